@@ -1,0 +1,3 @@
+# Tests by folder. Everyday tests carry no label "full"; `make check` runs
+# ctest without them, `make check-full` runs all.
+loong_test(NAME base SOURCES tests/unit/test_base.c LABELS unit)

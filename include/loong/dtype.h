@@ -1,0 +1,51 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Element types: storage formats of tensors, in memory and in files.
+ */
+#ifndef LOONG_DTYPE_H
+#define LOONG_DTYPE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+#include "loong/status.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* X(name, bytes, text) */
+#define LOONG_DTYPE_LIST(X)                                                   \
+    X(F64, 8, "fp64")                                                         \
+    X(F32, 4, "fp32")                                                         \
+    X(BF16, 2, "bf16")                                                        \
+    X(F16, 2, "fp16")                                                         \
+    X(I64, 8, "int64")                                                        \
+    X(I32, 4, "int32")                                                        \
+    X(I16, 2, "int16")                                                        \
+    X(I8, 1, "int8")                                                          \
+    X(U16, 2, "uint16")                                                       \
+    X(U8, 1, "uint8")                                                         \
+    X(BOOL, 1, "bool")
+
+typedef enum loong_dtype {
+#define LOONG_DTYPE_ENUM(name_, bytes_, text_) LOONG_##name_,
+    LOONG_DTYPE_LIST(LOONG_DTYPE_ENUM)
+#undef LOONG_DTYPE_ENUM
+    LOONG_DTYPE_COUNT
+} loong_dtype_t;
+
+/* Bytes of one element; 0 for a value out of range. */
+LOONG_API size_t loong_dtype_size(loong_dtype_t dtype);
+
+/* The text of the list above, never NULL; "unknown dtype" out of range. */
+LOONG_API const char *loong_dtype_name(loong_dtype_t dtype);
+
+/* Finds a type by its text; false and nothing set when there is none. */
+LOONG_API bool loong_dtype_from_name(const char *name, loong_dtype_t *dtype_p);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

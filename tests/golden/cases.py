@@ -1,0 +1,111 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The golden configurations: what each fixture is meant to catch.
+
+Sizes are odd on purpose (vocabulary 97 is no multiple of anything, sequence
+lengths are no multiples of 8) and small enough to be committed.
+"""
+from dataclasses import dataclass, field
+
+LLAMA3_ROPE = dict(rope_type="llama3", rope_theta=500.0, factor=8.0,
+                   low_freq_factor=1.0, high_freq_factor=4.0,
+                   original_max_position_embeddings=32)
+
+
+@dataclass
+class Case:
+    name: str
+    family: str            # transformers' model_type
+    config: dict           # keyword arguments of the config class
+    batch: int = 2
+    seq: int = 37
+    weighted: bool = False  # loss weights other than 0 and 1
+    v4: bool = False        # also writes config_v4.json
+    v4_type_key: str = "rope_type"  # old files say "type"
+    documents: list = field(default_factory=list)  # lengths, row by row
+    train: bool = False     # also writes train_golden.safetensors
+    embedding_std: float = 0.5
+
+
+def _rope(theta, **more):
+    return dict(dict(rope_type="default", rope_theta=theta), **more)
+
+
+def _gpt2(name, heads, width, **more):
+    options = {k: more.pop(k) for k in list(more)
+               if k in Case.__dataclass_fields__}
+    config = dict(vocab_size=97, n_positions=64, n_embd=width, n_layer=2,
+                  n_head=heads, resid_pdrop=0.0, embd_pdrop=0.0,
+                  attn_pdrop=0.0)
+    return Case(name, "gpt2", dict(config, **more), **options)
+
+
+def _decoder(name, family, heads, kv, width, ffn, **more):
+    options = {k: more.pop(k) for k in list(more)
+               if k in Case.__dataclass_fields__}
+    config = dict(vocab_size=97, hidden_size=width, intermediate_size=ffn,
+                  num_hidden_layers=2, num_attention_heads=heads,
+                  num_key_value_heads=kv, max_position_embeddings=64,
+                  rms_norm_eps=1e-6)
+    return Case(name, family, dict(config, **more), **options)
+
+
+CASES = [
+    _gpt2("gpt2_tied", 2, 24, v4=True, train=True,
+          embedding_std=0.14),
+    # head of its own, odd feed-forward width, erf gelu, another epsilon
+    _gpt2("gpt2_untied", 3, 24, n_inner=53, seq=29, weighted=True,
+          activation_function="gelu", tie_word_embeddings=False,
+          layer_norm_epsilon=1e-3),
+    # learned positions restart at each document
+    _gpt2("gpt2_packed", 3, 24, n_inner=40, documents=[[17, 12], [3, 25, 1]]),
+
+    _decoder("llama2_mha", "llama", 3, 3, 36, 44,
+             rope_parameters=_rope(1e4)),
+    _decoder("llama3_gqa_tied", "llama", 4, 2, 32, 52, seq=31, weighted=True,
+             tie_word_embeddings=True, rms_norm_eps=1e-5,
+             rope_parameters=_rope(5e5)),
+    # wavelengths fall on both sides of both llama3 thresholds
+    _decoder("llama31_rope_mqa", "llama", 2, 1, 32, 44, rms_norm_eps=1e-5,
+             v4=True, rope_parameters=LLAMA3_ROPE),
+    # biases everywhere, head_dim is not hidden_size / heads
+    _decoder("llama_bias_mqa", "llama", 4, 1, 32, 36, head_dim=12, seq=23,
+             attention_bias=True, mlp_bias=True, tie_word_embeddings=True,
+             rope_parameters=_rope(1e4)),
+    _decoder("llama_yarn", "llama", 2, 2, 32, 44, seq=41, v4=True,
+             v4_type_key="type", tie_word_embeddings=True,
+             rope_parameters=_rope(1e4, rope_type="yarn", factor=2.0,
+                                   original_max_position_embeddings=32)),
+    _decoder("llama_linear", "llama", 3, 3, 24, 40, seq=33, v4=True,
+             v4_type_key="type", tie_word_embeddings=True,
+             rope_parameters=_rope(1e4, rope_type="linear", factor=2.5)),
+
+    _decoder("qwen2_gqa", "qwen2", 4, 2, 32, 44, seq=31,
+             rope_parameters=_rope(1e6)),
+    # as Qwen1.5: every head has its own keys and values
+    _decoder("qwen2_mha_tied", "qwen2", 3, 3, 36, 50, seq=29, weighted=True,
+             tie_word_embeddings=True, rope_parameters=_rope(1e6)),
+    # layer 0 sees everything, layers 1 and 2 the last 7 tokens
+    _decoder("qwen2_window", "qwen2", 4, 2, 32, 36, num_hidden_layers=3,
+             use_sliding_window=True, sliding_window=7, max_window_layers=1,
+             tie_word_embeddings=True, v4=True, rope_parameters=_rope(1e6)),
+
+    _decoder("qwen3_gqa_tied", "qwen3", 4, 2, 32, 52, head_dim=16,
+             tie_word_embeddings=True, v4=True, train=True,
+             embedding_std=0.1, rope_parameters=_rope(1e6)),
+    _decoder("qwen3_mqa_untied", "qwen3", 3, 1, 24, 44, head_dim=12, seq=29,
+             attention_bias=True, weighted=True, rope_parameters=_rope(1e6)),
+    # explicit yarn options: a fractional ramp, another cos/sin factor
+    _decoder("qwen3_yarn", "qwen3", 2, 2, 24, 40, head_dim=16, seq=41,
+             tie_word_embeddings=True, v4=True,
+             rope_parameters=_rope(
+                 1e4, rope_type="yarn", factor=4.0, beta_fast=4.0,
+                 beta_slow=0.5, truncate=False, attention_factor=0.9,
+                 original_max_position_embeddings=16)),
+    _decoder("qwen3_packed", "qwen3", 4, 2, 24, 40, head_dim=16,
+             documents=[[20, 17], [5, 31, 1]], tie_word_embeddings=True,
+             rope_parameters=_rope(1e6)),
+    _decoder("qwen2_window_packed", "qwen2", 2, 1, 24, 36,
+             documents=[[23, 14]], batch=1, tie_word_embeddings=True,
+             use_sliding_window=True, sliding_window=5, max_window_layers=0,
+             rope_parameters=_rope(1e6)),
+]

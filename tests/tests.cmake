@@ -1,3 +1,4 @@
 # Tests by folder. Everyday tests carry no label "full"; `make check` runs
 # ctest without them, `make check-full` runs all.
 loong_test(NAME base SOURCES tests/unit/test_base.c LABELS unit)
+loong_test(NAME base_io SOURCES tests/unit/test_base_io.c LABELS unit)

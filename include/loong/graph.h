@@ -1,0 +1,157 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The graph: values and the nodes (applications of ops) that make them.
+ * Building is pure: nothing is allocated on a device and nothing computed, and
+ * the result depends on the recipe and the mesh coordinates alone.
+ *
+ * Builders return a value. After the first error a graph is broken: builders
+ * return LOONG_NONE and do nothing, and loong_graph_status gives the error.
+ * So model code reads like the mathematics and checks once at its end.
+ *
+ * Not collective. A graph belongs to one thread.
+ */
+#ifndef LOONG_GRAPH_H
+#define LOONG_GRAPH_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "loong/context.h"
+#include "loong/dtype.h"
+#include "loong/kernel.h"
+#include "loong/status.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+typedef struct loong_graph loong_graph_t;
+typedef struct loong_op loong_op_t;
+
+/* A value of a graph, by index; LOONG_NONE is an absent operand. */
+typedef int32_t loong_val_t;
+enum { LOONG_NONE = -1 };
+
+/* A count symbol: a dimension known only at run time, at most `bound`, and
+ * planned as `planned`. Always dimension 0. */
+typedef struct loong_shape {
+    int rank;
+    int count; /* index of the symbol of dim[0], or -1 */
+    int64_t dim[LOONG_MAX_DIMS];
+} loong_shape_t;
+
+static inline loong_shape_t loong_shape_1d(int64_t n)
+{
+    loong_shape_t shape = {1, -1, {n, 0, 0, 0}};
+    return shape;
+}
+
+static inline loong_shape_t loong_shape_2d(int64_t rows, int64_t cols)
+{
+    loong_shape_t shape = {2, -1, {rows, cols, 0, 0}};
+    return shape;
+}
+
+/* Types of a graph: of activations and matrix parameters, and of what must
+ * be wide (statistics, losses, main gradients, vector parameters). */
+typedef struct loong_precision {
+    loong_dtype_t compute; /* F64, F32 or BF16 */
+    loong_dtype_t wide;    /* F64 with F64, else F32 */
+} loong_precision_t;
+
+/* How a parameter starts; a function of (seed, name, global index) alone. */
+typedef enum loong_init_kind {
+    LOONG_INIT_ZEROS,
+    LOONG_INIT_ONES,
+    LOONG_INIT_NORMAL /* mean 0, standard deviation `std` */
+} loong_init_kind_t;
+
+/* A parameter: one global name and shape, whatever the layout. */
+typedef struct loong_param_params {
+    const char *name;    /* within its component, Hugging Face style path */
+    loong_shape_t shape; /* global, without padding */
+    loong_dtype_t dtype; /* of the storage that kernels read */
+    loong_init_kind_t init;
+    double std;
+    bool frozen;       /* no gradient, no optimizer state */
+    bool weight_decay; /* subject to decay by the default rule */
+} loong_param_params_t;
+
+LOONG_API LOONG_NODISCARD loong_status_t
+loong_graph_create(loong_context_t *ctx, loong_precision_t precision,
+                   loong_graph_t **graph_p);
+LOONG_API void loong_graph_destroy(loong_graph_t **graph_p);
+
+/* The first error, LOONG_OK when there is none. */
+LOONG_API loong_status_t loong_graph_status(const loong_graph_t *graph);
+LOONG_API loong_context_t *loong_graph_context(const loong_graph_t *graph);
+LOONG_API loong_precision_t loong_graph_precision(const loong_graph_t *graph);
+
+/* Marks the graph broken with a message; returns LOONG_NONE. */
+LOONG_API loong_val_t loong_graph_fail(loong_graph_t *graph,
+                                       loong_status_t status, const char *fmt,
+                                       ...) LOONG_PRINTF(3, 4);
+
+/* Scopes name nodes by path ("layers.3.attn"). push takes a printf format. */
+LOONG_API void loong_graph_push(loong_graph_t *graph, const char *fmt, ...)
+    LOONG_PRINTF(2, 3);
+LOONG_API void loong_graph_pop(loong_graph_t *graph);
+
+/* A tensor that the loader provides for each micro-batch. Asking twice for a
+ * name gives the same value; the shape and type must agree. */
+LOONG_API loong_val_t loong_graph_input(loong_graph_t *graph, const char *name,
+                                        loong_dtype_t dtype,
+                                        loong_shape_t shape);
+
+/* A parameter. Asking twice for a name gives the same value (tied weights):
+ * its gradients are summed. */
+LOONG_API loong_val_t loong_graph_param(loong_graph_t *graph,
+                                        const loong_param_params_t *params);
+
+/* Several parameters that lie one after the other in storage, seen as one
+ * tensor whose dimension 0 is the sum of theirs (q|k|v, gate|up). The members
+ * keep their names. All must have the same type, trailing shape and frozen
+ * flag. */
+LOONG_API loong_val_t loong_graph_pack(loong_graph_t *graph, int num_params,
+                                       const loong_param_params_t *params);
+
+/* A named tensor that persists between steps, zero at the start; written only
+ * by `assign` and `accumulate`. */
+LOONG_API loong_val_t loong_graph_state(loong_graph_t *graph, const char *name,
+                                        loong_dtype_t dtype,
+                                        loong_shape_t shape);
+
+/* Declares a count symbol; returns its index (-1 on error). */
+LOONG_API int loong_graph_count(loong_graph_t *graph, const char *name,
+                                int64_t bound, int64_t planned);
+
+/* Applies an op. `attr` is copied (op->attr_size bytes; may be NULL when that
+ * is 0). An absent optional input is LOONG_NONE. out[] receives the op's
+ * outputs; outputs that the shape rule left out are LOONG_NONE. Returns
+ * out[0]. */
+LOONG_API loong_val_t loong_graph_apply(loong_graph_t *graph,
+                                        const loong_op_t *op, const void *attr,
+                                        int num_in, const loong_val_t *in,
+                                        int num_out, loong_val_t *out);
+
+/* Declares `token_loss` [T] as a loss: the sum over its elements, weighted
+ * inside the op by per-token weights, times `weight` over the normaliser that
+ * the step header makes known (frame.loss_scale[index]). Returns the index. */
+LOONG_API int loong_graph_loss(loong_graph_t *graph, const char *name,
+                               loong_val_t token_loss, double weight);
+
+/* Declares a value the caller wants to read after a run (logits). */
+LOONG_API void loong_graph_output(loong_graph_t *graph, const char *name,
+                                  loong_val_t value);
+
+LOONG_API loong_dtype_t loong_value_dtype(const loong_graph_t *graph,
+                                          loong_val_t value);
+LOONG_API loong_shape_t loong_value_shape(const loong_graph_t *graph,
+                                          loong_val_t value);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

@@ -1,0 +1,135 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * What a kernel is: a function over raw pointers, sizes and a frame. Kernels
+ * know no graph and no policy. For each op a device has an ordered list of
+ * kernels, best first, the reference last; the first one that accepts a query
+ * is chosen when the program is compiled, and its refusals are kept for
+ * --explain. Readable next: op.h (ops that kernels implement).
+ */
+#ifndef LOONG_KERNEL_H
+#define LOONG_KERNEL_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "loong/context.h"
+#include "loong/dtype.h"
+#include "loong/status.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+enum {
+    LOONG_MAX_DIMS = 4,
+    LOONG_MAX_OPERANDS = 16, /* inputs and outputs of one op together */
+    LOONG_MAX_COUNTS = 16,   /* count symbols of one chunk */
+    LOONG_MAX_LOSSES = 8,    /* losses of one chunk */
+    LOONG_MAX_OPT_GROUPS = 16,
+    LOONG_REASON_SIZE = 160
+};
+
+/* Everything that changes between two runs of one program. The host writes
+ * it before the entry runs; kernels only read it. */
+typedef struct loong_frame {
+    int64_t step;        /* optimizer step, 0-based */
+    int64_t micro_batch; /* of this rank, in this step, 0-based */
+    uint64_t seed;       /* of the run */
+    int32_t first;       /* 1 on the first micro-batch of the step */
+    int32_t last;        /* 1 on the last micro-batch of the step */
+    int64_t count[LOONG_MAX_COUNTS];     /* run-time value of each symbol */
+    double loss_scale[LOONG_MAX_LOSSES]; /* weight / normaliser of each loss */
+    double grad_scale; /* multiplies gradients in the optimizer (clipping) */
+    double lr[LOONG_MAX_OPT_GROUPS]; /* learning rate of each group */
+} loong_frame_t;
+
+/* One operand. The tensor is seen as rows of dim[rank - 1] elements that are
+ * contiguous, `ld` elements apart. */
+typedef struct loong_karg {
+    loong_dtype_t dtype;
+    int rank;    /* 0 and dtype 0: the operand is absent, its pointer NULL */
+    int count;   /* symbol of dim[0] in frame.count[], or -1: static */
+    int64_t dim[LOONG_MAX_DIMS]; /* dim[0] is the bound when count >= 0 */
+    int64_t ld;  /* elements from one row to the next, >= dim[rank - 1] */
+} loong_karg_t;
+
+/* What a kernel is asked for at compile time. arg[] holds the inputs, then
+ * the outputs. */
+typedef struct loong_kernel_query {
+    const char *op;
+    const void *attr; /* the op's attribute struct */
+    int num_in;
+    int num_out;
+    int threads;         /* of the rank's team */
+    uint32_t accumulate; /* bit o: output o may be added to at run time */
+    loong_karg_t arg[LOONG_MAX_OPERANDS];
+} loong_kernel_query_t;
+
+/* One launch. ptr[] matches query->arg[]; an absent operand is NULL. */
+typedef struct loong_kernel_call {
+    loong_context_t *ctx;
+    const loong_kernel_query_t *query;
+    void *state; /* what prepare made, or NULL */
+    const loong_frame_t *frame;
+    void *const *ptr;
+    void *workspace; /* query_workspace bytes, 64-byte aligned, undefined */
+    void *stream;    /* of the device; NULL on a CPU */
+    uint32_t accumulate; /* bit o: add to output o, else overwrite it */
+} loong_kernel_call_t;
+
+/* A kernel. All functions are not collective. */
+typedef struct loong_kernel {
+    const char *name;   /* "linear_onednn" */
+    const char *op;     /* name of the op it implements */
+    const char *device; /* "cpu", "cuda", "xpu" */
+    /* Accepts (true) or refuses; a refusal writes why. NULL: accepts all. */
+    bool (*support)(const loong_kernel_query_t *query,
+                    char reason[LOONG_REASON_SIZE]);
+    /* Bytes of workspace one launch needs. NULL: none. */
+    size_t (*workspace)(const loong_kernel_query_t *query);
+    /* Makes what the launches of this query share (library primitives,
+     * tables). The query outlives the state. NULL: no state. */
+    loong_status_t (*prepare)(loong_context_t *ctx,
+                              const loong_kernel_query_t *query,
+                              void **state_p);
+    void (*destroy)(loong_context_t *ctx, void *state);
+    /* Launches. Allocates nothing of ours. */
+    loong_status_t (*run)(const loong_kernel_call_t *call);
+} loong_kernel_t;
+
+/* Rows of operand a: product of all dimensions but the last, with the
+ * run-time count in place of dim[0] where there is one. frame may be NULL:
+ * the bound. A scalar or vector of rank 1 is one row. */
+static inline int64_t loong_karg_rows(const loong_karg_t *arg,
+                                      const loong_frame_t *frame)
+{
+    int64_t rows = 1;
+    for (int i = 0; i + 1 < arg->rank; i++) {
+        bool dynamic = i == 0 && arg->count >= 0 && frame != NULL;
+        rows *= dynamic ? frame->count[arg->count] : arg->dim[i];
+    }
+    return rows;
+}
+
+/* Elements of one row. With rank 1 and a count symbol, the run-time count. */
+static inline int64_t loong_karg_cols(const loong_karg_t *arg,
+                                      const loong_frame_t *frame)
+{
+    if (arg->rank == 1 && arg->count >= 0 && frame != NULL) {
+        return frame->count[arg->count];
+    }
+    return arg->rank > 0 ? arg->dim[arg->rank - 1] : 0;
+}
+
+/* True when the operand's rows follow one another without gaps. */
+static inline bool loong_karg_dense(const loong_karg_t *arg)
+{
+    return arg->rank < 2 || arg->ld == arg->dim[arg->rank - 1];
+}
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

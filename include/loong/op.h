@@ -1,0 +1,83 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * What an op is: argument checks and shape rule, gradient rule, cost. One file
+ * of src/op each; the mathematics stands in kernels/<op>/. A user's own op
+ * fills the same struct (loong_register_op).
+ */
+#ifndef LOONG_OP_H
+#define LOONG_OP_H
+
+#include "loong/graph.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* Type and shape of one operand. */
+typedef struct loong_tensor_type {
+    loong_dtype_t dtype;
+    loong_shape_t shape; /* rank 0: absent */
+} loong_tensor_type_t;
+
+/* What infer sees and fills. */
+typedef struct loong_op_call {
+    loong_context_t *ctx;
+    const char *op;
+    loong_precision_t precision;
+    const void *attr;
+    int num_in;
+    int num_out;
+    const loong_tensor_type_t *in; /* absent inputs have rank 0 */
+    loong_tensor_type_t *out;      /* all absent at entry */
+} loong_op_call_t;
+
+/* What grad sees: the node's operands and the gradients of its outputs. */
+typedef struct loong_grad_call {
+    loong_graph_t *graph;
+    const void *attr;
+    int num_in;
+    int num_out;
+    const loong_val_t *in;
+    const loong_val_t *out;
+    const loong_val_t *out_grad; /* LOONG_NONE: no gradient arrives */
+    const bool *wanted;          /* per input: its gradient is needed */
+    loong_val_t *in_grad;        /* all LOONG_NONE at entry */
+} loong_grad_call_t;
+
+typedef struct loong_cost {
+    double flops;
+    double bytes; /* moved to and from memory when nothing stays in a cache */
+} loong_cost_t;
+
+struct loong_op {
+    const char *name;
+    size_t attr_size;
+    int min_in;
+    int max_in;
+    int num_out;
+    /* Bit o: kernels can add to output o in place of overwriting it, so that
+     * a gradient can be accumulated without a pass of its own. */
+    uint32_t accumulates;
+    /* Kernels take row-strided inputs / outputs (views of wider tensors);
+     * otherwise a copy is made. */
+    bool strided_in;
+    bool strided_out;
+    /* Output 0 is a view of input 0, no kernel runs (reshape, slice). */
+    bool view;
+    /* Bit o: output o may share the storage of input 0 when that dies here. */
+    uint32_t in_place;
+    /* Checks arguments (message: op, what was found, what is allowed) and
+     * fills out[]. */
+    loong_status_t (*infer)(const loong_op_call_t *call);
+    /* Emits gradient nodes. NULL: the op has no gradient, and wanting one is
+     * an error that names the op. */
+    loong_status_t (*grad)(const loong_grad_call_t *call);
+    /* NULL: bytes of all operands, no flops. */
+    void (*cost)(const loong_kernel_query_t *query, loong_cost_t *cost);
+};
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

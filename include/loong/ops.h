@@ -1,0 +1,207 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The built-in ops: attributes and builders. T is the number of tokens of a
+ * micro-batch (all its rows one after the other), H a width. "wide" is the
+ * graph's wide type (loong_precision_t). The formulas and derivatives stand in
+ * kernels/<op>/<op>_ref.c.
+ *
+ * A builder returns the op's first output; see graph.h for errors.
+ */
+#ifndef LOONG_OPS_H
+#define LOONG_OPS_H
+
+#include "loong/graph.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* Labels of tokens that carry no loss. */
+enum { LOONG_IGNORE_LABEL = -100 };
+
+typedef enum loong_activation {
+    LOONG_ACT_NONE,
+    LOONG_ACT_GELU,     /* exact, by erf */
+    LOONG_ACT_GELU_TANH /* tanh approximation */
+} loong_activation_t;
+
+/* embedding: ids i32 [T], table [V,H] -> [T,H].
+ * embedding_grad: ids [T], dy [T,H] -> [V,H] wide; sums in token order. */
+typedef struct loong_embedding_attr {
+    int64_t rows; /* V; embedding_grad only */
+} loong_embedding_attr_t;
+LOONG_API loong_val_t loong_embedding(loong_graph_t *g, loong_val_t ids,
+                                      loong_val_t table);
+
+/* linear: x [T,K], w [N,K] (or [K,N] with `transposed`), bias [N] or none ->
+ * y [T,N] = act(x w' + bias); with an activation also output 1, the value
+ * before it, when the gradient needs it.
+ * linear_dw: dy [T,N], x [T,K] -> dy' x [N,K] wide (or x' dy [K,N] with
+ * `transposed`). */
+typedef struct loong_linear_attr {
+    bool transposed;
+    loong_activation_t activation;
+} loong_linear_attr_t;
+LOONG_API loong_val_t loong_linear(loong_graph_t *g, loong_val_t x,
+                                   loong_val_t w, loong_val_t bias);
+
+/* rmsnorm: x [T,G*d], w [d] wide -> y like x, rstd [T,G] wide. G = 1 unless
+ * the width of w is smaller (per-head norms). add_rmsnorm: x, residual, w ->
+ * y, rstd, sum = x + residual. */
+typedef struct loong_norm_attr {
+    double eps;
+} loong_norm_attr_t;
+LOONG_API loong_val_t loong_rmsnorm(loong_graph_t *g, loong_val_t x,
+                                    loong_val_t w, double eps);
+
+/* layernorm: x [T,H], w [H] wide, b [H] wide or none -> y, mean [T,1] wide,
+ * rstd [T,1] wide. add_layernorm: x, residual, w, b -> y, mean, rstd, sum. */
+LOONG_API loong_val_t loong_layernorm(loong_graph_t *g, loong_val_t x,
+                                      loong_val_t w, loong_val_t b,
+                                      double eps);
+
+typedef enum loong_rope_scaling {
+    LOONG_ROPE_DEFAULT,
+    LOONG_ROPE_LINEAR,
+    LOONG_ROPE_LLAMA3,
+    LOONG_ROPE_YARN
+} loong_rope_scaling_t;
+
+/* rope_table: positions i32 [T] -> [T,R] wide: R/2 cosines, then R/2 sines,
+ * both times the attention factor (YaRN). Frequencies in double precision.
+ * The names are Hugging Face's (rope_scaling in config.json). */
+typedef struct loong_rope_table_attr {
+    int rotary_dim; /* R, even */
+    loong_rope_scaling_t scaling;
+    double base; /* rope_theta */
+    double factor;
+    double low_freq_factor;  /* llama3 */
+    double high_freq_factor; /* llama3 */
+    double original_max_position_embeddings; /* llama3, yarn */
+    double beta_fast; /* yarn */
+    double beta_slow; /* yarn */
+    double attention_factor; /* yarn; 0: 0.1 ln(factor) + 1, or by mscale */
+    double mscale;           /* yarn; 0: not given */
+    double mscale_all_dim;   /* yarn; 0: not given */
+    bool truncate;           /* yarn: whole dimensions; Hugging Face's default */
+} loong_rope_table_attr_t;
+LOONG_API loong_val_t loong_rope_table(loong_graph_t *g, loong_val_t positions,
+                                       const loong_rope_table_attr_t *attr);
+
+/* rope: x [T,heads*head_dim], table [T,R] -> like x; the first R channels of
+ * each head are rotated, the halves paired as in GPT-NeoX unless
+ * `interleaved` (pairs 2i, 2i+1). `inverse`: the transposed rotation. */
+typedef struct loong_rope_attr {
+    int head_dim;
+    bool interleaved;
+    bool inverse;
+} loong_rope_attr_t;
+LOONG_API loong_val_t loong_rope(loong_graph_t *g, loong_val_t x,
+                                 loong_val_t table, int head_dim,
+                                 bool interleaved);
+
+/* attention: q [T,heads*d], k and v [T,kv_heads*d], cu_seqlens i32 [S+1] ->
+ * o [T,heads*d], lse [T,heads] wide (natural log of the sum of exponentials).
+ * cu_seqlens[0] = 0; segment s is rows cu[s] .. cu[s+1]-1; entries after the
+ * last segment repeat T. No attention across segments. Query head h reads key
+ * head h / (heads / kv_heads). `window` > 0: a query sees itself and the
+ * window-1 tokens before it. `max_seqlen` bounds a segment. Memory is linear in
+ * T. Dropout on the probabilities by (seed, step, stream, global token of the
+ * query, head, key position in the segment), with token_key i64 [T].
+ * attention_grad: do, q, k, v, o, lse, cu_seqlens, token_key -> dq, dk, dv. */
+typedef struct loong_attention_attr {
+    int heads;
+    int kv_heads;
+    int head_dim;
+    bool causal;
+    int64_t window;     /* 0: none */
+    int64_t max_seqlen; /* at most T */
+    double scale;
+    double dropout; /* probability of dropping; 0: no token_key */
+    uint64_t stream; /* distinguishes dropout sites */
+} loong_attention_attr_t;
+LOONG_API loong_val_t loong_attention(loong_graph_t *g, loong_val_t q,
+                                      loong_val_t k, loong_val_t v,
+                                      loong_val_t cu_seqlens,
+                                      loong_val_t token_key,
+                                      const loong_attention_attr_t *attr);
+
+/* swiglu: x [T,2F] = gate|up -> silu(gate) * up [T,F].
+ * swiglu_grad: dy [T,F], x -> dx [T,2F]. No attributes. */
+LOONG_API loong_val_t loong_swiglu(loong_graph_t *g, loong_val_t x);
+
+/* gelu: x -> like x. gelu_grad: dy, x -> dx. */
+typedef struct loong_gelu_attr {
+    bool tanh;
+} loong_gelu_attr_t;
+LOONG_API loong_val_t loong_gelu(loong_graph_t *g, loong_val_t x, bool tanh);
+
+/* add: a, b of one shape -> a + b. scale: x -> factor * x. */
+LOONG_API loong_val_t loong_add(loong_graph_t *g, loong_val_t a, loong_val_t b);
+typedef struct loong_scale_attr {
+    double factor;
+} loong_scale_attr_t;
+LOONG_API loong_val_t loong_scale(loong_graph_t *g, loong_val_t x,
+                                  double factor);
+
+/* dropout: x [T,H], token_key i64 [T] (global token number) -> x * mask /
+ * (1-p), the mask a function of (seed, step, stream, token_key, channel): the
+ * same under recomputation and in every layout. Its own adjoint. */
+typedef struct loong_dropout_attr {
+    double p;
+    uint64_t stream;
+} loong_dropout_attr_t;
+LOONG_API loong_val_t loong_dropout(loong_graph_t *g, loong_val_t x,
+                                    loong_val_t token_key, double p,
+                                    uint64_t stream);
+
+/* cast: x -> the same values in another type (round to nearest even). */
+typedef struct loong_cast_attr {
+    loong_dtype_t dtype;
+} loong_cast_attr_t;
+LOONG_API loong_val_t loong_cast(loong_graph_t *g, loong_val_t x,
+                                 loong_dtype_t dtype);
+
+/* slice: x [..,C] -> columns begin .. begin+count-1; a view. concat: up to 8
+ * tensors with equal rows -> side by side. reshape: same elements, other
+ * shape; a view of a dense tensor. copy: a dense copy. */
+typedef struct loong_slice_attr {
+    int64_t begin;
+    int64_t count;
+} loong_slice_attr_t;
+LOONG_API loong_val_t loong_slice(loong_graph_t *g, loong_val_t x,
+                                  int64_t begin, int64_t count);
+LOONG_API loong_val_t loong_concat(loong_graph_t *g, int num_in,
+                                   const loong_val_t *in);
+typedef struct loong_reshape_attr {
+    loong_shape_t shape;
+} loong_reshape_attr_t;
+LOONG_API loong_val_t loong_reshape(loong_graph_t *g, loong_val_t x,
+                                    loong_shape_t shape);
+
+/* sum_rows: x [T,N] -> [N] wide, the sum over rows in row order. */
+LOONG_API loong_val_t loong_sum_rows(loong_graph_t *g, loong_val_t x);
+
+/* cross_entropy (fused linear + loss): x [T,H], w [V,H], labels i32 [T],
+ * loss_weight wide [T] -> token_loss wide [T] (weighted: w_t * (l_t + z * lse^2)), and,
+ * when the gradient is wanted, dx [T,H] and dw [V,H] wide, both already times
+ * frame.loss_scale[loss]. Never holds T x V logits. A token whose label is
+ * LOONG_IGNORE_LABEL has loss 0; another label outside 0..vocab-1 is
+ * LOONG_ERR_ARG. Rows of w at and after `vocab` (padding) take no part. It must
+ * be a terminal loss: declare output 0 with loong_graph_loss. */
+typedef struct loong_cross_entropy_attr {
+    int loss;      /* index of frame.loss_scale; set by the builder */
+    int64_t vocab; /* <= V */
+    double z_loss; /* coefficient of lse^2 */
+} loong_cross_entropy_attr_t;
+LOONG_API loong_val_t loong_cross_entropy(loong_graph_t *g, const char *name,
+                                          loong_val_t x, loong_val_t w,
+                                          loong_val_t labels,
+                                          loong_val_t loss_weight,
+                                          double z_loss, double weight);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

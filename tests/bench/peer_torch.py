@@ -27,6 +27,7 @@ VERSION = tuple(int(x) for x in torch.__version__.split(".")[:2])
 HAS_SDPA = VERSION >= (2, 0)
 HAS_FUSED = VERSION >= (2, 4)  # fused AdamW on the CPU
 HAS_RMS = VERSION >= (2, 4)
+HAS_GQA = VERSION >= (2, 5)  # SDPA with fewer key than query heads
 
 
 class Attention(nn.Module):
@@ -42,13 +43,16 @@ class Attention(nn.Module):
     def forward(self, q, k, v):
         B, T, H, D = q.shape
         q, k, v = (x.transpose(1, 2) for x in (q, k, v))
-        if k.shape[1] != H:
+        grouped = HAS_GQA and not self.manual
+        if k.shape[1] != H and not grouped:
             k, v = (x.repeat_interleave(H // x.shape[1], 1) for x in (k, v))
         if self.manual:
             scores = q @ k.transpose(2, 3) * D ** -0.5
             y = F.softmax(scores + self.mask.to(scores.dtype), -1) @ v
         else:
-            y = F.scaled_dot_product_attention(q, k, v, is_causal=True)
+            y = F.scaled_dot_product_attention(
+                q, k, v, is_causal=True,
+                **({"enable_gqa": True} if grouped else {}))
         return y.transpose(1, 2).reshape(B, T, H * D)
 
 

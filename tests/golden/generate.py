@@ -236,7 +236,9 @@ def check(cases):
 def trace(case, folder):
     """Outputs of all modules of a committed fixture, named by module."""
     source = os.path.join(FIXTURES, case.name)
-    ids = load_file(os.path.join(source, "golden.safetensors"))["input_ids"]
+    batch = load_file(os.path.join(source, "golden.safetensors"))
+    inputs = {k: batch[k] for k in ("input_ids", "position_ids")
+              if k in batch}
     weights = load_file(os.path.join(source, "model.safetensors"))
     outputs = {}
 
@@ -252,7 +254,7 @@ def trace(case, folder):
         model = golden.build_wide(config, weights)
         for name, module in model.named_modules():
             module.register_forward_hook(hook_for(name))
-        model(input_ids=ids, use_cache=False)
+        model(**inputs, use_cache=False)
     os.makedirs(folder, exist_ok=True)
     save(outputs, os.path.join(folder, case.name + ".trace.safetensors"))
     for name, value in outputs.items():

@@ -1,4 +1,27 @@
 # The modules of the library, lowest first; see cmake/LoongModules.cmake.
 # Each line: what the module may include. Keep the order of the architecture.
 loong_module(NAME base DIR src/base LIBS jansson)
-loong_module(NAME checkpoint DIR src/checkpoint USES base)
+loong_module(NAME comm DIR src/comm USES base)
+set_source_files_properties(src/comm/reduce.c PROPERTIES COMPILE_OPTIONS -O3)
+loong_module(NAME comm_threads DIR backends/threads USES base comm)
+loong_module(NAME comm_self DIR backends/self USES base comm comm_threads)
+if(LOONG_MPI STREQUAL "OFF")
+  message(STATUS "MPI communicator: off (LOONG_MPI=OFF); one rank, or threads")
+else()
+  find_package(MPI COMPONENTS C)
+  if(MPI_C_FOUND AND FALSE)
+    message(STATUS "MPI communicator: ${MPI_C_LIBRARIES}")
+  elseif(LOONG_MPI STREQUAL "ON")
+    message(FATAL_ERROR "LOONG_MPI=ON, but no MPI was found; on Debian: apt-get install libopenmpi-dev")
+  else()
+    message(STATUS "MPI communicator: skipped, no MPI found (Debian: libopenmpi-dev); one rank, or threads")
+  endif()
+endif()
+if(MPI_C_FOUND AND FALSE)
+  loong_module(NAME comm_mpi DIR backends/mpi USES base comm
+    SOURCES backends/mpi/mpi_comm.c backends/mpi/mpi_world.c
+    INCLUDES ${MPI_C_INCLUDE_DIRS} LIBS ${MPI_C_LIBRARIES})
+else()
+  loong_module(NAME comm_mpi DIR backends/mpi USES base comm
+    SOURCES backends/mpi/mpi_absent.c)
+endif()

@@ -2,5 +2,5 @@
 # ctest without them, `make check-full` runs all.
 loong_test(NAME base SOURCES tests/unit/test_base.c LABELS unit)
 loong_test(NAME base_io SOURCES tests/unit/test_base_io.c LABELS unit)
-loong_test(NAME safetensors SOURCES tests/unit/test_safetensors.c LABELS unit)
-loong_test(NAME hf SOURCES tests/unit/test_hf.c LABELS unit)
+loong_test(NAME comm LABELS parallel TIMEOUT 180
+  SOURCES tests/parallel/test_comm.c tests/parallel/comm_cases.c)

@@ -1,0 +1,16 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Stands in for mpi_*.c in a build without MPI. */
+#include "base.h"
+#include "loong/comm.h"
+
+loong_status_t loong_comm_create_mpi(loong_context_t *ctx,
+                                     const loong_comm_params_t *params,
+                                     loong_comm_t **comm_p)
+{
+    (void)params;
+    (void)comm_p;
+    return LOONG_FAIL(ctx, LOONG_ERR_UNSUPPORTED,
+                      "this library was built without MPI, so it runs one "
+                      "rank; build it with -DLOONG_MPI=ON for more");
+}

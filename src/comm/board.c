@@ -1,0 +1,271 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The status board. */
+#include <stdatomic.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "board.h"
+
+enum { RING = 16 };
+enum { VERDICT_NONE, VERDICT_WRITING, VERDICT_READY };
+
+typedef struct event {
+    char what[16];
+    char group[LOONG_GROUP_NAME];
+    char label[LOONG_EVENT_LABEL];
+    uint64_t sequence;
+    int64_t bytes;
+    int64_t step;
+    double begin;
+    _Atomic double end; /* 0: still inside */
+} event_t;
+
+struct loong_board_slot {
+    _Alignas(64) _Atomic int state;
+    _Atomic int claimed;
+    _Atomic int world_rank;
+    _Atomic int pid;
+    _Atomic bool joined;
+    _Atomic int64_t step;
+    _Atomic int waits_for; /* world rank + 1; 0: nobody */
+    _Atomic double wait_since;
+    _Atomic double wait_limit;
+    _Atomic uint64_t events;
+    event_t ring[RING];
+    char text[LOONG_BOARD_TEXT];
+};
+
+struct loong_board {
+    _Alignas(64) _Atomic int slots;
+    _Atomic int verdict_state;
+    loong_board_verdict_t verdict;
+    loong_board_slot_t slot[];
+};
+
+static const char *state_name(loong_rank_state_t state)
+{
+    static const char *const names[] = {
+#define LOONG_RANK_STATE_TEXT(name_, text_) text_,
+        LOONG_RANK_STATE_LIST(LOONG_RANK_STATE_TEXT)
+#undef LOONG_RANK_STATE_TEXT
+    };
+    return names[state];
+}
+
+/* snprintf costs more than a small collective. */
+static void copy_text(char *to, size_t size, const char *from)
+{
+    size_t n = from != NULL ? strnlen(from, size - 1) : 0;
+    memcpy(to, from != NULL ? from : "", n);
+    to[n] = '\0';
+}
+
+size_t loongi_board_bytes(int slots)
+{
+    return sizeof(loong_board_t) + (size_t)slots * sizeof(loong_board_slot_t);
+}
+
+loong_board_t *loongi_board_init(void *memory, int slots)
+{
+    loong_board_t *board = memory;
+    atomic_store(&board->slots, slots);
+    return board;
+}
+
+int loongi_board_slots(const loong_board_t *board)
+{
+    return atomic_load(&board->slots);
+}
+
+loong_board_slot_t *loongi_board_slot(loong_board_t *board, int index)
+{
+    bool inside = index >= 0 && index < loongi_board_slots(board);
+    return inside ? &board->slot[index] : NULL;
+}
+
+loong_board_slot_t *loongi_board_find(loong_board_t *board, int world_rank)
+{
+    int slots = loongi_board_slots(board);
+    for (int i = 0; i < slots; i++) {
+        loong_board_slot_t *slot = &board->slot[i];
+        if (atomic_load(&slot->claimed) &&
+            atomic_load(&slot->world_rank) == world_rank) {
+            return slot;
+        }
+    }
+    return NULL;
+}
+
+void loongi_slot_claim(loong_board_slot_t *slot, int world_rank, int pid)
+{
+    atomic_store(&slot->world_rank, world_rank);
+    atomic_store(&slot->pid, pid);
+    atomic_store(&slot->claimed, 1);
+    atomic_store(&slot->state, LOONG_RANK_STARTING);
+}
+
+int loongi_slot_world_rank(const loong_board_slot_t *slot)
+{
+    return atomic_load(&slot->world_rank);
+}
+
+int loongi_slot_pid(const loong_board_slot_t *slot)
+{
+    return atomic_load(&slot->pid);
+}
+
+loong_rank_state_t loongi_slot_state(const loong_board_slot_t *slot)
+{
+    return (loong_rank_state_t)atomic_load(&slot->state);
+}
+
+bool loongi_slot_joined(const loong_board_slot_t *slot)
+{
+    return atomic_load(&slot->joined);
+}
+
+void loongi_slot_set_state(loong_board_slot_t *slot, loong_rank_state_t state,
+                           const char *text)
+{
+    if (text != NULL) {
+        copy_text(slot->text, sizeof(slot->text), text);
+    }
+    if (state == LOONG_RANK_RUNNING) {
+        atomic_store(&slot->joined, true);
+    }
+    atomic_store(&slot->state, state);
+}
+
+void loongi_slot_set_step(loong_board_slot_t *slot, int64_t step)
+{
+    atomic_store_explicit(&slot->step, step, memory_order_relaxed);
+}
+
+void loongi_slot_begin(loong_board_slot_t *slot,
+                       const loong_board_event_t *event, double now)
+{
+    uint64_t n = atomic_load_explicit(&slot->events, memory_order_relaxed);
+    event_t *to = &slot->ring[n % RING];
+    copy_text(to->what, sizeof(to->what), event->what);
+    copy_text(to->group, sizeof(to->group), event->group);
+    copy_text(to->label, sizeof(to->label), event->label);
+    to->sequence = event->sequence;
+    to->bytes = event->bytes;
+    to->step = atomic_load_explicit(&slot->step, memory_order_relaxed);
+    to->begin = now;
+    atomic_store_explicit(&to->end, 0.0, memory_order_relaxed);
+    atomic_store_explicit(&slot->events, n + 1, memory_order_release);
+}
+
+void loongi_slot_end(loong_board_slot_t *slot, double now)
+{
+    uint64_t n = atomic_load_explicit(&slot->events, memory_order_relaxed);
+    if (n > 0) {
+        atomic_store_explicit(&slot->ring[(n - 1) % RING].end, now,
+                              memory_order_relaxed);
+    }
+}
+
+void loongi_slot_wait_for(loong_board_slot_t *slot, int world_rank,
+                          double since, double limit)
+{
+    atomic_store(&slot->wait_since, since);
+    atomic_store(&slot->wait_limit, limit);
+    atomic_store(&slot->waits_for, world_rank + 1);
+}
+
+double loongi_board_overdue(loong_board_t *board, int world_rank, double now,
+                            int *waiter_p)
+{
+    double worst = -1.0;
+    for (int i = 0; i < loongi_board_slots(board); i++) {
+        loong_board_slot_t *slot = &board->slot[i];
+        if (atomic_load(&slot->waits_for) != world_rank + 1) {
+            continue;
+        }
+        double over = now - atomic_load(&slot->wait_since) -
+                      atomic_load(&slot->wait_limit);
+        if (over > worst) {
+            worst = over;
+            *waiter_p = atomic_load(&slot->world_rank);
+        }
+    }
+    return worst;
+}
+
+static int event_text(const event_t *event, double now, char *text, size_t size)
+{
+    double end = atomic_load(&event->end);
+    bool inside = end == 0.0;
+    return snprintf(
+        text, size, "%s %s #%llu '%s' of %s (%lld bytes, step %lld) %s%.1f s%s",
+        inside ? "is in" : "finished", event->what,
+        (unsigned long long)event->sequence, event->label, event->group,
+        (long long)event->bytes, (long long)event->step, inside ? "since " : "",
+        now - (inside ? event->begin : end), inside ? "" : " ago");
+}
+
+void loongi_board_describe(loong_board_t *board, int world_rank, double now,
+                           char *text, size_t size)
+{
+    loong_board_slot_t *slot =
+        board != NULL ? loongi_board_find(board, world_rank) : NULL;
+    if (slot == NULL) {
+        snprintf(text, size, "rank %d (on another machine)", world_rank);
+        return;
+    }
+    loong_rank_state_t state = loongi_slot_state(slot);
+    int n = snprintf(text, size, "rank %d (pid %d, %s%s%s, step %lld) ",
+                     world_rank, loongi_slot_pid(slot), state_name(state),
+                     slot->text[0] != '\0' ? ": " : "", slot->text,
+                     (long long)atomic_load(&slot->step));
+    if (n < 0 || (size_t)n >= size) {
+        return;
+    }
+    uint64_t events = atomic_load_explicit(&slot->events, memory_order_acquire);
+    if (events == 0) {
+        snprintf(text + n, size - (size_t)n, "took part in nothing yet");
+    } else {
+        event_text(&slot->ring[(events - 1) % RING], now, text + n,
+                   size - (size_t)n);
+    }
+}
+
+void loongi_board_history(loong_board_t *board, int world_rank, double now,
+                          loong_text_t *text)
+{
+    loong_board_slot_t *slot = loongi_board_find(board, world_rank);
+    if (slot == NULL) {
+        return;
+    }
+    uint64_t events = atomic_load_explicit(&slot->events, memory_order_acquire);
+    for (uint64_t i = events > RING ? events - RING : 0; i < events; i++) {
+        char line[LOONG_BOARD_TEXT];
+        event_text(&slot->ring[i % RING], now, line, sizeof(line));
+        loongi_text_printf(text, "  rank %d %s\n", world_rank, line);
+    }
+}
+
+bool loongi_board_judge(loong_board_t *board,
+                        const loong_board_verdict_t *verdict)
+{
+    int none = VERDICT_NONE;
+    if (!atomic_compare_exchange_strong(&board->verdict_state, &none,
+                                        VERDICT_WRITING)) {
+        return false;
+    }
+    board->verdict = *verdict;
+    atomic_store(&board->verdict_state, VERDICT_READY);
+    return true;
+}
+
+bool loongi_board_verdict(loong_board_t *board,
+                          loong_board_verdict_t *verdict_p)
+{
+    if (atomic_load(&board->verdict_state) != VERDICT_READY) {
+        return false;
+    }
+    *verdict_p = board->verdict;
+    return true;
+}

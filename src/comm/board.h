@@ -1,0 +1,110 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The status board: what every rank of a machine is doing, in memory that all
+ * of them (and their parents, src/launch/) see. Zero bytes are a valid empty
+ * board, so nobody has to be first. Writers own their slot; readers use the
+ * texts for messages only.
+ */
+#ifndef LOONG_COMM_BOARD_H
+#define LOONG_COMM_BOARD_H
+
+#include "base.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+enum { LOONG_BOARD_TEXT = 256, LOONG_GROUP_NAME = 32, LOONG_EVENT_LABEL = 32 };
+
+/* X(name, text). FAILED: the rank said so itself; ENDED: its process or
+ * thread is over. */
+#define LOONG_RANK_STATE_LIST(X)  \
+    X(EMPTY, "not there")         \
+    X(STARTING, "starting")       \
+    X(JOINING, "joining the job") \
+    X(RUNNING, "running")         \
+    X(FINISHED, "finished")       \
+    X(FAILED, "failed")           \
+    X(ENDED, "ended")
+
+typedef enum loong_rank_state {
+#define LOONG_RANK_STATE_ENUM(name_, text_) LOONG_RANK_##name_,
+    LOONG_RANK_STATE_LIST(LOONG_RANK_STATE_ENUM)
+#undef LOONG_RANK_STATE_ENUM
+        LOONG_RANK_STATE_COUNT
+} loong_rank_state_t;
+
+typedef struct loong_board loong_board_t;
+typedef struct loong_board_slot loong_board_slot_t;
+
+size_t loongi_board_bytes(int slots);
+/* Gives zeroed memory of loongi_board_bytes(slots) its size; every process
+ * that maps it calls this with the same number. */
+loong_board_t *loongi_board_init(void *memory, int slots);
+int loongi_board_slots(const loong_board_t *board);
+
+/* NULL when the index is outside. */
+loong_board_slot_t *loongi_board_slot(loong_board_t *board, int index);
+/* The slot claimed for a world rank, NULL when it is not on this machine. */
+loong_board_slot_t *loongi_board_find(loong_board_t *board, int world_rank);
+
+void loongi_slot_claim(loong_board_slot_t *slot, int world_rank, int pid);
+int loongi_slot_world_rank(const loong_board_slot_t *slot);
+int loongi_slot_pid(const loong_board_slot_t *slot);
+loong_rank_state_t loongi_slot_state(const loong_board_slot_t *slot);
+/* Has ever been RUNNING. */
+bool loongi_slot_joined(const loong_board_slot_t *slot);
+/* text says why; NULL keeps the old one. */
+void loongi_slot_set_state(loong_board_slot_t *slot, loong_rank_state_t state,
+                           const char *text);
+void loongi_slot_set_step(loong_board_slot_t *slot, int64_t step);
+
+typedef struct loong_board_event {
+    const char *what; /* a static string */
+    const char *group;
+    const char *label;
+    uint64_t sequence;
+    int64_t bytes;
+} loong_board_event_t;
+
+/* One collective or message: begin, then end. */
+void loongi_slot_begin(loong_board_slot_t *slot,
+                       const loong_board_event_t *event, double now);
+void loongi_slot_end(loong_board_slot_t *slot, double now);
+
+/* Says that this rank has been waiting for the world rank since `since`, and
+ * will do so for `limit` seconds; rank -1: for nobody. */
+void loongi_slot_wait_for(loong_board_slot_t *slot, int world_rank,
+                          double since, double limit);
+/* The seconds by which the longest wait for the world rank has passed its
+ * limit (negative: none has), and who waits. */
+double loongi_board_overdue(loong_board_t *board, int world_rank, double now,
+                            int *waiter_p);
+
+/* "rank 1 (pid 77, running, step 12) finished all_gather #41 'params' of dp
+ * 3.2 s ago". */
+void loongi_board_describe(loong_board_t *board, int world_rank, double now,
+                           char *text, size_t size);
+/* The last events of a rank, oldest first, one a line. */
+void loongi_board_history(loong_board_t *board, int world_rank, double now,
+                          loong_text_t *text);
+
+/* The end of the job: the first caller wins and its record stays. */
+typedef struct loong_board_verdict {
+    int code;       /* exit code, never 0 */
+    int world_rank; /* whose fault, -1: unknown */
+    char text[LOONG_BOARD_TEXT];
+} loong_board_verdict_t;
+
+/* True for the first caller. */
+bool loongi_board_judge(loong_board_t *board,
+                        const loong_board_verdict_t *verdict);
+/* False when there is none yet. */
+bool loongi_board_verdict(loong_board_t *board,
+                          loong_board_verdict_t *verdict_p);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

@@ -1,0 +1,69 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * What the built-in communicators share: the object, the board they report
+ * on, and waiting with a limit. */
+#ifndef LOONG_COMM_IMPL_H
+#define LOONG_COMM_IMPL_H
+
+#include "base.h"
+#include "board.h"
+#include "loong/comm.h"
+#include "loong/comm_backend.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+struct loong_comm {
+    loong_context_t *ctx;
+    char name[LOONG_GROUP_NAME];
+    int rank;
+    int size;
+    int *world_ranks;
+    bool *missing; /* scratch: who is named when a wait fails */
+    const loong_comm_ops_t *ops;
+    void *impl;
+    double timeout;
+    bool failed;
+    uint64_t sequence;
+    uint64_t history; /* hash of the calls so far, equal on all ranks */
+    const loong_collective_t *current;
+    loong_comm_stats_t stats;
+    loong_board_t *board;     /* NULL: nobody to report to */
+    loong_board_slot_t *slot; /* this rank's */
+};
+
+/* Reports on this board from now on. The board outlives the object. */
+void loongi_comm_set_board(loong_comm_t *comm, loong_board_t *board);
+
+/* A wait that gives up: begin, then loongi_wait_step in the polling loop. */
+typedef struct loong_wait {
+    loong_comm_t *comm;
+    double begin;
+    double limit; /* 0: the clock has not been looked at yet */
+    double told;  /* when the board heard last */
+    uint32_t turns;
+} loong_wait_t;
+
+loong_wait_t loongi_wait_begin(loong_comm_t *comm);
+/* Spins, then yields, then sleeps up to 0.1 ms. `peer` is the first rank that
+ * is missing. True: go on; false: the limit is over, or the board says that
+ * nobody will come. */
+bool loongi_wait_step(loong_wait_t *wait, int peer);
+/* Adds the time to the figures. */
+void loongi_wait_end(loong_wait_t *wait);
+/* Writes the message that names the ranks in comm->missing and returns
+ * LOONG_ERR_COMM. */
+loong_status_t loongi_wait_failed(loong_wait_t *wait);
+/* The same for one rank. */
+loong_status_t loongi_wait_failed_on(loong_wait_t *wait, int peer);
+
+/* "all_reduce #12 'grad' of dp" */
+void loongi_call_text(const loong_comm_t *comm, const loong_collective_t *call,
+                      char *text, size_t size);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

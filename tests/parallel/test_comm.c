@@ -1,0 +1,272 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The communicators of one process: every collective against references, and
+ * what happens when ranks disagree, stay away or end early. */
+#include "comm_cases.h"
+#include "loong/comm.h"
+#include "loong/exit_code.h"
+#include "test.h"
+
+static loong_threads_params_t threads_of(int size, int ranks_per_node,
+                                         double timeout)
+{
+    loong_threads_params_t params = {
+        .size = size,
+        .comm = {timeout, ranks_per_node},
+        .context = {test_log, NULL, LOONG_LOG_WARN},
+    };
+    return params;
+}
+
+static void test_cases_self(void **state)
+{
+    (void)state;
+    loong_context_t *ctx = test_context();
+    loong_comm_t *comm = NULL;
+    comm_cases_params_t cases = {1, 3000, 3, true};
+    assert_ok(ctx, loong_comm_create_self(ctx, NULL, &comm));
+    assert_string_equal(loong_comm_backend(comm), "self");
+    assert_ok(ctx, comm_cases(ctx, comm, &cases));
+    loong_comm_destroy(&comm);
+    assert_null(comm);
+    test_context_end(&ctx);
+}
+
+static void test_cases_threads(void **state)
+{
+    (void)state;
+    loong_context_t *ctx = test_context();
+    for (int size = 1; size <= 8; size++) {
+        comm_cases_params_t cases = {(uint64_t)size, 3000, 2, true};
+        loong_threads_params_t params = threads_of(size, 0, 60.0);
+        assert_ok(ctx, loong_threads_run(ctx, &params, comm_cases, &cases));
+    }
+    comm_cases_params_t large = {99, 70001, 1, true};
+    loong_threads_params_t params = threads_of(3, 0, 60.0);
+    assert_ok(ctx, loong_threads_run(ctx, &params, comm_cases, &large));
+    test_context_end(&ctx);
+}
+
+/* Every rank is a machine of its own: collectives are made of messages. */
+static void test_cases_messages(void **state)
+{
+    (void)state;
+    loong_context_t *ctx = test_context();
+    for (int size = 2; size <= 5; size++) {
+        comm_cases_params_t cases = {(uint64_t)size, 3000, 2, false};
+        loong_threads_params_t params = threads_of(size, 1, 60.0);
+        assert_ok(ctx, loong_threads_run(ctx, &params, comm_cases, &cases));
+    }
+    comm_cases_params_t large = {98, 200001, 1, false};
+    loong_threads_params_t params = threads_of(3, 1, 60.0);
+    assert_ok(ctx, loong_threads_run(ctx, &params, comm_cases, &large));
+    test_context_end(&ctx);
+}
+
+/* user: int, which disagreement. */
+static loong_status_t disagree(loong_context_t *ctx, loong_comm_t *comm,
+                               void *user)
+{
+    (void)ctx;
+    double value[8] = {0};
+    int64_t counts[2] = {4, 4};
+    int odd = loong_comm_rank(comm) == 1;
+    switch (*(const int *)user) {
+    case 0: /* another operation */
+        return odd ? loong_comm_barrier(comm, "odd")
+                   : loong_comm_all_reduce(comm, value, 8, LOONG_F64,
+                                           LOONG_REDUCE_SUM, "even");
+    case 1: /* another count */
+        return loong_comm_all_reduce(comm, value, 8 - odd, LOONG_F64,
+                                     LOONG_REDUCE_SUM, "sizes");
+    case 2: /* other pieces, same sum */
+        counts[0] -= odd;
+        counts[1] += odd;
+        return loong_comm_all_gather(comm, value, counts, LOONG_F64, "pieces");
+    default: /* another reduction */
+        return loong_comm_all_reduce(comm, value, 8, LOONG_F64,
+                                     odd ? LOONG_REDUCE_MAX : LOONG_REDUCE_SUM,
+                                     "reductions");
+    }
+}
+
+static void test_disagreement(void **state)
+{
+    (void)state;
+    loong_context_t *ctx = test_context();
+    static const char *const texts[] = {"rank 0 calls all_reduce", "(7 fp64",
+                                        "other counts per rank", "fp64, max"};
+    loong_threads_params_t params = threads_of(2, 0, 30.0);
+    for (int i = 0; i < 4; i++) {
+        double begin = loongi_now();
+        assert_fails(ctx, loong_threads_run(ctx, &params, disagree, &i),
+                     LOONG_ERR_COMM, texts[i]);
+        assert_true(loongi_now() - begin < 10.0);
+    }
+    /* Both sides stand in one message. */
+    int which = 0;
+    assert_int_equal(loong_threads_run(ctx, &params, disagree, &which),
+                     LOONG_ERR_COMM);
+    const char *text = loong_context_error(ctx);
+    assert_non_null(strstr(text, "rank 1 calls barrier #1 'odd'"));
+    assert_non_null(strstr(text, "'even'"));
+    loong_context_clear_error(ctx);
+    /* Messages: another operation is told apart by its tag. */
+    params = threads_of(2, 1, 30.0);
+    assert_fails(ctx, loong_threads_run(ctx, &params, disagree, &which),
+                 LOONG_ERR_COMM, "do not call the same");
+    which = 1;
+    assert_fails(ctx, loong_threads_run(ctx, &params, disagree, &which),
+                 LOONG_ERR_COMM, "bytes");
+    test_context_end(&ctx);
+}
+
+/* Rank 1 does not come to the second barrier, but lives. */
+static loong_status_t stay_away(loong_context_t *ctx, loong_comm_t *comm,
+                                void *user)
+{
+    (void)user;
+    loong_comm_set_step(comm, 17);
+    LOONG_TRY(loong_comm_barrier(comm, "first"));
+    if (loong_comm_rank(comm) == 1) {
+        double begin = loongi_now();
+        while (loongi_now() - begin < 1.0) {
+        }
+        return LOONG_OK;
+    }
+    loong_status_t status = loong_comm_barrier(comm, "second");
+    /* A communicator that has failed refuses at once. */
+    LOONG_CHECK(ctx, loong_comm_barrier(comm, "third") == LOONG_ERR_COMM,
+                LOONG_ERR_INTERNAL, "a failed communicator goes on");
+    return status;
+}
+
+static void test_missing_rank(void **state)
+{
+    (void)state;
+    loong_context_t *ctx = test_context();
+    for (int per_node = 0; per_node < 2; per_node++) {
+        loong_threads_params_t params = threads_of(3, per_node, 0.3);
+        assert_int_equal(loong_threads_run(ctx, &params, stay_away, NULL),
+                         LOONG_ERR_COMM);
+        const char *text = loong_context_error(ctx);
+        assert_non_null(strstr(text, "barrier #2 'second' of world: 1 of 3"));
+        assert_non_null(strstr(text, "limit 0.3 s"));
+        assert_non_null(strstr(text, "rank 1 (pid"));
+        assert_non_null(strstr(text, "step 17) finished barrier #1 'first'"));
+        loong_context_clear_error(ctx);
+    }
+    test_context_end(&ctx);
+}
+
+/* Rank 2 fails on its own; user: whether with an error. */
+static loong_status_t leave(loong_context_t *ctx, loong_comm_t *comm,
+                            void *user)
+{
+    if (loong_comm_rank(comm) == 2) {
+        LOONG_CHECK(ctx, !*(const bool *)user, LOONG_ERR_IO,
+                    "cannot read shard 7");
+        return LOONG_OK;
+    }
+    return loong_comm_barrier(comm, "wait");
+}
+
+static void test_early_return(void **state)
+{
+    (void)state;
+    loong_context_t *ctx = test_context();
+    for (int with_error = 0; with_error < 2; with_error++) {
+        bool error = with_error != 0;
+        loong_threads_params_t params = threads_of(3, 0, 60.0);
+        double begin = loongi_now();
+        assert_int_equal(loong_threads_run(ctx, &params, leave, &error),
+                         LOONG_ERR_COMM);
+        /* Long before the time limit. */
+        assert_true(loongi_now() - begin < 20.0);
+        const char *text = loong_context_error(ctx);
+        assert_non_null(strstr(text, error ? "failed: " : "ended"));
+        assert_true(!error || strstr(text, "cannot read shard 7") != NULL);
+        loong_context_clear_error(ctx);
+    }
+    test_context_end(&ctx);
+}
+
+static loong_status_t wrong_message(loong_context_t *ctx, loong_comm_t *comm,
+                                    void *user)
+{
+    (void)ctx;
+    (void)user;
+    char bytes[8] = {0};
+    return loong_comm_rank(comm) == 0 ? loong_comm_send(comm, bytes, 8, 1, 3)
+                                      : loong_comm_recv(comm, bytes, 4, 0, 3);
+}
+
+static void test_arguments(void **state)
+{
+    (void)state;
+    loong_context_t *ctx = test_context();
+    loong_comm_t *comm = NULL;
+    char byte = 0;
+    int64_t count = -1;
+    loong_comm_request_t request;
+    assert_ok(ctx, loong_comm_create_self(ctx, NULL, &comm));
+    assert_fails(ctx,
+                 loong_comm_all_reduce(comm, &byte, 1, LOONG_BOOL,
+                                       LOONG_REDUCE_SUM, NULL),
+                 LOONG_ERR_ARG, "bool has no sum");
+    assert_fails(ctx, loong_comm_broadcast(comm, &byte, 1, 1, NULL),
+                 LOONG_ERR_ARG, "rank 1 is outside 0...0");
+    assert_fails(ctx,
+                 loong_comm_all_gather(comm, &byte, &count, LOONG_U8, NULL),
+                 LOONG_ERR_ARG, "count -1 of rank 0");
+    assert_fails(ctx, loong_comm_isend(comm, &byte, 1, 0, 40000, &request),
+                 LOONG_ERR_ARG, "tag 40000");
+    /* Refusals leave it usable. */
+    assert_ok(ctx, loong_comm_barrier(comm, NULL));
+    loong_comm_destroy(&comm);
+    loong_threads_params_t params = threads_of(2, 0, 30.0);
+    assert_fails(ctx, loong_threads_run(ctx, &params, wrong_message, NULL),
+                 LOONG_ERR_COMM, "8 bytes");
+    test_context_end(&ctx);
+}
+
+/* user: int[size], each rank's code. */
+static loong_status_t agree(loong_context_t *ctx, loong_comm_t *comm,
+                            void *user)
+{
+    int rank = loong_comm_rank(comm);
+    int code = -1;
+    int who = -1;
+    loong_exit_code_agree(comm, ((const int *)user)[rank], &code, &who);
+    LOONG_CHECK(ctx, code == 74 && who == 1, LOONG_ERR_INTERNAL,
+                "code %d of rank %d", code, who);
+    return LOONG_OK;
+}
+
+static void test_exit_codes(void **state)
+{
+    (void)state;
+    loong_context_t *ctx = test_context();
+    int codes[4] = {75, 74, 4, 74};
+    loong_threads_params_t params = threads_of(4, 0, 30.0);
+    assert_ok(ctx, loong_threads_run(ctx, &params, agree, codes));
+    assert_int_equal(loong_exit_code_from_status(LOONG_ERR_COMM), 4);
+    assert_int_equal(loong_exit_code_from_status(LOONG_ERR_INTERRUPTED), 75);
+    assert_string_equal(loong_exit_code_text(99), "unknown exit code");
+    test_context_end(&ctx);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_cases_self),
+        cmocka_unit_test(test_cases_threads),
+        cmocka_unit_test(test_cases_messages),
+        cmocka_unit_test(test_disagreement),
+        cmocka_unit_test(test_missing_rank),
+        cmocka_unit_test(test_early_return),
+        cmocka_unit_test(test_arguments),
+        cmocka_unit_test(test_exit_codes),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

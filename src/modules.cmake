@@ -25,3 +25,7 @@ else()
   loong_module(NAME comm_mpi DIR backends/mpi USES base comm
     SOURCES backends/mpi/mpi_absent.c)
 endif()
+
+loong_module(NAME graph DIR src/graph USES base)
+loong_module(NAME pass DIR src/pass USES base graph)
+loong_module(NAME run DIR src/run USES base graph pass)

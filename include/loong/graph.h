@@ -150,6 +150,18 @@ LOONG_API loong_dtype_t loong_value_dtype(const loong_graph_t *graph,
 LOONG_API loong_shape_t loong_value_shape(const loong_graph_t *graph,
                                           loong_val_t value);
 
+/* The node that makes a value; false for inputs, parameters and states.
+ * Borrowed until the graph changes. */
+typedef struct loong_producer {
+    const loong_op_t *op;
+    const void *attr;
+    int num_in;
+    const loong_val_t *in;
+} loong_producer_t;
+LOONG_API bool loong_value_producer(const loong_graph_t *graph,
+                                    loong_val_t value,
+                                    loong_producer_t *producer_p);
+
 #ifdef __cplusplus
 }
 #endif

@@ -62,16 +62,28 @@ struct loong_op {
      * otherwise a copy is made. */
     bool strided_in;
     bool strided_out;
-    /* Output 0 is a view of input 0, no kernel runs (reshape, slice). */
+    /* Output 0 is a view of input 0, no kernel runs (reshape, slice); it
+     * begins view_column(attr) columns further on (NULL: 0). */
     bool view;
+    int64_t (*view_column)(const void *attr);
+    /* Inputs are written side by side into output 0 (concat): the producers
+     * of the inputs may write there themselves, and then no kernel runs. */
+    bool assembles;
     /* Bit o: output o may share the storage of input 0 when that dies here. */
     uint32_t in_place;
+    /* Bit o: output o is left out (NULL for the kernel) when nobody reads it.
+     * Other outputs always have storage. */
+    uint32_t optional_out;
     /* Checks arguments (message: op, what was found, what is allowed) and
      * fills out[]. */
     loong_status_t (*infer)(const loong_op_call_t *call);
     /* Emits gradient nodes. NULL: the op has no gradient, and wanting one is
      * an error that names the op. */
     loong_status_t (*grad)(const loong_grad_call_t *call);
+    /* Given n values made by n nodes of this op that are to be summed (their
+     * gradients meet): emits a cheaper equal of the sum, or returns
+     * LOONG_NONE. NULL: the values are added. */
+    loong_val_t (*sum)(loong_graph_t *graph, int n, const loong_val_t *in);
     /* NULL: bytes of all operands, no flops. */
     void (*cost)(const loong_kernel_query_t *query, loong_cost_t *cost);
 };

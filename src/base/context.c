@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "base.h"
+#include "registry.h"
 
 enum { BLOCK_ALIGN = 64, TRAIL_SIZE = 8192, LINE_SIZE = 1024 };
 
@@ -25,6 +26,7 @@ struct loong_context {
     uint64_t fail_countdown;
     size_t alloc_bytes;
     size_t alloc_peak;
+    loong_registry_t registry;
     size_t trail_length;
     char trail[TRAIL_SIZE];
 };
@@ -63,6 +65,7 @@ void loong_context_destroy(loong_context_t **ctx_p)
     if (ctx == NULL) {
         return;
     }
+    loongi_registry_clear(ctx);
     while (ctx->head.next != &ctx->head) {
         block_t *block = ctx->head.next;
         loongi_log(ctx, LOONG_LOG_WARN, "leak: %zu bytes of %s", block->size,
@@ -71,6 +74,17 @@ void loong_context_destroy(loong_context_t **ctx_p)
     }
     free(ctx);
     *ctx_p = NULL;
+}
+
+loong_registry_t *loongi_context_registry(loong_context_t *ctx)
+{
+    return &ctx->registry;
+}
+
+const loong_registry_t *
+loongi_context_registry_const(const loong_context_t *ctx)
+{
+    return &ctx->registry;
 }
 
 const char *loong_context_error(const loong_context_t *ctx)

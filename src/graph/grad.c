@@ -1,0 +1,234 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Reverse-mode differentiation on the graph: gradient rules emit nodes, the
+ * contributions to one value are collected and summed when its producer's turn
+ * comes, and gradients of parameters end in `accumulate` nodes. */
+#include <string.h>
+
+#include "graph_impl.h"
+#include "loong/register.h"
+
+enum { MAX_PARTS = 64 };
+
+/* Contributions to the gradients of values: linked lists in the arena. */
+typedef struct part {
+    struct part *next;
+    loong_val_t value;
+} part_t;
+
+typedef struct differentiation {
+    loong_graph_t *g;
+    bool *needed;     /* per forward value: derived from a trained parameter */
+    part_t **parts;   /* per forward value, in reverse order of arrival */
+    loong_val_t *main_grad; /* per forward value: of a parameter */
+    const loong_op_t *add;
+    const loong_op_t *accumulate;
+    int64_t num_values; /* forward values */
+} differentiation_t;
+
+static void mark_needed(differentiation_t *d)
+{
+    loong_graph_t *g = d->g;
+    for (int64_t v = 0; v < d->num_values; v++) {
+        const loong_value_t *value = &g->values[v];
+        if (value->kind == LOONG_VALUE_PARAM) {
+            d->needed[v] = !g->params[value->index].params.frozen;
+        }
+    }
+    for (int64_t n = 0; n < g->num_nodes; n++) {
+        const loong_node_t *node = &g->nodes[n];
+        bool needed = false;
+        for (int i = 0; i < node->num_in; i++) {
+            needed = needed || (node->in[i] >= 0 && d->needed[node->in[i]]);
+        }
+        for (int i = 0; i < node->num_out; i++) {
+            if (node->out[i] >= 0) {
+                d->needed[node->out[i]] = needed;
+            }
+        }
+    }
+}
+
+static loong_status_t add_part(differentiation_t *d, loong_val_t to,
+                               loong_val_t value)
+{
+    part_t *part = NULL;
+    LOONG_TRY(loongi_arena_alloc(d->g->arena, sizeof(*part), &part));
+    part->value = value;
+    part->next = d->parts[to];
+    d->parts[to] = part;
+    return LOONG_OK;
+}
+
+/* All made by nodes of one op that knows how to sum: its sum. */
+static loong_val_t sum_by_op(loong_graph_t *g, int n, const loong_val_t *in)
+{
+    const loong_node_t *first = loongi_producer(g, in[0]);
+    if (first == NULL || first->op->sum == NULL) {
+        return LOONG_NONE;
+    }
+    for (int i = 1; i < n; i++) {
+        const loong_node_t *node = loongi_producer(g, in[i]);
+        if (node == NULL || node->op != first->op) {
+            return LOONG_NONE;
+        }
+    }
+    return first->op->sum(g, n, in);
+}
+
+/* The sum of what has arrived for v, in order of arrival; LOONG_NONE when
+ * nothing has. */
+static loong_val_t sum_parts(differentiation_t *d, loong_val_t v)
+{
+    loong_val_t in[MAX_PARTS];
+    int n = 0;
+    for (part_t *part = d->parts[v]; part != NULL; part = part->next) {
+        if (n == MAX_PARTS) {
+            return loong_graph_fail(d->g, LOONG_ERR_UNSUPPORTED,
+                                    "a value is read more than %d times",
+                                    MAX_PARTS);
+        }
+        in[n++] = part->value;
+    }
+    for (int i = 0; i < n / 2; i++) {
+        loong_val_t swap = in[i];
+        in[i] = in[n - 1 - i];
+        in[n - 1 - i] = swap;
+    }
+    if (n <= 1) {
+        return n == 1 ? in[0] : LOONG_NONE;
+    }
+    loong_val_t sum = sum_by_op(d->g, n, in);
+    if (sum != LOONG_NONE) {
+        return sum;
+    }
+    sum = in[0];
+    for (int i = 1; i < n; i++) {
+        loong_val_t pair[2] = {sum, in[i]};
+        sum = loong_graph_apply(d->g, d->add, NULL, 2, pair, 1, &sum);
+    }
+    return sum;
+}
+
+loong_val_t loongi_graph_grad_value(loong_graph_t *g, loong_val_t param)
+{
+    const loong_value_t source = g->values[param];
+    loong_val_t v = loongi_graph_add_value(g, LOONG_VALUE_GRAD,
+                                           g->precision.wide, &source.shape);
+    if (v != LOONG_NONE) {
+        g->values[v].index = source.index;
+        g->values[v].members = source.members;
+        g->values[v].name = source.name;
+    }
+    return v;
+}
+
+/* A gradient of a parameter goes to its main gradient at once. The node runs
+ * where the value is made, so that a loss can fill gradients in the forward. */
+static loong_status_t accumulate(differentiation_t *d, loong_val_t param,
+                                 loong_val_t value)
+{
+    loong_graph_t *g = d->g;
+    if (d->main_grad[param] == LOONG_NONE) {
+        d->main_grad[param] = loongi_graph_grad_value(g, param);
+    }
+    const loong_node_t *producer = loongi_producer(g, value);
+    g->program = producer != NULL ? producer->program : LOONG_PROGRAM_B;
+    loong_val_t in[2] = {d->main_grad[param], value};
+    loong_graph_apply(g, d->accumulate, NULL, 2, in, 0, NULL);
+    g->program = LOONG_PROGRAM_B;
+    return g->status;
+}
+
+static bool is_loss(const loong_graph_t *g, loong_val_t v)
+{
+    for (int i = 0; i < g->num_losses; i++) {
+        if (g->losses[i].value == v) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* Runs the gradient rule of forward node n. */
+static loong_status_t differentiate_node(differentiation_t *d, int64_t n)
+{
+    loong_graph_t *g = d->g;
+    loong_node_t node = g->nodes[n]; /* a copy: the array may move */
+    loong_val_t out_grad[LOONG_MAX_OPERANDS];
+    loong_val_t in_grad[LOONG_MAX_OPERANDS];
+    bool wanted[LOONG_MAX_OPERANDS] = {false};
+    bool reached = false;
+    bool any = false;
+    for (int i = 0; i < node.num_in; i++) {
+        in_grad[i] = LOONG_NONE;
+        wanted[i] = node.in[i] >= 0 && d->needed[node.in[i]];
+        any = any || wanted[i];
+    }
+    g->scope_copy = node.scope;
+    for (int i = 0; i < node.num_out && any; i++) {
+        out_grad[i] = node.out[i] >= 0 ? sum_parts(d, node.out[i]) : LOONG_NONE;
+        reached = reached || out_grad[i] >= 0 || is_loss(g, node.out[i]);
+    }
+    if (!reached) {
+        return g->status;
+    }
+    LOONG_CHECK(g->ctx, node.op->grad != NULL, LOONG_ERR_UNSUPPORTED,
+                "%s has no gradient (in scope '%s')", node.op->name,
+                node.scope);
+    loong_grad_call_t call = {g,       node.attr, node.num_in, node.num_out,
+                              node.in, node.out,  out_grad,    wanted,
+                              in_grad};
+    LOONG_TRY(node.op->grad(&call));
+    LOONG_TRY(g->status);
+    for (int i = 0; i < node.num_in; i++) {
+        if (!wanted[i] || in_grad[i] == LOONG_NONE) {
+            continue;
+        }
+        if (g->values[node.in[i]].kind == LOONG_VALUE_PARAM) {
+            LOONG_TRY(accumulate(d, node.in[i], in_grad[i]));
+        } else {
+            LOONG_TRY(add_part(d, node.in[i], in_grad[i]));
+        }
+    }
+    return LOONG_OK;
+}
+
+static loong_status_t differentiate(differentiation_t *d)
+{
+    loong_graph_t *g = d->g;
+    d->add = loong_find_op(g->ctx, "add");
+    d->accumulate = loong_find_op(g->ctx, "accumulate");
+    LOONG_CHECK(g->ctx, d->add != NULL && d->accumulate != NULL,
+                LOONG_ERR_INTERNAL,
+                "ops add and accumulate are not registered");
+    LOONG_TRY(loongi_arena_alloc(g->arena, (size_t)d->num_values, &d->needed));
+    LOONG_TRY(loongi_arena_alloc(
+        g->arena, (size_t)d->num_values * sizeof(*d->parts), &d->parts));
+    LOONG_TRY(loongi_arena_alloc(
+        g->arena, (size_t)d->num_values * sizeof(*d->main_grad),
+        &d->main_grad));
+    for (int64_t v = 0; v < d->num_values; v++) {
+        d->main_grad[v] = LOONG_NONE;
+    }
+    mark_needed(d);
+    g->program = LOONG_PROGRAM_B;
+    for (int64_t n = g->num_nodes - 1; n >= 0; n--) {
+        LOONG_TRY(differentiate_node(d, n));
+    }
+    return LOONG_OK;
+}
+
+loong_status_t loongi_graph_differentiate(loong_graph_t *g)
+{
+    LOONG_TRY(g->status);
+    LOONG_CHECK(g->ctx, g->num_losses > 0, LOONG_ERR_ARG,
+                "the graph declares no loss");
+    differentiation_t d = {0};
+    d.g = g;
+    d.num_values = g->num_values;
+    loong_status_t status = differentiate(&d);
+    g->program = LOONG_PROGRAM_F;
+    g->scope_copy = NULL;
+    return status;
+}

@@ -1,0 +1,187 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The graph's own structures, for the modules that read and rewrite it (graph,
+ * pass). Model code sees include/loong/graph.h only.
+ *
+ * Invariants: the node array is in topological order, forward nodes before
+ * backward ones; a dead node has no live consumer; the outputs of a node are
+ * consecutive in neither array, only listed by the node.
+ */
+#ifndef LOONG_GRAPH_IMPL_H
+#define LOONG_GRAPH_IMPL_H
+
+#include "base.h"
+#include "loong/graph.h"
+#include "loong/op.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* The program of a chunk that a node belongs to. */
+#define LOONG_PROGRAM_LIST(X)                                                 \
+    X(P, "prepare")  /* once a step, work on parameters alone */              \
+    X(F, "forward")                                                           \
+    X(B, "backward") /* gradients that earlier stages wait for */             \
+    X(W, "weights")  /* gradients of parameters, when split from B */         \
+    X(E, "evaluate") /* forward without gradients */                          \
+    X(U, "update")   /* optimizer */
+
+typedef enum loong_program_kind {
+#define LOONG_PROGRAM_ENUM(name_, text_) LOONG_PROGRAM_##name_,
+    LOONG_PROGRAM_LIST(LOONG_PROGRAM_ENUM)
+#undef LOONG_PROGRAM_ENUM
+    LOONG_PROGRAM_COUNT
+} loong_program_kind_t;
+
+typedef enum loong_value_kind {
+    LOONG_VALUE_NODE,  /* made by a node */
+    LOONG_VALUE_INPUT, /* index: of the input */
+    LOONG_VALUE_PARAM, /* index: first member; members: how many */
+    LOONG_VALUE_GRAD,  /* main gradient of the same members */
+    LOONG_VALUE_STATE  /* index: of the state */
+} loong_value_kind_t;
+
+/* How a write to a state begins a step. */
+typedef enum loong_write {
+    LOONG_WRITE_OWN,   /* an ordinary value */
+    LOONG_WRITE_FIRST, /* overwrite on the first micro-batch, then add */
+    LOONG_WRITE_ADD    /* always add */
+} loong_write_t;
+
+typedef struct loong_value {
+    loong_value_kind_t kind;
+    loong_dtype_t dtype;
+    loong_shape_t shape;
+    int32_t node;    /* producer, or -1 */
+    int32_t index;   /* see kind; output number for LOONG_VALUE_NODE */
+    int32_t members; /* parameters in the pack */
+    /* Storage: this value is columns [column, ..) of `root` with root's row
+     * stride; root == itself for a value with storage of its own. */
+    loong_val_t root;
+    int64_t column;
+    /* A node's output that goes straight into a gradient or state. */
+    loong_val_t into;
+    loong_write_t write;
+    const char *name;
+} loong_value_t;
+
+typedef struct loong_node {
+    const loong_op_t *op;
+    const void *attr;
+    int num_in;
+    int num_out;
+    loong_val_t *in;
+    loong_val_t *out;
+    const char *scope; /* "layers.3.attn", "" at top */
+    loong_program_kind_t program;
+    bool dead;
+    bool recomputed; /* a clone made by the recompute pass */
+} loong_node_t;
+
+typedef struct loong_param {
+    loong_param_params_t params; /* name lives in the graph's arena */
+    int32_t value;               /* the value that contains it */
+    int32_t first;               /* first member of its pack */
+    int64_t row;                 /* of the pack where it begins (dim 0) */
+} loong_param_t;
+
+typedef struct loong_input {
+    const char *name;
+    loong_val_t value;
+} loong_input_t;
+
+typedef struct loong_loss {
+    const char *name;
+    loong_val_t value;
+    double weight;
+} loong_loss_t;
+
+typedef struct loong_count {
+    const char *name;
+    int64_t bound;
+    int64_t planned;
+} loong_count_t;
+
+enum { LOONG_MAX_INPUTS = 32, LOONG_MAX_OUTPUTS = 16, LOONG_MAX_SCOPE = 200 };
+
+struct loong_graph {
+    loong_context_t *ctx;
+    loong_arena_t *arena;
+    loong_precision_t precision;
+    loong_status_t status;
+    loong_program_kind_t program; /* that new nodes get */
+
+    loong_value_t *values;
+    int64_t num_values, cap_values;
+    loong_node_t *nodes;
+    int64_t num_nodes, cap_nodes;
+    loong_param_t *params;
+    int64_t num_params, cap_params;
+    loong_val_t *states;
+    int64_t num_states, cap_states;
+
+    int num_inputs;
+    loong_input_t inputs[LOONG_MAX_INPUTS];
+    int num_losses;
+    loong_loss_t losses[LOONG_MAX_LOSSES];
+    int num_outputs;
+    loong_input_t outputs[LOONG_MAX_OUTPUTS];
+    int num_counts;
+    loong_count_t counts[LOONG_MAX_COUNTS];
+
+    char scope[LOONG_MAX_SCOPE]; /* current path */
+    const char *scope_copy;      /* its copy in the arena, NULL: stale */
+};
+
+static inline loong_value_t *loongi_value(const loong_graph_t *g,
+                                          loong_val_t v)
+{
+    return &g->values[v];
+}
+
+static inline loong_node_t *loongi_producer(const loong_graph_t *g,
+                                            loong_val_t v)
+{
+    int32_t node = g->values[v].node;
+    return node < 0 ? NULL : &g->nodes[node];
+}
+
+/* Elements (bound) and bytes of a value seen alone, dense. */
+int64_t loongi_shape_elements(const loong_shape_t *shape);
+size_t loongi_value_bytes(const loong_graph_t *g, loong_val_t v);
+
+/* Adds a value of the given kind; LOONG_NONE on error. */
+loong_val_t loongi_graph_add_value(loong_graph_t *g, loong_value_kind_t kind,
+                                   loong_dtype_t dtype,
+                                   const loong_shape_t *shape);
+
+/* Differentiates the declared losses with respect to every parameter that is
+ * not frozen: appends nodes of program B and `accumulate` nodes that write
+ * main gradients. */
+LOONG_NODISCARD loong_status_t loongi_graph_differentiate(loong_graph_t *g);
+
+/* The main gradient of the pack that holds parameter `first`. */
+loong_val_t loongi_graph_grad_value(loong_graph_t *g, loong_val_t param);
+
+/* Number of live nodes that read v (declared outputs and losses count). */
+LOONG_NODISCARD loong_status_t loongi_graph_count_uses(const loong_graph_t *g,
+                                                       int32_t **uses_p);
+
+/* Marks nodes dead whose outputs nobody reads and that write no state. */
+LOONG_NODISCARD loong_status_t loongi_graph_remove_dead(loong_graph_t *g);
+
+/* One line per live node. */
+void loongi_graph_print(const loong_graph_t *g, loong_text_t *text);
+
+const char *loongi_program_name(loong_program_kind_t kind);
+
+/* True when a scope path matches a glob: '*' stands for any run of characters;
+ * a pattern also matches all paths below it. */
+bool loongi_scope_match(const char *pattern, const char *scope);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

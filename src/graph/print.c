@@ -1,0 +1,155 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Reading a graph: uses, dead nodes, scopes, text. */
+#include <string.h>
+
+#include "graph_impl.h"
+
+const char *loongi_program_name(loong_program_kind_t kind)
+{
+    static const char *const names[] = {
+#define LOONG_PROGRAM_NAME(name_, text_) text_,
+        LOONG_PROGRAM_LIST(LOONG_PROGRAM_NAME)
+#undef LOONG_PROGRAM_NAME
+    };
+    return (unsigned)kind < LOONG_PROGRAM_COUNT ? names[kind] : "?";
+}
+
+static bool glob(const char *p, const char *s)
+{
+    for (; *p != '\0'; p++) {
+        if (*p == '*') {
+            for (;; s++) {
+                if (glob(p + 1, s)) {
+                    return true;
+                }
+                if (*s == '\0') {
+                    return false;
+                }
+            }
+        }
+        if (*p != *s) {
+            return false;
+        }
+        s++;
+    }
+    return *s == '\0' || *s == '.';
+}
+
+bool loongi_scope_match(const char *pattern, const char *scope)
+{
+    return glob(pattern, scope);
+}
+
+loong_status_t loongi_graph_count_uses(const loong_graph_t *g,
+                                       int32_t **uses_p)
+{
+    int32_t *uses = NULL;
+    LOONG_TRY(loongi_calloc(g->ctx, (size_t)g->num_values, sizeof(*uses),
+                            "graph uses", &uses));
+    for (int64_t n = 0; n < g->num_nodes; n++) {
+        const loong_node_t *node = &g->nodes[n];
+        for (int i = 0; i < node->num_in && !node->dead; i++) {
+            if (node->in[i] >= 0) {
+                uses[node->in[i]]++;
+            }
+        }
+    }
+    for (int i = 0; i < g->num_losses; i++) {
+        uses[g->losses[i].value]++;
+    }
+    for (int i = 0; i < g->num_outputs; i++) {
+        uses[g->outputs[i].value]++;
+    }
+    *uses_p = uses;
+    return LOONG_OK;
+}
+
+/* A node that writes a state has an effect beyond its outputs. */
+static bool has_effect(const loong_graph_t *g, const loong_node_t *node)
+{
+    if (node->num_out == 0) {
+        return true;
+    }
+    for (int i = 0; i < node->num_out; i++) {
+        if (node->out[i] >= 0 && g->values[node->out[i]].into >= 0) {
+            return true;
+        }
+    }
+    return false;
+}
+
+loong_status_t loongi_graph_remove_dead(loong_graph_t *g)
+{
+    int32_t *uses = NULL;
+    LOONG_TRY(loongi_graph_count_uses(g, &uses));
+    for (int64_t n = g->num_nodes - 1; n >= 0; n--) {
+        loong_node_t *node = &g->nodes[n];
+        bool used = node->dead || has_effect(g, node);
+        for (int i = 0; i < node->num_out && !used; i++) {
+            used = node->out[i] >= 0 && uses[node->out[i]] > 0;
+        }
+        if (used) {
+            continue;
+        }
+        node->dead = true;
+        for (int i = 0; i < node->num_in; i++) {
+            if (node->in[i] >= 0) {
+                uses[node->in[i]]--;
+            }
+        }
+    }
+    loongi_free(g->ctx, uses);
+    return LOONG_OK;
+}
+
+static void print_value(const loong_graph_t *g, loong_val_t v,
+                        loong_text_t *text)
+{
+    static const char *const prefix[] = {"%", "in:", "p:", "g:", "s:"};
+    if (v < 0) {
+        loongi_text_printf(text, "-");
+        return;
+    }
+    const loong_value_t *value = &g->values[v];
+    if (value->name != NULL) {
+        loongi_text_printf(text, "%s%s", prefix[value->kind], value->name);
+    } else {
+        loongi_text_printf(text, "%%%d", (int)v);
+    }
+}
+
+static void print_type(const loong_value_t *value, loong_text_t *text)
+{
+    loongi_text_printf(text, ":%s[", loong_dtype_name(value->dtype));
+    for (int i = 0; i < value->shape.rank; i++) {
+        loongi_text_printf(text, "%s%lld", i > 0 ? "," : "",
+                           (long long)value->shape.dim[i]);
+    }
+    loongi_text_printf(text, "]");
+}
+
+void loongi_graph_print(const loong_graph_t *g, loong_text_t *text)
+{
+    for (int64_t n = 0; n < g->num_nodes; n++) {
+        const loong_node_t *node = &g->nodes[n];
+        if (node->dead) {
+            continue;
+        }
+        loongi_text_printf(text, "%-8s %-28s ",
+                           loongi_program_name(node->program), node->scope);
+        for (int i = 0; i < node->num_out; i++) {
+            if (node->out[i] >= 0) {
+                print_value(g, node->out[i], text);
+                print_type(&g->values[node->out[i]], text);
+                loongi_text_printf(text, " ");
+            }
+        }
+        loongi_text_printf(text, "= %s(", node->op->name);
+        for (int i = 0; i < node->num_in; i++) {
+            loongi_text_printf(text, i > 0 ? ", " : "");
+            print_value(g, node->in[i], text);
+        }
+        loongi_text_printf(text, ")\n");
+    }
+}

@@ -1,0 +1,67 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The passes, in the order in which compile.c runs them. Each takes and leaves
+ * a valid graph, and can be left out without changing results. */
+#ifndef LOONG_PASSES_H
+#define LOONG_PASSES_H
+
+#include "graph_impl.h"
+#include "program.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* Forms fused ops (add + norm, linear + gelu) in the forward. */
+LOONG_NODISCARD loong_status_t loongi_pass_fuse(loong_graph_t *g);
+
+/* Clones the forward of the scopes that match into the backward. */
+LOONG_NODISCARD loong_status_t
+loongi_pass_recompute(loong_graph_t *g, int num_globs,
+                      const char *const *globs);
+
+/* Lets producers add into main gradients themselves, and says for each writer
+ * of a gradient whether it begins the step. */
+LOONG_NODISCARD loong_status_t loongi_pass_accumulate(loong_graph_t *g);
+
+/* Lets producers write into the tensors that `concat` would assemble. */
+LOONG_NODISCARD loong_status_t loongi_pass_assemble(loong_graph_t *g);
+
+/* Copies strided operands for ops whose kernels want dense ones. */
+LOONG_NODISCARD loong_status_t loongi_pass_dense(loong_graph_t *g);
+
+/* Storage of every value with storage of its own. */
+typedef struct loong_layout {
+    loong_operand_t *place;     /* per value, valid where root == itself */
+    loong_operand_t *workspace; /* per node */
+    int64_t slot_bytes;
+    int64_t scratch_bytes[LOONG_PROGRAM_COUNT];
+} loong_layout_t;
+
+/* Lays out memory: `order` lists the live nodes in the order in which the
+ * programs run for one micro-batch, `workspace_bytes` is per node. The arrays
+ * of the layout belong to the graph's arena. */
+LOONG_NODISCARD loong_status_t
+loongi_pass_memory(loong_graph_t *g, int64_t num_order, const int32_t *order,
+                   const int64_t *workspace_bytes, bool in_place,
+                   loong_layout_t *layout);
+
+/* An interval of time that needs bytes; lay out many so that those that
+ * overlap in time do not overlap in space. */
+typedef struct loong_interval {
+    int32_t begin; /* first position, inclusive */
+    int32_t end;   /* last position, inclusive */
+    int64_t bytes;
+    int64_t offset; /* result, a multiple of 64 */
+} loong_interval_t;
+
+/* Greedy by size, best gap. *peak_p receives the bytes needed in all. */
+LOONG_NODISCARD loong_status_t
+loongi_place_intervals(loong_context_t *ctx, int64_t count,
+                       loong_interval_t *intervals, int64_t *peak_p);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

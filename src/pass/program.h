@@ -1,0 +1,201 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The program: a flat array of steps. A step never holds an address; an
+ * operand is (base, offset), and executing a program binds bases.
+ */
+#ifndef LOONG_PROGRAM_H
+#define LOONG_PROGRAM_H
+
+#include "base.h"
+#include "graph_impl.h"
+#include "loong/kernel.h"
+#include "loong/op.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* Where an operand lives. PARAM, GRAD, STATE, OPTIM are one buffer a rank
+ * each; SLOT holds what a later program of the same micro-batch reads;
+ * SCRATCH what one program reads; INPUT what the loader wrote. */
+#define LOONG_BASE_LIST(X)                                                    \
+    X(NONE, "none")                                                           \
+    X(PARAM, "parameters")                                                    \
+    X(GRAD, "gradients")                                                      \
+    X(OPTIM, "optimizer")                                                     \
+    X(DERIVED, "derived")                                                     \
+    X(STATE, "states")                                                        \
+    X(SCRATCH, "scratch")                                                     \
+    X(SLOT, "slots")                                                          \
+    X(INPUT, "inputs")                                                        \
+    X(COMM, "communication")
+
+typedef enum loong_base {
+#define LOONG_BASE_ENUM(name_, text_) LOONG_BASE_##name_,
+    LOONG_BASE_LIST(LOONG_BASE_ENUM)
+#undef LOONG_BASE_ENUM
+    LOONG_BASE_COUNT
+} loong_base_t;
+
+const char *loongi_base_name(loong_base_t base);
+
+typedef struct loong_operand {
+    loong_base_t base;
+    int64_t offset; /* bytes */
+} loong_operand_t;
+
+/* On which micro-batches of a step a program step runs. */
+typedef enum loong_when {
+    LOONG_WHEN_ALWAYS,
+    LOONG_WHEN_FIRST,
+    LOONG_WHEN_LAST
+} loong_when_t;
+
+/* A queue of a device; steps of one lane run in order. */
+typedef enum loong_lane {
+    LOONG_LANE_COMPUTE,
+    LOONG_LANE_COMM,
+    LOONG_LANE_COPY_IN,
+    LOONG_LANE_COPY_OUT,
+    LOONG_LANE_COUNT
+} loong_lane_t;
+
+typedef struct loong_step {
+    const loong_op_t *op;
+    const loong_kernel_t *kernel;
+    void *state; /* what the kernel's prepare made */
+    const char *scope;
+    const char *refusals; /* why better kernels were refused; "" if none */
+    loong_kernel_query_t query;
+    loong_operand_t operand[LOONG_MAX_OPERANDS];
+    loong_operand_t workspace;
+    uint32_t add;       /* bit o: output o is always added to */
+    uint32_t add_later; /* bit o: added to from the second micro-batch on */
+    loong_lane_t lane;
+    loong_when_t when;
+    bool recomputed;
+    loong_cost_t cost;
+} loong_step_t;
+
+typedef struct loong_program {
+    loong_program_kind_t kind;
+    int64_t num_steps;
+    int64_t cap_steps;
+    loong_step_t *steps;
+    int64_t scratch_bytes;
+} loong_program_t;
+
+/* A tensor that a caller binds or reads: input, declared output, loss. */
+typedef struct loong_port {
+    const char *name;
+    loong_dtype_t dtype;
+    loong_shape_t shape;
+    loong_operand_t operand;
+    double weight; /* of a loss */
+} loong_port_t;
+
+/* A flat buffer: parameters that share type, trainability and optimizer group,
+ * one after the other. Element e of it is element e of its main gradient and
+ * of each optimizer moment. */
+enum { LOONG_MAX_FLATS = 16 };
+typedef struct loong_flat {
+    loong_dtype_t dtype;
+    bool frozen;
+    int group; /* 0: weight decay, 1: none */
+    int64_t elements; /* padded to whole cache lines */
+    int64_t param_offset; /* bytes in PARAM */
+    int64_t grad_offset;  /* bytes in GRAD; -1: frozen */
+} loong_flat_t;
+
+/* Where one parameter lives. */
+typedef struct loong_param_place {
+    const char *name;
+    loong_param_params_t params;
+    int64_t elements;
+    int flat;
+    int64_t flat_offset; /* elements */
+} loong_param_place_t;
+
+/* One model chunk of a rank, compiled: programs and the sizes of its bases. */
+typedef struct loong_chunk {
+    loong_context_t *ctx;
+    loong_arena_t *arena;
+    loong_precision_t precision;
+    loong_program_t programs[LOONG_PROGRAM_COUNT];
+    int64_t param_bytes;
+    int64_t grad_bytes;
+    int64_t state_bytes;
+    int64_t slot_bytes;    /* of one slot */
+    int64_t scratch_bytes; /* largest program */
+    int64_t input_bytes;   /* of one micro-batch */
+    int64_t num_params;
+    loong_param_place_t *params;
+    int num_flats;
+    loong_flat_t flats[LOONG_MAX_FLATS];
+    int num_inputs;
+    loong_port_t inputs[LOONG_MAX_INPUTS];
+    int num_outputs;
+    loong_port_t outputs[LOONG_MAX_OUTPUTS];
+    int num_losses;
+    loong_port_t losses[LOONG_MAX_LOSSES];
+} loong_chunk_t;
+
+/* How a graph is compiled. */
+typedef struct loong_compile_params {
+    const char *device; /* "cpu" */
+    int threads;
+    bool fuse;     /* form fused ops before differentiation */
+    bool in_place; /* let outputs take the storage of dying inputs */
+    /* Scope globs whose forward is run again in the backward. */
+    int num_recompute;
+    const char *const *recompute;
+} loong_compile_params_t;
+
+/* Differentiates (when `train`) and compiles; the graph may be destroyed
+ * afterwards. In a chunk compiled with train = false the forward is program
+ * E. Errors: those of the graph; LOONG_ERR_UNSUPPORTED when an op has no
+ * kernel, with every refusal. */
+LOONG_NODISCARD loong_status_t
+loongi_chunk_compile(loong_graph_t *graph, bool train,
+                     const loong_compile_params_t *params,
+                     loong_chunk_t **chunk_p);
+void loongi_chunk_destroy(loong_chunk_t **chunk_p);
+
+/* Makes what the kernels share between launches (library primitives). */
+LOONG_NODISCARD loong_status_t loongi_chunk_prepare(loong_chunk_t *chunk);
+LOONG_NODISCARD loong_status_t
+loongi_program_prepare(loong_context_t *ctx, loong_program_t *program);
+
+/* Looks a port up by name; NULL when there is none. */
+const loong_port_t *loongi_chunk_input(const loong_chunk_t *chunk,
+                                       const char *name);
+const loong_port_t *loongi_chunk_output(const loong_chunk_t *chunk,
+                                        const char *name);
+const loong_param_place_t *loongi_chunk_param(const loong_chunk_t *chunk,
+                                              const char *name);
+
+/* Appends a step that was built by hand (optimizer, collectives): chooses the
+ * kernel of op for query on device (prepare comes later). operand[] and the flags of
+ * `step` must be set. Workspace is taken from SCRATCH at offset 0. */
+LOONG_NODISCARD loong_status_t
+loongi_program_append(loong_context_t *ctx, loong_program_t *program,
+                      const char *device, const loong_step_t *step,
+                      loong_arena_t *arena);
+void loongi_program_clear(loong_context_t *ctx, loong_program_t *program);
+
+/* Every step in text: op, kernel, types, bytes, flops, refusals. */
+void loongi_program_explain(const loong_program_t *program,
+                            loong_text_t *text);
+void loongi_chunk_explain(const loong_chunk_t *chunk, loong_text_t *text);
+
+/* Chooses the first kernel that supports step->query; fills kernel and
+ * refusals. */
+LOONG_NODISCARD loong_status_t
+loongi_step_choose(loong_context_t *ctx, loong_arena_t *arena,
+                   const char *device, loong_step_t *step);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

@@ -1,0 +1,190 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Passes that rewrite the graph: fused ops, accumulation into gradients,
+ * assembling without copies. */
+#include <string.h>
+
+#include "loong/ops.h"
+#include "loong/register.h"
+#include "passes.h"
+
+/* ---- fuse ------------------------------------------------------------- */
+
+/* norm(add(a, b)) becomes add_norm(a, b); its last output is the sum, which
+ * keeps its value number, so that other readers need no change. */
+static loong_status_t fuse_add_norm(loong_graph_t *g, int64_t n,
+                                    const loong_op_t *add,
+                                    const loong_op_t *fused)
+{
+    loong_node_t *node = &g->nodes[n];
+    loong_node_t *sum = loongi_producer(g, node->in[0]);
+    if (sum == NULL || sum->op != add || sum->dead ||
+        g->values[node->in[0]].root != node->in[0]) {
+        return LOONG_OK;
+    }
+    int64_t sum_at = g->values[node->in[0]].node;
+    for (int64_t k = sum_at + 1; k < n; k++) {
+        for (int i = 0; i < g->nodes[k].num_in; i++) {
+            if (!g->nodes[k].dead && g->nodes[k].in[i] == node->in[0]) {
+                return LOONG_OK; /* read before the norm: cannot move */
+            }
+        }
+    }
+    int num_in = node->num_in + 1;
+    int num_out = fused->num_out;
+    loong_val_t *operands = NULL;
+    LOONG_TRY(loongi_arena_alloc(
+        g->arena, sizeof(*operands) * (size_t)(num_in + num_out), &operands));
+    operands[0] = sum->in[0];
+    operands[1] = sum->in[1];
+    memcpy(operands + 2, node->in + 1,
+           sizeof(*operands) * (size_t)(node->num_in - 1));
+    memcpy(operands + num_in, node->out,
+           sizeof(*operands) * (size_t)node->num_out);
+    operands[num_in + num_out - 1] = node->in[0];
+    g->values[node->in[0]].node = (int32_t)n;
+    g->values[node->in[0]].index = num_out - 1;
+    sum->dead = true;
+    node->op = fused;
+    node->num_in = num_in;
+    node->num_out = num_out;
+    node->in = operands;
+    node->out = operands + num_in;
+    return LOONG_OK;
+}
+
+loong_status_t loongi_pass_fuse(loong_graph_t *g)
+{
+    static const char *const norms[][2] = {{"rmsnorm", "add_rmsnorm"},
+                                           {"layernorm", "add_layernorm"}};
+    const loong_op_t *add = loong_find_op(g->ctx, "add");
+    for (int i = 0; i < LOONG_COUNT_OF(norms); i++) {
+        const loong_op_t *plain = loong_find_op(g->ctx, norms[i][0]);
+        const loong_op_t *fused = loong_find_op(g->ctx, norms[i][1]);
+        for (int64_t n = 0; n < g->num_nodes && plain && fused && add; n++) {
+            if (g->nodes[n].op == plain && !g->nodes[n].dead) {
+                LOONG_TRY(fuse_add_norm(g, n, add, fused));
+            }
+        }
+    }
+    return LOONG_OK;
+}
+
+/* ---- accumulate ------------------------------------------------------- */
+
+/* Writers of one gradient in the order of the programs: the first begins the
+ * step. */
+static void order_writers(loong_graph_t *g)
+{
+    for (int p = 0; p < LOONG_PROGRAM_COUNT; p++) {
+        for (int64_t n = 0; n < g->num_nodes; n++) {
+            loong_node_t *node = &g->nodes[n];
+            if (node->dead || node->program != (loong_program_kind_t)p) {
+                continue;
+            }
+            for (int o = 0; o < node->num_out; o++) {
+                loong_value_t *out =
+                    node->out[o] >= 0 ? &g->values[node->out[o]] : NULL;
+                if (out != NULL && out->into >= 0) {
+                    loong_value_t *grad = &g->values[out->into];
+                    out->write = grad->write == LOONG_WRITE_OWN
+                                     ? LOONG_WRITE_FIRST
+                                     : LOONG_WRITE_ADD;
+                    grad->write = LOONG_WRITE_ADD; /* seen */
+                }
+            }
+        }
+    }
+}
+
+/* Turns `accumulate(grad, x)` into an output of x's producer when that can
+ * add, else into a copy whose output is the gradient. */
+static loong_status_t direct(loong_graph_t *g, int64_t n, const int32_t *uses)
+{
+    loong_node_t *node = &g->nodes[n];
+    loong_val_t grad = node->in[0];
+    loong_val_t x = node->in[1];
+    const loong_node_t *producer = loongi_producer(g, x);
+    loong_value_t *value = &g->values[x];
+    if (producer != NULL && uses[x] == 1 && value->root == x &&
+        value->into < 0 && value->kind == LOONG_VALUE_NODE &&
+        value->dtype == g->values[grad].dtype &&
+        producer->program == node->program &&
+        (producer->op->accumulates & (1u << value->index))) {
+        value->into = grad;
+        node->dead = true;
+        return LOONG_OK;
+    }
+    loong_shape_t shape = g->values[grad].shape;
+    loong_val_t out = loongi_graph_add_value(g, LOONG_VALUE_NODE,
+                                             g->values[grad].dtype, &shape);
+    LOONG_TRY(g->status);
+    g->values[out].node = (int32_t)n;
+    g->values[out].index = 0;
+    g->values[out].into = grad;
+    loong_val_t *operands = NULL;
+    LOONG_TRY(
+        loongi_arena_alloc(g->arena, sizeof(*operands) * 2, &operands));
+    operands[0] = x;
+    operands[1] = out;
+    node->num_in = 1;
+    node->num_out = 1;
+    node->in = operands;
+    node->out = operands + 1;
+    return LOONG_OK;
+}
+
+loong_status_t loongi_pass_accumulate(loong_graph_t *g)
+{
+    const loong_op_t *accumulate = loong_find_op(g->ctx, "accumulate");
+    int32_t *uses = NULL;
+    LOONG_TRY(loongi_graph_count_uses(g, &uses));
+    loong_status_t status = LOONG_OK;
+    for (int64_t n = 0; n < g->num_nodes && status == LOONG_OK; n++) {
+        if (g->nodes[n].op == accumulate && !g->nodes[n].dead) {
+            status = direct(g, n, uses);
+        }
+    }
+    loongi_free(g->ctx, uses);
+    order_writers(g);
+    return status;
+}
+
+/* ---- assemble ------------------------------------------------------------ */
+
+static bool can_write_there(const loong_graph_t *g, loong_val_t v,
+                            const int32_t *uses)
+{
+    const loong_value_t *value = &g->values[v];
+    const loong_node_t *producer = loongi_producer(g, v);
+    return value->kind == LOONG_VALUE_NODE && value->root == v &&
+           value->into < 0 && uses[v] == 1 && producer != NULL &&
+           producer->op->strided_out && !producer->op->assembles;
+}
+
+loong_status_t loongi_pass_assemble(loong_graph_t *g)
+{
+    int32_t *uses = NULL;
+    LOONG_TRY(loongi_graph_count_uses(g, &uses));
+    for (int64_t n = 0; n < g->num_nodes; n++) {
+        loong_node_t *node = &g->nodes[n];
+        bool possible = node->op->assembles && !node->dead &&
+                        g->values[node->out[0]].root == node->out[0];
+        for (int i = 0; i < node->num_in && possible; i++) {
+            possible = can_write_there(g, node->in[i], uses);
+            for (int j = 0; j < i && possible; j++) {
+                possible = node->in[i] != node->in[j];
+            }
+        }
+        int64_t column = 0;
+        for (int i = 0; i < node->num_in && possible; i++) {
+            loong_value_t *part = &g->values[node->in[i]];
+            part->root = node->out[0];
+            part->column = column;
+            column += part->shape.dim[part->shape.rank - 1];
+        }
+        node->dead = node->dead || possible;
+    }
+    loongi_free(g->ctx, uses);
+    return LOONG_OK;
+}

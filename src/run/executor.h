@@ -1,0 +1,36 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The executor: runs a program with its bases bound to addresses. */
+#ifndef LOONG_EXECUTOR_H
+#define LOONG_EXECUTOR_H
+
+#include "program.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* Called after each step when set: for profiling, tensor logging, tests. */
+typedef void (*loong_step_hook)(void *user, const loong_program_t *program,
+                                int64_t index, void *const *ptr,
+                                double begin, double end);
+
+typedef struct loong_run {
+    loong_context_t *ctx;
+    void *stream; /* of the device; NULL on a CPU */
+    char *base[LOONG_BASE_COUNT];
+    loong_step_hook hook; /* NULL: none, and no time is taken */
+    void *hook_user;
+} loong_run_t;
+
+/* Runs every step whose mask matches the frame. On an error the trail names
+ * the kernel and the scope. Allocates nothing. */
+LOONG_NODISCARD loong_status_t
+loongi_program_run(const loong_run_t *run, const loong_program_t *program,
+                   const loong_frame_t *frame);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

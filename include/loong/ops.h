@@ -198,7 +198,8 @@ LOONG_API loong_val_t loong_cross_entropy(loong_graph_t *g, const char *name,
                                           loong_val_t x, loong_val_t w,
                                           loong_val_t labels,
                                           loong_val_t loss_weight,
-                                          double z_loss, double weight);
+                                          int64_t vocab, double z_loss,
+                                          double weight);
 
 #ifdef __cplusplus
 }

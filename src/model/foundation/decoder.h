@@ -1,0 +1,81 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The configurable decoder: GPT-2, LLaMA, Qwen 1.5 / 2 / 2.5 / 3 are settings
+ * of it. Parameter names are Hugging Face's for LLaMA, without "model.":
+ * embed_tokens.weight, layers.N.self_attn.q_proj.weight, norm.weight, ...
+ */
+#ifndef LOONG_DECODER_H
+#define LOONG_DECODER_H
+
+#include "base.h"
+#include "loong/graph.h"
+#include "loong/ops.h"
+#include "nn.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+typedef struct loong_decoder_config {
+    int num_layers;
+    int64_t hidden_size;
+    int64_t ffn_hidden_size;
+    int num_attention_heads;
+    int num_query_groups; /* key / value heads */
+    int kv_channels;      /* head dimension */
+    int64_t vocab_size;
+    int64_t padded_vocab_size; /* rows of the embedding, >= vocab_size */
+    int64_t max_position_embeddings;
+    bool learned_positions;
+    loong_rope_table_attr_t rope; /* without learned positions */
+    loong_norm_kind_t normalization;
+    double norm_eps;
+    bool qk_norm;
+    bool qkv_bias;
+    bool attention_output_bias;
+    bool mlp_bias;
+    loong_mlp_kind_t mlp;
+    bool tied; /* output matrix is the embedding */
+    int64_t window_size;     /* 0: none */
+    int max_window_layers;   /* layers before this one attend fully */
+    double softmax_scale;    /* 0: 1 / sqrt(kv_channels) */
+    double attention_dropout;
+    double hidden_dropout;
+    double embedding_dropout;
+    double init_std;
+    bool scaled_output_init; /* output projections: std / sqrt(2 layers) */
+    int num_freeze;
+    const char *const *freeze; /* globs over parameter names */
+} loong_decoder_config_t;
+
+/* The micro-batch a graph is built for. */
+typedef struct loong_decoder_batch {
+    int64_t tokens;       /* T: micro_batch_size * seq_length */
+    int64_t max_seqlen;   /* longest segment */
+    int64_t max_segments; /* entries of cu_seqlens less one */
+    double z_loss;
+} loong_decoder_batch_t;
+
+typedef enum loong_decoder_head {
+    LOONG_DECODER_LOSS,  /* loss "lm" over labels and loss_weight */
+    LOONG_DECODER_LOGITS /* output "logits" [T, padded vocabulary] */
+} loong_decoder_head_t;
+
+/* Builds the model. Inputs: tokens i32 [T], positions i32 [T], cu_seqlens i32
+ * [S+1], with dropout token_key i64 [T]; with a loss labels i32 [T] and
+ * loss_weight wide [T]. */
+LOONG_NODISCARD loong_status_t
+loongi_decoder_build(loong_graph_t *graph,
+                     const loong_decoder_config_t *config,
+                     const loong_decoder_batch_t *batch,
+                     loong_decoder_head_t head, bool train);
+
+/* Matrix-product flops of one token, forward and backward, without attention
+ * scores: 6 x parameters of the products. */
+double loongi_decoder_flops_per_token(const loong_decoder_config_t *config);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

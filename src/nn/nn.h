@@ -1,0 +1,98 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Layers: short graph builders over ops. A layer takes its parameters' names
+ * from the current scope ("layers.3.self_attn" + "q_proj.weight"), so names
+ * are global and the same in every layout.
+ */
+#ifndef LOONG_NN_H
+#define LOONG_NN_H
+
+#include "base.h"
+#include "loong/graph.h"
+#include "loong/ops.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* What all layers of a component share. */
+typedef struct loong_nn {
+    loong_graph_t *graph;
+    double init_std;        /* of matrices */
+    double output_init_std; /* of projections that end a residual branch */
+    int num_freeze;
+    const char *const *freeze; /* globs over parameter names */
+} loong_nn_t;
+
+/* A matrix [rows, cols] in the compute type, or a vector [rows] (cols 0) in
+ * the wide type; its name is the scope's path and `name`. */
+loong_val_t loongi_nn_matrix(loong_nn_t *nn, const char *name, int64_t rows,
+                             int64_t cols, double std);
+loong_val_t loongi_nn_vector(loong_nn_t *nn, const char *name, int64_t size,
+                             loong_init_kind_t init);
+
+/* y = x w' (+ b): `name`.weight [out, in], `name`.bias [out]. */
+loong_val_t loongi_nn_linear(loong_nn_t *nn, const char *name, loong_val_t x,
+                             int64_t out, bool bias, double std);
+
+enum { LOONG_NN_MAX_PACK = 4 };
+
+/* Several linears of one input as one product; y [T, sum of out]. */
+loong_val_t loongi_nn_packed_linear(loong_nn_t *nn, int count,
+                                    const char *const *names, loong_val_t x,
+                                    const int64_t *out, bool bias);
+
+typedef enum loong_norm_kind {
+    LOONG_NORM_RMS,
+    LOONG_NORM_LAYER
+} loong_norm_kind_t;
+
+/* `name`.weight (and .bias for LayerNorm) of the given width. */
+loong_val_t loongi_nn_norm(loong_nn_t *nn, const char *name,
+                           loong_norm_kind_t kind, loong_val_t x,
+                           int64_t width, double eps);
+
+/* Attention with its projections; scope "self_attn". */
+typedef struct loong_nn_attention {
+    int heads;
+    int kv_heads;
+    int head_dim;
+    int64_t hidden;
+    bool qkv_bias;
+    bool output_bias;
+    bool qk_norm;
+    double norm_eps;
+    int64_t window;     /* 0: none */
+    int64_t max_seqlen; /* longest segment */
+    double scale;
+    double dropout;
+    uint64_t stream;
+    bool interleaved;
+} loong_nn_attention_t;
+
+/* What attention reads besides the stream of activations. */
+typedef struct loong_nn_sequence {
+    loong_val_t rope_table; /* LOONG_NONE: no rotary embedding */
+    loong_val_t cu_seqlens;
+    loong_val_t token_key; /* LOONG_NONE: no dropout */
+} loong_nn_sequence_t;
+
+loong_val_t loongi_nn_attention(loong_nn_t *nn, loong_val_t x,
+                                const loong_nn_attention_t *params,
+                                const loong_nn_sequence_t *sequence);
+
+typedef enum loong_mlp_kind {
+    LOONG_MLP_SWIGLU,
+    LOONG_MLP_GELU,
+    LOONG_MLP_GELU_TANH
+} loong_mlp_kind_t;
+
+/* Feed-forward; scope "mlp". */
+loong_val_t loongi_nn_mlp(loong_nn_t *nn, loong_val_t x, loong_mlp_kind_t kind,
+                          int64_t hidden, int64_t ffn, bool bias);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

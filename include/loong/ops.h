@@ -201,6 +201,36 @@ LOONG_API loong_val_t loong_cross_entropy(loong_graph_t *g, const char *name,
                                           int64_t vocab, double z_loss,
                                           double weight);
 
+/* accumulate: inserted by differentiation as accumulate(gradient, x); the
+ * kernel sees x -> out: out += x when the call's accumulate bit 0 is set, else
+ * out = x. Types may differ (x is widened). No attributes. */
+
+/* The optimizer's ops have no builder: the update program is made of flat
+ * ranges (src/optim).
+ *
+ * adamw (Loshchilov and Hutter 2019, algorithm 2): grad wide [n] -> param [n],
+ * low u16 [n] (only with a bf16 param: low half of the fp32 master, see
+ * below; else absent), exp_avg wide [n], exp_avg_sq wide [n]; the outputs are
+ * updated in place. With g = grad * frame.grad_scale, t = frame.step + 1, lr =
+ * frame.lr[group]:
+ *   m = beta1 m + (1 - beta1) g;  v = beta2 v + (1 - beta2) g g
+ *   p = p - lr (m / (1 - beta1^t) / (sqrt(v / (1 - beta2^t)) + eps)
+ *               + weight_decay p)
+ * A bf16 parameter is its fp32 master rounded to nearest even, except that a
+ * tie rounds away; the low half restores it exactly:
+ * master bits = ((hi - (low >> 15)) << 16) | low. */
+typedef struct loong_adamw_attr {
+    int group; /* of frame.lr[] */
+    double beta1;
+    double beta2;
+    double eps;
+    double weight_decay;
+} loong_adamw_attr_t;
+
+/* sumsq: x wide [n] -> record i64 [LOONG_EXACT_WORDS]: the sum of squares of
+ * x as an exact accumulator (base/exact_sum.h); the call's accumulate bit 0
+ * adds to the record. sum: the same for the sum of x (losses). */
+
 #ifdef __cplusplus
 }
 #endif

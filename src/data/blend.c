@@ -1,0 +1,255 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Blends: opening and checking the sources, and the way from a draw to a
+ * sample. The formulas are in loong/blend.h; tables in apportion.c and
+ * permutation.c, the fingerprint in blend_describe.c. */
+#include <inttypes.h>
+#include <math.h>
+#include <string.h>
+
+#include "blend_impl.h"
+#include "permutation.h"
+
+static loong_status_t check_source(const loong_blend_t *blend,
+                                   const loong_blend_source_t *source)
+{
+    loong_context_t *ctx = blend->ctx;
+    bool whole = source->split_begin == 0 && source->split_end == 0;
+    LOONG_CHECK(ctx, source->prefix != NULL && source->prefix[0] != '\0',
+                LOONG_ERR_CONFIG, "data '%s': a source without a path",
+                blend->name);
+    LOONG_CHECK(ctx, isfinite(source->weight) && source->weight >= 0,
+                LOONG_ERR_CONFIG,
+                "data '%s', source '%s': weight %g, must be above 0",
+                blend->name, source->prefix, source->weight);
+    LOONG_CHECK(ctx,
+                whole || (source->split_begin >= 0 &&
+                          source->split_begin < source->split_end &&
+                          source->split_end <= 1),
+                LOONG_ERR_CONFIG,
+                "data '%s', source '%s': split %g to %g, allowed is "
+                "0 <= begin < end <= 1",
+                blend->name, source->prefix, source->split_begin,
+                source->split_end);
+    LOONG_CHECK(ctx, source->max_epochs >= 0, LOONG_ERR_CONFIG,
+                "data '%s', source '%s': max_epochs %" PRId64
+                ", must be 0 (no bound) or more",
+                blend->name, source->prefix, source->max_epochs);
+    return LOONG_OK;
+}
+
+static void choose_documents(const loong_blend_source_t *source,
+                             int64_t documents,
+                             loong_blend_source_info_t *info)
+{
+    int64_t end = documents;
+    if (source->split_end > 0) {
+        info->first_document =
+            (int64_t)floor(source->split_begin * (double)documents);
+        end = (int64_t)floor(source->split_end * (double)documents);
+    }
+    info->documents = end - info->first_document;
+}
+
+static loong_status_t open_source(loong_blend_t *blend, int64_t s,
+                                  const loong_blend_source_t *source)
+{
+    blend_source_t *own = &blend->sources[s];
+    loong_blend_source_info_t *info = &own->info;
+    loong_dataset_info_t data;
+    LOONG_TRY(check_source(blend, source));
+    LOONG_TRY(loong_dataset_create(blend->ctx, source->prefix, &own->dataset));
+    loong_dataset_get_info(own->dataset, &data);
+    info->dataset = own->dataset;
+    info->max_epochs = source->max_epochs;
+    choose_documents(source, data.documents, info);
+    info->first_token =
+        loong_dataset_get_start(own->dataset, info->first_document);
+    info->tokens = loong_dataset_get_start(
+                       own->dataset, info->first_document + info->documents) -
+                   info->first_token;
+    info->samples = (info->tokens - 1) / blend->seq_length;
+    LOONG_CHECK(blend->ctx, data.tokens > 0, LOONG_ERR_FORMAT,
+                "data '%s': '%s' is empty: %" PRId64 " documents, 0 tokens",
+                blend->name, source->prefix, data.documents);
+    LOONG_CHECK(blend->ctx, info->tokens > blend->seq_length, LOONG_ERR_FORMAT,
+                "data '%s': '%s' has %" PRId64 " tokens in %" PRId64
+                " of %" PRId64 " documents, one sample of seq_length %" PRId64
+                " takes %" PRId64,
+                blend->name, source->prefix, info->tokens, info->documents,
+                data.documents, blend->seq_length, blend->seq_length + 1);
+    return LOONG_OK;
+}
+
+static loong_status_t choose_weights(loong_blend_t *blend,
+                                     const loong_blend_source_t *sources,
+                                     double *weights)
+{
+    int64_t zeros = 0;
+    for (int64_t s = 0; s < blend->num_sources; s++) {
+        zeros += sources[s].weight == 0;
+    }
+    for (int64_t s = 0; s < blend->num_sources; s++) {
+        LOONG_CHECK(blend->ctx, zeros == 0 || zeros == blend->num_sources,
+                    LOONG_ERR_CONFIG,
+                    "data '%s': %" PRId64 " of %" PRId64
+                    " sources have no weight, give it to all or to none",
+                    blend->name, zeros, blend->num_sources);
+        weights[s] = zeros > 0 ? (double)blend->sources[s].info.samples
+                               : sources[s].weight;
+    }
+    return loongi_apportion_create(blend->ctx, weights, blend->num_sources,
+                                   &blend->table);
+}
+
+static loong_status_t share_out(loong_blend_t *blend,
+                                const loong_blend_source_t *sources)
+{
+    double *weights = NULL;
+    LOONG_TRY(loongi_calloc(blend->ctx, (size_t)blend->num_sources,
+                            sizeof(*weights), "blend weights", &weights));
+    loong_status_t status = choose_weights(blend, sources, weights);
+    loongi_free(blend->ctx, weights);
+    LOONG_TRY(status);
+    blend->max_samples = INT64_MAX;
+    for (int64_t s = 0; s < blend->num_sources; s++) {
+        loong_blend_source_info_t *info = &blend->sources[s].info;
+        info->share = blend->table.share[s];
+        blend->epoch_samples += info->samples;
+        if (info->max_epochs > 0 &&
+            info->max_epochs < INT64_MAX / APPORTION_MAX_PERIOD /
+                                   info->samples) {
+            int64_t end = loongi_apportion_find(
+                &blend->table, s, info->max_epochs * info->samples);
+            blend->max_samples = LOONG_MIN(blend->max_samples, end);
+        }
+    }
+    return LOONG_OK;
+}
+
+static loong_status_t blend_open(loong_blend_t *blend,
+                                 const loong_blend_params_t *params)
+{
+    loong_context_t *ctx = blend->ctx;
+    LOONG_TRY(loongi_strdup(ctx, params->name, &blend->name));
+    LOONG_CHECK(ctx, params->seq_length >= 1 && params->seq_length < INT32_MAX,
+                LOONG_ERR_CONFIG,
+                "data '%s': seq_length %" PRId64 ", must be 1 or more",
+                blend->name, params->seq_length);
+    LOONG_CHECK(ctx,
+                params->num_sources >= 1 &&
+                    params->num_sources <= APPORTION_MAX_SOURCES,
+                LOONG_ERR_CONFIG,
+                "data '%s' has %" PRId64 " sources, allowed are 1 to %d",
+                blend->name, params->num_sources, APPORTION_MAX_SOURCES);
+    blend->seq_length = params->seq_length;
+    blend->seed = params->seed;
+    blend->shuffle = params->shuffle;
+    LOONG_TRY(loongi_calloc(ctx, (size_t)params->num_sources,
+                            sizeof(*blend->sources), "blend sources",
+                            &blend->sources));
+    blend->num_sources = params->num_sources;
+    for (int64_t s = 0; s < params->num_sources; s++) {
+        LOONG_TRY(open_source(blend, s, &params->sources[s]));
+    }
+    LOONG_TRY(share_out(blend, params->sources));
+    return loongi_blend_describe(blend);
+}
+
+loong_status_t loong_blend_create(loong_context_t *ctx,
+                                  const loong_blend_params_t *params,
+                                  loong_blend_t **blend_p)
+{
+    loong_blend_t *blend = NULL;
+    LOONG_TRY(loongi_alloc(ctx, sizeof(*blend), "blend", &blend));
+    blend->ctx = ctx;
+    loong_status_t status = blend_open(blend, params);
+    if (status != LOONG_OK) {
+        loong_blend_destroy(&blend);
+        return status;
+    }
+    *blend_p = blend;
+    return LOONG_OK;
+}
+
+void loong_blend_destroy(loong_blend_t **blend_p)
+{
+    loong_blend_t *blend = *blend_p;
+    if (blend == NULL) {
+        return;
+    }
+    for (int64_t s = 0; s < blend->num_sources; s++) {
+        loong_dataset_destroy(&blend->sources[s].dataset);
+    }
+    loongi_apportion_destroy(blend->ctx, &blend->table);
+    loongi_text_free(&blend->description);
+    loongi_free(blend->ctx, blend->sources);
+    loongi_free(blend->ctx, blend->name);
+    loongi_free(blend->ctx, blend);
+    *blend_p = NULL;
+}
+
+void loong_blend_get_info(const loong_blend_t *blend, loong_blend_info_t *info)
+{
+    info->name = blend->name;
+    info->num_sources = blend->num_sources;
+    info->seq_length = blend->seq_length;
+    info->period = blend->table.period;
+    info->epoch_samples = blend->epoch_samples;
+    info->max_samples = blend->max_samples;
+}
+
+void loong_blend_get_source(const loong_blend_t *blend, int64_t source,
+                            loong_blend_source_info_t *info)
+{
+    *info = blend->sources[source].info;
+}
+
+loong_status_t loong_blend_locate(const loong_blend_t *blend, int64_t g,
+                                  loong_sample_t *sample)
+{
+    LOONG_CHECK(blend->ctx, g >= 0 && g < blend->max_samples, LOONG_ERR_ARG,
+                "data '%s': sample %" PRId64 ", max_epochs allows 0 to %"
+                PRId64, blend->name, g, blend->max_samples - 1);
+    const loong_apportion_t *table = &blend->table;
+    int64_t slot = g % table->period;
+    int64_t s = table->source[slot];
+    const loong_blend_source_info_t *info = &blend->sources[s].info;
+    sample->source = s;
+    sample->draw = g / table->period * table->share[s] + table->rank[slot];
+    sample->epoch = sample->draw / info->samples;
+    sample->number = sample->draw % info->samples;
+    if (blend->shuffle) {
+        uint64_t key = loongi_permutation_key(blend->seed, (uint64_t)s);
+        key = loongi_permutation_key(key, (uint64_t)sample->epoch);
+        sample->number =
+            loongi_permutation_get(key, info->samples, sample->number);
+    }
+    sample->token = info->first_token + sample->number * blend->seq_length;
+    return LOONG_OK;
+}
+
+int64_t loong_blend_count(const loong_blend_t *blend, int64_t source,
+                          int64_t g)
+{
+    return loongi_apportion_count(&blend->table, source, g);
+}
+
+loong_status_t loong_blend_require(const loong_blend_t *blend, int64_t samples)
+{
+    if (samples <= blend->max_samples) {
+        return LOONG_OK;
+    }
+    int64_t s = blend->table.source[blend->max_samples % blend->table.period];
+    const loong_blend_source_info_t *info = &blend->sources[s].info;
+    loong_dataset_info_t data;
+    loong_dataset_get_info(info->dataset, &data);
+    return LOONG_FAIL(
+        blend->ctx, LOONG_ERR_CONFIG,
+        "data '%s': %" PRId64 " samples are needed, there are %" PRId64
+        " until '%s' is used up (%" PRId64 " samples x max_epochs %" PRId64
+        ", share %" PRId64 "/%" PRId64 "): raise max_epochs, lower its weight "
+        "or train less",
+        blend->name, samples, blend->max_samples, data.prefix, info->samples,
+        info->max_epochs, info->share, blend->table.period);
+}

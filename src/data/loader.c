@@ -1,0 +1,352 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The loader. A row is read into a buffer of T + 1 ids with a weight for each
+ * label and the document starts inside it; the arrays of a micro-batch are
+ * written from that. */
+#include <inttypes.h>
+#include <string.h>
+
+#include "base.h"
+#include "loong/loader.h"
+#include "loong/ops.h"
+
+struct loong_loader {
+    loong_context_t *ctx;
+    loong_loader_params_t params;
+    int64_t T;
+    /* The current row. */
+    int32_t *ids;    /* [T + 1] */
+    uint8_t *weight; /* [T + 1]; [t] belongs to the label of position t */
+    uint8_t *starts; /* [T + 1] 1: the token is the first of a document */
+};
+
+static loong_status_t check_batch(loong_context_t *ctx, const char *name,
+                                  const loong_loader_params_t *p)
+{
+    int64_t unit = p->micro_batch_size * p->data_parallel_size;
+    LOONG_CHECK(ctx,
+                p->global_batch_size >= unit &&
+                    p->global_batch_size % unit == 0,
+                LOONG_ERR_CONFIG,
+                "data '%s': global_batch_size %" PRId64
+                " is not a multiple of micro_batch_size %" PRId64
+                " x data-parallel size %d = %" PRId64,
+                name, p->global_batch_size, p->micro_batch_size,
+                p->data_parallel_size, unit);
+    const loong_rampup_t *r = &p->rampup_batch_size;
+    if (r->start == 0) {
+        return LOONG_OK;
+    }
+    LOONG_CHECK(ctx, r->start > 0 && r->increment > 0 && r->samples > 0,
+                LOONG_ERR_CONFIG,
+                "data '%s': rampup_batch_size %" PRId64 " %" PRId64 " %" PRId64
+                ", all three must be above 0",
+                name, r->start, r->increment, r->samples);
+    LOONG_CHECK(ctx,
+                r->start <= p->global_batch_size &&
+                    (p->global_batch_size - r->start) % r->increment == 0,
+                LOONG_ERR_CONFIG,
+                "data '%s': rampup_batch_size does not lead from %" PRId64
+                " to global_batch_size %" PRId64 " in steps of %" PRId64,
+                name, r->start, p->global_batch_size, r->increment);
+    LOONG_CHECK(ctx, r->start % unit == 0 && r->increment % unit == 0,
+                LOONG_ERR_CONFIG,
+                "data '%s': rampup_batch_size start %" PRId64
+                " and increment %" PRId64 " must be multiples of "
+                "micro_batch_size x data-parallel size = %" PRId64,
+                name, r->start, r->increment, unit);
+    return LOONG_OK;
+}
+
+static loong_status_t check_params(loong_context_t *ctx,
+                                   const loong_loader_params_t *p,
+                                   const loong_blend_info_t *blend)
+{
+    const char *name = blend->name;
+    LOONG_CHECK(ctx,
+                p->data_parallel_size >= 1 && p->data_parallel_rank >= 0 &&
+                    p->data_parallel_rank < p->data_parallel_size,
+                LOONG_ERR_CONFIG, "data '%s': data-parallel rank %d of %d",
+                name, p->data_parallel_rank, p->data_parallel_size);
+    LOONG_CHECK(ctx,
+                p->micro_batch_size >= 1 &&
+                    p->micro_batch_size <= INT32_MAX / blend->seq_length,
+                LOONG_ERR_CONFIG,
+                "data '%s': micro_batch_size %" PRId64 ", allowed is 1 to %"
+                PRId64 " with seq_length %" PRId64,
+                name, p->micro_batch_size, INT32_MAX / blend->seq_length,
+                blend->seq_length);
+    LOONG_CHECK(ctx, p->vocab_size >= 1 && p->vocab_size <= INT32_MAX,
+                LOONG_ERR_CONFIG, "data '%s': vocab_size %" PRId64, name,
+                p->vocab_size);
+    LOONG_TRY(check_batch(ctx, name, p));
+    int64_t most = p->num_samples > 0 ? p->num_samples : blend->epoch_samples;
+    LOONG_CHECK(ctx, p->data_parallel_size <= most, LOONG_ERR_CONFIG,
+                "data '%s': %d data-parallel ranks share %" PRId64
+                " samples: use fewer ranks, more data or a shorter seq_length",
+                name, p->data_parallel_size, most);
+    LOONG_CHECK(ctx, p->num_samples <= blend->max_samples, LOONG_ERR_CONFIG,
+                "data '%s': %" PRId64 " samples wanted, max_epochs allows %"
+                PRId64, name, p->num_samples, blend->max_samples);
+    return LOONG_OK;
+}
+
+static loong_status_t alloc_row(loong_loader_t *loader)
+{
+    size_t n = (size_t)loader->T + 1;
+    LOONG_TRY(loongi_calloc(loader->ctx, n, sizeof(*loader->ids),
+                            "loader row", &loader->ids));
+    LOONG_TRY(loongi_alloc(loader->ctx, n, "loader row", &loader->weight));
+    return loongi_alloc(loader->ctx, n, "loader row", &loader->starts);
+}
+
+loong_status_t loong_loader_create(loong_context_t *ctx,
+                                   const loong_loader_params_t *params,
+                                   loong_loader_t **loader_p)
+{
+    loong_loader_t *loader = NULL;
+    loong_blend_info_t blend;
+    loong_blend_get_info(params->blend, &blend);
+    LOONG_TRY(check_params(ctx, params, &blend));
+    LOONG_TRY(loongi_alloc(ctx, sizeof(*loader), "loader", &loader));
+    loader->ctx = ctx;
+    loader->params = *params;
+    loader->T = blend.seq_length;
+    loong_status_t status = alloc_row(loader);
+    if (status != LOONG_OK) {
+        loong_loader_destroy(&loader);
+        return status;
+    }
+    *loader_p = loader;
+    return LOONG_OK;
+}
+
+void loong_loader_destroy(loong_loader_t **loader_p)
+{
+    loong_loader_t *loader = *loader_p;
+    if (loader == NULL) {
+        return;
+    }
+    loongi_free(loader->ctx, loader->ids);
+    loongi_free(loader->ctx, loader->weight);
+    loongi_free(loader->ctx, loader->starts);
+    loongi_free(loader->ctx, loader);
+    *loader_p = NULL;
+}
+
+int64_t loong_loader_batch(const loong_loader_t *loader, int64_t consumed)
+{
+    const loong_rampup_t *r = &loader->params.rampup_batch_size;
+    int64_t full = loader->params.global_batch_size;
+    if (r->start == 0 || consumed >= r->samples) {
+        return full;
+    }
+    int64_t steps = (full - r->start) / r->increment;
+    return r->start + r->increment * (consumed * steps / r->samples);
+}
+
+int64_t loong_loader_micro_batches(const loong_loader_t *loader,
+                                   int64_t consumed)
+{
+    return loong_loader_batch(loader, consumed) /
+           (loader->params.micro_batch_size *
+            loader->params.data_parallel_size);
+}
+
+/* Draw of a row of this rank in a step. */
+static int64_t row_draw(const loong_loader_t *loader, int64_t consumed,
+                        int64_t micro_batch, int64_t row)
+{
+    const loong_loader_params_t *p = &loader->params;
+    return consumed +
+           (micro_batch * p->data_parallel_size + p->data_parallel_rank) *
+               p->micro_batch_size +
+           row;
+}
+
+static bool past_end(const loong_loader_t *loader, int64_t g)
+{
+    return loader->params.num_samples > 0 && g >= loader->params.num_samples;
+}
+
+/* Marks the document starts among the T + 1 tokens from `token` on. */
+static void mark_starts(loong_loader_t *loader, const loong_dataset_t *dataset,
+                        int64_t token)
+{
+    int64_t end = token + loader->T + 1;
+    loong_dataset_info_t info;
+    loong_dataset_get_info(dataset, &info);
+    memset(loader->starts, 0, (size_t)loader->T + 1);
+    int64_t document = loong_dataset_find_document(dataset, token);
+    while (document < info.documents) {
+        int64_t start = loong_dataset_get_start(dataset, document);
+        if (start >= end) {
+            return;
+        }
+        if (start >= token) {
+            loader->starts[start - token] = 1;
+        }
+        document++;
+    }
+}
+
+/* Reads draw g into the row buffer; *loss_tokens_p counts its weights. */
+static loong_status_t read_row(loong_loader_t *loader, int64_t g,
+                               int64_t *loss_tokens_p)
+{
+    const loong_loader_params_t *p = &loader->params;
+    int64_t T = loader->T;
+    loong_sample_t sample;
+    loong_blend_source_info_t source;
+    if (past_end(loader, g)) {
+        memset(loader->ids, 0, (size_t)(T + 1) * sizeof(*loader->ids));
+        memset(loader->weight, 0, (size_t)T + 1);
+        memset(loader->starts, 0, (size_t)T + 1);
+        *loss_tokens_p = 0;
+        return LOONG_OK;
+    }
+    LOONG_TRY(loong_blend_locate(p->blend, g, &sample));
+    loong_blend_get_source(p->blend, sample.source, &source);
+    LOONG_TRY(loong_dataset_read(source.dataset, sample.token, T + 1,
+                                 p->vocab_size, loader->ids));
+    LOONG_TRY(loong_dataset_read_mask(source.dataset, sample.token + 1, T,
+                                      loader->weight));
+    if (p->eod_mask_loss || p->reset_position_ids || p->reset_attention_mask) {
+        mark_starts(loader, source.dataset, sample.token);
+    }
+    int64_t count = 0;
+    for (int64_t t = 0; t < T; t++) {
+        if (p->eod_mask_loss && loader->starts[t + 1]) {
+            loader->weight[t] = 0;
+        }
+        count += loader->weight[t];
+    }
+    *loss_tokens_p = count;
+    return LOONG_OK;
+}
+
+loong_status_t loong_loader_check_step(loong_loader_t *loader,
+                                       int64_t consumed,
+                                       int64_t *loss_tokens_p)
+{
+    int64_t micro_batches = loong_loader_micro_batches(loader, consumed);
+    int64_t total = 0;
+    for (int64_t k = 0; k < micro_batches; k++) {
+        for (int64_t j = 0; j < loader->params.micro_batch_size; j++) {
+            int64_t count = 0;
+            LOONG_TRY(
+                read_row(loader, row_draw(loader, consumed, k, j), &count));
+            total += count;
+        }
+    }
+    *loss_tokens_p = total;
+    return LOONG_OK;
+}
+
+static void write_tokens(const loong_loader_t *loader, int64_t row,
+                         loong_batch_t *batch)
+{
+    int64_t T = loader->T;
+    int64_t at = row * T;
+    if (batch->tokens != NULL) {
+        memcpy(batch->tokens + at, loader->ids,
+               (size_t)T * sizeof(*batch->tokens));
+    }
+    for (int64_t t = 0; batch->labels != NULL && t < T; t++) {
+        batch->labels[at + t] =
+            loader->weight[t] ? loader->ids[t + 1] : LOONG_IGNORE_LABEL;
+    }
+    for (int64_t t = 0; batch->loss_weight != NULL && t < T; t++) {
+        batch->loss_weight[at + t] = (float)loader->weight[t];
+    }
+}
+
+static void write_positions(const loong_loader_t *loader, int64_t g,
+                            int64_t row, loong_batch_t *batch)
+{
+    int64_t T = loader->T;
+    int32_t position = 0;
+    for (int64_t t = 0; batch->position_ids != NULL && t < T; t++) {
+        if (loader->params.reset_position_ids && loader->starts[t]) {
+            position = 0;
+        }
+        batch->position_ids[row * T + t] = position++;
+    }
+    for (int64_t t = 0; batch->token_key != NULL && t < T; t++) {
+        batch->token_key[row * T + t] = g * T + t;
+    }
+}
+
+static loong_status_t write_segments(loong_loader_t *loader, int64_t row,
+                                     loong_batch_t *batch)
+{
+    if (batch->cu_seqlens == NULL) {
+        return LOONG_OK;
+    }
+    int64_t T = loader->T;
+    int64_t begin = 0; /* of the open segment, in the row */
+    for (int64_t t = 1; t <= T; t++) {
+        bool cut = t == T || (loader->params.reset_attention_mask &&
+                              loader->starts[t]);
+        if (!cut) {
+            continue;
+        }
+        LOONG_CHECK(loader->ctx,
+                    batch->num_segments + 1 < batch->cu_seqlens_size,
+                    LOONG_ERR_ARG,
+                    "more than %" PRId64 " segments in a micro-batch",
+                    batch->cu_seqlens_size - 1);
+        batch->cu_seqlens[batch->num_segments++] = (int32_t)(row * T + begin);
+        batch->max_seqlen = LOONG_MAX(batch->max_seqlen, t - begin);
+        begin = t;
+    }
+    return LOONG_OK;
+}
+
+loong_status_t loong_loader_fill(loong_loader_t *loader, int64_t consumed,
+                                 int64_t micro_batch, loong_batch_t *batch)
+{
+    int64_t rows = loader->params.micro_batch_size;
+    LOONG_CHECK(loader->ctx,
+                micro_batch >= 0 && micro_batch < loong_loader_micro_batches(
+                                                      loader, consumed),
+                LOONG_ERR_ARG, "micro-batch %" PRId64 " of %" PRId64,
+                micro_batch, loong_loader_micro_batches(loader, consumed));
+    batch->num_segments = 0;
+    batch->max_seqlen = 0;
+    batch->loss_tokens = 0;
+    for (int64_t j = 0; j < rows; j++) {
+        int64_t g = row_draw(loader, consumed, micro_batch, j);
+        int64_t count = 0;
+        LOONG_TRY(read_row(loader, g, &count));
+        batch->loss_tokens += count;
+        write_tokens(loader, j, batch);
+        write_positions(loader, g, j, batch);
+        LOONG_TRY(write_segments(loader, j, batch));
+    }
+    for (int64_t i = batch->num_segments;
+         batch->cu_seqlens != NULL && i < batch->cu_seqlens_size; i++) {
+        batch->cu_seqlens[i] = (int32_t)(rows * loader->T);
+    }
+    return LOONG_OK;
+}
+
+void loong_loader_prefetch(const loong_loader_t *loader, int64_t consumed)
+{
+    const loong_loader_params_t *p = &loader->params;
+    int64_t micro_batches = loong_loader_micro_batches(loader, consumed);
+    loong_blend_info_t blend;
+    loong_blend_get_info(p->blend, &blend);
+    for (int64_t i = 0; i < micro_batches * p->micro_batch_size; i++) {
+        int64_t g = row_draw(loader, consumed, i / p->micro_batch_size,
+                             i % p->micro_batch_size);
+        loong_sample_t sample;
+        loong_blend_source_info_t source;
+        if (past_end(loader, g) || g >= blend.max_samples ||
+            loong_blend_locate(p->blend, g, &sample) != LOONG_OK) {
+            return;
+        }
+        loong_blend_get_source(p->blend, sample.source, &source);
+        loong_dataset_prefetch(source.dataset, sample.token, loader->T + 1);
+    }
+}

@@ -1,0 +1,395 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The loader: the samples of a step do not depend on ranks or micro-batches,
+ * the arrays of a row follow from the tokens and documents by an independent
+ * computation, bad samples are named. */
+#include "data_test.h"
+#include "loong/loader.h"
+#include "loong/ops.h"
+
+enum { T = 16, DOCUMENTS = 300, MAX_ROWS = 8 };
+
+typedef struct fixture {
+    loong_context_t *ctx;
+    char dir[SCRATCH_SIZE];
+    loong_blend_t *blend;
+    loong_blend_t *valid; /* file order, one epoch */
+} fixture_t;
+
+static int setup(void **state)
+{
+    fixture_t *f = calloc(1, sizeof(*f));
+    char a[SCRATCH_SIZE];
+    char b[SCRATCH_SIZE];
+    f->ctx = test_context();
+    scratch_make(f->dir);
+    known_write(f->ctx, scratch_path(f->dir, "a", a), DOCUMENTS, LOONG_U16,
+                true);
+    known_write(f->ctx, scratch_path(f->dir, "b", b), 100, LOONG_I32, false);
+    loong_blend_source_t sources[] = {{a, 0.75, 0, 0, 0}, {b, 0.25, 0, 0, 0}};
+    loong_blend_params_t train = {"train", sources, 2, T, 11, true};
+    loong_blend_source_t part = {a, 0, 0, 0, 1};
+    loong_blend_params_t valid = {"valid", &part, 1, T, 0, false};
+    assert_ok(f->ctx, loong_blend_create(f->ctx, &train, &f->blend));
+    assert_ok(f->ctx, loong_blend_create(f->ctx, &valid, &f->valid));
+    *state = f;
+    return 0;
+}
+
+static int teardown(void **state)
+{
+    fixture_t *f = *state;
+    loong_blend_destroy(&f->blend);
+    loong_blend_destroy(&f->valid);
+    scratch_remove(f->ctx, f->dir);
+    test_context_end(&f->ctx);
+    free(f);
+    return 0;
+}
+
+static loong_loader_params_t base_params(const fixture_t *f)
+{
+    loong_loader_params_t p = {0};
+    p.blend = f->blend;
+    p.vocab_size = 1000;
+    p.micro_batch_size = 2;
+    p.global_batch_size = 8;
+    p.data_parallel_size = 1;
+    return p;
+}
+
+/* Buffers for MAX_ROWS rows. */
+typedef struct arrays {
+    int32_t tokens[MAX_ROWS * T];
+    int32_t labels[MAX_ROWS * T];
+    float loss_weight[MAX_ROWS * T];
+    int32_t position_ids[MAX_ROWS * T];
+    int64_t token_key[MAX_ROWS * T];
+    int32_t cu_seqlens[MAX_ROWS * T + 1];
+} arrays_t;
+
+static loong_batch_t batch_of(arrays_t *a, int64_t rows)
+{
+    loong_batch_t batch = {0};
+    batch.tokens = a->tokens;
+    batch.labels = a->labels;
+    batch.loss_weight = a->loss_weight;
+    batch.position_ids = a->position_ids;
+    batch.token_key = a->token_key;
+    batch.cu_seqlens = a->cu_seqlens;
+    batch.cu_seqlens_size = rows * T + 1;
+    return batch;
+}
+
+/* The tokens and weights of steps `from` .. `to`-1, put in the order of their
+ * token keys, so that any split over ranks gives the same arrays. */
+static int64_t collect(const fixture_t *f, loong_loader_params_t p,
+                       int64_t consumed, int64_t samples, arrays_t *out)
+{
+    int64_t loss_tokens = 0;
+    for (int r = 0; r < p.data_parallel_size; r++) {
+        loong_loader_t *loader = NULL;
+        p.data_parallel_rank = r;
+        assert_ok(f->ctx, loong_loader_create(f->ctx, &p, &loader));
+        for (int64_t at = consumed; at < consumed + samples;
+             at += loong_loader_batch(loader, at)) {
+            int64_t total = 0;
+            int64_t sum = 0;
+            assert_ok(f->ctx, loong_loader_check_step(loader, at, &total));
+            loong_loader_prefetch(loader, at);
+            for (int64_t k = 0; k < loong_loader_micro_batches(loader, at);
+                 k++) {
+                arrays_t a;
+                loong_batch_t b = batch_of(&a, p.micro_batch_size);
+                assert_ok(f->ctx, loong_loader_fill(loader, at, k, &b));
+                sum += b.loss_tokens;
+                for (int64_t i = 0; i < p.micro_batch_size * T; i++) {
+                    int64_t to = a.token_key[i] - consumed * T;
+                    assert_in_range(to, 0, samples * T - 1);
+                    assert_int_equal(out->token_key[to], 0);
+                    out->tokens[to] = a.tokens[i];
+                    out->labels[to] = a.labels[i];
+                    out->loss_weight[to] = a.loss_weight[i];
+                    out->token_key[to] = 1;
+                }
+            }
+            assert_int_equal(total, sum);
+            loss_tokens += total;
+        }
+        loong_loader_destroy(&loader);
+    }
+    return loss_tokens;
+}
+
+static void test_independent_of_ranks(void **state)
+{
+    static const int layouts[][3] = {/* ranks, micro batch, global batch */
+                                     {1, 1, 8}, {1, 8, 8}, {2, 1, 8},
+                                     {2, 2, 8}, {4, 2, 8}, {8, 1, 8},
+                                     {2, 1, 4}, {1, 2, 2}};
+    fixture_t *f = *state;
+    arrays_t first = {0};
+    loong_loader_params_t p = base_params(f);
+    p.eod_mask_loss = true;
+    int64_t count = collect(f, p, 40, 8, &first);
+    assert_in_range(count, 1, 8 * T - 1);
+    for (int i = 0; i < LOONG_COUNT_OF(layouts); i++) {
+        arrays_t other = {0};
+        p.data_parallel_size = layouts[i][0];
+        p.micro_batch_size = layouts[i][1];
+        p.global_batch_size = layouts[i][2];
+        assert_int_equal(collect(f, p, 40, 8, &other), count);
+        assert_memory_equal(&other, &first, sizeof(first));
+    }
+}
+
+/* A loader that begins at `consumed` gives what one that ran there gives; the
+ * calls in between leave no trace, and nothing is allocated. */
+static void test_resume(void **state)
+{
+    fixture_t *f = *state;
+    loong_loader_params_t p = base_params(f);
+    loong_loader_t *ran = NULL;
+    loong_loader_t *fresh = NULL;
+    arrays_t a = {0};
+    arrays_t b = {0};
+    loong_batch_t batch_a = batch_of(&a, 2);
+    loong_batch_t batch_b = batch_of(&b, 2);
+    assert_ok(f->ctx, loong_loader_create(f->ctx, &p, &ran));
+    assert_ok(f->ctx, loong_loader_create(f->ctx, &p, &fresh));
+    uint64_t allocations = loong_context_alloc_count(f->ctx);
+    for (int64_t at = 0; at < 800; at += 8) {
+        for (int64_t k = 0; k < 4; k++) {
+            assert_ok(f->ctx, loong_loader_fill(ran, at, k, &batch_a));
+        }
+    }
+    assert_ok(f->ctx, loong_loader_fill(fresh, 792, 3, &batch_b));
+    assert_memory_equal(&a, &b, sizeof(a));
+    assert_int_equal(loong_context_alloc_count(f->ctx), allocations);
+    assert_fails(f->ctx, loong_loader_fill(ran, 0, 4, &batch_a), LOONG_ERR_ARG,
+                 "micro-batch 4 of 4");
+    loong_loader_destroy(&ran);
+    loong_loader_destroy(&fresh);
+}
+
+/* Which document a token of set "a" belongs to, from the lengths alone. */
+static int64_t known_document(int64_t token)
+{
+    int64_t d = 0;
+    int64_t end = known_length(0);
+    while (token >= end) {
+        end += known_length(++d);
+    }
+    return d;
+}
+
+/* Row g of the unshuffled set "a": its tokens start at g * T. */
+static void check_row(const arrays_t *a, int64_t row, int64_t g,
+                      const loong_loader_params_t *p)
+{
+    int32_t position = 0;
+    for (int64_t t = 0; t < T; t++) {
+        int64_t token = g * T + t;
+        int64_t at = row * T + t;
+        bool fresh = t > 0 &&
+                     known_document(token) != known_document(token - 1);
+        bool last = known_document(token) != known_document(token + 1);
+        bool learned =
+            known_mask(token + 1) && !(p->eod_mask_loss && last);
+        position = p->reset_position_ids && fresh ? 0 : position;
+        assert_int_equal(a->tokens[at], known_id(token));
+        assert_int_equal(a->labels[at],
+                         learned ? known_id(token + 1) : LOONG_IGNORE_LABEL);
+        assert_true(a->loss_weight[at] == (learned ? 1.0f : 0.0f));
+        assert_int_equal(a->position_ids[at], position++);
+        assert_int_equal(a->token_key[at], g * T + t);
+    }
+}
+
+static void check_segments(const arrays_t *a, const loong_batch_t *b,
+                           int64_t g, const loong_loader_params_t *p)
+{
+    int64_t segment = 0;
+    int64_t longest = 0;
+    for (int64_t i = 0; i < p->micro_batch_size * T; i++) {
+        int64_t token = g * T + i; /* rows of file order are adjacent */
+        bool cut = i % T == 0 ||
+                   (p->reset_attention_mask &&
+                    known_document(token) != known_document(token - 1));
+        if (cut) {
+            assert_int_equal(a->cu_seqlens[segment], i);
+            longest = segment == 0
+                          ? longest
+                          : LOONG_MAX(longest,
+                                      i - a->cu_seqlens[segment - 1]);
+            segment++;
+        }
+    }
+    longest = LOONG_MAX(longest, p->micro_batch_size * T -
+                                     a->cu_seqlens[segment - 1]);
+    assert_int_equal(b->num_segments, segment);
+    assert_int_equal(b->max_seqlen, longest);
+    for (; segment <= p->micro_batch_size * T; segment++) {
+        assert_int_equal(a->cu_seqlens[segment], p->micro_batch_size * T);
+    }
+}
+
+static void test_contents(void **state)
+{
+    fixture_t *f = *state;
+    loong_blend_info_t info;
+    loong_blend_get_info(f->valid, &info);
+    for (int rules = 0; rules < 8; rules++) {
+        loong_loader_params_t p = base_params(f);
+        loong_loader_t *loader = NULL;
+        p.blend = f->valid;
+        p.global_batch_size = 2;
+        p.reset_position_ids = rules & 1;
+        p.reset_attention_mask = rules & 2;
+        p.eod_mask_loss = rules & 4;
+        assert_ok(f->ctx, loong_loader_create(f->ctx, &p, &loader));
+        for (int64_t g = 0; g + 2 <= info.max_samples; g += 2) {
+            arrays_t a;
+            loong_batch_t b = batch_of(&a, 2);
+            assert_ok(f->ctx, loong_loader_fill(loader, g, 0, &b));
+            check_row(&a, 0, g, &p);
+            check_row(&a, 1, g + 1, &p);
+            check_segments(&a, &b, g, &p);
+        }
+        loong_loader_destroy(&loader);
+    }
+}
+
+/* A whole validation set in batches that do not divide it: each token counts
+ * once, the rest is padding. */
+static void test_padding(void **state)
+{
+    fixture_t *f = *state;
+    loong_loader_params_t p = base_params(f);
+    loong_blend_info_t info;
+    loong_blend_get_info(f->valid, &info);
+    p.blend = f->valid;
+    p.num_samples = info.max_samples;
+    p.micro_batch_size = 3;
+    p.global_batch_size = 6;
+    p.data_parallel_size = 2;
+    assert_int_not_equal(info.max_samples % 6, 0);
+    int64_t total = 0;
+    int64_t expected = 0;
+    for (int r = 0; r < 2; r++) {
+        loong_loader_t *loader = NULL;
+        p.data_parallel_rank = r;
+        assert_ok(f->ctx, loong_loader_create(f->ctx, &p, &loader));
+        for (int64_t at = 0; at < info.max_samples; at += 6) {
+            int64_t count = 0;
+            arrays_t a;
+            loong_batch_t b = batch_of(&a, 3);
+            assert_ok(f->ctx, loong_loader_check_step(loader, at, &count));
+            assert_ok(f->ctx, loong_loader_fill(loader, at, 0, &b));
+            assert_int_equal(b.loss_tokens, count);
+            total += count;
+            for (int64_t i = 0; i < 3 * T; i++) {
+                if (a.token_key[i] / T >= info.max_samples) {
+                    assert_int_equal(a.tokens[i], 0);
+                    assert_int_equal(a.labels[i], LOONG_IGNORE_LABEL);
+                    assert_true(a.loss_weight[i] == 0);
+                }
+            }
+        }
+        loong_loader_destroy(&loader);
+    }
+    for (int64_t t = 1; t <= info.max_samples * T; t++) {
+        expected += known_mask(t);
+    }
+    assert_int_equal(total, expected);
+}
+
+static void test_rampup(void **state)
+{
+    fixture_t *f = *state;
+    loong_loader_params_t p = base_params(f);
+    loong_loader_t *loader = NULL;
+    p.micro_batch_size = 1;
+    p.data_parallel_size = 2;
+    p.global_batch_size = 8;
+    p.rampup_batch_size = (loong_rampup_t){2, 2, 30};
+    assert_ok(f->ctx, loong_loader_create(f->ctx, &p, &loader));
+    static const int64_t expected[] = {2, 2, 2, 2, 2, 4, 4, 4, 6, 6, 8, 8};
+    int64_t consumed = 0; /* 10 samples at each of 2, 4, 6 */
+    for (int i = 0; i < LOONG_COUNT_OF(expected); i++) {
+        assert_int_equal(loong_loader_batch(loader, consumed), expected[i]);
+        assert_int_equal(loong_loader_micro_batches(loader, consumed),
+                         expected[i] / 2);
+        consumed += expected[i];
+    }
+    loong_loader_destroy(&loader);
+    p.rampup_batch_size.increment = 4;
+    assert_fails(f->ctx, loong_loader_create(f->ctx, &p, &loader),
+                 LOONG_ERR_CONFIG, "from 2 to global_batch_size 8 in steps of");
+    p.rampup_batch_size = (loong_rampup_t){1, 1, 30};
+    assert_fails(f->ctx, loong_loader_create(f->ctx, &p, &loader),
+                 LOONG_ERR_CONFIG, "must be multiples of");
+    p.rampup_batch_size = (loong_rampup_t){2, 2, 0};
+    assert_fails(f->ctx, loong_loader_create(f->ctx, &p, &loader),
+                 LOONG_ERR_CONFIG, "must be above 0");
+}
+
+static void test_refusals(void **state)
+{
+    fixture_t *f = *state;
+    loong_loader_t *loader = NULL;
+    loong_loader_params_t p = base_params(f);
+    p.global_batch_size = 7;
+    assert_fails(f->ctx, loong_loader_create(f->ctx, &p, &loader),
+                 LOONG_ERR_CONFIG, "global_batch_size 7 is not a multiple of "
+                                   "micro_batch_size 2 x data-parallel size 1");
+    p = base_params(f);
+    p.data_parallel_rank = 1;
+    assert_fails(f->ctx, loong_loader_create(f->ctx, &p, &loader),
+                 LOONG_ERR_CONFIG, "data-parallel rank 1 of 1");
+    p = base_params(f);
+    p.data_parallel_size = 4096;
+    p.global_batch_size = 8192;
+    assert_fails(f->ctx, loong_loader_create(f->ctx, &p, &loader),
+                 LOONG_ERR_CONFIG, "4096 data-parallel ranks share");
+    p = base_params(f);
+    p.micro_batch_size = INT32_MAX;
+    assert_fails(f->ctx, loong_loader_create(f->ctx, &p, &loader),
+                 LOONG_ERR_CONFIG, "micro_batch_size 2147483647");
+    p = base_params(f);
+    p.blend = f->valid;
+    p.num_samples = 100000;
+    assert_fails(f->ctx, loong_loader_create(f->ctx, &p, &loader),
+                 LOONG_ERR_CONFIG, "100000 samples wanted");
+    p = base_params(f);
+    p.vocab_size = 500;
+    assert_ok(f->ctx, loong_loader_create(f->ctx, &p, &loader));
+    int64_t count = 0;
+    assert_fails(f->ctx, loong_loader_check_step(loader, 0, &count),
+                 LOONG_ERR_FORMAT, "allowed is 0 to 499");
+    arrays_t a;
+    loong_batch_t b = batch_of(&a, 2);
+    assert_fails(f->ctx, loong_loader_fill(loader, 0, 0, &b), LOONG_ERR_FORMAT,
+                 "allowed is 0 to 499");
+    loong_loader_destroy(&loader);
+    p = base_params(f);
+    assert_ok(f->ctx, loong_loader_create(f->ctx, &p, &loader));
+    b.cu_seqlens_size = 2;
+    assert_fails(f->ctx, loong_loader_fill(loader, 0, 0, &b), LOONG_ERR_ARG,
+                 "more than 1 segments");
+    loong_loader_destroy(&loader);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(test_independent_of_ranks, setup,
+                                        teardown),
+        cmocka_unit_test_setup_teardown(test_resume, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_contents, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_padding, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_rampup, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_refusals, setup, teardown),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

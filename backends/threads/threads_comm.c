@@ -253,11 +253,6 @@ static void threads_free_shared(loong_comm_t *comm, void *ptr)
 {
     threads_t *threads = comm->impl;
     loong_region_t *region = loongi_region_find(threads->regions, ptr, 0);
-    if (!comm->failed) {
-        /* Peers may still read it; a failure is theirs to report. */
-        loong_status_t ignored = loong_comm_barrier(comm, "free shared");
-        (void)ignored;
-    }
     if (region != NULL) {
         loong_region_part_t own = region->part[region->self];
         loongi_region_remove(comm->ctx, threads->regions, region);

@@ -496,6 +496,10 @@ void loong_comm_free_shared(loong_comm_t *comm, void *ptr_p)
     void *ptr = NULL;
     memcpy(&ptr, ptr_p, sizeof(ptr));
     if (ptr != NULL) {
+        /* Peers may still read it; a failure is theirs to report. */
+        loong_status_t ignored =
+            comm->failed ? LOONG_OK : loong_comm_barrier(comm, "free shared");
+        (void)ignored;
         comm->ops->free_shared(comm, ptr);
         ptr = NULL;
         memcpy(ptr_p, &ptr, sizeof(ptr));

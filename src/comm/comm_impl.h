@@ -31,6 +31,8 @@ struct loong_comm {
     loong_comm_stats_t stats;
     loong_board_t *board;     /* NULL: nobody to report to */
     loong_board_slot_t *slot; /* this rank's */
+    /* (optional) Called while waiting: messages under way go on. */
+    void (*progress)(struct loong_comm *comm);
 };
 
 /* Reports on this board from now on. The board outlives the object. */

@@ -5,17 +5,13 @@
 #include <string.h>
 
 #include "convert.h"
+#include "port.h"
 #include "reduce.h"
 
-enum { CHUNK = 2048 }; /* elements: an accumulator stays in the L1 cache */
+/* Elements whose accumulators stay in registers while all sources pass. */
+enum { BLOCK = 64 };
 
-typedef void (*fold_fn)(void *acc, const void *source, int64_t n);
-
-typedef struct kernels {
-    fold_fn load; /* acc = source */
-    fold_fn fold[LOONG_REDUCE_COUNT];
-    void (*store)(void *target, const void *acc, int64_t n);
-} kernels_t;
+typedef void (*reduce_fn)(const loong_reduction_t *reduction);
 
 /* As loongi_bf16_to_f32 and back, where the compiler can make vectors. */
 static inline float bf16_get(uint16_t half)
@@ -44,76 +40,71 @@ static inline uint16_t bf16_put(float value)
 #define MAX_OF(a_, x_) ((x_) > (a_) || (x_) != (x_) ? (x_) : (a_))
 #define MIN_OF(a_, x_) ((x_) < (a_) || (x_) != (x_) ? (x_) : (a_))
 
-#define DEFINE_FOLD(name_, acc_t_, store_t_, get_, expr_)       \
-    static void name_(void *acc, const void *source, int64_t n) \
-    {                                                           \
-        acc_t_ *a = acc;                                        \
-        const store_t_ *s = source;                             \
-        for (int64_t i = 0; i < n; i++) {                       \
-            acc_t_ x = get_(s[i]);                              \
-            a[i] = (expr_);                                     \
-        }                                                       \
+/* A whole block at a time, so that its loops have a fixed length. */
+#define DEFINE_REDUCE(name_, acc_t_, store_t_, get_, put_, expr_)          \
+    static inline void name_##_part(const loong_reduction_t *r, int64_t i, \
+                                    int64_t n)                             \
+    {                                                                      \
+        acc_t_ a[BLOCK];                                                   \
+        const store_t_ *s = (const store_t_ *)r->sources[0] + i;           \
+        for (int64_t k = 0; k < n; k++) {                                  \
+            a[k] = get_(s[k]);                                             \
+        }                                                                  \
+        for (int p = 1; p < r->source_count; p++) {                        \
+            s = (const store_t_ *)r->sources[p] + i;                       \
+            for (int64_t k = 0; k < n; k++) {                              \
+                acc_t_ x = get_(s[k]);                                     \
+                a[k] = (expr_);                                            \
+            }                                                              \
+        }                                                                  \
+        for (int p = 0; p < r->target_count; p++) {                        \
+            store_t_ *t = (store_t_ *)r->targets[p] + i;                   \
+            for (int64_t k = 0; k < n; k++) {                              \
+                t[k] = put_(a[k]);                                         \
+            }                                                              \
+        }                                                                  \
+    }                                                                      \
+    LOONG_CLONES static void name_(const loong_reduction_t *r)             \
+    {                                                                      \
+        int64_t i = 0;                                                     \
+        for (; i + BLOCK <= r->count; i += BLOCK) {                        \
+            name_##_part(r, i, BLOCK);                                     \
+        }                                                                  \
+        name_##_part(r, i, r->count - i);                                  \
     }
 
-#define DEFINE_KERNELS(name_, acc_t_, store_t_, get_, put_, add_)           \
-    DEFINE_FOLD(name_##_load, acc_t_, store_t_, get_, x)                    \
-    DEFINE_FOLD(name_##_sum, acc_t_, store_t_, get_, add_(acc_t_, a[i], x)) \
-    DEFINE_FOLD(name_##_max, acc_t_, store_t_, get_, MAX_OF(a[i], x))       \
-    DEFINE_FOLD(name_##_min, acc_t_, store_t_, get_, MIN_OF(a[i], x))       \
-    static void name_##_store(void *target, const void *acc, int64_t n)     \
-    {                                                                       \
-        const acc_t_ *a = acc;                                              \
-        store_t_ *t = target;                                               \
-        for (int64_t i = 0; i < n; i++) {                                   \
-            t[i] = put_(a[i]);                                              \
-        }                                                                   \
+#define DEFINE_ALL(name_, acc_t_, store_t_, get_, put_, add_)                 \
+    DEFINE_REDUCE(name_##_sum, acc_t_, store_t_, get_, put_,                  \
+                  add_(acc_t_, a[k], x))                                      \
+    DEFINE_REDUCE(name_##_max, acc_t_, store_t_, get_, put_, MAX_OF(a[k], x)) \
+    DEFINE_REDUCE(name_##_min, acc_t_, store_t_, get_, put_, MIN_OF(a[k], x))
+
+DEFINE_ALL(f64, double, double, SAME, SAME, ADD_FLOAT)
+DEFINE_ALL(f32, float, float, SAME, SAME, ADD_FLOAT)
+DEFINE_ALL(bf16, float, uint16_t, bf16_get, bf16_put, ADD_FLOAT)
+DEFINE_ALL(f16, float, uint16_t, loongi_f16_to_f32, loongi_f32_to_f16,
+           ADD_FLOAT)
+DEFINE_ALL(i64, int64_t, int64_t, SAME, SAME, ADD_INT)
+DEFINE_ALL(i32, int32_t, int32_t, SAME, SAME, ADD_INT)
+DEFINE_ALL(i16, int16_t, int16_t, SAME, SAME, ADD_INT)
+DEFINE_ALL(i8, int8_t, int8_t, SAME, SAME, ADD_INT)
+DEFINE_ALL(u16, uint16_t, uint16_t, SAME, SAME, ADD_INT)
+DEFINE_ALL(u8, uint8_t, uint8_t, SAME, SAME, ADD_INT)
+
+#define ALL(name_)                            \
+    {                                         \
+        name_##_sum, name_##_max, name_##_min \
     }
-
-DEFINE_KERNELS(f64, double, double, SAME, SAME, ADD_FLOAT)
-DEFINE_KERNELS(f32, float, float, SAME, SAME, ADD_FLOAT)
-DEFINE_KERNELS(bf16, float, uint16_t, bf16_get, bf16_put, ADD_FLOAT)
-DEFINE_KERNELS(f16, float, uint16_t, loongi_f16_to_f32, loongi_f32_to_f16,
-               ADD_FLOAT)
-DEFINE_KERNELS(i64, int64_t, int64_t, SAME, SAME, ADD_INT)
-DEFINE_KERNELS(i32, int32_t, int32_t, SAME, SAME, ADD_INT)
-DEFINE_KERNELS(i16, int16_t, int16_t, SAME, SAME, ADD_INT)
-DEFINE_KERNELS(i8, int8_t, int8_t, SAME, SAME, ADD_INT)
-DEFINE_KERNELS(u16, uint16_t, uint16_t, SAME, SAME, ADD_INT)
-DEFINE_KERNELS(u8, uint8_t, uint8_t, SAME, SAME, ADD_INT)
-
-#define KERNELS(name_)                                                       \
-    {                                                                        \
-        name_##_load, {name_##_sum, name_##_max, name_##_min}, name_##_store \
-    }
-
-static kernels_t kernels_of(loong_dtype_t dtype)
-{
-    static const kernels_t table[LOONG_DTYPE_COUNT] = {
-        [LOONG_F64] = KERNELS(f64),   [LOONG_F32] = KERNELS(f32),
-        [LOONG_BF16] = KERNELS(bf16), [LOONG_F16] = KERNELS(f16),
-        [LOONG_I64] = KERNELS(i64),   [LOONG_I32] = KERNELS(i32),
-        [LOONG_I16] = KERNELS(i16),   [LOONG_I8] = KERNELS(i8),
-        [LOONG_U16] = KERNELS(u16),   [LOONG_U8] = KERNELS(u8),
-        [LOONG_BOOL] = KERNELS(u8),
-    };
-    return table[dtype];
-}
 
 void loongi_reduce(const loong_reduction_t *reduction)
 {
-    const loong_reduction_t *r = reduction;
-    kernels_t k = kernels_of(r->dtype);
-    size_t size = loong_dtype_size(r->dtype);
-    _Alignas(64) unsigned char acc[CHUNK * sizeof(double)];
-    for (int64_t begin = 0; begin < r->count; begin += CHUNK) {
-        int64_t n = LOONG_MIN(r->count - begin, (int64_t)CHUNK);
-        size_t at = (size_t)begin * size;
-        k.load(acc, (const char *)r->sources[0] + at, n);
-        for (int s = 1; s < r->source_count; s++) {
-            k.fold[r->reduce](acc, (const char *)r->sources[s] + at, n);
-        }
-        for (int t = 0; t < r->target_count; t++) {
-            k.store((char *)r->targets[t] + at, acc, n);
-        }
-    }
+    static const reduce_fn table[LOONG_DTYPE_COUNT][LOONG_REDUCE_COUNT] = {
+        [LOONG_F64] = ALL(f64),   [LOONG_F32] = ALL(f32),
+        [LOONG_BF16] = ALL(bf16), [LOONG_F16] = ALL(f16),
+        [LOONG_I64] = ALL(i64),   [LOONG_I32] = ALL(i32),
+        [LOONG_I16] = ALL(i16),   [LOONG_I8] = ALL(i8),
+        [LOONG_U16] = ALL(u16),   [LOONG_U8] = ALL(u8),
+        [LOONG_BOOL] = ALL(u8),
+    };
+    table[reduction->dtype][reduction->reduce](reduction);
 }

@@ -21,8 +21,8 @@ typedef struct loong_reduction {
     int64_t count;
 } loong_reduction_t;
 
-/* Every target becomes ((s0 + s1) + s2) + ..., chunk by chunk through the
- * cache: a chunk is read from all sources before it is written. */
+/* Every target becomes ((s0 + s1) + s2) + ..., block by block: a block is read
+ * from all sources before it is written. */
 void loongi_reduce(const loong_reduction_t *reduction);
 
 #ifdef __cplusplus

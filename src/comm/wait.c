@@ -43,6 +43,9 @@ static bool look_at_clock(loong_wait_t *wait, int peer)
 {
     loong_comm_t *comm = wait->comm;
     double now = loongi_now();
+    if (comm->progress != NULL) {
+        comm->progress(comm);
+    }
     if (wait->limit == 0.0) {
         wait->begin = wait->told = now;
         wait->limit = now + comm->timeout;

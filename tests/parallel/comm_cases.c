@@ -421,7 +421,8 @@ static loong_status_t try_peers(cases_t *c, uint64_t *words)
     LOONG_TRY(loong_comm_barrier(c->comm, "written"));
     for (int r = 0; r < c->size; r++) {
         uint64_t *peer = loong_comm_peer_pointer(c->comm, &words[3], r);
-        bool readable = c->params->peers_readable || r == c->rank;
+        int per_node = c->params->ranks_per_node;
+        bool readable = per_node == 0 || r / per_node == c->rank / per_node;
         LOONG_TRY(expect(c, (peer != NULL) == readable, "peer pointer"));
         LOONG_TRY(expect(c, peer == NULL || *peer == 1000 + (uint64_t)r,
                          "peer's bytes"));

@@ -13,7 +13,7 @@ typedef struct comm_cases_params {
     uint64_t seed;
     int64_t longest; /* elements of the longest buffers */
     int rounds;
-    bool peers_readable; /* alloc_shared gives peers' addresses */
+    int ranks_per_node; /* as the communicator's; 0: all on one */
 } comm_cases_params_t;
 
 loong_status_t comm_cases(loong_context_t *ctx, loong_comm_t *comm, void *user);

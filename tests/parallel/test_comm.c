@@ -23,7 +23,7 @@ static void test_cases_self(void **state)
     (void)state;
     loong_context_t *ctx = test_context();
     loong_comm_t *comm = NULL;
-    comm_cases_params_t cases = {1, 3000, 3, true};
+    comm_cases_params_t cases = {1, 3000, 3, 0};
     assert_ok(ctx, loong_comm_create_self(ctx, NULL, &comm));
     assert_string_equal(loong_comm_backend(comm), "self");
     assert_ok(ctx, comm_cases(ctx, comm, &cases));
@@ -37,11 +37,11 @@ static void test_cases_threads(void **state)
     (void)state;
     loong_context_t *ctx = test_context();
     for (int size = 1; size <= 8; size++) {
-        comm_cases_params_t cases = {(uint64_t)size, 3000, 2, true};
+        comm_cases_params_t cases = {(uint64_t)size, 3000, 2, 0};
         loong_threads_params_t params = threads_of(size, 0, 60.0);
         assert_ok(ctx, loong_threads_run(ctx, &params, comm_cases, &cases));
     }
-    comm_cases_params_t large = {99, 70001, 1, true};
+    comm_cases_params_t large = {99, 70001, 1, 0};
     loong_threads_params_t params = threads_of(3, 0, 60.0);
     assert_ok(ctx, loong_threads_run(ctx, &params, comm_cases, &large));
     test_context_end(&ctx);
@@ -53,11 +53,11 @@ static void test_cases_messages(void **state)
     (void)state;
     loong_context_t *ctx = test_context();
     for (int size = 2; size <= 5; size++) {
-        comm_cases_params_t cases = {(uint64_t)size, 3000, 2, false};
+        comm_cases_params_t cases = {(uint64_t)size, 3000, 2, 1};
         loong_threads_params_t params = threads_of(size, 1, 60.0);
         assert_ok(ctx, loong_threads_run(ctx, &params, comm_cases, &cases));
     }
-    comm_cases_params_t large = {98, 200001, 1, false};
+    comm_cases_params_t large = {98, 200001, 1, 1};
     loong_threads_params_t params = threads_of(3, 1, 60.0);
     assert_ok(ctx, loong_threads_run(ctx, &params, comm_cases, &large));
     test_context_end(&ctx);

@@ -1,0 +1,56 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Requests by signal. */
+#include <errno.h>
+#include <signal.h>
+#include <string.h>
+
+#include "base.h"
+#include "loong/launch.h"
+
+/* Written by the handler; see loong_signals_install. */
+static volatile sig_atomic_t stop_requested;
+static volatile sig_atomic_t save_requested;
+
+static void on_signal(int number)
+{
+    if (number == SIGUSR1) {
+        save_requested = 1;
+        return;
+    }
+    if (number == SIGINT && stop_requested != 0) {
+        signal(SIGINT, SIG_DFL);
+        raise(SIGINT);
+    }
+    stop_requested = 1;
+}
+
+loong_status_t loong_signals_install(loong_context_t *ctx)
+{
+    static const int numbers[] = {SIGUSR1, SIGUSR2, SIGTERM, SIGINT, SIGHUP};
+    struct sigaction action;
+    sigset_t set;
+    memset(&action, 0, sizeof(action));
+    action.sa_handler = on_signal;
+    action.sa_flags = SA_RESTART;
+    sigemptyset(&set);
+    for (int64_t i = 0; i < LOONG_COUNT_OF(numbers); i++) {
+        LOONG_CHECK(ctx, sigaction(numbers[i], &action, NULL) == 0,
+                    LOONG_ERR_INTERNAL, "cannot handle signal %d: %s",
+                    numbers[i], strerror(errno));
+        sigaddset(&set, numbers[i]);
+    }
+    /* A launcher may have left them blocked. */
+    sigprocmask(SIG_UNBLOCK, &set, NULL);
+    return LOONG_OK;
+}
+
+unsigned loong_signals_get(void)
+{
+    unsigned flags = stop_requested != 0 ? LOONG_SIGNAL_STOP : 0u;
+    if (save_requested != 0) {
+        save_requested = 0;
+        flags |= LOONG_SIGNAL_SAVE;
+    }
+    return flags;
+}

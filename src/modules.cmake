@@ -22,3 +22,6 @@ loong_module(NAME run DIR src/run USES base graph pass)
 loong_module(NAME nn DIR src/nn USES base graph)
 loong_module(NAME foundation DIR src/model/foundation USES base graph nn)
 loong_module(NAME data DIR src/data USES base LIBS xxhash)
+pkg_check_modules(HDF5 REQUIRED hdf5)
+loong_module(NAME checkpoint DIR src/checkpoint USES base
+  LIBS ${HDF5_LINK_LIBRARIES} xxhash INCLUDES ${HDF5_INCLUDE_DIRS})

@@ -22,3 +22,6 @@ loong_mpi_test(NAME comm_mpi_2x2_nodes RANKS 4 PROGRAM worker_comm
   ARGS cases 2 LABELS parallel)
 add_executable(bench_comm tests/bench/bench_comm.c)
 target_link_libraries(bench_comm PRIVATE loong_all)
+loong_test(NAME safetensors SOURCES tests/unit/test_safetensors.c LABELS unit)
+loong_test(NAME hf SOURCES tests/unit/test_hf.c LABELS unit)
+loong_test(NAME native SOURCES tests/unit/test_native.c LABELS unit)

@@ -99,6 +99,17 @@ loong_status_t loongi_file_sync(loong_context_t *ctx, int fd, const char *path)
     return fsync(fd) == 0 ? LOONG_OK : fail_io(ctx, "fsync", path);
 }
 
+loong_status_t loongi_file_sync_path(loong_context_t *ctx, const char *path)
+{
+    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    if (fd < 0) {
+        return fail_io(ctx, "open", path);
+    }
+    loong_status_t status = loongi_file_sync(ctx, fd, path);
+    close(fd);
+    return status;
+}
+
 static loong_status_t sync_parent(loong_context_t *ctx, const char *path)
 {
     const char *slash = strrchr(path, '/');
@@ -203,13 +214,7 @@ loong_status_t loongi_dir_make(loong_context_t *ctx, const char *path)
 
 loong_status_t loongi_dir_sync(loong_context_t *ctx, const char *path)
 {
-    int fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    if (fd < 0) {
-        return fail_io(ctx, "open directory", path);
-    }
-    loong_status_t status = loongi_file_sync(ctx, fd, path);
-    close(fd);
-    return status;
+    return loongi_file_sync_path(ctx, path);
 }
 
 static loong_status_t remove_entries(loong_context_t *ctx, DIR *dir,

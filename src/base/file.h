@@ -36,6 +36,9 @@ LOONG_NODISCARD loong_status_t loongi_file_pwrite(loong_context_t *ctx, int fd,
 LOONG_NODISCARD loong_status_t loongi_file_sync(loong_context_t *ctx, int fd,
                                                 const char *path);
 
+LOONG_NODISCARD loong_status_t loongi_file_sync_path(loong_context_t *ctx,
+                                                     const char *path);
+
 /* Renames within one directory and makes the new name durable. */
 LOONG_NODISCARD loong_status_t loongi_file_rename(loong_context_t *ctx,
                                                   const char *from,

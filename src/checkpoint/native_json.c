@@ -1,0 +1,257 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * checkpoint.json. Its last member is the checksum of everything before it,
+ * so that a changed digit does not go unseen. */
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "file.h"
+#include "native_layout.h"
+
+#define FORMAT "loong-checkpoint"
+#define CHECKSUM_MARK ",\n\"checksum\":\""
+enum { VERSION = 1 };
+
+static void list_text(loong_text_t *text, const char *name, int ndim,
+                      const int64_t *values)
+{
+    loongi_text_printf(text, ",\"%s\":[", name);
+    for (int d = 0; d < ndim; d++) {
+        loongi_text_printf(text, "%s%" PRId64, d > 0 ? "," : "", values[d]);
+    }
+    loongi_text_printf(text, "]");
+}
+
+void loongi_layout_piece_text(const loong_layout_piece_t *piece,
+                              loong_text_t *text)
+{
+    const loong_checkpoint_tensor_t *tensor = &piece->tensor;
+    loongi_text_printf(text, "{\"kind\":");
+    loongi_text_json_string(text, tensor->kind);
+    loongi_text_printf(text, ",\"name\":");
+    loongi_text_json_string(text, tensor->name);
+    loongi_text_printf(text, ",\"dtype\":\"%s\"",
+                       loong_dtype_name(tensor->dtype));
+    list_text(text, "shape", tensor->ndim, tensor->shape);
+    list_text(text, "begin", tensor->ndim, piece->begin);
+    list_text(text, "count", tensor->ndim, piece->count);
+    loongi_text_printf(
+        text, ",\"file\":%" PRId64 ",\"offset\":%" PRId64 ",\"dataset\":",
+        piece->file, piece->offset);
+    loongi_text_json_string(text, piece->dataset);
+    loongi_text_printf(text, "}");
+}
+
+static const loong_json_t *member(const loong_json_t *object, const char *name,
+                                  loong_json_kind_t kind)
+{
+    const loong_json_t *value = loongi_json_get(object, name);
+    return value != NULL && loongi_json_kind(value) == kind ? value : NULL;
+}
+
+static bool parse_list(const loong_json_t *object, const char *name, int *ndim,
+                       int64_t values[LOONG_TENSOR_MAX_DIMS])
+{
+    const loong_json_t *list = member(object, name, LOONG_JSON_ARRAY);
+    if (list == NULL || loongi_json_count(list) > LOONG_TENSOR_MAX_DIMS ||
+        (*ndim >= 0 && loongi_json_count(list) != *ndim)) {
+        return false;
+    }
+    *ndim = (int)loongi_json_count(list);
+    for (int d = 0; d < *ndim; d++) {
+        const loong_json_t *value = loongi_json_at(list, d);
+        if (loongi_json_kind(value) != LOONG_JSON_INT) {
+            return false;
+        }
+        values[d] = loongi_json_int(value);
+    }
+    return true;
+}
+
+static bool parse_piece(const loong_json_t *json, loong_layout_piece_t *piece)
+{
+    const loong_json_t *kind = member(json, "kind", LOONG_JSON_STRING);
+    const loong_json_t *name = member(json, "name", LOONG_JSON_STRING);
+    const loong_json_t *dtype = member(json, "dtype", LOONG_JSON_STRING);
+    const loong_json_t *file = member(json, "file", LOONG_JSON_INT);
+    const loong_json_t *offset = member(json, "offset", LOONG_JSON_INT);
+    const loong_json_t *dataset = member(json, "dataset", LOONG_JSON_STRING);
+    if (kind == NULL || name == NULL || dtype == NULL || file == NULL ||
+        offset == NULL || dataset == NULL ||
+        !loong_dtype_from_name(loongi_json_string(dtype),
+                               &piece->tensor.dtype)) {
+        return false;
+    }
+    piece->tensor.kind = loongi_json_string(kind);
+    piece->tensor.name = loongi_json_string(name);
+    piece->tensor.ndim = -1;
+    piece->file = loongi_json_int(file);
+    piece->offset = loongi_json_int(offset);
+    piece->dataset = loongi_json_string(dataset);
+    return parse_list(json, "shape", &piece->tensor.ndim,
+                      piece->tensor.shape) &&
+           parse_list(json, "begin", &piece->tensor.ndim, piece->begin) &&
+           parse_list(json, "count", &piece->tensor.ndim, piece->count);
+}
+
+loong_status_t loongi_layout_parse_pieces(loong_layout_t *layout,
+                                          const loong_json_t *list,
+                                          int64_t file, const char *where)
+{
+    LOONG_CHECK(layout->ctx,
+                list != NULL && loongi_json_kind(list) == LOONG_JSON_ARRAY,
+                LOONG_ERR_FORMAT, "%s: no list of pieces", where);
+    for (int64_t i = 0; i < loongi_json_count(list); i++) {
+        loong_layout_piece_t piece;
+        memset(&piece, 0, sizeof(piece));
+        LOONG_CHECK(layout->ctx, parse_piece(loongi_json_at(list, i), &piece),
+                    LOONG_ERR_FORMAT, "%s: piece %" PRId64 " is malformed",
+                    where, i);
+        if (file >= 0) {
+            piece.file = file;
+        }
+        LOONG_TRY(loongi_layout_add_piece(layout, &piece));
+    }
+    return LOONG_OK;
+}
+
+static void compose(const loong_layout_t *layout, int64_t step,
+                    const loong_pairs_t *metadata, loong_text_t *text)
+{
+    loongi_text_printf(text,
+                       "{\"format\":\"" FORMAT "\",\"version\":%d,\"step\":"
+                       "%" PRId64 ",\n\"metadata\":{",
+                       (int)VERSION, step);
+    for (int64_t i = 0; metadata != NULL && i < metadata->count; i++) {
+        loongi_text_printf(text, "%s\n", i > 0 ? "," : "");
+        loongi_text_json_string(text, metadata->items[i].key);
+        loongi_text_printf(text, ":");
+        loongi_text_json_string(text, metadata->items[i].value);
+    }
+    loongi_text_printf(text, "},\n\"files\":[");
+    for (int64_t i = 0; i < layout->file_count; i++) {
+        const loong_layout_file_t *file = &layout->files[i];
+        loongi_text_printf(text,
+                           "%s\n{\"name\":\"%s\",\"bytes\":%" PRId64
+                           ",\"xxh3\":\"%016" PRIx64 "\"}",
+                           i > 0 ? "," : "", file->name, file->bytes,
+                           file->xxh3);
+    }
+    loongi_text_printf(text, "],\n\"pieces\":[");
+    for (int64_t i = 0; i < layout->piece_count; i++) {
+        loongi_text_printf(text, "%s\n", i > 0 ? "," : "");
+        loongi_layout_piece_text(&layout->pieces[i], text);
+    }
+    loongi_text_printf(text, "]");
+}
+
+loong_status_t loongi_layout_write(const loong_layout_t *layout, int64_t step,
+                                   const loong_pairs_t *metadata,
+                                   const char *path)
+{
+    loong_text_t text = loongi_text_begin(layout->ctx);
+    compose(layout, step, metadata, &text);
+    loong_status_t status = text.status;
+    if (status == LOONG_OK) {
+        uint64_t sum = loongi_checksum(text.data, text.length);
+        loongi_text_printf(&text, CHECKSUM_MARK "%016" PRIx64 "\"}\n", sum);
+        status = text.status;
+    }
+    if (status == LOONG_OK) {
+        status = loongi_file_write(layout->ctx, path, text.data, text.length);
+    }
+    loongi_text_free(&text);
+    return status;
+}
+
+static loong_status_t check_sum(loong_context_t *ctx, const char *path,
+                                const char *text, size_t length)
+{
+    size_t tail = strlen(CHECKSUM_MARK) + 16 + strlen("\"}\n");
+    const char *mark = text + (length >= tail ? length - tail : 0);
+    LOONG_CHECK(ctx,
+                length >= tail &&
+                    memcmp(mark, CHECKSUM_MARK, strlen(CHECKSUM_MARK)) == 0,
+                LOONG_ERR_FORMAT,
+                "%s: no checksum at the end: truncated or changed", path);
+    uint64_t stored = strtoull(mark + strlen(CHECKSUM_MARK), NULL, 16);
+    uint64_t found = loongi_checksum(text, length - tail);
+    LOONG_CHECK(ctx, stored == found, LOONG_ERR_FORMAT,
+                "%s: checksum %016" PRIx64 " instead of %016" PRIx64
+                ": the file was changed",
+                path, found, stored);
+    return LOONG_OK;
+}
+
+static loong_status_t parse_files(loong_layout_t *layout,
+                                  const loong_json_t *list, const char *path)
+{
+    LOONG_CHECK(layout->ctx, list != NULL, LOONG_ERR_FORMAT,
+                "%s: no list of files", path);
+    for (int64_t i = 0; i < loongi_json_count(list); i++) {
+        const loong_json_t *json = loongi_json_at(list, i);
+        const loong_json_t *name = member(json, "name", LOONG_JSON_STRING);
+        const loong_json_t *bytes = member(json, "bytes", LOONG_JSON_INT);
+        const loong_json_t *xxh3 = member(json, "xxh3", LOONG_JSON_STRING);
+        LOONG_CHECK(layout->ctx,
+                    name != NULL && bytes != NULL && xxh3 != NULL &&
+                        strchr(loongi_json_string(name), '/') == NULL,
+                    LOONG_ERR_FORMAT, "%s: file %" PRId64 " is malformed", path,
+                    i);
+        LOONG_TRY(loongi_layout_add_file(
+            layout, loongi_json_string(name), loongi_json_int(bytes),
+            strtoull(loongi_json_string(xxh3), NULL, 16)));
+    }
+    return LOONG_OK;
+}
+
+static loong_status_t parse(loong_layout_t *layout, const loong_json_t *json,
+                            const char *path, int64_t *step_p,
+                            loong_pairs_t *metadata)
+{
+    const loong_json_t *format = member(json, "format", LOONG_JSON_STRING);
+    const loong_json_t *version = member(json, "version", LOONG_JSON_INT);
+    const loong_json_t *step = member(json, "step", LOONG_JSON_INT);
+    const loong_json_t *pairs = member(json, "metadata", LOONG_JSON_OBJECT);
+    LOONG_CHECK(layout->ctx,
+                format != NULL && step != NULL && pairs != NULL &&
+                    strcmp(loongi_json_string(format), FORMAT) == 0,
+                LOONG_ERR_FORMAT, "%s: not a checkpoint", path);
+    LOONG_CHECK(
+        layout->ctx, version != NULL && loongi_json_int(version) == VERSION,
+        LOONG_ERR_UNSUPPORTED,
+        "%s: checkpoint version %" PRId64 ", this library reads %d", path,
+        version != NULL ? loongi_json_int(version) : 0, (int)VERSION);
+    for (const loong_json_member_t *m = loongi_json_first(pairs); m != NULL;
+         m = loongi_json_next(pairs, m)) {
+        LOONG_TRY(
+            loongi_pairs_set(metadata, loongi_json_member_key(m),
+                             loongi_json_string(loongi_json_member_value(m))));
+    }
+    *step_p = loongi_json_int(step);
+    LOONG_TRY(
+        parse_files(layout, member(json, "files", LOONG_JSON_ARRAY), path));
+    return loongi_layout_parse_pieces(layout, loongi_json_get(json, "pieces"),
+                                      -1, path);
+}
+
+loong_status_t loongi_layout_read(loong_layout_t *layout, const char *path,
+                                  int64_t *step_p, loong_pairs_t *metadata)
+{
+    char *text = NULL;
+    size_t length = 0;
+    loong_json_t *json = NULL;
+    LOONG_TRY(loongi_file_read(layout->ctx, path, &text, &length));
+    loong_status_t status = check_sum(layout->ctx, path, text, length);
+    if (status == LOONG_OK) {
+        status = loongi_json_parse(layout->ctx, text, length, path, &json);
+    }
+    if (status == LOONG_OK) {
+        status = parse(layout, json, path, step_p, metadata);
+        loongi_json_destroy(&json);
+    }
+    loongi_free(layout->ctx, text);
+    return status;
+}

@@ -26,9 +26,8 @@ float loongi_f16_to_f32(uint16_t bits);
  * LOONG_ERR_UNSUPPORTED. */
 LOONG_NODISCARD loong_status_t loongi_convert(loong_context_t *ctx,
                                               loong_dtype_t from,
-                                              const void *src,
-                                              loong_dtype_t to, void *dst,
-                                              int64_t count);
+                                              const void *src, loong_dtype_t to,
+                                              void *dst, int64_t count);
 
 bool loongi_dtype_is_float(loong_dtype_t dtype);
 

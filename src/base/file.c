@@ -15,8 +15,7 @@ static loong_status_t fail_io(loong_context_t *ctx, const char *verb,
                               const char *path)
 {
     int code = errno;
-    return LOONG_FAIL(ctx,
-                      code == ENOENT ? LOONG_ERR_NOT_FOUND : LOONG_ERR_IO,
+    return LOONG_FAIL(ctx, code == ENOENT ? LOONG_ERR_NOT_FOUND : LOONG_ERR_IO,
                       "cannot %s '%s': %s", verb, path, strerror(code));
 }
 
@@ -138,8 +137,7 @@ static loong_status_t write_new(loong_context_t *ctx, const char *path,
     if (fd < 0) {
         return fail_io(ctx, "create", path);
     }
-    loong_status_t status =
-        loongi_file_pwrite(ctx, fd, path, bytes, length, 0);
+    loong_status_t status = loongi_file_pwrite(ctx, fd, path, bytes, length, 0);
     if (status == LOONG_OK) {
         status = loongi_file_sync(ctx, fd, path);
     }
@@ -203,8 +201,8 @@ loong_status_t loongi_dir_make(loong_context_t *ctx, const char *path)
         if (mkdir(part, 0777) != 0 && errno != EEXIST) {
             status = fail_io(ctx, "create directory", part);
         } else if (!loongi_dir_exists(part)) {
-            status = LOONG_FAIL(ctx, LOONG_ERR_IO, "'%s' is not a directory",
-                                part);
+            status =
+                LOONG_FAIL(ctx, LOONG_ERR_IO, "'%s' is not a directory", part);
         }
         *c = saved;
     }

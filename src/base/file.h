@@ -17,8 +17,7 @@ extern "C" {
 /* The whole file with a NUL behind it; *length_p does not count the NUL.
  * Errors: LOONG_ERR_NOT_FOUND, LOONG_ERR_IO. */
 LOONG_NODISCARD loong_status_t loongi_file_read(loong_context_t *ctx,
-                                                const char *path,
-                                                char **text_p,
+                                                const char *path, char **text_p,
                                                 size_t *length_p);
 
 /* Replaces or creates path: temporary name, fsync, rename, fsync of the

@@ -24,8 +24,8 @@ loong_status_t loongi_json_parse(loong_context_t *ctx, const char *text,
 {
     json_error_t error;
     json_t *json = json_loadb(
-        text, length,
-        JSON_REJECT_DUPLICATES | JSON_DECODE_ANY | JSON_ALLOW_NUL, &error);
+        text, length, JSON_REJECT_DUPLICATES | JSON_DECODE_ANY | JSON_ALLOW_NUL,
+        &error);
     LOONG_CHECK(ctx, json != NULL, LOONG_ERR_FORMAT,
                 "%s: line %d, column %d: %s", where, error.line, error.column,
                 error.text);
@@ -39,8 +39,7 @@ loong_status_t loongi_json_load(loong_context_t *ctx, const char *path,
     char *text = NULL;
     size_t length = 0;
     LOONG_TRY(loongi_file_read(ctx, path, &text, &length));
-    loong_status_t status =
-        loongi_json_parse(ctx, text, length, path, json_p);
+    loong_status_t status = loongi_json_parse(ctx, text, length, path, json_p);
     loongi_free(ctx, text);
     return status;
 }
@@ -74,8 +73,8 @@ loong_json_kind_t loongi_json_kind(const loong_json_t *json)
 
 const char *loongi_json_kind_text(const loong_json_t *json)
 {
-    static const char *const texts[] = {"null",      "a boolean", "an integer",
-                                        "a number",  "a string",  "an array",
+    static const char *const texts[] = {"null",     "a boolean", "an integer",
+                                        "a number", "a string",  "an array",
                                         "an object"};
     return texts[loongi_json_kind(json)];
 }
@@ -123,8 +122,7 @@ const char *loongi_json_member_key(const loong_json_member_t *member)
     return json_object_iter_key(member_iterator(member));
 }
 
-const loong_json_t *
-loongi_json_member_value(const loong_json_member_t *member)
+const loong_json_t *loongi_json_member_value(const loong_json_member_t *member)
 {
     return (const loong_json_t *)json_object_iter_value(
         member_iterator(member));

@@ -59,8 +59,7 @@ const loong_json_member_t *loongi_json_first(const loong_json_t *object);
 const loong_json_member_t *loongi_json_next(const loong_json_t *object,
                                             const loong_json_member_t *member);
 const char *loongi_json_member_key(const loong_json_member_t *member);
-const loong_json_t *
-loongi_json_member_value(const loong_json_member_t *member);
+const loong_json_t *loongi_json_member_value(const loong_json_member_t *member);
 
 /* Values; the kind must match (an integer is accepted as a real), else 0,
  * false or "". */

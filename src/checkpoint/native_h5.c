@@ -15,6 +15,10 @@ static pthread_mutex_t h5_lock = PTHREAD_MUTEX_INITIALIZER;
 static void lock(void)
 {
     pthread_mutex_lock(&h5_lock);
+    /* A file that could not be finished (full disk) stays open inside HDF5,
+     * which would try again, and crash, while the process exits. Every other
+     * file is closed by us. */
+    H5dont_atexit();
     H5Eset_auto2(H5E_DEFAULT, NULL, NULL); /* errors are ours to report */
 }
 

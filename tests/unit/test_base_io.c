@@ -37,8 +37,8 @@ static void narrowing_rounds_to_even(void **state)
     (void)state;
     for (uint32_t bits = 0; bits < 0x7c00; bits++) { /* up to the largest */
         double low = loongi_f16_to_f32((uint16_t)bits);
-        double high = bits + 1 == 0x7c00 ? 65536.0
-                                         : loongi_f16_to_f32(bits + 1);
+        double high =
+            bits + 1 == 0x7c00 ? 65536.0 : loongi_f16_to_f32(bits + 1);
         double middle = (low + high) / 2;
         uint16_t even = (uint16_t)(bits % 2 == 0 ? bits : bits + 1);
         assert_int_equal(loongi_f64_to_f16(middle), even);
@@ -48,8 +48,8 @@ static void narrowing_rounds_to_even(void **state)
     }
     for (uint32_t bits = 0; bits < 0x7f80; bits++) {
         double low = loongi_bf16_to_f32((uint16_t)bits);
-        double high = bits + 1 == 0x7f80 ? 0x1p128
-                                         : loongi_bf16_to_f32(bits + 1);
+        double high =
+            bits + 1 == 0x7f80 ? 0x1p128 : loongi_bf16_to_f32(bits + 1);
         double middle = (low + high) / 2;
         uint16_t even = (uint16_t)(bits % 2 == 0 ? bits : bits + 1);
         assert_int_equal(loongi_f64_to_bf16(middle), even);
@@ -71,13 +71,12 @@ static void rows_convert_unaligned(void **state)
         value = loongi_bf16_to_f32(loongi_f64_to_bf16(value));
         memcpy(wide + 1 + 8 * i, &value, 8);
     }
-    assert_ok(ctx, loongi_convert(ctx, LOONG_F64, wide + 1, LOONG_BF16,
-                                  half + 3, N));
-    assert_ok(ctx, loongi_convert(ctx, LOONG_BF16, half + 3, LOONG_F64,
-                                  back + 1, N));
+    assert_ok(
+        ctx, loongi_convert(ctx, LOONG_F64, wide + 1, LOONG_BF16, half + 3, N));
+    assert_ok(
+        ctx, loongi_convert(ctx, LOONG_BF16, half + 3, LOONG_F64, back + 1, N));
     assert_memory_equal(wide + 1, back + 1, 8 * N);
-    assert_fails(ctx,
-                 loongi_convert(ctx, LOONG_I64, wide, LOONG_F32, back, 1),
+    assert_fails(ctx, loongi_convert(ctx, LOONG_I64, wide, LOONG_F32, back, 1),
                  LOONG_ERR_UNSUPPORTED, "from int64 to fp32");
     test_context_end(&ctx);
 }
@@ -98,8 +97,8 @@ static void json_reads_and_writes(void **state)
     assert_true(loongi_json_real(loongi_json_at(list, 0)) == 1.0);
     assert_true(loongi_json_real(loongi_json_at(list, 1)) == 2.5);
     assert_null(loongi_json_at(list, 3));
-    assert_true(loongi_json_bool(
-        loongi_json_get(loongi_json_get(json, "a"), "x")));
+    assert_true(
+        loongi_json_bool(loongi_json_get(loongi_json_get(json, "a"), "x")));
     loong_text_t out = loongi_text_begin(ctx);
     loongi_text_json(&out, list);
     loongi_text_json_string(&out,
@@ -108,9 +107,9 @@ static void json_reads_and_writes(void **state)
                         "[1,2.5,null]\"q\\\"\\u0001\\u000a\"");
     loongi_text_free(&out);
     loongi_json_destroy(&json);
-    assert_fails(ctx, loongi_json_parse(ctx, "{\"a\":1,\"a\":2}", 13, "d.json",
-                                        &json),
-                 LOONG_ERR_FORMAT, "d.json: line 1");
+    assert_fails(
+        ctx, loongi_json_parse(ctx, "{\"a\":1,\"a\":2}", 13, "d.json", &json),
+        LOONG_ERR_FORMAT, "d.json: line 1");
     test_context_end(&ctx);
 }
 
@@ -132,8 +131,8 @@ static void files_are_whole(void **state)
     assert_int_equal(length, 6);
     assert_string_equal(text, "world!");
     loongi_free(ctx, text);
-    assert_fails(ctx, loongi_file_read(ctx, deep, &text, &length),
-                 LOONG_ERR_IO, "not a regular file");
+    assert_fails(ctx, loongi_file_read(ctx, deep, &text, &length), LOONG_ERR_IO,
+                 "not a regular file");
     assert_fails(ctx, loongi_dir_make(ctx, path), LOONG_ERR_IO,
                  "is not a directory");
     assert_ok(ctx, loongi_dir_remove(ctx, dir));

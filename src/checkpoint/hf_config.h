@@ -1,0 +1,51 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * config.json of a Hugging Face model directory <-> the model keys of the
+ * recipe (relative to the component: "num_layers", "rope_scaling.type").
+ *
+ * Model types: gpt2, llama, mistral (family llama), qwen2, qwen3, in the
+ * field names of transformers 4 (rope_theta, rope_scaling) and 5
+ * (rope_parameters).
+ *
+ * Rule for fields: one that the library implements is mapped; one that does
+ * not change what the model computes is ignored; one that is known to change
+ * it must have its neutral value; one that is not known at all must be null,
+ * false or empty. Everything else is refused, all fields in one report.
+ */
+#ifndef LOONG_HF_CONFIG_H
+#define LOONG_HF_CONFIG_H
+
+#include "loong/dtype.h"
+#include "pairs.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* Reads DIR/config.json. Errors: LOONG_ERR_NOT_FOUND, LOONG_ERR_FORMAT,
+ * LOONG_ERR_UNSUPPORTED (the offending fields are named). */
+LOONG_NODISCARD loong_status_t loongi_hf_config_read(loong_context_t *ctx,
+                                                     const char *dir,
+                                                     loong_pairs_t **pairs_p);
+
+typedef struct loong_hf_config_params {
+    const char *dir;
+    const loong_pairs_t *model;
+    loong_dtype_t dtype; /* of the weights beside it */
+    /* Used when DIR has no generation_config.json yet; -1: none. */
+    int64_t bos_token_id;
+    int64_t eos_token_id;
+} loong_hf_config_params_t;
+
+/* Writes DIR/config.json, and DIR/generation_config.json unless there is one
+ * (its token ids are then taken over). Errors: LOONG_ERR_UNSUPPORTED when no
+ * supported model type computes what the keys say (all are named),
+ * LOONG_ERR_IO. */
+LOONG_NODISCARD loong_status_t loongi_hf_config_write(
+    loong_context_t *ctx, const loong_hf_config_params_t *params);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

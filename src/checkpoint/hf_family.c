@@ -1,0 +1,195 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The tables of hf_family.h. Fallbacks are the defaults of the configuration
+ * classes in transformers; where a class has a default size that files always
+ * state (hidden size, layers), the field is required instead. */
+#include <stddef.h>
+#include <string.h>
+
+#include "hf_family.h"
+
+#define INT_FIELD(name_, key_, fallback_)    \
+    {                                        \
+        name_, LOONG_HF_INT, key_, fallback_ \
+    }
+#define REAL_FIELD(name_, key_, fallback_)    \
+    {                                         \
+        name_, LOONG_HF_REAL, key_, fallback_ \
+    }
+#define NEUTRAL_FIELD(name_, allowed_)          \
+    {                                           \
+        name_, LOONG_HF_NEUTRAL, NULL, allowed_ \
+    }
+#define CODE_FIELD(name_)                \
+    {                                    \
+        name_, LOONG_HF_CODE, NULL, NULL \
+    }
+#define FIELDS_END                      \
+    {                                   \
+        NULL, LOONG_HF_CODE, NULL, NULL \
+    }
+
+/* The decoders with rotary positions share all but a few fields. */
+#define ROTARY_FIELDS                                                          \
+    INT_FIELD("num_hidden_layers", "num_layers", NULL),                        \
+        INT_FIELD("hidden_size", "hidden_size", NULL),                         \
+        INT_FIELD("intermediate_size", "ffn_hidden_size", NULL),               \
+        INT_FIELD("num_attention_heads", "num_attention_heads", NULL),         \
+        CODE_FIELD("num_key_value_heads"), CODE_FIELD("head_dim"),             \
+        INT_FIELD("vocab_size", "vocab_size", NULL),                           \
+        INT_FIELD("max_position_embeddings", "max_position_embeddings", NULL), \
+        CODE_FIELD("rope_theta"), CODE_FIELD("rope_scaling"),                  \
+        CODE_FIELD("rope_parameters"), CODE_FIELD("layer_types"),              \
+        REAL_FIELD("rms_norm_eps", "layernorm_epsilon", "1e-06"),              \
+        CODE_FIELD("hidden_act"), CODE_FIELD("tie_word_embeddings"),           \
+        REAL_FIELD("attention_dropout", "attention_dropout", "0"),             \
+        REAL_FIELD("initializer_range", "init.method_std", "0.02")
+
+static const loong_hf_field_t gpt2_fields[] = {
+    INT_FIELD("n_layer", "num_layers", "12"),
+    INT_FIELD("n_embd", "hidden_size", "768"),
+    CODE_FIELD("n_inner"),
+    INT_FIELD("n_head", "num_attention_heads", "12"),
+    INT_FIELD("vocab_size", "vocab_size", "50257"),
+    INT_FIELD("n_positions", "max_position_embeddings", "1024"),
+    REAL_FIELD("layer_norm_epsilon", "layernorm_epsilon", "1e-05"),
+    CODE_FIELD("activation_function"),
+    CODE_FIELD("tie_word_embeddings"),
+    REAL_FIELD("attn_pdrop", "attention_dropout", "0.1"),
+    REAL_FIELD("resid_pdrop", "hidden_dropout", "0.1"),
+    REAL_FIELD("embd_pdrop", "embedding_dropout", "0.1"),
+    REAL_FIELD("initializer_range", "init.method_std", "0.02"),
+    NEUTRAL_FIELD("scale_attn_weights", "true"),
+    NEUTRAL_FIELD("scale_attn_by_inverse_layer_idx", "false"),
+    NEUTRAL_FIELD("reorder_and_upcast_attn", "false"),
+    FIELDS_END};
+
+static const loong_hf_field_t llama_fields[] = {
+    ROTARY_FIELDS, CODE_FIELD("attention_bias"), CODE_FIELD("mlp_bias"),
+    NEUTRAL_FIELD("sliding_window", "null"), FIELDS_END};
+
+static const loong_hf_field_t mistral_fields[] = {
+    ROTARY_FIELDS, CODE_FIELD("sliding_window"), FIELDS_END};
+
+#define QWEN_FIELDS                                  \
+    ROTARY_FIELDS, CODE_FIELD("use_sliding_window"), \
+        CODE_FIELD("sliding_window"), CODE_FIELD("max_window_layers")
+
+static const loong_hf_field_t qwen2_fields[] = {QWEN_FIELDS, FIELDS_END};
+
+static const loong_hf_field_t qwen3_fields[] = {
+    QWEN_FIELDS, CODE_FIELD("attention_bias"), FIELDS_END};
+
+#define ROTARY_FIXED                                                   \
+    {"position_embedding_type", "rope"}, {"normalization", "RMSNorm"}, \
+        {"activation", "swiglu"}, {"hidden_dropout", "0.0"},           \
+    {                                                                  \
+        "embedding_dropout", "0.0"                                     \
+    }
+
+static const loong_hf_fixed_t gpt2_fixed[] = {
+    {"position_embedding_type", "learned_absolute"},
+    {"normalization", "LayerNorm"},
+    {"qk_layernorm", "false"},
+    {"add_bias_linear", "true"},
+    {"add_qkv_bias", "true"},
+    {"add_attn_proj_bias", "true"},
+    {NULL, NULL}};
+
+static const loong_hf_fixed_t llama_fixed[] = {
+    ROTARY_FIXED, {"qk_layernorm", "false"}, {NULL, NULL}};
+
+static const loong_hf_fixed_t mistral_fixed[] = {
+    ROTARY_FIXED,
+    {"qk_layernorm", "false"},
+    {"add_bias_linear", "false"},
+    {"add_qkv_bias", "false"},
+    {"add_attn_proj_bias", "false"},
+    {NULL, NULL}};
+
+static const loong_hf_fixed_t qwen2_fixed[] = {ROTARY_FIXED,
+                                               {"qk_layernorm", "false"},
+                                               {"add_bias_linear", "false"},
+                                               {"add_qkv_bias", "true"},
+                                               {"add_attn_proj_bias", "false"},
+                                               {NULL, NULL}};
+
+static const loong_hf_fixed_t qwen3_fixed[] = {ROTARY_FIXED,
+                                               {"qk_layernorm", "true"},
+                                               {"add_bias_linear", "false"},
+                                               {NULL, NULL}};
+
+static const loong_hf_type_t types[] = {
+    {"gpt2", "GPT2LMHeadModel", "gpt2", gpt2_fields, gpt2_fixed},
+    {"llama", "LlamaForCausalLM", "llama", llama_fields, llama_fixed},
+    {"mistral", "MistralForCausalLM", "llama", mistral_fields, mistral_fixed},
+    {"qwen2", "Qwen2ForCausalLM", "qwen2", qwen2_fields, qwen2_fixed},
+    {"qwen3", "Qwen3ForCausalLM", "qwen3", qwen3_fields, qwen3_fixed},
+};
+
+const loong_hf_type_t *loongi_hf_type_find(const char *model_type)
+{
+    for (int64_t i = 0; i < LOONG_COUNT_OF(types); i++) {
+        if (strcmp(types[i].model_type, model_type) == 0) {
+            return &types[i];
+        }
+    }
+    return NULL;
+}
+
+const char *loongi_hf_type_list(void)
+{
+    return "gpt2, llama, mistral, qwen2, qwen3";
+}
+
+const loong_hf_field_t loongi_hf_common_fields[] = {
+    NEUTRAL_FIELD("attention_bias", "false"),
+    NEUTRAL_FIELD("mlp_bias", "false"),
+    NEUTRAL_FIELD("partial_rotary_factor", "1|1.0"),
+    NEUTRAL_FIELD("rope_interleaved", "false"),
+    NEUTRAL_FIELD("add_cross_attention", "false"),
+    NEUTRAL_FIELD("is_encoder_decoder", "false"),
+    NEUTRAL_FIELD("quantization_config", "null"),
+    NEUTRAL_FIELD("auto_map", "null"),
+    FIELDS_END};
+
+const char *const loongi_hf_ignored_fields[] = {
+    "architectures", "model_type", "transformers_version", "dtype",
+    "torch_dtype", "use_cache", "_name_or_path", "_attn_implementation",
+    "attn_implementation", "_attn_implementation_autoset", "bos_token_id",
+    "eos_token_id", "pad_token_id", "sep_token_id", "cls_token_id",
+    "unk_token_id", "decoder_start_token_id", "tokenizer_class", "prefix",
+    "is_decoder", "gradient_checkpointing", "output_attentions",
+    "output_hidden_states", "return_dict", "torchscript", "use_bfloat16",
+    "keys_to_ignore_at_inference", "chunk_size_feed_forward",
+    /* other heads than the language model's */
+    "id2label", "label2id", "num_labels", "problem_type", "finetuning_task",
+    "task_specific_params", "summary_type", "summary_use_proj",
+    "summary_activation", "summary_proj_to_labels", "summary_first_dropout",
+    "classifier_dropout",
+    /* generation */
+    "max_length", "min_length", "do_sample", "early_stopping", "num_beams",
+    "num_beam_groups", "diversity_penalty", "temperature", "top_k", "top_p",
+    "typical_p", "repetition_penalty", "length_penalty", "no_repeat_ngram_size",
+    "encoder_no_repeat_ngram_size", "bad_words_ids", "num_return_sequences",
+    "output_scores", "return_dict_in_generate", "forced_bos_token_id",
+    "forced_eos_token_id", "remove_invalid_values",
+    "exponential_decay_length_penalty", "suppress_tokens",
+    "begin_suppress_tokens",
+    /* how the same product is cut, an old name of n_positions, notes */
+    "pretraining_tp", "n_ctx", "is_llama_config", "unsloth_version",
+    "unsloth_fixed", "transformers.js_config", NULL};
+
+#define SCALED " linear llama3 yarn "
+const loong_hf_rope_key_t loongi_hf_rope_keys[] = {
+    {"factor", SCALED, true},
+    {"low_freq_factor", " llama3 ", true},
+    {"high_freq_factor", " llama3 ", true},
+    {"original_max_position_embeddings", " llama3 yarn ", true},
+    {"beta_fast", " yarn ", false},
+    {"beta_slow", " yarn ", false},
+    {"attention_factor", " yarn ", false},
+    {"mscale", " yarn ", false},
+    {"mscale_all_dim", " yarn ", false},
+    {"truncate", " yarn ", false},
+    {NULL, NULL, false}};

@@ -1,0 +1,65 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The model types of Hugging Face as data: fields of config.json and the keys
+ * that follow from the type alone. Read by hf_config_read.c and
+ * hf_config_write.c. */
+#ifndef LOONG_HF_FAMILY_H
+#define LOONG_HF_FAMILY_H
+
+#include "base.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+typedef enum loong_hf_field_kind {
+    LOONG_HF_INT,     /* maps to an integer key */
+    LOONG_HF_REAL,    /* maps to a real key */
+    LOONG_HF_NEUTRAL, /* text: the only values allowed, JSON, '|' between */
+    LOONG_HF_CODE     /* handled by code */
+} loong_hf_field_kind_t;
+
+typedef struct loong_hf_field {
+    const char *name; /* in config.json */
+    loong_hf_field_kind_t kind;
+    const char *key;      /* in the recipe; NULL for NEUTRAL and CODE */
+    const char *fallback; /* value when absent; NULL: must be there. NEUTRAL:
+                             the allowed values */
+} loong_hf_field_t;
+
+typedef struct loong_hf_fixed {
+    const char *key;
+    const char *value;
+} loong_hf_fixed_t;
+
+typedef struct loong_hf_type {
+    const char *model_type;
+    const char *architecture;
+    const char *family;             /* in the recipe */
+    const loong_hf_field_t *fields; /* ends with a NULL name */
+    const loong_hf_fixed_t *fixed;  /* ends with a NULL key */
+} loong_hf_type_t;
+
+/* NULL when not supported. */
+const loong_hf_type_t *loongi_hf_type_find(const char *model_type);
+/* "gpt2, llama, ..." */
+const char *loongi_hf_type_list(void);
+
+/* Fields that every decoder may carry: NEUTRAL ones. */
+extern const loong_hf_field_t loongi_hf_common_fields[];
+/* Fields that never change the mathematics; ends with NULL. */
+extern const char *const loongi_hf_ignored_fields[];
+
+/* Keys of rope_scaling / rope_parameters per scaling type. */
+typedef struct loong_hf_rope_key {
+    const char *name;
+    const char *types; /* " linear llama3 yarn " */
+    bool required;
+} loong_hf_rope_key_t;
+extern const loong_hf_rope_key_t loongi_hf_rope_keys[];
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

@@ -1,0 +1,331 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Parameter names and shapes of the families, as data. '#' is the layer. */
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "hf_weights.h"
+
+typedef enum size {
+    NONE, /* a vector's second dimension */
+    HIDDEN,
+    FFN,
+    QUERY,
+    KEY,
+    HEAD,
+    VOCAB,
+    POSITION,
+    SIZE_COUNT
+} size_kind_t;
+
+typedef enum condition {
+    ALWAYS,
+    IF_QKV_BIAS,
+    IF_PROJ_BIAS,
+    IF_BIAS,
+    IF_QK_NORM,
+    IF_UNTIED,
+    CONDITION_COUNT
+} condition_t;
+
+typedef struct row {
+    const char *name;
+    const char *hf_name; /* NULL: the same */
+    size_kind_t rows;
+    size_kind_t columns;
+    condition_t condition;
+    bool transposed;
+    int part;
+    int parts;
+} row_t;
+
+typedef struct family {
+    const char *name;
+    const char *prefix;
+    const row_t *rows; /* ends with a NULL name */
+} family_t;
+
+#define PLAIN(name_, rows_, columns_, condition_)             \
+    {                                                         \
+        name_, NULL, rows_, columns_, condition_, false, 0, 1 \
+    }
+#define NAMED(name_, hf_, rows_, columns_)               \
+    {                                                    \
+        name_, hf_, rows_, columns_, ALWAYS, false, 0, 1 \
+    }
+#define TURNED(name_, hf_, rows_, columns_)             \
+    {                                                   \
+        name_, hf_, rows_, columns_, ALWAYS, true, 0, 1 \
+    }
+#define ROWS_END                                    \
+    {                                               \
+        NULL, NULL, NONE, NONE, ALWAYS, false, 0, 1 \
+    }
+#define ATTN "layers.#.self_attn."
+#define MLP "layers.#.mlp."
+
+static const row_t rotary_rows[] = {
+    PLAIN("embed_tokens.weight", VOCAB, HIDDEN, ALWAYS),
+    PLAIN("layers.#.input_layernorm.weight", HIDDEN, NONE, ALWAYS),
+    PLAIN(ATTN "q_proj.weight", QUERY, HIDDEN, ALWAYS),
+    PLAIN(ATTN "k_proj.weight", KEY, HIDDEN, ALWAYS),
+    PLAIN(ATTN "v_proj.weight", KEY, HIDDEN, ALWAYS),
+    PLAIN(ATTN "q_proj.bias", QUERY, NONE, IF_QKV_BIAS),
+    PLAIN(ATTN "k_proj.bias", KEY, NONE, IF_QKV_BIAS),
+    PLAIN(ATTN "v_proj.bias", KEY, NONE, IF_QKV_BIAS),
+    PLAIN(ATTN "q_norm.weight", HEAD, NONE, IF_QK_NORM),
+    PLAIN(ATTN "k_norm.weight", HEAD, NONE, IF_QK_NORM),
+    PLAIN(ATTN "o_proj.weight", HIDDEN, QUERY, ALWAYS),
+    PLAIN(ATTN "o_proj.bias", HIDDEN, NONE, IF_PROJ_BIAS),
+    PLAIN("layers.#.post_attention_layernorm.weight", HIDDEN, NONE, ALWAYS),
+    PLAIN(MLP "gate_proj.weight", FFN, HIDDEN, ALWAYS),
+    PLAIN(MLP "gate_proj.bias", FFN, NONE, IF_BIAS),
+    PLAIN(MLP "up_proj.weight", FFN, HIDDEN, ALWAYS),
+    PLAIN(MLP "up_proj.bias", FFN, NONE, IF_BIAS),
+    PLAIN(MLP "down_proj.weight", HIDDEN, FFN, ALWAYS),
+    PLAIN(MLP "down_proj.bias", HIDDEN, NONE, IF_BIAS),
+    PLAIN("norm.weight", HIDDEN, NONE, ALWAYS),
+    PLAIN("lm_head.weight", VOCAB, HIDDEN, IF_UNTIED),
+    ROWS_END};
+
+static const row_t gpt2_rows[] = {
+    NAMED("embed_tokens.weight", "wte.weight", VOCAB, HIDDEN),
+    NAMED("position_embeddings.weight", "wpe.weight", POSITION, HIDDEN),
+    NAMED("layers.#.input_layernorm.weight", "h.#.ln_1.weight", HIDDEN, NONE),
+    NAMED("layers.#.input_layernorm.bias", "h.#.ln_1.bias", HIDDEN, NONE),
+    {ATTN "q_proj.weight", "h.#.attn.c_attn.weight", QUERY, HIDDEN, ALWAYS,
+     true, 0, 3},
+    {ATTN "k_proj.weight", "h.#.attn.c_attn.weight", KEY, HIDDEN, ALWAYS, true,
+     1, 3},
+    {ATTN "v_proj.weight", "h.#.attn.c_attn.weight", KEY, HIDDEN, ALWAYS, true,
+     2, 3},
+    {ATTN "q_proj.bias", "h.#.attn.c_attn.bias", QUERY, NONE, ALWAYS, false, 0,
+     3},
+    {ATTN "k_proj.bias", "h.#.attn.c_attn.bias", KEY, NONE, ALWAYS, false, 1,
+     3},
+    {ATTN "v_proj.bias", "h.#.attn.c_attn.bias", KEY, NONE, ALWAYS, false, 2,
+     3},
+    TURNED(ATTN "o_proj.weight", "h.#.attn.c_proj.weight", HIDDEN, QUERY),
+    NAMED(ATTN "o_proj.bias", "h.#.attn.c_proj.bias", HIDDEN, NONE),
+    NAMED("layers.#.post_attention_layernorm.weight", "h.#.ln_2.weight", HIDDEN,
+          NONE),
+    NAMED("layers.#.post_attention_layernorm.bias", "h.#.ln_2.bias", HIDDEN,
+          NONE),
+    TURNED(MLP "up_proj.weight", "h.#.mlp.c_fc.weight", FFN, HIDDEN),
+    NAMED(MLP "up_proj.bias", "h.#.mlp.c_fc.bias", FFN, NONE),
+    TURNED(MLP "down_proj.weight", "h.#.mlp.c_proj.weight", HIDDEN, FFN),
+    NAMED(MLP "down_proj.bias", "h.#.mlp.c_proj.bias", HIDDEN, NONE),
+    NAMED("norm.weight", "ln_f.weight", HIDDEN, NONE),
+    NAMED("norm.bias", "ln_f.bias", HIDDEN, NONE),
+    PLAIN("lm_head.weight", VOCAB, HIDDEN, IF_UNTIED),
+    ROWS_END};
+
+static const family_t families[] = {
+    {"gpt2", "transformer.", gpt2_rows},
+    {"llama", "model.", rotary_rows},
+    {"qwen2", "model.", rotary_rows},
+    {"qwen3", "model.", rotary_rows},
+};
+
+struct loong_hf_map {
+    loong_context_t *ctx;
+    loong_arena_t *arena;
+    const family_t *family;
+    int64_t sizes[SIZE_COUNT];
+    bool conditions[CONDITION_COUNT];
+    int64_t layers;
+    int64_t count;
+    int64_t capacity;
+    loong_hf_param_t *params;
+    const loong_hf_param_t **by_name;
+};
+
+static loong_status_t read_size(loong_hf_map_t *map, const loong_pairs_t *model,
+                                const char *key, int64_t *size_p)
+{
+    int64_t size = 0;
+    const char *text = loongi_pairs_get(model, key);
+    LOONG_CHECK(map->ctx,
+                loongi_pairs_int(model, key, &size) && size > 0 &&
+                    size <= INT32_MAX,
+                LOONG_ERR_ARG, "%s = %s: a positive 32-bit integer is needed",
+                key, text != NULL ? text : "(missing)");
+    *size_p = size;
+    return LOONG_OK;
+}
+
+static loong_status_t read_sizes(loong_hf_map_t *map,
+                                 const loong_pairs_t *model)
+{
+    int64_t heads = 0;
+    int64_t groups = 0;
+    int64_t *s = map->sizes;
+    LOONG_TRY(read_size(map, model, "num_layers", &map->layers));
+    LOONG_TRY(read_size(map, model, "hidden_size", &s[HIDDEN]));
+    LOONG_TRY(read_size(map, model, "ffn_hidden_size", &s[FFN]));
+    LOONG_TRY(read_size(map, model, "vocab_size", &s[VOCAB]));
+    LOONG_TRY(read_size(map, model, "max_position_embeddings", &s[POSITION]));
+    LOONG_TRY(read_size(map, model, "kv_channels", &s[HEAD]));
+    LOONG_TRY(read_size(map, model, "num_attention_heads", &heads));
+    LOONG_TRY(read_size(map, model, "num_query_groups", &groups));
+    s[NONE] = 1;
+    s[QUERY] = heads * s[HEAD];
+    s[KEY] = groups * s[HEAD];
+    bool bias = loongi_pairs_true(model, "add_bias_linear");
+    map->conditions[ALWAYS] = true;
+    map->conditions[IF_BIAS] = bias;
+    map->conditions[IF_QKV_BIAS] =
+        bias || loongi_pairs_true(model, "add_qkv_bias");
+    map->conditions[IF_PROJ_BIAS] =
+        bias || loongi_pairs_true(model, "add_attn_proj_bias");
+    map->conditions[IF_QK_NORM] = loongi_pairs_true(model, "qk_layernorm");
+    map->conditions[IF_UNTIED] =
+        loongi_pairs_true(model, "untie_embeddings_and_output_weights");
+    return LOONG_OK;
+}
+
+/* Copies a pattern with '#' replaced by the layer. */
+static loong_status_t expand(loong_hf_map_t *map, const char *pattern,
+                             int64_t layer, const char **name_p)
+{
+    const char *mark = strchr(pattern, '#');
+    char *name = NULL;
+    if (mark == NULL) {
+        *name_p = pattern;
+        return LOONG_OK;
+    }
+    LOONG_TRY(loongi_arena_printf(map->arena, &name, "%.*s%" PRId64 "%s",
+                                  (int)(mark - pattern), pattern, layer,
+                                  mark + 1));
+    *name_p = name;
+    return LOONG_OK;
+}
+
+static loong_status_t add(loong_hf_map_t *map, const row_t *row, int64_t layer)
+{
+    loong_hf_param_t param = {0};
+    LOONG_TRY(expand(map, row->name, layer, &param.name));
+    LOONG_TRY(expand(map, row->hf_name != NULL ? row->hf_name : row->name,
+                     layer, &param.hf_name));
+    param.ndim = row->columns == NONE ? 1 : 2;
+    param.shape[0] = map->sizes[row->rows];
+    param.shape[1] = map->sizes[row->columns];
+    param.prefixed = strcmp(row->name, "lm_head.weight") != 0;
+    param.transposed = row->transposed;
+    param.part = row->part;
+    param.parts = row->parts;
+    LOONG_TRY(loongi_grow(map->ctx, &map->params, &map->capacity,
+                          map->count + 1, sizeof(param), "parameter map"));
+    map->params[map->count++] = param;
+    return LOONG_OK;
+}
+
+/* Rows with '#' stand together: they are repeated as one block per layer. */
+static loong_status_t expand_rows(loong_hf_map_t *map)
+{
+    const row_t *row = map->family->rows;
+    while (row->name != NULL) {
+        const row_t *begin = row;
+        bool layered = strchr(row->name, '#') != NULL;
+        while (row->name != NULL &&
+               (strchr(row->name, '#') != NULL) == layered) {
+            row++;
+        }
+        for (int64_t layer = 0; layer < (layered ? map->layers : 1); layer++) {
+            for (const row_t *r = begin; r < row; r++) {
+                if (map->conditions[r->condition]) {
+                    LOONG_TRY(add(map, r, layer));
+                }
+            }
+        }
+    }
+    return LOONG_OK;
+}
+
+static int by_name(const void *a, const void *b)
+{
+    const loong_hf_param_t *const *x = a;
+    const loong_hf_param_t *const *y = b;
+    return strcmp((*x)->name, (*y)->name);
+}
+
+static loong_status_t build(loong_hf_map_t *map, const loong_pairs_t *model)
+{
+    const char *family = loongi_pairs_get(model, "family");
+    for (int64_t i = 0; family && i < LOONG_COUNT_OF(families); i++) {
+        if (strcmp(families[i].name, family) == 0) {
+            map->family = &families[i];
+        }
+    }
+    LOONG_CHECK(map->ctx, map->family != NULL, LOONG_ERR_UNSUPPORTED,
+                "family '%s' has no Hugging Face names (gpt2, llama, qwen2, "
+                "qwen3 have)",
+                family != NULL ? family : "(missing)");
+    LOONG_TRY(loongi_arena_create(map->ctx, "parameter map", &map->arena));
+    LOONG_TRY(read_sizes(map, model));
+    LOONG_TRY(expand_rows(map));
+    LOONG_TRY(loongi_arena_alloc(
+        map->arena, (size_t)map->count * sizeof(*map->by_name), &map->by_name));
+    for (int64_t i = 0; i < map->count; i++) {
+        map->by_name[i] = &map->params[i];
+    }
+    qsort(map->by_name, (size_t)map->count, sizeof(*map->by_name), by_name);
+    return LOONG_OK;
+}
+
+loong_status_t loongi_hf_map_create(loong_context_t *ctx,
+                                    const loong_pairs_t *model,
+                                    loong_hf_map_t **map_p)
+{
+    loong_hf_map_t *map = NULL;
+    LOONG_TRY(loongi_alloc(ctx, sizeof(*map), "parameter map", &map));
+    map->ctx = ctx;
+    loong_status_t status = build(map, model);
+    if (status != LOONG_OK) {
+        loongi_hf_map_destroy(&map);
+        return status;
+    }
+    *map_p = map;
+    return LOONG_OK;
+}
+
+void loongi_hf_map_destroy(loong_hf_map_t **map)
+{
+    if (*map == NULL) {
+        return;
+    }
+    loongi_free((*map)->ctx, (*map)->params);
+    loongi_arena_destroy(&(*map)->arena);
+    loongi_free((*map)->ctx, *map);
+    *map = NULL;
+}
+
+int64_t loongi_hf_map_count(const loong_hf_map_t *map)
+{
+    return map->count;
+}
+
+const loong_hf_param_t *loongi_hf_map_get(const loong_hf_map_t *map,
+                                          int64_t index)
+{
+    return &map->params[index];
+}
+
+const loong_hf_param_t *loongi_hf_map_find(const loong_hf_map_t *map,
+                                           const char *name)
+{
+    loong_hf_param_t key = {0};
+    const loong_hf_param_t *key_ptr = &key;
+    key.name = name;
+    const loong_hf_param_t *const *found =
+        bsearch(&key_ptr, map->by_name, (size_t)map->count,
+                sizeof(*map->by_name), by_name);
+    return found != NULL ? *found : NULL;
+}
+
+const char *loongi_hf_map_prefix(const loong_hf_map_t *map)
+{
+    return map->family->prefix;
+}

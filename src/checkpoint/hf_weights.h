@@ -1,0 +1,122 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Weights of a Hugging Face model directory under the engine's parameter
+ * names. The engine's names are those of the LLaMA classes without "model.",
+ * for every family; weights are [out, in]. GPT-2 stores its linear weights
+ * [in, out] and q, k, v as one matrix: reading transposes and cuts, writing
+ * puts together again.
+ */
+#ifndef LOONG_HF_WEIGHTS_H
+#define LOONG_HF_WEIGHTS_H
+
+#include "loong/dtype.h"
+#include "pairs.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* One parameter of the engine and where a Hugging Face file keeps it. */
+typedef struct loong_hf_param {
+    const char *name; /* "layers.0.self_attn.q_proj.weight" */
+    int ndim;
+    int64_t shape[2];
+    const char *hf_name; /* without the prefix of the base model */
+    bool prefixed;       /* the full name has the prefix */
+    bool transposed;     /* the file has [in, out] */
+    int part;            /* of `parts` equal parts of one tensor in the file, */
+    int parts;           /* along our rows */
+} loong_hf_param_t;
+
+/* ---- the names ---- */
+typedef struct loong_hf_map loong_hf_map_t;
+
+/* All parameters of the model that the keys describe (config.json's or the
+ * recipe's), in the order of the model. Errors: LOONG_ERR_UNSUPPORTED,
+ * LOONG_ERR_ARG (a size is missing). */
+LOONG_NODISCARD loong_status_t loongi_hf_map_create(loong_context_t *ctx,
+                                                    const loong_pairs_t *model,
+                                                    loong_hf_map_t **map_p);
+void loongi_hf_map_destroy(loong_hf_map_t **map);
+int64_t loongi_hf_map_count(const loong_hf_map_t *map);
+const loong_hf_param_t *loongi_hf_map_get(const loong_hf_map_t *map,
+                                          int64_t index);
+/* NULL when the model has no such parameter. */
+const loong_hf_param_t *loongi_hf_map_find(const loong_hf_map_t *map,
+                                           const char *name);
+/* "transformer." or "model." */
+const char *loongi_hf_map_prefix(const loong_hf_map_t *map);
+
+/* ---- reading ---- */
+typedef struct loong_hf loong_hf_t;
+
+/* Reads config.json, maps the weights, and checks that they are exactly what
+ * the configuration says: missing, unexpected and mismatched tensors are
+ * reported together. The output matrix of a tied model may be there when it
+ * equals the embedding. Errors: as loongi_hf_config_read,
+ * LOONG_ERR_MISMATCH. */
+LOONG_NODISCARD loong_status_t loongi_hf_open(loong_context_t *ctx,
+                                              const char *dir,
+                                              loong_hf_t **hf_p);
+void loongi_hf_close(loong_hf_t **hf);
+const loong_pairs_t *loongi_hf_model(const loong_hf_t *hf);
+const loong_hf_map_t *loongi_hf_get_map(const loong_hf_t *hf);
+/* The type that the file stores. name must be in the map. */
+loong_dtype_t loongi_hf_dtype(const loong_hf_t *hf, const char *name);
+
+/* A parameter that somebody wants to load. */
+typedef struct loong_hf_wanted {
+    const char *name;
+    int ndim;
+    int64_t shape[2];
+} loong_hf_wanted_t;
+
+/* Compares with a model built elsewhere; all differences are reported.
+ * Errors: LOONG_ERR_MISMATCH. */
+LOONG_NODISCARD loong_status_t loongi_hf_check(const loong_hf_t *hf,
+                                               const loong_hf_wanted_t *wanted,
+                                               int64_t count);
+
+/* Rows [row_begin, row_begin + rows) of a parameter, converted to dtype, into
+ * dst (rows x row length, dense). Rows of a vector are its elements.
+ * Errors: LOONG_ERR_NOT_FOUND, LOONG_ERR_ARG, LOONG_ERR_UNSUPPORTED. */
+LOONG_NODISCARD loong_status_t loongi_hf_read(const loong_hf_t *hf,
+                                              const char *name,
+                                              int64_t row_begin, int64_t rows,
+                                              loong_dtype_t dtype, void *dst);
+
+/* ---- writing ---- */
+
+/* Gives rows of a parameter, as loongi_hf_read does. */
+typedef loong_status_t (*loong_hf_source_fn)(void *user, const char *name,
+                                             int64_t row_begin, int64_t rows,
+                                             loong_dtype_t dtype, void *dst);
+
+typedef struct loong_hf_export_params {
+    const char *dir;
+    const loong_pairs_t *model;
+    loong_dtype_t dtype;
+    int64_t max_shard_bytes; /* 0: 5 GB */
+    loong_hf_source_fn source;
+    void *user;
+    const char *files_dir; /* tokenizer files are copied from here; or NULL */
+    int64_t bos_token_id;  /* as in hf_config.h */
+    int64_t eos_token_id;
+} loong_hf_export_params_t;
+
+/* Writes a complete model directory: config.json, generation_config.json, the
+ * weights, the tokenizer's files. Not collective: one rank calls it. */
+LOONG_NODISCARD loong_status_t
+loongi_hf_export(loong_context_t *ctx, const loong_hf_export_params_t *params);
+
+/* Copies the files that belong to a tokenizer and generation_config.json, as
+ * far as they exist. */
+LOONG_NODISCARD loong_status_t loongi_hf_copy_files(loong_context_t *ctx,
+                                                    const char *from,
+                                                    const char *to);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

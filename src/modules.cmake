@@ -16,6 +16,8 @@ else()
     SOURCES backends/mpi/mpi_absent.c)
 endif()
 
+loong_module(NAME device DIR src/device USES base)
+loong_module(NAME device_cpu DIR backends/cpu USES base device)
 loong_module(NAME graph DIR src/graph USES base)
 loong_module(NAME pass DIR src/pass USES base graph)
 loong_module(NAME run DIR src/run USES base graph pass)

@@ -72,5 +72,7 @@ void loongi_registry_clear(loong_context_t *ctx)
     loong_registry_t *r = loongi_context_registry(ctx);
     loongi_free(ctx, r->ops);
     loongi_free(ctx, r->kernels);
+    loongi_free(ctx, r->devices);
+    loongi_free(ctx, r->families);
     memset(r, 0, sizeof(*r));
 }

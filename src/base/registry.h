@@ -11,6 +11,8 @@ typedef struct loong_registry {
     int64_t num_ops, cap_ops;
     const void **kernels;
     int64_t num_kernels, cap_kernels;
+    const void **devices;
+    int64_t num_devices, cap_devices;
     const void **families;
     int64_t num_families, cap_families;
     bool builtin; /* the library's own are entered */

@@ -1,0 +1,231 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "stage.h"
+
+#include <string.h>
+
+#include "rng.h"
+
+enum { INIT_BLOCK = 4096 };
+
+/* ---- planning ----------------------------------------------------------- */
+
+static loong_status_t build_chunk(loong_stage_t *s, loong_stage_chunk_t which)
+{
+    loong_graph_t *graph = NULL;
+    loong_decoder_batch_t batch = s->params.batch;
+    bool train = which == LOONG_STAGE_TRAIN;
+    loong_decoder_head_t head = LOONG_DECODER_LOSS;
+    if (which == LOONG_STAGE_LOGITS) {
+        head = LOONG_DECODER_LOGITS;
+        batch.tokens = batch.max_seqlen = s->params.logits_tokens;
+        batch.max_segments = 1;
+    }
+    batch.z_loss = train ? batch.z_loss : 0.0;
+    LOONG_TRY(loong_graph_create(s->ctx, s->params.precision, &graph));
+    loong_status_t status =
+        loongi_decoder_build(graph, &s->params.model, &batch, head, train);
+    if (status == LOONG_OK) {
+        status = loongi_chunk_compile(graph, train, &s->params.compile,
+                                      &s->chunk[which]);
+    }
+    loong_graph_destroy(&graph);
+    return status;
+}
+
+static void add_up(loong_stage_t *s)
+{
+    int64_t *bytes = s->bytes;
+    for (int i = 0; i < LOONG_STAGE_CHUNKS; i++) {
+        const loong_chunk_t *c = s->chunk[i];
+        if (c == NULL) {
+            continue;
+        }
+        int64_t slots = i == LOONG_STAGE_TRAIN ? s->num_slots : 1;
+        bytes[LOONG_BASE_PARAM] = c->param_bytes;
+        bytes[LOONG_BASE_STATE] =
+            LOONG_MAX(bytes[LOONG_BASE_STATE], c->state_bytes);
+        bytes[LOONG_BASE_SCRATCH] =
+            LOONG_MAX(bytes[LOONG_BASE_SCRATCH], c->scratch_bytes);
+        bytes[LOONG_BASE_SLOT] =
+            LOONG_MAX(bytes[LOONG_BASE_SLOT], slots * c->slot_bytes);
+        bytes[LOONG_BASE_INPUT] =
+            LOONG_MAX(bytes[LOONG_BASE_INPUT], slots * c->input_bytes);
+    }
+    if (s->optimizer != NULL) {
+        const loong_optimizer_t *o = s->optimizer;
+        bytes[LOONG_BASE_GRAD] = s->chunk[LOONG_STAGE_TRAIN]->grad_bytes;
+        bytes[LOONG_BASE_OPTIM] = o->optim_bytes;
+        int64_t scratch = LOONG_MAX(o->norm.scratch_bytes,
+                                    o->update.scratch_bytes);
+        bytes[LOONG_BASE_SCRATCH] =
+            LOONG_MAX(bytes[LOONG_BASE_SCRATCH], scratch);
+    }
+}
+
+static loong_status_t plan(loong_stage_t *s)
+{
+    const loong_stage_params_t *p = &s->params;
+    if (p->train) {
+        LOONG_TRY(build_chunk(s, LOONG_STAGE_TRAIN));
+        LOONG_TRY(loongi_optimizer_create(s->ctx, s->chunk[LOONG_STAGE_TRAIN],
+                                          s->comm, &p->optimizer,
+                                          &s->optimizer));
+    }
+    LOONG_TRY(build_chunk(s, LOONG_STAGE_EVAL));
+    if (p->logits_tokens > 0) {
+        LOONG_TRY(build_chunk(s, LOONG_STAGE_LOGITS));
+    }
+    s->layout = s->chunk[LOONG_STAGE_EVAL];
+    add_up(s);
+    return LOONG_OK;
+}
+
+loong_status_t loongi_stage_create(loong_context_t *ctx, loong_comm_t *comm,
+                                   const loong_stage_params_t *params,
+                                   int64_t num_slots, loong_stage_t **stage_p)
+{
+    loong_stage_t *s = NULL;
+    LOONG_TRY(loongi_alloc(ctx, sizeof(*s), "stage", &s));
+    s->ctx = ctx;
+    s->comm = comm;
+    s->params = *params;
+    s->num_slots = num_slots;
+    s->run.ctx = ctx;
+    loong_status_t status = plan(s);
+    if (status != LOONG_OK) {
+        loongi_stage_destroy(&s);
+        return status;
+    }
+    *stage_p = s;
+    return LOONG_OK;
+}
+
+/* ---- memory --------------------------------------------------------------- */
+
+static bool is_shared(int base)
+{
+    return base == LOONG_BASE_PARAM || base == LOONG_BASE_GRAD;
+}
+
+void loongi_stage_destroy(loong_stage_t **stage_p)
+{
+    loong_stage_t *s = *stage_p;
+    if (s == NULL) {
+        return;
+    }
+    for (int b = 0; b < LOONG_BASE_COUNT && s->device != NULL; b++) {
+        if (s->run.base[b] == NULL) {
+            continue;
+        }
+        if (is_shared(b)) {
+            loong_comm_free_shared(s->comm, &s->run.base[b]);
+        } else {
+            loong_device_free(s->device, s->run.base[b], (size_t)s->bytes[b]);
+        }
+    }
+    loongi_optimizer_destroy(&s->optimizer);
+    for (int i = 0; i < LOONG_STAGE_CHUNKS; i++) {
+        loongi_chunk_destroy(&s->chunk[i]);
+    }
+    loongi_free(s->ctx, s);
+    *stage_p = NULL;
+}
+
+static loong_status_t prepare(loong_stage_t *s)
+{
+    for (int i = 0; i < LOONG_STAGE_CHUNKS; i++) {
+        if (s->chunk[i] != NULL) {
+            LOONG_TRY(loongi_chunk_prepare(s->chunk[i]));
+        }
+    }
+    if (s->optimizer != NULL) {
+        LOONG_TRY(loongi_program_prepare(s->ctx, &s->optimizer->norm));
+        LOONG_TRY(loongi_program_prepare(s->ctx, &s->optimizer->update));
+        LOONG_TRY(loongi_program_prepare(s->ctx, &s->optimizer->gather));
+    }
+    return LOONG_OK;
+}
+
+loong_status_t loongi_stage_allocate(loong_stage_t *stage,
+                                     loong_device_t *device)
+{
+    loong_stage_t *s = stage;
+    s->device = device;
+    s->run.stream = loong_device_stream(device);
+    for (int b = 0; b < LOONG_BASE_COUNT; b++) {
+        void *memory = NULL;
+        if (s->bytes[b] == 0) {
+            continue;
+        }
+        const char *what = loongi_base_name((loong_base_t)b);
+        if (is_shared(b)) {
+            LOONG_TRY(loong_comm_alloc_shared(s->comm, (size_t)s->bytes[b],
+                                              what, &memory));
+        } else {
+            LOONG_TRY(loong_device_alloc(device, (size_t)s->bytes[b], what,
+                                         &memory));
+        }
+        s->run.base[b] = memory;
+    }
+    return prepare(s);
+}
+
+/* ---- parameters ----------------------------------------------------------- */
+
+void loongi_stage_set_param(loong_stage_t *stage,
+                            const loong_param_place_t *place, int64_t at,
+                            int64_t count, const double *values)
+{
+    loongi_optimizer_set_master(stage->optimizer, stage->layout,
+                                stage->run.base, place->flat,
+                                place->flat_offset + at, count, values);
+}
+
+static void initialize_block(loong_stage_t *s, const loong_param_place_t *p,
+                             uint64_t seed, int64_t at)
+{
+    double values[INIT_BLOCK];
+    int64_t count = LOONG_MIN(p->elements - at, (int64_t)INIT_BLOCK);
+    uint64_t key = loongi_rng_name(p->name);
+    for (int64_t i = 0; i < count; i++) {
+        values[i] = 0.0;
+        if (p->params.init == LOONG_INIT_ONES) {
+            values[i] = 1.0;
+        } else if (p->params.init == LOONG_INIT_NORMAL) {
+            values[i] = p->params.std *
+                        loongi_rng_normal(seed, key, (uint64_t)(at + i));
+        }
+    }
+    loongi_stage_set_param(s, p, at, count, values);
+}
+
+loong_status_t loongi_stage_initialize(loong_stage_t *stage, uint64_t seed)
+{
+    for (int64_t i = 0; i < stage->layout->num_params; i++) {
+        const loong_param_place_t *p = &stage->layout->params[i];
+#pragma omp parallel for schedule(static)
+        for (int64_t at = 0; at < p->elements; at += INIT_BLOCK) {
+            initialize_block(stage, p, seed, at);
+        }
+    }
+    return LOONG_OK;
+}
+
+/* ---- running ----------------------------------------------------------------- */
+
+void *loongi_stage_port(const loong_stage_t *stage, const loong_port_t *port)
+{
+    return stage->run.base[port->operand.base] + port->operand.offset;
+}
+
+loong_status_t loongi_stage_run(loong_stage_t *stage,
+                                loong_stage_chunk_t chunk,
+                                loong_program_kind_t kind, int64_t slot,
+                                const loong_frame_t *frame)
+{
+    const loong_chunk_t *c = stage->chunk[chunk];
+    loong_run_t run = stage->run;
+    run.base[LOONG_BASE_SLOT] += slot * c->slot_bytes;
+    run.base[LOONG_BASE_INPUT] += slot * c->input_bytes;
+    return loongi_program_run(&run, &c->programs[kind], frame);
+}

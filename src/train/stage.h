@@ -1,0 +1,90 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * What one rank holds of a component: compiled chunks, optimizer, memory, and
+ * the binding of programs to it. Planning (create) touches no device; allocate
+ * and prepare do.
+ */
+#ifndef LOONG_STAGE_H
+#define LOONG_STAGE_H
+
+#include "decoder.h"
+#include "executor.h"
+#include "loong/comm.h"
+#include "loong/device.h"
+#include "optimizer.h"
+#include "program.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+typedef struct loong_stage_params {
+    loong_decoder_config_t model;
+    loong_decoder_batch_t batch;
+    loong_precision_t precision;
+    loong_compile_params_t compile;
+    loong_optimizer_params_t optimizer;
+    int64_t logits_tokens; /* T of the chunk for sampling; 0: none */
+    bool train;            /* false: evaluation and logits only */
+} loong_stage_params_t;
+
+/* The chunks of a stage. */
+typedef enum loong_stage_chunk {
+    LOONG_STAGE_TRAIN,
+    LOONG_STAGE_EVAL,
+    LOONG_STAGE_LOGITS,
+    LOONG_STAGE_CHUNKS
+} loong_stage_chunk_t;
+
+typedef struct loong_stage {
+    loong_context_t *ctx;
+    loong_comm_t *comm; /* data parallel; borrowed */
+    loong_device_t *device; /* borrowed; NULL until allocate */
+    loong_stage_params_t params;
+    loong_chunk_t *chunk[LOONG_STAGE_CHUNKS]; /* NULL: not there */
+    const loong_chunk_t *layout; /* any of them: places of parameters */
+    loong_optimizer_t *optimizer; /* NULL without training */
+    int64_t num_slots;
+    int64_t bytes[LOONG_BASE_COUNT]; /* planned, equal to allocated */
+    loong_run_t run;
+    loong_arena_t *arena;
+} loong_stage_t;
+
+/* Builds and compiles; comm may be a communicator that only knows its rank
+ * and size. num_slots is the schedule's. Not collective. */
+LOONG_NODISCARD loong_status_t
+loongi_stage_create(loong_context_t *ctx, loong_comm_t *comm,
+                    const loong_stage_params_t *params, int64_t num_slots,
+                    loong_stage_t **stage_p);
+/* Collective on: comm, once allocated. */
+void loongi_stage_destroy(loong_stage_t **stage_p);
+
+/* Takes the memory of all bases (parameters and gradients where peers of the
+ * machine can read them) and prepares kernels. Collective on: comm. */
+LOONG_NODISCARD loong_status_t loongi_stage_allocate(loong_stage_t *stage,
+                                                     loong_device_t *device);
+
+/* Fills parameters and masters from (seed, name, global index), the moments
+ * with zero. Not collective: every rank makes the same. */
+LOONG_NODISCARD loong_status_t loongi_stage_initialize(loong_stage_t *stage,
+                                                       uint64_t seed);
+
+/* Sets elements [at, at + count) of a parameter, master included. */
+void loongi_stage_set_param(loong_stage_t *stage,
+                            const loong_param_place_t *place, int64_t at,
+                            int64_t count, const double *values);
+
+/* Address of a port for the micro-batch that is bound. */
+void *loongi_stage_port(const loong_stage_t *stage, const loong_port_t *port);
+
+/* Runs one program of a chunk with a slot bound. */
+LOONG_NODISCARD loong_status_t
+loongi_stage_run(loong_stage_t *stage, loong_stage_chunk_t chunk,
+                 loong_program_kind_t kind, int64_t slot,
+                 const loong_frame_t *frame);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

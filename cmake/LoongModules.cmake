@@ -20,6 +20,7 @@ function(loong_module)
     target_include_directories(loong_${M_NAME} PUBLIC
       $<TARGET_PROPERTY:loong_${used},INTERFACE_INCLUDE_DIRECTORIES>)
   endforeach()
+  target_link_libraries(loong_${M_NAME} PRIVATE OpenMP::OpenMP_C)
   target_include_directories(loong_${M_NAME} SYSTEM PRIVATE ${M_INCLUDES})
   target_compile_definitions(loong_${M_NAME} PRIVATE ${M_DEFINES})
   set_property(GLOBAL APPEND PROPERTY LOONG_MODULES loong_${M_NAME})

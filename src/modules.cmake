@@ -27,3 +27,6 @@ loong_module(NAME data DIR src/data USES base LIBS xxhash)
 pkg_check_modules(HDF5 REQUIRED hdf5)
 loong_module(NAME checkpoint DIR src/checkpoint USES base
   LIBS ${HDF5_LINK_LIBRARIES} xxhash INCLUDES ${HDF5_INCLUDE_DIRS})
+loong_module(NAME optim DIR src/optim USES base comm graph pass run)
+loong_module(NAME train DIR src/train
+  USES base comm device graph pass run nn foundation optim)

@@ -47,7 +47,6 @@ typedef struct loong_stage {
     int64_t num_slots;
     int64_t bytes[LOONG_BASE_COUNT]; /* planned, equal to allocated */
     loong_run_t run;
-    loong_arena_t *arena;
 } loong_stage_t;
 
 /* Builds and compiles; comm may be a communicator that only knows its rank

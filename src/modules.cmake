@@ -23,7 +23,7 @@ loong_module(NAME pass DIR src/pass USES base graph)
 loong_module(NAME run DIR src/run USES base graph pass)
 loong_module(NAME nn DIR src/nn USES base graph)
 loong_module(NAME foundation DIR src/model/foundation USES base graph nn)
-loong_module(NAME data DIR src/data USES base LIBS xxhash)
+loong_module(NAME data DIR src/data USES base LIBS xxhash z zstd)
 pkg_check_modules(HDF5 REQUIRED hdf5)
 loong_module(NAME checkpoint DIR src/checkpoint USES base
   LIBS ${HDF5_LINK_LIBRARIES} xxhash INCLUDES ${HDF5_INCLUDE_DIRS})

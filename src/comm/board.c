@@ -105,6 +105,11 @@ void loongi_slot_claim(loong_board_slot_t *slot, int world_rank, int pid)
     atomic_store(&slot->state, LOONG_RANK_STARTING);
 }
 
+void loongi_slot_set_pid(loong_board_slot_t *slot, int pid)
+{
+    atomic_store(&slot->pid, pid);
+}
+
 int loongi_slot_world_rank(const loong_board_slot_t *slot)
 {
     return atomic_load(&slot->world_rank);

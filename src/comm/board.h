@@ -49,6 +49,7 @@ loong_board_slot_t *loongi_board_slot(loong_board_t *board, int index);
 loong_board_slot_t *loongi_board_find(loong_board_t *board, int world_rank);
 
 void loongi_slot_claim(loong_board_slot_t *slot, int world_rank, int pid);
+void loongi_slot_set_pid(loong_board_slot_t *slot, int pid);
 int loongi_slot_world_rank(const loong_board_slot_t *slot);
 int loongi_slot_pid(const loong_board_slot_t *slot);
 loong_rank_state_t loongi_slot_state(const loong_board_slot_t *slot);

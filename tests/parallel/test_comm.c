@@ -5,6 +5,7 @@
 #include "comm_cases.h"
 #include "loong/comm.h"
 #include "loong/exit_code.h"
+#include "step_header.h"
 #include "test.h"
 
 static loong_threads_params_t threads_of(int size, int ranks_per_node,
@@ -256,6 +257,100 @@ static void test_exit_codes(void **state)
     test_context_end(&ctx);
 }
 
+/* user: int, 0: all well, 1: errors on ranks 2 and 3, 2: another recipe. */
+static loong_status_t open_step(loong_context_t *ctx, loong_comm_t *comm,
+                                void *user)
+{
+    int what = *(const int *)user;
+    int rank = loong_comm_rank(comm);
+    loong_step_exchange_t *exchange = NULL;
+    loong_step_report_t report = {.step = 5, .recipe_hash = 77};
+    loong_step_header_t agreed;
+    report.counts[0] = INT64_C(1) << (40 + rank);
+    report.counts[LOONG_STEP_COUNTS - 1] = -rank;
+    report.flags = rank == 1 ? LOONG_STEP_SAVE : 0;
+    if (what == 1 && rank >= 2) {
+        report.status = LOONG_ERR_IO;
+        snprintf(report.message, sizeof(report.message), "shard %d", rank);
+    }
+    report.recipe_hash += what == 2 && rank == 3;
+    LOONG_TRY(loongi_step_exchange_create(ctx, comm, &exchange));
+    uint64_t allocated = loong_context_alloc_count(ctx);
+    loong_status_t status =
+        loongi_step_exchange_run(exchange, &report, &agreed);
+    allocated = loong_context_alloc_count(ctx) - allocated;
+    loongi_step_exchange_destroy(&exchange);
+    LOONG_TRY(status);
+    LOONG_CHECK(ctx,
+                allocated == 0 && agreed.counts[0] == INT64_C(15) << 40 &&
+                    agreed.counts[LOONG_STEP_COUNTS - 1] == -6 &&
+                    agreed.flags == LOONG_STEP_SAVE,
+                LOONG_ERR_INTERNAL, "wrong sums or flags");
+    LOONG_CHECK(ctx,
+                what == 1 ? agreed.error_rank == 2 && agreed.error_count == 2 &&
+                                agreed.status == LOONG_ERR_IO &&
+                                strcmp(agreed.message, "shard 2") == 0
+                          : agreed.error_rank == -1 && agreed.error_count == 0,
+                LOONG_ERR_INTERNAL, "wrong errors");
+    return LOONG_OK;
+}
+
+static void test_step_header(void **state)
+{
+    (void)state;
+    loong_context_t *ctx = test_context();
+    for (int per_node = 0; per_node < 2; per_node++) {
+        loong_threads_params_t params = threads_of(4, per_node, 30.0);
+        for (int what = 0; what < 2; what++) {
+            assert_ok(ctx, loong_threads_run(ctx, &params, open_step, &what));
+        }
+        int recipe = 2;
+        assert_fails(ctx, loong_threads_run(ctx, &params, open_step, &recipe),
+                     LOONG_ERR_MISMATCH,
+                     "rank 3 runs another recipe than rank 0");
+    }
+    test_context_end(&ctx);
+}
+
+/* Allocations fail one after the other; whatever happens, nothing leaks, and
+ * no rank hangs. */
+static loong_status_t try_memory(loong_context_t *ctx, loong_comm_t *comm,
+                                 void *user)
+{
+    loong_comm_t *half = NULL;
+    void *shared = NULL;
+    if (loong_comm_rank(comm) == 1) {
+        loong_context_fail_alloc(ctx, *(const uint64_t *)user);
+    }
+    loong_status_t status =
+        loong_comm_split(comm, loong_comm_rank(comm) % 2, 0, "half", &half);
+    if (status == LOONG_OK) {
+        status = loong_comm_alloc_shared(comm, 1000, "shared", &shared);
+        loong_comm_free_shared(comm, &shared);
+    }
+    loong_comm_destroy(&half);
+    loong_context_fail_alloc(ctx, 0);
+    return status;
+}
+
+static void test_memory(void **state)
+{
+    (void)state;
+    loong_context_t *ctx = test_context();
+    loong_threads_params_t params = threads_of(3, 0, 30.0);
+    loong_status_t status = LOONG_ERR_MEMORY;
+    uint64_t n = 1;
+    for (; status != LOONG_OK && n < 100; n++) {
+        loong_context_clear_error(ctx);
+        status = loong_threads_run(ctx, &params, try_memory, &n);
+        if (status != LOONG_OK) {
+            assert_non_null(strstr(loong_context_error(ctx), "allocate"));
+        }
+    }
+    assert_in_range(n, 4, 99);
+    test_context_end(&ctx);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -267,6 +362,8 @@ int main(void)
         cmocka_unit_test(test_early_return),
         cmocka_unit_test(test_arguments),
         cmocka_unit_test(test_exit_codes),
+        cmocka_unit_test(test_step_header),
+        cmocka_unit_test(test_memory),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,0 +1,437 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The parent of a worker. mpirun starts parents; each forks its rank before
+ * MPI begins, so that somebody is left to say what happened to it. Parents of
+ * a machine share the status board (src/comm/board.h) through a file that
+ * carries the job's name until all of them have opened it. */
+#define _GNU_SOURCE
+#include <errno.h>
+#include <fcntl.h>
+#include <math.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "base.h"
+#include "board_parent.h"
+#include "loong/exit_code.h"
+#include "loong/launch.h"
+#include "pages.h"
+
+enum { SLOTS = 512, LINE_BYTES = 1024 };
+static const double DEFAULT_GRACE = 5.0;
+static const double LOOK_SECONDS = 0.1;
+static const double CAUSE_SECONDS = 1.0;
+
+typedef struct parent {
+    const loong_parent_params_t *params;
+    loong_launch_t launch;
+    char name[64]; /* of the board's file */
+    int file;
+    loong_board_t *board;
+    loong_board_slot_t *slot;
+    pid_t worker;
+    double lost_since; /* 0: the job lives */
+    bool reported;
+    bool killed; /* by us, after the grace */
+    int interrupts;
+} parent_t;
+
+static const int forwarded[] = {SIGUSR1, SIGUSR2, SIGTERM, SIGINT, SIGHUP};
+
+static void report(const parent_t *parent, const char *line)
+{
+    if (parent->params->report != NULL) {
+        parent->params->report(parent->params->user, line);
+    }
+}
+
+/* ---- The board
+ * -------------------------------------------------------------*/
+
+/* What only the processes of this job on this machine have in common. */
+static void name_board(char *name, size_t size)
+{
+    static const char *const variables[] = {
+        "PMIX_NAMESPACE", "PMIX_SERVER_URI2",    "SLURM_JOB_ID",
+        "SLURM_STEP_ID",  "SLURM_RESTART_COUNT", "PMI_PORT"};
+    uint64_t hash = UINT64_C(0xcbf29ce484222325);
+    bool found = false;
+    for (int64_t i = 0; i < LOONG_COUNT_OF(variables); i++) {
+        const char *text = getenv(variables[i]);
+        found = found || text != NULL;
+        for (; text != NULL && *text != '\0'; text++) {
+            hash = (hash ^ (unsigned char)*text) * UINT64_C(0x100000001b3);
+        }
+    }
+    if (!found) { /* the launcher's process on this machine */
+        hash ^= (uint64_t)getppid();
+    }
+    snprintf(name, size, "/loong-board-%d-%016llx", (int)getuid(),
+             (unsigned long long)hash);
+}
+
+static loong_status_t open_board(loong_context_t *ctx, parent_t *parent)
+{
+    void *memory = NULL;
+    size_t bytes = loongi_board_bytes(SLOTS);
+    bool alone = parent->launch.size == 1;
+    name_board(parent->name, sizeof(parent->name));
+    if (alone) {
+        LOONG_TRY(loongi_pages_file(ctx, bytes, "status board", &parent->file));
+    } else {
+        parent->file = shm_open(parent->name, O_RDWR | O_CREAT, 0600);
+        LOONG_CHECK(ctx, parent->file >= 0, LOONG_ERR_IO,
+                    "cannot open the status board /dev/shm%s: %s", parent->name,
+                    strerror(errno));
+        LOONG_CHECK(ctx, ftruncate(parent->file, (off_t)bytes) == 0,
+                    LOONG_ERR_IO, "cannot size the status board: %s",
+                    strerror(errno));
+    }
+    LOONG_TRY(loongi_pages_map(ctx, parent->file, bytes, &memory));
+    parent->board = loongi_board_init(memory, SLOTS);
+    parent->slot = loongi_board_slot(parent->board, parent->launch.local_rank);
+    LOONG_CHECK(ctx, parent->slot != NULL, LOONG_ERR_CONFIG,
+                "rank %d is number %d on its machine; the status board has "
+                "room for %d",
+                parent->launch.rank, parent->launch.local_rank, SLOTS);
+    return LOONG_OK;
+}
+
+/* The name has served once everybody of the machine is on the board. */
+static void drop_name(parent_t *parent, bool at_end)
+{
+    int here = 0;
+    if (parent->name[0] == '\0' || parent->launch.size == 1) {
+        return;
+    }
+    for (int i = 0; i < SLOTS; i++) {
+        loong_board_slot_t *slot = loongi_board_slot(parent->board, i);
+        here += loongi_slot_state(slot) != LOONG_RANK_EMPTY;
+    }
+    int expected = parent->launch.local_size;
+    if (at_end || (expected > 0 && here >= expected)) {
+        shm_unlink(parent->name);
+        parent->name[0] = '\0';
+    }
+}
+
+/* ---- Verdicts
+ * --------------------------------------------------------------*/
+
+static void who(const parent_t *parent, char *text, size_t size)
+{
+    char host[64] = "";
+    char last[2 * LOONG_BOARD_TEXT];
+    gethostname(host, sizeof(host) - 1);
+    loongi_board_describe(parent->board, parent->launch.rank, loongi_now(),
+                          last, sizeof(last));
+    snprintf(text, size, "%s on %s", last, host);
+}
+
+/* Ends the job. True when nobody was first. */
+static bool judge(parent_t *parent, int code, const char *line)
+{
+    loong_board_verdict_t verdict = {code, parent->launch.rank, {0}};
+    snprintf(verdict.text, sizeof(verdict.text), "%.255s", line);
+    return loongi_board_judge(parent->board, &verdict);
+}
+
+/* Ends the job because of our worker, and says so. */
+static void judge_lost(parent_t *parent, const char *line)
+{
+    judge(parent, LOONG_EXIT_LOST, line);
+    if (!parent->reported) {
+        parent->reported = true;
+        report(parent, line);
+    }
+}
+
+static bool is_known_code(int code)
+{
+    switch (code) {
+#define LOONG_EXIT_CASE(name_, code_, text_) case LOONG_EXIT_##name_:
+        LOONG_EXIT_LIST(LOONG_EXIT_CASE)
+#undef LOONG_EXIT_CASE
+        return true;
+    default:
+        return false;
+    }
+}
+
+static void judge_exit(parent_t *parent, int code)
+{
+    char line[LINE_BYTES];
+    char text[2 * LOONG_BOARD_TEXT + 80];
+    who(parent, text, sizeof(text));
+    if (!is_known_code(code)) {
+        snprintf(line, sizeof(line),
+                 "lost: rank %d exited with the unknown code %d: %s",
+                 parent->launch.rank, code, text);
+        judge_lost(parent, line);
+    } else if (code != LOONG_EXIT_OK && code != LOONG_EXIT_STOPPED) {
+        /* It has said why itself. */
+        snprintf(line, sizeof(line), "rank %d exited with code %d (%s)",
+                 parent->launch.rank, code, loong_exit_code_text(code));
+        judge(parent, code, line);
+    }
+}
+
+static void judge_signal(parent_t *parent, int number)
+{
+    char line[LINE_BYTES];
+    char text[2 * LOONG_BOARD_TEXT + 80];
+    if (number == SIGINT && parent->interrupts > 1) {
+        judge(parent, LOONG_EXIT_FAILED, "interrupted twice");
+        return;
+    }
+    if (parent->killed) {
+        return; /* the verdict was there before */
+    }
+    who(parent, text, sizeof(text));
+    snprintf(line, sizeof(line),
+             "lost: rank %d was killed by signal %d (%s): %s",
+             parent->launch.rank, number, strsignal(number), text);
+    judge_lost(parent, line);
+}
+
+/* 'T' when the worker is stopped, 0 when unknown. */
+static char process_state(pid_t pid)
+{
+    char path[64];
+    char text[512] = "";
+    snprintf(path, sizeof(path), "/proc/%d/stat", (int)pid);
+    int file = open(path, O_RDONLY | O_CLOEXEC);
+    if (file < 0) {
+        return 0;
+    }
+    ssize_t n = read(file, text, sizeof(text) - 1);
+    close(file);
+    /* The name stands in brackets and may hold brackets itself. */
+    char *end = n > 0 ? strrchr(text, ')') : NULL;
+    return end != NULL && end[1] == ' ' ? end[2] : 0;
+}
+
+/* Somebody has waited for our worker longer than the limit. */
+static void judge_hang(parent_t *parent, const char *because)
+{
+    char line[LINE_BYTES];
+    char text[2 * LOONG_BOARD_TEXT + 80];
+    char state = process_state(parent->worker);
+    who(parent, text, sizeof(text));
+    snprintf(line, sizeof(line), "lost: rank %d %s, %s: %s",
+             parent->launch.rank,
+             state == 'T' ? "is stopped (SIGSTOP)" : "hangs", because, text);
+    judge_lost(parent, line);
+}
+
+/* A rank that is gone before it joined leaves the others waiting in MPI. */
+static void judge_absent(parent_t *parent)
+{
+    if (loongi_slot_state(parent->slot) != LOONG_RANK_JOINING) {
+        return;
+    }
+    for (int i = 0; i < SLOTS; i++) {
+        loong_board_slot_t *slot = loongi_board_slot(parent->board, i);
+        if (loongi_slot_state(slot) == LOONG_RANK_ENDED &&
+            !loongi_slot_joined(slot)) {
+            char line[LINE_BYTES];
+            snprintf(line, sizeof(line),
+                     "lost: rank %d (pid %d) ended before it joined the job",
+                     loongi_slot_world_rank(slot), loongi_slot_pid(slot));
+            if (judge(parent, LOONG_EXIT_LOST, line)) {
+                report(parent, line);
+            }
+            return;
+        }
+    }
+}
+
+/* ---- Watching
+ * --------------------------------------------------------------*/
+
+/* Looks at the board: is our worker late, is the job lost. */
+static void look(parent_t *parent)
+{
+    loong_board_verdict_t verdict;
+    int waiter = -1;
+    double now = loongi_now();
+    drop_name(parent, false);
+    judge_absent(parent);
+    double over =
+        loongi_board_overdue(parent->board, parent->launch.rank, now, &waiter);
+    if (over >= 0.0) {
+        char because[80];
+        snprintf(because, sizeof(because),
+                 "rank %d waited for it to the time limit", waiter);
+        judge_hang(parent, because);
+    }
+    if (!loongi_board_verdict(parent->board, &verdict)) {
+        return;
+    }
+    bool ours = verdict.world_rank == parent->launch.rank;
+    if (parent->lost_since == 0.0) {
+        parent->lost_since = now;
+        if (ours && verdict.code == LOONG_EXIT_LOST) {
+            judge_hang(parent, "others waited for it to the time limit");
+        }
+    }
+    double grace =
+        parent->params->grace > 0.0 ? parent->params->grace : DEFAULT_GRACE;
+    /* Whoever hangs will not end by itself. */
+    if (!parent->killed && (ours || now - parent->lost_since > grace)) {
+        parent->killed = true;
+        kill(parent->worker, SIGKILL);
+    }
+}
+
+/* True when the worker is over, with its wait status. */
+static bool next_signal(parent_t *parent, const sigset_t *set, int *status_p)
+{
+    struct timespec limit = {0, (long)(LOOK_SECONDS * 1e9)};
+    int number = sigtimedwait(set, NULL, &limit);
+    if (number > 0 && number != SIGCHLD) {
+        parent->interrupts += number == SIGINT;
+        kill(parent->worker, number);
+    }
+    pid_t over = waitpid(parent->worker, status_p, WNOHANG);
+    return over == parent->worker || (over < 0 && errno == ECHILD);
+}
+
+/* A rank that is not over: its process lives and nobody saw it end. */
+static bool is_busy(const loong_board_slot_t *slot)
+{
+    loong_rank_state_t state = loongi_slot_state(slot);
+    int pid = loongi_slot_pid(slot);
+    return state != LOONG_RANK_EMPTY && state != LOONG_RANK_ENDED &&
+           (pid == 0 || kill(pid, 0) == 0);
+}
+
+/* Waits until every rank of the machine is over, somebody judged, or the limit
+ * is reached. */
+static void wait_for_others(parent_t *parent, const sigset_t *set, double limit)
+{
+    loong_board_verdict_t verdict;
+    double end = loongi_now() + limit;
+    bool busy = true;
+    while (busy && loongi_now() < end &&
+           !loongi_board_verdict(parent->board, &verdict)) {
+        struct timespec nap = {0, (long)(LOOK_SECONDS * 1e9 / 4)};
+        busy = false;
+        for (int i = 0; i < SLOTS; i++) {
+            busy = busy || is_busy(loongi_board_slot(parent->board, i));
+        }
+        if (busy && sigtimedwait(set, NULL, &nap) == SIGTERM) {
+            return;
+        }
+    }
+}
+
+static int watch(parent_t *parent, const sigset_t *set)
+{
+    loong_board_verdict_t verdict;
+    int status = 0;
+    while (!next_signal(parent, set, &status)) {
+        look(parent);
+    }
+    if (!WIFEXITED(status)) {
+        judge_signal(parent, WTERMSIG(status));
+    }
+    int code = WIFEXITED(status) ? WEXITSTATUS(status) : LOONG_EXIT_LOST;
+    if (code == LOONG_EXIT_LOST) {
+        /* Whoever was the cause has the better code, in a moment. */
+        loongi_slot_set_state(parent->slot, LOONG_RANK_ENDED, NULL);
+        wait_for_others(parent, set, CAUSE_SECONDS);
+    }
+    if (WIFEXITED(status)) {
+        judge_exit(parent, code);
+    }
+    loongi_slot_set_state(parent->slot, LOONG_RANK_ENDED, NULL);
+    if (code == LOONG_EXIT_OK) {
+        /* The job has one code, also when another is lost after this. */
+        wait_for_others(parent, set, HUGE_VAL);
+    }
+    return loongi_board_verdict(parent->board, &verdict) ? verdict.code : code;
+}
+
+/* ---- Starting
+ * --------------------------------------------------------------*/
+
+/* The child becomes the rank. */
+static loong_status_t become_worker(loong_context_t *ctx, parent_t *parent,
+                                    pid_t parent_pid, const sigset_t *old)
+{
+    char text[64];
+    /* Signals of the terminal or of mpirun reach the parent alone, which
+     * passes each on once. */
+    setpgid(0, 0);
+    prctl(PR_SET_PDEATHSIG, SIGKILL);
+    if (getppid() != parent_pid) {
+        raise(SIGKILL); /* it died before the line above */
+    }
+    sigprocmask(SIG_SETMASK, old, NULL);
+    snprintf(text, sizeof(text), "%d,%d,%d", parent->file, SLOTS,
+             parent->launch.local_rank);
+    LOONG_CHECK(ctx, setenv(LOONG_BOARD_ENV, text, 1) == 0, LOONG_ERR_MEMORY,
+                "cannot set " LOONG_BOARD_ENV);
+    loongi_pages_free(parent->board, loongi_board_bytes(SLOTS));
+    return LOONG_OK;
+}
+
+static loong_status_t start(loong_context_t *ctx, parent_t *parent,
+                            sigset_t *set, loong_role_t *role_p)
+{
+    sigset_t old;
+    pid_t self = getpid();
+    sigemptyset(set);
+    sigaddset(set, SIGCHLD);
+    for (int64_t i = 0; i < LOONG_COUNT_OF(forwarded); i++) {
+        sigaddset(set, forwarded[i]);
+    }
+    sigprocmask(SIG_BLOCK, set, &old);
+    loongi_slot_claim(parent->slot, parent->launch.rank, 0);
+    pid_t worker = fork();
+    if (worker < 0) {
+        int error = errno;
+        sigprocmask(SIG_SETMASK, &old, NULL);
+        return LOONG_FAIL(ctx, LOONG_ERR_MEMORY, "cannot start a worker: %s",
+                          strerror(error));
+    }
+    if (worker == 0) {
+        *role_p = LOONG_ROLE_WORKER;
+        return become_worker(ctx, parent, self, &old);
+    }
+    setpgid(worker, worker);
+    parent->worker = worker;
+    loongi_slot_set_pid(parent->slot, (int)worker);
+    *role_p = LOONG_ROLE_PARENT;
+    return LOONG_OK;
+}
+
+loong_status_t loong_parent_run(loong_context_t *ctx,
+                                const loong_parent_params_t *params,
+                                loong_role_t *role_p, int *exit_code_p)
+{
+    parent_t parent = {.params = params, .file = -1};
+    loong_role_t role = LOONG_ROLE_PARENT;
+    sigset_t set;
+    loong_launch_detect(&parent.launch);
+    LOONG_TRY(open_board(ctx, &parent));
+    LOONG_TRY(start(ctx, &parent, &set, &role));
+    if (role == LOONG_ROLE_PARENT) {
+        int code = watch(&parent, &set);
+        drop_name(&parent, true);
+        loongi_pages_free(parent.board, loongi_board_bytes(SLOTS));
+        close(parent.file);
+        *exit_code_p = code;
+    }
+    *role_p = role;
+    return LOONG_OK;
+}

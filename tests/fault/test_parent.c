@@ -1,0 +1,286 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Ranks that die, hang, leave or disagree, and signals, with the parents of
+ * src/launch/parent.c. argv: worker_fault, mpirun ("" without MPI). */
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "loong/exit_code.h"
+#include "loong/launch.h"
+#include "test.h"
+
+enum { OUTPUT = 1 << 16 };
+/* Fault to end of the job. */
+static const double AGREED_SECONDS = 30.0;
+
+static const char *worker;
+static const char *mpirun;
+
+typedef struct job {
+    pid_t pid;
+    int output;
+    size_t length;
+    char text[OUTPUT];
+    double begin;
+    double seconds;
+} job_t;
+
+static void start_job(job_t *job, const char *ranks, const char *fault,
+                      const char *timeout)
+{
+    int ends[2];
+    assert_int_equal(pipe(ends), 0);
+    memset(job, 0, sizeof(*job));
+    job->begin = loongi_now();
+    job->pid = fork();
+    assert_true(job->pid >= 0);
+    if (job->pid == 0) {
+        dup2(ends[1], STDOUT_FILENO);
+        dup2(ends[1], STDERR_FILENO);
+        close(ends[0]);
+        close(ends[1]);
+        if (ranks == NULL) {
+            execl(worker, worker, fault, "0", timeout, (char *)NULL);
+        } else {
+            execl(mpirun, mpirun, "--oversubscribe", "-n", ranks, worker, fault,
+                  "1", timeout, (char *)NULL);
+        }
+        _exit(127);
+    }
+    close(ends[1]);
+    job->output = ends[0];
+}
+
+/* Reads until the output holds the text `times` times or ends. */
+static bool read_until(job_t *job, const char *text, int times)
+{
+    double end = loongi_now() + 60.0;
+    while (loongi_now() < end) {
+        int count = 0;
+        for (const char *at = strstr(job->text, text); at != NULL && *text;
+             at = strstr(at + 1, text)) {
+            count++;
+        }
+        if (*text != '\0' && count >= times) {
+            return true;
+        }
+        struct pollfd input = {job->output, POLLIN, 0};
+        if (poll(&input, 1, 200) > 0) {
+            ssize_t n = read(job->output, job->text + job->length,
+                             OUTPUT - 1 - job->length);
+            if (n <= 0) {
+                return false;
+            }
+            job->length += (size_t)n;
+        }
+    }
+    return false;
+}
+
+/* The exit code. Nothing of the job may be left. */
+static int end_job(job_t *job)
+{
+    int status = 0;
+    (void)read_until(job, "", 0);
+    close(job->output);
+    waitpid(job->pid, &status, 0);
+    job->seconds = loongi_now() - job->begin;
+    assert_true(WIFEXITED(status));
+    return WEXITSTATUS(status);
+}
+
+static pid_t pid_of(job_t *job, int rank)
+{
+    char text[32];
+    snprintf(text, sizeof(text), "rank %d pid ", rank);
+    assert_true(read_until(job, text, 1));
+    const char *at = strstr(job->text, text);
+    return (pid_t)atoi(at + strlen(text));
+}
+
+static void expect(job_t *job, int code, const char *text)
+{
+    int got = end_job(job);
+    if (got != code || strstr(job->text, text) == NULL) {
+        fail_msg("exit code %d, expected %d with '%s' in:\n%s", got, code, text,
+                 job->text);
+    }
+    assert_true(job->seconds < AGREED_SECONDS);
+}
+
+static void need_mpi(void)
+{
+    if (mpirun[0] == '\0') {
+        print_message("SKIPPED: built without MPI\n");
+        skip();
+    }
+}
+
+static void test_one_rank(void **state)
+{
+    (void)state;
+    job_t *job = calloc(1, sizeof(*job));
+    start_job(job, NULL, "none", "30");
+    expect(job, LOONG_EXIT_OK, "rank 0 pid");
+    start_job(job, NULL, "kill", "30");
+    expect(job, LOONG_EXIT_LOST, "rank 0 was killed by signal 9");
+    start_job(job, NULL, "code77", "30");
+    expect(job, LOONG_EXIT_LOST, "unknown code 77");
+    start_job(job, NULL, "io", "30");
+    expect(job, LOONG_EXIT_IO, "cannot read shard 7");
+    start_job(job, NULL, "wait", "30");
+    pid_of(job, 0);
+    kill(job->pid, SIGTERM);
+    expect(job, LOONG_EXIT_STOPPED, "rank 0 stops at step");
+    free(job);
+}
+
+/* The parent gone, the worker goes too. */
+static void test_parent_killed(void **state)
+{
+    (void)state;
+    job_t *job = calloc(1, sizeof(*job));
+    int status = 0;
+    start_job(job, NULL, "wait", "30");
+    pid_t pid = pid_of(job, 0);
+    assert_int_equal(kill(pid, 0), 0);
+    kill(job->pid, SIGKILL);
+    /* The pipe closes when the worker has ended. */
+    (void)read_until(job, "", 0);
+    waitpid(job->pid, &status, 0);
+    assert_true(WIFSIGNALED(status));
+    close(job->output);
+    assert_true(loongi_now() - job->begin < AGREED_SECONDS);
+    free(job);
+}
+
+static void test_faults(void **state)
+{
+    (void)state;
+    need_mpi();
+    static const struct {
+        const char *fault;
+        int code;
+        const char *text;
+    } faults[] = {
+        {"none", 0, "rank 1 pid"},
+        {"segv", 4, "rank 1 was killed by signal 11"},
+        {"stop", 4, "lost: rank 1 is stopped (SIGSTOP)"},
+        {"code77", 4, "rank 1 exited with the unknown code 77"},
+        {"return", 4, "rank 1 (pid"},
+        {"io", 74, "given up by rank 1: worker_fault.c"},
+        {"divides", 4, "rank 1 calls all_reduce #7 'odd one'"},
+        {"absent", 4, "ended before it joined the job"},
+        {"usage", 2, "no such option"},
+    };
+    job_t *job = calloc(1, sizeof(*job));
+    for (int64_t i = 0; i < LOONG_COUNT_OF(faults); i++) {
+        start_job(job, i % 2 == 0 ? "2" : "3", faults[i].fault, "3");
+        expect(job, faults[i].code, faults[i].text);
+    }
+    free(job);
+}
+
+/* From outside, at any moment, every time: exit code 4, the victim named. */
+static void test_kill_from_outside(void **state)
+{
+    (void)state;
+    need_mpi();
+    job_t *job = calloc(1, sizeof(*job));
+    for (int i = 0; i < 6; i++) {
+        char text[64];
+        struct timespec moment = {0, 7000000L * i};
+        start_job(job, "2", "wait", "30");
+        pid_t pid = pid_of(job, i % 2);
+        pid_of(job, 1 - i % 2);
+        nanosleep(&moment, NULL);
+        double begin = loongi_now();
+        kill(pid, SIGKILL);
+        snprintf(text, sizeof(text), "rank %d was killed by signal 9", i % 2);
+        expect(job, LOONG_EXIT_LOST, text);
+        assert_true(loongi_now() - begin < AGREED_SECONDS);
+    }
+    free(job);
+}
+
+static void test_signals(void **state)
+{
+    (void)state;
+    need_mpi();
+    job_t *job = calloc(1, sizeof(*job));
+    start_job(job, "2", "wait", "30");
+    pid_of(job, 0);
+    pid_of(job, 1);
+    kill(job->pid, SIGUSR1);
+    assert_true(read_until(job, "saves at step", 2));
+    kill(job->pid, SIGUSR1);
+    assert_true(read_until(job, "saves at step", 4));
+    kill(job->pid, SIGUSR2);
+    assert_true(read_until(job, "stops at step", 2));
+    expect(job, LOONG_EXIT_STOPPED, "rank 1 stops at step");
+    /* Once per signal, on both ranks. */
+    int saves = 0;
+    for (const char *at = job->text; (at = strstr(at, "saves")) != NULL; at++) {
+        saves++;
+    }
+    assert_int_equal(saves, 4);
+    free(job);
+}
+
+static void check_launch(const char *rank_name, const char *size_name,
+                         const char *launcher)
+{
+    loong_context_t *ctx = test_context();
+    loong_launch_t launch;
+    setenv(rank_name, "3", 1);
+    setenv(size_name, "8", 1);
+    loong_launch_detect(&launch);
+    assert_string_equal(launch.launcher, launcher);
+    assert_int_equal(launch.rank, 3);
+    assert_int_equal(launch.size, 8);
+    assert_fails(ctx, loong_launch_check(ctx, &launch, 1), LOONG_ERR_CONFIG,
+                 "started 8 processes, but each is a job of its own");
+    assert_ok(ctx, loong_launch_check(ctx, &launch, 8));
+    unsetenv(rank_name);
+    unsetenv(size_name);
+    loong_launch_detect(&launch);
+    assert_null(launch.launcher);
+    assert_int_equal(launch.size, 1);
+    test_context_end(&ctx);
+}
+
+static void test_launchers(void **state)
+{
+    (void)state;
+    char text[512];
+    check_launch("SLURM_PROCID", "SLURM_NTASKS", "srun");
+    check_launch("OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "Open MPI");
+    check_launch("PMI_RANK", "PMI_SIZE", "MPICH");
+    check_launch("RANK", "WORLD_SIZE", "torchrun");
+    loong_launch_t launch = {"Open MPI", 0, 1000, 0, 1000};
+    loong_launch_advice(&launch, 4, text, sizeof(text));
+    assert_non_null(strstr(text, "1000 ranks x 4 threads"));
+    launch.local_size = 1;
+    loong_launch_advice(&launch, 1, text, sizeof(text));
+    assert_string_equal(text, "");
+}
+
+int main(int argc, char **argv)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_launchers),
+        cmocka_unit_test(test_one_rank),
+        cmocka_unit_test(test_parent_killed),
+        cmocka_unit_test(test_faults),
+        cmocka_unit_test(test_kill_from_outside),
+        cmocka_unit_test(test_signals),
+    };
+    worker = argc > 1 ? argv[1] : "";
+    mpirun = argc > 2 ? argv[2] : "";
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,24 @@
+# Communicators, the per-rank parent, faults.
+loong_test(NAME comm LABELS parallel TIMEOUT 180
+  SOURCES tests/parallel/test_comm.c tests/parallel/comm_cases.c)
+add_executable(worker_comm tests/parallel/worker_comm.c
+  tests/parallel/comm_cases.c)
+target_link_libraries(worker_comm PRIVATE loong_all)
+loong_mpi_test(NAME comm_mpi_1 RANKS 1 PROGRAM worker_comm ARGS cases 0
+  LABELS parallel)
+loong_mpi_test(NAME comm_mpi_2 RANKS 2 PROGRAM worker_comm ARGS cases 0
+  LABELS parallel)
+loong_mpi_test(NAME comm_mpi_4 RANKS 4 PROGRAM worker_comm ARGS cases 0
+  LABELS parallel)
+loong_mpi_test(NAME comm_mpi_4_nodes RANKS 4 PROGRAM worker_comm ARGS cases 1
+  LABELS parallel)
+loong_mpi_test(NAME comm_mpi_2x2_nodes RANKS 4 PROGRAM worker_comm
+  ARGS cases 2 LABELS parallel)
+add_executable(bench_comm tests/bench/bench_comm.c)
+target_link_libraries(bench_comm PRIVATE loong_all)
+add_executable(worker_fault tests/fault/worker_fault.c)
+target_link_libraries(worker_fault PRIVATE loong_all)
+loong_test(NAME parent SOURCES tests/fault/test_parent.c LABELS fault SERIAL
+  ARGS $<TARGET_FILE:worker_fault> "${MPIEXEC_EXECUTABLE}" TIMEOUT 240)
+set_property(TEST parent APPEND PROPERTY ENVIRONMENT
+  OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1)

@@ -14,9 +14,16 @@
 static loong_status_t fail_io(loong_context_t *ctx, const char *verb,
                               const char *path)
 {
-    int code = errno;
-    return LOONG_FAIL(ctx, code == ENOENT ? LOONG_ERR_NOT_FOUND : LOONG_ERR_IO,
-                      "cannot %s '%s': %s", verb, path, strerror(code));
+    return LOONG_FAIL(ctx, LOONG_ERR_IO, "cannot %s '%s': %s", verb, path,
+                      strerror(errno));
+}
+
+/* An input that is not there is another failure than one that fails. */
+static loong_status_t fail_open(loong_context_t *ctx, const char *path)
+{
+    return errno == ENOENT ? LOONG_FAIL(ctx, LOONG_ERR_NOT_FOUND,
+                                        "'%s' does not exist", path)
+                           : fail_io(ctx, "open", path);
 }
 
 static loong_status_t read_all(loong_context_t *ctx, int fd, const char *path,
@@ -66,7 +73,7 @@ loong_status_t loongi_file_read(loong_context_t *ctx, const char *path,
 {
     int fd = open(path, O_RDONLY | O_CLOEXEC);
     if (fd < 0) {
-        return fail_io(ctx, "open", path);
+        return fail_open(ctx, path);
     }
     loong_status_t status = read_open(ctx, fd, path, text_p, length_p);
     close(fd);

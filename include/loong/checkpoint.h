@@ -1,0 +1,68 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Model files: native checkpoints (docs/checkpoints.md) and Hugging Face
+ * directories; what loong-ckpt does. None of these is collective.
+ */
+#ifndef LOONG_CHECKPOINT_H
+#define LOONG_CHECKPOINT_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "loong/context.h"
+#include "loong/dtype.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* Receives one line of a report, without a newline. */
+typedef void (*loong_line_fn)(void *user, const char *line);
+
+/* Turns a Hugging Face directory into a native checkpoint: save_dir gets
+ * step_00000000 with the weights (kind "param", in the types of the files),
+ * the model's keys and the tokenizer's files. Bit-equal.
+ * Errors: LOONG_ERR_NOT_FOUND, LOONG_ERR_FORMAT, LOONG_ERR_MISMATCH,
+ * LOONG_ERR_UNSUPPORTED (fields of config.json, by name), LOONG_ERR_IO. */
+LOONG_API LOONG_NODISCARD loong_status_t loong_checkpoint_import(
+    loong_context_t *ctx, const char *hf_dir, const char *save_dir);
+
+typedef struct loong_checkpoint_export_params {
+    const char *checkpoint; /* a save directory (its latest) or a step */
+    const char *out_dir;
+    const char *component; /* NULL: "foundation" */
+    bool convert;          /* to dtype; false: the type that is stored */
+    loong_dtype_t dtype;
+    int64_t max_shard_bytes;   /* 0: 5 GB */
+    const char *tokenizer_dir; /* NULL: the files kept in the checkpoint */
+    int64_t bos_token_id; /* used without generation_config.json; -1: none */
+    int64_t eos_token_id;
+} loong_checkpoint_export_params_t;
+
+/* Writes the parameters of one component as a Hugging Face directory that
+ * transformers loads. Errors: as import; LOONG_ERR_MISMATCH lists what the
+ * checkpoint lacks. */
+LOONG_API LOONG_NODISCARD loong_status_t loong_checkpoint_export(
+    loong_context_t *ctx, const loong_checkpoint_export_params_t *params);
+
+/* Reports metadata and every tensor with type, shape, norm and largest
+ * element. path: a native checkpoint or a Hugging Face directory. verify also
+ * checks the checksums of a native one.
+ * Errors: LOONG_ERR_NOT_FOUND, LOONG_ERR_FORMAT. */
+LOONG_API LOONG_NODISCARD loong_status_t
+loong_checkpoint_inspect(loong_context_t *ctx, const char *path, bool verify,
+                         loong_line_fn line, void *user);
+
+/* Compares two of either kind, tensor by tensor, and the models' keys. A
+ * native checkpoint beside a Hugging Face directory is compared by its
+ * parameters. *equal_p: the same tensors with equal values; types may
+ * differ. */
+LOONG_API LOONG_NODISCARD loong_status_t
+loong_checkpoint_diff(loong_context_t *ctx, const char *a, const char *b,
+                      loong_line_fn line, void *user, bool *equal_p);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

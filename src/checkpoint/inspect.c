@@ -1,0 +1,351 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Reports on model files: what is in one, how two differ. */
+#include <inttypes.h>
+#include <math.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "convert.h"
+#include "loong/checkpoint.h"
+#include "view.h"
+
+enum { BLOCK_BYTES = 8 << 20 };
+
+typedef struct report {
+    loong_context_t *ctx;
+    loong_line_fn line;
+    void *user;
+} report_t;
+
+static void say(const report_t *r, const char *fmt, ...) LOONG_PRINTF(2, 3);
+
+static void say(const report_t *r, const char *fmt, ...)
+{
+    char text[1024];
+    va_list args;
+    va_start(args, fmt);
+    vsnprintf(text, sizeof(text), fmt, args);
+    va_end(args);
+    r->line(r->user, text);
+}
+
+static int64_t block_rows(const loong_view_tensor_t *t)
+{
+    int64_t row_bytes = LOONG_MAX(loongi_view_row_length(t), 1) * 8;
+    return LOONG_MAX(BLOCK_BYTES / row_bytes, 1);
+}
+
+/* ---- inspect ---- */
+
+typedef struct figures {
+    double squares;
+    double largest;
+    int64_t odd; /* NaN or infinity */
+} figures_t;
+
+static void measure(const double *values, int64_t count, figures_t *f)
+{
+    for (int64_t i = 0; i < count; i++) {
+        double size = fabs(values[i]);
+        if (!isfinite(size)) {
+            f->odd++;
+            continue;
+        }
+        f->squares += size * size;
+        f->largest = LOONG_MAX(f->largest, size);
+    }
+}
+
+static loong_status_t measure_tensor(const report_t *r,
+                                     const loong_view_t *view,
+                                     const loong_view_tensor_t *t, figures_t *f)
+{
+    double *values = NULL;
+    int64_t step = LOONG_MIN(block_rows(t), loongi_view_rows(t));
+    int64_t length = loongi_view_row_length(t);
+    loong_status_t status = LOONG_OK;
+    if (step * length == 0) {
+        return LOONG_OK;
+    }
+    LOONG_TRY(loongi_calloc(r->ctx, (size_t)(step * length), sizeof(*values),
+                            "tensor rows", &values));
+    for (int64_t row = 0; row < loongi_view_rows(t) && status == LOONG_OK;
+         row += step) {
+        int64_t rows = LOONG_MIN(step, loongi_view_rows(t) - row);
+        status = loongi_view_read(view, t, row, rows, LOONG_F64, values);
+        if (status == LOONG_OK) {
+            measure(values, rows * length, f);
+        }
+    }
+    loongi_free(r->ctx, values);
+    return status;
+}
+
+static loong_status_t report_tensor(const report_t *r, const loong_view_t *view,
+                                    const loong_view_tensor_t *t)
+{
+    char shape[LOONG_SHAPE_TEXT];
+    figures_t f = {0, 0, 0};
+    loongi_shape_text(t->ndim, t->shape, shape);
+    if (!loongi_dtype_is_float(t->dtype)) {
+        say(r, "%-52s %-5s %-16s", t->name, loong_dtype_name(t->dtype), shape);
+        return LOONG_OK;
+    }
+    LOONG_TRY(measure_tensor(r, view, t, &f));
+    say(r, "%-52s %-5s %-16s norm %-11.6g max %-11.6g%s", t->name,
+        loong_dtype_name(t->dtype), shape, sqrt(f.squares), f.largest,
+        f.odd > 0 ? " NaN or infinite!" : "");
+    return LOONG_OK;
+}
+
+static void report_pairs(const report_t *r, const char *title,
+                         const loong_pairs_t *pairs)
+{
+    for (int64_t i = 0; i < pairs->count; i++) {
+        const loong_pair_t *pair = &pairs->items[i];
+        if (strchr(pair->value, '\n') != NULL || strlen(pair->value) > 80) {
+            say(r, "%s %s: text of %zu bytes", title, pair->key,
+                strlen(pair->value));
+        } else {
+            say(r, "%s %s: %s", title, pair->key, pair->value);
+        }
+    }
+}
+
+static loong_status_t report_head(const report_t *r, const loong_view_t *view,
+                                  bool verify)
+{
+    if (view->native == NULL) {
+        say(r, "Hugging Face directory %s", view->path);
+        report_pairs(r, "model", view->model);
+        return LOONG_OK;
+    }
+    say(r, "native checkpoint %s: step %" PRId64 ", saved by %d rank%s",
+        loongi_checkpoint_path(view->native),
+        loongi_checkpoint_step(view->native),
+        loongi_checkpoint_ranks(view->native),
+        loongi_checkpoint_ranks(view->native) > 1 ? "s" : "");
+    report_pairs(r, "metadata", loongi_checkpoint_metadata(view->native));
+    if (verify) {
+        LOONG_TRY(loongi_checkpoint_verify(view->native, 0, 1));
+        say(r, "checksums of all files are right");
+    }
+    return LOONG_OK;
+}
+
+static loong_status_t report_all(const report_t *r, const loong_view_t *view,
+                                 bool verify)
+{
+    char count_text[LOONG_HUMAN_SIZE], bytes_text[LOONG_HUMAN_SIZE];
+    double count = 0;
+    double bytes = 0;
+    LOONG_TRY(report_head(r, view, verify));
+    for (int64_t i = 0; i < view->count; i++) {
+        const loong_view_tensor_t *t = &view->tensors[i];
+        double n = (double)loongi_shape_count(t->ndim, t->shape);
+        LOONG_TRY(report_tensor(r, view, t));
+        count += n;
+        bytes += n * (double)loong_dtype_size(t->dtype);
+    }
+    say(r, "%" PRId64 " tensors, %s elements, %s", view->count,
+        loongi_human_count(count, count_text),
+        loongi_human_bytes(bytes, bytes_text));
+    return LOONG_OK;
+}
+
+loong_status_t loong_checkpoint_inspect(loong_context_t *ctx, const char *path,
+                                        bool verify, loong_line_fn line,
+                                        void *user)
+{
+    report_t report = {ctx, line, user};
+    loong_view_t *view = NULL;
+    LOONG_TRY(loongi_view_open(ctx, path, LOONG_VIEW_OWN, &view));
+    loong_status_t status = report_all(&report, view, verify);
+    loongi_view_close(&view);
+    return status;
+}
+
+/* ---- diff ---- */
+
+typedef struct difference {
+    int64_t count; /* of elements */
+    double absolute;
+    double relative; /* to the larger of the two */
+} difference_t;
+
+static void compare(const double *a, const double *b, int64_t count,
+                    difference_t *d)
+{
+    for (int64_t i = 0; i < count; i++) {
+        if (a[i] == b[i] || (isnan(a[i]) && isnan(b[i]))) {
+            continue;
+        }
+        double gap = fabs(a[i] - b[i]);
+        double size = LOONG_MAX(fabs(a[i]), fabs(b[i]));
+        d->count++;
+        d->absolute = gap > d->absolute || isnan(gap) ? gap : d->absolute;
+        double ratio = gap / size;
+        d->relative = ratio > d->relative || isnan(ratio) ? ratio : d->relative;
+    }
+}
+
+/* Values for floating point; other types by their bytes. */
+static loong_status_t compare_rows(const loong_view_t *const views[2],
+                                   const loong_view_tensor_t *const t[2],
+                                   int64_t row, int64_t rows,
+                                   double *const buffers[2], difference_t *d)
+{
+    bool values = loongi_dtype_is_float(t[0]->dtype) &&
+                  loongi_dtype_is_float(t[1]->dtype);
+    int64_t count = rows * loongi_view_row_length(t[0]);
+    for (int i = 0; i < 2; i++) {
+        LOONG_TRY(loongi_view_read(views[i], t[i], row, rows,
+                                   values ? LOONG_F64 : t[i]->dtype,
+                                   buffers[i]));
+    }
+    if (values) {
+        compare(buffers[0], buffers[1], count, d);
+    } else if (t[0]->dtype != t[1]->dtype ||
+               memcmp(buffers[0], buffers[1],
+                      (size_t)count * loong_dtype_size(t[0]->dtype)) != 0) {
+        d->count += count;
+        d->absolute = d->relative = NAN;
+    }
+    return LOONG_OK;
+}
+
+static loong_status_t compare_values(const report_t *r,
+                                     const loong_view_t *const views[2],
+                                     const loong_view_tensor_t *const t[2],
+                                     difference_t *d)
+{
+    int64_t step = LOONG_MIN(block_rows(t[0]), loongi_view_rows(t[0]));
+    int64_t length = loongi_view_row_length(t[0]);
+    double *buffers[2] = {NULL, NULL};
+    loong_status_t status = LOONG_OK;
+    for (int i = 0; i < 2 && status == LOONG_OK; i++) {
+        status = loongi_calloc(r->ctx, (size_t)(step * length), sizeof(double),
+                               "tensor rows", &buffers[i]);
+    }
+    for (int64_t row = 0; row < loongi_view_rows(t[0]) && status == LOONG_OK;
+         row += step) {
+        int64_t rows = LOONG_MIN(step, loongi_view_rows(t[0]) - row);
+        status = compare_rows(views, t, row, rows, buffers, d);
+    }
+    loongi_free(r->ctx, buffers[0]);
+    loongi_free(r->ctx, buffers[1]);
+    return status;
+}
+
+static loong_status_t diff_tensor(const report_t *r,
+                                  const loong_view_t *const views[2],
+                                  const loong_view_tensor_t *const t[2],
+                                  bool *equal)
+{
+    char left[LOONG_SHAPE_TEXT], right[LOONG_SHAPE_TEXT];
+    difference_t d = {0, 0, 0};
+    if (t[0]->ndim != t[1]->ndim ||
+        memcmp(t[0]->shape, t[1]->shape, sizeof(t[0]->shape)) != 0) {
+        say(r, "%s: shape %s and %s", t[0]->name,
+            loongi_shape_text(t[0]->ndim, t[0]->shape, left),
+            loongi_shape_text(t[1]->ndim, t[1]->shape, right));
+        *equal = false;
+        return LOONG_OK;
+    }
+    LOONG_TRY(compare_values(r, views, t, &d));
+    if (t[0]->dtype != t[1]->dtype) {
+        say(r, "%s: type %s and %s%s", t[0]->name,
+            loong_dtype_name(t[0]->dtype), loong_dtype_name(t[1]->dtype),
+            d.count == 0 ? ", equal values" : "");
+    }
+    if (d.count > 0) {
+        say(r,
+            "%s: %" PRId64 " of %" PRId64 " elements differ, largest "
+            "difference %.6g absolute, %.6g relative",
+            t[0]->name, d.count, loongi_shape_count(t[0]->ndim, t[0]->shape),
+            d.absolute, d.relative);
+        *equal = false;
+    }
+    return LOONG_OK;
+}
+
+/* Both lists are sorted: one walk finds what is in one only. */
+static loong_status_t
+diff_tensors(const report_t *r, const loong_view_t *const views[2], bool *equal)
+{
+    int64_t i = 0;
+    int64_t j = 0;
+    int64_t both = 0;
+    while (i < views[0]->count || j < views[1]->count) {
+        const loong_view_tensor_t *a =
+            i < views[0]->count ? &views[0]->tensors[i] : NULL;
+        const loong_view_tensor_t *b =
+            j < views[1]->count ? &views[1]->tensors[j] : NULL;
+        const loong_view_tensor_t *const pair[2] = {a, b};
+        int order = a == NULL ? 1 : b == NULL ? -1 : strcmp(a->name, b->name);
+        if (order != 0) {
+            say(r, "%s: only in %s", order < 0 ? a->name : b->name,
+                order < 0 ? views[0]->path : views[1]->path);
+            *equal = false;
+        } else {
+            LOONG_TRY(diff_tensor(r, views, pair, equal));
+            both++;
+        }
+        i += order <= 0;
+        j += order >= 0;
+    }
+    say(r, "%" PRId64 " tensors compared: %s", both,
+        *equal ? "all values are equal" : "they differ");
+    return LOONG_OK;
+}
+
+static void diff_models(const report_t *r, const loong_view_t *const views[2],
+                        bool *equal)
+{
+    for (int side = 0; side < 2; side++) {
+        const loong_pairs_t *here = views[side]->model;
+        const loong_pairs_t *there = views[1 - side]->model;
+        for (int64_t i = 0; there->count > 0 && i < here->count; i++) {
+            const loong_pair_t *pair = &here->items[i];
+            const char *other = loongi_pairs_get(there, pair->key);
+            if (other != NULL &&
+                (side == 1 || strcmp(other, pair->value) == 0)) {
+                continue; /* equal, or reported from the other side */
+            }
+            say(r, "model %s: %s and %s", pair->key,
+                side == 0 ? pair->value : "(absent)",
+                side == 1       ? pair->value
+                : other != NULL ? other
+                                : "(absent)");
+            *equal = false;
+        }
+    }
+}
+
+loong_status_t loong_checkpoint_diff(loong_context_t *ctx, const char *a,
+                                     const char *b, loong_line_fn line,
+                                     void *user, bool *equal_p)
+{
+    report_t report = {ctx, line, user};
+    loong_view_t *first = NULL;
+    loong_view_t *second = NULL;
+    bool equal = true;
+    bool mixed =
+        loongi_checkpoint_is_native(a) != loongi_checkpoint_is_native(b);
+    loong_view_names_t names = mixed ? LOONG_VIEW_ENGINE : LOONG_VIEW_OWN;
+    LOONG_TRY(loongi_view_open(ctx, a, names, &first));
+    loong_status_t status = loongi_view_open(ctx, b, names, &second);
+    if (status == LOONG_OK) {
+        const loong_view_t *const views[2] = {first, second};
+        diff_models(&report, views, &equal);
+        status = diff_tensors(&report, views, &equal);
+    }
+    loongi_view_close(&second);
+    loongi_view_close(&first);
+    if (status == LOONG_OK) {
+        *equal_p = equal;
+    }
+    return status;
+}

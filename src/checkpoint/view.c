@@ -1,0 +1,207 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Tensors of either kind of model files. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "convert.h"
+#include "file.h"
+#include "hf_config.h"
+#include "safetensors.h"
+#include "view.h"
+
+int64_t loongi_view_rows(const loong_view_tensor_t *tensor)
+{
+    return tensor->ndim > 0 ? tensor->shape[0] : 1;
+}
+
+int64_t loongi_view_row_length(const loong_view_tensor_t *tensor)
+{
+    return tensor->ndim > 1
+               ? loongi_shape_count(tensor->ndim - 1, tensor->shape + 1)
+               : 1;
+}
+
+static int by_name(const void *a, const void *b)
+{
+    return strcmp(((const loong_view_tensor_t *)a)->name,
+                  ((const loong_view_tensor_t *)b)->name);
+}
+
+const loong_view_tensor_t *loongi_view_find(const loong_view_t *view,
+                                            const char *name)
+{
+    loong_view_tensor_t key = {0};
+    key.name = name;
+    return bsearch(&key, view->tensors, (size_t)view->count,
+                   sizeof(*view->tensors), by_name);
+}
+
+loong_status_t loongi_view_model_keys(const loong_pairs_t *metadata,
+                                      const char *component,
+                                      loong_pairs_t *model)
+{
+    char prefix[128];
+    int length = snprintf(prefix, sizeof(prefix), "model.%s.", component);
+    for (int64_t i = 0; i < metadata->count; i++) {
+        const loong_pair_t *pair = &metadata->items[i];
+        if (length < (int)sizeof(prefix) &&
+            strncmp(pair->key, prefix, (size_t)length) == 0) {
+            LOONG_TRY(loongi_pairs_set(model, pair->key + length, pair->value));
+        }
+    }
+    return LOONG_OK;
+}
+
+static loong_status_t allocate(loong_view_t *view, int64_t count)
+{
+    return loongi_arena_alloc(
+        view->arena, (size_t)count * sizeof(*view->tensors), &view->tensors);
+}
+
+static void add(loong_view_t *view, const char *name, loong_dtype_t dtype,
+                int ndim, const int64_t *shape)
+{
+    loong_view_tensor_t *tensor = &view->tensors[view->count++];
+    tensor->name = name;
+    tensor->dtype = dtype;
+    tensor->ndim = ndim;
+    memcpy(tensor->shape, shape, (size_t)ndim * sizeof(*shape));
+}
+
+static loong_status_t list_native(loong_view_t *view, loong_view_names_t names)
+{
+    int64_t count = loongi_checkpoint_count(view->native);
+    size_t prefix = strlen(LOONG_FOUNDATION ".");
+    LOONG_TRY(loongi_view_model_keys(loongi_checkpoint_metadata(view->native),
+                                     LOONG_FOUNDATION, view->model));
+    LOONG_TRY(allocate(view, count));
+    for (int64_t i = 0; i < count; i++) {
+        const loong_checkpoint_tensor_t *t =
+            loongi_checkpoint_get(view->native, i);
+        char *name = NULL;
+        if (names == LOONG_VIEW_OWN) {
+            LOONG_TRY(loongi_arena_printf(view->arena, &name, "%s %s", t->kind,
+                                          t->name));
+        } else if (strcmp(t->kind, "param") != 0 ||
+                   strncmp(t->name, LOONG_FOUNDATION ".", prefix) != 0) {
+            continue;
+        } else {
+            LOONG_TRY(
+                loongi_arena_strdup(view->arena, t->name + prefix, &name));
+        }
+        add(view, name, t->dtype, t->ndim, t->shape);
+        view->tensors[view->count - 1].handle = t;
+    }
+    return LOONG_OK;
+}
+
+static loong_status_t list_engine(loong_view_t *view)
+{
+    const loong_hf_map_t *map = loongi_hf_get_map(view->hf);
+    LOONG_TRY(allocate(view, loongi_hf_map_count(map)));
+    for (int64_t i = 0; i < loongi_hf_map_count(map); i++) {
+        const loong_hf_param_t *p = loongi_hf_map_get(map, i);
+        add(view, p->name, loongi_hf_dtype(view->hf, p->name), p->ndim,
+            p->shape);
+    }
+    const loong_pairs_t *model = loongi_hf_model(view->hf);
+    for (int64_t i = 0; i < model->count; i++) {
+        LOONG_TRY(loongi_pairs_set(view->model, model->items[i].key,
+                                   model->items[i].value));
+    }
+    return LOONG_OK;
+}
+
+static loong_status_t list_files(loong_view_t *view)
+{
+    loong_pairs_t *model = NULL;
+    LOONG_TRY(allocate(view, loongi_safetensors_set_count(view->set)));
+    for (int64_t i = 0; i < loongi_safetensors_set_count(view->set); i++) {
+        const loong_safetensor_t *t = loongi_safetensors_set_get(view->set, i);
+        add(view, t->name, t->dtype, t->ndim, t->shape);
+        view->tensors[view->count - 1].handle = t;
+    }
+    if (loongi_hf_config_read(view->ctx, view->path, &model) == LOONG_OK) {
+        loongi_pairs_destroy(&view->model);
+        view->model = model;
+    } else { /* the tensors can be looked at all the same */
+        loongi_log(view->ctx, LOONG_LOG_WARN, "%s",
+                   loong_context_error(view->ctx));
+        loong_context_clear_error(view->ctx);
+    }
+    return LOONG_OK;
+}
+
+static loong_status_t open_any(loong_view_t *view, loong_view_names_t names)
+{
+    loong_context_t *ctx = view->ctx;
+    LOONG_CHECK(ctx, loongi_dir_exists(view->path), LOONG_ERR_NOT_FOUND,
+                "'%s' is not a directory", view->path);
+    LOONG_TRY(loongi_pairs_create(ctx, &view->model));
+    if (loongi_checkpoint_is_native(view->path)) {
+        LOONG_TRY(loongi_checkpoint_open(ctx, view->path, &view->native));
+        LOONG_TRY(list_native(view, names));
+    } else if (names == LOONG_VIEW_ENGINE) {
+        LOONG_TRY(loongi_hf_open(ctx, view->path, &view->hf));
+        LOONG_TRY(list_engine(view));
+    } else {
+        LOONG_TRY(loongi_safetensors_set_open(ctx, view->path, &view->set));
+        LOONG_TRY(list_files(view));
+    }
+    qsort(view->tensors, (size_t)view->count, sizeof(*view->tensors), by_name);
+    return LOONG_OK;
+}
+
+loong_status_t loongi_view_open(loong_context_t *ctx, const char *path,
+                                loong_view_names_t names, loong_view_t **view_p)
+{
+    loong_view_t *view = NULL;
+    LOONG_TRY(loongi_alloc(ctx, sizeof(*view), "view", &view));
+    view->ctx = ctx;
+    view->path = path;
+    loong_status_t status = loongi_arena_create(ctx, "view", &view->arena);
+    if (status == LOONG_OK) {
+        status = open_any(view, names);
+    }
+    if (status != LOONG_OK) {
+        loongi_view_close(&view);
+        return status;
+    }
+    *view_p = view;
+    return LOONG_OK;
+}
+
+void loongi_view_close(loong_view_t **view)
+{
+    if (*view == NULL) {
+        return;
+    }
+    loongi_checkpoint_close(&(*view)->native);
+    loongi_safetensors_set_close(&(*view)->set);
+    loongi_hf_close(&(*view)->hf);
+    loongi_pairs_destroy(&(*view)->model);
+    loongi_arena_destroy(&(*view)->arena);
+    loongi_free((*view)->ctx, *view);
+    *view = NULL;
+}
+
+loong_status_t loongi_view_read(const loong_view_t *view,
+                                const loong_view_tensor_t *tensor, int64_t row,
+                                int64_t rows, loong_dtype_t dtype, void *dst)
+{
+    if (view->native != NULL) {
+        return loongi_checkpoint_read_rows(view->native, tensor->handle, row,
+                                           rows, dtype, dst);
+    }
+    if (view->hf != NULL) {
+        return loongi_hf_read(view->hf, tensor->name, row, rows, dtype, dst);
+    }
+    const loong_safetensor_t *t = tensor->handle;
+    int64_t length = loongi_view_row_length(tensor);
+    const char *src = (const char *)t->data +
+                      (size_t)(row * length) * loong_dtype_size(tensor->dtype);
+    return loongi_convert(view->ctx, tensor->dtype, src, dtype, dst,
+                          rows * length);
+}

@@ -1,0 +1,66 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * One way to look at the tensors of a native checkpoint and of a Hugging Face
+ * directory. */
+#ifndef LOONG_VIEW_H
+#define LOONG_VIEW_H
+
+#include "hf_weights.h"
+#include "native.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+typedef enum loong_view_names {
+    LOONG_VIEW_OWN,   /* as the files have them */
+    LOONG_VIEW_ENGINE /* the engine's parameters, without the component */
+} loong_view_names_t;
+
+typedef struct loong_view_tensor {
+    const char *name; /* native: "kind name" among its own names */
+    loong_dtype_t dtype;
+    int ndim;
+    int64_t shape[LOONG_TENSOR_MAX_DIMS];
+    const void *handle; /* of the source */
+} loong_view_tensor_t;
+
+typedef struct loong_view {
+    loong_context_t *ctx;
+    loong_arena_t *arena;
+    const char *path;
+    loong_checkpoint_t *native;
+    loong_safetensors_set_t *set;
+    loong_hf_t *hf;
+    loong_pairs_t *model; /* keys, empty when they are not understood */
+    int64_t count;
+    loong_view_tensor_t *tensors; /* by name */
+} loong_view_t;
+
+/* The component whose parameters a checkpoint holds under "foundation.". */
+#define LOONG_FOUNDATION "foundation"
+
+LOONG_NODISCARD loong_status_t loongi_view_open(loong_context_t *ctx,
+                                                const char *path,
+                                                loong_view_names_t names,
+                                                loong_view_t **view_p);
+void loongi_view_close(loong_view_t **view);
+const loong_view_tensor_t *loongi_view_find(const loong_view_t *view,
+                                            const char *name);
+/* Rows converted to dtype (the tensor's own: a copy). A scalar is one row. */
+LOONG_NODISCARD loong_status_t
+loongi_view_read(const loong_view_t *view, const loong_view_tensor_t *tensor,
+                 int64_t row, int64_t rows, loong_dtype_t dtype, void *dst);
+
+int64_t loongi_view_rows(const loong_view_tensor_t *tensor);
+int64_t loongi_view_row_length(const loong_view_tensor_t *tensor);
+
+/* The keys under "model.COMPONENT." of a checkpoint's metadata. */
+LOONG_NODISCARD loong_status_t loongi_view_model_keys(
+    const loong_pairs_t *metadata, const char *component, loong_pairs_t *model);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

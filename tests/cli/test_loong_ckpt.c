@@ -1,0 +1,156 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * loong-ckpt as a program: what it writes, prints and returns. The path of
+ * the program is the first argument. */
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "file.h"
+#include "test.h"
+
+#define FIXTURES LOONG_SOURCE_DIR "/tests/golden/fixtures"
+
+static char dir[] = "/tmp/loong_ckpt_XXXXXX";
+static const char *program;
+static char output[1 << 16];
+
+/* Runs with the arguments; %s in them is the test's directory. */
+static int run(const char *arguments)
+{
+    char expanded[2048], command[4096];
+    size_t used = 0;
+    for (const char *c = arguments; *c != '\0'; c++) {
+        if (c[0] == '%') {
+            used += (size_t)snprintf(expanded + used, sizeof(expanded) - used,
+                                     "%s", dir);
+        } else {
+            expanded[used++] = *c;
+        }
+    }
+    expanded[used] = '\0';
+    snprintf(command, sizeof(command), "%s %s 2>&1", program, expanded);
+    FILE *pipe = popen(command, "r");
+    assert_non_null(pipe);
+    size_t length = fread(output, 1, sizeof(output) - 1, pipe);
+    output[length] = '\0';
+    int code = pclose(pipe);
+    assert_true(WIFEXITED(code));
+    return WEXITSTATUS(code);
+}
+
+#define assert_run(arguments_, code_, text_)                              \
+    do {                                                                  \
+        int run_code_ = run(arguments_);                                  \
+        if (run_code_ != (code_) || strstr(output, text_) == NULL) {      \
+            fail_msg("%s: exit %d, expected %d and '%s'\n%s", arguments_, \
+                     run_code_, code_, text_, output);                    \
+        }                                                                 \
+    } while (0)
+
+static void round_trip_is_equal(void **state)
+{
+    (void)state;
+    static const char *const names[] = {"gpt2_tied", "llama_bias_mqa",
+                                        "qwen2_window", "qwen3_mqa_untied"};
+    for (int i = 0; i < 4; i++) {
+        char line[512];
+        snprintf(line, sizeof(line), "import " FIXTURES "/%s %%/native",
+                 names[i]);
+        assert_run(line, 0, "");
+        assert_run("export % /native %/hf --max-shard-gb 0.00001", 2,
+                   "export needs");
+        assert_run("export %/native %/hf --max-shard-gb 0.00001", 0, "");
+        snprintf(line, sizeof(line), "diff " FIXTURES "/%s %%/hf", names[i]);
+        assert_run(line, 0, "all values are equal");
+        snprintf(line, sizeof(line), "diff %%/native " FIXTURES "/%s",
+                 names[i]);
+        assert_run(line, 0, "all values are equal");
+    }
+    char path[128];
+    snprintf(path, sizeof(path), "%s/hf/model.safetensors.index.json", dir);
+    assert_true(loongi_file_exists(path));
+    snprintf(path, sizeof(path), "%s/hf/generation_config.json", dir);
+    assert_true(loongi_file_exists(path));
+}
+
+static void bf16_export_differs(void **state)
+{
+    (void)state;
+    assert_run("import " FIXTURES "/qwen3_gqa_tied %/q", 0, "");
+    assert_run("export %/q %/q16 --dtype bf16", 0, "");
+    assert_run("inspect %/q16", 0, "bf16");
+    assert_run("diff %/q %/q16", 1, "norm.weight: type fp32 and bf16");
+    assert_run("import %/q16 %/q16n", 0, "");
+    assert_run("export %/q16n %/q16b --dtype bf16", 0, "");
+    assert_run("diff %/q16 %/q16b", 0, "all values are equal");
+    assert_run("diff %/q %/q16n", 1, "they differ");
+}
+
+static void inspect_reports(void **state)
+{
+    (void)state;
+    assert_run("import " FIXTURES "/gpt2_untied %/g", 0, "");
+    assert_run("inspect %/g --verify", 0, "checksums of all files are right");
+    assert_run("inspect %/g", 0, "param foundation.embed_tokens.weight");
+    assert_run("inspect %/g/step_00000000", 0, "step 0, saved by 1 rank");
+    assert_run("inspect " FIXTURES "/gpt2_untied", 0, "transformer.wte.weight");
+    loong_context_t *ctx = test_context();
+    char path[128];
+    char *bytes = NULL;
+    size_t length = 0;
+    snprintf(path, sizeof(path), "%s/g/step_00000000/rank_00000.h5", dir);
+    assert_ok(ctx, loongi_file_read(ctx, path, &bytes, &length));
+    bytes[length - 100] ^= 4;
+    assert_ok(ctx, loongi_file_write(ctx, path, bytes, length));
+    loongi_free(ctx, bytes);
+    test_context_end(&ctx);
+    assert_run("inspect %/g --verify", 1, "rank_00000.h5: checksum");
+}
+
+static void errors_have_codes(void **state)
+{
+    (void)state;
+    assert_run("", 2, "no command");
+    assert_run("frobnicate", 2, "unknown command: frobnicate");
+    assert_run("inspect", 2, "inspect needs PATH");
+    assert_run("export a b --dtype int8", 2, "wrong option or value: --dtype");
+    assert_run("export a b --color", 2, "--color");
+    assert_run("--help", 0, "usage: loong-ckpt");
+    assert_run("inspect %/none", 66, "none' is not a directory");
+    assert_run("import %/none %/x", 66, "none/config.json");
+    assert_run("export %/none %/x", 66, "none");
+    assert_run("import " FIXTURES "/gpt2_tied /proc/none", 73, "/proc/none");
+    assert_run("diff " FIXTURES "/gpt2_tied %/none", 66, "none");
+    assert_run("diff " FIXTURES "/gpt2_tied " FIXTURES "/gpt2_untied", 1,
+               "model activation: gelu_tanh and gelu");
+}
+
+static int make_dir(void **state)
+{
+    (void)state;
+    return mkdtemp(dir) == NULL;
+}
+
+static int remove_dir(void **state)
+{
+    (void)state;
+    loong_context_t *ctx = test_context();
+    assert_ok(ctx, loongi_dir_remove(ctx, dir));
+    test_context_end(&ctx);
+    return 0;
+}
+
+int main(int argc, char **argv)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(round_trip_is_equal),
+        cmocka_unit_test(bf16_export_differs),
+        cmocka_unit_test(inspect_reports),
+        cmocka_unit_test(errors_have_codes),
+    };
+    if (argc != 2) {
+        return 2;
+    }
+    program = argv[1];
+    return cmocka_run_group_tests(tests, make_dir, remove_dir);
+}

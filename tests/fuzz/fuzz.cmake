@@ -1,0 +1,28 @@
+# A fuzz target: a source with LLVMFuzzerTestOneInput and a corpus in
+# tests/fuzz/corpus/NAME.
+#
+#   loong_fuzz(NAME safetensors)
+#
+# Always: the everyday test fuzz_NAME runs the corpus and a fixed number of
+# mutations of it. With clang, -DLOONG_FUZZ=ON and
+# -DLOONG_SANITIZE=fuzzer-no-link,address: libFuzzer as fuzz_NAME_live, e.g.
+# build/fuzz_safetensors_live tests/fuzz/corpus/safetensors
+option(LOONG_FUZZ "libFuzzer programs (clang)" OFF)
+
+function(loong_fuzz)
+  cmake_parse_arguments(F "" "NAME;RUNS" "" ${ARGN})
+  if(NOT F_RUNS)
+    set(F_RUNS 2000)
+  endif()
+  add_executable(fuzz_${F_NAME} tests/fuzz/fuzz_${F_NAME}.c
+    tests/fuzz/run_corpus.c)
+  target_link_libraries(fuzz_${F_NAME} PRIVATE loong_all)
+  add_test(NAME fuzz_${F_NAME} COMMAND fuzz_${F_NAME}
+    ${PROJECT_SOURCE_DIR}/tests/fuzz/corpus/${F_NAME} ${F_RUNS})
+  set_tests_properties(fuzz_${F_NAME} PROPERTIES LABELS fuzz TIMEOUT 120)
+  if(LOONG_FUZZ)
+    add_executable(fuzz_${F_NAME}_live tests/fuzz/fuzz_${F_NAME}.c)
+    target_link_libraries(fuzz_${F_NAME}_live PRIVATE loong_all)
+    target_link_options(fuzz_${F_NAME}_live PRIVATE -fsanitize=fuzzer)
+  endif()
+endfunction()

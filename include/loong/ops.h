@@ -179,6 +179,13 @@ typedef struct loong_reshape_attr {
 LOONG_API loong_val_t loong_reshape(loong_graph_t *g, loong_val_t x,
                                     loong_shape_t shape);
 
+/* slice_grad: x [..,c] -> [..,C], x in columns begin.. and zero elsewhere; sums
+ * of them that cover all columns become a concat. */
+typedef struct loong_slice_grad_attr {
+    int64_t begin;
+    int64_t width; /* C */
+} loong_slice_grad_attr_t;
+
 /* sum_rows: x [T,N] -> [N] wide, the sum over rows in row order. */
 LOONG_API loong_val_t loong_sum_rows(loong_graph_t *g, loong_val_t x);
 

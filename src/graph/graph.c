@@ -456,7 +456,7 @@ loong_val_t loong_graph_apply(loong_graph_t *graph, const loong_op_t *op,
     if (op->view) {
         make_view(g, &g->nodes[at]);
     }
-    return g->nodes[at].out[0];
+    return op->num_out > 0 ? g->nodes[at].out[0] : LOONG_NONE;
 }
 
 int loong_graph_loss(loong_graph_t *graph, const char *name,

@@ -1,0 +1,113 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * add: y = a + b.  scale: y = factor x.  cast, copy: y = x.
+ * accumulate: out = x, or out += x.
+ * concat: inputs side by side.  sum_rows: y[c] = sum over rows of x.
+ * slice_grad: x in columns begin .., zero elsewhere. */
+#include "list.h"
+#include "ref.h"
+
+static loong_status_t add(const loong_kernel_call_t *call)
+{
+    ref_mat_t a = ref_arg(call, 0);
+    ref_mat_t b = ref_arg(call, 1);
+    ref_mat_t y = ref_out(call, 0);
+#pragma omp parallel for
+    for (int64_t t = 0; t < y.rows; t++) {
+        for (int64_t c = 0; c < y.cols; c++) {
+            ref_put(&y, t, c, ref_at(&a, t, c) + ref_at(&b, t, c));
+        }
+    }
+    return LOONG_OK;
+}
+
+static void copy_scaled(const loong_kernel_call_t *call, double factor)
+{
+    ref_mat_t x = ref_arg(call, 0);
+    ref_mat_t y = ref_out(call, 0);
+#pragma omp parallel for
+    for (int64_t t = 0; t < y.rows; t++) {
+        for (int64_t c = 0; c < y.cols; c++) {
+            ref_add(call, 0, &y, t, c, factor * ref_at(&x, t, c));
+        }
+    }
+}
+
+static loong_status_t scale(const loong_kernel_call_t *call)
+{
+    const loong_scale_attr_t *a = call->query->attr;
+    copy_scaled(call, a->factor);
+    return LOONG_OK;
+}
+
+static loong_status_t copy(const loong_kernel_call_t *call)
+{
+    copy_scaled(call, 1.0);
+    return LOONG_OK;
+}
+
+static loong_status_t concat(const loong_kernel_call_t *call)
+{
+    ref_mat_t y = ref_out(call, 0);
+    int64_t column = 0;
+    for (int i = 0; i < call->query->num_in; i++) {
+        ref_mat_t x = ref_arg(call, i);
+        for (int64_t t = 0; t < x.rows; t++) {
+            for (int64_t c = 0; c < x.cols; c++) {
+                ref_put(&y, t, column + c, ref_at(&x, t, c));
+            }
+        }
+        column += x.cols;
+    }
+    return LOONG_OK;
+}
+
+static loong_status_t slice_grad(const loong_kernel_call_t *call)
+{
+    const loong_slice_grad_attr_t *a = call->query->attr;
+    ref_mat_t x = ref_arg(call, 0);
+    ref_mat_t y = ref_out(call, 0);
+    for (int64_t t = 0; t < y.rows; t++) {
+        for (int64_t c = 0; c < y.cols; c++) {
+            bool inside = c >= a->begin && c < a->begin + x.cols;
+            ref_put(&y, t, c, inside ? ref_at(&x, t, c - a->begin) : 0.0);
+        }
+    }
+    return LOONG_OK;
+}
+
+static loong_status_t sum_rows(const loong_kernel_call_t *call)
+{
+    ref_mat_t x = ref_arg(call, 0);
+    ref_mat_t y = ref_out(call, 0);
+#pragma omp parallel for
+    for (int64_t c = 0; c < x.cols; c++) {
+        double sum = 0.0;
+        for (int64_t t = 0; t < x.rows; t++) {
+            sum += ref_at(&x, t, c);
+        }
+        ref_add(call, 0, &y, 0, c, sum);
+    }
+    return LOONG_OK;
+}
+
+const loong_kernel_t loongi_add_ref = {
+    .name = "add_ref", .op = "add", .device = "cpu", .run = add};
+const loong_kernel_t loongi_scale_ref = {
+    .name = "scale_ref", .op = "scale", .device = "cpu", .run = scale};
+const loong_kernel_t loongi_cast_ref = {
+    .name = "cast_ref", .op = "cast", .device = "cpu", .run = copy};
+const loong_kernel_t loongi_copy_ref = {
+    .name = "copy_ref", .op = "copy", .device = "cpu", .run = copy};
+const loong_kernel_t loongi_accumulate_ref = {.name = "accumulate_ref",
+                                              .op = "accumulate",
+                                              .device = "cpu",
+                                              .run = copy};
+const loong_kernel_t loongi_concat_ref = {
+    .name = "concat_ref", .op = "concat", .device = "cpu", .run = concat};
+const loong_kernel_t loongi_slice_grad_ref = {.name = "slice_grad_ref",
+                                              .op = "slice_grad",
+                                              .device = "cpu",
+                                              .run = slice_grad};
+const loong_kernel_t loongi_sum_rows_ref = {
+    .name = "sum_rows_ref", .op = "sum_rows", .device = "cpu", .run = sum_rows};

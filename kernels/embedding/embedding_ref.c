@@ -1,0 +1,62 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * y[t] = table[ids[t]]; d table[v] = sum over t with ids[t] = v of dy[t], in
+ * the order of t. */
+#include "list.h"
+#include "ref.h"
+
+static loong_status_t check_ids(const loong_kernel_call_t *call,
+                                const int32_t *ids, int64_t count,
+                                int64_t rows)
+{
+    for (int64_t t = 0; t < count; t++) {
+        LOONG_CHECK(call->ctx, ids[t] >= 0 && ids[t] < rows, LOONG_ERR_ARG,
+                    "%s: id %d at token %lld, allowed 0 to %lld",
+                    call->query->op, ids[t], (long long)t,
+                    (long long)(rows - 1));
+    }
+    return LOONG_OK;
+}
+
+static loong_status_t forward(const loong_kernel_call_t *call)
+{
+    const int32_t *ids = ref_i32(call, 0);
+    ref_mat_t table = ref_arg(call, 1);
+    ref_mat_t y = ref_out(call, 0);
+    LOONG_TRY(check_ids(call, ids, y.rows, table.rows));
+    for (int64_t t = 0; t < y.rows; t++) {
+        for (int64_t c = 0; c < y.cols; c++) {
+            ref_put(&y, t, c, ref_at(&table, ids[t], c));
+        }
+    }
+    return LOONG_OK;
+}
+
+static loong_status_t backward(const loong_kernel_call_t *call)
+{
+    const int32_t *ids = ref_i32(call, 0);
+    ref_mat_t dy = ref_arg(call, 1);
+    ref_mat_t dtable = ref_out(call, 0);
+    LOONG_TRY(check_ids(call, ids, dy.rows, dtable.rows));
+    if (!(call->accumulate & 1)) {
+        for (int64_t v = 0; v < dtable.rows; v++) {
+            for (int64_t c = 0; c < dtable.cols; c++) {
+                ref_put(&dtable, v, c, 0.0);
+            }
+        }
+    }
+    for (int64_t t = 0; t < dy.rows; t++) {
+        for (int64_t c = 0; c < dy.cols; c++) {
+            ref_put(&dtable, ids[t], c,
+                    ref_at(&dtable, ids[t], c) + ref_at(&dy, t, c));
+        }
+    }
+    return LOONG_OK;
+}
+
+const loong_kernel_t loongi_embedding_ref = {
+    .name = "embedding_ref", .op = "embedding", .device = "cpu",
+    .run = forward};
+const loong_kernel_t loongi_embedding_grad_ref = {
+    .name = "embedding_grad_ref", .op = "embedding_grad", .device = "cpu",
+    .run = backward};

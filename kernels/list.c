@@ -1,0 +1,13 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The built-in CPU kernels: the fast ones, best first, then the references. */
+#include "list.h"
+
+#include <stddef.h>
+
+const loong_kernel_t *const loongi_cpu_kernels[] = {
+#define LOONG_REF_LIST(name_) &loongi_##name_##_ref,
+    LOONG_REF_KERNELS(LOONG_REF_LIST)
+#undef LOONG_REF_LIST
+    NULL,
+};

@@ -1,0 +1,44 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Every built-in CPU kernel. list.c orders them: best first, reference last. */
+#ifndef LOONG_KERNEL_LIST_H
+#define LOONG_KERNEL_LIST_H
+
+#include "loong/kernel.h"
+
+#define LOONG_REF_KERNELS(X) \
+    X(embedding)             \
+    X(embedding_grad)        \
+    X(rmsnorm)               \
+    X(add_rmsnorm)           \
+    X(rmsnorm_grad)          \
+    X(layernorm)             \
+    X(add_layernorm)         \
+    X(layernorm_grad)        \
+    X(rope_table)            \
+    X(rope)                  \
+    X(swiglu)                \
+    X(swiglu_grad)           \
+    X(gelu)                  \
+    X(gelu_grad)             \
+    X(add)                   \
+    X(scale)                 \
+    X(cast)                  \
+    X(copy)                  \
+    X(accumulate)            \
+    X(concat)                \
+    X(slice_grad)            \
+    X(sum_rows)              \
+    X(dropout)               \
+    X(adamw)                 \
+    X(sumsq)                 \
+    X(sum)
+
+#define LOONG_REF_DECLARE(name_) extern const loong_kernel_t loongi_##name_##_ref;
+LOONG_REF_KERNELS(LOONG_REF_DECLARE)
+#undef LOONG_REF_DECLARE
+
+/* Best first per op; ends with NULL. */
+extern const loong_kernel_t *const loongi_cpu_kernels[];
+
+#endif

@@ -1,0 +1,119 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "op_impl.h"
+
+static void cost(const loong_kernel_query_t *q, loong_cost_t *cost)
+{
+    for (int i = 0; i < q->num_in + q->num_out; i++) {
+        const loong_karg_t *a = &q->arg[i];
+        double n = (double)loong_karg_rows(a, NULL) *
+                   (double)loong_karg_cols(a, NULL);
+        cost->bytes += n * (double)loong_dtype_size(a->dtype);
+        cost->flops += 4.0 * n;
+    }
+}
+
+/* ---- swiglu ------------------------------------------------------------------- */
+
+static loong_status_t infer_swiglu(const loong_op_call_t *call)
+{
+    LOONG_TRY(loongi_want_rank(call, 0, "x", 2));
+    LOONG_TRY(loongi_want_float(call, 0, "x"));
+    int64_t cols = loongi_type_cols(&call->in[0]);
+    LOONG_CHECK(call->ctx, cols % 2 == 0, LOONG_ERR_ARG,
+                "%s: x has %lld channels, an even number wanted", call->op,
+                (long long)cols);
+    call->out[0] = call->in[0];
+    call->out[0].shape.dim[1] = cols / 2;
+    return LOONG_OK;
+}
+
+static loong_status_t infer_second(const loong_op_call_t *call)
+{
+    LOONG_TRY(loongi_want_float(call, 0, "dy"));
+    call->out[0] = call->in[1];
+    return LOONG_OK;
+}
+
+static const loong_op_t swiglu_grad = {
+    .name = "swiglu_grad",
+    .min_in = 2,
+    .max_in = 2,
+    .num_out = 1,
+    .strided_in = true,
+    .strided_out = true,
+    .infer = infer_second,
+    .cost = cost,
+};
+const loong_op_t *const loongi_op_swiglu_grad = &swiglu_grad;
+
+static loong_status_t grad_swiglu(const loong_grad_call_t *call)
+{
+    loong_val_t in[2] = {call->out_grad[0], call->in[0]};
+    loong_graph_apply(call->graph, &swiglu_grad, NULL, 2, in, 1,
+                      &call->in_grad[0]);
+    return LOONG_OK;
+}
+
+static const loong_op_t swiglu = {
+    .name = "swiglu",
+    .min_in = 1,
+    .max_in = 1,
+    .num_out = 1,
+    .strided_in = true,
+    .strided_out = true,
+    .infer = infer_swiglu,
+    .grad = grad_swiglu,
+    .cost = cost,
+};
+const loong_op_t *const loongi_op_swiglu = &swiglu;
+
+loong_val_t loong_swiglu(loong_graph_t *g, loong_val_t x)
+{
+    loong_val_t y;
+    return loong_graph_apply(g, &swiglu, NULL, 1, &x, 1, &y);
+}
+
+/* ---- gelu ---------------------------------------------------------------------- */
+
+static const loong_op_t gelu_grad = {
+    .name = "gelu_grad",
+    .attr_size = sizeof(loong_gelu_attr_t),
+    .min_in = 2,
+    .max_in = 2,
+    .num_out = 1,
+    .in_place = 1,
+    .strided_in = true,
+    .strided_out = true,
+    .infer = infer_second,
+    .cost = cost,
+};
+const loong_op_t *const loongi_op_gelu_grad = &gelu_grad;
+
+static loong_status_t grad_gelu(const loong_grad_call_t *call)
+{
+    loong_val_t in[2] = {call->out_grad[0], call->in[0]};
+    loong_graph_apply(call->graph, &gelu_grad, call->attr, 2, in, 1,
+                      &call->in_grad[0]);
+    return LOONG_OK;
+}
+
+static const loong_op_t gelu = {
+    .name = "gelu",
+    .attr_size = sizeof(loong_gelu_attr_t),
+    .min_in = 1,
+    .max_in = 1,
+    .num_out = 1,
+    .strided_in = true,
+    .strided_out = true,
+    .infer = loongi_infer_same,
+    .grad = grad_gelu,
+    .cost = cost,
+};
+const loong_op_t *const loongi_op_gelu = &gelu;
+
+loong_val_t loong_gelu(loong_graph_t *g, loong_val_t x, bool tanh)
+{
+    loong_gelu_attr_t attr = {tanh};
+    loong_val_t y;
+    return loong_graph_apply(g, &gelu, &attr, 1, &x, 1, &y);
+}

@@ -1,0 +1,77 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "op_impl.h"
+
+static loong_status_t infer(const loong_op_call_t *call)
+{
+    LOONG_TRY(loongi_want_rank(call, 0, "ids", 1));
+    LOONG_TRY(loongi_want_dtype(call, 0, "ids", LOONG_I32));
+    LOONG_TRY(loongi_want_rank(call, 1, "table", 2));
+    LOONG_TRY(loongi_want_float(call, 1, "table"));
+    call->out[0].dtype = call->in[1].dtype;
+    call->out[0].shape.rank = 2;
+    call->out[0].shape.count = call->in[0].shape.count;
+    call->out[0].shape.dim[0] = call->in[0].shape.dim[0];
+    call->out[0].shape.dim[1] = call->in[1].shape.dim[1];
+    return LOONG_OK;
+}
+
+static loong_status_t infer_grad(const loong_op_call_t *call)
+{
+    const loong_embedding_attr_t *attr = call->attr;
+    LOONG_TRY(loongi_want_dtype(call, 0, "ids", LOONG_I32));
+    LOONG_TRY(loongi_want_rank(call, 1, "dy", 2));
+    call->out[0].dtype = call->precision.wide;
+    call->out[0].shape =
+        loong_shape_2d(attr->rows, call->in[1].shape.dim[1]);
+    return LOONG_OK;
+}
+
+static void cost(const loong_kernel_query_t *q, loong_cost_t *cost)
+{
+    const loong_karg_t *y = &q->arg[q->num_in];
+    cost->bytes = 2.0 * (double)loong_karg_rows(y, NULL) *
+                  (double)loong_karg_cols(y, NULL) *
+                  (double)loong_dtype_size(y->dtype);
+}
+
+static const loong_op_t embedding_grad = {
+    .name = "embedding_grad",
+    .attr_size = sizeof(loong_embedding_attr_t),
+    .min_in = 2,
+    .max_in = 2,
+    .num_out = 1,
+    .accumulates = 1,
+    .strided_in = true,
+    .infer = infer_grad,
+};
+const loong_op_t *const loongi_op_embedding_grad = &embedding_grad;
+
+static loong_status_t grad(const loong_grad_call_t *call)
+{
+    loong_embedding_attr_t attr = {
+        loong_value_shape(call->graph, call->in[1]).dim[0]};
+    loong_val_t in[2] = {call->in[0], call->out_grad[0]};
+    loong_graph_apply(call->graph, &embedding_grad, &attr, 2, in, 1,
+                      &call->in_grad[1]);
+    return LOONG_OK;
+}
+
+static const loong_op_t embedding = {
+    .name = "embedding",
+    .min_in = 2,
+    .max_in = 2,
+    .num_out = 1,
+    .strided_out = true,
+    .infer = infer,
+    .grad = grad,
+    .cost = cost,
+};
+const loong_op_t *const loongi_op_embedding = &embedding;
+
+loong_val_t loong_embedding(loong_graph_t *g, loong_val_t ids,
+                            loong_val_t table)
+{
+    loong_val_t in[2] = {ids, table};
+    loong_val_t y;
+    return loong_graph_apply(g, &embedding, NULL, 2, in, 1, &y);
+}

@@ -1,0 +1,207 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * slice, concat, reshape and the adjoint of slice. */
+#include "op_impl.h"
+
+/* ---- concat ------------------------------------------------------------------------ */
+
+static loong_status_t infer_concat(const loong_op_call_t *call)
+{
+    call->out[0] = call->in[0];
+    int64_t cols = 0;
+    for (int i = 0; i < call->num_in; i++) {
+        LOONG_TRY(loongi_want_rank(call, i, "a part", 2));
+        LOONG_TRY(loongi_want_dtype(call, i, "a part", call->in[0].dtype));
+        LOONG_TRY(loongi_want_dim(call, i, "a part", 0,
+                                  call->in[0].shape.dim[0]));
+        cols += loongi_type_cols(&call->in[i]);
+    }
+    call->out[0].shape.dim[1] = cols;
+    return LOONG_OK;
+}
+
+static loong_status_t grad_concat(const loong_grad_call_t *call)
+{
+    int64_t column = 0;
+    for (int i = 0; i < call->num_in; i++) {
+        int64_t cols = loong_value_shape(call->graph, call->in[i]).dim[1];
+        if (call->wanted[i]) {
+            call->in_grad[i] = loong_slice(call->graph, call->out_grad[0],
+                                           column, cols);
+        }
+        column += cols;
+    }
+    return LOONG_OK;
+}
+
+static const loong_op_t concat = {
+    .name = "concat",
+    .min_in = 1,
+    .max_in = 8,
+    .num_out = 1,
+    .assembles = true,
+    .strided_in = true,
+    .infer = infer_concat,
+    .grad = grad_concat,
+};
+const loong_op_t *const loongi_op_concat = &concat;
+
+loong_val_t loong_concat(loong_graph_t *g, int num_in, const loong_val_t *in)
+{
+    loong_val_t y;
+    return loong_graph_apply(g, &concat, NULL, num_in, in, 1, &y);
+}
+
+/* ---- slice ------------------------------------------------------------------------- */
+
+static loong_status_t infer_slice_grad(const loong_op_call_t *call)
+{
+    const loong_slice_grad_attr_t *a = call->attr;
+    call->out[0] = call->in[0];
+    call->out[0].shape.dim[call->in[0].shape.rank - 1] = a->width;
+    return LOONG_OK;
+}
+
+enum { MAX_SLICES = 8 };
+
+/* Slices that cover all columns without overlap: their gradients side by
+ * side. */
+static loong_val_t sum_slice_grads(loong_graph_t *g, int n,
+                                   const loong_val_t *in)
+{
+    loong_val_t parts[MAX_SLICES];
+    int64_t column = 0;
+    int placed = 0;
+    int64_t width = 0;
+    while (placed < n && n <= MAX_SLICES) {
+        bool found = false;
+        for (int i = 0; i < n; i++) {
+            loong_producer_t p;
+            if (!loong_value_producer(g, in[i], &p)) {
+                return LOONG_NONE;
+            }
+            const loong_slice_grad_attr_t *a = p.attr;
+            width = a->width;
+            if (a->begin == column && !found) {
+                loong_shape_t shape = loong_value_shape(g, p.in[0]);
+                parts[placed++] = p.in[0];
+                column += shape.dim[shape.rank - 1];
+                found = true;
+            }
+        }
+        if (!found) {
+            return LOONG_NONE;
+        }
+    }
+    return column == width && placed == n ? loong_concat(g, n, parts)
+                                          : LOONG_NONE;
+}
+
+static const loong_op_t slice_grad = {
+    .name = "slice_grad",
+    .attr_size = sizeof(loong_slice_grad_attr_t),
+    .min_in = 1,
+    .max_in = 1,
+    .num_out = 1,
+    .strided_in = true,
+    .infer = infer_slice_grad,
+    .sum = sum_slice_grads,
+};
+const loong_op_t *const loongi_op_slice_grad = &slice_grad;
+
+static loong_status_t infer_slice(const loong_op_call_t *call)
+{
+    const loong_slice_attr_t *a = call->attr;
+    int64_t cols = loongi_type_cols(&call->in[0]);
+    LOONG_CHECK(call->ctx,
+                a->begin >= 0 && a->count > 0 && a->begin + a->count <= cols,
+                LOONG_ERR_ARG, "%s: columns %lld to %lld of %lld", call->op,
+                (long long)a->begin, (long long)(a->begin + a->count - 1),
+                (long long)cols);
+    call->out[0] = call->in[0];
+    call->out[0].shape.dim[call->in[0].shape.rank - 1] = a->count;
+    return LOONG_OK;
+}
+
+static int64_t slice_column(const void *attr)
+{
+    return ((const loong_slice_attr_t *)attr)->begin;
+}
+
+static loong_status_t grad_slice(const loong_grad_call_t *call)
+{
+    const loong_slice_attr_t *a = call->attr;
+    loong_shape_t shape = loong_value_shape(call->graph, call->in[0]);
+    loong_slice_grad_attr_t attr = {a->begin, shape.dim[shape.rank - 1]};
+    loong_graph_apply(call->graph, &slice_grad, &attr, 1, call->out_grad, 1,
+                      &call->in_grad[0]);
+    return LOONG_OK;
+}
+
+static const loong_op_t slice = {
+    .name = "slice",
+    .attr_size = sizeof(loong_slice_attr_t),
+    .min_in = 1,
+    .max_in = 1,
+    .num_out = 1,
+    .view = true,
+    .view_column = slice_column,
+    .strided_in = true,
+    .infer = infer_slice,
+    .grad = grad_slice,
+};
+const loong_op_t *const loongi_op_slice = &slice;
+
+loong_val_t loong_slice(loong_graph_t *g, loong_val_t x, int64_t begin,
+                        int64_t count)
+{
+    loong_slice_attr_t attr = {begin, count};
+    loong_val_t y;
+    return loong_graph_apply(g, &slice, &attr, 1, &x, 1, &y);
+}
+
+/* ---- reshape ------------------------------------------------------------------------ */
+
+static loong_status_t infer_reshape(const loong_op_call_t *call)
+{
+    const loong_reshape_attr_t *a = call->attr;
+    int64_t have = loongi_type_rows(&call->in[0]) *
+                   loongi_type_cols(&call->in[0]);
+    int64_t want = a->shape.rank > 0 ? 1 : 0;
+    for (int d = 0; d < a->shape.rank; d++) {
+        want *= a->shape.dim[d];
+    }
+    LOONG_CHECK(call->ctx, have == want, LOONG_ERR_ARG,
+                "%s: %lld elements cannot become %lld", call->op,
+                (long long)have, (long long)want);
+    call->out[0].dtype = call->in[0].dtype;
+    call->out[0].shape = a->shape;
+    return LOONG_OK;
+}
+
+static loong_status_t grad_reshape(const loong_grad_call_t *call)
+{
+    call->in_grad[0] =
+        loong_reshape(call->graph, call->out_grad[0],
+                      loong_value_shape(call->graph, call->in[0]));
+    return LOONG_OK;
+}
+
+static const loong_op_t reshape = {
+    .name = "reshape",
+    .attr_size = sizeof(loong_reshape_attr_t),
+    .min_in = 1,
+    .max_in = 1,
+    .num_out = 1,
+    .view = true,
+    .infer = infer_reshape,
+    .grad = grad_reshape,
+};
+const loong_op_t *const loongi_op_reshape = &reshape;
+
+loong_val_t loong_reshape(loong_graph_t *g, loong_val_t x, loong_shape_t shape)
+{
+    loong_reshape_attr_t attr = {shape};
+    loong_val_t y;
+    return loong_graph_apply(g, &reshape, &attr, 1, &x, 1, &y);
+}

@@ -1,0 +1,49 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Every built-in op. Each op's file defines loongi_op_<name>. */
+#include "op_impl.h"
+
+#include "loong/register.h"
+
+#define LOONG_OP_LIST(X) \
+    X(embedding)         \
+    X(embedding_grad)    \
+    X(rmsnorm)           \
+    X(add_rmsnorm)       \
+    X(rmsnorm_grad)      \
+    X(layernorm)         \
+    X(add_layernorm)     \
+    X(layernorm_grad)    \
+    X(rope_table)        \
+    X(rope)              \
+    X(swiglu)            \
+    X(swiglu_grad)       \
+    X(gelu)              \
+    X(gelu_grad)         \
+    X(add)               \
+    X(scale)             \
+    X(dropout)           \
+    X(cast)              \
+    X(copy)              \
+    X(accumulate)        \
+    X(sum_rows)          \
+    X(concat)            \
+    X(slice)             \
+    X(slice_grad)        \
+    X(reshape)           \
+    X(adamw)             \
+    X(sumsq)             \
+    X(sum)
+
+#define LOONG_OP_DECLARE(name_) extern const loong_op_t *const loongi_op_##name_;
+LOONG_OP_LIST(LOONG_OP_DECLARE)
+#undef LOONG_OP_DECLARE
+
+loong_status_t loongi_register_ops(loong_context_t *ctx)
+{
+#define LOONG_OP_REGISTER(name_) \
+    LOONG_TRY(loong_register_op(ctx, loongi_op_##name_));
+    LOONG_OP_LIST(LOONG_OP_REGISTER)
+#undef LOONG_OP_REGISTER
+    return LOONG_OK;
+}

@@ -1,0 +1,47 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * What op files share: argument checks that read as one line, and small costs.
+ */
+#ifndef LOONG_OP_IMPL_H
+#define LOONG_OP_IMPL_H
+
+#include "base.h"
+#include "loong/op.h"
+#include "loong/ops.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* Enters every built-in op. */
+loong_status_t loongi_register_ops(loong_context_t *ctx);
+
+/* Input i must have this rank and type. The name appears in the message. */
+loong_status_t loongi_want_rank(const loong_op_call_t *call, int i,
+                                const char *name, int rank);
+loong_status_t loongi_want_dtype(const loong_op_call_t *call, int i,
+                                 const char *name, loong_dtype_t dtype);
+loong_status_t loongi_want_float(const loong_op_call_t *call, int i,
+                                 const char *name);
+/* Dimension d of input i must be `size`. */
+loong_status_t loongi_want_dim(const loong_op_call_t *call, int i,
+                               const char *name, int d, int64_t size);
+/* Input i must have the shape of input j. */
+loong_status_t loongi_want_like(const loong_op_call_t *call, int i,
+                                const char *name, int j);
+/* A vector of this length in the wide type. */
+loong_status_t loongi_want_vector(const loong_op_call_t *call, int i,
+                                  const char *name, int64_t size);
+
+/* Last dimension, and product of the others. */
+int64_t loongi_type_cols(const loong_tensor_type_t *type);
+int64_t loongi_type_rows(const loong_tensor_type_t *type);
+
+/* Shape rule of element-wise ops: output 0 like input 0. */
+loong_status_t loongi_infer_same(const loong_op_call_t *call);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

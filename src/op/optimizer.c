@@ -1,0 +1,54 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * adamw, sumsq, sum: steps of the update program, made by hand (src/optim);
+ * registered so that programs can be explained and costed. */
+#include "op_impl.h"
+
+static loong_status_t infer_none(const loong_op_call_t *call)
+{
+    return LOONG_FAIL(call->ctx, LOONG_ERR_ARG,
+                      "%s: stands in update programs, not in graphs",
+                      call->op);
+}
+
+static void cost(const loong_kernel_query_t *q, loong_cost_t *cost)
+{
+    for (int i = 0; i < q->num_in + q->num_out; i++) {
+        const loong_karg_t *a = &q->arg[i];
+        if (a->rank > 0) {
+            double n = (double)loong_karg_cols(a, NULL) *
+                       (double)loong_dtype_size(a->dtype);
+            cost->bytes += i < q->num_in ? n : 2.0 * n;
+        }
+    }
+    cost->flops = 12.0 * (double)loong_karg_cols(&q->arg[0], NULL);
+}
+
+static const loong_op_t adamw = {
+    .name = "adamw",
+    .attr_size = sizeof(loong_adamw_attr_t),
+    .min_in = 1,
+    .max_in = 1,
+    .num_out = 4,
+    .infer = infer_none,
+    .cost = cost,
+};
+static const loong_op_t sumsq = {
+    .name = "sumsq",
+    .min_in = 1,
+    .max_in = 1,
+    .num_out = 1,
+    .infer = infer_none,
+    .cost = cost,
+};
+static const loong_op_t sum = {
+    .name = "sum",
+    .min_in = 1,
+    .max_in = 1,
+    .num_out = 1,
+    .infer = infer_none,
+    .cost = cost,
+};
+const loong_op_t *const loongi_op_adamw = &adamw;
+const loong_op_t *const loongi_op_sumsq = &sumsq;
+const loong_op_t *const loongi_op_sum = &sum;

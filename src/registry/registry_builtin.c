@@ -1,0 +1,34 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The built-in lists of ops, kernels and devices, entered into a context. */
+#include "cpu_device.h"
+#include "list.h"
+#include "loong/register.h"
+#include "op_impl.h"
+#include "optimizer.h"
+#include "registry.h"
+
+static loong_status_t register_kernels(loong_context_t *ctx)
+{
+    int64_t count = 0;
+    while (loongi_cpu_kernels[count] != NULL) {
+        count++;
+    }
+    while (count > 0) { /* the newest is the first choice */
+        LOONG_TRY(loong_register_kernel(ctx, loongi_cpu_kernels[--count]));
+    }
+    return LOONG_OK;
+}
+
+loong_status_t loong_register_builtin(loong_context_t *ctx)
+{
+    loong_registry_t *r = loongi_context_registry(ctx);
+    if (r->builtin) {
+        return LOONG_OK;
+    }
+    r->builtin = true;
+    LOONG_TRY(loongi_register_ops(ctx));
+    LOONG_TRY(register_kernels(ctx));
+    LOONG_TRY(loongi_register_collectives(ctx));
+    return loong_register_device(ctx, &loongi_cpu_device);
+}

@@ -1,0 +1,61 @@
+# SPDX-License-Identifier: Apache-2.0
+#
+# The commands a person types. CMake does the building; see CONTRIBUTING.md.
+#
+#   make check       install what is missing, build, run the everyday tests
+#   make check-full  the long tests as well
+#   make demo        train a small language model on real text, end to end
+#   make             build only
+#   make install     PREFIX=/usr/local
+
+PREFIX ?= /usr/local
+BUILD ?= build
+JOBS ?= $(shell nproc)
+
+# What the build and the tests need, as Debian 12 packages.
+PACKAGES := build-essential cmake ninja-build pkg-config git \
+  libopenmpi-dev openmpi-bin libdnnl-dev libyaml-dev libjansson-dev \
+  libpcre2-dev libutf8proc-dev libhdf5-dev libzstd-dev zlib1g-dev \
+  libxxhash-dev libcmocka-dev universal-ctags
+
+export OMPI_ALLOW_RUN_AS_ROOT := 1
+export OMPI_ALLOW_RUN_AS_ROOT_CONFIRM := 1
+
+.PHONY: all deps configure build check check-full install clean
+
+all: build
+
+# Installs what is missing; as an ordinary user without sudo it says what.
+deps:
+	@missing=""; for p in $(PACKAGES); do \
+	  dpkg-query -W -f='$${Status}' $$p 2>/dev/null | grep -q 'ok installed' \
+	    || missing="$$missing $$p"; done; \
+	if [ -z "$$missing" ]; then exit 0; fi; \
+	if [ "$$(id -u)" = 0 ]; then sudo=""; \
+	elif command -v sudo >/dev/null && sudo -n true 2>/dev/null; then sudo=sudo; \
+	else echo "Please install these packages, then try again:"; \
+	  echo "  apt-get install$$missing"; exit 1; fi; \
+	echo "installing:$$missing"; \
+	$$sudo apt-get update -qq && \
+	DEBIAN_FRONTEND=noninteractive $$sudo apt-get install -y -qq \
+	  --no-install-recommends $$missing >/dev/null
+
+configure: deps
+	@test -f $(BUILD)/build.ninja || \
+	  cmake -S . -B $(BUILD) -G Ninja -DLOONG_WERROR=ON \
+	    -DCMAKE_INSTALL_PREFIX=$(PREFIX)
+
+build: configure
+	@cmake --build $(BUILD) -j $(JOBS)
+
+check: build
+	ctest --test-dir $(BUILD) --output-on-failure -LE full -j $(JOBS)
+
+check-full: build
+	ctest --test-dir $(BUILD) --output-on-failure -j $(JOBS)
+
+install: build
+	cmake --install $(BUILD)
+
+clean:
+	rm -rf $(BUILD)

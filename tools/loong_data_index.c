@@ -1,0 +1,274 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * loong-data index: text to an indexed data set. */
+#include <getopt.h>
+#include <inttypes.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "loong/corpus.h"
+#include "loong/dataset.h"
+#include "loong_data.h"
+
+static const char help_text[] =
+    "usage: loong-data index --tokenizer FILE --output-prefix PREFIX PATH...\n"
+    "\n"
+    "Turns the documents of files and directories (recursively) into\n"
+    "PREFIX.bin and PREFIX.idx. Text files are one document each; .jsonl,\n"
+    ".ndjson and .json files one a line. gzip and zstd are unpacked.\n"
+    "\n"
+    "  --tokenizer FILE      tokenizer.json, or 'bytes'\n"
+    "  --output-prefix PATH  where to write\n"
+    "  --suffixes LIST       files taken in directories, e.g. .rst,.txt\n"
+    "                        (compared without .gz and .zst; default: all)\n"
+    "  --json-key KEY        the text of a JSON line (default: text)\n"
+    "  --split-blank-lines   text files: a document ends at an empty line\n"
+    "  --shuffle SEED        files in a random order (default: sorted), so\n"
+    "                        that a split by documents is a random one\n"
+    "  --append-eod          the end-of-document token behind each document\n"
+    "  --dtype TYPE          uint16 or int32 (default: by vocabulary)\n"
+    "  --workers N           threads (default: one a processor)\n"
+    "  --quiet               no progress bar\n";
+
+typedef struct options {
+    const char *tokenizer;
+    const char *prefix;
+    const char *dtype;
+    const char *json_key;
+    bool append_eod;
+    bool quiet;
+    int64_t workers;
+    loong_corpus_params_t corpus;
+} options_t;
+
+static volatile sig_atomic_t interrupted;
+
+static void on_signal(int number)
+{
+    (void)number;
+    interrupted = 1;
+}
+
+typedef struct bar {
+    loong_context_t *ctx;
+    const loong_corpus_t *corpus;
+    bool visible;
+    double begin;
+    double last; /* when it was drawn */
+} bar_t;
+
+static double seconds(void)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
+}
+
+static loong_status_t draw(void *user, const loong_index_result_t *done)
+{
+    enum { WIDTH = 30 };
+    static const char full[] = "##############################";
+    bar_t *bar = user;
+    double now = seconds();
+    if (interrupted) {
+        return LOONG_ERR_INTERRUPTED;
+    }
+    if (!bar->visible || now - bar->last < 0.1) {
+        return LOONG_OK;
+    }
+    loong_corpus_info_t info;
+    loong_corpus_get_info(bar->corpus, &info);
+    double share = info.bytes > 0
+                       ? (double)info.bytes_read / (double)info.bytes
+                       : 1;
+    double elapsed = now - bar->begin;
+    fprintf(stderr,
+            "\r[%-*.*s] %3.0f%%  %" PRId64 " documents  %.1fM tokens  %.1f "
+            "MB/s  eta %.0f s ",
+            WIDTH, (int)(share * WIDTH), full, 100 * share, done->documents,
+            1e-6 * (double)done->tokens,
+            1e-6 * (double)done->text_bytes / elapsed,
+            share > 0 ? elapsed / share - elapsed : 0);
+    bar->last = now;
+    return LOONG_OK;
+}
+
+static int choose_dtype(const options_t *o, const data_tokenizer_t *tokenizer,
+                        loong_dtype_t *dtype_p)
+{
+    *dtype_p = loong_dataset_dtype(tokenizer->vocab_size);
+    if (o->dtype == NULL) {
+        return LOONG_EXIT_OK;
+    }
+    if (!loong_dtype_from_name(o->dtype, dtype_p) ||
+        (*dtype_p != LOONG_U16 && *dtype_p != LOONG_I32)) {
+        return data_usage("index", "--dtype '%s': must be uint16 or int32",
+                          o->dtype);
+    }
+    if (*dtype_p == LOONG_U16 && tokenizer->vocab_size > 65536) {
+        return data_usage("index",
+                          "--dtype uint16 holds ids up to 65535, the "
+                          "vocabulary has %" PRId64,
+                          tokenizer->vocab_size);
+    }
+    return LOONG_EXIT_OK;
+}
+
+static void report(const options_t *o, const loong_corpus_info_t *files,
+                   const loong_index_result_t *r, loong_dtype_t dtype,
+                   double elapsed)
+{
+    printf("%s: %" PRId64 " documents, %" PRId64 " tokens (%s) from %" PRId64
+           " files, %.1f MB of text, %.2f bytes a token, %.1f s, %.1f MB/s\n",
+           o->prefix, r->documents, r->tokens, loong_dtype_name(dtype),
+           files->files, 1e-6 * (double)r->text_bytes,
+           (double)r->text_bytes / (double)r->tokens, elapsed,
+           1e-6 * (double)r->text_bytes / elapsed);
+    if (r->empty > 0) {
+        printf("%s: %" PRId64 " documents without a token were left out\n",
+               o->prefix, r->empty);
+    }
+}
+
+static int build(loong_context_t *ctx, const options_t *o,
+                 const data_tokenizer_t *tokenizer, loong_corpus_t *corpus)
+{
+    loong_dtype_t dtype;
+    loong_index_result_t result;
+    loong_corpus_info_t files;
+    double now = seconds();
+    bar_t bar = {ctx, corpus, !o->quiet && isatty(STDERR_FILENO), now, now};
+    int code = choose_dtype(o, tokenizer, &dtype);
+    if (code != LOONG_EXIT_OK) {
+        return code;
+    }
+    if (o->append_eod && tokenizer->eod_id < 0) {
+        return data_usage("index",
+                          "--append-eod: tokenizer '%s' names no end token",
+                          o->tokenizer);
+    }
+    loong_index_params_t params = {
+        corpus, o->json_key, o->prefix, dtype,
+        o->append_eod ? tokenizer->eod_id : -1, (int)o->workers,
+        tokenizer->encoder, tokenizer->encoder_user, draw, &bar};
+    loong_status_t status = loong_index_build(ctx, &params, &result);
+    if (bar.visible && bar.last > bar.begin) {
+        fprintf(stderr, "\r\033[K"); /* the bar goes, the report stays */
+    }
+    if (status != LOONG_OK) {
+        return data_fail(ctx, status);
+    }
+    loong_corpus_get_info(corpus, &files);
+    report(o, &files, &result, dtype, seconds() - bar.begin);
+    return LOONG_EXIT_OK;
+}
+
+static int run(loong_context_t *ctx, const options_t *o)
+{
+    data_tokenizer_t tokenizer;
+    loong_corpus_t *corpus = NULL;
+    loong_status_t status = data_tokenizer_open(ctx, o->tokenizer, &tokenizer);
+    if (status != LOONG_OK) {
+        return data_fail(ctx, status);
+    }
+    status = loong_corpus_create(ctx, &o->corpus, &corpus);
+    int code = status == LOONG_OK ? build(ctx, o, &tokenizer, corpus)
+                                  : data_fail(ctx, status);
+    loong_corpus_destroy(&corpus);
+    data_tokenizer_close(ctx, &tokenizer);
+    return code;
+}
+
+enum { OPT_JSON_KEY = 256, OPT_BLANK, OPT_DTYPE, OPT_QUIET };
+
+static const struct option long_options[] = {
+    {"tokenizer", required_argument, NULL, 't'},
+    {"output-prefix", required_argument, NULL, 'o'},
+    {"suffixes", required_argument, NULL, 's'},
+    {"json-key", required_argument, NULL, OPT_JSON_KEY},
+    {"split-blank-lines", no_argument, NULL, OPT_BLANK},
+    {"shuffle", required_argument, NULL, 'r'},
+    {"append-eod", no_argument, NULL, 'e'},
+    {"dtype", required_argument, NULL, OPT_DTYPE},
+    {"workers", required_argument, NULL, 'w'},
+    {"quiet", no_argument, NULL, OPT_QUIET},
+    {"help", no_argument, NULL, 'h'},
+    {NULL, 0, NULL, 0}};
+
+/* One option; false when it is wrong, which has been said. */
+static bool take(options_t *o, int option)
+{
+    static const int64_t workers[] = {1, 256};
+    static const int64_t seeds[] = {0, INT64_MAX};
+    int64_t value = 0;
+    switch (option) {
+    case 't':
+        o->tokenizer = optarg;
+        return true;
+    case 'o':
+        o->prefix = optarg;
+        return true;
+    case 's':
+        o->corpus.suffixes = optarg;
+        return true;
+    case OPT_JSON_KEY:
+        o->json_key = optarg;
+        return true;
+    case OPT_BLANK:
+        o->corpus.split_blank_lines = true;
+        return true;
+    case 'r':
+        o->corpus.shuffle = true;
+        if (!data_integer("index", "shuffle", optarg, seeds, &value)) {
+            return false;
+        }
+        o->corpus.seed = (uint64_t)value;
+        return true;
+    case 'e':
+        o->append_eod = true;
+        return true;
+    case OPT_DTYPE:
+        o->dtype = optarg;
+        return true;
+    case OPT_QUIET:
+        o->quiet = true;
+        return true;
+    case 'w':
+        return data_integer("index", "workers", optarg, workers, &o->workers);
+    default: /* getopt has said what is wrong */
+        return false;
+    }
+}
+
+int data_index(loong_context_t *ctx, int argc, char **argv)
+{
+    options_t o = {0};
+    int option = 0;
+    o.json_key = "text";
+    o.workers = sysconf(_SC_NPROCESSORS_ONLN);
+    o.workers = o.workers < 1 ? 1 : o.workers > 256 ? 256 : o.workers;
+    while ((option = getopt_long(argc, argv, "h", long_options, NULL)) != -1) {
+        if (option == 'h') {
+            fputs(help_text, stdout);
+            return LOONG_EXIT_OK;
+        }
+        if (!take(&o, option)) {
+            return LOONG_EXIT_USAGE;
+        }
+    }
+    o.corpus.paths = (const char *const *)argv + optind;
+    o.corpus.num_paths = argc - optind;
+    if (o.tokenizer == NULL || o.prefix == NULL || o.corpus.num_paths == 0) {
+        return data_usage("index", "%s is missing",
+                          o.tokenizer == NULL ? "--tokenizer FILE"
+                          : o.prefix == NULL  ? "--output-prefix PREFIX"
+                                              : "a file or directory");
+    }
+    signal(SIGINT, on_signal);
+    signal(SIGTERM, on_signal);
+    return run(ctx, &o);
+}

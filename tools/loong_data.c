@@ -22,8 +22,7 @@ enum { COMMANDS = sizeof(commands) / sizeof(commands[0]) };
 static void print_line(void *user, loong_log_level_t level, const char *line)
 {
     (void)user;
-    fprintf(stderr, "%s%s\n", level == LOONG_LOG_WARN ? "warning: " : "",
-            line);
+    fprintf(stderr, "%s%s\n", level == LOONG_LOG_WARN ? "warning: " : "", line);
 }
 
 int data_fail(const loong_context_t *ctx, loong_status_t status)

@@ -82,9 +82,8 @@ static loong_status_t draw(void *user, const loong_index_result_t *done)
     }
     loong_corpus_info_t info;
     loong_corpus_get_info(bar->corpus, &info);
-    double share = info.bytes > 0
-                       ? (double)info.bytes_read / (double)info.bytes
-                       : 1;
+    double share =
+        info.bytes > 0 ? (double)info.bytes_read / (double)info.bytes : 1;
     double elapsed = now - bar->begin;
     fprintf(stderr,
             "\r[%-*.*s] %3.0f%%  %" PRId64 " documents  %.1fM tokens  %.1f "
@@ -151,10 +150,16 @@ static int build(loong_context_t *ctx, const options_t *o,
                           "--append-eod: tokenizer '%s' names no end token",
                           o->tokenizer);
     }
-    loong_index_params_t params = {
-        corpus, o->json_key, o->prefix, dtype,
-        o->append_eod ? tokenizer->eod_id : -1, (int)o->workers,
-        tokenizer->encoder, tokenizer->encoder_user, draw, &bar};
+    loong_index_params_t params = {corpus,
+                                   o->json_key,
+                                   o->prefix,
+                                   dtype,
+                                   o->append_eod ? tokenizer->eod_id : -1,
+                                   (int)o->workers,
+                                   tokenizer->encoder,
+                                   tokenizer->encoder_user,
+                                   draw,
+                                   &bar};
     loong_status_t status = loong_index_build(ctx, &params, &result);
     if (bar.visible && bar.last > bar.begin) {
         fprintf(stderr, "\r\033[K"); /* the bar goes, the report stays */

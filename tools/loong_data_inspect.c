@@ -153,8 +153,7 @@ static loong_status_t read_everything(const loong_dataset_t *ds,
     loong_dataset_get_info(ds, &info);
     for (int64_t at = 0; at < info.tokens; at += CHUNK) {
         int64_t n = info.tokens - at < CHUNK ? info.tokens - at : CHUNK;
-        loong_status_t status =
-            loong_dataset_read(ds, at, n, vocab_size, ids);
+        loong_status_t status = loong_dataset_read(ds, at, n, vocab_size, ids);
         if (status == LOONG_OK) {
             status = loong_dataset_read_mask(ds, at, n, mask);
         }

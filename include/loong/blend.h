@@ -109,9 +109,8 @@ typedef struct loong_sample {
 } loong_sample_t;
 
 /* Sample of draw g >= 0. Errors: LOONG_ERR_ARG (at or past max_samples). */
-LOONG_API LOONG_NODISCARD loong_status_t
-loong_blend_locate(const loong_blend_t *blend, int64_t g,
-                   loong_sample_t *sample);
+LOONG_API LOONG_NODISCARD loong_status_t loong_blend_locate(
+    const loong_blend_t *blend, int64_t g, loong_sample_t *sample);
 
 /* Draws of a source among the first g of the blend. */
 LOONG_API int64_t loong_blend_count(const loong_blend_t *blend, int64_t source,

@@ -45,9 +45,8 @@ typedef struct loong_dataset_info {
  * Not collective. *dataset_p is owned by the caller.
  * Errors: LOONG_ERR_NOT_FOUND, LOONG_ERR_IO, LOONG_ERR_FORMAT (what is broken
  * and where), LOONG_ERR_UNSUPPORTED (multimodal index), LOONG_ERR_MEMORY. */
-LOONG_API LOONG_NODISCARD loong_status_t
-loong_dataset_create(loong_context_t *ctx, const char *prefix,
-                     loong_dataset_t **dataset_p);
+LOONG_API LOONG_NODISCARD loong_status_t loong_dataset_create(
+    loong_context_t *ctx, const char *prefix, loong_dataset_t **dataset_p);
 
 /* Unmaps; NULL is accepted, *dataset becomes NULL. */
 LOONG_API void loong_dataset_destroy(loong_dataset_t **dataset);
@@ -68,8 +67,8 @@ LOONG_API int64_t loong_dataset_find_document(const loong_dataset_t *dataset,
  * Errors: LOONG_ERR_ARG (range outside the data set), LOONG_ERR_FORMAT (id out
  * of range: file, document, position in it, id). */
 LOONG_API LOONG_NODISCARD loong_status_t
-loong_dataset_read(const loong_dataset_t *dataset, int64_t token,
-                   int64_t count, int64_t vocab_size, int32_t *ids);
+loong_dataset_read(const loong_dataset_t *dataset, int64_t token, int64_t count,
+                   int64_t vocab_size, int32_t *ids);
 
 /* Copies `count` mask values (0 or 1); all 1 without a mask column.
  * Errors: LOONG_ERR_ARG, LOONG_ERR_FORMAT (another value). */
@@ -87,7 +86,7 @@ LOONG_API loong_dtype_t loong_dataset_dtype(int64_t vocab_size);
 typedef struct loong_dataset_writer loong_dataset_writer_t;
 
 typedef struct loong_dataset_writer_params {
-    const char *prefix; /* copied */
+    const char *prefix;  /* copied */
     loong_dtype_t dtype; /* an integer type */
     bool with_mask;
 } loong_dataset_writer_params_t;

@@ -51,12 +51,15 @@ typedef struct loong_loader_params {
     loong_rampup_t rampup_batch_size;
     int data_parallel_rank;
     int data_parallel_size;
-    int64_t num_samples; /* 0: no end. Rows at or past it are padding: token
-                            0, no label, weight 0 (evaluation of a whole set) */
-    bool reset_position_ids;   /* positions restart at each document */
-    bool reset_attention_mask; /* documents do not see each other */
-    bool eod_mask_loss; /* no loss where the label is the first token of
-                           another document */
+    /* 0: no end. Rows at or past it are padding: token 0, no label, weight 0.
+     * For evaluating a whole set. */
+    int64_t num_samples;
+    /* Positions restart at each document. */
+    bool reset_position_ids;
+    /* Documents do not see each other. */
+    bool reset_attention_mask;
+    /* No loss where the label is the first token of another document. */
+    bool eod_mask_loss;
 } loong_loader_params_t;
 
 /* Checks sizes against each other and against the blend. Not collective.
@@ -80,23 +83,22 @@ LOONG_API int64_t loong_loader_micro_batches(const loong_loader_t *loader,
  * that carry loss: so a bad sample is known, and the normaliser of the loss
  * too, before the first forward.
  * Errors: those of loong_loader_fill. */
-LOONG_API LOONG_NODISCARD loong_status_t
-loong_loader_check_step(loong_loader_t *loader, int64_t consumed,
-                        int64_t *loss_tokens_p);
+LOONG_API LOONG_NODISCARD loong_status_t loong_loader_check_step(
+    loong_loader_t *loader, int64_t consumed, int64_t *loss_tokens_p);
 
 /* Arrays of one micro-batch, caller's memory; R = micro_batch_size * T tokens,
  * row after row. A NULL array is not wanted. */
 typedef struct loong_batch {
-    int32_t *tokens;       /* [R] in 0 .. vocab_size-1 */
-    int32_t *labels;       /* [R] the next token, LOONG_IGNORE_LABEL where
-                              loss_weight is 0 */
-    float *loss_weight;    /* [R] 1 or 0: by mask column, eod_mask_loss and
-                              padding. The mask belongs to the label: position
-                              t is learned if token t + 1 is */
-    int32_t *position_ids; /* [R] from 0 in each row, or in each document */
-    int64_t *token_key;    /* [R] g * T + t: names the token in all layouts */
-    int32_t *cu_seqlens;   /* [cu_seqlens_size] starts of the segments (rows,
-                              or documents in rows), then R in the rest */
+    int32_t *tokens;         /* [R] in 0 .. vocab_size-1 */
+    int32_t *labels;         /* [R] the next token, LOONG_IGNORE_LABEL where
+                                loss_weight is 0 */
+    float *loss_weight;      /* [R] 1 or 0: by mask column, eod_mask_loss and
+                                padding. The mask belongs to the label: position
+                                t is learned if token t + 1 is */
+    int32_t *position_ids;   /* [R] from 0 in each row, or in each document */
+    int64_t *token_key;      /* [R] g * T + t: names the token in all layouts */
+    int32_t *cu_seqlens;     /* [cu_seqlens_size] starts of the segments (rows,
+                                or documents in rows), then R in the rest */
     int64_t cu_seqlens_size; /* R + 1 always suffices */
     int64_t num_segments;    /* out, when cu_seqlens is wanted */
     int64_t max_seqlen;      /* out: longest segment, likewise */
@@ -107,8 +109,8 @@ typedef struct loong_batch {
  * Errors: LOONG_ERR_ARG, LOONG_ERR_FORMAT (id or mask value out of range, with
  * file, document and position). */
 LOONG_API LOONG_NODISCARD loong_status_t
-loong_loader_fill(loong_loader_t *loader, int64_t consumed,
-                  int64_t micro_batch, loong_batch_t *batch);
+loong_loader_fill(loong_loader_t *loader, int64_t consumed, int64_t micro_batch,
+                  loong_batch_t *batch);
 
 /* Asks the system to read this rank's share of the step ahead; returns at
  * once. */

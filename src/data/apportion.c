@@ -95,8 +95,8 @@ loong_status_t loongi_apportion_create(loong_context_t *ctx,
                             &table->share));
     choose_shares(weights, table);
     size_t period = (size_t)table->period;
-    LOONG_TRY(loongi_calloc(ctx, period, sizeof(*table->source),
-                            "blend period", &table->source));
+    LOONG_TRY(loongi_calloc(ctx, period, sizeof(*table->source), "blend period",
+                            &table->source));
     LOONG_TRY(loongi_calloc(ctx, period, sizeof(*table->rank), "blend period",
                             &table->rank));
     LOONG_TRY(loongi_calloc(ctx, n, sizeof(*count), "blend counts", &count));

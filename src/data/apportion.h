@@ -11,8 +11,8 @@ enum { APPORTION_MAX_PERIOD = 65536, APPORTION_MAX_SOURCES = 4096 };
 
 typedef struct loong_apportion {
     int64_t sources;
-    int64_t period;  /* P */
-    int64_t *share;  /* [sources], sum P */
+    int64_t period;   /* P */
+    int64_t *share;   /* [sources], sum P */
     uint16_t *source; /* [P] */
     uint16_t *rank;   /* [P] earlier slots of the same source */
 } loong_apportion_t;

@@ -39,8 +39,7 @@ static loong_status_t check_source(const loong_blend_t *blend,
 }
 
 static void choose_documents(const loong_blend_source_t *source,
-                             int64_t documents,
-                             loong_blend_source_info_t *info)
+                             int64_t documents, loong_blend_source_info_t *info)
 {
     int64_t end = documents;
     if (source->split_end > 0) {
@@ -65,8 +64,8 @@ static loong_status_t open_source(loong_blend_t *blend, int64_t s,
     choose_documents(source, data.documents, info);
     info->first_token =
         loong_dataset_get_start(own->dataset, info->first_document);
-    info->tokens = loong_dataset_get_start(
-                       own->dataset, info->first_document + info->documents) -
+    info->tokens = loong_dataset_get_start(own->dataset, info->first_document +
+                                                             info->documents) -
                    info->first_token;
     info->samples = (info->tokens - 1) / blend->seq_length;
     LOONG_CHECK(blend->ctx, data.tokens > 0, LOONG_ERR_FORMAT,
@@ -117,8 +116,8 @@ static loong_status_t share_out(loong_blend_t *blend,
         info->share = blend->table.share[s];
         blend->epoch_samples += info->samples;
         if (info->max_epochs > 0 &&
-            info->max_epochs < INT64_MAX / APPORTION_MAX_PERIOD /
-                                   info->samples) {
+            info->max_epochs <
+                INT64_MAX / APPORTION_MAX_PERIOD / info->samples) {
             int64_t end = loongi_apportion_find(
                 &blend->table, s, info->max_epochs * info->samples);
             blend->max_samples = LOONG_MIN(blend->max_samples, end);
@@ -209,8 +208,9 @@ loong_status_t loong_blend_locate(const loong_blend_t *blend, int64_t g,
                                   loong_sample_t *sample)
 {
     LOONG_CHECK(blend->ctx, g >= 0 && g < blend->max_samples, LOONG_ERR_ARG,
-                "data '%s': sample %" PRId64 ", max_epochs allows 0 to %"
-                PRId64, blend->name, g, blend->max_samples - 1);
+                "data '%s': sample %" PRId64
+                ", max_epochs allows 0 to %" PRId64,
+                blend->name, g, blend->max_samples - 1);
     const loong_apportion_t *table = &blend->table;
     int64_t slot = g % table->period;
     int64_t s = table->source[slot];
@@ -229,8 +229,7 @@ loong_status_t loong_blend_locate(const loong_blend_t *blend, int64_t g,
     return LOONG_OK;
 }
 
-int64_t loong_blend_count(const loong_blend_t *blend, int64_t source,
-                          int64_t g)
+int64_t loong_blend_count(const loong_blend_t *blend, int64_t source, int64_t g)
 {
     return loongi_apportion_count(&blend->table, source, g);
 }

@@ -116,8 +116,7 @@ loong_status_t loong_blend_compare(const loong_blend_t *blend,
     for (walk = now; next_line(&walk, &is);) {
         if (!find_line(earlier, &is, &was)) {
             loongi_error_note(blend->ctx, "  %.*s: now %.*s, was absent",
-                              is.key_length, is.key, is.value_length,
-                              is.value);
+                              is.key_length, is.key, is.value_length, is.value);
         }
     }
     return status;

@@ -117,8 +117,8 @@ static loong_status_t add_entry(loong_corpus_t *c, const char *path,
     return S_ISREG(info.st_mode) ? add_file(c, path, info.st_size) : LOONG_OK;
 }
 
-static loong_status_t add_entries(loong_corpus_t *c, DIR *dir,
-                                  const char *path, const char *suffixes)
+static loong_status_t add_entries(loong_corpus_t *c, DIR *dir, const char *path,
+                                  const char *suffixes)
 {
     loong_text_t child = loongi_text_begin(c->ctx);
     loong_status_t status = LOONG_OK;
@@ -149,8 +149,8 @@ static loong_status_t add_directory(loong_corpus_t *c, const char *path,
                                     const char *suffixes)
 {
     DIR *dir = opendir(path);
-    LOONG_CHECK(c->ctx, dir != NULL, LOONG_ERR_IO, "cannot list '%s': %s",
-                path, strerror(errno));
+    LOONG_CHECK(c->ctx, dir != NULL, LOONG_ERR_IO, "cannot list '%s': %s", path,
+                strerror(errno));
     loong_status_t status = add_entries(c, dir, path, suffixes);
     closedir(dir);
     return status;
@@ -199,9 +199,8 @@ static loong_status_t list_files(loong_corpus_t *c,
                             "corpus order", &c->order));
     uint64_t key = loongi_permutation_key(params->seed, 0);
     for (int64_t i = 0; i < c->num_files; i++) {
-        c->order[i] = params->shuffle
-                          ? loongi_permutation_get(key, c->num_files, i)
-                          : i;
+        c->order[i] =
+            params->shuffle ? loongi_permutation_get(key, c->num_files, i) : i;
     }
     c->buffer_size = 4 * READ_SIZE;
     return loongi_alloc(c->ctx, (size_t)c->buffer_size, "corpus buffer",
@@ -445,9 +444,8 @@ loong_status_t loong_record_text(loong_context_t *ctx,
     loong_text_t where = loongi_text_begin(ctx);
     loong_json_t *json = NULL;
     loongi_text_printf(&where, "%s:%" PRId64, record->path, record->line);
-    loong_status_t status =
-        loongi_json_parse(ctx, record->bytes, record->length,
-                          loongi_text_get(&where), &json);
+    loong_status_t status = loongi_json_parse(
+        ctx, record->bytes, record->length, loongi_text_get(&where), &json);
     loongi_text_free(&where);
     LOONG_TRY(status);
     status = json_text(ctx, record, json, json_key, text_p, length_p);

@@ -31,10 +31,10 @@ struct loong_dataset {
     mapped_t bin;
     mapped_t idx;
     mapped_t mask;
-    int64_t element;         /* bytes of one id in bin */
-    const uint8_t *lengths;  /* i32 [sequences], unaligned */
-    const uint8_t *offsets;  /* i64 [sequences] */
-    const uint8_t *starts;   /* i64 [documents + 1] */
+    int64_t element;        /* bytes of one id in bin */
+    const uint8_t *lengths; /* i32 [sequences], unaligned */
+    const uint8_t *offsets; /* i64 [sequences] */
+    const uint8_t *starts;  /* i64 [documents + 1] */
 };
 
 static int64_t length_of(const loong_dataset_t *ds, int64_t sequence)
@@ -81,9 +81,9 @@ static loong_status_t map_file(loong_context_t *ctx, const char *prefix,
     int fd = open(file->path, O_RDONLY | O_CLOEXEC);
     if (fd < 0) {
         int code = errno;
-        return LOONG_FAIL(
-            ctx, code == ENOENT ? LOONG_ERR_NOT_FOUND : LOONG_ERR_IO,
-            "cannot open '%s': %s", file->path, strerror(code));
+        return LOONG_FAIL(ctx,
+                          code == ENOENT ? LOONG_ERR_NOT_FOUND : LOONG_ERR_IO,
+                          "cannot open '%s': %s", file->path, strerror(code));
     }
     loong_status_t status = map_bytes(ctx, fd, file);
     close(fd);
@@ -103,8 +103,8 @@ static loong_status_t check_header(loong_dataset_t *ds)
     const char *path = ds->idx.path;
     const uint8_t *head = ds->idx.bytes;
     LOONG_CHECK(ds->ctx, ds->idx.size >= INDEX_HEADER, LOONG_ERR_FORMAT,
-                "'%s' is truncated: %zu bytes, the header alone takes %d",
-                path, ds->idx.size, INDEX_HEADER);
+                "'%s' is truncated: %zu bytes, the header alone takes %d", path,
+                ds->idx.size, INDEX_HEADER);
     LOONG_CHECK(ds->ctx, memcmp(head, INDEX_MAGIC, INDEX_MAGIC_SIZE) == 0,
                 LOONG_ERR_FORMAT,
                 "'%s' is not a Megatron index: it does not begin with MMIDIDX",
@@ -138,7 +138,8 @@ static loong_status_t check_tables(loong_dataset_t *ds)
     uint64_t rest = room - 12 * sequences - 8 * starts;
     LOONG_CHECK(ds->ctx, rest != sequences || rest == 0, LOONG_ERR_UNSUPPORTED,
                 "'%s' holds sequence modes: multimodal indices are not "
-                "supported", path);
+                "supported",
+                path);
     LOONG_CHECK(ds->ctx, rest == 0, LOONG_ERR_FORMAT,
                 "'%s' has %" PRIu64 " bytes after its last table", path, rest);
     LOONG_CHECK(ds->ctx, starts >= 1, LOONG_ERR_FORMAT,
@@ -176,7 +177,8 @@ static loong_status_t check_documents(loong_dataset_t *ds)
         int64_t start = start_of(ds, d);
         LOONG_CHECK(ds->ctx, d > 0 || start == 0, LOONG_ERR_FORMAT,
                     "'%s': the first document starts at sequence %" PRId64
-                    ", must be 0", ds->idx.path, start);
+                    ", must be 0",
+                    ds->idx.path, start);
         LOONG_CHECK(ds->ctx, start >= last && start <= ds->info.sequences,
                     LOONG_ERR_FORMAT,
                     "'%s': document %" PRId64 " starts at sequence %" PRId64
@@ -200,12 +202,11 @@ static loong_status_t check_sizes(loong_dataset_t *ds)
                 ds->bin.path, ds->bin.size, promised, ds->info.tokens,
                 loong_dtype_name(ds->info.dtype),
                 ds->bin.size < promised ? ": truncated" : "");
-    LOONG_CHECK(ds->ctx,
-                !ds->info.has_mask ||
-                    ds->mask.size == (size_t)ds->info.tokens,
-                LOONG_ERR_FORMAT,
-                "'%s' has %zu bytes, must have one for each of %" PRId64
-                " tokens", ds->mask.path, ds->mask.size, ds->info.tokens);
+    LOONG_CHECK(
+        ds->ctx, !ds->info.has_mask || ds->mask.size == (size_t)ds->info.tokens,
+        LOONG_ERR_FORMAT,
+        "'%s' has %zu bytes, must have one for each of %" PRId64 " tokens",
+        ds->mask.path, ds->mask.size, ds->info.tokens);
     return LOONG_OK;
 }
 
@@ -298,14 +299,14 @@ void loong_dataset_get_info(const loong_dataset_t *dataset,
 int64_t loong_dataset_get_start(const loong_dataset_t *ds, int64_t document)
 {
     int64_t sequence = start_of(ds, document);
-    return sequence == ds->info.sequences ? ds->info.tokens
-                                          : offset_of(ds, sequence) /
-                                                ds->element;
+    return sequence == ds->info.sequences
+               ? ds->info.tokens
+               : offset_of(ds, sequence) / ds->element;
 }
 
 int64_t loong_dataset_find_document(const loong_dataset_t *ds, int64_t token)
 {
-    int64_t low = 0; /* starts at or before token */
+    int64_t low = 0;                   /* starts at or before token */
     int64_t high = ds->info.documents; /* starts after it */
     while (high - low > 1) {
         int64_t middle = low + (high - low) / 2;
@@ -332,12 +333,12 @@ static loong_status_t check_range(const loong_dataset_t *ds, int64_t token,
 
 /* Values of the file's type as i32; what no i32 holds becomes -1, which is
  * outside every vocabulary. */
-#define COPY_IDS(type_, valid_)                                               \
-    for (int64_t i = 0; i < count; i++) {                                     \
-        type_ value;                                                          \
-        memcpy(&value, from + i * (int64_t)sizeof(value), sizeof(value));     \
-        ids[i] = (valid_) ? (int32_t)value : -1;                              \
-    }                                                                         \
+#define COPY_IDS(type_, valid_)                                           \
+    for (int64_t i = 0; i < count; i++) {                                 \
+        type_ value;                                                      \
+        memcpy(&value, from + i * (int64_t)sizeof(value), sizeof(value)); \
+        ids[i] = (valid_) ? (int32_t)value : -1;                          \
+    }                                                                     \
     break
 
 static void copy_ids(const loong_dataset_t *ds, int64_t token, int64_t count,
@@ -358,7 +359,8 @@ static void copy_ids(const loong_dataset_t *ds, int64_t token, int64_t count,
     case LOONG_I64:
         COPY_IDS(int64_t, value >= 0 && value <= INT32_MAX);
     case LOONG_F32:
-        COPY_IDS(float, value >= 0 && value < 0x1p31f && value == floorf(value));
+        COPY_IDS(float,
+                 value >= 0 && value < 0x1p31f && value == floorf(value));
     default:
         COPY_IDS(double, value >= 0 && value < 0x1p31 && value == floor(value));
     }
@@ -393,12 +395,12 @@ static loong_status_t fail_value(const loong_dataset_t *ds,
                                  double value, int64_t limit)
 {
     int64_t document = loong_dataset_find_document(ds, token);
-    return LOONG_FAIL(ds->ctx, LOONG_ERR_FORMAT,
-                      "'%s', document %" PRId64 ", position %" PRId64
-                      " (token %" PRId64 "): value %.17g, allowed is 0 to %"
-                      PRId64, file->path, document,
-                      token - loong_dataset_get_start(ds, document), token,
-                      value, limit - 1);
+    return LOONG_FAIL(
+        ds->ctx, LOONG_ERR_FORMAT,
+        "'%s', document %" PRId64 ", position %" PRId64 " (token %" PRId64
+        "): value %.17g, allowed is 0 to %" PRId64,
+        file->path, document, token - loong_dataset_get_start(ds, document),
+        token, value, limit - 1);
 }
 
 loong_status_t loong_dataset_read(const loong_dataset_t *ds, int64_t token,
@@ -416,16 +418,15 @@ loong_status_t loong_dataset_read(const loong_dataset_t *ds, int64_t token,
     }
     for (int64_t i = 0; bad > 0 && i < count; i++) {
         if (ids[i] < 0 || ids[i] >= vocab_size) {
-            return fail_value(ds, &ds->bin, token + i,
-                              raw_value(ds, token + i), vocab_size);
+            return fail_value(ds, &ds->bin, token + i, raw_value(ds, token + i),
+                              vocab_size);
         }
     }
     return LOONG_OK;
 }
 
-loong_status_t loong_dataset_read_mask(const loong_dataset_t *ds,
-                                       int64_t token, int64_t count,
-                                       uint8_t *mask)
+loong_status_t loong_dataset_read_mask(const loong_dataset_t *ds, int64_t token,
+                                       int64_t count, uint8_t *mask)
 {
     LOONG_TRY(check_range(ds, token, count));
     if (!ds->info.has_mask || count == 0) {
@@ -446,8 +447,8 @@ void loong_dataset_prefetch(const loong_dataset_t *ds, int64_t token,
 {
     int64_t page = sysconf(_SC_PAGESIZE);
     int64_t begin = token * ds->element / page * page;
-    int64_t end = LOONG_MIN((token + count) * ds->element,
-                            (int64_t)ds->bin.size);
+    int64_t end =
+        LOONG_MIN((token + count) * ds->element, (int64_t)ds->bin.size);
     if (begin < end) { /* advice: a refusal costs time only */
         (void)posix_madvise((void *)(uintptr_t)(ds->bin.bytes + begin),
                             (size_t)(end - begin), POSIX_MADV_WILLNEED);

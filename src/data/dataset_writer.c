@@ -204,11 +204,11 @@ static loong_status_t add_checked(loong_dataset_writer_t *writer,
 }
 
 loong_status_t loong_dataset_writer_add(loong_dataset_writer_t *writer,
-                                        const int32_t *ids,
-                                        const uint8_t *mask, int64_t count)
+                                        const int32_t *ids, const uint8_t *mask,
+                                        int64_t count)
 {
-    LOONG_CHECK(writer->ctx, (mask != NULL) == writer->with_mask,
-                LOONG_ERR_ARG, "'%s': mask %s, the data set is written %s one",
+    LOONG_CHECK(writer->ctx, (mask != NULL) == writer->with_mask, LOONG_ERR_ARG,
+                "'%s': mask %s, the data set is written %s one",
                 writer->out[OUT_BIN].path, mask != NULL ? "given" : "missing",
                 writer->with_mask ? "with" : "without");
     LOONG_CHECK(writer->ctx, count >= 0 && count <= INT32_MAX, LOONG_ERR_ARG,
@@ -221,8 +221,7 @@ loong_status_t loong_dataset_writer_add(loong_dataset_writer_t *writer,
     return add_checked(writer, ids, mask, count);
 }
 
-loong_status_t
-loong_dataset_writer_end_document(loong_dataset_writer_t *writer)
+loong_status_t loong_dataset_writer_end_document(loong_dataset_writer_t *writer)
 {
     LOONG_TRY(loongi_grow(writer->ctx, &writer->ends, &writer->ends_capacity,
                           writer->documents + 1, sizeof(*writer->ends),

@@ -46,8 +46,8 @@ typedef struct pipeline {
     pthread_cond_t changed;
     bool stop;
     int64_t num_jobs;
-    job_t *jobs; /* a ring */
-    int64_t filled;  /* jobs handed out, taken and written so far */
+    job_t *jobs;    /* a ring */
+    int64_t filled; /* jobs handed out, taken and written so far */
     int64_t taken;
     int64_t written;
     loong_status_t worker_status; /* of an encoder that was not created */
@@ -204,8 +204,8 @@ static loong_status_t write_job(pipeline_t *p, job_t *job)
             p->result.empty++;
             continue;
         }
-        LOONG_TRY(loong_dataset_writer_add(p->writer, job->ids + at, NULL,
-                                           tokens));
+        LOONG_TRY(
+            loong_dataset_writer_add(p->writer, job->ids + at, NULL, tokens));
         LOONG_TRY(loong_dataset_writer_end_document(p->writer));
         at += tokens;
         p->result.documents++;
@@ -265,13 +265,13 @@ static loong_status_t run(pipeline_t *p)
 
 static loong_status_t start(pipeline_t *p)
 {
-    loong_dataset_writer_params_t params = {p->params->prefix,
-                                            p->params->dtype, false};
+    loong_dataset_writer_params_t params = {p->params->prefix, p->params->dtype,
+                                            false};
     size_t threads = (size_t)p->params->threads;
     size_t jobs = 2 * threads + 1;
     LOONG_TRY(loong_dataset_writer_create(p->ctx, &params, &p->writer));
-    LOONG_TRY(loongi_calloc(p->ctx, jobs, sizeof(*p->jobs), "index jobs",
-                            &p->jobs));
+    LOONG_TRY(
+        loongi_calloc(p->ctx, jobs, sizeof(*p->jobs), "index jobs", &p->jobs));
     for (; p->num_jobs < (int64_t)jobs; p->num_jobs++) {
         LOONG_TRY(loong_context_create(NULL, &p->jobs[p->num_jobs].ctx));
     }

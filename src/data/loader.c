@@ -24,15 +24,14 @@ static loong_status_t check_batch(loong_context_t *ctx, const char *name,
                                   const loong_loader_params_t *p)
 {
     int64_t unit = p->micro_batch_size * p->data_parallel_size;
-    LOONG_CHECK(ctx,
-                p->global_batch_size >= unit &&
-                    p->global_batch_size % unit == 0,
-                LOONG_ERR_CONFIG,
-                "data '%s': global_batch_size %" PRId64
-                " is not a multiple of micro_batch_size %" PRId64
-                " x data-parallel size %d = %" PRId64,
-                name, p->global_batch_size, p->micro_batch_size,
-                p->data_parallel_size, unit);
+    LOONG_CHECK(
+        ctx, p->global_batch_size >= unit && p->global_batch_size % unit == 0,
+        LOONG_ERR_CONFIG,
+        "data '%s': global_batch_size %" PRId64
+        " is not a multiple of micro_batch_size %" PRId64
+        " x data-parallel size %d = %" PRId64,
+        name, p->global_batch_size, p->micro_batch_size, p->data_parallel_size,
+        unit);
     const loong_rampup_t *r = &p->rampup_batch_size;
     if (r->start == 0) {
         return LOONG_OK;
@@ -72,8 +71,8 @@ static loong_status_t check_params(loong_context_t *ctx,
                 p->micro_batch_size >= 1 &&
                     p->micro_batch_size <= INT32_MAX / blend->seq_length,
                 LOONG_ERR_CONFIG,
-                "data '%s': micro_batch_size %" PRId64 ", allowed is 1 to %"
-                PRId64 " with seq_length %" PRId64,
+                "data '%s': micro_batch_size %" PRId64
+                ", allowed is 1 to %" PRId64 " with seq_length %" PRId64,
                 name, p->micro_batch_size, INT32_MAX / blend->seq_length,
                 blend->seq_length);
     LOONG_CHECK(ctx, p->vocab_size >= 1 && p->vocab_size <= INT32_MAX,
@@ -86,16 +85,17 @@ static loong_status_t check_params(loong_context_t *ctx,
                 " samples: use fewer ranks, more data or a shorter seq_length",
                 name, p->data_parallel_size, most);
     LOONG_CHECK(ctx, p->num_samples <= blend->max_samples, LOONG_ERR_CONFIG,
-                "data '%s': %" PRId64 " samples wanted, max_epochs allows %"
-                PRId64, name, p->num_samples, blend->max_samples);
+                "data '%s': %" PRId64
+                " samples wanted, max_epochs allows %" PRId64,
+                name, p->num_samples, blend->max_samples);
     return LOONG_OK;
 }
 
 static loong_status_t alloc_row(loong_loader_t *loader)
 {
     size_t n = (size_t)loader->T + 1;
-    LOONG_TRY(loongi_calloc(loader->ctx, n, sizeof(*loader->ids),
-                            "loader row", &loader->ids));
+    LOONG_TRY(loongi_calloc(loader->ctx, n, sizeof(*loader->ids), "loader row",
+                            &loader->ids));
     LOONG_TRY(loongi_alloc(loader->ctx, n, "loader row", &loader->weight));
     return loongi_alloc(loader->ctx, n, "loader row", &loader->starts);
 }
@@ -109,6 +109,13 @@ loong_status_t loong_loader_create(loong_context_t *ctx,
     loong_blend_get_info(params->blend, &blend);
     LOONG_TRY(check_params(ctx, params, &blend));
     LOONG_TRY(loongi_alloc(ctx, sizeof(*loader), "loader", &loader));
+    if (params->num_samples == 0 &&
+        params->global_batch_size > blend.epoch_samples) {
+        loongi_log(ctx, LOONG_LOG_WARN,
+                   "data '%s': a step of %" PRId64 " samples takes some of the "
+                   "%" PRId64 " there are more than once",
+                   blend.name, params->global_batch_size, blend.epoch_samples);
+    }
     loader->ctx = ctx;
     loader->params = *params;
     loader->T = blend.seq_length;
@@ -225,8 +232,7 @@ static loong_status_t read_row(loong_loader_t *loader, int64_t g,
     return LOONG_OK;
 }
 
-loong_status_t loong_loader_check_step(loong_loader_t *loader,
-                                       int64_t consumed,
+loong_status_t loong_loader_check_step(loong_loader_t *loader, int64_t consumed,
                                        int64_t *loss_tokens_p)
 {
     int64_t micro_batches = loong_loader_micro_batches(loader, consumed);
@@ -286,16 +292,15 @@ static loong_status_t write_segments(loong_loader_t *loader, int64_t row,
     int64_t T = loader->T;
     int64_t begin = 0; /* of the open segment, in the row */
     for (int64_t t = 1; t <= T; t++) {
-        bool cut = t == T || (loader->params.reset_attention_mask &&
-                              loader->starts[t]);
+        bool cut = t == T ||
+                   (loader->params.reset_attention_mask && loader->starts[t]);
         if (!cut) {
             continue;
         }
-        LOONG_CHECK(loader->ctx,
-                    batch->num_segments + 1 < batch->cu_seqlens_size,
-                    LOONG_ERR_ARG,
-                    "more than %" PRId64 " segments in a micro-batch",
-                    batch->cu_seqlens_size - 1);
+        LOONG_CHECK(
+            loader->ctx, batch->num_segments + 1 < batch->cu_seqlens_size,
+            LOONG_ERR_ARG, "more than %" PRId64 " segments in a micro-batch",
+            batch->cu_seqlens_size - 1);
         batch->cu_seqlens[batch->num_segments++] = (int32_t)(row * T + begin);
         batch->max_seqlen = LOONG_MAX(batch->max_seqlen, t - begin);
         begin = t;
@@ -308,8 +313,8 @@ loong_status_t loong_loader_fill(loong_loader_t *loader, int64_t consumed,
 {
     int64_t rows = loader->params.micro_batch_size;
     LOONG_CHECK(loader->ctx,
-                micro_batch >= 0 && micro_batch < loong_loader_micro_batches(
-                                                      loader, consumed),
+                micro_batch >= 0 &&
+                    micro_batch < loong_loader_micro_batches(loader, consumed),
                 LOONG_ERR_ARG, "micro-batch %" PRId64 " of %" PRId64,
                 micro_batch, loong_loader_micro_batches(loader, consumed));
     batch->num_segments = 0;

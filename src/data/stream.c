@@ -189,10 +189,9 @@ loong_status_t loongi_stream_read(loong_stream_t *s, char *bytes, size_t size,
         } else {
             LOONG_TRY(step_zstd(s, bytes, size, length_p));
         }
-        LOONG_CHECK(s->ctx,
-                    *length_p > 0 || !hungry || !s->inside, LOONG_ERR_FORMAT,
-                    "'%s' is cut off: the compressed data has no end",
-                    s->path);
+        LOONG_CHECK(s->ctx, *length_p > 0 || !hungry || !s->inside,
+                    LOONG_ERR_FORMAT,
+                    "'%s' is cut off: the compressed data has no end", s->path);
     }
     return LOONG_OK;
 }

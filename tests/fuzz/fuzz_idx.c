@@ -26,8 +26,8 @@ static void require(int condition)
 static void put(const char *path, const uint8_t *bytes, size_t size)
 {
     int fd = open(path, O_WRONLY | O_CREAT | O_TRUNC, 0666);
-    require(fd >= 0 && (bytes == NULL ||
-                        write(fd, bytes, size) == (ssize_t)size));
+    require(fd >= 0 &&
+            (bytes == NULL || write(fd, bytes, size) == (ssize_t)size));
     require(ftruncate(fd, (off_t)size) == 0);
     close(fd);
 }
@@ -44,12 +44,10 @@ static void read_all(const loong_dataset_t *ds)
         int64_t start = loong_dataset_get_start(ds, d);
         int64_t end = loong_dataset_get_start(ds, d + 1);
         require(0 <= start && start <= end && end <= info.tokens);
-        require(loong_dataset_read(ds, start, end - start, 1, ids) ==
-                LOONG_OK);
+        require(loong_dataset_read(ds, start, end - start, 1, ids) == LOONG_OK);
         require(loong_dataset_read_mask(ds, start, end - start, mask) ==
                 LOONG_OK);
-        require(start == end ||
-                loong_dataset_find_document(ds, end - 1) == d);
+        require(start == end || loong_dataset_find_document(ds, end - 1) == d);
     }
 }
 

@@ -77,8 +77,7 @@ static void check_proportions(const loong_apportion_t *table)
         assert_int_equal(table->rank[g], count[s]);
         count[s]++;
         for (s = 0; s < table->sources; s++) {
-            int64_t lag =
-                count[s] * table->period - (g + 1) * table->share[s];
+            int64_t lag = count[s] * table->period - (g + 1) * table->share[s];
             assert_true(lag > -table->period && lag < table->period);
         }
     }
@@ -260,8 +259,8 @@ static void test_split_and_bound(void **state)
 static void refuse(loong_context_t *ctx, const loong_blend_source_t *sources,
                    int64_t count, int64_t seq_length, const char *message)
 {
-    loong_blend_params_t params = {"train", sources, count, seq_length, 1,
-                                   true};
+    loong_blend_params_t params = {"train",    sources, count,
+                                   seq_length, 1,       true};
     loong_blend_t *blend = NULL;
     loong_context_clear_error(ctx);
     assert_int_not_equal(loong_blend_create(ctx, &params, &blend), LOONG_OK);

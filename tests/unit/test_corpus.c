@@ -38,9 +38,9 @@ static void put(fixture_t *f, const char *name, const void *bytes,
                 size_t length)
 {
     char path[SCRATCH_SIZE];
-    assert_ok(f->ctx, loongi_file_write(f->ctx,
-                                        scratch_path(f->dir, name, path),
-                                        bytes, length));
+    assert_ok(f->ctx,
+              loongi_file_write(f->ctx, scratch_path(f->dir, name, path), bytes,
+                                length));
 }
 
 static void put_text(fixture_t *f, const char *name, const char *text)
@@ -49,14 +49,12 @@ static void put_text(fixture_t *f, const char *name, const char *text)
 }
 
 /* One gzip member, or one zstd frame, appended to what is in `out`. */
-static size_t pack_gzip(const char *text, size_t length, char *out,
-                        size_t room)
+static size_t pack_gzip(const char *text, size_t length, char *out, size_t room)
 {
     z_stream z;
     memset(&z, 0, sizeof(z));
-    assert_int_equal(deflateInit2(&z, 6, Z_DEFLATED, 16 + 15, 8,
-                                  Z_DEFAULT_STRATEGY),
-                     Z_OK);
+    assert_int_equal(
+        deflateInit2(&z, 6, Z_DEFLATED, 16 + 15, 8, Z_DEFAULT_STRATEGY), Z_OK);
     z.next_in = (Bytef *)(uintptr_t)text;
     z.avail_in = (uInt)length;
     z.next_out = (Bytef *)out;
@@ -66,8 +64,7 @@ static size_t pack_gzip(const char *text, size_t length, char *out,
     return z.total_out;
 }
 
-static size_t pack_zstd(const char *text, size_t length, char *out,
-                        size_t room)
+static size_t pack_zstd(const char *text, size_t length, char *out, size_t room)
 {
     size_t n = ZSTD_compress(out, room, text, length, 3);
     assert_false(ZSTD_isError(n));
@@ -92,8 +89,7 @@ static const char *read_all(fixture_t *f, const loong_corpus_params_t *params,
         if (status != LOONG_OK || record.bytes == NULL) {
             break;
         }
-        status =
-            loong_record_text(f->ctx, &record, "text", &copy, &length);
+        status = loong_record_text(f->ctx, &record, "text", &copy, &length);
         if (status == LOONG_OK) {
             loongi_text_append(text, copy, length);
             loongi_text_printf(text, "|");
@@ -165,9 +161,10 @@ static void test_json_lines(void **state)
         {"{\"text\": \"\xff\"}\n", ".jsonl:1: line 1"},
     };
     fixture_t *f = *state;
-    put_text(f, "a.jsonl",
-             "{\"text\": \"one\\ntwo\"}\r\n\n  \n{\"id\": 1, \"text\": "
-             "\"\\u4f60\\ud83d\\ude00\"}\n{\"text\": \"\"}\n{\"text\":\"end\"}");
+    put_text(
+        f, "a.jsonl",
+        "{\"text\": \"one\\ntwo\"}\r\n\n  \n{\"id\": 1, \"text\": "
+        "\"\\u4f60\\ud83d\\ude00\"}\n{\"text\": \"\"}\n{\"text\":\"end\"}");
     check_file(f, "a.jsonl", true,
                "one\ntwo|\xe4\xbd\xa0\xf0\x9f\x98\x80||end|");
     put_text(f, "b.json", "\xef\xbb\xbf{\"text\": \"a\"}\n");
@@ -239,8 +236,7 @@ static void test_compressed(void **state)
             loong_corpus_params_t params = {paths, 1, NULL, false, false, 0};
             loong_context_clear_error(f->ctx);
             assert_non_null(strstr(read_all(f, &params, &text), "!malformed"));
-            assert_non_null(
-                strstr(loong_context_error(f->ctx), "is cut off"));
+            assert_non_null(strstr(loong_context_error(f->ctx), "is cut off"));
             loongi_text_free(&text);
         }
     }
@@ -354,9 +350,9 @@ static loong_status_t build(fixture_t *f, const char *name, int threads,
     loong_corpus_t *corpus = NULL;
     assert_ok(f->ctx, loong_corpus_create(f->ctx, &params, &corpus));
     loong_index_params_t index = {
-        corpus,  "text",    scratch_path(f->dir, "set", prefix),
-        LOONG_U16, 256,     threads,
-        &byte_ops, user,    NULL,
+        corpus,    "text", scratch_path(f->dir, "set", prefix),
+        LOONG_U16, 256,    threads,
+        &byte_ops, user,   NULL,
         NULL};
     loong_status_t status = loong_index_build(f->ctx, &index, result);
     loong_corpus_destroy(&corpus);
@@ -369,8 +365,8 @@ static void write_lines(fixture_t *f, const char *name, int64_t lines,
     loong_text_t text = loongi_text_begin(f->ctx);
     for (int64_t i = 0; i < lines; i++) {
         loongi_text_printf(&text, "{\"n\": %lld, \"text\": \"%s%0*lld\"}\n",
-                           (long long)i, i == bad ? "#" : "",
-                           1 + (int)(i % 90), (long long)i);
+                           (long long)i, i == bad ? "#" : "", 1 + (int)(i % 90),
+                           (long long)i);
     }
     loongi_text_printf(&text, "{\"text\": \"-\"}\n");
     put(f, name, text.data, text.length);
@@ -392,9 +388,9 @@ static void test_indexer(void **state)
         assert_ok(f->ctx, build(f, "a.jsonl", threads[i], NULL, &result));
         assert_int_equal(result.documents, LINES);
         assert_int_equal(result.empty, 1);
-        assert_ok(f->ctx, loong_dataset_create(
-                              f->ctx, scratch_path(f->dir, "set", prefix),
-                              &ds));
+        assert_ok(f->ctx,
+                  loong_dataset_create(
+                      f->ctx, scratch_path(f->dir, "set", prefix), &ds));
         loong_dataset_get_info(ds, &info);
         assert_int_equal(info.documents, LINES);
         assert_int_equal(info.tokens, result.tokens);
@@ -458,8 +454,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_compressed, setup, teardown),
         cmocka_unit_test_setup_teardown(test_directories, setup, teardown),
         cmocka_unit_test_setup_teardown(test_indexer, setup, teardown),
-        cmocka_unit_test_setup_teardown(test_indexer_failures, setup,
-                                        teardown),
+        cmocka_unit_test_setup_teardown(test_indexer_failures, setup, teardown),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -8,8 +8,8 @@
 
 #include "data_test.h"
 
-static const loong_dtype_t integer_types[] = {
-    LOONG_U8, LOONG_I8, LOONG_U16, LOONG_I16, LOONG_I32, LOONG_I64};
+static const loong_dtype_t integer_types[] = {LOONG_U8,  LOONG_I8,  LOONG_U16,
+                                              LOONG_I16, LOONG_I32, LOONG_I64};
 
 static void check_known(loong_context_t *ctx, const char *prefix,
                         int64_t documents, loong_dtype_t dtype)
@@ -64,17 +64,17 @@ static void test_layout(void **state)
 {
     (void)state;
     static const uint8_t idx[] = {
-        'M', 'M', 'I', 'D', 'I', 'D', 'X', 0, 0, /* magic */
-        1,   0,   0,   0,   0,   0,   0,   0,    /* version */
-        8,                                       /* u16 */
-        3,   0,   0,   0,   0,   0,   0,   0,    /* sequences */
-        3,   0,   0,   0,   0,   0,   0,   0,    /* document starts */
+        'M', 'M', 'I', 'D', 'I', 'D', 'X', 0, 0,          /* magic */
+        1,   0,   0,   0,   0,   0,   0,   0,             /* version */
+        8,                                                /* u16 */
+        3,   0,   0,   0,   0,   0,   0,   0,             /* sequences */
+        3,   0,   0,   0,   0,   0,   0,   0,             /* document starts */
         2,   0,   0,   0,   1,   0,   0,   0, 0, 0, 0, 0, /* lengths */
-        0,   0,   0,   0,   0,   0,   0,   0,    /* offsets */
-        4,   0,   0,   0,   0,   0,   0,   0,    /* */
-        6,   0,   0,   0,   0,   0,   0,   0,    /* */
-        0,   0,   0,   0,   0,   0,   0,   0,    /* document starts */
-        2,   0,   0,   0,   0,   0,   0,   0,    /* */
+        0,   0,   0,   0,   0,   0,   0,   0,             /* offsets */
+        4,   0,   0,   0,   0,   0,   0,   0,             /* */
+        6,   0,   0,   0,   0,   0,   0,   0,             /* */
+        0,   0,   0,   0,   0,   0,   0,   0,             /* document starts */
+        2,   0,   0,   0,   0,   0,   0,   0,             /* */
         3,   0,   0,   0,   0,   0,   0,   0};
     static const uint8_t bin[] = {1, 0, 0, 1, 255, 255};
     static const int32_t ids[] = {1, 256, 65535};
@@ -220,19 +220,13 @@ static void test_every_truncation(void **state)
     test_context_end(&ctx);
 }
 
-/* Ids and mask values that are out of range, and types that hold more than
- * ids: floating point and 64 bits. */
 static void test_values(void **state)
 {
     (void)state;
     loong_context_t *ctx = test_context();
     char dir[SCRATCH_SIZE];
     char prefix[SCRATCH_SIZE];
-    char path[SCRATCH_SIZE];
-    char *text = NULL;
-    size_t length = 0;
     int32_t ids[8];
-    uint8_t mask[8] = {0};
     loong_dataset_t *ds = NULL;
     scratch_make(dir);
     scratch_path(dir, "set", prefix);
@@ -248,8 +242,8 @@ static void test_values(void **state)
     char message[128];
     snprintf(message, sizeof(message),
              "(token %d): value %d, allowed is 0 to %d", at, most, most - 1);
-    assert_fails(ctx, loong_dataset_read(ds, 0, 4, most, ids),
-                 LOONG_ERR_FORMAT, message);
+    assert_fails(ctx, loong_dataset_read(ds, 0, 4, most, ids), LOONG_ERR_FORMAT,
+                 message);
     loong_dataset_info_t info;
     loong_dataset_get_info(ds, &info);
     assert_fails(ctx, loong_dataset_read(ds, info.tokens - 1, 2, 1000, ids),
@@ -257,18 +251,53 @@ static void test_values(void **state)
     assert_fails(ctx, loong_dataset_read(ds, -1, 2, 1000, ids), LOONG_ERR_ARG,
                  "which has");
     loong_dataset_destroy(&ds);
+    scratch_remove(ctx, dir);
+    test_context_end(&ctx);
+}
 
+static void test_mask_values(void **state)
+{
+    (void)state;
+    uint8_t mask[8] = {0};
+    loong_context_t *ctx = test_context();
+    char dir[SCRATCH_SIZE];
+    char prefix[SCRATCH_SIZE];
+    char path[SCRATCH_SIZE];
+    char *text = NULL;
+    size_t length = 0;
+    loong_dataset_t *ds = NULL;
+    scratch_make(dir);
+    scratch_path(dir, "set", prefix);
+    known_write(ctx, prefix, 9, LOONG_I64, true);
     scratch_path(dir, "set.mask.bin", path);
     assert_ok(ctx, loongi_file_read(ctx, path, &text, &length));
     text[5] = 2;
     assert_ok(ctx, loongi_file_write(ctx, path, text, length));
     loongi_free(ctx, text);
     assert_ok(ctx, loong_dataset_create(ctx, prefix, &ds));
-    assert_fails(ctx, loong_dataset_read_mask(ds, 0, 8, mask),
-                 LOONG_ERR_FORMAT, "value 2, allowed is 0 to 1");
+    assert_fails(ctx, loong_dataset_read_mask(ds, 0, 8, mask), LOONG_ERR_FORMAT,
+                 "value 2, allowed is 0 to 1");
     loong_dataset_destroy(&ds);
+    scratch_remove(ctx, dir);
+    test_context_end(&ctx);
+}
 
-    scratch_path(dir, "set.bin", path); /* the same bytes, now as doubles */
+/* The bytes of a set of 64-bit ids, read as doubles. */
+static void test_floating_point_ids(void **state)
+{
+    (void)state;
+    int32_t ids[8];
+    loong_context_t *ctx = test_context();
+    char dir[SCRATCH_SIZE];
+    char prefix[SCRATCH_SIZE];
+    char path[SCRATCH_SIZE];
+    char *text = NULL;
+    size_t length = 0;
+    loong_dataset_t *ds = NULL;
+    scratch_make(dir);
+    scratch_path(dir, "set", prefix);
+    known_write(ctx, prefix, 9, LOONG_I64, true);
+    scratch_path(dir, "set.bin", path);
     assert_ok(ctx, loongi_file_read(ctx, path, &text, &length));
     double values[] = {7.0, 999.0, 1.5};
     memcpy(text, values, sizeof(values));
@@ -283,8 +312,8 @@ static void test_values(void **state)
     assert_ok(ctx, loong_dataset_read(ds, 0, 2, 1000, ids));
     assert_int_equal(ids[0], 7);
     assert_int_equal(ids[1], 999);
-    assert_fails(ctx, loong_dataset_read(ds, 0, 3, 1000, ids),
-                 LOONG_ERR_FORMAT, "position 1 (token 2): value 1.5");
+    assert_fails(ctx, loong_dataset_read(ds, 0, 3, 1000, ids), LOONG_ERR_FORMAT,
+                 "position 1 (token 2): value 1.5");
     loong_dataset_destroy(&ds);
     scratch_remove(ctx, dir);
     test_context_end(&ctx);
@@ -372,8 +401,8 @@ static void test_full_disk(void **state)
         loong_dataset_writer_destroy(&w);
         assert_int_equal(setrlimit(RLIMIT_FSIZE, &limit), 0);
         assert_int_equal(status, LOONG_ERR_IO);
-        assert_non_null(strstr(loong_context_error(ctx),
-                               "set.bin.tmp': File too large"));
+        assert_non_null(
+            strstr(loong_context_error(ctx), "set.bin.tmp': File too large"));
         loong_context_clear_error(ctx);
         assert_false(
             loongi_file_exists(scratch_path(dir, "set.bin.tmp", path)));
@@ -405,8 +434,7 @@ static void test_many_documents(void **state)
         assert_int_equal(loong_dataset_get_start(ds, d), token);
         if (n > 0) {
             assert_int_equal(loong_dataset_find_document(ds, token), d);
-            assert_int_equal(loong_dataset_find_document(ds, token + n - 1),
-                             d);
+            assert_int_equal(loong_dataset_find_document(ds, token + n - 1), d);
         }
         token += n;
     }
@@ -424,6 +452,8 @@ int main(void)
         cmocka_unit_test(test_damaged_index),
         cmocka_unit_test(test_every_truncation),
         cmocka_unit_test(test_values),
+        cmocka_unit_test(test_mask_values),
+        cmocka_unit_test(test_floating_point_ids),
         cmocka_unit_test(test_writer_refuses),
         cmocka_unit_test(test_full_disk),
         cmocka_unit_test(test_many_documents),

@@ -191,11 +191,10 @@ static void check_row(const arrays_t *a, int64_t row, int64_t g,
     for (int64_t t = 0; t < T; t++) {
         int64_t token = g * T + t;
         int64_t at = row * T + t;
-        bool fresh = t > 0 &&
-                     known_document(token) != known_document(token - 1);
+        bool fresh =
+            t > 0 && known_document(token) != known_document(token - 1);
         bool last = known_document(token) != known_document(token + 1);
-        bool learned =
-            known_mask(token + 1) && !(p->eod_mask_loss && last);
+        bool learned = known_mask(token + 1) && !(p->eod_mask_loss && last);
         position = p->reset_position_ids && fresh ? 0 : position;
         assert_int_equal(a->tokens[at], known_id(token));
         assert_int_equal(a->labels[at],
@@ -206,27 +205,26 @@ static void check_row(const arrays_t *a, int64_t row, int64_t g,
     }
 }
 
-static void check_segments(const arrays_t *a, const loong_batch_t *b,
-                           int64_t g, const loong_loader_params_t *p)
+static void check_segments(const arrays_t *a, const loong_batch_t *b, int64_t g,
+                           const loong_loader_params_t *p)
 {
     int64_t segment = 0;
     int64_t longest = 0;
     for (int64_t i = 0; i < p->micro_batch_size * T; i++) {
         int64_t token = g * T + i; /* rows of file order are adjacent */
-        bool cut = i % T == 0 ||
-                   (p->reset_attention_mask &&
-                    known_document(token) != known_document(token - 1));
+        bool cut =
+            i % T == 0 || (p->reset_attention_mask &&
+                           known_document(token) != known_document(token - 1));
         if (cut) {
             assert_int_equal(a->cu_seqlens[segment], i);
             longest = segment == 0
                           ? longest
-                          : LOONG_MAX(longest,
-                                      i - a->cu_seqlens[segment - 1]);
+                          : LOONG_MAX(longest, i - a->cu_seqlens[segment - 1]);
             segment++;
         }
     }
-    longest = LOONG_MAX(longest, p->micro_batch_size * T -
-                                     a->cu_seqlens[segment - 1]);
+    longest = LOONG_MAX(longest,
+                        p->micro_batch_size * T - a->cu_seqlens[segment - 1]);
     assert_int_equal(b->num_segments, segment);
     assert_int_equal(b->max_seqlen, longest);
     for (; segment <= p->micro_batch_size * T; segment++) {
@@ -341,8 +339,9 @@ static void test_refusals(void **state)
     loong_loader_params_t p = base_params(f);
     p.global_batch_size = 7;
     assert_fails(f->ctx, loong_loader_create(f->ctx, &p, &loader),
-                 LOONG_ERR_CONFIG, "global_batch_size 7 is not a multiple of "
-                                   "micro_batch_size 2 x data-parallel size 1");
+                 LOONG_ERR_CONFIG,
+                 "global_batch_size 7 is not a multiple of "
+                 "micro_batch_size 2 x data-parallel size 1");
     p = base_params(f);
     p.data_parallel_rank = 1;
     assert_fails(f->ctx, loong_loader_create(f->ctx, &p, &loader),

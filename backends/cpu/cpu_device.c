@@ -18,8 +18,7 @@ static int cpu_count(char *reason, size_t size)
     return 1;
 }
 
-static loong_status_t cpu_create(loong_context_t *ctx, int index,
-                                 void **data_p)
+static loong_status_t cpu_create(loong_context_t *ctx, int index, void **data_p)
 {
     (void)ctx;
     (void)index;

@@ -194,15 +194,17 @@ static loong_status_t exchange(loong_comm_t *comm, const void *mine,
     int64_t *counts = NULL;
     char *all = NULL;
     size_t size = (size_t)comm->size;
-    size_t table = size * sizeof(*counts);
-    LOONG_TRY(loongi_alloc(comm->ctx, size * bytes + table, label, &all));
-    counts = (int64_t *)(void *)(all + size * bytes);
-    for (int i = 0; i < comm->size; i++) {
+    LOONG_TRY(loongi_alloc(comm->ctx, size * bytes, label, &all));
+    loong_status_t status =
+        loongi_calloc(comm->ctx, size, sizeof(*counts), label, &counts);
+    for (int i = 0; i < comm->size && status == LOONG_OK; i++) {
         counts[i] = (int64_t)bytes;
     }
     memcpy(all + (size_t)comm->rank * bytes, mine, bytes);
-    loong_status_t status =
-        loong_comm_all_gather(comm, all, counts, LOONG_U8, label);
+    if (status == LOONG_OK) {
+        status = loong_comm_all_gather(comm, all, counts, LOONG_U8, label);
+    }
+    loongi_free(comm->ctx, counts);
     if (status != LOONG_OK) {
         loongi_free(comm->ctx, all);
         return status;

@@ -7,7 +7,7 @@
 
 #include "board.h"
 
-enum { RING = 16 };
+enum { RING = 8 };
 enum { VERDICT_NONE, VERDICT_WRITING, VERDICT_READY };
 
 typedef struct event {
@@ -26,6 +26,7 @@ struct loong_board_slot {
     _Atomic int claimed;
     _Atomic int world_rank;
     _Atomic int pid;
+    _Atomic int parent;
     _Atomic bool joined;
     _Atomic int64_t step;
     _Atomic int waits_for; /* world rank + 1; 0: nobody */
@@ -108,6 +109,16 @@ void loongi_slot_claim(loong_board_slot_t *slot, int world_rank, int pid)
 void loongi_slot_set_pid(loong_board_slot_t *slot, int pid)
 {
     atomic_store(&slot->pid, pid);
+}
+
+void loongi_slot_set_parent(loong_board_slot_t *slot, int pid)
+{
+    atomic_store(&slot->parent, pid);
+}
+
+int loongi_slot_parent(const loong_board_slot_t *slot)
+{
+    return atomic_load(&slot->parent);
 }
 
 int loongi_slot_world_rank(const loong_board_slot_t *slot)
@@ -220,36 +231,37 @@ void loongi_board_describe(loong_board_t *board, int world_rank, double now,
         snprintf(text, size, "rank %d (on another machine)", world_rank);
         return;
     }
+    /* The text was written before the state that it explains. */
     loong_rank_state_t state = loongi_slot_state(slot);
+    bool over = state == LOONG_RANK_FAILED || state == LOONG_RANK_ENDED;
+    const char *why = over ? slot->text : "";
     int n = snprintf(text, size, "rank %d (pid %d, %s%s%s, step %lld) ",
                      world_rank, loongi_slot_pid(slot), state_name(state),
-                     slot->text[0] != '\0' ? ": " : "", slot->text,
+                     why[0] != '\0' ? ": " : "", why,
                      (long long)atomic_load(&slot->step));
     if (n < 0 || (size_t)n >= size) {
         return;
     }
-    uint64_t events = atomic_load_explicit(&slot->events, memory_order_acquire);
-    if (events == 0) {
+    if (!loongi_board_event(board, world_rank, 0, now, text + n,
+                            size - (size_t)n)) {
         snprintf(text + n, size - (size_t)n, "took part in nothing yet");
-    } else {
-        event_text(&slot->ring[(events - 1) % RING], now, text + n,
-                   size - (size_t)n);
     }
 }
 
-void loongi_board_history(loong_board_t *board, int world_rank, double now,
-                          loong_text_t *text)
+bool loongi_board_event(loong_board_t *board, int world_rank, int back,
+                        double now, char *text, size_t size)
 {
     loong_board_slot_t *slot = loongi_board_find(board, world_rank);
-    if (slot == NULL) {
-        return;
+    uint64_t events = 0;
+    if (slot != NULL) {
+        events = atomic_load_explicit(&slot->events, memory_order_acquire);
     }
-    uint64_t events = atomic_load_explicit(&slot->events, memory_order_acquire);
-    for (uint64_t i = events > RING ? events - RING : 0; i < events; i++) {
-        char line[LOONG_BOARD_TEXT];
-        event_text(&slot->ring[i % RING], now, line, sizeof(line));
-        loongi_text_printf(text, "  rank %d %s\n", world_rank, line);
+    if (back >= RING || (uint64_t)back >= events) {
+        return false;
     }
+    event_text(&slot->ring[(events - 1 - (uint64_t)back) % RING], now, text,
+               size);
+    return true;
 }
 
 bool loongi_board_judge(loong_board_t *board,

@@ -50,6 +50,9 @@ loong_board_slot_t *loongi_board_find(loong_board_t *board, int world_rank);
 
 void loongi_slot_claim(loong_board_slot_t *slot, int world_rank, int pid);
 void loongi_slot_set_pid(loong_board_slot_t *slot, int pid);
+/* The process that will say how this rank ended; 0: none. */
+void loongi_slot_set_parent(loong_board_slot_t *slot, int pid);
+int loongi_slot_parent(const loong_board_slot_t *slot);
 int loongi_slot_world_rank(const loong_board_slot_t *slot);
 int loongi_slot_pid(const loong_board_slot_t *slot);
 loong_rank_state_t loongi_slot_state(const loong_board_slot_t *slot);
@@ -86,9 +89,10 @@ double loongi_board_overdue(loong_board_t *board, int world_rank, double now,
  * 3.2 s ago". */
 void loongi_board_describe(loong_board_t *board, int world_rank, double now,
                            char *text, size_t size);
-/* The last events of a rank, oldest first, one a line. */
-void loongi_board_history(loong_board_t *board, int world_rank, double now,
-                          loong_text_t *text);
+/* The event before the last one (back = 1), the one before that, ...; false
+ * when there is none. */
+bool loongi_board_event(loong_board_t *board, int world_rank, int back,
+                        double now, char *text, size_t size);
 
 /* The end of the job: the first caller wins and its record stays. */
 typedef struct loong_board_verdict {

@@ -38,6 +38,7 @@ loong_exit_code_t loong_exit_code_from_status(loong_status_t status)
         return LOONG_EXIT_OK;
     case LOONG_ERR_CONFIG:
     case LOONG_ERR_ARG:
+    case LOONG_ERR_MISMATCH:
         return LOONG_EXIT_USAGE;
     case LOONG_ERR_NOT_FOUND:
         return LOONG_EXIT_NO_INPUT;

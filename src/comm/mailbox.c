@@ -118,7 +118,9 @@ loong_message_state_t loongi_mailbox_test(loong_comm_request_t *request,
 {
     letter_t *l = letter(request);
     int state = atomic_load_explicit(&l->state, memory_order_acquire);
-    *other_bytes_p = l->other_bytes;
+    if (state != LOONG_MESSAGE_PENDING) {
+        *other_bytes_p = l->other_bytes;
+    }
     return (loong_message_state_t)state;
 }
 

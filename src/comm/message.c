@@ -16,6 +16,7 @@ static const int64_t SLICE_MAX = 1 << 20;
 /* A message that needs no buffer. */
 static const int64_t COPY_SLICE = 16 << 20;
 enum { SEQUENCES = 4096, KINDS = 8, PROBE_TURNS = 1024 };
+_Static_assert((int)LOONG_COLLECTIVE_SEND < (int)KINDS, "a kind fits a tag");
 
 struct loong_message {
     loong_message_params_t params;

@@ -25,7 +25,7 @@
 #include "loong/launch.h"
 #include "pages.h"
 
-enum { SLOTS = 512, LINE_BYTES = 1024 };
+enum { SLOTS = 512, LINE_BYTES = 1024, EARLIER_EVENTS = 3 };
 static const double DEFAULT_GRACE = 5.0;
 static const double LOOK_SECONDS = 0.1;
 static const double CAUSE_SECONDS = 1.0;
@@ -144,13 +144,25 @@ static bool judge(parent_t *parent, int code, const char *line)
     return loongi_board_judge(parent->board, &verdict);
 }
 
-/* Ends the job because of our worker, and says so. */
+/* Ends the job because of our worker, and says what led to it. */
 static void judge_lost(parent_t *parent, const char *line)
 {
+    char event[LOONG_BOARD_TEXT];
+    char before[LOONG_BOARD_TEXT + 64];
+    int rank = parent->launch.rank;
     judge(parent, LOONG_EXIT_LOST, line);
-    if (!parent->reported) {
-        parent->reported = true;
-        report(parent, line);
+    if (parent->reported) {
+        return;
+    }
+    parent->reported = true;
+    report(parent, line);
+    for (int back = 1; back <= EARLIER_EVENTS; back++) {
+        if (loongi_board_event(parent->board, rank, back, loongi_now(), event,
+                               sizeof(event))) {
+            snprintf(before, sizeof(before), "  before that rank %d %s", rank,
+                     event);
+            report(parent, before);
+        }
     }
 }
 
@@ -190,6 +202,7 @@ static void judge_signal(parent_t *parent, int number)
     char text[2 * LOONG_BOARD_TEXT + 80];
     if (number == SIGINT && parent->interrupts > 1) {
         judge(parent, LOONG_EXIT_FAILED, "interrupted twice");
+        report(parent, "interrupted twice: ended at once, nothing saved");
         return;
     }
     if (parent->killed) {
@@ -305,13 +318,12 @@ static bool next_signal(parent_t *parent, const sigset_t *set, int *status_p)
     return over == parent->worker || (over < 0 && errno == ECHILD);
 }
 
-/* A rank that is not over: its process lives and nobody saw it end. */
+/* A rank whose parent will still say how it ended. */
 static bool is_busy(const loong_board_slot_t *slot)
 {
     loong_rank_state_t state = loongi_slot_state(slot);
-    int pid = loongi_slot_pid(slot);
     return state != LOONG_RANK_EMPTY && state != LOONG_RANK_ENDED &&
-           (pid == 0 || kill(pid, 0) == 0);
+           kill(loongi_slot_parent(slot), 0) == 0;
 }
 
 /* Waits until every rank of the machine is over, somebody judged, or the limit
@@ -396,6 +408,7 @@ static loong_status_t start(loong_context_t *ctx, parent_t *parent,
         sigaddset(set, forwarded[i]);
     }
     sigprocmask(SIG_BLOCK, set, &old);
+    loongi_slot_set_parent(parent->slot, (int)self);
     loongi_slot_claim(parent->slot, parent->launch.rank, 0);
     pid_t worker = fork();
     if (worker < 0) {

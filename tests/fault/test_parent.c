@@ -137,6 +137,13 @@ static void test_one_rank(void **state)
     pid_of(job, 0);
     kill(job->pid, SIGTERM);
     expect(job, LOONG_EXIT_STOPPED, "rank 0 stops at step");
+    start_job(job, NULL, "deaf", "30");
+    pid_of(job, 0);
+    struct timespec pause = {0, 100000000};
+    kill(job->pid, SIGINT);
+    nanosleep(&pause, NULL);
+    kill(job->pid, SIGINT);
+    expect(job, LOONG_EXIT_FAILED, "interrupted twice");
     free(job);
 }
 

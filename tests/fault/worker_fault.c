@@ -4,7 +4,7 @@
  *   worker_fault FAULT VICTIM TIMEOUT
  * Faults of the victim, at step 3: kill, segv, stop, code77, return, io (it
  * fails alone), divides (another collective). Before joining: absent, usage.
- * none: 10 steps. wait: steps until a signal asks to stop. */
+ * none: 10 steps. wait: steps until a signal asks to stop. deaf: asks not. */
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -75,7 +75,7 @@ static loong_status_t take_step(job_t *job, int64_t step, unsigned *flags_p)
     loong_step_report_t report = {.step = step, .recipe_hash = 42};
     loong_step_header_t agreed;
     float gradient[1000] = {0};
-    unsigned signals = loong_signals_get();
+    unsigned signals = is(job, "deaf") ? 0u : loong_signals_get();
     report.flags = ((signals & LOONG_SIGNAL_STOP) ? LOONG_STEP_STOP : 0u) |
                    ((signals & LOONG_SIGNAL_SAVE) ? LOONG_STEP_SAVE : 0u);
     if (step == FAULT_STEP && loong_comm_rank(job->comm) == job->victim) {
@@ -98,7 +98,8 @@ static loong_status_t run(job_t *job)
     int rank = loong_comm_rank(job->comm);
     printf("rank %d pid %d runs\n", rank, (int)getpid());
     fflush(stdout);
-    int64_t steps = is(job, "wait") ? WAIT_STEPS : STEPS;
+    bool waits = is(job, "wait") || is(job, "deaf");
+    int64_t steps = waits ? WAIT_STEPS : STEPS;
     for (int64_t step = 0; step < steps; step++) {
         unsigned flags = 0;
         LOONG_TRY(take_step(job, step, &flags));

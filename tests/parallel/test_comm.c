@@ -253,6 +253,7 @@ static void test_exit_codes(void **state)
     assert_ok(ctx, loong_threads_run(ctx, &params, agree, codes));
     assert_int_equal(loong_exit_code_from_status(LOONG_ERR_COMM), 4);
     assert_int_equal(loong_exit_code_from_status(LOONG_ERR_INTERRUPTED), 75);
+    assert_int_equal(loong_exit_code_from_status(LOONG_ERR_MISMATCH), 2);
     assert_string_equal(loong_exit_code_text(99), "unknown exit code");
     test_context_end(&ctx);
 }

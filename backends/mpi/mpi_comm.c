@@ -7,8 +7,8 @@
 #include "mpi_impl.h"
 #include "pages.h"
 
-/* Per rank, for buffers that peers cannot read. */
-static const size_t STAGING_BYTES = (size_t)2 << 20;
+/* Per rank, for buffers that peers cannot read: stays in the L2 cache. */
+static const size_t STAGING_BYTES = (size_t)512 << 10;
 
 _Static_assert(sizeof(MPI_Request) <=
                    sizeof(((loong_comm_request_t *)0)->backend),

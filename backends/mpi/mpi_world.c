@@ -145,8 +145,9 @@ static loong_status_t join(loong_context_t *ctx, mpi_world_t *world,
     if (world->parent.slot != NULL) {
         loongi_slot_set_state(world->parent.slot, LOONG_RANK_JOINING, NULL);
     }
-    LOONG_TRY(start_mpi(ctx, world));
+    /* Before MPI, which adds to the environment. */
     loong_launch_detect(&launch);
+    LOONG_TRY(start_mpi(ctx, world));
     LOONG_TRY(loong_launch_check(ctx, &launch, world->size));
     LOONG_TRY_MPI(ctx, MPI_Comm_split_type(MPI_COMM_WORLD, MPI_COMM_TYPE_SHARED,
                                            world->rank, MPI_INFO_NULL, &node));

@@ -14,6 +14,13 @@ loong_mpi_test(NAME comm_mpi_4_nodes RANKS 4 PROGRAM worker_comm ARGS cases 1
   LABELS parallel)
 loong_mpi_test(NAME comm_mpi_2x2_nodes RANKS 4 PROGRAM worker_comm
   ARGS cases 2 LABELS parallel)
+# As under srun without --mpi=pmix: alone, though four were started.
+if(MPI_C_FOUND)
+  add_test(NAME comm_mpi_singleton COMMAND worker_comm cases 0)
+  set_tests_properties(comm_mpi_singleton PROPERTIES LABELS parallel TIMEOUT 60
+    PASS_REGULAR_EXPRESSION "srun started 4 processes, but each is a job"
+    ENVIRONMENT "SLURM_PROCID=0;SLURM_NTASKS=4")
+endif()
 add_executable(bench_comm tests/bench/bench_comm.c)
 target_link_libraries(bench_comm PRIVATE loong_all)
 add_executable(worker_fault tests/fault/worker_fault.c)

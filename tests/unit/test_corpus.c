@@ -340,6 +340,14 @@ static void byte_destroy(void *encoder)
 static const loong_encoder_ops_t byte_ops = {byte_create, byte_encode,
                                              byte_destroy};
 
+/* Stops the work once something has been written. */
+static loong_status_t stop_at_once(void *user,
+                                   const loong_index_result_t *so_far)
+{
+    (void)user;
+    return so_far->documents > 0 ? LOONG_ERR_INTERRUPTED : LOONG_OK;
+}
+
 static loong_status_t build(fixture_t *f, const char *name, int threads,
                             void *user, loong_index_result_t *result)
 {
@@ -445,6 +453,33 @@ static void test_indexer_failures(void **state)
     assert_false(loongi_file_exists(scratch_path(f->dir, "set.bin.tmp", path)));
 }
 
+static void test_indexer_is_stopped(void **state)
+{
+    fixture_t *f = *state;
+    char path[SCRATCH_SIZE];
+    char prefix[SCRATCH_SIZE];
+    loong_corpus_t *corpus = NULL;
+    loong_index_result_t result;
+    write_lines(f, "a.jsonl", 60000, -1);
+    const char *paths[] = {scratch_path(f->dir, "a.jsonl", path)};
+    loong_corpus_params_t params = {paths, 1, NULL, false, false, 0};
+    assert_ok(f->ctx, loong_corpus_create(f->ctx, &params, &corpus));
+    loong_index_params_t index = {0};
+    index.corpus = corpus;
+    index.json_key = "text";
+    index.prefix = scratch_path(f->dir, "set", prefix);
+    index.dtype = LOONG_U16;
+    index.append_id = -1;
+    index.threads = 2;
+    index.encoder = &byte_ops;
+    index.progress = stop_at_once;
+    assert_int_equal(loong_index_build(f->ctx, &index, &result),
+                     LOONG_ERR_INTERRUPTED);
+    loong_corpus_destroy(&corpus);
+    assert_false(loongi_file_exists(scratch_path(f->dir, "set.idx", path)));
+    assert_false(loongi_file_exists(scratch_path(f->dir, "set.bin.tmp", path)));
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -455,6 +490,8 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_directories, setup, teardown),
         cmocka_unit_test_setup_teardown(test_indexer, setup, teardown),
         cmocka_unit_test_setup_teardown(test_indexer_failures, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_indexer_is_stopped, setup,
+                                        teardown),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

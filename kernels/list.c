@@ -6,6 +6,9 @@
 #include <stddef.h>
 
 const loong_kernel_t *const loongi_cpu_kernels[] = {
+#define LOONG_FAST_LIST(symbol_) &symbol_,
+    LOONG_FAST_KERNELS(LOONG_FAST_LIST)
+#undef LOONG_FAST_LIST
 #define LOONG_REF_LIST(name_) &loongi_##name_##_ref,
     LOONG_REF_KERNELS(LOONG_REF_LIST)
 #undef LOONG_REF_LIST

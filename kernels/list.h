@@ -4,9 +4,23 @@
 #ifndef LOONG_KERNEL_LIST_H
 #define LOONG_KERNEL_LIST_H
 
+#include "isa.h"
 #include "loong/kernel.h"
 
+/* X(symbol): the fast kernels, by op, best first. LOONG_ISA_EACH stands for
+ * the copies of one source for each instruction set level (isa.h). */
+#define LOONG_FAST_KERNELS(X)              \
+    X(loongi_linear_onednn)                \
+    X(loongi_linear_onednn_widened)        \
+    X(loongi_linear_dw_onednn)             \
+    X(loongi_linear_dw_onednn_widened)
+
 #define LOONG_REF_KERNELS(X) \
+    X(linear)                \
+    X(linear_dw)             \
+    X(attention)             \
+    X(attention_grad)        \
+    X(cross_entropy)         \
     X(embedding)             \
     X(embedding_grad)        \
     X(rmsnorm)               \
@@ -33,6 +47,10 @@
     X(adamw)                 \
     X(sumsq)                 \
     X(sum)
+
+#define LOONG_FAST_DECLARE(symbol_) extern const loong_kernel_t symbol_;
+LOONG_FAST_KERNELS(LOONG_FAST_DECLARE)
+#undef LOONG_FAST_DECLARE
 
 #define LOONG_REF_DECLARE(name_) extern const loong_kernel_t loongi_##name_##_ref;
 LOONG_REF_KERNELS(LOONG_REF_DECLARE)

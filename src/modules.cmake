@@ -21,7 +21,7 @@ loong_module(NAME device_cpu DIR backends/cpu USES base device)
 loong_module(NAME graph DIR src/graph USES base)
 loong_module(NAME pass DIR src/pass USES base graph)
 loong_module(NAME run DIR src/run USES base graph pass)
-loong_module(NAME op DIR src/op USES base)
+loong_module(NAME op DIR src/op USES base graph)
 loong_module(NAME nn DIR src/nn USES base graph)
 loong_module(NAME foundation DIR src/model/foundation USES base graph nn)
 loong_module(NAME data DIR src/data USES base LIBS xxhash z zstd)
@@ -34,7 +34,10 @@ loong_module(NAME train DIR src/train
 
 # Kernels: contracts and implementations, raw pointers and sizes only.
 file(GLOB kernel_sources CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/kernels/*.c
-  ${PROJECT_SOURCE_DIR}/kernels/*/*_ref.c)
-loong_module(NAME kernels DIR kernels USES base SOURCES ${kernel_sources})
+  ${PROJECT_SOURCE_DIR}/kernels/*/*.c)
+list(FILTER kernel_sources EXCLUDE REGEX "_cpu\\.c$")
+loong_module(NAME kernels DIR kernels USES base SOURCES ${kernel_sources}
+  LIBS dnnl)
+
 loong_module(NAME registry DIR src/registry
   USES base comm device graph pass run op kernels optim device_cpu)

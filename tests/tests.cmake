@@ -18,3 +18,16 @@ add_test(NAME cli_data COMMAND ${PROJECT_SOURCE_DIR}/tests/cli/data.sh
   $<TARGET_FILE:loong-data>)
 set_tests_properties(cli_data PROPERTIES LABELS cli TIMEOUT 60)
 loong_fuzz(NAME idx)
+# Matrix products: each also on processors without bf16 and without AVX2.
+function(loong_product_test name)
+  loong_test(NAME op_${name} SOURCES tests/ops/test_${name}.c
+    tests/ops/op_case.c LABELS ops)
+  foreach(isa AVX2 SSE41)
+    add_test(NAME op_${name}_${isa} COMMAND test_op_${name}
+      WORKING_DIRECTORY ${PROJECT_BINARY_DIR})
+    set_tests_properties(op_${name}_${isa} PROPERTIES TIMEOUT 120 LABELS ops
+      ENVIRONMENT
+      "OMP_NUM_THREADS=2;GOMP_SPINCOUNT=10000;ONEDNN_MAX_CPU_ISA=${isa}")
+  endforeach()
+endfunction()
+loong_product_test(linear)

@@ -56,6 +56,17 @@ loong_status_t loongi_want_like(const loong_op_call_t *call, int i,
     return LOONG_OK;
 }
 
+loong_status_t loongi_want_rows(const loong_op_call_t *call, int i,
+                                const char *name, int j)
+{
+    LOONG_CHECK(call->ctx, call->in[i].shape.count == call->in[j].shape.count,
+                LOONG_ERR_ARG,
+                "%s: the rows of %s are counted by symbol %d, %d wanted",
+                call->op, name, call->in[i].shape.count,
+                call->in[j].shape.count);
+    return loongi_want_dim(call, i, name, 0, call->in[j].shape.dim[0]);
+}
+
 loong_status_t loongi_want_vector(const loong_op_call_t *call, int i,
                                   const char *name, int64_t size)
 {
@@ -76,6 +87,20 @@ int64_t loongi_type_rows(const loong_tensor_type_t *type)
         rows *= type->shape.dim[d];
     }
     return rows;
+}
+
+double loongi_cost_bytes(const loong_kernel_query_t *query)
+{
+    double bytes = 0.0;
+    for (int i = 0; i < query->num_in + query->num_out; i++) {
+        const loong_karg_t *arg = &query->arg[i];
+        if (arg->rank > 0) {
+            bytes += (double)loong_dtype_size(arg->dtype) *
+                     (double)loong_karg_rows(arg, NULL) *
+                     (double)loong_karg_cols(arg, NULL);
+        }
+    }
+    return bytes;
 }
 
 loong_status_t loongi_infer_same(const loong_op_call_t *call)

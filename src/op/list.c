@@ -31,6 +31,11 @@
     X(slice)             \
     X(slice_grad)        \
     X(reshape)           \
+    X(linear)            \
+    X(linear_dw)         \
+    X(attention)         \
+    X(attention_grad)    \
+    X(cross_entropy)     \
     X(adamw)             \
     X(sumsq)             \
     X(sum)

@@ -29,6 +29,14 @@ loong_status_t loongi_want_dim(const loong_op_call_t *call, int i,
 /* Input i must have the shape of input j. */
 loong_status_t loongi_want_like(const loong_op_call_t *call, int i,
                                 const char *name, int j);
+/* Optional input i is there. */
+static inline bool loongi_has(const loong_op_call_t *call, int i)
+{
+    return i < call->num_in && call->in[i].shape.rank > 0;
+}
+/* Input i must have the rows of input j, the count symbol included. */
+loong_status_t loongi_want_rows(const loong_op_call_t *call, int i,
+                                const char *name, int j);
 /* A vector of this length in the wide type. */
 loong_status_t loongi_want_vector(const loong_op_call_t *call, int i,
                                   const char *name, int64_t size);
@@ -36,6 +44,9 @@ loong_status_t loongi_want_vector(const loong_op_call_t *call, int i,
 /* Last dimension, and product of the others. */
 int64_t loongi_type_cols(const loong_tensor_type_t *type);
 int64_t loongi_type_rows(const loong_tensor_type_t *type);
+
+/* Bytes of all operands, each moved once. */
+double loongi_cost_bytes(const loong_kernel_query_t *query);
 
 /* Shape rule of element-wise ops: output 0 like input 0. */
 loong_status_t loongi_infer_same(const loong_op_call_t *call);

@@ -1,0 +1,74 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * What all attention kernels share: which keys a query sees, which of them
+ * dropout keeps, and the check of the segments. */
+#ifndef LOONG_ATTENTION_H
+#define LOONG_ATTENTION_H
+
+#include "base.h"
+#include "dropout/dropout.h"
+#include "loong/kernel.h"
+#include "loong/ops.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* Checks cu_seqlens (entries [S+1]) against tokens and max_seqlen; gives the
+ * number of segments with rows.
+ * Errors: LOONG_ERR_ARG, naming the entry. */
+LOONG_NODISCARD loong_status_t
+loongi_attention_segments(loong_context_t *ctx, const int32_t *cu_seqlens,
+                          int64_t entries, int64_t tokens, int64_t max_seqlen,
+                          int64_t *segments_p);
+
+/* Rows [*begin, *end) of the segment are the keys that its row q sees. */
+static inline void loongi_attention_keys(const loong_attention_attr_t *attr,
+                                         int64_t q, int64_t length,
+                                         int64_t *begin, int64_t *end)
+{
+    *end = attr->causal ? q + 1 : length;
+    *begin = attr->window > 0 && q + 1 > attr->window ? q + 1 - attr->window
+                                                      : 0;
+}
+
+/* Dropout of one attention site in one step: a probability is dropped when
+ * the top 24 bits of its number are below `limit`. */
+typedef struct loong_attention_dropout {
+    uint64_t key;
+    int64_t step;
+    uint32_t limit; /* 0: keep all */
+    double keep_scale; /* 1 / (1 - p) */
+} loong_attention_dropout_t;
+
+static inline loong_attention_dropout_t
+loongi_attention_dropout(const loong_attention_attr_t *attr,
+                         const loong_frame_t *frame)
+{
+    loong_attention_dropout_t d = {0, 0, 0, 1.0};
+    if (attr->dropout > 0.0) {
+        d.key = loongi_dropout_key(frame->seed, attr->stream);
+        d.step = frame->step;
+        d.limit = loongi_dropout_limit(attr->dropout);
+        d.keep_scale = 1.0 / (1.0 - attr->dropout);
+    }
+    return d;
+}
+
+/* The numbers of keys 4 * block ... 4 * block + 3 (of the segment) for one
+ * query (by its global number) and head. */
+static inline void
+loongi_attention_random(const loong_attention_dropout_t *dropout,
+                        int64_t token_key, int head, int64_t block,
+                        uint32_t number[4])
+{
+    uint64_t key = loongi_dropout_key(dropout->key, (uint64_t)head + 1);
+    loongi_dropout_words(key, dropout->step, token_key, (uint32_t)block,
+                         number);
+}
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

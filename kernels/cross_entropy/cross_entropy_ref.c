@@ -1,0 +1,110 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * cross_entropy: linear and loss in one. For token t with label y, weight w_t,
+ * logits a_v = x_t . w_v over v < vocab, and z the coefficient of the z-loss
+ * (Chowdhery et al. 2022, section 5):
+ *
+ *     lse = ln sum_v exp(a_v)
+ *     loss_t = w_t (lse - a_y + z lse^2)
+ *
+ * With S the scale of this loss in the frame and p_v = exp(a_v - lse), the
+ * gradient of S sum_t loss_t is
+ *
+ *     g_v = S w_t ((1 + 2 z lse) p_v - [v = y])
+ *     dx_t = sum_v g_v w_v,  dw_v = sum_t g_v x_t
+ *
+ * A token without label has loss 0 and g = 0; rows of w at and after vocab
+ * have no logit and get gradient 0.
+ */
+#include "cross_entropy.h"
+
+#include <math.h>
+#include <string.h>
+
+#include "ref_dense.h"
+
+static size_t logits_bytes(const loong_kernel_query_t *query)
+{
+    const loong_cross_entropy_attr_t *attr = query->attr;
+    return (size_t)loong_karg_rows(&query->arg[0], NULL) *
+           (size_t)attr->vocab * sizeof(double);
+}
+
+static size_t workspace(const loong_kernel_query_t *query)
+{
+    return loongi_ref_workspace(query) + logits_bytes(query) + 64;
+}
+
+/* Turns the logits of one token into g; returns its loss. */
+static double row(double *a, int64_t vocab, int32_t label, double weight,
+                  double z, double scale)
+{
+    double top = -INFINITY;
+    double sum = 0.0;
+    if (label == LOONG_IGNORE_LABEL) {
+        memset(a, 0, sizeof(*a) * (size_t)vocab);
+        return 0.0;
+    }
+    for (int64_t v = 0; v < vocab; v++) {
+        top = fmax(top, a[v]);
+    }
+    for (int64_t v = 0; v < vocab; v++) {
+        sum += exp(a[v] - top);
+    }
+    double lse = top + log(sum);
+    double loss = weight * (lse - a[label] + z * lse * lse);
+    for (int64_t v = 0; v < vocab; v++) {
+        a[v] = scale * weight * (1.0 + 2.0 * z * lse) * exp(a[v] - lse);
+    }
+    a[label] -= scale * weight;
+    return loss;
+}
+
+static loong_status_t run(const loong_kernel_call_t *call)
+{
+    const loong_kernel_query_t *q = call->query;
+    const loong_cross_entropy_attr_t *attr = q->attr;
+    const int32_t *labels = call->ptr[2];
+    double scale = call->frame->loss_scale[attr->loss];
+    char *cursor = call->workspace;
+    LOONG_TRY(loongi_cross_entropy_labels(call));
+    double *x = loongi_ref_load(call, 0, &cursor);
+    double *w = loongi_ref_load(call, 1, &cursor);
+    double *weight = loongi_ref_load(call, 3, &cursor);
+    double *loss = loongi_ref_output(call, 0, &cursor);
+    double *dx = loongi_ref_output(call, 1, &cursor);
+    double *dw = loongi_ref_output(call, 2, &cursor);
+    double *a = loongi_ref_take(&cursor, logits_bytes(q));
+    int64_t rows = loong_karg_rows(&q->arg[0], call->frame);
+    int64_t h = loong_karg_cols(&q->arg[0], NULL);
+    int64_t v = attr->vocab;
+    loong_ref_matmul_t forward = {rows, v, h, x, h, 1, w, 1, h, a, q->threads};
+    loongi_ref_matmul(&forward);
+#pragma omp parallel for schedule(static) num_threads(q->threads)
+    for (int64_t t = 0; t < rows; t++) {
+        loss[t] =
+            row(a + t * v, v, labels[t], weight[t], attr->z_loss, scale);
+    }
+    if (dx != NULL) {
+        loong_ref_matmul_t product = {rows, h, v,  a, v, 1,
+                                      w,    h, 1, dx, q->threads};
+        loongi_ref_matmul(&product);
+    }
+    if (dw != NULL) {
+        loong_ref_matmul_t product = {v, h, rows, a, 1, v, x, h, 1, dw,
+                                      q->threads};
+        loongi_ref_matmul(&product);
+    }
+    loongi_ref_store(call, 0, loss);
+    loongi_ref_store(call, 1, dx);
+    loongi_ref_store(call, 2, dw);
+    return LOONG_OK;
+}
+
+const loong_kernel_t loongi_cross_entropy_ref = {
+    .name = "cross_entropy_ref",
+    .op = "cross_entropy",
+    .device = "cpu",
+    .workspace = workspace,
+    .run = run,
+};

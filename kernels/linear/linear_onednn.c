@@ -1,0 +1,275 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * linear and linear_dw by oneDNN (formulas: linear_ref.c). Two kernels each:
+ * in the operands' own types, and, where the processor has no bf16 product,
+ * one that widens bf16 operands into the workspace and multiplies in fp32.
+ */
+#include <stdio.h>
+#include <string.h>
+
+#include "isa.h"
+#include "loong/ops.h"
+#include "onednn/onednn.h"
+#include "widen.h"
+
+/* What one launch needs: the product that overwrites and, when asked for,
+ * the one that adds. */
+typedef struct linear_state {
+    loong_product_t *product[2];
+} linear_state_t;
+
+static bool is_dw(const loong_kernel_query_t *q)
+{
+    return strcmp(q->op, "linear_dw") == 0;
+}
+
+static loong_product_matrix_t matrix_of(const loong_karg_t *arg,
+                                        bool transposed)
+{
+    loong_product_matrix_t m = {arg->dtype, arg->ld, transposed};
+    return m;
+}
+
+static bool has_bias(const loong_kernel_query_t *q)
+{
+    return !is_dw(q) && q->num_in > 2 && q->arg[2].rank > 0;
+}
+
+/* The product of a query. linear: y = x w'. linear_dw: dw = dy' x, or x' dy
+ * with `transposed`. */
+static loong_product_params_t product_of(const loong_kernel_query_t *q)
+{
+    const loong_linear_attr_t *attr = q->attr;
+    const loong_karg_t *c = &q->arg[q->num_in];
+    loong_product_params_t p;
+    memset(&p, 0, sizeof(p));
+    p.m = loong_karg_rows(c, NULL);
+    p.n = loong_karg_cols(c, NULL);
+    p.c = matrix_of(c, false);
+    p.threads = q->threads;
+    if (is_dw(q)) {
+        p.k = loong_karg_rows(&q->arg[0], NULL);
+        p.a = matrix_of(&q->arg[attr->transposed ? 1 : 0], true);
+        p.b = matrix_of(&q->arg[attr->transposed ? 0 : 1], false);
+    } else {
+        p.k = loong_karg_cols(&q->arg[0], NULL);
+        p.a = matrix_of(&q->arg[0], false);
+        p.b = matrix_of(&q->arg[1], !attr->transposed);
+        p.bias = has_bias(q);
+        p.activation = attr->activation;
+    }
+    return p;
+}
+
+/* The same on dense fp32 copies. */
+static loong_product_params_t widened_of(const loong_kernel_query_t *q)
+{
+    loong_product_params_t p = product_of(q);
+    p.a.dtype = p.b.dtype = p.c.dtype = LOONG_F32;
+    p.a.ld = p.a.transposed ? p.m : p.k;
+    p.b.ld = p.b.transposed ? p.k : p.n;
+    if (q->arg[q->num_in].dtype == LOONG_BF16) {
+        p.c.ld = p.n;
+    }
+    return p;
+}
+
+static bool shape_support(const loong_kernel_query_t *q,
+                          char reason[LOONG_REASON_SIZE])
+{
+    for (int i = 0; i < q->num_in + q->num_out; i++) {
+        if (q->arg[i].rank > 0 && q->arg[i].count >= 0) {
+            snprintf(reason, LOONG_REASON_SIZE,
+                     "operand %d has a run-time row count", i);
+            return false;
+        }
+    }
+    if (!is_dw(q) && q->num_out > 1 && q->arg[q->num_in + 1].rank > 0) {
+        snprintf(reason, LOONG_REASON_SIZE,
+                 "the value before the activation is wanted too");
+        return false;
+    }
+    if (has_bias(q) && q->arg[2].dtype != LOONG_F32) {
+        snprintf(reason, LOONG_REASON_SIZE, "bias of type %s",
+                 loong_dtype_name(q->arg[2].dtype));
+        return false;
+    }
+    return true;
+}
+
+static bool support(const loong_kernel_query_t *q,
+                    char reason[LOONG_REASON_SIZE])
+{
+    loong_product_params_t p = product_of(q);
+    return shape_support(q, reason) && loongi_product_support(&p, reason);
+}
+
+static bool widened_support(const loong_kernel_query_t *q,
+                            char reason[LOONG_REASON_SIZE])
+{
+    const loong_karg_t *c = &q->arg[q->num_in];
+    loong_product_params_t p = widened_of(q);
+    if (q->arg[0].dtype != LOONG_BF16 || q->arg[1].dtype != LOONG_BF16 ||
+        (c->dtype != LOONG_BF16 && c->dtype != LOONG_F32)) {
+        snprintf(reason, LOONG_REASON_SIZE, "only widens bf16 operands");
+        return false;
+    }
+    if (q->accumulate != 0 && c->dtype == LOONG_BF16) {
+        snprintf(reason, LOONG_REASON_SIZE, "adds to no bf16 output");
+        return false;
+    }
+    return shape_support(q, reason) && loongi_product_support(&p, reason);
+}
+
+/* The add bit only matters where it changes the scratchpad: the larger. */
+static size_t product_bytes(const loong_kernel_query_t *q,
+                            loong_product_params_t p)
+{
+    size_t size = loongi_product_workspace(&p);
+    if (q->accumulate & 1u) {
+        p.add = true;
+        size_t adding = loongi_product_workspace(&p);
+        size = LOONG_MAX(size, adding);
+    }
+    return (size_t)loongi_round_up((int64_t)size, 64);
+}
+
+static size_t workspace(const loong_kernel_query_t *q)
+{
+    return product_bytes(q, product_of(q));
+}
+
+static size_t float_bytes(const loong_karg_t *arg)
+{
+    return (size_t)loongi_round_up(loong_karg_rows(arg, NULL) *
+                                       loong_karg_cols(arg, NULL) *
+                                       (int64_t)sizeof(float),
+                                   64);
+}
+
+static size_t widened_workspace(const loong_kernel_query_t *q)
+{
+    const loong_karg_t *c = &q->arg[q->num_in];
+    return product_bytes(q, widened_of(q)) + float_bytes(&q->arg[0]) +
+           float_bytes(&q->arg[1]) +
+           (c->dtype == LOONG_BF16 ? float_bytes(c) : 0);
+}
+
+static void destroy(loong_context_t *ctx, void *state)
+{
+    linear_state_t *s = state;
+    if (s != NULL) {
+        loongi_product_destroy(ctx, s->product[0]);
+        loongi_product_destroy(ctx, s->product[1]);
+        loongi_free(ctx, s);
+    }
+}
+
+static loong_status_t make(loong_context_t *ctx, const loong_kernel_query_t *q,
+                           loong_product_params_t p, void **state_p)
+{
+    linear_state_t *s = NULL;
+    LOONG_TRY(loongi_alloc(ctx, sizeof(*s), "linear kernel", &s));
+    loong_status_t status = loongi_product_create(ctx, &p, &s->product[0]);
+    if (status == LOONG_OK && (q->accumulate & 1u)) {
+        p.add = true;
+        status = loongi_product_create(ctx, &p, &s->product[1]);
+    }
+    if (status != LOONG_OK) {
+        destroy(ctx, s);
+        return status;
+    }
+    *state_p = s;
+    return LOONG_OK;
+}
+
+static loong_status_t prepare(loong_context_t *ctx,
+                              const loong_kernel_query_t *q, void **state_p)
+{
+    return make(ctx, q, product_of(q), state_p);
+}
+
+static loong_status_t widened_prepare(loong_context_t *ctx,
+                                      const loong_kernel_query_t *q,
+                                      void **state_p)
+{
+    return make(ctx, q, widened_of(q), state_p);
+}
+
+/* Which operand is A and which is B. */
+static int a_index(const loong_kernel_query_t *q)
+{
+    const loong_linear_attr_t *attr = q->attr;
+    return is_dw(q) && attr->transposed ? 1 : 0;
+}
+
+static loong_status_t run(const loong_kernel_call_t *call)
+{
+    const loong_kernel_query_t *q = call->query;
+    const linear_state_t *s = call->state;
+    int a = a_index(q);
+    loong_product_operands_t o = {call->ptr[a], call->ptr[1 - a],
+                                  has_bias(q) ? call->ptr[2] : NULL,
+                                  call->ptr[q->num_in], call->workspace};
+    return loongi_product_run(call->ctx, s->product[call->accumulate & 1u],
+                              &o);
+}
+
+static const float *widen_operand(const loong_kernel_call_t *call, int i,
+                                  char **cursor)
+{
+    const loong_karg_t *arg = &call->query->arg[i];
+    float *copy = (float *)(void *)*cursor;
+    *cursor += float_bytes(arg);
+    loongi_widen(call->ptr[i], arg->ld, copy, loong_karg_rows(arg, NULL),
+                 loong_karg_cols(arg, NULL), call->query->threads);
+    return copy;
+}
+
+static loong_status_t widened_run(const loong_kernel_call_t *call)
+{
+    const loong_kernel_query_t *q = call->query;
+    const linear_state_t *s = call->state;
+    const loong_karg_t *c = &q->arg[q->num_in];
+    bool narrow = c->dtype == LOONG_BF16;
+    char *cursor = call->workspace;
+    const float *in[2];
+    in[0] = widen_operand(call, 0, &cursor);
+    in[1] = widen_operand(call, 1, &cursor);
+    int a = a_index(q);
+    loong_product_operands_t o = {in[a], in[1 - a],
+                                  has_bias(q) ? call->ptr[2] : NULL,
+                                  call->ptr[q->num_in], NULL};
+    if (narrow) {
+        o.c = cursor;
+        cursor += float_bytes(c);
+    }
+    o.workspace = cursor;
+    LOONG_TRY(loongi_product_run(call->ctx,
+                                 s->product[call->accumulate & 1u], &o));
+    if (narrow) {
+        loongi_narrow(o.c, call->ptr[q->num_in], c->ld,
+                      loong_karg_rows(c, NULL), loong_karg_cols(c, NULL),
+                      q->threads);
+    }
+    return LOONG_OK;
+}
+
+#define LINEAR_KERNEL(symbol_, name_, op_, prefix_)                           \
+    const loong_kernel_t symbol_ = {                                          \
+        .name = name_,                                                        \
+        .op = op_,                                                            \
+        .device = "cpu",                                                      \
+        .support = prefix_##support,                                          \
+        .workspace = prefix_##workspace,                                      \
+        .prepare = prefix_##prepare,                                          \
+        .destroy = destroy,                                                   \
+        .run = prefix_##run,                                                  \
+    }
+
+LINEAR_KERNEL(loongi_linear_onednn, "linear_onednn", "linear", );
+LINEAR_KERNEL(loongi_linear_onednn_widened, "linear_onednn_widened", "linear",
+              widened_);
+LINEAR_KERNEL(loongi_linear_dw_onednn, "linear_dw_onednn", "linear_dw", );
+LINEAR_KERNEL(loongi_linear_dw_onednn_widened, "linear_dw_onednn_widened",
+              "linear_dw", widened_);

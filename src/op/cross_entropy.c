@@ -1,0 +1,86 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * cross_entropy; formulas in kernels/cross_entropy/cross_entropy_ref.c. */
+#include "graph_impl.h"
+#include "op_impl.h"
+
+static loong_status_t infer(const loong_op_call_t *call)
+{
+    const loong_cross_entropy_attr_t *a = call->attr;
+    LOONG_TRY(loongi_want_rank(call, 0, "x", 2));
+    LOONG_TRY(loongi_want_rank(call, 1, "w", 2));
+    LOONG_TRY(loongi_want_dim(call, 1, "w", 1, call->in[0].shape.dim[1]));
+    LOONG_TRY(loongi_want_dtype(call, 1, "w", call->in[0].dtype));
+    LOONG_TRY(loongi_want_rank(call, 2, "labels", 1));
+    LOONG_TRY(loongi_want_rows(call, 2, "labels", 0));
+    LOONG_TRY(loongi_want_dtype(call, 2, "labels", LOONG_I32));
+    LOONG_TRY(loongi_want_rank(call, 3, "loss_weight", 1));
+    LOONG_TRY(loongi_want_rows(call, 3, "loss_weight", 0));
+    LOONG_TRY(
+        loongi_want_dtype(call, 3, "loss_weight", call->precision.wide));
+    LOONG_CHECK(call->ctx,
+                a->vocab >= 1 && a->vocab <= call->in[1].shape.dim[0],
+                LOONG_ERR_ARG, "%s: vocab %lld, w has %lld rows", call->op,
+                (long long)a->vocab, (long long)call->in[1].shape.dim[0]);
+    LOONG_CHECK(call->ctx, a->loss >= 0 && a->loss < LOONG_MAX_LOSSES,
+                LOONG_ERR_ARG, "%s: loss %d, at most %d are allowed", call->op,
+                a->loss, LOONG_MAX_LOSSES);
+    call->out[0] = call->in[3];
+    call->out[1] = call->in[0];
+    call->out[2].dtype = call->precision.wide;
+    call->out[2].shape = call->in[1].shape;
+    return LOONG_OK;
+}
+
+/* The forward has made the gradients already. */
+static loong_status_t grad(const loong_grad_call_t *call)
+{
+    LOONG_CHECK(loong_graph_context(call->graph),
+                call->out_grad[0] == LOONG_NONE, LOONG_ERR_UNSUPPORTED,
+                "cross_entropy: its loss must not be computed with: declare "
+                "it with loong_graph_loss and scale it there");
+    call->in_grad[0] = call->wanted[0] ? call->out[1] : LOONG_NONE;
+    call->in_grad[1] = call->wanted[1] ? call->out[2] : LOONG_NONE;
+    return LOONG_OK;
+}
+
+static void cost(const loong_kernel_query_t *q, loong_cost_t *cost)
+{
+    const loong_karg_t *x = &q->arg[0];
+    int products =
+        1 + (q->arg[q->num_in + 1].rank > 0) + (q->arg[q->num_in + 2].rank > 0);
+    cost->flops = 2.0 * products * (double)loong_karg_rows(x, NULL) *
+                  (double)loong_karg_cols(x, NULL) *
+                  (double)loong_karg_rows(&q->arg[1], NULL);
+    cost->bytes = loongi_cost_bytes(q);
+}
+
+static const loong_op_t cross_entropy = {
+    .name = "cross_entropy",
+    .attr_size = sizeof(loong_cross_entropy_attr_t),
+    .min_in = 4,
+    .max_in = 4,
+    .num_out = 3,
+    .accumulates = 1u << 2,
+    .strided_in = true,
+    .strided_out = true,
+    .optional_out = 1u << 1 | 1u << 2,
+    .infer = infer,
+    .grad = grad,
+    .cost = cost,
+};
+const loong_op_t *const loongi_op_cross_entropy = &cross_entropy;
+
+loong_val_t loong_cross_entropy(loong_graph_t *g, const char *name,
+                                loong_val_t x, loong_val_t w,
+                                loong_val_t labels, loong_val_t loss_weight,
+                                int64_t vocab, double z_loss, double weight)
+{
+    loong_cross_entropy_attr_t attr = {g->num_losses, vocab, z_loss};
+    loong_val_t in[4] = {x, w, labels, loss_weight};
+    loong_val_t loss = LOONG_NONE;
+    loong_graph_apply(g, &cross_entropy, &attr, 4, in, 1,
+                      &loss);
+    loong_graph_loss(g, name, loss, weight);
+    return loss;
+}

@@ -1,0 +1,73 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * One launch of an op, described once: every registered kernel that supports
+ * it is compared with the reference kernel in fp64 on the same values. Checked
+ * on the way: bytes outside the operands and the workspace stay untouched, a
+ * second launch gives the same bits, a launch allocates nothing.
+ */
+#ifndef LOONG_OP_CASE_H
+#define LOONG_OP_CASE_H
+
+#include "loong/kernel.h"
+#include "loong/ops.h"
+#include "test.h"
+
+typedef struct op_arg {
+    loong_dtype_t dtype;
+    int rank; /* 0: absent */
+    int64_t dim[LOONG_MAX_DIMS];
+    int64_t gap;        /* elements between rows that are not its own */
+    double scale;       /* normal values of this deviation; 0: 1 */
+    const void *values; /* instead: copied (dense, of dtype) */
+} op_arg_t;
+
+/* The L2 error may be `roundings` times the rounding unit of the storage type
+ * plus sqrt(terms) times that of fp32; single elements 16 times that, relative
+ * to themselves plus the root mean square. `roundings` counts how often values
+ * on the way are rounded to the storage type, `terms` is the longest sum. */
+typedef struct op_bound {
+    int roundings;
+    int64_t terms;
+} op_bound_t;
+
+typedef struct op_case {
+    const char *op;
+    const void *attr;
+    int num_in;
+    int num_out;
+    op_arg_t arg[LOONG_MAX_OPERANDS];
+    uint32_t accumulate; /* outputs that are added to */
+    uint32_t compare;    /* outputs that are compared; 0: all */
+    int threads;         /* 0: 2 */
+    loong_frame_t frame;
+    op_bound_t bound;
+} op_case_t;
+
+static inline op_arg_t op_mat(loong_dtype_t dtype, int64_t rows, int64_t cols)
+{
+    op_arg_t arg = {dtype, 2, {rows, cols, 0, 0}, 0, 0.0, NULL};
+    return arg;
+}
+
+static inline op_arg_t op_vec(loong_dtype_t dtype, int64_t size)
+{
+    op_arg_t arg = {dtype, 1, {size, 0, 0, 0}, 0, 0.0, NULL};
+    return arg;
+}
+
+/* Returns how many kernels besides the reference took part. */
+int op_case_reference(const op_case_t *c);
+
+/* Name of the kernel that would be chosen. */
+const char *op_case_chosen(const op_case_t *c);
+
+/* Launches kernel `name` (NULL: the one that would be chosen): the status and,
+ * in text, the error trail. For tests of refused operands. */
+loong_status_t op_case_status(const op_case_t *c, const char *name,
+                              char text[512]);
+
+/* What that kernel makes of the case, as dense doubles (caller frees). */
+void op_case_outputs(const op_case_t *c, const char *name,
+                     double *out[LOONG_MAX_OPERANDS]);
+
+#endif

@@ -1,0 +1,142 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * linear and linear_dw: every kernel against the reference, over types,
+ * layouts and odd sizes. */
+#include "op_case.h"
+
+typedef struct shape {
+    int64_t t, n, k;
+} shape_t;
+
+static const shape_t shapes[] = {{1, 1, 1},     {3, 5, 2},     {7, 64, 33},
+                                 {65, 17, 129}, {128, 96, 80}, {33, 257, 65}};
+
+static const loong_dtype_t types[] = {LOONG_F64, LOONG_F32, LOONG_BF16};
+
+static loong_dtype_t wide(loong_dtype_t dtype)
+{
+    return dtype == LOONG_F64 ? LOONG_F64 : LOONG_F32;
+}
+
+static op_case_t linear_case(const loong_linear_attr_t *attr, shape_t s,
+                             loong_dtype_t dtype, bool bias)
+{
+    op_case_t c = {.op = "linear", .attr = attr, .num_in = 3, .num_out = 2};
+    c.arg[0] = op_mat(dtype, s.t, s.k);
+    c.arg[1] = attr->transposed ? op_mat(dtype, s.k, s.n)
+                                : op_mat(dtype, s.n, s.k);
+    if (bias) {
+        c.arg[2] = op_vec(wide(dtype), s.n);
+    }
+    c.arg[3] = op_mat(dtype, s.t, s.n);
+    c.bound.roundings = 1;
+    c.bound.terms = s.k;
+    return c;
+}
+
+static void expect(int kernels, loong_dtype_t dtype)
+{
+    if (dtype != LOONG_F64 && kernels < 1) {
+        fail_msg("only the reference supports %s", loong_dtype_name(dtype));
+    }
+}
+
+static void test_linear(void **state)
+{
+    (void)state;
+    for (int i = 0; i < LOONG_COUNT_OF(shapes); i++) {
+        for (int t = 0; t < LOONG_COUNT_OF(types); t++) {
+            for (int variant = 0; variant < 8; variant++) {
+                loong_linear_attr_t attr = {(variant & 1) != 0,
+                                            LOONG_ACT_NONE};
+                op_case_t c = linear_case(&attr, shapes[i], types[t],
+                                          (variant & 2) != 0);
+                if (variant & 4) {
+                    c.arg[0].gap = 3;
+                    c.arg[1].gap = 5;
+                    c.arg[3].gap = 7;
+                }
+                c.threads = 1 + (variant + i) % 3;
+                expect(op_case_reference(&c), types[t]);
+            }
+        }
+    }
+}
+
+static void test_linear_activation(void **state)
+{
+    (void)state;
+    for (int t = 0; t < LOONG_COUNT_OF(types); t++) {
+        for (int act = LOONG_ACT_GELU; act <= LOONG_ACT_GELU_TANH; act++) {
+            loong_linear_attr_t attr = {false, (loong_activation_t)act};
+            shape_t s = {37, 50, 24};
+            op_case_t c = linear_case(&attr, s, types[t], true);
+            c.arg[0].scale = 0.4;
+            expect(op_case_reference(&c), types[t]);
+            c.arg[4] = c.arg[3]; /* the value before it is wanted */
+            op_case_reference(&c);
+        }
+    }
+}
+
+static void test_linear_dw(void **state)
+{
+    (void)state;
+    for (int i = 0; i < LOONG_COUNT_OF(shapes); i++) {
+        for (int t = 0; t < LOONG_COUNT_OF(types); t++) {
+            for (int variant = 0; variant < 8; variant++) {
+                shape_t s = shapes[i];
+                loong_dtype_t out = wide(types[t]);
+                loong_linear_attr_t attr = {(variant & 1) != 0,
+                                            LOONG_ACT_NONE};
+                op_case_t c = {.op = "linear_dw",
+                               .attr = &attr,
+                               .num_in = 2,
+                               .num_out = 1};
+                c.arg[0] = op_mat(types[t], s.t, s.n);
+                c.arg[1] = op_mat(types[t], s.t, s.k);
+                c.arg[2] = attr.transposed ? op_mat(out, s.k, s.n)
+                                           : op_mat(out, s.n, s.k);
+                c.accumulate = (variant & 2) != 0;
+                if (variant & 4) {
+                    c.arg[0].gap = 4;
+                    c.arg[1].gap = 2;
+                    c.arg[2].gap = 1;
+                }
+                c.threads = 1 + (variant + i) % 3;
+                c.bound.terms = s.t; /* the result is wide */
+                expect(op_case_reference(&c), types[t]);
+            }
+        }
+    }
+}
+
+/* Which kernel is taken, as the processor allows. */
+static void test_choice(void **state)
+{
+    (void)state;
+    const char *limit = getenv("ONEDNN_MAX_CPU_ISA");
+    loong_linear_attr_t attr = {false, LOONG_ACT_NONE};
+    shape_t s = {64, 64, 64};
+    op_case_t c = linear_case(&attr, s, LOONG_F64, false);
+    assert_string_equal(op_case_chosen(&c), "linear_ref");
+    c = linear_case(&attr, s, LOONG_F32, false);
+    assert_string_equal(op_case_chosen(&c), "linear_onednn");
+    c = linear_case(&attr, s, LOONG_BF16, false);
+    if (limit != NULL) {
+        assert_string_equal(op_case_chosen(&c), "linear_onednn_widened");
+    } else {
+        assert_non_null(strstr(op_case_chosen(&c), "linear_onednn"));
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_linear),
+        cmocka_unit_test(test_linear_activation),
+        cmocka_unit_test(test_linear_dw),
+        cmocka_unit_test(test_choice),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -219,7 +219,6 @@ static void emit_window(writer_t *w)
         emit_bool(w, "use_sliding_window", window);
         if (!window) {
             emit(w, "sliding_window", "null");
-            emit_int(w, "max_window_layers", "num_layers");
             return;
         }
         emit_int(w, "sliding_window", "window_size");
@@ -244,10 +243,26 @@ static void emit_biases(writer_t *w)
     }
 }
 
+/* Qwen2's class has no head_dim: it is stated only when it says more than
+ * hidden size / heads. */
+static bool has_other_width(const writer_t *w)
+{
+    int64_t hidden = 0;
+    int64_t heads = 0;
+    int64_t width = 0;
+    return strcmp(w->type->model_type, "qwen2") != 0 ||
+           !loongi_pairs_int(w->model, "hidden_size", &hidden) ||
+           !loongi_pairs_int(w->model, "num_attention_heads", &heads) ||
+           !loongi_pairs_int(w->model, "kv_channels", &width) ||
+           width * heads != hidden;
+}
+
 static void emit_rotary(writer_t *w)
 {
     emit_int(w, "num_key_value_heads", "num_query_groups");
-    emit_int(w, "head_dim", "kv_channels");
+    if (has_other_width(w)) {
+        emit_int(w, "head_dim", "kv_channels");
+    }
     emit(w, "hidden_act", "\"silu\"");
     emit_biases(w);
     emit_rope(w);
@@ -260,14 +275,20 @@ static void emit_gpt2(writer_t *w)
     char width[32];
     int64_t hidden = 0;
     int64_t heads = 0;
+    int64_t width_ffn = 0;
     bool exact = activation != NULL && strcmp(activation, "gelu") == 0;
-    emit_int(w, "n_inner", "ffn_hidden_size");
+    loongi_pairs_int(w->model, "hidden_size", &hidden);
+    if (loongi_pairs_int(w->model, "ffn_hidden_size", &width_ffn) &&
+        width_ffn == 4 * hidden) {
+        emit(w, "n_inner", "null"); /* the usual width */
+    } else {
+        emit_int(w, "n_inner", "ffn_hidden_size");
+    }
     emit(w, "activation_function", exact ? "\"gelu\"" : "\"gelu_new\"");
     if (!exact) {
         check_value(w, "activation", "gelu_tanh");
     }
-    if (loongi_pairs_int(w->model, "hidden_size", &hidden) &&
-        loongi_pairs_int(w->model, "num_attention_heads", &heads) &&
+    if (loongi_pairs_int(w->model, "num_attention_heads", &heads) &&
         heads > 0) {
         snprintf(width, sizeof(width), "%" PRId64, hidden / heads);
         check_value(w, "kv_channels", width);

@@ -256,64 +256,65 @@ static void write_config(loong_context_t *ctx, const char *text)
                                      strlen(text)));
 }
 
+static const struct {
+    const char *config, *text;
+} refused[] = {
+    {"{}", "no model_type"},
+    {"{\"model_type\":\"bert\"}", "'bert' is not supported (gpt2, llama"},
+    {"{\"model_type\":\"llama\"}", "hidden_size is missing"},
+    {"{" LLAMA ",\"hidden_act\":\"relu\"}", "hidden_act = \"relu\""},
+    {"{" LLAMA ",\"mlp_bias\":true}", "without attention_bias"},
+    {"{" QWEN2 ",\"attention_bias\":true}", "attention_bias = true"},
+    {"{" LLAMA ",\"sliding_window\":4}", "sliding_window = 4"},
+    {"{" LLAMA ",\"partial_rotary_factor\":0.5}", "partial_rotary_factor"},
+    {"{" LLAMA ",\"quantization_config\":{\"bits\":4}}",
+     "quantization_config = {\"bits\":4}"},
+    {"{" LLAMA ",\"logit_scale\":0.5}", "logit_scale = 0.5"},
+    {"{" LLAMA ",\"hidden_size\":8.5}", "duplicate"},
+    {"{" LLAMA ",\"num_key_value_heads\":\"2\"}", "num_key_value_heads"},
+    {"{" LLAMA ",\"architectures\":[\"LlamaForTokenClassification\"]}",
+     "architectures"},
+    {"{" LLAMA ",\"rope_scaling\":{\"rope_type\":\"dynamic\","
+     "\"factor\":2}}",
+     "rope_scaling.rope_type = 'dynamic'"},
+    {"{" LLAMA ",\"rope_scaling\":{\"type\":\"linear\"}}",
+     "rope_scaling.factor is missing"},
+    {"{" LLAMA ",\"rope_parameters\":{\"rope_type\":\"yarn\","
+     "\"factor\":2,\"truncate\":3,\"mscale\":\"x\"}}",
+     "rope_parameters.mscale = \"x\""},
+    {"{" LLAMA ",\"rope_parameters\":{\"rope_type\":\"default\","
+     "\"mrope_section\":[1]}}",
+     "rope_parameters.mrope_section = [1]"},
+    {"{" LLAMA ",\"rope_scaling\":{\"rope_type\":\"default\"},"
+     "\"rope_parameters\":{\"rope_type\":\"default\"}}",
+     "are both there"},
+    {"{" QWEN2 ",\"layer_types\":[\"full_attention\","
+     "\"sliding_attention\"]}",
+     "layer_types[1] = 'sliding_attention'"},
+    {"{" QWEN2 ",\"layer_types\":[\"full_attention\"]}",
+     "one entry for each layer"},
+    {"{" QWEN2 ",\"use_sliding_window\":1}", "true or false is needed"},
+    {"{\"model_type\":\"gpt2\",\"scale_attn_by_inverse_layer_idx\":true}",
+     "scale_attn_by_inverse_layer_idx = true"},
+    {"{\"model_type\":\"gpt2\",\"scale_attn_weights\":false}",
+     "scale_attn_weights = false"},
+    {"{\"model_type\":\"gpt2\",\"reorder_and_upcast_attn\":true}",
+     "reorder_and_upcast_attn"},
+    {"{\"model_type\":\"gpt2\",\"activation_function\":\"relu\"}",
+     "activation_function"},
+};
+
 static void fields_are_refused(void **state)
 {
     (void)state;
-    static const struct {
-        const char *config, *text;
-    } cases[] = {
-        {"{}", "no model_type"},
-        {"{\"model_type\":\"bert\"}", "'bert' is not supported (gpt2, llama"},
-        {"{\"model_type\":\"llama\"}", "hidden_size is missing"},
-        {"{" LLAMA ",\"hidden_act\":\"relu\"}", "hidden_act = \"relu\""},
-        {"{" LLAMA ",\"mlp_bias\":true}", "without attention_bias"},
-        {"{" QWEN2 ",\"attention_bias\":true}", "attention_bias = true"},
-        {"{" LLAMA ",\"sliding_window\":4}", "sliding_window = 4"},
-        {"{" LLAMA ",\"partial_rotary_factor\":0.5}", "partial_rotary_factor"},
-        {"{" LLAMA ",\"quantization_config\":{\"bits\":4}}",
-         "quantization_config = {\"bits\":4}"},
-        {"{" LLAMA ",\"logit_scale\":0.5}", "logit_scale = 0.5"},
-        {"{" LLAMA ",\"hidden_size\":8.5}", "duplicate"},
-        {"{" LLAMA ",\"num_key_value_heads\":\"2\"}", "num_key_value_heads"},
-        {"{" LLAMA ",\"architectures\":[\"LlamaForTokenClassification\"]}",
-         "architectures"},
-        {"{" LLAMA ",\"rope_scaling\":{\"rope_type\":\"dynamic\","
-         "\"factor\":2}}",
-         "rope_scaling.rope_type = 'dynamic'"},
-        {"{" LLAMA ",\"rope_scaling\":{\"type\":\"linear\"}}",
-         "rope_scaling.factor is missing"},
-        {"{" LLAMA ",\"rope_parameters\":{\"rope_type\":\"yarn\","
-         "\"factor\":2,\"truncate\":3,\"mscale\":\"x\"}}",
-         "rope_parameters.mscale = \"x\""},
-        {"{" LLAMA ",\"rope_parameters\":{\"rope_type\":\"default\","
-         "\"mrope_section\":[1]}}",
-         "rope_parameters.mrope_section = [1]"},
-        {"{" LLAMA ",\"rope_scaling\":{\"rope_type\":\"default\"},"
-         "\"rope_parameters\":{\"rope_type\":\"default\"}}",
-         "are both there"},
-        {"{" QWEN2 ",\"layer_types\":[\"full_attention\","
-         "\"sliding_attention\"]}",
-         "layer_types[1] = 'sliding_attention'"},
-        {"{" QWEN2 ",\"layer_types\":[\"full_attention\"]}",
-         "one entry for each layer"},
-        {"{" QWEN2 ",\"use_sliding_window\":1}", "true or false is needed"},
-        {"{\"model_type\":\"gpt2\",\"scale_attn_by_inverse_layer_idx\":true}",
-         "scale_attn_by_inverse_layer_idx = true"},
-        {"{\"model_type\":\"gpt2\",\"scale_attn_weights\":false}",
-         "scale_attn_weights = false"},
-        {"{\"model_type\":\"gpt2\",\"reorder_and_upcast_attn\":true}",
-         "reorder_and_upcast_attn"},
-        {"{\"model_type\":\"gpt2\",\"activation_function\":\"relu\"}",
-         "activation_function"},
-    };
     loong_context_t *ctx = test_context();
-    for (int64_t i = 0; i < LOONG_COUNT_OF(cases); i++) {
+    for (int64_t i = 0; i < LOONG_COUNT_OF(refused); i++) {
         loong_pairs_t *pairs = NULL;
-        write_config(ctx, cases[i].config);
+        write_config(ctx, refused[i].config);
         assert_int_not_equal(
             loongi_hf_config_read(ctx, in_dir("config"), &pairs), LOONG_OK);
-        if (strstr(loong_context_error(ctx), cases[i].text) == NULL) {
-            fail_msg("'%s' is not in: %s", cases[i].text,
+        if (strstr(loong_context_error(ctx), refused[i].text) == NULL) {
+            fail_msg("'%s' is not in: %s", refused[i].text,
                      loong_context_error(ctx));
         }
         loong_context_clear_error(ctx);
@@ -465,6 +466,31 @@ static void differences_are_listed(void **state)
     test_context_end(&ctx);
 }
 
+/* The n-th allocation fails, for every n: an error, no leak, no crash. */
+static void memory_runs_out(void **state)
+{
+    (void)state;
+    loong_status_t status = LOONG_ERR_MEMORY;
+    for (uint64_t n = 1; status != LOONG_OK; n++) {
+        loong_context_t *ctx = test_context();
+        loong_hf_t *hf = NULL;
+        loong_hf_export_params_t params = {0};
+        loong_context_fail_alloc(ctx, n);
+        status = loongi_hf_open(ctx, FIXTURES "/gpt2_tied", &hf);
+        if (status == LOONG_OK) {
+            params.dir = in_dir("memory");
+            params.model = loongi_hf_model(hf);
+            params.dtype = LOONG_F32;
+            params.source = from_hf;
+            params.user = hf;
+            status = loongi_hf_export(ctx, &params);
+        }
+        loongi_hf_close(&hf);
+        test_context_end(&ctx);
+        assert_true(n < 100000);
+    }
+}
+
 static int make_dir(void **state)
 {
     (void)state;
@@ -490,6 +516,7 @@ int main(void)
         cmocka_unit_test(problems_come_together),
         cmocka_unit_test(harmless_fields_pass),
         cmocka_unit_test(differences_are_listed),
+        cmocka_unit_test(memory_runs_out),
     };
     return cmocka_run_group_tests(tests, make_dir, remove_dir);
 }

@@ -545,13 +545,13 @@ static void full_disk_is_clean(void **state)
     save_ok(save, 1, 1, false);
     signal(SIGXFSZ, SIG_IGN);
     getrlimit(RLIMIT_FSIZE, &old);
-    for (rlim_t limit = 512; limit <= 12288; limit += 1024) {
+    for (rlim_t limit = 512; limit <= 65536; limit += 4096) {
         small = old;
         small.rlim_cur = limit;
         job = (job_t){0};
         job.dir = save;
         job.step = 2;
-        job.async = limit % 2048 == 512;
+        job.async = limit % 8192 == 512;
         setrlimit(RLIMIT_FSIZE, &small);
         loong_status_t status = save_ranks(&job, 2);
         setrlimit(RLIMIT_FSIZE, &old);
@@ -576,25 +576,36 @@ static void full_tmpfs_is_clean(void **state)
     char path[64];
     snprintf(path, sizeof(path), "%s/tmpfs", dir);
     mkdir(path, 0777);
-    if (mount("tmpfs", path, "tmpfs", 0, "size=64k") != 0) {
+    if (mount("tmpfs", path, "tmpfs", 0, "size=256k") != 0) {
         skip(); /* no right to mount */
     }
     loong_context_t *ctx = test_context();
-    int failures = 0;
-    for (int64_t step = 1; step < 8; step++) {
-        job_t job = {0};
+    loong_status_t status = LOONG_OK;
+    job_t job = {0};
+    int64_t step = 0;
+    while (status == LOONG_OK && step < 100) {
+        job = (job_t){0};
         job.dir = path;
-        job.step = step;
-        loong_status_t status = save_ranks(&job, 1);
-        if (status != LOONG_OK) {
-            failures++;
-            assert_int_equal(status, LOONG_ERR_IO);
-            assert_non_null(strstr(job.error, "cannot save step"));
-            check_content(ctx, path, step - failures);
-        }
+        job.step = ++step;
+        status = save_ranks(&job, 1);
     }
-    assert_true(failures > 0);
-    umount(path);
+    loong_checkpoint_t *checkpoint = NULL;
+    loong_status_t opened = loongi_checkpoint_open(ctx, path, &checkpoint);
+    loong_status_t verified = LOONG_ERR_IO;
+    int64_t latest = -1;
+    if (opened == LOONG_OK) {
+        latest = loongi_checkpoint_step(checkpoint);
+        verified = loongi_checkpoint_verify(checkpoint, 0, 1);
+        loongi_checkpoint_close(&checkpoint);
+    }
+    int entries = count_entries(path);
+    umount2(path, MNT_DETACH); /* before anything is asserted */
+    assert_int_equal(status, LOONG_ERR_IO);
+    assert_non_null(strstr(job.error, "No space left on device"));
+    assert_true(step > 1);
+    assert_int_equal(latest, step - 1);
+    assert_int_equal(verified, LOONG_OK);
+    assert_int_equal(entries, step); /* the steps before, and latest */
     test_context_end(&ctx);
 }
 
@@ -628,6 +639,46 @@ static void pieces_are_checked(void **state)
     test_context_end(&ctx);
 }
 
+/* The n-th allocation fails, for every n: an error, no leak, no crash, and
+ * the checkpoint of before stays. */
+static void memory_runs_out(void **state)
+{
+    (void)state;
+    loong_status_t status = LOONG_ERR_MEMORY;
+    float value = 3;
+    for (uint64_t n = 1; status != LOONG_OK; n++) {
+        loong_context_t *ctx = test_context();
+        loong_checkpoint_save_params_t params = {0};
+        loong_checkpoint_save_t *save = NULL;
+        loong_checkpoint_t *checkpoint = NULL;
+        loong_checkpoint_piece_t piece = {0};
+        params.dir = in_dir("memory");
+        params.step = 1;
+        piece.kind = "param";
+        piece.name = "a";
+        piece.dtype = LOONG_F32;
+        piece.data = &value;
+        loong_context_fail_alloc(ctx, n);
+        status = loongi_checkpoint_save_begin(ctx, &params, &save);
+        if (status == LOONG_OK) {
+            status = loongi_checkpoint_save_add(save, &piece);
+        }
+        if (status == LOONG_OK) {
+            status = loongi_checkpoint_save_start(save);
+        }
+        if (status == LOONG_OK) {
+            status = loongi_checkpoint_save_commit(save);
+        }
+        loongi_checkpoint_save_destroy(&save);
+        if (status == LOONG_OK) {
+            status = loongi_checkpoint_open(ctx, params.dir, &checkpoint);
+        }
+        loongi_checkpoint_close(&checkpoint);
+        test_context_end(&ctx);
+        assert_true(n < 100000);
+    }
+}
+
 static int make_dir(void **state)
 {
     (void)state;
@@ -657,6 +708,7 @@ int main(void)
         cmocka_unit_test(full_disk_is_clean),
         cmocka_unit_test(full_tmpfs_is_clean),
         cmocka_unit_test(pieces_are_checked),
+        cmocka_unit_test(memory_runs_out),
     };
     return cmocka_run_group_tests(tests, make_dir, remove_dir);
 }

@@ -31,67 +31,68 @@ static size_t build(char *bytes, const char *header, size_t data)
     return 8 + length + data;
 }
 
+static const struct {
+    const char *header;
+    size_t data;
+    loong_status_t status;
+    const char *text;
+} bad_headers[] = {
+    {"[]", 0, LOONG_ERR_FORMAT, "does not begin with '{'"},
+    {"{\"a\":", 0, LOONG_ERR_FORMAT, "t.safetensors: line 1"},
+    {"{\"a\":3}", 0, LOONG_ERR_FORMAT, "tensor 'a' must have exactly"},
+    {"{\"a\":{\"dtype\":\"F32\",\"shape\":[1]}}", 0, LOONG_ERR_FORMAT,
+     "tensor 'a' must have exactly"},
+    {"{\"a\":{\"dtype\":1,\"shape\":[],\"data_offsets\":[0,4]}}", 4,
+     LOONG_ERR_FORMAT, "'a' has no dtype"},
+    {"{\"a\":{\"dtype\":\"F8_E4M3\",\"shape\":[],\"data_offsets\":[0,1]}}", 1,
+     LOONG_ERR_UNSUPPORTED, "'a' has dtype 'F8_E4M3'"},
+    {"{\"a\":{\"dtype\":\"F32\",\"shape\":[-1],\"data_offsets\":[0,4]}}", 4,
+     LOONG_ERR_FORMAT, "'a' has a shape that is not"},
+    {"{\"a\":{\"dtype\":\"F32\",\"shape\":[1.5],\"data_offsets\":[0,4]}}", 4,
+     LOONG_ERR_FORMAT, "'a' has a shape that is not"},
+    {"{\"a\":{\"dtype\":\"F32\",\"shape\":[4294967296,4294967296],"
+     "\"data_offsets\":[0,0]}}",
+     0, LOONG_ERR_FORMAT, "shape of tensor 'a' overflows"},
+    {"{\"a\":{\"dtype\":\"U8\",\"shape\":[1,1,1,1,1,1,1,1,1],"
+     "\"data_offsets\":[0,1]}}",
+     1, LOONG_ERR_UNSUPPORTED, "9 dimensions"},
+    {"{\"a\":{\"dtype\":\"F32\",\"shape\":[1],\"data_offsets\":[0]}}", 4,
+     LOONG_ERR_FORMAT, "'a' has no data_offsets"},
+    {"{\"a\":{\"dtype\":\"F32\",\"shape\":[1],\"data_offsets\":[4,0]}}", 4,
+     LOONG_ERR_FORMAT, "'a' is at bytes 4 to 0"},
+    {"{\"a\":{\"dtype\":\"F32\",\"shape\":[1],\"data_offsets\":[0,8]}}", 4,
+     LOONG_ERR_FORMAT, "holds 4 bytes"},
+    {"{\"a\":{\"dtype\":\"F32\",\"shape\":[2],\"data_offsets\":[0,4]}}", 4,
+     LOONG_ERR_FORMAT, "'a' fp32 [2] needs 8 bytes"},
+    {"{\"a\":{\"dtype\":\"U8\",\"shape\":[2],\"data_offsets\":[0,2]},"
+     "\"b\":{\"dtype\":\"U8\",\"shape\":[2],\"data_offsets\":[3,5]}}",
+     5, LOONG_ERR_FORMAT, "'b' begins at byte 3 of the data, leaving"},
+    {"{\"a\":{\"dtype\":\"U8\",\"shape\":[2],\"data_offsets\":[0,2]},"
+     "\"b\":{\"dtype\":\"U8\",\"shape\":[2],\"data_offsets\":[1,3]}}",
+     3, LOONG_ERR_FORMAT, "'b' begins at byte 1 of the data, inside"},
+    {"{\"a\":{\"dtype\":\"U8\",\"shape\":[2],\"data_offsets\":[0,2]}}", 3,
+     LOONG_ERR_FORMAT, "end at byte 2 of the data, the file has 3"},
+    {"{\"__metadata__\":{\"x\":1}}", 0, LOONG_ERR_FORMAT,
+     "'x' is not a string"},
+    {"{\"\":{\"dtype\":\"U8\",\"shape\":[2],\"data_offsets\":[0,2]}}", 2,
+     LOONG_ERR_FORMAT, "empty name"},
+    {"{\"a\":{\"dtype\":\"U8\",\"shape\":[2],\"data_offsets\":[0,2]},"
+     "\"a\":{\"dtype\":\"U8\",\"shape\":[2],\"data_offsets\":[2,4]}}",
+     4, LOONG_ERR_FORMAT, "duplicate"},
+};
+
 static void headers_are_checked(void **state)
 {
     (void)state;
-    static const struct {
-        const char *header;
-        size_t data;
-        loong_status_t status;
-        const char *text;
-    } cases[] = {
-        {"[]", 0, LOONG_ERR_FORMAT, "does not begin with '{'"},
-        {"{\"a\":", 0, LOONG_ERR_FORMAT, "t.safetensors: line 1"},
-        {"{\"a\":3}", 0, LOONG_ERR_FORMAT, "tensor 'a' must have exactly"},
-        {"{\"a\":{\"dtype\":\"F32\",\"shape\":[1]}}", 0, LOONG_ERR_FORMAT,
-         "tensor 'a' must have exactly"},
-        {"{\"a\":{\"dtype\":1,\"shape\":[],\"data_offsets\":[0,4]}}", 4,
-         LOONG_ERR_FORMAT, "'a' has no dtype"},
-        {"{\"a\":{\"dtype\":\"F8_E4M3\",\"shape\":[],\"data_offsets\":[0,1]}}",
-         1, LOONG_ERR_UNSUPPORTED, "'a' has dtype 'F8_E4M3'"},
-        {"{\"a\":{\"dtype\":\"F32\",\"shape\":[-1],\"data_offsets\":[0,4]}}", 4,
-         LOONG_ERR_FORMAT, "'a' has a shape that is not"},
-        {"{\"a\":{\"dtype\":\"F32\",\"shape\":[1.5],\"data_offsets\":[0,4]}}",
-         4, LOONG_ERR_FORMAT, "'a' has a shape that is not"},
-        {"{\"a\":{\"dtype\":\"F32\",\"shape\":[4294967296,4294967296],"
-         "\"data_offsets\":[0,0]}}",
-         0, LOONG_ERR_FORMAT, "shape of tensor 'a' overflows"},
-        {"{\"a\":{\"dtype\":\"U8\",\"shape\":[1,1,1,1,1,1,1,1,1],"
-         "\"data_offsets\":[0,1]}}",
-         1, LOONG_ERR_UNSUPPORTED, "9 dimensions"},
-        {"{\"a\":{\"dtype\":\"F32\",\"shape\":[1],\"data_offsets\":[0]}}", 4,
-         LOONG_ERR_FORMAT, "'a' has no data_offsets"},
-        {"{\"a\":{\"dtype\":\"F32\",\"shape\":[1],\"data_offsets\":[4,0]}}", 4,
-         LOONG_ERR_FORMAT, "'a' is at bytes 4 to 0"},
-        {"{\"a\":{\"dtype\":\"F32\",\"shape\":[1],\"data_offsets\":[0,8]}}", 4,
-         LOONG_ERR_FORMAT, "holds 4 bytes"},
-        {"{\"a\":{\"dtype\":\"F32\",\"shape\":[2],\"data_offsets\":[0,4]}}", 4,
-         LOONG_ERR_FORMAT, "'a' fp32 [2] needs 8 bytes"},
-        {"{\"a\":{\"dtype\":\"U8\",\"shape\":[2],\"data_offsets\":[0,2]},"
-         "\"b\":{\"dtype\":\"U8\",\"shape\":[2],\"data_offsets\":[3,5]}}",
-         5, LOONG_ERR_FORMAT, "'b' begins at byte 3 of the data, leaving"},
-        {"{\"a\":{\"dtype\":\"U8\",\"shape\":[2],\"data_offsets\":[0,2]},"
-         "\"b\":{\"dtype\":\"U8\",\"shape\":[2],\"data_offsets\":[1,3]}}",
-         3, LOONG_ERR_FORMAT, "'b' begins at byte 1 of the data, inside"},
-        {"{\"a\":{\"dtype\":\"U8\",\"shape\":[2],\"data_offsets\":[0,2]}}", 3,
-         LOONG_ERR_FORMAT, "end at byte 2 of the data, the file has 3"},
-        {"{\"__metadata__\":{\"x\":1}}", 0, LOONG_ERR_FORMAT,
-         "'x' is not a string"},
-        {"{\"\":{\"dtype\":\"U8\",\"shape\":[2],\"data_offsets\":[0,2]}}", 2,
-         LOONG_ERR_FORMAT, "empty name"},
-        {"{\"a\":{\"dtype\":\"U8\",\"shape\":[2],\"data_offsets\":[0,2]},"
-         "\"a\":{\"dtype\":\"U8\",\"shape\":[2],\"data_offsets\":[2,4]}}",
-         4, LOONG_ERR_FORMAT, "duplicate"},
-    };
     loong_context_t *ctx = test_context();
-    for (int64_t i = 0; i < LOONG_COUNT_OF(cases); i++) {
+    for (int64_t i = 0; i < LOONG_COUNT_OF(bad_headers); i++) {
         char bytes[512];
         loong_safetensors_t *file = NULL;
-        size_t size = build(bytes, cases[i].header, cases[i].data);
+        size_t size = build(bytes, bad_headers[i].header, bad_headers[i].data);
         assert_fails(
             ctx,
             loongi_safetensors_parse(ctx, bytes, size, "t.safetensors", &file),
-            cases[i].status, cases[i].text);
+            bad_headers[i].status, bad_headers[i].text);
     }
     test_context_end(&ctx);
 }

@@ -30,7 +30,7 @@ loong_module(NAME checkpoint DIR src/checkpoint USES base
   LIBS ${HDF5_LINK_LIBRARIES} xxhash INCLUDES ${HDF5_INCLUDE_DIRS})
 loong_module(NAME optim DIR src/optim USES base comm graph pass run)
 loong_module(NAME train DIR src/train
-  USES base comm device graph pass run nn foundation optim)
+  USES base comm device graph pass run nn foundation optim checkpoint)
 
 # Kernels: contracts and implementations, raw pointers and sizes only.
 file(GLOB kernel_sources CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/kernels/*.c
@@ -41,3 +41,4 @@ loong_module(NAME kernels DIR kernels USES base SOURCES ${kernel_sources}
 
 loong_module(NAME registry DIR src/registry
   USES base comm device graph pass run op kernels optim device_cpu)
+loong_module(NAME recipe DIR src/recipe USES base LIBS yaml)

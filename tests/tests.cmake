@@ -31,3 +31,5 @@ function(loong_product_test name)
   endforeach()
 endfunction()
 loong_product_test(linear)
+loong_test(NAME golden SOURCES tests/golden/test_golden.c LABELS golden
+  TIMEOUT 300)

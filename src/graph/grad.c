@@ -38,10 +38,10 @@ static void mark_needed(differentiation_t *d)
     for (int64_t n = 0; n < g->num_nodes; n++) {
         const loong_node_t *node = &g->nodes[n];
         bool needed = false;
-        for (int i = 0; i < node->num_in; i++) {
+        for (int i = 0; i < node->num_in && !node->dead; i++) {
             needed = needed || (node->in[i] >= 0 && d->needed[node->in[i]]);
         }
-        for (int i = 0; i < node->num_out; i++) {
+        for (int i = 0; i < node->num_out && !node->dead; i++) {
             if (node->out[i] >= 0) {
                 d->needed[node->out[i]] = needed;
             }
@@ -160,6 +160,9 @@ static loong_status_t differentiate_node(differentiation_t *d, int64_t n)
     bool wanted[LOONG_MAX_OPERANDS] = {false};
     bool reached = false;
     bool any = false;
+    if (node.dead) {
+        return LOONG_OK;
+    }
     for (int i = 0; i < node.num_in; i++) {
         in_grad[i] = LOONG_NONE;
         wanted[i] = node.in[i] >= 0 && d->needed[node.in[i]];

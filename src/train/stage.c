@@ -18,7 +18,6 @@ static loong_status_t build_chunk(loong_stage_t *s, loong_stage_chunk_t which)
     if (which == LOONG_STAGE_LOGITS) {
         head = LOONG_DECODER_LOGITS;
         batch.tokens = batch.max_seqlen = s->params.logits_tokens;
-        batch.max_segments = 1;
     }
     batch.z_loss = train ? batch.z_loss : 0.0;
     LOONG_TRY(loong_graph_create(s->ctx, s->params.precision, &graph));

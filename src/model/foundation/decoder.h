@@ -27,6 +27,7 @@ typedef struct loong_decoder_config {
     int64_t padded_vocab_size; /* rows of the embedding, >= vocab_size */
     int64_t max_position_embeddings;
     bool learned_positions;
+    double rotary_percent; /* share of a head that is rotated */
     loong_rope_table_attr_t rope; /* without learned positions */
     loong_norm_kind_t normalization;
     double norm_eps;

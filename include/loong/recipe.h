@@ -1,0 +1,131 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The recipe: what a run shall do, as YAML with a schema.
+ *
+ *   defaults:                    # files laid under this one, in this order
+ *     - models/qwen3/0.6b.yaml   # beside this file, or in configs/
+ *   train:
+ *     train_iters: 1000
+ *
+ * Overrides on the command line: a.b=c sets, +a.b=c adds a key that is not
+ * set, ++a.b=c sets in any case, ~a.b removes. Values are YAML.
+ *
+ * Paths are "train.train_iters" and "data.train[0].path". All keys, types,
+ * ranges and defaults: docs/recipe-reference.md, made from the schema.
+ * Not collective.
+ */
+#ifndef LOONG_RECIPE_H
+#define LOONG_RECIPE_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "loong/context.h"
+#include "loong/status.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+typedef struct loong_recipe loong_recipe_t;
+
+typedef enum loong_recipe_type {
+    LOONG_RECIPE_INT,
+    LOONG_RECIPE_REAL,
+    LOONG_RECIPE_BOOL,
+    LOONG_RECIPE_TEXT,
+    LOONG_RECIPE_CHOICE,
+    LOONG_RECIPE_SECONDS, /* "90", "90s", "15m", "2h" */
+    LOONG_RECIPE_INTS,    /* list */
+    LOONG_RECIPE_TEXTS    /* list */
+} loong_recipe_type_t;
+
+/* What may become of a key when a run is resumed. */
+typedef enum loong_recipe_resume {
+    LOONG_RESUME_SAME, /* must not change, unless resume.override names it */
+    LOONG_RESUME_FREE  /* may change */
+} loong_recipe_resume_t;
+
+/* One key. "data.train[].path" is a key of every item of a list. */
+typedef struct loong_recipe_key {
+    const char *path;
+    loong_recipe_type_t type;
+    const char *fallback; /* the default as text; NULL: none */
+    double min;           /* of numbers; both 0: no bound */
+    double max;
+    const char *choices; /* "a b c" */
+    loong_recipe_resume_t resume;
+    const char *help; /* with the unit */
+} loong_recipe_key_t;
+
+typedef struct loong_recipe_params {
+    const char *config_dir; /* where defaults: are also looked for, or NULL */
+    int num_overrides;
+    const char *const *overrides;
+    int64_t num_keys; /* of the caller's own, besides the built-in ones */
+    const loong_recipe_key_t *keys;
+} loong_recipe_params_t;
+
+/* Loads a file, its defaults and the overrides, and checks everything against
+ * the schema; all problems are reported together with file:line, what was
+ * found, what is allowed and the nearest key.
+ * Errors: LOONG_ERR_NOT_FOUND, LOONG_ERR_CONFIG. params may be NULL. */
+LOONG_API LOONG_NODISCARD loong_status_t
+loong_recipe_load(loong_context_t *ctx, const char *path,
+                  const loong_recipe_params_t *params,
+                  loong_recipe_t **recipe_p);
+/* The same from text; `name` stands for the file in messages. */
+LOONG_API LOONG_NODISCARD loong_status_t
+loong_recipe_parse(loong_context_t *ctx, const char *name, const char *text,
+                   const loong_recipe_params_t *params,
+                   loong_recipe_t **recipe_p);
+LOONG_API void loong_recipe_destroy(loong_recipe_t **recipe_p);
+
+/* Values: what was set, else the default; 0, false, NULL when there is
+ * neither. The path must be in the schema. Texts are borrowed. */
+LOONG_API int64_t loong_recipe_int(const loong_recipe_t *recipe,
+                                   const char *path);
+LOONG_API double loong_recipe_real(const loong_recipe_t *recipe,
+                                   const char *path);
+LOONG_API bool loong_recipe_bool(const loong_recipe_t *recipe,
+                                 const char *path);
+LOONG_API const char *loong_recipe_text(const loong_recipe_t *recipe,
+                                        const char *path);
+/* Items of a list, 0 when it is not there. */
+LOONG_API int64_t loong_recipe_count(const loong_recipe_t *recipe,
+                                     const char *path);
+/* Was it set by a file or an override? */
+LOONG_API bool loong_recipe_is_set(const loong_recipe_t *recipe,
+                                   const char *path);
+
+/* Sets a key from outside (a Hugging Face config.json, say); `origin` stands
+ * for the file. Errors: LOONG_ERR_CONFIG. */
+LOONG_API LOONG_NODISCARD loong_status_t
+loong_recipe_set(loong_recipe_t *recipe, const char *path, const char *value,
+                 const char *origin);
+
+/* Calls visit for every scalar that is set below a prefix ("model.foundation"),
+ * with the rest of its path. Stops at the first status that is not OK. */
+LOONG_API LOONG_NODISCARD loong_status_t loong_recipe_each(
+    const loong_recipe_t *recipe, const char *prefix,
+    loong_status_t (*visit)(void *user, const char *key, const char *value),
+    void *user);
+
+/* The whole recipe with defaults filled in, as YAML; with origins each value
+ * is followed by where it came from. Borrowed, until the next call. */
+LOONG_API LOONG_NODISCARD loong_status_t
+loong_recipe_print(loong_recipe_t *recipe, bool origins, const char **text_p);
+
+/* Hash of the text without origins: equal recipes on all ranks. */
+LOONG_API LOONG_NODISCARD loong_status_t
+loong_recipe_hash(loong_recipe_t *recipe, uint64_t *hash_p);
+
+/* The schema, for documents and --help-config. */
+LOONG_API int64_t loong_recipe_num_keys(void);
+LOONG_API const loong_recipe_key_t *loong_recipe_key(int64_t index);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

@@ -1,0 +1,259 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "decoder_config.h"
+
+#include <errno.h>
+#include <stddef.h>
+#include <stdlib.h>
+#include <string.h>
+
+typedef enum field_type { INT, LONG, REAL, BOOL, NOT, CHOICE, TEXT } field_type_t;
+
+typedef struct choice {
+    const char *name;
+    int value;
+} choice_t;
+
+static const choice_t positions[] = {
+    {"rope", 0}, {"learned_absolute", 1}, {NULL, 0}};
+static const choice_t norms[] = {
+    {"RMSNorm", LOONG_NORM_RMS}, {"LayerNorm", LOONG_NORM_LAYER}, {NULL, 0}};
+static const choice_t activations[] = {{"swiglu", LOONG_MLP_SWIGLU},
+                                       {"gelu", LOONG_MLP_GELU},
+                                       {"gelu_tanh", LOONG_MLP_GELU_TANH},
+                                       {NULL, 0}};
+static const choice_t scalings[] = {{"none", LOONG_ROPE_DEFAULT},
+                                    {"default", LOONG_ROPE_DEFAULT},
+                                    {"linear", LOONG_ROPE_LINEAR},
+                                    {"llama3", LOONG_ROPE_LLAMA3},
+                                    {"yarn", LOONG_ROPE_YARN},
+                                    {NULL, 0}};
+
+typedef struct field {
+    const char *key;
+    field_type_t type;
+    size_t offset;
+    const choice_t *choices;
+} field_t;
+
+#define AT(member_) offsetof(loong_decoder_config_t, member_)
+
+/* CHOICE fields are enums or bool of the size of their member. */
+static const field_t fields[] = {
+    {"family", TEXT, 0, NULL},
+    {"num_layers", INT, AT(num_layers), NULL},
+    {"hidden_size", LONG, AT(hidden_size), NULL},
+    {"ffn_hidden_size", LONG, AT(ffn_hidden_size), NULL},
+    {"num_attention_heads", INT, AT(num_attention_heads), NULL},
+    {"num_query_groups", INT, AT(num_query_groups), NULL},
+    {"kv_channels", INT, AT(kv_channels), NULL},
+    {"vocab_size", LONG, AT(vocab_size), NULL},
+    {"make_vocab_size_divisible_by", LONG, AT(padded_vocab_size), NULL},
+    {"max_position_embeddings", LONG, AT(max_position_embeddings), NULL},
+    {"position_embedding_type", CHOICE, AT(learned_positions), positions},
+    {"rotary_base", REAL, AT(rope.base), NULL},
+    {"rotary_percent", REAL, AT(rotary_percent), NULL},
+    {"rope_scaling.type", CHOICE, AT(rope.scaling), scalings},
+    {"rope_scaling.factor", REAL, AT(rope.factor), NULL},
+    {"rope_scaling.low_freq_factor", REAL, AT(rope.low_freq_factor), NULL},
+    {"rope_scaling.high_freq_factor", REAL, AT(rope.high_freq_factor), NULL},
+    {"rope_scaling.original_max_position_embeddings", REAL,
+     AT(rope.original_max_position_embeddings), NULL},
+    {"rope_scaling.beta_fast", REAL, AT(rope.beta_fast), NULL},
+    {"rope_scaling.beta_slow", REAL, AT(rope.beta_slow), NULL},
+    {"rope_scaling.attention_factor", REAL, AT(rope.attention_factor), NULL},
+    {"rope_scaling.mscale", REAL, AT(rope.mscale), NULL},
+    {"rope_scaling.mscale_all_dim", REAL, AT(rope.mscale_all_dim), NULL},
+    {"rope_scaling.truncate", BOOL, AT(rope.truncate), NULL},
+    {"normalization", CHOICE, AT(normalization), norms},
+    {"layernorm_epsilon", REAL, AT(norm_eps), NULL},
+    {"qk_layernorm", BOOL, AT(qk_norm), NULL},
+    {"add_bias_linear", BOOL, AT(mlp_bias), NULL},
+    {"add_qkv_bias", BOOL, AT(qkv_bias), NULL},
+    {"add_attn_proj_bias", BOOL, AT(attention_output_bias), NULL},
+    {"activation", CHOICE, AT(mlp), activations},
+    {"untie_embeddings_and_output_weights", NOT, AT(tied), NULL},
+    {"window_size", LONG, AT(window_size), NULL},
+    {"max_window_layers", INT, AT(max_window_layers), NULL},
+    {"softmax_scale", REAL, AT(softmax_scale), NULL},
+    {"attention_dropout", REAL, AT(attention_dropout), NULL},
+    {"hidden_dropout", REAL, AT(hidden_dropout), NULL},
+    {"embedding_dropout", REAL, AT(embedding_dropout), NULL},
+    {"init.method_std", REAL, AT(init_std), NULL},
+    {"init.output_layer_std_scaled", BOOL, AT(scaled_output_init), NULL},
+};
+
+/* The message of all problems so far. */
+typedef struct report {
+    loong_text_t text;
+    int problems;
+} report_t;
+
+#define PROBLEM(report_, ...)                                                 \
+    do {                                                                      \
+        (report_)->problems++;                                                \
+        loongi_text_printf(&(report_)->text, "\n  " __VA_ARGS__);             \
+    } while (0)
+
+static void set_choice(report_t *report, const field_t *f, const char *text,
+                       void *at)
+{
+    for (const choice_t *c = f->choices; c->name != NULL; c++) {
+        if (strcmp(c->name, text) != 0) {
+            continue;
+        }
+        if (f->choices == positions) {
+            *(bool *)at = c->value != 0;
+        } else {
+            *(int *)at = c->value;
+        }
+        return;
+    }
+    PROBLEM(report, "%s: found %s, allowed:", f->key, text);
+    for (const choice_t *c = f->choices; c->name != NULL; c++) {
+        loongi_text_printf(&report->text, " %s", c->name);
+    }
+}
+
+static void set_number(report_t *report, const field_t *f, const char *text,
+                       void *at)
+{
+    char *end = NULL;
+    errno = 0;
+    double real = strtod(text, &end);
+    bool integral = real == (double)(long long)real;
+    if (end == text || *end != '\0' || errno != 0 ||
+        (f->type != REAL && !integral)) {
+        PROBLEM(report, "%s: found %s, %s wanted", f->key, text,
+                f->type == REAL ? "a number" : "a whole number");
+    } else if (f->type == REAL) {
+        *(double *)at = real;
+    } else if (f->type == LONG) {
+        *(int64_t *)at = (int64_t)real;
+    } else {
+        *(int *)at = (int)real;
+    }
+}
+
+static void set_flag(report_t *report, const field_t *f, const char *text,
+                     void *at)
+{
+    bool yes = strcmp(text, "true") == 0;
+    if (!yes && strcmp(text, "false") != 0) {
+        PROBLEM(report, "%s: found %s, true or false wanted", f->key, text);
+    }
+    *(bool *)at = f->type == NOT ? !yes : yes;
+}
+
+static void set_field(report_t *report, loong_decoder_config_t *config,
+                      const loong_pair_t *pair)
+{
+    for (int64_t i = 0; i < LOONG_COUNT_OF(fields); i++) {
+        const field_t *f = &fields[i];
+        if (strcmp(f->key, pair->key) != 0) {
+            continue;
+        }
+        void *at = (char *)config + f->offset;
+        if (f->type == CHOICE) {
+            set_choice(report, f, pair->value, at);
+        } else if (f->type == BOOL || f->type == NOT) {
+            set_flag(report, f, pair->value, at);
+        } else if (f->type != TEXT) {
+            set_number(report, f, pair->value, at);
+        }
+        return;
+    }
+    PROBLEM(report, "%s: no such key of a decoder", pair->key);
+}
+
+static void set_defaults(loong_decoder_config_t *c)
+{
+    memset(c, 0, sizeof(*c));
+    c->rope.base = 10000.0;
+    c->rotary_percent = 1.0;
+    c->rope.factor = 1.0;
+    c->rope.beta_fast = 32.0;
+    c->rope.beta_slow = 1.0;
+    c->rope.low_freq_factor = 1.0;
+    c->rope.high_freq_factor = 4.0;
+    c->rope.truncate = true;
+    c->norm_eps = 1e-5;
+    c->init_std = 0.02;
+    c->padded_vocab_size = 1;
+    c->tied = true;
+}
+
+static void want_positive(report_t *report, const char *key, int64_t value)
+{
+    if (value <= 0) {
+        PROBLEM(report, "%s: found %lld, a positive number wanted", key,
+                (long long)value);
+    }
+}
+
+static void check_sizes(report_t *report, loong_decoder_config_t *c)
+{
+    want_positive(report, "num_layers", c->num_layers);
+    want_positive(report, "hidden_size", c->hidden_size);
+    want_positive(report, "num_attention_heads", c->num_attention_heads);
+    want_positive(report, "vocab_size", c->vocab_size);
+    want_positive(report, "make_vocab_size_divisible_by",
+                  c->padded_vocab_size);
+    want_positive(report, "max_position_embeddings",
+                  c->max_position_embeddings);
+    if (report->problems > 0) {
+        return;
+    }
+    if (c->num_query_groups == 0) {
+        c->num_query_groups = c->num_attention_heads;
+    }
+    if (c->ffn_hidden_size == 0) {
+        c->ffn_hidden_size = 4 * c->hidden_size;
+    }
+    if (c->num_attention_heads % c->num_query_groups != 0) {
+        PROBLEM(report,
+                "num_query_groups: %d does not divide num_attention_heads %d",
+                c->num_query_groups, c->num_attention_heads);
+    }
+    if (c->kv_channels == 0) {
+        if (c->hidden_size % c->num_attention_heads != 0) {
+            PROBLEM(report,
+                    "kv_channels is not given and num_attention_heads %d does "
+                    "not divide hidden_size %lld",
+                    c->num_attention_heads, (long long)c->hidden_size);
+        }
+        c->kv_channels = (int)(c->hidden_size / c->num_attention_heads);
+    }
+    c->rope.rotary_dim = (int)(c->kv_channels * c->rotary_percent);
+    if (!c->learned_positions && c->rope.rotary_dim % 2 != 0) {
+        PROBLEM(report, "rotary dimension %d (kv_channels x rotary_percent) "
+                        "is odd",
+                c->rope.rotary_dim);
+    }
+}
+
+loong_status_t loongi_decoder_configure(loong_context_t *ctx,
+                                        const loong_pairs_t *pairs,
+                                        loong_decoder_config_t *config)
+{
+    report_t report = {loongi_text_begin(ctx), 0};
+    loong_status_t status = LOONG_OK;
+    set_defaults(config);
+    for (int64_t i = 0; i < pairs->count; i++) {
+        set_field(&report, config, &pairs->items[i]);
+    }
+    check_sizes(&report, config);
+    if (report.problems > 0) {
+        status = LOONG_FAIL(ctx, LOONG_ERR_CONFIG,
+                            "%d problems with the model:%s", report.problems,
+                            loongi_text_get(&report.text));
+    } else {
+        config->padded_vocab_size =
+            loongi_round_up(config->vocab_size, config->padded_vocab_size);
+        if (config->rope.original_max_position_embeddings == 0.0) {
+            config->rope.original_max_position_embeddings =
+                (double)config->max_position_embeddings;
+        }
+    }
+    loongi_text_free(&report.text);
+    return status;
+}

@@ -1,0 +1,395 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Loading with defaults and overrides; values. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "file.h"
+#include "recipe_impl.h"
+#include "rng.h"
+
+enum { PATH_LENGTH = 1024, FILE_LENGTH = 2 * PATH_LENGTH + 2, MAX_CHAIN = 16 };
+
+/* Files being loaded, innermost last: a file cannot be its own default. */
+typedef struct chain {
+    int depth;
+    char paths[MAX_CHAIN][FILE_LENGTH];
+} chain_t;
+
+static loong_status_t load_file(loong_recipe_t *r, const char *path,
+                                chain_t *chain, loong_tree_t **tree_p);
+
+/* ---- defaults ---------------------------------------------------------------- */
+
+/* Puts a tree at a dotted place: {a: {b: tree}}. */
+static loong_status_t nest(loong_recipe_t *r, const char *place,
+                           loong_tree_t *tree, loong_tree_t **nested_p)
+{
+    const char *dot = strrchr(place, '.');
+    const char *key = dot != NULL ? dot + 1 : place;
+    loong_tree_t *map = NULL;
+    LOONG_TRY(loongi_tree_map(r->arena, tree->file, tree->line, &map));
+    LOONG_TRY(loongi_tree_put(r->arena, map, key, tree->line, tree));
+    if (dot == NULL) {
+        *nested_p = map;
+        return LOONG_OK;
+    }
+    char outer[PATH_LENGTH];
+    snprintf(outer, sizeof(outer), "%.*s", (int)(dot - place), place);
+    return nest(r, outer, map, nested_p);
+}
+
+/* Beside the file that asks, else in the directory of configurations. */
+static bool resolve(const loong_recipe_t *r, const char *asking,
+                    const char *wanted, char found[FILE_LENGTH])
+{
+    const char *slash = strrchr(asking, '/');
+    if (wanted[0] == '/' || slash == NULL) {
+        snprintf(found, FILE_LENGTH, "%s", wanted);
+    } else {
+        snprintf(found, FILE_LENGTH, "%.*s/%s", (int)(slash - asking), asking,
+                 wanted);
+    }
+    if (access(found, R_OK) == 0) {
+        return true;
+    }
+    if (r->params.config_dir == NULL) {
+        return false;
+    }
+    snprintf(found, FILE_LENGTH, "%s/%s", r->params.config_dir, wanted);
+    return access(found, R_OK) == 0;
+}
+
+static loong_status_t load_default(loong_recipe_t *r, const char *asking,
+                                   const loong_tree_t *item, chain_t *chain,
+                                   loong_tree_t **under_p)
+{
+    char wanted[PATH_LENGTH];
+    char found[FILE_LENGTH];
+    const char *text = item->kind == LOONG_TREE_SCALAR ? item->text : "";
+    const char *at = strrchr(text, '@');
+    size_t n = at != NULL ? (size_t)(at - text) : strlen(text);
+    snprintf(wanted, sizeof(wanted), "%.*s", (int)n, text);
+    LOONG_CHECK(r->ctx, n > 0 && resolve(r, asking, wanted, found),
+                LOONG_ERR_NOT_FOUND,
+                "%s:%d: defaults: no file '%s' beside this one%s%s",
+                item->file, item->line, wanted,
+                r->params.config_dir != NULL ? " or in " : "",
+                r->params.config_dir != NULL ? r->params.config_dir : "");
+    loong_tree_t *tree = NULL;
+    LOONG_TRY(load_file(r, found, chain, &tree));
+    if (at != NULL) {
+        LOONG_TRY(nest(r, at + 1, tree, &tree));
+    }
+    return loongi_tree_merge(r->arena, *under_p, tree, under_p);
+}
+
+/* Lays a document over its defaults. */
+static loong_status_t compose(loong_recipe_t *r, const char *path,
+                              loong_tree_t *tree, chain_t *chain,
+                              loong_tree_t **tree_p)
+{
+    LOONG_CHECK(r->ctx, tree->kind == LOONG_TREE_MAP, LOONG_ERR_CONFIG,
+                "%s:%d: a recipe is a map of keys", tree->file, tree->line);
+    const loong_tree_t *list = loongi_tree_get(tree, "defaults");
+    loong_tree_t *under = NULL;
+    if (list != NULL) {
+        LOONG_CHECK(r->ctx, list->kind == LOONG_TREE_LIST, LOONG_ERR_CONFIG,
+                    "%s:%d: defaults: a list of files wanted", list->file,
+                    list->line);
+        for (int64_t i = 0; i < list->count; i++) {
+            LOONG_TRY(load_default(r, path, list->items[i].value, chain,
+                                   &under));
+        }
+        loongi_tree_remove(tree, "defaults");
+    }
+    return loongi_tree_merge(r->arena, under, tree, tree_p);
+}
+
+static loong_status_t load_file(loong_recipe_t *r, const char *path,
+                                chain_t *chain, loong_tree_t **tree_p)
+{
+    LOONG_CHECK(r->ctx, chain->depth < MAX_CHAIN, LOONG_ERR_CONFIG,
+                "%s: defaults nested deeper than %d", path, MAX_CHAIN);
+    for (int i = 0; i < chain->depth; i++) {
+        LOONG_CHECK(r->ctx, strcmp(chain->paths[i], path) != 0,
+                    LOONG_ERR_CONFIG, "%s is among its own defaults", path);
+    }
+    snprintf(chain->paths[chain->depth++], FILE_LENGTH, "%s", path);
+    char *text = NULL;
+    size_t length = 0;
+    loong_tree_t *tree = NULL;
+    LOONG_TRY(loongi_file_read(r->ctx, path, &text, &length));
+    loong_status_t status =
+        loongi_tree_parse(r->ctx, r->arena, path, text, length, &tree);
+    loongi_free(r->ctx, text);
+    LOONG_TRY(status);
+    LOONG_TRY(compose(r, path, tree, chain, tree_p));
+    chain->depth--;
+    return LOONG_OK;
+}
+
+/* ---- overrides ---------------------------------------------------------------- */
+
+static loong_status_t apply_remove(loong_recipe_t *r, const char *path)
+{
+    char parent[PATH_LENGTH];
+    const char *dot = strrchr(path, '.');
+    snprintf(parent, sizeof(parent), "%.*s",
+             dot != NULL ? (int)(dot - path) : 0, path);
+    loong_tree_t *map = loongi_tree_find(r->root, parent);
+    LOONG_CHECK(r->ctx,
+                map != NULL &&
+                    loongi_tree_remove(map, dot != NULL ? dot + 1 : path),
+                LOONG_ERR_CONFIG, "override ~%s: the key is not set", path);
+    return LOONG_OK;
+}
+
+static loong_status_t apply_override(loong_recipe_t *r, const char *text)
+{
+    char path[PATH_LENGTH];
+    int plus = 0;
+    if (text[0] == '~') {
+        return apply_remove(r, text + 1);
+    }
+    while (text[plus] == '+' && plus < 2) {
+        plus++;
+    }
+    const char *equal = strchr(text, '=');
+    LOONG_CHECK(r->ctx,
+                equal != NULL && equal > text + plus &&
+                    equal - text - plus < PATH_LENGTH,
+                LOONG_ERR_CONFIG,
+                "override '%s': a.b=c, +a.b=c, ++a.b=c or ~a.b wanted", text);
+    snprintf(path, sizeof(path), "%.*s", (int)(equal - text) - plus,
+             text + plus);
+    loong_tree_t *value = NULL;
+    LOONG_TRY(loongi_tree_parse(r->ctx, r->arena, "command line", equal + 1,
+                                strlen(equal + 1), &value));
+    if (equal[1] == '\0') {
+        LOONG_TRY(loongi_tree_scalar(r->arena, "command line", "", &value));
+    }
+    value->line = 0;
+    LOONG_CHECK(r->ctx, plus != 1 || loongi_tree_find(r->root, path) == NULL,
+                LOONG_ERR_CONFIG,
+                "override +%s: the key is set already; %s=... changes it",
+                path, path);
+    loong_tree_t *nested = NULL;
+    LOONG_TRY(nest(r, path, value, &nested));
+    return loongi_tree_merge(r->arena, r->root, nested, &r->root);
+}
+
+/* ---- object ---------------------------------------------------------------------- */
+
+static loong_status_t create(loong_context_t *ctx,
+                             const loong_recipe_params_t *params,
+                             loong_recipe_t **recipe_p)
+{
+    loong_recipe_t *r = NULL;
+    LOONG_TRY(loongi_alloc(ctx, sizeof(*r), "recipe", &r));
+    r->ctx = ctx;
+    r->printed = loongi_text_begin(ctx);
+    if (params != NULL) {
+        r->params = *params;
+    }
+    loong_status_t status = loongi_arena_create(ctx, "recipe", &r->arena);
+    if (status != LOONG_OK) {
+        loongi_free(ctx, r);
+        return status;
+    }
+    *recipe_p = r;
+    return LOONG_OK;
+}
+
+static loong_status_t finish(loong_recipe_t *r, loong_status_t status,
+                             loong_recipe_t **recipe_p)
+{
+    for (int i = 0; i < r->params.num_overrides && status == LOONG_OK; i++) {
+        status = apply_override(r, r->params.overrides[i]);
+    }
+    if (status == LOONG_OK) {
+        status = loongi_recipe_check(r);
+    }
+    if (status != LOONG_OK) {
+        loong_recipe_destroy(&r);
+        return status;
+    }
+    *recipe_p = r;
+    return LOONG_OK;
+}
+
+loong_status_t loong_recipe_load(loong_context_t *ctx, const char *path,
+                                 const loong_recipe_params_t *params,
+                                 loong_recipe_t **recipe_p)
+{
+    loong_recipe_t *r = NULL;
+    chain_t *chain = NULL;
+    LOONG_TRY(create(ctx, params, &r));
+    loong_status_t status =
+        loongi_alloc(ctx, sizeof(*chain), "recipe files", &chain);
+    if (status == LOONG_OK) {
+        status = load_file(r, path, chain, &r->root);
+        loongi_free(ctx, chain);
+    }
+    return finish(r, status, recipe_p);
+}
+
+loong_status_t loong_recipe_parse(loong_context_t *ctx, const char *name,
+                                  const char *text,
+                                  const loong_recipe_params_t *params,
+                                  loong_recipe_t **recipe_p)
+{
+    loong_recipe_t *r = NULL;
+    chain_t *chain = NULL;
+    loong_tree_t *tree = NULL;
+    LOONG_TRY(create(ctx, params, &r));
+    loong_status_t status =
+        loongi_alloc(ctx, sizeof(*chain), "recipe files", &chain);
+    if (status == LOONG_OK) {
+        status = loongi_tree_parse(ctx, r->arena, name, text, strlen(text),
+                                   &tree);
+    }
+    if (status == LOONG_OK) {
+        status = compose(r, name, tree, chain, &r->root);
+    }
+    loongi_free(ctx, chain);
+    return finish(r, status, recipe_p);
+}
+
+void loong_recipe_destroy(loong_recipe_t **recipe_p)
+{
+    loong_recipe_t *r = *recipe_p;
+    if (r != NULL) {
+        loongi_text_free(&r->printed);
+        loongi_arena_destroy(&r->arena);
+        loongi_free(r->ctx, r);
+        *recipe_p = NULL;
+    }
+}
+
+/* ---- values -------------------------------------------------------------------------- */
+
+const char *loong_recipe_text(const loong_recipe_t *recipe, const char *path)
+{
+    const loong_tree_t *node = loongi_tree_find(recipe->root, path);
+    const loong_recipe_key_t *key = loongi_recipe_find(recipe, path);
+    if (node != NULL && node->kind == LOONG_TREE_SCALAR) {
+        return node->is_null ? NULL : node->text;
+    }
+    return key != NULL ? key->fallback : NULL;
+}
+
+double loong_recipe_real(const loong_recipe_t *recipe, const char *path)
+{
+    const loong_recipe_key_t *key = loongi_recipe_find(recipe, path);
+    const char *text = loong_recipe_text(recipe, path);
+    double value = 0.0;
+    if (text != NULL) {
+        loongi_recipe_number(key != NULL ? key->type : LOONG_RECIPE_REAL, text,
+                             &value);
+    }
+    return value;
+}
+
+int64_t loong_recipe_int(const loong_recipe_t *recipe, const char *path)
+{
+    return (int64_t)loong_recipe_real(recipe, path);
+}
+
+bool loong_recipe_bool(const loong_recipe_t *recipe, const char *path)
+{
+    const char *text = loong_recipe_text(recipe, path);
+    bool value = false;
+    if (text != NULL) {
+        loongi_recipe_flag(text, &value);
+    }
+    return value;
+}
+
+int64_t loong_recipe_count(const loong_recipe_t *recipe, const char *path)
+{
+    const loong_tree_t *node = loongi_tree_find(recipe->root, path);
+    return node != NULL && node->kind == LOONG_TREE_LIST ? node->count : 0;
+}
+
+bool loong_recipe_is_set(const loong_recipe_t *recipe, const char *path)
+{
+    const loong_tree_t *node = loongi_tree_find(recipe->root, path);
+    return node != NULL && !node->is_null;
+}
+
+loong_status_t loong_recipe_set(loong_recipe_t *recipe, const char *path,
+                                const char *value, const char *origin)
+{
+    loong_recipe_t *r = recipe;
+    loong_tree_t *node = NULL;
+    char *from = NULL;
+    LOONG_TRY(loongi_arena_strdup(r->arena, origin, &from));
+    LOONG_TRY(loongi_tree_scalar(r->arena, from, value, &node));
+    LOONG_TRY(nest(r, path, node, &node));
+    LOONG_TRY(loongi_tree_merge(r->arena, r->root, node, &r->root));
+    return loongi_recipe_check(r);
+}
+
+static loong_status_t
+each(const loong_tree_t *node, const char *path,
+     loong_status_t (*visit)(void *, const char *, const char *), void *user)
+{
+    if (node->kind == LOONG_TREE_SCALAR) {
+        return node->is_null ? LOONG_OK : visit(user, path, node->text);
+    }
+    for (int64_t i = 0; i < node->count && node->kind == LOONG_TREE_MAP; i++) {
+        char child[PATH_LENGTH];
+        snprintf(child, sizeof(child), "%s%s%s", path,
+                 path[0] != '\0' ? "." : "", node->items[i].key);
+        LOONG_TRY(each(node->items[i].value, child, visit, user));
+    }
+    return LOONG_OK;
+}
+
+loong_status_t loong_recipe_each(
+    const loong_recipe_t *recipe, const char *prefix,
+    loong_status_t (*visit)(void *user, const char *key, const char *value),
+    void *user)
+{
+    const loong_tree_t *node = loongi_tree_find(recipe->root, prefix);
+    return node != NULL ? each(node, "", visit, user) : LOONG_OK;
+}
+
+/* ---- text ------------------------------------------------------------------------------ */
+
+loong_status_t loong_recipe_print(loong_recipe_t *recipe, bool origins,
+                                  const char **text_p)
+{
+    loong_recipe_t *r = recipe;
+    loong_tree_t *whole = NULL;
+    LOONG_TRY(loongi_tree_map(r->arena, "default", 0, &whole));
+    for (int64_t i = 0; i < loong_recipe_num_keys(); i++) {
+        const loong_recipe_key_t *key = loong_recipe_key(i);
+        loong_tree_t *node = NULL;
+        if (key->fallback == NULL || strchr(key->path, '[') != NULL) {
+            continue;
+        }
+        LOONG_TRY(
+            loongi_tree_scalar(r->arena, "default", key->fallback, &node));
+        LOONG_TRY(nest(r, key->path, node, &node));
+        LOONG_TRY(loongi_tree_merge(r->arena, whole, node, &whole));
+    }
+    LOONG_TRY(loongi_tree_merge(r->arena, whole, r->root, &whole));
+    loongi_text_free(&r->printed);
+    r->printed = loongi_text_begin(r->ctx);
+    loongi_tree_print(whole, origins, &r->printed);
+    LOONG_TRY(r->printed.status);
+    *text_p = loongi_text_get(&r->printed);
+    return LOONG_OK;
+}
+
+loong_status_t loong_recipe_hash(loong_recipe_t *recipe, uint64_t *hash_p)
+{
+    const char *text = NULL;
+    LOONG_TRY(loong_recipe_print(recipe, false, &text));
+    *hash_p = loongi_rng_name(text);
+    return LOONG_OK;
+}

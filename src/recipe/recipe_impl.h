@@ -1,0 +1,38 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef LOONG_RECIPE_IMPL_H
+#define LOONG_RECIPE_IMPL_H
+
+#include "base.h"
+#include "loong/recipe.h"
+#include "tree.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+struct loong_recipe {
+    loong_context_t *ctx;
+    loong_arena_t *arena;
+    loong_recipe_params_t params;
+    loong_tree_t *root;
+    loong_text_t printed;
+};
+
+/* The key of a path, list indices ignored; NULL when the schema has none. */
+const loong_recipe_key_t *loongi_recipe_find(const loong_recipe_t *recipe,
+                                             const char *path);
+
+/* Checks the whole tree against the schema; all problems in one message. */
+LOONG_NODISCARD loong_status_t
+loongi_recipe_check(const loong_recipe_t *recipe);
+
+/* Text to number; false when it is none. */
+bool loongi_recipe_number(loong_recipe_type_t type, const char *text,
+                          double *value_p);
+bool loongi_recipe_flag(const char *text, bool *value_p);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

@@ -1,0 +1,196 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The schema: every key of a recipe, its type, default, range and meaning.
+ * Names are Megatron's where Megatron has one. */
+#include "recipe_impl.h"
+
+#define BIG 9e15
+
+#define INT(path_, fallback_, min_, max_, resume_, help_)                     \
+    {path_, LOONG_RECIPE_INT, fallback_, min_, max_, NULL,                    \
+     LOONG_RESUME_##resume_, help_}
+#define REAL(path_, fallback_, min_, max_, resume_, help_)                    \
+    {path_, LOONG_RECIPE_REAL, fallback_, min_, max_, NULL,                   \
+     LOONG_RESUME_##resume_, help_}
+#define BOOL(path_, fallback_, resume_, help_)                                \
+    {path_, LOONG_RECIPE_BOOL, fallback_, 0, 0, NULL,                         \
+     LOONG_RESUME_##resume_, help_}
+#define TEXT(path_, fallback_, resume_, help_)                                \
+    {path_, LOONG_RECIPE_TEXT, fallback_, 0, 0, NULL,                         \
+     LOONG_RESUME_##resume_, help_}
+#define CHOICE(path_, fallback_, choices_, resume_, help_)                    \
+    {path_, LOONG_RECIPE_CHOICE, fallback_, 0, 0, choices_,                   \
+     LOONG_RESUME_##resume_, help_}
+#define SECONDS(path_, fallback_, resume_, help_)                             \
+    {path_, LOONG_RECIPE_SECONDS, fallback_, 0, BIG, NULL,                    \
+     LOONG_RESUME_##resume_, help_}
+#define TEXTS(path_, resume_, help_)                                          \
+    {path_, LOONG_RECIPE_TEXTS, NULL, 0, 0, NULL, LOONG_RESUME_##resume_,     \
+     help_}
+#define M "model.foundation."
+
+static const loong_recipe_key_t keys[] = {
+    INT("version", "1", 1, 1, SAME, "version of the schema"),
+    TEXT("name", "run", FREE, "name of the run, for logs"),
+    INT("seed", "1234", 0, BIG, SAME, "of initialisation, data, dropout"),
+    CHOICE("device", "auto", "auto cpu cuda xpu", FREE, "kind of device"),
+
+    CHOICE(M "family", NULL, "gpt2 llama qwen2 qwen3", SAME,
+           "what the model is exported as to Hugging Face"),
+    INT(M "num_layers", NULL, 1, 10000, SAME, "transformer layers"),
+    INT(M "hidden_size", NULL, 1, 1e6, SAME, "width of the residual stream"),
+    INT(M "ffn_hidden_size", NULL, 1, 1e7, SAME,
+        "width of the feed-forward; 4 x hidden_size when not given"),
+    INT(M "num_attention_heads", NULL, 1, 1e5, SAME, "query heads"),
+    INT(M "num_query_groups", NULL, 1, 1e5, SAME,
+        "key and value heads; num_attention_heads when not given"),
+    INT(M "kv_channels", NULL, 1, 4096, SAME,
+        "width of a head; hidden_size / num_attention_heads when not given"),
+    INT(M "vocab_size", NULL, 1, 1e8, SAME, "tokens of the vocabulary"),
+    INT(M "make_vocab_size_divisible_by", NULL, 1, 1e6, SAME,
+        "the embedding is padded to a multiple of this"),
+    INT(M "max_position_embeddings", NULL, 1, BIG, SAME, "longest sequence"),
+    CHOICE(M "position_embedding_type", NULL, "rope learned_absolute", SAME,
+           "how positions enter"),
+    REAL(M "rotary_base", NULL, 1, 1e15, SAME, "rope_theta"),
+    REAL(M "rotary_percent", NULL, 0, 1, SAME, "share of a head rotated"),
+    CHOICE(M "rope_scaling.type", NULL, "none default linear llama3 yarn", SAME,
+           "change of the rotary frequencies"),
+    REAL(M "rope_scaling.factor", NULL, 1, 1e6, SAME, "context extension"),
+    REAL(M "rope_scaling.low_freq_factor", NULL, 0, 1e6, SAME, "llama3"),
+    REAL(M "rope_scaling.high_freq_factor", NULL, 0, 1e6, SAME, "llama3"),
+    REAL(M "rope_scaling.original_max_position_embeddings", NULL, 1, BIG, SAME,
+         "length before the extension"),
+    REAL(M "rope_scaling.beta_fast", NULL, 0, 1e6, SAME, "yarn"),
+    REAL(M "rope_scaling.beta_slow", NULL, 0, 1e6, SAME, "yarn"),
+    REAL(M "rope_scaling.attention_factor", NULL, 0, 1e6, SAME, "yarn"),
+    REAL(M "rope_scaling.mscale", NULL, 0, 1e6, SAME, "yarn"),
+    REAL(M "rope_scaling.mscale_all_dim", NULL, 0, 1e6, SAME, "yarn"),
+    BOOL(M "rope_scaling.truncate", NULL, SAME, "yarn: whole dimensions"),
+    CHOICE(M "normalization", NULL, "RMSNorm LayerNorm", SAME, "kind of norm"),
+    REAL(M "layernorm_epsilon", NULL, 0, 1, SAME, "added to the variance"),
+    BOOL(M "qk_layernorm", NULL, SAME, "norm of each head of q and k"),
+    BOOL(M "add_bias_linear", NULL, SAME, "biases in the feed-forward"),
+    BOOL(M "add_qkv_bias", NULL, SAME, "biases of q, k and v"),
+    BOOL(M "add_attn_proj_bias", NULL, SAME, "bias of attention's output"),
+    CHOICE(M "activation", NULL, "swiglu gelu gelu_tanh", SAME,
+           "of the feed-forward"),
+    BOOL(M "untie_embeddings_and_output_weights", NULL, SAME,
+         "an output matrix of its own"),
+    INT(M "window_size", NULL, 0, BIG, SAME,
+        "sliding window in tokens, the query included; 0: none"),
+    INT(M "max_window_layers", NULL, 0, 10000, SAME,
+        "layers before this one attend fully"),
+    REAL(M "softmax_scale", NULL, 0, 1e6, SAME,
+         "of attention scores; 1/sqrt(kv_channels) when not given"),
+    REAL(M "attention_dropout", NULL, 0, 0.999, SAME, "probability"),
+    REAL(M "hidden_dropout", NULL, 0, 0.999, SAME, "probability"),
+    REAL(M "embedding_dropout", NULL, 0, 0.999, SAME, "probability"),
+    REAL(M "init.method_std", NULL, 0, 10, SAME, "standard deviation"),
+    BOOL(M "init.output_layer_std_scaled", NULL, SAME,
+         "output projections start smaller by sqrt(2 x layers)"),
+    TEXTS("model.freeze", SAME, "globs of parameter names that stay fixed"),
+
+    INT("parallel.tensor_model_parallel_size", "1", 1, 1, SAME,
+        "tensor parallel ranks"),
+    INT("parallel.pipeline_model_parallel_size", "1", 1, 1, SAME,
+        "pipeline stages"),
+    INT("parallel.context_parallel_size", "1", 1, 1, SAME,
+        "context parallel ranks"),
+    INT("parallel.expert_model_parallel_size", "1", 1, 1, SAME,
+        "expert parallel ranks"),
+    CHOICE("parallel.data_parallel_sharding", "optim", "none optim", FREE,
+           "what data-parallel ranks share out (optim: ZeRO-1)"),
+    INT("parallel.bucket_bytes", "33554432", 4096, BIG, FREE,
+        "bytes of gradients reduced at once"),
+
+    CHOICE("precision.params_dtype", "auto", "auto bf16 fp32 fp64", SAME,
+           "compute type; auto: bf16 where the processor multiplies it"),
+    CHOICE("recompute.granularity", "none", "none full selective", FREE,
+           "what the backward computes again: nothing, layers, scopes"),
+    TEXTS("recompute.scopes", FREE, "globs of scopes, for selective"),
+
+    TEXT("data.tokenizer", NULL, SAME, "tokenizer.json or its directory"),
+    TEXT("data.train[].path", NULL, SAME, "prefix of an indexed data set"),
+    REAL("data.train[].weight", "0", 0, 1e9, SAME, "share of the blend"),
+    INT("data.train[].max_epochs", "0", 0, 1e9, SAME, "0: no bound"),
+    TEXT("data.validation[].name", NULL, FREE, "name in the log"),
+    TEXT("data.validation[].path", NULL, FREE, "prefix of a data set"),
+    REAL("data.validation_split", "0", 0, 0.5, SAME,
+         "share of the documents, at the end, kept for validation"),
+    INT("data.seq_length", NULL, 1, 1e9, SAME, "tokens of a sample"),
+    BOOL("data.reset_position_ids", "false", SAME,
+         "positions restart at each document"),
+    BOOL("data.reset_attention_mask", "false", SAME,
+         "documents do not see each other"),
+    BOOL("data.eod_mask_loss", "false", SAME,
+         "no loss across the end of a document"),
+
+    INT("train.micro_batch_size", "1", 1, 1e6, FREE, "samples at once"),
+    INT("train.global_batch_size", NULL, 1, 1e9, SAME, "samples of a step"),
+    {"train.rampup_batch_size", LOONG_RECIPE_INTS, NULL, 0, BIG, NULL,
+     LOONG_RESUME_SAME, "[start, increment, samples]"},
+    INT("train.train_iters", NULL, 1, BIG, FREE, "optimizer steps"),
+    INT("train.exit_interval", "0", 0, BIG, FREE,
+        "stop with a checkpoint when the step is a multiple; 0: never"),
+    SECONDS("train.max_wall_time", "0", FREE,
+            "stop with a checkpoint after this time; 0: never"),
+    REAL("train.z_loss_coeff", "0", 0, 1, SAME, "of the squared log-sum-exp"),
+    CHOICE("train.on_nan", "stop", "stop skip", FREE,
+           "a loss or gradient that is not finite"),
+
+    CHOICE("optimizer.name", "adamw", "adamw", SAME, "update rule"),
+    REAL("optimizer.lr", NULL, 0, 1000, FREE, "highest learning rate"),
+    REAL("optimizer.min_lr", "0", 0, 1000, FREE, "lowest learning rate"),
+    CHOICE("optimizer.lr_decay_style", "cosine", "constant cosine linear WSD",
+           FREE, "shape of the decay"),
+    INT("optimizer.lr_warmup_iters", "0", 0, BIG, FREE, "steps of warm-up"),
+    INT("optimizer.lr_decay_iters", NULL, 1, BIG, FREE,
+        "step where the decay ends; train_iters when not given"),
+    INT("optimizer.lr_wsd_decay_iters", "0", 0, BIG, FREE, "length of the decay"),
+    CHOICE("optimizer.lr_wsd_decay_style", "exponential",
+           "linear cosine exponential minus_sqrt", FREE, "shape of WSD's decay"),
+    REAL("optimizer.adam_beta1", "0.9", 0, 0.99999, SAME, "first moment"),
+    REAL("optimizer.adam_beta2", "0.95", 0, 0.999999, SAME, "second moment"),
+    REAL("optimizer.adam_eps", "1e-8", 0, 1, SAME, "added to the root"),
+    REAL("optimizer.weight_decay", "0.1", 0, 100, FREE,
+         "of matrices and embeddings"),
+    REAL("optimizer.clip_grad", "1.0", 0, 1e9, FREE,
+         "largest global norm; 0: no clipping"),
+
+    TEXT("init.from_hf", NULL, FREE, "Hugging Face directory to start from"),
+    TEXT("export.hf", NULL, FREE,
+         "Hugging Face directory to write at the end"),
+    TEXT("checkpoint.save", NULL, FREE, "directory of checkpoints"),
+    TEXT("checkpoint.load", NULL, FREE,
+         "directory to resume from; auto: checkpoint.save if it has one"),
+    INT("checkpoint.save_interval", "0", 0, BIG, FREE, "steps; 0: only at the end"),
+    SECONDS("checkpoint.save_interval_seconds", "0", FREE, "0: never"),
+    INT("checkpoint.keep_last", "2", 0, 1e6, FREE, "older ones are removed; 0: all"),
+    BOOL("checkpoint.async", "true", FREE, "write while training goes on"),
+    TEXTS("resume.override", FREE, "keys that may change although marked same"),
+
+    INT("eval.interval", "0", 0, BIG, FREE, "steps; 0: only at the end"),
+    INT("eval.iters", "0", 0, BIG, FREE, "micro-batches a rank; 0: the whole set"),
+    TEXTS("eval.sample.prompts", FREE, "texts to continue at an evaluation"),
+    INT("eval.sample.max_new_tokens", "64", 1, 100000, FREE, "tokens"),
+    REAL("eval.sample.temperature", "0.8", 0, 100, FREE, "0: the likeliest"),
+    INT("eval.sample.top_k", "40", 0, 1e6, FREE, "0: all"),
+
+    INT("log.interval", "10", 1, BIG, FREE, "steps"),
+    TEXT("log.dir", NULL, FREE, "of metrics.jsonl and TensorBoard files"),
+    BOOL("log.tensorboard", "true", FREE, "write event files"),
+
+    CHOICE("comm.backend", "auto", "auto self mpi", FREE, "communicator"),
+    SECONDS("comm.timeout", "300", FREE, "a collective that takes longer fails"),
+};
+
+int64_t loong_recipe_num_keys(void)
+{
+    return LOONG_COUNT_OF(keys);
+}
+
+const loong_recipe_key_t *loong_recipe_key(int64_t index)
+{
+    return index >= 0 && index < LOONG_COUNT_OF(keys) ? &keys[index] : NULL;
+}

@@ -1,0 +1,237 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * libyaml's events to a tree. */
+#include <string.h>
+#include <yaml.h>
+
+#include "tree.h"
+
+enum { MAX_DEPTH = 64, MAX_NODES = 200000, MAX_ANCHORS = 256 };
+
+typedef struct parser {
+    loong_context_t *ctx;
+    loong_arena_t *arena;
+    yaml_parser_t yaml;
+    const char *file;
+    int nodes;
+    int num_anchors;
+    struct {
+        const char *name;
+        loong_tree_t *node;
+    } anchors[MAX_ANCHORS];
+} parser_t;
+
+static loong_status_t next_event(parser_t *p, yaml_event_t *event)
+{
+    if (yaml_parser_parse(&p->yaml, event)) {
+        return LOONG_OK;
+    }
+    return LOONG_FAIL(p->ctx, LOONG_ERR_CONFIG, "%s:%zu:%zu: %s%s%s", p->file,
+                      p->yaml.problem_mark.line + 1,
+                      p->yaml.problem_mark.column + 1,
+                      p->yaml.problem != NULL ? p->yaml.problem
+                                              : "not readable as YAML",
+                      p->yaml.context != NULL ? ", " : "",
+                      p->yaml.context != NULL ? p->yaml.context : "");
+}
+
+static loong_status_t fail_at(parser_t *p, const yaml_event_t *event,
+                              const char *text)
+{
+    return LOONG_FAIL(p->ctx, LOONG_ERR_CONFIG, "%s:%zu:%zu: %s", p->file,
+                      event->start_mark.line + 1,
+                      event->start_mark.column + 1, text);
+}
+
+static loong_status_t new_node(parser_t *p, const yaml_event_t *event,
+                               loong_tree_kind_t kind, const char *anchor,
+                               loong_tree_t **node_p)
+{
+    loong_tree_t *node = NULL;
+    if (++p->nodes > MAX_NODES) {
+        return fail_at(p, event, "more than 200000 nodes");
+    }
+    LOONG_TRY(loongi_arena_alloc(p->arena, sizeof(*node), &node));
+    node->kind = kind;
+    node->text = "";
+    node->file = p->file;
+    node->line = (int)event->start_mark.line + 1;
+    node->column = (int)event->start_mark.column + 1;
+    if (anchor != NULL) {
+        char *copy = NULL;
+        if (p->num_anchors == MAX_ANCHORS) {
+            return fail_at(p, event, "more than 256 anchors");
+        }
+        LOONG_TRY(loongi_arena_strdup(p->arena, anchor, &copy));
+        p->anchors[p->num_anchors].name = copy;
+        p->anchors[p->num_anchors++].node = node;
+    }
+    *node_p = node;
+    return LOONG_OK;
+}
+
+static loong_status_t parse_scalar(parser_t *p, const yaml_event_t *event,
+                                   loong_tree_t **node_p)
+{
+    const char *text = (const char *)event->data.scalar.value;
+    char *copy = NULL;
+    if (strlen(text) != event->data.scalar.length) {
+        return fail_at(p, event, "a NUL byte in a text");
+    }
+    LOONG_TRY(new_node(p, event, LOONG_TREE_SCALAR,
+                       (const char *)event->data.scalar.anchor, node_p));
+    LOONG_TRY(loongi_arena_strdup(p->arena, text, &copy));
+    (*node_p)->text = copy;
+    bool plain = event->data.scalar.style == YAML_PLAIN_SCALAR_STYLE;
+    (*node_p)->is_null = plain && (copy[0] == '\0' || strcmp(copy, "~") == 0 ||
+                                   strcmp(copy, "null") == 0);
+    return LOONG_OK;
+}
+
+static loong_status_t find_alias(parser_t *p, const yaml_event_t *event,
+                                 loong_tree_t **node_p)
+{
+    const char *name = (const char *)event->data.alias.anchor;
+    for (int i = p->num_anchors - 1; i >= 0; i--) {
+        if (strcmp(p->anchors[i].name, name) == 0) {
+            *node_p = p->anchors[i].node;
+            return LOONG_OK;
+        }
+    }
+    return fail_at(p, event, "an alias without its anchor");
+}
+
+static loong_status_t parse_node(parser_t *p, const yaml_event_t *event,
+                                 int depth, loong_tree_t **node_p);
+
+static loong_status_t append(parser_t *p, const yaml_event_t *event,
+                             loong_tree_t *map, const loong_tree_t *key,
+                             loong_tree_t *value)
+{
+    if (key == NULL) {
+        if (map->count == map->capacity) {
+            int64_t capacity = LOONG_MAX(map->capacity * 2, 8);
+            loong_tree_item_t *items = NULL;
+            LOONG_TRY(loongi_arena_alloc(
+                p->arena, (size_t)capacity * sizeof(*items), &items));
+            if (map->count > 0) {
+                memcpy(items, map->items, (size_t)map->count * sizeof(*items));
+            }
+            map->items = items;
+            map->capacity = capacity;
+        }
+        map->items[map->count++].value = value;
+        return LOONG_OK;
+    }
+    if (loongi_tree_get(map, key->text) != NULL) {
+        return LOONG_FAIL(p->ctx, LOONG_ERR_CONFIG,
+                          "%s:%d:%d: key %s is there twice", p->file,
+                          key->line, key->column, key->text);
+    }
+    (void)event;
+    return loongi_tree_put(p->arena, map, key->text, key->line, value);
+}
+
+/* The items up to the end event of a map or list. */
+static loong_status_t parse_items(parser_t *p, loong_tree_t *node, int depth)
+{
+    bool map = node->kind == LOONG_TREE_MAP;
+    for (;;) {
+        yaml_event_t event;
+        loong_tree_t *first = NULL;
+        loong_tree_t *second = NULL;
+        LOONG_TRY(next_event(p, &event));
+        if (event.type == YAML_MAPPING_END_EVENT ||
+            event.type == YAML_SEQUENCE_END_EVENT) {
+            yaml_event_delete(&event);
+            return LOONG_OK;
+        }
+        loong_status_t status = parse_node(p, &event, depth, &first);
+        if (status == LOONG_OK && map && first->kind != LOONG_TREE_SCALAR) {
+            status = fail_at(p, &event, "a key must be a text");
+        }
+        yaml_event_delete(&event);
+        LOONG_TRY(status);
+        if (map) {
+            LOONG_TRY(next_event(p, &event));
+            status = parse_node(p, &event, depth, &second);
+            yaml_event_delete(&event);
+            LOONG_TRY(status);
+        }
+        LOONG_TRY(append(p, &event, node, map ? first : NULL,
+                         map ? second : first));
+    }
+}
+
+static loong_status_t parse_node(parser_t *p, const yaml_event_t *event,
+                                 int depth, loong_tree_t **node_p)
+{
+    const char *anchor = NULL;
+    if (depth > MAX_DEPTH) {
+        return fail_at(p, event, "nested deeper than 64");
+    }
+    switch (event->type) {
+    case YAML_SCALAR_EVENT:
+        return parse_scalar(p, event, node_p);
+    case YAML_ALIAS_EVENT:
+        return find_alias(p, event, node_p);
+    case YAML_MAPPING_START_EVENT:
+        anchor = (const char *)event->data.mapping_start.anchor;
+        LOONG_TRY(new_node(p, event, LOONG_TREE_MAP, anchor, node_p));
+        return parse_items(p, *node_p, depth + 1);
+    case YAML_SEQUENCE_START_EVENT:
+        anchor = (const char *)event->data.sequence_start.anchor;
+        LOONG_TRY(new_node(p, event, LOONG_TREE_LIST, anchor, node_p));
+        return parse_items(p, *node_p, depth + 1);
+    default:
+        return fail_at(p, event, "not expected here");
+    }
+}
+
+static loong_status_t parse_document(parser_t *p, loong_tree_t **tree_p)
+{
+    for (;;) {
+        yaml_event_t event;
+        LOONG_TRY(next_event(p, &event));
+        yaml_event_type_t type = event.type;
+        loong_status_t status = LOONG_OK;
+        bool content = type == YAML_SCALAR_EVENT || type == YAML_ALIAS_EVENT ||
+                       type == YAML_MAPPING_START_EVENT ||
+                       type == YAML_SEQUENCE_START_EVENT;
+        if (content && *tree_p != NULL) {
+            status = fail_at(p, &event, "a second document in one file");
+        } else if (content) {
+            status = parse_node(p, &event, 0, tree_p);
+        }
+        yaml_event_delete(&event);
+        LOONG_TRY(status);
+        if (type == YAML_STREAM_END_EVENT) {
+            return LOONG_OK;
+        }
+    }
+}
+
+loong_status_t loongi_tree_parse(loong_context_t *ctx, loong_arena_t *arena,
+                                 const char *file, const char *text,
+                                 size_t length, loong_tree_t **tree_p)
+{
+    parser_t p;
+    char *name = NULL;
+    loong_tree_t *tree = NULL;
+    memset(&p, 0, sizeof(p));
+    p.ctx = ctx;
+    p.arena = arena;
+    LOONG_TRY(loongi_arena_strdup(arena, file, &name));
+    p.file = name;
+    LOONG_CHECK(ctx, yaml_parser_initialize(&p.yaml), LOONG_ERR_MEMORY,
+                "cannot start the YAML parser");
+    yaml_parser_set_input_string(&p.yaml, (const unsigned char *)text, length);
+    loong_status_t status = parse_document(&p, &tree);
+    yaml_parser_delete(&p.yaml);
+    LOONG_TRY(status);
+    if (tree == NULL) {
+        LOONG_TRY(loongi_tree_map(arena, name, 1, &tree));
+    }
+    *tree_p = tree;
+    return LOONG_OK;
+}

@@ -1,0 +1,24 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * A stage's parameters from and to files. */
+#ifndef LOONG_STAGE_LOAD_H
+#define LOONG_STAGE_LOAD_H
+
+#include "hf_weights.h"
+#include "stage.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* Fills all parameters from a Hugging Face directory; rows that pad the
+ * vocabulary become zero. Not collective: every rank reads. Errors: those of
+ * loongi_hf_check and loongi_hf_read. */
+LOONG_NODISCARD loong_status_t loongi_stage_load_hf(loong_stage_t *stage,
+                                                    const loong_hf_t *hf);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

@@ -13,7 +13,9 @@
     X(loongi_linear_onednn)                \
     X(loongi_linear_onednn_widened)        \
     X(loongi_linear_dw_onednn)             \
-    X(loongi_linear_dw_onednn_widened)
+    X(loongi_linear_dw_onednn_widened)     \
+    LOONG_ISA_EACH(X, loongi_attention)    \
+    LOONG_ISA_EACH(X, loongi_attention_grad)
 
 #define LOONG_REF_KERNELS(X) \
     X(linear)                \

@@ -39,6 +39,8 @@ list(FILTER kernel_sources EXCLUDE REGEX "_cpu\\.c$")
 loong_module(NAME kernels DIR kernels USES base SOURCES ${kernel_sources}
   LIBS dnnl)
 
+include(cmake/LoongIsa.cmake)
+loong_isa_module(NAME kernels PATTERN kernels/*/*_cpu.c USES base)
 loong_module(NAME registry DIR src/registry
   USES base comm device graph pass run op kernels optim device_cpu)
 loong_module(NAME recipe DIR src/recipe USES base LIBS yaml)

@@ -33,3 +33,4 @@ endfunction()
 loong_product_test(linear)
 loong_test(NAME golden SOURCES tests/golden/test_golden.c LABELS golden
   TIMEOUT 300)
+loong_product_test(attention)

@@ -106,8 +106,11 @@ static double value_of(const op_case_t *c, int i, int64_t n)
         return converted(a->dtype, (const char *)a->values +
                                        (size_t)n * loong_dtype_size(a->dtype));
     }
-    double value = loongi_rng_normal(17, (uint64_t)i + 1, (uint64_t)n) *
-                   (a->scale > 0.0 ? a->scale : 1.0);
+    uint64_t stream = (uint64_t)(a->stream > 0 ? a->stream : i + 1);
+    double value = a->wide_values != NULL
+                       ? a->wide_values[n]
+                       : loongi_rng_normal(17, stream, (uint64_t)n) *
+                             (a->scale > 0.0 ? a->scale : 1.0);
     assert_int_equal(
         loongi_convert(NULL, LOONG_F64, &value, a->dtype, narrow, 1),
         LOONG_OK);

@@ -19,6 +19,8 @@ typedef struct op_arg {
     int64_t gap;        /* elements between rows that are not its own */
     double scale;       /* normal values of this deviation; 0: 1 */
     const void *values; /* instead: copied (dense, of dtype) */
+    const double *wide_values; /* instead: rounded to dtype */
+    int stream; /* of the normal values; 0: the operand's number + 1 */
 } op_arg_t;
 
 /* The L2 error may be `roundings` times the rounding unit of the storage type
@@ -45,13 +47,13 @@ typedef struct op_case {
 
 static inline op_arg_t op_mat(loong_dtype_t dtype, int64_t rows, int64_t cols)
 {
-    op_arg_t arg = {dtype, 2, {rows, cols, 0, 0}, 0, 0.0, NULL};
+    op_arg_t arg = {dtype, 2, {rows, cols, 0, 0}, 0, 0.0, NULL, NULL, 0};
     return arg;
 }
 
 static inline op_arg_t op_vec(loong_dtype_t dtype, int64_t size)
 {
-    op_arg_t arg = {dtype, 1, {size, 0, 0, 0}, 0, 0.0, NULL};
+    op_arg_t arg = {dtype, 1, {size, 0, 0, 0}, 0, 0.0, NULL, NULL, 0};
     return arg;
 }
 

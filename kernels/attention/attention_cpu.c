@@ -1,0 +1,279 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * attention in tiles (formula: attention_ref.c; running maximum and sum as in
+ * Dao et al. 2022). Work is split over segments, blocks of queries and heads;
+ * no result depends on who does which.
+ */
+#include "attention_cpu.h"
+
+/* What one thread works with. */
+typedef struct scratch {
+    elem_t *rows;    /* [QUERIES, width], or [KEYS, width] of values */
+    elem_t *queries; /* the queries as B */
+    word_t *words;   /* for turning a block over */
+    float *s;        /* [KEYS, QUERIES] */
+    elem_t *p;       /* the same in units */
+    float *o;        /* [d, QUERIES] */
+    float *out;      /* [QUERIES, d] */
+    float *top;      /* [QUERIES] largest score so far */
+    float *sum;      /* [QUERIES] of powers */
+    float *drawn;    /* [4, QUERIES] */
+} scratch_t;
+
+static scratch_t take_scratch(const job_t *j, pieces_t *from)
+{
+    scratch_t w;
+    w.rows = take_elems(from, KEYS * j->width);
+    w.queries = take_elems(from, QUERIES * j->width);
+    w.words = take(from, KEYS * j->width / TILE_PAIR * 4);
+    w.s = take_floats(from, KEYS * QUERIES);
+    w.p = take_elems(from, KEYS * QUERIES);
+    w.o = take_floats(from, j->d * QUERIES);
+    w.out = take_floats(from, j->d * QUERIES);
+    w.top = take_floats(from, QUERIES);
+    w.sum = take_floats(from, QUERIES);
+    w.drawn = take_floats(from, 4 * QUERIES);
+    return w;
+}
+
+/* What all threads share: packed keys and values, and the number of the first
+ * block of queries of each segment. */
+static int64_t *take_shared(job_t *j, pieces_t *from)
+{
+    int64_t heads = j->attr->kv_heads;
+    j->k_rows = take_elems(from, heads * j->tokens * j->width);
+    j->turned =
+        take_elems(from, heads * turned_tokens(j->tokens, j->entries) * j->d);
+    return take(from, (j->entries + 1) * (int64_t)sizeof(int64_t));
+}
+
+static size_t workspace(const loong_kernel_query_t *q)
+{
+    job_t j = job_of(q, 3);
+    pieces_t shared = {NULL, 0};
+    pieces_t own = {NULL, 0};
+    (void)take_shared(&j, &shared);
+    (void)take_scratch(&j, &own);
+    return (size_t)(shared.used + q->threads * own.used);
+}
+
+static bool support(const loong_kernel_query_t *q,
+                    char reason[LOONG_REASON_SIZE])
+{
+    return tiles_support(q, 3, reason);
+}
+
+/* Maxima over the new scores; gives the factor for what was summed before. */
+static void raise_top(const job_t *j, scratch_t *w, int64_t keys, float *decay)
+{
+    for (int v = 0; v < COLUMNS; v++) {
+        const float *s = w->s + v * TILE_VL;
+        vec_t old = vec_load(w->top + v * TILE_VL);
+        vec_t top = old;
+        for (int64_t r = 0; r < keys; r++) {
+            top = vec_max(top, vec_load(s + r * QUERIES));
+        }
+        vec_store(w->top + v * TILE_VL, top);
+        /* No score yet: any finite reference will do. */
+        vec_t finite = vec_where_at_least(top, vec_set(-3e38f), top);
+        vec_store(decay + v * TILE_VL,
+                  vec_exp2((old - finite) * vec_set(j->factor)));
+    }
+}
+
+/* Powers of the scores into p (in units), and their sums. */
+static void make_powers(const job_t *j, scratch_t *w, int64_t keys,
+                        const float *decay)
+{
+    vec_t factor = vec_set(j->factor);
+    for (int v = 0; v < COLUMNS; v++) {
+        const float *s = w->s + v * TILE_VL;
+        vec_t top = vec_load(w->top + v * TILE_VL);
+        vec_t base =
+            vec_where_at_least(top, vec_set(-3e38f), top) * factor;
+        vec_t sum = vec_load(w->sum + v * TILE_VL) *
+                    vec_load(decay + v * TILE_VL);
+        for (int64_t r = 0; r < keys; r += TILE_PAIR) {
+            vec_t a = vec_exp2(vec_load(s + r * QUERIES) * factor - base);
+            vec_t b = vec_set(0.0f);
+            if (TILE_PAIR == 2 && r + 1 < keys) {
+                b = vec_exp2(vec_load(s + (r + 1) * QUERIES) * factor - base);
+            }
+            sum += a + b;
+            vec_store_units(unit_at(w->p, keys, r, v), a, b);
+        }
+        vec_store(w->sum + v * TILE_VL, sum);
+    }
+}
+
+/* The same with dropout: p is stored with its mask, summed without. */
+static void make_dropped(const job_t *j, const part_t *p, scratch_t *w,
+                         int64_t q0, int64_t count, int64_t key0, int64_t keys,
+                         const float *decay)
+{
+    vec_t factor = vec_set(j->factor);
+    for (int v = 0; v < COLUMNS; v++) {
+        float *sum = w->sum + v * TILE_VL;
+        vec_store(sum, vec_load(sum) * vec_load(decay + v * TILE_VL));
+    }
+    for (int64_t r = 0; r < keys; r += TILE_PAIR) {
+        for (int u = 0; u < TILE_PAIR && r + u < keys; u++) {
+            const float *mask = dropout_row(j, p, q0, count, key0 + r + u,
+                                            r + u == 0, w->drawn);
+            float *s = w->s + (r + u) * QUERIES;
+            for (int v = 0; v < COLUMNS; v++) {
+                float *sum = w->sum + v * TILE_VL;
+                vec_t top = vec_load(w->top + v * TILE_VL);
+                top = vec_where_at_least(top, vec_set(-3e38f), top);
+                vec_t a =
+                    vec_exp2((vec_load(s + v * TILE_VL) - top) * factor);
+                vec_store(sum, vec_load(sum) + a);
+                vec_store(s + v * TILE_VL, a * vec_load(mask + v * TILE_VL));
+            }
+        }
+        for (int v = 0; v < COLUMNS; v++) {
+            const float *s = w->s + r * QUERIES + v * TILE_VL;
+            vec_t b = r + 1 < keys ? vec_load(s + QUERIES) : vec_set(0.0f);
+            vec_store_units(unit_at(w->p, keys, r, v), vec_load(s), b);
+        }
+    }
+}
+
+static void scale_output(const job_t *j, float *o, const float *by)
+{
+    for (int64_t c = 0; c < j->d; c++) {
+        for (int v = 0; v < COLUMNS; v++) {
+            float *at = o + c * QUERIES + v * TILE_VL;
+            vec_store(at, vec_load(at) * vec_load(by + v * TILE_VL));
+        }
+    }
+}
+
+static void finish(const job_t *j, const part_t *p, scratch_t *w, int64_t q0,
+                   int64_t count)
+{
+    const loong_karg_t *lse = &j->call->query->arg[j->call->query->num_in + 1];
+    float *to = j->call->ptr[j->call->query->num_in + 1];
+    float inverse[QUERIES];
+    for (int64_t c = 0; c < QUERIES; c++) {
+        inverse[c] = 1.0f / w->sum[c];
+    }
+    scale_output(j, w->o, inverse);
+    tile_transpose((const word_t *)(const void *)w->o, QUERIES, j->d, QUERIES,
+                   (word_t *)(void *)w->out, j->d);
+    store_rows(j, j->call->query->num_in, p->first + q0, p->head, count,
+               w->out, j->d);
+    for (int64_t c = 0; c < count && to != NULL; c++) {
+        to[(p->first + q0 + c) * lse->ld + p->head] =
+            (float)(j->attr->scale * w->top[c] + log((double)w->sum[c]));
+    }
+}
+
+/* One block of queries of one head. */
+static void forward_block(const job_t *j, const part_t *p, int64_t q0,
+                          scratch_t *w)
+{
+    int64_t count = p->length - q0 < QUERIES ? p->length - q0 : QUERIES;
+    int64_t begin = 0;
+    int64_t end = 0;
+    float decay[QUERIES];
+    key_range(j, p, q0, count, &begin, &end);
+    pack_queries(j, 0, p->first + q0, p->head, count, w->rows, w->queries);
+    for (int64_t c = 0; c < QUERIES; c++) {
+        w->top[c] = -INFINITY;
+        w->sum[c] = 0.0f;
+    }
+    memset(w->o, 0, sizeof(float) * (size_t)(j->d * QUERIES));
+    for (int64_t block = begin / KEYS * KEYS; block < end; block += KEYS) {
+        int64_t ld = 0;
+        int64_t key0 = block > begin ? block : begin;
+        int64_t keys = (end < block + KEYS ? end : block + KEYS) - key0;
+        const elem_t *turned =
+            turned_block(j, p, block, &ld) + (key0 - block);
+        scores(j, rows_of(j, j->k_rows, p) + key0 * j->width, keys, w->queries,
+               w->s);
+        mask_scores(j, w->s, key0, keys, q0);
+        raise_top(j, w, keys, decay);
+        if (j->dropout.limit == 0) {
+            make_powers(j, w, keys, decay);
+        } else {
+            make_dropped(j, p, w, q0, count, key0, keys, decay);
+        }
+        if (block > begin) {
+            scale_output(j, w->o, decay);
+        }
+        gather(j, turned, ld, keys, w->p, w->o);
+    }
+    finish(j, p, w, q0, count);
+}
+
+/* The segment that holds block number b; first[s] is its first block. */
+static int64_t segment_of(const int64_t *first, int64_t segments, int64_t b)
+{
+    int64_t low = 0;
+    int64_t high = segments;
+    while (high - low > 1) {
+        int64_t middle = (low + high) / 2;
+        if (first[middle] <= b) {
+            low = middle;
+        } else {
+            high = middle;
+        }
+    }
+    return low;
+}
+
+static void run_team(const job_t *j, const int64_t *first,
+                     const pieces_t *rest)
+{
+    int64_t heads = j->attr->heads;
+    int64_t kv_heads = j->attr->kv_heads;
+    int64_t blocks = first[j->segments];
+    pieces_t size = {NULL, 0};
+    (void)take_scratch(j, &size);
+#pragma omp parallel num_threads(j->call->query->threads)
+    {
+        pieces_t own = {rest->base,
+                        rest->used + size.used * omp_get_thread_num()};
+        scratch_t w = take_scratch(j, &own);
+#pragma omp for schedule(dynamic, 1)
+        for (int64_t i = 0; i < j->segments * kv_heads; i++) {
+            part_t p = part_of(j, i / kv_heads,
+                               (int)(i % kv_heads * (heads / kv_heads)));
+            pack_part(j, &p, 1, j->k_rows, false, NULL, NULL);
+            pack_part(j, &p, 2, NULL, true, w.rows, w.words);
+        }
+        /* Late blocks see the most keys: they come first. */
+#pragma omp for schedule(dynamic, 1)
+        for (int64_t i = 0; i < blocks * heads; i++) {
+            int64_t b = blocks - 1 - i / heads;
+            int64_t s = segment_of(first, j->segments, b);
+            part_t p = part_of(j, s, (int)(i % heads));
+            forward_block(j, &p, (b - first[s]) * QUERIES, &w);
+        }
+    }
+}
+
+static loong_status_t run(const loong_kernel_call_t *call)
+{
+    job_t j = job_of(call->query, 3);
+    pieces_t pieces = {call->workspace, 0};
+    LOONG_TRY(begin_job(&j, call, 3));
+    int64_t *first = take_shared(&j, &pieces);
+    first[0] = 0;
+    for (int64_t s = 0; s < j.segments; s++) {
+        int64_t length = (int64_t)j.cu_seqlens[s + 1] - j.cu_seqlens[s];
+        first[s + 1] = first[s] + (length + QUERIES - 1) / QUERIES;
+    }
+    run_team(&j, first, &pieces);
+    return LOONG_OK;
+}
+
+const loong_kernel_t LOONG_ISA_NAME(loongi_attention) = {
+    .name = LOONG_ISA_STRING("attention"),
+    .op = "attention",
+    .device = "cpu",
+    .support = support,
+    .workspace = workspace,
+    .run = run,
+};

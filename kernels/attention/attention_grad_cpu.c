@@ -1,0 +1,253 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * attention_grad in tiles (formula: attention_ref.c). One task is one key head
+ * of one segment: it alone sums dk and dv, over the heads of its group, then
+ * blocks of queries, then blocks of keys, so the order is fixed.
+ *
+ * Operands: 0 do, 1 q, 2 k, 3 v, 4 o, 5 lse, 6 cu_seqlens, 7 token_key.
+ */
+#include "attention_cpu.h"
+
+typedef struct scratch {
+    elem_t *q_rows;  /* [QUERIES, width] */
+    elem_t *do_rows; /* likewise */
+    elem_t *o_rows;  /* likewise */
+    elem_t *q_turned;  /* B over channels: for scores */
+    elem_t *do_turned; /* likewise, for dp */
+    elem_t *q_units;   /* B over queries: for dk */
+    elem_t *do_units;  /* likewise, for dv */
+    word_t *words;
+    float *s;    /* [KEYS, QUERIES] scores, then ds */
+    float *dp;   /* likewise */
+    elem_t *p;   /* [KEYS, QUERIES] row-major */
+    elem_t *ds;  /* likewise */
+    elem_t *ds_units; /* B over keys: for dq */
+    float *dq;   /* [d, QUERIES] */
+    float *out;  /* [QUERIES, d] */
+    float *top;  /* [QUERIES] lse in powers of two */
+    float *delta;
+    float *drawn; /* [4, QUERIES] */
+    float *dk;   /* [max_seqlen, width] */
+    float *dv;
+} scratch_t;
+
+static scratch_t take_scratch(const job_t *j, pieces_t *from)
+{
+    scratch_t w;
+    int64_t queries = QUERIES * j->width;
+    w.q_rows = take_elems(from, queries);
+    w.do_rows = take_elems(from, queries);
+    w.o_rows = take_elems(from, queries);
+    w.q_turned = take_elems(from, queries);
+    w.do_turned = take_elems(from, queries);
+    w.q_units = take_elems(from, queries);
+    w.do_units = take_elems(from, queries);
+    w.words = take(from, KEYS * j->width / TILE_PAIR * 4);
+    w.s = take_floats(from, KEYS * QUERIES);
+    w.dp = take_floats(from, KEYS * QUERIES);
+    w.p = take_elems(from, KEYS * QUERIES);
+    w.ds = take_elems(from, KEYS * QUERIES);
+    w.ds_units = take_elems(from, KEYS * QUERIES);
+    w.dq = take_floats(from, j->d * QUERIES);
+    w.out = take_floats(from, j->d * QUERIES);
+    w.top = take_floats(from, QUERIES);
+    w.delta = take_floats(from, QUERIES);
+    w.drawn = take_floats(from, 4 * QUERIES);
+    w.dk = take_floats(from, j->attr->max_seqlen * j->width);
+    w.dv = take_floats(from, j->attr->max_seqlen * j->width);
+    return w;
+}
+
+static void take_shared(job_t *j, pieces_t *from)
+{
+    int64_t heads = j->attr->kv_heads;
+    j->k_rows = take_elems(from, heads * j->tokens * j->width);
+    j->v_rows = take_elems(from, heads * j->tokens * j->width);
+    j->turned =
+        take_elems(from, heads * turned_tokens(j->tokens, j->entries) * j->d);
+}
+
+static size_t workspace(const loong_kernel_query_t *q)
+{
+    job_t j = job_of(q, 6);
+    pieces_t shared = {NULL, 0};
+    pieces_t own = {NULL, 0};
+    take_shared(&j, &shared);
+    (void)take_scratch(&j, &own);
+    return (size_t)(shared.used + q->threads * own.used);
+}
+
+static bool support(const loong_kernel_query_t *q,
+                    char reason[LOONG_REASON_SIZE])
+{
+    return tiles_support(q, 6, reason);
+}
+
+/* delta = do . o, lse as a power of two; queries that are not there get a
+ * probability of 0. */
+static void row_constants(const job_t *j, const part_t *p, int64_t q0,
+                          int64_t count, scratch_t *w)
+{
+    const loong_karg_t *lse = &j->call->query->arg[5];
+    const float *from = j->call->ptr[5];
+    tile_source_t o = source_of(j, 4, p->first + q0, p->head);
+    tile_copy(&o, count, j->d, w->o_rows, j->width, QUERIES);
+    for (int64_t c = 0; c < QUERIES; c++) {
+        vec_t sum = vec_set(0.0f);
+        for (int64_t i = c * j->width; i < (c + 1) * j->width; i += TILE_VL) {
+            sum += vec_load_elem(w->do_rows + i) * vec_load_elem(w->o_rows + i);
+        }
+        w->delta[c] = vec_sum(sum);
+        w->top[c] = c < count ? from[(p->first + q0 + c) * lse->ld + p->head] *
+                                    1.44269504088896340736f
+                              : INFINITY;
+    }
+}
+
+static void pack_block(const job_t *j, const part_t *p, int64_t q0,
+                       int64_t count, scratch_t *w)
+{
+    int64_t row = p->first + q0;
+    pack_queries(j, 1, row, p->head, count, w->q_rows, w->q_turned);
+    pack_queries(j, 0, row, p->head, count, w->do_rows, w->do_turned);
+    tile_pack(w->q_rows, j->width, QUERIES, j->width, w->q_units);
+    tile_pack(w->do_rows, j->width, QUERIES, j->width, w->do_units);
+    row_constants(j, p, q0, count, w);
+    memset(w->dq, 0, sizeof(float) * (size_t)(j->d * QUERIES));
+}
+
+/* p and ds of one key from its scores and dp; mask: factors of dropout or
+ * NULL. ds is also left in s. */
+TILE_INLINE void key_row(const job_t *j, scratch_t *w, int64_t r,
+                         const float *mask)
+{
+    vec_t factor = vec_set(j->factor);
+    vec_t scale = vec_set((float)j->attr->scale);
+    for (int v = 0; v < COLUMNS; v++) {
+        int64_t at = r * QUERIES + v * TILE_VL;
+        vec_t p = vec_exp2(vec_load(w->s + at) * factor -
+                           vec_load(w->top + v * TILE_VL));
+        vec_t dp = vec_load(w->dp + at);
+        vec_t kept = p;
+        if (mask != NULL) {
+            vec_t m = vec_load(mask + v * TILE_VL);
+            dp = dp * m;
+            kept = p * m;
+        }
+        vec_t ds = p * (dp - vec_load(w->delta + v * TILE_VL)) * scale;
+        vec_store_elem(w->p + at, kept);
+        vec_store_elem(w->ds + at, ds);
+        vec_store(w->s + at, ds);
+    }
+}
+
+static void make_weights(const job_t *j, const part_t *p, scratch_t *w,
+                         int64_t q0, int64_t count, int64_t key0, int64_t keys)
+{
+    for (int64_t r = 0; r < keys; r++) {
+        if (j->dropout.limit == 0) {
+            key_row(j, w, r, NULL);
+        } else {
+            key_row(j, w, r,
+                    dropout_row(j, p, q0, count, key0 + r, r == 0, w->drawn));
+        }
+    }
+    for (int64_t r = 0; r < keys; r += TILE_PAIR) {
+        for (int v = 0; v < COLUMNS; v++) {
+            const float *ds = w->s + r * QUERIES + v * TILE_VL;
+            vec_t next = r + 1 < keys ? vec_load(ds + QUERIES) : vec_set(0.0f);
+            vec_store_units(unit_at(w->ds_units, keys, r, v), vec_load(ds),
+                            next);
+        }
+    }
+}
+
+/* Rows of dk (or dv) += weights [keys, QUERIES] times units of q (or do). */
+static void add_rows(const job_t *j, int64_t keys, const elem_t *weights,
+                     const elem_t *units, float *c)
+{
+    tile_product_t t = {keys,  j->width,         QUERIES, weights,  QUERIES,
+                        units, QUERIES * TILE_N, c,       j->width, true};
+    tile_multiply(&t);
+}
+
+static void backward_block(const job_t *j, const part_t *p, int64_t q0,
+                           scratch_t *w)
+{
+    int64_t count = p->length - q0 < QUERIES ? p->length - q0 : QUERIES;
+    int64_t begin = 0;
+    int64_t end = 0;
+    key_range(j, p, q0, count, &begin, &end);
+    pack_block(j, p, q0, count, w);
+    for (int64_t block = begin / KEYS * KEYS; block < end; block += KEYS) {
+        int64_t ld = 0;
+        int64_t key0 = block > begin ? block : begin;
+        int64_t keys = (end < block + KEYS ? end : block + KEYS) - key0;
+        int64_t at = key0 * j->width;
+        const elem_t *turned =
+            turned_block(j, p, block, &ld) + (key0 - block);
+        scores(j, rows_of(j, j->k_rows, p) + at, keys, w->q_turned, w->s);
+        scores(j, rows_of(j, j->v_rows, p) + at, keys, w->do_turned, w->dp);
+        mask_scores(j, w->s, key0, keys, q0);
+        make_weights(j, p, w, q0, count, key0, keys);
+        add_rows(j, keys, w->p, w->do_units, w->dv + at);
+        add_rows(j, keys, w->ds, w->q_units, w->dk + at);
+        gather(j, turned, ld, keys, w->ds_units, w->dq);
+    }
+    tile_transpose((const word_t *)(const void *)w->dq, QUERIES, j->d, QUERIES,
+                   (word_t *)(void *)w->out, j->d);
+    store_rows(j, j->call->query->num_in, p->first + q0, p->head, count,
+               w->out, j->d);
+}
+
+/* One key head of one segment. */
+static void backward_part(const job_t *j, int64_t segment, int kv_head,
+                          scratch_t *w)
+{
+    int group = j->attr->heads / j->attr->kv_heads;
+    int out = j->call->query->num_in;
+    part_t p = part_of(j, segment, kv_head * group);
+    size_t bytes = sizeof(float) * (size_t)(p.length * j->width);
+    memset(w->dk, 0, bytes);
+    memset(w->dv, 0, bytes);
+    pack_part(j, &p, 2, j->k_rows, true, NULL, w->words);
+    pack_part(j, &p, 3, j->v_rows, false, NULL, NULL);
+    for (; p.head < (kv_head + 1) * group; p.head++) {
+        for (int64_t q0 = 0; q0 < p.length; q0 += QUERIES) {
+            backward_block(j, &p, q0, w);
+        }
+    }
+    store_rows(j, out + 1, p.first, kv_head, p.length, w->dk, j->width);
+    store_rows(j, out + 2, p.first, kv_head, p.length, w->dv, j->width);
+}
+
+static loong_status_t run(const loong_kernel_call_t *call)
+{
+    job_t j = job_of(call->query, 6);
+    pieces_t pieces = {call->workspace, 0};
+    LOONG_TRY(begin_job(&j, call, 6));
+    take_shared(&j, &pieces);
+    pieces_t size = {NULL, 0};
+    (void)take_scratch(&j, &size);
+    int kv_heads = j.attr->kv_heads;
+#pragma omp parallel num_threads(call->query->threads)
+    {
+        pieces_t own = {pieces.base,
+                        pieces.used + size.used * omp_get_thread_num()};
+        scratch_t w = take_scratch(&j, &own);
+#pragma omp for schedule(dynamic, 1)
+        for (int64_t i = 0; i < j.segments * kv_heads; i++) {
+            backward_part(&j, i / kv_heads, (int)(i % kv_heads), &w);
+        }
+    }
+    return LOONG_OK;
+}
+
+const loong_kernel_t LOONG_ISA_NAME(loongi_attention_grad) = {
+    .name = LOONG_ISA_STRING("attention_grad"),
+    .op = "attention_grad",
+    .device = "cpu",
+    .support = support,
+    .workspace = workspace,
+    .run = run,
+};

@@ -1,0 +1,438 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Small matrix products on packed tiles, and the vector operations around
+ * them, for kernels that are compiled per instruction set level (isa.h).
+ *
+ * A tile element (elem_t) is bf16 where the level multiplies bf16, else fp32.
+ * The unit of a product is 32 bits: one fp32, or a pair of bf16 neighbours in
+ * the summed dimension (TILE_PAIR elements).
+ *
+ *     C [m,n] (+)= A [m,k] B [k,n],   C fp32
+ *
+ * A is row-major. B is in panels of TILE_N columns: panel p holds, for each
+ * unit of k, its columns one after the other. The last panel is as many vectors
+ * wide as it needs. k is padded with zeros to whole units, n to whole vectors.
+ */
+#ifndef LOONG_TILE_H
+#define LOONG_TILE_H
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <string.h>
+
+#if defined(__AVX2__)
+#include <immintrin.h>
+#endif
+
+#if defined(__AVX512F__)
+enum { TILE_VL = 16, TILE_NV = 4 };
+#elif defined(__AVX2__)
+enum { TILE_VL = 8, TILE_NV = 2 };
+#else
+enum { TILE_VL = 4, TILE_NV = 2 };
+#endif
+enum { TILE_MR = 6, TILE_N = TILE_VL * TILE_NV };
+
+#if defined(__AVX512BF16__)
+typedef uint16_t elem_t;
+enum { TILE_PAIR = 2 };
+#else
+typedef float elem_t;
+enum { TILE_PAIR = 1 };
+#endif
+
+typedef float vec_t __attribute__((vector_size(TILE_VL * 4)));
+typedef int32_t ivec_t __attribute__((vector_size(TILE_VL * 4)));
+typedef float uvec_t
+    __attribute__((vector_size(TILE_VL * 4), aligned(4), may_alias));
+
+typedef uint32_t word_t __attribute__((may_alias));
+
+#define TILE_INLINE static inline __attribute__((always_inline))
+
+TILE_INLINE vec_t vec_load(const float *p)
+{
+    return *(const uvec_t *)p;
+}
+
+TILE_INLINE void vec_store(float *p, vec_t v)
+{
+    *(uvec_t *)p = v;
+}
+
+TILE_INLINE vec_t vec_set(float x)
+{
+    return x - (vec_t){0};
+}
+
+TILE_INLINE vec_t vec_max(vec_t a, vec_t b)
+{
+#if defined(__AVX512F__)
+    return _mm512_max_ps(a, b);
+#elif defined(__AVX2__)
+    return _mm256_max_ps(a, b);
+#else
+    ivec_t greater = a > b;
+    return (vec_t)((greater & (ivec_t)a) | (~greater & (ivec_t)b));
+#endif
+}
+
+/* v where x >= low, else 0. */
+TILE_INLINE vec_t vec_where_at_least(vec_t x, vec_t low, vec_t v)
+{
+#if defined(__AVX512F__)
+    return _mm512_maskz_mov_ps(_mm512_cmp_ps_mask(x, low, _CMP_GE_OQ), v);
+#else
+    return (vec_t)((x >= low) & (ivec_t)v);
+#endif
+}
+
+/* 2^x, relative error below 2^-22; 0 below 2^-126; x at most 127. The
+ * fraction lies in [-1/2, 1/2], where the series of degree 7 is exact to
+ * 2^-27. */
+TILE_INLINE vec_t vec_exp2(vec_t x)
+{
+    const vec_t magic = vec_set(12582912.0f); /* 1.5 * 2^23: rounds */
+    const vec_t low = vec_set(-126.0f);
+    vec_t y = vec_max(x, low);
+    vec_t shifted = y + magic;
+    vec_t f = y - (shifted - magic);
+    vec_t r = vec_set(1.5252734e-5f); /* ln(2)^7 / 7!, ^6 / 6! ... */
+    r = r * f + 1.5403530e-4f;
+    r = r * f + 1.3333558e-3f;
+    r = r * f + 9.6181291e-3f;
+    r = r * f + 5.5504109e-2f;
+    r = r * f + 2.4022651e-1f;
+    r = r * f + 6.9314718e-1f;
+    r = r * f + 1.0f;
+    /* The low bits of `shifted` hold the whole part. */
+    r = (vec_t)((ivec_t)r + ((ivec_t)shifted << 23));
+    return vec_where_at_least(x, low, r);
+}
+
+TILE_INLINE vec_t vec_load_elem(const elem_t *p)
+{
+#if defined(__AVX512BF16__)
+    __m256i half = _mm256_loadu_si256((const __m256i *)(const void *)p);
+    return (vec_t)_mm512_slli_epi32(_mm512_cvtepu16_epi32(half), 16);
+#else
+    return vec_load(p);
+#endif
+}
+
+/* Sum over the lanes, in order. */
+TILE_INLINE float vec_sum(vec_t v)
+{
+    float sum = 0.0f;
+    for (int i = 0; i < TILE_VL; i++) {
+        sum += v[i];
+    }
+    return sum;
+}
+
+/* Stores a vector as row-major elements. */
+TILE_INLINE void vec_store_elem(elem_t *p, vec_t v)
+{
+#if defined(__AVX512BF16__)
+    _mm256_storeu_si256((__m256i *)(void *)p,
+                        (__m256i)_mm512_cvtneps_pbh(v));
+#else
+    vec_store(p, v);
+#endif
+}
+
+/* Stores one vector of each of TILE_PAIR rows of B as units; `next` is not
+ * used where a unit is one element. */
+TILE_INLINE void vec_store_units(elem_t *p, vec_t v, vec_t next)
+{
+#if defined(__AVX512BF16__)
+    __m512i low = _mm512_cvtepu16_epi32((__m256i)_mm512_cvtneps_pbh(v));
+    __m512i high = _mm512_cvtepu16_epi32((__m256i)_mm512_cvtneps_pbh(next));
+    _mm512_storeu_si512(p,
+                        _mm512_or_si512(low, _mm512_slli_epi32(high, 16)));
+#else
+    (void)next;
+    vec_store(p, v);
+#endif
+}
+
+/* acc += the unit at a, for all columns of one vector of B at b. */
+TILE_INLINE vec_t tile_fma(const elem_t *a, const elem_t *b, vec_t acc)
+{
+#if defined(__AVX512BF16__)
+    int32_t unit;
+    memcpy(&unit, a, sizeof(unit));
+    return _mm512_dpbf16_ps(acc, (__m512bh)_mm512_set1_epi32(unit),
+                            (__m512bh)_mm512_loadu_si512(b));
+#else
+    return acc + *a * vec_load(b);
+#endif
+}
+
+typedef struct tile_product {
+    int64_t m, n, k; /* n: columns, a multiple of TILE_VL; k: elements, a
+                        multiple of TILE_PAIR */
+    const elem_t *a;
+    int64_t lda;
+    const elem_t *b;
+    int64_t panel; /* elements from one panel of B to the next */
+    float *c;
+    int64_t ldc;
+    bool add;
+} tile_product_t;
+
+/* MR rows of A against one panel of NV vectors; both are constants. */
+TILE_INLINE void tile_micro(int mr, int nv, const tile_product_t *t,
+                            const elem_t *a, const elem_t *b, float *c)
+{
+    vec_t acc[TILE_MR][TILE_NV];
+#pragma GCC unroll 8
+    for (int i = 0; i < mr; i++) {
+#pragma GCC unroll 4
+        for (int j = 0; j < nv; j++) {
+            acc[i][j] = t->add ? vec_load(c + i * t->ldc + j * TILE_VL)
+                               : vec_set(0.0f);
+        }
+    }
+    for (int64_t p = 0; p < t->k; p += TILE_PAIR) {
+#pragma GCC unroll 8
+        for (int i = 0; i < mr; i++) {
+#pragma GCC unroll 4
+            for (int j = 0; j < nv; j++) {
+                acc[i][j] = tile_fma(a + i * t->lda + p,
+                                     b + j * TILE_VL * TILE_PAIR, acc[i][j]);
+            }
+        }
+        b += nv * TILE_VL * TILE_PAIR;
+    }
+#pragma GCC unroll 8
+    for (int i = 0; i < mr; i++) {
+#pragma GCC unroll 4
+        for (int j = 0; j < nv; j++) {
+            vec_store(c + i * t->ldc + j * TILE_VL, acc[i][j]);
+        }
+    }
+}
+
+#define TILE_ROWS_CASE(mr_, nv_)                                              \
+    case mr_:                                                                 \
+        tile_micro(mr_, nv_, t, a, b, c);                                     \
+        break;
+
+#define TILE_WIDTH(nv_)                                                       \
+    static void tile_width_##nv_(const tile_product_t *t, const elem_t *b,    \
+                                 float *c)                                    \
+    {                                                                         \
+        const elem_t *a = t->a;                                               \
+        int64_t rows = t->m;                                                  \
+        for (; rows >= TILE_MR; rows -= TILE_MR) {                            \
+            tile_micro(TILE_MR, nv_, t, a, b, c);                             \
+            a += TILE_MR * t->lda;                                            \
+            c += TILE_MR * t->ldc;                                            \
+        }                                                                     \
+        switch (rows) {                                                       \
+            TILE_ROWS_CASE(5, nv_)                                            \
+            TILE_ROWS_CASE(4, nv_)                                            \
+            TILE_ROWS_CASE(3, nv_)                                            \
+            TILE_ROWS_CASE(2, nv_)                                            \
+            TILE_ROWS_CASE(1, nv_)                                            \
+        default:                                                              \
+            break;                                                            \
+        }                                                                     \
+    }
+
+TILE_WIDTH(1)
+TILE_WIDTH(2)
+#if defined(__AVX512F__)
+TILE_WIDTH(3)
+TILE_WIDTH(4)
+#endif
+
+static inline void tile_multiply(const tile_product_t *t)
+{
+    const elem_t *b = t->b;
+    for (int64_t n = 0; n < t->n; n += TILE_N) {
+        int64_t vectors = (t->n - n) / TILE_VL;
+        switch (vectors) {
+        case 1:
+            tile_width_1(t, b, t->c + n);
+            break;
+#if defined(__AVX512F__)
+        case 2:
+            tile_width_2(t, b, t->c + n);
+            break;
+        case 3:
+            tile_width_3(t, b, t->c + n);
+            break;
+        default:
+            tile_width_4(t, b, t->c + n);
+#else
+        default:
+            tile_width_2(t, b, t->c + n);
+#endif
+        }
+        b += t->panel;
+    }
+}
+
+/* ---- Packing --------------------------------------------------------------
+ */
+
+/* Elements of storage: fp32 or bf16, rows ld apart. */
+typedef struct tile_source {
+    const void *data;
+    bool half; /* bf16 */
+    int64_t ld;
+} tile_source_t;
+
+/* Copies rows x cols into row-major elements, `width` (>= cols) apart, with
+ * zeros in the rest of each row and in rows up to `all`. */
+static inline void tile_copy(const tile_source_t *s, int64_t rows,
+                             int64_t cols, elem_t *dst, int64_t width,
+                             int64_t all)
+{
+    for (int64_t r = 0; r < rows; r++) {
+        elem_t *to = dst + r * width;
+#if defined(__AVX512BF16__)
+        memcpy(to, (const uint16_t *)s->data + r * s->ld,
+               sizeof(elem_t) * (size_t)cols);
+#else
+        if (s->half) {
+            const uint16_t *from = (const uint16_t *)s->data + r * s->ld;
+            for (int64_t c = 0; c < cols; c++) {
+                uint32_t bits = (uint32_t)from[c] << 16;
+                memcpy(to + c, &bits, sizeof(bits));
+            }
+        } else {
+            memcpy(to, (const float *)s->data + r * s->ld,
+                   sizeof(elem_t) * (size_t)cols);
+        }
+#endif
+        memset(to + cols, 0, sizeof(elem_t) * (size_t)(width - cols));
+    }
+    memset(dst + rows * width, 0,
+           sizeof(elem_t) * (size_t)((all - rows) * width));
+}
+
+#if defined(__AVX512F__)
+/* Transposes 16 x 16 words in registers. */
+TILE_INLINE void tile_transpose_16(const word_t *src, int64_t src_ld,
+                                   word_t *dst, int64_t dst_ld)
+{
+    __m512i a[16], b[16];
+#pragma GCC unroll 16
+    for (int i = 0; i < 16; i++) {
+        a[i] = _mm512_loadu_si512(src + i * src_ld);
+    }
+#pragma GCC unroll 8
+    for (int i = 0; i < 8; i++) {
+        b[2 * i] = _mm512_unpacklo_epi32(a[2 * i], a[2 * i + 1]);
+        b[2 * i + 1] = _mm512_unpackhi_epi32(a[2 * i], a[2 * i + 1]);
+    }
+#pragma GCC unroll 4
+    for (int i = 0; i < 4; i++) {
+        a[4 * i] = _mm512_unpacklo_epi64(b[4 * i], b[4 * i + 2]);
+        a[4 * i + 1] = _mm512_unpackhi_epi64(b[4 * i], b[4 * i + 2]);
+        a[4 * i + 2] = _mm512_unpacklo_epi64(b[4 * i + 1], b[4 * i + 3]);
+        a[4 * i + 3] = _mm512_unpackhi_epi64(b[4 * i + 1], b[4 * i + 3]);
+    }
+    /* a[4 g + c] holds, in lane l, column 4 l + c of rows 4 g .. 4 g + 3. */
+#pragma GCC unroll 4
+    for (int c = 0; c < 4; c++) {
+        __m512i p = _mm512_shuffle_i32x4(a[c], a[4 + c], 0x88);
+        __m512i q = _mm512_shuffle_i32x4(a[c], a[4 + c], 0xdd);
+        __m512i r = _mm512_shuffle_i32x4(a[8 + c], a[12 + c], 0x88);
+        __m512i s = _mm512_shuffle_i32x4(a[8 + c], a[12 + c], 0xdd);
+        _mm512_storeu_si512(dst + c * dst_ld,
+                            _mm512_shuffle_i32x4(p, r, 0x88));
+        _mm512_storeu_si512(dst + (4 + c) * dst_ld,
+                            _mm512_shuffle_i32x4(q, s, 0x88));
+        _mm512_storeu_si512(dst + (8 + c) * dst_ld,
+                            _mm512_shuffle_i32x4(p, r, 0xdd));
+        _mm512_storeu_si512(dst + (12 + c) * dst_ld,
+                            _mm512_shuffle_i32x4(q, s, 0xdd));
+    }
+}
+#endif
+
+/* dst [cols, rows] = src [rows, cols] transposed, words of 32 bits. */
+static inline void tile_transpose(const word_t *src, int64_t src_ld,
+                                  int64_t rows, int64_t cols, word_t *dst,
+                                  int64_t dst_ld)
+{
+    for (int64_t r = 0; r < rows; r += 16) {
+        for (int64_t c = 0; c < cols; c += 16) {
+            const word_t *from = src + r * src_ld + c;
+            word_t *to = dst + c * dst_ld + r;
+#if defined(__AVX512F__)
+            if (r + 16 <= rows && c + 16 <= cols) {
+                tile_transpose_16(from, src_ld, to, dst_ld);
+                continue;
+            }
+#endif
+            for (int64_t j = 0; j < 16 && c + j < cols; j++) {
+                for (int64_t i = 0; i < 16 && r + i < rows; i++) {
+                    to[j * dst_ld + i] = from[i * src_ld + j];
+                }
+            }
+        }
+    }
+}
+
+/* B [k,n] from its transpose: row-major elements src [n,k], k a multiple of
+ * TILE_PAIR, n a multiple of TILE_N; panels k * TILE_N elements apart. */
+static inline void tile_pack_transposed(const elem_t *src, int64_t n,
+                                        int64_t k, elem_t *dst)
+{
+    int64_t units = k / TILE_PAIR;
+    for (int64_t p = 0; p < n; p += TILE_N) {
+        tile_transpose((const word_t *)(const void *)(src + p * k), units,
+                       TILE_N, units, (word_t *)(void *)(dst + p * k), TILE_N);
+    }
+}
+
+/* B [k,n] from row-major elements src [k,ld], k a multiple of TILE_PAIR; n
+ * columns (a multiple of TILE_VL, at most ld); panels k * TILE_N apart. */
+static inline void tile_pack(const elem_t *src, int64_t ld, int64_t k,
+                             int64_t n, elem_t *dst)
+{
+    for (int64_t p = 0; p < n; p += TILE_N) {
+        int64_t width = n - p < TILE_N ? n - p : TILE_N;
+        elem_t *to = dst + p * k;
+        for (int64_t i = 0; i < k; i += TILE_PAIR) {
+            const elem_t *from = src + i * ld + p;
+            for (int64_t c = 0; c < width; c++) {
+                for (int64_t u = 0; u < TILE_PAIR; u++) {
+                    to[c * TILE_PAIR + u] = from[u * ld + c];
+                }
+            }
+            to += width * TILE_PAIR;
+        }
+    }
+}
+
+/* Row-major elements dst [cols,ld] = src [rows,width] transposed; columns from
+ * rows up to ld become zero. `words` has room for width / TILE_PAIR * ld. */
+static inline void tile_turn(const elem_t *src, int64_t width, int64_t rows,
+                             int64_t cols, elem_t *dst, int64_t ld,
+                             word_t *words)
+{
+    int64_t units = width / TILE_PAIR;
+    tile_transpose((const word_t *)(const void *)src, units, rows, units,
+                   words, ld);
+    for (int64_t c = 0; c < cols; c++) {
+        const word_t *from = words + c / TILE_PAIR * ld;
+        elem_t *to = dst + c * ld;
+        if (TILE_PAIR == 1) {
+            memcpy(to, from, sizeof(elem_t) * (size_t)rows);
+        } else {
+            int shift = 16 * (int)(c % 2);
+            for (int64_t r = 0; r < rows; r++) {
+                to[r] = (elem_t)(from[r] >> shift);
+            }
+        }
+        memset(to + rows, 0, sizeof(elem_t) * (size_t)(ld - rows));
+    }
+}
+
+#endif

@@ -1,0 +1,261 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * attention and attention_grad: every kernel against the reference, over head
+ * groupings, windows, packed segments, odd sizes and strided operands. */
+#include "op_case.h"
+
+enum { MAX_ENTRIES = 8, MAX_TOKENS = 400 };
+
+/* q, k and v are column slices of one row, so all three have gaps. */
+typedef struct setting {
+    int heads, kv_heads, head_dim;
+    bool causal;
+    int64_t window;
+    double dropout;
+    int entries;
+    int32_t cu_seqlens[MAX_ENTRIES];
+} setting_t;
+
+static const setting_t settings[] = {
+    {1, 1, 1, true, 0, 0.0, 2, {0, 1}},
+    {2, 1, 3, true, 0, 0.0, 2, {0, 5}},
+    {4, 2, 16, true, 0, 0.0, 2, {0, 64}},
+    {2, 2, 64, true, 0, 0.0, 2, {0, 130}},
+    {6, 2, 24, true, 0, 0.0, 3, {0, 65, 260}},
+    {3, 1, 40, false, 0, 0.0, 4, {0, 7, 7, 140}},
+    {2, 2, 80, true, 0, 0.0, 8, {0, 1, 1, 34, 163, 200, 200, 200}},
+    {2, 1, 32, true, 1, 0.0, 2, {0, 70}},
+    {2, 1, 32, true, 2, 0.0, 2, {0, 70}},
+    {2, 1, 32, true, 50, 0.0, 3, {0, 311, 330}},
+    {1, 1, 64, true, 128, 0.0, 2, {0, 390}},
+    {2, 1, 128, false, 0, 0.0, 3, {0, 129, 133}},
+    {4, 2, 16, true, 0, 0.25, 3, {0, 90, 135}},
+    {2, 2, 20, false, 0, 0.5, 2, {0, 37}},
+    {2, 1, 16, true, 33, 0.1, 2, {0, 210}},
+};
+
+static const loong_dtype_t types[] = {LOONG_F64, LOONG_F32, LOONG_BF16};
+
+static int64_t keys[MAX_TOKENS];
+
+static loong_attention_attr_t attr_of(const setting_t *s)
+{
+    loong_attention_attr_t a;
+    memset(&a, 0, sizeof(a));
+    a.heads = s->heads;
+    a.kv_heads = s->kv_heads;
+    a.head_dim = s->head_dim;
+    a.causal = s->causal;
+    a.window = s->window;
+    for (int i = 1; i < s->entries; i++) {
+        a.max_seqlen = LOONG_MAX(a.max_seqlen, (int64_t)s->cu_seqlens[i] -
+                                                   s->cu_seqlens[i - 1]);
+    }
+    a.scale = 1.0 / sqrt((double)s->head_dim);
+    a.dropout = s->dropout;
+    a.stream = 3;
+    return a;
+}
+
+static int64_t tokens_of(const setting_t *s)
+{
+    return s->cu_seqlens[s->entries - 1];
+}
+
+static loong_dtype_t wide(loong_dtype_t dtype)
+{
+    return dtype == LOONG_F64 ? LOONG_F64 : LOONG_F32;
+}
+
+static op_arg_t heads_arg(const setting_t *s, loong_dtype_t dtype, int heads,
+                          bool gap)
+{
+    op_arg_t a = op_mat(dtype, tokens_of(s), (int64_t)heads * s->head_dim);
+    a.gap = gap ? (int64_t)s->kv_heads * s->head_dim + 3 : 0;
+    return a;
+}
+
+static op_arg_t cu_arg(const setting_t *s)
+{
+    op_arg_t a = op_vec(LOONG_I32, s->entries);
+    a.values = s->cu_seqlens;
+    return a;
+}
+
+static op_arg_t key_arg(const setting_t *s)
+{
+    op_arg_t a = op_vec(LOONG_I64, tokens_of(s));
+    for (int64_t t = 0; t < MAX_TOKENS; t++) {
+        keys[t] = (INT64_C(1) << 33) + 7 * t;
+    }
+    a.values = keys;
+    return a;
+}
+
+static op_case_t forward_case(const setting_t *s,
+                              const loong_attention_attr_t *attr,
+                              loong_dtype_t dtype, bool gap)
+{
+    op_case_t c = {
+        .op = "attention", .attr = attr, .num_in = 5, .num_out = 2};
+    c.arg[0] = heads_arg(s, dtype, s->heads, gap);
+    c.arg[1] = heads_arg(s, dtype, s->kv_heads, gap);
+    c.arg[2] = heads_arg(s, dtype, s->kv_heads, gap);
+    c.arg[3] = cu_arg(s);
+    if (s->dropout > 0.0) {
+        c.arg[4] = key_arg(s);
+    }
+    c.arg[5] = heads_arg(s, dtype, s->heads, gap);
+    c.arg[6] = op_mat(wide(dtype), tokens_of(s), s->heads);
+    c.frame.seed = 99;
+    c.frame.step = 5;
+    /* Probabilities and the result are rounded; a score is a sum of head_dim
+     * terms, the result one of max_seqlen. */
+    c.bound.roundings = dtype == LOONG_BF16 ? 2 : 4;
+    c.bound.terms = s->head_dim + attr->max_seqlen;
+    return c;
+}
+
+static void expect(int kernels, loong_dtype_t dtype)
+{
+    if (dtype != LOONG_F64 && kernels < 1) {
+        fail_msg("only the reference supports %s", loong_dtype_name(dtype));
+    }
+}
+
+static void test_forward(void **state)
+{
+    (void)state;
+    for (int i = 0; i < LOONG_COUNT_OF(settings); i++) {
+        for (int t = 0; t < LOONG_COUNT_OF(types); t++) {
+            loong_attention_attr_t attr = attr_of(&settings[i]);
+            op_case_t c =
+                forward_case(&settings[i], &attr, types[t], i % 2 == 1);
+            c.threads = 1 + i % 3;
+            expect(op_case_reference(&c), types[t]);
+            memset(&c.arg[6], 0, sizeof(c.arg[6])); /* lse not wanted */
+            expect(op_case_reference(&c), types[t]);
+        }
+    }
+}
+
+/* o and lse of the forward are operands of the backward: those of the
+ * reference, rounded to the case's types. */
+static void backward(const setting_t *s, loong_dtype_t dtype, bool gap,
+                     int threads)
+{
+    loong_attention_attr_t attr = attr_of(s);
+    op_case_t f = forward_case(s, &attr, dtype, false);
+    double *out[LOONG_MAX_OPERANDS] = {NULL};
+    op_case_t c = {
+        .op = "attention_grad", .attr = &attr, .num_in = 8, .num_out = 3};
+    c.arg[0] = heads_arg(s, dtype, s->heads, gap);
+    c.arg[1] = heads_arg(s, dtype, s->heads, gap);
+    c.arg[2] = heads_arg(s, dtype, s->kv_heads, gap);
+    c.arg[3] = heads_arg(s, dtype, s->kv_heads, gap);
+    c.arg[4] = heads_arg(s, dtype, s->heads, false);
+    c.arg[5] = op_mat(wide(dtype), tokens_of(s), s->heads);
+    c.arg[6] = cu_arg(s);
+    if (s->dropout > 0.0) {
+        c.arg[7] = key_arg(s);
+    }
+    c.arg[8] = heads_arg(s, dtype, s->heads, gap);
+    c.arg[9] = heads_arg(s, dtype, s->kv_heads, gap);
+    c.arg[10] = heads_arg(s, dtype, s->kv_heads, gap);
+    c.frame = f.frame;
+    c.threads = threads;
+    /* p, ds, o and the result; p and ds carry the error of a score. */
+    c.bound.roundings = 4;
+    c.bound.terms = s->heads / s->kv_heads * attr.max_seqlen + s->head_dim;
+    for (int i = 0; i < 3; i++) {
+        f.arg[i].stream = i + 2; /* the values of q, k, v in c */
+    }
+    op_case_outputs(&f, "attention_ref", out);
+    c.arg[4].wide_values = out[0];
+    c.arg[5].wide_values = out[1];
+    expect(op_case_reference(&c), dtype);
+    free(out[0]);
+    free(out[1]);
+}
+
+static void test_backward(void **state)
+{
+    (void)state;
+    for (int i = 0; i < LOONG_COUNT_OF(settings); i++) {
+        for (int t = 0; t < LOONG_COUNT_OF(types); t++) {
+            if (settings[i].window != 1 && tokens_of(&settings[i]) > 1) {
+                /* Else dq and dk are 0: nothing to be relative to. */
+                backward(&settings[i], types[t], i % 2 == 1, 1 + i % 3);
+            }
+        }
+    }
+}
+
+static void test_bad_segments(void **state)
+{
+    (void)state;
+    static const struct {
+        int32_t cu_seqlens[3];
+        const char *text;
+    } bad[] = {
+        {{1, 5, 9}, "cu_seqlens[0] is 1, must be 0"},
+        {{0, 7, 9}, "cu_seqlens[1] is 7 after 0: a segment has 0 to 5 rows"},
+        {{0, 5, 4}, "cu_seqlens[2] is 4 after 5"},
+        {{0, 4, 8}, "cu_seqlens ends with 8, must end with the 9 rows"},
+    };
+    static const char *const kernels[] = {NULL, "attention_ref"};
+    setting_t s = {1, 1, 8, true, 0, 0.0, 3, {0, 4, 9}};
+    loong_attention_attr_t attr = attr_of(&s);
+    for (int i = 0; i < LOONG_COUNT_OF(bad); i++) {
+        for (int k = 0; k < 2; k++) {
+            char text[512];
+            op_case_t c = forward_case(&s, &attr, LOONG_F32, false);
+            c.arg[3].values = bad[i].cu_seqlens;
+            assert_int_equal(op_case_status(&c, kernels[k], text),
+                             LOONG_ERR_ARG);
+            if (strstr(text, bad[i].text) == NULL) {
+                fail_msg("'%s' is not in: %s", bad[i].text, text);
+            }
+        }
+    }
+}
+
+/* About p of the probabilities are dropped: with v = 1 the output is the sum
+ * of the kept ones over 1 - p, whose mean is 1. */
+static void test_dropout_rate(void **state)
+{
+    (void)state;
+    setting_t s = {4, 4, 4, false, 0, 0.3, 2, {0, 200}};
+    loong_attention_attr_t attr = attr_of(&s);
+    static float ones[200 * 16];
+    static float zeros[200 * 16];
+    double *out[LOONG_MAX_OPERANDS] = {NULL};
+    op_case_t c = forward_case(&s, &attr, LOONG_F32, false);
+    for (int i = 0; i < 200 * 16; i++) {
+        ones[i] = 1.0f;
+    }
+    c.arg[0].values = zeros;
+    c.arg[2].values = ones;
+    op_case_outputs(&c, NULL, out);
+    double mean = 0.0;
+    for (int i = 0; i < 200 * 16; i++) {
+        mean += out[0][i] / (200 * 16);
+    }
+    /* 200 * 4 rows of 200 independent draws: deviation of the mean */
+    double deviation = sqrt(0.3 / 0.7 / (200.0 * 4.0 * 200.0));
+    assert_true(fabs(mean - 1.0) < 5.0 * deviation);
+    assert_true(fabs(out[0][0] - 1.0) > 1e-6);
+    free(out[0]);
+    free(out[1]);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_forward),
+        cmocka_unit_test(test_backward),
+        cmocka_unit_test(test_bad_segments),
+        cmocka_unit_test(test_dropout_rate),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

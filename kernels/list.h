@@ -15,7 +15,9 @@
     X(loongi_linear_dw_onednn)             \
     X(loongi_linear_dw_onednn_widened)     \
     LOONG_ISA_EACH(X, loongi_attention)    \
-    LOONG_ISA_EACH(X, loongi_attention_grad)
+    LOONG_ISA_EACH(X, loongi_attention_grad) \
+    X(loongi_cross_entropy_onednn)         \
+    X(loongi_cross_entropy_onednn_widened)
 
 #define LOONG_REF_KERNELS(X) \
     X(linear)                \

@@ -16,22 +16,14 @@
 #ifndef LOONG_TILE_H
 #define LOONG_TILE_H
 
-#include <stdbool.h>
-#include <stdint.h>
-#include <string.h>
-
-#if defined(__AVX2__)
-#include <immintrin.h>
-#endif
+#include "vec.h"
 
 #if defined(__AVX512F__)
-enum { TILE_VL = 16, TILE_NV = 4 };
-#elif defined(__AVX2__)
-enum { TILE_VL = 8, TILE_NV = 2 };
+enum { TILE_NV = 4 };
 #else
-enum { TILE_VL = 4, TILE_NV = 2 };
+enum { TILE_NV = 2 };
 #endif
-enum { TILE_MR = 6, TILE_N = TILE_VL * TILE_NV };
+enum { TILE_MR = 6, TILE_N = VEC_SIZE * TILE_NV };
 
 #if defined(__AVX512BF16__)
 typedef uint16_t elem_t;
@@ -41,76 +33,7 @@ typedef float elem_t;
 enum { TILE_PAIR = 1 };
 #endif
 
-typedef float vec_t __attribute__((vector_size(TILE_VL * 4)));
-typedef int32_t ivec_t __attribute__((vector_size(TILE_VL * 4)));
-typedef float uvec_t
-    __attribute__((vector_size(TILE_VL * 4), aligned(4), may_alias));
-
-typedef uint32_t word_t __attribute__((may_alias));
-
-#define TILE_INLINE static inline __attribute__((always_inline))
-
-TILE_INLINE vec_t vec_load(const float *p)
-{
-    return *(const uvec_t *)p;
-}
-
-TILE_INLINE void vec_store(float *p, vec_t v)
-{
-    *(uvec_t *)p = v;
-}
-
-TILE_INLINE vec_t vec_set(float x)
-{
-    return x - (vec_t){0};
-}
-
-TILE_INLINE vec_t vec_max(vec_t a, vec_t b)
-{
-#if defined(__AVX512F__)
-    return _mm512_max_ps(a, b);
-#elif defined(__AVX2__)
-    return _mm256_max_ps(a, b);
-#else
-    ivec_t greater = a > b;
-    return (vec_t)((greater & (ivec_t)a) | (~greater & (ivec_t)b));
-#endif
-}
-
-/* v where x >= low, else 0. */
-TILE_INLINE vec_t vec_where_at_least(vec_t x, vec_t low, vec_t v)
-{
-#if defined(__AVX512F__)
-    return _mm512_maskz_mov_ps(_mm512_cmp_ps_mask(x, low, _CMP_GE_OQ), v);
-#else
-    return (vec_t)((x >= low) & (ivec_t)v);
-#endif
-}
-
-/* 2^x, relative error below 2^-22; 0 below 2^-126; x at most 127. The
- * fraction lies in [-1/2, 1/2], where the series of degree 7 is exact to
- * 2^-27. */
-TILE_INLINE vec_t vec_exp2(vec_t x)
-{
-    const vec_t magic = vec_set(12582912.0f); /* 1.5 * 2^23: rounds */
-    const vec_t low = vec_set(-126.0f);
-    vec_t y = vec_max(x, low);
-    vec_t shifted = y + magic;
-    vec_t f = y - (shifted - magic);
-    vec_t r = vec_set(1.5252734e-5f); /* ln(2)^7 / 7!, ^6 / 6! ... */
-    r = r * f + 1.5403530e-4f;
-    r = r * f + 1.3333558e-3f;
-    r = r * f + 9.6181291e-3f;
-    r = r * f + 5.5504109e-2f;
-    r = r * f + 2.4022651e-1f;
-    r = r * f + 6.9314718e-1f;
-    r = r * f + 1.0f;
-    /* The low bits of `shifted` hold the whole part. */
-    r = (vec_t)((ivec_t)r + ((ivec_t)shifted << 23));
-    return vec_where_at_least(x, low, r);
-}
-
-TILE_INLINE vec_t vec_load_elem(const elem_t *p)
+VEC_INLINE vec_t vec_load_elem(const elem_t *p)
 {
 #if defined(__AVX512BF16__)
     __m256i half = _mm256_loadu_si256((const __m256i *)(const void *)p);
@@ -120,22 +43,11 @@ TILE_INLINE vec_t vec_load_elem(const elem_t *p)
 #endif
 }
 
-/* Sum over the lanes, in order. */
-TILE_INLINE float vec_sum(vec_t v)
-{
-    float sum = 0.0f;
-    for (int i = 0; i < TILE_VL; i++) {
-        sum += v[i];
-    }
-    return sum;
-}
-
 /* Stores a vector as row-major elements. */
-TILE_INLINE void vec_store_elem(elem_t *p, vec_t v)
+VEC_INLINE void vec_store_elem(elem_t *p, vec_t v)
 {
 #if defined(__AVX512BF16__)
-    _mm256_storeu_si256((__m256i *)(void *)p,
-                        (__m256i)_mm512_cvtneps_pbh(v));
+    vec_store_bf16(p, v);
 #else
     vec_store(p, v);
 #endif
@@ -143,7 +55,7 @@ TILE_INLINE void vec_store_elem(elem_t *p, vec_t v)
 
 /* Stores one vector of each of TILE_PAIR rows of B as units; `next` is not
  * used where a unit is one element. */
-TILE_INLINE void vec_store_units(elem_t *p, vec_t v, vec_t next)
+VEC_INLINE void vec_store_units(elem_t *p, vec_t v, vec_t next)
 {
 #if defined(__AVX512BF16__)
     __m512i low = _mm512_cvtepu16_epi32((__m256i)_mm512_cvtneps_pbh(v));
@@ -157,7 +69,7 @@ TILE_INLINE void vec_store_units(elem_t *p, vec_t v, vec_t next)
 }
 
 /* acc += the unit at a, for all columns of one vector of B at b. */
-TILE_INLINE vec_t tile_fma(const elem_t *a, const elem_t *b, vec_t acc)
+VEC_INLINE vec_t tile_fma(const elem_t *a, const elem_t *b, vec_t acc)
 {
 #if defined(__AVX512BF16__)
     int32_t unit;
@@ -170,7 +82,7 @@ TILE_INLINE vec_t tile_fma(const elem_t *a, const elem_t *b, vec_t acc)
 }
 
 typedef struct tile_product {
-    int64_t m, n, k; /* n: columns, a multiple of TILE_VL; k: elements, a
+    int64_t m, n, k; /* n: columns, a multiple of VEC_SIZE; k: elements, a
                         multiple of TILE_PAIR */
     const elem_t *a;
     int64_t lda;
@@ -182,7 +94,7 @@ typedef struct tile_product {
 } tile_product_t;
 
 /* MR rows of A against one panel of NV vectors; both are constants. */
-TILE_INLINE void tile_micro(int mr, int nv, const tile_product_t *t,
+VEC_INLINE void tile_micro(int mr, int nv, const tile_product_t *t,
                             const elem_t *a, const elem_t *b, float *c)
 {
     vec_t acc[TILE_MR][TILE_NV];
@@ -190,7 +102,7 @@ TILE_INLINE void tile_micro(int mr, int nv, const tile_product_t *t,
     for (int i = 0; i < mr; i++) {
 #pragma GCC unroll 4
         for (int j = 0; j < nv; j++) {
-            acc[i][j] = t->add ? vec_load(c + i * t->ldc + j * TILE_VL)
+            acc[i][j] = t->add ? vec_load(c + i * t->ldc + j * VEC_SIZE)
                                : vec_set(0.0f);
         }
     }
@@ -200,16 +112,16 @@ TILE_INLINE void tile_micro(int mr, int nv, const tile_product_t *t,
 #pragma GCC unroll 4
             for (int j = 0; j < nv; j++) {
                 acc[i][j] = tile_fma(a + i * t->lda + p,
-                                     b + j * TILE_VL * TILE_PAIR, acc[i][j]);
+                                     b + j * VEC_SIZE * TILE_PAIR, acc[i][j]);
             }
         }
-        b += nv * TILE_VL * TILE_PAIR;
+        b += nv * VEC_SIZE * TILE_PAIR;
     }
 #pragma GCC unroll 8
     for (int i = 0; i < mr; i++) {
 #pragma GCC unroll 4
         for (int j = 0; j < nv; j++) {
-            vec_store(c + i * t->ldc + j * TILE_VL, acc[i][j]);
+            vec_store(c + i * t->ldc + j * VEC_SIZE, acc[i][j]);
         }
     }
 }
@@ -252,7 +164,7 @@ static inline void tile_multiply(const tile_product_t *t)
 {
     const elem_t *b = t->b;
     for (int64_t n = 0; n < t->n; n += TILE_N) {
-        int64_t vectors = (t->n - n) / TILE_VL;
+        int64_t vectors = (t->n - n) / VEC_SIZE;
         switch (vectors) {
         case 1:
             tile_width_1(t, b, t->c + n);
@@ -316,7 +228,7 @@ static inline void tile_copy(const tile_source_t *s, int64_t rows,
 
 #if defined(__AVX512F__)
 /* Transposes 16 x 16 words in registers. */
-TILE_INLINE void tile_transpose_16(const word_t *src, int64_t src_ld,
+VEC_INLINE void tile_transpose_16(const word_t *src, int64_t src_ld,
                                    word_t *dst, int64_t dst_ld)
 {
     __m512i a[16], b[16];
@@ -392,7 +304,7 @@ static inline void tile_pack_transposed(const elem_t *src, int64_t n,
 }
 
 /* B [k,n] from row-major elements src [k,ld], k a multiple of TILE_PAIR; n
- * columns (a multiple of TILE_VL, at most ld); panels k * TILE_N apart. */
+ * columns (a multiple of VEC_SIZE, at most ld); panels k * TILE_N apart. */
 static inline void tile_pack(const elem_t *src, int64_t ld, int64_t k,
                              int64_t n, elem_t *dst)
 {

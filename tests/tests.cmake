@@ -31,6 +31,7 @@ function(loong_product_test name)
   endforeach()
 endfunction()
 loong_product_test(linear)
+loong_product_test(cross_entropy)
 loong_test(NAME golden SOURCES tests/golden/test_golden.c LABELS golden
   TIMEOUT 300)
 loong_product_test(attention)

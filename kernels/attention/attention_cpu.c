@@ -67,16 +67,16 @@ static bool support(const loong_kernel_query_t *q,
 static void raise_top(const job_t *j, scratch_t *w, int64_t keys, float *decay)
 {
     for (int v = 0; v < COLUMNS; v++) {
-        const float *s = w->s + v * TILE_VL;
-        vec_t old = vec_load(w->top + v * TILE_VL);
+        const float *s = w->s + v * VEC_SIZE;
+        vec_t old = vec_load(w->top + v * VEC_SIZE);
         vec_t top = old;
         for (int64_t r = 0; r < keys; r++) {
             top = vec_max(top, vec_load(s + r * QUERIES));
         }
-        vec_store(w->top + v * TILE_VL, top);
+        vec_store(w->top + v * VEC_SIZE, top);
         /* No score yet: any finite reference will do. */
         vec_t finite = vec_where_at_least(top, vec_set(-3e38f), top);
-        vec_store(decay + v * TILE_VL,
+        vec_store(decay + v * VEC_SIZE,
                   vec_exp2((old - finite) * vec_set(j->factor)));
     }
 }
@@ -87,12 +87,12 @@ static void make_powers(const job_t *j, scratch_t *w, int64_t keys,
 {
     vec_t factor = vec_set(j->factor);
     for (int v = 0; v < COLUMNS; v++) {
-        const float *s = w->s + v * TILE_VL;
-        vec_t top = vec_load(w->top + v * TILE_VL);
+        const float *s = w->s + v * VEC_SIZE;
+        vec_t top = vec_load(w->top + v * VEC_SIZE);
         vec_t base =
             vec_where_at_least(top, vec_set(-3e38f), top) * factor;
-        vec_t sum = vec_load(w->sum + v * TILE_VL) *
-                    vec_load(decay + v * TILE_VL);
+        vec_t sum = vec_load(w->sum + v * VEC_SIZE) *
+                    vec_load(decay + v * VEC_SIZE);
         for (int64_t r = 0; r < keys; r += TILE_PAIR) {
             vec_t a = vec_exp2(vec_load(s + r * QUERIES) * factor - base);
             vec_t b = vec_set(0.0f);
@@ -102,7 +102,7 @@ static void make_powers(const job_t *j, scratch_t *w, int64_t keys,
             sum += a + b;
             vec_store_units(unit_at(w->p, keys, r, v), a, b);
         }
-        vec_store(w->sum + v * TILE_VL, sum);
+        vec_store(w->sum + v * VEC_SIZE, sum);
     }
 }
 
@@ -113,8 +113,8 @@ static void make_dropped(const job_t *j, const part_t *p, scratch_t *w,
 {
     vec_t factor = vec_set(j->factor);
     for (int v = 0; v < COLUMNS; v++) {
-        float *sum = w->sum + v * TILE_VL;
-        vec_store(sum, vec_load(sum) * vec_load(decay + v * TILE_VL));
+        float *sum = w->sum + v * VEC_SIZE;
+        vec_store(sum, vec_load(sum) * vec_load(decay + v * VEC_SIZE));
     }
     for (int64_t r = 0; r < keys; r += TILE_PAIR) {
         for (int u = 0; u < TILE_PAIR && r + u < keys; u++) {
@@ -122,17 +122,17 @@ static void make_dropped(const job_t *j, const part_t *p, scratch_t *w,
                                             r + u == 0, w->drawn);
             float *s = w->s + (r + u) * QUERIES;
             for (int v = 0; v < COLUMNS; v++) {
-                float *sum = w->sum + v * TILE_VL;
-                vec_t top = vec_load(w->top + v * TILE_VL);
+                float *sum = w->sum + v * VEC_SIZE;
+                vec_t top = vec_load(w->top + v * VEC_SIZE);
                 top = vec_where_at_least(top, vec_set(-3e38f), top);
                 vec_t a =
-                    vec_exp2((vec_load(s + v * TILE_VL) - top) * factor);
+                    vec_exp2((vec_load(s + v * VEC_SIZE) - top) * factor);
                 vec_store(sum, vec_load(sum) + a);
-                vec_store(s + v * TILE_VL, a * vec_load(mask + v * TILE_VL));
+                vec_store(s + v * VEC_SIZE, a * vec_load(mask + v * VEC_SIZE));
             }
         }
         for (int v = 0; v < COLUMNS; v++) {
-            const float *s = w->s + r * QUERIES + v * TILE_VL;
+            const float *s = w->s + r * QUERIES + v * VEC_SIZE;
             vec_t b = r + 1 < keys ? vec_load(s + QUERIES) : vec_set(0.0f);
             vec_store_units(unit_at(w->p, keys, r, v), vec_load(s), b);
         }
@@ -143,8 +143,8 @@ static void scale_output(const job_t *j, float *o, const float *by)
 {
     for (int64_t c = 0; c < j->d; c++) {
         for (int v = 0; v < COLUMNS; v++) {
-            float *at = o + c * QUERIES + v * TILE_VL;
-            vec_store(at, vec_load(at) * vec_load(by + v * TILE_VL));
+            float *at = o + c * QUERIES + v * VEC_SIZE;
+            vec_store(at, vec_load(at) * vec_load(by + v * VEC_SIZE));
         }
     }
 }

@@ -20,7 +20,7 @@
 enum {
     QUERIES = 64,  /* of a block: a multiple of TILE_N at every level */
     KEYS = 128,    /* of a block, at most */
-    COLUMNS = QUERIES / TILE_VL, /* vectors of a block of queries */
+    COLUMNS = QUERIES / VEC_SIZE, /* vectors of a block of queries */
     LINE = 64      /* bytes to which pieces of workspace are aligned */
 };
 
@@ -178,7 +178,7 @@ static inline elem_t *unit_at(elem_t *b, int64_t keys, int64_t row, int v)
 {
     int64_t k = round_to(keys, TILE_PAIR);
     return b + v / TILE_NV * k * TILE_N + row * TILE_N +
-           v % TILE_NV * TILE_VL * TILE_PAIR;
+           v % TILE_NV * VEC_SIZE * TILE_PAIR;
 }
 
 /* Keys that a block of queries sees: [*begin, *end) of the segment. */
@@ -306,7 +306,7 @@ static inline job_t job_of(const loong_kernel_query_t *q, int cu)
     j.entries = q->arg[cu].dim[0];
     j.tokens = loong_karg_rows(&q->arg[0], NULL);
     j.d = j.attr->head_dim;
-    j.width = round_to(j.d, TILE_VL);
+    j.width = round_to(j.d, VEC_SIZE);
     j.half = q->arg[0].dtype == LOONG_BF16;
     j.factor = (float)(j.attr->scale * 1.44269504088896340736);
     return j;

@@ -94,7 +94,7 @@ static void row_constants(const job_t *j, const part_t *p, int64_t q0,
     tile_copy(&o, count, j->d, w->o_rows, j->width, QUERIES);
     for (int64_t c = 0; c < QUERIES; c++) {
         vec_t sum = vec_set(0.0f);
-        for (int64_t i = c * j->width; i < (c + 1) * j->width; i += TILE_VL) {
+        for (int64_t i = c * j->width; i < (c + 1) * j->width; i += VEC_SIZE) {
             sum += vec_load_elem(w->do_rows + i) * vec_load_elem(w->o_rows + i);
         }
         w->delta[c] = vec_sum(sum);
@@ -118,23 +118,23 @@ static void pack_block(const job_t *j, const part_t *p, int64_t q0,
 
 /* p and ds of one key from its scores and dp; mask: factors of dropout or
  * NULL. ds is also left in s. */
-TILE_INLINE void key_row(const job_t *j, scratch_t *w, int64_t r,
+VEC_INLINE void key_row(const job_t *j, scratch_t *w, int64_t r,
                          const float *mask)
 {
     vec_t factor = vec_set(j->factor);
     vec_t scale = vec_set((float)j->attr->scale);
     for (int v = 0; v < COLUMNS; v++) {
-        int64_t at = r * QUERIES + v * TILE_VL;
+        int64_t at = r * QUERIES + v * VEC_SIZE;
         vec_t p = vec_exp2(vec_load(w->s + at) * factor -
-                           vec_load(w->top + v * TILE_VL));
+                           vec_load(w->top + v * VEC_SIZE));
         vec_t dp = vec_load(w->dp + at);
         vec_t kept = p;
         if (mask != NULL) {
-            vec_t m = vec_load(mask + v * TILE_VL);
+            vec_t m = vec_load(mask + v * VEC_SIZE);
             dp = dp * m;
             kept = p * m;
         }
-        vec_t ds = p * (dp - vec_load(w->delta + v * TILE_VL)) * scale;
+        vec_t ds = p * (dp - vec_load(w->delta + v * VEC_SIZE)) * scale;
         vec_store_elem(w->p + at, kept);
         vec_store_elem(w->ds + at, ds);
         vec_store(w->s + at, ds);
@@ -154,7 +154,7 @@ static void make_weights(const job_t *j, const part_t *p, scratch_t *w,
     }
     for (int64_t r = 0; r < keys; r += TILE_PAIR) {
         for (int v = 0; v < COLUMNS; v++) {
-            const float *ds = w->s + r * QUERIES + v * TILE_VL;
+            const float *ds = w->s + r * QUERIES + v * VEC_SIZE;
             vec_t next = r + 1 < keys ? vec_load(ds + QUERIES) : vec_set(0.0f);
             vec_store_units(unit_at(w->ds_units, keys, r, v), vec_load(ds),
                             next);

@@ -1,0 +1,481 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * cross_entropy by oneDNN products, over chunks of tokens (formula:
+ * cross_entropy_ref.c). Per chunk: logits in fp32 -> loss, gradient in their
+ * place (bf16 for bf16 operands) -> rows of dx, and dw added up over chunks.
+ *
+ * "widened" is for processors without bf16 products: w, and x chunk by chunk,
+ * are copied to fp32 first.
+ */
+#include <stdio.h>
+#include <string.h>
+
+#include "cross_entropy.h"
+#include "isa.h"
+#include "onednn/onednn.h"
+#include "softmax.h"
+#include "widen.h"
+
+/* Bytes of logits of a chunk: larger chunks read w and dw less often. */
+#define CHUNK_BYTES ((int64_t)64 << 20)
+enum { CHUNK_STEP = 16 };
+
+/* The products of a chunk of `rows` tokens; NULL where not wanted. */
+typedef struct chunk_products {
+    int64_t rows;
+    loong_product_t *logits;
+    loong_product_t *dx;
+    loong_product_t *dw;     /* overwrites */
+    loong_product_t *dw_add; /* adds */
+} chunk_products_t;
+
+typedef struct state {
+    chunk_products_t whole;
+    chunk_products_t tail; /* rows 0: there is none */
+} state_t;
+
+/* The sizes of a query. */
+typedef struct plan {
+    const loong_kernel_query_t *q;
+    bool widened;
+    int64_t tokens, hidden, vocab;
+    int64_t rows; /* of a chunk */
+    int64_t tail; /* of the last one, 0: as the others */
+    bool has_dx, has_dw;
+    loong_dtype_t operand; /* type of the products' operands */
+} plan_t;
+
+static plan_t plan_of(const loong_kernel_query_t *q, bool widened)
+{
+    const loong_cross_entropy_attr_t *attr = q->attr;
+    plan_t p;
+    memset(&p, 0, sizeof(p));
+    p.q = q;
+    p.widened = widened;
+    p.tokens = loong_karg_rows(&q->arg[0], NULL);
+    p.hidden = loong_karg_cols(&q->arg[0], NULL);
+    p.vocab = attr->vocab;
+    p.has_dx = q->arg[5].rank > 0;
+    p.has_dw = q->arg[6].rank > 0;
+    p.operand = widened ? LOONG_F32 : q->arg[0].dtype;
+    int64_t most = CHUNK_BYTES / (p.vocab * (int64_t)sizeof(float));
+    most = LOONG_MAX(most / CHUNK_STEP * CHUNK_STEP, (int64_t)CHUNK_STEP);
+    int64_t chunks = LOONG_MAX((p.tokens + most - 1) / most, (int64_t)1);
+    /* Chunks of about equal size. */
+    p.rows = LOONG_MIN(
+        loongi_round_up((p.tokens + chunks - 1) / chunks, CHUNK_STEP),
+        p.tokens);
+    p.tail = p.rows > 0 ? p.tokens % p.rows : 0;
+    return p;
+}
+
+static loong_product_matrix_t matrix(loong_dtype_t dtype, int64_t ld,
+                                     bool transposed)
+{
+    loong_product_matrix_t m = {dtype, ld, transposed};
+    return m;
+}
+
+/* Elements between rows of the gradient, which stand where the logits did. */
+static int64_t gradient_ld(const plan_t *p)
+{
+    return p->operand == LOONG_BF16 ? 2 * p->vocab : p->vocab;
+}
+
+static int64_t x_ld(const plan_t *p)
+{
+    return p->widened ? p->hidden : p->q->arg[0].ld;
+}
+
+static int64_t w_ld(const plan_t *p)
+{
+    return p->widened ? p->hidden : p->q->arg[1].ld;
+}
+
+static loong_product_params_t logits_params(const plan_t *p, int64_t rows)
+{
+    loong_product_params_t r;
+    memset(&r, 0, sizeof(r));
+    r.m = rows;
+    r.n = p->vocab;
+    r.k = p->hidden;
+    r.a = matrix(p->operand, x_ld(p), false);
+    r.b = matrix(p->operand, w_ld(p), true);
+    r.c = matrix(LOONG_F32, p->vocab, false);
+    r.threads = p->q->threads;
+    return r;
+}
+
+static loong_product_params_t dx_params(const plan_t *p, int64_t rows)
+{
+    loong_product_params_t r;
+    memset(&r, 0, sizeof(r));
+    r.m = rows;
+    r.n = p->hidden;
+    r.k = p->vocab;
+    r.a = matrix(p->operand, gradient_ld(p), false);
+    r.b = matrix(p->operand, w_ld(p), false);
+    r.c = matrix(p->operand, p->widened ? p->hidden : p->q->arg[5].ld, false);
+    r.threads = p->q->threads;
+    return r;
+}
+
+static loong_product_params_t dw_params(const plan_t *p, int64_t rows,
+                                        bool add)
+{
+    loong_product_params_t r;
+    memset(&r, 0, sizeof(r));
+    r.m = p->vocab;
+    r.n = p->hidden;
+    r.k = rows;
+    r.a = matrix(p->operand, gradient_ld(p), true);
+    r.b = matrix(p->operand, x_ld(p), false);
+    r.c = matrix(LOONG_F32, p->q->arg[6].ld, false);
+    r.add = add;
+    r.threads = p->q->threads;
+    return r;
+}
+
+/* ---- Support and workspace ----------------------------------------------- */
+
+static bool plan_support(const plan_t *p, char reason[LOONG_REASON_SIZE])
+{
+    loong_product_params_t params = logits_params(p, p->rows);
+    for (int i = 0; i < 4; i++) {
+        if (p->q->arg[i].count >= 0) {
+            snprintf(reason, LOONG_REASON_SIZE,
+                     "operand %d has a run-time row count", i);
+            return false;
+        }
+    }
+    if (p->tokens == 0) {
+        snprintf(reason, LOONG_REASON_SIZE, "no tokens");
+        return false;
+    }
+    if (p->q->arg[3].dtype != LOONG_F32) {
+        snprintf(reason, LOONG_REASON_SIZE, "loss weights of type %s",
+                 loong_dtype_name(p->q->arg[3].dtype));
+        return false;
+    }
+    return loongi_product_support(&params, reason);
+}
+
+static bool support(const loong_kernel_query_t *q,
+                    char reason[LOONG_REASON_SIZE])
+{
+    plan_t p = plan_of(q, false);
+    return plan_support(&p, reason);
+}
+
+static bool widened_support(const loong_kernel_query_t *q,
+                            char reason[LOONG_REASON_SIZE])
+{
+    plan_t p = plan_of(q, true);
+    if (q->arg[0].dtype != LOONG_BF16) {
+        snprintf(reason, LOONG_REASON_SIZE, "only widens bf16 operands");
+        return false;
+    }
+    return plan_support(&p, reason);
+}
+
+/* Pieces of the workspace, in bytes. */
+typedef struct layout {
+    size_t logits;
+    size_t x, w, dx; /* widened copies */
+    size_t scratch;  /* of oneDNN */
+} layout_t;
+
+static size_t piece(int64_t bytes)
+{
+    return (size_t)loongi_round_up(bytes, 64);
+}
+
+static size_t chunk_scratch(const plan_t *p, int64_t rows)
+{
+    loong_product_params_t params = logits_params(p, rows);
+    size_t size = loongi_product_workspace(&params);
+    if (p->has_dx) {
+        params = dx_params(p, rows);
+        size_t dx = loongi_product_workspace(&params);
+        size = LOONG_MAX(size, dx);
+    }
+    for (int add = 0; add < 2 && p->has_dw; add++) {
+        params = dw_params(p, rows, add != 0);
+        size_t dw = loongi_product_workspace(&params);
+        size = LOONG_MAX(size, dw);
+    }
+    return size;
+}
+
+static layout_t layout_of(const plan_t *p, bool with_scratch)
+{
+    layout_t l;
+    memset(&l, 0, sizeof(l));
+    l.logits = piece(p->rows * p->vocab * (int64_t)sizeof(float));
+    if (p->widened) {
+        l.x = piece(p->rows * p->hidden * (int64_t)sizeof(float));
+        l.w = piece(p->vocab * p->hidden * (int64_t)sizeof(float));
+        l.dx = p->has_dx ? l.x : 0;
+    }
+    if (with_scratch) {
+        size_t tail = p->tail > 0 ? chunk_scratch(p, p->tail) : 0;
+        l.scratch = chunk_scratch(p, p->rows);
+        l.scratch = LOONG_MAX(l.scratch, tail);
+    }
+    return l;
+}
+
+static size_t plan_workspace(const plan_t *p)
+{
+    layout_t l = layout_of(p, true);
+    return l.logits + l.x + l.w + l.dx + l.scratch;
+}
+
+static size_t workspace(const loong_kernel_query_t *q)
+{
+    plan_t p = plan_of(q, false);
+    return plan_workspace(&p);
+}
+
+static size_t widened_workspace(const loong_kernel_query_t *q)
+{
+    plan_t p = plan_of(q, true);
+    return plan_workspace(&p);
+}
+
+/* ---- State ---------------------------------------------------------------- */
+
+static void destroy_chunk(loong_context_t *ctx, chunk_products_t *c)
+{
+    loongi_product_destroy(ctx, c->logits);
+    loongi_product_destroy(ctx, c->dx);
+    loongi_product_destroy(ctx, c->dw);
+    loongi_product_destroy(ctx, c->dw_add);
+}
+
+static void destroy(loong_context_t *ctx, void *state)
+{
+    state_t *s = state;
+    if (s != NULL) {
+        destroy_chunk(ctx, &s->whole);
+        destroy_chunk(ctx, &s->tail);
+        loongi_free(ctx, s);
+    }
+}
+
+static loong_status_t create_chunk(loong_context_t *ctx, const plan_t *p,
+                                   int64_t rows, chunk_products_t *c)
+{
+    c->rows = rows;
+    loong_product_params_t params = logits_params(p, rows);
+    LOONG_TRY(loongi_product_create(ctx, &params, &c->logits));
+    if (p->has_dx) {
+        params = dx_params(p, rows);
+        LOONG_TRY(loongi_product_create(ctx, &params, &c->dx));
+    }
+    if (p->has_dw) {
+        params = dw_params(p, rows, false);
+        LOONG_TRY(loongi_product_create(ctx, &params, &c->dw));
+        params = dw_params(p, rows, true);
+        LOONG_TRY(loongi_product_create(ctx, &params, &c->dw_add));
+    }
+    return LOONG_OK;
+}
+
+static loong_status_t create(loong_context_t *ctx, const plan_t *p,
+                             void **state_p)
+{
+    state_t *s = NULL;
+    LOONG_TRY(loongi_alloc(ctx, sizeof(*s), "cross_entropy kernel", &s));
+    loong_status_t status = create_chunk(ctx, p, p->rows, &s->whole);
+    if (status == LOONG_OK && p->tail > 0) {
+        status = create_chunk(ctx, p, p->tail, &s->tail);
+    }
+    if (status != LOONG_OK) {
+        destroy(ctx, s);
+        return status;
+    }
+    *state_p = s;
+    return LOONG_OK;
+}
+
+static loong_status_t prepare(loong_context_t *ctx,
+                              const loong_kernel_query_t *q, void **state_p)
+{
+    plan_t p = plan_of(q, false);
+    return create(ctx, &p, state_p);
+}
+
+static loong_status_t widened_prepare(loong_context_t *ctx,
+                                      const loong_kernel_query_t *q,
+                                      void **state_p)
+{
+    plan_t p = plan_of(q, true);
+    return create(ctx, &p, state_p);
+}
+
+/* ---- Launch ---------------------------------------------------------------
+ */
+
+/* One launch. */
+typedef struct launch {
+    const loong_kernel_call_t *call;
+    plan_t plan;
+    float *logits;
+    const void *w;  /* as the products read it */
+    float *wide_x;  /* NULL: x itself */
+    float *wide_dx; /* NULL: dx itself */
+    void *scratch;
+    loong_softmax_fn softmax;
+} launch_t;
+
+static char *row_at(const launch_t *l, int i, int64_t row)
+{
+    const loong_karg_t *arg = &l->call->query->arg[i];
+    return (char *)l->call->ptr[i] +
+           (size_t)(row * arg->ld) * loong_dtype_size(arg->dtype);
+}
+
+/* Losses, and gradients in place of logits, of rows first ... */
+static void softmax_rows(const launch_t *l, int64_t first, int64_t rows)
+{
+    const loong_kernel_call_t *call = l->call;
+    const loong_cross_entropy_attr_t *attr = call->query->attr;
+    const int32_t *labels = call->ptr[2];
+    const float *weight = call->ptr[3];
+    float *loss = call->ptr[4];
+    loong_softmax_row_t common;
+    memset(&common, 0, sizeof(common));
+    common.vocab = l->plan.vocab;
+    common.z_loss = (float)attr->z_loss;
+    common.scale = (float)call->frame->loss_scale[attr->loss];
+    common.gradient = l->plan.has_dx || l->plan.has_dw;
+    common.half = l->plan.operand == LOONG_BF16;
+#pragma omp parallel for schedule(static) num_threads(call->query->threads)
+    for (int64_t r = 0; r < rows; r++) {
+        loong_softmax_row_t row = common;
+        row.logits = l->logits + r * row.vocab;
+        row.label = labels[first + r];
+        row.weight = weight[first + r];
+        loss[first + r] = l->softmax(&row);
+    }
+}
+
+static loong_status_t multiply(const launch_t *l,
+                               const loong_product_t *product, const void *a,
+                               const void *b, void *c)
+{
+    loong_product_operands_t o = {a, b, NULL, c, l->scratch};
+    return loongi_product_run(l->call->ctx, product, &o);
+}
+
+static loong_status_t run_chunk(const launch_t *l, int64_t first,
+                                const chunk_products_t *c)
+{
+    const loong_kernel_call_t *call = l->call;
+    const plan_t *p = &l->plan;
+    const void *x = row_at(l, 0, first);
+    if (l->wide_x != NULL) {
+        loongi_widen(x, call->query->arg[0].ld, l->wide_x, c->rows, p->hidden,
+                     call->query->threads);
+        x = l->wide_x;
+    }
+    LOONG_TRY(multiply(l, c->logits, x, l->w, l->logits));
+    softmax_rows(l, first, c->rows);
+    if (p->has_dx) {
+        void *dx = row_at(l, 5, first);
+        void *to = l->wide_dx != NULL ? (void *)l->wide_dx : dx;
+        LOONG_TRY(multiply(l, c->dx, l->logits, l->w, to));
+        if (l->wide_dx != NULL) {
+            loongi_narrow(l->wide_dx, dx, call->query->arg[5].ld, c->rows,
+                          p->hidden, call->query->threads);
+        }
+    }
+    if (p->has_dw) {
+        bool add = first > 0 || (call->accumulate & 1u << 2) != 0;
+        LOONG_TRY(multiply(l, add ? c->dw_add : c->dw, l->logits, x,
+                           call->ptr[6]));
+    }
+    return LOONG_OK;
+}
+
+/* Rows of padding in w have no logits: gradient 0. */
+static void clear_padding(const launch_t *l)
+{
+    const loong_karg_t *dw = &l->call->query->arg[6];
+    if (!l->plan.has_dw || (l->call->accumulate & 1u << 2) != 0) {
+        return;
+    }
+    for (int64_t v = l->plan.vocab; v < dw->dim[0]; v++) {
+        memset(row_at(l, 6, v), 0, sizeof(float) * (size_t)l->plan.hidden);
+    }
+}
+
+static loong_status_t launch(const loong_kernel_call_t *call, bool widened)
+{
+    const state_t *s = call->state;
+    launch_t l;
+    memset(&l, 0, sizeof(l));
+    l.call = call;
+    l.plan = plan_of(call->query, widened);
+    l.softmax = loongi_softmax();
+    LOONG_TRY(loongi_cross_entropy_labels(call));
+    layout_t layout = layout_of(&l.plan, false);
+    char *cursor = call->workspace;
+    l.logits = (float *)(void *)cursor;
+    l.w = call->ptr[1];
+    cursor += layout.logits;
+    if (widened) {
+        l.wide_x = (float *)(void *)cursor;
+        cursor += layout.x;
+        loongi_widen(call->ptr[1], call->query->arg[1].ld,
+                     (float *)(void *)cursor, l.plan.vocab, l.plan.hidden,
+                     call->query->threads);
+        l.w = cursor;
+        cursor += layout.w;
+        l.wide_dx = l.plan.has_dx ? (float *)(void *)cursor : NULL;
+        cursor += layout.dx;
+    }
+    l.scratch = cursor;
+    int64_t first = 0;
+    for (; first + l.plan.rows <= l.plan.tokens; first += l.plan.rows) {
+        LOONG_TRY(run_chunk(&l, first, &s->whole));
+    }
+    if (l.plan.tail > 0) {
+        LOONG_TRY(run_chunk(&l, first, &s->tail));
+    }
+    clear_padding(&l);
+    return LOONG_OK;
+}
+
+static loong_status_t run(const loong_kernel_call_t *call)
+{
+    return launch(call, false);
+}
+
+static loong_status_t widened_run(const loong_kernel_call_t *call)
+{
+    return launch(call, true);
+}
+
+const loong_kernel_t loongi_cross_entropy_onednn = {
+    .name = "cross_entropy_onednn",
+    .op = "cross_entropy",
+    .device = "cpu",
+    .support = support,
+    .workspace = workspace,
+    .prepare = prepare,
+    .destroy = destroy,
+    .run = run,
+};
+
+const loong_kernel_t loongi_cross_entropy_onednn_widened = {
+    .name = "cross_entropy_onednn_widened",
+    .op = "cross_entropy",
+    .device = "cpu",
+    .support = widened_support,
+    .workspace = widened_workspace,
+    .prepare = widened_prepare,
+    .destroy = destroy,
+    .run = widened_run,
+};

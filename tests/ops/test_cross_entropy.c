@@ -1,0 +1,164 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * cross_entropy: every kernel against the reference, with padded vocabulary,
+ * ignored labels, z-loss, absent gradients, several chunks. */
+#include "op_case.h"
+
+enum { MAX_TOKENS = 1200 };
+
+typedef struct setting {
+    int64_t tokens, hidden, rows, vocab;
+    double z_loss;
+    bool add;
+} setting_t;
+
+static const setting_t settings[] = {
+    {1, 1, 1, 1, 0.0, false},
+    {7, 5, 13, 13, 0.0, false},
+    {33, 24, 100, 97, 1e-2, true},
+    {64, 48, 300, 290, 1e-4, false},
+    {130, 17, 2049, 2049, 0.0, true},
+};
+
+static const loong_dtype_t types[] = {LOONG_F64, LOONG_F32, LOONG_BF16};
+
+static int32_t labels[MAX_TOKENS];
+static double weights[MAX_TOKENS];
+
+static op_case_t make_case(const setting_t *s,
+                           const loong_cross_entropy_attr_t *attr,
+                           loong_dtype_t dtype)
+{
+    loong_dtype_t wide = dtype == LOONG_F64 ? LOONG_F64 : LOONG_F32;
+    op_case_t c = {
+        .op = "cross_entropy", .attr = attr, .num_in = 4, .num_out = 3};
+    for (int64_t t = 0; t < s->tokens; t++) {
+        labels[t] = t % 5 == 3 ? LOONG_IGNORE_LABEL
+                               : (int32_t)(t * 7919 % s->vocab);
+        weights[t] = t % 4 == 1 ? 0.0 : 1.0 + (double)(t % 3);
+    }
+    c.arg[0] = op_mat(dtype, s->tokens, s->hidden);
+    c.arg[1] = op_mat(dtype, s->rows, s->hidden);
+    c.arg[1].scale = 2.0 / sqrt((double)s->hidden);
+    c.arg[2] = op_vec(LOONG_I32, s->tokens);
+    c.arg[2].values = labels;
+    c.arg[3] = op_vec(wide, s->tokens);
+    c.arg[3].wide_values = weights;
+    c.arg[4] = op_vec(wide, s->tokens);
+    c.arg[5] = op_mat(dtype, s->tokens, s->hidden);
+    c.arg[6] = op_mat(wide, s->rows, s->hidden);
+    c.accumulate = s->add ? 1u << 2 : 0;
+    c.frame.loss_scale[1] = 0.37;
+    /* The gradient of the logits and dx are rounded. */
+    c.bound.roundings = 2;
+    c.bound.terms = s->hidden + s->vocab + s->tokens;
+    return c;
+}
+
+static void expect(int kernels, loong_dtype_t dtype)
+{
+    if (dtype != LOONG_F64 && kernels < 1) {
+        fail_msg("only the reference supports %s", loong_dtype_name(dtype));
+    }
+}
+
+static void test_reference(void **state)
+{
+    (void)state;
+    for (int i = 0; i < LOONG_COUNT_OF(settings); i++) {
+        for (int t = 0; t < LOONG_COUNT_OF(types); t++) {
+            loong_cross_entropy_attr_t attr = {1, settings[i].vocab,
+                                               settings[i].z_loss};
+            op_case_t c = make_case(&settings[i], &attr, types[t]);
+            c.threads = 1 + (i + t) % 3;
+            if (i % 2 == 1) {
+                c.arg[0].gap = 3;
+                c.arg[1].gap = 2;
+                c.arg[5].gap = 1;
+                c.arg[6].gap = 5;
+            }
+            expect(op_case_reference(&c), types[t]);
+        }
+    }
+}
+
+/* Gradients that nobody wants are absent. */
+static void test_absent(void **state)
+{
+    (void)state;
+    for (int mask = 0; mask < 3; mask++) {
+        loong_cross_entropy_attr_t attr = {1, 290, 0.0};
+        op_case_t c = make_case(&settings[3], &attr, LOONG_F32);
+        for (int o = 1; o < 3; o++) {
+            if (!(mask & 1 << (o - 1))) {
+                memset(&c.arg[4 + o], 0, sizeof(c.arg[4 + o]));
+            }
+        }
+        expect(op_case_reference(&c), LOONG_F32);
+    }
+}
+
+/* Enough logits for three chunks, the last one shorter. */
+static void test_chunks(void **state)
+{
+    (void)state;
+    setting_t s = {1100, 8, 40000, 39990, 0.0, false};
+    loong_cross_entropy_attr_t attr = {1, s.vocab, s.z_loss};
+    op_case_t c = make_case(&s, &attr, LOONG_BF16);
+    expect(op_case_reference(&c), LOONG_BF16);
+    c = make_case(&s, &attr, LOONG_F32);
+    expect(op_case_reference(&c), LOONG_F32);
+}
+
+static void test_bad_label(void **state)
+{
+    (void)state;
+    static const char *const kernels[] = {NULL, "cross_entropy_ref"};
+    static const int32_t bad[] = {13, -1, -101, INT32_MAX};
+    for (int i = 0; i < 4; i++) {
+        for (int k = 0; k < 2; k++) {
+            char text[512];
+            char want[128];
+            loong_cross_entropy_attr_t attr = {1, 13, 0.0};
+            op_case_t c = make_case(&settings[1], &attr, LOONG_F32);
+            labels[4] = bad[i];
+            assert_int_equal(op_case_status(&c, kernels[k], text),
+                             LOONG_ERR_ARG);
+            snprintf(want, sizeof(want),
+                     "label of token row 4 is %d, must be in 0..12", bad[i]);
+            if (strstr(text, want) == NULL) {
+                fail_msg("'%s' is not in: %s", want, text);
+            }
+        }
+    }
+}
+
+/* A NaN in x must reach the loss of its token, and of no other. */
+static void test_nan(void **state)
+{
+    (void)state;
+    static float x[64 * 48];
+    double *out[LOONG_MAX_OPERANDS] = {NULL};
+    loong_cross_entropy_attr_t attr = {1, 290, 0.0};
+    op_case_t c = make_case(&settings[3], &attr, LOONG_F32);
+    memset(x, 0, sizeof(x));
+    x[6 * 48 + 5] = NAN;
+    c.arg[0].values = x;
+    op_case_outputs(&c, NULL, out);
+    for (int t = 0; t < 64; t++) {
+        assert_true((isnan(out[0][t]) != 0) == (t == 6));
+    }
+    for (int o = 0; o < 3; o++) {
+        free(out[o]);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_reference), cmocka_unit_test(test_absent),
+        cmocka_unit_test(test_chunks),    cmocka_unit_test(test_bad_label),
+        cmocka_unit_test(test_nan),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -16,6 +16,7 @@ else()
     SOURCES backends/mpi/mpi_absent.c)
 endif()
 
+loong_module(NAME recipe DIR src/recipe USES base LIBS yaml)
 loong_module(NAME device DIR src/device USES base)
 loong_module(NAME device_cpu DIR backends/cpu USES base device)
 loong_module(NAME graph DIR src/graph USES base)
@@ -28,9 +29,11 @@ loong_module(NAME data DIR src/data USES base LIBS xxhash z zstd)
 pkg_check_modules(HDF5 REQUIRED hdf5)
 loong_module(NAME checkpoint DIR src/checkpoint USES base
   LIBS ${HDF5_LINK_LIBRARIES} xxhash INCLUDES ${HDF5_INCLUDE_DIRS})
+loong_module(NAME engine DIR src/engine USES base graph)
 loong_module(NAME optim DIR src/optim USES base comm graph pass run)
 loong_module(NAME train DIR src/train
-  USES base comm device graph pass run nn foundation optim checkpoint)
+  USES base recipe comm launch device graph pass run nn foundation optim
+  checkpoint data engine kernels)
 
 # Kernels: contracts and implementations, raw pointers and sizes only.
 file(GLOB kernel_sources CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/kernels/*.c
@@ -43,4 +46,3 @@ include(cmake/LoongIsa.cmake)
 loong_isa_module(NAME kernels PATTERN kernels/*/*_cpu.c USES base)
 loong_module(NAME registry DIR src/registry
   USES base comm device graph pass run op kernels optim device_cpu)
-loong_module(NAME recipe DIR src/recipe USES base LIBS yaml)

@@ -6,3 +6,8 @@ add_executable(loong-data tools/loong_data.c tools/loong_data_index.c
   tools/loong_data_inspect.c tools/loong_data_tokenizer.c)
 target_link_libraries(loong-data PRIVATE loong_all)
 install(TARGETS loong-data RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
+add_executable(loongrun tools/loongrun.c)
+target_link_libraries(loongrun PRIVATE loong)
+target_compile_definitions(loongrun PRIVATE
+  LOONG_CONFIG_DIR="${PROJECT_SOURCE_DIR}/configs")
+install(TARGETS loongrun RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})

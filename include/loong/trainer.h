@@ -1,0 +1,73 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The trainer: a recipe, run. One per rank; all calls but destroy and the
+ * texts are collective on its communicator.
+ */
+#ifndef LOONG_TRAINER_H
+#define LOONG_TRAINER_H
+
+#include "loong/comm.h"
+#include "loong/context.h"
+#include "loong/recipe.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+typedef struct loong_trainer loong_trainer_t;
+
+typedef struct loong_trainer_params {
+    loong_comm_t *comm;     /* borrowed */
+    loong_recipe_t *recipe; /* borrowed; model keys of init.from_hf are added */
+    bool plan_only;         /* no data, no memory: for --dry-run */
+} loong_trainer_params_t;
+
+/* Checks everything and reports all problems, compiles the programs and,
+ * unless plan_only, opens the data, takes the memory, and initialises or loads
+ * the model. The context needs loong_register_builtin before.
+ * Errors: LOONG_ERR_CONFIG, LOONG_ERR_NOT_FOUND, LOONG_ERR_FORMAT,
+ * LOONG_ERR_MISMATCH, LOONG_ERR_MEMORY, LOONG_ERR_COMM. */
+LOONG_API LOONG_NODISCARD loong_status_t
+loong_trainer_create(loong_context_t *ctx,
+                     const loong_trainer_params_t *params,
+                     loong_trainer_t **trainer_p);
+LOONG_API void loong_trainer_destroy(loong_trainer_t **trainer_p);
+
+/* Trains until train.train_iters, a request to stop, or an error. A request
+ * saves a checkpoint (when checkpoint.save is set) and returns
+ * LOONG_ERR_INTERRUPTED. Progress goes to the log. */
+LOONG_API LOONG_NODISCARD loong_status_t
+loong_trainer_run(loong_trainer_t *trainer);
+
+/* Loss of every validation set. */
+LOONG_API LOONG_NODISCARD loong_status_t
+loong_trainer_evaluate(loong_trainer_t *trainer);
+
+/* Writes the model as a Hugging Face directory. */
+LOONG_API LOONG_NODISCARD loong_status_t
+loong_trainer_export(loong_trainer_t *trainer, const char *dir);
+
+/* What will run: parameters, tokens per step, memory by class. Borrowed until
+ * the next call. */
+LOONG_API LOONG_NODISCARD loong_status_t
+loong_trainer_describe(loong_trainer_t *trainer, const char **text_p);
+
+/* Every step of every program with its kernel and why others were refused. */
+LOONG_API LOONG_NODISCARD loong_status_t
+loong_trainer_explain(loong_trainer_t *trainer, const char **text_p);
+
+/* The loss of the last step, its gradient norm, and steps done. */
+typedef struct loong_trainer_state {
+    int64_t step;
+    int64_t consumed_samples;
+    double loss;
+    double grad_norm;
+} loong_trainer_state_t;
+LOONG_API loong_trainer_state_t
+loong_trainer_get_state(const loong_trainer_t *trainer);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

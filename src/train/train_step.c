@@ -1,0 +1,223 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * One optimizer step: agree on it, run the schedule, clip, update. */
+#include <math.h>
+#include <string.h>
+
+#include "trainer_impl.h"
+
+/* ---- data ------------------------------------------------------------------- */
+
+static void *input(const loong_trainer_t *t, loong_stage_chunk_t chunk,
+                   const char *name, const loong_port_t **port_p)
+{
+    const loong_port_t *p = loongi_chunk_input(t->stage->chunk[chunk], name);
+    if (port_p != NULL) {
+        *port_p = p;
+    }
+    return p != NULL ? loongi_stage_port(t->stage, p) : NULL;
+}
+
+loong_status_t loongi_fill_inputs(loong_trainer_t *t,
+                                  loong_stage_chunk_t chunk,
+                                  loong_loader_t *loader, int64_t consumed,
+                                  int64_t k)
+{
+    const loong_port_t *weight = NULL;
+    const loong_port_t *segments = NULL;
+    loong_batch_t batch;
+    memset(&batch, 0, sizeof(batch));
+    batch.tokens = input(t, chunk, "tokens", NULL);
+    batch.labels = input(t, chunk, "labels", NULL);
+    batch.position_ids = input(t, chunk, "positions", NULL);
+    batch.token_key = input(t, chunk, "token_key", NULL);
+    batch.cu_seqlens = input(t, chunk, "cu_seqlens", &segments);
+    batch.cu_seqlens_size = segments->shape.dim[0];
+    void *wide = input(t, chunk, "loss_weight", &weight);
+    bool convert = weight->dtype == LOONG_F64;
+    batch.loss_weight = convert ? t->weights : wide;
+    LOONG_TRY(loong_loader_fill(loader, consumed, k, &batch));
+    for (int64_t i = 0; i < weight->shape.dim[0] && convert; i++) {
+        ((double *)wide)[i] = (double)t->weights[i];
+    }
+    return LOONG_OK;
+}
+
+/* ---- step header --------------------------------------------------------------- */
+
+/* What this rank knows goes out, what all agree on comes back: the number of
+ * tokens that carry loss, requests, and any error of any rank. */
+static loong_status_t agree_on_step(loong_trainer_t *t)
+{
+    loong_step_report_t mine;
+    loong_step_header_t agreed;
+    int64_t tokens = 0;
+    double begin = loongi_now();
+    memset(&mine, 0, sizeof(mine));
+    mine.step = t->state.step;
+    mine.recipe_hash = t->recipe_hash;
+    mine.status = loong_loader_check_step(
+        t->loader, t->state.consumed_samples, &tokens);
+    mine.counts[0] = tokens;
+    mine.flags = t->flags;
+    if (mine.status != LOONG_OK) {
+        const char *trail = loong_context_error(t->ctx);
+        strncpy(mine.message, trail, sizeof(mine.message) - 1);
+    }
+    t->window.data_seconds += loongi_now() - begin;
+    LOONG_TRY(loongi_step_exchange_run(t->exchange, &mine, &agreed));
+    t->flags = agreed.flags;
+    t->loss_tokens = agreed.counts[0];
+    LOONG_CHECK(t->ctx, agreed.error_rank < 0, agreed.status,
+                "step %lld, rank %d: %s", (long long)t->state.step,
+                agreed.error_rank, agreed.message);
+    return LOONG_OK;
+}
+
+/* ---- the schedule --------------------------------------------------------------- */
+
+void loongi_add_losses(loong_trainer_t *t, loong_stage_chunk_t chunk,
+                       int64_t record[LOONG_EXACT_WORDS])
+{
+    const loong_port_t *port = &t->stage->chunk[chunk]->losses[0];
+    const void *losses = loongi_stage_port(t->stage, port);
+    for (int64_t i = 0; i < port->shape.dim[0]; i++) {
+        double value = port->dtype == LOONG_F64 ? ((const double *)losses)[i]
+                                                : ((const float *)losses)[i];
+        loongi_exact_add(record, value);
+    }
+    loongi_exact_carry(record);
+}
+
+static loong_status_t run_entry(loong_trainer_t *t, const loong_entry_t *entry)
+{
+    loong_frame_t *frame = &t->frame;
+    frame->micro_batch = entry->micro_batch;
+    frame->first = entry->micro_batch == 0;
+    frame->last = entry->micro_batch + 1 == t->micro_batches;
+    if (entry->kind == LOONG_PROGRAM_F) {
+        double begin = loongi_now();
+        LOONG_TRY(loongi_fill_inputs(t, LOONG_STAGE_TRAIN, t->loader,
+                                     t->state.consumed_samples,
+                                     entry->micro_batch));
+        t->window.data_seconds += loongi_now() - begin;
+    }
+    LOONG_TRY(loongi_stage_run(t->stage, LOONG_STAGE_TRAIN, entry->kind,
+                               entry->slot, frame));
+    if (entry->kind == LOONG_PROGRAM_F) {
+        loongi_add_losses(t, LOONG_STAGE_TRAIN, t->record[1]);
+    }
+    return LOONG_OK;
+}
+
+static loong_status_t run_schedule(loong_trainer_t *t)
+{
+    t->micro_batches =
+        loong_loader_micro_batches(t->loader, t->state.consumed_samples);
+    loongi_schedule_one_stage(t->micro_batches, t->entries);
+    for (int64_t i = 0; i < 2 * t->micro_batches; i++) {
+        LOONG_TRY(run_entry(t, &t->entries[i]));
+    }
+    return LOONG_OK;
+}
+
+/* ---- norm and loss ---------------------------------------------------------------- */
+
+/* Exact sums, so that every layout gets the same bits. */
+static loong_status_t reduce_records(loong_trainer_t *t)
+{
+    loong_optimizer_t *o = t->stage->optimizer;
+    char *record = t->stage->run.base[LOONG_BASE_OPTIM] + o->record_offset;
+    memset(record, 0, sizeof(t->record[0]));
+    LOONG_TRY(loongi_program_run(&t->stage->run, &o->norm, &t->frame));
+    memcpy(t->record[0], record, sizeof(t->record[0]));
+    LOONG_TRY(loong_comm_all_reduce(t->comm, t->record, 2 * LOONG_EXACT_WORDS,
+                                    LOONG_I64, LOONG_REDUCE_SUM,
+                                    "norm and loss"));
+    double tokens = (double)LOONG_MAX(t->loss_tokens, 1);
+    t->state.grad_norm = sqrt(loongi_exact_value(t->record[0]));
+    t->state.loss = loongi_exact_value(t->record[1]) / tokens;
+    return LOONG_OK;
+}
+
+/* The first parameter with a gradient that is not finite, in this rank's
+ * part; "" when there is none. */
+static const char *first_offender(const loong_trainer_t *t)
+{
+    const loong_chunk_t *c = t->stage->chunk[LOONG_STAGE_TRAIN];
+    const char *base = t->stage->run.base[LOONG_BASE_GRAD];
+    for (int64_t i = 0; i < c->num_params; i++) {
+        const loong_param_place_t *p = &c->params[i];
+        const loong_flat_t *flat = &c->flats[p->flat];
+        for (int64_t e = 0; e < p->elements && !flat->frozen; e++) {
+            int64_t at = p->flat_offset + e;
+            double v = c->precision.wide == LOONG_F64
+                           ? ((const double *)(base + flat->grad_offset))[at]
+                           : ((const float *)(base + flat->grad_offset))[at];
+            if (!isfinite(v)) {
+                return p->name;
+            }
+        }
+    }
+    return "";
+}
+
+/* The step is not applied; the recipe says whether the run goes on. */
+static loong_status_t handle_nan(loong_trainer_t *t)
+{
+    const char *name = first_offender(t);
+    loongi_log(t->ctx, LOONG_LOG_WARN,
+               "step %lld, rank %d: loss %g, gradient norm %g; first parameter "
+               "with a gradient that is not finite: %s; the step is not "
+               "applied",
+               (long long)t->state.step, loong_comm_rank(t->comm),
+               t->state.loss, t->state.grad_norm,
+               name[0] != '\0' ? name : "none on this rank");
+    LOONG_CHECK(t->ctx, t->set.skip_nan, LOONG_ERR_NUMERIC,
+                "step %lld: loss %g, gradient norm %g (train.on_nan: stop)",
+                (long long)t->state.step, t->state.loss, t->state.grad_norm);
+    return LOONG_OK;
+}
+
+/* ---- update --------------------------------------------------------------------------- */
+
+static loong_status_t update(loong_trainer_t *t)
+{
+    loong_optimizer_t *o = t->stage->optimizer;
+    double clip = t->set.clip_grad;
+    t->frame.grad_scale = 1.0;
+    if (clip > 0.0) {
+        t->frame.grad_scale = fmin(1.0, clip / (t->state.grad_norm + 1e-6));
+    }
+    if (t->save != NULL) {
+        loongi_checkpoint_save_wait(t->save);
+    }
+    LOONG_TRY(loongi_program_run(&t->stage->run, &o->update, &t->frame));
+    return loongi_program_run(&t->stage->run, &o->gather, &t->frame);
+}
+
+loong_status_t loongi_train_step(loong_trainer_t *t)
+{
+    memset(t->record, 0, sizeof(t->record));
+    loong_comm_set_step(t->comm, t->state.step);
+    LOONG_TRY(agree_on_step(t));
+    t->frame.step = t->state.step;
+    t->frame.seed = t->set.seed;
+    t->frame.lr[0] = loongi_lr(&t->set.lr, t->state.step);
+    t->frame.loss_scale[0] =
+        t->stage->chunk[LOONG_STAGE_TRAIN]->losses[0].weight /
+        (double)LOONG_MAX(t->loss_tokens, 1);
+    LOONG_TRY(run_schedule(t));
+    LOONG_TRY(reduce_records(t));
+    if (isfinite(t->state.loss) && isfinite(t->state.grad_norm)) {
+        LOONG_TRY(update(t));
+    } else {
+        LOONG_TRY(handle_nan(t));
+    }
+    int64_t batch = loong_loader_batch(t->loader, t->state.consumed_samples);
+    t->state.consumed_samples += batch;
+    t->state.step++;
+    t->window.tokens += batch * t->set.seq_length;
+    t->window.steps++;
+    return LOONG_OK;
+}

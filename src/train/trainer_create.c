@@ -1,0 +1,311 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * From a recipe to a trainer that can run. */
+#include <omp.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "decoder_config.h"
+#include "hf_config.h"
+#include "isa.h"
+#include "stage_load.h"
+#include "trainer_impl.h"
+
+#define FOUNDATION "model.foundation"
+
+/* ---- settings ------------------------------------------------------------------ */
+
+static int choice(const char *text, const char *const *names, int count)
+{
+    for (int i = 0; i < count; i++) {
+        if (text != NULL && strcmp(text, names[i]) == 0) {
+            return i;
+        }
+    }
+    return 0;
+}
+
+static void read_lr(const loong_recipe_t *r, loong_train_settings_t *s)
+{
+    static const char *const styles[] = {"constant", "linear", "cosine",
+                                         "WSD"};
+    static const char *const decays[] = {"linear", "cosine", "exponential",
+                                         "minus_sqrt"};
+    loong_lr_schedule_t *lr = &s->lr;
+    lr->style = (loong_lr_style_t)choice(
+        loong_recipe_text(r, "optimizer.lr_decay_style"), styles, 4);
+    lr->wsd_style = (loong_wsd_style_t)choice(
+        loong_recipe_text(r, "optimizer.lr_wsd_decay_style"), decays, 4);
+    lr->lr = loong_recipe_real(r, "optimizer.lr");
+    lr->min_lr = loong_recipe_real(r, "optimizer.min_lr");
+    lr->warmup_iters = loong_recipe_int(r, "optimizer.lr_warmup_iters");
+    lr->decay_iters = loong_recipe_int(r, "optimizer.lr_decay_iters");
+    if (lr->decay_iters == 0) {
+        lr->decay_iters = s->train_iters;
+    }
+    lr->wsd_decay_iters = loong_recipe_int(r, "optimizer.lr_wsd_decay_iters");
+}
+
+static void read_settings(const loong_recipe_t *r, loong_train_settings_t *s)
+{
+    s->seq_length = loong_recipe_int(r, "data.seq_length");
+    s->micro_batch_size = loong_recipe_int(r, "train.micro_batch_size");
+    s->global_batch_size = loong_recipe_int(r, "train.global_batch_size");
+    s->train_iters = loong_recipe_int(r, "train.train_iters");
+    s->exit_interval = loong_recipe_int(r, "train.exit_interval");
+    s->max_wall_time = loong_recipe_real(r, "train.max_wall_time");
+    s->skip_nan = strcmp(loong_recipe_text(r, "train.on_nan"), "skip") == 0;
+    s->clip_grad = loong_recipe_real(r, "optimizer.clip_grad");
+    s->save_interval = loong_recipe_int(r, "checkpoint.save_interval");
+    s->save_interval_seconds =
+        loong_recipe_real(r, "checkpoint.save_interval_seconds");
+    s->keep_last = (int)loong_recipe_int(r, "checkpoint.keep_last");
+    s->async_save = loong_recipe_bool(r, "checkpoint.async");
+    s->eval_interval = loong_recipe_int(r, "eval.interval");
+    s->eval_iters = loong_recipe_int(r, "eval.iters");
+    s->log_interval = loong_recipe_int(r, "log.interval");
+    s->seed = (uint64_t)loong_recipe_int(r, "seed");
+    read_lr(r, s);
+}
+
+/* Sizes that must fit each other, all problems together. */
+static loong_status_t check_settings(loong_trainer_t *t)
+{
+    static const char *const required[] = {
+        "data.seq_length", "train.global_batch_size", "train.train_iters",
+        "optimizer.lr"};
+    loong_text_t text = loongi_text_begin(t->ctx);
+    const loong_train_settings_t *s = &t->set;
+    loong_status_t status = LOONG_OK;
+    for (int i = 0; i < LOONG_COUNT_OF(required); i++) {
+        if (!loong_recipe_is_set(t->recipe, required[i])) {
+            loongi_text_printf(&text, "\n  %s is not set", required[i]);
+        }
+    }
+    int64_t unit = s->micro_batch_size * loong_comm_size(t->comm);
+    if (s->global_batch_size % unit != 0) {
+        loongi_text_printf(
+            &text,
+            "\n  train.global_batch_size %lld is no multiple of "
+            "micro_batch_size %lld x %d ranks; %lld or %lld would be",
+            (long long)s->global_batch_size, (long long)s->micro_batch_size,
+            loong_comm_size(t->comm),
+            (long long)LOONG_MAX(s->global_batch_size / unit * unit, unit),
+            (long long)loongi_round_up(s->global_batch_size, unit));
+    }
+    if (text.length > 0) {
+        status = LOONG_FAIL(t->ctx, LOONG_ERR_CONFIG,
+                            "the recipe cannot run:%s", loongi_text_get(&text));
+    }
+    loongi_text_free(&text);
+    return status;
+}
+
+/* ---- model ------------------------------------------------------------------------ */
+
+static loong_status_t add_pair(void *user, const char *key, const char *value)
+{
+    return loongi_pairs_set(user, key, value);
+}
+
+/* A Hugging Face directory gives the keys that the recipe does not set. */
+static loong_status_t adopt_hf_keys(loong_trainer_t *t)
+{
+    const char *dir = loong_recipe_text(t->recipe, "init.from_hf");
+    loong_pairs_t *pairs = NULL;
+    if (dir == NULL) {
+        return LOONG_OK;
+    }
+    LOONG_TRY(loongi_hf_config_read(t->ctx, dir, &pairs));
+    loong_status_t status = LOONG_OK;
+    for (int64_t i = 0; i < pairs->count && status == LOONG_OK; i++) {
+        char path[256];
+        snprintf(path, sizeof(path), FOUNDATION ".%s", pairs->items[i].key);
+        if (!loong_recipe_is_set(t->recipe, path)) {
+            status = loong_recipe_set(t->recipe, path, pairs->items[i].value,
+                                      dir);
+        }
+    }
+    loongi_pairs_destroy(&pairs);
+    return status;
+}
+
+static loong_precision_t read_precision(const loong_trainer_t *t)
+{
+    const char *text = loong_recipe_text(t->recipe, "precision.params_dtype");
+    loong_precision_t p = {LOONG_F32, LOONG_F32};
+    if (strcmp(text, "fp64") == 0) {
+        p.compute = p.wide = LOONG_F64;
+    } else if (strcmp(text, "bf16") == 0 ||
+               (strcmp(text, "auto") == 0 &&
+                loongi_isa() >= LOONG_ISA_LEVEL_avx512_bf16)) {
+        p.compute = LOONG_BF16;
+    }
+    return p;
+}
+
+static loong_status_t read_globs(loong_trainer_t *t, const char *path,
+                                 int *count_p, const char *const **globs_p)
+{
+    int64_t count = loong_recipe_count(t->recipe, path);
+    const char **globs = NULL;
+    LOONG_TRY(loongi_arena_alloc(t->model_keys->arena,
+                                 (size_t)LOONG_MAX(count, 1) * sizeof(*globs),
+                                 &globs));
+    for (int64_t i = 0; i < count; i++) {
+        char item[128];
+        snprintf(item, sizeof(item), "%s[%lld]", path, (long long)i);
+        globs[i] = loong_recipe_text(t->recipe, item);
+    }
+    *count_p = (int)count;
+    *globs_p = globs;
+    return LOONG_OK;
+}
+
+static loong_status_t read_recompute(loong_trainer_t *t,
+                                     loong_compile_params_t *compile)
+{
+    static const char *const layers[] = {"layers.*"};
+    const char *text = loong_recipe_text(t->recipe, "recompute.granularity");
+    if (strcmp(text, "full") == 0) {
+        compile->num_recompute = 1;
+        compile->recompute = layers;
+    } else if (strcmp(text, "selective") == 0) {
+        return read_globs(t, "recompute.scopes", &compile->num_recompute,
+                          &compile->recompute);
+    }
+    return LOONG_OK;
+}
+
+static loong_status_t plan_stage(loong_trainer_t *t)
+{
+    loong_stage_params_t p;
+    const loong_recipe_t *r = t->recipe;
+    memset(&p, 0, sizeof(p));
+    LOONG_TRY(adopt_hf_keys(t));
+    LOONG_TRY(loongi_pairs_create(t->ctx, &t->model_keys));
+    LOONG_TRY(loong_recipe_each(r, FOUNDATION, add_pair, t->model_keys));
+    LOONG_TRY(loongi_decoder_configure(t->ctx, t->model_keys, &p.model));
+    LOONG_TRY(read_globs(t, "model.freeze", &p.model.num_freeze,
+                         &p.model.freeze));
+    p.batch.tokens = t->set.micro_batch_size * t->set.seq_length;
+    p.batch.max_seqlen = t->set.seq_length;
+    p.batch.max_segments = p.batch.tokens;
+    p.batch.z_loss = loong_recipe_real(r, "train.z_loss_coeff");
+    p.precision = read_precision(t);
+    p.compile.device = "cpu";
+    p.compile.threads = omp_get_max_threads();
+    p.compile.fuse = p.compile.in_place = true;
+    LOONG_TRY(read_recompute(t, &p.compile));
+    p.optimizer.device = "cpu";
+    p.optimizer.threads = p.compile.threads;
+    p.optimizer.beta1 = loong_recipe_real(r, "optimizer.adam_beta1");
+    p.optimizer.beta2 = loong_recipe_real(r, "optimizer.adam_beta2");
+    p.optimizer.eps = loong_recipe_real(r, "optimizer.adam_eps");
+    p.optimizer.weight_decay = loong_recipe_real(r, "optimizer.weight_decay");
+    p.optimizer.bucket_bytes = loong_recipe_int(r, "parallel.bucket_bytes");
+    p.optimizer.shard =
+        strcmp(loong_recipe_text(r, "parallel.data_parallel_sharding"),
+               "optim") == 0;
+    p.train = true;
+    return loongi_stage_create(t->ctx, t->comm, &p, 1, &t->stage);
+}
+
+/* ---- start ---------------------------------------------------------------------------- */
+
+static loong_status_t load_model(loong_trainer_t *t)
+{
+    const char *hf = loong_recipe_text(t->recipe, "init.from_hf");
+    const char *load = loong_recipe_text(t->recipe, "checkpoint.load");
+    const char *save = loong_recipe_text(t->recipe, "checkpoint.save");
+    if (load != NULL && strcmp(load, "auto") == 0) {
+        load = save != NULL && loongi_checkpoint_is_native(save) ? save : NULL;
+    }
+    if (load != NULL) {
+        return loongi_trainer_resume(t, load);
+    }
+    if (hf == NULL) {
+        return loongi_stage_initialize(t->stage, t->set.seed);
+    }
+    loong_hf_t *model = NULL;
+    LOONG_TRY(loongi_hf_open(t->ctx, hf, &model));
+    loong_status_t status = loongi_stage_load_hf(t->stage, model);
+    loongi_hf_close(&model);
+    return status;
+}
+
+static loong_status_t start(loong_trainer_t *t)
+{
+    LOONG_TRY(loong_device_create(t->ctx, "cpu", 0, &t->device));
+    LOONG_TRY(loongi_trainer_open_data(t));
+    int64_t most = t->set.global_batch_size /
+                   (t->set.micro_batch_size * loong_comm_size(t->comm));
+    t->cap_entries = 2 * most;
+    LOONG_TRY(loongi_calloc(t->ctx, (size_t)t->cap_entries,
+                            sizeof(*t->entries), "schedule", &t->entries));
+    LOONG_TRY(loongi_calloc(t->ctx, (size_t)t->stage->params.batch.tokens,
+                            sizeof(*t->weights), "loss weights", &t->weights));
+    LOONG_TRY(loongi_step_exchange_create(t->ctx, t->comm, &t->exchange));
+    LOONG_TRY(loongi_stage_allocate(t->stage, t->device));
+    LOONG_TRY(load_model(t));
+    LOONG_TRY(loong_blend_require(
+        t->blend,
+        t->state.consumed_samples + (t->set.train_iters - t->state.step) *
+                                        t->set.global_batch_size));
+    return loong_comm_barrier(t->comm, "start");
+}
+
+static loong_status_t create(loong_trainer_t *t, bool plan_only)
+{
+    read_settings(t->recipe, &t->set);
+    LOONG_TRY(check_settings(t));
+    LOONG_TRY(plan_stage(t));
+    LOONG_TRY(loong_recipe_hash(t->recipe, &t->recipe_hash));
+    return plan_only ? LOONG_OK : start(t);
+}
+
+loong_status_t loong_trainer_create(loong_context_t *ctx,
+                                    const loong_trainer_params_t *params,
+                                    loong_trainer_t **trainer_p)
+{
+    loong_trainer_t *t = NULL;
+    LOONG_TRY(loongi_alloc(ctx, sizeof(*t), "trainer", &t));
+    t->ctx = ctx;
+    t->comm = params->comm;
+    t->recipe = params->recipe;
+    t->text = loongi_text_begin(ctx);
+    t->start_time = t->last_save_time = loongi_now();
+    t->saved_step = -1;
+    loong_status_t status = create(t, params->plan_only);
+    if (status != LOONG_OK) {
+        loong_trainer_destroy(&t);
+        return status;
+    }
+    *trainer_p = t;
+    return LOONG_OK;
+}
+
+void loong_trainer_destroy(loong_trainer_t **trainer_p)
+{
+    loong_trainer_t *t = *trainer_p;
+    if (t == NULL) {
+        return;
+    }
+    loongi_checkpoint_save_destroy(&t->save);
+    loongi_pairs_destroy(&t->save_metadata);
+    loongi_trainer_close_data(t);
+    loongi_stage_destroy(&t->stage);
+    loongi_step_exchange_destroy(&t->exchange);
+    loong_device_destroy(&t->device);
+    loongi_pairs_destroy(&t->model_keys);
+    loongi_free(t->ctx, t->entries);
+    loongi_free(t->ctx, t->weights);
+    loongi_text_free(&t->text);
+    loongi_free(t->ctx, t);
+    *trainer_p = NULL;
+}
+
+loong_trainer_state_t loong_trainer_get_state(const loong_trainer_t *trainer)
+{
+    return trainer->state;
+}

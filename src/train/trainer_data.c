@@ -1,0 +1,180 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Data sets of a run, and the evaluation over them. */
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "trainer_impl.h"
+
+enum { MAX_SOURCES = 256 };
+
+/* ---- opening ----------------------------------------------------------------- */
+
+static loong_status_t check_path(loong_trainer_t *t, const char *key,
+                                 const char *path)
+{
+    LOONG_CHECK(t->ctx, path != NULL, LOONG_ERR_CONFIG, "%s is not set", key);
+    return LOONG_OK;
+}
+
+static loong_status_t open_train(loong_trainer_t *t,
+                                 loong_blend_source_t *sources)
+{
+    int64_t count = loong_recipe_count(t->recipe, "data.train");
+    double split = loong_recipe_real(t->recipe, "data.validation_split");
+    LOONG_CHECK(t->ctx, count > 0 && count <= MAX_SOURCES, LOONG_ERR_CONFIG,
+                "data.train: %lld sources, 1 to %d wanted", (long long)count,
+                MAX_SOURCES);
+    memset(sources, 0, sizeof(*sources) * (size_t)count);
+    for (int64_t i = 0; i < count; i++) {
+        char key[64];
+        snprintf(key, sizeof(key), "data.train[%lld].path", (long long)i);
+        sources[i].prefix = loong_recipe_text(t->recipe, key);
+        LOONG_TRY(check_path(t, key, sources[i].prefix));
+        snprintf(key, sizeof(key), "data.train[%lld].weight", (long long)i);
+        sources[i].weight = loong_recipe_real(t->recipe, key);
+        snprintf(key, sizeof(key), "data.train[%lld].max_epochs",
+                 (long long)i);
+        sources[i].max_epochs = loong_recipe_int(t->recipe, key);
+        sources[i].split_end = split > 0.0 ? 1.0 - split : 0.0;
+    }
+    loong_blend_params_t params = {"train",           sources, count,
+                                   t->set.seq_length, t->set.seed, true};
+    return loong_blend_create(t->ctx, &params, &t->blend);
+}
+
+static loong_loader_params_t loader_params(const loong_trainer_t *t,
+                                           const loong_blend_t *blend)
+{
+    loong_loader_params_t p;
+    memset(&p, 0, sizeof(p));
+    p.blend = blend;
+    p.vocab_size = t->stage->params.model.vocab_size;
+    p.micro_batch_size = t->set.micro_batch_size;
+    p.global_batch_size = t->set.global_batch_size;
+    p.data_parallel_rank = loong_comm_rank(t->comm);
+    p.data_parallel_size = loong_comm_size(t->comm);
+    p.reset_position_ids =
+        loong_recipe_bool(t->recipe, "data.reset_position_ids");
+    p.reset_attention_mask =
+        loong_recipe_bool(t->recipe, "data.reset_attention_mask");
+    p.eod_mask_loss = loong_recipe_bool(t->recipe, "data.eod_mask_loss");
+    return p;
+}
+
+static loong_status_t add_validation(loong_trainer_t *t, const char *name,
+                                     const char *prefix, double begin)
+{
+    loong_blend_info_t info;
+    loong_blend_source_t source = {prefix, 1.0, begin, begin > 0.0 ? 1.0 : 0.0,
+                                   1};
+    loong_validation_t *v = &t->validation[t->num_validation];
+    loong_blend_params_t params = {name, &source, 1, t->set.seq_length,
+                                   t->set.seed, false};
+    LOONG_TRY(loong_blend_create(t->ctx, &params, &v->blend));
+    t->num_validation++;
+    v->name = name;
+    loong_blend_get_info(v->blend, &info);
+    loong_loader_params_t p = loader_params(t, v->blend);
+    p.global_batch_size =
+        p.micro_batch_size * (int64_t)loong_comm_size(t->comm);
+    p.num_samples = info.max_samples;
+    return loong_loader_create(t->ctx, &p, &v->loader);
+}
+
+static loong_status_t open_validation(loong_trainer_t *t,
+                                      const loong_blend_source_t *sources)
+{
+    int64_t count = loong_recipe_count(t->recipe, "data.validation");
+    LOONG_CHECK(t->ctx, count < LOONG_MAX_VALIDATION, LOONG_ERR_CONFIG,
+                "data.validation: %lld sets, fewer than %d allowed",
+                (long long)count, LOONG_MAX_VALIDATION);
+    for (int64_t i = 0; i < count; i++) {
+        char key[64];
+        snprintf(key, sizeof(key), "data.validation[%lld].path", (long long)i);
+        const char *path = loong_recipe_text(t->recipe, key);
+        LOONG_TRY(check_path(t, key, path));
+        snprintf(key, sizeof(key), "data.validation[%lld].name", (long long)i);
+        const char *name = loong_recipe_text(t->recipe, key);
+        LOONG_TRY(
+            add_validation(t, name != NULL ? name : "validation", path, 0.0));
+    }
+    double split = loong_recipe_real(t->recipe, "data.validation_split");
+    if (split > 0.0) {
+        LOONG_TRY(add_validation(t, "held out", sources[0].prefix,
+                                 1.0 - split));
+    }
+    return LOONG_OK;
+}
+
+loong_status_t loongi_trainer_open_data(loong_trainer_t *t)
+{
+    loong_blend_source_t sources[MAX_SOURCES];
+    LOONG_TRY(open_train(t, sources));
+    loong_loader_params_t p = loader_params(t, t->blend);
+    if (loong_recipe_count(t->recipe, "train.rampup_batch_size") == 3) {
+        p.rampup_batch_size.start =
+            loong_recipe_int(t->recipe, "train.rampup_batch_size[0]");
+        p.rampup_batch_size.increment =
+            loong_recipe_int(t->recipe, "train.rampup_batch_size[1]");
+        p.rampup_batch_size.samples =
+            loong_recipe_int(t->recipe, "train.rampup_batch_size[2]");
+    }
+    LOONG_TRY(loong_loader_create(t->ctx, &p, &t->loader));
+    return open_validation(t, sources);
+}
+
+void loongi_trainer_close_data(loong_trainer_t *t)
+{
+    for (int i = 0; i < t->num_validation; i++) {
+        loong_loader_destroy(&t->validation[i].loader);
+        loong_blend_destroy(&t->validation[i].blend);
+    }
+    loong_loader_destroy(&t->loader);
+    loong_blend_destroy(&t->blend);
+}
+
+/* ---- evaluation ------------------------------------------------------------------ */
+
+static loong_status_t evaluate_set(loong_trainer_t *t, loong_validation_t *v)
+{
+    loong_frame_t frame;
+    loong_blend_info_t info;
+    int64_t sums[LOONG_EXACT_WORDS + 1] = {0}; /* losses, tokens */
+    memset(&frame, 0, sizeof(frame));
+    loong_blend_get_info(v->blend, &info);
+    int64_t consumed = 0;
+    int64_t rounds = 0;
+    while (consumed < info.max_samples &&
+           (t->set.eval_iters == 0 || rounds < t->set.eval_iters)) {
+        int64_t tokens = 0;
+        LOONG_TRY(loong_loader_check_step(v->loader, consumed, &tokens));
+        LOONG_TRY(
+            loongi_fill_inputs(t, LOONG_STAGE_EVAL, v->loader, consumed, 0));
+        LOONG_TRY(loongi_stage_run(t->stage, LOONG_STAGE_EVAL,
+                                   LOONG_PROGRAM_E, 0, &frame));
+        loongi_add_losses(t, LOONG_STAGE_EVAL, sums);
+        sums[LOONG_EXACT_WORDS] += tokens;
+        consumed += loong_loader_batch(v->loader, consumed);
+        rounds++;
+    }
+    LOONG_TRY(loong_comm_all_reduce(t->comm, sums, LOONG_EXACT_WORDS + 1,
+                                    LOONG_I64, LOONG_REDUCE_SUM,
+                                    "validation loss"));
+    v->loss = loongi_exact_value(sums) /
+              (double)LOONG_MAX(sums[LOONG_EXACT_WORDS], 1);
+    loongi_log(t->ctx, LOONG_LOG_INFO,
+               "step %lld | %s: loss %.4f, perplexity %.3f over %lld tokens",
+               (long long)t->state.step, v->name, v->loss, exp(v->loss),
+               (long long)sums[LOONG_EXACT_WORDS]);
+    return LOONG_OK;
+}
+
+loong_status_t loongi_trainer_evaluate(loong_trainer_t *t)
+{
+    for (int i = 0; i < t->num_validation; i++) {
+        LOONG_TRY(evaluate_set(t, &t->validation[i]));
+    }
+    return LOONG_OK;
+}

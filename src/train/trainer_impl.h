@@ -1,0 +1,124 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The trainer's own state. Read trainer_create.c, trainer_run.c, train_step.c
+ * in this order. */
+#ifndef LOONG_TRAINER_IMPL_H
+#define LOONG_TRAINER_IMPL_H
+
+#include "exact_sum.h"
+#include "loong/loader.h"
+#include "loong/trainer.h"
+#include "native.h"
+#include "pairs.h"
+#include "schedule.h"
+#include "stage.h"
+#include "step_header.h"
+
+/* optim/schedule.h and engine/schedule.h: one of a learning rate, one of
+ * entries. */
+#include "lr_schedule.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+enum { LOONG_MAX_VALIDATION = 16 };
+
+typedef struct loong_validation {
+    const char *name; /* in the recipe */
+    loong_blend_t *blend;
+    loong_loader_t *loader;
+    double loss; /* of the last evaluation */
+} loong_validation_t;
+
+/* Everything the recipe says, as numbers. */
+typedef struct loong_train_settings {
+    int64_t seq_length;
+    int64_t micro_batch_size;
+    int64_t global_batch_size;
+    int64_t train_iters;
+    int64_t exit_interval;
+    double max_wall_time;
+    bool skip_nan;
+    double clip_grad;
+    loong_lr_schedule_t lr;
+    int64_t save_interval;
+    double save_interval_seconds;
+    int keep_last;
+    bool async_save;
+    int64_t eval_interval;
+    int64_t eval_iters;
+    int64_t log_interval;
+    uint64_t seed;
+} loong_train_settings_t;
+
+struct loong_trainer {
+    loong_context_t *ctx;
+    loong_comm_t *comm;
+    loong_recipe_t *recipe;
+    uint64_t recipe_hash;
+    loong_train_settings_t set;
+    loong_pairs_t *model_keys;
+    loong_device_t *device;
+    loong_stage_t *stage;
+    loong_step_exchange_t *exchange;
+    loong_blend_t *blend;
+    loong_loader_t *loader;
+    int num_validation;
+    loong_validation_t validation[LOONG_MAX_VALIDATION];
+    loong_entry_t *entries;
+    int64_t cap_entries;
+    float *weights; /* of a micro-batch, when the wide type is f64 */
+    loong_text_t text;
+
+    /* The run. */
+    loong_trainer_state_t state;
+    loong_frame_t frame;
+    int64_t micro_batches;
+    int64_t loss_tokens; /* of the step, all ranks */
+    unsigned flags;      /* agreed on in the step header */
+    int64_t record[2][LOONG_EXACT_WORDS]; /* norm squared, loss */
+    double start_time;
+    double last_save_time;
+    loong_checkpoint_save_t *save;
+    loong_pairs_t *save_metadata; /* and what the writing thread reads */
+    int64_t saved_step;
+    struct {
+        double time;
+        double data_seconds;
+        double comm_seconds;
+        int64_t tokens;
+        int64_t steps;
+    } window; /* since the last log line */
+};
+
+/* ---- train_step.c ---- */
+LOONG_NODISCARD loong_status_t loongi_train_step(loong_trainer_t *t);
+/* Fills the inputs of a chunk from a loader's micro-batch, slot 0. */
+LOONG_NODISCARD loong_status_t
+loongi_fill_inputs(loong_trainer_t *t, loong_stage_chunk_t chunk,
+                   loong_loader_t *loader, int64_t consumed, int64_t k);
+/* Adds the losses of the tokens of a chunk that has run. */
+void loongi_add_losses(loong_trainer_t *t, loong_stage_chunk_t chunk,
+                       int64_t record[LOONG_EXACT_WORDS]);
+
+/* ---- trainer_save.c ---- */
+LOONG_NODISCARD loong_status_t loongi_trainer_save(loong_trainer_t *t);
+/* Lets memory be changed again; commits when `finish` or when it is ready
+ * everywhere. Collective. */
+LOONG_NODISCARD loong_status_t loongi_trainer_finish_save(loong_trainer_t *t);
+LOONG_NODISCARD loong_status_t loongi_trainer_resume(loong_trainer_t *t,
+                                                     const char *path);
+
+/* ---- trainer_data.c ---- */
+LOONG_NODISCARD loong_status_t loongi_trainer_open_data(loong_trainer_t *t);
+void loongi_trainer_close_data(loong_trainer_t *t);
+
+/* "validation loss" of all sets, logged by rank 0. Collective. */
+LOONG_NODISCARD loong_status_t loongi_trainer_evaluate(loong_trainer_t *t);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

@@ -1,0 +1,175 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The loop around the step: log, evaluate, save, stop. */
+#include <math.h>
+#include <stdio.h>
+
+#include "loong/launch.h"
+#include "trainer_impl.h"
+
+/* ---- log ------------------------------------------------------------------------ */
+
+static void reset_window(loong_trainer_t *t)
+{
+    t->window.time = loongi_now();
+    t->window.comm_seconds = loong_comm_stats(t->comm).seconds;
+    t->window.data_seconds = 0.0;
+    t->window.tokens = 0;
+    t->window.steps = 0;
+}
+
+static void log_line(loong_trainer_t *t)
+{
+    char rate[LOONG_HUMAN_SIZE];
+    double now = loongi_now();
+    double seconds = now - t->window.time;
+    double comm = loong_comm_stats(t->comm).seconds - t->window.comm_seconds;
+    double per_step = seconds / (double)t->window.steps;
+    double left = per_step * (double)(t->set.train_iters - t->state.step);
+    double flops = loongi_decoder_flops_per_token(&t->stage->params.model) *
+                   (double)t->window.tokens;
+    loongi_human_count((double)t->window.tokens / seconds, rate);
+    loongi_log(t->ctx, LOONG_LOG_INFO,
+               "step %lld/%lld | loss %.4f | gnorm %.3f | lr %.2e | %s tok/s | "
+               "%.0f ms (data %.1f%%, comm %.1f%%) | %.1f GFLOP/s | eta "
+               "%dm%02ds",
+               (long long)t->state.step, (long long)t->set.train_iters,
+               t->state.loss, t->state.grad_norm, t->frame.lr[0], rate,
+               1e3 * per_step, 100.0 * t->window.data_seconds / seconds,
+               100.0 * comm / seconds, 1e-9 * flops / seconds,
+               (int)(left / 60.0), (int)fmod(left, 60.0));
+    reset_window(t);
+}
+
+/* ---- when ------------------------------------------------------------------------ */
+
+static bool every(int64_t step, int64_t interval)
+{
+    return interval > 0 && step % interval == 0;
+}
+
+/* This rank's wishes; the next step header makes them everybody's. */
+static unsigned own_requests(const loong_trainer_t *t)
+{
+    unsigned signals = loong_signals_get();
+    double now = loongi_now();
+    unsigned flags = 0;
+    bool late = t->set.max_wall_time > 0.0 &&
+                now - t->start_time > t->set.max_wall_time;
+    bool due = t->set.save_interval_seconds > 0.0 &&
+               now - t->last_save_time > t->set.save_interval_seconds;
+    if ((signals & LOONG_SIGNAL_STOP) != 0 || late) {
+        flags |= LOONG_STEP_STOP;
+    }
+    if ((signals & LOONG_SIGNAL_SAVE) != 0 || due) {
+        flags |= LOONG_STEP_SAVE;
+    }
+    return flags;
+}
+
+/* After a step; *stop_p: the run ends here, on request. */
+static loong_status_t after_step(loong_trainer_t *t, bool *stop_p)
+{
+    int64_t step = t->state.step;
+    bool last = step == t->set.train_iters;
+    bool requested = (t->flags & LOONG_STEP_STOP) != 0;
+    *stop_p = !last && (requested || every(step, t->set.exit_interval));
+    if (every(step, t->set.log_interval) || last || *stop_p) {
+        log_line(t);
+    }
+    if (every(step, t->set.eval_interval) || last) {
+        LOONG_TRY(loongi_trainer_evaluate(t));
+        reset_window(t);
+    }
+    if (loong_recipe_text(t->recipe, "checkpoint.save") != NULL &&
+        (every(step, t->set.save_interval) || last || *stop_p ||
+         (t->flags & LOONG_STEP_SAVE) != 0)) {
+        LOONG_TRY(loongi_trainer_save(t));
+        t->last_save_time = loongi_now();
+    }
+    return LOONG_OK;
+}
+
+loong_status_t loong_trainer_run(loong_trainer_t *trainer)
+{
+    loong_trainer_t *t = trainer;
+    bool stop = false;
+    reset_window(t);
+    while (t->state.step < t->set.train_iters && !stop) {
+        t->flags = own_requests(t);
+        LOONG_TRY(loongi_train_step(t));
+        LOONG_TRY(after_step(t, &stop));
+    }
+    LOONG_TRY(loongi_trainer_finish_save(t));
+    return stop ? LOONG_ERR_INTERRUPTED : LOONG_OK;
+}
+
+loong_status_t loong_trainer_evaluate(loong_trainer_t *trainer)
+{
+    return loongi_trainer_evaluate(trainer);
+}
+
+/* ---- texts ------------------------------------------------------------------------- */
+
+loong_status_t loong_trainer_describe(loong_trainer_t *trainer,
+                                      const char **text_p)
+{
+    loong_trainer_t *t = trainer;
+    const loong_stage_t *s = t->stage;
+    char a[LOONG_HUMAN_SIZE];
+    int64_t total = 0;
+    int64_t trained = 0;
+    for (int64_t i = 0; i < s->layout->num_params; i++) {
+        total += s->layout->params[i].elements;
+        trained += s->layout->params[i].params.frozen
+                       ? 0
+                       : s->layout->params[i].elements;
+    }
+    loongi_text_free(&t->text);
+    t->text = loongi_text_begin(t->ctx);
+    loongi_text_printf(&t->text, "parameters: %lld (%s), trained: %lld\n",
+                       (long long)total, loongi_human_count((double)total, a),
+                       (long long)trained);
+    loongi_text_printf(
+        &t->text, "tokens per step: %lld (%lld samples of %lld)\n",
+        (long long)(t->set.global_batch_size * t->set.seq_length),
+        (long long)t->set.global_batch_size, (long long)t->set.seq_length);
+    loongi_text_printf(&t->text,
+                       "ranks: %d data parallel, %d threads each; types: %s, "
+                       "wide %s\n",
+                       loong_comm_size(t->comm), s->params.compile.threads,
+                       loong_dtype_name(s->params.precision.compute),
+                       loong_dtype_name(s->params.precision.wide));
+    loongi_text_printf(&t->text, "memory of this rank:\n");
+    int64_t sum = 0;
+    for (int b = 0; b < LOONG_BASE_COUNT; b++) {
+        if (s->bytes[b] > 0) {
+            loongi_text_printf(&t->text, "  %-14s %s\n",
+                               loongi_base_name((loong_base_t)b),
+                               loongi_human_bytes((double)s->bytes[b], a));
+            sum += s->bytes[b];
+        }
+    }
+    loongi_text_printf(&t->text, "  %-14s %s\n", "together",
+                       loongi_human_bytes((double)sum, a));
+    *text_p = loongi_text_get(&t->text);
+    return t->text.status;
+}
+
+loong_status_t loong_trainer_explain(loong_trainer_t *trainer,
+                                     const char **text_p)
+{
+    loong_trainer_t *t = trainer;
+    loongi_text_free(&t->text);
+    t->text = loongi_text_begin(t->ctx);
+    for (int i = 0; i < LOONG_STAGE_CHUNKS; i++) {
+        if (t->stage->chunk[i] != NULL) {
+            loongi_chunk_explain(t->stage->chunk[i], &t->text);
+        }
+    }
+    loongi_program_explain(&t->stage->optimizer->norm, &t->text);
+    loongi_program_explain(&t->stage->optimizer->update, &t->text);
+    loongi_program_explain(&t->stage->optimizer->gather, &t->text);
+    *text_p = loongi_text_get(&t->text);
+    return t->text.status;
+}

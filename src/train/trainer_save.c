@@ -1,0 +1,459 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Native checkpoints of a run: what each rank owns, by global name. Parameters
+ * are stored as their masters (fp32 with bf16 training), moments as they are.
+ */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "loong/checkpoint.h"
+#include "trainer_impl.h"
+
+#define COMPONENT "foundation."
+
+/* ---- communication for the checkpoint module ------------------------------------ */
+
+static loong_status_t gather(void *user, const void *mine, size_t bytes,
+                             void *all)
+{
+    return loong_comm_gather(user, mine, bytes, all, 0, "checkpoint");
+}
+
+static loong_status_t broadcast(void *user, void *data, size_t bytes)
+{
+    return loong_comm_broadcast(user, data, bytes, 0, "checkpoint");
+}
+
+/* ---- pieces ------------------------------------------------------------------------ */
+
+static int64_t row_length(const loong_param_place_t *p)
+{
+    return p->elements / p->params.shape.dim[0];
+}
+
+/* Rows without the padding of the vocabulary. */
+static int64_t real_rows(const loong_trainer_t *t,
+                         const loong_param_place_t *p)
+{
+    bool vocabulary = strcmp(p->name, "embed_tokens.weight") == 0 ||
+                      strcmp(p->name, "lm_head.weight") == 0;
+    int64_t rows = p->params.shape.dim[0];
+    return vocabulary ? LOONG_MIN(rows, t->stage->params.model.vocab_size)
+                      : rows;
+}
+
+/* Where the two halves of bf16 masters are, for the writing thread. */
+typedef struct halves {
+    const uint16_t *high; /* of row 0 of the piece */
+    const uint16_t *low;
+    int64_t length;
+} halves_t;
+
+static loong_status_t fetch_master(void *user, int64_t row, int64_t rows,
+                                   void *dst)
+{
+    const halves_t *h = user;
+    uint32_t *bits = dst;
+    int64_t begin = row * h->length;
+    for (int64_t i = 0; i < rows * h->length; i++) {
+        uint32_t low = h->low[begin + i];
+        bits[i] = ((uint32_t)h->high[begin + i] - (low >> 15)) << 16 | low;
+    }
+    return LOONG_OK;
+}
+
+/* Rows of a parameter inside elements [begin, end) of its flat buffer. */
+static bool rows_in(const loong_trainer_t *t, const loong_param_place_t *p,
+                    int64_t begin, int64_t end, int64_t *row_p, int64_t *n_p)
+{
+    int64_t length = row_length(p);
+    int64_t first = LOONG_MAX(begin, p->flat_offset);
+    int64_t last = LOONG_MIN(end, p->flat_offset + real_rows(t, p) * length);
+    if (first >= last) {
+        return false;
+    }
+    *row_p = (first - p->flat_offset) / length;
+    *n_p = (last - first) / length;
+    return true;
+}
+
+static loong_checkpoint_piece_t describe(const loong_trainer_t *t,
+                                         const loong_param_place_t *p,
+                                         const char *kind, int64_t row,
+                                         int64_t rows)
+{
+    loong_checkpoint_piece_t piece;
+    memset(&piece, 0, sizeof(piece));
+    piece.kind = kind;
+    piece.dtype = t->stage->params.precision.wide;
+    piece.ndim = p->params.shape.rank;
+    piece.shape[0] = real_rows(t, p);
+    piece.begin[0] = row;
+    piece.count[0] = rows;
+    if (piece.ndim > 1) {
+        piece.shape[1] = p->params.shape.dim[1];
+        piece.count[1] = p->params.shape.dim[1];
+    }
+    return piece;
+}
+
+static loong_status_t add_param(loong_trainer_t *t,
+                                const loong_param_place_t *p,
+                                const loong_bucket_t *b, int64_t row,
+                                int64_t rows, loong_arena_t *arena)
+{
+    const loong_stage_t *s = t->stage;
+    const loong_flat_t *flat = &s->layout->flats[p->flat];
+    char name[512];
+    snprintf(name, sizeof(name), COMPONENT "%s", p->name);
+    loong_checkpoint_piece_t piece = describe(t, p, "param", row, rows);
+    piece.name = name;
+    int64_t element = p->flat_offset + row * row_length(p);
+    const char *at = s->run.base[LOONG_BASE_PARAM] + flat->param_offset +
+                     element * (int64_t)loong_dtype_size(flat->dtype);
+    piece.data = at;
+    if (flat->dtype == LOONG_BF16 && b == NULL) {
+        piece.dtype = LOONG_BF16;
+    } else if (flat->dtype == LOONG_BF16) {
+        halves_t *h = NULL;
+        LOONG_TRY(loongi_arena_alloc(arena, sizeof(*h), &h));
+        h->high = (const uint16_t *)at;
+        h->low = (const uint16_t *)(s->run.base[LOONG_BASE_OPTIM] + b->low) +
+                 (element - b->update_begin);
+        h->length = row_length(p);
+        piece.data = NULL;
+        piece.fetch = fetch_master;
+        piece.user = h;
+    }
+    return loongi_checkpoint_save_add(t->save, &piece);
+}
+
+static loong_status_t add_moments(loong_trainer_t *t,
+                                  const loong_param_place_t *p,
+                                  const loong_bucket_t *b, int64_t row,
+                                  int64_t rows)
+{
+    const char *const kinds[2] = {"exp_avg", "exp_avg_sq"};
+    const int64_t offsets[2] = {b->exp_avg, b->exp_avg_sq};
+    int64_t wide = (int64_t)loong_dtype_size(t->stage->params.precision.wide);
+    int64_t element = p->flat_offset + row * row_length(p) - b->update_begin;
+    char name[512];
+    snprintf(name, sizeof(name), COMPONENT "%s", p->name);
+    for (int i = 0; i < 2; i++) {
+        loong_checkpoint_piece_t piece = describe(t, p, kinds[i], row, rows);
+        piece.name = name;
+        piece.data = t->stage->run.base[LOONG_BASE_OPTIM] + offsets[i] +
+                     element * wide;
+        LOONG_TRY(loongi_checkpoint_save_add(t->save, &piece));
+    }
+    return LOONG_OK;
+}
+
+/* Every rank adds the rows it owns; rank 0 adds what is frozen. */
+static loong_status_t add_pieces(loong_trainer_t *t, loong_arena_t *arena)
+{
+    const loong_chunk_t *c = t->stage->layout;
+    const loong_optimizer_t *o = t->stage->optimizer;
+    for (int64_t i = 0; i < c->num_params; i++) {
+        const loong_param_place_t *p = &c->params[i];
+        if (p->params.frozen && loong_comm_rank(t->comm) == 0) {
+            LOONG_TRY(add_param(t, p, NULL, 0, real_rows(t, p), arena));
+        }
+        for (int64_t k = 0; k < o->num_buckets; k++) {
+            const loong_bucket_t *b = &o->buckets[k];
+            int64_t row = 0;
+            int64_t rows = 0;
+            if (b->flat == p->flat && !p->params.frozen &&
+                rows_in(t, p, b->own_begin, b->own_end, &row, &rows)) {
+                LOONG_TRY(add_param(t, p, b, row, rows, arena));
+                LOONG_TRY(add_moments(t, p, b, row, rows));
+            }
+        }
+    }
+    return LOONG_OK;
+}
+
+/* ---- metadata ------------------------------------------------------------------------ */
+
+static loong_status_t fill_metadata(loong_trainer_t *t, loong_pairs_t *meta)
+{
+    const char *text = NULL;
+    LOONG_TRY(loong_recipe_print(t->recipe, false, &text));
+    LOONG_TRY(loongi_pairs_set(meta, "recipe", text));
+    LOONG_TRY(loongi_pairs_set_int(meta, "step", t->state.step));
+    LOONG_TRY(loongi_pairs_set_int(meta, "consumed_samples",
+                                   t->state.consumed_samples));
+    LOONG_TRY(loongi_pairs_set(meta, "data", loong_blend_describe(t->blend)));
+    for (int64_t i = 0; i < t->model_keys->count; i++) {
+        char key[256];
+        snprintf(key, sizeof(key), "model.foundation.%s",
+                 t->model_keys->items[i].key);
+        LOONG_TRY(
+            loongi_pairs_set(meta, key, t->model_keys->items[i].value));
+    }
+    return LOONG_OK;
+}
+
+/* ---- saving ---------------------------------------------------------------------------- */
+
+static loong_status_t begin_save(loong_trainer_t *t, loong_pairs_t *meta)
+{
+    loong_checkpoint_comm_t comm = {loong_comm_rank(t->comm),
+                                    loong_comm_size(t->comm), t->comm, gather,
+                                    broadcast};
+    loong_checkpoint_save_params_t params;
+    memset(&params, 0, sizeof(params));
+    params.dir = loong_recipe_text(t->recipe, "checkpoint.save");
+    params.step = t->state.step;
+    params.comm = &comm;
+    params.metadata = meta;
+    params.files_dir = loong_recipe_text(t->recipe, "init.from_hf");
+    params.async = t->set.async_save;
+    params.keep_last = t->set.keep_last;
+    LOONG_TRY(fill_metadata(t, meta));
+    LOONG_TRY(loongi_checkpoint_save_begin(t->ctx, &params, &t->save));
+    LOONG_TRY(add_pieces(t, meta->arena));
+    return loongi_checkpoint_save_start(t->save);
+}
+
+loong_status_t loongi_trainer_finish_save(loong_trainer_t *t)
+{
+    if (t->save == NULL) {
+        return LOONG_OK;
+    }
+    double stall = loongi_checkpoint_save_wait(t->save);
+    loong_status_t status = loongi_checkpoint_save_commit(t->save);
+    if (status == LOONG_OK) {
+        loongi_log(t->ctx, LOONG_LOG_INFO,
+                   "step %lld | checkpoint saved: %.1f MB of this rank in %.2f "
+                   "s, waited %.3f s",
+                   (long long)t->saved_step,
+                   1e-6 * (double)loongi_checkpoint_save_bytes(t->save),
+                   loongi_checkpoint_save_seconds(t->save), stall);
+    }
+    loongi_checkpoint_save_destroy(&t->save);
+    loongi_pairs_destroy(&t->save_metadata);
+    return status;
+}
+
+loong_status_t loongi_trainer_save(loong_trainer_t *t)
+{
+    if (t->saved_step == t->state.step) {
+        return LOONG_OK;
+    }
+    LOONG_TRY(loongi_trainer_finish_save(t));
+    LOONG_TRY(loongi_pairs_create(t->ctx, &t->save_metadata));
+    LOONG_TRY(begin_save(t, t->save_metadata));
+    t->saved_step = t->state.step;
+    return LOONG_OK;
+}
+
+/* ---- loading ---------------------------------------------------------------------------- */
+
+static loong_status_t check_tensors(loong_trainer_t *t,
+                                    const loong_checkpoint_t *ck)
+{
+    static const char *const kinds[] = {"param", "exp_avg", "exp_avg_sq"};
+    const loong_chunk_t *c = t->stage->layout;
+    loong_checkpoint_tensor_t *wanted = NULL;
+    loong_arena_t *arena = NULL;
+    int64_t count = 0;
+    LOONG_TRY(loongi_arena_create(t->ctx, "wanted tensors", &arena));
+    loong_status_t status = loongi_arena_alloc(
+        arena, (size_t)c->num_params * 3 * sizeof(*wanted), &wanted);
+    for (int64_t i = 0; i < 3 * c->num_params && status == LOONG_OK; i++) {
+        const loong_param_place_t *p = &c->params[i / 3];
+        if (p->params.frozen && i % 3 > 0) {
+            continue;
+        }
+        char *name = NULL;
+        status = loongi_arena_printf(arena, &name, COMPONENT "%s", p->name);
+        wanted[count].kind = kinds[i % 3];
+        wanted[count].name = name;
+        wanted[count].ndim = p->params.shape.rank;
+        wanted[count].shape[0] = real_rows(t, p);
+        wanted[count++].shape[1] = p->params.shape.dim[1];
+    }
+    if (status == LOONG_OK) {
+        status = loongi_checkpoint_check(ck, wanted, count);
+    }
+    loongi_arena_destroy(&arena);
+    return status;
+}
+
+static loong_status_t load_param(loong_trainer_t *t, loong_checkpoint_t *ck,
+                                 const loong_param_place_t *p, double *buffer,
+                                 int64_t room)
+{
+    char name[512];
+    snprintf(name, sizeof(name), COMPONENT "%s", p->name);
+    const loong_checkpoint_tensor_t *tensor =
+        loongi_checkpoint_find(ck, "param", name);
+    int64_t length = row_length(p);
+    int64_t rows = real_rows(t, p);
+    int64_t step = LOONG_MAX(room / length, 1);
+    for (int64_t row = 0; row < rows; row += step) {
+        int64_t n = LOONG_MIN(step, rows - row);
+        LOONG_TRY(loongi_checkpoint_read_rows(ck, tensor, row, n, LOONG_F64,
+                                              buffer));
+        loongi_stage_set_param(t->stage, p, row * length, n * length, buffer);
+    }
+    return LOONG_OK;
+}
+
+/* Moments of the rows this rank updates. */
+static loong_status_t load_moments(loong_trainer_t *t, loong_checkpoint_t *ck,
+                                   const loong_param_place_t *p,
+                                   const loong_bucket_t *b)
+{
+    const char *const kinds[2] = {"exp_avg", "exp_avg_sq"};
+    const int64_t offsets[2] = {b->exp_avg, b->exp_avg_sq};
+    loong_dtype_t wide = t->stage->params.precision.wide;
+    int64_t row = 0;
+    int64_t rows = 0;
+    char name[512];
+    if (!rows_in(t, p, b->update_begin, b->update_end, &row, &rows)) {
+        return LOONG_OK;
+    }
+    snprintf(name, sizeof(name), COMPONENT "%s", p->name);
+    int64_t element = p->flat_offset + row * row_length(p) - b->update_begin;
+    for (int i = 0; i < 2; i++) {
+        char *to = t->stage->run.base[LOONG_BASE_OPTIM] + offsets[i] +
+                   element * (int64_t)loong_dtype_size(wide);
+        LOONG_TRY(loongi_checkpoint_read_rows(
+            ck, loongi_checkpoint_find(ck, kinds[i], name), row, rows, wide,
+            to));
+    }
+    return LOONG_OK;
+}
+
+static loong_status_t load_tensors(loong_trainer_t *t, loong_checkpoint_t *ck)
+{
+    const loong_chunk_t *c = t->stage->layout;
+    const loong_optimizer_t *o = t->stage->optimizer;
+    int64_t room = 1024 * 1024;
+    double *buffer = NULL;
+    for (int64_t i = 0; i < c->num_params; i++) {
+        room = LOONG_MAX(room, row_length(&c->params[i]));
+    }
+    LOONG_TRY(loongi_calloc(t->ctx, (size_t)room, sizeof(*buffer),
+                            "rows of a checkpoint", &buffer));
+    loong_status_t status = LOONG_OK;
+    for (int64_t i = 0; i < c->num_params && status == LOONG_OK; i++) {
+        const loong_param_place_t *p = &c->params[i];
+        status = load_param(t, ck, p, buffer, room);
+        for (int64_t k = 0; k < o->num_buckets && status == LOONG_OK; k++) {
+            if (o->buckets[k].flat == p->flat && !p->params.frozen) {
+                status = load_moments(t, ck, p, &o->buckets[k]);
+            }
+        }
+    }
+    loongi_free(t->ctx, buffer);
+    return status;
+}
+
+static bool overridden(const loong_trainer_t *t, const char *key)
+{
+    for (int64_t i = 0; i < loong_recipe_count(t->recipe, "resume.override");
+         i++) {
+        char path[64];
+        snprintf(path, sizeof(path), "resume.override[%lld]", (long long)i);
+        if (strcmp(loong_recipe_text(t->recipe, path), key) == 0) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* Keys that must not change between a run and its continuation. */
+static loong_status_t compare_recipes(loong_trainer_t *t, const char *earlier)
+{
+    loong_recipe_t *old = NULL;
+    loong_text_t text = loongi_text_begin(t->ctx);
+    LOONG_TRY(loong_recipe_parse(t->ctx, "the checkpoint's recipe", earlier,
+                                 NULL, &old));
+    for (int64_t i = 0; i < loong_recipe_num_keys(); i++) {
+        const loong_recipe_key_t *key = loong_recipe_key(i);
+        const char *a = loong_recipe_text(old, key->path);
+        const char *b = loong_recipe_text(t->recipe, key->path);
+        bool same = (a == NULL) == (b == NULL) &&
+                    (a == NULL || strcmp(a, b) == 0);
+        if (key->resume == LOONG_RESUME_SAME && !same &&
+            !overridden(t, key->path)) {
+            loongi_text_printf(&text, "\n  %s: %s in the checkpoint, now %s",
+                               key->path, a != NULL ? a : "not set",
+                               b != NULL ? b : "not set");
+        }
+    }
+    loong_recipe_destroy(&old);
+    loong_status_t status = LOONG_OK;
+    if (text.length > 0) {
+        status = LOONG_FAIL(t->ctx, LOONG_ERR_MISMATCH,
+                            "the recipe changed; what is meant goes into "
+                            "resume.override:%s",
+                            loongi_text_get(&text));
+    }
+    loongi_text_free(&text);
+    return status;
+}
+
+static loong_status_t resume_from(loong_trainer_t *t, loong_checkpoint_t *ck)
+{
+    const loong_pairs_t *meta = loongi_checkpoint_metadata(ck);
+    const char *recipe = loongi_pairs_get(meta, "recipe");
+    const char *data = loongi_pairs_get(meta, "data");
+    if (recipe != NULL) {
+        LOONG_TRY(compare_recipes(t, recipe));
+    }
+    if (data != NULL && !overridden(t, "data")) {
+        loong_status_t status = loong_blend_compare(t->blend, data);
+        if (status != LOONG_OK) {
+            loongi_error_note(t->ctx, "resume.override: [data] goes on with "
+                                      "changed data");
+            return status;
+        }
+    }
+    LOONG_TRY(check_tensors(t, ck));
+    LOONG_TRY(loongi_checkpoint_verify(ck, loong_comm_rank(t->comm),
+                                       loong_comm_size(t->comm)));
+    LOONG_TRY(load_tensors(t, ck));
+    loongi_pairs_int(meta, "step", &t->state.step);
+    loongi_pairs_int(meta, "consumed_samples", &t->state.consumed_samples);
+    t->saved_step = t->state.step;
+    loongi_log(t->ctx, LOONG_LOG_INFO, "resumed from %s at step %lld",
+               loongi_checkpoint_path(ck), (long long)t->state.step);
+    return LOONG_OK;
+}
+
+loong_status_t loongi_trainer_resume(loong_trainer_t *t, const char *path)
+{
+    loong_checkpoint_t *ck = NULL;
+    LOONG_TRY(loongi_checkpoint_open(t->ctx, path, &ck));
+    loong_status_t status = resume_from(t, ck);
+    loongi_checkpoint_close(&ck);
+    return status;
+}
+
+/* ---- export ----------------------------------------------------------------------------- */
+
+loong_status_t loong_trainer_export(loong_trainer_t *trainer, const char *dir)
+{
+    loong_trainer_t *t = trainer;
+    const char *save = loong_recipe_text(t->recipe, "checkpoint.save");
+    LOONG_CHECK(t->ctx, save != NULL, LOONG_ERR_CONFIG,
+                "export.hf goes through a checkpoint: set checkpoint.save");
+    LOONG_TRY(loongi_trainer_save(t));
+    LOONG_TRY(loongi_trainer_finish_save(t));
+    loong_status_t status = LOONG_OK;
+    if (loong_comm_rank(t->comm) == 0) {
+        loong_checkpoint_export_params_t params;
+        memset(&params, 0, sizeof(params));
+        params.checkpoint = save;
+        params.out_dir = dir;
+        params.bos_token_id = params.eos_token_id = -1;
+        status = loong_checkpoint_export(t->ctx, &params);
+    }
+    LOONG_TRY(loong_comm_barrier(t->comm, "export"));
+    return status;
+}

@@ -1,0 +1,321 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * loongrun: a recipe, run on every rank. A small parent watches over the
+ * worker that trains (loong/launch.h). */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "loong/comm.h"
+#include "loong/device.h"
+#include "loong/exit_code.h"
+#include "loong/launch.h"
+#include "loong/recipe.h"
+#include "loong/register.h"
+#include "loong/trainer.h"
+
+#ifndef LOONG_CONFIG_DIR
+#define LOONG_CONFIG_DIR "configs"
+#endif
+
+static const char usage[] =
+    "usage: [mpirun -n N] loongrun [train|eval] RECIPE.yaml [a.b=c ...]\n"
+    "\n"
+    "  train (default)     train as the recipe says\n"
+    "  eval                loss and perplexity of the validation sets\n"
+    "  a.b=c +a.b=c ~a.b   change, add, remove a key of the recipe\n"
+    "  --print-config      the whole recipe, with the origin of each value\n"
+    "  --dry-run           parameters, tokens per step, memory; nothing runs\n"
+    "  --explain           every step of every program, its kernel and why\n"
+    "  --help-config [KEY] what a key means, or all keys\n"
+    "  --doctor            what was found on this machine\n"
+    "\n"
+    "signals: USR1 saves and goes on; USR2, TERM, INT finish the step, save and\n"
+    "exit with 75. Exit codes: docs/faults.md\n";
+
+typedef struct options {
+    const char *recipe;
+    bool eval;
+    bool print_config;
+    bool dry_run;
+    bool explain;
+    int num_overrides;
+    const char **overrides;
+} options_t;
+
+static void print_log(void *user, loong_log_level_t level, const char *line)
+{
+    const loong_comm_t *const *comm = user;
+    if (*comm != NULL && loong_comm_rank(*comm) > 0 &&
+        level > LOONG_LOG_WARN) {
+        return; /* progress is told once */
+    }
+    fprintf(level <= LOONG_LOG_WARN ? stderr : stdout, "%s%s\n",
+            level == LOONG_LOG_WARN ? "warning: " : "", line);
+    fflush(stdout);
+}
+
+static void print_parent(void *user, const char *line)
+{
+    (void)user;
+    fprintf(stderr, "%s\n", line);
+}
+
+/* ---- commands that need no run --------------------------------------------------- */
+
+static int help_config(const char *wanted)
+{
+    bool found = false;
+    for (int64_t i = 0; i < loong_recipe_num_keys(); i++) {
+        const loong_recipe_key_t *key = loong_recipe_key(i);
+        if (wanted != NULL && strncmp(key->path, wanted, strlen(wanted)) != 0) {
+            continue;
+        }
+        found = true;
+        printf("%-50s %s\n", key->path, key->help);
+        if (key->choices != NULL) {
+            printf("%-50s one of: %s\n", "", key->choices);
+        }
+        if (key->min != 0.0 || key->max != 0.0) {
+            printf("%-50s from %g to %g\n", "", key->min, key->max);
+        }
+        printf("%-50s default: %s\n", "",
+               key->fallback != NULL ? key->fallback : "not set");
+    }
+    if (!found) {
+        fprintf(stderr, "no key begins with %s\n", wanted);
+    }
+    return found ? LOONG_EXIT_OK : LOONG_EXIT_USAGE;
+}
+
+static int doctor(loong_context_t *ctx)
+{
+    loong_launch_t launch;
+    loong_device_t *device = NULL;
+    char text[1024];
+    loong_launch_detect(&launch);
+    printf("launcher: %s, rank %d of %d\n",
+           launch.launcher != NULL ? launch.launcher : "none", launch.rank,
+           launch.size);
+    const char *const kinds[] = {"cpu", "cuda", "xpu"};
+    for (int i = 0; i < 3; i++) {
+        if (loong_device_create(ctx, kinds[i], 0, &device) == LOONG_OK) {
+            loong_device_describe(device, text, sizeof(text));
+            printf("device %s: %s\n", kinds[i], text);
+            loong_device_destroy(&device);
+        } else {
+            printf("device %s: not in this build\n", kinds[i]);
+            loong_context_clear_error(ctx);
+        }
+    }
+    const char *const ops[] = {"linear", "attention", "cross_entropy",
+                               "adamw"};
+    for (int i = 0; i < 4; i++) {
+        printf("kernels of %s:", ops[i]);
+        const loong_kernel_t *k = NULL;
+        for (int n = 0; (k = loong_find_kernel(ctx, ops[i], "cpu", n)) != NULL;
+             n++) {
+            printf(" %s", k->name);
+        }
+        printf("\n");
+    }
+    loong_launch_advice(&launch, 0, text, sizeof(text));
+    printf("%s%s", text, text[0] != '\0' ? "\n" : "");
+    return LOONG_EXIT_OK;
+}
+
+/* ---- the run ------------------------------------------------------------------------ */
+
+static loong_status_t print_text(loong_comm_t *comm, const char *text)
+{
+    if (loong_comm_rank(comm) == 0) {
+        fputs(text, stdout);
+        fflush(stdout);
+    }
+    return LOONG_OK;
+}
+
+static loong_status_t with_trainer(const options_t *o, loong_recipe_t *recipe,
+                                   loong_comm_t *comm,
+                                   loong_trainer_t *trainer)
+{
+    const char *text = NULL;
+    loong_status_t status = loong_trainer_describe(trainer, &text);
+    if (status == LOONG_OK) {
+        status = print_text(comm, text);
+    }
+    if (status == LOONG_OK && o->explain) {
+        status = loong_trainer_explain(trainer, &text);
+        return status == LOONG_OK ? print_text(comm, text) : status;
+    }
+    if (status != LOONG_OK || o->dry_run) {
+        return status;
+    }
+    if (o->eval) {
+        return loong_trainer_evaluate(trainer);
+    }
+    status = loong_trainer_run(trainer);
+    const char *dir = loong_recipe_text(recipe, "export.hf");
+    if (status == LOONG_OK && dir != NULL) {
+        status = loong_trainer_export(trainer, dir);
+        if (status == LOONG_OK) {
+            print_text(comm, "exported as a Hugging Face directory: ");
+            print_text(comm, dir);
+            print_text(comm, "\n");
+        }
+    }
+    return status;
+}
+
+static loong_status_t run_recipe(loong_context_t *ctx, const options_t *o,
+                                 loong_comm_t *comm)
+{
+    loong_recipe_params_t params = {LOONG_CONFIG_DIR, o->num_overrides,
+                                    o->overrides, 0, NULL};
+    loong_recipe_t *recipe = NULL;
+    loong_trainer_t *trainer = NULL;
+    const char *text = NULL;
+    loong_status_t status = loong_recipe_load(ctx, o->recipe, &params, &recipe);
+    if (status == LOONG_OK && o->print_config) {
+        status = loong_recipe_print(recipe, true, &text);
+        if (status == LOONG_OK) {
+            print_text(comm, text);
+        }
+        loong_recipe_destroy(&recipe);
+        return status;
+    }
+    if (status == LOONG_OK) {
+        loong_trainer_params_t create = {comm, recipe,
+                                         o->dry_run || o->explain};
+        status = loong_trainer_create(ctx, &create, &trainer);
+    }
+    if (status == LOONG_OK) {
+        status = with_trainer(o, recipe, comm, trainer);
+    }
+    if (status != LOONG_OK && status != LOONG_ERR_INTERRUPTED) {
+        loong_comm_abort(comm, loong_status_text(status));
+    }
+    loong_trainer_destroy(&trainer);
+    loong_recipe_destroy(&recipe);
+    return status;
+}
+
+static int work(loong_context_t *ctx, const options_t *o, loong_comm_t **comm)
+{
+    loong_launch_t launch;
+    int agreed = 0;
+    int rank = 0;
+    loong_launch_detect(&launch);
+    loong_status_t status = loong_signals_install(ctx);
+    if (status == LOONG_OK) {
+        status = loong_comm_create_world(ctx, NULL, comm);
+    }
+    if (status == LOONG_OK) {
+        status = loong_launch_check(ctx, &launch, loong_comm_size(*comm));
+    }
+    if (status == LOONG_OK) {
+        status = run_recipe(ctx, o, *comm);
+    }
+    int code = (int)loong_exit_code_from_status(status);
+    if (status != LOONG_OK && status != LOONG_ERR_INTERRUPTED) {
+        fprintf(stderr, "loongrun: rank %d: %s\n%s\n", launch.rank,
+                loong_status_text(status), loong_context_error(ctx));
+    }
+    if (*comm != NULL) {
+        loong_exit_code_agree(*comm, code, &agreed, &rank);
+        code = agreed;
+        if (code != 0 && loong_comm_rank(*comm) == 0) {
+            fprintf(stderr, "loongrun: exit %d: %s\n", code,
+                    loong_exit_code_text(code));
+        }
+    }
+    return code;
+}
+
+/* ---- command line --------------------------------------------------------------------- */
+
+static bool parse(int argc, char **argv, options_t *o)
+{
+    for (int i = 1; i < argc; i++) {
+        const char *a = argv[i];
+        if (strcmp(a, "--print-config") == 0) {
+            o->print_config = true;
+        } else if (strcmp(a, "--dry-run") == 0) {
+            o->dry_run = true;
+        } else if (strcmp(a, "--explain") == 0) {
+            o->explain = true;
+        } else if (strcmp(a, "train") == 0 && o->recipe == NULL) {
+            o->eval = false;
+        } else if (strcmp(a, "eval") == 0 && o->recipe == NULL) {
+            o->eval = true;
+        } else if (a[0] == '-') {
+            fprintf(stderr, "loongrun: unknown option %s\n%s", a, usage);
+            return false;
+        } else if (o->recipe == NULL) {
+            o->recipe = a;
+        } else {
+            o->overrides[o->num_overrides++] = a;
+        }
+    }
+    if (o->recipe == NULL) {
+        fprintf(stderr, "loongrun: no recipe given\n%s", usage);
+    }
+    return o->recipe != NULL;
+}
+
+/* libgomp reads its settings when it is loaded, so they must stand in the
+ * environment before: a short spin keeps barriers cheap without starving other
+ * ranks of the machine. What the user set stays. */
+static void settle_environment(char **argv)
+{
+    if (getenv("GOMP_SPINCOUNT") == NULL &&
+        setenv("GOMP_SPINCOUNT", "10000", 1) == 0) {
+        execv("/proc/self/exe", argv);
+    }
+}
+
+int main(int argc, char **argv)
+{
+    loong_comm_t *comm = NULL;
+    loong_context_t *ctx = NULL;
+    loong_context_params_t params = {print_log, &comm, LOONG_LOG_INFO};
+    loong_parent_params_t parent = {print_parent, NULL, 0.0};
+    loong_role_t role = LOONG_ROLE_WORKER;
+    options_t o = {0};
+    int code = LOONG_EXIT_USAGE;
+    settle_environment(argv);
+    if (argc > 1 && (strcmp(argv[1], "--help") == 0 ||
+                     strcmp(argv[1], "-h") == 0)) {
+        fputs(usage, stdout);
+        return 0;
+    }
+    if (argc > 1 && strcmp(argv[1], "--help-config") == 0) {
+        return help_config(argc > 2 ? argv[2] : NULL);
+    }
+    if (loong_context_create(&params, &ctx) != LOONG_OK) {
+        return LOONG_EXIT_FAILED;
+    }
+    if (loong_register_builtin(ctx) != LOONG_OK) {
+        fprintf(stderr, "loongrun: %s\n", loong_context_error(ctx));
+        return LOONG_EXIT_FAILED;
+    }
+    if (argc > 1 && strcmp(argv[1], "--doctor") == 0) {
+        code = doctor(ctx);
+        loong_context_destroy(&ctx);
+        return code;
+    }
+    o.overrides = calloc((size_t)argc, sizeof(*o.overrides));
+    if (o.overrides != NULL && parse(argc, argv, &o)) {
+        if (loong_parent_run(ctx, &parent, &role, &code) != LOONG_OK) {
+            fprintf(stderr, "loongrun: %s\n", loong_context_error(ctx));
+            code = LOONG_EXIT_FAILED;
+        } else if (role == LOONG_ROLE_WORKER) {
+            code = work(ctx, &o, &comm);
+        }
+    }
+    loong_comm_destroy(&comm);
+    free(o.overrides);
+    loong_context_destroy(&ctx);
+    return code;
+}

@@ -30,6 +30,7 @@ pkg_check_modules(HDF5 REQUIRED hdf5)
 loong_module(NAME checkpoint DIR src/checkpoint USES base
   LIBS ${HDF5_LINK_LIBRARIES} xxhash INCLUDES ${HDF5_INCLUDE_DIRS})
 loong_module(NAME engine DIR src/engine USES base graph)
+loong_module(NAME metrics DIR src/metrics USES base)
 loong_module(NAME optim DIR src/optim USES base comm graph pass run)
 loong_module(NAME train DIR src/train
   USES base recipe comm launch device graph pass run nn foundation optim

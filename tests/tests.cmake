@@ -35,3 +35,4 @@ loong_product_test(cross_entropy)
 loong_test(NAME golden SOURCES tests/golden/test_golden.c LABELS golden
   TIMEOUT 300)
 loong_product_test(attention)
+loong_test(NAME metrics SOURCES tests/unit/test_metrics.c LABELS unit)

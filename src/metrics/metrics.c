@@ -1,0 +1,266 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The figures of an interval as text. */
+#include "metrics.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+/* A line that grows in a fixed buffer. */
+typedef struct line {
+    char *text;
+    size_t used;
+} line_t;
+
+static void add(line_t *line, const char *fmt, ...) LOONG_PRINTF(2, 3);
+
+static void add(line_t *line, const char *fmt, ...)
+{
+    size_t left = LOONG_METRICS_LINE - line->used;
+    va_list args;
+    va_start(args, fmt);
+    int n = vsnprintf(line->text + line->used, left, fmt, args);
+    va_end(args);
+    if (n > 0) {
+        line->used += LOONG_MIN((size_t)n, left - 1);
+    }
+}
+
+void loongi_metrics_clear(loong_metrics_t *metrics)
+{
+    memset(metrics, 0, sizeof(*metrics));
+    metrics->unix_time = NAN;
+    metrics->loss = NAN;
+    metrics->loss_z = NAN;
+    metrics->grad_norm = NAN;
+    metrics->lr = NAN;
+    metrics->tokens_per_second = NAN;
+    metrics->ms_per_step = NAN;
+    metrics->data_share = NAN;
+    metrics->comm_share = NAN;
+    metrics->gflops = NAN;
+    metrics->gemm_share = NAN;
+    metrics->memory_bytes = NAN;
+    metrics->memory_limit = NAN;
+    metrics->seconds_left = NAN;
+}
+
+const char *loongi_metrics_time(double seconds, char text[LOONG_TIME_SIZE])
+{
+    if (!(seconds >= 0.0) || seconds > 1e9) {
+        snprintf(text, LOONG_TIME_SIZE, "-");
+        return text;
+    }
+    long long s = (long long)(seconds + 0.5);
+    if (s < 60) {
+        snprintf(text, LOONG_TIME_SIZE, "%llds", s);
+    } else if (s < 3600) {
+        snprintf(text, LOONG_TIME_SIZE, "%lldm%02llds", s / 60, s % 60);
+    } else if (s < 86400) {
+        snprintf(text, LOONG_TIME_SIZE, "%lldh%02lldm", s / 3600,
+                 s % 3600 / 60);
+    } else {
+        snprintf(text, LOONG_TIME_SIZE, "%lldd%02lldh", s / 86400,
+                 s % 86400 / 3600);
+    }
+    return text;
+}
+
+/* Three figures and a unit: 812, 41.2k, 1.05M. */
+static void add_count(line_t *line, double value)
+{
+    static const char units[] = " kMGT";
+    int unit = 0;
+    while (fabs(value) >= 999.5 && unit < 4) {
+        value /= 1000.0;
+        unit++;
+    }
+    int digits = fabs(value) >= 99.95 || unit == 0 ? 0
+                 : fabs(value) >= 9.995            ? 1
+                                                   : 2;
+    add(line, "%.*f", digits, value);
+    if (unit > 0) {
+        add(line, "%c", units[unit]);
+    }
+}
+
+static void add_shares(line_t *line, const loong_metrics_t *m)
+{
+    const char *open = " (";
+    if (!isnan(m->data_share)) {
+        add(line, "%sdata %.1f%%", open, 100.0 * m->data_share);
+        open = ", ";
+    }
+    if (!isnan(m->comm_share)) {
+        add(line, "%scomm %.1f%%", open, 100.0 * m->comm_share);
+        open = ", ";
+    }
+    add(line, open[0] == ',' ? ")" : "");
+}
+
+static void add_memory(line_t *line, const loong_metrics_t *m)
+{
+    const double gib = 1024.0 * 1024.0 * 1024.0;
+    add(line, " | mem %.2f", m->memory_bytes / gib);
+    if (!isnan(m->memory_limit)) {
+        add(line, "/%.1f", m->memory_limit / gib);
+    }
+    add(line, " GiB");
+}
+
+void loongi_metrics_line(const loong_metrics_t *m,
+                         char text[LOONG_METRICS_LINE])
+{
+    line_t line = {text, 0};
+    char left[LOONG_TIME_SIZE];
+    add(&line, "step %lld/%lld | loss %.4f", (long long)m->step,
+        (long long)m->total_steps, m->loss);
+    if (!isnan(m->loss_z)) {
+        add(&line, " (%+.1fz)", m->loss_z);
+    }
+    add(&line, " | gnorm %.3g", m->grad_norm);
+    if (!isnan(m->lr)) {
+        add(&line, " | lr %.2e", m->lr);
+    }
+    if (!isnan(m->tokens_per_second)) {
+        add(&line, " | ");
+        add_count(&line, m->tokens_per_second);
+        add(&line, " tok/s");
+    }
+    if (!isnan(m->ms_per_step)) {
+        add(&line, " | %.*f ms", m->ms_per_step < 99.95 ? 1 : 0,
+            m->ms_per_step);
+        add_shares(&line, m);
+    }
+    if (!isnan(m->gflops)) {
+        add(&line, " | %.*f GFLOP/s", m->gflops < 99.95 ? 1 : 0, m->gflops);
+        if (!isnan(m->gemm_share)) {
+            add(&line, " (%.1f%% of gemm)", 100.0 * m->gemm_share);
+        }
+    }
+    if (!isnan(m->memory_bytes)) {
+        add_memory(&line, m);
+    }
+    if (!isnan(m->seconds_left)) {
+        add(&line, " | eta %s", loongi_metrics_time(m->seconds_left, left));
+    }
+}
+
+void loongi_metrics_eval_line(const loong_metrics_eval_t *e,
+                              char text[LOONG_METRICS_LINE])
+{
+    line_t line = {text, 0};
+    char took[LOONG_TIME_SIZE];
+    add(&line, "step %lld | eval %.200s | loss %.4f | ppl %.5g | ",
+        (long long)e->step, e->name, e->loss, exp(e->loss));
+    add_count(&line, (double)e->tokens);
+    add(&line, " tokens | %s", loongi_metrics_time(e->seconds, took));
+}
+
+/* ---- JSON ----------------------------------------------------------------- */
+
+/* Shortest of 6, 9 or 17 figures that reads back as the same number would be
+ * a search; 9 figures are enough for figures that were measured. */
+static void add_real(line_t *line, const char *key, double value)
+{
+    if (isfinite(value)) {
+        add(line, ",\"%s\":%.9g", key, value);
+    } else {
+        add(line, ",\"%s\":null", key);
+    }
+}
+
+static void add_known(line_t *line, const char *key, double value)
+{
+    if (!isnan(value)) {
+        add_real(line, key, value);
+    }
+}
+
+/* Seconds since 1970 with milliseconds: more figures than add_real keeps. */
+static void add_time(line_t *line, double unix_time)
+{
+    if (!isnan(unix_time)) {
+        add(line, ",\"time\":%.3f", unix_time);
+    }
+}
+
+void loongi_metrics_json(const loong_metrics_t *m,
+                         char text[LOONG_METRICS_LINE])
+{
+    line_t line = {text, 0};
+    add(&line, "{\"step\":%lld,\"total_steps\":%lld,\"tokens\":%lld",
+        (long long)m->step, (long long)m->total_steps, (long long)m->tokens);
+    add_time(&line, m->unix_time);
+    add_real(&line, "loss", m->loss);
+    add_known(&line, "loss_z", m->loss_z);
+    add_real(&line, "grad_norm", m->grad_norm);
+    add_known(&line, "lr", m->lr);
+    add_known(&line, "tokens_per_second", m->tokens_per_second);
+    add_known(&line, "ms_per_step", m->ms_per_step);
+    add_known(&line, "data_share", m->data_share);
+    add_known(&line, "comm_share", m->comm_share);
+    add_known(&line, "gflops", m->gflops);
+    add_known(&line, "gemm_share", m->gemm_share);
+    add_known(&line, "memory_bytes", m->memory_bytes);
+    add_known(&line, "memory_limit", m->memory_limit);
+    add_known(&line, "seconds_left", m->seconds_left);
+    add(&line, "}");
+}
+
+/* Escapes a name; what does not fit 200 bytes is left out. */
+static void add_name(line_t *line, const char *name)
+{
+    size_t end = line->used + 200;
+    add(line, "\"");
+    for (const unsigned char *c = (const unsigned char *)name;
+         *c != '\0' && line->used < end; c++) {
+        if (*c == '"' || *c == '\\') {
+            add(line, "\\%c", *c);
+        } else if (*c < 0x20) {
+            add(line, "\\u%04x", *c);
+        } else {
+            add(line, "%c", *c);
+        }
+    }
+    add(line, "\"");
+}
+
+void loongi_metrics_eval_json(const loong_metrics_eval_t *e,
+                              char text[LOONG_METRICS_LINE])
+{
+    line_t line = {text, 0};
+    add(&line, "{\"step\":%lld,\"eval\":", (long long)e->step);
+    add_name(&line, e->name);
+    add_time(&line, e->unix_time);
+    add_real(&line, "loss", e->loss);
+    add_real(&line, "perplexity", exp(e->loss));
+    add(&line, ",\"tokens\":%lld", (long long)e->tokens);
+    add_known(&line, "seconds", e->seconds);
+    add(&line, "}");
+}
+
+/* ---- the window ----------------------------------------------------------- */
+
+double loongi_window_add(loong_window_t *w, double value)
+{
+    double z = NAN;
+    if (!isfinite(value)) {
+        return z;
+    }
+    if (w->count >= LOONG_WINDOW_SIZE) {
+        double mean = 0.0;
+        double square = 0.0;
+        for (int i = 0; i < LOONG_WINDOW_SIZE; i++) {
+            mean += w->values[i] / LOONG_WINDOW_SIZE;
+        }
+        for (int i = 0; i < LOONG_WINDOW_SIZE; i++) {
+            double d = w->values[i] - mean;
+            square += d * d / LOONG_WINDOW_SIZE;
+        }
+        z = square > 0.0 ? (value - mean) / sqrt(square) : NAN;
+    }
+    w->values[w->count++ % LOONG_WINDOW_SIZE] = value;
+    return z;
+}

@@ -1,0 +1,113 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * What a run tells about itself: the figures of an interval as a log line, as
+ * a line of metrics.jsonl and as TensorBoard scalars; evaluations likewise.
+ * The text goes into the caller's buffer: nothing is allocated, nothing is
+ * printed. Not collective: the rank that logs calls. */
+#ifndef LOONG_METRICS_H
+#define LOONG_METRICS_H
+
+#include "base.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* The figures of one interval. A real that is NAN is unknown and left out. */
+typedef struct loong_metrics {
+    int64_t step; /* steps done */
+    int64_t total_steps;
+    int64_t tokens;         /* consumed since the start of training */
+    double unix_time;       /* seconds since 1970 */
+    double loss;            /* mean over the interval's loss tokens */
+    double loss_z;          /* of loongi_window_add */
+    double grad_norm;       /* before clipping */
+    double lr;              /* of the last step */
+    double tokens_per_second; /* of all ranks */
+    double ms_per_step;
+    double data_share; /* waiting for data, 0 to 1 of the step */
+    double comm_share; /* waiting for communication, 0 to 1 of the step */
+    double gflops;     /* 1e9 operations a second, of all ranks */
+    double gemm_share; /* of the measured rate of matrix products, 0 to 1 */
+    double memory_bytes; /* of the fullest rank */
+    double memory_limit; /* of a rank's machine or device */
+    double seconds_left;
+} loong_metrics_t;
+
+/* All unknown. */
+void loongi_metrics_clear(loong_metrics_t *metrics);
+
+/* One evaluation of one named set. */
+typedef struct loong_metrics_eval {
+    int64_t step;
+    double unix_time;
+    const char *name; /* of the set */
+    double loss;      /* mean of a token; perplexity is exp(loss) */
+    int64_t tokens;
+    double seconds;
+} loong_metrics_eval_t;
+
+/* Large enough for any line of this module. */
+enum { LOONG_METRICS_LINE = 1024 };
+
+/* "step 120/5000 | loss 3.2104 (-0.4z) | gnorm 0.71 | ..."; the order of the
+ * fields is fixed. No newline. */
+void loongi_metrics_line(const loong_metrics_t *metrics,
+                         char line[LOONG_METRICS_LINE]);
+void loongi_metrics_eval_line(const loong_metrics_eval_t *eval,
+                              char line[LOONG_METRICS_LINE]);
+
+/* One JSON object, {"step": 120, "loss": ...}, without newline. What is NAN is
+ * left out, except the loss and the gradient norm: these, and infinities, are
+ * null, since a diverged run must be seen. */
+void loongi_metrics_json(const loong_metrics_t *metrics,
+                         char line[LOONG_METRICS_LINE]);
+void loongi_metrics_eval_json(const loong_metrics_eval_t *eval,
+                              char line[LOONG_METRICS_LINE]);
+
+/* The loss of the last intervals, to say how unusual the newest is. */
+enum { LOONG_WINDOW_SIZE = 128 };
+typedef struct loong_window {
+    int64_t count; /* of all values ever added */
+    double values[LOONG_WINDOW_SIZE];
+} loong_window_t;
+
+/* Distance of value from the mean of the full window in standard deviations,
+ * then takes value in. NAN until the window is full, when it does not vary,
+ * and for a value that is not finite (which is not taken in). */
+double loongi_window_add(loong_window_t *window, double value);
+
+/* "45s", "12m05s", "1h06m", "2d03h"; "-" for a negative time or NAN. */
+enum { LOONG_TIME_SIZE = 24 };
+const char *loongi_metrics_time(double seconds, char text[LOONG_TIME_SIZE]);
+
+/* ---- metrics.jsonl -------------------------------------------------------- */
+
+typedef struct loong_jsonl loong_jsonl_t;
+
+/* Opens path for appending and creates it if need be. Lines of a former run
+ * whose "step" is first_step or later are cut, because these steps run again
+ * (0 cuts all); so is a last line that was not written to its end. A line that
+ * is no JSON object with a step is dropped with a warning.
+ * Errors: LOONG_ERR_IO. */
+LOONG_NODISCARD loong_status_t loongi_jsonl_open(loong_context_t *ctx,
+                                                 const char *path,
+                                                 int64_t first_step,
+                                                 loong_jsonl_t **jsonl_p);
+/* Appends a line and its newline in one write. Errors: LOONG_ERR_IO. */
+LOONG_NODISCARD loong_status_t loongi_jsonl_add(loong_jsonl_t *jsonl,
+                                                const char *line);
+void loongi_jsonl_destroy(loong_jsonl_t **jsonl);
+
+/* ---- memory --------------------------------------------------------------- */
+
+/* Memory of this process that no file backs (RssAnon + RssShmem), in bytes.
+ * Errors: LOONG_ERR_IO, LOONG_ERR_FORMAT. */
+LOONG_NODISCARD loong_status_t loongi_memory_used(loong_context_t *ctx,
+                                                  size_t *bytes_p);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

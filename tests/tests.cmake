@@ -36,3 +36,5 @@ loong_test(NAME golden SOURCES tests/golden/test_golden.c LABELS golden
   TIMEOUT 300)
 loong_product_test(attention)
 loong_test(NAME metrics SOURCES tests/unit/test_metrics.c LABELS unit)
+loong_test(NAME trainer SOURCES tests/parallel/test_trainer.c LABELS parallel
+  TIMEOUT 300)

@@ -68,12 +68,6 @@ static loong_status_t cut_bucket(loong_optimizer_t *o,
     return LOONG_OK;
 }
 
-static bool is_pack_start(const loong_chunk_t *chunk, int64_t i)
-{
-    const loong_param_place_t *p = &chunk->params[i];
-    return p->flat_offset % OPTIM_ALIGN == 0;
-}
-
 /* Splits every trained flat buffer at starts of packs. */
 static loong_status_t make_buckets(loong_optimizer_t *o,
                                    const loong_chunk_t *chunk,
@@ -93,7 +87,7 @@ static loong_status_t make_buckets(loong_optimizer_t *o,
         for (int64_t i = 0; i <= chunk->num_params; i++) {
             bool last = i == chunk->num_params;
             if (!last && (chunk->params[i].flat != f ||
-                          !is_pack_start(chunk, i))) {
+                          !chunk->params[i].begins_pack)) {
                 continue;
             }
             int64_t end = last ? chunk->flats[f].elements

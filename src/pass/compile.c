@@ -50,7 +50,8 @@ static loong_status_t place_params(const loong_graph_t *g, loong_chunk_t *c)
         LOONG_CHECK(c->ctx, place->flat >= 0, LOONG_ERR_UNSUPPORTED,
                     "more than %d kinds of parameters", LOONG_MAX_FLATS);
         loong_flat_t *flat = &c->flats[place->flat];
-        if (source->first == i) {
+        place->begins_pack = source->first == i;
+        if (place->begins_pack) {
             flat->elements = loongi_round_up(flat->elements, FLAT_ALIGN);
         }
         place->flat_offset = flat->elements;

@@ -114,6 +114,7 @@ typedef struct loong_param_place {
     int64_t elements;
     int flat;
     int64_t flat_offset; /* elements */
+    bool begins_pack;    /* one product writes a pack's gradients at once */
 } loong_param_place_t;
 
 /* One model chunk of a rank, compiled: programs and the sizes of its bases. */

@@ -137,6 +137,8 @@ static loong_status_t reduce_records(loong_trainer_t *t)
     double tokens = (double)LOONG_MAX(t->loss_tokens, 1);
     t->state.grad_norm = sqrt(loongi_exact_value(t->record[0]));
     t->state.loss = loongi_exact_value(t->record[1]) / tokens;
+    t->window.loss_sum += t->state.loss * tokens;
+    t->window.loss_tokens += t->loss_tokens;
     return LOONG_OK;
 }
 

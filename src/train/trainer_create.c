@@ -252,6 +252,7 @@ static loong_status_t start(loong_trainer_t *t)
         t->blend,
         t->state.consumed_samples + (t->set.train_iters - t->state.step) *
                                         t->set.global_batch_size));
+    LOONG_TRY(loongi_report_open(t));
     return loong_comm_barrier(t->comm, "start");
 }
 
@@ -293,6 +294,7 @@ void loong_trainer_destroy(loong_trainer_t **trainer_p)
     }
     loongi_checkpoint_save_destroy(&t->save);
     loongi_pairs_destroy(&t->save_metadata);
+    loongi_report_close(t);
     loongi_trainer_close_data(t);
     loongi_stage_destroy(&t->stage);
     loongi_step_exchange_destroy(&t->exchange);

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Data sets of a run, and the evaluation over them. */
-#include <math.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -142,6 +141,7 @@ static loong_status_t evaluate_set(loong_trainer_t *t, loong_validation_t *v)
     loong_frame_t frame;
     loong_blend_info_t info;
     int64_t sums[LOONG_EXACT_WORDS + 1] = {0}; /* losses, tokens */
+    double begin = loongi_now();
     memset(&frame, 0, sizeof(frame));
     loong_blend_get_info(v->blend, &info);
     int64_t consumed = 0;
@@ -164,11 +164,8 @@ static loong_status_t evaluate_set(loong_trainer_t *t, loong_validation_t *v)
                                     "validation loss"));
     v->loss = loongi_exact_value(sums) /
               (double)LOONG_MAX(sums[LOONG_EXACT_WORDS], 1);
-    loongi_log(t->ctx, LOONG_LOG_INFO,
-               "step %lld | %s: loss %.4f, perplexity %.3f over %lld tokens",
-               (long long)t->state.step, v->name, v->loss, exp(v->loss),
-               (long long)sums[LOONG_EXACT_WORDS]);
-    return LOONG_OK;
+    return loongi_report_eval(t, v, sums[LOONG_EXACT_WORDS],
+                              loongi_now() - begin);
 }
 
 loong_status_t loongi_trainer_evaluate(loong_trainer_t *t)

@@ -8,11 +8,13 @@
 #include "exact_sum.h"
 #include "loong/loader.h"
 #include "loong/trainer.h"
+#include "metrics.h"
 #include "native.h"
 #include "pairs.h"
 #include "schedule.h"
 #include "stage.h"
 #include "step_header.h"
+#include "tensorboard.h"
 
 /* optim/schedule.h and engine/schedule.h: one of a learning rate, one of
  * entries. */
@@ -89,7 +91,14 @@ struct loong_trainer {
         double comm_seconds;
         int64_t tokens;
         int64_t steps;
+        double loss_sum;
+        int64_t loss_tokens;
     } window; /* since the last log line */
+    struct {
+        loong_jsonl_t *jsonl;       /* rank 0 with log.dir; else NULL */
+        loong_tensorboard_t *board; /* likewise */
+        loong_window_t losses;
+    } report;
 };
 
 /* ---- train_step.c ---- */
@@ -113,6 +122,15 @@ LOONG_NODISCARD loong_status_t loongi_trainer_resume(loong_trainer_t *t,
 /* ---- trainer_data.c ---- */
 LOONG_NODISCARD loong_status_t loongi_trainer_open_data(loong_trainer_t *t);
 void loongi_trainer_close_data(loong_trainer_t *t);
+
+/* ---- report.c ---- */
+LOONG_NODISCARD loong_status_t loongi_report_open(loong_trainer_t *t);
+void loongi_report_close(loong_trainer_t *t);
+void loongi_report_reset(loong_trainer_t *t);
+LOONG_NODISCARD loong_status_t loongi_report_interval(loong_trainer_t *t);
+LOONG_NODISCARD loong_status_t
+loongi_report_eval(loong_trainer_t *t, const loong_validation_t *v,
+                   int64_t tokens, double seconds);
 
 /* "validation loss" of all sets, logged by rank 0. Collective. */
 LOONG_NODISCARD loong_status_t loongi_trainer_evaluate(loong_trainer_t *t);

@@ -1,45 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * The loop around the step: log, evaluate, save, stop. */
-#include <math.h>
-#include <stdio.h>
-
 #include "loong/launch.h"
 #include "trainer_impl.h"
-
-/* ---- log ------------------------------------------------------------------------ */
-
-static void reset_window(loong_trainer_t *t)
-{
-    t->window.time = loongi_now();
-    t->window.comm_seconds = loong_comm_stats(t->comm).seconds;
-    t->window.data_seconds = 0.0;
-    t->window.tokens = 0;
-    t->window.steps = 0;
-}
-
-static void log_line(loong_trainer_t *t)
-{
-    char rate[LOONG_HUMAN_SIZE];
-    double now = loongi_now();
-    double seconds = now - t->window.time;
-    double comm = loong_comm_stats(t->comm).seconds - t->window.comm_seconds;
-    double per_step = seconds / (double)t->window.steps;
-    double left = per_step * (double)(t->set.train_iters - t->state.step);
-    double flops = loongi_decoder_flops_per_token(&t->stage->params.model) *
-                   (double)t->window.tokens;
-    loongi_human_count((double)t->window.tokens / seconds, rate);
-    loongi_log(t->ctx, LOONG_LOG_INFO,
-               "step %lld/%lld | loss %.4f | gnorm %.3f | lr %.2e | %s tok/s | "
-               "%.0f ms (data %.1f%%, comm %.1f%%) | %.1f GFLOP/s | eta "
-               "%dm%02ds",
-               (long long)t->state.step, (long long)t->set.train_iters,
-               t->state.loss, t->state.grad_norm, t->frame.lr[0], rate,
-               1e3 * per_step, 100.0 * t->window.data_seconds / seconds,
-               100.0 * comm / seconds, 1e-9 * flops / seconds,
-               (int)(left / 60.0), (int)fmod(left, 60.0));
-    reset_window(t);
-}
 
 /* ---- when ------------------------------------------------------------------------ */
 
@@ -75,11 +38,11 @@ static loong_status_t after_step(loong_trainer_t *t, bool *stop_p)
     bool requested = (t->flags & LOONG_STEP_STOP) != 0;
     *stop_p = !last && (requested || every(step, t->set.exit_interval));
     if (every(step, t->set.log_interval) || last || *stop_p) {
-        log_line(t);
+        LOONG_TRY(loongi_report_interval(t));
     }
     if (every(step, t->set.eval_interval) || last) {
         LOONG_TRY(loongi_trainer_evaluate(t));
-        reset_window(t);
+        loongi_report_reset(t);
     }
     if (loong_recipe_text(t->recipe, "checkpoint.save") != NULL &&
         (every(step, t->set.save_interval) || last || *stop_p ||
@@ -94,7 +57,7 @@ loong_status_t loong_trainer_run(loong_trainer_t *trainer)
 {
     loong_trainer_t *t = trainer;
     bool stop = false;
-    reset_window(t);
+    loongi_report_reset(t);
     while (t->state.step < t->set.train_iters && !stop) {
         t->flags = own_requests(t);
         LOONG_TRY(loongi_train_step(t));

@@ -1,0 +1,120 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * What rank 0 tells of a run: log lines, metrics.jsonl, TensorBoard. */
+#include <stdio.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "file.h"
+#include "trainer_impl.h"
+
+static double unix_time(void)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_REALTIME, &now);
+    return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
+}
+
+loong_status_t loongi_report_open(loong_trainer_t *t)
+{
+    const char *dir = loong_recipe_text(t->recipe, "log.dir");
+    char path[1024];
+    if (dir == NULL || loong_comm_rank(t->comm) != 0) {
+        return LOONG_OK;
+    }
+    LOONG_TRY(loongi_dir_make(t->ctx, dir));
+    snprintf(path, sizeof(path), "%s/metrics.jsonl", dir);
+    LOONG_TRY(
+        loongi_jsonl_open(t->ctx, path, t->state.step + 1, &t->report.jsonl));
+    if (loong_recipe_bool(t->recipe, "log.tensorboard")) {
+        LOONG_TRY(loongi_tensorboard_create(
+            t->ctx, dir, t->state.step > 0 ? t->state.step + 1 : 0,
+            &t->report.board));
+    }
+    const char *text = NULL;
+    LOONG_TRY(loong_recipe_print(t->recipe, true, &text));
+    snprintf(path, sizeof(path), "%s/recipe.yaml", dir);
+    return loongi_file_write(t->ctx, path, text, strlen(text));
+}
+
+void loongi_report_close(loong_trainer_t *t)
+{
+    loongi_jsonl_destroy(&t->report.jsonl);
+    loongi_tensorboard_destroy(&t->report.board);
+}
+
+void loongi_report_reset(loong_trainer_t *t)
+{
+    t->window.time = loongi_now();
+    t->window.comm_seconds = loong_comm_stats(t->comm).seconds;
+    t->window.data_seconds = 0.0;
+    t->window.tokens = 0;
+    t->window.steps = 0;
+    t->window.loss_sum = 0.0;
+    t->window.loss_tokens = 0;
+}
+
+static void measure(loong_trainer_t *t, loong_metrics_t *m)
+{
+    double seconds = loongi_now() - t->window.time;
+    double comm = loong_comm_stats(t->comm).seconds - t->window.comm_seconds;
+    size_t memory = 0;
+    loongi_metrics_clear(m);
+    m->step = t->state.step;
+    m->total_steps = t->set.train_iters;
+    m->tokens = t->state.consumed_samples * t->set.seq_length;
+    m->unix_time = unix_time();
+    m->loss = t->window.loss_sum / (double)LOONG_MAX(t->window.loss_tokens, 1);
+    m->loss_z = loongi_window_add(&t->report.losses, m->loss);
+    m->grad_norm = t->state.grad_norm;
+    m->lr = t->frame.lr[0];
+    m->tokens_per_second = (double)t->window.tokens / seconds;
+    m->ms_per_step = 1e3 * seconds / (double)t->window.steps;
+    m->data_share = t->window.data_seconds / seconds;
+    m->comm_share = comm / seconds;
+    m->gflops = 1e-9 * m->tokens_per_second *
+                loongi_decoder_flops_per_token(&t->stage->params.model);
+    if (loongi_memory_used(t->ctx, &memory) == LOONG_OK) {
+        m->memory_bytes = (double)memory;
+        m->memory_limit = (double)sysconf(_SC_PHYS_PAGES) *
+                          (double)sysconf(_SC_PAGESIZE);
+    }
+    m->seconds_left = 1e-3 * m->ms_per_step *
+                      (double)(t->set.train_iters - t->state.step);
+}
+
+loong_status_t loongi_report_interval(loong_trainer_t *t)
+{
+    char line[LOONG_METRICS_LINE];
+    loong_metrics_t m;
+    measure(t, &m);
+    loongi_report_reset(t);
+    loongi_metrics_line(&m, line);
+    loongi_log(t->ctx, LOONG_LOG_INFO, "%s", line);
+    if (t->report.jsonl != NULL) {
+        loongi_metrics_json(&m, line);
+        LOONG_TRY(loongi_jsonl_add(t->report.jsonl, line));
+    }
+    return t->report.board != NULL
+               ? loongi_tensorboard_metrics(t->report.board, &m)
+               : LOONG_OK;
+}
+
+loong_status_t loongi_report_eval(loong_trainer_t *t,
+                                  const loong_validation_t *v, int64_t tokens,
+                                  double seconds)
+{
+    char line[LOONG_METRICS_LINE];
+    loong_metrics_eval_t e = {t->state.step, unix_time(), v->name,
+                              v->loss,       tokens,      seconds};
+    loongi_metrics_eval_line(&e, line);
+    loongi_log(t->ctx, LOONG_LOG_INFO, "%s", line);
+    if (t->report.jsonl != NULL) {
+        loongi_metrics_eval_json(&e, line);
+        LOONG_TRY(loongi_jsonl_add(t->report.jsonl, line));
+    }
+    return t->report.board != NULL
+               ? loongi_tensorboard_eval(t->report.board, &e)
+               : LOONG_OK;
+}

@@ -39,3 +39,4 @@ loong_test(NAME metrics SOURCES tests/unit/test_metrics.c LABELS unit)
 loong_test(NAME trainer SOURCES tests/parallel/test_trainer.c LABELS parallel
   TIMEOUT 300)
 loong_test(NAME training SOURCES tests/golden/test_training.c LABELS golden)
+loong_test(NAME schedule SOURCES tests/planner/test_schedule.c LABELS planner)

@@ -1,11 +1,289 @@
-/* SPDX-License-Identifier: Apache-2.0 */
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * From the order of computations that a generator gives to the whole list:
+ * sends and receives, offload and reload, what stands once in a step, slots. */
 #include "schedule.h"
 
-void loongi_schedule_one_stage(int64_t micro_batches, loong_entry_t *entries)
+#include <string.h>
+
+#include "schedule_impl.h"
+
+const loong_schedule_kind_t *const loongi_schedule_kinds[] = {
+    &loongi_schedule_one_stage, &loongi_schedule_1f1b,
+    &loongi_schedule_evaluate, NULL};
+
+const char *loongi_entry_name(loong_entry_kind_t kind)
 {
-    for (int64_t i = 0; i < 2 * micro_batches; i++) {
-        loong_entry_t entry = {i % 2 == 0 ? LOONG_PROGRAM_F : LOONG_PROGRAM_B,
-                               0, i / 2, 0, -1};
-        entries[i] = entry;
+    static const char *const names[] = {
+#define LOONG_ENTRY_NAME(name_, text_) text_,
+        LOONG_ENTRY_LIST(LOONG_ENTRY_NAME)
+#undef LOONG_ENTRY_NAME
+    };
+    return (unsigned)kind < LOONG_ENTRY_COUNT ? names[kind] : "?";
+}
+
+/* ---- lists ---------------------------------------------------------------- */
+
+static loong_status_t append(loong_schedule_t *s, int rank,
+                             const loong_entry_t *entry)
+{
+    loong_rank_schedule_t *r = &s->ranks[rank];
+    LOONG_TRY(loongi_grow(s->ctx, &r->entries, &r->cap_entries,
+                          r->num_entries + 1, sizeof(*entry), "schedule"));
+    r->entries[r->num_entries++] = *entry;
+    return LOONG_OK;
+}
+
+static loong_entry_t make_entry(loong_entry_kind_t kind, int chunk,
+                                int micro_batch)
+{
+    loong_entry_t entry = {kind, chunk, micro_batch, -1, -1, -1, -1, -1};
+    return entry;
+}
+
+loong_status_t loongi_schedule_push(loong_schedule_t *s, int rank,
+                                    loong_entry_kind_t kind, int chunk,
+                                    int micro_batch)
+{
+    loong_entry_t entry = make_entry(kind, chunk, micro_batch);
+    return append(s, rank, &entry);
+}
+
+void loongi_schedule_pair_last(loong_schedule_t *s, int rank)
+{
+    loong_rank_schedule_t *r = &s->ranks[rank];
+    int32_t last = (int32_t)r->num_entries - 1;
+    r->entries[last].pair = last - 1;
+    r->entries[last - 1].pair = last;
+}
+
+/* ---- everything around the computations ------------------------------------- */
+
+/* Does work of this kind come from, or go to, the stage before or after? */
+static loong_status_t append_transfer(loong_schedule_t *s, int rank,
+                                      const loong_entry_t *work, bool receive)
+{
+    bool backward = work->kind == LOONG_ENTRY_B;
+    if (work->kind == LOONG_ENTRY_W) {
+        return LOONG_OK;
+    }
+    int step = backward == receive ? 1 : -1;
+    int stage = loongi_schedule_stage(s, rank, work->chunk) + step;
+    if (stage < 0 || stage >= loongi_schedule_stages(s)) {
+        return LOONG_OK;
+    }
+    loong_entry_kind_t kind;
+    if (backward) {
+        kind = receive ? LOONG_ENTRY_RECV_BACKWARD : LOONG_ENTRY_SEND_BACKWARD;
+    } else {
+        kind = receive ? LOONG_ENTRY_RECV_FORWARD : LOONG_ENTRY_SEND_FORWARD;
+    }
+    loong_entry_t entry = make_entry(kind, work->chunk, work->micro_batch);
+    entry.peer = stage % s->params.ranks;
+    return append(s, rank, &entry);
+}
+
+/* One computation, or a pair, with what must come before and after. `away` is
+ * false when the backward follows the forward at once. */
+static loong_status_t append_unit(loong_schedule_t *s, int rank, int count,
+                                  const loong_entry_t *work, const bool *away)
+{
+    for (int i = 0; i < count; i++) {
+        LOONG_TRY(append_transfer(s, rank, &work[i], true));
+        if (work[i].kind == LOONG_ENTRY_B && away[i]) {
+            LOONG_TRY(loongi_schedule_push(s, rank, LOONG_ENTRY_RELOAD,
+                                           work[i].chunk,
+                                           work[i].micro_batch));
+        }
+    }
+    for (int i = 0; i < count; i++) {
+        LOONG_TRY(loongi_schedule_push(s, rank, work[i].kind, work[i].chunk,
+                                       work[i].micro_batch));
+    }
+    if (count == 2) {
+        loongi_schedule_pair_last(s, rank);
+    }
+    for (int i = 0; i < count; i++) {
+        LOONG_TRY(append_transfer(s, rank, &work[i], false));
+        if (work[i].kind == LOONG_ENTRY_F && away[i]) {
+            LOONG_TRY(loongi_schedule_push(s, rank, LOONG_ENTRY_OFFLOAD,
+                                           work[i].chunk,
+                                           work[i].micro_batch));
+        }
+    }
+    return LOONG_OK;
+}
+
+/* Per computation: is there another one between the forward and the backward
+ * of its micro-batch? */
+static void find_away(const loong_schedule_t *s, int64_t count,
+                      const loong_entry_t *work, bool *away)
+{
+    for (int64_t k = 0; k < count; k++) {
+        away[k] = s->params.offload;
+    }
+    for (int64_t k = 1; k < count; k++) {
+        const loong_entry_t *f = &work[k - 1];
+        const loong_entry_t *b = &work[k];
+        if (f->kind == LOONG_ENTRY_F && b->kind == LOONG_ENTRY_B &&
+            f->chunk == b->chunk && f->micro_batch == b->micro_batch) {
+            away[k - 1] = away[k] = false;
+        }
+    }
+}
+
+static loong_status_t append_all(loong_schedule_t *s, int rank, int64_t count,
+                                 const loong_entry_t *work, const bool *away)
+{
+    bool train = !s->kind->evaluate;
+    for (int c = 0; c < s->params.chunks && train; c++) {
+        LOONG_TRY(loongi_schedule_push(s, rank, LOONG_ENTRY_P, c, -1));
+    }
+    for (int64_t k = 0; k < count;) {
+        int n = work[k].pair >= 0 ? 2 : 1;
+        LOONG_TRY(append_unit(s, rank, n, &work[k], &away[k]));
+        k += n;
+    }
+    for (int c = 0; c < s->params.chunks && train; c++) {
+        LOONG_TRY(loongi_schedule_push(s, rank, LOONG_ENTRY_REDUCE, c, -1));
+    }
+    return train ? loongi_schedule_push(s, rank, LOONG_ENTRY_U, -1, -1)
+                 : LOONG_OK;
+}
+
+static loong_status_t surround(loong_schedule_t *s, int rank)
+{
+    loong_rank_schedule_t *r = &s->ranks[rank];
+    loong_entry_t *work = r->entries;
+    int64_t count = r->num_entries;
+    bool *away = NULL;
+    LOONG_TRY(loongi_calloc(s->ctx, (size_t)count, sizeof(*away),
+                            "offload of a schedule", &away));
+    r->entries = NULL;
+    r->num_entries = r->cap_entries = 0;
+    find_away(s, count, work, away);
+    loong_status_t status = append_all(s, rank, count, work, away);
+    loongi_free(s->ctx, away);
+    loongi_free(s->ctx, work);
+    return status;
+}
+
+/* ---- the whole ---------------------------------------------------------------- */
+
+static const loong_schedule_kind_t *find_kind(const char *name)
+{
+    for (int i = 0; loongi_schedule_kinds[i] != NULL; i++) {
+        if (strcmp(loongi_schedule_kinds[i]->name, name) == 0) {
+            return loongi_schedule_kinds[i];
+        }
+    }
+    return NULL;
+}
+
+static loong_status_t check_params(loong_context_t *ctx, const char *name,
+                                   const loong_schedule_kind_t *kind,
+                                   const loong_schedule_params_t *p)
+{
+    char reason[LOONG_REASON_SIZE] = "";
+    loong_text_t names = loongi_text_begin(ctx);
+    for (int i = 0; kind == NULL && loongi_schedule_kinds[i] != NULL; i++) {
+        loongi_text_printf(&names, "%s%s", i > 0 ? ", " : "",
+                           loongi_schedule_kinds[i]->name);
+    }
+    loong_status_t status = LOONG_OK;
+    if (kind == NULL) {
+        status = LOONG_FAIL(ctx, LOONG_ERR_ARG,
+                            "there is no schedule %s; there are %s", name,
+                            loongi_text_get(&names));
+    }
+    loongi_text_free(&names);
+    LOONG_TRY(status);
+    LOONG_CHECK(ctx, p->ranks >= 1 && p->chunks >= 1 && p->micro_batches >= 1,
+                LOONG_ERR_ARG,
+                "schedule %s: %d ranks, %d chunks, %d micro-batches; at least "
+                "1 of each is wanted",
+                name, p->ranks, p->chunks, p->micro_batches);
+    LOONG_CHECK(ctx, kind->accepts == NULL || kind->accepts(p, reason),
+                LOONG_ERR_ARG, "schedule %s: %s", name, reason);
+    LOONG_CHECK(ctx, !p->pair || kind->pairs, LOONG_ERR_ARG,
+                "schedule %s has no pairs of forward and backward", name);
+    LOONG_CHECK(ctx, !p->offload || !kind->evaluate, LOONG_ERR_ARG,
+                "schedule %s keeps nothing that could be offloaded", name);
+    return LOONG_OK;
+}
+
+static loong_status_t fill(loong_schedule_t *s)
+{
+    LOONG_TRY(loongi_calloc(s->ctx, (size_t)s->params.ranks,
+                            sizeof(*s->ranks), "schedule", &s->ranks));
+    for (int r = 0; r < s->params.ranks; r++) {
+        LOONG_TRY(loongi_calloc(s->ctx, (size_t)s->params.chunks,
+                                sizeof(*s->ranks[r].chunks),
+                                "slots of a schedule", &s->ranks[r].chunks));
+        LOONG_TRY(s->kind->order(s, r));
+        LOONG_TRY(surround(s, r));
+        LOONG_TRY(loongi_schedule_colour(s, r));
+    }
+    return LOONG_OK;
+}
+
+loong_status_t loongi_schedule_create(loong_context_t *ctx, const char *name,
+                                      const loong_schedule_params_t *params,
+                                      loong_schedule_t **schedule_p)
+{
+    const loong_schedule_kind_t *kind = find_kind(name);
+    LOONG_TRY(check_params(ctx, name, kind, params));
+    loong_schedule_t *s = NULL;
+    LOONG_TRY(loongi_alloc(ctx, sizeof(*s), "schedule", &s));
+    s->ctx = ctx;
+    s->kind = kind;
+    s->params = *params;
+    loong_status_t status = fill(s);
+    if (status != LOONG_OK) {
+        loongi_schedule_destroy(&s);
+        return status;
+    }
+    *schedule_p = s;
+    return LOONG_OK;
+}
+
+void loongi_schedule_destroy(loong_schedule_t **schedule_p)
+{
+    loong_schedule_t *s = *schedule_p;
+    if (s == NULL) {
+        return;
+    }
+    for (int r = 0; r < s->params.ranks && s->ranks != NULL; r++) {
+        loongi_free(s->ctx, s->ranks[r].entries);
+        loongi_free(s->ctx, s->ranks[r].chunks);
+    }
+    loongi_free(s->ctx, s->ranks);
+    loongi_free(s->ctx, s);
+    *schedule_p = NULL;
+}
+
+static void print_number(const char *name, int32_t value, loong_text_t *text)
+{
+    if (value >= 0) {
+        loongi_text_printf(text, " %s %d", name, (int)value);
+    }
+}
+
+void loongi_schedule_print(const loong_schedule_t *schedule, int rank,
+                           loong_text_t *text)
+{
+    const loong_rank_schedule_t *r = &schedule->ranks[rank];
+    for (int64_t k = 0; k < r->num_entries; k++) {
+        const loong_entry_t *e = &r->entries[k];
+        loongi_text_printf(text, "%5lld %-16s", (long long)k,
+                           loongi_entry_name(e->kind));
+        print_number("chunk", e->chunk, text);
+        print_number("micro-batch", e->micro_batch, text);
+        print_number("slot", e->slot, text);
+        print_number("away", e->away, text);
+        print_number("host", e->host, text);
+        print_number("with", e->pair, text);
+        print_number("rank", e->peer, text);
+        loongi_text_printf(text, "\n");
     }
 }

@@ -1,7 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * A schedule is data: the list of entries that one rank runs in a step. The
- * executor runs that list, a simulator can run the same list. */
+ * A schedule is data: for every rank of a pipeline the list of entries that one
+ * training step runs, in order. The trainer runs the list of its own rank, the
+ * simulator runs the lists of all ranks against costs, the validator replays
+ * them. Generators stand in loongi_schedule_kinds, by name.
+ *
+ * Stage s of the pipeline is chunk s / ranks of rank s % ranks.
+ *
+ * Not collective.
+ */
 #ifndef LOONG_SCHEDULE_H
 #define LOONG_SCHEDULE_H
 
@@ -12,17 +19,140 @@
 extern "C" {
 #endif
 
+/* What an entry does. The first ones run the program of that kind. "Forward"
+ * is what the boundary outputs of a chunk carry, "backward" the gradients of
+ * its boundary inputs. A send does not wait; a slot is used again only when
+ * its sends are complete. */
+#define LOONG_ENTRY_LIST(X)                                                   \
+    LOONG_PROGRAM_LIST(X)                                                     \
+    X(SEND_FORWARD, "send forward")                                           \
+    X(RECV_FORWARD, "receive forward")                                        \
+    X(SEND_BACKWARD, "send backward")                                         \
+    X(RECV_BACKWARD, "receive backward")                                      \
+    X(OFFLOAD, "offload") /* the away area to the host */                     \
+    X(RELOAD, "reload")   /* and back */                                      \
+    X(REDUCE, "reduce")   /* gradients over their holders, once a step */
+
+typedef enum loong_entry_kind {
+#define LOONG_ENTRY_ENUM(name_, text_) LOONG_ENTRY_##name_,
+    LOONG_ENTRY_LIST(LOONG_ENTRY_ENUM)
+#undef LOONG_ENTRY_ENUM
+    LOONG_ENTRY_COUNT
+} loong_entry_kind_t;
+
 typedef struct loong_entry {
-    loong_program_kind_t kind;
-    int chunk;
-    int64_t micro_batch;
-    int64_t slot; /* of the chunk's slots */
-    int64_t pair; /* entry that runs together with this one, or -1 */
+    loong_entry_kind_t kind;
+    int32_t chunk;       /* of the rank; -1: all of them (U) */
+    int32_t micro_batch; /* -1: of no micro-batch (P, REDUCE, U) */
+    int32_t slot;        /* of the chunk; -1: none */
+    int32_t away;        /* area of what is offloaded; -1: none */
+    int32_t host;        /* where OFFLOAD and RELOAD keep it; -1: none */
+    int32_t pair;        /* entry run step by step with this one, or -1 */
+    int32_t peer;        /* rank at the other end of a send or receive, or -1 */
 } loong_entry_t;
 
-/* One stage with gradient accumulation: F and B of each micro-batch in turn,
- * one slot. Writes 2 x micro_batches entries. */
-void loongi_schedule_one_stage(int64_t micro_batches, loong_entry_t *entries);
+/* How many of each a chunk needs: exactly as many as live at one time. */
+typedef struct loong_chunk_slots {
+    int32_t slots;
+    int32_t away; /* 0 without offload */
+    int32_t host;
+} loong_chunk_slots_t;
+
+typedef struct loong_rank_schedule {
+    int64_t num_entries, cap_entries;
+    loong_entry_t *entries;
+    loong_chunk_slots_t *chunks; /* per chunk */
+} loong_rank_schedule_t;
+
+typedef struct loong_schedule_params {
+    int ranks;  /* of the pipeline */
+    int chunks; /* of each rank */
+    int micro_batches;
+    bool pair;    /* run F of one micro-batch with B of another */
+    bool offload; /* copy the away area out between F and B */
+} loong_schedule_params_t;
+
+typedef struct loong_schedule loong_schedule_t;
+
+/* A generator. */
+typedef struct loong_schedule_kind {
+    const char *name;
+    const char *about;
+    bool split;    /* has entries W: chunks are compiled with B and W apart */
+    bool evaluate; /* has entries E alone */
+    bool pairs;    /* can pair */
+    bool (*accepts)(const loong_schedule_params_t *params,
+                    char reason[LOONG_REASON_SIZE]); /* NULL: all */
+    /* Appends what one rank computes, in order: P, sends, slots and the rest
+     * are put in afterwards, the same way for all generators. */
+    loong_status_t (*order)(loong_schedule_t *schedule, int rank);
+    /* Promise: micro-batches of all chunks that are alive at one time. */
+    int64_t (*alive)(const loong_schedule_params_t *params, int rank);
+} loong_schedule_kind_t;
+
+/* Ends with NULL. */
+extern const loong_schedule_kind_t *const loongi_schedule_kinds[];
+
+struct loong_schedule {
+    loong_context_t *ctx;
+    const loong_schedule_kind_t *kind;
+    loong_schedule_params_t params;
+    loong_rank_schedule_t *ranks; /* per rank */
+};
+
+/* Makes the lists of all ranks: "one_stage", "1f1b", "interleaved",
+ * "zero_bubble_h1", "evaluate". LOONG_ERR_ARG for an unknown name, or for sizes
+ * that the generator does not take (with its reason). */
+LOONG_NODISCARD loong_status_t
+loongi_schedule_create(loong_context_t *ctx, const char *name,
+                       const loong_schedule_params_t *params,
+                       loong_schedule_t **schedule_p);
+void loongi_schedule_destroy(loong_schedule_t **schedule_p);
+
+const char *loongi_entry_name(loong_entry_kind_t kind);
+
+/* Stages of the whole pipeline, and the stage of a chunk. */
+static inline int loongi_schedule_stages(const loong_schedule_t *s)
+{
+    return s->params.ranks * s->params.chunks;
+}
+
+static inline int loongi_schedule_stage(const loong_schedule_t *s, int rank,
+                                        int chunk)
+{
+    return chunk * s->params.ranks + rank;
+}
+
+/* Proves a schedule: each entry there exactly once, in the order of what it
+ * reads, slots disjoint in time and no more than needed, micro-batches of a
+ * chunk in ascending order, no deadlock when all ranks run (a slot is used
+ * again only when its sends were received), the generator's promise kept.
+ * LOONG_ERR_INTERNAL with the rank and entry otherwise. */
+LOONG_NODISCARD loong_status_t
+loongi_schedule_check(const loong_schedule_t *schedule);
+
+/* Seconds of the entries of one stage. */
+typedef struct loong_stage_cost {
+    double seconds[LOONG_ENTRY_COUNT];
+} loong_stage_cost_t;
+
+typedef struct loong_simulation {
+    double seconds; /* of the step */
+    double busy;    /* computing, all ranks together */
+    double bubble;  /* part of ranks * seconds that computes nothing */
+} loong_simulation_t;
+
+/* Runs the lists against costs, one per stage. Entries of a rank run one after
+ * the other; a transfer (the cost of the send) and copies out run beside
+ * them. */
+LOONG_NODISCARD loong_status_t
+loongi_schedule_simulate(const loong_schedule_t *schedule,
+                         const loong_stage_cost_t *costs,
+                         loong_simulation_t *simulation_p);
+
+/* One line per entry of a rank. */
+void loongi_schedule_print(const loong_schedule_t *schedule, int rank,
+                           loong_text_t *text);
 
 #ifdef __cplusplus
 }

@@ -76,6 +76,21 @@ static loong_status_t agree_on_step(loong_trainer_t *t)
 
 /* ---- the schedule --------------------------------------------------------------- */
 
+loong_status_t loongi_trainer_plan_step(loong_trainer_t *t)
+{
+    int64_t micro_batches =
+        loong_loader_micro_batches(t->loader, t->state.consumed_samples);
+    if (t->schedule != NULL &&
+        t->schedule->params.micro_batches == micro_batches) {
+        return LOONG_OK;
+    }
+    loong_schedule_params_t params = {1, 1, 0, false, false};
+    LOONG_TRY(loongi_to_int(t->ctx, micro_batches, "micro-batches of a step",
+                            &params.micro_batches));
+    loongi_schedule_destroy(&t->schedule);
+    return loongi_schedule_create(t->ctx, "one_stage", &params, &t->schedule);
+}
+
 void loongi_add_losses(loong_trainer_t *t, loong_stage_chunk_t chunk,
                        int64_t record[LOONG_EXACT_WORDS])
 {
@@ -89,34 +104,40 @@ void loongi_add_losses(loong_trainer_t *t, loong_stage_chunk_t chunk,
     loongi_exact_carry(record);
 }
 
-static loong_status_t run_entry(loong_trainer_t *t, const loong_entry_t *entry)
+static loong_status_t run_program(loong_trainer_t *t,
+                                  const loong_entry_t *entry)
 {
     loong_frame_t *frame = &t->frame;
+    bool forward = entry->kind == LOONG_ENTRY_F;
     frame->micro_batch = entry->micro_batch;
     frame->first = entry->micro_batch == 0;
-    frame->last = entry->micro_batch + 1 == t->micro_batches;
-    if (entry->kind == LOONG_PROGRAM_F) {
+    frame->last = entry->micro_batch + 1 == t->schedule->params.micro_batches;
+    if (forward) {
         double begin = loongi_now();
         LOONG_TRY(loongi_fill_inputs(t, LOONG_STAGE_TRAIN, t->loader,
                                      t->state.consumed_samples,
                                      entry->micro_batch));
         t->window.data_seconds += loongi_now() - begin;
     }
-    LOONG_TRY(loongi_stage_run(t->stage, LOONG_STAGE_TRAIN, entry->kind,
-                               entry->slot, frame));
-    if (entry->kind == LOONG_PROGRAM_F) {
+    LOONG_TRY(loongi_stage_run(t->stage, LOONG_STAGE_TRAIN,
+                               (loong_program_kind_t)entry->kind,
+                               LOONG_MAX(entry->slot, 0), frame));
+    if (forward) {
         loongi_add_losses(t, LOONG_STAGE_TRAIN, t->record[1]);
     }
     return LOONG_OK;
 }
 
+/* REDUCE and U follow in loongi_train_step: clipping stands between them. */
 static loong_status_t run_schedule(loong_trainer_t *t)
 {
-    t->micro_batches =
-        loong_loader_micro_batches(t->loader, t->state.consumed_samples);
-    loongi_schedule_one_stage(t->micro_batches, t->entries);
-    for (int64_t i = 0; i < 2 * t->micro_batches; i++) {
-        LOONG_TRY(run_entry(t, &t->entries[i]));
+    LOONG_TRY(loongi_trainer_plan_step(t));
+    const loong_rank_schedule_t *list = &t->schedule->ranks[0];
+    for (int64_t i = 0; i < list->num_entries; i++) {
+        loong_entry_kind_t kind = list->entries[i].kind;
+        if (kind != LOONG_ENTRY_REDUCE && kind != LOONG_ENTRY_U) {
+            LOONG_TRY(run_program(t, &list->entries[i]));
+        }
     }
     return LOONG_OK;
 }

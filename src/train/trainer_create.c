@@ -238,11 +238,7 @@ static loong_status_t start(loong_trainer_t *t)
 {
     LOONG_TRY(loong_device_create(t->ctx, "cpu", 0, &t->device));
     LOONG_TRY(loongi_trainer_open_data(t));
-    int64_t most = t->set.global_batch_size /
-                   (t->set.micro_batch_size * loong_comm_size(t->comm));
-    t->cap_entries = 2 * most;
-    LOONG_TRY(loongi_calloc(t->ctx, (size_t)t->cap_entries,
-                            sizeof(*t->entries), "schedule", &t->entries));
+    LOONG_TRY(loongi_trainer_plan_step(t));
     LOONG_TRY(loongi_calloc(t->ctx, (size_t)t->stage->params.batch.tokens,
                             sizeof(*t->weights), "loss weights", &t->weights));
     LOONG_TRY(loongi_step_exchange_create(t->ctx, t->comm, &t->exchange));
@@ -300,7 +296,7 @@ void loong_trainer_destroy(loong_trainer_t **trainer_p)
     loongi_step_exchange_destroy(&t->exchange);
     loong_device_destroy(&t->device);
     loongi_pairs_destroy(&t->model_keys);
-    loongi_free(t->ctx, t->entries);
+    loongi_schedule_destroy(&t->schedule);
     loongi_free(t->ctx, t->weights);
     loongi_text_free(&t->text);
     loongi_free(t->ctx, t);

@@ -68,15 +68,13 @@ struct loong_trainer {
     loong_loader_t *loader;
     int num_validation;
     loong_validation_t validation[LOONG_MAX_VALIDATION];
-    loong_entry_t *entries;
-    int64_t cap_entries;
+    loong_schedule_t *schedule; /* of a step with this many micro-batches */
     float *weights; /* of a micro-batch, when the wide type is f64 */
     loong_text_t text;
 
     /* The run. */
     loong_trainer_state_t state;
     loong_frame_t frame;
-    int64_t micro_batches;
     int64_t loss_tokens; /* of the step, all ranks */
     unsigned flags;      /* agreed on in the step header */
     int64_t record[2][LOONG_EXACT_WORDS]; /* norm squared, loss */
@@ -103,6 +101,9 @@ struct loong_trainer {
 
 /* ---- train_step.c ---- */
 LOONG_NODISCARD loong_status_t loongi_train_step(loong_trainer_t *t);
+/* Makes the schedule of the next step; a new one only when the number of
+ * micro-batches changes. */
+LOONG_NODISCARD loong_status_t loongi_trainer_plan_step(loong_trainer_t *t);
 /* Fills the inputs of a chunk from a loader's micro-batch, slot 0. */
 LOONG_NODISCARD loong_status_t
 loongi_fill_inputs(loong_trainer_t *t, loong_stage_chunk_t chunk,

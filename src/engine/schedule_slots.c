@@ -1,0 +1,147 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Slots: which micro-batches of a chunk may use the same memory, one after the
+ * other. A micro-batch holds its slot from its first entry to its last; given
+ * out in the order of the list, lowest first, the slots of a chunk are exactly
+ * as many as micro-batches live at one time. The away area is held from F to
+ * OFFLOAD and from RELOAD on, its copy on the host in between. */
+#include "schedule_impl.h"
+
+typedef enum colour_class { CLASS_SLOT, CLASS_AWAY, CLASS_HOST } colour_class_t;
+
+/* Intervals are numbered by micro-batch; away areas have two each. */
+typedef struct colouring {
+    colour_class_t class;
+    int chunk;
+    int64_t num_ids;
+    int64_t *last;      /* per interval: position of its last entry */
+    int32_t *index;     /* per interval: what it was given, or -1 */
+    bool *offloaded;    /* per micro-batch */
+    bool *busy;         /* per index */
+    int32_t used;       /* indices given out at most */
+} colouring_t;
+
+/* The interval that an entry belongs to, or -1. */
+static int64_t interval_of(const colouring_t *c, const loong_entry_t *e)
+{
+    if (e->chunk != c->chunk || e->micro_batch < 0) {
+        return -1;
+    }
+    bool out = e->kind == LOONG_ENTRY_OFFLOAD;
+    bool in = e->kind == LOONG_ENTRY_RELOAD;
+    if (c->class == CLASS_SLOT) {
+        return e->micro_batch;
+    }
+    if (c->class == CLASS_HOST) {
+        return out || in ? e->micro_batch : -1;
+    }
+    int64_t id = 2 * (int64_t)e->micro_batch;
+    if (e->kind == LOONG_ENTRY_F || out) {
+        return id;
+    }
+    if (e->kind == LOONG_ENTRY_B || e->kind == LOONG_ENTRY_W || in) {
+        return id + (c->offloaded[e->micro_batch] ? 1 : 0);
+    }
+    return -1;
+}
+
+/* The two entries of a pair run at the same time: what ends with either ends
+ * with the second. */
+static int64_t end_of(const loong_rank_schedule_t *r, int64_t k)
+{
+    return LOONG_MAX(k, (int64_t)r->entries[k].pair);
+}
+
+static void find_ends(const loong_rank_schedule_t *r, colouring_t *c)
+{
+    for (int64_t k = 0; k < r->num_entries; k++) {
+        const loong_entry_t *e = &r->entries[k];
+        if (e->kind == LOONG_ENTRY_OFFLOAD && e->chunk == c->chunk) {
+            c->offloaded[e->micro_batch] = true;
+        }
+    }
+    for (int64_t k = 0; k < r->num_entries; k++) {
+        int64_t id = interval_of(c, &r->entries[k]);
+        if (id >= 0) {
+            c->last[id] = end_of(r, k);
+        }
+    }
+}
+
+static int32_t take(colouring_t *c)
+{
+    int32_t i = 0;
+    while (c->busy[i]) {
+        i++;
+    }
+    c->busy[i] = true;
+    c->used = LOONG_MAX(c->used, i + 1);
+    return i;
+}
+
+static void release(const loong_rank_schedule_t *r, colouring_t *c, int64_t k,
+                    int64_t now)
+{
+    int64_t id = interval_of(c, &r->entries[k]);
+    if (id >= 0 && c->last[id] == now) {
+        c->busy[c->index[id]] = false;
+    }
+}
+
+static void give_out(loong_rank_schedule_t *r, colouring_t *c)
+{
+    for (int64_t k = 0; k < r->num_entries; k++) {
+        loong_entry_t *e = &r->entries[k];
+        int64_t id = interval_of(c, e);
+        if (id >= 0) {
+            if (c->index[id] < 0) {
+                c->index[id] = take(c);
+            }
+            int32_t *field = c->class == CLASS_SLOT   ? &e->slot
+                             : c->class == CLASS_AWAY ? &e->away
+                                                      : &e->host;
+            *field = c->index[id];
+        }
+        release(r, c, k, k);
+        if (e->pair >= 0 && e->pair < k) {
+            release(r, c, e->pair, k);
+        }
+    }
+}
+
+static loong_status_t colour(loong_schedule_t *s, int rank, int chunk,
+                             colour_class_t class, int32_t *used_p)
+{
+    loong_rank_schedule_t *r = &s->ranks[rank];
+    colouring_t c = {class, chunk, 2 * (int64_t)s->params.micro_batches,
+                     NULL, NULL, NULL, NULL, 0};
+    size_t ids = (size_t)c.num_ids;
+    LOONG_TRY(loongi_calloc(s->ctx, ids,
+                            sizeof(*c.last) + sizeof(*c.index) +
+                                sizeof(*c.offloaded) + sizeof(*c.busy),
+                            "slots of a schedule", &c.last));
+    c.index = (int32_t *)(c.last + ids);
+    c.offloaded = (bool *)(c.index + ids);
+    c.busy = c.offloaded + ids;
+    for (int64_t i = 0; i < c.num_ids; i++) {
+        c.index[i] = -1;
+    }
+    find_ends(r, &c);
+    give_out(r, &c);
+    loongi_free(s->ctx, c.last);
+    *used_p = c.used;
+    return LOONG_OK;
+}
+
+loong_status_t loongi_schedule_colour(loong_schedule_t *s, int rank)
+{
+    for (int c = 0; c < s->params.chunks; c++) {
+        loong_chunk_slots_t *n = &s->ranks[rank].chunks[c];
+        LOONG_TRY(colour(s, rank, c, CLASS_SLOT, &n->slots));
+        if (s->params.offload) {
+            LOONG_TRY(colour(s, rank, c, CLASS_AWAY, &n->away));
+            LOONG_TRY(colour(s, rank, c, CLASS_HOST, &n->host));
+        }
+    }
+    return LOONG_OK;
+}

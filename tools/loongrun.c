@@ -28,6 +28,7 @@ static const char usage[] =
     "  --print-config      the whole recipe, with the origin of each value\n"
     "  --dry-run           parameters, tokens per step, memory; nothing runs\n"
     "  --explain           every step of every program, its kernel and why\n"
+    "  --profile FILE      time every step; a table, and a trace for Perfetto\n"
     "  --help-config [KEY] what a key means, or all keys\n"
     "  --doctor            what was found on this machine\n"
     "\n"
@@ -40,6 +41,7 @@ typedef struct options {
     bool print_config;
     bool dry_run;
     bool explain;
+    const char *profile;
     int num_overrides;
     const char **overrides;
 } options_t;
@@ -155,7 +157,18 @@ static loong_status_t with_trainer(const options_t *o, loong_recipe_t *recipe,
     if (o->eval) {
         return loong_trainer_evaluate(trainer);
     }
-    status = loong_trainer_run(trainer);
+    if (o->profile != NULL) {
+        status = loong_trainer_profile_begin(trainer);
+    }
+    if (status == LOONG_OK) {
+        status = loong_trainer_run(trainer);
+    }
+    if (status == LOONG_OK && o->profile != NULL) {
+        bool first = loong_comm_rank(comm) == 0;
+        status = loong_trainer_profile_end(trainer,
+                                           first ? o->profile : NULL, &text);
+        print_text(comm, status == LOONG_OK ? text : "");
+    }
     const char *dir = loong_recipe_text(recipe, "export.hf");
     if (status == LOONG_OK && dir != NULL) {
         status = loong_trainer_export(trainer, dir);
@@ -245,6 +258,8 @@ static bool parse(int argc, char **argv, options_t *o)
             o->dry_run = true;
         } else if (strcmp(a, "--explain") == 0) {
             o->explain = true;
+        } else if (strcmp(a, "--profile") == 0 && i + 1 < argc) {
+            o->profile = argv[++i];
         } else if (strcmp(a, "train") == 0 && o->recipe == NULL) {
             o->eval = false;
         } else if (strcmp(a, "eval") == 0 && o->recipe == NULL) {

@@ -56,6 +56,15 @@ loong_trainer_describe(loong_trainer_t *trainer, const char **text_p);
 LOONG_API LOONG_NODISCARD loong_status_t
 loong_trainer_explain(loong_trainer_t *trainer, const char **text_p);
 
+/* Measures every step of every program from now on (each one is timed, so the
+ * run is a little slower). The table is borrowed until the next call; trace,
+ * when not NULL, is a file that Perfetto opens. Not collective. */
+LOONG_API LOONG_NODISCARD loong_status_t
+loong_trainer_profile_begin(loong_trainer_t *trainer);
+LOONG_API LOONG_NODISCARD loong_status_t
+loong_trainer_profile_end(loong_trainer_t *trainer, const char *trace,
+                          const char **table_p);
+
 /* The loss of the last step, its gradient norm, and steps done. */
 typedef struct loong_trainer_state {
     int64_t step;

@@ -291,6 +291,7 @@ void loong_trainer_destroy(loong_trainer_t **trainer_p)
     loongi_checkpoint_save_destroy(&t->save);
     loongi_pairs_destroy(&t->save_metadata);
     loongi_report_close(t);
+    loongi_profiler_destroy(&t->profiler);
     loongi_trainer_close_data(t);
     loongi_stage_destroy(&t->stage);
     loongi_step_exchange_destroy(&t->exchange);

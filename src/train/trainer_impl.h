@@ -11,6 +11,7 @@
 #include "metrics.h"
 #include "native.h"
 #include "pairs.h"
+#include "profiler.h"
 #include "schedule.h"
 #include "stage.h"
 #include "step_header.h"
@@ -71,6 +72,7 @@ struct loong_trainer {
     loong_schedule_t *schedule; /* of a step with this many micro-batches */
     float *weights; /* of a micro-batch, when the wide type is f64 */
     loong_text_t text;
+    loong_profiler_t *profiler; /* NULL: not measured */
 
     /* The run. */
     loong_trainer_state_t state;

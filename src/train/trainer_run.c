@@ -136,3 +136,33 @@ loong_status_t loong_trainer_explain(loong_trainer_t *trainer,
     *text_p = loongi_text_get(&t->text);
     return t->text.status;
 }
+
+/* ---- profile ----------------------------------------------------------------------- */
+
+enum { MAX_TRACE_EVENTS = 100000 };
+
+loong_status_t loong_trainer_profile_begin(loong_trainer_t *trainer)
+{
+    loong_trainer_t *t = trainer;
+    loongi_profiler_destroy(&t->profiler);
+    LOONG_TRY(
+        loongi_profiler_create(t->ctx, MAX_TRACE_EVENTS, &t->profiler));
+    loongi_profiler_attach(t->profiler, &t->stage->run);
+    return LOONG_OK;
+}
+
+loong_status_t loong_trainer_profile_end(loong_trainer_t *trainer,
+                                         const char *trace,
+                                         const char **table_p)
+{
+    loong_trainer_t *t = trainer;
+    LOONG_CHECK(t->ctx, t->profiler != NULL, LOONG_ERR_ARG,
+                "no profile was begun");
+    t->stage->run.hook = NULL;
+    loongi_text_free(&t->text);
+    t->text = loongi_text_begin(t->ctx);
+    loongi_profiler_table(t->profiler, &t->text);
+    *table_p = loongi_text_get(&t->text);
+    return trace != NULL ? loongi_profiler_write(t->profiler, trace)
+                         : t->text.status;
+}

@@ -1,0 +1,165 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "profiler.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "file.h"
+
+enum { MAX_ROWS = 128 };
+
+typedef struct row {
+    const char *op;
+    const char *kernel;
+    int64_t count;
+    double seconds;
+    double flops;
+    double bytes;
+} row_t;
+
+typedef struct event {
+    const loong_step_t *step;
+    loong_program_kind_t program;
+    double begin;
+    double end;
+} event_t;
+
+struct loong_profiler {
+    loong_context_t *ctx;
+    double start;
+    int num_rows;
+    row_t rows[MAX_ROWS];
+    int64_t num_events;
+    int64_t max_events;
+    event_t *events;
+};
+
+loong_status_t loongi_profiler_create(loong_context_t *ctx, int64_t max_events,
+                                      loong_profiler_t **profiler_p)
+{
+    loong_profiler_t *p = NULL;
+    LOONG_TRY(loongi_alloc(ctx, sizeof(*p), "profiler", &p));
+    p->ctx = ctx;
+    p->start = loongi_now();
+    p->max_events = max_events;
+    loong_status_t status =
+        loongi_calloc(ctx, (size_t)LOONG_MAX(max_events, 1),
+                      sizeof(*p->events), "profiler events", &p->events);
+    if (status != LOONG_OK) {
+        loongi_free(ctx, p);
+        return status;
+    }
+    *profiler_p = p;
+    return LOONG_OK;
+}
+
+void loongi_profiler_destroy(loong_profiler_t **profiler_p)
+{
+    loong_profiler_t *p = *profiler_p;
+    if (p != NULL) {
+        loongi_free(p->ctx, p->events);
+        loongi_free(p->ctx, p);
+        *profiler_p = NULL;
+    }
+}
+
+/* Rows beyond the last are counted in the last. */
+static row_t *find_row(loong_profiler_t *p, const loong_step_t *step)
+{
+    for (int i = 0; i < p->num_rows; i++) {
+        if (p->rows[i].kernel == step->kernel->name) {
+            return &p->rows[i];
+        }
+    }
+    p->num_rows += p->num_rows < MAX_ROWS;
+    row_t *row = &p->rows[p->num_rows - 1];
+    row->op = step->query.op;
+    row->kernel = step->kernel->name;
+    return row;
+}
+
+static void record(void *user, const loong_program_t *program, int64_t index,
+                   void *const *ptr, double begin, double end)
+{
+    loong_profiler_t *p = user;
+    const loong_step_t *step = &program->steps[index];
+    row_t *row = find_row(p, step);
+    (void)ptr;
+    row->count++;
+    row->seconds += end - begin;
+    row->flops += step->cost.flops;
+    row->bytes += step->cost.bytes;
+    if (p->num_events < p->max_events) {
+        event_t *event = &p->events[p->num_events++];
+        event->step = step;
+        event->program = program->kind;
+        event->begin = begin;
+        event->end = end;
+    }
+}
+
+void loongi_profiler_attach(loong_profiler_t *profiler, loong_run_t *run)
+{
+    run->hook = record;
+    run->hook_user = profiler;
+}
+
+static int by_seconds(const void *a, const void *b)
+{
+    double x = ((const row_t *)a)->seconds;
+    double y = ((const row_t *)b)->seconds;
+    return (x < y) - (x > y);
+}
+
+void loongi_profiler_table(const loong_profiler_t *profiler,
+                           loong_text_t *text)
+{
+    row_t rows[MAX_ROWS];
+    double all = 0.0;
+    memcpy(rows, profiler->rows, sizeof(rows));
+    qsort(rows, (size_t)profiler->num_rows, sizeof(rows[0]), by_seconds);
+    for (int i = 0; i < profiler->num_rows; i++) {
+        all += rows[i].seconds;
+    }
+    loongi_text_printf(text, "%-18s %-34s %9s %10s %7s %9s %8s\n", "op",
+                       "kernel", "count", "ms", "share", "GFLOP/s", "GB/s");
+    for (int i = 0; i < profiler->num_rows; i++) {
+        const row_t *r = &rows[i];
+        double seconds = r->seconds > 0.0 ? r->seconds : 1e-9;
+        loongi_text_printf(text,
+                           "%-18s %-34s %9lld %10.1f %6.1f%% %9.1f %8.2f\n",
+                           r->op, r->kernel, (long long)r->count,
+                           1e3 * r->seconds, 100.0 * r->seconds / all,
+                           1e-9 * r->flops / seconds,
+                           1e-9 * r->bytes / seconds);
+    }
+    loongi_text_printf(text, "%-18s %-34s %9s %10.1f\n", "together", "", "",
+                       1e3 * all);
+}
+
+loong_status_t loongi_profiler_write(const loong_profiler_t *profiler,
+                                     const char *path)
+{
+    loong_text_t text = loongi_text_begin(profiler->ctx);
+    loongi_text_printf(&text, "{\"displayTimeUnit\":\"ms\",\"traceEvents\":[");
+    for (int64_t i = 0; i < profiler->num_events; i++) {
+        const event_t *e = &profiler->events[i];
+        loongi_text_printf(
+            &text,
+            "%s\n{\"name\":\"%s\",\"cat\":\"%s\",\"ph\":\"X\",\"pid\":0,"
+            "\"tid\":%d,\"ts\":%.3f,\"dur\":%.3f,\"args\":{\"scope\":\"%s\","
+            "\"kernel\":\"%s\"}}",
+            i > 0 ? "," : "", e->step->query.op,
+            loongi_program_name(e->program), (int)e->step->lane,
+            1e6 * (e->begin - profiler->start), 1e6 * (e->end - e->begin),
+            e->step->scope, e->step->kernel->name);
+    }
+    loongi_text_printf(&text, "\n]}\n");
+    loong_status_t status = text.status;
+    if (status == LOONG_OK) {
+        status = loongi_file_write(profiler->ctx, path, loongi_text_get(&text),
+                                   text.length);
+    }
+    loongi_text_free(&text);
+    return status;
+}

@@ -56,24 +56,28 @@ static dnnl_status_t describe(dnnl_memory_desc_t *md, int64_t rows,
                                             data_type(matrix->dtype), strides);
 }
 
-/* A product of two transposed-looking operands into fp32 (that of a weight
- * gradient) is faster in oneDNN's older GEMM than in its default, measured at
- * 820-860 against 660-760 GFLOP/s in bf16; in fp32 there is no such gap. */
+/* oneDNN's older GEMM is faster than its default in bf16 in two cases, both
+ * measured (docs/performance.md): gradients of weights (A transposed, fp32
+ * result), and a sum much longer than the result is wide (gradient of the loss
+ * head's input). The choice is a function of what describes the primitive, so
+ * it agrees with oneDNN's cache, whose key knows no implementation. */
 static bool prefers_gemm(const loong_product_params_t *p)
 {
-    return p->a.dtype == LOONG_BF16 && p->c.dtype == LOONG_F32 &&
-           p->a.transposed && !p->b.transposed && !p->bias &&
-           p->activation == LOONG_ACT_NONE;
+    bool weight = p->a.transposed && !p->b.transposed &&
+                  p->c.dtype == LOONG_F32;
+    bool deep = p->k / 8 >= LOONG_MAX(p->m, p->n);
+    return p->a.dtype == LOONG_BF16 && !p->bias &&
+           p->activation == LOONG_ACT_NONE && (weight || deep);
 }
 
 static dnnl_status_t describe_attr(const loong_product_params_t *p,
-                                   dnnl_scratchpad_mode_t mode,
                                    dnnl_primitive_attr_t *attr_p)
 {
     dnnl_post_ops_t ops = NULL;
     dnnl_status_t status = dnnl_primitive_attr_create(attr_p);
     if (status == dnnl_success) {
-        status = dnnl_primitive_attr_set_scratchpad_mode(*attr_p, mode);
+        status = dnnl_primitive_attr_set_scratchpad_mode(
+            *attr_p, dnnl_scratchpad_mode_user);
     }
     if (status == dnnl_success) {
         status = dnnl_post_ops_create(&ops);
@@ -149,25 +153,17 @@ static dnnl_status_t make_desc(const loong_product_params_t *p,
         status = dnnl_matmul_desc_init(&desc, &a, &b, p->bias ? &bias : NULL,
                                        &c);
     }
+    if (status == dnnl_success) {
+        status = describe_attr(p, &attr);
+    }
     *pd_p = NULL;
     if (status == dnnl_success && prefers_gemm(p)) {
-        /* The mode also keeps this choice apart from the default one in
-         * oneDNN's cache, whose key knows no implementation. */
-        status = describe_attr(p, dnnl_scratchpad_mode_library, &attr);
-        if (status == dnnl_success) {
-            (void)pick(&desc, attr, engine, "gemm:jit", pd_p);
-        }
-        dnnl_primitive_attr_destroy(attr);
-        attr = NULL;
+        (void)pick(&desc, attr, engine, "gemm:jit", pd_p);
     }
     if (status == dnnl_success && *pd_p == NULL) {
-        status = describe_attr(p, dnnl_scratchpad_mode_user, &attr);
-        if (status == dnnl_success) {
-            status = dnnl_primitive_desc_create(pd_p, &desc, attr, engine,
-                                                NULL);
-        }
-        dnnl_primitive_attr_destroy(attr);
+        status = dnnl_primitive_desc_create(pd_p, &desc, attr, engine, NULL);
     }
+    dnnl_primitive_attr_destroy(attr);
     return status;
 }
 

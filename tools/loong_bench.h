@@ -1,0 +1,93 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * What the commands of loong-bench share: options, and one kernel launch with
+ * buffers of its own that can be repeated and timed. */
+#ifndef LOONG_BENCH_TOOL_H
+#define LOONG_BENCH_TOOL_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "loong/context.h"
+#include "loong/exit_code.h"
+#include "loong/ops.h"
+#include "loong/register.h"
+
+enum { BENCH_ATTR = 128, BENCH_SHAPE = 8 };
+
+/* A command gets its own name as argv[0] and returns an exit code. */
+typedef struct bench_command {
+    const char *name;
+    const char *summary;
+    int (*run)(loong_context_t *ctx, int argc, char **argv);
+} bench_command_t;
+
+int bench_op(loong_context_t *ctx, int argc, char **argv);
+int bench_floor(loong_context_t *ctx, int argc, char **argv);
+
+/* Prints the error trail to stderr; the exit code that fits the status. */
+int bench_fail(const loong_context_t *ctx, loong_status_t status);
+
+/* Prints "loong-bench COMMAND: message" to stderr; LOONG_EXIT_USAGE. */
+int bench_usage(const char *command, const char *fmt, ...) LOONG_PRINTF(2, 3);
+
+/* One kernel for one query. Operands without a pointer get memory, inputs are
+ * filled with numbers of size about 1 (labels and ids: whole numbers below
+ * `ids`). */
+typedef struct bench_item {
+    const loong_kernel_t *kernel;
+    loong_kernel_query_t query;
+    loong_frame_t frame;
+    uint32_t accumulate;
+    int64_t ids;
+    int64_t segment; /* rows of a segment, for operands "cu_seqlens" */
+    int cu_operand;  /* which operand that is, or -1 */
+    loong_cost_t cost;
+    void *state;
+    void *ptr[LOONG_MAX_OPERANDS];
+    bool owned[LOONG_MAX_OPERANDS];
+    void *workspace;
+    double attr[BENCH_ATTR / sizeof(double)]; /* the op's attributes */
+} bench_item_t;
+
+/* Fills op, attr, inputs' types (dense) and, by the shape rule, the outputs of
+ * the query. in[] of rank 0 is absent. */
+loong_status_t bench_item_describe(loong_context_t *ctx, bench_item_t *item,
+                                   const char *op, const void *attr,
+                                   int num_in, const loong_tensor_type_t *in,
+                                   int threads);
+
+/* Takes `kernel`, or the one that would be chosen when NULL; allocates, fills,
+ * prepares. */
+loong_status_t bench_item_prepare(loong_context_t *ctx, bench_item_t *item,
+                                  const loong_kernel_t *kernel);
+loong_status_t bench_item_run(loong_context_t *ctx, const bench_item_t *item);
+void bench_item_end(loong_context_t *ctx, bench_item_t *item);
+
+/* Memory in huge pages where there are any; freed with free(). */
+void *bench_memory(size_t size);
+
+double bench_now(void); /* seconds */
+
+/* Times of repetitions. */
+typedef struct bench_times {
+    double *ms;
+    int count, capacity;
+} bench_times_t;
+void bench_times_add(bench_times_t *times, double ms);
+double bench_best(const bench_times_t *times);
+double bench_median(bench_times_t *times); /* sorts */
+
+/* "bf16" and the like; the wide type that goes with it. */
+bool bench_dtype(const char *command, const char *text, loong_dtype_t *dtype);
+loong_dtype_t bench_wide(loong_dtype_t dtype);
+
+/* Whole numbers separated by commas, all at least 1; the number of them, 0
+ * after saying what is wrong. */
+int bench_shape(const char *command, const char *text,
+                int64_t shape[BENCH_SHAPE]);
+
+int bench_threads(void); /* of the machine, or OMP_NUM_THREADS */
+
+#endif

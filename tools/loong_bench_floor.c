@@ -1,0 +1,411 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * loong-bench floor: the matrix products of one training step of a decoder, in
+ * the order of the step, each layer with its own weights and gradients:
+ * forward, gradient of the input, gradient of the weight added in the wide
+ * type. The loss head goes in chunks of tokens. A step can hardly be faster
+ * than this. */
+#include <getopt.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "loong_bench.h"
+
+enum { KINDS = 5, PHASES = 3 };
+
+static const char *const kind_name[KINDS] = {"qkv", "attention output",
+                                             "mlp up", "mlp down", "loss head"};
+static const char *const phase_name[PHASES] = {"forward", "dX", "dW"};
+
+typedef struct model {
+    int64_t layers, hidden, heads, kv_heads, head_dim, ffn, vocab, tokens;
+    int64_t chunk;
+    bool gated; /* gate and up in one product */
+    loong_dtype_t dtype;
+    int threads;
+    int steps;
+    double seconds;
+    bool json;
+} model_t;
+
+/* The products of one kind: one launch each, used with the weights and
+ * gradients of every layer. */
+typedef struct kind {
+    int64_t rows, out, in; /* y [rows, out] = x [rows, in] w' */
+    int64_t copies;        /* layers, or 1 */
+    int64_t chunks;        /* launches per step and copy */
+    bench_item_t item[PHASES];
+    char **weight;
+    char **grad;
+    bench_times_t times[PHASES];
+} kind_t;
+
+static void sizes(const model_t *m, kind_t *kinds)
+{
+    int64_t q = m->heads * m->head_dim;
+    int64_t kv = m->kv_heads * m->head_dim;
+    int64_t out[KINDS] = {q + 2 * kv, m->hidden, m->gated ? 2 * m->ffn : m->ffn,
+                          m->hidden, m->vocab};
+    int64_t in[KINDS] = {m->hidden, q, m->hidden, m->ffn, m->hidden};
+    for (int k = 0; k < KINDS; k++) {
+        bool head = k == KINDS - 1;
+        kinds[k].out = out[k];
+        kinds[k].in = in[k];
+        kinds[k].copies = head ? 1 : m->layers;
+        kinds[k].chunks =
+            head ? (m->tokens + m->chunk - 1) / m->chunk : 1;
+        kinds[k].rows = m->tokens / kinds[k].chunks;
+    }
+}
+
+static loong_tensor_type_t mat(loong_dtype_t dtype, int64_t rows, int64_t cols)
+{
+    loong_tensor_type_t t = {dtype, loong_shape_2d(rows, cols)};
+    return t;
+}
+
+/* The launch of one phase, on the first layer's weight and gradient. */
+static loong_status_t describe(loong_context_t *ctx, const model_t *m,
+                               const kind_t *k, int phase, bench_item_t *item)
+{
+    loong_linear_attr_t attr = {phase == 1, LOONG_ACT_NONE};
+    loong_tensor_type_t x = mat(m->dtype, k->rows, k->in);
+    loong_tensor_type_t y = mat(m->dtype, k->rows, k->out);
+    loong_tensor_type_t w = mat(m->dtype, k->out, k->in);
+    loong_tensor_type_t in[PHASES][2] = {{x, w}, {y, w}, {y, x}};
+    const char *op = phase == 2 ? "linear_dw" : "linear";
+    loong_status_t status = bench_item_describe(ctx, item, op, &attr, 2,
+                                                in[phase], m->threads);
+    if (status != LOONG_OK) {
+        return status;
+    }
+    if (phase == 2) {
+        item->query.accumulate = item->accumulate = 1u;
+        item->ptr[2] = k->grad[0];
+    } else {
+        item->ptr[1] = k->weight[0];
+    }
+    if (phase == 0 && k->copies == 1) {
+        item->query.arg[2].dtype = bench_wide(m->dtype); /* logits */
+    }
+    return bench_item_prepare(ctx, item, NULL);
+}
+
+static void fill_weight(const kind_t *k, loong_dtype_t dtype, char *weight)
+{
+    int64_t n = k->out * k->in;
+    for (int64_t i = 0; i < n; i++) {
+        float value = (float)((double)(i * 2654435761u % 2048) / 1024.0 - 1.0);
+        uint32_t bits;
+        memcpy(&bits, &value, sizeof(bits));
+        if (dtype == LOONG_BF16) {
+            ((uint16_t *)(void *)weight)[i] = (uint16_t)(bits >> 16);
+        } else if (dtype == LOONG_F32) {
+            ((float *)(void *)weight)[i] = value;
+        } else {
+            ((double *)(void *)weight)[i] = (double)value;
+        }
+    }
+}
+
+static loong_status_t prepare(loong_context_t *ctx, const model_t *m,
+                              kind_t *kinds)
+{
+    for (int i = 0; i < KINDS; i++) {
+        kind_t *k = &kinds[i];
+        size_t n = (size_t)(k->out * k->in);
+        k->weight = calloc((size_t)k->copies, sizeof(char *));
+        k->grad = calloc((size_t)k->copies, sizeof(char *));
+        for (int64_t c = 0; c < k->copies; c++) {
+            k->weight[c] = bench_memory(n * loong_dtype_size(m->dtype));
+            k->grad[c] =
+                bench_memory(n * loong_dtype_size(bench_wide(m->dtype)));
+            fill_weight(k, m->dtype, k->weight[c]);
+        }
+        for (int phase = 0; phase < PHASES; phase++) {
+            loong_status_t status =
+                describe(ctx, m, k, phase, &k->item[phase]);
+            if (status != LOONG_OK) {
+                return status;
+            }
+        }
+    }
+    return LOONG_OK;
+}
+
+static void end(loong_context_t *ctx, kind_t *kinds)
+{
+    for (int i = 0; i < KINDS; i++) {
+        for (int phase = 0; phase < PHASES; phase++) {
+            bench_item_end(ctx, &kinds[i].item[phase]);
+            free(kinds[i].times[phase].ms);
+        }
+        for (int64_t c = 0; kinds[i].weight && c < kinds[i].copies; c++) {
+            free(kinds[i].weight[c]);
+            free(kinds[i].grad[c]);
+        }
+        free(kinds[i].weight);
+        free(kinds[i].grad);
+    }
+}
+
+static loong_status_t launch(loong_context_t *ctx, kind_t *k, int phase,
+                             int64_t copy, double *ms)
+{
+    bench_item_t *item = &k->item[phase];
+    double begin = bench_now();
+    if (phase == 2) {
+        item->ptr[2] = k->grad[copy];
+    } else {
+        item->ptr[1] = k->weight[copy];
+    }
+    loong_status_t status = bench_item_run(ctx, item);
+    *ms += 1e3 * (bench_now() - begin);
+    return status;
+}
+
+/* All products once, in the order of a step; ms[kind][phase] receives times.
+ */
+static loong_status_t step(loong_context_t *ctx, kind_t *kinds,
+                           double ms[KINDS][PHASES])
+{
+    loong_status_t status = LOONG_OK;
+    int64_t layers = kinds[0].copies;
+    memset(ms, 0, sizeof(double) * KINDS * PHASES);
+    for (int64_t l = 0; l < layers; l++) {
+        for (int k = 0; k < KINDS - 1 && status == LOONG_OK; k++) {
+            status = launch(ctx, &kinds[k], 0, l, &ms[k][0]);
+        }
+    }
+    for (int64_t c = 0; c < kinds[KINDS - 1].chunks; c++) {
+        for (int p = 0; p < PHASES && status == LOONG_OK; p++) {
+            status = launch(ctx, &kinds[KINDS - 1], p, 0, &ms[KINDS - 1][p]);
+        }
+    }
+    for (int64_t l = layers - 1; l >= 0; l--) {
+        for (int k = KINDS - 2; k >= 0 && status == LOONG_OK; k--) {
+            status = launch(ctx, &kinds[k], 2, l, &ms[k][2]);
+            if (status == LOONG_OK) {
+                status = launch(ctx, &kinds[k], 1, l, &ms[k][1]);
+            }
+        }
+    }
+    return status;
+}
+
+static double flops(const kind_t *k)
+{
+    return 2.0 * (double)k->rows * (double)k->out * (double)k->in *
+           (double)k->copies * (double)k->chunks;
+}
+
+static void print(const model_t *m, kind_t *kinds, bench_times_t *steps)
+{
+    double total = 0.0;
+    double median = bench_median(steps);
+    double best = bench_best(steps);
+    for (int k = 0; k < KINDS; k++) {
+        total += PHASES * flops(&kinds[k]);
+    }
+    if (m->json) {
+        printf("{\"bench\":\"floor\",\"dtype\":\"%s\",\"threads\":%d,"
+               "\"tokens\":%lld,\"gflop\":%.6g,\"ms_best\":%.6g,"
+               "\"ms_median\":%.6g,\"gflops\":%.6g,\"runs\":%d",
+               loong_dtype_name(m->dtype), m->threads, (long long)m->tokens,
+               total * 1e-9, best, median, total / median * 1e-6,
+               steps->count);
+    } else {
+        printf("%-18s %-8s %-26s %9s %9s %8s\n", "product", "phase", "kernel",
+               "best ms", "median", "GFLOP/s");
+    }
+    for (int k = 0; k < KINDS; k++) {
+        for (int p = 0; p < PHASES; p++) {
+            bench_times_t *t = &kinds[k].times[p];
+            double mid = bench_median(t);
+            if (m->json) {
+                printf(",\"%s %s\":%.6g", kind_name[k], phase_name[p], mid);
+            } else {
+                printf("%-18s %-8s %-26s %9.2f %9.2f %8.1f\n", kind_name[k],
+                       phase_name[p], kinds[k].item[p].kernel->name,
+                       bench_best(t), mid, flops(&kinds[k]) / mid * 1e-6);
+            }
+        }
+    }
+    if (m->json) {
+        printf("}\n");
+    } else {
+        printf("%-18s %-8s %-26s %9.2f %9.2f %8.1f   (%d steps)\n", "step", "",
+               "", best, median, total / median * 1e-6, steps->count);
+    }
+}
+
+static int run(loong_context_t *ctx, const model_t *m)
+{
+    kind_t kinds[KINDS];
+    bench_times_t steps = {NULL, 0, 0};
+    double ms[KINDS][PHASES];
+    memset(kinds, 0, sizeof(kinds));
+    sizes(m, kinds);
+    loong_status_t status = prepare(ctx, m, kinds);
+    double stop = bench_now() + m->seconds;
+    for (int i = 0; status == LOONG_OK &&
+                    (i <= m->steps || bench_now() < stop);
+         i++) {
+        double begin = bench_now();
+        status = step(ctx, kinds, ms);
+        if (i == 0) {
+            continue; /* warm up */
+        }
+        bench_times_add(&steps, 1e3 * (bench_now() - begin));
+        for (int k = 0; k < KINDS; k++) {
+            for (int p = 0; p < PHASES; p++) {
+                bench_times_add(&kinds[k].times[p], ms[k][p]);
+            }
+        }
+    }
+    if (status == LOONG_OK) {
+        print(m, kinds, &steps);
+    }
+    end(ctx, kinds);
+    free(steps.ms);
+    return status == LOONG_OK ? LOONG_EXIT_OK : bench_fail(ctx, status);
+}
+
+static int help(void)
+{
+    printf(
+        "usage: loong-bench floor [OPTION]...\n\n"
+        "Times the matrix products of a training step. Defaults: the Llama "
+        "shape.\n\n"
+        "  --layers N       8\n"
+        "  --hidden N       512\n"
+        "  --heads N        8\n"
+        "  --kv-heads N     4\n"
+        "  --head-dim N     hidden / heads\n"
+        "  --ffn N          1408\n"
+        "  --vocab N        32000\n"
+        "  --tokens N       2048, of a micro-batch\n"
+        "  --chunk N        512, tokens of the loss head at a time\n"
+        "  --act ACT        swiglu (gate and up in one product) or gelu\n"
+        "  --dtype TYPE     bf16, fp32\n"
+        "  --threads N      OMP_NUM_THREADS or the processors\n"
+        "  --steps N        at least so many, 9\n"
+        "  --seconds S      and at least so long, 10\n"
+        "  --json           one line of JSON, with ms_median\n");
+    return LOONG_EXIT_OK;
+}
+
+/* Options that are whole numbers, by their letter. */
+static int64_t *number_of(model_t *m, int letter)
+{
+    switch (letter) {
+    case 'l':
+        return &m->layers;
+    case 'H':
+        return &m->hidden;
+    case 'n':
+        return &m->heads;
+    case 'k':
+        return &m->kv_heads;
+    case 'D':
+        return &m->head_dim;
+    case 'f':
+        return &m->ffn;
+    case 'v':
+        return &m->vocab;
+    case 'T':
+        return &m->tokens;
+    case 'c':
+        return &m->chunk;
+    default:
+        return NULL;
+    }
+}
+
+static int parse(int argc, char **argv, model_t *m)
+{
+    static const struct option table[] = {
+        {"layers", required_argument, NULL, 'l'},
+        {"hidden", required_argument, NULL, 'H'},
+        {"heads", required_argument, NULL, 'n'},
+        {"kv-heads", required_argument, NULL, 'k'},
+        {"head-dim", required_argument, NULL, 'D'},
+        {"ffn", required_argument, NULL, 'f'},
+        {"vocab", required_argument, NULL, 'v'},
+        {"tokens", required_argument, NULL, 'T'},
+        {"chunk", required_argument, NULL, 'c'},
+        {"act", required_argument, NULL, 'a'},
+        {"dtype", required_argument, NULL, 'd'},
+        {"threads", required_argument, NULL, 't'},
+        {"steps", required_argument, NULL, 's'},
+        {"seconds", required_argument, NULL, 'S'},
+        {"json", no_argument, NULL, 'j'},
+        {"help", no_argument, NULL, 'h'},
+        {NULL, 0, NULL, 0}};
+    int c;
+    while ((c = getopt_long(argc, argv, "", table, NULL)) != -1) {
+        int64_t *number = number_of(m, c);
+        if (number != NULL) {
+            char *rest = NULL;
+            *number = strtoll(optarg, &rest, 10);
+            if (*rest != '\0' || *number < 1) {
+                return bench_usage("floor", "'%s' is not a whole number of at "
+                                            "least 1",
+                                   optarg);
+            }
+        } else if (c == 'a' && (strcmp(optarg, "swiglu") == 0 ||
+                                strcmp(optarg, "gelu") == 0)) {
+            m->gated = optarg[0] == 's';
+        } else if (c == 'd' && bench_dtype("floor", optarg, &m->dtype)) {
+            continue;
+        } else if (c == 't') {
+            m->threads = atoi(optarg);
+        } else if (c == 's') {
+            m->steps = atoi(optarg);
+        } else if (c == 'S') {
+            m->seconds = atof(optarg);
+        } else if (c == 'j') {
+            m->json = true;
+        } else if (c == 'h') {
+            return -1;
+        } else {
+            return bench_usage("floor", "'%s' is not allowed",
+                               optarg != NULL ? optarg : "this option");
+        }
+    }
+    return optind < argc
+               ? bench_usage("floor", "'%s' is not an option", argv[optind])
+               : LOONG_EXIT_OK;
+}
+
+int bench_floor(loong_context_t *ctx, int argc, char **argv)
+{
+    model_t m;
+    memset(&m, 0, sizeof(m));
+    m.layers = 8;
+    m.hidden = 512;
+    m.heads = 8;
+    m.kv_heads = 4;
+    m.ffn = 1408;
+    m.vocab = 32000;
+    m.tokens = 2048;
+    m.chunk = 512;
+    m.gated = true;
+    m.dtype = LOONG_BF16;
+    m.threads = bench_threads();
+    m.steps = 9;
+    m.seconds = 10.0;
+    int code = parse(argc, argv, &m);
+    if (code != LOONG_EXIT_OK) {
+        return code < 0 ? help() : code;
+    }
+    if (m.threads < 1 || m.steps < 1 || m.heads % m.kv_heads != 0) {
+        return bench_usage("floor", "--threads and --steps must be positive, "
+                                    "--heads a multiple of --kv-heads");
+    }
+    if (m.head_dim == 0) {
+        m.head_dim = m.hidden / m.heads;
+    }
+    return run(ctx, &m);
+}

@@ -1,0 +1,411 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * loong-bench op: every kernel of an op on one shape, in turn, for some
+ * seconds. */
+#include <getopt.h>
+#include <inttypes.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "loong_bench.h"
+
+enum { MAX_KERNELS = 16 };
+
+typedef struct options {
+    const char *op;
+    loong_dtype_t dtype;
+    int64_t shape[BENCH_SHAPE];
+    int num_shape;
+    int threads;
+    double seconds;
+    bool reference;
+    bool accumulate;
+    bool json;
+} options_t;
+
+static loong_tensor_type_t mat(loong_dtype_t dtype, int64_t rows, int64_t cols)
+{
+    loong_tensor_type_t t = {dtype, loong_shape_2d(rows, cols)};
+    return t;
+}
+
+static loong_tensor_type_t vec(loong_dtype_t dtype, int64_t size)
+{
+    loong_tensor_type_t t = {dtype, loong_shape_1d(size)};
+    return t;
+}
+
+static loong_status_t describe_linear(loong_context_t *ctx,
+                                      const options_t *o, bench_item_t *item)
+{
+    const int64_t *s = o->shape;
+    loong_linear_attr_t attr = {false, LOONG_ACT_NONE};
+    loong_tensor_type_t in[2] = {mat(o->dtype, s[0], s[2]),
+                                 mat(o->dtype, s[1], s[2])};
+    return bench_item_describe(ctx, item, o->op, &attr, 2, in, o->threads);
+}
+
+/* The gradient of x: a linear that takes w transposed. */
+static loong_status_t describe_linear_dx(loong_context_t *ctx,
+                                         const options_t *o,
+                                         bench_item_t *item)
+{
+    const int64_t *s = o->shape;
+    loong_linear_attr_t attr = {true, LOONG_ACT_NONE};
+    loong_tensor_type_t in[2] = {mat(o->dtype, s[0], s[1]),
+                                 mat(o->dtype, s[1], s[2])};
+    return bench_item_describe(ctx, item, "linear", &attr, 2, in, o->threads);
+}
+
+static loong_status_t describe_linear_dw(loong_context_t *ctx,
+                                         const options_t *o,
+                                         bench_item_t *item)
+{
+    const int64_t *s = o->shape;
+    loong_linear_attr_t attr = {false, LOONG_ACT_NONE};
+    loong_tensor_type_t in[2] = {mat(o->dtype, s[0], s[1]),
+                                 mat(o->dtype, s[0], s[2])};
+    return bench_item_describe(ctx, item, o->op, &attr, 2, in, o->threads);
+}
+
+static loong_status_t describe_attention(loong_context_t *ctx,
+                                         const options_t *o,
+                                         bench_item_t *item)
+{
+    const int64_t *s = o->shape; /* B, T, heads, kv heads, head_dim */
+    bool grad = strcmp(o->op, "attention_grad") == 0;
+    loong_attention_attr_t attr;
+    memset(&attr, 0, sizeof(attr));
+    attr.heads = (int)s[2];
+    attr.kv_heads = (int)s[3];
+    attr.head_dim = (int)s[4];
+    attr.causal = true;
+    attr.max_seqlen = s[1];
+    attr.scale = 1.0 / sqrt((double)s[4]);
+    loong_tensor_type_t q = mat(o->dtype, s[0] * s[1], s[2] * s[4]);
+    loong_tensor_type_t k = mat(o->dtype, s[0] * s[1], s[3] * s[4]);
+    loong_tensor_type_t lse = mat(bench_wide(o->dtype), s[0] * s[1], s[2]);
+    loong_tensor_type_t cu = vec(LOONG_I32, s[0] + 1);
+    loong_tensor_type_t forward[4] = {q, k, k, cu};
+    loong_tensor_type_t backward[7] = {q, q, k, k, q, lse, cu};
+    loong_status_t status = bench_item_describe(
+        ctx, item, o->op, &attr, grad ? 7 : 4, grad ? backward : forward,
+        o->threads);
+    item->cu_operand = grad ? 6 : 3;
+    item->segment = s[1];
+    return status;
+}
+
+static loong_status_t describe_loss(loong_context_t *ctx, const options_t *o,
+                                    bench_item_t *item)
+{
+    const int64_t *s = o->shape; /* T, vocab, hidden */
+    loong_cross_entropy_attr_t attr = {0, s[1], 0.0};
+    loong_tensor_type_t in[4] = {
+        mat(o->dtype, s[0], s[2]), mat(o->dtype, s[1], s[2]),
+        vec(LOONG_I32, s[0]), vec(bench_wide(o->dtype), s[0])};
+    loong_status_t status =
+        bench_item_describe(ctx, item, o->op, &attr, 4, in, o->threads);
+    item->ids = s[1];
+    return status;
+}
+
+/* Ops of one or two tensors [T,H]. */
+static loong_status_t describe_pointwise(loong_context_t *ctx,
+                                         const options_t *o,
+                                         bench_item_t *item)
+{
+    loong_gelu_attr_t attr = {true};
+    loong_tensor_type_t x = mat(o->dtype, o->shape[0], o->shape[1]);
+    loong_tensor_type_t in[2] = {x, x};
+    const loong_op_t *op = loong_find_op(ctx, o->op);
+    if (strcmp(o->op, "swiglu_grad") == 0) {
+        in[0] = mat(o->dtype, o->shape[0], o->shape[1] / 2);
+    }
+    return bench_item_describe(ctx, item, o->op, &attr, op->min_in, in,
+                               o->threads);
+}
+
+static loong_status_t describe_norm(loong_context_t *ctx, const options_t *o,
+                                    bench_item_t *item)
+{
+    loong_norm_attr_t attr = {1e-6};
+    loong_dtype_t wide = bench_wide(o->dtype);
+    loong_tensor_type_t x = mat(o->dtype, o->shape[0], o->shape[1]);
+    loong_tensor_type_t w = vec(wide, o->shape[1]);
+    loong_tensor_type_t one = mat(wide, o->shape[0], 1);
+    loong_tensor_type_t plain[3] = {x, w, w};
+    loong_tensor_type_t add[4] = {x, x, w, w};
+    loong_tensor_type_t rms_grad[4] = {x, x, w, one};
+    loong_tensor_type_t layer_grad[5] = {x, x, w, one, one};
+    bool layer = strstr(o->op, "layer") != NULL;
+    const loong_tensor_type_t *in = plain;
+    int count = layer ? 3 : 2;
+    if (strncmp(o->op, "add_", 4) == 0) {
+        in = add;
+        count++;
+    } else if (strstr(o->op, "_grad") != NULL) {
+        in = layer ? layer_grad : rms_grad;
+        count = layer ? 5 : 4;
+    }
+    return bench_item_describe(ctx, item, o->op, &attr, count, in, o->threads);
+}
+
+static const struct {
+    const char *name;
+    const char *shape;
+    int num_shape;
+    const char *usual; /* shape when none is given */
+    loong_status_t (*describe)(loong_context_t *, const options_t *,
+                               bench_item_t *);
+} ops[] = {
+    {"linear", "T,N,K", 3, "2048,2816,512", describe_linear},
+    {"linear_dx", "T,N,K", 3, "2048,2816,512", describe_linear_dx},
+    {"linear_dw", "T,N,K", 3, "2048,2816,512", describe_linear_dw},
+    {"attention", "B,T,heads,kv,d", 5, "4,512,8,4,64", describe_attention},
+    {"attention_grad", "B,T,heads,kv,d", 5, "4,512,8,4,64",
+     describe_attention},
+    {"cross_entropy", "T,V,H", 3, "2048,32000,512", describe_loss},
+    {"swiglu", "T,2F", 2, "2048,2816", describe_pointwise},
+    {"swiglu_grad", "T,2F", 2, "2048,2816", describe_pointwise},
+    {"gelu", "T,H", 2, "1024,3072", describe_pointwise},
+    {"gelu_grad", "T,H", 2, "1024,3072", describe_pointwise},
+    {"add", "T,H", 2, "2048,512", describe_pointwise},
+    {"sum_rows", "T,H", 2, "1024,3072", describe_pointwise},
+    {"rmsnorm", "T,H", 2, "2048,512", describe_norm},
+    {"add_rmsnorm", "T,H", 2, "2048,512", describe_norm},
+    {"rmsnorm_grad", "T,H", 2, "2048,512", describe_norm},
+    {"layernorm", "T,H", 2, "1024,768", describe_norm},
+    {"add_layernorm", "T,H", 2, "1024,768", describe_norm},
+    {"layernorm_grad", "T,H", 2, "1024,768", describe_norm},
+};
+enum { OPS = sizeof(ops) / sizeof(ops[0]) };
+
+static int find_op(const char *name)
+{
+    for (int i = 0; i < OPS; i++) {
+        if (strcmp(ops[i].name, name) == 0) {
+            return i;
+        }
+    }
+    return -1;
+}
+
+static void print_header(const options_t *o)
+{
+    if (!o->json) {
+        printf("%-16s %-26s %-22s %9s %9s %8s %8s %5s\n", "op", "kernel",
+               "shape", "best ms", "median", "GFLOP/s", "GB/s", "runs");
+    }
+}
+
+static void print_result(const options_t *o, const bench_item_t *item,
+                         bench_times_t *times)
+{
+    char shape[96] = "";
+    double median = bench_median(times);
+    double best = bench_best(times);
+    for (int i = 0; i < o->num_shape; i++) {
+        size_t at = strlen(shape);
+        snprintf(shape + at, sizeof(shape) - at, "%s%" PRId64,
+                 i > 0 ? "," : "", o->shape[i]);
+    }
+    if (o->json) {
+        printf("{\"op\":\"%s\",\"kernel\":\"%s\",\"dtype\":\"%s\","
+               "\"shape\":[%s],\"threads\":%d,\"ms_best\":%.6g,"
+               "\"ms_median\":%.6g,\"gflops\":%.6g,\"gbytes_per_s\":%.6g,"
+               "\"runs\":%d}\n",
+               o->op, item->kernel->name, loong_dtype_name(o->dtype), shape,
+               o->threads, best, median, item->cost.flops / median * 1e-6,
+               item->cost.bytes / median * 1e-6, times->count);
+        return;
+    }
+    printf("%-16s %-26s %-22s %9.3f %9.3f %8.1f %8.1f %5d\n", o->op,
+           item->kernel->name, shape, best, median,
+           item->cost.flops / median * 1e-6, item->cost.bytes / median * 1e-6,
+           times->count);
+}
+
+/* Rounds over all items until the time is over; at least three rounds. */
+static loong_status_t measure(loong_context_t *ctx, const options_t *o,
+                              int count, const bench_item_t *items,
+                              bench_times_t *times)
+{
+    double end = bench_now() + o->seconds;
+    for (int round = 0; round < 4 || bench_now() < end; round++) {
+        for (int i = 0; i < count; i++) {
+            double begin = bench_now();
+            loong_status_t status = bench_item_run(ctx, &items[i]);
+            if (status != LOONG_OK) {
+                return status;
+            }
+            if (round > 0) { /* the first one warms up */
+                bench_times_add(&times[i], 1e3 * (bench_now() - begin));
+            }
+        }
+    }
+    return LOONG_OK;
+}
+
+static int run_op(loong_context_t *ctx, const options_t *o, int index)
+{
+    static bench_item_t items[MAX_KERNELS];
+    bench_times_t times[MAX_KERNELS];
+    bench_item_t model;
+    int count = 0;
+    memset(times, 0, sizeof(times));
+    loong_status_t status = ops[index].describe(ctx, o, &model);
+    for (int i = 0; status == LOONG_OK && count < MAX_KERNELS; i++) {
+        char reason[LOONG_REASON_SIZE] = "";
+        const loong_kernel_t *k =
+            loong_find_kernel(ctx, model.query.op, "cpu", i);
+        if (k == NULL) {
+            break;
+        }
+        if (strstr(k->name, "_ref") != NULL && !o->reference) {
+            continue;
+        }
+        model.query.attr = model.attr;
+        model.query.accumulate = model.accumulate = o->accumulate ? ~0u : 0u;
+        if (k->support != NULL && !k->support(&model.query, reason)) {
+            if (!o->json) {
+                printf("%-16s %-26s refused: %s\n", o->op, k->name, reason);
+            }
+            continue;
+        }
+        items[count] = model;
+        status = bench_item_prepare(ctx, &items[count], k);
+        count++;
+    }
+    if (status == LOONG_OK) {
+        status = measure(ctx, o, count, items, times);
+    }
+    for (int i = 0; i < count; i++) {
+        if (status == LOONG_OK) {
+            print_result(o, &items[i], &times[i]);
+        }
+        bench_item_end(ctx, &items[i]);
+        free(times[i].ms);
+    }
+    return status == LOONG_OK ? LOONG_EXIT_OK : bench_fail(ctx, status);
+}
+
+static int help(void)
+{
+    printf("usage: loong-bench op [OPTION]...\n\n"
+           "Times every kernel of an op (all ops when none is named), in turn,"
+           "\nuntil the time is over.\n\n"
+           "  --op NAME          one of the ops below\n"
+           "  --shape A,B,...    its sizes\n"
+           "  --dtype TYPE       bf16 (default), fp32, fp64\n"
+           "  --threads N        default: OMP_NUM_THREADS or the processors\n"
+           "  --seconds S        per op, default 2\n"
+           "  --accumulate       add to the outputs where the op can\n"
+           "  --reference        reference kernels too (slow)\n"
+           "  --json             one JSON object a line\n\n"
+           "%-16s %-18s %s\n",
+           "op", "shape", "default");
+    for (int i = 0; i < OPS; i++) {
+        printf("%-16s %-18s %s\n", ops[i].name, ops[i].shape, ops[i].usual);
+    }
+    return LOONG_EXIT_OK;
+}
+
+static int run_all(loong_context_t *ctx, options_t *o, const char *shape)
+{
+    const char *only = o->op;
+    print_header(o);
+    for (int i = 0; i < OPS; i++) {
+        if (only != NULL && strcmp(ops[i].name, only) != 0) {
+            continue;
+        }
+        o->op = ops[i].name;
+        const char *text = shape != NULL ? shape : ops[i].usual;
+        o->num_shape = bench_shape("op", text, o->shape);
+        if (o->num_shape == 0) {
+            return LOONG_EXIT_USAGE;
+        }
+        if (o->num_shape != ops[i].num_shape) {
+            return bench_usage("op", "--shape '%s': %s takes %s", text,
+                               ops[i].name, ops[i].shape);
+        }
+        int code = run_op(ctx, o, i);
+        if (code != LOONG_EXIT_OK) {
+            return code;
+        }
+    }
+    return LOONG_EXIT_OK;
+}
+
+int bench_op(loong_context_t *ctx, int argc, char **argv)
+{
+    static const struct option table[] = {
+        {"op", required_argument, NULL, 'o'},
+        {"shape", required_argument, NULL, 's'},
+        {"dtype", required_argument, NULL, 'd'},
+        {"threads", required_argument, NULL, 't'},
+        {"seconds", required_argument, NULL, 'S'},
+        {"accumulate", no_argument, NULL, 'a'},
+        {"reference", no_argument, NULL, 'r'},
+        {"json", no_argument, NULL, 'j'},
+        {"help", no_argument, NULL, 'h'},
+        {NULL, 0, NULL, 0}};
+    options_t o;
+    const char *shape = NULL;
+    int c;
+    memset(&o, 0, sizeof(o));
+    o.dtype = LOONG_BF16;
+    o.threads = bench_threads();
+    o.seconds = 2.0;
+    while ((c = getopt_long(argc, argv, "", table, NULL)) != -1) {
+        switch (c) {
+        case 'o':
+            if (find_op(optarg) < 0) {
+                return bench_usage("op", "--op '%s' is none of the ops that "
+                                         "--help lists",
+                                   optarg);
+            }
+            o.op = optarg;
+            break;
+        case 's':
+            shape = optarg;
+            break;
+        case 'd':
+            if (!bench_dtype("op", optarg, &o.dtype)) {
+                return LOONG_EXIT_USAGE;
+            }
+            break;
+        case 't':
+            o.threads = atoi(optarg);
+            break;
+        case 'S':
+            o.seconds = atof(optarg);
+            break;
+        case 'a':
+            o.accumulate = true;
+            break;
+        case 'r':
+            o.reference = true;
+            break;
+        case 'j':
+            o.json = true;
+            break;
+        case 'h':
+            return help();
+        default:
+            return bench_usage("op", "unknown option");
+        }
+    }
+    if (optind < argc) {
+        return bench_usage("op", "'%s' is not an option", argv[optind]);
+    }
+    if (o.threads < 1 || !(o.seconds >= 0.0)) {
+        return bench_usage("op", "--threads and --seconds must be positive");
+    }
+    if (shape != NULL && o.op == NULL) {
+        return bench_usage("op", "--shape needs --op");
+    }
+    return run_all(ctx, &o, shape);
+}

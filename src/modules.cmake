@@ -27,6 +27,8 @@ loong_module(NAME op DIR src/op USES base graph)
 loong_module(NAME nn DIR src/nn USES base graph)
 loong_module(NAME foundation DIR src/model/foundation USES base graph nn)
 loong_module(NAME data DIR src/data USES base LIBS xxhash z zstd)
+loong_module(NAME tokenizer DIR src/data/tokenizer USES base
+  LIBS pcre2-8 utf8proc xxhash)
 pkg_check_modules(HDF5 REQUIRED hdf5)
 loong_module(NAME checkpoint DIR src/checkpoint USES base
   LIBS ${HDF5_LINK_LIBRARIES} xxhash INCLUDES ${HDF5_INCLUDE_DIRS})

@@ -1,75 +1,57 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The tokenizers that loong-data index and inspect can use. */
+ * The tokenizer of --tokenizer, as loong-data index and inspect use it. */
 #include <stdlib.h>
 #include <string.h>
 
+#include "loong/tokenizer.h"
 #include "loong_data.h"
 
-enum { BYTE_EOD = 256 };
-
-typedef struct byte_encoder {
-    int32_t *ids;
-    size_t capacity;
-} byte_encoder_t;
-
-static loong_status_t byte_create(void *user, loong_context_t *ctx,
-                                  void **encoder_p)
+static loong_status_t create(void *user, loong_context_t *ctx, void **encoder_p)
 {
-    (void)user;
-    (void)ctx;
-    *encoder_p = calloc(1, sizeof(byte_encoder_t));
-    return *encoder_p != NULL ? LOONG_OK : LOONG_ERR_MEMORY;
+    loong_text_encoder_t *encoder = NULL;
+    loong_status_t status = loong_text_encoder_create(ctx, user, &encoder);
+    *encoder_p = encoder;
+    return status;
 }
 
-static loong_status_t byte_encode(void *encoder, const char *text,
-                                  size_t length, const int32_t **ids_p,
-                                  int64_t *count_p)
+static loong_status_t encode(void *encoder, const char *text, size_t length,
+                             const int32_t **ids_p, int64_t *count_p)
 {
-    byte_encoder_t *e = encoder;
-    if (length > e->capacity) {
-        free(e->ids);
-        e->capacity = 0;
-        e->ids = malloc(2 * length * sizeof(*e->ids));
-        if (e->ids == NULL) {
-            return LOONG_ERR_MEMORY;
-        }
-        e->capacity = 2 * length;
-    }
-    for (size_t i = 0; i < length; i++) {
-        e->ids[i] = (uint8_t)text[i];
-    }
-    *ids_p = e->ids;
-    *count_p = (int64_t)length;
-    return LOONG_OK;
+    return loong_text_encode(encoder, text, length, false, ids_p, count_p);
 }
 
-static void byte_destroy(void *encoder)
+static void destroy(void *encoder)
 {
-    byte_encoder_t *e = encoder;
-    free(e->ids);
-    free(e);
+    loong_text_encoder_t *e = encoder;
+    loong_text_encoder_destroy(&e);
 }
 
-static const loong_encoder_ops_t byte_ops = {byte_create, byte_encode,
-                                             byte_destroy};
+static const loong_encoder_ops_t ops = {create, encode, destroy};
 
 loong_status_t data_tokenizer_open(loong_context_t *ctx, const char *name,
                                    data_tokenizer_t *tokenizer)
 {
-    (void)ctx;
-    (void)name;
-    tokenizer->vocab_size = BYTE_EOD + 1;
-    tokenizer->eod_id = BYTE_EOD;
-    tokenizer->encoder = &byte_ops;
-    tokenizer->encoder_user = NULL;
+    loong_tokenizer_t *t = NULL;
+    loong_status_t status = strcmp(name, "bytes") == 0
+                                ? loong_tokenizer_bytes(ctx, &t)
+                                : loong_tokenizer_load(ctx, name, &t);
+    if (status != LOONG_OK) {
+        return status;
+    }
+    tokenizer->vocab_size = loong_tokenizer_get_vocab_size(t);
+    tokenizer->eod_id = loong_tokenizer_get_role(t, LOONG_TOKEN_EOD);
+    tokenizer->encoder = &ops;
+    tokenizer->encoder_user = t;
     return LOONG_OK;
 }
 
 void data_tokenizer_close(loong_context_t *ctx, data_tokenizer_t *tokenizer)
 {
+    loong_tokenizer_t *t = tokenizer->encoder_user;
     (void)ctx;
-    (void)tokenizer;
+    loong_tokenizer_destroy(&t);
+    tokenizer->encoder_user = NULL;
 }
 
 loong_status_t data_tokenizer_decode(loong_context_t *ctx,
@@ -77,20 +59,20 @@ loong_status_t data_tokenizer_decode(loong_context_t *ctx,
                                      const int32_t *ids, int64_t count,
                                      char **text_p, size_t *length_p)
 {
-    (void)ctx;
-    (void)tokenizer;
-    char *text = malloc((size_t)count + 1);
+    char *text = NULL;
     size_t length = 0;
-    if (text == NULL) {
-        return LOONG_ERR_MEMORY;
+    loong_status_t status = loong_tokenizer_decode(
+        ctx, tokenizer->encoder_user, ids, count, true, &text, &length);
+    if (status != LOONG_OK) {
+        return status;
     }
-    for (int64_t i = 0; i < count; i++) {
-        if (ids[i] >= 0 && ids[i] < BYTE_EOD) {
-            text[length++] = (char)ids[i];
-        }
+    *text_p = malloc(length + 1);
+    if (*text_p == NULL) {
+        status = LOONG_ERR_MEMORY;
+    } else {
+        memcpy(*text_p, text, length + 1);
+        *length_p = length;
     }
-    text[length] = '\0';
-    *text_p = text;
-    *length_p = length;
-    return LOONG_OK;
+    loong_tokenizer_free_text(ctx, &text);
+    return status;
 }

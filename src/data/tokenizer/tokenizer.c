@@ -1,0 +1,289 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Making, saving and asking a tokenizer. */
+#include "loong/tokenizer.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "file.h"
+#include "tokenizer_impl.h"
+
+static loong_status_t create(loong_context_t *ctx, loong_tokenizer_t **t_p)
+{
+    loong_tokenizer_t *t = NULL;
+    LOONG_TRY(loongi_alloc(ctx, sizeof(*t), "tokenizer", &t));
+    t->ctx = ctx;
+    t->unk_id = -1;
+    for (int i = 0; i < LOONG_TOKEN_ROLES; i++) {
+        t->roles[i] = -1;
+    }
+    loong_status_t status =
+        loongi_arena_create(ctx, "tokenizer texts", &t->arena);
+    if (status == LOONG_OK) {
+        status = loongi_unicode_create(ctx, &t->chars);
+    }
+    if (status != LOONG_OK) {
+        loong_tokenizer_destroy(&t);
+        return status;
+    }
+    *t_p = t;
+    return LOONG_OK;
+}
+
+void loong_tokenizer_destroy(loong_tokenizer_t **tokenizer)
+{
+    loong_tokenizer_t *t = *tokenizer;
+    if (t == NULL) {
+        return;
+    }
+    for (int i = 0; i < t->num_stages; i++) {
+        loongi_regex_destroy(t->ctx, &t->stages[i].regex);
+    }
+    loongi_free(t->ctx, t->vocab.tokens);
+    loongi_free(t->ctx, t->vocab.slots);
+    loongi_free(t->ctx, t->merges.slots);
+    loongi_free(t->ctx, t->added_raw.tokens);
+    loongi_free(t->ctx, t->added_normalized.tokens);
+    loongi_free(t->ctx, t->template_before);
+    loongi_free(t->ctx, t->template_after);
+    loongi_free(t->ctx, t->nfc);
+    loongi_free(t->ctx, t->chars);
+    loongi_free(t->ctx, t->source);
+    loongi_arena_destroy(&t->arena);
+    loongi_free(t->ctx, t);
+    *tokenizer = NULL;
+}
+
+/* The ids that single bytes have: as characters of the byte-level alphabet,
+ * or as "<0xAB>". */
+static loong_status_t find_byte_ids(loong_tokenizer_t *t)
+{
+    int missing = 0;
+    for (int b = 0; b < 256; b++) {
+        char text[8];
+        int length =
+            t->byte_level
+                ? loongi_utf8_put(loongi_byte_to_point((unsigned char)b), text)
+                : snprintf(text, sizeof(text), "<0x%02X>", (unsigned)b);
+        int32_t id = loongi_vocab_find(&t->vocab, text, (size_t)length);
+        t->byte_ids[b] = id >= 0 && t->vocab.tokens[id].in_model ? id : -1;
+        missing += t->byte_ids[b] < 0;
+    }
+    LOONG_CHECK(t->ctx, !(t->byte_level && t->byte_fallback && missing > 0),
+                LOONG_ERR_UNSUPPORTED,
+                "byte_fallback with a ByteLevel pre-tokenizer is not "
+                "supported when bytes (%d) are missing in the vocabulary",
+                missing);
+    return LOONG_OK;
+}
+
+static loong_status_t load_parts(loong_tokenizer_t *t, const loong_json_t *root)
+{
+    static const char *const refused[] = {"truncation", "padding"};
+    LOONG_CHECK(t->ctx, loongi_json_kind(root) == LOONG_JSON_OBJECT,
+                LOONG_ERR_FORMAT, "found %s, must be an object",
+                loongi_json_kind_text(root));
+    for (int i = 0; i < 2; i++) {
+        const loong_json_t *part = loongi_json_get(root, refused[i]);
+        LOONG_CHECK(t->ctx,
+                    part == NULL || loongi_json_kind(part) == LOONG_JSON_NULL,
+                    LOONG_ERR_UNSUPPORTED,
+                    "'%s' is not supported: set it to null", refused[i]);
+    }
+    LOONG_TRY(loongi_load_model(t, loongi_json_get(root, "model")));
+    LOONG_TRY(loongi_load_normalizer(t, loongi_json_get(root, "normalizer")));
+    LOONG_TRY(
+        loongi_load_pretokenizer(t, loongi_json_get(root, "pre_tokenizer")));
+    LOONG_TRY(loongi_load_added(t, loongi_json_get(root, "added_tokens")));
+    LOONG_TRY(
+        loongi_load_postprocessor(t, loongi_json_get(root, "post_processor")));
+    LOONG_TRY(loongi_load_decoder(t, loongi_json_get(root, "decoder")));
+    return find_byte_ids(t);
+}
+
+static void guess_roles(loong_tokenizer_t *t)
+{
+    static const char *const names[LOONG_TOKEN_ROLES][7] = {
+        {"<|begin_of_text|>", "<s>", "<bos>", "<｜begin▁of▁sentence｜>"},
+        {"<|end_of_text|>", "</s>", "<eos>", "<｜end▁of▁sentence｜>",
+         "<|endoftext|>", "<|im_end|>"},
+        {"<pad>", "<|pad|>", "[PAD]", "<|finetune_right_pad_id|>"},
+        {"<|endoftext|>", "<|end_of_text|>", "</s>", "<eos>",
+         "<｜end▁of▁sentence｜>"},
+    };
+    for (int role = 0; role < LOONG_TOKEN_ROLES; role++) {
+        for (int i = 0; t->roles[role] < 0 && names[role][i] != NULL; i++) {
+            t->roles[role] = loong_tokenizer_token_to_id(t, names[role][i]);
+        }
+    }
+}
+
+loong_status_t loong_tokenizer_parse(loong_context_t *ctx, const char *json,
+                                     size_t length, const char *where,
+                                     loong_tokenizer_t **tokenizer_p)
+{
+    loong_tokenizer_t *t = NULL;
+    loong_json_t *root = NULL;
+    loong_status_t status = loongi_json_parse(ctx, json, length, where, &root);
+    if (status != LOONG_OK) {
+        return status;
+    }
+    LOONG_TRY_GOTO(create(ctx, &t), status, out);
+    status = load_parts(t, root);
+    if (status != LOONG_OK) {
+        loongi_error_note(ctx, "in tokenizer '%s'", where);
+        goto out;
+    }
+    LOONG_TRY_GOTO(loongi_alloc(ctx, length + 1, "tokenizer text", &t->source),
+                   status, out);
+    memcpy(t->source, json, length);
+    t->source_length = length;
+    guess_roles(t);
+    *tokenizer_p = t;
+    t = NULL;
+out:
+    loongi_json_destroy(&root);
+    loong_tokenizer_destroy(&t);
+    return status;
+}
+
+/* bos_token and so on: a string, or an object with `content`. */
+static loong_status_t read_config(loong_tokenizer_t *t, const char *path)
+{
+    static const char *const keys[] = {"bos_token", "eos_token", "pad_token"};
+    loong_json_t *root = NULL;
+    loong_status_t status = LOONG_OK;
+    if (!loongi_file_exists(path)) {
+        return LOONG_OK;
+    }
+    LOONG_TRY(loongi_json_load(t->ctx, path, &root));
+    for (int i = 0; i < 3 && status == LOONG_OK; i++) {
+        const loong_json_t *token = loongi_json_get(root, keys[i]);
+        const loong_json_t *content = loongi_json_get(token, "content");
+        const char *text = loongi_json_string(content ? content : token);
+        if (token == NULL || loongi_json_kind(token) == LOONG_JSON_NULL) {
+            continue;
+        }
+        t->roles[i] = loong_tokenizer_token_to_id(t, text);
+        if (t->roles[i] < 0) {
+            status = LOONG_FAIL(t->ctx, LOONG_ERR_MISMATCH,
+                                "'%s': %s '%s' is not in the vocabulary", path,
+                                keys[i], text);
+        }
+    }
+    loongi_json_destroy(&root);
+    return status;
+}
+
+loong_status_t loong_tokenizer_load(loong_context_t *ctx, const char *path,
+                                    loong_tokenizer_t **tokenizer_p)
+{
+    loong_tokenizer_t *t = NULL;
+    char *text = NULL;
+    size_t length = 0;
+    loong_text_t file = loongi_text_begin(ctx);
+    loong_text_t config = loongi_text_begin(ctx);
+    bool directory = loongi_dir_exists(path);
+    const char *slash = strrchr(path, '/');
+    loongi_text_printf(&file, "%s%s", path, directory ? "/tokenizer.json" : "");
+    if (directory) {
+        loongi_text_printf(&config, "%s/", path);
+    } else if (slash != NULL) {
+        loongi_text_append(&config, path, (size_t)(slash - path) + 1);
+    }
+    loongi_text_printf(&config, "tokenizer_config.json");
+    loong_status_t status =
+        file.status != LOONG_OK ? file.status : config.status;
+    if (status == LOONG_OK) {
+        status = loongi_file_read(ctx, loongi_text_get(&file), &text, &length);
+    }
+    if (status == LOONG_OK) {
+        status = loong_tokenizer_parse(ctx, text, length,
+                                       loongi_text_get(&file), &t);
+    }
+    if (status == LOONG_OK) {
+        status = read_config(t, loongi_text_get(&config));
+    }
+    loongi_free(ctx, text);
+    loongi_text_free(&file);
+    loongi_text_free(&config);
+    if (status != LOONG_OK) {
+        loong_tokenizer_destroy(&t);
+        return status;
+    }
+    *tokenizer_p = t;
+    return LOONG_OK;
+}
+
+loong_status_t loong_tokenizer_bytes(loong_context_t *ctx,
+                                     loong_tokenizer_t **tokenizer_p)
+{
+    static const char end[] = "<|endoftext|>";
+    loong_tokenizer_t *t = NULL;
+    loong_status_t status = LOONG_OK;
+    LOONG_TRY(create(ctx, &t));
+    t->bytes = true;
+    for (int b = 0; b < 256 && status == LOONG_OK; b++) {
+        char text[8];
+        char *byte = NULL;
+        int length =
+            loongi_utf8_put(loongi_byte_to_point((unsigned char)b), text);
+        text[length] = '\0';
+        status = loongi_vocab_add(t, b, text, (size_t)length);
+        if (status == LOONG_OK) {
+            status = loongi_arena_alloc(t->arena, 1, &byte);
+        }
+        if (status == LOONG_OK) {
+            *byte = (char)b;
+            t->vocab.tokens[b].bytes = byte;
+            t->vocab.tokens[b].num_bytes = 1;
+        }
+    }
+    if (status == LOONG_OK) {
+        status = loongi_vocab_add(t, 256, end, sizeof(end) - 1);
+    }
+    if (status != LOONG_OK) {
+        loong_tokenizer_destroy(&t);
+        return status;
+    }
+    t->vocab.tokens[256].bytes = end;
+    t->vocab.tokens[256].num_bytes = sizeof(end) - 1;
+    t->vocab.tokens[256].special = true;
+    t->longest = sizeof(end) - 1;
+    t->roles[LOONG_TOKEN_EOS] = 256;
+    t->roles[LOONG_TOKEN_EOD] = 256;
+    *tokenizer_p = t;
+    return LOONG_OK;
+}
+
+loong_status_t loong_tokenizer_save(loong_context_t *ctx,
+                                    const loong_tokenizer_t *t,
+                                    const char *path)
+{
+    LOONG_CHECK(ctx, t->source != NULL, LOONG_ERR_UNSUPPORTED,
+                "'%s': the byte tokenizer has no tokenizer.json", path);
+    return loongi_file_write(ctx, path, t->source, t->source_length);
+}
+
+int64_t loong_tokenizer_get_vocab_size(const loong_tokenizer_t *t)
+{
+    return t->vocab.size;
+}
+
+int32_t loong_tokenizer_token_to_id(const loong_tokenizer_t *t,
+                                    const char *token)
+{
+    return loongi_vocab_find(&t->vocab, token, strlen(token));
+}
+
+const char *loong_tokenizer_id_to_token(const loong_tokenizer_t *t, int32_t id)
+{
+    return id >= 0 && id < t->vocab.size ? t->vocab.tokens[id].text : NULL;
+}
+
+int32_t loong_tokenizer_get_role(const loong_tokenizer_t *t,
+                                 loong_token_role_t role)
+{
+    return t->roles[role];
+}

@@ -1,0 +1,284 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The tokenizer inside. A text goes through: repair.c of UTF-8 -> added tokens
+ * cut out (added.c) -> normalizer (encode.c) -> stages of the pre-tokenizer
+ * (stage.c, scan.c, regex.c) -> merges (bpe.c) -> template (encode.c).
+ */
+#ifndef LOONG_TOKENIZER_IMPL_H
+#define LOONG_TOKENIZER_IMPL_H
+
+#include "json.h"
+#include "loong/tokenizer.h"
+#include "unicode.h"
+
+enum { LOONG_MAX_TOKEN_ID = (1 << 24) - 1, LOONG_MAX_STAGES = 12 };
+
+typedef struct token {
+    const char *text;  /* as the file spells it; NULL: no such id */
+    const char *bytes; /* what it decodes to */
+    uint32_t length;
+    uint32_t num_bytes;
+    bool in_model;
+    bool special;
+} token_t;
+
+/* Text to id, open addressing; ids are stored plus one. */
+typedef struct vocab {
+    token_t *tokens; /* by id */
+    int64_t size;    /* highest id + 1 */
+    int64_t capacity;
+    uint32_t *slots;
+    uint64_t mask;
+    int64_t count;
+} vocab_t;
+
+typedef struct merge {
+    uint64_t pair; /* left id << 32 | right id */
+    uint32_t rank;
+    int32_t id;
+} merge_t;
+
+/* Pair to rank and result; an empty slot has id -1. */
+typedef struct merges {
+    merge_t *slots;
+    uint64_t mask;
+} merges_t;
+
+typedef struct added_token {
+    const char *text; /* what is looked for: normalised if the token says so */
+    size_t length;
+    int32_t id;
+    bool single_word;
+    bool lstrip;
+    bool rstrip;
+} added_token_t;
+
+/* Added tokens that are looked for together, sorted by text. */
+typedef struct added_set {
+    added_token_t *tokens;
+    int64_t count;
+    int64_t capacity;
+    int64_t first[257]; /* tokens that begin with byte b: first[b] .. [b+1] */
+} added_set_t;
+
+typedef struct normalizer {
+    enum { NORMALIZE_NFC, NORMALIZE_PREPEND, NORMALIZE_REPLACE } kind;
+    const char *from; /* of replace */
+    size_t from_length;
+    const char *to; /* of replace and prepend */
+    size_t to_length;
+} normalizer_t;
+
+typedef struct stage stage_t;
+
+/* The next match at or after `from`; span[0] == length: there is none. */
+typedef loong_status_t (*find_fn)(const stage_t *stage,
+                                  loong_text_encoder_t *encoder,
+                                  const char *text, size_t length, size_t from,
+                                  size_t span[2]);
+
+typedef enum { KEEP_ALL, KEEP_MATCHES, KEEP_GAPS, WITH_PREVIOUS } behavior_t;
+
+/* One step of cutting text into words. */
+struct stage {
+    enum { STAGE_SPLIT, STAGE_PREFIX_SPACE, STAGE_METASPACE } kind;
+    find_fn find; /* of split */
+    behavior_t behavior;
+    const uint8_t *chars;
+    struct loong_regex *regex;
+    const char *literal; /* of split by a string; the mark of metaspace */
+    size_t literal_length;
+    enum { PREPEND_NEVER, PREPEND_FIRST, PREPEND_ALWAYS } prepend;
+    bool split; /* of metaspace */
+};
+
+struct loong_tokenizer {
+    loong_context_t *ctx;
+    loong_arena_t *arena; /* texts of tokens and settings */
+    char *source;         /* the file, for saving; NULL: bytes */
+    size_t source_length;
+    vocab_t vocab;
+    merges_t merges;
+    bool bytes; /* the byte tokenizer: no rule but one id a byte */
+    bool byte_level;
+    bool ignore_merges;
+    bool byte_fallback;
+    bool fuse_unk;
+    int32_t unk_id;
+    int32_t byte_ids[256]; /* byte level: of the byte; fallback: of <0xXX> */
+    added_set_t added_raw; /* looked for before normalising */
+    added_set_t added_normalized;
+    normalizer_t normalizers[LOONG_MAX_STAGES];
+    int num_normalizers;
+    stage_t stages[LOONG_MAX_STAGES];
+    int num_stages;
+    int32_t *template_before; /* ids of the post-processor */
+    int64_t num_before;
+    int32_t *template_after;
+    int64_t num_after;
+    int strip_left; /* of the decoder: blanks taken from the beginning */
+    uint8_t *chars; /* LOONG_CHAR_... of every code point */
+    uint8_t *nfc;   /* NULL: not needed */
+    size_t longest; /* bytes of the longest token */
+    int32_t roles[LOONG_TOKEN_ROLES];
+};
+
+/* A word that was merged before: 64 bytes. */
+enum { LOONG_CACHE_TEXT = 30, LOONG_CACHE_IDS = 8, LOONG_CACHE_BITS = 15 };
+typedef struct cache_entry {
+    int32_t ids[LOONG_CACHE_IDS];
+    char text[LOONG_CACHE_TEXT];
+    uint8_t length; /* 0: empty */
+    uint8_t count;
+} cache_entry_t;
+
+typedef struct symbol {
+    int32_t id;
+    int32_t prev;
+    int32_t next;
+    uint32_t rank;  /* of the merge with the next one, UINT32_MAX: none */
+    int32_t merged; /* what that gives */
+} symbol_t;
+
+struct loong_text_encoder {
+    loong_context_t *ctx;
+    const loong_tokenizer_t *tokenizer;
+    int32_t *ids;
+    int64_t count;
+    int64_t capacity;
+    cache_entry_t *cache;
+    symbol_t *symbols;
+    int64_t symbol_capacity;
+    uint64_t *heap;
+    int64_t heap_capacity;
+    loong_buffer_t repaired;
+    loong_buffer_t normal[2];
+    loong_buffer_t spelled; /* a word in the alphabet of the vocabulary */
+    loong_buffer_t stage_text[LOONG_MAX_STAGES];
+    struct regex_scratch *regex; /* regex.c */
+};
+
+/* vocab.c */
+LOONG_NODISCARD loong_status_t loongi_vocab_reserve(loong_context_t *ctx,
+                                                    vocab_t *vocab,
+                                                    int64_t count);
+/* Text is copied into the arena. Refuses a used id and a used text. */
+LOONG_NODISCARD loong_status_t loongi_vocab_add(loong_tokenizer_t *t,
+                                                int64_t id, const char *text,
+                                                size_t length);
+int32_t loongi_vocab_find(const vocab_t *vocab, const char *text,
+                          size_t length);
+LOONG_NODISCARD loong_status_t loongi_merges_create(loong_context_t *ctx,
+                                                    int64_t count,
+                                                    merges_t *merges);
+void loongi_merges_put(merges_t *merges, merge_t merge);
+
+static inline uint64_t loongi_pair_hash(uint64_t pair)
+{
+    pair *= UINT64_C(0x9E3779B97F4A7C15);
+    return pair ^ pair >> 32;
+}
+
+static inline const merge_t *loongi_merges_find(const merges_t *m, int32_t left,
+                                                int32_t right)
+{
+    uint64_t pair = (uint64_t)(uint32_t)left << 32 | (uint32_t)right;
+    for (uint64_t i = loongi_pair_hash(pair) & m->mask;;
+         i = (i + 1) & m->mask) {
+        if (m->slots[i].id < 0) {
+            return NULL;
+        }
+        if (m->slots[i].pair == pair) {
+            return &m->slots[i];
+        }
+    }
+}
+
+/* The byte-level alphabet: the code point that stands for a byte, and back
+ * (-1: it stands for none). */
+uint32_t loongi_byte_to_point(unsigned char byte);
+int loongi_point_to_byte(uint32_t point);
+
+/* added.c */
+LOONG_NODISCARD loong_status_t loongi_added_add(loong_tokenizer_t *t,
+                                                added_set_t *set,
+                                                const added_token_t *token);
+LOONG_NODISCARD loong_status_t loongi_added_finish(loong_tokenizer_t *t,
+                                                   added_set_t *set);
+/* Gives the text between tokens to `between`, and appends the tokens' ids. */
+typedef loong_status_t (*between_fn)(loong_text_encoder_t *encoder,
+                                     const char *text, size_t length,
+                                     bool first);
+LOONG_NODISCARD loong_status_t loongi_added_split(loong_text_encoder_t *encoder,
+                                                  const added_set_t *set,
+                                                  const char *text,
+                                                  size_t length, bool first,
+                                                  between_fn between);
+
+/* load_*.c: each reads one part of the file. */
+LOONG_NODISCARD loong_status_t loongi_load_model(loong_tokenizer_t *t,
+                                                 const loong_json_t *model);
+LOONG_NODISCARD loong_status_t loongi_load_added(loong_tokenizer_t *t,
+                                                 const loong_json_t *list);
+LOONG_NODISCARD loong_status_t loongi_load_normalizer(loong_tokenizer_t *t,
+                                                      const loong_json_t *json);
+LOONG_NODISCARD loong_status_t
+loongi_load_pretokenizer(loong_tokenizer_t *t, const loong_json_t *json);
+LOONG_NODISCARD loong_status_t
+loongi_load_postprocessor(loong_tokenizer_t *t, const loong_json_t *json);
+LOONG_NODISCARD loong_status_t loongi_load_decoder(loong_tokenizer_t *t,
+                                                   const loong_json_t *json);
+/* Members with checks; `where` is "pre_tokenizer" and such. */
+LOONG_NODISCARD loong_status_t loongi_member_text(loong_context_t *ctx,
+                                                  const loong_json_t *json,
+                                                  const char *key,
+                                                  const char *where,
+                                                  const char **text_p);
+LOONG_NODISCARD loong_status_t loongi_member_bool(loong_context_t *ctx,
+                                                  const loong_json_t *json,
+                                                  const char *key,
+                                                  const char *where,
+                                                  bool absent, bool *value_p);
+
+/* scan.c: the scanner of a pattern; NULL: it is not a known one. */
+find_fn loongi_scan_find(const char *pattern);
+find_fn loongi_scan_digits(bool individual);
+find_fn loongi_scan_literal(void);
+const char *loongi_scan_pattern(loong_pretokenizer_t kind);
+
+/* regex.c */
+LOONG_NODISCARD loong_status_t loongi_regex_create(loong_context_t *ctx,
+                                                   const char *pattern,
+                                                   struct loong_regex **regex);
+void loongi_regex_destroy(loong_context_t *ctx, struct loong_regex **regex);
+loong_status_t loongi_regex_find(const stage_t *stage,
+                                 loong_text_encoder_t *encoder,
+                                 const char *text, size_t length, size_t from,
+                                 size_t span[2]);
+void loongi_regex_scratch_destroy(struct regex_scratch **scratch);
+
+/* stage.c: cuts text by stages `index` and on, each word goes to
+ * loongi_bpe_word. */
+LOONG_NODISCARD loong_status_t loongi_stage_run(loong_text_encoder_t *encoder,
+                                                int index, const char *text,
+                                                size_t length, bool first);
+
+/* bpe.c: appends the ids of a word. */
+LOONG_NODISCARD loong_status_t loongi_bpe_word(loong_text_encoder_t *encoder,
+                                               const char *text, size_t length);
+
+/* encode.c */
+LOONG_NODISCARD loong_status_t loongi_normalize(loong_text_encoder_t *encoder,
+                                                const char **text_p,
+                                                size_t *length_p);
+static inline loong_status_t loongi_ids_room(loong_text_encoder_t *e,
+                                             int64_t more)
+{
+    if (e->count + more <= e->capacity) {
+        return LOONG_OK;
+    }
+    return loongi_grow(e->ctx, &e->ids, &e->capacity, e->count + more,
+                       sizeof(*e->ids), "token ids");
+}
+
+#endif

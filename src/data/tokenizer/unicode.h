@@ -1,0 +1,125 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * UTF-8, and what kind a character is, by the tables of the `tokenizers`
+ * library (unicode_table.c). */
+#ifndef LOONG_TOKENIZER_UNICODE_H
+#define LOONG_TOKENIZER_UNICODE_H
+
+#include <stdint.h>
+
+#include "base.h"
+
+/* X(name): general categories, in the order of the generated kinds. */
+#define LOONG_CATEGORY_LIST(X)                                              \
+    X(Cn)                                                                   \
+    X(Cc) X(Cf) X(Co) X(Cs) X(Ll) X(Lm) X(Lo) X(Lt) X(Lu) X(Mc) X(Me) X(Mn) \
+        X(Nd) X(Nl) X(No) X(Pc) X(Pd) X(Pe) X(Pf) X(Pi) X(Po) X(Ps) X(Sc)   \
+            X(Sk) X(Sm) X(So) X(Zl) X(Zp) X(Zs)
+
+enum {
+    LOONG_MAX_POINT = 0x10FFFF,
+    /* a kind: category, and bits */
+    LOONG_KIND_CATEGORY = 31,
+    LOONG_KIND_SPACE = 32,
+    LOONG_KIND_NUMERIC = 64, /* Rust's is_numeric */
+    LOONG_KIND_WORD = 128    /* \w of Rust's regular expressions */
+};
+
+extern const uint32_t loongi_unicode_runs[]; /* first point << 8 | kind */
+extern const int loongi_unicode_num_runs;
+
+/* What the scanners ask; one byte a code point, in a table made at load. */
+enum {
+    LOONG_CHAR_L = 1,
+    LOONG_CHAR_N = 2,
+    LOONG_CHAR_SPACE = 4,
+    LOONG_CHAR_M = 8,
+    LOONG_CHAR_P = 16,
+    LOONG_CHAR_S = 32,
+    LOONG_CHAR_NUMERIC = 64,
+    LOONG_CHAR_WORD = 128
+};
+
+LOONG_NODISCARD loong_status_t loongi_unicode_create(loong_context_t *ctx,
+                                                     uint8_t **chars_p);
+
+/* The character at p of valid UTF-8; its bytes are added to *length. */
+static inline uint32_t loongi_utf8_get(const char *p, size_t *length)
+{
+    const unsigned char *u = (const unsigned char *)p;
+    if (u[0] < 0x80) {
+        *length += 1;
+        return u[0];
+    }
+    if (u[0] < 0xE0) {
+        *length += 2;
+        return (uint32_t)(u[0] & 0x1F) << 6 | (uint32_t)(u[1] & 0x3F);
+    }
+    if (u[0] < 0xF0) {
+        *length += 3;
+        return (uint32_t)(u[0] & 0x0F) << 12 | (uint32_t)(u[1] & 0x3F) << 6 |
+               (uint32_t)(u[2] & 0x3F);
+    }
+    *length += 4;
+    return (uint32_t)(u[0] & 0x07) << 18 | (uint32_t)(u[1] & 0x3F) << 12 |
+           (uint32_t)(u[2] & 0x3F) << 6 | (uint32_t)(u[3] & 0x3F);
+}
+
+/* Where the character that ends before `at` begins. */
+static inline size_t loongi_utf8_back(const char *text, size_t at)
+{
+    do {
+        at--;
+    } while (at > 0 && ((unsigned char)text[at] & 0xC0) == 0x80);
+    return at;
+}
+
+/* Bytes of the character, 0 when point is none; out holds 4. */
+int loongi_utf8_put(uint32_t point, char *out);
+
+/* Bytes of the whole valid character at p, which has length > 0 bytes. 0:
+ * there is none, and *bad_p bytes count as one replacement character; when
+ * they are all there is and the first may begin a character, more bytes could
+ * complete it. */
+int loongi_utf8_check(const char *p, size_t length, int *bad_p);
+
+/* True for bytes that a character of several bytes can begin with. */
+static inline bool loongi_utf8_begins(char byte)
+{
+    unsigned char u = (unsigned char)byte;
+    return u >= 0xC2 && u < 0xF5;
+}
+
+/* True when all of it is UTF-8. */
+bool loongi_utf8_valid(const char *text, size_t length);
+
+/* A buffer that is used again and again. */
+typedef struct loong_buffer {
+    char *data;
+    int64_t capacity;
+    size_t length;
+} loong_buffer_t;
+LOONG_NODISCARD loong_status_t loongi_buffer_room(loong_context_t *ctx,
+                                                  loong_buffer_t *b,
+                                                  size_t more);
+LOONG_NODISCARD loong_status_t loongi_buffer_add(loong_context_t *ctx,
+                                                 loong_buffer_t *b,
+                                                 const void *bytes,
+                                                 size_t length);
+
+/* Bytes that are not UTF-8 become U+FFFD. */
+LOONG_NODISCARD loong_status_t loongi_utf8_repair(loong_context_t *ctx,
+                                                  const char *text,
+                                                  size_t length,
+                                                  loong_buffer_t *out);
+
+/* One bit a code point: it may have to change or compose under NFC. */
+LOONG_NODISCARD loong_status_t loongi_nfc_create(loong_context_t *ctx,
+                                                 uint8_t **table_p);
+/* *changed_p false: the text is in NFC, nothing was written. */
+LOONG_NODISCARD loong_status_t loongi_nfc(loong_context_t *ctx,
+                                          const uint8_t *table,
+                                          const char *text, size_t length,
+                                          loong_buffer_t *out, bool *changed_p);
+
+#endif

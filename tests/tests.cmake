@@ -40,3 +40,10 @@ loong_test(NAME trainer SOURCES tests/parallel/test_trainer.c LABELS parallel
   TIMEOUT 300)
 loong_test(NAME training SOURCES tests/golden/test_training.c LABELS golden)
 loong_test(NAME schedule SOURCES tests/planner/test_schedule.c LABELS planner)
+loong_test(NAME recipe SOURCES tests/unit/test_recipe.c LABELS unit)
+loong_fuzz(NAME recipe RUNS 1000)
+add_executable(recipe_reference tests/docs/recipe_reference.c)
+target_link_libraries(recipe_reference PRIVATE loong)
+add_test(NAME recipe_reference COMMAND sh -c
+  "$<TARGET_FILE:recipe_reference> | diff ${PROJECT_SOURCE_DIR}/docs/recipe-reference.md -")
+set_tests_properties(recipe_reference PROPERTIES LABELS docs)

@@ -63,7 +63,7 @@ typedef struct loong_recipe_params {
     int num_overrides;
     const char *const *overrides;
     int64_t num_keys; /* of the caller's own, besides the built-in ones */
-    const loong_recipe_key_t *keys;
+    const loong_recipe_key_t *keys; /* borrowed while the recipe lives */
 } loong_recipe_params_t;
 
 /* Loads a file, its defaults and the overrides, and checks everything against
@@ -81,8 +81,15 @@ loong_recipe_parse(loong_context_t *ctx, const char *name, const char *text,
                    loong_recipe_t **recipe_p);
 LOONG_API void loong_recipe_destroy(loong_recipe_t **recipe_p);
 
-/* Values: what was set, else the default; 0, false, NULL when there is
- * neither. The path must be in the schema. Texts are borrowed. */
+/* What the keys must be together, for a number of ranks: batch sizes that
+ * divide, what a run cannot do without, settings that need each other. Model
+ * keys are only looked at when they are set. All problems are reported
+ * together, sizes with the nearest allowed values. Errors: LOONG_ERR_CONFIG.*/
+LOONG_API LOONG_NODISCARD loong_status_t
+loong_recipe_check(const loong_recipe_t *recipe, int world_size);
+
+/* Values: what was set (null counts as not set), else the default; 0, false,
+ * NULL when there is neither. The path must be in the schema. Texts are borrowed. */
 LOONG_API int64_t loong_recipe_int(const loong_recipe_t *recipe,
                                    const char *path);
 LOONG_API double loong_recipe_real(const loong_recipe_t *recipe,

@@ -52,22 +52,30 @@ typedef struct check {
     int problems;
 } check_t;
 
-static void begin_problem(check_t *c, const loong_tree_t *node)
+/* What is looked at: a value, and the line where its key stands. */
+typedef struct place {
+    const loong_tree_t *node;
+    int line;
+    const char *path;
+} place_t;
+
+static void begin_problem(check_t *c, const place_t *at)
 {
     c->problems++;
-    loongi_text_printf(&c->text, "\n  %s", node->file);
-    if (node->line > 0) {
-        loongi_text_printf(&c->text, ":%d", node->line);
+    loongi_text_printf(&c->text, "\n  %s", at->node->file);
+    if (at->line > 0) {
+        loongi_text_printf(&c->text, ":%d", at->line);
     }
     loongi_text_printf(&c->text, ": ");
 }
 
-static int64_t count_keys(const loong_recipe_t *r)
+int64_t loongi_recipe_count_keys(const loong_recipe_t *r)
 {
     return loong_recipe_num_keys() + r->params.num_keys;
 }
 
-static const loong_recipe_key_t *key_at(const loong_recipe_t *r, int64_t i)
+const loong_recipe_key_t *loongi_recipe_key_at(const loong_recipe_t *r,
+                                               int64_t i)
 {
     int64_t builtin = loong_recipe_num_keys();
     return i < builtin ? loong_recipe_key(i) : &r->params.keys[i - builtin];
@@ -93,9 +101,9 @@ const loong_recipe_key_t *loongi_recipe_find(const loong_recipe_t *recipe,
 {
     char generic[PATH_SIZE];
     generic_path(path, generic);
-    for (int64_t i = 0; i < count_keys(recipe); i++) {
-        if (strcmp(key_at(recipe, i)->path, generic) == 0) {
-            return key_at(recipe, i);
+    for (int64_t i = 0; i < loongi_recipe_count_keys(recipe); i++) {
+        if (strcmp(loongi_recipe_key_at(recipe, i)->path, generic) == 0) {
+            return loongi_recipe_key_at(recipe, i);
         }
     }
     return NULL;
@@ -108,8 +116,8 @@ static bool is_branch(const loong_recipe_t *r, const char *path,
     char generic[PATH_SIZE];
     generic_path(path, generic);
     size_t n = strlen(generic);
-    for (int64_t i = 0; i < count_keys(r); i++) {
-        const char *key = key_at(r, i)->path;
+    for (int64_t i = 0; i < loongi_recipe_count_keys(r); i++) {
+        const char *key = loongi_recipe_key_at(r, i)->path;
         if (strncmp(key, generic, n) == 0 &&
             strncmp(key + n, separator, strlen(separator)) == 0) {
             return true;
@@ -118,19 +126,22 @@ static bool is_branch(const loong_recipe_t *r, const char *path,
     return false;
 }
 
-static void unknown_key(check_t *c, const loong_tree_t *node, const char *path)
+const loong_recipe_key_t *loongi_recipe_nearest(const loong_recipe_t *recipe,
+                                                const char *path)
 {
     char generic[PATH_SIZE];
-    const char *nearest = NULL;
-    int best = HINT_LIMIT + 1;
+    const loong_recipe_key_t *nearest = NULL;
     generic_path(path, generic);
-    for (int64_t i = 0; i < count_keys(c->recipe); i++) {
-        const char *key = key_at(c->recipe, i)->path;
-        int distance = loongi_edit_distance(generic, key, HINT_LIMIT);
-        const char *last = strrchr(key, '.');
-        const char *mine = strrchr(generic, '.');
-        if (last != NULL &&
-            strcmp(last + 1, mine != NULL ? mine + 1 : generic) == 0) {
+    const char *mine = strrchr(generic, '.');
+    mine = mine != NULL ? mine + 1 : generic;
+    /* A short name is near to everything. */
+    int best = LOONG_MIN((int)strlen(mine) / 2, HINT_LIMIT) + 1;
+    for (int64_t i = 0; i < loongi_recipe_count_keys(recipe); i++) {
+        const loong_recipe_key_t *key = loongi_recipe_key_at(recipe, i);
+        const char *last = strrchr(key->path, '.');
+        last = last != NULL ? last + 1 : key->path;
+        int distance = loongi_edit_distance(generic, key->path, HINT_LIMIT);
+        if (strcmp(last, mine) == 0) {
             distance = LOONG_MIN(distance, 1); /* right name, wrong place */
         }
         if (distance < best) {
@@ -138,10 +149,45 @@ static void unknown_key(check_t *c, const loong_tree_t *node, const char *path)
             nearest = key;
         }
     }
-    begin_problem(c, node);
-    loongi_text_printf(&c->text, "unknown key %s", path);
-    if (nearest != NULL) {
-        loongi_text_printf(&c->text, "; did you mean %s?", nearest);
+    return nearest;
+}
+
+/* The likest name of a map on the way to a key: "trian" is "train". */
+static bool nearest_branch(const loong_recipe_t *recipe, const char *path,
+                           char branch[PATH_SIZE])
+{
+    int best = LOONG_MIN((int)strlen(path) / 2, HINT_LIMIT) + 1;
+    bool found = false;
+    for (int64_t i = 0; i < loongi_recipe_count_keys(recipe); i++) {
+        const char *key = loongi_recipe_key_at(recipe, i)->path;
+        for (const char *dot = strchr(key, '.'); dot != NULL;
+             dot = strchr(dot + 1, '.')) {
+            char name[PATH_SIZE];
+            snprintf(name, sizeof(name), "%.*s", (int)(dot - key), key);
+            int distance = loongi_edit_distance(path, name, HINT_LIMIT);
+            if (distance < best) {
+                best = distance;
+                found = true;
+                memcpy(branch, name, sizeof(name));
+            }
+        }
+    }
+    return found;
+}
+
+static void unknown_key(check_t *c, const place_t *at)
+{
+    char branch[PATH_SIZE];
+    begin_problem(c, at);
+    loongi_text_printf(&c->text, "unknown key %s", at->path);
+    if (at->node->kind == LOONG_TREE_SCALAR) {
+        const loong_recipe_key_t *key =
+            loongi_recipe_nearest(c->recipe, at->path);
+        if (key != NULL) {
+            loongi_text_printf(&c->text, "; did you mean %s?", key->path);
+        }
+    } else if (nearest_branch(c->recipe, at->path, branch)) {
+        loongi_text_printf(&c->text, "; did you mean %s?", branch);
     }
 }
 
@@ -180,119 +226,154 @@ static const char *type_text(loong_recipe_type_t type)
     return "a text";
 }
 
-static void wrong_type(check_t *c, const loong_tree_t *node, const char *path,
-                       const loong_recipe_key_t *key)
+static const char *found_text(const loong_tree_t *node)
 {
-    begin_problem(c, node);
-    loongi_text_printf(&c->text, "%s: found %s%s, %s wanted", path,
-                       node->kind == LOONG_TREE_MAP    ? "a map"
-                       : node->kind == LOONG_TREE_LIST ? "a list"
-                                                       : "",
-                       node->kind == LOONG_TREE_SCALAR ? node->text : "",
-                       type_text(key->type));
+    switch (node->kind) {
+    case LOONG_TREE_MAP:
+        return "a map";
+    case LOONG_TREE_LIST:
+        return "a list";
+    case LOONG_TREE_SCALAR:
+        break;
+    }
+    return node->text[0] != '\0' ? node->text : "nothing";
 }
 
-static void check_scalar(check_t *c, const loong_tree_t *node,
-                         const char *path, const loong_recipe_key_t *key)
+static void wrong_type(check_t *c, const place_t *at, const char *wanted)
+{
+    begin_problem(c, at);
+    loongi_text_printf(&c->text, "%s: found %s, %s wanted", at->path,
+                       found_text(at->node), wanted);
+}
+
+static void check_scalar(check_t *c, const place_t *at,
+                         const loong_recipe_key_t *key)
 {
     double value = 0.0;
     bool flag = false;
-    if (node->is_null || key->type == LOONG_RECIPE_TEXT ||
-        key->type == LOONG_RECIPE_TEXTS) {
+    const char *text = at->node->text;
+    switch (key->type) {
+    case LOONG_RECIPE_TEXT:
+    case LOONG_RECIPE_TEXTS:
         return;
-    }
-    if (key->type == LOONG_RECIPE_BOOL) {
-        if (!loongi_recipe_flag(node->text, &flag)) {
-            wrong_type(c, node, path, key);
+    case LOONG_RECIPE_BOOL:
+        if (!loongi_recipe_flag(text, &flag)) {
+            wrong_type(c, at, type_text(key->type));
         }
         return;
-    }
-    if (key->type == LOONG_RECIPE_CHOICE) {
-        if (!in_choices(key->choices, node->text)) {
-            begin_problem(c, node);
-            loongi_text_printf(&c->text, "%s: found %s, allowed: %s", path,
-                               node->text, key->choices);
+    case LOONG_RECIPE_CHOICE:
+        if (!in_choices(key->choices, text)) {
+            begin_problem(c, at);
+            loongi_text_printf(&c->text, "%s: found %s, allowed: %s",
+                               at->path, found_text(at->node), key->choices);
         }
         return;
+    case LOONG_RECIPE_INT:
+    case LOONG_RECIPE_REAL:
+    case LOONG_RECIPE_SECONDS:
+    case LOONG_RECIPE_INTS:
+        break;
     }
-    if (!loongi_recipe_number(key->type, node->text, &value)) {
-        wrong_type(c, node, path, key);
+    if (!loongi_recipe_number(key->type, text, &value)) {
+        wrong_type(c, at, type_text(key->type == LOONG_RECIPE_INTS
+                                        ? LOONG_RECIPE_INT
+                                        : key->type));
     } else if ((key->min != 0.0 || key->max != 0.0) &&
                (value < key->min || value > key->max)) {
-        begin_problem(c, node);
-        loongi_text_printf(&c->text, "%s: found %s, allowed %g to %g", path,
-                           node->text, key->min, key->max);
+        begin_problem(c, at);
+        loongi_text_printf(&c->text, "%s: found %s, allowed %.12g to %.12g",
+                           at->path, text, key->min, key->max);
     }
 }
 
-static void check_node(check_t *c, const loong_tree_t *node, const char *path);
+static void check_node(check_t *c, const place_t *at);
 
-static void check_list(check_t *c, const loong_tree_t *node, const char *path,
+/* key: of a list of numbers or texts; NULL: the items are maps. */
+static void check_list(check_t *c, const place_t *list,
                        const loong_recipe_key_t *key)
 {
-    for (int64_t i = 0; i < node->count; i++) {
-        char item[PATH_SIZE];
-        const loong_tree_t *value = node->items[i].value;
-        snprintf(item, sizeof(item), "%s[%lld]", path, (long long)i);
-        if (key == NULL) {
-            check_node(c, value, item);
-        } else if (value->kind != LOONG_TREE_SCALAR) {
-            wrong_type(c, value, item, key);
+    for (int64_t i = 0; i < list->node->count; i++) {
+        char path[PATH_SIZE + 24];
+        const loong_tree_t *value = list->node->items[i].value;
+        place_t at = {value, value->line, path};
+        snprintf(path, sizeof(path), "%s[%lld]", list->path, (long long)i);
+        if (key == NULL && value->kind != LOONG_TREE_MAP) {
+            wrong_type(c, &at, "a map");
+        } else if (key == NULL) {
+            check_node(c, &at);
+        } else if (value->kind != LOONG_TREE_SCALAR || value->is_null) {
+            wrong_type(c, &at,
+                       key->type == LOONG_RECIPE_INTS ? "a whole number"
+                                                      : "a text");
         } else {
-            check_scalar(c, value, item, key);
+            check_scalar(c, &at, key);
         }
     }
 }
 
-static void check_node(check_t *c, const loong_tree_t *node, const char *path)
+static void check_map(check_t *c, const place_t *map)
 {
-    const loong_recipe_key_t *key = loongi_recipe_find(c->recipe, path);
-    bool list_key = key != NULL && (key->type == LOONG_RECIPE_INTS ||
-                                    key->type == LOONG_RECIPE_TEXTS);
-    if (node->kind == LOONG_TREE_MAP && key == NULL &&
-        (path[0] == '\0' || is_branch(c->recipe, path, "."))) {
-        for (int64_t i = 0; i < node->count; i++) {
-            char child[PATH_SIZE];
-            int n = snprintf(child, sizeof(child), "%s%s%s", path,
-                             path[0] != '\0' ? "." : "", node->items[i].key);
-            if (n >= (int)sizeof(child)) {
-                begin_problem(c, node->items[i].value);
-                loongi_text_printf(&c->text, "a key is longer than %d",
-                                   PATH_SIZE - 1);
-                continue;
-            }
-            check_node(c, node->items[i].value, child);
+    for (int64_t i = 0; i < map->node->count; i++) {
+        char path[PATH_SIZE];
+        const loong_tree_item_t *item = &map->node->items[i];
+        place_t at = {item->value, item->line, path};
+        int n = snprintf(path, sizeof(path), "%s%s%s", map->path,
+                         map->path[0] != '\0' ? "." : "", item->key);
+        if (n >= (int)sizeof(path)) {
+            begin_problem(c, &at);
+            loongi_text_printf(&c->text, "a key is longer than %d",
+                               PATH_SIZE - 1);
+        } else if (item->key[0] == '\0' ||
+                   strpbrk(item->key, ".[]") != NULL) {
+            begin_problem(c, &at);
+            loongi_text_printf(&c->text,
+                               "key '%s': a name without . [ ] wanted; a.b "
+                               "is written as b inside a",
+                               item->key);
+        } else {
+            check_node(c, &at);
         }
-    } else if (node->kind == LOONG_TREE_LIST &&
-               (list_key ||
-                (key == NULL && is_branch(c->recipe, path, "[]")))) {
-        check_list(c, node, path, key);
-    } else if (key == NULL &&
-               (is_branch(c->recipe, path, ".") ||
-                is_branch(c->recipe, path, "[]"))) {
-        if (!node->is_null) {
-            begin_problem(c, node);
-            loongi_text_printf(&c->text, "%s: found %s, %s wanted", path,
-                               node->kind == LOONG_TREE_SCALAR ? node->text
-                                                               : "a list",
-                               is_branch(c->recipe, path, ".") ? "a map"
-                                                               : "a list");
-        }
-    } else if (key == NULL) {
-        unknown_key(c, node, path);
-    } else if (node->kind != LOONG_TREE_SCALAR ||
-               (list_key && !node->is_null)) {
-        wrong_type(c, node, path, key);
-    } else {
-        check_scalar(c, node, path, key);
     }
 }
 
-loong_status_t loongi_recipe_check(const loong_recipe_t *recipe)
+static void check_node(check_t *c, const place_t *at)
+{
+    const loong_tree_t *node = at->node;
+    const loong_recipe_key_t *key = loongi_recipe_find(c->recipe, at->path);
+    bool lists = key != NULL && (key->type == LOONG_RECIPE_INTS ||
+                                 key->type == LOONG_RECIPE_TEXTS);
+    bool maps = at->path[0] == '\0' || is_branch(c->recipe, at->path, ".");
+    bool items = is_branch(c->recipe, at->path, "[]");
+    if (key == NULL && !maps && !items) {
+        unknown_key(c, at);
+    } else if (node->is_null) {
+        return; /* as if it were not there */
+    } else if (key == NULL && maps) {
+        if (node->kind == LOONG_TREE_MAP) {
+            check_map(c, at);
+        } else {
+            wrong_type(c, at, "a map");
+        }
+    } else if (key == NULL || lists) {
+        if (node->kind == LOONG_TREE_LIST) {
+            check_list(c, at, key);
+        } else {
+            wrong_type(c, at,
+                       key != NULL ? type_text(key->type) : "a list of maps");
+        }
+    } else if (node->kind != LOONG_TREE_SCALAR) {
+        wrong_type(c, at, type_text(key->type));
+    } else {
+        check_scalar(c, at, key);
+    }
+}
+
+loong_status_t loongi_recipe_check_schema(const loong_recipe_t *recipe)
 {
     check_t c = {recipe, loongi_text_begin(recipe->ctx), 0};
     loong_status_t status = LOONG_OK;
-    check_node(&c, recipe->root, "");
+    place_t all = {recipe->root, recipe->root->line, ""};
+    check_map(&c, &all);
     if (c.problems > 0) {
         status = LOONG_FAIL(recipe->ctx, LOONG_ERR_CONFIG,
                             "%d problem%s in the recipe:%s", c.problems,

@@ -1,9 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Loading with defaults and overrides; values. */
+#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "file.h"
@@ -12,34 +14,20 @@
 
 enum { PATH_LENGTH = 1024, FILE_LENGTH = 2 * PATH_LENGTH + 2, MAX_CHAIN = 16 };
 
-/* Files being loaded, innermost last: a file cannot be its own default. */
+/* Files being loaded, innermost last: a file cannot be its own default, by
+ * whatever name. */
 typedef struct chain {
     int depth;
-    char paths[MAX_CHAIN][FILE_LENGTH];
+    struct {
+        dev_t device;
+        ino_t inode;
+    } files[MAX_CHAIN];
 } chain_t;
 
 static loong_status_t load_file(loong_recipe_t *r, const char *path,
                                 chain_t *chain, loong_tree_t **tree_p);
 
-/* ---- defaults ---------------------------------------------------------------- */
-
-/* Puts a tree at a dotted place: {a: {b: tree}}. */
-static loong_status_t nest(loong_recipe_t *r, const char *place,
-                           loong_tree_t *tree, loong_tree_t **nested_p)
-{
-    const char *dot = strrchr(place, '.');
-    const char *key = dot != NULL ? dot + 1 : place;
-    loong_tree_t *map = NULL;
-    LOONG_TRY(loongi_tree_map(r->arena, tree->file, tree->line, &map));
-    LOONG_TRY(loongi_tree_put(r->arena, map, key, tree->line, tree));
-    if (dot == NULL) {
-        *nested_p = map;
-        return LOONG_OK;
-    }
-    char outer[PATH_LENGTH];
-    snprintf(outer, sizeof(outer), "%.*s", (int)(dot - place), place);
-    return nest(r, outer, map, nested_p);
-}
+/* ---- defaults ----------------------------------------------------------- */
 
 /* Beside the file that asks, else in the directory of configurations. */
 static bool resolve(const loong_recipe_t *r, const char *asking,
@@ -62,26 +50,40 @@ static bool resolve(const loong_recipe_t *r, const char *asking,
     return access(found, R_OK) == 0;
 }
 
+/* One line of defaults: "file" or "file@place". */
 static loong_status_t load_default(loong_recipe_t *r, const char *asking,
                                    const loong_tree_t *item, chain_t *chain,
                                    loong_tree_t **under_p)
 {
     char wanted[PATH_LENGTH];
     char found[FILE_LENGTH];
-    const char *text = item->kind == LOONG_TREE_SCALAR ? item->text : "";
+    const char *text = item->text;
     const char *at = strrchr(text, '@');
     size_t n = at != NULL ? (size_t)(at - text) : strlen(text);
+    LOONG_CHECK(r->ctx,
+                item->kind == LOONG_TREE_SCALAR && n > 0 && n < PATH_LENGTH &&
+                    (at == NULL || loongi_tree_is_path(at + 1)),
+                LOONG_ERR_CONFIG,
+                "%s:%d: defaults: found %s, file or file@place.in.recipe "
+                "wanted",
+                item->file, item->line,
+                item->kind == LOONG_TREE_SCALAR ? text : "no text");
     snprintf(wanted, sizeof(wanted), "%.*s", (int)n, text);
-    LOONG_CHECK(r->ctx, n > 0 && resolve(r, asking, wanted, found),
-                LOONG_ERR_NOT_FOUND,
+    LOONG_CHECK(r->ctx, resolve(r, asking, wanted, found), LOONG_ERR_NOT_FOUND,
                 "%s:%d: defaults: no file '%s' beside this one%s%s",
                 item->file, item->line, wanted,
                 r->params.config_dir != NULL ? " or in " : "",
                 r->params.config_dir != NULL ? r->params.config_dir : "");
     loong_tree_t *tree = NULL;
-    LOONG_TRY(load_file(r, found, chain, &tree));
+    loong_status_t status = load_file(r, found, chain, &tree);
+    if (status != LOONG_OK) {
+        loongi_error_note(r->ctx, "among the defaults of %s:%d", item->file,
+                          item->line);
+        return status;
+    }
     if (at != NULL) {
-        LOONG_TRY(nest(r, at + 1, tree, &tree));
+        LOONG_TRY(loongi_tree_edit(r->ctx, r->arena, NULL, at + 1, tree,
+                                   &tree));
     }
     return loongi_tree_merge(r->arena, *under_p, tree, under_p);
 }
@@ -91,6 +93,9 @@ static loong_status_t compose(loong_recipe_t *r, const char *path,
                               loong_tree_t *tree, chain_t *chain,
                               loong_tree_t **tree_p)
 {
+    if (tree == NULL) {
+        return loongi_tree_map(r->arena, path, 0, tree_p);
+    }
     LOONG_CHECK(r->ctx, tree->kind == LOONG_TREE_MAP, LOONG_ERR_CONFIG,
                 "%s:%d: a recipe is a map of keys", tree->file, tree->line);
     const loong_tree_t *list = loongi_tree_get(tree, "defaults");
@@ -108,80 +113,89 @@ static loong_status_t compose(loong_recipe_t *r, const char *path,
     return loongi_tree_merge(r->arena, under, tree, tree_p);
 }
 
-static loong_status_t load_file(loong_recipe_t *r, const char *path,
-                                chain_t *chain, loong_tree_t **tree_p)
+/* Enters a file, unless it is being loaded already. */
+static loong_status_t push(loong_recipe_t *r, const char *path,
+                           chain_t *chain)
 {
+    struct stat info;
+    LOONG_CHECK(r->ctx, stat(path, &info) == 0, LOONG_ERR_NOT_FOUND,
+                "%s: %s", path, strerror(errno));
     LOONG_CHECK(r->ctx, chain->depth < MAX_CHAIN, LOONG_ERR_CONFIG,
                 "%s: defaults nested deeper than %d", path, MAX_CHAIN);
     for (int i = 0; i < chain->depth; i++) {
-        LOONG_CHECK(r->ctx, strcmp(chain->paths[i], path) != 0,
+        LOONG_CHECK(r->ctx,
+                    chain->files[i].device != info.st_dev ||
+                        chain->files[i].inode != info.st_ino,
                     LOONG_ERR_CONFIG, "%s is among its own defaults", path);
     }
-    snprintf(chain->paths[chain->depth++], FILE_LENGTH, "%s", path);
+    chain->files[chain->depth].device = info.st_dev;
+    chain->files[chain->depth++].inode = info.st_ino;
+    return LOONG_OK;
+}
+
+static loong_status_t load_file(loong_recipe_t *r, const char *path,
+                                chain_t *chain, loong_tree_t **tree_p)
+{
     char *text = NULL;
     size_t length = 0;
     loong_tree_t *tree = NULL;
+    char *name = NULL;
+    LOONG_TRY(push(r, path, chain));
+    LOONG_TRY(loongi_arena_strdup(r->arena, path, &name));
     LOONG_TRY(loongi_file_read(r->ctx, path, &text, &length));
     loong_status_t status =
         loongi_tree_parse(r->ctx, r->arena, path, text, length, &tree);
     loongi_free(r->ctx, text);
     LOONG_TRY(status);
-    LOONG_TRY(compose(r, path, tree, chain, tree_p));
+    LOONG_TRY(compose(r, name, tree, chain, tree_p));
     chain->depth--;
     return LOONG_OK;
 }
 
-/* ---- overrides ---------------------------------------------------------------- */
+/* ---- overrides ---------------------------------------------------------- */
 
-static loong_status_t apply_remove(loong_recipe_t *r, const char *path)
+static const char command_line[] = "command line";
+
+/* "a.b=value" without its signs. */
+static loong_status_t assign(loong_recipe_t *r, const char *text, bool add)
 {
-    char parent[PATH_LENGTH];
-    const char *dot = strrchr(path, '.');
-    snprintf(parent, sizeof(parent), "%.*s",
-             dot != NULL ? (int)(dot - path) : 0, path);
-    loong_tree_t *map = loongi_tree_find(r->root, parent);
-    LOONG_CHECK(r->ctx,
-                map != NULL &&
-                    loongi_tree_remove(map, dot != NULL ? dot + 1 : path),
-                LOONG_ERR_CONFIG, "override ~%s: the key is not set", path);
-    return LOONG_OK;
+    char path[PATH_LENGTH];
+    loong_tree_t *value = NULL;
+    const char *equal = strchr(text, '=');
+    LOONG_CHECK(r->ctx, equal != NULL && equal - text < PATH_LENGTH,
+                LOONG_ERR_CONFIG, "a.b=c, +a.b=c, ++a.b=c or ~a.b wanted");
+    snprintf(path, sizeof(path), "%.*s", (int)(equal - text), text);
+    LOONG_TRY(loongi_tree_parse(r->ctx, r->arena, command_line, equal + 1,
+                                strlen(equal + 1), &value));
+    if (value == NULL) {
+        LOONG_TRY(loongi_tree_scalar(r->arena, command_line, "", &value));
+    }
+    value->line = 0;
+    LOONG_CHECK(r->ctx, !add || loongi_tree_find(r->root, path) == NULL,
+                LOONG_ERR_CONFIG, "the key is set already; %s=... changes it",
+                path);
+    return loongi_tree_edit(r->ctx, r->arena, r->root, path, value, &r->root);
 }
 
 static loong_status_t apply_override(loong_recipe_t *r, const char *text)
 {
-    char path[PATH_LENGTH];
-    int plus = 0;
+    loong_status_t status;
     if (text[0] == '~') {
-        return apply_remove(r, text + 1);
+        status = loongi_tree_edit(r->ctx, r->arena, r->root, text + 1, NULL,
+                                  &r->root);
+    } else if (text[0] == '+') {
+        bool force = text[1] == '+';
+        status = assign(r, text + 1 + force, !force);
+    } else {
+        status = assign(r, text, false);
     }
-    while (text[plus] == '+' && plus < 2) {
-        plus++;
+    if (status != LOONG_OK) {
+        loongi_error_note(r->ctx, "in the override '%s'", text);
     }
-    const char *equal = strchr(text, '=');
-    LOONG_CHECK(r->ctx,
-                equal != NULL && equal > text + plus &&
-                    equal - text - plus < PATH_LENGTH,
-                LOONG_ERR_CONFIG,
-                "override '%s': a.b=c, +a.b=c, ++a.b=c or ~a.b wanted", text);
-    snprintf(path, sizeof(path), "%.*s", (int)(equal - text) - plus,
-             text + plus);
-    loong_tree_t *value = NULL;
-    LOONG_TRY(loongi_tree_parse(r->ctx, r->arena, "command line", equal + 1,
-                                strlen(equal + 1), &value));
-    if (equal[1] == '\0') {
-        LOONG_TRY(loongi_tree_scalar(r->arena, "command line", "", &value));
-    }
-    value->line = 0;
-    LOONG_CHECK(r->ctx, plus != 1 || loongi_tree_find(r->root, path) == NULL,
-                LOONG_ERR_CONFIG,
-                "override +%s: the key is set already; %s=... changes it",
-                path, path);
-    loong_tree_t *nested = NULL;
-    LOONG_TRY(nest(r, path, value, &nested));
-    return loongi_tree_merge(r->arena, r->root, nested, &r->root);
+    return status;
 }
 
-/* ---- object ---------------------------------------------------------------------- */
+/* ---- object ------------------------------------------------------------- */
 
 static loong_status_t create(loong_context_t *ctx,
                              const loong_recipe_params_t *params,
@@ -210,7 +224,7 @@ static loong_status_t finish(loong_recipe_t *r, loong_status_t status,
         status = apply_override(r, r->params.overrides[i]);
     }
     if (status == LOONG_OK) {
-        status = loongi_recipe_check(r);
+        status = loongi_recipe_check_schema(r);
     }
     if (status != LOONG_OK) {
         loong_recipe_destroy(&r);
@@ -269,14 +283,14 @@ void loong_recipe_destroy(loong_recipe_t **recipe_p)
     }
 }
 
-/* ---- values -------------------------------------------------------------------------- */
+/* ---- values ------------------------------------------------------------- */
 
 const char *loong_recipe_text(const loong_recipe_t *recipe, const char *path)
 {
     const loong_tree_t *node = loongi_tree_find(recipe->root, path);
     const loong_recipe_key_t *key = loongi_recipe_find(recipe, path);
-    if (node != NULL && node->kind == LOONG_TREE_SCALAR) {
-        return node->is_null ? NULL : node->text;
+    if (node != NULL && node->kind == LOONG_TREE_SCALAR && !node->is_null) {
+        return node->text;
     }
     return key != NULL ? key->fallback : NULL;
 }
@@ -328,9 +342,14 @@ loong_status_t loong_recipe_set(loong_recipe_t *recipe, const char *path,
     char *from = NULL;
     LOONG_TRY(loongi_arena_strdup(r->arena, origin, &from));
     LOONG_TRY(loongi_tree_scalar(r->arena, from, value, &node));
-    LOONG_TRY(nest(r, path, node, &node));
-    LOONG_TRY(loongi_tree_merge(r->arena, r->root, node, &r->root));
-    return loongi_recipe_check(r);
+    loong_tree_t *before = r->root;
+    LOONG_TRY(loongi_tree_edit(r->ctx, r->arena, before, path, node,
+                               &r->root));
+    loong_status_t status = loongi_recipe_check_schema(r);
+    if (status != LOONG_OK) {
+        r->root = before;
+    }
+    return status;
 }
 
 static loong_status_t
@@ -358,7 +377,25 @@ loong_status_t loong_recipe_each(
     return node != NULL ? each(node, "", visit, user) : LOONG_OK;
 }
 
-/* ---- text ------------------------------------------------------------------------------ */
+/* ---- text --------------------------------------------------------------- */
+
+/* The value of a key for the whole recipe: what was set, else its default; of
+ * "data.train[].path" the list. NULL: neither. */
+static loong_status_t whole_value(loong_recipe_t *r,
+                                  const loong_recipe_key_t *key,
+                                  char path[PATH_LENGTH],
+                                  loong_tree_t **value_p)
+{
+    snprintf(path, PATH_LENGTH, "%.*s", (int)strcspn(key->path, "["),
+             key->path);
+    loong_tree_t *node = loongi_tree_find(r->root, path);
+    *value_p = node != NULL && !node->is_null ? node : NULL;
+    if (*value_p == NULL && key->fallback != NULL &&
+        strchr(key->path, '[') == NULL) {
+        return loongi_tree_scalar(r->arena, "default", key->fallback, value_p);
+    }
+    return LOONG_OK;
+}
 
 loong_status_t loong_recipe_print(loong_recipe_t *recipe, bool origins,
                                   const char **text_p)
@@ -366,18 +403,15 @@ loong_status_t loong_recipe_print(loong_recipe_t *recipe, bool origins,
     loong_recipe_t *r = recipe;
     loong_tree_t *whole = NULL;
     LOONG_TRY(loongi_tree_map(r->arena, "default", 0, &whole));
-    for (int64_t i = 0; i < loong_recipe_num_keys(); i++) {
-        const loong_recipe_key_t *key = loong_recipe_key(i);
-        loong_tree_t *node = NULL;
-        if (key->fallback == NULL || strchr(key->path, '[') != NULL) {
-            continue;
+    for (int64_t i = 0; i < loongi_recipe_count_keys(r); i++) {
+        char path[PATH_LENGTH];
+        loong_tree_t *value = NULL;
+        LOONG_TRY(whole_value(r, loongi_recipe_key_at(r, i), path, &value));
+        if (value != NULL) {
+            LOONG_TRY(loongi_tree_edit(r->ctx, r->arena, whole, path, value,
+                                       &whole));
         }
-        LOONG_TRY(
-            loongi_tree_scalar(r->arena, "default", key->fallback, &node));
-        LOONG_TRY(nest(r, key->path, node, &node));
-        LOONG_TRY(loongi_tree_merge(r->arena, whole, node, &whole));
     }
-    LOONG_TRY(loongi_tree_merge(r->arena, whole, r->root, &whole));
     loongi_text_free(&r->printed);
     r->printed = loongi_text_begin(r->ctx);
     loongi_tree_print(whole, origins, &r->printed);

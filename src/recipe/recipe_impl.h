@@ -18,13 +18,22 @@ struct loong_recipe {
     loong_text_t printed;
 };
 
+/* Keys of the schema: the built-in ones, then the caller's own. */
+int64_t loongi_recipe_count_keys(const loong_recipe_t *recipe);
+const loong_recipe_key_t *loongi_recipe_key_at(const loong_recipe_t *recipe,
+                                               int64_t index);
+
+/* The key that is likest to a path; NULL when none is near. */
+const loong_recipe_key_t *loongi_recipe_nearest(const loong_recipe_t *recipe,
+                                                const char *path);
+
 /* The key of a path, list indices ignored; NULL when the schema has none. */
 const loong_recipe_key_t *loongi_recipe_find(const loong_recipe_t *recipe,
                                              const char *path);
 
 /* Checks the whole tree against the schema; all problems in one message. */
 LOONG_NODISCARD loong_status_t
-loongi_recipe_check(const loong_recipe_t *recipe);
+loongi_recipe_check_schema(const loong_recipe_t *recipe);
 
 /* Text to number; false when it is none. */
 bool loongi_recipe_number(loong_recipe_type_t type, const char *text,

@@ -50,6 +50,31 @@ loong_tree_t *loongi_tree_get(const loong_tree_t *map, const char *key)
     return item != NULL ? item->value : NULL;
 }
 
+static loong_status_t append(loong_arena_t *arena, loong_tree_t *node,
+                             loong_tree_item_t item)
+{
+    if (node->count == node->capacity) {
+        int64_t capacity = LOONG_MAX(node->capacity * 2, 8);
+        loong_tree_item_t *items = NULL;
+        LOONG_TRY(loongi_arena_alloc(arena, (size_t)capacity * sizeof(*items),
+                                     &items));
+        if (node->count > 0) {
+            memcpy(items, node->items, (size_t)node->count * sizeof(*items));
+        }
+        node->items = items;
+        node->capacity = capacity;
+    }
+    node->items[node->count++] = item;
+    return LOONG_OK;
+}
+
+loong_status_t loongi_tree_add(loong_arena_t *arena, loong_tree_t *list,
+                               loong_tree_t *value)
+{
+    loong_tree_item_t item = {NULL, value->line, value};
+    return append(arena, list, item);
+}
+
 loong_status_t loongi_tree_put(loong_arena_t *arena, loong_tree_t *map,
                                const char *key, int line, loong_tree_t *value)
 {
@@ -59,24 +84,10 @@ loong_status_t loongi_tree_put(loong_arena_t *arena, loong_tree_t *map,
         item->line = line;
         return LOONG_OK;
     }
-    if (map->count == map->capacity) {
-        int64_t capacity = LOONG_MAX(map->capacity * 2, 8);
-        loong_tree_item_t *items = NULL;
-        LOONG_TRY(loongi_arena_alloc(arena, (size_t)capacity * sizeof(*items),
-                                     &items));
-        if (map->count > 0) {
-            memcpy(items, map->items, (size_t)map->count * sizeof(*items));
-        }
-        map->items = items;
-        map->capacity = capacity;
-    }
     char *copy = NULL;
     LOONG_TRY(loongi_arena_strdup(arena, key, &copy));
-    item = &map->items[map->count++];
-    item->key = copy;
-    item->line = line;
-    item->value = value;
-    return LOONG_OK;
+    loong_tree_item_t added = {copy, line, value};
+    return append(arena, map, added);
 }
 
 bool loongi_tree_remove(loong_tree_t *map, const char *key)
@@ -150,90 +161,123 @@ loong_tree_t *loongi_tree_find(const loong_tree_t *root, const char *path)
     return (loong_tree_t *)(uintptr_t)node;
 }
 
-/* ---- printing ------------------------------------------------------------------ */
+/* ---- changes -------------------------------------------------------------- */
 
-static bool is_plain(const char *text)
+bool loongi_tree_is_path(const char *path)
 {
-    if (text[0] == '\0' || strpbrk(text, "\n\t\"'\\#{}[],&*!|>%@`") != NULL ||
-        strstr(text, ": ") != NULL || text[0] == '-' || text[0] == '?' ||
-        text[0] == ' ' || text[strlen(text) - 1] == ' ' ||
-        text[strlen(text) - 1] == ':') {
-        char *end = NULL;
-        (void)(strtod(text, &end)); /* "-1" needs no quotes */
-        return text[0] == '-' && end != text && *end == '\0';
-    }
-    return true;
-}
-
-static void print_scalar(const loong_tree_t *node, loong_text_t *text)
-{
-    if (node->is_null) {
-        loongi_text_printf(text, "null");
-    } else if (is_plain(node->text)) {
-        loongi_text_printf(text, "%s", node->text);
-    } else {
-        loongi_text_printf(text, "\"");
-        for (const char *c = node->text; *c != '\0'; c++) {
-            if (*c == '\n') {
-                loongi_text_printf(text, "\\n");
-            } else if (*c == '\t') {
-                loongi_text_printf(text, "\\t");
-            } else {
-                loongi_text_printf(text, *c == '"' || *c == '\\' ? "\\%c"
-                                                                 : "%c",
-                                   *c);
+    for (;;) {
+        size_t n = strcspn(path, ".[]");
+        if (n == 0) {
+            return false;
+        }
+        path += n;
+        while (*path == '[') {
+            n = strspn(path + 1, "0123456789");
+            if (n == 0 || n > 9 || path[1 + n] != ']') {
+                return false;
             }
+            path += n + 2;
         }
-        loongi_text_printf(text, "\"");
-    }
-}
-
-static void print_node(const loong_tree_t *node, int depth, bool origins,
-                       loong_text_t *text);
-
-static void print_value(const loong_tree_t *node, int depth, bool origins,
-                        loong_text_t *text)
-{
-    if (node->kind != LOONG_TREE_SCALAR && node->count > 0) {
-        loongi_text_printf(text, "\n");
-        print_node(node, depth + 1, origins, text);
-        return;
-    }
-    loongi_text_printf(text, " ");
-    if (node->kind == LOONG_TREE_SCALAR) {
-        print_scalar(node, text);
-    } else {
-        loongi_text_printf(text, node->kind == LOONG_TREE_MAP ? "{}" : "[]");
-    }
-    if (origins && node->line > 0) {
-        loongi_text_printf(text, "  # %s:%d", node->file, node->line);
-    } else if (origins) {
-        loongi_text_printf(text, "  # %s", node->file);
-    }
-    loongi_text_printf(text, "\n");
-}
-
-static void print_node(const loong_tree_t *node, int depth, bool origins,
-                       loong_text_t *text)
-{
-    for (int64_t i = 0; i < node->count; i++) {
-        loongi_text_printf(text, "%*s", depth * 2, "");
-        if (node->kind == LOONG_TREE_MAP) {
-            loongi_text_printf(text, "%s:", node->items[i].key);
-        } else {
-            loongi_text_printf(text, "-");
+        if (*path != '.') {
+            return *path == '\0';
         }
-        print_value(node->items[i].value, depth, origins, text);
+        path++;
     }
 }
 
-void loongi_tree_print(const loong_tree_t *tree, bool origins,
-                       loong_text_t *text)
+typedef struct edit {
+    loong_context_t *ctx;
+    loong_arena_t *arena;
+    const char *path; /* whole, for messages */
+    loong_tree_t *value;
+} edit_t;
+
+static loong_status_t edit(const edit_t *e, const loong_tree_t *node,
+                           const char *rest, loong_tree_t **edited_p);
+
+static loong_status_t edit_key(const edit_t *e, const loong_tree_t *node,
+                               const char *rest, loong_tree_t **edited_p)
 {
-    if (tree->kind == LOONG_TREE_SCALAR) {
-        print_scalar(tree, text);
-        loongi_text_printf(text, "\n");
-    } else {
-        print_node(tree, 0, origins, text);
+    loong_tree_t *map = NULL;
+    loong_tree_t *child = NULL;
+    char *key = NULL;
+    size_t n = strcspn(rest, ".[");
+    bool is_map = node != NULL && node->kind == LOONG_TREE_MAP;
+    LOONG_TRY(loongi_arena_printf(e->arena, &key, "%.*s", (int)n, rest));
+    rest += n;
+    const loong_tree_item_t *item = find_item(node, key);
+    const loong_tree_t *old = item != NULL ? item->value : NULL;
+    LOONG_CHECK(e->ctx, e->value != NULL || old != NULL, LOONG_ERR_CONFIG,
+                "%s: the key is not set", e->path);
+    LOONG_TRY(edit(e, old, rest + (*rest == '.'), &child));
+    const loong_tree_t *origin = is_map ? node : e->value;
+    LOONG_TRY(loongi_tree_map(e->arena, origin->file, origin->line, &map));
+    if (is_map) {
+        LOONG_TRY(loongi_tree_merge(e->arena, node, map, &map));
     }
+    if (child == NULL) {
+        (void)loongi_tree_remove(map, key);
+    } else {
+        bool on_the_way = *rest != '\0' && item != NULL;
+        LOONG_TRY(loongi_tree_put(e->arena, map, key,
+                                  on_the_way ? item->line : child->line,
+                                  child));
+    }
+    *edited_p = map;
+    return LOONG_OK;
+}
+
+static loong_status_t edit_item(const edit_t *e, const loong_tree_t *node,
+                                const char *rest, loong_tree_t **edited_p)
+{
+    loong_tree_t *list = NULL;
+    char *end = NULL;
+    int64_t index = strtoll(rest + 1, &end, 10);
+    bool is_list = node != NULL && node->kind == LOONG_TREE_LIST;
+    LOONG_CHECK(e->ctx, is_list, LOONG_ERR_CONFIG, "%s: there is no list",
+                e->path);
+    LOONG_CHECK(e->ctx, index < node->count + (e->value != NULL),
+                LOONG_ERR_CONFIG, "%s: the list has %lld items", e->path,
+                (long long)node->count);
+    LOONG_TRY(loongi_tree_map(e->arena, node->file, node->line, &list));
+    list->kind = LOONG_TREE_LIST;
+    rest = end + 1;
+    rest += *rest == '.';
+    for (int64_t i = 0; i < node->count || i == index; i++) {
+        loong_tree_t *child = i < node->count ? node->items[i].value : NULL;
+        if (i == index) {
+            LOONG_TRY(edit(e, child, rest, &child));
+        }
+        if (child != NULL) {
+            LOONG_TRY(loongi_tree_add(e->arena, list, child));
+        }
+    }
+    *edited_p = list;
+    return LOONG_OK;
+}
+
+static loong_status_t edit(const edit_t *e, const loong_tree_t *node,
+                           const char *rest, loong_tree_t **edited_p)
+{
+    if (*rest == '[') {
+        return edit_item(e, node, rest, edited_p);
+    }
+    if (*rest != '\0') {
+        return edit_key(e, node, rest, edited_p);
+    }
+    if (e->value == NULL) {
+        *edited_p = NULL;
+        return LOONG_OK;
+    }
+    return loongi_tree_merge(e->arena, node, e->value, edited_p);
+}
+
+loong_status_t loongi_tree_edit(loong_context_t *ctx, loong_arena_t *arena,
+                                const loong_tree_t *root, const char *path,
+                                loong_tree_t *value, loong_tree_t **edited_p)
+{
+    edit_t e = {ctx, arena, path, value};
+    LOONG_CHECK(ctx, loongi_tree_is_path(path), LOONG_ERR_CONFIG,
+                "'%s' is no path such as a.b or a.b[0].c", path);
+    return edit(&e, root, path, edited_p);
 }

@@ -37,9 +37,10 @@ struct loong_tree {
     loong_tree_item_t *items; /* in the arena */
 };
 
-/* Parses one document. All memory comes from the arena. Depth, number of
- * nodes and size are limited; duplicate keys are refused. `file` names the
- * text in messages and is copied. Errors: LOONG_ERR_CONFIG with file:line. */
+/* Parses one document. All memory comes from the arena. Depth and number of
+ * nodes are limited; duplicate keys are refused; an alias becomes a copy.
+ * `file` names the text in messages and is copied. *tree_p is NULL when there
+ * is no document. Errors: LOONG_ERR_CONFIG with file:line. */
 LOONG_NODISCARD loong_status_t
 loongi_tree_parse(loong_context_t *ctx, loong_arena_t *arena, const char *file,
                   const char *text, size_t length, loong_tree_t **tree_p);
@@ -62,8 +63,25 @@ LOONG_NODISCARD loong_status_t loongi_tree_put(loong_arena_t *arena,
                                                const char *key, int line,
                                                loong_tree_t *value);
 
+/* Appends to a list. */
+LOONG_NODISCARD loong_status_t loongi_tree_add(loong_arena_t *arena,
+                                               loong_tree_t *list,
+                                               loong_tree_t *value);
+
 /* Removes a key; false when it is not there. */
 bool loongi_tree_remove(loong_tree_t *map, const char *key);
+
+/* Is it "a.b[2].c"? */
+bool loongi_tree_is_path(const char *path);
+
+/* A copy of root (may be NULL) with `value` laid over what is at the path;
+ * maps on the way are made, lists are not: an index is at most their length.
+ * A NULL value removes. What is beside the path is shared.
+ * Errors: LOONG_ERR_CONFIG; root is never changed. */
+LOONG_NODISCARD loong_status_t
+loongi_tree_edit(loong_context_t *ctx, loong_arena_t *arena,
+                 const loong_tree_t *root, const char *path,
+                 loong_tree_t *value, loong_tree_t **edited_p);
 
 /* Lays `over` on `under`: maps are merged key by key into new maps, anything
  * else of `over` replaces. */

@@ -18,6 +18,7 @@ typedef struct parser {
     struct {
         const char *name;
         loong_tree_t *node;
+        bool open; /* still being read: an alias would contain itself */
     } anchors[MAX_ANCHORS];
 } parser_t;
 
@@ -88,14 +89,40 @@ static loong_status_t parse_scalar(parser_t *p, const yaml_event_t *event,
     return LOONG_OK;
 }
 
-static loong_status_t find_alias(parser_t *p, const yaml_event_t *event,
-                                 loong_tree_t **node_p)
+/* Copies count as nodes, so aliases of aliases cannot grow without bound. */
+static loong_status_t copy_node(parser_t *p, const yaml_event_t *event,
+                                const loong_tree_t *from,
+                                loong_tree_t **node_p)
+{
+    loong_tree_t *node = NULL;
+    LOONG_TRY(new_node(p, event, from->kind, NULL, &node));
+    node->text = from->text;
+    node->is_null = from->is_null;
+    for (int64_t i = 0; i < from->count; i++) {
+        const loong_tree_item_t *item = &from->items[i];
+        loong_tree_t *child = NULL;
+        LOONG_TRY(copy_node(p, event, item->value, &child));
+        if (from->kind == LOONG_TREE_LIST) {
+            LOONG_TRY(loongi_tree_add(p->arena, node, child));
+        } else {
+            LOONG_TRY(loongi_tree_put(p->arena, node, item->key, node->line,
+                                      child));
+        }
+    }
+    *node_p = node;
+    return LOONG_OK;
+}
+
+static loong_status_t parse_alias(parser_t *p, const yaml_event_t *event,
+                                  loong_tree_t **node_p)
 {
     const char *name = (const char *)event->data.alias.anchor;
     for (int i = p->num_anchors - 1; i >= 0; i--) {
         if (strcmp(p->anchors[i].name, name) == 0) {
-            *node_p = p->anchors[i].node;
-            return LOONG_OK;
+            if (p->anchors[i].open) {
+                return fail_at(p, event, "an alias inside its own anchor");
+            }
+            return copy_node(p, event, p->anchors[i].node, node_p);
         }
     }
     return fail_at(p, event, "an alias without its anchor");
@@ -104,31 +131,12 @@ static loong_status_t find_alias(parser_t *p, const yaml_event_t *event,
 static loong_status_t parse_node(parser_t *p, const yaml_event_t *event,
                                  int depth, loong_tree_t **node_p);
 
-static loong_status_t append(parser_t *p, const yaml_event_t *event,
-                             loong_tree_t *map, const loong_tree_t *key,
-                             loong_tree_t *value)
+static loong_status_t put(parser_t *p, loong_tree_t *map,
+                          const loong_tree_t *key, loong_tree_t *value)
 {
-    if (key == NULL) {
-        if (map->count == map->capacity) {
-            int64_t capacity = LOONG_MAX(map->capacity * 2, 8);
-            loong_tree_item_t *items = NULL;
-            LOONG_TRY(loongi_arena_alloc(
-                p->arena, (size_t)capacity * sizeof(*items), &items));
-            if (map->count > 0) {
-                memcpy(items, map->items, (size_t)map->count * sizeof(*items));
-            }
-            map->items = items;
-            map->capacity = capacity;
-        }
-        map->items[map->count++].value = value;
-        return LOONG_OK;
-    }
-    if (loongi_tree_get(map, key->text) != NULL) {
-        return LOONG_FAIL(p->ctx, LOONG_ERR_CONFIG,
-                          "%s:%d:%d: key %s is there twice", p->file,
-                          key->line, key->column, key->text);
-    }
-    (void)event;
+    LOONG_CHECK(p->ctx, loongi_tree_get(map, key->text) == NULL,
+                LOONG_ERR_CONFIG, "%s:%d:%d: key %s is there twice", p->file,
+                key->line, key->column, key->text);
     return loongi_tree_put(p->arena, map, key->text, key->line, value);
 }
 
@@ -138,51 +146,67 @@ static loong_status_t parse_items(parser_t *p, loong_tree_t *node, int depth)
     bool map = node->kind == LOONG_TREE_MAP;
     for (;;) {
         yaml_event_t event;
-        loong_tree_t *first = NULL;
-        loong_tree_t *second = NULL;
+        loong_tree_t *key = NULL;
+        loong_tree_t *value = NULL;
         LOONG_TRY(next_event(p, &event));
         if (event.type == YAML_MAPPING_END_EVENT ||
             event.type == YAML_SEQUENCE_END_EVENT) {
             yaml_event_delete(&event);
             return LOONG_OK;
         }
-        loong_status_t status = parse_node(p, &event, depth, &first);
-        if (status == LOONG_OK && map && first->kind != LOONG_TREE_SCALAR) {
+        loong_status_t status =
+            parse_node(p, &event, depth, map ? &key : &value);
+        if (status == LOONG_OK && map && key->kind != LOONG_TREE_SCALAR) {
             status = fail_at(p, &event, "a key must be a text");
         }
         yaml_event_delete(&event);
         LOONG_TRY(status);
-        if (map) {
-            LOONG_TRY(next_event(p, &event));
-            status = parse_node(p, &event, depth, &second);
-            yaml_event_delete(&event);
-            LOONG_TRY(status);
+        if (!map) {
+            LOONG_TRY(loongi_tree_add(p->arena, node, value));
+            continue;
         }
-        LOONG_TRY(append(p, &event, node, map ? first : NULL,
-                         map ? second : first));
+        LOONG_TRY(next_event(p, &event));
+        status = parse_node(p, &event, depth, &value);
+        yaml_event_delete(&event);
+        LOONG_TRY(status);
+        LOONG_TRY(put(p, node, key, value));
     }
+}
+
+/* A map or list; it can be aliased once it is complete. */
+static loong_status_t parse_branch(parser_t *p, const yaml_event_t *event,
+                                   int depth, loong_tree_t **node_p)
+{
+    bool map = event->type == YAML_MAPPING_START_EVENT;
+    const yaml_char_t *anchor = map ? event->data.mapping_start.anchor
+                                    : event->data.sequence_start.anchor;
+    int own = p->num_anchors;
+    if (depth > MAX_DEPTH) {
+        return fail_at(p, event, "nested deeper than 64");
+    }
+    LOONG_TRY(new_node(p, event, map ? LOONG_TREE_MAP : LOONG_TREE_LIST,
+                       (const char *)anchor, node_p));
+    if (anchor != NULL) {
+        p->anchors[own].open = true;
+    }
+    LOONG_TRY(parse_items(p, *node_p, depth + 1));
+    if (anchor != NULL) {
+        p->anchors[own].open = false;
+    }
+    return LOONG_OK;
 }
 
 static loong_status_t parse_node(parser_t *p, const yaml_event_t *event,
                                  int depth, loong_tree_t **node_p)
 {
-    const char *anchor = NULL;
-    if (depth > MAX_DEPTH) {
-        return fail_at(p, event, "nested deeper than 64");
-    }
     switch (event->type) {
     case YAML_SCALAR_EVENT:
         return parse_scalar(p, event, node_p);
     case YAML_ALIAS_EVENT:
-        return find_alias(p, event, node_p);
+        return parse_alias(p, event, node_p);
     case YAML_MAPPING_START_EVENT:
-        anchor = (const char *)event->data.mapping_start.anchor;
-        LOONG_TRY(new_node(p, event, LOONG_TREE_MAP, anchor, node_p));
-        return parse_items(p, *node_p, depth + 1);
     case YAML_SEQUENCE_START_EVENT:
-        anchor = (const char *)event->data.sequence_start.anchor;
-        LOONG_TRY(new_node(p, event, LOONG_TREE_LIST, anchor, node_p));
-        return parse_items(p, *node_p, depth + 1);
+        return parse_branch(p, event, depth, node_p);
     default:
         return fail_at(p, event, "not expected here");
     }
@@ -229,9 +253,6 @@ loong_status_t loongi_tree_parse(loong_context_t *ctx, loong_arena_t *arena,
     loong_status_t status = parse_document(&p, &tree);
     yaml_parser_delete(&p.yaml);
     LOONG_TRY(status);
-    if (tree == NULL) {
-        LOONG_TRY(loongi_tree_map(arena, name, 1, &tree));
-    }
     *tree_p = tree;
     return LOONG_OK;
 }

@@ -1,0 +1,277 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * What keys must be together; each alone was checked against the schema. */
+#include <stdio.h>
+#include <string.h>
+
+#include "recipe_impl.h"
+
+typedef struct check {
+    const loong_recipe_t *recipe;
+    loong_text_t text;
+    int problems;
+} check_t;
+
+/* Starts a line with the place where the key was set, if it was. */
+static void problem(check_t *c, const char *path, const char *fmt, ...)
+    LOONG_PRINTF(3, 4);
+
+static void problem(check_t *c, const char *path, const char *fmt, ...)
+{
+    char text[512];
+    va_list args;
+    const loong_tree_t *node = loongi_tree_find(c->recipe->root, path);
+    c->problems++;
+    loongi_text_printf(&c->text, "\n  ");
+    if (node != NULL) {
+        loongi_text_printf(&c->text, "%s", node->file);
+        if (node->line > 0) {
+            loongi_text_printf(&c->text, ":%d", node->line);
+        }
+        loongi_text_printf(&c->text, ": ");
+    }
+    va_start(args, fmt);
+    vsnprintf(text, sizeof(text), fmt, args);
+    va_end(args);
+    loongi_text_printf(&c->text, "%s: %s", path, text);
+}
+
+static int64_t get(const check_t *c, const char *path)
+{
+    return loong_recipe_int(c->recipe, path);
+}
+
+static bool is_set(const check_t *c, const char *path)
+{
+    return loong_recipe_is_set(c->recipe, path);
+}
+
+static void want(check_t *c, const char *path, const char *why)
+{
+    if (!is_set(c, path)) {
+        problem(c, path, "not set, %s", why);
+    }
+}
+
+static void check_needed(check_t *c)
+{
+    static const char *const always[] = {
+        "data.seq_length", "train.global_batch_size", "train.train_iters",
+        "optimizer.lr"};
+    for (int64_t i = 0; i < LOONG_COUNT_OF(always); i++) {
+        want(c, always[i], "every run needs it");
+    }
+    if (loong_recipe_count(c->recipe, "data.train") == 0) {
+        problem(c, "data.train", "no data set to train on");
+    }
+    for (int64_t i = 0; i < loong_recipe_count(c->recipe, "data.train"); i++) {
+        char path[64];
+        snprintf(path, sizeof(path), "data.train[%lld].path", (long long)i);
+        want(c, path, "every data set needs it");
+    }
+    int64_t sets = loong_recipe_count(c->recipe, "data.validation");
+    for (int64_t i = 0; i < sets; i++) {
+        char path[64];
+        snprintf(path, sizeof(path), "data.validation[%lld].name",
+                 (long long)i);
+        want(c, path, "every data set needs it");
+        snprintf(path, sizeof(path), "data.validation[%lld].path",
+                 (long long)i);
+        want(c, path, "every data set needs it");
+    }
+}
+
+/* value must be a multiple of unit; the nearest are named. */
+static bool want_multiple(check_t *c, const char *path, int64_t value,
+                          int64_t unit, const char *what)
+{
+    if (value % unit == 0) {
+        return true;
+    }
+    int64_t below = value / unit * unit;
+    if (below > 0) {
+        problem(c, path, "%lld is no multiple of %lld (%s), nearest: %lld, "
+                         "%lld",
+                (long long)value, (long long)unit, what, (long long)below,
+                (long long)(below + unit));
+    } else {
+        problem(c, path, "%lld is no multiple of %lld (%s), nearest: %lld",
+                (long long)value, (long long)unit, what, (long long)unit);
+    }
+    return false;
+}
+
+/* [start, increment, samples] */
+static void check_rampup(check_t *c, int64_t unit, const char *what)
+{
+    const char *const path = "train.rampup_batch_size";
+    int64_t full = get(c, "train.global_batch_size");
+    int64_t values[3];
+    bool multiples = true;
+    if (!is_set(c, path)) {
+        return;
+    }
+    if (loong_recipe_count(c->recipe, path) != 3) {
+        problem(c, path, "found %lld numbers, [start, increment, samples] "
+                         "wanted",
+                (long long)loong_recipe_count(c->recipe, path));
+        return;
+    }
+    for (int i = 0; i < 3; i++) {
+        char item[64];
+        snprintf(item, sizeof(item), "%s[%d]", path, i);
+        values[i] = get(c, item);
+        if (i < 2 && values[i] < 1) {
+            problem(c, item, "found %lld, 1 or more wanted",
+                    (long long)values[i]);
+            return;
+        }
+        if (i < 2 && !want_multiple(c, item, values[i], unit, what)) {
+            multiples = false;
+        }
+    }
+    if (!multiples) {
+        return; /* the rest would only follow from it */
+    }
+    if (full > 0 && values[0] > full) {
+        problem(c, path, "starts at %lld, above train.global_batch_size %lld",
+                (long long)values[0], (long long)full);
+    } else if (full > 0 && (full - values[0]) % values[1] != 0) {
+        problem(c, path, "steps of %lld from %lld do not meet "
+                         "train.global_batch_size %lld",
+                (long long)values[1], (long long)values[0], (long long)full);
+    }
+}
+
+static void check_batch(check_t *c, int world_size)
+{
+    char what[128];
+    int64_t model = get(c, "parallel.tensor_model_parallel_size") *
+                    get(c, "parallel.pipeline_model_parallel_size") *
+                    get(c, "parallel.context_parallel_size");
+    if (world_size % model != 0) {
+        problem(c, "parallel", "%d ranks are no multiple of tensor x pipeline "
+                               "x context = %lld",
+                world_size, (long long)model);
+        return;
+    }
+    int64_t replicas = world_size / model;
+    int64_t micro = get(c, "train.micro_batch_size");
+    snprintf(what, sizeof(what),
+             "train.micro_batch_size %lld x %lld data-parallel ranks",
+             (long long)micro, (long long)replicas);
+    if (is_set(c, "train.global_batch_size")) {
+        (void)want_multiple(c, "train.global_batch_size",
+                            get(c, "train.global_batch_size"),
+                            micro * replicas, what);
+    }
+    check_rampup(c, micro * replicas, what);
+}
+
+static void check_length(check_t *c)
+{
+    static const char longest[] = "model.foundation.max_position_embeddings";
+    int64_t length = get(c, "data.seq_length");
+    if (is_set(c, longest) && length > get(c, longest)) {
+        problem(c, "data.seq_length", "%lld is above %s %lld",
+                (long long)length, longest, (long long)get(c, longest));
+    }
+}
+
+static void check_schedule(check_t *c)
+{
+    int64_t steps = get(c, "train.train_iters");
+    int64_t warmup = get(c, "optimizer.lr_warmup_iters");
+    int64_t end = is_set(c, "optimizer.lr_decay_iters")
+                      ? get(c, "optimizer.lr_decay_iters")
+                      : steps;
+    int64_t tail = get(c, "optimizer.lr_wsd_decay_iters");
+    const char *style = loong_recipe_text(c->recipe,
+                                          "optimizer.lr_decay_style");
+    if (is_set(c, "optimizer.lr") &&
+        loong_recipe_real(c->recipe, "optimizer.min_lr") >
+            loong_recipe_real(c->recipe, "optimizer.lr")) {
+        problem(c, "optimizer.min_lr", "%g is above optimizer.lr %g",
+                loong_recipe_real(c->recipe, "optimizer.min_lr"),
+                loong_recipe_real(c->recipe, "optimizer.lr"));
+    }
+    if (end > 0 && warmup > end) {
+        problem(c, "optimizer.lr_warmup_iters",
+                "%lld is above the end of the decay, step %lld",
+                (long long)warmup, (long long)end);
+    }
+    if (strcmp(style, "WSD") == 0 && (tail < 1 || tail > end - warmup)) {
+        problem(c, "optimizer.lr_wsd_decay_iters",
+                "found %lld, WSD wants 1 to %lld (from the warm-up to the "
+                "end)",
+                (long long)tail, (long long)(end - warmup));
+    }
+}
+
+static void check_settings(check_t *c)
+{
+    const char *grain = loong_recipe_text(c->recipe, "recompute.granularity");
+    bool selective = strcmp(grain, "selective") == 0;
+    bool scopes = loong_recipe_count(c->recipe, "recompute.scopes") > 0;
+    const char *load = loong_recipe_text(c->recipe, "checkpoint.load");
+    if (selective != scopes) {
+        problem(c, "recompute.scopes",
+                selective ? "empty, recompute.granularity selective needs it"
+                          : "set, but recompute.granularity is not selective");
+    }
+    if (is_set(c, "checkpoint.save")) {
+        return;
+    }
+    static const char *const savers[] = {
+        "checkpoint.save_interval", "checkpoint.save_interval_seconds",
+        "train.exit_interval", "train.max_wall_time"};
+    for (int64_t i = 0; i < LOONG_COUNT_OF(savers); i++) {
+        if (loong_recipe_real(c->recipe, savers[i]) > 0.0) {
+            problem(c, savers[i], "needs checkpoint.save, which is not set");
+        }
+    }
+    if (load != NULL && strcmp(load, "auto") == 0) {
+        problem(c, "checkpoint.load", "auto needs checkpoint.save, which is "
+                                      "not set");
+    }
+}
+
+static void check_resume(check_t *c)
+{
+    int64_t n = loong_recipe_count(c->recipe, "resume.override");
+    for (int64_t i = 0; i < n; i++) {
+        char path[64];
+        snprintf(path, sizeof(path), "resume.override[%lld]", (long long)i);
+        const char *name = loong_recipe_text(c->recipe, path);
+        if (loongi_recipe_find(c->recipe, name) != NULL) {
+            continue;
+        }
+        const loong_recipe_key_t *near =
+            loongi_recipe_nearest(c->recipe, name);
+        problem(c, path, "%s is no key of a recipe%s%s%s", name,
+                near != NULL ? "; did you mean " : "",
+                near != NULL ? near->path : "", near != NULL ? "?" : "");
+    }
+}
+
+loong_status_t loong_recipe_check(const loong_recipe_t *recipe, int world_size)
+{
+    check_t c = {recipe, loongi_text_begin(recipe->ctx), 0};
+    loong_status_t status = LOONG_OK;
+    LOONG_CHECK(recipe->ctx, world_size > 0, LOONG_ERR_ARG,
+                "found %d ranks, 1 or more wanted", world_size);
+    check_needed(&c);
+    check_batch(&c, world_size);
+    check_length(&c);
+    check_schedule(&c);
+    check_settings(&c);
+    check_resume(&c);
+    if (c.problems > 0) {
+        status = LOONG_FAIL(recipe->ctx, LOONG_ERR_CONFIG,
+                            "%d problem%s in the recipe:%s", c.problems,
+                            c.problems == 1 ? "" : "s",
+                            loongi_text_get(&c.text));
+    }
+    loongi_text_free(&c.text);
+    return status;
+}

@@ -194,12 +194,12 @@ static void unknown_key(check_t *c, const place_t *at)
 static bool in_choices(const char *choices, const char *text)
 {
     size_t n = strlen(text);
-    for (const char *at = choices; n > 0 && (at = strstr(at, text)) != NULL;
-         at += n) {
-        if ((at == choices || at[-1] == ' ') &&
-            (at[n] == ' ' || at[n] == '\0')) {
+    while (*choices != '\0') {
+        size_t word = strcspn(choices, " ");
+        if (word == n && memcmp(choices, text, n) == 0) {
             return true;
         }
+        choices += word + (choices[word] == ' ');
     }
     return false;
 }

@@ -59,3 +59,45 @@ install: build
 
 clean:
 	rm -rf $(BUILD)
+
+# ---- make demo ---------------------------------------------------------------
+# Real text (the Python documentation of Debian), a tokenizer trained on it, a
+# data set, a language model trained on two ranks, stopped, resumed, exported.
+
+DEMO := demo
+CORPUS := /usr/share/doc/python3.11/html/_sources
+TOOLS := $(BUILD)
+RUN := mpirun --oversubscribe -n 2 $(TOOLS)/loongrun \
+  configs/recipes/demo_pretrain.yaml
+VOCABULARY := 8192
+
+.PHONY: demo corpus
+
+corpus: build
+	@test -d $(CORPUS) || { \
+	  if [ "$$(id -u)" = 0 ]; then sudo=""; \
+	  elif command -v sudo >/dev/null && sudo -n true 2>/dev/null; then sudo=sudo; \
+	  else echo "Please install: apt-get install python3.11-doc"; exit 1; fi; \
+	  $$sudo apt-get update -qq && DEBIAN_FRONTEND=noninteractive $$sudo \
+	    apt-get install -y -qq --no-install-recommends python3.11-doc >/dev/null; }
+
+$(DEMO)/tokenizer.json: | corpus
+	@mkdir -p $(DEMO)
+	$(TOOLS)/loong-data tokenizer train --vocab-size $(VOCABULARY) \
+	  --suffixes .rst.txt --output $@ $(CORPUS)
+
+$(DEMO)/text.idx: $(DEMO)/tokenizer.json
+	$(TOOLS)/loong-data index --tokenizer $< --append-eod --shuffle 1 \
+	  --suffixes .rst.txt --output-prefix $(DEMO)/text $(CORPUS)
+
+demo: $(DEMO)/text.idx
+	@echo "--- the data; the unigram entropy is what a model without context reaches"
+	$(TOOLS)/loong-data inspect --validate --vocab-size $(VOCABULARY) $(DEMO)/text
+	@echo "--- training, until a request to stop after two thirds of the steps"
+	rm -rf $(DEMO)/checkpoints $(DEMO)/huggingface
+	$(RUN) train.exit_interval=200; test $$? = 75
+	@echo "--- resuming from the checkpoint"
+	$(RUN) checkpoint.load=auto
+	@echo "--- what came out"
+	$(TOOLS)/loong-ckpt inspect $(DEMO)/huggingface | head -8
+	@ls -l $(DEMO)/huggingface

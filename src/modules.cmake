@@ -36,7 +36,7 @@ loong_module(NAME metrics DIR src/metrics USES base)
 loong_module(NAME optim DIR src/optim USES base comm graph pass run)
 loong_module(NAME train DIR src/train
   USES base recipe comm launch device graph pass run nn foundation optim
-  checkpoint data engine kernels metrics)
+  checkpoint data engine kernels metrics tokenizer)
 
 # Kernels: contracts and implementations, raw pointers and sizes only.
 file(GLOB kernel_sources CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/kernels/*.c

@@ -217,7 +217,7 @@ void *loongi_stage_port(const loong_stage_t *stage, const loong_port_t *port)
     return stage->run.base[port->operand.base] + port->operand.offset;
 }
 
-loong_status_t loongi_stage_run(loong_stage_t *stage,
+loong_status_t loongi_stage_execute(loong_stage_t *stage,
                                 loong_stage_chunk_t chunk,
                                 loong_program_kind_t kind, int64_t slot,
                                 const loong_frame_t *frame)

@@ -78,7 +78,7 @@ void *loongi_stage_port(const loong_stage_t *stage, const loong_port_t *port);
 
 /* Runs one program of a chunk with a slot bound. */
 LOONG_NODISCARD loong_status_t
-loongi_stage_run(loong_stage_t *stage, loong_stage_chunk_t chunk,
+loongi_stage_execute(loong_stage_t *stage, loong_stage_chunk_t chunk,
                  loong_program_kind_t kind, int64_t slot,
                  const loong_frame_t *frame);
 

@@ -119,7 +119,7 @@ static loong_status_t run_program(loong_trainer_t *t,
                                      entry->micro_batch));
         t->window.data_seconds += loongi_now() - begin;
     }
-    LOONG_TRY(loongi_stage_run(t->stage, LOONG_STAGE_TRAIN,
+    LOONG_TRY(loongi_stage_execute(t->stage, LOONG_STAGE_TRAIN,
                                (loong_program_kind_t)entry->kind,
                                LOONG_MAX(entry->slot, 0), frame));
     if (forward) {

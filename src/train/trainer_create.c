@@ -207,6 +207,9 @@ static loong_status_t plan_stage(loong_trainer_t *t)
     p.optimizer.shard =
         strcmp(loong_recipe_text(r, "parallel.data_parallel_sharding"),
                "optim") == 0;
+    if (loong_recipe_count(r, "eval.sample.prompts") > 0) {
+        p.logits_tokens = LOONG_MIN(t->set.seq_length, 256);
+    }
     p.train = true;
     return loongi_stage_create(t->ctx, t->comm, &p, 1, &t->stage);
 }
@@ -249,6 +252,7 @@ static loong_status_t start(loong_trainer_t *t)
         t->state.consumed_samples + (t->set.train_iters - t->state.step) *
                                         t->set.global_batch_size));
     LOONG_TRY(loongi_report_open(t));
+    LOONG_TRY(loongi_sample_open(t));
     return loong_comm_barrier(t->comm, "start");
 }
 
@@ -291,6 +295,7 @@ void loong_trainer_destroy(loong_trainer_t **trainer_p)
     loongi_checkpoint_save_destroy(&t->save);
     loongi_pairs_destroy(&t->save_metadata);
     loongi_report_close(t);
+    loong_tokenizer_destroy(&t->tokenizer);
     loongi_profiler_destroy(&t->profiler);
     loongi_trainer_close_data(t);
     loongi_stage_destroy(&t->stage);

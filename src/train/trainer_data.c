@@ -152,7 +152,7 @@ static loong_status_t evaluate_set(loong_trainer_t *t, loong_validation_t *v)
         LOONG_TRY(loong_loader_check_step(v->loader, consumed, &tokens));
         LOONG_TRY(
             loongi_fill_inputs(t, LOONG_STAGE_EVAL, v->loader, consumed, 0));
-        LOONG_TRY(loongi_stage_run(t->stage, LOONG_STAGE_EVAL,
+        LOONG_TRY(loongi_stage_execute(t->stage, LOONG_STAGE_EVAL,
                                    LOONG_PROGRAM_E, 0, &frame));
         loongi_add_losses(t, LOONG_STAGE_EVAL, sums);
         sums[LOONG_EXACT_WORDS] += tokens;
@@ -173,5 +173,5 @@ loong_status_t loongi_trainer_evaluate(loong_trainer_t *t)
     for (int i = 0; i < t->num_validation; i++) {
         LOONG_TRY(evaluate_set(t, &t->validation[i]));
     }
-    return LOONG_OK;
+    return loongi_trainer_sample(t);
 }

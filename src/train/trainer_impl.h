@@ -7,6 +7,7 @@
 
 #include "exact_sum.h"
 #include "loong/loader.h"
+#include "loong/tokenizer.h"
 #include "loong/trainer.h"
 #include "metrics.h"
 #include "native.h"
@@ -72,6 +73,7 @@ struct loong_trainer {
     loong_schedule_t *schedule; /* of a step with this many micro-batches */
     float *weights; /* of a micro-batch, when the wide type is f64 */
     loong_text_t text;
+    loong_tokenizer_t *tokenizer; /* rank 0, when it samples; else NULL */
     loong_profiler_t *profiler; /* NULL: not measured */
 
     /* The run. */
@@ -125,6 +127,11 @@ LOONG_NODISCARD loong_status_t loongi_trainer_resume(loong_trainer_t *t,
 /* ---- trainer_data.c ---- */
 LOONG_NODISCARD loong_status_t loongi_trainer_open_data(loong_trainer_t *t);
 void loongi_trainer_close_data(loong_trainer_t *t);
+
+/* ---- sample.c ---- */
+LOONG_NODISCARD loong_status_t loongi_sample_open(loong_trainer_t *t);
+/* Continues the prompts and logs the text. Not collective: rank 0's work. */
+LOONG_NODISCARD loong_status_t loongi_trainer_sample(loong_trainer_t *t);
 
 /* ---- report.c ---- */
 LOONG_NODISCARD loong_status_t loongi_report_open(loong_trainer_t *t);

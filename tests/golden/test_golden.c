@@ -215,7 +215,7 @@ static void check_logits(fixture_t *f, const variant_t *v)
     int64_t n = 0;
     memset(&frame, 0, sizeof(frame));
     fill_inputs(f, LOONG_STAGE_LOGITS);
-    assert_ok(f->ctx, loongi_stage_run(f->stage, LOONG_STAGE_LOGITS,
+    assert_ok(f->ctx, loongi_stage_execute(f->stage, LOONG_STAGE_LOGITS,
                                        LOONG_PROGRAM_E, 0, &frame));
     const double *logits = find(f, "logits", &n);
     const loong_port_t *out = loongi_chunk_output(
@@ -277,7 +277,7 @@ static void check_training(fixture_t *f, const variant_t *v)
     double sum = fill_inputs(f, LOONG_STAGE_TRAIN);
     frame.first = frame.last = 1;
     frame.loss_scale[0] = 1.0 / sum;
-    assert_ok(f->ctx, loongi_stage_run(f->stage, LOONG_STAGE_TRAIN,
+    assert_ok(f->ctx, loongi_stage_execute(f->stage, LOONG_STAGE_TRAIN,
                                        LOONG_PROGRAM_F, 0, &frame));
     const loong_port_t *loss = &f->stage->chunk[LOONG_STAGE_TRAIN]->losses[0];
     const void *mine = loongi_stage_port(f->stage, loss);
@@ -293,7 +293,7 @@ static void check_training(fixture_t *f, const variant_t *v)
     const double *golden_sum = find(f, "loss_sum", &n);
     assert_true(fabs(total - *golden_sum) <= v->bound * fabs(*golden_sum));
     free(weighted);
-    assert_ok(f->ctx, loongi_stage_run(f->stage, LOONG_STAGE_TRAIN,
+    assert_ok(f->ctx, loongi_stage_execute(f->stage, LOONG_STAGE_TRAIN,
                                        LOONG_PROGRAM_B, 0, &frame));
     check_grads(f, v);
 }

@@ -117,13 +117,13 @@ static double step_loss(run_t *r, loong_frame_t *frame, int step)
         frame->first = m == 0;
         frame->last = m + 1 == MICRO;
         fill(r, step, m);
-        assert_ok(r->ctx, loongi_stage_run(r->stage, LOONG_STAGE_TRAIN,
+        assert_ok(r->ctx, loongi_stage_execute(r->stage, LOONG_STAGE_TRAIN,
                                            LOONG_PROGRAM_F, 0, frame));
         const double *losses = loongi_stage_port(r->stage, loss);
         for (int64_t i = 0; i < loss->shape.dim[0]; i++) {
             sum += losses[i];
         }
-        assert_ok(r->ctx, loongi_stage_run(r->stage, LOONG_STAGE_TRAIN,
+        assert_ok(r->ctx, loongi_stage_execute(r->stage, LOONG_STAGE_TRAIN,
                                            LOONG_PROGRAM_B, 0, frame));
     }
     return sum / (double)tokens;

@@ -1,0 +1,217 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Sampled text at an evaluation: the prompts of the recipe, continued. Every
+ * new token runs the whole window again: plain, and seldom. */
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "convert.h"
+#include "loong/tokenizer.h"
+#include "rng.h"
+#include "trainer_impl.h"
+
+typedef struct sampler {
+    loong_trainer_t *t;
+    int64_t window; /* tokens the logits chunk takes */
+    int64_t vocab;
+    double temperature;
+    int64_t top_k;
+    int32_t *ids; /* prompt and what was drawn */
+    int64_t count;
+    double *logits; /* of the next token */
+    int32_t *order;
+} sampler_t;
+
+/* ---- one token ---------------------------------------------------------------- */
+
+static void *input(const sampler_t *s, const char *name)
+{
+    const loong_stage_t *stage = s->t->stage;
+    return loongi_stage_port(
+        stage, loongi_chunk_input(stage->chunk[LOONG_STAGE_LOGITS], name));
+}
+
+static double element(const void *p, loong_dtype_t dtype, int64_t i)
+{
+    if (dtype == LOONG_F64) {
+        return ((const double *)p)[i];
+    }
+    return dtype == LOONG_F32
+               ? (double)((const float *)p)[i]
+               : (double)loongi_bf16_to_f32(((const uint16_t *)p)[i]);
+}
+
+/* Logits of the token behind ids. */
+static loong_status_t forward(sampler_t *s)
+{
+    const loong_stage_t *stage = s->t->stage;
+    const loong_chunk_t *chunk = stage->chunk[LOONG_STAGE_LOGITS];
+    const loong_port_t *out = loongi_chunk_output(chunk, "logits");
+    const loong_port_t *bounds = loongi_chunk_input(chunk, "cu_seqlens");
+    int64_t used = LOONG_MIN(s->count, s->window);
+    int32_t *tokens = input(s, "tokens");
+    int32_t *positions = input(s, "positions");
+    int32_t *cu = input(s, "cu_seqlens");
+    loong_frame_t frame;
+    memset(&frame, 0, sizeof(frame));
+    for (int64_t i = 0; i < s->window; i++) {
+        tokens[i] = i < used ? s->ids[s->count - used + i] : 0;
+        positions[i] = (int32_t)i;
+    }
+    cu[0] = 0;
+    for (int64_t i = 1; i < bounds->shape.dim[0]; i++) {
+        cu[i] = (int32_t)s->window;
+    }
+    LOONG_TRY(loongi_stage_execute(s->t->stage, LOONG_STAGE_LOGITS,
+                               LOONG_PROGRAM_E, 0, &frame));
+    const void *logits = loongi_stage_port(stage, out);
+    for (int64_t v = 0; v < s->vocab; v++) {
+        s->logits[v] = element(logits, out->dtype,
+                               (used - 1) * out->shape.dim[1] + v);
+    }
+    return LOONG_OK;
+}
+
+/* Moves the k likeliest tokens to the front of order, likeliest first. */
+static int64_t select_top(sampler_t *s)
+{
+    int64_t k = s->top_k > 0 ? LOONG_MIN(s->top_k, s->vocab) : s->vocab;
+    k = s->temperature > 0.0 ? k : 1;
+    for (int64_t v = 0; v < s->vocab; v++) {
+        s->order[v] = (int32_t)v;
+    }
+    for (int64_t i = 0; i < k; i++) {
+        int64_t best = i;
+        for (int64_t j = i + 1; j < s->vocab; j++) {
+            if (s->logits[s->order[j]] > s->logits[s->order[best]]) {
+                best = j;
+            }
+        }
+        int32_t swap = s->order[i];
+        s->order[i] = s->order[best];
+        s->order[best] = swap;
+    }
+    return k;
+}
+
+static int32_t draw(sampler_t *s, uint64_t index)
+{
+    int64_t k = select_top(s);
+    double top = s->logits[s->order[0]];
+    double temperature = s->temperature > 0.0 ? s->temperature : 1.0;
+    double sum = 0.0;
+    for (int64_t i = 0; i < k; i++) {
+        sum += exp((s->logits[s->order[i]] - top) / temperature);
+    }
+    double at = sum * loongi_rng_uniform(s->t->set.seed,
+                                         loongi_rng_name("sample"), index);
+    for (int64_t i = 0; i < k; i++) {
+        at -= exp((s->logits[s->order[i]] - top) / temperature);
+        if (at <= 0.0) {
+            return s->order[i];
+        }
+    }
+    return s->order[k - 1];
+}
+
+/* ---- one prompt ------------------------------------------------------------------ */
+
+static loong_status_t continue_prompt(sampler_t *s, int64_t number,
+                                      const char *prompt)
+{
+    loong_trainer_t *t = s->t;
+    loong_text_encoder_t *encoder = NULL;
+    const int32_t *ids = NULL;
+    int64_t fresh = loong_recipe_int(t->recipe, "eval.sample.max_new_tokens");
+    int32_t eos = loong_tokenizer_get_role(t->tokenizer, LOONG_TOKEN_EOD);
+    LOONG_TRY(loong_text_encoder_create(t->ctx, t->tokenizer, &encoder));
+    loong_status_t status = loong_text_encode(encoder, prompt, strlen(prompt),
+                                              true, &ids, &s->count);
+    int64_t given = s->count;
+    if (status == LOONG_OK && given == 0) {
+        status = LOONG_FAIL(t->ctx, LOONG_ERR_CONFIG,
+                            "eval.sample.prompts[%lld] has no tokens",
+                            (long long)number);
+    }
+    if (status == LOONG_OK) {
+        status = loongi_calloc(t->ctx, (size_t)(given + fresh),
+                               sizeof(*s->ids), "sampled tokens", &s->ids);
+    }
+    if (status == LOONG_OK) {
+        memcpy(s->ids, ids, (size_t)given * sizeof(*ids));
+    }
+    for (int64_t i = 0; i < fresh && status == LOONG_OK; i++) {
+        status = forward(s);
+        if (status == LOONG_OK) {
+            uint64_t index = (uint64_t)t->state.step << 32 |
+                             (uint64_t)number << 20 | (uint64_t)i;
+            s->ids[s->count++] = draw(s, index);
+            if (s->ids[s->count - 1] == eos) {
+                break;
+            }
+        }
+    }
+    char *text = NULL;
+    size_t length = 0;
+    if (status == LOONG_OK) {
+        status = loong_tokenizer_decode(t->ctx, t->tokenizer, s->ids,
+                                        s->count, true, &text, &length);
+    }
+    if (status == LOONG_OK) {
+        loongi_log(t->ctx, LOONG_LOG_INFO, "sample | %s", text);
+        loong_tokenizer_free_text(t->ctx, &text);
+    }
+    loongi_free(t->ctx, s->ids);
+    s->ids = NULL;
+    loong_text_encoder_destroy(&encoder);
+    return status;
+}
+
+loong_status_t loongi_sample_open(loong_trainer_t *t)
+{
+    const char *path = loong_recipe_text(t->recipe, "data.tokenizer");
+    if (path == NULL) {
+        path = loong_recipe_text(t->recipe, "init.from_hf");
+    }
+    if (loong_recipe_count(t->recipe, "eval.sample.prompts") == 0 ||
+        loong_comm_rank(t->comm) != 0) {
+        return LOONG_OK;
+    }
+    LOONG_CHECK(t->ctx, path != NULL, LOONG_ERR_CONFIG,
+                "eval.sample.prompts wants data.tokenizer");
+    return strcmp(path, "bytes") == 0
+               ? loong_tokenizer_bytes(t->ctx, &t->tokenizer)
+               : loong_tokenizer_load(t->ctx, path, &t->tokenizer);
+}
+
+loong_status_t loongi_trainer_sample(loong_trainer_t *t)
+{
+    sampler_t s;
+    int64_t prompts = loong_recipe_count(t->recipe, "eval.sample.prompts");
+    if (prompts == 0 || t->tokenizer == NULL ||
+        loong_comm_rank(t->comm) != 0) {
+        return LOONG_OK;
+    }
+    memset(&s, 0, sizeof(s));
+    s.t = t;
+    s.window = t->stage->params.logits_tokens;
+    s.vocab = LOONG_MIN(t->stage->params.model.vocab_size,
+                        loong_tokenizer_get_vocab_size(t->tokenizer));
+    s.temperature = loong_recipe_real(t->recipe, "eval.sample.temperature");
+    s.top_k = loong_recipe_int(t->recipe, "eval.sample.top_k");
+    LOONG_TRY(loongi_calloc(t->ctx, (size_t)s.vocab,
+                            sizeof(*s.logits) + sizeof(*s.order), "logits",
+                            &s.logits));
+    s.order = (int32_t *)(void *)(s.logits + s.vocab);
+    loong_status_t status = LOONG_OK;
+    for (int64_t i = 0; i < prompts && status == LOONG_OK; i++) {
+        char path[64];
+        snprintf(path, sizeof(path), "eval.sample.prompts[%lld]",
+                 (long long)i);
+        status = continue_prompt(&s, i, loong_recipe_text(t->recipe, path));
+    }
+    loongi_free(t->ctx, s.logits);
+    return status;
+}

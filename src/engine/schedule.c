@@ -9,8 +9,9 @@
 #include "schedule_impl.h"
 
 const loong_schedule_kind_t *const loongi_schedule_kinds[] = {
-    &loongi_schedule_one_stage, &loongi_schedule_1f1b,
-    &loongi_schedule_evaluate, NULL};
+    &loongi_schedule_one_stage,      &loongi_schedule_1f1b,
+    &loongi_schedule_interleaved,    &loongi_schedule_zero_bubble_h1,
+    &loongi_schedule_evaluate,       NULL};
 
 const char *loongi_entry_name(loong_entry_kind_t kind)
 {
@@ -59,28 +60,55 @@ void loongi_schedule_pair_last(loong_schedule_t *s, int rank)
 
 /* ---- everything around the computations ------------------------------------- */
 
-/* Does work of this kind come from, or go to, the stage before or after? */
+/* A send or receive of a computation, unless the pipeline ends there. */
 static loong_status_t append_transfer(loong_schedule_t *s, int rank,
-                                      const loong_entry_t *work, bool receive)
+                                      loong_entry_kind_t kind,
+                                      const loong_entry_t *work)
 {
-    bool backward = work->kind == LOONG_ENTRY_B;
-    if (work->kind == LOONG_ENTRY_W) {
-        return LOONG_OK;
-    }
-    int step = backward == receive ? 1 : -1;
-    int stage = loongi_schedule_stage(s, rank, work->chunk) + step;
+    bool after = kind == LOONG_ENTRY_SEND_FORWARD ||
+                 kind == LOONG_ENTRY_RECV_BACKWARD;
+    int stage =
+        loongi_schedule_stage(s, rank, work->chunk) + (after ? 1 : -1);
     if (stage < 0 || stage >= loongi_schedule_stages(s)) {
         return LOONG_OK;
-    }
-    loong_entry_kind_t kind;
-    if (backward) {
-        kind = receive ? LOONG_ENTRY_RECV_BACKWARD : LOONG_ENTRY_SEND_BACKWARD;
-    } else {
-        kind = receive ? LOONG_ENTRY_RECV_FORWARD : LOONG_ENTRY_SEND_FORWARD;
     }
     loong_entry_t entry = make_entry(kind, work->chunk, work->micro_batch);
     entry.peer = stage % s->params.ranks;
     return append(s, rank, &entry);
+}
+
+static loong_status_t append_before(loong_schedule_t *s, int rank,
+                                    const loong_entry_t *work, bool away)
+{
+    if (work->kind == LOONG_ENTRY_F || work->kind == LOONG_ENTRY_E) {
+        return append_transfer(s, rank, LOONG_ENTRY_RECV_FORWARD, work);
+    }
+    if (work->kind == LOONG_ENTRY_B && away) {
+        return loongi_schedule_push(s, rank, LOONG_ENTRY_RELOAD, work->chunk,
+                                    work->micro_batch);
+    }
+    return LOONG_OK;
+}
+
+/* The gradient may come as soon as there is a slot for it: the rank that sends
+ * it never waits for this one. */
+static loong_status_t append_after(loong_schedule_t *s, int rank,
+                                   const loong_entry_t *work, bool away)
+{
+    if (work->kind == LOONG_ENTRY_B) {
+        return append_transfer(s, rank, LOONG_ENTRY_SEND_BACKWARD, work);
+    }
+    if (work->kind == LOONG_ENTRY_W) {
+        return LOONG_OK;
+    }
+    LOONG_TRY(append_transfer(s, rank, LOONG_ENTRY_SEND_FORWARD, work));
+    if (work->kind == LOONG_ENTRY_E) {
+        return LOONG_OK;
+    }
+    LOONG_TRY(append_transfer(s, rank, LOONG_ENTRY_RECV_BACKWARD, work));
+    return away ? loongi_schedule_push(s, rank, LOONG_ENTRY_OFFLOAD,
+                                       work->chunk, work->micro_batch)
+                : LOONG_OK;
 }
 
 /* One computation, or a pair, with what must come before and after. `away` is
@@ -89,12 +117,7 @@ static loong_status_t append_unit(loong_schedule_t *s, int rank, int count,
                                   const loong_entry_t *work, const bool *away)
 {
     for (int i = 0; i < count; i++) {
-        LOONG_TRY(append_transfer(s, rank, &work[i], true));
-        if (work[i].kind == LOONG_ENTRY_B && away[i]) {
-            LOONG_TRY(loongi_schedule_push(s, rank, LOONG_ENTRY_RELOAD,
-                                           work[i].chunk,
-                                           work[i].micro_batch));
-        }
+        LOONG_TRY(append_before(s, rank, &work[i], away[i]));
     }
     for (int i = 0; i < count; i++) {
         LOONG_TRY(loongi_schedule_push(s, rank, work[i].kind, work[i].chunk,
@@ -104,12 +127,7 @@ static loong_status_t append_unit(loong_schedule_t *s, int rank, int count,
         loongi_schedule_pair_last(s, rank);
     }
     for (int i = 0; i < count; i++) {
-        LOONG_TRY(append_transfer(s, rank, &work[i], false));
-        if (work[i].kind == LOONG_ENTRY_F && away[i]) {
-            LOONG_TRY(loongi_schedule_push(s, rank, LOONG_ENTRY_OFFLOAD,
-                                           work[i].chunk,
-                                           work[i].micro_batch));
-        }
+        LOONG_TRY(append_after(s, rank, &work[i], away[i]));
     }
     return LOONG_OK;
 }

@@ -21,8 +21,9 @@ extern "C" {
 
 /* What an entry does. The first ones run the program of that kind. "Forward"
  * is what the boundary outputs of a chunk carry, "backward" the gradients of
- * its boundary inputs. A send does not wait; a slot is used again only when
- * its sends are complete. */
+ * its boundary inputs. Sends and receives only begin; a program waits for the
+ * receive that it reads, a slot is used again only when its sends are
+ * complete. */
 #define LOONG_ENTRY_LIST(X)                                                   \
     LOONG_PROGRAM_LIST(X)                                                     \
     X(SEND_FORWARD, "send forward")                                           \
@@ -125,8 +126,7 @@ static inline int loongi_schedule_stage(const loong_schedule_t *s, int rank,
 
 /* Proves a schedule: each entry there exactly once, in the order of what it
  * reads, slots disjoint in time and no more than needed, micro-batches of a
- * chunk in ascending order, no deadlock when all ranks run (a slot is used
- * again only when its sends were received), the generator's promise kept.
+ * chunk in ascending order, no deadlock when all ranks run, the generator's promise kept.
  * LOONG_ERR_INTERNAL with the rank and entry otherwise. */
 LOONG_NODISCARD loong_status_t
 loongi_schedule_check(const loong_schedule_t *schedule);
@@ -142,9 +142,9 @@ typedef struct loong_simulation {
     double bubble;  /* part of ranks * seconds that computes nothing */
 } loong_simulation_t;
 
-/* Runs the lists against costs, one per stage. Entries of a rank run one after
- * the other; a transfer (the cost of the send) and copies out run beside
- * them. */
+/* Runs the lists against costs, one per stage. Programs of a rank run one after
+ * the other, and reloads with them; a transfer takes the cost of its send from
+ * when both ends have begun, and runs beside them, as copies out do. */
 LOONG_NODISCARD loong_status_t
 loongi_schedule_simulate(const loong_schedule_t *schedule,
                          const loong_stage_cost_t *costs,

@@ -1,0 +1,483 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Proves a schedule. Shares nothing with the generators and the colouring but
+ * the meaning of an entry. */
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "schedule_impl.h"
+
+typedef struct checker {
+    const loong_schedule_t *s;
+    int rank;
+    const loong_rank_schedule_t *list;
+    int64_t ids;   /* chunks * micro-batches */
+    int64_t *at;   /* per (kind, id): position, -1: not there */
+    int64_t *time; /* per entry: the two of a pair have the same */
+    int64_t *span; /* room for the begins and ends of ids */
+} checker_t;
+
+#define FAIL_AT(k_, position_, ...)                                           \
+    fail_at(k_, position_, __FILE__, __LINE__, __VA_ARGS__)
+
+static loong_status_t fail_at(const checker_t *k, int64_t position,
+                              const char *file, int line, const char *fmt, ...)
+    LOONG_PRINTF(5, 6);
+
+static loong_status_t fail_at(const checker_t *k, int64_t position,
+                              const char *file, int line, const char *fmt, ...)
+{
+    loong_text_t text = loongi_text_begin(k->s->ctx);
+    char message[200];
+    va_list args;
+    va_start(args, fmt);
+    vsnprintf(message, sizeof(message), fmt, args);
+    va_end(args);
+    if (position >= 0) {
+        const loong_entry_t *e = &k->list->entries[position];
+        loongi_text_printf(&text,
+                           "entry %lld (%s, chunk %d, micro-batch %d): ",
+                           (long long)position, loongi_entry_name(e->kind),
+                           (int)e->chunk, (int)e->micro_batch);
+    }
+    loong_status_t status = loongi_fail_at(
+        k->s->ctx, LOONG_ERR_INTERNAL, file, line, "schedule %s, rank %d: %s%s",
+        k->s->kind->name, k->rank, loongi_text_get(&text), message);
+    loongi_text_free(&text);
+    return status;
+}
+
+static int64_t *place(const checker_t *k, loong_entry_kind_t kind, int64_t id)
+{
+    return &k->at[(int64_t)kind * k->ids + id];
+}
+
+/* Entries once a step are kept with micro-batch 0, U with chunk 0. */
+static int64_t id_of(const checker_t *k, const loong_entry_t *e)
+{
+    return (int64_t)LOONG_MAX(e->chunk, 0) * k->s->params.micro_batches +
+           LOONG_MAX(e->micro_batch, 0);
+}
+
+static bool once_a_step(loong_entry_kind_t kind)
+{
+    return kind == LOONG_ENTRY_P || kind == LOONG_ENTRY_REDUCE ||
+           kind == LOONG_ENTRY_U;
+}
+
+/* ---- each entry by itself ----------------------------------------------------- */
+
+/* The rank that an entry must name, or -1. */
+static int peer_of(const checker_t *k, const loong_entry_t *e)
+{
+    int stage = loongi_schedule_stage(k->s, k->rank, LOONG_MAX(e->chunk, 0));
+    switch (e->kind) {
+    case LOONG_ENTRY_SEND_FORWARD:
+    case LOONG_ENTRY_RECV_BACKWARD:
+        return (stage + 1) % k->s->params.ranks;
+    case LOONG_ENTRY_RECV_FORWARD:
+    case LOONG_ENTRY_SEND_BACKWARD:
+        return (stage - 1 + k->s->params.ranks) % k->s->params.ranks;
+    default:
+        return -1;
+    }
+}
+
+static loong_status_t check_numbers(const checker_t *k, int64_t i)
+{
+    const loong_entry_t *e = &k->list->entries[i];
+    const loong_schedule_params_t *p = &k->s->params;
+    bool step = once_a_step(e->kind);
+    bool sized = (unsigned)e->kind < LOONG_ENTRY_COUNT &&
+                 e->chunk >= (e->kind == LOONG_ENTRY_U ? -1 : 0) &&
+                 e->chunk < p->chunks && e->micro_batch >= (step ? -1 : 0) &&
+                 e->micro_batch < (step ? 0 : p->micro_batches);
+    if (!sized) {
+        return FAIL_AT(k, i, "no such chunk or micro-batch");
+    }
+    if (e->peer != peer_of(k, e)) {
+        return FAIL_AT(k, i, "names rank %d, rank %d is its peer",
+                       (int)e->peer, peer_of(k, e));
+    }
+    if (step) {
+        return e->slot == -1 && e->away == -1 && e->host == -1
+                   ? LOONG_OK
+                   : FAIL_AT(k, i, "has a slot");
+    }
+    const loong_chunk_slots_t *n = &k->list->chunks[e->chunk];
+    bool copies = e->kind == LOONG_ENTRY_OFFLOAD || e->kind == LOONG_ENTRY_RELOAD;
+    bool away = p->offload &&
+                (copies || e->kind == LOONG_ENTRY_F ||
+                 e->kind == LOONG_ENTRY_B || e->kind == LOONG_ENTRY_W);
+    if (e->slot < 0 || e->slot >= n->slots || (e->away >= 0) != away ||
+        e->away >= n->away || (e->host >= 0) != copies || e->host >= n->host) {
+        return FAIL_AT(k, i, "slot %d of %d, away %d of %d, host %d of %d",
+                       (int)e->slot, (int)n->slots, (int)e->away,
+                       (int)n->away, (int)e->host, (int)n->host);
+    }
+    return LOONG_OK;
+}
+
+static loong_status_t check_pair(const checker_t *k, int64_t i)
+{
+    const loong_entry_t *e = &k->list->entries[i];
+    if (e->pair < 0) {
+        return LOONG_OK;
+    }
+    if ((e->pair != i + 1 && e->pair != i - 1) ||
+        e->pair >= k->list->num_entries) {
+        return FAIL_AT(k, i, "its pair, entry %d, does not stand beside it",
+                       (int)e->pair);
+    }
+    const loong_entry_t *other = &k->list->entries[e->pair];
+    bool kinds = (e->kind == LOONG_ENTRY_F && other->kind == LOONG_ENTRY_B) ||
+                 (e->kind == LOONG_ENTRY_B && other->kind == LOONG_ENTRY_F);
+    if (other->pair != i || !kinds || id_of(k, e) == id_of(k, other)) {
+        return FAIL_AT(k, i, "does not go with entry %d", (int)e->pair);
+    }
+    return LOONG_OK;
+}
+
+/* Fills at[] and time[]. */
+static loong_status_t read_list(checker_t *k)
+{
+    for (int64_t i = 0; i < k->ids * LOONG_ENTRY_COUNT; i++) {
+        k->at[i] = -1;
+    }
+    for (int64_t i = 0; i < k->list->num_entries; i++) {
+        const loong_entry_t *e = &k->list->entries[i];
+        LOONG_TRY(check_numbers(k, i));
+        LOONG_TRY(check_pair(k, i));
+        int64_t *at = place(k, e->kind, id_of(k, e));
+        if (*at >= 0) {
+            return FAIL_AT(k, i, "stands there twice");
+        }
+        *at = i;
+        k->time[i] = e->pair >= 0 && e->pair < i ? e->pair : i;
+    }
+    return LOONG_OK;
+}
+
+/* ---- complete ------------------------------------------------------------------- */
+
+/* 1: must be there, 0: must not, -1: may. */
+static int wanted(const checker_t *k, loong_entry_kind_t kind, int stage)
+{
+    bool train = !k->s->kind->evaluate;
+    int last = loongi_schedule_stages(k->s) - 1;
+    switch (kind) {
+    case LOONG_ENTRY_E:
+        return !train;
+    case LOONG_ENTRY_W:
+        return k->s->kind->split;
+    case LOONG_ENTRY_SEND_FORWARD:
+        return stage < last;
+    case LOONG_ENTRY_RECV_FORWARD:
+        return stage > 0;
+    case LOONG_ENTRY_SEND_BACKWARD:
+        return train && stage > 0;
+    case LOONG_ENTRY_RECV_BACKWARD:
+        return train && stage < last;
+    case LOONG_ENTRY_OFFLOAD:
+    case LOONG_ENTRY_RELOAD:
+        return k->s->params.offload ? -1 : 0;
+    default:
+        return train;
+    }
+}
+
+static loong_status_t check_complete(const checker_t *k)
+{
+    const loong_schedule_params_t *p = &k->s->params;
+    for (int kind = 0; kind < LOONG_ENTRY_COUNT; kind++) {
+        bool step = once_a_step((loong_entry_kind_t)kind);
+        int chunks = kind == LOONG_ENTRY_U ? 1 : p->chunks;
+        for (int c = 0; c < chunks; c++) {
+            int want = wanted(k, (loong_entry_kind_t)kind,
+                              loongi_schedule_stage(k->s, k->rank, c));
+            for (int i = 0; i < (step ? 1 : p->micro_batches); i++) {
+                int64_t id = (int64_t)c * p->micro_batches + i;
+                int64_t at = *place(k, (loong_entry_kind_t)kind, id);
+                if (want >= 0 && (at >= 0) != (want == 1)) {
+                    return FAIL_AT(k, -1, "%s of chunk %d, micro-batch %d %s",
+                                   loongi_entry_name((loong_entry_kind_t)kind),
+                                   c, i, want ? "is missing" : "is too much");
+                }
+            }
+        }
+    }
+    return LOONG_OK;
+}
+
+/* ---- ordered ---------------------------------------------------------------------- */
+
+static loong_status_t check_before(const checker_t *k, int64_t a, int64_t b)
+{
+    if (a >= 0 && b >= 0 && k->time[a] >= k->time[b]) {
+        return FAIL_AT(k, a, "must come before entry %lld", (long long)b);
+    }
+    return LOONG_OK;
+}
+
+static loong_status_t check_order(const checker_t *k)
+{
+    static const loong_entry_kind_t before[][2] = {
+        {LOONG_ENTRY_RECV_FORWARD, LOONG_ENTRY_F},
+        {LOONG_ENTRY_RECV_FORWARD, LOONG_ENTRY_E},
+        {LOONG_ENTRY_F, LOONG_ENTRY_SEND_FORWARD},
+        {LOONG_ENTRY_E, LOONG_ENTRY_SEND_FORWARD},
+        {LOONG_ENTRY_F, LOONG_ENTRY_OFFLOAD},
+        {LOONG_ENTRY_OFFLOAD, LOONG_ENTRY_RELOAD},
+        {LOONG_ENTRY_RELOAD, LOONG_ENTRY_B},
+        {LOONG_ENTRY_F, LOONG_ENTRY_B},
+        {LOONG_ENTRY_RECV_BACKWARD, LOONG_ENTRY_B},
+        {LOONG_ENTRY_B, LOONG_ENTRY_SEND_BACKWARD},
+        {LOONG_ENTRY_B, LOONG_ENTRY_W},
+    };
+    for (int64_t id = 0; id < k->ids; id++) {
+        for (int r = 0; r < LOONG_COUNT_OF(before); r++) {
+            LOONG_TRY(check_before(k, *place(k, before[r][0], id),
+                                   *place(k, before[r][1], id)));
+        }
+        bool out = *place(k, LOONG_ENTRY_OFFLOAD, id) >= 0;
+        bool in = *place(k, LOONG_ENTRY_RELOAD, id) >= 0;
+        if (out != in) {
+            return FAIL_AT(k, -1, "micro-batch %lld is only copied %s",
+                           (long long)(id % k->s->params.micro_batches),
+                           out ? "out" : "in");
+        }
+    }
+    return LOONG_OK;
+}
+
+/* What stands once a step, and micro-batches in ascending order: sums of
+ * gradients then do not depend on the schedule. */
+static loong_status_t check_chunk_order(const checker_t *k, int chunk)
+{
+    int total = k->s->params.micro_batches;
+    int64_t first = (int64_t)chunk * total;
+    int64_t update = *place(k, LOONG_ENTRY_U, 0);
+    int64_t reduce = *place(k, LOONG_ENTRY_REDUCE, first);
+    LOONG_TRY(check_before(k, reduce, update));
+    for (int kind = 0; kind < LOONG_ENTRY_COUNT; kind++) {
+        if (once_a_step((loong_entry_kind_t)kind)) {
+            continue;
+        }
+        for (int i = 0; i < total; i++) {
+            int64_t at = *place(k, (loong_entry_kind_t)kind, first + i);
+            LOONG_TRY(
+                check_before(k, *place(k, LOONG_ENTRY_P, first), at));
+            LOONG_TRY(check_before(k, at, reduce));
+            if (i > 0) {
+                LOONG_TRY(check_before(
+                    k, *place(k, (loong_entry_kind_t)kind, first + i - 1),
+                    at));
+            }
+        }
+    }
+    return LOONG_OK;
+}
+
+/* ---- slots -------------------------------------------------------------------------- */
+
+typedef struct span {
+    int64_t begin;
+    int64_t end; /* inclusive */
+    int32_t index;
+} span_t;
+
+static int by_begin(const void *a, const void *b)
+{
+    const span_t *x = a;
+    const span_t *y = b;
+    return x->begin < y->begin ? -1 : x->begin > y->begin;
+}
+
+/* Spans of one index apart from each other; as many indices as live at one
+ * time. */
+static loong_status_t check_spans(const checker_t *k, int64_t count,
+                                  span_t *spans, int32_t indices,
+                                  const char *what)
+{
+    int64_t most = 0;
+    qsort(spans, (size_t)count, sizeof(*spans), by_begin);
+    for (int64_t i = 0; i < count; i++) {
+        int64_t alive = 1;
+        for (int64_t j = 0; j < i; j++) {
+            if (spans[j].end < spans[i].begin) {
+                continue;
+            }
+            alive++;
+            if (spans[j].index == spans[i].index) {
+                return FAIL_AT(k, spans[i].begin,
+                               "%s %d is taken by the one of entry %lld", what,
+                               (int)spans[i].index,
+                               (long long)spans[j].begin);
+            }
+        }
+        most = LOONG_MAX(most, alive);
+    }
+    return most == indices
+               ? LOONG_OK
+               : FAIL_AT(k, -1, "%d times %s, at most %lld live at one time",
+                         (int)indices, what, (long long)most);
+}
+
+/* The span of entries first..last (by mask of kinds) of an id. */
+static bool find_span(const checker_t *k, int64_t id, uint32_t kinds,
+                      span_t *span_p)
+{
+    span_t span = {INT64_MAX, -1, -1};
+    for (int kind = 0; kind < LOONG_ENTRY_COUNT; kind++) {
+        int64_t at = *place(k, (loong_entry_kind_t)kind, id);
+        if (at >= 0 && (kinds >> kind & 1)) {
+            span.begin = LOONG_MIN(span.begin, k->time[at]);
+            span.end = LOONG_MAX(span.end, k->time[at]);
+        }
+    }
+    *span_p = span;
+    return span.end >= 0;
+}
+
+#define BIT(kind_) (1u << LOONG_ENTRY_##kind_)
+static const uint32_t step_kinds = BIT(P) | BIT(REDUCE) | BIT(U);
+static const uint32_t work_kinds = BIT(F) | BIT(B) | BIT(W);
+
+static loong_status_t check_slots(const checker_t *k, int chunk)
+{
+    int total = k->s->params.micro_batches;
+    span_t *spans = (span_t *)k->span;
+    int64_t n = 0;
+    for (int i = 0; i < total; i++) {
+        int64_t id = (int64_t)chunk * total + i;
+        int32_t slot = -1;
+        for (int kind = 0; kind < LOONG_ENTRY_COUNT; kind++) {
+            int64_t at = *place(k, (loong_entry_kind_t)kind, id);
+            if (at < 0 || (step_kinds >> kind & 1)) {
+                continue;
+            }
+            if (slot >= 0 && k->list->entries[at].slot != slot) {
+                return FAIL_AT(k, at, "slot %d, before it was %d",
+                               (int)k->list->entries[at].slot, (int)slot);
+            }
+            slot = k->list->entries[at].slot;
+        }
+        find_span(k, id, ~step_kinds, &spans[n]);
+        spans[n++].index = slot;
+    }
+    return check_spans(k, n, spans, k->list->chunks[chunk].slots, "slot");
+}
+
+static loong_status_t check_away(const checker_t *k, int chunk)
+{
+    int total = k->s->params.micro_batches;
+    span_t *spans = (span_t *)k->span;
+    int64_t n = 0;
+    for (int i = 0; i < total; i++) {
+        int64_t id = (int64_t)chunk * total + i;
+        int64_t out = *place(k, LOONG_ENTRY_OFFLOAD, id);
+        const loong_entry_t *e = k->list->entries;
+        const loong_entry_t *f = &e[*place(k, LOONG_ENTRY_F, id)];
+        const loong_entry_t *b = &e[*place(k, LOONG_ENTRY_B, id)];
+        int64_t w = *place(k, LOONG_ENTRY_W, id);
+        int64_t in = *place(k, LOONG_ENTRY_RELOAD, id);
+        bool same = w < 0 || e[w].away == b->away;
+        same = same && (out >= 0 ? e[out].away == f->away &&
+                                       e[in].away == b->away &&
+                                       e[in].host == e[out].host
+                                 : f->away == b->away);
+        if (!same) {
+            return FAIL_AT(k, f - e, "its away areas do not agree");
+        }
+        if (out >= 0) {
+            find_span(k, id, BIT(F) | BIT(OFFLOAD), &spans[n]);
+            spans[n++].index = f->away;
+            find_span(k, id, BIT(RELOAD) | BIT(B) | BIT(W), &spans[n]);
+        } else {
+            find_span(k, id, work_kinds, &spans[n]);
+        }
+        spans[n++].index = b->away;
+    }
+    return check_spans(k, n, spans, k->list->chunks[chunk].away, "away area");
+}
+
+static loong_status_t check_host(const checker_t *k, int chunk)
+{
+    int total = k->s->params.micro_batches;
+    span_t *spans = (span_t *)k->span;
+    int64_t n = 0;
+    for (int i = 0; i < total; i++) {
+        int64_t id = (int64_t)chunk * total + i;
+        if (find_span(k, id, BIT(OFFLOAD) | BIT(RELOAD), &spans[n])) {
+            int64_t out = *place(k, LOONG_ENTRY_OFFLOAD, id);
+            spans[n++].index = k->list->entries[out].host;
+        }
+    }
+    return check_spans(k, n, spans, k->list->chunks[chunk].host, "host area");
+}
+
+/* The generator's promise: micro-batches of all chunks alive at one time. */
+static loong_status_t check_promise(const checker_t *k)
+{
+    span_t *spans = (span_t *)k->span;
+    for (int64_t id = 0; id < k->ids; id++) {
+        find_span(k, id, ~step_kinds, &spans[id]);
+    }
+    qsort(spans, (size_t)k->ids, sizeof(*spans), by_begin);
+    int64_t promised = k->s->kind->alive(&k->s->params, k->rank);
+    for (int64_t i = 0; i < k->ids; i++) {
+        int64_t alive = 1;
+        for (int64_t j = 0; j < i; j++) {
+            alive += spans[j].end >= spans[i].begin;
+        }
+        if (alive > promised) {
+            return FAIL_AT(k, spans[i].begin,
+                           "%lld micro-batches live, %lld were promised",
+                           (long long)alive, (long long)promised);
+        }
+    }
+    return LOONG_OK;
+}
+
+/* ---- the whole -------------------------------------------------------------------- */
+
+static loong_status_t check_rank(checker_t *k)
+{
+    LOONG_TRY(read_list(k));
+    LOONG_TRY(check_complete(k));
+    LOONG_TRY(check_order(k));
+    for (int c = 0; c < k->s->params.chunks; c++) {
+        LOONG_TRY(check_chunk_order(k, c));
+        LOONG_TRY(check_slots(k, c));
+        if (k->s->params.offload) {
+            LOONG_TRY(check_away(k, c));
+            LOONG_TRY(check_host(k, c));
+        }
+    }
+    return check_promise(k);
+}
+
+static loong_status_t check_one(const loong_schedule_t *s, int rank)
+{
+    checker_t k = {s, rank, &s->ranks[rank], 0, NULL, NULL, NULL};
+    k.ids = (int64_t)s->params.chunks * s->params.micro_batches;
+    int64_t at = k.ids * LOONG_ENTRY_COUNT;
+    int64_t spans = 2 * k.ids * (int64_t)(sizeof(span_t) / sizeof(int64_t));
+    LOONG_TRY(loongi_calloc(
+        s->ctx, (size_t)(at + k.list->num_entries + spans), sizeof(int64_t),
+        "check of a schedule", &k.at));
+    k.time = k.at + at;
+    k.span = k.time + k.list->num_entries;
+    loong_status_t status = check_rank(&k);
+    loongi_free(s->ctx, k.at);
+    return status;
+}
+
+loong_status_t loongi_schedule_check(const loong_schedule_t *schedule)
+{
+    loong_simulation_t simulation;
+    for (int r = 0; r < schedule->params.ranks; r++) {
+        LOONG_TRY(check_one(schedule, r));
+    }
+    return loongi_schedule_simulate(schedule, NULL, &simulation);
+}

@@ -401,8 +401,8 @@ static void test_slots(void **state)
         {"1f1b", {4, 1, 8, true, true}, 0, {5, 2, 4}},
         {"zero_bubble_h1", {4, 1, 8, false, false}, 0, {4, 0, 0}},
         {"zero_bubble_h1", {4, 1, 8, false, false}, 3, {4, 0, 0}},
-        {"interleaved", {4, 2, 8, false, false}, 0, {7, 0, 0}},
-        {"interleaved", {4, 2, 8, false, false}, 3, {4, 0, 0}},
+        {"interleaved", {4, 2, 8, false, false}, 0, {8, 0, 0}},
+        {"interleaved", {4, 2, 8, false, false}, 3, {5, 0, 0}},
         {"evaluate", {4, 2, 8, false, false}, 0, {1, 0, 0}},
     };
     loong_context_t *ctx = test_context();

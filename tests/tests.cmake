@@ -47,3 +47,6 @@ target_link_libraries(recipe_reference PRIVATE loong)
 add_test(NAME recipe_reference COMMAND sh -c
   "$<TARGET_FILE:recipe_reference> | diff ${PROJECT_SOURCE_DIR}/docs/recipe-reference.md -")
 set_tests_properties(recipe_reference PROPERTIES LABELS docs)
+add_test(NAME install COMMAND ${PROJECT_SOURCE_DIR}/tests/cli/install.sh
+  ${PROJECT_BINARY_DIR} ${PROJECT_SOURCE_DIR})
+set_tests_properties(install PROPERTIES LABELS cli TIMEOUT 60)

@@ -1,0 +1,19 @@
+#!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
+# usage: install.sh BUILD SOURCE: installs into a scratch folder and builds the
+# example against it with nothing but pkg-config.
+set -eu
+build=$1
+source=$2
+place=$(mktemp -d)
+trap 'rm -rf "$place"' EXIT
+cmake --install "$build" --prefix "$place" >/dev/null
+pc=$(find "$place" -name loong.pc)
+sed -i "s|^prefix=.*|prefix=$place|" "$pc"
+export PKG_CONFIG_PATH=${pc%/*}
+libdir=$(pkg-config --variable=libdir loong)
+cc -std=c11 -Wall -Wextra -Werror "$source/examples/custom_op/custom_op.c" \
+    $(pkg-config --cflags --libs loong) -Wl,-rpath,"$libdir" -o "$place/custom_op"
+"$place/custom_op" | grep -q 'kernel: relu2_plain'
+LD_LIBRARY_PATH=$libdir "$place/bin/loongrun" --help-config optimizer.lr >/dev/null
+echo "installed, built and ran"

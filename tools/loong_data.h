@@ -21,6 +21,7 @@ typedef struct data_command {
 int data_index(loong_context_t *ctx, int argc, char **argv);
 int data_inspect(loong_context_t *ctx, int argc, char **argv);
 int data_tokenizer(loong_context_t *ctx, int argc, char **argv);
+int data_tokenizer_train(loong_context_t *ctx, int argc, char **argv);
 
 /* Prints the error trail to stderr; the exit code that fits the status. */
 int data_fail(const loong_context_t *ctx, loong_status_t status);

@@ -218,6 +218,9 @@ int data_tokenizer(loong_context_t *ctx, int argc, char **argv)
     if (strcmp(verb, "encode") == 0 || strcmp(verb, "decode") == 0) {
         return encode_or_decode(ctx, argc - 1, argv + 1);
     }
+    if (strcmp(verb, "train") == 0) {
+        return data_tokenizer_train(ctx, argc - 1, argv + 1);
+    }
     return data_usage("tokenizer",
                       argc > 1 ? "'%s': must be train, encode or decode"
                                : "train, encode or decode is missing%s",

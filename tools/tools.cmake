@@ -4,7 +4,7 @@ target_link_libraries(loong-ckpt PRIVATE loong)
 install(TARGETS loong-ckpt RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
 add_executable(loong-data tools/loong_data.c tools/loong_data_index.c
   tools/loong_data_inspect.c tools/loong_data_tokenizer.c
-  tools/loong_data_tokenize.c)
+  tools/loong_data_tokenize.c tools/loong_data_train.c)
 target_link_libraries(loong-data PRIVATE loong_all)
 install(TARGETS loong-data RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
 add_executable(loongrun tools/loongrun.c)

@@ -9,7 +9,8 @@
 #include "file.h"
 #include "tokenizer_impl.h"
 
-static loong_status_t create(loong_context_t *ctx, loong_tokenizer_t **t_p)
+loong_status_t loongi_tokenizer_begin(loong_context_t *ctx,
+                                      loong_tokenizer_t **t_p)
 {
     loong_tokenizer_t *t = NULL;
     LOONG_TRY(loongi_alloc(ctx, sizeof(*t), "tokenizer", &t));
@@ -129,7 +130,7 @@ loong_status_t loong_tokenizer_parse(loong_context_t *ctx, const char *json,
     if (status != LOONG_OK) {
         return status;
     }
-    LOONG_TRY_GOTO(create(ctx, &t), status, out);
+    LOONG_TRY_GOTO(loongi_tokenizer_begin(ctx, &t), status, out);
     status = load_parts(t, root);
     if (status != LOONG_OK) {
         loongi_error_note(ctx, "in tokenizer '%s'", where);
@@ -222,7 +223,7 @@ loong_status_t loong_tokenizer_bytes(loong_context_t *ctx,
     static const char end[] = "<|endoftext|>";
     loong_tokenizer_t *t = NULL;
     loong_status_t status = LOONG_OK;
-    LOONG_TRY(create(ctx, &t));
+    LOONG_TRY(loongi_tokenizer_begin(ctx, &t));
     t->bytes = true;
     for (int b = 0; b < 256 && status == LOONG_OK; b++) {
         char text[8];

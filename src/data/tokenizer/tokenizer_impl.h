@@ -158,6 +158,10 @@ struct loong_text_encoder {
     struct regex_scratch *regex; /* regex.c */
 };
 
+/* tokenizer.c: an empty one, to be filled. */
+LOONG_NODISCARD loong_status_t loongi_tokenizer_begin(loong_context_t *ctx,
+                                                      loong_tokenizer_t **t_p);
+
 /* vocab.c */
 LOONG_NODISCARD loong_status_t loongi_vocab_reserve(loong_context_t *ctx,
                                                     vocab_t *vocab,

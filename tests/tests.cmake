@@ -50,3 +50,4 @@ set_tests_properties(recipe_reference PROPERTIES LABELS docs)
 add_test(NAME install COMMAND ${PROJECT_SOURCE_DIR}/tests/cli/install.sh
   ${PROJECT_BINARY_DIR} ${PROJECT_SOURCE_DIR})
 set_tests_properties(install PROPERTIES LABELS cli TIMEOUT 60)
+loong_test(NAME configs SOURCES tests/unit/test_configs.c LABELS unit)

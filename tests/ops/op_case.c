@@ -357,8 +357,32 @@ static void check_kernel(const op_case_t *c, loong_context_t *ctx,
     launch_end(&l);
 }
 
-int op_case_reference(const op_case_t *c)
+/* Draws the random operands once for all launches. */
+static void draw(op_case_t *c, double **drawn)
 {
+    for (int i = 0; i < c->num_in + c->num_out; i++) {
+        op_arg_t *a = &c->arg[i];
+        bool used = i < c->num_in || c->accumulate & 1u << (i - c->num_in);
+        drawn[i] = NULL;
+        if (a->rank == 0 || !used || a->values != NULL ||
+            a->wide_values != NULL || !loongi_dtype_is_float(a->dtype)) {
+            continue;
+        }
+        int64_t n = rows_of(a) * cols_of(a);
+        drawn[i] = malloc(sizeof(double) * (size_t)(n + 1));
+        for (int64_t k = 0; k < n; k++) {
+            drawn[i][k] = value_of(c, i, k);
+        }
+        a->wide_values = drawn[i];
+    }
+}
+
+int op_case_reference(const op_case_t *given)
+{
+    op_case_t drawn_case = *given;
+    const op_case_t *c = &drawn_case;
+    double *drawn[LOONG_MAX_OPERANDS];
+    draw(&drawn_case, drawn);
     loong_context_t *ctx = new_context();
     const loong_kernel_t *reference = reference_of(ctx, c->op);
     const loong_kernel_t *k = NULL;
@@ -383,6 +407,9 @@ int op_case_reference(const op_case_t *c)
     }
     for (int o = 0; o < c->num_out; o++) {
         free(want[o]);
+    }
+    for (int i = 0; i < c->num_in + c->num_out; i++) {
+        free(drawn[i]);
     }
     launch_end(&exact);
     end_context(&ctx);
@@ -438,4 +465,70 @@ void op_case_outputs(const op_case_t *c, const char *name,
     }
     launch_end(&l);
     end_context(&ctx);
+}
+
+double *op_normal(int64_t count, int stream, double deviation)
+{
+    double *values = malloc(sizeof(double) * (size_t)(count + 1));
+    for (int64_t i = 0; i < count; i++) {
+        values[i] = deviation *
+                    loongi_rng_normal(23, (uint64_t)stream, (uint64_t)i);
+    }
+    return values;
+}
+
+static double weighted_outputs(const op_difference_t *d, const op_case_t *c,
+                               const char *kernel)
+{
+    double *out[LOONG_MAX_OPERANDS] = {NULL};
+    double sum = 0.0;
+    op_case_outputs(c, kernel, out);
+    for (int o = 0; o < d->num_weights; o++) {
+        const op_arg_t *a = &c->arg[c->num_in + o];
+        int64_t n = d->weights[o] != NULL ? rows_of(a) * cols_of(a) : 0;
+        for (int64_t i = 0; i < n; i++) {
+            sum += d->weights[o][i] * out[o][i];
+        }
+    }
+    for (int o = 0; o < c->num_out; o++) {
+        free(out[o]);
+    }
+    return sum;
+}
+
+void op_case_differences(const op_difference_t *d)
+{
+    enum { POINTS = 4 };
+    static const double at[POINTS] = {-2.0, -1.0, 1.0, 2.0};
+    static const double weight[POINTS] = {1.0, -8.0, 8.0, -1.0};
+    const double h = 1e-3;
+    op_case_t c = *d->forward;
+    char kernel[64];
+    snprintf(kernel, sizeof(kernel), "%s_ref", c.op);
+    int64_t n = rows_of(&c.arg[d->input]) * cols_of(&c.arg[d->input]);
+    double *moved = malloc(sizeof(double) * (size_t)n);
+    double norm = 0.0;
+    memcpy(moved, c.arg[d->input].wide_values, sizeof(double) * (size_t)n);
+    c.arg[d->input].wide_values = moved;
+    for (int64_t i = 0; i < n; i++) {
+        norm += d->grad[i] * d->grad[i];
+    }
+    double rms = sqrt(norm / (double)n);
+    assert_true(rms > 0.0);
+    for (int64_t i = 0; i < n; i += d->stride) {
+        double value = moved[i];
+        double slope = 0.0; /* error of order h^4 */
+        for (int k = 0; k < POINTS; k++) {
+            moved[i] = value + at[k] * h;
+            slope += weight[k] * weighted_outputs(d, &c, kernel);
+        }
+        slope /= 12.0 * h;
+        moved[i] = value;
+        if (!(fabs(slope - d->grad[i]) <= d->bound * rms)) {
+            fail_msg("%s, input %d, element %lld: gradient %.12g, difference "
+                     "%.12g (rms %.3g)",
+                     c.op, d->input, (long long)i, d->grad[i], slope, rms);
+        }
+    }
+    free(moved);
 }

@@ -72,4 +72,26 @@ loong_status_t op_case_status(const op_case_t *c, const char *name,
 void op_case_outputs(const op_case_t *c, const char *name,
                      double *out[LOONG_MAX_OPERANDS]);
 
+/* Finite differences, in fp64: `forward` is launched with its reference
+ * kernel, input `i` (of fp64, with wide_values) moved up and down, element by
+ * element (every `stride`-th), and
+ *
+ *     sum over outputs o < num_weights of  weights[o] . output o
+ *
+ * is differenced; weights[o] NULL: not counted. Compared with grad[] (as long
+ * as the input), relative to its root mean square, by `bound`. */
+typedef struct op_difference {
+    const op_case_t *forward;
+    int input;
+    int64_t stride;
+    int num_weights;
+    const double *weights[LOONG_MAX_OPERANDS];
+    const double *grad;
+    double bound;
+} op_difference_t;
+void op_case_differences(const op_difference_t *d);
+
+/* Normal numbers, caller frees. */
+double *op_normal(int64_t count, int stream, double deviation);
+
 #endif

@@ -191,6 +191,58 @@ static void test_backward(void **state)
     }
 }
 
+/* dq, dk and dv of the reference against differences of its forward. */
+static void differences(const setting_t *s)
+{
+    loong_attention_attr_t attr = attr_of(s);
+    op_case_t f = forward_case(s, &attr, LOONG_F64, false);
+    double *values[3];
+    double *forward[LOONG_MAX_OPERANDS] = {NULL};
+    double *grad[LOONG_MAX_OPERANDS] = {NULL};
+    for (int i = 0; i < 3; i++) {
+        values[i] = op_normal(f.arg[i].dim[0] * f.arg[i].dim[1], i + 1, 1.0);
+        f.arg[i].wide_values = values[i];
+    }
+    double *weight = op_normal(f.arg[0].dim[0] * f.arg[0].dim[1], 9, 1.0);
+    op_case_outputs(&f, "attention_ref", forward);
+    op_case_t b = {.op = "attention_grad",
+                   .attr = &attr,
+                   .num_in = 8,
+                   .num_out = 3,
+                   .arg = {f.arg[0], f.arg[0], f.arg[1], f.arg[2], f.arg[0],
+                           f.arg[6], f.arg[3], f.arg[4], f.arg[0], f.arg[1],
+                           f.arg[2]},
+                   .frame = f.frame};
+    b.arg[0].wide_values = weight;
+    b.arg[4].wide_values = forward[0];
+    b.arg[5].wide_values = forward[1];
+    op_case_outputs(&b, "attention_grad_ref", grad);
+    for (int i = 0; i < 3; i++) {
+        op_difference_t d = {&f, i, 7, 1, {weight}, grad[i], 1e-8};
+        op_case_differences(&d);
+    }
+    for (int i = 0; i < 3; i++) {
+        free(values[i]);
+        free(forward[i]);
+        free(grad[i]);
+    }
+    free(weight);
+}
+
+static void test_differences(void **state)
+{
+    (void)state;
+    static const setting_t small[] = {
+        {4, 2, 6, true, 0, 0.0, 4, {0, 9, 9, 21}},
+        {2, 1, 5, false, 0, 0.0, 3, {0, 11, 14}},
+        {2, 2, 4, true, 3, 0.0, 2, {0, 13}},
+        {4, 1, 3, true, 0, 0.3, 3, {0, 8, 17}},
+    };
+    for (int i = 0; i < LOONG_COUNT_OF(small); i++) {
+        differences(&small[i]);
+    }
+}
+
 static void test_bad_segments(void **state)
 {
     (void)state;
@@ -254,6 +306,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_forward),
         cmocka_unit_test(test_backward),
+        cmocka_unit_test(test_differences),
         cmocka_unit_test(test_bad_segments),
         cmocka_unit_test(test_dropout_rate),
     };

@@ -111,6 +111,49 @@ static void test_linear_dw(void **state)
     }
 }
 
+/* dx is a linear with w the other way round, dw the op linear_dw. */
+static void test_differences(void **state)
+{
+    (void)state;
+    shape_t s = {5, 7, 6};
+    double *x = op_normal(s.t * s.k, 1, 1.0);
+    double *w = op_normal(s.n * s.k, 2, 1.0);
+    double *dy = op_normal(s.t * s.n, 3, 1.0);
+    for (int transposed = 0; transposed < 2; transposed++) {
+        loong_linear_attr_t attr = {transposed != 0, LOONG_ACT_NONE};
+        loong_linear_attr_t flipped = {transposed == 0, LOONG_ACT_NONE};
+        double *dx[LOONG_MAX_OPERANDS];
+        double *dw[LOONG_MAX_OPERANDS];
+        op_case_t f = linear_case(&attr, s, LOONG_F64, false);
+        f.arg[0].wide_values = x;
+        f.arg[1].wide_values = w;
+        op_case_t b = f;
+        b.attr = &flipped;
+        b.arg[0] = f.arg[3];
+        b.arg[0].wide_values = dy;
+        b.arg[3] = op_mat(LOONG_F64, s.t, s.k);
+        op_case_outputs(&b, "linear_ref", dx);
+        op_case_t g = {.op = "linear_dw",
+                       .attr = &attr,
+                       .num_in = 2,
+                       .num_out = 1,
+                       .arg = {b.arg[0], f.arg[0],
+                               op_mat(LOONG_F64, f.arg[1].dim[0],
+                                      f.arg[1].dim[1])}};
+        op_case_outputs(&g, "linear_dw_ref", dw);
+        op_difference_t d = {&f, 0, 1, 1, {dy}, dx[0], 1e-9};
+        op_case_differences(&d);
+        d.input = 1;
+        d.grad = dw[0];
+        op_case_differences(&d);
+        free(dx[0]);
+        free(dw[0]);
+    }
+    free(x);
+    free(w);
+    free(dy);
+}
+
 /* Which kernel is taken, as the processor allows. */
 static void test_choice(void **state)
 {
@@ -136,6 +179,7 @@ int main(void)
         cmocka_unit_test(test_linear),
         cmocka_unit_test(test_linear_activation),
         cmocka_unit_test(test_linear_dw),
+        cmocka_unit_test(test_differences),
         cmocka_unit_test(test_choice),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

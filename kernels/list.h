@@ -17,7 +17,20 @@
     LOONG_ISA_EACH(X, loongi_attention)    \
     LOONG_ISA_EACH(X, loongi_attention_grad) \
     X(loongi_cross_entropy_onednn)         \
-    X(loongi_cross_entropy_onednn_widened)
+    X(loongi_cross_entropy_onednn_widened) \
+    X(loongi_embedding_rows) \
+    LOONG_ISA_EACH(X, loongi_embedding_grad) \
+    LOONG_ISA_EACH(X, loongi_rmsnorm) \
+    LOONG_ISA_EACH(X, loongi_add_rmsnorm) \
+    LOONG_ISA_EACH(X, loongi_rmsnorm_grad) \
+    LOONG_ISA_EACH(X, loongi_rope) \
+    LOONG_ISA_EACH(X, loongi_swiglu) \
+    LOONG_ISA_EACH(X, loongi_swiglu_grad) \
+    LOONG_ISA_EACH(X, loongi_gelu) \
+    LOONG_ISA_EACH(X, loongi_gelu_grad) \
+    LOONG_ISA_EACH(X, loongi_adamw) \
+    LOONG_ISA_EACH(X, loongi_sumsq) \
+    LOONG_ISA_EACH(X, loongi_sum)
 
 #define LOONG_REF_KERNELS(X) \
     X(linear)                \

@@ -53,7 +53,7 @@ static double gelu_value(double x, bool tanh_form)
         double u = root_2_pi * (x + 0.044715 * x * x * x);
         return 0.5 * x * (1.0 + tanh(u));
     }
-    return 0.5 * x * (1.0 + erf(x * 0.70710678118654752440));
+    return 0.5 * x * erfc(-x * 0.70710678118654752440);
 }
 
 static double gelu_slope(double x, bool tanh_form)
@@ -64,7 +64,7 @@ static double gelu_slope(double x, bool tanh_form)
         return 0.5 * (1.0 + t) + 0.5 * x * (1.0 - t * t) * root_2_pi *
                                      (1.0 + 3.0 * 0.044715 * x * x);
     }
-    return 0.5 * (1.0 + erf(x * 0.70710678118654752440)) +
+    return 0.5 * erfc(-x * 0.70710678118654752440) +
            x * 0.5 * root_2_pi * exp(-0.5 * x * x);
 }
 

@@ -2,28 +2,16 @@
  *
  * y[t] = table[ids[t]]; d table[v] = sum over t with ids[t] = v of dy[t], in
  * the order of t. */
+#include "embedding.h"
 #include "list.h"
 #include "ref.h"
-
-static loong_status_t check_ids(const loong_kernel_call_t *call,
-                                const int32_t *ids, int64_t count,
-                                int64_t rows)
-{
-    for (int64_t t = 0; t < count; t++) {
-        LOONG_CHECK(call->ctx, ids[t] >= 0 && ids[t] < rows, LOONG_ERR_ARG,
-                    "%s: id %d at token %lld, allowed 0 to %lld",
-                    call->query->op, ids[t], (long long)t,
-                    (long long)(rows - 1));
-    }
-    return LOONG_OK;
-}
 
 static loong_status_t forward(const loong_kernel_call_t *call)
 {
     const int32_t *ids = ref_i32(call, 0);
     ref_mat_t table = ref_arg(call, 1);
     ref_mat_t y = ref_out(call, 0);
-    LOONG_TRY(check_ids(call, ids, y.rows, table.rows));
+    LOONG_TRY(loongi_embedding_check(call, ids, y.rows, table.rows));
     for (int64_t t = 0; t < y.rows; t++) {
         for (int64_t c = 0; c < y.cols; c++) {
             ref_put(&y, t, c, ref_at(&table, ids[t], c));
@@ -37,7 +25,7 @@ static loong_status_t backward(const loong_kernel_call_t *call)
     const int32_t *ids = ref_i32(call, 0);
     ref_mat_t dy = ref_arg(call, 1);
     ref_mat_t dtable = ref_out(call, 0);
-    LOONG_TRY(check_ids(call, ids, dy.rows, dtable.rows));
+    LOONG_TRY(loongi_embedding_check(call, ids, dy.rows, dtable.rows));
     if (!(call->accumulate & 1)) {
         for (int64_t v = 0; v < dtable.rows; v++) {
             for (int64_t c = 0; c < dtable.cols; c++) {

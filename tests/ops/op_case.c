@@ -252,10 +252,14 @@ static double *dense(const op_case_t *c, const launch_t *l, int i)
     return copy;
 }
 
-/* Storage is the type of the first operand. */
+/* Storage is the type of the first floating operand. */
 static double bound_of(const op_case_t *c)
 {
-    switch (c->arg[0].dtype) {
+    int first = 0;
+    while (!loongi_dtype_is_float(c->arg[first].dtype)) {
+        first++;
+    }
+    switch (c->arg[first].dtype) {
     case LOONG_BF16:
         return c->bound.roundings * 0x1p-8 +
                sqrt((double)c->bound.terms + 1.0) * 0x1p-23;
@@ -414,6 +418,47 @@ int op_case_reference(const op_case_t *given)
     launch_end(&exact);
     end_context(&ctx);
     return count;
+}
+
+static void check_threads(const op_case_t *c, loong_context_t *ctx,
+                          const loong_kernel_t *kernel)
+{
+    op_case_t one = *c;
+    launch_t first;
+    one.threads = 1;
+    launch_begin(&one, ctx, kernel, false, &first);
+    assert_ok(ctx, launch_run(&one, &first));
+    for (int threads = 2; threads <= 3; threads++) {
+        op_case_t more = *c;
+        launch_t l;
+        more.threads = threads;
+        launch_begin(&more, ctx, kernel, false, &l);
+        assert_ok(ctx, launch_run(&more, &l));
+        for (int i = c->num_in; i < c->num_in + c->num_out; i++) {
+            if (c->arg[i].rank > 0 &&
+                memcmp(l.buffer[i].data, first.buffer[i].data,
+                       first.buffer[i].size) != 0) {
+                fail_msg("%s: output %d differs between 1 and %d threads",
+                         kernel->name, i - c->num_in, threads);
+            }
+        }
+        launch_end(&l);
+    }
+    launch_end(&first);
+}
+
+void op_case_threads(const op_case_t *c)
+{
+    loong_context_t *ctx = new_context();
+    loong_kernel_query_t q = make_query(c, false);
+    const loong_kernel_t *k = NULL;
+    for (int i = 0; (k = loong_find_kernel(ctx, c->op, "cpu", i)) != NULL;
+         i++) {
+        if (supports(k, &q)) {
+            check_threads(c, ctx, k);
+        }
+    }
+    end_context(&ctx);
 }
 
 static const loong_kernel_t *choose(loong_context_t *ctx, const op_case_t *c,

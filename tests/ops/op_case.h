@@ -60,6 +60,10 @@ static inline op_arg_t op_vec(loong_dtype_t dtype, int64_t size)
 /* Returns how many kernels besides the reference took part. */
 int op_case_reference(const op_case_t *c);
 
+/* Every kernel that supports the case gives the same bits with 1, 2 and 3
+ * threads. */
+void op_case_threads(const op_case_t *c);
+
 /* Name of the kernel that would be chosen. */
 const char *op_case_chosen(const op_case_t *c);
 

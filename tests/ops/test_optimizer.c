@@ -1,0 +1,248 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * adamw, sumsq and sum: every kernel against the reference on the same bits;
+ * records are equal, not close. */
+#include "exact_sum.h"
+#include "loong/register.h"
+#include "loong/kernel.h"
+#include "loong/ops.h"
+#include "test.h"
+#include "rng.h"
+
+enum { SIZE = 20000, MAX_KERNELS = 8 };
+
+typedef struct state {
+    loong_context_t *ctx;
+    float grad[SIZE];
+    float param[SIZE];
+    uint16_t high[SIZE];
+    uint16_t low[SIZE];
+    float exp_avg[SIZE];
+    float exp_avg_sq[SIZE];
+} state_t;
+
+static const int64_t sizes[] = {1, 7, 63, 1023, 4097, SIZE - 1};
+
+static loong_karg_t vector(loong_dtype_t dtype, int64_t n)
+{
+    loong_karg_t a = {dtype, 1, -1, {n, 0, 0, 0}, n};
+    return a;
+}
+
+static void fill(state_t *s)
+{
+    for (uint64_t i = 0; i < SIZE; i++) {
+        float p = (float)loongi_rng_normal(5, 1, i);
+        uint32_t bits;
+        memcpy(&bits, &p, sizeof(bits));
+        s->grad[i] = (float)(loongi_rng_normal(5, 2, i) *
+                             exp2(-30.0 * loongi_rng_uniform(5, 3, i)));
+        s->param[i] = p;
+        s->low[i] = (uint16_t)bits;
+        s->high[i] = (uint16_t)((bits >> 16) + (bits >> 15 & 1u));
+        s->exp_avg[i] = 0.1f * (float)loongi_rng_normal(5, 4, i);
+        s->exp_avg_sq[i] = 0.01f * (float)loongi_rng_uniform(5, 6, i);
+    }
+}
+
+static float master(const state_t *s, int64_t i)
+{
+    uint32_t bits =
+        ((uint32_t)s->high[i] - (s->low[i] >> 15)) << 16 | s->low[i];
+    float value;
+    memcpy(&value, &bits, sizeof(value));
+    return value;
+}
+
+/* Updates the first n numbers of a fresh state. */
+static void update(const loong_kernel_t *kernel, bool half, int64_t n,
+                   int threads, state_t *s)
+{
+    static const loong_adamw_attr_t attr = {1, 0.9, 0.95, 1e-8, 0.1};
+    loong_kernel_query_t q = {"adamw", &attr, 1, 4, threads, 0, {{0}}};
+    loong_frame_t frame = {.step = 4, .grad_scale = 0.7, .lr = {9.0, 3e-3}};
+    char reason[LOONG_REASON_SIZE];
+    void *ptr[5] = {s->grad, half ? (void *)s->high : s->param,
+                    half ? s->low : NULL, s->exp_avg, s->exp_avg_sq};
+    loong_kernel_call_t call = {s->ctx, &q,   NULL, &frame,
+                                ptr,    NULL, NULL, 0};
+    fill(s);
+    q.arg[0] = vector(LOONG_F32, n);
+    q.arg[1] = vector(half ? LOONG_BF16 : LOONG_F32, n);
+    if (half) {
+        q.arg[2] = vector(LOONG_U16, n);
+    }
+    q.arg[3] = vector(LOONG_F32, n);
+    q.arg[4] = vector(LOONG_F32, n);
+    assert_true(kernel->support == NULL || kernel->support(&q, reason));
+    assert_ok(s->ctx, kernel->run(&call));
+}
+
+static void close_to(const char *kernel, float got, float want, float error)
+{
+    if (!(fabsf(got - want) <= error)) {
+        fail_msg("%s: %.9g, reference %.9g", kernel, (double)got,
+                 (double)want);
+    }
+}
+
+/* Each rounding gives 2^-24 of the terms: 4 on the way to the average, 8 to
+ * the average of squares, 14 to a step of the parameter. */
+static void compare(const char *kernel, bool half, int64_t n,
+                    const state_t *got, const state_t *want,
+                    const state_t *begin)
+{
+    const float first = 1.0f - powf(0.9f, 5.0f); /* as in update() */
+    const float second = 1.0f - powf(0.95f, 5.0f);
+    for (int64_t i = 0; i < n; i++) {
+        float terms = fabsf(begin->exp_avg[i]) + fabsf(begin->grad[i]);
+        float step = 3e-3f * terms / first /
+                     sqrtf(want->exp_avg_sq[i] / second);
+        close_to(kernel, got->exp_avg[i], want->exp_avg[i],
+                 0x1p-22f * terms);
+        close_to(kernel, got->exp_avg_sq[i], want->exp_avg_sq[i],
+                 0x1p-21f * want->exp_avg_sq[i]);
+        float p = half ? master(got, i) : got->param[i];
+        float r = half ? master(want, i) : want->param[i];
+        close_to(kernel, p, r,
+                 0x1p-23f * fabsf(begin->param[i]) + 0x1p-20f * step);
+    }
+    assert_memory_equal(got->param + n, want->param + n,
+                        sizeof(float) * (size_t)(SIZE - n));
+    assert_memory_equal(got->high + n, want->high + n,
+                        2 * (size_t)(SIZE - n));
+    assert_memory_equal(got->low + n, want->low + n, 2 * (size_t)(SIZE - n));
+    assert_memory_equal(got->exp_avg_sq + n, want->exp_avg_sq + n,
+                        sizeof(float) * (size_t)(SIZE - n));
+}
+
+/* Fast kernels that this processor has, and the reference behind them. */
+static int kernels_of(loong_context_t *ctx, const char *op,
+                      const loong_kernel_t *list[MAX_KERNELS])
+{
+    loong_kernel_query_t q = {op, NULL, 1, 1, 1, 0, {{0}}};
+    char reason[LOONG_REASON_SIZE];
+    const loong_kernel_t *k = NULL;
+    int count = 0;
+    for (int i = 0; (k = loong_find_kernel(ctx, op, "cpu", i)) != NULL; i++) {
+        if (k->support == NULL || k->support(&q, reason)) {
+            assert_true(count < MAX_KERNELS);
+            list[count++] = k;
+        }
+    }
+    assert_true(count >= 2);
+    return count;
+}
+
+static void test_adamw(void **state)
+{
+    state_t *s = *state;
+    const loong_kernel_t *list[MAX_KERNELS];
+    int count = kernels_of(s[0].ctx, "adamw", list);
+    fill(&s[3]);
+    for (int half = 0; half < 2; half++) {
+        for (int i = 0; i < LOONG_COUNT_OF(sizes); i++) {
+            update(list[count - 1], half != 0, sizes[i], 2, &s[0]);
+            for (int k = 0; k + 1 < count; k++) {
+                update(list[k], half != 0, sizes[i], 1, &s[1]);
+                compare(list[k]->name, half != 0, sizes[i], &s[1], &s[0],
+                        &s[3]);
+                for (int threads = 2; threads <= 3; threads++) {
+                    update(list[k], half != 0, sizes[i], threads, &s[2]);
+                    assert_memory_equal(&s[1], &s[2], sizeof(s[2]));
+                }
+            }
+        }
+    }
+}
+
+/* Sums x[n] into a record that begins with what is in it. */
+static void sum_into(loong_context_t *ctx, const loong_kernel_t *kernel,
+                     const float *x, int64_t n, int threads, int64_t *record)
+{
+    loong_kernel_query_t q = {kernel->op, NULL, 1, 1, threads, 1, {{0}}};
+    loong_frame_t frame = {.step = 0};
+    void *ptr[2] = {(void *)(uintptr_t)x, record};
+    loong_kernel_call_t call = {ctx, &q, NULL, &frame, ptr, NULL, NULL, 1};
+    q.arg[0] = vector(LOONG_F32, n);
+    q.arg[1] = vector(LOONG_I64, LOONG_EXACT_WORDS);
+    assert_ok(ctx, kernel->run(&call));
+}
+
+static void check_sums(state_t *s, const char *op, const float *x, int64_t n)
+{
+    const loong_kernel_t *list[MAX_KERNELS];
+    int count = kernels_of(s->ctx, op, list);
+    int64_t want[LOONG_EXACT_WORDS] = {5, 6, 7, 8};
+    sum_into(s->ctx, list[count - 1], x, n, 1, want);
+    for (int k = 0; k + 1 < count; k++) {
+        for (int threads = 1; threads <= 3; threads++) {
+            int64_t got[LOONG_EXACT_WORDS + 1] = {5, 6, 7, 8};
+            got[LOONG_EXACT_WORDS] = 1234567;
+            sum_into(s->ctx, list[k], x, n, threads, got);
+            assert_memory_equal(got, want, sizeof(want));
+            assert_int_equal(got[LOONG_EXACT_WORDS], 1234567);
+        }
+    }
+}
+
+/* Values of every magnitude; then one class of hard ones at a time. */
+static void fill_sums(float *x, int kind)
+{
+    static const float hard[][4] = {
+        {INFINITY, -INFINITY, NAN, 1.0f},
+        {0x1p60f, -0x1p81f, 0x1p82f, 0x1.fffffep127f},
+        {0x1p-149f, -0x1p-145f, 0x1.8p-145f, 0x1.fffffep-127f},
+        {0x1p-72f, 0x1.8p-73f, 0x1.fffffep-74f, -0x1.000002p-72f},
+        {0x1p12f, 0x1.000002p12f, 0x1p-9f, 0x1.000002p-30f},
+        {0.0f, -0.0f, 0x1p-120f, 0x1.fffffep-121f}};
+    for (uint64_t i = 0; i < SIZE; i++) {
+        double range = kind < 0 ? -14.0 - 4.0 * kind : 20.0;
+        double power = (kind == -4 ? 20.0 : 0.0) -
+                       range * loongi_rng_uniform(8, 1, i);
+        x[i] = (float)(loongi_rng_normal(8, 2, i) * exp2(power));
+        if (kind >= 0 && i % 97 == 5) {
+            x[i] = hard[kind][i / 97 % 4];
+        }
+    }
+}
+
+static void test_sums(void **state)
+{
+    state_t *s = *state;
+    for (int kind = -40; kind < 6; kind += kind < -5 ? 5 : 1) {
+        fill_sums(s->grad, kind);
+        for (int i = 1; i < LOONG_COUNT_OF(sizes); i += 2) {
+            check_sums(s, "sumsq", s->grad, sizes[i]);
+            check_sums(s, "sum", s->grad, sizes[i]);
+        }
+    }
+}
+
+static int setup(void **state)
+{
+    state_t *s = calloc(4, sizeof(*s));
+    assert_non_null(s);
+    s[0].ctx = test_context();
+    assert_ok(s[0].ctx, loong_register_builtin(s[0].ctx));
+    s[1].ctx = s[2].ctx = s[0].ctx;
+    *state = s;
+    return 0;
+}
+
+static int teardown(void **state)
+{
+    state_t *s = *state;
+    test_context_end(&s[0].ctx);
+    free(s);
+    return 0;
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_adamw),
+        cmocka_unit_test(test_sums),
+    };
+    return cmocka_run_group_tests(tests, setup, teardown);
+}

@@ -1,0 +1,290 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The ops that are no matrix products: every kernel against the reference,
+ * from a table of cases. */
+#include "op_case.h"
+
+typedef struct shape {
+    int64_t rows, cols;
+} shape_t;
+
+/* Odd sizes, below and above a vector, a chunk, a piece and a block. */
+static const shape_t shapes[] = {{7, 17},  {1, 1},   {3, 64},  {1, 4100},
+                                 {33, 31}, {2, 515}};
+
+/* What changes between the runs of one case. */
+typedef struct variant {
+    shape_t s;
+    loong_dtype_t dtype;
+    loong_dtype_t wide;
+    int bits; /* each op reads them as it likes */
+} variant_t;
+
+enum { GAPS = 1, SUM = 2, OPTION = 4, VARIANTS = 8 };
+
+/* Values that the cases share. */
+static int32_t ids[1024];
+static int64_t keys[1024];
+
+static op_arg_t mat(const variant_t *v, int64_t rows, int64_t cols)
+{
+    static const int64_t gaps[] = {3, 7, 16, 1};
+    op_arg_t a = op_mat(v->dtype, rows, cols);
+    a.gap = v->bits & GAPS ? gaps[(rows + cols) % 4] : 0;
+    return a;
+}
+
+static op_arg_t like(const variant_t *v)
+{
+    return mat(v, v->s.rows, v->s.cols);
+}
+
+static op_arg_t wide_vec(const variant_t *v, int64_t size)
+{
+    return op_vec(v->wide, size);
+}
+
+static op_arg_t statistic(const variant_t *v, int64_t cols)
+{
+    return op_mat(v->wide, v->s.rows, cols);
+}
+
+static op_arg_t id_arg(const variant_t *v)
+{
+    op_arg_t a = op_vec(LOONG_I32, v->s.rows);
+    a.values = ids;
+    return a;
+}
+
+/* ---- cases ------------------------------------------------------------------- */
+
+enum { VOCAB = 61 };
+
+static void embedding(const variant_t *v, op_case_t *c)
+{
+    c->arg[0] = id_arg(v);
+    c->arg[1] = op_mat(v->dtype, VOCAB, v->s.cols);
+    c->arg[2] = like(v);
+}
+
+static void embedding_grad(const variant_t *v, op_case_t *c)
+{
+    static const loong_embedding_attr_t attr = {VOCAB};
+    c->attr = &attr;
+    c->arg[0] = id_arg(v);
+    c->arg[1] = like(v);
+    c->arg[2] = op_mat(v->wide, VOCAB, v->s.cols);
+    c->accumulate = v->bits & SUM ? 1 : 0;
+    c->bound.terms = v->s.rows;
+}
+
+static const loong_norm_attr_t norm_attr = {1e-5};
+
+/* Values at which an activation bends or saturates; a single one may lie in a
+ * tail, where errors are absolute. */
+static double spread(const variant_t *v, double scale)
+{
+    return v->bits & OPTION && v->s.rows * v->s.cols > 1 ? scale : 1.0;
+}
+
+/* With the option: groups (per-head norms). */
+static void rmsnorm(const variant_t *v, op_case_t *c)
+{
+    int64_t groups = v->bits & OPTION ? 3 : 1;
+    c->attr = &norm_attr;
+    c->arg[0] = mat(v, v->s.rows, groups * v->s.cols);
+    c->arg[1] = wide_vec(v, v->s.cols);
+    c->arg[2] = mat(v, v->s.rows, groups * v->s.cols);
+    c->arg[3] = statistic(v, groups);
+    c->bound.roundings = 1;
+    c->bound.terms = v->s.cols;
+}
+
+static void add_rmsnorm(const variant_t *v, op_case_t *c)
+{
+    c->attr = &norm_attr;
+    c->arg[0] = like(v);
+    c->arg[1] = like(v);
+    c->arg[2] = wide_vec(v, v->s.cols);
+    c->arg[3] = like(v);
+    c->arg[4] = statistic(v, 1);
+    c->arg[5] = like(v);
+    c->bound.roundings = 2;
+    c->bound.terms = v->s.cols;
+}
+
+static void rmsnorm_grad(const variant_t *v, op_case_t *c)
+{
+    bool groups = v->bits & OPTION;
+    int64_t cols = groups ? 3 * v->s.cols : v->s.cols;
+    c->arg[0] = mat(v, v->s.rows, cols);
+    c->arg[1] = mat(v, v->s.rows, cols);
+    c->arg[2] = wide_vec(v, v->s.cols);
+    c->arg[3] = statistic(v, groups ? 3 : 1);
+    if (v->bits & SUM) {
+        c->arg[4] = mat(v, v->s.rows, cols);
+    }
+    c->arg[5] = mat(v, v->s.rows, cols);
+    if (!(v->bits & GAPS) || !groups) {
+        c->arg[6] = wide_vec(v, v->s.cols);
+        c->accumulate = v->bits & SUM ? 2 : 0;
+    }
+    c->bound.roundings = 1;
+    c->bound.terms = LOONG_MAX(cols, 3 * v->s.rows);
+}
+
+static void rope(const variant_t *v, op_case_t *c)
+{
+    static const loong_rope_attr_t attrs[] = {{8, false, false},
+                                              {8, true, false},
+                                              {8, false, true},
+                                              {8, true, true}};
+    int head = 8;
+    c->attr = &attrs[v->bits >> 1 & 3];
+    c->arg[0] = mat(v, v->s.rows, head * v->s.cols);
+    c->arg[1] = op_mat(v->wide, v->s.rows, v->bits & GAPS ? 6 : 8);
+    c->arg[2] = mat(v, v->s.rows, head * v->s.cols);
+    c->bound.roundings = 1;
+    c->bound.terms = 2;
+}
+
+static void swiglu(const variant_t *v, op_case_t *c)
+{
+    c->arg[0] = mat(v, v->s.rows, 2 * v->s.cols);
+    c->arg[0].scale = spread(v, 30.0);
+    c->arg[1] = like(v);
+    c->bound.roundings = 4;
+}
+
+static void swiglu_grad(const variant_t *v, op_case_t *c)
+{
+    c->arg[0] = like(v);
+    c->arg[1] = mat(v, v->s.rows, 2 * v->s.cols);
+    c->arg[1].scale = spread(v, 30.0);
+    c->arg[2] = mat(v, v->s.rows, 2 * v->s.cols);
+    c->bound.roundings = 4;
+}
+
+static const loong_gelu_attr_t gelu_forms[] = {{false}, {true}};
+
+static void gelu(const variant_t *v, op_case_t *c)
+{
+    c->attr = &gelu_forms[v->bits & SUM ? 1 : 0];
+    c->arg[0] = like(v);
+    c->arg[0].scale = spread(v, 10.0);
+    c->arg[1] = like(v);
+    c->bound.roundings = 4;
+}
+
+static void gelu_grad(const variant_t *v, op_case_t *c)
+{
+    c->attr = &gelu_forms[v->bits & SUM ? 1 : 0];
+    c->arg[0] = like(v);
+    c->arg[1] = like(v);
+    c->arg[1].scale = spread(v, 10.0);
+    c->arg[2] = like(v);
+    c->bound.roundings = 4;
+}
+
+/* ---- the table ---------------------------------------------------------------- */
+
+typedef struct entry {
+    const char *op;
+    int num_in;
+    int num_out;
+    void (*make)(const variant_t *v, op_case_t *c);
+} entry_t;
+
+static const entry_t entries[] = {
+    {"embedding", 2, 1, embedding},
+    {"embedding_grad", 2, 1, embedding_grad},
+    {"rmsnorm", 2, 2, rmsnorm},
+    {"add_rmsnorm", 3, 3, add_rmsnorm},
+    {"rmsnorm_grad", 5, 2, rmsnorm_grad},
+    {"rope", 2, 1, rope},
+    {"swiglu", 1, 1, swiglu},
+    {"swiglu_grad", 2, 1, swiglu_grad},
+    {"gelu", 1, 1, gelu},
+    {"gelu_grad", 2, 1, gelu_grad},
+};
+
+static op_case_t case_of(const entry_t *e, const variant_t *v)
+{
+    op_case_t c = {.op = e->op, .num_in = e->num_in, .num_out = e->num_out};
+    c.frame.step = 3;
+    c.frame.seed = 11;
+    c.threads = 2;
+    e->make(v, &c);
+    return c;
+}
+
+static void run_entry(const entry_t *e, loong_dtype_t dtype)
+{
+    for (int i = 0; i < LOONG_COUNT_OF(shapes); i++) {
+        /* All variants of the first, two of each other one. */
+        for (int k = 0; k < (i == 0 ? VARIANTS : 2); k++) {
+            int bits = i == 0 ? k : (3 * i + 5 * k) % VARIANTS;
+            variant_t v = {shapes[i], dtype, LOONG_F32, bits};
+            op_case_t c = case_of(e, &v);
+            if (op_case_reference(&c) < 1) {
+                fail_msg("%s: only the reference takes %s", e->op,
+                         loong_dtype_name(dtype));
+            }
+            if (i == 4) {
+                op_case_threads(&c);
+            }
+        }
+    }
+}
+
+static void test_float(void **state)
+{
+    (void)state;
+    for (int i = 0; i < LOONG_COUNT_OF(entries); i++) {
+        run_entry(&entries[i], LOONG_F32);
+    }
+}
+
+static void test_bf16(void **state)
+{
+    (void)state;
+    for (int i = 0; i < LOONG_COUNT_OF(entries); i++) {
+        run_entry(&entries[i], LOONG_BF16);
+    }
+}
+
+static void test_bad_id(void **state)
+{
+    (void)state;
+    static const char *const names[] = {"embedding", "embedding_grad"};
+    static const int32_t bad[] = {0, 60, VOCAB};
+    for (int i = 0; i < 2; i++) {
+        variant_t v = {{3, 8}, LOONG_F32, LOONG_F32, 0};
+        op_case_t c = case_of(&entries[i], &v);
+        char text[512];
+        assert_string_equal(c.op, names[i]);
+        c.arg[0].values = bad;
+        assert_int_equal(op_case_status(&c, NULL, text), LOONG_ERR_ARG);
+        assert_non_null(strstr(text, "id 61 at token 2, allowed 0 to 60"));
+    }
+}
+
+static int setup(void **state)
+{
+    (void)state;
+    for (int i = 0; i < LOONG_COUNT_OF(ids); i++) {
+        ids[i] = (int32_t)((unsigned)i * 2654435761u % VOCAB);
+        keys[i] = (int64_t)i * 4294967311;
+    }
+    return 0;
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_float),
+        cmocka_unit_test(test_bf16),
+        cmocka_unit_test(test_bad_id),
+    };
+    return cmocka_run_group_tests(tests, setup, NULL);
+}

@@ -19,10 +19,22 @@
     X(loongi_cross_entropy_onednn)         \
     X(loongi_cross_entropy_onednn_widened) \
     X(loongi_embedding_rows) \
+    X(loongi_copy_rows) \
+    X(loongi_concat_rows) \
+    X(loongi_slice_grad_rows) \
     LOONG_ISA_EACH(X, loongi_embedding_grad) \
     LOONG_ISA_EACH(X, loongi_rmsnorm) \
     LOONG_ISA_EACH(X, loongi_add_rmsnorm) \
     LOONG_ISA_EACH(X, loongi_rmsnorm_grad) \
+    LOONG_ISA_EACH(X, loongi_layernorm) \
+    LOONG_ISA_EACH(X, loongi_add_layernorm) \
+    LOONG_ISA_EACH(X, loongi_layernorm_grad) \
+    LOONG_ISA_EACH(X, loongi_add) \
+    LOONG_ISA_EACH(X, loongi_scale) \
+    LOONG_ISA_EACH(X, loongi_cast) \
+    LOONG_ISA_EACH(X, loongi_accumulate) \
+    LOONG_ISA_EACH(X, loongi_sum_rows) \
+    LOONG_ISA_EACH(X, loongi_dropout) \
     LOONG_ISA_EACH(X, loongi_rope) \
     LOONG_ISA_EACH(X, loongi_swiglu) \
     LOONG_ISA_EACH(X, loongi_swiglu_grad) \

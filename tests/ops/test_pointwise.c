@@ -186,6 +186,148 @@ static void gelu_grad(const variant_t *v, op_case_t *c)
     c->bound.roundings = 4;
 }
 
+static void layernorm(const variant_t *v, op_case_t *c)
+{
+    c->attr = &norm_attr;
+    c->arg[0] = like(v);
+    c->arg[1] = wide_vec(v, v->s.cols);
+    if (v->bits & OPTION) {
+        c->arg[2] = wide_vec(v, v->s.cols);
+    }
+    c->arg[3] = like(v);
+    c->arg[4] = statistic(v, 1);
+    c->arg[5] = statistic(v, 1);
+    c->bound.roundings = 2;
+    c->bound.terms = v->s.cols;
+}
+
+static void add_layernorm(const variant_t *v, op_case_t *c)
+{
+    c->attr = &norm_attr;
+    c->arg[0] = like(v);
+    c->arg[1] = like(v);
+    c->arg[2] = wide_vec(v, v->s.cols);
+    if (v->bits & OPTION) {
+        c->arg[3] = wide_vec(v, v->s.cols);
+    }
+    c->arg[4] = like(v);
+    c->arg[5] = statistic(v, 1);
+    c->arg[6] = statistic(v, 1);
+    c->arg[7] = like(v);
+    c->bound.roundings = 3;
+    c->bound.terms = v->s.cols;
+}
+
+static void layernorm_grad(const variant_t *v, op_case_t *c)
+{
+    c->arg[0] = like(v);
+    c->arg[1] = like(v);
+    c->arg[2] = wide_vec(v, v->s.cols);
+    c->arg[3] = statistic(v, 1);
+    c->arg[4] = statistic(v, 1);
+    if (v->bits & SUM) {
+        c->arg[5] = like(v);
+    }
+    c->arg[6] = like(v);
+    if (v->bits & OPTION || !(v->bits & GAPS)) {
+        c->arg[7] = wide_vec(v, v->s.cols);
+    }
+    if (v->bits & OPTION) {
+        c->arg[8] = wide_vec(v, v->s.cols);
+    }
+    /* Only what is there can be added to. */
+    c->accumulate = !(v->bits & SUM) ? 0
+                    : (c->arg[7].rank > 0 ? 2u : 0) |
+                          (c->arg[8].rank > 0 ? 4u : 0);
+    c->bound.roundings = 2;
+    c->bound.terms = LOONG_MAX(v->s.cols, v->s.rows);
+}
+
+static void add(const variant_t *v, op_case_t *c)
+{
+    c->arg[0] = like(v);
+    c->arg[1] = like(v);
+    c->arg[2] = like(v);
+    c->bound.roundings = 1;
+}
+
+static void scale(const variant_t *v, op_case_t *c)
+{
+    static const loong_scale_attr_t attr = {0.3};
+    c->attr = &attr;
+    c->arg[0] = like(v);
+    c->arg[1] = like(v);
+    c->bound.roundings = 1;
+}
+
+/* To the wide type, and back with the option. */
+static void cast(const variant_t *v, op_case_t *c)
+{
+    c->arg[0] = like(v);
+    c->arg[1] = like(v);
+    c->arg[v->bits & OPTION ? 0 : 1].dtype = v->wide;
+    /* Bounds count in the type of the input. */
+    c->bound.roundings = v->dtype == LOONG_BF16 ? 1 << 15 : 1;
+    if (c->arg[0].dtype == LOONG_BF16) {
+        c->bound.roundings = 0; /* widening is exact */
+    }
+}
+
+static void copy(const variant_t *v, op_case_t *c)
+{
+    c->arg[0] = like(v);
+    c->arg[1] = op_mat(v->dtype, v->s.rows, v->s.cols);
+}
+
+static void accumulate(const variant_t *v, op_case_t *c)
+{
+    c->arg[0] = like(v);
+    c->arg[1] = op_mat(v->wide, v->s.rows, v->s.cols);
+    if (v->bits & OPTION && v->s.rows == 1) {
+        c->arg[0] = op_vec(v->dtype, v->s.cols);
+        c->arg[1] = op_vec(v->wide, v->s.cols);
+    }
+    c->accumulate = v->bits & SUM ? 1 : 0;
+    c->bound.terms = 1;
+}
+
+static void concat(const variant_t *v, op_case_t *c)
+{
+    c->arg[0] = like(v);
+    c->arg[1] = mat(v, v->s.rows, 3);
+    c->arg[2] = mat(v, v->s.rows, 2 * v->s.cols);
+    c->arg[3] = op_mat(v->dtype, v->s.rows, 3 * v->s.cols + 3);
+}
+
+static void slice_grad(const variant_t *v, op_case_t *c)
+{
+    static loong_slice_grad_attr_t attr;
+    attr.begin = v->bits & SUM ? 5 : 0;
+    attr.width = attr.begin + v->s.cols + (v->bits & OPTION ? 9 : 0);
+    c->attr = &attr;
+    c->arg[0] = like(v);
+    c->arg[1] = op_mat(v->dtype, v->s.rows, attr.width);
+}
+
+static void sum_rows(const variant_t *v, op_case_t *c)
+{
+    c->arg[0] = like(v);
+    c->arg[1] = wide_vec(v, v->s.cols);
+    c->accumulate = v->bits & SUM ? 1 : 0;
+    c->bound.terms = v->s.rows;
+}
+
+static void dropout(const variant_t *v, op_case_t *c)
+{
+    static const loong_dropout_attr_t attrs[] = {{0.25, 3}, {0.0, 9}};
+    c->attr = &attrs[v->bits & OPTION ? 1 : 0];
+    c->arg[0] = like(v);
+    c->arg[1] = op_vec(LOONG_I64, v->s.rows);
+    c->arg[1].values = keys;
+    c->arg[2] = like(v);
+    c->bound.roundings = 1;
+}
+
 /* ---- the table ---------------------------------------------------------------- */
 
 typedef struct entry {
@@ -206,6 +348,18 @@ static const entry_t entries[] = {
     {"swiglu_grad", 2, 1, swiglu_grad},
     {"gelu", 1, 1, gelu},
     {"gelu_grad", 2, 1, gelu_grad},
+    {"layernorm", 3, 3, layernorm},
+    {"add_layernorm", 4, 4, add_layernorm},
+    {"layernorm_grad", 6, 3, layernorm_grad},
+    {"add", 2, 1, add},
+    {"scale", 1, 1, scale},
+    {"cast", 1, 1, cast},
+    {"copy", 1, 1, copy},
+    {"accumulate", 1, 1, accumulate},
+    {"concat", 3, 1, concat},
+    {"slice_grad", 1, 1, slice_grad},
+    {"sum_rows", 1, 1, sum_rows},
+    {"dropout", 2, 1, dropout},
 };
 
 static op_case_t case_of(const entry_t *e, const variant_t *v)

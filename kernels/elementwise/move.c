@@ -1,0 +1,65 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * copy, concat and slice_grad as copies of whole rows: any type. */
+#include <string.h>
+
+#include "base.h"
+#include "list.h"
+#include "loong/ops.h"
+
+/* Input `in` into columns begin .. of output 0; with `clear` all other columns
+ * of the output become zero. */
+static void move(const loong_kernel_call_t *call, int in, int64_t begin,
+                 bool clear)
+{
+    const loong_karg_t *x = &call->query->arg[in];
+    const loong_karg_t *y = &call->query->arg[call->query->num_in];
+    size_t size = loong_dtype_size(y->dtype);
+    size_t before = (size_t)begin * size;
+    size_t own = (size_t)loong_karg_cols(x, call->frame) * size;
+    size_t all = (size_t)loong_karg_cols(y, call->frame) * size;
+    int64_t rows = loong_karg_rows(y, call->frame);
+    const char *from = call->ptr[in];
+    char *to = call->ptr[call->query->num_in];
+#pragma omp parallel for schedule(static) num_threads(call->query->threads)
+    for (int64_t t = 0; t < rows; t++) {
+        char *row = to + (size_t)(t * y->ld) * size;
+        memcpy(row + before, from + (size_t)(t * x->ld) * size, own);
+        if (clear) {
+            memset(row, 0, before);
+            memset(row + before + own, 0, all - before - own);
+        }
+    }
+}
+
+static loong_status_t copy(const loong_kernel_call_t *call)
+{
+    move(call, 0, 0, false);
+    return LOONG_OK;
+}
+
+static loong_status_t concat(const loong_kernel_call_t *call)
+{
+    int64_t column = 0;
+    for (int i = 0; i < call->query->num_in; i++) {
+        move(call, i, column, false);
+        column += loong_karg_cols(&call->query->arg[i], call->frame);
+    }
+    return LOONG_OK;
+}
+
+static loong_status_t slice_grad(const loong_kernel_call_t *call)
+{
+    const loong_slice_grad_attr_t *a = call->query->attr;
+    move(call, 0, a->begin, true);
+    return LOONG_OK;
+}
+
+const loong_kernel_t loongi_copy_rows = {
+    .name = "copy_rows", .op = "copy", .device = "cpu", .run = copy};
+const loong_kernel_t loongi_concat_rows = {
+    .name = "concat_rows", .op = "concat", .device = "cpu", .run = concat};
+const loong_kernel_t loongi_slice_grad_rows = {.name = "slice_grad_rows",
+                                               .op = "slice_grad",
+                                               .device = "cpu",
+                                               .run = slice_grad};

@@ -33,8 +33,8 @@ typedef struct loong_op loong_op_t;
 typedef int32_t loong_val_t;
 enum { LOONG_NONE = -1 };
 
-/* A count symbol: a dimension known only at run time, at most `bound`, and
- * planned as `planned`. Always dimension 0. */
+/* A shape. Dimension 0 may be a count symbol, known only at run time: then
+ * dim[0] is its planned size, which memory is laid out for. */
 typedef struct loong_shape {
     int rank;
     int count; /* index of the symbol of dim[0], or -1 */
@@ -104,6 +104,19 @@ LOONG_API loong_val_t loong_graph_input(loong_graph_t *graph, const char *name,
                                         loong_dtype_t dtype,
                                         loong_shape_t shape);
 
+/* The borders of a chunk of a pipeline. A boundary input is an input that the
+ * stage before makes: after differentiation its gradient is the output
+ * "<name>.grad". A boundary output is an output that the stage after reads:
+ * its gradient comes as the input "<name>.grad", and differentiation begins
+ * there as it does at losses. Tensors of integers have no gradient. */
+LOONG_API loong_val_t loong_graph_boundary_input(loong_graph_t *graph,
+                                                 const char *name,
+                                                 loong_dtype_t dtype,
+                                                 loong_shape_t shape);
+LOONG_API void loong_graph_boundary_output(loong_graph_t *graph,
+                                           const char *name,
+                                           loong_val_t value);
+
 /* A parameter. Asking twice for a name gives the same value (tied weights):
  * its gradients are summed. */
 LOONG_API loong_val_t loong_graph_param(loong_graph_t *graph,
@@ -122,7 +135,8 @@ LOONG_API loong_val_t loong_graph_state(loong_graph_t *graph, const char *name,
                                         loong_dtype_t dtype,
                                         loong_shape_t shape);
 
-/* Declares a count symbol; returns its index (-1 on error). */
+/* Declares a count symbol: at run time at most `planned`, of `bound` that are
+ * possible. Returns its index (-1 on error). */
 LOONG_API int loong_graph_count(loong_graph_t *graph, const char *name,
                                 int64_t bound, int64_t planned);
 

@@ -50,7 +50,7 @@ typedef struct loong_karg {
     loong_dtype_t dtype;
     int rank;    /* 0 and dtype 0: the operand is absent, its pointer NULL */
     int count;   /* symbol of dim[0] in frame.count[], or -1: static */
-    int64_t dim[LOONG_MAX_DIMS]; /* dim[0] is the bound when count >= 0 */
+    int64_t dim[LOONG_MAX_DIMS]; /* count >= 0: dim[0] is the most there are */
     int64_t ld;  /* elements from one row to the next, >= dim[rank - 1] */
 } loong_karg_t;
 
@@ -100,7 +100,7 @@ typedef struct loong_kernel {
 
 /* Rows of operand a: product of all dimensions but the last, with the
  * run-time count in place of dim[0] where there is one. frame may be NULL:
- * the bound. A scalar or vector of rank 1 is one row. */
+ * the planned size. A scalar or vector of rank 1 is one row. */
 static inline int64_t loong_karg_rows(const loong_karg_t *arg,
                                       const loong_frame_t *frame)
 {

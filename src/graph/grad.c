@@ -18,7 +18,7 @@ typedef struct part {
 
 typedef struct differentiation {
     loong_graph_t *g;
-    bool *needed;     /* per forward value: derived from a trained parameter */
+    bool *needed;     /* per forward value: its gradient leads somewhere */
     part_t **parts;   /* per forward value, in reverse order of arrival */
     loong_val_t *main_grad; /* per forward value: of a parameter */
     const loong_op_t *add;
@@ -33,6 +33,8 @@ static void mark_needed(differentiation_t *d)
         const loong_value_t *value = &g->values[v];
         if (value->kind == LOONG_VALUE_PARAM) {
             d->needed[v] = !g->params[value->index].params.frozen;
+        } else if (value->kind == LOONG_VALUE_INPUT) {
+            d->needed[v] = g->inputs[value->index].boundary;
         }
     }
     for (int64_t n = 0; n < g->num_nodes; n++) {
@@ -197,6 +199,70 @@ static loong_status_t differentiate_node(differentiation_t *d, int64_t n)
     return LOONG_OK;
 }
 
+/* ---- borders --------------------------------------------------------------- */
+
+static char *grad_name(loong_graph_t *g, const char *name)
+{
+    char *text = NULL;
+    loong_status_t status =
+        loongi_arena_printf(g->arena, &text, "%s.grad", name);
+    if (status != LOONG_OK) {
+        loong_graph_fail(g, status, "name of the gradient of %s", name);
+    }
+    return text;
+}
+
+/* The gradients of boundary outputs come as inputs. */
+static loong_status_t seed(differentiation_t *d)
+{
+    loong_graph_t *g = d->g;
+    for (int i = 0; i < g->num_outputs; i++) {
+        const loong_input_t output = g->outputs[i];
+        if (!output.boundary) {
+            continue;
+        }
+        const char *name = grad_name(g, output.name);
+        LOONG_TRY(g->status);
+        const loong_value_t value = g->values[output.value];
+        loong_val_t grad =
+            loong_graph_input(g, name, value.dtype, value.shape);
+        LOONG_TRY(g->status);
+        LOONG_TRY(add_part(d, output.value, grad));
+    }
+    return LOONG_OK;
+}
+
+/* The gradients of boundary inputs leave as outputs. */
+static loong_status_t deliver(differentiation_t *d)
+{
+    loong_graph_t *g = d->g;
+    for (int i = 0; i < g->num_inputs; i++) {
+        const loong_input_t input = g->inputs[i];
+        if (!input.boundary) {
+            continue;
+        }
+        loong_val_t grad = sum_parts(d, input.value);
+        LOONG_TRY(g->status);
+        LOONG_CHECK(g->ctx, grad != LOONG_NONE, LOONG_ERR_ARG,
+                    "boundary input %s leads to no loss and no boundary "
+                    "output: it has no gradient",
+                    input.name);
+        const char *name = grad_name(g, input.name);
+        LOONG_TRY(g->status);
+        loong_graph_output(g, name, grad);
+    }
+    return g->status;
+}
+
+static bool has_seed(const loong_graph_t *g)
+{
+    bool any = g->num_losses > 0;
+    for (int i = 0; i < g->num_outputs; i++) {
+        any = any || g->outputs[i].boundary;
+    }
+    return any;
+}
+
 static loong_status_t differentiate(differentiation_t *d)
 {
     loong_graph_t *g = d->g;
@@ -216,17 +282,19 @@ static loong_status_t differentiate(differentiation_t *d)
     }
     mark_needed(d);
     g->program = LOONG_PROGRAM_B;
+    LOONG_TRY(seed(d));
     for (int64_t n = g->num_nodes - 1; n >= 0; n--) {
         LOONG_TRY(differentiate_node(d, n));
     }
-    return LOONG_OK;
+    g->scope_copy = NULL;
+    return deliver(d);
 }
 
 loong_status_t loongi_graph_differentiate(loong_graph_t *g)
 {
     LOONG_TRY(g->status);
-    LOONG_CHECK(g->ctx, g->num_losses > 0, LOONG_ERR_ARG,
-                "the graph declares no loss");
+    LOONG_CHECK(g->ctx, has_seed(g), LOONG_ERR_ARG,
+                "the graph declares no loss and no boundary output");
     differentiation_t d = {0};
     d.g = g;
     d.num_values = g->num_values;

@@ -106,6 +106,18 @@ loong_val_t loongi_graph_add_value(loong_graph_t *g, loong_value_kind_t kind,
     if (status != LOONG_OK) {
         return broken(g, status);
     }
+    if (shape->count >= 0 &&
+        (shape->count >= g->num_counts ||
+         shape->dim[0] != g->counts[shape->count].planned)) {
+        return loong_graph_fail(
+            g, LOONG_ERR_ARG,
+            "dimension 0 is %lld, counted by symbol %d of %d, which is "
+            "planned as %lld",
+            (long long)shape->dim[0], shape->count, g->num_counts,
+            shape->count < g->num_counts
+                ? (long long)g->counts[shape->count].planned
+                : 0LL);
+    }
     loong_val_t v = (loong_val_t)g->num_values++;
     loong_value_t *value = &g->values[v];
     memset(value, 0, sizeof(*value));
@@ -115,6 +127,7 @@ loong_val_t loongi_graph_add_value(loong_graph_t *g, loong_value_kind_t kind,
     value->node = -1;
     value->index = -1;
     value->root = v;
+    value->ld = shape->rank > 0 ? shape->dim[shape->rank - 1] : 0;
     value->into = LOONG_NONE;
     return v;
 }
@@ -205,6 +218,23 @@ loong_val_t loong_graph_input(loong_graph_t *graph, const char *name,
         g->values[v].name = name_copy(g, name);
         g->inputs[g->num_inputs].name = g->values[v].name;
         g->inputs[g->num_inputs++].value = v;
+    }
+    return v;
+}
+
+/* Of integers there is no gradient. */
+static bool is_float(loong_dtype_t dtype)
+{
+    return dtype == LOONG_F64 || dtype == LOONG_F32 || dtype == LOONG_BF16;
+}
+
+loong_val_t loong_graph_boundary_input(loong_graph_t *graph, const char *name,
+                                       loong_dtype_t dtype,
+                                       loong_shape_t shape)
+{
+    loong_val_t v = loong_graph_input(graph, name, dtype, shape);
+    if (v != LOONG_NONE) {
+        graph->inputs[graph->values[v].index].boundary = is_float(dtype);
     }
     return v;
 }
@@ -373,8 +403,15 @@ static loong_status_t infer(loong_graph_t *g, const loong_op_t *op,
     return op->infer(&call);
 }
 
-/* A view shares the storage of input 0; only slices move the first column. */
-static void make_view(loong_graph_t *g, const loong_node_t *node)
+bool loongi_value_has_gaps(const loong_graph_t *g, loong_val_t v)
+{
+    const loong_value_t *value = &g->values[v];
+    return value->shape.rank > 1 &&
+           value->ld != value->shape.dim[value->shape.rank - 1];
+}
+
+/* Only slices move the first column and keep the distance of rows. */
+void loongi_graph_make_view(loong_graph_t *g, const loong_node_t *node)
 {
     loong_value_t *out = &g->values[node->out[0]];
     const loong_value_t *in = &g->values[node->in[0]];
@@ -382,6 +419,7 @@ static void make_view(loong_graph_t *g, const loong_node_t *node)
     out->column = in->column;
     if (node->op->view_column != NULL) {
         out->column += node->op->view_column(node->attr);
+        out->ld = in->ld;
     }
 }
 
@@ -454,7 +492,7 @@ loong_val_t loong_graph_apply(loong_graph_t *graph, const loong_op_t *op,
         }
     }
     if (op->view) {
-        make_view(g, &g->nodes[at]);
+        loongi_graph_make_view(g, &g->nodes[at]);
     }
     return op->num_out > 0 ? g->nodes[at].out[0] : LOONG_NONE;
 }
@@ -492,6 +530,16 @@ void loong_graph_output(loong_graph_t *graph, const char *name,
     }
     g->outputs[g->num_outputs].name = name_copy(g, name);
     g->outputs[g->num_outputs++].value = value;
+}
+
+void loong_graph_boundary_output(loong_graph_t *graph, const char *name,
+                                 loong_val_t value)
+{
+    loong_graph_output(graph, name, value);
+    if (graph->status == LOONG_OK) {
+        graph->outputs[graph->num_outputs - 1].boundary =
+            is_float(loong_value_dtype(graph, value));
+    }
 }
 
 loong_dtype_t loong_value_dtype(const loong_graph_t *graph, loong_val_t value)

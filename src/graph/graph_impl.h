@@ -56,10 +56,11 @@ typedef struct loong_value {
     int32_t node;    /* producer, or -1 */
     int32_t index;   /* see kind; output number for LOONG_VALUE_NODE */
     int32_t members; /* parameters in the pack */
-    /* Storage: this value is columns [column, ..) of `root` with root's row
-     * stride; root == itself for a value with storage of its own. */
+    /* Storage: this value begins `column` elements into `root`, its rows `ld`
+     * elements apart; root == itself for a value with storage of its own. */
     loong_val_t root;
     int64_t column;
+    int64_t ld;
     /* A node's output that goes straight into a gradient or state. */
     loong_val_t into;
     loong_write_t write;
@@ -86,9 +87,11 @@ typedef struct loong_param {
     int64_t row;                 /* of the pack where it begins (dim 0) */
 } loong_param_t;
 
+/* An input or a declared output. */
 typedef struct loong_input {
     const char *name;
     loong_val_t value;
+    bool boundary; /* of the chunk, with a gradient */
 } loong_input_t;
 
 typedef struct loong_loss {
@@ -156,9 +159,16 @@ loong_val_t loongi_graph_add_value(loong_graph_t *g, loong_value_kind_t kind,
                                    loong_dtype_t dtype,
                                    const loong_shape_t *shape);
 
-/* Differentiates the declared losses with respect to every parameter that is
- * not frozen: appends nodes of program B and `accumulate` nodes that write
- * main gradients. */
+/* Says of the output of a view where in the storage of its input it is. A
+ * reshape takes its input to be without gaps (pass `dense` sees to it). */
+void loongi_graph_make_view(loong_graph_t *g, const loong_node_t *node);
+
+/* True when rows of v do not follow one another without gaps. */
+bool loongi_value_has_gaps(const loong_graph_t *g, loong_val_t v);
+
+/* Differentiates the declared losses and boundary outputs with respect to
+ * every parameter that is not frozen and to the boundary inputs: appends nodes
+ * of program B and `accumulate` nodes that write main gradients. */
 LOONG_NODISCARD loong_status_t loongi_graph_differentiate(loong_graph_t *g);
 
 /* The main gradient of the pack that holds parameter `first`. */

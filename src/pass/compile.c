@@ -101,6 +101,18 @@ static loong_status_t place_inputs(const loong_graph_t *g, loong_chunk_t *c)
     return LOONG_OK;
 }
 
+static loong_status_t copy_counts(const loong_graph_t *g, loong_chunk_t *c)
+{
+    for (int i = 0; i < g->num_counts; i++) {
+        char *name = NULL;
+        LOONG_TRY(loongi_arena_strdup(c->arena, g->counts[i].name, &name));
+        c->counts[i] = g->counts[i];
+        c->counts[i].name = name;
+        c->num_counts++;
+    }
+    return LOONG_OK;
+}
+
 /* ---- operands ----------------------------------------------------------- */
 
 typedef struct compiler {
@@ -157,16 +169,11 @@ static loong_karg_t karg_of(const loong_graph_t *g, loong_val_t v)
         return arg;
     }
     const loong_value_t *value = &g->values[v];
-    const loong_value_t *root = &g->values[value->root];
     arg.dtype = value->dtype;
     arg.rank = value->shape.rank;
     arg.count = value->shape.count;
     memcpy(arg.dim, value->shape.dim, sizeof(arg.dim));
-    arg.ld = value->shape.dim[value->shape.rank - 1];
-    bool reshaped = root->shape.rank != value->shape.rank;
-    if (value->root != v && !reshaped) {
-        arg.ld = root->shape.dim[root->shape.rank - 1];
-    }
+    arg.ld = arg.rank > 1 ? value->ld : arg.dim[0];
     return arg;
 }
 
@@ -352,6 +359,7 @@ static loong_status_t emit_steps(compiler_t *k)
         p->steps[p->num_steps++] = *step;
     }
     c->slot_bytes = k->layout.slot_bytes;
+    c->away_bytes = k->layout.away_bytes;
     for (int p = 0; p < LOONG_PROGRAM_COUNT; p++) {
         c->programs[p].kind = (loong_program_kind_t)p;
         c->programs[p].scratch_bytes = k->layout.scratch_bytes[p];
@@ -393,7 +401,10 @@ static loong_status_t run_passes(loong_graph_t *g, bool train,
         LOONG_TRY(loongi_graph_remove_dead(g));
         LOONG_TRY(loongi_pass_recompute(g, params->num_recompute,
                                         params->recompute));
-        LOONG_TRY(loongi_pass_accumulate(g));
+        if (params->split) {
+            LOONG_TRY(loongi_pass_split(g));
+        }
+        LOONG_TRY(loongi_pass_accumulate(g, !params->no_direct));
     } else {
         for (int64_t n = 0; n < g->num_nodes; n++) {
             g->nodes[n].program = LOONG_PROGRAM_E;
@@ -401,7 +412,7 @@ static loong_status_t run_passes(loong_graph_t *g, bool train,
     }
     LOONG_TRY(loongi_graph_remove_dead(g));
     LOONG_TRY(loongi_pass_dense(g));
-    return loongi_pass_assemble(g);
+    return params->no_assemble ? LOONG_OK : loongi_pass_assemble(g);
 }
 
 static loong_status_t compile(loong_graph_t *g, bool train,
@@ -416,11 +427,14 @@ static loong_status_t compile(loong_graph_t *g, bool train,
     LOONG_TRY(run_passes(g, train, params));
     LOONG_TRY(place_params(g, c));
     LOONG_TRY(place_inputs(g, c));
+    LOONG_TRY(copy_counts(g, c));
     LOONG_TRY(place_states(&k));
     LOONG_TRY(order_nodes(&k));
     LOONG_TRY(choose_kernels(&k));
-    LOONG_TRY(loongi_pass_memory(g, k.num_order, k.order, k.workspace,
-                                 params->in_place, &k.layout));
+    loong_layout_params_t layout = {k.num_order,         k.order,
+                                    k.workspace,         params->in_place,
+                                    params->num_offload, params->offload};
+    LOONG_TRY(loongi_pass_memory(g, &layout, &k.layout));
     LOONG_TRY(emit_steps(&k));
     return make_results(&k);
 }

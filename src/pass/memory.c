@@ -2,90 +2,13 @@
  *
  * Memory: who lives when, and where. Values that one program alone touches go
  * to scratch, values that a later program of the same micro-batch reads to the
- * slot. Lifetimes are positions in the order P, F, B, W of one micro-batch;
+ * slot, or, where their scope is to be offloaded between F and B, to the away
+ * area. Lifetimes are positions in the order P, F, B, W of one micro-batch;
  * other micro-batches have slots of their own, so that order is all that
  * matters within a slot. */
-#include <stdlib.h>
 #include <string.h>
 
 #include "passes.h"
-
-enum { PLACE_ALIGN = 64 };
-
-/* ---- intervals -------------------------------------------------------- */
-
-static int by_size(const void *a, const void *b)
-{
-    const loong_interval_t *x = *(const loong_interval_t *const *)a;
-    const loong_interval_t *y = *(const loong_interval_t *const *)b;
-    if (x->bytes != y->bytes) {
-        return x->bytes < y->bytes ? 1 : -1;
-    }
-    if (x->begin != y->begin) {
-        return x->begin < y->begin ? -1 : 1;
-    }
-    return x < y ? -1 : x > y;
-}
-
-/* Inserts into `placed`, which is sorted by offset. */
-static void insert_by_offset(loong_interval_t **placed, int64_t count,
-                             loong_interval_t *interval)
-{
-    int64_t at = count;
-    while (at > 0 && placed[at - 1]->offset > interval->offset) {
-        placed[at] = placed[at - 1];
-        at--;
-    }
-    placed[at] = interval;
-}
-
-/* The smallest gap between intervals that live at the same time, else the
- * end. */
-static int64_t best_gap(loong_interval_t *const *placed, int64_t count,
-                        const loong_interval_t *interval)
-{
-    int64_t best = -1;
-    int64_t best_room = INT64_MAX;
-    int64_t end = 0;
-    for (int64_t i = 0; i < count; i++) {
-        const loong_interval_t *other = placed[i];
-        if (other->end < interval->begin || other->begin > interval->end) {
-            continue;
-        }
-        int64_t room = other->offset - end;
-        if (room >= interval->bytes && room < best_room) {
-            best = end;
-            best_room = room;
-        }
-        end = LOONG_MAX(end, loongi_round_up(other->offset + other->bytes,
-                                             PLACE_ALIGN));
-    }
-    return best >= 0 ? best : end;
-}
-
-loong_status_t loongi_place_intervals(loong_context_t *ctx, int64_t count,
-                                      loong_interval_t *intervals,
-                                      int64_t *peak_p)
-{
-    loong_interval_t **sorted = NULL;
-    loong_interval_t **placed = NULL;
-    LOONG_TRY(loongi_calloc(ctx, (size_t)LOONG_MAX(count, 1) * 2,
-                            sizeof(*sorted), "intervals", &sorted));
-    placed = sorted + count;
-    for (int64_t i = 0; i < count; i++) {
-        sorted[i] = &intervals[i];
-    }
-    qsort(sorted, (size_t)count, sizeof(*sorted), by_size);
-    int64_t peak = 0;
-    for (int64_t i = 0; i < count; i++) {
-        sorted[i]->offset = best_gap(placed, i, sorted[i]);
-        insert_by_offset(placed, i, sorted[i]);
-        peak = LOONG_MAX(peak, sorted[i]->offset + sorted[i]->bytes);
-    }
-    loongi_free(ctx, sorted);
-    *peak_p = loongi_round_up(peak, PLACE_ALIGN);
-    return LOONG_OK;
-}
 
 /* ---- lifetimes of storages --------------------------------------------- */
 
@@ -97,6 +20,7 @@ typedef struct storage {
     loong_program_kind_t last;
     bool used;
     bool kept; /* a declared output: readable until the slot is reused */
+    bool away; /* begins in F in a scope that is offloaded */
     int32_t rep; /* storage that this one was merged into, or itself */
 } storage_t;
 
@@ -132,15 +56,27 @@ static loong_val_t storage_of(const loong_graph_t *g, loong_val_t v)
                                                               : LOONG_NONE;
 }
 
-static void collect(const loong_graph_t *g, int64_t num_order,
-                    const int32_t *order, storage_t *storages)
+static bool is_offloaded(const loong_layout_params_t *p,
+                         const loong_node_t *node)
 {
-    for (int64_t k = 0; k < num_order; k++) {
-        const loong_node_t *node = &g->nodes[order[k]];
+    bool away = false;
+    for (int i = 0; i < p->num_offload; i++) {
+        away = away || loongi_scope_match(p->offload[i], node->scope);
+    }
+    return away && node->program == LOONG_PROGRAM_F;
+}
+
+static void collect(const loong_graph_t *g, const loong_layout_params_t *p,
+                    storage_t *storages)
+{
+    for (int64_t k = 0; k < p->num_order; k++) {
+        const loong_node_t *node = &g->nodes[p->order[k]];
+        bool away = is_offloaded(p, node);
         for (int i = 0; i < node->num_in + node->num_out; i++) {
             loong_val_t v = storage_of(
                 g, i < node->num_in ? node->in[i] : node->out[i - node->num_in]);
             if (v != LOONG_NONE) {
+                storages[v].away |= away && !storages[v].used;
                 touch(&storages[v], (int32_t)k, node->program);
             }
         }
@@ -185,11 +121,12 @@ static bool can_share(const loong_graph_t *g, const loong_node_t *node,
            loongi_value_bytes(g, rep) == loongi_value_bytes(g, out);
 }
 
-static void share_in_place(const loong_graph_t *g, int64_t num_order,
-                           const int32_t *order, storage_t *storages)
+static void share_in_place(const loong_graph_t *g,
+                           const loong_layout_params_t *p,
+                           storage_t *storages)
 {
-    for (int64_t k = 0; k < num_order; k++) {
-        const loong_node_t *node = &g->nodes[order[k]];
+    for (int64_t k = 0; k < p->num_order; k++) {
+        const loong_node_t *node = &g->nodes[p->order[k]];
         for (int o = 0; o < node->num_out; o++) {
             loong_val_t in = LOONG_NONE;
             loong_val_t out = LOONG_NONE;
@@ -208,31 +145,36 @@ static void share_in_place(const loong_graph_t *g, int64_t num_order,
 
 typedef struct memory {
     loong_graph_t *g;
+    const loong_layout_params_t *params;
     storage_t *storages;
     loong_interval_t *intervals;
     loong_val_t *owner; /* per interval: value, or -1 - node of a workspace */
-    int64_t num_order;
-    const int32_t *order;
-    const int64_t *workspace_bytes;
     loong_layout_t *layout;
 } memory_t;
 
-static bool in_slot(const storage_t *s)
+static loong_base_t base_of(const storage_t *s)
 {
-    return s->kept || s->first != s->last;
+    if (s->kept) {
+        return LOONG_BASE_SLOT;
+    }
+    if (s->first == s->last) {
+        return LOONG_BASE_SCRATCH;
+    }
+    return s->away ? LOONG_BASE_AWAY : LOONG_BASE_SLOT;
 }
 
-/* Lays out either the slot or the scratch of one program. */
-static loong_status_t place_class(memory_t *m, bool slot,
+/* Lays out the slot, the away area, or the scratch of one program. */
+static loong_status_t place_class(memory_t *m, loong_base_t base,
                                   loong_program_kind_t program,
                                   int64_t *bytes_p)
 {
     loong_graph_t *g = m->g;
+    bool scratch = base == LOONG_BASE_SCRATCH;
     int64_t n = 0;
     for (int64_t v = 0; v < g->num_values; v++) {
         const storage_t *s = &m->storages[v];
-        if (!s->used || s->rep != v || in_slot(s) != slot ||
-            (!slot && s->first != program)) {
+        if (!s->used || s->rep != v || base_of(s) != base ||
+            (scratch && s->first != program)) {
             continue;
         }
         m->owner[n] = (loong_val_t)v;
@@ -240,18 +182,18 @@ static loong_status_t place_class(memory_t *m, bool slot,
         m->intervals[n].end = s->kept ? INT32_MAX : s->end;
         m->intervals[n++].bytes = (int64_t)loongi_value_bytes(g, (loong_val_t)v);
     }
-    for (int64_t k = 0; k < m->num_order && !slot; k++) {
-        int32_t node = m->order[k];
-        if (g->nodes[node].program == program && m->workspace_bytes[node] > 0) {
+    for (int64_t k = 0; k < m->params->num_order && scratch; k++) {
+        int32_t node = m->params->order[k];
+        int64_t bytes = m->params->workspace_bytes[node];
+        if (g->nodes[node].program == program && bytes > 0) {
             m->owner[n] = -1 - node;
             m->intervals[n].begin = m->intervals[n].end = (int32_t)k;
-            m->intervals[n++].bytes = m->workspace_bytes[node];
+            m->intervals[n++].bytes = bytes;
         }
     }
     LOONG_TRY(loongi_place_intervals(g->ctx, n, m->intervals, bytes_p));
     for (int64_t i = 0; i < n; i++) {
-        loong_operand_t at = {slot ? LOONG_BASE_SLOT : LOONG_BASE_SCRATCH,
-                              m->intervals[i].offset};
+        loong_operand_t at = {base, m->intervals[i].offset};
         if (m->owner[i] >= 0) {
             m->layout->place[m->owner[i]] = at;
         } else {
@@ -264,9 +206,12 @@ static loong_status_t place_class(memory_t *m, bool slot,
 static loong_status_t place_all(memory_t *m)
 {
     loong_graph_t *g = m->g;
-    LOONG_TRY(place_class(m, true, LOONG_PROGRAM_F, &m->layout->slot_bytes));
+    LOONG_TRY(place_class(m, LOONG_BASE_SLOT, LOONG_PROGRAM_F,
+                          &m->layout->slot_bytes));
+    LOONG_TRY(place_class(m, LOONG_BASE_AWAY, LOONG_PROGRAM_F,
+                          &m->layout->away_bytes));
     for (int p = 0; p < LOONG_PROGRAM_COUNT; p++) {
-        LOONG_TRY(place_class(m, false, (loong_program_kind_t)p,
+        LOONG_TRY(place_class(m, LOONG_BASE_SCRATCH, (loong_program_kind_t)p,
                               &m->layout->scratch_bytes[p]));
     }
     for (int64_t v = 0; v < g->num_values; v++) {
@@ -276,13 +221,11 @@ static loong_status_t place_all(memory_t *m)
     return LOONG_OK;
 }
 
-loong_status_t loongi_pass_memory(loong_graph_t *g, int64_t num_order,
-                                  const int32_t *order,
-                                  const int64_t *workspace_bytes,
-                                  bool in_place, loong_layout_t *layout)
+loong_status_t loongi_pass_memory(loong_graph_t *g,
+                                  const loong_layout_params_t *params,
+                                  loong_layout_t *layout)
 {
-    memory_t m = {g, NULL, NULL, NULL, num_order, order, workspace_bytes,
-                  layout};
+    memory_t m = {g, params, NULL, NULL, NULL, layout};
     size_t values = (size_t)g->num_values;
     size_t most = values + (size_t)g->num_nodes;
     LOONG_TRY(loongi_arena_alloc(g->arena, values * sizeof(*layout->place),
@@ -299,9 +242,9 @@ loong_status_t loongi_pass_memory(loong_graph_t *g, int64_t num_order,
     for (int64_t v = 0; v < g->num_values; v++) {
         m.storages[v].rep = (int32_t)v;
     }
-    collect(g, num_order, order, m.storages);
-    if (in_place) {
-        share_in_place(g, num_order, order, m.storages);
+    collect(g, params, m.storages);
+    if (params->in_place) {
+        share_in_place(g, params, m.storages);
     }
     return place_all(&m);
 }

@@ -20,9 +20,14 @@ LOONG_NODISCARD loong_status_t
 loongi_pass_recompute(loong_graph_t *g, int num_globs,
                       const char *const *globs);
 
-/* Lets producers add into main gradients themselves, and says for each writer
- * of a gradient whether it begins the step. */
-LOONG_NODISCARD loong_status_t loongi_pass_accumulate(loong_graph_t *g);
+/* Takes what no boundary input's gradient needs out of B into W. */
+LOONG_NODISCARD loong_status_t loongi_pass_split(loong_graph_t *g);
+
+/* Turns `accumulate` into writes to main gradients and states; with `direct`
+ * producers add into them themselves where they can. Says for each writer of
+ * a gradient whether it begins the step. */
+LOONG_NODISCARD loong_status_t loongi_pass_accumulate(loong_graph_t *g,
+                                                      bool direct);
 
 /* Lets producers write into the tensors that `concat` would assemble. */
 LOONG_NODISCARD loong_status_t loongi_pass_assemble(loong_graph_t *g);
@@ -35,16 +40,30 @@ typedef struct loong_layout {
     loong_operand_t *place;     /* per value, valid where root == itself */
     loong_operand_t *workspace; /* per node */
     int64_t slot_bytes;
+    int64_t away_bytes;
     int64_t scratch_bytes[LOONG_PROGRAM_COUNT];
 } loong_layout_t;
 
-/* Lays out memory: `order` lists the live nodes in the order in which the
- * programs run for one micro-batch, `workspace_bytes` is per node. The arrays
- * of the layout belong to the graph's arena. */
+/* What is laid out. */
+typedef struct loong_layout_params {
+    int64_t num_order;    /* the live nodes in the order in which the programs */
+    const int32_t *order; /* run for one micro-batch */
+    const int64_t *workspace_bytes; /* per node */
+    bool in_place;    /* outputs may take the storage of dying inputs */
+    int num_offload;  /* scopes whose values are offloaded between F and B */
+    const char *const *offload;
+} loong_layout_params_t;
+
+/* Lays out memory. The arrays of the layout belong to the graph's arena. */
 LOONG_NODISCARD loong_status_t
-loongi_pass_memory(loong_graph_t *g, int64_t num_order, const int32_t *order,
-                   const int64_t *workspace_bytes, bool in_place,
+loongi_pass_memory(loong_graph_t *g, const loong_layout_params_t *params,
                    loong_layout_t *layout);
+
+/* The order of the steps of two programs that run together: both advance by
+ * equal parts of their costs. order[] has room for the steps of both; 0 stands
+ * for a, 1 for b. */
+void loongi_pass_interleave(const loong_program_t *a, const loong_program_t *b,
+                            uint8_t *order);
 
 /* An interval of time that needs bytes; lay out many so that those that
  * overlap in time do not overlap in space. */

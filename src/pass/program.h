@@ -16,8 +16,9 @@ extern "C" {
 #endif
 
 /* Where an operand lives. PARAM, GRAD, STATE, OPTIM are one buffer a rank
- * each; SLOT holds what a later program of the same micro-batch reads;
- * SCRATCH what one program reads; INPUT what the loader wrote. */
+ * each; SLOT holds what a later program of the same micro-batch reads, AWAY
+ * the part of it that is offloaded between F and B; SCRATCH what one program
+ * reads; INPUT what the loader or the stage before wrote. */
 #define LOONG_BASE_LIST(X)                                                    \
     X(NONE, "none")                                                           \
     X(PARAM, "parameters")                                                    \
@@ -27,6 +28,7 @@ extern "C" {
     X(STATE, "states")                                                        \
     X(SCRATCH, "scratch")                                                     \
     X(SLOT, "slots")                                                          \
+    X(AWAY, "offloaded")                                                      \
     X(INPUT, "inputs")                                                        \
     X(COMM, "communication")
 
@@ -127,6 +129,7 @@ typedef struct loong_chunk {
     int64_t grad_bytes;
     int64_t state_bytes;
     int64_t slot_bytes;    /* of one slot */
+    int64_t away_bytes;    /* of one area that is offloaded */
     int64_t scratch_bytes; /* largest program */
     int64_t input_bytes;   /* of one micro-batch */
     int64_t num_params;
@@ -139,6 +142,8 @@ typedef struct loong_chunk {
     loong_port_t outputs[LOONG_MAX_OUTPUTS];
     int num_losses;
     loong_port_t losses[LOONG_MAX_LOSSES];
+    int num_counts;
+    loong_count_t counts[LOONG_MAX_COUNTS];
 } loong_chunk_t;
 
 /* How a graph is compiled. */
@@ -147,9 +152,15 @@ typedef struct loong_compile_params {
     int threads;
     bool fuse;     /* form fused ops before differentiation */
     bool in_place; /* let outputs take the storage of dying inputs */
+    bool split;    /* gradients of parameters in W, apart from B */
+    bool no_direct;   /* accumulate gradients by copies: for comparison */
+    bool no_assemble; /* concat by copies: for comparison */
     /* Scope globs whose forward is run again in the backward. */
     int num_recompute;
     const char *const *recompute;
+    /* Scope globs whose values are offloaded between F and B. */
+    int num_offload;
+    const char *const *offload;
 } loong_compile_params_t;
 
 /* Differentiates (when `train`) and compiles; the graph may be destroyed

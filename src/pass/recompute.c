@@ -96,16 +96,11 @@ static loong_status_t clone_outputs(recompute_t *r, loong_node_t *copy,
                                                &old.shape);
         LOONG_TRY(g->status);
         g->values[v].index = i;
-        if (copy->op->view) {
-            const loong_value_t *in = &g->values[copy->in[0]];
-            g->values[v].root = in->root;
-            g->values[v].column =
-                in->column + (copy->op->view_column != NULL
-                                  ? copy->op->view_column(copy->attr)
-                                  : 0);
-        }
         copy->out[i] = v;
         r->clone[old_out[i]] = v;
+    }
+    if (copy->op->view) {
+        loongi_graph_make_view(g, copy);
     }
     return LOONG_OK;
 }

@@ -73,7 +73,7 @@ loong_status_t loongi_pass_fuse(loong_graph_t *g)
 /* ---- accumulate ------------------------------------------------------- */
 
 /* Writers of one gradient in the order of the programs: the first begins the
- * step. */
+ * step. A state goes on from the step before. */
 static void order_writers(loong_graph_t *g)
 {
     for (int p = 0; p < LOONG_PROGRAM_COUNT; p++) {
@@ -87,9 +87,9 @@ static void order_writers(loong_graph_t *g)
                     node->out[o] >= 0 ? &g->values[node->out[o]] : NULL;
                 if (out != NULL && out->into >= 0) {
                     loong_value_t *grad = &g->values[out->into];
-                    out->write = grad->write == LOONG_WRITE_OWN
-                                     ? LOONG_WRITE_FIRST
-                                     : LOONG_WRITE_ADD;
+                    bool begins = grad->kind == LOONG_VALUE_GRAD &&
+                                  grad->write == LOONG_WRITE_OWN;
+                    out->write = begins ? LOONG_WRITE_FIRST : LOONG_WRITE_ADD;
                     grad->write = LOONG_WRITE_ADD; /* seen */
                 }
             }
@@ -99,14 +99,15 @@ static void order_writers(loong_graph_t *g)
 
 /* Turns `accumulate(grad, x)` into an output of x's producer when that can
  * add, else into a copy whose output is the gradient. */
-static loong_status_t direct(loong_graph_t *g, int64_t n, const int32_t *uses)
+static loong_status_t write_into(loong_graph_t *g, int64_t n,
+                                 const int32_t *uses, bool direct)
 {
     loong_node_t *node = &g->nodes[n];
     loong_val_t grad = node->in[0];
     loong_val_t x = node->in[1];
     const loong_node_t *producer = loongi_producer(g, x);
     loong_value_t *value = &g->values[x];
-    if (producer != NULL && uses[x] == 1 && value->root == x &&
+    if (direct && producer != NULL && uses[x] == 1 && value->root == x &&
         value->into < 0 && value->kind == LOONG_VALUE_NODE &&
         value->dtype == g->values[grad].dtype &&
         producer->program == node->program &&
@@ -134,7 +135,7 @@ static loong_status_t direct(loong_graph_t *g, int64_t n, const int32_t *uses)
     return LOONG_OK;
 }
 
-loong_status_t loongi_pass_accumulate(loong_graph_t *g)
+loong_status_t loongi_pass_accumulate(loong_graph_t *g, bool direct)
 {
     const loong_op_t *accumulate = loong_find_op(g->ctx, "accumulate");
     int32_t *uses = NULL;
@@ -142,7 +143,7 @@ loong_status_t loongi_pass_accumulate(loong_graph_t *g)
     loong_status_t status = LOONG_OK;
     for (int64_t n = 0; n < g->num_nodes && status == LOONG_OK; n++) {
         if (g->nodes[n].op == accumulate && !g->nodes[n].dead) {
-            status = direct(g, n, uses);
+            status = write_into(g, n, uses, direct);
         }
     }
     loongi_free(g->ctx, uses);
@@ -181,6 +182,7 @@ loong_status_t loongi_pass_assemble(loong_graph_t *g)
             loong_value_t *part = &g->values[node->in[i]];
             part->root = node->out[0];
             part->column = column;
+            part->ld = g->values[node->out[0]].ld;
             column += part->shape.dim[part->shape.rank - 1];
         }
         node->dead = node->dead || possible;

@@ -45,6 +45,39 @@ static loong_status_t run_step(const loong_run_t *run,
     return status;
 }
 
+loong_status_t loongi_frame_check(const loong_chunk_t *chunk,
+                                  const loong_frame_t *frame)
+{
+    for (int i = 0; i < chunk->num_counts; i++) {
+        const loong_count_t *c = &chunk->counts[i];
+        int64_t count = frame->count[i];
+        LOONG_CHECK(chunk->ctx, count >= 0 && count <= c->planned,
+                    LOONG_ERR_ARG,
+                    "count %s: %lld in micro-batch %lld of step %lld; 0 to "
+                    "%lld are planned, %lld possible",
+                    c->name, (long long)count, (long long)frame->micro_batch,
+                    (long long)frame->step, (long long)c->planned,
+                    (long long)c->bound);
+    }
+    return LOONG_OK;
+}
+
+loong_status_t loongi_pair_run(const loong_run_t run[2],
+                               const loong_program_pair_t *pair,
+                               const loong_frame_t *const frame[2])
+{
+    int64_t next[2] = {0, 0};
+    for (int64_t i = 0; i < pair->num_order; i++) {
+        int who = pair->order[i];
+        const loong_program_t *program = pair->program[who];
+        int64_t step = next[who]++;
+        if (runs(&program->steps[step], frame[who])) {
+            LOONG_TRY(run_step(&run[who], program, step, frame[who]));
+        }
+    }
+    return LOONG_OK;
+}
+
 loong_status_t loongi_program_run(const loong_run_t *run,
                                   const loong_program_t *program,
                                   const loong_frame_t *frame)

@@ -29,6 +29,21 @@ LOONG_NODISCARD loong_status_t
 loongi_program_run(const loong_run_t *run, const loong_program_t *program,
                    const loong_frame_t *frame);
 
+/* The same for two programs step by step: order[i] is whose step comes next, 0
+ * or 1 (loongi_pass_interleave). Their scratch must be disjoint. */
+typedef struct loong_program_pair {
+    const loong_program_t *program[2];
+    int64_t num_order;
+    const uint8_t *order;
+} loong_program_pair_t;
+LOONG_NODISCARD loong_status_t
+loongi_pair_run(const loong_run_t run[2], const loong_program_pair_t *pair,
+                const loong_frame_t *const frame[2]);
+
+/* LOONG_ERR_ARG when a run-time count is outside of what was planned. */
+LOONG_NODISCARD loong_status_t
+loongi_frame_check(const loong_chunk_t *chunk, const loong_frame_t *frame);
+
 #ifdef __cplusplus
 }
 #endif

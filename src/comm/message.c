@@ -159,7 +159,10 @@ static loong_status_t finish_one(loong_message_t *message, loong_comm_t *comm,
            LOONG_MESSAGE_PENDING) {
         if (wait->turns % PROBE_TURNS == PROBE_TURNS - 1 &&
             params->probe(params->owner, request->peer, &tag) &&
-            tag != request->tag) {
+            tag != request->tag &&
+            /* The peer may have come and gone on since the test above. */
+            params->test(params->owner, request, &other) ==
+                LOONG_MESSAGE_PENDING) {
             return other_call(comm, request->peer, tag);
         }
         if (!loongi_wait_step(wait, request->peer)) {

@@ -10,77 +10,82 @@
 #include "fast.h"
 
 enum { BLOCK = 1024, LANES = 8, GRIDS = 4 };
+typedef double lanes_t __attribute__((vector_size(8 * LANES)));
+typedef float narrow_t __attribute__((vector_size(4 * LANES)));
 
 /* 1.5 * 2^(52 + grid). */
 static const double magic[GRIDS] = {0x1.8p34, 0x1.8p-8, 0x1.8p-50,
                                     0x1.8p-92};
-/* Addends up to here start at that grid. */
-static const double reach[GRIDS] = {0x1p24, 0x1p-18, 0x1p-60, 0x1p-102};
+/* An addend up to here starts at that grid: its value, and of a square the
+ * root; the last grid is never the first. */
+static const float reach[GRIDS - 1] = {0x1p24f, 0x1p-18f, 0x1p-60f};
+static const float reach_root[GRIDS - 1] = {0x1p12f, 0x1p-9f, 0x1p-30f};
 
 VEC_INLINE double addend(float x, bool squares)
 {
     return squares ? (double)x * (double)x : (double)x;
 }
 
-/* Bit g: an addend is beyond the reach of grid g, or not a number. Bit GRIDS:
- * an addend has places below the last grid where a tie could occur. */
-VEC_INLINE unsigned classify(const float *x, int64_t n, bool squares)
+static uint32_t bits_of(float x)
 {
-    uint32_t beyond[GRIDS] = {0};
-    uint32_t fine = 0;
-#pragma omp simd reduction(| : beyond, fine)
-    for (int64_t i = 0; i < n; i++) {
-        float a = fabsf(x[i]);
-        for (int g = 0; g < GRIDS; g++) {
-            float limit = (float)(squares ? sqrt(reach[g]) : reach[g]);
-            beyond[g] |= !(a <= limit);
-        }
-        /* Below 2^-120 the last place of a float is below 2^-144. The square
-         * of a float never lies half-way: its last place is even. */
-        fine |= !squares & (a != 0.0f) & (a < 0x1p-120f);
-    }
-    unsigned bits = fine << GRIDS;
-    for (int g = 0; g < GRIDS; g++) {
-        bits |= beyond[g] << g;
-    }
+    uint32_t bits;
+    memcpy(&bits, &x, sizeof(bits));
     return bits;
 }
 
-/* Sums of the pieces at the grids first .. GRIDS - 1; n a multiple of LANES. */
-VEC_INLINE void cut(const float *x, int64_t n, bool squares, int first,
-                    double sum[GRIDS][LANES])
+/* The first grid that all of x needs, or -1: one by one. Magnitudes compare
+ * as integers, with infinities and NaN on top. */
+VEC_INLINE int first_grid(const float *x, int64_t n, bool squares)
 {
+    const word_t *bits = (const word_t *)x;
+    const float *limit = squares ? reach_root : reach;
+    uint32_t top = 0;
+    uint32_t low = UINT32_MAX; /* of those that are not 0, less 1 */
+#pragma omp simd reduction(max : top) reduction(min : low)
+    for (int64_t i = 0; i < n; i++) {
+        uint32_t a = bits[i] & 0x7fffffffu;
+        top = a > top ? a : top;
+        low = a - 1u < low ? a - 1u : low;
+    }
+    /* Below 2^-120 a float has places below 2^-144 and may lie half-way
+     * between grid points. A square never does: its last place is even. */
+    if (top > bits_of(limit[0]) ||
+        (!squares && low < bits_of(0x1p-120f) - 1u)) {
+        return -1;
+    }
+    return top > bits_of(limit[1]) ? 0 : top > bits_of(limit[2]) ? 1 : 2;
+}
+
+/* Adds the pieces at the grids first .. GRIDS - 1 of x[n], n a multiple of
+ * LANES. */
+VEC_INLINE void cut(const float *x, int64_t n, bool squares, int first,
+                    lanes_t sum[GRIDS])
+{
+    lanes_t part[GRIDS] = {{0.0}};
     for (int64_t i = 0; i < n; i += LANES) {
-        double rest[LANES];
-        for (int l = 0; l < LANES; l++) {
-            rest[l] = addend(x[i + l], squares);
-        }
+        narrow_t narrow;
+        memcpy(&narrow, x + i, sizeof(narrow));
+        lanes_t rest = __builtin_convertvector(narrow, lanes_t);
+        rest = squares ? rest * rest : rest;
         for (int g = first; g < GRIDS; g++) {
-            for (int l = 0; l < LANES; l++) {
-                double piece = (rest[l] + magic[g]) - magic[g];
-                sum[g][l] += piece;
-                rest[l] -= piece;
-            }
+            lanes_t piece = (rest + magic[g]) - magic[g];
+            part[g] += piece;
+            rest -= piece;
         }
+    }
+    for (int g = first; g < GRIDS; g++) {
+        sum[g] += part[g];
     }
 }
 
 VEC_INLINE void add_block(const float *x, int64_t n, bool squares,
                           int64_t *record)
 {
-    unsigned beyond = classify(x, n, squares);
-    if (beyond & (1u | 1u << GRIDS)) {
-        for (int64_t i = 0; i < n; i++) {
-            loongi_exact_add(record, addend(x[i], squares));
-        }
-        loongi_exact_carry(record);
-        return;
-    }
-    double sum[GRIDS][LANES] = {{0.0}};
+    int first = first_grid(x, n, squares);
+    lanes_t sum[GRIDS] = {{0.0}};
     int64_t whole = n / LANES * LANES;
     float last[LANES] = {0.0f};
     memcpy(last, x + whole, sizeof(float) * (size_t)(n - whole));
-    int first = beyond & 2u ? 0 : beyond & 4u ? 1 : 2;
     switch (first) {
     case 0:
         cut(x, whole, squares, 0, sum);
@@ -88,11 +93,18 @@ VEC_INLINE void add_block(const float *x, int64_t n, bool squares,
     case 1:
         cut(x, whole, squares, 1, sum);
         break;
-    default:
+    case 2:
         cut(x, whole, squares, 2, sum);
+        break;
+    default:
+        for (int64_t i = 0; i < n; i++) {
+            loongi_exact_add(record, addend(x[i], squares));
+        }
+        loongi_exact_carry(record);
+        return;
     }
-    cut(last, LANES, squares, first, sum);
-    for (int g = first; g < GRIDS; g++) {
+    cut(last, LANES, squares, 0, sum);
+    for (int g = 0; g < GRIDS; g++) {
         for (int l = 0; l < LANES; l++) {
             loongi_exact_add(record, sum[g][l]);
         }

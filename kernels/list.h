@@ -81,7 +81,8 @@
 LOONG_FAST_KERNELS(LOONG_FAST_DECLARE)
 #undef LOONG_FAST_DECLARE
 
-#define LOONG_REF_DECLARE(name_) extern const loong_kernel_t loongi_##name_##_ref;
+#define LOONG_REF_DECLARE(name_)                                              \
+    extern const loong_kernel_t loongi_##name_##_ref;
 LOONG_REF_KERNELS(LOONG_REF_DECLARE)
 #undef LOONG_REF_DECLARE
 

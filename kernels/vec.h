@@ -69,8 +69,8 @@ VEC_INLINE vec_t vec_where_at_least(vec_t x, vec_t low, vec_t v)
 #endif
 }
 
-/* 2^x, relative error below 2^-22; 0 below 2^-126; x at most 127; NaN of NaN. The
- * fraction lies in [-1/2, 1/2], where the series of degree 7 is exact to
+/* 2^x, relative error below 2^-22; 0 below 2^-126; x at most 127; NaN of NaN.
+ * The fraction lies in [-1/2, 1/2], where the series of degree 7 is exact to
  * 2^-27. */
 VEC_INLINE vec_t vec_exp2(vec_t x)
 {

@@ -47,6 +47,9 @@ loong_test(NAME trainer SOURCES tests/parallel/test_trainer.c LABELS parallel
 loong_test(NAME training SOURCES tests/golden/test_training.c LABELS golden)
 loong_test(NAME schedule SOURCES tests/planner/test_schedule.c LABELS planner)
 loong_test(NAME recipe SOURCES tests/unit/test_recipe.c LABELS unit)
+loong_test(NAME recipe_print SOURCES tests/unit/test_recipe_print.c LABELS unit)
+loong_test(NAME recipe_together SOURCES tests/unit/test_recipe_together.c
+  LABELS unit)
 loong_fuzz(NAME recipe RUNS 1000)
 add_executable(recipe_reference tests/docs/recipe_reference.c)
 target_link_libraries(recipe_reference PRIVATE loong)
@@ -57,3 +60,4 @@ add_test(NAME install COMMAND ${PROJECT_SOURCE_DIR}/tests/cli/install.sh
   ${PROJECT_BINARY_DIR} ${PROJECT_SOURCE_DIR})
 set_tests_properties(install PROPERTIES LABELS cli TIMEOUT 60)
 loong_test(NAME configs SOURCES tests/unit/test_configs.c LABELS unit)
+include(tests/lint/lint.cmake)

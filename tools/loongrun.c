@@ -32,8 +32,8 @@ static const char usage[] =
     "  --help-config [KEY] what a key means, or all keys\n"
     "  --doctor            what was found on this machine\n"
     "\n"
-    "signals: USR1 saves and goes on; USR2, TERM, INT finish the step, save and\n"
-    "exit with 75. Exit codes: docs/faults.md\n";
+    "signals: USR1 saves and goes on; USR2, TERM, INT finish the step, save\n"
+    "and exit with 75. Exit codes: docs/faults.md\n";
 
 typedef struct options {
     const char *recipe;
@@ -64,7 +64,7 @@ static void print_parent(void *user, const char *line)
     fprintf(stderr, "%s\n", line);
 }
 
-/* ---- commands that need no run --------------------------------------------------- */
+/* ---- commands that need no run ------------------------------------------- */
 
 static int help_config(const char *wanted)
 {
@@ -127,7 +127,7 @@ static int doctor(loong_context_t *ctx)
     return LOONG_EXIT_OK;
 }
 
-/* ---- the run ------------------------------------------------------------------------ */
+/* ---- the run ------------------------------------------------------------- */
 
 static loong_status_t print_text(loong_comm_t *comm, const char *text)
 {
@@ -246,7 +246,7 @@ static int work(loong_context_t *ctx, const options_t *o, loong_comm_t **comm)
     return code;
 }
 
-/* ---- command line --------------------------------------------------------------------- */
+/* ---- command line -------------------------------------------------------- */
 
 static bool parse(int argc, char **argv, options_t *o)
 {

@@ -15,7 +15,7 @@
 #include <loong/ops.h>
 #include <loong/register.h>
 
-/* ---- the op: shape rule and gradient rule ------------------------------------ */
+/* ---- the op: shape rule and gradient rule -------------------------------- */
 
 static loong_status_t same(const loong_op_call_t *call)
 {
@@ -24,7 +24,8 @@ static loong_status_t same(const loong_op_call_t *call)
 }
 
 static const loong_op_t relu2_grad = {
-    .name = "relu2_grad", .min_in = 2, .max_in = 2, .num_out = 1, .infer = same};
+    .name = "relu2_grad", .min_in = 2, .max_in = 2, .num_out = 1,
+    .infer = same};
 
 static loong_status_t grad(const loong_grad_call_t *call)
 {
@@ -41,7 +42,7 @@ static const loong_op_t relu2 = {.name = "relu2",
                                  .infer = same,
                                  .grad = grad};
 
-/* ---- the kernels: raw pointers and sizes --------------------------------------- */
+/* ---- the kernels: raw pointers and sizes --------------------------------- */
 
 static bool only_f32(const loong_kernel_query_t *query,
                      char reason[LOONG_REASON_SIZE])
@@ -53,7 +54,8 @@ static bool only_f32(const loong_kernel_query_t *query,
 static loong_status_t run_forward(const loong_kernel_call_t *call)
 {
     const loong_karg_t *x = &call->query->arg[0];
-    int64_t n = loong_karg_rows(x, call->frame) * loong_karg_cols(x, call->frame);
+    int64_t n = loong_karg_rows(x, call->frame) *
+                loong_karg_cols(x, call->frame);
     const float *in = call->ptr[0];
     float *out = call->ptr[1];
     for (int64_t i = 0; i < n; i++) {
@@ -66,7 +68,8 @@ static loong_status_t run_forward(const loong_kernel_call_t *call)
 static loong_status_t run_backward(const loong_kernel_call_t *call)
 {
     const loong_karg_t *x = &call->query->arg[1];
-    int64_t n = loong_karg_rows(x, call->frame) * loong_karg_cols(x, call->frame);
+    int64_t n = loong_karg_rows(x, call->frame) *
+                loong_karg_cols(x, call->frame);
     const float *dy = call->ptr[0];
     const float *in = call->ptr[1];
     float *dx = call->ptr[2];
@@ -89,7 +92,7 @@ static const loong_kernel_t kernels[] = {
      .run = run_backward},
 };
 
-/* ---- use ---------------------------------------------------------------------------- */
+/* ---- use ----------------------------------------------------------------- */
 
 static loong_status_t register_all(loong_context_t *ctx)
 {

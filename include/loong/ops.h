@@ -83,7 +83,7 @@ typedef struct loong_rope_table_attr {
     double attention_factor; /* yarn; 0: 0.1 ln(factor) + 1, or by mscale */
     double mscale;           /* yarn; 0: not given */
     double mscale_all_dim;   /* yarn; 0: not given */
-    bool truncate;           /* yarn: whole dimensions; Hugging Face's default */
+    bool truncate; /* yarn: whole dimensions; Hugging Face's default */
 } loong_rope_table_attr_t;
 LOONG_API loong_val_t loong_rope_table(loong_graph_t *g, loong_val_t positions,
                                        const loong_rope_table_attr_t *attr);
@@ -190,9 +190,9 @@ typedef struct loong_slice_grad_attr {
 LOONG_API loong_val_t loong_sum_rows(loong_graph_t *g, loong_val_t x);
 
 /* cross_entropy (fused linear + loss): x [T,H], w [V,H], labels i32 [T],
- * loss_weight wide [T] -> token_loss wide [T] (weighted: w_t * (l_t + z * lse^2)), and,
- * when the gradient is wanted, dx [T,H] and dw [V,H] wide, both already times
- * frame.loss_scale[loss]. Never holds T x V logits. A token whose label is
+ * loss_weight wide [T] -> token_loss wide [T] (weighted:
+ * w_t * (l_t + z * lse^2)), and, when the gradient is wanted, dx [T,H] and
+ * dw [V,H] wide, both already times frame.loss_scale[loss]. Never holds T x V logits. A token whose label is
  * LOONG_IGNORE_LABEL has loss 0; another label outside 0..vocab-1 is
  * LOONG_ERR_ARG. Rows of w at and after `vocab` (padding) take no part. It must
  * be a terminal loss: declare output 0 with loong_graph_loss. */

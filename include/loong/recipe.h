@@ -89,7 +89,8 @@ LOONG_API LOONG_NODISCARD loong_status_t
 loong_recipe_check(const loong_recipe_t *recipe, int world_size);
 
 /* Values: what was set (null counts as not set), else the default; 0, false,
- * NULL when there is neither. The path must be in the schema. Texts are borrowed. */
+ * NULL when there is neither. The path must be in the schema. Texts are
+ * borrowed. */
 LOONG_API int64_t loong_recipe_int(const loong_recipe_t *recipe,
                                    const char *path);
 LOONG_API double loong_recipe_real(const loong_recipe_t *recipe,

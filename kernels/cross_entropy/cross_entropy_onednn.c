@@ -243,7 +243,7 @@ static size_t widened_workspace(const loong_kernel_query_t *q)
     return plan_workspace(&p);
 }
 
-/* ---- State ---------------------------------------------------------------- */
+/* ---- State --------------------------------------------------------------- */
 
 static void destroy_chunk(loong_context_t *ctx, chunk_products_t *c)
 {

@@ -126,7 +126,8 @@ static inline int loongi_schedule_stage(const loong_schedule_t *s, int rank,
 
 /* Proves a schedule: each entry there exactly once, in the order of what it
  * reads, slots disjoint in time and no more than needed, micro-batches of a
- * chunk in ascending order, no deadlock when all ranks run, the generator's promise kept.
+ * chunk in ascending order, no deadlock when all ranks run, the
+ * generator's promise kept.
  * LOONG_ERR_INTERNAL with the rank and entry otherwise. */
 LOONG_NODISCARD loong_status_t
 loongi_schedule_check(const loong_schedule_t *schedule);

@@ -158,7 +158,7 @@ void loongi_metrics_eval_line(const loong_metrics_eval_t *e,
     add(&line, " tokens | %s", loongi_metrics_time(e->seconds, took));
 }
 
-/* ---- JSON ----------------------------------------------------------------- */
+/* ---- JSON ---------------------------------------------------------------- */
 
 /* Shortest of 6, 9 or 17 figures that reads back as the same number would be
  * a search; 9 figures are enough for figures that were measured. */
@@ -241,7 +241,7 @@ void loongi_metrics_eval_json(const loong_metrics_eval_t *e,
     add(&line, "}");
 }
 
-/* ---- the window ----------------------------------------------------------- */
+/* ---- the window ---------------------------------------------------------- */
 
 double loongi_window_add(loong_window_t *w, double value)
 {

@@ -81,7 +81,7 @@ double loongi_window_add(loong_window_t *window, double value);
 enum { LOONG_TIME_SIZE = 24 };
 const char *loongi_metrics_time(double seconds, char text[LOONG_TIME_SIZE]);
 
-/* ---- metrics.jsonl -------------------------------------------------------- */
+/* ---- metrics.jsonl ------------------------------------------------------- */
 
 typedef struct loong_jsonl loong_jsonl_t;
 
@@ -99,7 +99,7 @@ LOONG_NODISCARD loong_status_t loongi_jsonl_add(loong_jsonl_t *jsonl,
                                                 const char *line);
 void loongi_jsonl_destroy(loong_jsonl_t **jsonl);
 
-/* ---- memory --------------------------------------------------------------- */
+/* ---- memory -------------------------------------------------------------- */
 
 /* Memory of this process that no file backs (RssAnon + RssShmem), in bytes.
  * Errors: LOONG_ERR_IO, LOONG_ERR_FORMAT. */

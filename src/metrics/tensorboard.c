@@ -33,7 +33,7 @@ uint32_t loongi_crc32c(const void *bytes, size_t length)
     return ~crc;
 }
 
-/* ---- protocol buffers ----------------------------------------------------- */
+/* ---- protocol buffers ---------------------------------------------------- */
 
 typedef struct message {
     size_t length;
@@ -85,7 +85,7 @@ static void begin_event(message_t *m, double unix_time, int64_t step)
     }
 }
 
-/* ---- records -------------------------------------------------------------- */
+/* ---- records ------------------------------------------------------------- */
 
 static uint32_t masked_crc(const void *bytes, size_t length)
 {
@@ -113,7 +113,7 @@ static loong_status_t write_record(loong_tensorboard_t *board,
     return LOONG_OK;
 }
 
-/* ---- the file ------------------------------------------------------------- */
+/* ---- the file ------------------------------------------------------------ */
 
 /* A name that is not taken: the clock may give the same second twice. */
 static loong_status_t open_file(loong_tensorboard_t *board,
@@ -206,7 +206,7 @@ void loongi_tensorboard_destroy(loong_tensorboard_t **board)
     *board = NULL;
 }
 
-/* Event.summary = 5, Summary.value = 1, Value.tag = 1, Value.simple_value = 2 */
+/* Event.summary = 5, Summary.value = 1, Value.tag = 1, .simple_value = 2 */
 loong_status_t loongi_tensorboard_scalar(loong_tensorboard_t *board,
                                          int64_t step, double unix_time,
                                          const char *tag, double value)

@@ -12,7 +12,7 @@ static void cost(const loong_kernel_query_t *q, loong_cost_t *cost)
     }
 }
 
-/* ---- swiglu ------------------------------------------------------------------- */
+/* ---- swiglu -------------------------------------------------------------- */
 
 static loong_status_t infer_swiglu(const loong_op_call_t *call)
 {
@@ -73,7 +73,7 @@ loong_val_t loong_swiglu(loong_graph_t *g, loong_val_t x)
     return loong_graph_apply(g, &swiglu, NULL, 1, &x, 1, &y);
 }
 
-/* ---- gelu ---------------------------------------------------------------------- */
+/* ---- gelu ---------------------------------------------------------------- */
 
 static const loong_op_t gelu_grad = {
     .name = "gelu_grad",

@@ -3,7 +3,7 @@
  * add, scale, dropout, cast, copy, accumulate, sum_rows. */
 #include "op_impl.h"
 
-/* ---- add ------------------------------------------------------------------------ */
+/* ---- add ----------------------------------------------------------------- */
 
 static loong_status_t infer_add(const loong_op_call_t *call)
 {
@@ -41,7 +41,7 @@ loong_val_t loong_add(loong_graph_t *g, loong_val_t a, loong_val_t b)
     return loong_graph_apply(g, &add, NULL, 2, in, 1, &y);
 }
 
-/* ---- scale, dropout: their own adjoints ------------------------------------------ */
+/* ---- scale, dropout: their own adjoints ---------------------------------- */
 
 static loong_status_t infer_dropout(const loong_op_call_t *call)
 {
@@ -118,7 +118,7 @@ loong_val_t loong_dropout(loong_graph_t *g, loong_val_t x,
     return loong_graph_apply(g, &dropout, &attr, 2, in, 1, &y);
 }
 
-/* ---- cast, copy, accumulate ------------------------------------------------------- */
+/* ---- cast, copy, accumulate ---------------------------------------------- */
 
 static loong_status_t infer_cast(const loong_op_call_t *call)
 {
@@ -206,7 +206,7 @@ loong_val_t loong_cast(loong_graph_t *g, loong_val_t x, loong_dtype_t dtype)
     return loong_graph_apply(g, &cast, &attr, 1, &x, 1, &y);
 }
 
-/* ---- sum_rows ------------------------------------------------------------------------ */
+/* ---- sum_rows ------------------------------------------------------------ */
 
 static loong_status_t infer_sum_rows(const loong_op_call_t *call)
 {

@@ -3,7 +3,7 @@
  * slice, concat, reshape and the adjoint of slice. */
 #include "op_impl.h"
 
-/* ---- concat ------------------------------------------------------------------------ */
+/* ---- concat -------------------------------------------------------------- */
 
 static loong_status_t infer_concat(const loong_op_call_t *call)
 {
@@ -52,7 +52,7 @@ loong_val_t loong_concat(loong_graph_t *g, int num_in, const loong_val_t *in)
     return loong_graph_apply(g, &concat, NULL, num_in, in, 1, &y);
 }
 
-/* ---- slice ------------------------------------------------------------------------- */
+/* ---- slice --------------------------------------------------------------- */
 
 static loong_status_t infer_slice_grad(const loong_op_call_t *call)
 {
@@ -160,7 +160,7 @@ loong_val_t loong_slice(loong_graph_t *g, loong_val_t x, int64_t begin,
     return loong_graph_apply(g, &slice, &attr, 1, &x, 1, &y);
 }
 
-/* ---- reshape ------------------------------------------------------------------------ */
+/* ---- reshape ------------------------------------------------------------- */
 
 static loong_status_t infer_reshape(const loong_op_call_t *call)
 {

@@ -40,7 +40,8 @@
     X(sumsq)             \
     X(sum)
 
-#define LOONG_OP_DECLARE(name_) extern const loong_op_t *const loongi_op_##name_;
+#define LOONG_OP_DECLARE(name_)                                               \
+    extern const loong_op_t *const loongi_op_##name_;
 LOONG_OP_LIST(LOONG_OP_DECLARE)
 #undef LOONG_OP_DECLARE
 

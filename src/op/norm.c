@@ -3,7 +3,7 @@
  * rmsnorm and layernorm, plain and with the residual added first. */
 #include "op_impl.h"
 
-/* ---- shape rules ------------------------------------------------------------ */
+/* ---- shape rules --------------------------------------------------------- */
 
 static void statistic(const loong_op_call_t *call, int o, int64_t groups)
 {
@@ -87,7 +87,7 @@ static loong_status_t infer_layernorm_grad(const loong_op_call_t *call)
     return LOONG_OK;
 }
 
-/* ---- gradients --------------------------------------------------------------- */
+/* ---- gradients ----------------------------------------------------------- */
 
 static void cost_norm(const loong_kernel_query_t *q, loong_cost_t *cost)
 {
@@ -188,7 +188,7 @@ static loong_status_t grad_add_layernorm(const loong_grad_call_t *call)
     return grad_norm(call, &layernorm_grad, 2, 3);
 }
 
-/* ---- ops ------------------------------------------------------------------------ */
+/* ---- ops ----------------------------------------------------------------- */
 
 #define NORM_OP(name_, min_, max_, outs_)                                     \
     static const loong_op_t name_ = {                                         \

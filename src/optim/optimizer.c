@@ -127,7 +127,7 @@ static void place_moments(loong_optimizer_t *o, const loong_chunk_t *chunk)
     o->record_offset = take(o, LOONG_EXACT_WORDS * (int64_t)sizeof(int64_t));
 }
 
-/* ---- steps ----------------------------------------------------------------- */
+/* ---- steps --------------------------------------------------------------- */
 
 static loong_karg_t flat_arg(loong_dtype_t dtype, int64_t n)
 {
@@ -304,7 +304,7 @@ static loong_status_t insert_reduction(loong_optimizer_t *o,
     return LOONG_OK;
 }
 
-/* ---- object --------------------------------------------------------------- */
+/* ---- object -------------------------------------------------------------- */
 
 static loong_status_t plan(loong_optimizer_t *o, loong_chunk_t *chunk,
                            const loong_optimizer_params_t *params)
@@ -360,7 +360,7 @@ void loongi_optimizer_destroy(loong_optimizer_t **optimizer_p)
     *optimizer_p = NULL;
 }
 
-/* ---- masters ---------------------------------------------------------------- */
+/* ---- masters ------------------------------------------------------------- */
 
 static void set_one(const loong_bucket_t *b, const loong_flat_t *flat,
                     char *const base[LOONG_BASE_COUNT], int64_t element,

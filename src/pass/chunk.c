@@ -167,7 +167,8 @@ void loongi_program_explain(const loong_program_t *program,
         loongi_human_bytes((double)program->scratch_bytes, bytes));
     for (int64_t i = 0; i < program->num_steps; i++) {
         const loong_step_t *step = &program->steps[i];
-        loongi_text_printf(text, "%5lld %-18s %-22s %-28s%s%s %.3f GFLOP %.3f MB",
+        loongi_text_printf(text,
+                           "%5lld %-18s %-22s %-28s%s%s %.3f GFLOP %.3f MB",
                            (long long)i, step->query.op, step->kernel->name,
                            step->scope, step->recomputed ? " (again)" : "",
                            (step->add | step->add_later) != 0 ? " (adds)" : "",

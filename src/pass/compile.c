@@ -237,7 +237,7 @@ static loong_status_t query_node(compiler_t *k, const loong_node_t *node,
     return LOONG_OK;
 }
 
-/* ---- kernels -------------------------------------------------------------- */
+/* ---- kernels ------------------------------------------------------------- */
 
 loong_status_t loongi_step_choose(loong_context_t *ctx, loong_arena_t *arena,
                                   const char *device, loong_step_t *step)
@@ -271,7 +271,7 @@ loong_status_t loongi_step_choose(loong_context_t *ctx, loong_arena_t *arena,
     return status;
 }
 
-/* ---- order and steps ------------------------------------------------------ */
+/* ---- order and steps ----------------------------------------------------- */
 
 static loong_status_t order_nodes(compiler_t *k)
 {

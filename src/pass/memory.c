@@ -74,7 +74,8 @@ static void collect(const loong_graph_t *g, const loong_layout_params_t *p,
         bool away = is_offloaded(p, node);
         for (int i = 0; i < node->num_in + node->num_out; i++) {
             loong_val_t v = storage_of(
-                g, i < node->num_in ? node->in[i] : node->out[i - node->num_in]);
+                g, i < node->num_in ? node->in[i]
+                                    : node->out[i - node->num_in]);
             if (v != LOONG_NONE) {
                 storages[v].away |= away && !storages[v].used;
                 touch(&storages[v], (int32_t)k, node->program);
@@ -180,7 +181,8 @@ static loong_status_t place_class(memory_t *m, loong_base_t base,
         m->owner[n] = (loong_val_t)v;
         m->intervals[n].begin = s->begin;
         m->intervals[n].end = s->kept ? INT32_MAX : s->end;
-        m->intervals[n++].bytes = (int64_t)loongi_value_bytes(g, (loong_val_t)v);
+        m->intervals[n++].bytes =
+            (int64_t)loongi_value_bytes(g, (loong_val_t)v);
     }
     for (int64_t k = 0; k < m->params->num_order && scratch; k++) {
         int32_t node = m->params->order[k];

@@ -187,8 +187,8 @@ const loong_param_place_t *loongi_chunk_param(const loong_chunk_t *chunk,
                                               const char *name);
 
 /* Appends a step that was built by hand (optimizer, collectives): chooses the
- * kernel of op for query on device (prepare comes later). operand[] and the flags of
- * `step` must be set. Workspace is taken from SCRATCH at offset 0. */
+ * kernel of op for query on device (prepare comes later). operand[] and the
+ * flags of `step` must be set. Workspace is taken from SCRATCH at offset 0. */
 LOONG_NODISCARD loong_status_t
 loongi_program_append(loong_context_t *ctx, loong_program_t *program,
                       const char *device, const loong_step_t *step,

@@ -161,7 +161,7 @@ loong_tree_t *loongi_tree_find(const loong_tree_t *root, const char *path)
     return (loong_tree_t *)(uintptr_t)node;
 }
 
-/* ---- changes -------------------------------------------------------------- */
+/* ---- changes ------------------------------------------------------------- */
 
 bool loongi_tree_is_path(const char *path)
 {

@@ -24,7 +24,7 @@ typedef struct sampler {
     int32_t *order;
 } sampler_t;
 
-/* ---- one token ---------------------------------------------------------------- */
+/* ---- one token ----------------------------------------------------------- */
 
 static void *input(const sampler_t *s, const char *name)
 {
@@ -116,7 +116,7 @@ static int32_t draw(sampler_t *s, uint64_t index)
     return s->order[k - 1];
 }
 
-/* ---- one prompt ------------------------------------------------------------------ */
+/* ---- one prompt ---------------------------------------------------------- */
 
 static loong_status_t continue_prompt(sampler_t *s, int64_t number,
                                       const char *prompt)

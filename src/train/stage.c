@@ -99,7 +99,7 @@ loong_status_t loongi_stage_create(loong_context_t *ctx, loong_comm_t *comm,
     return LOONG_OK;
 }
 
-/* ---- memory --------------------------------------------------------------- */
+/* ---- memory -------------------------------------------------------------- */
 
 static bool is_shared(int base)
 {
@@ -169,7 +169,7 @@ loong_status_t loongi_stage_allocate(loong_stage_t *stage,
     return prepare(s);
 }
 
-/* ---- parameters ----------------------------------------------------------- */
+/* ---- parameters ---------------------------------------------------------- */
 
 void loongi_stage_set_param(loong_stage_t *stage,
                             const loong_param_place_t *place, int64_t at,
@@ -210,7 +210,7 @@ loong_status_t loongi_stage_initialize(loong_stage_t *stage, uint64_t seed)
     return LOONG_OK;
 }
 
-/* ---- running ----------------------------------------------------------------- */
+/* ---- running ------------------------------------------------------------- */
 
 void *loongi_stage_port(const loong_stage_t *stage, const loong_port_t *port)
 {

@@ -6,7 +6,7 @@
 
 #include "trainer_impl.h"
 
-/* ---- data ------------------------------------------------------------------- */
+/* ---- data ---------------------------------------------------------------- */
 
 static void *input(const loong_trainer_t *t, loong_stage_chunk_t chunk,
                    const char *name, const loong_port_t **port_p)
@@ -43,7 +43,7 @@ loong_status_t loongi_fill_inputs(loong_trainer_t *t,
     return LOONG_OK;
 }
 
-/* ---- step header --------------------------------------------------------------- */
+/* ---- step header --------------------------------------------------------- */
 
 /* What this rank knows goes out, what all agree on comes back: the number of
  * tokens that carry loss, requests, and any error of any rank. */
@@ -74,7 +74,7 @@ static loong_status_t agree_on_step(loong_trainer_t *t)
     return LOONG_OK;
 }
 
-/* ---- the schedule --------------------------------------------------------------- */
+/* ---- the schedule -------------------------------------------------------- */
 
 loong_status_t loongi_trainer_plan_step(loong_trainer_t *t)
 {
@@ -142,7 +142,7 @@ static loong_status_t run_schedule(loong_trainer_t *t)
     return LOONG_OK;
 }
 
-/* ---- norm and loss ---------------------------------------------------------------- */
+/* ---- norm and loss ------------------------------------------------------- */
 
 /* Exact sums, so that every layout gets the same bits. */
 static loong_status_t reduce_records(loong_trainer_t *t)
@@ -202,7 +202,7 @@ static loong_status_t handle_nan(loong_trainer_t *t)
     return LOONG_OK;
 }
 
-/* ---- update --------------------------------------------------------------------------- */
+/* ---- update -------------------------------------------------------------- */
 
 static loong_status_t update(loong_trainer_t *t)
 {

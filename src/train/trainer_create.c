@@ -13,7 +13,7 @@
 
 #define FOUNDATION "model.foundation"
 
-/* ---- settings ------------------------------------------------------------------ */
+/* ---- settings ------------------------------------------------------------ */
 
 static int choice(const char *text, const char *const *names, int count)
 {
@@ -101,7 +101,7 @@ static loong_status_t check_settings(loong_trainer_t *t)
     return status;
 }
 
-/* ---- model ------------------------------------------------------------------------ */
+/* ---- model --------------------------------------------------------------- */
 
 static loong_status_t add_pair(void *user, const char *key, const char *value)
 {
@@ -214,7 +214,7 @@ static loong_status_t plan_stage(loong_trainer_t *t)
     return loongi_stage_create(t->ctx, t->comm, &p, 1, &t->stage);
 }
 
-/* ---- start ---------------------------------------------------------------------------- */
+/* ---- start --------------------------------------------------------------- */
 
 static loong_status_t load_model(loong_trainer_t *t)
 {

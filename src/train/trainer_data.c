@@ -8,7 +8,7 @@
 
 enum { MAX_SOURCES = 256 };
 
-/* ---- opening ----------------------------------------------------------------- */
+/* ---- opening ------------------------------------------------------------- */
 
 static loong_status_t check_path(loong_trainer_t *t, const char *key,
                                  const char *path)
@@ -134,7 +134,7 @@ void loongi_trainer_close_data(loong_trainer_t *t)
     loong_blend_destroy(&t->blend);
 }
 
-/* ---- evaluation ------------------------------------------------------------------ */
+/* ---- evaluation ---------------------------------------------------------- */
 
 static loong_status_t evaluate_set(loong_trainer_t *t, loong_validation_t *v)
 {

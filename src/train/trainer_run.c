@@ -4,7 +4,7 @@
 #include "loong/launch.h"
 #include "trainer_impl.h"
 
-/* ---- when ------------------------------------------------------------------------ */
+/* ---- when ---------------------------------------------------------------- */
 
 static bool every(int64_t step, int64_t interval)
 {
@@ -72,7 +72,7 @@ loong_status_t loong_trainer_evaluate(loong_trainer_t *trainer)
     return loongi_trainer_evaluate(trainer);
 }
 
-/* ---- texts ------------------------------------------------------------------------- */
+/* ---- texts --------------------------------------------------------------- */
 
 loong_status_t loong_trainer_describe(loong_trainer_t *trainer,
                                       const char **text_p)
@@ -137,7 +137,7 @@ loong_status_t loong_trainer_explain(loong_trainer_t *trainer,
     return t->text.status;
 }
 
-/* ---- profile ----------------------------------------------------------------------- */
+/* ---- profile ------------------------------------------------------------- */
 
 enum { MAX_TRACE_EVENTS = 100000 };
 

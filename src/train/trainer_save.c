@@ -12,7 +12,7 @@
 
 #define COMPONENT "foundation."
 
-/* ---- communication for the checkpoint module ------------------------------------ */
+/* ---- communication for the checkpoint module ----------------------------- */
 
 static loong_status_t gather(void *user, const void *mine, size_t bytes,
                              void *all)
@@ -25,7 +25,7 @@ static loong_status_t broadcast(void *user, void *data, size_t bytes)
     return loong_comm_broadcast(user, data, bytes, 0, "checkpoint");
 }
 
-/* ---- pieces ------------------------------------------------------------------------ */
+/* ---- pieces -------------------------------------------------------------- */
 
 static int64_t row_length(const loong_param_place_t *p)
 {
@@ -174,7 +174,7 @@ static loong_status_t add_pieces(loong_trainer_t *t, loong_arena_t *arena)
     return LOONG_OK;
 }
 
-/* ---- metadata ------------------------------------------------------------------------ */
+/* ---- metadata ------------------------------------------------------------ */
 
 static loong_status_t fill_metadata(loong_trainer_t *t, loong_pairs_t *meta)
 {
@@ -195,7 +195,7 @@ static loong_status_t fill_metadata(loong_trainer_t *t, loong_pairs_t *meta)
     return LOONG_OK;
 }
 
-/* ---- saving ---------------------------------------------------------------------------- */
+/* ---- saving -------------------------------------------------------------- */
 
 static loong_status_t begin_save(loong_trainer_t *t, loong_pairs_t *meta)
 {
@@ -249,7 +249,7 @@ loong_status_t loongi_trainer_save(loong_trainer_t *t)
     return LOONG_OK;
 }
 
-/* ---- loading ---------------------------------------------------------------------------- */
+/* ---- loading ------------------------------------------------------------- */
 
 static loong_status_t check_tensors(loong_trainer_t *t,
                                     const loong_checkpoint_t *ck)
@@ -435,7 +435,7 @@ loong_status_t loongi_trainer_resume(loong_trainer_t *t, const char *path)
     return status;
 }
 
-/* ---- export ----------------------------------------------------------------------------- */
+/* ---- export -------------------------------------------------------------- */
 
 loong_status_t loong_trainer_export(loong_trainer_t *trainer, const char *dir)
 {

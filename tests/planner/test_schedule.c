@@ -6,7 +6,7 @@
 #include "schedule.h"
 #include "test.h"
 
-/* ---- one stage by hand -------------------------------------------------------- */
+/* ---- one stage by hand --------------------------------------------------- */
 
 static void test_one_stage(void **state)
 {
@@ -64,7 +64,7 @@ static void test_refusals(void **state)
     test_context_end(&ctx);
 }
 
-/* ---- random sizes ---------------------------------------------------------------- */
+/* ---- random sizes -------------------------------------------------------- */
 
 static uint64_t draw(uint64_t seed, uint64_t index, uint64_t bound)
 {
@@ -119,7 +119,7 @@ static void test_random_sizes(void **state)
     test_context_end(&ctx);
 }
 
-/* ---- bubbles ------------------------------------------------------------------------ */
+/* ---- bubbles ------------------------------------------------------------- */
 
 /* Equal stages: F takes f of a rank's time, B and W likewise. */
 static double simulate(loong_context_t *ctx, const char *name,
@@ -176,7 +176,7 @@ static void test_bubbles(void **state)
     test_context_end(&ctx);
 }
 
-/* ---- random costs --------------------------------------------------------------------- */
+/* ---- random costs -------------------------------------------------------- */
 
 static void random_costs(const loong_schedule_t *s, uint64_t seed,
                          loong_stage_cost_t *costs)
@@ -233,7 +233,7 @@ static void check_costs(loong_context_t *ctx, const loong_schedule_t *s,
     assert_true(fabs(b.seconds - 2.0 * a.seconds) < 1e-9 * a.seconds);
 }
 
-/* ---- damage --------------------------------------------------------------------------- */
+/* ---- damage -------------------------------------------------------------- */
 
 static loong_entry_t *find_entry(loong_rank_schedule_t *r,
                                  loong_entry_kind_t kind, int chunk, int mb)
@@ -277,7 +277,8 @@ enum { DAMAGES = 9 };
 /* False where the schedule has no such place. */
 static bool damage(loong_schedule_t *s, int how, uint64_t seed)
 {
-    loong_rank_schedule_t *r = &s->ranks[draw(seed, 20, (uint64_t)s->params.ranks)];
+    loong_rank_schedule_t *r =
+        &s->ranks[draw(seed, 20, (uint64_t)s->params.ranks)];
     int64_t at = (int64_t)draw(seed, 21, (uint64_t)r->num_entries);
     loong_entry_t *e = &r->entries[at];
     loong_entry_kind_t work = s->kind->evaluate ? LOONG_ENTRY_E : LOONG_ENTRY_F;

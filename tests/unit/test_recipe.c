@@ -45,7 +45,8 @@ static void refuse_override(loong_context_t *ctx, const char *text,
     assert_null(recipe);
 }
 
-static void write_text(loong_context_t *ctx, const char *name, const char *text)
+static void write_text(loong_context_t *ctx, const char *name,
+                       const char *text)
 {
     char path[256];
     snprintf(path, sizeof(path), "%s/%s", root, name);
@@ -62,88 +63,89 @@ static loong_status_t load(loong_context_t *ctx, const char *name,
 }
 
 /* Each text has one mistake; the message says where and what. */
+static const struct {
+    const char *text;
+    const char *message;
+} mistakes[] = {
+    /* unknown keys */
+    {"train:\n  train_itres: 5\n",
+     "r.yaml:2: unknown key train.train_itres; did you mean "
+     "train.train_iters?"},
+    {"seed: 1\n\ntrian:\n  train_iters: 5\n",
+     "r.yaml:3: unknown key trian; did you mean train?"},
+    {"lr: 1e-3\n", "unknown key lr; did you mean optimizer.lr?"},
+    {"train:\n  seq_length: 5\n", "did you mean data.seq_length?"},
+    {"data:\n  train:\n    - path: x\n      wieght: 1\n",
+     "r.yaml:4: unknown key data.train[0].wieght; did you mean "
+     "data.train[].weight?"},
+    {"zq: 1\n", "r.yaml:1: unknown key zq"},
+    {"train.train_iters: 5\n", "key 'train.train_iters': a name without"},
+    {"data:\n  train[0]: {path: x}\n", "key 'train[0]': a name without"},
+    {"\"\": {seed: 1}\n", "key '': a name without"},
+    /* types */
+    {"seed: x\n", "r.yaml:1: seed: found x, a whole number wanted"},
+    {"seed: 1.5\n", "found 1.5, a whole number"},
+    {"seed: 5k\n", "found 5k, a whole number"},
+    {"seed: \"\"\n", "found nothing, a whole number"},
+    {"seed: [1]\n", "seed: found a list, a whole number wanted"},
+    {"seed: {a: 1}\n", "seed: found a map, a whole number wanted"},
+    {"seed: .inf\n", "found .inf"},
+    {"optimizer: {lr: .nan}\n", "found .nan, a number wanted"},
+    {"optimizer: {lr: nan}\n", "found nan, a number wanted"},
+    {"optimizer: {lr: inf}\n", "found inf, a number wanted"},
+    {"optimizer: {lr: 1e999}\n", "found 1e999, a number wanted"},
+    {"log: {tensorboard: yes}\n", "found yes, true or false wanted"},
+    {"train: {max_wall_time: 5w}\n",
+     "found 5w, a time such as 90, 15m or 2h"},
+    {"train: 5\n", "train: found 5, a map wanted"},
+    {"train: [a]\n", "train: found a list, a map wanted"},
+    {"data: {train: a}\n", "data.train: found a, a list of maps wanted"},
+    {"data: {train: {path: a}}\n", "found a map, a list of maps wanted"},
+    {"data:\n  train:\n    - a\n",
+     "r.yaml:3: data.train[0]: found a, a map wanted"},
+    {"data: {train: [~]}\n", "data.train[0]: found ~, a map wanted"},
+    {"recompute: {scopes: a}\n", "found a, a list of texts wanted"},
+    {"recompute: {scopes: [[a]]}\n",
+     "recompute.scopes[0]: found a list, a text wanted"},
+    {"recompute: {scopes: [a, ~]}\n",
+     "recompute.scopes[1]: found ~, a text wanted"},
+    {"train: {rampup_batch_size: [1, x, 3]}\n",
+     "train.rampup_batch_size[1]: found x, a whole number wanted"},
+    /* ranges and choices */
+    {"train: {micro_batch_size: 0}\n", "found 0, allowed 1 to 1000000"},
+    {"seed: -1\n", "found -1, allowed 0 to 9e+15"},
+    {"seed: 99999999999999999999\n", "a whole number wanted"},
+    {"train: {rampup_batch_size: [-4]}\n", "found -4, allowed 0 to"},
+    {"train: {max_wall_time: -5m}\n", "found -5m, allowed 0 to"},
+    {"device: gpu\n", "device: found gpu, allowed: auto cpu cuda xpu"},
+    {"device: auto cpu\n", "found auto cpu, allowed:"},
+    {"device: cp\n", "found cp, allowed:"},
+    {"device: \"\"\n", "found nothing, allowed:"},
+    /* YAML */
+    {"seed: 1\nname: a\nseed: 2\n", "r.yaml:3:1: key seed is there twice"},
+    {"train: {micro_batch_size: 2\n", "r.yaml:2:1:"},
+    {"name: \"half\n", "r.yaml:2:1:"},
+    {"a:\n\tb: 1\n", "r.yaml:2:1:"},
+    {"? [a]\n: b\n", "r.yaml:1:3: a key must be a text"},
+    {"name: *x\n", "r.yaml:1:7: an alias without its anchor"},
+    {"train: &t\n  a: *t\n", "r.yaml:2:6: an alias inside its own anchor"},
+    {"seed: 1\n---\nseed: 2\n", "a second document in one file"},
+    {"name: \"a\\0b\"\n", "r.yaml:1:7: a NUL byte in a text"},
+    {"- a\n", "r.yaml:1: a recipe is a map of keys"},
+    {"a text\n", "r.yaml:1: a recipe is a map of keys"},
+    {"defaults: x.yaml\n", "r.yaml:1: defaults: a list of files wanted"},
+    {"defaults: [{a: 1}]\n", "defaults: found no text, file or"},
+    {"defaults: ['']\n", "r.yaml:1: defaults: found , file or"},
+    {"defaults: [a@]\n", "defaults: found a@, file or file@place"},
+    {"defaults: [a@b..c]\n", "defaults: found a@b..c, file or"},
+};
+
 static void test_mistakes(void **state)
 {
     (void)state;
     loong_context_t *ctx = test_context();
-    static const struct {
-        const char *text;
-        const char *message;
-    } cases[] = {
-        /* unknown keys */
-        {"train:\n  train_itres: 5\n",
-         "r.yaml:2: unknown key train.train_itres; did you mean "
-         "train.train_iters?"},
-        {"seed: 1\n\ntrian:\n  train_iters: 5\n",
-         "r.yaml:3: unknown key trian; did you mean train?"},
-        {"lr: 1e-3\n", "unknown key lr; did you mean optimizer.lr?"},
-        {"train:\n  seq_length: 5\n", "did you mean data.seq_length?"},
-        {"data:\n  train:\n    - path: x\n      wieght: 1\n",
-         "r.yaml:4: unknown key data.train[0].wieght; did you mean "
-         "data.train[].weight?"},
-        {"zq: 1\n", "r.yaml:1: unknown key zq"},
-        {"train.train_iters: 5\n", "key 'train.train_iters': a name without"},
-        {"data:\n  train[0]: {path: x}\n", "key 'train[0]': a name without"},
-        {"\"\": {seed: 1}\n", "key '': a name without"},
-        /* types */
-        {"seed: x\n", "r.yaml:1: seed: found x, a whole number wanted"},
-        {"seed: 1.5\n", "found 1.5, a whole number"},
-        {"seed: 5k\n", "found 5k, a whole number"},
-        {"seed: \"\"\n", "found nothing, a whole number"},
-        {"seed: [1]\n", "seed: found a list, a whole number wanted"},
-        {"seed: {a: 1}\n", "seed: found a map, a whole number wanted"},
-        {"seed: .inf\n", "found .inf"},
-        {"optimizer: {lr: .nan}\n", "found .nan, a number wanted"},
-        {"optimizer: {lr: nan}\n", "found nan, a number wanted"},
-        {"optimizer: {lr: inf}\n", "found inf, a number wanted"},
-        {"optimizer: {lr: 1e999}\n", "found 1e999, a number wanted"},
-        {"log: {tensorboard: yes}\n", "found yes, true or false wanted"},
-        {"train: {max_wall_time: 5w}\n",
-         "found 5w, a time such as 90, 15m or 2h"},
-        {"train: 5\n", "train: found 5, a map wanted"},
-        {"train: [a]\n", "train: found a list, a map wanted"},
-        {"data: {train: a}\n", "data.train: found a, a list of maps wanted"},
-        {"data: {train: {path: a}}\n", "found a map, a list of maps wanted"},
-        {"data:\n  train:\n    - a\n",
-         "r.yaml:3: data.train[0]: found a, a map wanted"},
-        {"data: {train: [~]}\n", "data.train[0]: found ~, a map wanted"},
-        {"recompute: {scopes: a}\n", "found a, a list of texts wanted"},
-        {"recompute: {scopes: [[a]]}\n",
-         "recompute.scopes[0]: found a list, a text wanted"},
-        {"recompute: {scopes: [a, ~]}\n",
-         "recompute.scopes[1]: found ~, a text wanted"},
-        {"train: {rampup_batch_size: [1, x, 3]}\n",
-         "train.rampup_batch_size[1]: found x, a whole number wanted"},
-        /* ranges and choices */
-        {"train: {micro_batch_size: 0}\n", "found 0, allowed 1 to 1000000"},
-        {"seed: -1\n", "found -1, allowed 0 to 9e+15"},
-        {"seed: 99999999999999999999\n", "a whole number wanted"},
-        {"train: {rampup_batch_size: [-4]}\n", "found -4, allowed 0 to"},
-        {"train: {max_wall_time: -5m}\n", "found -5m, allowed 0 to"},
-        {"device: gpu\n", "device: found gpu, allowed: auto cpu cuda xpu"},
-        {"device: auto cpu\n", "found auto cpu, allowed:"},
-        {"device: cp\n", "found cp, allowed:"},
-        {"device: \"\"\n", "found nothing, allowed:"},
-        /* YAML */
-        {"seed: 1\nname: a\nseed: 2\n", "r.yaml:3:1: key seed is there twice"},
-        {"train: {micro_batch_size: 2\n", "r.yaml:2:1:"},
-        {"name: \"half\n", "r.yaml:2:1:"},
-        {"a:\n\tb: 1\n", "r.yaml:2:1:"},
-        {"? [a]\n: b\n", "r.yaml:1:3: a key must be a text"},
-        {"name: *x\n", "r.yaml:1:7: an alias without its anchor"},
-        {"train: &t\n  a: *t\n", "r.yaml:2:6: an alias inside its own anchor"},
-        {"seed: 1\n---\nseed: 2\n", "a second document in one file"},
-        {"name: \"a\\0b\"\n", "r.yaml:1:7: a NUL byte in a text"},
-        {"- a\n", "r.yaml:1: a recipe is a map of keys"},
-        {"a text\n", "r.yaml:1: a recipe is a map of keys"},
-        {"defaults: x.yaml\n", "r.yaml:1: defaults: a list of files wanted"},
-        {"defaults: [{a: 1}]\n", "defaults: found no text, file or"},
-        {"defaults: ['']\n", "r.yaml:1: defaults: found , file or"},
-        {"defaults: [a@]\n", "defaults: found a@, file or file@place"},
-        {"defaults: [a@b..c]\n", "defaults: found a@b..c, file or"},
-    };
-    for (int64_t i = 0; i < LOONG_COUNT_OF(cases); i++) {
-        refuse(ctx, cases[i].text, cases[i].message);
+    for (int64_t i = 0; i < LOONG_COUNT_OF(mistakes); i++) {
+        refuse(ctx, mistakes[i].text, mistakes[i].message);
     }
     test_context_end(&ctx);
 }
@@ -315,6 +317,20 @@ static void test_defaults(void **state)
                  "top.yaml:3: defaults: no file 'small.yaml' beside this one");
     assert_fails(ctx, load(ctx, "none.yaml", NULL, &r), LOONG_ERR_NOT_FOUND,
                  "none.yaml");
+    test_context_end(&ctx);
+}
+
+static void test_default_mistakes(void **state)
+{
+    (void)state;
+    loong_context_t *ctx = test_context();
+    loong_recipe_t *r = NULL;
+    char configs[64];
+    snprintf(configs, sizeof(configs), "%s/configs", root);
+    assert_ok(ctx, loongi_dir_make(ctx, configs));
+    write_text(ctx, "base.yaml", "seed: 1\n");
+    write_text(ctx, "top.yaml",
+               "defaults:\n  - small.yaml@model.foundation\nseed: 3\n");
     /* A mistake in a default names the default's line. */
     write_text(ctx, "configs/small.yaml", "num_layers: 2\nhidden_sise: 64\n");
     assert_fails(ctx, load(ctx, "top.yaml", configs, &r), LOONG_ERR_CONFIG,
@@ -346,6 +362,59 @@ static void test_defaults(void **state)
     test_context_end(&ctx);
 }
 
+static const struct {
+    const char *override;
+    const char *path;
+    const char *text;
+} good_overrides[] = {
+    {"seed=7", "seed", "7"},
+    {"train.micro_batch_size=8", "train.on_nan", "skip"},
+    {"train={micro_batch_size: 9}", "train.micro_batch_size", "9"},
+    {"+log.interval=3", "log.interval", "3"},
+    {"++seed=8", "seed", "8"},
+    {"++log.dir=\"x y\"", "log.dir", "x y"},
+    {"~seed", "seed", "1234"},
+    {"~train.on_nan", "train.micro_batch_size", "4"},
+    {"~train", "train.micro_batch_size", "1"},
+    {"~data.train[0]", "data.train[0].path", "b"},
+    {"seed=null", "seed", "1234"},
+    {"name=", "name", ""},
+    {"name=  ", "name", ""},
+    {"name=a=b", "name", "a=b"},
+    {"data.train[1].path=c", "data.train[1].path", "c"},
+    {"data.train[1].path=c", "data.train[0].path", "a"},
+    {"data.train[2].path=c", "data.train[2].path", "c"},
+    {"data.train=[{path: q}]", "data.train[0].path", "q"},
+    {"recompute.scopes=[a, b]", "recompute.scopes[1]", "b"},
+};
+
+static const struct {
+    const char *override;
+    const char *message;
+} bad_overrides[] = {
+    {"seed", "a.b=c, +a.b=c, ++a.b=c or ~a.b wanted"},
+    {"seed", "in the override 'seed'"},
+    {"=5", "'' is no path"},
+    {"a..b=5", "'a..b' is no path"},
+    {".a=5", "'.a' is no path"},
+    {"a.=5", "'a.' is no path"},
+    {"a[x]=5", "'a[x]' is no path"},
+    {"a[1=5", "'a[1' is no path"},
+    {"~", "'' is no path"},
+    {"+++seed=1", "unknown key +seed; did you mean seed?"},
+    {"+seed=6", "the key is set already; seed=... changes it"},
+    {"~log.interval", "log.interval: the key is not set"},
+    {"~nothing", "nothing: the key is not set"},
+    {"data.train[3].path=c", "data.train[3].path: the list has 2 items"},
+    {"~data.train[2]", "the list has 2 items"},
+    {"data.validation[0].path=c", "there is no list"},
+    {"seed=[1", "command line:2:1: did not find"},
+    {"seed=[1", "in the override 'seed=[1'"},
+    {"seed=x", "command line: seed: found x, a whole number wanted"},
+    {"sead=1", "command line: unknown key sead; did you mean seed?"},
+    {"train.lr=1", "unknown key train.lr; did you mean optimizer.lr?"},
+};
+
 static void test_overrides(void **state)
 {
     (void)state;
@@ -353,65 +422,15 @@ static void test_overrides(void **state)
     static const char base[] = "seed: 5\n"
                                "train: {micro_batch_size: 4, on_nan: skip}\n"
                                "data: {train: [{path: a}, {path: b}]}\n";
-    static const struct {
-        const char *override;
-        const char *path;
-        const char *text;
-    } cases[] = {
-        {"seed=7", "seed", "7"},
-        {"train.micro_batch_size=8", "train.on_nan", "skip"},
-        {"train={micro_batch_size: 9}", "train.micro_batch_size", "9"},
-        {"+log.interval=3", "log.interval", "3"},
-        {"++seed=8", "seed", "8"},
-        {"++log.dir=\"x y\"", "log.dir", "x y"},
-        {"~seed", "seed", "1234"},
-        {"~train.on_nan", "train.micro_batch_size", "4"},
-        {"~train", "train.micro_batch_size", "1"},
-        {"~data.train[0]", "data.train[0].path", "b"},
-        {"seed=null", "seed", "1234"},
-        {"name=", "name", ""},
-        {"name=  ", "name", ""},
-        {"name=a=b", "name", "a=b"},
-        {"data.train[1].path=c", "data.train[1].path", "c"},
-        {"data.train[1].path=c", "data.train[0].path", "a"},
-        {"data.train[2].path=c", "data.train[2].path", "c"},
-        {"data.train=[{path: q}]", "data.train[0].path", "q"},
-        {"recompute.scopes=[a, b]", "recompute.scopes[1]", "b"},
-    };
-    for (int64_t i = 0; i < LOONG_COUNT_OF(cases); i++) {
-        loong_recipe_t *r = parse_with(ctx, base, cases[i].override);
-        assert_string_equal(loong_recipe_text(r, cases[i].path),
-                            cases[i].text);
+    for (int64_t i = 0; i < LOONG_COUNT_OF(good_overrides); i++) {
+        loong_recipe_t *r = parse_with(ctx, base, good_overrides[i].override);
+        assert_string_equal(loong_recipe_text(r, good_overrides[i].path),
+                            good_overrides[i].text);
         loong_recipe_destroy(&r);
     }
-    static const struct {
-        const char *override;
-        const char *message;
-    } bad[] = {
-        {"seed", "a.b=c, +a.b=c, ++a.b=c or ~a.b wanted"},
-        {"seed", "in the override 'seed'"},
-        {"=5", "'' is no path"},
-        {"a..b=5", "'a..b' is no path"},
-        {".a=5", "'.a' is no path"},
-        {"a.=5", "'a.' is no path"},
-        {"a[x]=5", "'a[x]' is no path"},
-        {"a[1=5", "'a[1' is no path"},
-        {"~", "'' is no path"},
-        {"+++seed=1", "unknown key +seed; did you mean seed?"},
-        {"+seed=6", "the key is set already; seed=... changes it"},
-        {"~log.interval", "log.interval: the key is not set"},
-        {"~nothing", "nothing: the key is not set"},
-        {"data.train[3].path=c", "data.train[3].path: the list has 2 items"},
-        {"~data.train[2]", "the list has 2 items"},
-        {"data.validation[0].path=c", "there is no list"},
-        {"seed=[1", "command line:2:1: did not find"},
-        {"seed=[1", "in the override 'seed=[1'"},
-        {"seed=x", "command line: seed: found x, a whole number wanted"},
-        {"sead=1", "command line: unknown key sead; did you mean seed?"},
-        {"train.lr=1", "unknown key train.lr; did you mean optimizer.lr?"},
-    };
-    for (int64_t i = 0; i < LOONG_COUNT_OF(bad); i++) {
-        refuse_override(ctx, base, bad[i].override, bad[i].message);
+    for (int64_t i = 0; i < LOONG_COUNT_OF(bad_overrides); i++) {
+        refuse_override(ctx, base, bad_overrides[i].override,
+                        bad_overrides[i].message);
     }
     test_context_end(&ctx);
 }
@@ -480,73 +499,6 @@ static void test_each(void **state)
     test_context_end(&ctx);
 }
 
-static const char awkward[] =
-    "name: \"two\\nlines \\\"q\\\" \\\\ \\t \\x01 \\u2028 \\u00e9\"\n"
-    "data:\n"
-    "  train:\n"
-    "    - path: '- x'\n"
-    "    - path: 'a: b'\n"
-    "      weight: 0.5\n"
-    "recompute: {scopes: ['', 'null', '~', 'true', '#', ' x', 'x ', '?', "
-    "':', 'a:', '1', '-1', '---', '...', '<<', '=', '*a', '%', '{', '中']}\n"
-    "eval: {sample: {prompts: []}}\n"
-    "log:\n"
-    "  interval: ~\n";
-
-static void test_print(void **state)
-{
-    (void)state;
-    loong_context_t *ctx = test_context();
-    loong_recipe_t *r = parse(ctx, awkward);
-    loong_recipe_t *again = NULL;
-    const char *first = NULL;
-    const char *second = NULL;
-    assert_ok(ctx, loong_recipe_print(r, false, &first));
-    assert_ok(ctx, loong_recipe_parse(ctx, "p.yaml", first, NULL, &again));
-    assert_ok(ctx, loong_recipe_print(again, false, &second));
-    assert_string_equal(first, second);
-    assert_string_equal(loong_recipe_text(again, "name"),
-                        "two\nlines \"q\" \\ \t \x01 \xe2\x80\xa8 \xc3\xa9");
-    assert_int_equal(loong_recipe_count(again, "recompute.scopes"), 20);
-    for (int i = 0; i < 20; i++) {
-        char path[64];
-        snprintf(path, sizeof(path), "recompute.scopes[%d]", i);
-        assert_string_equal(loong_recipe_text(again, path),
-                            loong_recipe_text(r, path));
-    }
-    assert_non_null(strstr(second, "interval: 10\n"));
-    loong_recipe_destroy(&again);
-    /* With origins it still reads back, and says where values are from. */
-    assert_ok(ctx, loong_recipe_print(r, true, &first));
-    assert_non_null(strstr(first, "weight: 0.5  # r.yaml:6\n"));
-    assert_non_null(strstr(first, "seed: 1234  # default\n"));
-    assert_ok(ctx, loong_recipe_parse(ctx, "p.yaml", first, NULL, &again));
-    loong_recipe_destroy(&again);
-    loong_recipe_destroy(&r);
-    test_context_end(&ctx);
-}
-
-static uint64_t hash_of(loong_context_t *ctx, const char *text)
-{
-    uint64_t hash = 0;
-    loong_recipe_t *r = parse(ctx, text);
-    assert_ok(ctx, loong_recipe_hash(r, &hash));
-    loong_recipe_destroy(&r);
-    return hash;
-}
-
-static void test_hash(void **state)
-{
-    (void)state;
-    loong_context_t *ctx = test_context();
-    uint64_t hash = hash_of(ctx, "seed: 7\nlog: {dir: x, interval: 10}\n");
-    /* Order, comments, flow and written-out defaults do not count. */
-    assert_true(hash == hash_of(ctx, "log:\n  dir: x # here\nseed: 7\n"));
-    assert_true(hash != hash_of(ctx, "log:\n  dir: x\nseed: 8\n"));
-    assert_true(hash != hash_of(ctx, "log:\n  dir: y\nseed: 7\n"));
-    test_context_end(&ctx);
-}
-
 static void test_own_keys(void **state)
 {
     (void)state;
@@ -596,77 +548,6 @@ static void test_schema(void **state)
     test_context_end(&ctx);
 }
 
-static const char complete[] =
-    "data: {train: [{path: a}], seq_length: 512}\n"
-    "train: {global_batch_size: 24, micro_batch_size: 4, train_iters: 100}\n"
-    "optimizer: {lr: 1e-3}\n";
-
-static void test_together(void **state)
-{
-    (void)state;
-    loong_context_t *ctx = test_context();
-    loong_recipe_t *r = parse(ctx, complete);
-    assert_ok(ctx, loong_recipe_check(r, 1));
-    assert_ok(ctx, loong_recipe_check(r, 2));
-    assert_ok(ctx, loong_recipe_check(r, 6));
-    assert_fails(ctx, loong_recipe_check(r, 4), LOONG_ERR_CONFIG,
-                 "r.yaml:2: train.global_batch_size: 24 is no multiple of 16 "
-                 "(train.micro_batch_size 4 x 4 data-parallel ranks), "
-                 "nearest: 16, 32");
-    assert_fails(ctx, loong_recipe_check(r, 7), LOONG_ERR_CONFIG,
-                 "nearest: 28");
-    assert_fails(ctx, loong_recipe_check(r, 0), LOONG_ERR_ARG, "found 0");
-    loong_recipe_destroy(&r);
-    static const struct {
-        const char *override;
-        const char *message;
-    } cases[] = {
-        {"~data.seq_length", "data.seq_length: not set, every run needs it"},
-        {"~train.train_iters", "train.train_iters: not set"},
-        {"~optimizer.lr", "optimizer.lr: not set"},
-        {"~train.global_batch_size", "train.global_batch_size: not set"},
-        {"data.train=[]", "data.train: no data set to train on"},
-        {"data.train=[{weight: 1}]", "data.train[0].path: not set"},
-        {"data.validation=[{path: a}]", "data.validation[0].name: not set"},
-        {"model.foundation.max_position_embeddings=256",
-         "data.seq_length: 512 is above "
-         "model.foundation.max_position_embeddings 256"},
-        {"train.rampup_batch_size=[8, 8]",
-         "found 2 numbers, [start, increment, samples] wanted"},
-        {"train.rampup_batch_size=[8, 0, 9]",
-         "train.rampup_batch_size[1]: found 0"},
-        {"train.rampup_batch_size=[6, 8, 9]",
-         "train.rampup_batch_size[0]: 6 is no multiple of 8"},
-        {"train.rampup_batch_size=[32, 8, 9]", "starts at 32, above"},
-        {"train.rampup_batch_size=[8, 24, 9]",
-         "steps of 24 from 8 do not meet train.global_batch_size 24"},
-        {"optimizer.min_lr=1", "command line: optimizer.min_lr: 1 is above"},
-        {"optimizer.lr_warmup_iters=101", "101 is above the end of the decay"},
-        {"optimizer.lr_decay_style=WSD", "found 0, WSD wants 1 to 100"},
-        {"recompute.granularity=selective", "recompute.scopes: empty"},
-        {"recompute.scopes=[a]", "recompute.scopes: set, but"},
-        {"checkpoint.save_interval=5", "needs checkpoint.save"},
-        {"train.max_wall_time=1h", "train.max_wall_time: needs"},
-        {"checkpoint.load=auto", "checkpoint.load: auto needs"},
-        {"resume.override=[optimzer.lr]",
-         "resume.override[0]: optimzer.lr is no key of a recipe; did you mean "
-         "optimizer.lr?"},
-    };
-    for (int64_t i = 0; i < LOONG_COUNT_OF(cases); i++) {
-        r = parse_with(ctx, complete, cases[i].override);
-        assert_fails(ctx, loong_recipe_check(r, 2), LOONG_ERR_CONFIG,
-                     cases[i].message);
-        assert_fails(ctx, loong_recipe_check(r, 2), LOONG_ERR_CONFIG,
-                     "1 problem in the recipe");
-        loong_recipe_destroy(&r);
-    }
-    r = parse(ctx, "");
-    assert_fails(ctx, loong_recipe_check(r, 2), LOONG_ERR_CONFIG,
-                 "5 problems in the recipe");
-    loong_recipe_destroy(&r);
-    test_context_end(&ctx);
-}
-
 static int set_up(void **state)
 {
     (void)state;
@@ -691,15 +572,13 @@ int main(void)
         cmocka_unit_test(test_limits),
         cmocka_unit_test(test_values),
         cmocka_unit_test(test_defaults),
+        cmocka_unit_test(test_default_mistakes),
         cmocka_unit_test(test_overrides),
         cmocka_unit_test(test_aliases),
         cmocka_unit_test(test_set),
         cmocka_unit_test(test_each),
-        cmocka_unit_test(test_print),
-        cmocka_unit_test(test_hash),
         cmocka_unit_test(test_own_keys),
         cmocka_unit_test(test_schema),
-        cmocka_unit_test(test_together),
     };
     return cmocka_run_group_tests(tests, set_up, tear_down);
 }

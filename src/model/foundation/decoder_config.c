@@ -6,7 +6,15 @@
 #include <stdlib.h>
 #include <string.h>
 
-typedef enum field_type { INT, LONG, REAL, BOOL, NOT, CHOICE, TEXT } field_type_t;
+typedef enum field_type {
+    INT,
+    LONG,
+    REAL,
+    BOOL,
+    NOT,
+    CHOICE,
+    TEXT
+} field_type_t;
 
 typedef struct choice {
     const char *name;

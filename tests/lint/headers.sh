@@ -1,0 +1,43 @@
+#!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
+# Every header compiles alone, as C11 and as C++17; public ones with nothing
+# but include/ in the path.
+#   headers.sh SOURCE_DIR CC CXX INCLUDE_DIR:INCLUDE_DIR... SYSTEM_DIR:...
+set -u
+cd "$1" || exit 2
+cc=$2
+cxx=$3
+internal=()
+IFS=: read -ra dirs <<<"$4"
+for dir in "${dirs[@]}"; do internal+=(-I "$dir"); done
+IFS=: read -ra dirs <<<"$5"
+for dir in "${dirs[@]}"; do
+  if [ -n "$dir" ]; then internal+=(-isystem "$dir"); fi
+done
+flags=(-fsyntax-only -Wall -Wextra -Werror -fopenmp
+  -D_POSIX_C_SOURCE=200809L -D_DEFAULT_SOURCE)
+# A static inline helper that nobody calls is no fault of a header; C++ wants
+# every member of a static table spelled out.
+# Kernel headers are compiled once for each level of instructions.
+flags+=(-DLOONG_ISA=base)
+flags+=(-Wno-unused-function -Wno-unused-const-variable -Wno-unused-variable)
+bad=0
+check() { # header, include flags ...
+  local header=$1
+  shift
+  echo "#include \"$header\"" |
+    "$cc" -std=c11 "${flags[@]}" "$@" -x c - 2>&1 ||
+    { echo "$header does not compile alone as C11"; return 1; }
+  # Bodies of kernels, compiled for each level of instructions, are C only.
+  if grep -qE 'LOONG_ISA_LEVEL|"(vec|tile)\.h"' "$header"; then return 0; fi
+  echo "#include \"$header\"" |
+    "$cxx" -std=c++17 "${flags[@]}" "$@" -x c++ - 2>&1 ||
+    { echo "$header does not compile alone as C++17"; return 1; }
+}
+for header in include/loong/*.h; do
+  check "$PWD/$header" -I include || bad=1
+done
+while read -r header; do
+  check "$PWD/$header" "${internal[@]}" || bad=1
+done < <(find src kernels backends -name '*.h' | sort)
+exit $bad

@@ -1,0 +1,101 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * What the keys of a recipe must be together. */
+#include "loong/recipe.h"
+#include "test.h"
+
+static loong_recipe_t *parse(loong_context_t *ctx, const char *text)
+{
+    loong_recipe_t *recipe = NULL;
+    assert_ok(ctx, loong_recipe_parse(ctx, "r.yaml", text, NULL, &recipe));
+    return recipe;
+}
+
+static loong_recipe_t *parse_with(loong_context_t *ctx, const char *text,
+                                  const char *override)
+{
+    loong_recipe_t *recipe = NULL;
+    loong_recipe_params_t params = {NULL, 1, &override, 0, NULL};
+    assert_ok(ctx, loong_recipe_parse(ctx, "r.yaml", text, &params, &recipe));
+    return recipe;
+}
+
+static const char complete[] =
+    "data: {train: [{path: a}], seq_length: 512}\n"
+    "train: {global_batch_size: 24, micro_batch_size: 4, train_iters: 100}\n"
+    "optimizer: {lr: 1e-3}\n";
+
+static const struct {
+    const char *override;
+    const char *message;
+} pairs[] = {
+    {"~data.seq_length", "data.seq_length: not set, every run needs it"},
+    {"~train.train_iters", "train.train_iters: not set"},
+    {"~optimizer.lr", "optimizer.lr: not set"},
+    {"~train.global_batch_size", "train.global_batch_size: not set"},
+    {"data.train=[]", "data.train: no data set to train on"},
+    {"data.train=[{weight: 1}]", "data.train[0].path: not set"},
+    {"data.validation=[{path: a}]", "data.validation[0].name: not set"},
+    {"model.foundation.max_position_embeddings=256",
+     "data.seq_length: 512 is above "
+     "model.foundation.max_position_embeddings 256"},
+    {"train.rampup_batch_size=[8, 8]",
+     "found 2 numbers, [start, increment, samples] wanted"},
+    {"train.rampup_batch_size=[8, 0, 9]",
+     "train.rampup_batch_size[1]: found 0"},
+    {"train.rampup_batch_size=[6, 8, 9]",
+     "train.rampup_batch_size[0]: 6 is no multiple of 8"},
+    {"train.rampup_batch_size=[32, 8, 9]", "starts at 32, above"},
+    {"train.rampup_batch_size=[8, 24, 9]",
+     "steps of 24 from 8 do not meet train.global_batch_size 24"},
+    {"optimizer.min_lr=1", "command line: optimizer.min_lr: 1 is above"},
+    {"optimizer.lr_warmup_iters=101", "101 is above the end of the decay"},
+    {"optimizer.lr_decay_style=WSD", "found 0, WSD wants 1 to 100"},
+    {"recompute.granularity=selective", "recompute.scopes: empty"},
+    {"recompute.scopes=[a]", "recompute.scopes: set, but"},
+    {"checkpoint.save_interval=5", "needs checkpoint.save"},
+    {"train.max_wall_time=1h", "train.max_wall_time: needs"},
+    {"checkpoint.load=auto", "checkpoint.load: auto needs"},
+    {"resume.override=[optimzer.lr]",
+     "resume.override[0]: optimzer.lr is no key of a recipe; did you mean "
+     "optimizer.lr?"},
+};
+
+static void test_together(void **state)
+{
+    (void)state;
+    loong_context_t *ctx = test_context();
+    loong_recipe_t *r = parse(ctx, complete);
+    assert_ok(ctx, loong_recipe_check(r, 1));
+    assert_ok(ctx, loong_recipe_check(r, 2));
+    assert_ok(ctx, loong_recipe_check(r, 6));
+    assert_fails(ctx, loong_recipe_check(r, 4), LOONG_ERR_CONFIG,
+                 "r.yaml:2: train.global_batch_size: 24 is no multiple of 16 "
+                 "(train.micro_batch_size 4 x 4 data-parallel ranks), "
+                 "nearest: 16, 32");
+    assert_fails(ctx, loong_recipe_check(r, 7), LOONG_ERR_CONFIG,
+                 "nearest: 28");
+    assert_fails(ctx, loong_recipe_check(r, 0), LOONG_ERR_ARG, "found 0");
+    loong_recipe_destroy(&r);
+    for (int64_t i = 0; i < LOONG_COUNT_OF(pairs); i++) {
+        r = parse_with(ctx, complete, pairs[i].override);
+        assert_fails(ctx, loong_recipe_check(r, 2), LOONG_ERR_CONFIG,
+                     pairs[i].message);
+        assert_fails(ctx, loong_recipe_check(r, 2), LOONG_ERR_CONFIG,
+                     "1 problem in the recipe");
+        loong_recipe_destroy(&r);
+    }
+    r = parse(ctx, "");
+    assert_fails(ctx, loong_recipe_check(r, 2), LOONG_ERR_CONFIG,
+                 "5 problems in the recipe");
+    loong_recipe_destroy(&r);
+    test_context_end(&ctx);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_together),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -192,10 +192,11 @@ LOONG_API loong_val_t loong_sum_rows(loong_graph_t *g, loong_val_t x);
 /* cross_entropy (fused linear + loss): x [T,H], w [V,H], labels i32 [T],
  * loss_weight wide [T] -> token_loss wide [T] (weighted:
  * w_t * (l_t + z * lse^2)), and, when the gradient is wanted, dx [T,H] and
- * dw [V,H] wide, both already times frame.loss_scale[loss]. Never holds T x V logits. A token whose label is
- * LOONG_IGNORE_LABEL has loss 0; another label outside 0..vocab-1 is
- * LOONG_ERR_ARG. Rows of w at and after `vocab` (padding) take no part. It must
- * be a terminal loss: declare output 0 with loong_graph_loss. */
+ * dw [V,H] wide, both already times frame.loss_scale[loss]. Never holds T x V
+ * logits. A token whose label is LOONG_IGNORE_LABEL has loss 0; another label
+ * outside 0..vocab-1 is LOONG_ERR_ARG. Rows of w at and after `vocab` (padding)
+ * take no part. It must be a terminal loss: declare output 0 with
+ * loong_graph_loss. */
 typedef struct loong_cross_entropy_attr {
     int loss;      /* index of frame.loss_scale; set by the builder */
     int64_t vocab; /* <= V */

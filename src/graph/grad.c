@@ -199,7 +199,7 @@ static loong_status_t differentiate_node(differentiation_t *d, int64_t n)
     return LOONG_OK;
 }
 
-/* ---- borders --------------------------------------------------------------- */
+/* ---- borders ------------------------------------------------------------- */
 
 static char *grad_name(loong_graph_t *g, const char *name)
 {

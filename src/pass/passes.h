@@ -46,8 +46,8 @@ typedef struct loong_layout {
 
 /* What is laid out. */
 typedef struct loong_layout_params {
-    int64_t num_order;    /* the live nodes in the order in which the programs */
-    const int32_t *order; /* run for one micro-batch */
+    int64_t num_order;    /* the live nodes in the order of the programs */
+    const int32_t *order; /* of one micro-batch */
     const int64_t *workspace_bytes; /* per node */
     bool in_place;    /* outputs may take the storage of dying inputs */
     int num_offload;  /* scopes whose values are offloaded between F and B */

@@ -56,7 +56,7 @@ static op_arg_t id_arg(const variant_t *v)
     return a;
 }
 
-/* ---- cases ---------------------------------------------------------------- */
+/* ---- cases --------------------------------------------------------------- */
 
 enum { VOCAB = 61 };
 
@@ -328,7 +328,7 @@ static void dropout(const variant_t *v, op_case_t *c)
     c->bound.roundings = 1;
 }
 
-/* ---- the table ------------------------------------------------------------ */
+/* ---- the table ----------------------------------------------------------- */
 
 typedef struct entry {
     const char *op;

@@ -14,6 +14,7 @@ static const bench_command_t commands[] = {
     {"op", "one op: every kernel that takes it", bench_op},
     {"floor", "the matrix products of a training step, nothing else",
      bench_floor},
+    {"step", "whole training steps of a recipe, on random tokens", bench_step},
 };
 enum { COMMANDS = sizeof(commands) / sizeof(commands[0]) };
 

@@ -12,6 +12,7 @@
 #include "loong/context.h"
 #include "loong/exit_code.h"
 #include "loong/ops.h"
+#include "loong/recipe.h"
 #include "loong/register.h"
 
 enum { BENCH_ATTR = 128, BENCH_SHAPE = 8 };
@@ -25,6 +26,7 @@ typedef struct bench_command {
 
 int bench_op(loong_context_t *ctx, int argc, char **argv);
 int bench_floor(loong_context_t *ctx, int argc, char **argv);
+int bench_step(loong_context_t *ctx, int argc, char **argv);
 
 /* Prints the error trail to stderr; the exit code that fits the status. */
 int bench_fail(const loong_context_t *ctx, loong_status_t status);
@@ -87,6 +89,31 @@ loong_dtype_t bench_wide(loong_dtype_t dtype);
  * after saying what is wrong. */
 int bench_shape(const char *command, const char *text,
                 int64_t shape[BENCH_SHAPE]);
+
+/* A decoder, as far as its products go. */
+typedef struct bench_model {
+    int64_t layers, hidden, heads, kv_heads, head_dim, ffn, vocab;
+    int64_t tokens; /* of a micro-batch */
+    int64_t chunk;  /* of these, in the loss head at a time */
+    bool gated;     /* gate and up in one product */
+    loong_dtype_t dtype;
+    int threads;
+} bench_model_t;
+
+/* The model of a recipe; *micro_batches_p: of a step on one rank. */
+bench_model_t bench_model_of(const loong_recipe_t *recipe,
+                             int64_t *micro_batches_p);
+
+/* Loads a recipe for a benchmark; overrides may be none. */
+loong_status_t bench_recipe(loong_context_t *ctx, const char *path,
+                            int num_overrides, char *const *overrides,
+                            loong_recipe_t **recipe_p);
+
+/* The products of one micro-batch, at least `steps` times and `seconds` long,
+ * added to times. */
+loong_status_t bench_floor_times(loong_context_t *ctx,
+                                 const bench_model_t *model, int steps,
+                                 double seconds, bench_times_t *times);
 
 int bench_threads(void); /* of the machine, or OMP_NUM_THREADS */
 

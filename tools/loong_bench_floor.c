@@ -18,16 +18,13 @@ static const char *const kind_name[KINDS] = {"qkv", "attention output",
                                              "mlp up", "mlp down", "loss head"};
 static const char *const phase_name[PHASES] = {"forward", "dX", "dW"};
 
-typedef struct model {
-    int64_t layers, hidden, heads, kv_heads, head_dim, ffn, vocab, tokens;
-    int64_t chunk;
-    bool gated; /* gate and up in one product */
-    loong_dtype_t dtype;
-    int threads;
+/* What `floor` was asked for. */
+typedef struct options {
+    bench_model_t model;
     int steps;
     double seconds;
     bool json;
-} model_t;
+} options_t;
 
 /* The products of one kind: one launch each, used with the weights and
  * gradients of every layer. */
@@ -41,7 +38,7 @@ typedef struct kind {
     bench_times_t times[PHASES];
 } kind_t;
 
-static void sizes(const model_t *m, kind_t *kinds)
+static void sizes(const bench_model_t *m, kind_t *kinds)
 {
     int64_t q = m->heads * m->head_dim;
     int64_t kv = m->kv_heads * m->head_dim;
@@ -66,7 +63,7 @@ static loong_tensor_type_t mat(loong_dtype_t dtype, int64_t rows, int64_t cols)
 }
 
 /* The launch of one phase, on the first layer's weight and gradient. */
-static loong_status_t describe(loong_context_t *ctx, const model_t *m,
+static loong_status_t describe(loong_context_t *ctx, const bench_model_t *m,
                                const kind_t *k, int phase, bench_item_t *item)
 {
     loong_linear_attr_t attr = {phase == 1, LOONG_ACT_NONE};
@@ -109,7 +106,7 @@ static void fill_weight(const kind_t *k, loong_dtype_t dtype, char *weight)
     }
 }
 
-static loong_status_t prepare(loong_context_t *ctx, const model_t *m,
+static loong_status_t prepare(loong_context_t *ctx, const bench_model_t *m,
                               kind_t *kinds)
 {
     for (int i = 0; i < KINDS; i++) {
@@ -200,15 +197,16 @@ static double flops(const kind_t *k)
            (double)k->copies * (double)k->chunks;
 }
 
-static void print(const model_t *m, kind_t *kinds, bench_times_t *steps)
+static void print(const options_t *o, kind_t *kinds, bench_times_t *steps)
 {
+    const bench_model_t *m = &o->model;
     double total = 0.0;
     double median = bench_median(steps);
     double best = bench_best(steps);
     for (int k = 0; k < KINDS; k++) {
         total += PHASES * flops(&kinds[k]);
     }
-    if (m->json) {
+    if (o->json) {
         printf("{\"bench\":\"floor\",\"dtype\":\"%s\",\"threads\":%d,"
                "\"tokens\":%lld,\"gflop\":%.6g,\"ms_best\":%.6g,"
                "\"ms_median\":%.6g,\"gflops\":%.6g,\"runs\":%d",
@@ -223,7 +221,7 @@ static void print(const model_t *m, kind_t *kinds, bench_times_t *steps)
         for (int p = 0; p < PHASES; p++) {
             bench_times_t *t = &kinds[k].times[p];
             double mid = bench_median(t);
-            if (m->json) {
+            if (o->json) {
                 printf(",\"%s %s\":%.6g", kind_name[k], phase_name[p], mid);
             } else {
                 printf("%-18s %-8s %-26s %9.2f %9.2f %8.1f\n", kind_name[k],
@@ -232,7 +230,7 @@ static void print(const model_t *m, kind_t *kinds, bench_times_t *steps)
             }
         }
     }
-    if (m->json) {
+    if (o->json) {
         printf("}\n");
     } else {
         printf("%-18s %-8s %-26s %9.2f %9.2f %8.1f   (%d steps)\n", "step", "",
@@ -240,32 +238,57 @@ static void print(const model_t *m, kind_t *kinds, bench_times_t *steps)
     }
 }
 
-static int run(loong_context_t *ctx, const model_t *m)
+static loong_status_t measure(loong_context_t *ctx, kind_t *kinds, int steps,
+                              double seconds, bench_times_t *times)
 {
-    kind_t kinds[KINDS];
-    bench_times_t steps = {NULL, 0, 0};
     double ms[KINDS][PHASES];
-    memset(kinds, 0, sizeof(kinds));
-    sizes(m, kinds);
-    loong_status_t status = prepare(ctx, m, kinds);
-    double stop = bench_now() + m->seconds;
-    for (int i = 0; status == LOONG_OK &&
-                    (i <= m->steps || bench_now() < stop);
-         i++) {
+    double stop = bench_now() + seconds;
+    for (int i = 0; i <= steps || bench_now() < stop; i++) {
         double begin = bench_now();
-        status = step(ctx, kinds, ms);
+        loong_status_t status = step(ctx, kinds, ms);
+        if (status != LOONG_OK) {
+            return status;
+        }
         if (i == 0) {
             continue; /* warm up */
         }
-        bench_times_add(&steps, 1e3 * (bench_now() - begin));
+        bench_times_add(times, 1e3 * (bench_now() - begin));
         for (int k = 0; k < KINDS; k++) {
             for (int p = 0; p < PHASES; p++) {
                 bench_times_add(&kinds[k].times[p], ms[k][p]);
             }
         }
     }
+    return LOONG_OK;
+}
+
+loong_status_t bench_floor_times(loong_context_t *ctx,
+                                 const bench_model_t *model, int steps,
+                                 double seconds, bench_times_t *times)
+{
+    kind_t kinds[KINDS];
+    memset(kinds, 0, sizeof(kinds));
+    sizes(model, kinds);
+    loong_status_t status = prepare(ctx, model, kinds);
     if (status == LOONG_OK) {
-        print(m, kinds, &steps);
+        status = measure(ctx, kinds, steps, seconds, times);
+    }
+    end(ctx, kinds);
+    return status;
+}
+
+static int run(loong_context_t *ctx, const options_t *o)
+{
+    kind_t kinds[KINDS];
+    bench_times_t steps = {NULL, 0, 0};
+    memset(kinds, 0, sizeof(kinds));
+    sizes(&o->model, kinds);
+    loong_status_t status = prepare(ctx, &o->model, kinds);
+    if (status == LOONG_OK) {
+        status = measure(ctx, kinds, o->steps, o->seconds, &steps);
+    }
+    if (status == LOONG_OK) {
+        print(o, kinds, &steps);
     }
     end(ctx, kinds);
     free(steps.ms);
@@ -275,9 +298,9 @@ static int run(loong_context_t *ctx, const model_t *m)
 static int help(void)
 {
     printf(
-        "usage: loong-bench floor [OPTION]...\n\n"
-        "Times the matrix products of a training step. Defaults: the Llama "
-        "shape.\n\n"
+        "usage: loong-bench floor [OPTION]... [RECIPE [a.b=c]...]\n\n"
+        "Times the matrix products of one micro-batch of training: of a "
+        "recipe, or of\nthe sizes given (defaults: the Llama shape).\n\n"
         "  --layers N       8\n"
         "  --hidden N       512\n"
         "  --heads N        8\n"
@@ -297,33 +320,17 @@ static int help(void)
 }
 
 /* Options that are whole numbers, by their letter. */
-static int64_t *number_of(model_t *m, int letter)
+static int64_t *number_of(bench_model_t *m, int letter)
 {
-    switch (letter) {
-    case 'l':
-        return &m->layers;
-    case 'H':
-        return &m->hidden;
-    case 'n':
-        return &m->heads;
-    case 'k':
-        return &m->kv_heads;
-    case 'D':
-        return &m->head_dim;
-    case 'f':
-        return &m->ffn;
-    case 'v':
-        return &m->vocab;
-    case 'T':
-        return &m->tokens;
-    case 'c':
-        return &m->chunk;
-    default:
-        return NULL;
-    }
+    int64_t *const numbers[] = {&m->layers,   &m->hidden, &m->heads,
+                                &m->kv_heads, &m->head_dim, &m->ffn,
+                                &m->vocab,    &m->tokens, &m->chunk};
+    static const char letters[] = "lHnkDfvTc";
+    const char *at = strchr(letters, letter);
+    return at != NULL && letter != 0 ? numbers[at - letters] : NULL;
 }
 
-static int parse(int argc, char **argv, model_t *m)
+static int parse(int argc, char **argv, options_t *o)
 {
     static const struct option table[] = {
         {"layers", required_argument, NULL, 'l'},
@@ -343,6 +350,7 @@ static int parse(int argc, char **argv, model_t *m)
         {"json", no_argument, NULL, 'j'},
         {"help", no_argument, NULL, 'h'},
         {NULL, 0, NULL, 0}};
+    bench_model_t *m = &o->model;
     int c;
     while ((c = getopt_long(argc, argv, "", table, NULL)) != -1) {
         int64_t *number = number_of(m, c);
@@ -362,11 +370,11 @@ static int parse(int argc, char **argv, model_t *m)
         } else if (c == 't') {
             m->threads = atoi(optarg);
         } else if (c == 's') {
-            m->steps = atoi(optarg);
+            o->steps = atoi(optarg);
         } else if (c == 'S') {
-            m->seconds = atof(optarg);
+            o->seconds = atof(optarg);
         } else if (c == 'j') {
-            m->json = true;
+            o->json = true;
         } else if (c == 'h') {
             return -1;
         } else {
@@ -374,38 +382,57 @@ static int parse(int argc, char **argv, model_t *m)
                                optarg != NULL ? optarg : "this option");
         }
     }
-    return optind < argc
-               ? bench_usage("floor", "'%s' is not an option", argv[optind])
-               : LOONG_EXIT_OK;
+    return LOONG_EXIT_OK;
+}
+
+static void llama_shape(bench_model_t *m)
+{
+    memset(m, 0, sizeof(*m));
+    m->layers = 8;
+    m->hidden = 512;
+    m->heads = 8;
+    m->kv_heads = 4;
+    m->ffn = 1408;
+    m->vocab = 32000;
+    m->tokens = 2048;
+    m->chunk = 512;
+    m->gated = true;
+    m->dtype = LOONG_BF16;
+    m->threads = bench_threads();
 }
 
 int bench_floor(loong_context_t *ctx, int argc, char **argv)
 {
-    model_t m;
-    memset(&m, 0, sizeof(m));
-    m.layers = 8;
-    m.hidden = 512;
-    m.heads = 8;
-    m.kv_heads = 4;
-    m.ffn = 1408;
-    m.vocab = 32000;
-    m.tokens = 2048;
-    m.chunk = 512;
-    m.gated = true;
-    m.dtype = LOONG_BF16;
-    m.threads = bench_threads();
-    m.steps = 9;
-    m.seconds = 10.0;
-    int code = parse(argc, argv, &m);
+    options_t o;
+    bench_model_t *m = &o.model;
+    memset(&o, 0, sizeof(o));
+    llama_shape(m);
+    o.steps = 9;
+    o.seconds = 10.0;
+    int code = parse(argc, argv, &o);
     if (code != LOONG_EXIT_OK) {
         return code < 0 ? help() : code;
     }
-    if (m.threads < 1 || m.steps < 1 || m.heads % m.kv_heads != 0) {
+    if (optind < argc) {
+        loong_recipe_t *recipe = NULL;
+        int64_t micro_batches = 0;
+        loong_status_t status =
+            bench_recipe(ctx, argv[optind], argc - optind - 1,
+                         argv + optind + 1, &recipe);
+        if (status != LOONG_OK) {
+            return bench_fail(ctx, status);
+        }
+        int threads = m->threads;
+        *m = bench_model_of(recipe, &micro_batches);
+        m->threads = threads;
+        loong_recipe_destroy(&recipe);
+    }
+    if (m->threads < 1 || o.steps < 1 || m->heads % m->kv_heads != 0) {
         return bench_usage("floor", "--threads and --steps must be positive, "
                                     "--heads a multiple of --kv-heads");
     }
-    if (m.head_dim == 0) {
-        m.head_dim = m.hidden / m.heads;
+    if (m->head_dim == 0) {
+        m->head_dim = m->hidden / m->heads;
     }
-    return run(ctx, &m);
+    return run(ctx, &o);
 }

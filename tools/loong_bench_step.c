@@ -1,0 +1,323 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * loong-bench step: whole training steps of a recipe by the trainer itself, on
+ * random tokens, and then the floor of the same model in the same run. */
+#include <dirent.h>
+#include <getopt.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <unistd.h>
+
+#include "loong/comm.h"
+#include "loong/dataset.h"
+#include "loong/trainer.h"
+#include "loong_bench.h"
+
+#ifndef LOONG_CONFIG_DIR
+#define LOONG_CONFIG_DIR "configs"
+#endif
+
+enum { WARM_UP = 2, PATH_SIZE = 512, BATCHES = 16 };
+
+typedef struct options {
+    int steps;
+    double floor_seconds; /* 0: no floor */
+    bool json;
+} options_t;
+
+/* ---- recipes -------------------------------------------------------------- */
+
+loong_status_t bench_recipe(loong_context_t *ctx, const char *path,
+                            int num_overrides, char *const *overrides,
+                            loong_recipe_t **recipe_p)
+{
+    loong_recipe_params_t params;
+    memset(&params, 0, sizeof(params));
+    params.config_dir = LOONG_CONFIG_DIR;
+    params.num_overrides = num_overrides;
+    params.overrides = (const char *const *)overrides;
+    return loong_recipe_load(ctx, path, &params, recipe_p);
+}
+
+static int64_t model_int(const loong_recipe_t *r, const char *key,
+                         int64_t otherwise)
+{
+    char path[128];
+    snprintf(path, sizeof(path), "model.foundation.%s", key);
+    int64_t value = loong_recipe_int(r, path);
+    return value > 0 ? value : otherwise;
+}
+
+bench_model_t bench_model_of(const loong_recipe_t *recipe,
+                             int64_t *micro_batches_p)
+{
+    bench_model_t m;
+    int64_t batch = loong_recipe_int(recipe, "train.micro_batch_size");
+    int64_t global = loong_recipe_int(recipe, "train.global_batch_size");
+    const char *act =
+        loong_recipe_text(recipe, "model.foundation.activation");
+    const char *dtype = loong_recipe_text(recipe, "precision.params_dtype");
+    memset(&m, 0, sizeof(m));
+    m.layers = model_int(recipe, "num_layers", 1);
+    m.hidden = model_int(recipe, "hidden_size", 1);
+    m.heads = model_int(recipe, "num_attention_heads", 1);
+    m.kv_heads = model_int(recipe, "num_query_groups", m.heads);
+    m.head_dim = model_int(recipe, "kv_channels", m.hidden / m.heads);
+    m.ffn = model_int(recipe, "ffn_hidden_size", 4 * m.hidden);
+    m.vocab = model_int(recipe, "vocab_size", 1);
+    m.tokens = loong_recipe_int(recipe, "data.seq_length") *
+               (batch > 0 ? batch : 1);
+    m.chunk = 512;
+    m.gated = act != NULL && strcmp(act, "swiglu") == 0;
+    m.dtype = LOONG_F32;
+    if (dtype != NULL) {
+        (void)loong_dtype_from_name(dtype, &m.dtype);
+    }
+    m.threads = bench_threads();
+    *micro_batches_p = batch > 0 && global > batch ? global / batch : 1;
+    return m;
+}
+
+/* ---- random tokens --------------------------------------------------------- */
+
+static loong_status_t write_tokens(loong_context_t *ctx, const char *prefix,
+                                   const bench_model_t *m, int64_t tokens)
+{
+    loong_dataset_writer_params_t params = {
+        prefix, loong_dataset_dtype(m->vocab), false};
+    loong_dataset_writer_t *writer = NULL;
+    int32_t *ids = malloc(sizeof(*ids) * (size_t)tokens);
+    uint32_t state = 12345;
+    if (ids == NULL) {
+        return LOONG_ERR_MEMORY;
+    }
+    for (int64_t i = 0; i < tokens; i++) {
+        state = state * 1664525u + 1013904223u;
+        ids[i] = (int32_t)((uint64_t)state * (uint64_t)m->vocab >> 32);
+    }
+    loong_status_t status = loong_dataset_writer_create(ctx, &params, &writer);
+    if (status == LOONG_OK) {
+        status = loong_dataset_writer_add(writer, ids, NULL, tokens);
+    }
+    if (status == LOONG_OK) {
+        status = loong_dataset_writer_end_document(writer);
+    }
+    if (status == LOONG_OK) {
+        status = loong_dataset_writer_commit(writer);
+    }
+    loong_dataset_writer_destroy(&writer);
+    free(ids);
+    return status;
+}
+
+/* The directory is ours and flat. */
+static void remove_files(const char *name)
+{
+    DIR *dir = opendir(name);
+    const struct dirent *entry = NULL;
+    char path[PATH_SIZE + 300];
+    while (dir != NULL && (entry = readdir(dir)) != NULL) {
+        snprintf(path, sizeof(path), "%s/%s", name, entry->d_name);
+        (void)unlink(path);
+    }
+    if (dir != NULL) {
+        closedir(dir);
+    }
+    (void)rmdir(name);
+}
+
+/* ---- the run ---------------------------------------------------------------- */
+
+/* Loads the recipe with what the benchmark decides: data, length, a line of
+ * metrics a step, no other files. */
+static loong_status_t load(loong_context_t *ctx, const options_t *o,
+                           const char *dir, int argc, char **argv,
+                           loong_recipe_t **recipe_p)
+{
+    enum { OWN = 5 };
+    char own[OWN][PATH_SIZE + 64];
+    char **overrides = malloc(sizeof(char *) * (size_t)(argc + OWN));
+    if (overrides == NULL) {
+        return LOONG_ERR_MEMORY;
+    }
+    snprintf(own[0], sizeof(own[0]), "++data.train=[{path: %s/tokens}]", dir);
+    snprintf(own[1], sizeof(own[1]), "++log.dir=%s", dir);
+    snprintf(own[2], sizeof(own[2]), "++log.tensorboard=false");
+    snprintf(own[3], sizeof(own[3]), "++log.interval=1");
+    snprintf(own[4], sizeof(own[4]), "++train.train_iters=%d",
+             o->steps + WARM_UP);
+    for (int i = 1; i < argc; i++) {
+        overrides[i - 1] = argv[i];
+    }
+    for (int i = 0; i < OWN; i++) {
+        overrides[argc - 1 + i] = own[i];
+    }
+    loong_status_t status =
+        bench_recipe(ctx, argv[0], argc - 1 + OWN, overrides, recipe_p);
+    free(overrides);
+    return status;
+}
+
+static loong_status_t train(loong_context_t *ctx, loong_recipe_t *recipe)
+{
+    loong_comm_t *comm = NULL;
+    loong_trainer_t *trainer = NULL;
+    loong_status_t status = loong_comm_create_self(ctx, NULL, &comm);
+    if (status == LOONG_OK) {
+        loong_trainer_params_t params = {comm, recipe, false};
+        status = loong_trainer_create(ctx, &params, &trainer);
+    }
+    if (status == LOONG_OK) {
+        status = loong_trainer_run(trainer);
+    }
+    loong_trainer_destroy(&trainer);
+    loong_comm_destroy(&comm);
+    return status;
+}
+
+/* Times of the steps after the warm-up, from metrics.jsonl. */
+static void read_times(const char *dir, bench_times_t *times)
+{
+    static const char key[] = "\"ms_per_step\":";
+    char path[PATH_SIZE + 32];
+    char line[4096];
+    int count = 0;
+    snprintf(path, sizeof(path), "%s/metrics.jsonl", dir);
+    FILE *file = fopen(path, "r");
+    while (file != NULL && fgets(line, sizeof(line), file) != NULL) {
+        const char *at = strstr(line, key);
+        if (at != NULL && count++ >= WARM_UP) {
+            bench_times_add(times, strtod(at + sizeof(key) - 1, NULL));
+        }
+    }
+    if (file != NULL) {
+        fclose(file);
+    }
+}
+
+static void print(const options_t *o, const char *path, const bench_model_t *m,
+                  int64_t micro_batches, bench_times_t *steps,
+                  bench_times_t *floors)
+{
+    struct rusage usage;
+    double median = bench_median(steps);
+    double floor_ms = bench_median(floors) * (double)micro_batches;
+    double tokens = (double)(m->tokens * micro_batches);
+    getrusage(RUSAGE_SELF, &usage);
+    double mib = (double)usage.ru_maxrss / 1024.0;
+    if (o->json) {
+        printf("{\"bench\":\"step\",\"recipe\":\"%s\",\"dtype\":\"%s\","
+               "\"threads\":%d,\"ms_best\":%.6g,\"ms_median\":%.6g,"
+               "\"tokens_per_second\":%.6g,\"floor_ms\":%.6g,"
+               "\"peak_mib\":%.1f,\"steps\":%d}\n",
+               path, loong_dtype_name(m->dtype), m->threads, bench_best(steps),
+               median, tokens / median * 1e3, floor_ms, mib, steps->count);
+        return;
+    }
+    printf("%s, %s, %d threads, %d steps\n", path, loong_dtype_name(m->dtype),
+           m->threads, steps->count);
+    printf("step    %9.1f ms (best %.1f), %.0f tokens/s\n", median,
+           bench_best(steps), tokens / median * 1e3);
+    if (floors->count > 0) {
+        printf("floor   %9.1f ms (best %.1f), matrix products alone\n",
+               floor_ms, bench_best(floors) * (double)micro_batches);
+        printf("step / floor %4.2f\n", median / floor_ms);
+    }
+    printf("peak memory  %.0f MiB resident\n", mib);
+}
+
+static loong_status_t run(loong_context_t *ctx, const options_t *o,
+                          const char *path, const char *dir,
+                          loong_recipe_t *recipe)
+{
+    char prefix[PATH_SIZE + 16];
+    int64_t micro_batches = 1;
+    bench_times_t steps = {NULL, 0, 0};
+    bench_times_t floors = {NULL, 0, 0};
+    bench_model_t m = bench_model_of(recipe, &micro_batches);
+    snprintf(prefix, sizeof(prefix), "%s/tokens", dir);
+    loong_status_t status = write_tokens(
+        ctx, prefix, &m, BATCHES * (m.tokens * micro_batches + 1));
+    if (status == LOONG_OK) {
+        status = train(ctx, recipe);
+    }
+    if (status == LOONG_OK) {
+        read_times(dir, &steps);
+    }
+    if (status == LOONG_OK && o->floor_seconds > 0.0) {
+        status = bench_floor_times(ctx, &m, 3, o->floor_seconds, &floors);
+    }
+    if (status == LOONG_OK) {
+        print(o, path, &m, micro_batches, &steps, &floors);
+    }
+    free(steps.ms);
+    free(floors.ms);
+    return status;
+}
+
+static int help(void)
+{
+    printf("usage: loong-bench step [OPTION]... RECIPE [a.b=c]...\n\n"
+           "Trains on random tokens and times each step; then the matrix "
+           "products alone.\nOMP_NUM_THREADS sets the threads.\n\n"
+           "  --steps N            to measure, after %d to warm up; 12\n"
+           "  --floor-seconds S    5; 0: no floor\n"
+           "  --json               one line of JSON, with ms_median\n",
+           WARM_UP);
+    return LOONG_EXIT_OK;
+}
+
+int bench_step(loong_context_t *ctx, int argc, char **argv)
+{
+    static const struct option table[] = {
+        {"steps", required_argument, NULL, 's'},
+        {"floor-seconds", required_argument, NULL, 'f'},
+        {"json", no_argument, NULL, 'j'},
+        {"help", no_argument, NULL, 'h'},
+        {NULL, 0, NULL, 0}};
+    options_t o = {12, 5.0, false};
+    loong_recipe_t *recipe = NULL;
+    int c;
+    /* '+': what follows the recipe is its own. */
+    while ((c = getopt_long(argc, argv, "+", table, NULL)) != -1) {
+        switch (c) {
+        case 's':
+            o.steps = atoi(optarg);
+            break;
+        case 'f':
+            o.floor_seconds = atof(optarg);
+            break;
+        case 'j':
+            o.json = true;
+            break;
+        case 'h':
+            return help();
+        default:
+            return bench_usage("step", "unknown option");
+        }
+    }
+    if (optind == argc || o.steps < 1) {
+        return bench_usage("step", optind == argc
+                                       ? "no recipe given"
+                                       : "--steps must be positive");
+    }
+    char dir[PATH_SIZE];
+    const char *tmp = getenv("TMPDIR");
+    snprintf(dir, sizeof(dir), "%s/loong-bench-XXXXXX",
+             tmp != NULL ? tmp : "/tmp");
+    if (mkdtemp(dir) == NULL) {
+        fprintf(stderr, "loong-bench: cannot make the directory %s\n", dir);
+        return LOONG_EXIT_CANNOT_WRITE;
+    }
+    loong_status_t status =
+        load(ctx, &o, dir, argc - optind, argv + optind, &recipe);
+    if (status == LOONG_OK) {
+        status = run(ctx, &o, argv[optind], dir, recipe);
+    }
+    loong_recipe_destroy(&recipe);
+    remove_files(dir);
+    return status == LOONG_OK ? LOONG_EXIT_OK : bench_fail(ctx, status);
+}

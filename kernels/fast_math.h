@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Functions of one float that a compiler turns into vector code: no branch,
- * no table, no call. Errors were measured against fp64 over the range. */
+ * no table, no call. The errors stated are bounds from the series cut off and
+ * the fit, not measurements over the whole range. */
 #ifndef LOONG_KERNELS_FAST_MATH_H
 #define LOONG_KERNELS_FAST_MATH_H
 

@@ -28,7 +28,7 @@ typedef struct options {
     bool json;
 } options_t;
 
-/* ---- recipes -------------------------------------------------------------- */
+/* ---- recipes ---- */
 
 loong_status_t bench_recipe(loong_context_t *ctx, const char *path,
                             int num_overrides, char *const *overrides,
@@ -81,7 +81,7 @@ bench_model_t bench_model_of(const loong_recipe_t *recipe,
     return m;
 }
 
-/* ---- random tokens --------------------------------------------------------- */
+/* ---- random tokens ---- */
 
 static loong_status_t write_tokens(loong_context_t *ctx, const char *prefix,
                                    const bench_model_t *m, int64_t tokens)
@@ -129,7 +129,7 @@ static void remove_files(const char *name)
     (void)rmdir(name);
 }
 
-/* ---- the run ---------------------------------------------------------------- */
+/* ---- the run ---- */
 
 /* Loads the recipe with what the benchmark decides: data, length, a line of
  * metrics a step, no other files. */

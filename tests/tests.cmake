@@ -61,3 +61,4 @@ add_test(NAME install COMMAND ${PROJECT_SOURCE_DIR}/tests/cli/install.sh
 set_tests_properties(install PROPERTIES LABELS cli TIMEOUT 60)
 loong_test(NAME configs SOURCES tests/unit/test_configs.c LABELS unit)
 include(tests/lint/lint.cmake)
+loong_test(NAME tokenizer SOURCES tests/unit/test_tokenizer.c LABELS unit)

@@ -12,7 +12,7 @@ static const token_t *get(const loong_tokenizer_t *t, int32_t id)
                : NULL;
 }
 
-/* Blanks that the decoder takes from the beginning. */
+/* Blanks that the decoder takes from the first token. */
 static size_t stripped(const loong_tokenizer_t *t, const char *text,
                        size_t length)
 {
@@ -30,6 +30,7 @@ loong_status_t loong_tokenizer_decode(loong_context_t *ctx,
                                       size_t *length_p)
 {
     loong_buffer_t out = {0};
+    bool first = true;
     loong_status_t status = loongi_buffer_room(ctx, &out, 1);
     for (int64_t i = 0; i < count && status == LOONG_OK; i++) {
         const token_t *token = get(t, ids[i]);
@@ -40,8 +41,11 @@ loong_status_t loong_tokenizer_decode(loong_context_t *ctx,
                            "vocabulary has 0 to %lld",
                            ids[i], (long long)i, (long long)t->vocab.size - 1);
         } else if (!(skip_special && token->special)) {
-            status =
-                loongi_buffer_add(ctx, &out, token->bytes, token->num_bytes);
+            size_t skip =
+                first ? stripped(t, token->bytes, token->num_bytes) : 0;
+            first = false;
+            status = loongi_buffer_add(ctx, &out, token->bytes + skip,
+                                       token->num_bytes - skip);
         }
     }
     if (status == LOONG_OK) {
@@ -51,10 +55,8 @@ loong_status_t loong_tokenizer_decode(loong_context_t *ctx,
         loongi_free(ctx, out.data);
         return status;
     }
-    size_t skip = stripped(t, out.data, out.length - 1);
-    memmove(out.data, out.data + skip, out.length - skip);
     *text_p = out.data;
-    *length_p = out.length - 1 - skip;
+    *length_p = out.length - 1;
     return LOONG_OK;
 }
 

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * tokenizer.json: what happens around ids: post_processor and decoder. */
+#include <limits.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -147,16 +148,17 @@ static loong_status_t read_decoder(loong_tokenizer_t *t,
             prefix = strcmp(loongi_json_string(scheme), "never") != 0;
         }
         d->to = " ";
-        t->strip_left = prefix;
+        t->strip_left = prefix ? INT_MAX : 0;
     } else if (strcmp(type, "Strip") == 0) {
         LOONG_TRY(
             loongi_member_text(t->ctx, json, "content", "decoder", &text));
         int64_t start = loongi_json_int(loongi_json_get(json, "start"));
-        LOONG_CHECK(t->ctx,
-                    strcmp(text, " ") == 0 && start >= 0 && start < 16 &&
-                        loongi_json_int(loongi_json_get(json, "stop")) == 0,
-                    LOONG_ERR_UNSUPPORTED,
-                    "decoder Strip is supported for blanks at the start only");
+        LOONG_CHECK(
+            t->ctx,
+            strcmp(text, " ") == 0 && start >= 0 && start <= 1 &&
+                loongi_json_int(loongi_json_get(json, "stop")) == 0,
+            LOONG_ERR_UNSUPPORTED,
+            "decoder Strip is supported for one blank at the start only");
         t->strip_left = (int)start;
     } else {
         LOONG_CHECK(t->ctx, strcmp(type, "Fuse") == 0, LOONG_ERR_UNSUPPORTED,
@@ -224,7 +226,7 @@ static loong_status_t decode_token(loong_tokenizer_t *t, token_t *token,
         out[0] = (char)byte;
         token->num_bytes = 1;
         token->bytes = out;
-    } else if (d->byte_level) {
+    } else if (d->byte_level && token->in_model) {
         token->bytes =
             to_bytes(token, out, &token->num_bytes) ? out : token->text;
     } else if (d->from != NULL) {

@@ -47,6 +47,8 @@ loong_test(NAME trainer SOURCES tests/parallel/test_trainer.c LABELS parallel
 loong_test(NAME training SOURCES tests/golden/test_training.c LABELS golden)
 loong_test(NAME schedule SOURCES tests/planner/test_schedule.c LABELS planner)
 loong_test(NAME recipe SOURCES tests/unit/test_recipe.c LABELS unit)
+loong_test(NAME recipe_resume SOURCES tests/unit/test_recipe_resume.c
+  LABELS unit)
 loong_test(NAME recipe_print SOURCES tests/unit/test_recipe_print.c LABELS unit)
 loong_test(NAME recipe_together SOURCES tests/unit/test_recipe_together.c
   LABELS unit)

@@ -143,7 +143,11 @@ static loong_status_t with_trainer(const options_t *o, loong_recipe_t *recipe,
                                    loong_trainer_t *trainer)
 {
     const char *text = NULL;
+    const char *dir = loong_recipe_text(recipe, "export.hf");
     loong_status_t status = loong_trainer_describe(trainer, &text);
+    if (status == LOONG_OK && loong_comm_rank(comm) == 0) {
+        printf("run: %s\n", loong_recipe_text(recipe, "name"));
+    }
     if (status == LOONG_OK) {
         status = print_text(comm, text);
     }
@@ -153,6 +157,9 @@ static loong_status_t with_trainer(const options_t *o, loong_recipe_t *recipe,
     }
     if (status != LOONG_OK || o->dry_run) {
         return status;
+    }
+    if (loong_comm_rank(comm) == 0) {
+        loong_recipe_warn_unread(recipe);
     }
     if (o->eval) {
         return loong_trainer_evaluate(trainer);
@@ -169,7 +176,6 @@ static loong_status_t with_trainer(const options_t *o, loong_recipe_t *recipe,
                                            first ? o->profile : NULL, &text);
         print_text(comm, status == LOONG_OK ? text : "");
     }
-    const char *dir = loong_recipe_text(recipe, "export.hf");
     if (status == LOONG_OK && dir != NULL) {
         status = loong_trainer_export(trainer, dir);
         if (status == LOONG_OK) {

@@ -35,7 +35,9 @@ typedef enum loong_recipe_type {
     LOONG_RECIPE_BOOL,
     LOONG_RECIPE_TEXT,
     LOONG_RECIPE_CHOICE,
-    LOONG_RECIPE_SECONDS, /* "90", "90s", "15m", "2h" */
+    LOONG_RECIPE_SECONDS, /* "90", "90s", "15m", "2h"; a real */
+    LOONG_RECIPE_AMOUNT,  /* "2000", "2k", "30M", "1.5B"; an int */
+    LOONG_RECIPE_BYTES,   /* "4096", "32MiB", "1GB"; an int */
     LOONG_RECIPE_INTS,    /* list */
     LOONG_RECIPE_TEXTS    /* list */
 } loong_recipe_type_t;
@@ -89,8 +91,9 @@ LOONG_API LOONG_NODISCARD loong_status_t
 loong_recipe_check(const loong_recipe_t *recipe, int world_size);
 
 /* Values: what was set (null counts as not set), else the default; 0, false,
- * NULL when there is neither. The path must be in the schema. Texts are
- * borrowed. */
+ * NULL when there is neither. Texts are borrowed. A path that is not in the
+ * schema, or whose value is of another type, is a mistake of the caller: the
+ * trail tells it and loong_recipe_status is LOONG_ERR_INTERNAL from then on.*/
 LOONG_API int64_t loong_recipe_int(const loong_recipe_t *recipe,
                                    const char *path);
 LOONG_API double loong_recipe_real(const loong_recipe_t *recipe,
@@ -105,6 +108,18 @@ LOONG_API int64_t loong_recipe_count(const loong_recipe_t *recipe,
 /* Was it set by a file or an override? */
 LOONG_API bool loong_recipe_is_set(const loong_recipe_t *recipe,
                                    const char *path);
+
+/* LOONG_OK while every path that was asked for is in the schema. */
+LOONG_API loong_status_t loong_recipe_status(const loong_recipe_t *recipe);
+
+/* Where a value comes from, for messages: "file:line", "command line",
+ * "default". Borrowed from the recipe. */
+LOONG_API const char *loong_recipe_where(const loong_recipe_t *recipe,
+                                         const char *path);
+
+/* Logs a warning for each key that was set and that nobody has asked for, to
+ * be called when a run has been set up. */
+LOONG_API void loong_recipe_warn_unread(const loong_recipe_t *recipe);
 
 /* Sets a key from outside (a Hugging Face config.json, say); `origin` stands
  * for the file. Errors: LOONG_ERR_CONFIG. */
@@ -127,6 +142,34 @@ loong_recipe_print(loong_recipe_t *recipe, bool origins, const char **text_p);
 /* Hash of the text without origins: equal recipes on all ranks. */
 LOONG_API LOONG_NODISCARD loong_status_t
 loong_recipe_hash(loong_recipe_t *recipe, uint64_t *hash_p);
+
+/* One key with two values, in canonical text; NULL: neither set nor a
+ * default. */
+typedef struct loong_recipe_change {
+    const char *path;
+    const char *before;
+    const char *after;
+    loong_recipe_resume_t resume;
+} loong_recipe_change_t;
+typedef loong_status_t (*loong_recipe_change_fn)(
+    void *user, const loong_recipe_change_t *change);
+
+/* Calls visit for every key whose value differs, in the order of the schema;
+ * how a value is written does not matter. Stops at the first status that is
+ * not LOONG_OK and returns it. Both recipes have the keys of `after`. */
+LOONG_API LOONG_NODISCARD loong_status_t loong_recipe_compare(
+    const loong_recipe_t *before, const loong_recipe_t *after,
+    loong_recipe_change_fn visit, void *user);
+
+/* May a run that was saved with `before` go on with `after`? What changed and
+ * may change is listed in the log (LOONG_LOG_INFO). Errors:
+ * LOONG_ERR_MISMATCH with all other changes. */
+LOONG_API LOONG_NODISCARD loong_status_t loong_recipe_check_resume(
+    const loong_recipe_t *before, const loong_recipe_t *after);
+
+/* Does resume.override name this path, or a map or list it is in? */
+LOONG_API bool loong_recipe_may_change(const loong_recipe_t *recipe,
+                                       const char *path);
 
 /* The schema, for documents and --help-config. */
 LOONG_API int64_t loong_recipe_num_keys(void);

@@ -6,9 +6,48 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "problems.h"
 #include "recipe_impl.h"
 
-enum { PATH_SIZE = 256, HINT_LIMIT = 4 };
+enum { PATH_SIZE = LOONG_RECIPE_PATH, HINT_LIMIT = 4 };
+
+/* What may stand behind a number, by type. */
+typedef struct suffix {
+    loong_recipe_type_t type;
+    const char *text;
+    double factor;
+} suffix_t;
+
+static const suffix_t suffixes[] = {
+    {LOONG_RECIPE_SECONDS, "ms", 1e-3},
+    {LOONG_RECIPE_SECONDS, "s", 1.0},
+    {LOONG_RECIPE_SECONDS, "m", 60.0},
+    {LOONG_RECIPE_SECONDS, "h", 3600.0},
+    {LOONG_RECIPE_SECONDS, "d", 86400.0},
+    {LOONG_RECIPE_AMOUNT, "k", 1e3},
+    {LOONG_RECIPE_AMOUNT, "M", 1e6},
+    {LOONG_RECIPE_AMOUNT, "B", 1e9},
+    {LOONG_RECIPE_AMOUNT, "T", 1e12},
+    {LOONG_RECIPE_BYTES, "B", 1.0},
+    {LOONG_RECIPE_BYTES, "kB", 1e3},
+    {LOONG_RECIPE_BYTES, "MB", 1e6},
+    {LOONG_RECIPE_BYTES, "GB", 1e9},
+    {LOONG_RECIPE_BYTES, "KiB", 1024.0},
+    {LOONG_RECIPE_BYTES, "MiB", 1048576.0},
+    {LOONG_RECIPE_BYTES, "GiB", 1073741824.0},
+};
+
+bool loongi_recipe_is_whole(loong_recipe_type_t type)
+{
+    return type == LOONG_RECIPE_INT || type == LOONG_RECIPE_AMOUNT ||
+           type == LOONG_RECIPE_BYTES || type == LOONG_RECIPE_INTS;
+}
+
+bool loongi_recipe_is_number(loong_recipe_type_t type)
+{
+    return loongi_recipe_is_whole(type) || type == LOONG_RECIPE_REAL ||
+           type == LOONG_RECIPE_SECONDS;
+}
 
 bool loongi_recipe_number(loong_recipe_type_t type, const char *text,
                           double *value_p)
@@ -19,20 +58,16 @@ bool loongi_recipe_number(loong_recipe_type_t type, const char *text,
     if (end == text || errno == ERANGE || value != value) {
         return false;
     }
-    if (type == LOONG_RECIPE_SECONDS && end[0] != '\0' && end[1] == '\0') {
-        static const char units[] = "smhd";
-        static const double factors[] = {1.0, 60.0, 3600.0, 86400.0};
-        const char *unit = strchr(units, end[0]);
-        if (unit == NULL) {
-            return false;
+    for (int64_t i = 0; *end != '\0' && i < LOONG_COUNT_OF(suffixes); i++) {
+        if (suffixes[i].type == type && strcmp(suffixes[i].text, end) == 0) {
+            value *= suffixes[i].factor;
+            end += strlen(end);
         }
-        value *= factors[unit - units];
-        end++;
     }
-    bool whole = type == LOONG_RECIPE_INT || type == LOONG_RECIPE_INTS;
     if (*end != '\0' || value > 1e300 || value < -1e300 ||
-        (whole && (value > 9.1e15 || value < -9.1e15 ||
-                   value != (double)(long long)value))) {
+        (loongi_recipe_is_whole(type) &&
+         (value > 9.1e15 || value < -9.1e15 ||
+          value != (double)(long long)value))) {
         return false;
     }
     *value_p = value;
@@ -48,8 +83,7 @@ bool loongi_recipe_flag(const char *text, bool *value_p)
 
 typedef struct check {
     const loong_recipe_t *recipe;
-    loong_text_t text;
-    int problems;
+    loong_problems_t problems;
 } check_t;
 
 /* What is looked at: a value, and the line where its key stands. */
@@ -59,14 +93,23 @@ typedef struct place {
     const char *path;
 } place_t;
 
-static void begin_problem(check_t *c, const place_t *at)
+/* One problem, behind the place where it is. */
+static void problem(check_t *c, const place_t *at, const char *fmt, ...)
+    LOONG_PRINTF(3, 4);
+
+static void problem(check_t *c, const place_t *at, const char *fmt, ...)
 {
-    c->problems++;
-    loongi_text_printf(&c->text, "\n  %s", at->node->file);
+    char text[900];
+    va_list args;
+    va_start(args, fmt);
+    vsnprintf(text, sizeof(text), fmt, args);
+    va_end(args);
     if (at->line > 0) {
-        loongi_text_printf(&c->text, ":%d", at->line);
+        loongi_problems_add(&c->problems, "%s:%d: %s", at->node->file,
+                            at->line, text);
+    } else {
+        loongi_problems_add(&c->problems, "%s: %s", at->node->file, text);
     }
-    loongi_text_printf(&c->text, ": ");
 }
 
 int64_t loongi_recipe_count_keys(const loong_recipe_t *r)
@@ -109,9 +152,8 @@ const loong_recipe_key_t *loongi_recipe_find(const loong_recipe_t *recipe,
     return NULL;
 }
 
-/* Does any key lie below this path, as a map (".") or list ("[]")? */
-static bool is_branch(const loong_recipe_t *r, const char *path,
-                      const char *separator)
+bool loongi_recipe_is_branch(const loong_recipe_t *r, const char *path,
+                             const char *separator)
 {
     char generic[PATH_SIZE];
     generic_path(path, generic);
@@ -178,17 +220,17 @@ static bool nearest_branch(const loong_recipe_t *recipe, const char *path,
 static void unknown_key(check_t *c, const place_t *at)
 {
     char branch[PATH_SIZE];
-    begin_problem(c, at);
-    loongi_text_printf(&c->text, "unknown key %s", at->path);
+    const char *near = NULL;
     if (at->node->kind == LOONG_TREE_SCALAR) {
         const loong_recipe_key_t *key =
             loongi_recipe_nearest(c->recipe, at->path);
-        if (key != NULL) {
-            loongi_text_printf(&c->text, "; did you mean %s?", key->path);
-        }
+        near = key != NULL ? key->path : NULL;
     } else if (nearest_branch(c->recipe, at->path, branch)) {
-        loongi_text_printf(&c->text, "; did you mean %s?", branch);
+        near = branch;
     }
+    problem(c, at, "unknown key %s%s%s%s", at->path,
+            near != NULL ? "; did you mean " : "", near != NULL ? near : "",
+            near != NULL ? "?" : "");
 }
 
 static bool in_choices(const char *choices, const char *text)
@@ -215,6 +257,10 @@ static const char *type_text(loong_recipe_type_t type)
         return "true or false";
     case LOONG_RECIPE_SECONDS:
         return "a time such as 90, 15m or 2h";
+    case LOONG_RECIPE_AMOUNT:
+        return "a whole number such as 2000, 2k or 30M";
+    case LOONG_RECIPE_BYTES:
+        return "a size such as 4096, 32MiB or 1GB";
     case LOONG_RECIPE_INTS:
         return "a list of whole numbers";
     case LOONG_RECIPE_TEXTS:
@@ -241,9 +287,8 @@ static const char *found_text(const loong_tree_t *node)
 
 static void wrong_type(check_t *c, const place_t *at, const char *wanted)
 {
-    begin_problem(c, at);
-    loongi_text_printf(&c->text, "%s: found %s, %s wanted", at->path,
-                       found_text(at->node), wanted);
+    problem(c, at, "%s: found %s, %s wanted", at->path, found_text(at->node),
+            wanted);
 }
 
 static void check_scalar(check_t *c, const place_t *at,
@@ -263,14 +308,15 @@ static void check_scalar(check_t *c, const place_t *at,
         return;
     case LOONG_RECIPE_CHOICE:
         if (!in_choices(key->choices, text)) {
-            begin_problem(c, at);
-            loongi_text_printf(&c->text, "%s: found %s, allowed: %s",
-                               at->path, found_text(at->node), key->choices);
+            problem(c, at, "%s: found %s, allowed: %s", at->path,
+                    found_text(at->node), key->choices);
         }
         return;
     case LOONG_RECIPE_INT:
     case LOONG_RECIPE_REAL:
     case LOONG_RECIPE_SECONDS:
+    case LOONG_RECIPE_AMOUNT:
+    case LOONG_RECIPE_BYTES:
     case LOONG_RECIPE_INTS:
         break;
     }
@@ -280,9 +326,8 @@ static void check_scalar(check_t *c, const place_t *at,
                                         : key->type));
     } else if ((key->min != 0.0 || key->max != 0.0) &&
                (value < key->min || value > key->max)) {
-        begin_problem(c, at);
-        loongi_text_printf(&c->text, "%s: found %s, allowed %.12g to %.12g",
-                           at->path, text, key->min, key->max);
+        problem(c, at, "%s: found %s, allowed %.12g to %.12g", at->path, text,
+                key->min, key->max);
     }
 }
 
@@ -320,16 +365,13 @@ static void check_map(check_t *c, const place_t *map)
         int n = snprintf(path, sizeof(path), "%s%s%s", map->path,
                          map->path[0] != '\0' ? "." : "", item->key);
         if (n >= (int)sizeof(path)) {
-            begin_problem(c, &at);
-            loongi_text_printf(&c->text, "a key is longer than %d",
-                               PATH_SIZE - 1);
+            problem(c, &at, "a key is longer than %d", PATH_SIZE - 1);
         } else if (item->key[0] == '\0' ||
                    strpbrk(item->key, ".[]") != NULL) {
-            begin_problem(c, &at);
-            loongi_text_printf(&c->text,
-                               "key '%s': a name without . [ ] wanted; a.b "
-                               "is written as b inside a",
-                               item->key);
+            problem(c, &at,
+                    "key '%s': a name without . [ ] wanted; a.b is written as "
+                    "b inside a",
+                    item->key);
         } else {
             check_node(c, &at);
         }
@@ -342,8 +384,9 @@ static void check_node(check_t *c, const place_t *at)
     const loong_recipe_key_t *key = loongi_recipe_find(c->recipe, at->path);
     bool lists = key != NULL && (key->type == LOONG_RECIPE_INTS ||
                                  key->type == LOONG_RECIPE_TEXTS);
-    bool maps = at->path[0] == '\0' || is_branch(c->recipe, at->path, ".");
-    bool items = is_branch(c->recipe, at->path, "[]");
+    bool maps = at->path[0] == '\0' ||
+                loongi_recipe_is_branch(c->recipe, at->path, ".");
+    bool items = loongi_recipe_is_branch(c->recipe, at->path, "[]");
     if (key == NULL && !maps && !items) {
         unknown_key(c, at);
     } else if (node->is_null) {
@@ -370,16 +413,8 @@ static void check_node(check_t *c, const place_t *at)
 
 loong_status_t loongi_recipe_check_schema(const loong_recipe_t *recipe)
 {
-    check_t c = {recipe, loongi_text_begin(recipe->ctx), 0};
-    loong_status_t status = LOONG_OK;
+    check_t c = {recipe, loongi_problems_begin(recipe->ctx)};
     place_t all = {recipe->root, recipe->root->line, ""};
     check_map(&c, &all);
-    if (c.problems > 0) {
-        status = LOONG_FAIL(recipe->ctx, LOONG_ERR_CONFIG,
-                            "%d problem%s in the recipe:%s", c.problems,
-                            c.problems == 1 ? "" : "s",
-                            loongi_text_get(&c.text));
-    }
-    loongi_text_free(&c.text);
-    return status;
+    return loongi_problems_end(&c.problems, LOONG_ERR_CONFIG, "the recipe");
 }

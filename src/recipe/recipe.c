@@ -209,8 +209,11 @@ static loong_status_t create(loong_context_t *ctx,
         r->params = *params;
     }
     loong_status_t status = loongi_arena_create(ctx, "recipe", &r->arena);
+    if (status == LOONG_OK) {
+        status = loongi_arena_alloc(r->arena, sizeof(*r->status), &r->status);
+    }
     if (status != LOONG_OK) {
-        loongi_free(ctx, r);
+        loong_recipe_destroy(&r);
         return status;
     }
     *recipe_p = r;
@@ -283,57 +286,6 @@ void loong_recipe_destroy(loong_recipe_t **recipe_p)
     }
 }
 
-/* ---- values ------------------------------------------------------------- */
-
-const char *loong_recipe_text(const loong_recipe_t *recipe, const char *path)
-{
-    const loong_tree_t *node = loongi_tree_find(recipe->root, path);
-    const loong_recipe_key_t *key = loongi_recipe_find(recipe, path);
-    if (node != NULL && node->kind == LOONG_TREE_SCALAR && !node->is_null) {
-        return node->text;
-    }
-    return key != NULL ? key->fallback : NULL;
-}
-
-double loong_recipe_real(const loong_recipe_t *recipe, const char *path)
-{
-    const loong_recipe_key_t *key = loongi_recipe_find(recipe, path);
-    const char *text = loong_recipe_text(recipe, path);
-    double value = 0.0;
-    if (text != NULL) {
-        loongi_recipe_number(key != NULL ? key->type : LOONG_RECIPE_REAL, text,
-                             &value);
-    }
-    return value;
-}
-
-int64_t loong_recipe_int(const loong_recipe_t *recipe, const char *path)
-{
-    return (int64_t)loong_recipe_real(recipe, path);
-}
-
-bool loong_recipe_bool(const loong_recipe_t *recipe, const char *path)
-{
-    const char *text = loong_recipe_text(recipe, path);
-    bool value = false;
-    if (text != NULL) {
-        loongi_recipe_flag(text, &value);
-    }
-    return value;
-}
-
-int64_t loong_recipe_count(const loong_recipe_t *recipe, const char *path)
-{
-    const loong_tree_t *node = loongi_tree_find(recipe->root, path);
-    return node != NULL && node->kind == LOONG_TREE_LIST ? node->count : 0;
-}
-
-bool loong_recipe_is_set(const loong_recipe_t *recipe, const char *path)
-{
-    const loong_tree_t *node = loongi_tree_find(recipe->root, path);
-    return node != NULL && !node->is_null;
-}
-
 loong_status_t loong_recipe_set(loong_recipe_t *recipe, const char *path,
                                 const char *value, const char *origin)
 {
@@ -350,31 +302,6 @@ loong_status_t loong_recipe_set(loong_recipe_t *recipe, const char *path,
         r->root = before;
     }
     return status;
-}
-
-static loong_status_t
-each(const loong_tree_t *node, const char *path,
-     loong_status_t (*visit)(void *, const char *, const char *), void *user)
-{
-    if (node->kind == LOONG_TREE_SCALAR) {
-        return node->is_null ? LOONG_OK : visit(user, path, node->text);
-    }
-    for (int64_t i = 0; i < node->count && node->kind == LOONG_TREE_MAP; i++) {
-        char child[PATH_LENGTH];
-        snprintf(child, sizeof(child), "%s%s%s", path,
-                 path[0] != '\0' ? "." : "", node->items[i].key);
-        LOONG_TRY(each(node->items[i].value, child, visit, user));
-    }
-    return LOONG_OK;
-}
-
-loong_status_t loong_recipe_each(
-    const loong_recipe_t *recipe, const char *prefix,
-    loong_status_t (*visit)(void *user, const char *key, const char *value),
-    void *user)
-{
-    const loong_tree_t *node = loongi_tree_find(recipe->root, prefix);
-    return node != NULL ? each(node, "", visit, user) : LOONG_OK;
 }
 
 /* ---- text --------------------------------------------------------------- */

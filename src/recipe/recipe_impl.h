@@ -10,12 +10,15 @@
 extern "C" {
 #endif
 
+enum { LOONG_RECIPE_PATH = 256 }; /* bytes of the longest path */
+
 struct loong_recipe {
     loong_context_t *ctx;
     loong_arena_t *arena;
     loong_recipe_params_t params;
     loong_tree_t *root;
     loong_text_t printed;
+    loong_status_t *status; /* of reading; apart, as readers see a const */
 };
 
 /* Keys of the schema: the built-in ones, then the caller's own. */
@@ -31,6 +34,16 @@ const loong_recipe_key_t *loongi_recipe_nearest(const loong_recipe_t *recipe,
 const loong_recipe_key_t *loongi_recipe_find(const loong_recipe_t *recipe,
                                              const char *path);
 
+/* Does any key lie below this path, as a map (".") or list ("[]")? */
+bool loongi_recipe_is_branch(const loong_recipe_t *recipe, const char *path,
+                             const char *separator);
+
+/* Is it a key, a map or list of keys, or an item of a list? */
+bool loongi_recipe_exists(const loong_recipe_t *recipe, const char *path);
+
+/* Items of a list, without being a reader of it. */
+int64_t loongi_recipe_items(const loong_recipe_t *recipe, const char *path);
+
 /* Checks the whole tree against the schema; all problems in one message. */
 LOONG_NODISCARD loong_status_t
 loongi_recipe_check_schema(const loong_recipe_t *recipe);
@@ -39,6 +52,8 @@ loongi_recipe_check_schema(const loong_recipe_t *recipe);
 bool loongi_recipe_number(loong_recipe_type_t type, const char *text,
                           double *value_p);
 bool loongi_recipe_flag(const char *text, bool *value_p);
+bool loongi_recipe_is_whole(loong_recipe_type_t type);
+bool loongi_recipe_is_number(loong_recipe_type_t type); /* lists included */
 
 #ifdef __cplusplus
 }

@@ -24,6 +24,12 @@
 #define SECONDS(path_, fallback_, resume_, help_)                             \
     {path_, LOONG_RECIPE_SECONDS, fallback_, 0, BIG, NULL,                    \
      LOONG_RESUME_##resume_, help_}
+#define AMOUNT(path_, fallback_, min_, max_, resume_, help_)                  \
+    {path_, LOONG_RECIPE_AMOUNT, fallback_, min_, max_, NULL,                 \
+     LOONG_RESUME_##resume_, help_}
+#define BYTES(path_, fallback_, min_, max_, resume_, help_)                   \
+    {path_, LOONG_RECIPE_BYTES, fallback_, min_, max_, NULL,                  \
+     LOONG_RESUME_##resume_, help_}
 #define TEXTS(path_, resume_, help_)                                          \
     {path_, LOONG_RECIPE_TEXTS, NULL, 0, 0, NULL, LOONG_RESUME_##resume_,     \
      help_}
@@ -101,7 +107,7 @@ static const loong_recipe_key_t keys[] = {
         "expert parallel ranks"),
     CHOICE("parallel.data_parallel_sharding", "optim", "none optim", FREE,
            "what data-parallel ranks share out (optim: ZeRO-1)"),
-    INT("parallel.bucket_bytes", "33554432", 4096, BIG, FREE,
+    BYTES("parallel.bucket_bytes", "32MiB", 4096, BIG, FREE,
         "bytes of gradients reduced at once"),
 
     CHOICE("precision.params_dtype", "auto", "auto bf16 fp32 fp64", SAME,
@@ -118,7 +124,7 @@ static const loong_recipe_key_t keys[] = {
     TEXT("data.validation[].path", NULL, FREE, "prefix of a data set"),
     REAL("data.validation_split", "0", 0, 0.5, SAME,
          "share of the documents, at the end, kept for validation"),
-    INT("data.seq_length", NULL, 1, 1e9, SAME, "tokens of a sample"),
+    AMOUNT("data.seq_length", NULL, 1, 1e9, SAME, "tokens of a sample"),
     BOOL("data.reset_position_ids", "false", SAME,
          "positions restart at each document"),
     BOOL("data.reset_attention_mask", "false", SAME,
@@ -127,11 +133,16 @@ static const loong_recipe_key_t keys[] = {
          "no loss across the end of a document"),
 
     INT("train.micro_batch_size", "1", 1, 1e6, FREE, "samples at once"),
-    INT("train.global_batch_size", NULL, 1, 1e9, SAME, "samples of a step"),
+    AMOUNT("train.global_batch_size", NULL, 1, 1e9, SAME, "samples of a step"),
     {"train.rampup_batch_size", LOONG_RECIPE_INTS, NULL, 0, BIG, NULL,
      LOONG_RESUME_SAME, "[start, increment, samples]"},
-    INT("train.train_iters", NULL, 1, BIG, FREE, "optimizer steps"),
-    INT("train.exit_interval", "0", 0, BIG, FREE,
+    AMOUNT("train.train_iters", NULL, 1, BIG, FREE,
+           "optimizer steps; or the next, or the one after it"),
+    AMOUNT("train.train_samples", NULL, 1, BIG, FREE,
+           "length of the training in samples"),
+    AMOUNT("train.train_tokens", NULL, 1, BIG, FREE,
+           "length of the training in tokens"),
+    AMOUNT("train.exit_interval", "0", 0, BIG, FREE,
         "stop with a checkpoint when the step is a multiple; 0: never"),
     SECONDS("train.max_wall_time", "0", FREE,
             "stop with a checkpoint after this time; 0: never"),
@@ -144,11 +155,11 @@ static const loong_recipe_key_t keys[] = {
     REAL("optimizer.min_lr", "0", 0, 1000, FREE, "lowest learning rate"),
     CHOICE("optimizer.lr_decay_style", "cosine", "constant cosine linear WSD",
            FREE, "shape of the decay"),
-    INT("optimizer.lr_warmup_iters", "0", 0, BIG, FREE, "steps of warm-up"),
-    INT("optimizer.lr_decay_iters", NULL, 1, BIG, FREE,
-        "step where the decay ends; train_iters when not given"),
-    INT("optimizer.lr_wsd_decay_iters", "0", 0, BIG, FREE,
-        "length of the decay"),
+    AMOUNT("optimizer.lr_warmup_iters", "0", 0, BIG, FREE, "steps of warm-up"),
+    AMOUNT("optimizer.lr_decay_iters", NULL, 1, BIG, FREE,
+           "step where the decay ends; train_iters when not given"),
+    AMOUNT("optimizer.lr_wsd_decay_iters", "0", 0, BIG, FREE,
+           "length of the decay"),
     CHOICE("optimizer.lr_wsd_decay_style", "exponential",
            "linear cosine exponential minus_sqrt", FREE,
            "shape of WSD's decay"),
@@ -166,23 +177,24 @@ static const loong_recipe_key_t keys[] = {
     TEXT("checkpoint.save", NULL, FREE, "directory of checkpoints"),
     TEXT("checkpoint.load", NULL, FREE,
          "directory to resume from; auto: checkpoint.save if it has one"),
-    INT("checkpoint.save_interval", "0", 0, BIG, FREE,
-        "steps; 0: only at the end"),
+    AMOUNT("checkpoint.save_interval", "0", 0, BIG, FREE,
+           "steps; 0: only at the end"),
     SECONDS("checkpoint.save_interval_seconds", "0", FREE, "0: never"),
     INT("checkpoint.keep_last", "2", 0, 1e6, FREE,
         "older ones are removed; 0: all"),
     BOOL("checkpoint.async", "true", FREE, "write while training goes on"),
-    TEXTS("resume.override", FREE, "keys that may change although marked same"),
+    TEXTS("resume.override", FREE,
+          "keys, maps or lists of them that may change although marked same"),
 
-    INT("eval.interval", "0", 0, BIG, FREE, "steps; 0: only at the end"),
-    INT("eval.iters", "0", 0, BIG, FREE,
-        "micro-batches a rank; 0: the whole set"),
+    AMOUNT("eval.interval", "0", 0, BIG, FREE, "steps; 0: only at the end"),
+    AMOUNT("eval.iters", "0", 0, BIG, FREE,
+           "micro-batches a rank; 0: the whole set"),
     TEXTS("eval.sample.prompts", FREE, "texts to continue at an evaluation"),
     INT("eval.sample.max_new_tokens", "64", 1, 100000, FREE, "tokens"),
     REAL("eval.sample.temperature", "0.8", 0, 100, FREE, "0: the likeliest"),
     INT("eval.sample.top_k", "40", 0, 1e6, FREE, "0: all"),
 
-    INT("log.interval", "10", 1, BIG, FREE, "steps"),
+    AMOUNT("log.interval", "10", 1, BIG, FREE, "steps"),
     TEXT("log.dir", NULL, FREE, "of metrics.jsonl and TensorBoard files"),
     BOOL("log.tensorboard", "true", FREE, "write event files"),
 

@@ -4,12 +4,12 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "problems.h"
 #include "recipe_impl.h"
 
 typedef struct check {
     const loong_recipe_t *recipe;
-    loong_text_t text;
-    int problems;
+    loong_problems_t problems;
 } check_t;
 
 /* Starts a line with the place where the key was set, if it was. */
@@ -20,20 +20,13 @@ static void problem(check_t *c, const char *path, const char *fmt, ...)
 {
     char text[512];
     va_list args;
-    const loong_tree_t *node = loongi_tree_find(c->recipe->root, path);
-    c->problems++;
-    loongi_text_printf(&c->text, "\n  ");
-    if (node != NULL) {
-        loongi_text_printf(&c->text, "%s", node->file);
-        if (node->line > 0) {
-            loongi_text_printf(&c->text, ":%d", node->line);
-        }
-        loongi_text_printf(&c->text, ": ");
-    }
+    bool set = loongi_tree_find(c->recipe->root, path) != NULL;
     va_start(args, fmt);
     vsnprintf(text, sizeof(text), fmt, args);
     va_end(args);
-    loongi_text_printf(&c->text, "%s: %s", path, text);
+    loongi_problems_add(&c->problems, "%s%s%s: %s",
+                        set ? loong_recipe_where(c->recipe, path) : "",
+                        set ? ": " : "", path, text);
 }
 
 static int64_t get(const check_t *c, const char *path)
@@ -53,17 +46,32 @@ static void want(check_t *c, const char *path, const char *why)
     }
 }
 
+static void check_training_length(check_t *c)
+{
+    static const char *const lengths[] = {
+        "train.train_iters", "train.train_samples", "train.train_tokens"};
+    const char *first = NULL;
+    for (int64_t i = 0; i < LOONG_COUNT_OF(lengths); i++) {
+        if (is_set(c, lengths[i]) && first != NULL) {
+            problem(c, lengths[i], "set beside %s, one of them wanted", first);
+        } else if (is_set(c, lengths[i])) {
+            first = lengths[i];
+        }
+    }
+    if (first == NULL) {
+        problem(c, lengths[0],
+                "not set, every run needs it, train_samples or train_tokens");
+    }
+}
+
 static void check_needed(check_t *c)
 {
     static const char *const always[] = {
-        "data.seq_length", "train.global_batch_size", "train.train_iters",
-        "optimizer.lr"};
+        "data.seq_length", "train.global_batch_size", "optimizer.lr"};
     for (int64_t i = 0; i < LOONG_COUNT_OF(always); i++) {
         want(c, always[i], "every run needs it");
     }
-    if (loong_recipe_count(c->recipe, "data.train") == 0) {
-        problem(c, "data.train", "no data set to train on");
-    }
+    check_training_length(c);
     for (int64_t i = 0; i < loong_recipe_count(c->recipe, "data.train"); i++) {
         char path[64];
         snprintf(path, sizeof(path), "data.train[%lld].path", (long long)i);
@@ -200,6 +208,9 @@ static void check_schedule(check_t *c)
                 "%lld is above the end of the decay, step %lld",
                 (long long)warmup, (long long)end);
     }
+    if (end == 0) {
+        return; /* the length is given in samples or tokens */
+    }
     if (strcmp(style, "WSD") == 0 && (tail < 1 || tail > end - warmup)) {
         problem(c, "optimizer.lr_wsd_decay_iters",
                 "found %lld, WSD wants 1 to %lld (from the warm-up to the "
@@ -239,11 +250,12 @@ static void check_settings(check_t *c)
 static void check_resume(check_t *c)
 {
     int64_t n = loong_recipe_count(c->recipe, "resume.override");
+    (void)loong_recipe_int(c->recipe, "version"); /* there is one so far */
     for (int64_t i = 0; i < n; i++) {
         char path[64];
         snprintf(path, sizeof(path), "resume.override[%lld]", (long long)i);
         const char *name = loong_recipe_text(c->recipe, path);
-        if (loongi_recipe_find(c->recipe, name) != NULL) {
+        if (loongi_recipe_exists(c->recipe, name)) {
             continue;
         }
         const loong_recipe_key_t *near =
@@ -256,8 +268,7 @@ static void check_resume(check_t *c)
 
 loong_status_t loong_recipe_check(const loong_recipe_t *recipe, int world_size)
 {
-    check_t c = {recipe, loongi_text_begin(recipe->ctx), 0};
-    loong_status_t status = LOONG_OK;
+    check_t c = {recipe, loongi_problems_begin(recipe->ctx)};
     LOONG_CHECK(recipe->ctx, world_size > 0, LOONG_ERR_ARG,
                 "found %d ranks, 1 or more wanted", world_size);
     check_needed(&c);
@@ -266,12 +277,5 @@ loong_status_t loong_recipe_check(const loong_recipe_t *recipe, int world_size)
     check_schedule(&c);
     check_settings(&c);
     check_resume(&c);
-    if (c.problems > 0) {
-        status = LOONG_FAIL(recipe->ctx, LOONG_ERR_CONFIG,
-                            "%d problem%s in the recipe:%s", c.problems,
-                            c.problems == 1 ? "" : "s",
-                            loongi_text_get(&c.text));
-    }
-    loongi_text_free(&c.text);
-    return status;
+    return loongi_problems_end(&c.problems, LOONG_ERR_CONFIG, "the recipe");
 }

@@ -29,6 +29,7 @@ struct loong_tree {
     loong_tree_kind_t kind;
     const char *text; /* of a scalar; "" for null */
     bool is_null;     /* ~, null or nothing, not quoted */
+    bool is_read;     /* somebody asked for the value */
     const char *file; /* "demo.yaml", "command line", "default" */
     int line;         /* 1-based; 0: no line */
     int column;

@@ -46,12 +46,37 @@ static void read_lr(const loong_recipe_t *r, loong_train_settings_t *s)
     lr->wsd_decay_iters = loong_recipe_int(r, "optimizer.lr_wsd_decay_iters");
 }
 
+/* Steps of a training whose length is given in steps, samples or tokens; a
+ * last part of a batch is a whole step. */
+static int64_t read_length(const loong_recipe_t *r)
+{
+    int64_t full = loong_recipe_int(r, "train.global_batch_size");
+    int64_t samples = loong_recipe_int(r, "train.train_samples");
+    loong_rampup_t ramp = loongi_trainer_rampup(r);
+    int64_t iters = 0;
+    int64_t consumed = 0;
+    if (loong_recipe_is_set(r, "train.train_iters")) {
+        return loong_recipe_int(r, "train.train_iters");
+    }
+    if (loong_recipe_is_set(r, "train.train_tokens")) {
+        samples = loong_recipe_int(r, "train.train_tokens") /
+                  loong_recipe_int(r, "data.seq_length");
+    }
+    for (; ramp.start > 0 && consumed < LOONG_MIN(samples, ramp.samples);
+         iters++) {
+        int64_t steps = (full - ramp.start) / ramp.increment;
+        consumed +=
+            ramp.start + ramp.increment * (consumed * steps / ramp.samples);
+    }
+    return iters + LOONG_MAX(samples - consumed + full - 1, 0) / full;
+}
+
 static void read_settings(const loong_recipe_t *r, loong_train_settings_t *s)
 {
     s->seq_length = loong_recipe_int(r, "data.seq_length");
     s->micro_batch_size = loong_recipe_int(r, "train.micro_batch_size");
     s->global_batch_size = loong_recipe_int(r, "train.global_batch_size");
-    s->train_iters = loong_recipe_int(r, "train.train_iters");
+    s->train_iters = read_length(r);
     s->exit_interval = loong_recipe_int(r, "train.exit_interval");
     s->max_wall_time = loong_recipe_real(r, "train.max_wall_time");
     s->skip_nan = strcmp(loong_recipe_text(r, "train.on_nan"), "skip") == 0;
@@ -66,39 +91,6 @@ static void read_settings(const loong_recipe_t *r, loong_train_settings_t *s)
     s->log_interval = loong_recipe_int(r, "log.interval");
     s->seed = (uint64_t)loong_recipe_int(r, "seed");
     read_lr(r, s);
-}
-
-/* Sizes that must fit each other, all problems together. */
-static loong_status_t check_settings(loong_trainer_t *t)
-{
-    static const char *const required[] = {
-        "data.seq_length", "train.global_batch_size", "train.train_iters",
-        "optimizer.lr"};
-    loong_text_t text = loongi_text_begin(t->ctx);
-    const loong_train_settings_t *s = &t->set;
-    loong_status_t status = LOONG_OK;
-    for (int i = 0; i < LOONG_COUNT_OF(required); i++) {
-        if (!loong_recipe_is_set(t->recipe, required[i])) {
-            loongi_text_printf(&text, "\n  %s is not set", required[i]);
-        }
-    }
-    int64_t unit = s->micro_batch_size * loong_comm_size(t->comm);
-    if (s->global_batch_size % unit != 0) {
-        loongi_text_printf(
-            &text,
-            "\n  train.global_batch_size %lld is no multiple of "
-            "micro_batch_size %lld x %d ranks; %lld or %lld would be",
-            (long long)s->global_batch_size, (long long)s->micro_batch_size,
-            loong_comm_size(t->comm),
-            (long long)LOONG_MAX(s->global_batch_size / unit * unit, unit),
-            (long long)loongi_round_up(s->global_batch_size, unit));
-    }
-    if (text.length > 0) {
-        status = LOONG_FAIL(t->ctx, LOONG_ERR_CONFIG,
-                            "the recipe cannot run:%s", loongi_text_get(&text));
-    }
-    loongi_text_free(&text);
-    return status;
 }
 
 /* ---- model --------------------------------------------------------------- */
@@ -182,7 +174,6 @@ static loong_status_t plan_stage(loong_trainer_t *t)
     loong_stage_params_t p;
     const loong_recipe_t *r = t->recipe;
     memset(&p, 0, sizeof(p));
-    LOONG_TRY(adopt_hf_keys(t));
     LOONG_TRY(loongi_pairs_create(t->ctx, &t->model_keys));
     LOONG_TRY(loong_recipe_each(r, FOUNDATION, add_pair, t->model_keys));
     LOONG_TRY(loongi_decoder_configure(t->ctx, t->model_keys, &p.model));
@@ -258,11 +249,15 @@ static loong_status_t start(loong_trainer_t *t)
 
 static loong_status_t create(loong_trainer_t *t, bool plan_only)
 {
+    LOONG_TRY(adopt_hf_keys(t));
+    LOONG_TRY(loong_recipe_check(t->recipe, loong_comm_size(t->comm)));
     read_settings(t->recipe, &t->set);
-    LOONG_TRY(check_settings(t));
     LOONG_TRY(plan_stage(t));
     LOONG_TRY(loong_recipe_hash(t->recipe, &t->recipe_hash));
-    return plan_only ? LOONG_OK : start(t);
+    if (!plan_only) {
+        LOONG_TRY(start(t));
+    }
+    return loong_recipe_status(t->recipe);
 }
 
 loong_status_t loong_trainer_create(loong_context_t *ctx,

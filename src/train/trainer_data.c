@@ -107,19 +107,23 @@ static loong_status_t open_validation(loong_trainer_t *t,
     return LOONG_OK;
 }
 
+loong_rampup_t loongi_trainer_rampup(const loong_recipe_t *recipe)
+{
+    loong_rampup_t ramp = {0, 0, 0};
+    if (loong_recipe_count(recipe, "train.rampup_batch_size") == 3) {
+        ramp.start = loong_recipe_int(recipe, "train.rampup_batch_size[0]");
+        ramp.increment = loong_recipe_int(recipe, "train.rampup_batch_size[1]");
+        ramp.samples = loong_recipe_int(recipe, "train.rampup_batch_size[2]");
+    }
+    return ramp;
+}
+
 loong_status_t loongi_trainer_open_data(loong_trainer_t *t)
 {
     loong_blend_source_t sources[MAX_SOURCES];
     LOONG_TRY(open_train(t, sources));
     loong_loader_params_t p = loader_params(t, t->blend);
-    if (loong_recipe_count(t->recipe, "train.rampup_batch_size") == 3) {
-        p.rampup_batch_size.start =
-            loong_recipe_int(t->recipe, "train.rampup_batch_size[0]");
-        p.rampup_batch_size.increment =
-            loong_recipe_int(t->recipe, "train.rampup_batch_size[1]");
-        p.rampup_batch_size.samples =
-            loong_recipe_int(t->recipe, "train.rampup_batch_size[2]");
-    }
+    p.rampup_batch_size = loongi_trainer_rampup(t->recipe);
     LOONG_TRY(loong_loader_create(t->ctx, &p, &t->loader));
     return open_validation(t, sources);
 }

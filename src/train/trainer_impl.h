@@ -125,6 +125,7 @@ LOONG_NODISCARD loong_status_t loongi_trainer_resume(loong_trainer_t *t,
                                                      const char *path);
 
 /* ---- trainer_data.c ---- */
+loong_rampup_t loongi_trainer_rampup(const loong_recipe_t *recipe);
 LOONG_NODISCARD loong_status_t loongi_trainer_open_data(loong_trainer_t *t);
 void loongi_trainer_close_data(loong_trainer_t *t);
 

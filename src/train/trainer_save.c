@@ -353,48 +353,13 @@ static loong_status_t load_tensors(loong_trainer_t *t, loong_checkpoint_t *ck)
     return status;
 }
 
-static bool overridden(const loong_trainer_t *t, const char *key)
-{
-    for (int64_t i = 0; i < loong_recipe_count(t->recipe, "resume.override");
-         i++) {
-        char path[64];
-        snprintf(path, sizeof(path), "resume.override[%lld]", (long long)i);
-        if (strcmp(loong_recipe_text(t->recipe, path), key) == 0) {
-            return true;
-        }
-    }
-    return false;
-}
-
-/* Keys that must not change between a run and its continuation. */
 static loong_status_t compare_recipes(loong_trainer_t *t, const char *earlier)
 {
     loong_recipe_t *old = NULL;
-    loong_text_t text = loongi_text_begin(t->ctx);
     LOONG_TRY(loong_recipe_parse(t->ctx, "the checkpoint's recipe", earlier,
                                  NULL, &old));
-    for (int64_t i = 0; i < loong_recipe_num_keys(); i++) {
-        const loong_recipe_key_t *key = loong_recipe_key(i);
-        const char *a = loong_recipe_text(old, key->path);
-        const char *b = loong_recipe_text(t->recipe, key->path);
-        bool same = (a == NULL) == (b == NULL) &&
-                    (a == NULL || strcmp(a, b) == 0);
-        if (key->resume == LOONG_RESUME_SAME && !same &&
-            !overridden(t, key->path)) {
-            loongi_text_printf(&text, "\n  %s: %s in the checkpoint, now %s",
-                               key->path, a != NULL ? a : "not set",
-                               b != NULL ? b : "not set");
-        }
-    }
+    loong_status_t status = loong_recipe_check_resume(old, t->recipe);
     loong_recipe_destroy(&old);
-    loong_status_t status = LOONG_OK;
-    if (text.length > 0) {
-        status = LOONG_FAIL(t->ctx, LOONG_ERR_MISMATCH,
-                            "the recipe changed; what is meant goes into "
-                            "resume.override:%s",
-                            loongi_text_get(&text));
-    }
-    loongi_text_free(&text);
     return status;
 }
 
@@ -406,7 +371,7 @@ static loong_status_t resume_from(loong_trainer_t *t, loong_checkpoint_t *ck)
     if (recipe != NULL) {
         LOONG_TRY(compare_recipes(t, recipe));
     }
-    if (data != NULL && !overridden(t, "data")) {
+    if (data != NULL && !loong_recipe_may_change(t->recipe, "data")) {
         loong_status_t status = loong_blend_compare(t->blend, data);
         if (status != LOONG_OK) {
             loongi_error_note(t->ctx, "resume.override: [data] goes on with "

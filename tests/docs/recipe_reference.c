@@ -22,6 +22,10 @@ static const char *type_text(loong_recipe_type_t type)
         return "one of";
     case LOONG_RECIPE_SECONDS:
         return "time";
+    case LOONG_RECIPE_AMOUNT:
+        return "amount";
+    case LOONG_RECIPE_BYTES:
+        return "size";
     case LOONG_RECIPE_INTS:
         return "list of whole numbers";
     case LOONG_RECIPE_TEXTS:
@@ -68,11 +72,15 @@ int main(void)
     printf("# Recipe reference\n\n"
            "Made from the schema by `recipe_reference`; do not edit.\n\n"
            "A key such as `data.train[].path` belongs to every item of a "
-           "list. A time is a\nnumber of seconds, or a number with `s`, `m`, "
-           "`h` or `d`. Without a default a key\nis optional or, where a run "
-           "cannot do without it, has to be given. The column\n*resume* says "
-           "whether a key may change when a run is resumed; the others have "
-           "to\nstay the same unless `resume.override` names them.\n");
+           "list. A time is a\nnumber of seconds, or a number with `ms`, `s`, "
+           "`m`, `h` or `d`; an amount a whole\nnumber, or a number with `k`, "
+           "`M`, `B` or `T` (thousands of each other); a size\nbytes, or a "
+           "number with `kB`, `MB`, `GB`, `KiB`, `MiB` or `GiB`. Without a "
+           "default\na key is optional or, where a run cannot do without it, "
+           "has to be given. The column\n*resume* says whether a key may "
+           "change when a run is resumed; the others have to\nstay the same "
+           "unless `resume.override` names them, or a map or list they are "
+           "in.\n");
     for (int64_t i = 0; i < loong_recipe_num_keys(); i++) {
         const loong_recipe_key_t *key = loong_recipe_key(i);
         size_t n = section_length(key->path);

@@ -33,7 +33,8 @@ static const struct {
     {"~train.train_iters", "train.train_iters: not set"},
     {"~optimizer.lr", "optimizer.lr: not set"},
     {"~train.global_batch_size", "train.global_batch_size: not set"},
-    {"data.train=[]", "data.train: no data set to train on"},
+    {"train.train_tokens=1M",
+     "train.train_tokens: set beside train.train_iters, one of them wanted"},
     {"data.train=[{weight: 1}]", "data.train[0].path: not set"},
     {"data.validation=[{path: a}]", "data.validation[0].name: not set"},
     {"model.foundation.max_position_embeddings=256",
@@ -82,12 +83,12 @@ static void test_together(void **state)
         assert_fails(ctx, loong_recipe_check(r, 2), LOONG_ERR_CONFIG,
                      pairs[i].message);
         assert_fails(ctx, loong_recipe_check(r, 2), LOONG_ERR_CONFIG,
-                     "1 problem in the recipe");
+                     "the recipe: 1 problem");
         loong_recipe_destroy(&r);
     }
     r = parse(ctx, "");
     assert_fails(ctx, loong_recipe_check(r, 2), LOONG_ERR_CONFIG,
-                 "5 problems in the recipe");
+                 "the recipe: 4 problems");
     loong_recipe_destroy(&r);
     test_context_end(&ctx);
 }

@@ -8,6 +8,9 @@
 
 #include "problems.h"
 
+/* What fits the error trail beside what callers add to it. */
+enum { SHOWN_BYTES = 6144 };
+
 void loongi_problems_add(loong_problems_t *problems, const char *fmt, ...)
 {
     char line[1000];
@@ -15,8 +18,11 @@ void loongi_problems_add(loong_problems_t *problems, const char *fmt, ...)
     va_start(args, fmt);
     vsnprintf(line, sizeof(line), fmt, args);
     va_end(args);
-    loongi_text_printf(&problems->text, "%s\n", line);
     problems->count++;
+    if (problems->text.length + strlen(line) < SHOWN_BYTES) {
+        loongi_text_printf(&problems->text, "%s\n", line);
+        problems->shown++;
+    }
 }
 
 loong_status_t loongi_problems_end(loong_problems_t *problems,
@@ -33,8 +39,12 @@ loong_status_t loongi_problems_end(loong_problems_t *problems,
             loongi_error_note(ctx, "  %s", line);
             line = end + 1;
         }
+        if (problems->shown < problems->count) {
+            loongi_error_note(ctx, "  and %" PRId64 " more",
+                              problems->count - problems->shown);
+        }
     }
     loongi_text_free(&problems->text);
-    problems->count = 0;
+    problems->count = problems->shown = 0;
     return outcome;
 }

@@ -3,7 +3,7 @@
 
 #include "passes.h"
 
-/* ---- memory -------------------------------------------------------------- */
+/* ---- memory ------------------------------------------------------------- */
 
 /* Bytes of one chunk in every base but scratch. */
 static void chunk_bytes(const loong_chunk_t *c, const loong_chunk_slots_t *n,
@@ -65,7 +65,7 @@ static void size_scratch(loong_rank_t *r)
     r->bytes[LOONG_BASE_SCRATCH] = most;
 }
 
-/* ---- pairs --------------------------------------------------------------- */
+/* ---- pairs -------------------------------------------------------------- */
 
 static loong_status_t order_pairs(loong_rank_t *r)
 {
@@ -105,7 +105,7 @@ static loong_status_t run_pair(const loong_rank_t *r, const loong_run_t *run,
     return loongi_pair_run(bound, &pair, frame);
 }
 
-/* ---- the whole ----------------------------------------------------------- */
+/* ---- the whole ---------------------------------------------------------- */
 
 loong_status_t loongi_rank_create(const loong_schedule_t *schedule, int rank,
                                   loong_chunk_t *const *chunks,

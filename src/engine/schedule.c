@@ -23,7 +23,7 @@ const char *loongi_entry_name(loong_entry_kind_t kind)
     return (unsigned)kind < LOONG_ENTRY_COUNT ? names[kind] : "?";
 }
 
-/* ---- lists --------------------------------------------------------------- */
+/* ---- lists -------------------------------------------------------------- */
 
 static loong_status_t append(loong_schedule_t *s, int rank,
                              const loong_entry_t *entry)
@@ -58,7 +58,7 @@ void loongi_schedule_pair_last(loong_schedule_t *s, int rank)
     r->entries[last - 1].pair = last;
 }
 
-/* ---- everything around the computations ---------------------------------- */
+/* ---- everything around the computations --------------------------------- */
 
 /* A send or receive of a computation, unless the pipeline ends there. */
 static loong_status_t append_transfer(loong_schedule_t *s, int rank,
@@ -186,7 +186,7 @@ static loong_status_t surround(loong_schedule_t *s, int rank)
     return status;
 }
 
-/* ---- the whole ----------------------------------------------------------- */
+/* ---- the whole ---------------------------------------------------------- */
 
 static const loong_schedule_kind_t *find_kind(const char *name)
 {

@@ -124,6 +124,17 @@ static inline int loongi_schedule_stage(const loong_schedule_t *s, int rank,
     return chunk * s->params.ranks + rank;
 }
 
+/* Does a forward run before the backward of an earlier micro-batch? Chunks are
+ * then compiled with `ahead`. */
+static inline bool loongi_schedule_ahead(const loong_schedule_t *s)
+{
+    bool ahead = false;
+    for (int r = 0; r < s->params.ranks; r++) {
+        ahead = ahead || s->kind->alive(&s->params, r) > 1;
+    }
+    return ahead;
+}
+
 /* Proves a schedule: each entry there exactly once, in the order of what it
  * reads, slots disjoint in time and no more than needed, micro-batches of a
  * chunk in ascending order, no deadlock when all ranks run, the

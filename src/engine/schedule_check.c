@@ -65,7 +65,7 @@ static bool once_a_step(loong_entry_kind_t kind)
            kind == LOONG_ENTRY_U;
 }
 
-/* ---- each entry by itself ------------------------------------------------ */
+/* ---- each entry by itself ----------------------------------------------- */
 
 /* The rank that an entry must name, or -1. */
 static int peer_of(const checker_t *k, const loong_entry_t *e)
@@ -159,7 +159,7 @@ static loong_status_t read_list(checker_t *k)
     return LOONG_OK;
 }
 
-/* ---- complete ------------------------------------------------------------ */
+/* ---- complete ----------------------------------------------------------- */
 
 /* 1: must be there, 0: must not, -1: may. */
 static int wanted(const checker_t *k, loong_entry_kind_t kind, int stage)
@@ -210,7 +210,7 @@ static loong_status_t check_complete(const checker_t *k)
     return LOONG_OK;
 }
 
-/* ---- ordered ------------------------------------------------------------- */
+/* ---- ordered ------------------------------------------------------------ */
 
 static loong_status_t check_before(const checker_t *k, int64_t a, int64_t b)
 {
@@ -279,7 +279,7 @@ static loong_status_t check_chunk_order(const checker_t *k, int chunk)
     return LOONG_OK;
 }
 
-/* ---- slots --------------------------------------------------------------- */
+/* ---- slots -------------------------------------------------------------- */
 
 typedef struct span {
     int64_t begin;
@@ -440,7 +440,7 @@ static loong_status_t check_promise(const checker_t *k)
     return LOONG_OK;
 }
 
-/* ---- the whole ----------------------------------------------------------- */
+/* ---- the whole ---------------------------------------------------------- */
 
 static loong_status_t check_rank(checker_t *k)
 {

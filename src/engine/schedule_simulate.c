@@ -126,7 +126,7 @@ static bool run_entry(machine_t *m, int rank, const loong_entry_t *e)
     return true;
 }
 
-/* ---- the whole ----------------------------------------------------------- */
+/* ---- the whole ---------------------------------------------------------- */
 
 static loong_status_t deadlock(const machine_t *m)
 {

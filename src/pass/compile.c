@@ -237,7 +237,7 @@ static loong_status_t query_node(compiler_t *k, const loong_node_t *node,
     return LOONG_OK;
 }
 
-/* ---- kernels ------------------------------------------------------------- */
+/* ---- kernels ------------------------------------------------------------ */
 
 loong_status_t loongi_step_choose(loong_context_t *ctx, loong_arena_t *arena,
                                   const char *device, loong_step_t *step)
@@ -271,7 +271,7 @@ loong_status_t loongi_step_choose(loong_context_t *ctx, loong_arena_t *arena,
     return status;
 }
 
-/* ---- order and steps ----------------------------------------------------- */
+/* ---- order and steps ---------------------------------------------------- */
 
 static loong_status_t order_nodes(compiler_t *k)
 {
@@ -387,7 +387,7 @@ static loong_status_t make_results(compiler_t *k)
     return LOONG_OK;
 }
 
-/* ---- the whole ----------------------------------------------------------- */
+/* ---- the whole ---------------------------------------------------------- */
 
 static loong_status_t run_passes(loong_graph_t *g, bool train,
                                  const loong_compile_params_t *params)
@@ -403,6 +403,9 @@ static loong_status_t run_passes(loong_graph_t *g, bool train,
                                         params->recompute));
         if (params->split) {
             LOONG_TRY(loongi_pass_split(g));
+        }
+        if (params->ahead || params->split) {
+            LOONG_TRY(loongi_pass_gather(g));
         }
         LOONG_TRY(loongi_pass_accumulate(g, !params->no_direct));
     } else {

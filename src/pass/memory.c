@@ -142,7 +142,7 @@ static void share_in_place(const loong_graph_t *g,
     }
 }
 
-/* ---- layout -------------------------------------------------------------- */
+/* ---- layout ------------------------------------------------------------- */
 
 typedef struct memory {
     loong_graph_t *g;

@@ -23,6 +23,9 @@ loongi_pass_recompute(loong_graph_t *g, int num_globs,
 /* Takes what no boundary input's gradient needs out of B into W. */
 LOONG_NODISCARD loong_status_t loongi_pass_split(loong_graph_t *g);
 
+/* Puts all that accumulates into one gradient into one program. */
+LOONG_NODISCARD loong_status_t loongi_pass_gather(loong_graph_t *g);
+
 /* Turns `accumulate` into writes to main gradients and states; with `direct`
  * producers add into them themselves where they can. Says for each writer of
  * a gradient whether it begins the step. */

@@ -153,6 +153,10 @@ typedef struct loong_compile_params {
     bool fuse;     /* form fused ops before differentiation */
     bool in_place; /* let outputs take the storage of dying inputs */
     bool split;    /* gradients of parameters in W, apart from B */
+    /* Forwards run ahead of the backwards of earlier micro-batches: each
+     * gradient is then written by one program, so that micro-batches are summed
+     * one after the other in every schedule. */
+    bool ahead;
     bool no_direct;   /* accumulate gradients by copies: for comparison */
     bool no_assemble; /* concat by copies: for comparison */
     /* Scope globs whose forward is run again in the backward. */

@@ -72,6 +72,30 @@ loong_status_t loongi_pass_fuse(loong_graph_t *g)
 
 /* ---- accumulate ------------------------------------------------------- */
 
+/* The last of the programs that accumulate into a gradient: what the others
+ * would have added is kept until then. */
+loong_status_t loongi_pass_gather(loong_graph_t *g)
+{
+    const loong_op_t *accumulate = loong_find_op(g->ctx, "accumulate");
+    loong_program_kind_t *last = NULL;
+    LOONG_TRY(loongi_calloc(g->ctx, (size_t)g->num_values, sizeof(*last),
+                            "programs of gradients", &last));
+    for (int pass = 0; pass < 2; pass++) {
+        for (int64_t n = 0; n < g->num_nodes; n++) {
+            loong_node_t *node = &g->nodes[n];
+            if (node->op != accumulate || node->dead ||
+                g->values[node->in[0]].kind != LOONG_VALUE_GRAD) {
+                continue;
+            }
+            loong_program_kind_t *at = &last[node->in[0]];
+            *at = LOONG_MAX(*at, node->program);
+            node->program = pass == 0 ? node->program : *at;
+        }
+    }
+    loongi_free(g->ctx, last);
+    return LOONG_OK;
+}
+
 /* Writers of one gradient in the order of the programs: the first begins the
  * step. A state goes on from the step before. */
 static void order_writers(loong_graph_t *g)
@@ -151,7 +175,7 @@ loong_status_t loongi_pass_accumulate(loong_graph_t *g, bool direct)
     return status;
 }
 
-/* ---- assemble ------------------------------------------------------------ */
+/* ---- assemble ----------------------------------------------------------- */
 
 static bool can_write_there(const loong_graph_t *g, loong_val_t v,
                             const int32_t *uses)

@@ -29,35 +29,28 @@ static bool mark_needed(const loong_graph_t *g, bool *needed)
     return any;
 }
 
-/* A gradient that a node of B makes by the way is accumulated there, unless
- * another part of the same gradient comes in W: then all of it does, so that
- * micro-batches are summed one after the other. */
-static void place_accumulates(const loong_graph_t *g, const bool *needed,
-                              const loong_op_t *accumulate, bool *late)
+/* A gradient that a node of B makes by the way is accumulated there. */
+static bool stays(const loong_graph_t *g, const loong_node_t *node, int64_t n,
+                  const loong_op_t *accumulate, const bool *needed)
 {
-    for (int64_t n = 0; n < g->num_nodes; n++) {
-        const loong_node_t *node = &g->nodes[n];
-        if (node->op == accumulate && !node->dead &&
-            node->program == LOONG_PROGRAM_B) {
-            int32_t from = g->values[node->in[1]].node;
-            late[node->in[0]] = late[node->in[0]] || from < 0 || !needed[from];
-        }
+    if (node->op != accumulate) {
+        return needed[n];
     }
+    int32_t from = g->values[node->in[1]].node;
+    return from >= 0 && needed[from];
 }
 
 loong_status_t loongi_pass_split(loong_graph_t *g)
 {
     const loong_op_t *accumulate = loong_find_op(g->ctx, "accumulate");
     bool *needed = NULL;
-    LOONG_TRY(loongi_calloc(g->ctx, (size_t)(g->num_nodes + g->num_values),
-                            sizeof(*needed), "split", &needed));
-    bool *late = needed + g->num_nodes;
+    LOONG_TRY(loongi_calloc(g->ctx, (size_t)g->num_nodes, sizeof(*needed),
+                            "split", &needed));
     bool split = mark_needed(g, needed);
-    place_accumulates(g, needed, accumulate, late);
     for (int64_t n = 0; n < g->num_nodes && split; n++) {
         loong_node_t *node = &g->nodes[n];
-        bool early = node->op == accumulate ? !late[node->in[0]] : needed[n];
-        if (node->program == LOONG_PROGRAM_B && !node->dead && !early) {
+        if (node->program == LOONG_PROGRAM_B && !node->dead &&
+            !stays(g, node, n, accumulate, needed)) {
             node->program = LOONG_PROGRAM_W;
         }
     }

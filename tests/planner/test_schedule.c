@@ -3,10 +3,10 @@
  * Schedules: each generator over random sizes is proved by the validator;
  * damaged schedules are refused; the bubble is the one of theory. */
 #include "rng.h"
-#include "schedule.h"
+#include "schedule_impl.h"
 #include "test.h"
 
-/* ---- one stage by hand --------------------------------------------------- */
+/* ---- one stage by hand -------------------------------------------------- */
 
 static void test_one_stage(void **state)
 {
@@ -64,7 +64,7 @@ static void test_refusals(void **state)
     test_context_end(&ctx);
 }
 
-/* ---- random sizes -------------------------------------------------------- */
+/* ---- random sizes ------------------------------------------------------- */
 
 static uint64_t draw(uint64_t seed, uint64_t index, uint64_t bound)
 {
@@ -119,7 +119,7 @@ static void test_random_sizes(void **state)
     test_context_end(&ctx);
 }
 
-/* ---- bubbles ------------------------------------------------------------- */
+/* ---- bubbles ------------------------------------------------------------ */
 
 /* Equal stages: F takes f of a rank's time, B and W likewise. */
 static double simulate(loong_context_t *ctx, const char *name,
@@ -176,7 +176,7 @@ static void test_bubbles(void **state)
     test_context_end(&ctx);
 }
 
-/* ---- random costs -------------------------------------------------------- */
+/* ---- random costs ------------------------------------------------------- */
 
 static void random_costs(const loong_schedule_t *s, uint64_t seed,
                          loong_stage_cost_t *costs)
@@ -233,7 +233,7 @@ static void check_costs(loong_context_t *ctx, const loong_schedule_t *s,
     assert_true(fabs(b.seconds - 2.0 * a.seconds) < 1e-9 * a.seconds);
 }
 
-/* ---- damage -------------------------------------------------------------- */
+/* ---- damage ------------------------------------------------------------- */
 
 static loong_entry_t *find_entry(loong_rank_schedule_t *r,
                                  loong_entry_kind_t kind, int chunk, int mb)
@@ -383,6 +383,30 @@ static void test_deadlock(void **state)
     test_context_end(&ctx);
 }
 
+/* A pair runs at one time: what its first entry gives up, its second cannot
+ * have. */
+static void test_slots_of_a_pair(void **state)
+{
+    (void)state;
+    loong_context_t *ctx = test_context();
+    loong_schedule_params_t p = {1, 1, 2, true, false};
+    loong_schedule_t *s = NULL;
+    assert_ok(ctx, loongi_schedule_create(ctx, "one_stage", &p, &s));
+    loong_rank_schedule_t *r = &s->ranks[0];
+    loong_entry_t *f = find_entry(r, LOONG_ENTRY_F, 0, 1);
+    loong_entry_t *b = find_entry(r, LOONG_ENTRY_B, 0, 0);
+    assert_true(f->pair == b - r->entries && b->pair == f - r->entries);
+    swap_entries(f, b); /* now the backward of 0 stands first */
+    assert_int_equal(f->kind, LOONG_ENTRY_B);
+    assert_ok(ctx, loongi_schedule_colour(s, 0));
+    assert_int_equal(r->chunks[0].slots, 2);
+    assert_ok(ctx, loongi_schedule_check(s));
+    b->slot = f->slot;
+    assert_fails(ctx, loongi_schedule_check(s), LOONG_ERR_INTERNAL, "slot");
+    loongi_schedule_destroy(&s);
+    test_context_end(&ctx);
+}
+
 /* The memory that each schedule needs, in micro-batches. */
 static void test_slots(void **state)
 {
@@ -428,6 +452,7 @@ int main(void)
         cmocka_unit_test(test_refusals),
         cmocka_unit_test(test_random_sizes),
         cmocka_unit_test(test_slots),
+        cmocka_unit_test(test_slots_of_a_pair),
         cmocka_unit_test(test_bubbles),
         cmocka_unit_test(test_random_costs_and_damage),
         cmocka_unit_test(test_deadlock),

@@ -64,3 +64,18 @@ set_tests_properties(install PROPERTIES LABELS cli TIMEOUT 60)
 loong_test(NAME configs SOURCES tests/unit/test_configs.c LABELS unit)
 include(tests/lint/lint.cmake)
 loong_test(NAME tokenizer SOURCES tests/unit/test_tokenizer.c LABELS unit)
+loong_test(NAME planner LABELS planner SOURCES tests/planner/test_planner.c
+  tests/planner/fake_ops.c tests/planner/fake_kernels.c
+  tests/planner/fake_world.c tests/planner/fake_model.c
+  tests/planner/fake_reference.c tests/planner/fake_replay.c
+  tests/planner/fake_plan.c
+  tests/planner/plant.c)
+add_test(NAME planner_long COMMAND test_planner
+  WORKING_DIRECTORY ${PROJECT_BINARY_DIR})
+set_tests_properties(planner_long PROPERTIES LABELS "planner;full" TIMEOUT 600
+  ENVIRONMENT LOONG_PLANNER_SEEDS=20000)
+foreach(planted pass_memory place_intervals schedule_colour pass_split pass_gather
+    pass_accumulate pass_dense pass_assemble pass_recompute graph_remove_dead
+    pair_run program_run)
+  target_link_options(test_planner PRIVATE LINKER:--wrap=loongi_${planted})
+endforeach()

@@ -41,6 +41,7 @@ loong_test(NAME op_gradients SOURCES tests/ops/test_gradients.c
   tests/ops/op_case.c LABELS ops)
 loong_test(NAME op_in_place SOURCES tests/ops/test_in_place.c LABELS ops)
 loong_test(NAME op_optimizer SOURCES tests/ops/test_optimizer.c LABELS ops)
+loong_test(NAME op_rules SOURCES tests/ops/test_rules.c LABELS ops)
 loong_test(NAME metrics SOURCES tests/unit/test_metrics.c LABELS unit)
 loong_test(NAME trainer SOURCES tests/parallel/test_trainer.c LABELS parallel
   TIMEOUT 300)

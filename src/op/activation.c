@@ -19,7 +19,7 @@ static loong_status_t infer_swiglu(const loong_op_call_t *call)
     LOONG_TRY(loongi_want_rank(call, 0, "x", 2));
     LOONG_TRY(loongi_want_float(call, 0, "x"));
     int64_t cols = loongi_type_cols(&call->in[0]);
-    LOONG_CHECK(call->ctx, cols % 2 == 0, LOONG_ERR_ARG,
+    LOONG_CHECK(call->ctx, cols > 0 && cols % 2 == 0, LOONG_ERR_ARG,
                 "%s: x has %lld channels, an even number wanted", call->op,
                 (long long)cols);
     call->out[0] = call->in[0];
@@ -27,9 +27,24 @@ static loong_status_t infer_swiglu(const loong_op_call_t *call)
     return LOONG_OK;
 }
 
-static loong_status_t infer_second(const loong_op_call_t *call)
+/* dy, x -> like x. */
+static loong_status_t infer_swiglu_grad(const loong_op_call_t *call)
+{
+    int64_t cols = loongi_type_cols(&call->in[0]);
+    LOONG_TRY(loongi_want_rank(call, 0, "dy", 2));
+    LOONG_TRY(loongi_want_float(call, 0, "dy"));
+    LOONG_TRY(loongi_want_rank(call, 1, "x", 2));
+    LOONG_TRY(loongi_want_rows(call, 1, "x", 0));
+    LOONG_TRY(loongi_want_dim(call, 1, "x", 1, 2 * cols));
+    call->out[0] = call->in[1];
+    return LOONG_OK;
+}
+
+static loong_status_t infer_gelu_grad(const loong_op_call_t *call)
 {
     LOONG_TRY(loongi_want_float(call, 0, "dy"));
+    LOONG_TRY(loongi_want_like(call, 1, "x", 0));
+    LOONG_TRY(loongi_want_rows(call, 1, "x", 0));
     call->out[0] = call->in[1];
     return LOONG_OK;
 }
@@ -41,7 +56,7 @@ static const loong_op_t swiglu_grad = {
     .num_out = 1,
     .strided_in = true,
     .strided_out = true,
-    .infer = infer_second,
+    .infer = infer_swiglu_grad,
     .cost = cost,
 };
 const loong_op_t *const loongi_op_swiglu_grad = &swiglu_grad;
@@ -84,7 +99,7 @@ static const loong_op_t gelu_grad = {
     .in_place = 1,
     .strided_in = true,
     .strided_out = true,
-    .infer = infer_second,
+    .infer = infer_gelu_grad,
     .cost = cost,
 };
 const loong_op_t *const loongi_op_gelu_grad = &gelu_grad;

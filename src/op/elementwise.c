@@ -10,6 +10,7 @@ static loong_status_t infer_add(const loong_op_call_t *call)
     LOONG_TRY(loongi_want_float(call, 0, "a"));
     LOONG_TRY(loongi_want_dtype(call, 1, "b", call->in[0].dtype));
     LOONG_TRY(loongi_want_like(call, 1, "b", 0));
+    LOONG_TRY(loongi_want_rows(call, 1, "b", 0));
     call->out[0] = call->in[0];
     return LOONG_OK;
 }
@@ -51,8 +52,8 @@ static loong_status_t infer_dropout(const loong_op_call_t *call)
                 a->p);
     LOONG_TRY(loongi_want_rank(call, 0, "x", 2));
     LOONG_TRY(loongi_want_dtype(call, 1, "token_key", LOONG_I64));
-    LOONG_TRY(
-        loongi_want_dim(call, 1, "token_key", 0, call->in[0].shape.dim[0]));
+    LOONG_TRY(loongi_want_rank(call, 1, "token_key", 1));
+    LOONG_TRY(loongi_want_rows(call, 1, "token_key", 0));
     return loongi_infer_same(call);
 }
 
@@ -124,6 +125,11 @@ static loong_status_t infer_cast(const loong_op_call_t *call)
 {
     const loong_cast_attr_t *a = call->attr;
     LOONG_TRY(loongi_infer_same(call));
+    LOONG_CHECK(call->ctx,
+                a->dtype == LOONG_F64 || a->dtype == LOONG_F32 ||
+                    a->dtype == LOONG_BF16,
+                LOONG_ERR_ARG, "%s: to %s; fp64, fp32 or bf16 wanted",
+                call->op, loong_dtype_name(a->dtype));
     call->out[0].dtype = a->dtype;
     return LOONG_OK;
 }

@@ -18,8 +18,14 @@ static loong_status_t infer(const loong_op_call_t *call)
 static loong_status_t infer_grad(const loong_op_call_t *call)
 {
     const loong_embedding_attr_t *attr = call->attr;
+    LOONG_TRY(loongi_want_rank(call, 0, "ids", 1));
     LOONG_TRY(loongi_want_dtype(call, 0, "ids", LOONG_I32));
     LOONG_TRY(loongi_want_rank(call, 1, "dy", 2));
+    LOONG_TRY(loongi_want_float(call, 1, "dy"));
+    LOONG_TRY(loongi_want_rows(call, 1, "dy", 0));
+    LOONG_CHECK(call->ctx, attr->rows > 0, LOONG_ERR_ARG,
+                "%s: a table of %lld rows, a positive number wanted",
+                call->op, (long long)attr->rows);
     call->out[0].dtype = call->precision.wide;
     call->out[0].shape =
         loong_shape_2d(attr->rows, call->in[1].shape.dim[1]);

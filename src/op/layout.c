@@ -12,8 +12,7 @@ static loong_status_t infer_concat(const loong_op_call_t *call)
     for (int i = 0; i < call->num_in; i++) {
         LOONG_TRY(loongi_want_rank(call, i, "a part", 2));
         LOONG_TRY(loongi_want_dtype(call, i, "a part", call->in[0].dtype));
-        LOONG_TRY(loongi_want_dim(call, i, "a part", 0,
-                                  call->in[0].shape.dim[0]));
+        LOONG_TRY(loongi_want_rows(call, i, "a part", 0));
         cols += loongi_type_cols(&call->in[i]);
     }
     call->out[0].shape.dim[1] = cols;
@@ -57,6 +56,13 @@ loong_val_t loong_concat(loong_graph_t *g, int num_in, const loong_val_t *in)
 static loong_status_t infer_slice_grad(const loong_op_call_t *call)
 {
     const loong_slice_grad_attr_t *a = call->attr;
+    int64_t cols = loongi_type_cols(&call->in[0]);
+    LOONG_CHECK(call->ctx,
+                a->begin >= 0 && cols <= a->width &&
+                    a->begin <= a->width - cols,
+                LOONG_ERR_ARG, "%s: %lld columns at column %lld of %lld",
+                call->op, (long long)cols, (long long)a->begin,
+                (long long)a->width);
     call->out[0] = call->in[0];
     call->out[0].shape.dim[call->in[0].shape.rank - 1] = a->width;
     return LOONG_OK;
@@ -114,9 +120,10 @@ static loong_status_t infer_slice(const loong_op_call_t *call)
     const loong_slice_attr_t *a = call->attr;
     int64_t cols = loongi_type_cols(&call->in[0]);
     LOONG_CHECK(call->ctx,
-                a->begin >= 0 && a->count > 0 && a->begin + a->count <= cols,
-                LOONG_ERR_ARG, "%s: columns %lld to %lld of %lld", call->op,
-                (long long)a->begin, (long long)(a->begin + a->count - 1),
+                a->begin >= 0 && a->count > 0 && a->begin < cols &&
+                    a->count <= cols - a->begin,
+                LOONG_ERR_ARG, "%s: %lld columns from column %lld of %lld",
+                call->op, (long long)a->count, (long long)a->begin,
                 (long long)cols);
     call->out[0] = call->in[0];
     call->out[0].shape.dim[call->in[0].shape.rank - 1] = a->count;
@@ -167,13 +174,34 @@ static loong_status_t infer_reshape(const loong_op_call_t *call)
     const loong_reshape_attr_t *a = call->attr;
     int64_t have = loongi_type_rows(&call->in[0]) *
                    loongi_type_cols(&call->in[0]);
-    int64_t want = a->shape.rank > 0 ? 1 : 0;
+    int64_t rest = have; /* elements for the dimensions to come */
+    LOONG_CHECK(call->ctx,
+                a->shape.rank > 0 && a->shape.rank <= LOONG_MAX_DIMS,
+                LOONG_ERR_ARG, "%s: to %d dimensions, 1 to %d wanted",
+                call->op, a->shape.rank, LOONG_MAX_DIMS);
     for (int d = 0; d < a->shape.rank; d++) {
-        want *= a->shape.dim[d];
+        int64_t dim = a->shape.dim[d];
+        LOONG_CHECK(call->ctx, dim > 0 && rest % dim == 0, LOONG_ERR_ARG,
+                    "%s: dimension %d is %lld, which does not divide %lld "
+                    "(of %lld elements)",
+                    call->op, d, (long long)dim, (long long)rest,
+                    (long long)have);
+        rest /= dim;
     }
-    LOONG_CHECK(call->ctx, have == want, LOONG_ERR_ARG,
-                "%s: %lld elements cannot become %lld", call->op,
-                (long long)have, (long long)want);
+    LOONG_CHECK(call->ctx, rest == 1, LOONG_ERR_ARG,
+                "%s: %lld elements for each of the new shape's (of %lld)",
+                call->op, (long long)rest, (long long)have);
+    /* A count that is known at run time only must stay where it is. */
+    int count = call->in[0].shape.count;
+    LOONG_CHECK(call->ctx,
+                a->shape.count == count &&
+                    (count < 0 ||
+                     a->shape.dim[0] == call->in[0].shape.dim[0]),
+                LOONG_ERR_ARG,
+                "%s: %lld rows counted by symbol %d cannot become %lld "
+                "counted by symbol %d",
+                call->op, (long long)call->in[0].shape.dim[0], count,
+                (long long)a->shape.dim[0], a->shape.count);
     call->out[0].dtype = call->in[0].dtype;
     call->out[0].shape = a->shape;
     return LOONG_OK;

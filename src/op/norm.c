@@ -12,9 +12,27 @@ static void statistic(const loong_op_call_t *call, int o, int64_t groups)
     call->out[o].shape.dim[call->in[0].shape.rank - 1] = groups;
 }
 
+static loong_status_t check_eps(const loong_op_call_t *call)
+{
+    const loong_norm_attr_t *a = call->attr;
+    LOONG_CHECK(call->ctx, a->eps >= 0.0 && a->eps < 1e300, LOONG_ERR_ARG,
+                "%s: eps is %g, a number not below 0 wanted", call->op,
+                a->eps);
+    return LOONG_OK;
+}
+
+/* The residual is x's equal: so are their gradients. */
+static loong_status_t check_residual(const loong_op_call_t *call)
+{
+    LOONG_TRY(loongi_want_dtype(call, 1, "residual", call->in[0].dtype));
+    LOONG_TRY(loongi_want_like(call, 1, "residual", 0));
+    return loongi_want_rows(call, 1, "residual", 0);
+}
+
 static loong_status_t infer_rms(const loong_op_call_t *call, int w)
 {
     int64_t cols = loongi_type_cols(&call->in[0]);
+    LOONG_TRY(check_eps(call));
     LOONG_TRY(loongi_want_rank(call, 0, "x", 2));
     LOONG_TRY(loongi_want_float(call, 0, "x"));
     int64_t width = loongi_type_cols(&call->in[w]);
@@ -34,7 +52,7 @@ static loong_status_t infer_rmsnorm(const loong_op_call_t *call)
 
 static loong_status_t infer_add_rmsnorm(const loong_op_call_t *call)
 {
-    LOONG_TRY(loongi_want_like(call, 1, "residual", 0));
+    LOONG_TRY(check_residual(call));
     LOONG_TRY(infer_rms(call, 2));
     call->out[2] = call->in[0];
     return LOONG_OK;
@@ -43,10 +61,11 @@ static loong_status_t infer_add_rmsnorm(const loong_op_call_t *call)
 static loong_status_t infer_layer(const loong_op_call_t *call, int w)
 {
     int64_t cols = loongi_type_cols(&call->in[0]);
+    LOONG_TRY(check_eps(call));
     LOONG_TRY(loongi_want_rank(call, 0, "x", 2));
     LOONG_TRY(loongi_want_float(call, 0, "x"));
     LOONG_TRY(loongi_want_vector(call, w, "w", cols));
-    if (w + 1 < call->num_in && call->in[w + 1].shape.rank > 0) {
+    if (loongi_has(call, w + 1)) {
         LOONG_TRY(loongi_want_vector(call, w + 1, "b", cols));
     }
     call->out[0] = call->in[0];
@@ -62,16 +81,30 @@ static loong_status_t infer_layernorm(const loong_op_call_t *call)
 
 static loong_status_t infer_add_layernorm(const loong_op_call_t *call)
 {
-    LOONG_TRY(loongi_want_like(call, 1, "residual", 0));
+    LOONG_TRY(check_residual(call));
     LOONG_TRY(infer_layer(call, 2));
     call->out[3] = call->in[0];
+    return LOONG_OK;
+}
+
+/* dy, x and, when it is there, dsum at input `more` are alike. */
+static loong_status_t check_grad(const loong_op_call_t *call, int more)
+{
+    LOONG_TRY(loongi_want_rank(call, 0, "dy", 2));
+    LOONG_TRY(loongi_want_float(call, 0, "dy"));
+    LOONG_TRY(loongi_want_like(call, 1, "x", 0));
+    LOONG_TRY(loongi_want_rows(call, 1, "x", 0));
+    if (loongi_has(call, more)) {
+        LOONG_TRY(loongi_want_like(call, more, "dsum", 0));
+        LOONG_TRY(loongi_want_rows(call, more, "dsum", 0));
+    }
     return LOONG_OK;
 }
 
 /* dy, x, w, rstd [, dsum] -> dx, dw. */
 static loong_status_t infer_rmsnorm_grad(const loong_op_call_t *call)
 {
-    LOONG_TRY(loongi_want_like(call, 1, "x", 0));
+    LOONG_TRY(check_grad(call, 4));
     call->out[0] = call->in[1];
     call->out[1] = call->in[2];
     return LOONG_OK;
@@ -80,7 +113,7 @@ static loong_status_t infer_rmsnorm_grad(const loong_op_call_t *call)
 /* dy, x, w, mean, rstd [, dsum] -> dx, dw, db. */
 static loong_status_t infer_layernorm_grad(const loong_op_call_t *call)
 {
-    LOONG_TRY(loongi_want_like(call, 1, "x", 0));
+    LOONG_TRY(check_grad(call, 5));
     call->out[0] = call->in[1];
     call->out[1] = call->in[2];
     call->out[2] = call->in[2];

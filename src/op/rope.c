@@ -1,6 +1,45 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "op_impl.h"
 
+/* What the scaling divides by or takes the logarithm of. */
+static loong_status_t check_scaling(const loong_op_call_t *call)
+{
+    const loong_rope_table_attr_t *a = call->attr;
+    double length = a->original_max_position_embeddings;
+    if (a->scaling != LOONG_ROPE_LLAMA3 && a->scaling != LOONG_ROPE_YARN) {
+        return LOONG_OK;
+    }
+    LOONG_CHECK(call->ctx, length > 0.0, LOONG_ERR_ARG,
+                "%s: original_max_position_embeddings is %g, a positive "
+                "number wanted",
+                call->op, length);
+    if (a->scaling == LOONG_ROPE_LLAMA3) {
+        LOONG_CHECK(call->ctx,
+                    a->low_freq_factor > 0.0 &&
+                        a->high_freq_factor > a->low_freq_factor,
+                    LOONG_ERR_ARG,
+                    "%s: low_freq_factor is %g, high_freq_factor is %g; "
+                    "positive, and the high one above the low one",
+                    call->op, a->low_freq_factor, a->high_freq_factor);
+        return LOONG_OK;
+    }
+    LOONG_CHECK(call->ctx, a->base > 1.0, LOONG_ERR_ARG,
+                "%s: base is %g, more than 1 wanted", call->op, a->base);
+    LOONG_CHECK(call->ctx, a->beta_slow > 0.0 && a->beta_fast >= a->beta_slow,
+                LOONG_ERR_ARG,
+                "%s: beta_fast is %g, beta_slow is %g; positive, and the fast "
+                "one not below the slow one",
+                call->op, a->beta_fast, a->beta_slow);
+    LOONG_CHECK(call->ctx,
+                a->attention_factor >= 0.0 && a->mscale >= 0.0 &&
+                    a->mscale_all_dim >= 0.0,
+                LOONG_ERR_ARG,
+                "%s: attention_factor is %g, mscale is %g, mscale_all_dim is "
+                "%g; none may be negative",
+                call->op, a->attention_factor, a->mscale, a->mscale_all_dim);
+    return LOONG_OK;
+}
+
 static loong_status_t infer_table(const loong_op_call_t *call)
 {
     const loong_rope_table_attr_t *a = call->attr;
@@ -14,6 +53,7 @@ static loong_status_t infer_table(const loong_op_call_t *call)
                     (a->scaling == LOONG_ROPE_DEFAULT || a->factor > 0.0),
                 LOONG_ERR_ARG, "%s: base is %g, factor is %g; both positive",
                 call->op, a->base, a->factor);
+    LOONG_TRY(check_scaling(call));
     call->out[0].dtype = call->precision.wide;
     call->out[0].shape =
         loong_shape_2d(call->in[0].shape.dim[0], a->rotary_dim);
@@ -37,8 +77,8 @@ static loong_status_t infer(const loong_op_call_t *call)
     LOONG_TRY(loongi_want_rank(call, 0, "x", 2));
     LOONG_TRY(loongi_want_float(call, 0, "x"));
     LOONG_TRY(loongi_want_rank(call, 1, "table", 2));
-    LOONG_TRY(
-        loongi_want_dim(call, 1, "table", 0, call->in[0].shape.dim[0]));
+    LOONG_TRY(loongi_want_dtype(call, 1, "table", call->precision.wide));
+    LOONG_TRY(loongi_want_rows(call, 1, "table", 0));
     int64_t cols = loongi_type_cols(&call->in[0]);
     int64_t rotary = loongi_type_cols(&call->in[1]);
     LOONG_CHECK(call->ctx,

@@ -15,7 +15,7 @@ extern "C" {
 
 typedef enum loong_isa {
     LOONG_ISA_LEVEL_base,
-    LOONG_ISA_LEVEL_avx2, /* with FMA */
+    LOONG_ISA_LEVEL_avx2,   /* with FMA */
     LOONG_ISA_LEVEL_avx512, /* F, BW, DQ, VL */
     LOONG_ISA_LEVEL_avx512_bf16
 } loong_isa_t;
@@ -41,8 +41,8 @@ bool loongi_isa_support(loong_isa_t level, char reason[LOONG_REASON_SIZE]);
 
 /* The kernels that one file defines, declared and listed best first. */
 #if defined(__x86_64__)
-#define LOONG_ISA_EACH(X, name_)                                              \
-    X(name_##_avx512_bf16)                                                    \
+#define LOONG_ISA_EACH(X, name_) \
+    X(name_##_avx512_bf16)       \
     X(name_##_avx512) X(name_##_avx2) X(name_##_base)
 #else
 #define LOONG_ISA_EACH(X, name_) X(name_##_base)

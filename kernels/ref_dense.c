@@ -50,8 +50,7 @@ double *loongi_ref_load(const loong_kernel_call_t *call, int i, char **cursor)
     return copy;
 }
 
-double *loongi_ref_output(const loong_kernel_call_t *call, int o,
-                          char **cursor)
+double *loongi_ref_output(const loong_kernel_call_t *call, int o, char **cursor)
 {
     int i = call->query->num_in + o;
     size_t bytes = loongi_ref_bytes(call->query, i);
@@ -130,9 +129,8 @@ static void rows_by_axpy(const loong_ref_matmul_t *m, int64_t i, int rows)
 {
     for (int64_t p = 0; p < m->k; p++) {
         for (int r = 0; r < rows; r++) {
-            add_scaled(m->c + (i + r) * m->n,
-                       m->a[(i + r) * m->as + p * m->ap], m->b + p * m->bp,
-                       m->n);
+            add_scaled(m->c + (i + r) * m->n, m->a[(i + r) * m->as + p * m->ap],
+                       m->b + p * m->bp, m->n);
         }
     }
 }

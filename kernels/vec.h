@@ -116,8 +116,7 @@ VEC_INLINE float vec_top(vec_t v)
 VEC_INLINE void vec_store_bf16(uint16_t *p, vec_t v)
 {
 #if defined(__AVX512BF16__)
-    _mm256_storeu_si256((__m256i *)(void *)p,
-                        (__m256i)_mm512_cvtneps_pbh(v));
+    _mm256_storeu_si256((__m256i *)(void *)p, (__m256i)_mm512_cvtneps_pbh(v));
 #else
     for (int i = 0; i < VEC_SIZE; i++) {
         float f = v[i];

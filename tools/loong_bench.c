@@ -82,9 +82,8 @@ int main(int argc, char **argv)
             return LOONG_EXIT_FAILED;
         }
         loong_status_t status = loong_register_builtin(ctx);
-        int code = status == LOONG_OK
-                       ? commands[i].run(ctx, argc - 1, argv + 1)
-                       : bench_fail(ctx, status);
+        int code = status == LOONG_OK ? commands[i].run(ctx, argc - 1, argv + 1)
+                                      : bench_fail(ctx, status);
         loong_context_destroy(&ctx);
         return code;
     }

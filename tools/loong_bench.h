@@ -53,12 +53,20 @@ typedef struct bench_item {
     double attr[BENCH_ATTR / sizeof(double)]; /* the op's attributes */
 } bench_item_t;
 
-/* Fills op, attr, inputs' types (dense) and, by the shape rule, the outputs of
- * the query. in[] of rank 0 is absent. */
-loong_status_t bench_item_describe(loong_context_t *ctx, bench_item_t *item,
-                                   const char *op, const void *attr,
-                                   int num_in, const loong_tensor_type_t *in,
-                                   int threads);
+/* What is to be launched; in[] of rank 0 is absent. */
+typedef struct bench_spec {
+    const char *op;
+    const void *attr;
+    int num_in;
+    const loong_tensor_type_t *in;
+    int threads;
+} bench_spec_t;
+
+/* Fills op, attributes, inputs (dense) and, by the shape rule, the outputs of
+ * the query. */
+loong_status_t bench_item_describe(loong_context_t *ctx,
+                                   const bench_spec_t *spec,
+                                   bench_item_t *item);
 
 /* Takes `kernel`, or the one that would be chosen when NULL; allocates, fills,
  * prepares. */

@@ -50,8 +50,7 @@ static void sizes(const bench_model_t *m, kind_t *kinds)
         kinds[k].out = out[k];
         kinds[k].in = in[k];
         kinds[k].copies = head ? 1 : m->layers;
-        kinds[k].chunks =
-            head ? (m->tokens + m->chunk - 1) / m->chunk : 1;
+        kinds[k].chunks = head ? (m->tokens + m->chunk - 1) / m->chunk : 1;
         kinds[k].rows = m->tokens / kinds[k].chunks;
     }
 }
@@ -72,8 +71,8 @@ static loong_status_t describe(loong_context_t *ctx, const bench_model_t *m,
     loong_tensor_type_t w = mat(m->dtype, k->out, k->in);
     loong_tensor_type_t in[PHASES][2] = {{x, w}, {y, w}, {y, x}};
     const char *op = phase == 2 ? "linear_dw" : "linear";
-    loong_status_t status = bench_item_describe(ctx, item, op, &attr, 2,
-                                                in[phase], m->threads);
+    bench_spec_t spec = {op, &attr, 2, in[phase], m->threads};
+    loong_status_t status = bench_item_describe(ctx, &spec, item);
     if (status != LOONG_OK) {
         return status;
     }
@@ -121,8 +120,7 @@ static loong_status_t prepare(loong_context_t *ctx, const bench_model_t *m,
             fill_weight(k, m->dtype, k->weight[c]);
         }
         for (int phase = 0; phase < PHASES; phase++) {
-            loong_status_t status =
-                describe(ctx, m, k, phase, &k->item[phase]);
+            loong_status_t status = describe(ctx, m, k, phase, &k->item[phase]);
             if (status != LOONG_OK) {
                 return status;
             }
@@ -211,8 +209,7 @@ static void print(const options_t *o, kind_t *kinds, bench_times_t *steps)
                "\"tokens\":%lld,\"gflop\":%.6g,\"ms_best\":%.6g,"
                "\"ms_median\":%.6g,\"gflops\":%.6g,\"runs\":%d",
                loong_dtype_name(m->dtype), m->threads, (long long)m->tokens,
-               total * 1e-9, best, median, total / median * 1e-6,
-               steps->count);
+               total * 1e-9, best, median, total / median * 1e-6, steps->count);
     } else {
         printf("%-18s %-8s %-26s %9s %9s %8s\n", "product", "phase", "kernel",
                "best ms", "median", "GFLOP/s");
@@ -297,34 +294,33 @@ static int run(loong_context_t *ctx, const options_t *o)
 
 static int help(void)
 {
-    printf(
-        "usage: loong-bench floor [OPTION]... [RECIPE [a.b=c]...]\n\n"
-        "Times the matrix products of one micro-batch of training: of a "
-        "recipe, or of\nthe sizes given (defaults: the Llama shape).\n\n"
-        "  --layers N       8\n"
-        "  --hidden N       512\n"
-        "  --heads N        8\n"
-        "  --kv-heads N     4\n"
-        "  --head-dim N     hidden / heads\n"
-        "  --ffn N          1408\n"
-        "  --vocab N        32000\n"
-        "  --tokens N       2048, of a micro-batch\n"
-        "  --chunk N        512, tokens of the loss head at a time\n"
-        "  --act ACT        swiglu (gate and up in one product) or gelu\n"
-        "  --dtype TYPE     bf16, fp32\n"
-        "  --threads N      OMP_NUM_THREADS or the processors\n"
-        "  --steps N        at least so many, 9\n"
-        "  --seconds S      and at least so long, 10\n"
-        "  --json           one line of JSON, with ms_median\n");
+    printf("usage: loong-bench floor [OPTION]... [RECIPE [a.b=c]...]\n\n"
+           "Times the matrix products of one micro-batch of training: of a "
+           "recipe, or of\nthe sizes given (defaults: the Llama shape).\n\n"
+           "  --layers N       8\n"
+           "  --hidden N       512\n"
+           "  --heads N        8\n"
+           "  --kv-heads N     4\n"
+           "  --head-dim N     hidden / heads\n"
+           "  --ffn N          1408\n"
+           "  --vocab N        32000\n"
+           "  --tokens N       2048, of a micro-batch\n"
+           "  --chunk N        512, tokens of the loss head at a time\n"
+           "  --act ACT        swiglu (gate and up in one product) or gelu\n"
+           "  --dtype TYPE     bf16, fp32\n"
+           "  --threads N      OMP_NUM_THREADS or the processors\n"
+           "  --steps N        at least so many, 9\n"
+           "  --seconds S      and at least so long, 10\n"
+           "  --json           one line of JSON, with ms_median\n");
     return LOONG_EXIT_OK;
 }
 
 /* Options that are whole numbers, by their letter. */
 static int64_t *number_of(bench_model_t *m, int letter)
 {
-    int64_t *const numbers[] = {&m->layers,   &m->hidden, &m->heads,
+    int64_t *const numbers[] = {&m->layers,   &m->hidden,   &m->heads,
                                 &m->kv_heads, &m->head_dim, &m->ffn,
-                                &m->vocab,    &m->tokens, &m->chunk};
+                                &m->vocab,    &m->tokens,   &m->chunk};
     static const char letters[] = "lHnkDfvTc";
     const char *at = strchr(letters, letter);
     return at != NULL && letter != 0 ? numbers[at - letters] : NULL;
@@ -358,8 +354,9 @@ static int parse(int argc, char **argv, options_t *o)
             char *rest = NULL;
             *number = strtoll(optarg, &rest, 10);
             if (*rest != '\0' || *number < 1) {
-                return bench_usage("floor", "'%s' is not a whole number of at "
-                                            "least 1",
+                return bench_usage("floor",
+                                   "'%s' is not a whole number of at "
+                                   "least 1",
                                    optarg);
             }
         } else if (c == 'a' && (strcmp(optarg, "swiglu") == 0 ||
@@ -416,9 +413,8 @@ int bench_floor(loong_context_t *ctx, int argc, char **argv)
     if (optind < argc) {
         loong_recipe_t *recipe = NULL;
         int64_t micro_batches = 0;
-        loong_status_t status =
-            bench_recipe(ctx, argv[optind], argc - optind - 1,
-                         argv + optind + 1, &recipe);
+        loong_status_t status = bench_recipe(
+            ctx, argv[optind], argc - optind - 1, argv + optind + 1, &recipe);
         if (status != LOONG_OK) {
             return bench_fail(ctx, status);
         }

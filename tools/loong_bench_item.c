@@ -135,13 +135,29 @@ static loong_karg_t karg_of(const loong_tensor_type_t *type)
     return arg;
 }
 
-loong_status_t bench_item_describe(loong_context_t *ctx, bench_item_t *item,
-                                   const char *op_name, const void *attr,
-                                   int num_in, const loong_tensor_type_t *in,
-                                   int threads)
+static loong_status_t infer(loong_context_t *ctx, const loong_op_t *op,
+                            const bench_spec_t *spec, bench_item_t *item,
+                            loong_tensor_type_t *out)
+{
+    loong_op_call_t call;
+    memset(&call, 0, sizeof(call));
+    call.ctx = ctx;
+    call.op = op->name;
+    call.precision.compute = spec->in[0].dtype;
+    call.precision.wide = bench_wide(spec->in[0].dtype);
+    call.attr = item->attr;
+    call.num_in = spec->num_in;
+    call.num_out = op->num_out;
+    call.in = spec->in;
+    call.out = out;
+    return op->infer(&call);
+}
+
+loong_status_t bench_item_describe(loong_context_t *ctx,
+                                   const bench_spec_t *spec, bench_item_t *item)
 {
     loong_tensor_type_t out[LOONG_MAX_OPERANDS];
-    const loong_op_t *op = loong_find_op(ctx, op_name);
+    const loong_op_t *op = loong_find_op(ctx, spec->op);
     if (op == NULL) {
         return LOONG_ERR_NOT_FOUND;
     }
@@ -153,32 +169,21 @@ loong_status_t bench_item_describe(loong_context_t *ctx, bench_item_t *item,
         item->frame.loss_scale[i] = 1.0;
     }
     if (op->attr_size > 0) {
-        memcpy(item->attr, attr, op->attr_size);
+        memcpy(item->attr, spec->attr, op->attr_size);
     }
-    loong_op_call_t call;
-    memset(&call, 0, sizeof(call));
-    call.ctx = ctx;
-    call.op = op->name;
-    call.precision.compute = in[0].dtype;
-    call.precision.wide = bench_wide(in[0].dtype);
-    call.attr = item->attr;
-    call.num_in = num_in;
-    call.num_out = op->num_out;
-    call.in = in;
-    call.out = out;
-    loong_status_t status = op->infer(&call);
+    loong_status_t status = infer(ctx, op, spec, item, out);
     if (status != LOONG_OK) {
         return status;
     }
     item->query.op = op->name;
-    item->query.num_in = num_in;
+    item->query.num_in = spec->num_in;
     item->query.num_out = op->num_out;
-    item->query.threads = threads;
-    for (int i = 0; i < num_in; i++) {
-        item->query.arg[i] = karg_of(&in[i]);
+    item->query.threads = spec->threads;
+    for (int i = 0; i < spec->num_in; i++) {
+        item->query.arg[i] = karg_of(&spec->in[i]);
     }
     for (int o = 0; o < op->num_out; o++) {
-        item->query.arg[num_in + o] = karg_of(&out[o]);
+        item->query.arg[spec->num_in + o] = karg_of(&out[o]);
     }
     return LOONG_OK;
 }
@@ -200,10 +205,10 @@ static void fill(const bench_item_t *item, int i)
         float single = (float)value;
         uint32_t bits;
         memcpy(&bits, &single, sizeof(bits));
-        int64_t whole = i == item->cu_operand
-                            ? k * item->segment
-                            : (int64_t)((value + 1.0) * 0.5 *
-                                        (double)item->ids);
+        int64_t whole =
+            i == item->cu_operand
+                ? k * item->segment
+                : (int64_t)((value + 1.0) * 0.5 * (double)item->ids);
         switch (arg->dtype) {
         case LOONG_F64:
             ((double *)item->ptr[i])[k] = value;
@@ -253,8 +258,8 @@ loong_status_t bench_item_prepare(loong_context_t *ctx, bench_item_t *item,
     }
     for (int i = 0; i < q->num_in + q->num_out; i++) {
         const loong_karg_t *arg = &q->arg[i];
-        size_t size = (size_t)loong_karg_rows(arg, NULL) *
-                      (size_t)arg->ld * loong_dtype_size(arg->dtype);
+        size_t size = (size_t)loong_karg_rows(arg, NULL) * (size_t)arg->ld *
+                      loong_dtype_size(arg->dtype);
         if (arg->rank == 0 || item->ptr[i] != NULL) {
             continue;
         }
@@ -264,9 +269,8 @@ loong_status_t bench_item_prepare(loong_context_t *ctx, bench_item_t *item,
             fill(item, i);
         }
     }
-    size_t scratch = item->kernel->workspace != NULL
-                         ? item->kernel->workspace(q)
-                         : 0;
+    size_t scratch =
+        item->kernel->workspace != NULL ? item->kernel->workspace(q) : 0;
     item->workspace = bench_memory(scratch);
     return item->kernel->prepare != NULL
                ? item->kernel->prepare(ctx, q, &item->state)

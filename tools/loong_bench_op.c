@@ -37,42 +37,42 @@ static loong_tensor_type_t vec(loong_dtype_t dtype, int64_t size)
     return t;
 }
 
-static loong_status_t describe_linear(loong_context_t *ctx,
-                                      const options_t *o, bench_item_t *item)
+static loong_status_t describe_linear(loong_context_t *ctx, const options_t *o,
+                                      bench_item_t *item)
 {
     const int64_t *s = o->shape;
     loong_linear_attr_t attr = {false, LOONG_ACT_NONE};
     loong_tensor_type_t in[2] = {mat(o->dtype, s[0], s[2]),
                                  mat(o->dtype, s[1], s[2])};
-    return bench_item_describe(ctx, item, o->op, &attr, 2, in, o->threads);
+    bench_spec_t spec = {o->op, &attr, 2, in, o->threads};
+    return bench_item_describe(ctx, &spec, item);
 }
 
 /* The gradient of x: a linear that takes w transposed. */
 static loong_status_t describe_linear_dx(loong_context_t *ctx,
-                                         const options_t *o,
-                                         bench_item_t *item)
+                                         const options_t *o, bench_item_t *item)
 {
     const int64_t *s = o->shape;
     loong_linear_attr_t attr = {true, LOONG_ACT_NONE};
     loong_tensor_type_t in[2] = {mat(o->dtype, s[0], s[1]),
                                  mat(o->dtype, s[1], s[2])};
-    return bench_item_describe(ctx, item, "linear", &attr, 2, in, o->threads);
+    bench_spec_t spec = {"linear", &attr, 2, in, o->threads};
+    return bench_item_describe(ctx, &spec, item);
 }
 
 static loong_status_t describe_linear_dw(loong_context_t *ctx,
-                                         const options_t *o,
-                                         bench_item_t *item)
+                                         const options_t *o, bench_item_t *item)
 {
     const int64_t *s = o->shape;
     loong_linear_attr_t attr = {false, LOONG_ACT_NONE};
     loong_tensor_type_t in[2] = {mat(o->dtype, s[0], s[1]),
                                  mat(o->dtype, s[0], s[2])};
-    return bench_item_describe(ctx, item, o->op, &attr, 2, in, o->threads);
+    bench_spec_t spec = {o->op, &attr, 2, in, o->threads};
+    return bench_item_describe(ctx, &spec, item);
 }
 
 static loong_status_t describe_attention(loong_context_t *ctx,
-                                         const options_t *o,
-                                         bench_item_t *item)
+                                         const options_t *o, bench_item_t *item)
 {
     const int64_t *s = o->shape; /* B, T, heads, kv heads, head_dim */
     bool grad = strcmp(o->op, "attention_grad") == 0;
@@ -90,9 +90,9 @@ static loong_status_t describe_attention(loong_context_t *ctx,
     loong_tensor_type_t cu = vec(LOONG_I32, s[0] + 1);
     loong_tensor_type_t forward[4] = {q, k, k, cu};
     loong_tensor_type_t backward[7] = {q, q, k, k, q, lse, cu};
-    loong_status_t status = bench_item_describe(
-        ctx, item, o->op, &attr, grad ? 7 : 4, grad ? backward : forward,
-        o->threads);
+    bench_spec_t spec = {o->op, &attr, grad ? 7 : 4, grad ? backward : forward,
+                         o->threads};
+    loong_status_t status = bench_item_describe(ctx, &spec, item);
     item->cu_operand = grad ? 6 : 3;
     item->segment = s[1];
     return status;
@@ -106,16 +106,15 @@ static loong_status_t describe_loss(loong_context_t *ctx, const options_t *o,
     loong_tensor_type_t in[4] = {
         mat(o->dtype, s[0], s[2]), mat(o->dtype, s[1], s[2]),
         vec(LOONG_I32, s[0]), vec(bench_wide(o->dtype), s[0])};
-    loong_status_t status =
-        bench_item_describe(ctx, item, o->op, &attr, 4, in, o->threads);
+    bench_spec_t spec = {o->op, &attr, 4, in, o->threads};
+    loong_status_t status = bench_item_describe(ctx, &spec, item);
     item->ids = s[1];
     return status;
 }
 
 /* Ops of one or two tensors [T,H]. */
 static loong_status_t describe_pointwise(loong_context_t *ctx,
-                                         const options_t *o,
-                                         bench_item_t *item)
+                                         const options_t *o, bench_item_t *item)
 {
     loong_gelu_attr_t attr = {true};
     loong_tensor_type_t x = mat(o->dtype, o->shape[0], o->shape[1]);
@@ -124,8 +123,8 @@ static loong_status_t describe_pointwise(loong_context_t *ctx,
     if (strcmp(o->op, "swiglu_grad") == 0) {
         in[0] = mat(o->dtype, o->shape[0], o->shape[1] / 2);
     }
-    return bench_item_describe(ctx, item, o->op, &attr, op->min_in, in,
-                               o->threads);
+    bench_spec_t spec = {o->op, &attr, op->min_in, in, o->threads};
+    return bench_item_describe(ctx, &spec, item);
 }
 
 static loong_status_t describe_norm(loong_context_t *ctx, const options_t *o,
@@ -150,7 +149,8 @@ static loong_status_t describe_norm(loong_context_t *ctx, const options_t *o,
         in = layer ? layer_grad : rms_grad;
         count = layer ? 5 : 4;
     }
-    return bench_item_describe(ctx, item, o->op, &attr, count, in, o->threads);
+    bench_spec_t spec = {o->op, &attr, count, in, o->threads};
+    return bench_item_describe(ctx, &spec, item);
 }
 
 static const struct {
@@ -165,8 +165,7 @@ static const struct {
     {"linear_dx", "T,N,K", 3, "2048,2816,512", describe_linear_dx},
     {"linear_dw", "T,N,K", 3, "2048,2816,512", describe_linear_dw},
     {"attention", "B,T,heads,kv,d", 5, "4,512,8,4,64", describe_attention},
-    {"attention_grad", "B,T,heads,kv,d", 5, "4,512,8,4,64",
-     describe_attention},
+    {"attention_grad", "B,T,heads,kv,d", 5, "4,512,8,4,64", describe_attention},
     {"cross_entropy", "T,V,H", 3, "2048,32000,512", describe_loss},
     {"swiglu", "T,2F", 2, "2048,2816", describe_pointwise},
     {"swiglu_grad", "T,2F", 2, "2048,2816", describe_pointwise},
@@ -209,8 +208,8 @@ static void print_result(const options_t *o, const bench_item_t *item,
     double best = bench_best(times);
     for (int i = 0; i < o->num_shape; i++) {
         size_t at = strlen(shape);
-        snprintf(shape + at, sizeof(shape) - at, "%s%" PRId64,
-                 i > 0 ? "," : "", o->shape[i]);
+        snprintf(shape + at, sizeof(shape) - at, "%s%" PRId64, i > 0 ? "," : "",
+                 o->shape[i]);
     }
     if (o->json) {
         printf("{\"op\":\"%s\",\"kernel\":\"%s\",\"dtype\":\"%s\","
@@ -339,7 +338,8 @@ static int run_all(loong_context_t *ctx, options_t *o, const char *shape)
     return LOONG_EXIT_OK;
 }
 
-int bench_op(loong_context_t *ctx, int argc, char **argv)
+/* LOONG_EXIT_OK, or -1 after --help was asked for. */
+static int parse(int argc, char **argv, options_t *o, const char **shape_p)
 {
     static const struct option table[] = {
         {"op", required_argument, NULL, 'o'},
@@ -352,51 +352,51 @@ int bench_op(loong_context_t *ctx, int argc, char **argv)
         {"json", no_argument, NULL, 'j'},
         {"help", no_argument, NULL, 'h'},
         {NULL, 0, NULL, 0}};
+    int c;
+    while ((c = getopt_long(argc, argv, "", table, NULL)) != -1) {
+        if (c == 'o' && find_op(optarg) >= 0) {
+            o->op = optarg;
+        } else if (c == 'o') {
+            return bench_usage("op",
+                               "--op '%s' is none of the ops that "
+                               "--help lists",
+                               optarg);
+        } else if (c == 's') {
+            *shape_p = optarg;
+        } else if (c == 'd') {
+            if (!bench_dtype("op", optarg, &o->dtype)) {
+                return LOONG_EXIT_USAGE;
+            }
+        } else if (c == 't') {
+            o->threads = atoi(optarg);
+        } else if (c == 'S') {
+            o->seconds = atof(optarg);
+        } else if (c == 'a') {
+            o->accumulate = true;
+        } else if (c == 'r') {
+            o->reference = true;
+        } else if (c == 'j') {
+            o->json = true;
+        } else if (c == 'h') {
+            return -1;
+        } else {
+            return bench_usage("op", "unknown option");
+        }
+    }
+    return LOONG_EXIT_OK;
+}
+
+int bench_op(loong_context_t *ctx, int argc, char **argv)
+{
     options_t o;
     const char *shape = NULL;
-    int c;
     memset(&o, 0, sizeof(o));
     o.dtype = LOONG_BF16;
     o.threads = bench_threads();
     o.seconds = 2.0;
-    while ((c = getopt_long(argc, argv, "", table, NULL)) != -1) {
-        switch (c) {
-        case 'o':
-            if (find_op(optarg) < 0) {
-                return bench_usage("op", "--op '%s' is none of the ops that "
-                                         "--help lists",
-                                   optarg);
-            }
-            o.op = optarg;
-            break;
-        case 's':
-            shape = optarg;
-            break;
-        case 'd':
-            if (!bench_dtype("op", optarg, &o.dtype)) {
-                return LOONG_EXIT_USAGE;
-            }
-            break;
-        case 't':
-            o.threads = atoi(optarg);
-            break;
-        case 'S':
-            o.seconds = atof(optarg);
-            break;
-        case 'a':
-            o.accumulate = true;
-            break;
-        case 'r':
-            o.reference = true;
-            break;
-        case 'j':
-            o.json = true;
-            break;
-        case 'h':
-            return help();
-        default:
-            return bench_usage("op", "unknown option");
-        }
+    int code = parse(argc, argv, &o, &shape);
+    if (code != LOONG_EXIT_OK) {
+        return code < 0 ? help() : code;
     }
     if (optind < argc) {
         return bench_usage("op", "'%s' is not an option", argv[optind]);

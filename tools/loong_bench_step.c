@@ -57,8 +57,7 @@ bench_model_t bench_model_of(const loong_recipe_t *recipe,
     bench_model_t m;
     int64_t batch = loong_recipe_int(recipe, "train.micro_batch_size");
     int64_t global = loong_recipe_int(recipe, "train.global_batch_size");
-    const char *act =
-        loong_recipe_text(recipe, "model.foundation.activation");
+    const char *act = loong_recipe_text(recipe, "model.foundation.activation");
     const char *dtype = loong_recipe_text(recipe, "precision.params_dtype");
     memset(&m, 0, sizeof(m));
     m.layers = model_int(recipe, "num_layers", 1);
@@ -68,8 +67,8 @@ bench_model_t bench_model_of(const loong_recipe_t *recipe,
     m.head_dim = model_int(recipe, "kv_channels", m.hidden / m.heads);
     m.ffn = model_int(recipe, "ffn_hidden_size", 4 * m.hidden);
     m.vocab = model_int(recipe, "vocab_size", 1);
-    m.tokens = loong_recipe_int(recipe, "data.seq_length") *
-               (batch > 0 ? batch : 1);
+    m.tokens =
+        loong_recipe_int(recipe, "data.seq_length") * (batch > 0 ? batch : 1);
     m.chunk = 512;
     m.gated = act != NULL && strcmp(act, "swiglu") == 0;
     m.dtype = LOONG_F32;
@@ -239,8 +238,8 @@ static loong_status_t run(loong_context_t *ctx, const options_t *o,
     bench_times_t floors = {NULL, 0, 0};
     bench_model_t m = bench_model_of(recipe, &micro_batches);
     snprintf(prefix, sizeof(prefix), "%s/tokens", dir);
-    loong_status_t status = write_tokens(
-        ctx, prefix, &m, BATCHES * (m.tokens * micro_batches + 1));
+    loong_status_t status =
+        write_tokens(ctx, prefix, &m, BATCHES * (m.tokens * micro_batches + 1));
     if (status == LOONG_OK) {
         status = train(ctx, recipe);
     }
@@ -300,9 +299,8 @@ int bench_step(loong_context_t *ctx, int argc, char **argv)
         }
     }
     if (optind == argc || o.steps < 1) {
-        return bench_usage("step", optind == argc
-                                       ? "no recipe given"
-                                       : "--steps must be positive");
+        return bench_usage("step", optind == argc ? "no recipe given"
+                                                  : "--steps must be positive");
     }
     char dir[PATH_SIZE];
     const char *tmp = getenv("TMPDIR");

@@ -17,10 +17,9 @@ extern "C" {
 /* Checks cu_seqlens (entries [S+1]) against tokens and max_seqlen; gives the
  * number of segments with rows.
  * Errors: LOONG_ERR_ARG, naming the entry. */
-LOONG_NODISCARD loong_status_t
-loongi_attention_segments(loong_context_t *ctx, const int32_t *cu_seqlens,
-                          int64_t entries, int64_t tokens, int64_t max_seqlen,
-                          int64_t *segments_p);
+LOONG_NODISCARD loong_status_t loongi_attention_segments(
+    loong_context_t *ctx, const int32_t *cu_seqlens, int64_t entries,
+    int64_t tokens, int64_t max_seqlen, int64_t *segments_p);
 
 /* Rows [*begin, *end) of the segment are the keys that its row q sees. */
 static inline void loongi_attention_keys(const loong_attention_attr_t *attr,
@@ -28,8 +27,8 @@ static inline void loongi_attention_keys(const loong_attention_attr_t *attr,
                                          int64_t *begin, int64_t *end)
 {
     *end = attr->causal ? q + 1 : length;
-    *begin = attr->window > 0 && q + 1 > attr->window ? q + 1 - attr->window
-                                                      : 0;
+    *begin =
+        attr->window > 0 && q + 1 > attr->window ? q + 1 - attr->window : 0;
 }
 
 /* Dropout of one attention site in one step: a probability is dropped when
@@ -37,7 +36,7 @@ static inline void loongi_attention_keys(const loong_attention_attr_t *attr,
 typedef struct loong_attention_dropout {
     uint64_t key;
     int64_t step;
-    uint32_t limit; /* 0: keep all */
+    uint32_t limit;    /* 0: keep all */
     double keep_scale; /* 1 / (1 - p) */
 } loong_attention_dropout_t;
 

@@ -4,7 +4,7 @@
  * Dao et al. 2022). Work is split over segments, blocks of queries and heads;
  * no result depends on who does which.
  */
-#include "attention_cpu.h"
+#include "attention_block.h"
 
 /* What one thread works with. */
 typedef struct scratch {
@@ -89,10 +89,9 @@ static void make_powers(const job_t *j, scratch_t *w, int64_t keys,
     for (int v = 0; v < COLUMNS; v++) {
         const float *s = w->s + v * VEC_SIZE;
         vec_t top = vec_load(w->top + v * VEC_SIZE);
-        vec_t base =
-            vec_where_at_least(top, vec_set(-3e38f), top) * factor;
-        vec_t sum = vec_load(w->sum + v * VEC_SIZE) *
-                    vec_load(decay + v * VEC_SIZE);
+        vec_t base = vec_where_at_least(top, vec_set(-3e38f), top) * factor;
+        vec_t sum =
+            vec_load(w->sum + v * VEC_SIZE) * vec_load(decay + v * VEC_SIZE);
         for (int64_t r = 0; r < keys; r += TILE_PAIR) {
             vec_t a = vec_exp2(vec_load(s + r * QUERIES) * factor - base);
             vec_t b = vec_set(0.0f);
@@ -107,8 +106,7 @@ static void make_powers(const job_t *j, scratch_t *w, int64_t keys,
 }
 
 /* The same with dropout: p is stored with its mask, summed without. */
-static void make_dropped(const job_t *j, const part_t *p, scratch_t *w,
-                         int64_t q0, int64_t count, int64_t key0, int64_t keys,
+static void make_dropped(const job_t *j, const block_t *b, scratch_t *w,
                          const float *decay)
 {
     vec_t factor = vec_set(j->factor);
@@ -116,27 +114,19 @@ static void make_dropped(const job_t *j, const part_t *p, scratch_t *w,
         float *sum = w->sum + v * VEC_SIZE;
         vec_store(sum, vec_load(sum) * vec_load(decay + v * VEC_SIZE));
     }
-    for (int64_t r = 0; r < keys; r += TILE_PAIR) {
-        for (int u = 0; u < TILE_PAIR && r + u < keys; u++) {
-            const float *mask = dropout_row(j, p, q0, count, key0 + r + u,
-                                            r + u == 0, w->drawn);
-            float *s = w->s + (r + u) * QUERIES;
-            for (int v = 0; v < COLUMNS; v++) {
-                float *sum = w->sum + v * VEC_SIZE;
-                vec_t top = vec_load(w->top + v * VEC_SIZE);
-                top = vec_where_at_least(top, vec_set(-3e38f), top);
-                vec_t a =
-                    vec_exp2((vec_load(s + v * VEC_SIZE) - top) * factor);
-                vec_store(sum, vec_load(sum) + a);
-                vec_store(s + v * VEC_SIZE, a * vec_load(mask + v * VEC_SIZE));
-            }
-        }
+    for (int64_t r = 0; r < b->keys; r++) {
+        const float *mask = dropout_row(j, b, r, w->drawn);
         for (int v = 0; v < COLUMNS; v++) {
-            const float *s = w->s + r * QUERIES + v * VEC_SIZE;
-            vec_t b = r + 1 < keys ? vec_load(s + QUERIES) : vec_set(0.0f);
-            vec_store_units(unit_at(w->p, keys, r, v), vec_load(s), b);
+            float *s = w->s + r * QUERIES + v * VEC_SIZE;
+            float *sum = w->sum + v * VEC_SIZE;
+            vec_t top = vec_load(w->top + v * VEC_SIZE);
+            top = vec_where_at_least(top, vec_set(-3e38f), top);
+            vec_t a = vec_exp2((vec_load(s) - top) * factor);
+            vec_store(sum, vec_load(sum) + a);
+            vec_store(s, a * vec_load(mask + v * VEC_SIZE));
         }
     }
+    store_units(w->s, b->keys, w->p);
 }
 
 static void scale_output(const job_t *j, float *o, const float *by)
@@ -149,11 +139,12 @@ static void scale_output(const job_t *j, float *o, const float *by)
     }
 }
 
-static void finish(const job_t *j, const part_t *p, scratch_t *w, int64_t q0,
-                   int64_t count)
+static void finish(const job_t *j, const block_t *b, scratch_t *w)
 {
-    const loong_karg_t *lse = &j->call->query->arg[j->call->query->num_in + 1];
-    float *to = j->call->ptr[j->call->query->num_in + 1];
+    int out = j->call->query->num_in;
+    const loong_karg_t *lse = &j->call->query->arg[out + 1];
+    float *to = j->call->ptr[out + 1];
+    place_t at = place_of(b);
     float inverse[QUERIES];
     for (int64_t c = 0; c < QUERIES; c++) {
         inverse[c] = 1.0f / w->sum[c];
@@ -161,10 +152,9 @@ static void finish(const job_t *j, const part_t *p, scratch_t *w, int64_t q0,
     scale_output(j, w->o, inverse);
     tile_transpose((const word_t *)(const void *)w->o, QUERIES, j->d, QUERIES,
                    (word_t *)(void *)w->out, j->d);
-    store_rows(j, j->call->query->num_in, p->first + q0, p->head, count,
-               w->out, j->d);
-    for (int64_t c = 0; c < count && to != NULL; c++) {
-        to[(p->first + q0 + c) * lse->ld + p->head] =
+    store_rows(j, out, &at, w->out, j->d);
+    for (int64_t c = 0; c < b->queries && to != NULL; c++) {
+        to[(at.row + c) * lse->ld + at.head] =
             (float)(j->attr->scale * w->top[c] + log((double)w->sum[c]));
     }
 }
@@ -173,38 +163,38 @@ static void finish(const job_t *j, const part_t *p, scratch_t *w, int64_t q0,
 static void forward_block(const job_t *j, const part_t *p, int64_t q0,
                           scratch_t *w)
 {
-    int64_t count = p->length - q0 < QUERIES ? p->length - q0 : QUERIES;
+    int64_t rest = p->length - q0;
+    block_t b = {*p, q0, rest < QUERIES ? rest : QUERIES, 0, 0};
     int64_t begin = 0;
     int64_t end = 0;
     float decay[QUERIES];
-    key_range(j, p, q0, count, &begin, &end);
-    pack_queries(j, 0, p->first + q0, p->head, count, w->rows, w->queries);
+    key_range(j, &b, &begin, &end);
+    pack_queries(j, &b, 0, w->rows, w->queries);
     for (int64_t c = 0; c < QUERIES; c++) {
         w->top[c] = -INFINITY;
         w->sum[c] = 0.0f;
     }
     memset(w->o, 0, sizeof(float) * (size_t)(j->d * QUERIES));
-    for (int64_t block = begin / KEYS * KEYS; block < end; block += KEYS) {
+    for (int64_t first = begin / KEYS * KEYS; first < end; first += KEYS) {
         int64_t ld = 0;
-        int64_t key0 = block > begin ? block : begin;
-        int64_t keys = (end < block + KEYS ? end : block + KEYS) - key0;
+        clip_keys(&b, first, begin, end);
         const elem_t *turned =
-            turned_block(j, p, block, &ld) + (key0 - block);
-        scores(j, rows_of(j, j->k_rows, p) + key0 * j->width, keys, w->queries,
-               w->s);
-        mask_scores(j, w->s, key0, keys, q0);
-        raise_top(j, w, keys, decay);
+            turned_block(j, p, first, &ld) + (b.key0 - first);
+        scores(j, rows_of(j, j->k_rows, p) + b.key0 * j->width, b.keys,
+               w->queries, w->s);
+        mask_scores(j, &b, w->s);
+        raise_top(j, w, b.keys, decay);
         if (j->dropout.limit == 0) {
-            make_powers(j, w, keys, decay);
+            make_powers(j, w, b.keys, decay);
         } else {
-            make_dropped(j, p, w, q0, count, key0, keys, decay);
+            make_dropped(j, &b, w, decay);
         }
-        if (block > begin) {
+        if (first > begin) {
             scale_output(j, w->o, decay);
         }
-        gather(j, turned, ld, keys, w->p, w->o);
+        gather(j, turned, ld, b.keys, w->p, w->o);
     }
-    finish(j, p, w, q0, count);
+    finish(j, &b, w);
 }
 
 /* The segment that holds block number b; first[s] is its first block. */
@@ -223,8 +213,7 @@ static int64_t segment_of(const int64_t *first, int64_t segments, int64_t b)
     return low;
 }
 
-static void run_team(const job_t *j, const int64_t *first,
-                     const pieces_t *rest)
+static void run_team(const job_t *j, const int64_t *first, const pieces_t *rest)
 {
     int64_t heads = j->attr->heads;
     int64_t kv_heads = j->attr->kv_heads;
@@ -240,8 +229,10 @@ static void run_team(const job_t *j, const int64_t *first,
         for (int64_t i = 0; i < j->segments * kv_heads; i++) {
             part_t p = part_of(j, i / kv_heads,
                                (int)(i % kv_heads * (heads / kv_heads)));
-            pack_part(j, &p, 1, j->k_rows, false, NULL, NULL);
-            pack_part(j, &p, 2, NULL, true, w.rows, w.words);
+            packing_t keys = {1, j->k_rows, NULL, NULL};
+            packing_t values = {2, NULL, w.rows, w.words};
+            pack_part(j, &p, &keys);
+            pack_part(j, &p, &values);
         }
         /* Late blocks see the most keys: they come first. */
 #pragma omp for schedule(dynamic, 1)

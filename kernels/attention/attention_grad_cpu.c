@@ -6,28 +6,28 @@
  *
  * Operands: 0 do, 1 q, 2 k, 3 v, 4 o, 5 lse, 6 cu_seqlens, 7 token_key.
  */
-#include "attention_cpu.h"
+#include "attention_block.h"
 
 typedef struct scratch {
-    elem_t *q_rows;  /* [QUERIES, width] */
-    elem_t *do_rows; /* likewise */
-    elem_t *o_rows;  /* likewise */
+    elem_t *q_rows;    /* [QUERIES, width] */
+    elem_t *do_rows;   /* likewise */
+    elem_t *o_rows;    /* likewise */
     elem_t *q_turned;  /* B over channels: for scores */
     elem_t *do_turned; /* likewise, for dp */
     elem_t *q_units;   /* B over queries: for dk */
     elem_t *do_units;  /* likewise, for dv */
     word_t *words;
-    float *s;    /* [KEYS, QUERIES] scores, then ds */
-    float *dp;   /* likewise */
-    elem_t *p;   /* [KEYS, QUERIES] row-major */
-    elem_t *ds;  /* likewise */
+    float *s;         /* [KEYS, QUERIES] scores, then ds */
+    float *dp;        /* likewise */
+    elem_t *p;        /* [KEYS, QUERIES] row-major */
+    elem_t *ds;       /* likewise */
     elem_t *ds_units; /* B over keys: for dq */
-    float *dq;   /* [d, QUERIES] */
-    float *out;  /* [QUERIES, d] */
-    float *top;  /* [QUERIES] lse in powers of two */
+    float *dq;        /* [d, QUERIES] */
+    float *out;       /* [QUERIES, d] */
+    float *top;       /* [QUERIES] lse in powers of two */
     float *delta;
     float *drawn; /* [4, QUERIES] */
-    float *dk;   /* [max_seqlen, width] */
+    float *dk;    /* [max_seqlen, width] */
     float *dv;
 } scratch_t;
 
@@ -85,41 +85,39 @@ static bool support(const loong_kernel_query_t *q,
 
 /* delta = do . o, lse as a power of two; queries that are not there get a
  * probability of 0. */
-static void row_constants(const job_t *j, const part_t *p, int64_t q0,
-                          int64_t count, scratch_t *w)
+static void row_constants(const job_t *j, const block_t *b, scratch_t *w)
 {
     const loong_karg_t *lse = &j->call->query->arg[5];
     const float *from = j->call->ptr[5];
-    tile_source_t o = source_of(j, 4, p->first + q0, p->head);
-    tile_copy(&o, count, j->d, w->o_rows, j->width, QUERIES);
+    place_t at = place_of(b);
+    tile_source_t o = source_of(j, 4, &at);
+    tile_copy(&o, b->queries, j->d, w->o_rows, j->width, QUERIES);
     for (int64_t c = 0; c < QUERIES; c++) {
         vec_t sum = vec_set(0.0f);
         for (int64_t i = c * j->width; i < (c + 1) * j->width; i += VEC_SIZE) {
             sum += vec_load_elem(w->do_rows + i) * vec_load_elem(w->o_rows + i);
         }
         w->delta[c] = vec_sum(sum);
-        w->top[c] = c < count ? from[(p->first + q0 + c) * lse->ld + p->head] *
-                                    1.44269504088896340736f
-                              : INFINITY;
+        w->top[c] = c < b->queries ? from[(at.row + c) * lse->ld + at.head] *
+                                         1.44269504088896340736f
+                                   : INFINITY;
     }
 }
 
-static void pack_block(const job_t *j, const part_t *p, int64_t q0,
-                       int64_t count, scratch_t *w)
+static void pack_block(const job_t *j, const block_t *b, scratch_t *w)
 {
-    int64_t row = p->first + q0;
-    pack_queries(j, 1, row, p->head, count, w->q_rows, w->q_turned);
-    pack_queries(j, 0, row, p->head, count, w->do_rows, w->do_turned);
+    pack_queries(j, b, 1, w->q_rows, w->q_turned);
+    pack_queries(j, b, 0, w->do_rows, w->do_turned);
     tile_pack(w->q_rows, j->width, QUERIES, j->width, w->q_units);
     tile_pack(w->do_rows, j->width, QUERIES, j->width, w->do_units);
-    row_constants(j, p, q0, count, w);
+    row_constants(j, b, w);
     memset(w->dq, 0, sizeof(float) * (size_t)(j->d * QUERIES));
 }
 
 /* p and ds of one key from its scores and dp; mask: factors of dropout or
  * NULL. ds is also left in s. */
 VEC_INLINE void key_row(const job_t *j, scratch_t *w, int64_t r,
-                         const float *mask)
+                        const float *mask)
 {
     vec_t factor = vec_set(j->factor);
     vec_t scale = vec_set((float)j->attr->scale);
@@ -141,25 +139,16 @@ VEC_INLINE void key_row(const job_t *j, scratch_t *w, int64_t r,
     }
 }
 
-static void make_weights(const job_t *j, const part_t *p, scratch_t *w,
-                         int64_t q0, int64_t count, int64_t key0, int64_t keys)
+static void make_weights(const job_t *j, const block_t *b, scratch_t *w)
 {
-    for (int64_t r = 0; r < keys; r++) {
+    for (int64_t r = 0; r < b->keys; r++) {
         if (j->dropout.limit == 0) {
             key_row(j, w, r, NULL);
         } else {
-            key_row(j, w, r,
-                    dropout_row(j, p, q0, count, key0 + r, r == 0, w->drawn));
+            key_row(j, w, r, dropout_row(j, b, r, w->drawn));
         }
     }
-    for (int64_t r = 0; r < keys; r += TILE_PAIR) {
-        for (int v = 0; v < COLUMNS; v++) {
-            const float *ds = w->s + r * QUERIES + v * VEC_SIZE;
-            vec_t next = r + 1 < keys ? vec_load(ds + QUERIES) : vec_set(0.0f);
-            vec_store_units(unit_at(w->ds_units, keys, r, v), vec_load(ds),
-                            next);
-        }
-    }
+    store_units(w->s, b->keys, w->ds_units);
 }
 
 /* Rows of dk (or dv) += weights [keys, QUERIES] times units of q (or do). */
@@ -174,30 +163,30 @@ static void add_rows(const job_t *j, int64_t keys, const elem_t *weights,
 static void backward_block(const job_t *j, const part_t *p, int64_t q0,
                            scratch_t *w)
 {
-    int64_t count = p->length - q0 < QUERIES ? p->length - q0 : QUERIES;
+    int64_t rest = p->length - q0;
+    block_t b = {*p, q0, rest < QUERIES ? rest : QUERIES, 0, 0};
+    place_t to = place_of(&b);
     int64_t begin = 0;
     int64_t end = 0;
-    key_range(j, p, q0, count, &begin, &end);
-    pack_block(j, p, q0, count, w);
-    for (int64_t block = begin / KEYS * KEYS; block < end; block += KEYS) {
+    key_range(j, &b, &begin, &end);
+    pack_block(j, &b, w);
+    for (int64_t first = begin / KEYS * KEYS; first < end; first += KEYS) {
         int64_t ld = 0;
-        int64_t key0 = block > begin ? block : begin;
-        int64_t keys = (end < block + KEYS ? end : block + KEYS) - key0;
-        int64_t at = key0 * j->width;
+        clip_keys(&b, first, begin, end);
+        int64_t at = b.key0 * j->width;
         const elem_t *turned =
-            turned_block(j, p, block, &ld) + (key0 - block);
-        scores(j, rows_of(j, j->k_rows, p) + at, keys, w->q_turned, w->s);
-        scores(j, rows_of(j, j->v_rows, p) + at, keys, w->do_turned, w->dp);
-        mask_scores(j, w->s, key0, keys, q0);
-        make_weights(j, p, w, q0, count, key0, keys);
-        add_rows(j, keys, w->p, w->do_units, w->dv + at);
-        add_rows(j, keys, w->ds, w->q_units, w->dk + at);
-        gather(j, turned, ld, keys, w->ds_units, w->dq);
+            turned_block(j, p, first, &ld) + (b.key0 - first);
+        scores(j, rows_of(j, j->k_rows, p) + at, b.keys, w->q_turned, w->s);
+        scores(j, rows_of(j, j->v_rows, p) + at, b.keys, w->do_turned, w->dp);
+        mask_scores(j, &b, w->s);
+        make_weights(j, &b, w);
+        add_rows(j, b.keys, w->p, w->do_units, w->dv + at);
+        add_rows(j, b.keys, w->ds, w->q_units, w->dk + at);
+        gather(j, turned, ld, b.keys, w->ds_units, w->dq);
     }
     tile_transpose((const word_t *)(const void *)w->dq, QUERIES, j->d, QUERIES,
                    (word_t *)(void *)w->out, j->d);
-    store_rows(j, j->call->query->num_in, p->first + q0, p->head, count,
-               w->out, j->d);
+    store_rows(j, j->call->query->num_in, &to, w->out, j->d);
 }
 
 /* One key head of one segment. */
@@ -207,18 +196,21 @@ static void backward_part(const job_t *j, int64_t segment, int kv_head,
     int group = j->attr->heads / j->attr->kv_heads;
     int out = j->call->query->num_in;
     part_t p = part_of(j, segment, kv_head * group);
+    place_t to = {p.first, p.length, kv_head};
+    packing_t keys = {2, j->k_rows, NULL, w->words};
+    packing_t values = {3, j->v_rows, NULL, NULL};
     size_t bytes = sizeof(float) * (size_t)(p.length * j->width);
     memset(w->dk, 0, bytes);
     memset(w->dv, 0, bytes);
-    pack_part(j, &p, 2, j->k_rows, true, NULL, w->words);
-    pack_part(j, &p, 3, j->v_rows, false, NULL, NULL);
+    pack_part(j, &p, &keys);
+    pack_part(j, &p, &values);
     for (; p.head < (kv_head + 1) * group; p.head++) {
         for (int64_t q0 = 0; q0 < p.length; q0 += QUERIES) {
             backward_block(j, &p, q0, w);
         }
     }
-    store_rows(j, out + 1, p.first, kv_head, p.length, w->dk, j->width);
-    store_rows(j, out + 2, p.first, kv_head, p.length, w->dv, j->width);
+    store_rows(j, out + 1, &to, w->dk, j->width);
+    store_rows(j, out + 2, &to, w->dv, j->width);
 }
 
 static loong_status_t run(const loong_kernel_call_t *call)

@@ -40,9 +40,9 @@ typedef struct reference {
 static size_t workspace(const loong_kernel_query_t *query)
 {
     const loong_attention_attr_t *attr = query->attr;
-    return loongi_ref_workspace(query) +
-           (size_t)query->threads * (size_t)attr->max_seqlen * 2 *
-               sizeof(double);
+    return loongi_ref_workspace(query) + (size_t)query->threads *
+                                             (size_t)attr->max_seqlen * 2 *
+                                             sizeof(double);
 }
 
 static double dot(const double *a, const double *b, int n)
@@ -76,8 +76,7 @@ static double factor(const reference_t *r, int64_t t, int head, int64_t j)
         return 1.0;
     }
     loongi_attention_random(&r->dropout, r->token_key[t], head, j / 4, number);
-    return number[j % 4] >> 8 >= r->dropout.limit ? r->dropout.keep_scale
-                                                  : 0.0;
+    return number[j % 4] >> 8 >= r->dropout.limit ? r->dropout.keep_scale : 0.0;
 }
 
 typedef struct row {
@@ -175,8 +174,7 @@ static void each_row(const reference_t *r, int kv_head,
         for (int h = kv_head * group; h < (kv_head + 1) * group; h++) {
             for (int64_t i = 0; i < length; i++) {
                 row_t row = {first, 0, 0, h, kv_head, first + i};
-                loongi_attention_keys(r->attr, i, length, &row.begin,
-                                      &row.end);
+                loongi_attention_keys(r->attr, i, length, &row.begin, &row.end);
                 visit(r, &row, scratch);
             }
         }
@@ -187,7 +185,7 @@ static void all_rows(const reference_t *r,
                      void (*visit)(const reference_t *, const row_t *,
                                    double *))
 {
-#pragma omp parallel for schedule(dynamic, 1)                                 \
+#pragma omp parallel for schedule(dynamic, 1) \
     num_threads(r->call->query->threads)
     for (int kv_head = 0; kv_head < r->attr->kv_heads; kv_head++) {
         each_row(r, kv_head, visit);

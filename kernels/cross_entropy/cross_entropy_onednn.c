@@ -62,9 +62,9 @@ static plan_t plan_of(const loong_kernel_query_t *q, bool widened)
     most = LOONG_MAX(most / CHUNK_STEP * CHUNK_STEP, (int64_t)CHUNK_STEP);
     int64_t chunks = LOONG_MAX((p.tokens + most - 1) / most, (int64_t)1);
     /* Chunks of about equal size. */
-    p.rows = LOONG_MIN(
-        loongi_round_up((p.tokens + chunks - 1) / chunks, CHUNK_STEP),
-        p.tokens);
+    p.rows =
+        LOONG_MIN(loongi_round_up((p.tokens + chunks - 1) / chunks, CHUNK_STEP),
+                  p.tokens);
     p.tail = p.rows > 0 ? p.tokens % p.rows : 0;
     return p;
 }
@@ -120,8 +120,7 @@ static loong_product_params_t dx_params(const plan_t *p, int64_t rows)
     return r;
 }
 
-static loong_product_params_t dw_params(const plan_t *p, int64_t rows,
-                                        bool add)
+static loong_product_params_t dw_params(const plan_t *p, int64_t rows, bool add)
 {
     loong_product_params_t r;
     memset(&r, 0, sizeof(r));
@@ -393,8 +392,8 @@ static loong_status_t run_chunk(const launch_t *l, int64_t first,
     }
     if (p->has_dw) {
         bool add = first > 0 || (call->accumulate & 1u << 2) != 0;
-        LOONG_TRY(multiply(l, add ? c->dw_add : c->dw, l->logits, x,
-                           call->ptr[6]));
+        LOONG_TRY(
+            multiply(l, add ? c->dw_add : c->dw, l->logits, x, call->ptr[6]));
     }
     return LOONG_OK;
 }

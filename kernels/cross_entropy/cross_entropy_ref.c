@@ -26,8 +26,8 @@
 static size_t logits_bytes(const loong_kernel_query_t *query)
 {
     const loong_cross_entropy_attr_t *attr = query->attr;
-    return (size_t)loong_karg_rows(&query->arg[0], NULL) *
-           (size_t)attr->vocab * sizeof(double);
+    return (size_t)loong_karg_rows(&query->arg[0], NULL) * (size_t)attr->vocab *
+           sizeof(double);
 }
 
 static size_t workspace(const loong_kernel_query_t *query)
@@ -82,17 +82,16 @@ static loong_status_t run(const loong_kernel_call_t *call)
     loongi_ref_matmul(&forward);
 #pragma omp parallel for schedule(static) num_threads(q->threads)
     for (int64_t t = 0; t < rows; t++) {
-        loss[t] =
-            row(a + t * v, v, labels[t], weight[t], attr->z_loss, scale);
+        loss[t] = row(a + t * v, v, labels[t], weight[t], attr->z_loss, scale);
     }
     if (dx != NULL) {
-        loong_ref_matmul_t product = {rows, h, v,  a, v, 1,
+        loong_ref_matmul_t product = {rows, h, v, a,  v,         1,
                                       w,    h, 1, dx, q->threads};
         loongi_ref_matmul(&product);
     }
     if (dw != NULL) {
-        loong_ref_matmul_t product = {v, h, rows, a, 1, v, x, h, 1, dw,
-                                      q->threads};
+        loong_ref_matmul_t product = {v, h, rows, a,  1,         v,
+                                      x, h, 1,    dw, q->threads};
         loongi_ref_matmul(&product);
     }
     loongi_ref_store(call, 0, loss);

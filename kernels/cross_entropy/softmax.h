@@ -26,7 +26,7 @@ typedef struct loong_softmax_row {
  * error below 2^-22. */
 typedef float (*loong_softmax_fn)(const loong_softmax_row_t *row);
 
-#define LOONG_SOFTMAX_DECLARE(symbol_)                                        \
+#define LOONG_SOFTMAX_DECLARE(symbol_) \
     float symbol_(const loong_softmax_row_t *row);
 LOONG_ISA_EACH(LOONG_SOFTMAX_DECLARE, loongi_softmax)
 #undef LOONG_SOFTMAX_DECLARE

@@ -111,9 +111,8 @@ float LOONG_ISA_NAME(loongi_softmax)(const loong_softmax_row_t *row)
     double sum = powers(a, row->vocab, top, row->gradient);
     double log_sum = log(sum);
     double lse = (double)top + log_sum;
-    double loss = (double)row->weight *
-                  ((double)(top - logit) + log_sum +
-                   (double)row->z_loss * lse * lse);
+    double loss = (double)row->weight * ((double)(top - logit) + log_sum +
+                                         (double)row->z_loss * lse * lse);
     if (row->gradient) {
         double w = (double)row->scale * (double)row->weight;
         double slope = 1.0 + 2.0 * (double)row->z_loss * lse;

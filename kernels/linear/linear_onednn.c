@@ -211,8 +211,7 @@ static loong_status_t run(const loong_kernel_call_t *call)
     loong_product_operands_t o = {call->ptr[a], call->ptr[1 - a],
                                   has_bias(q) ? call->ptr[2] : NULL,
                                   call->ptr[q->num_in], call->workspace};
-    return loongi_product_run(call->ctx, s->product[call->accumulate & 1u],
-                              &o);
+    return loongi_product_run(call->ctx, s->product[call->accumulate & 1u], &o);
 }
 
 static const float *widen_operand(const loong_kernel_call_t *call, int i,
@@ -245,8 +244,8 @@ static loong_status_t widened_run(const loong_kernel_call_t *call)
         cursor += float_bytes(c);
     }
     o.workspace = cursor;
-    LOONG_TRY(loongi_product_run(call->ctx,
-                                 s->product[call->accumulate & 1u], &o));
+    LOONG_TRY(
+        loongi_product_run(call->ctx, s->product[call->accumulate & 1u], &o));
     if (narrow) {
         loongi_narrow(o.c, call->ptr[q->num_in], c->ld,
                       loong_karg_rows(c, NULL), loong_karg_cols(c, NULL),
@@ -255,16 +254,16 @@ static loong_status_t widened_run(const loong_kernel_call_t *call)
     return LOONG_OK;
 }
 
-#define LINEAR_KERNEL(symbol_, name_, op_, prefix_)                           \
-    const loong_kernel_t symbol_ = {                                          \
-        .name = name_,                                                        \
-        .op = op_,                                                            \
-        .device = "cpu",                                                      \
-        .support = prefix_##support,                                          \
-        .workspace = prefix_##workspace,                                      \
-        .prepare = prefix_##prepare,                                          \
-        .destroy = destroy,                                                   \
-        .run = prefix_##run,                                                  \
+#define LINEAR_KERNEL(symbol_, name_, op_, prefix_) \
+    const loong_kernel_t symbol_ = {                \
+        .name = name_,                              \
+        .op = op_,                                  \
+        .device = "cpu",                            \
+        .support = prefix_##support,                \
+        .workspace = prefix_##workspace,            \
+        .prepare = prefix_##prepare,                \
+        .destroy = destroy,                         \
+        .run = prefix_##run,                        \
     }
 
 LINEAR_KERNEL(loongi_linear_onednn, "linear_onednn", "linear", );

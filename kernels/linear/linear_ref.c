@@ -84,11 +84,11 @@ static loong_status_t linear_dw_run(const loong_kernel_call_t *call)
     int64_t rows = loong_karg_rows(&q->arg[0], call->frame);
     int64_t n = loong_karg_cols(&q->arg[0], NULL);
     int64_t k = loong_karg_cols(&q->arg[1], NULL);
-    loong_ref_matmul_t product = {n,  k, rows, dy, 1, n, x, k,
-                                  1, dw, q->threads};
+    loong_ref_matmul_t product = {n, k, rows, dy, 1,         n,
+                                  x, k, 1,    dw, q->threads};
     if (attr->transposed) {
-        loong_ref_matmul_t other = {k,  n, rows, x, 1, k, dy, n,
-                                    1, dw, q->threads};
+        loong_ref_matmul_t other = {k,  n, rows, x,  1,         k,
+                                    dy, n, 1,    dw, q->threads};
         product = other;
     }
     loongi_ref_matmul(&product);

@@ -63,8 +63,8 @@ static dnnl_status_t describe(dnnl_memory_desc_t *md, int64_t rows,
  * it agrees with oneDNN's cache, whose key knows no implementation. */
 static bool prefers_gemm(const loong_product_params_t *p)
 {
-    bool weight = p->a.transposed && !p->b.transposed &&
-                  p->c.dtype == LOONG_F32;
+    bool weight =
+        p->a.transposed && !p->b.transposed && p->c.dtype == LOONG_F32;
     bool deep = p->k / 8 >= LOONG_MAX(p->m, p->n);
     return p->a.dtype == LOONG_BF16 && !p->bias &&
            p->activation == LOONG_ACT_NONE && (weight || deep);
@@ -86,11 +86,11 @@ static dnnl_status_t describe_attr(const loong_product_params_t *p,
         status = dnnl_post_ops_append_sum(ops, 1.0f);
     }
     if (status == dnnl_success && p->activation != LOONG_ACT_NONE) {
-        status = dnnl_post_ops_append_eltwise(
-            ops, 1.0f,
-            p->activation == LOONG_ACT_GELU ? dnnl_eltwise_gelu_erf
-                                            : dnnl_eltwise_gelu_tanh,
-            0.0f, 0.0f);
+        status = dnnl_post_ops_append_eltwise(ops, 1.0f,
+                                              p->activation == LOONG_ACT_GELU
+                                                  ? dnnl_eltwise_gelu_erf
+                                                  : dnnl_eltwise_gelu_tanh,
+                                              0.0f, 0.0f);
     }
     if (status == dnnl_success) {
         status = dnnl_primitive_attr_set_post_ops(*attr_p, ops);
@@ -150,8 +150,8 @@ static dnnl_status_t make_desc(const loong_product_params_t *p,
                                               dnnl_ab);
     }
     if (status == dnnl_success) {
-        status = dnnl_matmul_desc_init(&desc, &a, &b, p->bias ? &bias : NULL,
-                                       &c);
+        status =
+            dnnl_matmul_desc_init(&desc, &a, &b, p->bias ? &bias : NULL, &c);
     }
     if (status == dnnl_success) {
         status = describe_attr(p, &attr);
@@ -241,9 +241,8 @@ static dnnl_status_t add_memory(loong_product_t *product,
     const dnnl_memory_desc_t *md = dnnl_primitive_desc_query_md(pd, what, 0);
     dnnl_exec_arg_t *slot = &product->args[product->num_args];
     slot->arg = arg;
-    dnnl_status_t status = dnnl_memory_create(&slot->memory, md,
-                                              product->engine,
-                                              DNNL_MEMORY_NONE);
+    dnnl_status_t status = dnnl_memory_create(
+        &slot->memory, md, product->engine, DNNL_MEMORY_NONE);
     product->num_args += status == dnnl_success;
     return status;
 }

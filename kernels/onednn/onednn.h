@@ -32,8 +32,8 @@ typedef struct loong_product_matrix {
 typedef struct loong_product_params {
     int64_t m, n, k;
     loong_product_matrix_t a, b, c; /* c is not transposed */
-    bool bias; /* wide vector */
-    bool add;  /* to what is in C */
+    bool bias;                      /* wide vector */
+    bool add;                       /* to what is in C */
     loong_activation_t activation;
     int threads;
 } loong_product_params_t;
@@ -47,10 +47,9 @@ bool loongi_product_support(const loong_product_params_t *params,
 size_t loongi_product_workspace(const loong_product_params_t *params);
 
 /* NULL in *product_p when the product is empty. */
-LOONG_NODISCARD loong_status_t
-loongi_product_create(loong_context_t *ctx,
-                      const loong_product_params_t *params,
-                      loong_product_t **product_p);
+LOONG_NODISCARD loong_status_t loongi_product_create(
+    loong_context_t *ctx, const loong_product_params_t *params,
+    loong_product_t **product_p);
 void loongi_product_destroy(loong_context_t *ctx, loong_product_t *product);
 
 typedef struct loong_product_operands {

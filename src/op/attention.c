@@ -19,9 +19,8 @@ static loong_status_t check_attr(const loong_op_call_t *call)
                 LOONG_ERR_ARG,
                 "%s: window %lld; must be 0 or positive, and only with causal",
                 call->op, (long long)a->window);
-    LOONG_CHECK(call->ctx, a->dropout >= 0.0 && a->dropout < 1.0,
-                LOONG_ERR_ARG, "%s: dropout %g, must be in [0, 1)", call->op,
-                a->dropout);
+    LOONG_CHECK(call->ctx, a->dropout >= 0.0 && a->dropout < 1.0, LOONG_ERR_ARG,
+                "%s: dropout %g, must be in [0, 1)", call->op, a->dropout);
     return LOONG_OK;
 }
 
@@ -44,8 +43,8 @@ static loong_status_t check_sequence(const loong_op_call_t *call, int cu,
     LOONG_TRY(loongi_want_rank(call, cu, "cu_seqlens", 1));
     LOONG_TRY(loongi_want_dtype(call, cu, "cu_seqlens", LOONG_I32));
     LOONG_CHECK(call->ctx, call->in[cu].shape.dim[0] >= 2, LOONG_ERR_ARG,
-                "%s: cu_seqlens has %lld entries, must be at least 2",
-                call->op, (long long)call->in[cu].shape.dim[0]);
+                "%s: cu_seqlens has %lld entries, must be at least 2", call->op,
+                (long long)call->in[cu].shape.dim[0]);
     LOONG_CHECK(call->ctx, a->max_seqlen >= 1 && a->max_seqlen <= tokens,
                 LOONG_ERR_ARG, "%s: max_seqlen %lld, must be in 1..%lld",
                 call->op, (long long)a->max_seqlen, (long long)tokens);
@@ -156,13 +155,12 @@ static loong_status_t differentiate(const loong_grad_call_t *call)
     if (call->out_grad[0] == LOONG_NONE) {
         return LOONG_OK;
     }
-    loong_val_t in[8] = {call->out_grad[0], call->in[0],
-                         call->in[1],       call->in[2],
-                         call->out[0],      call->out[1],
-                         call->in[3],
-                         call->num_in > 4 ? call->in[4] : LOONG_NONE};
-    loong_graph_apply(g, &attention_grad, call->attr, 8, in,
-                      3, call->in_grad);
+    loong_val_t in[8] = {
+        call->out_grad[0], call->in[0],
+        call->in[1],       call->in[2],
+        call->out[0],      call->out[1],
+        call->in[3],       call->num_in > 4 ? call->in[4] : LOONG_NONE};
+    loong_graph_apply(g, &attention_grad, call->attr, 8, in, 3, call->in_grad);
     return loong_graph_status(g);
 }
 

@@ -16,8 +16,7 @@ static loong_status_t infer(const loong_op_call_t *call)
     LOONG_TRY(loongi_want_dtype(call, 2, "labels", LOONG_I32));
     LOONG_TRY(loongi_want_rank(call, 3, "loss_weight", 1));
     LOONG_TRY(loongi_want_rows(call, 3, "loss_weight", 0));
-    LOONG_TRY(
-        loongi_want_dtype(call, 3, "loss_weight", call->precision.wide));
+    LOONG_TRY(loongi_want_dtype(call, 3, "loss_weight", call->precision.wide));
     LOONG_CHECK(call->ctx,
                 a->vocab >= 1 && a->vocab <= call->in[1].shape.dim[0],
                 LOONG_ERR_ARG, "%s: vocab %lld, w has %lld rows", call->op,
@@ -79,8 +78,7 @@ loong_val_t loong_cross_entropy(loong_graph_t *g, const char *name,
     loong_cross_entropy_attr_t attr = {g->num_losses, vocab, z_loss};
     loong_val_t in[4] = {x, w, labels, loss_weight};
     loong_val_t loss = LOONG_NONE;
-    loong_graph_apply(g, &cross_entropy, &attr, 4, in, 1,
-                      &loss);
+    loong_graph_apply(g, &cross_entropy, &attr, 4, in, 1, &loss);
     loong_graph_loss(g, name, loss, weight);
     return loss;
 }

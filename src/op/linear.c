@@ -21,8 +21,7 @@ static loong_status_t linear_infer(const loong_op_call_t *call)
     LOONG_TRY(loongi_want_rank(call, 1, "w", 2));
     LOONG_TRY(loongi_want_dtype(call, 1, "w", call->in[0].dtype));
     int out = attr->transposed ? 1 : 0;
-    LOONG_TRY(loongi_want_dim(call, 1, "w", 1 - out,
-                                 call->in[0].shape.dim[1]));
+    LOONG_TRY(loongi_want_dim(call, 1, "w", 1 - out, call->in[0].shape.dim[1]));
     int64_t n = call->in[1].shape.dim[out];
     LOONG_TRY(check_bias(call, n));
     call->out[0] = call->in[0];
@@ -103,8 +102,7 @@ static loong_status_t linear_grad(const loong_grad_call_t *call)
     attr.activation = LOONG_ACT_NONE;
     if (call->wanted[1]) {
         loong_val_t in[2] = {dy, call->in[0]};
-        loong_graph_apply(g, &linear_dw, &attr, 2, in, 1,
-                          &call->in_grad[1]);
+        loong_graph_apply(g, &linear_dw, &attr, 2, in, 1, &call->in_grad[1]);
     }
     if (call->num_in > 2 && call->wanted[2]) {
         call->in_grad[2] = loong_sum_rows(g, dy);
@@ -140,6 +138,6 @@ loong_val_t loong_linear(loong_graph_t *g, loong_val_t x, loong_val_t w,
     loong_linear_attr_t attr = {false, LOONG_ACT_NONE};
     loong_val_t in[3] = {x, w, bias};
     loong_val_t y = LOONG_NONE;
-    return loong_graph_apply(g, &linear, &attr,
-                             bias == LOONG_NONE ? 2 : 3, in, 1, &y);
+    return loong_graph_apply(g, &linear, &attr, bias == LOONG_NONE ? 2 : 3, in,
+                             1, &y);
 }

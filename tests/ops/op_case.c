@@ -79,8 +79,8 @@ static loong_kernel_query_t make_query(const op_case_t *c, bool wide)
         if (a->rank == 0) {
             continue;
         }
-        k->dtype = wide && loongi_dtype_is_float(a->dtype) ? LOONG_F64
-                                                           : a->dtype;
+        k->dtype =
+            wide && loongi_dtype_is_float(a->dtype) ? LOONG_F64 : a->dtype;
         k->rank = a->rank;
         memcpy(k->dim, a->dim, sizeof(k->dim));
         k->ld = cols_of(a) + a->gap;
@@ -112,8 +112,7 @@ static double value_of(const op_case_t *c, int i, int64_t n)
                        : loongi_rng_normal(17, stream, (uint64_t)n) *
                              (a->scale > 0.0 ? a->scale : 1.0);
     assert_int_equal(
-        loongi_convert(NULL, LOONG_F64, &value, a->dtype, narrow, 1),
-        LOONG_OK);
+        loongi_convert(NULL, LOONG_F64, &value, a->dtype, narrow, 1), LOONG_OK);
     return converted(a->dtype, narrow);
 }
 
@@ -186,9 +185,9 @@ static loong_status_t launch_run(const op_case_t *c, launch_t *l)
     for (int i = 0; i < c->num_in + c->num_out; i++) {
         ptr[i] = l->buffer[i].data;
     }
-    loong_kernel_call_t call = {l->ctx,   &l->query, l->state,
-                                &l->frame, ptr,      l->workspace.data,
-                                NULL,     c->accumulate};
+    loong_kernel_call_t call = {l->ctx,    &l->query,    l->state,
+                                &l->frame, ptr,          l->workspace.data,
+                                NULL,      c->accumulate};
     uint64_t before = loong_context_alloc_count(l->ctx);
     loong_status_t status = l->kernel->run(&call);
     assert_int_equal(loong_context_alloc_count(l->ctx), before);
@@ -244,8 +243,8 @@ static double *dense(const op_case_t *c, const launch_t *l, int i)
     for (int64_t r = 0; r < rows; r++) {
         assert_int_equal(
             loongi_convert(NULL, k->dtype,
-                           l->buffer[i].data + (size_t)(r * k->ld) *
-                                                   loong_dtype_size(k->dtype),
+                           l->buffer[i].data +
+                               (size_t)(r * k->ld) * loong_dtype_size(k->dtype),
                            LOONG_F64, copy + r * cols, cols),
             LOONG_OK);
     }
@@ -293,8 +292,7 @@ static void compare(const op_case_t *c, const char *kernel, int o,
                  sqrt(error / norm), bound);
     }
     for (int64_t i = 0; i < n; i++) {
-        if (!(fabs(got[i] - want[i]) <=
-              16.0 * bound * (fabs(want[i]) + rms))) {
+        if (!(fabs(got[i] - want[i]) <= 16.0 * bound * (fabs(want[i]) + rms))) {
             fail_msg("%s, output %d [%lld,%lld]: %.9g, reference %.9g", kernel,
                      o, (long long)(i / cols), (long long)(i % cols), got[i],
                      want[i]);
@@ -505,8 +503,8 @@ void op_case_outputs(const op_case_t *c, const char *name,
     launch_begin(c, ctx, choose(ctx, c, name), false, &l);
     assert_ok(ctx, launch_run(c, &l));
     for (int o = 0; o < c->num_out; o++) {
-        out[o] = c->arg[c->num_in + o].rank > 0 ? dense(c, &l, c->num_in + o)
-                                                : NULL;
+        out[o] =
+            c->arg[c->num_in + o].rank > 0 ? dense(c, &l, c->num_in + o) : NULL;
     }
     launch_end(&l);
     end_context(&ctx);
@@ -516,8 +514,8 @@ double *op_normal(int64_t count, int stream, double deviation)
 {
     double *values = malloc(sizeof(double) * (size_t)(count + 1));
     for (int64_t i = 0; i < count; i++) {
-        values[i] = deviation *
-                    loongi_rng_normal(23, (uint64_t)stream, (uint64_t)i);
+        values[i] =
+            deviation * loongi_rng_normal(23, (uint64_t)stream, (uint64_t)i);
     }
     return values;
 }

@@ -16,9 +16,9 @@ typedef struct op_arg {
     loong_dtype_t dtype;
     int rank; /* 0: absent */
     int64_t dim[LOONG_MAX_DIMS];
-    int64_t gap;        /* elements between rows that are not its own */
-    double scale;       /* normal values of this deviation; 0: 1 */
-    const void *values; /* instead: copied (dense, of dtype) */
+    int64_t gap;               /* elements between rows that are not its own */
+    double scale;              /* normal values of this deviation; 0: 1 */
+    const void *values;        /* instead: copied (dense, of dtype) */
     const double *wide_values; /* instead: rounded to dtype */
     int stream; /* of the normal values; 0: the operand's number + 1 */
 } op_arg_t;

@@ -96,8 +96,7 @@ static op_case_t forward_case(const setting_t *s,
                               const loong_attention_attr_t *attr,
                               loong_dtype_t dtype, bool gap)
 {
-    op_case_t c = {
-        .op = "attention", .attr = attr, .num_in = 5, .num_out = 2};
+    op_case_t c = {.op = "attention", .attr = attr, .num_in = 5, .num_out = 2};
     c.arg[0] = heads_arg(s, dtype, s->heads, gap);
     c.arg[1] = heads_arg(s, dtype, s->kv_heads, gap);
     c.arg[2] = heads_arg(s, dtype, s->kv_heads, gap);

@@ -13,10 +13,8 @@ typedef struct setting {
 } setting_t;
 
 static const setting_t settings[] = {
-    {1, 1, 1, 1, 0.0, false},
-    {7, 5, 13, 13, 0.0, false},
-    {33, 24, 100, 97, 1e-2, true},
-    {64, 48, 300, 290, 1e-4, false},
+    {1, 1, 1, 1, 0.0, false},         {7, 5, 13, 13, 0.0, false},
+    {33, 24, 100, 97, 1e-2, true},    {64, 48, 300, 290, 1e-4, false},
     {130, 17, 2049, 2049, 0.0, true},
 };
 
@@ -33,8 +31,8 @@ static op_case_t make_case(const setting_t *s,
     op_case_t c = {
         .op = "cross_entropy", .attr = attr, .num_in = 4, .num_out = 3};
     for (int64_t t = 0; t < s->tokens; t++) {
-        labels[t] = t % 5 == 3 ? LOONG_IGNORE_LABEL
-                               : (int32_t)(t * 7919 % s->vocab);
+        labels[t] =
+            t % 5 == 3 ? LOONG_IGNORE_LABEL : (int32_t)(t * 7919 % s->vocab);
         weights[t] = t % 4 == 1 ? 0.0 : 1.0 + (double)(t % 3);
     }
     c.arg[0] = op_mat(dtype, s->tokens, s->hidden);

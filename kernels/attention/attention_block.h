@@ -1,0 +1,235 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Work on one block of queries: packing operands, products of tiles, masks,
+ * dropout, writing results. See attention_cpu.h for how tiles lie. */
+#ifndef LOONG_ATTENTION_BLOCK_H
+#define LOONG_ATTENTION_BLOCK_H
+
+#include "attention_cpu.h"
+
+/* Rows of one head in an operand [T, heads * d]. */
+typedef struct place {
+    int64_t row;
+    int64_t rows;
+    int head;
+} place_t;
+
+/* A block of queries of one head, and a block of the keys that it sees; keys
+ * and queries are counted from the segment's first row. */
+typedef struct block {
+    part_t part;
+    int64_t q0;
+    int64_t queries;
+    int64_t key0;
+    int64_t keys;
+} block_t;
+
+static inline place_t place_of(const block_t *b)
+{
+    place_t at = {b->part.first + b->q0, b->queries, b->part.head};
+    return at;
+}
+
+static inline tile_source_t source_of(const job_t *j, int i, const place_t *at)
+{
+    const loong_karg_t *arg = &j->call->query->arg[i];
+    size_t size = j->half ? 2 : 4;
+    tile_source_t s = {(const char *)j->call->ptr[i] +
+                           (size_t)(at->row * arg->ld + at->head * j->d) * size,
+                       j->half, arg->ld};
+    return s;
+}
+
+/* Where a segment's turned blocks begin: whole units, also at its end. */
+static inline int64_t turned_offset(const job_t *j, int64_t segment)
+{
+    return round_to(j->cu_seqlens[segment] + segment * (TILE_PAIR - 1),
+                    TILE_PAIR);
+}
+
+static inline int64_t turned_tokens(int64_t tokens, int64_t entries)
+{
+    return tokens + entries * TILE_PAIR;
+}
+
+/* The turned block [d, keys] that begins at key `begin` (a multiple of KEYS)
+ * of a segment; its rows are *ld apart. */
+static inline elem_t *turned_block(const job_t *j, const part_t *p,
+                                   int64_t begin, int64_t *ld)
+{
+    int64_t keys = p->length - begin < KEYS ? p->length - begin : KEYS;
+    int64_t all = turned_tokens(j->tokens, j->entries);
+    *ld = round_to(keys, TILE_PAIR);
+    return j->turned +
+           (p->kv_head * all + turned_offset(j, p->segment) + begin) * j->d;
+}
+
+static inline elem_t *rows_of(const job_t *j, elem_t *rows, const part_t *p)
+{
+    return rows + (p->kv_head * j->tokens + p->first) * j->width;
+}
+
+/* How a key head of a segment is packed. */
+typedef struct packing {
+    int operand;
+    elem_t *rows;  /* all rows, or NULL: not kept */
+    elem_t *local; /* without rows: room for [KEYS, width] */
+    word_t *words; /* blocks are turned over with this room; NULL: not */
+} packing_t;
+
+static inline void pack_part(const job_t *j, const part_t *p,
+                             const packing_t *pack)
+{
+    for (int64_t begin = 0; begin < p->length; begin += KEYS) {
+        int64_t keys = p->length - begin < KEYS ? p->length - begin : KEYS;
+        int64_t ld = 0;
+        place_t at = {p->first + begin, keys, p->kv_head};
+        elem_t *to = pack->rows != NULL
+                         ? rows_of(j, pack->rows, p) + begin * j->width
+                         : pack->local;
+        tile_source_t s = source_of(j, pack->operand, &at);
+        tile_copy(&s, keys, j->d, to, j->width, keys);
+        if (pack->words != NULL) {
+            tile_rows_t rows = {to, j->width, keys, j->d};
+            elem_t *block = turned_block(j, p, begin, &ld);
+            tile_turn(&rows, block, ld, pack->words);
+        }
+    }
+}
+
+/* The rows of operand `i` for a block of queries: row-major (`rows`, zero
+ * beyond the last query) and as B of a product over channels (`turned`). */
+static inline void pack_queries(const job_t *j, const block_t *b, int i,
+                                elem_t *rows, elem_t *turned)
+{
+    place_t at = place_of(b);
+    tile_source_t s = source_of(j, i, &at);
+    tile_copy(&s, b->queries, j->d, rows, j->width, QUERIES);
+    tile_pack_transposed(rows, QUERIES, j->width, turned);
+}
+
+/* C [keys, QUERIES] = rows of keys (or values) times turned queries. */
+static inline void scores(const job_t *j, const elem_t *rows, int64_t keys,
+                          const elem_t *turned, float *c)
+{
+    tile_product_t t = {keys,   QUERIES,           j->width, rows,    j->width,
+                        turned, j->width * TILE_N, c,        QUERIES, false};
+    tile_multiply(&t);
+}
+
+/* C [d, QUERIES] += turned keys (or values) times weights in units. */
+static inline void gather(const job_t *j, const elem_t *turned, int64_t ld,
+                          int64_t keys, const elem_t *weights, float *c)
+{
+    int64_t k = round_to(keys, TILE_PAIR);
+    tile_product_t t = {j->d,    QUERIES,    k, turned,  ld,
+                        weights, k * TILE_N, c, QUERIES, true};
+    tile_multiply(&t);
+}
+
+/* Where vector `v` of the units of row `row` (of `keys`) stands in B. */
+static inline elem_t *unit_at(elem_t *b, int64_t keys, int64_t row, int v)
+{
+    int64_t k = round_to(keys, TILE_PAIR);
+    return b + v / TILE_NV * k * TILE_N + row * TILE_N +
+           v % TILE_NV * VEC_SIZE * TILE_PAIR;
+}
+
+/* s [keys, QUERIES] as units of B. */
+static inline void store_units(const float *s, int64_t keys, elem_t *b)
+{
+    for (int64_t r = 0; r < keys; r += TILE_PAIR) {
+        for (int v = 0; v < COLUMNS; v++) {
+            const float *at = s + r * QUERIES + v * VEC_SIZE;
+            vec_t next = r + 1 < keys ? vec_load(at + QUERIES) : vec_set(0.0f);
+            vec_store_units(unit_at(b, keys, r, v), vec_load(at), next);
+        }
+    }
+}
+
+/* Keys that a block of queries sees: [*begin, *end) of the segment. */
+static inline void key_range(const job_t *j, const block_t *b, int64_t *begin,
+                             int64_t *end)
+{
+    int64_t unused = 0;
+    int64_t length = b->part.length;
+    loongi_attention_keys(j->attr, b->q0, length, begin, &unused);
+    loongi_attention_keys(j->attr, b->q0 + b->queries - 1, length, &unused,
+                          end);
+    *begin = *begin / TILE_PAIR * TILE_PAIR;
+}
+
+/* The part of keys [begin, end) that lies in the block from `first` on. */
+static inline void clip_keys(block_t *b, int64_t first, int64_t begin,
+                             int64_t end)
+{
+    b->key0 = first > begin ? first : begin;
+    b->keys = (end < first + KEYS ? end : first + KEYS) - b->key0;
+}
+
+/* Sets scores that no probability belongs to to minus infinity. */
+static inline void mask_scores(const job_t *j, const block_t *b, float *s)
+{
+    int64_t window = j->attr->window;
+    int64_t ahead = b->key0 - b->q0;
+    bool future = j->attr->causal && ahead + b->keys > 1;
+    bool past = window > 0 && ahead + window < QUERIES;
+    for (int64_t r = 0; r < b->keys && (future || past); r++) {
+        int64_t low = future ? ahead + r : 0;
+        int64_t high = past ? ahead + r + window : QUERIES;
+        for (int64_t c = 0; c < QUERIES; c++) {
+            if (c < low || c >= high) {
+                s[r * QUERIES + c] = -INFINITY;
+            }
+        }
+    }
+}
+
+/* Factors of dropout for row `r` of a block's keys: those of four keys are
+ * drawn together. drawn has 4 x QUERIES floats. */
+static inline const float *dropout_row(const job_t *j, const block_t *b,
+                                       int64_t r, float *drawn)
+{
+    int64_t key = b->key0 + r;
+    for (int64_t c = 0; c < QUERIES && (r == 0 || key % 4 == 0); c++) {
+        uint32_t number[4];
+        int64_t row = b->part.first + b->q0 + (c < b->queries ? c : 0);
+        loongi_attention_random(&j->dropout, j->token_key[row], b->part.head,
+                                key / 4, number);
+        for (int i = 0; i < 4; i++) {
+            drawn[i * QUERIES + c] = number[i] >> 8 >= j->dropout.limit
+                                         ? (float)j->dropout.keep_scale
+                                         : 0.0f;
+        }
+    }
+    return drawn + key % 4 * QUERIES;
+}
+
+/* Writes src (rows `ld` apart) to a place of operand i. */
+static inline void store_rows(const job_t *j, int i, const place_t *at,
+                              const float *src, int64_t ld)
+{
+    const loong_karg_t *arg = &j->call->query->arg[i];
+    int64_t first = at->row * arg->ld + at->head * j->d;
+    for (int64_t r = 0; r < at->rows; r++) {
+        const float *from = src + r * ld;
+        if (!j->half) {
+            memcpy((float *)j->call->ptr[i] + first + r * arg->ld, from,
+                   sizeof(float) * (size_t)j->d);
+            continue;
+        }
+        uint16_t *to = (uint16_t *)j->call->ptr[i] + first + r * arg->ld;
+        int64_t c = 0;
+        for (; c + VEC_SIZE <= j->d; c += VEC_SIZE) {
+            vec_store_bf16(to + c, vec_load(from + c));
+        }
+        for (; c < j->d; c++) {
+            float lanes[VEC_SIZE] = {from[c]};
+            uint16_t narrow[VEC_SIZE];
+            vec_store_bf16(narrow, vec_load(lanes));
+            to[c] = narrow[0];
+        }
+    }
+}
+
+#endif

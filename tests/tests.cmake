@@ -32,8 +32,7 @@ function(loong_product_test name)
 endfunction()
 loong_product_test(linear)
 loong_product_test(cross_entropy)
-loong_test(NAME golden SOURCES tests/golden/test_golden.c LABELS golden
-  TIMEOUT 300)
+include(tests/golden/golden.cmake)
 loong_product_test(attention)
 loong_test(NAME op_pointwise SOURCES tests/ops/test_pointwise.c
   tests/ops/op_case.c LABELS ops TIMEOUT 120)
@@ -45,7 +44,6 @@ loong_test(NAME op_rules SOURCES tests/ops/test_rules.c LABELS ops)
 loong_test(NAME metrics SOURCES tests/unit/test_metrics.c LABELS unit)
 loong_test(NAME trainer SOURCES tests/parallel/test_trainer.c LABELS parallel
   TIMEOUT 300)
-loong_test(NAME training SOURCES tests/golden/test_training.c LABELS golden)
 loong_test(NAME schedule SOURCES tests/planner/test_schedule.c LABELS planner)
 loong_test(NAME recipe SOURCES tests/unit/test_recipe.c LABELS unit)
 loong_test(NAME recipe_resume SOURCES tests/unit/test_recipe_resume.c

@@ -22,6 +22,7 @@ from transformers import AutoModelForCausalLM
 from transformers.utils import logging
 
 import model as golden
+import narrow
 import train
 from cases import CASES
 from wide import widened
@@ -156,6 +157,10 @@ def generate(case, seed, folder):
     with open(os.path.join(folder, "info.json"), "w") as f:
         json.dump(info, f, indent=1)
         f.write("\n")
+    lines = [f"{json.dumps(n)}: {json.dumps(v)}" for n, v in
+             narrow.envelope(config, weights, case, batch, wide).items()]
+    with open(os.path.join(folder, "bf16.json"), "w") as f:
+        f.write("{\n" + ",\n".join(lines) + "\n}\n")
     return info
 
 
@@ -199,6 +204,21 @@ def compare_tensors(left, right):
     return problems
 
 
+# Two estimates from independent roundings, 32 each, differ by a fifth when
+# one direction carries the whole error; the seeds are even the same.
+ENVELOPE_BOUND = 0.5
+
+
+def compare_envelopes(left, right):
+    with open(left) as a, open(right) as b:
+        a, b = json.load(a), json.load(b)
+    if a.keys() != b.keys():
+        return [f"tensors differ: {sorted(a.keys() ^ b.keys())[:5]}"]
+    return [f"{name}: {x} became {b[name]}" for name, x in a.items()
+            if any(abs(u - v) > ENVELOPE_BOUND * u
+                   for u, v in zip(x, b[name]))]
+
+
 def compare_folders(committed, fresh):
     problems = []
     names = sorted(set(os.listdir(committed)) | set(os.listdir(fresh)))
@@ -212,6 +232,9 @@ def compare_folders(committed, fresh):
                     problems.append(f"{name}: bytes differ")
         elif name.endswith(".safetensors"):
             problems += [f"{name}: {p}" for p in compare_tensors(left, right)]
+        elif name == "bf16.json":
+            problems += [f"{name}: {p}"
+                         for p in compare_envelopes(left, right)]
         elif name != "info.json" and not same_config(left, right):
             problems.append(f"{name}: contents differ")
     return problems

@@ -40,11 +40,11 @@ def build_skeleton(config):
         return AutoModelForCausalLM.from_config(config)
 
 
-def build(config, weights, dtype):
+def build(config, weights, dtype, attention="eager"):
     """The model in `dtype`; weights are given as named_parameters names."""
     with torch.random.fork_rng():
         model = AutoModelForCausalLM.from_config(
-            config, attn_implementation="eager", dtype=dtype)
+            config, attn_implementation=attention, dtype=dtype)
     state = dict(model.named_parameters())
     assert state.keys() == weights.keys(), state.keys() ^ weights.keys()
     with torch.no_grad():

@@ -1,0 +1,277 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "fixture.h"
+
+#include <dirent.h>
+
+#include "convert.h"
+#include "decoder_config.h"
+#include "hf_config.h"
+#include "hf_weights.h"
+#include "loong/register.h"
+#include "test.h"
+
+int fixture_each(void (*function)(const char *name, const void *user),
+                 const void *user)
+{
+    struct dirent **names = NULL;
+    const char *only = getenv("LOONG_FIXTURE");
+    int count = scandir(FIXTURES, &names, NULL, alphasort);
+    int seen = 0;
+    assert_true(count > 0);
+    for (int i = 0; i < count; i++) {
+        const char *name = names[i]->d_name;
+        if (name[0] != '.' && (only == NULL || strcmp(only, name) == 0)) {
+            function(name, user);
+            seen++;
+        }
+        free(names[i]);
+    }
+    free(names);
+    return seen;
+}
+
+const void *fixture_find(const fixture_t *f, const char *name,
+                         int64_t *count_p)
+{
+    const loong_safetensor_t *t = loongi_safetensors_find(f->golden, name);
+    if (t == NULL) {
+        return NULL;
+    }
+    int64_t n = 1;
+    for (int d = 0; d < t->ndim; d++) {
+        n *= t->shape[d];
+    }
+    *count_p = n;
+    return t->data;
+}
+
+static void plan(fixture_t *f, const fixture_params_t *q,
+                 loong_stage_params_t *p)
+{
+    memset(p, 0, sizeof(*p));
+    assert_ok(f->ctx, loongi_decoder_configure(
+                          f->ctx, loongi_hf_model(f->hf), &p->model));
+    if (q->change != NULL) {
+        q->change(&p->model);
+    }
+    int64_t segments = f->batch;
+    int64_t cu = 0;
+    if (fixture_find(f, "cu_seqlens", &cu) != NULL) {
+        segments = cu - 1;
+    }
+    p->batch.tokens = f->batch * f->tokens;
+    p->batch.max_seqlen = f->tokens;
+    p->batch.max_segments = segments + 2; /* padding is legal */
+    p->logits_tokens = p->batch.tokens;
+    f->precision.compute = q->dtype;
+    f->precision.wide = q->dtype == LOONG_F64 ? LOONG_F64 : LOONG_F32;
+    p->precision = f->precision;
+    p->compile.device = "cpu";
+    p->compile.threads = 2;
+    p->compile.fuse = q->fuse;
+    p->compile.in_place = q->in_place;
+    p->compile.num_recompute = q->recompute != NULL ? 1 : 0;
+    p->compile.recompute = &q->recompute;
+    p->optimizer.device = "cpu";
+    p->optimizer.threads = 2;
+    p->optimizer.beta1 = 0.9;
+    p->optimizer.beta2 = 0.95;
+    p->optimizer.eps = 1e-8;
+    p->optimizer.weight_decay = 0.1;
+    p->optimizer.bucket_bytes = 1 << 16;
+    p->train = true;
+}
+
+void fixture_open(fixture_t *f, const char *name,
+                  const fixture_params_t *params)
+{
+    char dir[512];
+    char path[600];
+    loong_stage_params_t p;
+    memset(f, 0, sizeof(*f));
+    snprintf(dir, sizeof(dir), "%s/%s", FIXTURES, name);
+    f->ctx = test_context();
+    assert_ok(f->ctx, loong_register_builtin(f->ctx));
+    assert_ok(f->ctx, loong_comm_create_self(f->ctx, NULL, &f->comm));
+    assert_ok(f->ctx, loong_device_create(f->ctx, "cpu", 0, &f->device));
+    snprintf(path, sizeof(path), "%s/golden.safetensors", dir);
+    assert_ok(f->ctx, loongi_safetensors_open(f->ctx, path, &f->golden));
+    assert_ok(f->ctx, loongi_hf_open(f->ctx, dir, &f->hf));
+    const loong_safetensor_t *ids =
+        loongi_safetensors_find(f->golden, "input_ids");
+    f->batch = ids->shape[0];
+    f->tokens = ids->shape[1];
+    plan(f, params, &p);
+    assert_ok(f->ctx, loongi_stage_create(f->ctx, f->comm, &p, 1, &f->stage));
+    assert_ok(f->ctx, loongi_stage_allocate(f->stage, f->device));
+    assert_ok(f->ctx, loongi_stage_load_hf(f->stage, f->hf));
+}
+
+void fixture_close(fixture_t *f)
+{
+    loongi_stage_destroy(&f->stage);
+    loongi_hf_close(&f->hf);
+    loongi_safetensors_close(&f->golden);
+    loong_device_destroy(&f->device);
+    loong_comm_destroy(&f->comm);
+    test_context_end(&f->ctx);
+}
+
+static void *port(fixture_t *f, loong_stage_chunk_t chunk, const char *name)
+{
+    const loong_port_t *p = loongi_chunk_input(f->stage->chunk[chunk], name);
+    return p != NULL ? loongi_stage_port(f->stage, p) : NULL;
+}
+
+static void copy_i32(const fixture_t *f, int32_t *to, const char *name)
+{
+    int64_t n = 0;
+    const void *from = fixture_find(f, name, &n);
+    for (int64_t i = 0; i < n && to != NULL; i++) {
+        to[i] = (int32_t)((const int64_t *)from)[i];
+    }
+}
+
+static double fill_inputs(fixture_t *f, loong_stage_chunk_t chunk)
+{
+    int64_t n = 0;
+    int64_t cu_count = 0;
+    const loong_decoder_batch_t *b = &f->stage->params.batch;
+    copy_i32(f, port(f, chunk, "tokens"), "input_ids");
+    copy_i32(f, port(f, chunk, "labels"), "labels");
+    int32_t *positions = port(f, chunk, "positions");
+    const void *given = fixture_find(f, "position_ids", &n);
+    n = b->tokens;
+    for (int64_t i = 0; i < n && positions != NULL; i++) {
+        positions[i] = given != NULL ? (int32_t)((const int64_t *)given)[i]
+                                     : (int32_t)(i % f->tokens);
+    }
+    const int64_t *cu = fixture_find(f, "cu_seqlens", &cu_count);
+    int32_t *bounds = port(f, chunk, "cu_seqlens");
+    for (int64_t i = 0; i <= b->max_segments; i++) {
+        int64_t at = cu != NULL ? (i < cu_count ? cu[i] : n) : i * f->tokens;
+        bounds[i] = (int32_t)LOONG_MIN(at, n);
+    }
+    const double *weights = fixture_find(f, "loss_weights", &n);
+    void *mine = port(f, chunk, "loss_weight");
+    double sum = 0.0;
+    for (int64_t i = 0; i < n; i++) {
+        sum += weights[i];
+        if (mine != NULL && f->precision.wide == LOONG_F64) {
+            ((double *)mine)[i] = weights[i];
+        } else if (mine != NULL) {
+            ((float *)mine)[i] = (float)weights[i];
+        }
+    }
+    return sum;
+}
+
+static double *widened(const fixture_t *f, loong_dtype_t dtype,
+                       const void *values, int64_t count)
+{
+    double *copy = malloc((size_t)count * sizeof(*copy));
+    assert_non_null(copy);
+    assert_ok(f->ctx, loongi_convert(f->ctx, dtype, values, LOONG_F64, copy,
+                                     count));
+    return copy;
+}
+
+static double *widened_port(const fixture_t *f, const loong_port_t *port,
+                            int64_t *count_p)
+{
+    int64_t count = 1;
+    for (int d = 0; d < port->shape.rank; d++) {
+        count *= port->shape.dim[d];
+    }
+    *count_p = count;
+    return widened(f, port->dtype, loongi_stage_port(f->stage, port), count);
+}
+
+static void explain(fixture_t *f)
+{
+    loong_text_t text = loongi_text_begin(f->ctx);
+    loongi_chunk_explain(f->stage->chunk[LOONG_STAGE_LOGITS], &text);
+    loongi_chunk_explain(f->stage->chunk[LOONG_STAGE_TRAIN], &text);
+    fprintf(stderr, "%s", loongi_text_get(&text));
+    loongi_text_free(&text);
+}
+
+double *fixture_logits(fixture_t *f, int64_t *count_p)
+{
+    loong_frame_t frame;
+    memset(&frame, 0, sizeof(frame));
+    if (getenv("LOONG_EXPLAIN") != NULL) {
+        explain(f);
+    }
+    fill_inputs(f, LOONG_STAGE_LOGITS);
+    assert_ok(f->ctx, loongi_stage_execute(f->stage, LOONG_STAGE_LOGITS,
+                                           LOONG_PROGRAM_E, 0, &frame));
+    return widened_port(f,
+                        loongi_chunk_output(
+                            f->stage->chunk[LOONG_STAGE_LOGITS], "logits"),
+                        count_p);
+}
+
+double *fixture_losses(fixture_t *f, int64_t *count_p)
+{
+    loong_frame_t frame;
+    memset(&frame, 0, sizeof(frame));
+    double sum = fill_inputs(f, LOONG_STAGE_TRAIN);
+    frame.first = frame.last = 1;
+    frame.loss_scale[0] = 1.0 / sum;
+    assert_ok(f->ctx, loongi_stage_execute(f->stage, LOONG_STAGE_TRAIN,
+                                           LOONG_PROGRAM_F, 0, &frame));
+    double *losses = widened_port(
+        f, &f->stage->chunk[LOONG_STAGE_TRAIN]->losses[0], count_p);
+    assert_ok(f->ctx, loongi_stage_execute(f->stage, LOONG_STAGE_TRAIN,
+                                           LOONG_PROGRAM_B, 0, &frame));
+    return losses;
+}
+
+int64_t fixture_num_grads(const fixture_t *f)
+{
+    return f->stage->chunk[LOONG_STAGE_TRAIN]->num_params;
+}
+
+void fixture_grad_get(const fixture_t *f, int64_t index, fixture_grad_t *g)
+{
+    const loong_chunk_t *c = f->stage->chunk[LOONG_STAGE_TRAIN];
+    const loong_hf_map_t *map = loongi_hf_get_map(f->hf);
+    const loong_param_place_t *place = &c->params[index];
+    const loong_hf_param_t *hf = loongi_hf_map_find(map, place->name);
+    loong_dtype_t wide = f->precision.wide;
+    int64_t n = 0;
+    g->name = place->name;
+    g->part = hf->part;
+    g->parts = hf->parts;
+    g->count = place->elements;
+    snprintf(g->golden, sizeof(g->golden), "grad.%s%s",
+             hf->prefixed ? loongi_hf_map_prefix(map) : "", hf->hf_name);
+    const double *file = fixture_find(f, g->golden, &n);
+    if (file == NULL) {
+        fail_msg("%s is not in the golden file", g->golden);
+        return;
+    }
+    g->mine = widened(f, wide,
+                      f->stage->run.base[LOONG_BASE_GRAD] +
+                          c->flats[place->flat].grad_offset +
+                          place->flat_offset * (int64_t)loong_dtype_size(wide),
+                      place->elements);
+    g->theirs = malloc((size_t)place->elements * sizeof(*g->theirs));
+    assert_non_null(g->theirs);
+    /* The file's layout: transposed, or a part of a fused tensor. */
+    int64_t rows = place->params.shape.dim[0];
+    int64_t cols = place->elements / rows;
+    for (int64_t i = 0; i < place->elements; i++) {
+        int64_t row = i / cols + hf->part * rows;
+        int64_t col = i % cols;
+        g->theirs[i] = hf->transposed ? file[col * rows * hf->parts + row]
+                                      : file[row * cols + col];
+    }
+}
+
+void fixture_grad_free(fixture_grad_t *g)
+{
+    free(g->mine);
+    free(g->theirs);
+}

@@ -1,0 +1,64 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * A golden fixture in the engine: opened, run, and laid beside what
+ * transformers computed. */
+#ifndef LOONG_FIXTURE_H
+#define LOONG_FIXTURE_H
+
+#include "safetensors.h"
+#include "stage_load.h"
+
+typedef struct fixture_params {
+    loong_dtype_t dtype;
+    bool fuse;
+    bool in_place;
+    const char *recompute; /* NULL: nothing */
+    /* Changes the model before it is built: a planted bug. NULL: none. */
+    void (*change)(loong_decoder_config_t *model);
+} fixture_params_t;
+
+typedef struct fixture {
+    loong_context_t *ctx;
+    loong_comm_t *comm;
+    loong_device_t *device;
+    loong_safetensors_t *golden;
+    loong_hf_t *hf;
+    loong_stage_t *stage;
+    int64_t batch, tokens;
+    loong_precision_t precision;
+} fixture_t;
+
+#define FIXTURES LOONG_SOURCE_DIR "/tests/golden/fixtures"
+
+/* Calls the function for every fixture; returns how many there are. The
+ * variable LOONG_FIXTURE, for work at the desk, leaves only one. */
+int fixture_each(void (*function)(const char *name, const void *user),
+                 const void *user);
+
+void fixture_open(fixture_t *f, const char *name,
+                  const fixture_params_t *params);
+void fixture_close(fixture_t *f);
+
+/* A tensor of golden.safetensors, NULL when it is not there. */
+const void *fixture_find(const fixture_t *f, const char *name,
+                         int64_t *count_p);
+
+/* The results below are the caller's to free. */
+double *fixture_logits(fixture_t *f, int64_t *count_p);
+/* Weighted losses of the tokens; then gradients can be asked for. */
+double *fixture_losses(fixture_t *f, int64_t *count_p);
+
+typedef struct fixture_grad {
+    const char *name;  /* of the parameter here */
+    char golden[512];  /* of the gradient there */
+    int part, parts;   /* GPT-2: which third of q, k, v; else 0 of 1 */
+    int64_t count;
+    double *mine;
+    double *theirs;
+} fixture_grad_t;
+
+int64_t fixture_num_grads(const fixture_t *f);
+void fixture_grad_get(const fixture_t *f, int64_t index, fixture_grad_t *g);
+void fixture_grad_free(fixture_grad_t *g);
+
+#endif

@@ -271,10 +271,6 @@ static loong_status_t map_biases(reader_t *r)
     bool llama = in_fields(r->type->fields, "mlp_bias");
     bool attention = flag(r, "attention_bias", false);
     bool mlp = llama && flag(r, "mlp_bias", false);
-    if (mlp && !attention) {
-        loongi_problems_add(&r->problems, "mlp_bias = true is not supported "
-                                          "without attention_bias");
-    }
     LOONG_TRY(loongi_pairs_set_bool(r->pairs, "add_bias_linear", mlp));
     LOONG_TRY(loongi_pairs_set_bool(r->pairs, "add_qkv_bias", attention));
     return loongi_pairs_set_bool(r->pairs, "add_attn_proj_bias", attention);

@@ -73,21 +73,9 @@ static bool same_value(const loong_pairs_t *model, const char *key,
            expected[used] == '\0' && found == wanted;
 }
 
-/* add_bias_linear puts a bias on every linear layer, whatever the keys for
- * single ones say. */
-static bool implied_bias(const writer_t *w, const char *key)
-{
-    return loongi_pairs_true(w->model, "add_bias_linear") &&
-           (strcmp(key, "add_qkv_bias") == 0 ||
-            strcmp(key, "add_attn_proj_bias") == 0);
-}
-
 static void check_value(writer_t *w, const char *key, const char *expected)
 {
     const char *found = loongi_pairs_get(w->model, key);
-    if (implied_bias(w, key)) {
-        return; /* add_bias_linear itself is checked */
-    }
     if (found != NULL && !same_value(w->model, key, expected)) {
         loongi_problems_add(&w->problems, "%s = %s: model type %s has %s", key,
                             found, w->type->model_type, expected);
@@ -118,6 +106,9 @@ static bool is_known(const writer_t *w, const char *key)
                                         "window_size",
                                         "max_window_layers",
                                         "rotary_base",
+                                        "rotary_percent",
+                                        /* padding is never exported */
+                                        "make_vocab_size_divisible_by",
                                         NULL};
     if (strncmp(key, "init.", 5) == 0 ||
         strncmp(key, "rope_scaling.", 13) == 0) {
@@ -169,8 +160,10 @@ static void emit_rope(writer_t *w)
 {
     const char *type = loongi_pairs_get(w->model, "rope_scaling.type");
     char key[96];
+    check_value(w, "rotary_percent", "1");
     emit_real(w, "rope_theta", "rotary_base", "10000");
-    if (type == NULL || strcmp(type, "none") == 0) {
+    if (type == NULL || strcmp(type, "none") == 0 ||
+        strcmp(type, "default") == 0) {
         emit(w, "rope_scaling", "null");
         return;
     }
@@ -209,9 +202,17 @@ static void emit_rope(writer_t *w)
     loongi_text_free(&rope);
 }
 
+/* A window of 0 is none. */
+static bool has_window(const writer_t *w)
+{
+    int64_t window = 0;
+    return loongi_pairs_get(w->model, "window_size") != NULL &&
+           !(loongi_pairs_int(w->model, "window_size", &window) && window == 0);
+}
+
 static void emit_window(writer_t *w)
 {
-    bool window = loongi_pairs_get(w->model, "window_size") != NULL;
+    bool window = has_window(w);
     if (strcmp(w->type->model_type, "mistral") == 0) {
         check_value(w, "max_window_layers", "0");
         emit_int(w, "sliding_window", "window_size");
@@ -232,14 +233,14 @@ static void emit_window(writer_t *w)
 
 static void emit_biases(writer_t *w)
 {
-    bool all = loongi_pairs_true(w->model, "add_bias_linear");
-    bool attention = all || loongi_pairs_true(w->model, "add_qkv_bias");
+    bool attention = loongi_pairs_true(w->model, "add_qkv_bias");
     if (has_field(w, "attention_bias")) {
         emit_bool(w, "attention_bias", attention);
         check_value(w, "add_attn_proj_bias", attention ? "true" : "false");
     }
     if (has_field(w, "mlp_bias")) {
-        emit_bool(w, "mlp_bias", all);
+        emit_bool(w, "mlp_bias",
+                  loongi_pairs_true(w->model, "add_bias_linear"));
     }
 }
 
@@ -341,7 +342,7 @@ static loong_status_t find_type(writer_t *w)
     const char *family = loongi_pairs_get(w->model, "family");
     LOONG_CHECK(w->ctx, family != NULL, LOONG_ERR_ARG,
                 "the model has no family");
-    bool window = loongi_pairs_get(w->model, "window_size") != NULL;
+    bool window = has_window(w);
     bool llama = strcmp(family, "llama") == 0;
     w->type = loongi_hf_type_find(llama && window ? "mistral" : family);
     LOONG_CHECK(w->ctx, w->type != NULL, LOONG_ERR_UNSUPPORTED,

@@ -24,7 +24,7 @@ typedef enum condition {
     ALWAYS,
     IF_QKV_BIAS,
     IF_PROJ_BIAS,
-    IF_BIAS,
+    IF_MLP_BIAS,
     IF_QK_NORM,
     IF_UNTIED,
     CONDITION_COUNT
@@ -81,11 +81,11 @@ static const row_t rotary_rows[] = {
     PLAIN(ATTN "o_proj.bias", HIDDEN, NONE, IF_PROJ_BIAS),
     PLAIN("layers.#.post_attention_layernorm.weight", HIDDEN, NONE, ALWAYS),
     PLAIN(MLP "gate_proj.weight", FFN, HIDDEN, ALWAYS),
-    PLAIN(MLP "gate_proj.bias", FFN, NONE, IF_BIAS),
+    PLAIN(MLP "gate_proj.bias", FFN, NONE, IF_MLP_BIAS),
     PLAIN(MLP "up_proj.weight", FFN, HIDDEN, ALWAYS),
-    PLAIN(MLP "up_proj.bias", FFN, NONE, IF_BIAS),
+    PLAIN(MLP "up_proj.bias", FFN, NONE, IF_MLP_BIAS),
     PLAIN(MLP "down_proj.weight", HIDDEN, FFN, ALWAYS),
-    PLAIN(MLP "down_proj.bias", HIDDEN, NONE, IF_BIAS),
+    PLAIN(MLP "down_proj.bias", HIDDEN, NONE, IF_MLP_BIAS),
     PLAIN("norm.weight", HIDDEN, NONE, ALWAYS),
     PLAIN("lm_head.weight", VOCAB, HIDDEN, IF_UNTIED),
     ROWS_END};
@@ -173,13 +173,11 @@ static loong_status_t read_sizes(loong_hf_map_t *map,
     s[NONE] = 1;
     s[QUERY] = heads * s[HEAD];
     s[KEY] = groups * s[HEAD];
-    bool bias = loongi_pairs_true(model, "add_bias_linear");
     map->conditions[ALWAYS] = true;
-    map->conditions[IF_BIAS] = bias;
-    map->conditions[IF_QKV_BIAS] =
-        bias || loongi_pairs_true(model, "add_qkv_bias");
+    map->conditions[IF_MLP_BIAS] = loongi_pairs_true(model, "add_bias_linear");
+    map->conditions[IF_QKV_BIAS] = loongi_pairs_true(model, "add_qkv_bias");
     map->conditions[IF_PROJ_BIAS] =
-        bias || loongi_pairs_true(model, "add_attn_proj_bias");
+        loongi_pairs_true(model, "add_attn_proj_bias");
     map->conditions[IF_QK_NORM] = loongi_pairs_true(model, "qk_layernorm");
     map->conditions[IF_UNTIED] =
         loongi_pairs_true(model, "untie_embeddings_and_output_weights");

@@ -177,6 +177,7 @@ static loong_status_t plan_stage(loong_trainer_t *t)
     LOONG_TRY(loongi_pairs_create(t->ctx, &t->model_keys));
     LOONG_TRY(loong_recipe_each(r, FOUNDATION, add_pair, t->model_keys));
     LOONG_TRY(loongi_decoder_configure(t->ctx, t->model_keys, &p.model));
+    LOONG_TRY(loongi_decoder_state(&p.model, t->model_keys));
     LOONG_TRY(read_globs(t, "model.freeze", &p.model.num_freeze,
                          &p.model.freeze));
     p.batch.tokens = t->set.micro_batch_size * t->set.seq_length;

@@ -153,6 +153,70 @@ static void test_hugging_face(void **state)
     test_context_end(&ctx);
 }
 
+static void set_pair(loong_context_t *ctx, loong_pairs_t *pairs,
+                     const char *text)
+{
+    char key[64];
+    const char *equal = strchr(text, '=');
+    snprintf(key, sizeof(key), "%.*s", (int)(equal - text), text);
+    assert_ok(ctx, loongi_pairs_set(pairs, key, equal + 1));
+}
+
+/* What a recipe leaves to defaults is stated before it is exported, so that
+ * config.json describes the model that was trained. */
+static void test_defaults(void **state)
+{
+    (void)state;
+    static const char *const cases[][6] = {
+        {"family=llama"},
+        {"family=llama", "rope_scaling.type=yarn", "rope_scaling.factor=4",
+         "make_vocab_size_divisible_by=64", "window_size=0"},
+        {"family=llama", "rope_scaling.type=llama3", "rope_scaling.factor=8"},
+        {"family=llama", "rope_scaling.type=linear", "add_bias_linear=true",
+         "untie_embeddings_and_output_weights=true", "rotary_percent=1"},
+        {"family=llama", "window_size=5", "num_query_groups=2"},
+        {"family=qwen2", "add_qkv_bias=true", "rope_scaling.type=default"},
+        {"family=qwen2", "add_qkv_bias=true", "window_size=0"},
+        {"family=qwen3", "qk_layernorm=true"},
+        {"family=gpt2", "position_embedding_type=learned_absolute",
+         "normalization=LayerNorm", "add_bias_linear=true",
+         "add_qkv_bias=true", "activation=gelu_tanh"},
+    };
+    static const char *const base[] = {
+        "num_layers=2", "hidden_size=24", "num_attention_heads=4",
+        "vocab_size=97", "max_position_embeddings=64"};
+    loong_context_t *ctx = test_context();
+    for (int64_t i = 0; i < LOONG_COUNT_OF(cases); i++) {
+        loong_decoder_config_t config;
+        loong_decoder_config_t again;
+        loong_pairs_t *pairs = NULL;
+        loong_pairs_t *back = NULL;
+        assert_ok(ctx, loongi_pairs_create(ctx, &pairs));
+        for (int64_t k = 0; k < LOONG_COUNT_OF(base); k++) {
+            set_pair(ctx, pairs, base[k]);
+        }
+        for (int k = 0; k < 6 && cases[i][k] != NULL; k++) {
+            set_pair(ctx, pairs, cases[i][k]);
+        }
+        if (strcmp(cases[i][0], "family=gpt2") == 0) {
+            set_pair(ctx, pairs, "add_attn_proj_bias=true");
+        }
+        assert_ok(ctx, loongi_decoder_configure(ctx, pairs, &config));
+        assert_ok(ctx, loongi_decoder_state(&config, pairs));
+        loong_hf_config_params_t params = {root, pairs, LOONG_BF16, -1, -1};
+        assert_ok(ctx, loongi_hf_config_write(ctx, &params));
+        assert_ok(ctx, loongi_hf_config_read(ctx, root, &back));
+        assert_ok(ctx, loongi_decoder_configure(ctx, back, &again));
+        again.padded_vocab_size = config.padded_vocab_size;
+        if (memcmp(&config, &again, sizeof(config)) != 0) {
+            fail_msg("case %d comes back as another model", (int)i);
+        }
+        loongi_pairs_destroy(&pairs);
+        loongi_pairs_destroy(&back);
+    }
+    test_context_end(&ctx);
+}
+
 /* Files of a directory that end in .yaml, with those below it. */
 static int count_yaml(const char *path)
 {
@@ -242,6 +306,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_parameters),
         cmocka_unit_test(test_hugging_face),
+        cmocka_unit_test(test_defaults),
         cmocka_unit_test(test_all_listed),
         cmocka_unit_test(test_recipes),
     };

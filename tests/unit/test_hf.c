@@ -263,7 +263,6 @@ static const struct {
     {"{\"model_type\":\"bert\"}", "'bert' is not supported (gpt2, llama"},
     {"{\"model_type\":\"llama\"}", "hidden_size is missing"},
     {"{" LLAMA ",\"hidden_act\":\"relu\"}", "hidden_act = \"relu\""},
-    {"{" LLAMA ",\"mlp_bias\":true}", "without attention_bias"},
     {"{" QWEN2 ",\"attention_bias\":true}", "attention_bias = true"},
     {"{" LLAMA ",\"sliding_window\":4}", "sliding_window = 4"},
     {"{" LLAMA ",\"partial_rotary_factor\":0.5}", "partial_rotary_factor"},
@@ -370,6 +369,16 @@ static void harmless_fields_pass(void **state)
     assert_ok(ctx, loongi_hf_config_read(ctx, in_dir("mistral"), &again));
     assert_int_equal(again->count, pairs->count);
     assert_pair(again, "window_size", "5");
+    /* Padding stays here; a share of the head cannot be told. */
+    assert_ok(ctx, loongi_pairs_set(pairs, "make_vocab_size_divisible_by",
+                                    "128"));
+    assert_ok(ctx, loongi_pairs_set(pairs, "rotary_percent", "1.0"));
+    assert_ok(ctx, loongi_hf_config_write(ctx, &params));
+    assert_ok(ctx, loongi_pairs_set(pairs, "rotary_percent", "0.5"));
+    assert_fails(ctx, loongi_hf_config_write(ctx, &params),
+                 LOONG_ERR_UNSUPPORTED,
+                 "rotary_percent = 0.5: model type mistral has 1");
+    assert_ok(ctx, loongi_pairs_set(pairs, "rotary_percent", "1.0"));
     assert_ok(ctx, loongi_pairs_set(pairs, "qk_layernorm", "true"));
     assert_ok(ctx, loongi_pairs_set(pairs, "num_experts", "8"));
     assert_fails(ctx, loongi_hf_config_write(ctx, &params),

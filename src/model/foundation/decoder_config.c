@@ -10,6 +10,7 @@ typedef enum field_type {
     INT,
     LONG,
     REAL,
+    WHOLE, /* a whole number, kept as a real one */
     BOOL,
     NOT,
     CHOICE,
@@ -64,7 +65,7 @@ static const field_t fields[] = {
     {"rope_scaling.factor", REAL, AT(rope.factor), NULL},
     {"rope_scaling.low_freq_factor", REAL, AT(rope.low_freq_factor), NULL},
     {"rope_scaling.high_freq_factor", REAL, AT(rope.high_freq_factor), NULL},
-    {"rope_scaling.original_max_position_embeddings", REAL,
+    {"rope_scaling.original_max_position_embeddings", WHOLE,
      AT(rope.original_max_position_embeddings), NULL},
     {"rope_scaling.beta_fast", REAL, AT(rope.beta_fast), NULL},
     {"rope_scaling.beta_slow", REAL, AT(rope.beta_slow), NULL},
@@ -133,7 +134,7 @@ static void set_number(report_t *report, const field_t *f, const char *text,
         (f->type != REAL && !integral)) {
         PROBLEM(report, "%s: found %s, %s wanted", f->key, text,
                 f->type == REAL ? "a number" : "a whole number");
-    } else if (f->type == REAL) {
+    } else if (f->type == REAL || f->type == WHOLE) {
         *(double *)at = real;
     } else if (f->type == LONG) {
         *(int64_t *)at = (int64_t)real;
@@ -264,4 +265,88 @@ loong_status_t loongi_decoder_configure(loong_context_t *ctx,
     }
     loongi_text_free(&report.text);
     return status;
+}
+
+/* Keys whose defaults other programs do not share. */
+static const char *const stated[] = {
+    "ffn_hidden_size", "num_query_groups", "kv_channels",
+    "position_embedding_type", "normalization", "layernorm_epsilon",
+    "qk_layernorm", "add_bias_linear", "add_qkv_bias", "add_attn_proj_bias",
+    "activation", "untie_embeddings_and_output_weights", NULL};
+static const char *const stated_rope[] = {"rotary_base", NULL};
+static const char *const stated_scaling[] = {"rope_scaling.factor", NULL};
+static const char *const stated_yarn[] = {
+    "rope_scaling.original_max_position_embeddings", NULL};
+static const char *const stated_llama3[] = {
+    "rope_scaling.low_freq_factor", "rope_scaling.high_freq_factor",
+    "rope_scaling.original_max_position_embeddings", NULL};
+
+static const char *choice_name(const field_t *f, const void *at)
+{
+    int value = f->choices == positions ? *(const bool *)at : *(const int *)at;
+    const char *name = NULL;
+    for (const choice_t *c = f->choices; c->name != NULL; c++) {
+        name = c->value == value ? c->name : name;
+    }
+    return name;
+}
+
+static loong_status_t state_field(const loong_decoder_config_t *config,
+                                  const field_t *f, loong_pairs_t *pairs)
+{
+    const void *at = (const char *)config + f->offset;
+    switch (f->type) {
+    case INT:
+        return loongi_pairs_set_int(pairs, f->key, *(const int *)at);
+    case LONG:
+        return loongi_pairs_set_int(pairs, f->key, *(const int64_t *)at);
+    case WHOLE:
+        return loongi_pairs_set_int(pairs, f->key,
+                                    (int64_t) * (const double *)at);
+    case REAL:
+        return loongi_pairs_set_real(pairs, f->key, *(const double *)at);
+    case BOOL:
+        return loongi_pairs_set_bool(pairs, f->key, *(const bool *)at);
+    case NOT:
+        return loongi_pairs_set_bool(pairs, f->key, !*(const bool *)at);
+    case CHOICE:
+        return loongi_pairs_set(pairs, f->key, choice_name(f, at));
+    case TEXT:
+        break;
+    }
+    return LOONG_OK;
+}
+
+static loong_status_t state_all(const loong_decoder_config_t *config,
+                                const char *const *keys, loong_pairs_t *pairs)
+{
+    for (; *keys != NULL; keys++) {
+        for (int64_t i = 0; i < LOONG_COUNT_OF(fields); i++) {
+            if (strcmp(fields[i].key, *keys) == 0 &&
+                loongi_pairs_get(pairs, *keys) == NULL) {
+                LOONG_TRY(state_field(config, &fields[i], pairs));
+            }
+        }
+    }
+    return LOONG_OK;
+}
+
+loong_status_t loongi_decoder_state(const loong_decoder_config_t *config,
+                                    loong_pairs_t *pairs)
+{
+    LOONG_TRY(state_all(config, stated, pairs));
+    if (config->learned_positions) {
+        return LOONG_OK;
+    }
+    LOONG_TRY(state_all(config, stated_rope, pairs));
+    if (config->rope.scaling == LOONG_ROPE_DEFAULT) {
+        return LOONG_OK;
+    }
+    LOONG_TRY(state_all(config, stated_scaling, pairs));
+    if (config->rope.scaling == LOONG_ROPE_YARN) {
+        return state_all(config, stated_yarn, pairs);
+    }
+    return config->rope.scaling == LOONG_ROPE_LLAMA3
+               ? state_all(config, stated_llama3, pairs)
+               : LOONG_OK;
 }

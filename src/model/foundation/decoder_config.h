@@ -20,6 +20,11 @@ LOONG_NODISCARD loong_status_t
 loongi_decoder_configure(loong_context_t *ctx, const loong_pairs_t *pairs,
                          loong_decoder_config_t *config);
 
+/* Adds the keys that `pairs` leaves to defaults and that other programs must
+ * be told, with the values of `config`: what a checkpoint states. */
+LOONG_NODISCARD loong_status_t loongi_decoder_state(
+    const loong_decoder_config_t *config, loong_pairs_t *pairs);
+
 #ifdef __cplusplus
 }
 #endif

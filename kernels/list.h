@@ -75,7 +75,8 @@
     X(dropout)               \
     X(adamw)                 \
     X(sumsq)                 \
-    X(sum)
+    X(sum)                   \
+    X(tensor_stats)
 
 #define LOONG_FAST_DECLARE(symbol_) extern const loong_kernel_t symbol_;
 LOONG_FAST_KERNELS(LOONG_FAST_DECLARE)

@@ -42,6 +42,7 @@ typedef struct loong_frame {
     double loss_scale[LOONG_MAX_LOSSES]; /* weight / normaliser of each loss */
     double grad_scale; /* multiplies gradients in the optimizer (clipping) */
     double lr[LOONG_MAX_OPT_GROUPS]; /* learning rate of each group */
+    int32_t log_tensors; /* 1 in a step whose tensors are logged */
 } loong_frame_t;
 
 /* One operand. The tensor is seen as rows of dim[rank - 1] elements that are

@@ -239,6 +239,11 @@ typedef struct loong_adamw_attr {
  * x as an exact accumulator (base/exact_sum.h); the call's accumulate bit 0
  * adds to the record. sum: the same for the sum of x (losses). */
 
+/* tensor_stats: x [..] -> f64 [3]: the sum of squares, the largest finite |x|
+ * and the number of elements that are not finite; the call's accumulate bit 0
+ * takes what the output holds in. Of no gradient; tensor logging inserts it.
+ */
+
 #ifdef __cplusplus
 }
 #endif

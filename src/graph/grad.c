@@ -172,7 +172,11 @@ static loong_status_t differentiate_node(differentiation_t *d, int64_t n)
     }
     g->scope_copy = node.scope;
     for (int i = 0; i < node.num_out && any; i++) {
-        out_grad[i] = node.out[i] >= 0 ? sum_parts(d, node.out[i]) : LOONG_NONE;
+        out_grad[i] = LOONG_NONE;
+        if (node.out[i] >= 0) {
+            out_grad[i] = sum_parts(d, node.out[i]);
+            g->values[node.out[i]].grad = out_grad[i];
+        }
         reached = reached || out_grad[i] >= 0 || is_loss(g, node.out[i]);
     }
     if (!reached) {

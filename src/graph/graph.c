@@ -129,6 +129,7 @@ loong_val_t loongi_graph_add_value(loong_graph_t *g, loong_value_kind_t kind,
     value->root = v;
     value->ld = shape->rank > 0 ? shape->dim[shape->rank - 1] : 0;
     value->into = LOONG_NONE;
+    value->grad = LOONG_NONE;
     return v;
 }
 
@@ -375,10 +376,10 @@ int loong_graph_count(loong_graph_t *graph, const char *name, int64_t bound,
     return g->num_counts++;
 }
 
-/* Collects operand types and runs the op's shape rule. */
-static loong_status_t infer(loong_graph_t *g, const loong_op_t *op,
-                            const void *attr, int num_in,
-                            const loong_val_t *in, loong_tensor_type_t *out)
+loong_status_t loongi_graph_infer(loong_graph_t *g, const loong_op_t *op,
+                                  const void *attr, int num_in,
+                                  const loong_val_t *in,
+                                  loong_tensor_type_t *out)
 {
     loong_tensor_type_t types[LOONG_MAX_OPERANDS];
     memset(types, 0, sizeof(types));
@@ -387,6 +388,8 @@ static loong_status_t infer(loong_graph_t *g, const loong_op_t *op,
                     num_in + op->num_out <= LOONG_MAX_OPERANDS,
                 LOONG_ERR_ARG, "%s: %d inputs given, %d to %d allowed",
                 op->name, num_in, op->min_in, op->max_in);
+    LOONG_CHECK(g->ctx, op->attr_size == 0 || attr != NULL, LOONG_ERR_ARG,
+                "%s: attributes are missing", op->name);
     for (int i = 0; i < num_in; i++) {
         if (in[i] == LOONG_NONE) {
             LOONG_CHECK(g->ctx, i >= op->min_in, LOONG_ERR_ARG,
@@ -443,12 +446,25 @@ static loong_status_t add_node(loong_graph_t *g, const loong_op_t *op,
     memcpy(node->in, in, sizeof(*in) * (size_t)num_in);
     void *copy = NULL;
     if (op->attr_size > 0) {
-        LOONG_CHECK(g->ctx, attr != NULL, LOONG_ERR_ARG,
-                    "%s: attributes are missing", op->name);
         LOONG_TRY(loongi_arena_alloc(g->arena, op->attr_size, &copy));
         memcpy(copy, attr, op->attr_size);
     }
     node->attr = copy;
+    g->num_nodes++;
+    return LOONG_OK;
+}
+
+loong_status_t loongi_graph_append_node(loong_graph_t *g,
+                                        const loong_node_t *node)
+{
+    LOONG_TRY(loongi_grow(g->ctx, &g->nodes, &g->cap_nodes, g->num_nodes + 1,
+                          sizeof(*g->nodes), "graph nodes"));
+    g->nodes[g->num_nodes] = *node;
+    for (int i = 0; i < node->num_out; i++) {
+        if (node->out[i] >= 0) {
+            g->values[node->out[i]].node = (int32_t)g->num_nodes;
+        }
+    }
     g->num_nodes++;
     return LOONG_OK;
 }
@@ -467,7 +483,8 @@ loong_val_t loong_graph_apply(loong_graph_t *graph, const loong_op_t *op,
     if (g->status != LOONG_OK) {
         return LOONG_NONE;
     }
-    loong_status_t status = infer(g, op, attr, num_in, in, types);
+    loong_status_t status =
+        loongi_graph_infer(g, op, attr, num_in, in, types);
     if (status == LOONG_OK) {
         status = add_node(g, op, attr, num_in, in);
     }

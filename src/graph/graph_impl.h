@@ -64,6 +64,7 @@ typedef struct loong_value {
     /* A node's output that goes straight into a gradient or state. */
     loong_val_t into;
     loong_write_t write;
+    loong_val_t grad; /* of a value that was differentiated, else LOONG_NONE */
     const char *name;
 } loong_value_t;
 
@@ -78,6 +79,7 @@ typedef struct loong_node {
     loong_program_kind_t program;
     bool dead;
     bool recomputed; /* a clone made by the recompute pass */
+    bool logged;     /* runs only in steps whose tensors are logged */
 } loong_node_t;
 
 typedef struct loong_param {
@@ -158,6 +160,17 @@ size_t loongi_value_bytes(const loong_graph_t *g, loong_val_t v);
 loong_val_t loongi_graph_add_value(loong_graph_t *g, loong_value_kind_t kind,
                                    loong_dtype_t dtype,
                                    const loong_shape_t *shape);
+
+/* Checks the operands of an op and runs its shape rule; out[] is all absent at
+ * entry. */
+LOONG_NODISCARD loong_status_t
+loongi_graph_infer(loong_graph_t *g, const loong_op_t *op, const void *attr,
+                   int num_in, const loong_val_t *in,
+                   loong_tensor_type_t *out);
+
+/* Appends a node whose operands are there already. */
+LOONG_NODISCARD loong_status_t
+loongi_graph_append_node(loong_graph_t *g, const loong_node_t *node);
 
 /* Says of the output of a view where in the storage of its input it is. A
  * reshape takes its input to be without gaps (pass `dense` sees to it). */

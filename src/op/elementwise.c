@@ -234,6 +234,27 @@ static const loong_op_t sum_rows = {
 };
 const loong_op_t *const loongi_op_sum_rows = &sum_rows;
 
+/* ---- tensor_stats -------------------------------------------------------- */
+
+static loong_status_t infer_tensor_stats(const loong_op_call_t *call)
+{
+    LOONG_TRY(loongi_want_float(call, 0, "x"));
+    call->out[0].dtype = LOONG_F64;
+    call->out[0].shape = loong_shape_1d(3);
+    return LOONG_OK;
+}
+
+static const loong_op_t tensor_stats = {
+    .name = "tensor_stats",
+    .min_in = 1,
+    .max_in = 1,
+    .num_out = 1,
+    .accumulates = 1,
+    .strided_in = true,
+    .infer = infer_tensor_stats,
+};
+const loong_op_t *const loongi_op_tensor_stats = &tensor_stats;
+
 loong_val_t loong_sum_rows(loong_graph_t *g, loong_val_t x)
 {
     loong_val_t y;

@@ -38,7 +38,8 @@
     X(cross_entropy)     \
     X(adamw)             \
     X(sumsq)             \
-    X(sum)
+    X(sum)               \
+    X(tensor_stats)
 
 #define LOONG_OP_DECLARE(name_)                                               \
     extern const loong_op_t *const loongi_op_##name_;

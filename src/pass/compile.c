@@ -193,6 +193,7 @@ static loong_status_t query_node(compiler_t *k, const loong_node_t *node,
     loong_kernel_query_t *q = &step->query;
     step->op = node->op;
     step->recomputed = node->recomputed;
+    step->when = node->logged ? LOONG_WHEN_LOGGED : LOONG_WHEN_ALWAYS;
     q->op = node->op->name;
     q->num_in = node->num_in;
     q->num_out = node->num_out;
@@ -336,6 +337,26 @@ static loong_status_t place_states(compiler_t *k)
     return LOONG_OK;
 }
 
+/* The watches outlive the graph. */
+static loong_status_t copy_watches(compiler_t *k)
+{
+    loong_chunk_t *c = k->c;
+    const loong_watch_t *from = c->watches;
+    LOONG_TRY(loongi_arena_alloc(
+        c->arena,
+        (size_t)LOONG_MAX(c->num_watches, 1) * sizeof(*c->watches),
+        &c->watches));
+    for (int64_t i = 0; i < c->num_watches; i++) {
+        char *name = NULL;
+        c->watches[i] = from[i];
+        LOONG_TRY(loongi_arena_strdup(c->arena, from[i].name, &name));
+        c->watches[i].name = name;
+        c->watches[i].offset =
+            k->state_offset[k->g->values[from[i].state].index];
+    }
+    return LOONG_OK;
+}
+
 static loong_status_t emit_steps(compiler_t *k)
 {
     loong_graph_t *g = k->g;
@@ -389,16 +410,19 @@ static loong_status_t make_results(compiler_t *k)
 
 /* ---- the whole ---------------------------------------------------------- */
 
-static loong_status_t run_passes(loong_graph_t *g, bool train,
-                                 const loong_compile_params_t *params)
+static loong_status_t run_passes(compiler_t *k, bool train)
 {
+    loong_graph_t *g = k->g;
+    const loong_compile_params_t *params = k->params;
     LOONG_TRY(loong_graph_status(g));
     if (params->fuse) {
-        LOONG_TRY(loongi_pass_fuse(g));
+        LOONG_TRY(loongi_pass_fuse(g, train ? params->num_recompute : 0,
+                                   params->recompute));
     }
     if (train) {
         LOONG_TRY(loongi_graph_differentiate(g));
         LOONG_TRY(loongi_graph_remove_dead(g));
+        LOONG_TRY(loongi_pass_precision(g, params->num_wide, params->wide));
         LOONG_TRY(loongi_pass_recompute(g, params->num_recompute,
                                         params->recompute));
         if (params->split) {
@@ -408,7 +432,11 @@ static loong_status_t run_passes(loong_graph_t *g, bool train,
             LOONG_TRY(loongi_pass_gather(g));
         }
         LOONG_TRY(loongi_pass_accumulate(g, !params->no_direct));
+        LOONG_TRY(loongi_graph_remove_dead(g));
+        LOONG_TRY(loongi_pass_watch(g, params->num_watch, params->watch,
+                                    &k->c->num_watches, &k->c->watches));
     } else {
+        LOONG_TRY(loongi_pass_precision(g, params->num_wide, params->wide));
         for (int64_t n = 0; n < g->num_nodes; n++) {
             g->nodes[n].program = LOONG_PROGRAM_E;
         }
@@ -427,11 +455,12 @@ static loong_status_t compile(loong_graph_t *g, bool train,
     k.g = g;
     k.c = c;
     k.params = params;
-    LOONG_TRY(run_passes(g, train, params));
+    LOONG_TRY(run_passes(&k, train));
     LOONG_TRY(place_params(g, c));
     LOONG_TRY(place_inputs(g, c));
     LOONG_TRY(copy_counts(g, c));
     LOONG_TRY(place_states(&k));
+    LOONG_TRY(copy_watches(&k));
     LOONG_TRY(order_nodes(&k));
     LOONG_TRY(choose_kernels(&k));
     loong_layout_params_t layout = {k.num_order,         k.order,

@@ -12,8 +12,35 @@
 extern "C" {
 #endif
 
-/* Forms fused ops (add + norm, linear + gelu) in the forward. */
-LOONG_NODISCARD loong_status_t loongi_pass_fuse(loong_graph_t *g);
+/* Which part that is run again a scope lies in: a number for each path that a
+ * glob matches, 0 when none does. */
+uint64_t loongi_scope_instance(int num_globs, const char *const *globs,
+                               const char *scope);
+
+/* Forms fused ops (add + norm) in the forward, but none that would begin a
+ * part that is run again (recompute globs): the part would then keep both
+ * terms of the sum, not the sum. */
+LOONG_NODISCARD loong_status_t loongi_pass_fuse(loong_graph_t *g,
+                                                int num_globs,
+                                                const char *const *globs);
+
+/* Every glob matches the scope of some node. `what` names the list. Errors:
+ * LOONG_ERR_CONFIG, with the glob and what scopes look like. */
+LOONG_NODISCARD loong_status_t
+loongi_pass_check_globs(const loong_graph_t *g, const char *what,
+                        int num_globs, const char *const *globs);
+
+/* Makes the ops of the scopes that match, forward and gradient, work in the
+ * wide type, with casts where types meet. Declared outputs keep their type. */
+LOONG_NODISCARD loong_status_t
+loongi_pass_precision(loong_graph_t *g, int num_globs,
+                      const char *const *globs);
+
+/* Watches the outputs of the forward nodes of the scopes that match, and their
+ * gradients. The array belongs to the graph's arena. */
+LOONG_NODISCARD loong_status_t
+loongi_pass_watch(loong_graph_t *g, int num_globs, const char *const *globs,
+                  int64_t *num_watches_p, loong_watch_t **watches_p);
 
 /* Clones the forward of the scopes that match into the backward. */
 LOONG_NODISCARD loong_status_t

@@ -50,7 +50,8 @@ typedef struct loong_operand {
 typedef enum loong_when {
     LOONG_WHEN_ALWAYS,
     LOONG_WHEN_FIRST,
-    LOONG_WHEN_LAST
+    LOONG_WHEN_LAST,
+    LOONG_WHEN_LOGGED /* steps whose tensors are logged */
 } loong_when_t;
 
 /* A queue of a device; steps of one lane run in order. */
@@ -119,6 +120,17 @@ typedef struct loong_param_place {
     bool begins_pack;    /* one product writes a pack's gradients at once */
 } loong_param_place_t;
 
+/* A tensor whose statistics are logged: sum of squares, largest finite |x|,
+ * elements that are not finite, of all micro-batches of a logged step, as
+ * three f64 in STATE. */
+typedef struct loong_watch {
+    const char *name; /* scope and op of the node that makes it */
+    bool gradient;    /* of that tensor */
+    loong_val_t value;
+    loong_val_t state;
+    int64_t offset; /* bytes in STATE */
+} loong_watch_t;
+
 /* One model chunk of a rank, compiled: programs and the sizes of its bases. */
 typedef struct loong_chunk {
     loong_context_t *ctx;
@@ -144,6 +156,8 @@ typedef struct loong_chunk {
     loong_port_t losses[LOONG_MAX_LOSSES];
     int num_counts;
     loong_count_t counts[LOONG_MAX_COUNTS];
+    int64_t num_watches;
+    loong_watch_t *watches;
 } loong_chunk_t;
 
 /* How a graph is compiled. */
@@ -159,6 +173,12 @@ typedef struct loong_compile_params {
     bool ahead;
     bool no_direct;   /* accumulate gradients by copies: for comparison */
     bool no_assemble; /* concat by copies: for comparison */
+    /* Scope globs whose ops work in the wide type. */
+    int num_wide;
+    const char *const *wide;
+    /* Scope globs whose tensors are logged, when training. */
+    int num_watch;
+    const char *const *watch;
     /* Scope globs whose forward is run again in the backward. */
     int num_recompute;
     const char *const *recompute;

@@ -10,8 +10,6 @@
 
 typedef struct recompute {
     loong_graph_t *g;
-    int num_globs;
-    const char *const *globs;
     /* The graph before the rewrite. */
     loong_node_t *nodes;
     int64_t num_nodes;
@@ -40,10 +38,11 @@ static size_t matched_length(const char *pattern, const char *scope)
     return 0;
 }
 
-static uint64_t instance_of(const recompute_t *r, const char *scope)
+uint64_t loongi_scope_instance(int num_globs, const char *const *globs,
+                               const char *scope)
 {
-    for (int i = 0; i < r->num_globs; i++) {
-        size_t length = matched_length(r->globs[i], scope);
+    for (int i = 0; i < num_globs; i++) {
+        size_t length = matched_length(globs[i], scope);
         uint64_t hash = 1469598103934665603u; /* FNV-1a of the path */
         for (size_t k = 0; k < length; k++) {
             hash = (hash ^ (unsigned char)scope[k]) * 1099511628211u;
@@ -53,20 +52,6 @@ static uint64_t instance_of(const recompute_t *r, const char *scope)
         }
     }
     return 0;
-}
-
-static loong_status_t append_node(loong_graph_t *g, const loong_node_t *node)
-{
-    LOONG_TRY(loongi_grow(g->ctx, &g->nodes, &g->cap_nodes, g->num_nodes + 1,
-                          sizeof(*g->nodes), "graph nodes"));
-    g->nodes[g->num_nodes] = *node;
-    for (int i = 0; i < node->num_out; i++) {
-        if (node->out[i] >= 0) {
-            g->values[node->out[i]].node = (int32_t)g->num_nodes;
-        }
-    }
-    g->num_nodes++;
-    return LOONG_OK;
 }
 
 /* The old node to run again for v when a node of `instance` reads it. */
@@ -127,7 +112,7 @@ static loong_status_t clone_node(recompute_t *r, int32_t n)
         copy.in[i] = from >= 0 ? r->clone[v] : v;
     }
     LOONG_TRY(clone_outputs(r, &copy, old->out));
-    return append_node(g, &copy);
+    return loongi_graph_append_node(g, &copy);
 }
 
 /* Rebuilds the node array with the clones in place. */
@@ -147,7 +132,7 @@ static loong_status_t rebuild(recompute_t *r)
             }
             node->in[i] = r->clone[node->in[i]];
         }
-        LOONG_TRY(append_node(g, node));
+        LOONG_TRY(loongi_graph_append_node(g, node));
     }
     return LOONG_OK;
 }
@@ -173,8 +158,8 @@ loong_status_t loongi_pass_recompute(loong_graph_t *g, int num_globs,
     if (num_globs == 0) {
         return LOONG_OK;
     }
-    recompute_t r = {g,    num_globs, globs, NULL, g->num_nodes, g->num_values,
-                     NULL, NULL,      NULL,  NULL};
+    recompute_t r = {g,    NULL, g->num_nodes, g->num_values,
+                     NULL, NULL, NULL,         NULL};
     size_t nodes = (size_t)g->num_nodes;
     size_t values = (size_t)g->num_values;
     LOONG_TRY(
@@ -192,7 +177,8 @@ loong_status_t loongi_pass_recompute(loong_graph_t *g, int num_globs,
         r.clone[v] = LOONG_NONE;
     }
     for (int64_t n = 0; n < g->num_nodes; n++) {
-        r.instance[n] = instance_of(&r, g->nodes[n].scope);
+        r.instance[n] = loongi_scope_instance(num_globs, globs,
+                                              g->nodes[n].scope);
     }
     find_pinned(&r);
     g->num_nodes = 0;

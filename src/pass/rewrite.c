@@ -8,20 +8,31 @@
 #include "loong/register.h"
 #include "passes.h"
 
+loong_status_t loongi_pass_check_globs(const loong_graph_t *g,
+                                       const char *what, int num_globs,
+                                       const char *const *globs)
+{
+    for (int i = 0; i < num_globs; i++) {
+        bool found = false;
+        for (int64_t n = 0; n < g->num_nodes && !found; n++) {
+            found = loongi_scope_match(globs[i], g->nodes[n].scope);
+        }
+        LOONG_CHECK(g->ctx, found, LOONG_ERR_CONFIG,
+                    "%s: '%s' matches no scope; one is '%s'", what, globs[i],
+                    g->num_nodes > 0 ? g->nodes[g->num_nodes / 2].scope : "");
+    }
+    return LOONG_OK;
+}
+
 /* ---- fuse ------------------------------------------------------------- */
 
 /* norm(add(a, b)) becomes add_norm(a, b); its last output is the sum, which
  * keeps its value number, so that other readers need no change. */
 static loong_status_t fuse_add_norm(loong_graph_t *g, int64_t n,
-                                    const loong_op_t *add,
                                     const loong_op_t *fused)
 {
     loong_node_t *node = &g->nodes[n];
     loong_node_t *sum = loongi_producer(g, node->in[0]);
-    if (sum == NULL || sum->op != add || sum->dead ||
-        g->values[node->in[0]].root != node->in[0]) {
-        return LOONG_OK;
-    }
     int64_t sum_at = g->values[node->in[0]].node;
     for (int64_t k = sum_at + 1; k < n; k++) {
         for (int i = 0; i < g->nodes[k].num_in; i++) {
@@ -53,17 +64,35 @@ static loong_status_t fuse_add_norm(loong_graph_t *g, int64_t n,
     return LOONG_OK;
 }
 
-loong_status_t loongi_pass_fuse(loong_graph_t *g)
+/* Is n a norm of a sum that is made in the same part, when n's part is run
+ * again? */
+static bool can_fuse_add(const loong_graph_t *g, int64_t n, int num_globs,
+                         const char *const *globs)
+{
+    const loong_node_t *node = &g->nodes[n];
+    const loong_node_t *sum = loongi_producer(g, node->in[0]);
+    if (node->dead || sum == NULL || sum->dead ||
+        strcmp(sum->op->name, "add") != 0 ||
+        g->values[node->in[0]].root != node->in[0]) {
+        return false;
+    }
+    uint64_t part = loongi_scope_instance(num_globs, globs, node->scope);
+    return part == 0 ||
+           part == loongi_scope_instance(num_globs, globs, sum->scope);
+}
+
+loong_status_t loongi_pass_fuse(loong_graph_t *g, int num_globs,
+                                const char *const *globs)
 {
     static const char *const norms[][2] = {{"rmsnorm", "add_rmsnorm"},
                                            {"layernorm", "add_layernorm"}};
-    const loong_op_t *add = loong_find_op(g->ctx, "add");
     for (int i = 0; i < LOONG_COUNT_OF(norms); i++) {
         const loong_op_t *plain = loong_find_op(g->ctx, norms[i][0]);
         const loong_op_t *fused = loong_find_op(g->ctx, norms[i][1]);
-        for (int64_t n = 0; n < g->num_nodes && plain && fused && add; n++) {
-            if (g->nodes[n].op == plain && !g->nodes[n].dead) {
-                LOONG_TRY(fuse_add_norm(g, n, add, fused));
+        for (int64_t n = 0; n < g->num_nodes && plain && fused; n++) {
+            if (g->nodes[n].op == plain &&
+                can_fuse_add(g, n, num_globs, globs)) {
+                LOONG_TRY(fuse_add_norm(g, n, fused));
             }
         }
     }

@@ -112,6 +112,8 @@ static const loong_recipe_key_t keys[] = {
 
     CHOICE("precision.params_dtype", "auto", "auto bf16 fp32 fp64", SAME,
            "compute type; auto: bf16 where the processor multiplies it"),
+    TEXTS("precision.fp32_scopes", SAME,
+          "globs of scopes whose ops work in fp32 where others use bf16"),
     CHOICE("recompute.granularity", "none", "none full selective", FREE,
            "what the backward computes again: nothing, layers, scopes"),
     TEXTS("recompute.scopes", FREE, "globs of scopes, for selective"),
@@ -196,6 +198,10 @@ static const loong_recipe_key_t keys[] = {
 
     AMOUNT("log.interval", "10", 1, BIG, FREE, "steps"),
     TEXT("log.dir", NULL, FREE, "of metrics.jsonl and TensorBoard files"),
+    TEXTS("log.tensors", FREE,
+          "globs of scopes whose tensors and their gradients are logged: "
+          "norm, largest value, number not finite"),
+    AMOUNT("log.tensors_interval", "100", 1, BIG, FREE, "steps"),
     BOOL("log.tensorboard", "true", FREE, "write event files"),
 
     CHOICE("comm.backend", "auto", "auto self mpi", FREE, "communicator"),

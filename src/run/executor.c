@@ -3,8 +3,16 @@
 
 static bool runs(const loong_step_t *step, const loong_frame_t *frame)
 {
-    return step->when == LOONG_WHEN_ALWAYS ||
-           (step->when == LOONG_WHEN_FIRST ? frame->first : frame->last);
+    switch (step->when) {
+    case LOONG_WHEN_FIRST:
+        return frame->first != 0;
+    case LOONG_WHEN_LAST:
+        return frame->last != 0;
+    case LOONG_WHEN_LOGGED:
+        return frame->log_tensors != 0;
+    default:
+        return true;
+    }
 }
 
 static void *address(const loong_run_t *run, loong_operand_t operand)

@@ -9,7 +9,7 @@
 #include "file.h"
 #include "trainer_impl.h"
 
-static double unix_time(void)
+double loongi_unix_time(void)
 {
     struct timespec now;
     clock_gettime(CLOCK_REALTIME, &now);
@@ -64,7 +64,7 @@ static void measure(loong_trainer_t *t, loong_metrics_t *m)
     m->step = t->state.step;
     m->total_steps = t->set.train_iters;
     m->tokens = t->state.consumed_samples * t->set.seq_length;
-    m->unix_time = unix_time();
+    m->unix_time = loongi_unix_time();
     m->loss = t->window.loss_sum / (double)LOONG_MAX(t->window.loss_tokens, 1);
     m->loss_z = loongi_window_add(&t->report.losses, m->loss);
     m->grad_norm = t->state.grad_norm;
@@ -106,7 +106,7 @@ loong_status_t loongi_report_eval(loong_trainer_t *t,
                                   double seconds)
 {
     char line[LOONG_METRICS_LINE];
-    loong_metrics_eval_t e = {t->state.step, unix_time(), v->name,
+    loong_metrics_eval_t e = {t->state.step, loongi_unix_time(), v->name,
                               v->loss,       tokens,      seconds};
     loongi_metrics_eval_line(&e, line);
     loongi_log(t->ctx, LOONG_LOG_INFO, "%s", line);

@@ -3,11 +3,26 @@
 
 #include <string.h>
 
+#include "passes.h"
 #include "rng.h"
 
 enum { INIT_BLOCK = 4096 };
 
 /* ---- planning ----------------------------------------------------------- */
+
+/* The graph is the whole model here: a glob that matches nothing is a slip. */
+static loong_status_t check_globs(const loong_graph_t *g,
+                                  const loong_compile_params_t *p)
+{
+    LOONG_TRY(loongi_pass_check_globs(g, "scopes in fp32", p->num_wide,
+                                      p->wide));
+    LOONG_TRY(loongi_pass_check_globs(g, "scopes to log", p->num_watch,
+                                      p->watch));
+    LOONG_TRY(loongi_pass_check_globs(g, "scopes to recompute",
+                                      p->num_recompute, p->recompute));
+    return loongi_pass_check_globs(g, "scopes to offload", p->num_offload,
+                                   p->offload);
+}
 
 static loong_status_t build_chunk(loong_stage_t *s, loong_stage_chunk_t which)
 {
@@ -23,6 +38,9 @@ static loong_status_t build_chunk(loong_stage_t *s, loong_stage_chunk_t which)
     LOONG_TRY(loong_graph_create(s->ctx, s->params.precision, &graph));
     loong_status_t status =
         loongi_decoder_build(graph, &s->params.model, &batch, head, train);
+    if (status == LOONG_OK) {
+        status = check_globs(graph, &s->params.compile);
+    }
     if (status == LOONG_OK) {
         status = loongi_chunk_compile(graph, train, &s->params.compile,
                                       &s->chunk[which]);

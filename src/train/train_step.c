@@ -226,12 +226,16 @@ loong_status_t loongi_train_step(loong_trainer_t *t)
     LOONG_TRY(agree_on_step(t));
     t->frame.step = t->state.step;
     t->frame.seed = t->set.seed;
+    t->frame.log_tensors = loongi_tensors_due(t);
     t->frame.lr[0] = loongi_lr(&t->set.lr, t->state.step);
     t->frame.loss_scale[0] =
         t->stage->chunk[LOONG_STAGE_TRAIN]->losses[0].weight /
         (double)LOONG_MAX(t->loss_tokens, 1);
     LOONG_TRY(run_schedule(t));
     LOONG_TRY(reduce_records(t));
+    if (t->frame.log_tensors) {
+        LOONG_TRY(loongi_tensors_report(t));
+    }
     if (isfinite(t->state.loss) && isfinite(t->state.grad_norm)) {
         LOONG_TRY(update(t));
     } else {

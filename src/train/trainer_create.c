@@ -89,6 +89,7 @@ static void read_settings(const loong_recipe_t *r, loong_train_settings_t *s)
     s->eval_interval = loong_recipe_int(r, "eval.interval");
     s->eval_iters = loong_recipe_int(r, "eval.iters");
     s->log_interval = loong_recipe_int(r, "log.interval");
+    s->tensors_interval = loong_recipe_int(r, "log.tensors_interval");
     s->seed = (uint64_t)loong_recipe_int(r, "seed");
     read_lr(r, s);
 }
@@ -189,6 +190,10 @@ static loong_status_t plan_stage(loong_trainer_t *t)
     p.compile.threads = omp_get_max_threads();
     p.compile.fuse = p.compile.in_place = true;
     LOONG_TRY(read_recompute(t, &p.compile));
+    LOONG_TRY(read_globs(t, "precision.fp32_scopes", &p.compile.num_wide,
+                         &p.compile.wide));
+    LOONG_TRY(read_globs(t, "log.tensors", &p.compile.num_watch,
+                         &p.compile.watch));
     p.optimizer.device = "cpu";
     p.optimizer.threads = p.compile.threads;
     p.optimizer.beta1 = loong_recipe_real(r, "optimizer.adam_beta1");
@@ -244,6 +249,7 @@ static loong_status_t start(loong_trainer_t *t)
         t->state.consumed_samples + (t->set.train_iters - t->state.step) *
                                         t->set.global_batch_size));
     LOONG_TRY(loongi_report_open(t));
+    LOONG_TRY(loongi_tensors_open(t));
     LOONG_TRY(loongi_sample_open(t));
     return loong_comm_barrier(t->comm, "start");
 }
@@ -300,6 +306,7 @@ void loong_trainer_destroy(loong_trainer_t **trainer_p)
     loongi_pairs_destroy(&t->model_keys);
     loongi_schedule_destroy(&t->schedule);
     loongi_free(t->ctx, t->weights);
+    loongi_free(t->ctx, t->tensors);
     loongi_text_free(&t->text);
     loongi_free(t->ctx, t);
     *trainer_p = NULL;

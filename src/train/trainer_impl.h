@@ -53,6 +53,7 @@ typedef struct loong_train_settings {
     int64_t eval_interval;
     int64_t eval_iters;
     int64_t log_interval;
+    int64_t tensors_interval;
     uint64_t seed;
 } loong_train_settings_t;
 
@@ -71,6 +72,7 @@ struct loong_trainer {
     int num_validation;
     loong_validation_t validation[LOONG_MAX_VALIDATION];
     loong_schedule_t *schedule; /* of a step with this many micro-batches */
+    double *tensors; /* statistics of logged ones, of all ranks */
     float *weights; /* of a micro-batch, when the wide type is f64 */
     loong_text_t text;
     loong_tokenizer_t *tokenizer; /* rank 0, when it samples; else NULL */
@@ -134,7 +136,15 @@ LOONG_NODISCARD loong_status_t loongi_sample_open(loong_trainer_t *t);
 /* Continues the prompts and logs the text. Not collective: rank 0's work. */
 LOONG_NODISCARD loong_status_t loongi_trainer_sample(loong_trainer_t *t);
 
+/* ---- tensors.c ---- */
+LOONG_NODISCARD loong_status_t loongi_tensors_open(loong_trainer_t *t);
+/* Are tensors logged in the step that begins? */
+bool loongi_tensors_due(const loong_trainer_t *t);
+/* Tells what the programs of the step measured. Collective. */
+LOONG_NODISCARD loong_status_t loongi_tensors_report(loong_trainer_t *t);
+
 /* ---- report.c ---- */
+double loongi_unix_time(void); /* seconds since 1970 */
 LOONG_NODISCARD loong_status_t loongi_report_open(loong_trainer_t *t);
 void loongi_report_close(loong_trainer_t *t);
 void loongi_report_reset(loong_trainer_t *t);

@@ -148,6 +148,8 @@ static const loong_embedding_attr_t no_rows = {0};
 static const loong_embedding_attr_t rows = {20};
 static const loong_gelu_attr_t gelu = {false};
 
+static const loong_adamw_attr_t group;
+
 /* X(expression, message): in the expression g is the graph, v the values. */
 #define REFUSALS(X)                                                           \
     X(embedding_rank, loong_embedding(g, v->x, v->table),                     \
@@ -262,7 +264,7 @@ static const loong_gelu_attr_t gelu = {false};
       "symbol -1")                                                            \
     X(sum_rows_rank, loong_sum_rows(g, v->w),                                 \
       "sum_rows: x has 1 dimensions, 2 wanted")                               \
-    X(adamw_graph, apply(g, "adamw", NULL, IN(v->w)),                         \
+    X(adamw_graph, apply(g, "adamw", &group, IN(v->w)),                       \
       "adamw: stands in update programs, not in graphs")
 
 #define BUILD(name_, expression_, message_)                                   \

@@ -1,0 +1,156 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Precision: the ops of chosen scopes, forward and gradient alike, work in the
+ * wide type; casts stand where types meet. A value keeps its number and gets
+ * the wide type when its op does; who reads it from elsewhere reads a cast. A
+ * cast serves one program: what lives on from the forward to the backward is
+ * the narrow value. */
+#include "loong/ops.h"
+#include "passes.h"
+
+typedef struct precision {
+    loong_graph_t *g;
+    int num_globs;
+    const char *const *globs;
+    loong_node_t *nodes; /* the graph before */
+    int64_t num_nodes;
+    int64_t num_values;
+    loong_dtype_t *dtype; /* per value: before */
+    loong_val_t (*cast)[LOONG_PROGRAM_COUNT]; /* per value: the other type */
+} precision_t;
+
+static bool is_wide(const precision_t *p, const char *scope)
+{
+    for (int i = 0; i < p->num_globs; i++) {
+        if (loongi_scope_match(p->globs[i], scope)) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* v in another type, for a program; made on first use, in `scope`. */
+static loong_status_t cast_to(precision_t *p, loong_val_t v,
+                              loong_dtype_t dtype,
+                              loong_program_kind_t program, const char *scope,
+                              loong_val_t *out_p)
+{
+    loong_graph_t *g = p->g;
+    loong_val_t *made = &p->cast[v][program];
+    if (*made == LOONG_NONE) {
+        g->program = program;
+        g->scope_copy = scope;
+        *made = loong_cast(g, v, dtype);
+        g->program = LOONG_PROGRAM_F;
+        g->scope_copy = NULL;
+    }
+    *out_p = *made;
+    return g->status;
+}
+
+static const char *scope_of(const precision_t *p, loong_val_t v,
+                            const char *otherwise)
+{
+    const loong_node_t *producer = loongi_producer(p->g, v);
+    return producer != NULL ? producer->scope : otherwise;
+}
+
+/* Gives a node inputs of the types it works in. */
+static loong_status_t cast_inputs(precision_t *p, loong_node_t *node,
+                                  bool wide)
+{
+    loong_graph_t *g = p->g;
+    for (int i = 0; i < node->num_in; i++) {
+        loong_val_t v = node->in[i];
+        if (v < 0) {
+            continue;
+        }
+        if (wide && g->values[v].dtype == g->precision.compute) {
+            LOONG_TRY(cast_to(p, v, g->precision.wide, node->program,
+                              node->scope, &node->in[i]));
+        } else if (!wide && g->values[v].dtype != p->dtype[v]) {
+            LOONG_TRY(cast_to(p, v, p->dtype[v], node->program,
+                              scope_of(p, v, node->scope), &node->in[i]));
+        }
+    }
+    return LOONG_OK;
+}
+
+static loong_status_t retype_outputs(precision_t *p, const loong_node_t *node)
+{
+    loong_graph_t *g = p->g;
+    loong_tensor_type_t out[LOONG_MAX_OPERANDS] = {{0}};
+    LOONG_TRY(loongi_graph_infer(g, node->op, node->attr, node->num_in,
+                                 node->in, out));
+    for (int o = 0; o < node->num_out; o++) {
+        if (node->out[o] >= 0) {
+            g->values[node->out[o]].dtype = out[o].dtype;
+        }
+    }
+    return LOONG_OK;
+}
+
+static loong_status_t rewrite(precision_t *p)
+{
+    loong_graph_t *g = p->g;
+    g->num_nodes = 0;
+    for (int64_t n = 0; n < p->num_nodes; n++) {
+        loong_node_t *node = &p->nodes[n];
+        /* `accumulate` takes any type. */
+        bool wide = is_wide(p, node->scope);
+        if (!node->dead && node->num_out > 0) {
+            LOONG_TRY(cast_inputs(p, node, wide));
+        }
+        LOONG_TRY(loongi_graph_append_node(g, node));
+        if (!node->dead && wide) {
+            LOONG_TRY(retype_outputs(p, node));
+        }
+        if (!node->dead && node->op->view) {
+            loongi_graph_make_view(g, node);
+        }
+    }
+    for (int i = 0; i < g->num_outputs; i++) {
+        loong_val_t v = g->outputs[i].value;
+        const loong_node_t *node = loongi_producer(g, v);
+        if (node != NULL && g->values[v].dtype != p->dtype[v]) {
+            LOONG_TRY(cast_to(p, v, p->dtype[v], node->program, node->scope,
+                              &g->outputs[i].value));
+        }
+    }
+    return LOONG_OK;
+}
+
+static loong_status_t run(precision_t *p)
+{
+    loong_graph_t *g = p->g;
+    size_t values = (size_t)p->num_values;
+    LOONG_TRY(loongi_arena_alloc(
+        g->arena, (size_t)p->num_nodes * sizeof(*p->nodes), &p->nodes));
+    LOONG_TRY(
+        loongi_arena_alloc(g->arena, values * sizeof(*p->dtype), &p->dtype));
+    for (int64_t n = 0; n < p->num_nodes; n++) {
+        p->nodes[n] = g->nodes[n];
+    }
+    for (int64_t v = 0; v < p->num_values; v++) {
+        p->dtype[v] = g->values[v].dtype;
+        for (int k = 0; k < LOONG_PROGRAM_COUNT; k++) {
+            p->cast[v][k] = LOONG_NONE;
+        }
+    }
+    return rewrite(p);
+}
+
+loong_status_t loongi_pass_precision(loong_graph_t *g, int num_globs,
+                                     const char *const *globs)
+{
+    if (num_globs == 0 || g->precision.compute == g->precision.wide) {
+        return LOONG_OK;
+    }
+    precision_t p = {g,           num_globs, globs, NULL, g->num_nodes,
+                     g->num_values, NULL,    NULL};
+    LOONG_TRY(loongi_calloc(g->ctx, (size_t)p.num_values, sizeof(*p.cast),
+                            "casts of values", &p.cast));
+    loong_status_t status = run(&p);
+    loongi_free(g->ctx, p.cast);
+    return status;
+}

@@ -16,6 +16,7 @@ else()
     SOURCES backends/mpi/mpi_absent.c)
 endif()
 
+loong_module(NAME mesh DIR src/mesh USES base comm)
 loong_module(NAME recipe DIR src/recipe USES base LIBS yaml)
 loong_module(NAME device DIR src/device USES base)
 loong_module(NAME device_cpu DIR backends/cpu USES base device)

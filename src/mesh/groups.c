@@ -1,0 +1,62 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "groups.h"
+
+#include <string.h>
+
+#include "base.h"
+
+/* Nobody has company in it, on any rank. */
+static bool trivial(const loong_mesh_t *mesh, loong_group_t group)
+{
+    if (group == LOONG_GROUP_ENDS) {
+        return mesh->size[LOONG_AXIS_PP] == 1;
+    }
+    return loong_mesh_group_size(mesh, group) == 1;
+}
+
+static loong_status_t create_one(loong_context_t *ctx, loong_comm_t *world,
+                                 const loong_mesh_t *mesh, loong_group_t group,
+                                 loong_comm_t **comm_p)
+{
+    if (group == LOONG_GROUP_WORLD ||
+        loong_mesh_group_size(mesh, group) == mesh->world) {
+        *comm_p = world;
+        return LOONG_OK;
+    }
+    if (trivial(mesh, group)) {
+        return loong_comm_create_self(ctx, NULL, comm_p);
+    }
+    return loong_comm_split(world, loong_mesh_member(mesh, group, 0),
+                            loong_mesh_group_rank(mesh, group),
+                            loong_group_name(group), comm_p);
+}
+
+loong_status_t loongi_groups_create(loong_context_t *ctx, loong_comm_t *world,
+                                    const loong_mesh_t *mesh,
+                                    loong_groups_t *groups_p)
+{
+    loong_groups_t groups;
+    memset(&groups, 0, sizeof(groups));
+    groups.comm[LOONG_GROUP_WORLD] = world;
+    for (int g = 0; g < LOONG_GROUP_COUNT; g++) {
+        loong_status_t status = create_one(ctx, world, mesh, (loong_group_t)g,
+                                           &groups.comm[g]);
+        if (status != LOONG_OK) {
+            loongi_groups_destroy(&groups);
+            return status;
+        }
+    }
+    *groups_p = groups;
+    return LOONG_OK;
+}
+
+void loongi_groups_destroy(loong_groups_t *groups)
+{
+    loong_comm_t *world = groups->comm[LOONG_GROUP_WORLD];
+    for (int g = LOONG_GROUP_COUNT - 1; g >= 0; g--) {
+        if (groups->comm[g] != world) {
+            loong_comm_destroy(&groups->comm[g]);
+        }
+        groups->comm[g] = NULL;
+    }
+}

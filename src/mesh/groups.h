@@ -1,0 +1,31 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The communicators of a mesh. */
+#ifndef LOONG_GROUPS_H
+#define LOONG_GROUPS_H
+
+#include "loong/comm.h"
+#include "loong/mesh.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* One communicator per group; WORLD is borrowed, and a group of all ranks is
+ * WORLD itself. */
+typedef struct loong_groups {
+    loong_comm_t *comm[LOONG_GROUP_COUNT];
+} loong_groups_t;
+
+/* Collective on: world. */
+LOONG_NODISCARD loong_status_t
+loongi_groups_create(loong_context_t *ctx, loong_comm_t *world,
+                     const loong_mesh_t *mesh, loong_groups_t *groups_p);
+/* All but WORLD. Collective on: world. */
+void loongi_groups_destroy(loong_groups_t *groups);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

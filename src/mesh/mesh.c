@@ -1,0 +1,195 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "loong/mesh.h"
+
+#include <string.h>
+
+#include "base.h"
+#include "problems.h"
+
+enum { SIDE_AXES = 4 };
+
+/* Axes of the two sides, fastest first. */
+static const loong_axis_t sides[2][SIDE_AXES] = {
+    {LOONG_AXIS_TP, LOONG_AXIS_CP, LOONG_AXIS_DP, LOONG_AXIS_PP},
+    {LOONG_AXIS_ETP, LOONG_AXIS_EP, LOONG_AXIS_EDP, LOONG_AXIS_PP},
+};
+
+/* The axes that vary in a group, as bits, and the side they are of. */
+typedef struct group_axes {
+    uint32_t axes;
+    int side;
+} group_axes_t;
+
+#define AXIS_BIT(axis_) (1u << LOONG_AXIS_##axis_)
+
+static group_axes_t axes_of(loong_group_t group)
+{
+    group_axes_t all = {AXIS_BIT(TP) | AXIS_BIT(CP) | AXIS_BIT(DP) |
+                            AXIS_BIT(PP), 0};
+    switch (group) {
+    case LOONG_GROUP_TP: all.axes = AXIS_BIT(TP); break;
+    case LOONG_GROUP_CP: all.axes = AXIS_BIT(CP); break;
+    case LOONG_GROUP_DP: all.axes = AXIS_BIT(DP); break;
+    case LOONG_GROUP_DP_CP: all.axes = AXIS_BIT(DP) | AXIS_BIT(CP); break;
+    case LOONG_GROUP_PP:
+    case LOONG_GROUP_ENDS: all.axes = AXIS_BIT(PP); break;
+    case LOONG_GROUP_ETP: all.axes = AXIS_BIT(ETP); all.side = 1; break;
+    case LOONG_GROUP_EP: all.axes = AXIS_BIT(EP); all.side = 1; break;
+    case LOONG_GROUP_EDP: all.axes = AXIS_BIT(EDP); all.side = 1; break;
+    case LOONG_GROUP_WORLD:
+    case LOONG_GROUP_COUNT: break;
+    }
+    return all;
+}
+
+const char *loong_axis_name(loong_axis_t axis)
+{
+    static const char *const names[] = {
+#define AXIS_NAME(name_, text_) [LOONG_AXIS_##name_] = text_,
+        LOONG_AXIS_LIST(AXIS_NAME)
+#undef AXIS_NAME
+    };
+    return (unsigned)axis < LOONG_AXIS_COUNT ? names[axis] : "?";
+}
+
+const char *loong_group_name(loong_group_t group)
+{
+    static const char *const names[] = {
+#define GROUP_NAME(name_, text_) [LOONG_GROUP_##name_] = text_,
+        LOONG_GROUP_LIST(GROUP_NAME)
+#undef GROUP_NAME
+    };
+    return (unsigned)group < LOONG_GROUP_COUNT ? names[group] : "?";
+}
+
+/* ---- the mesh ----------------------------------------------------------- */
+
+static loong_status_t check_sizes(loong_context_t *ctx,
+                                  const loong_mesh_params_t *p)
+{
+    loong_problems_t problems = loongi_problems_begin(ctx);
+    int sizes[] = {p->world, p->tp, p->cp, p->pp, p->ep, p->etp};
+    static const char *const names[] = {
+        "ranks", "tensor_model_parallel_size", "context_parallel_size",
+        "pipeline_model_parallel_size", "expert_model_parallel_size",
+        "expert_tensor_parallel_size"};
+    bool positive = true;
+    for (int i = 0; i < LOONG_COUNT_OF(sizes); i++) {
+        if (sizes[i] < 1) {
+            loongi_problems_add(&problems, "%s: found %d, 1 or more wanted",
+                                names[i], sizes[i]);
+            positive = false;
+        }
+    }
+    if (positive) {
+        int64_t dense = (int64_t)p->tp * p->cp * p->pp;
+        int64_t experts = (int64_t)p->etp * p->ep * p->pp;
+        if (p->world % dense != 0) {
+            loongi_problems_add(
+                &problems, "%d ranks are no multiple of tensor x context x "
+                "pipeline = %d x %d x %d = %lld", p->world, p->tp, p->cp,
+                p->pp, (long long)dense);
+        }
+        if (p->world % experts != 0) {
+            loongi_problems_add(
+                &problems, "%d ranks are no multiple of expert tensor x "
+                "expert x pipeline = %d x %d x %d = %lld", p->world, p->etp,
+                p->ep, p->pp, (long long)experts);
+        }
+    }
+    return loongi_problems_end(&problems, LOONG_ERR_CONFIG, "parallel");
+}
+
+loong_status_t loong_mesh_create(loong_context_t *ctx,
+                                 const loong_mesh_params_t *params, int rank,
+                                 loong_mesh_t *mesh_p)
+{
+    const loong_mesh_params_t *p = params;
+    loong_mesh_t m;
+    LOONG_TRY(check_sizes(ctx, p));
+    LOONG_CHECK(ctx, rank >= 0 && rank < p->world, LOONG_ERR_ARG,
+                "rank %d of %d", rank, p->world);
+    memset(&m, 0, sizeof(m));
+    m.world = p->world;
+    m.rank = rank;
+    m.size[LOONG_AXIS_TP] = p->tp;
+    m.size[LOONG_AXIS_CP] = p->cp;
+    m.size[LOONG_AXIS_PP] = p->pp;
+    m.size[LOONG_AXIS_DP] = p->world / (p->tp * p->cp * p->pp);
+    m.size[LOONG_AXIS_ETP] = p->etp;
+    m.size[LOONG_AXIS_EP] = p->ep;
+    m.size[LOONG_AXIS_EDP] = p->world / (p->etp * p->ep * p->pp);
+    for (int side = 0; side < 2; side++) {
+        int left = rank;
+        for (int i = 0; i < SIDE_AXES; i++) {
+            loong_axis_t axis = sides[side][i];
+            m.coord[axis] = left % m.size[axis];
+            left /= m.size[axis];
+        }
+    }
+    *mesh_p = m;
+    return LOONG_OK;
+}
+
+/* ---- groups ------------------------------------------------------------- */
+
+/* First and last stage; a rank between them is alone. */
+static int ends_size(const loong_mesh_t *m)
+{
+    int stage = m->coord[LOONG_AXIS_PP];
+    int last = m->size[LOONG_AXIS_PP] - 1;
+    return last > 0 && (stage == 0 || stage == last) ? 2 : 1;
+}
+
+int loong_mesh_group_size(const loong_mesh_t *mesh, loong_group_t group)
+{
+    group_axes_t g = axes_of(group);
+    int size = 1;
+    if (group == LOONG_GROUP_ENDS) {
+        return ends_size(mesh);
+    }
+    for (int a = 0; a < LOONG_AXIS_COUNT; a++) {
+        size *= (g.axes >> a & 1u) != 0 ? mesh->size[a] : 1;
+    }
+    return size;
+}
+
+int loong_mesh_group_rank(const loong_mesh_t *mesh, loong_group_t group)
+{
+    group_axes_t g = axes_of(group);
+    int at = 0;
+    if (group == LOONG_GROUP_ENDS) {
+        return ends_size(mesh) == 2 && mesh->coord[LOONG_AXIS_PP] > 0;
+    }
+    for (int i = SIDE_AXES - 1; i >= 0; i--) {
+        loong_axis_t axis = sides[g.side][i];
+        if ((g.axes >> axis & 1u) != 0) {
+            at = at * mesh->size[axis] + mesh->coord[axis];
+        }
+    }
+    return at;
+}
+
+int loong_mesh_member(const loong_mesh_t *mesh, loong_group_t group, int index)
+{
+    group_axes_t g = axes_of(group);
+    int rank = 0;
+    int stride = 1;
+    if (group == LOONG_GROUP_ENDS) {
+        if (ends_size(mesh) == 1) {
+            return mesh->rank;
+        }
+        index *= mesh->size[LOONG_AXIS_PP] - 1;
+    }
+    for (int i = 0; i < SIDE_AXES; i++) {
+        loong_axis_t axis = sides[g.side][i];
+        int coord = mesh->coord[axis];
+        if ((g.axes >> axis & 1u) != 0) {
+            coord = index % mesh->size[axis];
+            index /= mesh->size[axis];
+        }
+        rank += coord * stride;
+        stride *= mesh->size[axis];
+    }
+    return rank;
+}

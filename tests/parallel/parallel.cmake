@@ -1,0 +1,2 @@
+# Layouts: meshes, regions, equality of layouts.
+loong_test(NAME mesh LABELS parallel SOURCES tests/parallel/test_mesh.c)

@@ -12,5 +12,8 @@ const loong_kernel_t *const loongi_cpu_kernels[] = {
 #define LOONG_REF_LIST(name_) &loongi_##name_##_ref,
     LOONG_REF_KERNELS(LOONG_REF_LIST)
 #undef LOONG_REF_LIST
+#define LOONG_COMM_LIST(name_) &loongi_##name_##_comm,
+    LOONG_COMM_KERNELS(LOONG_COMM_LIST)
+#undef LOONG_COMM_LIST
     NULL,
 };

@@ -78,6 +78,20 @@
     X(sum)                   \
     X(tensor_stats)
 
+#define LOONG_COMM_KERNELS(X) \
+    X(all_reduce)             \
+    X(all_gather)             \
+    X(reduce_scatter)         \
+    X(own_rows)               \
+    X(flat_all_reduce)        \
+    X(flat_reduce_scatter)    \
+    X(flat_all_gather)
+
+#define LOONG_COMM_DECLARE(name_)                                             \
+    extern const loong_kernel_t loongi_##name_##_comm;
+LOONG_COMM_KERNELS(LOONG_COMM_DECLARE)
+#undef LOONG_COMM_DECLARE
+
 #define LOONG_FAST_DECLARE(symbol_) extern const loong_kernel_t symbol_;
 LOONG_FAST_KERNELS(LOONG_FAST_DECLARE)
 #undef LOONG_FAST_DECLARE

@@ -20,7 +20,7 @@ loong_module(NAME mesh DIR src/mesh USES base comm)
 loong_module(NAME recipe DIR src/recipe USES base LIBS yaml)
 loong_module(NAME device DIR src/device USES base)
 loong_module(NAME device_cpu DIR backends/cpu USES base device)
-loong_module(NAME graph DIR src/graph USES base)
+loong_module(NAME graph DIR src/graph USES base mesh)
 loong_module(NAME pass DIR src/pass USES base graph)
 loong_module(NAME run DIR src/run USES base graph pass)
 loong_module(NAME engine DIR src/engine USES base graph pass run)
@@ -36,7 +36,7 @@ loong_module(NAME checkpoint DIR src/checkpoint USES base
 loong_module(NAME metrics DIR src/metrics USES base)
 loong_module(NAME optim DIR src/optim USES base comm graph pass run)
 loong_module(NAME train DIR src/train
-  USES base recipe comm launch device graph pass run nn foundation optim
+  USES base recipe comm mesh launch device graph pass run nn foundation optim
   checkpoint data engine kernels metrics tokenizer)
 
 # Kernels: contracts and implementations, raw pointers and sizes only.

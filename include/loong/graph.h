@@ -20,6 +20,7 @@
 #include "loong/context.h"
 #include "loong/dtype.h"
 #include "loong/kernel.h"
+#include "loong/mesh.h"
 #include "loong/status.h"
 
 #ifdef __cplusplus
@@ -67,10 +68,26 @@ typedef enum loong_init_kind {
     LOONG_INIT_NORMAL /* mean 0, standard deviation `std` */
 } loong_init_kind_t;
 
+/* Which part of a parameter a rank holds. All zero: the whole of it, and no
+ * other rank of the mesh but data-parallel ones does. */
+typedef struct loong_placement {
+    bool cut; /* indices begin .. begin + count - 1 of dimension dim */
+    int dim;
+    int64_t begin;
+    int64_t count;
+    /* Another rank holds the same part and speaks for it where each element
+     * counts once (norms, checkpoints). */
+    bool copy;
+    /* The holders' gradients are parts of a sum over this group. */
+    bool partial;
+    loong_group_t group;
+} loong_placement_t;
+
 /* A parameter: one global name and shape, whatever the layout. */
 typedef struct loong_param_params {
     const char *name;    /* within its component, Hugging Face style path */
     loong_shape_t shape; /* global, without padding */
+    loong_placement_t place;
     loong_dtype_t dtype; /* of the storage that kernels read */
     loong_init_kind_t init;
     double std;
@@ -82,6 +99,12 @@ LOONG_API LOONG_NODISCARD loong_status_t
 loong_graph_create(loong_context_t *ctx, loong_precision_t precision,
                    loong_graph_t **graph_p);
 LOONG_API void loong_graph_destroy(loong_graph_t **graph_p);
+
+/* Where in a mesh the graph will run: what collectives and layers ask. Before
+ * anything is built; a graph starts on a mesh of one rank. */
+LOONG_API void loong_graph_set_mesh(loong_graph_t *graph,
+                                    const loong_mesh_t *mesh);
+LOONG_API const loong_mesh_t *loong_graph_mesh(const loong_graph_t *graph);
 
 /* The first error, LOONG_OK when there is none. */
 LOONG_API loong_status_t loong_graph_status(const loong_graph_t *graph);
@@ -125,7 +148,7 @@ LOONG_API loong_val_t loong_graph_param(loong_graph_t *graph,
 /* Several parameters that lie one after the other in storage, seen as one
  * tensor whose dimension 0 is the sum of theirs (q|k|v, gate|up). The members
  * keep their names. All must have the same type, trailing shape and frozen
- * flag. */
+ * flag. Values have the shape of the part that the rank holds. */
 LOONG_API loong_val_t loong_graph_pack(loong_graph_t *graph, int num_params,
                                        const loong_param_params_t *params);
 

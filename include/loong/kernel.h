@@ -14,6 +14,7 @@
 #include <stdint.h>
 
 #include "loong/context.h"
+#include "loong/comm.h"
 #include "loong/dtype.h"
 #include "loong/status.h"
 
@@ -77,6 +78,7 @@ typedef struct loong_kernel_call {
     void *workspace; /* query_workspace bytes, 64-byte aligned, undefined */
     void *stream;    /* of the device; NULL on a CPU */
     uint32_t accumulate; /* bit o: add to output o, else overwrite it */
+    loong_comm_t *const *group; /* by loong_group_t; NULL on one rank */
 } loong_kernel_call_t;
 
 /* A kernel. All functions are not collective. */

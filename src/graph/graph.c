@@ -20,6 +20,10 @@ loong_status_t loong_graph_create(loong_context_t *ctx,
     g->ctx = ctx;
     g->precision = precision;
     g->program = LOONG_PROGRAM_F;
+    g->mesh.world = 1;
+    for (int a = 0; a < LOONG_AXIS_COUNT; a++) {
+        g->mesh.size[a] = 1;
+    }
     *graph_p = g;
     return LOONG_OK;
 }
@@ -52,6 +56,16 @@ loong_context_t *loong_graph_context(const loong_graph_t *graph)
 loong_precision_t loong_graph_precision(const loong_graph_t *graph)
 {
     return graph->precision;
+}
+
+void loong_graph_set_mesh(loong_graph_t *graph, const loong_mesh_t *mesh)
+{
+    graph->mesh = *mesh;
+}
+
+const loong_mesh_t *loong_graph_mesh(const loong_graph_t *graph)
+{
+    return &graph->mesh;
 }
 
 /* Records a failure whose message is in the trail already. */
@@ -87,6 +101,15 @@ int64_t loongi_shape_elements(const loong_shape_t *shape)
         n *= shape->dim[i];
     }
     return n;
+}
+
+loong_shape_t loongi_param_shape(const loong_param_params_t *params)
+{
+    loong_shape_t shape = params->shape;
+    if (params->place.cut) {
+        shape.dim[params->place.dim] = params->place.count;
+    }
+    return shape;
 }
 
 size_t loongi_value_bytes(const loong_graph_t *g, loong_val_t v)
@@ -253,11 +276,15 @@ static int64_t find_param(const loong_graph_t *g, const char *name)
 static bool can_pack(const loong_param_params_t *a,
                      const loong_param_params_t *b)
 {
+    loong_shape_t here = loongi_param_shape(a);
+    loong_shape_t there = loongi_param_shape(b);
     bool same = a->dtype == b->dtype && a->frozen == b->frozen &&
-                a->shape.rank == b->shape.rank &&
-                a->weight_decay == b->weight_decay;
-    for (int i = 1; same && i < a->shape.rank; i++) {
-        same = a->shape.dim[i] == b->shape.dim[i];
+                here.rank == there.rank &&
+                a->weight_decay == b->weight_decay &&
+                a->place.partial == b->place.partial &&
+                (!a->place.partial || a->place.group == b->place.group);
+    for (int i = 1; same && i < here.rank; i++) {
+        same = here.dim[i] == there.dim[i];
     }
     return same;
 }
@@ -300,10 +327,10 @@ loong_val_t loong_graph_pack(loong_graph_t *graph, int num_params,
     if (status != LOONG_OK) {
         return broken(g, status);
     }
-    loong_shape_t shape = params[0].shape;
-    shape.dim[0] = 0;
+    loong_shape_t shape = loongi_param_shape(&params[0]);
     loong_val_t v = loongi_graph_add_value(g, LOONG_VALUE_PARAM,
-                                           params[0].dtype, &params[0].shape);
+                                           params[0].dtype, &shape);
+    shape.dim[0] = 0;
     for (int i = 0; i < num_params && v != LOONG_NONE; i++) {
         if (!can_pack(&params[0], &params[i]) ||
             find_param(g, params[i].name) >= 0) {
@@ -317,7 +344,7 @@ loong_val_t loong_graph_pack(loong_graph_t *graph, int num_params,
         p->value = v;
         p->first = (int32_t)(g->num_params - i);
         p->row = shape.dim[0];
-        shape.dim[0] += params[i].shape.dim[0];
+        shape.dim[0] += loongi_param_shape(&params[i]).dim[0];
         g->num_params++;
     }
     if (v != LOONG_NONE) {

@@ -114,6 +114,7 @@ struct loong_graph {
     loong_context_t *ctx;
     loong_arena_t *arena;
     loong_precision_t precision;
+    loong_mesh_t mesh;
     loong_status_t status;
     loong_program_kind_t program; /* that new nodes get */
 
@@ -155,6 +156,9 @@ static inline loong_node_t *loongi_producer(const loong_graph_t *g,
 /* Elements (bound) and bytes of a value seen alone, dense. */
 int64_t loongi_shape_elements(const loong_shape_t *shape);
 size_t loongi_value_bytes(const loong_graph_t *g, loong_val_t v);
+
+/* The shape of the part that the rank holds. */
+loong_shape_t loongi_param_shape(const loong_param_params_t *params);
 
 /* Adds a value of the given kind; LOONG_NONE on error. */
 loong_val_t loongi_graph_add_value(loong_graph_t *g, loong_value_kind_t kind,

@@ -27,6 +27,14 @@
     X(copy)              \
     X(accumulate)        \
     X(sum_rows)          \
+    X(all_reduce)        \
+    X(replicate)         \
+    X(all_gather)        \
+    X(reduce_scatter)    \
+    X(own_rows)          \
+    X(flat_all_reduce)   \
+    X(flat_reduce_scatter) \
+    X(flat_all_gather)   \
     X(concat)            \
     X(slice)             \
     X(slice_grad)        \

@@ -3,7 +3,6 @@
 
 #include <string.h>
 
-#include "collective.h"
 #include "exact_sum.h"
 #include "loong/ops.h"
 
@@ -15,8 +14,8 @@ enum { OPTIM_ALIGN = 64 };
 static int64_t next_row(const loong_param_place_t *p, int64_t target)
 {
     int64_t row = 1;
-    for (int d = 1; d < p->params.shape.rank; d++) {
-        row *= p->params.shape.dim[d];
+    for (int d = 1; d < p->shape.rank; d++) {
+        row *= p->shape.dim[d];
     }
     int64_t inside = target - p->flat_offset;
     return p->flat_offset + loongi_round_up(inside, row);
@@ -45,8 +44,7 @@ static loong_status_t cut_bucket(loong_optimizer_t *o,
                                  const loong_chunk_t *chunk, bool shard,
                                  loong_bucket_t *b)
 {
-    int size = loong_comm_size(o->comm);
-    int rank = loong_comm_rank(o->comm);
+    int size = o->size;
     LOONG_TRY(loongi_arena_alloc(
         o->arena, (size_t)size * sizeof(*b->counts), &b->counts));
     int64_t at = b->begin;
@@ -57,7 +55,7 @@ static loong_status_t cut_bucket(loong_optimizer_t *o,
                            : LOONG_MAX(at, cut_after(chunk, b->flat, target,
                                                      b->end));
         b->counts[r] = next - at;
-        if (r == rank) {
+        if (r == o->rank) {
             b->own_begin = at;
             b->own_end = next;
         }
@@ -234,7 +232,9 @@ static loong_status_t collective_step(loong_optimizer_t *o, const char *op,
 {
     loong_collective_attr_t *attr = NULL;
     LOONG_TRY(loongi_arena_alloc(o->arena, sizeof(*attr), &attr));
-    attr->comm = o->comm;
+    attr->group = LOONG_GROUP_DP_CP;
+    attr->size = o->size;
+    attr->rank = o->rank;
     attr->counts = b->counts;
     attr->label = op;
     begin_step(step, op, "data parallel", params->threads);
@@ -250,7 +250,7 @@ static loong_status_t add_gather(loong_optimizer_t *o,
                                  const loong_bucket_t *b)
 {
     loong_step_t step;
-    LOONG_TRY(collective_step(o, "all_gather", b, params, &step));
+    LOONG_TRY(collective_step(o, "flat_all_gather", b, params, &step));
     step.query.arg[0] =
         flat_arg(chunk->flats[b->flat].dtype, b->end - b->begin);
     step.operand[0] =
@@ -289,7 +289,8 @@ static loong_status_t insert_reduction(loong_optimizer_t *o,
     loong_program_t *p = &chunk->programs[LOONG_PROGRAM_B];
     loong_step_t step;
     LOONG_TRY(collective_step(
-        o, params->shard ? "reduce_scatter" : "all_reduce", b, params, &step));
+        o, params->shard ? "flat_reduce_scatter" : "flat_all_reduce", b, params,
+        &step));
     step.when = LOONG_WHEN_LAST;
     step.query.arg[0] = flat_arg(chunk->precision.wide, b->end - b->begin);
     step.operand[0] =
@@ -326,14 +327,15 @@ static loong_status_t plan(loong_optimizer_t *o, loong_chunk_t *chunk,
 
 loong_status_t loongi_optimizer_create(loong_context_t *ctx,
                                        loong_chunk_t *chunk,
-                                       loong_comm_t *comm,
+                                       const loong_mesh_t *mesh,
                                        const loong_optimizer_params_t *params,
                                        loong_optimizer_t **optimizer_p)
 {
     loong_optimizer_t *o = NULL;
     LOONG_TRY(loongi_alloc(ctx, sizeof(*o), "optimizer", &o));
     o->ctx = ctx;
-    o->comm = comm;
+    o->size = loong_mesh_group_size(mesh, LOONG_GROUP_DP_CP);
+    o->rank = loong_mesh_group_rank(mesh, LOONG_GROUP_DP_CP);
     loong_status_t status = loongi_arena_create(ctx, "optimizer", &o->arena);
     if (status == LOONG_OK) {
         status = plan(o, chunk, params);

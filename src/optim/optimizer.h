@@ -50,7 +50,8 @@ typedef struct loong_bucket {
 typedef struct loong_optimizer {
     loong_context_t *ctx;
     loong_arena_t *arena;
-    loong_comm_t *comm; /* data-parallel; borrowed */
+    int size; /* ranks that sum gradients, and this one's place */
+    int rank;
     int64_t num_buckets;
     loong_bucket_t *buckets;
     int64_t optim_bytes;
@@ -61,10 +62,10 @@ typedef struct loong_optimizer {
 } loong_optimizer_t;
 
 /* Plans buckets and programs for a chunk, and inserts the reductions into its
- * backward. Pure up to the pointer to comm. */
+ * backward. Pure. */
 LOONG_NODISCARD loong_status_t
 loongi_optimizer_create(loong_context_t *ctx, loong_chunk_t *chunk,
-                        loong_comm_t *comm,
+                        const loong_mesh_t *mesh,
                         const loong_optimizer_params_t *params,
                         loong_optimizer_t **optimizer_p);
 void loongi_optimizer_destroy(loong_optimizer_t **optimizer_p);
@@ -78,10 +79,6 @@ void loongi_optimizer_set_master(const loong_optimizer_t *optimizer,
                                  char *const base[LOONG_BASE_COUNT], int flat,
                                  int64_t at, int64_t count,
                                  const double *values);
-
-/* The ops all_reduce, reduce_scatter, all_gather and their CPU kernels. */
-LOONG_NODISCARD loong_status_t
-loongi_register_collectives(loong_context_t *ctx);
 
 #ifdef __cplusplus
 }

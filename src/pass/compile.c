@@ -45,7 +45,8 @@ static loong_status_t place_params(const loong_graph_t *g, loong_chunk_t *c)
             loongi_arena_strdup(c->arena, source->params.name, &name));
         place->params = source->params;
         place->params.name = place->name = name;
-        place->elements = loongi_shape_elements(&source->params.shape);
+        place->shape = loongi_param_shape(&source->params);
+        place->elements = loongi_shape_elements(&place->shape);
         place->flat = flat_of(c, &source->params);
         LOONG_CHECK(c->ctx, place->flat >= 0, LOONG_ERR_UNSUPPORTED,
                     "more than %d kinds of parameters", LOONG_MAX_FLATS);

@@ -114,7 +114,8 @@ typedef struct loong_flat {
 typedef struct loong_param_place {
     const char *name;
     loong_param_params_t params;
-    int64_t elements;
+    loong_shape_t shape; /* of the part that this rank holds */
+    int64_t elements;    /* of the same */
     int flat;
     int64_t flat_offset; /* elements */
     bool begins_pack;    /* one product writes a pack's gradients at once */

@@ -5,7 +5,6 @@
 #include "list.h"
 #include "loong/register.h"
 #include "op_impl.h"
-#include "optimizer.h"
 #include "registry.h"
 
 static loong_status_t register_kernels(loong_context_t *ctx)
@@ -29,6 +28,5 @@ loong_status_t loong_register_builtin(loong_context_t *ctx)
     r->builtin = true;
     LOONG_TRY(loongi_register_ops(ctx));
     LOONG_TRY(register_kernels(ctx));
-    LOONG_TRY(loongi_register_collectives(ctx));
     return loong_register_device(ctx, &loongi_cpu_device);
 }

@@ -40,6 +40,7 @@ static loong_status_t run_step(const loong_run_t *run,
     call.ptr = ptr;
     call.workspace = address(run, step->workspace);
     call.stream = run->stream;
+    call.group = run->group;
     call.accumulate = step->add | (frame->first ? 0 : step->add_later);
     double begin = run->hook != NULL ? loongi_now() : 0.0;
     loong_status_t status = step->kernel->run(&call);

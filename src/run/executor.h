@@ -19,6 +19,7 @@ typedef struct loong_run {
     loong_context_t *ctx;
     void *stream; /* of the device; NULL on a CPU */
     char *base[LOONG_BASE_COUNT];
+    loong_comm_t *const *group; /* by loong_group_t; NULL on one rank */
     loong_step_hook hook; /* NULL: none, and no time is taken */
     void *hook_user;
 } loong_run_t;

@@ -36,6 +36,7 @@ static loong_status_t build_chunk(loong_stage_t *s, loong_stage_chunk_t which)
     }
     batch.z_loss = train ? batch.z_loss : 0.0;
     LOONG_TRY(loong_graph_create(s->ctx, s->params.precision, &graph));
+    loong_graph_set_mesh(graph, &s->params.mesh);
     loong_status_t status =
         loongi_decoder_build(graph, &s->params.model, &batch, head, train);
     if (status == LOONG_OK) {
@@ -85,7 +86,7 @@ static loong_status_t plan(loong_stage_t *s)
     if (p->train) {
         LOONG_TRY(build_chunk(s, LOONG_STAGE_TRAIN));
         LOONG_TRY(loongi_optimizer_create(s->ctx, s->chunk[LOONG_STAGE_TRAIN],
-                                          s->comm, &p->optimizer,
+                                          &p->mesh, &p->optimizer,
                                           &s->optimizer));
     }
     LOONG_TRY(build_chunk(s, LOONG_STAGE_EVAL));
@@ -97,14 +98,13 @@ static loong_status_t plan(loong_stage_t *s)
     return LOONG_OK;
 }
 
-loong_status_t loongi_stage_create(loong_context_t *ctx, loong_comm_t *comm,
+loong_status_t loongi_stage_create(loong_context_t *ctx,
                                    const loong_stage_params_t *params,
                                    int64_t num_slots, loong_stage_t **stage_p)
 {
     loong_stage_t *s = NULL;
     LOONG_TRY(loongi_alloc(ctx, sizeof(*s), "stage", &s));
     s->ctx = ctx;
-    s->comm = comm;
     s->params = *params;
     s->num_slots = num_slots;
     s->run.ctx = ctx;
@@ -135,7 +135,8 @@ void loongi_stage_destroy(loong_stage_t **stage_p)
             continue;
         }
         if (is_shared(b)) {
-            loong_comm_free_shared(s->comm, &s->run.base[b]);
+            loong_comm_free_shared(s->groups->comm[LOONG_GROUP_WORLD],
+                                   &s->run.base[b]);
         } else {
             loong_device_free(s->device, s->run.base[b], (size_t)s->bytes[b]);
         }
@@ -164,10 +165,14 @@ static loong_status_t prepare(loong_stage_t *s)
 }
 
 loong_status_t loongi_stage_allocate(loong_stage_t *stage,
-                                     loong_device_t *device)
+                                     loong_device_t *device,
+                                     const loong_groups_t *groups)
 {
     loong_stage_t *s = stage;
+    loong_comm_t *world = groups->comm[LOONG_GROUP_WORLD];
     s->device = device;
+    s->groups = groups;
+    s->run.group = groups->comm;
     s->run.stream = loong_device_stream(device);
     for (int b = 0; b < LOONG_BASE_COUNT; b++) {
         void *memory = NULL;
@@ -176,7 +181,7 @@ loong_status_t loongi_stage_allocate(loong_stage_t *stage,
         }
         const char *what = loongi_base_name((loong_base_t)b);
         if (is_shared(b)) {
-            LOONG_TRY(loong_comm_alloc_shared(s->comm, (size_t)s->bytes[b],
+            LOONG_TRY(loong_comm_alloc_shared(world, (size_t)s->bytes[b],
                                               what, &memory));
         } else {
             LOONG_TRY(loong_device_alloc(device, (size_t)s->bytes[b], what,

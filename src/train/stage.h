@@ -9,7 +9,7 @@
 
 #include "decoder.h"
 #include "executor.h"
-#include "loong/comm.h"
+#include "groups.h"
 #include "loong/device.h"
 #include "optimizer.h"
 #include "program.h"
@@ -19,6 +19,7 @@ extern "C" {
 #endif
 
 typedef struct loong_stage_params {
+    loong_mesh_t mesh;
     loong_decoder_config_t model;
     loong_decoder_batch_t batch;
     loong_precision_t precision;
@@ -38,8 +39,8 @@ typedef enum loong_stage_chunk {
 
 typedef struct loong_stage {
     loong_context_t *ctx;
-    loong_comm_t *comm; /* data parallel; borrowed */
-    loong_device_t *device; /* borrowed; NULL until allocate */
+    const loong_groups_t *groups; /* borrowed; NULL until allocate */
+    loong_device_t *device;       /* borrowed; NULL until allocate */
     loong_stage_params_t params;
     loong_chunk_t *chunk[LOONG_STAGE_CHUNKS]; /* NULL: not there */
     const loong_chunk_t *layout; /* any of them: places of parameters */
@@ -49,19 +50,18 @@ typedef struct loong_stage {
     loong_run_t run;
 } loong_stage_t;
 
-/* Builds and compiles; comm may be a communicator that only knows its rank
- * and size. num_slots is the schedule's. Not collective. */
+/* Builds and compiles. num_slots is the schedule's. Not collective. */
 LOONG_NODISCARD loong_status_t
-loongi_stage_create(loong_context_t *ctx, loong_comm_t *comm,
-                    const loong_stage_params_t *params, int64_t num_slots,
-                    loong_stage_t **stage_p);
-/* Collective on: comm, once allocated. */
+loongi_stage_create(loong_context_t *ctx, const loong_stage_params_t *params,
+                    int64_t num_slots, loong_stage_t **stage_p);
+/* Collective on: world, once allocated. */
 void loongi_stage_destroy(loong_stage_t **stage_p);
 
 /* Takes the memory of all bases (parameters and gradients where peers of the
- * machine can read them) and prepares kernels. Collective on: comm. */
-LOONG_NODISCARD loong_status_t loongi_stage_allocate(loong_stage_t *stage,
-                                                     loong_device_t *device);
+ * machine can read them) and prepares kernels. Collective on: world. */
+LOONG_NODISCARD loong_status_t
+loongi_stage_allocate(loong_stage_t *stage, loong_device_t *device,
+                      const loong_groups_t *groups);
 
 /* Fills parameters and masters from (seed, name, global index), the moments
  * with zero. Not collective: every rank makes the same. */

@@ -208,7 +208,28 @@ static loong_status_t plan_stage(loong_trainer_t *t)
         p.logits_tokens = LOONG_MIN(t->set.seq_length, 256);
     }
     p.train = true;
-    return loongi_stage_create(t->ctx, t->comm, &p, 1, &t->stage);
+    p.mesh = t->mesh;
+    return loongi_stage_create(t->ctx, &p, 1, &t->stage);
+}
+
+static int parallel_size(const loong_trainer_t *t, const char *key)
+{
+    char path[128];
+    snprintf(path, sizeof(path), "parallel.%s", key);
+    return (int)loong_recipe_int(t->recipe, path);
+}
+
+static loong_status_t make_mesh(loong_trainer_t *t)
+{
+    loong_mesh_params_t p = {
+        .world = loong_comm_size(t->comm),
+        .tp = parallel_size(t, "tensor_model_parallel_size"),
+        .cp = parallel_size(t, "context_parallel_size"),
+        .pp = parallel_size(t, "pipeline_model_parallel_size"),
+        .ep = parallel_size(t, "expert_model_parallel_size"),
+        .etp = 1,
+    };
+    return loong_mesh_create(t->ctx, &p, loong_comm_rank(t->comm), &t->mesh);
 }
 
 /* ---- start --------------------------------------------------------------- */
@@ -242,7 +263,8 @@ static loong_status_t start(loong_trainer_t *t)
     LOONG_TRY(loongi_calloc(t->ctx, (size_t)t->stage->params.batch.tokens,
                             sizeof(*t->weights), "loss weights", &t->weights));
     LOONG_TRY(loongi_step_exchange_create(t->ctx, t->comm, &t->exchange));
-    LOONG_TRY(loongi_stage_allocate(t->stage, t->device));
+    LOONG_TRY(loongi_groups_create(t->ctx, t->comm, &t->mesh, &t->groups));
+    LOONG_TRY(loongi_stage_allocate(t->stage, t->device, &t->groups));
     LOONG_TRY(load_model(t));
     LOONG_TRY(loong_blend_require(
         t->blend,
@@ -259,6 +281,7 @@ static loong_status_t create(loong_trainer_t *t, bool plan_only)
     LOONG_TRY(adopt_hf_keys(t));
     LOONG_TRY(loong_recipe_check(t->recipe, loong_comm_size(t->comm)));
     read_settings(t->recipe, &t->set);
+    LOONG_TRY(make_mesh(t));
     LOONG_TRY(plan_stage(t));
     LOONG_TRY(loong_recipe_hash(t->recipe, &t->recipe_hash));
     if (!plan_only) {
@@ -301,6 +324,7 @@ void loong_trainer_destroy(loong_trainer_t **trainer_p)
     loongi_profiler_destroy(&t->profiler);
     loongi_trainer_close_data(t);
     loongi_stage_destroy(&t->stage);
+    loongi_groups_destroy(&t->groups);
     loongi_step_exchange_destroy(&t->exchange);
     loong_device_destroy(&t->device);
     loongi_pairs_destroy(&t->model_keys);

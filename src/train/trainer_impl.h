@@ -59,7 +59,9 @@ typedef struct loong_train_settings {
 
 struct loong_trainer {
     loong_context_t *ctx;
-    loong_comm_t *comm;
+    loong_comm_t *comm; /* world */
+    loong_mesh_t mesh;
+    loong_groups_t groups;
     loong_recipe_t *recipe;
     uint64_t recipe_hash;
     loong_train_settings_t set;

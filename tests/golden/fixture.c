@@ -102,8 +102,11 @@ void fixture_open(fixture_t *f, const char *name,
     f->batch = ids->shape[0];
     f->tokens = ids->shape[1];
     plan(f, params, &p);
-    assert_ok(f->ctx, loongi_stage_create(f->ctx, f->comm, &p, 1, &f->stage));
-    assert_ok(f->ctx, loongi_stage_allocate(f->stage, f->device));
+    assert_ok(f->ctx, loongi_stage_create(f->ctx, &p, 1, &f->stage));
+    assert_ok(f->ctx, loongi_groups_create(f->ctx, f->comm, &p.mesh,
+                                           &f->groups));
+    assert_ok(f->ctx, loongi_stage_allocate(f->stage, f->device,
+                                            &f->groups));
     assert_ok(f->ctx, loongi_stage_load_hf(f->stage, f->hf));
 }
 
@@ -113,6 +116,7 @@ void fixture_close(fixture_t *f)
     loongi_hf_close(&f->hf);
     loongi_safetensors_close(&f->golden);
     loong_device_destroy(&f->device);
+    loongi_groups_destroy(&f->groups);
     loong_comm_destroy(&f->comm);
     test_context_end(&f->ctx);
 }

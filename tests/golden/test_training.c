@@ -17,6 +17,7 @@ enum { STEPS = 20, ROWS = 4, TOKENS = 24, MICRO = 2 };
 typedef struct run {
     loong_context_t *ctx;
     loong_comm_t *comm;
+    loong_groups_t groups;
     loong_device_t *device;
     loong_hf_t *hf;
     loong_safetensors_t *golden;
@@ -34,6 +35,7 @@ static void open_run(run_t *r, const char *name)
 {
     char path[512];
     loong_stage_params_t p;
+    static const loong_mesh_params_t one = {1, 1, 1, 1, 1, 1};
     memset(&p, 0, sizeof(p));
     r->ctx = test_context();
     assert_ok(r->ctx, loong_register_builtin(r->ctx));
@@ -45,6 +47,7 @@ static void open_run(run_t *r, const char *name)
     assert_ok(r->ctx, loongi_hf_open(r->ctx, path, &r->hf));
     assert_ok(r->ctx, loongi_decoder_configure(
                           r->ctx, loongi_hf_model(r->hf), &p.model));
+    assert_ok(r->ctx, loong_mesh_create(r->ctx, &one, 0, &p.mesh));
     p.batch.tokens = ROWS / MICRO * TOKENS;
     p.batch.max_seqlen = TOKENS;
     p.batch.max_segments = ROWS / MICRO;
@@ -59,8 +62,11 @@ static void open_run(run_t *r, const char *name)
     p.optimizer.bucket_bytes = 1 << 14;
     p.optimizer.shard = true;
     p.train = true;
-    assert_ok(r->ctx, loongi_stage_create(r->ctx, r->comm, &p, 1, &r->stage));
-    assert_ok(r->ctx, loongi_stage_allocate(r->stage, r->device));
+    assert_ok(r->ctx, loongi_stage_create(r->ctx, &p, 1, &r->stage));
+    assert_ok(r->ctx, loongi_groups_create(r->ctx, r->comm, &p.mesh,
+                                           &r->groups));
+    assert_ok(r->ctx, loongi_stage_allocate(r->stage, r->device,
+                                            &r->groups));
     assert_ok(r->ctx, loongi_stage_load_hf(r->stage, r->hf));
 }
 
@@ -70,6 +76,7 @@ static void close_run(run_t *r)
     loongi_hf_close(&r->hf);
     loongi_safetensors_close(&r->golden);
     loong_device_destroy(&r->device);
+    loongi_groups_destroy(&r->groups);
     loong_comm_destroy(&r->comm);
     test_context_end(&r->ctx);
 }

@@ -187,7 +187,7 @@ static loong_status_t launch_run(const op_case_t *c, launch_t *l)
     }
     loong_kernel_call_t call = {l->ctx,    &l->query,    l->state,
                                 &l->frame, ptr,          l->workspace.data,
-                                NULL,      c->accumulate};
+                                NULL,      c->accumulate, NULL};
     uint64_t before = loong_context_alloc_count(l->ctx);
     loong_status_t status = l->kernel->run(&call);
     assert_int_equal(loong_context_alloc_count(l->ctx), before);

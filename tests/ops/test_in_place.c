@@ -114,7 +114,7 @@ static void launch(loong_context_t *ctx, const loong_kernel_t *kernel,
         ptr[q->num_in] = ptr[0];
     }
     loong_kernel_call_t call = {ctx, q,         NULL, &frame,
-                                ptr, workspace, NULL, 0};
+                                ptr, workspace, NULL, 0, NULL};
     assert_ok(ctx, kernel->run(&call));
 }
 

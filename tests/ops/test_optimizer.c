@@ -65,7 +65,7 @@ static void update(const loong_kernel_t *kernel, bool half, int64_t n,
     void *ptr[5] = {s->grad, half ? (void *)s->high : s->param,
                     half ? s->low : NULL, s->exp_avg, s->exp_avg_sq};
     loong_kernel_call_t call = {s->ctx, &q,   NULL, &frame,
-                                ptr,    NULL, NULL, 0};
+                                ptr,    NULL, NULL, 0, NULL};
     fill(s);
     q.arg[0] = vector(LOONG_F32, n);
     q.arg[1] = vector(half ? LOONG_BF16 : LOONG_F32, n);
@@ -163,7 +163,8 @@ static void sum_into(loong_context_t *ctx, const loong_kernel_t *kernel,
     loong_kernel_query_t q = {kernel->op, NULL, 1, 1, threads, 1, {{0}}};
     loong_frame_t frame = {.step = 0};
     void *ptr[2] = {(void *)(uintptr_t)x, record};
-    loong_kernel_call_t call = {ctx, &q, NULL, &frame, ptr, NULL, NULL, 1};
+    loong_kernel_call_t call = {ctx, &q, NULL, &frame, ptr, NULL, NULL, 1,
+                                NULL};
     q.arg[0] = vector(LOONG_F32, n);
     q.arg[1] = vector(LOONG_I64, LOONG_EXACT_WORDS);
     assert_ok(ctx, kernel->run(&call));

@@ -1,0 +1,177 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Collectives over the communicator of a group; sums are in rank order.
+ *
+ *   all_reduce      y = sum over ranks of x
+ *   all_gather      y = the ranks' x one below the other
+ *   reduce_scatter  y = this rank's rows of the sum of x
+ *   own_rows        y = this rank's rows of x
+ *   flat_...        the same on a flat range, in place, pieces of any length
+ */
+#include <string.h>
+
+#include "base.h"
+#include "list.h"
+#include "loong/ops.h"
+
+static const loong_collective_attr_t *attr_of(const loong_kernel_query_t *q)
+{
+    return q->attr;
+}
+
+static loong_status_t comm_of(const loong_kernel_call_t *call,
+                              loong_comm_t **comm_p)
+{
+    const loong_collective_attr_t *a = attr_of(call->query);
+    LOONG_CHECK(call->ctx, call->group != NULL, LOONG_ERR_INTERNAL,
+                "%s: no communicator of group %s", call->query->op,
+                loong_group_name(a->group));
+    *comm_p = call->group[a->group];
+    return LOONG_OK;
+}
+
+static int64_t elements(const loong_karg_t *arg)
+{
+    return loong_karg_rows(arg, NULL) * loong_karg_cols(arg, NULL);
+}
+
+static size_t bytes_of(const loong_karg_t *arg)
+{
+    return (size_t)elements(arg) * loong_dtype_size(arg->dtype);
+}
+
+/* Equal pieces of `whole`: what the communicator asks for. */
+static loong_status_t prepare_pieces(loong_context_t *ctx, int64_t whole,
+                                     int size, void **state_p)
+{
+    int64_t *counts = NULL;
+    LOONG_TRY(loongi_calloc(ctx, (size_t)size, sizeof(*counts),
+                            "pieces of a collective", &counts));
+    for (int r = 0; r < size; r++) {
+        counts[r] = whole / size;
+    }
+    *state_p = counts;
+    return LOONG_OK;
+}
+
+static loong_status_t prepare_gather(loong_context_t *ctx,
+                                     const loong_kernel_query_t *q,
+                                     void **state_p)
+{
+    return prepare_pieces(ctx, elements(&q->arg[1]), attr_of(q)->size,
+                          state_p);
+}
+
+static loong_status_t prepare_scatter(loong_context_t *ctx,
+                                      const loong_kernel_query_t *q,
+                                      void **state_p)
+{
+    return prepare_pieces(ctx, elements(&q->arg[0]), attr_of(q)->size,
+                          state_p);
+}
+
+static void destroy(loong_context_t *ctx, void *state)
+{
+    loongi_free(ctx, state);
+}
+
+/* ---- inside a layer ----------------------------------------------------- */
+
+static loong_status_t run_all_reduce(const loong_kernel_call_t *call)
+{
+    const loong_karg_t *x = &call->query->arg[0];
+    loong_comm_t *comm = NULL;
+    LOONG_TRY(comm_of(call, &comm));
+    if (call->ptr[0] != call->ptr[1]) {
+        memcpy(call->ptr[1], call->ptr[0], bytes_of(x));
+    }
+    return loong_comm_all_reduce(comm, call->ptr[1], elements(x), x->dtype,
+                                 LOONG_REDUCE_SUM,
+                                 attr_of(call->query)->label);
+}
+
+static loong_status_t run_all_gather(const loong_kernel_call_t *call)
+{
+    const loong_collective_attr_t *a = attr_of(call->query);
+    size_t piece = bytes_of(&call->query->arg[0]);
+    loong_comm_t *comm = NULL;
+    LOONG_TRY(comm_of(call, &comm));
+    memcpy((char *)call->ptr[1] + (size_t)a->rank * piece, call->ptr[0],
+           piece);
+    return loong_comm_all_gather(comm, call->ptr[1], call->state,
+                                 call->query->arg[0].dtype, a->label);
+}
+
+static size_t workspace_reduce_scatter(const loong_kernel_query_t *query)
+{
+    return bytes_of(&query->arg[0]);
+}
+
+static loong_status_t run_reduce_scatter(const loong_kernel_call_t *call)
+{
+    const loong_collective_attr_t *a = attr_of(call->query);
+    size_t piece = bytes_of(&call->query->arg[1]);
+    loong_comm_t *comm = NULL;
+    LOONG_TRY(comm_of(call, &comm));
+    memcpy(call->workspace, call->ptr[0], bytes_of(&call->query->arg[0]));
+    LOONG_TRY(loong_comm_reduce_scatter(
+        comm, call->workspace, call->state, call->query->arg[0].dtype,
+        LOONG_REDUCE_SUM, a->label));
+    memcpy(call->ptr[1],
+           (const char *)call->workspace + (size_t)a->rank * piece, piece);
+    return LOONG_OK;
+}
+
+static loong_status_t run_own_rows(const loong_kernel_call_t *call)
+{
+    size_t piece = bytes_of(&call->query->arg[1]);
+    memcpy(call->ptr[1],
+           (const char *)call->ptr[0] +
+               (size_t)attr_of(call->query)->rank * piece, piece);
+    return LOONG_OK;
+}
+
+/* ---- flat --------------------------------------------------------------- */
+
+static loong_status_t run_flat_all_reduce(const loong_kernel_call_t *call)
+{
+    const loong_karg_t *x = &call->query->arg[0];
+    loong_comm_t *comm = NULL;
+    LOONG_TRY(comm_of(call, &comm));
+    return loong_comm_all_reduce(comm, call->ptr[0], x->dim[0], x->dtype,
+                                 LOONG_REDUCE_SUM,
+                                 attr_of(call->query)->label);
+}
+
+static loong_status_t run_flat_reduce_scatter(const loong_kernel_call_t *call)
+{
+    const loong_collective_attr_t *a = attr_of(call->query);
+    loong_comm_t *comm = NULL;
+    LOONG_TRY(comm_of(call, &comm));
+    return loong_comm_reduce_scatter(comm, call->ptr[0], a->counts,
+                                     call->query->arg[0].dtype,
+                                     LOONG_REDUCE_SUM, a->label);
+}
+
+static loong_status_t run_flat_all_gather(const loong_kernel_call_t *call)
+{
+    const loong_collective_attr_t *a = attr_of(call->query);
+    loong_comm_t *comm = NULL;
+    LOONG_TRY(comm_of(call, &comm));
+    return loong_comm_all_gather(comm, call->ptr[0], a->counts,
+                                 call->query->arg[0].dtype, a->label);
+}
+
+#define COLLECTIVE(name_, ...)                                                \
+    const loong_kernel_t loongi_##name_##_comm = {                            \
+        .name = #name_ "_comm", .op = #name_, .device = "cpu",                \
+        .run = run_##name_, ##__VA_ARGS__}
+
+COLLECTIVE(all_reduce);
+COLLECTIVE(all_gather, .prepare = prepare_gather, .destroy = destroy);
+COLLECTIVE(reduce_scatter, .prepare = prepare_scatter, .destroy = destroy,
+           .workspace = workspace_reduce_scatter);
+COLLECTIVE(own_rows);
+COLLECTIVE(flat_all_reduce);
+COLLECTIVE(flat_reduce_scatter);
+COLLECTIVE(flat_all_gather);

@@ -1,0 +1,249 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Collectives as ops. Inside a layer they come in adjoint pairs, whose
+ * builders leave a value alone in a group of one rank; the flat ones are
+ * steps of the optimizer, in place.
+ *
+ * The adjoints hold with this convention: the gradient of a value that is
+ * equal on all ranks of a group is complete and equal on all of them, the
+ * gradient of any other value is the rank's own. */
+#include "op_impl.h"
+
+static const loong_op_t all_reduce;
+static const loong_op_t reduce_scatter;
+static const loong_op_t all_gather;
+
+static loong_val_t apply(loong_graph_t *g, const loong_op_t *op, loong_val_t x,
+                         const loong_collective_attr_t *attr)
+{
+    loong_val_t y;
+    return loong_graph_apply(g, op, attr, 1, &x, 1, &y);
+}
+
+static loong_val_t build(loong_graph_t *g, const loong_op_t *op, loong_val_t x,
+                         loong_group_t group)
+{
+    const loong_mesh_t *mesh = loong_graph_mesh(g);
+    loong_collective_attr_t attr = {group, loong_mesh_group_size(mesh, group),
+                                    loong_mesh_group_rank(mesh, group), NULL,
+                                    op->name};
+    return attr.size == 1 ? x : apply(g, op, x, &attr);
+}
+
+static loong_status_t infer_rows(const loong_op_call_t *call, bool more)
+{
+    const loong_collective_attr_t *a = call->attr;
+    const loong_shape_t *shape = &call->in[0].shape;
+    LOONG_CHECK(call->ctx, shape->count < 0, LOONG_ERR_UNSUPPORTED,
+                "%s: rows counted at run time", call->op);
+    call->out[0] = call->in[0];
+    int64_t rows = shape->dim[0];
+    if (more) {
+        call->out[0].shape.dim[0] = rows * a->size;
+        return LOONG_OK;
+    }
+    LOONG_CHECK(call->ctx, rows % a->size == 0, LOONG_ERR_ARG,
+                "%s: %lld rows cannot be shared by %d ranks of group %s",
+                call->op, (long long)rows, a->size,
+                loong_group_name(a->group));
+    call->out[0].shape.dim[0] = rows / a->size;
+    return LOONG_OK;
+}
+
+static loong_status_t infer_fewer(const loong_op_call_t *call)
+{
+    return infer_rows(call, false);
+}
+
+static loong_status_t infer_more(const loong_op_call_t *call)
+{
+    return infer_rows(call, true);
+}
+
+/* The sum of collectives of a group is the collective of the sum. */
+static loong_val_t sum_before(loong_graph_t *g, int n, const loong_val_t *in,
+                              const loong_op_t *op)
+{
+    loong_producer_t first = {NULL, NULL, 0, NULL};
+    loong_val_t sum = LOONG_NONE;
+    for (int i = 0; i < n; i++) {
+        loong_producer_t p;
+        if (!loong_value_producer(g, in[i], &p)) {
+            return LOONG_NONE;
+        }
+        const loong_collective_attr_t *a = p.attr;
+        first = i == 0 ? p : first;
+        if (a->group !=
+            ((const loong_collective_attr_t *)first.attr)->group) {
+            return LOONG_NONE;
+        }
+    }
+    loong_collective_attr_t attr =
+        *(const loong_collective_attr_t *)first.attr;
+    for (int i = 0; i < n; i++) {
+        loong_producer_t p;
+        if (loong_value_producer(g, in[i], &p)) {
+            loong_val_t x = p.in[0];
+            sum = i == 0 ? x : loong_add(g, sum, x);
+        }
+    }
+    return apply(g, op, sum, &attr);
+}
+
+static loong_val_t sum_all_reduces(loong_graph_t *g, int n,
+                                   const loong_val_t *in)
+{
+    return sum_before(g, n, in, &all_reduce);
+}
+
+static loong_val_t sum_reduce_scatters(loong_graph_t *g, int n,
+                                       const loong_val_t *in)
+{
+    return sum_before(g, n, in, &reduce_scatter);
+}
+
+/* ---- all_reduce and replicate ------------------------------------------- */
+
+static loong_status_t grad_all_reduce(const loong_grad_call_t *call)
+{
+    call->in_grad[0] = call->out_grad[0];
+    return LOONG_OK;
+}
+
+static const loong_op_t all_reduce = {
+    .name = "all_reduce",
+    .attr_size = sizeof(loong_collective_attr_t),
+    .min_in = 1,
+    .max_in = 1,
+    .num_out = 1,
+    .in_place = 1,
+    .infer = loongi_infer_same,
+    .grad = grad_all_reduce,
+    .sum = sum_all_reduces,
+};
+const loong_op_t *const loongi_op_all_reduce = &all_reduce;
+
+static loong_status_t grad_replicate(const loong_grad_call_t *call)
+{
+    call->in_grad[0] =
+        apply(call->graph, &all_reduce, call->out_grad[0], call->attr);
+    return LOONG_OK;
+}
+
+static const loong_op_t replicate = {
+    .name = "replicate",
+    .attr_size = sizeof(loong_collective_attr_t),
+    .min_in = 1,
+    .max_in = 1,
+    .num_out = 1,
+    .view = true,
+    .strided_in = true,
+    .infer = loongi_infer_same,
+    .grad = grad_replicate,
+};
+const loong_op_t *const loongi_op_replicate = &replicate;
+
+loong_val_t loong_all_reduce(loong_graph_t *g, loong_val_t x,
+                             loong_group_t group)
+{
+    return build(g, &all_reduce, x, group);
+}
+
+loong_val_t loong_replicate(loong_graph_t *g, loong_val_t x,
+                            loong_group_t group)
+{
+    return build(g, &replicate, x, group);
+}
+
+/* ---- all_gather and reduce_scatter -------------------------------------- */
+
+static loong_status_t grad_all_gather(const loong_grad_call_t *call)
+{
+    call->in_grad[0] =
+        apply(call->graph, &reduce_scatter, call->out_grad[0], call->attr);
+    return LOONG_OK;
+}
+
+static loong_status_t grad_reduce_scatter(const loong_grad_call_t *call)
+{
+    call->in_grad[0] =
+        apply(call->graph, &all_gather, call->out_grad[0], call->attr);
+    return LOONG_OK;
+}
+
+static const loong_op_t all_gather = {
+    .name = "all_gather",
+    .attr_size = sizeof(loong_collective_attr_t),
+    .min_in = 1,
+    .max_in = 1,
+    .num_out = 1,
+    .infer = infer_more,
+    .grad = grad_all_gather,
+};
+const loong_op_t *const loongi_op_all_gather = &all_gather;
+
+static const loong_op_t reduce_scatter = {
+    .name = "reduce_scatter",
+    .attr_size = sizeof(loong_collective_attr_t),
+    .min_in = 1,
+    .max_in = 1,
+    .num_out = 1,
+    .infer = infer_fewer,
+    .grad = grad_reduce_scatter,
+    .sum = sum_reduce_scatters,
+};
+const loong_op_t *const loongi_op_reduce_scatter = &reduce_scatter;
+
+loong_val_t loong_all_gather(loong_graph_t *g, loong_val_t x,
+                             loong_group_t group)
+{
+    return build(g, &all_gather, x, group);
+}
+
+loong_val_t loong_reduce_scatter(loong_graph_t *g, loong_val_t x,
+                                 loong_group_t group)
+{
+    return build(g, &reduce_scatter, x, group);
+}
+
+/* ---- own_rows ----------------------------------------------------------- */
+
+static const loong_op_t own_rows = {
+    .name = "own_rows",
+    .attr_size = sizeof(loong_collective_attr_t),
+    .min_in = 1,
+    .max_in = 1,
+    .num_out = 1,
+    .infer = infer_fewer,
+    .grad = grad_reduce_scatter, /* an all_gather */
+};
+const loong_op_t *const loongi_op_own_rows = &own_rows;
+
+loong_val_t loong_own_rows(loong_graph_t *g, loong_val_t x,
+                           loong_group_t group)
+{
+    return build(g, &own_rows, x, group);
+}
+
+/* ---- flat --------------------------------------------------------------- */
+
+static loong_status_t infer_flat(const loong_op_call_t *call)
+{
+    LOONG_TRY(loongi_want_rank(call, 0, "x", 1));
+    return loongi_infer_same(call);
+}
+
+#define FLAT(name_)                                                           \
+    static const loong_op_t name_ = {                                         \
+        .name = #name_,                                                       \
+        .attr_size = sizeof(loong_collective_attr_t),                         \
+        .min_in = 1,                                                          \
+        .max_in = 1,                                                          \
+        .num_out = 1,                                                         \
+        .infer = infer_flat,                                                  \
+    };                                                                        \
+    const loong_op_t *const loongi_op_##name_ = &name_
+
+FLAT(flat_all_reduce);
+FLAT(flat_reduce_scatter);
+FLAT(flat_all_gather);

@@ -81,6 +81,9 @@ LOONG_API LOONG_NODISCARD loong_status_t
 loong_mesh_create(loong_context_t *ctx, const loong_mesh_params_t *params,
                   int rank, loong_mesh_t *mesh_p);
 
+/* One rank alone. */
+LOONG_API loong_mesh_t loong_mesh_single(void);
+
 /* Ranks of a group, this rank's place among them, and the world rank of
  * member `index`. A rank outside of ENDS is alone in it. */
 LOONG_API int loong_mesh_group_size(const loong_mesh_t *mesh,

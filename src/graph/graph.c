@@ -20,10 +20,7 @@ loong_status_t loong_graph_create(loong_context_t *ctx,
     g->ctx = ctx;
     g->precision = precision;
     g->program = LOONG_PROGRAM_F;
-    g->mesh.world = 1;
-    for (int a = 0; a < LOONG_AXIS_COUNT; a++) {
-        g->mesh.size[a] = 1;
-    }
+    g->mesh = loong_mesh_single();
     *graph_p = g;
     return LOONG_OK;
 }
@@ -92,31 +89,6 @@ loong_val_t loong_graph_fail(loong_graph_t *graph, loong_status_t status,
         broken(graph, LOONG_FAIL(graph->ctx, status, "%s", text));
     }
     return LOONG_NONE;
-}
-
-int64_t loongi_shape_elements(const loong_shape_t *shape)
-{
-    int64_t n = shape->rank > 0 ? 1 : 0;
-    for (int i = 0; i < shape->rank; i++) {
-        n *= shape->dim[i];
-    }
-    return n;
-}
-
-loong_shape_t loongi_param_shape(const loong_param_params_t *params)
-{
-    loong_shape_t shape = params->shape;
-    if (params->place.cut) {
-        shape.dim[params->place.dim] = params->place.count;
-    }
-    return shape;
-}
-
-size_t loongi_value_bytes(const loong_graph_t *g, loong_val_t v)
-{
-    const loong_value_t *value = loongi_value(g, v);
-    return (size_t)loongi_shape_elements(&value->shape) *
-           loong_dtype_size(value->dtype);
 }
 
 loong_val_t loongi_graph_add_value(loong_graph_t *g, loong_value_kind_t kind,
@@ -194,15 +166,6 @@ static const char *scope_string(loong_graph_t *g)
     return g->scope_copy;
 }
 
-static bool same_shape(const loong_shape_t *a, const loong_shape_t *b)
-{
-    bool same = a->rank == b->rank && a->count == b->count;
-    for (int i = 0; same && i < a->rank; i++) {
-        same = a->dim[i] == b->dim[i];
-    }
-    return same;
-}
-
 static const char *name_copy(loong_graph_t *g, const char *name)
 {
     char *copy = NULL;
@@ -223,7 +186,7 @@ loong_val_t loong_graph_input(loong_graph_t *graph, const char *name,
     for (int i = 0; i < g->num_inputs; i++) {
         if (strcmp(g->inputs[i].name, name) == 0) {
             const loong_value_t *v = loongi_value(g, g->inputs[i].value);
-            if (v->dtype != dtype || !same_shape(&v->shape, &shape)) {
+            if (v->dtype != dtype || !loongi_shape_equal(&v->shape, &shape)) {
                 return loong_graph_fail(g, LOONG_ERR_ARG,
                                         "input %s is asked for with two types",
                                         name);
@@ -298,7 +261,7 @@ static loong_val_t found_param(loong_graph_t *g, int64_t at, int num_params,
     for (int i = 0; same && i < num_params; i++) {
         const loong_param_params_t *p = &g->params[at + i].params;
         same = strcmp(p->name, params[i].name) == 0 &&
-               same_shape(&p->shape, &params[i].shape) &&
+               loongi_shape_equal(&p->shape, &params[i].shape) &&
                p->dtype == params[i].dtype;
     }
     if (!same) {

@@ -156,6 +156,7 @@ static inline loong_node_t *loongi_producer(const loong_graph_t *g,
 /* Elements (bound) and bytes of a value seen alone, dense. */
 int64_t loongi_shape_elements(const loong_shape_t *shape);
 size_t loongi_value_bytes(const loong_graph_t *g, loong_val_t v);
+bool loongi_shape_equal(const loong_shape_t *a, const loong_shape_t *b);
 
 /* The shape of the part that the rank holds. */
 loong_shape_t loongi_param_shape(const loong_param_params_t *params);

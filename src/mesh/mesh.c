@@ -131,6 +131,17 @@ loong_status_t loong_mesh_create(loong_context_t *ctx,
     return LOONG_OK;
 }
 
+loong_mesh_t loong_mesh_single(void)
+{
+    loong_mesh_t m;
+    memset(&m, 0, sizeof(m));
+    m.world = 1;
+    for (int a = 0; a < LOONG_AXIS_COUNT; a++) {
+        m.size[a] = 1;
+    }
+    return m;
+}
+
 /* ---- groups ------------------------------------------------------------- */
 
 /* First and last stage; a rank between them is alone. */

@@ -9,6 +9,7 @@ loong_stage_params_t engine_params(loong_dtype_t compute)
     loong_stage_params_t p;
     memset(&p, 0, sizeof(p));
     loong_decoder_config_t *c = &p.model;
+    p.mesh = loong_mesh_single();
     c->num_layers = 2;
     c->hidden_size = 48;
     c->ffn_hidden_size = 80;
@@ -47,9 +48,11 @@ void engine_begin(engine_run_t *run, const loong_stage_params_t *params)
     assert_ok(run->ctx, loong_register_builtin(run->ctx));
     assert_ok(run->ctx, loong_comm_create_self(run->ctx, NULL, &run->comm));
     assert_ok(run->ctx, loong_device_create(run->ctx, "cpu", 0, &run->device));
-    assert_ok(run->ctx, loongi_stage_create(run->ctx, run->comm, params, 1,
-                                            &run->stage));
-    assert_ok(run->ctx, loongi_stage_allocate(run->stage, run->device));
+    assert_ok(run->ctx, loongi_stage_create(run->ctx, params, 1, &run->stage));
+    assert_ok(run->ctx, loongi_groups_create(run->ctx, run->comm, &params->mesh,
+                                             &run->groups));
+    assert_ok(run->ctx, loongi_stage_allocate(run->stage, run->device,
+                                              &run->groups));
     assert_ok(run->ctx, loongi_stage_initialize(run->stage, 5));
 }
 
@@ -57,6 +60,7 @@ void engine_end(engine_run_t *run)
 {
     loongi_stage_destroy(&run->stage);
     loong_device_destroy(&run->device);
+    loongi_groups_destroy(&run->groups);
     loong_comm_destroy(&run->comm);
     test_context_end(&run->ctx);
 }

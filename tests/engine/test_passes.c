@@ -200,22 +200,19 @@ static void test_globs_that_match_nothing(void **state)
     (void)state;
     static const char *const wrong[] = {"layers.*.self_attn", "layrs.*"};
     loong_context_t *ctx = test_context();
-    loong_comm_t *comm = NULL;
     loong_stage_t *stage = NULL;
     assert_ok(ctx, loong_register_builtin(ctx));
-    assert_ok(ctx, loong_comm_create_self(ctx, NULL, &comm));
     loong_stage_params_t p = engine_params(LOONG_BF16);
     p.compile.num_wide = 2;
     p.compile.wide = wrong;
-    assert_fails(ctx, loongi_stage_create(ctx, comm, &p, 1, &stage),
+    assert_fails(ctx, loongi_stage_create(ctx, &p, 1, &stage),
                  LOONG_ERR_CONFIG,
                  "scopes in fp32: 'layrs.*' matches no scope");
     p = engine_params(LOONG_BF16);
     p.compile.num_watch = 2;
     p.compile.watch = wrong;
-    assert_fails(ctx, loongi_stage_create(ctx, comm, &p, 1, &stage),
+    assert_fails(ctx, loongi_stage_create(ctx, &p, 1, &stage),
                  LOONG_ERR_CONFIG, "scopes to log: 'layrs.*'");
-    loong_comm_destroy(&comm);
     test_context_end(&ctx);
 }
 

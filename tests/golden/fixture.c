@@ -102,6 +102,7 @@ void fixture_open(fixture_t *f, const char *name,
     f->batch = ids->shape[0];
     f->tokens = ids->shape[1];
     plan(f, params, &p);
+    p.mesh = loong_mesh_single();
     assert_ok(f->ctx, loongi_stage_create(f->ctx, &p, 1, &f->stage));
     assert_ok(f->ctx, loongi_groups_create(f->ctx, f->comm, &p.mesh,
                                            &f->groups));

@@ -35,7 +35,6 @@ static void open_run(run_t *r, const char *name)
 {
     char path[512];
     loong_stage_params_t p;
-    static const loong_mesh_params_t one = {1, 1, 1, 1, 1, 1};
     memset(&p, 0, sizeof(p));
     r->ctx = test_context();
     assert_ok(r->ctx, loong_register_builtin(r->ctx));
@@ -47,7 +46,7 @@ static void open_run(run_t *r, const char *name)
     assert_ok(r->ctx, loongi_hf_open(r->ctx, path, &r->hf));
     assert_ok(r->ctx, loongi_decoder_configure(
                           r->ctx, loongi_hf_model(r->hf), &p.model));
-    assert_ok(r->ctx, loong_mesh_create(r->ctx, &one, 0, &p.mesh));
+    p.mesh = loong_mesh_single();
     p.batch.tokens = ROWS / MICRO * TOKENS;
     p.batch.max_seqlen = TOKENS;
     p.batch.max_segments = ROWS / MICRO;

@@ -16,6 +16,8 @@
  * the one that adds. */
 typedef struct linear_state {
     loong_product_t *product[2];
+    int a; /* which operand is A; the other is B */
+    bool bias;
 } linear_state_t;
 
 static bool is_dw(const loong_kernel_query_t *q)
@@ -170,6 +172,9 @@ static loong_status_t make(loong_context_t *ctx, const loong_kernel_query_t *q,
 {
     linear_state_t *s = NULL;
     LOONG_TRY(loongi_alloc(ctx, sizeof(*s), "linear kernel", &s));
+    const loong_linear_attr_t *attr = q->attr;
+    s->a = is_dw(q) && attr->transposed ? 1 : 0;
+    s->bias = has_bias(q);
     loong_status_t status = loongi_product_create(ctx, &p, &s->product[0]);
     if (status == LOONG_OK && (q->accumulate & 1u)) {
         p.add = true;
@@ -196,20 +201,12 @@ static loong_status_t widened_prepare(loong_context_t *ctx,
     return make(ctx, q, widened_of(q), state_p);
 }
 
-/* Which operand is A and which is B. */
-static int a_index(const loong_kernel_query_t *q)
-{
-    const loong_linear_attr_t *attr = q->attr;
-    return is_dw(q) && attr->transposed ? 1 : 0;
-}
-
 static loong_status_t run(const loong_kernel_call_t *call)
 {
     const loong_kernel_query_t *q = call->query;
     const linear_state_t *s = call->state;
-    int a = a_index(q);
-    loong_product_operands_t o = {call->ptr[a], call->ptr[1 - a],
-                                  has_bias(q) ? call->ptr[2] : NULL,
+    loong_product_operands_t o = {call->ptr[s->a], call->ptr[1 - s->a],
+                                  s->bias ? call->ptr[2] : NULL,
                                   call->ptr[q->num_in], call->workspace};
     return loongi_product_run(call->ctx, s->product[call->accumulate & 1u], &o);
 }
@@ -235,9 +232,8 @@ static loong_status_t widened_run(const loong_kernel_call_t *call)
     const float *in[2];
     in[0] = widen_operand(call, 0, &cursor);
     in[1] = widen_operand(call, 1, &cursor);
-    int a = a_index(q);
-    loong_product_operands_t o = {in[a], in[1 - a],
-                                  has_bias(q) ? call->ptr[2] : NULL,
+    loong_product_operands_t o = {in[s->a], in[1 - s->a],
+                                  s->bias ? call->ptr[2] : NULL,
                                   call->ptr[q->num_in], NULL};
     if (narrow) {
         o.c = cursor;

@@ -8,14 +8,26 @@
 
 /* ---- data ---------------------------------------------------------------- */
 
-static void *input(const loong_trainer_t *t, loong_stage_chunk_t chunk,
-                   const char *name, const loong_port_t **port_p)
+/* Address of an input; NULL when the chunk has none of that name. */
+static void *address(const loong_trainer_t *t, const loong_port_t *port)
 {
-    const loong_port_t *p = loongi_chunk_input(t->stage->chunk[chunk], name);
-    if (port_p != NULL) {
-        *port_p = p;
+    return port != NULL ? loongi_stage_port(t->stage, port) : NULL;
+}
+
+void loongi_find_inputs(loong_trainer_t *t)
+{
+    for (int i = 0; i < LOONG_STAGE_CHUNKS; i++) {
+        const loong_chunk_t *c = t->stage->chunk[i];
+        loong_batch_ports_t *p = &t->ports[i];
+        if (c != NULL) {
+            p->tokens = loongi_chunk_input(c, "tokens");
+            p->labels = loongi_chunk_input(c, "labels");
+            p->positions = loongi_chunk_input(c, "positions");
+            p->token_key = loongi_chunk_input(c, "token_key");
+            p->cu_seqlens = loongi_chunk_input(c, "cu_seqlens");
+            p->loss_weight = loongi_chunk_input(c, "loss_weight");
+        }
     }
-    return p != NULL ? loongi_stage_port(t->stage, p) : NULL;
 }
 
 loong_status_t loongi_fill_inputs(loong_trainer_t *t,
@@ -23,21 +35,20 @@ loong_status_t loongi_fill_inputs(loong_trainer_t *t,
                                   loong_loader_t *loader, int64_t consumed,
                                   int64_t k)
 {
-    const loong_port_t *weight = NULL;
-    const loong_port_t *segments = NULL;
+    const loong_batch_ports_t *p = &t->ports[chunk];
     loong_batch_t batch;
     memset(&batch, 0, sizeof(batch));
-    batch.tokens = input(t, chunk, "tokens", NULL);
-    batch.labels = input(t, chunk, "labels", NULL);
-    batch.position_ids = input(t, chunk, "positions", NULL);
-    batch.token_key = input(t, chunk, "token_key", NULL);
-    batch.cu_seqlens = input(t, chunk, "cu_seqlens", &segments);
-    batch.cu_seqlens_size = segments->shape.dim[0];
-    void *wide = input(t, chunk, "loss_weight", &weight);
-    bool convert = weight->dtype == LOONG_F64;
+    batch.tokens = address(t, p->tokens);
+    batch.labels = address(t, p->labels);
+    batch.position_ids = address(t, p->positions);
+    batch.token_key = address(t, p->token_key);
+    batch.cu_seqlens = address(t, p->cu_seqlens);
+    batch.cu_seqlens_size = p->cu_seqlens->shape.dim[0];
+    void *wide = address(t, p->loss_weight);
+    bool convert = p->loss_weight->dtype == LOONG_F64;
     batch.loss_weight = convert ? t->weights : wide;
     LOONG_TRY(loong_loader_fill(loader, consumed, k, &batch));
-    for (int64_t i = 0; i < weight->shape.dim[0] && convert; i++) {
+    for (int64_t i = 0; i < p->loss_weight->shape.dim[0] && convert; i++) {
         ((double *)wide)[i] = (double)t->weights[i];
     }
     return LOONG_OK;

@@ -86,6 +86,7 @@ static void read_settings(const loong_recipe_t *r, loong_train_settings_t *s)
         loong_recipe_real(r, "checkpoint.save_interval_seconds");
     s->keep_last = (int)loong_recipe_int(r, "checkpoint.keep_last");
     s->async_save = loong_recipe_bool(r, "checkpoint.async");
+    s->saves = loong_recipe_text(r, "checkpoint.save") != NULL;
     s->eval_interval = loong_recipe_int(r, "eval.interval");
     s->eval_iters = loong_recipe_int(r, "eval.iters");
     s->log_interval = loong_recipe_int(r, "log.interval");
@@ -265,6 +266,7 @@ static loong_status_t start(loong_trainer_t *t)
     LOONG_TRY(loongi_step_exchange_create(t->ctx, t->comm, &t->exchange));
     LOONG_TRY(loongi_groups_create(t->ctx, t->comm, &t->mesh, &t->groups));
     LOONG_TRY(loongi_stage_allocate(t->stage, t->device, &t->groups));
+    loongi_find_inputs(t);
     LOONG_TRY(load_model(t));
     LOONG_TRY(loong_blend_require(
         t->blend,

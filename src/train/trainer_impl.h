@@ -50,12 +50,23 @@ typedef struct loong_train_settings {
     double save_interval_seconds;
     int keep_last;
     bool async_save;
+    bool saves; /* a directory of checkpoints is set */
     int64_t eval_interval;
     int64_t eval_iters;
     int64_t log_interval;
     int64_t tensors_interval;
     uint64_t seed;
 } loong_train_settings_t;
+
+/* The inputs of a chunk that a loader fills. */
+typedef struct loong_batch_ports {
+    const loong_port_t *tokens;
+    const loong_port_t *labels;
+    const loong_port_t *positions;
+    const loong_port_t *token_key; /* NULL without dropout */
+    const loong_port_t *cu_seqlens;
+    const loong_port_t *loss_weight;
+} loong_batch_ports_t;
 
 struct loong_trainer {
     loong_context_t *ctx;
@@ -68,6 +79,7 @@ struct loong_trainer {
     loong_pairs_t *model_keys;
     loong_device_t *device;
     loong_stage_t *stage;
+    loong_batch_ports_t ports[LOONG_STAGE_CHUNKS];
     loong_step_exchange_t *exchange;
     loong_blend_t *blend;
     loong_loader_t *loader;
@@ -112,6 +124,8 @@ LOONG_NODISCARD loong_status_t loongi_train_step(loong_trainer_t *t);
 /* Makes the schedule of the next step; a new one only when the number of
  * micro-batches changes. */
 LOONG_NODISCARD loong_status_t loongi_trainer_plan_step(loong_trainer_t *t);
+/* Looks the inputs of all chunks up, once. */
+void loongi_find_inputs(loong_trainer_t *t);
 /* Fills the inputs of a chunk from a loader's micro-batch, slot 0. */
 LOONG_NODISCARD loong_status_t
 loongi_fill_inputs(loong_trainer_t *t, loong_stage_chunk_t chunk,

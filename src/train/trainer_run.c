@@ -44,7 +44,7 @@ static loong_status_t after_step(loong_trainer_t *t, bool *stop_p)
         LOONG_TRY(loongi_trainer_evaluate(t));
         loongi_report_reset(t);
     }
-    if (loong_recipe_text(t->recipe, "checkpoint.save") != NULL &&
+    if (t->set.saves &&
         (every(step, t->set.save_interval) || last || *stop_p ||
          (t->flags & LOONG_STEP_SAVE) != 0)) {
         LOONG_TRY(loongi_trainer_save(t));

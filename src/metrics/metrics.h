@@ -101,7 +101,8 @@ void loongi_jsonl_destroy(loong_jsonl_t **jsonl);
 
 /* ---- memory -------------------------------------------------------------- */
 
-/* Memory of this process that no file backs (RssAnon + RssShmem), in bytes.
+/* Memory of this process that no file backs (RssAnon + RssShmem), in bytes;
+ * what a rank has read of its peers' shared memory counts too.
  * Errors: LOONG_ERR_IO, LOONG_ERR_FORMAT. */
 LOONG_NODISCARD loong_status_t loongi_memory_used(loong_context_t *ctx,
                                                   size_t *bytes_p);

@@ -7,3 +7,22 @@ foreach(wrapped malloc calloc realloc aligned_alloc posix_memalign mmap strdup
     fopen open strcmp strncmp strcasecmp strstr getenv)
   target_link_options(test_quiet_step PRIVATE LINKER:--wrap=${wrapped})
 endforeach()
+add_executable(worker_memory tests/engine/worker_memory.c
+  tests/engine/engine_run.c)
+target_link_libraries(worker_memory PRIVATE loong_all cmocka)
+target_include_directories(worker_memory PRIVATE ${PROJECT_SOURCE_DIR}/tests)
+loong_test(NAME memory LABELS engine
+  SOURCES tests/engine/test_memory.c tests/engine/engine_run.c)
+target_link_options(test_memory PRIVATE LINKER:--wrap=loong_device_alloc
+  LINKER:--wrap=loong_comm_alloc_shared)
+foreach(dtype fp32 bf16)
+  set(directory ${CMAKE_CURRENT_BINARY_DIR}/memory_${dtype})
+  file(MAKE_DIRECTORY ${directory}_1 ${directory}_2)
+  add_test(NAME memory_${dtype}_1 COMMAND worker_memory ${directory}_1 ${dtype})
+  set_tests_properties(memory_${dtype}_1 PROPERTIES TIMEOUT 120 LABELS engine
+    ENVIRONMENT "OMP_NUM_THREADS=2;GOMP_SPINCOUNT=10000")
+  loong_mpi_test(NAME memory_${dtype}_2 RANKS 2 PROGRAM worker_memory
+    ARGS ${directory}_2 ${dtype} LABELS engine)
+  set_property(TEST memory_${dtype}_2 APPEND PROPERTY ENVIRONMENT
+    OMP_NUM_THREADS=1)
+endforeach()

@@ -1,0 +1,131 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Planned memory against what the kernel says this process holds:
+ *   [mpirun -n N] worker_memory DIR DTYPE
+ * trains two steps of a model of 35 million parameters and compares. Pages
+ * that several ranks map count for each of them by its part (Pss), so that the
+ * ranks of a machine add up to what it uses. */
+#include <fcntl.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "engine_run.h"
+#include "trainer_impl.h"
+
+enum { VOCAB = 16384 };
+
+/* Pss_Anon + Pss_Shmem, in bytes. */
+static double memory_held(void)
+{
+    static const char *const keys[] = {"\nPss_Anon:", "\nPss_Shmem:"};
+    char text[8192];
+    double sum = 0.0;
+    int fd = open("/proc/self/smaps_rollup", O_RDONLY);
+    ssize_t n = fd >= 0 ? read(fd, text, sizeof(text) - 1) : -1;
+    if (n < 0) {
+        return -1.0;
+    }
+    text[n] = '\0';
+    close(fd);
+    for (int i = 0; i < 2; i++) {
+        const char *at = strstr(text, keys[i]);
+        if (at == NULL) {
+            return -1.0;
+        }
+        sum += strtod(at + strlen(keys[i]), NULL) * 1024.0;
+    }
+    return sum;
+}
+
+static loong_status_t make_recipe(loong_context_t *ctx, const char *dir,
+                                  const char *dtype, loong_recipe_t **recipe_p)
+{
+    char text[2048];
+    snprintf(text, sizeof(text),
+             "model:\n"
+             "  foundation: {family: llama, num_layers: 6,\n"
+             "    hidden_size: 512, ffn_hidden_size: 1408,\n"
+             "    num_attention_heads: 8, num_query_groups: 4,\n"
+             "    vocab_size: %d, max_position_embeddings: 512,\n"
+             "    activation: swiglu,\n"
+             "    untie_embeddings_and_output_weights: true}\n"
+             "precision: {params_dtype: %s}\n"
+             "data: {seq_length: 128, train: [{path: %s/data}]}\n"
+             "train: {micro_batch_size: 2, global_batch_size: 4,\n"
+             "  train_iters: 2}\n"
+             "optimizer: {lr: 1e-3}\n",
+             VOCAB, dtype, dir);
+    return loong_recipe_parse(ctx, "test", text, NULL, recipe_p);
+}
+
+static double planned(const loong_trainer_t *t)
+{
+    double sum = 0.0;
+    for (int b = 0; b < LOONG_BASE_COUNT; b++) {
+        sum += (double)t->stage->bytes[b];
+    }
+    return sum;
+}
+
+/* The largest of what the ranks hold over what was planned. */
+static loong_status_t measure(loong_context_t *ctx, loong_comm_t *comm,
+                              const char *dir, const char *dtype,
+                              double *ratio_p)
+{
+    loong_recipe_t *recipe = NULL;
+    loong_trainer_t *t = NULL;
+    double start = memory_held();
+    LOONG_TRY(make_recipe(ctx, dir, dtype, &recipe));
+    loong_trainer_params_t params = {comm, recipe, false};
+    loong_status_t status = loong_trainer_create(ctx, &params, &t);
+    if (status == LOONG_OK) {
+        status = loong_trainer_run(t);
+    }
+    if (status == LOONG_OK) {
+        status = loong_comm_barrier(comm, "memory");
+    }
+    if (status == LOONG_OK) {
+        double held = memory_held() - start;
+        double ratio[2] = {held / planned(t), -held / planned(t)};
+        printf("rank %d, %s: planned %.1f MiB, held %.1f MiB, ratio %.4f\n",
+               loong_comm_rank(comm), dtype, planned(t) / 1048576.0,
+               held / 1048576.0, ratio[0]);
+        status = start < 0.0 ? LOONG_ERR_IO
+                             : loong_comm_all_reduce(comm, ratio, 2, LOONG_F64,
+                                                     LOONG_REDUCE_MAX, "ratio");
+        *ratio_p = fmax(fabs(ratio[0] - 1.0), fabs(-ratio[1] - 1.0));
+    }
+    loong_trainer_destroy(&t);
+    loong_recipe_destroy(&recipe);
+    return status;
+}
+
+int main(int argc, char **argv)
+{
+    loong_context_t *ctx = NULL;
+    loong_comm_t *comm = NULL;
+    double error = 1.0;
+    if (argc != 3 || loong_context_create(NULL, &ctx) != LOONG_OK) {
+        return 2;
+    }
+    loong_status_t status = loong_register_builtin(ctx);
+    if (status == LOONG_OK) {
+        status = loong_comm_create_world(ctx, NULL, &comm);
+    }
+    if (status == LOONG_OK && loong_comm_rank(comm) == 0) {
+        engine_make_data(ctx, argv[1], VOCAB, 1 << 16);
+    }
+    if (status == LOONG_OK) {
+        status = loong_comm_barrier(comm, "data");
+    }
+    if (status == LOONG_OK) {
+        status = measure(ctx, comm, argv[1], argv[2], &error);
+    }
+    if (status != LOONG_OK) {
+        fprintf(stderr, "%s\n", loong_context_error(ctx));
+    }
+    loong_comm_destroy(&comm);
+    loong_context_destroy(&ctx);
+    return status != LOONG_OK || error > 0.03;
+}

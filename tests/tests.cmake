@@ -45,6 +45,7 @@ loong_test(NAME op_rules SOURCES tests/ops/test_rules.c LABELS ops)
 loong_test(NAME metrics SOURCES tests/unit/test_metrics.c LABELS unit)
 loong_test(NAME trainer SOURCES tests/parallel/test_trainer.c LABELS parallel
   TIMEOUT 300)
+include(tests/train/train.cmake)
 loong_test(NAME schedule SOURCES tests/planner/test_schedule.c LABELS planner)
 include(tests/engine/engine.cmake)
 loong_test(NAME recipe SOURCES tests/unit/test_recipe.c LABELS unit)

@@ -65,7 +65,9 @@ typedef struct loong_precision {
 typedef enum loong_init_kind {
     LOONG_INIT_ZEROS,
     LOONG_INIT_ONES,
-    LOONG_INIT_NORMAL /* mean 0, standard deviation `std` */
+    LOONG_INIT_NORMAL,  /* mean 0, standard deviation `std` */
+    LOONG_INIT_UNIFORM, /* of the same mean and deviation */
+    LOONG_INIT_TRUNCATED_NORMAL /* drawn again beyond 3 std */
 } loong_init_kind_t;
 
 /* Which part of a parameter a rank holds. All zero: the whole of it, and no
@@ -91,8 +93,8 @@ typedef struct loong_param_params {
     loong_dtype_t dtype; /* of the storage that kernels read */
     loong_init_kind_t init;
     double std;
-    bool frozen;       /* no gradient, no optimizer state */
-    bool weight_decay; /* subject to decay by the default rule */
+    bool frozen;         /* no gradient, no optimizer state */
+    double weight_decay; /* factor of the optimizer's weight decay */
 } loong_param_params_t;
 
 LOONG_API LOONG_NODISCARD loong_status_t

@@ -109,9 +109,12 @@ static bool is_known(const writer_t *w, const char *key)
                                         "rotary_percent",
                                         /* padding is never exported */
                                         "make_vocab_size_divisible_by",
+                                        /* how training began */
+                                        "init_method_std",
+                                        "embedding_init_method_std",
+                                        "use_scaled_init_method",
                                         NULL};
-    if (strncmp(key, "init.", 5) == 0 ||
-        strncmp(key, "rope_scaling.", 13) == 0) {
+    if (strncmp(key, "rope_scaling.", 13) == 0) {
         return true;
     }
     for (const char *const *c = coded; *c != NULL; c++) {

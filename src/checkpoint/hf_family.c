@@ -43,7 +43,7 @@
         REAL_FIELD("rms_norm_eps", "layernorm_epsilon", "1e-06"),              \
         CODE_FIELD("hidden_act"), CODE_FIELD("tie_word_embeddings"),           \
         REAL_FIELD("attention_dropout", "attention_dropout", "0"),             \
-        REAL_FIELD("initializer_range", "init.method_std", "0.02")
+        REAL_FIELD("initializer_range", "init_method_std", "0.02")
 
 static const loong_hf_field_t gpt2_fields[] = {
     INT_FIELD("n_layer", "num_layers", "12"),
@@ -58,7 +58,7 @@ static const loong_hf_field_t gpt2_fields[] = {
     REAL_FIELD("attn_pdrop", "attention_dropout", "0.1"),
     REAL_FIELD("resid_pdrop", "hidden_dropout", "0.1"),
     REAL_FIELD("embd_pdrop", "embedding_dropout", "0.1"),
-    REAL_FIELD("initializer_range", "init.method_std", "0.02"),
+    REAL_FIELD("initializer_range", "init_method_std", "0.02"),
     NEUTRAL_FIELD("scale_attn_weights", "true"),
     NEUTRAL_FIELD("scale_attn_by_inverse_layer_idx", "false"),
     NEUTRAL_FIELD("reorder_and_upcast_attn", "false"),

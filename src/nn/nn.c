@@ -18,9 +18,36 @@ static bool frozen(const loong_nn_t *nn, const char *name)
     return false;
 }
 
+/* How a parameter starts, unless a rule says otherwise. */
+typedef struct start {
+    loong_init_kind_t kind;
+    double std;
+} start_t;
+
+static void apply_rules(const loong_nn_t *nn, loong_param_params_t *p)
+{
+    for (int i = 0; i < nn->num_rules; i++) {
+        const loong_nn_rule_t *rule = &nn->rules[i];
+        if (!loongi_scope_match(rule->scope, p->name)) {
+            continue;
+        }
+        if (!rule->sets_init) {
+            p->weight_decay = rule->weight_decay;
+            continue;
+        }
+        p->init = rule->init;
+        if (rule->std > 0.0) {
+            p->std = rule->std;
+        } else if (p->std == 0.0) {
+            p->std = nn->init_std; /* a vector has none of its own */
+        }
+    }
+}
+
 /* Fills what all parameters have; `full` receives the name. */
 static loong_param_params_t describe(const loong_nn_t *nn, const char *name,
-                                     loong_shape_t shape, char *full)
+                                     loong_shape_t shape, start_t start,
+                                     char *full)
 {
     loong_param_params_t p;
     memset(&p, 0, sizeof(p));
@@ -31,8 +58,11 @@ static loong_param_params_t describe(const loong_nn_t *nn, const char *name,
     p.name = full;
     p.shape = shape;
     p.dtype = matrix ? nn->graph->precision.compute : nn->graph->precision.wide;
-    p.weight_decay = matrix;
+    p.init = start.kind;
+    p.std = start.std;
+    p.weight_decay = matrix ? 1.0 : 0.0;
     p.frozen = frozen(nn, full);
+    apply_rules(nn, &p);
     return p;
 }
 
@@ -40,10 +70,9 @@ loong_val_t loongi_nn_matrix(loong_nn_t *nn, const char *name, int64_t rows,
                              int64_t cols, double std)
 {
     char full[NAME_SIZE];
+    start_t start = {LOONG_INIT_NORMAL, std};
     loong_param_params_t p = describe(nn, name, loong_shape_2d(rows, cols),
-                                      full);
-    p.init = LOONG_INIT_NORMAL;
-    p.std = std;
+                                      start, full);
     return loong_graph_param(nn->graph, &p);
 }
 
@@ -51,8 +80,9 @@ loong_val_t loongi_nn_vector(loong_nn_t *nn, const char *name, int64_t size,
                              loong_init_kind_t init)
 {
     char full[NAME_SIZE];
-    loong_param_params_t p = describe(nn, name, loong_shape_1d(size), full);
-    p.init = init;
+    start_t start = {init, 0.0};
+    loong_param_params_t p =
+        describe(nn, name, loong_shape_1d(size), start, full);
     return loong_graph_param(nn->graph, &p);
 }
 
@@ -84,15 +114,14 @@ loong_val_t loongi_nn_packed_linear(loong_nn_t *nn, int count,
     char part[64];
     loong_param_params_t w[LOONG_NN_MAX_PACK];
     loong_param_params_t b[LOONG_NN_MAX_PACK];
+    start_t normal = {LOONG_INIT_NORMAL, nn->init_std};
+    start_t zeros = {LOONG_INIT_ZEROS, 0.0};
     for (int i = 0; i < count; i++) {
         snprintf(part, sizeof(part), "%s.weight", names[i]);
         w[i] = describe(nn, part, loong_shape_2d(out[i], width_of(nn, x)),
-                        full[0][i]);
-        w[i].init = LOONG_INIT_NORMAL;
-        w[i].std = nn->init_std;
+                        normal, full[0][i]);
         snprintf(part, sizeof(part), "%s.bias", names[i]);
-        b[i] = describe(nn, part, loong_shape_1d(out[i]), full[1][i]);
-        b[i].init = LOONG_INIT_ZEROS;
+        b[i] = describe(nn, part, loong_shape_1d(out[i]), zeros, full[1][i]);
     }
     loong_val_t weight = loong_graph_pack(nn->graph, count, w);
     loong_val_t offset =

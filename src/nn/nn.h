@@ -15,6 +15,20 @@
 extern "C" {
 #endif
 
+/* What a recipe says of some parameters; of several rules that match the last
+ * one holds. */
+typedef struct loong_nn_rule {
+    const char *scope; /* glob over parameter names and scopes above them */
+    bool sets_init;    /* else the rule sets the factor of weight decay */
+    double weight_decay;
+    loong_init_kind_t init;
+    double std; /* 0: as the model has it */
+} loong_nn_rule_t;
+
+/* Element `index` of a parameter at the start, from the stream (seed, key). */
+double loongi_nn_initial(const loong_param_params_t *param, uint64_t seed,
+                         uint64_t key, uint64_t index);
+
 /* What all layers of a component share. */
 typedef struct loong_nn {
     loong_graph_t *graph;
@@ -22,6 +36,8 @@ typedef struct loong_nn {
     double output_init_std; /* of projections that end a residual branch */
     int num_freeze;
     const char *const *freeze; /* globs over parameter names */
+    int num_rules;
+    const loong_nn_rule_t *rules;
 } loong_nn_t;
 
 /* A matrix [rows, cols] in the compute type, or a vector [rows] (cols 0) in

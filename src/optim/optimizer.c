@@ -178,7 +178,7 @@ static loong_status_t add_update(loong_optimizer_t *o,
     attr->beta1 = params->beta1;
     attr->beta2 = params->beta2;
     attr->eps = params->eps;
-    attr->weight_decay = flat->group == 0 ? params->weight_decay : 0.0;
+    attr->weight_decay = flat->weight_decay * params->weight_decay;
     begin_step(&step, "adamw", "optimizer", params->threads);
     step.query.attr = attr;
     step.query.num_in = 1;

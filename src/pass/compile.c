@@ -13,10 +13,9 @@ enum { BUFFER_ALIGN = 64, FLAT_ALIGN = 64 /* elements */ };
 
 static int flat_of(loong_chunk_t *c, const loong_param_params_t *p)
 {
-    int group = p->weight_decay ? 0 : 1;
     for (int i = 0; i < c->num_flats; i++) {
         if (c->flats[i].dtype == p->dtype && c->flats[i].frozen == p->frozen &&
-            c->flats[i].group == group) {
+            c->flats[i].weight_decay == p->weight_decay) {
             return i;
         }
     }
@@ -26,7 +25,7 @@ static int flat_of(loong_chunk_t *c, const loong_param_params_t *p)
     loong_flat_t *flat = &c->flats[c->num_flats];
     flat->dtype = p->dtype;
     flat->frozen = p->frozen;
-    flat->group = group;
+    flat->weight_decay = p->weight_decay;
     return c->num_flats++;
 }
 
@@ -49,7 +48,9 @@ static loong_status_t place_params(const loong_graph_t *g, loong_chunk_t *c)
         place->elements = loongi_shape_elements(&place->shape);
         place->flat = flat_of(c, &source->params);
         LOONG_CHECK(c->ctx, place->flat >= 0, LOONG_ERR_UNSUPPORTED,
-                    "more than %d kinds of parameters", LOONG_MAX_FLATS);
+                    "more than %d kinds of parameters (types, frozen or not, "
+                    "factors of weight decay)",
+                    LOONG_MAX_FLATS);
         loong_flat_t *flat = &c->flats[place->flat];
         place->begins_pack = source->first == i;
         if (place->begins_pack) {

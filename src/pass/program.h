@@ -97,14 +97,14 @@ typedef struct loong_port {
     double weight; /* of a loss */
 } loong_port_t;
 
-/* A flat buffer: parameters that share type, trainability and optimizer group,
+/* A flat buffer: parameters that share type, trainability and weight decay,
  * one after the other. Element e of it is element e of its main gradient and
  * of each optimizer moment. */
 enum { LOONG_MAX_FLATS = 16 };
 typedef struct loong_flat {
     loong_dtype_t dtype;
     bool frozen;
-    int group; /* 0: weight decay, 1: none */
+    double weight_decay; /* factor of the optimizer's */
     int64_t elements; /* padded to whole cache lines */
     int64_t param_offset; /* bytes in PARAM */
     int64_t grad_offset;  /* bytes in GRAD; -1: frozen */

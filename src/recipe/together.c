@@ -46,6 +46,17 @@ static void want(check_t *c, const char *path, const char *why)
     }
 }
 
+/* Items of a list of maps cannot do without this key. */
+static void want_in_items(check_t *c, const char *list, const char *key,
+                          const char *why)
+{
+    for (int64_t i = 0; i < loong_recipe_count(c->recipe, list); i++) {
+        char path[64];
+        snprintf(path, sizeof(path), "%s[%lld].%s", list, (long long)i, key);
+        want(c, path, why);
+    }
+}
+
 static void check_training_length(check_t *c)
 {
     static const char *const lengths[] = {
@@ -72,21 +83,14 @@ static void check_needed(check_t *c)
         want(c, always[i], "every run needs it");
     }
     check_training_length(c);
-    for (int64_t i = 0; i < loong_recipe_count(c->recipe, "data.train"); i++) {
-        char path[64];
-        snprintf(path, sizeof(path), "data.train[%lld].path", (long long)i);
-        want(c, path, "every data set needs it");
-    }
-    int64_t sets = loong_recipe_count(c->recipe, "data.validation");
-    for (int64_t i = 0; i < sets; i++) {
-        char path[64];
-        snprintf(path, sizeof(path), "data.validation[%lld].name",
-                 (long long)i);
-        want(c, path, "every data set needs it");
-        snprintf(path, sizeof(path), "data.validation[%lld].path",
-                 (long long)i);
-        want(c, path, "every data set needs it");
-    }
+    want_in_items(c, "data.train", "path", "every data set needs it");
+    want_in_items(c, "data.validation", "name", "every data set needs it");
+    want_in_items(c, "data.validation", "path", "every data set needs it");
+    want_in_items(c, "optimizer.weight_decay_rules", "scope",
+                  "every rule needs it");
+    want_in_items(c, "optimizer.weight_decay_rules", "factor",
+                  "every rule needs it");
+    want_in_items(c, "init.by_scope", "scope", "every rule needs it");
 }
 
 /* value must be a multiple of unit; the nearest are named. */
@@ -229,6 +233,10 @@ static void check_settings(check_t *c)
         problem(c, "recompute.scopes",
                 selective ? "empty, recompute.granularity selective needs it"
                           : "set, but recompute.granularity is not selective");
+    }
+    if (is_set(c, "init.from_hf") &&
+        loong_recipe_count(c->recipe, "init.by_scope") > 0) {
+        problem(c, "init.by_scope", "has no effect beside init.from_hf");
     }
     if (is_set(c, "checkpoint.save")) {
         return;

@@ -3,6 +3,7 @@
 
 #include <string.h>
 
+#include "nn.h"
 #include "passes.h"
 #include "rng.h"
 
@@ -210,13 +211,8 @@ static void initialize_block(loong_stage_t *s, const loong_param_place_t *p,
     int64_t count = LOONG_MIN(p->elements - at, (int64_t)INIT_BLOCK);
     uint64_t key = loongi_rng_name(p->name);
     for (int64_t i = 0; i < count; i++) {
-        values[i] = 0.0;
-        if (p->params.init == LOONG_INIT_ONES) {
-            values[i] = 1.0;
-        } else if (p->params.init == LOONG_INIT_NORMAL) {
-            values[i] = p->params.std *
-                        loongi_rng_normal(seed, key, (uint64_t)(at + i));
-        }
+        values[i] =
+            loongi_nn_initial(&p->params, seed, key, (uint64_t)(at + i));
     }
     loongi_stage_set_param(s, p, at, count, values);
 }

@@ -8,6 +8,7 @@
 #include "decoder_config.h"
 #include "hf_config.h"
 #include "isa.h"
+#include "param_rules.h"
 #include "stage_load.h"
 #include "trainer_impl.h"
 
@@ -138,24 +139,6 @@ static loong_precision_t read_precision(const loong_trainer_t *t)
     return p;
 }
 
-static loong_status_t read_globs(loong_trainer_t *t, const char *path,
-                                 int *count_p, const char *const **globs_p)
-{
-    int64_t count = loong_recipe_count(t->recipe, path);
-    const char **globs = NULL;
-    LOONG_TRY(loongi_arena_alloc(t->model_keys->arena,
-                                 (size_t)LOONG_MAX(count, 1) * sizeof(*globs),
-                                 &globs));
-    for (int64_t i = 0; i < count; i++) {
-        char item[128];
-        snprintf(item, sizeof(item), "%s[%lld]", path, (long long)i);
-        globs[i] = loong_recipe_text(t->recipe, item);
-    }
-    *count_p = (int)count;
-    *globs_p = globs;
-    return LOONG_OK;
-}
-
 static loong_status_t read_recompute(loong_trainer_t *t,
                                      loong_compile_params_t *compile)
 {
@@ -165,8 +148,9 @@ static loong_status_t read_recompute(loong_trainer_t *t,
         compile->num_recompute = 1;
         compile->recompute = layers;
     } else if (strcmp(text, "selective") == 0) {
-        return read_globs(t, "recompute.scopes", &compile->num_recompute,
-                          &compile->recompute);
+        return loongi_read_globs(t->recipe, "recompute.scopes",
+                                 t->model_keys->arena, &compile->num_recompute,
+                                 &compile->recompute);
     }
     return LOONG_OK;
 }
@@ -180,8 +164,8 @@ static loong_status_t plan_stage(loong_trainer_t *t)
     LOONG_TRY(loong_recipe_each(r, FOUNDATION, add_pair, t->model_keys));
     LOONG_TRY(loongi_decoder_configure(t->ctx, t->model_keys, &p.model));
     LOONG_TRY(loongi_decoder_state(&p.model, t->model_keys));
-    LOONG_TRY(read_globs(t, "model.freeze", &p.model.num_freeze,
-                         &p.model.freeze));
+    loong_arena_t *arena = t->model_keys->arena;
+    LOONG_TRY(loongi_param_rules_read(r, arena, &p.model));
     p.batch.tokens = t->set.micro_batch_size * t->set.seq_length;
     p.batch.max_seqlen = t->set.seq_length;
     p.batch.max_segments = p.batch.tokens;
@@ -191,10 +175,10 @@ static loong_status_t plan_stage(loong_trainer_t *t)
     p.compile.threads = omp_get_max_threads();
     p.compile.fuse = p.compile.in_place = true;
     LOONG_TRY(read_recompute(t, &p.compile));
-    LOONG_TRY(read_globs(t, "precision.fp32_scopes", &p.compile.num_wide,
-                         &p.compile.wide));
-    LOONG_TRY(read_globs(t, "log.tensors", &p.compile.num_watch,
-                         &p.compile.watch));
+    LOONG_TRY(loongi_read_globs(r, "precision.fp32_scopes", arena,
+                                &p.compile.num_wide, &p.compile.wide));
+    LOONG_TRY(loongi_read_globs(r, "log.tensors", arena,
+                                &p.compile.num_watch, &p.compile.watch));
     p.optimizer.device = "cpu";
     p.optimizer.threads = p.compile.threads;
     p.optimizer.beta1 = loong_recipe_real(r, "optimizer.adam_beta1");
@@ -210,7 +194,8 @@ static loong_status_t plan_stage(loong_trainer_t *t)
     }
     p.train = true;
     p.mesh = t->mesh;
-    return loongi_stage_create(t->ctx, &p, 1, &t->stage);
+    LOONG_TRY(loongi_stage_create(t->ctx, &p, 1, &t->stage));
+    return loongi_param_rules_check(t->ctx, r, t->stage->layout);
 }
 
 static int parallel_size(const loong_trainer_t *t, const char *key)

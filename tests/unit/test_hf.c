@@ -100,7 +100,7 @@ static void configs_are_mapped(void **state)
         {"qwen3_gqa_tied", "family", "qwen3"},
         {"qwen3_gqa_tied", "qk_layernorm", "true"},
         {"qwen3_gqa_tied", "kv_channels", "16"},
-        {"qwen3_gqa_tied", "init.method_std", "0.02"},
+        {"qwen3_gqa_tied", "init_method_std", "0.02"},
         {"qwen3_gqa_tied", "activation", "swiglu"},
     };
     for (int64_t i = 0; i < LOONG_COUNT_OF(cases); i++) {

@@ -38,6 +38,11 @@ static bool needs_key(const loong_decoder_config_t *c)
            c->embedding_dropout > 0.0;
 }
 
+static double embedding_std(const loong_decoder_config_t *c)
+{
+    return c->embedding_init_std > 0.0 ? c->embedding_init_std : c->init_std;
+}
+
 static loong_val_t embed(decoder_t *d)
 {
     const loong_decoder_config_t *c = d->c;
@@ -58,14 +63,14 @@ static loong_val_t embed(decoder_t *d)
     loong_graph_push(d->g, "embed_tokens");
     loong_val_t table = loongi_nn_matrix(&d->nn, "weight",
                                          c->padded_vocab_size, c->hidden_size,
-                                         c->init_std);
+                                         embedding_std(c));
     loong_val_t x = loong_embedding(d->g, ids, table);
     loong_graph_pop(d->g);
     if (c->learned_positions) {
         loong_graph_push(d->g, "position_embeddings");
         loong_val_t wpe = loongi_nn_matrix(&d->nn, "weight",
                                            c->max_position_embeddings,
-                                           c->hidden_size, c->init_std);
+                                           c->hidden_size, embedding_std(c));
         x = loong_add(d->g, x, loong_embedding(d->g, positions, wpe));
         loong_graph_pop(d->g);
     } else {
@@ -118,9 +123,10 @@ static loong_val_t layer(decoder_t *d, loong_val_t x, int index)
 static loong_val_t head_matrix(decoder_t *d)
 {
     const loong_decoder_config_t *c = d->c;
+    double std = c->tied ? embedding_std(c) : c->init_std;
     loong_graph_push(d->g, c->tied ? "embed_tokens" : "lm_head");
     loong_val_t w = loongi_nn_matrix(&d->nn, "weight", c->padded_vocab_size,
-                                     c->hidden_size, c->init_std);
+                                     c->hidden_size, std);
     loong_graph_pop(d->g);
     return w;
 }
@@ -167,6 +173,8 @@ loong_status_t loongi_decoder_build(loong_graph_t *graph,
             : config->init_std;
     d.nn.num_freeze = config->num_freeze;
     d.nn.freeze = config->freeze;
+    d.nn.num_rules = config->num_rules;
+    d.nn.rules = config->rules;
     loong_val_t x = embed(&d);
     for (int i = 0; i < config->num_layers; i++) {
         x = layer(&d, x, i);

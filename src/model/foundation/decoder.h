@@ -44,9 +44,12 @@ typedef struct loong_decoder_config {
     double hidden_dropout;
     double embedding_dropout;
     double init_std;
+    double embedding_init_std; /* of embeddings; 0: init_std */
     bool scaled_output_init; /* output projections: std / sqrt(2 layers) */
     int num_freeze;
     const char *const *freeze; /* globs over parameter names */
+    int num_rules;
+    const loong_nn_rule_t *rules;
 } loong_decoder_config_t;
 
 /* The micro-batch a graph is built for. */

@@ -87,8 +87,9 @@ static const field_t fields[] = {
     {"attention_dropout", REAL, AT(attention_dropout), NULL},
     {"hidden_dropout", REAL, AT(hidden_dropout), NULL},
     {"embedding_dropout", REAL, AT(embedding_dropout), NULL},
-    {"init.method_std", REAL, AT(init_std), NULL},
-    {"init.output_layer_std_scaled", BOOL, AT(scaled_output_init), NULL},
+    {"init_method_std", REAL, AT(init_std), NULL},
+    {"embedding_init_method_std", REAL, AT(embedding_init_std), NULL},
+    {"use_scaled_init_method", BOOL, AT(scaled_output_init), NULL},
 };
 
 /* The message of all problems so far. */

@@ -1,0 +1,132 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "param_rules.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "graph_impl.h"
+#include "problems.h"
+
+#define FREEZE "model.freeze"
+#define DECAY "optimizer.weight_decay_rules"
+#define INIT "init.by_scope"
+
+enum { PATH_SIZE = 128 };
+
+/* ---- reading ------------------------------------------------------------- */
+
+loong_status_t loongi_read_globs(const loong_recipe_t *recipe,
+                                 const char *path, loong_arena_t *arena,
+                                 int *count_p, const char *const **globs_p)
+{
+    int64_t count = loong_recipe_count(recipe, path);
+    const char **globs = NULL;
+    LOONG_TRY(loongi_arena_alloc(
+        arena, (size_t)LOONG_MAX(count, 1) * sizeof(*globs), &globs));
+    for (int64_t i = 0; i < count; i++) {
+        char item[PATH_SIZE];
+        snprintf(item, sizeof(item), "%s[%lld]", path, (long long)i);
+        globs[i] = loong_recipe_text(recipe, item);
+    }
+    *count_p = (int)count;
+    *globs_p = globs;
+    return LOONG_OK;
+}
+
+static const char *item(const char *list, int64_t i, const char *key,
+                        char path[PATH_SIZE])
+{
+    snprintf(path, PATH_SIZE, "%s[%lld].%s", list, (long long)i, key);
+    return path;
+}
+
+static loong_init_kind_t init_kind(const char *text)
+{
+    static const struct {
+        const char *name;
+        loong_init_kind_t kind;
+    } kinds[] = {{"truncated_normal", LOONG_INIT_TRUNCATED_NORMAL},
+                 {"uniform", LOONG_INIT_UNIFORM},
+                 {"zeros", LOONG_INIT_ZEROS},
+                 {"ones", LOONG_INIT_ONES}};
+    for (int64_t i = 0; i < LOONG_COUNT_OF(kinds); i++) {
+        if (strcmp(text, kinds[i].name) == 0) {
+            return kinds[i].kind;
+        }
+    }
+    return LOONG_INIT_NORMAL;
+}
+
+loong_status_t loongi_param_rules_read(const loong_recipe_t *recipe,
+                                       loong_arena_t *arena,
+                                       loong_decoder_config_t *model)
+{
+    const loong_recipe_t *r = recipe;
+    int64_t decays = loong_recipe_count(r, DECAY);
+    int64_t inits = loong_recipe_count(r, INIT);
+    loong_nn_rule_t *rules = NULL;
+    char path[PATH_SIZE];
+    LOONG_TRY(loongi_read_globs(r, FREEZE, arena, &model->num_freeze,
+                                &model->freeze));
+    LOONG_TRY(loongi_arena_alloc(
+        arena, (size_t)LOONG_MAX(decays + inits, 1) * sizeof(*rules), &rules));
+    memset(rules, 0, (size_t)(decays + inits) * sizeof(*rules));
+    for (int64_t i = 0; i < decays; i++) {
+        rules[i].scope = loong_recipe_text(r, item(DECAY, i, "scope", path));
+        rules[i].weight_decay =
+            loong_recipe_real(r, item(DECAY, i, "factor", path));
+    }
+    for (int64_t i = 0; i < inits; i++) {
+        loong_nn_rule_t *rule = &rules[decays + i];
+        rule->sets_init = true;
+        rule->scope = loong_recipe_text(r, item(INIT, i, "scope", path));
+        rule->init =
+            init_kind(loong_recipe_text(r, item(INIT, i, "method", path)));
+        rule->std = loong_recipe_real(r, item(INIT, i, "std", path));
+    }
+    model->num_rules = (int)(decays + inits);
+    model->rules = rules;
+    return LOONG_OK;
+}
+
+/* ---- checking ------------------------------------------------------------ */
+
+static bool matches_any(const loong_chunk_t *layout, const char *glob)
+{
+    for (int64_t i = 0; i < layout->num_params; i++) {
+        if (loongi_scope_match(glob, layout->params[i].name)) {
+            return true;
+        }
+    }
+    return false;
+}
+
+loong_status_t loongi_param_rules_check(loong_context_t *ctx,
+                                        const loong_recipe_t *recipe,
+                                        const loong_chunk_t *layout)
+{
+    static const struct {
+        const char *list;
+        const char *key;
+    } lists[] = {{FREEZE, ""}, {DECAY, ".scope"}, {INIT, ".scope"}};
+    loong_problems_t problems = loongi_problems_begin(ctx);
+    for (int64_t k = 0; k < LOONG_COUNT_OF(lists); k++) {
+        int64_t count = loong_recipe_count(recipe, lists[k].list);
+        for (int64_t i = 0; i < count; i++) {
+            char path[PATH_SIZE];
+            snprintf(path, sizeof(path), "%s[%lld]%s", lists[k].list,
+                     (long long)i, lists[k].key);
+            const char *glob = loong_recipe_text(recipe, path);
+            if (!matches_any(layout, glob)) {
+                loongi_problems_add(
+                    &problems,
+                    "%s: %s: no parameter matches %s; their names are %s "
+                    "to %s",
+                    loong_recipe_where(recipe, path), path, glob,
+                    layout->params[0].name,
+                    layout->params[layout->num_params - 1].name);
+            }
+        }
+    }
+    return loongi_problems_end(&problems, LOONG_ERR_CONFIG, "the recipe");
+}

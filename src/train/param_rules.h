@@ -1,0 +1,36 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * What a recipe says of some parameters by their names: which stay fixed,
+ * how they start, how much they decay. */
+#ifndef LOONG_PARAM_RULES_H
+#define LOONG_PARAM_RULES_H
+
+#include "decoder.h"
+#include "loong/recipe.h"
+#include "program.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* The texts of a list, in the arena. */
+LOONG_NODISCARD loong_status_t
+loongi_read_globs(const loong_recipe_t *recipe, const char *path,
+                  loong_arena_t *arena, int *count_p,
+                  const char *const **globs_p);
+
+/* Fills freeze and rules of a model. */
+LOONG_NODISCARD loong_status_t
+loongi_param_rules_read(const loong_recipe_t *recipe, loong_arena_t *arena,
+                        loong_decoder_config_t *model);
+
+/* A glob that no parameter matches is a mistake. Errors: LOONG_ERR_CONFIG. */
+LOONG_NODISCARD loong_status_t
+loongi_param_rules_check(loong_context_t *ctx, const loong_recipe_t *recipe,
+                         const loong_chunk_t *layout);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

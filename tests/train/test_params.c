@@ -1,0 +1,216 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Rules of a recipe over parameters: how they start, how much they decay,
+ * which stay fixed. */
+#include "train_job.h"
+
+typedef struct moments {
+    double mean;
+    double std;
+    double max; /* of the absolute values */
+} moments_t;
+
+static moments_t measure(const job_place_t *p, const char *name)
+{
+    double *v = NULL;
+    char full[128];
+    moments_t m = {0.0, 0.0, 0.0};
+    snprintf(full, sizeof(full), "foundation.%s", name);
+    int64_t n = job_tensor(p, "save", "param", full, &v);
+    for (int64_t i = 0; i < n; i++) {
+        m.mean += v[i] / (double)n;
+        m.max = fmax(m.max, fabs(v[i]));
+    }
+    for (int64_t i = 0; i < n; i++) {
+        m.std += (v[i] - m.mean) * (v[i] - m.mean) / (double)n;
+    }
+    m.std = sqrt(m.std);
+    free(v);
+    return m;
+}
+
+/* Starts alone: a learning rate of zero leaves parameters as they began. */
+#define START "train.train_iters=1\noptimizer.lr=0\n"
+
+/* n numbers: their deviation lies within 5 deviations of its estimate,
+ * std / sqrt(2 n) for a normal, less for the others. */
+static void assert_std(const moments_t *m, double std, double n)
+{
+    if (fabs(m->std - std) > 5.0 * std / sqrt(2.0 * n) ||
+        fabs(m->mean) > 5.0 * std / sqrt(n)) {
+        fail_msg("mean %g, deviation %g, wanted 0, %g", m->mean, m->std, std);
+    }
+}
+
+static void parameters_start_as_the_recipe_says(void **state)
+{
+    (void)state;
+    job_place_t p = job_begin();
+    job_result_t r;
+    job_run(&p, 2,
+            START "model.foundation.init_method_std=0.05\n"
+                  "model.foundation.embedding_init_method_std=0.5\n"
+                  "model.foundation.use_scaled_init_method=true\n"
+                  "init.by_scope=["
+                  "{scope: layers.0.mlp, method: uniform, std: 0.3}, "
+                  "{scope: '*.mlp.down_proj', method: zeros}, "
+                  "{scope: '*.q_proj.weight', method: truncated_normal}, "
+                  "{scope: 'layers.1.*layernorm.weight', method: normal}]\n",
+            &r);
+    assert_int_equal(r.status, LOONG_OK);
+    moments_t m = measure(&p, "embed_tokens.weight");
+    assert_std(&m, 0.5, 61 * 24);
+    m = measure(&p, "layers.0.self_attn.k_proj.weight");
+    assert_std(&m, 0.05, 8 * 24);
+    m = measure(&p, "layers.1.self_attn.o_proj.weight");
+    assert_std(&m, 0.05 / sqrt(4.0), 24 * 24); /* sqrt(2 x 2 layers) */
+    m = measure(&p, "layers.0.mlp.up_proj.weight");
+    assert_std(&m, 0.3, 40 * 24);
+    assert_true(m.max <= 0.3 * sqrt(3.0) && m.max > 0.29 * sqrt(3.0));
+    m = measure(&p, "layers.0.mlp.down_proj.weight"); /* the last rule */
+    assert_true(m.max == 0.0);
+    m = measure(&p, "layers.1.mlp.down_proj.weight");
+    assert_true(m.max == 0.0);
+    m = measure(&p, "layers.1.self_attn.q_proj.weight");
+    assert_true(m.max <= 3.0 * 0.05 && m.max > 2.0 * 0.05);
+    m = measure(&p, "layers.1.input_layernorm.weight");
+    assert_std(&m, 0.05, 24);
+    m = measure(&p, "layers.0.input_layernorm.weight");
+    assert_true(m.max == 1.0 && fabs(m.mean - 1.0) < 1e-14);
+    job_end(&p);
+}
+
+/* After one step from the same start the difference that decay makes is
+ * lr x weight_decay x factor x the start, whatever Adam does besides. */
+static double decay_of(const job_place_t *p, const char *name)
+{
+    double *v[3] = {NULL, NULL, NULL};
+    static const char *const saves[] = {"start", "none", "rules"};
+    double most = 0.0;
+    double least = 1e9;
+    char full[128];
+    int64_t n = 0;
+    snprintf(full, sizeof(full), "foundation.%s", name);
+    for (int i = 0; i < 3; i++) {
+        n = job_tensor(p, saves[i], "param", full, &v[i]);
+    }
+    for (int64_t i = 0; i < n; i++) {
+        double factor = (v[1][i] - v[2][i]) / (0.01 * 0.5 * v[0][i]);
+        if (fabs(v[0][i]) > 1e-3) {
+            most = fmax(most, factor);
+            least = fmin(least, factor);
+        }
+    }
+    for (int i = 0; i < 3; i++) {
+        free(v[i]);
+    }
+    if (most - least > 1e-6) {
+        fail_msg("%s: factors from %g to %g", name, least, most);
+    }
+    return most;
+}
+
+static void weight_decay_follows_the_rules(void **state)
+{
+    (void)state;
+    job_place_t p = job_begin();
+    job_result_t r;
+    job_run(&p, 2, START "checkpoint.save=$DIR/start\n", &r);
+    assert_int_equal(r.status, LOONG_OK);
+    job_run(&p, 2,
+            "train.train_iters=1\noptimizer.lr=0.01\n"
+            "optimizer.weight_decay=0\noptimizer.lr_decay_style=constant\n"
+            "checkpoint.save=$DIR/none\n",
+            &r);
+    assert_int_equal(r.status, LOONG_OK);
+    job_run(&p, 2,
+            "train.train_iters=1\noptimizer.lr=0.01\n"
+            "optimizer.weight_decay=0.5\noptimizer.lr_decay_style=constant\n"
+            "optimizer.weight_decay_rules=["
+            "{scope: embed_tokens, factor: 0}, "
+            "{scope: layers.1, factor: 0.5}, "
+            "{scope: 'layers.1.*norm*', factor: 2}]\n"
+            "checkpoint.save=$DIR/rules\n",
+            &r);
+    assert_int_equal(r.status, LOONG_OK);
+    assert_true(fabs(decay_of(&p, "embed_tokens.weight")) < 1e-6);
+    assert_true(fabs(decay_of(&p, "layers.0.mlp.up_proj.weight") - 1) < 1e-6);
+    assert_true(fabs(decay_of(&p, "layers.0.input_layernorm.weight")) < 1e-6);
+    assert_true(fabs(decay_of(&p, "layers.1.mlp.up_proj.weight") - .5) < 1e-6);
+    assert_true(fabs(decay_of(&p, "layers.1.input_layernorm.weight") - 2) <
+                1e-6);
+    job_end(&p);
+}
+
+static void assert_refused(const job_place_t *p, const char *overrides,
+                           const char *what)
+{
+    job_result_t r;
+    job_run(p, 1, overrides, &r);
+    if (r.status == LOONG_OK || strstr(r.error, what) == NULL) {
+        fail_msg("status %d, wanted in the message: %s, found: %s", r.status,
+                 what, r.error);
+    }
+}
+
+static void rules_that_cannot_hold_are_refused(void **state)
+{
+    (void)state;
+    job_place_t p = job_begin();
+    assert_refused(&p, "model.freeze=[layers.7]\n",
+                   "model.freeze[0]: no parameter matches layers.7; their "
+                   "names are embed_tokens.weight to norm.weight");
+    assert_refused(&p,
+                   "optimizer.weight_decay_rules=[{scope: lm_head, factor: 1}]"
+                   "\ninit.by_scope=[{scope: laers}]\n",
+                   "optimizer.weight_decay_rules[0].scope: no parameter "
+                   "matches lm_head");
+    assert_refused(&p, "init.by_scope=[{scope: laers}]\n",
+                   "init.by_scope[0].scope: no parameter matches laers");
+    assert_refused(&p, "optimizer.weight_decay_rules=[{scope: layers}]\n",
+                   "optimizer.weight_decay_rules[0].factor: not set");
+    assert_refused(&p, "init.by_scope=[{scope: layers, method: gauss}]\n",
+                   "init.by_scope[0].method: found gauss, allowed: normal");
+    assert_refused(&p,
+                   "optimizer.weight_decay_rules=[{scope: '*.q_proj', "
+                   "factor: 0}]\n",
+                   "cannot be packed with");
+    assert_refused(&p,
+                   "init.from_hf=/nowhere\ninit.by_scope=[{scope: layers}]\n",
+                   "/nowhere");
+    job_end(&p);
+}
+
+static void frozen_parameters_stay(void **state)
+{
+    (void)state;
+    job_place_t p = job_begin();
+    job_result_t r;
+    double *v[2] = {NULL, NULL};
+    const char *const names[] = {"foundation.embed_tokens.weight",
+                                 "foundation.layers.0.mlp.up_proj.weight"};
+    job_run(&p, 2, START "checkpoint.save=$DIR/start\n", &r);
+    assert_int_equal(r.status, LOONG_OK);
+    job_run(&p, 2, "model.freeze=[embed_tokens]\n", &r);
+    assert_int_equal(r.status, LOONG_OK);
+    for (int i = 0; i < 2; i++) {
+        int64_t n = job_tensor(&p, "start", "param", names[i], &v[0]);
+        job_tensor(&p, "save", "param", names[i], &v[1]);
+        bool same = memcmp(v[0], v[1], (size_t)n * sizeof(double)) == 0;
+        assert_int_equal(same, i == 0);
+        free(v[0]);
+        free(v[1]);
+    }
+    job_end(&p);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(parameters_start_as_the_recipe_says),
+        cmocka_unit_test(weight_decay_follows_the_rules),
+        cmocka_unit_test(rules_that_cannot_hold_are_refused),
+        cmocka_unit_test(frozen_parameters_stay),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

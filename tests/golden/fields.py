@@ -1,0 +1,210 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Which fields of config.json change what a model computes?
+
+  fields.py            writes fields.json beside this file
+  fields.py --check    measures again and compares
+
+Every field that transformers writes for a model type is changed, one at a
+time, in a tiny model whose weights stay; EXTRA adds what such files carry
+besides. "changes" says whether parameters, logits or (with dropout, seed
+fixed) training logits became others; "error" that transformers refuses.
+tests/unit/test_hf_fields.c then holds the reader of config.json to it: what
+changes something is mapped or refused by name, never ignored.
+"""
+import argparse
+import copy
+import json
+import os
+import sys
+
+import torch
+from transformers import AutoConfig, AutoModelForCausalLM
+from transformers.utils import logging
+
+PATH = os.path.join(os.path.dirname(os.path.abspath(__file__)), "fields.json")
+ROTARY = dict(vocab_size=29, hidden_size=16, intermediate_size=20,
+              num_hidden_layers=3, num_attention_heads=4,
+              num_key_value_heads=2, head_dim=4, max_position_embeddings=16,
+              tie_word_embeddings=True)
+BASES = {
+    "gpt2": dict(vocab_size=29, n_embd=16, n_layer=3, n_head=4,
+                 n_positions=64, resid_pdrop=0.0, embd_pdrop=0.0,
+                 attn_pdrop=0.0),
+    "llama": ROTARY, "mistral": dict(ROTARY, sliding_window=5),
+    "qwen2": {k: v for k, v in ROTARY.items() if k != "head_dim"},
+    "qwen3": ROTARY,
+}
+# says what the file is, not what the model computes
+SKIPPED = {"model_type", "transformers_version", "architectures",
+           "return_dict", "layer_types"}  # WINDOWS has those
+# values to try where turning a flag or adding to a number will not do
+VALUES = {
+    "hidden_act": ["relu", "gelu", "swish", "silu"],
+    "activation_function": ["relu", "gelu", "gelu_pytorch_tanh", "silu"],
+    "num_attention_heads": [2], "n_head": [2], "num_key_value_heads": [4, 1],
+    "hidden_size": [24], "n_embd": [24], "head_dim": [6], "n_inner": [24],
+    "vocab_size": [31], "id2label": [{"0": "a"}], "label2id": [{"a": 0}],
+    "problem_type": ["regression"], "dtype": ["float64"],
+    "summary_type": ["mean"], "summary_activation": ["tanh"],
+    "_name_or_path": ["x"], "bos_token_id": [5], "eos_token_id": [6, [6, 7]],
+    "pad_token_id": [3],
+    "rope_parameters": [
+        dict(rope_type="default", rope_theta=500.0),
+        dict(rope_type="linear", rope_theta=1e4, factor=2.0),
+        dict(rope_type="dynamic", rope_theta=1e4, factor=2.0),
+        dict(rope_type="yarn", rope_theta=1e4, factor=2.0),
+        dict(rope_type="yarn", rope_theta=1e4, factor=2.0,
+             original_max_position_embeddings=8, beta_fast=8.0,
+             beta_slow=2.0, attention_factor=0.7, truncate=False),
+        dict(rope_type="yarn", rope_theta=1e4, factor=2.0, mscale=0.7,
+             mscale_all_dim=0.9, original_max_position_embeddings=8),
+        dict(rope_type="llama3", rope_theta=1e4, factor=4.0,
+             low_freq_factor=1.0, high_freq_factor=4.0,
+             original_max_position_embeddings=8),
+        dict(rope_type="longrope", rope_theta=1e4, factor=2.0,
+             short_factor=[1.5, 2.0], long_factor=[2.0, 3.0],
+             original_max_position_embeddings=8),
+        dict(rope_type="proportional", rope_theta=1e4,
+             partial_rotary_factor=0.5),
+        dict(rope_type="yarn", rope_theta=1e4, factor=2.0,
+             partial_rotary_factor=0.5),
+        dict(rope_type="default", rope_theta=1e4,
+             partial_rotary_factor=0.5),
+    ],
+    "sliding_window": [6], "max_window_layers": [1],
+}
+FULL, SLIDING = "full_attention", "sliding_attention"
+OLD = [dict(rope_theta=500.0, rope_parameters=None)] + [
+    dict(rope_scaling=s, rope_theta=1e4, rope_parameters=None) for s in (
+        dict(type="linear", factor=2.0), dict(type="dynamic", factor=2.0),
+        dict(rope_type="yarn", factor=2.0),
+        dict(type="longrope", factor=2.0, short_factor=[1.5, 2.0],
+             long_factor=[2.0, 3.0], original_max_position_embeddings=8),
+        dict(rope_type="llama3", factor=4.0, low_freq_factor=1.0,
+             high_freq_factor=4.0, original_max_position_embeddings=8))] + [
+    dict(partial_rotary_factor=0.5), dict(pretraining_tp=2),
+    dict(quantization_config=dict(quant_method="gptq", bits=4)),
+    dict(torch_dtype="float16"), dict(attention_bias=True),
+    dict(mlp_bias=True), dict(is_decoder=True), dict(prefix="x"),
+    dict(temperature=0.5), dict(pruned_heads={"0": [1]})]
+WINDOWS = [
+    dict(use_sliding_window=True, sliding_window=5, max_window_layers=1,
+         layer_types=None),
+    dict(use_sliding_window=True, sliding_window=5, max_window_layers=0,
+         layer_types=None),
+    dict(use_sliding_window=False, sliding_window=5, layer_types=None),
+    dict(use_sliding_window=True, sliding_window=5, max_window_layers=3,
+         layer_types=None),
+    dict(use_sliding_window=True, sliding_window=5, max_window_layers=1,
+         layer_types=[SLIDING, FULL, SLIDING]),
+    dict(use_sliding_window=True, sliding_window=5, max_window_layers=1,
+         layer_types=[FULL, FULL, FULL]),
+    dict(use_sliding_window=True, sliding_window=None, layer_types=None)]
+EXTRA = {
+    "gpt2": [dict(scale_attn_by_inverse_layer_idx=True,
+                  reorder_and_upcast_attn=True), dict(n_ctx=32),
+             dict(quantization_config=dict(quant_method="gptq", bits=4)),
+             dict(tie_word_embeddings=False), dict(pruned_heads={"0": [1]}),
+             dict(summary_type="mean", summary_use_proj=False)],
+    "llama": OLD, "mistral": OLD + [dict(sliding_window=None)],
+    "qwen2": OLD + WINDOWS, "qwen3": OLD + WINDOWS,
+}
+
+
+def build(family, fields):
+    fields = {k: v for k, v in fields.items() if k != "model_type"}
+    quantization = fields.pop("quantization_config", None)
+    config = AutoConfig.for_model(family, **copy.deepcopy(fields))
+    if quantization is not None:
+        raise ValueError("weights of another form")
+    torch.manual_seed(0)
+    return AutoModelForCausalLM.from_config(
+        config, attn_implementation="eager", dtype=torch.float32)
+
+
+@torch.no_grad()
+def measure(family, fields, weights):
+    """What the model computes from these weights, as a dict of tensors."""
+    model = build(family, fields)
+    shapes = {n: p.shape for n, p in model.named_parameters()}
+    for name, p in model.named_parameters():
+        if name in weights and weights[name].shape == p.shape:
+            p.copy_(weights[name])
+        else:
+            p.fill_(0.1)
+    ids = torch.arange(13)[None] * 5 % 29
+    result = dict(eval=model.eval()(input_ids=ids, use_cache=False).logits)
+    torch.manual_seed(1)
+    result["train"] = model.train()(input_ids=ids, use_cache=False).logits
+    return shapes, result
+
+
+def differs(left, right):
+    if left[0] != right[0]:
+        return True
+    return any(a.shape != right[1][n].shape
+               or not torch.allclose(a, right[1][n], rtol=1e-5, atol=1e-6)
+               for n, a in left[1].items())
+
+
+def values(name, value):
+    if name in VALUES:
+        return VALUES[name]
+    if isinstance(value, bool):
+        return [not value]
+    if isinstance(value, (int, float)):
+        return [value + 1 if isinstance(value, int) else value * 2 + 0.1]
+    raise SystemExit(f"no values to try for {name} = {value!r}")
+
+
+def survey(family):
+    base = AutoConfig.for_model(family, **copy.deepcopy(BASES[family]))
+    base = {k: v for k, v in json.loads(base.to_json_string(False)).items()
+            if k not in SKIPPED}
+    model = build(family, base)
+    generator = torch.Generator().manual_seed(2)
+    weights = {n: torch.randn(p.shape, generator=generator)
+               for n, p in model.named_parameters()}
+    reference = measure(family, base, weights)
+    cases = [dict({name: v}) for name, value in base.items()
+             for v in values(name, value) if v != value]
+    result = []
+    for case in cases + EXTRA[family]:
+        try:
+            changes = differs(reference, measure(
+                family, {**base, **case}, weights))
+        except Exception as error:  # whatever transformers raises
+            print(f"{family} {case}: {type(error).__name__}: "
+                  f"{str(error)[:70]}")
+            changes = "error"
+        result.append(dict(set=case, changes=changes))
+    return dict(model_type=family, base=base, cases=result)
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("--check", action="store_true")
+    args = parser.parse_args()
+    logging.set_verbosity_error()
+    torch.set_num_threads(1)
+    families = [survey(f) for f in BASES]
+    lines = []
+    for f in families:
+        cases = ",\n".join("  " + json.dumps(c) for c in f["cases"])
+        lines.append(f'{{"model_type": "{f["model_type"]}",\n"base": '
+                     f'{json.dumps(f["base"])},\n"cases": [\n{cases}]}}')
+    text = "[" + ",\n".join(lines) + "]\n"
+    if args.check:
+        with open(PATH) as f:
+            same = json.load(f) == json.loads(text)
+        print("ok" if same else "FAIL: fields.json is not what was measured")
+        return not same
+    with open(PATH, "w") as f:
+        f.write(text)
+    print({f["model_type"]: len(f["cases"]) for f in families})
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

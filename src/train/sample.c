@@ -124,7 +124,7 @@ static loong_status_t continue_prompt(sampler_t *s, int64_t number,
     loong_trainer_t *t = s->t;
     loong_text_encoder_t *encoder = NULL;
     const int32_t *ids = NULL;
-    int64_t fresh = loong_recipe_int(t->recipe, "eval.sample.max_new_tokens");
+    int64_t fresh = t->set.sample_tokens;
     int32_t eos = loong_tokenizer_get_role(t->tokenizer, LOONG_TOKEN_EOD);
     LOONG_TRY(loong_text_encoder_create(t->ctx, t->tokenizer, &encoder));
     loong_status_t status = loong_text_encode(encoder, prompt, strlen(prompt),
@@ -199,8 +199,8 @@ loong_status_t loongi_trainer_sample(loong_trainer_t *t)
     s.window = t->stage->params.logits_tokens;
     s.vocab = LOONG_MIN(t->stage->params.model.vocab_size,
                         loong_tokenizer_get_vocab_size(t->tokenizer));
-    s.temperature = loong_recipe_real(t->recipe, "eval.sample.temperature");
-    s.top_k = loong_recipe_int(t->recipe, "eval.sample.top_k");
+    s.temperature = t->set.sample_temperature;
+    s.top_k = t->set.sample_top_k;
     LOONG_TRY(loongi_calloc(t->ctx, (size_t)s.vocab,
                             sizeof(*s.logits) + sizeof(*s.order), "logits",
                             &s.logits));

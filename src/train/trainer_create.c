@@ -90,6 +90,9 @@ static void read_settings(const loong_recipe_t *r, loong_train_settings_t *s)
     s->saves = loong_recipe_text(r, "checkpoint.save") != NULL;
     s->eval_interval = loong_recipe_int(r, "eval.interval");
     s->eval_iters = loong_recipe_int(r, "eval.iters");
+    s->sample_tokens = loong_recipe_int(r, "eval.sample.max_new_tokens");
+    s->sample_top_k = loong_recipe_int(r, "eval.sample.top_k");
+    s->sample_temperature = loong_recipe_real(r, "eval.sample.temperature");
     s->log_interval = loong_recipe_int(r, "log.interval");
     s->tensors_interval = loong_recipe_int(r, "log.tensors_interval");
     s->seed = (uint64_t)loong_recipe_int(r, "seed");

@@ -53,6 +53,9 @@ typedef struct loong_train_settings {
     bool saves; /* a directory of checkpoints is set */
     int64_t eval_interval;
     int64_t eval_iters;
+    int64_t sample_tokens; /* new ones of a sampled text */
+    int64_t sample_top_k;
+    double sample_temperature;
     int64_t log_interval;
     int64_t tensors_interval;
     uint64_t seed;

@@ -35,9 +35,10 @@ loong_module(NAME checkpoint DIR src/checkpoint USES base
   LIBS ${HDF5_LINK_LIBRARIES} xxhash INCLUDES ${HDF5_INCLUDE_DIRS})
 loong_module(NAME metrics DIR src/metrics USES base)
 loong_module(NAME optim DIR src/optim USES base comm graph pass run)
+loong_module(NAME plan DIR src/plan USES base device graph pass run)
 loong_module(NAME train DIR src/train
   USES base recipe comm mesh launch device graph pass run nn foundation optim
-  checkpoint data engine kernels metrics tokenizer)
+  checkpoint data engine kernels metrics tokenizer plan)
 
 # Kernels: contracts and implementations, raw pointers and sizes only.
 file(GLOB kernel_sources CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/kernels/*.c

@@ -26,7 +26,8 @@ static const char usage[] =
     "  eval                loss and perplexity of the validation sets\n"
     "  a.b=c +a.b=c ~a.b   change, add, remove a key of the recipe\n"
     "  --print-config      the whole recipe, with the origin of each value\n"
-    "  --dry-run           parameters, tokens per step, memory; nothing runs\n"
+    "  --dry-run           parameters, tokens per step, memory, and the time\n"
+    "                      of a step, from its kernels timed one by one\n"
     "  --explain           every step of every program, its kernel and why\n"
     "  --profile FILE      time every step; a table, and a trace for Perfetto\n"
     "  --help-config [KEY] what a key means, or all keys\n"
@@ -155,7 +156,11 @@ static loong_status_t with_trainer(const options_t *o, loong_recipe_t *recipe,
         status = loong_trainer_explain(trainer, &text);
         return status == LOONG_OK ? print_text(comm, text) : status;
     }
-    if (status != LOONG_OK || o->dry_run) {
+    if (status == LOONG_OK && o->dry_run) {
+        status = loong_trainer_predict(trainer, &text);
+        return status == LOONG_OK ? print_text(comm, text) : status;
+    }
+    if (status != LOONG_OK) {
         return status;
     }
     if (loong_comm_rank(comm) == 0) {

@@ -52,6 +52,12 @@ loong_trainer_export(loong_trainer_t *trainer, const char *dir);
 LOONG_API LOONG_NODISCARD loong_status_t
 loong_trainer_describe(loong_trainer_t *trainer, const char **text_p);
 
+/* How long a step will take, from its kernels, which are timed one by one at
+ * the shapes of the plan (some seconds, and memory for the largest of them).
+ * Borrowed until the next call. */
+LOONG_API LOONG_NODISCARD loong_status_t
+loong_trainer_predict(loong_trainer_t *trainer, const char **text_p);
+
 /* Every step of every program with its kernel and why others were refused. */
 LOONG_API LOONG_NODISCARD loong_status_t
 loong_trainer_explain(loong_trainer_t *trainer, const char **text_p);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "executor.h"
 
-static bool runs(const loong_step_t *step, const loong_frame_t *frame)
+bool loongi_step_runs(const loong_step_t *step, const loong_frame_t *frame)
 {
     switch (step->when) {
     case LOONG_WHEN_FIRST:
@@ -80,7 +80,7 @@ loong_status_t loongi_pair_run(const loong_run_t run[2],
         int who = pair->order[i];
         const loong_program_t *program = pair->program[who];
         int64_t step = next[who]++;
-        if (runs(&program->steps[step], frame[who])) {
+        if (loongi_step_runs(&program->steps[step], frame[who])) {
             LOONG_TRY(run_step(&run[who], program, step, frame[who]));
         }
     }
@@ -92,7 +92,7 @@ loong_status_t loongi_program_run(const loong_run_t *run,
                                   const loong_frame_t *frame)
 {
     for (int64_t i = 0; i < program->num_steps; i++) {
-        if (runs(&program->steps[i], frame)) {
+        if (loongi_step_runs(&program->steps[i], frame)) {
             LOONG_TRY(run_step(run, program, i, frame));
         }
     }

@@ -24,6 +24,9 @@ typedef struct loong_run {
     void *hook_user;
 } loong_run_t;
 
+/* Does the mask of a step match the frame? */
+bool loongi_step_runs(const loong_step_t *step, const loong_frame_t *frame);
+
 /* Runs every step whose mask matches the frame. On an error the trail names
  * the kernel and the scope. Allocates nothing. */
 LOONG_NODISCARD loong_status_t

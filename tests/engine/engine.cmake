@@ -26,3 +26,5 @@ foreach(dtype fp32 bf16)
   set_property(TEST memory_${dtype}_2 APPEND PROPERTY ENVIRONMENT
     OMP_NUM_THREADS=1)
 endforeach()
+loong_test(NAME log LABELS engine
+  SOURCES tests/engine/test_log.c tests/engine/engine_run.c)

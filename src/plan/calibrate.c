@@ -1,0 +1,344 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "calibrate.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "executor.h"
+
+enum {
+    COLD_BYTES = 64 << 20, /* more than a cache keeps */
+    MAX_COPIES = 16,
+    MIN_LAUNCHES = 3,
+    MAX_LAUNCHES = 25,
+    ALIGN = 64
+};
+static const double ENOUGH = 0.03; /* seconds for one kernel */
+
+/* One distinct launch. */
+typedef struct item {
+    const loong_step_t *step;
+    uint32_t accumulate;
+    double seconds;
+    bool measured;
+} item_t;
+
+struct loong_calibration {
+    loong_context_t *ctx;
+    loong_calibration_params_t params;
+    loong_calibration_figures_t figures;
+    item_t *items;
+    int64_t num_items, cap_items;
+    char *memory;
+    size_t bytes;
+};
+
+loong_status_t
+loongi_calibration_create(loong_context_t *ctx,
+                          const loong_calibration_params_t *params,
+                          loong_calibration_t **calibration_p)
+{
+    loong_calibration_t *c = NULL;
+    LOONG_TRY(loongi_alloc(ctx, sizeof(*c), "calibration", &c));
+    c->ctx = ctx;
+    c->params = *params;
+    *calibration_p = c;
+    return LOONG_OK;
+}
+
+void loongi_calibration_destroy(loong_calibration_t **calibration_p)
+{
+    loong_calibration_t *c = *calibration_p;
+    if (c != NULL) {
+        if (c->memory != NULL) {
+            loong_device_free(c->params.device, c->memory, c->bytes);
+        }
+        loongi_free(c->ctx, c->items);
+        loongi_free(c->ctx, c);
+        *calibration_p = NULL;
+    }
+}
+
+loong_calibration_figures_t
+loongi_calibration_get(const loong_calibration_t *calibration)
+{
+    return calibration->figures;
+}
+
+/* ---- equal launches ------------------------------------------------------ */
+
+/* Does a step find this operand in a cache? What another program wrote, it
+ * does not. */
+static bool is_hot(loong_base_t base)
+{
+    return base == LOONG_BASE_SCRATCH || base == LOONG_BASE_INPUT;
+}
+
+static bool same_arg(const loong_karg_t *a, const loong_karg_t *b)
+{
+    return a->dtype == b->dtype && a->rank == b->rank && a->ld == b->ld &&
+           a->count == b->count &&
+           memcmp(a->dim, b->dim, sizeof(a->dim)) == 0;
+}
+
+static bool same_launch(const loong_step_t *a, const loong_step_t *b)
+{
+    const loong_kernel_query_t *p = &a->query;
+    const loong_kernel_query_t *q = &b->query;
+    bool same = a->kernel == b->kernel && a->op == b->op &&
+                p->num_in == q->num_in && p->num_out == q->num_out;
+    for (int i = 0; same && i < p->num_in + p->num_out; i++) {
+        same = same_arg(&p->arg[i], &q->arg[i]) &&
+               is_hot(a->operand[i].base) == is_hot(b->operand[i].base);
+    }
+    if (same && a->op != NULL && a->op->attr_size > 0) {
+        same = memcmp(p->attr, q->attr, a->op->attr_size) == 0;
+    }
+    return same;
+}
+
+/* ---- one launch ---------------------------------------------------------- */
+
+static int64_t extent(const loong_karg_t *arg)
+{
+    int64_t elements = (loong_karg_rows(arg, NULL) - 1) * arg->ld +
+                       loong_karg_cols(arg, NULL);
+    return loongi_round_up(elements * (int64_t)loong_dtype_size(arg->dtype),
+                           ALIGN);
+}
+
+/* Where the operands lie: hot ones once, then the workspace, then the cold
+ * ones, one set after the other. */
+typedef struct placement {
+    int64_t offset[LOONG_MAX_OPERANDS];
+    int64_t workspace;
+    int64_t cold;       /* where the first set begins */
+    int64_t cold_bytes; /* of one set */
+    int64_t copies;
+} placement_t;
+
+/* Operands at one place, as an output in the place of an input, stay so. */
+static bool is_shared(const loong_step_t *step, int i, int *with_p)
+{
+    for (*with_p = 0; *with_p < i; ++*with_p) {
+        if (step->query.arg[*with_p].rank > 0 &&
+            step->operand[*with_p].base == step->operand[i].base &&
+            step->operand[*with_p].offset == step->operand[i].offset) {
+            return true;
+        }
+    }
+    return false;
+}
+
+static void place(const loong_step_t *step, placement_t *p)
+{
+    const loong_kernel_query_t *q = &step->query;
+    int64_t at = 0;
+    for (int hot = 1; hot >= 0; hot--) {
+        for (int i = 0; i < q->num_in + q->num_out; i++) {
+            loong_base_t base = step->operand[i].base;
+            int with = 0;
+            if (q->arg[i].rank == 0 || base == LOONG_BASE_INPUT ||
+                is_hot(base) != (hot == 1)) {
+                continue;
+            }
+            bool shared = is_shared(step, i, &with);
+            p->offset[i] = shared ? p->offset[with] : at;
+            at += shared ? 0 : extent(&q->arg[i]);
+        }
+        if (hot == 1) {
+            p->workspace = at;
+            at += step->kernel->workspace != NULL
+                      ? loongi_round_up((int64_t)step->kernel->workspace(q),
+                                        ALIGN)
+                      : 0;
+            p->cold = at;
+        }
+    }
+    p->cold_bytes = at - p->cold;
+    p->copies = LOONG_MIN(1 + COLD_BYTES / LOONG_MAX(p->cold_bytes, 1),
+                          (int64_t)MAX_COPIES);
+}
+
+/* Numbers from 1/8 to 1/4, be they read as bf16 or fp32. */
+static void fill(char *memory, int64_t bytes)
+{
+    uint16_t *words = (uint16_t *)(void *)memory;
+#pragma omp parallel for schedule(static)
+    for (int64_t i = 0; i < bytes / 2; i++) {
+        words[i] = (uint16_t)(0x3e00u + ((uint64_t)i * 40503u >> 7 & 0x7fu));
+    }
+}
+
+static loong_status_t reserve(loong_calibration_t *c, size_t bytes)
+{
+    void *memory = NULL;
+    if (bytes <= c->bytes) {
+        return LOONG_OK;
+    }
+    if (c->memory != NULL) {
+        loong_device_free(c->params.device, c->memory, c->bytes);
+        c->memory = NULL;
+        c->bytes = 0;
+    }
+    LOONG_TRY(loong_device_alloc(c->params.device, bytes, "calibration",
+                                 &memory));
+    c->memory = memory;
+    c->bytes = bytes;
+    return LOONG_OK;
+}
+
+static int by_value(const void *a, const void *b)
+{
+    double x = *(const double *)a;
+    double y = *(const double *)b;
+    return (x > y) - (x < y);
+}
+
+/* Median of the launches after the first. */
+static loong_status_t launch(loong_calibration_t *c, const placement_t *p,
+                             loong_kernel_call_t *call,
+                             const loong_step_t *step, double *seconds_p)
+{
+    void *ptr[LOONG_MAX_OPERANDS] = {NULL};
+    double times[MAX_LAUNCHES];
+    double sum = 0.0;
+    int n = 0;
+    call->ptr = ptr;
+    for (int r = -1; r < MAX_LAUNCHES; r++) {
+        int64_t set = (r + 1) % p->copies * p->cold_bytes;
+        for (int i = 0; i < call->query->num_in + call->query->num_out; i++) {
+            loong_operand_t at = step->operand[i];
+            if (call->query->arg[i].rank > 0) {
+                ptr[i] = at.base == LOONG_BASE_INPUT
+                             ? c->params.inputs + at.offset
+                             : c->memory + p->offset[i] +
+                                   (is_hot(at.base) ? 0 : set);
+            }
+        }
+        double begin = loongi_now();
+        LOONG_TRY(step->kernel->run(call));
+        double seconds = loongi_now() - begin;
+        if (r >= 0) {
+            times[n++] = seconds;
+            sum += seconds;
+        }
+        if (n >= MIN_LAUNCHES && sum > ENOUGH) {
+            break;
+        }
+    }
+    qsort(times, (size_t)n, sizeof(times[0]), by_value);
+    *seconds_p = times[n / 2];
+    return LOONG_OK;
+}
+
+static loong_status_t measure(loong_calibration_t *c, item_t *item,
+                              const loong_frame_t *frame)
+{
+    const loong_step_t *step = item->step;
+    const loong_kernel_t *kernel = step->kernel;
+    placement_t p;
+    loong_kernel_call_t call;
+    double begin = loongi_now();
+    memset(&p, 0, sizeof(p));
+    memset(&call, 0, sizeof(call));
+    place(step, &p);
+    int64_t bytes = p.cold + p.copies * p.cold_bytes;
+    LOONG_TRY(reserve(c, (size_t)LOONG_MAX(bytes, ALIGN)));
+    fill(c->memory, bytes);
+    call.ctx = c->ctx;
+    call.query = &step->query;
+    call.frame = frame;
+    call.workspace = c->memory + p.workspace;
+    call.stream = loong_device_stream(c->params.device);
+    call.accumulate = item->accumulate;
+    if (kernel->prepare != NULL) {
+        LOONG_TRY(kernel->prepare(c->ctx, &step->query, &call.state));
+    }
+    loong_status_t status = launch(c, &p, &call, step, &item->seconds);
+    if (kernel->destroy != NULL && call.state != NULL) {
+        kernel->destroy(c->ctx, call.state);
+    }
+    if (status != LOONG_OK) {
+        loongi_error_note(c->ctx, "while timing kernel %s of scope '%s'",
+                          kernel->name, step->scope);
+        return status;
+    }
+    item->measured = true;
+    c->figures.measured++;
+    c->figures.seconds += loongi_now() - begin;
+    return LOONG_OK;
+}
+
+/* By flops or bytes, whichever says more, of the largest measured launch of
+ * the kernel; without one the cost of a slow machine: 1 GFLOP/s, 1 GB/s. */
+static void scale(loong_calibration_t *c, item_t *item)
+{
+    const loong_cost_t *mine = &item->step->cost;
+    const item_t *like = NULL;
+    for (int64_t i = 0; i < c->num_items; i++) {
+        const item_t *other = &c->items[i];
+        if (other->measured && other->step->kernel == item->step->kernel &&
+            (like == NULL || other->seconds > like->seconds)) {
+            like = other;
+        }
+    }
+    item->seconds = 1e-9 * LOONG_MAX(mine->flops, mine->bytes);
+    if (like != NULL && like->step->cost.flops > 0.0) {
+        item->seconds = like->seconds * mine->flops / like->step->cost.flops;
+    } else if (like != NULL && like->step->cost.bytes > 0.0) {
+        item->seconds = like->seconds * mine->bytes / like->step->cost.bytes;
+    }
+    c->figures.scaled++;
+}
+
+/* ---- programs ------------------------------------------------------------ */
+
+static loong_status_t step_seconds(loong_calibration_t *c,
+                                   const loong_step_t *step,
+                                   const loong_frame_t *frame,
+                                   double *seconds_p)
+{
+    uint32_t accumulate = step->add | (frame->first ? 0 : step->add_later);
+    for (int64_t i = 0; i < c->num_items; i++) {
+        if (c->items[i].accumulate == accumulate &&
+            same_launch(c->items[i].step, step)) {
+            *seconds_p += c->items[i].seconds;
+            return LOONG_OK;
+        }
+    }
+    LOONG_TRY(loongi_grow(c->ctx, &c->items, &c->cap_items, c->num_items + 1,
+                          sizeof(*c->items), "timed launches"));
+    item_t *item = &c->items[c->num_items++];
+    memset(item, 0, sizeof(*item));
+    item->step = step;
+    item->accumulate = accumulate;
+    if (c->figures.seconds < c->params.budget) {
+        LOONG_TRY(measure(c, item, frame));
+    } else {
+        scale(c, item);
+    }
+    *seconds_p += item->seconds;
+    return LOONG_OK;
+}
+
+loong_status_t loongi_calibration_program(loong_calibration_t *calibration,
+                                          const loong_program_t *program,
+                                          const loong_frame_t *frame,
+                                          double *seconds_p)
+{
+    double sum = 0.0;
+    for (int64_t i = 0; i < program->num_steps; i++) {
+        const loong_step_t *step = &program->steps[i];
+        if (!loongi_step_runs(step, frame)) {
+            continue;
+        }
+        if (step->lane == LOONG_LANE_COMM) {
+            calibration->figures.collectives++;
+        } else {
+            LOONG_TRY(step_seconds(calibration, step, frame, &sum));
+        }
+    }
+    *seconds_p += sum;
+    return LOONG_OK;
+}

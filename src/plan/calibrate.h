@@ -1,0 +1,53 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * How long programs take, from kernels timed one by one at the shapes of the
+ * plan: each distinct launch (kernel, shapes, types, flags) is measured once,
+ * with parameters, gradients and saved values out of the caches, as a step
+ * finds them. Not collective; ranks of one machine that measure at the same
+ * time share it as they would in a step. */
+#ifndef LOONG_CALIBRATE_H
+#define LOONG_CALIBRATE_H
+
+#include "loong/device.h"
+#include "program.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+typedef struct loong_calibration loong_calibration_t;
+
+typedef struct loong_calibration_params {
+    loong_device_t *device; /* borrowed */
+    char *inputs;           /* base INPUT, filled with what a loader gives */
+    double budget;          /* seconds of measuring, about */
+} loong_calibration_params_t;
+
+LOONG_NODISCARD loong_status_t
+loongi_calibration_create(loong_context_t *ctx,
+                          const loong_calibration_params_t *params,
+                          loong_calibration_t **calibration_p);
+void loongi_calibration_destroy(loong_calibration_t **calibration_p);
+
+/* Adds the seconds that the steps of a program take in this frame to
+ * *seconds_p. Collectives are left out. Beyond the budget a launch is scaled
+ * from others of its kernel. */
+LOONG_NODISCARD loong_status_t
+loongi_calibration_program(loong_calibration_t *calibration,
+                           const loong_program_t *program,
+                           const loong_frame_t *frame, double *seconds_p);
+
+typedef struct loong_calibration_figures {
+    int64_t measured;    /* distinct launches */
+    int64_t scaled;      /* distinct launches beyond the budget */
+    int64_t collectives; /* steps left out */
+    double seconds;      /* that measuring took */
+} loong_calibration_figures_t;
+loong_calibration_figures_t
+loongi_calibration_get(const loong_calibration_t *calibration);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

@@ -166,7 +166,8 @@ static loong_status_t train(loong_context_t *ctx, loong_recipe_t *recipe)
     loong_trainer_t *trainer = NULL;
     loong_status_t status = loong_comm_create_self(ctx, NULL, &comm);
     if (status == LOONG_OK) {
-        loong_trainer_params_t params = {comm, recipe, false};
+        loong_trainer_params_t params = {comm, recipe, false, false, NULL,
+                                    NULL};
         status = loong_trainer_create(ctx, &params, &trainer);
     }
     if (status == LOONG_OK) {

@@ -5,12 +5,14 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "loong/comm.h"
 #include "loong/device.h"
 #include "loong/exit_code.h"
 #include "loong/launch.h"
+#include "loong/progress.h"
 #include "loong/recipe.h"
 #include "loong/register.h"
 #include "loong/trainer.h"
@@ -47,16 +49,66 @@ typedef struct options {
     const char **overrides;
 } options_t;
 
+/* Where this process writes: its log, and on a terminal a bar below it. */
+typedef struct screen {
+    loong_comm_t *comm; /* NULL until there is one */
+    loong_progress_t bar;
+    loong_trainer_progress_t now; /* what the bar shows; total 0: nothing */
+    double drawn;                 /* when */
+} screen_t;
+
+static double seconds(void)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
+}
+
+static void draw_bar(screen_t *screen)
+{
+    char text[LOONG_PROGRESS_SIZE];
+    char note[32];
+    const loong_trainer_progress_t *now = &screen->now;
+    if (now->total_steps == 0 || !screen->bar.shown) {
+        return;
+    }
+    snprintf(note, sizeof(note), "loss %.4f", now->loss);
+    fputs(loong_progress_draw(&screen->bar, now->step, now->total_steps,
+                              now->seconds_left, note, text),
+          stdout);
+    fflush(stdout);
+    screen->drawn = seconds();
+}
+
+static void on_progress(void *user, const loong_trainer_progress_t *now)
+{
+    screen_t *screen = user;
+    screen->now = *now;
+    if (seconds() - screen->drawn >= 0.1) {
+        draw_bar(screen);
+    }
+}
+
+static void wipe_bar(screen_t *screen)
+{
+    if (screen->now.total_steps > 0) {
+        fputs(loong_progress_wipe(&screen->bar), stdout);
+        fflush(stdout);
+    }
+}
+
 static void print_log(void *user, loong_log_level_t level, const char *line)
 {
-    const loong_comm_t *const *comm = user;
-    if (*comm != NULL && loong_comm_rank(*comm) > 0 &&
+    screen_t *screen = user;
+    if (screen->comm != NULL && loong_comm_rank(screen->comm) > 0 &&
         level > LOONG_LOG_WARN) {
         return; /* progress is told once */
     }
+    wipe_bar(screen);
     fprintf(level <= LOONG_LOG_WARN ? stderr : stdout, "%s%s\n",
             level == LOONG_LOG_WARN ? "warning: " : "", line);
     fflush(stdout);
+    draw_bar(screen);
 }
 
 static void print_parent(void *user, const char *line)
@@ -193,68 +245,100 @@ static loong_status_t with_trainer(const options_t *o, loong_recipe_t *recipe,
 }
 
 static loong_status_t run_recipe(loong_context_t *ctx, const options_t *o,
-                                 loong_comm_t *comm)
+                                 loong_recipe_t *recipe, screen_t *screen)
 {
-    loong_recipe_params_t params = {LOONG_CONFIG_DIR, o->num_overrides,
-                                    o->overrides, 0, NULL};
-    loong_recipe_t *recipe = NULL;
     loong_trainer_t *trainer = NULL;
+    loong_comm_t *comm = screen->comm;
     const char *text = NULL;
-    loong_status_t status = loong_recipe_load(ctx, o->recipe, &params, &recipe);
-    if (status == LOONG_OK && o->print_config) {
-        status = loong_recipe_print(recipe, true, &text);
-        if (status == LOONG_OK) {
-            print_text(comm, text);
-        }
-        loong_recipe_destroy(&recipe);
-        return status;
+    if (o->print_config) {
+        loong_status_t printed = loong_recipe_print(recipe, true, &text);
+        return printed == LOONG_OK ? print_text(comm, text) : printed;
     }
-    if (status == LOONG_OK) {
-        loong_trainer_params_t create = {comm, recipe,
-                                         o->dry_run || o->explain};
-        status = loong_trainer_create(ctx, &create, &trainer);
-    }
+    loong_trainer_params_t params = {
+        comm,        recipe, o->dry_run || o->explain, o->eval,
+        on_progress, screen};
+    loong_status_t status = loong_trainer_create(ctx, &params, &trainer);
     if (status == LOONG_OK) {
         status = with_trainer(o, recipe, comm, trainer);
     }
+    wipe_bar(screen);
+    screen->now.total_steps = 0;
     if (status != LOONG_OK && status != LOONG_ERR_INTERRUPTED) {
         loong_comm_abort(comm, loong_status_text(status));
     }
     loong_trainer_destroy(&trainer);
-    loong_recipe_destroy(&recipe);
     return status;
 }
 
-static int work(loong_context_t *ctx, const options_t *o, loong_comm_t **comm)
+/* The communicator that the recipe asks for; the default one when there is no
+ * recipe, so that ranks can still agree on how they end. */
+static loong_status_t connect(loong_context_t *ctx,
+                              const loong_recipe_t *recipe,
+                              loong_comm_t **comm_p)
 {
+    loong_comm_params_t params = {0.0, 0};
+    const char *backend = "auto";
+    if (recipe != NULL) {
+        params.timeout = loong_recipe_real(recipe, "comm.timeout");
+        backend = loong_recipe_text(recipe, "comm.backend");
+    }
+    if (strcmp(backend, "self") == 0) {
+        return loong_comm_create_self(ctx, &params, comm_p);
+    }
+    return strcmp(backend, "mpi") == 0
+               ? loong_comm_create_mpi(ctx, &params, comm_p)
+               : loong_comm_create_world(ctx, &params, comm_p);
+}
+
+/* What all ranks have got wrong in the same way is told once. */
+static void tell_failure(const loong_context_t *ctx, loong_status_t status,
+                         int rank, bool told)
+{
+    if (status != LOONG_OK && status != LOONG_ERR_INTERRUPTED && !told) {
+        fprintf(stderr, "loongrun: rank %d: %s\n%s\n", rank,
+                loong_status_text(status), loong_context_error(ctx));
+    }
+}
+
+static int work(loong_context_t *ctx, const options_t *o, screen_t *screen)
+{
+    loong_recipe_params_t params = {LOONG_CONFIG_DIR, o->num_overrides,
+                                    o->overrides, 0, NULL};
     loong_launch_t launch;
+    loong_recipe_t *recipe = NULL;
+    loong_comm_t **comm = &screen->comm;
     int agreed = 0;
     int rank = 0;
     loong_launch_detect(&launch);
+    loong_status_t loaded = loong_recipe_load(ctx, o->recipe, &params, &recipe);
     loong_status_t status = loong_signals_install(ctx);
     if (status == LOONG_OK) {
-        status = loong_comm_create_world(ctx, NULL, comm);
+        status = connect(ctx, recipe, comm);
+    }
+    if (status == LOONG_OK) {
+        status = loaded;
     }
     if (status == LOONG_OK) {
         status = loong_launch_check(ctx, &launch, loong_comm_size(*comm));
     }
     if (status == LOONG_OK) {
-        status = run_recipe(ctx, o, *comm);
+        status = run_recipe(ctx, o, recipe, screen);
     }
+    loong_recipe_destroy(&recipe);
     int code = (int)loong_exit_code_from_status(status);
-    if (status != LOONG_OK && status != LOONG_ERR_INTERRUPTED) {
-        fprintf(stderr, "loongrun: rank %d: %s\n%s\n", launch.rank,
-                loong_status_text(status), loong_context_error(ctx));
+    if (*comm == NULL) {
+        tell_failure(ctx, status, launch.rank, false);
+        return code;
     }
-    if (*comm != NULL) {
-        loong_exit_code_agree(*comm, code, &agreed, &rank);
-        code = agreed;
-        if (code != 0 && loong_comm_rank(*comm) == 0) {
-            fprintf(stderr, "loongrun: exit %d: %s\n", code,
-                    loong_exit_code_text(code));
-        }
+    loong_exit_code_agree(*comm, code, &agreed, &rank);
+    bool same = loaded != LOONG_OK && code == agreed;
+    tell_failure(ctx, status, launch.rank,
+                 same && loong_comm_rank(*comm) != rank);
+    if (agreed != 0 && loong_comm_rank(*comm) == 0) {
+        fprintf(stderr, "loongrun: exit %d: %s\n", agreed,
+                loong_exit_code_text(agreed));
     }
-    return code;
+    return agreed;
 }
 
 /* ---- command line -------------------------------------------------------- */
@@ -303,14 +387,15 @@ static void settle_environment(char **argv)
 
 int main(int argc, char **argv)
 {
-    loong_comm_t *comm = NULL;
+    screen_t screen = {0};
     loong_context_t *ctx = NULL;
-    loong_context_params_t params = {print_log, &comm, LOONG_LOG_INFO};
+    loong_context_params_t params = {print_log, &screen, LOONG_LOG_INFO};
     loong_parent_params_t parent = {print_parent, NULL, 0.0};
     loong_role_t role = LOONG_ROLE_WORKER;
     options_t o = {0};
     int code = LOONG_EXIT_USAGE;
     settle_environment(argv);
+    loong_progress_detect(STDOUT_FILENO, &screen.bar);
     if (argc > 1 && (strcmp(argv[1], "--help") == 0 ||
                      strcmp(argv[1], "-h") == 0)) {
         fputs(usage, stdout);
@@ -337,10 +422,10 @@ int main(int argc, char **argv)
             fprintf(stderr, "loongrun: %s\n", loong_context_error(ctx));
             code = LOONG_EXIT_FAILED;
         } else if (role == LOONG_ROLE_WORKER) {
-            code = work(ctx, &o, &comm);
+            code = work(ctx, &o, &screen);
         }
     }
-    loong_comm_destroy(&comm);
+    loong_comm_destroy(&screen.comm);
     free(o.overrides);
     loong_context_destroy(&ctx);
     return code;

@@ -16,10 +16,22 @@ extern "C" {
 
 typedef struct loong_trainer loong_trainer_t;
 
+/* How far a run is; seconds_left is NAN while it is unknown. */
+typedef struct loong_trainer_progress {
+    int64_t step;
+    int64_t total_steps;
+    double loss; /* of the step */
+    double seconds_left;
+} loong_trainer_progress_t;
+
 typedef struct loong_trainer_params {
     loong_comm_t *comm;     /* borrowed */
     loong_recipe_t *recipe; /* borrowed; model keys of init.from_hf are added */
     bool plan_only;         /* no data, no memory: for --dry-run */
+    bool evaluate_only;     /* no training, and no files are written */
+    /* Called by rank 0 behind every step; NULL: not. */
+    void (*progress)(void *user, const loong_trainer_progress_t *now);
+    void *progress_user;
 } loong_trainer_params_t;
 
 /* Checks everything and reports all problems, compiles the programs and,

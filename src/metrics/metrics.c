@@ -120,6 +120,9 @@ void loongi_metrics_line(const loong_metrics_t *m,
         add(&line, " (%+.1fz)", m->loss_z);
     }
     add(&line, " | gnorm %.3g", m->grad_norm);
+    if (m->skipped > 0) {
+        add(&line, " | skipped %lld", (long long)m->skipped);
+    }
     if (!isnan(m->lr)) {
         add(&line, " | lr %.2e", m->lr);
     }
@@ -196,6 +199,7 @@ void loongi_metrics_json(const loong_metrics_t *m,
     add_real(&line, "loss", m->loss);
     add_known(&line, "loss_z", m->loss_z);
     add_real(&line, "grad_norm", m->grad_norm);
+    add(&line, ",\"skipped_steps\":%lld", (long long)m->skipped);
     add_known(&line, "lr", m->lr);
     add_known(&line, "tokens_per_second", m->tokens_per_second);
     add_known(&line, "ms_per_step", m->ms_per_step);

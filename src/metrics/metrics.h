@@ -22,6 +22,7 @@ typedef struct loong_metrics {
     double loss;            /* mean over the interval's loss tokens */
     double loss_z;          /* of loongi_window_add */
     double grad_norm;       /* before clipping */
+    int64_t skipped; /* steps of this run that were not applied */
     double lr;              /* of the last step */
     double tokens_per_second; /* of all ranks */
     double ms_per_step;
@@ -29,7 +30,7 @@ typedef struct loong_metrics {
     double comm_share; /* waiting for communication, 0 to 1 of the step */
     double gflops;     /* 1e9 operations a second, of all ranks */
     double gemm_share; /* of the measured rate of matrix products, 0 to 1 */
-    double memory_bytes; /* of the fullest rank */
+    double memory_bytes; /* highest so far, of the fullest rank */
     double memory_limit; /* of a rank's machine or device */
     double seconds_left;
 } loong_metrics_t;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "progress.h"
+#include "loong/progress.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -29,7 +29,7 @@ static int find_columns(int fd)
     return LOONG_MAX(MIN_COLUMNS, LOONG_MIN(columns, MAX_COLUMNS));
 }
 
-void loongi_progress_detect(int fd, loong_progress_t *progress)
+void loong_progress_detect(int fd, loong_progress_t *progress)
 {
     const char *term = getenv("TERM");
     progress->shown = isatty(fd) && !is_set("CI") && is_set("TERM") &&
@@ -38,10 +38,10 @@ void loongi_progress_detect(int fd, loong_progress_t *progress)
     progress->columns = find_columns(fd);
 }
 
-const char *loongi_progress_draw(const loong_progress_t *progress,
-                                 int64_t done, int64_t total,
-                                 double seconds_left, const char *note,
-                                 char text[LOONG_PROGRESS_SIZE])
+const char *loong_progress_draw(const loong_progress_t *progress,
+                                int64_t done, int64_t total,
+                                double seconds_left, const char *note,
+                                char text[LOONG_PROGRESS_SIZE])
 {
     char tail[MAX_COLUMNS + 1];
     char bar[MAX_BAR + 1];
@@ -76,7 +76,7 @@ const char *loongi_progress_draw(const loong_progress_t *progress,
     return text;
 }
 
-const char *loongi_progress_wipe(const loong_progress_t *progress)
+const char *loong_progress_wipe(const loong_progress_t *progress)
 {
     return progress->shown ? "\r\033[K" : "";
 }

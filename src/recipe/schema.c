@@ -220,8 +220,8 @@ static const loong_recipe_key_t keys[] = {
     BOOL("log.tensorboard", "true", FREE, "write event files"),
 
     CHOICE("comm.backend", "auto", "auto self mpi", FREE, "communicator"),
-    SECONDS("comm.timeout", "300", FREE,
-            "a collective that takes longer fails"),
+    {"comm.timeout", LOONG_RECIPE_SECONDS, "300", 1, BIG, NULL,
+     LOONG_RESUME_FREE, "a collective that waits longer for a rank fails"},
 };
 
 int64_t loong_recipe_num_keys(void)

@@ -1,12 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * What rank 0 tells of a run: log lines, metrics.jsonl, TensorBoard. */
+#include <math.h>
 #include <stdio.h>
 #include <string.h>
 #include <time.h>
 #include <unistd.h>
 
 #include "file.h"
+#include "gemm_rate.h"
 #include "trainer_impl.h"
 
 double loongi_unix_time(void)
@@ -20,7 +22,7 @@ loong_status_t loongi_report_open(loong_trainer_t *t)
 {
     const char *dir = loong_recipe_text(t->recipe, "log.dir");
     char path[1024];
-    if (dir == NULL || loong_comm_rank(t->comm) != 0) {
+    if (dir == NULL || loong_comm_rank(t->comm) != 0 || t->evaluate_only) {
         return LOONG_OK;
     }
     LOONG_TRY(loongi_dir_make(t->ctx, dir));
@@ -55,18 +57,62 @@ void loongi_report_reset(loong_trainer_t *t)
     t->window.loss_tokens = 0;
 }
 
+void loongi_report_memory(loong_trainer_t *t)
+{
+    size_t memory = 0;
+    if (loongi_memory_used(t->ctx, &memory) == LOONG_OK) {
+        t->report.memory_peak =
+            LOONG_MAX(t->report.memory_peak, (double)memory);
+    } else {
+        loong_context_clear_error(t->ctx); /* a figure less in the log */
+    }
+}
+
+double loongi_report_seconds_left(const loong_trainer_t *t)
+{
+    double seconds = 1e-3 * t->report.ms_per_step;
+    if (seconds == 0.0 && t->window.steps > 0) {
+        seconds = (loongi_now() - t->window.time) / (double)t->window.steps;
+    }
+    return seconds > 0.0
+               ? seconds * (double)(t->set.train_iters - t->state.step)
+               : NAN;
+}
+
+/* What only all ranks together know. */
+static loong_status_t measure_ranks(loong_trainer_t *t, loong_metrics_t *m)
+{
+    double memory = 0.0;
+    loongi_report_memory(t);
+    memory = t->report.memory_peak;
+    if (t->report.gemm_gflops == 0.0) {
+        LOONG_TRY(loongi_gemm_rate(t, &t->report.gemm_gflops));
+    }
+    LOONG_TRY(loong_comm_all_reduce(t->comm, &memory, 1, LOONG_F64,
+                                    LOONG_REDUCE_MAX, "memory"));
+    if (memory > 0.0) {
+        m->memory_bytes = memory;
+        m->memory_limit = (double)sysconf(_SC_PHYS_PAGES) *
+                          (double)sysconf(_SC_PAGESIZE);
+    }
+    m->gemm_share = m->gflops / t->report.gemm_gflops;
+    return LOONG_OK;
+}
+
 static void measure(loong_trainer_t *t, loong_metrics_t *m)
 {
     double seconds = loongi_now() - t->window.time;
     double comm = loong_comm_stats(t->comm).seconds - t->window.comm_seconds;
-    size_t memory = 0;
     loongi_metrics_clear(m);
     m->step = t->state.step;
     m->total_steps = t->set.train_iters;
     m->tokens = t->state.consumed_samples * t->set.seq_length;
     m->unix_time = loongi_unix_time();
-    m->loss = t->window.loss_sum / (double)LOONG_MAX(t->window.loss_tokens, 1);
+    m->loss = t->window.loss_tokens > 0
+                  ? t->window.loss_sum / (double)t->window.loss_tokens
+                  : NAN;
     m->loss_z = loongi_window_add(&t->report.losses, m->loss);
+    m->skipped = t->report.skipped;
     m->grad_norm = t->state.grad_norm;
     m->lr = t->frame.lr[0];
     m->tokens_per_second = (double)t->window.tokens / seconds;
@@ -75,13 +121,13 @@ static void measure(loong_trainer_t *t, loong_metrics_t *m)
     m->comm_share = comm / seconds;
     m->gflops = 1e-9 * m->tokens_per_second *
                 loongi_decoder_flops_per_token(&t->stage->params.model);
-    if (loongi_memory_used(t->ctx, &memory) == LOONG_OK) {
-        m->memory_bytes = (double)memory;
-        m->memory_limit = (double)sysconf(_SC_PHYS_PAGES) *
-                          (double)sysconf(_SC_PAGESIZE);
+    t->report.ms_per_step = m->ms_per_step;
+    m->seconds_left = loongi_report_seconds_left(t);
+    if (isfinite(m->loss) && (t->report.lowest_step == 0 ||
+                              m->loss < t->report.lowest_loss)) {
+        t->report.lowest_loss = m->loss;
+        t->report.lowest_step = m->step;
     }
-    m->seconds_left = 1e-3 * m->ms_per_step *
-                      (double)(t->set.train_iters - t->state.step);
 }
 
 loong_status_t loongi_report_interval(loong_trainer_t *t)
@@ -89,6 +135,7 @@ loong_status_t loongi_report_interval(loong_trainer_t *t)
     char line[LOONG_METRICS_LINE];
     loong_metrics_t m;
     measure(t, &m);
+    LOONG_TRY(measure_ranks(t, &m));
     loongi_report_reset(t);
     loongi_metrics_line(&m, line);
     loongi_log(t->ctx, LOONG_LOG_INFO, "%s", line);
@@ -117,4 +164,27 @@ loong_status_t loongi_report_eval(loong_trainer_t *t,
     return t->report.board != NULL
                ? loongi_tensorboard_eval(t->report.board, &e)
                : LOONG_OK;
+}
+
+void loongi_report_end(loong_trainer_t *t, bool stopped)
+{
+    char took[LOONG_TIME_SIZE];
+    char tokens[LOONG_HUMAN_SIZE];
+    const char *save = loong_recipe_text(t->recipe, "checkpoint.save");
+    loongi_human_count(
+        (double)(t->state.consumed_samples * t->set.seq_length), tokens);
+    loongi_log(t->ctx, LOONG_LOG_INFO,
+               "%s at step %lld of %lld | %s tokens | loss %.4f, lowest %.4f "
+               "at step %lld | this run took %s",
+               stopped ? "stopped" : "finished", (long long)t->state.step,
+               (long long)t->set.train_iters, tokens, t->state.loss,
+               t->report.lowest_loss, (long long)t->report.lowest_step,
+               loongi_metrics_time(loongi_now() - t->start_time, took));
+    if (save == NULL) {
+        loongi_log(t->ctx, LOONG_LOG_WARN,
+                   "nothing is kept: checkpoint.save is not set");
+    } else if (stopped) {
+        loongi_log(t->ctx, LOONG_LOG_INFO,
+                   "to go on: the same command with checkpoint.load=auto");
+    }
 }

@@ -11,7 +11,8 @@
 
 static int64_t num_watches(const loong_trainer_t *t)
 {
-    return t->stage->chunk[LOONG_STAGE_TRAIN]->num_watches;
+    const loong_chunk_t *chunk = t->stage->chunk[LOONG_STAGE_TRAIN];
+    return chunk != NULL ? chunk->num_watches : 0;
 }
 
 loong_status_t loongi_tensors_open(loong_trainer_t *t)

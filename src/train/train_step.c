@@ -2,6 +2,7 @@
  *
  * One optimizer step: agree on it, run the schedule, clip, update. */
 #include <math.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "trainer_impl.h"
@@ -163,14 +164,17 @@ static loong_status_t reduce_records(loong_trainer_t *t)
     memset(record, 0, sizeof(t->record[0]));
     LOONG_TRY(loongi_program_run(&t->stage->run, &o->norm, &t->frame));
     memcpy(t->record[0], record, sizeof(t->record[0]));
+    t->own_loss_finite = isfinite(loongi_exact_value(t->record[1]));
     LOONG_TRY(loong_comm_all_reduce(t->comm, t->record, 2 * LOONG_EXACT_WORDS,
                                     LOONG_I64, LOONG_REDUCE_SUM,
                                     "norm and loss"));
     double tokens = (double)LOONG_MAX(t->loss_tokens, 1);
     t->state.grad_norm = sqrt(loongi_exact_value(t->record[0]));
     t->state.loss = loongi_exact_value(t->record[1]) / tokens;
-    t->window.loss_sum += t->state.loss * tokens;
-    t->window.loss_tokens += t->loss_tokens;
+    if (isfinite(t->state.loss)) {
+        t->window.loss_sum += t->state.loss * tokens;
+        t->window.loss_tokens += t->loss_tokens;
+    }
     return LOONG_OK;
 }
 
@@ -196,20 +200,46 @@ static const char *first_offender(const loong_trainer_t *t)
     return "";
 }
 
-/* The step is not applied; the recipe says whether the run goes on. */
+/* The lowest rank for which `mine` holds, on every rank; the number of ranks
+ * when there is none. */
+static loong_status_t lowest_rank(loong_trainer_t *t, bool mine, int *rank_p)
+{
+    int64_t rank = mine ? loong_comm_rank(t->comm) : loong_comm_size(t->comm);
+    LOONG_TRY(loong_comm_all_reduce(t->comm, &rank, 1, LOONG_I64,
+                                    LOONG_REDUCE_MIN, "numbers"));
+    *rank_p = (int)rank;
+    return LOONG_OK;
+}
+
+/* The step is not applied; the recipe says whether the run goes on. A rank
+ * whose own loss is not finite is where it came from; else the gradient is, on
+ * the first rank that finds such a parameter in its part. */
 static loong_status_t handle_nan(loong_trainer_t *t)
 {
-    const char *name = first_offender(t);
-    loongi_log(t->ctx, LOONG_LOG_WARN,
-               "step %lld, rank %d: loss %g, gradient norm %g; first parameter "
-               "with a gradient that is not finite: %s; the step is not "
-               "applied",
-               (long long)t->state.step, loong_comm_rank(t->comm),
-               t->state.loss, t->state.grad_norm,
-               name[0] != '\0' ? name : "none on this rank");
+    char name[256] = "";
+    char text[512];
+    int rank = 0;
+    int size = loong_comm_size(t->comm);
+    snprintf(name, sizeof(name), "%s", first_offender(t));
+    LOONG_TRY(lowest_rank(t, !t->own_loss_finite, &rank));
+    if (rank == size) {
+        LOONG_TRY(lowest_rank(t, name[0] != '\0', &rank));
+    }
+    rank = LOONG_MIN(rank, size - 1);
+    LOONG_TRY(loong_comm_broadcast(t->comm, name, sizeof(name), rank,
+                                   "numbers"));
+    snprintf(text, sizeof(text),
+             "step %lld, rank %d: loss %g, gradient norm %g; first parameter "
+             "with a gradient that is not finite: %s",
+             (long long)t->state.step, rank, t->state.loss,
+             t->state.grad_norm, name[0] != '\0' ? name : "none");
     LOONG_CHECK(t->ctx, t->set.skip_nan, LOONG_ERR_NUMERIC,
-                "step %lld: loss %g, gradient norm %g (train.on_nan: stop)",
-                (long long)t->state.step, t->state.loss, t->state.grad_norm);
+                "%s; train.on_nan is stop", text);
+    if (loong_comm_rank(t->comm) == 0) {
+        loongi_log(t->ctx, LOONG_LOG_WARN, "%s; the step is not applied",
+                   text);
+    }
+    t->report.skipped++;
     return LOONG_OK;
 }
 

@@ -174,7 +174,7 @@ static loong_status_t plan_stage(loong_trainer_t *t)
     p.batch.max_segments = p.batch.tokens;
     p.batch.z_loss = loong_recipe_real(r, "train.z_loss_coeff");
     p.precision = read_precision(t);
-    p.compile.device = "cpu";
+    p.compile.device = loong_device_name(t->device);
     p.compile.threads = omp_get_max_threads();
     p.compile.fuse = p.compile.in_place = true;
     LOONG_TRY(read_recompute(t, &p.compile));
@@ -182,7 +182,7 @@ static loong_status_t plan_stage(loong_trainer_t *t)
                                 &p.compile.num_wide, &p.compile.wide));
     LOONG_TRY(loongi_read_globs(r, "log.tensors", arena,
                                 &p.compile.num_watch, &p.compile.watch));
-    p.optimizer.device = "cpu";
+    p.optimizer.device = p.compile.device;
     p.optimizer.threads = p.compile.threads;
     p.optimizer.beta1 = loong_recipe_real(r, "optimizer.adam_beta1");
     p.optimizer.beta2 = loong_recipe_real(r, "optimizer.adam_beta2");
@@ -195,7 +195,7 @@ static loong_status_t plan_stage(loong_trainer_t *t)
     if (loong_recipe_count(r, "eval.sample.prompts") > 0) {
         p.logits_tokens = LOONG_MIN(t->set.seq_length, 256);
     }
-    p.train = true;
+    p.train = !t->evaluate_only;
     p.mesh = t->mesh;
     LOONG_TRY(loongi_stage_create(t->ctx, &p, 1, &t->stage));
     return loongi_param_rules_check(t->ctx, r, t->stage->layout);
@@ -228,9 +228,15 @@ static loong_status_t load_model(loong_trainer_t *t)
     const char *hf = loong_recipe_text(t->recipe, "init.from_hf");
     const char *load = loong_recipe_text(t->recipe, "checkpoint.load");
     const char *save = loong_recipe_text(t->recipe, "checkpoint.save");
+    bool begun = save != NULL && loongi_checkpoint_is_native(save);
     if (load != NULL && strcmp(load, "auto") == 0) {
-        load = save != NULL && loongi_checkpoint_is_native(save) ? save : NULL;
+        load = begun ? save : NULL;
     }
+    LOONG_CHECK(t->ctx, load != NULL || !begun, LOONG_ERR_CONFIG,
+                "checkpoint.save: %s has checkpoints of an earlier run: "
+                "checkpoint.load=auto goes on with it, another directory or "
+                "an empty one begins anew",
+                save);
     if (load != NULL) {
         return loongi_trainer_resume(t, load);
     }
@@ -246,7 +252,7 @@ static loong_status_t load_model(loong_trainer_t *t)
 
 static loong_status_t start(loong_trainer_t *t)
 {
-    LOONG_TRY(loong_device_create(t->ctx, "cpu", 0, &t->device));
+    LOONG_TRY(loongi_run_dirs_open(t));
     LOONG_TRY(loongi_trainer_open_data(t));
     LOONG_TRY(loongi_trainer_plan_step(t));
     LOONG_TRY(loongi_calloc(t->ctx, (size_t)t->stage->params.batch.tokens,
@@ -272,6 +278,8 @@ static loong_status_t create(loong_trainer_t *t, bool plan_only)
     LOONG_TRY(loong_recipe_check(t->recipe, loong_comm_size(t->comm)));
     read_settings(t->recipe, &t->set);
     LOONG_TRY(make_mesh(t));
+    LOONG_TRY(loong_device_create(
+        t->ctx, loong_recipe_text(t->recipe, "device"), 0, &t->device));
     LOONG_TRY(plan_stage(t));
     LOONG_TRY(loong_recipe_hash(t->recipe, &t->recipe_hash));
     if (!plan_only) {
@@ -289,9 +297,12 @@ loong_status_t loong_trainer_create(loong_context_t *ctx,
     t->ctx = ctx;
     t->comm = params->comm;
     t->recipe = params->recipe;
+    t->evaluate_only = params->evaluate_only;
+    t->progress = params->progress;
+    t->progress_user = params->progress_user;
     t->text = loongi_text_begin(ctx);
     t->start_time = t->last_save_time = loongi_now();
-    t->saved_step = -1;
+    t->saved_step = t->locks[0] = t->locks[1] = -1;
     loong_status_t status = create(t, params->plan_only);
     if (status != LOONG_OK) {
         loong_trainer_destroy(&t);
@@ -317,6 +328,7 @@ void loong_trainer_destroy(loong_trainer_t **trainer_p)
     loongi_groups_destroy(&t->groups);
     loongi_step_exchange_destroy(&t->exchange);
     loong_device_destroy(&t->device);
+    loongi_run_dirs_close(t);
     loongi_pairs_destroy(&t->model_keys);
     loongi_schedule_destroy(&t->schedule);
     loongi_free(t->ctx, t->weights);

@@ -77,6 +77,7 @@ struct loong_trainer {
     loong_mesh_t mesh;
     loong_groups_t groups;
     loong_recipe_t *recipe;
+    bool evaluate_only;
     uint64_t recipe_hash;
     loong_train_settings_t set;
     loong_pairs_t *model_keys;
@@ -94,11 +95,14 @@ struct loong_trainer {
     loong_text_t text;
     loong_tokenizer_t *tokenizer; /* rank 0, when it samples; else NULL */
     loong_profiler_t *profiler; /* NULL: not measured */
+    void (*progress)(void *user, const loong_trainer_progress_t *now);
+    void *progress_user;
 
     /* The run. */
     loong_trainer_state_t state;
     loong_frame_t frame;
     int64_t loss_tokens; /* of the step, all ranks */
+    bool own_loss_finite; /* of this rank's samples of the step */
     unsigned flags;      /* agreed on in the step header */
     int64_t record[2][LOONG_EXACT_WORDS]; /* norm squared, loss */
     double start_time;
@@ -106,6 +110,7 @@ struct loong_trainer {
     loong_checkpoint_save_t *save;
     loong_pairs_t *save_metadata; /* and what the writing thread reads */
     int64_t saved_step;
+    int locks[2]; /* of checkpoint.save and log.dir, rank 0; -1: none */
     struct {
         double time;
         double data_seconds;
@@ -119,6 +124,12 @@ struct loong_trainer {
         loong_jsonl_t *jsonl;       /* rank 0 with log.dir; else NULL */
         loong_tensorboard_t *board; /* likewise */
         loong_window_t losses;
+        double gemm_gflops; /* of all ranks; 0: not measured yet */
+        double memory_peak; /* of this rank, in bytes */
+        double ms_per_step; /* of the last interval; 0: none yet */
+        double lowest_loss; /* of an interval */
+        int64_t lowest_step;
+        int64_t skipped; /* steps that were not applied, in this run */
     } report;
 };
 
@@ -150,6 +161,12 @@ loong_rampup_t loongi_trainer_rampup(const loong_recipe_t *recipe);
 LOONG_NODISCARD loong_status_t loongi_trainer_open_data(loong_trainer_t *t);
 void loongi_trainer_close_data(loong_trainer_t *t);
 
+/* ---- run_dirs.c ---- */
+/* Rank 0: makes checkpoint.save and log.dir and keeps other runs out of them.
+ * Errors: LOONG_ERR_IO, LOONG_ERR_CONFIG. */
+LOONG_NODISCARD loong_status_t loongi_run_dirs_open(loong_trainer_t *t);
+void loongi_run_dirs_close(loong_trainer_t *t);
+
 /* ---- sample.c ---- */
 LOONG_NODISCARD loong_status_t loongi_sample_open(loong_trainer_t *t);
 /* Continues the prompts and logs the text. Not collective: rank 0's work. */
@@ -168,6 +185,12 @@ LOONG_NODISCARD loong_status_t loongi_report_open(loong_trainer_t *t);
 void loongi_report_close(loong_trainer_t *t);
 void loongi_report_reset(loong_trainer_t *t);
 LOONG_NODISCARD loong_status_t loongi_report_interval(loong_trainer_t *t);
+/* What is left to run, in seconds; NAN before the first step. */
+double loongi_report_seconds_left(const loong_trainer_t *t);
+/* Takes the memory of this moment into the highest that was seen. */
+void loongi_report_memory(loong_trainer_t *t);
+/* The last line of a run. */
+void loongi_report_end(loong_trainer_t *t, bool stopped);
 LOONG_NODISCARD loong_status_t
 loongi_report_eval(loong_trainer_t *t, const loong_validation_t *v,
                    int64_t tokens, double seconds);

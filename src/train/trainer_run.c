@@ -42,34 +42,68 @@ static loong_status_t after_step(loong_trainer_t *t, bool *stop_p)
     }
     if (every(step, t->set.eval_interval) || last) {
         LOONG_TRY(loongi_trainer_evaluate(t));
+        loongi_report_memory(t);
         loongi_report_reset(t);
+    }
+    if (!t->set.saves && (t->flags & LOONG_STEP_SAVE) != 0) {
+        loongi_log(t->ctx, LOONG_LOG_WARN,
+                   "step %lld: a save was asked for, but checkpoint.save is "
+                   "not set",
+                   (long long)step);
     }
     if (t->set.saves &&
         (every(step, t->set.save_interval) || last || *stop_p ||
          (t->flags & LOONG_STEP_SAVE) != 0)) {
         LOONG_TRY(loongi_trainer_save(t));
+        loongi_report_memory(t);
         t->last_save_time = loongi_now();
     }
     return LOONG_OK;
+}
+
+static void tell_progress(loong_trainer_t *t)
+{
+    loong_trainer_progress_t now = {t->state.step, t->set.train_iters,
+                                    t->state.loss,
+                                    loongi_report_seconds_left(t)};
+    if (t->progress != NULL && loong_comm_rank(t->comm) == 0) {
+        t->progress(t->progress_user, &now);
+    }
 }
 
 loong_status_t loong_trainer_run(loong_trainer_t *trainer)
 {
     loong_trainer_t *t = trainer;
     bool stop = false;
+    LOONG_CHECK(t->ctx, !t->evaluate_only, LOONG_ERR_ARG,
+                "a trainer that was made to evaluate cannot train");
+    if (t->state.step >= t->set.train_iters) {
+        loongi_log(t->ctx, LOONG_LOG_WARN,
+                   "nothing to train: the checkpoint is at step %lld, "
+                   "train.train_iters asks for %lld",
+                   (long long)t->state.step, (long long)t->set.train_iters);
+        return LOONG_OK;
+    }
     loongi_report_reset(t);
     while (t->state.step < t->set.train_iters && !stop) {
         t->flags = own_requests(t);
         LOONG_TRY(loongi_train_step(t));
+        tell_progress(t);
         LOONG_TRY(after_step(t, &stop));
     }
     LOONG_TRY(loongi_trainer_finish_save(t));
+    loongi_report_end(t, stop);
     return stop ? LOONG_ERR_INTERRUPTED : LOONG_OK;
 }
 
 loong_status_t loong_trainer_evaluate(loong_trainer_t *trainer)
 {
-    return loongi_trainer_evaluate(trainer);
+    loong_trainer_t *t = trainer;
+    bool samples = t->stage->chunk[LOONG_STAGE_LOGITS] != NULL;
+    LOONG_CHECK(t->ctx, t->num_validation > 0 || samples, LOONG_ERR_CONFIG,
+                "nothing to evaluate: set data.validation, "
+                "data.validation_split or eval.sample.prompts");
+    return loongi_trainer_evaluate(t);
 }
 
 /* ---- texts --------------------------------------------------------------- */
@@ -130,9 +164,12 @@ loong_status_t loong_trainer_explain(loong_trainer_t *trainer,
             loongi_chunk_explain(t->stage->chunk[i], &t->text);
         }
     }
-    loongi_program_explain(&t->stage->optimizer->norm, &t->text);
-    loongi_program_explain(&t->stage->optimizer->update, &t->text);
-    loongi_program_explain(&t->stage->optimizer->gather, &t->text);
+    const loong_optimizer_t *o = t->stage->optimizer;
+    if (o != NULL) {
+        loongi_program_explain(&o->norm, &t->text);
+        loongi_program_explain(&o->update, &t->text);
+        loongi_program_explain(&o->gather, &t->text);
+    }
     *text_p = loongi_text_get(&t->text);
     return t->text.status;
 }

@@ -343,7 +343,8 @@ static loong_status_t load_tensors(loong_trainer_t *t, loong_checkpoint_t *ck)
     for (int64_t i = 0; i < c->num_params && status == LOONG_OK; i++) {
         const loong_param_place_t *p = &c->params[i];
         status = load_param(t, ck, p, buffer, room);
-        for (int64_t k = 0; k < o->num_buckets && status == LOONG_OK; k++) {
+        for (int64_t k = 0;
+             o != NULL && k < o->num_buckets && status == LOONG_OK; k++) {
             if (o->buckets[k].flat == p->flat && !p->params.frozen) {
                 status = load_moments(t, ck, p, &o->buckets[k]);
             }

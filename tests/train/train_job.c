@@ -99,7 +99,8 @@ static loong_status_t train(loong_context_t *ctx, loong_comm_t *comm,
     LOONG_TRY(loong_register_builtin(ctx));
     LOONG_TRY(loong_recipe_parse(ctx, "test", recipe_text, &overrides,
                                  &recipe));
-    loong_trainer_params_t params = {comm, recipe, false};
+    loong_trainer_params_t params = {comm, recipe, false, job->evaluate, NULL,
+                                    NULL};
     loong_status_t status = loong_trainer_create(ctx, &params, &trainer);
     if (status == LOONG_OK) {
         status = job->evaluate ? loong_trainer_evaluate(trainer)
@@ -124,7 +125,7 @@ static void add_overrides(job_t *job, const char *lines, char *text,
         if (begins) {
             assert_true(job->num_overrides < MAX_OVERRIDES);
             job->overrides[job->num_overrides++] = text + n;
-            n += (size_t)snprintf(text + n, size - n, "++");
+            n += (size_t)snprintf(text + n, size - n, *c == '~' ? "" : "++");
         }
         begins = *c == '\n';
         if (strncmp(c, "$DIR", 4) == 0) {

@@ -9,7 +9,7 @@
 #include "file.h"
 #include "json.h"
 #include "metrics.h"
-#include "progress.h"
+#include "loong/progress.h"
 #include "tensorboard.h"
 #include "test.h"
 
@@ -129,7 +129,9 @@ static void test_json(void **state)
     loong_metrics_t m = sample();
     loongi_metrics_json(&m, line);
     loong_json_t *json = parse(ctx, line);
-    assert_int_equal(loongi_json_count(json), 17);
+    assert_int_equal(loongi_json_count(json), 18);
+    assert_int_equal(loongi_json_int(loongi_json_get(json, "skipped_steps")),
+                     0);
     assert_int_equal(loongi_json_int(loongi_json_get(json, "step")), 120);
     assert_int_equal(loongi_json_int(loongi_json_get(json, "tokens")),
                      3932160);
@@ -375,30 +377,30 @@ static void test_progress(void **state)
     char text[LOONG_PROGRESS_SIZE];
     loong_progress_t p = {true, false, 60};
     assert_string_equal(
-        loongi_progress_draw(&p, 120, 480, 3962.0, NULL, text),
+        loong_progress_draw(&p, 120, 480, 3962.0, NULL, text),
         "\r[========>                         ]  25% 120/480 eta 1h06m\033[K");
     /* Never fills the last column. */
     assert_int_equal(strlen(text), 59 + strlen("\r\033[K"));
     assert_non_null(strstr(
-        loongi_progress_draw(&p, 900, 480, 0.0, "loss 3.2", text), "100%"));
+        loong_progress_draw(&p, 900, 480, 0.0, "loss 3.2", text), "100%"));
     assert_non_null(strstr(text, " loss 3.2\033[K"));
-    assert_string_equal(loongi_progress_wipe(&p), "\r\033[K");
+    assert_string_equal(loong_progress_wipe(&p), "\r\033[K");
     p.colour = true;
-    assert_non_null(strstr(loongi_progress_draw(&p, 1, 2, 1.0, NULL, text),
+    assert_non_null(strstr(loong_progress_draw(&p, 1, 2, 1.0, NULL, text),
                            "\033[32m"));
     p.columns = 20; /* no room for a bar */
     assert_string_equal(
-        loongi_progress_draw(&p, 1, 2, 1.0, NULL, text),
+        loong_progress_draw(&p, 1, 2, 1.0, NULL, text),
         "\r 50% 1/2 eta 1s\033[K");
     char note[600];
     memset(note, 'n', sizeof(note) - 1);
     note[sizeof(note) - 1] = '\0';
     p.columns = 100000;
-    loongi_progress_draw(&p, 1, 0, NAN, note, text);
+    loong_progress_draw(&p, 1, 0, NAN, note, text);
     assert_int_equal(strlen(text), 239 + strlen("\r\033[K"));
     p.shown = false;
-    assert_string_equal(loongi_progress_draw(&p, 1, 2, 1.0, NULL, text), "");
-    assert_string_equal(loongi_progress_wipe(&p), "");
+    assert_string_equal(loong_progress_draw(&p, 1, 2, 1.0, NULL, text), "");
+    assert_string_equal(loong_progress_wipe(&p), "");
 }
 
 static void test_progress_detect(void **state)
@@ -409,7 +411,7 @@ static void test_progress_detect(void **state)
     unsetenv("CI");
     unsetenv("NO_COLOR");
     int file = open("/dev/null", O_WRONLY);
-    loongi_progress_detect(file, &p);
+    loong_progress_detect(file, &p);
     assert_false(p.shown || p.colour);
     close(file);
 
@@ -417,23 +419,23 @@ static void test_progress_detect(void **state)
     if (terminal < 0) {
         skip(); /* no pseudo-terminals here */
     }
-    loongi_progress_detect(terminal, &p);
+    loong_progress_detect(terminal, &p);
     assert_true(p.shown && p.colour);
     setenv("COLUMNS", "97", 1);
-    loongi_progress_detect(terminal, &p);
+    loong_progress_detect(terminal, &p);
     assert_int_equal(p.columns, 97);
     setenv("NO_COLOR", "1", 1);
-    loongi_progress_detect(terminal, &p);
+    loong_progress_detect(terminal, &p);
     assert_true(p.shown && !p.colour);
     setenv("CI", "", 1);
-    loongi_progress_detect(terminal, &p);
+    loong_progress_detect(terminal, &p);
     assert_true(p.shown);
     setenv("CI", "true", 1);
-    loongi_progress_detect(terminal, &p);
+    loong_progress_detect(terminal, &p);
     assert_false(p.shown);
     unsetenv("CI");
     setenv("TERM", "dumb", 1);
-    loongi_progress_detect(terminal, &p);
+    loong_progress_detect(terminal, &p);
     assert_false(p.shown);
     close(terminal);
 }

@@ -1,0 +1,112 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "gemm_rate.h"
+
+#include <string.h>
+
+enum { SIZE = 1024, SIZE_F64 = 512, MIN_RUNS = 3 };
+static const double budget = 0.06; /* seconds */
+
+static void set_arg(loong_step_t *step, int i, loong_dtype_t dtype, int64_t n)
+{
+    loong_karg_t arg = {dtype, 2, -1, {n, n, 0, 0}, n};
+    step->query.arg[i] = arg;
+    step->operand[i].base = LOONG_BASE_INPUT;
+    step->operand[i].offset =
+        i * n * n * (int64_t)loong_dtype_size(dtype);
+}
+
+/* One product of n x n matrices as a program. */
+static loong_status_t make_program(loong_trainer_t *t, int64_t n,
+                                   loong_arena_t *arena,
+                                   loong_program_t *program)
+{
+    static const loong_linear_attr_t attr = {false, LOONG_ACT_NONE};
+    loong_step_t step;
+    memset(&step, 0, sizeof(step));
+    step.scope = "rate of products";
+    step.refusals = "";
+    step.query.op = "linear";
+    step.query.attr = &attr;
+    step.query.num_in = 2;
+    step.query.num_out = 1;
+    step.query.threads = t->stage->params.compile.threads;
+    for (int i = 0; i < 3; i++) {
+        set_arg(&step, i, t->stage->params.precision.compute, n);
+    }
+    LOONG_TRY(loongi_program_append(
+        t->ctx, program, loong_device_name(t->device), &step, arena));
+    return loongi_program_prepare(t->ctx, program);
+}
+
+static loong_status_t time_program(loong_trainer_t *t, loong_run_t *run,
+                                   const loong_program_t *program,
+                                   double *best_p)
+{
+    loong_frame_t frame;
+    double begin = loongi_now();
+    memset(&frame, 0, sizeof(frame));
+    for (int i = 0; i <= MIN_RUNS || loongi_now() - begin < budget; i++) {
+        double at = loongi_now();
+        LOONG_TRY(loongi_program_run(run, program, &frame));
+        LOONG_TRY(loong_device_synchronize(t->device));
+        double seconds = loongi_now() - at;
+        /* The first one warms up. */
+        *best_p = i <= 1 ? seconds : LOONG_MIN(*best_p, seconds);
+    }
+    return LOONG_OK;
+}
+
+static loong_status_t measure(loong_trainer_t *t, int64_t n,
+                              loong_arena_t *arena, double *best_p)
+{
+    loong_program_t program;
+    loong_run_t run;
+    void *memory[2] = {NULL, NULL}; /* matrices, workspace */
+    memset(&program, 0, sizeof(program));
+    memset(&run, 0, sizeof(run));
+    run.ctx = t->ctx;
+    run.stream = t->stage->run.stream;
+    size_t bytes[2] = {
+        (size_t)(3 * n * n) *
+            loong_dtype_size(t->stage->params.precision.compute),
+        0};
+    loong_status_t status = make_program(t, n, arena, &program);
+    bytes[1] = (size_t)program.scratch_bytes;
+    for (int i = 0; i < 2 && status == LOONG_OK; i++) {
+        if (bytes[i] > 0) {
+            status = loong_device_alloc(t->device, bytes[i],
+                                        "rate of products", &memory[i]);
+        }
+    }
+    if (status == LOONG_OK) {
+        run.base[LOONG_BASE_INPUT] = memory[0];
+        run.base[LOONG_BASE_SCRATCH] = memory[1];
+        /* Small normal numbers in every floating type. */
+        status = loong_device_fill(t->device, memory[0], 0x3c, bytes[0]);
+    }
+    if (status == LOONG_OK) {
+        status = time_program(t, &run, &program, best_p);
+    }
+    for (int i = 0; i < 2; i++) {
+        loong_device_free(t->device, memory[i], bytes[i]);
+    }
+    loongi_program_clear(t->ctx, &program);
+    return status;
+}
+
+loong_status_t loongi_gemm_rate(loong_trainer_t *t, double *gflops_p)
+{
+    bool f64 = t->stage->params.precision.compute == LOONG_F64;
+    int64_t n = f64 ? SIZE_F64 : SIZE;
+    loong_arena_t *arena = NULL;
+    double best = 0.0;
+    LOONG_TRY(loongi_arena_create(t->ctx, "rate of products", &arena));
+    loong_status_t status = measure(t, n, arena, &best);
+    loongi_arena_destroy(&arena);
+    LOONG_TRY(status);
+    double gflops = 2e-9 * (double)n * (double)n * (double)n / best;
+    LOONG_TRY(loong_comm_all_reduce(t->comm, &gflops, 1, LOONG_F64,
+                                    LOONG_REDUCE_SUM, "rate of products"));
+    *gflops_p = gflops;
+    return LOONG_OK;
+}

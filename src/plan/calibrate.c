@@ -13,7 +13,8 @@ enum {
     MAX_LAUNCHES = 25,
     ALIGN = 64
 };
-static const double ENOUGH = 0.03; /* seconds for one kernel */
+static const double ENOUGH = 0.03; /* seconds of launches of one kernel */
+static const double LONG = 1.0;    /* a launch this long needs no second */
 
 /* One distinct launch. */
 typedef struct item {
@@ -195,7 +196,8 @@ static int by_value(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-/* Median of the launches after the first. */
+/* Lower quartile of the launches after the first: what else the machine does
+ * in these few seconds should not count. */
 static loong_status_t launch(loong_calibration_t *c, const placement_t *p,
                              loong_kernel_call_t *call,
                              const loong_step_t *step, double *seconds_p)
@@ -219,16 +221,16 @@ static loong_status_t launch(loong_calibration_t *c, const placement_t *p,
         double begin = loongi_now();
         LOONG_TRY(step->kernel->run(call));
         double seconds = loongi_now() - begin;
-        if (r >= 0) {
+        if (r >= 0 || seconds > LONG) {
             times[n++] = seconds;
             sum += seconds;
         }
-        if (n >= MIN_LAUNCHES && sum > ENOUGH) {
+        if ((n >= MIN_LAUNCHES && sum > ENOUGH) || sum > LONG) {
             break;
         }
     }
     qsort(times, (size_t)n, sizeof(times[0]), by_value);
-    *seconds_p = times[n / 2];
+    *seconds_p = times[n / 4];
     return LOONG_OK;
 }
 

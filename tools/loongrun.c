@@ -5,17 +5,16 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "loong/comm.h"
 #include "loong/device.h"
 #include "loong/exit_code.h"
 #include "loong/launch.h"
-#include "loong/progress.h"
 #include "loong/recipe.h"
 #include "loong/register.h"
 #include "loong/trainer.h"
+#include "loongrun_screen.h"
 
 #ifndef LOONG_CONFIG_DIR
 #define LOONG_CONFIG_DIR "configs"
@@ -48,68 +47,6 @@ typedef struct options {
     int num_overrides;
     const char **overrides;
 } options_t;
-
-/* Where this process writes: its log, and on a terminal a bar below it. */
-typedef struct screen {
-    loong_comm_t *comm; /* NULL until there is one */
-    loong_progress_t bar;
-    loong_trainer_progress_t now; /* what the bar shows; total 0: nothing */
-    double drawn;                 /* when */
-} screen_t;
-
-static double seconds(void)
-{
-    struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
-}
-
-static void draw_bar(screen_t *screen)
-{
-    char text[LOONG_PROGRESS_SIZE];
-    char note[32];
-    const loong_trainer_progress_t *now = &screen->now;
-    if (now->total_steps == 0 || !screen->bar.shown) {
-        return;
-    }
-    snprintf(note, sizeof(note), "loss %.4f", now->loss);
-    fputs(loong_progress_draw(&screen->bar, now->step, now->total_steps,
-                              now->seconds_left, note, text),
-          stdout);
-    fflush(stdout);
-    screen->drawn = seconds();
-}
-
-static void on_progress(void *user, const loong_trainer_progress_t *now)
-{
-    screen_t *screen = user;
-    screen->now = *now;
-    if (seconds() - screen->drawn >= 0.1) {
-        draw_bar(screen);
-    }
-}
-
-static void wipe_bar(screen_t *screen)
-{
-    if (screen->now.total_steps > 0) {
-        fputs(loong_progress_wipe(&screen->bar), stdout);
-        fflush(stdout);
-    }
-}
-
-static void print_log(void *user, loong_log_level_t level, const char *line)
-{
-    screen_t *screen = user;
-    if (screen->comm != NULL && loong_comm_rank(screen->comm) > 0 &&
-        level > LOONG_LOG_WARN) {
-        return; /* progress is told once */
-    }
-    wipe_bar(screen);
-    fprintf(level <= LOONG_LOG_WARN ? stderr : stdout, "%s%s\n",
-            level == LOONG_LOG_WARN ? "warning: " : "", line);
-    fflush(stdout);
-    draw_bar(screen);
-}
 
 static void print_parent(void *user, const char *line)
 {
@@ -256,13 +193,12 @@ static loong_status_t run_recipe(loong_context_t *ctx, const options_t *o,
     }
     loong_trainer_params_t params = {
         comm,        recipe, o->dry_run || o->explain, o->eval,
-        on_progress, screen};
+        screen_progress, screen};
     loong_status_t status = loong_trainer_create(ctx, &params, &trainer);
     if (status == LOONG_OK) {
         status = with_trainer(o, recipe, comm, trainer);
     }
-    wipe_bar(screen);
-    screen->now.total_steps = 0;
+    screen_wipe(screen);
     if (status != LOONG_OK && status != LOONG_ERR_INTERRUPTED) {
         loong_comm_abort(comm, loong_status_text(status));
     }
@@ -389,13 +325,13 @@ int main(int argc, char **argv)
 {
     screen_t screen = {0};
     loong_context_t *ctx = NULL;
-    loong_context_params_t params = {print_log, &screen, LOONG_LOG_INFO};
+    loong_context_params_t params = {screen_log, &screen, LOONG_LOG_INFO};
     loong_parent_params_t parent = {print_parent, NULL, 0.0};
     loong_role_t role = LOONG_ROLE_WORKER;
     options_t o = {0};
     int code = LOONG_EXIT_USAGE;
     settle_environment(argv);
-    loong_progress_detect(STDOUT_FILENO, &screen.bar);
+    screen_open(&screen);
     if (argc > 1 && (strcmp(argv[1], "--help") == 0 ||
                      strcmp(argv[1], "-h") == 0)) {
         fputs(usage, stdout);

@@ -123,6 +123,7 @@ static void measure(loong_trainer_t *t, loong_metrics_t *m)
                 loongi_decoder_flops_per_token(&t->stage->params.model);
     t->report.ms_per_step = m->ms_per_step;
     m->seconds_left = loongi_report_seconds_left(t);
+    t->report.last_loss = m->loss;
     if (isfinite(m->loss) && (t->report.lowest_step == 0 ||
                               m->loss < t->report.lowest_loss)) {
         t->report.lowest_loss = m->loss;
@@ -177,7 +178,7 @@ void loongi_report_end(loong_trainer_t *t, bool stopped)
                "%s at step %lld of %lld | %s tokens | loss %.4f, lowest %.4f "
                "at step %lld | this run took %s",
                stopped ? "stopped" : "finished", (long long)t->state.step,
-               (long long)t->set.train_iters, tokens, t->state.loss,
+               (long long)t->set.train_iters, tokens, t->report.last_loss,
                t->report.lowest_loss, (long long)t->report.lowest_step,
                loongi_metrics_time(loongi_now() - t->start_time, took));
     if (save == NULL) {

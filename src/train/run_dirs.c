@@ -57,7 +57,11 @@ static loong_status_t hold(loong_trainer_t *t, const char *key, int *fd_p)
     if (dir == NULL) {
         return LOONG_OK;
     }
-    LOONG_TRY(loongi_dir_make(t->ctx, dir));
+    loong_status_t status = loongi_dir_make(t->ctx, dir);
+    if (status != LOONG_OK) {
+        loongi_error_note(t->ctx, "%s: %s cannot be made", key, dir);
+        return status;
+    }
     snprintf(path, sizeof(path), "%s/lock", dir);
     int fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0666);
     LOONG_CHECK(t->ctx, fd >= 0, LOONG_ERR_IO, "%s: cannot write into %s: %s",

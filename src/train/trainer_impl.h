@@ -127,7 +127,8 @@ struct loong_trainer {
         double gemm_gflops; /* of all ranks; 0: not measured yet */
         double memory_peak; /* of this rank, in bytes */
         double ms_per_step; /* of the last interval; 0: none yet */
-        double lowest_loss; /* of an interval */
+        double last_loss;   /* of the last interval */
+        double lowest_loss; /* of all of this run */
         int64_t lowest_step;
         int64_t skipped; /* steps that were not applied, in this run */
     } report;

@@ -1,0 +1,196 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * What a training tells of itself, and the directories it tells it in. */
+#include "train_job.h"
+
+#include <fcntl.h>
+#include <sys/file.h>
+#include <unistd.h>
+
+#include "file.h"
+#include "json.h"
+
+enum { ROOM = 64 };
+
+static void run_ok(const job_place_t *p, int ranks, const char *overrides,
+                   job_result_t *r)
+{
+    job_run(p, ranks, overrides, r);
+    if (r->status != LOONG_OK) {
+        fail_msg("status %s\n%s", loong_status_text(r->status), r->error);
+    }
+}
+
+/* Every key of every line stands in docs/metrics.md, in backticks. */
+static void lines_have_documented_keys(void **state)
+{
+    (void)state;
+    char *doc = NULL;
+    char *text = NULL;
+    char *rest = NULL;
+    size_t length = 0;
+    char path[1024];
+    int lines = 0;
+    job_place_t p = job_begin();
+    job_result_t r;
+    run_ok(&p, 2,
+           "data.validation=[{name: held, path: $DIR/data}]\n"
+           "eval.interval=2\neval.iters=2\n",
+           &r);
+    snprintf(path, sizeof(path), "%s/docs/metrics.md", LOONG_SOURCE_DIR);
+    assert_ok(p.ctx, loongi_file_read(p.ctx, path, &doc, &length));
+    snprintf(path, sizeof(path), "%s/log/metrics.jsonl", p.dir);
+    assert_ok(p.ctx, loongi_file_read(p.ctx, path, &text, &length));
+    for (char *line = strtok_r(text, "\n", &rest); line != NULL;
+         line = strtok_r(NULL, "\n", &rest)) {
+        loong_json_t *json = NULL;
+        lines++;
+        assert_ok(p.ctx, loongi_json_parse(p.ctx, line, strlen(line), path,
+                                           &json));
+        for (const loong_json_member_t *m = loongi_json_first(json); m != NULL;
+             m = loongi_json_next(json, m)) {
+            char key[128];
+            snprintf(key, sizeof(key), "`%s`", loongi_json_member_key(m));
+            if (strstr(doc, key) == NULL) {
+                fail_msg("docs/metrics.md has no %s", key);
+            }
+        }
+        loongi_json_destroy(&json);
+    }
+    assert_int_equal(lines, 4 + 2);
+    loongi_free(p.ctx, doc);
+    loongi_free(p.ctx, text);
+    job_end(&p);
+}
+
+static void figures_fit_each_other(void **state)
+{
+    (void)state;
+    double gflops[ROOM];
+    double share[ROOM];
+    double ms[ROOM];
+    double left[ROOM];
+    double memory[ROOM];
+    double limit[ROOM];
+    job_place_t p = job_begin();
+    job_result_t r;
+    job_run(&p, 2, "train.train_iters=40\ntrain.exit_interval=4\n", &r);
+    assert_int_equal(r.status, LOONG_ERR_INTERRUPTED);
+    run_ok(&p, 2,
+           "train.train_iters=40\ncheckpoint.load=auto\n"
+           "log.interval=2\n",
+           &r);
+    int n = job_metrics(&p, NULL, "gflops", gflops, ROOM);
+    job_metrics(&p, NULL, "gemm_share", share, ROOM);
+    job_metrics(&p, NULL, "ms_per_step", ms, ROOM);
+    job_metrics(&p, NULL, "seconds_left", left, ROOM);
+    job_metrics(&p, NULL, "memory_bytes", memory, ROOM);
+    job_metrics(&p, NULL, "memory_limit", limit, ROOM);
+    assert_int_equal(n, 4 + 18); /* 4 single steps, then 6, 8 ... 40 */
+    for (int i = 0; i < n; i++) {
+        int step = i < 4 ? i + 1 : 6 + 2 * (i - 4);
+        assert_true(share[i] > 0.0 && share[i] < 1.0);
+        /* One rate of products a run. */
+        int first = i < 4 ? 0 : 4;
+        double rate = gflops[first] / share[first];
+        assert_true(fabs(gflops[i] / share[i] - rate) < 1e-6 * rate);
+        /* Also right after the resume: steps that are left x their time. */
+        assert_true(fabs(left[i] - 1e-3 * ms[i] * (40 - step)) <=
+                    1e-6 * left[i]);
+        assert_true(memory[i] > 1e6 && memory[i] < limit[i]);
+        assert_true(i == 0 || i == 4 || memory[i] >= memory[i - 1]);
+    }
+    job_end(&p);
+}
+
+/* Losses are exact sums: the same bits on any number of ranks. */
+static void evaluation_is_the_same_on_all_ranks(void **state)
+{
+    (void)state;
+    double loss[2][ROOM];
+    double perplexity[ROOM];
+    job_place_t p = job_begin();
+    job_result_t r;
+    const char *sets = "data.validation=[{name: one, path: $DIR/data}, "
+                       "{name: two, path: $DIR/data}]\n"
+                       "train.train_iters=3\neval.interval=3\n";
+    run_ok(&p, 1, sets, &r);
+    assert_int_equal(job_metrics(&p, "one", "loss", &loss[0][0], ROOM), 1);
+    assert_int_equal(job_metrics(&p, "two", "loss", &loss[1][0], ROOM), 1);
+    job_metrics(&p, "two", "perplexity", perplexity, ROOM);
+    assert_true(loss[0][0] == loss[1][0]);
+    assert_true(fabs(perplexity[0] - exp(loss[1][0])) < 1e-6 * perplexity[0]);
+    char line[64];
+    snprintf(line, sizeof(line), "eval two | loss %.4f", loss[0][0]);
+    for (int ranks = 1; ranks <= 3; ranks++) {
+        char all[512];
+        snprintf(all, sizeof(all), "%scheckpoint.load=auto\n", sets);
+        job_evaluate(&p, ranks, all, &r);
+        assert_int_equal(r.status, LOONG_OK);
+        if (strstr(r.log, line) == NULL) {
+            fail_msg("%d ranks: no \"%s\" in\n%s", ranks, line, r.log);
+        }
+    }
+    /* It wrote no lines of its own. */
+    assert_int_equal(job_metrics(&p, "one", "loss", &loss[0][0], ROOM), 1);
+    job_evaluate(&p, 1, "checkpoint.load=auto\n", &r);
+    assert_int_equal(r.status, LOONG_ERR_CONFIG);
+    assert_non_null(strstr(r.error, "nothing to evaluate"));
+    job_end(&p);
+}
+
+static void assert_refused(const job_place_t *p, const char *overrides,
+                           loong_status_t status, const char *what)
+{
+    job_result_t r;
+    job_run(p, 2, overrides, &r);
+    if (r.status != status || strstr(r.error, what) == NULL) {
+        fail_msg("%s, wanted: %s, found: %s", loong_status_text(r.status),
+                 what, r.error);
+    }
+}
+
+static void directories_are_tried_and_held(void **state)
+{
+    (void)state;
+    char path[128];
+    job_place_t p = job_begin();
+    job_result_t r;
+    run_ok(&p, 2, "train.train_iters=1\n", &r);
+    assert_refused(&p, "train.train_iters=2\n", LOONG_ERR_CONFIG,
+                   "has checkpoints of an earlier run: checkpoint.load=auto "
+                   "goes on with it");
+    run_ok(&p, 2, "train.train_iters=2\ncheckpoint.load=auto\n", &r);
+    assert_refused(&p, "checkpoint.save=$DIR/data.bin/save\n", LOONG_ERR_IO,
+                   "data.bin/save cannot be made");
+    assert_refused(&p, "log.dir=/proc/loong\ncheckpoint.save=$DIR/b\n",
+                   LOONG_ERR_IO, "/proc/loong");
+    snprintf(path, sizeof(path), "%s/save/lock", p.dir);
+    int fd = open(path, O_RDWR);
+    assert_true(fd >= 0 && flock(fd, LOCK_EX | LOCK_NB) == 0);
+    assert_refused(&p, "checkpoint.load=auto\n", LOONG_ERR_CONFIG,
+                   "checkpoint.save: another run writes into ");
+    close(fd);
+    run_ok(&p, 2, "checkpoint.load=auto\nlog.dir=$DIR/save\n", &r);
+    job_end(&p);
+}
+
+static void a_device_that_is_not_there_is_named(void **state)
+{
+    (void)state;
+    job_place_t p = job_begin();
+    assert_refused(&p, "device=xpu\n", LOONG_ERR_NOT_FOUND, "no device xpu");
+    job_end(&p);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(lines_have_documented_keys),
+        cmocka_unit_test(figures_fit_each_other),
+        cmocka_unit_test(evaluation_is_the_same_on_all_ranks),
+        cmocka_unit_test(directories_are_tried_and_held),
+        cmocka_unit_test(a_device_that_is_not_there_is_named),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -151,8 +151,8 @@ void loongi_add_losses(loong_trainer_t *t, loong_stage_chunk_t chunk,
 
 /* ---- trainer_save.c ---- */
 LOONG_NODISCARD loong_status_t loongi_trainer_save(loong_trainer_t *t);
-/* Lets memory be changed again; commits when `finish` or when it is ready
- * everywhere. Collective. */
+/* Waits for the save that is under way, if any, and makes it the newest
+ * checkpoint. Collective. */
 LOONG_NODISCARD loong_status_t loongi_trainer_finish_save(loong_trainer_t *t);
 LOONG_NODISCARD loong_status_t loongi_trainer_resume(loong_trainer_t *t,
                                                      const char *path);

@@ -27,6 +27,9 @@ static unsigned own_requests(const loong_trainer_t *t)
     if ((signals & LOONG_SIGNAL_SAVE) != 0 || due) {
         flags |= LOONG_STEP_SAVE;
     }
+    if (t->save != NULL && !loongi_checkpoint_save_ready(t->save)) {
+        flags |= LOONG_STEP_WRITING;
+    }
     return flags;
 }
 
@@ -37,6 +40,9 @@ static loong_status_t after_step(loong_trainer_t *t, bool *stop_p)
     bool last = step == t->set.train_iters;
     bool requested = (t->flags & LOONG_STEP_STOP) != 0;
     *stop_p = !last && (requested || every(step, t->set.exit_interval));
+    if (t->save != NULL && (t->flags & LOONG_STEP_WRITING) == 0) {
+        LOONG_TRY(loongi_trainer_finish_save(t)); /* written on every rank */
+    }
     if (every(step, t->set.log_interval) || last || *stop_p) {
         LOONG_TRY(loongi_report_interval(t));
     }

@@ -1,0 +1,113 @@
+#!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
+# usage: loongrun.sh BUILD SOURCE: loongrun as a person meets it: signals, exit
+# codes, messages told once, no bar in a file.
+set -eu
+build=$1
+source=$2
+place=$(mktemp -d)
+pid=
+trap '[ -z "$pid" ] || kill -9 $pid 2>/dev/null; rm -rf "$place"' EXIT
+cd "$place"
+export OMP_NUM_THREADS=1
+
+fail() {
+    echo "$1"
+    tail -n 30 "$place"/out "$place"/err
+    exit 1
+}
+
+# run CODE ARGUMENTS...: the exit code must be this one
+run() {
+    local wanted=$1 code=0
+    shift
+    "$build/loongrun" recipe.yaml "$@" >out 2>err || code=$?
+    [ $code = "$wanted" ] || fail "exit $code, not $wanted: $*"
+}
+
+has() { grep -qF -- "$2" "$1" || fail "no \"$2\" in $1"; }
+hasnt() { ! grep -qF -- "$2" "$1" || fail "\"$2\" in $1"; }
+
+"$build/loong-data" index --tokenizer bytes --append-eod --quiet \
+    --suffixes .md --output-prefix text "$source/docs" >/dev/null
+cat >recipe.yaml <<'YAML'
+name: tiny
+device: cpu
+model:
+  foundation:
+    family: qwen3
+    num_layers: 1
+    hidden_size: 32
+    ffn_hidden_size: 64
+    num_attention_heads: 2
+    vocab_size: 257
+    max_position_embeddings: 64
+    position_embedding_type: rope
+    normalization: RMSNorm
+    activation: swiglu
+data:
+  seq_length: 64
+  tokenizer: bytes
+  train: [{path: text}]
+  validation: [{name: docs, path: text}]
+train: {micro_batch_size: 2, global_batch_size: 2, train_iters: 1000000}
+optimizer: {lr: 1e-3}
+eval: {iters: 2, sample: {prompts: ["The "], max_new_tokens: 4, top_k: 5}}
+checkpoint: {save: save}
+log: {interval: 1000, dir: logs}
+comm: {backend: self, timeout: 1m}
+YAML
+
+# USR1 saves and goes on; TERM saves and ends with 75; auto goes on there.
+code=0
+"$build/loongrun" recipe.yaml >out 2>err &
+pid=$!
+for i in $(seq 100); do
+    [ -e logs/recipe.yaml ] && break
+    sleep 0.1
+done
+sleep 0.3
+kill -USR1 $pid
+for i in $(seq 100); do
+    [ -e save/latest ] && break
+    sleep 0.1
+done
+[ -e save/latest ] || fail "USR1 saved nothing"
+kill -0 $pid || fail "USR1 ended the run"
+# A second run of the same recipe is kept out, an evaluation is not.
+code2=0
+"$build/loongrun" recipe.yaml checkpoint.load=auto >out2 2>err2 || code2=$?
+[ $code2 = 2 ] || fail "a second run ended with $code2, not 2"
+has err2 "another run writes into save (process "
+"$build/loongrun" eval recipe.yaml checkpoint.load=auto >out2 2>err2 ||
+    fail "eval beside a run: $(cat err2)"
+has out2 "| eval docs | loss "
+has out2 "sample | The "
+kill -TERM $pid
+wait $pid || code=$?
+pid=
+[ $code = 75 ] || fail "TERM: exit $code, not 75"
+has out "stopped at step "
+has out "to go on: the same command with checkpoint.load=auto"
+hasnt out $'\r'
+hasnt err "nothing in this run reads it"
+steps=$(sed -n 's/^stopped at step \([0-9]*\) .*/\1/p' out)
+run 0 checkpoint.load=auto train.train_iters=$((steps + 2))
+has out "resumed from "
+has out "finished at step $((steps + 2)) of $((steps + 2))"
+
+# Messages.
+run 2
+has err "has checkpoints of an earlier run"
+run 2 log.intervall=3
+has err "did you mean log.interval?"
+[ "$(grep -c 'wrong recipe' err)" = 1 ] || fail "told more than once"
+run 2 checkpoint.load=auto data.seq_length=32
+has err "data.seq_length"
+run 2 comm.timeout=0
+has err "comm.timeout"
+run 66 device=cuda checkpoint.save=other
+has err "no device cuda"
+run 74 log.dir=recipe.yaml/logs checkpoint.save=other
+has err "log.dir: recipe.yaml/logs cannot be made"
+echo "signals, exit codes and messages are as documented"

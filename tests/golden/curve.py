@@ -11,11 +11,15 @@ samples (the order of include/loong/blend.h, written again in Python), once in
 float64 and once in the type asked for; bfloat16 as mixed precision does it:
 float32 masters, a bfloat16 model, gradients added in float32.
 
-Both narrow runs drift from float64, and rounding is amplified by training, so
-no fixed bound on a loss is honest. What is demanded: the distance of loongrun
-from float64 (root mean square over the steps, of loss and of gradient norm)
-is at most TWICE that of PyTorch in the same type, and the first loss is
-within the type's unit roundoff.
+Narrow runs drift from float64, and training amplifies rounding, so no fixed
+bound on a loss is honest. PyTorch itself gives the scale: it runs RUNS times
+with the rows of each batch in another order, which is the same mathematics with
+other roundings. Demanded is that loongrun's distance from float64 (root mean
+square over the steps, of the losses and of the gradient norms) is at most 3
+times theirs: amplified rounding is one random number times a growing factor,
+and a normal one is beyond 3 deviations once in 370. The first loss must be
+within the type's unit roundoff. The learning rate is one at which the gradient
+norm does not leap: leaps make distances jump from run to run.
 """
 import argparse
 import json
@@ -32,8 +36,9 @@ from transformers.utils import logging
 from wide import widened
 
 SEQ, BATCH, SEED = 256, 8, 1234
-LR, WARMUP, BETAS, EPS, DECAY, CLIP = 2e-3, 10, (0.9, 0.95), 1e-8, 0.1, 1.0
-TWICE = 2.0
+LR, WARMUP, BETAS, EPS, DECAY, CLIP = 5e-4, 10, (0.9, 0.95), 1e-8, 0.1, 1.0
+RUNS = 3
+ALLOWED = 3.0
 ROUNDOFF = {"fp32": 2.0 ** -24, "bf16": 2.0 ** -8}
 TEXT = ["/usr/share/common-licenses"]
 MASK = (1 << 64) - 1
@@ -99,8 +104,9 @@ def learning_rate(step, steps):
     return LR * 0.5 * (1 + np.cos(np.pi * (at - WARMUP) / (steps - WARMUP)))
 
 
-def train(folder, dtype, data, steps):
-    """Losses and gradient norms of `steps` steps in PyTorch."""
+def train(folder, dtype, data, turn=0):
+    """Losses and gradient norms in PyTorch; rows turned round by `turn`."""
+    steps = len(data)
     model = AutoModelForCausalLM.from_pretrained(
         folder, dtype=dtype, attn_implementation="eager")
     wide = torch.float64 if dtype == torch.float64 else torch.float32
@@ -113,6 +119,7 @@ def train(folder, dtype, data, steps):
          dict(params=plain, weight_decay=0.0)], betas=BETAS, eps=EPS)
     losses, norms = [], []
     for step, batch in enumerate(data):
+        batch = batch.roll(turn, 0)
         for group in optimizer.param_groups:
             group["lr"] = learning_rate(step, steps)
         with torch.no_grad():
@@ -158,36 +165,40 @@ def run_loong(args, work, model, prefix):
                      [x["grad_norm"] for x in lines]])
 
 
-def report(exact, torch_run, ours, args):
+def distance(run, exact):
+    """Root mean square over the steps, relative: of losses, of norms."""
+    return np.sqrt(np.mean((run / exact - 1) ** 2, axis=1))
+
+
+def report(exact, runs, ours, dtype):
     print(f"{'step':>5} {'float64':>10} {'torch':>10} {'loongrun':>10}"
           f"   gradient norm: float64, torch, loongrun")
     steps = exact.shape[1]
-    for i in sorted({0, 1, 2, 5, 10, *range(20, steps, 20), steps - 1}):
-        if i < steps:
-            print(f"{i:5} {exact[0, i]:10.6f} {torch_run[0, i]:10.6f} "
-                  f"{ours[0, i]:10.6f}   {exact[1, i]:.6f} "
-                  f"{torch_run[1, i]:.6f} {ours[1, i]:.6f}")
-    failed = False
+    for i in sorted({0, 1, 2, 5, *range(10, steps, 10), steps - 1}):
+        print(f"{i:5} {exact[0, i]:10.6f} {runs[0][0, i]:10.6f} "
+              f"{ours[0, i]:10.6f}   {exact[1, i]:.6f} "
+              f"{runs[0][1, i]:.6f} {ours[1, i]:.6f}")
+    theirs = [distance(r, exact) for r in runs]
+    scale = np.sqrt(np.mean(np.square(theirs), axis=0))
+    mine = distance(ours, exact)
+    failed = not (mine <= ALLOWED * scale).all()
     for row, what in enumerate(("loss", "gradient norm")):
-        theirs = np.sqrt(np.mean((torch_run[row] / exact[row] - 1) ** 2))
-        mine = np.sqrt(np.mean((ours[row] / exact[row] - 1) ** 2))
-        bad = not mine <= TWICE * theirs
-        failed |= bad
-        print(f"{what}: distance from float64: torch {theirs:.3e}, "
-              f"loongrun {mine:.3e}{'  FAIL' if bad else ''}")
+        each = ", ".join(f"{t[row]:.2e}" for t in theirs)
+        print(f"{what}: distance from float64: torch {scale[row]:.2e} "
+              f"({each}), loongrun {mine[row]:.2e}")
     first = abs(ours[0, 0] / exact[0, 0] - 1)
-    bad = not first <= ROUNDOFF[args.dtype]
-    print(f"first loss: relative difference {first:.3e}, unit roundoff "
-          f"{ROUNDOFF[args.dtype]:.3e}{'  FAIL' if bad else ''}")
-    print("FAIL" if failed or bad else "ok")
-    return failed or bad
+    failed |= not first <= ROUNDOFF[dtype]
+    print(f"first loss: relative difference {first:.2e}, unit roundoff "
+          f"{ROUNDOFF[dtype]:.2e}")
+    print("FAIL" if failed else "ok")
+    return failed
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("build", metavar="BUILD")
     parser.add_argument("--dtype", choices=ROUNDOFF, default="fp32")
-    parser.add_argument("--steps", type=int, default=100)
+    parser.add_argument("--steps", type=int, default=50)
     parser.add_argument("--text", nargs="+", default=TEXT)
     args = parser.parse_args()
     logging.set_verbosity_error()
@@ -202,10 +213,10 @@ def main():
                         *args.text], check=True)
         data = list(batches(prefix, args.steps))
         ours = run_loong(args, work, model, prefix)
-        theirs = train(model, narrow, data, args.steps)
+        theirs = [train(model, narrow, data, turn) for turn in range(RUNS)]
         with widened():
-            exact = train(model, torch.float64, data, args.steps)
-    return report(exact, theirs, ours, args)
+            exact = train(model, torch.float64, data)
+    return report(exact, theirs, ours, args.dtype)
 
 
 if __name__ == "__main__":

@@ -160,21 +160,16 @@ static loong_status_t load(loong_context_t *ctx, const options_t *o,
     return status;
 }
 
-static loong_status_t train(loong_context_t *ctx, loong_recipe_t *recipe)
+static loong_status_t train(loong_context_t *ctx, loong_comm_t *comm,
+                            loong_recipe_t *recipe)
 {
-    loong_comm_t *comm = NULL;
     loong_trainer_t *trainer = NULL;
-    loong_status_t status = loong_comm_create_self(ctx, NULL, &comm);
-    if (status == LOONG_OK) {
-        loong_trainer_params_t params = {comm, recipe, false, false, NULL,
-                                    NULL};
-        status = loong_trainer_create(ctx, &params, &trainer);
-    }
+    loong_trainer_params_t params = {comm, recipe, false, false, NULL, NULL};
+    loong_status_t status = loong_trainer_create(ctx, &params, &trainer);
     if (status == LOONG_OK) {
         status = loong_trainer_run(trainer);
     }
     loong_trainer_destroy(&trainer);
-    loong_comm_destroy(&comm);
     return status;
 }
 
@@ -229,24 +224,34 @@ static void print(const options_t *o, const char *path, const bench_model_t *m,
     printf("peak memory  %.0f MiB resident\n", mib);
 }
 
+/* Rank 0 writes the data and tells what was measured. */
 static loong_status_t run(loong_context_t *ctx, const options_t *o,
-                          const char *path, const char *dir,
+                          const char *path, loong_comm_t *comm,
                           loong_recipe_t *recipe)
 {
+    const char *dir = loong_recipe_text(recipe, "log.dir");
     char prefix[PATH_SIZE + 16];
     int64_t micro_batches = 1;
     bench_times_t steps = {NULL, 0, 0};
     bench_times_t floors = {NULL, 0, 0};
     bench_model_t m = bench_model_of(recipe, &micro_batches);
+    bool first = loong_comm_rank(comm) == 0;
+    loong_status_t status = LOONG_OK;
     snprintf(prefix, sizeof(prefix), "%s/tokens", dir);
-    loong_status_t status =
-        write_tokens(ctx, prefix, &m, BATCHES * (m.tokens * micro_batches + 1));
-    if (status == LOONG_OK) {
-        status = train(ctx, recipe);
+    if (first) {
+        status = write_tokens(ctx, prefix, &m,
+                              BATCHES * (m.tokens * micro_batches + 1));
     }
     if (status == LOONG_OK) {
-        read_times(dir, &steps);
+        status = loong_comm_barrier(comm, "data");
     }
+    if (status == LOONG_OK) {
+        status = train(ctx, comm, recipe);
+    }
+    if (status != LOONG_OK || !first) {
+        return status;
+    }
+    read_times(dir, &steps);
     if (status == LOONG_OK && o->floor_seconds > 0.0) {
         status = bench_floor_times(ctx, &m, 3, o->floor_seconds, &floors);
     }
@@ -258,11 +263,52 @@ static loong_status_t run(loong_context_t *ctx, const options_t *o,
     return status;
 }
 
+static loong_status_t run_ranks(loong_context_t *ctx, const options_t *o,
+                                int argc, char **argv)
+{
+    char dir[PATH_SIZE];
+    options_t mine = *o;
+    loong_comm_t *comm = NULL;
+    loong_recipe_t *recipe = NULL;
+    const char *tmp = getenv("TMPDIR");
+    loong_status_t status = loong_comm_create_world(ctx, NULL, &comm);
+    if (status != LOONG_OK) {
+        return status;
+    }
+    bool first = loong_comm_rank(comm) == 0;
+    if (loong_comm_size(comm) > 1) {
+        mine.floor_seconds = 0.0; /* the products of one rank alone */
+    }
+    snprintf(dir, sizeof(dir), "%s/loong-bench-XXXXXX",
+             tmp != NULL ? tmp : "/tmp");
+    if (first && mkdtemp(dir) == NULL) {
+        fprintf(stderr, "loong-bench: cannot make the directory %s\n", dir);
+        status = LOONG_ERR_IO;
+    }
+    if (status == LOONG_OK) {
+        status = loong_comm_broadcast(comm, dir, sizeof(dir), 0, "directory");
+    }
+    if (status == LOONG_OK) {
+        status = load(ctx, &mine, dir, argc, argv, &recipe);
+    }
+    if (status == LOONG_OK) {
+        status = run(ctx, &mine, argv[0], comm, recipe);
+    }
+    loong_recipe_destroy(&recipe);
+    if (first) {
+        remove_files(dir);
+    }
+    loong_comm_destroy(&comm);
+    return status;
+}
+
 static int help(void)
 {
     printf("usage: loong-bench step [OPTION]... RECIPE [a.b=c]...\n\n"
            "Trains on random tokens and times each step; then the matrix "
-           "products alone.\nOMP_NUM_THREADS sets the threads.\n\n"
+           "products alone.\nOMP_NUM_THREADS sets the threads. Under mpirun "
+           "the ranks share the global batch,\nand the products are left "
+           "out.\n\n"
            "  --steps N            to measure, after %d to warm up; 12\n"
            "  --floor-seconds S    5; 0: no floor\n"
            "  --json               one line of JSON, with ms_median\n",
@@ -279,7 +325,6 @@ int bench_step(loong_context_t *ctx, int argc, char **argv)
         {"help", no_argument, NULL, 'h'},
         {NULL, 0, NULL, 0}};
     options_t o = {12, 5.0, false};
-    loong_recipe_t *recipe = NULL;
     int c;
     /* '+': what follows the recipe is its own. */
     while ((c = getopt_long(argc, argv, "+", table, NULL)) != -1) {
@@ -303,20 +348,6 @@ int bench_step(loong_context_t *ctx, int argc, char **argv)
         return bench_usage("step", optind == argc ? "no recipe given"
                                                   : "--steps must be positive");
     }
-    char dir[PATH_SIZE];
-    const char *tmp = getenv("TMPDIR");
-    snprintf(dir, sizeof(dir), "%s/loong-bench-XXXXXX",
-             tmp != NULL ? tmp : "/tmp");
-    if (mkdtemp(dir) == NULL) {
-        fprintf(stderr, "loong-bench: cannot make the directory %s\n", dir);
-        return LOONG_EXIT_CANNOT_WRITE;
-    }
-    loong_status_t status =
-        load(ctx, &o, dir, argc - optind, argv + optind, &recipe);
-    if (status == LOONG_OK) {
-        status = run(ctx, &o, argv[optind], dir, recipe);
-    }
-    loong_recipe_destroy(&recipe);
-    remove_files(dir);
+    loong_status_t status = run_ranks(ctx, &o, argc - optind, argv + optind);
     return status == LOONG_OK ? LOONG_EXIT_OK : bench_fail(ctx, status);
 }

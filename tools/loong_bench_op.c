@@ -102,7 +102,7 @@ static loong_status_t describe_loss(loong_context_t *ctx, const options_t *o,
                                     bench_item_t *item)
 {
     const int64_t *s = o->shape; /* T, vocab, hidden */
-    loong_cross_entropy_attr_t attr = {0, s[1], 0.0};
+    loong_cross_entropy_attr_t attr = {.vocab = s[1]};
     loong_tensor_type_t in[4] = {
         mat(o->dtype, s[0], s[2]), mat(o->dtype, s[1], s[2]),
         vec(LOONG_I32, s[0]), vec(bench_wide(o->dtype), s[0])};

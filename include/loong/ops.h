@@ -25,13 +25,20 @@ typedef enum loong_activation {
     LOONG_ACT_GELU_TANH /* tanh approximation */
 } loong_activation_t;
 
-/* embedding: ids i32 [T], table [V,H] -> [T,H].
- * embedding_grad: ids [T], dy [T,H] -> [V,H] wide; sums in token order. */
+/* embedding: ids i32 [T], table [V,H] -> [T,H]; a table of a part of the
+ * vocabulary gives zero rows for the ids of the other parts.
+ * embedding_grad: ids [T], dy [T,H] -> [V,H] wide; sums in token order.
+ * An id outside of 0 .. vocab - 1 is LOONG_ERR_ARG. */
 typedef struct loong_embedding_attr {
-    int64_t rows; /* V; embedding_grad only */
+    int64_t rows;  /* V */
+    int64_t begin; /* id of row 0 */
+    int64_t vocab; /* ids there are; 0: rows */
 } loong_embedding_attr_t;
 LOONG_API loong_val_t loong_embedding(loong_graph_t *g, loong_val_t ids,
                                       loong_val_t table);
+LOONG_API loong_val_t loong_embedding_part(loong_graph_t *g, loong_val_t ids,
+                                           loong_val_t table, int64_t begin,
+                                           int64_t vocab);
 
 /* linear: x [T,K], w [N,K] (or [K,N] with `transposed`), bias [N] or none ->
  * y [T,N] = act(x w' + bias); with an activation also output 1, the value
@@ -196,18 +203,31 @@ LOONG_API loong_val_t loong_sum_rows(loong_graph_t *g, loong_val_t x);
  * logits. A token whose label is LOONG_IGNORE_LABEL has loss 0; another label
  * outside 0..vocab-1 is LOONG_ERR_ARG. Rows of w at and after `vocab` (padding)
  * take no part. It must be a terminal loss: declare output 0 with
- * loong_graph_loss. */
+ * loong_graph_loss.
+ * With size > 1 the ranks of a group share the vocabulary, each with rows of
+ * its own in w: maxima, sums and the label's logit are exchanged, token_loss
+ * is complete and equal on all, dx is the rank's own part of a sum. */
 typedef struct loong_cross_entropy_attr {
     int loss;      /* index of frame.loss_scale; set by the builder */
-    int64_t vocab; /* <= V */
+    int64_t vocab; /* of all ranks together */
     double z_loss; /* coefficient of lse^2 */
+    int64_t begin; /* label of row 0 of w */
+    loong_group_t group;
+    int size; /* of the group; up to 1: w holds everything */
+    int rank;
 } loong_cross_entropy_attr_t;
-LOONG_API loong_val_t loong_cross_entropy(loong_graph_t *g, const char *name,
-                                          loong_val_t x, loong_val_t w,
-                                          loong_val_t labels,
-                                          loong_val_t loss_weight,
-                                          int64_t vocab, double z_loss,
-                                          double weight);
+typedef struct loong_cross_entropy_params {
+    int64_t vocab;
+    double z_loss;
+    double weight;       /* of the loss, see loong_graph_loss */
+    int64_t begin;       /* label of row 0 of w */
+    bool shared;         /* over the ranks of group */
+    loong_group_t group;
+} loong_cross_entropy_params_t;
+LOONG_API loong_val_t
+loong_cross_entropy(loong_graph_t *g, const char *name, loong_val_t x,
+                    loong_val_t w, loong_val_t labels, loong_val_t loss_weight,
+                    const loong_cross_entropy_params_t *params);
 
 /* Collectives over a group of the graph's mesh, in adjoint pairs; in a group
  * of one rank the builders return x itself.

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "cross_entropy.h"
 
+#include <math.h>
+
 loong_status_t loongi_cross_entropy_labels(const loong_kernel_call_t *call)
 {
     const loong_cross_entropy_attr_t *attr = call->query->attr;
@@ -15,6 +17,94 @@ loong_status_t loongi_cross_entropy_labels(const loong_kernel_call_t *call)
                     "(no loss)",
                     (long long)t, labels[t], (long long)attr->vocab - 1,
                     LOONG_IGNORE_LABEL);
+    }
+    return LOONG_OK;
+}
+
+int64_t loongi_cross_entropy_columns(const loong_kernel_query_t *query)
+{
+    const loong_cross_entropy_attr_t *attr = query->attr;
+    return LOONG_MIN(loong_karg_rows(&query->arg[1], NULL),
+                     attr->vocab - attr->begin);
+}
+
+/* ---- a shared vocabulary ------------------------------------------------ */
+
+/* The room holds, one behind the other: the statistics of each rank, their
+ * sums, the sizes of the pieces. */
+enum { FIELDS = sizeof(loong_softmax_stats_t) / sizeof(double) };
+
+static int64_t ranks_of(const loong_kernel_query_t *query)
+{
+    const loong_cross_entropy_attr_t *attr = query->attr;
+    return LOONG_MAX(attr->size, 1);
+}
+
+size_t loongi_cross_entropy_room(const loong_kernel_query_t *query,
+                                 int64_t rows)
+{
+    int64_t ranks = ranks_of(query);
+    int64_t copies = ranks > 1 ? ranks + 1 : 1;
+    return (size_t)loongi_round_up(
+        copies * rows * (int64_t)sizeof(loong_softmax_stats_t) +
+            ranks * (int64_t)sizeof(int64_t), 64);
+}
+
+loong_softmax_stats_t *
+loongi_cross_entropy_own(const loong_kernel_query_t *query, void *room,
+                         int64_t rows)
+{
+    const loong_cross_entropy_attr_t *attr = query->attr;
+    loong_softmax_stats_t *stats = room;
+    return stats + (attr->size > 1 ? attr->rank * rows : 0);
+}
+
+const loong_softmax_stats_t *
+loongi_cross_entropy_all(const loong_kernel_query_t *query, void *room,
+                         int64_t rows)
+{
+    const loong_softmax_stats_t *stats = room;
+    int64_t ranks = ranks_of(query);
+    return stats + (ranks > 1 ? ranks * rows : 0);
+}
+
+static loong_softmax_stats_t combine(const loong_softmax_stats_t *stats,
+                                     int64_t ranks, int64_t rows, int64_t row)
+{
+    loong_softmax_stats_t all = {-INFINITY, 0.0, 0.0};
+    for (int64_t r = 0; r < ranks; r++) {
+        all.top = fmax(all.top, stats[r * rows + row].top);
+    }
+    for (int64_t r = 0; r < ranks; r++) {
+        const loong_softmax_stats_t *one = &stats[r * rows + row];
+        all.sum += one->sum * exp(one->top - all.top);
+        all.logit += one->logit;
+    }
+    return all;
+}
+
+loong_status_t
+loongi_cross_entropy_exchange(const loong_kernel_call_t *call, void *room,
+                              int64_t rows)
+{
+    const loong_cross_entropy_attr_t *attr = call->query->attr;
+    loong_softmax_stats_t *stats = room;
+    int64_t ranks = ranks_of(call->query);
+    if (ranks == 1) {
+        return LOONG_OK;
+    }
+    LOONG_CHECK(call->ctx, call->group != NULL, LOONG_ERR_INTERNAL,
+                "cross_entropy: no communicator of group %s",
+                loong_group_name(attr->group));
+    loong_softmax_stats_t *all = stats + ranks * rows;
+    int64_t *counts = (int64_t *)(void *)(all + rows);
+    for (int64_t r = 0; r < ranks; r++) {
+        counts[r] = rows * FIELDS;
+    }
+    LOONG_TRY(loong_comm_all_gather(call->group[attr->group], stats, counts,
+                                    LOONG_F64, "cross entropy"));
+    for (int64_t row = 0; row < rows; row++) {
+        all[row] = combine(stats, ranks, rows, row);
     }
     return LOONG_OK;
 }

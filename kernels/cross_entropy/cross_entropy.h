@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The check of labels that all cross_entropy kernels make. */
+ * What the cross_entropy kernels share: the check of labels, and the exchange
+ * between ranks that share a vocabulary. */
 #ifndef LOONG_CROSS_ENTROPY_H
 #define LOONG_CROSS_ENTROPY_H
 
@@ -15,6 +16,45 @@ extern "C" {
 /* Errors: LOONG_ERR_ARG, naming the row and the label. */
 LOONG_NODISCARD loong_status_t
 loongi_cross_entropy_labels(const loong_kernel_call_t *call);
+
+/* Rows of w with a logit: those of the vocabulary. */
+int64_t loongi_cross_entropy_columns(const loong_kernel_query_t *query);
+
+/* The column of a label, or -1: another rank has it, or there is none. */
+static inline int64_t
+loongi_cross_entropy_column(const loong_cross_entropy_attr_t *attr,
+                            int64_t columns, int32_t label)
+{
+    int64_t column = label - attr->begin;
+    return label != LOONG_IGNORE_LABEL && column >= 0 && column < columns
+               ? column
+               : -1;
+}
+
+/* What is known of one row of logits. */
+typedef struct loong_softmax_stats {
+    double top;   /* the largest */
+    double sum;   /* of exp(logit - top) */
+    double logit; /* of the label; 0: not here */
+} loong_softmax_stats_t;
+
+/* Room for the statistics of `rows` rows: those of all ranks, and the sums. */
+size_t loongi_cross_entropy_room(const loong_kernel_query_t *query,
+                                 int64_t rows);
+
+/* Where this rank writes its own within that room, and where the sums are once
+ * they are exchanged (the same place on one rank). */
+loong_softmax_stats_t *
+loongi_cross_entropy_own(const loong_kernel_query_t *query, void *room,
+                         int64_t rows);
+const loong_softmax_stats_t *
+loongi_cross_entropy_all(const loong_kernel_query_t *query, void *room,
+                         int64_t rows);
+
+/* Combines the ranks' statistics in rank order. Collective on the group. */
+LOONG_NODISCARD loong_status_t
+loongi_cross_entropy_exchange(const loong_kernel_call_t *call, void *room,
+                              int64_t rows);
 
 #ifdef __cplusplus
 }

@@ -47,14 +47,13 @@ typedef struct plan {
 
 static plan_t plan_of(const loong_kernel_query_t *q, bool widened)
 {
-    const loong_cross_entropy_attr_t *attr = q->attr;
     plan_t p;
     memset(&p, 0, sizeof(p));
     p.q = q;
     p.widened = widened;
     p.tokens = loong_karg_rows(&q->arg[0], NULL);
     p.hidden = loong_karg_cols(&q->arg[0], NULL);
-    p.vocab = attr->vocab;
+    p.vocab = loongi_cross_entropy_columns(q);
     p.has_dx = q->arg[5].rank > 0;
     p.has_dw = q->arg[6].rank > 0;
     p.operand = widened ? LOONG_F32 : q->arg[0].dtype;
@@ -180,6 +179,7 @@ static bool widened_support(const loong_kernel_query_t *q,
 /* Pieces of the workspace, in bytes. */
 typedef struct layout {
     size_t logits;
+    size_t stats;    /* of rows of logits */
     size_t x, w, dx; /* widened copies */
     size_t scratch;  /* of oneDNN */
 } layout_t;
@@ -211,6 +211,7 @@ static layout_t layout_of(const plan_t *p, bool with_scratch)
     layout_t l;
     memset(&l, 0, sizeof(l));
     l.logits = piece(p->rows * p->vocab * (int64_t)sizeof(float));
+    l.stats = loongi_cross_entropy_room(p->q, p->rows);
     if (p->widened) {
         l.x = piece(p->rows * p->hidden * (int64_t)sizeof(float));
         l.w = piece(p->vocab * p->hidden * (int64_t)sizeof(float));
@@ -227,7 +228,7 @@ static layout_t layout_of(const plan_t *p, bool with_scratch)
 static size_t plan_workspace(const plan_t *p)
 {
     layout_t l = layout_of(p, true);
-    return l.logits + l.x + l.w + l.dx + l.scratch;
+    return l.logits + l.stats + l.x + l.w + l.dx + l.scratch;
 }
 
 static size_t workspace(const loong_kernel_query_t *q)
@@ -321,11 +322,12 @@ typedef struct launch {
     const loong_kernel_call_t *call;
     plan_t plan;
     float *logits;
+    void *room;     /* for statistics of its rows */
     const void *w;  /* as the products read it */
     float *wide_x;  /* NULL: x itself */
     float *wide_dx; /* NULL: dx itself */
     void *scratch;
-    loong_softmax_fn softmax;
+    const loong_softmax_t *softmax;
 } launch_t;
 
 static char *row_at(const launch_t *l, int i, int64_t row)
@@ -335,29 +337,56 @@ static char *row_at(const launch_t *l, int i, int64_t row)
            (size_t)(row * arg->ld) * loong_dtype_size(arg->dtype);
 }
 
-/* Losses, and gradients in place of logits, of rows first ... */
-static void softmax_rows(const launch_t *l, int64_t first, int64_t rows)
+static loong_softmax_row_t softmax_row(const launch_t *l, int64_t first,
+                                       int64_t r)
 {
     const loong_kernel_call_t *call = l->call;
     const loong_cross_entropy_attr_t *attr = call->query->attr;
-    const int32_t *labels = call->ptr[2];
-    const float *weight = call->ptr[3];
-    float *loss = call->ptr[4];
-    loong_softmax_row_t common;
-    memset(&common, 0, sizeof(common));
-    common.vocab = l->plan.vocab;
-    common.z_loss = (float)attr->z_loss;
-    common.scale = (float)call->frame->loss_scale[attr->loss];
-    common.gradient = l->plan.has_dx || l->plan.has_dw;
-    common.half = l->plan.operand == LOONG_BF16;
-#pragma omp parallel for schedule(static) num_threads(call->query->threads)
+    int32_t label = ((const int32_t *)call->ptr[2])[first + r];
+    loong_softmax_row_t row;
+    row.columns = l->plan.vocab;
+    row.logits = l->logits + r * row.columns;
+    row.label = loongi_cross_entropy_column(attr, row.columns, label);
+    row.skip = label == LOONG_IGNORE_LABEL;
+    row.weight = ((const float *)call->ptr[3])[first + r];
+    row.z_loss = (float)attr->z_loss;
+    row.scale = (float)call->frame->loss_scale[attr->loss];
+    row.gradient = l->plan.has_dx || l->plan.has_dw;
+    row.half = l->plan.operand == LOONG_BF16;
+    return row;
+}
+
+/* Losses, and gradients in place of logits, of rows first ...: one pass while
+ * a row is in the cache, two around the exchange when ranks share the
+ * vocabulary. */
+static loong_status_t softmax_rows(const launch_t *l, int64_t first,
+                                   int64_t rows)
+{
+    const loong_kernel_query_t *q = l->call->query;
+    const loong_softmax_t *softmax = l->softmax;
+    loong_softmax_stats_t *own = loongi_cross_entropy_own(q, l->room, rows);
+    const loong_softmax_stats_t *all =
+        loongi_cross_entropy_all(q, l->room, rows);
+    float *loss = (float *)l->call->ptr[4] + first;
+    bool alone = own == all;
+#pragma omp parallel for schedule(static) num_threads(q->threads)
     for (int64_t r = 0; r < rows; r++) {
-        loong_softmax_row_t row = common;
-        row.logits = l->logits + r * row.vocab;
-        row.label = labels[first + r];
-        row.weight = weight[first + r];
-        loss[first + r] = l->softmax(&row);
+        loong_softmax_row_t row = softmax_row(l, first, r);
+        own[r] = softmax->measure(&row);
+        if (alone) {
+            loss[r] = softmax->finish(&row, &own[r], &own[r]);
+        }
     }
+    if (alone) {
+        return LOONG_OK;
+    }
+    LOONG_TRY(loongi_cross_entropy_exchange(l->call, l->room, rows));
+#pragma omp parallel for schedule(static) num_threads(q->threads)
+    for (int64_t r = 0; r < rows; r++) {
+        loong_softmax_row_t row = softmax_row(l, first, r);
+        loss[r] = softmax->finish(&row, &own[r], &all[r]);
+    }
+    return LOONG_OK;
 }
 
 static loong_status_t multiply(const launch_t *l,
@@ -380,7 +409,7 @@ static loong_status_t run_chunk(const launch_t *l, int64_t first,
         x = l->wide_x;
     }
     LOONG_TRY(multiply(l, c->logits, x, l->w, l->logits));
-    softmax_rows(l, first, c->rows);
+    LOONG_TRY(softmax_rows(l, first, c->rows));
     if (p->has_dx) {
         void *dx = row_at(l, 5, first);
         void *to = l->wide_dx != NULL ? (void *)l->wide_dx : dx;
@@ -424,6 +453,8 @@ static loong_status_t launch(const loong_kernel_call_t *call, bool widened)
     l.logits = (float *)(void *)cursor;
     l.w = call->ptr[1];
     cursor += layout.logits;
+    l.room = cursor;
+    cursor += layout.stats;
     if (widened) {
         l.wide_x = (float *)(void *)cursor;
         cursor += layout.x;

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "softmax.h"
 
-loong_softmax_fn loongi_softmax(void)
+const loong_softmax_t *loongi_softmax(void)
 {
     /* Best first, as levels fall. */
-    static const loong_softmax_fn copies[] = {
-#define LOONG_SOFTMAX_ENTRY(symbol_) symbol_,
+    static const loong_softmax_t *const copies[] = {
+#define LOONG_SOFTMAX_ENTRY(symbol_) &symbol_,
         LOONG_ISA_EACH(LOONG_SOFTMAX_ENTRY, loongi_softmax)
 #undef LOONG_SOFTMAX_ENTRY
     };

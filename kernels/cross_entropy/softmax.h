@@ -5,6 +5,7 @@
 #ifndef LOONG_SOFTMAX_H
 #define LOONG_SOFTMAX_H
 
+#include "cross_entropy.h"
 #include "isa.h"
 
 #ifdef __cplusplus
@@ -12,9 +13,10 @@ extern "C" {
 #endif
 
 typedef struct loong_softmax_row {
-    float *logits; /* [vocab]; the gradient takes its place, see half */
-    int64_t vocab;
-    int32_t label; /* LOONG_IGNORE_LABEL: none */
+    float *logits; /* [columns]; the gradient takes its place, see half */
+    int64_t columns;
+    int64_t label; /* its column; -1: another rank has it */
+    bool skip;     /* no loss */
     float weight;
     float z_loss;
     float scale;   /* of the loss */
@@ -22,17 +24,27 @@ typedef struct loong_softmax_row {
     bool half;     /* the gradient is bf16, from the same address on */
 } loong_softmax_row_t;
 
-/* Returns the loss of the token (cross_entropy_ref.c). Powers have a relative
- * error below 2^-22. */
-typedef float (*loong_softmax_fn)(const loong_softmax_row_t *row);
+/* First: the statistics of the row; with a gradient wanted, powers take the
+ * place of the logits. Powers have a relative error below 2^-22. */
+typedef loong_softmax_stats_t (*loong_softmax_measure_fn)(
+    const loong_softmax_row_t *row);
+/* Then: the loss of the token (cross_entropy_ref.c) and the gradient, from the
+ * row's own statistics and those of all ranks. */
+typedef float (*loong_softmax_finish_fn)(const loong_softmax_row_t *row,
+                                         const loong_softmax_stats_t *own,
+                                         const loong_softmax_stats_t *all);
 
-#define LOONG_SOFTMAX_DECLARE(symbol_) \
-    float symbol_(const loong_softmax_row_t *row);
+typedef struct loong_softmax {
+    loong_softmax_measure_fn measure;
+    loong_softmax_finish_fn finish;
+} loong_softmax_t;
+
+#define LOONG_SOFTMAX_DECLARE(symbol_) extern const loong_softmax_t symbol_;
 LOONG_ISA_EACH(LOONG_SOFTMAX_DECLARE, loongi_softmax)
 #undef LOONG_SOFTMAX_DECLARE
 
 /* The copy for this processor. */
-loong_softmax_fn loongi_softmax(void);
+const loong_softmax_t *loongi_softmax(void);
 
 #ifdef __cplusplus
 }

@@ -85,7 +85,7 @@ static void scale_powers(float *a, int64_t n, float factor, bool half)
     }
 }
 
-static void set_label(float *a, int32_t label, float g, bool half)
+static void set_label(float *a, int64_t label, float g, bool half)
 {
     if (half) {
         float lanes[VEC_SIZE] = {g};
@@ -97,29 +97,50 @@ static void set_label(float *a, int32_t label, float g, bool half)
     }
 }
 
-float LOONG_ISA_NAME(loongi_softmax)(const loong_softmax_row_t *row)
+static loong_softmax_stats_t measure(const loong_softmax_row_t *row)
+{
+    loong_softmax_stats_t stats = {0.0, 1.0, 0.0};
+    float *a = row->logits;
+    if (row->skip) {
+        return stats;
+    }
+    float top = largest(a, row->columns);
+    stats.top = (double)top;
+    stats.logit = row->label >= 0 ? (double)a[row->label] : 0.0;
+    stats.sum = powers(a, row->columns, top, row->gradient);
+    return stats;
+}
+
+static float finish(const loong_softmax_row_t *row,
+                    const loong_softmax_stats_t *own,
+                    const loong_softmax_stats_t *all)
 {
     float *a = row->logits;
-    if (row->label == LOONG_IGNORE_LABEL) {
+    if (row->skip) {
         if (row->gradient) {
-            memset(a, 0, (row->half ? 2 : 4) * (size_t)row->vocab);
+            memset(a, 0, (row->half ? 2 : 4) * (size_t)row->columns);
         }
         return 0.0f;
     }
-    float top = largest(a, row->vocab);
-    float logit = a[row->label];
-    double sum = powers(a, row->vocab, top, row->gradient);
-    double log_sum = log(sum);
-    double lse = (double)top + log_sum;
-    double loss = (double)row->weight * ((double)(top - logit) + log_sum +
+    double log_sum = log(all->sum);
+    double lse = all->top + log_sum;
+    double loss = (double)row->weight * (all->top - all->logit + log_sum +
                                          (double)row->z_loss * lse * lse);
     if (row->gradient) {
         double w = (double)row->scale * (double)row->weight;
         double slope = 1.0 + 2.0 * (double)row->z_loss * lse;
-        double p = exp((double)logit - lse);
-        scale_powers(a, row->vocab, (float)(w * slope / sum), row->half);
-        /* p - 1 from the logit itself: no cancellation of rounded values. */
-        set_label(a, row->label, (float)(w * (slope * p - 1.0)), row->half);
+        double shift = own->top == all->top ? 1.0 : exp(own->top - all->top);
+        scale_powers(a, row->columns, (float)(w * slope / all->sum * shift),
+                     row->half);
+        if (row->label >= 0) {
+            /* p - 1 from the logit itself: no cancellation of rounded
+             * values. */
+            double p = exp(all->logit - lse);
+            set_label(a, row->label, (float)(w * (slope * p - 1.0)),
+                      row->half);
+        }
     }
     return (float)loss;
 }
+
+const loong_softmax_t LOONG_ISA_NAME(loongi_softmax) = {measure, finish};

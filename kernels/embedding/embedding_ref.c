@@ -1,20 +1,23 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * y[t] = table[ids[t]]; d table[v] = sum over t with ids[t] = v of dy[t], in
- * the order of t. */
+ * the order of t. With a part of the table, v counts from the part's first id
+ * and y[t] = 0 for ids of other parts. */
 #include "embedding.h"
 #include "list.h"
 #include "ref.h"
 
 static loong_status_t forward(const loong_kernel_call_t *call)
 {
+    const loong_embedding_attr_t *attr = call->query->attr;
     const int32_t *ids = ref_i32(call, 0);
     ref_mat_t table = ref_arg(call, 1);
     ref_mat_t y = ref_out(call, 0);
-    LOONG_TRY(loongi_embedding_check(call, ids, y.rows, table.rows));
+    LOONG_TRY(loongi_embedding_check(call, ids, y.rows));
     for (int64_t t = 0; t < y.rows; t++) {
+        int64_t row = loongi_embedding_row(attr, ids[t]);
         for (int64_t c = 0; c < y.cols; c++) {
-            ref_put(&y, t, c, ref_at(&table, ids[t], c));
+            ref_put(&y, t, c, row < 0 ? 0.0 : ref_at(&table, row, c));
         }
     }
     return LOONG_OK;
@@ -22,10 +25,11 @@ static loong_status_t forward(const loong_kernel_call_t *call)
 
 static loong_status_t backward(const loong_kernel_call_t *call)
 {
+    const loong_embedding_attr_t *attr = call->query->attr;
     const int32_t *ids = ref_i32(call, 0);
     ref_mat_t dy = ref_arg(call, 1);
     ref_mat_t dtable = ref_out(call, 0);
-    LOONG_TRY(loongi_embedding_check(call, ids, dy.rows, dtable.rows));
+    LOONG_TRY(loongi_embedding_check(call, ids, dy.rows));
     if (!(call->accumulate & 1)) {
         for (int64_t v = 0; v < dtable.rows; v++) {
             for (int64_t c = 0; c < dtable.cols; c++) {
@@ -34,9 +38,10 @@ static loong_status_t backward(const loong_kernel_call_t *call)
         }
     }
     for (int64_t t = 0; t < dy.rows; t++) {
-        for (int64_t c = 0; c < dy.cols; c++) {
-            ref_put(&dtable, ids[t], c,
-                    ref_at(&dtable, ids[t], c) + ref_at(&dy, t, c));
+        int64_t row = loongi_embedding_row(attr, ids[t]);
+        for (int64_t c = 0; c < (row < 0 ? 0 : dy.cols); c++) {
+            ref_put(&dtable, row, c,
+                    ref_at(&dtable, row, c) + ref_at(&dy, t, c));
         }
     }
     return LOONG_OK;

@@ -17,10 +17,14 @@ static loong_status_t infer(const loong_op_call_t *call)
     LOONG_TRY(loongi_want_rank(call, 3, "loss_weight", 1));
     LOONG_TRY(loongi_want_rows(call, 3, "loss_weight", 0));
     LOONG_TRY(loongi_want_dtype(call, 3, "loss_weight", call->precision.wide));
+    int64_t rows = call->in[1].shape.dim[0];
+    bool whole = a->size <= 1;
     LOONG_CHECK(call->ctx,
-                a->vocab >= 1 && a->vocab <= call->in[1].shape.dim[0],
-                LOONG_ERR_ARG, "%s: vocab %lld, w has %lld rows", call->op,
-                (long long)a->vocab, (long long)call->in[1].shape.dim[0]);
+                a->vocab >= 1 && a->begin >= 0 && a->begin < a->vocab &&
+                    (!whole || (a->begin == 0 && a->vocab <= rows)),
+                LOONG_ERR_ARG, "%s: vocab %lld, w has %lld rows from %lld on",
+                call->op, (long long)a->vocab, (long long)rows,
+                (long long)a->begin);
     LOONG_CHECK(call->ctx, a->loss >= 0 && a->loss < LOONG_MAX_LOSSES,
                 LOONG_ERR_ARG, "%s: loss %d, at most %d are allowed", call->op,
                 a->loss, LOONG_MAX_LOSSES);
@@ -70,15 +74,23 @@ static const loong_op_t cross_entropy = {
 };
 const loong_op_t *const loongi_op_cross_entropy = &cross_entropy;
 
-loong_val_t loong_cross_entropy(loong_graph_t *g, const char *name,
-                                loong_val_t x, loong_val_t w,
-                                loong_val_t labels, loong_val_t loss_weight,
-                                int64_t vocab, double z_loss, double weight)
+loong_val_t
+loong_cross_entropy(loong_graph_t *g, const char *name, loong_val_t x,
+                    loong_val_t w, loong_val_t labels, loong_val_t loss_weight,
+                    const loong_cross_entropy_params_t *params)
 {
-    loong_cross_entropy_attr_t attr = {g->num_losses, vocab, z_loss};
+    const loong_cross_entropy_params_t *p = params;
+    const loong_mesh_t *mesh = loong_graph_mesh(g);
+    loong_cross_entropy_attr_t attr = {
+        .loss = g->num_losses, .vocab = p->vocab, .z_loss = p->z_loss,
+        .begin = p->begin, .group = p->group, .size = 1};
     loong_val_t in[4] = {x, w, labels, loss_weight};
     loong_val_t loss = LOONG_NONE;
+    if (p->shared) {
+        attr.size = loong_mesh_group_size(mesh, p->group);
+        attr.rank = loong_mesh_group_rank(mesh, p->group);
+    }
     loong_graph_apply(g, &cross_entropy, &attr, 4, in, 1, &loss);
-    loong_graph_loss(g, name, loss, weight);
+    loong_graph_loss(g, name, loss, p->weight);
     return loss;
 }

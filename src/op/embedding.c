@@ -1,12 +1,27 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "op_impl.h"
 
+/* The part of the vocabulary that the rows are. */
+static loong_status_t want_part(const loong_op_call_t *call, int64_t rows)
+{
+    const loong_embedding_attr_t *a = call->attr;
+    LOONG_CHECK(call->ctx,
+                a->rows == rows && a->begin >= 0 &&
+                    (a->vocab == 0 ? a->begin == 0 : a->begin < a->vocab),
+                LOONG_ERR_ARG,
+                "%s: %lld rows from id %lld of %lld, the table has %lld",
+                call->op, (long long)a->rows, (long long)a->begin,
+                (long long)a->vocab, (long long)rows);
+    return LOONG_OK;
+}
+
 static loong_status_t infer(const loong_op_call_t *call)
 {
     LOONG_TRY(loongi_want_rank(call, 0, "ids", 1));
     LOONG_TRY(loongi_want_dtype(call, 0, "ids", LOONG_I32));
     LOONG_TRY(loongi_want_rank(call, 1, "table", 2));
     LOONG_TRY(loongi_want_float(call, 1, "table"));
+    LOONG_TRY(want_part(call, call->in[1].shape.dim[0]));
     call->out[0].dtype = call->in[1].dtype;
     call->out[0].shape.rank = 2;
     call->out[0].shape.count = call->in[0].shape.count;
@@ -54,16 +69,15 @@ const loong_op_t *const loongi_op_embedding_grad = &embedding_grad;
 
 static loong_status_t grad(const loong_grad_call_t *call)
 {
-    loong_embedding_attr_t attr = {
-        loong_value_shape(call->graph, call->in[1]).dim[0]};
     loong_val_t in[2] = {call->in[0], call->out_grad[0]};
-    loong_graph_apply(call->graph, &embedding_grad, &attr, 2, in, 1,
+    loong_graph_apply(call->graph, &embedding_grad, call->attr, 2, in, 1,
                       &call->in_grad[1]);
     return LOONG_OK;
 }
 
 static const loong_op_t embedding = {
     .name = "embedding",
+    .attr_size = sizeof(loong_embedding_attr_t),
     .min_in = 2,
     .max_in = 2,
     .num_out = 1,
@@ -74,10 +88,21 @@ static const loong_op_t embedding = {
 };
 const loong_op_t *const loongi_op_embedding = &embedding;
 
+loong_val_t loong_embedding_part(loong_graph_t *g, loong_val_t ids,
+                                 loong_val_t table, int64_t begin,
+                                 int64_t vocab)
+{
+    loong_embedding_attr_t attr = {0, begin, vocab};
+    loong_val_t in[2] = {ids, table};
+    loong_val_t y;
+    if (table != LOONG_NONE) {
+        attr.rows = loong_value_shape(g, table).dim[0];
+    }
+    return loong_graph_apply(g, &embedding, &attr, 2, in, 1, &y);
+}
+
 loong_val_t loong_embedding(loong_graph_t *g, loong_val_t ids,
                             loong_val_t table)
 {
-    loong_val_t in[2] = {ids, table};
-    loong_val_t y;
-    return loong_graph_apply(g, &embedding, NULL, 2, in, 1, &y);
+    return loong_embedding_part(g, ids, table, 0, 0);
 }

@@ -65,8 +65,9 @@ static void test_reference(void **state)
     (void)state;
     for (int i = 0; i < LOONG_COUNT_OF(settings); i++) {
         for (int t = 0; t < LOONG_COUNT_OF(types); t++) {
-            loong_cross_entropy_attr_t attr = {1, settings[i].vocab,
-                                               settings[i].z_loss};
+            loong_cross_entropy_attr_t attr = {.loss = 1,
+                                               .vocab = settings[i].vocab,
+                                               .z_loss = settings[i].z_loss};
             op_case_t c = make_case(&settings[i], &attr, types[t]);
             c.threads = 1 + (i + t) % 3;
             if (i % 2 == 1) {
@@ -85,7 +86,7 @@ static void test_absent(void **state)
 {
     (void)state;
     for (int mask = 0; mask < 3; mask++) {
-        loong_cross_entropy_attr_t attr = {1, 290, 0.0};
+        loong_cross_entropy_attr_t attr = {.loss = 1, .vocab = 290};
         op_case_t c = make_case(&settings[3], &attr, LOONG_F32);
         for (int o = 1; o < 3; o++) {
             if (!(mask & 1 << (o - 1))) {
@@ -101,7 +102,8 @@ static void test_chunks(void **state)
 {
     (void)state;
     setting_t s = {433, 3, 100000, 99990, 0.0, false};
-    loong_cross_entropy_attr_t attr = {1, s.vocab, s.z_loss};
+    loong_cross_entropy_attr_t attr = {.loss = 1, .vocab = s.vocab,
+                                       .z_loss = s.z_loss};
     op_case_t c = make_case(&s, &attr, LOONG_BF16);
     c.arg[6].gap = 1;
     expect(op_case_reference(&c), LOONG_BF16);
@@ -112,7 +114,8 @@ static void test_differences(void **state)
 {
     (void)state;
     setting_t s = {6, 5, 9, 8, 3e-2, false};
-    loong_cross_entropy_attr_t attr = {1, s.vocab, s.z_loss};
+    loong_cross_entropy_attr_t attr = {.loss = 1, .vocab = s.vocab,
+                                       .z_loss = s.z_loss};
     double *out[LOONG_MAX_OPERANDS] = {NULL};
     double scale[6];
     op_case_t c = make_case(&s, &attr, LOONG_F64);
@@ -148,7 +151,7 @@ static void test_bad_label(void **state)
         for (int k = 0; k < 2; k++) {
             char text[512];
             char want[128];
-            loong_cross_entropy_attr_t attr = {1, 13, 0.0};
+            loong_cross_entropy_attr_t attr = {.loss = 1, .vocab = 13};
             op_case_t c = make_case(&settings[1], &attr, LOONG_F32);
             labels[4] = bad[i];
             assert_int_equal(op_case_status(&c, kernels[k], text),
@@ -168,7 +171,7 @@ static void test_nan(void **state)
     (void)state;
     static float x[64 * 48];
     double *out[LOONG_MAX_OPERANDS] = {NULL};
-    loong_cross_entropy_attr_t attr = {1, 290, 0.0};
+    loong_cross_entropy_attr_t attr = {.loss = 1, .vocab = 290};
     op_case_t c = make_case(&settings[3], &attr, LOONG_F32);
     memset(x, 0, sizeof(x));
     x[6 * 48 + 5] = NAN;

@@ -39,14 +39,14 @@ static const loong_gelu_attr_t gelu_erf = {false};
 static const loong_gelu_attr_t gelu_tanh = {true};
 static const loong_scale_attr_t factor = {-1.7};
 static const loong_dropout_attr_t drop = {0.4, 5};
-static const loong_embedding_attr_t table = {3};
+static const loong_embedding_attr_t table = {3, 0, 0};
 static const loong_rope_attr_t halves = {6, false, false};
 static const loong_rope_attr_t halves_back = {6, false, true};
 static const loong_rope_attr_t pairs = {3, true, false};
 static const loong_rope_attr_t pairs_back = {3, true, true};
 
 static const gradient_t gradients[] = {
-    {"embedding", "embedding_grad", NULL, &table, 2, 1, 1,
+    {"embedding", "embedding_grad", &table, &table, 2, 1, 1,
      {IN, DY}, 1, {1}, {IDS, MAT(3, COLS), FULL}},
     {"rmsnorm", "rmsnorm_grad", &norm, NULL, 2, 2, 1,
      {DY, IN, IN + 1, OUT + 1}, 2, {0, 1},

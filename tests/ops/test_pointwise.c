@@ -60,8 +60,11 @@ static op_arg_t id_arg(const variant_t *v)
 
 enum { VOCAB = 61 };
 
+static const loong_embedding_attr_t whole = {VOCAB, 0, 0};
+
 static void embedding(const variant_t *v, op_case_t *c)
 {
+    c->attr = &whole;
     c->arg[0] = id_arg(v);
     c->arg[1] = op_mat(v->dtype, VOCAB, v->s.cols);
     c->arg[2] = like(v);
@@ -69,8 +72,7 @@ static void embedding(const variant_t *v, op_case_t *c)
 
 static void embedding_grad(const variant_t *v, op_case_t *c)
 {
-    static const loong_embedding_attr_t attr = {VOCAB};
-    c->attr = &attr;
+    c->attr = &whole;
     c->arg[0] = id_arg(v);
     c->arg[1] = like(v);
     c->arg[2] = op_mat(v->wide, VOCAB, v->s.cols);

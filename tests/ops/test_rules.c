@@ -144,8 +144,8 @@ static loong_val_t slice_grad(loong_graph_t *g, loong_val_t x, int64_t begin,
     return apply(g, "slice_grad", &attr, IN(x));
 }
 
-static const loong_embedding_attr_t no_rows = {0};
-static const loong_embedding_attr_t rows = {20};
+static const loong_embedding_attr_t no_rows = {0, 0, 0};
+static const loong_embedding_attr_t rows = {20, 0, 0};
 static const loong_gelu_attr_t gelu = {false};
 
 static const loong_adamw_attr_t group;
@@ -431,7 +431,7 @@ static void check_kernels(loong_context_t *ctx, const loong_op_t *op)
     static const double zeros[64]; /* as large as any attribute struct */
     static const loong_attention_attr_t attention = {
         .heads = 2, .kv_heads = 1, .head_dim = 6, .max_seqlen = T};
-    static const loong_cross_entropy_attr_t loss = {0, 5, 0.0};
+    static const loong_cross_entropy_attr_t loss = {.vocab = 5};
     const void *attr = strncmp(op->name, "attention", 9) == 0 ? &attention
                        : strcmp(op->name, "cross_entropy") == 0
                            ? &loss

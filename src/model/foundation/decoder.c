@@ -148,8 +148,9 @@ static void end(decoder_t *d, loong_val_t x, loong_decoder_head_t head)
             loong_graph_input(d->g, "labels", LOONG_I32, loong_shape_1d(t));
         loong_val_t weight =
             loong_graph_input(d->g, "loss_weight", wide, loong_shape_1d(t));
-        loong_cross_entropy(d->g, "lm", x, w, labels, weight, c->vocab_size,
-                            d->batch->z_loss, 1.0);
+        loong_cross_entropy_params_t loss = {
+            .vocab = c->vocab_size, .z_loss = d->batch->z_loss, .weight = 1.0};
+        loong_cross_entropy(d->g, "lm", x, w, labels, weight, &loss);
     }
     loong_graph_pop(d->g);
 }

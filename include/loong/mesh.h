@@ -46,6 +46,7 @@ typedef enum loong_axis {
     X(ETP, "etp")                                                             \
     X(EP, "ep")                                                               \
     X(EDP, "edp")                                                             \
+    X(KV, "kv") /* neighbours in TP that hold the same key / value head */    \
     X(ENDS, "ends") /* first and last stage: tied embeddings */
 
 typedef enum loong_group {
@@ -63,11 +64,13 @@ typedef struct loong_mesh_params {
     int pp;
     int ep;
     int etp;
+    int kv_heads; /* fewer than tp: several ranks hold the same; 0: enough */
 } loong_mesh_params_t;
 
 typedef struct loong_mesh {
     int world;
     int rank;
+    int kv_ranks; /* of group KV */
     int size[LOONG_AXIS_COUNT];
     int coord[LOONG_AXIS_COUNT];
 } loong_mesh_t;

@@ -126,6 +126,7 @@ typedef struct loong_attention_attr {
     double scale;
     double dropout; /* probability of dropping; 0: no token_key */
     uint64_t stream; /* distinguishes dropout sites */
+    int first_head; /* number of query head 0 among those of all ranks */
 } loong_attention_attr_t;
 LOONG_API loong_val_t loong_attention(loong_graph_t *g, loong_val_t q,
                                       loong_val_t k, loong_val_t v,
@@ -228,38 +229,6 @@ LOONG_API loong_val_t
 loong_cross_entropy(loong_graph_t *g, const char *name, loong_val_t x,
                     loong_val_t w, loong_val_t labels, loong_val_t loss_weight,
                     const loong_cross_entropy_params_t *params);
-
-/* Collectives over a group of the graph's mesh, in adjoint pairs; in a group
- * of one rank the builders return x itself.
- *   all_reduce: x -> the sum of the ranks' x, equal on all. Its adjoint passes
- *     the gradient on, as that is equal on all ranks and complete.
- *   replicate: x, equal on all ranks, seen by each for a use of its own; the
- *     adjoint is all_reduce. A view.
- *   all_gather: x [r,C] -> [n r,C], the ranks' rows one below the other.
- *   reduce_scatter: x [n r,C] -> [r,C], this rank's rows of the sum of the
- *     ranks' x. Each is the other's adjoint.
- *   own_rows: x [n r,C], equal on all ranks, -> this rank's rows [r,C]; the
- *     adjoint is all_gather.
- * bf16 is summed in fp32 and rounded once. flat_all_reduce,
- * flat_reduce_scatter and flat_all_gather work in place on a vector that is
- * cut into pieces of counts[rank] elements; they have no builder. */
-typedef struct loong_collective_attr {
-    loong_group_t group;
-    int size; /* ranks of the group */
-    int rank; /* this one among them */
-    const int64_t *counts; /* flat pieces; borrowed */
-    const char *label; /* in messages of the communicator */
-} loong_collective_attr_t;
-LOONG_API loong_val_t loong_all_reduce(loong_graph_t *g, loong_val_t x,
-                                       loong_group_t group);
-LOONG_API loong_val_t loong_replicate(loong_graph_t *g, loong_val_t x,
-                                      loong_group_t group);
-LOONG_API loong_val_t loong_all_gather(loong_graph_t *g, loong_val_t x,
-                                       loong_group_t group);
-LOONG_API loong_val_t loong_reduce_scatter(loong_graph_t *g, loong_val_t x,
-                                           loong_group_t group);
-LOONG_API loong_val_t loong_own_rows(loong_graph_t *g, loong_val_t x,
-                                     loong_group_t group);
 
 /* accumulate: inserted by differentiation as accumulate(gradient, x); the
  * kernel sees x -> out: out += x when the call's accumulate bit 0 is set, else

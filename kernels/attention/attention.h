@@ -36,6 +36,7 @@ static inline void loongi_attention_keys(const loong_attention_attr_t *attr,
 typedef struct loong_attention_dropout {
     uint64_t key;
     int64_t step;
+    int first_head;
     uint32_t limit;    /* 0: keep all */
     double keep_scale; /* 1 / (1 - p) */
 } loong_attention_dropout_t;
@@ -44,7 +45,7 @@ static inline loong_attention_dropout_t
 loongi_attention_dropout(const loong_attention_attr_t *attr,
                          const loong_frame_t *frame)
 {
-    loong_attention_dropout_t d = {0, 0, 0, 1.0};
+    loong_attention_dropout_t d = {0, 0, attr->first_head, 0, 1.0};
     if (attr->dropout > 0.0) {
         d.key = loongi_dropout_key(frame->seed, attr->stream);
         d.step = frame->step;
@@ -61,7 +62,8 @@ loongi_attention_random(const loong_attention_dropout_t *dropout,
                         int64_t token_key, int head, int64_t block,
                         uint32_t number[4])
 {
-    uint64_t key = loongi_dropout_key(dropout->key, (uint64_t)head + 1);
+    uint64_t global = (uint64_t)(dropout->first_head + head);
+    uint64_t key = loongi_dropout_key(dropout->key, global + 1);
     loongi_dropout_words(key, dropout->step, token_key, (uint32_t)block,
                          number);
 }

@@ -12,7 +12,7 @@
 
 #include "base.h"
 #include "list.h"
-#include "loong/ops.h"
+#include "loong/collective.h"
 
 static const loong_collective_attr_t *attr_of(const loong_kernel_query_t *q)
 {

@@ -36,6 +36,7 @@ static group_axes_t axes_of(loong_group_t group)
     case LOONG_GROUP_ETP: all.axes = AXIS_BIT(ETP); all.side = 1; break;
     case LOONG_GROUP_EP: all.axes = AXIS_BIT(EP); all.side = 1; break;
     case LOONG_GROUP_EDP: all.axes = AXIS_BIT(EDP); all.side = 1; break;
+    case LOONG_GROUP_KV:
     case LOONG_GROUP_WORLD:
     case LOONG_GROUP_COUNT: break;
     }
@@ -97,6 +98,12 @@ static loong_status_t check_sizes(loong_context_t *ctx,
                 p->ep, p->pp, (long long)experts);
         }
     }
+    if (positive && p->kv_heads > 0 && p->kv_heads < p->tp &&
+        p->tp % p->kv_heads != 0) {
+        loongi_problems_add(
+            &problems, "tensor_model_parallel_size %d is above the %d key / "
+            "value heads and no multiple of them", p->tp, p->kv_heads);
+    }
     return loongi_problems_end(&problems, LOONG_ERR_CONFIG, "parallel");
 }
 
@@ -112,6 +119,8 @@ loong_status_t loong_mesh_create(loong_context_t *ctx,
     memset(&m, 0, sizeof(m));
     m.world = p->world;
     m.rank = rank;
+    m.kv_ranks = p->kv_heads > 0 && p->kv_heads < p->tp ? p->tp / p->kv_heads
+                                                        : 1;
     m.size[LOONG_AXIS_TP] = p->tp;
     m.size[LOONG_AXIS_CP] = p->cp;
     m.size[LOONG_AXIS_PP] = p->pp;
@@ -135,7 +144,7 @@ loong_mesh_t loong_mesh_single(void)
 {
     loong_mesh_t m;
     memset(&m, 0, sizeof(m));
-    m.world = 1;
+    m.world = m.kv_ranks = 1;
     for (int a = 0; a < LOONG_AXIS_COUNT; a++) {
         m.size[a] = 1;
     }
@@ -159,6 +168,9 @@ int loong_mesh_group_size(const loong_mesh_t *mesh, loong_group_t group)
     if (group == LOONG_GROUP_ENDS) {
         return ends_size(mesh);
     }
+    if (group == LOONG_GROUP_KV) {
+        return mesh->kv_ranks;
+    }
     for (int a = 0; a < LOONG_AXIS_COUNT; a++) {
         size *= (g.axes >> a & 1u) != 0 ? mesh->size[a] : 1;
     }
@@ -171,6 +183,9 @@ int loong_mesh_group_rank(const loong_mesh_t *mesh, loong_group_t group)
     int at = 0;
     if (group == LOONG_GROUP_ENDS) {
         return ends_size(mesh) == 2 && mesh->coord[LOONG_AXIS_PP] > 0;
+    }
+    if (group == LOONG_GROUP_KV) {
+        return mesh->coord[LOONG_AXIS_TP] % mesh->kv_ranks;
     }
     for (int i = SIDE_AXES - 1; i >= 0; i--) {
         loong_axis_t axis = sides[g.side][i];
@@ -191,6 +206,9 @@ int loong_mesh_member(const loong_mesh_t *mesh, loong_group_t group, int index)
             return mesh->rank;
         }
         index *= mesh->size[LOONG_AXIS_PP] - 1;
+    }
+    if (group == LOONG_GROUP_KV) {
+        return mesh->rank - mesh->coord[LOONG_AXIS_TP] % mesh->kv_ranks + index;
     }
     for (int i = 0; i < SIDE_AXES; i++) {
         loong_axis_t axis = sides[g.side][i];

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "graph_impl.h"
+#include "loong/collective.h"
 
 enum { NAME_SIZE = LOONG_MAX_SCOPE + 64 };
 
@@ -44,6 +45,72 @@ static void apply_rules(const loong_nn_t *nn, loong_param_params_t *p)
     }
 }
 
+/* ---- regions ------------------------------------------------------------ */
+
+loong_nn_share_t loongi_nn_share(const loong_nn_t *nn, int64_t total)
+{
+    const loong_mesh_t *m = loong_graph_mesh(nn->graph);
+    int64_t size = m->size[LOONG_AXIS_TP];
+    int64_t rank = m->coord[LOONG_AXIS_TP];
+    loong_nn_share_t share = {total * rank / size, 0, total};
+    share.count = total * (rank + 1) / size - share.begin;
+    return share;
+}
+
+loong_val_t loongi_nn_enter(loong_nn_t *nn, loong_val_t x)
+{
+    return nn->sequence_parallel
+               ? loong_all_gather(nn->graph, x, LOONG_GROUP_TP)
+               : loong_replicate(nn->graph, x, LOONG_GROUP_TP);
+}
+
+loong_val_t loongi_nn_leave(loong_nn_t *nn, loong_val_t y)
+{
+    return nn->sequence_parallel
+               ? loong_reduce_scatter(nn->graph, y, LOONG_GROUP_TP)
+               : loong_all_reduce(nn->graph, y, LOONG_GROUP_TP);
+}
+
+loong_val_t loongi_nn_stream_rows(loong_nn_t *nn, loong_val_t x)
+{
+    return nn->sequence_parallel
+               ? loong_own_rows(nn->graph, x, LOONG_GROUP_TP)
+               : x;
+}
+
+/* ---- parameters --------------------------------------------------------- */
+
+/* The whole of a parameter on every rank of a group; each sees only a part of
+ * what its gradient sums over. */
+static loong_placement_t whole(const loong_nn_t *nn, loong_group_t group,
+                               bool partial)
+{
+    const loong_mesh_t *m = loong_graph_mesh(nn->graph);
+    loong_placement_t place;
+    memset(&place, 0, sizeof(place));
+    if (loong_mesh_group_size(m, group) > 1) {
+        place.copy = loong_mesh_group_rank(m, group) > 0;
+        place.partial = partial;
+        place.group = group;
+    }
+    return place;
+}
+
+static loong_placement_t on_stream(const loong_nn_t *nn)
+{
+    return whole(nn, LOONG_GROUP_TP, nn->sequence_parallel);
+}
+
+static loong_placement_t part(loong_placement_t place, int dim,
+                              loong_nn_share_t share)
+{
+    place.cut = share.count < share.total;
+    place.dim = dim;
+    place.begin = share.begin;
+    place.count = share.count;
+    return place;
+}
+
 /* Fills what all parameters have; `full` receives the name. */
 static loong_param_params_t describe(const loong_nn_t *nn, const char *name,
                                      loong_shape_t shape, start_t start,
@@ -66,6 +133,19 @@ static loong_param_params_t describe(const loong_nn_t *nn, const char *name,
     return p;
 }
 
+loong_val_t loongi_nn_table(loong_nn_t *nn, const char *name,
+                            loong_nn_share_t rows, int64_t cols, double std)
+{
+    char full[NAME_SIZE];
+    start_t start = {LOONG_INIT_NORMAL, std};
+    loong_placement_t none;
+    memset(&none, 0, sizeof(none));
+    loong_param_params_t p = describe(
+        nn, name, loong_shape_2d(rows.total, cols), start, full);
+    p.place = part(none, 0, rows);
+    return loong_graph_param(nn->graph, &p);
+}
+
 loong_val_t loongi_nn_matrix(loong_nn_t *nn, const char *name, int64_t rows,
                              int64_t cols, double std)
 {
@@ -73,18 +153,28 @@ loong_val_t loongi_nn_matrix(loong_nn_t *nn, const char *name, int64_t rows,
     start_t start = {LOONG_INIT_NORMAL, std};
     loong_param_params_t p = describe(nn, name, loong_shape_2d(rows, cols),
                                       start, full);
+    p.place = on_stream(nn);
+    return loong_graph_param(nn->graph, &p);
+}
+
+static loong_val_t vector(loong_nn_t *nn, const char *name, int64_t size,
+                          start_t start, loong_placement_t place)
+{
+    char full[NAME_SIZE];
+    loong_param_params_t p =
+        describe(nn, name, loong_shape_1d(size), start, full);
+    p.place = place;
     return loong_graph_param(nn->graph, &p);
 }
 
 loong_val_t loongi_nn_vector(loong_nn_t *nn, const char *name, int64_t size,
                              loong_init_kind_t init)
 {
-    char full[NAME_SIZE];
     start_t start = {init, 0.0};
-    loong_param_params_t p =
-        describe(nn, name, loong_shape_1d(size), start, full);
-    return loong_graph_param(nn->graph, &p);
+    return vector(nn, name, size, start, on_stream(nn));
 }
+
+/* ---- linear layers ------------------------------------------------------ */
 
 static int64_t width_of(const loong_nn_t *nn, loong_val_t x)
 {
@@ -92,36 +182,32 @@ static int64_t width_of(const loong_nn_t *nn, loong_val_t x)
     return shape.rank > 0 ? shape.dim[shape.rank - 1] : 0;
 }
 
-loong_val_t loongi_nn_linear(loong_nn_t *nn, const char *name, loong_val_t x,
-                             int64_t out, bool bias, double std)
-{
-    char part[64];
-    snprintf(part, sizeof(part), "%s.weight", name);
-    loong_val_t w = loongi_nn_matrix(nn, part, out, width_of(nn, x), std);
-    loong_val_t b = LOONG_NONE;
-    if (bias) {
-        snprintf(part, sizeof(part), "%s.bias", name);
-        b = loongi_nn_vector(nn, part, out, LOONG_INIT_ZEROS);
-    }
-    return loong_linear(nn->graph, x, w, b);
-}
-
-loong_val_t loongi_nn_packed_linear(loong_nn_t *nn, int count,
-                                    const char *const *names, loong_val_t x,
-                                    const int64_t *out, bool bias)
+loong_val_t loongi_nn_column_linear(loong_nn_t *nn, int count,
+                                    const loong_nn_column_t *columns,
+                                    loong_val_t x, bool bias)
 {
     char full[2][LOONG_NN_MAX_PACK][NAME_SIZE];
-    char part[64];
+    char name[64];
     loong_param_params_t w[LOONG_NN_MAX_PACK];
     loong_param_params_t b[LOONG_NN_MAX_PACK];
     start_t normal = {LOONG_INIT_NORMAL, nn->init_std};
     start_t zeros = {LOONG_INIT_ZEROS, 0.0};
     for (int i = 0; i < count; i++) {
-        snprintf(part, sizeof(part), "%s.weight", names[i]);
-        w[i] = describe(nn, part, loong_shape_2d(out[i], width_of(nn, x)),
+        const loong_nn_column_t *c = &columns[i];
+        loong_placement_t place;
+        memset(&place, 0, sizeof(place));
+        if (c->held_by_group) {
+            place = whole(nn, c->holders, true);
+        }
+        place = part(place, 0, c->out);
+        snprintf(name, sizeof(name), "%s.weight", c->name);
+        w[i] = describe(nn, name, loong_shape_2d(c->out.total,
+                                                 width_of(nn, x)),
                         normal, full[0][i]);
-        snprintf(part, sizeof(part), "%s.bias", names[i]);
-        b[i] = describe(nn, part, loong_shape_1d(out[i]), zeros, full[1][i]);
+        snprintf(name, sizeof(name), "%s.bias", c->name);
+        b[i] = describe(nn, name, loong_shape_1d(c->out.total), zeros,
+                        full[1][i]);
+        w[i].place = b[i].place = place;
     }
     loong_val_t weight = loong_graph_pack(nn->graph, count, w);
     loong_val_t offset =
@@ -129,32 +215,107 @@ loong_val_t loongi_nn_packed_linear(loong_nn_t *nn, int count,
     return loong_linear(nn->graph, x, weight, offset);
 }
 
-loong_val_t loongi_nn_norm(loong_nn_t *nn, const char *name,
-                           loong_norm_kind_t kind, loong_val_t x,
-                           int64_t width, double eps)
+loong_val_t loongi_nn_row_linear(loong_nn_t *nn, const char *name,
+                                 loong_val_t x, loong_nn_share_t in,
+                                 int64_t out, bool bias)
 {
-    char part[64];
+    char full[NAME_SIZE];
+    char part_name[64];
+    start_t normal = {LOONG_INIT_NORMAL, nn->output_init_std};
+    start_t zeros = {LOONG_INIT_ZEROS, 0.0};
+    loong_placement_t none;
+    memset(&none, 0, sizeof(none));
+    snprintf(part_name, sizeof(part_name), "%s.weight", name);
+    loong_param_params_t p = describe(
+        nn, part_name, loong_shape_2d(out, in.total), normal, full);
+    p.place = part(none, 1, in);
+    loong_val_t w = loong_graph_param(nn->graph, &p);
+    loong_val_t b = LOONG_NONE;
+    if (bias && loong_graph_mesh(nn->graph)->coord[LOONG_AXIS_TP] == 0) {
+        snprintf(part_name, sizeof(part_name), "%s.bias", name);
+        b = vector(nn, part_name, out, zeros, none);
+    }
+    return loong_linear(nn->graph, x, w, b);
+}
+
+/* ---- norms -------------------------------------------------------------- */
+
+typedef struct norm_spec {
+    loong_norm_kind_t kind;
+    int64_t width;
+    double eps;
+    loong_placement_t place;
+} norm_spec_t;
+
+static loong_val_t norm(loong_nn_t *nn, const char *name, loong_val_t x,
+                        const norm_spec_t *spec)
+{
+    start_t ones = {LOONG_INIT_ONES, 0.0};
+    start_t zeros = {LOONG_INIT_ZEROS, 0.0};
     loong_graph_push(nn->graph, "%s", name);
-    snprintf(part, sizeof(part), "weight");
-    loong_val_t w = loongi_nn_vector(nn, part, width, LOONG_INIT_ONES);
+    loong_val_t w = vector(nn, "weight", spec->width, ones, spec->place);
     loong_val_t y;
-    if (kind == LOONG_NORM_RMS) {
-        y = loong_rmsnorm(nn->graph, x, w, eps);
+    if (spec->kind == LOONG_NORM_RMS) {
+        y = loong_rmsnorm(nn->graph, x, w, spec->eps);
     } else {
-        loong_val_t b = loongi_nn_vector(nn, "bias", width, LOONG_INIT_ZEROS);
-        y = loong_layernorm(nn->graph, x, w, b, eps);
+        loong_val_t b = vector(nn, "bias", spec->width, zeros, spec->place);
+        y = loong_layernorm(nn->graph, x, w, b, spec->eps);
     }
     loong_graph_pop(nn->graph);
     return y;
 }
 
-static loong_val_t head_position(loong_nn_t *nn, const char *norm,
+loong_val_t loongi_nn_norm(loong_nn_t *nn, const char *name,
+                           loong_norm_kind_t kind, loong_val_t x,
+                           int64_t width, double eps)
+{
+    norm_spec_t spec = {kind, width, eps, on_stream(nn)};
+    return norm(nn, name, x, &spec);
+}
+
+/* ---- attention ---------------------------------------------------------- */
+
+loong_nn_heads_t loongi_nn_heads(const loong_mesh_t *mesh, int heads,
+                                 int kv_heads)
+{
+    int64_t size = mesh->size[LOONG_AXIS_TP];
+    int64_t rank = mesh->coord[LOONG_AXIS_TP];
+    int64_t each = heads / kv_heads; /* query heads of a key head */
+    int64_t ranks = loong_mesh_group_size(mesh, LOONG_GROUP_KV);
+    int64_t index = loong_mesh_group_rank(mesh, LOONG_GROUP_KV);
+    loong_nn_heads_t h;
+    h.shared = ranks > 1;
+    if (!h.shared) {
+        h.kv.begin = kv_heads * rank / size;
+        h.kv.count = kv_heads * (rank + 1) / size - h.kv.begin;
+        h.q.begin = h.kv.begin * each;
+        h.q.count = h.kv.count * each;
+    } else {
+        h.kv.begin = rank / ranks;
+        h.kv.count = 1;
+        h.q.begin = h.kv.begin * each + each * index / ranks;
+        h.q.count = h.kv.begin * each + each * (index + 1) / ranks - h.q.begin;
+    }
+    h.kv.total = kv_heads;
+    h.q.total = heads;
+    return h;
+}
+
+static loong_nn_share_t channels(loong_nn_share_t heads, int64_t head_dim)
+{
+    loong_nn_share_t share = {heads.begin * head_dim, heads.count * head_dim,
+                              heads.total * head_dim};
+    return share;
+}
+
+static loong_val_t head_position(loong_nn_t *nn, const char *name,
                                  loong_val_t x, const loong_nn_attention_t *p,
                                  const loong_nn_sequence_t *s)
 {
     if (p->qk_norm) {
-        x = loongi_nn_norm(nn, norm, LOONG_NORM_RMS, x, p->head_dim,
-                           p->norm_eps);
+        norm_spec_t spec = {LOONG_NORM_RMS, p->head_dim, p->norm_eps,
+                            whole(nn, LOONG_GROUP_TP, true)};
+        x = norm(nn, name, x, &spec);
     }
     if (s->rope_table != LOONG_NONE) {
         x = loong_rope(nn->graph, x, s->rope_table, p->head_dim,
@@ -163,28 +324,53 @@ static loong_val_t head_position(loong_nn_t *nn, const char *norm,
     return x;
 }
 
+/* The three projections: one product, or two when other ranks hold the same
+ * key head. */
+static void project(loong_nn_t *nn, loong_val_t x,
+                    const loong_nn_attention_t *p, const loong_nn_heads_t *h,
+                    loong_val_t qkv[3])
+{
+    loong_graph_t *g = nn->graph;
+    loong_nn_share_t q = channels(h->q, p->head_dim);
+    loong_nn_share_t kv = channels(h->kv, p->head_dim);
+    const loong_nn_column_t columns[3] = {
+        {"q_proj", q, false, LOONG_GROUP_KV},
+        {"k_proj", kv, h->shared, LOONG_GROUP_KV},
+        {"v_proj", kv, h->shared, LOONG_GROUP_KV},
+    };
+    if (h->shared) {
+        qkv[0] = loongi_nn_column_linear(nn, 1, columns, x, p->qkv_bias);
+        loong_val_t both =
+            loongi_nn_column_linear(nn, 2, columns + 1, x, p->qkv_bias);
+        qkv[1] = loong_slice(g, both, 0, kv.count);
+        qkv[2] = loong_slice(g, both, kv.count, kv.count);
+        return;
+    }
+    loong_val_t all = loongi_nn_column_linear(nn, 3, columns, x, p->qkv_bias);
+    qkv[0] = loong_slice(g, all, 0, q.count);
+    qkv[1] = loong_slice(g, all, q.count, kv.count);
+    qkv[2] = loong_slice(g, all, q.count + kv.count, kv.count);
+}
+
 loong_val_t loongi_nn_attention(loong_nn_t *nn, loong_val_t x,
                                 const loong_nn_attention_t *params,
                                 const loong_nn_sequence_t *sequence)
 {
-    static const char *const names[] = {"q_proj", "k_proj", "v_proj"};
     const loong_nn_attention_t *p = params;
     loong_graph_t *g = nn->graph;
-    int64_t nq = (int64_t)p->heads * p->head_dim;
-    int64_t nk = (int64_t)p->kv_heads * p->head_dim;
-    int64_t widths[] = {nq, nk, nk};
+    loong_nn_heads_t h =
+        loongi_nn_heads(loong_graph_mesh(g), p->heads, p->kv_heads);
+    loong_val_t qkv[3];
     loong_graph_push(g, "self_attn");
-    loong_val_t qkv =
-        loongi_nn_packed_linear(nn, 3, names, x, widths, p->qkv_bias);
-    loong_val_t q = loong_slice(g, qkv, 0, nq);
-    loong_val_t k = loong_slice(g, qkv, nq, nk);
-    loong_val_t v = loong_slice(g, qkv, nq + nk, nk);
-    q = head_position(nn, "q_norm", q, p, sequence);
-    k = head_position(nn, "k_norm", k, p, sequence);
+    x = loongi_nn_enter(nn, x);
+    project(nn, x, p, &h, qkv);
+    loong_val_t q = head_position(nn, "q_norm", qkv[0], p, sequence);
+    loong_val_t k = head_position(nn, "k_norm", qkv[1], p, sequence);
     loong_attention_attr_t attr;
     memset(&attr, 0, sizeof(attr));
-    attr.heads = p->heads;
-    attr.kv_heads = p->kv_heads;
+    attr.heads = (int)h.q.count;
+    attr.kv_heads = (int)h.kv.count;
+    attr.first_head = (int)h.q.begin;
     attr.head_dim = p->head_dim;
     attr.causal = true;
     attr.window = p->window;
@@ -194,33 +380,40 @@ loong_val_t loongi_nn_attention(loong_nn_t *nn, loong_val_t x,
     attr.stream = p->stream;
     loong_graph_push(g, "core");
     loong_val_t o =
-        loong_attention(g, q, k, v, sequence->cu_seqlens,
+        loong_attention(g, q, k, qkv[2], sequence->cu_seqlens,
                         p->dropout > 0.0 ? sequence->token_key : LOONG_NONE,
                         &attr);
     loong_graph_pop(g);
-    o = loongi_nn_linear(nn, "o_proj", o, p->hidden, p->output_bias,
-                         nn->output_init_std);
+    o = loongi_nn_row_linear(nn, "o_proj", o, channels(h.q, p->head_dim),
+                             p->hidden, p->output_bias);
+    o = loongi_nn_leave(nn, o);
     loong_graph_pop(g);
     return o;
 }
 
+/* ---- feed-forward ------------------------------------------------------- */
+
 loong_val_t loongi_nn_mlp(loong_nn_t *nn, loong_val_t x, loong_mlp_kind_t kind,
                           int64_t hidden, int64_t ffn, bool bias)
 {
-    static const char *const names[] = {"gate_proj", "up_proj"};
-    int64_t widths[] = {ffn, ffn};
+    loong_nn_share_t share = loongi_nn_share(nn, ffn);
+    const loong_nn_column_t columns[2] = {
+        {"gate_proj", share, false, LOONG_GROUP_TP},
+        {"up_proj", share, false, LOONG_GROUP_TP},
+    };
     loong_graph_t *g = nn->graph;
     loong_val_t h;
     loong_graph_push(g, "mlp");
+    x = loongi_nn_enter(nn, x);
     if (kind == LOONG_MLP_SWIGLU) {
-        h = loongi_nn_packed_linear(nn, 2, names, x, widths, bias);
+        h = loongi_nn_column_linear(nn, 2, columns, x, bias);
         h = loong_swiglu(g, h);
     } else {
-        h = loongi_nn_linear(nn, "up_proj", x, ffn, bias, nn->init_std);
+        h = loongi_nn_column_linear(nn, 1, columns + 1, x, bias);
         h = loong_gelu(g, h, kind == LOONG_MLP_GELU_TANH);
     }
-    h = loongi_nn_linear(nn, "down_proj", h, hidden, bias,
-                         nn->output_init_std);
+    h = loongi_nn_row_linear(nn, "down_proj", h, share, hidden, bias);
+    h = loongi_nn_leave(nn, h);
     loong_graph_pop(g);
     return h;
 }

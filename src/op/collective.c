@@ -7,6 +7,7 @@
  * The adjoints hold with this convention: the gradient of a value that is
  * equal on all ranks of a group is complete and equal on all of them, the
  * gradient of any other value is the rank's own. */
+#include "loong/collective.h"
 #include "op_impl.h"
 
 static const loong_op_t all_reduce;

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "exact_sum.h"
+#include "loong/collective.h"
 #include "loong/ops.h"
 
 enum { OPTIM_ALIGN = 64 };
@@ -208,7 +209,7 @@ static loong_status_t add_norm(loong_optimizer_t *o, const loong_chunk_t *chunk,
 {
     loong_step_t step;
     int64_t n = b->own_end - b->own_begin;
-    if (n == 0) {
+    if (n == 0 || chunk->flats[b->flat].copy) {
         return LOONG_OK;
     }
     begin_step(&step, "sumsq", "gradient norm", params->threads);
@@ -225,19 +226,22 @@ static loong_status_t add_norm(loong_optimizer_t *o, const loong_chunk_t *chunk,
                                  o->arena);
 }
 
+/* Over data-parallel ranks, or over those that have parts of a sum. */
 static loong_status_t collective_step(loong_optimizer_t *o, const char *op,
-                                      const loong_bucket_t *b,
-                                      const loong_optimizer_params_t *params,
+                                      loong_group_t group,
+                                      const loong_bucket_t *b, int threads,
                                       loong_step_t *step)
 {
     loong_collective_attr_t *attr = NULL;
     LOONG_TRY(loongi_arena_alloc(o->arena, sizeof(*attr), &attr));
-    attr->group = LOONG_GROUP_DP_CP;
+    attr->group = group;
     attr->size = o->size;
     attr->rank = o->rank;
     attr->counts = b->counts;
     attr->label = op;
-    begin_step(step, op, "data parallel", params->threads);
+    begin_step(step, op,
+               group == LOONG_GROUP_DP_CP ? "data parallel" : "parts of sums",
+               threads);
     step->query.attr = attr;
     step->query.num_in = 1;
     step->lane = LOONG_LANE_COMM;
@@ -250,7 +254,8 @@ static loong_status_t add_gather(loong_optimizer_t *o,
                                  const loong_bucket_t *b)
 {
     loong_step_t step;
-    LOONG_TRY(collective_step(o, "flat_all_gather", b, params, &step));
+    LOONG_TRY(collective_step(o, "flat_all_gather", LOONG_GROUP_DP_CP, b,
+                              params->threads, &step));
     step.query.arg[0] =
         flat_arg(chunk->flats[b->flat].dtype, b->end - b->begin);
     step.operand[0] =
@@ -281,27 +286,43 @@ static int64_t last_writer(const loong_chunk_t *chunk, const loong_bucket_t *b)
     return -1;
 }
 
+/* Moves the step that was appended last to place `at`. */
+static void move_last(loong_program_t *p, int64_t at)
+{
+    loong_step_t made = p->steps[p->num_steps - 1];
+    memmove(&p->steps[at + 1], &p->steps[at],
+            sizeof(made) * (size_t)(p->num_steps - 1 - at));
+    p->steps[at] = made;
+}
+
+/* Over ranks that each have a part of a sum first, then over data-parallel
+ * ones. */
 static loong_status_t insert_reduction(loong_optimizer_t *o,
                                        loong_chunk_t *chunk,
                                        const loong_optimizer_params_t *params,
                                        const loong_bucket_t *b)
 {
     loong_program_t *p = &chunk->programs[LOONG_PROGRAM_B];
+    const loong_flat_t *flat = &chunk->flats[b->flat];
     loong_step_t step;
-    LOONG_TRY(collective_step(
-        o, params->shard ? "flat_reduce_scatter" : "flat_all_reduce", b, params,
-        &step));
-    step.when = LOONG_WHEN_LAST;
-    step.query.arg[0] = flat_arg(chunk->precision.wide, b->end - b->begin);
-    step.operand[0] =
-        at_base(LOONG_BASE_GRAD, grad_at(chunk, b->flat, b->begin));
     int64_t at = last_writer(chunk, b) + 1;
-    LOONG_TRY(
-        loongi_program_append(o->ctx, p, params->device, &step, o->arena));
-    loong_step_t made = p->steps[p->num_steps - 1];
-    memmove(&p->steps[at + 1], &p->steps[at],
-            sizeof(made) * (size_t)(p->num_steps - 1 - at));
-    p->steps[at] = made;
+    for (int over_data = 0; over_data < 2; over_data++) {
+        if (!over_data && !flat->partial) {
+            continue;
+        }
+        const char *op = over_data && params->shard ? "flat_reduce_scatter"
+                                                    : "flat_all_reduce";
+        LOONG_TRY(collective_step(
+            o, op, over_data ? LOONG_GROUP_DP_CP : flat->sum_group, b,
+            params->threads, &step));
+        step.when = LOONG_WHEN_LAST;
+        step.query.arg[0] = flat_arg(chunk->precision.wide, b->end - b->begin);
+        step.operand[0] =
+            at_base(LOONG_BASE_GRAD, grad_at(chunk, b->flat, b->begin));
+        LOONG_TRY(
+            loongi_program_append(o->ctx, p, params->device, &step, o->arena));
+        move_last(p, at++);
+    }
     return LOONG_OK;
 }
 

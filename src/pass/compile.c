@@ -14,8 +14,11 @@ enum { BUFFER_ALIGN = 64, FLAT_ALIGN = 64 /* elements */ };
 static int flat_of(loong_chunk_t *c, const loong_param_params_t *p)
 {
     for (int i = 0; i < c->num_flats; i++) {
-        if (c->flats[i].dtype == p->dtype && c->flats[i].frozen == p->frozen &&
-            c->flats[i].weight_decay == p->weight_decay) {
+        const loong_flat_t *f = &c->flats[i];
+        bool sums = f->partial == p->place.partial &&
+                    (!f->partial || f->sum_group == p->place.group);
+        if (f->dtype == p->dtype && f->frozen == p->frozen && sums &&
+            f->copy == p->place.copy && f->weight_decay == p->weight_decay) {
             return i;
         }
     }
@@ -26,6 +29,9 @@ static int flat_of(loong_chunk_t *c, const loong_param_params_t *p)
     flat->dtype = p->dtype;
     flat->frozen = p->frozen;
     flat->weight_decay = p->weight_decay;
+    flat->copy = p->place.copy;
+    flat->partial = p->place.partial;
+    flat->sum_group = p->place.group;
     return c->num_flats++;
 }
 

@@ -105,6 +105,9 @@ typedef struct loong_flat {
     loong_dtype_t dtype;
     bool frozen;
     double weight_decay; /* factor of the optimizer's */
+    bool copy;           /* see loong_placement_t */
+    bool partial;
+    loong_group_t sum_group;
     int64_t elements; /* padded to whole cache lines */
     int64_t param_offset; /* bytes in PARAM */
     int64_t grad_offset;  /* bytes in GRAD; -1: frozen */

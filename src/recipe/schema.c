@@ -100,8 +100,10 @@ static const loong_recipe_key_t keys[] = {
          "output projections start smaller by sqrt(2 x layers)"),
     TEXTS("model.freeze", SAME, "globs of parameter names that stay fixed"),
 
-    INT("parallel.tensor_model_parallel_size", "1", 1, 1, SAME,
-        "tensor parallel ranks"),
+    INT("parallel.tensor_model_parallel_size", "1", 1, 1024, FREE,
+        "ranks that share each layer"),
+    BOOL("parallel.sequence_parallel", "false", FREE,
+         "tensor parallel ranks cut the tokens between layers as well"),
     INT("parallel.pipeline_model_parallel_size", "1", 1, 1, SAME,
         "pipeline stages"),
     INT("parallel.context_parallel_size", "1", 1, 1, SAME,

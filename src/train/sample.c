@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Sampled text at an evaluation: the prompts of the recipe, continued. Every
- * new token runs the whole window again: plain, and seldom. */
+ * new token runs the whole window again: plain, and seldom. The ranks of the
+ * first replica draw together, rank 0 tells. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -20,7 +21,8 @@ typedef struct sampler {
     int64_t top_k;
     int32_t *ids; /* prompt and what was drawn */
     int64_t count;
-    double *logits; /* of the next token */
+    int64_t *counts; /* logits of each rank of TP */
+    double *logits;  /* of the next token, those of all of them */
     int32_t *order;
 } sampler_t;
 
@@ -67,9 +69,38 @@ static loong_status_t forward(sampler_t *s)
     LOONG_TRY(loongi_stage_execute(s->t->stage, LOONG_STAGE_LOGITS,
                                LOONG_PROGRAM_E, 0, &frame));
     const void *logits = loongi_stage_port(stage, out);
-    for (int64_t v = 0; v < s->vocab; v++) {
-        s->logits[v] = element(logits, out->dtype,
-                               (used - 1) * out->shape.dim[1] + v);
+    int64_t columns = out->shape.dim[1];
+    double *own = s->logits;
+    for (int r = 0; r < s->t->mesh.coord[LOONG_AXIS_TP]; r++) {
+        own += s->counts[r];
+    }
+    for (int64_t v = 0; v < columns; v++) {
+        own[v] = element(logits, out->dtype, (used - 1) * columns + v);
+    }
+    return loong_comm_all_gather(s->t->groups.comm[LOONG_GROUP_TP], s->logits,
+                                 s->counts, LOONG_F64, "logits");
+}
+
+/* How the ranks of TP share the vocabulary; *all_p: with its padding. */
+static loong_status_t exchange_counts(sampler_t *s, int64_t *all_p)
+{
+    loong_trainer_t *t = s->t;
+    const loong_chunk_t *chunk = t->stage->chunk[LOONG_STAGE_LOGITS];
+    loong_comm_t *tp = t->groups.comm[LOONG_GROUP_TP];
+    int size = loong_comm_size(tp);
+    LOONG_TRY(loongi_calloc(t->ctx, 2 * (size_t)size, sizeof(*s->counts),
+                            "parts of the vocabulary", &s->counts));
+    int64_t *ones = s->counts + size;
+    for (int r = 0; r < size; r++) {
+        ones[r] = 1;
+    }
+    s->counts[loong_comm_rank(tp)] =
+        loongi_chunk_output(chunk, "logits")->shape.dim[1];
+    LOONG_TRY(loong_comm_all_gather(tp, s->counts, ones, LOONG_I64,
+                                    "parts of the vocabulary"));
+    *all_p = 0;
+    for (int r = 0; r < size; r++) {
+        *all_p += s->counts[r];
     }
     return LOONG_OK;
 }
@@ -160,13 +191,22 @@ static loong_status_t continue_prompt(sampler_t *s, int64_t number,
                                         s->count, true, &text, &length);
     }
     if (status == LOONG_OK) {
-        loongi_log(t->ctx, LOONG_LOG_INFO, "sample | %s", text);
+        if (loong_comm_rank(t->comm) == 0) {
+            loongi_log(t->ctx, LOONG_LOG_INFO, "sample | %s", text);
+        }
         loong_tokenizer_free_text(t->ctx, &text);
     }
     loongi_free(t->ctx, s->ids);
     s->ids = NULL;
     loong_text_encoder_destroy(&encoder);
     return status;
+}
+
+/* Ranks that draw: all that hold a part of the first replica. */
+static bool draws(const loong_trainer_t *t)
+{
+    return t->mesh.coord[LOONG_AXIS_DP] == 0 &&
+           t->mesh.coord[LOONG_AXIS_CP] == 0;
 }
 
 loong_status_t loongi_sample_open(loong_trainer_t *t)
@@ -176,7 +216,7 @@ loong_status_t loongi_sample_open(loong_trainer_t *t)
         path = loong_recipe_text(t->recipe, "init.from_hf");
     }
     if (loong_recipe_count(t->recipe, "eval.sample.prompts") == 0 ||
-        loong_comm_rank(t->comm) != 0) {
+        !draws(t)) {
         return LOONG_OK;
     }
     LOONG_CHECK(t->ctx, path != NULL, LOONG_ERR_CONFIG,
@@ -186,12 +226,30 @@ loong_status_t loongi_sample_open(loong_trainer_t *t)
                : loong_tokenizer_load(t->ctx, path, &t->tokenizer);
 }
 
+static loong_status_t run_sampler(sampler_t *s, int64_t prompts)
+{
+    loong_trainer_t *t = s->t;
+    int64_t all = 0;
+    LOONG_TRY(exchange_counts(s, &all));
+    LOONG_TRY(loongi_calloc(t->ctx, (size_t)all,
+                            sizeof(*s->logits) + sizeof(*s->order), "logits",
+                            &s->logits));
+    s->order = (int32_t *)(void *)(s->logits + all);
+    for (int64_t i = 0; i < prompts; i++) {
+        char path[64];
+        snprintf(path, sizeof(path), "eval.sample.prompts[%lld]",
+                 (long long)i);
+        LOONG_TRY(
+            continue_prompt(s, i, loong_recipe_text(t->recipe, path)));
+    }
+    return LOONG_OK;
+}
+
 loong_status_t loongi_trainer_sample(loong_trainer_t *t)
 {
     sampler_t s;
     int64_t prompts = loong_recipe_count(t->recipe, "eval.sample.prompts");
-    if (prompts == 0 || t->tokenizer == NULL ||
-        loong_comm_rank(t->comm) != 0) {
+    if (prompts == 0 || t->tokenizer == NULL || !draws(t)) {
         return LOONG_OK;
     }
     memset(&s, 0, sizeof(s));
@@ -201,17 +259,8 @@ loong_status_t loongi_trainer_sample(loong_trainer_t *t)
                         loong_tokenizer_get_vocab_size(t->tokenizer));
     s.temperature = t->set.sample_temperature;
     s.top_k = t->set.sample_top_k;
-    LOONG_TRY(loongi_calloc(t->ctx, (size_t)s.vocab,
-                            sizeof(*s.logits) + sizeof(*s.order), "logits",
-                            &s.logits));
-    s.order = (int32_t *)(void *)(s.logits + s.vocab);
-    loong_status_t status = LOONG_OK;
-    for (int64_t i = 0; i < prompts && status == LOONG_OK; i++) {
-        char path[64];
-        snprintf(path, sizeof(path), "eval.sample.prompts[%lld]",
-                 (long long)i);
-        status = continue_prompt(&s, i, loong_recipe_text(t->recipe, path));
-    }
+    loong_status_t status = run_sampler(&s, prompts);
     loongi_free(t->ctx, s.logits);
+    loongi_free(t->ctx, s.counts);
     return status;
 }

@@ -5,9 +5,6 @@
 
 #include "nn.h"
 #include "passes.h"
-#include "rng.h"
-
-enum { INIT_BLOCK = 4096 };
 
 /* ---- planning ----------------------------------------------------------- */
 
@@ -202,31 +199,6 @@ void loongi_stage_set_param(loong_stage_t *stage,
     loongi_optimizer_set_master(stage->optimizer, stage->layout,
                                 stage->run.base, place->flat,
                                 place->flat_offset + at, count, values);
-}
-
-static void initialize_block(loong_stage_t *s, const loong_param_place_t *p,
-                             uint64_t seed, int64_t at)
-{
-    double values[INIT_BLOCK];
-    int64_t count = LOONG_MIN(p->elements - at, (int64_t)INIT_BLOCK);
-    uint64_t key = loongi_rng_name(p->name);
-    for (int64_t i = 0; i < count; i++) {
-        values[i] =
-            loongi_nn_initial(&p->params, seed, key, (uint64_t)(at + i));
-    }
-    loongi_stage_set_param(s, p, at, count, values);
-}
-
-loong_status_t loongi_stage_initialize(loong_stage_t *stage, uint64_t seed)
-{
-    for (int64_t i = 0; i < stage->layout->num_params; i++) {
-        const loong_param_place_t *p = &stage->layout->params[i];
-#pragma omp parallel for schedule(static)
-        for (int64_t at = 0; at < p->elements; at += INIT_BLOCK) {
-            initialize_block(stage, p, seed, at);
-        }
-    }
-    return LOONG_OK;
 }
 
 /* ---- running ------------------------------------------------------------- */

@@ -73,6 +73,32 @@ void loongi_stage_set_param(loong_stage_t *stage,
                             const loong_param_place_t *place, int64_t at,
                             int64_t count, const double *values);
 
+/* What a rank holds of a parameter, seen as a matrix: `rows` rows of `cols`
+ * elements in storage, which are rows row .. and columns col .. of a tensor
+ * [all_rows, all_cols] outside. Padding of the vocabulary is not counted. */
+typedef struct loong_part {
+    int64_t row, rows, all_rows;
+    int64_t col, cols, all_cols;
+} loong_part_t;
+loong_part_t loongi_stage_part(const loong_stage_t *stage,
+                               const loong_param_place_t *place);
+
+/* A tensor outside. */
+typedef struct loong_part_source {
+    /* Rows of it, all columns, into `to`. */
+    loong_status_t (*read)(void *user, int64_t row, int64_t rows, void *to);
+    void *user;
+    size_t size;  /* of an element */
+    void *buffer; /* of `room` elements, at least a row */
+    int64_t room;
+} loong_part_source_t;
+
+/* Reads rows row .. row + rows - 1 of the part (counted within it) into `to`,
+ * dense. */
+LOONG_NODISCARD loong_status_t
+loongi_part_read(const loong_part_t *part, const loong_part_source_t *source,
+                 int64_t row, int64_t rows, void *to);
+
 /* Address of a port for the micro-batch that is bound. */
 void *loongi_stage_port(const loong_stage_t *stage, const loong_port_t *port);
 

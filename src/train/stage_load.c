@@ -3,22 +3,6 @@
 
 #include <string.h>
 
-/* Rows of a parameter that exist outside: all but the padding of the
- * vocabulary. */
-static int64_t real_rows(const loong_stage_t *s, const loong_param_place_t *p)
-{
-    const loong_decoder_config_t *c = &s->params.model;
-    bool vocabulary = strcmp(p->name, "embed_tokens.weight") == 0 ||
-                      strcmp(p->name, "lm_head.weight") == 0;
-    return vocabulary ? LOONG_MIN(p->params.shape.dim[0], c->vocab_size)
-                      : p->params.shape.dim[0];
-}
-
-static int64_t row_length(const loong_param_place_t *p)
-{
-    return p->elements / p->params.shape.dim[0];
-}
-
 static loong_status_t check_names(const loong_stage_t *s, const loong_hf_t *hf)
 {
     loong_hf_wanted_t *wanted = NULL;
@@ -28,8 +12,9 @@ static loong_status_t check_names(const loong_stage_t *s, const loong_hf_t *hf)
     for (int64_t i = 0; i < count; i++) {
         const loong_param_place_t *p = &s->layout->params[i];
         wanted[i].name = p->name;
+        loong_part_t part = loongi_stage_part(s, p);
         wanted[i].ndim = p->params.shape.rank;
-        wanted[i].shape[0] = real_rows(s, p);
+        wanted[i].shape[0] = part.all_rows;
         wanted[i].shape[1] = p->params.shape.dim[1];
     }
     loong_status_t status = loongi_hf_check(hf, wanted, count);
@@ -37,21 +22,36 @@ static loong_status_t check_names(const loong_stage_t *s, const loong_hf_t *hf)
     return status;
 }
 
+typedef struct source {
+    const loong_hf_t *hf;
+    const char *name;
+} source_t;
+
+static loong_status_t read_rows(void *user, int64_t row, int64_t rows,
+                                void *to)
+{
+    const source_t *s = user;
+    return loongi_hf_read(s->hf, s->name, row, rows, LOONG_F64, to);
+}
+
+/* Two buffers of `room` elements: a block of the part, rows of the tensor. */
 static loong_status_t load_param(loong_stage_t *s, const loong_hf_t *hf,
                                  const loong_param_place_t *p, double *buffer,
                                  int64_t room)
 {
-    int64_t length = row_length(p);
-    int64_t rows = real_rows(s, p);
-    int64_t step = LOONG_MAX(room / length, 1);
-    for (int64_t row = 0; row < rows; row += step) {
-        int64_t n = LOONG_MIN(step, rows - row);
-        LOONG_TRY(loongi_hf_read(hf, p->name, row, n, LOONG_F64, buffer));
-        loongi_stage_set_param(s, p, row * length, n * length, buffer);
+    loong_part_t part = loongi_stage_part(s, p);
+    source_t tensor = {hf, p->name};
+    loong_part_source_t source = {read_rows, &tensor, sizeof(*buffer),
+                                  buffer + room, room};
+    int64_t step = LOONG_MAX(room / part.all_cols, 1);
+    for (int64_t row = 0; row < part.rows; row += step) {
+        int64_t n = LOONG_MIN(step, part.rows - row);
+        LOONG_TRY(loongi_part_read(&part, &source, row, n, buffer));
+        loongi_stage_set_param(s, p, row * part.cols, n * part.cols, buffer);
     }
-    memset(buffer, 0, (size_t)length * sizeof(*buffer));
-    for (int64_t row = rows; row < p->params.shape.dim[0]; row++) {
-        loongi_stage_set_param(s, p, row * length, length, buffer);
+    memset(buffer, 0, (size_t)part.cols * sizeof(*buffer));
+    for (int64_t row = part.rows; row < p->shape.dim[0]; row++) {
+        loongi_stage_set_param(s, p, row * part.cols, part.cols, buffer);
     }
     return LOONG_OK;
 }
@@ -62,9 +62,11 @@ loong_status_t loongi_stage_load_hf(loong_stage_t *stage, const loong_hf_t *hf)
     double *buffer = NULL;
     LOONG_TRY(check_names(stage, hf));
     for (int64_t i = 0; i < stage->layout->num_params; i++) {
-        room = LOONG_MAX(room, row_length(&stage->layout->params[i]));
+        loong_part_t part =
+            loongi_stage_part(stage, &stage->layout->params[i]);
+        room = LOONG_MAX(room, part.all_cols);
     }
-    LOONG_TRY(loongi_calloc(stage->ctx, (size_t)room, sizeof(*buffer),
+    LOONG_TRY(loongi_calloc(stage->ctx, 2 * (size_t)room, sizeof(*buffer),
                             "rows of a checkpoint", &buffer));
     loong_status_t status = LOONG_OK;
     for (int64_t i = 0; i < stage->layout->num_params && status == LOONG_OK;

@@ -70,7 +70,7 @@ static loong_status_t agree_on_step(loong_trainer_t *t)
     mine.recipe_hash = t->recipe_hash;
     mine.status = loong_loader_check_step(
         t->loader, t->state.consumed_samples, &tokens);
-    mine.counts[0] = tokens;
+    mine.counts[0] = loongi_trainer_speaks(t) ? tokens : 0;
     mine.flags = t->flags;
     if (mine.status != LOONG_OK) {
         const char *trail = loong_context_error(t->ctx);
@@ -103,12 +103,19 @@ loong_status_t loongi_trainer_plan_step(loong_trainer_t *t)
     return loongi_schedule_create(t->ctx, "one_stage", &params, &t->schedule);
 }
 
+/* Of the ranks that hold the same losses the first one counts them. */
+bool loongi_trainer_speaks(const loong_trainer_t *t)
+{
+    return t->mesh.coord[LOONG_AXIS_TP] == 0;
+}
+
 void loongi_add_losses(loong_trainer_t *t, loong_stage_chunk_t chunk,
                        int64_t record[LOONG_EXACT_WORDS])
 {
     const loong_port_t *port = &t->stage->chunk[chunk]->losses[0];
     const void *losses = loongi_stage_port(t->stage, port);
-    for (int64_t i = 0; i < port->shape.dim[0]; i++) {
+    int64_t count = loongi_trainer_speaks(t) ? port->shape.dim[0] : 0;
+    for (int64_t i = 0; i < count; i++) {
         double value = port->dtype == LOONG_F64 ? ((const double *)losses)[i]
                                                 : ((const float *)losses)[i];
         loongi_exact_add(record, value);

@@ -158,6 +158,27 @@ static loong_status_t read_recompute(loong_trainer_t *t,
     return LOONG_OK;
 }
 
+static int parallel_size(const loong_trainer_t *t, const char *key)
+{
+    char path[128];
+    snprintf(path, sizeof(path), "parallel.%s", key);
+    return (int)loong_recipe_int(t->recipe, path);
+}
+
+static loong_status_t make_mesh(loong_trainer_t *t, int kv_heads)
+{
+    loong_mesh_params_t p = {
+        .world = loong_comm_size(t->comm),
+        .tp = parallel_size(t, "tensor_model_parallel_size"),
+        .cp = parallel_size(t, "context_parallel_size"),
+        .pp = parallel_size(t, "pipeline_model_parallel_size"),
+        .ep = parallel_size(t, "expert_model_parallel_size"),
+        .etp = 1,
+        .kv_heads = kv_heads,
+    };
+    return loong_mesh_create(t->ctx, &p, loong_comm_rank(t->comm), &t->mesh);
+}
+
 static loong_status_t plan_stage(loong_trainer_t *t)
 {
     loong_stage_params_t p;
@@ -169,6 +190,9 @@ static loong_status_t plan_stage(loong_trainer_t *t)
     LOONG_TRY(loongi_decoder_state(&p.model, t->model_keys));
     loong_arena_t *arena = t->model_keys->arena;
     LOONG_TRY(loongi_param_rules_read(r, arena, &p.model));
+    LOONG_TRY(make_mesh(t, p.model.num_query_groups));
+    p.batch.sequence_parallel =
+        loong_recipe_bool(r, "parallel.sequence_parallel");
     p.batch.tokens = t->set.micro_batch_size * t->set.seq_length;
     p.batch.max_seqlen = t->set.seq_length;
     p.batch.max_segments = p.batch.tokens;
@@ -197,28 +221,9 @@ static loong_status_t plan_stage(loong_trainer_t *t)
     }
     p.train = !t->evaluate_only;
     p.mesh = t->mesh;
+    LOONG_TRY(loongi_decoder_check_mesh(t->ctx, &p.model, &p.batch, &p.mesh));
     LOONG_TRY(loongi_stage_create(t->ctx, &p, 1, &t->stage));
     return loongi_param_rules_check(t->ctx, r, t->stage->layout);
-}
-
-static int parallel_size(const loong_trainer_t *t, const char *key)
-{
-    char path[128];
-    snprintf(path, sizeof(path), "parallel.%s", key);
-    return (int)loong_recipe_int(t->recipe, path);
-}
-
-static loong_status_t make_mesh(loong_trainer_t *t)
-{
-    loong_mesh_params_t p = {
-        .world = loong_comm_size(t->comm),
-        .tp = parallel_size(t, "tensor_model_parallel_size"),
-        .cp = parallel_size(t, "context_parallel_size"),
-        .pp = parallel_size(t, "pipeline_model_parallel_size"),
-        .ep = parallel_size(t, "expert_model_parallel_size"),
-        .etp = 1,
-    };
-    return loong_mesh_create(t->ctx, &p, loong_comm_rank(t->comm), &t->mesh);
 }
 
 /* ---- start --------------------------------------------------------------- */
@@ -277,7 +282,6 @@ static loong_status_t create(loong_trainer_t *t, bool plan_only)
     LOONG_TRY(adopt_hf_keys(t));
     LOONG_TRY(loong_recipe_check(t->recipe, loong_comm_size(t->comm)));
     read_settings(t->recipe, &t->set);
-    LOONG_TRY(make_mesh(t));
     LOONG_TRY(loong_device_create(
         t->ctx, loong_recipe_text(t->recipe, "device"), 0, &t->device));
     LOONG_TRY(plan_stage(t));

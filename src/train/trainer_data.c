@@ -52,8 +52,8 @@ static loong_loader_params_t loader_params(const loong_trainer_t *t,
     p.vocab_size = t->stage->params.model.vocab_size;
     p.micro_batch_size = t->set.micro_batch_size;
     p.global_batch_size = t->set.global_batch_size;
-    p.data_parallel_rank = loong_comm_rank(t->comm);
-    p.data_parallel_size = loong_comm_size(t->comm);
+    p.data_parallel_rank = t->mesh.coord[LOONG_AXIS_DP];
+    p.data_parallel_size = t->mesh.size[LOONG_AXIS_DP];
     p.reset_position_ids =
         loong_recipe_bool(t->recipe, "data.reset_position_ids");
     p.reset_attention_mask =
@@ -77,7 +77,7 @@ static loong_status_t add_validation(loong_trainer_t *t, const char *name,
     loong_blend_get_info(v->blend, &info);
     loong_loader_params_t p = loader_params(t, v->blend);
     p.global_batch_size =
-        p.micro_batch_size * (int64_t)loong_comm_size(t->comm);
+        p.micro_batch_size * (int64_t)t->mesh.size[LOONG_AXIS_DP];
     p.num_samples = info.max_samples;
     return loong_loader_create(t->ctx, &p, &v->loader);
 }
@@ -159,7 +159,7 @@ static loong_status_t evaluate_set(loong_trainer_t *t, loong_validation_t *v)
         LOONG_TRY(loongi_stage_execute(t->stage, LOONG_STAGE_EVAL,
                                    LOONG_PROGRAM_E, 0, &frame));
         loongi_add_losses(t, LOONG_STAGE_EVAL, sums);
-        sums[LOONG_EXACT_WORDS] += tokens;
+        sums[LOONG_EXACT_WORDS] += loongi_trainer_speaks(t) ? tokens : 0;
         consumed += loong_loader_batch(v->loader, consumed);
         rounds++;
     }

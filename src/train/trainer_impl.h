@@ -135,6 +135,9 @@ struct loong_trainer {
 };
 
 /* ---- train_step.c ---- */
+/* This rank's losses and tokens are counted: of the ranks that hold the same
+ * ones, the first. */
+bool loongi_trainer_speaks(const loong_trainer_t *t);
 LOONG_NODISCARD loong_status_t loongi_train_step(loong_trainer_t *t);
 /* Makes the schedule of the next step; a new one only when the number of
  * micro-batches changes. */

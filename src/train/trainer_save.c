@@ -27,22 +27,6 @@ static loong_status_t broadcast(void *user, void *data, size_t bytes)
 
 /* ---- pieces -------------------------------------------------------------- */
 
-static int64_t row_length(const loong_param_place_t *p)
-{
-    return p->elements / p->params.shape.dim[0];
-}
-
-/* Rows without the padding of the vocabulary. */
-static int64_t real_rows(const loong_trainer_t *t,
-                         const loong_param_place_t *p)
-{
-    bool vocabulary = strcmp(p->name, "embed_tokens.weight") == 0 ||
-                      strcmp(p->name, "lm_head.weight") == 0;
-    int64_t rows = p->params.shape.dim[0];
-    return vocabulary ? LOONG_MIN(rows, t->stage->params.model.vocab_size)
-                      : rows;
-}
-
 /* Where the two halves of bf16 masters are, for the writing thread. */
 typedef struct halves {
     const uint16_t *high; /* of row 0 of the piece */
@@ -67,9 +51,10 @@ static loong_status_t fetch_master(void *user, int64_t row, int64_t rows,
 static bool rows_in(const loong_trainer_t *t, const loong_param_place_t *p,
                     int64_t begin, int64_t end, int64_t *row_p, int64_t *n_p)
 {
-    int64_t length = row_length(p);
+    loong_part_t part = loongi_stage_part(t->stage, p);
+    int64_t length = part.cols;
     int64_t first = LOONG_MAX(begin, p->flat_offset);
-    int64_t last = LOONG_MIN(end, p->flat_offset + real_rows(t, p) * length);
+    int64_t last = LOONG_MIN(end, p->flat_offset + part.rows * length);
     if (first >= last) {
         return false;
     }
@@ -87,13 +72,15 @@ static loong_checkpoint_piece_t describe(const loong_trainer_t *t,
     memset(&piece, 0, sizeof(piece));
     piece.kind = kind;
     piece.dtype = t->stage->params.precision.wide;
+    loong_part_t part = loongi_stage_part(t->stage, p);
     piece.ndim = p->params.shape.rank;
-    piece.shape[0] = real_rows(t, p);
-    piece.begin[0] = row;
+    piece.shape[0] = part.all_rows;
+    piece.begin[0] = part.row + row;
     piece.count[0] = rows;
     if (piece.ndim > 1) {
-        piece.shape[1] = p->params.shape.dim[1];
-        piece.count[1] = p->params.shape.dim[1];
+        piece.shape[1] = part.all_cols;
+        piece.begin[1] = part.col;
+        piece.count[1] = part.cols;
     }
     return piece;
 }
@@ -109,7 +96,8 @@ static loong_status_t add_param(loong_trainer_t *t,
     snprintf(name, sizeof(name), COMPONENT "%s", p->name);
     loong_checkpoint_piece_t piece = describe(t, p, "param", row, rows);
     piece.name = name;
-    int64_t element = p->flat_offset + row * row_length(p);
+    int64_t cols = loongi_stage_part(s, p).cols;
+    int64_t element = p->flat_offset + row * cols;
     const char *at = s->run.base[LOONG_BASE_PARAM] + flat->param_offset +
                      element * (int64_t)loong_dtype_size(flat->dtype);
     piece.data = at;
@@ -121,7 +109,7 @@ static loong_status_t add_param(loong_trainer_t *t,
         h->high = (const uint16_t *)at;
         h->low = (const uint16_t *)(s->run.base[LOONG_BASE_OPTIM] + b->low) +
                  (element - b->update_begin);
-        h->length = row_length(p);
+        h->length = cols;
         piece.data = NULL;
         piece.fetch = fetch_master;
         piece.user = h;
@@ -137,7 +125,8 @@ static loong_status_t add_moments(loong_trainer_t *t,
     const char *const kinds[2] = {"exp_avg", "exp_avg_sq"};
     const int64_t offsets[2] = {b->exp_avg, b->exp_avg_sq};
     int64_t wide = (int64_t)loong_dtype_size(t->stage->params.precision.wide);
-    int64_t element = p->flat_offset + row * row_length(p) - b->update_begin;
+    int64_t cols = loongi_stage_part(t->stage, p).cols;
+    int64_t element = p->flat_offset + row * cols - b->update_begin;
     char name[512];
     snprintf(name, sizeof(name), COMPONENT "%s", p->name);
     for (int i = 0; i < 2; i++) {
@@ -150,15 +139,20 @@ static loong_status_t add_moments(loong_trainer_t *t,
     return LOONG_OK;
 }
 
-/* Every rank adds the rows it owns; rank 0 adds what is frozen. */
+/* Every rank adds the rows it owns; of what is frozen, the first of those that
+ * hold the same. */
 static loong_status_t add_pieces(loong_trainer_t *t, loong_arena_t *arena)
 {
     const loong_chunk_t *c = t->stage->layout;
     const loong_optimizer_t *o = t->stage->optimizer;
     for (int64_t i = 0; i < c->num_params; i++) {
         const loong_param_place_t *p = &c->params[i];
-        if (p->params.frozen && loong_comm_rank(t->comm) == 0) {
-            LOONG_TRY(add_param(t, p, NULL, 0, real_rows(t, p), arena));
+        if (p->params.place.copy) {
+            continue;
+        }
+        if (p->params.frozen && o->rank == 0) {
+            loong_part_t part = loongi_stage_part(t->stage, p);
+            LOONG_TRY(add_param(t, p, NULL, 0, part.rows, arena));
         }
         for (int64_t k = 0; k < o->num_buckets; k++) {
             const loong_bucket_t *b = &o->buckets[k];
@@ -272,7 +266,7 @@ static loong_status_t check_tensors(loong_trainer_t *t,
         wanted[count].kind = kinds[i % 3];
         wanted[count].name = name;
         wanted[count].ndim = p->params.shape.rank;
-        wanted[count].shape[0] = real_rows(t, p);
+        wanted[count].shape[0] = loongi_stage_part(t->stage, p).all_rows;
         wanted[count++].shape[1] = p->params.shape.dim[1];
     }
     if (status == LOONG_OK) {
@@ -282,48 +276,78 @@ static loong_status_t check_tensors(loong_trainer_t *t,
     return status;
 }
 
-static loong_status_t load_param(loong_trainer_t *t, loong_checkpoint_t *ck,
-                                 const loong_param_place_t *p, double *buffer,
-                                 int64_t room)
+/* One tensor of a checkpoint, and room to read it. */
+typedef struct source {
+    loong_checkpoint_t *ck;
+    const loong_checkpoint_tensor_t *tensor;
+    loong_dtype_t dtype; /* wanted */
+    double *block;       /* `room` elements */
+    double *rows;        /* likewise: rows of the tensor */
+    int64_t room;
+} source_t;
+
+static loong_status_t read_rows(void *user, int64_t row, int64_t rows,
+                                void *to)
+{
+    const source_t *s = user;
+    return loongi_checkpoint_read_rows(s->ck, s->tensor, row, rows, s->dtype,
+                                       to);
+}
+
+static loong_part_source_t part_source(source_t *s)
+{
+    loong_part_source_t source = {read_rows, s, loong_dtype_size(s->dtype),
+                                  s->rows, s->room};
+    return source;
+}
+
+static void find(source_t *s, const char *kind, const loong_param_place_t *p,
+                 loong_dtype_t dtype)
 {
     char name[512];
     snprintf(name, sizeof(name), COMPONENT "%s", p->name);
-    const loong_checkpoint_tensor_t *tensor =
-        loongi_checkpoint_find(ck, "param", name);
-    int64_t length = row_length(p);
-    int64_t rows = real_rows(t, p);
-    int64_t step = LOONG_MAX(room / length, 1);
-    for (int64_t row = 0; row < rows; row += step) {
-        int64_t n = LOONG_MIN(step, rows - row);
-        LOONG_TRY(loongi_checkpoint_read_rows(ck, tensor, row, n, LOONG_F64,
-                                              buffer));
-        loongi_stage_set_param(t->stage, p, row * length, n * length, buffer);
+    s->tensor = loongi_checkpoint_find(s->ck, kind, name);
+    s->dtype = dtype;
+}
+
+static loong_status_t load_param(loong_trainer_t *t, source_t *s,
+                                 const loong_param_place_t *p)
+{
+    loong_part_t part = loongi_stage_part(t->stage, p);
+    int64_t step = LOONG_MAX(s->room / part.all_cols, 1);
+    find(s, "param", p, LOONG_F64);
+    loong_part_source_t source = part_source(s);
+    for (int64_t row = 0; row < part.rows; row += step) {
+        int64_t n = LOONG_MIN(step, part.rows - row);
+        LOONG_TRY(loongi_part_read(&part, &source, row, n, s->block));
+        loongi_stage_set_param(t->stage, p, row * part.cols, n * part.cols,
+                               s->block);
     }
     return LOONG_OK;
 }
 
 /* Moments of the rows this rank updates. */
-static loong_status_t load_moments(loong_trainer_t *t, loong_checkpoint_t *ck,
+static loong_status_t load_moments(loong_trainer_t *t, source_t *s,
                                    const loong_param_place_t *p,
                                    const loong_bucket_t *b)
 {
     const char *const kinds[2] = {"exp_avg", "exp_avg_sq"};
     const int64_t offsets[2] = {b->exp_avg, b->exp_avg_sq};
+    loong_part_t part = loongi_stage_part(t->stage, p);
     loong_dtype_t wide = t->stage->params.precision.wide;
+    size_t size = loong_dtype_size(wide);
     int64_t row = 0;
     int64_t rows = 0;
-    char name[512];
     if (!rows_in(t, p, b->update_begin, b->update_end, &row, &rows)) {
         return LOONG_OK;
     }
-    snprintf(name, sizeof(name), COMPONENT "%s", p->name);
-    int64_t element = p->flat_offset + row * row_length(p) - b->update_begin;
+    int64_t element = p->flat_offset + row * part.cols - b->update_begin;
     for (int i = 0; i < 2; i++) {
         char *to = t->stage->run.base[LOONG_BASE_OPTIM] + offsets[i] +
-                   element * (int64_t)loong_dtype_size(wide);
-        LOONG_TRY(loongi_checkpoint_read_rows(
-            ck, loongi_checkpoint_find(ck, kinds[i], name), row, rows, wide,
-            to));
+                   element * (int64_t)size;
+        find(s, kinds[i], p, wide);
+        loong_part_source_t source = part_source(s);
+        LOONG_TRY(loongi_part_read(&part, &source, row, rows, to));
     }
     return LOONG_OK;
 }
@@ -332,25 +356,26 @@ static loong_status_t load_tensors(loong_trainer_t *t, loong_checkpoint_t *ck)
 {
     const loong_chunk_t *c = t->stage->layout;
     const loong_optimizer_t *o = t->stage->optimizer;
-    int64_t room = 1024 * 1024;
-    double *buffer = NULL;
+    source_t source = {.ck = ck, .room = 1024 * 1024};
     for (int64_t i = 0; i < c->num_params; i++) {
-        room = LOONG_MAX(room, row_length(&c->params[i]));
+        loong_part_t part = loongi_stage_part(t->stage, &c->params[i]);
+        source.room = LOONG_MAX(source.room, part.all_cols);
     }
-    LOONG_TRY(loongi_calloc(t->ctx, (size_t)room, sizeof(*buffer),
-                            "rows of a checkpoint", &buffer));
+    LOONG_TRY(loongi_calloc(t->ctx, 2 * (size_t)source.room, sizeof(double),
+                            "rows of a checkpoint", &source.block));
+    source.rows = source.block + source.room;
     loong_status_t status = LOONG_OK;
     for (int64_t i = 0; i < c->num_params && status == LOONG_OK; i++) {
         const loong_param_place_t *p = &c->params[i];
-        status = load_param(t, ck, p, buffer, room);
+        status = load_param(t, &source, p);
         for (int64_t k = 0;
              o != NULL && k < o->num_buckets && status == LOONG_OK; k++) {
             if (o->buckets[k].flat == p->flat && !p->params.frozen) {
-                status = load_moments(t, ck, p, &o->buckets[k]);
+                status = load_moments(t, &source, p, &o->buckets[k]);
             }
         }
     }
-    loongi_free(t->ctx, buffer);
+    loongi_free(t->ctx, source.block);
     return status;
 }
 

@@ -1,3 +1,11 @@
 # Layouts: meshes, regions, equality of layouts.
 loong_test(NAME mesh LABELS parallel SOURCES tests/parallel/test_mesh.c)
 loong_test(NAME regions LABELS parallel SOURCES tests/parallel/test_regions.c)
+loong_test(NAME layouts LABELS parallel TIMEOUT 300
+  SOURCES tests/parallel/test_layouts.c tests/parallel/layout_run.c)
+add_test(NAME layouts_long COMMAND test_layouts
+  WORKING_DIRECTORY ${PROJECT_BINARY_DIR})
+set_tests_properties(layouts_long PROPERTIES LABELS "parallel;full" TIMEOUT 900
+  ENVIRONMENT LOONG_LAYOUT_STEPS=100)
+set_tests_properties(layouts PROPERTIES
+  ENVIRONMENT "OMP_NUM_THREADS=1;GOMP_SPINCOUNT=10000")

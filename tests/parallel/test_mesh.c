@@ -135,8 +135,8 @@ static void test_comms(void **state)
 {
     (void)state;
     static const loong_mesh_params_t sizes[] = {
-        {1, 1, 1, 1, 1, 1}, {4, 2, 1, 2, 1, 1}, {8, 2, 2, 2, 2, 1},
-        {6, 1, 1, 3, 2, 1}, {8, 2, 1, 1, 2, 2},
+        {1, 1, 1, 1, 1, 1, 0}, {4, 2, 1, 2, 1, 1, 0}, {8, 2, 2, 2, 2, 1, 0},
+        {6, 1, 1, 3, 2, 1, 0}, {8, 2, 1, 1, 2, 2, 0},
     };
     loong_context_t *ctx = test_context();
     for (int i = 0; i < LOONG_COUNT_OF(sizes); i++) {

@@ -5,6 +5,7 @@
  * op says so), <A x, w> = <x, A' w>, summed over the ranks that count. */
 #include "executor.h"
 #include "groups.h"
+#include "loong/collective.h"
 #include "loong/device.h"
 #include "loong/ops.h"
 #include "loong/register.h"
@@ -195,12 +196,12 @@ static void test_adjoint(void **state)
 {
     (void)state;
     static const job_t jobs[] = {
-        {{1, 1, 1, 1, 1, 1}, LOONG_GROUP_TP, NULL},
-        {{2, 2, 1, 1, 1, 1}, LOONG_GROUP_TP, NULL},
-        {{3, 3, 1, 1, 1, 1}, LOONG_GROUP_TP, NULL},
-        {{4, 2, 2, 1, 1, 1}, LOONG_GROUP_CP, NULL},
-        {{8, 2, 1, 1, 4, 1}, LOONG_GROUP_EP, NULL},
-        {{4, 2, 1, 1, 1, 1}, LOONG_GROUP_DP, NULL},
+        {{1, 1, 1, 1, 1, 1, 0}, LOONG_GROUP_TP, NULL},
+        {{2, 2, 1, 1, 1, 1, 0}, LOONG_GROUP_TP, NULL},
+        {{3, 3, 1, 1, 1, 1, 0}, LOONG_GROUP_TP, NULL},
+        {{4, 2, 2, 1, 1, 1, 0}, LOONG_GROUP_CP, NULL},
+        {{8, 2, 1, 1, 4, 1, 0}, LOONG_GROUP_EP, NULL},
+        {{4, 2, 1, 1, 1, 1, 0}, LOONG_GROUP_DP, NULL},
     };
     loong_context_t *ctx = test_context();
     for (int i = 0; i < LOONG_COUNT_OF(jobs); i++) {

@@ -86,7 +86,8 @@ static int64_t count_parameters(loong_context_t *ctx,
                                 const loong_decoder_config_t *config)
 {
     loong_precision_t precision = {LOONG_F32, LOONG_F32};
-    loong_decoder_batch_t batch = {16, 16, 1, 0.0};
+    loong_decoder_batch_t batch = {.tokens = 16, .max_seqlen = 16,
+                                   .max_segments = 1};
     loong_graph_t *graph = NULL;
     int64_t total = 0;
     assert_ok(ctx, loong_graph_create(ctx, precision, &graph));

@@ -14,6 +14,8 @@ typedef struct decoder {
     const loong_decoder_config_t *c;
     const loong_decoder_batch_t *batch;
     loong_nn_sequence_t sequence;
+    loong_nn_share_t vocab; /* rows of the two tables, padding included */
+    loong_val_t stream_key; /* token_key of the rows of the stream */
     bool train;
 } decoder_t;
 
@@ -28,8 +30,7 @@ static loong_val_t dropout(decoder_t *d, loong_val_t x, double p, int layer,
     if (!d->train || p == 0.0) {
         return x;
     }
-    return loong_dropout(d->g, x, d->sequence.token_key, p,
-                         stream_of(layer, site));
+    return loong_dropout(d->g, x, d->stream_key, p, stream_of(layer, site));
 }
 
 static bool needs_key(const loong_decoder_config_t *c)
@@ -59,19 +60,22 @@ static loong_val_t embed(decoder_t *d)
     if (d->train && needs_key(c)) {
         d->sequence.token_key =
             loong_graph_input(d->g, "token_key", LOONG_I64, loong_shape_1d(t));
+        d->stream_key = loongi_nn_stream_rows(&d->nn, d->sequence.token_key);
     }
     loong_graph_push(d->g, "embed_tokens");
-    loong_val_t table = loongi_nn_matrix(&d->nn, "weight",
-                                         c->padded_vocab_size, c->hidden_size,
-                                         embedding_std(c));
-    loong_val_t x = loong_embedding(d->g, ids, table);
+    loong_val_t table = loongi_nn_table(&d->nn, "weight", d->vocab,
+                                        c->hidden_size, embedding_std(c));
+    loong_val_t x = loong_embedding_part(d->g, ids, table, d->vocab.begin,
+                                         d->vocab.total);
+    x = loongi_nn_leave(&d->nn, x);
     loong_graph_pop(d->g);
     if (c->learned_positions) {
         loong_graph_push(d->g, "position_embeddings");
         loong_val_t wpe = loongi_nn_matrix(&d->nn, "weight",
                                            c->max_position_embeddings,
                                            c->hidden_size, embedding_std(c));
-        x = loong_add(d->g, x, loong_embedding(d->g, positions, wpe));
+        loong_val_t rows = loongi_nn_stream_rows(&d->nn, positions);
+        x = loong_add(d->g, x, loong_embedding(d->g, rows, wpe));
         loong_graph_pop(d->g);
     } else {
         loong_graph_push(d->g, "rope");
@@ -119,14 +123,26 @@ static loong_val_t layer(decoder_t *d, loong_val_t x, int index)
     return x;
 }
 
+/* Every rank of TP has rows of real tokens; padding stands at the end. */
+static loong_nn_share_t share_vocabulary(const decoder_t *d)
+{
+    const loong_decoder_config_t *c = d->c;
+    loong_nn_share_t share = loongi_nn_share(&d->nn, c->vocab_size);
+    if (share.begin + share.count == share.total) {
+        share.count += c->padded_vocab_size - c->vocab_size;
+    }
+    share.total = c->padded_vocab_size;
+    return share;
+}
+
 /* The output matrix: the embedding itself when tied. */
 static loong_val_t head_matrix(decoder_t *d)
 {
     const loong_decoder_config_t *c = d->c;
     double std = c->tied ? embedding_std(c) : c->init_std;
     loong_graph_push(d->g, c->tied ? "embed_tokens" : "lm_head");
-    loong_val_t w = loongi_nn_matrix(&d->nn, "weight", c->padded_vocab_size,
-                                     c->hidden_size, std);
+    loong_val_t w =
+        loongi_nn_table(&d->nn, "weight", d->vocab, c->hidden_size, std);
     loong_graph_pop(d->g);
     return w;
 }
@@ -137,6 +153,7 @@ static void end(decoder_t *d, loong_val_t x, loong_decoder_head_t head)
     int64_t t = d->batch->tokens;
     x = loongi_nn_norm(&d->nn, "norm", c->normalization, x, c->hidden_size,
                        c->norm_eps);
+    x = loongi_nn_enter(&d->nn, x);
     loong_val_t w = head_matrix(d);
     loong_graph_push(d->g, "lm_head");
     if (head == LOONG_DECODER_LOGITS) {
@@ -149,7 +166,8 @@ static void end(decoder_t *d, loong_val_t x, loong_decoder_head_t head)
         loong_val_t weight =
             loong_graph_input(d->g, "loss_weight", wide, loong_shape_1d(t));
         loong_cross_entropy_params_t loss = {
-            .vocab = c->vocab_size, .z_loss = d->batch->z_loss, .weight = 1.0};
+            .vocab = c->vocab_size, .z_loss = d->batch->z_loss, .weight = 1.0,
+            .begin = d->vocab.begin, .shared = true, .group = LOONG_GROUP_TP};
         loong_cross_entropy(d->g, "lm", x, w, labels, weight, &loss);
     }
     loong_graph_pop(d->g);
@@ -176,6 +194,8 @@ loong_status_t loongi_decoder_build(loong_graph_t *graph,
     d.nn.freeze = config->freeze;
     d.nn.num_rules = config->num_rules;
     d.nn.rules = config->rules;
+    d.nn.sequence_parallel = batch->sequence_parallel;
+    d.vocab = share_vocabulary(&d);
     loong_val_t x = embed(&d);
     for (int i = 0; i < config->num_layers; i++) {
         x = layer(&d, x, i);

@@ -58,12 +58,20 @@ typedef struct loong_decoder_batch {
     int64_t max_seqlen;   /* longest segment */
     int64_t max_segments; /* entries of cu_seqlens less one */
     double z_loss;
+    bool sequence_parallel; /* over TP; T is a multiple of its ranks */
 } loong_decoder_batch_t;
 
 typedef enum loong_decoder_head {
     LOONG_DECODER_LOSS,  /* loss "lm" over labels and loss_weight */
     LOONG_DECODER_LOGITS /* output "logits" [T, padded vocabulary] */
 } loong_decoder_head_t;
+
+/* LOONG_ERR_CONFIG with every rule that the layout breaks. */
+LOONG_NODISCARD loong_status_t
+loongi_decoder_check_mesh(loong_context_t *ctx,
+                          const loong_decoder_config_t *config,
+                          const loong_decoder_batch_t *batch,
+                          const loong_mesh_t *mesh);
 
 /* Builds the model. Inputs: tokens i32 [T], positions i32 [T], cu_seqlens i32
  * [S+1], with dropout token_key i64 [T]; with a loss labels i32 [T] and

@@ -1,0 +1,35 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Which meshes a decoder can be laid out on. */
+#include "decoder.h"
+#include "problems.h"
+
+static void want_share(loong_problems_t *problems, const char *what,
+                       int64_t size, int tp)
+{
+    if (size < tp) {
+        loongi_problems_add(problems,
+                            "tensor_model_parallel_size %d: %s is %lld, each "
+                            "rank needs one", tp, what, (long long)size);
+    }
+}
+
+loong_status_t loongi_decoder_check_mesh(loong_context_t *ctx,
+                                         const loong_decoder_config_t *config,
+                                         const loong_decoder_batch_t *batch,
+                                         const loong_mesh_t *mesh)
+{
+    int tp = mesh->size[LOONG_AXIS_TP];
+    loong_problems_t problems = loongi_problems_begin(ctx);
+    want_share(&problems, "num_attention_heads", config->num_attention_heads,
+               tp);
+    want_share(&problems, "ffn_hidden_size", config->ffn_hidden_size, tp);
+    want_share(&problems, "vocab_size", config->vocab_size, tp);
+    if (batch->sequence_parallel && batch->tokens % tp != 0) {
+        loongi_problems_add(&problems,
+                            "sequence_parallel: %lld tokens of a micro-batch "
+                            "are no multiple of tensor_model_parallel_size %d",
+                            (long long)batch->tokens, tp);
+    }
+    return loongi_problems_end(&problems, LOONG_ERR_CONFIG, "parallel");
+}

@@ -1,0 +1,93 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * What a rank holds of a parameter: where it stands in the whole, how it
+ * starts, how it is read. */
+#include <string.h>
+
+#include "rng.h"
+#include "stage.h"
+
+enum { INIT_BLOCK = 4096 };
+
+/* Rows of a parameter that exist outside: all but the padding of the
+ * vocabulary. */
+static int64_t real_rows(const loong_stage_t *s, const loong_param_place_t *p)
+{
+    bool vocabulary = strcmp(p->name, "embed_tokens.weight") == 0 ||
+                      strcmp(p->name, "lm_head.weight") == 0;
+    int64_t rows = p->params.shape.dim[0];
+    return vocabulary ? LOONG_MIN(rows, s->params.model.vocab_size) : rows;
+}
+
+loong_part_t loongi_stage_part(const loong_stage_t *stage,
+                               const loong_param_place_t *place)
+{
+    const loong_placement_t *at = &place->params.place;
+    const loong_shape_t *all = &place->params.shape;
+    bool matrix = all->rank > 1;
+    loong_part_t part = {
+        .row = at->cut && at->dim == 0 ? at->begin : 0,
+        .col = at->cut && at->dim == 1 ? at->begin : 0,
+        .cols = matrix ? place->shape.dim[1] : 1,
+        .all_rows = real_rows(stage, place),
+        .all_cols = matrix ? all->dim[1] : 1,
+    };
+    part.rows = LOONG_MIN(place->shape.dim[0], part.all_rows - part.row);
+    part.rows = LOONG_MAX(part.rows, 0);
+    return part;
+}
+
+/* ---- start -------------------------------------------------------------- */
+
+static void initialize_block(loong_stage_t *s, const loong_param_place_t *p,
+                             uint64_t seed, int64_t at)
+{
+    double values[INIT_BLOCK];
+    int64_t count = LOONG_MIN(p->elements - at, (int64_t)INIT_BLOCK);
+    uint64_t key = loongi_rng_name(p->name);
+    loong_part_t part = loongi_stage_part(s, p);
+    for (int64_t i = 0; i < count; i++) {
+        int64_t row = part.row + (at + i) / part.cols;
+        int64_t col = part.col + (at + i) % part.cols;
+        values[i] = loongi_nn_initial(&p->params, seed, key,
+                                      (uint64_t)(row * part.all_cols + col));
+    }
+    loongi_stage_set_param(s, p, at, count, values);
+}
+
+loong_status_t loongi_stage_initialize(loong_stage_t *stage, uint64_t seed)
+{
+    for (int64_t i = 0; i < stage->layout->num_params; i++) {
+        const loong_param_place_t *p = &stage->layout->params[i];
+#pragma omp parallel for schedule(static)
+        for (int64_t at = 0; at < p->elements; at += INIT_BLOCK) {
+            initialize_block(stage, p, seed, at);
+        }
+    }
+    return LOONG_OK;
+}
+
+/* ---- reading ------------------------------------------------------------ */
+
+loong_status_t loongi_part_read(const loong_part_t *part,
+                                const loong_part_source_t *source, int64_t row,
+                                int64_t rows, void *to)
+{
+    const loong_part_source_t *s = source;
+    if (part->cols == part->all_cols) {
+        return s->read(s->user, part->row + row, rows, to);
+    }
+    int64_t step = LOONG_MAX(s->room / part->all_cols, 1);
+    size_t length = (size_t)part->cols * s->size;
+    for (int64_t at = 0; at < rows; at += step) {
+        int64_t n = LOONG_MIN(step, rows - at);
+        LOONG_TRY(s->read(s->user, part->row + row + at, n, s->buffer));
+        for (int64_t r = 0; r < n; r++) {
+            memcpy((char *)to + (size_t)(at + r) * length,
+                   (const char *)s->buffer +
+                       (size_t)(r * part->all_cols + part->col) * s->size,
+                   length);
+        }
+    }
+    return LOONG_OK;
+}

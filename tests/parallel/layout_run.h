@@ -1,0 +1,43 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * A short training in f64 on ranks that are threads of this process, in a
+ * given layout, and the comparison of two such runs. */
+#ifndef LOONG_LAYOUT_RUN_H
+#define LOONG_LAYOUT_RUN_H
+
+#include "test.h"
+
+enum { LAYOUT_VOCAB = 61 };
+
+typedef struct layout_run {
+    const char *save;     /* name of its checkpoint directory */
+    const char *model;    /* YAML flow mapping of model.foundation */
+    const char *parallel; /* of parallel */
+    const char *more;     /* lines of YAML; may be "" */
+    const char *dtype;    /* "fp64" */
+    int ranks;
+    int micro_batch_size;
+    int steps;
+    int stop_at;      /* 0: not */
+    const char *load; /* NULL: from the start */
+    const char *refusal; /* it is refused with this text; NULL: it is not */
+    double loss;      /* of the last step */
+    double grad_norm;
+} layout_run_t;
+
+/* A directory with a small data set, removed at the end. */
+typedef struct layout_place {
+    loong_context_t *ctx;
+    char dir[64];
+} layout_place_t;
+layout_place_t layout_begin(void);
+void layout_end(layout_place_t *place);
+
+void layout_run(const layout_place_t *place, layout_run_t *run);
+
+/* Loss and norm of the last step, parameters and moments agree to `bound`
+ * (relative, by norm of each tensor). */
+void layout_compare(const layout_place_t *place, const layout_run_t *run,
+                    const layout_run_t *one, double bound);
+
+#endif

@@ -1,0 +1,135 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Layouts of a trainer against one rank, in f64: loss, gradient norm,
+ * parameters and moments after some steps. */
+#include "layout_run.h"
+
+/* Of a run; LOONG_LAYOUT_STEPS for more. */
+static int steps(void)
+{
+    const char *text = getenv("LOONG_LAYOUT_STEPS");
+    return text != NULL ? atoi(text) : 12;
+}
+
+/* Uneven heads, norms of heads, biases of q, k and v, dropout. */
+#define QWEN                                                                  \
+    "{family: qwen3, num_layers: 2, hidden_size: 24, ffn_hidden_size: 42, "   \
+    "num_attention_heads: 6, num_query_groups: 3, kv_channels: 8, "           \
+    "vocab_size: 61, make_vocab_size_divisible_by: 8, "                       \
+    "max_position_embeddings: 64, qk_layernorm: true, add_qkv_bias: true, "   \
+    "hidden_dropout: 0.1, attention_dropout: 0.1, activation: swiglu}"
+/* Learned positions, LayerNorm, every bias, tied ends. */
+#define GPT                                                                   \
+    "{family: gpt2, num_layers: 2, hidden_size: 24, ffn_hidden_size: 50, "    \
+    "num_attention_heads: 4, num_query_groups: 4, kv_channels: 6, "           \
+    "vocab_size: 61, max_position_embeddings: 64}"
+/* One key head, which all ranks hold. */
+#define ONE_KEY                                                               \
+    "{family: qwen3, num_layers: 2, hidden_size: 24, ffn_hidden_size: 40, "   \
+    "num_attention_heads: 5, num_query_groups: 1, kv_channels: 8, "           \
+    "vocab_size: 61, max_position_embeddings: 64, qk_layernorm: true, "       \
+    "add_qkv_bias: true, activation: swiglu, "                                \
+    "untie_embeddings_and_output_weights: true}"
+
+static layout_run_t make_run(const char *save, const char *model, int ranks,
+                             const char *parallel)
+{
+    layout_run_t run = {.save = save, .model = model, .parallel = parallel,
+                        .more = "", .dtype = "fp64", .ranks = ranks,
+                        .micro_batch_size = 2, .steps = steps()};
+    return run;
+}
+
+typedef struct layout {
+    int ranks;
+    const char *parallel;
+} layout_t;
+
+static void check_layouts(const char *model, int count,
+                          const layout_t *layouts)
+{
+    layout_place_t place = layout_begin();
+    layout_run_t one = make_run("one", model, 1, "{}");
+    layout_run(&place, &one);
+    assert_true(one.loss < log(LAYOUT_VOCAB)); /* it learns */
+    for (int i = 0; i < count; i++) {
+        char save[16];
+        snprintf(save, sizeof(save), "layout%d", i);
+        layout_run_t run = make_run(save, model, layouts[i].ranks,
+                                    layouts[i].parallel);
+        layout_run(&place, &run);
+        layout_compare(&place, &run, &one, 1e-9);
+    }
+    layout_end(&place);
+}
+
+#define TP "tensor_model_parallel_size: "
+
+static void tensor_parallel_qwen(void **state)
+{
+    (void)state;
+    static const layout_t layouts[] = {
+        {2, "{" TP "2}"},
+        {3, "{" TP "3, bucket_bytes: 8192}"},
+        {2, "{" TP "2, sequence_parallel: true}"},
+        {4, "{" TP "2, sequence_parallel: true, bucket_bytes: 8192}"},
+    };
+    check_layouts(QWEN, LOONG_COUNT_OF(layouts), layouts);
+}
+
+static void tensor_parallel_gpt(void **state)
+{
+    (void)state;
+    static const layout_t layouts[] = {
+        {2, "{" TP "2, data_parallel_sharding: none}"},
+        {4, "{" TP "4, sequence_parallel: true}"},
+    };
+    check_layouts(GPT, LOONG_COUNT_OF(layouts), layouts);
+}
+
+static void tensor_parallel_one_key(void **state)
+{
+    (void)state;
+    static const layout_t layouts[] = {
+        {2, "{" TP "2}"},
+        {4, "{" TP "4, sequence_parallel: true}"},
+        {4, "{" TP "2}"},
+    };
+    check_layouts(ONE_KEY, LOONG_COUNT_OF(layouts), layouts);
+}
+
+/* Whatever is wrong with a layout is told before anything starts. */
+static void impossible_layouts(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *model;
+        int ranks;
+        const char *parallel;
+        const char *text;
+    } cases[] = {
+        {QWEN, 3, "{" TP "2}", "3 ranks are no multiple of"},
+        {ONE_KEY, 6, "{" TP "6}", "num_attention_heads is 5"},
+        {GPT, 3, "{" TP "3, sequence_parallel: true}",
+         "sequence_parallel: 32 tokens"},
+    };
+    layout_place_t place = layout_begin();
+    for (int i = 0; i < LOONG_COUNT_OF(cases); i++) {
+        layout_run_t run = make_run("none", cases[i].model, cases[i].ranks,
+                                    cases[i].parallel);
+        run.refusal = cases[i].text;
+        layout_run(&place, &run);
+    }
+    layout_end(&place);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(tensor_parallel_qwen),
+        cmocka_unit_test(tensor_parallel_gpt),
+        cmocka_unit_test(tensor_parallel_one_key),
+        cmocka_unit_test(impossible_layouts),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -50,6 +50,18 @@ loong_status_t loongi_groups_create(loong_context_t *ctx, loong_comm_t *world,
     return LOONG_OK;
 }
 
+double loongi_groups_seconds(const loong_groups_t *groups)
+{
+    loong_comm_t *world = groups->comm[LOONG_GROUP_WORLD];
+    double seconds = loong_comm_stats(world).seconds;
+    for (int g = 0; g < LOONG_GROUP_COUNT; g++) {
+        if (groups->comm[g] != world) {
+            seconds += loong_comm_stats(groups->comm[g]).seconds;
+        }
+    }
+    return seconds;
+}
+
 void loongi_groups_destroy(loong_groups_t *groups)
 {
     loong_comm_t *world = groups->comm[LOONG_GROUP_WORLD];

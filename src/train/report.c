@@ -49,7 +49,7 @@ void loongi_report_close(loong_trainer_t *t)
 void loongi_report_reset(loong_trainer_t *t)
 {
     t->window.time = loongi_now();
-    t->window.comm_seconds = loong_comm_stats(t->comm).seconds;
+    t->window.comm_seconds = loongi_groups_seconds(&t->groups);
     t->window.data_seconds = 0.0;
     t->window.tokens = 0;
     t->window.steps = 0;
@@ -102,7 +102,7 @@ static loong_status_t measure_ranks(loong_trainer_t *t, loong_metrics_t *m)
 static void measure(loong_trainer_t *t, loong_metrics_t *m)
 {
     double seconds = loongi_now() - t->window.time;
-    double comm = loong_comm_stats(t->comm).seconds - t->window.comm_seconds;
+    double comm = loongi_groups_seconds(&t->groups) - t->window.comm_seconds;
     loongi_metrics_clear(m);
     m->step = t->state.step;
     m->total_steps = t->set.train_iters;

@@ -222,6 +222,12 @@ static loong_status_t plan_stage(loong_trainer_t *t)
     p.train = !t->evaluate_only;
     p.mesh = t->mesh;
     LOONG_TRY(loongi_decoder_check_mesh(t->ctx, &p.model, &p.batch, &p.mesh));
+    LOONG_CHECK(t->ctx,
+                p.compile.num_watch == 0 || p.mesh.size[LOONG_AXIS_TP] == 1,
+                LOONG_ERR_UNSUPPORTED,
+                "log.tensors: not with parallel.tensor_model_parallel_size "
+                "%d: ranks hold parts and copies of tensors",
+                p.mesh.size[LOONG_AXIS_TP]);
     LOONG_TRY(loongi_stage_create(t->ctx, &p, 1, &t->stage));
     return loongi_param_rules_check(t->ctx, r, t->stage->layout);
 }

@@ -123,10 +123,10 @@ loong_status_t loong_trainer_describe(loong_trainer_t *trainer,
     int64_t total = 0;
     int64_t trained = 0;
     for (int64_t i = 0; i < s->layout->num_params; i++) {
-        total += s->layout->params[i].elements;
-        trained += s->layout->params[i].params.frozen
-                       ? 0
-                       : s->layout->params[i].elements;
+        const loong_param_params_t *p = &s->layout->params[i].params;
+        int64_t elements = loongi_shape_elements(&p->shape);
+        total += elements;
+        trained += p->frozen ? 0 : elements;
     }
     loongi_text_free(&t->text);
     t->text = loongi_text_begin(t->ctx);
@@ -138,9 +138,11 @@ loong_status_t loong_trainer_describe(loong_trainer_t *trainer,
         (long long)(t->set.global_batch_size * t->set.seq_length),
         (long long)t->set.global_batch_size, (long long)t->set.seq_length);
     loongi_text_printf(&t->text,
-                       "ranks: %d data parallel, %d threads each; types: %s, "
-                       "wide %s\n",
-                       loong_comm_size(t->comm), s->params.compile.threads,
+                       "ranks: %d = tensor %d%s x data %d, %d threads each; "
+                       "types: %s, wide %s\n",
+                       t->mesh.world, t->mesh.size[LOONG_AXIS_TP],
+                       s->params.batch.sequence_parallel ? " (sequence)" : "",
+                       t->mesh.size[LOONG_AXIS_DP], s->params.compile.threads,
                        loong_dtype_name(s->params.precision.compute),
                        loong_dtype_name(s->params.precision.wide));
     loongi_text_printf(&t->text, "memory of this rank:\n");

@@ -9,6 +9,7 @@
 #include "loong/register.h"
 #include "loong/trainer.h"
 #include "native.h"
+#include "trainer_impl.h"
 
 enum { DOCUMENTS = 40 };
 
@@ -94,7 +95,13 @@ static loong_status_t train(loong_context_t *ctx, loong_comm_t *comm,
     LOONG_TRY(loong_recipe_parse(ctx, "test", text, NULL, &recipe));
     loong_trainer_params_t params = {.comm = comm, .recipe = recipe};
     loong_status_t status = loong_trainer_create(ctx, &params, &trainer);
-    if (status == LOONG_OK) {
+    if (status == LOONG_OK && job->run->save_only) {
+        trainer->saved_step = -1;
+        status = loongi_trainer_save(trainer);
+        if (status == LOONG_OK) {
+            status = loongi_trainer_finish_save(trainer);
+        }
+    } else if (status == LOONG_OK) {
         status = loong_trainer_run(trainer);
     }
     if (status == LOONG_ERR_INTERRUPTED && job->run->stop_at > 0) {

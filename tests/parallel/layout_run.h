@@ -20,6 +20,7 @@ typedef struct layout_run {
     int steps;
     int stop_at;      /* 0: not */
     const char *load; /* NULL: from the start */
+    bool save_only;   /* what was loaded, without a step */
     const char *refusal; /* it is refused with this text; NULL: it is not */
     double loss;      /* of the last step */
     double grad_norm;

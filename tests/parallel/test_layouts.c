@@ -98,6 +98,80 @@ static void tensor_parallel_one_key(void **state)
     check_layouts(ONE_KEY, LOONG_COUNT_OF(layouts), layouts);
 }
 
+/* Parameters and moments go from layout to layout bit for bit; the run goes on
+ * as if nothing had been. */
+static void checkpoints_change_layout(void **state)
+{
+    (void)state;
+    static const layout_t layouts[] = {
+        {1, "{}"},
+        {2, "{" TP "2}"},
+        {6, "{" TP "3, sequence_parallel: false}"},
+        {4, "{" TP "4, sequence_parallel: true}"},
+    };
+    layout_place_t place = layout_begin();
+    layout_run_t whole = make_run("whole", ONE_KEY, 1, "{}");
+    layout_run_t parts = make_run("parts", ONE_KEY, 1, "{}");
+    whole.steps = parts.steps = 8;
+    layout_run(&place, &whole);
+    for (int i = 0; i < LOONG_COUNT_OF(layouts); i++) {
+        parts.ranks = layouts[i].ranks;
+        parts.parallel = layouts[i].parallel;
+        parts.stop_at = 2 * (i + 1);
+        parts.load = i > 0 ? "auto" : NULL;
+        layout_run(&place, &parts);
+    }
+    layout_compare(&place, &parts, &whole, 1e-9);
+    layout_end(&place);
+}
+
+/* A checkpoint that is loaded and saved again without a step between is the
+ * same. */
+static void resharding_is_bit_equal(void **state)
+{
+    (void)state;
+    static const char *const dtypes[] = {"fp64", "fp32", "bf16"};
+    for (int i = 0; i < LOONG_COUNT_OF(dtypes); i++) {
+        layout_place_t place = layout_begin();
+        layout_run_t first = make_run("first", QWEN, 2, "{" TP "2}");
+        layout_run_t again = make_run("again", QWEN, 3, "{" TP "3}");
+        char from[128];
+        snprintf(from, sizeof(from), "%s/first", place.dir);
+        first.steps = again.steps = 3;
+        first.dtype = again.dtype = dtypes[i];
+        again.load = from;
+        again.save_only = true;
+        layout_run(&place, &first);
+        layout_run(&place, &again);
+        again.loss = first.loss; /* of no step at all */
+        again.grad_norm = first.grad_norm;
+        layout_compare(&place, &again, &first, 0.0);
+        layout_end(&place);
+    }
+}
+
+/* The fast kernels, within the bounds of their types over a few steps. */
+static void narrow_types(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *dtype;
+        double loss;
+    } types[] = {{"fp32", 1e-5}, {"bf16", 1e-2}};
+    for (int i = 0; i < LOONG_COUNT_OF(types); i++) {
+        layout_place_t place = layout_begin();
+        layout_run_t one = make_run("one", QWEN, 1, "{}");
+        layout_run_t two = make_run("two", QWEN, 2,
+                                    "{" TP "2, sequence_parallel: true}");
+        one.steps = two.steps = 5;
+        one.dtype = two.dtype = types[i].dtype;
+        layout_run(&place, &one);
+        layout_run(&place, &two);
+        assert_true(fabs(two.loss - one.loss) <= types[i].loss * one.loss);
+        layout_end(&place);
+    }
+}
+
 /* Whatever is wrong with a layout is told before anything starts. */
 static void impossible_layouts(void **state)
 {
@@ -129,6 +203,9 @@ int main(void)
         cmocka_unit_test(tensor_parallel_qwen),
         cmocka_unit_test(tensor_parallel_gpt),
         cmocka_unit_test(tensor_parallel_one_key),
+        cmocka_unit_test(checkpoints_change_layout),
+        cmocka_unit_test(resharding_is_bit_equal),
+        cmocka_unit_test(narrow_types),
         cmocka_unit_test(impossible_layouts),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

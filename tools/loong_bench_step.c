@@ -326,8 +326,7 @@ int bench_step(loong_context_t *ctx, int argc, char **argv)
         {NULL, 0, NULL, 0}};
     options_t o = {12, 5.0, false};
     int c;
-    /* '+': what follows the recipe is its own. */
-    while ((c = getopt_long(argc, argv, "+", table, NULL)) != -1) {
+    while ((c = getopt_long(argc, argv, "", table, NULL)) != -1) {
         switch (c) {
         case 's':
             o.steps = atoi(optarg);

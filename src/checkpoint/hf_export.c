@@ -186,12 +186,20 @@ loong_status_t loongi_hf_copy_files(loong_context_t *ctx, const char *from,
                                         "merges.txt",
                                         "chat_template.jinja",
                                         "generation_config.json"};
+    const char *slash = strrchr(from, '/');
+    int beside = slash != NULL ? (int)(slash - from) + 1 : 0;
+    bool directory = loongi_dir_exists(from);
     loong_status_t status = LOONG_OK;
     LOONG_TRY(loongi_dir_make(ctx, to));
     for (int64_t i = 0; i < LOONG_COUNT_OF(names) && status == LOONG_OK; i++) {
         loong_text_t source_path = loongi_text_begin(ctx);
         loong_text_t target_path = loongi_text_begin(ctx);
-        loongi_text_printf(&source_path, "%s/%s", from, names[i]);
+        if (i == 0 || directory) {
+            loongi_text_printf(&source_path, "%s%s%s", from,
+                               directory ? "/" : "", directory ? names[i] : "");
+        } else {
+            loongi_text_printf(&source_path, "%.*s%s", beside, from, names[i]);
+        }
         loongi_text_printf(&target_path, "%s/%s", to, names[i]);
         if (source_path.status != LOONG_OK || target_path.status != LOONG_OK) {
             status = LOONG_ERR_MEMORY;

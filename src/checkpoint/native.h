@@ -65,7 +65,8 @@ typedef struct loong_checkpoint_save_params {
     int64_t step;
     const loong_checkpoint_comm_t *comm;
     const loong_pairs_t *metadata; /* rank 0's is stored */
-    const char *files_dir; /* rank 0: tokenizer files to keep; or NULL */
+    const char *files_dir; /* rank 0: tokenizer files to keep, a directory or
+                              tokenizer.json; or NULL */
     bool async;            /* a helper thread writes */
     int keep_last;         /* steps kept, this one included; 0: all */
 } loong_checkpoint_save_params_t;

@@ -172,6 +172,9 @@ LOONG_NODISCARD loong_status_t loongi_run_dirs_open(loong_trainer_t *t);
 void loongi_run_dirs_close(loong_trainer_t *t);
 
 /* ---- sample.c ---- */
+/* The tokenizer that the recipe names; *tokenizer_p stays when it names none.*/
+LOONG_NODISCARD loong_status_t
+loongi_trainer_tokenizer(loong_trainer_t *t, loong_tokenizer_t **tokenizer_p);
 LOONG_NODISCARD loong_status_t loongi_sample_open(loong_trainer_t *t);
 /* Continues the prompts and logs the text. Not collective: rank 0's work. */
 LOONG_NODISCARD loong_status_t loongi_trainer_sample(loong_trainer_t *t);

@@ -203,6 +203,11 @@ static loong_status_t begin_save(loong_trainer_t *t, loong_pairs_t *meta)
     params.comm = &comm;
     params.metadata = meta;
     params.files_dir = loong_recipe_text(t->recipe, "init.from_hf");
+    if (params.files_dir == NULL) {
+        const char *path = loong_recipe_text(t->recipe, "data.tokenizer");
+        bool file = path != NULL && strcmp(path, "bytes") != 0;
+        params.files_dir = file ? path : NULL;
+    }
     params.async = t->set.async_save;
     params.keep_last = t->set.keep_last;
     LOONG_TRY(fill_metadata(t, meta));
@@ -428,6 +433,24 @@ loong_status_t loongi_trainer_resume(loong_trainer_t *t, const char *path)
 
 /* ---- export -------------------------------------------------------------- */
 
+/* The ids that begin and end a text; generation_config.json goes before. */
+static loong_status_t read_token_ids(loong_trainer_t *t,
+                                     loong_checkpoint_export_params_t *params)
+{
+    loong_tokenizer_t *tokenizer = NULL;
+    params->bos_token_id = params->eos_token_id = -1;
+    if (loong_recipe_text(t->recipe, "data.tokenizer") == NULL) {
+        return LOONG_OK;
+    }
+    LOONG_TRY(loongi_trainer_tokenizer(t, &tokenizer));
+    int32_t eos = loong_tokenizer_get_role(tokenizer, LOONG_TOKEN_EOS);
+    params->bos_token_id = loong_tokenizer_get_role(tokenizer, LOONG_TOKEN_BOS);
+    params->eos_token_id =
+        eos >= 0 ? eos : loong_tokenizer_get_role(tokenizer, LOONG_TOKEN_EOD);
+    loong_tokenizer_destroy(&tokenizer);
+    return LOONG_OK;
+}
+
 loong_status_t loong_trainer_export(loong_trainer_t *trainer, const char *dir)
 {
     loong_trainer_t *t = trainer;
@@ -442,8 +465,10 @@ loong_status_t loong_trainer_export(loong_trainer_t *trainer, const char *dir)
         memset(&params, 0, sizeof(params));
         params.checkpoint = save;
         params.out_dir = dir;
-        params.bos_token_id = params.eos_token_id = -1;
-        status = loong_checkpoint_export(t->ctx, &params);
+        status = read_token_ids(t, &params);
+        if (status == LOONG_OK) {
+            status = loong_checkpoint_export(t->ctx, &params);
+        }
     }
     LOONG_TRY(loong_comm_barrier(t->comm, "export"));
     return status;

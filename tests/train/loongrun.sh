@@ -96,6 +96,20 @@ run 0 checkpoint.load=auto train.train_iters=$((steps + 2))
 has out "resumed from "
 has out "finished at step $((steps + 2)) of $((steps + 2))"
 
+# An export carries the tokenizer of the recipe, by whatever name it had, and
+# the id that ends a text; tools take options behind their operands too.
+"$build/loong-data" tokenizer train --vocab-size 257 --suffixes .md \
+    --output bpe.json "$source/docs" >/dev/null 2>&1
+run 0 checkpoint.save=other data.tokenizer=bpe.json train.train_iters=1 \
+    model.foundation.qk_layernorm=true \
+    export.hf=hf log.dir=other_logs
+cmp bpe.json hf/tokenizer.json || fail "the export has another tokenizer"
+has hf/config.json '"eos_token_id": 0'
+has hf/generation_config.json '"eos_token_id": 0'
+"$build/loong-bench" step recipe.yaml checkpoint.save=bench --steps 2 \
+    --floor-seconds 0 --json >out 2>err || fail "options behind the recipe"
+has out '"ms_median"'
+
 # Messages.
 run 2
 has err "has checkpoints of an earlier run"

@@ -50,4 +50,4 @@ loong_module(NAME kernels DIR kernels USES base SOURCES ${kernel_sources}
 include(cmake/LoongIsa.cmake)
 loong_isa_module(NAME kernels PATTERN kernels/*/*_cpu.c USES base)
 loong_module(NAME registry DIR src/registry
-  USES base comm device graph pass run op kernels optim device_cpu)
+  USES base comm device graph pass run op kernels optim device_cpu foundation)

@@ -88,7 +88,8 @@ typedef struct loong_placement {
 /* A parameter: one global name and shape, whatever the layout. */
 typedef struct loong_param_params {
     const char *name;    /* within its component, Hugging Face style path */
-    loong_shape_t shape; /* global, without padding */
+    loong_shape_t shape; /* global */
+    int64_t padding; /* rows at its end that are in no file */
     loong_placement_t place;
     loong_dtype_t dtype; /* of the storage that kernels read */
     loong_init_kind_t init;
@@ -166,9 +167,9 @@ LOONG_API int loong_graph_count(loong_graph_t *graph, const char *name,
                                 int64_t bound, int64_t planned);
 
 /* Applies an op. `attr` is copied (op->attr_size bytes; may be NULL when that
- * is 0). An absent optional input is LOONG_NONE. out[] receives the op's
- * outputs; outputs that the shape rule left out are LOONG_NONE. Returns
- * out[0]. */
+ * is 0). An absent optional input is LOONG_NONE. out[], an array of its own,
+ * receives the op's outputs; those that the shape rule left out are
+ * LOONG_NONE. Returns out[0]. */
 LOONG_API loong_val_t loong_graph_apply(loong_graph_t *graph,
                                         const loong_op_t *op, const void *attr,
                                         int num_in, const loong_val_t *in,

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base.h"
+#include "loong/family.h"
 #include "loong/register.h"
 #include "registry.h"
 
@@ -38,6 +39,41 @@ loong_status_t loong_register_kernel(loong_context_t *ctx,
                 LOONG_ERR_ARG,
                 "a kernel needs a name, an op, a device and a run function");
     return append(ctx, &r->kernels, &r->num_kernels, &r->cap_kernels, kernel);
+}
+
+loong_status_t loong_register_family(loong_context_t *ctx,
+                                     const loong_family_t *family)
+{
+    loong_registry_t *r = loongi_context_registry(ctx);
+    LOONG_CHECK(ctx,
+                family != NULL && family->name != NULL &&
+                    family->configure != NULL && family->facts != NULL &&
+                    family->build != NULL,
+                LOONG_ERR_ARG,
+                "a family needs a name, configure, facts and build");
+    LOONG_CHECK(ctx, loong_find_family(ctx, family->name) == NULL,
+                LOONG_ERR_ARG, "family %s is registered already",
+                family->name);
+    return append(ctx, &r->families, &r->num_families, &r->cap_families,
+                  family);
+}
+
+const loong_family_t *loong_family_at(const loong_context_t *ctx,
+                                      int64_t index)
+{
+    const loong_registry_t *r = loongi_context_registry_const(ctx);
+    return index >= 0 && index < r->num_families ? r->families[index] : NULL;
+}
+
+const loong_family_t *loong_find_family(const loong_context_t *ctx,
+                                        const char *name)
+{
+    for (int64_t i = 0; loong_family_at(ctx, i) != NULL; i++) {
+        if (strcmp(loong_family_at(ctx, i)->name, name) == 0) {
+            return loong_family_at(ctx, i);
+        }
+    }
+    return NULL;
 }
 
 const loong_op_t *loong_find_op(const loong_context_t *ctx, const char *name)

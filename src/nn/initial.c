@@ -3,7 +3,7 @@
  * How parameters start. */
 #include <math.h>
 
-#include "nn.h"
+#include "initial.h"
 #include "rng.h"
 
 /* One draw in 370 lies outside and is made again, from a stream of its own. */
@@ -17,8 +17,8 @@ static double truncated_normal(uint64_t seed, uint64_t key, uint64_t index)
     return value;
 }
 
-double loongi_nn_initial(const loong_param_params_t *param, uint64_t seed,
-                         uint64_t key, uint64_t index)
+double loongi_initial(const loong_param_params_t *param, uint64_t seed,
+                      uint64_t key, uint64_t index)
 {
     switch (param->init) {
     case LOONG_INIT_ZEROS:

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "nn.h"
+#include "loong/nn.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -11,8 +11,8 @@ enum { NAME_SIZE = LOONG_MAX_SCOPE + 64 };
 
 static bool frozen(const loong_nn_t *nn, const char *name)
 {
-    for (int i = 0; i < nn->num_freeze; i++) {
-        if (loongi_scope_match(nn->freeze[i], name)) {
+    for (int i = 0; i < nn->rules.num_freeze; i++) {
+        if (loongi_scope_match(nn->rules.freeze[i], name)) {
             return true;
         }
     }
@@ -27,8 +27,8 @@ typedef struct start {
 
 static void apply_rules(const loong_nn_t *nn, loong_param_params_t *p)
 {
-    for (int i = 0; i < nn->num_rules; i++) {
-        const loong_nn_rule_t *rule = &nn->rules[i];
+    for (int i = 0; i < nn->rules.num_rules; i++) {
+        const loong_param_rule_t *rule = &nn->rules.rules[i];
         if (!loongi_scope_match(rule->scope, p->name)) {
             continue;
         }
@@ -45,33 +45,54 @@ static void apply_rules(const loong_nn_t *nn, loong_param_params_t *p)
     }
 }
 
+loong_nn_t loong_nn_begin(loong_graph_t *graph,
+                          const loong_model_request_t *request,
+                          double init_std)
+{
+    loong_nn_t nn = {graph, init_std, init_std, request->rules,
+                     request->sequence_parallel};
+    return nn;
+}
+
 /* ---- regions ------------------------------------------------------------ */
 
-loong_nn_share_t loongi_nn_share(const loong_nn_t *nn, int64_t total)
+loong_nn_share_t loong_nn_share(const loong_nn_t *nn, int64_t total)
 {
     const loong_mesh_t *m = loong_graph_mesh(nn->graph);
     int64_t size = m->size[LOONG_AXIS_TP];
     int64_t rank = m->coord[LOONG_AXIS_TP];
-    loong_nn_share_t share = {total * rank / size, 0, total};
+    loong_nn_share_t share = {total * rank / size, 0, total, 0};
     share.count = total * (rank + 1) / size - share.begin;
     return share;
 }
 
-loong_val_t loongi_nn_enter(loong_nn_t *nn, loong_val_t x)
+loong_nn_share_t loong_nn_vocabulary(const loong_nn_t *nn, int64_t vocab,
+                                     int64_t padded)
+{
+    loong_nn_share_t share = loong_nn_share(nn, vocab);
+    if (share.begin + share.count == vocab) {
+        share.count += padded - vocab;
+    }
+    share.total = padded;
+    share.padding = padded - vocab;
+    return share;
+}
+
+loong_val_t loong_nn_enter(loong_nn_t *nn, loong_val_t x)
 {
     return nn->sequence_parallel
                ? loong_all_gather(nn->graph, x, LOONG_GROUP_TP)
                : loong_replicate(nn->graph, x, LOONG_GROUP_TP);
 }
 
-loong_val_t loongi_nn_leave(loong_nn_t *nn, loong_val_t y)
+loong_val_t loong_nn_leave(loong_nn_t *nn, loong_val_t y)
 {
     return nn->sequence_parallel
                ? loong_reduce_scatter(nn->graph, y, LOONG_GROUP_TP)
                : loong_all_reduce(nn->graph, y, LOONG_GROUP_TP);
 }
 
-loong_val_t loongi_nn_stream_rows(loong_nn_t *nn, loong_val_t x)
+loong_val_t loong_nn_stream_rows(loong_nn_t *nn, loong_val_t x)
 {
     return nn->sequence_parallel
                ? loong_own_rows(nn->graph, x, LOONG_GROUP_TP)
@@ -133,7 +154,7 @@ static loong_param_params_t describe(const loong_nn_t *nn, const char *name,
     return p;
 }
 
-loong_val_t loongi_nn_table(loong_nn_t *nn, const char *name,
+loong_val_t loong_nn_table(loong_nn_t *nn, const char *name,
                             loong_nn_share_t rows, int64_t cols, double std)
 {
     char full[NAME_SIZE];
@@ -142,11 +163,12 @@ loong_val_t loongi_nn_table(loong_nn_t *nn, const char *name,
     memset(&none, 0, sizeof(none));
     loong_param_params_t p = describe(
         nn, name, loong_shape_2d(rows.total, cols), start, full);
+    p.padding = rows.padding;
     p.place = part(none, 0, rows);
     return loong_graph_param(nn->graph, &p);
 }
 
-loong_val_t loongi_nn_matrix(loong_nn_t *nn, const char *name, int64_t rows,
+loong_val_t loong_nn_matrix(loong_nn_t *nn, const char *name, int64_t rows,
                              int64_t cols, double std)
 {
     char full[NAME_SIZE];
@@ -167,7 +189,7 @@ static loong_val_t vector(loong_nn_t *nn, const char *name, int64_t size,
     return loong_graph_param(nn->graph, &p);
 }
 
-loong_val_t loongi_nn_vector(loong_nn_t *nn, const char *name, int64_t size,
+loong_val_t loong_nn_vector(loong_nn_t *nn, const char *name, int64_t size,
                              loong_init_kind_t init)
 {
     start_t start = {init, 0.0};
@@ -182,7 +204,7 @@ static int64_t width_of(const loong_nn_t *nn, loong_val_t x)
     return shape.rank > 0 ? shape.dim[shape.rank - 1] : 0;
 }
 
-loong_val_t loongi_nn_column_linear(loong_nn_t *nn, int count,
+loong_val_t loong_nn_column_linear(loong_nn_t *nn, int count,
                                     const loong_nn_column_t *columns,
                                     loong_val_t x, bool bias)
 {
@@ -215,7 +237,7 @@ loong_val_t loongi_nn_column_linear(loong_nn_t *nn, int count,
     return loong_linear(nn->graph, x, weight, offset);
 }
 
-loong_val_t loongi_nn_row_linear(loong_nn_t *nn, const char *name,
+loong_val_t loong_nn_row_linear(loong_nn_t *nn, const char *name,
                                  loong_val_t x, loong_nn_share_t in,
                                  int64_t out, bool bias)
 {
@@ -265,7 +287,7 @@ static loong_val_t norm(loong_nn_t *nn, const char *name, loong_val_t x,
     return y;
 }
 
-loong_val_t loongi_nn_norm(loong_nn_t *nn, const char *name,
+loong_val_t loong_nn_norm(loong_nn_t *nn, const char *name,
                            loong_norm_kind_t kind, loong_val_t x,
                            int64_t width, double eps)
 {
@@ -275,7 +297,7 @@ loong_val_t loongi_nn_norm(loong_nn_t *nn, const char *name,
 
 /* ---- attention ---------------------------------------------------------- */
 
-loong_nn_heads_t loongi_nn_heads(const loong_mesh_t *mesh, int heads,
+loong_nn_heads_t loong_nn_heads(const loong_mesh_t *mesh, int heads,
                                  int kv_heads)
 {
     int64_t size = mesh->size[LOONG_AXIS_TP];
@@ -298,13 +320,14 @@ loong_nn_heads_t loongi_nn_heads(const loong_mesh_t *mesh, int heads,
     }
     h.kv.total = kv_heads;
     h.q.total = heads;
+    h.kv.padding = h.q.padding = 0;
     return h;
 }
 
 static loong_nn_share_t channels(loong_nn_share_t heads, int64_t head_dim)
 {
     loong_nn_share_t share = {heads.begin * head_dim, heads.count * head_dim,
-                              heads.total * head_dim};
+                              heads.total * head_dim, 0};
     return share;
 }
 
@@ -339,30 +362,30 @@ static void project(loong_nn_t *nn, loong_val_t x,
         {"v_proj", kv, h->shared, LOONG_GROUP_KV},
     };
     if (h->shared) {
-        qkv[0] = loongi_nn_column_linear(nn, 1, columns, x, p->qkv_bias);
+        qkv[0] = loong_nn_column_linear(nn, 1, columns, x, p->qkv_bias);
         loong_val_t both =
-            loongi_nn_column_linear(nn, 2, columns + 1, x, p->qkv_bias);
+            loong_nn_column_linear(nn, 2, columns + 1, x, p->qkv_bias);
         qkv[1] = loong_slice(g, both, 0, kv.count);
         qkv[2] = loong_slice(g, both, kv.count, kv.count);
         return;
     }
-    loong_val_t all = loongi_nn_column_linear(nn, 3, columns, x, p->qkv_bias);
+    loong_val_t all = loong_nn_column_linear(nn, 3, columns, x, p->qkv_bias);
     qkv[0] = loong_slice(g, all, 0, q.count);
     qkv[1] = loong_slice(g, all, q.count, kv.count);
     qkv[2] = loong_slice(g, all, q.count + kv.count, kv.count);
 }
 
-loong_val_t loongi_nn_attention(loong_nn_t *nn, loong_val_t x,
+loong_val_t loong_nn_attention(loong_nn_t *nn, loong_val_t x,
                                 const loong_nn_attention_t *params,
                                 const loong_nn_sequence_t *sequence)
 {
     const loong_nn_attention_t *p = params;
     loong_graph_t *g = nn->graph;
     loong_nn_heads_t h =
-        loongi_nn_heads(loong_graph_mesh(g), p->heads, p->kv_heads);
+        loong_nn_heads(loong_graph_mesh(g), p->heads, p->kv_heads);
     loong_val_t qkv[3];
     loong_graph_push(g, "self_attn");
-    x = loongi_nn_enter(nn, x);
+    x = loong_nn_enter(nn, x);
     project(nn, x, p, &h, qkv);
     loong_val_t q = head_position(nn, "q_norm", qkv[0], p, sequence);
     loong_val_t k = head_position(nn, "k_norm", qkv[1], p, sequence);
@@ -384,19 +407,19 @@ loong_val_t loongi_nn_attention(loong_nn_t *nn, loong_val_t x,
                         p->dropout > 0.0 ? sequence->token_key : LOONG_NONE,
                         &attr);
     loong_graph_pop(g);
-    o = loongi_nn_row_linear(nn, "o_proj", o, channels(h.q, p->head_dim),
+    o = loong_nn_row_linear(nn, "o_proj", o, channels(h.q, p->head_dim),
                              p->hidden, p->output_bias);
-    o = loongi_nn_leave(nn, o);
+    o = loong_nn_leave(nn, o);
     loong_graph_pop(g);
     return o;
 }
 
 /* ---- feed-forward ------------------------------------------------------- */
 
-loong_val_t loongi_nn_mlp(loong_nn_t *nn, loong_val_t x, loong_mlp_kind_t kind,
+loong_val_t loong_nn_mlp(loong_nn_t *nn, loong_val_t x, loong_mlp_kind_t kind,
                           int64_t hidden, int64_t ffn, bool bias)
 {
-    loong_nn_share_t share = loongi_nn_share(nn, ffn);
+    loong_nn_share_t share = loong_nn_share(nn, ffn);
     const loong_nn_column_t columns[2] = {
         {"gate_proj", share, false, LOONG_GROUP_TP},
         {"up_proj", share, false, LOONG_GROUP_TP},
@@ -404,16 +427,49 @@ loong_val_t loongi_nn_mlp(loong_nn_t *nn, loong_val_t x, loong_mlp_kind_t kind,
     loong_graph_t *g = nn->graph;
     loong_val_t h;
     loong_graph_push(g, "mlp");
-    x = loongi_nn_enter(nn, x);
+    x = loong_nn_enter(nn, x);
     if (kind == LOONG_MLP_SWIGLU) {
-        h = loongi_nn_column_linear(nn, 2, columns, x, bias);
+        h = loong_nn_column_linear(nn, 2, columns, x, bias);
         h = loong_swiglu(g, h);
     } else {
-        h = loongi_nn_column_linear(nn, 1, columns + 1, x, bias);
+        h = loong_nn_column_linear(nn, 1, columns + 1, x, bias);
         h = loong_gelu(g, h, kind == LOONG_MLP_GELU_TANH);
     }
-    h = loongi_nn_row_linear(nn, "down_proj", h, share, hidden, bias);
-    h = loongi_nn_leave(nn, h);
+    h = loong_nn_row_linear(nn, "down_proj", h, share, hidden, bias);
+    h = loong_nn_leave(nn, h);
     loong_graph_pop(g);
     return h;
+}
+
+/* ---- the ends of a language model --------------------------------------- */
+
+loong_val_t loong_nn_embedding(loong_nn_t *nn, loong_val_t ids,
+                               loong_val_t table, loong_nn_share_t rows)
+{
+    loong_val_t x = loong_embedding_part(nn->graph, ids, table, rows.begin,
+                                         rows.total);
+    return loong_nn_leave(nn, x);
+}
+
+void loong_nn_language_head(loong_nn_t *nn, loong_val_t x, loong_val_t table,
+                            loong_nn_share_t rows,
+                            const loong_model_request_t *request)
+{
+    loong_graph_t *g = nn->graph;
+    loong_shape_t tokens = loong_shape_1d(request->tokens);
+    x = loong_nn_enter(nn, x);
+    loong_graph_push(g, "lm_head");
+    if (request->head == LOONG_MODEL_LOGITS) {
+        loong_graph_output(g, "logits", loong_linear(g, x, table, LOONG_NONE));
+    } else {
+        loong_dtype_t wide = loong_graph_precision(g).wide;
+        loong_val_t labels = loong_graph_input(g, "labels", LOONG_I32, tokens);
+        loong_val_t weight = loong_graph_input(g, "loss_weight", wide, tokens);
+        loong_cross_entropy_params_t loss = {
+            .vocab = rows.total - rows.padding, .z_loss = request->z_loss,
+            .weight = 1.0, .begin = rows.begin, .shared = true,
+            .group = LOONG_GROUP_TP};
+        loong_cross_entropy(g, "lm", x, table, labels, weight, &loss);
+    }
+    loong_graph_pop(g);
 }

@@ -41,8 +41,8 @@ static const loong_recipe_key_t keys[] = {
     INT("seed", "1234", 0, BIG, SAME, "of initialisation, data, dropout"),
     CHOICE("device", "auto", "auto cpu cuda xpu", FREE, "kind of device"),
 
-    CHOICE(M "family", NULL, "gpt2 llama qwen2 qwen3", SAME,
-           "what the model is exported as to Hugging Face"),
+    TEXT(M "family", NULL, SAME,
+         "gpt2, llama, qwen2, qwen3, or one that was registered"),
     INT(M "num_layers", NULL, 1, 10000, SAME, "transformer layers"),
     INT(M "hidden_size", NULL, 1, 1e6, SAME, "width of the residual stream"),
     INT(M "ffn_hidden_size", NULL, 1, 1e7, SAME,

@@ -2,6 +2,7 @@
  *
  * The built-in lists of ops, kernels and devices, entered into a context. */
 #include "cpu_device.h"
+#include "decoder.h"
 #include "list.h"
 #include "loong/register.h"
 #include "op_impl.h"
@@ -28,5 +29,6 @@ loong_status_t loong_register_builtin(loong_context_t *ctx)
     r->builtin = true;
     LOONG_TRY(loongi_register_ops(ctx));
     LOONG_TRY(register_kernels(ctx));
+    LOONG_TRY(loongi_register_decoders(ctx));
     return loong_register_device(ctx, &loongi_cpu_device);
 }

@@ -3,6 +3,8 @@
 
 #include <string.h>
 
+#include "loong/ops.h"
+
 enum { SIZE = 1024, SIZE_F64 = 512, MIN_RUNS = 3 };
 static const double budget = 0.06; /* seconds */
 

@@ -59,15 +59,15 @@ static loong_init_kind_t init_kind(const char *text)
 
 loong_status_t loongi_param_rules_read(const loong_recipe_t *recipe,
                                        loong_arena_t *arena,
-                                       loong_decoder_config_t *model)
+                                       loong_param_rules_t *rules_p)
 {
     const loong_recipe_t *r = recipe;
     int64_t decays = loong_recipe_count(r, DECAY);
     int64_t inits = loong_recipe_count(r, INIT);
-    loong_nn_rule_t *rules = NULL;
+    loong_param_rule_t *rules = NULL;
     char path[PATH_SIZE];
-    LOONG_TRY(loongi_read_globs(r, FREEZE, arena, &model->num_freeze,
-                                &model->freeze));
+    LOONG_TRY(loongi_read_globs(r, FREEZE, arena, &rules_p->num_freeze,
+                                &rules_p->freeze));
     LOONG_TRY(loongi_arena_alloc(
         arena, (size_t)LOONG_MAX(decays + inits, 1) * sizeof(*rules), &rules));
     memset(rules, 0, (size_t)(decays + inits) * sizeof(*rules));
@@ -77,15 +77,15 @@ loong_status_t loongi_param_rules_read(const loong_recipe_t *recipe,
             loong_recipe_real(r, item(DECAY, i, "factor", path));
     }
     for (int64_t i = 0; i < inits; i++) {
-        loong_nn_rule_t *rule = &rules[decays + i];
+        loong_param_rule_t *rule = &rules[decays + i];
         rule->sets_init = true;
         rule->scope = loong_recipe_text(r, item(INIT, i, "scope", path));
         rule->init =
             init_kind(loong_recipe_text(r, item(INIT, i, "method", path)));
         rule->std = loong_recipe_real(r, item(INIT, i, "std", path));
     }
-    model->num_rules = (int)(decays + inits);
-    model->rules = rules;
+    rules_p->num_rules = (int)(decays + inits);
+    rules_p->rules = rules;
     return LOONG_OK;
 }
 

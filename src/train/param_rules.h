@@ -5,7 +5,7 @@
 #ifndef LOONG_PARAM_RULES_H
 #define LOONG_PARAM_RULES_H
 
-#include "decoder.h"
+#include "loong/family.h"
 #include "loong/recipe.h"
 #include "program.h"
 
@@ -22,7 +22,7 @@ loongi_read_globs(const loong_recipe_t *recipe, const char *path,
 /* Fills freeze and rules of a model. */
 LOONG_NODISCARD loong_status_t
 loongi_param_rules_read(const loong_recipe_t *recipe, loong_arena_t *arena,
-                        loong_decoder_config_t *model);
+                        loong_param_rules_t *rules);
 
 /* A glob that no parameter matches is a mistake. Errors: LOONG_ERR_CONFIG. */
 LOONG_NODISCARD loong_status_t

@@ -16,8 +16,8 @@ static void fill_input(const loong_trainer_t *t, const loong_port_t *p,
     bool segments = strcmp(p->name, "cu_seqlens") == 0;
     bool positions = strcmp(p->name, "positions") == 0;
     for (int64_t k = 0; k < p->shape.dim[0]; k++) {
-        int64_t token = k * 7919 % stage->model.vocab_size;
-        int64_t bound = LOONG_MIN(k * t->set.seq_length, stage->batch.tokens);
+        int64_t token = k * 7919 % t->stage->facts.vocab_size;
+        int64_t bound = LOONG_MIN(k * t->set.seq_length, stage->request.tokens);
         switch (p->dtype) {
         case LOONG_I32:
             ((int32_t *)at)[k] = (int32_t)(segments    ? bound

@@ -265,7 +265,7 @@ loong_status_t loongi_trainer_sample(loong_trainer_t *t)
     memset(&s, 0, sizeof(s));
     s.t = t;
     s.window = t->stage->params.logits_tokens;
-    s.vocab = LOONG_MIN(t->stage->params.model.vocab_size,
+    s.vocab = LOONG_MIN(t->stage->facts.vocab_size,
                         loong_tokenizer_get_vocab_size(t->tokenizer));
     s.temperature = t->set.sample_temperature;
     s.top_k = t->set.sample_top_k;

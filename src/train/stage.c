@@ -3,7 +3,6 @@
 
 #include <string.h>
 
-#include "nn.h"
 #include "passes.h"
 
 /* ---- planning ----------------------------------------------------------- */
@@ -25,24 +24,27 @@ static loong_status_t check_globs(const loong_graph_t *g,
 static loong_status_t build_chunk(loong_stage_t *s, loong_stage_chunk_t which)
 {
     loong_graph_t *graph = NULL;
-    loong_decoder_batch_t batch = s->params.batch;
-    bool train = which == LOONG_STAGE_TRAIN;
-    loong_decoder_head_t head = LOONG_DECODER_LOSS;
+    loong_model_request_t request = s->params.request;
+    request.train = which == LOONG_STAGE_TRAIN;
+    request.head = LOONG_MODEL_LOSS;
+    request.z_loss = request.train ? request.z_loss : 0.0;
     if (which == LOONG_STAGE_LOGITS) {
-        head = LOONG_DECODER_LOGITS;
-        batch.tokens = batch.max_seqlen = s->params.logits_tokens;
+        request.head = LOONG_MODEL_LOGITS;
+        request.tokens = request.max_seqlen = s->params.logits_tokens;
     }
-    batch.z_loss = train ? batch.z_loss : 0.0;
     LOONG_TRY(loong_graph_create(s->ctx, s->params.precision, &graph));
     loong_graph_set_mesh(graph, &s->params.mesh);
     loong_status_t status =
-        loongi_decoder_build(graph, &s->params.model, &batch, head, train);
+        s->params.family->build(graph, s->params.config, &request);
+    if (status == LOONG_OK) {
+        status = loong_graph_status(graph);
+    }
     if (status == LOONG_OK) {
         status = check_globs(graph, &s->params.compile);
     }
     if (status == LOONG_OK) {
-        status = loongi_chunk_compile(graph, train, &s->params.compile,
-                                      &s->chunk[which]);
+        status = loongi_chunk_compile(graph, request.train,
+                                      &s->params.compile, &s->chunk[which]);
     }
     loong_graph_destroy(&graph);
     return status;
@@ -106,6 +108,7 @@ loong_status_t loongi_stage_create(loong_context_t *ctx,
     s->params = *params;
     s->num_slots = num_slots;
     s->run.ctx = ctx;
+    params->family->facts(params->config, &s->facts);
     loong_status_t status = plan(s);
     if (status != LOONG_OK) {
         loongi_stage_destroy(&s);

@@ -7,10 +7,10 @@
 #ifndef LOONG_STAGE_H
 #define LOONG_STAGE_H
 
-#include "decoder.h"
 #include "executor.h"
 #include "groups.h"
 #include "loong/device.h"
+#include "loong/family.h"
 #include "optimizer.h"
 #include "program.h"
 
@@ -20,8 +20,9 @@ extern "C" {
 
 typedef struct loong_stage_params {
     loong_mesh_t mesh;
-    loong_decoder_config_t model;
-    loong_decoder_batch_t batch;
+    const loong_family_t *family;
+    const void *config; /* of the family; borrowed */
+    loong_model_request_t request; /* of a training micro-batch */
     loong_precision_t precision;
     loong_compile_params_t compile;
     loong_optimizer_params_t optimizer;
@@ -42,6 +43,7 @@ typedef struct loong_stage {
     const loong_groups_t *groups; /* borrowed; NULL until allocate */
     loong_device_t *device;       /* borrowed; NULL until allocate */
     loong_stage_params_t params;
+    loong_model_facts_t facts;
     loong_chunk_t *chunk[LOONG_STAGE_CHUNKS]; /* NULL: not there */
     const loong_chunk_t *layout; /* any of them: places of parameters */
     loong_optimizer_t *optimizer; /* NULL without training */
@@ -80,8 +82,7 @@ typedef struct loong_part {
     int64_t row, rows, all_rows;
     int64_t col, cols, all_cols;
 } loong_part_t;
-loong_part_t loongi_stage_part(const loong_stage_t *stage,
-                               const loong_param_place_t *place);
+loong_part_t loongi_part_of(const loong_param_place_t *place);
 
 /* A tensor outside. */
 typedef struct loong_part_source {

@@ -12,7 +12,7 @@ static loong_status_t check_names(const loong_stage_t *s, const loong_hf_t *hf)
     for (int64_t i = 0; i < count; i++) {
         const loong_param_place_t *p = &s->layout->params[i];
         wanted[i].name = p->name;
-        loong_part_t part = loongi_stage_part(s, p);
+        loong_part_t part = loongi_part_of(p);
         wanted[i].ndim = p->params.shape.rank;
         wanted[i].shape[0] = part.all_rows;
         wanted[i].shape[1] = p->params.shape.dim[1];
@@ -39,7 +39,7 @@ static loong_status_t load_param(loong_stage_t *s, const loong_hf_t *hf,
                                  const loong_param_place_t *p, double *buffer,
                                  int64_t room)
 {
-    loong_part_t part = loongi_stage_part(s, p);
+    loong_part_t part = loongi_part_of(p);
     source_t tensor = {hf, p->name};
     loong_part_source_t source = {read_rows, &tensor, sizeof(*buffer),
                                   buffer + room, room};
@@ -63,7 +63,7 @@ loong_status_t loongi_stage_load_hf(loong_stage_t *stage, const loong_hf_t *hf)
     LOONG_TRY(check_names(stage, hf));
     for (int64_t i = 0; i < stage->layout->num_params; i++) {
         loong_part_t part =
-            loongi_stage_part(stage, &stage->layout->params[i]);
+            loongi_part_of(&stage->layout->params[i]);
         room = LOONG_MAX(room, part.all_cols);
     }
     LOONG_TRY(loongi_calloc(stage->ctx, 2 * (size_t)room, sizeof(*buffer),

@@ -4,23 +4,13 @@
  * starts, how it is read. */
 #include <string.h>
 
+#include "initial.h"
 #include "rng.h"
 #include "stage.h"
 
 enum { INIT_BLOCK = 4096 };
 
-/* Rows of a parameter that exist outside: all but the padding of the
- * vocabulary. */
-static int64_t real_rows(const loong_stage_t *s, const loong_param_place_t *p)
-{
-    bool vocabulary = strcmp(p->name, "embed_tokens.weight") == 0 ||
-                      strcmp(p->name, "lm_head.weight") == 0;
-    int64_t rows = p->params.shape.dim[0];
-    return vocabulary ? LOONG_MIN(rows, s->params.model.vocab_size) : rows;
-}
-
-loong_part_t loongi_stage_part(const loong_stage_t *stage,
-                               const loong_param_place_t *place)
+loong_part_t loongi_part_of(const loong_param_place_t *place)
 {
     const loong_placement_t *at = &place->params.place;
     const loong_shape_t *all = &place->params.shape;
@@ -29,7 +19,7 @@ loong_part_t loongi_stage_part(const loong_stage_t *stage,
         .row = at->cut && at->dim == 0 ? at->begin : 0,
         .col = at->cut && at->dim == 1 ? at->begin : 0,
         .cols = matrix ? place->shape.dim[1] : 1,
-        .all_rows = real_rows(stage, place),
+        .all_rows = all->dim[0] - place->params.padding,
         .all_cols = matrix ? all->dim[1] : 1,
     };
     part.rows = LOONG_MIN(place->shape.dim[0], part.all_rows - part.row);
@@ -45,12 +35,12 @@ static void initialize_block(loong_stage_t *s, const loong_param_place_t *p,
     double values[INIT_BLOCK];
     int64_t count = LOONG_MIN(p->elements - at, (int64_t)INIT_BLOCK);
     uint64_t key = loongi_rng_name(p->name);
-    loong_part_t part = loongi_stage_part(s, p);
+    loong_part_t part = loongi_part_of(p);
     for (int64_t i = 0; i < count; i++) {
         int64_t row = part.row + (at + i) / part.cols;
         int64_t col = part.col + (at + i) % part.cols;
-        values[i] = loongi_nn_initial(&p->params, seed, key,
-                                      (uint64_t)(row * part.all_cols + col));
+        values[i] = loongi_initial(&p->params, seed, key,
+                                   (uint64_t)(row * part.all_cols + col));
     }
     loongi_stage_set_param(s, p, at, count, values);
 }

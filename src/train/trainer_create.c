@@ -5,7 +5,6 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "decoder_config.h"
 #include "hf_config.h"
 #include "isa.h"
 #include "param_rules.h"
@@ -101,11 +100,6 @@ static void read_settings(const loong_recipe_t *r, loong_train_settings_t *s)
 
 /* ---- model --------------------------------------------------------------- */
 
-static loong_status_t add_pair(void *user, const char *key, const char *value)
-{
-    return loongi_pairs_set(user, key, value);
-}
-
 /* A Hugging Face directory gives the keys that the recipe does not set. */
 static loong_status_t adopt_hf_keys(loong_trainer_t *t)
 {
@@ -184,19 +178,17 @@ static loong_status_t plan_stage(loong_trainer_t *t)
     loong_stage_params_t p;
     const loong_recipe_t *r = t->recipe;
     memset(&p, 0, sizeof(p));
-    LOONG_TRY(loongi_pairs_create(t->ctx, &t->model_keys));
-    LOONG_TRY(loong_recipe_each(r, FOUNDATION, add_pair, t->model_keys));
-    LOONG_TRY(loongi_decoder_configure(t->ctx, t->model_keys, &p.model));
-    LOONG_TRY(loongi_decoder_state(&p.model, t->model_keys));
+    LOONG_TRY(loongi_trainer_model(t, &p));
     loong_arena_t *arena = t->model_keys->arena;
-    LOONG_TRY(loongi_param_rules_read(r, arena, &p.model));
-    LOONG_TRY(make_mesh(t, p.model.num_query_groups));
-    p.batch.sequence_parallel =
+    loong_model_facts_t facts;
+    p.family->facts(p.config, &facts);
+    LOONG_TRY(make_mesh(t, facts.kv_heads));
+    p.request.sequence_parallel =
         loong_recipe_bool(r, "parallel.sequence_parallel");
-    p.batch.tokens = t->set.micro_batch_size * t->set.seq_length;
-    p.batch.max_seqlen = t->set.seq_length;
-    p.batch.max_segments = p.batch.tokens;
-    p.batch.z_loss = loong_recipe_real(r, "train.z_loss_coeff");
+    p.request.tokens = t->set.micro_batch_size * t->set.seq_length;
+    p.request.max_seqlen = t->set.seq_length;
+    p.request.max_segments = p.request.tokens;
+    p.request.z_loss = loong_recipe_real(r, "train.z_loss_coeff");
     p.precision = read_precision(t);
     p.compile.device = loong_device_name(t->device);
     p.compile.threads = omp_get_max_threads();
@@ -221,7 +213,7 @@ static loong_status_t plan_stage(loong_trainer_t *t)
     }
     p.train = !t->evaluate_only;
     p.mesh = t->mesh;
-    LOONG_TRY(loongi_decoder_check_mesh(t->ctx, &p.model, &p.batch, &p.mesh));
+    LOONG_TRY(loongi_trainer_check_mesh(t, &p));
     LOONG_CHECK(t->ctx,
                 p.compile.num_watch == 0 || p.mesh.size[LOONG_AXIS_TP] == 1,
                 LOONG_ERR_UNSUPPORTED,
@@ -266,7 +258,7 @@ static loong_status_t start(loong_trainer_t *t)
     LOONG_TRY(loongi_run_dirs_open(t));
     LOONG_TRY(loongi_trainer_open_data(t));
     LOONG_TRY(loongi_trainer_plan_step(t));
-    LOONG_TRY(loongi_calloc(t->ctx, (size_t)t->stage->params.batch.tokens,
+    LOONG_TRY(loongi_calloc(t->ctx, (size_t)t->stage->params.request.tokens,
                             sizeof(*t->weights), "loss weights", &t->weights));
     LOONG_TRY(loongi_step_exchange_create(t->ctx, t->comm, &t->exchange));
     LOONG_TRY(loongi_groups_create(t->ctx, t->comm, &t->mesh, &t->groups));

@@ -49,7 +49,7 @@ static loong_loader_params_t loader_params(const loong_trainer_t *t,
     loong_loader_params_t p;
     memset(&p, 0, sizeof(p));
     p.blend = blend;
-    p.vocab_size = t->stage->params.model.vocab_size;
+    p.vocab_size = t->stage->facts.vocab_size;
     p.micro_batch_size = t->set.micro_batch_size;
     p.global_batch_size = t->set.global_batch_size;
     p.data_parallel_rank = t->mesh.coord[LOONG_AXIS_DP];

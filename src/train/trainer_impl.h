@@ -134,6 +134,14 @@ struct loong_trainer {
     } report;
 };
 
+/* ---- trainer_model.c ---- */
+/* Fills family, config and the rules of a request. */
+LOONG_NODISCARD loong_status_t
+loongi_trainer_model(loong_trainer_t *t, loong_stage_params_t *params);
+LOONG_NODISCARD loong_status_t
+loongi_trainer_check_mesh(loong_trainer_t *t,
+                          const loong_stage_params_t *params);
+
 /* ---- train_step.c ---- */
 /* This rank's losses and tokens are counted: of the ranks that hold the same
  * ones, the first. */

@@ -141,7 +141,7 @@ loong_status_t loong_trainer_describe(loong_trainer_t *trainer,
                        "ranks: %d = tensor %d%s x data %d, %d threads each; "
                        "types: %s, wide %s\n",
                        t->mesh.world, t->mesh.size[LOONG_AXIS_TP],
-                       s->params.batch.sequence_parallel ? " (sequence)" : "",
+                       s->params.request.sequence_parallel ? " (sequence)" : "",
                        t->mesh.size[LOONG_AXIS_DP], s->params.compile.threads,
                        loong_dtype_name(s->params.precision.compute),
                        loong_dtype_name(s->params.precision.wide));

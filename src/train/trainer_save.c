@@ -48,10 +48,10 @@ static loong_status_t fetch_master(void *user, int64_t row, int64_t rows,
 }
 
 /* Rows of a parameter inside elements [begin, end) of its flat buffer. */
-static bool rows_in(const loong_trainer_t *t, const loong_param_place_t *p,
-                    int64_t begin, int64_t end, int64_t *row_p, int64_t *n_p)
+static bool rows_in(const loong_param_place_t *p, int64_t begin, int64_t end,
+                    int64_t *row_p, int64_t *n_p)
 {
-    loong_part_t part = loongi_stage_part(t->stage, p);
+    loong_part_t part = loongi_part_of(p);
     int64_t length = part.cols;
     int64_t first = LOONG_MAX(begin, p->flat_offset);
     int64_t last = LOONG_MIN(end, p->flat_offset + part.rows * length);
@@ -72,7 +72,7 @@ static loong_checkpoint_piece_t describe(const loong_trainer_t *t,
     memset(&piece, 0, sizeof(piece));
     piece.kind = kind;
     piece.dtype = t->stage->params.precision.wide;
-    loong_part_t part = loongi_stage_part(t->stage, p);
+    loong_part_t part = loongi_part_of(p);
     piece.ndim = p->params.shape.rank;
     piece.shape[0] = part.all_rows;
     piece.begin[0] = part.row + row;
@@ -96,7 +96,7 @@ static loong_status_t add_param(loong_trainer_t *t,
     snprintf(name, sizeof(name), COMPONENT "%s", p->name);
     loong_checkpoint_piece_t piece = describe(t, p, "param", row, rows);
     piece.name = name;
-    int64_t cols = loongi_stage_part(s, p).cols;
+    int64_t cols = loongi_part_of(p).cols;
     int64_t element = p->flat_offset + row * cols;
     const char *at = s->run.base[LOONG_BASE_PARAM] + flat->param_offset +
                      element * (int64_t)loong_dtype_size(flat->dtype);
@@ -125,7 +125,7 @@ static loong_status_t add_moments(loong_trainer_t *t,
     const char *const kinds[2] = {"exp_avg", "exp_avg_sq"};
     const int64_t offsets[2] = {b->exp_avg, b->exp_avg_sq};
     int64_t wide = (int64_t)loong_dtype_size(t->stage->params.precision.wide);
-    int64_t cols = loongi_stage_part(t->stage, p).cols;
+    int64_t cols = loongi_part_of(p).cols;
     int64_t element = p->flat_offset + row * cols - b->update_begin;
     char name[512];
     snprintf(name, sizeof(name), COMPONENT "%s", p->name);
@@ -151,7 +151,7 @@ static loong_status_t add_pieces(loong_trainer_t *t, loong_arena_t *arena)
             continue;
         }
         if (p->params.frozen && o->rank == 0) {
-            loong_part_t part = loongi_stage_part(t->stage, p);
+            loong_part_t part = loongi_part_of(p);
             LOONG_TRY(add_param(t, p, NULL, 0, part.rows, arena));
         }
         for (int64_t k = 0; k < o->num_buckets; k++) {
@@ -159,7 +159,7 @@ static loong_status_t add_pieces(loong_trainer_t *t, loong_arena_t *arena)
             int64_t row = 0;
             int64_t rows = 0;
             if (b->flat == p->flat && !p->params.frozen &&
-                rows_in(t, p, b->own_begin, b->own_end, &row, &rows)) {
+                rows_in(p, b->own_begin, b->own_end, &row, &rows)) {
                 LOONG_TRY(add_param(t, p, b, row, rows, arena));
                 LOONG_TRY(add_moments(t, p, b, row, rows));
             }
@@ -271,7 +271,7 @@ static loong_status_t check_tensors(loong_trainer_t *t,
         wanted[count].kind = kinds[i % 3];
         wanted[count].name = name;
         wanted[count].ndim = p->params.shape.rank;
-        wanted[count].shape[0] = loongi_stage_part(t->stage, p).all_rows;
+        wanted[count].shape[0] = loongi_part_of(p).all_rows;
         wanted[count++].shape[1] = p->params.shape.dim[1];
     }
     if (status == LOONG_OK) {
@@ -318,7 +318,7 @@ static void find(source_t *s, const char *kind, const loong_param_place_t *p,
 static loong_status_t load_param(loong_trainer_t *t, source_t *s,
                                  const loong_param_place_t *p)
 {
-    loong_part_t part = loongi_stage_part(t->stage, p);
+    loong_part_t part = loongi_part_of(p);
     int64_t step = LOONG_MAX(s->room / part.all_cols, 1);
     find(s, "param", p, LOONG_F64);
     loong_part_source_t source = part_source(s);
@@ -338,12 +338,12 @@ static loong_status_t load_moments(loong_trainer_t *t, source_t *s,
 {
     const char *const kinds[2] = {"exp_avg", "exp_avg_sq"};
     const int64_t offsets[2] = {b->exp_avg, b->exp_avg_sq};
-    loong_part_t part = loongi_stage_part(t->stage, p);
+    loong_part_t part = loongi_part_of(p);
     loong_dtype_t wide = t->stage->params.precision.wide;
     size_t size = loong_dtype_size(wide);
     int64_t row = 0;
     int64_t rows = 0;
-    if (!rows_in(t, p, b->update_begin, b->update_end, &row, &rows)) {
+    if (!rows_in(p, b->update_begin, b->update_end, &row, &rows)) {
         return LOONG_OK;
     }
     int64_t element = p->flat_offset + row * part.cols - b->update_begin;
@@ -363,7 +363,7 @@ static loong_status_t load_tensors(loong_trainer_t *t, loong_checkpoint_t *ck)
     const loong_optimizer_t *o = t->stage->optimizer;
     source_t source = {.ck = ck, .room = 1024 * 1024};
     for (int64_t i = 0; i < c->num_params; i++) {
-        loong_part_t part = loongi_stage_part(t->stage, &c->params[i]);
+        loong_part_t part = loongi_part_of(&c->params[i]);
         source.room = LOONG_MAX(source.room, part.all_cols);
     }
     LOONG_TRY(loongi_calloc(t->ctx, 2 * (size_t)source.room, sizeof(double),

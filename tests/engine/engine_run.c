@@ -4,11 +4,15 @@
 #include "convert.h"
 #include "rng.h"
 
+loong_decoder_config_t engine_model;
+
 loong_stage_params_t engine_params(loong_dtype_t compute)
 {
     loong_stage_params_t p;
     memset(&p, 0, sizeof(p));
-    loong_decoder_config_t *c = &p.model;
+    loong_decoder_config_t *c = &engine_model;
+    memset(c, 0, sizeof(*c));
+    p.config = c;
     p.mesh = loong_mesh_single();
     c->num_layers = 2;
     c->hidden_size = 48;
@@ -26,8 +30,8 @@ loong_stage_params_t engine_params(loong_dtype_t compute)
     c->qk_norm = c->qkv_bias = true;
     c->mlp = LOONG_MLP_SWIGLU;
     c->init_std = 0.1;
-    p.batch.tokens = ENGINE_TOKENS;
-    p.batch.max_seqlen = p.batch.max_segments = ENGINE_TOKENS;
+    p.request.tokens = ENGINE_TOKENS;
+    p.request.max_seqlen = p.request.max_segments = ENGINE_TOKENS;
     p.precision.compute = compute;
     p.precision.wide = compute == LOONG_F64 ? LOONG_F64 : LOONG_F32;
     p.compile.device = p.optimizer.device = "cpu";
@@ -48,7 +52,9 @@ void engine_begin(engine_run_t *run, const loong_stage_params_t *params)
     assert_ok(run->ctx, loong_register_builtin(run->ctx));
     assert_ok(run->ctx, loong_comm_create_self(run->ctx, NULL, &run->comm));
     assert_ok(run->ctx, loong_device_create(run->ctx, "cpu", 0, &run->device));
-    assert_ok(run->ctx, loongi_stage_create(run->ctx, params, 1, &run->stage));
+    loong_stage_params_t p = *params;
+    p.family = loong_find_family(run->ctx, "qwen3");
+    assert_ok(run->ctx, loongi_stage_create(run->ctx, &p, 1, &run->stage));
     assert_ok(run->ctx, loongi_groups_create(run->ctx, run->comm, &params->mesh,
                                              &run->groups));
     assert_ok(run->ctx, loongi_stage_allocate(run->stage, run->device,

@@ -12,6 +12,7 @@
 #include "loong/recipe.h"
 #include "loong/register.h"
 #include "loong/trainer.h"
+#include "decoder.h"
 #include "stage.h"
 
 enum { ENGINE_TOKENS = 32, ENGINE_VOCAB = 97 };
@@ -27,6 +28,7 @@ typedef struct engine_run {
 
 /* Two layers with grouped heads, norms of heads and rope; every other setting
  * is the caller's to change before engine_begin. */
+extern loong_decoder_config_t engine_model; /* of the last engine_params */
 loong_stage_params_t engine_params(loong_dtype_t compute);
 void engine_begin(engine_run_t *run, const loong_stage_params_t *params);
 void engine_end(engine_run_t *run);

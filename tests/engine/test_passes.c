@@ -203,12 +203,14 @@ static void test_globs_that_match_nothing(void **state)
     loong_stage_t *stage = NULL;
     assert_ok(ctx, loong_register_builtin(ctx));
     loong_stage_params_t p = engine_params(LOONG_BF16);
+    p.family = loong_find_family(ctx, "qwen3");
     p.compile.num_wide = 2;
     p.compile.wide = wrong;
     assert_fails(ctx, loongi_stage_create(ctx, &p, 1, &stage),
                  LOONG_ERR_CONFIG,
                  "scopes in fp32: 'layrs.*' matches no scope");
     p = engine_params(LOONG_BF16);
+    p.family = loong_find_family(ctx, "qwen3");
     p.compile.num_watch = 2;
     p.compile.watch = wrong;
     assert_fails(ctx, loongi_stage_create(ctx, &p, 1, &stage),
@@ -241,7 +243,7 @@ static void test_full_recompute(void **state)
     engine_end(&run[1]);
     for (int i = 0; i < 2; i++) {
         loong_stage_params_t p = engine_params(LOONG_F64);
-        p.model.num_layers = 4 + i;
+        engine_model.num_layers = 4 + i;
         p.compile.num_recompute = 1;
         p.compile.recompute = layers;
         engine_begin(&run[0], &p);

@@ -50,19 +50,21 @@ static void plan(fixture_t *f, const fixture_params_t *q,
 {
     memset(p, 0, sizeof(*p));
     assert_ok(f->ctx, loongi_decoder_configure(
-                          f->ctx, loongi_hf_model(f->hf), &p->model));
+                          f->ctx, loongi_hf_model(f->hf), &f->config));
     if (q->change != NULL) {
-        q->change(&p->model);
+        q->change(&f->config);
     }
+    p->family = loong_find_family(f->ctx, "llama");
+    p->config = &f->config;
     int64_t segments = f->batch;
     int64_t cu = 0;
     if (fixture_find(f, "cu_seqlens", &cu) != NULL) {
         segments = cu - 1;
     }
-    p->batch.tokens = f->batch * f->tokens;
-    p->batch.max_seqlen = f->tokens;
-    p->batch.max_segments = segments + 2; /* padding is legal */
-    p->logits_tokens = p->batch.tokens;
+    p->request.tokens = f->batch * f->tokens;
+    p->request.max_seqlen = f->tokens;
+    p->request.max_segments = segments + 2; /* padding is legal */
+    p->logits_tokens = p->request.tokens;
     f->precision.compute = q->dtype;
     f->precision.wide = q->dtype == LOONG_F64 ? LOONG_F64 : LOONG_F32;
     p->precision = f->precision;
@@ -141,7 +143,7 @@ static double fill_inputs(fixture_t *f, loong_stage_chunk_t chunk)
 {
     int64_t n = 0;
     int64_t cu_count = 0;
-    const loong_decoder_batch_t *b = &f->stage->params.batch;
+    const loong_model_request_t *b = &f->stage->params.request;
     copy_i32(f, port(f, chunk, "tokens"), "input_ids");
     copy_i32(f, port(f, chunk, "labels"), "labels");
     int32_t *positions = port(f, chunk, "positions");

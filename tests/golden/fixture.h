@@ -5,6 +5,7 @@
 #ifndef LOONG_FIXTURE_H
 #define LOONG_FIXTURE_H
 
+#include "decoder.h"
 #include "safetensors.h"
 #include "stage_load.h"
 
@@ -24,6 +25,7 @@ typedef struct fixture {
     loong_device_t *device;
     loong_safetensors_t *golden;
     loong_hf_t *hf;
+    loong_decoder_config_t config;
     loong_stage_t *stage;
     int64_t batch, tokens;
     loong_precision_t precision;

@@ -18,6 +18,7 @@ typedef struct run {
     loong_context_t *ctx;
     loong_comm_t *comm;
     loong_groups_t groups;
+    loong_decoder_config_t config;
     loong_device_t *device;
     loong_hf_t *hf;
     loong_safetensors_t *golden;
@@ -45,11 +46,13 @@ static void open_run(run_t *r, const char *name)
     snprintf(path, sizeof(path), FIXTURES "%s", name);
     assert_ok(r->ctx, loongi_hf_open(r->ctx, path, &r->hf));
     assert_ok(r->ctx, loongi_decoder_configure(
-                          r->ctx, loongi_hf_model(r->hf), &p.model));
+                          r->ctx, loongi_hf_model(r->hf), &r->config));
+    p.family = loong_find_family(r->ctx, "llama");
+    p.config = &r->config;
     p.mesh = loong_mesh_single();
-    p.batch.tokens = ROWS / MICRO * TOKENS;
-    p.batch.max_seqlen = TOKENS;
-    p.batch.max_segments = ROWS / MICRO;
+    p.request.tokens = ROWS / MICRO * TOKENS;
+    p.request.max_seqlen = TOKENS;
+    p.request.max_segments = ROWS / MICRO;
     p.precision.compute = p.precision.wide = LOONG_F64;
     p.compile.device = p.optimizer.device = "cpu";
     p.compile.threads = p.optimizer.threads = 2;

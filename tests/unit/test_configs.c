@@ -82,17 +82,24 @@ static loong_pairs_t *load_model(loong_context_t *ctx, const char *file)
     return pairs;
 }
 
+static loong_status_t add_stated(void *user, const char *key,
+                                 const char *value)
+{
+    return loongi_pairs_get(user, key) != NULL
+               ? LOONG_OK
+               : loongi_pairs_set(user, key, value);
+}
+
 static int64_t count_parameters(loong_context_t *ctx,
                                 const loong_decoder_config_t *config)
 {
     loong_precision_t precision = {LOONG_F32, LOONG_F32};
-    loong_decoder_batch_t batch = {.tokens = 16, .max_seqlen = 16,
-                                   .max_segments = 1};
+    loong_model_request_t request = {.tokens = 16, .max_seqlen = 16,
+                                     .max_segments = 1, .train = true};
     loong_graph_t *graph = NULL;
     int64_t total = 0;
     assert_ok(ctx, loong_graph_create(ctx, precision, &graph));
-    assert_ok(ctx, loongi_decoder_build(graph, config, &batch,
-                                        LOONG_DECODER_LOSS, true));
+    assert_ok(ctx, loongi_decoder_build(graph, config, &request));
     for (int64_t i = 0; i < graph->num_params; i++) {
         const loong_shape_t *shape = &graph->params[i].params.shape;
         int64_t size = 1;
@@ -203,7 +210,7 @@ static void test_defaults(void **state)
             set_pair(ctx, pairs, "add_attn_proj_bias=true");
         }
         assert_ok(ctx, loongi_decoder_configure(ctx, pairs, &config));
-        assert_ok(ctx, loongi_decoder_state(&config, pairs));
+        assert_ok(ctx, loongi_decoder_state(&config, add_stated, pairs));
         loong_hf_config_params_t params = {root, pairs, LOONG_BF16, -1, -1};
         assert_ok(ctx, loongi_hf_config_write(ctx, &params));
         assert_ok(ctx, loongi_hf_config_read(ctx, root, &back));

@@ -10,7 +10,7 @@
 #include "base.h"
 #include "loong/graph.h"
 #include "loong/ops.h"
-#include "nn.h"
+#include "loong/nn.h"
 
 #ifdef __cplusplus
 extern "C" {
@@ -46,45 +46,23 @@ typedef struct loong_decoder_config {
     double init_std;
     double embedding_init_std; /* of embeddings; 0: init_std */
     bool scaled_output_init; /* output projections: std / sqrt(2 layers) */
-    int num_freeze;
-    const char *const *freeze; /* globs over parameter names */
-    int num_rules;
-    const loong_nn_rule_t *rules;
 } loong_decoder_config_t;
-
-/* The micro-batch a graph is built for. */
-typedef struct loong_decoder_batch {
-    int64_t tokens;       /* T: micro_batch_size * seq_length */
-    int64_t max_seqlen;   /* longest segment */
-    int64_t max_segments; /* entries of cu_seqlens less one */
-    double z_loss;
-    bool sequence_parallel; /* over TP; T is a multiple of its ranks */
-} loong_decoder_batch_t;
-
-typedef enum loong_decoder_head {
-    LOONG_DECODER_LOSS,  /* loss "lm" over labels and loss_weight */
-    LOONG_DECODER_LOGITS /* output "logits" [T, padded vocabulary] */
-} loong_decoder_head_t;
 
 /* LOONG_ERR_CONFIG with every rule that the layout breaks. */
 LOONG_NODISCARD loong_status_t
 loongi_decoder_check_mesh(loong_context_t *ctx,
-                          const loong_decoder_config_t *config,
-                          const loong_decoder_batch_t *batch,
+                          const void *config,
+                          const loong_model_request_t *request,
                           const loong_mesh_t *mesh);
 
-/* Builds the model. Inputs: tokens i32 [T], positions i32 [T], cu_seqlens i32
- * [S+1], with dropout token_key i64 [T]; with a loss labels i32 [T] and
- * loss_weight wide [T]. */
+/* Slots of loong_family_t; config is a loong_decoder_config_t. */
 LOONG_NODISCARD loong_status_t
-loongi_decoder_build(loong_graph_t *graph,
-                     const loong_decoder_config_t *config,
-                     const loong_decoder_batch_t *batch,
-                     loong_decoder_head_t head, bool train);
+loongi_decoder_build(loong_graph_t *graph, const void *config,
+                     const loong_model_request_t *request);
+void loongi_decoder_facts(const void *config, loong_model_facts_t *facts);
 
-/* Matrix-product flops of one token, forward and backward, without attention
- * scores: 6 x parameters of the products. */
-double loongi_decoder_flops_per_token(const loong_decoder_config_t *config);
+/* Enters gpt2, llama, qwen2 and qwen3. */
+LOONG_NODISCARD loong_status_t loongi_register_decoders(loong_context_t *ctx);
 
 #ifdef __cplusplus
 }

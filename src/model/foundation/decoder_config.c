@@ -3,6 +3,7 @@
 
 #include <errno.h>
 #include <stddef.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -292,62 +293,77 @@ static const char *choice_name(const field_t *f, const void *at)
     return name;
 }
 
+/* Where the keys go. */
+typedef struct receiver {
+    loong_model_state_fn add;
+    void *user;
+} receiver_t;
+
 static loong_status_t state_field(const loong_decoder_config_t *config,
-                                  const field_t *f, loong_pairs_t *pairs)
+                                  const field_t *f, const receiver_t *to)
 {
     const void *at = (const char *)config + f->offset;
+    char text[40] = "";
     switch (f->type) {
     case INT:
-        return loongi_pairs_set_int(pairs, f->key, *(const int *)at);
-    case LONG:
-        return loongi_pairs_set_int(pairs, f->key, *(const int64_t *)at);
-    case WHOLE:
-        return loongi_pairs_set_int(pairs, f->key,
-                                    (int64_t) * (const double *)at);
-    case REAL:
-        return loongi_pairs_set_real(pairs, f->key, *(const double *)at);
-    case BOOL:
-        return loongi_pairs_set_bool(pairs, f->key, *(const bool *)at);
-    case NOT:
-        return loongi_pairs_set_bool(pairs, f->key, !*(const bool *)at);
-    case CHOICE:
-        return loongi_pairs_set(pairs, f->key, choice_name(f, at));
-    case TEXT:
+        snprintf(text, sizeof(text), "%d", *(const int *)at);
         break;
+    case LONG:
+        snprintf(text, sizeof(text), "%lld",
+                 (long long)*(const int64_t *)at);
+        break;
+    case WHOLE:
+        snprintf(text, sizeof(text), "%.0f", *(const double *)at);
+        break;
+    case REAL:
+        snprintf(text, sizeof(text), "%.17g", *(const double *)at);
+        break;
+    case BOOL:
+        snprintf(text, sizeof(text), *(const bool *)at ? "true" : "false");
+        break;
+    case NOT:
+        snprintf(text, sizeof(text), *(const bool *)at ? "false" : "true");
+        break;
+    case CHOICE:
+        snprintf(text, sizeof(text), "%s", choice_name(f, at));
+        break;
+    case TEXT:
+        return LOONG_OK;
     }
-    return LOONG_OK;
+    return to->add(to->user, f->key, text);
 }
 
 static loong_status_t state_all(const loong_decoder_config_t *config,
-                                const char *const *keys, loong_pairs_t *pairs)
+                                const char *const *keys, const receiver_t *to)
 {
     for (; *keys != NULL; keys++) {
         for (int64_t i = 0; i < LOONG_COUNT_OF(fields); i++) {
-            if (strcmp(fields[i].key, *keys) == 0 &&
-                loongi_pairs_get(pairs, *keys) == NULL) {
-                LOONG_TRY(state_field(config, &fields[i], pairs));
+            if (strcmp(fields[i].key, *keys) == 0) {
+                LOONG_TRY(state_field(config, &fields[i], to));
             }
         }
     }
     return LOONG_OK;
 }
 
-loong_status_t loongi_decoder_state(const loong_decoder_config_t *config,
-                                    loong_pairs_t *pairs)
+loong_status_t loongi_decoder_state(const void *config,
+                                    loong_model_state_fn add, void *user)
 {
-    LOONG_TRY(state_all(config, stated, pairs));
-    if (config->learned_positions) {
+    const loong_decoder_config_t *c = config;
+    receiver_t to = {add, user};
+    LOONG_TRY(state_all(c, stated, &to));
+    if (c->learned_positions) {
         return LOONG_OK;
     }
-    LOONG_TRY(state_all(config, stated_rope, pairs));
-    if (config->rope.scaling == LOONG_ROPE_DEFAULT) {
+    LOONG_TRY(state_all(c, stated_rope, &to));
+    if (c->rope.scaling == LOONG_ROPE_DEFAULT) {
         return LOONG_OK;
     }
-    LOONG_TRY(state_all(config, stated_scaling, pairs));
-    if (config->rope.scaling == LOONG_ROPE_YARN) {
-        return state_all(config, stated_yarn, pairs);
+    LOONG_TRY(state_all(c, stated_scaling, &to));
+    if (c->rope.scaling == LOONG_ROPE_YARN) {
+        return state_all(c, stated_yarn, &to);
     }
-    return config->rope.scaling == LOONG_ROPE_LLAMA3
-               ? state_all(config, stated_llama3, pairs)
+    return c->rope.scaling == LOONG_ROPE_LLAMA3
+               ? state_all(c, stated_llama3, &to)
                : LOONG_OK;
 }

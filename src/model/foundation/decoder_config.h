@@ -20,10 +20,9 @@ LOONG_NODISCARD loong_status_t
 loongi_decoder_configure(loong_context_t *ctx, const loong_pairs_t *pairs,
                          loong_decoder_config_t *config);
 
-/* Adds the keys that `pairs` leaves to defaults and that other programs must
- * be told, with the values of `config`: what a checkpoint states. */
-LOONG_NODISCARD loong_status_t loongi_decoder_state(
-    const loong_decoder_config_t *config, loong_pairs_t *pairs);
+/* Slot of loong_family_t. */
+LOONG_NODISCARD loong_status_t
+loongi_decoder_state(const void *config, loong_model_state_fn add, void *user);
 
 #ifdef __cplusplus
 }

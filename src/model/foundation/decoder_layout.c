@@ -15,21 +15,22 @@ static void want_share(loong_problems_t *problems, const char *what,
 }
 
 loong_status_t loongi_decoder_check_mesh(loong_context_t *ctx,
-                                         const loong_decoder_config_t *config,
-                                         const loong_decoder_batch_t *batch,
+                                         const void *config,
+                                         const loong_model_request_t *request,
                                          const loong_mesh_t *mesh)
 {
+    const loong_decoder_config_t *c = config;
     int tp = mesh->size[LOONG_AXIS_TP];
     loong_problems_t problems = loongi_problems_begin(ctx);
-    want_share(&problems, "num_attention_heads", config->num_attention_heads,
+    want_share(&problems, "num_attention_heads", c->num_attention_heads,
                tp);
-    want_share(&problems, "ffn_hidden_size", config->ffn_hidden_size, tp);
-    want_share(&problems, "vocab_size", config->vocab_size, tp);
-    if (batch->sequence_parallel && batch->tokens % tp != 0) {
+    want_share(&problems, "ffn_hidden_size", c->ffn_hidden_size, tp);
+    want_share(&problems, "vocab_size", c->vocab_size, tp);
+    if (request->sequence_parallel && request->tokens % tp != 0) {
         loongi_problems_add(&problems,
                             "sequence_parallel: %lld tokens of a micro-batch "
                             "are no multiple of tensor_model_parallel_size %d",
-                            (long long)batch->tokens, tp);
+                            (long long)request->tokens, tp);
     }
     return loongi_problems_end(&problems, LOONG_ERR_CONFIG, "parallel");
 }

@@ -14,39 +14,26 @@
 #ifndef LOONG_NN_H
 #define LOONG_NN_H
 
-#include "base.h"
-#include "loong/graph.h"
+#include "loong/family.h"
 #include "loong/ops.h"
 
 #ifdef __cplusplus
 extern "C" {
 #endif
 
-/* What a recipe says of some parameters; of several rules that match the last
- * one holds. */
-typedef struct loong_nn_rule {
-    const char *scope; /* glob over parameter names and scopes above them */
-    bool sets_init;    /* else the rule sets the factor of weight decay */
-    double weight_decay;
-    loong_init_kind_t init;
-    double std; /* 0: as the model has it */
-} loong_nn_rule_t;
-
-/* Element `index` of a parameter at the start, from the stream (seed, key). */
-double loongi_nn_initial(const loong_param_params_t *param, uint64_t seed,
-                         uint64_t key, uint64_t index);
-
 /* What all layers of a component share. */
 typedef struct loong_nn {
     loong_graph_t *graph;
     double init_std;        /* of matrices */
     double output_init_std; /* of projections that end a residual branch */
-    int num_freeze;
-    const char *const *freeze; /* globs over parameter names */
-    int num_rules;
-    const loong_nn_rule_t *rules;
+    loong_param_rules_t rules;
     bool sequence_parallel; /* the stream is cut into rows over TP */
 } loong_nn_t;
+
+/* For the layers of one graph; both deviations are init_std. */
+LOONG_API loong_nn_t loong_nn_begin(loong_graph_t *graph,
+                                    const loong_model_request_t *request,
+                                    double init_std);
 
 /* A part of something that the ranks of TP share: `begin .. begin + count - 1`
  * of `total`. */
@@ -54,25 +41,32 @@ typedef struct loong_nn_share {
     int64_t begin;
     int64_t count;
     int64_t total;
+    int64_t padding; /* at the end of total: never saved, no real tokens */
 } loong_nn_share_t;
-loong_nn_share_t loongi_nn_share(const loong_nn_t *nn, int64_t total);
+LOONG_API loong_nn_share_t loong_nn_share(const loong_nn_t *nn, int64_t total);
+
+/* Rows of a vocabulary's tables, padded to `padded`: every rank has some of
+ * real tokens. */
+LOONG_API loong_nn_share_t loong_nn_vocabulary(const loong_nn_t *nn,
+                                               int64_t vocab, int64_t padded);
 
 /* From the stream into a region and back: sums over the ranks. */
-loong_val_t loongi_nn_enter(loong_nn_t *nn, loong_val_t x);
-loong_val_t loongi_nn_leave(loong_nn_t *nn, loong_val_t y);
+LOONG_API loong_val_t loong_nn_enter(loong_nn_t *nn, loong_val_t x);
+LOONG_API loong_val_t loong_nn_leave(loong_nn_t *nn, loong_val_t y);
 /* This rank's rows of an input that is equal on all ranks, as the stream has
  * them. */
-loong_val_t loongi_nn_stream_rows(loong_nn_t *nn, loong_val_t x);
+LOONG_API loong_val_t loong_nn_stream_rows(loong_nn_t *nn, loong_val_t x);
 
 /* Matrices in the compute type, vectors in the wide type; the name is the
  * scope's path and `name`. `table` has its rows shared out over TP, `matrix`
  * and `vector` are whole and used on the stream. */
-loong_val_t loongi_nn_table(loong_nn_t *nn, const char *name,
-                            loong_nn_share_t rows, int64_t cols, double std);
-loong_val_t loongi_nn_matrix(loong_nn_t *nn, const char *name, int64_t rows,
-                             int64_t cols, double std);
-loong_val_t loongi_nn_vector(loong_nn_t *nn, const char *name, int64_t size,
-                             loong_init_kind_t init);
+LOONG_API loong_val_t loong_nn_table(loong_nn_t *nn, const char *name,
+                                     loong_nn_share_t rows, int64_t cols,
+                                     double std);
+LOONG_API loong_val_t loong_nn_matrix(loong_nn_t *nn, const char *name,
+                                      int64_t rows, int64_t cols, double std);
+LOONG_API loong_val_t loong_nn_vector(loong_nn_t *nn, const char *name,
+                                      int64_t size, loong_init_kind_t init);
 
 enum { LOONG_NN_MAX_PACK = 4 };
 
@@ -86,16 +80,16 @@ typedef struct loong_nn_column {
     bool held_by_group;
     loong_group_t holders;
 } loong_nn_column_t;
-loong_val_t loongi_nn_column_linear(loong_nn_t *nn, int count,
-                                    const loong_nn_column_t *columns,
-                                    loong_val_t x, bool bias);
+LOONG_API loong_val_t loong_nn_column_linear(loong_nn_t *nn, int count,
+                                             const loong_nn_column_t *columns,
+                                             loong_val_t x, bool bias);
 
 /* A share of the channels -> out of a region: x [T, in.count], `name`.weight
  * [out, in.total]. The first rank of TP alone holds `name`.bias, so that it
  * enters the sum once. */
-loong_val_t loongi_nn_row_linear(loong_nn_t *nn, const char *name,
-                                 loong_val_t x, loong_nn_share_t in,
-                                 int64_t out, bool bias);
+LOONG_API loong_val_t loong_nn_row_linear(loong_nn_t *nn, const char *name,
+                                          loong_val_t x, loong_nn_share_t in,
+                                          int64_t out, bool bias);
 
 typedef enum loong_norm_kind {
     LOONG_NORM_RMS,
@@ -103,9 +97,9 @@ typedef enum loong_norm_kind {
 } loong_norm_kind_t;
 
 /* `name`.weight (and .bias for LayerNorm) of the given width, on the stream. */
-loong_val_t loongi_nn_norm(loong_nn_t *nn, const char *name,
-                           loong_norm_kind_t kind, loong_val_t x,
-                           int64_t width, double eps);
+LOONG_API loong_val_t loong_nn_norm(loong_nn_t *nn, const char *name,
+                                    loong_norm_kind_t kind, loong_val_t x,
+                                    int64_t width, double eps);
 
 /* Attention with its projections; scope "self_attn". */
 typedef struct loong_nn_attention {
@@ -132,8 +126,8 @@ typedef struct loong_nn_heads {
     loong_nn_share_t kv;
     bool shared; /* the key head, by the ranks of group KV */
 } loong_nn_heads_t;
-loong_nn_heads_t loongi_nn_heads(const loong_mesh_t *mesh, int heads,
-                                 int kv_heads);
+LOONG_API loong_nn_heads_t loong_nn_heads(const loong_mesh_t *mesh, int heads,
+                                          int kv_heads);
 
 /* What attention reads besides the stream of activations: all rows. */
 typedef struct loong_nn_sequence {
@@ -142,9 +136,9 @@ typedef struct loong_nn_sequence {
     loong_val_t token_key; /* LOONG_NONE: no dropout */
 } loong_nn_sequence_t;
 
-loong_val_t loongi_nn_attention(loong_nn_t *nn, loong_val_t x,
-                                const loong_nn_attention_t *params,
-                                const loong_nn_sequence_t *sequence);
+LOONG_API loong_val_t loong_nn_attention(loong_nn_t *nn, loong_val_t x,
+                                         const loong_nn_attention_t *params,
+                                         const loong_nn_sequence_t *sequence);
 
 typedef enum loong_mlp_kind {
     LOONG_MLP_SWIGLU,
@@ -153,8 +147,21 @@ typedef enum loong_mlp_kind {
 } loong_mlp_kind_t;
 
 /* Feed-forward; scope "mlp". */
-loong_val_t loongi_nn_mlp(loong_nn_t *nn, loong_val_t x, loong_mlp_kind_t kind,
-                          int64_t hidden, int64_t ffn, bool bias);
+LOONG_API loong_val_t loong_nn_mlp(loong_nn_t *nn, loong_val_t x,
+                                   loong_mlp_kind_t kind, int64_t hidden,
+                                   int64_t ffn, bool bias);
+
+/* ids i32 [T] of all rows -> the stream; `table` has the given rows. */
+LOONG_API loong_val_t loong_nn_embedding(loong_nn_t *nn, loong_val_t ids,
+                                         loong_val_t table,
+                                         loong_nn_share_t rows);
+
+/* What ends a language model: the stream, times the rows of `table`, as the
+ * request wants it: loss "lm" over the inputs labels and loss_weight, or output
+ * "logits". Scope "lm_head". */
+LOONG_API void loong_nn_language_head(loong_nn_t *nn, loong_val_t x,
+                                      loong_val_t table, loong_nn_share_t rows,
+                                      const loong_model_request_t *request);
 
 #ifdef __cplusplus
 }

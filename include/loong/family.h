@@ -1,0 +1,109 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * A model family: how the keys of a component in a recipe become a graph. The
+ * built-in ones and a user's own are entered the same way and named by
+ * model.foundation.family. A family is built from the layers of nn.h, which
+ * know how to be tensor parallel, or straight from ops.
+ *
+ * Not collective; building is pure.
+ */
+#ifndef LOONG_FAMILY_H
+#define LOONG_FAMILY_H
+
+#include "loong/graph.h"
+#include "loong/recipe.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+typedef enum loong_model_head {
+    LOONG_MODEL_LOSS,  /* loss "lm" over labels and loss_weight */
+    LOONG_MODEL_LOGITS /* output "logits" [T, this rank's vocabulary] */
+} loong_model_head_t;
+
+/* What a recipe says of some parameters; of several rules that match the last
+ * one holds. */
+typedef struct loong_param_rule {
+    const char *scope; /* glob over parameter names and scopes above them */
+    bool sets_init;    /* else the rule sets the factor of weight decay */
+    double weight_decay;
+    loong_init_kind_t init;
+    double std; /* 0: as the model has it */
+} loong_param_rule_t;
+
+typedef struct loong_param_rules {
+    int num_freeze;
+    const char *const *freeze; /* globs over parameter names */
+    int num_rules;
+    const loong_param_rule_t *rules;
+} loong_param_rules_t;
+
+/* The micro-batch a graph is built for, and what is wanted of it. The mesh is
+ * the graph's. */
+typedef struct loong_model_request {
+    int64_t tokens;       /* T: micro_batch_size * seq_length */
+    int64_t max_seqlen;   /* longest segment */
+    int64_t max_segments; /* entries of cu_seqlens less one */
+    double z_loss;
+    bool train;             /* dropout; a gradient follows */
+    bool sequence_parallel; /* over TP; T is a multiple of its ranks */
+    loong_model_head_t head;
+    loong_param_rules_t rules;
+} loong_model_request_t;
+
+/* What a trainer asks of a configured model. */
+typedef struct loong_model_facts {
+    int64_t vocab_size; /* ids and labels lie below */
+    int kv_heads;       /* key / value heads; 0: there are none */
+    /* Of one token, forward and backward: the matrix products without
+     * attention scores, 6 x their parameters. */
+    double flops_per_token;
+} loong_model_facts_t;
+
+/* Receives one key that a checkpoint states, relative to the component. */
+typedef loong_status_t (*loong_model_state_fn)(void *user, const char *key,
+                                               const char *value);
+
+typedef struct loong_family {
+    const char *name;
+    size_t config_size;
+    /* Fills config (config_size bytes, zero) from the keys below `component`
+     * ("model.foundation"); all problems in one message. Keys of the family's
+     * own are declared when the recipe is parsed (loong_recipe_params_t). */
+    loong_status_t (*configure)(loong_context_t *ctx,
+                                const loong_recipe_t *recipe,
+                                const char *component, void *config);
+    void (*facts)(const void *config, loong_model_facts_t *facts);
+    /* Whether the model can be laid out on a mesh; every broken rule in one
+     * message. NULL: on any that has no tensor parallel ranks. */
+    loong_status_t (*check_mesh)(loong_context_t *ctx, const void *config,
+                                 const loong_model_request_t *request,
+                                 const loong_mesh_t *mesh);
+    /* Builds the graph. Inputs that the loader fills when they are there:
+     * tokens, positions i32 [T], cu_seqlens i32 [max_segments + 1], token_key
+     * i64 [T] (for dropout), labels i32 [T] and loss_weight wide [T]. */
+    loong_status_t (*build)(loong_graph_t *graph, const void *config,
+                            const loong_model_request_t *request);
+    /* Keys that the configuration left to defaults and a reader of a
+     * checkpoint must be told. NULL: none. */
+    loong_status_t (*state)(const void *config, loong_model_state_fn add,
+                            void *user);
+} loong_family_t;
+
+/* Enters a family (borrowed; it must outlive the context). A second one of the
+ * same name is LOONG_ERR_ARG. */
+LOONG_API LOONG_NODISCARD loong_status_t
+loong_register_family(loong_context_t *ctx, const loong_family_t *family);
+
+/* NULL when there is none of that name; by index for listing. */
+LOONG_API const loong_family_t *loong_find_family(const loong_context_t *ctx,
+                                                  const char *name);
+LOONG_API const loong_family_t *loong_family_at(const loong_context_t *ctx,
+                                                int64_t index);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

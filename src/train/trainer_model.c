@@ -1,0 +1,99 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * From the model keys of a recipe to a configured family. */
+#include <string.h>
+
+#include "hf_weights.h"
+#include "param_rules.h"
+#include "trainer_impl.h"
+
+#define FOUNDATION "model.foundation"
+
+/* The names there are, as "a, b, c". */
+static loong_status_t unknown_family(loong_trainer_t *t, const char *name)
+{
+    static const char path[] = FOUNDATION ".family";
+    loong_text_t names = loongi_text_begin(t->ctx);
+    for (int64_t i = 0; loong_family_at(t->ctx, i) != NULL; i++) {
+        loongi_text_printf(&names, "%s%s", i > 0 ? ", " : "",
+                           loong_family_at(t->ctx, i)->name);
+    }
+    loong_status_t status =
+        name == NULL
+            ? LOONG_FAIL(t->ctx, LOONG_ERR_CONFIG, "%s is not set; there are "
+                         "%s", path, loongi_text_get(&names))
+            : LOONG_FAIL(t->ctx, LOONG_ERR_CONFIG, "%s: %s: found %s; there "
+                         "are %s", loong_recipe_where(t->recipe, path), path,
+                         name, loongi_text_get(&names));
+    loongi_text_free(&names);
+    return status;
+}
+
+static loong_status_t add_pair(void *user, const char *key, const char *value)
+{
+    return loongi_pairs_set(user, key, value);
+}
+
+/* Does not overrule what the recipe says. */
+static loong_status_t add_stated(void *user, const char *key,
+                                 const char *value)
+{
+    return loongi_pairs_get(user, key) != NULL
+               ? LOONG_OK
+               : loongi_pairs_set(user, key, value);
+}
+
+/* What cannot be exported at the end is refused at the start. */
+static loong_status_t check_export(loong_trainer_t *t)
+{
+    loong_hf_map_t *map = NULL;
+    if (loong_recipe_text(t->recipe, "export.hf") == NULL) {
+        return LOONG_OK;
+    }
+    loong_status_t status = loongi_hf_map_create(t->ctx, t->model_keys, &map);
+    loongi_hf_map_destroy(&map);
+    if (status != LOONG_OK) {
+        loongi_error_note(t->ctx, "wanted for export.hf");
+    }
+    return status;
+}
+
+loong_status_t loongi_trainer_model(loong_trainer_t *t,
+                                    loong_stage_params_t *params)
+{
+    const char *name = loong_recipe_text(t->recipe, FOUNDATION ".family");
+    const loong_family_t *family =
+        name != NULL ? loong_find_family(t->ctx, name) : NULL;
+    void *config = NULL;
+    if (family == NULL) {
+        return unknown_family(t, name);
+    }
+    LOONG_TRY(loongi_pairs_create(t->ctx, &t->model_keys));
+    LOONG_TRY(loong_recipe_each(t->recipe, FOUNDATION, add_pair,
+                                t->model_keys));
+    loong_arena_t *arena = t->model_keys->arena;
+    LOONG_TRY(loongi_arena_alloc(arena, family->config_size, &config));
+    LOONG_TRY(family->configure(t->ctx, t->recipe, FOUNDATION, config));
+    if (family->state != NULL) {
+        LOONG_TRY(family->state(config, add_stated, t->model_keys));
+    }
+    LOONG_TRY(check_export(t));
+    params->family = family;
+    params->config = config;
+    return loongi_param_rules_read(t->recipe, arena, &params->request.rules);
+}
+
+loong_status_t loongi_trainer_check_mesh(loong_trainer_t *t,
+                                         const loong_stage_params_t *params)
+{
+    const loong_family_t *family = params->family;
+    int tp = params->mesh.size[LOONG_AXIS_TP];
+    if (family->check_mesh != NULL) {
+        return family->check_mesh(t->ctx, params->config, &params->request,
+                                  &params->mesh);
+    }
+    LOONG_CHECK(t->ctx, tp == 1, LOONG_ERR_CONFIG,
+                "parallel.tensor_model_parallel_size %d: family %s knows no "
+                "tensor parallel layout", tp, family->name);
+    return LOONG_OK;
+}

@@ -50,12 +50,20 @@ typedef struct loong_model_request {
     bool sequence_parallel; /* over TP; T is a multiple of its ranks */
     loong_model_head_t head;
     loong_param_rules_t rules;
+    /* The part of the model: layers first_layer .. first_layer + num_layers
+     * - 1, the embedding in front of them and the head behind. What is missing
+     * comes from and goes to other pipeline stages (loong_nn_stage_input). */
+    int first_layer;
+    int num_layers;
+    bool begins;
+    bool ends;
 } loong_model_request_t;
 
 /* What a trainer asks of a configured model. */
 typedef struct loong_model_facts {
     int64_t vocab_size; /* ids and labels lie below */
     int kv_heads;       /* key / value heads; 0: there are none */
+    int num_layers;     /* between which a pipeline may cut; 0: nowhere */
     /* Of one token, forward and backward: the matrix products without
      * attention scores, 6 x their parameters. */
     double flops_per_token;

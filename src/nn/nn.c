@@ -92,6 +92,23 @@ loong_val_t loong_nn_leave(loong_nn_t *nn, loong_val_t y)
                : loong_all_reduce(nn->graph, y, LOONG_GROUP_TP);
 }
 
+#define STREAM "hidden"
+
+loong_val_t loong_nn_stage_input(loong_nn_t *nn, int64_t tokens, int64_t width)
+{
+    loong_graph_t *g = nn->graph;
+    int64_t parts = nn->sequence_parallel
+                        ? loong_graph_mesh(g)->size[LOONG_AXIS_TP]
+                        : 1;
+    return loong_graph_boundary_input(g, STREAM, g->precision.compute,
+                                      loong_shape_2d(tokens / parts, width));
+}
+
+void loong_nn_stage_output(loong_nn_t *nn, loong_val_t x)
+{
+    loong_graph_boundary_output(nn->graph, STREAM, x);
+}
+
 loong_val_t loong_nn_stream_rows(loong_nn_t *nn, loong_val_t x)
 {
     return nn->sequence_parallel
@@ -154,18 +171,34 @@ static loong_param_params_t describe(const loong_nn_t *nn, const char *name,
     return p;
 }
 
-loong_val_t loong_nn_table(loong_nn_t *nn, const char *name,
-                            loong_nn_share_t rows, int64_t cols, double std)
+static loong_val_t table(loong_nn_t *nn, const char *name,
+                         loong_nn_share_t rows, int64_t cols, start_t start,
+                         loong_placement_t place)
 {
     char full[NAME_SIZE];
-    start_t start = {LOONG_INIT_NORMAL, std};
-    loong_placement_t none;
-    memset(&none, 0, sizeof(none));
     loong_param_params_t p = describe(
         nn, name, loong_shape_2d(rows.total, cols), start, full);
     p.padding = rows.padding;
-    p.place = part(none, 0, rows);
+    p.place = part(place, 0, rows);
     return loong_graph_param(nn->graph, &p);
+}
+
+loong_val_t loong_nn_table(loong_nn_t *nn, const char *name,
+                           loong_nn_share_t rows, int64_t cols, double std)
+{
+    start_t start = {LOONG_INIT_NORMAL, std};
+    loong_placement_t none;
+    memset(&none, 0, sizeof(none));
+    return table(nn, name, rows, cols, start, none);
+}
+
+loong_val_t loong_nn_tied_table(loong_nn_t *nn, const char *name,
+                                loong_nn_share_t rows, int64_t cols,
+                                double std)
+{
+    start_t start = {LOONG_INIT_NORMAL, std};
+    return table(nn, name, rows, cols, start,
+                 whole(nn, LOONG_GROUP_ENDS, true));
 }
 
 loong_val_t loong_nn_matrix(loong_nn_t *nn, const char *name, int64_t rows,

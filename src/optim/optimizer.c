@@ -266,11 +266,11 @@ static loong_status_t add_gather(loong_optimizer_t *o,
 
 /* ---- reductions inside the backward -------------------------------------- */
 
-/* The last step of the backward that writes into the bucket's gradients; -1
- * when none does (the forward may have written it all). */
-static int64_t last_writer(const loong_chunk_t *chunk, const loong_bucket_t *b)
+/* The last step of a program that writes into the bucket's gradients; -1 when
+ * none does (the forward may have written it all). */
+static int64_t last_writer(const loong_chunk_t *chunk,
+                           const loong_program_t *p, const loong_bucket_t *b)
 {
-    const loong_program_t *p = &chunk->programs[LOONG_PROGRAM_B];
     int64_t begin = grad_at(chunk, b->flat, b->begin);
     int64_t end = grad_at(chunk, b->flat, b->end);
     for (int64_t i = p->num_steps - 1; i >= 0; i--) {
@@ -295,6 +295,26 @@ static void move_last(loong_program_t *p, int64_t at)
     p->steps[at] = made;
 }
 
+/* Where a bucket is reduced: behind its last gradient of the step, in W when
+ * the weights have a program of their own. What both ends hold waits for the
+ * whole pipeline: neither end may block the other. */
+static loong_program_t *place_of(loong_optimizer_t *o, loong_chunk_t *chunk,
+                                 const loong_bucket_t *b, int64_t *at_p)
+{
+    const loong_flat_t *flat = &chunk->flats[b->flat];
+    loong_program_t *w = &chunk->programs[LOONG_PROGRAM_W];
+    loong_program_t *backward = &chunk->programs[LOONG_PROGRAM_B];
+    if (flat->partial && flat->sum_group == LOONG_GROUP_ENDS) {
+        *at_p = o->late.num_steps;
+        return &o->late;
+    }
+    if (w->num_steps > 0 && last_writer(chunk, w, b) >= 0) {
+        backward = w;
+    }
+    *at_p = last_writer(chunk, backward, b) + 1;
+    return backward;
+}
+
 /* Over ranks that each have a part of a sum first, then over data-parallel
  * ones. */
 static loong_status_t insert_reduction(loong_optimizer_t *o,
@@ -302,10 +322,10 @@ static loong_status_t insert_reduction(loong_optimizer_t *o,
                                        const loong_optimizer_params_t *params,
                                        const loong_bucket_t *b)
 {
-    loong_program_t *p = &chunk->programs[LOONG_PROGRAM_B];
     const loong_flat_t *flat = &chunk->flats[b->flat];
     loong_step_t step;
-    int64_t at = last_writer(chunk, b) + 1;
+    int64_t at = 0;
+    loong_program_t *p = place_of(o, chunk, b, &at);
     for (int over_data = 0; over_data < 2; over_data++) {
         if (!over_data && !flat->partial) {
             continue;
@@ -315,7 +335,7 @@ static loong_status_t insert_reduction(loong_optimizer_t *o,
         LOONG_TRY(collective_step(
             o, op, over_data ? LOONG_GROUP_DP_CP : flat->sum_group, b,
             params->threads, &step));
-        step.when = LOONG_WHEN_LAST;
+        step.when = p == &o->late ? LOONG_WHEN_ALWAYS : LOONG_WHEN_LAST;
         step.query.arg[0] = flat_arg(chunk->precision.wide, b->end - b->begin);
         step.operand[0] =
             at_base(LOONG_BASE_GRAD, grad_at(chunk, b->flat, b->begin));
@@ -333,7 +353,8 @@ static loong_status_t plan(loong_optimizer_t *o, loong_chunk_t *chunk,
 {
     LOONG_TRY(make_buckets(o, chunk, params));
     place_moments(o, chunk);
-    o->norm.kind = o->update.kind = o->gather.kind = LOONG_PROGRAM_U;
+    o->norm.kind = o->update.kind = o->gather.kind = o->late.kind =
+        LOONG_PROGRAM_U;
     for (int64_t i = 0; i < o->num_buckets; i++) {
         const loong_bucket_t *b = &o->buckets[i];
         LOONG_TRY(insert_reduction(o, chunk, params, b));
@@ -378,6 +399,7 @@ void loongi_optimizer_destroy(loong_optimizer_t **optimizer_p)
     loongi_program_clear(o->ctx, &o->norm);
     loongi_program_clear(o->ctx, &o->update);
     loongi_program_clear(o->ctx, &o->gather);
+    loongi_program_clear(o->ctx, &o->late);
     loongi_arena_destroy(&o->arena);
     loongi_free(o->ctx, o);
     *optimizer_p = NULL;

@@ -58,6 +58,9 @@ typedef struct loong_optimizer {
     int64_t record_offset; /* of the norm's exact accumulator in OPTIM */
     loong_program_t norm;  /* sums of squares of this rank's parts */
     loong_program_t update;
+    /* Reductions that wait until all stages are through: of what both ends of
+     * a pipeline hold. */
+    loong_program_t late;
     loong_program_t gather; /* parameters, with sharding */
 } loong_optimizer_t;
 

@@ -102,6 +102,7 @@ static loong_status_t place_inputs(const loong_graph_t *g, loong_chunk_t *c)
         loong_operand_t at = {LOONG_BASE_INPUT, c->input_bytes};
         LOONG_TRY(
             make_port(c, g, g->inputs[i].name, v, at, &c->inputs[i]));
+        c->inputs[i].boundary = g->inputs[i].boundary;
         c->num_inputs++;
         c->input_bytes += loongi_round_up((int64_t)loongi_value_bytes(g, v),
                                           BUFFER_ALIGN);
@@ -405,7 +406,9 @@ static loong_status_t make_results(compiler_t *k)
     for (int i = 0; i < g->num_outputs; i++) {
         loong_val_t v = g->outputs[i].value;
         LOONG_TRY(make_port(c, g, g->outputs[i].name, v, operand_of(k, v),
-                            &c->outputs[c->num_outputs++]));
+                            &c->outputs[i]));
+        c->outputs[i].boundary = g->outputs[i].boundary;
+        c->num_outputs++;
     }
     for (int i = 0; i < g->num_losses; i++) {
         loong_val_t v = g->losses[i].value;

@@ -95,6 +95,7 @@ typedef struct loong_port {
     loong_shape_t shape;
     loong_operand_t operand;
     double weight; /* of a loss */
+    bool boundary; /* from or to another stage, see loong_graph_boundary_... */
 } loong_port_t;
 
 /* A flat buffer: parameters that share type, trainability and weight decay,

@@ -91,10 +91,10 @@ loong_status_t loongi_param_rules_read(const loong_recipe_t *recipe,
 
 /* ---- checking ------------------------------------------------------------ */
 
-static bool matches_any(const loong_chunk_t *layout, const char *glob)
+static bool matches_any(const loong_stage_t *stage, const char *glob)
 {
-    for (int64_t i = 0; i < layout->num_params; i++) {
-        if (loongi_scope_match(glob, layout->params[i].name)) {
+    for (int64_t i = 0; i < stage->num_whole; i++) {
+        if (loongi_scope_match(glob, stage->whole[i].name)) {
             return true;
         }
     }
@@ -103,7 +103,7 @@ static bool matches_any(const loong_chunk_t *layout, const char *glob)
 
 loong_status_t loongi_param_rules_check(loong_context_t *ctx,
                                         const loong_recipe_t *recipe,
-                                        const loong_chunk_t *layout)
+                                        const loong_stage_t *stage)
 {
     static const struct {
         const char *list;
@@ -117,14 +117,14 @@ loong_status_t loongi_param_rules_check(loong_context_t *ctx,
             snprintf(path, sizeof(path), "%s[%lld]%s", lists[k].list,
                      (long long)i, lists[k].key);
             const char *glob = loong_recipe_text(recipe, path);
-            if (!matches_any(layout, glob)) {
+            if (!matches_any(stage, glob)) {
                 loongi_problems_add(
                     &problems,
                     "%s: %s: no parameter matches %s; their names are %s "
                     "to %s",
                     loong_recipe_where(recipe, path), path, glob,
-                    layout->params[0].name,
-                    layout->params[layout->num_params - 1].name);
+                    stage->whole[0].name,
+                    stage->whole[stage->num_whole - 1].name);
             }
         }
     }

@@ -17,6 +17,7 @@ typedef struct sampler {
     loong_trainer_t *t;
     int64_t window; /* tokens the logits chunk takes */
     int64_t vocab;
+    int64_t all; /* with padding */
     double temperature;
     int64_t top_k;
     int32_t *ids; /* prompt and what was drawn */
@@ -31,8 +32,9 @@ typedef struct sampler {
 static void *input(const sampler_t *s, const char *name)
 {
     const loong_stage_t *stage = s->t->stage;
-    return loongi_stage_port(
-        stage, loongi_chunk_input(stage->chunk[LOONG_STAGE_LOGITS], name));
+    const loong_port_t *port =
+        loongi_chunk_input(stage->chunk[LOONG_STAGE_LOGITS], name);
+    return port != NULL ? loongi_stage_port(stage, port) : NULL;
 }
 
 static double element(const void *p, loong_dtype_t dtype, int64_t i)
@@ -45,44 +47,57 @@ static double element(const void *p, loong_dtype_t dtype, int64_t i)
                : (double)loongi_bf16_to_f32(((const uint16_t *)p)[i]);
 }
 
-/* Logits of the token behind ids. */
-static loong_status_t forward(sampler_t *s)
+static void fill(sampler_t *s, int64_t used)
 {
-    const loong_stage_t *stage = s->t->stage;
-    const loong_chunk_t *chunk = stage->chunk[LOONG_STAGE_LOGITS];
-    const loong_port_t *out = loongi_chunk_output(chunk, "logits");
+    const loong_chunk_t *chunk = s->t->stage->chunk[LOONG_STAGE_LOGITS];
     const loong_port_t *bounds = loongi_chunk_input(chunk, "cu_seqlens");
-    int64_t used = LOONG_MIN(s->count, s->window);
     int32_t *tokens = input(s, "tokens");
     int32_t *positions = input(s, "positions");
     int32_t *cu = input(s, "cu_seqlens");
-    loong_frame_t frame;
-    memset(&frame, 0, sizeof(frame));
-    for (int64_t i = 0; i < s->window; i++) {
+    for (int64_t i = 0; tokens != NULL && i < s->window; i++) {
         tokens[i] = i < used ? s->ids[s->count - used + i] : 0;
+    }
+    for (int64_t i = 0; positions != NULL && i < s->window; i++) {
         positions[i] = (int32_t)i;
     }
-    cu[0] = 0;
-    for (int64_t i = 1; i < bounds->shape.dim[0]; i++) {
-        cu[i] = (int32_t)s->window;
+    for (int64_t i = 0; cu != NULL && i < bounds->shape.dim[0]; i++) {
+        cu[i] = i == 0 ? 0 : (int32_t)s->window;
     }
-    LOONG_TRY(loongi_stage_execute(s->t->stage, LOONG_STAGE_LOGITS,
-                               LOONG_PROGRAM_E, 0, &frame));
-    const void *logits = loongi_stage_port(stage, out);
-    int64_t columns = out->shape.dim[1];
-    double *own = s->logits;
-    for (int r = 0; r < s->t->mesh.coord[LOONG_AXIS_TP]; r++) {
-        own += s->counts[r];
-    }
-    for (int64_t v = 0; v < columns; v++) {
-        own[v] = element(logits, out->dtype, (used - 1) * columns + v);
-    }
-    return loong_comm_all_gather(s->t->groups.comm[LOONG_GROUP_TP], s->logits,
-                                 s->counts, LOONG_F64, "logits");
 }
 
-/* How the ranks of TP share the vocabulary; *all_p: with its padding. */
-static loong_status_t exchange_counts(sampler_t *s, int64_t *all_p)
+/* Logits of the token behind ids: made by the last stage, known to all. */
+static loong_status_t forward(sampler_t *s)
+{
+    loong_trainer_t *t = s->t;
+    const loong_chunk_t *chunk = t->stage->chunk[LOONG_STAGE_LOGITS];
+    const loong_port_t *out = loongi_chunk_output(chunk, "logits");
+    loong_comm_t *stages = t->groups.comm[LOONG_GROUP_PP];
+    int64_t used = LOONG_MIN(s->count, s->window);
+    loong_frame_t frame;
+    memset(&frame, 0, sizeof(frame));
+    fill(s, used);
+    LOONG_TRY(loongi_trainer_forward(t, LOONG_STAGE_LOGITS, &frame));
+    if (out != NULL) {
+        const void *logits = loongi_stage_port(t->stage, out);
+        int64_t columns = out->shape.dim[1];
+        double *own = s->logits;
+        for (int r = 0; r < t->mesh.coord[LOONG_AXIS_TP]; r++) {
+            own += s->counts[r];
+        }
+        for (int64_t v = 0; v < columns; v++) {
+            own[v] = element(logits, out->dtype, (used - 1) * columns + v);
+        }
+        LOONG_TRY(loong_comm_all_gather(t->groups.comm[LOONG_GROUP_TP],
+                                        s->logits, s->counts, LOONG_F64,
+                                        "logits"));
+    }
+    return loong_comm_broadcast(stages, s->logits,
+                                (size_t)s->all * sizeof(*s->logits),
+                                loong_comm_size(stages) - 1, "logits");
+}
+
+/* How the ranks of TP share the vocabulary. */
+static loong_status_t exchange_counts(sampler_t *s)
 {
     loong_trainer_t *t = s->t;
     const loong_chunk_t *chunk = t->stage->chunk[LOONG_STAGE_LOGITS];
@@ -94,13 +109,17 @@ static loong_status_t exchange_counts(sampler_t *s, int64_t *all_p)
     for (int r = 0; r < size; r++) {
         ones[r] = 1;
     }
-    s->counts[loong_comm_rank(tp)] =
-        loongi_chunk_output(chunk, "logits")->shape.dim[1];
+    const loong_port_t *out = loongi_chunk_output(chunk, "logits");
+    loong_comm_t *stages = t->groups.comm[LOONG_GROUP_PP];
+    s->counts[loong_comm_rank(tp)] = out != NULL ? out->shape.dim[1] : 0;
     LOONG_TRY(loong_comm_all_gather(tp, s->counts, ones, LOONG_I64,
                                     "parts of the vocabulary"));
-    *all_p = 0;
+    LOONG_TRY(loong_comm_broadcast(stages, s->counts,
+                                   (size_t)size * sizeof(*s->counts),
+                                   loong_comm_size(stages) - 1,
+                                   "parts of the vocabulary"));
     for (int r = 0; r < size; r++) {
-        *all_p += s->counts[r];
+        s->all += s->counts[r];
     }
     return LOONG_OK;
 }
@@ -239,12 +258,11 @@ loong_status_t loongi_sample_open(loong_trainer_t *t)
 static loong_status_t run_sampler(sampler_t *s, int64_t prompts)
 {
     loong_trainer_t *t = s->t;
-    int64_t all = 0;
-    LOONG_TRY(exchange_counts(s, &all));
-    LOONG_TRY(loongi_calloc(t->ctx, (size_t)all,
+    LOONG_TRY(exchange_counts(s));
+    LOONG_TRY(loongi_calloc(t->ctx, (size_t)s->all,
                             sizeof(*s->logits) + sizeof(*s->order), "logits",
                             &s->logits));
-    s->order = (int32_t *)(void *)(s->logits + all);
+    s->order = (int32_t *)(void *)(s->logits + s->all);
     for (int64_t i = 0; i < prompts; i++) {
         char path[64];
         snprintf(path, sizeof(path), "eval.sample.prompts[%lld]",

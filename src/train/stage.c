@@ -7,7 +7,7 @@
 
 /* ---- planning ----------------------------------------------------------- */
 
-/* The graph is the whole model here: a glob that matches nothing is a slip. */
+/* Of the whole model: a glob that matches nothing is a slip. */
 static loong_status_t check_globs(const loong_graph_t *g,
                                   const loong_compile_params_t *p)
 {
@@ -40,11 +40,50 @@ static loong_status_t build_chunk(loong_stage_t *s, loong_stage_chunk_t which)
         status = loong_graph_status(graph);
     }
     if (status == LOONG_OK) {
+        status = loongi_chunk_compile(graph, request.train,
+                                      &s->params.compile, &s->chunk[which]);
+    }
+    loong_graph_destroy(&graph);
+    return status;
+}
+
+/* The list of all parameters: that of the model on one rank. */
+static loong_status_t keep_whole(loong_stage_t *s, const loong_graph_t *g)
+{
+    s->num_whole = g->num_params;
+    LOONG_TRY(loongi_arena_alloc(
+        s->arena, (size_t)g->num_params * sizeof(*s->whole), &s->whole));
+    for (int64_t i = 0; i < g->num_params; i++) {
+        const loong_param_params_t *p = &g->params[i].params;
+        loong_whole_param_t *w = &s->whole[i];
+        char *name = NULL;
+        LOONG_TRY(loongi_arena_strdup(s->arena, p->name, &name));
+        w->name = name;
+        w->ndim = p->shape.rank;
+        w->shape[0] = p->shape.dim[0] - p->padding;
+        w->shape[1] = p->shape.rank > 1 ? p->shape.dim[1] : 1;
+        w->frozen = p->frozen;
+    }
+    return LOONG_OK;
+}
+
+static loong_status_t list_whole(loong_stage_t *s)
+{
+    loong_graph_t *graph = NULL;
+    loong_model_request_t request = s->params.request;
+    request.train = request.sequence_parallel = false;
+    request.head = LOONG_MODEL_LOSS;
+    request.begins = request.ends = true;
+    request.first_layer = 0;
+    request.num_layers = s->facts.num_layers;
+    LOONG_TRY(loong_graph_create(s->ctx, s->params.precision, &graph));
+    loong_status_t status =
+        s->params.family->build(graph, s->params.config, &request);
+    if (status == LOONG_OK) {
         status = check_globs(graph, &s->params.compile);
     }
     if (status == LOONG_OK) {
-        status = loongi_chunk_compile(graph, request.train,
-                                      &s->params.compile, &s->chunk[which]);
+        status = keep_whole(s, graph);
     }
     loong_graph_destroy(&graph);
     return status;
@@ -83,6 +122,8 @@ static void add_up(loong_stage_t *s)
 static loong_status_t plan(loong_stage_t *s)
 {
     const loong_stage_params_t *p = &s->params;
+    LOONG_TRY(loongi_arena_create(s->ctx, "stage", &s->arena));
+    LOONG_TRY(list_whole(s));
     if (p->train) {
         LOONG_TRY(build_chunk(s, LOONG_STAGE_TRAIN));
         LOONG_TRY(loongi_optimizer_create(s->ctx, s->chunk[LOONG_STAGE_TRAIN],
@@ -109,6 +150,11 @@ loong_status_t loongi_stage_create(loong_context_t *ctx,
     s->num_slots = num_slots;
     s->run.ctx = ctx;
     params->family->facts(params->config, &s->facts);
+    if (!params->cut) {
+        s->params.request.begins = s->params.request.ends = true;
+        s->params.request.first_layer = 0;
+        s->params.request.num_layers = s->facts.num_layers;
+    }
     loong_status_t status = plan(s);
     if (status != LOONG_OK) {
         loongi_stage_destroy(&s);
@@ -146,6 +192,7 @@ void loongi_stage_destroy(loong_stage_t **stage_p)
     for (int i = 0; i < LOONG_STAGE_CHUNKS; i++) {
         loongi_chunk_destroy(&s->chunk[i]);
     }
+    loongi_arena_destroy(&s->arena);
     loongi_free(s->ctx, s);
     *stage_p = NULL;
 }
@@ -161,6 +208,7 @@ static loong_status_t prepare(loong_stage_t *s)
         LOONG_TRY(loongi_program_prepare(s->ctx, &s->optimizer->norm));
         LOONG_TRY(loongi_program_prepare(s->ctx, &s->optimizer->update));
         LOONG_TRY(loongi_program_prepare(s->ctx, &s->optimizer->gather));
+        LOONG_TRY(loongi_program_prepare(s->ctx, &s->optimizer->late));
     }
     return LOONG_OK;
 }
@@ -211,14 +259,27 @@ void *loongi_stage_port(const loong_stage_t *stage, const loong_port_t *port)
     return stage->run.base[port->operand.base] + port->operand.offset;
 }
 
-loong_status_t loongi_stage_execute(loong_stage_t *stage,
-                                loong_stage_chunk_t chunk,
-                                loong_program_kind_t kind, int64_t slot,
-                                const loong_frame_t *frame)
+loong_run_t loongi_stage_bind(const loong_stage_t *stage,
+                              loong_stage_chunk_t chunk, int64_t slot)
 {
     const loong_chunk_t *c = stage->chunk[chunk];
     loong_run_t run = stage->run;
     run.base[LOONG_BASE_SLOT] += slot * c->slot_bytes;
     run.base[LOONG_BASE_INPUT] += slot * c->input_bytes;
-    return loongi_program_run(&run, &c->programs[kind], frame);
+    return run;
+}
+
+void *loongi_run_port(const loong_run_t *run, const loong_port_t *port)
+{
+    return run->base[port->operand.base] + port->operand.offset;
+}
+
+loong_status_t loongi_stage_execute(loong_stage_t *stage,
+                                    loong_stage_chunk_t chunk,
+                                    loong_program_kind_t kind, int64_t slot,
+                                    const loong_frame_t *frame)
+{
+    loong_run_t run = loongi_stage_bind(stage, chunk, slot);
+    return loongi_program_run(&run, &stage->chunk[chunk]->programs[kind],
+                              frame);
 }

@@ -23,6 +23,7 @@ typedef struct loong_stage_params {
     const loong_family_t *family;
     const void *config; /* of the family; borrowed */
     loong_model_request_t request; /* of a training micro-batch */
+    bool cut; /* the request names a part of the model; else it is all */
     loong_precision_t precision;
     loong_compile_params_t compile;
     loong_optimizer_params_t optimizer;
@@ -38,8 +39,19 @@ typedef enum loong_stage_chunk {
     LOONG_STAGE_CHUNKS
 } loong_stage_chunk_t;
 
+/* A parameter of the whole model, on whatever rank it is; without padding. */
+typedef struct loong_whole_param {
+    const char *name;
+    int ndim;
+    int64_t shape[2];
+    bool frozen;
+} loong_whole_param_t;
+
 typedef struct loong_stage {
     loong_context_t *ctx;
+    loong_arena_t *arena;
+    int64_t num_whole;
+    loong_whole_param_t *whole;
     const loong_groups_t *groups; /* borrowed; NULL until allocate */
     loong_device_t *device;       /* borrowed; NULL until allocate */
     loong_stage_params_t params;
@@ -100,7 +112,10 @@ LOONG_NODISCARD loong_status_t
 loongi_part_read(const loong_part_t *part, const loong_part_source_t *source,
                  int64_t row, int64_t rows, void *to);
 
-/* Address of a port for the micro-batch that is bound. */
+/* The bases with a slot bound, and the address of a port there; of slot 0. */
+loong_run_t loongi_stage_bind(const loong_stage_t *stage,
+                              loong_stage_chunk_t chunk, int64_t slot);
+void *loongi_run_port(const loong_run_t *run, const loong_port_t *port);
 void *loongi_stage_port(const loong_stage_t *stage, const loong_port_t *port);
 
 /* Runs one program of a chunk with a slot bound. */

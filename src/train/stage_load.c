@@ -6,18 +6,16 @@
 static loong_status_t check_names(const loong_stage_t *s, const loong_hf_t *hf)
 {
     loong_hf_wanted_t *wanted = NULL;
-    int64_t count = s->layout->num_params;
-    LOONG_TRY(loongi_calloc(s->ctx, (size_t)count, sizeof(*wanted),
+    LOONG_TRY(loongi_calloc(s->ctx, (size_t)s->num_whole, sizeof(*wanted),
                             "wanted parameters", &wanted));
-    for (int64_t i = 0; i < count; i++) {
-        const loong_param_place_t *p = &s->layout->params[i];
+    for (int64_t i = 0; i < s->num_whole; i++) {
+        const loong_whole_param_t *p = &s->whole[i];
         wanted[i].name = p->name;
-        loong_part_t part = loongi_part_of(p);
-        wanted[i].ndim = p->params.shape.rank;
-        wanted[i].shape[0] = part.all_rows;
-        wanted[i].shape[1] = p->params.shape.dim[1];
+        wanted[i].ndim = p->ndim;
+        wanted[i].shape[0] = p->shape[0];
+        wanted[i].shape[1] = p->shape[1];
     }
-    loong_status_t status = loongi_hf_check(hf, wanted, count);
+    loong_status_t status = loongi_hf_check(hf, wanted, s->num_whole);
     loongi_free(s->ctx, wanted);
     return status;
 }

@@ -10,9 +10,9 @@
 /* ---- data ---------------------------------------------------------------- */
 
 /* Address of an input; NULL when the chunk has none of that name. */
-static void *address(const loong_trainer_t *t, const loong_port_t *port)
+static void *address(const loong_run_t *run, const loong_port_t *port)
 {
-    return port != NULL ? loongi_stage_port(t->stage, port) : NULL;
+    return port != NULL ? loongi_run_port(run, port) : NULL;
 }
 
 void loongi_find_inputs(loong_trainer_t *t)
@@ -31,26 +31,28 @@ void loongi_find_inputs(loong_trainer_t *t)
     }
 }
 
-loong_status_t loongi_fill_inputs(loong_trainer_t *t,
+loong_status_t loongi_fill_inputs(loong_trainer_t *t, const loong_run_t *run,
                                   loong_stage_chunk_t chunk,
                                   loong_loader_t *loader, int64_t consumed,
                                   int64_t k)
 {
     const loong_batch_ports_t *p = &t->ports[chunk];
+    const loong_port_t *weight = p->loss_weight;
     loong_batch_t batch;
     memset(&batch, 0, sizeof(batch));
-    batch.tokens = address(t, p->tokens);
-    batch.labels = address(t, p->labels);
-    batch.position_ids = address(t, p->positions);
-    batch.token_key = address(t, p->token_key);
-    batch.cu_seqlens = address(t, p->cu_seqlens);
-    batch.cu_seqlens_size = p->cu_seqlens->shape.dim[0];
-    void *wide = address(t, p->loss_weight);
-    bool convert = p->loss_weight->dtype == LOONG_F64;
-    batch.loss_weight = convert ? t->weights : wide;
+    batch.tokens = address(run, p->tokens);
+    batch.labels = address(run, p->labels);
+    batch.position_ids = address(run, p->positions);
+    batch.token_key = address(run, p->token_key);
+    batch.cu_seqlens = address(run, p->cu_seqlens);
+    batch.cu_seqlens_size =
+        p->cu_seqlens != NULL ? p->cu_seqlens->shape.dim[0] : 0;
+    double *wide = address(run, weight);
+    bool convert = weight != NULL && weight->dtype == LOONG_F64;
+    batch.loss_weight = convert ? t->weights : (float *)(void *)wide;
     LOONG_TRY(loong_loader_fill(loader, consumed, k, &batch));
-    for (int64_t i = 0; i < p->loss_weight->shape.dim[0] && convert; i++) {
-        ((double *)wide)[i] = (double)t->weights[i];
+    for (int64_t i = 0; convert && i < weight->shape.dim[0]; i++) {
+        wide[i] = (double)t->weights[i];
     }
     return LOONG_OK;
 }
@@ -88,34 +90,56 @@ static loong_status_t agree_on_step(loong_trainer_t *t)
 
 /* ---- the schedule -------------------------------------------------------- */
 
+static loong_status_t make_schedule(loong_trainer_t *t, const char *name,
+                                    int64_t micro_batches,
+                                    loong_schedule_t **schedule_p)
+{
+    loong_schedule_params_t params = {t->mesh.size[LOONG_AXIS_PP], 1, 0, false,
+                                      false};
+    LOONG_TRY(loongi_to_int(t->ctx, micro_batches, "micro-batches of a step",
+                            &params.micro_batches));
+    loongi_schedule_destroy(schedule_p);
+    return loongi_schedule_create(t->ctx, name, &params, schedule_p);
+}
+
+loong_status_t loongi_trainer_schedules(loong_trainer_t *t)
+{
+    LOONG_TRY(make_schedule(t, "evaluate", 1, &t->evaluation));
+    return make_schedule(t, t->set.schedule,
+                         t->set.global_batch_size /
+                             (t->set.micro_batch_size *
+                              t->mesh.size[LOONG_AXIS_DP]),
+                         &t->schedule);
+}
+
 loong_status_t loongi_trainer_plan_step(loong_trainer_t *t)
 {
     int64_t micro_batches =
         loong_loader_micro_batches(t->loader, t->state.consumed_samples);
-    if (t->schedule != NULL &&
-        t->schedule->params.micro_batches == micro_batches) {
-        return LOONG_OK;
-    }
-    loong_schedule_params_t params = {1, 1, 0, false, false};
-    LOONG_TRY(loongi_to_int(t->ctx, micro_batches, "micro-batches of a step",
-                            &params.micro_batches));
-    loongi_schedule_destroy(&t->schedule);
-    return loongi_schedule_create(t->ctx, "one_stage", &params, &t->schedule);
+    return t->schedule->params.micro_batches == micro_batches
+               ? LOONG_OK
+               : make_schedule(t, t->set.schedule, micro_batches,
+                               &t->schedule);
 }
 
 /* Of the ranks that hold the same losses the first one counts them. */
 bool loongi_trainer_speaks(const loong_trainer_t *t)
 {
-    return t->mesh.coord[LOONG_AXIS_TP] == 0;
+    return t->mesh.coord[LOONG_AXIS_TP] == 0 &&
+           t->mesh.coord[LOONG_AXIS_PP] + 1 == t->mesh.size[LOONG_AXIS_PP];
 }
 
-void loongi_add_losses(loong_trainer_t *t, loong_stage_chunk_t chunk,
+void loongi_add_losses(loong_trainer_t *t, const loong_run_t *run,
+                       loong_stage_chunk_t chunk,
                        int64_t record[LOONG_EXACT_WORDS])
 {
-    const loong_port_t *port = &t->stage->chunk[chunk]->losses[0];
-    const void *losses = loongi_stage_port(t->stage, port);
-    int64_t count = loongi_trainer_speaks(t) ? port->shape.dim[0] : 0;
-    for (int64_t i = 0; i < count; i++) {
+    const loong_chunk_t *c = t->stage->chunk[chunk];
+    if (c->num_losses == 0 || !loongi_trainer_speaks(t)) {
+        return;
+    }
+    const loong_port_t *port = &c->losses[0];
+    const void *losses = loongi_run_port(run, port);
+    for (int64_t i = 0; i < port->shape.dim[0]; i++) {
         double value = port->dtype == LOONG_F64 ? ((const double *)losses)[i]
                                                 : ((const float *)losses)[i];
         loongi_exact_add(record, value);
@@ -124,41 +148,81 @@ void loongi_add_losses(loong_trainer_t *t, loong_stage_chunk_t chunk,
 }
 
 static loong_status_t run_program(loong_trainer_t *t,
-                                  const loong_entry_t *entry)
+                                  const loong_entry_t *entry,
+                                  const loong_run_t *run)
 {
     loong_frame_t *frame = &t->frame;
+    const loong_chunk_t *c = t->stage->chunk[LOONG_STAGE_TRAIN];
     bool forward = entry->kind == LOONG_ENTRY_F;
     frame->micro_batch = entry->micro_batch;
     frame->first = entry->micro_batch == 0;
     frame->last = entry->micro_batch + 1 == t->schedule->params.micro_batches;
+    LOONG_TRY(loongi_transfer_need(t->transfer[LOONG_STAGE_TRAIN], entry));
     if (forward) {
         double begin = loongi_now();
-        LOONG_TRY(loongi_fill_inputs(t, LOONG_STAGE_TRAIN, t->loader,
+        LOONG_TRY(loongi_fill_inputs(t, run, LOONG_STAGE_TRAIN, t->loader,
                                      t->state.consumed_samples,
                                      entry->micro_batch));
         t->window.data_seconds += loongi_now() - begin;
     }
-    LOONG_TRY(loongi_stage_execute(t->stage, LOONG_STAGE_TRAIN,
-                               (loong_program_kind_t)entry->kind,
-                               LOONG_MAX(entry->slot, 0), frame));
+    LOONG_TRY(loongi_program_run(run, &c->programs[entry->kind], frame));
     if (forward) {
-        loongi_add_losses(t, LOONG_STAGE_TRAIN, t->record[1]);
+        loongi_add_losses(t, run, LOONG_STAGE_TRAIN, t->record[1]);
     }
     return LOONG_OK;
 }
 
-/* REDUCE and U follow in loongi_train_step: clipping stands between them. */
+static loong_status_t run_entry(loong_trainer_t *t, const loong_entry_t *entry)
+{
+    loong_run_t run = loongi_stage_bind(t->stage, LOONG_STAGE_TRAIN,
+                                        LOONG_MAX(entry->slot, 0));
+    switch (entry->kind) {
+    case LOONG_ENTRY_REDUCE:
+        return loongi_program_run(&t->stage->run, &t->stage->optimizer->late,
+                                  &t->frame);
+    case LOONG_ENTRY_U: /* clipping stands before it: loongi_train_step */
+        return LOONG_OK;
+    case LOONG_ENTRY_SEND_FORWARD:
+    case LOONG_ENTRY_SEND_BACKWARD:
+    case LOONG_ENTRY_RECV_FORWARD:
+    case LOONG_ENTRY_RECV_BACKWARD:
+        return loongi_transfer_begin(t->transfer[LOONG_STAGE_TRAIN], &run,
+                                     entry);
+    default:
+        return run_program(t, entry, &run);
+    }
+}
+
 static loong_status_t run_schedule(loong_trainer_t *t)
 {
     LOONG_TRY(loongi_trainer_plan_step(t));
-    const loong_rank_schedule_t *list = &t->schedule->ranks[0];
+    const loong_rank_schedule_t *list =
+        &t->schedule->ranks[t->mesh.coord[LOONG_AXIS_PP]];
     for (int64_t i = 0; i < list->num_entries; i++) {
-        loong_entry_kind_t kind = list->entries[i].kind;
-        if (kind != LOONG_ENTRY_REDUCE && kind != LOONG_ENTRY_U) {
-            LOONG_TRY(run_program(t, &list->entries[i]));
-        }
+        LOONG_TRY(run_entry(t, &list->entries[i]));
     }
-    return LOONG_OK;
+    return loongi_transfer_finish(t->transfer[LOONG_STAGE_TRAIN]);
+}
+
+loong_status_t loongi_trainer_forward(loong_trainer_t *t,
+                                      loong_stage_chunk_t chunk,
+                                      const loong_frame_t *frame)
+{
+    loong_run_t run = loongi_stage_bind(t->stage, chunk, 0);
+    loong_transfer_t *transfer = t->transfer[chunk];
+    const loong_rank_schedule_t *list =
+        &t->evaluation->ranks[t->mesh.coord[LOONG_AXIS_PP]];
+    for (int64_t i = 0; i < list->num_entries; i++) {
+        const loong_entry_t *e = &list->entries[i];
+        if (e->kind != LOONG_ENTRY_E) {
+            LOONG_TRY(loongi_transfer_begin(transfer, &run, e));
+            continue;
+        }
+        LOONG_TRY(loongi_transfer_need(transfer, e));
+        LOONG_TRY(loongi_program_run(
+            &run, &t->stage->chunk[chunk]->programs[LOONG_PROGRAM_E], frame));
+    }
+    return loongi_transfer_finish(transfer);
 }
 
 /* ---- norm and loss ------------------------------------------------------- */
@@ -276,9 +340,11 @@ loong_status_t loongi_train_step(loong_trainer_t *t)
     t->frame.seed = t->set.seed;
     t->frame.log_tensors = loongi_tensors_due(t);
     t->frame.lr[0] = loongi_lr(&t->set.lr, t->state.step);
-    t->frame.loss_scale[0] =
-        t->stage->chunk[LOONG_STAGE_TRAIN]->losses[0].weight /
-        (double)LOONG_MAX(t->loss_tokens, 1);
+    if (t->stage->chunk[LOONG_STAGE_TRAIN]->num_losses > 0) {
+        t->frame.loss_scale[0] =
+            t->stage->chunk[LOONG_STAGE_TRAIN]->losses[0].weight /
+            (double)LOONG_MAX(t->loss_tokens, 1);
+    }
     LOONG_TRY(run_schedule(t));
     LOONG_TRY(reduce_records(t));
     if (t->frame.log_tensors) {

@@ -154,11 +154,10 @@ static loong_status_t evaluate_set(loong_trainer_t *t, loong_validation_t *v)
            (t->set.eval_iters == 0 || rounds < t->set.eval_iters)) {
         int64_t tokens = 0;
         LOONG_TRY(loong_loader_check_step(v->loader, consumed, &tokens));
-        LOONG_TRY(
-            loongi_fill_inputs(t, LOONG_STAGE_EVAL, v->loader, consumed, 0));
-        LOONG_TRY(loongi_stage_execute(t->stage, LOONG_STAGE_EVAL,
-                                   LOONG_PROGRAM_E, 0, &frame));
-        loongi_add_losses(t, LOONG_STAGE_EVAL, sums);
+        LOONG_TRY(loongi_fill_inputs(t, &t->stage->run, LOONG_STAGE_EVAL,
+                                     v->loader, consumed, 0));
+        LOONG_TRY(loongi_trainer_forward(t, LOONG_STAGE_EVAL, &frame));
+        loongi_add_losses(t, &t->stage->run, LOONG_STAGE_EVAL, sums);
         sums[LOONG_EXACT_WORDS] += loongi_trainer_speaks(t) ? tokens : 0;
         consumed += loong_loader_batch(v->loader, consumed);
         rounds++;

@@ -14,6 +14,7 @@
 #include "pairs.h"
 #include "profiler.h"
 #include "schedule.h"
+#include "transfer.h"
 #include "stage.h"
 #include "step_header.h"
 #include "tensorboard.h"
@@ -44,6 +45,7 @@ typedef struct loong_train_settings {
     int64_t exit_interval;
     double max_wall_time;
     bool skip_nan;
+    const char *schedule; /* "one_stage", "1f1b", ... */
     double clip_grad;
     loong_lr_schedule_t lr;
     int64_t save_interval;
@@ -90,6 +92,8 @@ struct loong_trainer {
     int num_validation;
     loong_validation_t validation[LOONG_MAX_VALIDATION];
     loong_schedule_t *schedule; /* of a step with this many micro-batches */
+    loong_schedule_t *evaluation; /* of one micro-batch, forward alone */
+    loong_transfer_t *transfer[LOONG_STAGE_CHUNKS];
     double *tensors; /* statistics of logged ones, of all ranks */
     float *weights; /* of a micro-batch, when the wide type is f64 */
     loong_text_t text;
@@ -147,6 +151,12 @@ loongi_trainer_check_mesh(loong_trainer_t *t,
  * ones, the first. */
 bool loongi_trainer_speaks(const loong_trainer_t *t);
 LOONG_NODISCARD loong_status_t loongi_train_step(loong_trainer_t *t);
+/* The schedules, of the largest step: what memory is planned for. */
+LOONG_NODISCARD loong_status_t loongi_trainer_schedules(loong_trainer_t *t);
+/* One forward of a chunk without gradients, through all stages. */
+LOONG_NODISCARD loong_status_t
+loongi_trainer_forward(loong_trainer_t *t, loong_stage_chunk_t chunk,
+                       const loong_frame_t *frame);
 /* Makes the schedule of the next step; a new one only when the number of
  * micro-batches changes. */
 LOONG_NODISCARD loong_status_t loongi_trainer_plan_step(loong_trainer_t *t);
@@ -154,10 +164,12 @@ LOONG_NODISCARD loong_status_t loongi_trainer_plan_step(loong_trainer_t *t);
 void loongi_find_inputs(loong_trainer_t *t);
 /* Fills the inputs of a chunk from a loader's micro-batch, slot 0. */
 LOONG_NODISCARD loong_status_t
-loongi_fill_inputs(loong_trainer_t *t, loong_stage_chunk_t chunk,
+loongi_fill_inputs(loong_trainer_t *t, const loong_run_t *run,
+                   loong_stage_chunk_t chunk,
                    loong_loader_t *loader, int64_t consumed, int64_t k);
 /* Adds the losses of the tokens of a chunk that has run. */
-void loongi_add_losses(loong_trainer_t *t, loong_stage_chunk_t chunk,
+void loongi_add_losses(loong_trainer_t *t, const loong_run_t *run,
+                       loong_stage_chunk_t chunk,
                        int64_t record[LOONG_EXACT_WORDS]);
 
 /* ---- trainer_save.c ---- */

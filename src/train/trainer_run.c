@@ -122,11 +122,10 @@ loong_status_t loong_trainer_describe(loong_trainer_t *trainer,
     char a[LOONG_HUMAN_SIZE];
     int64_t total = 0;
     int64_t trained = 0;
-    for (int64_t i = 0; i < s->layout->num_params; i++) {
-        const loong_param_params_t *p = &s->layout->params[i].params;
-        int64_t elements = loongi_shape_elements(&p->shape);
+    for (int64_t i = 0; i < s->num_whole; i++) {
+        int64_t elements = s->whole[i].shape[0] * s->whole[i].shape[1];
         total += elements;
-        trained += p->frozen ? 0 : elements;
+        trained += s->whole[i].frozen ? 0 : elements;
     }
     loongi_text_free(&t->text);
     t->text = loongi_text_begin(t->ctx);
@@ -138,11 +137,13 @@ loong_status_t loong_trainer_describe(loong_trainer_t *trainer,
         (long long)(t->set.global_batch_size * t->set.seq_length),
         (long long)t->set.global_batch_size, (long long)t->set.seq_length);
     loongi_text_printf(&t->text,
-                       "ranks: %d = tensor %d%s x data %d, %d threads each; "
-                       "types: %s, wide %s\n",
+                       "ranks: %d = tensor %d%s x data %d x pipeline %d (%s), "
+                       "%d threads each; types: %s, wide %s\n",
                        t->mesh.world, t->mesh.size[LOONG_AXIS_TP],
                        s->params.request.sequence_parallel ? " (sequence)" : "",
-                       t->mesh.size[LOONG_AXIS_DP], s->params.compile.threads,
+                       t->mesh.size[LOONG_AXIS_DP],
+                       t->mesh.size[LOONG_AXIS_PP], t->set.schedule,
+                       s->params.compile.threads,
                        loong_dtype_name(s->params.precision.compute),
                        loong_dtype_name(s->params.precision.wide));
     loongi_text_printf(&t->text, "memory of this rank:\n");

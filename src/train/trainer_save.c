@@ -254,25 +254,25 @@ static loong_status_t check_tensors(loong_trainer_t *t,
                                     const loong_checkpoint_t *ck)
 {
     static const char *const kinds[] = {"param", "exp_avg", "exp_avg_sq"};
-    const loong_chunk_t *c = t->stage->layout;
+    const loong_stage_t *s = t->stage;
     loong_checkpoint_tensor_t *wanted = NULL;
     loong_arena_t *arena = NULL;
     int64_t count = 0;
     LOONG_TRY(loongi_arena_create(t->ctx, "wanted tensors", &arena));
     loong_status_t status = loongi_arena_alloc(
-        arena, (size_t)c->num_params * 3 * sizeof(*wanted), &wanted);
-    for (int64_t i = 0; i < 3 * c->num_params && status == LOONG_OK; i++) {
-        const loong_param_place_t *p = &c->params[i / 3];
-        if (p->params.frozen && i % 3 > 0) {
+        arena, (size_t)s->num_whole * 3 * sizeof(*wanted), &wanted);
+    for (int64_t i = 0; i < 3 * s->num_whole && status == LOONG_OK; i++) {
+        const loong_whole_param_t *p = &s->whole[i / 3];
+        if (p->frozen && i % 3 > 0) {
             continue;
         }
         char *name = NULL;
         status = loongi_arena_printf(arena, &name, COMPONENT "%s", p->name);
         wanted[count].kind = kinds[i % 3];
         wanted[count].name = name;
-        wanted[count].ndim = p->params.shape.rank;
-        wanted[count].shape[0] = loongi_part_of(p).all_rows;
-        wanted[count++].shape[1] = p->params.shape.dim[1];
+        wanted[count].ndim = p->ndim;
+        wanted[count].shape[0] = p->shape[0];
+        wanted[count++].shape[1] = p->shape[1];
     }
     if (status == LOONG_OK) {
         status = loongi_checkpoint_check(ck, wanted, count);

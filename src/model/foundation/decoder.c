@@ -45,14 +45,11 @@ static double embedding_std(const loong_decoder_config_t *c)
     return c->embedding_init_std > 0.0 ? c->embedding_init_std : c->init_std;
 }
 
-static loong_val_t embed(decoder_t *d)
+/* What every stage reads besides the stream. */
+static void sequence(decoder_t *d)
 {
     const loong_decoder_config_t *c = d->c;
-    int64_t t = d->request->tokens;
-    loong_val_t ids =
-        loong_graph_input(d->g, "tokens", LOONG_I32, loong_shape_1d(t));
-    loong_val_t positions =
-        loong_graph_input(d->g, "positions", LOONG_I32, loong_shape_1d(t));
+    loong_shape_t tokens = loong_shape_1d(d->request->tokens);
     d->sequence.cu_seqlens =
         loong_graph_input(d->g, "cu_seqlens", LOONG_I32,
                           loong_shape_1d(d->request->max_segments + 1));
@@ -60,25 +57,50 @@ static loong_val_t embed(decoder_t *d)
     d->sequence.token_key = LOONG_NONE;
     if (d->request->train && needs_key(c)) {
         d->sequence.token_key =
-            loong_graph_input(d->g, "token_key", LOONG_I64, loong_shape_1d(t));
+            loong_graph_input(d->g, "token_key", LOONG_I64, tokens);
         d->stream_key = loong_nn_stream_rows(&d->nn, d->sequence.token_key);
     }
+    if (!c->learned_positions) {
+        loong_val_t positions =
+            loong_graph_input(d->g, "positions", LOONG_I32, tokens);
+        loong_graph_push(d->g, "rope");
+        d->sequence.rope_table = loong_rope_table(d->g, positions, &c->rope);
+        loong_graph_pop(d->g);
+    }
+}
+
+/* The table of the embedding, which a tied head shares. */
+static loong_val_t embedding_table(decoder_t *d)
+{
+    const loong_decoder_config_t *c = d->c;
     loong_graph_push(d->g, "embed_tokens");
-    loong_val_t table = loong_nn_table(&d->nn, "weight", d->vocab,
-                                        c->hidden_size, embedding_std(c));
+    loong_val_t w =
+        c->tied ? loong_nn_tied_table(&d->nn, "weight", d->vocab,
+                                      c->hidden_size, embedding_std(c))
+                : loong_nn_table(&d->nn, "weight", d->vocab, c->hidden_size,
+                                 embedding_std(c));
+    loong_graph_pop(d->g);
+    return w;
+}
+
+static loong_val_t embed(decoder_t *d)
+{
+    const loong_decoder_config_t *c = d->c;
+    loong_shape_t tokens = loong_shape_1d(d->request->tokens);
+    loong_val_t ids = loong_graph_input(d->g, "tokens", LOONG_I32, tokens);
+    loong_val_t table = embedding_table(d);
+    loong_graph_push(d->g, "embed_tokens");
     loong_val_t x = loong_nn_embedding(&d->nn, ids, table, d->vocab);
     loong_graph_pop(d->g);
     if (c->learned_positions) {
+        loong_val_t positions =
+            loong_graph_input(d->g, "positions", LOONG_I32, tokens);
         loong_graph_push(d->g, "position_embeddings");
         loong_val_t wpe = loong_nn_matrix(&d->nn, "weight",
-                                           c->max_position_embeddings,
-                                           c->hidden_size, embedding_std(c));
+                                          c->max_position_embeddings,
+                                          c->hidden_size, embedding_std(c));
         loong_val_t rows = loong_nn_stream_rows(&d->nn, positions);
         x = loong_add(d->g, x, loong_embedding(d->g, rows, wpe));
-        loong_graph_pop(d->g);
-    } else {
-        loong_graph_push(d->g, "rope");
-        d->sequence.rope_table = loong_rope_table(d->g, positions, &c->rope);
         loong_graph_pop(d->g);
     }
     return dropout(d, x, c->embedding_dropout, -1, SITE_EMBEDDING);
@@ -126,12 +148,22 @@ static loong_val_t layer(decoder_t *d, loong_val_t x, int index)
 static loong_val_t head_matrix(decoder_t *d)
 {
     const loong_decoder_config_t *c = d->c;
-    double std = c->tied ? embedding_std(c) : c->init_std;
-    loong_graph_push(d->g, c->tied ? "embed_tokens" : "lm_head");
-    loong_val_t w =
-        loong_nn_table(&d->nn, "weight", d->vocab, c->hidden_size, std);
+    if (c->tied) {
+        return embedding_table(d);
+    }
+    loong_graph_push(d->g, "lm_head");
+    loong_val_t w = loong_nn_table(&d->nn, "weight", d->vocab, c->hidden_size,
+                                   c->init_std);
     loong_graph_pop(d->g);
     return w;
+}
+
+static void end(decoder_t *d, loong_val_t x)
+{
+    const loong_decoder_config_t *c = d->c;
+    x = loong_nn_norm(&d->nn, "norm", c->normalization, x, c->hidden_size,
+                      c->norm_eps);
+    loong_nn_language_head(&d->nn, x, head_matrix(d), d->vocab, d->request);
 }
 
 loong_status_t loongi_decoder_build(loong_graph_t *graph, const void *config,
@@ -149,13 +181,19 @@ loong_status_t loongi_decoder_build(loong_graph_t *graph, const void *config,
     }
     d.vocab =
         loong_nn_vocabulary(&d.nn, c->vocab_size, c->padded_vocab_size);
-    loong_val_t x = embed(&d);
-    for (int i = 0; i < c->num_layers; i++) {
-        x = layer(&d, x, i);
+    sequence(&d);
+    loong_val_t x = request->begins
+                        ? embed(&d)
+                        : loong_nn_stage_input(&d.nn, request->tokens,
+                                               c->hidden_size);
+    for (int i = 0; i < request->num_layers; i++) {
+        x = layer(&d, x, request->first_layer + i);
     }
-    x = loong_nn_norm(&d.nn, "norm", c->normalization, x, c->hidden_size,
-                      c->norm_eps);
-    loong_nn_language_head(&d.nn, x, head_matrix(&d), d.vocab, request);
+    if (request->ends) {
+        end(&d, x);
+    } else {
+        loong_nn_stage_output(&d.nn, x);
+    }
     return loong_graph_status(graph);
 }
 
@@ -178,6 +216,7 @@ void loongi_decoder_facts(const void *config, loong_model_facts_t *facts)
     const loong_decoder_config_t *c = config;
     facts->vocab_size = c->vocab_size;
     facts->kv_heads = c->num_query_groups;
+    facts->num_layers = c->num_layers;
     facts->flops_per_token = flops_per_token(c);
 }
 

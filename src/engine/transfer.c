@@ -1,0 +1,202 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "transfer.h"
+
+#include <stdio.h>
+#include <string.h>
+
+enum { MAX_TENSORS = 4, DIRECTIONS = 2 };
+
+/* Tensors of one direction at one side. */
+typedef struct tensors {
+    int count;
+    const loong_port_t *port[MAX_TENSORS];
+} tensors_t;
+
+typedef struct messages {
+    bool active;
+    loong_comm_request_t request[MAX_TENSORS];
+} messages_t;
+
+typedef struct slot {
+    int32_t micro_batch; /* -1: none yet */
+    messages_t sent[DIRECTIONS];
+    messages_t received[DIRECTIONS];
+} slot_t;
+
+struct loong_transfer {
+    loong_context_t *ctx;
+    loong_comm_t *comm;
+    tensors_t out[DIRECTIONS]; /* 0: forward, 1: gradients */
+    tensors_t in[DIRECTIONS];
+    int64_t num_slots;
+    slot_t *slots;
+};
+
+/* ---- what is sent ------------------------------------------------------- */
+
+static const loong_port_t *gradient_of(const loong_port_t *port, int count,
+                                       const loong_port_t *ports)
+{
+    char name[256];
+    snprintf(name, sizeof(name), "%s.grad", port->name);
+    for (int i = 0; i < count; i++) {
+        if (strcmp(ports[i].name, name) == 0) {
+            return &ports[i];
+        }
+    }
+    return NULL; /* the chunk only evaluates */
+}
+
+/* Boundary tensors of one side, and their gradients on the other. */
+static loong_status_t collect(loong_transfer_t *t, int count,
+                              const loong_port_t *ports, tensors_t *forward,
+                              int other, const loong_port_t *others,
+                              tensors_t *backward)
+{
+    for (int i = 0; i < count; i++) {
+        if (!ports[i].boundary) {
+            continue;
+        }
+        LOONG_CHECK(t->ctx, forward->count < MAX_TENSORS,
+                    LOONG_ERR_UNSUPPORTED,
+                    "more than %d tensors between two stages", MAX_TENSORS);
+        forward->port[forward->count++] = &ports[i];
+        const loong_port_t *grad = gradient_of(&ports[i], other, others);
+        if (grad != NULL) {
+            backward->port[backward->count++] = grad;
+        }
+    }
+    return LOONG_OK;
+}
+
+loong_status_t loongi_transfer_create(const loong_chunk_t *chunk,
+                                      loong_comm_t *comm, int64_t num_slots,
+                                      loong_transfer_t **transfer_p)
+{
+    const loong_chunk_t *c = chunk;
+    loong_transfer_t *t = NULL;
+    LOONG_TRY(loongi_alloc(c->ctx, sizeof(*t), "transfers", &t));
+    t->ctx = c->ctx;
+    t->comm = comm;
+    t->num_slots = num_slots;
+    loong_status_t status =
+        loongi_calloc(c->ctx, (size_t)num_slots, sizeof(*t->slots),
+                      "slots of transfers", &t->slots);
+    for (int64_t s = 0; s < num_slots && status == LOONG_OK; s++) {
+        t->slots[s].micro_batch = -1;
+    }
+    if (status == LOONG_OK) {
+        status = collect(t, c->num_outputs, c->outputs, &t->out[0],
+                         c->num_inputs, c->inputs, &t->in[1]);
+    }
+    if (status == LOONG_OK) {
+        status = collect(t, c->num_inputs, c->inputs, &t->in[0],
+                         c->num_outputs, c->outputs, &t->out[1]);
+    }
+    if (status != LOONG_OK) {
+        loongi_transfer_destroy(&t);
+        return status;
+    }
+    *transfer_p = t;
+    return LOONG_OK;
+}
+
+void loongi_transfer_destroy(loong_transfer_t **transfer_p)
+{
+    loong_transfer_t *t = *transfer_p;
+    if (t != NULL) {
+        loongi_free(t->ctx, t->slots);
+        loongi_free(t->ctx, t);
+        *transfer_p = NULL;
+    }
+}
+
+/* ---- waiting ------------------------------------------------------------ */
+
+static loong_status_t wait_for(loong_transfer_t *t, const tensors_t *tensors,
+                               messages_t *m)
+{
+    for (int i = 0; m->active && i < tensors->count; i++) {
+        LOONG_TRY(loong_comm_wait(t->comm, &m->request[i]));
+    }
+    m->active = false;
+    return LOONG_OK;
+}
+
+static loong_status_t wait_sent(loong_transfer_t *t, slot_t *slot)
+{
+    for (int d = 0; d < DIRECTIONS; d++) {
+        LOONG_TRY(wait_for(t, &t->out[d], &slot->sent[d]));
+    }
+    return LOONG_OK;
+}
+
+/* The slot of an entry, free for its micro-batch. */
+static loong_status_t take(loong_transfer_t *t, const loong_entry_t *entry,
+                           slot_t **slot_p)
+{
+    slot_t *slot = &t->slots[entry->slot];
+    if (slot->micro_batch != entry->micro_batch) {
+        LOONG_TRY(wait_sent(t, slot));
+        slot->micro_batch = entry->micro_batch;
+    }
+    *slot_p = slot;
+    return LOONG_OK;
+}
+
+loong_status_t loongi_transfer_need(loong_transfer_t *transfer,
+                                    const loong_entry_t *entry)
+{
+    slot_t *slot = NULL;
+    int direction = entry->kind == LOONG_ENTRY_B;
+    if (entry->slot < 0) {
+        return LOONG_OK;
+    }
+    LOONG_TRY(take(transfer, entry, &slot));
+    return wait_for(transfer, &transfer->in[direction],
+                    &slot->received[direction]);
+}
+
+loong_status_t loongi_transfer_finish(loong_transfer_t *transfer)
+{
+    for (int64_t s = 0; s < transfer->num_slots; s++) {
+        LOONG_TRY(wait_sent(transfer, &transfer->slots[s]));
+        transfer->slots[s].micro_batch = -1;
+    }
+    return LOONG_OK;
+}
+
+/* ---- beginning ---------------------------------------------------------- */
+
+static size_t bytes_of(const loong_port_t *port)
+{
+    return (size_t)loongi_shape_elements(&port->shape) *
+           loong_dtype_size(port->dtype);
+}
+
+loong_status_t loongi_transfer_begin(loong_transfer_t *transfer,
+                                     const loong_run_t *run,
+                                     const loong_entry_t *entry)
+{
+    loong_transfer_t *t = transfer;
+    slot_t *slot = NULL;
+    bool send = entry->kind == LOONG_ENTRY_SEND_FORWARD ||
+                entry->kind == LOONG_ENTRY_SEND_BACKWARD;
+    int direction = entry->kind == LOONG_ENTRY_SEND_BACKWARD ||
+                    entry->kind == LOONG_ENTRY_RECV_BACKWARD;
+    LOONG_TRY(take(t, entry, &slot));
+    const tensors_t *tensors =
+        send ? &t->out[direction] : &t->in[direction];
+    messages_t *m = send ? &slot->sent[direction] : &slot->received[direction];
+    for (int i = 0; i < tensors->count; i++) {
+        const loong_port_t *port = tensors->port[i];
+        char *data = run->base[port->operand.base] + port->operand.offset;
+        int tag = direction * MAX_TENSORS + i;
+        LOONG_TRY(send ? loong_comm_isend(t->comm, data, bytes_of(port),
+                                          entry->peer, tag, &m->request[i])
+                       : loong_comm_irecv(t->comm, data, bytes_of(port),
+                                          entry->peer, tag, &m->request[i]));
+    }
+    m->active = tensors->count > 0;
+    return LOONG_OK;
+}

@@ -1,0 +1,42 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The messages of one chunk: what its boundary inputs and outputs, and their
+ * gradients, receive from and send to other stages, by slot. Receives and
+ * sends only begin; a program waits for the receive that it reads, a slot is
+ * given to another micro-batch when its sends are complete.
+ */
+#ifndef LOONG_TRANSFER_H
+#define LOONG_TRANSFER_H
+
+#include "executor.h"
+#include "loong/comm.h"
+#include "schedule.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+typedef struct loong_transfer loong_transfer_t;
+
+/* comm: the ranks of the pipeline; both are borrowed. Not collective. */
+LOONG_NODISCARD loong_status_t
+loongi_transfer_create(const loong_chunk_t *chunk, loong_comm_t *comm,
+                       int64_t num_slots, loong_transfer_t **transfer_p);
+void loongi_transfer_destroy(loong_transfer_t **transfer_p);
+
+/* Begins a send or receive entry; run is bound to its slot. */
+LOONG_NODISCARD loong_status_t
+loongi_transfer_begin(loong_transfer_t *transfer, const loong_run_t *run,
+                      const loong_entry_t *entry);
+/* Waits for what a program reads: F and E the forward, B the backward. */
+LOONG_NODISCARD loong_status_t
+loongi_transfer_need(loong_transfer_t *transfer, const loong_entry_t *entry);
+/* Waits for all sends. */
+LOONG_NODISCARD loong_status_t
+loongi_transfer_finish(loong_transfer_t *transfer);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

@@ -34,34 +34,39 @@ struct loong_transfer {
 
 /* ---- what is sent ------------------------------------------------------- */
 
-static const loong_port_t *gradient_of(const loong_port_t *port, int count,
-                                       const loong_port_t *ports)
+/* The ports of one side of a chunk. */
+typedef struct side {
+    int count;
+    const loong_port_t *ports;
+} side_t;
+
+static const loong_port_t *gradient_of(const loong_port_t *port,
+                                       const side_t *side)
 {
     char name[256];
     snprintf(name, sizeof(name), "%s.grad", port->name);
-    for (int i = 0; i < count; i++) {
-        if (strcmp(ports[i].name, name) == 0) {
-            return &ports[i];
+    for (int i = 0; i < side->count; i++) {
+        if (strcmp(side->ports[i].name, name) == 0) {
+            return &side->ports[i];
         }
     }
     return NULL; /* the chunk only evaluates */
 }
 
 /* Boundary tensors of one side, and their gradients on the other. */
-static loong_status_t collect(loong_transfer_t *t, int count,
-                              const loong_port_t *ports, tensors_t *forward,
-                              int other, const loong_port_t *others,
-                              tensors_t *backward)
+static loong_status_t collect(loong_transfer_t *t, side_t side, side_t other,
+                              tensors_t *forward, tensors_t *backward)
 {
-    for (int i = 0; i < count; i++) {
-        if (!ports[i].boundary) {
+    for (int i = 0; i < side.count; i++) {
+        const loong_port_t *port = &side.ports[i];
+        if (!port->boundary) {
             continue;
         }
         LOONG_CHECK(t->ctx, forward->count < MAX_TENSORS,
                     LOONG_ERR_UNSUPPORTED,
                     "more than %d tensors between two stages", MAX_TENSORS);
-        forward->port[forward->count++] = &ports[i];
-        const loong_port_t *grad = gradient_of(&ports[i], other, others);
+        forward->port[forward->count++] = port;
+        const loong_port_t *grad = gradient_of(port, &other);
         if (grad != NULL) {
             backward->port[backward->count++] = grad;
         }
@@ -74,6 +79,8 @@ loong_status_t loongi_transfer_create(const loong_chunk_t *chunk,
                                       loong_transfer_t **transfer_p)
 {
     const loong_chunk_t *c = chunk;
+    side_t inputs = {c->num_inputs, c->inputs};
+    side_t outputs = {c->num_outputs, c->outputs};
     loong_transfer_t *t = NULL;
     LOONG_TRY(loongi_alloc(c->ctx, sizeof(*t), "transfers", &t));
     t->ctx = c->ctx;
@@ -86,12 +93,10 @@ loong_status_t loongi_transfer_create(const loong_chunk_t *chunk,
         t->slots[s].micro_batch = -1;
     }
     if (status == LOONG_OK) {
-        status = collect(t, c->num_outputs, c->outputs, &t->out[0],
-                         c->num_inputs, c->inputs, &t->in[1]);
+        status = collect(t, outputs, inputs, &t->out[0], &t->in[1]);
     }
     if (status == LOONG_OK) {
-        status = collect(t, c->num_inputs, c->inputs, &t->in[0],
-                         c->num_outputs, c->outputs, &t->out[1]);
+        status = collect(t, inputs, outputs, &t->in[0], &t->out[1]);
     }
     if (status != LOONG_OK) {
         loongi_transfer_destroy(&t);

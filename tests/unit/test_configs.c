@@ -95,7 +95,9 @@ static int64_t count_parameters(loong_context_t *ctx,
 {
     loong_precision_t precision = {LOONG_F32, LOONG_F32};
     loong_model_request_t request = {.tokens = 16, .max_seqlen = 16,
-                                     .max_segments = 1, .train = true};
+                                     .max_segments = 1, .train = true,
+                                     .begins = true, .ends = true,
+                                     .num_layers = config->num_layers};
     loong_graph_t *graph = NULL;
     int64_t total = 0;
     assert_ok(ctx, loong_graph_create(ctx, precision, &graph));

@@ -55,7 +55,7 @@ check-full: build
 	ctest --test-dir $(BUILD) --output-on-failure -j $(JOBS)
 
 install: build
-	cmake --install $(BUILD)
+	cmake --install $(BUILD) --prefix $(PREFIX)
 
 clean:
 	rm -rf $(BUILD)

@@ -15,10 +15,7 @@
 #include "loong/dataset.h"
 #include "loong/trainer.h"
 #include "loong_bench.h"
-
-#ifndef LOONG_CONFIG_DIR
-#define LOONG_CONFIG_DIR "configs"
-#endif
+#include "tool_configs.h"
 
 enum { WARM_UP = 2, PATH_SIZE = 512, BATCHES = 16 };
 
@@ -34,9 +31,10 @@ loong_status_t bench_recipe(loong_context_t *ctx, const char *path,
                             int num_overrides, char *const *overrides,
                             loong_recipe_t **recipe_p)
 {
+    char configs[PATH_MAX];
     loong_recipe_params_t params;
     memset(&params, 0, sizeof(params));
-    params.config_dir = LOONG_CONFIG_DIR;
+    params.config_dir = tool_configs(configs);
     params.num_overrides = num_overrides;
     params.overrides = (const char *const *)overrides;
     return loong_recipe_load(ctx, path, &params, recipe_p);

@@ -15,10 +15,7 @@
 #include "loong/register.h"
 #include "loong/trainer.h"
 #include "loongrun_screen.h"
-
-#ifndef LOONG_CONFIG_DIR
-#define LOONG_CONFIG_DIR "configs"
-#endif
+#include "tool_configs.h"
 
 static const char usage[] =
     "usage: [mpirun -n N] loongrun [train|eval] RECIPE.yaml [a.b=c ...]\n"
@@ -238,7 +235,8 @@ static void tell_failure(const loong_context_t *ctx, loong_status_t status,
 
 static int work(loong_context_t *ctx, const options_t *o, screen_t *screen)
 {
-    loong_recipe_params_t params = {LOONG_CONFIG_DIR, o->num_overrides,
+    char configs[PATH_MAX];
+    loong_recipe_params_t params = {tool_configs(configs), o->num_overrides,
                                     o->overrides, 0, NULL};
     loong_launch_t launch;
     loong_recipe_t *recipe = NULL;

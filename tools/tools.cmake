@@ -10,11 +10,13 @@ install(TARGETS loong-data RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
 add_executable(loongrun tools/loongrun.c tools/loongrun_screen.c)
 target_link_libraries(loongrun PRIVATE loong)
 target_compile_definitions(loongrun PRIVATE
-  LOONG_CONFIG_DIR="${PROJECT_SOURCE_DIR}/configs")
+  LOONG_CONFIG_DIR="${PROJECT_SOURCE_DIR}/configs"
+  LOONG_TO_CONFIGS="${to_share}/loong/configs")
 install(TARGETS loongrun RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
 add_executable(loong-bench tools/loong_bench.c tools/loong_bench_floor.c
   tools/loong_bench_item.c tools/loong_bench_op.c tools/loong_bench_step.c)
 target_link_libraries(loong-bench PRIVATE loong)
 target_compile_definitions(loong-bench PRIVATE
-  LOONG_CONFIG_DIR="${PROJECT_SOURCE_DIR}/configs")
+  LOONG_CONFIG_DIR="${PROJECT_SOURCE_DIR}/configs"
+  LOONG_TO_CONFIGS="${to_share}/loong/configs")
 install(TARGETS loong-bench RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})

@@ -193,6 +193,29 @@ static void set_defaults(loong_decoder_config_t *c)
     c->tied = true;
 }
 
+/* What the name of a family alone says: the defaults of its configuration
+ * class in transformers. */
+static void set_family_defaults(loong_decoder_config_t *c, const char *family)
+{
+    if (family == NULL) {
+        return;
+    }
+    bool qwen2 = strcmp(family, "qwen2") == 0;
+    bool qwen3 = strcmp(family, "qwen3") == 0;
+    c->qkv_bias = qwen2;
+    c->qk_norm = qwen3;
+    if (qwen2 || qwen3) {
+        c->norm_eps = 1e-6;
+    }
+    if (strcmp(family, "gpt2") == 0) {
+        c->learned_positions = true;
+        c->normalization = LOONG_NORM_LAYER;
+        c->mlp = LOONG_MLP_GELU_TANH;
+        c->qkv_bias = c->attention_output_bias = c->mlp_bias = true;
+        c->scaled_output_init = true;
+    }
+}
+
 static void want_positive(report_t *report, const char *key, int64_t value)
 {
     if (value <= 0) {
@@ -249,6 +272,7 @@ loong_status_t loongi_decoder_configure(loong_context_t *ctx,
     report_t report = {loongi_text_begin(ctx), 0};
     loong_status_t status = LOONG_OK;
     set_defaults(config);
+    set_family_defaults(config, loongi_pairs_get(pairs, "family"));
     for (int64_t i = 0; i < pairs->count; i++) {
         set_field(&report, config, &pairs->items[i]);
     }

@@ -196,7 +196,8 @@ static loong_status_t run_recipe(loong_context_t *ctx, const options_t *o,
         status = with_trainer(o, recipe, comm, trainer);
     }
     screen_wipe(screen);
-    if (status != LOONG_OK && status != LOONG_ERR_INTERRUPTED) {
+    if (trainer != NULL && status != LOONG_OK &&
+        status != LOONG_ERR_INTERRUPTED) {
         loong_comm_abort(comm, loong_status_text(status));
     }
     loong_trainer_destroy(&trainer);
@@ -223,13 +224,32 @@ static loong_status_t connect(loong_context_t *ctx,
                : loong_comm_create_world(ctx, &params, comm_p);
 }
 
-/* What all ranks have got wrong in the same way is told once. */
-static void tell_failure(const loong_context_t *ctx, loong_status_t status,
-                         int rank, bool told)
+static void tell_failure(loong_status_t status, int rank, const char *text)
 {
-    if (status != LOONG_OK && status != LOONG_ERR_INTERRUPTED && !told) {
+    if (status != LOONG_OK && status != LOONG_ERR_INTERRUPTED) {
         fprintf(stderr, "loongrun: rank %d: %s\n%s\n", rank,
-                loong_status_text(status), loong_context_error(ctx));
+                loong_status_text(status), text);
+    }
+}
+
+/* What all ranks have got wrong in the same way is told once, by the first of
+ * them; *agreed_p: the exit code of all. */
+static void end_together(loong_comm_t *comm, loong_status_t status,
+                         const char *text, int *agreed_p)
+{
+    int rank = 0;
+    int code = (int)loong_exit_code_from_status(status);
+    int64_t hash = 0;
+    for (const char *c = text; *c != '\0'; c++) {
+        hash = (hash * 31 + (unsigned char)*c) & 0xffffffffffff;
+    }
+    int64_t both[2] = {hash, -hash};
+    bool same = loong_comm_all_reduce(comm, both, 2, LOONG_I64,
+                                      LOONG_REDUCE_MAX, "end") == LOONG_OK &&
+                both[0] == -both[1];
+    loong_exit_code_agree(comm, code, agreed_p, &rank);
+    if (!same || loong_comm_rank(comm) == rank) {
+        tell_failure(status, loong_comm_rank(comm), text);
     }
 }
 
@@ -242,7 +262,6 @@ static int work(loong_context_t *ctx, const options_t *o, screen_t *screen)
     loong_recipe_t *recipe = NULL;
     loong_comm_t **comm = &screen->comm;
     int agreed = 0;
-    int rank = 0;
     loong_launch_detect(&launch);
     loong_status_t loaded = loong_recipe_load(ctx, o->recipe, &params, &recipe);
     loong_status_t status = loong_signals_install(ctx);
@@ -259,15 +278,13 @@ static int work(loong_context_t *ctx, const options_t *o, screen_t *screen)
         status = run_recipe(ctx, o, recipe, screen);
     }
     loong_recipe_destroy(&recipe);
-    int code = (int)loong_exit_code_from_status(status);
+    char text[4096];
+    snprintf(text, sizeof(text), "%s", loong_context_error(ctx));
     if (*comm == NULL) {
-        tell_failure(ctx, status, launch.rank, false);
-        return code;
+        tell_failure(status, launch.rank, text);
+        return (int)loong_exit_code_from_status(status);
     }
-    loong_exit_code_agree(*comm, code, &agreed, &rank);
-    bool same = loaded != LOONG_OK && code == agreed;
-    tell_failure(ctx, status, launch.rank,
-                 same && loong_comm_rank(*comm) != rank);
+    end_together(*comm, status, text, &agreed);
     if (agreed != 0 && loong_comm_rank(*comm) == 0) {
         fprintf(stderr, "loongrun: exit %d: %s\n", agreed,
                 loong_exit_code_text(agreed));

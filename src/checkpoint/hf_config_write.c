@@ -415,6 +415,22 @@ static loong_status_t write_files(writer_t *w,
     return present ? LOONG_OK : write_generation(w, params, generation);
 }
 
+loong_status_t loongi_hf_config_check(loong_context_t *ctx,
+                                      const loong_pairs_t *model)
+{
+    loong_hf_config_params_t params = {"", model, LOONG_F32, -1, -1};
+    writer_t w = {0};
+    w.ctx = ctx;
+    w.model = model;
+    w.text = loongi_text_begin(ctx);
+    w.problems = loongi_problems_begin(ctx);
+    LOONG_TRY(find_type(&w));
+    compose(&w, NULL, &params);
+    loongi_text_free(&w.text);
+    return loongi_problems_end(&w.problems, LOONG_ERR_UNSUPPORTED,
+                               "the model as a Hugging Face config.json");
+}
+
 loong_status_t loongi_hf_config_write(loong_context_t *ctx,
                                       const loong_hf_config_params_t *params)
 {

@@ -324,7 +324,8 @@ static loong_status_t start(loong_trainer_t *t)
     return loong_comm_barrier(t->comm, "start");
 }
 
-static loong_status_t create(loong_trainer_t *t, bool plan_only)
+/* What needs no other rank. */
+static loong_status_t plan(loong_trainer_t *t)
 {
     LOONG_TRY(adopt_hf_keys(t));
     LOONG_TRY(loong_recipe_check(t->recipe, loong_comm_size(t->comm)));
@@ -332,11 +333,30 @@ static loong_status_t create(loong_trainer_t *t, bool plan_only)
     LOONG_TRY(loong_device_create(
         t->ctx, loong_recipe_text(t->recipe, "device"), 0, &t->device));
     LOONG_TRY(plan_stage(t));
-    LOONG_TRY(loong_recipe_hash(t->recipe, &t->recipe_hash));
-    if (!plan_only) {
-        LOONG_TRY(start(t));
+    return loong_recipe_hash(t->recipe, &t->recipe_hash);
+}
+
+/* All ranks start, or none does: what cannot be planned is known to all while
+ * the communicator is intact; what fails later ends the waiting of others. */
+static loong_status_t create(loong_trainer_t *t, bool plan_only)
+{
+    loong_status_t status = plan(t);
+    int size = loong_comm_size(t->comm);
+    int64_t first = status != LOONG_OK ? loong_comm_rank(t->comm) : size;
+    loong_status_t agreed = loong_comm_all_reduce(
+        t->comm, &first, 1, LOONG_I64, LOONG_REDUCE_MIN, "start");
+    LOONG_TRY(status);
+    LOONG_TRY(agreed);
+    LOONG_CHECK(t->ctx, first == size, LOONG_ERR_CONFIG,
+                "rank %lld cannot start", (long long)first);
+    status = plan_only ? LOONG_OK : start(t);
+    if (status == LOONG_OK) {
+        status = loong_recipe_status(t->recipe);
     }
-    return loong_recipe_status(t->recipe);
+    if (status != LOONG_OK) {
+        loong_comm_abort(t->comm, loong_status_text(status));
+    }
+    return status;
 }
 
 loong_status_t loong_trainer_create(loong_context_t *ctx,

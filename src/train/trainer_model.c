@@ -3,6 +3,7 @@
  * From the model keys of a recipe to a configured family. */
 #include <string.h>
 
+#include "hf_config.h"
 #include "hf_weights.h"
 #include "param_rules.h"
 #include "trainer_impl.h"
@@ -50,8 +51,15 @@ static loong_status_t check_export(loong_trainer_t *t)
     if (loong_recipe_text(t->recipe, "export.hf") == NULL) {
         return LOONG_OK;
     }
+    LOONG_CHECK(t->ctx,
+                loong_recipe_text(t->recipe, "checkpoint.save") != NULL,
+                LOONG_ERR_CONFIG,
+                "export.hf goes through a checkpoint: set checkpoint.save");
     loong_status_t status = loongi_hf_map_create(t->ctx, t->model_keys, &map);
     loongi_hf_map_destroy(&map);
+    if (status == LOONG_OK) {
+        status = loongi_hf_config_check(t->ctx, t->model_keys);
+    }
     if (status != LOONG_OK) {
         loongi_error_note(t->ctx, "wanted for export.hf");
     }

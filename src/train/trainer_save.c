@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "loong/checkpoint.h"
+#include "problems.h"
 #include "trainer_impl.h"
 
 #define COMPONENT "foundation."
@@ -384,12 +385,38 @@ static loong_status_t load_tensors(loong_trainer_t *t, loong_checkpoint_t *ck)
     return status;
 }
 
+/* An evaluation asks for the same model and nothing else. */
+static loong_status_t judge_model(void *user,
+                                  const loong_recipe_change_t *change)
+{
+    if (strncmp(change->path, "model.", 6) == 0) {
+        loongi_problems_add(
+            user, "%s: %s in the checkpoint, now %s", change->path,
+            change->before != NULL ? change->before : "not set",
+            change->after != NULL ? change->after : "not set");
+    }
+    return LOONG_OK;
+}
+
+static loong_status_t compare_models(loong_trainer_t *t,
+                                     const loong_recipe_t *old)
+{
+    loong_problems_t problems = loongi_problems_begin(t->ctx);
+    loong_status_t status =
+        loong_recipe_compare(old, t->recipe, judge_model, &problems);
+    loong_status_t found = loongi_problems_end(
+        &problems, LOONG_ERR_CONFIG, "another model than the checkpoint's");
+    return status != LOONG_OK ? status : found;
+}
+
 static loong_status_t compare_recipes(loong_trainer_t *t, const char *earlier)
 {
     loong_recipe_t *old = NULL;
     LOONG_TRY(loong_recipe_parse(t->ctx, "the checkpoint's recipe", earlier,
                                  NULL, &old));
-    loong_status_t status = loong_recipe_check_resume(old, t->recipe);
+    loong_status_t status =
+        t->evaluate_only ? compare_models(t, old)
+                         : loong_recipe_check_resume(old, t->recipe);
     loong_recipe_destroy(&old);
     return status;
 }
@@ -402,7 +429,8 @@ static loong_status_t resume_from(loong_trainer_t *t, loong_checkpoint_t *ck)
     if (recipe != NULL) {
         LOONG_TRY(compare_recipes(t, recipe));
     }
-    if (data != NULL && !loong_recipe_may_change(t->recipe, "data")) {
+    if (data != NULL && !t->evaluate_only &&
+        !loong_recipe_may_change(t->recipe, "data")) {
         loong_status_t status = loong_blend_compare(t->blend, data);
         if (status != LOONG_OK) {
             loongi_error_note(t->ctx, "resume.override: [data] goes on with "

@@ -66,6 +66,7 @@ set_tests_properties(install PROPERTIES LABELS cli TIMEOUT 60)
 loong_test(NAME configs SOURCES tests/unit/test_configs.c LABELS unit)
 include(tests/lint/lint.cmake)
 loong_test(NAME tokenizer SOURCES tests/unit/test_tokenizer.c LABELS unit)
+include(tests/data/tokenizer.cmake)
 loong_test(NAME planner LABELS planner SOURCES tests/planner/test_planner.c
   tests/planner/fake_ops.c tests/planner/fake_kernels.c
   tests/planner/fake_world.c tests/planner/fake_model.c

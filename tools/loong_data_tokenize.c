@@ -103,10 +103,11 @@ static int32_t *read_ids(const input_t *in, int64_t *count_p)
     int32_t *ids = malloc((in->length / 2 + 1) * sizeof(*ids));
     int64_t count = 0;
     const char *at = in->bytes + strspn(in->bytes, " \t\r\n,");
-    while (ids != NULL && *at != '\0') {
+    while (ids != NULL && at < in->bytes + in->length) {
         char *end = NULL;
         long value = strtol(at, &end, 10);
         if (end == at || value < 0 || value > INT32_MAX ||
+            (*end == '\0' && end < in->bytes + in->length) ||
             strchr(" \t\r\n,", *end) == NULL) {
             fprintf(stderr,
                     "loong-data tokenizer decode: '%.20s' (number %" PRId64

@@ -52,6 +52,9 @@ void loongi_json_destroy(loong_json_t **json)
 
 loong_json_kind_t loongi_json_kind(const loong_json_t *json)
 {
+    if (json == NULL) { /* a member that is not there */
+        return LOONG_JSON_NULL;
+    }
     switch (json_typeof(inner(json))) {
     case JSON_TRUE:
     case JSON_FALSE:

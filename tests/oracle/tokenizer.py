@@ -5,8 +5,8 @@
     tokenizer.py LOONG_DATA TOKENIZER... [--text FILE...] [--seed N]
 
 Every tokenizer (a tokenizer.json) encodes: the files, a mix of characters
-from all of Unicode, invalid UTF-8, and every code point alone and between
-letters. Needs `pip install tokenizers`.
+from all of Unicode (2 MB), invalid UTF-8, and every code point alone, between
+letters and behind what it could compose with. Needs `pip install tokenizers`.
 """
 import argparse
 import pathlib
@@ -24,6 +24,9 @@ CONTRACTIONS = ["'s", "'T", "'re", "'VE", "'m", "'lL", "'d", "'\u017f", "'x"]
 EMOJI = ["\U0001f600", "\U0001f468\u200d\U0001f469\u200d\U0001f467",
          "\U0001f1e8\U0001f1f3", "\u2764\ufe0f", "\U0001f44d\U0001f3fd"]
 NUMBERS = ["1", "12", "1234567", "\u0663\u0664", "\u00bd", "\u2167", "\u4e94"]
+# What a character may compose or change places with, before and behind it.
+CONTEXTS = [("e", ""), ("\uac00", ""), ("\u1100", "\u11a8"),
+            ("a\u0327", "\u0301"), (" ", " "), ("1", "'s"), ("\r", "\n")]
 POINTS = [c for c in range(1, 0x110000) if not 0xD800 <= c < 0xE000]
 
 
@@ -115,7 +118,7 @@ def main():
         special = [t.content for t in added.values()]
         cases = [(name, pathlib.Path(name).read_bytes())
                  for name in args.text]
-        mix = mixed(rng, 1 << 20, special)
+        mix = mixed(rng, 2 << 20, special)
         cases += [
             ("mixed text", mix),
             ("broken text", broken(rng, mixed(rng, 1 << 19, special))),
@@ -123,6 +126,9 @@ def main():
             ("every character",
              "\n".join(chr(c) + " a" + chr(c) + "b1 " + chr(c)
                        for c in POINTS).encode()),
+            ("every character in contexts",
+             "\n".join(before + chr(c) + after for c in POINTS
+                       for before, after in CONTEXTS).encode()),
             ("white space",
              "".join(rng.choice(SPACES + ["a", "1", "!"])
                      for _ in range(100000)).encode()),

@@ -2,7 +2,7 @@
  *
  * tokenizer.json: what happens around ids: post_processor and decoder. */
 #include <limits.h>
-#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "tokenizer_impl.h"
@@ -32,10 +32,12 @@ static loong_status_t add_special(loong_tokenizer_t *t,
     const char *name = NULL;
     LOONG_TRY(loongi_member_text(t->ctx, item, "id",
                                  "post_processor.single.SpecialToken", &name));
-    const loong_json_t *ids =
-        loongi_json_get(loongi_json_get(table, name), "ids");
-    LOONG_CHECK(t->ctx, ids != NULL, LOONG_ERR_FORMAT,
+    const loong_json_t *special = loongi_json_get(table, name);
+    const loong_json_t *ids = NULL;
+    LOONG_CHECK(t->ctx, special != NULL, LOONG_ERR_FORMAT,
                 "post_processor.special_tokens: '%s' is missing", name);
+    LOONG_TRY(loongi_member_list(t->ctx, special, "ids",
+                                 "post_processor.special_tokens", &ids));
     for (int64_t i = 0; i < loongi_json_count(ids); i++) {
         const loong_json_t *id = loongi_json_at(ids, i);
         LOONG_CHECK(t->ctx,
@@ -52,9 +54,11 @@ static loong_status_t add_special(loong_tokenizer_t *t,
 static loong_status_t load_template(loong_tokenizer_t *t,
                                     const loong_json_t *json)
 {
-    const loong_json_t *single = loongi_json_get(json, "single");
+    const loong_json_t *single = NULL;
     const loong_json_t *table = loongi_json_get(json, "special_tokens");
     int sequences = 0;
+    LOONG_TRY(
+        loongi_member_list(t->ctx, json, "single", "post_processor", &single));
     for (int64_t i = 0; i < loongi_json_count(single); i++) {
         const loong_json_t *item = loongi_json_at(single, i);
         const loong_json_t *special = loongi_json_get(item, "SpecialToken");
@@ -79,7 +83,9 @@ loong_status_t loongi_load_postprocessor(loong_tokenizer_t *t,
     LOONG_TRY(
         loongi_member_text(t->ctx, json, "type", "post_processor", &type));
     if (strcmp(type, "Sequence") == 0) {
-        const loong_json_t *list = loongi_json_get(json, "processors");
+        const loong_json_t *list = NULL;
+        LOONG_TRY(loongi_member_list(t->ctx, json, "processors",
+                                     "post_processor", &list));
         for (int64_t i = 0; i < loongi_json_count(list); i++) {
             const loong_json_t *part = loongi_json_at(list, i);
             LOONG_TRY(loongi_member_text(t->ctx, part, "type", "post_processor",
@@ -122,7 +128,9 @@ static loong_status_t read_decoder(loong_tokenizer_t *t,
     const char *text = NULL;
     LOONG_TRY(loongi_member_text(t->ctx, json, "type", "decoder", &type));
     if (strcmp(type, "Sequence") == 0 && depth == 0) {
-        const loong_json_t *list = loongi_json_get(json, "decoders");
+        const loong_json_t *list = NULL;
+        LOONG_TRY(
+            loongi_member_list(t->ctx, json, "decoders", "decoder", &list));
         for (int64_t i = 0; i < loongi_json_count(list); i++) {
             LOONG_TRY(read_decoder(t, loongi_json_at(list, i), d, depth + 1));
         }
@@ -170,13 +178,12 @@ static loong_status_t read_decoder(loong_tokenizer_t *t,
 /* The byte of "<0xAB>", or -1. */
 static int fallback_byte(const token_t *token)
 {
-    unsigned value = 0;
-    char end = 0;
-    if (token->length != 6 ||
-        sscanf(token->text, "<0x%2X%c", &value, &end) != 2 || end != '>') {
+    static const char hex[] = "0123456789ABCDEFabcdef";
+    if (token->length != 6 || memcmp(token->text, "<0x", 3) != 0 ||
+        strspn(token->text + 3, hex) != 2 || token->text[5] != '>') {
         return -1;
     }
-    return (int)value;
+    return (int)strtol(token->text + 3, NULL, 16);
 }
 
 /* Every character of the token as the byte it stands for; false when one
@@ -218,7 +225,7 @@ static loong_status_t decode_token(loong_tokenizer_t *t, token_t *token,
 {
     char *out = NULL;
     int byte = d->byte_fallback ? fallback_byte(token) : -1;
-    size_t grown = d->from != NULL ? strlen(d->to) : 1;
+    size_t grown = d->from != NULL ? LOONG_MAX(strlen(d->to), 1) : 1;
     token->bytes = token->text;
     token->num_bytes = token->length;
     LOONG_TRY(loongi_arena_alloc(t->arena, token->length * grown + 1, &out));

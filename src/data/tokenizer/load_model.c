@@ -16,7 +16,11 @@ loong_status_t loongi_member_text(loong_context_t *ctx,
     LOONG_CHECK(ctx, loongi_json_kind(member) == LOONG_JSON_STRING,
                 LOONG_ERR_FORMAT, "%s.%s is %s, must be a string", where, key,
                 loongi_json_kind_text(member));
-    *text_p = loongi_json_string(member);
+    const char *text = loongi_json_string(member);
+    LOONG_CHECK(ctx, strlen(text) == loongi_json_string_length(member),
+                LOONG_ERR_UNSUPPORTED,
+                "%s.%s has U+0000 in it, which is not supported", where, key);
+    *text_p = text;
     return LOONG_OK;
 }
 
@@ -33,6 +37,19 @@ loong_status_t loongi_member_bool(loong_context_t *ctx,
                 LOONG_ERR_FORMAT, "%s.%s is %s, must be a boolean", where, key,
                 loongi_json_kind_text(member));
     *value_p = loongi_json_bool(member);
+    return LOONG_OK;
+}
+
+loong_status_t loongi_member_list(loong_context_t *ctx,
+                                  const loong_json_t *json, const char *key,
+                                  const char *where,
+                                  const loong_json_t **list_p)
+{
+    const loong_json_t *member = loongi_json_get(json, key);
+    LOONG_CHECK(ctx, loongi_json_kind(member) == LOONG_JSON_ARRAY,
+                LOONG_ERR_FORMAT, "%s.%s is %s, must be an array", where, key,
+                member == NULL ? "missing" : loongi_json_kind_text(member));
+    *list_p = member;
     return LOONG_OK;
 }
 
@@ -120,13 +137,12 @@ static loong_status_t load_merge(loong_tokenizer_t *t, const loong_json_t *json,
 }
 
 static loong_status_t load_merges(loong_tokenizer_t *t,
-                                  const loong_json_t *merges)
+                                  const loong_json_t *model)
 {
     loong_buffer_t joined = {0};
     loong_status_t status = LOONG_OK;
-    LOONG_CHECK(t->ctx, loongi_json_kind(merges) == LOONG_JSON_ARRAY,
-                LOONG_ERR_FORMAT, "model.merges is %s, must be an array",
-                merges == NULL ? "missing" : loongi_json_kind_text(merges));
+    const loong_json_t *merges = NULL;
+    LOONG_TRY(loongi_member_list(t->ctx, model, "merges", "model", &merges));
     LOONG_TRY(
         loongi_merges_create(t->ctx, loongi_json_count(merges), &t->merges));
     for (int64_t i = 0; i < loongi_json_count(merges) && status == LOONG_OK;
@@ -175,11 +191,13 @@ loong_status_t loongi_load_model(loong_tokenizer_t *t,
     LOONG_TRY(loongi_member_bool(t->ctx, model, "ignore_merges", "model", false,
                                  &t->ignore_merges));
     LOONG_TRY(load_vocab(t, loongi_json_get(model, "vocab")));
-    LOONG_TRY(load_merges(t, loongi_json_get(model, "merges")));
+    LOONG_TRY(load_merges(t, model));
     const loong_json_t *unk = loongi_json_get(model, "unk_token");
     t->unk_id = -1;
     if (unk != NULL && loongi_json_kind(unk) != LOONG_JSON_NULL) {
-        const char *text = loongi_json_string(unk);
+        const char *text = NULL;
+        LOONG_TRY(
+            loongi_member_text(t->ctx, model, "unk_token", "model", &text));
         t->unk_id = loongi_vocab_find(&t->vocab, text, strlen(text));
         LOONG_CHECK(t->ctx, t->unk_id >= 0, LOONG_ERR_FORMAT,
                     "model.unk_token '%s' is not in the vocabulary", text);
@@ -195,10 +213,11 @@ static loong_status_t added_id(loong_tokenizer_t *t, const loong_json_t *json,
     const loong_json_t *id = loongi_json_get(json, "id");
     int64_t known = loongi_vocab_find(&t->vocab, text, strlen(text));
     int64_t expected = known >= 0 ? known : *next;
-    LOONG_CHECK(t->ctx,
-                id != NULL && loongi_json_kind(id) == LOONG_JSON_INT &&
-                    loongi_json_int(id) == expected,
+    LOONG_CHECK(t->ctx, loongi_json_kind(id) == LOONG_JSON_INT,
                 LOONG_ERR_FORMAT,
+                "added_tokens: the id of '%s' is %s, must be an integer", text,
+                id == NULL ? "missing" : loongi_json_kind_text(id));
+    LOONG_CHECK(t->ctx, loongi_json_int(id) == expected, LOONG_ERR_FORMAT,
                 "added_tokens: the id of '%s' must be %lld, found %lld", text,
                 (long long)expected, (long long)loongi_json_int(id));
     if (known < 0) {

@@ -50,7 +50,9 @@ static loong_status_t load_normalizer(loong_tokenizer_t *t,
     const char *text = NULL;
     LOONG_TRY(loongi_member_text(t->ctx, json, "type", "normalizer", &type));
     if (strcmp(type, "Sequence") == 0) {
-        const loong_json_t *list = loongi_json_get(json, "normalizers");
+        const loong_json_t *list = NULL;
+        LOONG_TRY(loongi_member_list(t->ctx, json, "normalizers", "normalizer",
+                                     &list));
         LOONG_CHECK(t->ctx, depth < MAX_DEPTH, LOONG_ERR_UNSUPPORTED,
                     "normalizer: more than %d sequences in each other",
                     MAX_DEPTH);
@@ -217,7 +219,9 @@ static loong_status_t load_pretokenizer(loong_tokenizer_t *t,
     LOONG_CHECK(t->ctx, !t->byte_level, LOONG_ERR_UNSUPPORTED,
                 "pre_tokenizer: '%s' behind ByteLevel is not supported", type);
     if (strcmp(type, "Sequence") == 0) {
-        const loong_json_t *list = loongi_json_get(json, "pretokenizers");
+        const loong_json_t *list = NULL;
+        LOONG_TRY(loongi_member_list(t->ctx, json, "pretokenizers",
+                                     "pre_tokenizer", &list));
         LOONG_CHECK(t->ctx, depth < MAX_DEPTH, LOONG_ERR_UNSUPPORTED,
                     "pre_tokenizer: more than %d sequences in each other",
                     MAX_DEPTH);

@@ -243,6 +243,11 @@ LOONG_NODISCARD loong_status_t loongi_member_bool(loong_context_t *ctx,
                                                   const char *key,
                                                   const char *where,
                                                   bool absent, bool *value_p);
+/* A member that must be there and be an array. */
+loong_status_t loongi_member_list(loong_context_t *ctx,
+                                  const loong_json_t *json, const char *key,
+                                  const char *where,
+                                  const loong_json_t **list_p);
 
 /* scan.c: the scanner of a pattern; NULL: it is not a known one. */
 find_fn loongi_scan_find(const char *pattern);

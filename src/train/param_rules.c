@@ -128,5 +128,13 @@ loong_status_t loongi_param_rules_check(loong_context_t *ctx,
             }
         }
     }
+    int64_t trained = 0;
+    for (int64_t i = 0; i < stage->num_whole; i++) {
+        trained += !stage->whole[i].frozen;
+    }
+    if (stage->params.train && trained == 0) {
+        loongi_problems_add(&problems, "%s: " FREEZE ": nothing is left to "
+                            "train", loong_recipe_where(recipe, FREEZE));
+    }
     return loongi_problems_end(&problems, LOONG_ERR_CONFIG, "the recipe");
 }

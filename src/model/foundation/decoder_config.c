@@ -265,6 +265,26 @@ static void check_sizes(report_t *report, loong_decoder_config_t *c)
     }
 }
 
+/* A scaling is complete, and numbers of one are not there for nothing. */
+static void check_scaling(report_t *report, const loong_decoder_config_t *c,
+                          const loong_pairs_t *pairs)
+{
+    static const char prefix[] = "rope_scaling.";
+    bool scaled = c->rope.scaling != LOONG_ROPE_DEFAULT;
+    for (int64_t i = 0; i < pairs->count && !scaled; i++) {
+        const char *key = pairs->items[i].key;
+        if (strncmp(key, prefix, strlen(prefix)) == 0 &&
+            strcmp(key, "rope_scaling.type") != 0) {
+            PROBLEM(report, "%s: has no effect without rope_scaling.type",
+                    key);
+        }
+    }
+    if (scaled && loongi_pairs_get(pairs, "rope_scaling.factor") == NULL) {
+        PROBLEM(report, "rope_scaling.factor: must be set with "
+                        "rope_scaling.type");
+    }
+}
+
 loong_status_t loongi_decoder_configure(loong_context_t *ctx,
                                         const loong_pairs_t *pairs,
                                         loong_decoder_config_t *config)
@@ -276,6 +296,7 @@ loong_status_t loongi_decoder_configure(loong_context_t *ctx,
     for (int64_t i = 0; i < pairs->count; i++) {
         set_field(&report, config, &pairs->items[i]);
     }
+    check_scaling(&report, config, pairs);
     check_sizes(&report, config);
     if (report.problems > 0) {
         status = LOONG_FAIL(ctx, LOONG_ERR_CONFIG,

@@ -172,6 +172,42 @@ static void set_pair(loong_context_t *ctx, loong_pairs_t *pairs,
     assert_ok(ctx, loongi_pairs_set(pairs, key, equal + 1));
 }
 
+/* A scaling without its factor, and a factor without its scaling; what a
+ * family's name says alone. */
+static void test_whole_scalings(void **state)
+{
+    (void)state;
+    static const char *const cases[][2] = {
+        {"rope_scaling.type=linear", "rope_scaling.factor: must be set"},
+        {"rope_scaling.factor=4", "rope_scaling.factor: has no effect"},
+    };
+    static const char *const base[] = {
+        "family=gpt2", "num_layers=2", "hidden_size=24",
+        "num_attention_heads=4", "vocab_size=97",
+        "max_position_embeddings=64"};
+    loong_context_t *ctx = test_context();
+    for (int64_t i = 0; i <= LOONG_COUNT_OF(cases); i++) {
+        loong_decoder_config_t config;
+        loong_pairs_t *pairs = NULL;
+        assert_ok(ctx, loongi_pairs_create(ctx, &pairs));
+        for (int64_t k = 0; k < LOONG_COUNT_OF(base); k++) {
+            set_pair(ctx, pairs, base[k]);
+        }
+        if (i < LOONG_COUNT_OF(cases)) {
+            set_pair(ctx, pairs, cases[i][0]);
+            assert_fails(ctx, loongi_decoder_configure(ctx, pairs, &config),
+                         LOONG_ERR_CONFIG, cases[i][1]);
+        } else {
+            assert_ok(ctx, loongi_decoder_configure(ctx, pairs, &config));
+            assert_true(config.learned_positions && config.mlp_bias &&
+                        config.normalization == LOONG_NORM_LAYER &&
+                        config.mlp == LOONG_MLP_GELU_TANH);
+        }
+        loongi_pairs_destroy(&pairs);
+    }
+    test_context_end(&ctx);
+}
+
 /* What a recipe leaves to defaults is stated before it is exported, so that
  * config.json describes the model that was trained. */
 static void test_defaults(void **state)
@@ -182,8 +218,9 @@ static void test_defaults(void **state)
         {"family=llama", "rope_scaling.type=yarn", "rope_scaling.factor=4",
          "make_vocab_size_divisible_by=64", "window_size=0"},
         {"family=llama", "rope_scaling.type=llama3", "rope_scaling.factor=8"},
-        {"family=llama", "rope_scaling.type=linear", "add_bias_linear=true",
-         "untie_embeddings_and_output_weights=true", "rotary_percent=1"},
+        {"family=llama", "rope_scaling.type=linear", "rope_scaling.factor=2",
+         "add_bias_linear=true", "rotary_percent=1",
+         "untie_embeddings_and_output_weights=true"},
         {"family=llama", "window_size=5", "num_query_groups=2"},
         {"family=qwen2", "add_qkv_bias=true", "rope_scaling.type=default"},
         {"family=qwen2", "add_qkv_bias=true", "window_size=0"},
@@ -316,6 +353,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_parameters),
         cmocka_unit_test(test_hugging_face),
+        cmocka_unit_test(test_whole_scalings),
         cmocka_unit_test(test_defaults),
         cmocka_unit_test(test_all_listed),
         cmocka_unit_test(test_recipes),

@@ -14,6 +14,7 @@
 #include "loong/recipe.h"
 #include "loong/register.h"
 #include "loong/trainer.h"
+#include "loongrun_doctor.h"
 #include "loongrun_screen.h"
 #include "tool_configs.h"
 
@@ -76,42 +77,6 @@ static int help_config(const char *wanted)
         fprintf(stderr, "no key begins with %s\n", wanted);
     }
     return found ? LOONG_EXIT_OK : LOONG_EXIT_USAGE;
-}
-
-static int doctor(loong_context_t *ctx)
-{
-    loong_launch_t launch;
-    loong_device_t *device = NULL;
-    char text[1024];
-    loong_launch_detect(&launch);
-    printf("launcher: %s, rank %d of %d\n",
-           launch.launcher != NULL ? launch.launcher : "none", launch.rank,
-           launch.size);
-    const char *const kinds[] = {"cpu", "cuda", "xpu"};
-    for (int i = 0; i < 3; i++) {
-        if (loong_device_create(ctx, kinds[i], 0, &device) == LOONG_OK) {
-            loong_device_describe(device, text, sizeof(text));
-            printf("device %s: %s\n", kinds[i], text);
-            loong_device_destroy(&device);
-        } else {
-            printf("device %s: not in this build\n", kinds[i]);
-            loong_context_clear_error(ctx);
-        }
-    }
-    const char *const ops[] = {"linear", "attention", "cross_entropy",
-                               "adamw"};
-    for (int i = 0; i < 4; i++) {
-        printf("kernels of %s:", ops[i]);
-        const loong_kernel_t *k = NULL;
-        for (int n = 0; (k = loong_find_kernel(ctx, ops[i], "cpu", n)) != NULL;
-             n++) {
-            printf(" %s", k->name);
-        }
-        printf("\n");
-    }
-    loong_launch_advice(&launch, 0, text, sizeof(text));
-    printf("%s%s", text, text[0] != '\0' ? "\n" : "");
-    return LOONG_EXIT_OK;
 }
 
 /* ---- the run ------------------------------------------------------------- */

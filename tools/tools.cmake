@@ -7,8 +7,9 @@ add_executable(loong-data tools/loong_data.c tools/loong_data_index.c
   tools/loong_data_tokenize.c tools/loong_data_train.c)
 target_link_libraries(loong-data PRIVATE loong_all)
 install(TARGETS loong-data RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
-add_executable(loongrun tools/loongrun.c tools/loongrun_screen.c)
-target_link_libraries(loongrun PRIVATE loong)
+add_executable(loongrun tools/loongrun.c tools/loongrun_doctor.c
+  tools/loongrun_screen.c)
+target_link_libraries(loongrun PRIVATE loong OpenMP::OpenMP_C)
 target_compile_definitions(loongrun PRIVATE
   LOONG_CONFIG_DIR="${PROJECT_SOURCE_DIR}/configs"
   LOONG_TO_CONFIGS="${to_share}/loong/configs")

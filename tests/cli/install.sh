@@ -33,4 +33,9 @@ optimizer: {lr: 1e-4}
 EOF2
 "$place/bin/loongrun" recipe.yaml --print-config | grep "share/loong/configs" \
     >/dev/null
+"$place/bin/loongrun" --doctor >doctor
+for what in libdnnl 'huge pages' binding 'device.*cpu' 'kernels.*adamw_base'; do
+    grep -q "$what" doctor || { echo "--doctor says nothing of $what"; exit 1; }
+done
+OMP_NUM_THREADS=512 "$place/bin/loongrun" --doctor | grep -q '^advice.*512'
 echo "installed, built and ran"

@@ -163,7 +163,7 @@ static loong_status_t run_recipe(loong_context_t *ctx, const options_t *o,
     screen_wipe(screen);
     if (trainer != NULL && status != LOONG_OK &&
         status != LOONG_ERR_INTERRUPTED) {
-        loong_comm_abort(comm, loong_status_text(status));
+        loong_comm_abort(comm, loong_context_error(ctx));
     }
     loong_trainer_destroy(&trainer);
     return status;
@@ -295,9 +295,16 @@ static bool parse(int argc, char **argv, options_t *o)
  * ranks of the machine. What the user set stays. */
 static void settle_environment(char **argv)
 {
-    if (getenv("GOMP_SPINCOUNT") == NULL &&
-        setenv("GOMP_SPINCOUNT", "10000", 1) == 0) {
-        execv("/proc/self/exe", argv);
+    char self[4096];
+    if (getenv("GOMP_SPINCOUNT") != NULL ||
+        setenv("GOMP_SPINCOUNT", "10000", 1) != 0) {
+        return;
+    }
+    /* by its path: process lists would show the link's name */
+    ssize_t length = readlink("/proc/self/exe", self, sizeof(self) - 1);
+    if (length > 0) {
+        self[length] = '\0';
+        execv(self, argv);
     }
 }
 

@@ -3,6 +3,7 @@
  * Exit codes. */
 #include "loong/exit_code.h"
 #include "base.h"
+#include "comm_impl.h"
 
 typedef struct exit_entry {
     int code;
@@ -63,8 +64,11 @@ void loong_exit_code_agree(loong_comm_t *comm, int code, int *agreed_p,
     int64_t mine = severity(code);
     /* The greatest severity, and of these the lowest rank. */
     int64_t word = mine * RANKS + (RANKS - 1 - rank);
-    loong_status_t status = loong_comm_all_reduce(
-        comm, &word, 1, LOONG_I64, LOONG_REDUCE_MAX, "exit code");
+    loong_status_t status = LOONG_ERR_COMM;
+    if (!comm->failed) { /* else the message of that failure stays the last */
+        status = loong_comm_all_reduce(comm, &word, 1, LOONG_I64,
+                                       LOONG_REDUCE_MAX, "exit code");
+    }
     *agreed_p = code;
     *rank_p = rank;
     if (status != LOONG_OK) {

@@ -40,6 +40,8 @@ loong_status_t loong_signals_install(loong_context_t *ctx)
                     numbers[i], strerror(errno));
         sigaddset(&set, numbers[i]);
     }
+    /* A file above the size limit is an error of the write, with its path. */
+    signal(SIGXFSZ, SIG_IGN);
     /* A launcher may have left them blocked. */
     sigprocmask(SIG_UNBLOCK, &set, NULL);
     return LOONG_OK;

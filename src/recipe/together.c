@@ -249,6 +249,10 @@ static void check_settings(check_t *c)
             problem(c, savers[i], "needs checkpoint.save, which is not set");
         }
     }
+    if (is_set(c, "export.hf")) {
+        problem(c, "export.hf", "goes through a checkpoint, needs "
+                                "checkpoint.save, which is not set");
+    }
     if (load != NULL && strcmp(load, "auto") == 0) {
         problem(c, "checkpoint.load", "auto needs checkpoint.save, which is "
                                       "not set");

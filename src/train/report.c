@@ -181,10 +181,10 @@ void loongi_report_end(loong_trainer_t *t, bool stopped)
                (long long)t->set.train_iters, tokens, t->report.last_loss,
                t->report.lowest_loss, (long long)t->report.lowest_step,
                loongi_metrics_time(loongi_now() - t->start_time, took));
-    if (save == NULL) {
+    if (save == NULL && loong_comm_rank(t->comm) == 0) {
         loongi_log(t->ctx, LOONG_LOG_WARN,
                    "nothing is kept: checkpoint.save is not set");
-    } else if (stopped) {
+    } else if (save != NULL && stopped) {
         loongi_log(t->ctx, LOONG_LOG_INFO,
                    "to go on: the same command with checkpoint.load=auto");
     }

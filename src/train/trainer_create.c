@@ -354,7 +354,7 @@ static loong_status_t create(loong_trainer_t *t, bool plan_only)
         status = loong_recipe_status(t->recipe);
     }
     if (status != LOONG_OK) {
-        loong_comm_abort(t->comm, loong_status_text(status));
+        loong_comm_abort(t->comm, loong_context_error(t->ctx));
     }
     return status;
 }

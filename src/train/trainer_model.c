@@ -51,10 +51,6 @@ static loong_status_t check_export(loong_trainer_t *t)
     if (loong_recipe_text(t->recipe, "export.hf") == NULL) {
         return LOONG_OK;
     }
-    LOONG_CHECK(t->ctx,
-                loong_recipe_text(t->recipe, "checkpoint.save") != NULL,
-                LOONG_ERR_CONFIG,
-                "export.hf goes through a checkpoint: set checkpoint.save");
     loong_status_t status = loongi_hf_map_create(t->ctx, t->model_keys, &map);
     loongi_hf_map_destroy(&map);
     if (status == LOONG_OK) {

@@ -56,6 +56,7 @@ static const struct {
     {"recompute.scopes=[a]", "recompute.scopes: set, but"},
     {"checkpoint.save_interval=5", "needs checkpoint.save"},
     {"train.max_wall_time=1h", "train.max_wall_time: needs"},
+    {"export.hf=a", "export.hf: goes through a checkpoint"},
     {"checkpoint.load=auto", "checkpoint.load: auto needs"},
     {"resume.override=[optimzer.lr]",
      "resume.override[0]: optimzer.lr is no key of a recipe; did you mean "

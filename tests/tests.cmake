@@ -1,6 +1,8 @@
 # Tests by folder. Everyday tests carry no label "full"; `make check` runs
 # ctest without them, `make check-full` runs all.
 loong_test(NAME base SOURCES tests/unit/test_base.c LABELS unit)
+loong_test(NAME rng SOURCES tests/unit/test_rng.c LABELS unit)
+loong_test(NAME exact_sum SOURCES tests/unit/test_exact_sum.c LABELS unit)
 loong_test(NAME base_io SOURCES tests/unit/test_base_io.c LABELS unit)
 loong_test(NAME dataset SOURCES tests/unit/test_dataset.c LABELS unit)
 loong_test(NAME blend SOURCES tests/unit/test_blend.c LABELS unit)
@@ -11,6 +13,7 @@ loong_test(NAME native SOURCES tests/unit/test_native.c LABELS unit)
 loong_test(NAME corpus SOURCES tests/unit/test_corpus.c LABELS unit)
 include(tests/parallel/comm.cmake)
 include(tests/parallel/parallel.cmake)
+include(tests/fault/fault.cmake)
 loong_test(NAME loong_ckpt SOURCES tests/cli/test_loong_ckpt.c LABELS cli
   ARGS $<TARGET_FILE:loong-ckpt>)
 include(tests/fuzz/fuzz.cmake)
@@ -19,10 +22,10 @@ add_test(NAME cli_data COMMAND ${PROJECT_SOURCE_DIR}/tests/cli/data.sh
   $<TARGET_FILE:loong-data>)
 set_tests_properties(cli_data PROPERTIES LABELS cli TIMEOUT 60)
 loong_fuzz(NAME idx)
-# Matrix products: each also on processors without bf16 and without AVX2.
-function(loong_product_test name)
+# Ops: each also on processors without bf16 and without AVX2.
+function(loong_op_test name)
   loong_test(NAME op_${name} SOURCES tests/ops/test_${name}.c
-    tests/ops/op_case.c LABELS ops)
+    tests/ops/op_case.c LABELS ops TIMEOUT 120)
   foreach(isa AVX2 SSE41)
     add_test(NAME op_${name}_${isa} COMMAND test_op_${name}
       WORKING_DIRECTORY ${PROJECT_BINARY_DIR})
@@ -31,16 +34,13 @@ function(loong_product_test name)
       "OMP_NUM_THREADS=2;GOMP_SPINCOUNT=10000;ONEDNN_MAX_CPU_ISA=${isa}")
   endforeach()
 endfunction()
-loong_product_test(linear)
-loong_product_test(cross_entropy)
+loong_op_test(linear)
+loong_op_test(cross_entropy)
 include(tests/golden/golden.cmake)
-loong_product_test(attention)
-loong_test(NAME op_pointwise SOURCES tests/ops/test_pointwise.c
-  tests/ops/op_case.c LABELS ops TIMEOUT 120)
-loong_test(NAME op_gradients SOURCES tests/ops/test_gradients.c
-  tests/ops/op_case.c LABELS ops)
-loong_test(NAME op_in_place SOURCES tests/ops/test_in_place.c LABELS ops)
-loong_test(NAME op_optimizer SOURCES tests/ops/test_optimizer.c LABELS ops)
+loong_op_test(attention)
+foreach(name pointwise gradients in_place optimizer)
+  loong_op_test(${name})
+endforeach()
 loong_test(NAME op_rules SOURCES tests/ops/test_rules.c LABELS ops)
 loong_test(NAME metrics SOURCES tests/unit/test_metrics.c LABELS unit)
 loong_test(NAME trainer SOURCES tests/parallel/test_trainer.c LABELS parallel

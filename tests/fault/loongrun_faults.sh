@@ -154,6 +154,12 @@ two 1 "bytes, at most 100000000 are allowed" init.from_hf=bad_hf
 printf '{"a": ' >bad_hf/config.json
 two 1 "bad_hf/config.json: line 1" init.from_hf=bad_hf
 
+# truncated tokenizer.json, where a run needs it
+printf '{"version": "1.0", "model": {"type": "BPE", ' >bad.json
+two 1 "bad.json: line 1" data.tokenizer=bad.json \
+    'data.validation=[{name: v, path: text}]' \
+    'eval.sample.prompts=["The "]'
+
 # truncated or corrupt HDF5: rank 0 or rank 1 alone may be who reads it
 for file in rank_00000.h5 rank_00001.h5 index.h5; do
     rm -rf bad

@@ -194,12 +194,23 @@ static void report(loong_comm_t *comm, const loong_collective_t *call,
     }
 }
 
+/* A call behind the one that failed: the trail says already why, unless it has
+ * been cleared. */
+static loong_status_t refuse(loong_comm_t *comm, const char *call)
+{
+    return loong_context_error(comm->ctx)[0] != '\0'
+               ? LOONG_ERR_COMM
+               : LOONG_FAIL(comm->ctx, LOONG_ERR_COMM,
+                            "%s of %s: the communicator has failed before",
+                            call, comm->name);
+}
+
 /* Numbers the call, reports and times it. */
 static loong_status_t dispatch(loong_comm_t *comm, loong_collective_t *call)
 {
-    LOONG_CHECK(comm->ctx, !comm->failed, LOONG_ERR_COMM,
-                "%s of %s: the communicator has failed before",
-                loong_collective_name(call->kind), comm->name);
+    if (comm->failed) {
+        return refuse(comm, loong_collective_name(call->kind));
+    }
     double begin = loongi_now();
     int64_t bytes = bytes_of(call);
     call->label = call->label != NULL ? call->label : "";

@@ -144,7 +144,9 @@ loong_status_t loongi_buffer_add(loong_context_t *ctx, loong_buffer_t *b,
                                  const void *bytes, size_t length)
 {
     LOONG_TRY(loongi_buffer_room(ctx, b, length));
-    memcpy(b->data + b->length, bytes, length);
+    if (length > 0) { /* both may be NULL then */
+        memcpy(b->data + b->length, bytes, length);
+    }
     b->length += length;
     return LOONG_OK;
 }

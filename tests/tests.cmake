@@ -47,6 +47,7 @@ loong_test(NAME trainer SOURCES tests/parallel/test_trainer.c LABELS parallel
   TIMEOUT 300)
 include(tests/train/train.cmake)
 loong_test(NAME schedule SOURCES tests/planner/test_schedule.c LABELS planner)
+include(tests/planner/plot.cmake)
 include(tests/engine/engine.cmake)
 loong_test(NAME recipe SOURCES tests/unit/test_recipe.c LABELS unit)
 loong_test(NAME recipe_resume SOURCES tests/unit/test_recipe_resume.c

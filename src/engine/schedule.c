@@ -198,10 +198,11 @@ static const loong_schedule_kind_t *find_kind(const char *name)
     return NULL;
 }
 
-static loong_status_t check_params(loong_context_t *ctx, const char *name,
-                                   const loong_schedule_kind_t *kind,
-                                   const loong_schedule_params_t *p)
+loong_status_t loongi_schedule_accept(loong_context_t *ctx, const char *name,
+                                      const loong_schedule_params_t *params)
 {
+    const loong_schedule_params_t *p = params;
+    const loong_schedule_kind_t *kind = find_kind(name);
     char reason[LOONG_REASON_SIZE] = "";
     loong_text_t names = loongi_text_begin(ctx);
     for (int i = 0; kind == NULL && loongi_schedule_kinds[i] != NULL; i++) {
@@ -249,12 +250,11 @@ loong_status_t loongi_schedule_create(loong_context_t *ctx, const char *name,
                                       const loong_schedule_params_t *params,
                                       loong_schedule_t **schedule_p)
 {
-    const loong_schedule_kind_t *kind = find_kind(name);
-    LOONG_TRY(check_params(ctx, name, kind, params));
     loong_schedule_t *s = NULL;
+    LOONG_TRY(loongi_schedule_accept(ctx, name, params));
     LOONG_TRY(loongi_alloc(ctx, sizeof(*s), "schedule", &s));
     s->ctx = ctx;
-    s->kind = kind;
+    s->kind = find_kind(name);
     s->params = *params;
     loong_status_t status = fill(s);
     if (status != LOONG_OK) {

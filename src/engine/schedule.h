@@ -101,6 +101,12 @@ struct loong_schedule {
     loong_rank_schedule_t *ranks; /* per rank */
 };
 
+/* Whether the generator takes these sizes. LOONG_ERR_ARG for an unknown name,
+ * or with its reason. */
+LOONG_NODISCARD loong_status_t
+loongi_schedule_accept(loong_context_t *ctx, const char *name,
+                       const loong_schedule_params_t *params);
+
 /* Makes the lists of all ranks: "one_stage", "1f1b", "interleaved",
  * "zero_bubble_h1", "evaluate". LOONG_ERR_ARG for an unknown name, or for sizes
  * that the generator does not take (with its reason). */
@@ -154,12 +160,31 @@ typedef struct loong_simulation {
     double bubble;  /* part of ranks * seconds that computes nothing */
 } loong_simulation_t;
 
+/* When an entry ran, in seconds from the start of the step. */
+typedef struct loong_span {
+    double begin;
+    double end;
+} loong_span_t;
+
+/* Entries of the ranks below `rank`: spans of a whole schedule stand in this
+ * order, rank by rank; rank = params.ranks: their number. */
+static inline int64_t loongi_schedule_spans(const loong_schedule_t *s,
+                                            int rank)
+{
+    int64_t count = 0;
+    for (int r = 0; r < rank; r++) {
+        count += s->ranks[r].num_entries;
+    }
+    return count;
+}
+
 /* Runs the lists against costs, one per stage. Programs of a rank run one after
  * the other, and reloads with them; a transfer takes the cost of its send from
- * when both ends have begun, and runs beside them, as copies out do. */
+ * when both ends have begun, and runs beside them, as copies out do. spans: of
+ * all entries, or NULL. */
 LOONG_NODISCARD loong_status_t
 loongi_schedule_simulate(const loong_schedule_t *schedule,
-                         const loong_stage_cost_t *costs,
+                         const loong_stage_cost_t *costs, loong_span_t *spans,
                          loong_simulation_t *simulation_p);
 
 /* One line per entry of a rank. */

@@ -480,5 +480,5 @@ loong_status_t loongi_schedule_check(const loong_schedule_t *schedule)
     for (int r = 0; r < schedule->params.ranks; r++) {
         LOONG_TRY(check_one(schedule, r));
     }
-    return loongi_schedule_simulate(schedule, NULL, &simulation);
+    return loongi_schedule_simulate(schedule, NULL, NULL, &simulation);
 }

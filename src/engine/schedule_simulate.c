@@ -7,6 +7,7 @@
 typedef struct machine {
     const loong_schedule_t *s;
     const loong_stage_cost_t *costs; /* per stage; NULL: all zero */
+    loong_span_t *spans;             /* of all entries; NULL: not wanted */
     int64_t *at;     /* per rank: next entry */
     double *clock;   /* per rank */
     double *out;     /* per rank: when the lane of copies out is free */
@@ -83,7 +84,8 @@ static bool take_over(machine_t *m, int rank, int stage,
 }
 
 /* Runs one entry; false when it must wait for another rank. */
-static bool run_entry(machine_t *m, int rank, const loong_entry_t *e)
+static bool run_entry(machine_t *m, int rank, const loong_entry_t *e,
+                      loong_span_t *span)
 {
     int stage = loongi_schedule_stage(m->s, rank, LOONG_MAX(e->chunk, 0));
     int64_t k = message(m, stage, LOONG_MAX(e->micro_batch, 0));
@@ -97,6 +99,7 @@ static bool run_entry(machine_t *m, int rank, const loong_entry_t *e)
         !wait_message(m, rank, backward, stage, e->micro_batch)) {
         return false;
     }
+    span->begin = m->clock[rank];
     switch (e->kind) {
     case LOONG_ENTRY_RECV_FORWARD:
         m->received[0][k] = m->clock[rank];
@@ -111,22 +114,41 @@ static bool run_entry(machine_t *m, int rank, const loong_entry_t *e)
         m->sent[1][message(m, stage - 1, e->micro_batch)] = m->clock[rank];
         break;
     case LOONG_ENTRY_OFFLOAD:
-        m->out[rank] = LOONG_MAX(m->out[rank], m->clock[rank]) + seconds;
-        m->offloaded[k] = m->out[rank];
-        break;
+        span->begin = LOONG_MAX(m->out[rank], m->clock[rank]);
+        m->out[rank] = m->offloaded[k] = span->end = span->begin + seconds;
+        return true;
     case LOONG_ENTRY_RELOAD:
-        m->clock[rank] =
-            LOONG_MAX(m->clock[rank], m->offloaded[k]) + seconds;
+        span->begin = LOONG_MAX(m->clock[rank], m->offloaded[k]);
+        m->clock[rank] = span->begin + seconds;
         break;
     default:
         m->clock[rank] += seconds;
         m->busy += e->kind == LOONG_ENTRY_REDUCE ? 0.0 : seconds;
         break;
     }
+    span->end = m->clock[rank];
     return true;
 }
 
 /* ---- the whole ---------------------------------------------------------- */
+
+/* Runs entries of a rank until one must wait; false when the first must. */
+static bool run_rank(machine_t *m, int rank)
+{
+    const loong_rank_schedule_t *list = &m->s->ranks[rank];
+    loong_span_t *spans =
+        m->spans != NULL ? m->spans + loongi_schedule_spans(m->s, rank) : NULL;
+    int64_t begin = m->at[rank];
+    loong_span_t span;
+    while (m->at[rank] < list->num_entries &&
+           run_entry(m, rank, &list->entries[m->at[rank]], &span)) {
+        if (spans != NULL) {
+            spans[m->at[rank]] = span;
+        }
+        m->at[rank]++;
+    }
+    return m->at[rank] > begin;
+}
 
 static loong_status_t deadlock(const machine_t *m)
 {
@@ -158,13 +180,8 @@ static loong_status_t run(machine_t *m)
         moved = false;
         done = true;
         for (int r = 0; r < ranks; r++) {
-            const loong_rank_schedule_t *list = &m->s->ranks[r];
-            while (m->at[r] < list->num_entries &&
-                   run_entry(m, r, &list->entries[m->at[r]])) {
-                m->at[r]++;
-                moved = true;
-            }
-            done = done && m->at[r] == list->num_entries;
+            moved = run_rank(m, r) || moved;
+            done = done && m->at[r] == m->s->ranks[r].num_entries;
         }
     }
     return done ? LOONG_OK : deadlock(m);
@@ -194,9 +211,10 @@ static loong_status_t simulate(machine_t *m, loong_simulation_t *simulation_p)
 
 loong_status_t loongi_schedule_simulate(const loong_schedule_t *schedule,
                                         const loong_stage_cost_t *costs,
+                                        loong_span_t *spans,
                                         loong_simulation_t *simulation_p)
 {
-    machine_t m = {schedule, costs, NULL, NULL, NULL, {NULL, NULL},
+    machine_t m = {schedule, costs, spans, NULL, NULL, NULL, {NULL, NULL},
                    {NULL, NULL}, NULL, {NULL, NULL}, 0.0};
     size_t ranks = (size_t)schedule->params.ranks;
     size_t messages = (size_t)loongi_schedule_stages(schedule) *

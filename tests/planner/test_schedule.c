@@ -136,7 +136,7 @@ static double simulate(loong_context_t *ctx, const char *name,
         costs[i].seconds[LOONG_ENTRY_W] = w / p->chunks;
     }
     assert_ok(ctx, loongi_schedule_create(ctx, name, p, &s));
-    assert_ok(ctx, loongi_schedule_simulate(s, costs, &simulation));
+    assert_ok(ctx, loongi_schedule_simulate(s, costs, NULL, &simulation));
     double work = p->ranks * p->micro_batches * (f + b + w);
     assert_true(fabs(simulation.busy - work) <= 1e-9 * work);
     loongi_schedule_destroy(&s);
@@ -203,7 +203,7 @@ static void check_costs(loong_context_t *ctx, const loong_schedule_t *s,
     int kinds[2] = {s->kind->evaluate ? LOONG_ENTRY_E : LOONG_ENTRY_F,
                     LOONG_ENTRY_B};
     random_costs(s, seed, costs);
-    assert_ok(ctx, loongi_schedule_simulate(s, costs, &a));
+    assert_ok(ctx, loongi_schedule_simulate(s, costs, NULL, &a));
     for (int i = 0; i < stages; i++) {
         for (int k = 0; k < (s->kind->evaluate ? 1 : 2); k++) {
             way += costs[i].seconds[kinds[k]];
@@ -221,7 +221,7 @@ static void check_costs(loong_context_t *ctx, const loong_schedule_t *s,
     int stage = (int)draw(seed, 9, (uint64_t)stages);
     int kind = (int)draw(seed, 10, LOONG_ENTRY_COUNT);
     costs[stage].seconds[kind] += 1.0;
-    assert_ok(ctx, loongi_schedule_simulate(s, costs, &b));
+    assert_ok(ctx, loongi_schedule_simulate(s, costs, NULL, &b));
     assert_true(b.seconds >= a.seconds);
     costs[stage].seconds[kind] -= 1.0;
     for (int i = 0; i < stages; i++) {
@@ -229,7 +229,7 @@ static void check_costs(loong_context_t *ctx, const loong_schedule_t *s,
             costs[i].seconds[k] *= 2.0;
         }
     }
-    assert_ok(ctx, loongi_schedule_simulate(s, costs, &b));
+    assert_ok(ctx, loongi_schedule_simulate(s, costs, NULL, &b));
     assert_true(fabs(b.seconds - 2.0 * a.seconds) < 1e-9 * a.seconds);
 }
 

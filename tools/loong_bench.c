@@ -15,6 +15,7 @@ static const bench_command_t commands[] = {
     {"floor", "the matrix products of a training step, nothing else",
      bench_floor},
     {"step", "whole training steps of a recipe, on random tokens", bench_step},
+    {"parity", "random layouts of a recipe against one rank", bench_parity},
 };
 enum { COMMANDS = sizeof(commands) / sizeof(commands[0]) };
 

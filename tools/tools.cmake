@@ -14,9 +14,13 @@ target_compile_definitions(loongrun PRIVATE
   LOONG_CONFIG_DIR="${PROJECT_SOURCE_DIR}/configs"
   LOONG_TO_CONFIGS="${to_share}/loong/configs")
 install(TARGETS loongrun RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
+add_library(loong_layouts STATIC tools/layout_job.c)
+target_link_libraries(loong_layouts PUBLIC loong_all)
+target_include_directories(loong_layouts PUBLIC tools)
 add_executable(loong-bench tools/loong_bench.c tools/loong_bench_floor.c
-  tools/loong_bench_item.c tools/loong_bench_op.c tools/loong_bench_step.c)
-target_link_libraries(loong-bench PRIVATE loong)
+  tools/loong_bench_item.c tools/loong_bench_op.c tools/loong_bench_parity.c
+  tools/loong_bench_step.c)
+target_link_libraries(loong-bench PRIVATE loong_layouts)
 target_compile_definitions(loong-bench PRIVATE
   LOONG_CONFIG_DIR="${PROJECT_SOURCE_DIR}/configs"
   LOONG_TO_CONFIGS="${to_share}/loong/configs")

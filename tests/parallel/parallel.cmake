@@ -2,7 +2,8 @@
 loong_test(NAME mesh LABELS parallel SOURCES tests/parallel/test_mesh.c)
 loong_test(NAME regions LABELS parallel SOURCES tests/parallel/test_regions.c)
 loong_test(NAME layouts LABELS parallel TIMEOUT 300
-  SOURCES tests/parallel/test_layouts.c tests/parallel/layout_run.c)
+  SOURCES tests/parallel/test_layouts.c tests/parallel/layout_run.c
+  LIBS loong_layouts)
 add_test(NAME layouts_long COMMAND test_layouts
   WORKING_DIRECTORY ${PROJECT_BINARY_DIR})
 set_tests_properties(layouts_long PROPERTIES LABELS "parallel;full" TIMEOUT 900

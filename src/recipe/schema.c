@@ -132,7 +132,7 @@ static const loong_recipe_key_t keys[] = {
     TEXT("data.validation[].name", NULL, FREE, "name in the log"),
     TEXT("data.validation[].path", NULL, FREE, "prefix of a data set"),
     REAL("data.validation_split", "0", 0, 0.5, SAME,
-         "share of the documents, at the end, kept for validation"),
+         "share of each source's documents, at its end, kept for validation"),
     AMOUNT("data.seq_length", NULL, 1, 1e9, SAME, "tokens of a sample"),
     BOOL("data.reset_position_ids", "false", SAME,
          "positions restart at each document"),

@@ -62,15 +62,15 @@ static loong_loader_params_t loader_params(const loong_trainer_t *t,
     return p;
 }
 
+/* A set in file order: whole data sets, or what training leaves of them. */
 static loong_status_t add_validation(loong_trainer_t *t, const char *name,
-                                     const char *prefix, double begin)
+                                     const loong_blend_source_t *sources,
+                                     int64_t count)
 {
     loong_blend_info_t info;
-    loong_blend_source_t source = {prefix, 1.0, begin, begin > 0.0 ? 1.0 : 0.0,
-                                   1};
     loong_validation_t *v = &t->validation[t->num_validation];
-    loong_blend_params_t params = {name, &source, 1, t->set.seq_length,
-                                   t->set.seed, false};
+    loong_blend_params_t params = {
+        name, sources, count, t->set.seq_length, t->set.seed, false};
     LOONG_TRY(loong_blend_create(t->ctx, &params, &v->blend));
     t->num_validation++;
     v->name = name;
@@ -82,8 +82,22 @@ static loong_status_t add_validation(loong_trainer_t *t, const char *name,
     return loong_loader_create(t->ctx, &p, &v->loader);
 }
 
+/* The documents that training leaves of each of its sources, blended as it
+ * blends them, until the first source has given all. */
+static loong_status_t add_held_out(loong_trainer_t *t,
+                                   loong_blend_source_t *sources)
+{
+    int64_t count = loong_recipe_count(t->recipe, "data.train");
+    for (int64_t i = 0; i < count; i++) {
+        sources[i].split_begin = sources[i].split_end;
+        sources[i].split_end = 1.0;
+        sources[i].max_epochs = 1;
+    }
+    return add_validation(t, "held out", sources, count);
+}
+
 static loong_status_t open_validation(loong_trainer_t *t,
-                                      const loong_blend_source_t *sources)
+                                      loong_blend_source_t *sources)
 {
     int64_t count = loong_recipe_count(t->recipe, "data.validation");
     LOONG_CHECK(t->ctx, count < LOONG_MAX_VALIDATION, LOONG_ERR_CONFIG,
@@ -91,20 +105,17 @@ static loong_status_t open_validation(loong_trainer_t *t,
                 (long long)count, LOONG_MAX_VALIDATION);
     for (int64_t i = 0; i < count; i++) {
         char key[64];
+        loong_blend_source_t whole = {NULL, 1.0, 0.0, 0.0, 1};
         snprintf(key, sizeof(key), "data.validation[%lld].path", (long long)i);
-        const char *path = loong_recipe_text(t->recipe, key);
-        LOONG_TRY(check_path(t, key, path));
+        whole.prefix = loong_recipe_text(t->recipe, key);
+        LOONG_TRY(check_path(t, key, whole.prefix));
         snprintf(key, sizeof(key), "data.validation[%lld].name", (long long)i);
         const char *name = loong_recipe_text(t->recipe, key);
-        LOONG_TRY(
-            add_validation(t, name != NULL ? name : "validation", path, 0.0));
+        LOONG_TRY(add_validation(t, name != NULL ? name : "validation", &whole,
+                                 1));
     }
-    double split = loong_recipe_real(t->recipe, "data.validation_split");
-    if (split > 0.0) {
-        LOONG_TRY(add_validation(t, "held out", sources[0].prefix,
-                                 1.0 - split));
-    }
-    return LOONG_OK;
+    bool split = loong_recipe_real(t->recipe, "data.validation_split") > 0.0;
+    return split ? add_held_out(t, sources) : LOONG_OK;
 }
 
 loong_rampup_t loongi_trainer_rampup(const loong_recipe_t *recipe)

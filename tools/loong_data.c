@@ -8,7 +8,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
+#include "loong/progress.h"
 #include "loong_data.h"
 
 static const data_command_t commands[] = {
@@ -20,10 +22,11 @@ static const data_command_t commands[] = {
 };
 enum { COMMANDS = sizeof(commands) / sizeof(commands[0]) };
 
+/* A bar may stand there. */
 static void print_line(void *user, loong_log_level_t level, const char *line)
 {
-    (void)user;
-    fprintf(stderr, "%s%s\n", level == LOONG_LOG_WARN ? "warning: " : "", line);
+    fprintf(stderr, "%s%s%s\n", loong_progress_wipe(user),
+            level == LOONG_LOG_WARN ? "warning: " : "", line);
 }
 
 int data_fail(const loong_context_t *ctx, loong_status_t status)
@@ -74,8 +77,10 @@ static int help(FILE *out, int code)
 
 int main(int argc, char **argv)
 {
-    loong_context_params_t params = {print_line, NULL, LOONG_LOG_INFO};
+    loong_progress_t screen;
+    loong_context_params_t params = {print_line, &screen, LOONG_LOG_INFO};
     loong_context_t *ctx = NULL;
+    loong_progress_detect(STDERR_FILENO, &screen);
     if (argc < 2) {
         return help(stderr, LOONG_EXIT_USAGE);
     }

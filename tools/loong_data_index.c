@@ -12,6 +12,7 @@
 
 #include "loong/corpus.h"
 #include "loong/dataset.h"
+#include "loong/progress.h"
 #include "loong_data.h"
 
 static const char help_text[] =
@@ -29,10 +30,12 @@ static const char help_text[] =
     "  --split-blank-lines   text files: a document ends at an empty line\n"
     "  --shuffle SEED        files in a random order (default: sorted), so\n"
     "                        that a split by documents is a random one\n"
+    "  --skip-broken         leave out JSON lines that give no text, with a\n"
+    "                        warning; without it the first one ends the work\n"
     "  --append-eod          the end-of-document token behind each document\n"
     "  --dtype TYPE          uint16 or int32 (default: by vocabulary)\n"
     "  --workers N           threads (default: one a processor)\n"
-    "  --quiet               no progress bar\n";
+    "  --quiet               no progress bar (it counts megabytes of files)\n";
 
 typedef struct options {
     const char *tokenizer;
@@ -40,6 +43,7 @@ typedef struct options {
     const char *dtype;
     const char *json_key;
     bool append_eod;
+    bool skip_broken;
     bool quiet;
     int64_t workers;
     loong_corpus_params_t corpus;
@@ -54,11 +58,10 @@ static void on_signal(int number)
 }
 
 typedef struct bar {
-    loong_context_t *ctx;
     const loong_corpus_t *corpus;
-    bool visible;
+    loong_progress_t screen;
     double begin;
-    double last; /* when it was drawn */
+    double last; /* when it was drawn; 0: not yet */
 } bar_t;
 
 static double seconds(void)
@@ -70,28 +73,29 @@ static double seconds(void)
 
 static loong_status_t draw(void *user, const loong_index_result_t *done)
 {
-    enum { WIDTH = 30 };
-    static const char full[] = "##############################";
     bar_t *bar = user;
     double now = seconds();
     if (interrupted) {
         return LOONG_ERR_INTERRUPTED;
     }
-    if (!bar->visible || now - bar->last < 0.1) {
+    if (!bar->screen.shown || now - bar->last < 0.1) {
         return LOONG_OK;
     }
+    char note[64];
+    char text[LOONG_PROGRESS_SIZE];
     loong_corpus_info_t info;
     loong_corpus_get_info(bar->corpus, &info);
-    double share =
-        info.bytes > 0 ? (double)info.bytes_read / (double)info.bytes : 1;
     double elapsed = now - bar->begin;
-    fprintf(stderr,
-            "\r[%-*.*s] %3.0f%%  %" PRId64 " documents  %.1fM tokens  %.1f "
-            "MB/s  eta %.0f s ",
-            WIDTH, (int)(share * WIDTH), full, 100 * share, done->documents,
-            1e-6 * (double)done->tokens,
-            1e-6 * (double)done->text_bytes / elapsed,
-            share > 0 ? elapsed / share - elapsed : 0);
+    double left = info.bytes_read > 0
+                      ? elapsed * (double)(info.bytes - info.bytes_read) /
+                            (double)info.bytes_read
+                      : 0;
+    snprintf(note, sizeof(note), "%.1fM tokens %.1f MB/s",
+             1e-6 * (double)done->tokens,
+             1e-6 * (double)done->text_bytes / elapsed);
+    fputs(loong_progress_draw(&bar->screen, info.bytes_read / 1000000,
+                              info.bytes / 1000000, left, note, text),
+          stderr);
     bar->last = now;
     return LOONG_OK;
 }
@@ -131,6 +135,10 @@ static void report(const options_t *o, const loong_corpus_info_t *files,
         printf("%s: %" PRId64 " documents without a token were left out\n",
                o->prefix, r->empty);
     }
+    if (r->skipped > 0) {
+        printf("%s: %" PRId64 " broken lines were left out\n", o->prefix,
+               r->skipped);
+    }
 }
 
 static int build(loong_context_t *ctx, const options_t *o,
@@ -139,8 +147,7 @@ static int build(loong_context_t *ctx, const options_t *o,
     loong_dtype_t dtype;
     loong_index_result_t result;
     loong_corpus_info_t files;
-    double now = seconds();
-    bar_t bar = {ctx, corpus, !o->quiet && isatty(STDERR_FILENO), now, now};
+    bar_t bar = {corpus, {false, false, 0}, seconds(), 0};
     int code = choose_dtype(o, tokenizer, &dtype);
     if (code != LOONG_EXIT_OK) {
         return code;
@@ -149,6 +156,9 @@ static int build(loong_context_t *ctx, const options_t *o,
         return data_usage("index",
                           "--append-eod: tokenizer '%s' names no end token",
                           o->tokenizer);
+    }
+    if (!o->quiet) {
+        loong_progress_detect(STDERR_FILENO, &bar.screen);
     }
     loong_index_params_t params = {corpus,
                                    o->json_key,
@@ -159,11 +169,10 @@ static int build(loong_context_t *ctx, const options_t *o,
                                    tokenizer->encoder,
                                    tokenizer->encoder_user,
                                    draw,
-                                   &bar};
+                                   &bar,
+                                   o->skip_broken};
     loong_status_t status = loong_index_build(ctx, &params, &result);
-    if (bar.visible && bar.last > bar.begin) {
-        fprintf(stderr, "\r\033[K"); /* the bar goes, the report stays */
-    }
+    fputs(loong_progress_wipe(&bar.screen), stderr); /* the report stays */
     if (status != LOONG_OK) {
         return data_fail(ctx, status);
     }
@@ -188,7 +197,7 @@ static int run(loong_context_t *ctx, const options_t *o)
     return code;
 }
 
-enum { OPT_JSON_KEY = 256, OPT_BLANK, OPT_DTYPE, OPT_QUIET };
+enum { OPT_JSON_KEY = 256, OPT_BLANK, OPT_SKIP, OPT_DTYPE, OPT_QUIET };
 
 static const struct option long_options[] = {
     {"tokenizer", required_argument, NULL, 't'},
@@ -197,6 +206,7 @@ static const struct option long_options[] = {
     {"json-key", required_argument, NULL, OPT_JSON_KEY},
     {"split-blank-lines", no_argument, NULL, OPT_BLANK},
     {"shuffle", required_argument, NULL, 'r'},
+    {"skip-broken", no_argument, NULL, OPT_SKIP},
     {"append-eod", no_argument, NULL, 'e'},
     {"dtype", required_argument, NULL, OPT_DTYPE},
     {"workers", required_argument, NULL, 'w'},
@@ -232,6 +242,9 @@ static bool take(options_t *o, int option)
             return false;
         }
         o->corpus.seed = (uint64_t)value;
+        return true;
+    case OPT_SKIP:
+        o->skip_broken = true;
         return true;
     case 'e':
         o->append_eod = true;

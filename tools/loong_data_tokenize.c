@@ -136,8 +136,9 @@ static int decode(loong_context_t *ctx, const loong_tokenizer_t *t,
     loong_status_t status =
         loong_tokenizer_decode(ctx, t, ids, count, special, &text, &length);
     free(ids);
-    if (status != LOONG_OK) {
-        return data_fail(ctx, status);
+    if (status != LOONG_OK) { /* ids are data: not the command line's fault */
+        (void)data_fail(ctx, status);
+        return LOONG_EXIT_FAILED;
     }
     fwrite(text, 1, length, stdout);
     loong_tokenizer_free_text(ctx, &text);
@@ -154,15 +155,16 @@ static int run(loong_context_t *ctx, const options_t *o, bool encoding,
 {
     loong_tokenizer_t *t = NULL;
     input_t in = {NULL, 0};
+    loong_status_t status = strcmp(o->tokenizer, "bytes") == 0
+                                ? loong_tokenizer_bytes(ctx, &t)
+                                : loong_tokenizer_load(ctx, o->tokenizer, &t);
+    if (status != LOONG_OK) {
+        return data_fail(ctx, status);
+    }
     int code = read_all(path, &in);
     if (code == LOONG_EXIT_OK) {
-        loong_status_t status =
-            strcmp(o->tokenizer, "bytes") == 0
-                ? loong_tokenizer_bytes(ctx, &t)
-                : loong_tokenizer_load(ctx, o->tokenizer, &t);
-        code = status != LOONG_OK ? data_fail(ctx, status)
-               : encoding         ? encode(ctx, t, &in, o->special)
-                                  : decode(ctx, t, &in, o->special);
+        code = encoding ? encode(ctx, t, &in, o->special)
+                        : decode(ctx, t, &in, o->special);
     }
     loong_tokenizer_destroy(&t);
     free(in.bytes);

@@ -1,8 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * loong-data tokenizer train: a corpus to a tokenizer.json. */
+#include <errno.h>
 #include <getopt.h>
 #include <inttypes.h>
+#include <libgen.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -28,9 +30,10 @@ static const char help_text[] =
     "                        first gets id 0 (default: <|endoftext|>)\n"
     "  --suffixes LIST       files taken in directories, e.g. .rst,.txt\n"
     "  --json-key KEY        the text of a JSON line (default: text)\n"
+    "  --skip-broken         leave out JSON lines that give no text\n"
     "  --max-bytes N         stop reading after this much text\n";
 
-enum { MAX_SPECIAL = 256 };
+enum { MAX_SPECIAL = 256, MAX_NAMED = 20 };
 
 typedef struct options {
     const char *output;
@@ -40,6 +43,7 @@ typedef struct options {
     int64_t vocab_size;
     int64_t min_frequency;
     int64_t max_bytes;
+    bool skip_broken;
     loong_pretokenizer_t pretokenizer;
     loong_corpus_params_t corpus;
 } options_t;
@@ -51,7 +55,25 @@ typedef struct source {
     char *text;
     int64_t documents;
     int64_t bytes;
+    int64_t skipped;
 } source_t;
+
+/* The text of a JSON line; a broken one may be left out: text stays NULL. */
+static loong_status_t take_line(source_t *s, const loong_record_t *record,
+                                size_t *length_p)
+{
+    loong_status_t status = loong_record_text(s->ctx, record, s->o->json_key,
+                                              &s->text, length_p);
+    if (status != LOONG_ERR_FORMAT || !s->o->skip_broken) {
+        return status;
+    }
+    if (s->skipped++ < MAX_NAMED) {
+        fprintf(stderr, "warning: left out: %s\n",
+                loong_context_error(s->ctx));
+    }
+    loong_context_clear_error(s->ctx);
+    return LOONG_OK;
+}
 
 static loong_status_t next(void *user, const char **text_p, size_t *length_p)
 {
@@ -62,20 +84,24 @@ static loong_status_t next(void *user, const char **text_p, size_t *length_p)
     if (s->bytes >= s->o->max_bytes) {
         return LOONG_OK;
     }
-    loong_status_t status = loong_corpus_next(s->corpus, &record);
-    if (status != LOONG_OK || record.bytes == NULL) {
-        return status;
-    }
-    *text_p = record.bytes;
-    *length_p = record.length;
-    if (record.json) {
-        status = loong_record_text(s->ctx, &record, s->o->json_key, &s->text,
-                                   length_p);
-        *text_p = s->text;
+    while (*text_p == NULL) {
+        loong_status_t status = loong_corpus_next(s->corpus, &record);
+        if (status != LOONG_OK || record.bytes == NULL) {
+            return status;
+        }
+        *text_p = record.bytes;
+        *length_p = record.length;
+        if (record.json) {
+            status = take_line(s, &record, length_p);
+            *text_p = s->text;
+        }
+        if (status != LOONG_OK) {
+            return status;
+        }
     }
     s->documents++;
     s->bytes += (int64_t)*length_p;
-    return status;
+    return LOONG_OK;
 }
 
 static loong_status_t train(loong_context_t *ctx, const options_t *o,
@@ -96,6 +122,10 @@ static loong_status_t train(loong_context_t *ctx, const options_t *o,
                " documents, %.1f MB of text\n",
                o->output, size, source->documents,
                1e-6 * (double)source->bytes);
+        if (source->skipped > 0) {
+            printf("%s: %" PRId64 " broken lines were left out\n", o->output,
+                   source->skipped);
+        }
         if (size < o->vocab_size) {
             printf("%s: no pair is left that stands %" PRId64 " times\n",
                    o->output, o->min_frequency);
@@ -105,9 +135,25 @@ static loong_status_t train(loong_context_t *ctx, const options_t *o,
     return status;
 }
 
+/* Asked before an hour of work is lost. */
+static bool can_write(const char *path)
+{
+    char *copy = strdup(path);
+    bool can = copy != NULL && access(dirname(copy), W_OK | X_OK) == 0;
+    if (!can) {
+        fprintf(stderr, "loong-data tokenizer train: cannot write '%s': %s\n",
+                path, strerror(errno));
+    }
+    free(copy);
+    return can;
+}
+
 static int run(loong_context_t *ctx, const options_t *o)
 {
-    source_t source = {ctx, o, NULL, NULL, 0, 0};
+    if (!can_write(o->output)) {
+        return LOONG_EXIT_CANNOT_WRITE;
+    }
+    source_t source = {ctx, o, NULL, NULL, 0, 0, 0};
     loong_status_t status =
         loong_corpus_create(ctx, &o->corpus, &source.corpus);
     if (status == LOONG_OK) {
@@ -118,7 +164,7 @@ static int run(loong_context_t *ctx, const options_t *o)
     return status == LOONG_OK ? LOONG_EXIT_OK : data_fail(ctx, status);
 }
 
-enum { OPT_JSON_KEY = 256, OPT_SUFFIXES, OPT_MAX_BYTES };
+enum { OPT_JSON_KEY = 256, OPT_SUFFIXES, OPT_SKIP, OPT_MAX_BYTES };
 
 static const struct option long_options[] = {
     {"output", required_argument, NULL, 'o'},
@@ -128,6 +174,7 @@ static const struct option long_options[] = {
     {"special", required_argument, NULL, 's'},
     {"suffixes", required_argument, NULL, OPT_SUFFIXES},
     {"json-key", required_argument, NULL, OPT_JSON_KEY},
+    {"skip-broken", no_argument, NULL, OPT_SKIP},
     {"max-bytes", required_argument, NULL, OPT_MAX_BYTES},
     {"help", no_argument, NULL, 'h'},
     {NULL, 0, NULL, 0}};
@@ -168,6 +215,9 @@ static bool take(options_t *o, int option)
         return true;
     case OPT_JSON_KEY:
         o->json_key = optarg;
+        return true;
+    case OPT_SKIP:
+        o->skip_broken = true;
         return true;
     case OPT_MAX_BYTES:
         return data_integer("tokenizer train", "max-bytes", optarg, counts,

@@ -35,7 +35,8 @@ typedef struct loong_index_result {
     int64_t documents;
     int64_t tokens; /* with the appended ones */
     int64_t text_bytes;
-    int64_t empty; /* documents that gave no token, and were left out */
+    int64_t empty;   /* documents that gave no token, and were left out */
+    int64_t skipped; /* JSON lines that gave no text, and were left out */
 } loong_index_result_t;
 
 typedef struct loong_index_params {
@@ -52,11 +53,15 @@ typedef struct loong_index_params {
      * stops the work with it (LOONG_ERR_INTERRUPTED). May be NULL. */
     loong_status_t (*progress)(void *user, const loong_index_result_t *so_far);
     void *progress_user;
+    bool skip_broken; /* leave out JSON lines that give no text: each is
+                         counted, the first 20 are warnings with file and line;
+                         false: the first one ends the work */
 } loong_index_params_t;
 
 /* Writes the data set; on failure nothing is left of it. Not collective.
- * Errors: those of loong_corpus_next, loong_record_text, the encoder and
- * loong_dataset_writer_add; LOONG_ERR_FORMAT (not a single token). */
+ * Errors: those of loong_corpus_next, loong_record_text (see skip_broken), the
+ * encoder and loong_dataset_writer_add; LOONG_ERR_FORMAT (not a single
+ * token). */
 LOONG_API LOONG_NODISCARD loong_status_t
 loong_index_build(loong_context_t *ctx, const loong_index_params_t *params,
                   loong_index_result_t *result);

@@ -26,6 +26,10 @@ loong_status_t loongi_json_parse(loong_context_t *ctx, const char *text,
     json_t *json = json_loadb(
         text, length, JSON_REJECT_DUPLICATES | JSON_DECODE_ANY | JSON_ALLOW_NUL,
         &error);
+    if (json == NULL && memchr(text, '\n', length) == NULL) {
+        return LOONG_FAIL(ctx, LOONG_ERR_FORMAT, "%s: column %d: %s", where,
+                          error.column, error.text);
+    }
     LOONG_CHECK(ctx, json != NULL, LOONG_ERR_FORMAT,
                 "%s: line %d, column %d: %s", where, error.line, error.column,
                 error.text);

@@ -26,7 +26,7 @@ typedef enum loong_json_kind {
 } loong_json_kind_t;
 
 /* Parses `length` bytes; `where` names them in errors ("a/config.json").
- * Errors: LOONG_ERR_FORMAT with line and column. */
+ * Errors: LOONG_ERR_FORMAT with line (when there are several) and column. */
 LOONG_NODISCARD loong_status_t loongi_json_parse(loong_context_t *ctx,
                                                  const char *text,
                                                  size_t length,

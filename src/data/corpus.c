@@ -443,9 +443,14 @@ loong_status_t loong_record_text(loong_context_t *ctx,
     }
     loong_text_t where = loongi_text_begin(ctx);
     loong_json_t *json = NULL;
+    size_t line = record->length; /* without its end */
+    while (line > 0 && strchr("\r\n", record->bytes[line - 1]) != NULL &&
+           record->bytes[line - 1] != '\0') {
+        line--;
+    }
     loongi_text_printf(&where, "%s:%" PRId64, record->path, record->line);
     loong_status_t status = loongi_json_parse(
-        ctx, record->bytes, record->length, loongi_text_get(&where), &json);
+        ctx, record->bytes, line, loongi_text_get(&where), &json);
     loongi_text_free(&where);
     LOONG_TRY(status);
     status = json_text(ctx, record, json, json_key, text_p, length_p);

@@ -11,14 +11,19 @@
 #include "loong/dataset.h"
 #include "loong/indexer.h"
 
-enum { JOB_BYTES = 1 << 20, MAX_THREADS = 256 };
+enum {
+    JOB_BYTES = 1 << 20,
+    MAX_THREADS = 256,
+    MAX_NAMED = 20, /* skipped lines that are warnings of their own */
+    SKIPPED = -1
+};
 
 typedef enum job_state { JOB_FREE, JOB_FULL, JOB_BUSY, JOB_DONE } job_state_t;
 
 typedef struct job_record {
     loong_record_t record; /* bytes: offset by `at` */
     size_t at;
-    int64_t tokens;
+    int64_t tokens; /* or SKIPPED */
 } job_record_t;
 
 typedef struct job {
@@ -70,10 +75,15 @@ static loong_status_t encode_record(const pipeline_t *p, const worker_t *w,
     char *text = NULL;
     size_t length = 0;
     r->record.bytes = job->bytes + r->at;
-    LOONG_TRY(loong_record_text(job->ctx, &r->record, p->params->json_key,
-                                &text, &length));
-    loong_status_t status =
-        p->params->encoder->encode(w->encoder, text, length, &ids, &count);
+    loong_status_t status = loong_record_text(
+        job->ctx, &r->record, p->params->json_key, &text, &length);
+    if (status == LOONG_ERR_FORMAT && p->params->skip_broken) {
+        loong_context_clear_error(job->ctx);
+        r->tokens = SKIPPED;
+        return LOONG_OK;
+    }
+    LOONG_TRY(status);
+    status = p->params->encoder->encode(w->encoder, text, length, &ids, &count);
     loong_record_free(job->ctx, &text);
     if (status != LOONG_OK) {
         loongi_error_note(job->ctx, "%s", loong_context_error(w->ctx));
@@ -191,6 +201,24 @@ static loong_status_t fill_job(pipeline_t *p, job_t *job, bool *end_p)
     return LOONG_OK;
 }
 
+/* Reads the record again, here and in the order of the corpus, for the words
+ * of the warning. */
+static void tell_skipped(pipeline_t *p, const job_record_t *r)
+{
+    char *text = NULL;
+    size_t length = 0;
+    if (p->result.skipped++ >= MAX_NAMED) {
+        return;
+    }
+    if (loong_record_text(p->ctx, &r->record, p->params->json_key, &text,
+                          &length) == LOONG_ERR_FORMAT) {
+        loongi_log(p->ctx, LOONG_LOG_WARN, "left out: %s",
+                   loong_context_error(p->ctx));
+    }
+    loong_record_free(p->ctx, &text);
+    loong_context_clear_error(p->ctx);
+}
+
 static loong_status_t write_job(pipeline_t *p, job_t *job)
 {
     int64_t at = 0;
@@ -200,6 +228,10 @@ static loong_status_t write_job(pipeline_t *p, job_t *job)
     }
     for (int64_t i = 0; i < job->count; i++) {
         int64_t tokens = job->records[i].tokens;
+        if (tokens == SKIPPED) {
+            tell_skipped(p, &job->records[i]);
+            continue;
+        }
         if (tokens == 0) {
             p->result.empty++;
             continue;
@@ -258,8 +290,9 @@ static loong_status_t run(pipeline_t *p)
         LOONG_TRY(drain_one(p));
     }
     LOONG_CHECK(p->ctx, p->result.tokens > 0, LOONG_ERR_FORMAT,
-                "'%s': the corpus gave no token (%" PRId64 " documents)",
-                p->params->prefix, p->result.empty);
+                "'%s': the corpus gave no token (%" PRId64
+                " documents without one, %" PRId64 " broken lines left out)",
+                p->params->prefix, p->result.empty, p->result.skipped);
     return loong_dataset_writer_commit(p->writer);
 }
 

@@ -5,23 +5,7 @@
 # exit. usage: data.sh PATH/TO/loong-data
 set -u
 tool=$(readlink -f "$1")
-folder=$(mktemp -d)
-trap 'rm -rf "$folder"' EXIT
-cd "$folder" || exit 1
-failures=0
-
-# expect CODE TEXT COMMAND...: the exit code, and a text in stdout or stderr
-expect() {
-    local code=$1 text=$2 output got
-    shift 2
-    output=$("$@" 2>&1)
-    got=$?
-    if [ "$got" != "$code" ] || [[ $output != *"$text"* ]]; then
-        printf 'FAILED: %s\n  exit %s, expected %s\n  expected: %s\n  found: %s\n' \
-            "$*" "$got" "$code" "$text" "$output"
-        failures=$((failures + 1))
-    fi
-}
+. "$(dirname "$(readlink -f "$0")")/expect.sh"
 index() { "$tool" index --tokenizer bytes --output-prefix set "$@"; }
 
 mkdir -p docs/deep
@@ -61,5 +45,4 @@ expect 1 "'set.bin' has 5 bytes, its index promises 16" "$tool" inspect set
 truncate -s 50 set.idx
 expect 1 "'set.idx' is truncated" "$tool" inspect set
 
-echo "$failures failures"
-[ "$failures" = 0 ]
+finish

@@ -148,7 +148,7 @@ static void test_text_files(void **state)
 static void test_json_lines(void **state)
 {
     static const char *const broken[][2] = {
-        {"{\"text\": \"a\"}\n{\"text\": \"b\"", ".jsonl:2: line 1"},
+        {"{\"text\": \"a\"}\n{\"text\": \"b\"", ".jsonl:2: column 12"},
         {"\n\n[1]\n", ".jsonl:3: an array, must be an object"},
         {"\"text\"\n", "a string, must be an object"},
         {"{\"body\": \"a\", \"n\": 1}\n",
@@ -157,8 +157,8 @@ static void test_json_lines(void **state)
         {"{\"text\": 3}\n", "'text' is an integer, not a string"},
         {"{\"text\": null}\n", "'text' is null, not a string"},
         {"{\"text\": \"a\", \"text\": \"b\"}\n", "duplicate"},
-        {"{\"text\": \"\\ud800\"}\n", ".jsonl:1: line 1"},
-        {"{\"text\": \"\xff\"}\n", ".jsonl:1: line 1"},
+        {"{\"text\": \"\\ud800\"}\n", ".jsonl:1: column "},
+        {"{\"text\": \"\xff\"}\n", ".jsonl:1: column "},
     };
     fixture_t *f = *state;
     put_text(
@@ -361,7 +361,7 @@ static loong_status_t build(fixture_t *f, const char *name, int threads,
         corpus,    "text", scratch_path(f->dir, "set", prefix),
         LOONG_U16, 256,    threads,
         &byte_ops, user,   NULL,
-        NULL};
+        NULL,      false};
     loong_status_t status = loong_index_build(f->ctx, &index, result);
     loong_corpus_destroy(&corpus);
     return status;
@@ -442,7 +442,8 @@ static void test_indexer_failures(void **state)
                  LOONG_ERR_FORMAT, "b.jsonl:2: 'text' is an integer");
     put_text(f, "c.txt", "-");
     assert_fails(f->ctx, build(f, "c.txt", 1, NULL, &result), LOONG_ERR_FORMAT,
-                 "gave no token (1 documents)");
+                 "gave no token (1 documents without one, 0 broken "
+                 "lines left out)");
     assert_fails(f->ctx, build(f, "c.txt", 0, NULL, &result), LOONG_ERR_ARG,
                  "0 threads");
     put_text(f, "d.txt.gz", "\x1f\x8b");

@@ -38,7 +38,7 @@ static const struct {
     const char *text;
 } bad_headers[] = {
     {"[]", 0, LOONG_ERR_FORMAT, "does not begin with '{'"},
-    {"{\"a\":", 0, LOONG_ERR_FORMAT, "t.safetensors: line 1"},
+    {"{\"a\":", 0, LOONG_ERR_FORMAT, "t.safetensors: column 5"},
     {"{\"a\":3}", 0, LOONG_ERR_FORMAT, "tensor 'a' must have exactly"},
     {"{\"a\":{\"dtype\":\"F32\",\"shape\":[1]}}", 0, LOONG_ERR_FORMAT,
      "tensor 'a' must have exactly"},

@@ -115,7 +115,7 @@ bench_model_t bench_model_of(const loong_recipe_t *recipe,
 
 /* Loads a recipe for a benchmark; overrides may be none. */
 loong_status_t bench_recipe(loong_context_t *ctx, const char *path,
-                            int num_overrides, char *const *overrides,
+                            int num_overrides, const char *const *overrides,
                             loong_recipe_t **recipe_p);
 
 /* The products of one micro-batch, at least `steps` times and `seconds` long,

@@ -414,7 +414,8 @@ int bench_floor(loong_context_t *ctx, int argc, char **argv)
         loong_recipe_t *recipe = NULL;
         int64_t micro_batches = 0;
         loong_status_t status = bench_recipe(
-            ctx, argv[optind], argc - optind - 1, argv + optind + 1, &recipe);
+            ctx, argv[optind], argc - optind - 1,
+            (const char *const *)argv + optind + 1, &recipe);
         if (status != LOONG_OK) {
             return bench_fail(ctx, status);
         }

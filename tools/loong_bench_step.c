@@ -28,7 +28,7 @@ typedef struct options {
 /* ---- recipes ---- */
 
 loong_status_t bench_recipe(loong_context_t *ctx, const char *path,
-                            int num_overrides, char *const *overrides,
+                            int num_overrides, const char *const *overrides,
                             loong_recipe_t **recipe_p)
 {
     char configs[PATH_MAX];
@@ -36,7 +36,7 @@ loong_status_t bench_recipe(loong_context_t *ctx, const char *path,
     memset(&params, 0, sizeof(params));
     params.config_dir = tool_configs(configs);
     params.num_overrides = num_overrides;
-    params.overrides = (const char *const *)overrides;
+    params.overrides = overrides;
     return loong_recipe_load(ctx, path, &params, recipe_p);
 }
 
@@ -129,31 +129,41 @@ static void remove_files(const char *name)
 /* ---- the run ---- */
 
 /* Loads the recipe with what the benchmark decides: data, length, a line of
- * metrics a step, no other files. */
+ * metrics a step, and nothing beside the steps: no files, no evaluation. */
 static loong_status_t load(loong_context_t *ctx, const options_t *o,
                            const char *dir, int argc, char **argv,
                            loong_recipe_t **recipe_p)
 {
-    enum { OWN = 5 };
+    static const char *const fixed[] = {
+        "++log.tensorboard=false", "++log.interval=1",
+        "++train.train_samples=null", "++train.train_tokens=null",
+        "++train.rampup_batch_size=null", "++train.exit_interval=0",
+        "++train.max_wall_time=0", "++optimizer.lr_decay_style=constant",
+        "++optimizer.lr_warmup_iters=0", "++optimizer.lr_decay_iters=null",
+        "++data.validation=null", "++data.validation_split=0",
+        "++eval=null", "++checkpoint=null", "++resume=null", "++export=null"};
+    enum { OWN = 3, FIXED = (int)(sizeof(fixed) / sizeof(fixed[0])) };
     char own[OWN][PATH_SIZE + 64];
-    char **overrides = malloc(sizeof(char *) * (size_t)(argc + OWN));
+    const char **overrides =
+        malloc(sizeof(*overrides) * (size_t)(argc + OWN + FIXED));
+    int n = 0;
     if (overrides == NULL) {
         return LOONG_ERR_MEMORY;
     }
     snprintf(own[0], sizeof(own[0]), "++data.train=[{path: %s/tokens}]", dir);
     snprintf(own[1], sizeof(own[1]), "++log.dir=%s", dir);
-    snprintf(own[2], sizeof(own[2]), "++log.tensorboard=false");
-    snprintf(own[3], sizeof(own[3]), "++log.interval=1");
-    snprintf(own[4], sizeof(own[4]), "++train.train_iters=%d",
+    snprintf(own[2], sizeof(own[2]), "++train.train_iters=%d",
              o->steps + WARM_UP);
     for (int i = 1; i < argc; i++) {
-        overrides[i - 1] = argv[i];
+        overrides[n++] = argv[i];
     }
     for (int i = 0; i < OWN; i++) {
-        overrides[argc - 1 + i] = own[i];
+        overrides[n++] = own[i];
     }
-    loong_status_t status =
-        bench_recipe(ctx, argv[0], argc - 1 + OWN, overrides, recipe_p);
+    for (int i = 0; i < FIXED; i++) {
+        overrides[n++] = fixed[i];
+    }
+    loong_status_t status = bench_recipe(ctx, argv[0], n, overrides, recipe_p);
     free(overrides);
     return status;
 }

@@ -106,9 +106,17 @@ run 0 checkpoint.save=other data.tokenizer=bpe.json train.train_iters=1 \
 cmp bpe.json hf/tokenizer.json || fail "the export has another tokenizer"
 has hf/config.json '"eos_token_id": 0'
 has hf/generation_config.json '"eos_token_id": 0'
-"$build/loong-bench" step recipe.yaml checkpoint.save=bench --steps 2 \
-    --floor-seconds 0 --json >out 2>err || fail "options behind the recipe"
+# A step is measured alone, whatever the recipe saves, evaluates and exports:
+# here it names the checkpoints of the run before, there it splits its data.
+saved=$(ls save)
+"$build/loong-bench" step recipe.yaml --steps 2 --floor-seconds 0 --json \
+    >out 2>err || fail "bench of a recipe with checkpoints"
 has out '"ms_median"'
+[ "$saved" = "$(ls save)" ] || fail "a benchmark touched the checkpoints"
+"$build/loong-bench" step "$source/configs/recipes/demo_pretrain.yaml" \
+    data.seq_length=16 train.micro_batch_size=1 train.global_batch_size=1 \
+    --steps 1 --floor-seconds 0 >out 2>err || fail "bench of the demo"
+has out 'tokens/s'
 
 # Messages.
 run 2

@@ -178,9 +178,12 @@ static void test_every_kind(void **state)
     for (int k = 0; loongi_schedule_kinds[k] != NULL; k++) {
         const loong_schedule_kind_t *kind = loongi_schedule_kinds[k];
         for (int i = 0; i < 16; i++) {
-            loong_schedule_params_t p = {1 + i % 4, 1 + i / 8, 4 * (1 + i % 3),
-                                         kind->pairs && i % 2 == 1,
-                                         !kind->evaluate && i % 3 == 1};
+            loong_schedule_params_t p = {
+                .ranks = 1 + i % 4,
+                .chunks = 1 + i / 8,
+                .micro_batches = 4 * (1 + i % 3),
+                .pair = kind->pairs && i % 2 == 1,
+                .offload = !kind->evaluate && i % 3 == 1};
             char reason[LOONG_REASON_SIZE];
             if (kind->accepts != NULL && !kind->accepts(&p, reason)) {
                 continue;
@@ -199,7 +202,7 @@ static void test_by_hand(void **state)
 {
     (void)state;
     loong_context_t *ctx = test_context();
-    loong_schedule_params_t p = {2, 1, 2, false, false};
+    loong_schedule_params_t p = {.ranks = 2, .chunks = 1, .micro_batches = 2};
     loong_stage_cost_t costs[2];
     loong_simulation_t simulation;
     loong_span_t spans[64];

@@ -2,6 +2,7 @@
  *
  * A tree against the schema. */
 #include <errno.h>
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -10,6 +11,7 @@
 #include "recipe_impl.h"
 
 enum { PATH_SIZE = LOONG_RECIPE_PATH, HINT_LIMIT = 4 };
+static const double LARGEST_WHOLE = 9e15; /* all below are exact */
 
 /* What may stand behind a number, by type. */
 typedef struct suffix {
@@ -65,9 +67,7 @@ bool loongi_recipe_number(loong_recipe_type_t type, const char *text,
         }
     }
     if (*end != '\0' || value > 1e300 || value < -1e300 ||
-        (loongi_recipe_is_whole(type) &&
-         (value > 9.1e15 || value < -9.1e15 ||
-          value != (double)(long long)value))) {
+        (loongi_recipe_is_whole(type) && value != floor(value))) {
         return false;
     }
     *value_p = value;
@@ -295,8 +295,14 @@ static void check_scalar(check_t *c, const place_t *at,
                          const loong_recipe_key_t *key)
 {
     double value = 0.0;
+    double min = key->min;
+    double max = key->max;
     bool flag = false;
     const char *text = at->node->text;
+    if (min == 0.0 && max == 0.0 && loongi_recipe_is_whole(key->type)) {
+        max = LARGEST_WHOLE;
+        min = -max;
+    }
     switch (key->type) {
     case LOONG_RECIPE_TEXT:
     case LOONG_RECIPE_TEXTS:
@@ -324,10 +330,9 @@ static void check_scalar(check_t *c, const place_t *at,
         wrong_type(c, at, type_text(key->type == LOONG_RECIPE_INTS
                                         ? LOONG_RECIPE_INT
                                         : key->type));
-    } else if ((key->min != 0.0 || key->max != 0.0) &&
-               (value < key->min || value > key->max)) {
+    } else if ((min != 0.0 || max != 0.0) && (value < min || value > max)) {
         problem(c, at, "%s: found %s, allowed %.12g to %.12g", at->path, text,
-                key->min, key->max);
+                min, max);
     }
 }
 

@@ -120,6 +120,8 @@ static loong_status_t push(loong_recipe_t *r, const char *path,
     struct stat info;
     LOONG_CHECK(r->ctx, stat(path, &info) == 0, LOONG_ERR_NOT_FOUND,
                 "%s: %s", path, strerror(errno));
+    LOONG_CHECK(r->ctx, !S_ISDIR(info.st_mode), LOONG_ERR_CONFIG,
+                "%s is a directory, a recipe file wanted", path);
     LOONG_CHECK(r->ctx, chain->depth < MAX_CHAIN, LOONG_ERR_CONFIG,
                 "%s: defaults nested deeper than %d", path, MAX_CHAIN);
     for (int i = 0; i < chain->depth; i++) {
@@ -147,6 +149,8 @@ static loong_status_t load_file(loong_recipe_t *r, const char *path,
         loongi_tree_parse(r->ctx, r->arena, path, text, length, &tree);
     loongi_free(r->ctx, text);
     LOONG_TRY(status);
+    LOONG_CHECK(r->ctx, tree != NULL, LOONG_ERR_CONFIG,
+                "%s:1: no keys in it, a recipe is a map of keys", path);
     LOONG_TRY(compose(r, name, tree, chain, tree_p));
     chain->depth--;
     return LOONG_OK;

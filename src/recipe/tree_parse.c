@@ -13,6 +13,7 @@ typedef struct parser {
     loong_arena_t *arena;
     yaml_parser_t yaml;
     const char *file;
+    const char *text;
     int nodes;
     int num_anchors;
     struct {
@@ -22,10 +23,27 @@ typedef struct parser {
     } anchors[MAX_ANCHORS];
 } parser_t;
 
+/* Bytes that are no text: libyaml names their offset alone. */
+static loong_status_t fail_bytes(parser_t *p)
+{
+    size_t line = 1;
+    size_t column = 1;
+    for (size_t i = 0; i < p->yaml.problem_offset; i++) {
+        column = p->text[i] == '\n' ? 1 : column + 1;
+        line += p->text[i] == '\n';
+    }
+    return LOONG_FAIL(p->ctx, LOONG_ERR_CONFIG,
+                      "%s:%zu:%zu: %s; UTF-8 wanted", p->file, line, column,
+                      p->yaml.problem);
+}
+
 static loong_status_t next_event(parser_t *p, yaml_event_t *event)
 {
     if (yaml_parser_parse(&p->yaml, event)) {
         return LOONG_OK;
+    }
+    if (p->yaml.error == YAML_READER_ERROR) {
+        return fail_bytes(p);
     }
     return LOONG_FAIL(p->ctx, LOONG_ERR_CONFIG, "%s:%zu:%zu: %s%s%s", p->file,
                       p->yaml.problem_mark.line + 1,
@@ -44,11 +62,29 @@ static loong_status_t fail_at(parser_t *p, const yaml_event_t *event,
                       event->start_mark.column + 1, text);
 }
 
+/* "!!str" and its like; "!" alone says what is so anyway. */
+static bool is_tagged(const yaml_event_t *event)
+{
+    const yaml_char_t *tag = NULL;
+    if (event->type == YAML_SCALAR_EVENT) {
+        tag = event->data.scalar.tag;
+    } else if (event->type == YAML_MAPPING_START_EVENT) {
+        tag = event->data.mapping_start.tag;
+    } else if (event->type == YAML_SEQUENCE_START_EVENT) {
+        tag = event->data.sequence_start.tag;
+    }
+    return tag != NULL && strcmp((const char *)tag, "!") != 0;
+}
+
 static loong_status_t new_node(parser_t *p, const yaml_event_t *event,
                                loong_tree_kind_t kind, const char *anchor,
                                loong_tree_t **node_p)
 {
     loong_tree_t *node = NULL;
+    if (is_tagged(event)) {
+        return fail_at(p, event, "a tag (!...): the schema says what type a "
+                                 "value has");
+    }
     if (++p->nodes > MAX_NODES) {
         return fail_at(p, event, "more than 200000 nodes");
     }
@@ -134,6 +170,9 @@ static loong_status_t parse_node(parser_t *p, const yaml_event_t *event,
 static loong_status_t put(parser_t *p, loong_tree_t *map,
                           const loong_tree_t *key, loong_tree_t *value)
 {
+    LOONG_CHECK(p->ctx, strcmp(key->text, "<<") != 0, LOONG_ERR_CONFIG,
+                "%s:%d:%d: a merge key (<<): keys that recipes share go into "
+                "a file under defaults:", p->file, key->line, key->column);
     LOONG_CHECK(p->ctx, loongi_tree_get(map, key->text) == NULL,
                 LOONG_ERR_CONFIG, "%s:%d:%d: key %s is there twice", p->file,
                 key->line, key->column, key->text);
@@ -244,6 +283,7 @@ loong_status_t loongi_tree_parse(loong_context_t *ctx, loong_arena_t *arena,
     loong_tree_t *tree = NULL;
     memset(&p, 0, sizeof(p));
     p.ctx = ctx;
+    p.text = text;
     p.arena = arena;
     LOONG_TRY(loongi_arena_strdup(arena, file, &name));
     p.file = name;

@@ -47,6 +47,9 @@ loong_test(NAME op_rules SOURCES tests/ops/test_rules.c LABELS ops)
 loong_test(NAME metrics SOURCES tests/unit/test_metrics.c LABELS unit)
 loong_test(NAME trainer SOURCES tests/parallel/test_trainer.c LABELS parallel
   TIMEOUT 300)
+# Up to four ranks of one thread each.
+set_tests_properties(trainer PROPERTIES
+  ENVIRONMENT "OMP_NUM_THREADS=1;GOMP_SPINCOUNT=10000")
 include(tests/train/train.cmake)
 loong_test(NAME schedule SOURCES tests/planner/test_schedule.c LABELS planner)
 include(tests/planner/plot.cmake)

@@ -18,7 +18,8 @@ extern "C" {
 /* Where an operand lives. PARAM, GRAD, STATE, OPTIM are one buffer a rank
  * each; SLOT holds what a later program of the same micro-batch reads, AWAY
  * the part of it that is offloaded between F and B; SCRATCH what one program
- * reads; INPUT what the loader or the stage before wrote. */
+ * reads; INPUT what the loader or the stage before wrote; COMM what
+ * data-parallel ranks gather or sum for a while. */
 #define LOONG_BASE_LIST(X)                                                    \
     X(NONE, "none")                                                           \
     X(PARAM, "parameters")                                                    \
@@ -86,6 +87,7 @@ typedef struct loong_program {
     int64_t cap_steps;
     loong_step_t *steps;
     int64_t scratch_bytes;
+    int64_t comm_bytes;
 } loong_program_t;
 
 /* A tensor that a caller binds or reads: input, declared output, loss. */
@@ -110,8 +112,8 @@ typedef struct loong_flat {
     bool partial;
     loong_group_t sum_group;
     int64_t elements; /* padded to whole cache lines */
-    int64_t param_offset; /* bytes in PARAM */
-    int64_t grad_offset;  /* bytes in GRAD; -1: frozen */
+    int64_t param_offset; /* bytes in PARAM; -1: shared out among ranks */
+    int64_t grad_offset;  /* bytes in GRAD; -1: likewise, or frozen */
 } loong_flat_t;
 
 /* Where one parameter lives. */

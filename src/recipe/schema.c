@@ -112,8 +112,10 @@ static const loong_recipe_key_t keys[] = {
         "context parallel ranks"),
     INT("parallel.expert_model_parallel_size", "1", 1, 1, SAME,
         "expert parallel ranks"),
-    CHOICE("parallel.data_parallel_sharding", "optim", "none optim", FREE,
-           "what data-parallel ranks share out (optim: ZeRO-1)"),
+    CHOICE("parallel.data_parallel_sharding", "optim",
+           "none optim optim_grads optim_grads_params", FREE,
+           "what data-parallel ranks share out: moments and masters, main "
+           "gradients, parameters (ZeRO-1, -2, -3)"),
     BYTES("parallel.bucket_bytes", "32MiB", 4096, BIG, FREE,
         "bytes of gradients reduced at once"),
 

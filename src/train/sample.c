@@ -221,11 +221,13 @@ static loong_status_t continue_prompt(sampler_t *s, int64_t number,
     return status;
 }
 
-/* Ranks that draw: all that hold a part of the first replica. */
+/* Ranks that draw: all that hold a part of the first replica. Where replicas
+ * share parameters out, all of them draw the same. */
 static bool draws(const loong_trainer_t *t)
 {
-    return t->mesh.coord[LOONG_AXIS_DP] == 0 &&
-           t->mesh.coord[LOONG_AXIS_CP] == 0;
+    return t->stage->shards->params.sharding == LOONG_SHARDING_PARAMS ||
+           (t->mesh.coord[LOONG_AXIS_DP] == 0 &&
+            t->mesh.coord[LOONG_AXIS_CP] == 0);
 }
 
 loong_status_t loongi_trainer_tokenizer(loong_trainer_t *t,

@@ -107,6 +107,10 @@ static void add_up(loong_stage_t *s)
             LOONG_MAX(bytes[LOONG_BASE_SLOT], slots * c->slot_bytes);
         bytes[LOONG_BASE_INPUT] =
             LOONG_MAX(bytes[LOONG_BASE_INPUT], slots * c->input_bytes);
+        for (int p = 0; p < LOONG_PROGRAM_COUNT; p++) {
+            bytes[LOONG_BASE_COMM] = LOONG_MAX(bytes[LOONG_BASE_COMM],
+                                               c->programs[p].comm_bytes);
+        }
     }
     if (s->optimizer != NULL) {
         const loong_optimizer_t *o = s->optimizer;
@@ -119,6 +123,23 @@ static void add_up(loong_stage_t *s)
     }
 }
 
+/* Who keeps what of the parameters, and what that puts into programs. */
+static loong_status_t share_out(loong_stage_t *s)
+{
+    const loong_stage_params_t *p = &s->params;
+    const loong_chunk_t *first =
+        s->chunk[p->train ? LOONG_STAGE_TRAIN : LOONG_STAGE_EVAL];
+    LOONG_TRY(loongi_shards_create(first, &p->mesh, &p->shards, &s->shards));
+    for (int i = 0; i < LOONG_STAGE_CHUNKS; i++) {
+        if (s->chunk[i] != NULL) {
+            LOONG_TRY(loongi_shards_place(s->shards, s->chunk[i]));
+        }
+    }
+    return p->train ? loongi_optimizer_create(s->shards, &p->optimizer,
+                                              &s->optimizer)
+                    : LOONG_OK;
+}
+
 static loong_status_t plan(loong_stage_t *s)
 {
     const loong_stage_params_t *p = &s->params;
@@ -126,14 +147,12 @@ static loong_status_t plan(loong_stage_t *s)
     LOONG_TRY(list_whole(s));
     if (p->train) {
         LOONG_TRY(build_chunk(s, LOONG_STAGE_TRAIN));
-        LOONG_TRY(loongi_optimizer_create(s->ctx, s->chunk[LOONG_STAGE_TRAIN],
-                                          &p->mesh, &p->optimizer,
-                                          &s->optimizer));
     }
     LOONG_TRY(build_chunk(s, LOONG_STAGE_EVAL));
     if (p->logits_tokens > 0) {
         LOONG_TRY(build_chunk(s, LOONG_STAGE_LOGITS));
     }
+    LOONG_TRY(share_out(s));
     s->layout = s->chunk[LOONG_STAGE_EVAL];
     add_up(s);
     return LOONG_OK;
@@ -168,7 +187,8 @@ loong_status_t loongi_stage_create(loong_context_t *ctx,
 
 static bool is_shared(int base)
 {
-    return base == LOONG_BASE_PARAM || base == LOONG_BASE_GRAD;
+    return base == LOONG_BASE_PARAM || base == LOONG_BASE_GRAD ||
+           base == LOONG_BASE_COMM;
 }
 
 void loongi_stage_destroy(loong_stage_t **stage_p)
@@ -192,6 +212,7 @@ void loongi_stage_destroy(loong_stage_t **stage_p)
     for (int i = 0; i < LOONG_STAGE_CHUNKS; i++) {
         loongi_chunk_destroy(&s->chunk[i]);
     }
+    loongi_shards_destroy(&s->shards);
     loongi_arena_destroy(&s->arena);
     loongi_free(s->ctx, s);
     *stage_p = NULL;
@@ -247,9 +268,8 @@ void loongi_stage_set_param(loong_stage_t *stage,
                             const loong_param_place_t *place, int64_t at,
                             int64_t count, const double *values)
 {
-    loongi_optimizer_set_master(stage->optimizer, stage->layout,
-                                stage->run.base, place->flat,
-                                place->flat_offset + at, count, values);
+    loongi_shards_set(stage->shards, stage->run.base, place, at, count,
+                      values);
 }
 
 /* ---- running ------------------------------------------------------------- */

@@ -26,6 +26,7 @@ typedef struct loong_stage_params {
     bool cut; /* the request names a part of the model; else it is all */
     loong_precision_t precision;
     loong_compile_params_t compile;
+    loong_shards_params_t shards;
     loong_optimizer_params_t optimizer;
     int64_t logits_tokens; /* T of the chunk for sampling; 0: none */
     bool train;            /* false: evaluation and logits only */
@@ -58,6 +59,7 @@ typedef struct loong_stage {
     loong_model_facts_t facts;
     loong_chunk_t *chunk[LOONG_STAGE_CHUNKS]; /* NULL: not there */
     const loong_chunk_t *layout; /* any of them: places of parameters */
+    loong_shards_t *shards;
     loong_optimizer_t *optimizer; /* NULL without training */
     int64_t num_slots;
     int64_t bytes[LOONG_BASE_COUNT]; /* planned, equal to allocated */
@@ -82,7 +84,8 @@ loongi_stage_allocate(loong_stage_t *stage, loong_device_t *device,
 LOONG_NODISCARD loong_status_t loongi_stage_initialize(loong_stage_t *stage,
                                                        uint64_t seed);
 
-/* Sets elements [at, at + count) of a parameter, master included. */
+/* Sets elements [at, at + count) of a parameter, master included, as far as
+ * this rank has them. */
 void loongi_stage_set_param(loong_stage_t *stage,
                             const loong_param_place_t *place, int64_t at,
                             int64_t count, const double *values);
@@ -95,6 +98,11 @@ typedef struct loong_part {
     int64_t col, cols, all_cols;
 } loong_part_t;
 loong_part_t loongi_part_of(const loong_param_place_t *place);
+
+/* The rows of the part that this rank keeps of it. */
+void loongi_stage_kept_rows(const loong_stage_t *stage,
+                            const loong_param_place_t *place, int64_t *row_p,
+                            int64_t *rows_p);
 
 /* A tensor outside. */
 typedef struct loong_part_source {

@@ -42,8 +42,11 @@ static loong_status_t load_param(loong_stage_t *s, const loong_hf_t *hf,
     loong_part_source_t source = {read_rows, &tensor, sizeof(*buffer),
                                   buffer + room, room};
     int64_t step = LOONG_MAX(room / part.all_cols, 1);
-    for (int64_t row = 0; row < part.rows; row += step) {
-        int64_t n = LOONG_MIN(step, part.rows - row);
+    int64_t first = 0;
+    int64_t rows = 0;
+    loongi_stage_kept_rows(s, p, &first, &rows);
+    for (int64_t row = first; row < first + rows; row += step) {
+        int64_t n = LOONG_MIN(step, first + rows - row);
         LOONG_TRY(loongi_part_read(&part, &source, row, n, buffer));
         loongi_stage_set_param(s, p, row * part.cols, n * part.cols, buffer);
     }

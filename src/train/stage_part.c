@@ -27,13 +27,25 @@ loong_part_t loongi_part_of(const loong_param_place_t *place)
     return part;
 }
 
+void loongi_stage_kept_rows(const loong_stage_t *stage,
+                            const loong_param_place_t *place, int64_t *row_p,
+                            int64_t *rows_p)
+{
+    loong_part_t part = loongi_part_of(place);
+    int64_t begin = 0;
+    int64_t end = 0;
+    loongi_shards_kept(stage->shards, place, &begin, &end);
+    *row_p = begin / part.cols;
+    *rows_p = LOONG_MAX(LOONG_MIN(end / part.cols, part.rows) - *row_p, 0);
+}
+
 /* ---- start -------------------------------------------------------------- */
 
 static void initialize_block(loong_stage_t *s, const loong_param_place_t *p,
-                             uint64_t seed, int64_t at)
+                             uint64_t seed, int64_t at, int64_t end)
 {
     double values[INIT_BLOCK];
-    int64_t count = LOONG_MIN(p->elements - at, (int64_t)INIT_BLOCK);
+    int64_t count = LOONG_MIN(end - at, (int64_t)INIT_BLOCK);
     uint64_t key = loongi_rng_name(p->name);
     loong_part_t part = loongi_part_of(p);
     for (int64_t i = 0; i < count; i++) {
@@ -49,9 +61,12 @@ loong_status_t loongi_stage_initialize(loong_stage_t *stage, uint64_t seed)
 {
     for (int64_t i = 0; i < stage->layout->num_params; i++) {
         const loong_param_place_t *p = &stage->layout->params[i];
+        int64_t begin = 0;
+        int64_t end = 0;
+        loongi_shards_kept(stage->shards, p, &begin, &end);
 #pragma omp parallel for schedule(static)
-        for (int64_t at = 0; at < p->elements; at += INIT_BLOCK) {
-            initialize_block(stage, p, seed, at);
+        for (int64_t at = begin; at < end; at += INIT_BLOCK) {
+            initialize_block(stage, p, seed, at, end);
         }
     }
     return LOONG_OK;

@@ -253,16 +253,22 @@ static loong_status_t reduce_records(loong_trainer_t *t)
  * part; "" when there is none. */
 static const char *first_offender(const loong_trainer_t *t)
 {
-    const loong_chunk_t *c = t->stage->chunk[LOONG_STAGE_TRAIN];
-    const char *base = t->stage->run.base[LOONG_BASE_GRAD];
+    const loong_stage_t *stage = t->stage;
+    const loong_chunk_t *c = stage->chunk[LOONG_STAGE_TRAIN];
     for (int64_t i = 0; i < c->num_params; i++) {
         const loong_param_place_t *p = &c->params[i];
-        const loong_flat_t *flat = &c->flats[p->flat];
-        for (int64_t e = 0; e < p->elements && !flat->frozen; e++) {
-            int64_t at = p->flat_offset + e;
-            double v = c->precision.wide == LOONG_F64
-                           ? ((const double *)(base + flat->grad_offset))[at]
-                           : ((const float *)(base + flat->grad_offset))[at];
+        const loong_bucket_t *b =
+            loongi_shards_bucket(stage->shards, p->flat, p->flat_offset);
+        if (p->params.frozen) {
+            continue;
+        }
+        int64_t end = LOONG_MIN(p->flat_offset + p->elements, b->own_end);
+        for (int64_t e = LOONG_MAX(p->flat_offset, b->own_begin); e < end;
+             e++) {
+            const void *at = stage->run.base[LOONG_BASE_GRAD] +
+                             loongi_shards_grad(stage->shards, b, e);
+            double v = c->precision.wide == LOONG_F64 ? *(const double *)at
+                                                      : *(const float *)at;
             if (!isfinite(v)) {
                 return p->name;
             }

@@ -207,6 +207,11 @@ static loong_status_t cut_model(loong_trainer_t *t,
 
 static loong_status_t plan_stage(loong_trainer_t *t)
 {
+    static const char *const shardings[] = {
+#define SHARDING_NAME(name_, text_) text_,
+        LOONG_SHARDING_LIST(SHARDING_NAME)
+#undef SHARDING_NAME
+    };
     loong_stage_params_t p;
     const loong_recipe_t *r = t->recipe;
     memset(&p, 0, sizeof(p));
@@ -230,16 +235,16 @@ static loong_status_t plan_stage(loong_trainer_t *t)
                                 &p.compile.num_wide, &p.compile.wide));
     LOONG_TRY(loongi_read_globs(r, "log.tensors", arena,
                                 &p.compile.num_watch, &p.compile.watch));
-    p.optimizer.device = p.compile.device;
-    p.optimizer.threads = p.compile.threads;
     p.optimizer.beta1 = loong_recipe_real(r, "optimizer.adam_beta1");
     p.optimizer.beta2 = loong_recipe_real(r, "optimizer.adam_beta2");
     p.optimizer.eps = loong_recipe_real(r, "optimizer.adam_eps");
     p.optimizer.weight_decay = loong_recipe_real(r, "optimizer.weight_decay");
-    p.optimizer.bucket_bytes = loong_recipe_int(r, "parallel.bucket_bytes");
-    p.optimizer.shard =
-        strcmp(loong_recipe_text(r, "parallel.data_parallel_sharding"),
-               "optim") == 0;
+    p.shards.device = p.compile.device;
+    p.shards.threads = p.compile.threads;
+    p.shards.bucket_bytes = loong_recipe_int(r, "parallel.bucket_bytes");
+    p.shards.sharding = (loong_sharding_t)choice(
+        loong_recipe_text(r, "parallel.data_parallel_sharding"), shardings,
+        LOONG_SHARDING_COUNT);
     if (loong_recipe_count(r, "eval.sample.prompts") > 0) {
         p.logits_tokens = LOONG_MIN(t->set.seq_length, 256);
     }

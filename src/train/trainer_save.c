@@ -99,10 +99,10 @@ static loong_status_t add_param(loong_trainer_t *t,
     piece.name = name;
     int64_t cols = loongi_part_of(p).cols;
     int64_t element = p->flat_offset + row * cols;
-    const char *at = s->run.base[LOONG_BASE_PARAM] + flat->param_offset +
-                     element * (int64_t)loong_dtype_size(flat->dtype);
+    const char *at = s->run.base[LOONG_BASE_PARAM] +
+                     loongi_shards_param(s->shards, p->flat, element);
     piece.data = at;
-    if (flat->dtype == LOONG_BF16 && b == NULL) {
+    if (flat->dtype == LOONG_BF16 && p->params.frozen) {
         piece.dtype = LOONG_BF16;
     } else if (flat->dtype == LOONG_BF16) {
         halves_t *h = NULL;
@@ -140,30 +140,29 @@ static loong_status_t add_moments(loong_trainer_t *t,
     return LOONG_OK;
 }
 
-/* Every rank adds the rows it owns; of what is frozen, the first of those that
- * hold the same. */
+/* Every rank adds the rows it owns; of what is in no bucket, because it is
+ * frozen and all have it, the first rank. */
 static loong_status_t add_pieces(loong_trainer_t *t, loong_arena_t *arena)
 {
     const loong_chunk_t *c = t->stage->layout;
-    const loong_optimizer_t *o = t->stage->optimizer;
+    const loong_shards_t *s = t->stage->shards;
     for (int64_t i = 0; i < c->num_params; i++) {
         const loong_param_place_t *p = &c->params[i];
         if (p->params.place.copy) {
             continue;
         }
-        if (p->params.frozen && o->rank == 0) {
-            loong_part_t part = loongi_part_of(p);
-            LOONG_TRY(add_param(t, p, NULL, 0, part.rows, arena));
+        const loong_bucket_t *b =
+            loongi_shards_bucket(s, p->flat, p->flat_offset);
+        int64_t row = 0;
+        int64_t rows = loongi_part_of(p).rows;
+        bool mine = b != NULL ? rows_in(p, b->own_begin, b->own_end, &row,
+                                        &rows)
+                              : s->rank == 0;
+        if (mine) {
+            LOONG_TRY(add_param(t, p, b, row, rows, arena));
         }
-        for (int64_t k = 0; k < o->num_buckets; k++) {
-            const loong_bucket_t *b = &o->buckets[k];
-            int64_t row = 0;
-            int64_t rows = 0;
-            if (b->flat == p->flat && !p->params.frozen &&
-                rows_in(p, b->own_begin, b->own_end, &row, &rows)) {
-                LOONG_TRY(add_param(t, p, b, row, rows, arena));
-                LOONG_TRY(add_moments(t, p, b, row, rows));
-            }
+        if (mine && !p->params.frozen) {
+            LOONG_TRY(add_moments(t, p, b, row, rows));
         }
     }
     return LOONG_OK;
@@ -321,10 +320,13 @@ static loong_status_t load_param(loong_trainer_t *t, source_t *s,
 {
     loong_part_t part = loongi_part_of(p);
     int64_t step = LOONG_MAX(s->room / part.all_cols, 1);
+    int64_t first = 0;
+    int64_t rows = 0;
+    loongi_stage_kept_rows(t->stage, p, &first, &rows);
     find(s, "param", p, LOONG_F64);
     loong_part_source_t source = part_source(s);
-    for (int64_t row = 0; row < part.rows; row += step) {
-        int64_t n = LOONG_MIN(step, part.rows - row);
+    for (int64_t row = first; row < first + rows; row += step) {
+        int64_t n = LOONG_MIN(step, first + rows - row);
         LOONG_TRY(loongi_part_read(&part, &source, row, n, s->block));
         loongi_stage_set_param(t->stage, p, row * part.cols, n * part.cols,
                                s->block);
@@ -361,7 +363,7 @@ static loong_status_t load_moments(loong_trainer_t *t, source_t *s,
 static loong_status_t load_tensors(loong_trainer_t *t, loong_checkpoint_t *ck)
 {
     const loong_chunk_t *c = t->stage->layout;
-    const loong_optimizer_t *o = t->stage->optimizer;
+    const loong_shards_t *shards = t->stage->shards;
     source_t source = {.ck = ck, .room = 1024 * 1024};
     for (int64_t i = 0; i < c->num_params; i++) {
         loong_part_t part = loongi_part_of(&c->params[i]);
@@ -374,11 +376,11 @@ static loong_status_t load_tensors(loong_trainer_t *t, loong_checkpoint_t *ck)
     for (int64_t i = 0; i < c->num_params && status == LOONG_OK; i++) {
         const loong_param_place_t *p = &c->params[i];
         status = load_param(t, &source, p);
-        for (int64_t k = 0;
-             o != NULL && k < o->num_buckets && status == LOONG_OK; k++) {
-            if (o->buckets[k].flat == p->flat && !p->params.frozen) {
-                status = load_moments(t, &source, p, &o->buckets[k]);
-            }
+        if (status == LOONG_OK && t->stage->optimizer != NULL &&
+            !p->params.frozen) {
+            status = load_moments(
+                t, &source, p,
+                loongi_shards_bucket(shards, p->flat, p->flat_offset));
         }
     }
     loongi_free(t->ctx, source.block);

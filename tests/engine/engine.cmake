@@ -18,13 +18,22 @@ target_link_options(test_memory PRIVATE LINKER:--wrap=loong_device_alloc
 foreach(dtype fp32 bf16)
   set(directory ${CMAKE_CURRENT_BINARY_DIR}/memory_${dtype})
   file(MAKE_DIRECTORY ${directory}_1 ${directory}_2)
-  add_test(NAME memory_${dtype}_1 COMMAND worker_memory ${directory}_1 ${dtype})
+  add_test(NAME memory_${dtype}_1
+    COMMAND worker_memory ${directory}_1 ${dtype} optim)
   set_tests_properties(memory_${dtype}_1 PROPERTIES TIMEOUT 120 LABELS engine
     ENVIRONMENT "OMP_NUM_THREADS=2;GOMP_SPINCOUNT=10000")
   loong_mpi_test(NAME memory_${dtype}_2 RANKS 2 PROGRAM worker_memory
-    ARGS ${directory}_2 ${dtype} LABELS engine)
+    ARGS ${directory}_2 ${dtype} optim LABELS engine)
   set_property(TEST memory_${dtype}_2 APPEND PROPERTY ENVIRONMENT
     OMP_NUM_THREADS=1)
+  foreach(sharding optim_grads optim_grads_params)
+    set(name memory_${dtype}_${sharding})
+    file(MAKE_DIRECTORY ${CMAKE_CURRENT_BINARY_DIR}/${name})
+    loong_mpi_test(NAME ${name} RANKS 2 PROGRAM worker_memory
+      ARGS ${CMAKE_CURRENT_BINARY_DIR}/${name} ${dtype} ${sharding}
+      LABELS engine)
+    set_property(TEST ${name} APPEND PROPERTY ENVIRONMENT OMP_NUM_THREADS=1)
+  endforeach()
 endforeach()
 loong_test(NAME log LABELS engine
   SOURCES tests/engine/test_log.c tests/engine/engine_run.c)

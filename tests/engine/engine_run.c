@@ -34,13 +34,13 @@ loong_stage_params_t engine_params(loong_dtype_t compute)
     p.request.max_seqlen = p.request.max_segments = ENGINE_TOKENS;
     p.precision.compute = compute;
     p.precision.wide = compute == LOONG_F64 ? LOONG_F64 : LOONG_F32;
-    p.compile.device = p.optimizer.device = "cpu";
-    p.compile.threads = p.optimizer.threads = 2;
+    p.compile.device = p.shards.device = "cpu";
+    p.compile.threads = p.shards.threads = 2;
     p.compile.fuse = p.compile.in_place = true;
     p.optimizer.beta1 = 0.9;
     p.optimizer.beta2 = 0.95;
     p.optimizer.eps = 1e-8;
-    p.optimizer.bucket_bytes = 1 << 14;
+    p.shards.bucket_bytes = 1 << 14;
     p.train = true;
     return p;
 }

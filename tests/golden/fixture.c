@@ -74,13 +74,13 @@ static void plan(fixture_t *f, const fixture_params_t *q,
     p->compile.in_place = q->in_place;
     p->compile.num_recompute = q->recompute != NULL ? 1 : 0;
     p->compile.recompute = &q->recompute;
-    p->optimizer.device = "cpu";
-    p->optimizer.threads = 2;
+    p->shards.device = "cpu";
+    p->shards.threads = 2;
     p->optimizer.beta1 = 0.9;
     p->optimizer.beta2 = 0.95;
     p->optimizer.eps = 1e-8;
     p->optimizer.weight_decay = 0.1;
-    p->optimizer.bucket_bytes = 1 << 16;
+    p->shards.bucket_bytes = 1 << 16;
     p->train = true;
 }
 

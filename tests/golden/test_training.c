@@ -54,15 +54,15 @@ static void open_run(run_t *r, const char *name)
     p.request.max_seqlen = TOKENS;
     p.request.max_segments = ROWS / MICRO;
     p.precision.compute = p.precision.wide = LOONG_F64;
-    p.compile.device = p.optimizer.device = "cpu";
-    p.compile.threads = p.optimizer.threads = 2;
+    p.compile.device = p.shards.device = "cpu";
+    p.compile.threads = p.shards.threads = 2;
     p.compile.fuse = p.compile.in_place = true;
     p.optimizer.beta1 = 0.9;
     p.optimizer.beta2 = 0.95;
     p.optimizer.eps = 1e-8;
     p.optimizer.weight_decay = 0.1;
-    p.optimizer.bucket_bytes = 1 << 14;
-    p.optimizer.shard = true;
+    p.shards.bucket_bytes = 1 << 14;
+    p.shards.sharding = LOONG_SHARDING_OPTIM;
     p.train = true;
     assert_ok(r->ctx, loongi_stage_create(r->ctx, &p, 1, &r->stage));
     assert_ok(r->ctx, loongi_groups_create(r->ctx, r->comm, &p.mesh,

@@ -118,6 +118,46 @@ static void pipeline_parallel(void **state)
     check_layouts(ONE_KEY, LOONG_COUNT_OF(untied), untied);
 }
 
+#define SHARD "data_parallel_sharding: "
+/* Some of the parameters stay as they are. */
+#define FROZEN QWEN ", freeze: ['layers.0.*', '*embed*']"
+
+/* Gradients and parameters shared out, alone and with all else. */
+static void sharded_data_parallel(void **state)
+{
+    (void)state;
+    static const layout_t qwen[] = {
+        {2, "{" SHARD "optim_grads, bucket_bytes: 4096}"},
+        {3, "{" SHARD "optim_grads_params, bucket_bytes: 4096}"},
+        {4, "{" SHARD "optim_grads_params}"},
+        {4, "{" SHARD "optim_grads, " TP "2, sequence_parallel: true, "
+            "bucket_bytes: 4096}"},
+        {4, "{" SHARD "optim_grads_params, " TP "2, bucket_bytes: 4096}"},
+        {4, "{" SHARD "optim_grads_params, " PP "2, bucket_bytes: 4096}\n"
+            "schedule: zero_bubble_h1"},
+    };
+    static const layout_t gpt[] = {
+        {4, "{" SHARD "optim_grads, " PP "2, bucket_bytes: 4096}"},
+        {4, "{" SHARD "optim_grads_params, " PP "2, bucket_bytes: 4096}"},
+        {6, "{" SHARD "optim_grads_params, " TP "2, sequence_parallel: true, "
+            "bucket_bytes: 4096}\nrecompute: {granularity: full}"},
+    };
+    static const layout_t untied[] = {
+        {4, "{" SHARD "optim_grads, bucket_bytes: 4096}"},
+        {4, "{" SHARD "optim_grads_params, " PP "2, bucket_bytes: 8192}"},
+        {8, "{" SHARD "optim_grads_params, " PP "2, " TP "2, "
+            "sequence_parallel: true, bucket_bytes: 4096}"},
+    };
+    check_layouts(QWEN, LOONG_COUNT_OF(qwen), qwen);
+    check_layouts(GPT, LOONG_COUNT_OF(gpt), gpt);
+    static const layout_t frozen[] = {
+        {3, "{" SHARD "optim_grads, bucket_bytes: 4096}"},
+        {4, "{" SHARD "optim_grads_params, bucket_bytes: 4096}"},
+    };
+    check_layouts(ONE_KEY, LOONG_COUNT_OF(untied), untied);
+    check_layouts(FROZEN, LOONG_COUNT_OF(frozen), frozen);
+}
+
 /* Untied models in f64: the same bits in every pipeline and schedule. */
 static void pipelines_are_bit_equal(void **state)
 {
@@ -153,6 +193,10 @@ static void checkpoints_change_layout(void **state)
         {2, "{}"},
         {4, "{" TP "4, sequence_parallel: true}"},
         {2, "{" PP "2}\nschedule: zero_bubble_h1"},
+        {3, "{" SHARD "optim_grads_params, bucket_bytes: 4096}"},
+        {4, "{" SHARD "optim_grads, " TP "2}"},
+        {4, "{" SHARD "optim_grads_params, " PP "2}"},
+        {4, "{" SHARD "none}"},
     };
     for (int m = 0; m < LOONG_COUNT_OF(models); m++) {
         layout_place_t place = layout_begin();
@@ -175,27 +219,42 @@ static void checkpoints_change_layout(void **state)
     }
 }
 
-/* A checkpoint that is loaded and saved again without a step between is the
- * same. */
+/* A checkpoint that is loaded and saved again without a step between, by one
+ * layout after the other, is the same. */
 static void resharding_is_bit_equal(void **state)
 {
     (void)state;
     static const char *const dtypes[] = {"fp64", "fp32", "bf16"};
+    static const layout_t layouts[] = {
+        {3, "{" TP "3}"},
+        {3, "{" SHARD "optim_grads_params, bucket_bytes: 4096}"},
+        {4, "{" SHARD "optim_grads, " PP "2}"},
+        {4, "{" SHARD "optim_grads_params, " TP "2, bucket_bytes: 4096}"},
+        {1, "{}"},
+    };
     for (int i = 0; i < LOONG_COUNT_OF(dtypes); i++) {
         layout_place_t place = layout_begin();
         layout_run_t first = make_run("first", QWEN, 2, "{" TP "2}");
-        layout_run_t again = make_run("again", QWEN, 3, "{" TP "3}");
+        char save[16];
         char from[128];
-        snprintf(from, sizeof(from), "%s/first", place.dir);
-        first.steps = again.steps = 3;
-        first.dtype = again.dtype = dtypes[i];
-        again.load = from;
-        again.save_only = true;
+        first.steps = 3;
+        first.dtype = dtypes[i];
         layout_run(&place, &first);
-        layout_run(&place, &again);
-        again.loss = first.loss; /* of no step at all */
-        again.grad_norm = first.grad_norm;
-        layout_compare(&place, &again, &first, 0.0);
+        snprintf(from, sizeof(from), "%s/first", place.dir);
+        for (int k = 0; k < LOONG_COUNT_OF(layouts); k++) {
+            snprintf(save, sizeof(save), "again%d", k);
+            layout_run_t again = make_run(save, QWEN, layouts[k].ranks,
+                                          layouts[k].parallel);
+            again.steps = 3;
+            again.dtype = dtypes[i];
+            again.load = from;
+            again.save_only = true;
+            layout_run(&place, &again);
+            again.loss = first.loss; /* of no step at all */
+            again.grad_norm = first.grad_norm;
+            layout_compare(&place, &again, &first, 0.0);
+            snprintf(from, sizeof(from), "%s/again%d", place.dir, k);
+        }
         layout_end(&place);
     }
 }
@@ -254,6 +313,7 @@ int main(void)
         cmocka_unit_test(tensor_parallel_gpt),
         cmocka_unit_test(tensor_parallel_one_key),
         cmocka_unit_test(pipeline_parallel),
+        cmocka_unit_test(sharded_data_parallel),
         cmocka_unit_test(pipelines_are_bit_equal),
         cmocka_unit_test(checkpoints_change_layout),
         cmocka_unit_test(resharding_is_bit_equal),

@@ -2,8 +2,8 @@
  *
  * The trainer on 1 to 4 data-parallel ranks (threads of this process) in f64:
  * the same losses, norms and parameters whatever the number of ranks; bit
- * for bit the same with and without ZeRO-1, when run twice, and after a
- * resume. */
+ * for bit the same with and without ZeRO-1, with ZeRO-2 and 3 when each rank
+ * has one micro-batch, when run twice, and after a resume. */
 #include "test.h"
 
 #include <unistd.h>
@@ -22,6 +22,7 @@ typedef struct job {
     char dir[256];
     const char *save;
     const char *sharding;
+    int batch; /* samples of a step, one to a micro-batch */
     const char *load; /* NULL: from the start */
     int stop_at;      /* 0: not */
     const char *dropout;
@@ -70,12 +71,13 @@ static void recipe_text(const job_t *job, char *text, size_t size)
         "  train: [{path: %s/data}]\n"
         "  reset_position_ids: true\n"
         "  reset_attention_mask: true\n"
-        "train: {micro_batch_size: 1, global_batch_size: 12,\n"
+        "train: {micro_batch_size: 1, global_batch_size: %d,\n"
         "  train_iters: %d, exit_interval: %d}\n"
         "optimizer: {lr: 3e-3, lr_warmup_iters: 10}\n"
         "parallel: {data_parallel_sharding: %s, bucket_bytes: 8192}\n"
         "checkpoint: {save: %s/%s%s%s}\n",
-        VOCAB, job->dropout, job->dtype, job->dir, STEPS, job->stop_at,
+        VOCAB, job->dropout, job->dtype, job->dir, job->batch, STEPS,
+        job->stop_at,
         job->sharding, job->dir, job->save,
         job->load != NULL ? ", load: " : "",
         job->load != NULL ? job->load : "");
@@ -159,7 +161,7 @@ static double difference(loong_context_t *ctx, const job_t *a, const job_t *b,
 
 static job_t make_job(const char *dir, const char *save)
 {
-    job_t job = {"", save, "optim", NULL, 0, "0.0", "fp64", 0.0, 0.0};
+    job_t job = {"", save, "optim", 12, NULL, 0, "0.0", "fp64", 0.0, 0.0};
     snprintf(job.dir, sizeof(job.dir), "%s", dir);
     return job;
 }
@@ -227,16 +229,50 @@ static void sharding_and_repetition_are_bit_equal(void **state)
     }
 }
 
-static void resume_is_bit_equal(void **state)
+/* Without accumulation, by every level of sharding, on ranks whose parts are
+ * of unlike sizes. */
+static void levels_are_bit_equal(void **state)
 {
     static const char *const dtypes[] = {"fp64", "fp32", "bf16"};
+    static const char *const levels[] = {"optim", "none", "optim_grads",
+                                         "optim_grads_params"};
     (void)state;
     for (int i = 0; i < 3; i++) {
+        place_t p = begin();
+        job_t first = make_job(p.dir, levels[0]);
+        for (int k = 0; k < LOONG_COUNT_OF(levels); k++) {
+            job_t job = make_job(p.dir, levels[k]);
+            job.dtype = dtypes[i];
+            job.sharding = levels[k];
+            job.batch = 3;
+            job.stop_at = 20;
+            run_job(p.ctx, &job, 3);
+            first = k == 0 ? job : first;
+            assert_true(job.loss == first.loss);
+            assert_true(job.grad_norm == first.grad_norm);
+            assert_true(difference(p.ctx, &job, &first, "param") == 0.0);
+            assert_true(difference(p.ctx, &job, &first, "exp_avg") == 0.0);
+            assert_true(difference(p.ctx, &job, &first, "exp_avg_sq") == 0.0);
+        }
+        end(&p);
+    }
+}
+
+static void resume_is_bit_equal(void **state)
+{
+    static const struct {
+        const char *dtype;
+        const char *sharding;
+    } cases[] = {{"fp64", "optim"}, {"bf16", "optim"},
+                 {"fp32", "optim_grads"}, {"bf16", "optim_grads_params"}};
+    (void)state;
+    for (int i = 0; i < LOONG_COUNT_OF(cases); i++) {
         place_t p = begin();
         job_t whole = make_job(p.dir, "whole");
         job_t first = make_job(p.dir, "parts");
         job_t second = make_job(p.dir, "parts");
-        whole.dtype = first.dtype = second.dtype = dtypes[i];
+        whole.dtype = first.dtype = second.dtype = cases[i].dtype;
+        whole.sharding = first.sharding = second.sharding = cases[i].sharding;
         first.stop_at = 37;
         second.load = "auto";
         run_job(p.ctx, &whole, 2);
@@ -272,6 +308,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(ranks_agree),
         cmocka_unit_test(sharding_and_repetition_are_bit_equal),
+        cmocka_unit_test(levels_are_bit_equal),
         cmocka_unit_test(resume_is_bit_equal),
         cmocka_unit_test(resume_on_other_ranks_goes_on),
     };

@@ -1,0 +1,340 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "shards.h"
+
+#include <string.h>
+
+enum { SHARD_ALIGN = 64 };
+
+/* ---- parts --------------------------------------------------------------- */
+
+/* The first element of a row at or after `target` within parameter p. */
+static int64_t next_row(const loong_param_place_t *p, int64_t target)
+{
+    int64_t row = 1;
+    for (int d = 1; d < p->shape.rank; d++) {
+        row *= p->shape.dim[d];
+    }
+    int64_t inside = target - p->flat_offset;
+    return p->flat_offset + loongi_round_up(inside, row);
+}
+
+/* The first cut between rows at or after `target`; padding belongs to what
+ * stands before it. */
+static int64_t cut_after(const loong_chunk_t *chunk, int flat, int64_t target,
+                         int64_t end)
+{
+    for (int64_t i = 0; i < chunk->num_params; i++) {
+        const loong_param_place_t *p = &chunk->params[i];
+        if (p->flat != flat || target > p->flat_offset + p->elements) {
+            continue;
+        }
+        if (target <= p->flat_offset) {
+            return LOONG_MIN(p->flat_offset, end);
+        }
+        return LOONG_MIN(next_row(p, target), end);
+    }
+    return end;
+}
+
+/* Cuts a bucket into parts of nearly equal size, one per rank. */
+static loong_status_t cut_bucket(loong_shards_t *s, const loong_chunk_t *chunk,
+                                 loong_bucket_t *b)
+{
+    LOONG_TRY(loongi_arena_alloc(
+        s->arena, (size_t)s->size * sizeof(*b->counts), &b->counts));
+    int64_t at = b->begin;
+    for (int r = 0; r < s->size; r++) {
+        int64_t target = b->begin + (b->end - b->begin) * (r + 1) / s->size;
+        int64_t next = r + 1 == s->size
+                           ? b->end
+                           : LOONG_MAX(at, cut_after(chunk, b->flat, target,
+                                                     b->end));
+        b->counts[r] = next - at;
+        if (r == s->rank) {
+            b->own_begin = at;
+            b->own_end = next;
+        }
+        at = next;
+    }
+    return LOONG_OK;
+}
+
+/* ---- places -------------------------------------------------------------- */
+
+/* The part, when this level shares it out, else the bucket. */
+static bool choose(const loong_shards_t *s, const loong_bucket_t *b,
+                   loong_sharding_t level, int64_t *begin_p, int64_t *end_p)
+{
+    bool shared = s->params.sharding >= level;
+    *begin_p = shared ? b->own_begin : b->begin;
+    *end_p = shared ? b->own_end : b->end;
+    return shared;
+}
+
+static void place_bucket(loong_shards_t *s, loong_bucket_t *b)
+{
+    const loong_flat_t *flat = &s->flats[b->flat];
+    int64_t wide = (int64_t)loong_dtype_size(s->wide);
+    int64_t size = (int64_t)loong_dtype_size(flat->dtype);
+    b->exp_avg = b->exp_avg_sq = b->low = b->grad = -1;
+    choose(s, b, LOONG_SHARDING_OPTIM, &b->update_begin, &b->update_end);
+    bool grads = choose(s, b, LOONG_SHARDING_GRADS, &b->grad_begin,
+                        &b->grad_end);
+    bool params = choose(s, b, LOONG_SHARDING_PARAMS, &b->param_begin,
+                         &b->param_end);
+    b->param = flat->param_offset + b->begin * size;
+    if (params) {
+        b->param = s->param_bytes;
+        s->param_bytes += loongi_round_up(
+            (b->param_end - b->param_begin) * size, SHARD_ALIGN);
+    }
+    if (!flat->frozen) {
+        b->grad = flat->grad_offset + b->begin * wide;
+    }
+    if (grads && !flat->frozen) {
+        b->grad = s->grad_bytes;
+        s->grad_bytes += loongi_round_up(
+            (b->grad_end - b->grad_begin) * wide, SHARD_ALIGN);
+    }
+}
+
+/* ---- buckets ------------------------------------------------------------- */
+
+/* The element behind the pack that begins with parameter `first`. */
+static int64_t pack_end(const loong_chunk_t *chunk, int64_t first)
+{
+    int flat = chunk->params[first].flat;
+    for (int64_t i = first + 1; i < chunk->num_params; i++) {
+        if (chunk->params[i].flat == flat && chunk->params[i].begins_pack) {
+            return chunk->params[i].flat_offset;
+        }
+    }
+    return chunk->flats[flat].elements;
+}
+
+static bool writes_between(const loong_step_t *step, int64_t begin,
+                           int64_t end)
+{
+    const loong_kernel_query_t *q = &step->query;
+    for (int a = q->num_in; a < q->num_in + q->num_out; a++) {
+        const loong_operand_t *at = &step->operand[a];
+        if (at->base == LOONG_BASE_GRAD && at->offset >= begin &&
+            at->offset < end) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* The programs that write the gradients of a pack, as bits; 0 as well where
+ * buckets need not know. */
+static unsigned writers_of(const loong_shards_t *s, const loong_chunk_t *chunk,
+                           int64_t first)
+{
+    const loong_param_place_t *p = &chunk->params[first];
+    const loong_flat_t *flat = &chunk->flats[p->flat];
+    int64_t wide = (int64_t)loong_dtype_size(s->wide);
+    int64_t begin = flat->grad_offset + p->flat_offset * wide;
+    int64_t end = flat->grad_offset + pack_end(chunk, first) * wide;
+    unsigned bits = 0;
+    if (flat->frozen || s->params.sharding < LOONG_SHARDING_GRADS) {
+        return 0;
+    }
+    for (int k = 0; k < LOONG_PROGRAM_COUNT; k++) {
+        const loong_program_t *program = &chunk->programs[k];
+        for (int64_t i = 0; i < program->num_steps; i++) {
+            if (writes_between(&program->steps[i], begin, end)) {
+                bits |= 1u << k;
+                break;
+            }
+        }
+    }
+    return bits;
+}
+
+static loong_status_t add_bucket(loong_shards_t *s, const loong_chunk_t *chunk,
+                                 int flat, int64_t begin, int64_t end)
+{
+    loong_bucket_t *b = &s->buckets[s->num_buckets++];
+    b->flat = flat;
+    b->begin = begin;
+    b->end = end;
+    LOONG_TRY(cut_bucket(s, chunk, b));
+    place_bucket(s, b);
+    return LOONG_OK;
+}
+
+/* Cuts a flat buffer at starts of packs: where there is enough, and where the
+ * gradients of the next one are made in other programs. */
+static loong_status_t cut_flat(loong_shards_t *s, const loong_chunk_t *chunk,
+                               int flat)
+{
+    int64_t wide = (int64_t)loong_dtype_size(s->wide);
+    int64_t target = LOONG_MAX(s->params.bucket_bytes / wide, 1);
+    int64_t begin = 0;
+    unsigned writers = 0;
+    for (int64_t i = 0; i <= chunk->num_params; i++) {
+        bool last = i == chunk->num_params;
+        if (!last && (chunk->params[i].flat != flat ||
+                      !chunk->params[i].begins_pack)) {
+            continue;
+        }
+        int64_t end = last ? chunk->flats[flat].elements
+                           : chunk->params[i].flat_offset;
+        unsigned next = last ? 0 : writers_of(s, chunk, i);
+        if (end > begin &&
+            (last || end - begin >= target || next != writers)) {
+            LOONG_TRY(add_bucket(s, chunk, flat, begin, end));
+            begin = end;
+        }
+        writers = next;
+    }
+    return LOONG_OK;
+}
+
+/* ---- object -------------------------------------------------------------- */
+
+static loong_status_t plan(loong_shards_t *s, const loong_chunk_t *chunk)
+{
+    bool grads = s->params.sharding >= LOONG_SHARDING_GRADS;
+    bool params = s->params.sharding >= LOONG_SHARDING_PARAMS;
+    s->grad_bytes = grads ? 0 : chunk->grad_bytes;
+    s->param_bytes = params ? 0 : chunk->param_bytes;
+    s->num_flats = chunk->num_flats;
+    memcpy(s->flats, chunk->flats, sizeof(s->flats));
+    LOONG_TRY(loongi_arena_create(s->ctx, "shards", &s->arena));
+    LOONG_TRY(loongi_arena_alloc(
+        s->arena,
+        (size_t)(chunk->num_params + chunk->num_flats) * sizeof(*s->buckets),
+        &s->buckets));
+    for (int f = 0; f < chunk->num_flats; f++) {
+        if (!chunk->flats[f].frozen || params) {
+            LOONG_TRY(cut_flat(s, chunk, f));
+        }
+    }
+    return LOONG_OK;
+}
+
+loong_status_t loongi_shards_create(const loong_chunk_t *chunk,
+                                    const loong_mesh_t *mesh,
+                                    const loong_shards_params_t *params,
+                                    loong_shards_t **shards_p)
+{
+    loong_shards_t *s = NULL;
+    LOONG_TRY(loongi_alloc(chunk->ctx, sizeof(*s), "shards", &s));
+    s->ctx = chunk->ctx;
+    s->params = *params;
+    s->wide = chunk->precision.wide;
+    s->size = loong_mesh_group_size(mesh, LOONG_GROUP_DP_CP);
+    s->rank = loong_mesh_group_rank(mesh, LOONG_GROUP_DP_CP);
+    if (s->size == 1) {
+        s->params.sharding = LOONG_SHARDING_NONE;
+    }
+    loong_status_t status = plan(s, chunk);
+    if (status != LOONG_OK) {
+        loongi_shards_destroy(&s);
+        return status;
+    }
+    *shards_p = s;
+    return LOONG_OK;
+}
+
+void loongi_shards_destroy(loong_shards_t **shards_p)
+{
+    loong_shards_t *s = *shards_p;
+    if (s != NULL) {
+        loongi_arena_destroy(&s->arena);
+        loongi_free(s->ctx, s);
+        *shards_p = NULL;
+    }
+}
+
+/* ---- elements ------------------------------------------------------------ */
+
+loong_bucket_t *loongi_shards_bucket(const loong_shards_t *shards, int flat,
+                                     int64_t element)
+{
+    for (int64_t i = 0; i < shards->num_buckets; i++) {
+        loong_bucket_t *b = &shards->buckets[i];
+        if (b->flat == flat && element >= b->begin && element < b->end) {
+            return b;
+        }
+    }
+    return NULL;
+}
+
+int64_t loongi_shards_param(const loong_shards_t *shards, int flat,
+                            int64_t element)
+{
+    const loong_flat_t *f = &shards->flats[flat];
+    const loong_bucket_t *b = loongi_shards_bucket(shards, flat, element);
+    int64_t size = (int64_t)loong_dtype_size(f->dtype);
+    return b != NULL ? b->param + (element - b->param_begin) * size
+                     : f->param_offset + element * size;
+}
+
+void loongi_shards_kept(const loong_shards_t *shards,
+                        const loong_param_place_t *place, int64_t *begin_p,
+                        int64_t *end_p)
+{
+    const loong_bucket_t *b =
+        loongi_shards_bucket(shards, place->flat, place->flat_offset);
+    *begin_p = 0;
+    *end_p = place->elements;
+    if (b != NULL) {
+        int64_t begin = b->param_begin - place->flat_offset;
+        int64_t end = b->param_end - place->flat_offset;
+        *begin_p = LOONG_MIN(LOONG_MAX(begin, 0), place->elements);
+        *end_p = LOONG_MIN(LOONG_MAX(end, *begin_p), place->elements);
+    }
+}
+
+/* A bf16 parameter and the rest of its master. */
+static void set_half(uint16_t *param, uint16_t *low, float value)
+{
+    uint32_t bits;
+    memcpy(&bits, &value, sizeof(bits));
+    *param = (uint16_t)((bits >> 16) + ((uint16_t)bits >> 15));
+    if (low != NULL) {
+        *low = (uint16_t)bits;
+    }
+}
+
+void loongi_shards_set(const loong_shards_t *shards,
+                       char *const base[LOONG_BASE_COUNT],
+                       const loong_param_place_t *place, int64_t at,
+                       int64_t count, const double *values)
+{
+    const loong_flat_t *flat = &shards->flats[place->flat];
+    const loong_bucket_t *b =
+        loongi_shards_bucket(shards, place->flat, place->flat_offset);
+    int64_t begin = 0;
+    int64_t end = 0;
+    loongi_shards_kept(shards, place, &begin, &end);
+    begin = LOONG_MAX(begin, at);
+    end = LOONG_MIN(end, at + count);
+    if (begin >= end) {
+        return;
+    }
+    char *param = base[LOONG_BASE_PARAM] +
+                  loongi_shards_param(shards, place->flat,
+                                      place->flat_offset + begin);
+    uint16_t *low = b != NULL && b->low >= 0
+                        ? (uint16_t *)(base[LOONG_BASE_OPTIM] + b->low)
+                        : NULL;
+    for (int64_t i = begin; i < end; i++) {
+        int64_t element = place->flat_offset + i;
+        double value = values[i - at];
+        if (flat->dtype == LOONG_F64) {
+            ((double *)param)[i - begin] = value;
+        } else if (flat->dtype == LOONG_F32) {
+            ((float *)param)[i - begin] = (float)value;
+        } else {
+            bool updates = low != NULL && element >= b->update_begin &&
+                           element < b->update_end;
+            set_half((uint16_t *)param + (i - begin),
+                     updates ? low + (element - b->update_begin) : NULL,
+                     (float)value);
+        }
+    }
+}

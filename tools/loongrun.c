@@ -70,8 +70,7 @@ static int help_config(const char *wanted)
         if (key->min != 0.0 || key->max != 0.0) {
             printf("%-50s from %g to %g\n", "", key->min, key->max);
         }
-        printf("%-50s default: %s\n", "",
-               key->fallback != NULL ? key->fallback : "not set");
+        printf("%-50s default: %s\n", "", loong_recipe_default_text(key));
     }
     if (!found) {
         fprintf(stderr, "no key begins with %s\n", wanted);

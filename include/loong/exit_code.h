@@ -18,7 +18,7 @@ extern "C" {
     X(OK, 0, "finished")                                                 \
     X(STOPPED, 75, "stopped on request, checkpoint saved; run it again") \
     X(LOST, 4, "a rank was lost or did not come in time")                \
-    X(FAILED, 1, "run-time failure")                                     \
+    X(FAILED, 1, "run-time failure, or malformed or corrupt input")      \
     X(DIVERGED, 3, "loss diverged or the NaN policy stopped the run")    \
     X(IO, 74, "reading or writing failed")                               \
     X(CANNOT_WRITE, 73, "an output cannot be written")                   \

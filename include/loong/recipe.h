@@ -171,6 +171,11 @@ LOONG_API LOONG_NODISCARD loong_status_t loong_recipe_check_resume(
 LOONG_API bool loong_recipe_may_change(const loong_recipe_t *recipe,
                                        const char *path);
 
+/* What holds when a key is not set, for people: the default, "of the family"
+ * for what the model's family decides, "none" for what is optional or has to
+ * be given. */
+LOONG_API const char *loong_recipe_default_text(const loong_recipe_key_t *key);
+
 /* The schema, for documents and --help-config. */
 LOONG_API int64_t loong_recipe_num_keys(void);
 LOONG_API const loong_recipe_key_t *loong_recipe_key(int64_t index);

@@ -2,6 +2,8 @@
  *
  * The schema: every key of a recipe, its type, default, range and meaning.
  * Names are Megatron's where Megatron has one. */
+#include <string.h>
+
 #include "recipe_impl.h"
 
 #define BIG 9e15
@@ -129,7 +131,9 @@ static const loong_recipe_key_t keys[] = {
 
     TEXT("data.tokenizer", NULL, SAME, "tokenizer.json or its directory"),
     TEXT("data.train[].path", NULL, SAME, "prefix of an indexed data set"),
-    REAL("data.train[].weight", "0", 0, 1e9, SAME, "share of the blend"),
+    REAL("data.train[].weight", NULL, 0, 1e9, SAME,
+         "share of the blend, above 0; sources are drawn by their size when "
+         "none has a weight"),
     INT("data.train[].max_epochs", "0", 0, 1e9, SAME, "0: no bound"),
     TEXT("data.validation[].name", NULL, FREE, "name in the log"),
     TEXT("data.validation[].path", NULL, FREE, "prefix of a data set"),
@@ -229,6 +233,20 @@ static const loong_recipe_key_t keys[] = {
     {"comm.timeout", LOONG_RECIPE_SECONDS, "300", 1, BIG, NULL,
      LOONG_RESUME_FREE, "a collective that waits longer for a rank fails"},
 };
+
+const char *loong_recipe_default_text(const loong_recipe_key_t *key)
+{
+    static const char *const needed[] = {
+        M "family", M "num_layers", M "hidden_size", M "num_attention_heads",
+        M "vocab_size", M "max_position_embeddings", M "rope_scaling.factor"};
+    bool model = strncmp(key->path, M, strlen(M)) == 0;
+    for (int64_t i = 0; i < LOONG_COUNT_OF(needed); i++) {
+        model = model && strcmp(key->path, needed[i]) != 0;
+    }
+    return key->fallback != NULL ? key->fallback
+           : model               ? "of the family"
+                                 : "none";
+}
 
 int64_t loong_recipe_num_keys(void)
 {

@@ -223,6 +223,29 @@ static void check_schedule(check_t *c)
     }
 }
 
+/* A source without a share would never be drawn. */
+static void check_sources(check_t *c)
+{
+    int64_t n = loong_recipe_count(c->recipe, "data.train");
+    int64_t given = 0;
+    char path[64];
+    for (int64_t i = 0; i < n; i++) {
+        snprintf(path, sizeof(path), "data.train[%lld].weight", (long long)i);
+        given += is_set(c, path);
+    }
+    for (int64_t i = 0; i < n && given > 0; i++) {
+        snprintf(path, sizeof(path), "data.train[%lld].weight", (long long)i);
+        if (!is_set(c, path)) {
+            problem(c, path, "not set, but %lld of %lld sources have a "
+                             "weight: give it to all or to none",
+                    (long long)given, (long long)n);
+        } else if (loong_recipe_real(c->recipe, path) == 0.0) {
+            problem(c, path, "0 takes nothing from this source: remove the "
+                             "source, or all weights to draw by size");
+        }
+    }
+}
+
 static void check_settings(check_t *c)
 {
     const char *grain = loong_recipe_text(c->recipe, "recompute.granularity");
@@ -237,6 +260,12 @@ static void check_settings(check_t *c)
     if (is_set(c, "init.from_hf") &&
         loong_recipe_count(c->recipe, "init.by_scope") > 0) {
         problem(c, "init.by_scope", "has no effect beside init.from_hf");
+    }
+    if (loong_recipe_bool(c->recipe, "parallel.sequence_parallel") &&
+        get(c, "parallel.tensor_model_parallel_size") == 1) {
+        problem(c, "parallel.sequence_parallel",
+                "has no effect with parallel.tensor_model_parallel_size 1: "
+                "it is these ranks that cut the tokens");
     }
     if (is_set(c, "checkpoint.save")) {
         return;
@@ -287,6 +316,7 @@ loong_status_t loong_recipe_check(const loong_recipe_t *recipe, int world_size)
     check_batch(&c, world_size);
     check_length(&c);
     check_schedule(&c);
+    check_sources(&c);
     check_settings(&c);
     check_resume(&c);
     return loongi_problems_end(&c.problems, LOONG_ERR_CONFIG, "the recipe");

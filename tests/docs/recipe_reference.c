@@ -56,11 +56,8 @@ static void print_key(const loong_recipe_key_t *key)
     } else if (key->min != 0.0 || key->max != 0.0) {
         printf("%.12g to %.12g", key->min, key->max);
     }
-    if (key->fallback != NULL) {
-        printf(" | `%s`", key->fallback);
-    } else {
-        printf(" |");
-    }
+    const char *quote = key->fallback != NULL ? "`" : "";
+    printf(" | %s%s%s", quote, loong_recipe_default_text(key), quote);
     printf(" | %s | %s |\n",
            key->resume == LOONG_RESUME_FREE ? "may change" : "same", key->help);
 }
@@ -75,12 +72,13 @@ int main(void)
            "list. A time is a\nnumber of seconds, or a number with `ms`, `s`, "
            "`m`, `h` or `d`; an amount a whole\nnumber, or a number with `k`, "
            "`M`, `B` or `T` (thousands of each other); a size\nbytes, or a "
-           "number with `kB`, `MB`, `GB`, `KiB`, `MiB` or `GiB`. Without a "
-           "default\na key is optional or, where a run cannot do without it, "
-           "has to be given. The column\n*resume* says whether a key may "
-           "change when a run is resumed; the others have to\nstay the same "
-           "unless `resume.override` names them, or a map or list they are "
-           "in.\n");
+           "number with `kB`, `MB`, `GB`, `KiB`, `MiB` or `GiB`. The "
+           "default\n*none* stands at keys that are optional or, where a run "
+           "cannot do without them, have\nto be given; *of the family*: what "
+           "`model.foundation.family` is decides. The column\n*resume* says "
+           "whether a key may change when a run is resumed; the others have "
+           "to\nstay the same unless `resume.override` names them, or a map "
+           "or list they are in.\n");
     for (int64_t i = 0; i < loong_recipe_num_keys(); i++) {
         const loong_recipe_key_t *key = loong_recipe_key(i);
         size_t n = section_length(key->path);

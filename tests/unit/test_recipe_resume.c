@@ -283,7 +283,7 @@ static void test_compare(void **state)
         ctx,
         "log: {interval: 5.0}\n"
         "model: {freeze: [\"a\", 'b']}\n"
-        "data: {seq_length: 64, train: [{path: a, weight: 0}, {path: b}],\n"
+        "data: {seq_length: 64, train: [{path: a}, {path: b, max_epochs: 0}],\n"
         "       validation: []}\n"
         "optimizer: {adam_eps: 0.001, adam_beta1: 0.90, weight_decay: 0.1}\n"
         "train: {train_iters: 2000, global_batch_size: 8,\n"
@@ -305,7 +305,7 @@ static void test_compare(void **state)
                         "model.freeze: [a, b] -> [a, b, c] 0\n"
                         "data.train[1].path: b -> c 0\n"
                         "data.train[2].path: (none) -> d 0\n"
-                        "data.train[1].weight: 0.0 -> 2.0 0\n"
+                        "data.train[1].weight: (none) -> 2.0 0\n"
                         "data.seq_length: 64 -> (none) 0\n"
                         "train.rampup_batch_size: [2, 2, 100] -> (none) 0\n"
                         "train.train_iters: 2000 -> 3000 1\n"

@@ -58,6 +58,13 @@ static const struct {
     {"train.max_wall_time=1h", "train.max_wall_time: needs"},
     {"export.hf=a", "export.hf: goes through a checkpoint"},
     {"checkpoint.load=auto", "checkpoint.load: auto needs"},
+    {"data.train=[{path: a, weight: 0}]",
+     "data.train[0].weight: 0 takes nothing from this source"},
+    {"data.train=[{path: a, weight: 1}, {path: b}]",
+     "data.train[1].weight: not set, but 1 of 2 sources have a weight"},
+    {"parallel.sequence_parallel=true",
+     "command line: parallel.sequence_parallel: has no effect with "
+     "parallel.tensor_model_parallel_size 1"},
     {"resume.override=[optimzer.lr]",
      "resume.override[0]: optimzer.lr is no key of a recipe; did you mean "
      "optimizer.lr?"},

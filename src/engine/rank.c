@@ -5,7 +5,7 @@
 
 /* ---- memory ------------------------------------------------------------- */
 
-/* Bytes of one chunk in every base but scratch. */
+/* Bytes of one chunk in every base but those that all share. */
 static void chunk_bytes(const loong_chunk_t *c, const loong_chunk_slots_t *n,
                         int64_t bytes[LOONG_BASE_COUNT])
 {
@@ -47,22 +47,23 @@ static bool is_program(const loong_entry_t *e)
     return e->kind < (loong_entry_kind_t)LOONG_PROGRAM_COUNT && e->chunk >= 0;
 }
 
-/* The largest program or pair. */
-static void size_scratch(loong_rank_t *r)
+/* Scratch and COMM: the largest program or pair. */
+static void size_common(loong_rank_t *r)
 {
     const loong_rank_schedule_t *list = &r->schedule->ranks[r->rank];
-    int64_t most = 0;
+    int64_t *scratch = &r->bytes[LOONG_BASE_SCRATCH];
+    int64_t *comm = &r->bytes[LOONG_BASE_COMM];
     for (int64_t k = 0; k < list->num_entries; k++) {
         const loong_entry_t *e = &list->entries[k];
-        if (is_program(e)) {
-            int64_t bytes = program_of(r, e)->scratch_bytes;
-            if (e->pair >= 0) {
-                bytes += program_of(r, &list->entries[e->pair])->scratch_bytes;
-            }
-            most = LOONG_MAX(most, bytes);
+        int64_t bytes[2] = {0, 0};
+        for (; e != NULL && is_program(e);
+             e = e->pair > k ? &list->entries[e->pair] : NULL) {
+            bytes[0] += program_of(r, e)->scratch_bytes;
+            bytes[1] += program_of(r, e)->comm_bytes;
         }
+        *scratch = LOONG_MAX(*scratch, bytes[0]);
+        *comm = LOONG_MAX(*comm, bytes[1]);
     }
-    r->bytes[LOONG_BASE_SCRATCH] = most;
 }
 
 /* ---- pairs -------------------------------------------------------------- */
@@ -102,6 +103,9 @@ static loong_status_t run_pair(const loong_rank_t *r, const loong_run_t *run,
         r->orders +
         r->order_at[f->chunk * r->schedule->params.chunks + b->chunk];
     bound[1].base[LOONG_BASE_SCRATCH] += pair.program[0]->scratch_bytes;
+    if (bound[1].base[LOONG_BASE_COMM] != NULL) {
+        bound[1].base[LOONG_BASE_COMM] += pair.program[0]->comm_bytes;
+    }
     return loongi_pair_run(bound, &pair, frame);
 }
 
@@ -129,7 +133,7 @@ loong_status_t loongi_rank_create(const loong_schedule_t *schedule, int rank,
         return status;
     }
     place_chunks(r);
-    size_scratch(r);
+    size_common(r);
     *rank_p = r;
     return LOONG_OK;
 }

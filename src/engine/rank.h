@@ -4,8 +4,8 @@
  * exact bytes of every base before anything is allocated, and for an entry the
  * place in them of its chunk, slot and scratch.
  *
- * The two programs of a pair get scratch one behind the other; all else uses
- * the same scratch. Not collective.
+ * The two programs of a pair get scratch and COMM one behind the other; all
+ * else uses the same. Not collective.
  */
 #ifndef LOONG_RANK_H
 #define LOONG_RANK_H

@@ -22,6 +22,7 @@
     X(loongi_copy_rows) \
     X(loongi_concat_rows) \
     X(loongi_slice_grad_rows) \
+    X(loongi_zigzag_rows) \
     LOONG_ISA_EACH(X, loongi_embedding_grad) \
     LOONG_ISA_EACH(X, loongi_rmsnorm) \
     LOONG_ISA_EACH(X, loongi_add_rmsnorm) \
@@ -71,6 +72,7 @@
     X(accumulate)            \
     X(concat)                \
     X(slice_grad)            \
+    X(zigzag)                \
     X(sum_rows)              \
     X(dropout)               \
     X(adamw)                 \
@@ -83,6 +85,8 @@
     X(all_gather)             \
     X(reduce_scatter)         \
     X(own_rows)               \
+    X(all_to_all_rows)        \
+    X(all_to_all_columns)     \
     X(flat_all_reduce)        \
     X(flat_reduce_scatter)    \
     X(flat_all_gather)

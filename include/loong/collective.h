@@ -21,6 +21,9 @@ extern "C" {
  *     ranks' x. Each is the other's adjoint.
  *   own_rows: x [n r,C], equal on all ranks, -> this rank's rows [r,C]; the
  *     adjoint is all_gather.
+ *   all_to_all_rows: x [r,n c] -> [n r,c], this rank's columns of all ranks'
+ *     rows, one rank below the other. all_to_all_columns leads back. Each is
+ *     the other's adjoint.
  * bf16 is summed in fp32 and rounded once. flat_all_reduce,
  * flat_reduce_scatter and flat_all_gather work in place on a vector that is
  * cut into pieces of counts[rank] elements; they have no builder. */
@@ -41,6 +44,11 @@ LOONG_API loong_val_t loong_reduce_scatter(loong_graph_t *g, loong_val_t x,
                                            loong_group_t group);
 LOONG_API loong_val_t loong_own_rows(loong_graph_t *g, loong_val_t x,
                                      loong_group_t group);
+LOONG_API loong_val_t loong_all_to_all_rows(loong_graph_t *g, loong_val_t x,
+                                            loong_group_t group);
+LOONG_API loong_val_t loong_all_to_all_columns(loong_graph_t *g,
+                                               loong_val_t x,
+                                               loong_group_t group);
 
 #ifdef __cplusplus
 }

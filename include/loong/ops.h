@@ -107,15 +107,18 @@ LOONG_API loong_val_t loong_rope(loong_graph_t *g, loong_val_t x,
                                  loong_val_t table, int head_dim,
                                  bool interleaved);
 
-/* attention: q [T,heads*d], k and v [T,kv_heads*d], cu_seqlens i32 [S+1] ->
- * o [T,heads*d], lse [T,heads] wide (natural log of the sum of exponentials).
+/* attention: q [Q,heads*d], k and v [T,kv_heads*d], cu_seqlens i32 [S+1] ->
+ * o [Q,heads*d], lse [Q,heads] wide (natural log of the sum of exponentials).
  * cu_seqlens[0] = 0; segment s is rows cu[s] .. cu[s+1]-1; entries after the
  * last segment repeat T. No attention across segments. Query head h reads key
  * head h / (heads / kv_heads). `window` > 0: a query sees itself and the
  * window-1 tokens before it. `max_seqlen` bounds a segment. Memory is linear in
- * T. Dropout on the probabilities by (seed, step, stream, global token of the
- * query, head, key position in the segment), with token_key i64 [T].
- * attention_grad: do, q, k, v, o, lse, cu_seqlens, token_key -> dq, dk, dv. */
+ * T. Query t stands in row rows[t] of k and v, rows i32 [Q] ascending; without
+ * rows Q is T and query t stands in row t. Dropout on the probabilities by
+ * (seed, step, stream, global token of the query, head, key position in the
+ * segment), with token_key i64 [Q].
+ * attention_grad: do, q, k, v, o, lse, cu_seqlens, token_key, rows -> dq, dk,
+ * dv. */
 typedef struct loong_attention_attr {
     int heads;
     int kv_heads;
@@ -128,11 +131,17 @@ typedef struct loong_attention_attr {
     uint64_t stream; /* distinguishes dropout sites */
     int first_head; /* number of query head 0 among those of all ranks */
 } loong_attention_attr_t;
-LOONG_API loong_val_t loong_attention(loong_graph_t *g, loong_val_t q,
-                                      loong_val_t k, loong_val_t v,
-                                      loong_val_t cu_seqlens,
-                                      loong_val_t token_key,
-                                      const loong_attention_attr_t *attr);
+typedef struct loong_attention_operands {
+    loong_val_t q;
+    loong_val_t k;
+    loong_val_t v;
+    loong_val_t cu_seqlens;
+    loong_val_t token_key; /* LOONG_NONE without dropout */
+    loong_val_t rows;      /* LOONG_NONE: query t stands in row t */
+} loong_attention_operands_t;
+LOONG_API loong_val_t
+loong_attention(loong_graph_t *g, const loong_attention_operands_t *operands,
+                const loong_attention_attr_t *attr);
 
 /* swiglu: x [T,2F] = gate|up -> silu(gate) * up [T,F].
  * swiglu_grad: dy [T,F], x -> dx [T,2F]. No attributes. */
@@ -186,6 +195,18 @@ typedef struct loong_reshape_attr {
 } loong_reshape_attr_t;
 LOONG_API loong_val_t loong_reshape(loong_graph_t *g, loong_val_t x,
                                     loong_shape_t shape);
+
+/* zigzag: x [T,C], rows of samples of `length` as `ranks` context parallel
+ * ranks have them, one rank below the other (rank r has chunks r and 2 ranks -
+ * 1 - r of 2 ranks of each sample) -> the samples one below the other;
+ * `inverse` leads back, each is the other's adjoint. */
+typedef struct loong_zigzag_attr {
+    int ranks;
+    int64_t length; /* a multiple of 2 x ranks */
+    bool inverse;
+} loong_zigzag_attr_t;
+LOONG_API loong_val_t loong_zigzag(loong_graph_t *g, loong_val_t x, int ranks,
+                                   int64_t length, bool inverse);
 
 /* slice_grad: x [..,c] -> [..,C], x in columns begin.. and zero elsewhere; sums
  * of them that cover all columns become a concat. */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * What all attention kernels share: which keys a query sees, which of them
- * dropout keeps, and the check of the segments. */
+ * dropout keeps, and where the queries stand in their segments. */
 #ifndef LOONG_ATTENTION_H
 #define LOONG_ATTENTION_H
 
@@ -14,12 +14,39 @@
 extern "C" {
 #endif
 
-/* Checks cu_seqlens (entries [S+1]) against tokens and max_seqlen; gives the
- * number of segments with rows.
- * Errors: LOONG_ERR_ARG, naming the entry. */
-LOONG_NODISCARD loong_status_t loongi_attention_segments(
-    loong_context_t *ctx, const int32_t *cu_seqlens, int64_t entries,
-    int64_t tokens, int64_t max_seqlen, int64_t *segments_p);
+/* Queries that follow one another in a segment: rows row .. row + count - 1 of
+ * q are rows begin .. of the segment. */
+typedef struct loong_attention_run {
+    int64_t row;
+    int64_t count;
+    int64_t segment;
+    int64_t begin;
+} loong_attention_run_t;
+
+/* The sequence of a launch. Operands: 2 has a row for each key, cu is
+ * cu_seqlens, cu + 1 token_key, cu + 2 rows. */
+typedef struct loong_attention_sequence {
+    const int32_t *cu_seqlens;
+    const int64_t *token_key; /* NULL without dropout */
+    int64_t tokens;           /* keys */
+    int64_t segments;         /* up to the last one that is not empty */
+    int64_t num_runs;
+    loong_attention_run_t *runs; /* ascending */
+} loong_attention_sequence_t;
+
+/* Runs there may be. */
+int64_t loongi_attention_max_runs(const loong_kernel_query_t *query);
+
+/* Checks cu_seqlens and rows and finds the runs; `runs` has room for as many
+ * as there may be. */
+LOONG_NODISCARD loong_status_t loongi_attention_sequence(
+    const loong_kernel_call_t *call, int cu, loong_attention_run_t *runs,
+    loong_attention_sequence_t *sequence_p);
+
+/* The first run of this segment or one behind it. */
+int64_t
+loongi_attention_first_run(const loong_attention_sequence_t *sequence,
+                           int64_t segment);
 
 /* Rows [*begin, *end) of the segment are the keys that its row q sees. */
 static inline void loongi_attention_keys(const loong_attention_attr_t *attr,

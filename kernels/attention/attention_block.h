@@ -18,15 +18,26 @@ typedef struct place {
  * and queries are counted from the segment's first row. */
 typedef struct block {
     part_t part;
+    int64_t row; /* of q, of the first query */
     int64_t q0;
     int64_t queries;
     int64_t key0;
     int64_t keys;
 } block_t;
 
+/* The queries of a run from number `at` on. */
+static inline block_t block_of(const part_t *p,
+                               const loong_attention_run_t *run, int64_t at)
+{
+    int64_t rest = run->count - at;
+    block_t b = {*p, run->row + at, run->begin + at,
+                 rest < QUERIES ? rest : QUERIES, 0, 0};
+    return b;
+}
+
 static inline place_t place_of(const block_t *b)
 {
-    place_t at = {b->part.first + b->q0, b->queries, b->part.head};
+    place_t at = {b->row, b->queries, b->part.head};
     return at;
 }
 
@@ -43,7 +54,8 @@ static inline tile_source_t source_of(const job_t *j, int i, const place_t *at)
 /* Where a segment's turned blocks begin: whole units, also at its end. */
 static inline int64_t turned_offset(const job_t *j, int64_t segment)
 {
-    return round_to(j->cu_seqlens[segment] + segment * (TILE_PAIR - 1),
+    return round_to(j->sequence.cu_seqlens[segment] +
+                        segment * (TILE_PAIR - 1),
                     TILE_PAIR);
 }
 
@@ -57,7 +69,7 @@ static inline int64_t turned_tokens(int64_t tokens, int64_t entries)
 static inline elem_t *turned_block(const job_t *j, const part_t *p,
                                    int64_t begin, int64_t *ld)
 {
-    int64_t keys = p->length - begin < KEYS ? p->length - begin : KEYS;
+    int64_t keys = p->seen - begin < KEYS ? p->seen - begin : KEYS;
     int64_t all = turned_tokens(j->tokens, j->entries);
     *ld = round_to(keys, TILE_PAIR);
     return j->turned +
@@ -69,7 +81,7 @@ static inline elem_t *rows_of(const job_t *j, elem_t *rows, const part_t *p)
     return rows + (p->kv_head * j->tokens + p->first) * j->width;
 }
 
-/* How a key head of a segment is packed. */
+/* How the keys of a part that are seen are packed. */
 typedef struct packing {
     int operand;
     elem_t *rows;  /* all rows, or NULL: not kept */
@@ -80,8 +92,8 @@ typedef struct packing {
 static inline void pack_part(const job_t *j, const part_t *p,
                              const packing_t *pack)
 {
-    for (int64_t begin = 0; begin < p->length; begin += KEYS) {
-        int64_t keys = p->length - begin < KEYS ? p->length - begin : KEYS;
+    for (int64_t begin = 0; begin < p->seen; begin += KEYS) {
+        int64_t keys = p->seen - begin < KEYS ? p->seen - begin : KEYS;
         int64_t ld = 0;
         place_t at = {p->first + begin, keys, p->kv_head};
         elem_t *to = pack->rows != NULL
@@ -152,10 +164,9 @@ static inline void key_range(const job_t *j, const block_t *b, int64_t *begin,
                              int64_t *end)
 {
     int64_t unused = 0;
-    int64_t length = b->part.length;
-    loongi_attention_keys(j->attr, b->q0, length, begin, &unused);
-    loongi_attention_keys(j->attr, b->q0 + b->queries - 1, length, &unused,
-                          end);
+    int64_t seen = b->part.seen;
+    loongi_attention_keys(j->attr, b->q0, seen, begin, &unused);
+    loongi_attention_keys(j->attr, b->q0 + b->queries - 1, seen, &unused, end);
     *begin = *begin / TILE_PAIR * TILE_PAIR;
 }
 
@@ -193,9 +204,9 @@ static inline const float *dropout_row(const job_t *j, const block_t *b,
     int64_t key = b->key0 + r;
     for (int64_t c = 0; c < QUERIES && (r == 0 || key % 4 == 0); c++) {
         uint32_t number[4];
-        int64_t row = b->part.first + b->q0 + (c < b->queries ? c : 0);
-        loongi_attention_random(&j->dropout, j->token_key[row], b->part.head,
-                                key / 4, number);
+        int64_t row = b->row + (c < b->queries ? c : 0);
+        loongi_attention_random(&j->dropout, j->sequence.token_key[row],
+                                b->part.head, key / 4, number);
         for (int i = 0; i < 4; i++) {
             drawn[i * QUERIES + c] = number[i] >> 8 >= j->dropout.limit
                                          ? (float)j->dropout.keep_scale

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * attention in tiles (formula: attention_ref.c; running maximum and sum as in
- * Dao et al. 2022). Work is split over segments, blocks of queries and heads;
+ * Dao et al. 2022). Work is split over runs, blocks of queries and heads;
  * no result depends on who does which.
  */
 #include "attention_block.h"
@@ -37,14 +37,16 @@ static scratch_t take_scratch(const job_t *j, pieces_t *from)
 }
 
 /* What all threads share: packed keys and values, and the number of the first
- * block of queries of each segment. */
-static int64_t *take_shared(job_t *j, pieces_t *from)
+ * block of queries of each run. */
+static int64_t *take_shared(job_t *j, const loong_kernel_query_t *q,
+                            pieces_t *from)
 {
     int64_t heads = j->attr->kv_heads;
     j->k_rows = take_elems(from, heads * j->tokens * j->width);
     j->turned =
         take_elems(from, heads * turned_tokens(j->tokens, j->entries) * j->d);
-    return take(from, (j->entries + 1) * (int64_t)sizeof(int64_t));
+    return take(from, (loongi_attention_max_runs(q) + 1) *
+                          (int64_t)sizeof(int64_t));
 }
 
 static size_t workspace(const loong_kernel_query_t *q)
@@ -52,7 +54,8 @@ static size_t workspace(const loong_kernel_query_t *q)
     job_t j = job_of(q, 3);
     pieces_t shared = {NULL, 0};
     pieces_t own = {NULL, 0};
-    (void)take_shared(&j, &shared);
+    (void)take_runs(q, &shared);
+    (void)take_shared(&j, q, &shared);
     (void)take_scratch(&j, &own);
     return (size_t)(shared.used + q->threads * own.used);
 }
@@ -160,11 +163,11 @@ static void finish(const job_t *j, const block_t *b, scratch_t *w)
 }
 
 /* One block of queries of one head. */
-static void forward_block(const job_t *j, const part_t *p, int64_t q0,
+static void forward_block(const job_t *j, const block_t *queries,
                           scratch_t *w)
 {
-    int64_t rest = p->length - q0;
-    block_t b = {*p, q0, rest < QUERIES ? rest : QUERIES, 0, 0};
+    block_t b = *queries;
+    const part_t *p = &b.part;
     int64_t begin = 0;
     int64_t end = 0;
     float decay[QUERIES];
@@ -197,11 +200,11 @@ static void forward_block(const job_t *j, const part_t *p, int64_t q0,
     finish(j, &b, w);
 }
 
-/* The segment that holds block number b; first[s] is its first block. */
-static int64_t segment_of(const int64_t *first, int64_t segments, int64_t b)
+/* The run that holds block number b; first[r] is its first block. */
+static int64_t run_of(const int64_t *first, int64_t runs, int64_t b)
 {
     int64_t low = 0;
-    int64_t high = segments;
+    int64_t high = runs;
     while (high - low > 1) {
         int64_t middle = (low + high) / 2;
         if (first[middle] <= b) {
@@ -217,7 +220,8 @@ static void run_team(const job_t *j, const int64_t *first, const pieces_t *rest)
 {
     int64_t heads = j->attr->heads;
     int64_t kv_heads = j->attr->kv_heads;
-    int64_t blocks = first[j->segments];
+    const loong_attention_sequence_t *s = &j->sequence;
+    int64_t blocks = first[s->num_runs];
     pieces_t size = {NULL, 0};
     (void)take_scratch(j, &size);
 #pragma omp parallel num_threads(j->call->query->threads)
@@ -226,7 +230,7 @@ static void run_team(const job_t *j, const int64_t *first, const pieces_t *rest)
                         rest->used + size.used * omp_get_thread_num()};
         scratch_t w = take_scratch(j, &own);
 #pragma omp for schedule(dynamic, 1)
-        for (int64_t i = 0; i < j->segments * kv_heads; i++) {
+        for (int64_t i = 0; i < s->segments * kv_heads; i++) {
             part_t p = part_of(j, i / kv_heads,
                                (int)(i % kv_heads * (heads / kv_heads)));
             packing_t keys = {1, j->k_rows, NULL, NULL};
@@ -238,9 +242,11 @@ static void run_team(const job_t *j, const int64_t *first, const pieces_t *rest)
 #pragma omp for schedule(dynamic, 1)
         for (int64_t i = 0; i < blocks * heads; i++) {
             int64_t b = blocks - 1 - i / heads;
-            int64_t s = segment_of(first, j->segments, b);
-            part_t p = part_of(j, s, (int)(i % heads));
-            forward_block(j, &p, (b - first[s]) * QUERIES, &w);
+            int64_t r = run_of(first, s->num_runs, b);
+            part_t p = part_of(j, s->runs[r].segment, (int)(i % heads));
+            block_t queries =
+                block_of(&p, &s->runs[r], (b - first[r]) * QUERIES);
+            forward_block(j, &queries, &w);
         }
     }
 }
@@ -249,12 +255,12 @@ static loong_status_t run(const loong_kernel_call_t *call)
 {
     job_t j = job_of(call->query, 3);
     pieces_t pieces = {call->workspace, 0};
-    LOONG_TRY(begin_job(&j, call, 3));
-    int64_t *first = take_shared(&j, &pieces);
+    LOONG_TRY(begin_job(&j, call, 3, &pieces));
+    int64_t *first = take_shared(&j, call->query, &pieces);
     first[0] = 0;
-    for (int64_t s = 0; s < j.segments; s++) {
-        int64_t length = (int64_t)j.cu_seqlens[s + 1] - j.cu_seqlens[s];
-        first[s + 1] = first[s] + (length + QUERIES - 1) / QUERIES;
+    for (int64_t r = 0; r < j.sequence.num_runs; r++) {
+        int64_t count = j.sequence.runs[r].count;
+        first[r + 1] = first[r] + (count + QUERIES - 1) / QUERIES;
     }
     run_team(&j, first, &pieces);
     return LOONG_OK;

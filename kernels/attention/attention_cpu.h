@@ -29,12 +29,10 @@ typedef struct job {
     const loong_kernel_call_t *call;
     const loong_attention_attr_t *attr;
     loong_attention_dropout_t dropout;
-    const int32_t *cu_seqlens;
-    const int64_t *token_key;
+    loong_attention_sequence_t sequence;
     int64_t entries; /* of cu_seqlens */
-    int64_t segments;
-    int64_t tokens;
-    int64_t d;     /* head_dim */
+    int64_t tokens;  /* keys */
+    int64_t d;       /* head_dim */
     int64_t width; /* d in whole vectors */
     bool half;     /* operands are bf16 */
     float factor;  /* scale * log2(e): scores to powers of two */
@@ -45,20 +43,28 @@ typedef struct job {
     elem_t *turned;
 } job_t;
 
-/* A segment, and one head in it. */
+/* A segment, and one head in it. No query of it there: seen is 0. */
 typedef struct part {
     int64_t segment;
-    int64_t first; /* row of the whole input */
+    int64_t first; /* row of the keys where it begins */
     int64_t length;
+    int64_t seen; /* keys that any query there is sees: the first ones */
     int head;
     int kv_head;
 } part_t;
 
 static inline part_t part_of(const job_t *j, int64_t segment, int head)
 {
-    int64_t first = j->cu_seqlens[segment];
-    part_t p = {segment, first, j->cu_seqlens[segment + 1] - first, head,
+    const loong_attention_sequence_t *s = &j->sequence;
+    int64_t first = s->cu_seqlens[segment];
+    int64_t length = s->cu_seqlens[segment + 1] - first;
+    int64_t behind = loongi_attention_first_run(s, segment + 1);
+    part_t p = {segment, first, length, 0, head,
                 head / (j->attr->heads / j->attr->kv_heads)};
+    if (behind > 0 && s->runs[behind - 1].segment == segment) {
+        const loong_attention_run_t *last = &s->runs[behind - 1];
+        p.seen = j->attr->causal ? last->begin + last->count : length;
+    }
     return p;
 }
 
@@ -93,14 +99,15 @@ static inline bool tiles_support(const loong_kernel_query_t *q, int operands,
     return true;
 }
 
-/* What a query alone determines; operand `cu` is cu_seqlens. */
+/* What a query alone determines; operand `cu` is cu_seqlens, operand 2 of both
+ * ops has a row for each key. */
 static inline job_t job_of(const loong_kernel_query_t *q, int cu)
 {
     job_t j;
     memset(&j, 0, sizeof(j));
     j.attr = q->attr;
     j.entries = q->arg[cu].dim[0];
-    j.tokens = loong_karg_rows(&q->arg[0], NULL);
+    j.tokens = loong_karg_rows(&q->arg[2], NULL);
     j.d = j.attr->head_dim;
     j.width = round_to(j.d, VEC_SIZE);
     j.half = q->arg[0].dtype == LOONG_BF16;
@@ -108,17 +115,22 @@ static inline job_t job_of(const loong_kernel_query_t *q, int cu)
     return j;
 }
 
-/* Adds what belongs to a launch; operand cu + 1 is token_key. */
+static inline loong_attention_run_t *take_runs(const loong_kernel_query_t *q,
+                                               pieces_t *from)
+{
+    return take(from, loongi_attention_max_runs(q) *
+                          (int64_t)sizeof(loong_attention_run_t));
+}
+
+/* Adds what belongs to a launch. */
 static inline loong_status_t begin_job(job_t *j,
-                                       const loong_kernel_call_t *call, int cu)
+                                       const loong_kernel_call_t *call, int cu,
+                                       pieces_t *from)
 {
     j->call = call;
     j->dropout = loongi_attention_dropout(j->attr, call->frame);
-    j->cu_seqlens = call->ptr[cu];
-    j->token_key = cu + 1 < call->query->num_in ? call->ptr[cu + 1] : NULL;
-    return loongi_attention_segments(j->call->ctx, j->cu_seqlens, j->entries,
-                                     j->tokens, j->attr->max_seqlen,
-                                     &j->segments);
+    return loongi_attention_sequence(call, cu, take_runs(call->query, from),
+                                     &j->sequence);
 }
 
 #endif

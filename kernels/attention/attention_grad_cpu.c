@@ -4,7 +4,8 @@
  * of one segment: it alone sums dk and dv, over the heads of its group, then
  * blocks of queries, then blocks of keys, so the order is fixed.
  *
- * Operands: 0 do, 1 q, 2 k, 3 v, 4 o, 5 lse, 6 cu_seqlens, 7 token_key.
+ * Operands: 0 do, 1 q, 2 k, 3 v, 4 o, 5 lse, 6 cu_seqlens, 7 token_key,
+ * 8 rows.
  */
 #include "attention_block.h"
 
@@ -72,6 +73,7 @@ static size_t workspace(const loong_kernel_query_t *q)
     job_t j = job_of(q, 6);
     pieces_t shared = {NULL, 0};
     pieces_t own = {NULL, 0};
+    (void)take_runs(q, &shared);
     take_shared(&j, &shared);
     (void)take_scratch(&j, &own);
     return (size_t)(shared.used + q->threads * own.used);
@@ -160,11 +162,11 @@ static void add_rows(const job_t *j, int64_t keys, const elem_t *weights,
     tile_multiply(&t);
 }
 
-static void backward_block(const job_t *j, const part_t *p, int64_t q0,
+static void backward_block(const job_t *j, const block_t *queries,
                            scratch_t *w)
 {
-    int64_t rest = p->length - q0;
-    block_t b = {*p, q0, rest < QUERIES ? rest : QUERIES, 0, 0};
+    block_t b = *queries;
+    const part_t *p = &b.part;
     place_t to = place_of(&b);
     int64_t begin = 0;
     int64_t end = 0;
@@ -195,6 +197,8 @@ static void backward_part(const job_t *j, int64_t segment, int kv_head,
 {
     int group = j->attr->heads / j->attr->kv_heads;
     int out = j->call->query->num_in;
+    int64_t first = loongi_attention_first_run(&j->sequence, segment);
+    int64_t behind = loongi_attention_first_run(&j->sequence, segment + 1);
     part_t p = part_of(j, segment, kv_head * group);
     place_t to = {p.first, p.length, kv_head};
     packing_t keys = {2, j->k_rows, NULL, w->words};
@@ -205,8 +209,12 @@ static void backward_part(const job_t *j, int64_t segment, int kv_head,
     pack_part(j, &p, &keys);
     pack_part(j, &p, &values);
     for (; p.head < (kv_head + 1) * group; p.head++) {
-        for (int64_t q0 = 0; q0 < p.length; q0 += QUERIES) {
-            backward_block(j, &p, q0, w);
+        for (int64_t r = first; r < behind; r++) {
+            const loong_attention_run_t *run = &j->sequence.runs[r];
+            for (int64_t at = 0; at < run->count; at += QUERIES) {
+                block_t queries = block_of(&p, run, at);
+                backward_block(j, &queries, w);
+            }
         }
     }
     store_rows(j, out + 1, &to, w->dk, j->width);
@@ -217,7 +225,7 @@ static loong_status_t run(const loong_kernel_call_t *call)
 {
     job_t j = job_of(call->query, 6);
     pieces_t pieces = {call->workspace, 0};
-    LOONG_TRY(begin_job(&j, call, 6));
+    LOONG_TRY(begin_job(&j, call, 6, &pieces));
     take_shared(&j, &pieces);
     pieces_t size = {NULL, 0};
     (void)take_scratch(&j, &size);
@@ -228,7 +236,7 @@ static loong_status_t run(const loong_kernel_call_t *call)
                         pieces.used + size.used * omp_get_thread_num()};
         scratch_t w = take_scratch(&j, &own);
 #pragma omp for schedule(dynamic, 1)
-        for (int64_t i = 0; i < j.segments * kv_heads; i++) {
+        for (int64_t i = 0; i < j.sequence.segments * kv_heads; i++) {
             backward_part(&j, i / kv_heads, (int)(i % kv_heads), &w);
         }
     }

@@ -28,10 +28,7 @@ typedef struct reference {
     const loong_kernel_call_t *call;
     const loong_attention_attr_t *attr;
     loong_attention_dropout_t dropout;
-    const int32_t *cu_seqlens;
-    const int64_t *token_key;
-    int64_t tokens;
-    int64_t segments;
+    loong_attention_sequence_t sequence;
     double *q, *k, *v, *o, *lse;
     double *grad_o, *dq, *dk, *dv;
     double *scratch; /* 2 x max_seqlen per thread */
@@ -40,9 +37,11 @@ typedef struct reference {
 static size_t workspace(const loong_kernel_query_t *query)
 {
     const loong_attention_attr_t *attr = query->attr;
-    return loongi_ref_workspace(query) + (size_t)query->threads *
-                                             (size_t)attr->max_seqlen * 2 *
-                                             sizeof(double);
+    return loongi_ref_workspace(query) +
+           (size_t)query->threads * (size_t)attr->max_seqlen * 2 *
+               sizeof(double) +
+           (size_t)loongi_attention_max_runs(query) *
+               sizeof(loong_attention_run_t);
 }
 
 static double dot(const double *a, const double *b, int n)
@@ -54,17 +53,14 @@ static double dot(const double *a, const double *b, int n)
     return sum;
 }
 
-static loong_status_t begin(reference_t *r, int cu, int key)
+static loong_status_t begin(reference_t *r, int cu, char **cursor)
 {
     const loong_kernel_query_t *query = r->call->query;
+    loong_attention_run_t *runs = (loong_attention_run_t *)(void *)*cursor;
+    *cursor += (size_t)loongi_attention_max_runs(query) * sizeof(*runs);
     r->attr = query->attr;
     r->dropout = loongi_attention_dropout(r->attr, r->call->frame);
-    r->cu_seqlens = r->call->ptr[cu];
-    r->token_key = key < query->num_in ? r->call->ptr[key] : NULL;
-    r->tokens = loong_karg_rows(&query->arg[0], r->call->frame);
-    return loongi_attention_segments(r->call->ctx, r->cu_seqlens,
-                                     query->arg[cu].dim[0], r->tokens,
-                                     r->attr->max_seqlen, &r->segments);
+    return loongi_attention_sequence(r->call, cu, runs, &r->sequence);
 }
 
 /* Dropout factor of key j for query row t of a segment that begins at row
@@ -75,7 +71,8 @@ static double factor(const reference_t *r, int64_t t, int head, int64_t j)
     if (r->dropout.limit == 0) {
         return 1.0;
     }
-    loongi_attention_random(&r->dropout, r->token_key[t], head, j / 4, number);
+    loongi_attention_random(&r->dropout, r->sequence.token_key[t], head, j / 4,
+                            number);
     return number[j % 4] >> 8 >= r->dropout.limit ? r->dropout.keep_scale : 0.0;
 }
 
@@ -84,7 +81,7 @@ typedef struct row {
     int64_t begin, end; /* keys, from there */
     int head;
     int kv_head;
-    int64_t t;
+    int64_t t; /* row of q */
 } row_t;
 
 /* Probabilities of the keys of one row into p[]; returns lse. */
@@ -160,7 +157,7 @@ static void backward_row(const reference_t *r, const row_t *row, double *p)
     }
 }
 
-/* All rows of one key head, segment by segment. */
+/* All rows of the heads of one key head. */
 static void each_row(const reference_t *r, int kv_head,
                      void (*visit)(const reference_t *, const row_t *,
                                    double *))
@@ -168,13 +165,14 @@ static void each_row(const reference_t *r, int kv_head,
     int group = r->attr->heads / r->attr->kv_heads;
     double *scratch =
         r->scratch + 2 * r->attr->max_seqlen * omp_get_thread_num();
-    for (int64_t s = 0; s < r->segments; s++) {
-        int64_t first = r->cu_seqlens[s];
-        int64_t length = r->cu_seqlens[s + 1] - first;
-        for (int h = kv_head * group; h < (kv_head + 1) * group; h++) {
-            for (int64_t i = 0; i < length; i++) {
-                row_t row = {first, 0, 0, h, kv_head, first + i};
-                loongi_attention_keys(r->attr, i, length, &row.begin, &row.end);
+    for (int h = kv_head * group; h < (kv_head + 1) * group; h++) {
+        for (int64_t k = 0; k < r->sequence.num_runs; k++) {
+            const loong_attention_run_t *run = &r->sequence.runs[k];
+            const int32_t *cu = &r->sequence.cu_seqlens[run->segment];
+            for (int64_t i = 0; i < run->count; i++) {
+                row_t row = {cu[0], 0, 0, h, kv_head, run->row + i};
+                loongi_attention_keys(r->attr, run->begin + i, cu[1] - cu[0],
+                                      &row.begin, &row.end);
                 visit(r, &row, scratch);
             }
         }
@@ -196,7 +194,7 @@ static loong_status_t run(const loong_kernel_call_t *call)
 {
     reference_t r = {.call = call};
     char *cursor = call->workspace;
-    LOONG_TRY(begin(&r, 3, 4));
+    LOONG_TRY(begin(&r, 3, &cursor));
     r.q = loongi_ref_load(call, 0, &cursor);
     r.k = loongi_ref_load(call, 1, &cursor);
     r.v = loongi_ref_load(call, 2, &cursor);
@@ -213,7 +211,7 @@ static loong_status_t grad_run(const loong_kernel_call_t *call)
 {
     reference_t r = {.call = call};
     char *cursor = call->workspace;
-    LOONG_TRY(begin(&r, 6, 7));
+    LOONG_TRY(begin(&r, 6, &cursor));
     r.grad_o = loongi_ref_load(call, 0, &cursor);
     r.q = loongi_ref_load(call, 1, &cursor);
     r.k = loongi_ref_load(call, 2, &cursor);

@@ -6,6 +6,9 @@
  *   all_gather      y = the ranks' x one below the other
  *   reduce_scatter  y = this rank's rows of the sum of x
  *   own_rows        y = this rank's rows of x
+ *   all_to_all_rows     y = this rank's columns of the ranks' x, one below the
+ *                       other
+ *   all_to_all_columns  y = this rank's rows of the ranks' x, side by side
  *   flat_...        the same on a flat range, in place, pieces of any length
  */
 #include <string.h>
@@ -131,6 +134,55 @@ static loong_status_t run_own_rows(const loong_kernel_call_t *call)
     return LOONG_OK;
 }
 
+/* x [r, n c] as n blocks [r, c], or back. */
+static void move_blocks(const loong_karg_t *x, char *wide, char *blocks,
+                        int size, bool pack)
+{
+    size_t element = loong_dtype_size(x->dtype);
+    int64_t rows = loong_karg_rows(x, NULL);
+    size_t bytes = (size_t)loong_karg_cols(x, NULL) / (size_t)size * element;
+    for (int b = 0; b < size; b++) {
+        for (int64_t t = 0; t < rows; t++) {
+            char *in_row = wide + (size_t)(t * x->ld) * element +
+                           (size_t)b * bytes;
+            char *in_block = blocks + ((size_t)b * (size_t)rows + (size_t)t) *
+                                          bytes;
+            memcpy(pack ? in_block : in_row, pack ? in_row : in_block, bytes);
+        }
+    }
+}
+
+static size_t workspace_all_to_all(const loong_kernel_query_t *query)
+{
+    return bytes_of(&query->arg[0]);
+}
+
+static loong_status_t exchange(const loong_kernel_call_t *call,
+                               const void *send, void *receive)
+{
+    loong_comm_t *comm = NULL;
+    const loong_all_to_all_t blocks = {send, call->state, receive,
+                                       call->state};
+    LOONG_TRY(comm_of(call, &comm));
+    return loong_comm_all_to_all(comm, &blocks, call->query->arg[0].dtype,
+                                 attr_of(call->query)->label);
+}
+
+static loong_status_t run_all_to_all_rows(const loong_kernel_call_t *call)
+{
+    move_blocks(&call->query->arg[0], call->ptr[0], call->workspace,
+                attr_of(call->query)->size, true);
+    return exchange(call, call->workspace, call->ptr[1]);
+}
+
+static loong_status_t run_all_to_all_columns(const loong_kernel_call_t *call)
+{
+    LOONG_TRY(exchange(call, call->ptr[0], call->workspace));
+    move_blocks(&call->query->arg[1], call->ptr[1], call->workspace,
+                attr_of(call->query)->size, false);
+    return LOONG_OK;
+}
+
 /* ---- flat --------------------------------------------------------------- */
 
 static loong_status_t run_flat_all_reduce(const loong_kernel_call_t *call)
@@ -172,6 +224,10 @@ COLLECTIVE(all_gather, .prepare = prepare_gather, .destroy = destroy);
 COLLECTIVE(reduce_scatter, .prepare = prepare_scatter, .destroy = destroy,
            .workspace = workspace_reduce_scatter);
 COLLECTIVE(own_rows);
+COLLECTIVE(all_to_all_rows, .prepare = prepare_scatter, .destroy = destroy,
+           .workspace = workspace_all_to_all);
+COLLECTIVE(all_to_all_columns, .prepare = prepare_scatter, .destroy = destroy,
+           .workspace = workspace_all_to_all);
 COLLECTIVE(flat_all_reduce);
 COLLECTIVE(flat_reduce_scatter);
 COLLECTIVE(flat_all_gather);

@@ -3,9 +3,11 @@
  * add: y = a + b.  scale: y = factor x.  cast, copy: y = x.
  * accumulate: out = x, or out += x.
  * concat: inputs side by side.  sum_rows: y[c] = sum over rows of x.
- * slice_grad: x in columns begin .., zero elsewhere. */
+ * slice_grad: x in columns begin .., zero elsewhere.
+ * zigzag: rows of context parallel ranks in the order of samples, or back. */
 #include "list.h"
 #include "ref.h"
+#include "zigzag.h"
 
 static loong_status_t add(const loong_kernel_call_t *call)
 {
@@ -76,6 +78,28 @@ static loong_status_t slice_grad(const loong_kernel_call_t *call)
     return LOONG_OK;
 }
 
+static loong_status_t zigzag(const loong_kernel_call_t *call)
+{
+    const loong_zigzag_attr_t *a = call->query->attr;
+    ref_mat_t x = ref_arg(call, 0);
+    ref_mat_t y = ref_out(call, 0);
+    int64_t own = a->length / a->ranks; /* rows of a sample on a rank */
+    int64_t samples = x.rows / a->length;
+    for (int64_t t = 0; t < x.rows; t++) {
+        int rank = (int)(t / (samples * own));
+        int64_t place = t / own % samples * a->length +
+                        loongi_zigzag_place(rank, a->ranks, a->length, t % own);
+        for (int64_t c = 0; c < x.cols; c++) {
+            if (a->inverse) {
+                ref_put(&y, t, c, ref_at(&x, place, c));
+            } else {
+                ref_put(&y, place, c, ref_at(&x, t, c));
+            }
+        }
+    }
+    return LOONG_OK;
+}
+
 static loong_status_t sum_rows(const loong_kernel_call_t *call)
 {
     ref_mat_t x = ref_arg(call, 0);
@@ -109,5 +133,7 @@ const loong_kernel_t loongi_slice_grad_ref = {.name = "slice_grad_ref",
                                               .op = "slice_grad",
                                               .device = "cpu",
                                               .run = slice_grad};
+const loong_kernel_t loongi_zigzag_ref = {
+    .name = "zigzag_ref", .op = "zigzag", .device = "cpu", .run = zigzag};
 const loong_kernel_t loongi_sum_rows_ref = {
     .name = "sum_rows_ref", .op = "sum_rows", .device = "cpu", .run = sum_rows};

@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * copy, concat and slice_grad as copies of whole rows: any type. */
+ * copy, concat, slice_grad and zigzag as copies of whole rows: any type. */
 #include <string.h>
 
 #include "base.h"
 #include "list.h"
 #include "loong/ops.h"
+#include "zigzag.h"
 
 /* Input `in` into columns begin .. of output 0; with `clear` all other columns
  * of the output become zero. */
@@ -55,6 +56,33 @@ static loong_status_t slice_grad(const loong_kernel_call_t *call)
     return LOONG_OK;
 }
 
+/* Chunk by chunk: part p of a rank is one half of its rows of a sample. */
+static loong_status_t zigzag(const loong_kernel_call_t *call)
+{
+    const loong_zigzag_attr_t *a = call->query->attr;
+    const loong_karg_t *x = &call->query->arg[0];
+    size_t row = (size_t)loong_karg_cols(x, NULL) * loong_dtype_size(x->dtype);
+    int64_t chunk = a->length / (2 * (int64_t)a->ranks);
+    int64_t samples = loong_karg_rows(x, NULL) / a->length;
+    size_t bytes = (size_t)chunk * row;
+    const char *from = call->ptr[0];
+    char *to = call->ptr[1];
+#pragma omp parallel for schedule(static) num_threads(call->query->threads)
+    for (int64_t i = 0; i < 2 * samples * a->ranks; i++) {
+        int64_t rank = i / (2 * samples);
+        int64_t sample = i / 2 % samples;
+        size_t apart = (size_t)(i * chunk) * row;
+        int64_t place = loongi_zigzag_place((int)rank, a->ranks, a->length,
+                                            i % 2 * chunk);
+        size_t together = (size_t)(sample * a->length + place) * row;
+        memcpy(to + (a->inverse ? apart : together),
+               from + (a->inverse ? together : apart), bytes);
+    }
+    return LOONG_OK;
+}
+
+const loong_kernel_t loongi_zigzag_rows = {
+    .name = "zigzag_rows", .op = "zigzag", .device = "cpu", .run = zigzag};
 const loong_kernel_t loongi_copy_rows = {
     .name = "copy_rows", .op = "copy", .device = "cpu", .run = copy};
 const loong_kernel_t loongi_concat_rows = {

@@ -435,10 +435,10 @@ loong_val_t loong_nn_attention(loong_nn_t *nn, loong_val_t x,
     attr.dropout = p->dropout;
     attr.stream = p->stream;
     loong_graph_push(g, "core");
-    loong_val_t o =
-        loong_attention(g, q, k, qkv[2], sequence->cu_seqlens,
-                        p->dropout > 0.0 ? sequence->token_key : LOONG_NONE,
-                        &attr);
+    loong_attention_operands_t operands = {
+        q, k, qkv[2], sequence->cu_seqlens,
+        p->dropout > 0.0 ? sequence->token_key : LOONG_NONE, LOONG_NONE};
+    loong_val_t o = loong_attention(g, &operands, &attr);
     loong_graph_pop(g);
     o = loong_nn_row_linear(nn, "o_proj", o, channels(h.q, p->head_dim),
                              p->hidden, p->output_bias);

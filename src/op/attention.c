@@ -24,22 +24,26 @@ static loong_status_t check_attr(const loong_op_call_t *call)
     return LOONG_OK;
 }
 
-/* Operand i is [T, heads * head_dim] of type dtype, T that of operand 0. */
+/* Operand i is [T, heads * head_dim], of the type of operand 0, T that of
+ * operand `like`. */
 static loong_status_t want_heads(const loong_op_call_t *call, int i,
-                                 const char *name, int heads)
+                                 const char *name, int like, int heads)
 {
     const loong_attention_attr_t *a = call->attr;
     LOONG_TRY(loongi_want_rank(call, i, name, 2));
-    LOONG_TRY(loongi_want_rows(call, i, name, 0));
+    LOONG_TRY(loongi_want_rows(call, i, name, like));
     LOONG_TRY(loongi_want_dtype(call, i, name, call->in[0].dtype));
     return loongi_want_dim(call, i, name, 1, (int64_t)heads * a->head_dim);
 }
 
-static loong_status_t check_sequence(const loong_op_call_t *call, int cu,
-                                     int key)
+/* cu_seqlens, token_key and rows are operands cu .. cu + 2; operand 0 has a row
+ * for each query, operand 2 one for each key. */
+static loong_status_t check_sequence(const loong_op_call_t *call, int cu)
 {
     const loong_attention_attr_t *a = call->attr;
-    int64_t tokens = call->in[0].shape.dim[0];
+    int64_t tokens = call->in[2].shape.dim[0];
+    int key = cu + 1;
+    int rows = cu + 2;
     LOONG_TRY(loongi_want_rank(call, cu, "cu_seqlens", 1));
     LOONG_TRY(loongi_want_dtype(call, cu, "cu_seqlens", LOONG_I32));
     LOONG_CHECK(call->ctx, call->in[cu].shape.dim[0] >= 2, LOONG_ERR_ARG,
@@ -57,7 +61,12 @@ static loong_status_t check_sequence(const loong_op_call_t *call, int cu,
         LOONG_TRY(loongi_want_rows(call, key, "token_key", 0));
         LOONG_TRY(loongi_want_dtype(call, key, "token_key", LOONG_I64));
     }
-    return LOONG_OK;
+    if (!loongi_has(call, rows)) {
+        return loongi_want_rows(call, 0, "q", 2);
+    }
+    LOONG_TRY(loongi_want_rank(call, rows, "rows", 1));
+    LOONG_TRY(loongi_want_rows(call, rows, "rows", 0));
+    return loongi_want_dtype(call, rows, "rows", LOONG_I32);
 }
 
 static loong_tensor_type_t lse_type(const loong_op_call_t *call)
@@ -73,10 +82,10 @@ static loong_status_t attention_infer(const loong_op_call_t *call)
 {
     const loong_attention_attr_t *a = call->attr;
     LOONG_TRY(check_attr(call));
-    LOONG_TRY(want_heads(call, 0, "q", a->heads));
-    LOONG_TRY(want_heads(call, 1, "k", a->kv_heads));
-    LOONG_TRY(want_heads(call, 2, "v", a->kv_heads));
-    LOONG_TRY(check_sequence(call, 3, 4));
+    LOONG_TRY(want_heads(call, 0, "q", 0, a->heads));
+    LOONG_TRY(want_heads(call, 1, "k", 1, a->kv_heads));
+    LOONG_TRY(want_heads(call, 2, "v", 1, a->kv_heads));
+    LOONG_TRY(check_sequence(call, 3));
     call->out[0] = call->in[0];
     call->out[1] = lse_type(call);
     return LOONG_OK;
@@ -86,16 +95,16 @@ static loong_status_t attention_grad_infer(const loong_op_call_t *call)
 {
     const loong_attention_attr_t *a = call->attr;
     LOONG_TRY(check_attr(call));
-    LOONG_TRY(want_heads(call, 0, "do", a->heads));
-    LOONG_TRY(want_heads(call, 1, "q", a->heads));
-    LOONG_TRY(want_heads(call, 2, "k", a->kv_heads));
-    LOONG_TRY(want_heads(call, 3, "v", a->kv_heads));
-    LOONG_TRY(want_heads(call, 4, "o", a->heads));
+    LOONG_TRY(want_heads(call, 0, "do", 0, a->heads));
+    LOONG_TRY(want_heads(call, 1, "q", 0, a->heads));
+    LOONG_TRY(want_heads(call, 2, "k", 2, a->kv_heads));
+    LOONG_TRY(want_heads(call, 3, "v", 2, a->kv_heads));
+    LOONG_TRY(want_heads(call, 4, "o", 0, a->heads));
     LOONG_TRY(loongi_want_rank(call, 5, "lse", 2));
     LOONG_TRY(loongi_want_rows(call, 5, "lse", 0));
     LOONG_TRY(loongi_want_dim(call, 5, "lse", 1, a->heads));
     LOONG_TRY(loongi_want_dtype(call, 5, "lse", call->precision.wide));
-    LOONG_TRY(check_sequence(call, 6, 7));
+    LOONG_TRY(check_sequence(call, 6));
     call->out[0] = call->in[1];
     call->out[1] = call->in[2];
     call->out[2] = call->in[3];
@@ -139,7 +148,7 @@ static const loong_op_t attention_grad = {
     .name = "attention_grad",
     .attr_size = sizeof(loong_attention_attr_t),
     .min_in = 7,
-    .max_in = 8,
+    .max_in = 9,
     .num_out = 3,
     .strided_in = true,
     .strided_out = true,
@@ -155,12 +164,13 @@ static loong_status_t differentiate(const loong_grad_call_t *call)
     if (call->out_grad[0] == LOONG_NONE) {
         return LOONG_OK;
     }
-    loong_val_t in[8] = {
+    loong_val_t in[9] = {
         call->out_grad[0], call->in[0],
         call->in[1],       call->in[2],
         call->out[0],      call->out[1],
-        call->in[3],       call->num_in > 4 ? call->in[4] : LOONG_NONE};
-    loong_graph_apply(g, &attention_grad, call->attr, 8, in, 3, call->in_grad);
+        call->in[3],       call->num_in > 4 ? call->in[4] : LOONG_NONE,
+        call->num_in > 5 ? call->in[5] : LOONG_NONE};
+    loong_graph_apply(g, &attention_grad, call->attr, 9, in, 3, call->in_grad);
     return loong_graph_status(g);
 }
 
@@ -168,7 +178,7 @@ static const loong_op_t attention = {
     .name = "attention",
     .attr_size = sizeof(loong_attention_attr_t),
     .min_in = 4,
-    .max_in = 5,
+    .max_in = 6,
     .num_out = 2,
     .strided_in = true,
     .strided_out = true,
@@ -180,13 +190,14 @@ static const loong_op_t attention = {
 
 const loong_op_t *const loongi_op_attention = &attention;
 
-loong_val_t loong_attention(loong_graph_t *g, loong_val_t q, loong_val_t k,
-                            loong_val_t v, loong_val_t cu_seqlens,
-                            loong_val_t token_key,
+loong_val_t loong_attention(loong_graph_t *g,
+                            const loong_attention_operands_t *operands,
                             const loong_attention_attr_t *attr)
 {
-    loong_val_t in[5] = {q, k, v, cu_seqlens, token_key};
+    const loong_attention_operands_t *x = operands;
+    loong_val_t in[6] = {x->q,          x->k,         x->v,
+                         x->cu_seqlens, x->token_key, x->rows};
+    int num_in = x->rows != LOONG_NONE ? 6 : x->token_key != LOONG_NONE ? 5 : 4;
     loong_val_t o = LOONG_NONE;
-    return loong_graph_apply(g, &attention, attr,
-                             token_key == LOONG_NONE ? 4 : 5, in, 1, &o);
+    return loong_graph_apply(g, &attention, attr, num_in, in, 1, &o);
 }

@@ -226,6 +226,85 @@ loong_val_t loong_own_rows(loong_graph_t *g, loong_val_t x,
     return build(g, &own_rows, x, group);
 }
 
+/* ---- all_to_all_rows and all_to_all_columns ------------------------------ */
+
+/* More rows of fewer columns, or the other way round. */
+static loong_status_t infer_exchange(const loong_op_call_t *call, bool more)
+{
+    const loong_collective_attr_t *a = call->attr;
+    LOONG_TRY(loongi_want_rank(call, 0, "x", 2));
+    LOONG_TRY(infer_rows(call, more));
+    int64_t cols = call->in[0].shape.dim[1];
+    LOONG_CHECK(call->ctx, !more || cols % a->size == 0, LOONG_ERR_ARG,
+                "%s: %lld columns cannot be shared by %d ranks of group %s",
+                call->op, (long long)cols, a->size,
+                loong_group_name(a->group));
+    call->out[0].shape.dim[1] = more ? cols / a->size : cols * a->size;
+    return LOONG_OK;
+}
+
+static loong_status_t infer_to_rows(const loong_op_call_t *call)
+{
+    return infer_exchange(call, true);
+}
+
+static loong_status_t infer_to_columns(const loong_op_call_t *call)
+{
+    return infer_exchange(call, false);
+}
+
+static const loong_op_t all_to_all_columns;
+
+static loong_status_t grad_to_rows(const loong_grad_call_t *call)
+{
+    call->in_grad[0] = apply(call->graph, &all_to_all_columns,
+                             call->out_grad[0], call->attr);
+    return LOONG_OK;
+}
+
+static const loong_op_t all_to_all_rows = {
+    .name = "all_to_all_rows",
+    .attr_size = sizeof(loong_collective_attr_t),
+    .min_in = 1,
+    .max_in = 1,
+    .num_out = 1,
+    .strided_in = true,
+    .infer = infer_to_rows,
+    .grad = grad_to_rows,
+};
+const loong_op_t *const loongi_op_all_to_all_rows = &all_to_all_rows;
+
+static loong_status_t grad_to_columns(const loong_grad_call_t *call)
+{
+    call->in_grad[0] = apply(call->graph, &all_to_all_rows, call->out_grad[0],
+                             call->attr);
+    return LOONG_OK;
+}
+
+static const loong_op_t all_to_all_columns = {
+    .name = "all_to_all_columns",
+    .attr_size = sizeof(loong_collective_attr_t),
+    .min_in = 1,
+    .max_in = 1,
+    .num_out = 1,
+    .strided_out = true,
+    .infer = infer_to_columns,
+    .grad = grad_to_columns,
+};
+const loong_op_t *const loongi_op_all_to_all_columns = &all_to_all_columns;
+
+loong_val_t loong_all_to_all_rows(loong_graph_t *g, loong_val_t x,
+                                  loong_group_t group)
+{
+    return build(g, &all_to_all_rows, x, group);
+}
+
+loong_val_t loong_all_to_all_columns(loong_graph_t *g, loong_val_t x,
+                                     loong_group_t group)
+{
+    return build(g, &all_to_all_columns, x, group);
+}
+
 /* ---- flat --------------------------------------------------------------- */
 
 static loong_status_t infer_flat(const loong_op_call_t *call)

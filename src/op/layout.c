@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * slice, concat, reshape and the adjoint of slice. */
+ * slice, concat, reshape, zigzag and the adjoint of slice. */
 #include "op_impl.h"
 
 /* ---- concat -------------------------------------------------------------- */
@@ -232,4 +232,52 @@ loong_val_t loong_reshape(loong_graph_t *g, loong_val_t x, loong_shape_t shape)
     loong_reshape_attr_t attr = {shape};
     loong_val_t y;
     return loong_graph_apply(g, &reshape, &attr, 1, &x, 1, &y);
+}
+
+/* ---- zigzag -------------------------------------------------------------- */
+
+static loong_status_t infer_zigzag(const loong_op_call_t *call)
+{
+    const loong_zigzag_attr_t *a = call->attr;
+    LOONG_TRY(loongi_want_rank(call, 0, "x", 2));
+    int64_t rows = call->in[0].shape.dim[0];
+    LOONG_CHECK(call->ctx, call->in[0].shape.count < 0, LOONG_ERR_UNSUPPORTED,
+                "%s: rows counted at run time", call->op);
+    LOONG_CHECK(call->ctx,
+                a->ranks > 0 && a->length > 0 &&
+                    a->length % (2 * (int64_t)a->ranks) == 0 &&
+                    rows % a->length == 0,
+                LOONG_ERR_ARG,
+                "%s: %lld rows of samples of %lld over %d ranks; whole samples "
+                "of a multiple of twice the ranks wanted",
+                call->op, (long long)rows, (long long)a->length, a->ranks);
+    call->out[0] = call->in[0];
+    return LOONG_OK;
+}
+
+static loong_status_t grad_zigzag(const loong_grad_call_t *call)
+{
+    const loong_zigzag_attr_t *a = call->attr;
+    call->in_grad[0] = loong_zigzag(call->graph, call->out_grad[0], a->ranks,
+                                    a->length, !a->inverse);
+    return LOONG_OK;
+}
+
+static const loong_op_t zigzag = {
+    .name = "zigzag",
+    .attr_size = sizeof(loong_zigzag_attr_t),
+    .min_in = 1,
+    .max_in = 1,
+    .num_out = 1,
+    .infer = infer_zigzag,
+    .grad = grad_zigzag,
+};
+const loong_op_t *const loongi_op_zigzag = &zigzag;
+
+loong_val_t loong_zigzag(loong_graph_t *g, loong_val_t x, int ranks,
+                         int64_t length, bool inverse)
+{
+    loong_zigzag_attr_t attr = {ranks, length, inverse};
+    loong_val_t y;
+    return loong_graph_apply(g, &zigzag, &attr, 1, &x, 1, &y);
 }

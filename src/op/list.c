@@ -32,6 +32,8 @@
     X(all_gather)        \
     X(reduce_scatter)    \
     X(own_rows)          \
+    X(all_to_all_rows)   \
+    X(all_to_all_columns) \
     X(flat_all_reduce)   \
     X(flat_reduce_scatter) \
     X(flat_all_gather)   \
@@ -39,6 +41,7 @@
     X(slice)             \
     X(slice_grad)        \
     X(reshape)           \
+    X(zigzag)            \
     X(linear)            \
     X(linear_dw)         \
     X(attention)         \

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * attention and attention_grad: every kernel against the reference, over head
- * groupings, windows, packed segments, odd sizes and strided operands. */
+ * groupings, windows, packed segments, odd sizes, strided operands and queries
+ * that are some of the rows. */
 #include "op_case.h"
 
 enum { MAX_ENTRIES = 8, MAX_TOKENS = 400 };
@@ -14,29 +15,37 @@ typedef struct setting {
     double dropout;
     int entries;
     int32_t cu_seqlens[MAX_ENTRIES];
+    /* Queries stand in these rows alone, up to three ranges; none: in all. */
+    int32_t ranges[3][2];
 } setting_t;
 
 static const setting_t settings[] = {
-    {1, 1, 1, true, 0, 0.0, 2, {0, 1}},
-    {2, 1, 3, true, 0, 0.0, 2, {0, 5}},
-    {4, 2, 16, true, 0, 0.0, 2, {0, 64}},
-    {2, 2, 64, true, 0, 0.0, 2, {0, 130}},
-    {6, 2, 24, true, 0, 0.0, 3, {0, 65, 260}},
-    {3, 1, 40, false, 0, 0.0, 4, {0, 7, 7, 140}},
-    {2, 2, 80, true, 0, 0.0, 8, {0, 1, 1, 34, 163, 200, 200, 200}},
-    {2, 1, 32, true, 1, 0.0, 2, {0, 70}},
-    {2, 1, 32, true, 2, 0.0, 2, {0, 70}},
-    {2, 1, 32, true, 50, 0.0, 3, {0, 311, 330}},
-    {1, 1, 64, true, 128, 0.0, 2, {0, 390}},
-    {2, 1, 128, false, 0, 0.0, 3, {0, 129, 133}},
-    {4, 2, 16, true, 0, 0.25, 3, {0, 90, 135}},
-    {2, 2, 20, false, 0, 0.5, 2, {0, 37}},
-    {2, 1, 16, true, 33, 0.1, 2, {0, 210}},
+    {1, 1, 1, true, 0, 0.0, 2, {0, 1}, {{0}}},
+    {2, 1, 3, true, 0, 0.0, 2, {0, 5}, {{0}}},
+    {4, 2, 16, true, 0, 0.0, 2, {0, 64}, {{0}}},
+    {2, 2, 64, true, 0, 0.0, 2, {0, 130}, {{0}}},
+    {6, 2, 24, true, 0, 0.0, 3, {0, 65, 260}, {{0}}},
+    {3, 1, 40, false, 0, 0.0, 4, {0, 7, 7, 140}, {{0}}},
+    {2, 2, 80, true, 0, 0.0, 8, {0, 1, 1, 34, 163, 200, 200, 200}, {{0}}},
+    {2, 1, 32, true, 1, 0.0, 2, {0, 70}, {{0}}},
+    {2, 1, 32, true, 2, 0.0, 2, {0, 70}, {{0}}},
+    {2, 1, 32, true, 50, 0.0, 3, {0, 311, 330}, {{0}}},
+    {1, 1, 64, true, 128, 0.0, 2, {0, 390}, {{0}}},
+    {2, 1, 128, false, 0, 0.0, 3, {0, 129, 133}, {{0}}},
+    {4, 2, 16, true, 0, 0.25, 3, {0, 90, 135}, {{0}}},
+    {2, 2, 20, false, 0, 0.5, 2, {0, 37}, {{0}}},
+    {2, 1, 16, true, 33, 0.1, 2, {0, 210}, {{0}}},
+    {2, 1, 32, true, 0, 0.0, 2, {0, 320}, {{40, 80}, {240, 280}}},
+    {4, 2, 24, true, 0, 0.0, 5, {0, 65, 65, 190, 330},
+     {{70, 72}, {150, 200}, {329, 330}}},
+    {2, 2, 16, true, 50, 0.2, 4, {0, 120, 250, 300}, {{110, 240}, {260, 270}}},
+    {2, 1, 40, false, 0, 0.0, 4, {0, 130, 140, 270}, {{3, 90}, {120, 150}}},
 };
 
 static const loong_dtype_t types[] = {LOONG_F64, LOONG_F32, LOONG_BF16};
 
 static int64_t keys[MAX_TOKENS];
+static int32_t rows[MAX_TOKENS];
 
 static loong_attention_attr_t attr_of(const setting_t *s)
 {
@@ -67,10 +76,26 @@ static loong_dtype_t wide(loong_dtype_t dtype)
     return dtype == LOONG_F64 ? LOONG_F64 : LOONG_F32;
 }
 
-static op_arg_t heads_arg(const setting_t *s, loong_dtype_t dtype, int heads,
-                          bool gap)
+static int64_t queries_of(const setting_t *s)
 {
-    op_arg_t a = op_mat(dtype, tokens_of(s), (int64_t)heads * s->head_dim);
+    int64_t count = 0;
+    for (int i = 0; i < LOONG_COUNT_OF(s->ranges); i++) {
+        count += s->ranges[i][1] - s->ranges[i][0];
+    }
+    return count > 0 ? count : tokens_of(s);
+}
+
+static op_arg_t keys_arg(const setting_t *s, loong_dtype_t dtype, bool gap)
+{
+    op_arg_t a = op_mat(dtype, tokens_of(s),
+                        (int64_t)s->kv_heads * s->head_dim);
+    a.gap = gap ? a.dim[1] + 3 : 0;
+    return a;
+}
+
+static op_arg_t queries_arg(const setting_t *s, loong_dtype_t dtype, bool gap)
+{
+    op_arg_t a = op_mat(dtype, queries_of(s), (int64_t)s->heads * s->head_dim);
     a.gap = gap ? (int64_t)s->kv_heads * s->head_dim + 3 : 0;
     return a;
 }
@@ -84,7 +109,7 @@ static op_arg_t cu_arg(const setting_t *s)
 
 static op_arg_t key_arg(const setting_t *s)
 {
-    op_arg_t a = op_vec(LOONG_I64, tokens_of(s));
+    op_arg_t a = op_vec(LOONG_I64, queries_of(s));
     for (int64_t t = 0; t < MAX_TOKENS; t++) {
         keys[t] = (INT64_C(1) << 33) + 7 * t;
     }
@@ -92,20 +117,35 @@ static op_arg_t key_arg(const setting_t *s)
     return a;
 }
 
+static op_arg_t rows_arg(const setting_t *s)
+{
+    op_arg_t a = op_vec(LOONG_I32, queries_of(s));
+    int64_t n = 0;
+    for (int i = 0; i < LOONG_COUNT_OF(s->ranges); i++) {
+        for (int32_t row = s->ranges[i][0]; row < s->ranges[i][1]; row++) {
+            rows[n++] = row;
+        }
+    }
+    a.values = rows;
+    a.rank = n > 0 ? 1 : 0;
+    return a;
+}
+
 static op_case_t forward_case(const setting_t *s,
                               const loong_attention_attr_t *attr,
                               loong_dtype_t dtype, bool gap)
 {
-    op_case_t c = {.op = "attention", .attr = attr, .num_in = 5, .num_out = 2};
-    c.arg[0] = heads_arg(s, dtype, s->heads, gap);
-    c.arg[1] = heads_arg(s, dtype, s->kv_heads, gap);
-    c.arg[2] = heads_arg(s, dtype, s->kv_heads, gap);
+    op_case_t c = {.op = "attention", .attr = attr, .num_in = 6, .num_out = 2};
+    c.arg[0] = queries_arg(s, dtype, gap);
+    c.arg[1] = keys_arg(s, dtype, gap);
+    c.arg[2] = keys_arg(s, dtype, gap);
     c.arg[3] = cu_arg(s);
     if (s->dropout > 0.0) {
         c.arg[4] = key_arg(s);
     }
-    c.arg[5] = heads_arg(s, dtype, s->heads, gap);
-    c.arg[6] = op_mat(wide(dtype), tokens_of(s), s->heads);
+    c.arg[5] = rows_arg(s);
+    c.arg[6] = queries_arg(s, dtype, gap);
+    c.arg[7] = op_mat(wide(dtype), queries_of(s), s->heads);
     c.frame.seed = 99;
     c.frame.step = 5;
     /* Probabilities and the result are rounded; a score is a sum of head_dim
@@ -132,7 +172,7 @@ static void test_forward(void **state)
                 forward_case(&settings[i], &attr, types[t], i % 2 == 1);
             c.threads = 1 + i % 3;
             expect(op_case_reference(&c), types[t]);
-            memset(&c.arg[6], 0, sizeof(c.arg[6])); /* lse not wanted */
+            memset(&c.arg[7], 0, sizeof(c.arg[7])); /* lse not wanted */
             expect(op_case_reference(&c), types[t]);
         }
     }
@@ -147,20 +187,21 @@ static void backward(const setting_t *s, loong_dtype_t dtype, bool gap,
     op_case_t f = forward_case(s, &attr, dtype, false);
     double *out[LOONG_MAX_OPERANDS] = {NULL};
     op_case_t c = {
-        .op = "attention_grad", .attr = &attr, .num_in = 8, .num_out = 3};
-    c.arg[0] = heads_arg(s, dtype, s->heads, gap);
-    c.arg[1] = heads_arg(s, dtype, s->heads, gap);
-    c.arg[2] = heads_arg(s, dtype, s->kv_heads, gap);
-    c.arg[3] = heads_arg(s, dtype, s->kv_heads, gap);
-    c.arg[4] = heads_arg(s, dtype, s->heads, false);
-    c.arg[5] = op_mat(wide(dtype), tokens_of(s), s->heads);
+        .op = "attention_grad", .attr = &attr, .num_in = 9, .num_out = 3};
+    c.arg[0] = queries_arg(s, dtype, gap);
+    c.arg[1] = queries_arg(s, dtype, gap);
+    c.arg[2] = keys_arg(s, dtype, gap);
+    c.arg[3] = keys_arg(s, dtype, gap);
+    c.arg[4] = queries_arg(s, dtype, false);
+    c.arg[5] = op_mat(wide(dtype), queries_of(s), s->heads);
     c.arg[6] = cu_arg(s);
     if (s->dropout > 0.0) {
         c.arg[7] = key_arg(s);
     }
-    c.arg[8] = heads_arg(s, dtype, s->heads, gap);
-    c.arg[9] = heads_arg(s, dtype, s->kv_heads, gap);
-    c.arg[10] = heads_arg(s, dtype, s->kv_heads, gap);
+    c.arg[8] = rows_arg(s);
+    c.arg[9] = queries_arg(s, dtype, gap);
+    c.arg[10] = keys_arg(s, dtype, gap);
+    c.arg[11] = keys_arg(s, dtype, gap);
     c.frame = f.frame;
     c.threads = threads;
     /* p, ds, o and the result; p and ds carry the error of a score. */
@@ -206,11 +247,11 @@ static void differences(const setting_t *s)
     op_case_outputs(&f, "attention_ref", forward);
     op_case_t b = {.op = "attention_grad",
                    .attr = &attr,
-                   .num_in = 8,
+                   .num_in = 9,
                    .num_out = 3,
                    .arg = {f.arg[0], f.arg[0], f.arg[1], f.arg[2], f.arg[0],
-                           f.arg[6], f.arg[3], f.arg[4], f.arg[0], f.arg[1],
-                           f.arg[2]},
+                           f.arg[7], f.arg[3], f.arg[4], f.arg[5], f.arg[0],
+                           f.arg[1], f.arg[2]},
                    .frame = f.frame};
     b.arg[0].wide_values = weight;
     b.arg[4].wide_values = forward[0];
@@ -232,10 +273,11 @@ static void test_differences(void **state)
 {
     (void)state;
     static const setting_t small[] = {
-        {4, 2, 6, true, 0, 0.0, 4, {0, 9, 9, 21}},
-        {2, 1, 5, false, 0, 0.0, 3, {0, 11, 14}},
-        {2, 2, 4, true, 3, 0.0, 2, {0, 13}},
-        {4, 1, 3, true, 0, 0.3, 3, {0, 8, 17}},
+        {4, 2, 6, true, 0, 0.0, 4, {0, 9, 9, 21}, {{0}}},
+        {2, 1, 5, false, 0, 0.0, 3, {0, 11, 14}, {{0}}},
+        {2, 2, 4, true, 3, 0.0, 2, {0, 13}, {{0}}},
+        {4, 1, 3, true, 0, 0.3, 3, {0, 8, 17}, {{0}}},
+        {2, 1, 4, true, 0, 0.2, 3, {0, 8, 17}, {{1, 4}, {6, 11}, {16, 17}}},
     };
     for (int i = 0; i < LOONG_COUNT_OF(small); i++) {
         differences(&small[i]);
@@ -255,7 +297,7 @@ static void test_bad_segments(void **state)
         {{0, 4, 8}, "cu_seqlens ends with 8, must end with the 9 rows"},
     };
     static const char *const kernels[] = {NULL, "attention_ref"};
-    setting_t s = {1, 1, 8, true, 0, 0.0, 3, {0, 4, 9}};
+    setting_t s = {1, 1, 8, true, 0, 0.0, 3, {0, 4, 9}, {{0}}};
     loong_attention_attr_t attr = attr_of(&s);
     for (int i = 0; i < LOONG_COUNT_OF(bad); i++) {
         for (int k = 0; k < 2; k++) {
@@ -271,12 +313,40 @@ static void test_bad_segments(void **state)
     }
 }
 
+static void test_bad_rows(void **state)
+{
+    (void)state;
+    static const struct {
+        int32_t rows[3];
+        const char *text;
+    } bad[] = {
+        {{-1, 4, 8}, "rows[0] is -1 after -1, must ascend and be below the 9"},
+        {{0, 4, 4}, "rows[2] is 4 after 4"},
+        {{0, 4, 9}, "rows[2] is 9 after 4"},
+    };
+    static const char *const kernels[] = {NULL, "attention_ref"};
+    setting_t s = {1, 1, 8, true, 0, 0.0, 3, {0, 4, 9}, {{0, 3}}};
+    loong_attention_attr_t attr = attr_of(&s);
+    for (int i = 0; i < LOONG_COUNT_OF(bad); i++) {
+        for (int k = 0; k < 2; k++) {
+            char text[512];
+            op_case_t c = forward_case(&s, &attr, LOONG_F32, false);
+            c.arg[5].values = bad[i].rows;
+            assert_int_equal(op_case_status(&c, kernels[k], text),
+                             LOONG_ERR_ARG);
+            if (strstr(text, bad[i].text) == NULL) {
+                fail_msg("'%s' is not in: %s", bad[i].text, text);
+            }
+        }
+    }
+}
+
 /* About p of the probabilities are dropped: with v = 1 the output is the sum
  * of the kept ones over 1 - p, whose mean is 1. */
 static void test_dropout_rate(void **state)
 {
     (void)state;
-    setting_t s = {4, 4, 4, false, 0, 0.3, 2, {0, 200}};
+    setting_t s = {4, 4, 4, false, 0, 0.3, 2, {0, 200}, {{0}}};
     loong_attention_attr_t attr = attr_of(&s);
     static float ones[200 * 16];
     static float zeros[200 * 16];
@@ -307,6 +377,7 @@ int main(void)
         cmocka_unit_test(test_backward),
         cmocka_unit_test(test_differences),
         cmocka_unit_test(test_bad_segments),
+        cmocka_unit_test(test_bad_rows),
         cmocka_unit_test(test_dropout_rate),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -311,6 +311,17 @@ static void slice_grad(const variant_t *v, op_case_t *c)
     c->arg[1] = op_mat(v->dtype, v->s.rows, attr.width);
 }
 
+static void zigzag(const variant_t *v, op_case_t *c)
+{
+    static loong_zigzag_attr_t attr;
+    attr.ranks = v->bits & SUM ? 3 : 2;
+    attr.length = 2 * attr.ranks * v->s.rows;
+    attr.inverse = (v->bits & OPTION) != 0;
+    c->attr = &attr;
+    c->arg[0] = op_mat(v->dtype, 3 * attr.length, v->s.cols);
+    c->arg[1] = c->arg[0];
+}
+
 static void sum_rows(const variant_t *v, op_case_t *c)
 {
     c->arg[0] = like(v);
@@ -360,6 +371,7 @@ static const entry_t entries[] = {
     {"accumulate", 1, 1, accumulate},
     {"concat", 3, 1, concat},
     {"slice_grad", 1, 1, slice_grad},
+    {"zigzag", 1, 1, zigzag},
     {"sum_rows", 1, 1, sum_rows},
     {"dropout", 2, 1, dropout},
 };

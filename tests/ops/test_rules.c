@@ -88,6 +88,18 @@ static loong_val_t fused(loong_graph_t *g, const char *name, loong_val_t x,
     return apply(g, name, &norm, IN(x, residual, w));
 }
 
+static loong_val_t attend(loong_graph_t *g, loong_val_t q, loong_val_t kv,
+                          loong_val_t rows)
+{
+    static const loong_attention_attr_t attr = {
+        .heads = 2, .kv_heads = 2, .head_dim = H / 2, .max_seqlen = T,
+        .scale = 1.0};
+    loong_attention_operands_t x = {
+        q, kv, kv, input(g, "cu", LOONG_I32, loong_shape_1d(2)), LOONG_NONE,
+        rows};
+    return loong_attention(g, &x, &attr);
+}
+
 static loong_val_t angle_table(loong_graph_t *g, const values_t *v, int dim,
                                loong_rope_table_attr_t a)
 {
@@ -262,6 +274,17 @@ static const loong_adamw_attr_t group;
     X(reshape_count, reshape(g, v->counted, T, H),                            \
       "reshape: 6 rows counted by symbol 0 cannot become 6 counted by "       \
       "symbol -1")                                                            \
+    X(zigzag_length, loong_zigzag(g, v->x, 2, T, false),                      \
+      "zigzag: 6 rows of samples of 6 over 2 ranks; whole samples of a "      \
+      "multiple of twice the ranks wanted")                                   \
+    X(zigzag_samples, loong_zigzag(g, v->x, 2, 4, false),                     \
+      "zigzag: 6 rows of samples of 4 over 2 ranks")                          \
+    X(attention_some, attend(g, v->x, v->table, LOONG_NONE),                  \
+      "attention: dimension 0 of q is 6, 20 wanted")                          \
+    X(attention_rows, attend(g, v->x, v->table, v->keys7),                    \
+      "attention: dimension 0 of rows is 7, 6 wanted")                        \
+    X(attention_type, attend(g, v->x, v->table, v->keys),                     \
+      "attention: rows is int64, int32 wanted")                               \
     X(sum_rows_rank, loong_sum_rows(g, v->w),                                 \
       "sum_rows: x has 1 dimensions, 2 wanted")                               \
     X(adamw_graph, apply(g, "adamw", &group, IN(v->w)),                       \
@@ -411,8 +434,8 @@ static const char *const run_ops[] = {
     "layernorm", "add_layernorm", "layernorm_grad", "rope_table", "rope",
     "swiglu", "swiglu_grad", "gelu", "gelu_grad", "add", "scale", "dropout",
     "cast", "copy", "accumulate", "sum_rows", "concat", "slice_grad",
-    "linear", "linear_dw", "attention", "attention_grad", "cross_entropy",
-    "adamw", "sumsq", "sum"};
+    "zigzag", "linear", "linear_dw", "attention", "attention_grad",
+    "cross_entropy", "adamw", "sumsq", "sum"};
 
 /* A query of matrices in fp64, which only references and copies take. */
 static loong_kernel_query_t query_of(const loong_op_t *op, const void *attr)

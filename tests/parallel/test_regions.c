@@ -12,7 +12,7 @@
 #include "rng.h"
 #include "test.h"
 
-enum { ROWS = 12, COLS = 5 };
+enum { ROWS = 12, COLS = 24 };
 
 typedef loong_val_t (*region_fn)(loong_graph_t *g, loong_val_t x,
                                  loong_group_t group);
@@ -46,6 +46,8 @@ static const region_t regions[] = {
     {"all_gather", loong_all_gather, false, false},
     {"reduce_scatter", loong_reduce_scatter, false, false},
     {"own_rows", loong_own_rows, true, false},
+    {"all_to_all_rows", loong_all_to_all_rows, false, false},
+    {"all_to_all_columns", loong_all_to_all_columns, false, false},
     {"replicate, all_reduce", replicate_reduce, true, true},
     {"gathers", gather_twice, false, false},
 };

@@ -14,6 +14,7 @@ loong_test(NAME corpus SOURCES tests/unit/test_corpus.c LABELS unit)
 include(tests/parallel/comm.cmake)
 include(tests/parallel/parallel.cmake)
 include(tests/parallel/parity.cmake)
+include(tests/parallel/context.cmake)
 include(tests/fault/fault.cmake)
 loong_test(NAME loong_ckpt SOURCES tests/cli/test_loong_ckpt.c LABELS cli
   ARGS $<TARGET_FILE:loong-ckpt>)

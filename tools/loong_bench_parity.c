@@ -31,6 +31,8 @@ typedef struct axis {
 static const axis_t axes[] = {
     {"tp", "parallel.tensor_model_parallel_size", RANKS, "1 2 3 4"},
     {"pp", "parallel.pipeline_model_parallel_size", RANKS, "1 2 3 4"},
+    {"cp", "parallel.context_parallel_size", RANKS, "1 2 3 4"},
+    {"cp_comm", "parallel.cp_comm_type", LAYOUT, NULL},
     {"sp", "parallel.sequence_parallel", LAYOUT, "false true"},
     {"schedule", "schedule", LAYOUT, NULL},
     {"sharding", "parallel.data_parallel_sharding", LAYOUT, NULL},

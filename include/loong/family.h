@@ -22,6 +22,13 @@ typedef enum loong_model_head {
     LOONG_MODEL_LOGITS /* output "logits" [T, this rank's vocabulary] */
 } loong_model_head_t;
 
+/* How context parallel ranks bring queries and keys together, by Megatron's
+ * names (parallel.cp_comm_type). */
+typedef enum loong_cp_comm {
+    LOONG_CP_ALL_GATHER, /* keys and values of all come to each */
+    LOONG_CP_A2A         /* each gets all rows of its share of the heads */
+} loong_cp_comm_t;
+
 /* What a recipe says of some parameters; of several rules that match the last
  * one holds. */
 typedef struct loong_param_rule {
@@ -42,7 +49,10 @@ typedef struct loong_param_rules {
 /* The micro-batch a graph is built for, and what is wanted of it. The mesh is
  * the graph's. */
 typedef struct loong_model_request {
-    int64_t tokens;       /* T: micro_batch_size * seq_length */
+    /* T: micro_batch_size * seq_length / ranks of CP, this rank's part */
+    int64_t tokens;
+    int64_t seq_length;   /* of a sample, 2 x ranks of CP divide it */
+    loong_cp_comm_t cp_comm;
     int64_t max_seqlen;   /* longest segment */
     int64_t max_segments; /* entries of cu_seqlens less one */
     double z_loss;
@@ -84,13 +94,16 @@ typedef struct loong_family {
                                 const char *component, void *config);
     void (*facts)(const void *config, loong_model_facts_t *facts);
     /* Whether the model can be laid out on a mesh; every broken rule in one
-     * message. NULL: on any that has no tensor parallel ranks. */
+     * message. NULL: on any that has no tensor or context parallel ranks. */
     loong_status_t (*check_mesh)(loong_context_t *ctx, const void *config,
                                  const loong_model_request_t *request,
                                  const loong_mesh_t *mesh);
     /* Builds the graph. Inputs that the loader fills when they are there:
      * tokens, positions i32 [T], cu_seqlens i32 [max_segments + 1], token_key
-     * i64 [T] (for dropout), labels i32 [T] and loss_weight wide [T]. */
+     * i64 [T] (for dropout), labels i32 [T] and loss_weight wide [T]; of
+     * context parallel ranks all_token_keys i64 and places i32 [T x ranks],
+     * where the tokens of each rank stand among those of all, rank after rank.
+     * cu_seqlens is of the tokens of all ranks. */
     loong_status_t (*build)(loong_graph_t *graph, const void *config,
                             const loong_model_request_t *request);
     /* Keys that the configuration left to defaults and a reader of a

@@ -11,8 +11,10 @@
  *
  *     g = consumed + (k * data_parallel_size + r) * micro_batch_size + j.
  *
- * All arrays describe whole sequences: a layout that cuts them does so later.
- * Nothing is allocated after loong_loader_create.
+ * Context parallel ranks read the same rows and give each its own two parts of
+ * every row (chunks r and 2 n - 1 - r of 2 n); labels, positions and bounds are
+ * made from the whole row before. Nothing is allocated after
+ * loong_loader_create.
  */
 #ifndef LOONG_LOADER_H
 #define LOONG_LOADER_H
@@ -51,6 +53,8 @@ typedef struct loong_loader_params {
     loong_rampup_t rampup_batch_size;
     int data_parallel_rank;
     int data_parallel_size;
+    int context_parallel_rank;
+    int context_parallel_size; /* T is a multiple of twice this, when above 1 */
     /* 0: no end. Rows at or past it are padding: token 0, no label, weight 0.
      * For evaluating a whole set. */
     int64_t num_samples;
@@ -80,14 +84,15 @@ LOONG_API int64_t loong_loader_micro_batches(const loong_loader_t *loader,
                                              int64_t consumed);
 
 /* Reads and checks this rank's whole share of the step, and counts the labels
- * that carry loss: so a bad sample is known, and the normaliser of the loss
- * too, before the first forward.
+ * of its parts that carry loss: so a bad sample is known, and the normaliser of
+ * the loss too, before the first forward.
  * Errors: those of loong_loader_fill. */
 LOONG_API LOONG_NODISCARD loong_status_t loong_loader_check_step(
     loong_loader_t *loader, int64_t consumed, int64_t *loss_tokens_p);
 
-/* Arrays of one micro-batch, caller's memory; R = micro_batch_size * T tokens,
- * row after row. A NULL array is not wanted. */
+/* Arrays of one micro-batch, caller's memory; A = micro_batch_size * T tokens,
+ * row after row, of which this rank has R = A / context_parallel_size. A NULL
+ * array is not wanted. */
 typedef struct loong_batch {
     int32_t *tokens;         /* [R] in 0 .. vocab_size-1 */
     int32_t *labels;         /* [R] the next token, LOONG_IGNORE_LABEL where
@@ -97,9 +102,13 @@ typedef struct loong_batch {
                                 t is learned if token t + 1 is */
     int32_t *position_ids;   /* [R] from 0 in each row, or in each document */
     int64_t *token_key;      /* [R] g * T + t: names the token in all layouts */
+    int64_t *all_token_keys; /* [A] of the tokens of all ranks */
+    int32_t *places;         /* [A] rank after rank: where its R tokens stand
+                                among the A, ascending */
     int32_t *cu_seqlens;     /* [cu_seqlens_size] starts of the segments (rows,
-                                or documents in rows), then R in the rest */
-    int64_t cu_seqlens_size; /* R + 1 always suffices */
+                                or documents in rows) among the A tokens, then
+                                A in the rest */
+    int64_t cu_seqlens_size; /* A + 1 always suffices */
     int64_t num_segments;    /* out, when cu_seqlens is wanted */
     int64_t max_seqlen;      /* out: longest segment, likewise */
     int64_t loss_tokens;     /* out: number of weights that are 1 */

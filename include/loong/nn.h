@@ -9,7 +9,8 @@
  * (Korthikanti et al. 2022), cut into their rows. Attention, feed-forward and
  * the two ends enter a region where every rank computes a part of the
  * channels on all rows, and leave it with a sum. In a group of one rank both
- * are nothing.
+ * are nothing. With context parallelism every rank has its rows of each sample
+ * from the embedding to the loss; attention alone brings them together.
  */
 #ifndef LOONG_NN_H
 #define LOONG_NN_H
@@ -28,6 +29,8 @@ typedef struct loong_nn {
     double output_init_std; /* of projections that end a residual branch */
     loong_param_rules_t rules;
     bool sequence_parallel; /* the stream is cut into rows over TP */
+    loong_cp_comm_t cp_comm;
+    int64_t seq_length; /* of a sample, on all ranks of CP together */
 } loong_nn_t;
 
 /* For the layers of one graph; both deviations are init_std. */
@@ -138,7 +141,8 @@ typedef struct loong_nn_heads {
 LOONG_API loong_nn_heads_t loong_nn_heads(const loong_mesh_t *mesh, int heads,
                                           int kv_heads);
 
-/* What attention reads besides the stream of activations: all rows. */
+/* What attention reads besides the stream of activations: all rows that this
+ * rank of CP has, and the segments of all ranks' rows. */
 typedef struct loong_nn_sequence {
     loong_val_t rope_table; /* LOONG_NONE: no rotary embedding */
     loong_val_t cu_seqlens;

@@ -9,13 +9,16 @@
 #include "base.h"
 #include "loong/loader.h"
 #include "loong/ops.h"
+#include "zigzag.h"
 
 struct loong_loader {
     loong_context_t *ctx;
     loong_loader_params_t params;
     int64_t T;
+    int64_t own; /* tokens of a row that are this rank's */
     /* The current row. */
-    int32_t *ids;    /* [T + 1] */
+    int32_t *ids;      /* [T + 1] */
+    int32_t *position; /* [T + 1] */
     uint8_t *weight; /* [T + 1]; [t] belongs to the label of position t */
     uint8_t *starts; /* [T + 1] 1: the token is the first of a document */
 };
@@ -68,6 +71,19 @@ static loong_status_t check_params(loong_context_t *ctx,
                 LOONG_ERR_CONFIG, "data '%s': data-parallel rank %d of %d",
                 name, p->data_parallel_rank, p->data_parallel_size);
     LOONG_CHECK(ctx,
+                p->context_parallel_size >= 1 &&
+                    p->context_parallel_rank >= 0 &&
+                    p->context_parallel_rank < p->context_parallel_size,
+                LOONG_ERR_CONFIG, "data '%s': context-parallel rank %d of %d",
+                name, p->context_parallel_rank, p->context_parallel_size);
+    LOONG_CHECK(ctx,
+                p->context_parallel_size == 1 ||
+                    blend->seq_length % (2 * p->context_parallel_size) == 0,
+                LOONG_ERR_CONFIG,
+                "data '%s': seq_length %" PRId64 " is no multiple of 2 x %d "
+                "context-parallel ranks",
+                name, blend->seq_length, p->context_parallel_size);
+    LOONG_CHECK(ctx,
                 p->micro_batch_size >= 1 &&
                     p->micro_batch_size <= INT32_MAX / blend->seq_length,
                 LOONG_ERR_CONFIG,
@@ -96,6 +112,8 @@ static loong_status_t alloc_row(loong_loader_t *loader)
     size_t n = (size_t)loader->T + 1;
     LOONG_TRY(loongi_calloc(loader->ctx, n, sizeof(*loader->ids), "loader row",
                             &loader->ids));
+    LOONG_TRY(loongi_calloc(loader->ctx, n, sizeof(*loader->position),
+                            "loader row", &loader->position));
     LOONG_TRY(loongi_alloc(loader->ctx, n, "loader row", &loader->weight));
     return loongi_alloc(loader->ctx, n, "loader row", &loader->starts);
 }
@@ -119,6 +137,7 @@ loong_status_t loong_loader_create(loong_context_t *ctx,
     loader->ctx = ctx;
     loader->params = *params;
     loader->T = blend.seq_length;
+    loader->own = blend.seq_length / params->context_parallel_size;
     loong_status_t status = alloc_row(loader);
     if (status != LOONG_OK) {
         loong_loader_destroy(&loader);
@@ -135,6 +154,7 @@ void loong_loader_destroy(loong_loader_t **loader_p)
         return;
     }
     loongi_free(loader->ctx, loader->ids);
+    loongi_free(loader->ctx, loader->position);
     loongi_free(loader->ctx, loader->weight);
     loongi_free(loader->ctx, loader->starts);
     loongi_free(loader->ctx, loader);
@@ -176,6 +196,18 @@ static bool past_end(const loong_loader_t *loader, int64_t g)
     return loader->params.num_samples > 0 && g >= loader->params.num_samples;
 }
 
+/* Place in a row of token i of it that a rank has. */
+static int64_t place_on(const loong_loader_t *loader, int rank, int64_t i)
+{
+    return loongi_zigzag_place(rank, loader->params.context_parallel_size,
+                               loader->T, i);
+}
+
+static int64_t place_of(const loong_loader_t *loader, int64_t i)
+{
+    return place_on(loader, loader->params.context_parallel_rank, i);
+}
+
 /* Marks the document starts among the T + 1 tokens from `token` on. */
 static void mark_starts(loong_loader_t *loader, const loong_dataset_t *dataset,
                         int64_t token)
@@ -197,7 +229,8 @@ static void mark_starts(loong_loader_t *loader, const loong_dataset_t *dataset,
     }
 }
 
-/* Reads draw g into the row buffer; *loss_tokens_p counts its weights. */
+/* Reads draw g into the row buffer; *loss_tokens_p counts the weights of this
+ * rank's tokens. */
 static loong_status_t read_row(loong_loader_t *loader, int64_t g,
                                int64_t *loss_tokens_p)
 {
@@ -226,7 +259,9 @@ static loong_status_t read_row(loong_loader_t *loader, int64_t g,
         if (p->eod_mask_loss && loader->starts[t + 1]) {
             loader->weight[t] = 0;
         }
-        count += loader->weight[t];
+    }
+    for (int64_t i = 0; i < loader->own; i++) {
+        count += loader->weight[place_of(loader, i)];
     }
     *loss_tokens_p = count;
     return LOONG_OK;
@@ -249,37 +284,60 @@ loong_status_t loong_loader_check_step(loong_loader_t *loader, int64_t consumed,
     return LOONG_OK;
 }
 
-static void write_tokens(const loong_loader_t *loader, int64_t row,
-                         loong_batch_t *batch)
+static void make_positions(loong_loader_t *loader)
 {
-    int64_t T = loader->T;
-    int64_t at = row * T;
-    if (batch->tokens != NULL) {
-        memcpy(batch->tokens + at, loader->ids,
-               (size_t)T * sizeof(*batch->tokens));
-    }
-    for (int64_t t = 0; batch->labels != NULL && t < T; t++) {
-        batch->labels[at + t] =
-            loader->weight[t] ? loader->ids[t + 1] : LOONG_IGNORE_LABEL;
-    }
-    for (int64_t t = 0; batch->loss_weight != NULL && t < T; t++) {
-        batch->loss_weight[at + t] = (float)loader->weight[t];
-    }
-}
-
-static void write_positions(const loong_loader_t *loader, int64_t g,
-                            int64_t row, loong_batch_t *batch)
-{
-    int64_t T = loader->T;
     int32_t position = 0;
-    for (int64_t t = 0; batch->position_ids != NULL && t < T; t++) {
+    for (int64_t t = 0; t < loader->T; t++) {
         if (loader->params.reset_position_ids && loader->starts[t]) {
             position = 0;
         }
-        batch->position_ids[row * T + t] = position++;
+        loader->position[t] = position++;
     }
-    for (int64_t t = 0; batch->token_key != NULL && t < T; t++) {
-        batch->token_key[row * T + t] = g * T + t;
+}
+
+/* This rank's tokens of the current row, draw g, into a batch's row. */
+static void write_row(loong_loader_t *loader, int64_t g, int64_t row,
+                      loong_batch_t *batch)
+{
+    int64_t T = loader->T;
+    make_positions(loader);
+    for (int64_t i = 0; i < loader->own; i++) {
+        int64_t t = place_of(loader, i);
+        int64_t at = row * loader->own + i;
+        if (batch->tokens != NULL) {
+            batch->tokens[at] = loader->ids[t];
+        }
+        if (batch->labels != NULL) {
+            batch->labels[at] =
+                loader->weight[t] ? loader->ids[t + 1] : LOONG_IGNORE_LABEL;
+        }
+        if (batch->loss_weight != NULL) {
+            batch->loss_weight[at] = (float)loader->weight[t];
+        }
+        if (batch->position_ids != NULL) {
+            batch->position_ids[at] = loader->position[t];
+        }
+        if (batch->token_key != NULL) {
+            batch->token_key[at] = g * T + t;
+        }
+    }
+    for (int64_t t = 0; batch->all_token_keys != NULL && t < T; t++) {
+        batch->all_token_keys[row * T + t] = g * T + t;
+    }
+}
+
+static void write_places(const loong_loader_t *loader, loong_batch_t *batch)
+{
+    int64_t own = loader->own;
+    int64_t at = 0;
+    if (batch->places == NULL) {
+        return;
+    }
+    for (int r = 0; r < loader->params.context_parallel_size; r++) {
+        for (int64_t i = 0; i < loader->params.micro_batch_size * own; i++) {
+            batch->places[at++] = (int32_t)(i / own * loader->T +
+                                            place_on(loader, r, i % own));
+        }
     }
 }
 
@@ -320,13 +378,13 @@ loong_status_t loong_loader_fill(loong_loader_t *loader, int64_t consumed,
     batch->num_segments = 0;
     batch->max_seqlen = 0;
     batch->loss_tokens = 0;
+    write_places(loader, batch);
     for (int64_t j = 0; j < rows; j++) {
         int64_t g = row_draw(loader, consumed, micro_batch, j);
         int64_t count = 0;
         LOONG_TRY(read_row(loader, g, &count));
         batch->loss_tokens += count;
-        write_tokens(loader, j, batch);
-        write_positions(loader, g, j, batch);
+        write_row(loader, g, j, batch);
         LOONG_TRY(write_segments(loader, j, batch));
     }
     for (int64_t i = batch->num_segments;

@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "context_attention.h"
 #include "graph_impl.h"
 #include "loong/collective.h"
 
@@ -49,8 +50,13 @@ loong_nn_t loong_nn_begin(loong_graph_t *graph,
                           const loong_model_request_t *request,
                           double init_std)
 {
-    loong_nn_t nn = {graph, init_std, init_std, request->rules,
-                     request->sequence_parallel};
+    loong_nn_t nn = {graph,
+                     init_std,
+                     init_std,
+                     request->rules,
+                     request->sequence_parallel,
+                     request->cp_comm,
+                     request->seq_length};
     return nn;
 }
 
@@ -438,7 +444,7 @@ loong_val_t loong_nn_attention(loong_nn_t *nn, loong_val_t x,
     loong_attention_operands_t operands = {
         q, k, qkv[2], sequence->cu_seqlens,
         p->dropout > 0.0 ? sequence->token_key : LOONG_NONE, LOONG_NONE};
-    loong_val_t o = loong_attention(g, &operands, &attr);
+    loong_val_t o = loongi_context_attention(nn, &operands, &attr);
     loong_graph_pop(g);
     o = loong_nn_row_linear(nn, "o_proj", o, channels(h.q, p->head_dim),
                              p->hidden, p->output_bias);

@@ -110,8 +110,11 @@ static const loong_recipe_key_t keys[] = {
         "pipeline stages"),
     CHOICE("schedule", "auto", "auto one_stage 1f1b zero_bubble_h1", FREE,
            "order of work in a pipeline; auto: 1f1b"),
-    INT("parallel.context_parallel_size", "1", 1, 1, SAME,
-        "context parallel ranks"),
+    INT("parallel.context_parallel_size", "1", 1, 1024, FREE,
+        "ranks that share each sequence; twice as many divide seq_length"),
+    CHOICE("parallel.cp_comm_type", "all_gather", "all_gather a2a", FREE,
+           "how these bring queries and keys together: keys and values of "
+           "all to each, or all rows of a share of the heads"),
     INT("parallel.expert_model_parallel_size", "1", 1, 1, SAME,
         "expert parallel ranks"),
     CHOICE("parallel.data_parallel_sharding", "optim",

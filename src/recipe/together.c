@@ -188,6 +188,11 @@ static void check_length(check_t *c)
         problem(c, "data.seq_length", "%lld is above %s %lld",
                 (long long)length, longest, (long long)get(c, longest));
     }
+    int64_t ranks = get(c, "parallel.context_parallel_size");
+    if (is_set(c, "data.seq_length") && ranks > 1) {
+        (void)want_multiple(c, "data.seq_length", length, 2 * ranks,
+                            "2 x parallel.context_parallel_size");
+    }
 }
 
 static void check_schedule(check_t *c)

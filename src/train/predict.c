@@ -6,23 +6,40 @@
 
 #include "calibrate.h"
 #include "trainer_impl.h"
+#include "zigzag.h"
 
 static const double BUDGET = 15.0; /* seconds of measuring */
+
+/* Where token k of a micro-batch, counted rank after rank, stands among those
+ * of all context parallel ranks. */
+static int64_t place_of(const loong_trainer_t *t, int64_t k)
+{
+    int ranks = t->mesh.size[LOONG_AXIS_CP];
+    int64_t length = t->set.seq_length;
+    int64_t own = length / ranks; /* of a sample */
+    int64_t each = t->set.micro_batch_size * own;
+    return k % each / own * length +
+           loongi_zigzag_place((int)(k / each), ranks, length, k % own);
+}
 
 static void fill_input(const loong_trainer_t *t, const loong_port_t *p,
                        void *at)
 {
-    const loong_stage_params_t *stage = &t->stage->params;
+    int64_t length = t->set.seq_length;
     bool segments = strcmp(p->name, "cu_seqlens") == 0;
     bool positions = strcmp(p->name, "positions") == 0;
+    bool places = strcmp(p->name, "places") == 0;
     for (int64_t k = 0; k < p->shape.dim[0]; k++) {
         int64_t token = k * 7919 % t->stage->facts.vocab_size;
-        int64_t bound = LOONG_MIN(k * t->set.seq_length, stage->request.tokens);
+        int64_t bound =
+            LOONG_MIN(k * length, t->set.micro_batch_size * length);
         switch (p->dtype) {
         case LOONG_I32:
-            ((int32_t *)at)[k] = (int32_t)(segments    ? bound
-                                           : positions ? k % t->set.seq_length
-                                                       : token);
+            ((int32_t *)at)[k] =
+                (int32_t)(segments    ? bound
+                          : positions ? k % length
+                          : places    ? place_of(t, k)
+                                      : token);
             break;
         case LOONG_I64:
             ((int64_t *)at)[k] = k;
@@ -105,7 +122,8 @@ static loong_status_t predict(loong_trainer_t *t, loong_device_t *device,
     loong_calibration_params_t params = {device, inputs, BUDGET};
     loong_calibration_t *c = NULL;
     prediction_t p = {0.0, 0.0, 0.0};
-    int64_t samples = t->set.micro_batch_size * loong_comm_size(t->comm);
+    int64_t samples =
+        t->set.micro_batch_size * t->mesh.size[LOONG_AXIS_DP];
     int64_t micro_batches =
         (t->set.global_batch_size + samples - 1) / samples;
     fill_inputs(t, inputs);

@@ -24,6 +24,7 @@ static loong_status_t check_globs(const loong_graph_t *g,
 static loong_status_t build_chunk(loong_stage_t *s, loong_stage_chunk_t which)
 {
     loong_graph_t *graph = NULL;
+    loong_mesh_t mesh = s->params.mesh;
     loong_model_request_t request = s->params.request;
     request.train = which == LOONG_STAGE_TRAIN;
     request.head = LOONG_MODEL_LOSS;
@@ -31,9 +32,11 @@ static loong_status_t build_chunk(loong_stage_t *s, loong_stage_chunk_t which)
     if (which == LOONG_STAGE_LOGITS) {
         request.head = LOONG_MODEL_LOGITS;
         request.tokens = request.max_seqlen = s->params.logits_tokens;
+        mesh.size[LOONG_AXIS_CP] = 1; /* one rank has all of a prompt */
+        mesh.coord[LOONG_AXIS_CP] = 0;
     }
     LOONG_TRY(loong_graph_create(s->ctx, s->params.precision, &graph));
-    loong_graph_set_mesh(graph, &s->params.mesh);
+    loong_graph_set_mesh(graph, &mesh);
     loong_status_t status =
         s->params.family->build(graph, s->params.config, &request);
     if (status == LOONG_OK) {
@@ -72,6 +75,7 @@ static loong_status_t list_whole(loong_stage_t *s)
     loong_graph_t *graph = NULL;
     loong_model_request_t request = s->params.request;
     request.train = request.sequence_parallel = false;
+    request.tokens *= s->params.mesh.size[LOONG_AXIS_CP];
     request.head = LOONG_MODEL_LOSS;
     request.begins = request.ends = true;
     request.first_layer = 0;

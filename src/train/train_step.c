@@ -25,6 +25,8 @@ void loongi_find_inputs(loong_trainer_t *t)
             p->labels = loongi_chunk_input(c, "labels");
             p->positions = loongi_chunk_input(c, "positions");
             p->token_key = loongi_chunk_input(c, "token_key");
+            p->all_token_keys = loongi_chunk_input(c, "all_token_keys");
+            p->places = loongi_chunk_input(c, "places");
             p->cu_seqlens = loongi_chunk_input(c, "cu_seqlens");
             p->loss_weight = loongi_chunk_input(c, "loss_weight");
         }
@@ -44,6 +46,8 @@ loong_status_t loongi_fill_inputs(loong_trainer_t *t, const loong_run_t *run,
     batch.labels = address(run, p->labels);
     batch.position_ids = address(run, p->positions);
     batch.token_key = address(run, p->token_key);
+    batch.all_token_keys = address(run, p->all_token_keys);
+    batch.places = address(run, p->places);
     batch.cu_seqlens = address(run, p->cu_seqlens);
     batch.cu_seqlens_size =
         p->cu_seqlens != NULL ? p->cu_seqlens->shape.dim[0] : 0;

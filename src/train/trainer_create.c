@@ -205,6 +205,20 @@ static loong_status_t cut_model(loong_trainer_t *t,
     return LOONG_OK;
 }
 
+static void read_request(const loong_trainer_t *t, loong_model_request_t *p)
+{
+    static const char *const cp_comms[] = {"all_gather", "a2a"};
+    const loong_recipe_t *r = t->recipe;
+    p->sequence_parallel = loong_recipe_bool(r, "parallel.sequence_parallel");
+    p->seq_length = p->max_seqlen = t->set.seq_length;
+    p->max_segments = t->set.micro_batch_size * t->set.seq_length;
+    p->tokens = p->max_segments / t->mesh.size[LOONG_AXIS_CP];
+    p->cp_comm = (loong_cp_comm_t)choice(
+        loong_recipe_text(r, "parallel.cp_comm_type"), cp_comms,
+        LOONG_COUNT_OF(cp_comms));
+    p->z_loss = loong_recipe_real(r, "train.z_loss_coeff");
+}
+
 static loong_status_t plan_stage(loong_trainer_t *t)
 {
     static const char *const shardings[] = {
@@ -220,12 +234,7 @@ static loong_status_t plan_stage(loong_trainer_t *t)
     loong_model_facts_t facts;
     p.family->facts(p.config, &facts);
     LOONG_TRY(make_mesh(t, facts.kv_heads));
-    p.request.sequence_parallel =
-        loong_recipe_bool(r, "parallel.sequence_parallel");
-    p.request.tokens = t->set.micro_batch_size * t->set.seq_length;
-    p.request.max_seqlen = t->set.seq_length;
-    p.request.max_segments = p.request.tokens;
-    p.request.z_loss = loong_recipe_real(r, "train.z_loss_coeff");
+    read_request(t, &p.request);
     p.precision = read_precision(t);
     p.compile.device = loong_device_name(t->device);
     p.compile.threads = omp_get_max_threads();
@@ -252,12 +261,13 @@ static loong_status_t plan_stage(loong_trainer_t *t)
     p.mesh = t->mesh;
     LOONG_TRY(loongi_trainer_check_mesh(t, &p));
     LOONG_CHECK(t->ctx,
-                p.compile.num_watch == 0 || p.mesh.size[LOONG_AXIS_TP] *
-                                               p.mesh.size[LOONG_AXIS_PP] == 1,
+                p.compile.num_watch == 0 ||
+                    p.mesh.world == p.mesh.size[LOONG_AXIS_DP],
                 LOONG_ERR_UNSUPPORTED,
-                "log.tensors: only data parallel yet, not tensor %d x "
-                "pipeline %d: ranks hold parts and copies of tensors",
-                p.mesh.size[LOONG_AXIS_TP], p.mesh.size[LOONG_AXIS_PP]);
+                "log.tensors: only data parallel yet, not tensor %d x context "
+                "%d x pipeline %d: ranks hold parts and copies of tensors",
+                p.mesh.size[LOONG_AXIS_TP], p.mesh.size[LOONG_AXIS_CP],
+                p.mesh.size[LOONG_AXIS_PP]);
     LOONG_TRY(cut_model(t, &facts, &p));
     int64_t slots = t->schedule->ranks[p.mesh.coord[LOONG_AXIS_PP]]
                         .chunks[0].slots;

@@ -69,6 +69,8 @@ typedef struct loong_batch_ports {
     const loong_port_t *labels;
     const loong_port_t *positions;
     const loong_port_t *token_key; /* NULL without dropout */
+    const loong_port_t *all_token_keys; /* NULL unless context parallel */
+    const loong_port_t *places;         /* likewise */
     const loong_port_t *cu_seqlens;
     const loong_port_t *loss_weight;
 } loong_batch_ports_t;

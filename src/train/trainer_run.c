@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * The loop around the step: log, evaluate, save, stop. */
+#include <stdio.h>
+
 #include "loong/launch.h"
 #include "trainer_impl.h"
 
@@ -120,8 +122,13 @@ loong_status_t loong_trainer_describe(loong_trainer_t *trainer,
     loong_trainer_t *t = trainer;
     const loong_stage_t *s = t->stage;
     char a[LOONG_HUMAN_SIZE];
+    char context[64] = "";
     int64_t total = 0;
     int64_t trained = 0;
+    if (t->mesh.size[LOONG_AXIS_CP] > 1) {
+        snprintf(context, sizeof(context), " (%s)",
+                 loong_recipe_text(t->recipe, "parallel.cp_comm_type"));
+    }
     for (int64_t i = 0; i < s->num_whole; i++) {
         int64_t elements = s->whole[i].shape[0] * s->whole[i].shape[1];
         total += elements;
@@ -137,10 +144,12 @@ loong_status_t loong_trainer_describe(loong_trainer_t *trainer,
         (long long)(t->set.global_batch_size * t->set.seq_length),
         (long long)t->set.global_batch_size, (long long)t->set.seq_length);
     loongi_text_printf(&t->text,
-                       "ranks: %d = tensor %d%s x data %d x pipeline %d (%s), "
-                       "%d threads each; types: %s, wide %s\n",
+                       "ranks: %d = tensor %d%s x context %d%s x data %d x "
+                       "pipeline %d (%s), %d threads each; types: %s, wide "
+                       "%s\n",
                        t->mesh.world, t->mesh.size[LOONG_AXIS_TP],
                        s->params.request.sequence_parallel ? " (sequence)" : "",
+                       t->mesh.size[LOONG_AXIS_CP], context,
                        t->mesh.size[LOONG_AXIS_DP],
                        t->mesh.size[LOONG_AXIS_PP], t->set.schedule,
                        s->params.compile.threads,

@@ -35,18 +35,20 @@ static void recipe_text(const layout_place_t *place, const layout_run_t *r,
         "model: {foundation: %s}\n"
         "precision: {params_dtype: %s}\n"
         "data:\n"
-        "  seq_length: 16\n"
+        "  seq_length: %d\n"
         "  train: [{path: %s/data}]\n"
-        "  reset_position_ids: true\n"
-        "  reset_attention_mask: true\n"
+        "  reset_position_ids: %s\n"
+        "  reset_attention_mask: %s\n"
         "train: {micro_batch_size: %d, global_batch_size: 24,\n"
-        "  train_iters: %d, exit_interval: %d}\n"
+        "  z_loss_coeff: %g, train_iters: %d, exit_interval: %d}\n"
         "optimizer: {lr: 3e-3, lr_warmup_iters: 2}\n"
         "parallel: %s\n"
         "checkpoint: {save: %s/%s%s%s}\n"
         "%s\n",
-        r->model, r->dtype, place->dir, r->micro_batch_size, r->steps,
-        r->stop_at, r->parallel, place->dir, r->save,
+        r->model, r->dtype, r->seq_length > 0 ? r->seq_length : 16,
+        place->dir, r->unpacked ? "false" : "true",
+        r->unpacked ? "false" : "true", r->micro_batch_size, r->z_loss,
+        r->steps, r->stop_at, r->parallel, place->dir, r->save,
         r->load != NULL ? ", load: " : "", r->load != NULL ? r->load : "",
         r->more);
     assert_true(length > 0 && (size_t)length < size);

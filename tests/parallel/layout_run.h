@@ -17,6 +17,9 @@ typedef struct layout_run {
     const char *dtype;    /* "fp64" */
     int ranks;
     int micro_batch_size;
+    int seq_length; /* 0: 16 */
+    bool unpacked;  /* documents of a sample see each other */
+    double z_loss;  /* its coefficient */
     int steps;
     int stop_at;      /* 0: not */
     const char *load; /* NULL: from the start */

@@ -197,6 +197,7 @@ static void checkpoints_change_layout(void **state)
         {4, "{" SHARD "optim_grads, " TP "2}"},
         {4, "{" SHARD "optim_grads_params, " PP "2}"},
         {4, "{" SHARD "none}"},
+        {4, "{" TP "2, context_parallel_size: 2}"},
     };
     for (int m = 0; m < LOONG_COUNT_OF(models); m++) {
         layout_place_t place = layout_begin();

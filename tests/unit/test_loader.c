@@ -55,6 +55,7 @@ static loong_loader_params_t base_params(const fixture_t *f)
     p.micro_batch_size = 2;
     p.global_batch_size = 8;
     p.data_parallel_size = 1;
+    p.context_parallel_size = 1;
     return p;
 }
 
@@ -65,6 +66,8 @@ typedef struct arrays {
     float loss_weight[MAX_ROWS * T];
     int32_t position_ids[MAX_ROWS * T];
     int64_t token_key[MAX_ROWS * T];
+    int32_t places[MAX_ROWS * T];
+    int64_t all_token_keys[MAX_ROWS * T];
     int32_t cu_seqlens[MAX_ROWS * T + 1];
 } arrays_t;
 
@@ -76,6 +79,8 @@ static loong_batch_t batch_of(arrays_t *a, int64_t rows)
     batch.loss_weight = a->loss_weight;
     batch.position_ids = a->position_ids;
     batch.token_key = a->token_key;
+    batch.places = a->places;
+    batch.all_token_keys = a->all_token_keys;
     batch.cu_seqlens = a->cu_seqlens;
     batch.cu_seqlens_size = rows * T + 1;
     return batch;
@@ -258,6 +263,74 @@ static void test_contents(void **state)
     }
 }
 
+static loong_batch_t fill_part(const fixture_t *f, loong_loader_params_t *p,
+                               int64_t g, arrays_t *a)
+{
+    loong_loader_t *loader = NULL;
+    loong_batch_t b = batch_of(a, p->micro_batch_size);
+    int64_t counted = 0;
+    assert_ok(f->ctx, loong_loader_create(f->ctx, p, &loader));
+    assert_ok(f->ctx, loong_loader_check_step(loader, g, &counted));
+    assert_ok(f->ctx, loong_loader_fill(loader, g, 0, &b));
+    assert_int_equal(counted, b.loss_tokens);
+    loong_loader_destroy(&loader);
+    return b;
+}
+
+/* Rank r of n has chunks r and 2 n - 1 - r of each row, as the whole batch has
+ * them; bounds and keys of all tokens are the whole batch's. */
+static void check_part(const arrays_t *part, const arrays_t *all,
+                       const loong_loader_params_t *p)
+{
+    int n = p->context_parallel_size;
+    int64_t chunk = T / (2 * n);
+    for (int64_t i = 0; i < 2 * T / n; i++) {
+        int64_t row = i / (T / n);
+        int64_t in_row = i % (T / n);
+        int64_t number = in_row < chunk ? p->context_parallel_rank
+                                        : 2 * n - 1 - p->context_parallel_rank;
+        int64_t at = row * T + number * chunk + in_row % chunk;
+        assert_int_equal(part->places[p->context_parallel_rank * 2 * T / n + i],
+                         at);
+        assert_int_equal(part->tokens[i], all->tokens[at]);
+        assert_int_equal(part->labels[i], all->labels[at]);
+        assert_true(part->loss_weight[i] == all->loss_weight[at]);
+        assert_int_equal(part->position_ids[i], all->position_ids[at]);
+        assert_int_equal(part->token_key[i], all->token_key[at]);
+    }
+    assert_memory_equal(part->cu_seqlens, all->cu_seqlens,
+                        sizeof(int32_t) * (2 * T + 1));
+    assert_memory_equal(part->all_token_keys, all->token_key,
+                        sizeof(int64_t) * 2 * T);
+}
+
+static void test_context_parallel(void **state)
+{
+    static const int sizes[] = {2, 4, 8};
+    fixture_t *f = *state;
+    loong_loader_params_t p = base_params(f);
+    p.blend = f->valid;
+    p.global_batch_size = 2;
+    p.reset_position_ids = p.reset_attention_mask = p.eod_mask_loss = true;
+    for (int64_t g = 0; g < 40; g += 2) {
+        arrays_t all;
+        p.context_parallel_size = 1;
+        p.context_parallel_rank = 0;
+        loong_batch_t whole = fill_part(f, &p, g, &all);
+        for (int i = 0; i < LOONG_COUNT_OF(sizes); i++) {
+            int64_t loss_tokens = 0;
+            p.context_parallel_size = sizes[i];
+            for (int r = 0; r < sizes[i]; r++) {
+                arrays_t part;
+                p.context_parallel_rank = r;
+                loss_tokens += fill_part(f, &p, g, &part).loss_tokens;
+                check_part(&part, &all, &p);
+            }
+            assert_int_equal(loss_tokens, whole.loss_tokens);
+        }
+    }
+}
+
 /* A whole validation set in batches that do not divide it: each token counts
  * once, the rest is padding. */
 static void test_padding(void **state)
@@ -347,6 +420,14 @@ static void test_refusals(void **state)
     assert_fails(f->ctx, loong_loader_create(f->ctx, &p, &loader),
                  LOONG_ERR_CONFIG, "data-parallel rank 1 of 1");
     p = base_params(f);
+    p.context_parallel_size = 3;
+    assert_fails(f->ctx, loong_loader_create(f->ctx, &p, &loader),
+                 LOONG_ERR_CONFIG,
+                 "seq_length 16 is no multiple of 2 x 3 context-parallel");
+    p.context_parallel_rank = 3;
+    assert_fails(f->ctx, loong_loader_create(f->ctx, &p, &loader),
+                 LOONG_ERR_CONFIG, "context-parallel rank 3 of 3");
+    p = base_params(f);
     p.data_parallel_size = 4096;
     p.global_batch_size = 8192;
     assert_fails(f->ctx, loong_loader_create(f->ctx, &p, &loader),
@@ -386,6 +467,8 @@ int main(void)
                                         teardown),
         cmocka_unit_test_setup_teardown(test_resume, setup, teardown),
         cmocka_unit_test_setup_teardown(test_contents, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_context_parallel, setup,
+                                        teardown),
         cmocka_unit_test_setup_teardown(test_padding, setup, teardown),
         cmocka_unit_test_setup_teardown(test_rampup, setup, teardown),
         cmocka_unit_test_setup_teardown(test_refusals, setup, teardown),

@@ -1,0 +1,10 @@
+# Context parallel layouts.
+loong_test(NAME context LABELS parallel TIMEOUT 300
+  SOURCES tests/parallel/test_context.c tests/parallel/layout_run.c
+  LIBS loong_layouts)
+set_tests_properties(context PROPERTIES
+  ENVIRONMENT "OMP_NUM_THREADS=1;GOMP_SPINCOUNT=10000")
+add_test(NAME context_long COMMAND test_context
+  WORKING_DIRECTORY ${PROJECT_BINARY_DIR})
+set_tests_properties(context_long PROPERTIES LABELS "parallel;full" TIMEOUT 900
+  ENVIRONMENT "OMP_NUM_THREADS=1;GOMP_SPINCOUNT=10000;LOONG_LAYOUT_STEPS=100")

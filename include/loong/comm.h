@@ -10,8 +10,9 @@
  * refuses everything but loong_comm_destroy.
  *
  * Counts are in elements, sizes in bytes. `label` says in logs and messages
- * what a call is for; it may be NULL. Nothing is allocated inside a
- * collective. A communicator is used by one thread at a time.
+ * what a call is for; it may be NULL. Messages name the line of a call, too.
+ * Nothing is allocated inside a collective. A communicator is used by one
+ * thread at a time.
  *
  * How to add a communicator: comm_backend.h.
  */
@@ -231,6 +232,36 @@ LOONG_API void loong_comm_free_shared(loong_comm_t *comm, void *ptr_p);
  * ptr is not in shared memory or the peer is on another machine. */
 LOONG_API void *loong_comm_peer_pointer(loong_comm_t *comm, const void *ptr,
                                         int peer);
+
+/* ---- The line of a call --------------------------------------------------
+ */
+
+/* Says where the next call of comm stands; returns comm. The macros below do
+ * it for every call that is written out, so that messages name its line. */
+LOONG_API loong_comm_t *loong_comm_at(loong_comm_t *comm, const char *file,
+                                      int line);
+#define LOONG_COMM_HERE(comm_) loong_comm_at(comm_, __FILE__, __LINE__)
+
+#define loong_comm_barrier(comm_, label_) \
+    loong_comm_barrier(LOONG_COMM_HERE(comm_), label_)
+#define loong_comm_broadcast(comm_, ...) \
+    loong_comm_broadcast(LOONG_COMM_HERE(comm_), __VA_ARGS__)
+#define loong_comm_all_reduce(comm_, ...) \
+    loong_comm_all_reduce(LOONG_COMM_HERE(comm_), __VA_ARGS__)
+#define loong_comm_reduce_scatter(comm_, ...) \
+    loong_comm_reduce_scatter(LOONG_COMM_HERE(comm_), __VA_ARGS__)
+#define loong_comm_all_gather(comm_, ...) \
+    loong_comm_all_gather(LOONG_COMM_HERE(comm_), __VA_ARGS__)
+#define loong_comm_all_to_all(comm_, ...) \
+    loong_comm_all_to_all(LOONG_COMM_HERE(comm_), __VA_ARGS__)
+#define loong_comm_gather(comm_, ...) \
+    loong_comm_gather(LOONG_COMM_HERE(comm_), __VA_ARGS__)
+#define loong_comm_wait(comm_, request_) \
+    loong_comm_wait(LOONG_COMM_HERE(comm_), request_)
+#define loong_comm_send(comm_, ...) \
+    loong_comm_send(LOONG_COMM_HERE(comm_), __VA_ARGS__)
+#define loong_comm_recv(comm_, ...) \
+    loong_comm_recv(LOONG_COMM_HERE(comm_), __VA_ARGS__)
 
 #ifdef __cplusplus
 }

@@ -57,6 +57,8 @@ typedef struct loong_collective {
     const int64_t *receive_counts;
     uint64_t sequence; /* of this communicator, from 1 */
     const char *label; /* never NULL */
+    const char *file;  /* where the call stands; NULL: unknown */
+    int line;
 } loong_collective_t;
 
 typedef struct loong_comm_ops {

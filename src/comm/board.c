@@ -14,6 +14,7 @@ typedef struct event {
     char what[16];
     char group[LOONG_GROUP_NAME];
     char label[LOONG_EVENT_LABEL];
+    char source[LOONG_SOURCE_TEXT];
     uint64_t sequence;
     int64_t bytes;
     int64_t step;
@@ -40,6 +41,7 @@ struct loong_board_slot {
 struct loong_board {
     _Alignas(64) _Atomic int slots;
     _Atomic int verdict_state;
+    _Atomic bool told;
     loong_board_verdict_t verdict;
     loong_board_slot_t slot[];
 };
@@ -60,6 +62,28 @@ static void copy_text(char *to, size_t size, const char *from)
     size_t n = from != NULL ? strnlen(from, size - 1) : 0;
     memcpy(to, from != NULL ? from : "", n);
     to[n] = '\0';
+}
+
+void loongi_source_text(const char *file, int line,
+                        char text[LOONG_SOURCE_TEXT])
+{
+    char digits[12]; /* of a positive int, backwards */
+    size_t n = 0;
+    const char *slash = file != NULL ? strrchr(file, '/') : NULL;
+    copy_text(text, LOONG_SOURCE_TEXT - sizeof(digits),
+              slash != NULL ? slash + 1 : file);
+    size_t end = strlen(text);
+    if (file == NULL || line <= 0) {
+        return;
+    }
+    for (; line > 0; line /= 10) {
+        digits[n++] = (char)('0' + line % 10);
+    }
+    text[end++] = ':';
+    while (n > 0) {
+        text[end++] = digits[--n];
+    }
+    text[end] = '\0';
 }
 
 size_t loongi_board_bytes(int slots)
@@ -166,6 +190,7 @@ void loongi_slot_begin(loong_board_slot_t *slot,
     copy_text(to->what, sizeof(to->what), event->what);
     copy_text(to->group, sizeof(to->group), event->group);
     copy_text(to->label, sizeof(to->label), event->label);
+    loongi_source_text(event->file, event->line, to->source);
     to->sequence = event->sequence;
     to->bytes = event->bytes;
     to->step = atomic_load_explicit(&slot->step, memory_order_relaxed);
@@ -210,16 +235,29 @@ double loongi_board_overdue(loong_board_t *board, int world_rank, double now,
     return worst;
 }
 
+int loongi_board_waiter(loong_board_t *board, int world_rank)
+{
+    for (int i = 0; i < loongi_board_slots(board); i++) {
+        if (atomic_load(&board->slot[i].waits_for) == world_rank + 1) {
+            return atomic_load(&board->slot[i].world_rank);
+        }
+    }
+    return -1;
+}
+
 static int event_text(const event_t *event, double now, char *text, size_t size)
 {
     double end = atomic_load(&event->end);
     bool inside = end == 0.0;
     return snprintf(
-        text, size, "%s %s #%llu '%s' of %s (%lld bytes, step %lld) %s%.1f s%s",
+        text, size,
+        "%s %s #%llu '%s' of %s (%lld bytes, step %lld%s%s) %s%.1f s%s",
         inside ? "is in" : "finished", event->what,
         (unsigned long long)event->sequence, event->label, event->group,
-        (long long)event->bytes, (long long)event->step, inside ? "since " : "",
-        now - (inside ? event->begin : end), inside ? "" : " ago");
+        (long long)event->bytes, (long long)event->step,
+        event->source[0] != '\0' ? ", " : "", event->source,
+        inside ? "since " : "", now - (inside ? event->begin : end),
+        inside ? "" : " ago");
 }
 
 void loongi_board_describe(loong_board_t *board, int world_rank, double now,
@@ -275,6 +313,11 @@ bool loongi_board_judge(loong_board_t *board,
     board->verdict = *verdict;
     atomic_store(&board->verdict_state, VERDICT_READY);
     return true;
+}
+
+bool loongi_board_claim_telling(loong_board_t *board)
+{
+    return !atomic_exchange(&board->told, true);
 }
 
 bool loongi_board_verdict(loong_board_t *board,

@@ -14,7 +14,12 @@
 extern "C" {
 #endif
 
-enum { LOONG_BOARD_TEXT = 256, LOONG_GROUP_NAME = 32, LOONG_EVENT_LABEL = 32 };
+enum {
+    LOONG_BOARD_TEXT = 256,
+    LOONG_GROUP_NAME = 32,
+    LOONG_EVENT_LABEL = 32,
+    LOONG_SOURCE_TEXT = 40
+};
 
 /* X(name, text). FAILED: the rank said so itself; ENDED: its process or
  * thread is over. */
@@ -67,9 +72,15 @@ typedef struct loong_board_event {
     const char *what; /* a static string */
     const char *group;
     const char *label;
+    const char *file; /* NULL: unknown */
+    int line;
     uint64_t sequence;
     int64_t bytes;
 } loong_board_event_t;
+
+/* "file.c:12", "" when the file is NULL. */
+void loongi_source_text(const char *file, int line,
+                        char text[LOONG_SOURCE_TEXT]);
 
 /* One collective or message: begin, then end. */
 void loongi_slot_begin(loong_board_slot_t *slot,
@@ -84,9 +95,11 @@ void loongi_slot_wait_for(loong_board_slot_t *slot, int world_rank,
  * limit (negative: none has), and who waits. */
 double loongi_board_overdue(loong_board_t *board, int world_rank, double now,
                             int *waiter_p);
+/* A rank of the board that waits for the world rank; -1: none does. */
+int loongi_board_waiter(loong_board_t *board, int world_rank);
 
 /* "rank 1 (pid 77, running, step 12) finished all_gather #41 'params' of dp
- * 3.2 s ago". */
+ * (4096 bytes, step 12, stage.c:7) 3.2 s ago". */
 void loongi_board_describe(loong_board_t *board, int world_rank, double now,
                            char *text, size_t size);
 /* The event before the last one (back = 1), the one before that, ...; false
@@ -104,6 +117,8 @@ typedef struct loong_board_verdict {
 /* True for the first caller. */
 bool loongi_board_judge(loong_board_t *board,
                         const loong_board_verdict_t *verdict);
+/* True for the first caller: who tells the verdict of this machine. */
+bool loongi_board_claim_telling(loong_board_t *board);
 /* False when there is none yet. */
 bool loongi_board_verdict(loong_board_t *board,
                           loong_board_verdict_t *verdict_p);

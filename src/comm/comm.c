@@ -139,6 +139,13 @@ loong_status_t loong_comm_fail(loong_comm_t *comm, loong_status_t status,
     return LOONG_FAIL(comm->ctx, status, "%s", text);
 }
 
+loong_comm_t *loong_comm_at(loong_comm_t *comm, const char *file, int line)
+{
+    comm->file = file;
+    comm->line = line;
+    return comm;
+}
+
 void loong_comm_set_step(loong_comm_t *comm, int64_t step)
 {
     if (comm->slot != NULL) {
@@ -157,16 +164,24 @@ void loong_comm_abort(loong_comm_t *comm, const char *text)
     }
 }
 
+static int64_t bytes_of(const loong_collective_t *call)
+{
+    return call->count * (int64_t)loong_dtype_size(call->dtype);
+}
+
 void loongi_call_text(const loong_comm_t *comm, const loong_collective_t *call,
                       char *text, size_t size)
 {
+    char source[LOONG_SOURCE_TEXT];
     if (call == NULL) {
         snprintf(text, size, "%s", comm->name);
         return;
     }
-    snprintf(text, size, "%s #%llu '%s' of %s",
+    loongi_source_text(call->file, call->line, source);
+    snprintf(text, size, "%s #%llu '%s' of %s (%lld bytes%s%s)",
              loong_collective_name(call->kind),
-             (unsigned long long)call->sequence, call->label, comm->name);
+             (unsigned long long)call->sequence, call->label, comm->name,
+             (long long)bytes_of(call), source[0] != '\0' ? ", " : "", source);
 }
 
 /* Fowler-Noll-Vo over one word. */
@@ -178,20 +193,24 @@ static uint64_t mix(uint64_t hash, uint64_t word)
     return hash;
 }
 
-static int64_t bytes_of(const loong_collective_t *call)
-{
-    return call->count * (int64_t)loong_dtype_size(call->dtype);
-}
-
 static void report(loong_comm_t *comm, const loong_collective_t *call,
                    double now)
 {
     if (comm->slot != NULL) {
         loong_board_event_t event = {loong_collective_name(call->kind),
-                                     comm->name, call->label, call->sequence,
+                                     comm->name, call->label, call->file,
+                                     call->line, call->sequence,
                                      bytes_of(call)};
         loongi_slot_begin(comm->slot, &event, now);
     }
+}
+
+/* The line belongs to this call alone. */
+static void take_source(loong_comm_t *comm, loong_collective_t *call)
+{
+    call->file = comm->file;
+    call->line = comm->line;
+    comm->file = NULL;
 }
 
 /* A call behind the one that failed: the trail says already why, unless it has
@@ -208,6 +227,7 @@ static loong_status_t refuse(loong_comm_t *comm, const char *call)
 /* Numbers the call, reports and times it. */
 static loong_status_t dispatch(loong_comm_t *comm, loong_collective_t *call)
 {
+    take_source(comm, call);
     if (comm->failed) {
         return refuse(comm, loong_collective_name(call->kind));
     }
@@ -285,14 +305,14 @@ static loong_status_t sum_counts(loong_comm_t *comm, const int64_t *counts,
     return LOONG_OK;
 }
 
-loong_status_t loong_comm_barrier(loong_comm_t *comm, const char *label)
+loong_status_t (loong_comm_barrier)(loong_comm_t *comm, const char *label)
 {
     loong_collective_t call = {
         .kind = LOONG_COLLECTIVE_BARRIER, .dtype = LOONG_U8, .label = label};
     return dispatch(comm, &call);
 }
 
-loong_status_t loong_comm_broadcast(loong_comm_t *comm, void *data,
+loong_status_t (loong_comm_broadcast)(loong_comm_t *comm, void *data,
                                     size_t bytes, int root, const char *label)
 {
     loong_collective_t call = {.kind = LOONG_COLLECTIVE_BROADCAST,
@@ -305,7 +325,7 @@ loong_status_t loong_comm_broadcast(loong_comm_t *comm, void *data,
     return dispatch(comm, &call);
 }
 
-loong_status_t loong_comm_all_reduce(loong_comm_t *comm, void *data,
+loong_status_t (loong_comm_all_reduce)(loong_comm_t *comm, void *data,
                                      int64_t count, loong_dtype_t dtype,
                                      loong_reduce_t reduce, const char *label)
 {
@@ -321,7 +341,7 @@ loong_status_t loong_comm_all_reduce(loong_comm_t *comm, void *data,
     return dispatch(comm, &call);
 }
 
-loong_status_t loong_comm_reduce_scatter(loong_comm_t *comm, void *data,
+loong_status_t (loong_comm_reduce_scatter)(loong_comm_t *comm, void *data,
                                          const int64_t *counts,
                                          loong_dtype_t dtype,
                                          loong_reduce_t reduce,
@@ -338,7 +358,7 @@ loong_status_t loong_comm_reduce_scatter(loong_comm_t *comm, void *data,
     return dispatch(comm, &call);
 }
 
-loong_status_t loong_comm_all_gather(loong_comm_t *comm, void *data,
+loong_status_t (loong_comm_all_gather)(loong_comm_t *comm, void *data,
                                      const int64_t *counts, loong_dtype_t dtype,
                                      const char *label)
 {
@@ -352,7 +372,7 @@ loong_status_t loong_comm_all_gather(loong_comm_t *comm, void *data,
     return dispatch(comm, &call);
 }
 
-loong_status_t loong_comm_all_to_all(loong_comm_t *comm,
+loong_status_t (loong_comm_all_to_all)(loong_comm_t *comm,
                                      const loong_all_to_all_t *blocks,
                                      loong_dtype_t dtype, const char *label)
 {
@@ -377,7 +397,7 @@ loong_status_t loong_comm_all_to_all(loong_comm_t *comm,
     return dispatch(comm, &call);
 }
 
-loong_status_t loong_comm_gather(loong_comm_t *comm, const void *data,
+loong_status_t (loong_comm_gather)(loong_comm_t *comm, const void *data,
                                  size_t bytes, void *all, int root,
                                  const char *label)
 {
@@ -437,7 +457,7 @@ loong_status_t loong_comm_irecv(loong_comm_t *comm, void *data, size_t bytes,
     return comm->ops->irecv(comm, request);
 }
 
-loong_status_t loong_comm_wait(loong_comm_t *comm,
+loong_status_t (loong_comm_wait)(loong_comm_t *comm,
                                loong_comm_request_t *request)
 {
     char label[64];
@@ -448,6 +468,7 @@ loong_status_t loong_comm_wait(loong_comm_t *comm,
                                .label = label};
     snprintf(label, sizeof(label), "rank %d tag %d", request->peer,
              request->tag);
+    take_source(comm, &call);
     double begin = loongi_now();
     comm->current = &call;
     report(comm, &call, begin);
@@ -463,20 +484,20 @@ loong_status_t loong_comm_wait(loong_comm_t *comm,
     return status;
 }
 
-loong_status_t loong_comm_send(loong_comm_t *comm, const void *data,
+loong_status_t (loong_comm_send)(loong_comm_t *comm, const void *data,
                                size_t bytes, int peer, int tag)
 {
     loong_comm_request_t request;
     LOONG_TRY(loong_comm_isend(comm, data, bytes, peer, tag, &request));
-    return loong_comm_wait(comm, &request);
+    return (loong_comm_wait)(comm, &request);
 }
 
-loong_status_t loong_comm_recv(loong_comm_t *comm, void *data, size_t bytes,
+loong_status_t (loong_comm_recv)(loong_comm_t *comm, void *data, size_t bytes,
                                int peer, int tag)
 {
     loong_comm_request_t request;
     LOONG_TRY(loong_comm_irecv(comm, data, bytes, peer, tag, &request));
-    return loong_comm_wait(comm, &request);
+    return (loong_comm_wait)(comm, &request);
 }
 
 loong_status_t loong_comm_split(loong_comm_t *comm, int color, int key,

@@ -28,6 +28,8 @@ struct loong_comm {
     uint64_t sequence;
     uint64_t history; /* hash of the calls so far, equal on all ranks */
     const loong_collective_t *current;
+    const char *file; /* of the next call; NULL: unknown */
+    int line;
     loong_comm_stats_t stats;
     loong_board_t *board;     /* NULL: nobody to report to */
     loong_board_slot_t *slot; /* this rank's */
@@ -60,7 +62,7 @@ loong_status_t loongi_wait_failed(loong_wait_t *wait);
 /* The same for one rank. */
 loong_status_t loongi_wait_failed_on(loong_wait_t *wait, int peer);
 
-/* "all_reduce #12 'grad' of dp" */
+/* "all_reduce #12 'grad' of dp (4096 bytes, train_step.c:12)" */
 void loongi_call_text(const loong_comm_t *comm, const loong_collective_t *call,
                       char *text, size_t size);
 

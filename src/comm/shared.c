@@ -25,6 +25,7 @@ typedef struct post {
     uint64_t sequence;
     loong_location_t source; /* the buffer that peers read */
     char label[LOONG_EVENT_LABEL];
+    char where[LOONG_SOURCE_TEXT]; /* the line of the call */
 } post_t;
 
 typedef struct seat {
@@ -176,6 +177,7 @@ static void publish(loong_shared_t *shared, const loong_collective_t *call)
     size_t n = strnlen(call->label, sizeof(post->label) - 1);
     memcpy(post->label, call->label, n);
     post->label[n] = '\0';
+    loongi_source_text(call->file, call->line, post->where);
     if (call->counts != NULL) {
         memcpy(loongi_shared_counts(shared, call, params->rank), call->counts,
                (size_t)params->size * sizeof(*call->counts));
@@ -184,28 +186,31 @@ static void publish(loong_shared_t *shared, const loong_collective_t *call)
 
 static void post_text(const post_t *post, char *text, size_t size)
 {
-    snprintf(text, size, "%s #%llu '%s' (%lld %s, %s, root %d)",
+    snprintf(text, size, "%s #%llu '%s' (%lld %s, %s, root %d%s%s)",
              loong_collective_name((loong_collective_kind_t)post->kind),
              (unsigned long long)post->sequence, post->label,
              (long long)post->count,
              loong_dtype_name((loong_dtype_t)post->dtype),
-             loong_reduce_name((loong_reduce_t)post->reduce), post->root);
+             loong_reduce_name((loong_reduce_t)post->reduce), post->root,
+             post->where[0] != '\0' ? ", " : "", post->where);
 }
 
-/* Whether a rank calls what rank 0 calls. */
-static bool agrees(loong_shared_t *shared, const loong_collective_t *call,
-                   int rank)
+static bool same_call(const post_t *a, const post_t *b)
 {
-    const post_t *a = post_of(shared, call, 0);
-    const post_t *b = post_of(shared, call, rank);
     bool free_counts = a->kind == LOONG_COLLECTIVE_ALL_TO_ALL;
-    bool pieces = a->kind == LOONG_COLLECTIVE_REDUCE_SCATTER ||
-                  a->kind == LOONG_COLLECTIVE_ALL_GATHER;
-    if (a->kind != b->kind || a->dtype != b->dtype || a->reduce != b->reduce ||
-        a->root != b->root || a->sequence != b->sequence ||
-        (!free_counts && a->count != b->count)) {
-        return false;
-    }
+    return a->kind == b->kind && a->dtype == b->dtype &&
+           a->reduce == b->reduce && a->root == b->root &&
+           a->sequence == b->sequence &&
+           (free_counts || a->count == b->count);
+}
+
+/* Of calls that are the same otherwise. */
+static bool same_pieces(loong_shared_t *shared, const loong_collective_t *call,
+                        int rank)
+{
+    int kind = post_of(shared, call, 0)->kind;
+    bool pieces = kind == LOONG_COLLECTIVE_REDUCE_SCATTER ||
+                  kind == LOONG_COLLECTIVE_ALL_GATHER;
     return !pieces ||
            memcmp(loongi_shared_counts(shared, call, 0),
                   loongi_shared_counts(shared, call, rank),
@@ -235,18 +240,20 @@ static loong_status_t check_blocks(loong_shared_t *shared, loong_comm_t *comm,
 static loong_status_t check_posts(loong_shared_t *shared, loong_comm_t *comm,
                                   const loong_collective_t *call)
 {
+    const post_t *zero = post_of(shared, call, 0);
     for (int p = 1; p < comm->size; p++) {
-        if (!agrees(shared, call, p)) {
+        const post_t *post = post_of(shared, call, p);
+        bool same = same_call(zero, post);
+        if (!same || !same_pieces(shared, call, p)) {
             char first[LOONG_BOARD_TEXT];
             char other[LOONG_BOARD_TEXT];
-            post_text(post_of(shared, call, 0), first, sizeof(first));
-            post_text(post_of(shared, call, p), other, sizeof(other));
-            bool counts = strcmp(first, other) == 0;
+            post_text(zero, first, sizeof(first));
+            post_text(post, other, sizeof(other));
             return LOONG_FAIL(comm->ctx, LOONG_ERR_COMM,
                               "ranks of %s do not call the same: rank 0 calls "
                               "%s, rank %d calls %s%s",
                               comm->name, first, p, other,
-                              counts ? " with other counts per rank" : "");
+                              same ? " with other counts per rank" : "");
         }
     }
     if (call->kind == LOONG_COLLECTIVE_ALL_TO_ALL) {

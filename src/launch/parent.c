@@ -22,13 +22,17 @@
 #include "base.h"
 #include "board_parent.h"
 #include "loong/exit_code.h"
+#include "loong/job.h"
 #include "loong/launch.h"
 #include "pages.h"
 
-enum { SLOTS = 512, LINE_BYTES = 1024, EARLIER_EVENTS = 3 };
+enum { SLOTS = 512, LINE_BYTES = 1024, EARLIER_EVENTS = 2 };
 static const double DEFAULT_GRACE = 5.0;
 static const double LOOK_SECONDS = 0.1;
 static const double CAUSE_SECONDS = 1.0;
+/* A stopped worker for which another rank waits. */
+static const double STOPPED_SECONDS = 10.0;
+static const double SUSPENDED_SECONDS = 1.0;
 
 typedef struct parent {
     const loong_parent_params_t *params;
@@ -39,6 +43,8 @@ typedef struct parent {
     loong_board_slot_t *slot;
     pid_t worker;
     double lost_since; /* 0: the job lives */
+    double looked;     /* when the board was looked at last */
+    double stopped_since; /* 0: the worker is not seen to be stopped */
     bool reported;
     bool killed; /* by us, after the grace */
     int interrupts;
@@ -144,24 +150,54 @@ static bool judge(parent_t *parent, int code, const char *line)
     return loongi_board_judge(parent->board, &verdict);
 }
 
-/* Ends the job because of our worker, and says what led to it. */
+/* Ends the job because of our worker. */
 static void judge_lost(parent_t *parent, const char *line)
 {
-    char event[LOONG_BOARD_TEXT];
-    char before[LOONG_BOARD_TEXT + 64];
-    int rank = parent->launch.rank;
     judge(parent, LOONG_EXIT_LOST, line);
-    if (parent->reported) {
+    if (!parent->reported) {
+        parent->reported = true;
+        report(parent, line);
+    }
+}
+
+/* What a rank did last, and before that. */
+static void tell_events(const parent_t *parent, int rank)
+{
+    char text[LINE_BYTES * 2];
+    double now = loongi_now();
+    int n = snprintf(text, sizeof(text), "  ");
+    loongi_board_describe(parent->board, rank, now, text + n, LINE_BYTES);
+    for (int back = 1; back <= EARLIER_EVENTS; back++) {
+        size_t used = strlen(text);
+        char event[LOONG_BOARD_TEXT];
+        if (loongi_board_event(parent->board, rank, back, now, event,
+                               sizeof(event))) {
+            snprintf(text + used, sizeof(text) - used, "%s%s",
+                     back == 1 ? "; before: " : ", ", event);
+        }
+    }
+    report(parent, text);
+}
+
+/* Once on a machine: who was where when the job was lost. */
+static void tell_verdict(const parent_t *parent,
+                         const loong_board_verdict_t *verdict)
+{
+    if (!loongi_board_claim_telling(parent->board)) {
         return;
     }
-    parent->reported = true;
-    report(parent, line);
-    for (int back = 1; back <= EARLIER_EVENTS; back++) {
-        if (loongi_board_event(parent->board, rank, back, loongi_now(), event,
-                               sizeof(event))) {
-            snprintf(before, sizeof(before), "  before that rank %d %s", rank,
-                     event);
-            report(parent, before);
+    loong_job_verdict_t told = {verdict->code, verdict->world_rank,
+                                loongi_now(), {0}};
+    snprintf(told.text, sizeof(told.text), "%s", verdict->text);
+    loong_job_tell_verdict(&told);
+    if (verdict->code != LOONG_EXIT_LOST) {
+        return;
+    }
+    report(parent, "what the ranks of this machine did last:");
+    for (int i = 0; i < SLOTS; i++) {
+        loong_board_slot_t *slot = loongi_board_slot(parent->board, i);
+        if (loongi_slot_state(slot) != LOONG_RANK_EMPTY) {
+            tell_events(parent, loongi_slot_world_rank(slot));
         }
     }
 }
@@ -232,7 +268,7 @@ static char process_state(pid_t pid)
     return end != NULL && end[1] == ' ' ? end[2] : 0;
 }
 
-/* Somebody has waited for our worker longer than the limit. */
+/* Somebody has waited for our worker too long. */
 static void judge_hang(parent_t *parent, const char *because)
 {
     char line[LINE_BYTES];
@@ -270,6 +306,27 @@ static void judge_absent(parent_t *parent)
 /* ---- Watching
  * --------------------------------------------------------------*/
 
+/* A worker that was stopped will not come by itself, so the time limit need
+ * not be over. Not when all are stopped: a scheduler has set the job aside. */
+static void look_for_stop(parent_t *parent, double now)
+{
+    char because[80];
+    int waiter = loongi_board_waiter(parent->board, parent->launch.rank);
+    loong_board_slot_t *slot =
+        waiter >= 0 ? loongi_board_find(parent->board, waiter) : NULL;
+    bool awake = now - parent->looked < SUSPENDED_SECONDS;
+    parent->looked = now;
+    if (!awake || slot == NULL || process_state(parent->worker) != 'T' ||
+        process_state((pid_t)loongi_slot_pid(slot)) == 'T') {
+        parent->stopped_since = 0.0;
+    } else if (parent->stopped_since == 0.0) {
+        parent->stopped_since = now;
+    } else if (now - parent->stopped_since > STOPPED_SECONDS) {
+        snprintf(because, sizeof(because), "rank %d waits for it", waiter);
+        judge_hang(parent, because);
+    }
+}
+
 /* Looks at the board: is our worker late, is the job lost. */
 static void look(parent_t *parent)
 {
@@ -278,6 +335,7 @@ static void look(parent_t *parent)
     double now = loongi_now();
     drop_name(parent, false);
     judge_absent(parent);
+    look_for_stop(parent, now);
     double over =
         loongi_board_overdue(parent->board, parent->launch.rank, now, &waiter);
     if (over >= 0.0) {
@@ -295,6 +353,7 @@ static void look(parent_t *parent)
         if (ours && verdict.code == LOONG_EXIT_LOST) {
             judge_hang(parent, "others waited for it to the time limit");
         }
+        tell_verdict(parent, &verdict);
     }
     double grace =
         parent->params->grace > 0.0 ? parent->params->grace : DEFAULT_GRACE;
@@ -370,7 +429,11 @@ static int watch(parent_t *parent, const sigset_t *set)
         /* The job has one code, also when another is lost after this. */
         wait_for_others(parent, set, HUGE_VAL);
     }
-    return loongi_board_verdict(parent->board, &verdict) ? verdict.code : code;
+    if (!loongi_board_verdict(parent->board, &verdict)) {
+        return code;
+    }
+    tell_verdict(parent, &verdict);
+    return verdict.code;
 }
 
 /* ---- Starting

@@ -111,6 +111,9 @@ static void test_disagreement(void **state)
     const char *text = loong_context_error(ctx);
     assert_non_null(strstr(text, "rank 1 calls barrier #1 'odd'"));
     assert_non_null(strstr(text, "'even'"));
+    const char *line = strstr(text, "root 0, test_comm.c:"); /* of both */
+    assert_non_null(line);
+    assert_non_null(strstr(line + 1, "root 0, test_comm.c:"));
     loong_context_clear_error(ctx);
     /* Messages: another operation is told apart by its tag. */
     params = threads_of(2, 1, 30.0);
@@ -151,10 +154,13 @@ static void test_missing_rank(void **state)
         assert_int_equal(loong_threads_run(ctx, &params, stay_away, NULL),
                          LOONG_ERR_COMM);
         const char *text = loong_context_error(ctx);
-        assert_non_null(strstr(text, "barrier #2 'second' of world: 1 of 3"));
+        assert_non_null(strstr(
+            text, "barrier #2 'second' of world (0 bytes, test_comm.c:"));
+        assert_non_null(strstr(text, "): 1 of 3 ranks did not come"));
         assert_non_null(strstr(text, "limit 0.3 s"));
         assert_non_null(strstr(text, "rank 1 (pid"));
         assert_non_null(strstr(text, "step 17) finished barrier #1 'first'"));
+        assert_non_null(strstr(text, "(0 bytes, step 17, test_comm.c:"));
         loong_context_clear_error(ctx);
     }
     test_context_end(&ctx);

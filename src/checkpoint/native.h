@@ -98,8 +98,10 @@ bool loongi_checkpoint_save_ready(loong_checkpoint_save_t *save);
  * status. */
 LOONG_NODISCARD loong_status_t
 loongi_checkpoint_save_commit(loong_checkpoint_save_t *save);
-/* Seconds this rank's file took and its bytes; 0 before it is ready. */
+/* Seconds this rank's file took, those of a processor, and its bytes; 0 before
+ * it is ready. */
 double loongi_checkpoint_save_seconds(loong_checkpoint_save_t *save);
+double loongi_checkpoint_save_cpu_seconds(loong_checkpoint_save_t *save);
 int64_t loongi_checkpoint_save_bytes(loong_checkpoint_save_t *save);
 void loongi_checkpoint_save_destroy(loong_checkpoint_save_t **save);
 
@@ -122,6 +124,12 @@ typedef struct loong_checkpoint_tensor {
 LOONG_NODISCARD loong_status_t loongi_checkpoint_open(
     loong_context_t *ctx, const char *path, loong_checkpoint_t **checkpoint_p);
 void loongi_checkpoint_close(loong_checkpoint_t **checkpoint);
+/* The names of the complete steps in a save directory: what `latest` names
+ * first, then those completed last. Errors: LOONG_ERR_IO. */
+LOONG_NODISCARD loong_status_t
+loongi_checkpoint_steps(loong_context_t *ctx, loong_arena_t *arena,
+                        const char *dir, const char ***names_p,
+                        int64_t *count_p);
 /* True when path looks like a step or save directory. */
 bool loongi_checkpoint_is_native(const char *path);
 

@@ -238,6 +238,62 @@ static loong_status_t collect(loong_context_t *ctx, const char *dir,
     return status;
 }
 
+/* "" when `latest` is not there or names nothing that is. */
+static void read_latest(loong_context_t *ctx, const char *dir,
+                        char name[sizeof(((kept_t *)0)->name)])
+{
+    loong_text_t path = loongi_text_begin(ctx);
+    char *text = NULL;
+    size_t length = 0;
+    name[0] = '\0';
+    loongi_text_printf(&path, "%s/" LOONG_LATEST, dir);
+    if (path.status == LOONG_OK && loongi_file_exists(path.data) &&
+        loongi_file_read(ctx, path.data, &text, &length) == LOONG_OK) {
+        text[strcspn(text, "\r\n")] = '\0';
+        loongi_text_free(&path);
+        path = loongi_text_begin(ctx);
+        loongi_text_printf(&path, "%s/%s", dir, text);
+        if (has_prefix(text, "step_") && strchr(text, '/') == NULL &&
+            strlen(text) < sizeof(((kept_t *)0)->name) &&
+            path.status == LOONG_OK && is_step_dir(path.data)) {
+            strcpy(name, text);
+        }
+        loongi_free(ctx, text);
+    }
+    loongi_text_free(&path);
+}
+
+loong_status_t loongi_checkpoint_steps(loong_context_t *ctx,
+                                       loong_arena_t *arena, const char *dir,
+                                       const char ***names_p, int64_t *count_p)
+{
+    char latest[sizeof(((kept_t *)0)->name)];
+    kept_t *steps = NULL;
+    int64_t count = 0;
+    const char **names = NULL;
+    read_latest(ctx, dir, latest);
+    int64_t first = latest[0] != '\0';
+    loong_status_t status = collect(ctx, dir, latest, &steps, &count);
+    if (count > 0) {
+        qsort(steps, (size_t)count, sizeof(*steps), newest_first);
+    }
+    if (status == LOONG_OK) {
+        status = loongi_arena_alloc(
+            arena, (size_t)(first + count) * sizeof(*names), &names);
+    }
+    for (int64_t i = 0; i < first + count && status == LOONG_OK; i++) {
+        char *name = NULL;
+        status = loongi_arena_strdup(
+            arena, i < first ? latest : steps[i - first].name, &name);
+        names[i] = name;
+    }
+    loongi_free(ctx, steps);
+    LOONG_TRY(status);
+    *names_p = names;
+    *count_p = first + count;
+    return LOONG_OK;
+}
+
 /* Hidden first, so that a step which is half removed is none. */
 static loong_status_t drop(loong_context_t *ctx, const char *dir,
                            const char *name)

@@ -9,6 +9,7 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "file.h"
@@ -196,16 +197,26 @@ static loong_status_t write_file(loong_checkpoint_save_t *save,
                               : status;
 }
 
+/* Of this thread. */
+static double cpu_now(void)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
+    return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
+}
+
 /* Both flags are set whatever happens. */
 static void run_writer(loong_checkpoint_save_t *save, loong_context_t *ctx)
 {
     double begin = loongi_now();
+    double cpu_begin = cpu_now();
     save->status = write_file(save, ctx);
     if (save->status != LOONG_OK) {
         snprintf(save->error, sizeof(save->error), "%s",
                  loong_context_error(ctx));
     }
     save->seconds = loongi_now() - begin;
+    save->cpu_seconds = cpu_now() - cpu_begin;
     signal_flag(save, &save->data_done);
     signal_flag(save, &save->file_done);
 }
@@ -281,6 +292,11 @@ bool loongi_checkpoint_save_ready(loong_checkpoint_save_t *save)
 double loongi_checkpoint_save_seconds(loong_checkpoint_save_t *save)
 {
     return loongi_checkpoint_save_ready(save) ? save->seconds : 0;
+}
+
+double loongi_checkpoint_save_cpu_seconds(loong_checkpoint_save_t *save)
+{
+    return loongi_checkpoint_save_ready(save) ? save->cpu_seconds : 0;
 }
 
 int64_t loongi_checkpoint_save_bytes(loong_checkpoint_save_t *save)

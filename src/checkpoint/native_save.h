@@ -50,6 +50,7 @@ struct loong_checkpoint_save {
     int64_t bytes;
     uint64_t xxh3;
     double seconds;
+    double cpu_seconds;
 };
 
 /* Agrees on one status: rank 0's or the first failed rank's. All ranks

@@ -161,6 +161,20 @@ void loongi_metrics_eval_line(const loong_metrics_eval_t *e,
     add(&line, " tokens | %s", loongi_metrics_time(e->seconds, took));
 }
 
+void loongi_metrics_save_line(const loong_metrics_save_t *s,
+                              char text[LOONG_METRICS_LINE])
+{
+    line_t line = {text, 0};
+    add(&line,
+        "step %lld | checkpoint saved: %.1f MB of this rank in %.2f s (%.2f s "
+        "of a processor) | training waited %.4f s",
+        (long long)s->step, 1e-6 * (double)s->bytes, s->seconds,
+        s->cpu_seconds, s->stall_seconds);
+    if (!isnan(s->stall_share)) {
+        add(&line, ", %.2f%% of a step", 100.0 * s->stall_share);
+    }
+}
+
 /* ---- JSON ---------------------------------------------------------------- */
 
 /* Shortest of 6, 9 or 17 figures that reads back as the same number would be
@@ -242,6 +256,20 @@ void loongi_metrics_eval_json(const loong_metrics_eval_t *e,
     add_real(&line, "perplexity", exp(e->loss));
     add(&line, ",\"tokens\":%lld", (long long)e->tokens);
     add_known(&line, "seconds", e->seconds);
+    add(&line, "}");
+}
+
+void loongi_metrics_save_json(const loong_metrics_save_t *s,
+                              char text[LOONG_METRICS_LINE])
+{
+    line_t line = {text, 0};
+    add(&line, "{\"step\":%lld,\"save_bytes\":%lld", (long long)s->step,
+        (long long)s->bytes);
+    add_time(&line, s->unix_time);
+    add_known(&line, "save_seconds", s->seconds);
+    add_known(&line, "save_cpu_seconds", s->cpu_seconds);
+    add_known(&line, "save_stall_seconds", s->stall_seconds);
+    add_known(&line, "save_stall_share", s->stall_share);
     add(&line, "}");
 }
 

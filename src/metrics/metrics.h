@@ -48,6 +48,17 @@ typedef struct loong_metrics_eval {
     double seconds;
 } loong_metrics_eval_t;
 
+/* One checkpoint, this rank's part of the work. */
+typedef struct loong_metrics_save {
+    int64_t step;
+    double unix_time;
+    int64_t bytes;
+    double seconds;       /* of writing, syncing and reading back */
+    double cpu_seconds;   /* of a processor, for that */
+    double stall_seconds; /* that training waited, from begin to end */
+    double stall_share;   /* of a step; NAN: none was measured yet */
+} loong_metrics_save_t;
+
 /* Large enough for any line of this module. */
 enum { LOONG_METRICS_LINE = 1024 };
 
@@ -57,6 +68,8 @@ void loongi_metrics_line(const loong_metrics_t *metrics,
                          char line[LOONG_METRICS_LINE]);
 void loongi_metrics_eval_line(const loong_metrics_eval_t *eval,
                               char line[LOONG_METRICS_LINE]);
+void loongi_metrics_save_line(const loong_metrics_save_t *save,
+                              char line[LOONG_METRICS_LINE]);
 
 /* One JSON object, {"step": 120, "loss": ...}, without newline. What is NAN is
  * left out, except the loss and the gradient norm: these, and infinities, are
@@ -64,6 +77,8 @@ void loongi_metrics_eval_line(const loong_metrics_eval_t *eval,
 void loongi_metrics_json(const loong_metrics_t *metrics,
                          char line[LOONG_METRICS_LINE]);
 void loongi_metrics_eval_json(const loong_metrics_eval_t *eval,
+                              char line[LOONG_METRICS_LINE]);
+void loongi_metrics_save_json(const loong_metrics_save_t *save,
                               char line[LOONG_METRICS_LINE]);
 
 /* The loss of the last intervals, to say how unusual the newest is. */

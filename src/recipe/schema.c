@@ -235,6 +235,17 @@ static const loong_recipe_key_t keys[] = {
     CHOICE("comm.backend", "auto", "auto self mpi", FREE, "communicator"),
     {"comm.timeout", LOONG_RECIPE_SECONDS, "300", 1, BIG, NULL,
      LOONG_RESUME_FREE, "a collective that waits longer for a rank fails"},
+
+    CHOICE("fault[].kind", NULL,
+           "kill crash stop hang exit slow wrong_collective io_error "
+           "nan_gradient corrupt_checkpoint", FREE,
+           "what is made to go wrong, to try what happens: docs/faults.md"),
+    INT("fault[].rank", "0", 0, 1e6, FREE, "rank that it happens on"),
+    AMOUNT("fault[].step", NULL, 0, BIG, FREE,
+           "steps done before it; of corrupt_checkpoint: the checkpoint's"),
+    SECONDS("fault[].seconds", "1", FREE, "how late slow is"),
+    INT("fault[].attempts", "1", 0, 1e6, FREE,
+        "it happens in so many first attempts of loong-supervise; 0: in all"),
 };
 
 const char *loong_recipe_default_text(const loong_recipe_key_t *key)

@@ -91,6 +91,8 @@ static void check_needed(check_t *c)
     want_in_items(c, "optimizer.weight_decay_rules", "factor",
                   "every rule needs it");
     want_in_items(c, "init.by_scope", "scope", "every rule needs it");
+    want_in_items(c, "fault", "kind", "every fault needs it");
+    want_in_items(c, "fault", "step", "every fault needs it");
 }
 
 /* value must be a multiple of unit; the nearest are named. */
@@ -293,6 +295,39 @@ static void check_settings(check_t *c)
     }
 }
 
+/* A fault that cannot happen would make its test pass. */
+static void check_fault(check_t *c, int64_t i, int world_size)
+{
+    char list[32];
+    char rank[64];
+    char step[64];
+    char seconds[64];
+    char kind_path[64];
+    snprintf(list, sizeof(list), "fault[%lld]", (long long)i);
+    snprintf(kind_path, sizeof(kind_path), "%s.kind", list);
+    snprintf(rank, sizeof(rank), "%s.rank", list);
+    snprintf(step, sizeof(step), "%s.step", list);
+    snprintf(seconds, sizeof(seconds), "%s.seconds", list);
+    const char *kind = loong_recipe_text(c->recipe, kind_path);
+    bool damage = kind != NULL && strcmp(kind, "corrupt_checkpoint") == 0;
+    int64_t steps = get(c, "train.train_iters");
+    if (get(c, rank) >= world_size) {
+        problem(c, rank, "%lld, there are ranks 0 to %d",
+                (long long)get(c, rank), world_size - 1);
+    }
+    if (steps > 0 && is_set(c, step) && get(c, step) >= steps + damage) {
+        problem(c, step, "%lld, train.train_iters %lld ends before it",
+                (long long)get(c, step), (long long)steps);
+    }
+    if (is_set(c, seconds) && kind != NULL && strcmp(kind, "slow") != 0) {
+        problem(c, seconds, "has no effect on %s, only on slow", kind);
+    }
+    if (damage && !is_set(c, "checkpoint.save")) {
+        problem(c, kind_path, "%s needs checkpoint.save, which is not set",
+                kind);
+    }
+}
+
 static void check_resume(check_t *c)
 {
     int64_t n = loong_recipe_count(c->recipe, "resume.override");
@@ -323,6 +358,9 @@ loong_status_t loong_recipe_check(const loong_recipe_t *recipe, int world_size)
     check_schedule(&c);
     check_sources(&c);
     check_settings(&c);
+    for (int64_t i = 0; i < loong_recipe_count(recipe, "fault"); i++) {
+        check_fault(&c, i, world_size);
+    }
     check_resume(&c);
     return loongi_problems_end(&c.problems, LOONG_ERR_CONFIG, "the recipe");
 }

@@ -68,15 +68,19 @@ void loongi_report_memory(loong_trainer_t *t)
     }
 }
 
-double loongi_report_seconds_left(const loong_trainer_t *t)
+double loongi_report_step_seconds(const loong_trainer_t *t)
 {
     double seconds = 1e-3 * t->report.ms_per_step;
     if (seconds == 0.0 && t->window.steps > 0) {
         seconds = (loongi_now() - t->window.time) / (double)t->window.steps;
     }
-    return seconds > 0.0
-               ? seconds * (double)(t->set.train_iters - t->state.step)
-               : NAN;
+    return seconds > 0.0 ? seconds : NAN;
+}
+
+double loongi_report_seconds_left(const loong_trainer_t *t)
+{
+    return loongi_report_step_seconds(t) *
+           (double)(t->set.train_iters - t->state.step);
 }
 
 /* What only all ranks together know. */
@@ -165,6 +169,26 @@ loong_status_t loongi_report_eval(loong_trainer_t *t,
     return t->report.board != NULL
                ? loongi_tensorboard_eval(t->report.board, &e)
                : LOONG_OK;
+}
+
+loong_status_t loongi_report_save(loong_trainer_t *t)
+{
+    char line[LOONG_METRICS_LINE];
+    loong_metrics_save_t m = {
+        t->saved_step,
+        loongi_unix_time(),
+        loongi_checkpoint_save_bytes(t->save),
+        loongi_checkpoint_save_seconds(t->save),
+        loongi_checkpoint_save_cpu_seconds(t->save),
+        t->save_stall,
+        t->save_stall / loongi_report_step_seconds(t)};
+    loongi_metrics_save_line(&m, line);
+    loongi_log(t->ctx, LOONG_LOG_INFO, "%s", line);
+    if (t->report.jsonl == NULL) {
+        return LOONG_OK;
+    }
+    loongi_metrics_save_json(&m, line);
+    return loongi_jsonl_add(t->report.jsonl, line);
 }
 
 void loongi_report_end(loong_trainer_t *t, bool stopped)

@@ -78,6 +78,10 @@ static loong_status_t agree_on_step(loong_trainer_t *t)
         t->loader, t->state.consumed_samples, &tokens);
     mine.counts[0] = loongi_trainer_speaks(t) ? tokens : 0;
     mine.flags = t->flags;
+    if (loongi_fault_due(t->faults, LOONG_FAULT_IO_ERROR, t->state.step)) {
+        mine.status = LOONG_FAIL(t->ctx, LOONG_ERR_IO,
+                                 "cannot read the samples (on request)");
+    }
     if (mine.status != LOONG_OK) {
         const char *trail = loong_context_error(t->ctx);
         strncpy(mine.message, trail, sizeof(mine.message) - 1);
@@ -335,7 +339,7 @@ static loong_status_t update(loong_trainer_t *t)
         t->frame.grad_scale = fmin(1.0, clip / (t->state.grad_norm + 1e-6));
     }
     if (t->save != NULL) {
-        loongi_checkpoint_save_wait(t->save);
+        t->save_stall += loongi_checkpoint_save_wait(t->save);
     }
     LOONG_TRY(loongi_program_run(&t->stage->run, &o->update, &t->frame));
     return loongi_program_run(&t->stage->run, &o->gather, &t->frame);
@@ -345,6 +349,7 @@ loong_status_t loongi_train_step(loong_trainer_t *t)
 {
     memset(t->record, 0, sizeof(t->record));
     loong_comm_set_step(t->comm, t->state.step);
+    LOONG_TRY(loongi_fault_begin_step(t->faults, t->state.step));
     LOONG_TRY(agree_on_step(t));
     t->frame.step = t->state.step;
     t->frame.seed = t->set.seed;
@@ -354,6 +359,10 @@ loong_status_t loongi_train_step(loong_trainer_t *t)
         t->frame.loss_scale[0] =
             t->stage->chunk[LOONG_STAGE_TRAIN]->losses[0].weight /
             (double)LOONG_MAX(t->loss_tokens, 1);
+    }
+    if (loongi_fault_due(t->faults, LOONG_FAULT_NAN_GRADIENT,
+                         t->state.step)) {
+        t->frame.loss_scale[0] = NAN;
     }
     LOONG_TRY(run_schedule(t));
     LOONG_TRY(reduce_records(t));

@@ -284,7 +284,10 @@ static loong_status_t load_model(loong_trainer_t *t)
     const char *save = loong_recipe_text(t->recipe, "checkpoint.save");
     bool begun = save != NULL && loongi_checkpoint_is_native(save);
     if (load != NULL && strcmp(load, "auto") == 0) {
-        load = begun ? save : NULL;
+        if (begun) {
+            return loongi_trainer_resume_newest(t, save);
+        }
+        load = NULL;
     }
     LOONG_CHECK(t->ctx, load != NULL || !begun, LOONG_ERR_CONFIG,
                 "checkpoint.save: %s has checkpoints of an earlier run: "
@@ -320,6 +323,7 @@ static loong_status_t create_transfers(loong_trainer_t *t)
 static loong_status_t start(loong_trainer_t *t)
 {
     LOONG_TRY(loongi_run_dirs_open(t));
+    LOONG_TRY(loongi_supervise_open(t));
     LOONG_TRY(loongi_trainer_open_data(t));
     LOONG_TRY(loongi_calloc(t->ctx, (size_t)t->stage->params.request.tokens,
                             sizeof(*t->weights), "loss weights", &t->weights));
@@ -407,6 +411,8 @@ void loong_trainer_destroy(loong_trainer_t **trainer_p)
     loongi_checkpoint_save_destroy(&t->save);
     loongi_pairs_destroy(&t->save_metadata);
     loongi_report_close(t);
+    loong_job_close(&t->job);
+    loongi_faults_destroy(&t->faults);
     loong_tokenizer_destroy(&t->tokenizer);
     loongi_profiler_destroy(&t->profiler);
     loongi_trainer_close_data(t);

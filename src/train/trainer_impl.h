@@ -6,6 +6,8 @@
 #define LOONG_TRAINER_IMPL_H
 
 #include "exact_sum.h"
+#include "fault.h"
+#include "loong/job.h"
 #include "loong/loader.h"
 #include "loong/tokenizer.h"
 #include "loong/trainer.h"
@@ -101,6 +103,9 @@ struct loong_trainer {
     loong_text_t text;
     loong_tokenizer_t *tokenizer; /* rank 0, when it samples; else NULL */
     loong_profiler_t *profiler; /* NULL: not measured */
+    loong_faults_t *faults;     /* NULL: none on request */
+    loong_job_t *job;           /* rank 0 under a supervisor; else NULL */
+    loong_job_progress_t told;  /* to it */
     void (*progress)(void *user, const loong_trainer_progress_t *now);
     void *progress_user;
 
@@ -116,6 +121,7 @@ struct loong_trainer {
     loong_checkpoint_save_t *save;
     loong_pairs_t *save_metadata; /* and what the writing thread reads */
     int64_t saved_step;
+    double save_stall; /* seconds that training has waited for the save */
     int locks[2]; /* of checkpoint.save and log.dir, rank 0; -1: none */
     struct {
         double time;
@@ -179,8 +185,31 @@ LOONG_NODISCARD loong_status_t loongi_trainer_save(loong_trainer_t *t);
 /* Waits for the save that is under way, if any, and makes it the newest
  * checkpoint. Collective. */
 LOONG_NODISCARD loong_status_t loongi_trainer_finish_save(loong_trainer_t *t);
+/* Is this the run that the checkpoint was saved by? Lists what is not. */
+LOONG_NODISCARD loong_status_t
+loongi_trainer_check_resume(loong_trainer_t *t, loong_checkpoint_t *ck);
+/* Takes the state of a checkpoint that was checked and verified. */
+LOONG_NODISCARD loong_status_t loongi_trainer_load(loong_trainer_t *t,
+                                                   loong_checkpoint_t *ck);
+
+/* ---- resume.c ---- */
+/* From one checkpoint, or the newest of a directory; a damaged one is an
+ * error. */
 LOONG_NODISCARD loong_status_t loongi_trainer_resume(loong_trainer_t *t,
                                                      const char *path);
+/* From the newest checkpoint of a directory that is whole on all ranks; the
+ * damaged ones before it are told as warnings. Collective. */
+LOONG_NODISCARD loong_status_t
+loongi_trainer_resume_newest(loong_trainer_t *t, const char *dir);
+
+/* ---- supervise.c ---- */
+/* Faults on request, and the supervisor if there is one: refuses what it could
+ * not restart. Collective. */
+LOONG_NODISCARD loong_status_t loongi_supervise_open(loong_trainer_t *t);
+/* Tell the supervisor: where the run begins, a step, a checkpoint. */
+void loongi_supervise_begin(loong_trainer_t *t);
+void loongi_supervise_step(loong_trainer_t *t);
+LOONG_NODISCARD loong_status_t loongi_supervise_saved(loong_trainer_t *t);
 
 /* ---- trainer_data.c ---- */
 loong_rampup_t loongi_trainer_rampup(const loong_recipe_t *recipe);
@@ -214,10 +243,14 @@ LOONG_NODISCARD loong_status_t loongi_report_open(loong_trainer_t *t);
 void loongi_report_close(loong_trainer_t *t);
 void loongi_report_reset(loong_trainer_t *t);
 LOONG_NODISCARD loong_status_t loongi_report_interval(loong_trainer_t *t);
+/* Of the last interval; NAN before the first step. */
+double loongi_report_step_seconds(const loong_trainer_t *t);
 /* What is left to run, in seconds; NAN before the first step. */
 double loongi_report_seconds_left(const loong_trainer_t *t);
 /* Takes the memory of this moment into the highest that was seen. */
 void loongi_report_memory(loong_trainer_t *t);
+/* A checkpoint that is whole now. */
+LOONG_NODISCARD loong_status_t loongi_report_save(loong_trainer_t *t);
 /* The last line of a run. */
 void loongi_report_end(loong_trainer_t *t, bool stopped);
 LOONG_NODISCARD loong_status_t

@@ -93,10 +93,12 @@ loong_status_t loong_trainer_run(loong_trainer_t *trainer)
         return LOONG_OK;
     }
     loongi_report_reset(t);
+    loongi_supervise_begin(t);
     while (t->state.step < t->set.train_iters && !stop) {
         t->flags = own_requests(t);
         LOONG_TRY(loongi_train_step(t));
         tell_progress(t);
+        loongi_supervise_step(t);
         LOONG_TRY(after_step(t, &stop));
     }
     LOONG_TRY(loongi_trainer_finish_save(t));

@@ -221,19 +221,15 @@ loong_status_t loongi_trainer_finish_save(loong_trainer_t *t)
     if (t->save == NULL) {
         return LOONG_OK;
     }
-    double stall = loongi_checkpoint_save_wait(t->save);
+    double begin = loongi_now();
     loong_status_t status = loongi_checkpoint_save_commit(t->save);
+    t->save_stall += loongi_now() - begin;
     if (status == LOONG_OK) {
-        loongi_log(t->ctx, LOONG_LOG_INFO,
-                   "step %lld | checkpoint saved: %.1f MB of this rank in %.2f "
-                   "s, waited %.3f s",
-                   (long long)t->saved_step,
-                   1e-6 * (double)loongi_checkpoint_save_bytes(t->save),
-                   loongi_checkpoint_save_seconds(t->save), stall);
+        status = loongi_report_save(t);
     }
     loongi_checkpoint_save_destroy(&t->save);
     loongi_pairs_destroy(&t->save_metadata);
-    return status;
+    return status == LOONG_OK ? loongi_supervise_saved(t) : status;
 }
 
 loong_status_t loongi_trainer_save(loong_trainer_t *t)
@@ -242,9 +238,11 @@ loong_status_t loongi_trainer_save(loong_trainer_t *t)
         return LOONG_OK;
     }
     LOONG_TRY(loongi_trainer_finish_save(t));
+    double begin = loongi_now();
     LOONG_TRY(loongi_pairs_create(t->ctx, &t->save_metadata));
     LOONG_TRY(begin_save(t, t->save_metadata));
     t->saved_step = t->state.step;
+    t->save_stall = loongi_now() - begin;
     return LOONG_OK;
 }
 
@@ -423,7 +421,8 @@ static loong_status_t compare_recipes(loong_trainer_t *t, const char *earlier)
     return status;
 }
 
-static loong_status_t resume_from(loong_trainer_t *t, loong_checkpoint_t *ck)
+loong_status_t loongi_trainer_check_resume(loong_trainer_t *t,
+                                           loong_checkpoint_t *ck)
 {
     const loong_pairs_t *meta = loongi_checkpoint_metadata(ck);
     const char *recipe = loongi_pairs_get(meta, "recipe");
@@ -440,9 +439,12 @@ static loong_status_t resume_from(loong_trainer_t *t, loong_checkpoint_t *ck)
             return status;
         }
     }
-    LOONG_TRY(check_tensors(t, ck));
-    LOONG_TRY(loongi_checkpoint_verify(ck, loong_comm_rank(t->comm),
-                                       loong_comm_size(t->comm)));
+    return check_tensors(t, ck);
+}
+
+loong_status_t loongi_trainer_load(loong_trainer_t *t, loong_checkpoint_t *ck)
+{
+    const loong_pairs_t *meta = loongi_checkpoint_metadata(ck);
     LOONG_TRY(load_tensors(t, ck));
     loongi_pairs_int(meta, "step", &t->state.step);
     loongi_pairs_int(meta, "consumed_samples", &t->state.consumed_samples);
@@ -450,15 +452,6 @@ static loong_status_t resume_from(loong_trainer_t *t, loong_checkpoint_t *ck)
     loongi_log(t->ctx, LOONG_LOG_INFO, "resumed from %s at step %lld",
                loongi_checkpoint_path(ck), (long long)t->state.step);
     return LOONG_OK;
-}
-
-loong_status_t loongi_trainer_resume(loong_trainer_t *t, const char *path)
-{
-    loong_checkpoint_t *ck = NULL;
-    LOONG_TRY(loongi_checkpoint_open(t->ctx, path, &ck));
-    loong_status_t status = resume_from(t, ck);
-    loongi_checkpoint_close(&ck);
-    return status;
 }
 
 /* ---- export -------------------------------------------------------------- */

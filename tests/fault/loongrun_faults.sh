@@ -259,14 +259,17 @@ two 0 "resumed from killed/$last" checkpoint.save=killed checkpoint.load=auto \
     train.train_iters=$((10#${last#step_} + 2))
 ! compgen -G 'killed/.tmp_step_*' >/dev/null || failed "a half save was left"
 
-# one rank dies, is stopped
-start one
-kill -9 "$(worker 1)"
-finish 4 "one rank dies" "lost: rank 1 was killed by signal 9" ", step "
-start one
-kill -STOP "$(worker 1)"
-finish 4 "one rank is stopped" "1 of 2 ranks did not come in 4.0 s" \
-    "rank 1 (pid " ", step " "is stopped (SIGSTOP)"
+# one rank dies, is stopped, cannot read, has a gradient that is no number
+two 4 "lost: rank 1 was killed by signal 9|, step 2) " \
+    'fault=[{kind: kill, rank: 1, step: 2}]'
+two 4 "1 of 2 ranks did not come in 4.0 s|rank 1 (pid |, step |is stopped (SIG" \
+    'fault=[{kind: stop, rank: 1, step: 2}]'
+two 74 "step 2, rank 1: |cannot read the samples (on request)" \
+    'fault=[{kind: io_error, rank: 1, step: 2}]'
+two 3 "gradient norm nan; first parameter with a gradient|train.on_nan is stop" \
+    'fault=[{kind: nan_gradient, rank: 1, step: 2}]'
+two 0 "the step is not applied|finished at step 4 of 4" train.on_nan=skip \
+    'fault=[{kind: nan_gradient, rank: 1, step: 2}]'
 
 # several singletons by mistake
 for launcher in "srun:SLURM_PROCID=0 SLURM_NTASKS=2:srun --mpi=pmix" \

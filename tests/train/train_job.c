@@ -204,7 +204,7 @@ int job_metrics(const job_place_t *place, const char *set, const char *key,
         assert_ok(ctx, loongi_json_parse(ctx, line, strlen(line), path, &json));
         const loong_json_t *name = loongi_json_get(json, "eval");
         const loong_json_t *value = loongi_json_get(json, key);
-        bool ours = set == NULL ? name == NULL
+        bool ours = set == NULL ? loongi_json_get(json, "grad_norm") != NULL
                                 : name != NULL &&
                                       strcmp(loongi_json_string(name), set) ==
                                           0;

@@ -16,6 +16,7 @@ include(tests/parallel/parallel.cmake)
 include(tests/parallel/parity.cmake)
 include(tests/parallel/context.cmake)
 include(tests/fault/fault.cmake)
+include(tests/fault/supervise.cmake)
 loong_test(NAME loong_ckpt SOURCES tests/cli/test_loong_ckpt.c LABELS cli
   ARGS $<TARGET_FILE:loong-ckpt>)
 include(tests/fuzz/fuzz.cmake)

@@ -17,6 +17,11 @@ install(TARGETS loongrun RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
 add_library(loong_layouts STATIC tools/layout_job.c)
 target_link_libraries(loong_layouts PUBLIC loong_all)
 target_include_directories(loong_layouts PUBLIC tools)
+add_executable(loong-supervise tools/loong_supervise.c
+  tools/loong_supervise_job.c tools/loong_supervise_log.c
+  tools/loong_supervise_policy.c)
+target_link_libraries(loong-supervise PRIVATE loong m)
+install(TARGETS loong-supervise RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
 add_executable(loong-bench tools/loong_bench.c tools/loong_bench_floor.c
   tools/loong_bench_item.c tools/loong_bench_op.c tools/loong_bench_parity.c
   tools/loong_bench_step.c)

@@ -22,7 +22,7 @@ echo "custom_trainer: loss $loss"
 awk "BEGIN { exit !($loss < 3.5) }" # 5.5 knows nothing
 # From anywhere: the tools find the library and the configurations.
 cd "$place/run"
-for tool in loong-ckpt loong-data loong-bench; do
+for tool in loong-ckpt loong-data loong-bench loong-supervise; do
     "$place/bin/$tool" --help >/dev/null
 done
 cat >recipe.yaml <<EOF2

@@ -1,0 +1,350 @@
+#!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
+# usage: supervise.sh BUILD SOURCE MPIRUN CASE...: jobs of two ranks under
+# loong-supervise. A job that was restarted must end with the checkpoint and
+# the loss curve of one that was not, bit for bit.
+set -u
+build=$1
+source=$2
+mpirun=$3
+shift 3
+place=$(mktemp -d)
+job=
+trap '[ -z "$job" ] || kill -9 $job 2>/dev/null; rm -rf "$place"' EXIT
+cd "$place" || exit 1
+export OMP_NUM_THREADS=1 TMPDIR=$place
+failures=0
+checks=0
+
+failed() {
+    printf 'FAILED: %s: %s\n' "$name" "$1"
+    tail -n 25 err log.jsonl 2>/dev/null
+    failures=$((failures + 1))
+}
+
+want() { # WHAT, then a command that must succeed
+    checks=$((checks + 1))
+    "${@:2}" || failed "$1"
+}
+
+"$build/loong-data" index --tokenizer bytes --append-eod --quiet \
+    --suffixes .md --output-prefix text "$source/docs" >/dev/null
+cat >recipe.yaml <<'YAML'
+model:
+  foundation:
+    family: qwen3
+    num_layers: 2
+    hidden_size: 64
+    ffn_hidden_size: 128
+    num_attention_heads: 4
+    vocab_size: 257
+    max_position_embeddings: 64
+    position_embedding_type: rope
+    normalization: RMSNorm
+    activation: swiglu
+    qk_layernorm: true
+data: {seq_length: 64, train: [{path: text}]}
+train: {micro_batch_size: 2, global_batch_size: 8, train_iters: 16}
+optimizer: {lr: 1e-3, lr_warmup_iters: 4}
+checkpoint: {load: auto, save_interval: 4}
+log: {interval: 1}
+device: cpu
+YAML
+
+# supervise CODE OPTIONS -- ARGUMENTS...: exit code of a job, 60 s at most
+supervise() {
+    local wanted=$1 got=0 options=()
+    shift
+    while [ "$1" != -- ]; do
+        options+=("$1")
+        shift
+    done
+    shift
+    rm -rf save logs log.jsonl
+    timeout -k 5 90 "$build/loong-supervise" --backoff 0.2 --log log.jsonl \
+        "${options[@]}" -- "$mpirun" --oversubscribe -n 2 "$build/loongrun" \
+        recipe.yaml checkpoint.save=save log.dir=logs "$@" >out 2>err || got=$?
+    want "exit $got, not $wanted" [ $got = "$wanted" ]
+}
+
+has() { # TEXT...: in what the job or the supervisor said
+    local text
+    for text; do
+        want "no \"$text\"" grep -qF -- "$text" out err
+    done
+}
+
+attempts() { want "$(wc -l <log.jsonl) attempts, not $1" \
+    [ "$(wc -l <log.jsonl)" = "$1" ]; }
+
+# figure ATTEMPT KEY: a value of the log
+figure() { sed -n "$1s/.*\"$2\":\([^,}]*\).*/\1/p" log.jsonl; }
+
+is() { # ATTEMPT KEY VALUE
+    want "$2 of attempt $1 is $(figure "$1" "$2"), not $3" \
+        [ "$(figure "$1" "$2")" = "$3" ]
+}
+
+curve() { # DIRECTORY: step, loss, gradient norm, learning rate of each step
+    sed -n 's/.*"step":\([0-9]*\),.*"loss":\([^,]*\),.*"grad_norm":\([^,]*\),.*"lr":\([^,]*\),.*/\1 \2 \3 \4/p' \
+        "$1/metrics.jsonl"
+}
+
+# The same as a run that nothing happened to.
+whole_run() {
+    if [ ! -e whole_logs ]; then
+        "$mpirun" --oversubscribe -n 2 "$build/loongrun" recipe.yaml \
+            checkpoint.save=whole log.dir=whole_logs >whole_out 2>&1 ||
+            failed "the run without faults: $(cat whole_out)"
+        curve whole_logs >whole_curve
+        want "$(wc -l <whole_curve) steps, not 16" \
+            [ "$(wc -l <whole_curve)" = 16 ]
+    fi
+    curve logs >curve
+    want "another loss curve: $(diff whole_curve curve)" \
+        cmp -s whole_curve curve
+    local differs=0
+    "$build/loong-ckpt" diff whole save >diff 2>&1 || differs=$?
+    want "other weights or moments: $(cat diff)" [ $differs = 0 ]
+}
+
+# restarted SECONDS: one restart after 6 steps, detected within the time; the
+# rest equals a run without faults
+restarted() {
+    local detect resume
+    attempts 2
+    is 1 decision '"restart"'
+    is 1 last_step 6
+    is 1 saved_step 4
+    is 2 from_step 4
+    is 2 steps_lost 2
+    is 2 last_step 16
+    detect=$(figure 1 seconds_to_detect)
+    resume=$(figure 2 seconds_to_resume)
+    want "$detect s to detect, more than $1" \
+        awk "BEGIN { exit !($detect > 0 && $detect < $1) }"
+    want "$resume s to resume" \
+        awk "BEGIN { exit !($resume > 0.2 && $resume < 30) }"
+    echo "$name: detected in $detect s, resumed in $resume s," \
+        "$(figure 2 steps_lost) steps lost"
+    whole_run
+}
+
+fault() { printf 'fault=[{kind: %s, rank: 1, step: 6}]' "$1"; }
+
+# A checkpoint is begun after step 4 and whole a little later: the two steps
+# until the fault may be too quick for it.
+sync=checkpoint.async=false
+
+case_kill() {
+    supervise 0 -- "$(fault kill)" $sync
+    is 1 exit_code 4
+    is 1 rank 1
+    has "FAULT INJECTION (command line:1): kill on rank 1 at step 6" \
+        "FAULT INJECTION (command line:1): rank 1, step 6: kill" \
+        "lost: rank 1 was killed by signal 9" "not in this attempt any more" \
+        "what the ranks of this machine did last:" \
+        "is in all_gather #" "'step header' of world (" "step_header.c:" \
+        "resumed from save/step_00000004"
+    restarted 30
+}
+
+case_crash() {
+    supervise 0 -- "$(fault crash)" $sync
+    has "lost: rank 1 was killed by signal 11"
+    restarted 30
+}
+
+# Long before the time limit of a collective, which is 300 s here.
+case_stop() {
+    supervise 0 -- "$(fault stop)" $sync
+    is 1 exit_code 4
+    is 1 rank 1
+    has "lost: rank 1 is stopped (SIGSTOP), rank 0 waits for it"
+    restarted 30
+}
+
+case_hang() {
+    supervise 0 -- "$(fault hang)" $sync comm.timeout=5s
+    is 1 rank 1
+    has "lost: rank 1 hangs"
+    restarted 30
+}
+
+case_exit() {
+    supervise 0 -- "$(fault exit)" $sync
+    is 1 exit_code 4
+    is 1 rank 1
+    has "did not come in" "rank 1 (pid " ", ended, step 6) finished "
+    restarted 30
+}
+
+case_wrong_collective() {
+    supervise 0 -- "$(fault wrong_collective)" $sync
+    is 1 exit_code 4
+    has "ranks of world do not call the same: rank 0 calls all_gather" \
+        "rank 1 calls barrier #" "'wrong' (" "fault.c:"
+    restarted 30
+}
+
+case_io_error() {
+    supervise 0 -- "$(fault io_error)" $sync
+    is 1 exit_code 74
+    has "step 6, rank 1: " "cannot read the samples (on request)"
+    restarted 30
+}
+
+# The newest checkpoint is damaged and named; the one before it serves.
+case_corrupt() {
+    supervise 0 -- $sync "fault=[{kind: corrupt_checkpoint, rank: 1, step: 8},
+        {kind: kill, rank: 0, step: 10}]"
+    attempts 2
+    is 1 saved_step 8
+    is 2 from_step 4
+    is 2 steps_lost 6
+    has "checkpoint save/step_00000008 is damaged, the one before it is tried" \
+        "rank_00001.h5: checksum" "resumed from save/step_00000004 at step 4"
+    whole_run
+    # Named alone it is refused, and so is a directory without a whole one.
+    local got=0
+    for step in save/step_000000*; do
+        printf XXXX | dd of="$step/rank_00000.h5" bs=1 seek=3000 \
+            conv=notrunc status=none
+    done
+    "$build/loongrun" recipe.yaml checkpoint.save=save train.train_iters=17 \
+        >out 2>err || got=$?
+    want "exit $got, not 1" [ $got = 1 ]
+    has "none of the 2 checkpoints in 'save' is whole"
+}
+
+# Nothing is gained by another attempt.
+case_refused() {
+    supervise 2 -- optimizer.lr=1e9
+    attempts 1
+    has "the command or the recipe is refused"
+    supervise 2 -- checkpoint.load=null
+    attempts 1
+    has "checkpoint.load is not set, auto wanted"
+    supervise 2 -- checkpoint.save_interval=0
+    attempts 1
+    has "both 0, one of them wanted"
+    supervise 66 -- 'data.train=[{path: nowhere}]'
+    attempts 1
+    supervise 3 -- "$(fault nan_gradient)"
+    attempts 1
+    is 1 decision '"end"'
+    has "gradient norm nan; first parameter with a gradient that is not" \
+        "it would diverge again"
+    supervise 2 -- "fault=[{kind: kill, rank: 2, step: 16},
+        {kind: slow}, {kind: kill, step: 1, seconds: 3}]"
+    attempts 1
+    has "fault[0].rank: 2, there are ranks 0 to 1" \
+        "fault[0].step: 16, train.train_iters 16 ends before it" \
+        "fault[1].step: not set, every fault needs it" \
+        "fault[2].seconds: has no effect on kill, only on slow"
+    local got=0
+    "$build/loong-supervise" --log log.jsonl no_such_command 2>err || got=$?
+    want "exit $got, not 127" [ $got = 127 ]
+    has "cannot run 'no_such_command': No such file or directory"
+}
+
+# The same step fails each time: a pause, a longer one, then no more.
+case_same() {
+    supervise 4 --same 3 -- $sync \
+        'fault=[{kind: kill, rank: 1, step: 6, attempts: 0}]'
+    attempts 3
+    is 1 backoff 0.2
+    is 2 backoff 0.4
+    is 3 decision '"end"'
+    has "a rank was lost at step 6, 3 times the same"
+    supervise 4 --restarts 1 --same 9 -- $sync \
+        'fault=[{kind: kill, rank: 1, step: 1, attempts: 0}]'
+    attempts 2
+    has "1 restarts brought no new checkpoint"
+}
+
+# Two faults, each after a new checkpoint: no pause grows.
+case_gain() {
+    supervise 0 --restarts 1 -- $sync \
+        'fault=[{kind: kill, rank: 1, step: 6, attempts: 1},
+        {kind: kill, rank: 0, step: 10, attempts: 2}]'
+    attempts 3
+    is 1 backoff 0.2
+    is 2 backoff 0.2
+    whole_run
+}
+
+# Stopped on its own account: goes on at once.
+case_interval() {
+    supervise 0 -- $sync train.exit_interval=6
+    attempts 3
+    is 1 exit_code 75
+    is 1 backoff 0
+    whole_run
+}
+
+# A slow rank is waited for: nothing is restarted.
+case_slow() {
+    supervise 0 -- 'fault=[{kind: slow, rank: 1, step: 6, seconds: 2}]'
+    attempts 1
+    has "rank 1, step 6: slow"
+    whole_run
+}
+
+# start ARGUMENTS...: a long job in the background, until its first checkpoint
+start() {
+    rm -rf save logs log.jsonl
+    "$build/loong-supervise" --backoff 0.2 --log log.jsonl \
+        "$mpirun" --oversubscribe -n 2 "$build/loongrun" recipe.yaml \
+        checkpoint.save=save log.dir=logs "$@" >out 2>err &
+    job=$!
+    for _ in $(seq 400); do
+        [ ! -e save/latest ] || return
+        sleep 0.05
+    done
+    failed "no checkpoint within 20 s"
+}
+
+finish() { # CODE
+    local got=0
+    wait $job || got=$?
+    job=
+    want "exit $got, not $1" [ $got = "$1" ]
+}
+
+nobody_left() {
+    local pid
+    for pid in $(pgrep -x loongrun); do
+        [ "$(readlink /proc/$pid/cwd)" != "$place" ] || return 1
+    done
+}
+
+# Asked to stop: saved, and not restarted.
+case_asked() {
+    start train.train_iters=1000000 checkpoint.save_interval=100
+    kill -USR2 $job
+    finish 75
+    attempts 1
+    has "it was asked to end" "stopped at step "
+}
+
+# The launcher is killed: its ranks are cleared up before the next attempt.
+case_launcher() {
+    start train.train_iters=1500 checkpoint.save_interval=100
+    kill -9 "$(pgrep -P $job)"
+    finish 0
+    attempts 2
+    is 1 exit_code 137
+    is 2 last_step 1500
+}
+
+for name; do
+    : >out
+    : >err
+    "case_$name"
+    want "processes are left" nobody_left
+    want "files are left: $(ls -d loong-job-* 2>/dev/null)" \
+        [ -z "$(ls -d loong-job-* 2>/dev/null)" ]
+done
+echo "$checks checks, $failures failures"
+[ $failures = 0 ]

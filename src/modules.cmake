@@ -10,6 +10,7 @@ include(cmake/LoongMpi.cmake)
 if(MPI_C_FOUND)
   loong_module(NAME comm_mpi DIR backends/mpi USES base comm launch
     SOURCES backends/mpi/mpi_comm.c backends/mpi/mpi_world.c
+    backends/mpi/mpi_version.c
     INCLUDES ${MPI_C_INCLUDE_DIRS} LIBS ${MPI_C_LIBRARIES})
 else()
   loong_module(NAME comm_mpi DIR backends/mpi USES base comm
@@ -51,3 +52,5 @@ include(cmake/LoongIsa.cmake)
 loong_isa_module(NAME kernels PATTERN kernels/*/*_cpu.c USES base)
 loong_module(NAME registry DIR src/registry
   USES base comm device graph pass run op kernels optim device_cpu foundation)
+loong_module(NAME version DIR src/version USES base kernels checkpoint comm_mpi
+  DEFINES LOONG_PROJECT_VERSION="${PROJECT_VERSION}")

@@ -14,6 +14,7 @@
 #include "loong/recipe.h"
 #include "loong/register.h"
 #include "loong/trainer.h"
+#include "loongrun_banner.h"
 #include "loongrun_doctor.h"
 #include "loongrun_screen.h"
 #include "tool_configs.h"
@@ -31,6 +32,7 @@ static const char usage[] =
     "  --profile FILE      time every step; a table, and a trace for Perfetto\n"
     "  --help-config [KEY] what a key means, or all keys\n"
     "  --doctor            what was found on this machine\n"
+    "  --version           this build and the libraries it works with\n"
     "\n"
     "signals: USR1 saves and goes on; USR2, TERM, INT finish the step, save\n"
     "and exit with 75. Exit codes: docs/faults.md\n";
@@ -97,7 +99,10 @@ static loong_status_t with_trainer(const options_t *o, loong_recipe_t *recipe,
     const char *dir = loong_recipe_text(recipe, "export.hf");
     loong_status_t status = loong_trainer_describe(trainer, &text);
     if (status == LOONG_OK && loong_comm_rank(comm) == 0) {
-        printf("run: %s\n", loong_recipe_text(recipe, "name"));
+        banner(stdout);
+        printf("run: %s, recipe %s, seed %lld\n",
+               loong_recipe_text(recipe, "name"), o->recipe,
+               (long long)loong_recipe_int(recipe, "seed"));
     }
     if (status == LOONG_OK) {
         status = print_text(comm, text);
@@ -321,6 +326,10 @@ int main(int argc, char **argv)
     if (argc > 1 && (strcmp(argv[1], "--help") == 0 ||
                      strcmp(argv[1], "-h") == 0)) {
         fputs(usage, stdout);
+        return 0;
+    }
+    if (argc > 1 && strcmp(argv[1], "--version") == 0) {
+        banner(stdout);
         return 0;
     }
     if (argc > 1 && strcmp(argv[1], "--help-config") == 0) {

@@ -19,6 +19,7 @@
 #include "loong/exit_code.h"
 #include "loong/launch.h"
 #include "loong/register.h"
+#include "loongrun_banner.h"
 
 static void line(const char *what, const char *value)
 {
@@ -207,6 +208,7 @@ int doctor(loong_context_t *ctx)
     char text[1024];
     loong_launch_detect(&launch);
     if (launch.rank == 0) {
+        banner(stdout);
         dl_iterate_phdr(tell_library, NULL);
         tell_isa(ctx);
         tell_memory();

@@ -7,8 +7,15 @@ add_executable(loong-data tools/loong_data.c tools/loong_data_index.c
   tools/loong_data_tokenize.c tools/loong_data_train.c)
 target_link_libraries(loong-data PRIVATE loong_all)
 install(TARGETS loong-data RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
-add_executable(loongrun tools/loongrun.c tools/loongrun_doctor.c
-  tools/loongrun_screen.c)
+add_custom_target(loong_commit BYPRODUCTS ${PROJECT_BINARY_DIR}/loong_commit.h
+  COMMAND ${CMAKE_COMMAND} -DSOURCE=${PROJECT_SOURCE_DIR}
+  -DOUT=${PROJECT_BINARY_DIR}/loong_commit.h
+  -P ${PROJECT_SOURCE_DIR}/cmake/LoongCommit.cmake)
+add_executable(loongrun tools/loongrun.c tools/loongrun_banner.c
+  tools/loongrun_doctor.c tools/loongrun_screen.c)
+add_dependencies(loongrun loong_commit)
+set_source_files_properties(tools/loongrun_banner.c PROPERTIES
+  INCLUDE_DIRECTORIES ${PROJECT_BINARY_DIR})
 target_link_libraries(loongrun PRIVATE loong OpenMP::OpenMP_C)
 target_compile_definitions(loongrun PRIVATE
   LOONG_CONFIG_DIR="${PROJECT_SOURCE_DIR}/configs"

@@ -1,8 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Stands in for mpi_*.c in a build without MPI. */
+#include <stdio.h>
+
 #include "base.h"
 #include "loong/comm.h"
+#include "mpi_version.h"
+
+const char *loongi_mpi_version(char *text, size_t size)
+{
+    snprintf(text, size, "no MPI");
+    return text;
+}
 
 loong_status_t loong_comm_create_mpi(loong_context_t *ctx,
                                      const loong_comm_params_t *params,

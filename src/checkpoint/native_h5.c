@@ -434,3 +434,13 @@ loong_status_t loongi_h5_check(loong_context_t *ctx, const char *dir,
     unlock();
     return loongi_problems_end(&problems, LOONG_ERR_FORMAT, dir);
 }
+
+const char *loongi_h5_version(char *text, size_t size)
+{
+    unsigned v[3] = {0, 0, 0};
+    lock();
+    (void)H5get_libversion(&v[0], &v[1], &v[2]);
+    unlock();
+    snprintf(text, size, "%u.%u.%u", v[0], v[1], v[2]);
+    return text;
+}

@@ -30,6 +30,9 @@ LOONG_NODISCARD loong_status_t loongi_h5_check(loong_context_t *ctx,
                                                const char *dir,
                                                const loong_layout_t *layout);
 
+/* "1.10.8". Returns text. */
+const char *loongi_h5_version(char *text, size_t size);
+
 #ifdef __cplusplus
 }
 #endif

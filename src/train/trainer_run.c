@@ -2,7 +2,9 @@
  *
  * The loop around the step: log, evaluate, save, stop. */
 #include <stdio.h>
+#include <string.h>
 
+#include "isa.h"
 #include "loong/launch.h"
 #include "trainer_impl.h"
 
@@ -118,6 +120,37 @@ loong_status_t loong_trainer_evaluate(loong_trainer_t *trainer)
 
 /* ---- texts --------------------------------------------------------------- */
 
+/* The compute type and why; what works in a wider or slower one than it. */
+static void describe_precision(loong_trainer_t *t)
+{
+    const char *asked = loong_recipe_text(t->recipe, "precision.params_dtype");
+    int64_t wider = loong_recipe_count(t->recipe, "precision.fp32_scopes");
+    loong_dtype_t compute = t->stage->params.precision.compute;
+    bool fast = loongi_isa() >= LOONG_ISA_LEVEL_avx512_bf16;
+    const char *why = "as the recipe says";
+    if (strcmp(asked, "auto") == 0) {
+        why = fast ? "auto: this processor multiplies bf16"
+                   : "auto: this processor does not multiply bf16";
+    } else if (compute == LOONG_BF16 && !fast) {
+        why = "as the recipe says, but this processor does not multiply it: "
+              "slower than fp32";
+    }
+    loongi_text_printf(&t->text, "precision: %s (%s)",
+                       loong_dtype_name(compute), why);
+    if (compute == LOONG_BF16) {
+        loongi_text_printf(&t->text, "; fp32 in the sums of every op, "
+                                     "gradients, masters and moments");
+    }
+    for (int64_t i = 0; i < wider; i++) {
+        char path[64];
+        snprintf(path, sizeof(path), "precision.fp32_scopes[%lld]",
+                 (long long)i);
+        loongi_text_printf(&t->text, "%s %s", i == 0 ? "; fp32 scopes" : ",",
+                           loong_recipe_text(t->recipe, path));
+    }
+    loongi_text_printf(&t->text, "\n");
+}
+
 loong_status_t loong_trainer_describe(loong_trainer_t *trainer,
                                       const char **text_p)
 {
@@ -157,6 +190,7 @@ loong_status_t loong_trainer_describe(loong_trainer_t *trainer,
                        s->params.compile.threads,
                        loong_dtype_name(s->params.precision.compute),
                        loong_dtype_name(s->params.precision.wide));
+    describe_precision(t);
     loongi_text_printf(&t->text, "memory of this rank:\n");
     int64_t sum = 0;
     for (int b = 0; b < LOONG_BASE_COUNT; b++) {

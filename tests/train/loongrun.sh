@@ -91,6 +91,16 @@ has out "stopped at step "
 has out "to go on: the same command with checkpoint.load=auto"
 hasnt out $'\r'
 hasnt err "nothing in this run reads it"
+# Who runs, with what, how much.
+head -n 1 out | grep -qE '^libloong [0-9.]+.* \| oneDNN [0-9.]+, HDF5 [0-9.]+' ||
+    fail "no version"
+[ ! -e "$source/.git" ] || head -n 1 out | grep -qE ' \(commit [0-9a-f]{7,}' ||
+    fail "no commit"
+for line in "run: tiny, recipe recipe.yaml, seed 1234" \
+    "tokens per step: 128 (2 samples of 64)" "ranks: 1 = " \
+    "1 threads each" "precision: " "memory of this rank:"; do
+    has out "$line"
+done
 steps=$(sed -n 's/^stopped at step \([0-9]*\) .*/\1/p' out)
 run 0 checkpoint.load=auto train.train_iters=$((steps + 2))
 has out "resumed from "

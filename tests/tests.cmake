@@ -55,6 +55,7 @@ set_tests_properties(trainer PROPERTIES
 include(tests/train/train.cmake)
 loong_test(NAME schedule SOURCES tests/planner/test_schedule.c LABELS planner)
 include(tests/planner/plot.cmake)
+loong_test(NAME cut SOURCES tests/planner/test_cut.c LABELS planner)
 include(tests/engine/engine.cmake)
 loong_test(NAME recipe SOURCES tests/unit/test_recipe.c LABELS unit)
 loong_test(NAME recipe_resume SOURCES tests/unit/test_recipe_resume.c

@@ -5,41 +5,46 @@
 
 /* ---- memory ------------------------------------------------------------- */
 
-/* Bytes of one chunk in every base but those that all share. */
+/* Bytes of one chunk in every base but those that all share, in one use. */
 static void chunk_bytes(const loong_chunk_t *c, const loong_chunk_slots_t *n,
                         int64_t bytes[LOONG_BASE_COUNT])
 {
+    const int64_t own[LOONG_BASE_COUNT] = {
+        [LOONG_BASE_PARAM] = c->param_bytes,
+        [LOONG_BASE_GRAD] = c->grad_bytes,
+        [LOONG_BASE_STATE] = c->state_bytes,
+        [LOONG_BASE_SLOT] = n->slots * c->slot_bytes,
+        [LOONG_BASE_INPUT] = n->slots * c->input_bytes,
+        [LOONG_BASE_AWAY] = n->away * c->away_bytes,
+    };
     for (int b = 0; b < LOONG_BASE_COUNT; b++) {
-        bytes[b] = 0;
+        bytes[b] = LOONG_MAX(bytes[b], own[b]);
     }
-    bytes[LOONG_BASE_PARAM] = c->param_bytes;
-    bytes[LOONG_BASE_GRAD] = c->grad_bytes;
-    bytes[LOONG_BASE_STATE] = c->state_bytes;
-    bytes[LOONG_BASE_SLOT] = n->slots * c->slot_bytes;
-    bytes[LOONG_BASE_INPUT] = n->slots * c->input_bytes;
-    bytes[LOONG_BASE_AWAY] = n->away * c->away_bytes;
 }
 
-static void place_chunks(loong_rank_t *r)
+static void place_chunk(loong_rank_t *r, int chunk)
 {
-    int64_t bytes[LOONG_BASE_COUNT];
-    for (int c = 0; c < r->schedule->params.chunks; c++) {
+    int64_t bytes[LOONG_BASE_COUNT] = {0};
+    int64_t host = 0;
+    for (int u = 0; u < r->num_uses; u++) {
+        const loong_chunk_t *c = r->use[u].chunks[chunk];
         const loong_chunk_slots_t *n =
-            &r->schedule->ranks[r->rank].chunks[c];
-        chunk_bytes(r->chunks[c], n, bytes);
-        for (int b = 0; b < LOONG_BASE_COUNT; b++) {
-            r->places[c].begin[b] = r->bytes[b];
-            r->bytes[b] += bytes[b];
-        }
-        r->places[c].host = r->host_bytes;
-        r->host_bytes += n->host * r->chunks[c]->away_bytes;
+            &r->use[u].schedule->ranks[r->rank].chunks[chunk];
+        chunk_bytes(c, n, bytes);
+        host = LOONG_MAX(host, n->host * c->away_bytes);
     }
+    for (int b = 0; b < LOONG_BASE_COUNT; b++) {
+        r->places[chunk].begin[b] = r->bytes[b];
+        r->bytes[b] += bytes[b];
+    }
+    r->places[chunk].host = r->host_bytes;
+    r->host_bytes += host;
 }
 
-static const loong_program_t *program_of(const loong_rank_t *r,
+static const loong_program_t *program_of(const loong_rank_use_t *use,
                                          const loong_entry_t *e)
 {
-    return &r->chunks[e->chunk]->programs[e->kind];
+    return &use->chunks[e->chunk]->programs[e->kind];
 }
 
 static bool is_program(const loong_entry_t *e)
@@ -48,9 +53,9 @@ static bool is_program(const loong_entry_t *e)
 }
 
 /* Scratch and COMM: the largest program or pair. */
-static void size_common(loong_rank_t *r)
+static void size_common(loong_rank_t *r, const loong_rank_use_t *use)
 {
-    const loong_rank_schedule_t *list = &r->schedule->ranks[r->rank];
+    const loong_rank_schedule_t *list = &use->schedule->ranks[r->rank];
     int64_t *scratch = &r->bytes[LOONG_BASE_SCRATCH];
     int64_t *comm = &r->bytes[LOONG_BASE_COMM];
     for (int64_t k = 0; k < list->num_entries; k++) {
@@ -58,8 +63,8 @@ static void size_common(loong_rank_t *r)
         int64_t bytes[2] = {0, 0};
         for (; e != NULL && is_program(e);
              e = e->pair > k ? &list->entries[e->pair] : NULL) {
-            bytes[0] += program_of(r, e)->scratch_bytes;
-            bytes[1] += program_of(r, e)->comm_bytes;
+            bytes[0] += program_of(use, e)->scratch_bytes;
+            bytes[1] += program_of(use, e)->comm_bytes;
         }
         *scratch = LOONG_MAX(*scratch, bytes[0]);
         *comm = LOONG_MAX(*comm, bytes[1]);
@@ -70,21 +75,22 @@ static void size_common(loong_rank_t *r)
 
 static loong_status_t order_pairs(loong_rank_t *r)
 {
-    int chunks = r->schedule->params.chunks;
+    loong_chunk_t *const *all = r->use[0].chunks;
+    int chunks = r->chunks;
     int64_t room = 0;
     LOONG_TRY(loongi_calloc(r->ctx, (size_t)(chunks * chunks),
                             sizeof(*r->order_at), "pairs", &r->order_at));
     for (int i = 0; i < chunks * chunks; i++) {
         r->order_at[i] = room;
-        room += r->chunks[i / chunks]->programs[LOONG_PROGRAM_F].num_steps +
-                r->chunks[i % chunks]->programs[LOONG_PROGRAM_B].num_steps;
+        room += all[i / chunks]->programs[LOONG_PROGRAM_F].num_steps +
+                all[i % chunks]->programs[LOONG_PROGRAM_B].num_steps;
     }
     LOONG_TRY(loongi_calloc(r->ctx, (size_t)room, sizeof(*r->orders),
                             "orders of pairs", &r->orders));
     for (int i = 0; i < chunks * chunks; i++) {
         loongi_pass_interleave(
-            &r->chunks[i / chunks]->programs[LOONG_PROGRAM_F],
-            &r->chunks[i % chunks]->programs[LOONG_PROGRAM_B],
+            &all[i / chunks]->programs[LOONG_PROGRAM_F],
+            &all[i % chunks]->programs[LOONG_PROGRAM_B],
             r->orders + r->order_at[i]);
     }
     return LOONG_OK;
@@ -95,13 +101,14 @@ static loong_status_t run_pair(const loong_rank_t *r, const loong_run_t *run,
                                const loong_entry_t *f, const loong_entry_t *b,
                                const loong_frame_t *const frame[2])
 {
-    loong_run_t bound[2] = {loongi_rank_bind(r, run, f),
-                            loongi_rank_bind(r, run, b)};
-    loong_program_pair_t pair = {{program_of(r, f), program_of(r, b)}, 0, NULL};
+    const loong_rank_use_t *use = &r->use[0];
+    loong_run_t bound[2] = {loongi_rank_bind(r, 0, run, f),
+                            loongi_rank_bind(r, 0, run, b)};
+    loong_program_pair_t pair = {{program_of(use, f), program_of(use, b)},
+                                 0, NULL};
     pair.num_order = pair.program[0]->num_steps + pair.program[1]->num_steps;
     pair.order =
-        r->orders +
-        r->order_at[f->chunk * r->schedule->params.chunks + b->chunk];
+        r->orders + r->order_at[f->chunk * r->chunks + b->chunk];
     bound[1].base[LOONG_BASE_SCRATCH] += pair.program[0]->scratch_bytes;
     if (bound[1].base[LOONG_BASE_COMM] != NULL) {
         bound[1].base[LOONG_BASE_COMM] += pair.program[0]->comm_bytes;
@@ -111,29 +118,37 @@ static loong_status_t run_pair(const loong_rank_t *r, const loong_run_t *run,
 
 /* ---- the whole ---------------------------------------------------------- */
 
-loong_status_t loongi_rank_create(const loong_schedule_t *schedule, int rank,
-                                  loong_chunk_t *const *chunks,
+static loong_status_t plan(loong_rank_t *r)
+{
+    LOONG_TRY(loongi_calloc(r->ctx, (size_t)r->chunks, sizeof(*r->places),
+                            "places of chunks", &r->places));
+    for (int c = 0; c < r->chunks; c++) {
+        place_chunk(r, c);
+    }
+    for (int u = 0; u < r->num_uses; u++) {
+        size_common(r, &r->use[u]);
+    }
+    return r->use[0].schedule->params.pair ? order_pairs(r) : LOONG_OK;
+}
+
+loong_status_t loongi_rank_create(loong_context_t *ctx, int rank, int num_uses,
+                                  const loong_rank_use_t *uses,
                                   loong_rank_t **rank_p)
 {
-    loong_context_t *ctx = schedule->ctx;
     loong_rank_t *r = NULL;
     LOONG_TRY(loongi_alloc(ctx, sizeof(*r), "rank", &r));
     r->ctx = ctx;
-    r->schedule = schedule;
     r->rank = rank;
-    r->chunks = chunks;
-    loong_status_t status =
-        loongi_calloc(ctx, (size_t)schedule->params.chunks, sizeof(*r->places),
-                      "places of chunks", &r->places);
-    if (status == LOONG_OK && schedule->params.pair) {
-        status = order_pairs(r);
+    r->chunks = uses[0].schedule->params.chunks;
+    r->num_uses = num_uses;
+    for (int u = 0; u < num_uses; u++) {
+        r->use[u] = uses[u];
     }
+    loong_status_t status = plan(r);
     if (status != LOONG_OK) {
         loongi_rank_destroy(&r);
         return status;
     }
-    place_chunks(r);
-    size_common(r);
     *rank_p = r;
     return LOONG_OK;
 }
@@ -151,44 +166,56 @@ void loongi_rank_destroy(loong_rank_t **rank_p)
     *rank_p = NULL;
 }
 
-loong_run_t loongi_rank_bind(const loong_rank_t *rank, const loong_run_t *run,
-                             const loong_entry_t *entry)
+loong_run_t loongi_rank_chunk(const loong_rank_t *rank, const loong_run_t *run,
+                              int chunk)
 {
     loong_run_t bound = *run;
-    const loong_chunk_t *c = rank->chunks[entry->chunk];
-    const loong_chunk_place_t *place = &rank->places[entry->chunk];
-    int64_t within[LOONG_BASE_COUNT] = {0};
-    within[LOONG_BASE_SLOT] = LOONG_MAX(entry->slot, 0) * c->slot_bytes;
-    within[LOONG_BASE_INPUT] = LOONG_MAX(entry->slot, 0) * c->input_bytes;
-    within[LOONG_BASE_AWAY] = LOONG_MAX(entry->away, 0) * c->away_bytes;
     for (int b = 0; b < LOONG_BASE_COUNT; b++) {
         if (bound.base[b] != NULL) {
-            bound.base[b] += place->begin[b] + within[b];
+            bound.base[b] += rank->places[chunk].begin[b];
         }
     }
     return bound;
 }
 
-loong_status_t loongi_rank_run(const loong_rank_t *rank,
-                               const loong_run_t *run, int64_t index,
-                               const loong_frame_t *frame,
-                               const loong_frame_t *pair_frame)
+loong_run_t loongi_rank_bind(const loong_rank_t *rank, int use,
+                             const loong_run_t *run,
+                             const loong_entry_t *entry)
 {
-    const loong_entry_t *list = rank->schedule->ranks[rank->rank].entries;
+    loong_run_t bound = loongi_rank_chunk(rank, run, entry->chunk);
+    const loong_chunk_t *c = rank->use[use].chunks[entry->chunk];
+    const int64_t within[LOONG_BASE_COUNT] = {
+        [LOONG_BASE_SLOT] = LOONG_MAX(entry->slot, 0) * c->slot_bytes,
+        [LOONG_BASE_INPUT] = LOONG_MAX(entry->slot, 0) * c->input_bytes,
+        [LOONG_BASE_AWAY] = LOONG_MAX(entry->away, 0) * c->away_bytes,
+    };
+    for (int b = 0; b < LOONG_BASE_COUNT; b++) {
+        if (bound.base[b] != NULL) {
+            bound.base[b] += within[b];
+        }
+    }
+    return bound;
+}
+
+loong_status_t loongi_rank_run(const loong_rank_t *rank, int use,
+                               const loong_run_t *run, int64_t index,
+                               const loong_frame_t *const frame[2])
+{
+    const loong_rank_use_t *u = &rank->use[use];
+    const loong_entry_t *list = u->schedule->ranks[rank->rank].entries;
     const loong_entry_t *e = &list[index];
-    LOONG_TRY(loongi_frame_check(rank->chunks[e->chunk], frame));
+    LOONG_TRY(loongi_frame_check(u->chunks[e->chunk], frame[0]));
     if (e->pair < 0) {
-        loong_run_t bound = loongi_rank_bind(rank, run, e);
-        return loongi_program_run(&bound, program_of(rank, e), frame);
+        loong_run_t bound = loongi_rank_bind(rank, use, run, e);
+        return loongi_program_run(&bound, program_of(u, e), frame[0]);
     }
     if (e->pair < index) {
         return LOONG_OK;
     }
     const loong_entry_t *other = &list[e->pair];
-    LOONG_TRY(loongi_frame_check(rank->chunks[other->chunk], pair_frame));
+    LOONG_TRY(loongi_frame_check(u->chunks[other->chunk], frame[1]));
     bool forward = e->kind == LOONG_ENTRY_F;
-    const loong_frame_t *frames[2] = {forward ? frame : pair_frame,
-                                      forward ? pair_frame : frame};
+    const loong_frame_t *frames[2] = {frame[!forward], frame[forward]};
     return forward ? run_pair(rank, run, e, other, frames)
                    : run_pair(rank, run, other, e, frames);
 }

@@ -17,48 +17,65 @@
 extern "C" {
 #endif
 
+enum { LOONG_MAX_USES = 4 };
+
+/* A schedule and the compiled chunks of the rank that it runs; both are
+ * borrowed. */
+typedef struct loong_rank_use {
+    const loong_schedule_t *schedule;
+    loong_chunk_t *const *chunks;
+} loong_rank_use_t;
+
 /* Where the bases of a chunk begin; slots and areas lie one behind the other.*/
 typedef struct loong_chunk_place {
     int64_t begin[LOONG_BASE_COUNT];
     int64_t host;
 } loong_chunk_place_t;
 
+/* Several uses have the same memory one after the other: training and
+ * evaluation. Their chunks have the same parameters. */
 typedef struct loong_rank {
     loong_context_t *ctx;
-    const loong_schedule_t *schedule; /* borrowed */
     int rank;
-    loong_chunk_t *const *chunks; /* borrowed; one per chunk of the rank */
-    loong_chunk_place_t *places;
+    int chunks;
+    int num_uses;
+    loong_rank_use_t use[LOONG_MAX_USES];
+    loong_chunk_place_t *places;     /* of each chunk */
     int64_t bytes[LOONG_BASE_COUNT]; /* to allocate, exactly */
     int64_t host_bytes;              /* where OFFLOAD copies to */
-    uint8_t *orders;                 /* of pairs; per (F chunk, B chunk) */
+    uint8_t *orders; /* of the pairs of use 0; per (F chunk, B chunk) */
     int64_t *order_at;
 } loong_rank_t;
 
+/* Only the schedule of use 0 may have pairs. */
 LOONG_NODISCARD loong_status_t
-loongi_rank_create(const loong_schedule_t *schedule, int rank,
-                   loong_chunk_t *const *chunks, loong_rank_t **rank_p);
+loongi_rank_create(loong_context_t *ctx, int rank, int num_uses,
+                   const loong_rank_use_t *uses, loong_rank_t **rank_p);
 void loongi_rank_destroy(loong_rank_t **rank_p);
 
-/* The bases of an entry, from those of the rank: its chunk and slot. */
-loong_run_t loongi_rank_bind(const loong_rank_t *rank, const loong_run_t *run,
+/* The bases of a chunk, from those of the rank; slot 0. */
+loong_run_t loongi_rank_chunk(const loong_rank_t *rank, const loong_run_t *run,
+                              int chunk);
+/* The bases of an entry: its chunk and slot. */
+loong_run_t loongi_rank_bind(const loong_rank_t *rank, int use,
+                             const loong_run_t *run,
                              const loong_entry_t *entry);
 
 /* Where OFFLOAD and RELOAD of an entry keep the away area. */
-static inline int64_t loongi_rank_host(const loong_rank_t *rank,
+static inline int64_t loongi_rank_host(const loong_rank_t *rank, int use,
                                        const loong_entry_t *entry)
 {
     return rank->places[entry->chunk].host +
-           entry->host * rank->chunks[entry->chunk]->away_bytes;
+           entry->host * rank->use[use].chunks[entry->chunk]->away_bytes;
 }
 
 /* Runs entry `index` of the rank's list, whose kind is a program. The first of
  * a pair runs both, each with the frame of its micro-batch; the second does
- * nothing. Frames are checked against planned counts. */
+ * nothing. frame: of the entry and of the other one of its pair (may be NULL
+ * without). Frames are checked against planned counts. */
 LOONG_NODISCARD loong_status_t
-loongi_rank_run(const loong_rank_t *rank, const loong_run_t *run,
-                int64_t index, const loong_frame_t *frame,
-                const loong_frame_t *pair_frame);
+loongi_rank_run(const loong_rank_t *rank, int use, const loong_run_t *run,
+                int64_t index, const loong_frame_t *const frame[2]);
 
 #ifdef __cplusplus
 }

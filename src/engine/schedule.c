@@ -11,7 +11,8 @@
 const loong_schedule_kind_t *const loongi_schedule_kinds[] = {
     &loongi_schedule_one_stage,      &loongi_schedule_1f1b,
     &loongi_schedule_interleaved,    &loongi_schedule_zero_bubble_h1,
-    &loongi_schedule_evaluate,       NULL};
+    &loongi_schedule_zero_bubble_v,  &loongi_schedule_evaluate,
+    NULL};
 
 const char *loongi_entry_name(loong_entry_kind_t kind)
 {
@@ -73,7 +74,7 @@ static loong_status_t append_transfer(loong_schedule_t *s, int rank,
         return LOONG_OK;
     }
     loong_entry_t entry = make_entry(kind, work->chunk, work->micro_batch);
-    entry.peer = stage % s->params.ranks;
+    entry.peer = loongi_schedule_rank(s, stage);
     return append(s, rank, &entry);
 }
 
@@ -256,6 +257,7 @@ loong_status_t loongi_schedule_create(loong_context_t *ctx, const char *name,
     s->ctx = ctx;
     s->kind = find_kind(name);
     s->params = *params;
+    s->params.folded = params->folded || s->kind->folded;
     loong_status_t status = fill(s);
     if (status != LOONG_OK) {
         loongi_schedule_destroy(&s);

@@ -5,7 +5,8 @@
  * simulator runs the lists of all ranks against costs, the validator replays
  * them. Generators stand in loongi_schedule_kinds, by name.
  *
- * Stage s of the pipeline is chunk s / ranks of rank s % ranks.
+ * Stage s of the pipeline is chunk s / ranks of rank s % ranks; of a folded
+ * schedule odd chunks run backwards over the ranks.
  *
  * Not collective.
  */
@@ -71,6 +72,7 @@ typedef struct loong_schedule_params {
     int micro_batches;
     bool pair;    /* run F of one micro-batch with B of another */
     bool offload; /* copy the away area out between F and B */
+    bool folded;  /* as kind->folded: stages as those of another schedule */
 } loong_schedule_params_t;
 
 typedef struct loong_schedule loong_schedule_t;
@@ -81,6 +83,7 @@ typedef struct loong_schedule_kind {
     const char *about;
     bool split;    /* has entries W: chunks are compiled with B and W apart */
     bool evaluate; /* has entries E alone */
+    bool folded;   /* stages go down the ranks and up again */
     bool pairs;    /* can pair */
     bool (*accepts)(const loong_schedule_params_t *params,
                     char reason[LOONG_REASON_SIZE]); /* NULL: all */
@@ -108,7 +111,8 @@ loongi_schedule_accept(loong_context_t *ctx, const char *name,
                        const loong_schedule_params_t *params);
 
 /* Makes the lists of all ranks: "one_stage", "1f1b", "interleaved",
- * "zero_bubble_h1", "evaluate". LOONG_ERR_ARG for an unknown name, or for sizes
+ * "zero_bubble_h1", "zero_bubble_v", "evaluate".
+ * LOONG_ERR_ARG for an unknown name, or for sizes
  * that the generator does not take (with its reason). */
 LOONG_NODISCARD loong_status_t
 loongi_schedule_create(loong_context_t *ctx, const char *name,
@@ -127,7 +131,17 @@ static inline int loongi_schedule_stages(const loong_schedule_t *s)
 static inline int loongi_schedule_stage(const loong_schedule_t *s, int rank,
                                         int chunk)
 {
-    return chunk * s->params.ranks + rank;
+    int last = s->params.ranks - 1;
+    bool back = s->params.folded && chunk % 2 == 1;
+    return chunk * s->params.ranks + (back ? last - rank : rank);
+}
+
+/* The rank of a stage. */
+static inline int loongi_schedule_rank(const loong_schedule_t *s, int stage)
+{
+    int ranks = s->params.ranks;
+    bool back = s->params.folded && stage / ranks % 2 == 1;
+    return back ? ranks - 1 - stage % ranks : stage % ranks;
 }
 
 /* Does a forward run before the backward of an earlier micro-batch? Chunks are

@@ -71,13 +71,14 @@ static bool once_a_step(loong_entry_kind_t kind)
 static int peer_of(const checker_t *k, const loong_entry_t *e)
 {
     int stage = loongi_schedule_stage(k->s, k->rank, LOONG_MAX(e->chunk, 0));
+    int stages = loongi_schedule_stages(k->s);
     switch (e->kind) {
     case LOONG_ENTRY_SEND_FORWARD:
     case LOONG_ENTRY_RECV_BACKWARD:
-        return (stage + 1) % k->s->params.ranks;
+        return loongi_schedule_rank(k->s, (stage + 1) % stages);
     case LOONG_ENTRY_RECV_FORWARD:
     case LOONG_ENTRY_SEND_BACKWARD:
-        return (stage - 1 + k->s->params.ranks) % k->s->params.ranks;
+        return loongi_schedule_rank(k->s, (stage - 1 + stages) % stages);
     default:
         return -1;
     }

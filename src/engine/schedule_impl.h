@@ -27,6 +27,7 @@ extern const loong_schedule_kind_t loongi_schedule_one_stage;
 extern const loong_schedule_kind_t loongi_schedule_1f1b;
 extern const loong_schedule_kind_t loongi_schedule_interleaved;
 extern const loong_schedule_kind_t loongi_schedule_zero_bubble_h1;
+extern const loong_schedule_kind_t loongi_schedule_zero_bubble_v;
 extern const loong_schedule_kind_t loongi_schedule_evaluate;
 
 #ifdef __cplusplus

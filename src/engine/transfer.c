@@ -4,7 +4,8 @@
 #include <stdio.h>
 #include <string.h>
 
-enum { MAX_TENSORS = 4, DIRECTIONS = 2 };
+enum { MAX_TENSORS = 4, DIRECTIONS = 2, MAX_TAGS = 1 << 15 };
+enum { TAGS_OF_STAGE = DIRECTIONS * MAX_TENSORS };
 
 /* Tensors of one direction at one side. */
 typedef struct tensors {
@@ -26,6 +27,7 @@ typedef struct slot {
 struct loong_transfer {
     loong_context_t *ctx;
     loong_comm_t *comm;
+    int stage;
     tensors_t out[DIRECTIONS]; /* 0: forward, 1: gradients */
     tensors_t in[DIRECTIONS];
     int64_t num_slots;
@@ -74,30 +76,33 @@ static loong_status_t collect(loong_transfer_t *t, side_t side, side_t other,
     return LOONG_OK;
 }
 
-loong_status_t loongi_transfer_create(const loong_chunk_t *chunk,
-                                      loong_comm_t *comm, int64_t num_slots,
-                                      loong_transfer_t **transfer_p)
+static loong_status_t prepare(loong_transfer_t *t, const loong_chunk_t *c)
 {
-    const loong_chunk_t *c = chunk;
     side_t inputs = {c->num_inputs, c->inputs};
     side_t outputs = {c->num_outputs, c->outputs};
+    LOONG_CHECK(t->ctx, (t->stage + 1) * TAGS_OF_STAGE <= MAX_TAGS,
+                LOONG_ERR_UNSUPPORTED,
+                "more than %d stages of a pipeline", MAX_TAGS / TAGS_OF_STAGE);
+    LOONG_TRY(loongi_calloc(t->ctx, (size_t)t->num_slots, sizeof(*t->slots),
+                            "slots of transfers", &t->slots));
+    for (int64_t s = 0; s < t->num_slots; s++) {
+        t->slots[s].micro_batch = -1;
+    }
+    LOONG_TRY(collect(t, outputs, inputs, &t->out[0], &t->in[1]));
+    return collect(t, inputs, outputs, &t->in[0], &t->out[1]);
+}
+
+loong_status_t loongi_transfer_create(const loong_transfer_params_t *params,
+                                      loong_transfer_t **transfer_p)
+{
+    const loong_chunk_t *c = params->chunk;
     loong_transfer_t *t = NULL;
     LOONG_TRY(loongi_alloc(c->ctx, sizeof(*t), "transfers", &t));
     t->ctx = c->ctx;
-    t->comm = comm;
-    t->num_slots = num_slots;
-    loong_status_t status =
-        loongi_calloc(c->ctx, (size_t)num_slots, sizeof(*t->slots),
-                      "slots of transfers", &t->slots);
-    for (int64_t s = 0; s < num_slots && status == LOONG_OK; s++) {
-        t->slots[s].micro_batch = -1;
-    }
-    if (status == LOONG_OK) {
-        status = collect(t, outputs, inputs, &t->out[0], &t->in[1]);
-    }
-    if (status == LOONG_OK) {
-        status = collect(t, inputs, outputs, &t->in[0], &t->out[1]);
-    }
+    t->comm = params->comm;
+    t->stage = params->stage;
+    t->num_slots = params->num_slots;
+    loong_status_t status = prepare(t, c);
     if (status != LOONG_OK) {
         loongi_transfer_destroy(&t);
         return status;
@@ -173,6 +178,13 @@ loong_status_t loongi_transfer_finish(loong_transfer_t *transfer)
 
 /* ---- beginning ---------------------------------------------------------- */
 
+/* Tags belong to the stage that sends. */
+static int first_tag(const loong_transfer_t *t, bool send, int direction)
+{
+    int sender = send ? t->stage : t->stage + (direction == 0 ? -1 : 1);
+    return sender * TAGS_OF_STAGE + direction * MAX_TENSORS;
+}
+
 static size_t bytes_of(const loong_port_t *port)
 {
     return (size_t)loongi_shape_elements(&port->shape) *
@@ -196,7 +208,7 @@ loong_status_t loongi_transfer_begin(loong_transfer_t *transfer,
     for (int i = 0; i < tensors->count; i++) {
         const loong_port_t *port = tensors->port[i];
         char *data = run->base[port->operand.base] + port->operand.offset;
-        int tag = direction * MAX_TENSORS + i;
+        int tag = first_tag(t, send, direction) + i;
         LOONG_TRY(send ? loong_comm_isend(t->comm, data, bytes_of(port),
                                           entry->peer, tag, &m->request[i])
                        : loong_comm_irecv(t->comm, data, bytes_of(port),

@@ -18,10 +18,17 @@ extern "C" {
 
 typedef struct loong_transfer loong_transfer_t;
 
-/* comm: the ranks of the pipeline; both are borrowed. Not collective. */
+typedef struct loong_transfer_params {
+    const loong_chunk_t *chunk; /* borrowed */
+    loong_comm_t *comm;         /* the ranks of the pipeline; borrowed */
+    int stage;                  /* of the pipeline */
+    int64_t num_slots;
+} loong_transfer_params_t;
+
+/* Not collective. */
 LOONG_NODISCARD loong_status_t
-loongi_transfer_create(const loong_chunk_t *chunk, loong_comm_t *comm,
-                       int64_t num_slots, loong_transfer_t **transfer_p);
+loongi_transfer_create(const loong_transfer_params_t *params,
+                       loong_transfer_t **transfer_p);
 void loongi_transfer_destroy(loong_transfer_t **transfer_p);
 
 /* Begins a send or receive entry; run is bound to its slot. */

@@ -108,8 +108,16 @@ static const loong_recipe_key_t keys[] = {
          "tensor parallel ranks cut the tokens between layers as well"),
     INT("parallel.pipeline_model_parallel_size", "1", 1, 1024, FREE,
         "pipeline stages"),
-    CHOICE("schedule", "auto", "auto one_stage 1f1b zero_bubble_h1", FREE,
-           "order of work in a pipeline; auto: 1f1b"),
+    INT("parallel.num_layers_per_virtual_pipeline_stage", "0", 0, 1000000,
+        FREE, "layers of each of a rank's chunks; 0: one chunk a rank"),
+    TEXT("parallel.pipeline_model_parallel_layout", NULL, FREE,
+         "stages of the pipeline, as Et*3|(tt|)*4tL: E embedding, t layer, L "
+         "head and loss, | next stage; stage s on rank s modulo ranks"),
+    CHOICE("schedule", "auto",
+           "auto one_stage 1f1b interleaved zero_bubble_h1 zero_bubble_v",
+           FREE,
+           "order of work in a pipeline; auto: 1f1b, with several chunks a "
+           "rank interleaved"),
     INT("parallel.context_parallel_size", "1", 1, 1024, FREE,
         "ranks that share each sequence; twice as many divide seq_length"),
     CHOICE("parallel.cp_comm_type", "all_gather", "all_gather a2a", FREE,

@@ -31,9 +31,9 @@ static loong_status_t make_program(loong_trainer_t *t, int64_t n,
     step.query.attr = &attr;
     step.query.num_in = 2;
     step.query.num_out = 1;
-    step.query.threads = t->stage->params.compile.threads;
+    step.query.threads = t->component->params.compile.threads;
     for (int i = 0; i < 3; i++) {
-        set_arg(&step, i, t->stage->params.precision.compute, n);
+        set_arg(&step, i, t->component->params.precision.compute, n);
     }
     LOONG_TRY(loongi_program_append(
         t->ctx, program, loong_device_name(t->device), &step, arena));
@@ -67,10 +67,10 @@ static loong_status_t measure(loong_trainer_t *t, int64_t n,
     memset(&program, 0, sizeof(program));
     memset(&run, 0, sizeof(run));
     run.ctx = t->ctx;
-    run.stream = t->stage->run.stream;
+    run.stream = t->component->run.stream;
     size_t bytes[2] = {
         (size_t)(3 * n * n) *
-            loong_dtype_size(t->stage->params.precision.compute),
+            loong_dtype_size(t->component->params.precision.compute),
         0};
     loong_status_t status = make_program(t, n, arena, &program);
     bytes[1] = (size_t)program.scratch_bytes;
@@ -98,7 +98,7 @@ static loong_status_t measure(loong_trainer_t *t, int64_t n,
 
 loong_status_t loongi_gemm_rate(loong_trainer_t *t, double *gflops_p)
 {
-    bool f64 = t->stage->params.precision.compute == LOONG_F64;
+    bool f64 = t->component->params.precision.compute == LOONG_F64;
     int64_t n = f64 ? SIZE_F64 : SIZE;
     loong_arena_t *arena = NULL;
     double best = 0.0;

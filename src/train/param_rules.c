@@ -91,10 +91,10 @@ loong_status_t loongi_param_rules_read(const loong_recipe_t *recipe,
 
 /* ---- checking ------------------------------------------------------------ */
 
-static bool matches_any(const loong_stage_t *stage, const char *glob)
+static bool matches_any(const loong_component_t *component, const char *glob)
 {
-    for (int64_t i = 0; i < stage->num_whole; i++) {
-        if (loongi_scope_match(glob, stage->whole[i].name)) {
+    for (int64_t i = 0; i < component->num_whole; i++) {
+        if (loongi_scope_match(glob, component->whole[i].name)) {
             return true;
         }
     }
@@ -103,7 +103,7 @@ static bool matches_any(const loong_stage_t *stage, const char *glob)
 
 loong_status_t loongi_param_rules_check(loong_context_t *ctx,
                                         const loong_recipe_t *recipe,
-                                        const loong_stage_t *stage)
+                                        const loong_component_t *component)
 {
     static const struct {
         const char *list;
@@ -117,22 +117,22 @@ loong_status_t loongi_param_rules_check(loong_context_t *ctx,
             snprintf(path, sizeof(path), "%s[%lld]%s", lists[k].list,
                      (long long)i, lists[k].key);
             const char *glob = loong_recipe_text(recipe, path);
-            if (!matches_any(stage, glob)) {
+            if (!matches_any(component, glob)) {
                 loongi_problems_add(
                     &problems,
                     "%s: %s: no parameter matches %s; their names are %s "
                     "to %s",
                     loong_recipe_where(recipe, path), path, glob,
-                    stage->whole[0].name,
-                    stage->whole[stage->num_whole - 1].name);
+                    component->whole[0].name,
+                    component->whole[component->num_whole - 1].name);
             }
         }
     }
     int64_t trained = 0;
-    for (int64_t i = 0; i < stage->num_whole; i++) {
-        trained += !stage->whole[i].frozen;
+    for (int64_t i = 0; i < component->num_whole; i++) {
+        trained += !component->whole[i].frozen;
     }
-    if (stage->params.train && trained == 0) {
+    if (component->params.train && trained == 0) {
         loongi_problems_add(&problems, "%s: " FREEZE ": nothing is left to "
                             "train", loong_recipe_where(recipe, FREEZE));
     }

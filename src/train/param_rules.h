@@ -7,7 +7,7 @@
 
 #include "loong/family.h"
 #include "loong/recipe.h"
-#include "stage.h"
+#include "component.h"
 
 #ifdef __cplusplus
 extern "C" {
@@ -27,7 +27,7 @@ loongi_param_rules_read(const loong_recipe_t *recipe, loong_arena_t *arena,
 /* A glob that no parameter matches is a mistake. Errors: LOONG_ERR_CONFIG. */
 LOONG_NODISCARD loong_status_t
 loongi_param_rules_check(loong_context_t *ctx, const loong_recipe_t *recipe,
-                         const loong_stage_t *stage);
+                         const loong_component_t *component);
 
 #ifdef __cplusplus
 }

@@ -25,12 +25,13 @@ static int64_t place_of(const loong_trainer_t *t, int64_t k)
 static void fill_input(const loong_trainer_t *t, const loong_port_t *p,
                        void *at)
 {
+    const loong_component_t *c = t->component;
     int64_t length = t->set.seq_length;
     bool segments = strcmp(p->name, "cu_seqlens") == 0;
     bool positions = strcmp(p->name, "positions") == 0;
     bool places = strcmp(p->name, "places") == 0;
     for (int64_t k = 0; k < p->shape.dim[0]; k++) {
-        int64_t token = k * 7919 % t->stage->facts.vocab_size;
+        int64_t token = k * 7919 % c->facts.vocab_size;
         int64_t bound =
             LOONG_MIN(k * length, t->set.micro_batch_size * length);
         switch (p->dtype) {
@@ -55,9 +56,9 @@ static void fill_input(const loong_trainer_t *t, const loong_port_t *p,
 }
 
 /* What a loader would give: any tokens, whole samples. */
-static void fill_inputs(const loong_trainer_t *t, char *inputs)
+static void fill_inputs(const loong_trainer_t *t, const loong_chunk_t *c,
+                        char *inputs)
 {
-    const loong_chunk_t *c = t->stage->chunk[LOONG_STAGE_TRAIN];
     for (int i = 0; i < c->num_inputs; i++) {
         fill_input(t, &c->inputs[i], inputs + c->inputs[i].operand.offset);
     }
@@ -70,11 +71,11 @@ typedef struct prediction {
     double update;
 } prediction_t;
 
-static loong_status_t add_up(const loong_trainer_t *t, loong_calibration_t *c,
+static loong_status_t add_up(const loong_stage_t *s, loong_calibration_t *c,
                              int64_t micro_batches, prediction_t *p)
 {
-    const loong_chunk_t *chunk = t->stage->chunk[LOONG_STAGE_TRAIN];
-    const loong_optimizer_t *o = t->stage->optimizer;
+    const loong_chunk_t *chunk = s->chunk[LOONG_STAGE_TRAIN];
+    const loong_optimizer_t *o = s->optimizer;
     loong_frame_t frame;
     memset(&frame, 0, sizeof(frame));
     frame.loss_scale[0] = frame.grad_scale = 1.0;
@@ -122,13 +123,13 @@ static loong_status_t predict(loong_trainer_t *t, loong_device_t *device,
     loong_calibration_params_t params = {device, inputs, BUDGET};
     loong_calibration_t *c = NULL;
     prediction_t p = {0.0, 0.0, 0.0};
-    int64_t samples =
-        t->set.micro_batch_size * t->mesh.size[LOONG_AXIS_DP];
-    int64_t micro_batches =
-        (t->set.global_batch_size + samples - 1) / samples;
-    fill_inputs(t, inputs);
+    loong_status_t status = LOONG_OK;
     LOONG_TRY(loongi_calibration_create(t->ctx, &params, &c));
-    loong_status_t status = add_up(t, c, micro_batches, &p);
+    for (int i = 0; i < t->component->num_stages && status == LOONG_OK; i++) {
+        const loong_stage_t *s = t->component->stages[i];
+        fill_inputs(t, s->chunk[LOONG_STAGE_TRAIN], inputs);
+        status = add_up(s, c, t->component->params.micro_batches, &p);
+    }
     if (status == LOONG_OK) {
         tell(t, &p, loongi_calibration_get(c));
     }
@@ -142,7 +143,7 @@ loong_status_t loong_trainer_predict(loong_trainer_t *trainer,
     loong_trainer_t *t = trainer;
     loong_device_t *device = NULL;
     void *inputs = NULL;
-    size_t bytes = (size_t)t->stage->bytes[LOONG_BASE_INPUT];
+    size_t bytes = (size_t)t->component->bytes[LOONG_BASE_INPUT];
     loongi_text_free(&t->text);
     t->text = loongi_text_begin(t->ctx);
     LOONG_TRY(loong_device_create(t->ctx, "cpu", 0, &device));

@@ -124,7 +124,7 @@ static void measure(loong_trainer_t *t, loong_metrics_t *m)
     m->data_share = t->window.data_seconds / seconds;
     m->comm_share = comm / seconds;
     m->gflops = 1e-9 * m->tokens_per_second *
-                t->stage->facts.flops_per_token;
+                t->component->facts.flops_per_token;
     t->report.ms_per_step = m->ms_per_step;
     m->seconds_left = loongi_report_seconds_left(t);
     t->report.last_loss = m->loss;

@@ -29,11 +29,8 @@ typedef struct sampler {
 
 /* ---- one token ----------------------------------------------------------- */
 
-static void *input(const sampler_t *s, const char *name)
+static void *input(const loong_stage_t *stage, const loong_port_t *port)
 {
-    const loong_stage_t *stage = s->t->stage;
-    const loong_port_t *port =
-        loongi_chunk_input(stage->chunk[LOONG_STAGE_LOGITS], name);
     return port != NULL ? loongi_stage_port(stage, port) : NULL;
 }
 
@@ -47,13 +44,14 @@ static double element(const void *p, loong_dtype_t dtype, int64_t i)
                : (double)loongi_bf16_to_f32(((const uint16_t *)p)[i]);
 }
 
-static void fill(sampler_t *s, int64_t used)
+static void fill_stage(const sampler_t *s, const loong_stage_t *stage,
+                       int64_t used)
 {
-    const loong_chunk_t *chunk = s->t->stage->chunk[LOONG_STAGE_LOGITS];
-    const loong_port_t *bounds = loongi_chunk_input(chunk, "cu_seqlens");
-    int32_t *tokens = input(s, "tokens");
-    int32_t *positions = input(s, "positions");
-    int32_t *cu = input(s, "cu_seqlens");
+    const loong_batch_ports_t *p = &stage->ports[LOONG_STAGE_LOGITS];
+    const loong_port_t *bounds = p->cu_seqlens;
+    int32_t *tokens = input(stage, p->tokens);
+    int32_t *positions = input(stage, p->positions);
+    int32_t *cu = input(stage, p->cu_seqlens);
     for (int64_t i = 0; tokens != NULL && i < s->window; i++) {
         tokens[i] = i < used ? s->ids[s->count - used + i] : 0;
     }
@@ -65,20 +63,30 @@ static void fill(sampler_t *s, int64_t used)
     }
 }
 
+/* The output "logits" of the last stage; NULL on other ranks. */
+static const loong_port_t *find_logits(const loong_stage_t *head)
+{
+    return head != NULL ? loongi_chunk_output(head->chunk[LOONG_STAGE_LOGITS],
+                                              "logits")
+                        : NULL;
+}
+
 /* Logits of the token behind ids: made by the last stage, known to all. */
 static loong_status_t forward(sampler_t *s)
 {
     loong_trainer_t *t = s->t;
-    const loong_chunk_t *chunk = t->stage->chunk[LOONG_STAGE_LOGITS];
-    const loong_port_t *out = loongi_chunk_output(chunk, "logits");
+    const loong_stage_t *head = loongi_component_head(t->component);
+    const loong_port_t *out = find_logits(head);
     loong_comm_t *stages = t->groups.comm[LOONG_GROUP_PP];
     int64_t used = LOONG_MIN(s->count, s->window);
     loong_frame_t frame;
     memset(&frame, 0, sizeof(frame));
-    fill(s, used);
+    for (int i = 0; i < t->component->num_stages; i++) {
+        fill_stage(s, t->component->stages[i], used);
+    }
     LOONG_TRY(loongi_trainer_forward(t, LOONG_STAGE_LOGITS, &frame));
     if (out != NULL) {
-        const void *logits = loongi_stage_port(t->stage, out);
+        const void *logits = loongi_stage_port(head, out);
         int64_t columns = out->shape.dim[1];
         double *own = s->logits;
         for (int r = 0; r < t->mesh.coord[LOONG_AXIS_TP]; r++) {
@@ -93,14 +101,14 @@ static loong_status_t forward(sampler_t *s)
     }
     return loong_comm_broadcast(stages, s->logits,
                                 (size_t)s->all * sizeof(*s->logits),
-                                loong_comm_size(stages) - 1, "logits");
+                                loongi_component_head_rank(t->component),
+                                "logits");
 }
 
 /* How the ranks of TP share the vocabulary. */
 static loong_status_t exchange_counts(sampler_t *s)
 {
     loong_trainer_t *t = s->t;
-    const loong_chunk_t *chunk = t->stage->chunk[LOONG_STAGE_LOGITS];
     loong_comm_t *tp = t->groups.comm[LOONG_GROUP_TP];
     int size = loong_comm_size(tp);
     LOONG_TRY(loongi_calloc(t->ctx, 2 * (size_t)size, sizeof(*s->counts),
@@ -109,14 +117,14 @@ static loong_status_t exchange_counts(sampler_t *s)
     for (int r = 0; r < size; r++) {
         ones[r] = 1;
     }
-    const loong_port_t *out = loongi_chunk_output(chunk, "logits");
+    const loong_port_t *out = find_logits(loongi_component_head(t->component));
     loong_comm_t *stages = t->groups.comm[LOONG_GROUP_PP];
     s->counts[loong_comm_rank(tp)] = out != NULL ? out->shape.dim[1] : 0;
     LOONG_TRY(loong_comm_all_gather(tp, s->counts, ones, LOONG_I64,
                                     "parts of the vocabulary"));
     LOONG_TRY(loong_comm_broadcast(stages, s->counts,
                                    (size_t)size * sizeof(*s->counts),
-                                   loong_comm_size(stages) - 1,
+                                   loongi_component_head_rank(t->component),
                                    "parts of the vocabulary"));
     for (int r = 0; r < size; r++) {
         s->all += s->counts[r];
@@ -225,7 +233,7 @@ static loong_status_t continue_prompt(sampler_t *s, int64_t number,
  * share parameters out, all of them draw the same. */
 static bool draws(const loong_trainer_t *t)
 {
-    return t->stage->shards->params.sharding == LOONG_SHARDING_PARAMS ||
+    return t->component->params.shards.sharding == LOONG_SHARDING_PARAMS ||
            (t->mesh.coord[LOONG_AXIS_DP] == 0 &&
             t->mesh.coord[LOONG_AXIS_CP] == 0);
 }
@@ -284,8 +292,8 @@ loong_status_t loongi_trainer_sample(loong_trainer_t *t)
     }
     memset(&s, 0, sizeof(s));
     s.t = t;
-    s.window = t->stage->params.logits_tokens;
-    s.vocab = LOONG_MIN(t->stage->facts.vocab_size,
+    s.window = t->component->params.logits_tokens;
+    s.vocab = LOONG_MIN(t->component->facts.vocab_size,
                         loong_tokenizer_get_vocab_size(t->tokenizer));
     s.temperature = t->set.sample_temperature;
     s.top_k = t->set.sample_top_k;

@@ -1,36 +1,40 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What one rank holds of a component: compiled chunks, optimizer, memory, and
- * the binding of programs to it. Planning (create) touches no device; allocate
- * and prepare do.
+ * One stage of a component's pipeline: its compiled chunks, optimizer and
+ * messages, and its parameters. Planning (create) touches no device. Memory is
+ * the component's.
  */
 #ifndef LOONG_STAGE_H
 #define LOONG_STAGE_H
 
+#include "cut.h"
 #include "executor.h"
-#include "groups.h"
-#include "loong/device.h"
 #include "loong/family.h"
 #include "optimizer.h"
 #include "program.h"
+#include "transfer.h"
 
 #ifdef __cplusplus
 extern "C" {
 #endif
 
-typedef struct loong_stage_params {
+typedef struct loong_component_params {
     loong_mesh_t mesh;
     const loong_family_t *family;
     const void *config; /* of the family; borrowed */
-    loong_model_request_t request; /* of a training micro-batch */
-    bool cut; /* the request names a part of the model; else it is all */
+    /* Of a training micro-batch; the part of the model is the stage's. */
+    loong_model_request_t request;
     loong_precision_t precision;
-    loong_compile_params_t compile;
+    loong_compile_params_t compile; /* split and ahead are the schedule's */
     loong_shards_params_t shards;
     loong_optimizer_params_t optimizer;
     int64_t logits_tokens; /* T of the chunk for sampling; 0: none */
     bool train;            /* false: evaluation and logits only */
-} loong_stage_params_t;
+    const char *schedule;  /* "auto", "one_stage", "1f1b", ... */
+    int micro_batches;     /* of the largest step */
+    int layers_per_chunk;  /* see loong_cut_params_t */
+    const char *layout;    /* likewise */
+} loong_component_params_t;
 
 /* The chunks of a stage. */
 typedef enum loong_stage_chunk {
@@ -40,55 +44,50 @@ typedef enum loong_stage_chunk {
     LOONG_STAGE_CHUNKS
 } loong_stage_chunk_t;
 
-/* A parameter of the whole model, on whatever rank it is; without padding. */
-typedef struct loong_whole_param {
-    const char *name;
-    int ndim;
-    int64_t shape[2];
-    bool frozen;
-} loong_whole_param_t;
+/* The inputs of a chunk that a loader fills; NULL: it has none of that name. */
+typedef struct loong_batch_ports {
+    const loong_port_t *tokens;
+    const loong_port_t *labels;
+    const loong_port_t *positions;
+    const loong_port_t *token_key; /* of dropout */
+    const loong_port_t *all_token_keys; /* when context parallel */
+    const loong_port_t *places;         /* likewise */
+    const loong_port_t *cu_seqlens;
+    const loong_port_t *loss_weight;
+} loong_batch_ports_t;
 
 typedef struct loong_stage {
     loong_context_t *ctx;
-    loong_arena_t *arena;
-    int64_t num_whole;
-    loong_whole_param_t *whole;
-    const loong_groups_t *groups; /* borrowed; NULL until allocate */
-    loong_device_t *device;       /* borrowed; NULL until allocate */
-    loong_stage_params_t params;
-    loong_model_facts_t facts;
+    const loong_component_params_t *params; /* borrowed */
+    loong_stage_cut_t cut;
     loong_chunk_t *chunk[LOONG_STAGE_CHUNKS]; /* NULL: not there */
+    loong_batch_ports_t ports[LOONG_STAGE_CHUNKS];
+    loong_transfer_t *transfer[LOONG_STAGE_CHUNKS];
     const loong_chunk_t *layout; /* any of them: places of parameters */
     loong_shards_t *shards;
     loong_optimizer_t *optimizer; /* NULL without training */
-    int64_t num_slots;
-    int64_t bytes[LOONG_BASE_COUNT]; /* planned, equal to allocated */
-    loong_run_t run;
+    loong_run_t run; /* its bases, slot 0 */
 } loong_stage_t;
 
-/* Builds and compiles. num_slots is the schedule's. Not collective. */
+/* Builds and compiles. Not collective. */
 LOONG_NODISCARD loong_status_t
-loongi_stage_create(loong_context_t *ctx, const loong_stage_params_t *params,
-                    int64_t num_slots, loong_stage_t **stage_p);
-/* Collective on: world, once allocated. */
+loongi_stage_create(loong_context_t *ctx,
+                    const loong_component_params_t *params,
+                    const loong_stage_cut_t *cut, loong_stage_t **stage_p);
 void loongi_stage_destroy(loong_stage_t **stage_p);
 
-/* Takes the memory of all bases (parameters and gradients where peers of the
- * machine can read them) and prepares kernels. Collective on: world. */
-LOONG_NODISCARD loong_status_t
-loongi_stage_allocate(loong_stage_t *stage, loong_device_t *device,
-                      const loong_groups_t *groups);
-
-/* Fills parameters and masters from (seed, name, global index), the moments
- * with zero. Not collective: every rank makes the same. */
-LOONG_NODISCARD loong_status_t loongi_stage_initialize(loong_stage_t *stage,
-                                                       uint64_t seed);
+/* Makes what kernels share between launches. */
+LOONG_NODISCARD loong_status_t loongi_stage_prepare(loong_stage_t *stage);
 
 /* Sets elements [at, at + count) of a parameter, master included, as far as
  * this rank has them. */
 void loongi_stage_set_param(loong_stage_t *stage,
                             const loong_param_place_t *place, int64_t at,
                             int64_t count, const double *values);
+
+/* Fills parameters and masters from (seed, name, global index), the moments
+ * with zero. Not collective: every rank makes the same. */
+void loongi_stage_initialize(loong_stage_t *stage, uint64_t seed);
 
 /* What a rank holds of a parameter, seen as a matrix: `rows` rows of `cols`
  * elements in storage, which are rows row .. and columns col .. of a tensor
@@ -120,17 +119,14 @@ LOONG_NODISCARD loong_status_t
 loongi_part_read(const loong_part_t *part, const loong_part_source_t *source,
                  int64_t row, int64_t rows, void *to);
 
-/* The bases with a slot bound, and the address of a port there; of slot 0. */
-loong_run_t loongi_stage_bind(const loong_stage_t *stage,
-                              loong_stage_chunk_t chunk, int64_t slot);
+/* The address of a port in bound bases; in slot 0 of a stage. */
 void *loongi_run_port(const loong_run_t *run, const loong_port_t *port);
 void *loongi_stage_port(const loong_stage_t *stage, const loong_port_t *port);
 
-/* Runs one program of a chunk with a slot bound. */
+/* Runs one program of a chunk in slot 0. */
 LOONG_NODISCARD loong_status_t
 loongi_stage_execute(loong_stage_t *stage, loong_stage_chunk_t chunk,
-                 loong_program_kind_t kind, int64_t slot,
-                 const loong_frame_t *frame);
+                     loong_program_kind_t kind, const loong_frame_t *frame);
 
 #ifdef __cplusplus
 }

@@ -3,7 +3,8 @@
 
 #include <string.h>
 
-static loong_status_t check_names(const loong_stage_t *s, const loong_hf_t *hf)
+static loong_status_t check_names(const loong_component_t *s,
+                                  const loong_hf_t *hf)
 {
     loong_hf_wanted_t *wanted = NULL;
     LOONG_TRY(loongi_calloc(s->ctx, (size_t)s->num_whole, sizeof(*wanted),
@@ -57,11 +58,10 @@ static loong_status_t load_param(loong_stage_t *s, const loong_hf_t *hf,
     return LOONG_OK;
 }
 
-loong_status_t loongi_stage_load_hf(loong_stage_t *stage, const loong_hf_t *hf)
+static loong_status_t load_stage(loong_stage_t *stage, const loong_hf_t *hf)
 {
     int64_t room = 1024 * 1024;
     double *buffer = NULL;
-    LOONG_TRY(check_names(stage, hf));
     for (int64_t i = 0; i < stage->layout->num_params; i++) {
         loong_part_t part =
             loongi_part_of(&stage->layout->params[i]);
@@ -76,4 +76,14 @@ loong_status_t loongi_stage_load_hf(loong_stage_t *stage, const loong_hf_t *hf)
     }
     loongi_free(stage->ctx, buffer);
     return status;
+}
+
+loong_status_t loongi_component_load_hf(loong_component_t *component,
+                                        const loong_hf_t *hf)
+{
+    LOONG_TRY(check_names(component, hf));
+    for (int i = 0; i < component->num_stages; i++) {
+        LOONG_TRY(load_stage(component->stages[i], hf));
+    }
+    return LOONG_OK;
 }

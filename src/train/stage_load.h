@@ -5,7 +5,7 @@
 #define LOONG_STAGE_LOAD_H
 
 #include "hf_weights.h"
-#include "stage.h"
+#include "component.h"
 
 #ifdef __cplusplus
 extern "C" {
@@ -14,8 +14,8 @@ extern "C" {
 /* Fills all parameters from a Hugging Face directory; rows that pad the
  * vocabulary become zero. Not collective: every rank reads. Errors: those of
  * loongi_hf_check and loongi_hf_read. */
-LOONG_NODISCARD loong_status_t loongi_stage_load_hf(loong_stage_t *stage,
-                                                    const loong_hf_t *hf);
+LOONG_NODISCARD loong_status_t
+loongi_component_load_hf(loong_component_t *component, const loong_hf_t *hf);
 
 #ifdef __cplusplus
 }

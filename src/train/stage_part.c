@@ -57,7 +57,7 @@ static void initialize_block(loong_stage_t *s, const loong_param_place_t *p,
     loongi_stage_set_param(s, p, at, count, values);
 }
 
-loong_status_t loongi_stage_initialize(loong_stage_t *stage, uint64_t seed)
+void loongi_stage_initialize(loong_stage_t *stage, uint64_t seed)
 {
     for (int64_t i = 0; i < stage->layout->num_params; i++) {
         const loong_param_place_t *p = &stage->layout->params[i];
@@ -69,7 +69,6 @@ loong_status_t loongi_stage_initialize(loong_stage_t *stage, uint64_t seed)
             initialize_block(stage, p, seed, at, end);
         }
     }
-    return LOONG_OK;
 }
 
 /* ---- reading ------------------------------------------------------------ */

@@ -41,7 +41,7 @@ loong_status_t loongi_supervise_open(loong_trainer_t *t)
     LOONG_CHECK(
         t->ctx,
         !loongi_fault_is_set(t->faults, LOONG_FAULT_NAN_GRADIENT) ||
-            t->stage->chunk[LOONG_STAGE_TRAIN]->num_losses > 0,
+            loongi_component_head(t->component) != NULL,
         LOONG_ERR_CONFIG,
         "fault nan_gradient on rank %d, which has no loss: it stands on the "
         "last of %d pipeline stages",

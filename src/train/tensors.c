@@ -9,9 +9,11 @@
 
 #include "trainer_impl.h"
 
+/* Only data parallel layouts log tensors: one stage has the whole model. */
 static int64_t num_watches(const loong_trainer_t *t)
 {
-    const loong_chunk_t *chunk = t->stage->chunk[LOONG_STAGE_TRAIN];
+    const loong_chunk_t *chunk =
+        t->component->stages[0]->chunk[LOONG_STAGE_TRAIN];
     return chunk != NULL ? chunk->num_watches : 0;
 }
 
@@ -31,8 +33,8 @@ bool loongi_tensors_due(const loong_trainer_t *t)
 /* Sums and counts of all watches, then their maxima. */
 static loong_status_t gather(loong_trainer_t *t)
 {
-    const loong_chunk_t *c = t->stage->chunk[LOONG_STAGE_TRAIN];
-    const char *base = t->stage->run.base[LOONG_BASE_STATE];
+    const loong_chunk_t *c = t->component->stages[0]->chunk[LOONG_STAGE_TRAIN];
+    const char *base = t->component->stages[0]->run.base[LOONG_BASE_STATE];
     int64_t n = c->num_watches;
     for (int64_t i = 0; i < n; i++) {
         double stats[3];
@@ -65,7 +67,7 @@ static loong_status_t tell(loong_trainer_t *t, int64_t i, double unix_time)
 {
     int64_t n = num_watches(t);
     const loong_watch_t *w =
-        &t->stage->chunk[LOONG_STAGE_TRAIN]->watches[i];
+        &t->component->stages[0]->chunk[LOONG_STAGE_TRAIN]->watches[i];
     const double figures[3] = {sqrt(t->tensors[i]), t->tensors[2 * n + i],
                                t->tensors[n + i]};
     char line[LOONG_METRICS_LINE];

@@ -15,30 +15,12 @@ static void *address(const loong_run_t *run, const loong_port_t *port)
     return port != NULL ? loongi_run_port(run, port) : NULL;
 }
 
-void loongi_find_inputs(loong_trainer_t *t)
-{
-    for (int i = 0; i < LOONG_STAGE_CHUNKS; i++) {
-        const loong_chunk_t *c = t->stage->chunk[i];
-        loong_batch_ports_t *p = &t->ports[i];
-        if (c != NULL) {
-            p->tokens = loongi_chunk_input(c, "tokens");
-            p->labels = loongi_chunk_input(c, "labels");
-            p->positions = loongi_chunk_input(c, "positions");
-            p->token_key = loongi_chunk_input(c, "token_key");
-            p->all_token_keys = loongi_chunk_input(c, "all_token_keys");
-            p->places = loongi_chunk_input(c, "places");
-            p->cu_seqlens = loongi_chunk_input(c, "cu_seqlens");
-            p->loss_weight = loongi_chunk_input(c, "loss_weight");
-        }
-    }
-}
-
 loong_status_t loongi_fill_inputs(loong_trainer_t *t, const loong_run_t *run,
-                                  loong_stage_chunk_t chunk,
+                                  const loong_batch_ports_t *ports,
                                   loong_loader_t *loader, int64_t consumed,
                                   int64_t k)
 {
-    const loong_batch_ports_t *p = &t->ports[chunk];
+    const loong_batch_ports_t *p = ports;
     const loong_port_t *weight = p->loss_weight;
     loong_batch_t batch;
     memset(&batch, 0, sizeof(batch));
@@ -98,50 +80,18 @@ static loong_status_t agree_on_step(loong_trainer_t *t)
 
 /* ---- the schedule -------------------------------------------------------- */
 
-static loong_status_t make_schedule(loong_trainer_t *t, const char *name,
-                                    int64_t micro_batches,
-                                    loong_schedule_t **schedule_p)
-{
-    loong_schedule_params_t params = {t->mesh.size[LOONG_AXIS_PP], 1, 0, false,
-                                      false};
-    LOONG_TRY(loongi_to_int(t->ctx, micro_batches, "micro-batches of a step",
-                            &params.micro_batches));
-    loongi_schedule_destroy(schedule_p);
-    return loongi_schedule_create(t->ctx, name, &params, schedule_p);
-}
-
-loong_status_t loongi_trainer_schedules(loong_trainer_t *t)
-{
-    LOONG_TRY(make_schedule(t, "evaluate", 1, &t->evaluation));
-    return make_schedule(t, t->set.schedule,
-                         t->set.global_batch_size /
-                             (t->set.micro_batch_size *
-                              t->mesh.size[LOONG_AXIS_DP]),
-                         &t->schedule);
-}
-
-loong_status_t loongi_trainer_plan_step(loong_trainer_t *t)
-{
-    int64_t micro_batches =
-        loong_loader_micro_batches(t->loader, t->state.consumed_samples);
-    return t->schedule->params.micro_batches == micro_batches
-               ? LOONG_OK
-               : make_schedule(t, t->set.schedule, micro_batches,
-                               &t->schedule);
-}
-
 /* Of the ranks that hold the same losses the first one counts them. */
 bool loongi_trainer_speaks(const loong_trainer_t *t)
 {
     return t->mesh.coord[LOONG_AXIS_TP] == 0 &&
-           t->mesh.coord[LOONG_AXIS_PP] + 1 == t->mesh.size[LOONG_AXIS_PP];
+           loongi_component_head(t->component) != NULL;
 }
 
 void loongi_add_losses(loong_trainer_t *t, const loong_run_t *run,
-                       loong_stage_chunk_t chunk,
+                       const loong_chunk_t *chunk,
                        int64_t record[LOONG_EXACT_WORDS])
 {
-    const loong_chunk_t *c = t->stage->chunk[chunk];
+    const loong_chunk_t *c = chunk;
     if (c->num_losses == 0 || !loongi_trainer_speaks(t)) {
         return;
     }
@@ -155,94 +105,176 @@ void loongi_add_losses(loong_trainer_t *t, const loong_run_t *run,
     loongi_exact_carry(record);
 }
 
-static loong_status_t run_program(loong_trainer_t *t,
-                                  const loong_entry_t *entry,
-                                  const loong_run_t *run)
+/* The stage that an entry is of. */
+static loong_stage_t *stage_of(const loong_trainer_t *t,
+                               const loong_entry_t *entry)
 {
-    loong_frame_t *frame = &t->frame;
-    const loong_chunk_t *c = t->stage->chunk[LOONG_STAGE_TRAIN];
-    bool forward = entry->kind == LOONG_ENTRY_F;
+    return t->component->stages[entry->chunk];
+}
+
+static loong_run_t bind(const loong_trainer_t *t, loong_stage_chunk_t chunk,
+                        const loong_entry_t *entry)
+{
+    const loong_component_t *c = t->component;
+    return loongi_rank_bind(c->rank, c->use[chunk], &c->run, entry);
+}
+
+/* What a program reads: messages and the loader's inputs. */
+static loong_status_t before_program(loong_trainer_t *t,
+                                     const loong_entry_t *entry,
+                                     loong_frame_t *frame)
+{
+    const loong_stage_t *s = stage_of(t, entry);
+    *frame = t->frame;
     frame->micro_batch = entry->micro_batch;
     frame->first = entry->micro_batch == 0;
-    frame->last = entry->micro_batch + 1 == t->schedule->params.micro_batches;
-    LOONG_TRY(loongi_transfer_need(t->transfer[LOONG_STAGE_TRAIN], entry));
-    if (forward) {
-        double begin = loongi_now();
-        LOONG_TRY(loongi_fill_inputs(t, run, LOONG_STAGE_TRAIN, t->loader,
-                                     t->state.consumed_samples,
-                                     entry->micro_batch));
-        t->window.data_seconds += loongi_now() - begin;
+    frame->last = entry->micro_batch + 1 ==
+                  t->component->schedule->params.micro_batches;
+    LOONG_TRY(loongi_transfer_need(s->transfer[LOONG_STAGE_TRAIN], entry));
+    if (entry->kind != LOONG_ENTRY_F) {
+        return LOONG_OK;
     }
-    LOONG_TRY(loongi_program_run(run, &c->programs[entry->kind], frame));
-    if (forward) {
-        loongi_add_losses(t, run, LOONG_STAGE_TRAIN, t->record[1]);
+    double begin = loongi_now();
+    loong_run_t run = bind(t, LOONG_STAGE_TRAIN, entry);
+    LOONG_TRY(loongi_fill_inputs(t, &run, &s->ports[LOONG_STAGE_TRAIN],
+                                 t->loader, t->state.consumed_samples,
+                                 entry->micro_batch));
+    t->window.data_seconds += loongi_now() - begin;
+    return LOONG_OK;
+}
+
+static void after_program(loong_trainer_t *t, const loong_entry_t *entry)
+{
+    if (entry->kind == LOONG_ENTRY_F) {
+        loong_run_t run = bind(t, LOONG_STAGE_TRAIN, entry);
+        loongi_add_losses(t, &run,
+                          stage_of(t, entry)->chunk[LOONG_STAGE_TRAIN],
+                          t->record[1]);
+    }
+}
+
+/* A program; the first of a pair runs both. */
+static loong_status_t run_program(loong_trainer_t *t, int64_t index)
+{
+    const loong_component_t *c = t->component;
+    const loong_entry_t *list =
+        loongi_component_entries(c, LOONG_STAGE_TRAIN)->entries;
+    const loong_entry_t *entry = &list[index];
+    const loong_entry_t *pair =
+        entry->pair > index ? &list[entry->pair] : NULL;
+    loong_frame_t frame[2];
+    const loong_frame_t *frames[2] = {&frame[0], &frame[1]};
+    if (entry->pair >= 0 && pair == NULL) {
+        return LOONG_OK;
+    }
+    LOONG_TRY(before_program(t, entry, &frame[0]));
+    if (pair != NULL) {
+        LOONG_TRY(before_program(t, pair, &frame[1]));
+    }
+    LOONG_TRY(loongi_rank_run(c->rank, c->use[LOONG_STAGE_TRAIN], &c->run,
+                              index, frames));
+    after_program(t, entry);
+    if (pair != NULL) {
+        after_program(t, pair);
     }
     return LOONG_OK;
 }
 
-static loong_status_t run_entry(loong_trainer_t *t, const loong_entry_t *entry)
+static loong_status_t run_entry(loong_trainer_t *t, int64_t index)
 {
-    loong_run_t run = loongi_stage_bind(t->stage, LOONG_STAGE_TRAIN,
-                                        LOONG_MAX(entry->slot, 0));
+    const loong_entry_t *entry =
+        &loongi_component_entries(t->component, LOONG_STAGE_TRAIN)
+             ->entries[index];
+    if (entry->kind == LOONG_ENTRY_U) { /* behind clipping: update() */
+        return LOONG_OK;
+    }
+    loong_stage_t *s = stage_of(t, entry);
+    loong_run_t run = bind(t, LOONG_STAGE_TRAIN, entry);
     switch (entry->kind) {
     case LOONG_ENTRY_REDUCE:
-        return loongi_program_run(&t->stage->run, &t->stage->optimizer->late,
-                                  &t->frame);
-    case LOONG_ENTRY_U: /* clipping stands before it: loongi_train_step */
-        return LOONG_OK;
+        return loongi_program_run(&s->run, &s->optimizer->late, &t->frame);
     case LOONG_ENTRY_SEND_FORWARD:
     case LOONG_ENTRY_SEND_BACKWARD:
     case LOONG_ENTRY_RECV_FORWARD:
     case LOONG_ENTRY_RECV_BACKWARD:
-        return loongi_transfer_begin(t->transfer[LOONG_STAGE_TRAIN], &run,
+        return loongi_transfer_begin(s->transfer[LOONG_STAGE_TRAIN], &run,
                                      entry);
     default:
-        return run_program(t, entry, &run);
+        return run_program(t, index);
     }
+}
+
+static loong_status_t finish_transfers(loong_trainer_t *t,
+                                       loong_stage_chunk_t chunk)
+{
+    for (int i = 0; i < t->component->num_stages; i++) {
+        LOONG_TRY(loongi_transfer_finish(
+            t->component->stages[i]->transfer[chunk]));
+    }
+    return LOONG_OK;
 }
 
 static loong_status_t run_schedule(loong_trainer_t *t)
 {
-    LOONG_TRY(loongi_trainer_plan_step(t));
-    const loong_rank_schedule_t *list =
-        &t->schedule->ranks[t->mesh.coord[LOONG_AXIS_PP]];
-    for (int64_t i = 0; i < list->num_entries; i++) {
-        LOONG_TRY(run_entry(t, &list->entries[i]));
+    int micro_batches = 0;
+    LOONG_TRY(loongi_to_int(
+        t->ctx,
+        loong_loader_micro_batches(t->loader, t->state.consumed_samples),
+        "micro-batches of a step", &micro_batches));
+    LOONG_TRY(loongi_component_plan_step(t->component, micro_batches));
+    int64_t count =
+        loongi_component_entries(t->component, LOONG_STAGE_TRAIN)->num_entries;
+    for (int64_t i = 0; i < count; i++) {
+        LOONG_TRY(run_entry(t, i));
     }
-    return loongi_transfer_finish(t->transfer[LOONG_STAGE_TRAIN]);
+    return finish_transfers(t, LOONG_STAGE_TRAIN);
 }
 
 loong_status_t loongi_trainer_forward(loong_trainer_t *t,
                                       loong_stage_chunk_t chunk,
                                       const loong_frame_t *frame)
 {
-    loong_run_t run = loongi_stage_bind(t->stage, chunk, 0);
-    loong_transfer_t *transfer = t->transfer[chunk];
-    const loong_rank_schedule_t *list =
-        &t->evaluation->ranks[t->mesh.coord[LOONG_AXIS_PP]];
+    const loong_component_t *c = t->component;
+    const loong_rank_schedule_t *list = loongi_component_entries(c, chunk);
+    const loong_frame_t *frames[2] = {frame, NULL};
     for (int64_t i = 0; i < list->num_entries; i++) {
         const loong_entry_t *e = &list->entries[i];
+        loong_transfer_t *transfer = stage_of(t, e)->transfer[chunk];
         if (e->kind != LOONG_ENTRY_E) {
+            loong_run_t run = bind(t, chunk, e);
             LOONG_TRY(loongi_transfer_begin(transfer, &run, e));
             continue;
         }
         LOONG_TRY(loongi_transfer_need(transfer, e));
-        LOONG_TRY(loongi_program_run(
-            &run, &t->stage->chunk[chunk]->programs[LOONG_PROGRAM_E], frame));
+        LOONG_TRY(loongi_rank_run(c->rank, c->use[chunk], &c->run, i,
+                                  frames));
     }
-    return loongi_transfer_finish(transfer);
+    return finish_transfers(t, chunk);
 }
 
 /* ---- norm and loss ------------------------------------------------------- */
 
+/* Adds the squares of the gradients of a stage. */
+static loong_status_t add_norm(loong_trainer_t *t, const loong_stage_t *s)
+{
+    int64_t words[LOONG_EXACT_WORDS];
+    char *record =
+        s->run.base[LOONG_BASE_OPTIM] + s->optimizer->record_offset;
+    memset(record, 0, sizeof(words));
+    LOONG_TRY(loongi_program_run(&s->run, &s->optimizer->norm, &t->frame));
+    memcpy(words, record, sizeof(words));
+    for (int i = 0; i < LOONG_EXACT_WORDS; i++) {
+        t->record[0][i] += words[i];
+    }
+    return LOONG_OK;
+}
+
 /* Exact sums, so that every layout gets the same bits. */
 static loong_status_t reduce_records(loong_trainer_t *t)
 {
-    loong_optimizer_t *o = t->stage->optimizer;
-    char *record = t->stage->run.base[LOONG_BASE_OPTIM] + o->record_offset;
-    memset(record, 0, sizeof(t->record[0]));
-    LOONG_TRY(loongi_program_run(&t->stage->run, &o->norm, &t->frame));
-    memcpy(t->record[0], record, sizeof(t->record[0]));
+    for (int i = 0; i < t->component->num_stages; i++) {
+        LOONG_TRY(add_norm(t, t->component->stages[i]));
+    }
     t->own_loss_finite = isfinite(loongi_exact_value(t->record[1]));
     LOONG_TRY(loong_comm_all_reduce(t->comm, t->record, 2 * LOONG_EXACT_WORDS,
                                     LOONG_I64, LOONG_REDUCE_SUM,
@@ -259,22 +291,21 @@ static loong_status_t reduce_records(loong_trainer_t *t)
 
 /* The first parameter with a gradient that is not finite, in this rank's
  * part; "" when there is none. */
-static const char *first_offender(const loong_trainer_t *t)
+static const char *offender_of(const loong_stage_t *s)
 {
-    const loong_stage_t *stage = t->stage;
-    const loong_chunk_t *c = stage->chunk[LOONG_STAGE_TRAIN];
+    const loong_chunk_t *c = s->chunk[LOONG_STAGE_TRAIN];
     for (int64_t i = 0; i < c->num_params; i++) {
         const loong_param_place_t *p = &c->params[i];
         const loong_bucket_t *b =
-            loongi_shards_bucket(stage->shards, p->flat, p->flat_offset);
+            loongi_shards_bucket(s->shards, p->flat, p->flat_offset);
         if (p->params.frozen) {
             continue;
         }
         int64_t end = LOONG_MIN(p->flat_offset + p->elements, b->own_end);
         for (int64_t e = LOONG_MAX(p->flat_offset, b->own_begin); e < end;
              e++) {
-            const void *at = stage->run.base[LOONG_BASE_GRAD] +
-                             loongi_shards_grad(stage->shards, b, e);
+            const void *at = s->run.base[LOONG_BASE_GRAD] +
+                             loongi_shards_grad(s->shards, b, e);
             double v = c->precision.wide == LOONG_F64 ? *(const double *)at
                                                       : *(const float *)at;
             if (!isfinite(v)) {
@@ -283,6 +314,15 @@ static const char *first_offender(const loong_trainer_t *t)
         }
     }
     return "";
+}
+
+static const char *first_offender(const loong_trainer_t *t)
+{
+    const char *name = "";
+    for (int i = 0; i < t->component->num_stages && name[0] == '\0'; i++) {
+        name = offender_of(t->component->stages[i]);
+    }
+    return name;
 }
 
 /* The lowest rank for which `mine` holds, on every rank; the number of ranks
@@ -332,7 +372,6 @@ static loong_status_t handle_nan(loong_trainer_t *t)
 
 static loong_status_t update(loong_trainer_t *t)
 {
-    loong_optimizer_t *o = t->stage->optimizer;
     double clip = t->set.clip_grad;
     t->frame.grad_scale = 1.0;
     if (clip > 0.0) {
@@ -341,12 +380,18 @@ static loong_status_t update(loong_trainer_t *t)
     if (t->save != NULL) {
         t->save_stall += loongi_checkpoint_save_wait(t->save);
     }
-    LOONG_TRY(loongi_program_run(&t->stage->run, &o->update, &t->frame));
-    return loongi_program_run(&t->stage->run, &o->gather, &t->frame);
+    for (int i = 0; i < t->component->num_stages; i++) {
+        const loong_stage_t *s = t->component->stages[i];
+        const loong_optimizer_t *o = s->optimizer;
+        LOONG_TRY(loongi_program_run(&s->run, &o->update, &t->frame));
+        LOONG_TRY(loongi_program_run(&s->run, &o->gather, &t->frame));
+    }
+    return LOONG_OK;
 }
 
 loong_status_t loongi_train_step(loong_trainer_t *t)
 {
+    const loong_stage_t *head = loongi_component_head(t->component);
     memset(t->record, 0, sizeof(t->record));
     loong_comm_set_step(t->comm, t->state.step);
     LOONG_TRY(loongi_fault_begin_step(t->faults, t->state.step));
@@ -355,9 +400,9 @@ loong_status_t loongi_train_step(loong_trainer_t *t)
     t->frame.seed = t->set.seed;
     t->frame.log_tensors = loongi_tensors_due(t);
     t->frame.lr[0] = loongi_lr(&t->set.lr, t->state.step);
-    if (t->stage->chunk[LOONG_STAGE_TRAIN]->num_losses > 0) {
+    if (head != NULL) {
         t->frame.loss_scale[0] =
-            t->stage->chunk[LOONG_STAGE_TRAIN]->losses[0].weight /
+            head->chunk[LOONG_STAGE_TRAIN]->losses[0].weight /
             (double)LOONG_MAX(t->loss_tokens, 1);
     }
     if (loongi_fault_due(t->faults, LOONG_FAULT_NAN_GRADIENT,

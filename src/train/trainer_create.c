@@ -74,13 +74,6 @@ static int64_t read_length(const loong_recipe_t *r)
 static void read_settings(const loong_recipe_t *r, loong_train_settings_t *s)
 {
     s->seq_length = loong_recipe_int(r, "data.seq_length");
-    s->schedule = loong_recipe_text(r, "schedule");
-    if (strcmp(s->schedule, "auto") == 0) {
-        s->schedule =
-            loong_recipe_int(r, "parallel.pipeline_model_parallel_size") > 1
-                ? "1f1b"
-                : "one_stage";
-    }
     s->micro_batch_size = loong_recipe_int(r, "train.micro_batch_size");
     s->global_batch_size = loong_recipe_int(r, "train.global_batch_size");
     s->train_iters = read_length(r);
@@ -180,29 +173,20 @@ static loong_status_t make_mesh(loong_trainer_t *t, int kv_heads)
     return loong_mesh_create(t->ctx, &p, loong_comm_rank(t->comm), &t->mesh);
 }
 
-/* Which layers this rank has: as many as the others, the first ones one more
- * when they do not divide. */
-static loong_status_t cut_model(loong_trainer_t *t,
-                                const loong_model_facts_t *facts,
-                                loong_stage_params_t *p)
+static loong_status_t read_pipeline(const loong_trainer_t *t,
+                                    loong_component_params_t *p)
 {
-    int stages = t->mesh.size[LOONG_AXIS_PP];
-    int stage = t->mesh.coord[LOONG_AXIS_PP];
-    LOONG_CHECK(t->ctx, stages == 1 || facts->num_layers >= stages,
-                LOONG_ERR_CONFIG,
-                "parallel.pipeline_model_parallel_size %d: %s has %d layers "
-                "to cut between", stages, p->family->name, facts->num_layers);
-    LOONG_TRY(loongi_trainer_schedules(t));
-    int each = facts->num_layers / stages;
-    int more = facts->num_layers % stages;
-    p->cut = true;
-    p->request.first_layer = stage * each + LOONG_MIN(stage, more);
-    p->request.num_layers = each + (stage < more);
-    p->request.begins = stage == 0;
-    p->request.ends = stage + 1 == stages;
-    p->compile.split = t->schedule->kind->split;
-    p->compile.ahead = loongi_schedule_ahead(t->schedule);
-    return LOONG_OK;
+    const loong_train_settings_t *s = &t->set;
+    p->schedule = loong_recipe_text(t->recipe, "schedule");
+    p->layers_per_chunk =
+        parallel_size(t, "num_layers_per_virtual_pipeline_stage");
+    p->layout = loong_recipe_text(t->recipe,
+                                  "parallel.pipeline_model_parallel_layout");
+    return loongi_to_int(t->ctx,
+                         s->global_batch_size /
+                             (s->micro_batch_size *
+                              t->mesh.size[LOONG_AXIS_DP]),
+                         "micro-batches of a step", &p->micro_batches);
 }
 
 static void read_request(const loong_trainer_t *t, loong_model_request_t *p)
@@ -219,14 +203,14 @@ static void read_request(const loong_trainer_t *t, loong_model_request_t *p)
     p->z_loss = loong_recipe_real(r, "train.z_loss_coeff");
 }
 
-static loong_status_t plan_stage(loong_trainer_t *t)
+static loong_status_t plan_component(loong_trainer_t *t)
 {
     static const char *const shardings[] = {
 #define SHARDING_NAME(name_, text_) text_,
         LOONG_SHARDING_LIST(SHARDING_NAME)
 #undef SHARDING_NAME
     };
-    loong_stage_params_t p;
+    loong_component_params_t p;
     const loong_recipe_t *r = t->recipe;
     memset(&p, 0, sizeof(p));
     LOONG_TRY(loongi_trainer_model(t, &p));
@@ -268,11 +252,9 @@ static loong_status_t plan_stage(loong_trainer_t *t)
                 "%d x pipeline %d: ranks hold parts and copies of tensors",
                 p.mesh.size[LOONG_AXIS_TP], p.mesh.size[LOONG_AXIS_CP],
                 p.mesh.size[LOONG_AXIS_PP]);
-    LOONG_TRY(cut_model(t, &facts, &p));
-    int64_t slots = t->schedule->ranks[p.mesh.coord[LOONG_AXIS_PP]]
-                        .chunks[0].slots;
-    LOONG_TRY(loongi_stage_create(t->ctx, &p, slots, &t->stage));
-    return loongi_param_rules_check(t->ctx, r, t->stage);
+    LOONG_TRY(read_pipeline(t, &p));
+    LOONG_TRY(loongi_component_create(t->ctx, &p, &t->component));
+    return loongi_param_rules_check(t->ctx, r, t->component);
 }
 
 /* ---- start --------------------------------------------------------------- */
@@ -298,26 +280,14 @@ static loong_status_t load_model(loong_trainer_t *t)
         return loongi_trainer_resume(t, load);
     }
     if (hf == NULL) {
-        return loongi_stage_initialize(t->stage, t->set.seed);
+        loongi_component_initialize(t->component, t->set.seed);
+        return LOONG_OK;
     }
     loong_hf_t *model = NULL;
     LOONG_TRY(loongi_hf_open(t->ctx, hf, &model));
-    loong_status_t status = loongi_stage_load_hf(t->stage, model);
+    loong_status_t status = loongi_component_load_hf(t->component, model);
     loongi_hf_close(&model);
     return status;
-}
-
-static loong_status_t create_transfers(loong_trainer_t *t)
-{
-    for (int i = 0; i < LOONG_STAGE_CHUNKS; i++) {
-        if (t->stage->chunk[i] != NULL) {
-            LOONG_TRY(loongi_transfer_create(
-                t->stage->chunk[i], t->groups.comm[LOONG_GROUP_PP],
-                i == LOONG_STAGE_TRAIN ? t->stage->num_slots : 1,
-                &t->transfer[i]));
-        }
-    }
-    return LOONG_OK;
 }
 
 static loong_status_t start(loong_trainer_t *t)
@@ -325,13 +295,11 @@ static loong_status_t start(loong_trainer_t *t)
     LOONG_TRY(loongi_run_dirs_open(t));
     LOONG_TRY(loongi_supervise_open(t));
     LOONG_TRY(loongi_trainer_open_data(t));
-    LOONG_TRY(loongi_calloc(t->ctx, (size_t)t->stage->params.request.tokens,
+    LOONG_TRY(loongi_calloc(t->ctx, (size_t)t->component->params.request.tokens,
                             sizeof(*t->weights), "loss weights", &t->weights));
     LOONG_TRY(loongi_step_exchange_create(t->ctx, t->comm, &t->exchange));
     LOONG_TRY(loongi_groups_create(t->ctx, t->comm, &t->mesh, &t->groups));
-    LOONG_TRY(loongi_stage_allocate(t->stage, t->device, &t->groups));
-    LOONG_TRY(create_transfers(t));
-    loongi_find_inputs(t);
+    LOONG_TRY(loongi_component_allocate(t->component, t->device, &t->groups));
     LOONG_TRY(load_model(t));
     LOONG_TRY(loong_blend_require(
         t->blend,
@@ -351,7 +319,7 @@ static loong_status_t plan(loong_trainer_t *t)
     read_settings(t->recipe, &t->set);
     LOONG_TRY(loong_device_create(
         t->ctx, loong_recipe_text(t->recipe, "device"), 0, &t->device));
-    LOONG_TRY(plan_stage(t));
+    LOONG_TRY(plan_component(t));
     return loong_recipe_hash(t->recipe, &t->recipe_hash);
 }
 
@@ -416,17 +384,12 @@ void loong_trainer_destroy(loong_trainer_t **trainer_p)
     loong_tokenizer_destroy(&t->tokenizer);
     loongi_profiler_destroy(&t->profiler);
     loongi_trainer_close_data(t);
-    for (int i = 0; i < LOONG_STAGE_CHUNKS; i++) {
-        loongi_transfer_destroy(&t->transfer[i]);
-    }
-    loongi_stage_destroy(&t->stage);
+    loongi_component_destroy(&t->component);
     loongi_groups_destroy(&t->groups);
     loongi_step_exchange_destroy(&t->exchange);
     loong_device_destroy(&t->device);
     loongi_run_dirs_close(t);
     loongi_pairs_destroy(&t->model_keys);
-    loongi_schedule_destroy(&t->schedule);
-    loongi_schedule_destroy(&t->evaluation);
     loongi_free(t->ctx, t->weights);
     loongi_free(t->ctx, t->tensors);
     loongi_text_free(&t->text);

@@ -49,7 +49,7 @@ static loong_loader_params_t loader_params(const loong_trainer_t *t,
     loong_loader_params_t p;
     memset(&p, 0, sizeof(p));
     p.blend = blend;
-    p.vocab_size = t->stage->facts.vocab_size;
+    p.vocab_size = t->component->facts.vocab_size;
     p.micro_batch_size = t->set.micro_batch_size;
     p.global_batch_size = t->set.global_batch_size;
     p.data_parallel_rank = t->mesh.coord[LOONG_AXIS_DP];
@@ -153,6 +153,18 @@ void loongi_trainer_close_data(loong_trainer_t *t)
 
 /* ---- evaluation ---------------------------------------------------------- */
 
+/* The micro-batch goes to all stages: each takes what it reads. */
+static loong_status_t fill_stages(loong_trainer_t *t, loong_loader_t *loader,
+                                  int64_t consumed)
+{
+    for (int i = 0; i < t->component->num_stages; i++) {
+        const loong_stage_t *s = t->component->stages[i];
+        LOONG_TRY(loongi_fill_inputs(t, &s->run, &s->ports[LOONG_STAGE_EVAL],
+                                     loader, consumed, 0));
+    }
+    return LOONG_OK;
+}
+
 static loong_status_t evaluate_set(loong_trainer_t *t, loong_validation_t *v)
 {
     loong_frame_t frame;
@@ -161,16 +173,19 @@ static loong_status_t evaluate_set(loong_trainer_t *t, loong_validation_t *v)
     double begin = loongi_now();
     memset(&frame, 0, sizeof(frame));
     loong_blend_get_info(v->blend, &info);
+    const loong_stage_t *head = loongi_component_head(t->component);
     int64_t consumed = 0;
     int64_t rounds = 0;
     while (consumed < info.max_samples &&
            (t->set.eval_iters == 0 || rounds < t->set.eval_iters)) {
         int64_t tokens = 0;
         LOONG_TRY(loong_loader_check_step(v->loader, consumed, &tokens));
-        LOONG_TRY(loongi_fill_inputs(t, &t->stage->run, LOONG_STAGE_EVAL,
-                                     v->loader, consumed, 0));
+        LOONG_TRY(fill_stages(t, v->loader, consumed));
         LOONG_TRY(loongi_trainer_forward(t, LOONG_STAGE_EVAL, &frame));
-        loongi_add_losses(t, &t->stage->run, LOONG_STAGE_EVAL, sums);
+        if (head != NULL) {
+            loongi_add_losses(t, &head->run, head->chunk[LOONG_STAGE_EVAL],
+                              sums);
+        }
         sums[LOONG_EXACT_WORDS] += loongi_trainer_speaks(t) ? tokens : 0;
         consumed += loong_loader_batch(v->loader, consumed);
         rounds++;

@@ -15,9 +15,7 @@
 #include "native.h"
 #include "pairs.h"
 #include "profiler.h"
-#include "schedule.h"
-#include "transfer.h"
-#include "stage.h"
+#include "component.h"
 #include "step_header.h"
 #include "tensorboard.h"
 
@@ -47,7 +45,6 @@ typedef struct loong_train_settings {
     int64_t exit_interval;
     double max_wall_time;
     bool skip_nan;
-    const char *schedule; /* "one_stage", "1f1b", ... */
     double clip_grad;
     loong_lr_schedule_t lr;
     int64_t save_interval;
@@ -65,18 +62,6 @@ typedef struct loong_train_settings {
     uint64_t seed;
 } loong_train_settings_t;
 
-/* The inputs of a chunk that a loader fills. */
-typedef struct loong_batch_ports {
-    const loong_port_t *tokens;
-    const loong_port_t *labels;
-    const loong_port_t *positions;
-    const loong_port_t *token_key; /* NULL without dropout */
-    const loong_port_t *all_token_keys; /* NULL unless context parallel */
-    const loong_port_t *places;         /* likewise */
-    const loong_port_t *cu_seqlens;
-    const loong_port_t *loss_weight;
-} loong_batch_ports_t;
-
 struct loong_trainer {
     loong_context_t *ctx;
     loong_comm_t *comm; /* world */
@@ -88,16 +73,12 @@ struct loong_trainer {
     loong_train_settings_t set;
     loong_pairs_t *model_keys;
     loong_device_t *device;
-    loong_stage_t *stage;
-    loong_batch_ports_t ports[LOONG_STAGE_CHUNKS];
+    loong_component_t *component;
     loong_step_exchange_t *exchange;
     loong_blend_t *blend;
     loong_loader_t *loader;
     int num_validation;
     loong_validation_t validation[LOONG_MAX_VALIDATION];
-    loong_schedule_t *schedule; /* of a step with this many micro-batches */
-    loong_schedule_t *evaluation; /* of one micro-batch, forward alone */
-    loong_transfer_t *transfer[LOONG_STAGE_CHUNKS];
     double *tensors; /* statistics of logged ones, of all ranks */
     float *weights; /* of a micro-batch, when the wide type is f64 */
     loong_text_t text;
@@ -149,35 +130,30 @@ struct loong_trainer {
 /* ---- trainer_model.c ---- */
 /* Fills family, config and the rules of a request. */
 LOONG_NODISCARD loong_status_t
-loongi_trainer_model(loong_trainer_t *t, loong_stage_params_t *params);
+loongi_trainer_model(loong_trainer_t *t, loong_component_params_t *params);
 LOONG_NODISCARD loong_status_t
 loongi_trainer_check_mesh(loong_trainer_t *t,
-                          const loong_stage_params_t *params);
+                          const loong_component_params_t *params);
 
 /* ---- train_step.c ---- */
 /* This rank's losses and tokens are counted: of the ranks that hold the same
  * ones, the first. */
 bool loongi_trainer_speaks(const loong_trainer_t *t);
 LOONG_NODISCARD loong_status_t loongi_train_step(loong_trainer_t *t);
-/* The schedules, of the largest step: what memory is planned for. */
-LOONG_NODISCARD loong_status_t loongi_trainer_schedules(loong_trainer_t *t);
-/* One forward of a chunk without gradients, through all stages. */
+/* One forward without gradients through the chunks of all stages, whose inputs
+ * are filled. */
 LOONG_NODISCARD loong_status_t
 loongi_trainer_forward(loong_trainer_t *t, loong_stage_chunk_t chunk,
                        const loong_frame_t *frame);
-/* Makes the schedule of the next step; a new one only when the number of
- * micro-batches changes. */
-LOONG_NODISCARD loong_status_t loongi_trainer_plan_step(loong_trainer_t *t);
-/* Looks the inputs of all chunks up, once. */
-void loongi_find_inputs(loong_trainer_t *t);
-/* Fills the inputs of a chunk from a loader's micro-batch, slot 0. */
+/* Fills the inputs of a chunk of a stage, bound in run, from micro-batch k of
+ * a loader. */
 LOONG_NODISCARD loong_status_t
 loongi_fill_inputs(loong_trainer_t *t, const loong_run_t *run,
-                   loong_stage_chunk_t chunk,
-                   loong_loader_t *loader, int64_t consumed, int64_t k);
+                   const loong_batch_ports_t *ports, loong_loader_t *loader,
+                   int64_t consumed, int64_t k);
 /* Adds the losses of the tokens of a chunk that has run. */
 void loongi_add_losses(loong_trainer_t *t, const loong_run_t *run,
-                       loong_stage_chunk_t chunk,
+                       const loong_chunk_t *chunk,
                        int64_t record[LOONG_EXACT_WORDS]);
 
 /* ---- trainer_save.c ---- */

@@ -63,7 +63,7 @@ static loong_status_t check_export(loong_trainer_t *t)
 }
 
 loong_status_t loongi_trainer_model(loong_trainer_t *t,
-                                    loong_stage_params_t *params)
+                                    loong_component_params_t *params)
 {
     const char *name = loong_recipe_text(t->recipe, FOUNDATION ".family");
     const loong_family_t *family =
@@ -88,7 +88,8 @@ loong_status_t loongi_trainer_model(loong_trainer_t *t,
 }
 
 loong_status_t loongi_trainer_check_mesh(loong_trainer_t *t,
-                                         const loong_stage_params_t *params)
+                                         const loong_component_params_t
+                                             *params)
 {
     const loong_family_t *family = params->family;
     const int *size = params->mesh.size;

@@ -111,7 +111,7 @@ loong_status_t loong_trainer_run(loong_trainer_t *trainer)
 loong_status_t loong_trainer_evaluate(loong_trainer_t *trainer)
 {
     loong_trainer_t *t = trainer;
-    bool samples = t->stage->chunk[LOONG_STAGE_LOGITS] != NULL;
+    bool samples = t->component->params.logits_tokens > 0;
     LOONG_CHECK(t->ctx, t->num_validation > 0 || samples, LOONG_ERR_CONFIG,
                 "nothing to evaluate: set data.validation, "
                 "data.validation_split or eval.sample.prompts");
@@ -125,7 +125,7 @@ static void describe_precision(loong_trainer_t *t)
 {
     const char *asked = loong_recipe_text(t->recipe, "precision.params_dtype");
     int64_t wider = loong_recipe_count(t->recipe, "precision.fp32_scopes");
-    loong_dtype_t compute = t->stage->params.precision.compute;
+    loong_dtype_t compute = t->component->params.precision.compute;
     bool fast = loongi_isa() >= LOONG_ISA_LEVEL_avx512_bf16;
     const char *why = "as the recipe says";
     if (strcmp(asked, "auto") == 0) {
@@ -155,7 +155,9 @@ loong_status_t loong_trainer_describe(loong_trainer_t *trainer,
                                       const char **text_p)
 {
     loong_trainer_t *t = trainer;
-    const loong_stage_t *s = t->stage;
+    const loong_component_t *s = t->component;
+    const loong_schedule_t *schedule =
+        s->schedule != NULL ? s->schedule : s->evaluation;
     char a[LOONG_HUMAN_SIZE];
     char context[64] = "";
     int64_t total = 0;
@@ -186,7 +188,8 @@ loong_status_t loong_trainer_describe(loong_trainer_t *trainer,
                        s->params.request.sequence_parallel ? " (sequence)" : "",
                        t->mesh.size[LOONG_AXIS_CP], context,
                        t->mesh.size[LOONG_AXIS_DP],
-                       t->mesh.size[LOONG_AXIS_PP], t->set.schedule,
+                       t->mesh.size[LOONG_AXIS_PP],
+                       schedule->kind->name,
                        s->params.compile.threads,
                        loong_dtype_name(s->params.precision.compute),
                        loong_dtype_name(s->params.precision.wide));
@@ -207,22 +210,29 @@ loong_status_t loong_trainer_describe(loong_trainer_t *trainer,
     return t->text.status;
 }
 
+static void explain_stage(const loong_stage_t *s, loong_text_t *text)
+{
+    for (int i = 0; i < LOONG_STAGE_CHUNKS; i++) {
+        if (s->chunk[i] != NULL) {
+            loongi_chunk_explain(s->chunk[i], text);
+        }
+    }
+    const loong_optimizer_t *o = s->optimizer;
+    if (o != NULL) {
+        loongi_program_explain(&o->norm, text);
+        loongi_program_explain(&o->update, text);
+        loongi_program_explain(&o->gather, text);
+    }
+}
+
 loong_status_t loong_trainer_explain(loong_trainer_t *trainer,
                                      const char **text_p)
 {
     loong_trainer_t *t = trainer;
     loongi_text_free(&t->text);
     t->text = loongi_text_begin(t->ctx);
-    for (int i = 0; i < LOONG_STAGE_CHUNKS; i++) {
-        if (t->stage->chunk[i] != NULL) {
-            loongi_chunk_explain(t->stage->chunk[i], &t->text);
-        }
-    }
-    const loong_optimizer_t *o = t->stage->optimizer;
-    if (o != NULL) {
-        loongi_program_explain(&o->norm, &t->text);
-        loongi_program_explain(&o->update, &t->text);
-        loongi_program_explain(&o->gather, &t->text);
+    for (int i = 0; i < t->component->num_stages; i++) {
+        explain_stage(t->component->stages[i], &t->text);
     }
     *text_p = loongi_text_get(&t->text);
     return t->text.status;
@@ -238,7 +248,10 @@ loong_status_t loong_trainer_profile_begin(loong_trainer_t *trainer)
     loongi_profiler_destroy(&t->profiler);
     LOONG_TRY(
         loongi_profiler_create(t->ctx, MAX_TRACE_EVENTS, &t->profiler));
-    loongi_profiler_attach(t->profiler, &t->stage->run);
+    loongi_profiler_attach(t->profiler, &t->component->run);
+    for (int i = 0; i < t->component->num_stages; i++) {
+        loongi_profiler_attach(t->profiler, &t->component->stages[i]->run);
+    }
     return LOONG_OK;
 }
 
@@ -249,7 +262,10 @@ loong_status_t loong_trainer_profile_end(loong_trainer_t *trainer,
     loong_trainer_t *t = trainer;
     LOONG_CHECK(t->ctx, t->profiler != NULL, LOONG_ERR_ARG,
                 "no profile was begun");
-    t->stage->run.hook = NULL;
+    t->component->run.hook = NULL;
+    for (int i = 0; i < t->component->num_stages; i++) {
+        t->component->stages[i]->run.hook = NULL;
+    }
     loongi_text_free(&t->text);
     t->text = loongi_text_begin(t->ctx);
     loongi_profiler_table(t->profiler, &t->text);

@@ -72,7 +72,7 @@ static loong_checkpoint_piece_t describe(const loong_trainer_t *t,
     loong_checkpoint_piece_t piece;
     memset(&piece, 0, sizeof(piece));
     piece.kind = kind;
-    piece.dtype = t->stage->params.precision.wide;
+    piece.dtype = t->component->params.precision.wide;
     loong_part_t part = loongi_part_of(p);
     piece.ndim = p->params.shape.rank;
     piece.shape[0] = part.all_rows;
@@ -86,19 +86,28 @@ static loong_checkpoint_piece_t describe(const loong_trainer_t *t,
     return piece;
 }
 
-static loong_status_t add_param(loong_trainer_t *t,
-                                const loong_param_place_t *p,
-                                const loong_bucket_t *b, int64_t row,
-                                int64_t rows, loong_arena_t *arena)
+/* What is saved of a parameter: rows of a stage's. */
+typedef struct rows {
+    const loong_stage_t *stage;
+    const loong_param_place_t *param;
+    const loong_bucket_t *bucket; /* NULL: in none */
+    int64_t row;
+    int64_t rows;
+} rows_t;
+
+static loong_status_t add_param(loong_trainer_t *t, const rows_t *r,
+                                loong_arena_t *arena)
 {
-    const loong_stage_t *s = t->stage;
+    const loong_stage_t *s = r->stage;
+    const loong_param_place_t *p = r->param;
+    const loong_bucket_t *b = r->bucket;
     const loong_flat_t *flat = &s->layout->flats[p->flat];
     char name[512];
     snprintf(name, sizeof(name), COMPONENT "%s", p->name);
-    loong_checkpoint_piece_t piece = describe(t, p, "param", row, rows);
+    loong_checkpoint_piece_t piece = describe(t, p, "param", r->row, r->rows);
     piece.name = name;
     int64_t cols = loongi_part_of(p).cols;
-    int64_t element = p->flat_offset + row * cols;
+    int64_t element = p->flat_offset + r->row * cols;
     const char *at = s->run.base[LOONG_BASE_PARAM] +
                      loongi_shards_param(s->shards, p->flat, element);
     piece.data = at;
@@ -118,22 +127,23 @@ static loong_status_t add_param(loong_trainer_t *t,
     return loongi_checkpoint_save_add(t->save, &piece);
 }
 
-static loong_status_t add_moments(loong_trainer_t *t,
-                                  const loong_param_place_t *p,
-                                  const loong_bucket_t *b, int64_t row,
-                                  int64_t rows)
+static loong_status_t add_moments(loong_trainer_t *t, const rows_t *r)
 {
+    const loong_param_place_t *p = r->param;
+    const loong_bucket_t *b = r->bucket;
     const char *const kinds[2] = {"exp_avg", "exp_avg_sq"};
     const int64_t offsets[2] = {b->exp_avg, b->exp_avg_sq};
-    int64_t wide = (int64_t)loong_dtype_size(t->stage->params.precision.wide);
+    int64_t wide =
+        (int64_t)loong_dtype_size(t->component->params.precision.wide);
     int64_t cols = loongi_part_of(p).cols;
-    int64_t element = p->flat_offset + row * cols - b->update_begin;
+    int64_t element = p->flat_offset + r->row * cols - b->update_begin;
     char name[512];
     snprintf(name, sizeof(name), COMPONENT "%s", p->name);
     for (int i = 0; i < 2; i++) {
-        loong_checkpoint_piece_t piece = describe(t, p, kinds[i], row, rows);
+        loong_checkpoint_piece_t piece =
+            describe(t, p, kinds[i], r->row, r->rows);
         piece.name = name;
-        piece.data = t->stage->run.base[LOONG_BASE_OPTIM] + offsets[i] +
+        piece.data = r->stage->run.base[LOONG_BASE_OPTIM] + offsets[i] +
                      element * wide;
         LOONG_TRY(loongi_checkpoint_save_add(t->save, &piece));
     }
@@ -142,10 +152,11 @@ static loong_status_t add_moments(loong_trainer_t *t,
 
 /* Every rank adds the rows it owns; of what is in no bucket, because it is
  * frozen and all have it, the first rank. */
-static loong_status_t add_pieces(loong_trainer_t *t, loong_arena_t *arena)
+static loong_status_t add_stage(loong_trainer_t *t, const loong_stage_t *stage,
+                                loong_arena_t *arena)
 {
-    const loong_chunk_t *c = t->stage->layout;
-    const loong_shards_t *s = t->stage->shards;
+    const loong_chunk_t *c = stage->layout;
+    const loong_shards_t *s = stage->shards;
     for (int64_t i = 0; i < c->num_params; i++) {
         const loong_param_place_t *p = &c->params[i];
         if (p->params.place.copy) {
@@ -153,17 +164,24 @@ static loong_status_t add_pieces(loong_trainer_t *t, loong_arena_t *arena)
         }
         const loong_bucket_t *b =
             loongi_shards_bucket(s, p->flat, p->flat_offset);
-        int64_t row = 0;
-        int64_t rows = loongi_part_of(p).rows;
-        bool mine = b != NULL ? rows_in(p, b->own_begin, b->own_end, &row,
-                                        &rows)
+        rows_t r = {stage, p, b, 0, loongi_part_of(p).rows};
+        bool mine = b != NULL ? rows_in(p, b->own_begin, b->own_end, &r.row,
+                                        &r.rows)
                               : s->rank == 0;
         if (mine) {
-            LOONG_TRY(add_param(t, p, b, row, rows, arena));
+            LOONG_TRY(add_param(t, &r, arena));
         }
         if (mine && !p->params.frozen) {
-            LOONG_TRY(add_moments(t, p, b, row, rows));
+            LOONG_TRY(add_moments(t, &r));
         }
+    }
+    return LOONG_OK;
+}
+
+static loong_status_t add_pieces(loong_trainer_t *t, loong_arena_t *arena)
+{
+    for (int i = 0; i < t->component->num_stages; i++) {
+        LOONG_TRY(add_stage(t, t->component->stages[i], arena));
     }
     return LOONG_OK;
 }
@@ -252,7 +270,7 @@ static loong_status_t check_tensors(loong_trainer_t *t,
                                     const loong_checkpoint_t *ck)
 {
     static const char *const kinds[] = {"param", "exp_avg", "exp_avg_sq"};
-    const loong_stage_t *s = t->stage;
+    const loong_component_t *s = t->component;
     loong_checkpoint_tensor_t *wanted = NULL;
     loong_arena_t *arena = NULL;
     int64_t count = 0;
@@ -282,6 +300,7 @@ static loong_status_t check_tensors(loong_trainer_t *t,
 /* One tensor of a checkpoint, and room to read it. */
 typedef struct source {
     loong_checkpoint_t *ck;
+    loong_stage_t *stage; /* to fill */
     const loong_checkpoint_tensor_t *tensor;
     loong_dtype_t dtype; /* wanted */
     double *block;       /* `room` elements */
@@ -313,34 +332,32 @@ static void find(source_t *s, const char *kind, const loong_param_place_t *p,
     s->dtype = dtype;
 }
 
-static loong_status_t load_param(loong_trainer_t *t, source_t *s,
-                                 const loong_param_place_t *p)
+static loong_status_t load_param(source_t *s, const loong_param_place_t *p)
 {
     loong_part_t part = loongi_part_of(p);
     int64_t step = LOONG_MAX(s->room / part.all_cols, 1);
     int64_t first = 0;
     int64_t rows = 0;
-    loongi_stage_kept_rows(t->stage, p, &first, &rows);
+    loongi_stage_kept_rows(s->stage, p, &first, &rows);
     find(s, "param", p, LOONG_F64);
     loong_part_source_t source = part_source(s);
     for (int64_t row = first; row < first + rows; row += step) {
         int64_t n = LOONG_MIN(step, first + rows - row);
         LOONG_TRY(loongi_part_read(&part, &source, row, n, s->block));
-        loongi_stage_set_param(t->stage, p, row * part.cols, n * part.cols,
+        loongi_stage_set_param(s->stage, p, row * part.cols, n * part.cols,
                                s->block);
     }
     return LOONG_OK;
 }
 
 /* Moments of the rows this rank updates. */
-static loong_status_t load_moments(loong_trainer_t *t, source_t *s,
-                                   const loong_param_place_t *p,
+static loong_status_t load_moments(source_t *s, const loong_param_place_t *p,
                                    const loong_bucket_t *b)
 {
     const char *const kinds[2] = {"exp_avg", "exp_avg_sq"};
     const int64_t offsets[2] = {b->exp_avg, b->exp_avg_sq};
     loong_part_t part = loongi_part_of(p);
-    loong_dtype_t wide = t->stage->params.precision.wide;
+    loong_dtype_t wide = s->stage->params->precision.wide;
     size_t size = loong_dtype_size(wide);
     int64_t row = 0;
     int64_t rows = 0;
@@ -349,7 +366,7 @@ static loong_status_t load_moments(loong_trainer_t *t, source_t *s,
     }
     int64_t element = p->flat_offset + row * part.cols - b->update_begin;
     for (int i = 0; i < 2; i++) {
-        char *to = t->stage->run.base[LOONG_BASE_OPTIM] + offsets[i] +
+        char *to = s->stage->run.base[LOONG_BASE_OPTIM] + offsets[i] +
                    element * (int64_t)size;
         find(s, kinds[i], p, wide);
         loong_part_source_t source = part_source(s);
@@ -358,31 +375,38 @@ static loong_status_t load_moments(loong_trainer_t *t, source_t *s,
     return LOONG_OK;
 }
 
-static loong_status_t load_tensors(loong_trainer_t *t, loong_checkpoint_t *ck)
+static loong_status_t load_stage(loong_stage_t *stage, loong_checkpoint_t *ck)
 {
-    const loong_chunk_t *c = t->stage->layout;
-    const loong_shards_t *shards = t->stage->shards;
-    source_t source = {.ck = ck, .room = 1024 * 1024};
+    const loong_chunk_t *c = stage->layout;
+    source_t source = {.ck = ck, .stage = stage, .room = 1024 * 1024};
     for (int64_t i = 0; i < c->num_params; i++) {
         loong_part_t part = loongi_part_of(&c->params[i]);
         source.room = LOONG_MAX(source.room, part.all_cols);
     }
-    LOONG_TRY(loongi_calloc(t->ctx, 2 * (size_t)source.room, sizeof(double),
+    LOONG_TRY(loongi_calloc(stage->ctx, 2 * (size_t)source.room, sizeof(double),
                             "rows of a checkpoint", &source.block));
     source.rows = source.block + source.room;
     loong_status_t status = LOONG_OK;
     for (int64_t i = 0; i < c->num_params && status == LOONG_OK; i++) {
         const loong_param_place_t *p = &c->params[i];
-        status = load_param(t, &source, p);
-        if (status == LOONG_OK && t->stage->optimizer != NULL &&
+        status = load_param(&source, p);
+        if (status == LOONG_OK && stage->optimizer != NULL &&
             !p->params.frozen) {
             status = load_moments(
-                t, &source, p,
-                loongi_shards_bucket(shards, p->flat, p->flat_offset));
+                &source, p,
+                loongi_shards_bucket(stage->shards, p->flat, p->flat_offset));
         }
     }
-    loongi_free(t->ctx, source.block);
+    loongi_free(stage->ctx, source.block);
     return status;
+}
+
+static loong_status_t load_tensors(loong_trainer_t *t, loong_checkpoint_t *ck)
+{
+    for (int i = 0; i < t->component->num_stages; i++) {
+        LOONG_TRY(load_stage(t->component->stages[i], ck));
+    }
+    return LOONG_OK;
 }
 
 /* An evaluation asks for the same model and nothing else. */

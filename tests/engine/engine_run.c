@@ -6,9 +6,9 @@
 
 loong_decoder_config_t engine_model;
 
-loong_stage_params_t engine_params(loong_dtype_t compute)
+loong_component_params_t engine_params(loong_dtype_t compute)
 {
-    loong_stage_params_t p;
+    loong_component_params_t p;
     memset(&p, 0, sizeof(p));
     loong_decoder_config_t *c = &engine_model;
     memset(c, 0, sizeof(*c));
@@ -41,30 +41,33 @@ loong_stage_params_t engine_params(loong_dtype_t compute)
     p.optimizer.beta2 = 0.95;
     p.optimizer.eps = 1e-8;
     p.shards.bucket_bytes = 1 << 14;
+    p.schedule = "auto";
+    p.micro_batches = 1;
     p.train = true;
     return p;
 }
 
-void engine_begin(engine_run_t *run, const loong_stage_params_t *params)
+void engine_begin(engine_run_t *run, const loong_component_params_t *params)
 {
     memset(run, 0, sizeof(*run));
     run->ctx = test_context();
     assert_ok(run->ctx, loong_register_builtin(run->ctx));
     assert_ok(run->ctx, loong_comm_create_self(run->ctx, NULL, &run->comm));
     assert_ok(run->ctx, loong_device_create(run->ctx, "cpu", 0, &run->device));
-    loong_stage_params_t p = *params;
+    loong_component_params_t p = *params;
     p.family = loong_find_family(run->ctx, "qwen3");
-    assert_ok(run->ctx, loongi_stage_create(run->ctx, &p, 1, &run->stage));
+    assert_ok(run->ctx, loongi_component_create(run->ctx, &p, &run->component));
+    run->stage = run->component->stages[0];
     assert_ok(run->ctx, loongi_groups_create(run->ctx, run->comm, &params->mesh,
                                              &run->groups));
-    assert_ok(run->ctx, loongi_stage_allocate(run->stage, run->device,
-                                              &run->groups));
-    assert_ok(run->ctx, loongi_stage_initialize(run->stage, 5));
+    assert_ok(run->ctx, loongi_component_allocate(run->component, run->device,
+                                                &run->groups));
+    loongi_component_initialize(run->component, 5);
 }
 
 void engine_end(engine_run_t *run)
 {
-    loongi_stage_destroy(&run->stage);
+    loongi_component_destroy(&run->component);
     loong_device_destroy(&run->device);
     loongi_groups_destroy(&run->groups);
     loong_comm_destroy(&run->comm);
@@ -84,7 +87,7 @@ static void fill(const engine_run_t *run)
     int32_t *positions = input(run, "positions");
     int32_t *segments = input(run, "cu_seqlens");
     void *weights = input(run, "loss_weight");
-    bool f64 = run->stage->params.precision.wide == LOONG_F64;
+    bool f64 = run->stage->params->precision.wide == LOONG_F64;
     for (int i = 0; i < ENGINE_TOKENS; i++) {
         tokens[i] = (int32_t)((uint32_t)i * 2654435761u >> 8) % ENGINE_VOCAB;
         labels[i] = (tokens[i] * 7 + 3) % ENGINE_VOCAB;
@@ -108,14 +111,14 @@ double engine_step(engine_run_t *run, loong_frame_t *frame)
     frame->first = frame->last = 1;
     frame->loss_scale[0] = 1.0 / ENGINE_TOKENS;
     assert_ok(run->ctx, loongi_stage_execute(run->stage, LOONG_STAGE_TRAIN,
-                                             LOONG_PROGRAM_F, 0, frame));
+                                             LOONG_PROGRAM_F, frame));
     const void *losses = loongi_stage_port(run->stage, loss);
     for (int i = 0; i < ENGINE_TOKENS; i++) {
         sum += loss->dtype == LOONG_F64 ? ((const double *)losses)[i]
                                         : ((const float *)losses)[i];
     }
     assert_ok(run->ctx, loongi_stage_execute(run->stage, LOONG_STAGE_TRAIN,
-                                             LOONG_PROGRAM_B, 0, frame));
+                                             LOONG_PROGRAM_B, frame));
     return sum;
 }
 
@@ -124,7 +127,7 @@ double *engine_read(const engine_run_t *run, const loong_param_place_t *p,
 {
     const loong_stage_t *s = run->stage;
     const loong_flat_t *flat = &s->chunk[LOONG_STAGE_TRAIN]->flats[p->flat];
-    loong_dtype_t dtype = gradient ? s->params.precision.wide : flat->dtype;
+    loong_dtype_t dtype = gradient ? s->params->precision.wide : flat->dtype;
     const char *base =
         s->run.base[gradient ? LOONG_BASE_GRAD : LOONG_BASE_PARAM] +
         (gradient ? flat->grad_offset : flat->param_offset) +

@@ -13,7 +13,7 @@
 #include "loong/register.h"
 #include "loong/trainer.h"
 #include "decoder.h"
-#include "stage.h"
+#include "component.h"
 
 enum { ENGINE_TOKENS = 32, ENGINE_VOCAB = 97 };
 
@@ -23,14 +23,15 @@ typedef struct engine_run {
     loong_comm_t *comm;
     loong_groups_t groups;
     loong_device_t *device;
-    loong_stage_t *stage;
+    loong_component_t *component;
+    loong_stage_t *stage; /* of it */
 } engine_run_t;
 
 /* Two layers with grouped heads, norms of heads and rope; every other setting
  * is the caller's to change before engine_begin. */
 extern loong_decoder_config_t engine_model; /* of the last engine_params */
-loong_stage_params_t engine_params(loong_dtype_t compute);
-void engine_begin(engine_run_t *run, const loong_stage_params_t *params);
+loong_component_params_t engine_params(loong_dtype_t compute);
+void engine_begin(engine_run_t *run, const loong_component_params_t *params);
 void engine_end(engine_run_t *run);
 
 /* Random tokens, forward and backward of one micro-batch; the summed loss. */

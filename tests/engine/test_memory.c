@@ -74,7 +74,7 @@ static void check(loong_dtype_t dtype, int recompute, int watch)
     int64_t end[LOONG_BASE_COUNT] = {0};
     int64_t planned = 0;
     int64_t bases = 0;
-    loong_stage_params_t p = engine_params(dtype);
+    loong_component_params_t p = engine_params(dtype);
     p.compile.num_recompute = recompute;
     p.compile.num_watch = watch;
     p.compile.recompute = p.compile.watch = layers;
@@ -82,8 +82,8 @@ static void check(loong_dtype_t dtype, int recompute, int watch)
     engine_begin(&run, &p);
     const loong_stage_t *s = run.stage;
     for (int b = 0; b < LOONG_BASE_COUNT; b++) {
-        planned += s->bytes[b];
-        bases += s->bytes[b] > 0;
+        planned += run.component->bytes[b];
+        bases += run.component->bytes[b] > 0;
     }
     assert_int_equal(asked.bytes, planned);
     assert_int_equal(asked.requests, bases);
@@ -96,17 +96,17 @@ static void check(loong_dtype_t dtype, int recompute, int watch)
     find_ends(&s->optimizer->update, end);
     find_ends(&s->optimizer->gather, end);
     for (int b = 0; b < LOONG_BASE_COUNT; b++) {
-        assert_true(end[b] <= s->bytes[b]);
+        assert_true(end[b] <= run.component->bytes[b]);
     }
     for (int i = 0; i < LOONG_COUNT_OF(full); i++) {
         loong_dtype_t element = full[i] == LOONG_BASE_PARAM
                                     ? dtype
-                                    : s->params.precision.wide;
+                                    : s->params->precision.wide;
         int64_t slack = full[i] == LOONG_BASE_PARAM ||
                                 full[i] == LOONG_BASE_GRAD
                             ? 64 * (int64_t)loong_dtype_size(element)
                             : 64;
-        assert_true(s->bytes[full[i]] < end[full[i]] + slack);
+        assert_true(run.component->bytes[full[i]] < end[full[i]] + slack);
     }
     engine_end(&run);
 }

@@ -34,7 +34,7 @@ static void test_missing_attributes(void **state)
 
 static void bf16_with(engine_run_t *run, int count, const char *const *globs)
 {
-    loong_stage_params_t p = engine_params(LOONG_BF16);
+    loong_component_params_t p = engine_params(LOONG_BF16);
     p.compile.num_wide = count;
     p.compile.wide = globs;
     engine_begin(run, &p);
@@ -69,7 +69,7 @@ static void test_precision_of_all(void **state)
     engine_run_t mixed;
     engine_run_t wide;
     loong_frame_t frame = {0};
-    loong_stage_params_t p = engine_params(LOONG_F32);
+    loong_component_params_t p = engine_params(LOONG_F32);
     bf16_with(&mixed, 1, all);
     engine_begin(&wide, &p);
     engine_copy_params(&wide, &mixed);
@@ -123,7 +123,7 @@ static void test_precision_at_the_border(void **state)
     engine_run_t mixed;
     engine_run_t wide;
     loong_frame_t frame = {0};
-    loong_stage_params_t p = engine_params(LOONG_F32);
+    loong_component_params_t p = engine_params(LOONG_F32);
     bf16_with(&mixed, 3, scopes);
     engine_begin(&wide, &p);
     engine_copy_params(&wide, &mixed);
@@ -152,7 +152,7 @@ static void test_precision_of_scopes(void **state)
     engine_run_t mixed;
     engine_run_t wide;
     loong_frame_t frame = {0};
-    loong_stage_params_t p = engine_params(LOONG_F32);
+    loong_component_params_t p = engine_params(LOONG_F32);
     bf16_with(&narrow, 0, NULL);
     bf16_with(&mixed, 3, scopes);
     engine_begin(&wide, &p);
@@ -182,7 +182,7 @@ static void test_precision_in_f64(void **state)
     engine_run_t a;
     engine_run_t b;
     loong_frame_t frame = {0};
-    loong_stage_params_t p = engine_params(LOONG_F64);
+    loong_component_params_t p = engine_params(LOONG_F64);
     engine_begin(&a, &p);
     p.compile.num_wide = 1;
     p.compile.wide = all;
@@ -200,20 +200,20 @@ static void test_globs_that_match_nothing(void **state)
     (void)state;
     static const char *const wrong[] = {"layers.*.self_attn", "layrs.*"};
     loong_context_t *ctx = test_context();
-    loong_stage_t *stage = NULL;
+    loong_component_t *component = NULL;
     assert_ok(ctx, loong_register_builtin(ctx));
-    loong_stage_params_t p = engine_params(LOONG_BF16);
+    loong_component_params_t p = engine_params(LOONG_BF16);
     p.family = loong_find_family(ctx, "qwen3");
     p.compile.num_wide = 2;
     p.compile.wide = wrong;
-    assert_fails(ctx, loongi_stage_create(ctx, &p, 1, &stage),
+    assert_fails(ctx, loongi_component_create(ctx, &p, &component),
                  LOONG_ERR_CONFIG,
                  "scopes in fp32: 'layrs.*' matches no scope");
     p = engine_params(LOONG_BF16);
     p.family = loong_find_family(ctx, "qwen3");
     p.compile.num_watch = 2;
     p.compile.watch = wrong;
-    assert_fails(ctx, loongi_stage_create(ctx, &p, 1, &stage),
+    assert_fails(ctx, loongi_component_create(ctx, &p, &component),
                  LOONG_ERR_CONFIG, "scopes to log: 'layrs.*'");
     test_context_end(&ctx);
 }
@@ -230,7 +230,7 @@ static void test_full_recompute(void **state)
     int64_t slot[2];
     loong_frame_t frame = {0};
     for (int i = 0; i < 2; i++) {
-        loong_stage_params_t p = engine_params(LOONG_F64);
+        loong_component_params_t p = engine_params(LOONG_F64);
         p.compile.num_recompute = i;
         p.compile.recompute = layers;
         engine_begin(&run[i], &p);
@@ -242,7 +242,7 @@ static void test_full_recompute(void **state)
     engine_end(&run[0]);
     engine_end(&run[1]);
     for (int i = 0; i < 2; i++) {
-        loong_stage_params_t p = engine_params(LOONG_F64);
+        loong_component_params_t p = engine_params(LOONG_F64);
         engine_model.num_layers = 4 + i;
         p.compile.num_recompute = 1;
         p.compile.recompute = layers;
@@ -289,7 +289,7 @@ static void test_watch_figures(void **state)
     engine_run_t plain;
     loong_frame_t frame = {0};
     double stats[3];
-    loong_stage_params_t p = engine_params(LOONG_F64);
+    loong_component_params_t p = engine_params(LOONG_F64);
     engine_begin(&plain, &p);
     p.compile.num_watch = 2;
     p.compile.watch = globs;
@@ -319,9 +319,9 @@ static void test_watch_figures(void **state)
     frame.first = 0;
     engine_end(&plain);
     assert_ok(run.ctx, loongi_stage_execute(run.stage, LOONG_STAGE_TRAIN,
-                                            LOONG_PROGRAM_F, 0, &frame));
+                                            LOONG_PROGRAM_F, &frame));
     assert_ok(run.ctx, loongi_stage_execute(run.stage, LOONG_STAGE_TRAIN,
-                                            LOONG_PROGRAM_B, 0, &frame));
+                                            LOONG_PROGRAM_B, &frame));
     read_stats(&run, find_watch(&run, "layers.1.self_attn.linear", true),
                stats);
     assert_true(fabs(stats[0] - 2.0 * once) < 1e-12 * once);
@@ -336,7 +336,7 @@ static void test_watch_counts(void **state)
     engine_run_t run;
     loong_frame_t frame = {0};
     double stats[3];
-    loong_stage_params_t p = engine_params(LOONG_BF16);
+    loong_component_params_t p = engine_params(LOONG_BF16);
     p.compile.num_watch = 1;
     p.compile.watch = globs;
     engine_begin(&run, &p);
@@ -377,7 +377,7 @@ static void test_watch_cost(void **state)
     loong_frame_t frame = {0};
     int64_t steps[3] = {0, 0, 0};
     for (int i = 0; i < 2; i++) {
-        loong_stage_params_t p = engine_params(LOONG_F32);
+        loong_component_params_t p = engine_params(LOONG_F32);
         p.compile.num_watch = i;
         p.compile.watch = globs;
         engine_begin(&run[i], &p);
@@ -391,8 +391,8 @@ static void test_watch_cost(void **state)
     engine_step(&run[1], &frame);
     assert_int_equal(steps[0], steps[1]);
     assert_int_equal(steps[2], steps[1] + c->num_watches);
-    assert_int_equal(run[0].stage->bytes[LOONG_BASE_STATE], 0);
-    assert_int_equal(run[1].stage->bytes[LOONG_BASE_STATE],
+    assert_int_equal(run[0].component->bytes[LOONG_BASE_STATE], 0);
+    assert_int_equal(run[1].component->bytes[LOONG_BASE_STATE],
                      64 * c->num_watches);
     engine_end(&run[0]);
     engine_end(&run[1]);

@@ -70,7 +70,7 @@ static double planned(const loong_trainer_t *t)
 {
     double sum = 0.0;
     for (int b = 0; b < LOONG_BASE_COUNT; b++) {
-        sum += (double)t->stage->bytes[b];
+        sum += (double)t->component->bytes[b];
     }
     return sum;
 }

@@ -46,7 +46,7 @@ const void *fixture_find(const fixture_t *f, const char *name,
 }
 
 static void plan(fixture_t *f, const fixture_params_t *q,
-                 loong_stage_params_t *p)
+                 loong_component_params_t *p)
 {
     memset(p, 0, sizeof(*p));
     assert_ok(f->ctx, loongi_decoder_configure(
@@ -89,7 +89,7 @@ void fixture_open(fixture_t *f, const char *name,
 {
     char dir[512];
     char path[600];
-    loong_stage_params_t p;
+    loong_component_params_t p;
     memset(f, 0, sizeof(*f));
     snprintf(dir, sizeof(dir), "%s/%s", FIXTURES, name);
     f->ctx = test_context();
@@ -105,17 +105,20 @@ void fixture_open(fixture_t *f, const char *name,
     f->tokens = ids->shape[1];
     plan(f, params, &p);
     p.mesh = loong_mesh_single();
-    assert_ok(f->ctx, loongi_stage_create(f->ctx, &p, 1, &f->stage));
+    p.schedule = "auto";
+    p.micro_batches = 1;
+    assert_ok(f->ctx, loongi_component_create(f->ctx, &p, &f->component));
+    f->stage = f->component->stages[0];
     assert_ok(f->ctx, loongi_groups_create(f->ctx, f->comm, &p.mesh,
                                            &f->groups));
-    assert_ok(f->ctx, loongi_stage_allocate(f->stage, f->device,
-                                            &f->groups));
-    assert_ok(f->ctx, loongi_stage_load_hf(f->stage, f->hf));
+    assert_ok(f->ctx, loongi_component_allocate(f->component, f->device,
+                                                &f->groups));
+    assert_ok(f->ctx, loongi_component_load_hf(f->component, f->hf));
 }
 
 void fixture_close(fixture_t *f)
 {
-    loongi_stage_destroy(&f->stage);
+    loongi_component_destroy(&f->component);
     loongi_hf_close(&f->hf);
     loongi_safetensors_close(&f->golden);
     loong_device_destroy(&f->device);
@@ -143,7 +146,7 @@ static double fill_inputs(fixture_t *f, loong_stage_chunk_t chunk)
 {
     int64_t n = 0;
     int64_t cu_count = 0;
-    const loong_model_request_t *b = &f->stage->params.request;
+    const loong_model_request_t *b = &f->stage->params->request;
     copy_i32(f, port(f, chunk, "tokens"), "input_ids");
     copy_i32(f, port(f, chunk, "labels"), "labels");
     int32_t *positions = port(f, chunk, "positions");
@@ -212,7 +215,7 @@ double *fixture_logits(fixture_t *f, int64_t *count_p)
     }
     fill_inputs(f, LOONG_STAGE_LOGITS);
     assert_ok(f->ctx, loongi_stage_execute(f->stage, LOONG_STAGE_LOGITS,
-                                           LOONG_PROGRAM_E, 0, &frame));
+                                           LOONG_PROGRAM_E, &frame));
     return widened_port(f,
                         loongi_chunk_output(
                             f->stage->chunk[LOONG_STAGE_LOGITS], "logits"),
@@ -227,11 +230,11 @@ double *fixture_losses(fixture_t *f, int64_t *count_p)
     frame.first = frame.last = 1;
     frame.loss_scale[0] = 1.0 / sum;
     assert_ok(f->ctx, loongi_stage_execute(f->stage, LOONG_STAGE_TRAIN,
-                                           LOONG_PROGRAM_F, 0, &frame));
+                                           LOONG_PROGRAM_F, &frame));
     double *losses = widened_port(
         f, &f->stage->chunk[LOONG_STAGE_TRAIN]->losses[0], count_p);
     assert_ok(f->ctx, loongi_stage_execute(f->stage, LOONG_STAGE_TRAIN,
-                                           LOONG_PROGRAM_B, 0, &frame));
+                                           LOONG_PROGRAM_B, &frame));
     return losses;
 }
 

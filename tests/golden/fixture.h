@@ -26,7 +26,8 @@ typedef struct fixture {
     loong_safetensors_t *golden;
     loong_hf_t *hf;
     loong_decoder_config_t config;
-    loong_stage_t *stage;
+    loong_component_t *component;
+    loong_stage_t *stage; /* of it */
     int64_t batch, tokens;
     loong_precision_t precision;
 } fixture_t;

@@ -22,7 +22,8 @@ typedef struct run {
     loong_device_t *device;
     loong_hf_t *hf;
     loong_safetensors_t *golden;
-    loong_stage_t *stage;
+    loong_component_t *component;
+    loong_stage_t *stage; /* of it */
 } run_t;
 
 static const void *tensor(const run_t *r, const char *name)
@@ -35,7 +36,7 @@ static const void *tensor(const run_t *r, const char *name)
 static void open_run(run_t *r, const char *name)
 {
     char path[512];
-    loong_stage_params_t p;
+    loong_component_params_t p;
     memset(&p, 0, sizeof(p));
     r->ctx = test_context();
     assert_ok(r->ctx, loong_register_builtin(r->ctx));
@@ -50,6 +51,8 @@ static void open_run(run_t *r, const char *name)
     p.family = loong_find_family(r->ctx, "llama");
     p.config = &r->config;
     p.mesh = loong_mesh_single();
+    p.schedule = "auto";
+    p.micro_batches = 1;
     p.request.tokens = ROWS / MICRO * TOKENS;
     p.request.max_seqlen = TOKENS;
     p.request.max_segments = ROWS / MICRO;
@@ -64,17 +67,18 @@ static void open_run(run_t *r, const char *name)
     p.shards.bucket_bytes = 1 << 14;
     p.shards.sharding = LOONG_SHARDING_OPTIM;
     p.train = true;
-    assert_ok(r->ctx, loongi_stage_create(r->ctx, &p, 1, &r->stage));
+    assert_ok(r->ctx, loongi_component_create(r->ctx, &p, &r->component));
+    r->stage = r->component->stages[0];
     assert_ok(r->ctx, loongi_groups_create(r->ctx, r->comm, &p.mesh,
                                            &r->groups));
-    assert_ok(r->ctx, loongi_stage_allocate(r->stage, r->device,
-                                            &r->groups));
-    assert_ok(r->ctx, loongi_stage_load_hf(r->stage, r->hf));
+    assert_ok(r->ctx, loongi_component_allocate(r->component, r->device,
+                                                &r->groups));
+    assert_ok(r->ctx, loongi_component_load_hf(r->component, r->hf));
 }
 
 static void close_run(run_t *r)
 {
-    loongi_stage_destroy(&r->stage);
+    loongi_component_destroy(&r->component);
     loongi_hf_close(&r->hf);
     loongi_safetensors_close(&r->golden);
     loong_device_destroy(&r->device);
@@ -127,13 +131,13 @@ static double step_loss(run_t *r, loong_frame_t *frame, int step)
         frame->last = m + 1 == MICRO;
         fill(r, step, m);
         assert_ok(r->ctx, loongi_stage_execute(r->stage, LOONG_STAGE_TRAIN,
-                                           LOONG_PROGRAM_F, 0, frame));
+                                           LOONG_PROGRAM_F, frame));
         const double *losses = loongi_stage_port(r->stage, loss);
         for (int64_t i = 0; i < loss->shape.dim[0]; i++) {
             sum += losses[i];
         }
         assert_ok(r->ctx, loongi_stage_execute(r->stage, LOONG_STAGE_TRAIN,
-                                           LOONG_PROGRAM_B, 0, frame));
+                                           LOONG_PROGRAM_B, frame));
     }
     return sum / (double)tokens;
 }

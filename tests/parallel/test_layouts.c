@@ -31,6 +31,13 @@ static int steps(void)
     "add_qkv_bias: true, activation: swiglu, "                                \
     "untie_embeddings_and_output_weights: true}"
 
+/* Untied, four layers. */
+#define DEEP                                                                  \
+    "{family: llama, num_layers: 4, hidden_size: 16, ffn_hidden_size: 24, "   \
+    "num_attention_heads: 2, num_query_groups: 2, kv_channels: 8, "           \
+    "vocab_size: 61, max_position_embeddings: 64, "                           \
+    "untie_embeddings_and_output_weights: true}"
+
 static layout_run_t make_run(const char *save, const char *model, int ranks,
                              const char *parallel)
 {
@@ -99,6 +106,7 @@ static void tensor_parallel_one_key(void **state)
 }
 
 #define PP "pipeline_model_parallel_size: "
+#define LAYOUT "pipeline_model_parallel_layout: "
 
 static void pipeline_parallel(void **state)
 {
@@ -120,7 +128,7 @@ static void pipeline_parallel(void **state)
 
 #define SHARD "data_parallel_sharding: "
 /* Some of the parameters stay as they are. */
-#define FROZEN QWEN ", freeze: ['layers.0.*', '*embed*']"
+#define FROZEN ONE_KEY ", freeze: ['layers.0.*', '*embed*']"
 
 /* Gradients and parameters shared out, alone and with all else. */
 static void sharded_data_parallel(void **state)
@@ -158,6 +166,33 @@ static void sharded_data_parallel(void **state)
     check_layouts(FROZEN, LOONG_COUNT_OF(frozen), frozen);
 }
 
+/* Several chunks a rank, stages that are not alike. */
+static void pipeline_chunks(void **state)
+{
+    (void)state;
+    static const layout_t layouts[] = {
+        {2, "{" PP "2, " LAYOUT "Ett|L}"},
+        {2, "{" PP "2, " LAYOUT "E|ttL}\nschedule: zero_bubble_h1"},
+        {2, "{" PP "2, " LAYOUT "E|t|t|L}"},
+        {4, "{" PP "2, " LAYOUT "E|t|t|L, " TP "2}"},
+        {4, "{" PP "2, " LAYOUT "E|t|t|L, data_parallel_sharding: none}"},
+    };
+    static const layout_t deep[] = {
+        {2, "{" PP "2, num_layers_per_virtual_pipeline_stage: 1}"},
+        {2, "{" PP "2, num_layers_per_virtual_pipeline_stage: 2}"},
+        {2, "{" PP "2, " LAYOUT "E|t|ttt|L}\nschedule: zero_bubble_v"},
+        {4, "{" PP "2, " LAYOUT "Et|t|t|tL}\nschedule: zero_bubble_v"},
+        {3, "{" PP "3, " LAYOUT "E|t|t|t|t|L}"},
+        {4, "{" PP "2, " LAYOUT "E|t|tt|tL, " SHARD "optim_grads_params, "
+            "bucket_bytes: 4096}"},
+        {4, "{" PP "2, " TP "2, sequence_parallel: true, "
+            "num_layers_per_virtual_pipeline_stage: 1}"},
+    };
+    check_layouts(QWEN, 3, layouts);
+    check_layouts(GPT, LOONG_COUNT_OF(layouts), layouts);
+    check_layouts(DEEP, LOONG_COUNT_OF(deep), deep);
+}
+
 /* Untied models in f64: the same bits in every pipeline and schedule. */
 static void pipelines_are_bit_equal(void **state)
 {
@@ -165,6 +200,7 @@ static void pipelines_are_bit_equal(void **state)
     static const layout_t layouts[] = {
         {2, "{" PP "2}"},
         {2, "{" PP "2}\nschedule: zero_bubble_h1"},
+        {2, "{" PP "2, " LAYOUT "E|t|t|L}"},
     };
     layout_place_t place = layout_begin();
     layout_run_t one = make_run("one", ONE_KEY, 1, "{}");
@@ -198,6 +234,7 @@ static void checkpoints_change_layout(void **state)
         {4, "{" SHARD "optim_grads_params, " PP "2}"},
         {4, "{" SHARD "none}"},
         {4, "{" TP "2, context_parallel_size: 2}"},
+        {2, "{" PP "2, " LAYOUT "E|t|t|L}"},
     };
     for (int m = 0; m < LOONG_COUNT_OF(models); m++) {
         layout_place_t place = layout_begin();
@@ -294,6 +331,13 @@ static void impossible_layouts(void **state)
     } cases[] = {
         {QWEN, 3, "{" TP "2}", "3 ranks are no multiple of"},
         {ONE_KEY, 6, "{" TP "6}", "num_attention_heads is 5"},
+        {GPT, 2, "{" PP "2, " LAYOUT "E|t|t|L}\nschedule: zero_bubble_v",
+         "embedding and head are tied"},
+        {GPT, 2, "{" PP "2, " LAYOUT "E|t|t|L}\nschedule: 1f1b",
+         "2 chunks a rank, 1 is allowed"},
+        {GPT, 2, "{" PP "2, " LAYOUT "E|t|tL}", "3 stages, a multiple of"},
+        {DEEP, 2, "{" PP "2, num_layers_per_virtual_pipeline_stage: 3}",
+         "no multiple of it times 2 ranks"},
         {GPT, 3, "{" TP "3, sequence_parallel: true}",
          "sequence_parallel: 32 tokens"},
     };
@@ -315,6 +359,7 @@ int main(void)
         cmocka_unit_test(tensor_parallel_one_key),
         cmocka_unit_test(pipeline_parallel),
         cmocka_unit_test(sharded_data_parallel),
+        cmocka_unit_test(pipeline_chunks),
         cmocka_unit_test(pipelines_are_bit_equal),
         cmocka_unit_test(checkpoints_change_layout),
         cmocka_unit_test(resharding_is_bit_equal),

@@ -11,10 +11,10 @@
 
 enum { MAX_RANKS = 4 };
 
-static loong_stage_params_t make_params(loong_dtype_t dtype)
+static loong_component_params_t make_params(loong_dtype_t dtype)
 {
     static const char *const layers[] = {"layers.*"};
-    loong_stage_params_t p = engine_params(dtype);
+    loong_component_params_t p = engine_params(dtype);
     engine_model.num_layers = 6;
     engine_model.padded_vocab_size = ENGINE_VOCAB; /* rows of odd number */
     p.logits_tokens = 8;
@@ -22,33 +22,33 @@ static loong_stage_params_t make_params(loong_dtype_t dtype)
     return p;
 }
 
-static loong_stage_t *make_stage(loong_context_t *ctx,
-                                 const loong_stage_params_t *params, int ranks,
-                                 int rank)
+static loong_component_t *
+make_component(loong_context_t *ctx, const loong_component_params_t *params,
+               int ranks, int rank)
 {
     loong_mesh_params_t mesh = {.world = ranks, .tp = 1, .cp = 1, .pp = 1,
                                 .ep = 1, .etp = 1, .kv_heads = 1};
-    loong_stage_params_t p = *params;
-    loong_stage_t *stage = NULL;
+    loong_component_params_t p = *params;
+    loong_component_t *component = NULL;
     p.family = loong_find_family(ctx, "qwen3");
     assert_ok(ctx, loong_mesh_create(ctx, &mesh, rank, &p.mesh));
-    assert_ok(ctx, loongi_stage_create(ctx, &p, 1, &stage));
-    return stage;
+    assert_ok(ctx, loongi_component_create(ctx, &p, &component));
+    return component;
 }
 
 /* ---- sizes --------------------------------------------------------------- */
 
-static void add_ranks(loong_context_t *ctx, const loong_stage_params_t *p,
+static void add_ranks(loong_context_t *ctx, const loong_component_params_t *p,
                       int ranks, int64_t sum[LOONG_BASE_COUNT],
                       int64_t most[LOONG_BASE_COUNT])
 {
     for (int r = 0; r < ranks; r++) {
-        loong_stage_t *s = make_stage(ctx, p, ranks, r);
+        loong_component_t *s = make_component(ctx, p, ranks, r);
         for (int b = 0; b < LOONG_BASE_COUNT; b++) {
             sum[b] += s->bytes[b];
             most[b] = LOONG_MAX(most[b], s->bytes[b]);
         }
-        loongi_stage_destroy(&s);
+        loongi_component_destroy(&s);
     }
 }
 
@@ -71,9 +71,9 @@ static void classes_have_their_sizes(void **state)
     loong_context_t *ctx = test_context();
     assert_ok(ctx, loong_register_builtin(ctx));
     for (int d = 0; d < LOONG_COUNT_OF(dtypes); d++) {
-        loong_stage_params_t p = make_params(dtypes[d]);
-        loong_stage_t *one = make_stage(ctx, &p, 1, 0);
-        int64_t slack = 64 * 4 * one->shards->num_buckets;
+        loong_component_params_t p = make_params(dtypes[d]);
+        loong_component_t *one = make_component(ctx, &p, 1, 0);
+        int64_t slack = 64 * 4 * one->stages[0]->shards->num_buckets;
         for (int ranks = 2; ranks <= MAX_RANKS; ranks++) {
             for (int level = 0; level < LOONG_SHARDING_COUNT; level++) {
                 int64_t sum[LOONG_BASE_COUNT] = {0};
@@ -87,7 +87,8 @@ static void classes_have_their_sizes(void **state)
                             ranks, level >= LOONG_SHARDING_GRADS, slack);
                 check_class(sum[LOONG_BASE_OPTIM], whole[LOONG_BASE_OPTIM],
                             ranks, level >= LOONG_SHARDING_OPTIM,
-                            slack + one->optimizer->record_offset + 4096);
+                            slack + 4096 +
+                                one->stages[0]->optimizer->record_offset);
                 assert_true((sum[LOONG_BASE_COMM] > 0) ==
                             (level >= LOONG_SHARDING_GRADS));
                 /* A few buckets, not the model. */
@@ -95,7 +96,7 @@ static void classes_have_their_sizes(void **state)
                             whole[LOONG_BASE_GRAD] / 2);
             }
         }
-        loongi_stage_destroy(&one);
+        loongi_component_destroy(&one);
     }
     test_context_end(&ctx);
 }
@@ -103,8 +104,8 @@ static void classes_have_their_sizes(void **state)
 /* ---- replay -------------------------------------------------------------- */
 
 typedef struct replay {
-    const loong_stage_t *whole;  /* of a rank that shares nothing out */
-    const loong_stage_t *shared;
+    const loong_component_t *whole;  /* of a rank that shares nothing out */
+    const loong_component_t *shared;
     int64_t *notes; /* per byte of COMM: its offset in the whole PARAM, or
                        -2 - its offset in the whole GRAD; -1: nothing */
     uint8_t *arrived; /* per byte of the whole GRAD */
@@ -134,7 +135,7 @@ static void note(replay_t *r, int64_t at, int64_t bytes, int64_t first,
 static const loong_bucket_t *bucket_of(const replay_t *r,
                                        const loong_step_t *step)
 {
-    const loong_shards_t *s = r->shared->shards;
+    const loong_shards_t *s = r->shared->stages[0]->shards;
     const loong_collective_attr_t *a = step->query.attr;
     for (int64_t i = 0; i < s->num_buckets; i++) {
         if (s->buckets[i].counts == a->counts) {
@@ -147,7 +148,7 @@ static const loong_bucket_t *bucket_of(const replay_t *r,
 
 static void replay_put_in(replay_t *r, const loong_step_t *step)
 {
-    const loong_shards_t *s = r->shared->shards;
+    const loong_shards_t *s = r->shared->stages[0]->shards;
     const loong_operand_t *at = step->operand;
     int64_t bytes = bytes_of(&step->query.arg[0]);
     if (strcmp(step->query.op, "flat_all_gather") == 0) {
@@ -201,8 +202,10 @@ static void replay_own(replay_t *r, const loong_step_t *whole,
 
 static void replay_program(replay_t *r, loong_stage_chunk_t chunk, int kind)
 {
-    const loong_program_t *whole = &r->whole->chunk[chunk]->programs[kind];
-    const loong_program_t *p = &r->shared->chunk[chunk]->programs[kind];
+    const loong_program_t *whole =
+        &r->whole->stages[0]->chunk[chunk]->programs[kind];
+    const loong_program_t *p =
+        &r->shared->stages[0]->chunk[chunk]->programs[kind];
     int64_t at = 0;
     for (int64_t i = 0; i < p->num_steps; i++) {
         if (!is_own(&p->steps[i])) {
@@ -220,8 +223,8 @@ static void replay_program(replay_t *r, loong_stage_chunk_t chunk, int kind)
 /* Every gradient of this rank's parts has come once, and no other. */
 static void check_arrived(const replay_t *r)
 {
-    const loong_chunk_t *c = r->whole->chunk[LOONG_STAGE_TRAIN];
-    const loong_shards_t *s = r->shared->shards;
+    const loong_chunk_t *c = r->whole->stages[0]->chunk[LOONG_STAGE_TRAIN];
+    const loong_shards_t *s = r->shared->stages[0]->shards;
     int64_t wide = (int64_t)loong_dtype_size(s->wide);
     for (int64_t i = 0; i < c->num_params; i++) {
         const loong_param_place_t *p = &c->params[i];
@@ -237,10 +240,10 @@ static void check_arrived(const replay_t *r)
     }
 }
 
-static void replay_rank(loong_context_t *ctx, const loong_stage_params_t *p,
-                        const loong_stage_t *whole, int ranks, int rank)
+static void replay_rank(loong_context_t *ctx, const loong_component_params_t *p,
+                        const loong_component_t *whole, int ranks, int rank)
 {
-    loong_stage_t *s = make_stage(ctx, p, ranks, rank);
+    loong_component_t *s = make_component(ctx, p, ranks, rank);
     size_t bytes = (size_t)s->bytes[LOONG_BASE_COMM];
     replay_t r = {whole, s, calloc(bytes, sizeof(*r.notes)),
                   calloc((size_t)whole->bytes[LOONG_BASE_GRAD], 1)};
@@ -255,7 +258,7 @@ static void replay_rank(loong_context_t *ctx, const loong_stage_params_t *p,
     check_arrived(&r);
     free(r.notes);
     free(r.arrived);
-    loongi_stage_destroy(&s);
+    loongi_component_destroy(&s);
 }
 
 static void programs_find_what_they_read(void **state)
@@ -266,16 +269,16 @@ static void programs_find_what_they_read(void **state)
     loong_context_t *ctx = test_context();
     assert_ok(ctx, loong_register_builtin(ctx));
     for (int i = 0; i < 12; i++) {
-        loong_stage_params_t p = make_params(dtypes[i % 2]);
+        loong_component_params_t p = make_params(dtypes[i % 2]);
         p.compile.num_recompute = i % 4 / 2;
         p.compile.ahead = i % 4 == 1;
         p.shards.bucket_bytes = buckets[i / 4];
-        loong_stage_t *whole = make_stage(ctx, &p, 1, 0);
+        loong_component_t *whole = make_component(ctx, &p, 1, 0);
         p.shards.sharding = LOONG_SHARDING_PARAMS;
         for (int rank = 0; rank < 3; rank++) {
             replay_rank(ctx, &p, whole, 3, rank);
         }
-        loongi_stage_destroy(&whole);
+        loongi_component_destroy(&whole);
     }
     test_context_end(&ctx);
 }

@@ -9,16 +9,16 @@
 loong_chunk_t *fake_chunk_of(replay_t *r, int stage)
 {
     int ranks = r->schedule->params.ranks;
-    return r->chunks[stage % ranks][stage / ranks];
+    return r->chunks[loongi_schedule_rank(r->schedule, stage)][stage / ranks];
 }
 
 fake_region_t *fake_region_of(replay_t *r, int stage, loong_base_t base,
                                 int64_t *begin_p)
 {
-    int ranks = r->schedule->params.ranks;
-    *begin_p =
-        r->ranks[stage % ranks]->places[stage / ranks].begin[base];
-    return r->base[stage % ranks][base];
+    int rank = loongi_schedule_rank(r->schedule, stage);
+    int chunk = stage / r->schedule->params.ranks;
+    *begin_p = r->ranks[rank]->places[chunk].begin[base];
+    return r->base[rank][base];
 }
 
 /* ---- programs ----------------------------------------------------------- */
@@ -113,8 +113,8 @@ loong_status_t fake_plan_create(replay_t *r)
             LOONG_TRY(compile_stage(r, rank, c));
             count_chunk(r->counters, r->chunks[rank][c]);
         }
-        LOONG_TRY(loongi_rank_create(r->schedule, rank, r->chunks[rank],
-                                     &r->ranks[rank]));
+        loong_rank_use_t use = {r->schedule, r->chunks[rank]};
+        LOONG_TRY(loongi_rank_create(r->ctx, rank, 1, &use, &r->ranks[rank]));
         r->run[rank].ctx = r->ctx;
         r->run[rank].stream = &r->world;
         for (int b = 1; b < LOONG_BASE_COUNT; b++) {

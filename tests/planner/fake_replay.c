@@ -147,7 +147,7 @@ static bool check_kept(replay_t *r, int rank, int chunk, int slot,
                        int micro_batch)
 {
     loong_entry_t e = {LOONG_ENTRY_F, chunk, micro_batch, slot, 0, -1, -1, -1};
-    loong_run_t run = loongi_rank_bind(r->ranks[rank], &r->run[rank], &e);
+    loong_run_t run = loongi_rank_bind(r->ranks[rank], 0, &r->run[rank], &e);
     int stage = loongi_schedule_stage(r->schedule, rank, chunk);
     const loong_chunk_t *c = r->chunks[rank][chunk];
     for (int i = 0; i < c->num_outputs; i++) {
@@ -207,7 +207,7 @@ static bool copy_away(replay_t *r, int rank, const loong_entry_t *e, bool out)
     fake_region_t *host = r->host[rank];
     int64_t a = r->ranks[rank]->places[e->chunk].begin[LOONG_BASE_AWAY] +
                 e->away * c->away_bytes;
-    int64_t h = loongi_rank_host(r->ranks[rank], e);
+    int64_t h = loongi_rank_host(r->ranks[rank], 0, e);
     fake_region_t *to = out ? host : away;
     fake_region_t *from = out ? away : host;
     int64_t to_at = out ? h : a;
@@ -256,7 +256,7 @@ static bool prepare(replay_t *r, int rank, const loong_entry_t *e)
 {
     const loong_chunk_t *c = r->chunks[rank][e->chunk];
     int stage = loongi_schedule_stage(r->schedule, rank, e->chunk);
-    loong_run_t run = loongi_rank_bind(r->ranks[rank], &r->run[rank], e);
+    loong_run_t run = loongi_rank_bind(r->ranks[rank], 0, &r->run[rank], e);
     if (e->kind != LOONG_ENTRY_F) {
         return true;
     }
@@ -296,8 +296,9 @@ static int run_program(replay_t *r, int rank, int64_t at)
         return -1;
     }
     r->counters->pairs += pair != NULL;
-    return loongi_rank_run(r->ranks[rank], &r->run[rank], at, &frame,
-                           &pair_frame) == LOONG_OK
+    const loong_frame_t *frames[2] = {&frame, &pair_frame};
+    return loongi_rank_run(r->ranks[rank], 0, &r->run[rank], at, frames) ==
+                   LOONG_OK
                ? 1
                : -1;
 }
@@ -306,7 +307,7 @@ static int run_transfer(replay_t *r, int rank, const loong_entry_t *e)
 {
     int stage = loongi_schedule_stage(r->schedule, rank, e->chunk);
     int state = take_over(r, rank, e);
-    loong_run_t run = loongi_rank_bind(r->ranks[rank], &r->run[rank], e);
+    loong_run_t run = loongi_rank_bind(r->ranks[rank], 0, &r->run[rank], e);
     bool receive = e->kind == LOONG_ENTRY_RECV_FORWARD ||
                    e->kind == LOONG_ENTRY_RECV_BACKWARD;
     int backward = e->kind == LOONG_ENTRY_SEND_BACKWARD ||

@@ -12,7 +12,7 @@ static void test_one_stage(void **state)
 {
     (void)state;
     loong_context_t *ctx = test_context();
-    loong_schedule_params_t params = {1, 1, 3, false, false};
+    loong_schedule_params_t params = {1, 1, 3, false, false, false};
     static const loong_entry_kind_t want[] = {
         LOONG_ENTRY_P, LOONG_ENTRY_F,      LOONG_ENTRY_B,
         LOONG_ENTRY_F, LOONG_ENTRY_B,      LOONG_ENTRY_F,
@@ -38,7 +38,7 @@ static void test_refusals(void **state)
     (void)state;
     loong_context_t *ctx = test_context();
     loong_schedule_t *s = NULL;
-    loong_schedule_params_t p = {2, 1, 4, false, false};
+    loong_schedule_params_t p = {2, 1, 4, false, false, false};
     assert_fails(ctx, loongi_schedule_create(ctx, "1f2b", &p, &s),
                  LOONG_ERR_ARG, "one_stage, 1f1b, interleaved");
     assert_fails(ctx, loongi_schedule_create(ctx, "one_stage", &p, &s),
@@ -75,7 +75,7 @@ static uint64_t draw(uint64_t seed, uint64_t index, uint64_t bound)
 static loong_schedule_params_t random_params(const loong_schedule_kind_t *kind,
                                              uint64_t seed)
 {
-    loong_schedule_params_t p = {1, 1, 1, false, false};
+    loong_schedule_params_t p = {.ranks = 1, .chunks = 1, .micro_batches = 1};
     char reason[LOONG_REASON_SIZE];
     p.ranks = 1 + (int)draw(seed, 0, 8);
     p.chunks = 1 + (int)draw(seed, 1, 4);
@@ -83,7 +83,7 @@ static loong_schedule_params_t random_params(const loong_schedule_kind_t *kind,
     p.pair = kind->pairs && draw(seed, 3, 2);
     p.offload = !kind->evaluate && draw(seed, 4, 2);
     if (kind->accepts != NULL && !kind->accepts(&p, reason)) {
-        p.chunks = 1;
+        p.chunks = kind->folded ? 2 : 1;
     }
     if (kind->accepts != NULL && !kind->accepts(&p, reason)) {
         p.chunks = 1 + (int)draw(seed, 1, 4);
@@ -159,12 +159,18 @@ static void test_bubbles(void **state)
     loong_context_t *ctx = test_context();
     for (int ranks = 1; ranks <= 8; ranks++) {
         for (int m = ranks; m <= 4 * ranks; m++) {
-            loong_schedule_params_t p = {ranks, 1, m, false, false};
+            loong_schedule_params_t p = {ranks, 1, m, false, false, false};
             assert_theory("1f1b", &p, simulate(ctx, "1f1b", &p, 1, 2, 0),
                           3.0 * (m + ranks - 1));
             assert_theory("zero_bubble_h1", &p,
                           simulate(ctx, "zero_bubble_h1", &p, 1, 1, 1),
                           3.0 * m + (ranks - 1));
+            p.chunks = 2;
+            if (m >= 2 * ranks - 1) {
+                assert_theory("zero_bubble_v", &p,
+                              simulate(ctx, "zero_bubble_v", &p, 1, 1, 1),
+                              3.0 * m + (ranks - 1) / 2.0);
+            }
             for (int chunks = 1; chunks <= 4 && m % ranks == 0; chunks++) {
                 p.chunks = chunks;
                 assert_theory("interleaved", &p,
@@ -366,7 +372,7 @@ static void test_deadlock(void **state)
 {
     (void)state;
     loong_context_t *ctx = test_context();
-    loong_schedule_params_t p = {2, 3, 4, false, false};
+    loong_schedule_params_t p = {2, 3, 4, false, false, false};
     loong_schedule_t *s = NULL;
     assert_ok(ctx, loongi_schedule_create(ctx, "interleaved", &p, &s));
     loong_rank_schedule_t *r = &s->ranks[0];
@@ -389,7 +395,7 @@ static void test_slots_of_a_pair(void **state)
 {
     (void)state;
     loong_context_t *ctx = test_context();
-    loong_schedule_params_t p = {1, 1, 2, true, false};
+    loong_schedule_params_t p = {1, 1, 2, true, false, false};
     loong_schedule_t *s = NULL;
     assert_ok(ctx, loongi_schedule_create(ctx, "one_stage", &p, &s));
     loong_rank_schedule_t *r = &s->ranks[0];
@@ -417,18 +423,18 @@ static void test_slots(void **state)
         int rank;
         loong_chunk_slots_t want;
     } cases[] = {
-        {"one_stage", {1, 1, 8, false, false}, 0, {1, 0, 0}},
-        {"one_stage", {1, 1, 8, true, false}, 0, {2, 0, 0}},
-        {"1f1b", {4, 1, 8, false, false}, 0, {4, 0, 0}},
-        {"1f1b", {4, 1, 8, false, false}, 3, {1, 0, 0}},
-        {"1f1b", {4, 1, 8, false, true}, 0, {4, 1, 4}},
-        {"1f1b", {4, 1, 8, true, false}, 0, {5, 0, 0}},
-        {"1f1b", {4, 1, 8, true, true}, 0, {5, 2, 4}},
-        {"zero_bubble_h1", {4, 1, 8, false, false}, 0, {4, 0, 0}},
-        {"zero_bubble_h1", {4, 1, 8, false, false}, 3, {4, 0, 0}},
-        {"interleaved", {4, 2, 8, false, false}, 0, {8, 0, 0}},
-        {"interleaved", {4, 2, 8, false, false}, 3, {5, 0, 0}},
-        {"evaluate", {4, 2, 8, false, false}, 0, {1, 0, 0}},
+        {"one_stage", {1, 1, 8, false, false, false}, 0, {1, 0, 0}},
+        {"one_stage", {1, 1, 8, true, false, false}, 0, {2, 0, 0}},
+        {"1f1b", {4, 1, 8, false, false, false}, 0, {4, 0, 0}},
+        {"1f1b", {4, 1, 8, false, false, false}, 3, {1, 0, 0}},
+        {"1f1b", {4, 1, 8, false, true, false}, 0, {4, 1, 4}},
+        {"1f1b", {4, 1, 8, true, false, false}, 0, {5, 0, 0}},
+        {"1f1b", {4, 1, 8, true, true, false}, 0, {5, 2, 4}},
+        {"zero_bubble_h1", {4, 1, 8, false, false, false}, 0, {4, 0, 0}},
+        {"zero_bubble_h1", {4, 1, 8, false, false, false}, 3, {4, 0, 0}},
+        {"interleaved", {4, 2, 8, false, false, false}, 0, {8, 0, 0}},
+        {"interleaved", {4, 2, 8, false, false, false}, 3, {5, 0, 0}},
+        {"evaluate", {4, 2, 8, false, false, false}, 0, {1, 0, 0}},
     };
     loong_context_t *ctx = test_context();
     for (int i = 0; i < LOONG_COUNT_OF(cases); i++) {

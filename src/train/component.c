@@ -1,0 +1,376 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "component.h"
+
+#include <string.h>
+
+#include "passes.h"
+
+/* ---- the whole model ----------------------------------------------------- */
+
+/* Of the whole model: a glob that matches nothing is a slip. */
+static loong_status_t check_globs(const loong_graph_t *g,
+                                  const loong_compile_params_t *p)
+{
+    LOONG_TRY(loongi_pass_check_globs(g, "scopes in fp32", p->num_wide,
+                                      p->wide));
+    LOONG_TRY(loongi_pass_check_globs(g, "scopes to log", p->num_watch,
+                                      p->watch));
+    LOONG_TRY(loongi_pass_check_globs(g, "scopes to recompute",
+                                      p->num_recompute, p->recompute));
+    return loongi_pass_check_globs(g, "scopes to offload", p->num_offload,
+                                   p->offload);
+}
+
+static loong_status_t keep_whole(loong_component_t *c, const loong_graph_t *g)
+{
+    c->num_whole = g->num_params;
+    LOONG_TRY(loongi_arena_alloc(
+        c->arena, (size_t)g->num_params * sizeof(*c->whole), &c->whole));
+    for (int64_t i = 0; i < g->num_params; i++) {
+        const loong_param_params_t *p = &g->params[i].params;
+        loong_whole_param_t *w = &c->whole[i];
+        char *name = NULL;
+        LOONG_TRY(loongi_arena_strdup(c->arena, p->name, &name));
+        w->name = name;
+        w->ndim = p->shape.rank;
+        w->shape[0] = p->shape.dim[0] - p->padding;
+        w->shape[1] = p->shape.rank > 1 ? p->shape.dim[1] : 1;
+        w->frozen = p->frozen;
+    }
+    return LOONG_OK;
+}
+
+/* The list of all parameters: that of the model on one rank. */
+static loong_status_t list_whole(loong_component_t *c)
+{
+    loong_graph_t *graph = NULL;
+    loong_model_request_t request = c->params.request;
+    request.train = request.sequence_parallel = false;
+    request.tokens *= c->params.mesh.size[LOONG_AXIS_CP];
+    request.head = LOONG_MODEL_LOSS;
+    request.begins = request.ends = true;
+    request.first_layer = 0;
+    request.num_layers = c->facts.num_layers;
+    LOONG_TRY(loong_graph_create(c->ctx, c->params.precision, &graph));
+    loong_status_t status =
+        c->params.family->build(graph, c->params.config, &request);
+    if (status == LOONG_OK) {
+        status = check_globs(graph, &c->params.compile);
+    }
+    if (status == LOONG_OK) {
+        status = keep_whole(c, graph);
+    }
+    loong_graph_destroy(&graph);
+    return status;
+}
+
+/* ---- stages -------------------------------------------------------------- */
+
+static const char *schedule_name(const loong_component_t *c)
+{
+    if (strcmp(c->params.schedule, "auto") != 0) {
+        return c->params.schedule;
+    }
+    return c->params.mesh.size[LOONG_AXIS_PP] == 1 ? "one_stage"
+           : c->num_stages > 1                     ? "interleaved"
+                                                   : "1f1b";
+}
+
+static loong_status_t make_schedules(loong_component_t *c, int micro_batches)
+{
+    loong_schedule_params_t p = {.ranks = c->params.mesh.size[LOONG_AXIS_PP],
+                                 .chunks = c->num_stages,
+                                 .micro_batches = micro_batches};
+    loongi_schedule_destroy(&c->schedule);
+    if (c->params.train) {
+        LOONG_TRY(loongi_schedule_create(c->ctx, schedule_name(c), &p,
+                                         &c->schedule));
+        p.folded = c->schedule->params.folded;
+    }
+    p.micro_batches = 1;
+    return c->evaluation == NULL
+               ? loongi_schedule_create(c->ctx, "evaluate", &p,
+                                        &c->evaluation)
+               : LOONG_OK;
+}
+
+static loong_status_t create_stages(loong_component_t *c)
+{
+    int rank = c->params.mesh.coord[LOONG_AXIS_PP];
+    size_t count = (size_t)c->num_stages;
+    LOONG_TRY(loongi_calloc(c->ctx, count, sizeof(*c->stages), "stages",
+                            &c->stages));
+    for (int k = 0; k < LOONG_STAGE_CHUNKS; k++) {
+        LOONG_TRY(loongi_arena_alloc(
+            c->arena, count * sizeof(*c->chunks[k]), &c->chunks[k]));
+    }
+    for (int i = 0; i < c->num_stages; i++) {
+        int stage = loongi_schedule_stage(c->evaluation, rank, i);
+        LOONG_TRY(loongi_stage_create(c->ctx, &c->params, &c->cuts[stage],
+                                      &c->stages[i]));
+        for (int k = 0; k < LOONG_STAGE_CHUNKS; k++) {
+            c->chunks[k][i] = c->stages[i]->chunk[k];
+        }
+    }
+    return LOONG_OK;
+}
+
+/* What both ends share is summed over the first and the last rank; folded,
+ * both ends are on one. */
+static loong_status_t check_folded(const loong_component_t *c)
+{
+    const loong_chunk_t *first = c->stages[0]->layout;
+    for (int64_t i = 0; i < first->num_params; i++) {
+        const loong_param_params_t *p = &first->params[i].params;
+        bool ends = p->place.partial && p->place.group == LOONG_GROUP_ENDS;
+        LOONG_CHECK(c->ctx, !ends || !c->evaluation->params.folded,
+                    LOONG_ERR_CONFIG,
+                    "schedule %s: embedding and head are tied (%s) and would "
+                    "both be on the first rank; another schedule, or "
+                    "model.foundation.untie_embeddings_and_output_weights",
+                    c->schedule->kind->name, p->name);
+    }
+    return LOONG_OK;
+}
+
+/* ---- memory -------------------------------------------------------------- */
+
+static loong_status_t plan_rank(loong_component_t *c)
+{
+    loong_rank_use_t uses[LOONG_STAGE_CHUNKS];
+    int count = 0;
+    for (int k = 0; k < LOONG_STAGE_CHUNKS; k++) {
+        c->use[k] = -1;
+        if (c->chunks[k][0] != NULL) {
+            uses[count].schedule =
+                k == LOONG_STAGE_TRAIN ? c->schedule : c->evaluation;
+            uses[count].chunks = c->chunks[k];
+            c->use[k] = count++;
+        }
+    }
+    loongi_rank_destroy(&c->rank);
+    return loongi_rank_create(c->ctx, c->params.mesh.coord[LOONG_AXIS_PP],
+                              count, uses, &c->rank);
+}
+
+static void add_up(loong_component_t *c)
+{
+    memcpy(c->bytes, c->rank->bytes, sizeof(c->bytes));
+    for (int i = 0; i < c->num_stages; i++) {
+        const loong_optimizer_t *o = c->stages[i]->optimizer;
+        if (o == NULL) {
+            continue;
+        }
+        int64_t scratch = LOONG_MAX(o->norm.scratch_bytes,
+                                    o->update.scratch_bytes);
+        c->bytes[LOONG_BASE_OPTIM] += o->optim_bytes;
+        c->bytes[LOONG_BASE_SCRATCH] =
+            LOONG_MAX(c->bytes[LOONG_BASE_SCRATCH], scratch);
+    }
+}
+
+/* Every stage its part of the bases. */
+static void bind_stages(loong_component_t *c)
+{
+    int64_t optim = 0;
+    for (int i = 0; i < c->num_stages; i++) {
+        loong_stage_t *s = c->stages[i];
+        s->run = loongi_rank_chunk(c->rank, &c->run, i);
+        if (s->optimizer != NULL) {
+            s->run.base[LOONG_BASE_OPTIM] += optim;
+            optim += s->optimizer->optim_bytes;
+        }
+    }
+}
+
+static bool is_shared(int base)
+{
+    return base == LOONG_BASE_PARAM || base == LOONG_BASE_GRAD ||
+           base == LOONG_BASE_COMM;
+}
+
+static loong_status_t take_memory(loong_component_t *c)
+{
+    for (int b = 0; b < LOONG_BASE_COUNT; b++) {
+        void *memory = NULL;
+        size_t bytes = (size_t)c->bytes[b];
+        if (bytes == 0) {
+            continue;
+        }
+        const char *what = loongi_base_name((loong_base_t)b);
+        if (is_shared(b)) {
+            LOONG_TRY(loong_comm_alloc_shared(
+                c->groups->comm[LOONG_GROUP_WORLD], bytes, what, &memory));
+        } else {
+            LOONG_TRY(loong_device_alloc(c->device, bytes, what, &memory));
+        }
+        c->run.base[b] = memory;
+    }
+    return LOONG_OK;
+}
+
+static void give_memory_back(loong_component_t *c)
+{
+    for (int b = 0; b < LOONG_BASE_COUNT && c->device != NULL; b++) {
+        if (c->run.base[b] == NULL) {
+            continue;
+        }
+        if (is_shared(b)) {
+            loong_comm_free_shared(c->groups->comm[LOONG_GROUP_WORLD],
+                                   &c->run.base[b]);
+        } else {
+            loong_device_free(c->device, c->run.base[b], (size_t)c->bytes[b]);
+        }
+    }
+}
+
+/* The messages of a stage to the stages before and behind it. */
+static loong_status_t create_transfers(loong_component_t *c, int index)
+{
+    int rank = c->params.mesh.coord[LOONG_AXIS_PP];
+    loong_stage_t *s = c->stages[index];
+    for (int k = 0; k < LOONG_STAGE_CHUNKS; k++) {
+        if (s->chunk[k] == NULL) {
+            continue;
+        }
+        const loong_schedule_t *schedule =
+            c->rank->use[c->use[k]].schedule;
+        loong_transfer_params_t p = {
+            s->chunk[k], c->groups->comm[LOONG_GROUP_PP],
+            loongi_schedule_stage(schedule, rank, index),
+            schedule->ranks[rank].chunks[index].slots};
+        LOONG_TRY(loongi_transfer_create(&p, &s->transfer[k]));
+    }
+    return LOONG_OK;
+}
+
+loong_status_t loongi_component_allocate(loong_component_t *component,
+                                         loong_device_t *device,
+                                         const loong_groups_t *groups)
+{
+    loong_component_t *c = component;
+    c->device = device;
+    c->groups = groups;
+    c->run.group = groups->comm;
+    c->run.stream = loong_device_stream(device);
+    LOONG_TRY(take_memory(c));
+    bind_stages(c);
+    for (int i = 0; i < c->num_stages; i++) {
+        LOONG_TRY(create_transfers(c, i));
+        LOONG_TRY(loongi_stage_prepare(c->stages[i]));
+    }
+    return LOONG_OK;
+}
+
+/* ---- the whole ----------------------------------------------------------- */
+
+static loong_status_t plan(loong_component_t *c)
+{
+    loong_cut_params_t cut = {0, c->params.mesh.size[LOONG_AXIS_PP],
+                              c->params.layers_per_chunk, c->params.layout};
+    c->params.family->facts(c->params.config, &c->facts);
+    cut.num_layers = c->facts.num_layers;
+    LOONG_TRY(loongi_arena_create(c->ctx, "component", &c->arena));
+    LOONG_TRY(loongi_pipeline_cut(c->ctx, &cut, c->arena, &c->cuts,
+                                  &c->num_stages));
+    loong_status_t status = make_schedules(c, c->params.micro_batches);
+    LOONG_TRY(status == LOONG_ERR_ARG ? LOONG_ERR_CONFIG : status);
+    if (c->params.train) {
+        c->params.compile.split = c->schedule->kind->split;
+        c->params.compile.ahead = loongi_schedule_ahead(c->schedule);
+    }
+    LOONG_TRY(list_whole(c));
+    LOONG_TRY(create_stages(c));
+    LOONG_TRY(check_folded(c));
+    LOONG_TRY(plan_rank(c));
+    add_up(c);
+    return LOONG_OK;
+}
+
+loong_status_t loongi_component_create(loong_context_t *ctx,
+                                       const loong_component_params_t *params,
+                                       loong_component_t **component_p)
+{
+    loong_component_t *c = NULL;
+    LOONG_TRY(loongi_alloc(ctx, sizeof(*c), "component", &c));
+    c->ctx = c->run.ctx = ctx;
+    c->params = *params;
+    loong_status_t status = plan(c);
+    if (status != LOONG_OK) {
+        loongi_component_destroy(&c);
+        return status;
+    }
+    *component_p = c;
+    return LOONG_OK;
+}
+
+void loongi_component_destroy(loong_component_t **component_p)
+{
+    loong_component_t *c = *component_p;
+    if (c == NULL) {
+        return;
+    }
+    give_memory_back(c);
+    loongi_rank_destroy(&c->rank);
+    for (int i = 0; i < c->num_stages && c->stages != NULL; i++) {
+        loongi_stage_destroy(&c->stages[i]);
+    }
+    loongi_free(c->ctx, c->stages);
+    loongi_schedule_destroy(&c->schedule);
+    loongi_schedule_destroy(&c->evaluation);
+    loongi_arena_destroy(&c->arena);
+    loongi_free(c->ctx, c);
+    *component_p = NULL;
+}
+
+/* Memory was planned for the largest step: fewer micro-batches need less. */
+loong_status_t loongi_component_plan_step(loong_component_t *component,
+                                          int micro_batches)
+{
+    loong_component_t *c = component;
+    if (c->schedule->params.micro_batches == micro_batches) {
+        return LOONG_OK;
+    }
+    LOONG_TRY(make_schedules(c, micro_batches));
+    LOONG_TRY(plan_rank(c));
+    for (int b = 0; b < LOONG_BASE_COUNT; b++) {
+        LOONG_CHECK(c->ctx, c->rank->bytes[b] <= c->bytes[b],
+                    LOONG_ERR_INTERNAL,
+                    "a step of %d micro-batches needs %lld bytes of %s, %lld "
+                    "are planned", micro_batches, (long long)c->rank->bytes[b],
+                    loongi_base_name((loong_base_t)b), (long long)c->bytes[b]);
+    }
+    bind_stages(c);
+    return LOONG_OK;
+}
+
+const loong_rank_schedule_t *
+loongi_component_entries(const loong_component_t *component,
+                         loong_stage_chunk_t chunk)
+{
+    const loong_component_t *c = component;
+    return &c->rank->use[c->use[chunk]].schedule->ranks[c->rank->rank];
+}
+
+loong_stage_t *loongi_component_head(const loong_component_t *component)
+{
+    for (int i = 0; i < component->num_stages; i++) {
+        if (component->stages[i]->cut.ends) {
+            return component->stages[i];
+        }
+    }
+    return NULL;
+}
+
+int loongi_component_head_rank(const loong_component_t *component)
+{
+    const loong_schedule_t *s = component->evaluation;
+    return loongi_schedule_rank(s, loongi_schedule_stages(s) - 1);
+}
+
+void loongi_component_initialize(loong_component_t *component, uint64_t seed)
+{
+    for (int i = 0; i < component->num_stages; i++) {
+        loongi_stage_initialize(component->stages[i], seed);
+    }
+}

@@ -1,0 +1,83 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * What one rank holds of a component: its stages of the pipeline, the
+ * schedules that run them, and one memory for all. Planning (create) touches
+ * no device; allocate does.
+ */
+#ifndef LOONG_COMPONENT_H
+#define LOONG_COMPONENT_H
+
+#include "groups.h"
+#include "loong/device.h"
+#include "rank.h"
+#include "stage.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* A parameter of the whole model, on whatever rank it is; without padding. */
+typedef struct loong_whole_param {
+    const char *name;
+    int ndim;
+    int64_t shape[2];
+    bool frozen;
+} loong_whole_param_t;
+
+typedef struct loong_component {
+    loong_context_t *ctx;
+    loong_arena_t *arena;
+    loong_component_params_t params;
+    loong_model_facts_t facts;
+    int64_t num_whole;
+    loong_whole_param_t *whole;
+    loong_stage_cut_t *cuts; /* of all stages of the pipeline */
+    int num_stages;          /* of this rank */
+    loong_stage_t **stages;
+    loong_chunk_t **chunks[LOONG_STAGE_CHUNKS]; /* those of the stages */
+    loong_schedule_t *schedule;   /* of the coming step; NULL: no training */
+    loong_schedule_t *evaluation; /* of one micro-batch, forward alone */
+    loong_rank_t *rank;
+    int use[LOONG_STAGE_CHUNKS];  /* of rank */
+    const loong_groups_t *groups; /* borrowed; NULL until allocate */
+    loong_device_t *device;       /* borrowed; NULL until allocate */
+    int64_t bytes[LOONG_BASE_COUNT]; /* planned, equal to allocated */
+    loong_run_t run;
+} loong_component_t;
+
+/* Cuts, builds and compiles. Not collective. */
+LOONG_NODISCARD loong_status_t
+loongi_component_create(loong_context_t *ctx,
+                        const loong_component_params_t *params,
+                        loong_component_t **component_p);
+/* Collective on: world, once allocated. */
+void loongi_component_destroy(loong_component_t **component_p);
+
+/* Takes the memory of all bases (parameters and gradients where peers of the
+ * machine can read them) and prepares kernels. Collective on: world. */
+LOONG_NODISCARD loong_status_t
+loongi_component_allocate(loong_component_t *component, loong_device_t *device,
+                          const loong_groups_t *groups);
+
+/* Makes the schedule of a step of so many micro-batches, no more than
+ * planned; nothing when it is the same number. */
+LOONG_NODISCARD loong_status_t
+loongi_component_plan_step(loong_component_t *component, int micro_batches);
+
+/* The entries of this rank. */
+const loong_rank_schedule_t *
+loongi_component_entries(const loong_component_t *component,
+                         loong_stage_chunk_t chunk);
+
+/* The stage with the head, NULL on other ranks; the rank of the pipeline that
+ * has it. */
+loong_stage_t *loongi_component_head(const loong_component_t *component);
+int loongi_component_head_rank(const loong_component_t *component);
+
+void loongi_component_initialize(loong_component_t *component, uint64_t seed);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

@@ -16,6 +16,7 @@ static const bench_command_t commands[] = {
      bench_floor},
     {"step", "whole training steps of a recipe, on random tokens", bench_step},
     {"parity", "random layouts of a recipe against one rank", bench_parity},
+    {"tokenizer", "text to ids on one core", bench_tokenizer},
 };
 enum { COMMANDS = sizeof(commands) / sizeof(commands[0]) };
 
@@ -47,7 +48,7 @@ static int help(FILE *out, int code)
 {
     fprintf(out, "usage: loong-bench COMMAND [OPTION]...\n\n");
     for (int i = 0; i < COMMANDS; i++) {
-        fprintf(out, "  %-8s %s\n", commands[i].name, commands[i].summary);
+        fprintf(out, "  %-9s %s\n", commands[i].name, commands[i].summary);
     }
     fprintf(out, "\nloong-bench COMMAND --help lists the options.\n");
     return code;

@@ -28,6 +28,7 @@ int bench_op(loong_context_t *ctx, int argc, char **argv);
 int bench_floor(loong_context_t *ctx, int argc, char **argv);
 int bench_step(loong_context_t *ctx, int argc, char **argv);
 int bench_parity(loong_context_t *ctx, int argc, char **argv);
+int bench_tokenizer(loong_context_t *ctx, int argc, char **argv);
 
 /* Prints the error trail to stderr; the exit code that fits the status. */
 int bench_fail(const loong_context_t *ctx, loong_status_t status);

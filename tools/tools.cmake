@@ -31,7 +31,7 @@ target_link_libraries(loong-supervise PRIVATE loong m)
 install(TARGETS loong-supervise RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
 add_executable(loong-bench tools/loong_bench.c tools/loong_bench_floor.c
   tools/loong_bench_item.c tools/loong_bench_op.c tools/loong_bench_parity.c
-  tools/loong_bench_step.c)
+  tools/loong_bench_step.c tools/loong_bench_tokenizer.c)
 target_link_libraries(loong-bench PRIVATE loong_layouts)
 target_compile_definitions(loong-bench PRIVATE
   LOONG_CONFIG_DIR="${PROJECT_SOURCE_DIR}/configs"

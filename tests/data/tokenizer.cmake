@@ -1,6 +1,8 @@
 # Tokenizers: reading damaged files, and arbitrary files and texts; loong-data.
 loong_test(NAME tokenizer_corrupt SOURCES tests/unit/test_tokenizer_corrupt.c
   LABELS unit)
+loong_test(NAME tokenizer_merges SOURCES tests/unit/test_tokenizer_merges.c
+  LABELS unit)
 loong_fuzz(NAME tokenizer RUNS 1000)
 loong_fuzz(NAME text)
 target_compile_definitions(fuzz_text PRIVATE

@@ -115,27 +115,65 @@ static int32_t fall_back(loong_text_encoder_t *e, const char *text, int length,
     return n;
 }
 
-/* Bytes or characters as symbols; their number. */
-static int32_t begin_symbols(loong_text_encoder_t *e, const char *text,
-                             size_t length)
+/* The token of the character in text[begin, end) when its bytes are sure to
+ * become that, else -1. */
+static int32_t whole_char(const whole_t *w, const char *text, size_t length,
+                          size_t begin, size_t end, uint32_t point)
+{
+    const unsigned char *u = (const unsigned char *)text;
+    if (w->chars == NULL || point >= LOONG_WHOLE_POINTS) {
+        return -1;
+    }
+    const whole_char_t *c = &w->chars[point];
+    if (c->id < 0 ||
+        (begin > 0 && w->before[u[begin - 1] << 8 | u[begin]] <= c->rank) ||
+        (end < length && w->behind[u[end - 1] << 8 | u[end]] <= c->rank)) {
+        return -1;
+    }
+    return c->id;
+}
+
+/* The bytes of a word as symbols, or whole characters; their number. */
+static int32_t begin_bytes(loong_text_encoder_t *e, const char *text,
+                           size_t length)
 {
     const loong_tokenizer_t *t = e->tokenizer;
     int32_t n = 0;
-    if (t->byte_level) {
-        for (size_t i = 0; i < length; i++) {
-            int32_t id = t->byte_ids[(unsigned char)text[i]];
+    for (size_t at = 0; at < length;) {
+        size_t end = at;
+        uint32_t point = loongi_utf8_get(text + at, &end);
+        int32_t id = point < 0x80 ? -1
+                                  : whole_char(&t->whole, text, length, at,
+                                               end, point);
+        if (id >= 0) {
+            e->symbols[n++].id = id;
+            at = end;
+        }
+        for (; at < end; at++) {
+            id = t->byte_ids[(unsigned char)text[at]];
             if (id >= 0) {
                 e->symbols[n++].id = id;
             } else {
-                n = fall_back(e, text + i, 1, n);
+                n = fall_back(e, text + at, 1, n);
             }
         }
-        return n;
     }
+    return n;
+}
+
+/* The characters of a word as symbols; their number. */
+static int32_t begin_chars(loong_text_encoder_t *e, const char *text,
+                           size_t length)
+{
+    const loong_tokenizer_t *t = e->tokenizer;
+    int32_t n = 0;
     for (size_t at = 0; at < length;) {
         size_t begin = at;
-        (void)loongi_utf8_get(text + at, &at);
-        int32_t id = loongi_vocab_find(&t->vocab, text + begin, at - begin);
+        uint32_t point = loongi_utf8_get(text + at, &at);
+        int32_t id = point < LOONG_WHOLE_POINTS
+                         ? t->whole.chars[point].id
+                         : loongi_vocab_find(&t->vocab, text + begin,
+                                             at - begin);
         if (id >= 0 && t->vocab.tokens[id].in_model) {
             e->symbols[n++].id = id;
         } else {
@@ -172,10 +210,11 @@ static loong_status_t find_whole(loong_text_encoder_t *e, const char *text,
 static loong_status_t merge_word(loong_text_encoder_t *e, const char *text,
                                  size_t length)
 {
+    const loong_tokenizer_t *t = e->tokenizer;
     LOONG_CHECK(e->ctx, length < INT32_MAX / 4, LOONG_ERR_UNSUPPORTED,
                 "a word of %zu bytes, at most %d are allowed", length,
                 INT32_MAX / 4);
-    if (e->tokenizer->ignore_merges) {
+    if (t->ignore_merges) {
         int32_t id = -1;
         LOONG_TRY(find_whole(e, text, length, &id));
         if (id >= 0) {
@@ -186,7 +225,8 @@ static loong_status_t merge_word(loong_text_encoder_t *e, const char *text,
     }
     LOONG_TRY(loongi_grow(e->ctx, &e->symbols, &e->symbol_capacity,
                           (int64_t)length, sizeof(*e->symbols), "symbols"));
-    int32_t n = begin_symbols(e, text, length);
+    int32_t n = t->byte_level ? begin_bytes(e, text, length)
+                              : begin_chars(e, text, length);
     LOONG_TRY(merge_all(e, n));
     LOONG_TRY(loongi_ids_room(e, n));
     for (int32_t i = n > 0 ? 0 : -1; i >= 0; i = e->symbols[i].next) {

@@ -43,7 +43,8 @@ void loong_tokenizer_destroy(loong_tokenizer_t **tokenizer)
     }
     loongi_free(t->ctx, t->vocab.tokens);
     loongi_free(t->ctx, t->vocab.slots);
-    loongi_free(t->ctx, t->merges.slots);
+    loongi_merges_destroy(t->ctx, &t->merges);
+    loongi_whole_destroy(t);
     loongi_free(t->ctx, t->added_raw.tokens);
     loongi_free(t->ctx, t->added_normalized.tokens);
     loongi_free(t->ctx, t->template_before);
@@ -100,7 +101,8 @@ static loong_status_t load_parts(loong_tokenizer_t *t, const loong_json_t *root)
     LOONG_TRY(
         loongi_load_postprocessor(t, loongi_json_get(root, "post_processor")));
     LOONG_TRY(loongi_load_decoder(t, loongi_json_get(root, "decoder")));
-    return find_byte_ids(t);
+    LOONG_TRY(find_byte_ids(t));
+    return loongi_whole_create(t);
 }
 
 static void guess_roles(loong_tokenizer_t *t)

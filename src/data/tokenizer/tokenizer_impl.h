@@ -10,39 +10,9 @@
 #include "json.h"
 #include "loong/tokenizer.h"
 #include "unicode.h"
+#include "vocab.h"
 
 enum { LOONG_MAX_TOKEN_ID = (1 << 24) - 1, LOONG_MAX_STAGES = 12 };
-
-typedef struct token {
-    const char *text;  /* as the file spells it; NULL: no such id */
-    const char *bytes; /* what it decodes to */
-    uint32_t length;
-    uint32_t num_bytes;
-    bool in_model;
-    bool special;
-} token_t;
-
-/* Text to id, open addressing; ids are stored plus one. */
-typedef struct vocab {
-    token_t *tokens; /* by id */
-    int64_t size;    /* highest id + 1 */
-    int64_t capacity;
-    uint32_t *slots;
-    uint64_t mask;
-    int64_t count;
-} vocab_t;
-
-typedef struct merge {
-    uint64_t pair; /* left id << 32 | right id */
-    uint32_t rank;
-    int32_t id;
-} merge_t;
-
-/* Pair to rank and result; an empty slot has id -1. */
-typedef struct merges {
-    merge_t *slots;
-    uint64_t mask;
-} merges_t;
 
 typedef struct added_token {
     const char *text; /* what is looked for: normalised if the token says so */
@@ -92,6 +62,23 @@ struct stage {
     bool split; /* of metaspace */
 };
 
+/* Characters below U+10000 that words begin with as one token (whole.c). */
+enum { LOONG_WHOLE_POINTS = 1 << 16 };
+
+typedef struct whole_char {
+    int32_t id;    /* -1: none, or not always */
+    uint32_t rank; /* of its merges the highest */
+} whole_char_t;
+
+typedef struct whole {
+    whole_char_t *chars; /* NULL: words begin with bytes */
+    /* The lowest rank of a merge that tears a character apart, by the last
+     * byte before << 8 | its first byte, and by its last byte << 8 | the first
+     * byte behind it. NULL: words are made of characters. */
+    uint32_t *before;
+    uint32_t *behind;
+} whole_t;
+
 struct loong_tokenizer {
     loong_context_t *ctx;
     loong_arena_t *arena; /* texts of tokens and settings */
@@ -99,6 +86,7 @@ struct loong_tokenizer {
     size_t source_length;
     vocab_t vocab;
     merges_t merges;
+    whole_t whole;
     bool bytes; /* the byte tokenizer: no rule but one id a byte */
     bool byte_level;
     bool ignore_merges;
@@ -162,46 +150,11 @@ struct loong_text_encoder {
 LOONG_NODISCARD loong_status_t loongi_tokenizer_begin(loong_context_t *ctx,
                                                       loong_tokenizer_t **t_p);
 
-/* vocab.c */
-LOONG_NODISCARD loong_status_t loongi_vocab_reserve(loong_context_t *ctx,
-                                                    vocab_t *vocab,
-                                                    int64_t count);
-/* Text is copied into the arena. Refuses a used id and a used text. */
+/* vocab.c: the text is copied into the arena. Refuses a used id and a used
+ * text. */
 LOONG_NODISCARD loong_status_t loongi_vocab_add(loong_tokenizer_t *t,
                                                 int64_t id, const char *text,
                                                 size_t length);
-int32_t loongi_vocab_find(const vocab_t *vocab, const char *text,
-                          size_t length);
-LOONG_NODISCARD loong_status_t loongi_merges_create(loong_context_t *ctx,
-                                                    int64_t count,
-                                                    merges_t *merges);
-void loongi_merges_put(merges_t *merges, merge_t merge);
-
-static inline uint64_t loongi_pair_hash(uint64_t pair)
-{
-    pair *= UINT64_C(0x9E3779B97F4A7C15);
-    return pair ^ pair >> 32;
-}
-
-static inline const merge_t *loongi_merges_find(const merges_t *m, int32_t left,
-                                                int32_t right)
-{
-    uint64_t pair = (uint64_t)(uint32_t)left << 32 | (uint32_t)right;
-    for (uint64_t i = loongi_pair_hash(pair) & m->mask;;
-         i = (i + 1) & m->mask) {
-        if (m->slots[i].id < 0) {
-            return NULL;
-        }
-        if (m->slots[i].pair == pair) {
-            return &m->slots[i];
-        }
-    }
-}
-
-/* The byte-level alphabet: the code point that stands for a byte, and back
- * (-1: it stands for none). */
-uint32_t loongi_byte_to_point(unsigned char byte);
-int loongi_point_to_byte(uint32_t point);
 
 /* added.c */
 LOONG_NODISCARD loong_status_t loongi_added_add(loong_tokenizer_t *t,
@@ -271,6 +224,10 @@ void loongi_regex_scratch_destroy(struct regex_scratch **scratch);
 LOONG_NODISCARD loong_status_t loongi_stage_run(loong_text_encoder_t *encoder,
                                                 int index, const char *text,
                                                 size_t length, bool first);
+
+/* whole.c: behind everything else of the model. */
+LOONG_NODISCARD loong_status_t loongi_whole_create(loong_tokenizer_t *t);
+void loongi_whole_destroy(loong_tokenizer_t *t);
 
 /* bpe.c: appends the ids of a word. */
 LOONG_NODISCARD loong_status_t loongi_bpe_word(loong_text_encoder_t *encoder,

@@ -125,7 +125,7 @@ static loong_status_t drop_repeated(loong_context_t *ctx, learning_t *l)
         }
     }
     l->num_merges = kept;
-    loongi_free(ctx, last.slots);
+    loongi_merges_destroy(ctx, &last);
     return LOONG_OK;
 }
 

@@ -98,13 +98,29 @@ loong_status_t loongi_merges_create(loong_context_t *ctx, int64_t count,
         merges->slots[i].id = -1;
     }
     merges->mask = slots - 1;
-    return LOONG_OK;
+    loong_status_t status = loongi_calloc(
+        ctx, slots / 8, sizeof(*merges->bits), "merges", &merges->bits);
+    if (status != LOONG_OK) {
+        loongi_merges_destroy(ctx, merges);
+    }
+    return status;
+}
+
+void loongi_merges_destroy(loong_context_t *ctx, merges_t *merges)
+{
+    loongi_free(ctx, merges->slots);
+    loongi_free(ctx, merges->bits);
+    merges->slots = NULL;
+    merges->bits = NULL;
 }
 
 /* A pair that stands twice has its last rank, as in `tokenizers`. */
 void loongi_merges_put(merges_t *m, merge_t merge)
 {
-    uint64_t i = loongi_pair_hash(merge.pair) & m->mask;
+    uint64_t hash = loongi_pair_hash(merge.pair);
+    uint64_t bit = hash & (8 * m->mask + 7);
+    uint64_t i = hash & m->mask;
+    m->bits[bit / 64] |= UINT64_C(1) << bit % 64;
     while (m->slots[i].id >= 0 && m->slots[i].pair != merge.pair) {
         i = (i + 1) & m->mask;
     }

@@ -192,6 +192,7 @@ typedef struct loong_comm_request {
     int tag;
     void *data;
     size_t bytes;
+    uint64_t sequence; /* of this rank's messages in comm, from 1 */
     uint64_t backend[6];
 } loong_comm_request_t;
 

@@ -430,6 +430,7 @@ static void begin_message(loong_comm_t *comm, loong_comm_request_t *request,
     memset(request, 0, sizeof(*request));
     request->kind = (int)kind;
     request->bytes = bytes;
+    request->sequence = ++comm->messages;
     comm->stats.calls++;
     comm->stats.bytes += bytes;
 }
@@ -465,6 +466,7 @@ loong_status_t (loong_comm_wait)(loong_comm_t *comm,
                                .dtype = LOONG_U8,
                                .root = request->peer,
                                .count = (int64_t)request->bytes,
+                               .sequence = request->sequence,
                                .label = label};
     snprintf(label, sizeof(label), "rank %d tag %d", request->peer,
              request->tag);

@@ -26,6 +26,7 @@ struct loong_comm {
     double timeout;
     bool failed;
     uint64_t sequence;
+    uint64_t messages; /* that were begun */
     uint64_t history; /* hash of the calls so far, equal on all ranks */
     const loong_collective_t *current;
     const char *file; /* of the next call; NULL: unknown */

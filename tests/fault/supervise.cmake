@@ -17,3 +17,4 @@ loong_supervise_test(lost fault kill stop exit wrong_collective corrupt)
 loong_supervise_test(ended fault refused same asked)
 loong_supervise_test(more "fault;full" crash hang io_error gain interval slow
   launcher)
+loong_supervise_test(layouts "fault;full" pipeline tensor sharded)

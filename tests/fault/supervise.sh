@@ -90,11 +90,14 @@ curve() { # DIRECTORY: step, loss, gradient norm, learning rate of each step
         "$1/metrics.jsonl"
 }
 
-# The same as a run that nothing happened to.
+# whole_run ARGUMENTS...: the same as a run that nothing happened to.
+whole_of=none
 whole_run() {
-    if [ ! -e whole_logs ]; then
+    if [ "$whole_of" != "$*" ]; then
+        rm -rf whole whole_logs
+        whole_of=$*
         "$mpirun" --oversubscribe -n 2 "$build/loongrun" recipe.yaml \
-            checkpoint.save=whole log.dir=whole_logs >whole_out 2>&1 ||
+            checkpoint.save=whole log.dir=whole_logs "$@" >whole_out 2>&1 ||
             failed "the run without faults: $(cat whole_out)"
         curve whole_logs >whole_curve
         want "$(wc -l <whole_curve) steps, not 16" \
@@ -108,8 +111,8 @@ whole_run() {
     want "other weights or moments: $(cat diff)" [ $differs = 0 ]
 }
 
-# restarted SECONDS: one restart after 6 steps, detected within the time; the
-# rest equals a run without faults
+# restarted SECONDS ARGUMENTS...: one restart after 6 steps, detected within the
+# time; the rest equals a run without faults
 restarted() {
     local detect resume
     attempts 2
@@ -127,7 +130,7 @@ restarted() {
         awk "BEGIN { exit !($resume > 0.2 && $resume < 30) }"
     echo "$name: detected in $detect s, resumed in $resume s," \
         "$(figure 2 steps_lost) steps lost"
-    whole_run
+    whole_run "${@:2}"
 }
 
 fault() { printf 'fault=[{kind: %s, rank: 1, step: 6}]' "$1"; }
@@ -192,6 +195,29 @@ case_io_error() {
     is 1 exit_code 74
     has "step 6, rank 1: " "cannot read the samples (on request)"
     restarted 30
+}
+
+# Other layouts wait in other calls, and have other parts to save.
+case_pipeline() {
+    local layout=parallel.pipeline_model_parallel_size=2
+    supervise 0 -- "$(fault kill)" $sync $layout
+    has "lost: rank 1 was killed by signal 9" "'rank 0 tag " "transfer.c:"
+    want "messages have no number" sh -c "! grep -E '(send|recv) #0 ' err"
+    restarted 30 $layout
+    supervise 2 -- 'fault=[{kind: nan_gradient, rank: 0, step: 6}]' $layout
+    has "fault nan_gradient on rank 0, which has no loss"
+}
+
+case_tensor() {
+    local layout=parallel.tensor_model_parallel_size=2
+    supervise 0 -- "$(fault exit)" $sync $layout
+    restarted 30 $layout
+}
+
+case_sharded() {
+    local layout=parallel.data_parallel_sharding=optim_grads_params
+    supervise 0 -- "$(fault crash)" $sync $layout
+    restarted 30 $layout
 }
 
 # The newest checkpoint is damaged and named; the one before it serves.

@@ -63,6 +63,48 @@ static void lines_have_documented_keys(void **state)
     job_end(&p);
 }
 
+/* The stall of every save, as seconds and as share of a step, in the log and
+ * beside it; a save that does not go on behind training is all stall. */
+static void a_save_tells_what_it_cost(void **state)
+{
+    (void)state;
+    for (int async = 0; async < 2; async++) {
+        double step[ROOM];
+        double stall[ROOM];
+        double share[ROOM];
+        double took[ROOM];
+        double cpu[ROOM];
+        double bytes[ROOM];
+        job_place_t p = job_begin();
+        job_result_t r;
+        run_ok(&p, 2,
+               async ? "train.train_iters=12\ncheckpoint.save_interval=4\n"
+                     : "train.train_iters=12\ncheckpoint.save_interval=4\n"
+                       "checkpoint.async=false\n",
+               &r);
+        assert_int_equal(job_saves(&p, "step", step, ROOM), 3);
+        job_saves(&p, "save_bytes", bytes, ROOM);
+        job_saves(&p, "save_seconds", took, ROOM);
+        job_saves(&p, "save_cpu_seconds", cpu, ROOM);
+        job_saves(&p, "save_stall_seconds", stall, ROOM);
+        job_saves(&p, "save_stall_share", share, ROOM);
+        for (int i = 0; i < 3; i++) {
+            char line[64];
+            assert_true(step[i] == 4.0 * (i + 1));
+            assert_true(bytes[i] > 10000.0);
+            assert_true(cpu[i] > 0.0 && cpu[i] <= took[i] + 1e-3);
+            assert_true(stall[i] > 0.0 && share[i] > 0.0);
+            assert_true(async || stall[i] >= took[i]);
+            snprintf(line, sizeof(line), "waited %.4f s, %.2f%% of a step\n",
+                     stall[i], 100.0 * share[i]);
+            if (strstr(r.log, line) == NULL) {
+                fail_msg("no '%s' in %s", line, r.log);
+            }
+        }
+        job_end(&p);
+    }
+}
+
 static void figures_fit_each_other(void **state)
 {
     (void)state;
@@ -187,6 +229,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(lines_have_documented_keys),
+        cmocka_unit_test(a_save_tells_what_it_cost),
         cmocka_unit_test(figures_fit_each_other),
         cmocka_unit_test(evaluation_is_the_same_on_all_ranks),
         cmocka_unit_test(directories_are_tried_and_held),

@@ -187,8 +187,10 @@ void job_evaluate(const job_place_t *place, int ranks, const char *overrides,
 
 /* ---- what it wrote ------------------------------------------------------- */
 
-int job_metrics(const job_place_t *place, const char *set, const char *key,
-                double *values, int room)
+/* Of the lines that have `mark`, with this text unless that is NULL. */
+static int read_values(const job_place_t *place, const char *mark,
+                       const char *text_of_mark, const char *key,
+                       double *values, int room)
 {
     char path[128];
     char *text = NULL;
@@ -202,13 +204,11 @@ int job_metrics(const job_place_t *place, const char *set, const char *key,
          line = strtok_r(NULL, "\n", &rest)) {
         loong_json_t *json = NULL;
         assert_ok(ctx, loongi_json_parse(ctx, line, strlen(line), path, &json));
-        const loong_json_t *name = loongi_json_get(json, "eval");
+        const loong_json_t *found = loongi_json_get(json, mark);
         const loong_json_t *value = loongi_json_get(json, key);
-        bool ours = set == NULL ? loongi_json_get(json, "grad_norm") != NULL
-                                : name != NULL &&
-                                      strcmp(loongi_json_string(name), set) ==
-                                          0;
-        if (ours) {
+        if (found != NULL &&
+            (text_of_mark == NULL ||
+             strcmp(loongi_json_string(found), text_of_mark) == 0)) {
             assert_true(count < room);
             bool number =
                 value != NULL && (loongi_json_kind(value) == LOONG_JSON_INT ||
@@ -219,6 +219,19 @@ int job_metrics(const job_place_t *place, const char *set, const char *key,
     }
     loongi_free(ctx, text);
     return count;
+}
+
+int job_metrics(const job_place_t *place, const char *set, const char *key,
+                double *values, int room)
+{
+    return read_values(place, set != NULL ? "eval" : "grad_norm", set, key,
+                       values, room);
+}
+
+int job_saves(const job_place_t *place, const char *key, double *values,
+              int room)
+{
+    return read_values(place, "save_bytes", NULL, key, values, room);
 }
 
 /* Reads a tensor of the last checkpoint in <dir>/<save> as f64. */

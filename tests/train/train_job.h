@@ -41,6 +41,10 @@ void job_evaluate(const job_place_t *place, int ranks, const char *overrides,
 int job_metrics(const job_place_t *place, const char *set, const char *key,
                 double *values, int room);
 
+/* Likewise of the lines about checkpoints. */
+int job_saves(const job_place_t *place, const char *key, double *values,
+              int room);
+
 /* A tensor of the newest checkpoint in <dir>/<save> as f64, to be freed;
  * returns its elements. */
 int64_t job_tensor(const job_place_t *place, const char *save,

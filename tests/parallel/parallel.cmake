@@ -13,3 +13,10 @@ set_tests_properties(layouts_long PROPERTIES LABELS "parallel;full" TIMEOUT 900
   ENVIRONMENT LOONG_LAYOUT_STEPS=100)
 set_tests_properties(layouts PROPERTIES
   ENVIRONMENT "OMP_NUM_THREADS=1;GOMP_SPINCOUNT=10000")
+if(MPI_C_FOUND)
+  add_test(NAME sharded COMMAND
+    ${PROJECT_SOURCE_DIR}/tests/parallel/sharded.sh ${PROJECT_BINARY_DIR}
+    ${PROJECT_SOURCE_DIR} ${MPIEXEC_EXECUTABLE})
+  set_tests_properties(sharded PROPERTIES LABELS parallel TIMEOUT 300
+    ENVIRONMENT "OMPI_ALLOW_RUN_AS_ROOT=1;OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1")
+endif()

@@ -43,7 +43,16 @@
     LOONG_ISA_EACH(X, loongi_gelu_grad) \
     LOONG_ISA_EACH(X, loongi_adamw) \
     LOONG_ISA_EACH(X, loongi_sumsq) \
-    LOONG_ISA_EACH(X, loongi_sum)
+    LOONG_ISA_EACH(X, loongi_sum) \
+    X(loongi_grouped_linear_onednn) \
+    X(loongi_grouped_linear_onednn_widened) \
+    X(loongi_grouped_linear_dw_onednn) \
+    X(loongi_grouped_linear_dw_onednn_widened) \
+    LOONG_ISA_EACH(X, loongi_permute) \
+    LOONG_ISA_EACH(X, loongi_unpermute) \
+    LOONG_ISA_EACH(X, loongi_unpermute_dw) \
+    LOONG_ISA_EACH(X, loongi_sigmoid_gate) \
+    LOONG_ISA_EACH(X, loongi_sigmoid_gate_grad)
 
 #define LOONG_REF_KERNELS(X) \
     X(linear)                \
@@ -78,7 +87,21 @@
     X(adamw)                 \
     X(sumsq)                 \
     X(sum)                   \
-    X(tensor_stats)
+    X(tensor_stats)          \
+    X(topk_router)           \
+    X(topk_router_grad)      \
+    X(expert_counts)         \
+    X(router_loss)           \
+    X(router_loss_grad)      \
+    X(expert_order)          \
+    X(permute)               \
+    X(unpermute)             \
+    X(unpermute_dw)          \
+    X(grouped_linear)        \
+    X(grouped_linear_dw)     \
+    X(sigmoid_gate)          \
+    X(sigmoid_gate_grad)     \
+    X(loss_scale)
 
 #define LOONG_COMM_KERNELS(X) \
     X(all_reduce)             \

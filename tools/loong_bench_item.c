@@ -268,6 +268,10 @@ loong_status_t bench_item_prepare(loong_context_t *ctx, bench_item_t *item,
         if (i < q->num_in) {
             fill(item, i);
         }
+        if (i < q->num_in && op->example != NULL &&
+            (arg->dtype == LOONG_I32 || arg->dtype == LOONG_I64)) {
+            op->example(q, i, item->ptr[i]);
+        }
     }
     size_t scratch =
         item->kernel->workspace != NULL ? item->kernel->workspace(q) : 0;

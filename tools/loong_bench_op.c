@@ -9,6 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "loong/moe.h"
 #include "loong_bench.h"
 
 enum { MAX_KERNELS = 16 };
@@ -112,6 +113,37 @@ static loong_status_t describe_loss(loong_context_t *ctx, const options_t *o,
     return status;
 }
 
+/* Experts with equal numbers of rows. */
+static loong_status_t describe_grouped(loong_context_t *ctx,
+                                       const options_t *o, bench_item_t *item)
+{
+    const int64_t *s = o->shape; /* experts, rows of each, N, K */
+    bool dw = strcmp(o->op, "grouped_linear_dw") == 0;
+    loong_grouped_linear_attr_t attr = {false, 1.0};
+    loong_tensor_type_t x = mat(o->dtype, s[0] * s[1], s[3]);
+    loong_tensor_type_t y = mat(o->dtype, s[0] * s[1], s[2]);
+    loong_tensor_type_t w = {o->dtype, {3, -1, {s[0], s[2], s[3], 0}}};
+    loong_tensor_type_t offsets = vec(LOONG_I32, s[0] + 1);
+    loong_tensor_type_t forward[3] = {x, w, offsets};
+    loong_tensor_type_t backward[3] = {y, x, offsets};
+    bench_spec_t spec = {o->op, &attr, 3, dw ? backward : forward,
+                         o->threads};
+    return bench_item_describe(ctx, &spec, item);
+}
+
+static loong_status_t describe_permute(loong_context_t *ctx,
+                                       const options_t *o, bench_item_t *item)
+{
+    const int64_t *s = o->shape; /* T, experts of a token, H */
+    bool back = strcmp(o->op, "unpermute") == 0;
+    loong_tensor_type_t in[4] = {
+        mat(o->dtype, back ? s[0] * s[1] : s[0], s[2]),
+        vec(LOONG_I32, s[0] * s[1]), mat(LOONG_I32, s[0], s[1]),
+        mat(bench_wide(o->dtype), s[0], s[1])};
+    bench_spec_t spec = {o->op, NULL, back ? 4 : 3, in, o->threads};
+    return bench_item_describe(ctx, &spec, item);
+}
+
 /* Ops of one or two tensors [T,H]. */
 static loong_status_t describe_pointwise(loong_context_t *ctx,
                                          const options_t *o, bench_item_t *item)
@@ -164,6 +196,11 @@ static const struct {
     {"linear", "T,N,K", 3, "2048,2816,512", describe_linear},
     {"linear_dx", "T,N,K", 3, "2048,2816,512", describe_linear_dx},
     {"linear_dw", "T,N,K", 3, "2048,2816,512", describe_linear_dw},
+    {"grouped_linear", "E,rows,N,K", 4, "32,64,1536,512", describe_grouped},
+    {"grouped_linear_dw", "E,rows,N,K", 4, "32,64,1536,512",
+     describe_grouped},
+    {"permute", "T,k,H", 3, "1024,8,512", describe_permute},
+    {"unpermute", "T,k,H", 3, "1024,8,512", describe_permute},
     {"attention", "B,T,heads,kv,d", 5, "4,512,8,4,64", describe_attention},
     {"attention_grad", "B,T,heads,kv,d", 5, "4,512,8,4,64", describe_attention},
     {"cross_entropy", "T,V,H", 3, "2048,32000,512", describe_loss},

@@ -84,6 +84,9 @@ struct loong_op {
      * gradients meet): emits a cheaper equal of the sum, or returns
      * LOONG_NONE. NULL: the values are added. */
     loong_val_t (*sum)(loong_graph_t *graph, int n, const loong_val_t *in);
+    /* Fills operand i, of integers, with what an ordinary launch would find
+     * there, for kernels that are timed. NULL: any numbers will do. */
+    void (*example)(const loong_kernel_query_t *query, int i, void *data);
     /* NULL: bytes of all operands, no flops. */
     void (*cost)(const loong_kernel_query_t *query, loong_cost_t *cost);
 };

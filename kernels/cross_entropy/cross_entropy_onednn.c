@@ -393,7 +393,7 @@ static loong_status_t multiply(const launch_t *l,
                                const loong_product_t *product, const void *a,
                                const void *b, void *c)
 {
-    loong_product_operands_t o = {a, b, NULL, c, l->scratch};
+    loong_product_operands_t o = {a, b, NULL, c, l->scratch, 0};
     return loongi_product_run(l->call->ctx, product, &o);
 }
 

@@ -207,7 +207,7 @@ static loong_status_t run(const loong_kernel_call_t *call)
     const linear_state_t *s = call->state;
     loong_product_operands_t o = {call->ptr[s->a], call->ptr[1 - s->a],
                                   s->bias ? call->ptr[2] : NULL,
-                                  call->ptr[q->num_in], call->workspace};
+                                  call->ptr[q->num_in], call->workspace, 0};
     return loongi_product_run(call->ctx, s->product[call->accumulate & 1u], &o);
 }
 
@@ -234,7 +234,7 @@ static loong_status_t widened_run(const loong_kernel_call_t *call)
     in[1] = widen_operand(call, 1, &cursor);
     loong_product_operands_t o = {in[s->a], in[1 - s->a],
                                   s->bias ? call->ptr[2] : NULL,
-                                  call->ptr[q->num_in], NULL};
+                                  call->ptr[q->num_in], NULL, 0};
     if (narrow) {
         o.c = cursor;
         cursor += float_bytes(c);

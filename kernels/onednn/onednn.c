@@ -16,6 +16,7 @@
 enum { MAX_ARGS = 5 };
 
 struct loong_product {
+    loong_product_params_t params;
     dnnl_engine_t engine;
     dnnl_stream_t stream;
     dnnl_primitive_t primitive;
@@ -49,7 +50,9 @@ static dnnl_status_t describe(dnnl_memory_desc_t *md, int64_t rows,
                               int64_t cols,
                               const loong_product_matrix_t *matrix)
 {
-    dnnl_dims_t dims = {rows, cols};
+    dnnl_dims_t dims = {
+        rows == LOONG_PRODUCT_RUNTIME ? DNNL_RUNTIME_DIM_VAL : rows,
+        cols == LOONG_PRODUCT_RUNTIME ? DNNL_RUNTIME_DIM_VAL : cols};
     dnnl_dims_t strides = {matrix->transposed ? 1 : matrix->ld,
                            matrix->transposed ? matrix->ld : 1};
     return dnnl_memory_desc_init_by_strides(md, 2, dims,
@@ -247,7 +250,13 @@ static dnnl_status_t add_memory(loong_product_t *product,
     return status;
 }
 
-/* Operands in the order in which run binds them. */
+static bool is_runtime(const loong_product_params_t *p)
+{
+    return p->m == LOONG_PRODUCT_RUNTIME || p->k == LOONG_PRODUCT_RUNTIME;
+}
+
+/* Operands in the order in which run binds them; those of a size that comes
+ * with the launch are made there. */
 static dnnl_status_t build(loong_product_t *product,
                            const loong_product_params_t *p)
 {
@@ -263,9 +272,11 @@ static dnnl_status_t build(loong_product_t *product,
     if (status == dnnl_success) {
         status = dnnl_primitive_create(&product->primitive, pd);
     }
-    if (status == dnnl_success) {
-        status = add_memory(product, pd, dnnl_query_src_md, DNNL_ARG_SRC);
+    if (status != dnnl_success || is_runtime(p)) {
+        dnnl_primitive_desc_destroy(pd);
+        return status;
     }
+    status = add_memory(product, pd, dnnl_query_src_md, DNNL_ARG_SRC);
     if (status == dnnl_success) {
         status =
             add_memory(product, pd, dnnl_query_weights_md, DNNL_ARG_WEIGHTS);
@@ -300,6 +311,7 @@ loong_status_t loongi_product_create(loong_context_t *ctx,
         return LOONG_OK;
     }
     LOONG_TRY(loongi_alloc(ctx, sizeof(*product), "product", &product));
+    product->params = *params;
     product->threads = params->threads;
     int before = enter_threads(params->threads);
     dnnl_status_t status = build(product, params);
@@ -333,30 +345,83 @@ void loongi_product_destroy(loong_context_t *ctx, loong_product_t *product)
     loongi_free(ctx, product);
 }
 
-loong_status_t loongi_product_run(loong_context_t *ctx,
-                                  const loong_product_t *product,
-                                  const loong_product_operands_t *operands)
+static dnnl_status_t execute(const loong_product_t *product, int num_args,
+                             const dnnl_exec_arg_t *args)
 {
-    const loong_product_operands_t *o = operands;
-    if (product == NULL) {
-        return LOONG_OK;
-    }
-    const void *handle[MAX_ARGS] = {o->a, o->b, o->c, o->workspace, o->bias};
-    dnnl_status_t status = dnnl_success;
-    for (int i = 0; i < product->num_args && status == dnnl_success; i++) {
-        void *pointer;
-        memcpy(&pointer, &handle[i], sizeof(pointer));
-        status = dnnl_memory_set_data_handle(product->args[i].memory, pointer);
-    }
     int before = enter_threads(product->threads);
-    if (status == dnnl_success) {
-        status = dnnl_primitive_execute(product->primitive, product->stream,
-                                        product->num_args, product->args);
-    }
+    dnnl_status_t status = dnnl_primitive_execute(
+        product->primitive, product->stream, num_args, args);
     if (status == dnnl_success) {
         status = dnnl_stream_wait(product->stream);
     }
     leave_threads(product->threads, before);
+    return status;
+}
+
+/* The pointer without its const: oneDNN has one kind of memory. */
+static void *pointer_of(const void *handle)
+{
+    void *pointer;
+    memcpy(&pointer, &handle, sizeof(pointer));
+    return pointer;
+}
+
+/* With memory objects of this launch's size. */
+static dnnl_status_t run_sized(const loong_product_t *product,
+                               const loong_product_operands_t *o)
+{
+    enum { OPERANDS = 3 };
+    const loong_product_params_t *p = &product->params;
+    int64_t m = p->m == LOONG_PRODUCT_RUNTIME ? o->runtime : p->m;
+    int64_t k = p->k == LOONG_PRODUCT_RUNTIME ? o->runtime : p->k;
+    dnnl_memory_desc_t md[OPERANDS];
+    dnnl_exec_arg_t args[OPERANDS] = {
+        {DNNL_ARG_SRC, NULL}, {DNNL_ARG_WEIGHTS, NULL}, {DNNL_ARG_DST, NULL}};
+    const void *handle[OPERANDS] = {o->a, o->b, o->c};
+    dnnl_status_t status = describe(&md[0], m, k, &p->a);
+    if (status == dnnl_success) {
+        status = describe(&md[1], k, p->n, &p->b);
+    }
+    if (status == dnnl_success) {
+        status = describe(&md[2], m, p->n, &p->c);
+    }
+    for (int i = 0; i < OPERANDS && status == dnnl_success; i++) {
+        status = dnnl_memory_create(&args[i].memory, &md[i], product->engine,
+                                    pointer_of(handle[i]));
+    }
+    if (status == dnnl_success) {
+        status = execute(product, OPERANDS, args);
+    }
+    for (int i = 0; i < OPERANDS; i++) {
+        dnnl_memory_destroy(args[i].memory);
+    }
+    return status;
+}
+
+static dnnl_status_t run_bound(const loong_product_t *product,
+                               const loong_product_operands_t *o)
+{
+    const void *handle[MAX_ARGS] = {o->a, o->b, o->c, o->workspace, o->bias};
+    for (int i = 0; i < product->num_args; i++) {
+        dnnl_status_t status = dnnl_memory_set_data_handle(
+            product->args[i].memory, pointer_of(handle[i]));
+        if (status != dnnl_success) {
+            return status;
+        }
+    }
+    return execute(product, product->num_args, product->args);
+}
+
+loong_status_t loongi_product_run(loong_context_t *ctx,
+                                  const loong_product_t *product,
+                                  const loong_product_operands_t *operands)
+{
+    if (product == NULL) {
+        return LOONG_OK;
+    }
+    dnnl_status_t status = is_runtime(&product->params)
+                               ? run_sized(product, operands)
+                               : run_bound(product, operands);
     LOONG_CHECK(ctx, status == dnnl_success, LOONG_ERR_DEVICE,
                 "oneDNN failed to run a product: status %d", (int)status);
     return LOONG_OK;

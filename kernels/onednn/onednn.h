@@ -7,6 +7,9 @@
  * Matrices are plain: rows (of the matrix or of its transpose) at a fixed
  * distance. Packed layouts were measured and are not used: weights change at
  * every step, and packing on use costs what it saves (docs/performance.md).
+ *
+ * m or k may be known at the launch alone (LOONG_PRODUCT_RUNTIME): rows that a
+ * router decides on.
  */
 #ifndef LOONG_ONEDNN_H
 #define LOONG_ONEDNN_H
@@ -21,6 +24,8 @@ extern "C" {
 
 typedef struct loong_product loong_product_t;
 
+enum { LOONG_PRODUCT_RUNTIME = -1 };
+
 /* One matrix in memory: element (i, j) stands at i * ld + j, or at j * ld + i
  * when transposed. */
 typedef struct loong_product_matrix {
@@ -30,7 +35,7 @@ typedef struct loong_product_matrix {
 } loong_product_matrix_t;
 
 typedef struct loong_product_params {
-    int64_t m, n, k;
+    int64_t m, n, k; /* m or k: LOONG_PRODUCT_RUNTIME */
     loong_product_matrix_t a, b, c; /* c is not transposed */
     bool bias;                      /* wide vector */
     bool add;                       /* to what is in C */
@@ -58,6 +63,7 @@ typedef struct loong_product_operands {
     const void *bias; /* NULL without */
     void *c;
     void *workspace; /* 64-byte aligned */
+    int64_t runtime; /* m or k where it is LOONG_PRODUCT_RUNTIME, above 0 */
 } loong_product_operands_t;
 
 /* Allocates nothing of ours; oneDNN itself makes a few small allocations. */

@@ -46,6 +46,21 @@
     X(linear_dw)         \
     X(attention)         \
     X(attention_grad)    \
+    X(topk_router)       \
+    X(topk_router_grad)  \
+    X(expert_counts)     \
+    X(router_loss)       \
+    X(router_loss_grad)  \
+    X(expert_order)      \
+    X(permute)           \
+    X(unpermute)         \
+    X(unpermute_dw)      \
+    X(grouped_linear)    \
+    X(grouped_linear_dw) \
+    X(sigmoid_gate)      \
+    X(sigmoid_gate_grad) \
+    X(loss)              \
+    X(loss_scale)        \
     X(cross_entropy)     \
     X(adamw)             \
     X(sumsq)             \

@@ -171,6 +171,27 @@ static void fill(char *memory, int64_t bytes)
     }
 }
 
+/* Integers that a kernel indexes with, in all sets. */
+static void fill_integers(char *memory, const loong_step_t *step,
+                          const placement_t *p)
+{
+    const loong_kernel_query_t *q = &step->query;
+    for (int i = 0; i < q->num_in && step->op != NULL; i++) {
+        bool integers = q->arg[i].rank > 0 &&
+                        (q->arg[i].dtype == LOONG_I32 ||
+                         q->arg[i].dtype == LOONG_I64);
+        if (!integers || step->op->example == NULL ||
+            step->operand[i].base == LOONG_BASE_INPUT) {
+            continue;
+        }
+        int64_t sets = is_hot(step->operand[i].base) ? 1 : p->copies;
+        for (int64_t s = 0; s < sets; s++) {
+            step->op->example(q, i,
+                              memory + p->offset[i] + s * p->cold_bytes);
+        }
+    }
+}
+
 static loong_status_t reserve(loong_calibration_t *c, size_t bytes)
 {
     void *memory = NULL;
@@ -248,6 +269,7 @@ static loong_status_t measure(loong_calibration_t *c, item_t *item,
     int64_t bytes = p.cold + p.copies * p.cold_bytes;
     LOONG_TRY(reserve(c, (size_t)LOONG_MAX(bytes, ALIGN)));
     fill(c->memory, bytes);
+    fill_integers(c->memory, step, &p);
     call.ctx = c->ctx;
     call.query = &step->query;
     call.frame = frame;

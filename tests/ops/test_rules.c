@@ -435,7 +435,10 @@ static const char *const run_ops[] = {
     "swiglu", "swiglu_grad", "gelu", "gelu_grad", "add", "scale", "dropout",
     "cast", "copy", "accumulate", "sum_rows", "concat", "slice_grad",
     "zigzag", "linear", "linear_dw", "attention", "attention_grad",
-    "cross_entropy", "adamw", "sumsq", "sum"};
+    "cross_entropy", "adamw", "sumsq", "sum", "topk_router",
+    "topk_router_grad", "expert_counts", "router_loss", "router_loss_grad",
+    "expert_order", "permute", "unpermute", "unpermute_dw", "grouped_linear",
+    "grouped_linear_dw", "sigmoid_gate", "sigmoid_gate_grad", "loss_scale"};
 
 /* A query of matrices in fp64, which only references and copies take. */
 static loong_kernel_query_t query_of(const loong_op_t *op, const void *attr)

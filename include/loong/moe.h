@@ -1,0 +1,148 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Ops of mixtures of experts (Shazeer et al. 2017; Fedus et al. 2021). T
+ * tokens, E experts of the layer, k experts a token, R rows: one for each
+ * token and expert that are together on this rank, those of one expert behind
+ * one another, in the order of the tokens. R is a bound that no routing
+ * exceeds; how many rows there are, and of whom, is known to the kernels alone
+ * (`offsets`), so no token is ever dropped. Rows behind the last are zero.
+ *
+ * The formulas and derivatives stand in kernels/moe/.
+ */
+#ifndef LOONG_MOE_H
+#define LOONG_MOE_H
+
+#include "loong/graph.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* What logits become, Megatron's moe_router_score_function. */
+typedef enum loong_score_function {
+    LOONG_SCORE_SOFTMAX,
+    LOONG_SCORE_SIGMOID,
+    LOONG_SCORE_SQRTSOFTPLUS
+} loong_score_function_t;
+
+/* topk_router: logits wide [T,E], bias wide [E] or none -> weights wide [T,k],
+ * indices i32 [T,k], by falling score, the lower index first where scores are
+ * equal. softmax: with pre_softmax the scores are the softmax of all logits and
+ * the weights are scores; without it the weights are the softmax of the k
+ * chosen logits, which is the same divided by the sum of the chosen. sigmoid,
+ * sqrtsoftplus: weights are the chosen scores divided by their sum (not with
+ * k = 1). The bias counts for the choice alone. With num_groups > 0 the experts
+ * are that many groups of equal size; only those of the group_topk groups with
+ * the largest sums of their k / group_topk best scores can be chosen. In the
+ * end the weights are multiplied by scaling_factor.
+ * topk_router_grad: dweights, logits, indices -> dlogits. */
+typedef struct loong_router_attr {
+    int topk;
+    loong_score_function_t score;
+    bool pre_softmax;
+    int num_groups; /* 0: no groups */
+    int group_topk;
+    double scaling_factor;
+} loong_router_attr_t;
+LOONG_API loong_val_t loong_topk_router(loong_graph_t *g, loong_val_t logits,
+                                        loong_val_t bias,
+                                        const loong_router_attr_t *attr,
+                                        loong_val_t *indices_p);
+
+/* expert_order: indices i32 [T,k] -> offsets i32 [count+1], source i32 [R],
+ * dest i32 [T,k]: row r belongs to the (source[r] % k)-th expert of token
+ * source[r] / k, and dest is the inverse; -1 where there is no row. Of the
+ * experts begin .. begin + count - 1, which are on this rank; expert e has rows
+ * offsets[e - begin] .. offsets[e - begin + 1] - 1. R = T * min(k, count). No
+ * gradient. An index outside of 0 .. experts - 1, or twice in a token, is
+ * LOONG_ERR_ARG. */
+typedef struct loong_expert_order_attr {
+    int experts;
+    int begin;
+    int count;
+} loong_expert_order_attr_t;
+typedef struct loong_expert_rows {
+    loong_val_t offsets;
+    loong_val_t source;
+    loong_val_t dest;
+    double share; /* of R that is there with even routing */
+} loong_expert_rows_t;
+LOONG_API loong_expert_rows_t
+loong_expert_order(loong_graph_t *g, loong_val_t indices,
+                   const loong_expert_order_attr_t *attr);
+
+/* permute: x [T,H], source, dest, weights wide [T,k] or none -> rows [R,H]:
+ * row r is x of its token (times its weight).
+ * unpermute: rows [R,H], source, dest, weights or none -> y [T,H]: the sum over
+ * a token's rows (times their weights), in the order of dest. Each is the
+ * other's adjoint.
+ * unpermute_dw: dy [T,H], rows [R,H], dest -> dweights wide [T,k]; 0 where
+ * there is no row. */
+LOONG_API loong_val_t loong_permute(loong_graph_t *g, loong_val_t x,
+                                    const loong_expert_rows_t *rows,
+                                    loong_val_t weights);
+LOONG_API loong_val_t loong_unpermute(loong_graph_t *g, loong_val_t x,
+                                      const loong_expert_rows_t *rows,
+                                      loong_val_t weights);
+
+/* grouped_linear: x [R,K], w [n,N,K] (or [n,K,N] with `transposed`), offsets
+ * i32 [n+1] -> y [R,N]: rows of expert e are x w[e]'.
+ * grouped_linear_dw: dy [R,N], x [R,K], offsets -> [n,N,K] wide. Only w
+ * [n,N,K] has a gradient. */
+typedef struct loong_grouped_linear_attr {
+    bool transposed;
+    double share; /* of R that costs are told for */
+} loong_grouped_linear_attr_t;
+LOONG_API loong_val_t
+loong_grouped_linear(loong_graph_t *g, loong_val_t x, loong_val_t w,
+                     const loong_expert_rows_t *rows);
+
+/* expert_counts: indices i32 [T,k] -> wide [spans,E]: how many tokens of span s
+ * chose e. The tokens are begin .. begin + T - 1 of a micro-batch, a span is
+ * `span` of them. No gradient. */
+typedef struct loong_expert_counts_attr {
+    int experts;
+    int spans;
+    int64_t span;
+    int64_t begin;
+} loong_expert_counts_attr_t;
+LOONG_API loong_val_t loong_expert_counts(
+    loong_graph_t *g, loong_val_t indices,
+    const loong_expert_counts_attr_t *attr);
+
+/* router_loss: logits wide [T,E], counts wide [spans,E] of all ranks or none ->
+ * wide [T]: aux * sum over e of counts[s,e] p_e + z * lse^2, with p the
+ * softmax of the logits (sigmoid, sqrtsoftplus: the scores divided by their
+ * sum), s the token's span, lse the natural log of the sum of exponentials.
+ * router_loss_grad: dloss wide [T], logits, counts -> dlogits. */
+typedef struct loong_router_loss_attr {
+    loong_score_function_t score;
+    double aux;
+    double z;
+    int64_t span;
+    int64_t begin; /* number of row 0 in the micro-batch */
+} loong_router_loss_attr_t;
+LOONG_API loong_val_t loong_router_loss(loong_graph_t *g, loong_val_t logits,
+                                        loong_val_t counts,
+                                        const loong_router_loss_attr_t *attr);
+
+/* sigmoid_gate: x [T,H], gate [T,1] -> sigmoid(gate) * x.
+ * sigmoid_gate_grad: dy, x, gate -> dx, dgate. No attributes. */
+LOONG_API loong_val_t loong_sigmoid_gate(loong_graph_t *g, loong_val_t x,
+                                         loong_val_t gate);
+
+/* An op that ends in a loss: x wide [T] -> x, declared with loong_graph_loss
+ * under `name`. loss_scale: x -> frame.loss_scale[loss] in the shape of x, its
+ * gradient. */
+typedef struct loong_loss_attr {
+    int loss; /* index of frame.loss_scale; set by the builder */
+} loong_loss_attr_t;
+#define LOONG_ROUTER_LOSS "router" /* normalised by all tokens of a step */
+LOONG_API loong_val_t loong_loss(loong_graph_t *g, const char *name,
+                                 loong_val_t x, double weight);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

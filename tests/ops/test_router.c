@@ -1,0 +1,360 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The router and its losses: choices against a plain second program, answers
+ * worked out by hand, gradients against finite differences. */
+#include "loong/moe.h"
+#include "op_case.h"
+
+static const loong_dtype_t types[] = {LOONG_F64, LOONG_F32};
+
+static op_arg_t integers(int64_t rows, int64_t cols, const int32_t *values)
+{
+    op_arg_t arg = op_mat(LOONG_I32, rows, cols);
+    arg.values = values;
+    return arg;
+}
+
+/* ---- router -------------------------------------------------------------- */
+
+enum { TOKENS = 9, EXPERTS = 12 };
+
+static const loong_router_attr_t routers[] = {
+    {3, LOONG_SCORE_SOFTMAX, false, 0, 0, 1.0},
+    {3, LOONG_SCORE_SOFTMAX, true, 0, 0, 1.0},
+    {1, LOONG_SCORE_SOFTMAX, true, 0, 0, 2.5},
+    {4, LOONG_SCORE_SIGMOID, false, 0, 0, 2.5},
+    {1, LOONG_SCORE_SIGMOID, false, 0, 0, 1.0},
+    {3, LOONG_SCORE_SQRTSOFTPLUS, false, 0, 0, 1.5},
+    {4, LOONG_SCORE_SOFTMAX, true, 4, 2, 16.0},
+    {4, LOONG_SCORE_SIGMOID, false, 3, 2, 2.5},
+    {EXPERTS, LOONG_SCORE_SOFTMAX, false, 0, 0, 1.0},
+};
+
+static bool takes_bias(const loong_router_attr_t *a)
+{
+    return a->score != LOONG_SCORE_SOFTMAX;
+}
+
+static op_case_t router_case(const loong_router_attr_t *attr,
+                             loong_dtype_t dtype)
+{
+    op_case_t c = {.op = "topk_router", .attr = attr, .num_in = 2,
+                   .num_out = 2};
+    c.arg[0] = op_mat(dtype, TOKENS, EXPERTS);
+    c.arg[0].scale = 2.0;
+    if (takes_bias(attr)) {
+        c.arg[1] = op_vec(dtype, EXPERTS);
+        c.arg[1].scale = 0.2;
+    }
+    c.arg[2] = op_mat(dtype, TOKENS, attr->topk);
+    c.arg[3] = op_mat(LOONG_I32, TOKENS, attr->topk);
+    c.bound.roundings = 4;
+    return c;
+}
+
+/* The choice once more, by sorting: scores of a token in falling order. */
+static double score(const loong_router_attr_t *a, const double *x, int e)
+{
+    double sum = 0.0;
+    switch (a->score) {
+    case LOONG_SCORE_SIGMOID:
+        return 1.0 / (1.0 + exp(-x[e]));
+    case LOONG_SCORE_SQRTSOFTPLUS:
+        return sqrt(log(1.0 + exp(x[e])));
+    case LOONG_SCORE_SOFTMAX:
+        break;
+    }
+    for (int i = 0; i < EXPERTS; i++) {
+        sum += exp(x[i]);
+    }
+    return exp(x[e]) / sum;
+}
+
+static int by_falling(const void *a, const void *b)
+{
+    const double *x = a;
+    const double *y = b;
+    return (x[0] < y[0]) - (x[0] > y[0]);
+}
+
+/* key, expert; sorted. */
+static void rank_experts(const loong_router_attr_t *a, const double *x,
+                         const double *bias, double key[EXPERTS][2])
+{
+    for (int e = 0; e < EXPERTS; e++) {
+        key[e][0] = score(a, x, e) + (bias != NULL ? bias[e] : 0.0);
+        key[e][1] = e;
+    }
+    if (a->num_groups > 0) {
+        int each = EXPERTS / a->num_groups;
+        double group[EXPERTS][2];
+        for (int g = 0; g < a->num_groups; g++) {
+            double sorted[EXPERTS][2];
+            memcpy(sorted, key[g * each], sizeof(key[0]) * (size_t)each);
+            qsort(sorted, (size_t)each, sizeof(sorted[0]), by_falling);
+            group[g][0] = 0.0;
+            group[g][1] = g;
+            for (int j = 0; j < a->topk / a->group_topk; j++) {
+                group[g][0] += sorted[j][0];
+            }
+        }
+        qsort(group, (size_t)a->num_groups, sizeof(group[0]), by_falling);
+        for (int g = a->group_topk; g < a->num_groups; g++) {
+            for (int i = 0; i < each; i++) {
+                key[(int)group[g][1] * each + i][0] = -INFINITY;
+            }
+        }
+    }
+    qsort(key, EXPERTS, sizeof(key[0]), by_falling);
+}
+
+static void test_router(void **state)
+{
+    (void)state;
+    double *x = op_normal((int64_t)TOKENS * EXPERTS, 5, 2.0);
+    double *bias = op_normal(EXPERTS, 6, 0.2);
+    for (int i = 0; i < LOONG_COUNT_OF(routers); i++) {
+        const loong_router_attr_t *a = &routers[i];
+        double *out[LOONG_MAX_OPERANDS];
+        op_case_t c = router_case(a, LOONG_F64);
+        c.arg[0].wide_values = x;
+        c.arg[1].wide_values = takes_bias(a) ? bias : NULL;
+        op_case_outputs(&c, "topk_router_ref", out);
+        for (int t = 0; t < TOKENS; t++) {
+            double key[EXPERTS][2];
+            double sum = 0.0;
+            rank_experts(a, x + t * EXPERTS, takes_bias(a) ? bias : NULL, key);
+            for (int j = 0; j < a->topk; j++) {
+                sum += score(a, x + t * EXPERTS, (int)key[j][1]);
+            }
+            bool divided = a->score == LOONG_SCORE_SOFTMAX ? !a->pre_softmax
+                                                           : a->topk > 1;
+            for (int j = 0; j < a->topk; j++) {
+                double w = score(a, x + t * EXPERTS, (int)key[j][1]) *
+                           a->scaling_factor / (divided ? sum : 1.0);
+                assert_int_equal((int)out[1][t * a->topk + j],
+                                 (int)key[j][1]);
+                assert_true(fabs(out[0][t * a->topk + j] - w) <= 1e-14 * w);
+            }
+        }
+        free(out[0]);
+        free(out[1]);
+    }
+    free(x);
+    free(bias);
+}
+
+/* Equal scores: the lower index first; numbers that are none lose. */
+static void test_router_ties(void **state)
+{
+    (void)state;
+    static const double x[] = {1.0, 3.0, 3.0, 1.0, NAN, 2.0, NAN, 2.0};
+    static const double want[] = {1, 2, 0, 1, 3, 0};
+    loong_router_attr_t attr = {3, LOONG_SCORE_SOFTMAX, false, 0, 0, 1.0};
+    double *out[LOONG_MAX_OPERANDS];
+    op_case_t c = {.op = "topk_router", .attr = &attr, .num_in = 1,
+                   .num_out = 2};
+    c.arg[0] = op_mat(LOONG_F64, 2, 4);
+    c.arg[0].wide_values = x;
+    c.arg[1] = op_mat(LOONG_F64, 2, 3);
+    c.arg[2] = op_mat(LOONG_I32, 2, 3);
+    op_case_outputs(&c, "topk_router_ref", out);
+    for (int i = 0; i < 6; i++) {
+        assert_int_equal((int)out[1][i], (int)want[i]);
+    }
+    free(out[0]);
+    free(out[1]);
+}
+
+/* Weighted sum of the weights, differenced; logits so far apart that moving
+ * one does not change the choice or its order. */
+static void test_router_gradient(void **state)
+{
+    (void)state;
+    double *x = op_normal((int64_t)TOKENS * EXPERTS, 5, 0.01);
+    for (int i = 0; i < TOKENS * EXPERTS; i++) {
+        x[i] += 0.3 * ((i % EXPERTS * 5 + i / EXPERTS * 7) % EXPERTS) - 1.5;
+    }
+    double *dw = op_normal((int64_t)TOKENS * EXPERTS, 7, 1.0);
+    double *bias = op_normal(EXPERTS, 6, 0.2);
+    for (int i = 0; i < LOONG_COUNT_OF(routers); i++) {
+        double *out[LOONG_MAX_OPERANDS];
+        double *grad[LOONG_MAX_OPERANDS];
+        int32_t chosen[TOKENS * EXPERTS];
+        op_case_t f = router_case(&routers[i], LOONG_F64);
+        f.arg[0].wide_values = x;
+        f.arg[1].wide_values = takes_bias(&routers[i]) ? bias : NULL;
+        op_case_outputs(&f, "topk_router_ref", out);
+        for (int k = 0; k < TOKENS * routers[i].topk; k++) {
+            chosen[k] = (int32_t)out[1][k];
+        }
+        op_case_t b = {.op = "topk_router_grad", .attr = &routers[i],
+                       .num_in = 3, .num_out = 1};
+        b.arg[0] = f.arg[2];
+        b.arg[0].wide_values = dw;
+        b.arg[1] = f.arg[0];
+        b.arg[2] = integers(TOKENS, routers[i].topk, chosen);
+        b.arg[3] = op_mat(LOONG_F64, TOKENS, EXPERTS);
+        op_case_outputs(&b, "topk_router_grad_ref", grad);
+        op_difference_t d = {&f, 0, 1, 2, {dw, NULL}, grad[0], 1e-7};
+        op_case_differences(&d);
+        free(out[0]);
+        free(out[1]);
+        free(grad[0]);
+    }
+    free(x);
+    free(dw);
+    free(bias);
+}
+
+static void test_router_types(void **state)
+{
+    (void)state;
+    for (int i = 0; i < LOONG_COUNT_OF(routers); i++) {
+        for (int t = 0; t < 2; t++) {
+            op_case_t c = router_case(&routers[i], types[t]);
+            c.compare = 1;
+            op_case_reference(&c);
+            op_case_threads(&c);
+        }
+    }
+}
+
+/* ---- losses of the router ------------------------------------------------ */
+
+static const int32_t choices[TOKENS * 2] = {0, 3, 3, 1,  0, 2, 11, 3, 7,
+                                            3, 0, 1, 10, 4, 3, 0,  5, 6};
+
+/* Two spans of 8 tokens of which the rank has 5 to 13. */
+static void test_counts(void **state)
+{
+    (void)state;
+    loong_expert_counts_attr_t attr = {EXPERTS, 2, 8, 5};
+    double *out[LOONG_MAX_OPERANDS];
+    char text[512];
+    op_case_t c = {.op = "expert_counts", .attr = &attr, .num_in = 1,
+                   .num_out = 1};
+    c.arg[0] = integers(TOKENS, 2, choices);
+    c.arg[1] = op_mat(LOONG_F64, 2, EXPERTS);
+    op_case_outputs(&c, "expert_counts_ref", out);
+    static const double want[2 * EXPERTS] = {
+        2, 1, 1, 2, 0, 0, 0, 0, 0, 0, 0, 0,
+        2, 1, 0, 3, 1, 1, 1, 1, 0, 0, 1, 1};
+    for (int i = 0; i < 2 * EXPERTS; i++) {
+        assert_true(out[0][i] == want[i]);
+    }
+    free(out[0]);
+    attr.experts = 11;
+    assert_int_equal(op_case_status(&c, "expert_counts_ref", text),
+                     LOONG_ERR_ARG);
+    assert_non_null(
+        strstr(text, "expert_counts: operand 0 has 11 at 6, allowed 0 to 10"));
+}
+
+/* One span, all tokens: Megatron's load balancing loss and z-loss. */
+static void test_loss(void **state)
+{
+    (void)state;
+    const double coeff = 0.01, z = 0.001;
+    double *x = op_normal((int64_t)TOKENS * EXPERTS, 8, 1.0);
+    double counts[EXPERTS] = {0};
+    double sums[EXPERTS] = {0};
+    double want = 0.0, got = 0.0;
+    for (int i = 0; i < TOKENS * 2; i++) {
+        counts[choices[i]] += 1.0;
+    }
+    for (int t = 0; t < TOKENS; t++) {
+        double sum = 0.0;
+        for (int e = 0; e < EXPERTS; e++) {
+            sum += exp(x[t * EXPERTS + e]);
+        }
+        for (int e = 0; e < EXPERTS; e++) {
+            sums[e] += exp(x[t * EXPERTS + e]) / sum;
+        }
+        want += z * log(sum) * log(sum) / TOKENS;
+    }
+    for (int e = 0; e < EXPERTS; e++) {
+        want += sums[e] * counts[e] * EXPERTS * coeff /
+                (2.0 * TOKENS * TOKENS);
+    }
+    loong_router_loss_attr_t attr = {LOONG_SCORE_SOFTMAX,
+                                     coeff * EXPERTS / (2.0 * TOKENS), z,
+                                     TOKENS, 0};
+    double *out[LOONG_MAX_OPERANDS];
+    op_case_t c = {.op = "router_loss", .attr = &attr, .num_in = 2,
+                   .num_out = 1};
+    c.arg[0] = op_mat(LOONG_F64, TOKENS, EXPERTS);
+    c.arg[0].wide_values = x;
+    c.arg[1] = op_mat(LOONG_F64, 1, EXPERTS);
+    c.arg[1].wide_values = counts;
+    c.arg[2] = op_vec(LOONG_F64, TOKENS);
+    op_case_outputs(&c, "router_loss_ref", out);
+    for (int t = 0; t < TOKENS; t++) {
+        got += out[0][t] / TOKENS;
+    }
+    assert_true(fabs(got - want) <= 1e-14 * want);
+    free(out[0]);
+    free(x);
+}
+
+static void check_loss_gradient(const loong_router_loss_attr_t *attr)
+{
+    double *x = op_normal((int64_t)TOKENS * EXPERTS, 8, 1.0);
+    double *dl = op_normal(TOKENS, 9, 1.0);
+    double *counts = op_normal(2 * EXPERTS, 10, 3.0);
+    double *grad[LOONG_MAX_OPERANDS];
+    op_case_t f = {.op = "router_loss", .attr = attr, .num_in = 2,
+                   .num_out = 1};
+    f.arg[0] = op_mat(LOONG_F64, TOKENS, EXPERTS);
+    f.arg[0].wide_values = x;
+    if (attr->aux != 0.0) {
+        f.arg[1] = op_mat(LOONG_F64, 2, EXPERTS);
+        f.arg[1].wide_values = counts;
+    }
+    f.arg[2] = op_vec(LOONG_F64, TOKENS);
+    op_case_t b = {.op = "router_loss_grad", .attr = attr, .num_in = 3,
+                   .num_out = 1};
+    b.arg[0] = f.arg[2];
+    b.arg[0].wide_values = dl;
+    b.arg[1] = f.arg[0];
+    b.arg[2] = f.arg[1];
+    b.arg[3] = op_mat(LOONG_F64, TOKENS, EXPERTS);
+    op_case_outputs(&b, "router_loss_grad_ref", grad);
+    op_difference_t d = {&f, 0, 1, 1, {dl}, grad[0], 1e-8};
+    op_case_differences(&d);
+    f.arg[0].dtype = f.arg[1].dtype = f.arg[2].dtype = LOONG_F32;
+    f.bound.roundings = 4;
+    f.bound.terms = EXPERTS;
+    op_case_reference(&f);
+    free(grad[0]);
+    free(x);
+    free(dl);
+    free(counts);
+}
+
+static void test_loss_gradient(void **state)
+{
+    (void)state;
+    for (int s = LOONG_SCORE_SOFTMAX; s <= LOONG_SCORE_SQRTSOFTPLUS; s++) {
+        loong_router_loss_attr_t both = {(loong_score_function_t)s, 0.7, 0.3,
+                                         8, 5};
+        loong_router_loss_attr_t z = {(loong_score_function_t)s, 0.0, 0.3, 8,
+                                      5};
+        check_loss_gradient(&both);
+        check_loss_gradient(&z);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_router),
+        cmocka_unit_test(test_router_ties),
+        cmocka_unit_test(test_router_gradient),
+        cmocka_unit_test(test_router_types),
+        cmocka_unit_test(test_counts),
+        cmocka_unit_test(test_loss),
+        cmocka_unit_test(test_loss_gradient),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

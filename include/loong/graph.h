@@ -83,6 +83,9 @@ typedef struct loong_placement {
     /* The holders' gradients are parts of a sum over this group. */
     bool partial;
     loong_group_t group;
+    /* Of experts: the ranks that hold the same are those of EDP, not the
+     * data-parallel ones of the attention side. */
+    bool expert;
 } loong_placement_t;
 
 /* A parameter: one global name and shape, whatever the layout. */

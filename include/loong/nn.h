@@ -16,6 +16,7 @@
 #define LOONG_NN_H
 
 #include "loong/family.h"
+#include "loong/moe.h"
 #include "loong/ops.h"
 
 #ifdef __cplusplus
@@ -79,6 +80,17 @@ LOONG_API loong_val_t loong_nn_matrix(loong_nn_t *nn, const char *name,
                                       int64_t rows, int64_t cols, double std);
 LOONG_API loong_val_t loong_nn_vector(loong_nn_t *nn, const char *name,
                                       int64_t size, loong_init_kind_t init);
+
+/* A whole matrix in the wide type. */
+LOONG_API loong_val_t loong_nn_wide_matrix(loong_nn_t *nn, const char *name,
+                                           int64_t rows, int64_t cols,
+                                           double std);
+
+/* The matrices of all experts as one parameter [experts.total, rows, cols], of
+ * which a rank of EP holds its experts. */
+LOONG_API loong_val_t loong_nn_experts(loong_nn_t *nn, const char *name,
+                                       loong_nn_share_t experts, int64_t rows,
+                                       int64_t cols, double std);
 
 enum { LOONG_NN_MAX_PACK = 4 };
 
@@ -163,6 +175,34 @@ typedef enum loong_mlp_kind {
 LOONG_API loong_val_t loong_nn_mlp(loong_nn_t *nn, loong_val_t x,
                                    loong_mlp_kind_t kind, int64_t hidden,
                                    int64_t ffn, bool bias);
+
+/* A mixture of experts in place of the feed-forward; scope "mlp". Parameters:
+ * gate.weight [E,H] (wide), experts.gate_up_proj [E,2F,H], experts.down_proj
+ * [E,H,F], and with a shared expert shared_expert.*_proj.weight and, gated,
+ * shared_expert_gate.weight [1,H].
+ *
+ * Every rank routes the rows of the stream that it has (with TP > 1 that takes
+ * sequence parallelism: else several ranks have the same). The ranks of EP
+ * gather their rows, each runs its experts on all of them, and the sums go
+ * back: exact, and equal to one rank. */
+typedef struct loong_nn_moe {
+    int64_t hidden;
+    int64_t ffn; /* width of an expert */
+    int experts;
+    loong_router_attr_t router;
+    int64_t shared_ffn; /* of the shared expert; 0: none */
+    bool shared_gate;
+    double aux_loss;      /* factors of the losses; 0: none */
+    double z_loss;
+    int64_t sequence; /* whose balance the loss measures; 0: micro-batch */
+} loong_nn_moe_t;
+
+/* Tokens' losses of the router are added to *loss_p [rows of the stream],
+ * LOONG_NONE at first: their mean over the micro-batch's tokens is Megatron's
+ * load balancing loss and z-loss of the layer. */
+LOONG_API loong_val_t loong_nn_moe(loong_nn_t *nn, loong_val_t x,
+                                   const loong_nn_moe_t *params,
+                                   loong_val_t *loss_p);
 
 /* ids i32 [T] of all rows -> the stream; `table` has the given rows. */
 LOONG_API loong_val_t loong_nn_embedding(loong_nn_t *nn, loong_val_t ids,

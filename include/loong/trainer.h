@@ -89,6 +89,7 @@ typedef struct loong_trainer_state {
     int64_t consumed_samples;
     double loss;
     double grad_norm;
+    double router_loss; /* of all layers' routers; 0: none */
 } loong_trainer_state_t;
 LOONG_API loong_trainer_state_t
 loong_trainer_get_state(const loong_trainer_t *trainer);

@@ -276,6 +276,52 @@ static loong_status_t map_biases(reader_t *r)
     return loongi_pairs_set_bool(r->pairs, "add_attn_proj_bias", attention);
 }
 
+static bool is_type(const reader_t *r, const char *model_type)
+{
+    return strcmp(r->type->model_type, model_type) == 0;
+}
+
+static bool is_mixture(const reader_t *r)
+{
+    return is_type(r, "mixtral") || is_type(r, "qwen2_moe") ||
+           is_type(r, "qwen3_moe");
+}
+
+/* Qwen's number of experts; newer files say it in Mixtral's words. */
+static loong_status_t map_experts(reader_t *r)
+{
+    const loong_json_t *old = field(r->json, "num_experts");
+    const loong_json_t *value = field(r->json, "num_local_experts");
+    if (old != NULL && value != NULL) {
+        loongi_problems_add(&r->problems, "num_experts and num_local_experts "
+                                          "are both there: keep one");
+    }
+    if (old == NULL && value == NULL) {
+        loongi_problems_add(&r->problems, "num_experts is missing");
+        return LOONG_OK;
+    }
+    return old != NULL ? map_int(r, old, "num_experts", "num_experts")
+                       : map_int(r, value, "num_local_experts", "num_experts");
+}
+
+/* With norm_topk_prob the weights are those of a softmax after the choice. */
+static loong_status_t map_mixture(reader_t *r)
+{
+    const char *width = loongi_pairs_get(r->pairs, "ffn_hidden_size");
+    if (is_type(r, "mixtral")) {
+        return width != NULL
+                   ? loongi_pairs_set(r->pairs, "moe_ffn_hidden_size", width)
+                   : LOONG_OK;
+    }
+    LOONG_TRY(map_experts(r));
+    if (is_type(r, "qwen2_moe")) {
+        LOONG_TRY(loongi_pairs_set_bool(r->pairs, "add_qkv_bias",
+                                        flag(r, "qkv_bias", true)));
+    }
+    return loongi_pairs_set_bool(r->pairs, "moe_router_pre_softmax",
+                                 !flag(r, "norm_topk_prob", false));
+}
+
 /* The first layers with full attention, then layers with the window. */
 static loong_status_t map_window(reader_t *r)
 {
@@ -287,6 +333,12 @@ static loong_status_t map_window(reader_t *r)
         if (loongi_json_get(r->json, "sliding_window") == NULL) {
             return loongi_pairs_set(r->pairs, "window_size", "4096");
         }
+    } else if (is_type(r, "mixtral")) {
+        full_layers = 0;
+    } else if (is_mixture(r) && flag(r, "use_sliding_window", false)) {
+        refuse(r, "use_sliding_window",
+               field(r->json, "use_sliding_window"), "false is");
+        return LOONG_OK;
     } else if (in_fields(r->type->fields, "use_sliding_window")) {
         const loong_json_t *value = field(r->json, "max_window_layers");
         if (value != NULL && loongi_json_kind(value) != LOONG_JSON_INT) {
@@ -436,7 +488,8 @@ static loong_status_t map_rope(reader_t *r)
     if (theta != NULL) {
         LOONG_TRY(map_real(r, theta, "rope_theta", "rotary_base"));
     } else {
-        LOONG_TRY(loongi_pairs_set_real(r->pairs, "rotary_base", 10000.0));
+        LOONG_TRY(loongi_pairs_set_real(r->pairs, "rotary_base",
+                                        is_type(r, "mixtral") ? 1e6 : 1e4));
     }
     if (strcmp(type, "default") == 0) {
         return LOONG_OK;
@@ -474,6 +527,9 @@ static loong_status_t map_rotary(reader_t *r)
         LOONG_TRY(loongi_pairs_set(r->pairs, "kv_channels", "128"));
     }
     LOONG_TRY(map_biases(r));
+    if (is_mixture(r)) {
+        LOONG_TRY(map_mixture(r));
+    }
     LOONG_TRY(map_rope(r));
     LOONG_TRY(map_window(r));
     check_layer_types(r);

@@ -113,7 +113,18 @@ static bool is_known(const writer_t *w, const char *key)
                                         "init_method_std",
                                         "embedding_init_method_std",
                                         "use_scaled_init_method",
+                                        "num_experts",
+                                        "moe_ffn_hidden_size",
+                                        "moe_router_pre_softmax",
+                                        "moe_aux_loss_coeff",
+                                        "moe_z_loss_coeff",
+                                        "moe_router_load_balancing_type",
                                         NULL};
+    bool experts = strncmp(key, "moe_", 4) == 0 ||
+                   strcmp(key, "num_experts") == 0;
+    if (experts && !has_field(w, "num_experts_per_tok")) {
+        return false;
+    }
     if (strncmp(key, "rope_scaling.", 13) == 0) {
         return true;
     }
@@ -216,9 +227,14 @@ static bool has_window(const writer_t *w)
 static void emit_window(writer_t *w)
 {
     bool window = has_window(w);
-    if (strcmp(w->type->model_type, "mistral") == 0) {
+    if (strcmp(w->type->model_type, "mistral") == 0 ||
+        (strcmp(w->type->model_type, "mixtral") == 0 && window)) {
         check_value(w, "max_window_layers", "0");
         emit_int(w, "sliding_window", "window_size");
+    } else if (has_field(w, "norm_topk_prob")) {
+        check_value(w, "window_size", "0");
+        emit(w, "use_sliding_window", "false");
+        emit(w, "sliding_window", "null");
     } else if (has_field(w, "use_sliding_window")) {
         emit_bool(w, "use_sliding_window", window);
         if (!window) {
@@ -254,11 +270,26 @@ static bool has_other_width(const writer_t *w)
     int64_t hidden = 0;
     int64_t heads = 0;
     int64_t width = 0;
-    return strcmp(w->type->model_type, "qwen2") != 0 ||
+    return strncmp(w->type->model_type, "qwen2", 5) != 0 ||
            !loongi_pairs_int(w->model, "hidden_size", &hidden) ||
            !loongi_pairs_int(w->model, "num_attention_heads", &heads) ||
            !loongi_pairs_int(w->model, "kv_channels", &width) ||
            width * heads != hidden;
+}
+
+static void emit_mixture(writer_t *w)
+{
+    const char *width = loongi_pairs_get(w->model, "ffn_hidden_size");
+    if (has_field(w, "norm_topk_prob")) {
+        emit_int(w, "num_experts", "num_experts");
+        emit_bool(w, "norm_topk_prob",
+                  !loongi_pairs_true(w->model, "moe_router_pre_softmax"));
+    } else if (has_field(w, "num_local_experts") && width != NULL) {
+        check_value(w, "moe_ffn_hidden_size", width);
+    }
+    if (has_field(w, "qkv_bias")) {
+        emit_bool(w, "qkv_bias", loongi_pairs_true(w->model, "add_qkv_bias"));
+    }
 }
 
 static void emit_rotary(writer_t *w)
@@ -269,6 +300,7 @@ static void emit_rotary(writer_t *w)
     }
     emit(w, "hidden_act", "\"silu\"");
     emit_biases(w);
+    emit_mixture(w);
     emit_rope(w);
     emit_window(w);
 }

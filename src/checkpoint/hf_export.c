@@ -17,36 +17,44 @@ typedef struct exporter {
     const loong_hf_export_params_t *params;
     loong_hf_map_t *map;
     loong_safetensors_set_writer_t *out;
-    int64_t *handles; /* per parameter; parts of one tensor share theirs */
+    int64_t *handles; /* per piece; parts of one tensor share theirs */
 } exporter_t;
+
+static loong_status_t declare(exporter_t *e, const loong_hf_param_t *p,
+                              int64_t piece)
+{
+    int64_t rows = p->shape[0] * p->parts / p->pieces;
+    int64_t shape[2] = {rows, p->shape[1]};
+    loong_text_t name = loongi_text_begin(e->ctx);
+    if (p->transposed) {
+        shape[0] = p->shape[1];
+        shape[1] = rows;
+    }
+    loongi_text_printf(&name, "%s%s",
+                       p->prefixed ? loongi_hf_map_prefix(e->map) : "",
+                       loongi_hf_piece_name(p, piece));
+    loong_status_t status = name.status;
+    if (status == LOONG_OK) {
+        status = loongi_safetensors_set_declare(
+            e->out, name.data, e->params->dtype, p->ndim, shape,
+            &e->handles[p->first_piece + piece]);
+    }
+    loongi_text_free(&name);
+    return status;
+}
 
 /* Parts follow each other in the map, the first opens the tensor. */
 static loong_status_t declare_all(exporter_t *e)
 {
     for (int64_t i = 0; i < loongi_hf_map_count(e->map); i++) {
         const loong_hf_param_t *p = loongi_hf_map_get(e->map, i);
-        int64_t rows = p->shape[0] * p->parts;
-        int64_t shape[2] = {rows, p->shape[1]};
-        loong_text_t name = loongi_text_begin(e->ctx);
         if (p->part > 0) {
-            e->handles[i] = e->handles[i - 1];
+            e->handles[p->first_piece] = e->handles[p->first_piece - 1];
             continue;
         }
-        if (p->transposed) {
-            shape[0] = p->shape[1];
-            shape[1] = rows;
+        for (int64_t k = 0; k < p->pieces; k++) {
+            LOONG_TRY(declare(e, p, k));
         }
-        loongi_text_printf(&name, "%s%s",
-                           p->prefixed ? loongi_hf_map_prefix(e->map) : "",
-                           p->hf_name);
-        loong_status_t status = name.status;
-        if (status == LOONG_OK) {
-            status = loongi_safetensors_set_declare(e->out, name.data,
-                                                    e->params->dtype, p->ndim,
-                                                    shape, &e->handles[i]);
-        }
-        loongi_text_free(&name);
-        LOONG_TRY(status);
     }
     return LOONG_OK;
 }
@@ -59,18 +67,20 @@ static loong_status_t source(exporter_t *e, const loong_hf_param_t *p,
 }
 
 static loong_status_t stream(exporter_t *e, const loong_hf_param_t *p,
-                             int64_t handle)
+                             int64_t piece)
 {
+    int64_t end = p->shape[0] / p->pieces * (piece + 1);
+    int64_t begin = p->shape[0] / p->pieces * piece;
+    int64_t handle = e->handles[p->first_piece + piece];
     size_t row_bytes = (size_t)p->shape[1] * loong_dtype_size(e->params->dtype);
     int64_t step = LOONG_MAX((int64_t)(STREAM_BYTES / row_bytes), 1);
     void *buffer = NULL;
     loong_status_t status = LOONG_OK;
-    step = LOONG_MIN(step, p->shape[0]);
+    step = LOONG_MIN(step, end - begin);
     LOONG_TRY(
         loongi_calloc(e->ctx, (size_t)step, row_bytes, "export rows", &buffer));
-    for (int64_t row = 0; row < p->shape[0] && status == LOONG_OK;
-         row += step) {
-        int64_t rows = LOONG_MIN(step, p->shape[0] - row);
+    for (int64_t row = begin; row < end && status == LOONG_OK; row += step) {
+        int64_t rows = LOONG_MIN(step, end - row);
         status = source(e, p, row, rows, buffer);
         if (status == LOONG_OK) {
             status = loongi_safetensors_set_write(e->out, handle, buffer,
@@ -116,7 +126,8 @@ static loong_status_t assemble(exporter_t *e, int64_t first)
         LOONG_TRY_GOTO(source(e, q, 0, q->shape[0], part), status, out_buffers);
         turn(q, part, whole, size);
     }
-    status = loongi_safetensors_set_write(e->out, e->handles[first], whole,
+    status = loongi_safetensors_set_write(e->out, e->handles[p->first_piece],
+                                          whole,
                                           bytes * (size_t)p->parts);
 out_buffers:
     loongi_free(e->ctx, part);
@@ -128,9 +139,10 @@ static loong_status_t write_all(exporter_t *e)
 {
     for (int64_t i = 0; i < loongi_hf_map_count(e->map); i++) {
         const loong_hf_param_t *p = loongi_hf_map_get(e->map, i);
-        if (!p->transposed) {
-            LOONG_TRY(stream(e, p, e->handles[i]));
-        } else if (p->part == 0) {
+        for (int64_t k = 0; k < p->pieces && !p->transposed; k++) {
+            LOONG_TRY(stream(e, p, k));
+        }
+        if (p->transposed && p->part == 0) {
             LOONG_TRY(assemble(e, i));
         }
     }
@@ -154,7 +166,7 @@ static loong_status_t run(exporter_t *e)
         LOONG_TRY(loongi_hf_copy_files(e->ctx, params->files_dir, params->dir));
     }
     LOONG_TRY(loongi_hf_config_write(e->ctx, &config));
-    LOONG_TRY(loongi_calloc(e->ctx, (size_t)loongi_hf_map_count(e->map),
+    LOONG_TRY(loongi_calloc(e->ctx, (size_t)loongi_hf_map_pieces(e->map),
                             sizeof(*e->handles), "export", &e->handles));
     int64_t shard = params->max_shard_bytes;
     LOONG_TRY(loongi_safetensors_set_create(

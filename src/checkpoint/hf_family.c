@@ -30,7 +30,8 @@
     }
 
 /* The decoders with rotary positions share all but a few fields. */
-#define ROTARY_FIELDS                                                          \
+#define ROTARY_FIELDS ROTARY_FIELDS_EPS("1e-06")
+#define ROTARY_FIELDS_EPS(eps_)                                                \
     INT_FIELD("num_hidden_layers", "num_layers", NULL),                        \
         INT_FIELD("hidden_size", "hidden_size", NULL),                         \
         INT_FIELD("intermediate_size", "ffn_hidden_size", NULL),               \
@@ -40,7 +41,7 @@
         INT_FIELD("max_position_embeddings", "max_position_embeddings", NULL), \
         CODE_FIELD("rope_theta"), CODE_FIELD("rope_scaling"),                  \
         CODE_FIELD("rope_parameters"), CODE_FIELD("layer_types"),              \
-        REAL_FIELD("rms_norm_eps", "layernorm_epsilon", "1e-06"),              \
+        REAL_FIELD("rms_norm_eps", "layernorm_epsilon", eps_),                 \
         CODE_FIELD("hidden_act"), CODE_FIELD("tie_word_embeddings"),           \
         REAL_FIELD("attention_dropout", "attention_dropout", "0"),             \
         REAL_FIELD("initializer_range", "init_method_std", "0.02")
@@ -79,6 +80,32 @@ static const loong_hf_field_t qwen2_fields[] = {QWEN_FIELDS, FIELDS_END};
 
 static const loong_hf_field_t qwen3_fields[] = {
     QWEN_FIELDS, CODE_FIELD("attention_bias"), FIELDS_END};
+
+/* Every layer is a mixture. */
+#define QWEN_MOE_FIELDS                                                       \
+    ROTARY_FIELDS, CODE_FIELD("num_experts"), CODE_FIELD("num_local_experts"),\
+        INT_FIELD("num_experts_per_tok", "moe_router_topk", NULL),            \
+        INT_FIELD("moe_intermediate_size", "moe_ffn_hidden_size", NULL),      \
+        CODE_FIELD("norm_topk_prob"), CODE_FIELD("use_sliding_window"),       \
+        CODE_FIELD("sliding_window"), CODE_FIELD("max_window_layers"),        \
+        NEUTRAL_FIELD("decoder_sparse_step", "1"),                            \
+        NEUTRAL_FIELD("mlp_only_layers", "[]")
+
+static const loong_hf_field_t qwen3_moe_fields[] = {
+    QWEN_MOE_FIELDS, CODE_FIELD("attention_bias"), FIELDS_END};
+
+static const loong_hf_field_t qwen2_moe_fields[] = {
+    QWEN_MOE_FIELDS, CODE_FIELD("qkv_bias"),
+    INT_FIELD("shared_expert_intermediate_size",
+              "moe_shared_expert_intermediate_size", NULL),
+    FIELDS_END};
+
+static const loong_hf_field_t mixtral_fields[] = {
+    ROTARY_FIELDS_EPS("1e-05"),
+    CODE_FIELD("sliding_window"),
+    INT_FIELD("num_local_experts", "num_experts", "8"),
+    INT_FIELD("num_experts_per_tok", "moe_router_topk", "2"),
+    FIELDS_END};
 
 #define ROTARY_FIXED                                                   \
     {"position_embedding_type", "rope"}, {"normalization", "RMSNorm"}, \
@@ -119,12 +146,48 @@ static const loong_hf_fixed_t qwen3_fixed[] = {ROTARY_FIXED,
                                                {"add_bias_linear", "false"},
                                                {NULL, NULL}};
 
+#define MOE_FIXED                                                      \
+    ROTARY_FIXED, {"add_bias_linear", "false"},                        \
+        {"moe_router_score_function", "softmax"},                      \
+        {"moe_router_num_groups", "0"}, {"moe_router_group_topk", "0"}, \
+    {                                                                  \
+        "moe_router_topk_scaling_factor", "1"                          \
+    }
+
+static const loong_hf_fixed_t qwen3_moe_fixed[] = {
+    MOE_FIXED,
+    {"qk_layernorm", "true"},
+    {"moe_shared_expert_gate", "false"},
+    {NULL, NULL}};
+
+static const loong_hf_fixed_t qwen2_moe_fixed[] = {
+    MOE_FIXED,
+    {"qk_layernorm", "false"},
+    {"add_attn_proj_bias", "false"},
+    {"moe_shared_expert_gate", "true"},
+    {NULL, NULL}};
+
+static const loong_hf_fixed_t mixtral_fixed[] = {
+    MOE_FIXED,
+    {"qk_layernorm", "false"},
+    {"add_qkv_bias", "false"},
+    {"add_attn_proj_bias", "false"},
+    {"moe_router_pre_softmax", "false"},
+    {"moe_shared_expert_gate", "false"},
+    {NULL, NULL}};
+
 static const loong_hf_type_t types[] = {
     {"gpt2", "GPT2LMHeadModel", "gpt2", gpt2_fields, gpt2_fixed},
     {"llama", "LlamaForCausalLM", "llama", llama_fields, llama_fixed},
     {"mistral", "MistralForCausalLM", "llama", mistral_fields, mistral_fixed},
     {"qwen2", "Qwen2ForCausalLM", "qwen2", qwen2_fields, qwen2_fixed},
     {"qwen3", "Qwen3ForCausalLM", "qwen3", qwen3_fields, qwen3_fixed},
+    {"mixtral", "MixtralForCausalLM", "mixtral", mixtral_fields,
+     mixtral_fixed},
+    {"qwen2_moe", "Qwen2MoeForCausalLM", "qwen2_moe", qwen2_moe_fields,
+     qwen2_moe_fixed},
+    {"qwen3_moe", "Qwen3MoeForCausalLM", "qwen3_moe", qwen3_moe_fields,
+     qwen3_moe_fixed},
 };
 
 const loong_hf_type_t *loongi_hf_type_find(const char *model_type)
@@ -139,7 +202,8 @@ const loong_hf_type_t *loongi_hf_type_find(const char *model_type)
 
 const char *loongi_hf_type_list(void)
 {
-    return "gpt2, llama, mistral, qwen2, qwen3";
+    return "gpt2, llama, mistral, qwen2, qwen3, mixtral, qwen2_moe, "
+           "qwen3_moe";
 }
 
 const loong_hf_field_t loongi_hf_common_fields[] = {
@@ -147,6 +211,7 @@ const loong_hf_field_t loongi_hf_common_fields[] = {
     NEUTRAL_FIELD("mlp_bias", "false"),
     NEUTRAL_FIELD("partial_rotary_factor", "1|1.0"),
     NEUTRAL_FIELD("rope_interleaved", "false"),
+    NEUTRAL_FIELD("router_jitter_noise", "0|0.0"),
     NEUTRAL_FIELD("add_cross_attention", "false"),
     NEUTRAL_FIELD("is_encoder_decoder", "false"),
     NEUTRAL_FIELD("quantization_config", "null"),
@@ -176,6 +241,8 @@ const char *const loongi_hf_ignored_fields[] = {
     "forced_eos_token_id", "remove_invalid_values",
     "exponential_decay_length_penalty", "suppress_tokens",
     "begin_suppress_tokens",
+    /* losses of routers are the recipe's */
+    "router_aux_loss_coef", "output_router_logits",
     /* how the same product is cut, an old name of n_positions, notes */
     "pretraining_tp", "n_ctx", "is_llama_config", "unsloth_version",
     "unsloth_fixed", "transformers.js_config", NULL};

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Parameter names and shapes of the families, as data. '#' is the layer. */
+ * Parameter names and shapes of the families, as data. '#' is the layer, '@'
+ * the expert. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -17,6 +18,11 @@ typedef enum size {
     HEAD,
     VOCAB,
     POSITION,
+    EXPERTS,
+    EXPERT_FFN,
+    GATE_UP, /* rows of all experts' matrices, one below the other */
+    DOWN,
+    SHARED_FFN,
     SIZE_COUNT
 } size_kind_t;
 
@@ -27,6 +33,8 @@ typedef enum condition {
     IF_MLP_BIAS,
     IF_QK_NORM,
     IF_UNTIED,
+    IF_SHARED,
+    IF_SHARED_GATE,
     CONDITION_COUNT
 } condition_t;
 
@@ -39,6 +47,7 @@ typedef struct row {
     bool transposed;
     int part;
     int parts;
+    const char *second; /* hf_name and this, for each expert; or NULL */
 } row_t;
 
 typedef struct family {
@@ -49,46 +58,78 @@ typedef struct family {
 
 #define PLAIN(name_, rows_, columns_, condition_)             \
     {                                                         \
-        name_, NULL, rows_, columns_, condition_, false, 0, 1 \
+        name_, NULL, rows_, columns_, condition_, false, 0, 1, NULL \
     }
 #define NAMED(name_, hf_, rows_, columns_)               \
     {                                                    \
-        name_, hf_, rows_, columns_, ALWAYS, false, 0, 1 \
+        name_, hf_, rows_, columns_, ALWAYS, false, 0, 1, NULL \
     }
 #define TURNED(name_, hf_, rows_, columns_)             \
     {                                                   \
-        name_, hf_, rows_, columns_, ALWAYS, true, 0, 1 \
+        name_, hf_, rows_, columns_, ALWAYS, true, 0, 1, NULL \
     }
 #define ROWS_END                                    \
     {                                               \
-        NULL, NULL, NONE, NONE, ALWAYS, false, 0, 1 \
+        NULL, NULL, NONE, NONE, ALWAYS, false, 0, 1, NULL \
+    }
+#define EXPERT(name_, hf_, second_, rows_, columns_)               \
+    {                                                              \
+        name_, hf_, rows_, columns_, ALWAYS, false, 0, 1, second_  \
     }
 #define ATTN "layers.#.self_attn."
 #define MLP "layers.#.mlp."
 
+#define ROTARY_ATTENTION                                                    \
+    PLAIN("embed_tokens.weight", VOCAB, HIDDEN, ALWAYS),                     \
+        PLAIN("layers.#.input_layernorm.weight", HIDDEN, NONE, ALWAYS),      \
+        PLAIN(ATTN "q_proj.weight", QUERY, HIDDEN, ALWAYS),                  \
+        PLAIN(ATTN "k_proj.weight", KEY, HIDDEN, ALWAYS),                    \
+        PLAIN(ATTN "v_proj.weight", KEY, HIDDEN, ALWAYS),                    \
+        PLAIN(ATTN "q_proj.bias", QUERY, NONE, IF_QKV_BIAS),                 \
+        PLAIN(ATTN "k_proj.bias", KEY, NONE, IF_QKV_BIAS),                   \
+        PLAIN(ATTN "v_proj.bias", KEY, NONE, IF_QKV_BIAS),                   \
+        PLAIN(ATTN "q_norm.weight", HEAD, NONE, IF_QK_NORM),                 \
+        PLAIN(ATTN "k_norm.weight", HEAD, NONE, IF_QK_NORM),                 \
+        PLAIN(ATTN "o_proj.weight", HIDDEN, QUERY, ALWAYS),                  \
+        PLAIN(ATTN "o_proj.bias", HIDDEN, NONE, IF_PROJ_BIAS),               \
+        PLAIN("layers.#.post_attention_layernorm.weight", HIDDEN, NONE,      \
+              ALWAYS)
+#define ROTARY_END                             \
+    PLAIN("norm.weight", HIDDEN, NONE, ALWAYS), \
+        PLAIN("lm_head.weight", VOCAB, HIDDEN, IF_UNTIED), ROWS_END
+
 static const row_t rotary_rows[] = {
-    PLAIN("embed_tokens.weight", VOCAB, HIDDEN, ALWAYS),
-    PLAIN("layers.#.input_layernorm.weight", HIDDEN, NONE, ALWAYS),
-    PLAIN(ATTN "q_proj.weight", QUERY, HIDDEN, ALWAYS),
-    PLAIN(ATTN "k_proj.weight", KEY, HIDDEN, ALWAYS),
-    PLAIN(ATTN "v_proj.weight", KEY, HIDDEN, ALWAYS),
-    PLAIN(ATTN "q_proj.bias", QUERY, NONE, IF_QKV_BIAS),
-    PLAIN(ATTN "k_proj.bias", KEY, NONE, IF_QKV_BIAS),
-    PLAIN(ATTN "v_proj.bias", KEY, NONE, IF_QKV_BIAS),
-    PLAIN(ATTN "q_norm.weight", HEAD, NONE, IF_QK_NORM),
-    PLAIN(ATTN "k_norm.weight", HEAD, NONE, IF_QK_NORM),
-    PLAIN(ATTN "o_proj.weight", HIDDEN, QUERY, ALWAYS),
-    PLAIN(ATTN "o_proj.bias", HIDDEN, NONE, IF_PROJ_BIAS),
-    PLAIN("layers.#.post_attention_layernorm.weight", HIDDEN, NONE, ALWAYS),
+    ROTARY_ATTENTION,
     PLAIN(MLP "gate_proj.weight", FFN, HIDDEN, ALWAYS),
     PLAIN(MLP "gate_proj.bias", FFN, NONE, IF_MLP_BIAS),
     PLAIN(MLP "up_proj.weight", FFN, HIDDEN, ALWAYS),
     PLAIN(MLP "up_proj.bias", FFN, NONE, IF_MLP_BIAS),
     PLAIN(MLP "down_proj.weight", HIDDEN, FFN, ALWAYS),
     PLAIN(MLP "down_proj.bias", HIDDEN, NONE, IF_MLP_BIAS),
-    PLAIN("norm.weight", HIDDEN, NONE, ALWAYS),
-    PLAIN("lm_head.weight", VOCAB, HIDDEN, IF_UNTIED),
-    ROWS_END};
+    ROTARY_END};
+
+static const row_t qwen_moe_rows[] = {
+    ROTARY_ATTENTION,
+    PLAIN(MLP "gate.weight", EXPERTS, HIDDEN, ALWAYS),
+    EXPERT(MLP "experts.gate_up_proj", MLP "experts.@.gate_proj.weight",
+           MLP "experts.@.up_proj.weight", GATE_UP, HIDDEN),
+    EXPERT(MLP "experts.down_proj", MLP "experts.@.down_proj.weight", NULL,
+           DOWN, EXPERT_FFN),
+    PLAIN(MLP "shared_expert.gate_proj.weight", SHARED_FFN, HIDDEN, IF_SHARED),
+    PLAIN(MLP "shared_expert.up_proj.weight", SHARED_FFN, HIDDEN, IF_SHARED),
+    PLAIN(MLP "shared_expert.down_proj.weight", HIDDEN, SHARED_FFN, IF_SHARED),
+    PLAIN(MLP "shared_expert_gate.weight", NONE, HIDDEN, IF_SHARED_GATE),
+    ROTARY_END};
+
+#define SPARSE "layers.#.block_sparse_moe."
+static const row_t mixtral_rows[] = {
+    ROTARY_ATTENTION,
+    NAMED(MLP "gate.weight", SPARSE "gate.weight", EXPERTS, HIDDEN),
+    EXPERT(MLP "experts.gate_up_proj", SPARSE "experts.@.w1.weight",
+           SPARSE "experts.@.w3.weight", GATE_UP, HIDDEN),
+    EXPERT(MLP "experts.down_proj", SPARSE "experts.@.w2.weight", NULL, DOWN,
+           EXPERT_FFN),
+    ROTARY_END};
 
 static const row_t gpt2_rows[] = {
     NAMED("embed_tokens.weight", "wte.weight", VOCAB, HIDDEN),
@@ -96,17 +137,17 @@ static const row_t gpt2_rows[] = {
     NAMED("layers.#.input_layernorm.weight", "h.#.ln_1.weight", HIDDEN, NONE),
     NAMED("layers.#.input_layernorm.bias", "h.#.ln_1.bias", HIDDEN, NONE),
     {ATTN "q_proj.weight", "h.#.attn.c_attn.weight", QUERY, HIDDEN, ALWAYS,
-     true, 0, 3},
+     true, 0, 3, NULL},
     {ATTN "k_proj.weight", "h.#.attn.c_attn.weight", KEY, HIDDEN, ALWAYS, true,
-     1, 3},
+     1, 3, NULL},
     {ATTN "v_proj.weight", "h.#.attn.c_attn.weight", KEY, HIDDEN, ALWAYS, true,
-     2, 3},
+     2, 3, NULL},
     {ATTN "q_proj.bias", "h.#.attn.c_attn.bias", QUERY, NONE, ALWAYS, false, 0,
-     3},
+     3, NULL},
     {ATTN "k_proj.bias", "h.#.attn.c_attn.bias", KEY, NONE, ALWAYS, false, 1,
-     3},
+     3, NULL},
     {ATTN "v_proj.bias", "h.#.attn.c_attn.bias", KEY, NONE, ALWAYS, false, 2,
-     3},
+     3, NULL},
     TURNED(ATTN "o_proj.weight", "h.#.attn.c_proj.weight", HIDDEN, QUERY),
     NAMED(ATTN "o_proj.bias", "h.#.attn.c_proj.bias", HIDDEN, NONE),
     NAMED("layers.#.post_attention_layernorm.weight", "h.#.ln_2.weight", HIDDEN,
@@ -127,6 +168,9 @@ static const family_t families[] = {
     {"llama", "model.", rotary_rows},
     {"qwen2", "model.", rotary_rows},
     {"qwen3", "model.", rotary_rows},
+    {"qwen2_moe", "model.", qwen_moe_rows},
+    {"qwen3_moe", "model.", qwen_moe_rows},
+    {"mixtral", "model.", mixtral_rows},
 };
 
 struct loong_hf_map {
@@ -136,6 +180,7 @@ struct loong_hf_map {
     int64_t sizes[SIZE_COUNT];
     bool conditions[CONDITION_COUNT];
     int64_t layers;
+    int64_t pieces;
     int64_t count;
     int64_t capacity;
     loong_hf_param_t *params;
@@ -153,6 +198,24 @@ static loong_status_t read_size(loong_hf_map_t *map, const loong_pairs_t *model,
                 LOONG_ERR_ARG, "%s = %s: a positive 32-bit integer is needed",
                 key, text != NULL ? text : "(missing)");
     *size_p = size;
+    return LOONG_OK;
+}
+
+static loong_status_t read_experts(loong_hf_map_t *map,
+                                   const loong_pairs_t *model)
+{
+    static const char shared[] = "moe_shared_expert_intermediate_size";
+    int64_t *s = map->sizes;
+    LOONG_TRY(read_size(map, model, "num_experts", &s[EXPERTS]));
+    LOONG_TRY(read_size(map, model, "moe_ffn_hidden_size", &s[EXPERT_FFN]));
+    s[GATE_UP] = 2 * s[EXPERTS] * s[EXPERT_FFN];
+    s[DOWN] = s[EXPERTS] * s[HIDDEN];
+    if (loongi_pairs_get(model, shared) != NULL) {
+        LOONG_TRY(read_size(map, model, shared, &s[SHARED_FFN]));
+        map->conditions[IF_SHARED] = true;
+        map->conditions[IF_SHARED_GATE] =
+            loongi_pairs_true(model, "moe_shared_expert_gate");
+    }
     return LOONG_OK;
 }
 
@@ -181,7 +244,9 @@ static loong_status_t read_sizes(loong_hf_map_t *map,
     map->conditions[IF_QK_NORM] = loongi_pairs_true(model, "qk_layernorm");
     map->conditions[IF_UNTIED] =
         loongi_pairs_true(model, "untie_embeddings_and_output_weights");
-    return LOONG_OK;
+    return loongi_pairs_get(model, "num_experts") != NULL
+               ? read_experts(map, model)
+               : LOONG_OK;
 }
 
 /* Copies a pattern with '#' replaced by the layer. */
@@ -201,6 +266,31 @@ static loong_status_t expand(loong_hf_map_t *map, const char *pattern,
     return LOONG_OK;
 }
 
+/* The tensors of an expert follow one another. */
+static loong_status_t name_pieces(loong_hf_map_t *map, const row_t *row,
+                                  int64_t layer, loong_hf_param_t *param)
+{
+    const char **names = NULL;
+    int each = row->second != NULL ? 2 : 1;
+    param->pieces = each * map->sizes[EXPERTS];
+    LOONG_TRY(loongi_arena_alloc(
+        map->arena, (size_t)param->pieces * sizeof(*names), &names));
+    for (int64_t i = 0; i < param->pieces; i++) {
+        const char *pattern = NULL;
+        char *name = NULL;
+        LOONG_TRY(expand(map, i % each > 0 ? row->second : row->hf_name, layer,
+                         &pattern));
+        const char *mark = strchr(pattern, '@');
+        LOONG_TRY(loongi_arena_printf(map->arena, &name,
+                                      "%.*s%" PRId64 "%s",
+                                      (int)(mark - pattern), pattern, i / each,
+                                      mark + 1));
+        names[i] = name;
+    }
+    param->piece_names = names;
+    return LOONG_OK;
+}
+
 static loong_status_t add(loong_hf_map_t *map, const row_t *row, int64_t layer)
 {
     loong_hf_param_t param = {0};
@@ -214,6 +304,12 @@ static loong_status_t add(loong_hf_map_t *map, const row_t *row, int64_t layer)
     param.transposed = row->transposed;
     param.part = row->part;
     param.parts = row->parts;
+    param.pieces = 1;
+    param.first_piece = map->pieces;
+    if (strchr(param.hf_name, '@') != NULL) {
+        LOONG_TRY(name_pieces(map, row, layer, &param));
+    }
+    map->pieces += param.pieces;
     LOONG_TRY(loongi_grow(map->ctx, &map->params, &map->capacity,
                           map->count + 1, sizeof(param), "parameter map"));
     map->params[map->count++] = param;
@@ -259,7 +355,7 @@ static loong_status_t build(loong_hf_map_t *map, const loong_pairs_t *model)
     }
     LOONG_CHECK(map->ctx, map->family != NULL, LOONG_ERR_UNSUPPORTED,
                 "family '%s' has no Hugging Face names (gpt2, llama, qwen2, "
-                "qwen3 have)",
+                "qwen3, qwen2_moe, qwen3_moe, mixtral have)",
                 family != NULL ? family : "(missing)");
     LOONG_TRY(loongi_arena_create(map->ctx, "parameter map", &map->arena));
     LOONG_TRY(read_sizes(map, model));
@@ -303,6 +399,11 @@ void loongi_hf_map_destroy(loong_hf_map_t **map)
 int64_t loongi_hf_map_count(const loong_hf_map_t *map)
 {
     return map->count;
+}
+
+int64_t loongi_hf_map_pieces(const loong_hf_map_t *map)
+{
+    return map->pieces;
 }
 
 const loong_hf_param_t *loongi_hf_map_get(const loong_hf_map_t *map,

@@ -4,6 +4,7 @@
  * out rows. */
 #include <inttypes.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "convert.h"
@@ -18,17 +19,19 @@ struct loong_hf {
     loong_pairs_t *model;
     loong_hf_map_t *map;
     loong_safetensors_set_t *set;
+    const loong_safetensor_t **tensors; /* per piece; NULL: not there */
 };
 
 /* With the prefix of the base model or, as files saved from the base model
  * itself have it, without. */
-static const loong_safetensor_t *find_tensor(const loong_hf_t *hf,
-                                             const loong_hf_param_t *param)
+static const loong_safetensor_t *search(const loong_hf_t *hf,
+                                        const loong_hf_param_t *param,
+                                        const char *name)
 {
     char full[512];
     if (param->prefixed) {
         int length = snprintf(full, sizeof(full), "%s%s",
-                              loongi_hf_map_prefix(hf->map), param->hf_name);
+                              loongi_hf_map_prefix(hf->map), name);
         const loong_safetensor_t *tensor =
             length < (int)sizeof(full)
                 ? loongi_safetensors_set_find(hf->set, full)
@@ -37,13 +40,35 @@ static const loong_safetensor_t *find_tensor(const loong_hf_t *hf,
             return tensor;
         }
     }
-    return loongi_safetensors_set_find(hf->set, param->hf_name);
+    return loongi_safetensors_set_find(hf->set, name);
+}
+
+static loong_status_t find_all(loong_hf_t *hf)
+{
+    LOONG_TRY(loongi_calloc(hf->ctx, (size_t)loongi_hf_map_pieces(hf->map),
+                            sizeof(*hf->tensors), "tensors of a model",
+                            &hf->tensors));
+    for (int64_t i = 0; i < loongi_hf_map_count(hf->map); i++) {
+        const loong_hf_param_t *p = loongi_hf_map_get(hf->map, i);
+        for (int64_t k = 0; k < p->pieces; k++) {
+            hf->tensors[p->first_piece + k] =
+                search(hf, p, loongi_hf_piece_name(p, k));
+        }
+    }
+    return LOONG_OK;
+}
+
+/* The first piece of a parameter. */
+static const loong_safetensor_t *find_tensor(const loong_hf_t *hf,
+                                             const loong_hf_param_t *param)
+{
+    return hf->tensors[param->first_piece];
 }
 
 /* The shape that the file must have. */
 static int file_shape(const loong_hf_param_t *param, int64_t shape[2])
 {
-    int64_t rows = param->shape[0] * param->parts;
+    int64_t rows = param->shape[0] * param->parts / param->pieces;
     shape[0] = param->transposed ? param->shape[1] : rows;
     shape[1] = param->transposed ? rows : param->shape[1];
     return param->ndim;
@@ -55,27 +80,35 @@ static bool same_shape(int ndim, const int64_t *a, int other_ndim,
     return ndim == other_ndim && memcmp(a, b, (size_t)ndim * sizeof(*a)) == 0;
 }
 
+static void check_piece(const loong_hf_t *hf, const loong_hf_param_t *param,
+                        int64_t piece, loong_problems_t *problems)
+{
+    const loong_safetensor_t *tensor = hf->tensors[param->first_piece + piece];
+    char found[LOONG_SHAPE_TEXT], wanted[LOONG_SHAPE_TEXT];
+    int64_t shape[2];
+    int ndim = file_shape(param, shape);
+    loongi_shape_text(ndim, shape, wanted);
+    if (tensor == NULL) {
+        loongi_problems_add(problems, "missing: %s%s %s",
+                            param->prefixed ? loongi_hf_map_prefix(hf->map)
+                                            : "",
+                            loongi_hf_piece_name(param, piece), wanted);
+    } else if (!same_shape(ndim, shape, tensor->ndim, tensor->shape)) {
+        loongi_problems_add(
+            problems, "shape: %s is %s, config.json says %s", tensor->name,
+            loongi_shape_text(tensor->ndim, tensor->shape, found), wanted);
+    } else if (!loongi_dtype_is_float(tensor->dtype)) {
+        loongi_problems_add(problems, "type: %s is %s, not a float",
+                            tensor->name, loong_dtype_name(tensor->dtype));
+    }
+}
+
 static void check_params(const loong_hf_t *hf, loong_problems_t *problems)
 {
     for (int64_t i = 0; i < loongi_hf_map_count(hf->map); i++) {
         const loong_hf_param_t *param = loongi_hf_map_get(hf->map, i);
-        const loong_safetensor_t *tensor = find_tensor(hf, param);
-        char found[LOONG_SHAPE_TEXT], wanted[LOONG_SHAPE_TEXT];
-        int64_t shape[2];
-        int ndim = file_shape(param, shape);
-        loongi_shape_text(ndim, shape, wanted);
-        if (tensor == NULL) {
-            loongi_problems_add(problems, "missing: %s%s %s",
-                                param->prefixed ? loongi_hf_map_prefix(hf->map)
-                                                : "",
-                                param->hf_name, wanted);
-        } else if (!same_shape(ndim, shape, tensor->ndim, tensor->shape)) {
-            loongi_problems_add(
-                problems, "shape: %s is %s, config.json says %s", tensor->name,
-                loongi_shape_text(tensor->ndim, tensor->shape, found), wanted);
-        } else if (!loongi_dtype_is_float(tensor->dtype)) {
-            loongi_problems_add(problems, "type: %s is %s, not a float",
-                                tensor->name, loong_dtype_name(tensor->dtype));
+        for (int64_t k = 0; k < param->pieces; k++) {
+            check_piece(hf, param, k, problems);
         }
     }
 }
@@ -95,14 +128,23 @@ static bool is_buffer(const char *name)
     return false;
 }
 
-static bool is_mapped(const loong_hf_t *hf, const loong_safetensor_t *tensor)
+static int by_address(const void *a, const void *b)
 {
-    for (int64_t i = 0; i < loongi_hf_map_count(hf->map); i++) {
-        if (find_tensor(hf, loongi_hf_map_get(hf->map, i)) == tensor) {
-            return true;
-        }
-    }
-    return false;
+    uintptr_t x = (uintptr_t) * (const loong_safetensor_t *const *)a;
+    uintptr_t y = (uintptr_t) * (const loong_safetensor_t *const *)b;
+    return (x > y) - (x < y);
+}
+
+/* The tensors that parameters are made of, sorted for look-up. */
+static loong_status_t sort_mapped(const loong_hf_t *hf,
+                                  const loong_safetensor_t ***sorted_p)
+{
+    size_t count = (size_t)loongi_hf_map_pieces(hf->map);
+    LOONG_TRY(loongi_calloc(hf->ctx, count, sizeof(**sorted_p),
+                            "tensors of a model", sorted_p));
+    memcpy(*sorted_p, hf->tensors, count * sizeof(**sorted_p));
+    qsort(*sorted_p, count, sizeof(**sorted_p), by_address);
+    return LOONG_OK;
 }
 
 static void check_tied(const loong_hf_t *hf, const loong_safetensor_t *head,
@@ -120,12 +162,18 @@ static void check_tied(const loong_hf_t *hf, const loong_safetensor_t *head,
     }
 }
 
-static void check_extra(const loong_hf_t *hf, loong_problems_t *problems)
+static loong_status_t check_extra(const loong_hf_t *hf,
+                                  loong_problems_t *problems)
 {
+    const loong_safetensor_t **sorted = NULL;
+    size_t count = (size_t)loongi_hf_map_pieces(hf->map);
+    LOONG_TRY(sort_mapped(hf, &sorted));
     for (int64_t i = 0; i < loongi_safetensors_set_count(hf->set); i++) {
         const loong_safetensor_t *tensor =
             loongi_safetensors_set_get(hf->set, i);
-        if (is_buffer(tensor->name) || is_mapped(hf, tensor)) {
+        if (is_buffer(tensor->name) ||
+            bsearch(&tensor, sorted, count, sizeof(*sorted), by_address) !=
+                NULL) {
             continue;
         }
         if (strcmp(tensor->name, "lm_head.weight") == 0) {
@@ -134,6 +182,8 @@ static void check_extra(const loong_hf_t *hf, loong_problems_t *problems)
             loongi_problems_add(problems, "unexpected: %s", tensor->name);
         }
     }
+    loongi_free(hf->ctx, sorted);
+    return LOONG_OK;
 }
 
 static loong_status_t open_all(loong_hf_t *hf, const char *dir)
@@ -142,9 +192,10 @@ static loong_status_t open_all(loong_hf_t *hf, const char *dir)
     LOONG_TRY(loongi_hf_config_read(hf->ctx, dir, &hf->model));
     LOONG_TRY(loongi_hf_map_create(hf->ctx, hf->model, &hf->map));
     LOONG_TRY(loongi_safetensors_set_open(hf->ctx, dir, &hf->set));
+    LOONG_TRY(find_all(hf));
     loong_problems_t problems = loongi_problems_begin(hf->ctx);
     check_params(hf, &problems);
-    check_extra(hf, &problems);
+    LOONG_TRY(check_extra(hf, &problems));
     return loongi_problems_end(&problems, LOONG_ERR_MISMATCH, dir);
 }
 
@@ -171,6 +222,7 @@ void loongi_hf_close(loong_hf_t **hf)
     loongi_safetensors_set_close(&(*hf)->set);
     loongi_hf_map_destroy(&(*hf)->map);
     loongi_pairs_destroy(&(*hf)->model);
+    loongi_free((*hf)->ctx, (*hf)->tensors);
     loongi_free((*hf)->ctx, (*hf)->dir);
     loongi_free((*hf)->ctx, *hf);
     *hf = NULL;
@@ -288,10 +340,20 @@ loong_status_t loongi_hf_read(const loong_hf_t *hf, const char *name,
     if (param->transposed) {
         return read_turned(hf, param, tensor, row_begin, rows, dtype, dst);
     }
-    int64_t first = param->part * param->shape[0] + row_begin;
-    const char *src =
-        (const char *)tensor->data +
-        (size_t)(first * param->shape[1]) * loong_dtype_size(tensor->dtype);
-    return loongi_convert(hf->ctx, tensor->dtype, src, dtype, dst,
-                          rows * param->shape[1]);
+    int64_t each = param->shape[0] / param->pieces;
+    for (int64_t row = row_begin; row < row_begin + rows;) {
+        int64_t piece = row / each;
+        int64_t n = LOONG_MIN((piece + 1) * each, row_begin + rows) - row;
+        int64_t first = param->part * param->shape[0] + row - piece * each;
+        tensor = hf->tensors[param->first_piece + piece];
+        const char *src =
+            (const char *)tensor->data +
+            (size_t)(first * param->shape[1]) * loong_dtype_size(tensor->dtype);
+        char *to = (char *)dst + (size_t)((row - row_begin) * param->shape[1]) *
+                                     loong_dtype_size(dtype);
+        LOONG_TRY(loongi_convert(hf->ctx, tensor->dtype, src, dtype, to,
+                                 n * param->shape[1]));
+        row += n;
+    }
+    return LOONG_OK;
 }

@@ -26,7 +26,18 @@ typedef struct loong_hf_param {
     bool transposed;     /* the file has [in, out] */
     int part;            /* of `parts` equal parts of one tensor in the file, */
     int parts;           /* along our rows */
+    /* Experts: of so many tensors in the file, one below the other; else 1. */
+    int64_t pieces;
+    const char *const *piece_names; /* in place of hf_name; NULL with one */
+    int64_t first_piece; /* number among the pieces of all parameters */
 } loong_hf_param_t;
+
+static inline const char *loongi_hf_piece_name(const loong_hf_param_t *param,
+                                               int64_t piece)
+{
+    return param->piece_names != NULL ? param->piece_names[piece]
+                                      : param->hf_name;
+}
 
 /* ---- the names ---- */
 typedef struct loong_hf_map loong_hf_map_t;
@@ -39,6 +50,8 @@ LOONG_NODISCARD loong_status_t loongi_hf_map_create(loong_context_t *ctx,
                                                     loong_hf_map_t **map_p);
 void loongi_hf_map_destroy(loong_hf_map_t **map);
 int64_t loongi_hf_map_count(const loong_hf_map_t *map);
+/* Pieces of all parameters. */
+int64_t loongi_hf_map_pieces(const loong_hf_map_t *map);
 const loong_hf_param_t *loongi_hf_map_get(const loong_hf_map_t *map,
                                           int64_t index);
 /* NULL when the model has no such parameter. */

@@ -7,6 +7,7 @@
 #include "context_attention.h"
 #include "graph_impl.h"
 #include "loong/collective.h"
+#include "nn_impl.h"
 
 enum { NAME_SIZE = LOONG_MAX_SCOPE + 64 };
 
@@ -215,6 +216,33 @@ loong_val_t loong_nn_matrix(loong_nn_t *nn, const char *name, int64_t rows,
     loong_param_params_t p = describe(nn, name, loong_shape_2d(rows, cols),
                                       start, full);
     p.place = on_stream(nn);
+    return loong_graph_param(nn->graph, &p);
+}
+
+loong_val_t loong_nn_wide_matrix(loong_nn_t *nn, const char *name,
+                                 int64_t rows, int64_t cols, double std)
+{
+    char full[NAME_SIZE];
+    start_t start = {LOONG_INIT_NORMAL, std};
+    loong_param_params_t p = describe(nn, name, loong_shape_2d(rows, cols),
+                                      start, full);
+    p.dtype = nn->graph->precision.wide;
+    p.place = on_stream(nn);
+    return loong_graph_param(nn->graph, &p);
+}
+
+loong_val_t loong_nn_experts(loong_nn_t *nn, const char *name,
+                             loong_nn_share_t experts, int64_t rows,
+                             int64_t cols, double std)
+{
+    char full[NAME_SIZE];
+    start_t start = {LOONG_INIT_NORMAL, std};
+    loong_shape_t shape = {3, -1, {experts.total, rows, cols, 0}};
+    loong_placement_t none;
+    memset(&none, 0, sizeof(none));
+    loong_param_params_t p = describe(nn, name, shape, start, full);
+    p.place = part(none, 0, experts);
+    p.place.expert = true;
     return loong_graph_param(nn->graph, &p);
 }
 
@@ -455,9 +483,11 @@ loong_val_t loong_nn_attention(loong_nn_t *nn, loong_val_t x,
 
 /* ---- feed-forward ------------------------------------------------------- */
 
-loong_val_t loong_nn_mlp(loong_nn_t *nn, loong_val_t x, loong_mlp_kind_t kind,
-                          int64_t hidden, int64_t ffn, bool bias)
+loong_val_t loongi_nn_feed_forward(loong_nn_t *nn, loong_val_t x,
+                                   const loong_nn_feed_forward_t *params)
 {
+    const loong_nn_feed_forward_t *p = params;
+    int64_t ffn = p->ffn;
     loong_nn_share_t share = loong_nn_share(nn, ffn);
     const loong_nn_column_t columns[2] = {
         {"gate_proj", share, false, LOONG_GROUP_TP},
@@ -465,19 +495,26 @@ loong_val_t loong_nn_mlp(loong_nn_t *nn, loong_val_t x, loong_mlp_kind_t kind,
     };
     loong_graph_t *g = nn->graph;
     loong_val_t h;
-    loong_graph_push(g, "mlp");
+    loong_graph_push(g, "%s", p->scope);
     x = loong_nn_enter(nn, x);
-    if (kind == LOONG_MLP_SWIGLU) {
-        h = loong_nn_column_linear(nn, 2, columns, x, bias);
+    if (p->kind == LOONG_MLP_SWIGLU) {
+        h = loong_nn_column_linear(nn, 2, columns, x, p->bias);
         h = loong_swiglu(g, h);
     } else {
-        h = loong_nn_column_linear(nn, 1, columns + 1, x, bias);
-        h = loong_gelu(g, h, kind == LOONG_MLP_GELU_TANH);
+        h = loong_nn_column_linear(nn, 1, columns + 1, x, p->bias);
+        h = loong_gelu(g, h, p->kind == LOONG_MLP_GELU_TANH);
     }
-    h = loong_nn_row_linear(nn, "down_proj", h, share, hidden, bias);
+    h = loong_nn_row_linear(nn, "down_proj", h, share, p->hidden, p->bias);
     h = loong_nn_leave(nn, h);
     loong_graph_pop(g);
     return h;
+}
+
+loong_val_t loong_nn_mlp(loong_nn_t *nn, loong_val_t x, loong_mlp_kind_t kind,
+                          int64_t hidden, int64_t ffn, bool bias)
+{
+    loong_nn_feed_forward_t p = {"mlp", kind, hidden, ffn, bias};
+    return loongi_nn_feed_forward(nn, x, &p);
 }
 
 /* ---- the ends of a language model --------------------------------------- */

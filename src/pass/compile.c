@@ -18,7 +18,8 @@ static int flat_of(loong_chunk_t *c, const loong_param_params_t *p)
         bool sums = f->partial == p->place.partial &&
                     (!f->partial || f->sum_group == p->place.group);
         if (f->dtype == p->dtype && f->frozen == p->frozen && sums &&
-            f->copy == p->place.copy && f->weight_decay == p->weight_decay) {
+            f->copy == p->place.copy && f->expert == p->place.expert &&
+            f->weight_decay == p->weight_decay) {
             return i;
         }
     }
@@ -31,6 +32,7 @@ static int flat_of(loong_chunk_t *c, const loong_param_params_t *p)
     flat->weight_decay = p->weight_decay;
     flat->copy = p->place.copy;
     flat->partial = p->place.partial;
+    flat->expert = p->place.expert;
     flat->sum_group = p->place.group;
     return c->num_flats++;
 }

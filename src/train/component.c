@@ -32,9 +32,11 @@ static loong_status_t keep_whole(loong_component_t *c, const loong_graph_t *g)
         char *name = NULL;
         LOONG_TRY(loongi_arena_strdup(c->arena, p->name, &name));
         w->name = name;
-        w->ndim = p->shape.rank;
-        w->shape[0] = p->shape.dim[0] - p->padding;
-        w->shape[1] = p->shape.rank > 1 ? p->shape.dim[1] : 1;
+        loong_param_place_t place = {.params = *p, .shape = p->shape};
+        loong_part_t part = loongi_part_of(&place);
+        w->ndim = p->shape.rank > 1 ? 2 : 1;
+        w->shape[0] = part.all_rows;
+        w->shape[1] = part.all_cols;
         w->frozen = p->frozen;
     }
     return LOONG_OK;

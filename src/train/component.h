@@ -16,7 +16,8 @@
 extern "C" {
 #endif
 
-/* A parameter of the whole model, on whatever rank it is; without padding. */
+/* A parameter of the whole model, on whatever rank it is; without padding.
+ * Outside of graphs the matrices of experts stand one below the other. */
 typedef struct loong_whole_param {
     const char *name;
     int ndim;

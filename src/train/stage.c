@@ -1,7 +1,21 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "stage.h"
 
+#include <string.h>
+
+#include "loong/moe.h"
+
 /* ---- planning ----------------------------------------------------------- */
+
+static const loong_port_t *find_loss(const loong_chunk_t *c, const char *name)
+{
+    for (int i = 0; i < c->num_losses; i++) {
+        if (strcmp(c->losses[i].name, name) == 0) {
+            return &c->losses[i];
+        }
+    }
+    return NULL;
+}
 
 static void find_ports(const loong_chunk_t *c, loong_batch_ports_t *p)
 {
@@ -13,6 +27,8 @@ static void find_ports(const loong_chunk_t *c, loong_batch_ports_t *p)
     p->places = loongi_chunk_input(c, "places");
     p->cu_seqlens = loongi_chunk_input(c, "cu_seqlens");
     p->loss_weight = loongi_chunk_input(c, "loss_weight");
+    p->lm = find_loss(c, "lm");
+    p->router = find_loss(c, LOONG_ROUTER_LOSS);
 }
 
 static loong_status_t build_chunk(loong_stage_t *s, loong_stage_chunk_t which)

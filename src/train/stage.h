@@ -44,7 +44,8 @@ typedef enum loong_stage_chunk {
     LOONG_STAGE_CHUNKS
 } loong_stage_chunk_t;
 
-/* The inputs of a chunk that a loader fills; NULL: it has none of that name. */
+/* The inputs of a chunk that a loader fills, and its losses; NULL: it has none
+ * of that name. */
 typedef struct loong_batch_ports {
     const loong_port_t *tokens;
     const loong_port_t *labels;
@@ -54,6 +55,8 @@ typedef struct loong_batch_ports {
     const loong_port_t *places;         /* likewise */
     const loong_port_t *cu_seqlens;
     const loong_port_t *loss_weight;
+    const loong_port_t *lm;
+    const loong_port_t *router; /* each row is one rank's */
 } loong_batch_ports_t;
 
 typedef struct loong_stage {

@@ -14,15 +14,17 @@ loong_part_t loongi_part_of(const loong_param_place_t *place)
 {
     const loong_placement_t *at = &place->params.place;
     const loong_shape_t *all = &place->params.shape;
-    bool matrix = all->rank > 1;
+    int last = all->rank - 1;
+    int64_t each = last > 1 ? all->dim[1] : 1; /* rows of an expert */
     loong_part_t part = {
-        .row = at->cut && at->dim == 0 ? at->begin : 0,
-        .col = at->cut && at->dim == 1 ? at->begin : 0,
-        .cols = matrix ? place->shape.dim[1] : 1,
-        .all_rows = all->dim[0] - place->params.padding,
-        .all_cols = matrix ? all->dim[1] : 1,
+        .row = at->cut && at->dim == 0 ? at->begin * each : 0,
+        .col = at->cut && at->dim == last && last > 0 ? at->begin : 0,
+        .cols = last > 0 ? place->shape.dim[last] : 1,
+        .all_rows = all->dim[0] * each - place->params.padding,
+        .all_cols = last > 0 ? all->dim[last] : 1,
     };
-    part.rows = LOONG_MIN(place->shape.dim[0], part.all_rows - part.row);
+    part.rows = LOONG_MIN(place->shape.dim[0] * each,
+                          part.all_rows - part.row);
     part.rows = LOONG_MAX(part.rows, 0);
     return part;
 }

@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "loong/moe.h"
 #include "trainer_impl.h"
 
 /* ---- data ---------------------------------------------------------------- */
@@ -87,15 +88,12 @@ bool loongi_trainer_speaks(const loong_trainer_t *t)
            loongi_component_head(t->component) != NULL;
 }
 
-void loongi_add_losses(loong_trainer_t *t, const loong_run_t *run,
-                       const loong_chunk_t *chunk,
+void loongi_add_losses(const loong_run_t *run, const loong_port_t *port,
                        int64_t record[LOONG_EXACT_WORDS])
 {
-    const loong_chunk_t *c = chunk;
-    if (c->num_losses == 0 || !loongi_trainer_speaks(t)) {
+    if (port == NULL) {
         return;
     }
-    const loong_port_t *port = &c->losses[0];
     const void *losses = loongi_run_port(run, port);
     for (int64_t i = 0; i < port->shape.dim[0]; i++) {
         double value = port->dtype == LOONG_F64 ? ((const double *)losses)[i]
@@ -119,7 +117,28 @@ static loong_run_t bind(const loong_trainer_t *t, loong_stage_chunk_t chunk,
     return loongi_rank_bind(c->rank, c->use[chunk], &c->run, entry);
 }
 
-/* What a program reads: messages and the loader's inputs. */
+/* Of the step, with and without loss. */
+static int64_t all_tokens(const loong_trainer_t *t)
+{
+    return loong_loader_batch(t->loader, t->state.consumed_samples) *
+           t->set.seq_length;
+}
+
+/* Language losses are means of the tokens that carry loss, the router's of
+ * all. */
+static void scale_losses(const loong_trainer_t *t, const loong_stage_t *s,
+                         loong_frame_t *frame)
+{
+    const loong_chunk_t *c = s->chunk[LOONG_STAGE_TRAIN];
+    for (int i = 0; i < c->num_losses; i++) {
+        bool router = &c->losses[i] == s->ports[LOONG_STAGE_TRAIN].router;
+        frame->loss_scale[i] =
+            c->losses[i].weight *
+            (router ? 1.0 / (double)all_tokens(t) : t->loss_scale);
+    }
+}
+
+/* What a program reads: messages, scales, the loader's inputs. */
 static loong_status_t before_program(loong_trainer_t *t,
                                      const loong_entry_t *entry,
                                      loong_frame_t *frame)
@@ -130,6 +149,7 @@ static loong_status_t before_program(loong_trainer_t *t,
     frame->first = entry->micro_batch == 0;
     frame->last = entry->micro_batch + 1 ==
                   t->component->schedule->params.micro_batches;
+    scale_losses(t, s, frame);
     LOONG_TRY(loongi_transfer_need(s->transfer[LOONG_STAGE_TRAIN], entry));
     if (entry->kind != LOONG_ENTRY_F) {
         return LOONG_OK;
@@ -147,9 +167,12 @@ static void after_program(loong_trainer_t *t, const loong_entry_t *entry)
 {
     if (entry->kind == LOONG_ENTRY_F) {
         loong_run_t run = bind(t, LOONG_STAGE_TRAIN, entry);
-        loongi_add_losses(t, &run,
-                          stage_of(t, entry)->chunk[LOONG_STAGE_TRAIN],
-                          t->record[1]);
+        const loong_batch_ports_t *p =
+            &stage_of(t, entry)->ports[LOONG_STAGE_TRAIN];
+        if (loongi_trainer_speaks(t)) {
+            loongi_add_losses(&run, p->lm, t->record[1]);
+        }
+        loongi_add_losses(&run, p->router, t->record[2]);
     }
 }
 
@@ -276,12 +299,14 @@ static loong_status_t reduce_records(loong_trainer_t *t)
         LOONG_TRY(add_norm(t, t->component->stages[i]));
     }
     t->own_loss_finite = isfinite(loongi_exact_value(t->record[1]));
-    LOONG_TRY(loong_comm_all_reduce(t->comm, t->record, 2 * LOONG_EXACT_WORDS,
+    LOONG_TRY(loong_comm_all_reduce(t->comm, t->record, 3 * LOONG_EXACT_WORDS,
                                     LOONG_I64, LOONG_REDUCE_SUM,
                                     "norm and loss"));
     double tokens = (double)LOONG_MAX(t->loss_tokens, 1);
     t->state.grad_norm = sqrt(loongi_exact_value(t->record[0]));
     t->state.loss = loongi_exact_value(t->record[1]) / tokens;
+    t->state.router_loss = loongi_exact_value(t->record[2]) /
+                           (double)all_tokens(t);
     if (isfinite(t->state.loss)) {
         t->window.loss_sum += t->state.loss * tokens;
         t->window.loss_tokens += t->loss_tokens;
@@ -391,7 +416,6 @@ static loong_status_t update(loong_trainer_t *t)
 
 loong_status_t loongi_train_step(loong_trainer_t *t)
 {
-    const loong_stage_t *head = loongi_component_head(t->component);
     memset(t->record, 0, sizeof(t->record));
     loong_comm_set_step(t->comm, t->state.step);
     LOONG_TRY(loongi_fault_begin_step(t->faults, t->state.step));
@@ -400,14 +424,10 @@ loong_status_t loongi_train_step(loong_trainer_t *t)
     t->frame.seed = t->set.seed;
     t->frame.log_tensors = loongi_tensors_due(t);
     t->frame.lr[0] = loongi_lr(&t->set.lr, t->state.step);
-    if (head != NULL) {
-        t->frame.loss_scale[0] =
-            head->chunk[LOONG_STAGE_TRAIN]->losses[0].weight /
-            (double)LOONG_MAX(t->loss_tokens, 1);
-    }
+    t->loss_scale = 1.0 / (double)LOONG_MAX(t->loss_tokens, 1);
     if (loongi_fault_due(t->faults, LOONG_FAULT_NAN_GRADIENT,
                          t->state.step)) {
-        t->frame.loss_scale[0] = NAN;
+        t->loss_scale = NAN;
     }
     LOONG_TRY(run_schedule(t));
     LOONG_TRY(reduce_records(t));

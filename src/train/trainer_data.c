@@ -182,8 +182,8 @@ static loong_status_t evaluate_set(loong_trainer_t *t, loong_validation_t *v)
         LOONG_TRY(loong_loader_check_step(v->loader, consumed, &tokens));
         LOONG_TRY(fill_stages(t, v->loader, consumed));
         LOONG_TRY(loongi_trainer_forward(t, LOONG_STAGE_EVAL, &frame));
-        if (head != NULL) {
-            loongi_add_losses(t, &head->run, head->chunk[LOONG_STAGE_EVAL],
+        if (loongi_trainer_speaks(t)) {
+            loongi_add_losses(&head->run, head->ports[LOONG_STAGE_EVAL].lm,
                               sums);
         }
         sums[LOONG_EXACT_WORDS] += loongi_trainer_speaks(t) ? tokens : 0;

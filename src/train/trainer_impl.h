@@ -94,9 +94,11 @@ struct loong_trainer {
     loong_trainer_state_t state;
     loong_frame_t frame;
     int64_t loss_tokens; /* of the step, all ranks */
+    double loss_scale;   /* one over them */
     bool own_loss_finite; /* of this rank's samples of the step */
     unsigned flags;      /* agreed on in the step header */
-    int64_t record[2][LOONG_EXACT_WORDS]; /* norm squared, loss */
+    /* Norm squared, loss, loss of routers. */
+    int64_t record[3][LOONG_EXACT_WORDS];
     double start_time;
     double last_save_time;
     loong_checkpoint_save_t *save;
@@ -151,9 +153,8 @@ LOONG_NODISCARD loong_status_t
 loongi_fill_inputs(loong_trainer_t *t, const loong_run_t *run,
                    const loong_batch_ports_t *ports, loong_loader_t *loader,
                    int64_t consumed, int64_t k);
-/* Adds the losses of the tokens of a chunk that has run. */
-void loongi_add_losses(loong_trainer_t *t, const loong_run_t *run,
-                       const loong_chunk_t *chunk,
+/* Adds the losses of the tokens of a chunk that has run; port may be NULL. */
+void loongi_add_losses(const loong_run_t *run, const loong_port_t *port,
                        int64_t record[LOONG_EXACT_WORDS]);
 
 /* ---- trainer_save.c ---- */

@@ -74,7 +74,7 @@ static loong_checkpoint_piece_t describe(const loong_trainer_t *t,
     piece.kind = kind;
     piece.dtype = t->component->params.precision.wide;
     loong_part_t part = loongi_part_of(p);
-    piece.ndim = p->params.shape.rank;
+    piece.ndim = p->params.shape.rank > 1 ? 2 : 1;
     piece.shape[0] = part.all_rows;
     piece.begin[0] = part.row + row;
     piece.count[0] = rows;

@@ -25,6 +25,11 @@ class Case:
     train: bool = False     # also writes train_golden.safetensors
     embedding_std: float = 0.5
 
+    @property
+    def routed(self):
+        """A rounding error can send a token to another expert."""
+        return "num_experts_per_tok" in self.config
+
 
 def _rope(theta, **more):
     return dict(dict(rope_type="default", rope_theta=theta), **more)
@@ -107,5 +112,23 @@ CASES = [
     _decoder("qwen2_window_packed", "qwen2", 2, 1, 24, 36,
              documents=[[23, 14]], batch=1, tie_word_embeddings=True,
              use_sliding_window=True, sliding_window=5, max_window_layers=0,
+             rope_parameters=_rope(1e6)),
+
+    # weights of the chosen experts add up to 1, two experts of three tokens
+    _decoder("qwen3_moe", "qwen3_moe", 4, 2, 24, 40, head_dim=8, v4=True,
+             num_experts=6, num_experts_per_tok=3, moe_intermediate_size=20,
+             norm_topk_prob=True, rope_parameters=_rope(1e6)),
+    # weights as the softmax over all gives them; packed
+    _decoder("qwen3_moe_packed", "qwen3_moe", 2, 1, 24, 40, head_dim=12,
+             documents=[[20, 17], [5, 31, 1]], tie_word_embeddings=True,
+             num_experts=5, num_experts_per_tok=2, moe_intermediate_size=12,
+             attention_bias=True, rope_parameters=_rope(1e6)),
+    # a shared expert behind a gate, biases of q, k and v
+    _decoder("qwen2_moe", "qwen2_moe", 2, 2, 24, 40, seq=31, weighted=True,
+             num_experts=5, num_experts_per_tok=2, moe_intermediate_size=16,
+             shared_expert_intermediate_size=28,
+             rope_parameters=_rope(1e6)),
+    _decoder("mixtral", "mixtral", 3, 1, 24, 32, seq=29, rms_norm_eps=1e-5,
+             num_local_experts=4, num_experts_per_tok=2, sliding_window=7,
              rope_parameters=_rope(1e6)),
 ]

@@ -27,7 +27,7 @@ def make_weights(model, seed, embedding_std):
         else:
             embedding = "embed" in name or "wte" in name or "wpe" in name
             conv1d = ".c_" in name  # GPT-2 stores [in, out]
-            fan_in = p.shape[0] if conv1d else p.shape[1]
+            fan_in = p.shape[0] if conv1d else p.shape[-1]
             scale = embedding_std if embedding else 1.2 / fan_in ** 0.5
             value = rng.normal(0.0, scale, p.shape)
         weights[name] = torch.tensor(value.astype(np.float32))
@@ -44,7 +44,8 @@ def build(config, weights, dtype, attention="eager"):
     """The model in `dtype`; weights are given as named_parameters names."""
     with torch.random.fork_rng():
         model = AutoModelForCausalLM.from_config(
-            config, attn_implementation=attention, dtype=dtype)
+            config, attn_implementation=attention,
+            experts_implementation="eager", dtype=dtype)
     state = dict(model.named_parameters())
     assert state.keys() == weights.keys(), state.keys() ^ weights.keys()
     with torch.no_grad():

@@ -20,6 +20,7 @@
  * has at most the spread of one of them: the same bound holds. */
 #include "test.h"
 
+#include "file.h"
 #include "fixture.h"
 #include "json.h"
 
@@ -199,11 +200,14 @@ static void run(const char *name, const void *user)
     fixture_t f;
     loong_json_t *envelope = NULL;
     char path[600];
+    snprintf(path, sizeof(path), "%s/%s/bf16.json", FIXTURES, name);
+    if (!loongi_file_exists(path)) {
+        return; /* routed: see README.md */
+    }
     fixture_open(&f, name, &params);
     if (bug != NULL && bug->dropped != NULL) {
         drop(&f, bug->dropped);
     }
-    snprintf(path, sizeof(path), "%s/%s/bf16.json", FIXTURES, name);
     assert_ok(f.ctx, loongi_json_load(f.ctx, path, &envelope));
     weigh_all(&f, envelope, job->survey);
     pool(job->survey);

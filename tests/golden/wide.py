@@ -4,8 +4,8 @@
 `model.double()` is not a float64 model: RMSNorm, the attention softmax and
 the rotary tables name torch.float32 in the source, so about 1e-7 of relative
 error stays in every output. Inside `widened()` the model files see a `torch`
-whose float32 is float64; `OnlyFloat64` then proves that no narrower tensor
-is made on the way. Read cases.py and generate.py after this file.
+whose float32 is float64, and tensors whose float() is double();
+`OnlyFloat64` then proves that no narrower tensor is made on the way. Read cases.py and generate.py after this file.
 """
 import contextlib
 import importlib
@@ -16,7 +16,8 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
 MODULES = ["modeling_rope_utils"] + [
-    f"models.{m}.modeling_{m}" for m in ("gpt2", "llama", "qwen2", "qwen3")]
+    f"models.{m}.modeling_{m}" for m in ("gpt2", "llama", "qwen2", "qwen3",
+                                        "mixtral", "qwen2_moe", "qwen3_moe")]
 
 
 class _WideTorch(types.ModuleType):
@@ -31,15 +32,18 @@ class _WideTorch(types.ModuleType):
 def widened():
     modules = [importlib.import_module("transformers." + m) for m in MODULES]
     before = torch.get_default_dtype()
+    narrow = torch.Tensor.float
     wide = _WideTorch("torch")
     try:
         torch.set_default_dtype(torch.float64)
+        torch.Tensor.float = torch.Tensor.double
         for module in modules:
             module.torch = wide
         yield
     finally:
         for module in modules:
             module.torch = torch
+        torch.Tensor.float = narrow
         torch.set_default_dtype(before)
 
 

@@ -18,6 +18,7 @@ typedef struct decoder {
     loong_nn_sequence_t sequence;
     loong_nn_share_t vocab; /* rows of the two tables, padding included */
     loong_val_t stream_key; /* token_key of the rows of the stream */
+    loong_val_t router_loss; /* of the layers so far; LOONG_NONE: none */
 } decoder_t;
 
 static uint64_t stream_of(int layer, int site)
@@ -106,6 +107,34 @@ static loong_val_t embed(decoder_t *d)
     return dropout(d, x, c->embedding_dropout, -1, SITE_EMBEDDING);
 }
 
+static loong_val_t mixture(decoder_t *d, loong_val_t x)
+{
+    const loong_decoder_config_t *c = d->c;
+    loong_nn_moe_t moe;
+    memset(&moe, 0, sizeof(moe));
+    moe.hidden = c->hidden_size;
+    moe.ffn = c->moe_ffn_hidden_size;
+    moe.experts = c->num_experts;
+    moe.router = c->router;
+    moe.shared_ffn = c->shared_expert_ffn;
+    moe.shared_gate = c->shared_expert_gate;
+    if (d->request->train) {
+        moe.aux_loss = c->aux_loss_coeff;
+        moe.z_loss = c->router_z_loss_coeff;
+        moe.sequence = c->sequence_balance ? d->request->max_seqlen : 0;
+    }
+    return loong_nn_moe(&d->nn, x, &moe, &d->router_loss);
+}
+
+static loong_val_t feed_forward(decoder_t *d, loong_val_t x)
+{
+    const loong_decoder_config_t *c = d->c;
+    return c->num_experts > 0
+               ? mixture(d, x)
+               : loong_nn_mlp(&d->nn, x, c->mlp, c->hidden_size,
+                              c->ffn_hidden_size, c->mlp_bias);
+}
+
 static loong_val_t layer(decoder_t *d, loong_val_t x, int index)
 {
     const loong_decoder_config_t *c = d->c;
@@ -135,8 +164,7 @@ static loong_val_t layer(decoder_t *d, loong_val_t x, int index)
     x = loong_add(d->g, h, x);
     h = loong_nn_norm(&d->nn, "post_attention_layernorm", c->normalization, x,
                        c->hidden_size, c->norm_eps);
-    h = loong_nn_mlp(&d->nn, h, c->mlp, c->hidden_size, c->ffn_hidden_size,
-                      c->mlp_bias);
+    h = feed_forward(d, h);
     h = dropout(d, h, c->hidden_dropout, index, SITE_AFTER_MLP);
     x = loong_add(d->g, h, x);
     loong_graph_pop(d->g);
@@ -179,6 +207,7 @@ loong_status_t loongi_decoder_build(loong_graph_t *graph, const void *config,
     if (c->scaled_output_init) {
         d.nn.output_init_std /= sqrt(2.0 * c->num_layers);
     }
+    d.router_loss = LOONG_NONE;
     d.vocab =
         loong_nn_vocabulary(&d.nn, c->vocab_size, c->padded_vocab_size);
     sequence(&d);
@@ -194,6 +223,9 @@ loong_status_t loongi_decoder_build(loong_graph_t *graph, const void *config,
     } else {
         loong_nn_stage_output(&d.nn, x);
     }
+    if (d.router_loss != LOONG_NONE) {
+        loong_loss(graph, LOONG_ROUTER_LOSS, d.router_loss, 1.0);
+    }
     return loong_graph_status(graph);
 }
 
@@ -206,6 +238,13 @@ static double flops_per_token(const loong_decoder_config_t *config)
     double kv = (double)config->num_query_groups * config->kv_channels;
     double mlp = (config->mlp == LOONG_MLP_SWIGLU ? 3.0 : 2.0) * h *
                  (double)config->ffn_hidden_size;
+    if (config->num_experts > 0) { /* those that a token meets */
+        double shared = (double)config->shared_expert_ffn;
+        mlp = h * config->num_experts +
+              3.0 * h * config->router.topk *
+                  (double)config->moe_ffn_hidden_size +
+              3.0 * h * shared + (config->shared_expert_gate ? h : 0.0);
+    }
     double one = h * (2.0 * q + 2.0 * kv) + mlp;
     double head = h * (double)config->vocab_size;
     return 6.0 * (config->num_layers * one + head);
@@ -249,8 +288,10 @@ static loong_status_t configure(loong_context_t *ctx,
     }
 
 /* One decoder; the names say what it is to Hugging Face. */
-static const loong_family_t families[] = {FAMILY("gpt2"), FAMILY("llama"),
-                                          FAMILY("qwen2"), FAMILY("qwen3")};
+static const loong_family_t families[] = {
+    FAMILY("gpt2"),  FAMILY("llama"),   FAMILY("qwen2"),
+    FAMILY("qwen3"), FAMILY("mixtral"), FAMILY("qwen2_moe"),
+    FAMILY("qwen3_moe")};
 
 loong_status_t loongi_register_decoders(loong_context_t *ctx)
 {

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The configurable decoder: GPT-2, LLaMA, Qwen 1.5 / 2 / 2.5 / 3 are settings
- * of it. Parameter names are Hugging Face's for LLaMA, without "model.":
- * embed_tokens.weight, layers.N.self_attn.q_proj.weight, norm.weight, ...
+ * The configurable decoder: GPT-2, LLaMA, Qwen 1.5 / 2 / 2.5 / 3, Mixtral and
+ * the Qwen mixtures of experts are settings of it. Parameter names are Hugging
+ * Face's for LLaMA, without "model.": embed_tokens.weight,
+ * layers.N.self_attn.q_proj.weight, norm.weight, ...
  */
 #ifndef LOONG_DECODER_H
 #define LOONG_DECODER_H
@@ -46,6 +47,14 @@ typedef struct loong_decoder_config {
     double init_std;
     double embedding_init_std; /* of embeddings; 0: init_std */
     bool scaled_output_init; /* output projections: std / sqrt(2 layers) */
+    int num_experts; /* 0: a feed-forward; else the rest holds */
+    int64_t moe_ffn_hidden_size;
+    loong_router_attr_t router;
+    int64_t shared_expert_ffn; /* 0: none */
+    bool shared_expert_gate;
+    bool sequence_balance; /* the auxiliary loss of each sequence */
+    double aux_loss_coeff;
+    double router_z_loss_coeff;
 } loong_decoder_config_t;
 
 /* LOONG_ERR_CONFIG with every rule that the layout breaks. */
@@ -61,7 +70,7 @@ loongi_decoder_build(loong_graph_t *graph, const void *config,
                      const loong_model_request_t *request);
 void loongi_decoder_facts(const void *config, loong_model_facts_t *facts);
 
-/* Enters gpt2, llama, qwen2 and qwen3. */
+/* Enters the families that are settings of the decoder. */
 LOONG_NODISCARD loong_status_t loongi_register_decoders(loong_context_t *ctx);
 
 #ifdef __cplusplus

@@ -38,6 +38,14 @@ static const choice_t scalings[] = {{"none", LOONG_ROPE_DEFAULT},
                                     {"yarn", LOONG_ROPE_YARN},
                                     {NULL, 0}};
 
+static const choice_t scores[] = {
+    {"softmax", LOONG_SCORE_SOFTMAX},
+    {"sigmoid", LOONG_SCORE_SIGMOID},
+    {"sqrtsoftplus", LOONG_SCORE_SQRTSOFTPLUS},
+    {NULL, 0}};
+static const choice_t balances[] = {
+    {"aux_loss", 0}, {"seq_aux_loss", 1}, {NULL, 0}};
+
 typedef struct field {
     const char *key;
     field_type_t type;
@@ -91,6 +99,19 @@ static const field_t fields[] = {
     {"init_method_std", REAL, AT(init_std), NULL},
     {"embedding_init_method_std", REAL, AT(embedding_init_std), NULL},
     {"use_scaled_init_method", BOOL, AT(scaled_output_init), NULL},
+    {"num_experts", INT, AT(num_experts), NULL},
+    {"moe_ffn_hidden_size", LONG, AT(moe_ffn_hidden_size), NULL},
+    {"moe_router_topk", INT, AT(router.topk), NULL},
+    {"moe_router_score_function", CHOICE, AT(router.score), scores},
+    {"moe_router_pre_softmax", BOOL, AT(router.pre_softmax), NULL},
+    {"moe_router_num_groups", INT, AT(router.num_groups), NULL},
+    {"moe_router_group_topk", INT, AT(router.group_topk), NULL},
+    {"moe_router_topk_scaling_factor", REAL, AT(router.scaling_factor), NULL},
+    {"moe_router_load_balancing_type", CHOICE, AT(sequence_balance), balances},
+    {"moe_aux_loss_coeff", REAL, AT(aux_loss_coeff), NULL},
+    {"moe_z_loss_coeff", REAL, AT(router_z_loss_coeff), NULL},
+    {"moe_shared_expert_intermediate_size", LONG, AT(shared_expert_ffn), NULL},
+    {"moe_shared_expert_gate", BOOL, AT(shared_expert_gate), NULL},
 };
 
 /* The message of all problems so far. */
@@ -105,6 +126,12 @@ typedef struct report {
         loongi_text_printf(&(report_)->text, "\n  " __VA_ARGS__);             \
     } while (0)
 
+/* Choices between two, kept as a flag. */
+static bool is_flag(const field_t *f)
+{
+    return f->choices == positions || f->choices == balances;
+}
+
 static void set_choice(report_t *report, const field_t *f, const char *text,
                        void *at)
 {
@@ -112,7 +139,7 @@ static void set_choice(report_t *report, const field_t *f, const char *text,
         if (strcmp(c->name, text) != 0) {
             continue;
         }
-        if (f->choices == positions) {
+        if (is_flag(f)) {
             *(bool *)at = c->value != 0;
         } else {
             *(int *)at = c->value;
@@ -191,6 +218,23 @@ static void set_defaults(loong_decoder_config_t *c)
     c->init_std = 0.02;
     c->padded_vocab_size = 1;
     c->tied = true;
+    c->router.topk = 2;
+    c->router.scaling_factor = 1.0;
+}
+
+static bool is_one_of(const char *name, const char *const *names)
+{
+    while (*names != NULL && strcmp(*names, name) != 0) {
+        names++;
+    }
+    return *names != NULL;
+}
+
+static bool is_mixture(const char *family)
+{
+    static const char *const names[] = {"mixtral", "qwen2_moe", "qwen3_moe",
+                                        NULL};
+    return family != NULL && is_one_of(family, names);
 }
 
 /* What the name of a family alone says: the defaults of its configuration
@@ -200,12 +244,21 @@ static void set_family_defaults(loong_decoder_config_t *c, const char *family)
     if (family == NULL) {
         return;
     }
-    bool qwen2 = strcmp(family, "qwen2") == 0;
-    bool qwen3 = strcmp(family, "qwen3") == 0;
+    static const char *const qwen2s[] = {"qwen2", "qwen2_moe", NULL};
+    static const char *const qwen3s[] = {"qwen3", "qwen3_moe", NULL};
+    bool qwen2 = is_one_of(family, qwen2s);
+    bool qwen3 = is_one_of(family, qwen3s);
     c->qkv_bias = qwen2;
     c->qk_norm = qwen3;
     if (qwen2 || qwen3) {
         c->norm_eps = 1e-6;
+    }
+    c->shared_expert_gate = strcmp(family, "qwen2_moe") == 0;
+    if (is_mixture(family)) {
+        c->tied = false;
+    }
+    if (strcmp(family, "mixtral") == 0) {
+        c->rope.base = 1e6;
     }
     if (strcmp(family, "gpt2") == 0) {
         c->learned_positions = true;
@@ -265,6 +318,90 @@ static void check_sizes(report_t *report, loong_decoder_config_t *c)
     }
 }
 
+/* What concerns experts when there are none, or without the key it needs. */
+static void check_orphans(report_t *report, const loong_decoder_config_t *c,
+                          const loong_pairs_t *pairs)
+{
+    for (int64_t i = 0; i < pairs->count && c->num_experts == 0; i++) {
+        if (strncmp(pairs->items[i].key, "moe_", 4) == 0) {
+            PROBLEM(report, "%s: has no effect without num_experts",
+                    pairs->items[i].key);
+        }
+    }
+    if (c->num_experts == 0 &&
+        is_mixture(loongi_pairs_get(pairs, "family"))) {
+        PROBLEM(report, "num_experts: must be set for family %s",
+                loongi_pairs_get(pairs, "family"));
+    }
+    if (c->num_experts > 0 && c->shared_expert_ffn == 0 &&
+        loongi_pairs_true(pairs, "moe_shared_expert_gate")) {
+        PROBLEM(report, "moe_shared_expert_gate: has no effect without "
+                        "moe_shared_expert_intermediate_size");
+    }
+}
+
+static void check_groups(report_t *report, const loong_router_attr_t *r,
+                         int experts)
+{
+    if (r->num_groups == 0) {
+        if (r->group_topk != 0) {
+            PROBLEM(report, "moe_router_group_topk: has no effect without "
+                            "moe_router_num_groups");
+        }
+        return;
+    }
+    if (r->num_groups < 0 || experts % r->num_groups != 0) {
+        PROBLEM(report, "moe_router_num_groups: %d does not divide "
+                        "num_experts %d", r->num_groups, experts);
+        return;
+    }
+    int each = experts / r->num_groups;
+    if (r->group_topk < 1 || r->group_topk > r->num_groups ||
+        r->topk % r->group_topk != 0 || r->topk / r->group_topk > each) {
+        PROBLEM(report,
+                "moe_router_group_topk: found %d, a divisor of "
+                "moe_router_topk %d up to moe_router_num_groups %d wanted, "
+                "so that a group of %d experts has as many as it shares",
+                r->group_topk, r->topk, r->num_groups, each);
+    }
+}
+
+static void check_experts(report_t *report, loong_decoder_config_t *c,
+                          const loong_pairs_t *pairs)
+{
+    check_orphans(report, c, pairs);
+    if (c->num_experts == 0) {
+        return;
+    }
+    if (c->moe_ffn_hidden_size == 0) {
+        c->moe_ffn_hidden_size = c->ffn_hidden_size;
+    }
+    want_positive(report, "num_experts", c->num_experts);
+    want_positive(report, "moe_ffn_hidden_size", c->moe_ffn_hidden_size);
+    if (c->router.topk < 1 || c->router.topk > c->num_experts) {
+        PROBLEM(report, "moe_router_topk: found %d, 1 to num_experts %d "
+                        "wanted", c->router.topk, c->num_experts);
+    }
+    check_groups(report, &c->router, c->num_experts);
+    if (c->mlp != LOONG_MLP_SWIGLU || c->mlp_bias) {
+        PROBLEM(report, "num_experts: experts have activation swiglu and no "
+                        "biases (add_bias_linear)");
+    }
+    if (c->router.pre_softmax && c->router.score != LOONG_SCORE_SOFTMAX) {
+        PROBLEM(report, "moe_router_pre_softmax: only with "
+                        "moe_router_score_function softmax");
+    }
+    if (!(c->router.scaling_factor > 0.0)) {
+        PROBLEM(report, "moe_router_topk_scaling_factor: found %g, a positive "
+                        "number wanted", c->router.scaling_factor);
+    }
+    if (!(c->aux_loss_coeff >= 0.0) || !(c->router_z_loss_coeff >= 0.0)) {
+        PROBLEM(report, "moe_aux_loss_coeff, moe_z_loss_coeff: found %g and "
+                        "%g, numbers not below 0 wanted", c->aux_loss_coeff,
+                c->router_z_loss_coeff);
+    }
+}
+
 /* A scaling is complete, and numbers of one are not there for nothing. */
 static void check_scaling(report_t *report, const loong_decoder_config_t *c,
                           const loong_pairs_t *pairs)
@@ -298,6 +435,7 @@ loong_status_t loongi_decoder_configure(loong_context_t *ctx,
     }
     check_scaling(&report, config, pairs);
     check_sizes(&report, config);
+    check_experts(&report, config, pairs);
     if (report.problems > 0) {
         status = LOONG_FAIL(ctx, LOONG_ERR_CONFIG,
                             "%d problems with the model:%s", report.problems,
@@ -320,6 +458,9 @@ static const char *const stated[] = {
     "position_embedding_type", "normalization", "layernorm_epsilon",
     "qk_layernorm", "add_bias_linear", "add_qkv_bias", "add_attn_proj_bias",
     "activation", "untie_embeddings_and_output_weights", NULL};
+static const char *const stated_experts[] = {
+    "moe_ffn_hidden_size", "moe_router_topk", "moe_router_pre_softmax",
+    "moe_shared_expert_gate", NULL};
 static const char *const stated_rope[] = {"rotary_base", NULL};
 static const char *const stated_scaling[] = {"rope_scaling.factor", NULL};
 static const char *const stated_yarn[] = {
@@ -330,7 +471,7 @@ static const char *const stated_llama3[] = {
 
 static const char *choice_name(const field_t *f, const void *at)
 {
-    int value = f->choices == positions ? *(const bool *)at : *(const int *)at;
+    int value = is_flag(f) ? *(const bool *)at : *(const int *)at;
     const char *name = NULL;
     for (const choice_t *c = f->choices; c->name != NULL; c++) {
         name = c->value == value ? c->name : name;
@@ -397,6 +538,9 @@ loong_status_t loongi_decoder_state(const void *config,
     const loong_decoder_config_t *c = config;
     receiver_t to = {add, user};
     LOONG_TRY(state_all(c, stated, &to));
+    if (c->num_experts > 0) {
+        LOONG_TRY(state_all(c, stated_experts, &to));
+    }
     if (c->learned_positions) {
         return LOONG_OK;
     }

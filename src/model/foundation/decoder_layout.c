@@ -29,6 +29,38 @@ static void want_heads(loong_problems_t *problems, const char *what,
     }
 }
 
+static void check_experts(loong_problems_t *problems,
+                          const loong_decoder_config_t *c,
+                          const loong_model_request_t *request,
+                          const loong_mesh_t *mesh)
+{
+    int ep = mesh->size[LOONG_AXIS_EP];
+    int tp = mesh->size[LOONG_AXIS_TP];
+    if (c->num_experts == 0 && ep > 1) {
+        loongi_problems_add(problems,
+                            "expert_model_parallel_size %d: the model has no "
+                            "experts (num_experts is not set)", ep);
+    }
+    if (c->num_experts > 0 && c->num_experts % ep != 0) {
+        loongi_problems_add(problems,
+                            "expert_model_parallel_size %d does not divide "
+                            "num_experts %d", ep, c->num_experts);
+    }
+    (void)request;
+    if (c->sequence_balance && mesh->size[LOONG_AXIS_CP] > 1) {
+        loongi_problems_add(problems,
+                            "context_parallel_size %d: a rank has no whole "
+                            "sequence to balance; "
+                            "moe_router_load_balancing_type aux_loss works",
+                            mesh->size[LOONG_AXIS_CP]);
+    }
+    if (c->num_experts > 0 && tp > 1) {
+        loongi_problems_add(problems,
+                            "tensor_model_parallel_size %d: not yet with "
+                            "num_experts %d", tp, c->num_experts);
+    }
+}
+
 loong_status_t loongi_decoder_check_mesh(loong_context_t *ctx,
                                          const void *config,
                                          const loong_model_request_t *request,
@@ -39,7 +71,13 @@ loong_status_t loongi_decoder_check_mesh(loong_context_t *ctx,
     loong_problems_t problems = loongi_problems_begin(ctx);
     want_share(&problems, "num_attention_heads", c->num_attention_heads,
                tp);
-    want_share(&problems, "ffn_hidden_size", c->ffn_hidden_size, tp);
+    if (c->num_experts == 0) {
+        want_share(&problems, "ffn_hidden_size", c->ffn_hidden_size, tp);
+    } else if (c->shared_expert_ffn > 0) {
+        want_share(&problems, "moe_shared_expert_intermediate_size",
+                   c->shared_expert_ffn, tp);
+    }
+    check_experts(&problems, c, request, mesh);
     want_share(&problems, "vocab_size", c->vocab_size, tp);
     if (request->sequence_parallel && request->tokens % tp != 0) {
         loongi_problems_add(&problems,

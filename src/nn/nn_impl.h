@@ -1,0 +1,28 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * What the layers share among themselves. */
+#ifndef LOONG_NN_IMPL_H
+#define LOONG_NN_IMPL_H
+
+#include "loong/nn.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+typedef struct loong_nn_feed_forward {
+    const char *scope;
+    loong_mlp_kind_t kind;
+    int64_t hidden;
+    int64_t ffn;
+    bool bias;
+} loong_nn_feed_forward_t;
+
+loong_val_t loongi_nn_feed_forward(loong_nn_t *nn, loong_val_t x,
+                                   const loong_nn_feed_forward_t *params);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

@@ -185,6 +185,35 @@ static loong_status_t describe_norm(loong_context_t *ctx, const options_t *o,
     return bench_item_describe(ctx, &spec, item);
 }
 
+/* A step of update programs: it has no shape rule. */
+static loong_status_t describe_adamw(loong_context_t *ctx, const options_t *o,
+                                     bench_item_t *item)
+{
+    loong_adamw_attr_t attr = {0, 0.9, 0.95, 1e-8, 0.1};
+    loong_dtype_t wide = bench_wide(o->dtype);
+    const loong_dtype_t dtypes[5] = {wide, o->dtype, LOONG_U16, wide, wide};
+    (void)ctx;
+    memset(item, 0, sizeof(*item));
+    memcpy(item->attr, &attr, sizeof(attr));
+    item->cu_operand = -1;
+    item->frame.grad_scale = 1.0;
+    item->frame.lr[0] = 1e-3;
+    item->query.op = o->op;
+    item->query.num_in = 1;
+    item->query.num_out = 4;
+    item->query.threads = o->threads;
+    for (int i = 0; i < 5; i++) {
+        loong_karg_t *arg = &item->query.arg[i];
+        arg->count = -1;
+        if (i != 2 || o->dtype == LOONG_BF16) {
+            arg->dtype = dtypes[i];
+            arg->rank = 1;
+            arg->dim[0] = arg->ld = o->shape[0];
+        }
+    }
+    return LOONG_OK;
+}
+
 static const struct {
     const char *name;
     const char *shape;
@@ -216,6 +245,7 @@ static const struct {
     {"layernorm", "T,H", 2, "1024,768", describe_norm},
     {"add_layernorm", "T,H", 2, "1024,768", describe_norm},
     {"layernorm_grad", "T,H", 2, "1024,768", describe_norm},
+    {"adamw", "N", 1, "67108864", describe_adamw},
 };
 enum { OPS = sizeof(ops) / sizeof(ops[0]) };
 

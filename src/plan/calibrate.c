@@ -14,6 +14,9 @@ enum {
     ALIGN = 64
 };
 static const double ENOUGH = 0.03; /* seconds of launches of one kernel */
+/* A launch with more work is timed on smaller operands, with about that. */
+static const double MANY_FLOPS = 2.5e11;
+static const double SOME_FLOPS = 1e10;
 static const double LONG = 1.0;    /* a launch this long needs no second */
 
 /* One distinct launch. */
@@ -21,7 +24,7 @@ typedef struct item {
     const loong_step_t *step;
     uint32_t accumulate;
     double seconds;
-    bool measured;
+    double share; /* of its work that was timed; 0: not timed */
 } item_t;
 
 struct loong_calibration {
@@ -217,6 +220,16 @@ static int by_value(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
+static bool reads_input(const loong_step_t *step)
+{
+    bool reads = false;
+    for (int i = 0; i < step->query.num_in; i++) {
+        reads = reads || (step->query.arg[i].rank > 0 &&
+                          step->operand[i].base == LOONG_BASE_INPUT);
+    }
+    return reads;
+}
+
 /* Lower quartile of the launches after the first: what else the machine does
  * in these few seconds should not count. */
 static loong_status_t launch(loong_calibration_t *c, const placement_t *p,
@@ -255,14 +268,149 @@ static loong_status_t launch(loong_calibration_t *c, const placement_t *p,
     return LOONG_OK;
 }
 
+/* ---- smaller operands ---------------------------------------------------- */
+
+static int64_t footprint(const loong_step_t *step)
+{
+    placement_t p;
+    memset(&p, 0, sizeof(p));
+    place(step, &p);
+    return p.cold + p.copies * p.cold_bytes;
+}
+
+static loong_cost_t cost_of(const loong_step_t *step)
+{
+    loong_cost_t cost = {0.0, 0.0};
+    if (step->op != NULL && step->op->cost != NULL) {
+        step->op->cost(&step->query, &cost);
+        return cost;
+    }
+    for (int i = 0; i < step->query.num_in + step->query.num_out; i++) {
+        cost.bytes += (double)extent(&step->query.arg[i]);
+    }
+    return cost;
+}
+
+/* The share of the work of `all` that `part` is. */
+static double share_of(const loong_cost_t *part, const loong_cost_t *all)
+{
+    return all->flops > 0.0 ? part->flops / all->flops
+                            : part->bytes / LOONG_MAX(all->bytes, 1.0);
+}
+
+/* Do the op and its kernel take operands of these shapes? An op that is in no
+ * graph has no rule of shapes: there all operands must be flat. What integers
+ * say of other operands would no longer hold. */
+static bool takes(loong_calibration_t *c, const loong_step_t *step)
+{
+    const loong_kernel_query_t *q = &step->query;
+    loong_tensor_type_t types[LOONG_MAX_OPERANDS];
+    loong_tensor_type_t out[LOONG_MAX_OPERANDS];
+    char reason[LOONG_REASON_SIZE];
+    bool flat = true;
+    memset(types, 0, sizeof(types));
+    memset(out, 0, sizeof(out));
+    for (int i = 0; i < q->num_in + q->num_out; i++) {
+        const loong_karg_t *arg = &q->arg[i];
+        if (arg->rank > 0 && (arg->count >= 0 || arg->dtype == LOONG_I32 ||
+                              arg->dtype == LOONG_I64)) {
+            return false;
+        }
+        flat = flat && arg->rank <= 1;
+        types[i].dtype = arg->dtype;
+        types[i].shape.rank = arg->rank;
+        types[i].shape.count = -1;
+        memcpy(types[i].shape.dim, arg->dim, sizeof(arg->dim));
+    }
+    if (step->kernel->support != NULL && !step->kernel->support(q, reason)) {
+        return false;
+    }
+    if (flat || step->op == NULL) {
+        return flat;
+    }
+    loong_op_call_t call = {c->ctx, q->op, c->params.precision, q->attr,
+                            q->num_in, q->num_out, types, out};
+    if (step->op->infer(&call) != LOONG_OK) {
+        loong_context_clear_error(c->ctx);
+        return false;
+    }
+    for (int o = 0; o < q->num_out; o++) {
+        const loong_karg_t *arg = &q->arg[q->num_in + o];
+        for (int d = 0; d < arg->rank; d++) {
+            if (arg->dim[d] != out[o].shape.dim[d]) {
+                return false;
+            }
+        }
+    }
+    return true;
+}
+
+/* A size, wherever it stands, becomes another one. */
+static void resize(loong_kernel_query_t *q, int64_t from, int64_t to)
+{
+    for (int i = 0; i < q->num_in + q->num_out; i++) {
+        loong_karg_t *arg = &q->arg[i];
+        bool dense = loong_karg_dense(arg);
+        for (int d = 0; d < arg->rank; d++) {
+            arg->dim[d] = arg->dim[d] == from ? to : arg->dim[d];
+        }
+        if (dense && arg->rank > 1) {
+            arg->ld = arg->dim[arg->rank - 1];
+        }
+    }
+}
+
+/* Halves the largest number of rows that can be; false: none can. */
+static bool halve(loong_calibration_t *c, loong_step_t *step)
+{
+    const loong_kernel_query_t *q = &step->query;
+    int64_t below = INT64_MAX;
+    for (;;) {
+        loong_step_t less = *step;
+        int64_t rows = 0;
+        for (int i = 0; i < q->num_in + q->num_out; i++) {
+            int64_t n = q->arg[i].rank > 0 ? q->arg[i].dim[0] : 0;
+            rows = n < below ? LOONG_MAX(rows, n) : rows;
+        }
+        if (rows < 2 * ALIGN) {
+            return false;
+        }
+        resize(&less.query, rows, loongi_round_up(rows / 2, ALIGN));
+        if (takes(c, &less)) {
+            *step = less;
+            return true;
+        }
+        below = rows;
+    }
+}
+
+/* Makes a launch fit into the limits of memory and of work. */
+static bool shrink(loong_calibration_t *c, loong_step_t *step)
+{
+    double most = cost_of(step).flops > MANY_FLOPS ? SOME_FLOPS : MANY_FLOPS;
+    while (footprint(step) > c->params.memory || cost_of(step).flops > most) {
+        if (!halve(c, step)) {
+            return false;
+        }
+    }
+    return true;
+}
+
+/* ---- timing -------------------------------------------------------------- */
+
 static loong_status_t measure(loong_calibration_t *c, item_t *item,
                               const loong_frame_t *frame)
 {
-    const loong_step_t *step = item->step;
+    loong_step_t small = *item->step;
+    const loong_step_t *step = &small;
     const loong_kernel_t *kernel = step->kernel;
     placement_t p;
     loong_kernel_call_t call;
     double begin = loongi_now();
+    if ((c->params.inputs == NULL && reads_input(step)) ||
+        !shrink(c, &small)) {
+        return LOONG_OK;
+    }
     memset(&p, 0, sizeof(p));
     memset(&call, 0, sizeof(call));
     place(step, &p);
@@ -288,48 +436,71 @@ static loong_status_t measure(loong_calibration_t *c, item_t *item,
                           kernel->name, step->scope);
         return status;
     }
-    item->measured = true;
+    loong_cost_t part = cost_of(step);
+    loong_cost_t all = cost_of(item->step);
+    item->share = share_of(&part, &all);
+    item->seconds /= item->share;
     c->figures.measured++;
+    c->figures.shrunk += item->share < 1.0;
     c->figures.seconds += loongi_now() - begin;
     return LOONG_OK;
 }
 
-/* By flops or bytes, whichever says more, of the largest measured launch of
- * the kernel; without one the cost of a slow machine: 1 GFLOP/s, 1 GB/s. */
-static void scale(loong_calibration_t *c, item_t *item)
+/* By the work of the largest timed launch of the kernel; without one by the
+ * best rates that any kernel showed: that is too fast, and it is told. */
+static double guess(const loong_calibration_t *c, const item_t *item)
 {
-    const loong_cost_t *mine = &item->step->cost;
+    loong_cost_t mine = cost_of(item->step);
     const item_t *like = NULL;
+    double flops = 1e9; /* a second */
+    double bytes = 1e9;
     for (int64_t i = 0; i < c->num_items; i++) {
         const item_t *other = &c->items[i];
-        if (other->measured && other->step->kernel == item->step->kernel &&
+        if (other->share == 0.0) {
+            continue;
+        }
+        loong_cost_t cost = cost_of(other->step);
+        if (other->step->kernel == item->step->kernel &&
             (like == NULL || other->seconds > like->seconds)) {
             like = other;
         }
+        flops = LOONG_MAX(flops, cost.flops / other->seconds);
+        bytes = LOONG_MAX(bytes, cost.bytes / other->seconds);
     }
-    item->seconds = 1e-9 * LOONG_MAX(mine->flops, mine->bytes);
-    if (like != NULL && like->step->cost.flops > 0.0) {
-        item->seconds = like->seconds * mine->flops / like->step->cost.flops;
-    } else if (like != NULL && like->step->cost.bytes > 0.0) {
-        item->seconds = like->seconds * mine->bytes / like->step->cost.bytes;
+    if (like == NULL) {
+        return LOONG_MAX(mine.flops / flops, mine.bytes / bytes);
     }
-    c->figures.scaled++;
+    loong_cost_t timed = cost_of(like->step);
+    return like->seconds * share_of(&mine, &timed);
 }
 
 /* ---- programs ------------------------------------------------------------ */
 
-static loong_status_t step_seconds(loong_calibration_t *c,
-                                   const loong_step_t *step,
-                                   const loong_frame_t *frame,
-                                   double *seconds_p)
+static item_t *find(const loong_calibration_t *c, const loong_step_t *step,
+                    uint32_t accumulate)
 {
-    uint32_t accumulate = step->add | (frame->first ? 0 : step->add_later);
     for (int64_t i = 0; i < c->num_items; i++) {
         if (c->items[i].accumulate == accumulate &&
             same_launch(c->items[i].step, step)) {
-            *seconds_p += c->items[i].seconds;
-            return LOONG_OK;
+            return &c->items[i];
         }
+    }
+    return NULL;
+}
+
+static uint32_t accumulates(const loong_step_t *step,
+                            const loong_frame_t *frame)
+{
+    return step->add | (frame->first ? 0 : step->add_later);
+}
+
+/* Times a launch that was not met before, while there is time. */
+static loong_status_t meet(loong_calibration_t *c, const loong_step_t *step,
+                           const loong_frame_t *frame)
+{
+    uint32_t accumulate = accumulates(step, frame);
+    if (find(c, step, accumulate) != NULL) {
+        return LOONG_OK;
     }
     LOONG_TRY(loongi_grow(c->ctx, &c->items, &c->cap_items, c->num_items + 1,
                           sizeof(*c->items), "timed launches"));
@@ -339,30 +510,37 @@ static loong_status_t step_seconds(loong_calibration_t *c,
     item->accumulate = accumulate;
     if (c->figures.seconds < c->params.budget) {
         LOONG_TRY(measure(c, item, frame));
-    } else {
-        scale(c, item);
     }
-    *seconds_p += item->seconds;
+    c->figures.scaled += item->share == 0.0;
     return LOONG_OK;
 }
 
 loong_status_t loongi_calibration_program(loong_calibration_t *calibration,
                                           const loong_program_t *program,
                                           const loong_frame_t *frame,
-                                          double *seconds_p)
+                                          int64_t times, double *seconds_p)
 {
+    loong_calibration_t *c = calibration;
     double sum = 0.0;
+    /* First all are timed, then those that could not be are guessed. */
     for (int64_t i = 0; i < program->num_steps; i++) {
         const loong_step_t *step = &program->steps[i];
         if (!loongi_step_runs(step, frame)) {
             continue;
         }
         if (step->lane == LOONG_LANE_COMM) {
-            calibration->figures.collectives++;
+            c->figures.collectives += times;
         } else {
-            LOONG_TRY(step_seconds(calibration, step, frame, &sum));
+            LOONG_TRY(meet(c, step, frame));
         }
     }
-    *seconds_p += sum;
+    for (int64_t i = 0; i < program->num_steps; i++) {
+        const loong_step_t *step = &program->steps[i];
+        if (loongi_step_runs(step, frame) && step->lane != LOONG_LANE_COMM) {
+            const item_t *item = find(c, step, accumulates(step, frame));
+            sum += item->share > 0.0 ? item->seconds : guess(c, item);
+        }
+    }
+    *seconds_p += (double)times * sum;
     return LOONG_OK;
 }

@@ -19,8 +19,11 @@ typedef struct loong_calibration loong_calibration_t;
 
 typedef struct loong_calibration_params {
     loong_device_t *device; /* borrowed */
-    char *inputs;           /* base INPUT, filled with what a loader gives */
-    double budget;          /* seconds of measuring, about */
+    char *inputs; /* base INPUT, filled with what a loader gives; NULL: too
+                     large, what reads it is not timed */
+    double budget;  /* seconds of measuring, about */
+    int64_t memory; /* bytes that a launch may take, its operands included */
+    loong_precision_t precision; /* of the chunks */
 } loong_calibration_params_t;
 
 LOONG_NODISCARD loong_status_t
@@ -29,17 +32,20 @@ loongi_calibration_create(loong_context_t *ctx,
                           loong_calibration_t **calibration_p);
 void loongi_calibration_destroy(loong_calibration_t **calibration_p);
 
-/* Adds the seconds that the steps of a program take in this frame to
- * *seconds_p. Collectives are left out. Beyond the budget a launch is scaled
- * from others of its kernel. */
+/* Adds the seconds that the steps of a program take in this frame, so many
+ * times, to *seconds_p. Collectives are left out. A launch that is too large
+ * is timed on fewer rows and scaled by its work; where that cannot be, and
+ * beyond the budget, it is scaled from others. */
 LOONG_NODISCARD loong_status_t
 loongi_calibration_program(loong_calibration_t *calibration,
                            const loong_program_t *program,
-                           const loong_frame_t *frame, double *seconds_p);
+                           const loong_frame_t *frame, int64_t times,
+                           double *seconds_p);
 
 typedef struct loong_calibration_figures {
     int64_t measured;    /* distinct launches */
-    int64_t scaled;      /* distinct launches beyond the budget */
+    int64_t shrunk;      /* of these, on fewer rows */
+    int64_t scaled;      /* distinct launches that were not timed */
     int64_t collectives; /* steps left out */
     double seconds;      /* that measuring took */
 } loong_calibration_figures_t;

@@ -8,7 +8,13 @@
 #include "trainer_impl.h"
 #include "zigzag.h"
 
-static const double BUDGET = 15.0; /* seconds of measuring */
+/* Seconds of measuring; of a model that cannot run here a rough figure does. */
+static const double BUDGET = 15.0;
+static const double SHORT_BUDGET = 5.0;
+/* What a prediction may take, whatever the model would: a launch, and the
+ * inputs of a micro-batch. */
+static const int64_t LAUNCH_BYTES = 1 << 30;
+static const int64_t INPUT_BYTES = 64 << 20;
 
 /* Where token k of a micro-batch, counted rank after rank, stands among those
  * of all context parallel ranks. */
@@ -80,17 +86,21 @@ static loong_status_t add_up(const loong_stage_t *s, loong_calibration_t *c,
     memset(&frame, 0, sizeof(frame));
     frame.loss_scale[0] = frame.grad_scale = 1.0;
     frame.lr[0] = 1e-3;
-    for (int64_t m = 0; m < micro_batches; m++) {
+    /* All but the first and the last micro-batch are alike. */
+    for (int64_t m = 0; m < LOONG_MIN(micro_batches, 3); m++) {
+        int64_t times = m == 1 && micro_batches > 3 ? micro_batches - 2 : 1;
         frame.first = m == 0;
-        frame.last = m + 1 == micro_batches;
+        frame.last = m + 1 == LOONG_MIN(micro_batches, 3);
         LOONG_TRY(loongi_calibration_program(
-            c, &chunk->programs[LOONG_PROGRAM_F], &frame, &p->forward));
+            c, &chunk->programs[LOONG_PROGRAM_F], &frame, times, &p->forward));
         LOONG_TRY(loongi_calibration_program(
-            c, &chunk->programs[LOONG_PROGRAM_B], &frame, &p->backward));
+            c, &chunk->programs[LOONG_PROGRAM_B], &frame, times,
+            &p->backward));
     }
-    LOONG_TRY(loongi_calibration_program(c, &o->norm, &frame, &p->update));
-    LOONG_TRY(loongi_calibration_program(c, &o->update, &frame, &p->update));
-    return loongi_calibration_program(c, &o->gather, &frame, &p->update);
+    LOONG_TRY(loongi_calibration_program(c, &o->norm, &frame, 1, &p->update));
+    LOONG_TRY(
+        loongi_calibration_program(c, &o->update, &frame, 1, &p->update));
+    return loongi_calibration_program(c, &o->gather, &frame, 1, &p->update);
 }
 
 static void tell(loong_trainer_t *t, const prediction_t *p,
@@ -99,15 +109,20 @@ static void tell(loong_trainer_t *t, const prediction_t *p,
     double seconds = p->forward + p->backward + p->update;
     double tokens = (double)(t->set.global_batch_size * t->set.seq_length);
     loongi_text_printf(&t->text,
-                       "predicted step: %.1f ms (%.0f tokens/s): forward "
+                       "predicted step: %.1f ms (%.*f tokens/s): forward "
                        "%.1f, backward %.1f, optimizer %.1f\n",
-                       1e3 * seconds, tokens / seconds, 1e3 * p->forward,
+                       1e3 * seconds, tokens < 100.0 * seconds ? 3 : 0,
+                       tokens / seconds, 1e3 * p->forward,
                        1e3 * p->backward, 1e3 * p->update);
     loongi_text_printf(&t->text,
                        "  from %lld launches timed in %.1f s",
                        (long long)figures.measured, figures.seconds);
+    if (figures.shrunk > 0) {
+        loongi_text_printf(&t->text, ", %lld of them on fewer rows",
+                           (long long)figures.shrunk);
+    }
     if (figures.scaled > 0) {
-        loongi_text_printf(&t->text, ", %lld scaled from others of a kernel",
+        loongi_text_printf(&t->text, ", %lld scaled from others",
                            (long long)figures.scaled);
     }
     if (loong_comm_size(t->comm) > 1) {
@@ -120,14 +135,18 @@ static void tell(loong_trainer_t *t, const prediction_t *p,
 static loong_status_t predict(loong_trainer_t *t, loong_device_t *device,
                               char *inputs)
 {
-    loong_calibration_params_t params = {device, inputs, BUDGET};
+    loong_calibration_params_t params = {
+        device, inputs, loongi_room_suffices(t) ? BUDGET : SHORT_BUDGET,
+        LAUNCH_BYTES, t->component->params.precision};
     loong_calibration_t *c = NULL;
     prediction_t p = {0.0, 0.0, 0.0};
     loong_status_t status = LOONG_OK;
     LOONG_TRY(loongi_calibration_create(t->ctx, &params, &c));
     for (int i = 0; i < t->component->num_stages && status == LOONG_OK; i++) {
         const loong_stage_t *s = t->component->stages[i];
-        fill_inputs(t, s->chunk[LOONG_STAGE_TRAIN], inputs);
+        if (inputs != NULL) {
+            fill_inputs(t, s->chunk[LOONG_STAGE_TRAIN], inputs);
+        }
         status = add_up(s, c, t->component->params.micro_batches, &p);
     }
     if (status == LOONG_OK) {
@@ -147,10 +166,14 @@ loong_status_t loong_trainer_predict(loong_trainer_t *trainer,
     loongi_text_free(&t->text);
     t->text = loongi_text_begin(t->ctx);
     LOONG_TRY(loong_device_create(t->ctx, "cpu", 0, &device));
-    loong_status_t status =
-        loong_device_alloc(device, bytes, "inputs", &inputs);
+    loong_status_t status = LOONG_OK;
+    if (bytes <= (size_t)INPUT_BYTES) {
+        status = loong_device_alloc(device, bytes, "inputs", &inputs);
+    }
     if (status == LOONG_OK) {
         status = predict(t, device, inputs);
+    }
+    if (inputs != NULL) {
         loong_device_free(device, inputs, bytes);
     }
     loong_device_destroy(&device);

@@ -323,11 +323,9 @@ static loong_status_t plan(loong_trainer_t *t)
     return loong_recipe_hash(t->recipe, &t->recipe_hash);
 }
 
-/* All ranks start, or none does: what cannot be planned is known to all while
- * the communicator is intact; what fails later ends the waiting of others. */
-static loong_status_t create(loong_trainer_t *t, bool plan_only)
+/* All ranks go on, or none does. Collective. */
+static loong_status_t agree(loong_trainer_t *t, loong_status_t status)
 {
-    loong_status_t status = plan(t);
     int size = loong_comm_size(t->comm);
     int64_t first = status != LOONG_OK ? loong_comm_rank(t->comm) : size;
     loong_status_t agreed = loong_comm_all_reduce(
@@ -336,7 +334,19 @@ static loong_status_t create(loong_trainer_t *t, bool plan_only)
     LOONG_TRY(agreed);
     LOONG_CHECK(t->ctx, first == size, LOONG_ERR_CONFIG,
                 "rank %lld cannot start", (long long)first);
-    status = plan_only ? LOONG_OK : start(t);
+    return LOONG_OK;
+}
+
+/* What cannot be planned, or does not fit, is known to all while the
+ * communicator is intact; what fails later ends the waiting of others. */
+static loong_status_t create(loong_trainer_t *t, bool plan_only)
+{
+    LOONG_TRY(agree(t, plan(t)));
+    LOONG_TRY(agree(t, loongi_room_measure(t)));
+    if (!plan_only) {
+        LOONG_TRY(agree(t, loongi_room_check(t)));
+    }
+    loong_status_t status = plan_only ? LOONG_OK : start(t);
     if (status == LOONG_OK) {
         status = loong_recipe_status(t->recipe);
     }

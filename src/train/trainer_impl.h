@@ -90,6 +90,13 @@ struct loong_trainer {
     void (*progress)(void *user, const loong_trainer_progress_t *now);
     void *progress_user;
 
+    struct {
+        int64_t rank;    /* bytes that this rank needs */
+        int64_t machine; /* and all that share its memory */
+        int ranks;       /* so many */
+        loong_memory_room_t room;
+    } memory;
+
     /* The run. */
     loong_trainer_state_t state;
     loong_frame_t frame;
@@ -192,6 +199,15 @@ LOONG_NODISCARD loong_status_t loongi_supervise_saved(loong_trainer_t *t);
 loong_rampup_t loongi_trainer_rampup(const loong_recipe_t *recipe);
 LOONG_NODISCARD loong_status_t loongi_trainer_open_data(loong_trainer_t *t);
 void loongi_trainer_close_data(loong_trainer_t *t);
+
+/* ---- room.c ---- */
+/* Compares what all ranks need with what their machines have. Collective. */
+LOONG_NODISCARD loong_status_t loongi_room_measure(loong_trainer_t *t);
+bool loongi_room_suffices(const loong_trainer_t *t);
+/* "needs 1.1 TiB ..., this machine has ...". */
+void loongi_room_tell(const loong_trainer_t *t, loong_text_t *text);
+/* Errors: LOONG_ERR_MEMORY, with that. */
+LOONG_NODISCARD loong_status_t loongi_room_check(loong_trainer_t *t);
 
 /* ---- run_dirs.c ---- */
 /* Rank 0: makes checkpoint.save and log.dir and keeps other runs out of them.

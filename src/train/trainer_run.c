@@ -151,6 +151,27 @@ static void describe_precision(loong_trainer_t *t)
     loongi_text_printf(&t->text, "\n");
 }
 
+static void describe_memory(loong_trainer_t *t)
+{
+    char a[LOONG_HUMAN_SIZE];
+    const int64_t *bytes = t->component->bytes;
+    loongi_text_printf(&t->text, "memory of this rank:\n");
+    for (int b = 0; b < LOONG_BASE_COUNT; b++) {
+        if (bytes[b] > 0) {
+            loongi_text_printf(&t->text, "  %-14s %s\n",
+                               loongi_base_name((loong_base_t)b),
+                               loongi_human_bytes((double)bytes[b], a));
+        }
+    }
+    loongi_text_printf(&t->text, "  %-14s %s\n", "together",
+                       loongi_human_bytes((double)t->memory.rank, a));
+    if (!loongi_room_suffices(t)) {
+        loongi_text_printf(&t->text, "too little memory: ");
+        loongi_room_tell(t, &t->text);
+        loongi_text_printf(&t->text, "\n");
+    }
+}
+
 loong_status_t loong_trainer_describe(loong_trainer_t *trainer,
                                       const char **text_p)
 {
@@ -194,18 +215,7 @@ loong_status_t loong_trainer_describe(loong_trainer_t *trainer,
                        loong_dtype_name(s->params.precision.compute),
                        loong_dtype_name(s->params.precision.wide));
     describe_precision(t);
-    loongi_text_printf(&t->text, "memory of this rank:\n");
-    int64_t sum = 0;
-    for (int b = 0; b < LOONG_BASE_COUNT; b++) {
-        if (s->bytes[b] > 0) {
-            loongi_text_printf(&t->text, "  %-14s %s\n",
-                               loongi_base_name((loong_base_t)b),
-                               loongi_human_bytes((double)s->bytes[b], a));
-            sum += s->bytes[b];
-        }
-    }
-    loongi_text_printf(&t->text, "  %-14s %s\n", "together",
-                       loongi_human_bytes((double)sum, a));
+    describe_memory(t);
     *text_p = loongi_text_get(&t->text);
     return t->text.status;
 }

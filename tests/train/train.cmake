@@ -11,3 +11,11 @@ add_test(NAME cli_loongrun COMMAND
   ${PROJECT_SOURCE_DIR}/tests/train/loongrun.sh ${PROJECT_BINARY_DIR}
   ${PROJECT_SOURCE_DIR})
 set_tests_properties(cli_loongrun PROPERTIES LABELS cli TIMEOUT 120)
+loong_test(NAME room SOURCES tests/unit/test_room.c LABELS unit)
+if(MPI_C_FOUND)
+  add_test(NAME too_large COMMAND
+    ${PROJECT_SOURCE_DIR}/tests/train/too_large.sh ${PROJECT_BINARY_DIR}
+    ${PROJECT_SOURCE_DIR} ${MPIEXEC_EXECUTABLE})
+  set_tests_properties(too_large PROPERTIES LABELS "cli;full" TIMEOUT 600
+    ENVIRONMENT "OMPI_ALLOW_RUN_AS_ROOT=1;OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1")
+endif()

@@ -1,0 +1,83 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Does the plan fit into the memory of the machine? Asked before anything is
+ * allocated: pages are taken when they are touched, so that a run that cannot
+ * fit would be killed in its first step. */
+#include "trainer_impl.h"
+
+loong_status_t loongi_room_measure(loong_trainer_t *t)
+{
+    enum { WORDS = 2 };
+    int size = loong_comm_size(t->comm);
+    int rank = loong_comm_rank(t->comm);
+    int64_t *words = NULL;
+    int64_t *counts = NULL;
+    loong_status_t measured =
+        loongi_memory_room(t->ctx, "", &t->memory.room);
+    t->memory.rank = 0;
+    for (int b = 0; b < LOONG_BASE_COUNT; b++) {
+        t->memory.rank += t->component->bytes[b];
+    }
+    LOONG_TRY(loongi_alloc(t->ctx, (size_t)size * WORDS * sizeof(*words),
+                           "memory of ranks", &words));
+    loong_status_t status =
+        loongi_alloc(t->ctx, (size_t)size * sizeof(*counts),
+                     "memory of ranks", &counts);
+    if (status == LOONG_OK) {
+        for (int r = 0; r < size; r++) {
+            counts[r] = WORDS;
+        }
+        words[WORDS * rank] = (int64_t)t->memory.room.id;
+        words[WORDS * rank + 1] = t->memory.rank;
+        status = loong_comm_all_gather(t->comm, words, counts, LOONG_I64,
+                                       "memory of ranks");
+    }
+    t->memory.machine = 0;
+    t->memory.ranks = 0;
+    for (int r = 0; r < size && status == LOONG_OK; r++) {
+        if (words[WORDS * r] == (int64_t)t->memory.room.id) {
+            t->memory.machine += words[WORDS * r + 1];
+            t->memory.ranks++;
+        }
+    }
+    loongi_free(t->ctx, counts);
+    loongi_free(t->ctx, words);
+    LOONG_TRY(measured);
+    return status;
+}
+
+bool loongi_room_suffices(const loong_trainer_t *t)
+{
+    return t->memory.machine <= t->memory.room.bytes;
+}
+
+void loongi_room_tell(const loong_trainer_t *t, loong_text_t *text)
+{
+    char need[LOONG_HUMAN_SIZE];
+    char all[LOONG_HUMAN_SIZE];
+    char has[LOONG_HUMAN_SIZE];
+    loongi_text_printf(text, "needs %s per rank",
+                       loongi_human_bytes((double)t->memory.rank, need));
+    if (t->memory.ranks > 1) {
+        loongi_text_printf(text, " (%s for the %d ranks here)",
+                           loongi_human_bytes((double)t->memory.machine, all),
+                           t->memory.ranks);
+    }
+    loongi_text_printf(text, ", this machine has %s (%s)",
+                       loongi_human_bytes((double)t->memory.room.bytes, has),
+                       t->memory.room.what);
+}
+
+loong_status_t loongi_room_check(loong_trainer_t *t)
+{
+    loong_text_t text = loongi_text_begin(t->ctx);
+    loong_status_t status = LOONG_OK;
+    if (!loongi_room_suffices(t)) {
+        loongi_room_tell(t, &text);
+        status = LOONG_FAIL(t->ctx, LOONG_ERR_MEMORY,
+                            "too little memory: %s; --dry-run tells what "
+                            "takes it", loongi_text_get(&text));
+    }
+    loongi_text_free(&text);
+    return status;
+}

@@ -151,12 +151,12 @@ two 1 "bad_hf/model.safetensors: " init.from_hf=bad_hf
 cp hf/model.safetensors bad_hf
 damage bad_hf/model.safetensors 2 '\377\377\377\377\377'
 two 1 "bytes, at most 100000000 are allowed" init.from_hf=bad_hf
-printf '{"a": ' >bad_hf/config.json
-two 1 "bad_hf/config.json: line 1" init.from_hf=bad_hf
+printf '{\n"a": ' >bad_hf/config.json
+two 1 "bad_hf/config.json: line 2, column" init.from_hf=bad_hf
 
 # truncated tokenizer.json, where a run needs it
-printf '{"version": "1.0", "model": {"type": "BPE", ' >bad.json
-two 1 "bad.json: line 1" data.tokenizer=bad.json \
+printf '{"version": "1.0", "model":\n{"type": "BPE", ' >bad.json
+two 1 "bad.json: line 2, column" data.tokenizer=bad.json \
     'data.validation=[{name: v, path: text}]' \
     'eval.sample.prompts=["The "]'
 

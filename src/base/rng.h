@@ -39,6 +39,9 @@ uint64_t loongi_rng_name(const char *name);
  * number `index` of the stream (seed, name). */
 double loongi_rng_uniform(uint64_t seed, uint64_t name, uint64_t index);
 double loongi_rng_normal(uint64_t seed, uint64_t name, uint64_t index);
+/* Normal numbers index .. index + count - 1: the same bits, much faster. */
+void loongi_rng_normals(uint64_t seed, uint64_t name, uint64_t index,
+                        int64_t count, double *values);
 
 #ifdef __cplusplus
 }

@@ -6,32 +6,60 @@
 #include "initial.h"
 #include "rng.h"
 
-/* One draw in 370 lies outside and is made again, from a stream of its own. */
-static double truncated_normal(uint64_t seed, uint64_t key, uint64_t index)
+static void scale(double factor, int64_t count, double *values)
 {
-    const double bound = 3.0;
-    double value = loongi_rng_normal(seed, key, index);
-    while (fabs(value) > bound) {
-        value = loongi_rng_normal(seed, ++key, index);
+    for (int64_t i = 0; i < count; i++) {
+        values[i] *= factor;
     }
-    return value;
 }
 
-double loongi_initial(const loong_param_params_t *param, uint64_t seed,
-                      uint64_t key, uint64_t index)
+/* One draw in 370 lies outside and is made again, from a stream of its own. */
+static void truncate_normals(const loong_draw_t *d, double *values)
 {
+    const double bound = 3.0;
+    for (int64_t i = 0; i < d->count; i++) {
+        uint64_t key = d->key;
+        while (fabs(values[i]) > bound) {
+            values[i] = loongi_rng_normal(d->seed, ++key,
+                                          d->index + (uint64_t)i);
+        }
+    }
+}
+
+static void fill(double value, int64_t count, double *values)
+{
+    for (int64_t i = 0; i < count; i++) {
+        values[i] = value;
+    }
+}
+
+void loongi_initial(const loong_param_params_t *param,
+                    const loong_draw_t *draw, double *values)
+{
+    const loong_draw_t *d = draw;
     switch (param->init) {
     case LOONG_INIT_ZEROS:
+        fill(0.0, d->count, values);
         break;
     case LOONG_INIT_ONES:
-        return 1.0;
+        fill(1.0, d->count, values);
+        break;
     case LOONG_INIT_NORMAL:
-        return param->std * loongi_rng_normal(seed, key, index);
+        loongi_rng_normals(d->seed, d->key, d->index, d->count, values);
+        scale(param->std, d->count, values);
+        break;
     case LOONG_INIT_UNIFORM:
-        return param->std * sqrt(3.0) *
-               (2.0 * loongi_rng_uniform(seed, key, index) - 1.0);
+        for (int64_t i = 0; i < d->count; i++) {
+            values[i] = 2.0 * loongi_rng_uniform(d->seed, d->key,
+                                                 d->index + (uint64_t)i) -
+                        1.0;
+        }
+        scale(param->std * sqrt(3.0), d->count, values);
+        break;
     case LOONG_INIT_TRUNCATED_NORMAL:
-        return param->std * truncated_normal(seed, key, index);
+        loongi_rng_normals(d->seed, d->key, d->index, d->count, values);
+        truncate_normals(d, values);
+        scale(param->std, d->count, values);
+        break;
     }
-    return 0.0;
 }

@@ -10,10 +10,18 @@
 extern "C" {
 #endif
 
-/* Element `index` (of the whole tensor) of a parameter at the start, from the
- * stream (seed, key). */
-double loongi_initial(const loong_param_params_t *param, uint64_t seed,
-                      uint64_t key, uint64_t index);
+/* Elements of a parameter: where they begin in the whole tensor, and the stream
+ * (seed, key) that they are drawn from. */
+typedef struct loong_draw {
+    uint64_t seed;
+    uint64_t key;
+    uint64_t index;
+    int64_t count;
+} loong_draw_t;
+
+/* What they start as. */
+void loongi_initial(const loong_param_params_t *param,
+                    const loong_draw_t *draw, double *values);
 
 #ifdef __cplusplus
 }

@@ -48,13 +48,16 @@ static void initialize_block(loong_stage_t *s, const loong_param_place_t *p,
 {
     double values[INIT_BLOCK];
     int64_t count = LOONG_MIN(end - at, (int64_t)INIT_BLOCK);
-    uint64_t key = loongi_rng_name(p->name);
     loong_part_t part = loongi_part_of(p);
-    for (int64_t i = 0; i < count; i++) {
+    loong_draw_t draw = {seed, loongi_rng_name(p->name), 0, 0};
+    bool whole = part.cols == part.all_cols;
+    for (int64_t i = 0; i < count; i += draw.count) {
         int64_t row = part.row + (at + i) / part.cols;
         int64_t col = part.col + (at + i) % part.cols;
-        values[i] = loongi_initial(&p->params, seed, key,
-                                   (uint64_t)(row * part.all_cols + col));
+        int64_t rest = whole ? count : part.cols - (at + i) % part.cols;
+        draw.index = (uint64_t)(row * part.all_cols + col);
+        draw.count = LOONG_MIN(rest, count - i);
+        loongi_initial(&p->params, &draw, values + i);
     }
     loongi_stage_set_param(s, p, at, count, values);
 }

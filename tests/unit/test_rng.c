@@ -60,6 +60,24 @@ static void draws_stay_inside(void **state)
     }
 }
 
+/* Many at once are the same numbers, near those of the mathematical library. */
+static void many_normals(void **state)
+{
+    (void)state;
+    enum { N = 1000 };
+    double values[N];
+    for (int64_t count = 1; count < N; count += 37) {
+        uint64_t first = ((uint64_t)1 << 32) - 500;
+        loongi_rng_normals(9, 5, first, count, values);
+        for (int64_t i = 0; i < count; i++) {
+            uint64_t at = first + (uint64_t)i;
+            assert_true(values[i] == loongi_rng_normal(9, 5, at));
+            double radius = sqrt(-2.0 * log(loongi_rng_uniform(9, 5, at)));
+            assert_true(fabs(values[i]) <= radius * (1.0 + 1e-15));
+        }
+    }
+}
+
 /* Sample moments of n numbers lie within 5 standard errors. */
 static void moments(void **state)
 {
@@ -108,6 +126,7 @@ int main(void)
         cmocka_unit_test(known_answers),
         cmocka_unit_test(numbers_come_from_blocks),
         cmocka_unit_test(draws_stay_inside),
+        cmocka_unit_test(many_normals),
         cmocka_unit_test(moments),
         cmocka_unit_test(names_are_fixed),
     };

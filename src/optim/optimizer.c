@@ -109,8 +109,8 @@ static loong_status_t add_norm(loong_optimizer_t *o, const loong_bucket_t *b)
 static loong_status_t add_gather(loong_optimizer_t *o, const loong_bucket_t *b)
 {
     loong_step_t step;
-    LOONG_TRY(loongi_step_collective(o->shards, "flat_all_gather",
-                                     LOONG_GROUP_DP_CP, b, &step));
+    LOONG_TRY(loongi_step_collective(o->shards, "flat_all_gather", b->group,
+                                     b, &step));
     step.query.arg[0] = loongi_flat_arg(o->shards->flats[b->flat].dtype,
                                         b->end - b->begin);
     step.operand[0] = param_at(o, b, b->begin);

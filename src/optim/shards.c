@@ -40,17 +40,20 @@ static int64_t cut_after(const loong_chunk_t *chunk, int flat, int64_t target,
 static loong_status_t cut_bucket(loong_shards_t *s, const loong_chunk_t *chunk,
                                  loong_bucket_t *b)
 {
+    b->group = loongi_shards_group(s, b->flat);
+    b->size = loong_mesh_group_size(&s->mesh, b->group);
+    b->rank = loong_mesh_group_rank(&s->mesh, b->group);
     LOONG_TRY(loongi_arena_alloc(
-        s->arena, (size_t)s->size * sizeof(*b->counts), &b->counts));
+        s->arena, (size_t)b->size * sizeof(*b->counts), &b->counts));
     int64_t at = b->begin;
-    for (int r = 0; r < s->size; r++) {
-        int64_t target = b->begin + (b->end - b->begin) * (r + 1) / s->size;
-        int64_t next = r + 1 == s->size
+    for (int r = 0; r < b->size; r++) {
+        int64_t target = b->begin + (b->end - b->begin) * (r + 1) / b->size;
+        int64_t next = r + 1 == b->size
                            ? b->end
                            : LOONG_MAX(at, cut_after(chunk, b->flat, target,
                                                      b->end));
         b->counts[r] = next - at;
-        if (r == s->rank) {
+        if (r == b->rank) {
             b->own_begin = at;
             b->own_end = next;
         }
@@ -225,9 +228,9 @@ loong_status_t loongi_shards_create(const loong_chunk_t *chunk,
     s->ctx = chunk->ctx;
     s->params = *params;
     s->wide = chunk->precision.wide;
-    s->size = loong_mesh_group_size(mesh, LOONG_GROUP_DP_CP);
-    s->rank = loong_mesh_group_rank(mesh, LOONG_GROUP_DP_CP);
-    if (s->size == 1) {
+    s->mesh = *mesh;
+    if (loong_mesh_group_size(mesh, LOONG_GROUP_DP_CP) == 1 &&
+        loong_mesh_group_size(mesh, LOONG_GROUP_EDP) == 1) {
         s->params.sharding = LOONG_SHARDING_NONE;
     }
     loong_status_t status = plan(s, chunk);

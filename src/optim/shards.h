@@ -3,6 +3,9 @@
  * What data-parallel ranks share out (ZeRO, Rajbhandari et al. 2020): who
  * keeps which rows, and the collectives that this puts into programs.
  *
+ * Experts are shared among the ranks that hold the same ones (group EDP), all
+ * else among data and context parallel ranks.
+ *
  * A bucket is a range of whole packs of one flat buffer. Each rank owns a part
  * of every bucket, cut between rows, so that a part is made of rectangles of
  * global tensors. Without sharding every rank has all, and the same parts
@@ -49,6 +52,9 @@ typedef struct loong_shards_params {
 
 typedef struct loong_bucket {
     int flat;
+    loong_group_t group; /* that shares it: DP_CP, of experts EDP */
+    int size;            /* of the group, and this rank's place in it */
+    int rank;
     int64_t begin; /* elements of the flat buffer */
     int64_t end;
     int64_t *counts; /* per rank: elements of its part, in rank order */
@@ -73,8 +79,7 @@ typedef struct loong_shards {
     loong_arena_t *arena;
     loong_shards_params_t params; /* sharding: no more than is of use */
     loong_dtype_t wide;
-    int size; /* ranks that share, and this one's place */
-    int rank;
+    loong_mesh_t mesh;
     int num_flats;
     loong_flat_t flats[LOONG_MAX_FLATS]; /* of the whole chunk */
     int64_t num_buckets; /* of what is trained; with `params` of all */
@@ -99,6 +104,13 @@ loongi_shards_place(const loong_shards_t *shards, loong_chunk_t *chunk);
 /* The bucket of an element; NULL: of a frozen flat that every rank has. */
 loong_bucket_t *loongi_shards_bucket(const loong_shards_t *shards, int flat,
                                      int64_t element);
+
+/* The ranks that hold the same of a flat buffer. */
+static inline loong_group_t loongi_shards_group(const loong_shards_t *shards,
+                                                int flat)
+{
+    return shards->flats[flat].expert ? LOONG_GROUP_EDP : LOONG_GROUP_DP_CP;
+}
 
 /* Byte offset in PARAM of an element that this rank has. */
 int64_t loongi_shards_param(const loong_shards_t *shards, int flat,

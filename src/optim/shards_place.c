@@ -306,7 +306,7 @@ static loong_status_t put_sum(placer_t *k, const loong_bucket_t *b,
         LOONG_TRY(loongi_step_collective(
             k->s,
             over_data && scatter ? "flat_reduce_scatter" : "flat_all_reduce",
-            over_data ? LOONG_GROUP_DP_CP : flat->sum_group, b, &step));
+            over_data ? b->group : flat->sum_group, b, &step));
         step.when = every ? LOONG_WHEN_ALWAYS : LOONG_WHEN_LAST;
         step.query.arg[0] = loongi_flat_arg(k->s->wide, b->end - b->begin);
         step.operand[0] = at;
@@ -388,8 +388,8 @@ static loong_status_t put_gather(placer_t *k, const span_t *span)
         step.operand[1] = in_comm(k, span, b->own_begin);
         LOONG_TRY(put(k, span->program, 2 * span->before, &step));
     }
-    LOONG_TRY(loongi_step_collective(k->s, "flat_all_gather",
-                                     LOONG_GROUP_DP_CP, b, &step));
+    LOONG_TRY(loongi_step_collective(k->s, "flat_all_gather", b->group, b,
+                                     &step));
     step.query.arg[0] = loongi_flat_arg(dtype, b->end - b->begin);
     step.operand[0] = in_comm(k, span, b->begin);
     return put(k, span->program, 2 * span->before, &step);

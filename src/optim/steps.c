@@ -29,13 +29,13 @@ loong_status_t loongi_step_collective(const loong_shards_t *shards,
     loong_collective_attr_t *attr = NULL;
     LOONG_TRY(loongi_arena_alloc(shards->arena, sizeof(*attr), &attr));
     attr->group = group;
-    attr->size = shards->size;
-    attr->rank = shards->rank;
+    attr->size = loong_mesh_group_size(&shards->mesh, group);
+    attr->rank = loong_mesh_group_rank(&shards->mesh, group);
     attr->counts = bucket->counts;
     attr->label = op;
     loongi_step_begin(step, op,
-                      group == LOONG_GROUP_DP_CP ? "data parallel"
-                                                 : "parts of sums",
+                      group == bucket->group ? "data parallel"
+                                             : "parts of sums",
                       shards->params.threads);
     step->query.attr = attr;
     step->query.num_in = 1;

@@ -152,8 +152,8 @@ static const loong_recipe_key_t keys[] = {
     CHOICE("parallel.cp_comm_type", "all_gather", "all_gather a2a", FREE,
            "how these bring queries and keys together: keys and values of "
            "all to each, or all rows of a share of the heads"),
-    INT("parallel.expert_model_parallel_size", "1", 1, 1, SAME,
-        "expert parallel ranks"),
+    INT("parallel.expert_model_parallel_size", "1", 1, 1024, FREE,
+        "ranks that share the experts of a layer"),
     CHOICE("parallel.data_parallel_sharding", "optim",
            "none optim optim_grads optim_grads_params", FREE,
            "what data-parallel ranks share out: moments and masters, main "

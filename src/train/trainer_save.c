@@ -167,7 +167,9 @@ static loong_status_t add_stage(loong_trainer_t *t, const loong_stage_t *stage,
         rows_t r = {stage, p, b, 0, loongi_part_of(p).rows};
         bool mine = b != NULL ? rows_in(p, b->own_begin, b->own_end, &r.row,
                                         &r.rows)
-                              : s->rank == 0;
+                              : loong_mesh_group_rank(
+                                    &s->mesh,
+                                    loongi_shards_group(s, p->flat)) == 0;
         if (mine) {
             LOONG_TRY(add_param(t, &r, arena));
         }

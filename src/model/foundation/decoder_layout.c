@@ -46,7 +46,6 @@ static void check_experts(loong_problems_t *problems,
                             "expert_model_parallel_size %d does not divide "
                             "num_experts %d", ep, c->num_experts);
     }
-    (void)request;
     if (c->sequence_balance && mesh->size[LOONG_AXIS_CP] > 1) {
         loongi_problems_add(problems,
                             "context_parallel_size %d: a rank has no whole "
@@ -54,10 +53,12 @@ static void check_experts(loong_problems_t *problems,
                             "moe_router_load_balancing_type aux_loss works",
                             mesh->size[LOONG_AXIS_CP]);
     }
-    if (c->num_experts > 0 && tp > 1) {
+    if (c->num_experts > 0 && tp > 1 && !request->sequence_parallel) {
         loongi_problems_add(problems,
-                            "tensor_model_parallel_size %d: not yet with "
-                            "num_experts %d", tp, c->num_experts);
+                            "tensor_model_parallel_size %d with num_experts "
+                            "%d takes sequence_parallel: true, so that each "
+                            "rank routes tokens of its own", tp,
+                            c->num_experts);
     }
 }
 

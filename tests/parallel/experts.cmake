@@ -1,0 +1,10 @@
+# Mixtures of experts over ranks.
+loong_test(NAME experts LABELS parallel TIMEOUT 300
+  SOURCES tests/parallel/test_experts.c tests/parallel/layout_run.c
+  LIBS loong_layouts)
+set_tests_properties(experts PROPERTIES
+  ENVIRONMENT "OMP_NUM_THREADS=1;GOMP_SPINCOUNT=10000")
+add_test(NAME experts_long COMMAND test_experts
+  WORKING_DIRECTORY ${PROJECT_BINARY_DIR})
+set_tests_properties(experts_long PROPERTIES LABELS "parallel;full"
+  TIMEOUT 900 ENVIRONMENT "OMP_NUM_THREADS=1;LOONG_LAYOUT_STEPS=100")

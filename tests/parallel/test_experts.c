@@ -1,0 +1,199 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Mixtures of experts over ranks against one rank, in f64: loss, gradient norm,
+ * parameters and moments after some steps, on layouts drawn at random. */
+#include "layout_run.h"
+#include "rng.h"
+
+#define COMMON                                                                \
+    "num_layers: 2, hidden_size: 24, ffn_hidden_size: 40, "                   \
+    "num_attention_heads: 4, num_query_groups: 2, kv_channels: 8, "           \
+    "vocab_size: 61, max_position_embeddings: 64, num_experts: 8, "           \
+    "moe_ffn_hidden_size: 20, "
+/* Losses of the router over a micro-batch, dropout. */
+#define SOFTMAX                                                               \
+    "{family: qwen3_moe, " COMMON "qk_layernorm: true, hidden_dropout: 0.1, " \
+    "moe_router_topk: 3, moe_aux_loss_coeff: 0.05, moe_z_loss_coeff: 0.01}"
+/* A shared expert behind a gate, groups of experts, balance of sequences. */
+#define SIGMOID                                                               \
+    "{family: qwen2_moe, " COMMON "moe_router_topk: 4, "                      \
+    "moe_router_score_function: sigmoid, moe_router_num_groups: 4, "          \
+    "moe_router_group_topk: 2, moe_router_topk_scaling_factor: 2.5, "         \
+    "moe_shared_expert_intermediate_size: 28, "                               \
+    "moe_router_load_balancing_type: seq_aux_loss, moe_aux_loss_coeff: 0.05}"
+
+/* Of a run; LOONG_LAYOUT_STEPS for more. */
+static int steps(void)
+{
+    const char *text = getenv("LOONG_LAYOUT_STEPS");
+    return text != NULL ? atoi(text) : 8;
+}
+
+static layout_run_t make_run(const char *save, const char *model, int ranks,
+                             const char *parallel)
+{
+    layout_run_t run = {.save = save, .model = model, .parallel = parallel,
+                        .more = "", .dtype = "fp64", .ranks = ranks,
+                        .micro_batch_size = 2, .steps = steps()};
+    return run;
+}
+
+static void check_layouts(const char *model, int count,
+                          const char *const *layouts, const int *ranks)
+{
+    layout_place_t place = layout_begin();
+    layout_run_t one = make_run("one", model, 1, "{}");
+    layout_run(&place, &one);
+    for (int i = 0; i < count; i++) {
+        char save[16];
+        snprintf(save, sizeof(save), "layout%d", i);
+        layout_run_t run = make_run(save, model, ranks[i], layouts[i]);
+        layout_run(&place, &run);
+        layout_compare(&place, &run, &one, 1e-9);
+    }
+    layout_end(&place);
+}
+
+#define TP "tensor_model_parallel_size: "
+#define SP "sequence_parallel: true"
+#define EP "expert_model_parallel_size: "
+#define PP "pipeline_model_parallel_size: "
+#define CP "context_parallel_size: "
+#define SHARD "data_parallel_sharding: "
+
+static void chosen_layouts(void **state)
+{
+    (void)state;
+    static const char *const layouts[] = {
+        "{}", "{" EP "2}", "{" EP "2, " SHARD "none, bucket_bytes: 8192}",
+        "{" EP "4}", "{" TP "2, " SP "}", "{" TP "2, " SP ", " EP "4}",
+        "{" PP "2, " EP "2}\nschedule: zero_bubble_h1"};
+    static const int ranks[] = {2, 2, 4, 4, 2, 4, 4};
+    check_layouts(SOFTMAX, LOONG_COUNT_OF(layouts), layouts, ranks);
+    check_layouts(SIGMOID, LOONG_COUNT_OF(layouts), layouts, ranks);
+}
+
+/* From the product of data, tensor, context, expert and pipeline parallel and
+ * of what is shared out. */
+static void draw_layouts(const char *model, bool contexts)
+{
+    static const char *const shardings[] = {"none", "optim", "optim_grads",
+                                            "optim_grads_params"};
+    enum { COUNT = 8 };
+    char text[COUNT][256];
+    const char *layouts[COUNT];
+    int ranks[COUNT];
+    for (int i = 0; i < COUNT; i++) {
+        int draw[6];
+        for (int k = 0; k < 6; k++) {
+            draw[k] = (int)(1e6 * loongi_rng_uniform(7, 1,
+                                                     (uint64_t)(6 * i + k)));
+        }
+        int tp = draw[0] % 2 ? 2 : 1;
+        int pp = draw[1] % 3 == 0 ? 2 : 1;
+        int dp = 1 << draw[2] % 2;
+        int cp = contexts && draw[5] % 2 ? 2 : 1;
+        int most = tp * cp * dp;
+        int ep = 1 << draw[3] % 4;
+        ep = ep > most ? most : ep;
+        ranks[i] = tp * cp * pp * dp;
+        snprintf(text[i], sizeof(text[i]),
+                 "{" TP "%d, sequence_parallel: %s, " CP "%d, " PP "%d, " EP
+                 "%d, " SHARD "%s}",
+                 tp, tp > 1 ? "true" : "false", cp, pp, ep,
+                 shardings[draw[4] % 4]);
+        layouts[i] = text[i];
+        print_message("%d ranks, %s\n", ranks[i], text[i]);
+    }
+    check_layouts(model, COUNT, layouts, ranks);
+}
+
+static void random_layouts(void **state)
+{
+    (void)state;
+    draw_layouts(SOFTMAX, true);
+    draw_layouts(SIGMOID, false); /* sequences must be whole */
+}
+
+/* Parameters and moments go from layout to layout. */
+static void checkpoints_change_layout(void **state)
+{
+    (void)state;
+    static const char *const layouts[] = {
+        "{}", "{" EP "4}", "{" TP "2, " SP ", " EP "2}", "{" EP "2}"};
+    static const int ranks[] = {1, 4, 4, 2};
+    layout_place_t place = layout_begin();
+    layout_run_t whole = make_run("whole", SOFTMAX, 1, "{}");
+    layout_run_t parts = make_run("parts", SOFTMAX, 1, "{}");
+    whole.steps = parts.steps = LOONG_COUNT_OF(layouts);
+    layout_run(&place, &whole);
+    for (int i = 0; i < LOONG_COUNT_OF(layouts); i++) {
+        parts.ranks = ranks[i];
+        parts.parallel = layouts[i];
+        parts.stop_at = i + 1;
+        parts.load = i > 0 ? "auto" : NULL;
+        layout_run(&place, &parts);
+    }
+    layout_compare(&place, &parts, &whole, 1e-9);
+    layout_end(&place);
+}
+
+/* The losses of the router have their gradients: without them the run is
+ * another one. */
+static void losses_count(void **state)
+{
+    (void)state;
+    layout_place_t place = layout_begin();
+    layout_run_t with = make_run("with", SOFTMAX, 1, "{}");
+    layout_run_t without = make_run(
+        "without",
+        "{family: qwen3_moe, " COMMON "qk_layernorm: true, "
+        "hidden_dropout: 0.1, moe_router_topk: 3}", 1, "{}");
+    layout_run(&place, &with);
+    layout_run(&place, &without);
+    assert_true(fabs(with.loss - without.loss) > 1e-6);
+    layout_end(&place);
+}
+
+/* Whatever is wrong with a layout is told before anything starts. */
+static void impossible_layouts(void **state)
+{
+    (void)state;
+#define DENSE                                                                 \
+    "{family: qwen3, num_layers: 2, hidden_size: 24, ffn_hidden_size: 40, "   \
+    "num_attention_heads: 4, vocab_size: 61, max_position_embeddings: 64}"
+    static const struct {
+        const char *model;
+        int ranks;
+        const char *parallel;
+        const char *text;
+    } cases[] = {
+        {SOFTMAX, 3, "{" EP "3}",
+         "expert_model_parallel_size 3 does not divide num_experts 8"},
+        {DENSE, 2, "{" EP "2}",
+         "expert_model_parallel_size 2: the model has no experts"},
+        {SOFTMAX, 2, "{" TP "2}", "takes sequence_parallel: true"},
+        {SOFTMAX, 3, "{" EP "2}", "3 ranks are no multiple of expert"},
+        {SIGMOID, 2, "{" CP "2}", "moe_router_load_balancing_type aux_loss"},
+    };
+    layout_place_t place = layout_begin();
+    for (int i = 0; i < LOONG_COUNT_OF(cases); i++) {
+        layout_run_t run = make_run("none", cases[i].model, cases[i].ranks,
+                                    cases[i].parallel);
+        run.refusal = cases[i].text;
+        layout_run(&place, &run);
+    }
+    layout_end(&place);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(chosen_layouts),
+        cmocka_unit_test(random_layouts),
+        cmocka_unit_test(checkpoints_change_layout),
+        cmocka_unit_test(losses_count),
+        cmocka_unit_test(impossible_layouts),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

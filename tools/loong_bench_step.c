@@ -141,6 +141,7 @@ static loong_status_t load(loong_context_t *ctx, const options_t *o,
         "++train.max_wall_time=0", "++optimizer.lr_decay_style=constant",
         "++optimizer.lr_warmup_iters=0", "++optimizer.lr_decay_iters=null",
         "++data.validation=null", "++data.validation_split=0",
+        "++data.tokenizer=null",
         "++eval=null", "++checkpoint=null", "++resume=null", "++export=null"};
     enum { OWN = 3, FIXED = (int)(sizeof(fixed) / sizeof(fixed[0])) };
     char own[OWN][PATH_SIZE + 64];

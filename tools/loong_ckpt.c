@@ -8,6 +8,7 @@
 
 #include "loong/checkpoint.h"
 #include "loong/exit_code.h"
+#include "loong/tokenizer.h"
 
 static const char usage_text[] =
     "usage: loong-ckpt COMMAND ...\n"
@@ -21,7 +22,8 @@ static const char usage_text[] =
     "      --tokenizer DIR        take the tokenizer's files from here\n"
     "                             (default: those kept in the checkpoint)\n"
     "      --component NAME       which part of the model (foundation)\n"
-    "      --bos ID, --eos ID     token ids for generation_config.json\n"
+    "      --bos, --eos, --pad ID token ids (default: those of the run that\n"
+    "                             saved, or of --tokenizer)\n"
     "  inspect PATH [--verify]    metadata, tensors, norms; check checksums\n"
     "  diff A B                   compare tensors and model keys\n"
     "\n"
@@ -120,7 +122,41 @@ static bool set_option(loong_checkpoint_export_params_t *params,
         params->eos_token_id = number;
         return true;
     }
+    if (strcmp(name, "--pad") == 0 && parse_int(value, 0, &number)) {
+        params->pad_token_id = number;
+        return true;
+    }
     return false;
+}
+
+static void default_id(const loong_tokenizer_t *tokenizer,
+                       loong_token_role_t role, int64_t *id)
+{
+    if (*id < 0) {
+        *id = loong_tokenizer_get_role(tokenizer, role);
+    }
+}
+
+/* Ids that were not given, from the tokenizer that was. */
+static void read_ids(loong_context_t *ctx,
+                     loong_checkpoint_export_params_t *params)
+{
+    loong_tokenizer_t *tokenizer = NULL;
+    if (params->tokenizer_dir == NULL) {
+        return;
+    }
+    if (loong_tokenizer_load(ctx, params->tokenizer_dir, &tokenizer) !=
+        LOONG_OK) {
+        fprintf(stderr, "warning: no token ids from %s: %s\n",
+                params->tokenizer_dir, loong_context_error(ctx));
+        loong_context_clear_error(ctx);
+        return;
+    }
+    default_id(tokenizer, LOONG_TOKEN_BOS, &params->bos_token_id);
+    default_id(tokenizer, LOONG_TOKEN_EOS, &params->eos_token_id);
+    default_id(tokenizer, LOONG_TOKEN_EOD, &params->eos_token_id);
+    default_id(tokenizer, LOONG_TOKEN_PAD, &params->pad_token_id);
+    loong_tokenizer_destroy(&tokenizer);
 }
 
 static int run_export(loong_context_t *ctx, int argc, char **argv)
@@ -128,7 +164,7 @@ static int run_export(loong_context_t *ctx, int argc, char **argv)
     loong_checkpoint_export_params_t params;
     int places = 0;
     memset(&params, 0, sizeof(params));
-    params.bos_token_id = params.eos_token_id = -1;
+    params.bos_token_id = params.eos_token_id = params.pad_token_id = -1;
     for (int i = 0; i < argc; i++) {
         if (strncmp(argv[i], "--", 2) == 0) {
             if (i + 1 == argc || !set_option(&params, argv[i], argv[i + 1])) {
@@ -146,6 +182,7 @@ static int run_export(loong_context_t *ctx, int argc, char **argv)
     if (places != 2) {
         return wrong_usage("export needs CKPT and OUT_HF_DIR", "");
     }
+    read_ids(ctx, &params);
     return finish(ctx, loong_checkpoint_export(ctx, &params), true);
 }
 

@@ -35,8 +35,11 @@ typedef struct loong_checkpoint_export_params {
     loong_dtype_t dtype;
     int64_t max_shard_bytes;   /* 0: 5 GB */
     const char *tokenizer_dir; /* NULL: the files kept in the checkpoint */
-    int64_t bos_token_id; /* used without generation_config.json; -1: none */
+    /* Used without generation_config.json; -1: those of the run that saved
+     * the checkpoint, with tokenizer_dir none. */
+    int64_t bos_token_id;
     int64_t eos_token_id;
+    int64_t pad_token_id;
 } loong_checkpoint_export_params_t;
 
 /* Writes the parameters of one component as a Hugging Face directory that

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "file.h"
+#include "hf_tokens.h"
 #include "hf_weights.h"
 #include "loong/checkpoint.h"
 #include "native.h"
@@ -114,6 +115,9 @@ loong_status_t loong_checkpoint_import(loong_context_t *ctx, const char *hf_dir,
         status = import_metadata(ctx, loongi_hf_model(hf), metadata);
     }
     if (status == LOONG_OK) {
+        status = loongi_hf_tokens_read(ctx, hf_dir, metadata);
+    }
+    if (status == LOONG_OK) {
         params.dir = save_dir;
         params.metadata = metadata;
         params.files_dir = hf_dir;
@@ -181,7 +185,7 @@ static loong_status_t check_params(const native_source_t *source,
 static loong_status_t
 export_model(native_source_t *source, const loong_pairs_t *model,
              const loong_checkpoint_export_params_t *params,
-             const char *kept_files)
+             const loong_pairs_t *tokens, const char *kept_files)
 {
     loong_hf_export_params_t hf;
     loong_hf_map_t *map = NULL;
@@ -198,8 +202,7 @@ export_model(native_source_t *source, const loong_pairs_t *model,
     hf.max_shard_bytes = params->max_shard_bytes;
     hf.source = read_native;
     hf.user = source;
-    hf.bos_token_id = params->bos_token_id;
-    hf.eos_token_id = params->eos_token_id;
+    hf.tokens = tokens;
     if (params->tokenizer_dir != NULL) {
         hf.files_dir = params->tokenizer_dir;
     } else if (loongi_dir_exists(kept_files)) {
@@ -208,20 +211,46 @@ export_model(native_source_t *source, const loong_pairs_t *model,
     return loongi_hf_export(source->ctx, &hf);
 }
 
+/* What is asked for, else what the run that saved it knew. */
+static loong_status_t
+read_tokens(const loong_checkpoint_export_params_t *params,
+            const loong_pairs_t *metadata, loong_pairs_t *tokens)
+{
+    const int64_t asked[LOONG_HF_TOKENS] = {
+        params->bos_token_id, params->eos_token_id, params->pad_token_id};
+    for (int i = 0; i < LOONG_HF_TOKENS; i++) {
+        const char *name = loongi_hf_token_names[i];
+        const char *known = loongi_pairs_get(metadata, name);
+        if (asked[i] >= 0) {
+            LOONG_TRY(loongi_pairs_set_int(tokens, name, asked[i]));
+        } else if (known != NULL && params->tokenizer_dir == NULL) {
+            LOONG_TRY(loongi_pairs_set(tokens, name, known));
+        }
+    }
+    return LOONG_OK;
+}
+
 static loong_status_t
 export_open(native_source_t *source,
             const loong_checkpoint_export_params_t *params)
 {
     loong_pairs_t *model = NULL;
+    loong_pairs_t *tokens = NULL;
+    const loong_pairs_t *metadata =
+        loongi_checkpoint_metadata(source->checkpoint);
     loong_text_t files = loongi_text_begin(source->ctx);
     loongi_text_printf(&files, "%s/hf",
                        loongi_checkpoint_path(source->checkpoint));
     LOONG_TRY(files.status);
     loong_status_t status = loongi_pairs_create(source->ctx, &model);
     if (status == LOONG_OK) {
-        status = loongi_view_model_keys(
-            loongi_checkpoint_metadata(source->checkpoint), source->component,
-            model);
+        status = loongi_pairs_create(source->ctx, &tokens);
+    }
+    if (status == LOONG_OK) {
+        status = read_tokens(params, metadata, tokens);
+    }
+    if (status == LOONG_OK) {
+        status = loongi_view_model_keys(metadata, source->component, model);
     }
     if (status == LOONG_OK && model->count == 0) {
         status = LOONG_FAIL(source->ctx, LOONG_ERR_MISMATCH,
@@ -230,8 +259,9 @@ export_open(native_source_t *source,
                             source->component);
     }
     if (status == LOONG_OK) {
-        status = export_model(source, model, params, files.data);
+        status = export_model(source, model, params, tokens, files.data);
     }
+    loongi_pairs_destroy(&tokens);
     loongi_pairs_destroy(&model);
     loongi_text_free(&files);
     return status;

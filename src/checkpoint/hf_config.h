@@ -32,9 +32,9 @@ typedef struct loong_hf_config_params {
     const char *dir;
     const loong_pairs_t *model;
     loong_dtype_t dtype; /* of the weights beside it */
-    /* Used when DIR has no generation_config.json yet; -1: none. */
-    int64_t bos_token_id;
-    int64_t eos_token_id;
+    /* As in hf_tokens.h; used when DIR has no generation_config.json yet.
+     * NULL: none. */
+    const loong_pairs_t *tokens;
 } loong_hf_config_params_t;
 
 /* Writes DIR/config.json, and DIR/generation_config.json unless there is one

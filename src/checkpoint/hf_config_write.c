@@ -8,6 +8,7 @@
 #include "file.h"
 #include "hf_config.h"
 #include "hf_family.h"
+#include "hf_tokens.h"
 #include "json.h"
 #include "problems.h"
 
@@ -337,13 +338,13 @@ static void emit_gpt2(writer_t *w)
 static void emit_ids(writer_t *w, const loong_json_t *generation,
                      const loong_hf_config_params_t *params)
 {
-    static const char *const names[] = {"bos_token_id", "eos_token_id",
-                                        "pad_token_id"};
-    int64_t given[] = {params->bos_token_id, params->eos_token_id, -1};
-    for (int i = 0; i < 3; i++) {
+    const char *const *names = loongi_hf_token_names;
+    for (int i = 0; i < LOONG_HF_TOKENS; i++) {
         const loong_json_t *value =
             generation ? loongi_json_get(generation, names[i]) : NULL;
-        char text[32] = "null";
+        const char *given = generation == NULL && params->tokens != NULL
+                                ? loongi_pairs_get(params->tokens, names[i])
+                                : NULL;
         if (value != NULL) {
             loong_text_t json = loongi_text_begin(w->ctx);
             loongi_text_json(&json, value);
@@ -351,10 +352,7 @@ static void emit_ids(writer_t *w, const loong_json_t *generation,
             loongi_text_free(&json);
             continue;
         }
-        if (generation == NULL && given[i] >= 0) {
-            snprintf(text, sizeof(text), "%" PRId64, given[i]);
-        }
-        emit(w, names[i], text);
+        emit(w, names[i], given != NULL ? given : "null");
     }
 }
 
@@ -450,7 +448,7 @@ static loong_status_t write_files(writer_t *w,
 loong_status_t loongi_hf_config_check(loong_context_t *ctx,
                                       const loong_pairs_t *model)
 {
-    loong_hf_config_params_t params = {"", model, LOONG_F32, -1, -1};
+    loong_hf_config_params_t params = {"", model, LOONG_F32, NULL};
     writer_t w = {0};
     w.ctx = ctx;
     w.model = model;

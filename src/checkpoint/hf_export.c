@@ -6,6 +6,7 @@
 
 #include "file.h"
 #include "hf_config.h"
+#include "hf_tokens.h"
 #include "hf_weights.h"
 #include "safetensors.h"
 
@@ -153,8 +154,7 @@ static loong_status_t run(exporter_t *e)
 {
     const loong_hf_export_params_t *params = e->params;
     loong_hf_config_params_t config = {params->dir, params->model,
-                                       params->dtype, params->bos_token_id,
-                                       params->eos_token_id};
+                                       params->dtype, params->tokens};
     LOONG_CHECK(e->ctx,
                 params->dtype == LOONG_F64 || params->dtype == LOONG_F32 ||
                     params->dtype == LOONG_BF16 || params->dtype == LOONG_F16,
@@ -166,6 +166,8 @@ static loong_status_t run(exporter_t *e)
         LOONG_TRY(loongi_hf_copy_files(e->ctx, params->files_dir, params->dir));
     }
     LOONG_TRY(loongi_hf_config_write(e->ctx, &config));
+    LOONG_TRY(loongi_hf_tokenizer_config_write(e->ctx, params->dir,
+                                               params->model));
     LOONG_TRY(loongi_calloc(e->ctx, (size_t)loongi_hf_map_pieces(e->map),
                             sizeof(*e->handles), "export", &e->handles));
     int64_t shard = params->max_shard_bytes;

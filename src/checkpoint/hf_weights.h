@@ -113,8 +113,7 @@ typedef struct loong_hf_export_params {
     loong_hf_source_fn source;
     void *user;
     const char *files_dir; /* tokenizer files are copied from here; or NULL */
-    int64_t bos_token_id;  /* as in hf_config.h */
-    int64_t eos_token_id;
+    const loong_pairs_t *tokens; /* as in hf_config.h */
 } loong_hf_export_params_t;
 
 /* Writes a complete model directory: config.json, generation_config.json, the

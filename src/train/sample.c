@@ -238,28 +238,16 @@ static bool draws(const loong_trainer_t *t)
             t->mesh.coord[LOONG_AXIS_CP] == 0);
 }
 
-loong_status_t loongi_trainer_tokenizer(loong_trainer_t *t,
-                                        loong_tokenizer_t **tokenizer_p)
-{
-    const char *path = loong_recipe_text(t->recipe, "data.tokenizer");
-    if (path == NULL) {
-        path = loong_recipe_text(t->recipe, "init.from_hf");
-    }
-    if (path == NULL) {
-        return LOONG_OK;
-    }
-    return strcmp(path, "bytes") == 0
-               ? loong_tokenizer_bytes(t->ctx, tokenizer_p)
-               : loong_tokenizer_load(t->ctx, path, tokenizer_p);
-}
-
 loong_status_t loongi_sample_open(loong_trainer_t *t)
 {
     if (loong_recipe_count(t->recipe, "eval.sample.prompts") == 0 ||
         !draws(t)) {
+        loong_tokenizer_destroy(&t->tokenizer);
         return LOONG_OK;
     }
-    LOONG_TRY(loongi_trainer_tokenizer(t, &t->tokenizer));
+    if (t->tokenizer == NULL) {
+        LOONG_TRY(loongi_trainer_tokenizer(t, &t->tokenizer));
+    }
     LOONG_CHECK(t->ctx, t->tokenizer != NULL, LOONG_ERR_CONFIG,
                 "eval.sample.prompts wants data.tokenizer");
     return LOONG_OK;

@@ -294,6 +294,7 @@ static loong_status_t start(loong_trainer_t *t)
 {
     LOONG_TRY(loongi_run_dirs_open(t));
     LOONG_TRY(loongi_supervise_open(t));
+    LOONG_TRY(loongi_trainer_open_tokenizer(t));
     LOONG_TRY(loongi_trainer_open_data(t));
     LOONG_TRY(loongi_calloc(t->ctx, (size_t)t->component->params.request.tokens,
                             sizeof(*t->weights), "loss weights", &t->weights));
@@ -400,6 +401,7 @@ void loong_trainer_destroy(loong_trainer_t **trainer_p)
     loong_device_destroy(&t->device);
     loongi_run_dirs_close(t);
     loongi_pairs_destroy(&t->model_keys);
+    loongi_pairs_destroy(&t->tokens);
     loongi_free(t->ctx, t->weights);
     loongi_free(t->ctx, t->tensors);
     loongi_text_free(&t->text);

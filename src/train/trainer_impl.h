@@ -82,7 +82,8 @@ struct loong_trainer {
     double *tensors; /* statistics of logged ones, of all ranks */
     float *weights; /* of a micro-batch, when the wide type is f64 */
     loong_text_t text;
-    loong_tokenizer_t *tokenizer; /* rank 0, when it samples; else NULL */
+    loong_tokenizer_t *tokenizer; /* of ranks that sample; else NULL */
+    loong_pairs_t *tokens; /* ids for exports (hf_tokens.h); rank 0 */
     loong_profiler_t *profiler; /* NULL: not measured */
     loong_faults_t *faults;     /* NULL: none on request */
     loong_job_t *job;           /* rank 0 under a supervisor; else NULL */
@@ -215,10 +216,15 @@ LOONG_NODISCARD loong_status_t loongi_room_check(loong_trainer_t *t);
 LOONG_NODISCARD loong_status_t loongi_run_dirs_open(loong_trainer_t *t);
 void loongi_run_dirs_close(loong_trainer_t *t);
 
-/* ---- sample.c ---- */
+/* ---- tokenizer.c ---- */
 /* The tokenizer that the recipe names; *tokenizer_p stays when it names none.*/
 LOONG_NODISCARD loong_status_t
 loongi_trainer_tokenizer(loong_trainer_t *t, loong_tokenizer_t **tokenizer_p);
+/* Rank 0: reads it, compares it with the model, fills tokens. */
+LOONG_NODISCARD loong_status_t
+loongi_trainer_open_tokenizer(loong_trainer_t *t);
+
+/* ---- sample.c ---- */
 LOONG_NODISCARD loong_status_t loongi_sample_open(loong_trainer_t *t);
 /* Continues the prompts and logs the text. Not collective: rank 0's work. */
 LOONG_NODISCARD loong_status_t loongi_trainer_sample(loong_trainer_t *t);

@@ -198,6 +198,10 @@ static loong_status_t fill_metadata(loong_trainer_t *t, loong_pairs_t *meta)
     LOONG_TRY(loongi_pairs_set_int(meta, "step", t->state.step));
     LOONG_TRY(loongi_pairs_set_int(meta, "consumed_samples",
                                    t->state.consumed_samples));
+    for (int64_t i = 0; t->tokens != NULL && i < t->tokens->count; i++) {
+        const loong_pair_t *token = &t->tokens->items[i];
+        LOONG_TRY(loongi_pairs_set(meta, token->key, token->value));
+    }
     LOONG_TRY(loongi_pairs_set(meta, "data", loong_blend_describe(t->blend)));
     for (int64_t i = 0; i < t->model_keys->count; i++) {
         char key[256];
@@ -222,11 +226,11 @@ static loong_status_t begin_save(loong_trainer_t *t, loong_pairs_t *meta)
     params.step = t->state.step;
     params.comm = &comm;
     params.metadata = meta;
-    params.files_dir = loong_recipe_text(t->recipe, "init.from_hf");
+    params.files_dir = loong_recipe_text(t->recipe, "data.tokenizer");
     if (params.files_dir == NULL) {
-        const char *path = loong_recipe_text(t->recipe, "data.tokenizer");
-        bool file = path != NULL && strcmp(path, "bytes") != 0;
-        params.files_dir = file ? path : NULL;
+        params.files_dir = loong_recipe_text(t->recipe, "init.from_hf");
+    } else if (strcmp(params.files_dir, "bytes") == 0) {
+        params.files_dir = NULL;
     }
     params.async = t->set.async_save;
     params.keep_last = t->set.keep_last;
@@ -482,24 +486,6 @@ loong_status_t loongi_trainer_load(loong_trainer_t *t, loong_checkpoint_t *ck)
 
 /* ---- export -------------------------------------------------------------- */
 
-/* The ids that begin and end a text; generation_config.json goes before. */
-static loong_status_t read_token_ids(loong_trainer_t *t,
-                                     loong_checkpoint_export_params_t *params)
-{
-    loong_tokenizer_t *tokenizer = NULL;
-    params->bos_token_id = params->eos_token_id = -1;
-    if (loong_recipe_text(t->recipe, "data.tokenizer") == NULL) {
-        return LOONG_OK;
-    }
-    LOONG_TRY(loongi_trainer_tokenizer(t, &tokenizer));
-    int32_t eos = loong_tokenizer_get_role(tokenizer, LOONG_TOKEN_EOS);
-    params->bos_token_id = loong_tokenizer_get_role(tokenizer, LOONG_TOKEN_BOS);
-    params->eos_token_id =
-        eos >= 0 ? eos : loong_tokenizer_get_role(tokenizer, LOONG_TOKEN_EOD);
-    loong_tokenizer_destroy(&tokenizer);
-    return LOONG_OK;
-}
-
 loong_status_t loong_trainer_export(loong_trainer_t *trainer, const char *dir)
 {
     loong_trainer_t *t = trainer;
@@ -514,10 +500,8 @@ loong_status_t loong_trainer_export(loong_trainer_t *trainer, const char *dir)
         memset(&params, 0, sizeof(params));
         params.checkpoint = save;
         params.out_dir = dir;
-        status = read_token_ids(t, &params);
-        if (status == LOONG_OK) {
-            status = loong_checkpoint_export(t->ctx, &params);
-        }
+        params.bos_token_id = params.eos_token_id = params.pad_token_id = -1;
+        status = loong_checkpoint_export(t->ctx, &params);
     }
     LOONG_TRY(loong_comm_barrier(t->comm, "export"));
     return status;

@@ -154,11 +154,12 @@ two 1 "bytes, at most 100000000 are allowed" init.from_hf=bad_hf
 printf '{\n"a": ' >bad_hf/config.json
 two 1 "bad_hf/config.json: line 2, column" init.from_hf=bad_hf
 
-# truncated tokenizer.json, where a run needs it
+# truncated tokenizer.json; one with more ids than the model
 printf '{"version": "1.0", "model":\n{"type": "BPE", ' >bad.json
-two 1 "bad.json: line 2, column" data.tokenizer=bad.json \
-    'data.validation=[{name: v, path: text}]' \
-    'eval.sample.prompts=["The "]'
+two 1 "bad.json: line 2, column|wanted by data.tokenizer" \
+    data.tokenizer=bad.json
+two 2 "the tokenizer has 257 ids, the model knows 256" data.tokenizer=bytes \
+    model.foundation.vocab_size=256
 
 # truncated or corrupt HDF5: rank 0 or rank 1 alone may be who reads it
 for file in rank_00000.h5 rank_00001.h5 index.h5; do

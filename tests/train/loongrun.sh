@@ -116,6 +116,19 @@ run 0 checkpoint.save=other data.tokenizer=bpe.json train.train_iters=1 \
 cmp bpe.json hf/tokenizer.json || fail "the export has another tokenizer"
 has hf/config.json '"eos_token_id": 0'
 has hf/generation_config.json '"eos_token_id": 0'
+has hf/tokenizer_config.json '"eos_token": "<|endoftext|>"'
+has hf/tokenizer_config.json '"model_max_length": 64'
+"$build/loong-ckpt" export other hf2 >out 2>err || fail "loong-ckpt export"
+for file in config.json generation_config.json tokenizer_config.json \
+    tokenizer.json model.safetensors; do
+    cmp hf/$file hf2/$file || fail "loong-ckpt exports another $file"
+done
+"$build/loong-ckpt" import hf2 again >out 2>err &&
+    "$build/loong-ckpt" export again hf3 --tokenizer bpe.json --pad 5 \
+        >out 2>err || fail "an export with another tokenizer"
+cmp bpe.json hf3/tokenizer.json || fail "another tokenizer"
+has hf3/config.json '"eos_token_id": 0'
+has hf3/config.json '"pad_token_id": 5'
 # A step is measured alone, whatever the recipe saves, evaluates and exports:
 # here it names the checkpoints of the run before, there it splits its data.
 saved=$(ls save)
@@ -127,6 +140,19 @@ has out '"ms_median"'
     data.seq_length=16 train.micro_batch_size=1 train.global_batch_size=1 \
     --steps 1 --floor-seconds 0 >out 2>err || fail "bench of the demo"
 has out 'tokens/s'
+
+# The tokenizer is read at the start, whether or not text is sampled.
+quiet="eval.sample.prompts=[] checkpoint.save=tokens train.train_iters=1"
+run 66 $quiet data.tokenizer=nowhere.json
+has err "nowhere.json"
+has err "wanted by data.tokenizer"
+run 66 $quiet data.tokenizer=logs
+has err "wanted by data.tokenizer"
+run 2 $quiet model.foundation.vocab_size=256
+has err "the tokenizer has 257 ids, the model knows 256"
+[ ! -e tokens/latest ] || fail "trained with the wrong tokenizer"
+run 0 $quiet model.foundation.vocab_size=300
+has out "the tokenizer has 257 ids, the model knows 300: the last 43 are padding"
 
 # Messages.
 run 2

@@ -153,7 +153,7 @@ static void test_hugging_face(void **state)
         loong_pairs_t *pairs = load_model(ctx, models[i].file);
         snprintf(dir, sizeof(dir), "%s/%s", root, models[i].file);
         assert_ok(ctx, loongi_dir_make(ctx, dir));
-        loong_hf_config_params_t params = {dir, pairs, LOONG_BF16, -1, -1};
+        loong_hf_config_params_t params = {dir, pairs, LOONG_BF16, NULL};
         assert_ok(ctx, loongi_hf_config_write(ctx, &params));
         assert_ok(ctx, loongi_hf_config_read(ctx, dir, &back));
         assert_ok(ctx, loongi_decoder_configure(ctx, pairs, &config));
@@ -257,7 +257,7 @@ static void test_defaults(void **state)
         }
         assert_ok(ctx, loongi_decoder_configure(ctx, pairs, &config));
         assert_ok(ctx, loongi_decoder_state(&config, add_stated, pairs));
-        loong_hf_config_params_t params = {root, pairs, LOONG_BF16, -1, -1};
+        loong_hf_config_params_t params = {root, pairs, LOONG_BF16, NULL};
         assert_ok(ctx, loongi_hf_config_write(ctx, &params));
         assert_ok(ctx, loongi_hf_config_read(ctx, root, &back));
         assert_ok(ctx, loongi_decoder_configure(ctx, back, &again));

@@ -3,6 +3,7 @@
  * Tokenizers of every supported shape give the ids and texts that the
  * `tokenizers` library gave (tests/oracle/tokenizer_fixtures.py), alone and
  * in threads. */
+#include "file.h"
 #include "test.h"
 
 #include <pthread.h>
@@ -233,6 +234,42 @@ static void test_stream_holds_back(void **state)
     test_context_end(&ctx);
 }
 
+/* Roles: special tokens by their usual names, unless tokenizer_config.json
+ * says otherwise; an ordinary token of such a name is none. */
+static void test_roles(void **state)
+{
+    (void)state;
+    static const char json[] =
+        "{\"added_tokens\": [{\"id\": 2, \"content\": \"<|endoftext|>\","
+        " \"special\": true, \"normalized\": false, \"single_word\": false,"
+        " \"lstrip\": false, \"rstrip\": false}],"
+        " \"model\": {\"type\": \"BPE\", \"merges\": [],"
+        " \"vocab\": {\"<s>\": 0, \"x\": 1, \"<|endoftext|>\": 2}}}";
+    static const char config[] =
+        "{\"bos_token\": {\"content\": \"x\"}, \"eos_token\": null}";
+    char dir[] = "/tmp/loong_roles_XXXXXX";
+    char path[64];
+    loong_context_t *ctx = test_context();
+    loong_tokenizer_t *t = NULL;
+    assert_non_null(mkdtemp(dir));
+    snprintf(path, sizeof(path), "%s/tokenizer.json", dir);
+    assert_ok(ctx, loongi_file_write(ctx, path, json, strlen(json)));
+    assert_ok(ctx, loong_tokenizer_load(ctx, dir, &t));
+    assert_int_equal(loong_tokenizer_get_role(t, LOONG_TOKEN_BOS), -1);
+    assert_int_equal(loong_tokenizer_get_role(t, LOONG_TOKEN_EOS), 2);
+    assert_int_equal(loong_tokenizer_get_role(t, LOONG_TOKEN_EOD), 2);
+    loong_tokenizer_destroy(&t);
+    snprintf(path, sizeof(path), "%s/tokenizer_config.json", dir);
+    assert_ok(ctx, loongi_file_write(ctx, path, config, strlen(config)));
+    assert_ok(ctx, loong_tokenizer_load(ctx, dir, &t));
+    assert_int_equal(loong_tokenizer_get_role(t, LOONG_TOKEN_BOS), 1);
+    assert_int_equal(loong_tokenizer_get_role(t, LOONG_TOKEN_EOS), -1);
+    assert_int_equal(loong_tokenizer_get_role(t, LOONG_TOKEN_EOD), 2);
+    loong_tokenizer_destroy(&t);
+    assert_ok(ctx, loongi_dir_remove(ctx, dir));
+    test_context_end(&ctx);
+}
+
 static void test_bytes(void **state)
 {
     (void)state;
@@ -340,6 +377,7 @@ int main(void)
         cmocka_unit_test(test_long_words),
         cmocka_unit_test(test_invalid_utf8),
         cmocka_unit_test(test_stream_holds_back),
+        cmocka_unit_test(test_roles),
         cmocka_unit_test(test_bytes),
         cmocka_unit_test(test_threads),
     };

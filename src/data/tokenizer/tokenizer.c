@@ -105,6 +105,7 @@ static loong_status_t load_parts(loong_tokenizer_t *t, const loong_json_t *root)
     return loongi_whole_create(t);
 }
 
+/* Names alone do not do: a vocabulary may have learned "</s>" from text. */
 static void guess_roles(loong_tokenizer_t *t)
 {
     static const char *const names[LOONG_TOKEN_ROLES][7] = {
@@ -117,7 +118,9 @@ static void guess_roles(loong_tokenizer_t *t)
     };
     for (int role = 0; role < LOONG_TOKEN_ROLES; role++) {
         for (int i = 0; t->roles[role] < 0 && names[role][i] != NULL; i++) {
-            t->roles[role] = loong_tokenizer_token_to_id(t, names[role][i]);
+            int32_t id = loong_tokenizer_token_to_id(t, names[role][i]);
+            bool special = id >= 0 && t->vocab.tokens[id].special;
+            t->roles[role] = special ? id : -1;
         }
     }
 }
@@ -151,7 +154,7 @@ out:
     return status;
 }
 
-/* bos_token and so on: a string, or an object with `content`. */
+/* bos_token and so on: a string, an object with `content`; null: none. */
 static loong_status_t read_config(loong_tokenizer_t *t, const char *path)
 {
     static const char *const keys[] = {"bos_token", "eos_token", "pad_token"};
@@ -165,11 +168,12 @@ static loong_status_t read_config(loong_tokenizer_t *t, const char *path)
         const loong_json_t *token = loongi_json_get(root, keys[i]);
         const loong_json_t *content = loongi_json_get(token, "content");
         const char *text = loongi_json_string(content ? content : token);
-        if (token == NULL || loongi_json_kind(token) == LOONG_JSON_NULL) {
+        if (token == NULL) {
             continue;
         }
-        t->roles[i] = loong_tokenizer_token_to_id(t, text);
-        if (t->roles[i] < 0) {
+        bool none = loongi_json_kind(token) == LOONG_JSON_NULL;
+        t->roles[i] = none ? -1 : loong_tokenizer_token_to_id(t, text);
+        if (t->roles[i] < 0 && !none) {
             status = LOONG_FAIL(t->ctx, LOONG_ERR_MISMATCH,
                                 "'%s': %s '%s' is not in the vocabulary", path,
                                 keys[i], text);

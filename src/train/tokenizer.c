@@ -1,0 +1,89 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The tokenizer of a run. It is read at the start, also when nothing is
+ * sampled, so that a file that is missing, damaged or of another vocabulary is
+ * noticed before anything is trained; ids of tokens go into checkpoints. */
+#include <string.h>
+
+#include "hf_tokens.h"
+#include "trainer_impl.h"
+
+loong_status_t loongi_trainer_tokenizer(loong_trainer_t *t,
+                                        loong_tokenizer_t **tokenizer_p)
+{
+    const char *path = loong_recipe_text(t->recipe, "data.tokenizer");
+    if (path == NULL) {
+        path = loong_recipe_text(t->recipe, "init.from_hf");
+    }
+    if (path == NULL) {
+        return LOONG_OK;
+    }
+    return strcmp(path, "bytes") == 0
+               ? loong_tokenizer_bytes(t->ctx, tokenizer_p)
+               : loong_tokenizer_load(t->ctx, path, tokenizer_p);
+}
+
+/* Padding makes a model's vocabulary larger than the tokenizer's. */
+static loong_status_t check_vocabulary(loong_trainer_t *t, const char *key)
+{
+    int64_t ids = loong_tokenizer_get_vocab_size(t->tokenizer);
+    int64_t vocab = t->component->facts.vocab_size;
+    LOONG_CHECK(t->ctx, ids <= vocab, LOONG_ERR_CONFIG,
+                "%s: %s: the tokenizer has %lld ids, the model knows %lld: "
+                "model.foundation.vocab_size must be %lld or more",
+                loong_recipe_where(t->recipe, key), key, (long long)ids,
+                (long long)vocab, (long long)ids);
+    if (ids < vocab) {
+        loongi_log(t->ctx, LOONG_LOG_INFO,
+                   "%s: the tokenizer has %lld ids, the model knows %lld: the "
+                   "last %lld are padding",
+                   key, (long long)ids, (long long)vocab,
+                   (long long)(vocab - ids));
+    }
+    return LOONG_OK;
+}
+
+/* How texts begin and end, for exports. */
+static loong_status_t keep_tokens(loong_trainer_t *t)
+{
+    static const loong_token_role_t roles[LOONG_HF_TOKENS] = {
+        LOONG_TOKEN_BOS, LOONG_TOKEN_EOS, LOONG_TOKEN_PAD};
+    for (int i = 0; i < LOONG_HF_TOKENS; i++) {
+        int32_t id = loong_tokenizer_get_role(t->tokenizer, roles[i]);
+        if (roles[i] == LOONG_TOKEN_EOS && id < 0) { /* ends a text as well */
+            id = loong_tokenizer_get_role(t->tokenizer, LOONG_TOKEN_EOD);
+        }
+        if (id >= 0) {
+            LOONG_TRY(
+                loongi_pairs_set_int(t->tokens, loongi_hf_token_names[i], id));
+        }
+    }
+    return LOONG_OK;
+}
+
+loong_status_t loongi_trainer_open_tokenizer(loong_trainer_t *t)
+{
+    const char *hf = loong_recipe_text(t->recipe, "init.from_hf");
+    bool named = loong_recipe_text(t->recipe, "data.tokenizer") != NULL;
+    bool samples = loong_recipe_count(t->recipe, "eval.sample.prompts") > 0;
+    const char *key = named ? "data.tokenizer" : "init.from_hf";
+    if (loong_comm_rank(t->comm) != 0) {
+        return LOONG_OK;
+    }
+    LOONG_TRY(loongi_pairs_create(t->ctx, &t->tokens));
+    if (!named && hf != NULL) {
+        LOONG_TRY(loongi_hf_tokens_read(t->ctx, hf, t->tokens));
+    }
+    if (!named && !samples) {
+        return LOONG_OK;
+    }
+    loong_status_t status = loongi_trainer_tokenizer(t, &t->tokenizer);
+    if (status != LOONG_OK) {
+        loongi_error_note(t->ctx, "wanted by %s", key);
+    }
+    if (status != LOONG_OK || t->tokenizer == NULL) {
+        return status;
+    }
+    LOONG_TRY(check_vocabulary(t, key));
+    return named ? keep_tokens(t) : LOONG_OK;
+}

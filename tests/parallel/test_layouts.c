@@ -149,19 +149,27 @@ static void sharded_data_parallel(void **state)
         {4, "{" SHARD "optim_grads_params, " PP "2, bucket_bytes: 4096}"},
         {6, "{" SHARD "optim_grads_params, " TP "2, sequence_parallel: true, "
             "bucket_bytes: 4096}\nrecompute: {granularity: full}"},
+        {4, "{" SHARD "optim_grads_params, " PP "2, " LAYOUT "E|t|t|L, "
+            "bucket_bytes: 4096}"},
     };
     static const layout_t untied[] = {
         {4, "{" SHARD "optim_grads, bucket_bytes: 4096}"},
         {4, "{" SHARD "optim_grads_params, " PP "2, bucket_bytes: 8192}"},
         {8, "{" SHARD "optim_grads_params, " PP "2, " TP "2, "
             "sequence_parallel: true, bucket_bytes: 4096}"},
+        {4, "{" SHARD "optim_grads_params, context_parallel_size: 2, "
+            "bucket_bytes: 4096}"},
+        {4, "{" SHARD "optim_grads, " PP "2, " LAYOUT "E|t|t|L, "
+            "bucket_bytes: 4096}\nschedule: zero_bubble_v"},
+        {4, "{" SHARD "optim_grads_params, " PP "2, " LAYOUT "E|t|t|L, "
+            "bucket_bytes: 4096}\nschedule: zero_bubble_v"},
     };
-    check_layouts(QWEN, LOONG_COUNT_OF(qwen), qwen);
-    check_layouts(GPT, LOONG_COUNT_OF(gpt), gpt);
     static const layout_t frozen[] = {
         {3, "{" SHARD "optim_grads, bucket_bytes: 4096}"},
         {4, "{" SHARD "optim_grads_params, bucket_bytes: 4096}"},
     };
+    check_layouts(QWEN, LOONG_COUNT_OF(qwen), qwen);
+    check_layouts(GPT, LOONG_COUNT_OF(gpt), gpt);
     check_layouts(ONE_KEY, LOONG_COUNT_OF(untied), untied);
     check_layouts(FROZEN, LOONG_COUNT_OF(frozen), frozen);
 }

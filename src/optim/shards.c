@@ -5,6 +5,16 @@
 
 enum { SHARD_ALIGN = 64 };
 
+const char *loongi_sharding_name(loong_sharding_t sharding)
+{
+    static const char *const names[] = {
+#define SHARDING_NAME(name_, text_) text_,
+        LOONG_SHARDING_LIST(SHARDING_NAME)
+#undef SHARDING_NAME
+    };
+    return (unsigned)sharding < LOONG_SHARDING_COUNT ? names[sharding] : "?";
+}
+
 /* ---- parts --------------------------------------------------------------- */
 
 /* The first element of a row at or after `target` within parameter p. */

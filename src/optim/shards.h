@@ -43,6 +43,9 @@ typedef enum loong_sharding {
     LOONG_SHARDING_COUNT
 } loong_sharding_t;
 
+/* What a recipe calls it. */
+const char *loongi_sharding_name(loong_sharding_t sharding);
+
 typedef struct loong_shards_params {
     const char *device;
     int threads;

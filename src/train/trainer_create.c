@@ -203,13 +203,19 @@ static void read_request(const loong_trainer_t *t, loong_model_request_t *p)
     p->z_loss = loong_recipe_real(r, "train.z_loss_coeff");
 }
 
+static loong_sharding_t read_sharding(const loong_recipe_t *r)
+{
+    const char *text = loong_recipe_text(r, "parallel.data_parallel_sharding");
+    int level = 0;
+    while (level + 1 < LOONG_SHARDING_COUNT &&
+           strcmp(text, loongi_sharding_name((loong_sharding_t)level)) != 0) {
+        level++;
+    }
+    return (loong_sharding_t)level;
+}
+
 static loong_status_t plan_component(loong_trainer_t *t)
 {
-    static const char *const shardings[] = {
-#define SHARDING_NAME(name_, text_) text_,
-        LOONG_SHARDING_LIST(SHARDING_NAME)
-#undef SHARDING_NAME
-    };
     loong_component_params_t p;
     const loong_recipe_t *r = t->recipe;
     memset(&p, 0, sizeof(p));
@@ -235,9 +241,7 @@ static loong_status_t plan_component(loong_trainer_t *t)
     p.shards.device = p.compile.device;
     p.shards.threads = p.compile.threads;
     p.shards.bucket_bytes = loong_recipe_int(r, "parallel.bucket_bytes");
-    p.shards.sharding = (loong_sharding_t)choice(
-        loong_recipe_text(r, "parallel.data_parallel_sharding"), shardings,
-        LOONG_SHARDING_COUNT);
+    p.shards.sharding = read_sharding(r);
     if (loong_recipe_count(r, "eval.sample.prompts") > 0) {
         p.logits_tokens = LOONG_MIN(t->set.seq_length, 256);
     }

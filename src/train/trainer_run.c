@@ -202,13 +202,15 @@ loong_status_t loong_trainer_describe(loong_trainer_t *trainer,
         (long long)(t->set.global_batch_size * t->set.seq_length),
         (long long)t->set.global_batch_size, (long long)t->set.seq_length);
     loongi_text_printf(&t->text,
-                       "ranks: %d = tensor %d%s x context %d%s x data %d x "
-                       "pipeline %d (%s), %d threads each; types: %s, wide "
-                       "%s\n",
+                       "ranks: %d = tensor %d%s x context %d%s x data %d "
+                       "(sharing %s) x pipeline %d (%s), %d threads each; "
+                       "types: %s, wide %s\n",
                        t->mesh.world, t->mesh.size[LOONG_AXIS_TP],
                        s->params.request.sequence_parallel ? " (sequence)" : "",
                        t->mesh.size[LOONG_AXIS_CP], context,
                        t->mesh.size[LOONG_AXIS_DP],
+                       loongi_sharding_name(
+                           s->stages[0]->shards->params.sharding),
                        t->mesh.size[LOONG_AXIS_PP],
                        schedule->kind->name,
                        s->params.compile.threads,

@@ -268,10 +268,6 @@ case_refused() {
         "fault[0].step: 16, train.train_iters 16 ends before it" \
         "fault[1].step: not set, every fault needs it" \
         "fault[2].seconds: has no effect on kill, only on slow"
-    local got=0
-    "$build/loong-supervise" --log log.jsonl no_such_command 2>err || got=$?
-    want "exit $got, not 127" [ $got = 127 ]
-    has "cannot run 'no_such_command': No such file or directory"
 }
 
 # The same step fails each time: a pause, a longer one, then no more.
@@ -318,10 +314,11 @@ case_slow() {
 }
 
 # start ARGUMENTS...: a long job in the background, until its first checkpoint
+launcher=("$mpirun" --oversubscribe -n 2)
 start() {
     rm -rf save logs log.jsonl
-    "$build/loong-supervise" --backoff 0.2 --log log.jsonl \
-        "$mpirun" --oversubscribe -n 2 "$build/loongrun" recipe.yaml \
+    "$build/loong-supervise" --backoff 0.2 --log log.jsonl "${launcher[@]}" \
+        "$build/loongrun" recipe.yaml \
         checkpoint.save=save log.dir=logs "$@" >out 2>err &
     job=$!
     for _ in $(seq 400); do
@@ -352,6 +349,67 @@ case_asked() {
     finish 75
     attempts 1
     has "it was asked to end" "stopped at step "
+}
+
+# One rank without a launcher: TERM reaches it, it saves and ends. A pause ends
+# at a request, too.
+case_alone() {
+    local launcher=()
+    start train.train_iters=1000000 checkpoint.save_interval=100
+    kill -TERM $job
+    finish 75
+    attempts 1
+    has "it was asked to end" "stopped at step "
+    rm -rf save logs log.jsonl
+    "$build/loong-supervise" --backoff 200 --log log.jsonl \
+        "$build/loongrun" recipe.yaml checkpoint.save=save log.dir=logs \
+        'fault=[{kind: crash, step: 6}]' >out 2>err &
+    job=$!
+    for _ in $(seq 200); do
+        ! grep -q "restart in 200.0 s" err || break
+        sleep 0.1
+    done
+    kill -INT $job
+    finish 4
+    has "restart in 200.0 s: a rank was lost" "asked to end while waiting"
+}
+
+# The supervisor is killed: the job ends, too.
+case_orphaned() {
+    start train.train_iters=1000000 checkpoint.save_interval=100
+    kill -9 $job
+    wait $job 2>/dev/null
+    job=
+    for _ in $(seq 150); do
+        ! nobody_left || break
+        sleep 0.1
+    done
+    rm -rf loong-job-*
+}
+
+# refuses CODE TEXT ARGUMENTS...: loong-supervise itself
+refuses() {
+    local code=$1 text=$2 got=0
+    shift 2
+    "$build/loong-supervise" "$@" >out 2>err || got=$?
+    want "$*: exit $got, not $code" [ $got = "$code" ]
+    has "$text"
+}
+
+case_options() {
+    refuses 2 "no command given"
+    refuses 2 "no command given" --restarts 3 --
+    refuses 2 "--restarts: found many, a number from 0 to" --restarts many true
+    refuses 2 "--same: found 1.5, a whole number wanted" --same 1.5 true
+    refuses 2 "--backoff: found -1, a number from 0 to 300" --backoff -1 true
+    refuses 2 "--backup: unknown option, or its value" --backup 1 true
+    refuses 2 "--log: unknown option, or its value is missing" --log
+    refuses 73 "cannot write 'no/where': No such file" --log no/where true
+    refuses 127 "cannot run 'no_such_command': No such file" no_such_command
+    refuses 126 "cannot run './recipe.yaml': Permission denied" ./recipe.yaml
+    refuses 0 "finished" --log log.jsonl -- true
+    rm -f loong-supervise.jsonl
+    refuses 0 "usage: loong-supervise" --help
 }
 
 # The launcher is killed: its ranks are cleared up before the next attempt.

@@ -2,13 +2,23 @@
 # SPDX-License-Identifier: Apache-2.0
 """Compares the ids of loong-data with those of the `tokenizers` library.
 
-    tokenizer.py LOONG_DATA TOKENIZER... [--text FILE...] [--seed N]
+    tokenizer.py LOONG_DATA [TOKENIZER...] [--docs FOLDER] [--text FILE...]
+      [--built [NAME...]]
 
-Every tokenizer (a tokenizer.json) encodes: the files, a mix of characters
-from all of Unicode (2 MB), invalid UTF-8, and every code point alone, between
-letters and behind what it could compose with. Needs `pip install tokenizers`.
+Each TOKENIZER (a tokenizer.json), one of every supported shape that
+`tokenizers` trains here, and those that loong-data trains (all, or the NAMEs)
+encode: the files,
+documents of people (English, Chinese, Japanese, Korean, code), a mix of
+characters from all of Unicode, both also as invalid UTF-8, random bytes,
+control characters, and every code point of the planes that hold scripts alone,
+between letters and behind what it could compose with. Ids are turned back into text as well.
+
+FOLDER holds the documents: the kernel's, with their translations, as the
+Debian package linux-doc-6.1 has them. Needs `pip install tokenizers`.
 """
 import argparse
+import gzip
+import json
 import pathlib
 import random
 import subprocess
@@ -23,11 +33,48 @@ MARKS = ["\u0301", "\u0308", "\u0323", "\u3099", "\u093c", "\u0345", "\u20d7"]
 CONTRACTIONS = ["'s", "'T", "'re", "'VE", "'m", "'lL", "'d", "'\u017f", "'x"]
 EMOJI = ["\U0001f600", "\U0001f468\u200d\U0001f469\u200d\U0001f467",
          "\U0001f1e8\U0001f1f3", "\u2764\ufe0f", "\U0001f44d\U0001f3fd"]
+CONTROLS = [chr(c) for c in (*range(1, 32), *range(127, 160), 0xad, 0x61c,
+                             0x200e, 0x2066, 0xfff9, 0xe0001)]
 NUMBERS = ["1", "12", "1234567", "\u0663\u0664", "\u00bd", "\u2167", "\u4e94"]
 # What a character may compose or change places with, before and behind it.
 CONTEXTS = [("e", ""), ("\uac00", ""), ("\u1100", "\u11a8"),
             ("a\u0327", "\u0301"), (" ", " "), ("1", "'s"), ("\r", "\n")]
-POINTS = [c for c in range(1, 0x110000) if not 0xD800 <= c < 0xE000]
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+DOCS = "/usr/share/doc/linux-doc-6.1/Documentation"
+# Both planes of scripts, the ideographs that compose, tags; of the rest a few.
+POINTS = [c for c in range(1, 0x110000)
+          if c < 0xD800 or 0xE000 <= c < 0x20000 or 0x2F800 <= c < 0x2FA20
+          or 0xE0000 <= c < 0xE0200 or c % 61 == 0 and c > 0x20000]
+
+
+def read(path):
+    data = path.read_bytes()
+    return gzip.decompress(data) if path.suffix == ".gz" else data
+
+
+def documents(rng, folder):
+    """What people write, paragraph by paragraph in any order: 3 MB."""
+    folder = pathlib.Path(folder)
+    code = [p for p in ROOT.rglob("*.[ch]") if "build" not in p.parts]
+    kinds = [("English", 1000, [p for p in folder.rglob("*.rst*")
+                                if "translations" not in p.parts]),
+             ("code", 600, code + list((ROOT / "tests").rglob("*.py")))]
+    kinds += [(name, size, list((folder / "translations" / name)
+                                .rglob("*.rst*")))
+              for name, size in (("zh_CN", 900), ("zh_TW", 200),
+                                 ("ja_JP", 200), ("ko_KR", 200))]
+    paragraphs = []
+    for name, size, files in kinds:
+        if not files:
+            sys.exit("no %s under %s" % (name, folder))
+        files.sort()
+        rng.shuffle(files)
+        data = b""
+        while files and len(data) < size << 10:
+            data += read(files.pop())
+        paragraphs += data[:size << 10].split(b"\n\n")
+    rng.shuffle(paragraphs)
+    return b"\n\n".join(paragraphs)
 
 
 def mixed(rng, size, special):
@@ -85,58 +132,104 @@ def ours(tool, tokenizer, data, add_special):
     return [int(line) for line in done.stdout.split()]
 
 
+def decoded(tool, tokenizer, ids):
+    command = [tool, "tokenizer", "decode", "--tokenizer", tokenizer]
+    done = subprocess.run(command, input=" ".join(map(str, ids)).encode(),
+                          capture_output=True, check=False)
+    if done.returncode != 0:
+        sys.exit("%s: %s" % (" ".join(command), done.stderr.decode()))
+    return done.stdout.decode("utf-8", errors="replace")
+
+
 def compare(tool, path, name, data, add_special=False):
     library = Tokenizer.from_file(path)
     text = data.decode("utf-8", errors="replace")
     expected = library.encode(text, add_special_tokens=add_special).ids
     found = ours(tool, path, data, add_special)
-    if found == expected:
-        print("ok: %s, %s: %d bytes, %d ids" % (path, name, len(data),
-                                               len(found)))
-        return True
-    at = next((i for i, (a, b) in enumerate(zip(found, expected)) if a != b),
-              min(len(found), len(expected)))
-    context = slice(max(0, at - 4), at + 5)
-    print("DIFFERENT: %s, %s: from id %d\n  expected %s %r\n  found    %s %r"
-          % (path, name, at, expected[context],
-             [library.id_to_token(i) for i in expected[context]],
-             found[context], [library.id_to_token(i) for i in found[context]]))
-    return False
+    if found != expected:
+        at = next((i for i, (a, b) in enumerate(zip(found, expected))
+                   if a != b), min(len(found), len(expected)))
+        context = slice(max(0, at - 4), at + 5)
+        print("DIFFERENT: %s, %s: from id %d\n  expected %s %r\n  found    "
+              "%s %r" % (path, name, at, expected[context],
+                         [library.id_to_token(i) for i in expected[context]],
+                         found[context],
+                         [library.id_to_token(i) for i in found[context]]))
+        return False
+    back = library.decode(expected, skip_special_tokens=False)
+    same = decoded(tool, path, found) == back
+    print("%s: %s, %s: %d bytes, %d ids"
+          % ("ok" if same else "DECODED DIFFERENTLY", path, name, len(data),
+             len(found)), flush=True)
+    return same
+
+
+def cases(rng, files, special, docs):
+    yield from ((name, pathlib.Path(name).read_bytes()) for name in files)
+    yield "documents", docs
+    yield "broken documents", broken(rng, docs[:1 << 20])
+    yield "mixed text", mixed(rng, 2 << 20, special)
+    yield "broken text", broken(rng, mixed(rng, 1 << 19, special))
+    yield "random bytes", rng.randbytes(1 << 18)
+    yield "every character", "\n".join(
+        chr(c) + " a" + chr(c) + "b1 " + chr(c) for c in POINTS).encode()
+    yield "every character in contexts", "\n".join(
+        before + chr(c) + after for c in POINTS
+        for before, after in CONTEXTS).encode()
+    for name, extra in (("white space", SPACES), ("control", CONTROLS)):
+        yield name, "".join(rng.choice(extra + ["a", "1", "!"])
+                            for _ in range(100000)).encode()
+
+
+def build(tool, docs, folder):
+    """Tokenizers of every shape that `tokenizers` and loong-data train."""
+    import tokenizer_fixtures as fixtures
+    text = folder + "/documents.txt"
+    pathlib.Path(text).write_bytes(docs)
+    fixtures.corpus.update(
+        texts=docs.decode("utf-8", errors="replace").split("\n\n"),
+        size=6000)
+    for name, tokenizer in fixtures.shapes():
+        path = "%s/%s.json" % (folder, name)
+        pathlib.Path(path).write_text(json.dumps(json.loads(
+            tokenizer.to_str())))
+        yield path
+    for kind in ("gpt2", "qwen2", "llama3"):
+        path = "%s/trained_%s.json" % (folder, kind)
+        subprocess.run([tool, "tokenizer", "train", "--output", path,
+                        "--pretokenizer", kind, "--vocab-size", "8000",
+                        "--special", "<|a|>", "--special", "<|b|>", text],
+                       check=True, stdout=subprocess.DEVNULL)
+        yield path
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("tool")
-    parser.add_argument("tokenizer", nargs="+")
+    parser.add_argument("tokenizer", nargs="*")
     parser.add_argument("--text", nargs="*", default=[])
+    parser.add_argument("--docs", default=DOCS)
     parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--built", nargs="*")
     args = parser.parse_args()
-    rng = random.Random(args.seed)
-    good = True
-    for path in args.tokenizer:
-        added = Tokenizer.from_file(path).get_added_tokens_decoder()
-        special = [t.content for t in added.values()]
-        cases = [(name, pathlib.Path(name).read_bytes())
-                 for name in args.text]
-        mix = mixed(rng, 2 << 20, special)
-        cases += [
-            ("mixed text", mix),
-            ("broken text", broken(rng, mixed(rng, 1 << 19, special))),
-            ("random bytes", rng.randbytes(1 << 18)),
-            ("every character",
-             "\n".join(chr(c) + " a" + chr(c) + "b1 " + chr(c)
-                       for c in POINTS).encode()),
-            ("every character in contexts",
-             "\n".join(before + chr(c) + after for c in POINTS
-                       for before, after in CONTEXTS).encode()),
-            ("white space",
-             "".join(rng.choice(SPACES + ["a", "1", "!"])
-                     for _ in range(100000)).encode()),
-        ]
-        for name, data in cases:
-            good &= compare(args.tool, path, name, data)
-        good &= compare(args.tool, path, "special", b" Hello world\n", True)
-    sys.exit(0 if good else 1)
+    docs = documents(random.Random(args.seed), args.docs)
+    good = count = size = 0
+    with tempfile.TemporaryDirectory() as folder:
+        built = [path for path in build(args.tool, docs, folder)
+                 if args.built is None or pathlib.Path(path).stem in args.built]
+        for path in args.tokenizer + built:
+            added = Tokenizer.from_file(path).get_added_tokens_decoder()
+            special = [t.content for t in added.values()]
+            rng = random.Random(args.seed)
+            for name, data in cases(rng, args.text, special, docs):
+                good += compare(args.tool, path, name, data)
+                count += 1
+                size += len(data)
+            good += compare(args.tool, path, "special", b" Hello world\n", True)
+            count += 1
+    print("%d of %d comparisons equal, %d tokenizers, %.1f MB"
+          % (good, count, len(args.tokenizer + built), 1e-6 * size))
+    sys.exit(0 if good == count else 1)
 
 
 if __name__ == "__main__":

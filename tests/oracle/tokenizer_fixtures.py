@@ -22,6 +22,9 @@ TEXT = [(ROOT / p).read_text() for p in ("CONTRIBUTING.md", "docs/data.md")]
 TEXT += ["\u4f60\u597d\uff0c\u4e16\u754c\u3002\u8fd9\u662f\u4e00\u4e2a"
          "\u6d4b\u8bd5\u3002 caf\u00e9 na\u00efve \u00fcber 2024 12345 "] * 20
 
+# What they are trained on, and the size of the vocabularies.
+corpus = {"texts": TEXT, "size": 420}
+
 LLAMA3 = (r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}|"
           r" ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+")
 DEEPSEEK = (r"[!\"#$%&'()*+,\-./:;<=>?@\[\\\]^_`{|}~][A-Za-z]+|"
@@ -43,15 +46,15 @@ def byte_level(*before, prefix=False, regex=False):
     return pre_tokenizers.Sequence(list(before) + [last]) if before else last
 
 
-def train(pre_tokenizer, normalizer=None, size=420, special=("<s>", "</s>"),
+def train(pre_tokenizer, normalizer=None, more=0, special=("<s>", "</s>"),
           alphabet=None, **model):
     tokenizer = Tokenizer(models.BPE(**model))
     if normalizer is not None:
         tokenizer.normalizer = normalizer
     if pre_tokenizer is not None:
         tokenizer.pre_tokenizer = pre_tokenizer
-    tokenizer.train_from_iterator(TEXT, trainers.BpeTrainer(
-        vocab_size=size, special_tokens=list(special), show_progress=False,
+    tokenizer.train_from_iterator(corpus["texts"], trainers.BpeTrainer(
+        vocab_size=corpus["size"] + more, special_tokens=list(special), show_progress=False,
         initial_alphabet=(pre_tokenizers.ByteLevel.alphabet()
                           if alphabet is None else alphabet)))
     if alphabet is None:
@@ -62,7 +65,7 @@ def train(pre_tokenizer, normalizer=None, size=420, special=("<s>", "</s>"),
 def sentencepiece(pre_tokenizer, normalizer, decoder):
     """With <0x00> .. <0xFF> in the vocabulary, as converted models have."""
     special = ["<unk>", "<s>", "</s>"] + ["<0x%02X>" % b for b in range(256)]
-    tokenizer = train(pre_tokenizer, normalizer, 560, special, alphabet=[])
+    tokenizer = train(pre_tokenizer, normalizer, 140, special, alphabet=[])
     state = json.loads(tokenizer.to_str())
     state["added_tokens"] = state["added_tokens"][:3]
     state["model"].update(unk_token="<unk>", fuse_unk=True, byte_fallback=True)

@@ -173,7 +173,7 @@ static loong_status_t train(loong_context_t *ctx, loong_comm_t *comm,
                             loong_recipe_t *recipe)
 {
     loong_trainer_t *trainer = NULL;
-    loong_trainer_params_t params = {comm, recipe, false, false, NULL, NULL};
+    loong_trainer_params_t params = {.comm = comm, .recipe = recipe};
     loong_status_t status = loong_trainer_create(ctx, &params, &trainer);
     if (status == LOONG_OK) {
         status = loong_trainer_run(trainer);

@@ -28,6 +28,10 @@ static const char usage[] =
     "  --print-config      the whole recipe, with the origin of each value\n"
     "  --dry-run           parameters, tokens per step, memory, and the time\n"
     "                      of a step, from its kernels timed one by one\n"
+    "  --ranks N           with --dry-run or --explain: as if on N ranks\n"
+    "  --schedule-plot FILE  with --dry-run the timeline of the predicted "
+    "step,\n"
+    "                      else of the last step, measured (SVG)\n"
     "  --explain           every step of every program, its kernel and why\n"
     "  --profile FILE      time every step; a table, and a trace for Perfetto\n"
     "  --help-config [KEY] what a key means, or all keys\n"
@@ -44,6 +48,8 @@ typedef struct options {
     bool dry_run;
     bool explain;
     const char *profile;
+    const char *plot;
+    int ranks; /* 0: those there are */
     int num_overrides;
     const char **overrides;
 } options_t;
@@ -91,6 +97,29 @@ static loong_status_t print_text(loong_comm_t *comm, const char *text)
     return LOONG_OK;
 }
 
+/* The timeline, when it is asked for. */
+static loong_status_t plot(const options_t *o, loong_comm_t *comm,
+                           loong_trainer_t *trainer)
+{
+    const char *text = NULL;
+    if (o->plot == NULL) {
+        return LOONG_OK;
+    }
+    loong_status_t status = loong_trainer_plot(trainer, o->plot, &text);
+    return status == LOONG_OK ? print_text(comm, text) : status;
+}
+
+static loong_status_t predict(const options_t *o, loong_comm_t *comm,
+                              loong_trainer_t *trainer)
+{
+    const char *text = NULL;
+    loong_status_t status = loong_trainer_predict(trainer, &text);
+    if (status == LOONG_OK) {
+        status = print_text(comm, text);
+    }
+    return status == LOONG_OK ? plot(o, comm, trainer) : status;
+}
+
 static loong_status_t with_trainer(const options_t *o, loong_recipe_t *recipe,
                                    loong_comm_t *comm,
                                    loong_trainer_t *trainer)
@@ -112,8 +141,7 @@ static loong_status_t with_trainer(const options_t *o, loong_recipe_t *recipe,
         return status == LOONG_OK ? print_text(comm, text) : status;
     }
     if (status == LOONG_OK && o->dry_run) {
-        status = loong_trainer_predict(trainer, &text);
-        return status == LOONG_OK ? print_text(comm, text) : status;
+        return predict(o, comm, trainer);
     }
     if (status != LOONG_OK) {
         return status;
@@ -124,7 +152,7 @@ static loong_status_t with_trainer(const options_t *o, loong_recipe_t *recipe,
     if (o->eval) {
         return loong_trainer_evaluate(trainer);
     }
-    if (o->profile != NULL) {
+    if (o->profile != NULL || o->plot != NULL) {
         status = loong_trainer_profile_begin(trainer);
     }
     if (status == LOONG_OK) {
@@ -135,6 +163,9 @@ static loong_status_t with_trainer(const options_t *o, loong_recipe_t *recipe,
         status = loong_trainer_profile_end(trainer,
                                            first ? o->profile : NULL, &text);
         print_text(comm, status == LOONG_OK ? text : "");
+    }
+    if (status == LOONG_OK) {
+        status = plot(o, comm, trainer);
     }
     if (status == LOONG_OK && dir != NULL) {
         status = loong_trainer_export(trainer, dir);
@@ -158,8 +189,13 @@ static loong_status_t run_recipe(loong_context_t *ctx, const options_t *o,
         return printed == LOONG_OK ? print_text(comm, text) : printed;
     }
     loong_trainer_params_t params = {
-        comm,        recipe, o->dry_run || o->explain, o->eval,
-        screen_progress, screen};
+        .comm = comm,
+        .recipe = recipe,
+        .plan_only = o->dry_run || o->explain,
+        .evaluate_only = o->eval,
+        .progress = screen_progress,
+        .progress_user = screen,
+        .plan_ranks = o->ranks};
     loong_status_t status = loong_trainer_create(ctx, &params, &trainer);
     if (status == LOONG_OK) {
         status = with_trainer(o, recipe, comm, trainer);
@@ -263,6 +299,36 @@ static int work(loong_context_t *ctx, const options_t *o, screen_t *screen)
 
 /* ---- command line -------------------------------------------------------- */
 
+/* 0 after saying what is wrong. */
+static int parse_ranks(const char *text)
+{
+    char *end = NULL;
+    long ranks = strtol(text, &end, 10);
+    if (*end != '\0' || end == text || ranks < 1 || ranks > 1 << 20) {
+        fprintf(stderr, "loongrun: --ranks %s: 1 to %d allowed\n", text,
+                1 << 20);
+        return 0;
+    }
+    return (int)ranks;
+}
+
+/* Options that go together. */
+static bool consistent(const options_t *o)
+{
+    if (o->recipe == NULL) {
+        fprintf(stderr, "loongrun: no recipe given\n%s", usage);
+    } else if (o->ranks > 0 && !o->dry_run && !o->explain) {
+        fprintf(stderr, "loongrun: --ranks is for --dry-run and --explain; "
+                        "mpirun -n %d starts as many\n", o->ranks);
+    } else if (o->plot != NULL && (o->eval || o->explain)) {
+        fprintf(stderr, "loongrun: --schedule-plot is for training and "
+                        "--dry-run\n");
+    } else {
+        return true;
+    }
+    return false;
+}
+
 static bool parse(int argc, char **argv, options_t *o)
 {
     for (int i = 1; i < argc; i++) {
@@ -275,6 +341,13 @@ static bool parse(int argc, char **argv, options_t *o)
             o->explain = true;
         } else if (strcmp(a, "--profile") == 0 && i + 1 < argc) {
             o->profile = argv[++i];
+        } else if (strcmp(a, "--schedule-plot") == 0 && i + 1 < argc) {
+            o->plot = argv[++i];
+        } else if (strcmp(a, "--ranks") == 0 && i + 1 < argc) {
+            o->ranks = parse_ranks(argv[++i]);
+            if (o->ranks < 1) {
+                return false;
+            }
         } else if (strcmp(a, "train") == 0 && o->recipe == NULL) {
             o->eval = false;
         } else if (strcmp(a, "eval") == 0 && o->recipe == NULL) {
@@ -288,10 +361,7 @@ static bool parse(int argc, char **argv, options_t *o)
             o->overrides[o->num_overrides++] = a;
         }
     }
-    if (o->recipe == NULL) {
-        fprintf(stderr, "loongrun: no recipe given\n%s", usage);
-    }
-    return o->recipe != NULL;
+    return consistent(o);
 }
 
 /* libgomp reads its settings when it is loaded, so they must stand in the

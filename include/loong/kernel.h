@@ -99,6 +99,7 @@ typedef struct loong_kernel {
     void (*destroy)(loong_context_t *ctx, void *state);
     /* Launches. Allocates nothing of ours. */
     loong_status_t (*run)(const loong_kernel_call_t *call);
+    bool communicates; /* needs the other ranks of a group */
 } loong_kernel_t;
 
 /* Rows of operand a: product of all dimensions but the last, with the

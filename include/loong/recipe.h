@@ -81,10 +81,17 @@ LOONG_API LOONG_NODISCARD loong_status_t
 loong_recipe_parse(loong_context_t *ctx, const char *name, const char *text,
                    const loong_recipe_params_t *params,
                    loong_recipe_t **recipe_p);
+/* A recipe with more overrides on it, for questions of the kind "what if"; it
+ * must not outlive the one it comes from. ctx gets the errors. */
+LOONG_API LOONG_NODISCARD loong_status_t
+loong_recipe_derive(loong_context_t *ctx, const loong_recipe_t *recipe,
+                    int num_overrides, const char *const *overrides,
+                    loong_recipe_t **recipe_p);
 LOONG_API void loong_recipe_destroy(loong_recipe_t **recipe_p);
 
 /* What the keys must be together, for a number of ranks: batch sizes that
- * divide, what a run cannot do without, settings that need each other. Model
+ * divide (where the ranks do: that is the mesh's rule), what a run cannot do
+ * without, settings that need each other. Model
  * keys are only looked at when they are set. All problems are reported
  * together, sizes with the nearest allowed values. Errors: LOONG_ERR_CONFIG.*/
 LOONG_API LOONG_NODISCARD loong_status_t

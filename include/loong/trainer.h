@@ -32,6 +32,8 @@ typedef struct loong_trainer_params {
     /* Called by rank 0 behind every step; NULL: not. */
     void (*progress)(void *user, const loong_trainer_progress_t *now);
     void *progress_user;
+    int plan_ranks; /* with plan_only: as if there were so many ranks, comm's
+                       the first of them; 0: those of comm */
 } loong_trainer_params_t;
 
 /* Checks everything and reports all problems, compiles the programs and,
@@ -59,16 +61,26 @@ loong_trainer_evaluate(loong_trainer_t *trainer);
 LOONG_API LOONG_NODISCARD loong_status_t
 loong_trainer_export(loong_trainer_t *trainer, const char *dir);
 
-/* What will run: parameters, tokens per step, memory by class. Borrowed until
- * the next call. */
+/* What will run: parameters, tokens per step, memory by class; with plan_only
+ * that of every stage's largest rank. Borrowed until the next call. */
 LOONG_API LOONG_NODISCARD loong_status_t
 loong_trainer_describe(loong_trainer_t *trainer, const char **text_p);
 
 /* How long a step will take, from its kernels, which are timed one by one at
- * the shapes of the plan (some seconds, and memory for the largest of them).
- * Borrowed until the next call. */
+ * the shapes of the plan (some seconds, and memory for the largest of them),
+ * on the largest rank of every stage, and their schedule. Borrowed until the
+ * next call. */
 LOONG_API LOONG_NODISCARD loong_status_t
 loong_trainer_predict(loong_trainer_t *trainer, const char **text_p);
+
+/* Writes the timeline of a step as SVG: the schedule simulated with the costs
+ * that loong_trainer_predict found, or, once profile_begin was called, the last
+ * step as measured beside the schedule with its measured programs (collective
+ * then). The text is borrowed until the next call and "" on other ranks than
+ * the first. Errors: LOONG_ERR_ARG, LOONG_ERR_IO. */
+LOONG_API LOONG_NODISCARD loong_status_t
+loong_trainer_plot(loong_trainer_t *trainer, const char *path,
+                   const char **text_p);
 
 /* Every step of every program with its kernel and why others were refused. */
 LOONG_API LOONG_NODISCARD loong_status_t

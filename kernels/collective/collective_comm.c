@@ -217,7 +217,7 @@ static loong_status_t run_flat_all_gather(const loong_kernel_call_t *call)
 #define COLLECTIVE(name_, ...)                                                \
     const loong_kernel_t loongi_##name_##_comm = {                            \
         .name = #name_ "_comm", .op = #name_, .device = "cpu",                \
-        .run = run_##name_, ##__VA_ARGS__}
+        .run = run_##name_, .communicates = true, ##__VA_ARGS__}
 
 COLLECTIVE(all_reduce);
 COLLECTIVE(all_gather, .prepare = prepare_gather, .destroy = destroy);

@@ -199,6 +199,14 @@ static const loong_schedule_kind_t *find_kind(const char *name)
     return NULL;
 }
 
+const char *loongi_schedule_resolve(const char *name, int ranks, int chunks)
+{
+    if (strcmp(name, "auto") != 0) {
+        return name;
+    }
+    return ranks == 1 ? "one_stage" : chunks > 1 ? "interleaved" : "1f1b";
+}
+
 loong_status_t loongi_schedule_accept(loong_context_t *ctx, const char *name,
                                       const loong_schedule_params_t *params)
 {

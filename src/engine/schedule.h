@@ -104,6 +104,9 @@ struct loong_schedule {
     loong_rank_schedule_t *ranks; /* per rank */
 };
 
+/* The generator that "auto" stands for; any other name is itself. */
+const char *loongi_schedule_resolve(const char *name, int ranks, int chunks);
+
 /* Whether the generator takes these sizes. LOONG_ERR_ARG for an unknown name,
  * or with its reason. */
 LOONG_NODISCARD loong_status_t

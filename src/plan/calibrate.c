@@ -423,6 +423,7 @@ static loong_status_t measure(loong_calibration_t *c, item_t *item,
     call.frame = frame;
     call.workspace = c->memory + p.workspace;
     call.stream = loong_device_stream(c->params.device);
+    call.group = c->params.group;
     call.accumulate = item->accumulate;
     if (kernel->prepare != NULL) {
         LOONG_TRY(kernel->prepare(c->ctx, &step->query, &call.state));
@@ -528,7 +529,7 @@ loong_status_t loongi_calibration_program(loong_calibration_t *calibration,
         if (!loongi_step_runs(step, frame)) {
             continue;
         }
-        if (step->lane == LOONG_LANE_COMM) {
+        if (step->kernel->communicates) {
             c->figures.collectives += times;
         } else {
             LOONG_TRY(meet(c, step, frame));
@@ -536,7 +537,7 @@ loong_status_t loongi_calibration_program(loong_calibration_t *calibration,
     }
     for (int64_t i = 0; i < program->num_steps; i++) {
         const loong_step_t *step = &program->steps[i];
-        if (loongi_step_runs(step, frame) && step->lane != LOONG_LANE_COMM) {
+        if (loongi_step_runs(step, frame) && !step->kernel->communicates) {
             const item_t *item = find(c, step, accumulates(step, frame));
             sum += item->share > 0.0 ? item->seconds : guess(c, item);
         }

@@ -24,6 +24,9 @@ typedef struct loong_calibration_params {
     double budget;  /* seconds of measuring, about */
     int64_t memory; /* bytes that a launch may take, its operands included */
     loong_precision_t precision; /* of the chunks */
+    /* By loong_group_t, communicators of one rank: what a kernel exchanges in
+     * the middle of its work takes no time. */
+    loong_comm_t *const *group;
 } loong_calibration_params_t;
 
 LOONG_NODISCARD loong_status_t

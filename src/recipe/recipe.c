@@ -279,6 +279,21 @@ loong_status_t loong_recipe_parse(loong_context_t *ctx, const char *name,
     return finish(r, status, recipe_p);
 }
 
+loong_status_t loong_recipe_derive(loong_context_t *ctx,
+                                   const loong_recipe_t *recipe,
+                                   int num_overrides,
+                                   const char *const *overrides,
+                                   loong_recipe_t **recipe_p)
+{
+    loong_recipe_t *r = NULL;
+    loong_recipe_params_t params = recipe->params;
+    params.num_overrides = num_overrides;
+    params.overrides = overrides;
+    LOONG_TRY(create(ctx, &params, &r));
+    r->root = recipe->root;
+    return finish(r, LOONG_OK, recipe_p);
+}
+
 void loong_recipe_destroy(loong_recipe_t **recipe_p)
 {
     loong_recipe_t *r = *recipe_p;

@@ -68,25 +68,16 @@ static loong_status_t list_whole(loong_component_t *c)
 
 /* ---- stages -------------------------------------------------------------- */
 
-static const char *schedule_name(const loong_component_t *c)
-{
-    if (strcmp(c->params.schedule, "auto") != 0) {
-        return c->params.schedule;
-    }
-    return c->params.mesh.size[LOONG_AXIS_PP] == 1 ? "one_stage"
-           : c->num_stages > 1                     ? "interleaved"
-                                                   : "1f1b";
-}
-
 static loong_status_t make_schedules(loong_component_t *c, int micro_batches)
 {
     loong_schedule_params_t p = {.ranks = c->params.mesh.size[LOONG_AXIS_PP],
                                  .chunks = c->num_stages,
                                  .micro_batches = micro_batches};
+    const char *name =
+        loongi_schedule_resolve(c->params.schedule, p.ranks, p.chunks);
     loongi_schedule_destroy(&c->schedule);
     if (c->params.train) {
-        LOONG_TRY(loongi_schedule_create(c->ctx, schedule_name(c), &p,
-                                         &c->schedule));
+        LOONG_TRY(loongi_schedule_create(c->ctx, name, &p, &c->schedule));
         p.folded = c->schedule->params.folded;
     }
     p.micro_batches = 1;

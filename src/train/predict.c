@@ -1,11 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * The step time that --dry-run tells: kernels timed at the shapes of the plan,
- * added up along the schedule of a step. */
+ * added up to programs, and the schedule of all ranks of a pipeline simulated
+ * with them. */
 #include <string.h>
 
 #include "calibrate.h"
-#include "trainer_impl.h"
+#include "peers.h"
+#include "timeline.h"
 #include "zigzag.h"
 
 /* Seconds of measuring; of a model that cannot run here a rough figure does. */
@@ -70,50 +72,121 @@ static void fill_inputs(const loong_trainer_t *t, const loong_chunk_t *c,
     }
 }
 
-/* Seconds of the parts of a step. */
-typedef struct prediction {
-    double forward;
-    double backward;
-    double update;
-} prediction_t;
+/* ---- costs --------------------------------------------------------------- */
 
-static loong_status_t add_up(const loong_stage_t *s, loong_calibration_t *c,
-                             int64_t micro_batches, prediction_t *p)
+/* Adds the mean seconds of a program over the micro-batches: the first and the
+ * last one do more or less than those between them. */
+static loong_status_t add_program(loong_calibration_t *c,
+                                  const loong_program_t *program,
+                                  int micro_batches, double *seconds_p)
 {
-    const loong_chunk_t *chunk = s->chunk[LOONG_STAGE_TRAIN];
-    const loong_optimizer_t *o = s->optimizer;
+    double sum = 0.0;
     loong_frame_t frame;
     memset(&frame, 0, sizeof(frame));
     frame.loss_scale[0] = frame.grad_scale = 1.0;
     frame.lr[0] = 1e-3;
-    /* All but the first and the last micro-batch are alike. */
-    for (int64_t m = 0; m < LOONG_MIN(micro_batches, 3); m++) {
-        int64_t times = m == 1 && micro_batches > 3 ? micro_batches - 2 : 1;
+    for (int m = 0; m < LOONG_MIN(micro_batches, 3); m++) {
         frame.first = m == 0;
         frame.last = m + 1 == LOONG_MIN(micro_batches, 3);
-        LOONG_TRY(loongi_calibration_program(
-            c, &chunk->programs[LOONG_PROGRAM_F], &frame, times, &p->forward));
-        LOONG_TRY(loongi_calibration_program(
-            c, &chunk->programs[LOONG_PROGRAM_B], &frame, times,
-            &p->backward));
+        int times = m == 1 && !frame.last ? micro_batches - 2 : 1;
+        LOONG_TRY(loongi_calibration_program(c, program, &frame, times, &sum));
     }
-    LOONG_TRY(loongi_calibration_program(c, &o->norm, &frame, 1, &p->update));
-    LOONG_TRY(
-        loongi_calibration_program(c, &o->update, &frame, 1, &p->update));
-    return loongi_calibration_program(c, &o->gather, &frame, 1, &p->update);
+    *seconds_p += sum / micro_batches;
+    return LOONG_OK;
 }
 
-static void tell(loong_trainer_t *t, const prediction_t *p,
+/* One stage; the optimizer of all stages of a rank runs at once, and is
+ * counted where the schedule has it. */
+static loong_status_t add_stage(loong_calibration_t *c, const loong_stage_t *s,
+                                int micro_batches, loong_stage_cost_t *cost,
+                                double *update_p)
+{
+    const loong_chunk_t *chunk = s->chunk[LOONG_STAGE_TRAIN];
+    const loong_optimizer_t *o = s->optimizer;
+    static const loong_program_kind_t kinds[] = {
+        LOONG_PROGRAM_F, LOONG_PROGRAM_B, LOONG_PROGRAM_W};
+    for (int64_t i = 0; i < LOONG_COUNT_OF(kinds); i++) {
+        LOONG_TRY(add_program(c, &chunk->programs[kinds[i]], micro_batches,
+                              &cost->seconds[kinds[i]]));
+    }
+    LOONG_TRY(add_program(c, &chunk->programs[LOONG_PROGRAM_P], 1,
+                          &cost->seconds[LOONG_ENTRY_P]));
+    LOONG_TRY(add_program(c, &o->late, 1, &cost->seconds[LOONG_ENTRY_REDUCE]));
+    LOONG_TRY(add_program(c, &o->norm, 1, update_p));
+    LOONG_TRY(add_program(c, &o->update, 1, update_p));
+    return add_program(c, &o->gather, 1, update_p);
+}
+
+static loong_status_t add_rank(loong_trainer_t *t, loong_calibration_t *c,
+                               int rank, char *inputs)
+{
+    const loong_schedule_t *schedule = t->component->schedule;
+    loong_stage_cost_t *costs = t->timeline.costs;
+    double update = 0.0;
+    for (int i = 0; i < t->peers[rank]->num_stages; i++) {
+        const loong_stage_t *s = t->peers[rank]->stages[i];
+        int stage = loongi_schedule_stage(schedule, rank, i);
+        if (inputs != NULL) {
+            fill_inputs(t, s->chunk[LOONG_STAGE_TRAIN], inputs);
+        }
+        LOONG_TRY(add_stage(c, s, schedule->params.micro_batches,
+                            &costs[stage], &update));
+    }
+    costs[loongi_schedule_stage(schedule, rank, 0)].seconds[LOONG_ENTRY_U] =
+        update;
+    return LOONG_OK;
+}
+
+/* ---- what is told -------------------------------------------------------- */
+
+/* Seconds of a kind on a rank in a step. */
+static double seconds_of(const loong_trainer_t *t, int rank,
+                         loong_entry_kind_t kind)
+{
+    const loong_schedule_t *s = t->component->schedule;
+    double seconds = 0.0;
+    for (int i = 0; i < t->peers[rank]->num_stages; i++) {
+        int stage = loongi_schedule_stage(s, rank, i);
+        seconds += t->timeline.costs[stage].seconds[kind];
+    }
+    return kind == LOONG_ENTRY_U ? seconds
+                                 : seconds * s->params.micro_batches;
+}
+
+static void tell_rank(loong_trainer_t *t, int rank)
+{
+    double weights = seconds_of(t, rank, LOONG_ENTRY_W);
+    loongi_text_printf(&t->text, "forward %.1f, backward %.1f",
+                       1e3 * seconds_of(t, rank, LOONG_ENTRY_F),
+                       1e3 * seconds_of(t, rank, LOONG_ENTRY_B));
+    if (weights > 0.0) {
+        loongi_text_printf(&t->text, ", gradients of weights %.1f",
+                           1e3 * weights);
+    }
+    loongi_text_printf(&t->text, ", optimizer %.1f\n",
+                       1e3 * seconds_of(t, rank, LOONG_ENTRY_U));
+}
+
+static void tell(loong_trainer_t *t, loong_simulation_t total,
                  loong_calibration_figures_t figures)
 {
-    double seconds = p->forward + p->backward + p->update;
+    int ranks = t->component->schedule->params.ranks;
     double tokens = (double)(t->set.global_batch_size * t->set.seq_length);
-    loongi_text_printf(&t->text,
-                       "predicted step: %.1f ms (%.*f tokens/s): forward "
-                       "%.1f, backward %.1f, optimizer %.1f\n",
-                       1e3 * seconds, tokens < 100.0 * seconds ? 3 : 0,
-                       tokens / seconds, 1e3 * p->forward,
-                       1e3 * p->backward, 1e3 * p->update);
+    loongi_text_printf(&t->text, "predicted step: %.1f ms (%.*f tokens/s)",
+                       1e3 * total.seconds,
+                       tokens < 100.0 * total.seconds ? 3 : 0,
+                       tokens / total.seconds);
+    if (ranks > 1) {
+        loongi_text_printf(&t->text, ", idle %.1f %%", 100.0 * total.bubble);
+    }
+    for (int r = 0; r < ranks; r++) {
+        if (ranks > 1) {
+            loongi_text_printf(&t->text, "%s  rank %d", r > 0 ? "" : "\n",
+                               t->peers[r]->params.mesh.rank);
+        }
+        loongi_text_printf(&t->text, ": ");
+        tell_rank(t, r);
+    }
     loongi_text_printf(&t->text,
                        "  from %lld launches timed in %.1f s",
                        (long long)figures.measured, figures.seconds);
@@ -125,32 +198,42 @@ static void tell(loong_trainer_t *t, const prediction_t *p,
         loongi_text_printf(&t->text, ", %lld scaled from others",
                            (long long)figures.scaled);
     }
-    if (loong_comm_size(t->comm) > 1) {
-        loongi_text_printf(&t->text, "; %lld collectives are not in it",
-                           (long long)figures.collectives);
+    if (t->mesh.world > 1) {
+        loongi_text_printf(&t->text,
+                           "; %lld collectives%s are not in it",
+                           (long long)figures.collectives,
+                           ranks > 1 ? ", and the messages of stages," : "");
     }
     loongi_text_printf(&t->text, "\n");
 }
 
+/* ---- the whole ----------------------------------------------------------- */
+
 static loong_status_t predict(loong_trainer_t *t, loong_device_t *device,
-                              char *inputs)
+                              loong_comm_t *self, char *inputs)
 {
+    loong_comm_t *group[LOONG_GROUP_COUNT];
     loong_calibration_params_t params = {
         device, inputs, loongi_room_suffices(t) ? BUDGET : SHORT_BUDGET,
-        LAUNCH_BYTES, t->component->params.precision};
+        LAUNCH_BYTES, t->component->params.precision, group};
     loong_calibration_t *c = NULL;
-    prediction_t p = {0.0, 0.0, 0.0};
+    loong_simulation_t total;
     loong_status_t status = LOONG_OK;
+    for (int g = 0; g < LOONG_GROUP_COUNT; g++) {
+        group[g] = self;
+    }
+    LOONG_TRY(loongi_timeline_costs(t));
     LOONG_TRY(loongi_calibration_create(t->ctx, &params, &c));
-    for (int i = 0; i < t->component->num_stages && status == LOONG_OK; i++) {
-        const loong_stage_t *s = t->component->stages[i];
-        if (inputs != NULL) {
-            fill_inputs(t, s->chunk[LOONG_STAGE_TRAIN], inputs);
-        }
-        status = add_up(s, c, t->component->params.micro_batches, &p);
+    for (int r = 0; r < t->mesh.size[LOONG_AXIS_PP] && status == LOONG_OK;
+         r++) {
+        status = add_rank(t, c, r, inputs);
     }
     if (status == LOONG_OK) {
-        tell(t, &p, loongi_calibration_get(c));
+        status = loongi_schedule_simulate(t->component->schedule,
+                                          t->timeline.costs, NULL, &total);
+    }
+    if (status == LOONG_OK) {
+        tell(t, total, loongi_calibration_get(c));
     }
     loongi_calibration_destroy(&c);
     return status;
@@ -161,21 +244,30 @@ loong_status_t loong_trainer_predict(loong_trainer_t *trainer,
 {
     loong_trainer_t *t = trainer;
     loong_device_t *device = NULL;
+    loong_comm_t *self = NULL;
     void *inputs = NULL;
-    size_t bytes = (size_t)t->component->bytes[LOONG_BASE_INPUT];
+    size_t bytes = 0;
+    LOONG_CHECK(t->ctx, t->component->schedule != NULL, LOONG_ERR_ARG,
+                "no step is predicted of a trainer that only evaluates");
+    LOONG_TRY(loongi_peers_plan(t));
+    for (int r = 0; r < t->mesh.size[LOONG_AXIS_PP]; r++) {
+        size_t needs = (size_t)t->peers[r]->bytes[LOONG_BASE_INPUT];
+        bytes = LOONG_MAX(bytes, needs);
+    }
     loongi_text_free(&t->text);
     t->text = loongi_text_begin(t->ctx);
     LOONG_TRY(loong_device_create(t->ctx, "cpu", 0, &device));
-    loong_status_t status = LOONG_OK;
-    if (bytes <= (size_t)INPUT_BYTES) {
+    loong_status_t status = loong_comm_create_self(t->ctx, NULL, &self);
+    if (status == LOONG_OK && bytes <= (size_t)INPUT_BYTES) {
         status = loong_device_alloc(device, bytes, "inputs", &inputs);
     }
     if (status == LOONG_OK) {
-        status = predict(t, device, inputs);
+        status = predict(t, device, self, inputs);
     }
     if (inputs != NULL) {
         loong_device_free(device, inputs, bytes);
     }
+    loong_comm_destroy(&self);
     loong_device_destroy(&device);
     LOONG_TRY(status);
     *text_p = loongi_text_get(&t->text);

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "loong/moe.h"
+#include "timeline.h"
 #include "trainer_impl.h"
 
 /* ---- data ---------------------------------------------------------------- */
@@ -194,12 +195,23 @@ static loong_status_t run_program(loong_trainer_t *t, int64_t index)
     if (pair != NULL) {
         LOONG_TRY(before_program(t, pair, &frame[1]));
     }
+    double begin = loongi_now();
     LOONG_TRY(loongi_rank_run(c->rank, c->use[LOONG_STAGE_TRAIN], &c->run,
                               index, frames));
+    loongi_timeline_mark(t, index, begin);
     after_program(t, entry);
     if (pair != NULL) {
         after_program(t, pair);
     }
+    return LOONG_OK;
+}
+
+static loong_status_t reduce(loong_trainer_t *t, int64_t index,
+                             const loong_stage_t *s)
+{
+    double begin = loongi_now();
+    LOONG_TRY(loongi_program_run(&s->run, &s->optimizer->late, &t->frame));
+    loongi_timeline_mark(t, index, begin);
     return LOONG_OK;
 }
 
@@ -215,7 +227,7 @@ static loong_status_t run_entry(loong_trainer_t *t, int64_t index)
     loong_run_t run = bind(t, LOONG_STAGE_TRAIN, entry);
     switch (entry->kind) {
     case LOONG_ENTRY_REDUCE:
-        return loongi_program_run(&s->run, &s->optimizer->late, &t->frame);
+        return reduce(t, index, s);
     case LOONG_ENTRY_SEND_FORWARD:
     case LOONG_ENTRY_SEND_BACKWARD:
     case LOONG_ENTRY_RECV_FORWARD:
@@ -247,6 +259,7 @@ static loong_status_t run_schedule(loong_trainer_t *t)
     LOONG_TRY(loongi_component_plan_step(t->component, micro_batches));
     int64_t count =
         loongi_component_entries(t->component, LOONG_STAGE_TRAIN)->num_entries;
+    loongi_timeline_begin(t);
     for (int64_t i = 0; i < count; i++) {
         LOONG_TRY(run_entry(t, i));
     }
@@ -405,12 +418,16 @@ static loong_status_t update(loong_trainer_t *t)
     if (t->save != NULL) {
         t->save_stall += loongi_checkpoint_save_wait(t->save);
     }
+    double begin = loongi_now();
     for (int i = 0; i < t->component->num_stages; i++) {
         const loong_stage_t *s = t->component->stages[i];
         const loong_optimizer_t *o = s->optimizer;
         LOONG_TRY(loongi_program_run(&s->run, &o->update, &t->frame));
         LOONG_TRY(loongi_program_run(&s->run, &o->gather, &t->frame));
     }
+    loongi_timeline_mark( /* U is the last entry of all */
+        t, loongi_component_entries(t->component, LOONG_STAGE_TRAIN)
+                   ->num_entries - 1, begin);
     return LOONG_OK;
 }
 

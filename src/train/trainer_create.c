@@ -8,7 +8,9 @@
 #include "hf_config.h"
 #include "isa.h"
 #include "param_rules.h"
+#include "peers.h"
 #include "stage_load.h"
+#include "timeline.h"
 #include "trainer_impl.h"
 
 #define FOUNDATION "model.foundation"
@@ -159,20 +161,6 @@ static int parallel_size(const loong_trainer_t *t, const char *key)
     return (int)loong_recipe_int(t->recipe, path);
 }
 
-static loong_status_t make_mesh(loong_trainer_t *t, int kv_heads)
-{
-    loong_mesh_params_t p = {
-        .world = loong_comm_size(t->comm),
-        .tp = parallel_size(t, "tensor_model_parallel_size"),
-        .cp = parallel_size(t, "context_parallel_size"),
-        .pp = parallel_size(t, "pipeline_model_parallel_size"),
-        .ep = parallel_size(t, "expert_model_parallel_size"),
-        .etp = 1,
-        .kv_heads = kv_heads,
-    };
-    return loong_mesh_create(t->ctx, &p, loong_comm_rank(t->comm), &t->mesh);
-}
-
 static loong_status_t read_pipeline(const loong_trainer_t *t,
                                     loong_component_params_t *p)
 {
@@ -189,20 +177,6 @@ static loong_status_t read_pipeline(const loong_trainer_t *t,
                          "micro-batches of a step", &p->micro_batches);
 }
 
-static void read_request(const loong_trainer_t *t, loong_model_request_t *p)
-{
-    static const char *const cp_comms[] = {"all_gather", "a2a"};
-    const loong_recipe_t *r = t->recipe;
-    p->sequence_parallel = loong_recipe_bool(r, "parallel.sequence_parallel");
-    p->seq_length = p->max_seqlen = t->set.seq_length;
-    p->max_segments = t->set.micro_batch_size * t->set.seq_length;
-    p->tokens = p->max_segments / t->mesh.size[LOONG_AXIS_CP];
-    p->cp_comm = (loong_cp_comm_t)choice(
-        loong_recipe_text(r, "parallel.cp_comm_type"), cp_comms,
-        LOONG_COUNT_OF(cp_comms));
-    p->z_loss = loong_recipe_real(r, "train.z_loss_coeff");
-}
-
 static loong_sharding_t read_sharding(const loong_recipe_t *r)
 {
     const char *text = loong_recipe_text(r, "parallel.data_parallel_sharding");
@@ -214,17 +188,13 @@ static loong_sharding_t read_sharding(const loong_recipe_t *r)
     return (loong_sharding_t)level;
 }
 
-static loong_status_t plan_component(loong_trainer_t *t)
+static loong_status_t plan_component(loong_trainer_t *t,
+                                     const loong_component_params_t *model)
 {
-    loong_component_params_t p;
+    loong_component_params_t p = *model;
     const loong_recipe_t *r = t->recipe;
-    memset(&p, 0, sizeof(p));
-    LOONG_TRY(loongi_trainer_model(t, &p));
     loong_arena_t *arena = t->model_keys->arena;
-    loong_model_facts_t facts;
-    p.family->facts(p.config, &facts);
-    LOONG_TRY(make_mesh(t, facts.kv_heads));
-    read_request(t, &p.request);
+    loongi_parallel_request(&t->parallel, &t->mesh, &p.request);
     p.precision = read_precision(t);
     p.compile.device = loong_device_name(t->device);
     p.compile.threads = omp_get_max_threads();
@@ -247,7 +217,6 @@ static loong_status_t plan_component(loong_trainer_t *t)
     }
     p.train = !t->evaluate_only;
     p.mesh = t->mesh;
-    LOONG_TRY(loongi_trainer_check_mesh(t, &p));
     LOONG_CHECK(t->ctx,
                 p.compile.num_watch == 0 ||
                     p.mesh.world == p.mesh.size[LOONG_AXIS_DP],
@@ -316,15 +285,33 @@ static loong_status_t start(loong_trainer_t *t)
     return loong_comm_barrier(t->comm, "start");
 }
 
+/* The model and the layout that are asked for. */
+static loong_status_t check_recipe(loong_trainer_t *t,
+                                   loong_component_params_t *model)
+{
+    loong_status_t status = loongi_trainer_model(t, model);
+    if (status != LOONG_OK) { /* what else is wrong is told as well */
+        LOONG_TRY(loong_recipe_check(t->recipe, t->parallel.ranks));
+        return status;
+    }
+    t->parallel.family = model->family;
+    t->parallel.config = model->config;
+    LOONG_TRY(loongi_parallel_check(&t->parallel));
+    return loongi_parallel_mesh(&t->parallel, loong_comm_rank(t->comm),
+                                &t->mesh);
+}
+
 /* What needs no other rank. */
 static loong_status_t plan(loong_trainer_t *t)
 {
+    loong_component_params_t model;
+    memset(&model, 0, sizeof(model));
     LOONG_TRY(adopt_hf_keys(t));
-    LOONG_TRY(loong_recipe_check(t->recipe, loong_comm_size(t->comm)));
+    LOONG_TRY(check_recipe(t, &model));
     read_settings(t->recipe, &t->set);
     LOONG_TRY(loong_device_create(
         t->ctx, loong_recipe_text(t->recipe, "device"), 0, &t->device));
-    LOONG_TRY(plan_component(t));
+    LOONG_TRY(plan_component(t, &model));
     return loong_recipe_hash(t->recipe, &t->recipe_hash);
 }
 
@@ -344,14 +331,14 @@ static loong_status_t agree(loong_trainer_t *t, loong_status_t status)
 
 /* What cannot be planned, or does not fit, is known to all while the
  * communicator is intact; what fails later ends the waiting of others. */
-static loong_status_t create(loong_trainer_t *t, bool plan_only)
+static loong_status_t create(loong_trainer_t *t)
 {
     LOONG_TRY(agree(t, plan(t)));
     LOONG_TRY(agree(t, loongi_room_measure(t)));
-    if (!plan_only) {
+    if (!t->plan_only) {
         LOONG_TRY(agree(t, loongi_room_check(t)));
     }
-    loong_status_t status = plan_only ? LOONG_OK : start(t);
+    loong_status_t status = t->plan_only ? LOONG_OK : start(t);
     if (status == LOONG_OK) {
         status = loong_recipe_status(t->recipe);
     }
@@ -366,17 +353,27 @@ loong_status_t loong_trainer_create(loong_context_t *ctx,
                                     loong_trainer_t **trainer_p)
 {
     loong_trainer_t *t = NULL;
+    int ranks = loong_comm_size(params->comm);
+    LOONG_CHECK(ctx, params->plan_ranks == 0 ||
+                         (params->plan_only && params->plan_ranks >= ranks),
+                LOONG_ERR_ARG,
+                "a plan for %d ranks on %d: only a plan can have more ranks "
+                "than there are, and none fewer", params->plan_ranks, ranks);
     LOONG_TRY(loongi_alloc(ctx, sizeof(*t), "trainer", &t));
     t->ctx = ctx;
     t->comm = params->comm;
     t->recipe = params->recipe;
     t->evaluate_only = params->evaluate_only;
+    t->plan_only = params->plan_only;
+    t->parallel.ctx = ctx;
+    t->parallel.recipe = params->recipe;
+    t->parallel.ranks = LOONG_MAX(params->plan_ranks, ranks);
     t->progress = params->progress;
     t->progress_user = params->progress_user;
     t->text = loongi_text_begin(ctx);
     t->start_time = t->last_save_time = loongi_now();
     t->saved_step = t->locks[0] = t->locks[1] = -1;
-    loong_status_t status = create(t, params->plan_only);
+    loong_status_t status = create(t);
     if (status != LOONG_OK) {
         loong_trainer_destroy(&t);
         return status;
@@ -399,6 +396,8 @@ void loong_trainer_destroy(loong_trainer_t **trainer_p)
     loong_tokenizer_destroy(&t->tokenizer);
     loongi_profiler_destroy(&t->profiler);
     loongi_trainer_close_data(t);
+    loongi_timeline_destroy(t);
+    loongi_peers_destroy(t);
     loongi_component_destroy(&t->component);
     loongi_groups_destroy(&t->groups);
     loongi_step_exchange_destroy(&t->exchange);

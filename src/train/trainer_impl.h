@@ -13,6 +13,7 @@
 #include "loong/trainer.h"
 #include "metrics.h"
 #include "native.h"
+#include "parallel.h"
 #include "pairs.h"
 #include "profiler.h"
 #include "component.h"
@@ -62,6 +63,14 @@ typedef struct loong_train_settings {
     uint64_t seed;
 } loong_train_settings_t;
 
+/* See timeline.h. */
+typedef struct loong_timeline {
+    loong_stage_cost_t *costs; /* of all stages; NULL: not known */
+    loong_span_t *own; /* of this rank's entries, last step; NULL: not kept */
+    int64_t room;      /* entries of any rank of the pipeline, at most */
+    double start;
+} loong_timeline_t;
+
 struct loong_trainer {
     loong_context_t *ctx;
     loong_comm_t *comm; /* world */
@@ -69,11 +78,14 @@ struct loong_trainer {
     loong_groups_t groups;
     loong_recipe_t *recipe;
     bool evaluate_only;
+    bool plan_only;
+    loong_parallel_t parallel; /* that the recipe asks for */
     uint64_t recipe_hash;
     loong_train_settings_t set;
     loong_pairs_t *model_keys;
     loong_device_t *device;
     loong_component_t *component;
+    loong_component_t **peers; /* see peers.h; NULL: not planned */
     loong_step_exchange_t *exchange;
     loong_blend_t *blend;
     loong_loader_t *loader;
@@ -88,6 +100,7 @@ struct loong_trainer {
     loong_faults_t *faults;     /* NULL: none on request */
     loong_job_t *job;           /* rank 0 under a supervisor; else NULL */
     loong_job_progress_t told;  /* to it */
+    loong_timeline_t timeline;
     void (*progress)(void *user, const loong_trainer_progress_t *now);
     void *progress_user;
 
@@ -141,9 +154,6 @@ struct loong_trainer {
 /* Fills family, config and the rules of a request. */
 LOONG_NODISCARD loong_status_t
 loongi_trainer_model(loong_trainer_t *t, loong_component_params_t *params);
-LOONG_NODISCARD loong_status_t
-loongi_trainer_check_mesh(loong_trainer_t *t,
-                          const loong_component_params_t *params);
 
 /* ---- train_step.c ---- */
 /* This rank's losses and tokens are counted: of the ranks that hold the same

@@ -86,21 +86,3 @@ loong_status_t loongi_trainer_model(loong_trainer_t *t,
     params->config = config;
     return loongi_param_rules_read(t->recipe, arena, &params->request.rules);
 }
-
-loong_status_t loongi_trainer_check_mesh(loong_trainer_t *t,
-                                         const loong_component_params_t
-                                             *params)
-{
-    const loong_family_t *family = params->family;
-    const int *size = params->mesh.size;
-    if (family->check_mesh != NULL) {
-        return family->check_mesh(t->ctx, params->config, &params->request,
-                                  &params->mesh);
-    }
-    LOONG_CHECK(t->ctx, size[LOONG_AXIS_TP] * size[LOONG_AXIS_CP] == 1,
-                LOONG_ERR_CONFIG,
-                "parallel.tensor_model_parallel_size %d, "
-                "context_parallel_size %d: family %s knows no such layout",
-                size[LOONG_AXIS_TP], size[LOONG_AXIS_CP], family->name);
-    return LOONG_OK;
-}

@@ -6,6 +6,8 @@
 
 #include "isa.h"
 #include "loong/launch.h"
+#include "peers.h"
+#include "timeline.h"
 #include "trainer_impl.h"
 
 /* ---- when ---------------------------------------------------------------- */
@@ -165,11 +167,6 @@ static void describe_memory(loong_trainer_t *t)
     }
     loongi_text_printf(&t->text, "  %-14s %s\n", "together",
                        loongi_human_bytes((double)t->memory.rank, a));
-    if (!loongi_room_suffices(t)) {
-        loongi_text_printf(&t->text, "too little memory: ");
-        loongi_room_tell(t, &t->text);
-        loongi_text_printf(&t->text, "\n");
-    }
 }
 
 loong_status_t loong_trainer_describe(loong_trainer_t *trainer,
@@ -217,7 +214,17 @@ loong_status_t loong_trainer_describe(loong_trainer_t *trainer,
                        loong_dtype_name(s->params.precision.compute),
                        loong_dtype_name(s->params.precision.wide));
     describe_precision(t);
-    describe_memory(t);
+    if (t->plan_only && t->mesh.world > 1) {
+        LOONG_TRY(loongi_peers_plan(t));
+        loongi_peers_describe(t, &t->text);
+    } else {
+        describe_memory(t);
+    }
+    if (!loongi_room_suffices(t)) {
+        loongi_text_printf(&t->text, "too little memory: ");
+        loongi_room_tell(t, &t->text);
+        loongi_text_printf(&t->text, "\n");
+    }
     *text_p = loongi_text_get(&t->text);
     return t->text.status;
 }
@@ -260,6 +267,7 @@ loong_status_t loong_trainer_profile_begin(loong_trainer_t *trainer)
     loongi_profiler_destroy(&t->profiler);
     LOONG_TRY(
         loongi_profiler_create(t->ctx, MAX_TRACE_EVENTS, &t->profiler));
+    LOONG_TRY(loongi_timeline_measure(t));
     loongi_profiler_attach(t->profiler, &t->component->run);
     for (int i = 0; i < t->component->num_stages; i++) {
         loongi_profiler_attach(t->profiler, &t->component->stages[i]->run);

@@ -46,8 +46,8 @@ static loong_status_t work(loong_context_t *ctx, loong_comm_t *comm,
     loong_trainer_t *t = NULL;
     LOONG_TRY(loong_register_builtin(ctx));
     LOONG_TRY(make_recipe(ctx, job, &recipe));
-    loong_trainer_params_t params = {comm,  recipe, job->predict,
-                                    false, NULL,   NULL};
+    loong_trainer_params_t params = {.comm = comm, .recipe = recipe,
+                                     .plan_only = job->predict};
     loong_status_t status = loong_trainer_create(ctx, &params, &t);
     if (status == LOONG_OK && job->predict) {
         const char *text = NULL;

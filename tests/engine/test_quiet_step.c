@@ -102,8 +102,7 @@ static loong_status_t steps(loong_context_t *ctx, loong_comm_t *comm,
     loong_trainer_t *t = NULL;
     LOONG_TRY(loong_register_builtin(ctx));
     LOONG_TRY(make_recipe(ctx, job, &recipe));
-    loong_trainer_params_t params = {comm, recipe, false, false, NULL,
-                                    NULL};
+    loong_trainer_params_t params = {.comm = comm, .recipe = recipe};
     loong_status_t status = loong_trainer_create(ctx, &params, &t);
     for (int i = 0; i < 6 && status == LOONG_OK; i++) {
         uint64_t before = loong_context_alloc_count(ctx);

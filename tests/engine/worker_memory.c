@@ -83,8 +83,7 @@ static loong_status_t measure(loong_context_t *ctx, loong_comm_t *comm,
     loong_trainer_t *t = NULL;
     double start = memory_held();
     LOONG_TRY(make_recipe(ctx, job, &recipe));
-    loong_trainer_params_t params = {comm, recipe, false, false, NULL,
-                                    NULL};
+    loong_trainer_params_t params = {.comm = comm, .recipe = recipe};
     loong_status_t status = loong_trainer_create(ctx, &params, &t);
     if (status == LOONG_OK) {
         status = loong_trainer_run(t);

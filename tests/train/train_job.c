@@ -99,8 +99,8 @@ static loong_status_t train(loong_context_t *ctx, loong_comm_t *comm,
     LOONG_TRY(loong_register_builtin(ctx));
     LOONG_TRY(loong_recipe_parse(ctx, "test", recipe_text, &overrides,
                                  &recipe));
-    loong_trainer_params_t params = {comm, recipe, false, job->evaluate, NULL,
-                                    NULL};
+    loong_trainer_params_t params = {.comm = comm, .recipe = recipe,
+                                     .evaluate_only = job->evaluate};
     loong_status_t status = loong_trainer_create(ctx, &params, &trainer);
     if (status == LOONG_OK) {
         status = job->evaluate ? loong_trainer_evaluate(trainer)

@@ -1,0 +1,156 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "parallel.h"
+
+#include <limits.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base.h"
+#include "cut.h"
+#include "parallel_near.h"
+#include "schedule.h"
+
+static int size_of(const loong_recipe_t *r, const char *key)
+{
+    char path[128];
+    snprintf(path, sizeof(path), "parallel.%s", key);
+    return (int)loong_recipe_int(r, path);
+}
+
+static loong_mesh_params_t mesh_params(const loong_parallel_t *l)
+{
+    loong_model_facts_t facts;
+    l->family->facts(l->config, &facts);
+    loong_mesh_params_t p = {
+        .world = l->ranks,
+        .tp = size_of(l->recipe, "tensor_model_parallel_size"),
+        .cp = size_of(l->recipe, "context_parallel_size"),
+        .pp = size_of(l->recipe, "pipeline_model_parallel_size"),
+        .ep = size_of(l->recipe, "expert_model_parallel_size"),
+        .etp = 1,
+        .kv_heads = facts.kv_heads,
+    };
+    return p;
+}
+
+loong_status_t loongi_parallel_mesh(const loong_parallel_t *layout, int rank,
+                                  loong_mesh_t *mesh_p)
+{
+    loong_mesh_params_t p = mesh_params(layout);
+    return loong_mesh_create(layout->ctx, &p, rank, mesh_p);
+}
+
+void loongi_parallel_request(const loong_parallel_t *layout,
+                             const loong_mesh_t *mesh,
+                             loong_model_request_t *request)
+{
+    const loong_recipe_t *r = layout->recipe;
+    loong_model_request_t *p = request;
+    bool a2a =
+        strcmp(loong_recipe_text(r, "parallel.cp_comm_type"), "a2a") == 0;
+    p->sequence_parallel = loong_recipe_bool(r, "parallel.sequence_parallel");
+    p->seq_length = p->max_seqlen = loong_recipe_int(r, "data.seq_length");
+    p->max_segments =
+        loong_recipe_int(r, "train.micro_batch_size") * p->seq_length;
+    p->tokens = p->max_segments / mesh->size[LOONG_AXIS_CP];
+    p->cp_comm = a2a ? LOONG_CP_A2A : LOONG_CP_ALL_GATHER;
+    p->z_loss = loong_recipe_real(r, "train.z_loss_coeff");
+}
+
+/* ---- rules --------------------------------------------------------------- */
+
+/* A mesh of the sizes asked for, on as many ranks as they need when they do
+ * not fit the ranks there are; false when there is none. */
+static bool sized_mesh(const loong_parallel_t *l, loong_mesh_t *mesh_p)
+{
+    loong_mesh_params_t p = mesh_params(l);
+    int64_t world = (int64_t)p.tp * p.cp * p.pp;
+    if (world * p.ep * p.etp > INT_MAX) {
+        return false;
+    }
+    p.world = (int)(world * p.ep * p.etp);
+    p.kv_heads = 0;
+    return loong_mesh_create(l->ctx, &p, 0, mesh_p) == LOONG_OK;
+}
+
+static loong_status_t check_family(const loong_parallel_t *l,
+                                   const loong_mesh_t *mesh)
+{
+    const loong_family_t *family = l->family;
+    const int *size = mesh->size;
+    loong_model_request_t request;
+    memset(&request, 0, sizeof(request));
+    loongi_parallel_request(l, mesh, &request);
+    if (family->check_mesh != NULL) {
+        return family->check_mesh(l->ctx, l->config, &request, mesh);
+    }
+    LOONG_CHECK(l->ctx, size[LOONG_AXIS_TP] * size[LOONG_AXIS_CP] == 1,
+                LOONG_ERR_CONFIG,
+                "parallel.tensor_model_parallel_size %d, "
+                "context_parallel_size %d: family %s knows no such layout",
+                size[LOONG_AXIS_TP], size[LOONG_AXIS_CP], family->name);
+    return LOONG_OK;
+}
+
+/* The cut of the model, and the schedule of so many stages. */
+static loong_status_t check_pipeline(const loong_parallel_t *l,
+                                     const loong_mesh_t *mesh,
+                                     loong_arena_t *arena, bool whole_mesh)
+{
+    loong_model_facts_t facts;
+    loong_stage_cut_t *cuts = NULL;
+    loong_schedule_params_t p = {.ranks = mesh->size[LOONG_AXIS_PP]};
+    l->family->facts(l->config, &facts);
+    loong_cut_params_t cut = {
+        facts.num_layers, p.ranks,
+        size_of(l->recipe, "num_layers_per_virtual_pipeline_stage"),
+        loong_recipe_text(l->recipe,
+                          "parallel.pipeline_model_parallel_layout")};
+    LOONG_TRY(loongi_pipeline_cut(l->ctx, &cut, arena, &cuts, &p.chunks));
+    int64_t samples = loong_recipe_int(l->recipe, "train.micro_batch_size") *
+                      mesh->size[LOONG_AXIS_DP];
+    int64_t batch = loong_recipe_int(l->recipe, "train.global_batch_size");
+    if (!whole_mesh || batch < samples || batch % samples != 0) {
+        return LOONG_OK; /* told already */
+    }
+    LOONG_TRY(loongi_to_int(l->ctx, batch / samples, "micro-batches of a step",
+                            &p.micro_batches));
+    const char *name = loongi_schedule_resolve(
+        loong_recipe_text(l->recipe, "schedule"), p.ranks, p.chunks);
+    return loongi_schedule_accept(l->ctx, name, &p) == LOONG_OK
+               ? LOONG_OK
+               : LOONG_ERR_CONFIG;
+}
+
+/* The first failure is the one that is returned. */
+static loong_status_t first_of(loong_status_t a, loong_status_t b)
+{
+    return a != LOONG_OK ? a : b;
+}
+
+loong_status_t loongi_parallel_rules(const loong_parallel_t *layout)
+{
+    const loong_parallel_t *l = layout;
+    loong_mesh_t mesh;
+    loong_arena_t *arena = NULL;
+    loong_status_t status = loong_recipe_check(l->recipe, l->ranks);
+    bool whole = loongi_parallel_mesh(l, 0, &mesh) == LOONG_OK;
+    status = first_of(status, whole ? LOONG_OK : LOONG_ERR_CONFIG);
+    if (!whole && !sized_mesh(l, &mesh)) {
+        return status;
+    }
+    LOONG_TRY(loongi_arena_create(l->ctx, "layout", &arena));
+    status = first_of(status, check_family(l, &mesh));
+    status = first_of(status, check_pipeline(l, &mesh, arena, whole));
+    loongi_arena_destroy(&arena);
+    return status;
+}
+
+loong_status_t loongi_parallel_check(const loong_parallel_t *layout)
+{
+    loong_status_t status = loongi_parallel_rules(layout);
+    if (status == LOONG_ERR_CONFIG) {
+        LOONG_TRY(loongi_parallel_near(layout));
+    }
+    return status;
+}

@@ -1,0 +1,45 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The layout that a recipe asks for: its mesh, the rules that it must keep,
+ * and the layouts nearest to one that breaks them. Pure, not collective. */
+#ifndef LOONG_PARALLEL_H
+#define LOONG_PARALLEL_H
+
+#include "loong/family.h"
+#include "loong/mesh.h"
+#include "loong/recipe.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+typedef struct loong_parallel {
+    loong_context_t *ctx;
+    const loong_recipe_t *recipe;
+    int ranks;
+    const loong_family_t *family;
+    const void *config; /* of the family */
+} loong_parallel_t;
+
+/* The mesh as seen by a rank. Errors: LOONG_ERR_CONFIG. */
+LOONG_NODISCARD loong_status_t
+loongi_parallel_mesh(const loong_parallel_t *layout, int rank,
+                     loong_mesh_t *mesh_p);
+
+/* What the layout says of a training micro-batch. */
+void loongi_parallel_request(const loong_parallel_t *layout,
+                             const loong_mesh_t *mesh,
+                             loong_model_request_t *request);
+
+/* What keys of the recipe must be together, and every rule of mesh, model and
+ * schedule; all that is broken is told. When it is the layout that breaks
+ * them, overrides that give the nearest possible layouts are told as well.
+ * Errors: LOONG_ERR_CONFIG. */
+LOONG_NODISCARD loong_status_t
+loongi_parallel_check(const loong_parallel_t *layout);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

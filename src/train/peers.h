@@ -1,0 +1,27 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * What the ranks of every stage hold. Building is pure, so any rank can plan
+ * the others. Of the ranks of a stage the one that holds most: sizes that do
+ * not divide give the last tensor parallel rank most. */
+#ifndef LOONG_PEERS_H
+#define LOONG_PEERS_H
+
+#include "trainer_impl.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* Plans them, once: t->peers, by the rank of the pipeline; t->component where
+ * that is the rank. Not collective. */
+LOONG_NODISCARD loong_status_t loongi_peers_plan(loong_trainer_t *t);
+void loongi_peers_destroy(loong_trainer_t *t);
+
+/* A table of their memory by class. */
+void loongi_peers_describe(const loong_trainer_t *t, loong_text_t *text);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

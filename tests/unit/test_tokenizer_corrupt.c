@@ -92,6 +92,12 @@ static const bad_t stages[] = {
     {WITH_("\"pre_tokenizer\": {\"type\": \"Split\", \"behavior\": "
            "\"Isolated\", \"pattern\": {\"Regex\": \"(\"}}"),
      LOONG_ERR_FORMAT, "'('"},
+    {WITH_("\"pre_tokenizer\": {\"type\": \"Split\", \"behavior\": "
+           "\"Isolated\", \"pattern\": {\"Regex\": \"a\\\\C\"}}"),
+     LOONG_ERR_UNSUPPORTED, "'\\C' is not supported"},
+    {WITH_("\"pre_tokenizer\": {\"type\": \"Split\", \"behavior\": "
+           "\"Isolated\", \"pattern\": {\"Regex\": \"\\\\Qa\"}}"),
+     LOONG_ERR_UNSUPPORTED, "'\\Q' is not supported"},
     {WITH_("\"decoder\": {\"type\": \"Sequence\", \"decoders\": {}}"),
      LOONG_ERR_FORMAT, "decoder.decoders is an object, must be an array"},
     {WITH_("\"decoder\": {\"type\": \"WordPiece\"}"), LOONG_ERR_UNSUPPORTED,

@@ -117,7 +117,8 @@ static loong_status_t write_out(loong_context_t *ctx, const char *pattern,
             continue;
         }
         if (*p == '\\' && p[1] != '\0') {
-            LOONG_CHECK(ctx, strchr("wWdDbBhHRXkgG", p[1]) == NULL,
+            /* of these, libraries think differently; \C would cut characters */
+            LOONG_CHECK(ctx, strchr("wWdDbBhHRXkgGCEKLNQUVlv", p[1]) == NULL,
                         LOONG_ERR_UNSUPPORTED,
                         "pattern '%s': '\\%c' is not supported", pattern, p[1]);
             loongi_text_append(out, p, 2);

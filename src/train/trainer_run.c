@@ -122,6 +122,14 @@ loong_status_t loong_trainer_evaluate(loong_trainer_t *trainer)
 
 /* ---- texts --------------------------------------------------------------- */
 
+static void describe_optimizer(loong_trainer_t *t)
+{
+    const loong_recipe_t *r = t->recipe;
+    loongi_text_printf(&t->text, "optimizer: %s, learning rate %g, %s\n",
+                       loong_recipe_text(r, "optimizer.name"), t->set.lr.lr,
+                       loong_recipe_text(r, "optimizer.lr_decay_style"));
+}
+
 /* The compute type and why; what works in a wider or slower one than it. */
 static void describe_precision(loong_trainer_t *t)
 {
@@ -214,6 +222,7 @@ loong_status_t loong_trainer_describe(loong_trainer_t *trainer,
                        loong_dtype_name(s->params.precision.compute),
                        loong_dtype_name(s->params.precision.wide));
     describe_precision(t);
+    describe_optimizer(t);
     if (t->plan_only && t->mesh.world > 1) {
         LOONG_TRY(loongi_peers_plan(t));
         loongi_peers_describe(t, &t->text);

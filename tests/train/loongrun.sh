@@ -92,13 +92,15 @@ has out "to go on: the same command with checkpoint.load=auto"
 hasnt out $'\r'
 hasnt err "nothing in this run reads it"
 # Who runs, with what, how much.
-head -n 1 out | grep -qE '^libloong [0-9.]+.* \| oneDNN [0-9.]+, HDF5 [0-9.]+' ||
+head -n 1 out |
+    grep -qE '^libloong [0-9.]+.* \| oneDNN [0-9.]+, HDF5 [0-9.]+' ||
     fail "no version"
 [ ! -e "$source/.git" ] || head -n 1 out | grep -qE ' \(commit [0-9a-f]{7,}' ||
     fail "no commit"
 for line in "run: tiny, recipe recipe.yaml, seed 1234" \
     "tokens per step: 128 (2 samples of 64)" "ranks: 1 = " \
-    "1 threads each" "precision: " "memory of this rank:"; do
+    "1 threads each" "precision: " "memory of this rank:" \
+    "optimizer: adamw, learning rate 0.001, cosine"; do
     has out "$line"
 done
 steps=$(sed -n 's/^stopped at step \([0-9]*\) .*/\1/p' out)
@@ -152,7 +154,7 @@ run 2 $quiet model.foundation.vocab_size=256
 has err "the tokenizer has 257 ids, the model knows 256"
 [ ! -e tokens/latest ] || fail "trained with the wrong tokenizer"
 run 0 $quiet model.foundation.vocab_size=300
-has out "the tokenizer has 257 ids, the model knows 300: the last 43 are padding"
+has out "tokenizer has 257 ids, the model knows 300: the last 43 are padding"
 
 # Messages.
 run 2

@@ -23,3 +23,16 @@ loong_test(NAME parallel_near SOURCES tests/train/test_parallel_near.c
   LABELS "train;parallel")
 loong_test(NAME timeline SOURCES tests/train/test_timeline.c
   LABELS "train;parallel" LIBS loong_layouts)
+add_test(NAME cli_every_key COMMAND
+  ${PROJECT_SOURCE_DIR}/tests/train/every_key.sh ${PROJECT_BINARY_DIR}
+  ${PROJECT_SOURCE_DIR} ${MPIEXEC_EXECUTABLE})
+set(train_cli_tests cli_every_key)
+if(MPI_C_FOUND)
+  add_test(NAME cli_signals COMMAND
+    ${PROJECT_SOURCE_DIR}/tests/train/signals.sh ${PROJECT_BINARY_DIR}
+    ${PROJECT_SOURCE_DIR} ${MPIEXEC_EXECUTABLE})
+  list(APPEND train_cli_tests cli_signals)
+endif()
+set_tests_properties(${train_cli_tests} PROPERTIES LABELS cli TIMEOUT 180
+  PROCESSORS 2
+  ENVIRONMENT "OMPI_ALLOW_RUN_AS_ROOT=1;OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1")

@@ -1,0 +1,224 @@
+#!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
+# usage: every_key.sh BUILD SOURCE [MPIRUN]: every key of the schema is given by
+# a run here, and every run reads all it is given. What excludes each other
+# stands in runs of its own.
+set -eu
+build=$1
+source=$2
+mpirun=${3:-}
+place=$(mktemp -d)
+trap 'rm -rf "$place"' EXIT
+cd "$place"
+export OMP_NUM_THREADS=1
+"$build/loong-data" index --tokenizer bytes --append-eod --quiet \
+    --suffixes .md --output-prefix text "$source/docs" >/dev/null
+: >given
+failures=0
+
+# run NAME [COMMAND...]: key=value lines on standard input, all of which the
+# run reads. Of lists of maps each key counts.
+run() {
+    local name=$1 code=0 line keys lines=()
+    shift
+    mapfile -t lines
+    for line in "${lines[@]}"; do
+        case $line in
+        *"=[{"*)
+            keys=$(grep -oE '[{,] *[a-z_]+:' <<<"$line" | tr -d '{,: ')
+            printf "${line%%=*}[].%s\n" $keys
+            ;;
+        *) printf '%s\n' "${line%%=*}" ;;
+        esac
+    done >>given
+    echo 'version: 1' >recipe.yaml
+    "$@" "$build/loongrun" recipe.yaml "${lines[@]/#/++}" >out 2>err || code=$?
+    if [ $code != 0 ] || grep -q 'nothing in this run reads it' err; then
+        echo "FAILED: $name, exit $code"
+        sed '/^-----/,$ d' err | tail -n 20
+        failures=$((failures + 1))
+    fi
+}
+
+small='version=1
+device=cpu
+model.foundation.family=qwen3
+model.foundation.num_layers=2
+model.foundation.hidden_size=32
+model.foundation.num_attention_heads=2
+model.foundation.vocab_size=257
+model.foundation.max_position_embeddings=64
+data.seq_length=32
+train.global_batch_size=2
+optimizer.lr=1e-3'
+
+# All that can stand together.
+run all <<KEYS
+$small
+name=all
+seed=7
+model.foundation.ffn_hidden_size=64
+model.foundation.num_query_groups=1
+model.foundation.kv_channels=16
+model.foundation.make_vocab_size_divisible_by=8
+model.foundation.position_embedding_type=rope
+model.foundation.rotary_base=10000
+model.foundation.rotary_percent=1
+model.foundation.rope_scaling.type=yarn
+model.foundation.rope_scaling.factor=2
+model.foundation.rope_scaling.original_max_position_embeddings=32
+model.foundation.rope_scaling.beta_fast=32
+model.foundation.rope_scaling.beta_slow=1
+model.foundation.rope_scaling.attention_factor=1
+model.foundation.rope_scaling.mscale=1
+model.foundation.rope_scaling.mscale_all_dim=1
+model.foundation.rope_scaling.truncate=true
+model.foundation.normalization=RMSNorm
+model.foundation.layernorm_epsilon=1e-6
+model.foundation.qk_layernorm=true
+model.foundation.add_bias_linear=false
+model.foundation.add_qkv_bias=false
+model.foundation.add_attn_proj_bias=false
+model.foundation.activation=swiglu
+model.foundation.untie_embeddings_and_output_weights=true
+model.foundation.window_size=16
+model.foundation.max_window_layers=1
+model.foundation.softmax_scale=0.25
+model.foundation.attention_dropout=0.1
+model.foundation.hidden_dropout=0.1
+model.foundation.embedding_dropout=0.1
+model.foundation.init_method_std=0.02
+model.foundation.embedding_init_method_std=0.02
+model.foundation.use_scaled_init_method=true
+model.freeze=[layers.0.mlp]
+parallel.tensor_model_parallel_size=1
+parallel.sequence_parallel=false
+parallel.pipeline_model_parallel_size=1
+parallel.num_layers_per_virtual_pipeline_stage=0
+parallel.pipeline_model_parallel_layout=EttL
+parallel.context_parallel_size=1
+parallel.cp_comm_type=all_gather
+parallel.expert_model_parallel_size=1
+parallel.data_parallel_sharding=optim
+parallel.bucket_bytes=1MiB
+schedule=auto
+precision.params_dtype=auto
+precision.fp32_scopes=[norm]
+recompute.granularity=selective
+recompute.scopes=[layers.*.mlp]
+data.tokenizer=bytes
+data.train=[{path: text, weight: 1, max_epochs: 9}]
+data.validation=[{name: docs, path: text}]
+data.validation_split=0.1
+data.reset_position_ids=true
+data.reset_attention_mask=true
+data.eod_mask_loss=true
+train.micro_batch_size=1
+train.rampup_batch_size=[1, 1, 2]
+train.train_iters=2
+train.exit_interval=0
+train.max_wall_time=1h
+train.z_loss_coeff=1e-4
+train.on_nan=skip
+optimizer.name=adamw
+optimizer.min_lr=1e-5
+optimizer.lr_decay_style=WSD
+optimizer.lr_warmup_iters=1
+optimizer.lr_decay_iters=2
+optimizer.lr_wsd_decay_iters=1
+optimizer.lr_wsd_decay_style=linear
+optimizer.adam_beta1=0.9
+optimizer.adam_beta2=0.95
+optimizer.adam_eps=1e-8
+optimizer.weight_decay=0.1
+optimizer.weight_decay_rules=[{scope: layers, factor: 1}]
+optimizer.clip_grad=1
+init.by_scope=[{scope: layers.1.mlp, method: uniform, std: 0.1}]
+checkpoint.save=save
+checkpoint.load=auto
+checkpoint.save_interval=1
+checkpoint.save_interval_seconds=1h
+checkpoint.keep_last=1
+checkpoint.async=true
+resume.override=[data]
+eval.interval=1
+eval.iters=1
+eval.sample.prompts=[The]
+eval.sample.max_new_tokens=2
+eval.sample.temperature=0.5
+eval.sample.top_k=3
+log.interval=1
+log.dir=log
+log.tensors=[layers.0.mlp]
+log.tensors_interval=1
+log.tensorboard=true
+comm.backend=self
+comm.timeout=1m
+fault=[{kind: slow, rank: 0, step: 1, seconds: 10ms, attempts: 1}]
+KEYS
+
+# What excludes some of it: lengths, llama3, an export and a start from it.
+run samples <<KEYS
+$small
+train.train_samples=4
+data.train=[{path: text}]
+model.foundation.rope_scaling.type=llama3
+model.foundation.rope_scaling.factor=2
+model.foundation.rope_scaling.low_freq_factor=1
+model.foundation.rope_scaling.high_freq_factor=4
+checkpoint.save=export
+export.hf=hf
+KEYS
+run tokens <<KEYS
+$small
+train.train_tokens=128
+data.train=[{path: text}]
+init.from_hf=hf
+KEYS
+run experts <<KEYS
+$small
+train.train_iters=1
+data.train=[{path: text}]
+model.foundation.family=qwen2_moe
+model.foundation.num_experts=4
+model.foundation.moe_ffn_hidden_size=32
+model.foundation.moe_router_topk=2
+model.foundation.moe_router_score_function=softmax
+model.foundation.moe_router_pre_softmax=true
+model.foundation.moe_router_num_groups=2
+model.foundation.moe_router_group_topk=1
+model.foundation.moe_router_topk_scaling_factor=1
+model.foundation.moe_router_load_balancing_type=aux_loss
+model.foundation.moe_aux_loss_coeff=1e-3
+model.foundation.moe_z_loss_coeff=1e-3
+model.foundation.moe_shared_expert_intermediate_size=32
+model.foundation.moe_shared_expert_gate=true
+KEYS
+
+# Ranks that do not sample do not complain of it.
+if [ -n "$mpirun" ]; then
+    run ranks "$mpirun" --oversubscribe -n 2 <<KEYS
+$small
+train.train_iters=1
+data.train=[{path: text}]
+data.tokenizer=bytes
+parallel.pipeline_model_parallel_size=2
+parallel.num_layers_per_virtual_pipeline_stage=1
+eval.sample.prompts=[The]
+eval.sample.max_new_tokens=2
+eval.sample.temperature=0.5
+eval.sample.top_k=3
+comm.backend=mpi
+KEYS
+fi
+
+"$build/loongrun" --help-config | sed -n 's/^\([a-z][^ ]*\) .*/\1/p' |
+    sort >schema
+missing=$(sort -u given | comm -23 schema -)
+if [ -n "$missing" ]; then
+    echo "FAILED: keys of the schema that no run here gives:"
+    echo "$missing"
+    failures=$((failures + 1))
+fi
+echo "$(wc -l <schema) keys, $failures failures"
+[ $failures = 0 ]

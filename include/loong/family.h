@@ -77,6 +77,8 @@ typedef struct loong_model_facts {
     /* Of one token, forward and backward: the matrix products without
      * attention scores, 6 x their parameters. */
     double flops_per_token;
+    /* Parameters that a token does not meet: experts it is not sent to. */
+    int64_t idle_parameters;
 } loong_model_facts_t;
 
 /* Receives one key that a checkpoint states, relative to the component. */

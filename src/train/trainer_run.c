@@ -122,6 +122,25 @@ loong_status_t loong_trainer_evaluate(loong_trainer_t *trainer)
 
 /* ---- texts --------------------------------------------------------------- */
 
+static void describe_parameters(loong_trainer_t *t)
+{
+    const loong_component_t *s = t->component;
+    char a[LOONG_HUMAN_SIZE];
+    int64_t total = 0;
+    int64_t trained = 0;
+    for (int64_t i = 0; i < s->num_whole; i++) {
+        int64_t elements = s->whole[i].shape[0] * s->whole[i].shape[1];
+        total += elements;
+        trained += s->whole[i].frozen ? 0 : elements;
+    }
+    loongi_text_printf(&t->text,
+                       "parameters: %lld (%s), active for a token: %lld, "
+                       "trained: %lld\n",
+                       (long long)total, loongi_human_count((double)total, a),
+                       (long long)(total - s->facts.idle_parameters),
+                       (long long)trained);
+}
+
 static void describe_optimizer(loong_trainer_t *t)
 {
     const loong_recipe_t *r = t->recipe;
@@ -184,32 +203,21 @@ loong_status_t loong_trainer_describe(loong_trainer_t *trainer,
     const loong_component_t *s = t->component;
     const loong_schedule_t *schedule =
         s->schedule != NULL ? s->schedule : s->evaluation;
-    char a[LOONG_HUMAN_SIZE];
     char context[64] = "";
-    int64_t total = 0;
-    int64_t trained = 0;
     if (t->mesh.size[LOONG_AXIS_CP] > 1) {
         snprintf(context, sizeof(context), " (%s)",
                  loong_recipe_text(t->recipe, "parallel.cp_comm_type"));
     }
-    for (int64_t i = 0; i < s->num_whole; i++) {
-        int64_t elements = s->whole[i].shape[0] * s->whole[i].shape[1];
-        total += elements;
-        trained += s->whole[i].frozen ? 0 : elements;
-    }
     loongi_text_free(&t->text);
     t->text = loongi_text_begin(t->ctx);
-    loongi_text_printf(&t->text, "parameters: %lld (%s), trained: %lld\n",
-                       (long long)total, loongi_human_count((double)total, a),
-                       (long long)trained);
+    describe_parameters(t);
     loongi_text_printf(
         &t->text, "tokens per step: %lld (%lld samples of %lld)\n",
         (long long)(t->set.global_batch_size * t->set.seq_length),
         (long long)t->set.global_batch_size, (long long)t->set.seq_length);
     loongi_text_printf(&t->text,
                        "ranks: %d = tensor %d%s x context %d%s x data %d "
-                       "(sharing %s) x pipeline %d (%s), %d threads each; "
-                       "types: %s, wide %s\n",
+                       "(sharing %s) x pipeline %d (%s), %d threads each\n",
                        t->mesh.world, t->mesh.size[LOONG_AXIS_TP],
                        s->params.request.sequence_parallel ? " (sequence)" : "",
                        t->mesh.size[LOONG_AXIS_CP], context,
@@ -218,9 +226,7 @@ loong_status_t loong_trainer_describe(loong_trainer_t *trainer,
                            s->stages[0]->shards->params.sharding),
                        t->mesh.size[LOONG_AXIS_PP],
                        schedule->kind->name,
-                       s->params.compile.threads,
-                       loong_dtype_name(s->params.precision.compute),
-                       loong_dtype_name(s->params.precision.wide));
+                       s->params.compile.threads);
     describe_precision(t);
     describe_optimizer(t);
     if (t->plan_only && t->mesh.world > 1) {

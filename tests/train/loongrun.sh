@@ -156,6 +156,13 @@ has err "the tokenizer has 257 ids, the model knows 256"
 run 0 $quiet model.foundation.vocab_size=300
 has out "tokenizer has 257 ids, the model knows 300: the last 43 are padding"
 
+# Of 4 experts a token meets 2: in one layer 2 x 3 matrices of 32 x 16 rest.
+run 0 $quiet model.foundation.family=qwen3_moe checkpoint.save=experts \
+    model.foundation.num_experts=4 model.foundation.moe_router_topk=2 \
+    model.foundation.moe_ffn_hidden_size=16
+count='s/^parameters: \([0-9]*\) .*, active for a token: \([0-9]*\), .*/\1-\2/p'
+[ $(($(sed -n "$count" out))) = 3072 ] || fail "parameters that are active"
+
 # Messages.
 run 2
 has err "has checkpoints of an earlier run"

@@ -6,6 +6,7 @@ endfunction()
 loong_train_test(params)
 loong_train_test(run)
 loong_train_test(report)
+loong_train_test(start)
 loong_train_test(data)
 add_test(NAME cli_loongrun COMMAND
   ${PROJECT_SOURCE_DIR}/tests/train/loongrun.sh ${PROJECT_BINARY_DIR}

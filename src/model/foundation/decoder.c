@@ -257,6 +257,11 @@ void loongi_decoder_facts(const void *config, loong_model_facts_t *facts)
     facts->kv_heads = c->num_query_groups;
     facts->num_layers = c->num_layers;
     facts->flops_per_token = flops_per_token(c);
+    facts->idle_parameters =
+        c->num_experts == 0 ? 0
+                            : c->num_layers *
+                                  (int64_t)(c->num_experts - c->router.topk) *
+                                  3 * c->hidden_size * c->moe_ffn_hidden_size;
 }
 
 static loong_status_t add_pair(void *user, const char *key, const char *value)

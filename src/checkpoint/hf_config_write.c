@@ -264,14 +264,15 @@ static void emit_biases(writer_t *w)
     }
 }
 
-/* Qwen2's class has no head_dim: it is stated only when it says more than
- * hidden size / heads. */
+/* Qwen2's classes have no head_dim, Mixtral's has none of its own: it is stated
+ * only when it says more than hidden size / heads. */
 static bool has_other_width(const writer_t *w)
 {
     int64_t hidden = 0;
     int64_t heads = 0;
     int64_t width = 0;
-    return strncmp(w->type->model_type, "qwen2", 5) != 0 ||
+    const char *type = w->type->model_type;
+    return (strncmp(type, "qwen2", 5) != 0 && strcmp(type, "mixtral") != 0) ||
            !loongi_pairs_int(w->model, "hidden_size", &hidden) ||
            !loongi_pairs_int(w->model, "num_attention_heads", &heads) ||
            !loongi_pairs_int(w->model, "kv_channels", &width) ||

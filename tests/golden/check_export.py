@@ -33,6 +33,7 @@ IGNORED_KEYS = {"transformers_version", "dtype", "torch_dtype",
 def load_model(folder):
     model, info = AutoModelForCausalLM.from_pretrained(
         folder, dtype=torch.float64, attn_implementation="eager",
+        experts_implementation="eager",
         output_loading_info=True)
     problems = [f"{what}: {sorted(map(str, names))[:5]}"
                 for what, names in info.items() if names]

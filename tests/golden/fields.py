@@ -27,6 +27,7 @@ ROTARY = dict(vocab_size=29, hidden_size=16, intermediate_size=20,
               num_hidden_layers=3, num_attention_heads=4,
               num_key_value_heads=2, head_dim=4, max_position_embeddings=16,
               tie_word_embeddings=True)
+ROUTED = dict(num_experts_per_tok=2)
 BASES = {
     "gpt2": dict(vocab_size=29, n_embd=16, n_layer=3, n_head=4,
                  n_positions=64, resid_pdrop=0.0, embd_pdrop=0.0,
@@ -34,6 +35,12 @@ BASES = {
     "llama": ROTARY, "mistral": dict(ROTARY, sliding_window=5),
     "qwen2": {k: v for k, v in ROTARY.items() if k != "head_dim"},
     "qwen3": ROTARY,
+    "mixtral": dict(ROTARY, **ROUTED, num_local_experts=4),
+    "qwen2_moe": dict({k: v for k, v in ROTARY.items() if k != "head_dim"},
+                      **ROUTED, num_experts=4, moe_intermediate_size=12,
+                      shared_expert_intermediate_size=8),
+    "qwen3_moe": dict(ROTARY, **ROUTED, num_experts=4,
+                      moe_intermediate_size=12),
 }
 # says what the file is, not what the model computes
 SKIPPED = {"model_type", "transformers_version", "architectures",
@@ -73,6 +80,9 @@ VALUES = {
              partial_rotary_factor=0.5),
     ],
     "sliding_window": [6], "max_window_layers": [1],
+    "mlp_only_layers": [[0]], "decoder_sparse_step": [2],
+    "num_experts_per_tok": [1, 3], "num_experts": [5],
+    "num_local_experts": [5],
 }
 FULL, SLIDING = "full_attention", "sliding_attention"
 OLD = [dict(rope_theta=500.0, rope_parameters=None)] + [
@@ -109,6 +119,8 @@ EXTRA = {
              dict(summary_type="mean", summary_use_proj=False)],
     "llama": OLD, "mistral": OLD + [dict(sliding_window=None)],
     "qwen2": OLD + WINDOWS, "qwen3": OLD + WINDOWS,
+    "mixtral": OLD + [dict(sliding_window=5)],
+    "qwen2_moe": OLD + WINDOWS, "qwen3_moe": OLD + WINDOWS,
 }
 
 
@@ -120,7 +132,8 @@ def build(family, fields):
         raise ValueError("weights of another form")
     torch.manual_seed(0)
     return AutoModelForCausalLM.from_config(
-        config, attn_implementation="eager", dtype=torch.float32)
+        config, attn_implementation="eager", experts_implementation="eager",
+        dtype=torch.float32)
 
 
 @torch.no_grad()

@@ -34,6 +34,7 @@ void loongi_metrics_clear(loong_metrics_t *metrics)
     metrics->loss = NAN;
     metrics->loss_z = NAN;
     metrics->grad_norm = NAN;
+    metrics->router_loss = NAN;
     metrics->lr = NAN;
     metrics->tokens_per_second = NAN;
     metrics->ms_per_step = NAN;
@@ -120,6 +121,9 @@ void loongi_metrics_line(const loong_metrics_t *m,
         add(&line, " (%+.1fz)", m->loss_z);
     }
     add(&line, " | gnorm %.3g", m->grad_norm);
+    if (!isnan(m->router_loss)) {
+        add(&line, " | router %.3g", m->router_loss);
+    }
     if (m->skipped > 0) {
         add(&line, " | skipped %lld", (long long)m->skipped);
     }
@@ -213,6 +217,7 @@ void loongi_metrics_json(const loong_metrics_t *m,
     add_real(&line, "loss", m->loss);
     add_known(&line, "loss_z", m->loss_z);
     add_real(&line, "grad_norm", m->grad_norm);
+    add_known(&line, "router_loss", m->router_loss);
     add(&line, ",\"skipped_steps\":%lld", (long long)m->skipped);
     add_known(&line, "lr", m->lr);
     add_known(&line, "tokens_per_second", m->tokens_per_second);

@@ -243,6 +243,7 @@ loong_status_t loongi_tensorboard_metrics(loong_tensorboard_t *board,
         double value;
     } known[] = {
         {"train/lr", m->lr},
+        {"train/router_loss", m->router_loss},
         {"train/tokens", (double)m->tokens},
         {"perf/tokens_per_s", m->tokens_per_second},
         {"perf/ms_per_step", m->ms_per_step},

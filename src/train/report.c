@@ -118,6 +118,9 @@ static void measure(loong_trainer_t *t, loong_metrics_t *m)
     m->loss_z = loongi_window_add(&t->report.losses, m->loss);
     m->skipped = t->report.skipped;
     m->grad_norm = t->state.grad_norm;
+    if (t->state.router_loss > 0.0) {
+        m->router_loss = t->state.router_loss;
+    }
     m->lr = t->frame.lr[0];
     m->tokens_per_second = (double)t->window.tokens / seconds;
     m->ms_per_step = 1e3 * seconds / (double)t->window.steps;

@@ -62,6 +62,9 @@ static void test_line(void **state)
     m.tokens_per_second = 12.0e6;
     loongi_metrics_line(&m, line);
     assert_non_null(strstr(line, "| 12.0M tok/s |"));
+    m.router_loss = 0.01234;
+    loongi_metrics_line(&m, line);
+    assert_non_null(strstr(line, "| gnorm nan | router 0.0123 |"));
 }
 
 static void test_eval_line(void **state)
@@ -147,6 +150,10 @@ static void test_json(void **state)
     m.loss_z = NAN;
     m.grad_norm = INFINITY;
     m.gflops = NAN;
+    m.router_loss = 0.5;
+    loongi_metrics_json(&m, line);
+    assert_non_null(strstr(line, "\"router_loss\":0.5"));
+    m.router_loss = NAN;
     loongi_metrics_json(&m, line);
     json = parse(ctx, line);
     assert_int_equal(loongi_json_kind(loongi_json_get(json, "loss")),
@@ -154,6 +161,7 @@ static void test_json(void **state)
     assert_int_equal(loongi_json_kind(loongi_json_get(json, "grad_norm")),
                      LOONG_JSON_NULL);
     assert_null(loongi_json_get(json, "loss_z"));
+    assert_null(loongi_json_get(json, "router_loss"));
     assert_null(loongi_json_get(json, "gflops"));
     loongi_json_destroy(&json);
 

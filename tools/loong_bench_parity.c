@@ -33,6 +33,9 @@ static const axis_t axes[] = {
     {"pp", "parallel.pipeline_model_parallel_size", RANKS, "1 2 3 4"},
     {"cp", "parallel.context_parallel_size", RANKS, "1 2 3 4"},
     {"cp_comm", "parallel.cp_comm_type", LAYOUT, NULL},
+    {"ep", "parallel.expert_model_parallel_size", LAYOUT, "1 1 2 4"},
+    {"chunk", "parallel.num_layers_per_virtual_pipeline_stage", LAYOUT,
+     "0 0 1 2"},
     {"sp", "parallel.sequence_parallel", LAYOUT, "false true"},
     {"schedule", "schedule", LAYOUT, NULL},
     {"sharding", "parallel.data_parallel_sharding", LAYOUT, NULL},
@@ -296,7 +299,6 @@ static loong_status_t train_any(bench_t *b, layout_t *layout,
         } while (layout->ranks == 1);
         loong_status_t status = train(b, layout, RANKS, "layout", job);
         if (!job->refused || (status != LOONG_ERR_CONFIG &&
-                              status != LOONG_ERR_ARG &&
                               status != LOONG_ERR_UNSUPPORTED)) {
             return status;
         }

@@ -58,6 +58,23 @@ log: {interval: 1000, dir: logs}
 comm: {backend: self, timeout: 1m}
 YAML
 
+# A layout without its ranks: planned, drawn, refused with the nearest ones.
+run 2 --ranks 4
+has err "--ranks is for --dry-run and --explain; mpirun -n 4 starts as many"
+run 2 --dry-run --ranks none
+has err "--ranks none: 1 to 1048576 allowed"
+run 0 --dry-run --ranks 2 +parallel.tensor_model_parallel_size=2 \
+    --schedule-plot step.svg
+has out "memory by stage, of its largest rank:"
+has out "timeline of a step: step.svg"
+has step.svg "</svg>"
+run 2 --dry-run --ranks 3
+has err "train.global_batch_size: 2 is no multiple of 6"
+has err "possible on 2 ranks:"
+has err "    train.micro_batch_size=1   (data parallel 2)"
+run 74 --dry-run --schedule-plot none/step.svg
+has err "cannot create 'none/step.svg"
+
 # USR1 saves and goes on; TERM saves and ends with 75; auto goes on there.
 code=0
 "$build/loongrun" recipe.yaml >out 2>err &

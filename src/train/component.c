@@ -337,6 +337,18 @@ loong_status_t loongi_component_plan_step(loong_component_t *component,
     return LOONG_OK;
 }
 
+loong_status_t loongi_component_accepts(const loong_component_t *component,
+                                        int micro_batches)
+{
+    const loong_component_t *c = component;
+    loong_schedule_params_t p = c->schedule->params;
+    p.micro_batches = micro_batches;
+    return loongi_schedule_accept(c->ctx, c->schedule->kind->name, &p) ==
+                   LOONG_OK
+               ? LOONG_OK
+               : LOONG_ERR_CONFIG;
+}
+
 const loong_rank_schedule_t *
 loongi_component_entries(const loong_component_t *component,
                          loong_stage_chunk_t chunk)

@@ -65,6 +65,12 @@ loongi_component_allocate(loong_component_t *component, loong_device_t *device,
 LOONG_NODISCARD loong_status_t
 loongi_component_plan_step(loong_component_t *component, int micro_batches);
 
+/* Whether the schedule takes a step of so many micro-batches; with its reason
+ * else. */
+LOONG_NODISCARD loong_status_t
+loongi_component_accepts(const loong_component_t *component,
+                         int micro_batches);
+
 /* The entries of this rank. */
 const loong_rank_schedule_t *
 loongi_component_entries(const loong_component_t *component,

@@ -177,6 +177,28 @@ static loong_status_t read_pipeline(const loong_trainer_t *t,
                          "micro-batches of a step", &p->micro_batches);
 }
 
+/* Every step of a ramp-up must be one that the schedule takes. */
+static loong_status_t check_rampup(const loong_trainer_t *t)
+{
+    loong_rampup_t ramp = loongi_trainer_rampup(t->recipe);
+    int64_t unit = t->set.micro_batch_size * t->mesh.size[LOONG_AXIS_DP];
+    for (int64_t batch = ramp.start;
+         batch > 0 && batch < t->set.global_batch_size && !t->evaluate_only;
+         batch += ramp.increment) {
+        int count = 0;
+        LOONG_TRY(loongi_to_int(t->ctx, batch / unit,
+                                "micro-batches of a step", &count));
+        loong_status_t status = loongi_component_accepts(t->component, count);
+        if (status != LOONG_OK) {
+            loongi_error_note(t->ctx,
+                              "wanted for train.rampup_batch_size, steps of "
+                              "%lld samples", (long long)batch);
+            return status;
+        }
+    }
+    return LOONG_OK;
+}
+
 static loong_sharding_t read_sharding(const loong_recipe_t *r)
 {
     const char *text = loong_recipe_text(r, "parallel.data_parallel_sharding");
@@ -227,6 +249,7 @@ static loong_status_t plan_component(loong_trainer_t *t,
                 p.mesh.size[LOONG_AXIS_PP]);
     LOONG_TRY(read_pipeline(t, &p));
     LOONG_TRY(loongi_component_create(t->ctx, &p, &t->component));
+    LOONG_TRY(check_rampup(t));
     return loongi_param_rules_check(t->ctx, r, t->component);
 }
 

@@ -29,6 +29,11 @@ void layout_end(layout_place_t *place)
 static void recipe_text(const layout_place_t *place, const layout_run_t *r,
                         char *text, size_t size)
 {
+    char ramp[64] = "";
+    if (r->ramp > 0) {
+        snprintf(ramp, sizeof(ramp), ", rampup_batch_size: [%d, %d, 96]",
+                 r->ramp, r->ramp);
+    }
     int length = snprintf(
         text, size,
         "seed: 11\n"
@@ -40,7 +45,7 @@ static void recipe_text(const layout_place_t *place, const layout_run_t *r,
         "  reset_position_ids: %s\n"
         "  reset_attention_mask: %s\n"
         "train: {micro_batch_size: %d, global_batch_size: 24,\n"
-        "  z_loss_coeff: %g, train_iters: %d, exit_interval: %d}\n"
+        "  z_loss_coeff: %g, train_iters: %d, exit_interval: %d%s}\n"
         "optimizer: {lr: 3e-3, lr_warmup_iters: 2}\n"
         "parallel: %s\n"
         "checkpoint: {save: %s/%s%s%s}\n"
@@ -48,7 +53,7 @@ static void recipe_text(const layout_place_t *place, const layout_run_t *r,
         r->model, r->dtype, r->seq_length > 0 ? r->seq_length : 16,
         place->dir, r->unpacked ? "false" : "true",
         r->unpacked ? "false" : "true", r->micro_batch_size, r->z_loss,
-        r->steps, r->stop_at, r->parallel, place->dir, r->save,
+        r->steps, r->stop_at, ramp, r->parallel, place->dir, r->save,
         r->load != NULL ? ", load: " : "", r->load != NULL ? r->load : "",
         r->more);
     assert_true(length > 0 && (size_t)length < size);

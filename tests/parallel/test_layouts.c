@@ -356,6 +356,30 @@ static void impossible_layouts(void **state)
         run.refusal = cases[i].text;
         layout_run(&place, &run);
     }
+    layout_run_t ramp = make_run("none", GPT, 2, "{" PP "2, " LAYOUT
+                                                 "E|t|t|L}");
+    ramp.ramp = 6;
+    ramp.refusal = "3 micro-batches, a multiple of the 2 ranks";
+    layout_run(&place, &ramp);
+    layout_end(&place);
+}
+
+/* Steps grow, and with them the schedule and its slots. */
+static void ramp_up(void **state)
+{
+    (void)state;
+    static const char *const parallel[] = {
+        "{}", "{" PP "2, " LAYOUT "E|t|t|L}",
+        "{" PP "2}\nschedule: zero_bubble_h1"};
+    static const char *const saves[] = {"ramp0", "ramp1", "ramp2"};
+    layout_place_t place = layout_begin();
+    layout_run_t runs[LOONG_COUNT_OF(parallel)];
+    for (int i = 0; i < LOONG_COUNT_OF(parallel); i++) {
+        runs[i] = make_run(saves[i], QWEN, i > 0 ? 2 : 1, parallel[i]);
+        runs[i].ramp = 4;
+        layout_run(&place, &runs[i]);
+        layout_compare(&place, &runs[i], &runs[0], 1e-9);
+    }
     layout_end(&place);
 }
 
@@ -372,6 +396,7 @@ int main(void)
         cmocka_unit_test(checkpoints_change_layout),
         cmocka_unit_test(resharding_is_bit_equal),
         cmocka_unit_test(narrow_types),
+        cmocka_unit_test(ramp_up),
         cmocka_unit_test(impossible_layouts),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

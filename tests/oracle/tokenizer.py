@@ -25,7 +25,7 @@ import subprocess
 import sys
 import tempfile
 
-from tokenizers import Tokenizer
+from tokenizers import Tokenizer, decoders
 
 SPACES = [" ", "  ", "\t", "\n", "\r\n", "\n\n", "\u00a0", "\u3000", "\u2028",
           "\x85", "\x1f", "\u200b", "\ufeff", "   \n  ", " \t\r\n \n"]
@@ -141,6 +141,31 @@ def decoded(tool, tokenizer, ids):
     return done.stdout.decode("utf-8", errors="replace")
 
 
+def expected_text(library, ids):
+    """`tokenizers` takes the characters of an added token such as "caf\u00e9"
+    for bytes of the byte-level alphabet and gives "caf\ufffd"; here it is its
+    text. And it drops every mark of the first token where a Metaspace decoder
+    drops the one in front: "\u2581a\u2581b" is "a b" here."""
+    if (isinstance(library.decoder, decoders.Metaspace)
+            and library.decoder.prepend_scheme != "never" and ids):
+        first = library.id_to_token(ids[0])
+        marks = len(first) - len(first.lstrip("\u2581"))
+        other = library.token_to_id("a")
+        return library.decode([other] + ids,
+                              skip_special_tokens=False)[1 + marks:]
+    added = {i: t.content for i, t in
+             library.get_added_tokens_decoder().items()
+             if not t.content.isascii()}
+    text, run = [], []
+    for i in ids:
+        if i in added:
+            text += [library.decode(run, skip_special_tokens=False), added[i]]
+            run = []
+        else:
+            run.append(i)
+    return "".join(text) + library.decode(run, skip_special_tokens=False)
+
+
 def compare(tool, path, name, data, add_special=False):
     library = Tokenizer.from_file(path)
     text = data.decode("utf-8", errors="replace")
@@ -156,8 +181,7 @@ def compare(tool, path, name, data, add_special=False):
                          found[context],
                          [library.id_to_token(i) for i in found[context]]))
         return False
-    back = library.decode(expected, skip_special_tokens=False)
-    same = decoded(tool, path, found) == back
+    same = decoded(tool, path, found) == expected_text(library, expected)
     print("%s: %s, %s: %d bytes, %d ids"
           % ("ok" if same else "DECODED DIFFERENTLY", path, name, len(data),
              len(found)), flush=True)

@@ -205,8 +205,12 @@ static loong_status_t continue_prompt(sampler_t *s, int64_t number,
         if (status == LOONG_OK) {
             uint64_t index = (uint64_t)t->state.step << 32 |
                              (uint64_t)number << 20 | (uint64_t)i;
-            s->ids[s->count++] = draw(s, index);
-            if (s->ids[s->count - 1] == eos) {
+            int32_t *id = &s->ids[s->count++];
+            *id = draw(s, index);
+            /* Ranks that share experts may have rounded otherwise. */
+            status = loong_comm_broadcast(t->groups.comm[LOONG_GROUP_EP], id,
+                                          sizeof(*id), 0, "sampled token");
+            if (*id == eos) {
                 break;
             }
         }
@@ -230,10 +234,11 @@ static loong_status_t continue_prompt(sampler_t *s, int64_t number,
 }
 
 /* Ranks that draw: all that hold a part of the first replica. Where replicas
- * share parameters out, all of them draw the same. */
+ * share parameters or experts out, all of them draw the same. */
 static bool draws(const loong_trainer_t *t)
 {
     return t->component->params.shards.sharding == LOONG_SHARDING_PARAMS ||
+           t->mesh.size[LOONG_AXIS_EP] > 1 ||
            (t->mesh.coord[LOONG_AXIS_DP] == 0 &&
             t->mesh.coord[LOONG_AXIS_CP] == 0);
 }

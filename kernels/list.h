@@ -16,6 +16,7 @@
     X(loongi_linear_dw_onednn_widened)     \
     LOONG_ISA_EACH(X, loongi_attention)    \
     LOONG_ISA_EACH(X, loongi_attention_grad) \
+    LOONG_ISA_EACH(X, loongi_attention_merge) \
     X(loongi_cross_entropy_onednn)         \
     X(loongi_cross_entropy_onednn_widened) \
     X(loongi_embedding_rows) \
@@ -59,6 +60,7 @@
     X(linear_dw)             \
     X(attention)             \
     X(attention_grad)        \
+    X(attention_merge)       \
     X(cross_entropy)         \
     X(embedding)             \
     X(embedding_grad)        \
@@ -110,6 +112,7 @@
     X(own_rows)               \
     X(all_to_all_rows)        \
     X(all_to_all_columns)     \
+    X(ring_shift)             \
     X(flat_all_reduce)        \
     X(flat_reduce_scatter)    \
     X(flat_all_gather)

@@ -6,15 +6,13 @@
 #include "port.h"
 #include "ref.h"
 
-enum { ALIGN = 64 };
-
 size_t loongi_ref_bytes(const loong_kernel_query_t *query, int i)
 {
     const loong_karg_t *arg = &query->arg[i];
     int64_t count = loong_karg_rows(arg, NULL) * loong_karg_cols(arg, NULL);
     return arg->rank == 0 ? 0
                           : (size_t)loongi_round_up(
-                                count * (int64_t)sizeof(double), ALIGN);
+                                count * (int64_t)sizeof(double), REF_ALIGN);
 }
 
 size_t loongi_ref_workspace(const loong_kernel_query_t *query)
@@ -31,7 +29,7 @@ size_t loongi_ref_workspace(const loong_kernel_query_t *query)
 double *loongi_ref_take(char **cursor, size_t bytes)
 {
     double *memory = (double *)(void *)*cursor;
-    *cursor += loongi_round_up((int64_t)bytes, ALIGN);
+    *cursor += loongi_round_up((int64_t)bytes, REF_ALIGN);
     return memory;
 }
 

@@ -13,6 +13,9 @@
 extern "C" {
 #endif
 
+/* What is taken begins at multiples of this. */
+enum { REF_ALIGN = 64 };
+
 /* Bytes for a dense double copy of operand i (0 when absent), rounded up. */
 size_t loongi_ref_bytes(const loong_kernel_query_t *query, int i);
 

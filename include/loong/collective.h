@@ -4,7 +4,7 @@
 #ifndef LOONG_COLLECTIVE_H
 #define LOONG_COLLECTIVE_H
 
-#include "loong/graph.h"
+#include "loong/ops.h"
 
 #ifdef __cplusplus
 extern "C" {
@@ -24,6 +24,8 @@ extern "C" {
  *   all_to_all_rows: x [r,n c] -> [n r,c], this rank's columns of all ranks'
  *     rows, one rank below the other. all_to_all_columns leads back. Each is
  *     the other's adjoint.
+ *   ring_shift: x of the rank before this one, of the last for the first. It
+ *     has no adjoint.
  * bf16 is summed in fp32 and rounded once. flat_all_reduce,
  * flat_reduce_scatter and flat_all_gather work in place on a vector that is
  * cut into pieces of counts[rank] elements; they have no builder. */
@@ -49,6 +51,19 @@ LOONG_API loong_val_t loong_all_to_all_rows(loong_graph_t *g, loong_val_t x,
 LOONG_API loong_val_t loong_all_to_all_columns(loong_graph_t *g,
                                                loong_val_t x,
                                                loong_group_t group);
+LOONG_API loong_val_t loong_ring_shift(loong_graph_t *g, loong_val_t x,
+                                       loong_group_t group);
+
+/* ring_attention: attention of this rank's queries over the keys of all ranks
+ * of a group, whose keys and values go around while each rank merges what it
+ * makes of them (Liu et al. 2023). Operands without rows and key_rows; places
+ * i32 [ranks * Q], rank after rank: rows of their queries and keys. The op is a
+ * view of what was merged and holds the gradient rule, a second ring. */
+LOONG_API loong_val_t
+loong_ring_attention(loong_graph_t *g,
+                     const loong_attention_operands_t *operands,
+                     loong_val_t places, loong_group_t group,
+                     const loong_attention_attr_t *attr);
 
 #ifdef __cplusplus
 }

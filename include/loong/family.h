@@ -26,7 +26,8 @@ typedef enum loong_model_head {
  * names (parallel.cp_comm_type). */
 typedef enum loong_cp_comm {
     LOONG_CP_ALL_GATHER, /* keys and values of all come to each */
-    LOONG_CP_A2A         /* each gets all rows of its share of the heads */
+    LOONG_CP_A2A,        /* each gets all rows of its share of the heads */
+    LOONG_CP_P2P         /* keys and values go around */
 } loong_cp_comm_t;
 
 /* What a recipe says of some parameters; of several rules that match the last

@@ -113,12 +113,16 @@ LOONG_API loong_val_t loong_rope(loong_graph_t *g, loong_val_t x,
  * last segment repeat T. No attention across segments. Query head h reads key
  * head h / (heads / kv_heads). `window` > 0: a query sees itself and the
  * window-1 tokens before it. `max_seqlen` bounds a segment. Memory is linear in
- * T. Query t stands in row rows[t] of k and v, rows i32 [Q] ascending; without
- * rows Q is T and query t stands in row t. Dropout on the probabilities by
- * (seed, step, stream, global token of the query, head, key position in the
- * segment), with token_key i64 [Q].
- * attention_grad: do, q, k, v, o, lse, cu_seqlens, token_key, rows -> dq, dk,
- * dv. */
+ * T. Query t stands in row rows[t] of the sequence, rows i32 [Q] ascending, key
+ * t in row key_rows[t], i32 [T] likewise; without them query or key t stands
+ * in row t. A query that sees no key gets o 0 and lse minus infinity. Dropout
+ * on the probabilities by (seed, step, stream, global token of the query, head,
+ * key position in the segment), with token_key i64 [Q].
+ * attention_grad: do, q, k, v, o, lse, cu_seqlens, token_key, rows, key_rows ->
+ * dq, dk, dv. When k and v are some of the keys that o and lse are of, these
+ * are their parts of the gradients.
+ * attention_merge: o_a, lse_a, o_b, lse_b -> o, lse, attention over two sets of
+ * keys from the results over each; no attributes. */
 typedef struct loong_attention_attr {
     int heads;
     int kv_heads;
@@ -138,6 +142,7 @@ typedef struct loong_attention_operands {
     loong_val_t cu_seqlens;
     loong_val_t token_key; /* LOONG_NONE without dropout */
     loong_val_t rows;      /* LOONG_NONE: query t stands in row t */
+    loong_val_t key_rows;  /* likewise of keys */
 } loong_attention_operands_t;
 LOONG_API loong_val_t
 loong_attention(loong_graph_t *g, const loong_attention_operands_t *operands,

@@ -24,12 +24,14 @@ typedef struct loong_attention_run {
 } loong_attention_run_t;
 
 /* The sequence of a launch. Operands: 2 has a row for each key, cu is
- * cu_seqlens, cu + 1 token_key, cu + 2 rows. */
+ * cu_seqlens, cu + 1 token_key, cu + 2 rows, cu + 3 key_rows. */
 typedef struct loong_attention_sequence {
     const int32_t *cu_seqlens;
     const int64_t *token_key; /* NULL without dropout */
-    int64_t tokens;           /* keys */
+    int64_t keys;             /* rows of k */
     int64_t segments;         /* up to the last one that is not empty */
+    int32_t *first_key; /* row of k where each segment begins, and the end */
+    int32_t *key_place; /* of each row of k in its segment */
     int64_t num_runs;
     loong_attention_run_t *runs; /* ascending */
 } loong_attention_sequence_t;
@@ -37,11 +39,18 @@ typedef struct loong_attention_sequence {
 /* Runs there may be. */
 int64_t loongi_attention_max_runs(const loong_kernel_query_t *query);
 
-/* Checks cu_seqlens and rows and finds the runs; `runs` has room for as many
- * as there may be. */
+/* Checks cu_seqlens, rows and key_rows and finds the places of queries and
+ * keys, in `memory` of as many bytes as the first function says. */
+size_t loongi_attention_sequence_bytes(const loong_kernel_query_t *query,
+                                       int cu);
 LOONG_NODISCARD loong_status_t loongi_attention_sequence(
-    const loong_kernel_call_t *call, int cu, loong_attention_run_t *runs,
+    const loong_kernel_call_t *call, int cu, void *memory,
     loong_attention_sequence_t *sequence_p);
+
+/* Of the keys of a segment, how many stand before this place. */
+int64_t
+loongi_attention_keys_before(const loong_attention_sequence_t *sequence,
+                             int64_t segment, int64_t place);
 
 /* The first run of this segment or one behind it. */
 int64_t

@@ -14,14 +14,13 @@ typedef struct place {
     int head;
 } place_t;
 
-/* A block of queries of one head, and a block of the keys that it sees; keys
- * and queries are counted from the segment's first row. */
+/* A block of queries of one head, and a block of the keys that it sees. */
 typedef struct block {
     part_t part;
     int64_t row; /* of q, of the first query */
-    int64_t q0;
+    int64_t q0;  /* its place in the segment */
     int64_t queries;
-    int64_t key0;
+    int64_t key0; /* the first key, counted from the first of the part */
     int64_t keys;
 } block_t;
 
@@ -54,7 +53,7 @@ static inline tile_source_t source_of(const job_t *j, int i, const place_t *at)
 /* Where a segment's turned blocks begin: whole units, also at its end. */
 static inline int64_t turned_offset(const job_t *j, int64_t segment)
 {
-    return round_to(j->sequence.cu_seqlens[segment] +
+    return round_to(j->sequence.first_key[segment] +
                         segment * (TILE_PAIR - 1),
                     TILE_PAIR);
 }
@@ -159,15 +158,27 @@ static inline void store_units(const float *s, int64_t keys, elem_t *b)
     }
 }
 
-/* Keys that a block of queries sees: [*begin, *end) of the segment. */
+/* Keys that a block of queries sees: [*begin, *end) of the part. */
 static inline void key_range(const job_t *j, const block_t *b, int64_t *begin,
                              int64_t *end)
 {
+    const loong_attention_sequence_t *s = &j->sequence;
+    int64_t segment = b->part.segment;
+    int64_t first = 0;
+    int64_t last = 0;
     int64_t unused = 0;
-    int64_t seen = b->part.seen;
-    loongi_attention_keys(j->attr, b->q0, seen, begin, &unused);
-    loongi_attention_keys(j->attr, b->q0 + b->queries - 1, seen, &unused, end);
-    *begin = *begin / TILE_PAIR * TILE_PAIR;
+    loongi_attention_keys(j->attr, b->q0, INT64_MAX, &first, &unused);
+    loongi_attention_keys(j->attr, b->q0 + b->queries - 1, INT64_MAX, &unused,
+                          &last);
+    *begin = loongi_attention_keys_before(s, segment, first) / TILE_PAIR *
+             TILE_PAIR;
+    *end = loongi_attention_keys_before(s, segment, last);
+}
+
+/* Places in the segment of a block's keys. */
+static inline const int32_t *places_of(const job_t *j, const block_t *b)
+{
+    return j->sequence.key_place + b->part.first + b->key0;
 }
 
 /* The part of keys [begin, end) that lies in the block from `first` on. */
@@ -182,12 +193,13 @@ static inline void clip_keys(block_t *b, int64_t first, int64_t begin,
 static inline void mask_scores(const job_t *j, const block_t *b, float *s)
 {
     int64_t window = j->attr->window;
-    int64_t ahead = b->key0 - b->q0;
-    bool future = j->attr->causal && ahead + b->keys > 1;
-    bool past = window > 0 && ahead + window < QUERIES;
+    const int32_t *place = places_of(j, b);
+    bool future = j->attr->causal && place[b->keys - 1] > b->q0;
+    bool past = window > 0 && place[0] - b->q0 + window < QUERIES;
     for (int64_t r = 0; r < b->keys && (future || past); r++) {
-        int64_t low = future ? ahead + r : 0;
-        int64_t high = past ? ahead + r + window : QUERIES;
+        int64_t ahead = place[r] - b->q0;
+        int64_t low = future ? ahead : 0;
+        int64_t high = past ? ahead + window : QUERIES;
         for (int64_t c = 0; c < QUERIES; c++) {
             if (c < low || c >= high) {
                 s[r * QUERIES + c] = -INFINITY;
@@ -201,8 +213,10 @@ static inline void mask_scores(const job_t *j, const block_t *b, float *s)
 static inline const float *dropout_row(const job_t *j, const block_t *b,
                                        int64_t r, float *drawn)
 {
-    int64_t key = b->key0 + r;
-    for (int64_t c = 0; c < QUERIES && (r == 0 || key % 4 == 0); c++) {
+    const int32_t *place = places_of(j, b);
+    int64_t key = place[r];
+    bool fresh = r == 0 || key / 4 != place[r - 1] / 4;
+    for (int64_t c = 0; c < QUERIES && fresh; c++) {
         uint32_t number[4];
         int64_t row = b->row + (c < b->queries ? c : 0);
         loongi_attention_random(&j->dropout, j->sequence.token_key[row],

@@ -54,7 +54,7 @@ static size_t workspace(const loong_kernel_query_t *q)
     job_t j = job_of(q, 3);
     pieces_t shared = {NULL, 0};
     pieces_t own = {NULL, 0};
-    (void)take_runs(q, &shared);
+    (void)take_sequence(q, 3, &shared);
     (void)take_shared(&j, q, &shared);
     (void)take_scratch(&j, &own);
     return (size_t)(shared.used + q->threads * own.used);
@@ -150,7 +150,7 @@ static void finish(const job_t *j, const block_t *b, scratch_t *w)
     place_t at = place_of(b);
     float inverse[QUERIES];
     for (int64_t c = 0; c < QUERIES; c++) {
-        inverse[c] = 1.0f / w->sum[c];
+        inverse[c] = w->sum[c] > 0.0f ? 1.0f / w->sum[c] : 0.0f;
     }
     scale_output(j, w->o, inverse);
     tile_transpose((const word_t *)(const void *)w->o, QUERIES, j->d, QUERIES,

@@ -46,9 +46,9 @@ typedef struct job {
 /* A segment, and one head in it. No query of it there: seen is 0. */
 typedef struct part {
     int64_t segment;
-    int64_t first; /* row of the keys where it begins */
-    int64_t length;
-    int64_t seen; /* keys that any query there is sees: the first ones */
+    int64_t first; /* row of k of its first key */
+    int64_t keys;  /* that are there */
+    int64_t seen;  /* by any query that is there: the first ones */
     int head;
     int kv_head;
 } part_t;
@@ -56,14 +56,17 @@ typedef struct part {
 static inline part_t part_of(const job_t *j, int64_t segment, int head)
 {
     const loong_attention_sequence_t *s = &j->sequence;
-    int64_t first = s->cu_seqlens[segment];
-    int64_t length = s->cu_seqlens[segment + 1] - first;
+    int64_t first = s->first_key[segment];
+    int64_t keys = s->first_key[segment + 1] - first;
     int64_t behind = loongi_attention_first_run(s, segment + 1);
-    part_t p = {segment, first, length, 0, head,
+    part_t p = {segment, first, keys, 0, head,
                 head / (j->attr->heads / j->attr->kv_heads)};
     if (behind > 0 && s->runs[behind - 1].segment == segment) {
         const loong_attention_run_t *last = &s->runs[behind - 1];
-        p.seen = j->attr->causal ? last->begin + last->count : length;
+        p.seen = j->attr->causal
+                     ? loongi_attention_keys_before(s, segment,
+                                                    last->begin + last->count)
+                     : keys;
     }
     return p;
 }
@@ -115,11 +118,10 @@ static inline job_t job_of(const loong_kernel_query_t *q, int cu)
     return j;
 }
 
-static inline loong_attention_run_t *take_runs(const loong_kernel_query_t *q,
-                                               pieces_t *from)
+static inline void *take_sequence(const loong_kernel_query_t *q, int cu,
+                                  pieces_t *from)
 {
-    return take(from, loongi_attention_max_runs(q) *
-                          (int64_t)sizeof(loong_attention_run_t));
+    return take(from, (int64_t)loongi_attention_sequence_bytes(q, cu));
 }
 
 /* Adds what belongs to a launch. */
@@ -129,8 +131,8 @@ static inline loong_status_t begin_job(job_t *j,
 {
     j->call = call;
     j->dropout = loongi_attention_dropout(j->attr, call->frame);
-    return loongi_attention_sequence(call, cu, take_runs(call->query, from),
-                                     &j->sequence);
+    return loongi_attention_sequence(
+        call, cu, take_sequence(call->query, cu, from), &j->sequence);
 }
 
 #endif

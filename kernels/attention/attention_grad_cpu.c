@@ -5,7 +5,7 @@
  * blocks of queries, then blocks of keys, so the order is fixed.
  *
  * Operands: 0 do, 1 q, 2 k, 3 v, 4 o, 5 lse, 6 cu_seqlens, 7 token_key,
- * 8 rows.
+ * 8 rows, 9 key_rows.
  */
 #include "attention_block.h"
 
@@ -73,7 +73,7 @@ static size_t workspace(const loong_kernel_query_t *q)
     job_t j = job_of(q, 6);
     pieces_t shared = {NULL, 0};
     pieces_t own = {NULL, 0};
-    (void)take_runs(q, &shared);
+    (void)take_sequence(q, 6, &shared);
     take_shared(&j, &shared);
     (void)take_scratch(&j, &own);
     return (size_t)(shared.used + q->threads * own.used);
@@ -85,8 +85,8 @@ static bool support(const loong_kernel_query_t *q,
     return tiles_support(q, 6, reason);
 }
 
-/* delta = do . o, lse as a power of two; queries that are not there get a
- * probability of 0. */
+/* delta = do . o, lse as a power of two; queries that are not there, or saw no
+ * key, get a probability of 0. */
 static void row_constants(const job_t *j, const block_t *b, scratch_t *w)
 {
     const loong_karg_t *lse = &j->call->query->arg[5];
@@ -100,9 +100,12 @@ static void row_constants(const job_t *j, const block_t *b, scratch_t *w)
             sum += vec_load_elem(w->do_rows + i) * vec_load_elem(w->o_rows + i);
         }
         w->delta[c] = vec_sum(sum);
-        w->top[c] = c < b->queries ? from[(at.row + c) * lse->ld + at.head] *
-                                         1.44269504088896340736f
-                                   : INFINITY;
+        w->top[c] = INFINITY;
+        if (c < b->queries) {
+            float top = from[(at.row + c) * lse->ld + at.head];
+            w->top[c] = top > -INFINITY ? top * 1.44269504088896340736f
+                                        : INFINITY;
+        }
     }
 }
 
@@ -200,10 +203,10 @@ static void backward_part(const job_t *j, int64_t segment, int kv_head,
     int64_t first = loongi_attention_first_run(&j->sequence, segment);
     int64_t behind = loongi_attention_first_run(&j->sequence, segment + 1);
     part_t p = part_of(j, segment, kv_head * group);
-    place_t to = {p.first, p.length, kv_head};
+    place_t to = {p.first, p.keys, kv_head};
     packing_t keys = {2, j->k_rows, NULL, w->words};
     packing_t values = {3, j->v_rows, NULL, NULL};
-    size_t bytes = sizeof(float) * (size_t)(p.length * j->width);
+    size_t bytes = sizeof(float) * (size_t)(p.keys * j->width);
     memset(w->dk, 0, bytes);
     memset(w->dv, 0, bytes);
     pack_part(j, &p, &keys);

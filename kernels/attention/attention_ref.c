@@ -14,8 +14,8 @@
  *     dq_t = scale sum_j ds_j k_j    dk_j += scale ds_j q_t
  *
  * Sums over the queries of a key run over heads of the group, then rows, both
- * ascending. This reference takes the softmax from q and k alone; lse and o
- * are for kernels that need them.
+ * ascending. A gradient whose keys are some of those that o and lse are of is
+ * their part of it: a sum over all such parts is the whole.
  */
 #include <math.h>
 #include <omp.h>
@@ -31,17 +31,27 @@ typedef struct reference {
     loong_attention_sequence_t sequence;
     double *q, *k, *v, *o, *lse;
     double *grad_o, *dq, *dk, *dv;
-    double *scratch; /* 2 x max_seqlen per thread */
+    double *scratch; /* max_seqlen per thread */
 } reference_t;
+
+/* cu: the operand that is cu_seqlens. */
+static size_t bytes_of(const loong_kernel_query_t *query, int cu)
+{
+    const loong_attention_attr_t *attr = query->attr;
+    size_t scores = (size_t)attr->max_seqlen * sizeof(double);
+    return loongi_ref_workspace(query) +
+           loongi_attention_sequence_bytes(query, cu) + REF_ALIGN +
+           (size_t)query->threads * scores;
+}
 
 static size_t workspace(const loong_kernel_query_t *query)
 {
-    const loong_attention_attr_t *attr = query->attr;
-    return loongi_ref_workspace(query) +
-           (size_t)query->threads * (size_t)attr->max_seqlen * 2 *
-               sizeof(double) +
-           (size_t)loongi_attention_max_runs(query) *
-               sizeof(loong_attention_run_t);
+    return bytes_of(query, 3);
+}
+
+static size_t grad_workspace(const loong_kernel_query_t *query)
+{
+    return bytes_of(query, 6);
 }
 
 static double dot(const double *a, const double *b, int n)
@@ -56,17 +66,17 @@ static double dot(const double *a, const double *b, int n)
 static loong_status_t begin(reference_t *r, int cu, char **cursor)
 {
     const loong_kernel_query_t *query = r->call->query;
-    loong_attention_run_t *runs = (loong_attention_run_t *)(void *)*cursor;
-    *cursor += (size_t)loongi_attention_max_runs(query) * sizeof(*runs);
+    void *memory = loongi_ref_take(
+        cursor, loongi_attention_sequence_bytes(query, cu));
     r->attr = query->attr;
     r->dropout = loongi_attention_dropout(r->attr, r->call->frame);
-    return loongi_attention_sequence(r->call, cu, runs, &r->sequence);
+    return loongi_attention_sequence(r->call, cu, memory, &r->sequence);
 }
 
-/* Dropout factor of key j for query row t of a segment that begins at row
- * `first`. */
-static double factor(const reference_t *r, int64_t t, int head, int64_t j)
+/* Dropout factor of row k of the keys for query row t. */
+static double factor(const reference_t *r, int64_t t, int head, int64_t k)
 {
+    int64_t j = r->sequence.key_place[k];
     uint32_t number[4];
     if (r->dropout.limit == 0) {
         return 1.0;
@@ -77,36 +87,28 @@ static double factor(const reference_t *r, int64_t t, int head, int64_t j)
 }
 
 typedef struct row {
-    int64_t first;      /* row where the segment begins */
+    int64_t first;      /* row of k of the segment's first key */
     int64_t begin, end; /* keys, from there */
     int head;
     int kv_head;
     int64_t t; /* row of q */
 } row_t;
 
-/* Probabilities of the keys of one row into p[]; returns lse. */
-static double probabilities(const reference_t *r, const row_t *row, double *p)
+/* Scores of the keys of one row into p[]; returns the largest. */
+static double scores(const reference_t *r, const row_t *row, double *p)
 {
     int d = r->attr->head_dim;
     int64_t q_ld = (int64_t)r->attr->heads * d;
     int64_t k_ld = (int64_t)r->attr->kv_heads * d;
     const double *q = r->q + row->t * q_ld + (int64_t)row->head * d;
     double top = -INFINITY;
-    double sum = 0.0;
     for (int64_t j = row->begin; j < row->end; j++) {
         const double *k =
             r->k + (row->first + j) * k_ld + (int64_t)row->kv_head * d;
         p[j] = r->attr->scale * dot(q, k, d);
         top = fmax(top, p[j]);
     }
-    for (int64_t j = row->begin; j < row->end; j++) {
-        sum += exp(p[j] - top);
-    }
-    double lse = top + log(sum);
-    for (int64_t j = row->begin; j < row->end; j++) {
-        p[j] = exp(p[j] - lse);
-    }
-    return lse;
+    return top;
 }
 
 static void forward_row(const reference_t *r, const row_t *row, double *p)
@@ -115,14 +117,20 @@ static void forward_row(const reference_t *r, const row_t *row, double *p)
     int64_t q_ld = (int64_t)r->attr->heads * d;
     int64_t k_ld = (int64_t)r->attr->kv_heads * d;
     double *o = r->o + row->t * q_ld + (int64_t)row->head * d;
-    double lse = probabilities(r, row, p);
+    double top = scores(r, row, p);
+    double sum = 0.0;
+    for (int64_t j = row->begin; j < row->end; j++) {
+        sum += exp(p[j] - top);
+    }
+    double lse = top + log(sum); /* minus infinity without a key */
     if (r->lse != NULL) {
         r->lse[row->t * r->attr->heads + row->head] = lse;
     }
     for (int64_t j = row->begin; j < row->end; j++) {
         const double *v =
             r->v + (row->first + j) * k_ld + (int64_t)row->kv_head * d;
-        double weight = p[j] * factor(r, row->t, row->head, j);
+        double weight =
+            exp(p[j] - lse) * factor(r, row->t, row->head, row->first + j);
         for (int c = 0; c < d; c++) {
             o[c] += weight * v[c];
         }
@@ -132,29 +140,36 @@ static void forward_row(const reference_t *r, const row_t *row, double *p)
 static void backward_row(const reference_t *r, const row_t *row, double *p)
 {
     int d = r->attr->head_dim;
-    double *dp = p + r->attr->max_seqlen;
-    double delta = 0.0;
-    int64_t q_at = (row->t * r->attr->heads + row->head) * d;
-    (void)probabilities(r, row, p);
+    int64_t at = row->t * r->attr->heads + row->head;
+    int64_t q_at = at * d;
+    double delta = dot(r->grad_o + q_at, r->o + q_at, d);
+    (void)scores(r, row, p);
     for (int64_t j = row->begin; j < row->end; j++) {
         int64_t k_at =
             ((row->first + j) * r->attr->kv_heads + row->kv_head) * d;
-        double m = factor(r, row->t, row->head, j);
-        dp[j] = m * dot(r->grad_o + q_at, r->v + k_at, d);
-        delta += p[j] * dp[j];
+        double m = factor(r, row->t, row->head, row->first + j);
+        double prob = exp(p[j] - r->lse[at]);
+        double dp = m * dot(r->grad_o + q_at, r->v + k_at, d);
+        double ds = r->attr->scale * prob * (dp - delta);
         for (int c = 0; c < d; c++) {
-            r->dv[k_at + c] += m * p[j] * r->grad_o[q_at + c];
-        }
-    }
-    for (int64_t j = row->begin; j < row->end; j++) {
-        int64_t k_at =
-            ((row->first + j) * r->attr->kv_heads + row->kv_head) * d;
-        double ds = r->attr->scale * p[j] * (dp[j] - delta);
-        for (int c = 0; c < d; c++) {
+            r->dv[k_at + c] += m * prob * r->grad_o[q_at + c];
             r->dq[q_at + c] += ds * r->k[k_at + c];
             r->dk[k_at + c] += ds * r->q[q_at + c];
         }
     }
+}
+
+/* Query i of a run, and the keys that it sees. */
+static row_t row_of(const reference_t *r, const loong_attention_run_t *run,
+                    int64_t i)
+{
+    const loong_attention_sequence_t *s = &r->sequence;
+    row_t row = {s->first_key[run->segment], 0, 0, 0, 0, run->row + i};
+    loongi_attention_keys(r->attr, run->begin + i, INT64_MAX, &row.begin,
+                          &row.end);
+    row.begin = loongi_attention_keys_before(s, run->segment, row.begin);
+    row.end = loongi_attention_keys_before(s, run->segment, row.end);
+    return row;
 }
 
 /* All rows of the heads of one key head. */
@@ -164,15 +179,14 @@ static void each_row(const reference_t *r, int kv_head,
 {
     int group = r->attr->heads / r->attr->kv_heads;
     double *scratch =
-        r->scratch + 2 * r->attr->max_seqlen * omp_get_thread_num();
+        r->scratch + r->attr->max_seqlen * omp_get_thread_num();
     for (int h = kv_head * group; h < (kv_head + 1) * group; h++) {
         for (int64_t k = 0; k < r->sequence.num_runs; k++) {
             const loong_attention_run_t *run = &r->sequence.runs[k];
-            const int32_t *cu = &r->sequence.cu_seqlens[run->segment];
             for (int64_t i = 0; i < run->count; i++) {
-                row_t row = {cu[0], 0, 0, h, kv_head, run->row + i};
-                loongi_attention_keys(r->attr, run->begin + i, cu[1] - cu[0],
-                                      &row.begin, &row.end);
+                row_t row = row_of(r, run, i);
+                row.head = h;
+                row.kv_head = kv_head;
                 visit(r, &row, scratch);
             }
         }
@@ -216,6 +230,8 @@ static loong_status_t grad_run(const loong_kernel_call_t *call)
     r.q = loongi_ref_load(call, 1, &cursor);
     r.k = loongi_ref_load(call, 2, &cursor);
     r.v = loongi_ref_load(call, 3, &cursor);
+    r.o = loongi_ref_load(call, 4, &cursor);
+    r.lse = loongi_ref_load(call, 5, &cursor);
     r.dq = loongi_ref_output(call, 0, &cursor);
     r.dk = loongi_ref_output(call, 1, &cursor);
     r.dv = loongi_ref_output(call, 2, &cursor);
@@ -239,6 +255,6 @@ const loong_kernel_t loongi_attention_grad_ref = {
     .name = "attention_grad_ref",
     .op = "attention_grad",
     .device = "cpu",
-    .workspace = workspace,
+    .workspace = grad_workspace,
     .run = grad_run,
 };

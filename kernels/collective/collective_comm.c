@@ -6,6 +6,7 @@
  *   all_gather      y = the ranks' x one below the other
  *   reduce_scatter  y = this rank's rows of the sum of x
  *   own_rows        y = this rank's rows of x
+ *   ring_shift      y = x of the rank before, of the last one for the first
  *   all_to_all_rows     y = this rank's columns of the ranks' x, one below the
  *                       other
  *   all_to_all_columns  y = this rank's rows of the ranks' x, side by side
@@ -16,6 +17,8 @@
 #include "base.h"
 #include "list.h"
 #include "loong/collective.h"
+
+enum { RING_TAG = 1 };
 
 static const loong_collective_attr_t *attr_of(const loong_kernel_query_t *q)
 {
@@ -125,6 +128,23 @@ static loong_status_t run_reduce_scatter(const loong_kernel_call_t *call)
     return LOONG_OK;
 }
 
+static loong_status_t run_ring_shift(const loong_kernel_call_t *call)
+{
+    const loong_collective_attr_t *a = attr_of(call->query);
+    size_t bytes = bytes_of(&call->query->arg[0]);
+    loong_comm_request_t send;
+    loong_comm_request_t receive;
+    loong_comm_t *comm = NULL;
+    LOONG_TRY(comm_of(call, &comm));
+    LOONG_TRY(loong_comm_irecv(comm, call->ptr[1], bytes,
+                               (a->rank + a->size - 1) % a->size, RING_TAG,
+                               &receive));
+    LOONG_TRY(loong_comm_isend(comm, call->ptr[0], bytes,
+                               (a->rank + 1) % a->size, RING_TAG, &send));
+    LOONG_TRY(loong_comm_wait(comm, &send));
+    return loong_comm_wait(comm, &receive);
+}
+
 static loong_status_t run_own_rows(const loong_kernel_call_t *call)
 {
     size_t piece = bytes_of(&call->query->arg[1]);
@@ -224,6 +244,7 @@ COLLECTIVE(all_gather, .prepare = prepare_gather, .destroy = destroy);
 COLLECTIVE(reduce_scatter, .prepare = prepare_scatter, .destroy = destroy,
            .workspace = workspace_reduce_scatter);
 COLLECTIVE(own_rows);
+COLLECTIVE(ring_shift);
 COLLECTIVE(all_to_all_rows, .prepare = prepare_scatter, .destroy = destroy,
            .workspace = workspace_all_to_all);
 COLLECTIVE(all_to_all_columns, .prepare = prepare_scatter, .destroy = destroy,

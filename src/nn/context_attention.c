@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Each rank of CP has its rows of every sample (zigzag.h). Two ways to bring
+ * Each rank of CP has its rows of every sample (zigzag.h). Three ways to bring
  * queries and keys together:
  *   all_gather  keys and values of all ranks come to each, whose queries know
  *               their place among them;
  *   a2a         every rank gives its rows away and gets all rows of its share
  *               of the heads (Jacobs et al. 2023), and back behind attention.
+ *   p2p         keys and values go around the ranks (loong_ring_attention).
  * Positions have entered q and k before. */
 #include "context_attention.h"
 
@@ -93,6 +94,16 @@ loongi_context_attention(loong_nn_t *nn,
     if (ranks_of(nn) == 1) {
         return loong_attention(nn->graph, operands, attr);
     }
-    return nn->cp_comm == LOONG_CP_A2A ? exchanged(nn, operands, attr)
-                                       : gathered(nn, operands, attr);
+    switch (nn->cp_comm) {
+    case LOONG_CP_A2A:
+        return exchanged(nn, operands, attr);
+    case LOONG_CP_P2P:
+        return loong_ring_attention(
+            nn->graph, operands,
+            places(nn, loong_value_shape(nn->graph, operands->q).dim[0]),
+            LOONG_GROUP_CP, attr);
+    case LOONG_CP_ALL_GATHER:
+        break;
+    }
+    return gathered(nn, operands, attr);
 }

@@ -471,7 +471,8 @@ loong_val_t loong_nn_attention(loong_nn_t *nn, loong_val_t x,
     loong_graph_push(g, "core");
     loong_attention_operands_t operands = {
         q, k, qkv[2], sequence->cu_seqlens,
-        p->dropout > 0.0 ? sequence->token_key : LOONG_NONE, LOONG_NONE};
+        p->dropout > 0.0 ? sequence->token_key : LOONG_NONE, LOONG_NONE,
+        LOONG_NONE};
     loong_val_t o = loongi_context_attention(nn, &operands, &attr);
     loong_graph_pop(g);
     o = loong_nn_row_linear(nn, "o_proj", o, channels(h.q, p->head_dim),

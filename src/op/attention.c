@@ -36,22 +36,35 @@ static loong_status_t want_heads(const loong_op_call_t *call, int i,
     return loongi_want_dim(call, i, name, 1, (int64_t)heads * a->head_dim);
 }
 
-/* cu_seqlens, token_key and rows are operands cu .. cu + 2; operand 0 has a row
- * for each query, operand 2 one for each key. */
+/* Optional operand i numbers the rows of operand `of`. */
+static loong_status_t check_rows(const loong_op_call_t *call, int i,
+                                 const char *name, int of)
+{
+    if (!loongi_has(call, i)) {
+        return LOONG_OK;
+    }
+    LOONG_TRY(loongi_want_rank(call, i, name, 1));
+    LOONG_TRY(loongi_want_rows(call, i, name, of));
+    return loongi_want_dtype(call, i, name, LOONG_I32);
+}
+
+/* cu_seqlens, token_key, rows and key_rows are operands cu .. cu + 3; operand 0
+ * has a row for each query, operand 2 one for each key. */
 static loong_status_t check_sequence(const loong_op_call_t *call, int cu)
 {
     const loong_attention_attr_t *a = call->attr;
-    int64_t tokens = call->in[2].shape.dim[0];
+    int64_t keys = call->in[2].shape.dim[0];
     int key = cu + 1;
-    int rows = cu + 2;
+    bool some_keys = loongi_has(call, cu + 3);
     LOONG_TRY(loongi_want_rank(call, cu, "cu_seqlens", 1));
     LOONG_TRY(loongi_want_dtype(call, cu, "cu_seqlens", LOONG_I32));
     LOONG_CHECK(call->ctx, call->in[cu].shape.dim[0] >= 2, LOONG_ERR_ARG,
                 "%s: cu_seqlens has %lld entries, must be at least 2", call->op,
                 (long long)call->in[cu].shape.dim[0]);
-    LOONG_CHECK(call->ctx, a->max_seqlen >= 1 && a->max_seqlen <= tokens,
+    LOONG_CHECK(call->ctx,
+                a->max_seqlen >= 1 && (some_keys || a->max_seqlen <= keys),
                 LOONG_ERR_ARG, "%s: max_seqlen %lld, must be in 1..%lld",
-                call->op, (long long)a->max_seqlen, (long long)tokens);
+                call->op, (long long)a->max_seqlen, (long long)keys);
     LOONG_CHECK(call->ctx, loongi_has(call, key) == (a->dropout > 0.0),
                 LOONG_ERR_ARG,
                 "%s: token_key belongs to dropout %g: both or none", call->op,
@@ -61,12 +74,11 @@ static loong_status_t check_sequence(const loong_op_call_t *call, int cu)
         LOONG_TRY(loongi_want_rows(call, key, "token_key", 0));
         LOONG_TRY(loongi_want_dtype(call, key, "token_key", LOONG_I64));
     }
-    if (!loongi_has(call, rows)) {
-        return loongi_want_rows(call, 0, "q", 2);
+    if (!loongi_has(call, cu + 2) && !some_keys) {
+        LOONG_TRY(loongi_want_rows(call, 0, "q", 2));
     }
-    LOONG_TRY(loongi_want_rank(call, rows, "rows", 1));
-    LOONG_TRY(loongi_want_rows(call, rows, "rows", 0));
-    return loongi_want_dtype(call, rows, "rows", LOONG_I32);
+    LOONG_TRY(check_rows(call, cu + 2, "rows", 0));
+    return check_rows(call, cu + 3, "key_rows", 2);
 }
 
 static loong_tensor_type_t lse_type(const loong_op_call_t *call)
@@ -148,7 +160,7 @@ static const loong_op_t attention_grad = {
     .name = "attention_grad",
     .attr_size = sizeof(loong_attention_attr_t),
     .min_in = 7,
-    .max_in = 9,
+    .max_in = 10,
     .num_out = 3,
     .strided_in = true,
     .strided_out = true,
@@ -164,13 +176,14 @@ static loong_status_t differentiate(const loong_grad_call_t *call)
     if (call->out_grad[0] == LOONG_NONE) {
         return LOONG_OK;
     }
-    loong_val_t in[9] = {
-        call->out_grad[0], call->in[0],
-        call->in[1],       call->in[2],
-        call->out[0],      call->out[1],
-        call->in[3],       call->num_in > 4 ? call->in[4] : LOONG_NONE,
-        call->num_in > 5 ? call->in[5] : LOONG_NONE};
-    loong_graph_apply(g, &attention_grad, call->attr, 9, in, 3, call->in_grad);
+    loong_val_t in[10] = {
+        call->out_grad[0], call->in[0],  call->in[1],
+        call->in[2],       call->out[0], call->out[1]};
+    for (int i = 3; i < 7; i++) {
+        in[i + 3] = i < call->num_in ? call->in[i] : LOONG_NONE;
+    }
+    loong_graph_apply(g, &attention_grad, call->attr, 10, in, 3,
+                      call->in_grad);
     return loong_graph_status(g);
 }
 
@@ -178,7 +191,7 @@ static const loong_op_t attention = {
     .name = "attention",
     .attr_size = sizeof(loong_attention_attr_t),
     .min_in = 4,
-    .max_in = 6,
+    .max_in = 7,
     .num_out = 2,
     .strided_in = true,
     .strided_out = true,
@@ -194,10 +207,21 @@ loong_val_t loong_attention(loong_graph_t *g,
                             const loong_attention_operands_t *operands,
                             const loong_attention_attr_t *attr)
 {
+    loong_val_t out[2];
+    return loongi_attention(g, operands, attr, out);
+}
+
+loong_val_t loongi_attention(loong_graph_t *g,
+                             const loong_attention_operands_t *operands,
+                             const loong_attention_attr_t *attr,
+                             loong_val_t out[2])
+{
     const loong_attention_operands_t *x = operands;
-    loong_val_t in[6] = {x->q,          x->k,         x->v,
-                         x->cu_seqlens, x->token_key, x->rows};
-    int num_in = x->rows != LOONG_NONE ? 6 : x->token_key != LOONG_NONE ? 5 : 4;
-    loong_val_t o = LOONG_NONE;
-    return loong_graph_apply(g, &attention, attr, num_in, in, 1, &o);
+    loong_val_t in[7] = {x->q,         x->k,    x->v,       x->cu_seqlens,
+                         x->token_key, x->rows, x->key_rows};
+    int count = 7;
+    while (in[count - 1] == LOONG_NONE && count > 4) {
+        count--;
+    }
+    return loong_graph_apply(g, &attention, attr, count, in, 2, out);
 }

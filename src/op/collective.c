@@ -305,6 +305,31 @@ loong_val_t loong_all_to_all_columns(loong_graph_t *g, loong_val_t x,
     return build(g, &all_to_all_columns, x, group);
 }
 
+/* ---- ring_shift --------------------------------------------------------- */
+
+static loong_status_t infer_shift(const loong_op_call_t *call)
+{
+    LOONG_CHECK(call->ctx, call->in[0].shape.count < 0, LOONG_ERR_UNSUPPORTED,
+                "%s: rows counted at run time", call->op);
+    return loongi_infer_same(call);
+}
+
+static const loong_op_t ring_shift = {
+    .name = "ring_shift",
+    .attr_size = sizeof(loong_collective_attr_t),
+    .min_in = 1,
+    .max_in = 1,
+    .num_out = 1,
+    .infer = infer_shift,
+};
+const loong_op_t *const loongi_op_ring_shift = &ring_shift;
+
+loong_val_t loong_ring_shift(loong_graph_t *g, loong_val_t x,
+                             loong_group_t group)
+{
+    return build(g, &ring_shift, x, group);
+}
+
 /* ---- flat --------------------------------------------------------------- */
 
 static loong_status_t infer_flat(const loong_op_call_t *call)

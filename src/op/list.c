@@ -34,6 +34,7 @@
     X(own_rows)          \
     X(all_to_all_rows)   \
     X(all_to_all_columns) \
+    X(ring_shift)        \
     X(flat_all_reduce)   \
     X(flat_reduce_scatter) \
     X(flat_all_gather)   \
@@ -46,6 +47,8 @@
     X(linear_dw)         \
     X(attention)         \
     X(attention_grad)    \
+    X(attention_merge)   \
+    X(ring_attention)    \
     X(topk_router)       \
     X(topk_router_grad)  \
     X(expert_counts)     \

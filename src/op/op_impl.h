@@ -48,6 +48,14 @@ int64_t loongi_type_rows(const loong_tensor_type_t *type);
 /* Bytes of all operands, each moved once. */
 double loongi_cost_bytes(const loong_kernel_query_t *query);
 
+extern const loong_op_t *const loongi_op_attention_grad;
+
+/* loong_attention, with the log-sum-exp in out[1]. */
+loong_val_t loongi_attention(loong_graph_t *g,
+                             const loong_attention_operands_t *operands,
+                             const loong_attention_attr_t *attr,
+                             loong_val_t out[2]);
+
 /* Shape rule of element-wise ops: output 0 like input 0. */
 loong_status_t loongi_infer_same(const loong_op_call_t *call);
 

@@ -149,9 +149,10 @@ static const loong_recipe_key_t keys[] = {
            "rank interleaved"),
     INT("parallel.context_parallel_size", "1", 1, 1024, FREE,
         "ranks that share each sequence; twice as many divide seq_length"),
-    CHOICE("parallel.cp_comm_type", "all_gather", "all_gather a2a", FREE,
+    CHOICE("parallel.cp_comm_type", "all_gather", "all_gather a2a p2p", FREE,
            "how these bring queries and keys together: keys and values of "
-           "all to each, or all rows of a share of the heads"),
+           "all to each, all rows of a share of the heads, or keys and "
+           "values around a ring"),
     INT("parallel.expert_model_parallel_size", "1", 1, 1024, FREE,
         "ranks that share the experts of a layer"),
     CHOICE("parallel.data_parallel_sharding", "optim",

@@ -46,14 +46,15 @@ void loongi_parallel_request(const loong_parallel_t *layout,
 {
     const loong_recipe_t *r = layout->recipe;
     loong_model_request_t *p = request;
-    bool a2a =
-        strcmp(loong_recipe_text(r, "parallel.cp_comm_type"), "a2a") == 0;
+    const char *comm = loong_recipe_text(r, "parallel.cp_comm_type");
     p->sequence_parallel = loong_recipe_bool(r, "parallel.sequence_parallel");
     p->seq_length = p->max_seqlen = loong_recipe_int(r, "data.seq_length");
     p->max_segments =
         loong_recipe_int(r, "train.micro_batch_size") * p->seq_length;
     p->tokens = p->max_segments / mesh->size[LOONG_AXIS_CP];
-    p->cp_comm = a2a ? LOONG_CP_A2A : LOONG_CP_ALL_GATHER;
+    p->cp_comm = strcmp(comm, "a2a") == 0   ? LOONG_CP_A2A
+                 : strcmp(comm, "p2p") == 0 ? LOONG_CP_P2P
+                                            : LOONG_CP_ALL_GATHER;
     p->z_loss = loong_recipe_real(r, "train.z_loss_coeff");
 }
 

@@ -1,11 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * attention and attention_grad: every kernel against the reference, over head
- * groupings, windows, packed segments, odd sizes, strided operands and queries
- * that are some of the rows. */
+ * groupings, windows, packed segments, odd sizes, strided operands, queries and
+ * keys that are some of the rows. */
 #include "op_case.h"
 
 enum { MAX_ENTRIES = 8, MAX_TOKENS = 400 };
+
+typedef struct ranges {
+    int32_t at[3][2];
+} ranges_t;
 
 /* q, k and v are column slices of one row, so all three have gaps. */
 typedef struct setting {
@@ -15,37 +19,54 @@ typedef struct setting {
     double dropout;
     int entries;
     int32_t cu_seqlens[MAX_ENTRIES];
-    /* Queries stand in these rows alone, up to three ranges; none: in all. */
-    int32_t ranges[3][2];
+    /* Queries and keys stand in these rows alone, up to three ranges; none: in
+     * all. */
+    ranges_t queries;
+    ranges_t keys;
 } setting_t;
 
+#define ALL {{{0}}}
+
 static const setting_t settings[] = {
-    {1, 1, 1, true, 0, 0.0, 2, {0, 1}, {{0}}},
-    {2, 1, 3, true, 0, 0.0, 2, {0, 5}, {{0}}},
-    {4, 2, 16, true, 0, 0.0, 2, {0, 64}, {{0}}},
-    {2, 2, 64, true, 0, 0.0, 2, {0, 130}, {{0}}},
-    {6, 2, 24, true, 0, 0.0, 3, {0, 65, 260}, {{0}}},
-    {3, 1, 40, false, 0, 0.0, 4, {0, 7, 7, 140}, {{0}}},
-    {2, 2, 80, true, 0, 0.0, 8, {0, 1, 1, 34, 163, 200, 200, 200}, {{0}}},
-    {2, 1, 32, true, 1, 0.0, 2, {0, 70}, {{0}}},
-    {2, 1, 32, true, 2, 0.0, 2, {0, 70}, {{0}}},
-    {2, 1, 32, true, 50, 0.0, 3, {0, 311, 330}, {{0}}},
-    {1, 1, 64, true, 128, 0.0, 2, {0, 390}, {{0}}},
-    {2, 1, 128, false, 0, 0.0, 3, {0, 129, 133}, {{0}}},
-    {4, 2, 16, true, 0, 0.25, 3, {0, 90, 135}, {{0}}},
-    {2, 2, 20, false, 0, 0.5, 2, {0, 37}, {{0}}},
-    {2, 1, 16, true, 33, 0.1, 2, {0, 210}, {{0}}},
-    {2, 1, 32, true, 0, 0.0, 2, {0, 320}, {{40, 80}, {240, 280}}},
+    {1, 1, 1, true, 0, 0.0, 2, {0, 1}, ALL, ALL},
+    {2, 1, 3, true, 0, 0.0, 2, {0, 5}, ALL, ALL},
+    {4, 2, 16, true, 0, 0.0, 2, {0, 64}, ALL, ALL},
+    {2, 2, 64, true, 0, 0.0, 2, {0, 130}, ALL, ALL},
+    {6, 2, 24, true, 0, 0.0, 3, {0, 65, 260}, ALL, ALL},
+    {3, 1, 40, false, 0, 0.0, 4, {0, 7, 7, 140}, ALL, ALL},
+    {2, 2, 80, true, 0, 0.0, 8, {0, 1, 1, 34, 163, 200, 200, 200}, ALL, ALL},
+    {2, 1, 32, true, 1, 0.0, 2, {0, 70}, ALL, ALL},
+    {2, 1, 32, true, 2, 0.0, 2, {0, 70}, ALL, ALL},
+    {2, 1, 32, true, 50, 0.0, 3, {0, 311, 330}, ALL, ALL},
+    {1, 1, 64, true, 128, 0.0, 2, {0, 390}, ALL, ALL},
+    {2, 1, 128, false, 0, 0.0, 3, {0, 129, 133}, ALL, ALL},
+    {4, 2, 16, true, 0, 0.25, 3, {0, 90, 135}, ALL, ALL},
+    {2, 2, 20, false, 0, 0.5, 2, {0, 37}, ALL, ALL},
+    {2, 1, 16, true, 33, 0.1, 2, {0, 210}, ALL, ALL},
+    {2, 1, 32, true, 0, 0.0, 2, {0, 320}, {{{40, 80}, {240, 280}}}, ALL},
     {4, 2, 24, true, 0, 0.0, 5, {0, 65, 65, 190, 330},
-     {{70, 72}, {150, 200}, {329, 330}}},
-    {2, 2, 16, true, 50, 0.2, 4, {0, 120, 250, 300}, {{110, 240}, {260, 270}}},
-    {2, 1, 40, false, 0, 0.0, 4, {0, 130, 140, 270}, {{3, 90}, {120, 150}}},
+     {{{70, 72}, {150, 200}, {329, 330}}}, ALL},
+    {2, 2, 16, true, 50, 0.2, 4, {0, 120, 250, 300}, {{{110, 240}, {260, 270}}},
+     ALL},
+    {2, 1, 40, false, 0, 0.0, 4, {0, 130, 140, 270}, {{{3, 90}, {120, 150}}},
+     ALL},
+    /* Some of the keys; some queries see none. */
+    {2, 1, 32, true, 0, 0.0, 2, {0, 320}, {{{40, 80}, {240, 280}}},
+     {{{80, 120}, {200, 240}}}},
+    {4, 2, 24, true, 0, 0.0, 5, {0, 65, 65, 190, 330},
+     {{{70, 72}, {150, 200}, {329, 330}}}, {{{60, 67}, {90, 173}}}},
+    {2, 2, 16, true, 50, 0.2, 4, {0, 120, 250, 300}, {{{110, 240}, {260, 270}}},
+     {{{101, 122}, {203, 266}}}},
+    {2, 1, 40, false, 0, 0.0, 4, {0, 130, 140, 270}, {{{3, 90}, {120, 150}}},
+     {{{1, 50}, {77, 133}, {139, 142}}}},
+    {1, 1, 8, true, 0, 0.3, 2, {0, 350}, ALL, {{{33, 36}, {171, 350}}}},
 };
 
 static const loong_dtype_t types[] = {LOONG_F64, LOONG_F32, LOONG_BF16};
 
 static int64_t keys[MAX_TOKENS];
 static int32_t rows[MAX_TOKENS];
+static int32_t key_rows[MAX_TOKENS];
 
 static loong_attention_attr_t attr_of(const setting_t *s)
 {
@@ -66,9 +87,27 @@ static loong_attention_attr_t attr_of(const setting_t *s)
     return a;
 }
 
+/* Rows that stand in ranges; values, unless NULL, receives them. */
+static int64_t rows_in(const setting_t *s, const ranges_t *r, int32_t *values)
+{
+    static const ranges_t none = {{{0}}};
+    ranges_t all = {{{0, s->cu_seqlens[s->entries - 1]}}};
+    int64_t n = 0;
+    r = memcmp(r, &none, sizeof(none)) == 0 ? &all : r;
+    for (int i = 0; i < LOONG_COUNT_OF(r->at); i++) {
+        for (int32_t row = r->at[i][0]; row < r->at[i][1]; row++) {
+            if (values != NULL) {
+                values[n] = row;
+            }
+            n++;
+        }
+    }
+    return n;
+}
+
 static int64_t tokens_of(const setting_t *s)
 {
-    return s->cu_seqlens[s->entries - 1];
+    return rows_in(s, &s->keys, NULL);
 }
 
 static loong_dtype_t wide(loong_dtype_t dtype)
@@ -78,11 +117,7 @@ static loong_dtype_t wide(loong_dtype_t dtype)
 
 static int64_t queries_of(const setting_t *s)
 {
-    int64_t count = 0;
-    for (int i = 0; i < LOONG_COUNT_OF(s->ranges); i++) {
-        count += s->ranges[i][1] - s->ranges[i][0];
-    }
-    return count > 0 ? count : tokens_of(s);
+    return rows_in(s, &s->queries, NULL);
 }
 
 static op_arg_t keys_arg(const setting_t *s, loong_dtype_t dtype, bool gap)
@@ -117,17 +152,13 @@ static op_arg_t key_arg(const setting_t *s)
     return a;
 }
 
-static op_arg_t rows_arg(const setting_t *s)
+/* Absent when they are all rows. */
+static op_arg_t rows_arg(const setting_t *s, const ranges_t *r,
+                         int32_t *values)
 {
-    op_arg_t a = op_vec(LOONG_I32, queries_of(s));
-    int64_t n = 0;
-    for (int i = 0; i < LOONG_COUNT_OF(s->ranges); i++) {
-        for (int32_t row = s->ranges[i][0]; row < s->ranges[i][1]; row++) {
-            rows[n++] = row;
-        }
-    }
-    a.values = rows;
-    a.rank = n > 0 ? 1 : 0;
+    op_arg_t a = op_vec(LOONG_I32, rows_in(s, r, values));
+    a.values = values;
+    a.rank = r->at[0][1] > 0 ? 1 : 0;
     return a;
 }
 
@@ -135,7 +166,7 @@ static op_case_t forward_case(const setting_t *s,
                               const loong_attention_attr_t *attr,
                               loong_dtype_t dtype, bool gap)
 {
-    op_case_t c = {.op = "attention", .attr = attr, .num_in = 6, .num_out = 2};
+    op_case_t c = {.op = "attention", .attr = attr, .num_in = 7, .num_out = 2};
     c.arg[0] = queries_arg(s, dtype, gap);
     c.arg[1] = keys_arg(s, dtype, gap);
     c.arg[2] = keys_arg(s, dtype, gap);
@@ -143,9 +174,10 @@ static op_case_t forward_case(const setting_t *s,
     if (s->dropout > 0.0) {
         c.arg[4] = key_arg(s);
     }
-    c.arg[5] = rows_arg(s);
-    c.arg[6] = queries_arg(s, dtype, gap);
-    c.arg[7] = op_mat(wide(dtype), queries_of(s), s->heads);
+    c.arg[5] = rows_arg(s, &s->queries, rows);
+    c.arg[6] = rows_arg(s, &s->keys, key_rows);
+    c.arg[7] = queries_arg(s, dtype, gap);
+    c.arg[8] = op_mat(wide(dtype), queries_of(s), s->heads);
     c.frame.seed = 99;
     c.frame.step = 5;
     /* Probabilities and the result are rounded; a score is a sum of head_dim
@@ -172,7 +204,7 @@ static void test_forward(void **state)
                 forward_case(&settings[i], &attr, types[t], i % 2 == 1);
             c.threads = 1 + i % 3;
             expect(op_case_reference(&c), types[t]);
-            memset(&c.arg[7], 0, sizeof(c.arg[7])); /* lse not wanted */
+            memset(&c.arg[8], 0, sizeof(c.arg[8])); /* lse not wanted */
             expect(op_case_reference(&c), types[t]);
         }
     }
@@ -187,7 +219,7 @@ static void backward(const setting_t *s, loong_dtype_t dtype, bool gap,
     op_case_t f = forward_case(s, &attr, dtype, false);
     double *out[LOONG_MAX_OPERANDS] = {NULL};
     op_case_t c = {
-        .op = "attention_grad", .attr = &attr, .num_in = 9, .num_out = 3};
+        .op = "attention_grad", .attr = &attr, .num_in = 10, .num_out = 3};
     c.arg[0] = queries_arg(s, dtype, gap);
     c.arg[1] = queries_arg(s, dtype, gap);
     c.arg[2] = keys_arg(s, dtype, gap);
@@ -198,10 +230,11 @@ static void backward(const setting_t *s, loong_dtype_t dtype, bool gap,
     if (s->dropout > 0.0) {
         c.arg[7] = key_arg(s);
     }
-    c.arg[8] = rows_arg(s);
-    c.arg[9] = queries_arg(s, dtype, gap);
-    c.arg[10] = keys_arg(s, dtype, gap);
+    c.arg[8] = rows_arg(s, &s->queries, rows);
+    c.arg[9] = rows_arg(s, &s->keys, key_rows);
+    c.arg[10] = queries_arg(s, dtype, gap);
     c.arg[11] = keys_arg(s, dtype, gap);
+    c.arg[12] = keys_arg(s, dtype, gap);
     c.frame = f.frame;
     c.threads = threads;
     /* p, ds, o and the result; p and ds carry the error of a score. */
@@ -247,11 +280,11 @@ static void differences(const setting_t *s)
     op_case_outputs(&f, "attention_ref", forward);
     op_case_t b = {.op = "attention_grad",
                    .attr = &attr,
-                   .num_in = 9,
+                   .num_in = 10,
                    .num_out = 3,
                    .arg = {f.arg[0], f.arg[0], f.arg[1], f.arg[2], f.arg[0],
-                           f.arg[7], f.arg[3], f.arg[4], f.arg[5], f.arg[0],
-                           f.arg[1], f.arg[2]},
+                           f.arg[8], f.arg[3], f.arg[4], f.arg[5], f.arg[6],
+                           f.arg[0], f.arg[1], f.arg[2]},
                    .frame = f.frame};
     b.arg[0].wide_values = weight;
     b.arg[4].wide_values = forward[0];
@@ -273,11 +306,14 @@ static void test_differences(void **state)
 {
     (void)state;
     static const setting_t small[] = {
-        {4, 2, 6, true, 0, 0.0, 4, {0, 9, 9, 21}, {{0}}},
-        {2, 1, 5, false, 0, 0.0, 3, {0, 11, 14}, {{0}}},
-        {2, 2, 4, true, 3, 0.0, 2, {0, 13}, {{0}}},
-        {4, 1, 3, true, 0, 0.3, 3, {0, 8, 17}, {{0}}},
-        {2, 1, 4, true, 0, 0.2, 3, {0, 8, 17}, {{1, 4}, {6, 11}, {16, 17}}},
+        {4, 2, 6, true, 0, 0.0, 4, {0, 9, 9, 21}, ALL, ALL},
+        {2, 1, 5, false, 0, 0.0, 3, {0, 11, 14}, ALL, ALL},
+        {2, 2, 4, true, 3, 0.0, 2, {0, 13}, ALL, ALL},
+        {4, 1, 3, true, 0, 0.3, 3, {0, 8, 17}, ALL, ALL},
+        {2, 1, 4, true, 0, 0.2, 3, {0, 8, 17}, {{{1, 4}, {6, 11}, {16, 17}}},
+         ALL},
+        {2, 1, 4, true, 0, 0.2, 3, {0, 8, 17}, {{{1, 4}, {6, 11}, {16, 17}}},
+         {{{1, 2}, {5, 9}, {12, 15}}}},
     };
     for (int i = 0; i < LOONG_COUNT_OF(small); i++) {
         differences(&small[i]);
@@ -297,7 +333,7 @@ static void test_bad_segments(void **state)
         {{0, 4, 8}, "cu_seqlens ends with 8, must end with the 9 rows"},
     };
     static const char *const kernels[] = {NULL, "attention_ref"};
-    setting_t s = {1, 1, 8, true, 0, 0.0, 3, {0, 4, 9}, {{0}}};
+    setting_t s = {1, 1, 8, true, 0, 0.0, 3, {0, 4, 9}, ALL, ALL};
     loong_attention_attr_t attr = attr_of(&s);
     for (int i = 0; i < LOONG_COUNT_OF(bad); i++) {
         for (int k = 0; k < 2; k++) {
@@ -320,12 +356,14 @@ static void test_bad_rows(void **state)
         int32_t rows[3];
         const char *text;
     } bad[] = {
-        {{-1, 4, 8}, "rows[0] is -1 after -1, must ascend and be below the 9"},
+        {{-1, 4, 8},
+         "rows[0] is -1 after -1, must ascend and be below the end of "
+         "cu_seqlens, 9"},
         {{0, 4, 4}, "rows[2] is 4 after 4"},
         {{0, 4, 9}, "rows[2] is 9 after 4"},
     };
     static const char *const kernels[] = {NULL, "attention_ref"};
-    setting_t s = {1, 1, 8, true, 0, 0.0, 3, {0, 4, 9}, {{0, 3}}};
+    setting_t s = {1, 1, 8, true, 0, 0.0, 3, {0, 4, 9}, {{{0, 3}}}, ALL};
     loong_attention_attr_t attr = attr_of(&s);
     for (int i = 0; i < LOONG_COUNT_OF(bad); i++) {
         for (int k = 0; k < 2; k++) {
@@ -346,7 +384,7 @@ static void test_bad_rows(void **state)
 static void test_dropout_rate(void **state)
 {
     (void)state;
-    setting_t s = {4, 4, 4, false, 0, 0.3, 2, {0, 200}, {{0}}};
+    setting_t s = {4, 4, 4, false, 0, 0.3, 2, {0, 200}, ALL, ALL};
     loong_attention_attr_t attr = attr_of(&s);
     static float ones[200 * 16];
     static float zeros[200 * 16];

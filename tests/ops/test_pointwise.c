@@ -322,6 +322,29 @@ static void zigzag(const variant_t *v, op_case_t *c)
     c->arg[1] = c->arg[0];
 }
 
+/* Rows and heads without a key on either side among them. */
+static void attention_merge(const variant_t *v, op_case_t *c)
+{
+    static double lse[2][1024];
+    int64_t heads = 3;
+    op_arg_t sums = op_mat(v->wide, v->s.rows, heads);
+    for (int k = 0; k < 2; k++) {
+        for (int i = 0; i < 1024; i++) {
+            bool none = i % 5 == k || i % 7 == 0;
+            lse[k][i] = none ? -INFINITY : 3.0 * sin(i * (k + 1.0));
+        }
+    }
+    for (int k = 0; k < 2; k++) {
+        c->arg[2 * k] = mat(v, v->s.rows, heads * v->s.cols);
+        c->arg[2 * k + 1] = sums;
+        c->arg[2 * k + 1].wide_values = lse[k];
+    }
+    c->arg[4] = mat(v, v->s.rows, heads * v->s.cols);
+    c->arg[5] = sums;
+    c->bound.roundings = 1;
+    c->bound.terms = 4;
+}
+
 static void sum_rows(const variant_t *v, op_case_t *c)
 {
     c->arg[0] = like(v);
@@ -372,6 +395,7 @@ static const entry_t entries[] = {
     {"concat", 3, 1, concat},
     {"slice_grad", 1, 1, slice_grad},
     {"zigzag", 1, 1, zigzag},
+    {"attention_merge", 4, 2, attention_merge},
     {"sum_rows", 1, 1, sum_rows},
     {"dropout", 2, 1, dropout},
 };

@@ -96,7 +96,7 @@ static loong_val_t attend(loong_graph_t *g, loong_val_t q, loong_val_t kv,
         .scale = 1.0};
     loong_attention_operands_t x = {
         q, kv, kv, input(g, "cu", LOONG_I32, loong_shape_1d(2)), LOONG_NONE,
-        rows};
+        rows, LOONG_NONE};
     return loong_attention(g, &x, &attr);
 }
 
@@ -437,8 +437,9 @@ static const char *const run_ops[] = {
     "zigzag", "linear", "linear_dw", "attention", "attention_grad",
     "cross_entropy", "adamw", "sumsq", "sum", "topk_router",
     "topk_router_grad", "expert_counts", "router_loss", "router_loss_grad",
-    "expert_order", "permute", "unpermute", "unpermute_dw", "grouped_linear",
-    "grouped_linear_dw", "sigmoid_gate", "sigmoid_gate_grad", "loss_scale"};
+    "attention_merge", "expert_order", "permute", "unpermute", "unpermute_dw",
+    "grouped_linear", "grouped_linear_dw", "sigmoid_gate", "sigmoid_gate_grad",
+    "loss_scale"};
 
 /* A query of matrices in fp64, which only references and copies take. */
 static loong_kernel_query_t query_of(const loong_op_t *op, const void *attr)

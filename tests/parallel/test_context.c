@@ -86,6 +86,7 @@ static void check_layouts(const char *model, int count,
 #define PP "pipeline_model_parallel_size: "
 #define SP "sequence_parallel: true"
 #define A2A "cp_comm_type: a2a"
+#define P2P "cp_comm_type: p2p"
 #define FULL "recompute: {granularity: full}"
 
 /* With dropout; alone and with every other axis. */
@@ -148,6 +149,26 @@ static void exchanged_heads(void **state)
     check_layouts(WINDOW, LOONG_COUNT_OF(windows), windows);
 }
 
+static void rings(void **state)
+{
+    (void)state;
+    static const layout_t layouts[] = {
+        {2, "{" CP "2, " P2P "}", NULL, false},
+        {4, "{" CP "4, " P2P "}", NULL, true},
+        {4, "{" CP "2, " P2P "}", FULL, true},
+        {8, "{" CP "4, " TP "2, " SP ", " P2P "}", NULL, false},
+        {8, "{" CP "2, " TP "2, " PP "2, " P2P "}", "schedule: zero_bubble_h1",
+         false},
+    };
+    static const layout_t some[] = {
+        {2, "{" CP "2, " P2P "}", NULL, false},
+        {4, "{" CP "4, " P2P "}", NULL, true},
+    };
+    check_layouts(QWEN, LOONG_COUNT_OF(layouts), layouts);
+    check_layouts(WINDOW, LOONG_COUNT_OF(some), some);
+    check_layouts(UNEVEN, 1, some);
+}
+
 /* The fast kernels, within the bounds of their types over a few steps. */
 static void narrow_types(void **state)
 {
@@ -156,7 +177,8 @@ static void narrow_types(void **state)
         const char *dtype;
         double loss;
     } types[] = {{"fp32", 1e-5}, {"bf16", 1e-2}};
-    static const char *const kinds[] = {"{" CP "2}", "{" CP "2, " A2A "}"};
+    static const char *const kinds[] = {
+        "{" CP "2}", "{" CP "2, " A2A "}", "{" CP "2, " P2P "}"};
     for (int i = 0; i < LOONG_COUNT_OF(types); i++) {
         layout_place_t place = layout_begin();
         layout_run_t one = make_run("one", QWEN, 1, "{}");
@@ -194,8 +216,6 @@ static void impossible_layouts(void **state)
         {UNEVEN, 2, "{" CP "2, " A2A "}",
          "cp_comm_type a2a: 3 key heads of tensor parallel rank 0 are no "
          "multiple of context_parallel_size 2"},
-        {QWEN, 2, "{" CP "2, cp_comm_type: p2p}",
-         "found p2p, allowed: all_gather a2a"},
         {QWEN, 24, "{" CP "8, " TP "3, " SP "}",
          "sequence_parallel: 16 tokens"},
     };
@@ -216,6 +236,7 @@ int main(void)
         cmocka_unit_test(gathered_windows),
         cmocka_unit_test(gathered_positions),
         cmocka_unit_test(exchanged_heads),
+        cmocka_unit_test(rings),
         cmocka_unit_test(narrow_types),
         cmocka_unit_test(impossible_layouts),
     };

@@ -58,8 +58,9 @@ loong_checkpoint_inspect(loong_context_t *ctx, const char *path, bool verify,
 
 /* Compares two of either kind, tensor by tensor, and the models' keys. A
  * native checkpoint beside a Hugging Face directory is compared by its
- * parameters. *equal_p: the same tensors with equal values; types may
- * differ. */
+ * parameters. Keys are compared as the model means them: a default that is
+ * written out, and padding of the vocabulary, are no difference. *equal_p: the
+ * same tensors with equal values, and the same model; types may differ. */
 LOONG_API LOONG_NODISCARD loong_status_t
 loong_checkpoint_diff(loong_context_t *ctx, const char *a, const char *b,
                       loong_line_fn line, void *user, bool *equal_p);

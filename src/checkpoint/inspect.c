@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "convert.h"
+#include "decoder_config.h"
 #include "loong/checkpoint.h"
 #include "view.h"
 
@@ -324,6 +325,37 @@ static void diff_models(const report_t *r, const loong_view_t *const views[2],
     }
 }
 
+/* Models that differ in what is left to defaults, or in how a number is
+ * written, are the same. Keys of other models than decoders are compared as
+ * they are. */
+static void fill_models(loong_context_t *ctx, loong_view_t *const views[2])
+{
+    loong_pairs_t *pairs[2] = {NULL, NULL};
+    loong_status_t status = LOONG_OK;
+    for (int i = 0; i < 2 && status == LOONG_OK; i++) {
+        status = loongi_pairs_create(ctx, &pairs[i]);
+        for (int64_t k = 0;
+             k < views[i]->model->count && status == LOONG_OK; k++) {
+            const loong_pair_t *pair = &views[i]->model->items[k];
+            status = loongi_pairs_set(pairs[i], pair->key, pair->value);
+        }
+        if (status == LOONG_OK) {
+            status = loongi_decoder_fill(ctx, pairs[i]);
+        }
+    }
+    for (int i = 0; i < 2; i++) {
+        if (status == LOONG_OK) {
+            loong_pairs_t *before = views[i]->model;
+            views[i]->model = pairs[i];
+            pairs[i] = before;
+        }
+        loongi_pairs_destroy(&pairs[i]);
+    }
+    if (status != LOONG_OK) {
+        loong_context_clear_error(ctx);
+    }
+}
+
 loong_status_t loong_checkpoint_diff(loong_context_t *ctx, const char *a,
                                      const char *b, loong_line_fn line,
                                      void *user, bool *equal_p)
@@ -338,7 +370,9 @@ loong_status_t loong_checkpoint_diff(loong_context_t *ctx, const char *a,
     LOONG_TRY(loongi_view_open(ctx, a, names, &first));
     loong_status_t status = loongi_view_open(ctx, b, names, &second);
     if (status == LOONG_OK) {
+        loong_view_t *const open[2] = {first, second};
         const loong_view_t *const views[2] = {first, second};
+        fill_models(ctx, open);
         diff_models(&report, views, &equal);
         status = diff_tensors(&report, views, &equal);
     }

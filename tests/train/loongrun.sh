@@ -131,6 +131,8 @@ has out "finished at step $((steps + 2)) of $((steps + 2))"
     --output bpe.json "$source/docs" >/dev/null 2>&1
 run 0 checkpoint.save=other data.tokenizer=bpe.json train.train_iters=1 \
     model.foundation.qk_layernorm=true \
+    model.foundation.make_vocab_size_divisible_by=8 \
+    model.foundation.hidden_dropout=0.0 model.foundation.window_size=0 \
     export.hf=hf log.dir=other_logs
 cmp bpe.json hf/tokenizer.json || fail "the export has another tokenizer"
 has hf/config.json '"eos_token_id": 0'
@@ -142,6 +144,14 @@ for file in config.json generation_config.json tokenizer_config.json \
     tokenizer.json model.safetensors; do
     cmp hf/$file hf2/$file || fail "loong-ckpt exports another $file"
 done
+# Defaults written out, and padding, make no other model; a rotary base does.
+"$build/loong-ckpt" diff other hf >out 2>err || fail "diff of a model and itself"
+hasnt out "model "
+cp -r hf turned
+sed -i 's/"rope_theta": [0-9.e+]*/"rope_theta": 500000/' turned/config.json
+! "$build/loong-ckpt" diff other turned >out 2>err || fail "diff sees no base"
+has out "model rotary_base: 10000 and 500000"
+[ "$(grep -c '^model ' out)" = 1 ] || fail "diff sees more than the base"
 "$build/loong-ckpt" import hf2 again >out 2>err &&
     "$build/loong-ckpt" export again hf3 --tokenizer bpe.json --pad 5 \
         >out 2>err || fail "an export with another tokenizer"

@@ -556,3 +556,20 @@ loong_status_t loongi_decoder_state(const void *config,
                ? state_all(c, stated_llama3, &to)
                : LOONG_OK;
 }
+
+static loong_status_t set_pair(void *user, const char *key, const char *value)
+{
+    return loongi_pairs_set(user, key, value);
+}
+
+loong_status_t loongi_decoder_fill(loong_context_t *ctx, loong_pairs_t *pairs)
+{
+    loong_decoder_config_t config;
+    receiver_t to = {set_pair, pairs};
+    LOONG_TRY(loongi_decoder_configure(ctx, pairs, &config));
+    config.padded_vocab_size = 1; /* as make_vocab_size_divisible_by */
+    for (int64_t i = 0; i < LOONG_COUNT_OF(fields); i++) {
+        LOONG_TRY(state_field(&config, &fields[i], &to));
+    }
+    return LOONG_OK;
+}

@@ -83,19 +83,43 @@ static loong_status_t train(shared_t *shared, loong_context_t *ctx,
     return status;
 }
 
+static loong_status_t load(loong_context_t *ctx, const layout_job_t *job,
+                           loong_recipe_t **recipe_p)
+{
+    return job->text != NULL
+               ? loong_recipe_parse(ctx, job->path, job->text, &job->params,
+                                    recipe_p)
+               : loong_recipe_load(ctx, job->path, &job->params, recipe_p);
+}
+
 static loong_status_t run_rank(loong_context_t *ctx, loong_comm_t *comm,
                                void *user)
 {
     shared_t *shared = user;
-    const layout_job_t *job = shared->job;
     loong_recipe_t *recipe = NULL;
     omp_set_num_threads(1);
     LOONG_TRY(loong_register_builtin(ctx));
-    LOONG_TRY(job->text != NULL
-                  ? loong_recipe_parse(ctx, job->path, job->text, &job->params,
-                                       &recipe)
-                  : loong_recipe_load(ctx, job->path, &job->params, &recipe));
+    LOONG_TRY(load(ctx, shared->job, &recipe));
     loong_status_t status = train(shared, ctx, comm, recipe);
+    loong_recipe_destroy(&recipe);
+    return status;
+}
+
+/* One rank asks whether the layout is possible, before all are started. */
+static loong_status_t plan(loong_context_t *ctx, loong_comm_t *comm,
+                           void *user)
+{
+    const shared_t *shared = user;
+    loong_recipe_t *recipe = NULL;
+    loong_trainer_t *trainer = NULL;
+    LOONG_TRY(loong_register_builtin(ctx));
+    LOONG_TRY(load(ctx, shared->job, &recipe));
+    loong_trainer_params_t params = {.comm = comm,
+                                     .recipe = recipe,
+                                     .plan_only = true,
+                                     .plan_ranks = shared->job->ranks};
+    loong_status_t status = loong_trainer_create(ctx, &params, &trainer);
+    loong_trainer_destroy(&trainer);
     loong_recipe_destroy(&recipe);
     return status;
 }
@@ -105,8 +129,12 @@ loong_status_t layout_job_run(loong_context_t *ctx, layout_job_t *job)
     shared_t shared = {job, false};
     loong_threads_params_t params;
     memset(&params, 0, sizeof(params));
-    params.size = job->ranks;
-    loong_status_t status = loong_threads_run(ctx, &params, run_rank, &shared);
+    params.size = 1;
+    loong_status_t status = loong_threads_run(ctx, &params, plan, &shared);
+    if (status == LOONG_OK) {
+        params.size = job->ranks;
+        status = loong_threads_run(ctx, &params, run_rank, &shared);
+    }
     job->refused = status != LOONG_OK && !atomic_load(&shared.begun);
     return status;
 }

@@ -63,15 +63,19 @@ clean:
 # ---- make demo ---------------------------------------------------------------
 # Real text (the Python documentation of Debian), a tokenizer trained on it, a
 # data set, a language model trained on two ranks, stopped, resumed, exported.
+# What is there already is not made again; an interrupted training goes on.
 
 DEMO := demo
 CORPUS := /usr/share/doc/python3.11/html/_sources
 TOOLS := $(BUILD)
-RUN := mpirun --oversubscribe -n 2 $(TOOLS)/loongrun \
-  configs/recipes/demo_pretrain.yaml
 VOCABULARY := 8192
+STOP_AT := 200
+OVERRIDES :=
+RUN := mpirun --oversubscribe -n 2 $(TOOLS)/loongrun \
+  configs/recipes/demo_pretrain.yaml $(OVERRIDES)
+THERE = echo "--- already there: $(1); to begin again: rm -r $(2)"
 
-.PHONY: demo corpus
+.PHONY: demo corpus demo-tokenizer demo-text demo-model
 
 corpus: build
 	@test -d $(CORPUS) || { \
@@ -81,23 +85,48 @@ corpus: build
 	  $$sudo apt-get update -qq && DEBIAN_FRONTEND=noninteractive $$sudo \
 	    apt-get install -y -qq --no-install-recommends python3.11-doc >/dev/null; }
 
-$(DEMO)/tokenizer.json: | corpus
+demo-tokenizer: corpus
 	@mkdir -p $(DEMO)
-	$(TOOLS)/loong-data tokenizer train --vocab-size $(VOCABULARY) \
-	  --suffixes .rst.txt --output $@ $(CORPUS)
+	@if [ -f $(DEMO)/tokenizer.json ]; then \
+	  $(call THERE,the text in $(CORPUS) and its tokenizer,$(DEMO)); \
+	else \
+	  echo "--- a tokenizer of the text in $(CORPUS)"; \
+	  rm -f $(DEMO)/text.idx; \
+	  $(TOOLS)/loong-data tokenizer train --vocab-size $(VOCABULARY) \
+	    --suffixes .rst.txt --output $(DEMO)/tokenizer.json $(CORPUS); \
+	fi
 
-$(DEMO)/text.idx: $(DEMO)/tokenizer.json
-	$(TOOLS)/loong-data index --tokenizer $< --append-eod --shuffle 1 \
-	  --suffixes .rst.txt --output-prefix $(DEMO)/text $(CORPUS)
+demo-text: demo-tokenizer
+	@if [ -f $(DEMO)/text.idx ]; then \
+	  $(call THERE,the indexed data set,$(DEMO)/text.*); \
+	else \
+	  echo "--- the data; the unigram entropy is what a model without" \
+	    "context reaches"; \
+	  $(TOOLS)/loong-data index --tokenizer $(DEMO)/tokenizer.json \
+	    --append-eod --shuffle 1 --suffixes .rst.txt \
+	    --output-prefix $(DEMO)/text $(CORPUS) && \
+	  $(TOOLS)/loong-data inspect --validate --vocab-size $(VOCABULARY) \
+	    $(DEMO)/text; \
+	fi
 
-demo: $(DEMO)/text.idx
-	@echo "--- the data; the unigram entropy is what a model without context reaches"
-	$(TOOLS)/loong-data inspect --validate --vocab-size $(VOCABULARY) $(DEMO)/text
-	@echo "--- training, until a request to stop after two thirds of the steps"
-	rm -rf $(DEMO)/checkpoints $(DEMO)/huggingface
-	$(RUN) train.exit_interval=200; test $$? = 75
-	@echo "--- resuming from the checkpoint"
-	$(RUN) checkpoint.load=auto
+# The export is what a training does last.
+demo-model: demo-text
+	@if [ -f $(DEMO)/huggingface/model.safetensors ]; then \
+	  $(call THERE,the trained model,$(DEMO)/checkpoints $(DEMO)/huggingface); \
+	  $(call THERE,its export,$(DEMO)/huggingface); \
+	elif [ -f $(DEMO)/checkpoints/latest ]; then \
+	  echo "--- going on from the checkpoint" \
+	    "$$(cat $(DEMO)/checkpoints/latest)"; \
+	  $(RUN) checkpoint.load=auto; \
+	else \
+	  echo "--- training, until a request to stop after $(STOP_AT) steps"; \
+	  $(RUN) train.exit_interval=$(STOP_AT); \
+	  test $$? = 75 || exit 1; \
+	  echo "--- resuming from the checkpoint"; \
+	  $(RUN) checkpoint.load=auto; \
+	fi
+
+demo: demo-model
 	@echo "--- what came out"
-	$(TOOLS)/loong-ckpt inspect $(DEMO)/huggingface | head -8
+	@$(TOOLS)/loong-ckpt inspect $(DEMO)/huggingface | head -8
 	@ls -l $(DEMO)/huggingface

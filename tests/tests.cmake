@@ -23,6 +23,7 @@ loong_test(NAME loong_ckpt SOURCES tests/cli/test_loong_ckpt.c LABELS cli
 include(tests/fuzz/fuzz.cmake)
 loong_fuzz(NAME safetensors)
 include(tests/cli/odd_recipes.cmake)
+include(tests/setup/setup.cmake)
 add_test(NAME cli_data COMMAND ${PROJECT_SOURCE_DIR}/tests/cli/data.sh
   $<TARGET_FILE:loong-data>)
 set_tests_properties(cli_data PROPERTIES LABELS cli TIMEOUT 60)

@@ -1,0 +1,13 @@
+# Set-up as a person meets it: make demo, make deps, builds of another kind.
+if(MPI_C_FOUND)
+  add_test(NAME demo_twice COMMAND ${PROJECT_SOURCE_DIR}/tests/setup/demo_twice.sh
+    ${PROJECT_BINARY_DIR} ${PROJECT_SOURCE_DIR})
+  set_tests_properties(demo_twice PROPERTIES LABELS cli TIMEOUT 300)
+endif()
+add_test(NAME deps COMMAND ${PROJECT_SOURCE_DIR}/tests/setup/deps.sh
+  ${PROJECT_SOURCE_DIR})
+set_tests_properties(deps PROPERTIES LABELS cli TIMEOUT 60)
+add_test(NAME build_no_mpi COMMAND ${PROJECT_SOURCE_DIR}/tests/setup/no_mpi.sh
+  ${PROJECT_BINARY_DIR}/no_mpi ${PROJECT_SOURCE_DIR})
+set_tests_properties(build_no_mpi PROPERTIES LABELS "setup;full" TIMEOUT 3600
+  RUN_SERIAL ON)

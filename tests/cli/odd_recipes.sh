@@ -160,7 +160,7 @@ ranks 5 0 "finished at step 2 of 2 | 640 tokens" train.global_batch_size=5 \
 ranks 3 2 "plain.yaml:11: train.global_batch_size: 4 is no multiple of 6"
 ranks 5 2 "global_batch_size: 6 is no multiple of 5 (train.micro_batch_size 1" \
     train.global_batch_size=6 train.micro_batch_size=1
-ranks 3 2 "pipeline_model_parallel_size 3: qwen3 has 1 layers to cut" \
+ranks 3 2 "pipeline_model_parallel_size 3: the model has 1 layers to cut" \
     parallel.pipeline_model_parallel_size=3
 
 echo "$cases cases, $failures failures"

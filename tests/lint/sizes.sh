@@ -13,11 +13,13 @@ cd "$1"
 export LC_ALL=C.UTF-8
 allow=tests/lint/sizes.allow
 files=$(find src include kernels backends tools tests examples \
-  -name '*.[ch]' -not -name 'unicode_table.c' | sort)
+  \( -name '*.[ch]' -o -name '*.cc' -o -name '*.cu' -o -name '*.cuh' \) \
+  -not -name 'unicode_table.c' | sort)
 
 functions() {
   # shellcheck disable=SC2086
-  ctags --kinds-C=f --fields=+neS --output-format=u-ctags -o - $files |
+  ctags --kinds-C=f --map-C++=+.cu --map-C++=+.cuh --kinds-C++=f \
+    --fields=+neS --output-format=u-ctags -o - $files |
     awk -F'\t' '/^!/ { next } {
       line = end = 0; signature = ""
       for (i = 4; i <= NF; i++) {
@@ -38,7 +40,7 @@ functions() {
 lengths() {
   for f in $files; do
     limit=600
-    case $f in *.h) limit=300 ;; esac
+    case $f in *.h | *.cuh) limit=300 ;; esac
     n=$(wc -l <"$f")
     if [ "$n" -gt $limit ]; then echo "file $f $n"; fi
   done

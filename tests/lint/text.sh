@@ -21,7 +21,7 @@ rule() {
 sources() { # expression, folders ...: in C files
   local expression=$1
   shift
-  grep -rnE --include='*.[ch]' -e "$expression" "$@"
+  grep -rnE --include='*.[ch]' --include='*.cu' --include='*.cuh' -e "$expression" "$@"
 }
 
 sources '#include "\.\./' $code |
@@ -67,7 +67,8 @@ grep -rnIE '(^|[^[:alnum:]_.}])/(home|root|work|mnt|Users)/[[:alnum:]]' \
 
 for folder in $code; do
   if [ -d "$folder" ]; then
-    find "$folder" -name '*.[ch]' -o -name '*.sh' -o -name '*.py'
+    find "$folder" -name '*.[ch]' -o -name '*.sh' -o -name '*.py' \
+      -o -name '*.cc' -o -name '*.cu' -o -name '*.cuh'
   fi
 done | while read -r file; do
   head -3 "$file" | grep -q 'SPDX-License-Identifier: Apache-2.0' ||

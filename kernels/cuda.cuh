@@ -1,0 +1,191 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * What the CUDA kernels share (kernels/<op>/<op>_cuda.cu). Storage is fp32 or
+ * bf16, arithmetic fp32. Rows are read and written 8 elements at a time (16
+ * bytes of bf16) where addresses allow, else one by one. Sizes that change
+ * from run to run are read from the frame on the device: kernels take (symbol,
+ * bound), grids are made for the bound. The same source runs on the simulated
+ * device of the tests, whose headers stand in front of CUDA's: so kernels are
+ * launched and shared arrays declared by the macros below.
+ */
+#ifndef LOONG_CUDA_CUH
+#define LOONG_CUDA_CUH
+
+#include <math.h>
+#include <stdio.h>
+
+#include "base.h"
+#include "list.h"
+#include "loong/kernel.h"
+#include "loong/ops.h"
+#include "pack.cuh"
+
+#ifndef CUDASIM
+#define LOONG_KERNEL(...) __VA_ARGS__
+/* The kernel stands in parentheses, template arguments included. */
+#define LOONG_LAUNCH(kernel_, grid_, block_, shared_, stream_, ...)           \
+    LOONG_KERNEL kernel_<<<grid_, block_, shared_, stream_>>>(__VA_ARGS__)
+#define LOONG_SHARED(type_, name_, count_) __shared__ type_ name_[count_]
+#define LOONG_SHARED_DYNAMIC(type_, name_)                                    \
+    extern __shared__ __align__(16) unsigned char loong_dynamic[];            \
+    type_ *const name_ = reinterpret_cast<type_ *>(loong_dynamic)
+#endif
+
+namespace loong_cuda {
+
+/* ---- operands ------------------------------------------------------------ */
+
+/* An operand as a matrix; `count` is the symbol of its rows or -1. */
+struct mat_t {
+    void *p; /* NULL: absent */
+    int64_t rows;  /* the most there are */
+    int64_t inner; /* rows to one unit of the symbol */
+    int64_t cols;
+    int64_t ld;
+    int count;
+    int half;   /* bf16 */
+    int packed; /* rows begin at multiples of 16 bytes */
+};
+
+static inline mat_t mat_none(void)
+{
+    mat_t m = {NULL, 0, 0, 0, 0, -1, 0, 1};
+    return m;
+}
+
+static inline mat_t mat_arg(const loong_kernel_call_t *call, int a)
+{
+    if (a >= call->query->num_in + call->query->num_out ||
+        call->ptr[a] == NULL) {
+        return mat_none();
+    }
+    const loong_karg_t *arg = &call->query->arg[a];
+    mat_t m = mat_none();
+    m.p = call->ptr[a];
+    m.rows = loong_karg_rows(arg, NULL);
+    m.cols = loong_karg_cols(arg, NULL);
+    m.inner = arg->rank > 1 && arg->dim[0] > 0 ? m.rows / arg->dim[0] : 1;
+    m.ld = arg->rank > 1 ? arg->ld : m.cols;
+    m.count = arg->count;
+    m.half = arg->dtype == LOONG_BF16;
+    size_t row = (size_t)m.ld * loong_dtype_size(arg->dtype);
+    m.packed = ((uintptr_t)m.p % 16 == 0 && row % 16 == 0) ||
+               ((uintptr_t)m.p % 16 == 0 && m.rows == 1);
+    return m;
+}
+
+static inline mat_t mat_out(const loong_kernel_call_t *call, int o)
+{
+    return mat_arg(call, call->query->num_in + o);
+}
+
+/* Columns begin .. begin + cols - 1. */
+static inline mat_t mat_columns(mat_t m, int64_t begin, int64_t cols)
+{
+    int64_t size = m.half ? 2 : 4;
+    m.p = static_cast<char *>(m.p) + begin * size;
+    m.cols = cols;
+    m.packed = m.packed && begin * size % 16 == 0;
+    return m;
+}
+
+/* Rows and columns of this run. A vector with a symbol has columns. */
+static __device__ __forceinline__ int64_t rows_of(const mat_t &m,
+                                                  const loong_frame_t *frame)
+{
+    return m.count < 0 || m.rows == 1 ? m.rows
+                                      : frame->count[m.count] * m.inner;
+}
+
+template <class T> static __device__ __forceinline__ T *row_of(const mat_t &m,
+                                                               int64_t row)
+{
+    return static_cast<T *>(m.p) + row * m.ld;
+}
+
+static __device__ __forceinline__ int least(int64_t a, int64_t b)
+{
+    return (int)(a < b ? a : b);
+}
+
+/* ---- sums over a block --------------------------------------------------- */
+
+enum { BLOCK = 256, WARPS = BLOCK / WARP };
+
+static __device__ __forceinline__ float warp_sum(float x)
+{
+    for (int lane = WARP / 2; lane > 0; lane /= 2) {
+        x += __shfl_xor_sync(EACH, x, lane);
+    }
+    return x;
+}
+
+/* The sum over BLOCK threads, in all of them, in an order of its own. room
+ * [WARPS] is shared and free again after the next barrier. */
+static __device__ __forceinline__ float block_sum(float x, float *room)
+{
+    int lane = (int)threadIdx.x % WARP;
+    x = warp_sum(x);
+    __syncthreads(); /* the sum before was read */
+    if (lane == 0) {
+        room[threadIdx.x / WARP] = x;
+    }
+    __syncthreads();
+    x = lane < WARPS ? room[lane] : 0.0f;
+    return warp_sum(x);
+}
+
+/* ---- the host's side ----------------------------------------------------- */
+
+static inline cudaStream_t stream_of(const loong_kernel_call_t *call)
+{
+    return static_cast<cudaStream_t>(call->stream);
+}
+
+/* Blocks for `units` pieces of work, at most so many that a device is full
+ * several times over: kernels step by the grid. */
+static inline dim3 grid_of(int64_t units)
+{
+    return dim3((unsigned)LOONG_MAX(LOONG_MIN(units, (int64_t)132 * 16), 1));
+}
+
+/* What the launches of a run came to. */
+static inline loong_status_t launched(const loong_kernel_call_t *call)
+{
+    cudaError_t error = cudaGetLastError();
+    LOONG_CHECK(call->ctx, error == cudaSuccess, LOONG_ERR_DEVICE,
+                "%s: launch failed: %s", call->query->op,
+                cudaGetErrorString(error));
+    return LOONG_OK;
+}
+
+/* True when all floating operands are fp32 or bf16, and those in the bits of
+ * `wide` are fp32. */
+static inline bool cuda_support(const loong_kernel_query_t *query,
+                                uint32_t wide, char reason[LOONG_REASON_SIZE])
+{
+    for (int i = 0; i < query->num_in + query->num_out; i++) {
+        const loong_karg_t *arg = &query->arg[i];
+        bool narrow = arg->dtype == LOONG_BF16 && !(wide >> i & 1u);
+        bool other = arg->dtype != LOONG_F64 && arg->dtype != LOONG_F16 &&
+                     arg->dtype != LOONG_BF16;
+        if (arg->rank > 0 && !narrow && !other) {
+            snprintf(reason, LOONG_REASON_SIZE,
+                     "operand %d is %s, this kernel takes %s", i,
+                     loong_dtype_name(arg->dtype),
+                     wide >> i & 1u ? "fp32" : "fp32 and bf16");
+            return false;
+        }
+    }
+    return true;
+}
+
+} // namespace loong_cuda
+
+/* Defines one kernel; `workspace_` may be NULL. */
+#define CUDA_KERNEL(op_, support_, workspace_, run_)                          \
+    extern "C" const loong_kernel_t loongi_##op_##_cuda = {                   \
+        #op_ "_cuda", #op_, "cuda", support_, workspace_, NULL,               \
+        NULL,         run_, false}
+
+#endif

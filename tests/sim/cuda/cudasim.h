@@ -1,0 +1,44 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Control of the simulated device, for tests. */
+#ifndef CUDASIM_H
+#define CUDASIM_H
+
+#include "cuda_runtime_api.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* Draws anew: the order of threads, of blocks and of streams, and how far the
+ * device lags behind the host. Env CUDASIM_SEED at start. */
+void cudasim_seed(uint64_t seed);
+
+/* How far: 0 nothing runs before somebody waits for it, 1 everything runs at
+ * once; otherwise drawn with the seed. */
+void cudasim_pace(double share);
+
+/* Calls of the runtime until now, and: call number n from here on (1: the
+ * next one) fails with this error and does nothing. 0: none does. */
+int64_t cudasim_calls(void);
+void cudasim_fail_at(int64_t n, cudaError_t error);
+
+/* Devices (env CUDASIM_DEVICES, 1), bytes of memory of each (4 GiB). */
+void cudasim_devices(int count, size_t bytes);
+
+/* What was found wrong first since the last reset; "" when nothing was. It
+ * also goes to stderr unless quiet. */
+const char *cudasim_report(void);
+void cudasim_quiet(int quiet);
+
+/* Forgets errors, streams, events and memory. */
+void cudasim_reset(void);
+
+/* Allocations, streams and events that are alive. */
+int64_t cudasim_alive(void);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

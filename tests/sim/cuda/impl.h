@@ -1,0 +1,58 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * What the simulator's files share: engine.cc runs kernels, memory.cc knows
+ * what may be touched, stream.cc decides when something runs. */
+#ifndef CUDASIM_IMPL_H
+#define CUDASIM_IMPL_H
+
+#include <cstddef>
+#include <cstdint>
+
+#include "cuda_runtime.h"
+#include "cudasim.h"
+
+namespace cudasim {
+
+/* ---- chance -------------------------------------------------------------- */
+uint64_t draw();                 /* 64 random bits */
+inline uint64_t below(uint64_t n) { return draw() % n; }
+
+/* ---- engine.cc ----------------------------------------------------------- */
+cudaError_t run_kernel(const cudasim_launch &launch, const void *arguments,
+                       size_t size, int device);
+bool in_kernel();
+int kernel_device();
+/* Ends the running kernel: text and who it was go into the report. */
+[[noreturn]] void kernel_fault(cudaError_t error, const char *format, ...)
+    __attribute__((format(printf, 2, 3)));
+bool in_fiber_stack(uintptr_t at);
+/* 0: not shared memory, 1: within one array, -1: outside of all. */
+int in_shared(uintptr_t at, size_t size);
+enum { STATIC_SHARED = 48 * 1024, MOST_SHARED = 227 * 1024 };
+
+/* ---- memory.cc ----------------------------------------------------------- */
+enum kind_t { DEVICE, PINNED };
+void *allocate(kind_t kind, size_t size, int device); /* NULL: full */
+bool release(kind_t kind, void *ptr);
+size_t used_bytes(int device);
+int64_t alive_ranges();
+void forget_memory();
+bool is_device(const void *ptr);
+bool is_pinned(const void *ptr);
+/* size bytes from ptr are within one live allocation, or are of the host. */
+bool range_ok(const void *ptr, size_t size);
+int device_of(const void *ptr); /* -1: of the host */
+const char *where(uintptr_t at); /* in words */
+/* While the device works its memory can be touched. */
+void unlock();
+void lock();
+bool peer_allowed(int device, int other);
+
+/* ---- stream.cc ----------------------------------------------------------- */
+void report(const char *format, ...) __attribute__((format(printf, 1, 2)));
+cudaError_t fail(cudaError_t error); /* remembered for cudaGetLastError */
+size_t shared_limit(const void *kernel);
+
+} // namespace cudasim
+
+#endif

@@ -1,0 +1,351 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Device memory is a range of addresses that nobody can touch while the device
+// rests. While a kernel runs, each of its accesses is checked: the compiler
+// calls one of the functions at the end of this file before every load and
+// store (-fsanitize=kernel-address). Addresses are never used twice.
+#include <csignal>
+#include <cstdio>
+#include <cstring>
+#include <link.h>
+#include <sys/mman.h>
+#include <unistd.h>
+#include <vector>
+
+#include "impl.h"
+
+namespace cudasim {
+
+enum { PAGE = 4096 };
+static const size_t ROOM = (size_t)1 << 36;
+
+struct range_t {
+    uintptr_t begin, end;
+    int device;
+    bool alive;
+};
+
+struct room_t {
+    uintptr_t base;
+    size_t used;
+    std::vector<range_t> ranges;
+    std::vector<uint32_t> owner; // of each page: range + 1
+    size_t forgotten;            // ranges of earlier lives
+};
+
+struct image_t {
+    uintptr_t begin, end;
+};
+
+static room_t rooms[2]; // by kind
+static std::vector<image_t> images;
+static int unlocked;
+
+static void on_segv(int signal, siginfo_t *info, void *)
+{
+    uintptr_t at = reinterpret_cast<uintptr_t>(info->si_addr);
+    if (at - rooms[DEVICE].base < ROOM) {
+        char text[512];
+        int n = snprintf(text, sizeof(text),
+                         "cudasim: the host touched device memory: %s\n",
+                         where(at));
+        if (write(STDERR_FILENO, text, (size_t)n) < 0) {
+            _exit(127);
+        }
+    }
+    std::signal(signal, SIG_DFL); // the access is made again
+}
+
+static void prepare()
+{
+    if (rooms[DEVICE].base != 0) {
+        return;
+    }
+    for (int k = 0; k < 2; k++) {
+        int access = k == DEVICE ? PROT_NONE : PROT_READ | PROT_WRITE;
+        void *map =
+            mmap(nullptr, ROOM, access,
+                 MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+        rooms[k].base = reinterpret_cast<uintptr_t>(map);
+    }
+    struct sigaction action;
+    memset(&action, 0, sizeof(action));
+    action.sa_sigaction = on_segv;
+    action.sa_flags = SA_SIGINFO;
+    sigaction(SIGSEGV, &action, nullptr);
+}
+
+// The room of an address, or NULL.
+static room_t *room_of(uintptr_t at)
+{
+    for (room_t &r : rooms) {
+        if (r.base != 0 && at - r.base < ROOM) {
+            return &r;
+        }
+    }
+    return nullptr;
+}
+
+static range_t *range_of(room_t *r, uintptr_t at)
+{
+    size_t page = (at - r->base) / PAGE;
+    uint32_t owner = page < r->owner.size() ? r->owner[page] : 0;
+    return owner > 0 ? &r->ranges[owner - 1] : nullptr;
+}
+
+void *allocate(kind_t kind, size_t size, int device)
+{
+    prepare();
+    room_t *r = &rooms[kind];
+    size_t pages = (size + PAGE - 1) / PAGE;
+    if (r->used + (pages + 1) * PAGE > ROOM) {
+        return nullptr;
+    }
+    uintptr_t at = r->base + r->used;
+    r->ranges.push_back({at, at + size, device, true});
+    r->owner.resize(r->used / PAGE + pages + 1, 0);
+    for (size_t p = 0; p < pages; p++) {
+        r->owner[r->used / PAGE + p] = (uint32_t)r->ranges.size();
+    }
+    r->used += (pages + 1) * PAGE;
+    if (kind == DEVICE) {
+        unlock();
+        memset(reinterpret_cast<void *>(at), 0xff, size); // NaN, no index
+        lock();
+    }
+    return reinterpret_cast<void *>(at);
+}
+
+bool release(kind_t kind, void *ptr)
+{
+    uintptr_t at = reinterpret_cast<uintptr_t>(ptr);
+    room_t *r = room_of(at);
+    range_t *range = r == &rooms[kind] ? range_of(r, at) : nullptr;
+    if (range == nullptr || range->begin != at || !range->alive) {
+        return false;
+    }
+    range->alive = false;
+    size_t size = range->end - range->begin;
+    madvise(ptr, (size + PAGE - 1) / PAGE * PAGE, MADV_DONTNEED);
+    return true;
+}
+
+size_t used_bytes(int device)
+{
+    size_t bytes = 0;
+    for (const range_t &r : rooms[DEVICE].ranges) {
+        bytes += r.alive && r.device == device ? r.end - r.begin : 0;
+    }
+    return bytes;
+}
+
+int64_t alive_ranges()
+{
+    int64_t count = 0;
+    for (const room_t &r : rooms) {
+        for (const range_t &range : r.ranges) {
+            count += range.alive;
+        }
+    }
+    return count;
+}
+
+void forget_memory()
+{
+    for (int k = 0; k < 2; k++) {
+        for (const range_t &r : rooms[k].ranges) {
+            if (r.alive) {
+                release((kind_t)k, reinterpret_cast<void *>(r.begin));
+            }
+        }
+        rooms[k].forgotten = rooms[k].ranges.size();
+    }
+}
+
+static bool is_kind(kind_t kind, const void *ptr)
+{
+    uintptr_t at = reinterpret_cast<uintptr_t>(ptr);
+    return rooms[kind].base != 0 && at - rooms[kind].base < ROOM;
+}
+
+bool is_device(const void *ptr) { return is_kind(DEVICE, ptr); }
+bool is_pinned(const void *ptr) { return is_kind(PINNED, ptr); }
+
+bool range_ok(const void *ptr, size_t size)
+{
+    uintptr_t at = reinterpret_cast<uintptr_t>(ptr);
+    room_t *r = room_of(at);
+    if (r == nullptr) {
+        return ptr != nullptr || size == 0;
+    }
+    range_t *range = range_of(r, at);
+    return range != nullptr && range->alive && at >= range->begin &&
+           at + size <= range->end;
+}
+
+int device_of(const void *ptr)
+{
+    uintptr_t at = reinterpret_cast<uintptr_t>(ptr);
+    range_t *range =
+        is_device(ptr) ? range_of(&rooms[DEVICE], at) : nullptr;
+    return range != nullptr ? range->device : -1;
+}
+
+const char *where(uintptr_t at)
+{
+    static char text[256];
+    room_t *r = room_of(at);
+    if (r == nullptr) {
+        return "memory of the host";
+    }
+    // The range itself, or the last one before it.
+    range_t *best = range_of(r, at);
+    for (size_t i = 0; best == nullptr && i < r->ranges.size(); i++) {
+        size_t last = r->ranges.size() - 1 - i;
+        best = r->ranges[last].begin <= at ? &r->ranges[last] : nullptr;
+    }
+    if (best == nullptr) {
+        return "device memory, before all allocations";
+    }
+    snprintf(text, sizeof(text), "%s allocation %zu of device %d%s, byte %zu "
+             "of %zu", r == &rooms[DEVICE] ? "device" : "pinned",
+             (size_t)(best - &r->ranges[r->forgotten]) + 1, best->device,
+             best->alive ? "" : " (freed)", at - best->begin,
+             best->end - best->begin);
+    return text;
+}
+
+static void protect(int access)
+{
+    room_t *r = &rooms[DEVICE];
+    if (r->used > 0) {
+        mprotect(reinterpret_cast<void *>(r->base), r->used, access);
+    }
+}
+
+void unlock()
+{
+    if (unlocked++ == 0) {
+        protect(PROT_READ | PROT_WRITE);
+    }
+}
+
+void lock()
+{
+    if (--unlocked == 0) {
+        protect(PROT_NONE);
+    }
+}
+
+// ---- checks of single accesses ----------------------------------------------
+
+static int add_image(struct dl_phdr_info *info, size_t, void *)
+{
+    for (int i = 0; i < info->dlpi_phnum; i++) {
+        const ElfW(Phdr) &h = info->dlpi_phdr[i];
+        if (h.p_type == PT_LOAD) {
+            uintptr_t begin = info->dlpi_addr + h.p_vaddr;
+            images.push_back({begin, begin + h.p_memsz});
+        }
+    }
+    return 0;
+}
+
+// Constants and tables of programs and libraries.
+static bool in_image(uintptr_t at)
+{
+    if (images.empty()) {
+        dl_iterate_phdr(add_image, nullptr);
+    }
+    for (const image_t &i : images) {
+        if (at >= i.begin && at < i.end) {
+            return true;
+        }
+    }
+    return false;
+}
+
+static void refuse(uintptr_t at, size_t size, bool write, const char *why)
+{
+    if (in_kernel()) {
+        kernel_fault(cudaErrorIllegalAddress, "%s of %zu bytes %s: %s",
+                     write ? "write" : "read", size, why, where(at));
+    }
+}
+
+static void check_aligned(uintptr_t at, size_t size)
+{
+    if (in_kernel() && at % size != 0 && !in_fiber_stack(at)) {
+        kernel_fault(cudaErrorMisalignedAddress,
+                     "access of %zu bytes at an address that is no multiple "
+                     "of it: %s", size, where(at));
+    }
+}
+
+static void check(uintptr_t at, size_t size, bool write)
+{
+    if (!in_kernel()) {
+        return; // the pages themselves refuse the host
+    }
+    room_t *r = room_of(at);
+    if (r != nullptr) {
+        range_t *range = range_of(r, at);
+        if (range == nullptr || at + size > range->end) {
+            refuse(at, size, write, "out of bounds");
+        } else if (!range->alive) {
+            refuse(at, size, write, "after it was freed");
+        } else if (r == &rooms[DEVICE] && range->device != kernel_device() &&
+                   !peer_allowed(kernel_device(), range->device)) {
+            refuse(at, size, write, "on another device without peer access");
+        }
+        return;
+    }
+    if (in_fiber_stack(at)) {
+        return;
+    }
+    int shared = in_shared(at, size);
+    if (shared < 0) {
+        kernel_fault(cudaErrorIllegalAddress,
+                     "%s of %zu bytes outside of the shared arrays",
+                     write ? "write" : "read", size);
+    }
+    if (shared == 0 && !in_image(at)) {
+        refuse(at, size, write, "of pageable host memory");
+    }
+}
+
+} // namespace cudasim
+
+extern "C" void cudasim_vector(const void *at, size_t size)
+{
+    cudasim::check_aligned(reinterpret_cast<uintptr_t>(at), size);
+}
+
+#define CUDASIM_CHECK(size_)                                                  \
+    extern "C" void __asan_load##size_##_noabort(uintptr_t at)                \
+    {                                                                         \
+        cudasim::check_aligned(at, size_);                                    \
+        cudasim::check(at, size_, false);                                     \
+    }                                                                         \
+    extern "C" void __asan_store##size_##_noabort(uintptr_t at)               \
+    {                                                                         \
+        cudasim::check_aligned(at, size_);                                    \
+        cudasim::check(at, size_, true);                                      \
+    }
+CUDASIM_CHECK(1)
+CUDASIM_CHECK(2)
+CUDASIM_CHECK(4)
+CUDASIM_CHECK(8)
+CUDASIM_CHECK(16)
+
+extern "C" void __asan_loadN_noabort(uintptr_t at, size_t size)
+{
+    cudasim::check(at, size, false);
+}
+extern "C" void __asan_storeN_noabort(uintptr_t at, size_t size)
+{
+    cudasim::check(at, size, true);
+}
+extern "C" void __asan_handle_no_return(void)
+{
+}

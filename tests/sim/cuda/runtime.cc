@@ -1,0 +1,252 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Calls of the runtime on memory and on devices.
+#include <cstring>
+
+#include "sim.h"
+
+using namespace cudasim;
+
+// ---- copies -----------------------------------------------------------------
+
+static cudaError_t copy_checked(const char *name, void *dst, const void *src,
+                                size_t size)
+{
+    NEED(range_ok(dst, size), cudaErrorInvalidValue,
+         "%s: writes %zu bytes from %s", name, size, where((uintptr_t)dst));
+    NEED(src == nullptr || range_ok(src, size), cudaErrorInvalidValue,
+         "%s: reads %zu bytes from %s", name, size, where((uintptr_t)src));
+    return cudaSuccess;
+}
+
+static bool pageable(const void *ptr)
+{
+    return !is_device(ptr) && !is_pinned(ptr);
+}
+
+static cudaError_t copy(void *dst, const void *src, size_t size)
+{
+    memmove(dst, src, size);
+    return cudaSuccess;
+}
+
+extern "C" cudaError_t cudaMemcpyAsync(void *dst, const void *src,
+                                       size_t size, enum cudaMemcpyKind kind,
+                                       cudaStream_t stream)
+{
+    ENTER("cudaMemcpyAsync");
+    CUstream_st *s = stream_of(stream);
+    NEED(known(s), cudaErrorInvalidResourceHandle, "unknown stream");
+    bool to = is_device(dst);
+    bool from = is_device(src);
+    int wanted = (from ? 2 : 0) + (to ? 1 : 0);
+    NEED(kind == cudaMemcpyDefault || (int)kind == wanted,
+         cudaErrorInvalidValue, "cudaMemcpyAsync: kind %d, but from %s to %s",
+         (int)kind, from ? "the device" : "the host",
+         to ? "the device" : "the host");
+    cudaError_t error = copy_checked("cudaMemcpyAsync", dst, src, size);
+    if (error != cudaSuccess) {
+        return error;
+    }
+    if (pageable(src)) { // is taken at once
+        std::string bytes(static_cast<const char *>(src), size);
+        enqueue(s, [=] { return copy(dst, bytes.data(), size); });
+    } else {
+        enqueue(s, [=] { return copy(dst, src, size); });
+    }
+    if (pageable(dst)) { // is there on return
+        drain(s, s->queue.size());
+    }
+    return fail(sim.sticky);
+}
+
+extern "C" cudaError_t cudaMemcpyPeerAsync(void *dst, int dst_device,
+                                           const void *src, int src_device,
+                                           size_t size, cudaStream_t stream)
+{
+    ENTER("cudaMemcpyPeerAsync");
+    NEED(device_of(dst) == dst_device && device_of(src) == src_device,
+         cudaErrorInvalidValue, "cudaMemcpyPeerAsync: from device %d to %d, "
+         "memory is of %d and %d", src_device, dst_device, device_of(src),
+         device_of(dst));
+    cudaError_t error = copy_checked("cudaMemcpyPeerAsync", dst, src, size);
+    if (error == cudaSuccess) {
+        enqueue(stream_of(stream), [=] { return copy(dst, src, size); });
+    }
+    return error;
+}
+
+extern "C" cudaError_t cudaMemsetAsync(void *dst, int byte, size_t size,
+                                       cudaStream_t stream)
+{
+    ENTER("cudaMemsetAsync");
+    NEED(is_device(dst), cudaErrorInvalidValue,
+         "cudaMemsetAsync: memory of the host");
+    cudaError_t error = copy_checked("cudaMemsetAsync", dst, nullptr, size);
+    if (error == cudaSuccess) {
+        enqueue(stream_of(stream), [=] {
+            memset(dst, byte, size);
+            return cudaSuccess;
+        });
+    }
+    return error;
+}
+
+// ---- memory -----------------------------------------------------------------
+
+static cudaError_t take(const char *name, kind_t kind, void **ptr,
+                        size_t size)
+{
+    bool fits = kind == PINNED ||
+                used_bytes(current_device) + size <= sim.bytes;
+    *ptr = fits ? allocate(kind, size, current_device) : nullptr;
+    NEED(*ptr != nullptr, cudaErrorMemoryAllocation,
+         "%s: %zu bytes, %zu of %zu in use", name, size,
+         used_bytes(current_device), sim.bytes);
+    return cudaSuccess;
+}
+
+static cudaError_t give(const char *name, kind_t kind, void *ptr)
+{
+    NEED(ptr == nullptr || release(kind, ptr), cudaErrorInvalidValue,
+         "%s: %s is no live allocation", name, where((uintptr_t)ptr));
+    return cudaSuccess;
+}
+
+extern "C" cudaError_t cudaMalloc(void **ptr, size_t size)
+{
+    ENTER("cudaMalloc");
+    return take("cudaMalloc", DEVICE, ptr, size);
+}
+
+extern "C" cudaError_t cudaFree(void *ptr)
+{
+    ENTER("cudaFree");
+    drain_all();
+    return give("cudaFree", DEVICE, ptr);
+}
+
+extern "C" cudaError_t cudaMallocHost(void **ptr, size_t size)
+{
+    ENTER("cudaMallocHost");
+    return take("cudaMallocHost", PINNED, ptr, size);
+}
+
+extern "C" cudaError_t cudaFreeHost(void *ptr)
+{
+    ENTER("cudaFreeHost");
+    drain_all();
+    return give("cudaFreeHost", PINNED, ptr);
+}
+
+// Memory may be used in the order of the stream.
+extern "C" cudaError_t cudaMallocAsync(void **ptr, size_t size,
+                                       cudaStream_t stream)
+{
+    ENTER("cudaMallocAsync");
+    NEED(known(stream_of(stream)), cudaErrorInvalidResourceHandle,
+         "unknown stream");
+    return take("cudaMallocAsync", DEVICE, ptr, size);
+}
+
+extern "C" cudaError_t cudaFreeAsync(void *ptr, cudaStream_t stream)
+{
+    ENTER("cudaFreeAsync");
+    NEED(is_device(ptr) && range_ok(ptr, 0), cudaErrorInvalidValue,
+         "cudaFreeAsync: %s is no live allocation", where((uintptr_t)ptr));
+    enqueue(stream_of(stream), [=] {
+        return give("cudaFreeAsync", DEVICE, ptr);
+    });
+    return cudaSuccess;
+}
+
+extern "C" cudaError_t cudaMemGetInfo(size_t *available, size_t *total)
+{
+    ENTER("cudaMemGetInfo");
+    *total = sim.bytes;
+    *available = sim.bytes - used_bytes(current_device);
+    return cudaSuccess;
+}
+
+// ---- devices ----------------------------------------------------------------
+
+extern "C" cudaError_t cudaRuntimeGetVersion(int *version)
+{
+    *version = CUDART_VERSION;
+    return cudaSuccess;
+}
+
+extern "C" cudaError_t cudaDriverGetVersion(int *version)
+{
+    *version = CUDART_VERSION;
+    return cudaSuccess;
+}
+
+extern "C" cudaError_t cudaGetDeviceCount(int *count)
+{
+    ENTER("cudaGetDeviceCount");
+    *count = sim.devices;
+    return cudaSuccess;
+}
+
+extern "C" cudaError_t cudaSetDevice(int device)
+{
+    ENTER("cudaSetDevice");
+    NEED(device >= 0 && device < sim.devices, cudaErrorInvalidDevice,
+         "cudaSetDevice: %d of %d", device, sim.devices);
+    current_device = device;
+    return cudaSuccess;
+}
+
+extern "C" cudaError_t cudaGetDevice(int *device)
+{
+    ENTER("cudaGetDevice");
+    *device = current_device;
+    return cudaSuccess;
+}
+
+extern "C" cudaError_t cudaGetDeviceProperties(struct cudaDeviceProp *prop,
+                                               int device)
+{
+    ENTER("cudaGetDeviceProperties");
+    NEED(device >= 0 && device < sim.devices, cudaErrorInvalidDevice,
+         "cudaGetDeviceProperties: %d of %d", device, sim.devices);
+    *prop = {"simulated device", sim.bytes, 9, 0, 4};
+    return cudaSuccess;
+}
+
+extern "C" cudaError_t cudaDeviceGetAttribute(int *value,
+                                              enum cudaDeviceAttr attr,
+                                              int device)
+{
+    struct cudaDeviceProp prop;
+    cudaError_t error = cudaGetDeviceProperties(&prop, device);
+    *value = attr == cudaDevAttrComputeCapabilityMajor   ? prop.major
+             : attr == cudaDevAttrComputeCapabilityMinor ? prop.minor
+             : attr == cudaDevAttrMultiProcessorCount
+                 ? prop.multiProcessorCount
+                 : (int)MOST_SHARED;
+    return error;
+}
+
+extern "C" cudaError_t cudaDeviceCanAccessPeer(int *can, int device, int peer)
+{
+    ENTER("cudaDeviceCanAccessPeer");
+    *can = device != peer && device < sim.devices && peer < sim.devices;
+    return cudaSuccess;
+}
+
+extern "C" cudaError_t cudaDeviceEnablePeerAccess(int peer, unsigned flags)
+{
+    ENTER("cudaDeviceEnablePeerAccess");
+    NEED(peer >= 0 && peer < sim.devices && peer != current_device &&
+             flags == 0,
+         cudaErrorInvalidDevice, "cudaDeviceEnablePeerAccess: %d", peer);
+    bool fresh = sim.peers.insert({current_device, peer}).second;
+    return fresh ? cudaSuccess : fail(cudaErrorPeerAccessAlreadyEnabled);
+}
+
+bool cudasim::peer_allowed(int device, int other)
+{
+    return sim.peers.count({device, other}) > 0;
+}

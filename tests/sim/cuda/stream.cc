@@ -1,0 +1,484 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Streams and events. Work waits in the queue of its stream; every call of the
+// runtime may let some of it run, a random stream's next piece at a time, and
+// waiting runs exactly what it waits for. So work is late by a random time,
+// and nothing depends on the clock: a seed says it all.
+#include <cstdarg>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+
+#include "sim.h"
+
+using namespace cudasim;
+
+sim_t cudasim::sim;
+thread_local int cudasim::current_device;
+
+// ---- chance -----------------------------------------------------------------
+
+uint64_t cudasim::draw()
+{
+    uint64_t z = sim.chance += 0x9E3779B97F4A7C15u;
+    z = (z ^ (z >> 30)) * 0xBF58476D1CE4E5B9u;
+    z = (z ^ (z >> 27)) * 0x94D049BB133111EBu;
+    return z ^ (z >> 31);
+}
+
+static bool happens(double share)
+{
+    return (double)(draw() >> 11) * 0x1p-53 < share;
+}
+
+extern "C" void cudasim_seed(uint64_t seed)
+{
+    static const double paces[] = {0.0, 0.1, 0.5, 0.9, 1.0};
+    sim.chance = seed * 0x2545F4914F6CDD1Du + 1;
+    sim.pace = paces[below(5)];
+}
+
+extern "C" void cudasim_pace(double share)
+{
+    sim.pace = share;
+}
+
+void cudasim::begin()
+{
+    if (sim.begun) {
+        return;
+    }
+    const char *seed = getenv("CUDASIM_SEED");
+    const char *devices = getenv("CUDASIM_DEVICES");
+    sim.begun = true;
+    sim.devices = devices != nullptr ? atoi(devices) : 1;
+    sim.bytes = (size_t)4 << 30;
+    cudasim_seed(seed != nullptr ? strtoull(seed, nullptr, 10) : 1);
+}
+
+// ---- errors -----------------------------------------------------------------
+
+void cudasim::report(const char *format, ...)
+{
+    char text[sizeof(sim.report)];
+    va_list list;
+    va_start(list, format);
+    vsnprintf(text, sizeof(text), format, list);
+    va_end(list);
+    if (sim.report[0] == '\0') {
+        strcpy(sim.report, text);
+    }
+    if (!sim.quiet) {
+        fprintf(stderr, "cudasim: %s\n", text);
+    }
+}
+
+cudaError_t cudasim::fail(cudaError_t error)
+{
+    if (error != cudaSuccess) {
+        sim.last = error;
+    }
+    return error;
+}
+
+static void progress();
+
+cudaError_t cudasim::enter(const char *name)
+{
+    begin();
+    sim.calls++;
+    if (sim.fail_at > 0 && --sim.fail_at == 0) {
+        report("%s fails as told: %s", name, cudaGetErrorName(sim.fail_with));
+        return sim.fail_with;
+    }
+    if (sim.devices == 0) {
+        return cudaErrorNoDevice;
+    }
+    progress();
+    return sim.sticky;
+}
+
+extern "C" const char *cudaGetErrorName(cudaError_t error)
+{
+    switch (error) {
+    case cudaSuccess: return "cudaSuccess";
+    case cudaErrorInvalidValue: return "cudaErrorInvalidValue";
+    case cudaErrorMemoryAllocation: return "cudaErrorMemoryAllocation";
+    case cudaErrorInvalidConfiguration: return "cudaErrorInvalidConfiguration";
+    case cudaErrorInsufficientDriver: return "cudaErrorInsufficientDriver";
+    case cudaErrorNoDevice: return "cudaErrorNoDevice";
+    case cudaErrorInvalidDevice: return "cudaErrorInvalidDevice";
+    case cudaErrorInvalidResourceHandle:
+        return "cudaErrorInvalidResourceHandle";
+    case cudaErrorNotReady: return "cudaErrorNotReady";
+    case cudaErrorIllegalAddress: return "cudaErrorIllegalAddress";
+    case cudaErrorPeerAccessAlreadyEnabled:
+        return "cudaErrorPeerAccessAlreadyEnabled";
+    case cudaErrorMisalignedAddress: return "cudaErrorMisalignedAddress";
+    case cudaErrorLaunchFailure: return "cudaErrorLaunchFailure";
+    }
+    return "unknown error";
+}
+
+extern "C" const char *cudaGetErrorString(cudaError_t error)
+{
+    return cudaGetErrorName(error);
+}
+
+extern "C" cudaError_t cudaGetLastError(void)
+{
+    cudaError_t error = sim.last;
+    sim.last = sim.sticky;
+    return error;
+}
+
+extern "C" cudaError_t cudaPeekAtLastError(void)
+{
+    return sim.last;
+}
+
+// ---- what runs when ---------------------------------------------------------
+
+// The default stream of the current device.
+static CUstream_st *null_stream()
+{
+    for (CUstream_st *s : sim.streams) {
+        if (s->null && s->device == current_device) {
+            return s;
+        }
+    }
+    sim.streams.push_back(new CUstream_st{{}, current_device, true, true});
+    return sim.streams.back();
+}
+
+static bool blocked(const CUstream_st *s)
+{
+    const piece_t &p = s->queue.front();
+    return !p.run && p.event->reached < p.version;
+}
+
+static void run_next(CUstream_st *s)
+{
+    piece_t p = s->queue.front();
+    s->queue.pop_front();
+    sim.turns++;
+    if (p.run && (sim.sticky == cudaSuccess || p.event != nullptr)) {
+        unlock();
+        cudaError_t error = p.run();
+        lock();
+        if (error != cudaSuccess) {
+            sim.sticky = error;
+            fail(error);
+        }
+    }
+}
+
+static void progress()
+{
+    while (happens(sim.pace)) {
+        CUstream_st *chosen = nullptr;
+        uint64_t seen = 0;
+        for (CUstream_st *s : sim.streams) {
+            if (!s->queue.empty() && !blocked(s) && below(++seen) == 0) {
+                chosen = s;
+            }
+        }
+        if (chosen == nullptr) {
+            break;
+        }
+        run_next(chosen);
+    }
+}
+
+void cudasim::drain(CUstream_st *s, size_t count)
+{
+    while (count-- > 0 && !s->queue.empty()) {
+        while (blocked(s)) {
+            piece_t p = s->queue.front();
+            drain(p.event->stream, 1);
+        }
+        run_next(s);
+    }
+}
+
+void cudasim::drain_all()
+{
+    for (CUstream_st *s : sim.streams) {
+        drain(s, s->queue.size());
+    }
+}
+
+// The default stream and the blocking ones wait for each other.
+static void drain_blocking(const CUstream_st *s)
+{
+    for (CUstream_st *other : sim.streams) {
+        if (s->blocking && other != s && other->blocking &&
+            (s->null || other->null) && other->device == s->device) {
+            drain(other, other->queue.size());
+        }
+    }
+}
+
+CUstream_st *cudasim::stream_of(cudaStream_t stream)
+{
+    return stream != nullptr ? stream : null_stream();
+}
+
+bool cudasim::known(CUstream_st *s)
+{
+    for (CUstream_st *other : sim.streams) {
+        if (other == s) {
+            return true;
+        }
+    }
+    return false;
+}
+
+void cudasim::enqueue(CUstream_st *s, std::function<cudaError_t()> run,
+                      CUevent_st *recorded)
+{
+    drain_blocking(s);
+    s->queue.push_back({run, recorded, 0});
+    progress();
+}
+
+// ---- kernels ----------------------------------------------------------------
+
+size_t cudasim::shared_limit(const void *kernel)
+{
+    auto at = sim.shared.find(kernel);
+    return at != sim.shared.end() ? at->second : (size_t)STATIC_SHARED;
+}
+
+static bool grid_ok(const cudasim_launch *l)
+{
+    const dim3 &g = l->grid;
+    const dim3 &b = l->block;
+    return g.x > 0 && g.y > 0 && g.z > 0 && g.x <= 0x7fffffffu &&
+           g.y <= 65535 && g.z <= 65535 && b.x > 0 && b.y > 0 && b.z > 0 &&
+           (uint64_t)b.x * b.y * b.z <= 1024;
+}
+
+extern "C" void cudasim_enqueue(const cudasim_launch *launch,
+                                const void *arguments, size_t size)
+{
+    std::lock_guard<std::recursive_mutex> guard(sim.mutex);
+    cudaError_t error = enter(launch->name);
+    CUstream_st *s = stream_of(launch->stream);
+    if (error == cudaSuccess && !known(s)) {
+        report("kernel %s: unknown stream", launch->name);
+        error = cudaErrorInvalidResourceHandle;
+    }
+    if (error == cudaSuccess &&
+        (!grid_ok(launch) || launch->shared > shared_limit(launch->kernel))) {
+        report("kernel %s: grid (%u,%u,%u), block (%u,%u,%u), %zu bytes of "
+               "shared memory, at most %zu",
+               launch->name, launch->grid.x, launch->grid.y, launch->grid.z,
+               launch->block.x, launch->block.y, launch->block.z,
+               launch->shared, shared_limit(launch->kernel));
+        error = cudaErrorInvalidConfiguration;
+    }
+    if (fail(error) != cudaSuccess) {
+        return;
+    }
+    cudasim_launch l = *launch;
+    std::string bytes(static_cast<const char *>(arguments), size);
+    int device = s->device;
+    enqueue(s, [=] { return run_kernel(l, bytes.data(), size, device); });
+}
+
+extern "C" cudaError_t cudaFuncSetAttribute(const void *kernel,
+                                            enum cudaFuncAttribute attr,
+                                            int value)
+{
+    ENTER("cudaFuncSetAttribute");
+    NEED(attr == cudaFuncAttributeMaxDynamicSharedMemorySize && value >= 0 &&
+             value <= MOST_SHARED,
+         cudaErrorInvalidValue, "cudaFuncSetAttribute: %d bytes", value);
+    sim.shared[kernel] = (size_t)value;
+    return cudaSuccess;
+}
+
+// ---- streams and events -----------------------------------------------------
+
+extern "C" cudaError_t cudaStreamCreateWithFlags(cudaStream_t *stream,
+                                                 unsigned flags)
+{
+    ENTER("cudaStreamCreateWithFlags");
+    *stream = new CUstream_st{
+        {}, current_device, (flags & cudaStreamNonBlocking) == 0, false};
+    sim.streams.push_back(*stream);
+    return cudaSuccess;
+}
+
+extern "C" cudaError_t cudaStreamDestroy(cudaStream_t stream)
+{
+    ENTER("cudaStreamDestroy");
+    NEED(known(stream), cudaErrorInvalidResourceHandle, "unknown stream");
+    drain(stream, stream->queue.size());
+    sim.streams.remove(stream);
+    for (CUevent_st *e : sim.events) {
+        e->stream = e->stream == stream ? nullptr : e->stream;
+    }
+    delete stream;
+    return cudaSuccess;
+}
+
+extern "C" cudaError_t cudaStreamSynchronize(cudaStream_t stream)
+{
+    ENTER("cudaStreamSynchronize");
+    CUstream_st *s = stream_of(stream);
+    NEED(known(s), cudaErrorInvalidResourceHandle, "unknown stream");
+    drain_blocking(s);
+    drain(s, s->queue.size());
+    return fail(sim.sticky);
+}
+
+extern "C" cudaError_t cudaStreamQuery(cudaStream_t stream)
+{
+    ENTER("cudaStreamQuery");
+    CUstream_st *s = stream_of(stream);
+    NEED(known(s), cudaErrorInvalidResourceHandle, "unknown stream");
+    return s->queue.empty() ? cudaSuccess : cudaErrorNotReady;
+}
+
+extern "C" cudaError_t cudaDeviceSynchronize(void)
+{
+    ENTER("cudaDeviceSynchronize");
+    drain_all();
+    return fail(sim.sticky);
+}
+
+extern "C" cudaError_t cudaEventCreateWithFlags(cudaEvent_t *event,
+                                                unsigned flags)
+{
+    ENTER("cudaEventCreateWithFlags");
+    bool timed = (flags & cudaEventDisableTiming) == 0;
+    *event = new CUevent_st{nullptr, 0, 0, 0, timed};
+    sim.events.insert(*event);
+    return cudaSuccess;
+}
+
+extern "C" cudaError_t cudaEventDestroy(cudaEvent_t event)
+{
+    ENTER("cudaEventDestroy");
+    NEED(sim.events.count(event) > 0, cudaErrorInvalidResourceHandle,
+         "unknown event");
+    drain_all();
+    sim.events.erase(event);
+    delete event;
+    return cudaSuccess;
+}
+
+extern "C" cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream)
+{
+    ENTER("cudaEventRecord");
+    CUstream_st *s = stream_of(stream);
+    NEED(sim.events.count(event) > 0 && known(s),
+         cudaErrorInvalidResourceHandle, "unknown event or stream");
+    uint64_t version = ++event->recorded;
+    event->stream = s;
+    enqueue(s, [=] {
+        event->reached = version > event->reached ? version : event->reached;
+        event->when = sim.turns;
+        return cudaSuccess;
+    }, event);
+    return cudaSuccess;
+}
+
+// What was recorded until now; nothing, when nothing was.
+extern "C" cudaError_t cudaStreamWaitEvent(cudaStream_t stream,
+                                           cudaEvent_t event, unsigned flags)
+{
+    ENTER("cudaStreamWaitEvent");
+    CUstream_st *s = stream_of(stream);
+    NEED(sim.events.count(event) > 0 && known(s) && flags == 0,
+         cudaErrorInvalidResourceHandle, "unknown event, stream or flag");
+    if (event->reached < event->recorded) {
+        s->queue.push_back({nullptr, event, event->recorded});
+    }
+    return cudaSuccess;
+}
+
+extern "C" cudaError_t cudaEventQuery(cudaEvent_t event)
+{
+    ENTER("cudaEventQuery");
+    NEED(sim.events.count(event) > 0, cudaErrorInvalidResourceHandle,
+         "unknown event");
+    return event->reached < event->recorded ? cudaErrorNotReady : cudaSuccess;
+}
+
+extern "C" cudaError_t cudaEventSynchronize(cudaEvent_t event)
+{
+    ENTER("cudaEventSynchronize");
+    NEED(sim.events.count(event) > 0, cudaErrorInvalidResourceHandle,
+         "unknown event");
+    while (event->reached < event->recorded) {
+        drain(event->stream, 1);
+    }
+    return fail(sim.sticky);
+}
+
+extern "C" cudaError_t cudaEventElapsedTime(float *ms, cudaEvent_t begin,
+                                            cudaEvent_t end)
+{
+    ENTER("cudaEventElapsedTime");
+    NEED(sim.events.count(begin) > 0 && sim.events.count(end) > 0 &&
+             begin->timed && end->timed && begin->recorded > 0 &&
+             end->recorded > 0,
+         cudaErrorInvalidResourceHandle,
+         "cudaEventElapsedTime: an event without a time");
+    if (begin->reached < begin->recorded || end->reached < end->recorded) {
+        return cudaErrorNotReady;
+    }
+    *ms = (float)(int64_t)(end->when - begin->when);
+    return cudaSuccess;
+}
+
+// ---- control ----------------------------------------------------------------
+
+extern "C" int64_t cudasim_calls(void) { return sim.calls; }
+
+extern "C" void cudasim_fail_at(int64_t n, cudaError_t error)
+{
+    sim.fail_at = n;
+    sim.fail_with = error;
+}
+
+extern "C" void cudasim_devices(int count, size_t bytes)
+{
+    begin();
+    sim.devices = count;
+    sim.bytes = bytes;
+}
+
+extern "C" const char *cudasim_report(void) { return sim.report; }
+extern "C" void cudasim_quiet(int quiet) { sim.quiet = quiet != 0; }
+
+extern "C" void cudasim_reset(void)
+{
+    for (CUevent_st *e : sim.events) {
+        delete e;
+    }
+    for (CUstream_st *s : sim.streams) {
+        delete s;
+    }
+    sim.events.clear();
+    sim.streams.clear();
+    sim.peers.clear();
+    sim.shared.clear();
+    sim.last = sim.sticky = cudaSuccess;
+    sim.fail_at = 0;
+    sim.report[0] = '\0';
+    current_device = 0;
+    forget_memory();
+}
+
+extern "C" int64_t cudasim_alive(void)
+{
+    int64_t count = alive_ranges() + (int64_t)sim.events.size();
+    for (const CUstream_st *s : sim.streams) {
+        count += !s->null;
+    }
+    return count;
+}

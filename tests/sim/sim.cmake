@@ -1,0 +1,47 @@
+# Simulated devices: the kernels and the backends of devices that are not
+# there, compiled for the processor and run by the everyday tests.
+include(CheckLanguage)
+check_language(CXX)
+if(NOT CMAKE_CXX_COMPILER)
+  message(STATUS "Simulated CUDA device: skipped, no C++ compiler")
+  return()
+endif()
+enable_language(CXX)
+set(CMAKE_CXX_STANDARD 17)
+set(CMAKE_CXX_STANDARD_REQUIRED ON)
+if(CCACHE)
+  set(CMAKE_CXX_COMPILER_LAUNCHER ${CCACHE})
+endif()
+set(cudasim ${PROJECT_SOURCE_DIR}/tests/sim/cuda)
+
+add_library(cudasim SHARED ${cudasim}/engine.cc ${cudasim}/memory.cc
+  ${cudasim}/stream.cc ${cudasim}/runtime.cc)
+target_include_directories(cudasim PUBLIC ${cudasim}/include ${cudasim})
+# Contexts of threads are switched by hand: no frame may be assumed.
+target_compile_options(cudasim PRIVATE -O2 -fno-omit-frame-pointer)
+
+# Every access of device code is announced to memory.cc. Vectors that the
+# source does not name would change the sizes of accesses.
+set(cudasim_checked -O1 -fno-tree-vectorize -fno-exceptions -fno-rtti
+  -Wno-unknown-pragmas -Wno-unused-function)
+if(NOT LOONG_SANITIZE AND CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
+  list(APPEND cudasim_checked -fsanitize=kernel-address
+    --param asan-instrumentation-with-call-threshold=0
+    --param asan-globals=0 --param asan-stack=0)
+endif()
+
+# Sources of device code as C++: one file that includes each.
+function(cudasim_device_code target)
+  foreach(source ${ARGN})
+    get_filename_component(name ${source} NAME_WE)
+    set(copy ${PROJECT_BINARY_DIR}/cudasim/${name}.cc)
+    file(CONFIGURE OUTPUT ${copy} CONTENT "#include \"${source}\"\n")
+    target_sources(${target} PRIVATE ${copy})
+    set_source_files_properties(${copy} PROPERTIES
+      COMPILE_OPTIONS "${cudasim_checked}" OBJECT_DEPENDS ${source})
+  endforeach()
+endfunction()
+
+loong_test(NAME cudasim LABELS sim SOURCES ${cudasim}/test_cudasim.c)
+cudasim_device_code(test_cudasim ${cudasim}/proof.cu)
+target_link_libraries(test_cudasim PRIVATE cudasim)

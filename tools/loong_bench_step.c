@@ -16,6 +16,7 @@
 #include "loong/trainer.h"
 #include "loong_bench.h"
 #include "tool_configs.h"
+#include "trainer_impl.h"
 
 enum { WARM_UP = 2, PATH_SIZE = 512, BATCHES = 16 };
 
@@ -56,7 +57,6 @@ bench_model_t bench_model_of(const loong_recipe_t *recipe,
     int64_t batch = loong_recipe_int(recipe, "train.micro_batch_size");
     int64_t global = loong_recipe_int(recipe, "train.global_batch_size");
     const char *act = loong_recipe_text(recipe, "model.foundation.activation");
-    const char *dtype = loong_recipe_text(recipe, "precision.params_dtype");
     memset(&m, 0, sizeof(m));
     m.layers = model_int(recipe, "num_layers", 1);
     m.hidden = model_int(recipe, "hidden_size", 1);
@@ -69,10 +69,7 @@ bench_model_t bench_model_of(const loong_recipe_t *recipe,
         loong_recipe_int(recipe, "data.seq_length") * (batch > 0 ? batch : 1);
     m.chunk = 512;
     m.gated = act != NULL && strcmp(act, "swiglu") == 0;
-    m.dtype = LOONG_F32;
-    if (dtype != NULL) {
-        (void)loong_dtype_from_name(dtype, &m.dtype);
-    }
+    m.dtype = loongi_recipe_precision(recipe).compute;
     m.threads = bench_threads();
     *micro_batches_p = batch > 0 && global > batch ? global / batch : 1;
     return m;

@@ -16,7 +16,7 @@ extern "C" {
  * the one that stands lowest here. */
 #define LOONG_EXIT_LIST(X)                                               \
     X(OK, 0, "finished")                                                 \
-    X(STOPPED, 75, "stopped on request, checkpoint saved; run it again") \
+    X(STOPPED, 75, "stopped on request")                                 \
     X(LOST, 4, "a rank was lost or did not come in time")                \
     X(FAILED, 1, "run-time failure, or malformed or corrupt input")      \
     X(DIVERGED, 3, "loss diverged or the NaN policy stopped the run")    \

@@ -67,7 +67,7 @@ typedef struct loong_checkpoint_save_params {
     const loong_pairs_t *metadata; /* rank 0's is stored */
     const char *files_dir; /* rank 0: tokenizer files to keep, a directory or
                               tokenizer.json; or NULL */
-    bool async;            /* a helper thread writes */
+    bool async;            /* helper threads write and assemble */
     int keep_last;         /* steps kept, this one included; 0: all */
 } loong_checkpoint_save_params_t;
 
@@ -82,24 +82,29 @@ LOONG_NODISCARD loong_status_t loongi_checkpoint_save_begin(
 LOONG_NODISCARD loong_status_t loongi_checkpoint_save_add(
     loong_checkpoint_save_t *save, const loong_checkpoint_piece_t *piece);
 /* Starts to write (async) or writes. Failures of writing are reported by
- * commit, on all ranks. Not collective. */
+ * advance, on all ranks. Not collective. */
 LOONG_NODISCARD loong_status_t
 loongi_checkpoint_save_start(loong_checkpoint_save_t *save);
 /* Returns when the pieces' memory is no longer read; call it before anything
  * changes them. Returns the seconds that it blocked. Not collective. */
 double loongi_checkpoint_save_wait(loong_checkpoint_save_t *save);
-/* True when commit would not wait for this rank's disk. Not collective. */
+/* True when advance would not wait for this rank's disk. Not collective. */
 bool loongi_checkpoint_save_ready(loong_checkpoint_save_t *save);
-/* Waits for the rank's file, checks that the pieces of all ranks cover every
- * tensor exactly, and makes the checkpoint visible and durable. On failure
- * nothing of it is left and older checkpoints are untouched.
+/* Takes the ranks over the end of a stage; when it is ready on every rank,
+ * none waits for more than the others' word. First every rank writes its file;
+ * then rank 0 checks that the pieces of all ranks cover every tensor exactly,
+ * and makes the checkpoint visible and durable: *whole_p. On failure nothing
+ * of it is left and older checkpoints are untouched.
  * Errors: LOONG_ERR_IO (a full disk too), LOONG_ERR_MISMATCH (what the pieces
  * leave out is listed). Collective on: params->comm; all ranks return one
  * status. */
+LOONG_NODISCARD loong_status_t loongi_checkpoint_save_advance(
+    loong_checkpoint_save_t *save, bool *whole_p);
+/* Waits until the checkpoint is whole. Collective, as advance. */
 LOONG_NODISCARD loong_status_t
 loongi_checkpoint_save_commit(loong_checkpoint_save_t *save);
-/* Seconds this rank's file took, those of a processor, and its bytes; 0 before
- * it is ready. */
+/* Seconds this rank worked on the save, those of a processor, and the bytes of
+ * its file; 0 while it works. */
 double loongi_checkpoint_save_seconds(loong_checkpoint_save_t *save);
 double loongi_checkpoint_save_cpu_seconds(loong_checkpoint_save_t *save);
 int64_t loongi_checkpoint_save_bytes(loong_checkpoint_save_t *save);
@@ -136,6 +141,9 @@ bool loongi_checkpoint_is_native(const char *path);
 const char *loongi_checkpoint_path(const loong_checkpoint_t *checkpoint);
 int64_t loongi_checkpoint_step(const loong_checkpoint_t *checkpoint);
 int loongi_checkpoint_ranks(const loong_checkpoint_t *checkpoint);
+/* Of all tensors, and of what was read of them so far. */
+int64_t loongi_checkpoint_bytes(const loong_checkpoint_t *checkpoint);
+int64_t loongi_checkpoint_bytes_read(const loong_checkpoint_t *checkpoint);
 const loong_pairs_t *
 loongi_checkpoint_metadata(const loong_checkpoint_t *checkpoint);
 /* Sorted by kind and name. */

@@ -24,8 +24,7 @@ static void list_text(loong_text_t *text, const char *name, int ndim,
     loongi_text_printf(text, "]");
 }
 
-void loongi_layout_piece_text(const loong_layout_piece_t *piece,
-                              loong_text_t *text)
+static void piece_text(const loong_layout_piece_t *piece, loong_text_t *text)
 {
     const loong_checkpoint_tensor_t *tensor = &piece->tensor;
     loongi_text_printf(text, "{\"kind\":");
@@ -96,9 +95,9 @@ static bool parse_piece(const loong_json_t *json, loong_layout_piece_t *piece)
            parse_list(json, "count", &piece->tensor.ndim, piece->count);
 }
 
-loong_status_t loongi_layout_parse_pieces(loong_layout_t *layout,
-                                          const loong_json_t *list,
-                                          int64_t file, const char *where)
+static loong_status_t parse_pieces(loong_layout_t *layout,
+                                   const loong_json_t *list, int64_t first,
+                                   const char *where)
 {
     LOONG_CHECK(layout->ctx,
                 list != NULL && loongi_json_kind(list) == LOONG_JSON_ARRAY,
@@ -109,9 +108,7 @@ loong_status_t loongi_layout_parse_pieces(loong_layout_t *layout,
         LOONG_CHECK(layout->ctx, parse_piece(loongi_json_at(list, i), &piece),
                     LOONG_ERR_FORMAT, "%s: piece %" PRId64 " is malformed",
                     where, i);
-        if (file >= 0) {
-            piece.file = file;
-        }
+        piece.file += first;
         LOONG_TRY(loongi_layout_add_piece(layout, &piece));
     }
     return LOONG_OK;
@@ -142,16 +139,17 @@ static void compose(const loong_layout_t *layout, int64_t step,
     loongi_text_printf(text, "],\n\"pieces\":[");
     for (int64_t i = 0; i < layout->piece_count; i++) {
         loongi_text_printf(text, "%s\n", i > 0 ? "," : "");
-        loongi_layout_piece_text(&layout->pieces[i], text);
+        piece_text(&layout->pieces[i], text);
     }
     loongi_text_printf(text, "]");
 }
 
-loong_status_t loongi_layout_write(const loong_layout_t *layout, int64_t step,
+loong_status_t loongi_layout_write(loong_context_t *ctx,
+                                   const loong_layout_t *layout, int64_t step,
                                    const loong_pairs_t *metadata,
                                    const char *path)
 {
-    loong_text_t text = loongi_text_begin(layout->ctx);
+    loong_text_t text = loongi_text_begin(ctx);
     compose(layout, step, metadata, &text);
     loong_status_t status = text.status;
     if (status == LOONG_OK) {
@@ -160,7 +158,7 @@ loong_status_t loongi_layout_write(const loong_layout_t *layout, int64_t step,
         status = text.status;
     }
     if (status == LOONG_OK) {
-        status = loongi_file_write(layout->ctx, path, text.data, text.length);
+        status = loongi_file_write(ctx, path, text.data, text.length);
     }
     loongi_text_free(&text);
     return status;
@@ -230,11 +228,11 @@ static loong_status_t parse(loong_layout_t *layout, const loong_json_t *json,
             loongi_pairs_set(metadata, loongi_json_member_key(m),
                              loongi_json_string(loongi_json_member_value(m))));
     }
+    int64_t first = layout->file_count;
     *step_p = loongi_json_int(step);
     LOONG_TRY(
         parse_files(layout, member(json, "files", LOONG_JSON_ARRAY), path));
-    return loongi_layout_parse_pieces(layout, loongi_json_get(json, "pieces"),
-                                      -1, path);
+    return parse_pieces(layout, loongi_json_get(json, "pieces"), first, path);
 }
 
 loong_status_t loongi_layout_read(loong_layout_t *layout, const char *path,

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The layout of a checkpoint: which rectangle of which tensor is where. The
- * same list travels from the ranks to rank 0 and stands in checkpoint.json. */
+ * The layout of a checkpoint: which rectangle of which tensor is where. Each
+ * rank leaves such a list of its file; together they are checkpoint.json. */
 #ifndef LOONG_NATIVE_LAYOUT_H
 #define LOONG_NATIVE_LAYOUT_H
 
@@ -54,23 +54,17 @@ LOONG_NODISCARD loong_status_t loongi_layout_add_file(loong_layout_t *layout,
 LOONG_NODISCARD loong_status_t loongi_layout_add_piece(
     loong_layout_t *layout, const loong_layout_piece_t *piece);
 
-/* One piece as a JSON object, appended. */
-void loongi_layout_piece_text(const loong_layout_piece_t *piece,
-                              loong_text_t *text);
-/* Adds the pieces of a JSON list; file >= 0 replaces their file number. */
-LOONG_NODISCARD loong_status_t
-loongi_layout_parse_pieces(loong_layout_t *layout, const loong_json_t *list,
-                           int64_t file, const char *where);
-
 /* Sorts and groups; reports pieces that disagree about their tensor, overlap,
  * leave a hole, or lie outside of their file. */
 LOONG_NODISCARD loong_status_t loongi_layout_check(loong_layout_t *layout,
                                                    const char *where);
 
-/* checkpoint.json: complete text with its checksum, and back. */
-LOONG_NODISCARD loong_status_t
-loongi_layout_write(const loong_layout_t *layout, int64_t step,
-                    const loong_pairs_t *metadata, const char *path);
+/* checkpoint.json, or the list of one rank: complete text with its checksum,
+ * and back; metadata may be NULL. Writing takes the caller's context. Reading
+ * adds to what the layout has: files and pieces. */
+LOONG_NODISCARD loong_status_t loongi_layout_write(
+    loong_context_t *ctx, const loong_layout_t *layout, int64_t step,
+    const loong_pairs_t *metadata, const char *path);
 LOONG_NODISCARD loong_status_t loongi_layout_read(loong_layout_t *layout,
                                                   const char *path,
                                                   int64_t *step_p,

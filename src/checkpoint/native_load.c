@@ -24,6 +24,7 @@ struct loong_checkpoint {
     loong_pairs_t *metadata;
     loong_layout_t *layout;
     const char **maps; /* per file; NULL until it is read */
+    int64_t bytes_read;
 };
 
 static loong_status_t check_files(loong_checkpoint_t *checkpoint)
@@ -115,6 +116,22 @@ int64_t loongi_checkpoint_step(const loong_checkpoint_t *checkpoint)
 int loongi_checkpoint_ranks(const loong_checkpoint_t *checkpoint)
 {
     return (int)checkpoint->layout->file_count - 1; /* and the index */
+}
+
+int64_t loongi_checkpoint_bytes(const loong_checkpoint_t *checkpoint)
+{
+    int64_t bytes = 0;
+    for (int64_t i = 0; i < checkpoint->layout->piece_count; i++) {
+        const loong_layout_piece_t *p = &checkpoint->layout->pieces[i];
+        bytes += loongi_shape_count(p->tensor.ndim, p->count) *
+                 (int64_t)loong_dtype_size(p->tensor.dtype);
+    }
+    return bytes;
+}
+
+int64_t loongi_checkpoint_bytes_read(const loong_checkpoint_t *checkpoint)
+{
+    return checkpoint->bytes_read;
 }
 
 const loong_pairs_t *
@@ -292,6 +309,9 @@ loong_status_t loongi_checkpoint_read(loong_checkpoint_t *checkpoint,
         LOONG_TRY(map_file(checkpoint, copy.piece->file));
         copy.src = checkpoint->maps[copy.piece->file] + copy.piece->offset;
         LOONG_TRY(copy_from(&copy, 0, dense_from(&copy), 0, 0));
+        checkpoint->bytes_read +=
+            loongi_shape_count(tensor->ndim, copy.extent) *
+            (int64_t)loong_dtype_size(tensor->dtype);
     }
     return LOONG_OK;
 }

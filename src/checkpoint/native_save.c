@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Saving, the part of one rank: its file is laid out, then filled from live
- * memory, on the caller's thread or on a helper thread. */
+ * memory, on the caller's thread or on a helper thread. Beside it a list of
+ * its pieces is left for rank 0. */
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
@@ -22,7 +23,7 @@ static loong_status_t check_piece(loong_checkpoint_save_t *save,
                                   const loong_checkpoint_piece_t *p)
 {
     loong_context_t *ctx = save->ctx;
-    LOONG_CHECK(ctx, !save->started, LOONG_ERR_ARG,
+    LOONG_CHECK(ctx, save->stage == LOONG_SAVE_OPEN, LOONG_ERR_ARG,
                 "piece of '%s' added after the start", p->name);
     LOONG_CHECK(ctx,
                 p->name[0] != '\0' && strchr(p->name, '/') == NULL &&
@@ -51,27 +52,29 @@ static loong_status_t check_piece(loong_checkpoint_save_t *save,
     return LOONG_OK;
 }
 
+/* "/KIND/NAME"; further pieces of one tensor have a number behind it. */
 static loong_status_t dataset_name(loong_checkpoint_save_t *save,
                                    const loong_checkpoint_piece_t *piece,
-                                   char **name_p)
+                                   uint64_t *key_p, char **name_p)
 {
     int64_t earlier = 0;
+    LOONG_TRY(loongi_arena_printf(save->arena, name_p, "/%s/%s", piece->kind,
+                                  piece->name));
+    *key_p = loongi_checksum(*name_p, strlen(*name_p));
     for (int64_t i = 0; i < save->layout->piece_count; i++) {
-        const loong_checkpoint_tensor_t *t = &save->layout->pieces[i].tensor;
-        earlier += strcmp(t->name, piece->name) == 0 &&
-                   strcmp(t->kind, piece->kind) == 0;
+        earlier += save->sources[i].key == *key_p;
     }
-    return earlier == 0
-               ? loongi_arena_printf(save->arena, name_p, "/%s/%s", piece->kind,
-                                     piece->name)
-               : loongi_arena_printf(save->arena, name_p, "/%s/%s@%" PRId64,
-                                     piece->kind, piece->name, earlier);
+    return earlier == 0 ? LOONG_OK
+                        : loongi_arena_printf(save->arena, name_p,
+                                              "/%s/%s@%" PRId64, piece->kind,
+                                              piece->name, earlier);
 }
 
 loong_status_t loongi_checkpoint_save_add(loong_checkpoint_save_t *save,
                                           const loong_checkpoint_piece_t *piece)
 {
     loong_layout_piece_t entry;
+    uint64_t key = 0;
     char *dataset = NULL;
     for (int d = 0; d < piece->ndim; d++) {
         if (piece->count[d] == 0) {
@@ -79,7 +82,7 @@ loong_status_t loongi_checkpoint_save_add(loong_checkpoint_save_t *save,
         }
     }
     LOONG_TRY(check_piece(save, piece));
-    LOONG_TRY(dataset_name(save, piece, &dataset));
+    LOONG_TRY(dataset_name(save, piece, &key, &dataset));
     memset(&entry, 0, sizeof(entry));
     entry.tensor.kind = piece->kind;
     entry.tensor.name = piece->name;
@@ -98,10 +101,11 @@ loong_status_t loongi_checkpoint_save_add(loong_checkpoint_save_t *save,
     source->data = piece->data;
     source->fetch = piece->fetch;
     source->user = piece->user;
+    source->key = key;
     return loongi_layout_add_piece(save->layout, &entry);
 }
 
-/* ---- the writer; ctx is its own when it is a thread ---- */
+/* ---- the writer ---- */
 
 /* Space is asked for before the data is moved, so that a full disk is found
  * at once. File systems without this answer when the data is written. */
@@ -153,7 +157,8 @@ static loong_status_t write_fetched(loong_context_t *ctx, int fd,
 static loong_status_t write_pieces(loong_checkpoint_save_t *save,
                                    loong_context_t *ctx, int fd)
 {
-    LOONG_TRY(reserve(ctx, fd, save->file_path, &save->bytes));
+    LOONG_TRY(
+        reserve(ctx, fd, save->file_path, &save->layout->files[0].bytes));
     for (int64_t i = 0; i < save->layout->piece_count; i++) {
         const loong_layout_piece_t *piece = &save->layout->pieces[i];
         const loong_save_source_t *source = &save->sources[i];
@@ -182,6 +187,9 @@ static loong_status_t write_file(loong_checkpoint_save_t *save,
                                  loong_context_t *ctx)
 {
     const char *path = save->file_path;
+    LOONG_CHECK(ctx, loongi_dir_exists(save->tmp_dir), LOONG_ERR_IO,
+                "the directory that rank 0 made is not visible: the ranks "
+                "must share a file system");
     LOONG_TRY(loongi_h5_create_rank(ctx, path, save->layout->pieces,
                                     save->layout->piece_count));
     int fd = open(path, O_WRONLY | O_CLOEXEC);
@@ -193,9 +201,13 @@ static loong_status_t write_file(loong_checkpoint_save_t *save,
         status = loongi_file_sync(ctx, fd, path);
     }
     close(fd);
-    return status == LOONG_OK ? loongi_checksum_file(ctx, path, &save->xxh3)
-                              : status;
+    LOONG_TRY(status);
+    LOONG_TRY(loongi_checksum_file(ctx, path, &save->layout->files[0].xxh3));
+    return loongi_layout_write(ctx, save->layout, save->params.step, NULL,
+                               save->list_path);
 }
+
+/* ---- work, on a thread or not ---- */
 
 /* Of this thread. */
 static double cpu_now(void)
@@ -206,33 +218,40 @@ static double cpu_now(void)
 }
 
 /* Both flags are set whatever happens. */
-static void run_writer(loong_checkpoint_save_t *save, loong_context_t *ctx)
+static void run_work(loong_checkpoint_save_t *save, loong_context_t *ctx)
 {
     double begin = loongi_now();
     double cpu_begin = cpu_now();
-    save->status = write_file(save, ctx);
+    save->status = save->work(save, ctx);
     if (save->status != LOONG_OK) {
         snprintf(save->error, sizeof(save->error), "%s",
                  loong_context_error(ctx));
+        loong_context_clear_error(ctx); /* the ranks agree on it first */
     }
-    save->seconds = loongi_now() - begin;
-    save->cpu_seconds = cpu_now() - cpu_begin;
+    save->seconds += loongi_now() - begin;
+    save->cpu_seconds += cpu_now() - cpu_begin;
     signal_flag(save, &save->data_done);
-    signal_flag(save, &save->file_done);
+    signal_flag(save, &save->work_done);
 }
 
-static void *writer_thread(void *user)
+static void fail_work(loong_checkpoint_save_t *save, const char *what,
+                      const char *why)
+{
+    save->status = LOONG_ERR_MEMORY;
+    snprintf(save->error, sizeof(save->error), "%s: %s", what, why);
+    signal_flag(save, &save->data_done);
+    signal_flag(save, &save->work_done);
+}
+
+static void *work_thread(void *user)
 {
     loong_checkpoint_save_t *save = user;
     loong_context_t *ctx = NULL; /* a context belongs to one thread */
-    save->status = loong_context_create(NULL, &ctx);
-    if (save->status == LOONG_OK) {
-        run_writer(save, ctx);
+    if (loong_context_create(NULL, &ctx) == LOONG_OK) {
+        run_work(save, ctx);
         loong_context_destroy(&ctx);
     } else {
-        snprintf(save->error, sizeof(save->error), "no memory for a context");
-        signal_flag(save, &save->data_done);
-        signal_flag(save, &save->file_done);
+        fail_work(save, "the checkpoint thread", "no memory for a context");
     }
     return NULL;
 }
@@ -243,34 +262,40 @@ static int start_thread(loong_checkpoint_save_t *save)
     sigset_t all, old;
     sigfillset(&all);
     pthread_sigmask(SIG_SETMASK, &all, &old);
-    int code = pthread_create(&save->thread, NULL, writer_thread, save);
+    int code = pthread_create(&save->thread, NULL, work_thread, save);
     pthread_sigmask(SIG_SETMASK, &old, NULL);
     return code;
 }
 
+void loongi_save_work(loong_checkpoint_save_t *save, loong_save_work_fn work)
+{
+    save->work = work;
+    save->work_done = false;
+    if (!save->params.async) {
+        run_work(save, save->ctx);
+        return;
+    }
+    int code = start_thread(save);
+    save->threaded = code == 0;
+    if (code != 0) {
+        fail_work(save, "cannot start the checkpoint thread", strerror(code));
+    }
+}
+
 loong_status_t loongi_checkpoint_save_start(loong_checkpoint_save_t *save)
 {
-    LOONG_CHECK(save->ctx, !save->started, LOONG_ERR_ARG,
+    LOONG_CHECK(save->ctx, save->stage == LOONG_SAVE_OPEN, LOONG_ERR_ARG,
                 "the save was already started");
-    save->started = true;
-    if (save->params.async) {
-        int code = start_thread(save);
-        LOONG_CHECK(save->ctx, code == 0, LOONG_ERR_MEMORY,
-                    "cannot start the checkpoint thread: %s", strerror(code));
-        save->threaded = true;
-        return LOONG_OK;
-    }
-    run_writer(save, save->ctx);
-    if (save->status != LOONG_OK) {
-        loong_context_clear_error(save->ctx); /* commit reports it */
-    }
+    LOONG_TRY(loongi_layout_add_file(save->layout, save->file_name, 0, 0));
+    save->stage = LOONG_SAVE_WRITING;
+    loongi_save_work(save, write_file);
     return LOONG_OK;
 }
 
 double loongi_checkpoint_save_wait(loong_checkpoint_save_t *save)
 {
     double begin = loongi_now();
-    if (!save->started) {
+    if (save->stage == LOONG_SAVE_OPEN) {
         return 0;
     }
     pthread_mutex_lock(&save->lock);
@@ -284,7 +309,7 @@ double loongi_checkpoint_save_wait(loong_checkpoint_save_t *save)
 bool loongi_checkpoint_save_ready(loong_checkpoint_save_t *save)
 {
     pthread_mutex_lock(&save->lock);
-    bool ready = save->file_done;
+    bool ready = save->work_done;
     pthread_mutex_unlock(&save->lock);
     return ready;
 }
@@ -301,5 +326,6 @@ double loongi_checkpoint_save_cpu_seconds(loong_checkpoint_save_t *save)
 
 int64_t loongi_checkpoint_save_bytes(loong_checkpoint_save_t *save)
 {
-    return loongi_checkpoint_save_ready(save) ? save->bytes : 0;
+    return loongi_checkpoint_save_ready(save) ? save->layout->files[0].bytes
+                                              : 0;
 }

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * The save object, shared by native_save.c (this rank's file) and
- * native_commit.c (what the ranks do together). */
+ * native_commit.c (what the ranks do together). Both stages, writing and
+ * assembling, are work that a helper thread can do. */
 #ifndef LOONG_NATIVE_SAVE_H
 #define LOONG_NATIVE_SAVE_H
 
@@ -18,7 +19,19 @@ typedef struct loong_save_source {
     const void *data;
     loong_checkpoint_fetch_fn fetch;
     void *user;
+    uint64_t key; /* of kind and name */
 } loong_save_source_t;
+
+typedef enum loong_save_stage {
+    LOONG_SAVE_OPEN,       /* pieces are added */
+    LOONG_SAVE_WRITING,    /* every rank writes its file */
+    LOONG_SAVE_ASSEMBLING, /* rank 0 makes a checkpoint of them */
+    LOONG_SAVE_OVER
+} loong_save_stage_t;
+
+/* What a stage does; ctx is the thread's own. */
+typedef loong_status_t (*loong_save_work_fn)(loong_checkpoint_save_t *save,
+                                             loong_context_t *ctx);
 
 enum { LOONG_SAVE_ERROR_TEXT = 1000 };
 
@@ -33,25 +46,30 @@ struct loong_checkpoint_save {
     const char *tmp_dir;  /* SAVE/.tmp_step_00000100 */
     char file_name[32];   /* rank_00000.h5 */
     const char *file_path;
-    loong_layout_t *layout; /* this rank's pieces; on rank 0 later all */
+    const char *list_path;  /* rank_00000.json: the file's pieces, for rank 0 */
+    loong_layout_t *layout; /* this rank's pieces in its one file */
     int64_t source_capacity;
     loong_save_source_t *sources;
-    bool started;
-    bool threaded; /* there is a thread to join */
+    loong_save_stage_t stage;
+    loong_save_work_fn work; /* of the stage */
+    bool threaded;           /* there is a thread to join */
     pthread_t thread;
-    /* set by the writer under the lock */
+    /* set by the worker under the lock */
     pthread_mutex_t lock;
     pthread_cond_t changed;
     bool data_done; /* live memory is no longer read */
-    bool file_done;
-    /* results, valid when file_done */
+    bool work_done;
+    /* results, valid when work_done */
     loong_status_t status;
     char error[LOONG_SAVE_ERROR_TEXT];
-    int64_t bytes;
-    uint64_t xxh3;
-    double seconds;
+    char warning[LOONG_SAVE_ERROR_TEXT]; /* "": none */
+    double seconds;                      /* of all stages so far */
     double cpu_seconds;
 };
+
+/* Begins the work of a stage, or does it when the save is not asynchronous.
+ * Its status is for the next agreement. */
+void loongi_save_work(loong_checkpoint_save_t *save, loong_save_work_fn work);
 
 /* Agrees on one status: rank 0's or the first failed rank's. All ranks
  * return it, with that rank's error text in the trail. */

@@ -106,22 +106,6 @@ void loongi_stage_kept_rows(const loong_stage_t *stage,
                             const loong_param_place_t *place, int64_t *row_p,
                             int64_t *rows_p);
 
-/* A tensor outside. */
-typedef struct loong_part_source {
-    /* Rows of it, all columns, into `to`. */
-    loong_status_t (*read)(void *user, int64_t row, int64_t rows, void *to);
-    void *user;
-    size_t size;  /* of an element */
-    void *buffer; /* of `room` elements, at least a row */
-    int64_t room;
-} loong_part_source_t;
-
-/* Reads rows row .. row + rows - 1 of the part (counted within it) into `to`,
- * dense. */
-LOONG_NODISCARD loong_status_t
-loongi_part_read(const loong_part_t *part, const loong_part_source_t *source,
-                 int64_t row, int64_t rows, void *to);
-
 /* The address of a port in bound bases; in slot 0 of a stage. */
 void *loongi_run_port(const loong_run_t *run, const loong_port_t *port);
 void *loongi_stage_port(const loong_stage_t *stage, const loong_port_t *port);

@@ -21,60 +21,67 @@ static loong_status_t check_names(const loong_component_t *s,
     return status;
 }
 
-typedef struct source {
-    const loong_hf_t *hf;
-    const char *name;
-} source_t;
+/* Where rows of a parameter are read to: `room` elements each. */
+typedef struct buffers {
+    double *block; /* of the part */
+    double *rows;  /* of the tensor */
+    int64_t room;
+} buffers_t;
 
-static loong_status_t read_rows(void *user, int64_t row, int64_t rows,
-                                void *to)
+/* Rows of the part, dense. */
+static loong_status_t read_block(const loong_hf_t *hf, const char *name,
+                                 const loong_part_t *part, int64_t row,
+                                 int64_t rows, const buffers_t *b)
 {
-    const source_t *s = user;
-    return loongi_hf_read(s->hf, s->name, row, rows, LOONG_F64, to);
+    bool whole = part->cols == part->all_cols;
+    LOONG_TRY(loongi_hf_read(hf, name, part->row + row, rows, LOONG_F64,
+                             whole ? b->block : b->rows));
+    for (int64_t r = 0; r < rows && !whole; r++) {
+        memcpy(b->block + r * part->cols,
+               b->rows + r * part->all_cols + part->col,
+               (size_t)part->cols * sizeof(*b->block));
+    }
+    return LOONG_OK;
 }
 
-/* Two buffers of `room` elements: a block of the part, rows of the tensor. */
 static loong_status_t load_param(loong_stage_t *s, const loong_hf_t *hf,
-                                 const loong_param_place_t *p, double *buffer,
-                                 int64_t room)
+                                 const loong_param_place_t *p,
+                                 const buffers_t *b)
 {
     loong_part_t part = loongi_part_of(p);
-    source_t tensor = {hf, p->name};
-    loong_part_source_t source = {read_rows, &tensor, sizeof(*buffer),
-                                  buffer + room, room};
-    int64_t step = LOONG_MAX(room / part.all_cols, 1);
+    int64_t step = LOONG_MAX(b->room / part.all_cols, 1);
     int64_t first = 0;
     int64_t rows = 0;
     loongi_stage_kept_rows(s, p, &first, &rows);
     for (int64_t row = first; row < first + rows; row += step) {
         int64_t n = LOONG_MIN(step, first + rows - row);
-        LOONG_TRY(loongi_part_read(&part, &source, row, n, buffer));
-        loongi_stage_set_param(s, p, row * part.cols, n * part.cols, buffer);
+        LOONG_TRY(read_block(hf, p->name, &part, row, n, b));
+        loongi_stage_set_param(s, p, row * part.cols, n * part.cols, b->block);
     }
-    memset(buffer, 0, (size_t)part.cols * sizeof(*buffer));
+    memset(b->block, 0, (size_t)part.cols * sizeof(*b->block));
     for (int64_t row = part.rows; row < p->shape.dim[0]; row++) {
-        loongi_stage_set_param(s, p, row * part.cols, part.cols, buffer);
+        loongi_stage_set_param(s, p, row * part.cols, part.cols, b->block);
     }
     return LOONG_OK;
 }
 
 static loong_status_t load_stage(loong_stage_t *stage, const loong_hf_t *hf)
 {
-    int64_t room = 1024 * 1024;
-    double *buffer = NULL;
+    buffers_t b = {NULL, NULL, 1024 * 1024};
     for (int64_t i = 0; i < stage->layout->num_params; i++) {
         loong_part_t part =
             loongi_part_of(&stage->layout->params[i]);
-        room = LOONG_MAX(room, part.all_cols);
+        b.room = LOONG_MAX(b.room, part.all_cols);
     }
-    LOONG_TRY(loongi_calloc(stage->ctx, 2 * (size_t)room, sizeof(*buffer),
-                            "rows of a checkpoint", &buffer));
+    LOONG_TRY(loongi_calloc(stage->ctx, 2 * (size_t)b.room, sizeof(*b.block),
+                            "rows of a checkpoint", &b.block));
+    b.rows = b.block + b.room;
     loong_status_t status = LOONG_OK;
     for (int64_t i = 0; i < stage->layout->num_params && status == LOONG_OK;
          i++) {
-        status = load_param(stage, hf, &stage->layout->params[i], buffer, room);
+        status = load_param(stage, hf, &stage->layout->params[i], &b);
     }
-    loongi_free(stage->ctx, buffer);
+    loongi_free(stage->ctx, b.block);
     return status;
 }
 

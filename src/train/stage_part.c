@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * What a rank holds of a parameter: where it stands in the whole, how it
- * starts, how it is read. */
+ * starts. */
 #include <string.h>
 
 #include "initial.h"
@@ -74,29 +74,4 @@ void loongi_stage_initialize(loong_stage_t *stage, uint64_t seed)
             initialize_block(stage, p, seed, at, end);
         }
     }
-}
-
-/* ---- reading ------------------------------------------------------------ */
-
-loong_status_t loongi_part_read(const loong_part_t *part,
-                                const loong_part_source_t *source, int64_t row,
-                                int64_t rows, void *to)
-{
-    const loong_part_source_t *s = source;
-    if (part->cols == part->all_cols) {
-        return s->read(s->user, part->row + row, rows, to);
-    }
-    int64_t step = LOONG_MAX(s->room / part->all_cols, 1);
-    size_t length = (size_t)part->cols * s->size;
-    for (int64_t at = 0; at < rows; at += step) {
-        int64_t n = LOONG_MIN(step, rows - at);
-        LOONG_TRY(s->read(s->user, part->row + row + at, n, s->buffer));
-        for (int64_t r = 0; r < n; r++) {
-            memcpy((char *)to + (size_t)(at + r) * length,
-                   (const char *)s->buffer +
-                       (size_t)(r * part->all_cols + part->col) * s->size,
-                   length);
-        }
-    }
-    return LOONG_OK;
 }

@@ -124,9 +124,9 @@ static loong_status_t adopt_hf_keys(loong_trainer_t *t)
     return status;
 }
 
-static loong_precision_t read_precision(const loong_trainer_t *t)
+loong_precision_t loongi_recipe_precision(const loong_recipe_t *recipe)
 {
-    const char *text = loong_recipe_text(t->recipe, "precision.params_dtype");
+    const char *text = loong_recipe_text(recipe, "precision.params_dtype");
     loong_precision_t p = {LOONG_F32, LOONG_F32};
     if (strcmp(text, "fp64") == 0) {
         p.compute = p.wide = LOONG_F64;
@@ -217,7 +217,7 @@ static loong_status_t plan_component(loong_trainer_t *t,
     const loong_recipe_t *r = t->recipe;
     loong_arena_t *arena = t->model_keys->arena;
     loongi_parallel_request(&t->parallel, &t->mesh, &p.request);
-    p.precision = read_precision(t);
+    p.precision = loongi_recipe_precision(t->recipe);
     p.compile.device = loong_device_name(t->device);
     p.compile.threads = omp_get_max_threads();
     p.compile.fuse = p.compile.in_place = true;

@@ -125,6 +125,7 @@ struct loong_trainer {
     loong_checkpoint_save_t *save;
     loong_pairs_t *save_metadata; /* and what the writing thread reads */
     int64_t saved_step;
+    int64_t loaded_bytes; /* of tensors that were taken of a checkpoint */
     double save_stall; /* seconds that training has waited for the save */
     int locks[2]; /* of checkpoint.save and log.dir, rank 0; -1: none */
     struct {
@@ -149,6 +150,10 @@ struct loong_trainer {
         int64_t skipped; /* steps that were not applied, in this run */
     } report;
 };
+
+/* ---- trainer_create.c ---- */
+/* The types that precision.params_dtype means on this processor. */
+loong_precision_t loongi_recipe_precision(const loong_recipe_t *recipe);
 
 /* ---- trainer_model.c ---- */
 /* Fills family, config and the rules of a request. */
@@ -177,8 +182,10 @@ void loongi_add_losses(const loong_run_t *run, const loong_port_t *port,
 
 /* ---- trainer_save.c ---- */
 LOONG_NODISCARD loong_status_t loongi_trainer_save(loong_trainer_t *t);
-/* Waits for the save that is under way, if any, and makes it the newest
- * checkpoint. Collective. */
+/* Takes the save under way on, after which it may be the newest checkpoint;
+ * does not wait when it is ready on all ranks. Collective. */
+LOONG_NODISCARD loong_status_t loongi_trainer_advance_save(loong_trainer_t *t);
+/* Waits for the save that is under way, if any. Collective. */
 LOONG_NODISCARD loong_status_t loongi_trainer_finish_save(loong_trainer_t *t);
 /* Is this the run that the checkpoint was saved by? Lists what is not. */
 LOONG_NODISCARD loong_status_t

@@ -47,7 +47,7 @@ static loong_status_t after_step(loong_trainer_t *t, bool *stop_p)
     bool requested = (t->flags & LOONG_STEP_STOP) != 0;
     *stop_p = !last && (requested || every(step, t->set.exit_interval));
     if (t->save != NULL && (t->flags & LOONG_STEP_WRITING) == 0) {
-        LOONG_TRY(loongi_trainer_finish_save(t)); /* written on every rank */
+        LOONG_TRY(loongi_trainer_advance_save(t)); /* ready on every rank */
     }
     if (every(step, t->set.log_interval) || last || *stop_p) {
         LOONG_TRY(loongi_report_interval(t));
@@ -204,9 +204,16 @@ loong_status_t loong_trainer_describe(loong_trainer_t *trainer,
     const loong_schedule_t *schedule =
         s->schedule != NULL ? s->schedule : s->evaluation;
     char context[64] = "";
+    char experts[96] = "";
     if (t->mesh.size[LOONG_AXIS_CP] > 1) {
         snprintf(context, sizeof(context), " (%s)",
                  loong_recipe_text(t->recipe, "parallel.cp_comm_type"));
+    }
+    if (t->mesh.size[LOONG_AXIS_EP] * t->mesh.size[LOONG_AXIS_ETP] > 1) {
+        snprintf(experts, sizeof(experts),
+                 " (for experts: expert %d x tensor %d x data %d)",
+                 t->mesh.size[LOONG_AXIS_EP], t->mesh.size[LOONG_AXIS_ETP],
+                 t->mesh.size[LOONG_AXIS_EDP]);
     }
     loongi_text_free(&t->text);
     t->text = loongi_text_begin(t->ctx);
@@ -217,7 +224,7 @@ loong_status_t loong_trainer_describe(loong_trainer_t *trainer,
         (long long)t->set.global_batch_size, (long long)t->set.seq_length);
     loongi_text_printf(&t->text,
                        "ranks: %d = tensor %d%s x context %d%s x data %d "
-                       "(sharing %s) x pipeline %d (%s), %d threads each\n",
+                       "(sharing %s) x pipeline %d (%s)%s, %d threads each\n",
                        t->mesh.world, t->mesh.size[LOONG_AXIS_TP],
                        s->params.request.sequence_parallel ? " (sequence)" : "",
                        t->mesh.size[LOONG_AXIS_CP], context,
@@ -225,7 +232,7 @@ loong_status_t loong_trainer_describe(loong_trainer_t *trainer,
                        loongi_sharding_name(
                            s->stages[0]->shards->params.sharding),
                        t->mesh.size[LOONG_AXIS_PP],
-                       schedule->kind->name,
+                       schedule->kind->name, experts,
                        s->params.compile.threads);
     describe_precision(t);
     describe_optimizer(t);

@@ -240,20 +240,32 @@ static loong_status_t begin_save(loong_trainer_t *t, loong_pairs_t *meta)
     return loongi_checkpoint_save_start(t->save);
 }
 
-loong_status_t loongi_trainer_finish_save(loong_trainer_t *t)
+/* The checkpoint is whole, or it failed. */
+static loong_status_t end_save(loong_trainer_t *t, loong_status_t status)
 {
-    if (t->save == NULL) {
-        return LOONG_OK;
-    }
-    double begin = loongi_now();
-    loong_status_t status = loongi_checkpoint_save_commit(t->save);
-    t->save_stall += loongi_now() - begin;
     if (status == LOONG_OK) {
         status = loongi_report_save(t);
     }
     loongi_checkpoint_save_destroy(&t->save);
     loongi_pairs_destroy(&t->save_metadata);
     return status == LOONG_OK ? loongi_supervise_saved(t) : status;
+}
+
+loong_status_t loongi_trainer_advance_save(loong_trainer_t *t)
+{
+    bool whole = false;
+    double begin = loongi_now();
+    loong_status_t status = loongi_checkpoint_save_advance(t->save, &whole);
+    t->save_stall += loongi_now() - begin;
+    return whole || status != LOONG_OK ? end_save(t, status) : LOONG_OK;
+}
+
+loong_status_t loongi_trainer_finish_save(loong_trainer_t *t)
+{
+    while (t->save != NULL) {
+        LOONG_TRY(loongi_trainer_advance_save(t));
+    }
+    return LOONG_OK;
 }
 
 loong_status_t loongi_trainer_save(loong_trainer_t *t)
@@ -303,80 +315,69 @@ static loong_status_t check_tensors(loong_trainer_t *t,
     return status;
 }
 
-/* One tensor of a checkpoint, and room to read it. */
-typedef struct source {
+/* What is read into a stage, and as what. */
+typedef struct reader {
     loong_checkpoint_t *ck;
-    loong_stage_t *stage; /* to fill */
-    const loong_checkpoint_tensor_t *tensor;
-    loong_dtype_t dtype; /* wanted */
-    double *block;       /* `room` elements */
-    double *rows;        /* likewise: rows of the tensor */
+    loong_stage_t *stage;
+    const char *kind;
+    loong_dtype_t dtype;
+    double *block; /* `room` elements */
     int64_t room;
-} source_t;
+} reader_t;
 
-static loong_status_t read_rows(void *user, int64_t row, int64_t rows,
-                                void *to)
-{
-    const source_t *s = user;
-    return loongi_checkpoint_read_rows(s->ck, s->tensor, row, rows, s->dtype,
-                                       to);
-}
-
-static loong_part_source_t part_source(source_t *s)
-{
-    loong_part_source_t source = {read_rows, s, loong_dtype_size(s->dtype),
-                                  s->rows, s->room};
-    return source;
-}
-
-static void find(source_t *s, const char *kind, const loong_param_place_t *p,
-                 loong_dtype_t dtype)
-{
-    char name[512];
-    snprintf(name, sizeof(name), COMPONENT "%s", p->name);
-    s->tensor = loongi_checkpoint_find(s->ck, kind, name);
-    s->dtype = dtype;
-}
-
-static loong_status_t load_param(source_t *s, const loong_param_place_t *p)
+/* Rows of what this rank holds of a parameter, dense; no more than these. */
+static loong_status_t read_block(const reader_t *r,
+                                 const loong_param_place_t *p, int64_t row,
+                                 int64_t rows, void *to)
 {
     loong_part_t part = loongi_part_of(p);
-    int64_t step = LOONG_MAX(s->room / part.all_cols, 1);
+    int64_t begin[LOONG_TENSOR_MAX_DIMS] = {part.row + row, part.col};
+    int64_t count[LOONG_TENSOR_MAX_DIMS] = {rows, part.cols};
+    char name[512];
+    snprintf(name, sizeof(name), COMPONENT "%s", p->name);
+    return loongi_checkpoint_read(
+        r->ck, loongi_checkpoint_find(r->ck, r->kind, name), begin, count,
+        r->dtype, to);
+}
+
+static loong_status_t load_param(reader_t *r, const loong_param_place_t *p)
+{
+    int64_t cols = loongi_part_of(p).cols;
+    int64_t step = LOONG_MAX(r->room / cols, 1);
     int64_t first = 0;
     int64_t rows = 0;
-    loongi_stage_kept_rows(s->stage, p, &first, &rows);
-    find(s, "param", p, LOONG_F64);
-    loong_part_source_t source = part_source(s);
+    loongi_stage_kept_rows(r->stage, p, &first, &rows);
+    r->kind = "param";
+    r->dtype = LOONG_F64;
     for (int64_t row = first; row < first + rows; row += step) {
         int64_t n = LOONG_MIN(step, first + rows - row);
-        LOONG_TRY(loongi_part_read(&part, &source, row, n, s->block));
-        loongi_stage_set_param(s->stage, p, row * part.cols, n * part.cols,
-                               s->block);
+        LOONG_TRY(read_block(r, p, row, n, r->block));
+        loongi_stage_set_param(r->stage, p, row * cols, n * cols, r->block);
     }
     return LOONG_OK;
 }
 
 /* Moments of the rows this rank updates. */
-static loong_status_t load_moments(source_t *s, const loong_param_place_t *p,
+static loong_status_t load_moments(reader_t *r,
+                                   const loong_param_place_t *p,
                                    const loong_bucket_t *b)
 {
     const char *const kinds[2] = {"exp_avg", "exp_avg_sq"};
     const int64_t offsets[2] = {b->exp_avg, b->exp_avg_sq};
-    loong_part_t part = loongi_part_of(p);
-    loong_dtype_t wide = s->stage->params->precision.wide;
-    size_t size = loong_dtype_size(wide);
+    loong_dtype_t wide = r->stage->params->precision.wide;
     int64_t row = 0;
     int64_t rows = 0;
     if (!rows_in(p, b->update_begin, b->update_end, &row, &rows)) {
         return LOONG_OK;
     }
-    int64_t element = p->flat_offset + row * part.cols - b->update_begin;
+    int64_t element =
+        p->flat_offset + row * loongi_part_of(p).cols - b->update_begin;
     for (int i = 0; i < 2; i++) {
-        char *to = s->stage->run.base[LOONG_BASE_OPTIM] + offsets[i] +
-                   element * (int64_t)size;
-        find(s, kinds[i], p, wide);
-        loong_part_source_t source = part_source(s);
-        LOONG_TRY(loongi_part_read(&part, &source, row, rows, to));
+        char *to = r->stage->run.base[LOONG_BASE_OPTIM] + offsets[i] +
+                   element * (int64_t)loong_dtype_size(wide);
+        r->kind = kinds[i];
+        r->dtype = wide;
+        LOONG_TRY(read_block(r, p, row, rows, to));
     }
     return LOONG_OK;
 }
@@ -384,26 +385,25 @@ static loong_status_t load_moments(source_t *s, const loong_param_place_t *p,
 static loong_status_t load_stage(loong_stage_t *stage, loong_checkpoint_t *ck)
 {
     const loong_chunk_t *c = stage->layout;
-    source_t source = {.ck = ck, .stage = stage, .room = 1024 * 1024};
+    reader_t reader = {.ck = ck, .stage = stage, .room = 1024 * 1024};
     for (int64_t i = 0; i < c->num_params; i++) {
         loong_part_t part = loongi_part_of(&c->params[i]);
-        source.room = LOONG_MAX(source.room, part.all_cols);
+        reader.room = LOONG_MAX(reader.room, part.cols);
     }
-    LOONG_TRY(loongi_calloc(stage->ctx, 2 * (size_t)source.room, sizeof(double),
-                            "rows of a checkpoint", &source.block));
-    source.rows = source.block + source.room;
+    LOONG_TRY(loongi_calloc(stage->ctx, (size_t)reader.room, sizeof(double),
+                            "rows of a checkpoint", &reader.block));
     loong_status_t status = LOONG_OK;
     for (int64_t i = 0; i < c->num_params && status == LOONG_OK; i++) {
         const loong_param_place_t *p = &c->params[i];
-        status = load_param(&source, p);
+        status = load_param(&reader, p);
         if (status == LOONG_OK && stage->optimizer != NULL &&
             !p->params.frozen) {
             status = load_moments(
-                &source, p,
+                &reader, p,
                 loongi_shards_bucket(stage->shards, p->flat, p->flat_offset));
         }
     }
-    loongi_free(stage->ctx, source.block);
+    loongi_free(stage->ctx, reader.block);
     return status;
 }
 
@@ -475,12 +475,18 @@ loong_status_t loongi_trainer_check_resume(loong_trainer_t *t,
 loong_status_t loongi_trainer_load(loong_trainer_t *t, loong_checkpoint_t *ck)
 {
     const loong_pairs_t *meta = loongi_checkpoint_metadata(ck);
+    char took[LOONG_HUMAN_SIZE];
+    char all[LOONG_HUMAN_SIZE];
     LOONG_TRY(load_tensors(t, ck));
     loongi_pairs_int(meta, "step", &t->state.step);
     loongi_pairs_int(meta, "consumed_samples", &t->state.consumed_samples);
     t->saved_step = t->state.step;
-    loongi_log(t->ctx, LOONG_LOG_INFO, "resumed from %s at step %lld",
-               loongi_checkpoint_path(ck), (long long)t->state.step);
+    t->loaded_bytes = loongi_checkpoint_bytes_read(ck);
+    loongi_log(t->ctx, LOONG_LOG_INFO,
+               "resumed from %s at step %lld: this rank took %s of %s",
+               loongi_checkpoint_path(ck), (long long)t->state.step,
+               loongi_human_bytes((double)t->loaded_bytes, took),
+               loongi_human_bytes((double)loongi_checkpoint_bytes(ck), all));
     return LOONG_OK;
 }
 

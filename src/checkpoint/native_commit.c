@@ -261,7 +261,7 @@ loong_status_t loongi_checkpoint_save_advance(loong_checkpoint_save_t *save,
     bool root = save->comm.rank == 0;
     bool written = save->stage == LOONG_SAVE_WRITING;
     LOONG_CHECK(save->ctx, written || save->stage == LOONG_SAVE_ASSEMBLING,
-                LOONG_ERR_ARG, "the save was not started");
+                LOONG_ERR_ARG, "the save was not started, or is over");
     join_worker(save);
     loong_status_t status = loongi_save_agree(save, save->status, save->error);
     if (status == LOONG_OK && written) {

@@ -75,6 +75,32 @@ has err "    train.micro_batch_size=1   (data parallel 2)"
 run 74 --dry-run --schedule-plot none/step.svg
 has err "cannot create 'none/step.svg"
 
+# The ranks of a mixture of experts, by how they share these.
+run 0 --dry-run --ranks 4 model.foundation.family=qwen3_moe \
+    +model.foundation.num_experts=8 +model.foundation.moe_router_topk=2 \
+    +model.foundation.moe_ffn_hidden_size=16 \
+    +parallel.expert_model_parallel_size=2 train.global_batch_size=8
+has out "pipeline 1 (one_stage) (for experts: expert 2 x tensor 1 x data 2), 1"
+
+# Stopped without a place for checkpoints: nothing says that one was saved.
+code=0
+"$build/loongrun" recipe.yaml checkpoint.save=null log.dir=unsaved \
+    >out 2>err &
+pid=$!
+for i in $(seq 100); do
+    [ -e unsaved/recipe.yaml ] && break
+    sleep 0.1
+done
+sleep 0.3
+kill -TERM $pid
+wait $pid || code=$?
+pid=
+[ $code = 75 ] || fail "TERM without checkpoint.save: exit $code, not 75"
+has err "loongrun: exit 75: stopped on request"
+grep -qF "nothing is kept: checkpoint.save is not set" out err || fail "kept?"
+hasnt err "saved"
+hasnt out "saved"
+
 # USR1 saves and goes on; TERM saves and ends with 75; auto goes on there.
 code=0
 "$build/loongrun" recipe.yaml >out 2>err &
@@ -165,6 +191,12 @@ saved=$(ls save)
     >out 2>err || fail "bench of a recipe with checkpoints"
 has out '"ms_median"'
 [ "$saved" = "$(ls save)" ] || fail "a benchmark touched the checkpoints"
+# The type that auto means is the trainer's.
+run 0 --dry-run
+dtype=$(sed -n 's/^precision: \([a-z0-9]*\) (auto.*/\1/p' out)
+"$build/loong-bench" step recipe.yaml --steps 1 --floor-seconds 0 --json \
+    >out 2>err || fail "bench of a recipe without a type"
+has out "\"dtype\":\"$dtype\""
 "$build/loong-bench" step "$source/configs/recipes/demo_pretrain.yaml" \
     data.seq_length=16 train.micro_batch_size=1 train.global_batch_size=1 \
     --steps 1 --floor-seconds 0 >out 2>err || fail "bench of the demo"

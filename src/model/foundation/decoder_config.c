@@ -7,6 +7,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "decoder_check.h"
+
 typedef enum field_type {
     INT,
     LONG,
@@ -31,18 +33,15 @@ static const choice_t activations[] = {{"swiglu", LOONG_MLP_SWIGLU},
                                        {"gelu", LOONG_MLP_GELU},
                                        {"gelu_tanh", LOONG_MLP_GELU_TANH},
                                        {NULL, 0}};
-static const choice_t scalings[] = {{"none", LOONG_ROPE_DEFAULT},
-                                    {"default", LOONG_ROPE_DEFAULT},
-                                    {"linear", LOONG_ROPE_LINEAR},
-                                    {"llama3", LOONG_ROPE_LLAMA3},
-                                    {"yarn", LOONG_ROPE_YARN},
-                                    {NULL, 0}};
+static const choice_t scalings[] = {
+    {"none", LOONG_ROPE_DEFAULT},  {"default", LOONG_ROPE_DEFAULT},
+    {"linear", LOONG_ROPE_LINEAR}, {"llama3", LOONG_ROPE_LLAMA3},
+    {"yarn", LOONG_ROPE_YARN},     {NULL, 0}};
 
-static const choice_t scores[] = {
-    {"softmax", LOONG_SCORE_SOFTMAX},
-    {"sigmoid", LOONG_SCORE_SIGMOID},
-    {"sqrtsoftplus", LOONG_SCORE_SQRTSOFTPLUS},
-    {NULL, 0}};
+static const choice_t scores[] = {{"softmax", LOONG_SCORE_SOFTMAX},
+                                  {"sigmoid", LOONG_SCORE_SIGMOID},
+                                  {"sqrtsoftplus", LOONG_SCORE_SQRTSOFTPLUS},
+                                  {NULL, 0}};
 static const choice_t balances[] = {
     {"aux_loss", 0}, {"seq_aux_loss", 1}, {NULL, 0}};
 
@@ -114,26 +113,14 @@ static const field_t fields[] = {
     {"moe_shared_expert_gate", BOOL, AT(shared_expert_gate), NULL},
 };
 
-/* The message of all problems so far. */
-typedef struct report {
-    loong_text_t text;
-    int problems;
-} report_t;
-
-#define PROBLEM(report_, ...)                                                 \
-    do {                                                                      \
-        (report_)->problems++;                                                \
-        loongi_text_printf(&(report_)->text, "\n  " __VA_ARGS__);             \
-    } while (0)
-
 /* Choices between two, kept as a flag. */
 static bool is_flag(const field_t *f)
 {
     return f->choices == positions || f->choices == balances;
 }
 
-static void set_choice(report_t *report, const field_t *f, const char *text,
-                       void *at)
+static void set_choice(loong_problems_t *problems, const field_t *f,
+                       const char *text, void *at)
 {
     for (const choice_t *c = f->choices; c->name != NULL; c++) {
         if (strcmp(c->name, text) != 0) {
@@ -146,14 +133,18 @@ static void set_choice(report_t *report, const field_t *f, const char *text,
         }
         return;
     }
-    PROBLEM(report, "%s: found %s, allowed:", f->key, text);
+    char allowed[200] = "";
+    size_t used = 0;
     for (const choice_t *c = f->choices; c->name != NULL; c++) {
-        loongi_text_printf(&report->text, " %s", c->name);
+        used += (size_t)snprintf(allowed + used, sizeof(allowed) - used, " %s",
+                                 c->name);
     }
+    loongi_problems_add(problems, "%s: found %s, allowed:%s", f->key, text,
+                        allowed);
 }
 
-static void set_number(report_t *report, const field_t *f, const char *text,
-                       void *at)
+static void set_number(loong_problems_t *problems, const field_t *f,
+                       const char *text, void *at)
 {
     char *end = NULL;
     errno = 0;
@@ -161,8 +152,8 @@ static void set_number(report_t *report, const field_t *f, const char *text,
     bool integral = real == (double)(long long)real;
     if (end == text || *end != '\0' || errno != 0 ||
         (f->type != REAL && !integral)) {
-        PROBLEM(report, "%s: found %s, %s wanted", f->key, text,
-                f->type == REAL ? "a number" : "a whole number");
+        loongi_problems_add(problems, "%s: found %s, %s wanted", f->key, text,
+                            f->type == REAL ? "a number" : "a whole number");
     } else if (f->type == REAL || f->type == WHOLE) {
         *(double *)at = real;
     } else if (f->type == LONG) {
@@ -172,18 +163,19 @@ static void set_number(report_t *report, const field_t *f, const char *text,
     }
 }
 
-static void set_flag(report_t *report, const field_t *f, const char *text,
-                     void *at)
+static void set_flag(loong_problems_t *problems, const field_t *f,
+                     const char *text, void *at)
 {
     bool yes = strcmp(text, "true") == 0;
     if (!yes && strcmp(text, "false") != 0) {
-        PROBLEM(report, "%s: found %s, true or false wanted", f->key, text);
+        loongi_problems_add(problems, "%s: found %s, true or false wanted",
+                            f->key, text);
     }
     *(bool *)at = f->type == NOT ? !yes : yes;
 }
 
-static void set_field(report_t *report, loong_decoder_config_t *config,
-                      const loong_pair_t *pair)
+static void set_field(loong_problems_t *problems,
+                      loong_decoder_config_t *config, const loong_pair_t *pair)
 {
     for (int64_t i = 0; i < LOONG_COUNT_OF(fields); i++) {
         const field_t *f = &fields[i];
@@ -192,15 +184,15 @@ static void set_field(report_t *report, loong_decoder_config_t *config,
         }
         void *at = (char *)config + f->offset;
         if (f->type == CHOICE) {
-            set_choice(report, f, pair->value, at);
+            set_choice(problems, f, pair->value, at);
         } else if (f->type == BOOL || f->type == NOT) {
-            set_flag(report, f, pair->value, at);
+            set_flag(problems, f, pair->value, at);
         } else if (f->type != TEXT) {
-            set_number(report, f, pair->value, at);
+            set_number(problems, f, pair->value, at);
         }
         return;
     }
-    PROBLEM(report, "%s: no such key of a decoder", pair->key);
+    loongi_problems_add(problems, "%s: no such key of a decoder", pair->key);
 }
 
 static void set_defaults(loong_decoder_config_t *c)
@@ -222,203 +214,42 @@ static void set_defaults(loong_decoder_config_t *c)
     c->router.scaling_factor = 1.0;
 }
 
-static bool is_one_of(const char *name, const char *const *names)
-{
-    while (*names != NULL && strcmp(*names, name) != 0) {
-        names++;
-    }
-    return *names != NULL;
-}
-
-static bool is_mixture(const char *family)
-{
-    static const char *const names[] = {"mixtral", "qwen2_moe", "qwen3_moe",
-                                        NULL};
-    return family != NULL && is_one_of(family, names);
-}
-
 /* What the name of a family alone says: the defaults of its configuration
  * class in transformers. */
-static void set_family_defaults(loong_decoder_config_t *c, const char *family)
-{
-    if (family == NULL) {
-        return;
-    }
-    static const char *const qwen2s[] = {"qwen2", "qwen2_moe", NULL};
-    static const char *const qwen3s[] = {"qwen3", "qwen3_moe", NULL};
-    bool qwen2 = is_one_of(family, qwen2s);
-    bool qwen3 = is_one_of(family, qwen3s);
-    c->qkv_bias = qwen2;
-    c->qk_norm = qwen3;
-    if (qwen2 || qwen3) {
-        c->norm_eps = 1e-6;
-    }
-    c->shared_expert_gate = strcmp(family, "qwen2_moe") == 0;
-    if (is_mixture(family)) {
-        c->tied = false;
-    }
-    if (strcmp(family, "mixtral") == 0) {
-        c->rope.base = 1e6;
-    }
-    if (strcmp(family, "gpt2") == 0) {
-        c->learned_positions = true;
-        c->normalization = LOONG_NORM_LAYER;
-        c->mlp = LOONG_MLP_GELU_TANH;
-        c->qkv_bias = c->attention_output_bias = c->mlp_bias = true;
-        c->scaled_output_init = true;
-    }
-}
+static const struct {
+    const char *family;
+    loong_pair_t pair;
+} family_defaults[] = {
+    {"gpt2", {"position_embedding_type", "learned_absolute"}},
+    {"gpt2", {"normalization", "LayerNorm"}},
+    {"gpt2", {"activation", "gelu_tanh"}},
+    {"gpt2", {"add_qkv_bias", "true"}},
+    {"gpt2", {"add_attn_proj_bias", "true"}},
+    {"gpt2", {"add_bias_linear", "true"}},
+    {"gpt2", {"use_scaled_init_method", "true"}},
+    {"qwen2", {"add_qkv_bias", "true"}},
+    {"qwen2", {"layernorm_epsilon", "1e-6"}},
+    {"qwen3", {"qk_layernorm", "true"}},
+    {"qwen3", {"layernorm_epsilon", "1e-6"}},
+    {"mixtral", {"untie_embeddings_and_output_weights", "true"}},
+    {"mixtral", {"rotary_base", "1e6"}},
+    {"qwen2_moe", {"untie_embeddings_and_output_weights", "true"}},
+    {"qwen2_moe", {"add_qkv_bias", "true"}},
+    {"qwen2_moe", {"layernorm_epsilon", "1e-6"}},
+    {"qwen2_moe", {"moe_shared_expert_gate", "true"}},
+    {"qwen3_moe", {"untie_embeddings_and_output_weights", "true"}},
+    {"qwen3_moe", {"qk_layernorm", "true"}},
+    {"qwen3_moe", {"layernorm_epsilon", "1e-6"}},
+};
 
-static void want_positive(report_t *report, const char *key, int64_t value)
+static void set_family_defaults(loong_problems_t *problems,
+                                loong_decoder_config_t *config,
+                                const char *family)
 {
-    if (value <= 0) {
-        PROBLEM(report, "%s: found %lld, a positive number wanted", key,
-                (long long)value);
-    }
-}
-
-static void check_sizes(report_t *report, loong_decoder_config_t *c)
-{
-    want_positive(report, "num_layers", c->num_layers);
-    want_positive(report, "hidden_size", c->hidden_size);
-    want_positive(report, "num_attention_heads", c->num_attention_heads);
-    want_positive(report, "vocab_size", c->vocab_size);
-    want_positive(report, "make_vocab_size_divisible_by",
-                  c->padded_vocab_size);
-    want_positive(report, "max_position_embeddings",
-                  c->max_position_embeddings);
-    if (report->problems > 0) {
-        return;
-    }
-    if (c->num_query_groups == 0) {
-        c->num_query_groups = c->num_attention_heads;
-    }
-    if (c->ffn_hidden_size == 0) {
-        c->ffn_hidden_size = 4 * c->hidden_size;
-    }
-    if (c->num_attention_heads % c->num_query_groups != 0) {
-        PROBLEM(report,
-                "num_query_groups: %d does not divide num_attention_heads %d",
-                c->num_query_groups, c->num_attention_heads);
-    }
-    if (c->kv_channels == 0) {
-        if (c->hidden_size % c->num_attention_heads != 0) {
-            PROBLEM(report,
-                    "kv_channels is not given and num_attention_heads %d does "
-                    "not divide hidden_size %lld",
-                    c->num_attention_heads, (long long)c->hidden_size);
+    for (int64_t i = 0; i < LOONG_COUNT_OF(family_defaults); i++) {
+        if (family != NULL && strcmp(family_defaults[i].family, family) == 0) {
+            set_field(problems, config, &family_defaults[i].pair);
         }
-        c->kv_channels = (int)(c->hidden_size / c->num_attention_heads);
-    }
-    c->rope.rotary_dim = (int)(c->kv_channels * c->rotary_percent);
-    if (!c->learned_positions && c->rope.rotary_dim % 2 != 0) {
-        PROBLEM(report, "rotary dimension %d (kv_channels x rotary_percent) "
-                        "is odd",
-                c->rope.rotary_dim);
-    }
-}
-
-/* What concerns experts when there are none, or without the key it needs. */
-static void check_orphans(report_t *report, const loong_decoder_config_t *c,
-                          const loong_pairs_t *pairs)
-{
-    for (int64_t i = 0; i < pairs->count && c->num_experts == 0; i++) {
-        if (strncmp(pairs->items[i].key, "moe_", 4) == 0) {
-            PROBLEM(report, "%s: has no effect without num_experts",
-                    pairs->items[i].key);
-        }
-    }
-    if (c->num_experts == 0 &&
-        is_mixture(loongi_pairs_get(pairs, "family"))) {
-        PROBLEM(report, "num_experts: must be set for family %s",
-                loongi_pairs_get(pairs, "family"));
-    }
-    if (c->num_experts > 0 && c->shared_expert_ffn == 0 &&
-        loongi_pairs_true(pairs, "moe_shared_expert_gate")) {
-        PROBLEM(report, "moe_shared_expert_gate: has no effect without "
-                        "moe_shared_expert_intermediate_size");
-    }
-}
-
-static void check_groups(report_t *report, const loong_router_attr_t *r,
-                         int experts)
-{
-    if (r->num_groups == 0) {
-        if (r->group_topk != 0) {
-            PROBLEM(report, "moe_router_group_topk: has no effect without "
-                            "moe_router_num_groups");
-        }
-        return;
-    }
-    if (r->num_groups < 0 || experts % r->num_groups != 0) {
-        PROBLEM(report, "moe_router_num_groups: %d does not divide "
-                        "num_experts %d", r->num_groups, experts);
-        return;
-    }
-    int each = experts / r->num_groups;
-    if (r->group_topk < 1 || r->group_topk > r->num_groups ||
-        r->topk % r->group_topk != 0 || r->topk / r->group_topk > each) {
-        PROBLEM(report,
-                "moe_router_group_topk: found %d, a divisor of "
-                "moe_router_topk %d up to moe_router_num_groups %d wanted, "
-                "so that a group of %d experts has as many as it shares",
-                r->group_topk, r->topk, r->num_groups, each);
-    }
-}
-
-static void check_experts(report_t *report, loong_decoder_config_t *c,
-                          const loong_pairs_t *pairs)
-{
-    check_orphans(report, c, pairs);
-    if (c->num_experts == 0) {
-        return;
-    }
-    if (c->moe_ffn_hidden_size == 0) {
-        c->moe_ffn_hidden_size = c->ffn_hidden_size;
-    }
-    want_positive(report, "num_experts", c->num_experts);
-    want_positive(report, "moe_ffn_hidden_size", c->moe_ffn_hidden_size);
-    if (c->router.topk < 1 || c->router.topk > c->num_experts) {
-        PROBLEM(report, "moe_router_topk: found %d, 1 to num_experts %d "
-                        "wanted", c->router.topk, c->num_experts);
-    }
-    check_groups(report, &c->router, c->num_experts);
-    if (c->mlp != LOONG_MLP_SWIGLU || c->mlp_bias) {
-        PROBLEM(report, "num_experts: experts have activation swiglu and no "
-                        "biases (add_bias_linear)");
-    }
-    if (c->router.pre_softmax && c->router.score != LOONG_SCORE_SOFTMAX) {
-        PROBLEM(report, "moe_router_pre_softmax: only with "
-                        "moe_router_score_function softmax");
-    }
-    if (!(c->router.scaling_factor > 0.0)) {
-        PROBLEM(report, "moe_router_topk_scaling_factor: found %g, a positive "
-                        "number wanted", c->router.scaling_factor);
-    }
-    if (!(c->aux_loss_coeff >= 0.0) || !(c->router_z_loss_coeff >= 0.0)) {
-        PROBLEM(report, "moe_aux_loss_coeff, moe_z_loss_coeff: found %g and "
-                        "%g, numbers not below 0 wanted", c->aux_loss_coeff,
-                c->router_z_loss_coeff);
-    }
-}
-
-/* A scaling is complete, and numbers of one are not there for nothing. */
-static void check_scaling(report_t *report, const loong_decoder_config_t *c,
-                          const loong_pairs_t *pairs)
-{
-    static const char prefix[] = "rope_scaling.";
-    bool scaled = c->rope.scaling != LOONG_ROPE_DEFAULT;
-    for (int64_t i = 0; i < pairs->count && !scaled; i++) {
-        const char *key = pairs->items[i].key;
-        if (strncmp(key, prefix, strlen(prefix)) == 0 &&
-            strcmp(key, "rope_scaling.type") != 0) {
-            PROBLEM(report, "%s: has no effect without rope_scaling.type",
-                    key);
-        }
-    }
-    if (scaled && loongi_pairs_get(pairs, "rope_scaling.factor") == NULL) {
-        PROBLEM(report, "rope_scaling.factor: must be set with "
-                        "rope_scaling.type");
     }
 }
 
@@ -426,21 +257,14 @@ loong_status_t loongi_decoder_configure(loong_context_t *ctx,
                                         const loong_pairs_t *pairs,
                                         loong_decoder_config_t *config)
 {
-    report_t report = {loongi_text_begin(ctx), 0};
-    loong_status_t status = LOONG_OK;
+    loong_problems_t problems = loongi_problems_begin(ctx);
     set_defaults(config);
-    set_family_defaults(config, loongi_pairs_get(pairs, "family"));
+    set_family_defaults(&problems, config, loongi_pairs_get(pairs, "family"));
     for (int64_t i = 0; i < pairs->count; i++) {
-        set_field(&report, config, &pairs->items[i]);
+        set_field(&problems, config, &pairs->items[i]);
     }
-    check_scaling(&report, config, pairs);
-    check_sizes(&report, config);
-    check_experts(&report, config, pairs);
-    if (report.problems > 0) {
-        status = LOONG_FAIL(ctx, LOONG_ERR_CONFIG,
-                            "%d problems with the model:%s", report.problems,
-                            loongi_text_get(&report.text));
-    } else {
+    loongi_decoder_check(&problems, config, pairs);
+    if (problems.count == 0) {
         config->padded_vocab_size =
             loongi_round_up(config->vocab_size, config->padded_vocab_size);
         if (config->rope.original_max_position_embeddings == 0.0) {
@@ -448,16 +272,23 @@ loong_status_t loongi_decoder_configure(loong_context_t *ctx,
                 (double)config->max_position_embeddings;
         }
     }
-    loongi_text_free(&report.text);
-    return status;
+    return loongi_problems_end(&problems, LOONG_ERR_CONFIG, "the model");
 }
 
 /* Keys whose defaults other programs do not share. */
-static const char *const stated[] = {
-    "ffn_hidden_size", "num_query_groups", "kv_channels",
-    "position_embedding_type", "normalization", "layernorm_epsilon",
-    "qk_layernorm", "add_bias_linear", "add_qkv_bias", "add_attn_proj_bias",
-    "activation", "untie_embeddings_and_output_weights", NULL};
+static const char *const stated[] = {"ffn_hidden_size",
+                                     "num_query_groups",
+                                     "kv_channels",
+                                     "position_embedding_type",
+                                     "normalization",
+                                     "layernorm_epsilon",
+                                     "qk_layernorm",
+                                     "add_bias_linear",
+                                     "add_qkv_bias",
+                                     "add_attn_proj_bias",
+                                     "activation",
+                                     "untie_embeddings_and_output_weights",
+                                     NULL};
 static const char *const stated_experts[] = {
     "moe_ffn_hidden_size", "moe_router_topk", "moe_router_pre_softmax",
     "moe_shared_expert_gate", NULL};
@@ -495,8 +326,7 @@ static loong_status_t state_field(const loong_decoder_config_t *config,
         snprintf(text, sizeof(text), "%d", *(const int *)at);
         break;
     case LONG:
-        snprintf(text, sizeof(text), "%lld",
-                 (long long)*(const int64_t *)at);
+        snprintf(text, sizeof(text), "%lld", (long long)*(const int64_t *)at);
         break;
     case WHOLE:
         snprintf(text, sizeof(text), "%.0f", *(const double *)at);

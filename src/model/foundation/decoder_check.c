@@ -1,0 +1,205 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * What must hold between the keys of a decoder, and sizes that follow from
+ * others. */
+#include "decoder_check.h"
+
+#include <string.h>
+
+static void want_positive(loong_problems_t *problems, const char *key,
+                          int64_t value)
+{
+    if (value <= 0) {
+        loongi_problems_add(problems,
+                            "%s: found %lld, a positive number wanted", key,
+                            (long long)value);
+    }
+}
+
+static void check_sizes(loong_problems_t *problems, loong_decoder_config_t *c)
+{
+    want_positive(problems, "num_layers", c->num_layers);
+    want_positive(problems, "hidden_size", c->hidden_size);
+    want_positive(problems, "num_attention_heads", c->num_attention_heads);
+    want_positive(problems, "vocab_size", c->vocab_size);
+    want_positive(problems, "make_vocab_size_divisible_by",
+                  c->padded_vocab_size);
+    want_positive(problems, "max_position_embeddings",
+                  c->max_position_embeddings);
+    if (problems->count > 0) {
+        return;
+    }
+    if (c->num_query_groups == 0) {
+        c->num_query_groups = c->num_attention_heads;
+    }
+    if (c->ffn_hidden_size == 0) {
+        c->ffn_hidden_size = 4 * c->hidden_size;
+    }
+    if (c->num_attention_heads % c->num_query_groups != 0) {
+        loongi_problems_add(
+            problems,
+            "num_query_groups: %d does not divide num_attention_heads %d",
+            c->num_query_groups, c->num_attention_heads);
+    }
+    if (c->kv_channels == 0) {
+        if (c->hidden_size % c->num_attention_heads != 0) {
+            loongi_problems_add(
+                problems,
+                "kv_channels is not given and num_attention_heads %d does "
+                "not divide hidden_size %lld",
+                c->num_attention_heads, (long long)c->hidden_size);
+        }
+        c->kv_channels = (int)(c->hidden_size / c->num_attention_heads);
+    }
+    c->rope.rotary_dim = (int)(c->kv_channels * c->rotary_percent);
+    if (!c->learned_positions && c->rope.rotary_dim % 2 != 0) {
+        loongi_problems_add(
+            problems,
+            "rotary dimension %d (kv_channels x rotary_percent) "
+            "is odd",
+            c->rope.rotary_dim);
+    }
+}
+
+static bool is_one_of(const char *name, const char *const *names)
+{
+    while (*names != NULL && strcmp(*names, name) != 0) {
+        names++;
+    }
+    return *names != NULL;
+}
+
+static bool is_mixture(const char *family)
+{
+    static const char *const names[] = {"mixtral", "qwen2_moe", "qwen3_moe",
+                                        NULL};
+    return family != NULL && is_one_of(family, names);
+}
+
+/* What concerns experts when there are none, or without the key it needs. */
+static void check_orphans(loong_problems_t *problems,
+                          const loong_decoder_config_t *c,
+                          const loong_pairs_t *pairs)
+{
+    for (int64_t i = 0; i < pairs->count && c->num_experts == 0; i++) {
+        if (strncmp(pairs->items[i].key, "moe_", 4) == 0) {
+            loongi_problems_add(problems,
+                                "%s: has no effect without num_experts",
+                                pairs->items[i].key);
+        }
+    }
+    if (c->num_experts == 0 && is_mixture(loongi_pairs_get(pairs, "family"))) {
+        loongi_problems_add(problems, "num_experts: must be set for family %s",
+                            loongi_pairs_get(pairs, "family"));
+    }
+    if (c->num_experts > 0 && c->shared_expert_ffn == 0 &&
+        loongi_pairs_true(pairs, "moe_shared_expert_gate")) {
+        loongi_problems_add(problems,
+                            "moe_shared_expert_gate: has no effect without "
+                            "moe_shared_expert_intermediate_size");
+    }
+}
+
+static void check_groups(loong_problems_t *problems,
+                         const loong_router_attr_t *r, int experts)
+{
+    if (r->num_groups == 0) {
+        if (r->group_topk != 0) {
+            loongi_problems_add(problems,
+                                "moe_router_group_topk: has no effect without "
+                                "moe_router_num_groups");
+        }
+        return;
+    }
+    if (r->num_groups < 0 || experts % r->num_groups != 0) {
+        loongi_problems_add(problems,
+                            "moe_router_num_groups: %d does not divide "
+                            "num_experts %d",
+                            r->num_groups, experts);
+        return;
+    }
+    int each = experts / r->num_groups;
+    if (r->group_topk < 1 || r->group_topk > r->num_groups ||
+        r->topk % r->group_topk != 0 || r->topk / r->group_topk > each) {
+        loongi_problems_add(
+            problems,
+            "moe_router_group_topk: found %d, a divisor of "
+            "moe_router_topk %d up to moe_router_num_groups %d wanted, "
+            "so that a group of %d experts has as many as it shares",
+            r->group_topk, r->topk, r->num_groups, each);
+    }
+}
+
+static void check_experts(loong_problems_t *problems, loong_decoder_config_t *c,
+                          const loong_pairs_t *pairs)
+{
+    check_orphans(problems, c, pairs);
+    if (c->num_experts == 0) {
+        return;
+    }
+    if (c->moe_ffn_hidden_size == 0) {
+        c->moe_ffn_hidden_size = c->ffn_hidden_size;
+    }
+    want_positive(problems, "num_experts", c->num_experts);
+    want_positive(problems, "moe_ffn_hidden_size", c->moe_ffn_hidden_size);
+    if (c->router.topk < 1 || c->router.topk > c->num_experts) {
+        loongi_problems_add(problems,
+                            "moe_router_topk: found %d, 1 to num_experts %d "
+                            "wanted",
+                            c->router.topk, c->num_experts);
+    }
+    check_groups(problems, &c->router, c->num_experts);
+    if (c->mlp != LOONG_MLP_SWIGLU || c->mlp_bias) {
+        loongi_problems_add(
+            problems, "num_experts: experts have activation swiglu and no "
+                      "biases (add_bias_linear)");
+    }
+    if (c->router.pre_softmax && c->router.score != LOONG_SCORE_SOFTMAX) {
+        loongi_problems_add(problems, "moe_router_pre_softmax: only with "
+                                      "moe_router_score_function softmax");
+    }
+    if (!(c->router.scaling_factor > 0.0)) {
+        loongi_problems_add(
+            problems,
+            "moe_router_topk_scaling_factor: found %g, a positive "
+            "number wanted",
+            c->router.scaling_factor);
+    }
+    if (!(c->aux_loss_coeff >= 0.0) || !(c->router_z_loss_coeff >= 0.0)) {
+        loongi_problems_add(
+            problems,
+            "moe_aux_loss_coeff, moe_z_loss_coeff: found %g and "
+            "%g, numbers not below 0 wanted",
+            c->aux_loss_coeff, c->router_z_loss_coeff);
+    }
+}
+
+/* A scaling is complete, and numbers of one are not there for nothing. */
+static void check_scaling(loong_problems_t *problems,
+                          const loong_decoder_config_t *c,
+                          const loong_pairs_t *pairs)
+{
+    static const char prefix[] = "rope_scaling.";
+    bool scaled = c->rope.scaling != LOONG_ROPE_DEFAULT;
+    for (int64_t i = 0; i < pairs->count && !scaled; i++) {
+        const char *key = pairs->items[i].key;
+        if (strncmp(key, prefix, strlen(prefix)) == 0 &&
+            strcmp(key, "rope_scaling.type") != 0) {
+            loongi_problems_add(
+                problems, "%s: has no effect without rope_scaling.type", key);
+        }
+    }
+    if (scaled && loongi_pairs_get(pairs, "rope_scaling.factor") == NULL) {
+        loongi_problems_add(problems, "rope_scaling.factor: must be set with "
+                                      "rope_scaling.type");
+    }
+}
+
+void loongi_decoder_check(loong_problems_t *problems,
+                          loong_decoder_config_t *config,
+                          const loong_pairs_t *pairs)
+{
+    check_scaling(problems, config, pairs);
+    check_sizes(problems, config);
+    check_experts(problems, config, pairs);
+}

@@ -71,7 +71,8 @@ typedef enum loong_rope_scaling {
     LOONG_ROPE_DEFAULT,
     LOONG_ROPE_LINEAR,
     LOONG_ROPE_LLAMA3,
-    LOONG_ROPE_YARN
+    LOONG_ROPE_YARN,
+    LOONG_ROPE_DYNAMIC
 } loong_rope_scaling_t;
 
 /* rope_table: positions i32 [T] -> [T,R] wide: R/2 cosines, then R/2 sines,
@@ -84,7 +85,8 @@ typedef struct loong_rope_table_attr {
     double factor;
     double low_freq_factor;  /* llama3 */
     double high_freq_factor; /* llama3 */
-    double original_max_position_embeddings; /* llama3, yarn */
+    double original_max_position_embeddings; /* llama3, yarn, dynamic */
+    double length; /* dynamic: of a sample */
     double beta_fast; /* yarn */
     double beta_slow; /* yarn */
     double attention_factor; /* yarn; 0: 0.1 ln(factor) + 1, or by mscale */

@@ -4,7 +4,9 @@
  * i < R/2, changed by the scalings as Hugging Face defines them: linear
  * divides by factor; llama3 interpolates between both by wavelength; YaRN
  * (Peng et al. 2023) ramps over dimensions and scales the table by its
- * attention factor. The derivative of a rotation is its transpose. */
+ * attention factor; dynamic raises the base for a sequence of n > N tokens (N
+ * the length before) by (factor n / N - factor + 1)^(R / (R - 2)). The
+ * derivative of a rotation is its transpose. */
 #include "list.h"
 #include "ref.h"
 
@@ -54,9 +56,21 @@ static double yarn(const loong_rope_table_attr_t *a, int i, double theta)
     return theta / a->factor * ramp + theta * (1.0 - ramp);
 }
 
+/* The base for the length of the sequence. */
+static double base_of(const loong_rope_table_attr_t *a)
+{
+    double before = a->original_max_position_embeddings;
+    double r = (double)a->rotary_dim;
+    if (a->scaling != LOONG_ROPE_DYNAMIC || a->length <= before) {
+        return a->base;
+    }
+    double grown = a->factor * a->length / before - (a->factor - 1.0);
+    return a->base * pow(grown, r / (r - 2.0));
+}
+
 static double frequency(const loong_rope_table_attr_t *a, int i)
 {
-    double theta = pow(a->base, -2.0 * (double)i / (double)a->rotary_dim);
+    double theta = pow(base_of(a), -2.0 * (double)i / (double)a->rotary_dim);
     switch (a->scaling) {
     case LOONG_ROPE_LINEAR:
         return theta / a->factor;
@@ -64,6 +78,7 @@ static double frequency(const loong_rope_table_attr_t *a, int i)
         return llama3(a, theta);
     case LOONG_ROPE_YARN:
         return yarn(a, i, theta);
+    case LOONG_ROPE_DYNAMIC:
     case LOONG_ROPE_DEFAULT:
         break;
     }

@@ -3,9 +3,9 @@
  * config.json of a Hugging Face model directory <-> the model keys of the
  * recipe (relative to the component: "num_layers", "rope_scaling.type").
  *
- * Model types: gpt2, llama, mistral (family llama), qwen2, qwen3, mixtral,
- * qwen2_moe, qwen3_moe, in the field names of transformers 4 (rope_theta,
- * rope_scaling) and 5 (rope_parameters).
+ * Model types: those of loongi_hf_type_list (mistral is family llama), in the
+ * field names of transformers 4 (rope_theta, rope_scaling) and 5
+ * (rope_parameters).
  *
  * Rule for fields: one that the library implements is mapped; one that does
  * not change what the model computes is ignored; one that is known to change

@@ -6,21 +6,11 @@
 #include <string.h>
 
 #include "hf_config.h"
-#include "hf_family.h"
-#include "json.h"
-#include "problems.h"
-
-typedef struct reader {
-    loong_context_t *ctx;
-    const char *path;
-    const loong_json_t *json;
-    const loong_hf_type_t *type;
-    loong_pairs_t *pairs;
-    loong_problems_t problems;
-} reader_t;
+#include "hf_config_read.h"
 
 /* Absent and null are the same in these files. */
-static const loong_json_t *field(const loong_json_t *object, const char *name)
+const loong_json_t *loongi_hf_field(const loong_json_t *object,
+                                    const char *name)
 {
     const loong_json_t *value = loongi_json_get(object, name);
     return value != NULL && loongi_json_kind(value) != LOONG_JSON_NULL ? value
@@ -28,7 +18,7 @@ static const loong_json_t *field(const loong_json_t *object, const char *name)
 }
 
 /* The value as JSON for a message, cut when long. */
-static const char *value_text(reader_t *r, const loong_json_t *value,
+static const char *value_text(loong_hf_reader_t *r, const loong_json_t *value,
                               char buffer[64])
 {
     loong_text_t text = loongi_text_begin(r->ctx);
@@ -39,39 +29,41 @@ static const char *value_text(reader_t *r, const loong_json_t *value,
     return buffer;
 }
 
-static void refuse(reader_t *r, const char *name, const loong_json_t *value,
-                   const char *allowed)
+void loongi_hf_refuse(loong_hf_reader_t *r, const char *name,
+                      const loong_json_t *value, const char *allowed)
 {
     char text[64];
     loongi_problems_add(&r->problems, "%s = %s is not supported (%s)", name,
                         value_text(r, value, text), allowed);
 }
 
-static loong_status_t map_int(reader_t *r, const loong_json_t *value,
-                              const char *name, const char *key)
+loong_status_t loongi_hf_map_int(loong_hf_reader_t *r,
+                                 const loong_json_t *value, const char *name,
+                                 const char *key)
 {
     if (loongi_json_kind(value) != LOONG_JSON_INT ||
         loongi_json_int(value) <= 0) {
-        refuse(r, name, value, "a positive integer is needed");
+        loongi_hf_refuse(r, name, value, "a positive integer is needed");
         return LOONG_OK;
     }
     return loongi_pairs_set_int(r->pairs, key, loongi_json_int(value));
 }
 
-static loong_status_t map_real(reader_t *r, const loong_json_t *value,
-                               const char *name, const char *key)
+loong_status_t loongi_hf_map_real(loong_hf_reader_t *r,
+                                  const loong_json_t *value, const char *name,
+                                  const char *key)
 {
     loong_json_kind_t kind = loongi_json_kind(value);
     if ((kind != LOONG_JSON_INT && kind != LOONG_JSON_REAL) ||
         loongi_json_real(value) < 0) {
-        refuse(r, name, value, "a number >= 0 is needed");
+        loongi_hf_refuse(r, name, value, "a number >= 0 is needed");
         return LOONG_OK;
     }
     return loongi_pairs_set_real(r->pairs, key, loongi_json_real(value));
 }
 
-static void check_neutral(reader_t *r, const char *name,
-                          const loong_json_t *value, const char *allowed)
+void loongi_hf_check_neutral(loong_hf_reader_t *r, const char *name,
+                             const loong_json_t *value, const char *allowed)
 {
     char text[64], list[64], note[96];
     if (loongi_json_kind(value) == LOONG_JSON_NULL) {
@@ -82,39 +74,68 @@ static void check_neutral(reader_t *r, const char *name,
     snprintf(note, sizeof(note), "|%s|", text);
     if (strstr(list, note) == NULL) {
         snprintf(note, sizeof(note), "it must be %.60s or absent", allowed);
-        refuse(r, name, value, note);
+        loongi_hf_refuse(r, name, value, note);
     }
 }
 
-static loong_status_t map_fields(reader_t *r)
+static loong_status_t map_flag(loong_hf_reader_t *r, const loong_json_t *value,
+                               const loong_hf_field_t *f)
 {
-    for (const loong_hf_field_t *f = r->type->fields; f->name != NULL; f++) {
-        const loong_json_t *value = field(r->json, f->name);
-        if (f->kind == LOONG_HF_CODE) {
-            continue;
+    if (loongi_json_kind(value) != LOONG_JSON_BOOL) {
+        loongi_hf_refuse(r, f->name, value, "true or false is needed");
+        return LOONG_OK;
+    }
+    return loongi_pairs_set_bool(r->pairs, f->key, loongi_json_bool(value));
+}
+
+/* The value of a class when the file has none. */
+static loong_status_t set_fallback(loong_hf_reader_t *r,
+                                   const loong_hf_field_t *f)
+{
+    double fallback = 0;
+    if (f->fallback == NULL) {
+        loongi_problems_add(&r->problems, "%s is missing", f->name);
+        return LOONG_OK;
+    }
+    if (f->kind != LOONG_HF_REAL) {
+        return loongi_pairs_set(r->pairs, f->key, f->fallback);
+    }
+    sscanf(f->fallback, "%lf", &fallback);
+    return loongi_pairs_set_real(r->pairs, f->key, fallback);
+}
+
+static loong_status_t map_field(loong_hf_reader_t *r, const loong_hf_field_t *f)
+{
+    const loong_json_t *value = loongi_hf_field(r->json, f->name);
+    switch (f->kind) {
+    case LOONG_HF_CODE:
+        return LOONG_OK;
+    case LOONG_HF_NEUTRAL:
+        if (value != NULL) {
+            loongi_hf_check_neutral(r, f->name, value, f->fallback);
         }
-        if (f->kind == LOONG_HF_NEUTRAL) {
-            if (value != NULL) {
-                check_neutral(r, f->name, value, f->fallback);
-            }
-        } else if (value == NULL && f->fallback == NULL) {
-            loongi_problems_add(&r->problems, "%s is missing", f->name);
-        } else if (value == NULL && f->kind == LOONG_HF_INT) {
-            LOONG_TRY(loongi_pairs_set(r->pairs, f->key, f->fallback));
-        } else if (value == NULL) {
-            double fallback = 0;
-            sscanf(f->fallback, "%lf", &fallback);
-            LOONG_TRY(loongi_pairs_set_real(r->pairs, f->key, fallback));
-        } else if (f->kind == LOONG_HF_INT) {
-            LOONG_TRY(map_int(r, value, f->name, f->key));
-        } else {
-            LOONG_TRY(map_real(r, value, f->name, f->key));
-        }
+        return LOONG_OK;
+    case LOONG_HF_INT:
+        return value != NULL ? loongi_hf_map_int(r, value, f->name, f->key)
+                             : set_fallback(r, f);
+    case LOONG_HF_REAL:
+        return value != NULL ? loongi_hf_map_real(r, value, f->name, f->key)
+                             : set_fallback(r, f);
+    case LOONG_HF_BOOL:
+        return value != NULL ? map_flag(r, value, f) : set_fallback(r, f);
     }
     return LOONG_OK;
 }
 
-static bool in_fields(const loong_hf_field_t *fields, const char *name)
+static loong_status_t map_fields(loong_hf_reader_t *r)
+{
+    for (const loong_hf_field_t *f = r->type->fields; f->name != NULL; f++) {
+        LOONG_TRY(map_field(r, f));
+    }
+    return LOONG_OK;
+}
+
+bool loongi_hf_has_field(const loong_hf_field_t *fields, const char *name)
 {
     for (; fields->name != NULL; fields++) {
         if (strcmp(fields->name, name) == 0) {
@@ -134,7 +155,7 @@ static bool is_ignored(const char *name)
     return false;
 }
 
-static bool is_empty(const loong_json_t *value)
+bool loongi_hf_is_empty(const loong_json_t *value)
 {
     switch (loongi_json_kind(value)) {
     case LOONG_JSON_NULL:
@@ -151,14 +172,14 @@ static bool is_empty(const loong_json_t *value)
     }
 }
 
-static void check_other_fields(reader_t *r)
+static void check_other_fields(loong_hf_reader_t *r)
 {
     const loong_hf_field_t *common = loongi_hf_common_fields;
     for (const loong_json_member_t *m = loongi_json_first(r->json); m != NULL;
          m = loongi_json_next(r->json, m)) {
         const char *name = loongi_json_member_key(m);
         const loong_json_t *value = loongi_json_member_value(m);
-        if (in_fields(r->type->fields, name) || is_ignored(name)) {
+        if (loongi_hf_has_field(r->type->fields, name) || is_ignored(name)) {
             continue;
         }
         const loong_hf_field_t *f = common;
@@ -166,29 +187,30 @@ static void check_other_fields(reader_t *r)
             f++;
         }
         if (f->name != NULL) {
-            check_neutral(r, name, value, f->fallback);
-        } else if (!is_empty(value)) {
-            refuse(r, name, value,
-                   "the field is not known; if it does not change what the "
-                   "model computes, remove it");
+            loongi_hf_check_neutral(r, name, value, f->fallback);
+        } else if (!loongi_hf_is_empty(value)) {
+            loongi_hf_refuse(
+                r, name, value,
+                "the field is not known; if it does not change what the "
+                "model computes, remove it");
         }
     }
 }
 
-static void check_architecture(reader_t *r)
+static void check_architecture(loong_hf_reader_t *r)
 {
-    const loong_json_t *list = field(r->json, "architectures");
+    const loong_json_t *list = loongi_hf_field(r->json, "architectures");
     if (list == NULL) {
         return;
     }
     const loong_json_t *first = loongi_json_at(list, 0);
     if (first == NULL || loongi_json_count(list) != 1 ||
         strcmp(loongi_json_string(first), r->type->architecture) != 0) {
-        refuse(r, "architectures", list, r->type->architecture);
+        loongi_hf_refuse(r, "architectures", list, r->type->architecture);
     }
 }
 
-static loong_status_t set_fixed(reader_t *r)
+static loong_status_t set_fixed(loong_hf_reader_t *r)
 {
     for (const loong_hf_fixed_t *f = r->type->fixed; f->key != NULL; f++) {
         LOONG_TRY(loongi_pairs_set(r->pairs, f->key, f->value));
@@ -197,37 +219,41 @@ static loong_status_t set_fixed(reader_t *r)
 }
 
 /* A field that is true, false or absent. */
-static bool flag(reader_t *r, const char *name, bool fallback)
+static bool flag(loong_hf_reader_t *r, const char *name, bool fallback)
 {
-    const loong_json_t *value = field(r->json, name);
+    const loong_json_t *value = loongi_hf_field(r->json, name);
     if (value == NULL) {
         return fallback;
     }
     if (loongi_json_kind(value) != LOONG_JSON_BOOL) {
-        refuse(r, name, value, "true or false is needed");
+        loongi_hf_refuse(r, name, value, "true or false is needed");
         return fallback;
     }
     return loongi_json_bool(value);
 }
 
-static loong_status_t map_heads(reader_t *r)
+static loong_status_t map_heads(loong_hf_reader_t *r)
 {
     int64_t heads = 0;
     int64_t hidden = 0;
-    const loong_json_t *groups = field(r->json, "num_key_value_heads");
-    const loong_json_t *width = field(r->json, "head_dim");
+    const loong_json_t *groups =
+        loongi_hf_field(r->json, "num_key_value_heads");
+    const loong_json_t *width = loongi_hf_field(r->json, "head_dim");
     if (!loongi_pairs_int(r->pairs, "num_attention_heads", &heads) ||
         !loongi_pairs_int(r->pairs, "hidden_size", &hidden)) {
         return LOONG_OK; /* already reported */
     }
     if (groups != NULL) {
-        LOONG_TRY(
-            map_int(r, groups, "num_key_value_heads", "num_query_groups"));
+        LOONG_TRY(loongi_hf_map_int(r, groups, "num_key_value_heads",
+                                    "num_query_groups"));
     } else {
         LOONG_TRY(loongi_pairs_set_int(r->pairs, "num_query_groups", heads));
     }
     if (width != NULL) {
-        return map_int(r, width, "head_dim", "kv_channels");
+        return loongi_hf_map_int(r, width, "head_dim", "kv_channels");
+    }
+    if (loongi_pairs_get(r->pairs, "kv_channels") != NULL) {
+        return LOONG_OK;
     }
     if (hidden % heads != 0) {
         loongi_problems_add(&r->problems,
@@ -238,17 +264,17 @@ static loong_status_t map_heads(reader_t *r)
     return loongi_pairs_set_int(r->pairs, "kv_channels", hidden / heads);
 }
 
-static loong_status_t map_activation(reader_t *r)
+static loong_status_t map_activation(loong_hf_reader_t *r)
 {
     bool gpt2 = strcmp(r->type->family, "gpt2") == 0;
     const char *name = gpt2 ? "activation_function" : "hidden_act";
-    const loong_json_t *value = field(r->json, name);
+    const loong_json_t *value = loongi_hf_field(r->json, name);
     const char *text = value != NULL ? loongi_json_string(value)
                        : gpt2        ? "gelu_new"
                                      : "silu";
     if (!gpt2) {
         if (strcmp(text, "silu") != 0 && strcmp(text, "swish") != 0) {
-            refuse(r, name, value, "silu is");
+            loongi_hf_refuse(r, name, value, "silu is");
         }
         return LOONG_OK;
     }
@@ -257,41 +283,54 @@ static loong_status_t map_activation(reader_t *r)
     }
     if (strcmp(text, "gelu_new") != 0 &&
         strcmp(text, "gelu_pytorch_tanh") != 0) {
-        refuse(r, name, value, "gelu, gelu_new and gelu_pytorch_tanh are");
+        loongi_hf_refuse(r, name, value,
+                         "gelu, gelu_new and gelu_pytorch_tanh are");
     }
     return loongi_pairs_set(r->pairs, "activation", "gelu_tanh");
 }
 
-/* attention_bias is a bias on q, k, v and the output projection. */
-static loong_status_t map_biases(reader_t *r)
+/* One field says which linear layers have biases: attention_bias and bias
+ * q, k, v and the output projection, use_bias all. */
+static loong_status_t map_biases(loong_hf_reader_t *r)
 {
-    if (!in_fields(r->type->fields, "attention_bias")) {
+    static const char *const names[] = {"attention_bias", "bias", "use_bias"};
+    const char *name = NULL;
+    for (int64_t i = 0; i < LOONG_COUNT_OF(names); i++) {
+        const loong_hf_field_t *f = r->type->fields;
+        while (f->name != NULL && strcmp(f->name, names[i]) != 0) {
+            f++;
+        }
+        name = f->name != NULL && f->kind == LOONG_HF_CODE ? names[i] : name;
+    }
+    if (name == NULL) {
         return LOONG_OK; /* fixed by the type */
     }
-    bool llama = in_fields(r->type->fields, "mlp_bias");
-    bool attention = flag(r, "attention_bias", false);
-    bool mlp = llama && flag(r, "mlp_bias", false);
+    bool attention = flag(r, name, strcmp(name, "bias") == 0);
+    bool mlp = strcmp(name, "use_bias") == 0 ? attention
+               : loongi_hf_has_field(r->type->fields, "mlp_bias")
+                   ? flag(r, "mlp_bias", false)
+                   : false;
     LOONG_TRY(loongi_pairs_set_bool(r->pairs, "add_bias_linear", mlp));
     LOONG_TRY(loongi_pairs_set_bool(r->pairs, "add_qkv_bias", attention));
     return loongi_pairs_set_bool(r->pairs, "add_attn_proj_bias", attention);
 }
 
-static bool is_type(const reader_t *r, const char *model_type)
+static bool is_type(const loong_hf_reader_t *r, const char *model_type)
 {
     return strcmp(r->type->model_type, model_type) == 0;
 }
 
-static bool is_mixture(const reader_t *r)
+static bool is_mixture(const loong_hf_reader_t *r)
 {
     return is_type(r, "mixtral") || is_type(r, "qwen2_moe") ||
            is_type(r, "qwen3_moe");
 }
 
 /* Qwen's number of experts; newer files say it in Mixtral's words. */
-static loong_status_t map_experts(reader_t *r)
+static loong_status_t map_experts(loong_hf_reader_t *r)
 {
-    const loong_json_t *old = field(r->json, "num_experts");
-    const loong_json_t *value = field(r->json, "num_local_experts");
+    const loong_json_t *old = loongi_hf_field(r->json, "num_experts");
+    const loong_json_t *value = loongi_hf_field(r->json, "num_local_experts");
     if (old != NULL && value != NULL) {
         loongi_problems_add(&r->problems, "num_experts and num_local_experts "
                                           "are both there: keep one");
@@ -300,12 +339,13 @@ static loong_status_t map_experts(reader_t *r)
         loongi_problems_add(&r->problems, "num_experts is missing");
         return LOONG_OK;
     }
-    return old != NULL ? map_int(r, old, "num_experts", "num_experts")
-                       : map_int(r, value, "num_local_experts", "num_experts");
+    return old != NULL ? loongi_hf_map_int(r, old, "num_experts", "num_experts")
+                       : loongi_hf_map_int(r, value, "num_local_experts",
+                                           "num_experts");
 }
 
 /* With norm_topk_prob the weights are those of a softmax after the choice. */
-static loong_status_t map_mixture(reader_t *r)
+static loong_status_t map_mixture(loong_hf_reader_t *r)
 {
     const char *width = loongi_pairs_get(r->pairs, "ffn_hidden_size");
     if (is_type(r, "mixtral")) {
@@ -323,9 +363,9 @@ static loong_status_t map_mixture(reader_t *r)
 }
 
 /* The first layers with full attention, then layers with the window. */
-static loong_status_t map_window(reader_t *r)
+static loong_status_t map_window(loong_hf_reader_t *r)
 {
-    const loong_json_t *window = field(r->json, "sliding_window");
+    const loong_json_t *window = loongi_hf_field(r->json, "sliding_window");
     int64_t layers = 0;
     int64_t full_layers = 0;
     loongi_pairs_int(r->pairs, "num_layers", &layers);
@@ -336,13 +376,16 @@ static loong_status_t map_window(reader_t *r)
     } else if (is_type(r, "mixtral")) {
         full_layers = 0;
     } else if (is_mixture(r) && flag(r, "use_sliding_window", false)) {
-        refuse(r, "use_sliding_window",
-               field(r->json, "use_sliding_window"), "false is");
+        loongi_hf_refuse(r, "use_sliding_window",
+                         loongi_hf_field(r->json, "use_sliding_window"),
+                         "false is");
         return LOONG_OK;
-    } else if (in_fields(r->type->fields, "use_sliding_window")) {
-        const loong_json_t *value = field(r->json, "max_window_layers");
+    } else if (loongi_hf_has_field(r->type->fields, "use_sliding_window")) {
+        const loong_json_t *value =
+            loongi_hf_field(r->json, "max_window_layers");
         if (value != NULL && loongi_json_kind(value) != LOONG_JSON_INT) {
-            refuse(r, "max_window_layers", value, "an integer is needed");
+            loongi_hf_refuse(r, "max_window_layers", value,
+                             "an integer is needed");
         }
         full_layers = value != NULL ? loongi_json_int(value) : 28;
         if (!flag(r, "use_sliding_window", false) || full_layers >= layers) {
@@ -359,15 +402,15 @@ static loong_status_t map_window(reader_t *r)
     if (window == NULL) {
         return LOONG_OK;
     }
-    LOONG_TRY(map_int(r, window, "sliding_window", "window_size"));
+    LOONG_TRY(loongi_hf_map_int(r, window, "sliding_window", "window_size"));
     return full_layers > 0 ? loongi_pairs_set_int(r->pairs, "max_window_layers",
                                                   full_layers)
                            : LOONG_OK;
 }
 
-static void check_layer_types(reader_t *r)
+static void check_layer_types(loong_hf_reader_t *r)
 {
-    const loong_json_t *list = field(r->json, "layer_types");
+    const loong_json_t *list = loongi_hf_field(r->json, "layer_types");
     int64_t layers = 0;
     int64_t full = 0;
     if (list == NULL) {
@@ -377,7 +420,8 @@ static void check_layer_types(reader_t *r)
     loongi_pairs_int(r->pairs, "num_layers", &layers);
     loongi_pairs_int(r->pairs, "max_window_layers", &full);
     if (loongi_json_count(list) != layers) {
-        refuse(r, "layer_types", list, "one entry for each layer is needed");
+        loongi_hf_refuse(r, "layer_types", list,
+                         "one entry for each layer is needed");
         return;
     }
     for (int64_t i = 0; i < layers; i++) {
@@ -394,131 +438,35 @@ static void check_layer_types(reader_t *r)
     }
 }
 
-static void check_rope_keys(reader_t *r, const loong_json_t *rope,
-                            const char *name, const char *type)
+static loong_status_t map_gpt2(loong_hf_reader_t *r)
 {
-    char spaced[32], full[96];
-    snprintf(spaced, sizeof(spaced), " %.28s ", type);
-    for (const loong_json_member_t *m = loongi_json_first(rope); m != NULL;
-         m = loongi_json_next(rope, m)) {
-        const char *key = loongi_json_member_key(m);
-        const loong_json_t *value = loongi_json_member_value(m);
-        const loong_hf_rope_key_t *k = loongi_hf_rope_keys;
-        snprintf(full, sizeof(full), "%s.%.60s", name, key);
-        while (k->name != NULL && (strcmp(k->name, key) != 0 ||
-                                   strstr(k->types, spaced) == NULL)) {
-            k++;
-        }
-        if (k->name != NULL || strcmp(key, "type") == 0 ||
-            strcmp(key, "rope_type") == 0 || strcmp(key, "rope_theta") == 0) {
-            continue;
-        }
-        if (strcmp(key, "partial_rotary_factor") == 0) {
-            check_neutral(r, full, value, "1|1.0");
-        } else if (!is_empty(value)) {
-            refuse(r, full, value, "not known for this rope type");
-        }
-    }
-}
-
-static loong_status_t map_rope_keys(reader_t *r, const loong_json_t *rope,
-                                    const char *name, const char *type)
-{
-    char spaced[32], full[96], target[96];
-    snprintf(spaced, sizeof(spaced), " %.28s ", type);
-    for (const loong_hf_rope_key_t *k = loongi_hf_rope_keys; k->name != NULL;
-         k++) {
-        const loong_json_t *value = field(rope, k->name);
-        if (strstr(k->types, spaced) == NULL) {
-            continue;
-        }
-        snprintf(full, sizeof(full), "%s.%s", name, k->name);
-        snprintf(target, sizeof(target), "rope_scaling.%s", k->name);
-        bool original =
-            strcmp(k->name, "original_max_position_embeddings") == 0;
-        const char *limit =
-            loongi_pairs_get(r->pairs, "max_position_embeddings");
-        if (value == NULL && original && limit != NULL) {
-            LOONG_TRY(loongi_pairs_set(r->pairs, target, limit));
-        } else if (value == NULL && k->required) {
-            loongi_problems_add(&r->problems, "%s is missing", full);
-        } else if (value != NULL && original) {
-            LOONG_TRY(map_int(r, value, full, target));
-        } else if (value != NULL &&
-                   loongi_json_kind(value) == LOONG_JSON_BOOL &&
-                   strcmp(k->name, "truncate") == 0) {
-            LOONG_TRY(loongi_pairs_set_bool(r->pairs, target,
-                                            loongi_json_bool(value)));
-        } else if (value != NULL) {
-            LOONG_TRY(map_real(r, value, full, target));
-        }
-    }
-    return LOONG_OK;
-}
-
-static const char *rope_type_of(const loong_json_t *rope)
-{
-    const loong_json_t *type = field(rope, "rope_type");
-    type = type != NULL ? type : field(rope, "type");
-    return type != NULL ? loongi_json_string(type) : "default";
-}
-
-static loong_status_t map_rope(reader_t *r)
-{
-    const loong_json_t *theta = field(r->json, "rope_theta");
-    const loong_json_t *scaling = field(r->json, "rope_scaling");
-    const loong_json_t *parameters = field(r->json, "rope_parameters");
-    const loong_json_t *rope = parameters != NULL ? parameters : scaling;
-    const char *name = parameters != NULL ? "rope_parameters" : "rope_scaling";
-    const char *type = "default";
-    if (scaling != NULL && parameters != NULL) {
-        loongi_problems_add(&r->problems, "rope_scaling and rope_parameters "
-                                          "are both there: keep one");
-    }
-    if (rope != NULL && loongi_json_kind(rope) != LOONG_JSON_OBJECT) {
-        refuse(r, name, rope, "an object is needed");
-        rope = NULL;
-    }
-    if (rope != NULL) {
-        const loong_json_t *inner = field(rope, "rope_theta");
-        theta = inner != NULL ? inner : theta;
-        type = rope_type_of(rope);
-        check_rope_keys(r, rope, name, type);
-    }
-    if (theta != NULL) {
-        LOONG_TRY(map_real(r, theta, "rope_theta", "rotary_base"));
-    } else {
-        LOONG_TRY(loongi_pairs_set_real(r->pairs, "rotary_base",
-                                        is_type(r, "mixtral") ? 1e6 : 1e4));
-    }
-    if (strcmp(type, "default") == 0) {
-        return LOONG_OK;
-    }
-    if (strcmp(type, "linear") != 0 && strcmp(type, "llama3") != 0 &&
-        strcmp(type, "yarn") != 0) {
-        loongi_problems_add(&r->problems,
-                            "%s.rope_type = '%s' is not supported (default, "
-                            "linear, llama3 and yarn are)",
-                            name, type);
-        return LOONG_OK;
-    }
-    LOONG_TRY(loongi_pairs_set(r->pairs, "rope_scaling.type", type));
-    return map_rope_keys(r, rope, name, type);
-}
-
-static loong_status_t map_gpt2(reader_t *r)
-{
-    const loong_json_t *inner = field(r->json, "n_inner");
+    const loong_json_t *inner = loongi_hf_field(r->json, "n_inner");
     int64_t hidden = 0;
     LOONG_TRY(map_heads(r));
     if (inner != NULL) {
-        return map_int(r, inner, "n_inner", "ffn_hidden_size");
+        return loongi_hf_map_int(r, inner, "n_inner", "ffn_hidden_size");
     }
     loongi_pairs_int(r->pairs, "hidden_size", &hidden);
     return loongi_pairs_set_int(r->pairs, "ffn_hidden_size", 4 * hidden);
 }
 
-static loong_status_t map_rotary(reader_t *r)
+/* Its feed-forward states twice its width. */
+static loong_status_t map_qwen(loong_hf_reader_t *r)
+{
+    static const char name[] = "intermediate_size";
+    const loong_json_t *value = loongi_hf_field(r->json, name);
+    LOONG_TRY(map_heads(r));
+    if (value == NULL || loongi_json_kind(value) != LOONG_JSON_INT ||
+        loongi_json_int(value) <= 0 || loongi_json_int(value) % 2 != 0) {
+        loongi_problems_add(&r->problems, "%s must be a positive even integer",
+                            name);
+        return LOONG_OK;
+    }
+    return loongi_pairs_set_int(r->pairs, "ffn_hidden_size",
+                                loongi_json_int(value) / 2);
+}
+
+static loong_status_t map_rotary(loong_hf_reader_t *r)
 {
     LOONG_TRY(map_heads(r));
     /* The class of Qwen3 has a default that the others derive. */
@@ -530,31 +478,33 @@ static loong_status_t map_rotary(reader_t *r)
     if (is_mixture(r)) {
         LOONG_TRY(map_mixture(r));
     }
-    LOONG_TRY(map_rope(r));
+    LOONG_TRY(loongi_hf_map_rope(r));
     LOONG_TRY(map_window(r));
     check_layer_types(r);
     return LOONG_OK;
 }
 
-static loong_status_t map_all(reader_t *r)
+static loong_status_t map_all(loong_hf_reader_t *r)
 {
     bool gpt2 = strcmp(r->type->family, "gpt2") == 0;
     LOONG_TRY(loongi_pairs_set(r->pairs, "family", r->type->family));
     LOONG_TRY(map_fields(r));
     LOONG_TRY(set_fixed(r));
-    LOONG_TRY(gpt2 ? map_gpt2(r) : map_rotary(r));
+    LOONG_TRY(gpt2                 ? map_gpt2(r)
+              : is_type(r, "qwen") ? map_qwen(r)
+                                   : map_rotary(r));
     LOONG_TRY(map_activation(r));
-    LOONG_TRY(loongi_pairs_set_bool(r->pairs,
-                                    "untie_embeddings_and_output_weights",
-                                    !flag(r, "tie_word_embeddings", gpt2)));
+    LOONG_TRY(
+        loongi_pairs_set_bool(r->pairs, "untie_embeddings_and_output_weights",
+                              !flag(r, "tie_word_embeddings", r->type->tied)));
     check_architecture(r);
     check_other_fields(r);
     return LOONG_OK;
 }
 
-static loong_status_t read_config(reader_t *r)
+static loong_status_t read_config(loong_hf_reader_t *r)
 {
-    const loong_json_t *type = field(r->json, "model_type");
+    const loong_json_t *type = loongi_hf_field(r->json, "model_type");
     LOONG_CHECK(r->ctx, type != NULL, LOONG_ERR_FORMAT, "%s: no model_type",
                 r->path);
     r->type = loongi_hf_type_find(loongi_json_string(type));
@@ -576,7 +526,7 @@ static loong_status_t read_config(reader_t *r)
 loong_status_t loongi_hf_config_read(loong_context_t *ctx, const char *dir,
                                      loong_pairs_t **pairs_p)
 {
-    reader_t reader = {0};
+    loong_hf_reader_t reader = {0};
     loong_json_t *json = NULL;
     loong_text_t path = loongi_text_begin(ctx);
     loongi_text_printf(&path, "%s/config.json", dir);

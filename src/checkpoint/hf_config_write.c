@@ -147,6 +147,21 @@ static bool is_known(const writer_t *w, const char *key)
     return false;
 }
 
+/* Keys that most types know nothing of, with the value that changes
+ * nothing. */
+static bool is_neutral(const writer_t *w, const char *key)
+{
+    static const loong_hf_fixed_t neutral[] = {
+        {"rotary_interleaved", "false"},
+    };
+    for (int64_t i = 0; i < LOONG_COUNT_OF(neutral); i++) {
+        if (strcmp(neutral[i].key, key) == 0) {
+            return same_value(w->model, key, neutral[i].value);
+        }
+    }
+    return false;
+}
+
 static void emit_table(writer_t *w)
 {
     for (const loong_hf_field_t *f = w->type->fields; f->name != NULL; f++) {
@@ -155,18 +170,24 @@ static void emit_table(writer_t *w)
         } else if (f->kind == LOONG_HF_REAL) {
             bool rate = strstr(f->key, "dropout") != NULL;
             emit_real(w, f->name, f->key, rate ? "0" : f->fallback);
+        } else if (f->kind == LOONG_HF_BOOL) {
+            emit_bool(w, f->name, loongi_pairs_true(w->model, f->key));
         } else if (f->kind == LOONG_HF_NEUTRAL) {
-            emit(w, f->name, f->fallback);
+            char value[64]; /* the first of those allowed */
+            snprintf(value, sizeof(value), "%.*s",
+                     (int)strcspn(f->fallback, "|"), f->fallback);
+            emit(w, f->name, value);
         }
     }
     for (const loong_hf_fixed_t *f = w->type->fixed; f->key != NULL; f++) {
         check_value(w, f->key, f->value);
     }
     for (int64_t i = 0; i < w->model->count; i++) {
-        if (!is_known(w, w->model->items[i].key)) {
+        const char *key = w->model->items[i].key;
+        if (!is_known(w, key) && !is_neutral(w, key)) {
             loongi_problems_add(&w->problems,
-                                "%s: model type %s has nothing like it",
-                                w->model->items[i].key, w->type->model_type);
+                                "%s: model type %s has nothing like it", key,
+                                w->type->model_type);
         }
     }
 }
@@ -175,18 +196,21 @@ static void emit_rope(writer_t *w)
 {
     const char *type = loongi_pairs_get(w->model, "rope_scaling.type");
     char key[96];
-    check_value(w, "rotary_percent", "1");
+    if (has_field(w, "partial_rotary_factor")) {
+        emit_real(w, "partial_rotary_factor", "rotary_percent", "1");
+    } else {
+        check_value(w, "rotary_percent", "1");
+    }
     emit_real(w, "rope_theta", "rotary_base", "10000");
     if (type == NULL || strcmp(type, "none") == 0 ||
         strcmp(type, "default") == 0) {
         emit(w, "rope_scaling", "null");
         return;
     }
-    if (strcmp(type, "linear") != 0 && strcmp(type, "llama3") != 0 &&
-        strcmp(type, "yarn") != 0) {
+    if (!loongi_hf_rope_is_scaling(type)) {
         loongi_problems_add(&w->problems,
                             "rope_scaling.type = %s: linear, "
-                            "llama3 and yarn are known",
+                            "dynamic, llama3 and yarn are known",
                             type);
         return;
     }
@@ -251,16 +275,32 @@ static void emit_window(writer_t *w)
     }
 }
 
+/* Whether the field decides about biases itself. */
+static bool has_code(const writer_t *w, const char *name)
+{
+    const loong_hf_field_t *f = w->type->fields;
+    while (f->name != NULL && strcmp(f->name, name) != 0) {
+        f++;
+    }
+    return f->name != NULL && f->kind == LOONG_HF_CODE;
+}
+
 static void emit_biases(writer_t *w)
 {
     bool attention = loongi_pairs_true(w->model, "add_qkv_bias");
-    if (has_field(w, "attention_bias")) {
-        emit_bool(w, "attention_bias", attention);
+    const char *name = has_code(w, "attention_bias") ? "attention_bias"
+                       : has_code(w, "bias")         ? "bias"
+                       : has_code(w, "use_bias")     ? "use_bias"
+                                                     : NULL;
+    if (name != NULL) {
+        emit_bool(w, name, attention);
         check_value(w, "add_attn_proj_bias", attention ? "true" : "false");
     }
     if (has_field(w, "mlp_bias")) {
         emit_bool(w, "mlp_bias",
                   loongi_pairs_true(w->model, "add_bias_linear"));
+    } else if (has_code(w, "use_bias")) {
+        check_value(w, "add_bias_linear", attention ? "true" : "false");
     }
 }
 
@@ -305,6 +345,9 @@ static void emit_rotary(writer_t *w)
     emit_mixture(w);
     emit_rope(w);
     emit_window(w);
+    if (has_field(w, "num_nextn_predict_layers")) {
+        emit(w, "num_nextn_predict_layers", "0");
+    }
 }
 
 static void emit_gpt2(writer_t *w)
@@ -333,6 +376,24 @@ static void emit_gpt2(writer_t *w)
         snprintf(width, sizeof(width), "%" PRId64, heads);
         check_value(w, "num_query_groups", width);
     }
+}
+
+static void emit_qwen(writer_t *w)
+{
+    char text[32];
+    int64_t width = 0;
+    int64_t heads = 0;
+    loongi_pairs_int(w->model, "ffn_hidden_size", &width);
+    snprintf(text, sizeof(text), "%" PRId64, 2 * width);
+    emit(w, "intermediate_size", text);
+    emit_int(w, "max_position_embeddings", "max_position_embeddings");
+    emit(w, "use_dynamic_ntk", "false");
+    emit(w, "use_logn_attn", "false");
+    loongi_pairs_int(w->model, "num_attention_heads", &heads);
+    snprintf(text, sizeof(text), "%" PRId64, heads);
+    check_value(w, "num_query_groups", text);
+    check_value(w, "window_size", "0");
+    check_value(w, "rope_scaling.type", "none");
 }
 
 /* Token ids: those of generation_config.json, else the given ones. */
@@ -397,6 +458,8 @@ static void compose(writer_t *w, const loong_json_t *generation,
     emit_table(w);
     if (strcmp(w->type->family, "gpt2") == 0) {
         emit_gpt2(w);
+    } else if (strcmp(w->type->family, "qwen") == 0) {
+        emit_qwen(w);
     } else {
         emit_rotary(w);
     }

@@ -24,7 +24,7 @@ typedef struct exporter {
 static loong_status_t declare(exporter_t *e, const loong_hf_param_t *p,
                               int64_t piece)
 {
-    int64_t rows = p->shape[0] * p->parts / p->pieces;
+    int64_t rows = loongi_hf_file_rows(p);
     int64_t shape[2] = {rows, p->shape[1]};
     loong_text_t name = loongi_text_begin(e->ctx);
     if (p->transposed) {
@@ -67,12 +67,13 @@ static loong_status_t source(exporter_t *e, const loong_hf_param_t *p,
                              e->params->dtype, dst);
 }
 
+/* Appends one run of rows to its tensor. */
 static loong_status_t stream(exporter_t *e, const loong_hf_param_t *p,
-                             int64_t piece)
+                             int64_t run)
 {
-    int64_t end = p->shape[0] / p->pieces * (piece + 1);
-    int64_t begin = p->shape[0] / p->pieces * piece;
-    int64_t handle = e->handles[p->first_piece + piece];
+    int64_t begin = p->run * run;
+    int64_t end = begin + p->run;
+    int64_t handle = e->handles[p->first_piece + (p->pieces > 1 ? run : 0)];
     size_t row_bytes = (size_t)p->shape[1] * loong_dtype_size(e->params->dtype);
     int64_t step = LOONG_MAX((int64_t)(STREAM_BYTES / row_bytes), 1);
     void *buffer = NULL;
@@ -90,6 +91,18 @@ static loong_status_t stream(exporter_t *e, const loong_hf_param_t *p,
     }
     loongi_free(e->ctx, buffer);
     return status;
+}
+
+/* The parts of a tensor (or the pieces of a parameter), run after run. */
+static loong_status_t interleave(exporter_t *e, int64_t first)
+{
+    const loong_hf_param_t *p = loongi_hf_map_get(e->map, first);
+    for (int64_t run = 0; run < p->shape[0] / p->run; run++) {
+        for (int i = 0; i < p->parts; i++) {
+            LOONG_TRY(stream(e, loongi_hf_map_get(e->map, first + i), run));
+        }
+    }
+    return LOONG_OK;
 }
 
 /* dst[column][offset + row] = src[row][column] */
@@ -140,11 +153,8 @@ static loong_status_t write_all(exporter_t *e)
 {
     for (int64_t i = 0; i < loongi_hf_map_count(e->map); i++) {
         const loong_hf_param_t *p = loongi_hf_map_get(e->map, i);
-        for (int64_t k = 0; k < p->pieces && !p->transposed; k++) {
-            LOONG_TRY(stream(e, p, k));
-        }
-        if (p->transposed && p->part == 0) {
-            LOONG_TRY(assemble(e, i));
+        if (p->part == 0) {
+            LOONG_TRY(p->transposed ? assemble(e, i) : interleave(e, i));
         }
     }
     return loongi_safetensors_set_commit(e->out);

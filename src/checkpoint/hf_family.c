@@ -4,6 +4,7 @@
  * classes in transformers; where a class has a default size that files always
  * state (hidden size, layers), the field is required instead. */
 #include <stddef.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "hf_family.h"
@@ -15,6 +16,10 @@
 #define REAL_FIELD(name_, key_, fallback_)    \
     {                                         \
         name_, LOONG_HF_REAL, key_, fallback_ \
+    }
+#define BOOL_FIELD(name_, key_, fallback_)    \
+    {                                         \
+        name_, LOONG_HF_BOOL, key_, fallback_ \
     }
 #define NEUTRAL_FIELD(name_, allowed_)          \
     {                                           \
@@ -31,7 +36,9 @@
 
 /* The decoders with rotary positions share all but a few fields. */
 #define ROTARY_FIELDS ROTARY_FIELDS_EPS("1e-06")
-#define ROTARY_FIELDS_EPS(eps_)                                                \
+#define ROTARY_FIELDS_EPS(eps_) \
+    ROTARY_CORE(eps_), REAL_FIELD("attention_dropout", "attention_dropout", "0")
+#define ROTARY_CORE(eps_)                                                \
     INT_FIELD("num_hidden_layers", "num_layers", NULL),                        \
         INT_FIELD("hidden_size", "hidden_size", NULL),                         \
         INT_FIELD("intermediate_size", "ffn_hidden_size", NULL),               \
@@ -43,7 +50,6 @@
         CODE_FIELD("rope_parameters"), CODE_FIELD("layer_types"),              \
         REAL_FIELD("rms_norm_eps", "layernorm_epsilon", eps_),                 \
         CODE_FIELD("hidden_act"), CODE_FIELD("tie_word_embeddings"),           \
-        REAL_FIELD("attention_dropout", "attention_dropout", "0"),             \
         REAL_FIELD("initializer_range", "init_method_std", "0.02")
 
 static const loong_hf_field_t gpt2_fields[] = {
@@ -107,6 +113,55 @@ static const loong_hf_field_t mixtral_fields[] = {
     INT_FIELD("num_experts_per_tok", "moe_router_topk", "2"),
     FIELDS_END};
 
+/* use_bias is one on every linear layer. */
+static const loong_hf_field_t ernie4_5_fields[] = {
+    ROTARY_CORE("1e-05"), CODE_FIELD("use_bias"),
+    NEUTRAL_FIELD("attention_dropout", "0.0|0"),
+    NEUTRAL_FIELD("compression_ratio", "1.0|1"), FIELDS_END};
+
+/* Models with code of their own beside them: auto_map names it. */
+static const loong_hf_field_t internlm2_fields[] = {
+    ROTARY_CORE("1e-06"), CODE_FIELD("bias"), CODE_FIELD("auto_map"),
+    FIELDS_END};
+
+static const loong_hf_field_t mimo_fields[] = {
+    QWEN_FIELDS, NEUTRAL_FIELD("attention_bias", "true"),
+    CODE_FIELD("num_nextn_predict_layers"), CODE_FIELD("auto_map"),
+    FIELDS_END};
+
+/* use_dynamic_ntk and use_logn_attn change inference beyond seq_length
+ * alone. */
+static const loong_hf_field_t qwen_fields[] = {
+    INT_FIELD("num_hidden_layers", "num_layers", NULL),
+    INT_FIELD("hidden_size", "hidden_size", NULL),
+    CODE_FIELD("intermediate_size"),
+    INT_FIELD("num_attention_heads", "num_attention_heads", NULL),
+    INT_FIELD("kv_channels", "kv_channels", "128"),
+    INT_FIELD("vocab_size", "vocab_size", NULL),
+    INT_FIELD("seq_length", "max_position_embeddings", NULL),
+    CODE_FIELD("max_position_embeddings"),
+    REAL_FIELD("rotary_emb_base", "rotary_base", "10000"),
+    REAL_FIELD("rotary_pct", "rotary_percent", "1"),
+    REAL_FIELD("layer_norm_epsilon", "layernorm_epsilon", "1e-06"),
+    CODE_FIELD("tie_word_embeddings"),
+    REAL_FIELD("attn_dropout_prob", "attention_dropout", "0"),
+    REAL_FIELD("emb_dropout_prob", "embedding_dropout", "0"),
+    REAL_FIELD("initializer_range", "init_method_std", "0.02"),
+    NEUTRAL_FIELD("no_bias", "true"),
+    NEUTRAL_FIELD("scale_attn_weights", "true"),
+    CODE_FIELD("use_dynamic_ntk"),
+    CODE_FIELD("use_logn_attn"),
+    CODE_FIELD("bf16"),
+    CODE_FIELD("fp16"),
+    CODE_FIELD("fp32"),
+    CODE_FIELD("softmax_in_fp32"),
+    CODE_FIELD("use_flash_attn"),
+    CODE_FIELD("use_cache_quantization"),
+    CODE_FIELD("use_cache_kernel"),
+    CODE_FIELD("onnx_safe"),
+    CODE_FIELD("auto_map"),
+    FIELDS_END};
+
 #define ROTARY_FIXED                                                   \
     {"position_embedding_type", "rope"}, {"normalization", "RMSNorm"}, \
         {"activation", "swiglu"}, {"hidden_dropout", "0.0"},           \
@@ -146,6 +201,29 @@ static const loong_hf_fixed_t qwen3_fixed[] = {ROTARY_FIXED,
                                                {"add_bias_linear", "false"},
                                                {NULL, NULL}};
 
+static const loong_hf_fixed_t ernie4_5_fixed[] = {
+    ROTARY_FIXED,
+    {"qk_layernorm", "false"},
+    {"rotary_interleaved", "true"},
+    {NULL, NULL}};
+
+static const loong_hf_fixed_t internlm2_fixed[] = {
+    ROTARY_FIXED,
+    {"qk_layernorm", "false"},
+    {"add_bias_linear", "false"},
+    {NULL, NULL}};
+
+static const loong_hf_fixed_t qwen_fixed[] = {
+    {"position_embedding_type", "rope"},
+    {"normalization", "RMSNorm"},
+    {"activation", "swiglu"},
+    {"hidden_dropout", "0.0"},
+    {"qk_layernorm", "false"},
+    {"add_bias_linear", "false"},
+    {"add_qkv_bias", "true"},
+    {"add_attn_proj_bias", "false"},
+    {NULL, NULL}};
+
 #define MOE_FIXED                                                      \
     ROTARY_FIXED, {"add_bias_linear", "false"},                        \
         {"moe_router_score_function", "softmax"},                      \
@@ -177,17 +255,27 @@ static const loong_hf_fixed_t mixtral_fixed[] = {
     {NULL, NULL}};
 
 static const loong_hf_type_t types[] = {
-    {"gpt2", "GPT2LMHeadModel", "gpt2", gpt2_fields, gpt2_fixed},
-    {"llama", "LlamaForCausalLM", "llama", llama_fields, llama_fixed},
-    {"mistral", "MistralForCausalLM", "llama", mistral_fields, mistral_fixed},
-    {"qwen2", "Qwen2ForCausalLM", "qwen2", qwen2_fields, qwen2_fixed},
-    {"qwen3", "Qwen3ForCausalLM", "qwen3", qwen3_fields, qwen3_fixed},
-    {"mixtral", "MixtralForCausalLM", "mixtral", mixtral_fields,
-     mixtral_fixed},
+    {"gpt2", "GPT2LMHeadModel", "gpt2", gpt2_fields, gpt2_fixed, 0.0, true},
+    {"llama", "LlamaForCausalLM", "llama", llama_fields, llama_fixed, 1e4,
+     false},
+    {"mistral", "MistralForCausalLM", "llama", mistral_fields, mistral_fixed,
+     1e4, false},
+    {"qwen", "QWenLMHeadModel", "qwen", qwen_fields, qwen_fixed, 1e4, false},
+    {"qwen2", "Qwen2ForCausalLM", "qwen2", qwen2_fields, qwen2_fixed, 1e4,
+     false},
+    {"qwen3", "Qwen3ForCausalLM", "qwen3", qwen3_fields, qwen3_fixed, 1e4,
+     false},
+    {"internlm2", "InternLM2ForCausalLM", "internlm2", internlm2_fields,
+     internlm2_fixed, 1e4, false},
+    {"mimo", "MiMoForCausalLM", "mimo", mimo_fields, qwen2_fixed, 1e4, false},
+    {"ernie4_5", "Ernie4_5ForCausalLM", "ernie4_5", ernie4_5_fields,
+     ernie4_5_fixed, 5e5, true},
+    {"mixtral", "MixtralForCausalLM", "mixtral", mixtral_fields, mixtral_fixed,
+     1e6, false},
     {"qwen2_moe", "Qwen2MoeForCausalLM", "qwen2_moe", qwen2_moe_fields,
-     qwen2_moe_fixed},
+     qwen2_moe_fixed, 1e4, false},
     {"qwen3_moe", "Qwen3MoeForCausalLM", "qwen3_moe", qwen3_moe_fields,
-     qwen3_moe_fixed},
+     qwen3_moe_fixed, 1e4, false},
 };
 
 const loong_hf_type_t *loongi_hf_type_find(const char *model_type)
@@ -202,8 +290,8 @@ const loong_hf_type_t *loongi_hf_type_find(const char *model_type)
 
 const char *loongi_hf_type_list(void)
 {
-    return "gpt2, llama, mistral, qwen2, qwen3, mixtral, qwen2_moe, "
-           "qwen3_moe";
+    return "gpt2, llama, mistral, qwen, qwen2, qwen3, internlm2, mimo, "
+           "ernie4_5, mixtral, qwen2_moe, qwen3_moe";
 }
 
 const loong_hf_field_t loongi_hf_common_fields[] = {
@@ -247,7 +335,7 @@ const char *const loongi_hf_ignored_fields[] = {
     "pretraining_tp", "n_ctx", "is_llama_config", "unsloth_version",
     "unsloth_fixed", "transformers.js_config", NULL};
 
-#define SCALED " linear llama3 yarn "
+#define SCALED " linear dynamic llama3 yarn "
 const loong_hf_rope_key_t loongi_hf_rope_keys[] = {
     {"factor", SCALED, true},
     {"low_freq_factor", " llama3 ", true},
@@ -260,3 +348,10 @@ const loong_hf_rope_key_t loongi_hf_rope_keys[] = {
     {"mscale_all_dim", " yarn ", false},
     {"truncate", " yarn ", false},
     {NULL, NULL, false}};
+
+bool loongi_hf_rope_is_scaling(const char *type)
+{
+    char spaced[32];
+    snprintf(spaced, sizeof(spaced), " %.28s ", type);
+    return strstr(SCALED, spaced) != NULL;
+}

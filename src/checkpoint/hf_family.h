@@ -15,6 +15,7 @@ extern "C" {
 typedef enum loong_hf_field_kind {
     LOONG_HF_INT,     /* maps to an integer key */
     LOONG_HF_REAL,    /* maps to a real key */
+    LOONG_HF_BOOL,    /* maps to a flag */
     LOONG_HF_NEUTRAL, /* text: the only values allowed, JSON, '|' between */
     LOONG_HF_CODE     /* handled by code */
 } loong_hf_field_kind_t;
@@ -38,6 +39,8 @@ typedef struct loong_hf_type {
     const char *family;             /* in the recipe */
     const loong_hf_field_t *fields; /* ends with a NULL name */
     const loong_hf_fixed_t *fixed;  /* ends with a NULL key */
+    double theta;                   /* rope_theta when absent */
+    bool tied;                      /* tie_word_embeddings when absent */
 } loong_hf_type_t;
 
 /* NULL when not supported. */
@@ -57,6 +60,8 @@ typedef struct loong_hf_rope_key {
     bool required;
 } loong_hf_rope_key_t;
 extern const loong_hf_rope_key_t loongi_hf_rope_keys[];
+/* The type changes frequencies, and the library has it. */
+bool loongi_hf_rope_is_scaling(const char *type);
 
 #ifdef __cplusplus
 }

@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "hf_family.h"
 #include "hf_weights.h"
 
 typedef enum size {
@@ -48,53 +49,68 @@ typedef struct row {
     int part;
     int parts;
     const char *second; /* hf_name and this, for each expert; or NULL */
+    bool grouped;       /* parts alternate, one key head after the other */
 } row_t;
 
 typedef struct family {
     const char *name;
     const char *prefix;
     const row_t *rows; /* ends with a NULL name */
+    bool predicts;     /* files may have layers that predict further tokens */
 } family_t;
 
-#define PLAIN(name_, rows_, columns_, condition_)             \
-    {                                                         \
-        name_, NULL, rows_, columns_, condition_, false, 0, 1, NULL \
+#define PLAIN(name_, rows_, columns_, condition_)                          \
+    {                                                                      \
+        name_, NULL, rows_, columns_, condition_, false, 0, 1, NULL, false \
     }
-#define NAMED(name_, hf_, rows_, columns_)               \
-    {                                                    \
-        name_, hf_, rows_, columns_, ALWAYS, false, 0, 1, NULL \
+#define NAMED(name_, hf_, rows_, columns_)                            \
+    {                                                                 \
+        name_, hf_, rows_, columns_, ALWAYS, false, 0, 1, NULL, false \
     }
-#define TURNED(name_, hf_, rows_, columns_)             \
-    {                                                   \
-        name_, hf_, rows_, columns_, ALWAYS, true, 0, 1, NULL \
+#define RENAMED(name_, hf_, rows_, columns_, condition_)                  \
+    {                                                                     \
+        name_, hf_, rows_, columns_, condition_, false, 0, 1, NULL, false \
     }
-#define ROWS_END                                    \
-    {                                               \
-        NULL, NULL, NONE, NONE, ALWAYS, false, 0, 1, NULL \
+/* A third of a tensor, one below the other or for each key head in turn. */
+#define PART(name_, hf_, rows_, columns_, part_)                          \
+    {                                                                     \
+        name_, hf_, rows_, columns_, ALWAYS, false, part_, 3, NULL, false \
     }
-#define EXPERT(name_, hf_, second_, rows_, columns_)               \
-    {                                                              \
-        name_, hf_, rows_, columns_, ALWAYS, false, 0, 1, second_  \
+#define GROUPED(name_, hf_, rows_, columns_, part_, condition_)              \
+    {                                                                        \
+        name_, hf_, rows_, columns_, condition_, false, part_, 3, NULL, true \
+    }
+#define TURNED(name_, hf_, rows_, columns_)                          \
+    {                                                                \
+        name_, hf_, rows_, columns_, ALWAYS, true, 0, 1, NULL, false \
+    }
+#define ROWS_END                                                 \
+    {                                                            \
+        NULL, NULL, NONE, NONE, ALWAYS, false, 0, 1, NULL, false \
+    }
+#define EXPERT(name_, hf_, second_, rows_, columns_)                     \
+    {                                                                    \
+        name_, hf_, rows_, columns_, ALWAYS, false, 0, 1, second_, false \
     }
 #define ATTN "layers.#.self_attn."
 #define MLP "layers.#.mlp."
 
-#define ROTARY_ATTENTION                                                    \
-    PLAIN("embed_tokens.weight", VOCAB, HIDDEN, ALWAYS),                     \
-        PLAIN("layers.#.input_layernorm.weight", HIDDEN, NONE, ALWAYS),      \
-        PLAIN(ATTN "q_proj.weight", QUERY, HIDDEN, ALWAYS),                  \
-        PLAIN(ATTN "k_proj.weight", KEY, HIDDEN, ALWAYS),                    \
-        PLAIN(ATTN "v_proj.weight", KEY, HIDDEN, ALWAYS),                    \
-        PLAIN(ATTN "q_proj.bias", QUERY, NONE, IF_QKV_BIAS),                 \
-        PLAIN(ATTN "k_proj.bias", KEY, NONE, IF_QKV_BIAS),                   \
-        PLAIN(ATTN "v_proj.bias", KEY, NONE, IF_QKV_BIAS),                   \
-        PLAIN(ATTN "q_norm.weight", HEAD, NONE, IF_QK_NORM),                 \
-        PLAIN(ATTN "k_norm.weight", HEAD, NONE, IF_QK_NORM),                 \
-        PLAIN(ATTN "o_proj.weight", HIDDEN, QUERY, ALWAYS),                  \
-        PLAIN(ATTN "o_proj.bias", HIDDEN, NONE, IF_PROJ_BIAS),               \
-        PLAIN("layers.#.post_attention_layernorm.weight", HIDDEN, NONE,      \
+#define ROTARY_ATTENTION                                                \
+    PLAIN("embed_tokens.weight", VOCAB, HIDDEN, ALWAYS),                \
+        PLAIN("layers.#.input_layernorm.weight", HIDDEN, NONE, ALWAYS), \
+        PLAIN(ATTN "q_proj.weight", QUERY, HIDDEN, ALWAYS),             \
+        PLAIN(ATTN "k_proj.weight", KEY, HIDDEN, ALWAYS),               \
+        PLAIN(ATTN "v_proj.weight", KEY, HIDDEN, ALWAYS),               \
+        PLAIN(ATTN "q_proj.bias", QUERY, NONE, IF_QKV_BIAS),            \
+        PLAIN(ATTN "k_proj.bias", KEY, NONE, IF_QKV_BIAS),              \
+        PLAIN(ATTN "v_proj.bias", KEY, NONE, IF_QKV_BIAS),              \
+        PLAIN(ATTN "q_norm.weight", HEAD, NONE, IF_QK_NORM),            \
+        PLAIN(ATTN "k_norm.weight", HEAD, NONE, IF_QK_NORM),            \
+        PLAIN(ATTN "o_proj.weight", HIDDEN, QUERY, ALWAYS),             \
+        PLAIN(ATTN "o_proj.bias", HIDDEN, NONE, IF_PROJ_BIAS),          \
+        PLAIN("layers.#.post_attention_layernorm.weight", HIDDEN, NONE, \
               ALWAYS)
-#define ROTARY_END                             \
+#define ROTARY_END                              \
     PLAIN("norm.weight", HIDDEN, NONE, ALWAYS), \
         PLAIN("lm_head.weight", VOCAB, HIDDEN, IF_UNTIED), ROWS_END
 
@@ -137,17 +153,17 @@ static const row_t gpt2_rows[] = {
     NAMED("layers.#.input_layernorm.weight", "h.#.ln_1.weight", HIDDEN, NONE),
     NAMED("layers.#.input_layernorm.bias", "h.#.ln_1.bias", HIDDEN, NONE),
     {ATTN "q_proj.weight", "h.#.attn.c_attn.weight", QUERY, HIDDEN, ALWAYS,
-     true, 0, 3, NULL},
+     true, 0, 3, NULL, false},
     {ATTN "k_proj.weight", "h.#.attn.c_attn.weight", KEY, HIDDEN, ALWAYS, true,
-     1, 3, NULL},
+     1, 3, NULL, false},
     {ATTN "v_proj.weight", "h.#.attn.c_attn.weight", KEY, HIDDEN, ALWAYS, true,
-     2, 3, NULL},
+     2, 3, NULL, false},
     {ATTN "q_proj.bias", "h.#.attn.c_attn.bias", QUERY, NONE, ALWAYS, false, 0,
-     3, NULL},
-    {ATTN "k_proj.bias", "h.#.attn.c_attn.bias", KEY, NONE, ALWAYS, false, 1,
-     3, NULL},
-    {ATTN "v_proj.bias", "h.#.attn.c_attn.bias", KEY, NONE, ALWAYS, false, 2,
-     3, NULL},
+     3, NULL, false},
+    {ATTN "k_proj.bias", "h.#.attn.c_attn.bias", KEY, NONE, ALWAYS, false, 1, 3,
+     NULL, false},
+    {ATTN "v_proj.bias", "h.#.attn.c_attn.bias", KEY, NONE, ALWAYS, false, 2, 3,
+     NULL, false},
     TURNED(ATTN "o_proj.weight", "h.#.attn.c_proj.weight", HIDDEN, QUERY),
     NAMED(ATTN "o_proj.bias", "h.#.attn.c_proj.bias", HIDDEN, NONE),
     NAMED("layers.#.post_attention_layernorm.weight", "h.#.ln_2.weight", HIDDEN,
@@ -163,14 +179,65 @@ static const row_t gpt2_rows[] = {
     PLAIN("lm_head.weight", VOCAB, HIDDEN, IF_UNTIED),
     ROWS_END};
 
+#define QWEN "h.#."
+static const row_t qwen_rows[] = {
+    NAMED("embed_tokens.weight", "wte.weight", VOCAB, HIDDEN),
+    NAMED("layers.#.input_layernorm.weight", QWEN "ln_1.weight", HIDDEN, NONE),
+    PART(ATTN "q_proj.weight", QWEN "attn.c_attn.weight", QUERY, HIDDEN, 0),
+    PART(ATTN "k_proj.weight", QWEN "attn.c_attn.weight", KEY, HIDDEN, 1),
+    PART(ATTN "v_proj.weight", QWEN "attn.c_attn.weight", KEY, HIDDEN, 2),
+    PART(ATTN "q_proj.bias", QWEN "attn.c_attn.bias", QUERY, NONE, 0),
+    PART(ATTN "k_proj.bias", QWEN "attn.c_attn.bias", KEY, NONE, 1),
+    PART(ATTN "v_proj.bias", QWEN "attn.c_attn.bias", KEY, NONE, 2),
+    NAMED(ATTN "o_proj.weight", QWEN "attn.c_proj.weight", HIDDEN, QUERY),
+    NAMED("layers.#.post_attention_layernorm.weight", QWEN "ln_2.weight",
+          HIDDEN, NONE),
+    NAMED(MLP "gate_proj.weight", QWEN "mlp.w2.weight", FFN, HIDDEN),
+    NAMED(MLP "up_proj.weight", QWEN "mlp.w1.weight", FFN, HIDDEN),
+    NAMED(MLP "down_proj.weight", QWEN "mlp.c_proj.weight", HIDDEN, FFN),
+    NAMED("norm.weight", "ln_f.weight", HIDDEN, NONE),
+    PLAIN("lm_head.weight", VOCAB, HIDDEN, IF_UNTIED),
+    ROWS_END};
+
+/* wqkv: for each key head its query heads, itself, its values. */
+#define INTERN "layers.#.attention."
+static const row_t internlm2_rows[] = {
+    NAMED("embed_tokens.weight", "tok_embeddings.weight", VOCAB, HIDDEN),
+    NAMED("layers.#.input_layernorm.weight", "layers.#.attention_norm.weight",
+          HIDDEN, NONE),
+    GROUPED(ATTN "q_proj.weight", INTERN "wqkv.weight", QUERY, HIDDEN, 0,
+            ALWAYS),
+    GROUPED(ATTN "k_proj.weight", INTERN "wqkv.weight", KEY, HIDDEN, 1, ALWAYS),
+    GROUPED(ATTN "v_proj.weight", INTERN "wqkv.weight", KEY, HIDDEN, 2, ALWAYS),
+    GROUPED(ATTN "q_proj.bias", INTERN "wqkv.bias", QUERY, NONE, 0,
+            IF_QKV_BIAS),
+    GROUPED(ATTN "k_proj.bias", INTERN "wqkv.bias", KEY, NONE, 1, IF_QKV_BIAS),
+    GROUPED(ATTN "v_proj.bias", INTERN "wqkv.bias", KEY, NONE, 2, IF_QKV_BIAS),
+    NAMED(ATTN "o_proj.weight", INTERN "wo.weight", HIDDEN, QUERY),
+    RENAMED(ATTN "o_proj.bias", INTERN "wo.bias", HIDDEN, NONE, IF_PROJ_BIAS),
+    NAMED("layers.#.post_attention_layernorm.weight",
+          "layers.#.ffn_norm.weight", HIDDEN, NONE),
+    NAMED(MLP "gate_proj.weight", "layers.#.feed_forward.w1.weight", FFN,
+          HIDDEN),
+    NAMED(MLP "up_proj.weight", "layers.#.feed_forward.w3.weight", FFN, HIDDEN),
+    NAMED(MLP "down_proj.weight", "layers.#.feed_forward.w2.weight", HIDDEN,
+          FFN),
+    PLAIN("norm.weight", HIDDEN, NONE, ALWAYS),
+    RENAMED("lm_head.weight", "output.weight", VOCAB, HIDDEN, IF_UNTIED),
+    ROWS_END};
+
 static const family_t families[] = {
-    {"gpt2", "transformer.", gpt2_rows},
-    {"llama", "model.", rotary_rows},
-    {"qwen2", "model.", rotary_rows},
-    {"qwen3", "model.", rotary_rows},
-    {"qwen2_moe", "model.", qwen_moe_rows},
-    {"qwen3_moe", "model.", qwen_moe_rows},
-    {"mixtral", "model.", mixtral_rows},
+    {"gpt2", "transformer.", gpt2_rows, false},
+    {"llama", "model.", rotary_rows, false},
+    {"qwen", "transformer.", qwen_rows, false},
+    {"internlm2", "model.", internlm2_rows, false},
+    {"mimo", "model.", rotary_rows, true},
+    {"ernie4_5", "model.", rotary_rows, false},
+    {"qwen2", "model.", rotary_rows, false},
+    {"qwen3", "model.", rotary_rows, false},
+    {"qwen2_moe", "model.", qwen_moe_rows, false},
+    {"qwen3_moe", "model.", qwen_moe_rows, false},
+    {"mixtral", "model.", mixtral_rows, false},
 };
 
 struct loong_hf_map {
@@ -180,6 +247,7 @@ struct loong_hf_map {
     int64_t sizes[SIZE_COUNT];
     bool conditions[CONDITION_COUNT];
     int64_t layers;
+    int64_t groups; /* key heads */
     int64_t pieces;
     int64_t count;
     int64_t capacity;
@@ -234,6 +302,7 @@ static loong_status_t read_sizes(loong_hf_map_t *map,
     LOONG_TRY(read_size(map, model, "num_attention_heads", &heads));
     LOONG_TRY(read_size(map, model, "num_query_groups", &groups));
     s[NONE] = 1;
+    map->groups = groups;
     s[QUERY] = heads * s[HEAD];
     s[KEY] = groups * s[HEAD];
     map->conditions[ALWAYS] = true;
@@ -281,14 +350,29 @@ static loong_status_t name_pieces(loong_hf_map_t *map, const row_t *row,
         LOONG_TRY(expand(map, i % each > 0 ? row->second : row->hf_name, layer,
                          &pattern));
         const char *mark = strchr(pattern, '@');
-        LOONG_TRY(loongi_arena_printf(map->arena, &name,
-                                      "%.*s%" PRId64 "%s",
+        LOONG_TRY(loongi_arena_printf(map->arena, &name, "%.*s%" PRId64 "%s",
                                       (int)(mark - pattern), pattern, i / each,
                                       mark + 1));
         names[i] = name;
     }
     param->piece_names = names;
     return LOONG_OK;
+}
+
+static const char head_name[] = "lm_head.weight";
+
+/* Where the rows of a part lie between those of the others. */
+static void place_runs(const loong_hf_map_t *map, const row_t *row,
+                       loong_hf_param_t *param)
+{
+    const row_t *first = row - row->part;
+    int64_t runs = row->grouped ? map->groups : param->pieces;
+    for (int i = 0; i < row->parts; i++) {
+        int64_t run = map->sizes[first[i].rows] / runs;
+        param->offset += i < row->part ? run : 0;
+        param->stride += run;
+    }
+    param->run = map->sizes[row->rows] / runs;
 }
 
 static loong_status_t add(loong_hf_map_t *map, const row_t *row, int64_t layer)
@@ -300,7 +384,7 @@ static loong_status_t add(loong_hf_map_t *map, const row_t *row, int64_t layer)
     param.ndim = row->columns == NONE ? 1 : 2;
     param.shape[0] = map->sizes[row->rows];
     param.shape[1] = map->sizes[row->columns];
-    param.prefixed = strcmp(row->name, "lm_head.weight") != 0;
+    param.prefixed = strcmp(row->name, head_name) != 0;
     param.transposed = row->transposed;
     param.part = row->part;
     param.parts = row->parts;
@@ -309,6 +393,7 @@ static loong_status_t add(loong_hf_map_t *map, const row_t *row, int64_t layer)
     if (strchr(param.hf_name, '@') != NULL) {
         LOONG_TRY(name_pieces(map, row, layer, &param));
     }
+    place_runs(map, row, &param);
     map->pieces += param.pieces;
     LOONG_TRY(loongi_grow(map->ctx, &map->params, &map->capacity,
                           map->count + 1, sizeof(param), "parameter map"));
@@ -354,9 +439,8 @@ static loong_status_t build(loong_hf_map_t *map, const loong_pairs_t *model)
         }
     }
     LOONG_CHECK(map->ctx, map->family != NULL, LOONG_ERR_UNSUPPORTED,
-                "family '%s' has no Hugging Face names (gpt2, llama, qwen2, "
-                "qwen3, qwen2_moe, qwen3_moe, mixtral have)",
-                family != NULL ? family : "(missing)");
+                "family '%s' has no Hugging Face names (%s have)",
+                family != NULL ? family : "(missing)", loongi_hf_type_list());
     LOONG_TRY(loongi_arena_create(map->ctx, "parameter map", &map->arena));
     LOONG_TRY(read_sizes(map, model));
     LOONG_TRY(expand_rows(map));
@@ -427,4 +511,26 @@ const loong_hf_param_t *loongi_hf_map_find(const loong_hf_map_t *map,
 const char *loongi_hf_map_prefix(const loong_hf_map_t *map)
 {
     return map->family->prefix;
+}
+
+const char *loongi_hf_map_head(const loong_hf_map_t *map)
+{
+    const row_t *row = map->family->rows;
+    while (strcmp(row->name, head_name) != 0) {
+        row++;
+    }
+    return row->hf_name != NULL ? row->hf_name : row->name;
+}
+
+bool loongi_hf_map_predicts(const loong_hf_map_t *map, const char *name)
+{
+    static const char layers[] = "model.layers.";
+    if (!map->family->predicts) {
+        return false;
+    }
+    if (strncmp(name, "model.mtp_", 10) == 0) {
+        return true;
+    }
+    return strncmp(name, layers, sizeof(layers) - 1) == 0 &&
+           strtoll(name + sizeof(layers) - 1, NULL, 10) >= map->layers;
 }

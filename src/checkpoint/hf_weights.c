@@ -68,7 +68,7 @@ static const loong_safetensor_t *find_tensor(const loong_hf_t *hf,
 /* The shape that the file must have. */
 static int file_shape(const loong_hf_param_t *param, int64_t shape[2])
 {
-    int64_t rows = param->shape[0] * param->parts / param->pieces;
+    int64_t rows = loongi_hf_file_rows(param);
     shape[0] = param->transposed ? param->shape[1] : rows;
     shape[1] = param->transposed ? rows : param->shape[1];
     return param->ndim;
@@ -157,8 +157,8 @@ static void check_tied(const loong_hf_t *hf, const loong_safetensor_t *head,
         !same_shape(head->ndim, head->shape, table->ndim, table->shape) ||
         memcmp(head->data, table->data, head->bytes) != 0) {
         loongi_problems_add(problems,
-                            "tied: config.json ties lm_head.weight to the "
-                            "embedding, but the file has a different one");
+                            "tied: config.json ties %s to the embedding, but "
+                            "the file has a different one", head->name);
     }
 }
 
@@ -167,6 +167,7 @@ static loong_status_t check_extra(const loong_hf_t *hf,
 {
     const loong_safetensor_t **sorted = NULL;
     size_t count = (size_t)loongi_hf_map_pieces(hf->map);
+    int64_t left_out = 0;
     LOONG_TRY(sort_mapped(hf, &sorted));
     for (int64_t i = 0; i < loongi_safetensors_set_count(hf->set); i++) {
         const loong_safetensor_t *tensor =
@@ -176,13 +177,20 @@ static loong_status_t check_extra(const loong_hf_t *hf,
                 NULL) {
             continue;
         }
-        if (strcmp(tensor->name, "lm_head.weight") == 0) {
+        if (strcmp(tensor->name, loongi_hf_map_head(hf->map)) == 0) {
             check_tied(hf, tensor, problems);
+        } else if (loongi_hf_map_predicts(hf->map, tensor->name)) {
+            left_out++;
         } else {
             loongi_problems_add(problems, "unexpected: %s", tensor->name);
         }
     }
     loongi_free(hf->ctx, sorted);
+    if (left_out > 0) {
+        loongi_log(hf->ctx, LOONG_LOG_WARN,
+                   "%s: %" PRId64 " tensors of layers that predict further "
+                   "tokens are left out", hf->dir, left_out);
+    }
     return LOONG_OK;
 }
 
@@ -294,12 +302,12 @@ static loong_status_t read_turned(const loong_hf_t *hf,
                                   loong_dtype_t dtype, char *dst)
 {
     int64_t columns = param->shape[1];
-    int64_t stride = param->shape[0] * param->parts; /* of a file row */
+    int64_t stride = loongi_hf_file_rows(param); /* elements of a file row */
     size_t from_size = loong_dtype_size(tensor->dtype);
     size_t size = loong_dtype_size(dtype);
     for (int64_t r = 0; r < rows; r += TURN_ROWS) {
         int64_t n = LOONG_MIN((int64_t)TURN_ROWS, rows - r);
-        int64_t first = param->part * param->shape[0] + row_begin + r;
+        int64_t first = loongi_hf_file_row(param, row_begin + r);
         for (int64_t c = 0; c < columns; c++) {
             char block[TURN_ROWS * 8];
             const char *src = (const char *)tensor->data +
@@ -343,8 +351,9 @@ loong_status_t loongi_hf_read(const loong_hf_t *hf, const char *name,
     int64_t each = param->shape[0] / param->pieces;
     for (int64_t row = row_begin; row < row_begin + rows;) {
         int64_t piece = row / each;
-        int64_t n = LOONG_MIN((piece + 1) * each, row_begin + rows) - row;
-        int64_t first = param->part * param->shape[0] + row - piece * each;
+        int64_t end = row / param->run * param->run + param->run;
+        int64_t n = LOONG_MIN(end, row_begin + rows) - row;
+        int64_t first = loongi_hf_file_row(param, row - piece * each);
         tensor = hf->tensors[param->first_piece + piece];
         const char *src =
             (const char *)tensor->data +

@@ -24,8 +24,11 @@ typedef struct loong_hf_param {
     const char *hf_name; /* without the prefix of the base model */
     bool prefixed;       /* the full name has the prefix */
     bool transposed;     /* the file has [in, out] */
-    int part;            /* of `parts` equal parts of one tensor in the file, */
-    int parts;           /* along our rows */
+    int part;            /* of `parts` parameters in one tensor of the file */
+    int parts;
+    int64_t run;    /* our rows that follow one another in the file, */
+    int64_t stride; /* rows of it from one run to the next, */
+    int64_t offset; /* and before the first */
     /* Experts: of so many tensors in the file, one below the other; else 1. */
     int64_t pieces;
     const char *const *piece_names; /* in place of hf_name; NULL with one */
@@ -59,6 +62,23 @@ const loong_hf_param_t *loongi_hf_map_find(const loong_hf_map_t *map,
                                            const char *name);
 /* "transformer." or "model." */
 const char *loongi_hf_map_prefix(const loong_hf_map_t *map);
+/* The output matrix: "lm_head.weight", or what the family calls it. */
+const char *loongi_hf_map_head(const loong_hf_map_t *map);
+/* A tensor of the layers that predict further tokens, behind the last one. */
+bool loongi_hf_map_predicts(const loong_hf_map_t *map, const char *name);
+
+/* Row of the file's tensor (piece) for a row of ours (of the piece). */
+static inline int64_t loongi_hf_file_row(const loong_hf_param_t *param,
+                                         int64_t row)
+{
+    return row / param->run * param->stride + param->offset +
+           row % param->run;
+}
+/* Rows of that tensor. */
+static inline int64_t loongi_hf_file_rows(const loong_hf_param_t *param)
+{
+    return param->shape[0] / param->pieces / param->run * param->stride;
+}
 
 /* ---- reading ---- */
 typedef struct loong_hf loong_hf_t;

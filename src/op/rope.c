@@ -6,13 +6,22 @@ static loong_status_t check_scaling(const loong_op_call_t *call)
 {
     const loong_rope_table_attr_t *a = call->attr;
     double length = a->original_max_position_embeddings;
-    if (a->scaling != LOONG_ROPE_LLAMA3 && a->scaling != LOONG_ROPE_YARN) {
+    if (a->scaling == LOONG_ROPE_DEFAULT || a->scaling == LOONG_ROPE_LINEAR) {
         return LOONG_OK;
     }
     LOONG_CHECK(call->ctx, length > 0.0, LOONG_ERR_ARG,
                 "%s: original_max_position_embeddings is %g, a positive "
                 "number wanted",
                 call->op, length);
+    if (a->scaling == LOONG_ROPE_DYNAMIC) {
+        LOONG_CHECK(call->ctx,
+                    a->rotary_dim > 2 && a->factor >= 1.0 && a->length >= 0.0,
+                    LOONG_ERR_ARG,
+                    "%s: dynamic, rotary_dim is %d, factor is %g, length is "
+                    "%g; more than 2, at least 1 and not negative wanted",
+                    call->op, a->rotary_dim, a->factor, a->length);
+        return LOONG_OK;
+    }
     if (a->scaling == LOONG_ROPE_LLAMA3) {
         LOONG_CHECK(call->ctx,
                     a->low_freq_factor > 0.0 &&

@@ -44,8 +44,8 @@ static const loong_recipe_key_t keys[] = {
     CHOICE("device", "auto", "auto cpu cuda xpu", FREE, "kind of device"),
 
     TEXT(M "family", NULL, SAME,
-         "gpt2, llama, qwen2, qwen3, mixtral, qwen2_moe, qwen3_moe, or one "
-         "that was registered"),
+         "gpt2, llama, qwen, qwen2, qwen3, internlm2, mimo, ernie4_5, "
+         "mixtral, qwen2_moe, qwen3_moe, or one that was registered"),
     INT(M "num_layers", NULL, 1, 10000, SAME, "transformer layers"),
     INT(M "hidden_size", NULL, 1, 1e6, SAME, "width of the residual stream"),
     INT(M "ffn_hidden_size", NULL, 1, 1e7, SAME,
@@ -63,7 +63,10 @@ static const loong_recipe_key_t keys[] = {
            "how positions enter"),
     REAL(M "rotary_base", NULL, 1, 1e15, SAME, "rope_theta"),
     REAL(M "rotary_percent", NULL, 0, 1, SAME, "share of a head rotated"),
-    CHOICE(M "rope_scaling.type", NULL, "none default linear llama3 yarn", SAME,
+    BOOL(M "rotary_interleaved", NULL, SAME,
+         "neighbouring channels are rotated together, not the two halves"),
+    CHOICE(M "rope_scaling.type", NULL,
+           "none default linear dynamic llama3 yarn", SAME,
            "change of the rotary frequencies"),
     REAL(M "rope_scaling.factor", NULL, 1, 1e6, SAME, "context extension"),
     REAL(M "rope_scaling.low_freq_factor", NULL, 0, 1e6, SAME, "llama3"),

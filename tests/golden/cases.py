@@ -24,11 +24,13 @@ class Case:
     documents: list = field(default_factory=list)  # lengths, row by row
     train: bool = False     # also writes train_golden.safetensors
     embedding_std: float = 0.5
+    disguise: str = ""      # of disguise.py
 
     @property
     def routed(self):
         """A rounding error can send a token to another expert."""
-        return "num_experts_per_tok" in self.config
+        return not self.config.keys().isdisjoint(
+            ("num_experts_per_tok", "moe_k"))
 
 
 def _rope(theta, **more):
@@ -131,4 +133,32 @@ CASES = [
     _decoder("mixtral", "mixtral", 3, 1, 24, 32, seq=29, rms_norm_eps=1e-5,
              num_local_experts=4, num_experts_per_tok=2, sliding_window=7,
              rope_parameters=_rope(1e6)),
+
+    # three query heads of each key head alternate with it in wqkv
+    _decoder("internlm2_gqa", "llama", 6, 2, 24, 40, seq=31, rms_norm_eps=1e-5,
+             rope_parameters=_rope(1e6), disguise="internlm2"),
+    # longer than max_position_embeddings: another base; biases
+    _decoder("internlm2_dynamic", "llama", 4, 2, 32, 36, seq=41,
+             attention_bias=True, weighted=True, rms_norm_eps=1e-5,
+             max_position_embeddings=24, tie_word_embeddings=True,
+             rope_parameters=_rope(5e4, rope_type="dynamic", factor=2.5),
+             disguise="internlm2"),
+    _decoder("qwen1_mha", "qwen2", 3, 3, 36, 44, seq=31, rms_norm_eps=1e-6,
+             rope_parameters=_rope(1e4), disguise="qwen"),
+    _decoder("qwen1_packed", "qwen2", 2, 2, 32, 40, rms_norm_eps=1e-5,
+             documents=[[20, 17], [5, 31, 1]], rope_parameters=_rope(1e6),
+             disguise="qwen"),
+    _decoder("mimo_gqa", "qwen2", 4, 2, 32, 44, seq=31, rms_norm_eps=1e-5,
+             rope_parameters=_rope(6.4e5), disguise="mimo"),
+    _decoder("mimo_mqa", "qwen2", 3, 1, 24, 40, seq=29, weighted=True,
+             num_hidden_layers=3, rms_norm_eps=1e-5,
+             rope_parameters=_rope(1e4), disguise="mimo"),
+    # neighbouring channels are rotated together
+    _decoder("ernie4_5_gqa", "ernie4_5", 4, 2, 32, 44, head_dim=12, seq=31,
+             pad_token_id=None,
+             rms_norm_eps=1e-5, rope_parameters=_rope(5e5)),
+    _decoder("ernie4_5_bias", "ernie4_5", 3, 1, 24, 40, head_dim=8,
+             pad_token_id=None,
+             rms_norm_eps=1e-5, use_bias=True, weighted=True,
+             tie_word_embeddings=False, rope_parameters=_rope(1e4)),
 ]

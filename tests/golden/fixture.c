@@ -62,7 +62,7 @@ static void plan(fixture_t *f, const fixture_params_t *q,
         segments = cu - 1;
     }
     p->request.tokens = f->batch * f->tokens;
-    p->request.max_seqlen = f->tokens;
+    p->request.seq_length = p->request.max_seqlen = f->tokens;
     p->request.max_segments = segments + 2; /* padding is legal */
     p->logits_tokens = p->request.tokens;
     f->precision.compute = q->dtype;
@@ -258,7 +258,10 @@ void fixture_grad_get(const fixture_t *f, int64_t index, fixture_grad_t *g)
     snprintf(g->golden, sizeof(g->golden), "grad.%s%s",
              hf->prefixed ? loongi_hf_map_prefix(map) : "", hf->hf_name);
     const double *file = fixture_find(f, g->golden, &n);
-    if (file == NULL) { /* modules of experts are named as here, files not */
+    bool as_here = file == NULL;
+    if (as_here) { /* modules are named as here, files not */
+        g->part = 0;
+        g->parts = 1;
         snprintf(g->golden, sizeof(g->golden), "grad.%s%s",
                  loongi_hf_map_prefix(map), place->name);
         file = fixture_find(f, g->golden, &n);
@@ -277,10 +280,11 @@ void fixture_grad_get(const fixture_t *f, int64_t index, fixture_grad_t *g)
     /* The file's layout: transposed, or a part of a fused tensor. */
     int64_t rows = place->params.shape.dim[0];
     int64_t cols = place->elements / rows;
+    int64_t width = loongi_hf_file_rows(hf) * hf->pieces;
     for (int64_t i = 0; i < place->elements; i++) {
-        int64_t row = i / cols + hf->part * rows;
+        int64_t row = as_here ? i / cols : loongi_hf_file_row(hf, i / cols);
         int64_t col = i % cols;
-        g->theirs[i] = hf->transposed ? file[col * rows * hf->parts + row]
+        g->theirs[i] = hf->transposed ? file[col * width + row]
                                       : file[row * cols + col];
     }
 }

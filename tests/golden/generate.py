@@ -21,6 +21,7 @@ from safetensors.torch import load_file, save_file
 from transformers import AutoModelForCausalLM
 from transformers.utils import logging
 
+import disguise
 import model as golden
 import narrow
 import train
@@ -139,7 +140,8 @@ def generate(case, seed, folder):
         tensors |= packed_extras(case, wide, config, weights, batch)
     tensors |= {k: wide[k] for k in
                 ("logits", "nll", "lse", "loss", "loss_sum")}
-    tensors |= {"grad." + n: g for n, g in wide["grads"].items()}
+    tensors |= {"grad." + named(case, n): g
+                for n, g in wide["grads"].items()}
     for suffix, result in (("32", f32), ("_bf16", bf16)):
         tensors |= {"logits" + suffix: result["logits"],
                     "loss" + suffix: result["loss"],
@@ -151,6 +153,8 @@ def generate(case, seed, folder):
     if case.train:
         save(train.train(config, weights, seed),
              os.path.join(folder, "train_golden.safetensors"))
+    if case.disguise:
+        disguise.put_on(case.disguise, folder)
     info = dict(float32=narrow_report(wide, f32),
                 bfloat16=narrow_report(wide, bf16),
                 stock_double=narrow_report(wide, stock))
@@ -159,11 +163,23 @@ def generate(case, seed, folder):
         f.write("\n")
     if case.routed:
         return info
-    lines = [f"{json.dumps(n)}: {json.dumps(v)}" for n, v in
+    lines = [f"{json.dumps(envelope_name(case, n))}: {json.dumps(v)}"
+             for n, v in
              narrow.envelope(config, weights, case, batch, wide).items()]
     with open(os.path.join(folder, "bf16.json"), "w") as f:
         f.write("{\n" + ",\n".join(lines) + "\n}\n")
     return info
+
+
+def named(case, parameter):
+    """The name of a parameter's gradient in the files."""
+    return (disguise.gradient_name(case.disguise, parameter)
+            if case.disguise else parameter)
+
+
+def envelope_name(case, name):
+    return ("grad." + named(case, name[5:]) if name.startswith("grad.")
+            else name)
 
 
 def save(tensors, path):

@@ -9,6 +9,7 @@ from transformers import AutoConfig, AutoModelForCausalLM
 from wide import OnlyFloat64, widened
 
 IGNORED = -100
+CORRECTION = "e_score_correction_bias"
 
 
 def make_config(case):
@@ -16,12 +17,20 @@ def make_config(case):
                                 **case.config)
 
 
+def tensors_of(model):
+    """Parameters, and the router's bias, which may be called a buffer."""
+    return dict(model.named_parameters()) | {
+        n: b for n, b in model.named_buffers() if n.endswith(CORRECTION)}
+
+
 def make_weights(model, seed, embedding_std):
     """float32 values in which every parameter matters and none is trivial."""
     weights = {}
-    for name, p in model.named_parameters():
+    for name, p in tensors_of(model).items():
         rng = np.random.default_rng([seed, zlib.crc32(name.encode())])
-        if p.ndim == 1:
+        if name.endswith(CORRECTION):
+            value = rng.uniform(-0.2, 0.2, p.shape)
+        elif p.ndim == 1:
             low, high = (-0.5, 0.5) if name.endswith("bias") else (0.4, 1.6)
             value = rng.uniform(low, high, p.shape)
         else:
@@ -46,7 +55,7 @@ def build(config, weights, dtype, attention="eager"):
         model = AutoModelForCausalLM.from_config(
             config, attn_implementation=attention,
             experts_implementation="eager", dtype=dtype)
-    state = dict(model.named_parameters())
+    state = tensors_of(model)
     assert state.keys() == weights.keys(), state.keys() ^ weights.keys()
     with torch.no_grad():
         for name, p in state.items():
@@ -125,7 +134,8 @@ def run(model, case, batch):
     nll, lse, total = losses(logits, labels, weights)
     mean = total / weights.sum().to(total.dtype)
     mean.backward()
-    grads = {n: p.grad.detach().clone() for n, p in model.named_parameters()}
+    grads = {n: p.grad.detach().clone() for n, p in model.named_parameters()
+             if p.requires_grad}
     return dict(logits=logits.detach(), nll=nll.detach(), lse=lse.detach(),
                 loss=mean.detach().reshape(1), grads=grads,
                 loss_sum=total.detach().reshape(1))

@@ -173,13 +173,14 @@ static void check_parameters(run_t *r)
                                      c->flats[p->flat].param_offset) +
             p->flat_offset;
         int64_t rows = p->params.shape.dim[0];
+        int64_t width = loongi_hf_file_rows(hf);
         int64_t cols = p->elements / rows;
         double diff = 0.0;
         double norm = 0.0;
         for (int64_t k = 0; k < p->elements; k++) {
-            int64_t row = k / cols + hf->part * rows;
+            int64_t row = loongi_hf_file_row(hf, k / cols);
             double want = hf->transposed
-                              ? theirs[k % cols * rows * hf->parts + row]
+                              ? theirs[k % cols * width + row]
                               : theirs[row * cols + k % cols];
             diff += (mine[k] - want) * (mine[k] - want);
             norm += want * want;

@@ -17,7 +17,10 @@ from torch.utils._pytree import tree_leaves
 
 MODULES = ["modeling_rope_utils"] + [
     f"models.{m}.modeling_{m}" for m in ("gpt2", "llama", "qwen2", "qwen3",
-                                        "mixtral", "qwen2_moe", "qwen3_moe")]
+                                        "mixtral", "qwen2_moe", "qwen3_moe",
+                                        "ernie4_5", "ernie4_5_moe",
+                                        "minimax_m2", "deepseek_v2",
+                                        "deepseek_v3")]
 
 
 class _WideTorch(types.ModuleType):

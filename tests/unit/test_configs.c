@@ -64,6 +64,19 @@ static const struct {
     {"qwen2_moe/1.5-a2.7b", 14315784192},
     {"qwen2_moe/57b-a14b", 57408658944},
     {"smollm2/135m", 134515008},
+    {"smollm2/360m", 361821120},
+    {"smollm2/1.7b", 1711376384},
+    {"qwen/1.8b", 1836828672},
+    {"qwen/7b", 7721324544},
+    {"qwen/14b", 14167290880},
+    {"qwen/72b", 72287920128},
+    {"internlm2.5/1.8b", 1889110016},
+    {"internlm2.5/7b", 7737708544},
+    {"internlm2.5/20b", 19861149696},
+    {"mimo/7b", 7622619136},
+    {"ernie4.5/0.3b", 360748032},
+    {"gpt3/175b", 174604259328},
+    {"moe/1t-64e", 1001720324096},
 };
 
 static loong_status_t collect(void *user, const char *key, const char *value)

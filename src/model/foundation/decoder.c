@@ -65,7 +65,9 @@ static void sequence(decoder_t *d)
         loong_val_t positions =
             loong_graph_input(d->g, "positions", LOONG_I32, tokens);
         loong_graph_push(d->g, "rope");
-        d->sequence.rope_table = loong_rope_table(d->g, positions, &c->rope);
+        loong_rope_table_attr_t rope = c->rope;
+        rope.length = (double)d->request->seq_length;
+        d->sequence.rope_table = loong_rope_table(d->g, positions, &rope);
         loong_graph_pop(d->g);
     }
 }
@@ -154,6 +156,7 @@ static loong_val_t layer(decoder_t *d, loong_val_t x, int index)
                                              : 1.0 / sqrt(c->kv_channels);
     attention.dropout = d->request->train ? c->attention_dropout : 0.0;
     attention.stream = stream_of(index, SITE_ATTENTION);
+    attention.interleaved = c->rope_interleaved;
 
     loong_graph_push(d->g, "layers");
     loong_graph_push(d->g, "%d", index);
@@ -294,9 +297,10 @@ static loong_status_t configure(loong_context_t *ctx,
 
 /* One decoder; the names say what it is to Hugging Face. */
 static const loong_family_t families[] = {
-    FAMILY("gpt2"),  FAMILY("llama"),   FAMILY("qwen2"),
-    FAMILY("qwen3"), FAMILY("mixtral"), FAMILY("qwen2_moe"),
-    FAMILY("qwen3_moe")};
+    FAMILY("gpt2"),      FAMILY("llama"),     FAMILY("qwen"),
+    FAMILY("qwen2"),     FAMILY("qwen3"),     FAMILY("internlm2"),
+    FAMILY("mimo"),      FAMILY("ernie4_5"),  FAMILY("mixtral"),
+    FAMILY("qwen2_moe"), FAMILY("qwen3_moe")};
 
 loong_status_t loongi_register_decoders(loong_context_t *ctx)
 {

@@ -29,6 +29,7 @@ typedef struct loong_decoder_config {
     int64_t max_position_embeddings;
     bool learned_positions;
     double rotary_percent; /* share of a head that is rotated */
+    bool rope_interleaved; /* channels 2i and 2i + 1 make a pair */
     loong_rope_table_attr_t rope; /* without learned positions */
     loong_norm_kind_t normalization;
     double norm_eps;

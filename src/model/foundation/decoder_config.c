@@ -35,8 +35,9 @@ static const choice_t activations[] = {{"swiglu", LOONG_MLP_SWIGLU},
                                        {NULL, 0}};
 static const choice_t scalings[] = {
     {"none", LOONG_ROPE_DEFAULT},  {"default", LOONG_ROPE_DEFAULT},
-    {"linear", LOONG_ROPE_LINEAR}, {"llama3", LOONG_ROPE_LLAMA3},
-    {"yarn", LOONG_ROPE_YARN},     {NULL, 0}};
+    {"linear", LOONG_ROPE_LINEAR}, {"dynamic", LOONG_ROPE_DYNAMIC},
+    {"llama3", LOONG_ROPE_LLAMA3}, {"yarn", LOONG_ROPE_YARN},
+    {NULL, 0}};
 
 static const choice_t scores[] = {{"softmax", LOONG_SCORE_SOFTMAX},
                                   {"sigmoid", LOONG_SCORE_SIGMOID},
@@ -69,6 +70,7 @@ static const field_t fields[] = {
     {"position_embedding_type", CHOICE, AT(learned_positions), positions},
     {"rotary_base", REAL, AT(rope.base), NULL},
     {"rotary_percent", REAL, AT(rotary_percent), NULL},
+    {"rotary_interleaved", BOOL, AT(rope_interleaved), NULL},
     {"rope_scaling.type", CHOICE, AT(rope.scaling), scalings},
     {"rope_scaling.factor", REAL, AT(rope.factor), NULL},
     {"rope_scaling.low_freq_factor", REAL, AT(rope.low_freq_factor), NULL},
@@ -227,10 +229,18 @@ static const struct {
     {"gpt2", {"add_attn_proj_bias", "true"}},
     {"gpt2", {"add_bias_linear", "true"}},
     {"gpt2", {"use_scaled_init_method", "true"}},
+    {"qwen", {"add_qkv_bias", "true"}},
+    {"qwen", {"layernorm_epsilon", "1e-6"}},
+    {"qwen", {"untie_embeddings_and_output_weights", "true"}},
     {"qwen2", {"add_qkv_bias", "true"}},
     {"qwen2", {"layernorm_epsilon", "1e-6"}},
     {"qwen3", {"qk_layernorm", "true"}},
     {"qwen3", {"layernorm_epsilon", "1e-6"}},
+    {"internlm2", {"untie_embeddings_and_output_weights", "true"}},
+    {"mimo", {"add_qkv_bias", "true"}},
+    {"mimo", {"untie_embeddings_and_output_weights", "true"}},
+    {"ernie4_5", {"rotary_interleaved", "true"}},
+    {"ernie4_5", {"rotary_base", "5e5"}},
     {"mixtral", {"untie_embeddings_and_output_weights", "true"}},
     {"mixtral", {"rotary_base", "1e6"}},
     {"qwen2_moe", {"untie_embeddings_and_output_weights", "true"}},
@@ -292,7 +302,8 @@ static const char *const stated[] = {"ffn_hidden_size",
 static const char *const stated_experts[] = {
     "moe_ffn_hidden_size", "moe_router_topk", "moe_router_pre_softmax",
     "moe_shared_expert_gate", NULL};
-static const char *const stated_rope[] = {"rotary_base", NULL};
+static const char *const stated_rope[] = {"rotary_base", "rotary_percent",
+                                          "rotary_interleaved", NULL};
 static const char *const stated_scaling[] = {"rope_scaling.factor", NULL};
 static const char *const stated_yarn[] = {
     "rope_scaling.original_max_position_embeddings", NULL};

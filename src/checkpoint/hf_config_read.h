@@ -1,0 +1,51 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Private to the readers of config.json. */
+#ifndef LOONG_HF_CONFIG_READ_H
+#define LOONG_HF_CONFIG_READ_H
+
+#include "hf_family.h"
+#include "json.h"
+#include "pairs.h"
+#include "problems.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+typedef struct loong_hf_reader {
+    loong_context_t *ctx;
+    const char *path;
+    const loong_json_t *json;
+    const loong_hf_type_t *type;
+    loong_pairs_t *pairs;
+    loong_problems_t problems;
+} loong_hf_reader_t;
+
+/* NULL when it is absent or null: the same in these files. */
+const loong_json_t *loongi_hf_field(const loong_json_t *object,
+                                    const char *name);
+bool loongi_hf_is_empty(const loong_json_t *value);
+/* The table has the name. */
+bool loongi_hf_has_field(const loong_hf_field_t *fields, const char *name);
+
+void loongi_hf_refuse(loong_hf_reader_t *r, const char *name,
+                      const loong_json_t *value, const char *allowed);
+/* Refuses all values but `allowed` ('|' between) and null. */
+void loongi_hf_check_neutral(loong_hf_reader_t *r, const char *name,
+                             const loong_json_t *value, const char *allowed);
+LOONG_NODISCARD loong_status_t loongi_hf_map_int(loong_hf_reader_t *r,
+                                                 const loong_json_t *value,
+                                                 const char *name,
+                                                 const char *key);
+LOONG_NODISCARD loong_status_t loongi_hf_map_real(loong_hf_reader_t *r,
+                                                  const loong_json_t *value,
+                                                  const char *name,
+                                                  const char *key);
+LOONG_NODISCARD loong_status_t loongi_hf_map_rope(loong_hf_reader_t *r);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

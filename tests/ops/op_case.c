@@ -2,237 +2,9 @@
 #include "op_case.h"
 
 #include "convert.h"
+#include "op_launch.h"
 #include "loong/register.h"
-#include "registry.h"
 #include "rng.h"
-
-enum { GUARD = 256, PATTERN = 0xA5 };
-
-/* One operand in memory, guarded. */
-typedef struct buffer {
-    char *base;
-    char *data;
-    size_t size;
-} buffer_t;
-
-typedef struct launch {
-    loong_context_t *ctx;
-    const loong_kernel_t *kernel;
-    loong_kernel_query_t query;
-    loong_frame_t frame;
-    void *state;
-    buffer_t buffer[LOONG_MAX_OPERANDS];
-    buffer_t workspace;
-} launch_t;
-
-static int64_t rows_of(const op_arg_t *a)
-{
-    int64_t rows = 1;
-    for (int d = 0; d + 1 < a->rank; d++) {
-        rows *= a->dim[d];
-    }
-    return rows;
-}
-
-static int64_t cols_of(const op_arg_t *a)
-{
-    return a->dim[a->rank - 1];
-}
-
-static buffer_t buffer_make(size_t size)
-{
-    buffer_t b;
-    size_t total = (size + 2 * GUARD + 63) / 64 * 64;
-    b.base = aligned_alloc(64, total);
-    assert_non_null(b.base);
-    memset(b.base, PATTERN, total);
-    b.data = b.base + GUARD;
-    b.size = size;
-    return b;
-}
-
-static void buffer_check(const buffer_t *b, const char *kernel,
-                         const char *what)
-{
-    for (size_t i = 0; i < GUARD; i++) {
-        if ((unsigned char)b->base[i] != PATTERN ||
-            (unsigned char)b->data[b->size + i] != PATTERN) {
-            fail_msg("%s wrote outside of %s", kernel, what);
-        }
-    }
-}
-
-static loong_kernel_query_t make_query(const op_case_t *c, bool wide)
-{
-    loong_kernel_query_t q;
-    memset(&q, 0, sizeof(q));
-    q.op = c->op;
-    q.attr = c->attr;
-    q.num_in = c->num_in;
-    q.num_out = c->num_out;
-    q.threads = c->threads > 0 ? c->threads : 2;
-    q.accumulate = c->accumulate;
-    for (int i = 0; i < c->num_in + c->num_out; i++) {
-        const op_arg_t *a = &c->arg[i];
-        loong_karg_t *k = &q.arg[i];
-        k->count = -1;
-        if (a->rank == 0) {
-            continue;
-        }
-        k->dtype =
-            wide && loongi_dtype_is_float(a->dtype) ? LOONG_F64 : a->dtype;
-        k->rank = a->rank;
-        memcpy(k->dim, a->dim, sizeof(k->dim));
-        k->ld = cols_of(a) + a->gap;
-    }
-    return q;
-}
-
-static double converted(loong_dtype_t from, const void *at)
-{
-    double value = 0.0;
-    assert_int_equal(loongi_convert(NULL, from, at, LOONG_F64, &value, 1),
-                     LOONG_OK);
-    return value;
-}
-
-/* Value number n of operand i, as its own type holds it: the wide launch gets
- * the same. */
-static double value_of(const op_case_t *c, int i, int64_t n)
-{
-    const op_arg_t *a = &c->arg[i];
-    char narrow[8];
-    if (a->values != NULL) {
-        return converted(a->dtype, (const char *)a->values +
-                                       (size_t)n * loong_dtype_size(a->dtype));
-    }
-    uint64_t stream = (uint64_t)(a->stream > 0 ? a->stream : i + 1);
-    double value = a->wide_values != NULL
-                       ? a->wide_values[n]
-                       : loongi_rng_normal(17, stream, (uint64_t)n) *
-                             (a->scale > 0.0 ? a->scale : 1.0);
-    assert_int_equal(
-        loongi_convert(NULL, LOONG_F64, &value, a->dtype, narrow, 1), LOONG_OK);
-    return converted(a->dtype, narrow);
-}
-
-static void fill(const op_case_t *c, launch_t *l, int i)
-{
-    const op_arg_t *a = &c->arg[i];
-    const loong_karg_t *k = &l->query.arg[i];
-    size_t size = loong_dtype_size(k->dtype);
-    int64_t cols = cols_of(a);
-    int64_t rows = rows_of(a);
-    int64_t elements = rows > 0 ? (rows - 1) * k->ld + cols : 0;
-    l->buffer[i] = buffer_make((size_t)elements * size);
-    if (i >= c->num_in && !(c->accumulate & 1u << (i - c->num_in))) {
-        return;
-    }
-    for (int64_t r = 0; r < rows; r++) {
-        char *row = l->buffer[i].data + (size_t)(r * k->ld) * size;
-        if (!loongi_dtype_is_float(k->dtype)) {
-            memcpy(row, (const char *)a->values + (size_t)(r * cols) * size,
-                   (size_t)cols * size);
-            continue;
-        }
-        for (int64_t j = 0; j < cols; j++) {
-            double value = value_of(c, i, r * cols + j);
-            assert_int_equal(loongi_convert(NULL, LOONG_F64, &value, k->dtype,
-                                            row + (size_t)j * size, 1),
-                             LOONG_OK);
-        }
-    }
-}
-
-static loong_context_t *new_context(void)
-{
-    loong_context_t *ctx = test_context();
-    assert_ok(ctx, loong_register_builtin(ctx));
-    return ctx;
-}
-
-/* Reports leaks; the registry's own memory belongs to the context. */
-static void end_context(loong_context_t **ctx)
-{
-    loongi_registry_clear(*ctx);
-    test_context_end(ctx);
-}
-
-static void launch_begin(const op_case_t *c, loong_context_t *ctx,
-                         const loong_kernel_t *kernel, bool wide, launch_t *l)
-{
-    memset(l, 0, sizeof(*l));
-    l->ctx = ctx;
-    l->kernel = kernel;
-    l->query = make_query(c, wide);
-    l->frame = c->frame;
-    for (int i = 0; i < c->num_in + c->num_out; i++) {
-        if (c->arg[i].rank > 0) {
-            fill(c, l, i);
-        }
-    }
-    l->workspace = buffer_make(
-        kernel->workspace != NULL ? kernel->workspace(&l->query) : 0);
-    memset(l->workspace.data, 0xFF, l->workspace.size); /* NaN */
-    if (kernel->prepare != NULL) {
-        assert_ok(ctx, kernel->prepare(ctx, &l->query, &l->state));
-    }
-}
-
-static loong_status_t launch_run(const op_case_t *c, launch_t *l)
-{
-    void *ptr[LOONG_MAX_OPERANDS];
-    for (int i = 0; i < c->num_in + c->num_out; i++) {
-        ptr[i] = l->buffer[i].data;
-    }
-    loong_kernel_call_t call = {l->ctx,    &l->query,    l->state,
-                                &l->frame, ptr,          l->workspace.data,
-                                NULL,      c->accumulate, NULL};
-    uint64_t before = loong_context_alloc_count(l->ctx);
-    loong_status_t status = l->kernel->run(&call);
-    assert_int_equal(loong_context_alloc_count(l->ctx), before);
-    return status;
-}
-
-static void launch_end(launch_t *l)
-{
-    if (l->kernel->destroy != NULL) {
-        l->kernel->destroy(l->ctx, l->state);
-    }
-    for (int i = 0; i < LOONG_MAX_OPERANDS; i++) {
-        free(l->buffer[i].base);
-    }
-    free(l->workspace.base);
-}
-
-static void check_gaps(const op_case_t *c, const launch_t *l, int i)
-{
-    const loong_karg_t *k = &l->query.arg[i];
-    size_t size = loong_dtype_size(k->dtype);
-    for (int64_t r = 0; r + 1 < rows_of(&c->arg[i]); r++) {
-        const char *row = l->buffer[i].data + (size_t)(r * k->ld) * size;
-        for (size_t b = (size_t)cols_of(&c->arg[i]) * size;
-             b < (size_t)k->ld * size; b++) {
-            if ((unsigned char)row[b] != PATTERN) {
-                fail_msg("%s wrote between the rows of operand %d",
-                         l->kernel->name, i);
-            }
-        }
-    }
-}
-
-static void check_untouched(const op_case_t *c, const launch_t *l)
-{
-    char what[32];
-    buffer_check(&l->workspace, l->kernel->name, "its workspace");
-    for (int i = 0; i < c->num_in + c->num_out; i++) {
-        if (c->arg[i].rank > 0) {
-            snprintf(what, sizeof(what), "operand %d", i);
-            buffer_check(&l->buffer[i], l->kernel->name, what);
-            check_gaps(c, l, i);
-        }
-    }
-}
 
 static void widen(loong_dtype_t dtype, const char *from, double *to, int64_t n)
 {
@@ -250,8 +22,8 @@ static void widen(loong_dtype_t dtype, const char *from, double *to, int64_t n)
 static double *dense(const op_case_t *c, const launch_t *l, int i)
 {
     const loong_karg_t *k = &l->query.arg[i];
-    int64_t rows = rows_of(&c->arg[i]);
-    int64_t cols = cols_of(&c->arg[i]);
+    int64_t rows = op_arg_rows(&c->arg[i]);
+    int64_t cols = op_arg_cols(&c->arg[i]);
     double *copy = malloc(sizeof(double) * (size_t)(rows * cols + 1));
     for (int64_t r = 0; r < rows; r++) {
         widen(k->dtype,
@@ -286,8 +58,8 @@ static void compare(const op_case_t *c, const char *kernel, int o,
                     const double *got, const double *want)
 {
     const op_arg_t *a = &c->arg[c->num_in + o];
-    int64_t cols = cols_of(a);
-    int64_t n = rows_of(a) * cols;
+    int64_t cols = op_arg_cols(a);
+    int64_t n = op_arg_rows(a) * cols;
     double bound = bound_of(c);
     double error = 0.0;
     double norm = 0.0;
@@ -302,7 +74,7 @@ static void compare(const op_case_t *c, const char *kernel, int o,
     if (!(sqrt(error) <= bound * sqrt(norm))) {
         fail_msg("%s, output %d (%lld x %lld): relative error %.3g, bound "
                  "%.3g",
-                 kernel, o, (long long)rows_of(a), (long long)cols,
+                 kernel, o, (long long)op_arg_rows(a), (long long)cols,
                  sqrt(error / norm), bound);
     }
     for (int64_t i = 0; i < n; i++) {
@@ -313,17 +85,6 @@ static void compare(const op_case_t *c, const char *kernel, int o,
                      want[i]);
         }
     }
-}
-
-static bool supports(const loong_kernel_t *kernel,
-                     const loong_kernel_query_t *q)
-{
-    char reason[LOONG_REASON_SIZE] = "";
-    bool ok = kernel->support == NULL || kernel->support(q, reason);
-    if (!ok && reason[0] == '\0') {
-        fail_msg("%s refuses without a reason", kernel->name);
-    }
-    return ok;
 }
 
 static const loong_kernel_t *reference_of(loong_context_t *ctx, const char *op)
@@ -362,7 +123,7 @@ static void check_kernel(const op_case_t *c, loong_context_t *ctx,
     launch_t l;
     launch_begin(c, ctx, kernel, false, &l);
     assert_ok(ctx, launch_run(c, &l));
-    check_untouched(c, &l);
+    launch_check_untouched(c, &l);
     for (int o = 0; o < c->num_out; o++) {
         if (want[o] != NULL && (c->compare == 0 || c->compare & 1u << o)) {
             double *got = dense(c, &l, c->num_in + o);
@@ -385,10 +146,10 @@ static void draw(op_case_t *c, double **drawn)
             a->wide_values != NULL || !loongi_dtype_is_float(a->dtype)) {
             continue;
         }
-        int64_t n = rows_of(a) * cols_of(a);
+        int64_t n = op_arg_rows(a) * op_arg_cols(a);
         drawn[i] = malloc(sizeof(double) * (size_t)(n + 1));
         for (int64_t k = 0; k < n; k++) {
-            drawn[i][k] = value_of(c, i, k);
+            drawn[i][k] = op_value(c, i, k);
         }
         a->wide_values = drawn[i];
     }
@@ -400,7 +161,7 @@ int op_case_reference(const op_case_t *given)
     const op_case_t *c = &drawn_case;
     double *drawn[LOONG_MAX_OPERANDS];
     draw(&drawn_case, drawn);
-    loong_context_t *ctx = new_context();
+    loong_context_t *ctx = op_context();
     const loong_kernel_t *reference = reference_of(ctx, c->op);
     const loong_kernel_t *k = NULL;
     double *want[LOONG_MAX_OPERANDS] = {NULL};
@@ -408,16 +169,16 @@ int op_case_reference(const op_case_t *given)
     int count = 0;
     launch_begin(c, ctx, reference, true, &exact);
     assert_ok(ctx, launch_run(c, &exact));
-    check_untouched(c, &exact);
+    launch_check_untouched(c, &exact);
     for (int o = 0; o < c->num_out; o++) {
         if (c->arg[c->num_in + o].rank > 0) {
             want[o] = dense(c, &exact, c->num_in + o);
         }
     }
-    loong_kernel_query_t q = make_query(c, false);
+    loong_kernel_query_t q = op_query(c, false);
     for (int i = 0; (k = loong_find_kernel(ctx, c->op, "cpu", i)) != NULL;
          i++) {
-        if (supports(k, &q)) {
+        if (op_supports(k, &q)) {
             check_kernel(c, ctx, k, want);
             count += k != reference;
         }
@@ -429,7 +190,7 @@ int op_case_reference(const op_case_t *given)
         free(drawn[i]);
     }
     launch_end(&exact);
-    end_context(&ctx);
+    op_context_end(&ctx);
     return count;
 }
 
@@ -462,26 +223,26 @@ static void check_threads(const op_case_t *c, loong_context_t *ctx,
 
 void op_case_threads(const op_case_t *c)
 {
-    loong_context_t *ctx = new_context();
-    loong_kernel_query_t q = make_query(c, false);
+    loong_context_t *ctx = op_context();
+    loong_kernel_query_t q = op_query(c, false);
     const loong_kernel_t *k = NULL;
     for (int i = 0; (k = loong_find_kernel(ctx, c->op, "cpu", i)) != NULL;
          i++) {
-        if (supports(k, &q)) {
+        if (op_supports(k, &q)) {
             check_threads(c, ctx, k);
         }
     }
-    end_context(&ctx);
+    op_context_end(&ctx);
 }
 
 static const loong_kernel_t *choose(loong_context_t *ctx, const op_case_t *c,
                                     const char *name)
 {
-    loong_kernel_query_t q = make_query(c, false);
+    loong_kernel_query_t q = op_query(c, false);
     const loong_kernel_t *k = NULL;
     for (int i = 0; (k = loong_find_kernel(ctx, c->op, "cpu", i)) != NULL;
          i++) {
-        if (name != NULL ? strcmp(k->name, name) == 0 : supports(k, &q)) {
+        if (name != NULL ? strcmp(k->name, name) == 0 : op_supports(k, &q)) {
             return k;
         }
     }
@@ -491,29 +252,29 @@ static const loong_kernel_t *choose(loong_context_t *ctx, const op_case_t *c,
 
 const char *op_case_chosen(const op_case_t *c)
 {
-    loong_context_t *ctx = new_context();
+    loong_context_t *ctx = op_context();
     const char *name = choose(ctx, c, NULL)->name;
-    end_context(&ctx);
+    op_context_end(&ctx);
     return name;
 }
 
 loong_status_t op_case_status(const op_case_t *c, const char *name,
                               char text[512])
 {
-    loong_context_t *ctx = new_context();
+    loong_context_t *ctx = op_context();
     launch_t l;
     launch_begin(c, ctx, choose(ctx, c, name), false, &l);
     loong_status_t status = launch_run(c, &l);
     snprintf(text, 512, "%s", loong_context_error(ctx));
     launch_end(&l);
-    end_context(&ctx);
+    op_context_end(&ctx);
     return status;
 }
 
 void op_case_outputs(const op_case_t *c, const char *name,
                      double *out[LOONG_MAX_OPERANDS])
 {
-    loong_context_t *ctx = new_context();
+    loong_context_t *ctx = op_context();
     launch_t l;
     launch_begin(c, ctx, choose(ctx, c, name), false, &l);
     assert_ok(ctx, launch_run(c, &l));
@@ -522,7 +283,7 @@ void op_case_outputs(const op_case_t *c, const char *name,
             c->arg[c->num_in + o].rank > 0 ? dense(c, &l, c->num_in + o) : NULL;
     }
     launch_end(&l);
-    end_context(&ctx);
+    op_context_end(&ctx);
 }
 
 double *op_normal(int64_t count, int stream, double deviation)
@@ -543,7 +304,7 @@ static double weighted_outputs(const op_difference_t *d, const op_case_t *c,
     op_case_outputs(c, kernel, out);
     for (int o = 0; o < d->num_weights; o++) {
         const op_arg_t *a = &c->arg[c->num_in + o];
-        int64_t n = d->weights[o] != NULL ? rows_of(a) * cols_of(a) : 0;
+        int64_t n = d->weights[o] != NULL ? op_arg_rows(a) * op_arg_cols(a) : 0;
         for (int64_t i = 0; i < n; i++) {
             sum += d->weights[o][i] * out[o][i];
         }
@@ -563,7 +324,7 @@ void op_case_differences(const op_difference_t *d)
     op_case_t c = *d->forward;
     char kernel[64];
     snprintf(kernel, sizeof(kernel), "%s_ref", c.op);
-    int64_t n = rows_of(&c.arg[d->input]) * cols_of(&c.arg[d->input]);
+    int64_t n = op_arg_rows(&c.arg[d->input]) * op_arg_cols(&c.arg[d->input]);
     double *moved = malloc(sizeof(double) * (size_t)n);
     double norm = 0.0;
     memcpy(moved, c.arg[d->input].wide_values, sizeof(double) * (size_t)n);

@@ -437,6 +437,34 @@ static void test_float(void **state)
     }
 }
 
+/* Large enough for several threads and for pieces that end in the middle. */
+static void test_threads(void **state)
+{
+    (void)state;
+    for (int i = 0; i < LOONG_COUNT_OF(entries); i++) {
+        for (int bits = 0; bits < 4; bits += 3) {
+            variant_t v = {{151, 131}, LOONG_BF16, LOONG_F32, bits};
+            op_case_t c = case_of(&entries[i], &v);
+            op_case_threads(&c);
+        }
+    }
+}
+
+/* 23 rows of at most 37. */
+static void test_counts(void **state)
+{
+    (void)state;
+    for (int i = 0; i < LOONG_COUNT_OF(entries); i++) {
+        for (int bits = 0; bits < VARIANTS; bits++) {
+            variant_t v = {{37, 40}, LOONG_F32, LOONG_F32, bits};
+            op_case_t c = case_of(&entries[i], &v);
+            if (op_case_counts(&c, 37, 23) == 0) {
+                fail_msg("%s: no kernel takes a count symbol", c.op);
+            }
+        }
+    }
+}
+
 static void test_bf16(void **state)
 {
     (void)state;
@@ -476,6 +504,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_float),
         cmocka_unit_test(test_bf16),
+        cmocka_unit_test(test_threads),
+        cmocka_unit_test(test_counts),
         cmocka_unit_test(test_bad_id),
     };
     return cmocka_run_group_tests(tests, setup, NULL);

@@ -11,3 +11,7 @@ add_test(NAME build_no_mpi COMMAND ${PROJECT_SOURCE_DIR}/tests/setup/no_mpi.sh
   ${PROJECT_BINARY_DIR}/no_mpi ${PROJECT_SOURCE_DIR})
 set_tests_properties(build_no_mpi PROPERTIES LABELS "setup;full" TIMEOUT 3600
   RUN_SERIAL ON)
+add_test(NAME sanitize COMMAND ${PROJECT_SOURCE_DIR}/tests/setup/sanitize.sh
+  ${PROJECT_BINARY_DIR}/sanitize ${PROJECT_SOURCE_DIR})
+set_tests_properties(sanitize PROPERTIES LABELS "setup;full" TIMEOUT 3600
+  RUN_SERIAL ON)

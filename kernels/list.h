@@ -24,6 +24,7 @@
     X(loongi_concat_rows) \
     X(loongi_slice_grad_rows) \
     X(loongi_zigzag_rows) \
+    X(loongi_repeat_heads_rows) \
     LOONG_ISA_EACH(X, loongi_embedding_grad) \
     LOONG_ISA_EACH(X, loongi_rmsnorm) \
     LOONG_ISA_EACH(X, loongi_add_rmsnorm) \
@@ -36,6 +37,7 @@
     LOONG_ISA_EACH(X, loongi_cast) \
     LOONG_ISA_EACH(X, loongi_accumulate) \
     LOONG_ISA_EACH(X, loongi_sum_rows) \
+    LOONG_ISA_EACH(X, loongi_sum_heads) \
     LOONG_ISA_EACH(X, loongi_dropout) \
     LOONG_ISA_EACH(X, loongi_rope) \
     LOONG_ISA_EACH(X, loongi_swiglu) \
@@ -84,6 +86,8 @@
     X(concat)                \
     X(slice_grad)            \
     X(zigzag)                \
+    X(repeat_heads)          \
+    X(sum_heads)             \
     X(sum_rows)              \
     X(dropout)               \
     X(adamw)                 \

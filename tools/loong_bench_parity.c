@@ -33,6 +33,8 @@ static const axis_t axes[] = {
     {"pp", "parallel.pipeline_model_parallel_size", RANKS, "1 2 3 4"},
     {"cp", "parallel.context_parallel_size", RANKS, "1 2 3 4"},
     {"cp_comm", "parallel.cp_comm_type", LAYOUT, NULL},
+    {"a2a,p2p", "parallel.hierarchical_context_parallel_sizes", LAYOUT,
+     "null null [2,2] [1,3] [2,1]"},
     {"ep", "parallel.expert_model_parallel_size", LAYOUT, "1 1 2 4"},
     {"chunk", "parallel.num_layers_per_virtual_pipeline_stage", LAYOUT,
      "0 0 1 2"},

@@ -54,6 +54,17 @@ LOONG_API loong_val_t loong_all_to_all_columns(loong_graph_t *g,
 LOONG_API loong_val_t loong_ring_shift(loong_graph_t *g, loong_val_t x,
                                        loong_group_t group);
 
+/* Before heads are exchanged. repeat_heads: x [T,G*d], d = head_dim ->
+ * [T,G*times*d], each group of d channels `times` times; x itself with 1.
+ * sum_heads, its adjoint: x [T,G*times*d] -> [T,G*d], the sums of `times`
+ * neighbouring groups. */
+typedef struct loong_repeat_heads_attr {
+    int head_dim;
+    int times;
+} loong_repeat_heads_attr_t;
+LOONG_API loong_val_t loong_repeat_heads(loong_graph_t *g, loong_val_t x,
+                                         int head_dim, int times);
+
 /* ring_attention: attention of this rank's queries over the keys of all ranks
  * of a group, whose keys and values go around while each rank merges what it
  * makes of them (Liu et al. 2023). Operands without rows and key_rows; places

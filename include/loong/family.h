@@ -27,7 +27,8 @@ typedef enum loong_model_head {
 typedef enum loong_cp_comm {
     LOONG_CP_ALL_GATHER, /* keys and values of all come to each */
     LOONG_CP_A2A,        /* each gets all rows of its share of the heads */
-    LOONG_CP_P2P         /* keys and values go around */
+    LOONG_CP_P2P,        /* keys and values go around */
+    LOONG_CP_A2A_P2P     /* a2a among neighbours, p2p between these */
 } loong_cp_comm_t;
 
 /* What a recipe says of some parameters; of several rules that match the last
@@ -104,9 +105,10 @@ typedef struct loong_family {
     /* Builds the graph. Inputs that the loader fills when they are there:
      * tokens, positions i32 [T], cu_seqlens i32 [max_segments + 1], token_key
      * i64 [T] (for dropout), labels i32 [T] and loss_weight wide [T]; of
-     * context parallel ranks all_token_keys i64 and places i32 [T x ranks],
-     * where the tokens of each rank stand among those of all, rank after rank.
-     * cu_seqlens is of the tokens of all ranks. */
+     * context parallel ranks all_token_keys i64 [T x ranks of CP_A2A], those of
+     * the neighbours' tokens together, and places i32 [T x ranks], where the
+     * tokens of such neighbours stand among those of all, neighbours after
+     * neighbours. cu_seqlens is of the tokens of all ranks. */
     loong_status_t (*build)(loong_graph_t *graph, const void *config,
                             const loong_model_request_t *request);
     /* Keys that the configuration left to defaults and a reader of a

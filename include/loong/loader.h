@@ -55,6 +55,7 @@ typedef struct loong_loader_params {
     int data_parallel_size;
     int context_parallel_rank;
     int context_parallel_size; /* T is a multiple of twice this, when above 1 */
+    int context_parallel_a2a; /* neighbours that exchange heads; 0: 1 */
     /* 0: no end. Rows at or past it are padding: token 0, no label, weight 0.
      * For evaluating a whole set. */
     int64_t num_samples;
@@ -102,9 +103,10 @@ typedef struct loong_batch {
                                 t is learned if token t + 1 is */
     int32_t *position_ids;   /* [R] from 0 in each row, or in each document */
     int64_t *token_key;      /* [R] g * T + t: names the token in all layouts */
-    int64_t *all_token_keys; /* [A] of the tokens of all ranks */
-    int32_t *places;         /* [A] rank after rank: where its R tokens stand
-                                among the A, ascending */
+    int64_t *all_token_keys; /* [R x context_parallel_a2a] of the tokens that
+                                this rank and such neighbours have */
+    int32_t *places;         /* [A] neighbours after neighbours: where their
+                                tokens stand among the A, ascending */
     int32_t *cu_seqlens;     /* [cu_seqlens_size] starts of the segments (rows,
                                 or documents in rows) among the A tokens, then
                                 A in the rest */

@@ -46,6 +46,8 @@ typedef enum loong_axis {
     X(ETP, "etp")                                                             \
     X(EP, "ep")                                                               \
     X(EDP, "edp")                                                             \
+    X(CP_A2A, "cp-a2a") /* neighbours in CP that exchange heads */            \
+    X(CP_P2P, "cp-p2p") /* one of each of these: a ring */                    \
     X(KV, "kv") /* neighbours in TP that hold the same key / value head */    \
     X(ENDS, "ends") /* first and last stage: tied embeddings */
 
@@ -65,12 +67,14 @@ typedef struct loong_mesh_params {
     int ep;
     int etp;
     int kv_heads; /* fewer than tp: several ranks hold the same; 0: enough */
+    int cp_a2a;   /* ranks of group CP_A2A; 0: 1 */
 } loong_mesh_params_t;
 
 typedef struct loong_mesh {
     int world;
     int rank;
     int kv_ranks; /* of group KV */
+    int cp_a2a;   /* of group CP_A2A */
     int size[LOONG_AXIS_COUNT];
     int coord[LOONG_AXIS_COUNT];
 } loong_mesh_t;

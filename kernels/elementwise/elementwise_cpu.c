@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * add, scale, cast, accumulate and sum_rows; the formulas stand in
+ * add, scale, cast, accumulate, sum_rows and sum_heads; the formulas stand in
  * elementwise_ref.c. */
 #include "fast.h"
+#include "loong/collective.h"
 
 static void add_chunk(const void *how, const float *const *in,
                       float *const *out, int64_t n)
@@ -92,6 +93,43 @@ static loong_status_t run_sum_rows(const loong_kernel_call_t *call)
     return LOONG_OK;
 }
 
+/* One sum of heads: columns c .. c + n - 1 of y. */
+static void sum_heads_piece(const fast_mat_t *x, const fast_mat_t *y,
+                            const loong_repeat_heads_attr_t *a, int64_t t,
+                            int64_t c, int64_t n)
+{
+    float buf[2][FAST_CHUNK] __attribute__((aligned(64)));
+    int64_t d = a->head_dim;
+    float *sum = fast_place(y, t, c, buf[0]);
+    memset(sum, 0, sizeof(float) * (size_t)n);
+    for (int64_t k = 0; k < a->times; k++) {
+        int64_t from = (c / d * a->times + k) * d + c % d;
+        const float *part = fast_get(x, t, from, n, buf[1]);
+#pragma omp simd
+        for (int64_t i = 0; i < n; i++) {
+            sum[i] += part[i];
+        }
+    }
+    fast_put(y, t, c, n, sum);
+}
+
+static loong_status_t run_sum_heads(const loong_kernel_call_t *call)
+{
+    const loong_repeat_heads_attr_t *a = call->query->attr;
+    fast_mat_t x = fast_arg(call, 0);
+    fast_mat_t y = fast_out(call, 0);
+    int64_t d = a->head_dim;
+#pragma omp parallel for schedule(static) num_threads(call->query->threads)
+    for (int64_t t = 0; t < y.rows; t++) {
+        for (int64_t c = 0; c < y.cols;) {
+            int64_t n = LOONG_MIN(d - c % d, FAST_CHUNK);
+            sum_heads_piece(&x, &y, a, t, c, n);
+            c += n;
+        }
+    }
+    return LOONG_OK;
+}
+
 static size_t workspace(const loong_kernel_query_t *query)
 {
     return sizeof(float) * FAST_BLOCKS *
@@ -109,3 +147,4 @@ FAST_KERNEL(scale, support, NULL, run_scale);
 FAST_KERNEL(cast, support, NULL, run_copy);
 FAST_KERNEL(accumulate, support, NULL, run_copy);
 FAST_KERNEL(sum_rows, support, workspace, run_sum_rows);
+FAST_KERNEL(sum_heads, support, NULL, run_sum_heads);

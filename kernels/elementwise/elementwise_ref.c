@@ -4,8 +4,11 @@
  * accumulate: out = x, or out += x.
  * concat: inputs side by side.  sum_rows: y[c] = sum over rows of x.
  * slice_grad: x in columns begin .., zero elsewhere.
- * zigzag: rows of context parallel ranks in the order of samples, or back. */
+ * zigzag: rows of context parallel ranks in the order of samples, or back.
+ * repeat_heads: y[g times + k][i] = x[g][i], k < times.  sum_heads: y[g][i] =
+ * sum over k of x[g times + k][i]. */
 #include "list.h"
+#include "loong/collective.h"
 #include "ref.h"
 #include "zigzag.h"
 
@@ -100,6 +103,38 @@ static loong_status_t zigzag(const loong_kernel_call_t *call)
     return LOONG_OK;
 }
 
+static loong_status_t repeat_heads(const loong_kernel_call_t *call)
+{
+    const loong_repeat_heads_attr_t *a = call->query->attr;
+    ref_mat_t x = ref_arg(call, 0);
+    ref_mat_t y = ref_out(call, 0);
+    int64_t d = a->head_dim;
+    for (int64_t t = 0; t < y.rows; t++) {
+        for (int64_t c = 0; c < y.cols; c++) {
+            ref_put(&y, t, c, ref_at(&x, t, c / (d * a->times) * d + c % d));
+        }
+    }
+    return LOONG_OK;
+}
+
+static loong_status_t sum_heads(const loong_kernel_call_t *call)
+{
+    const loong_repeat_heads_attr_t *a = call->query->attr;
+    ref_mat_t x = ref_arg(call, 0);
+    ref_mat_t y = ref_out(call, 0);
+    int64_t d = a->head_dim;
+    for (int64_t t = 0; t < y.rows; t++) {
+        for (int64_t c = 0; c < y.cols; c++) {
+            double sum = 0.0;
+            for (int64_t k = 0; k < a->times; k++) {
+                sum += ref_at(&x, t, (c / d * a->times + k) * d + c % d);
+            }
+            ref_put(&y, t, c, sum);
+        }
+    }
+    return LOONG_OK;
+}
+
 static loong_status_t sum_rows(const loong_kernel_call_t *call)
 {
     ref_mat_t x = ref_arg(call, 0);
@@ -135,5 +170,13 @@ const loong_kernel_t loongi_slice_grad_ref = {.name = "slice_grad_ref",
                                               .run = slice_grad};
 const loong_kernel_t loongi_zigzag_ref = {
     .name = "zigzag_ref", .op = "zigzag", .device = "cpu", .run = zigzag};
+const loong_kernel_t loongi_repeat_heads_ref = {.name = "repeat_heads_ref",
+                                                .op = "repeat_heads",
+                                                .device = "cpu",
+                                                .run = repeat_heads};
+const loong_kernel_t loongi_sum_heads_ref = {.name = "sum_heads_ref",
+                                             .op = "sum_heads",
+                                             .device = "cpu",
+                                             .run = sum_heads};
 const loong_kernel_t loongi_sum_rows_ref = {
     .name = "sum_rows_ref", .op = "sum_rows", .device = "cpu", .run = sum_rows};

@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * copy, concat, slice_grad and zigzag as copies of whole rows: any type. */
+ * copy, concat, slice_grad, zigzag and repeat_heads as copies of whole rows or
+ * heads: any type. */
 #include <string.h>
 
 #include "base.h"
 #include "list.h"
-#include "loong/ops.h"
+#include "loong/collective.h"
 #include "zigzag.h"
 
 /* Input `in` into columns begin .. of output 0; with `clear` all other columns
@@ -81,6 +82,32 @@ static loong_status_t zigzag(const loong_kernel_call_t *call)
     return LOONG_OK;
 }
 
+static loong_status_t repeat_heads(const loong_kernel_call_t *call)
+{
+    const loong_repeat_heads_attr_t *a = call->query->attr;
+    const loong_karg_t *x = &call->query->arg[0];
+    const loong_karg_t *y = &call->query->arg[1];
+    size_t size = loong_dtype_size(x->dtype);
+    size_t head = (size_t)a->head_dim * size;
+    int64_t rows = loong_karg_rows(x, call->frame);
+    int64_t heads = loong_karg_cols(y, call->frame) / a->head_dim;
+#pragma omp parallel for schedule(static) num_threads(call->query->threads)
+    for (int64_t t = 0; t < rows; t++) {
+        const char *from =
+            (const char *)call->ptr[0] + (size_t)(t * x->ld) * size;
+        char *to = (char *)call->ptr[1] + (size_t)(t * y->ld) * size;
+        for (int64_t h = 0; h < heads; h++) {
+            memcpy(to + (size_t)h * head, from + (size_t)(h / a->times) * head,
+                   head);
+        }
+    }
+    return LOONG_OK;
+}
+
+const loong_kernel_t loongi_repeat_heads_rows = {.name = "repeat_heads_rows",
+                                                 .op = "repeat_heads",
+                                                 .device = "cpu",
+                                                 .run = repeat_heads};
 const loong_kernel_t loongi_zigzag_rows = {
     .name = "zigzag_rows", .op = "zigzag", .device = "cpu", .run = zigzag};
 const loong_kernel_t loongi_copy_rows = {

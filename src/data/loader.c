@@ -16,6 +16,10 @@ struct loong_loader {
     loong_loader_params_t params;
     int64_t T;
     int64_t own; /* tokens of a row that are this rank's */
+    /* Neighbours that exchange heads have tokens as one rank of `ring`. */
+    int ring;
+    int in_ring;
+    int64_t together; /* their tokens of a row */
     /* The current row. */
     int32_t *ids;      /* [T + 1] */
     int32_t *position; /* [T + 1] */
@@ -84,6 +88,13 @@ static loong_status_t check_params(loong_context_t *ctx,
                 "context-parallel ranks",
                 name, blend->seq_length, p->context_parallel_size);
     LOONG_CHECK(ctx,
+                p->context_parallel_a2a == 0 ||
+                    (p->context_parallel_a2a > 0 &&
+                     p->context_parallel_size % p->context_parallel_a2a == 0),
+                LOONG_ERR_CONFIG,
+                "data '%s': %d of %d context-parallel ranks exchange heads",
+                name, p->context_parallel_a2a, p->context_parallel_size);
+    LOONG_CHECK(ctx,
                 p->micro_batch_size >= 1 &&
                     p->micro_batch_size <= INT32_MAX / blend->seq_length,
                 LOONG_ERR_CONFIG,
@@ -138,6 +149,10 @@ loong_status_t loong_loader_create(loong_context_t *ctx,
     loader->params = *params;
     loader->T = blend.seq_length;
     loader->own = blend.seq_length / params->context_parallel_size;
+    int a2a = LOONG_MAX(params->context_parallel_a2a, 1);
+    loader->ring = params->context_parallel_size / a2a;
+    loader->in_ring = params->context_parallel_rank / a2a;
+    loader->together = blend.seq_length / loader->ring;
     loong_status_t status = alloc_row(loader);
     if (status != LOONG_OK) {
         loong_loader_destroy(&loader);
@@ -196,16 +211,18 @@ static bool past_end(const loong_loader_t *loader, int64_t g)
     return loader->params.num_samples > 0 && g >= loader->params.num_samples;
 }
 
-/* Place in a row of token i of it that a rank has. */
-static int64_t place_on(const loong_loader_t *loader, int rank, int64_t i)
+/* Place in a row of token i of it that this rank has, and of those that a rank
+ * of the ring has. */
+static int64_t place_of(const loong_loader_t *loader, int64_t i)
 {
-    return loongi_zigzag_place(rank, loader->params.context_parallel_size,
+    return loongi_zigzag_place(loader->params.context_parallel_rank,
+                               loader->params.context_parallel_size,
                                loader->T, i);
 }
 
-static int64_t place_of(const loong_loader_t *loader, int64_t i)
+static int64_t place_in(const loong_loader_t *loader, int rank, int64_t i)
 {
-    return place_on(loader, loader->params.context_parallel_rank, i);
+    return loongi_zigzag_place(rank, loader->ring, loader->T, i);
 }
 
 /* Marks the document starts among the T + 1 tokens from `token` on. */
@@ -321,22 +338,24 @@ static void write_row(loong_loader_t *loader, int64_t g, int64_t row,
             batch->token_key[at] = g * T + t;
         }
     }
-    for (int64_t t = 0; batch->all_token_keys != NULL && t < T; t++) {
-        batch->all_token_keys[row * T + t] = g * T + t;
+    int64_t n = loader->together;
+    for (int64_t i = 0; batch->all_token_keys != NULL && i < n; i++) {
+        batch->all_token_keys[row * n + i] =
+            g * T + place_in(loader, loader->in_ring, i);
     }
 }
 
 static void write_places(const loong_loader_t *loader, loong_batch_t *batch)
 {
-    int64_t own = loader->own;
+    int64_t n = loader->together;
     int64_t at = 0;
     if (batch->places == NULL) {
         return;
     }
-    for (int r = 0; r < loader->params.context_parallel_size; r++) {
-        for (int64_t i = 0; i < loader->params.micro_batch_size * own; i++) {
-            batch->places[at++] = (int32_t)(i / own * loader->T +
-                                            place_on(loader, r, i % own));
+    for (int r = 0; r < loader->ring; r++) {
+        for (int64_t i = 0; i < loader->params.micro_batch_size * n; i++) {
+            batch->places[at++] = (int32_t)(i / n * loader->T +
+                                            place_in(loader, r, i % n));
         }
     }
 }

@@ -14,10 +14,23 @@ static bool trivial(const loong_mesh_t *mesh, loong_group_t group)
     return loong_mesh_group_size(mesh, group) == 1;
 }
 
-static loong_status_t create_one(loong_context_t *ctx, loong_comm_t *world,
+/* All of CP: its communicator serves. */
+static bool is_cp(const loong_mesh_t *mesh, loong_group_t group)
+{
+    return (group == LOONG_GROUP_CP_A2A || group == LOONG_GROUP_CP_P2P) &&
+           loong_mesh_group_size(mesh, group) == mesh->size[LOONG_AXIS_CP];
+}
+
+static loong_status_t create_one(loong_context_t *ctx,
+                                 const loong_groups_t *groups,
                                  const loong_mesh_t *mesh, loong_group_t group,
                                  loong_comm_t **comm_p)
 {
+    loong_comm_t *world = groups->comm[LOONG_GROUP_WORLD];
+    if (is_cp(mesh, group)) {
+        *comm_p = groups->comm[LOONG_GROUP_CP];
+        return LOONG_OK;
+    }
     if (group == LOONG_GROUP_WORLD ||
         loong_mesh_group_size(mesh, group) == mesh->world) {
         *comm_p = world;
@@ -39,7 +52,7 @@ loong_status_t loongi_groups_create(loong_context_t *ctx, loong_comm_t *world,
     memset(&groups, 0, sizeof(groups));
     groups.comm[LOONG_GROUP_WORLD] = world;
     for (int g = 0; g < LOONG_GROUP_COUNT; g++) {
-        loong_status_t status = create_one(ctx, world, mesh, (loong_group_t)g,
+        loong_status_t status = create_one(ctx, &groups, mesh, (loong_group_t)g,
                                            &groups.comm[g]);
         if (status != LOONG_OK) {
             loongi_groups_destroy(&groups);
@@ -50,12 +63,18 @@ loong_status_t loongi_groups_create(loong_context_t *ctx, loong_comm_t *world,
     return LOONG_OK;
 }
 
+static bool is_alias(const loong_groups_t *groups, int group)
+{
+    return group != LOONG_GROUP_CP &&
+           groups->comm[group] == groups->comm[LOONG_GROUP_CP];
+}
+
 double loongi_groups_seconds(const loong_groups_t *groups)
 {
     loong_comm_t *world = groups->comm[LOONG_GROUP_WORLD];
     double seconds = loong_comm_stats(world).seconds;
     for (int g = 0; g < LOONG_GROUP_COUNT; g++) {
-        if (groups->comm[g] != world) {
+        if (groups->comm[g] != world && !is_alias(groups, g)) {
             seconds += loong_comm_stats(groups->comm[g]).seconds;
         }
     }
@@ -66,7 +85,7 @@ void loongi_groups_destroy(loong_groups_t *groups)
 {
     loong_comm_t *world = groups->comm[LOONG_GROUP_WORLD];
     for (int g = LOONG_GROUP_COUNT - 1; g >= 0; g--) {
-        if (groups->comm[g] != world) {
+        if (groups->comm[g] != world && !is_alias(groups, g)) {
             loong_comm_destroy(&groups->comm[g]);
         }
         groups->comm[g] = NULL;

@@ -11,8 +11,8 @@
 extern "C" {
 #endif
 
-/* One communicator per group; WORLD is borrowed, and a group of all ranks is
- * WORLD itself. */
+/* One communicator per group; WORLD is borrowed, a group of all ranks is WORLD
+ * itself, and a part of CP that is all of it is CP. */
 typedef struct loong_groups {
     loong_comm_t *comm[LOONG_GROUP_COUNT];
 } loong_groups_t;

@@ -36,11 +36,36 @@ static group_axes_t axes_of(loong_group_t group)
     case LOONG_GROUP_ETP: all.axes = AXIS_BIT(ETP); all.side = 1; break;
     case LOONG_GROUP_EP: all.axes = AXIS_BIT(EP); all.side = 1; break;
     case LOONG_GROUP_EDP: all.axes = AXIS_BIT(EDP); all.side = 1; break;
+    case LOONG_GROUP_CP_A2A:
+    case LOONG_GROUP_CP_P2P:
     case LOONG_GROUP_KV:
     case LOONG_GROUP_WORLD:
     case LOONG_GROUP_COUNT: break;
     }
     return all;
+}
+
+/* A group of some ranks of an axis: `size` of them, `step` coordinates apart,
+ * this one the `index`-th; neighbours on the axis are `stride` ranks apart. */
+typedef struct some {
+    int size;
+    int step;
+    int index;
+    int stride;
+} some_t;
+
+static bool some_of_axis(const loong_mesh_t *m, loong_group_t group,
+                         some_t *some_p)
+{
+    int tp = m->size[LOONG_AXIS_TP];
+    int ring = m->size[LOONG_AXIS_CP] / m->cp_a2a;
+    some_t kv = {m->kv_ranks, 1, m->coord[LOONG_AXIS_TP] % m->kv_ranks, 1};
+    some_t a2a = {m->cp_a2a, 1, m->coord[LOONG_AXIS_CP] % m->cp_a2a, tp};
+    some_t p2p = {ring, m->cp_a2a, m->coord[LOONG_AXIS_CP] / m->cp_a2a, tp};
+    *some_p = group == LOONG_GROUP_KV ? kv
+              : group == LOONG_GROUP_CP_A2A ? a2a : p2p;
+    return group == LOONG_GROUP_KV || group == LOONG_GROUP_CP_A2A ||
+           group == LOONG_GROUP_CP_P2P;
 }
 
 const char *loong_axis_name(loong_axis_t axis)
@@ -104,6 +129,11 @@ static loong_status_t check_sizes(loong_context_t *ctx,
             &problems, "tensor_model_parallel_size %d is above the %d key / "
             "value heads and no multiple of them", p->tp, p->kv_heads);
     }
+    if (positive && p->cp_a2a > 0 && p->cp % p->cp_a2a != 0) {
+        loongi_problems_add(
+            &problems, "context_parallel_size %d is no multiple of the %d "
+            "ranks that exchange heads", p->cp, p->cp_a2a);
+    }
     return loongi_problems_end(&problems, LOONG_ERR_CONFIG, "parallel");
 }
 
@@ -121,6 +151,7 @@ loong_status_t loong_mesh_create(loong_context_t *ctx,
     m.rank = rank;
     m.kv_ranks = p->kv_heads > 0 && p->kv_heads < p->tp ? p->tp / p->kv_heads
                                                         : 1;
+    m.cp_a2a = LOONG_MAX(p->cp_a2a, 1);
     m.size[LOONG_AXIS_TP] = p->tp;
     m.size[LOONG_AXIS_CP] = p->cp;
     m.size[LOONG_AXIS_PP] = p->pp;
@@ -144,7 +175,7 @@ loong_mesh_t loong_mesh_single(void)
 {
     loong_mesh_t m;
     memset(&m, 0, sizeof(m));
-    m.world = m.kv_ranks = 1;
+    m.world = m.kv_ranks = m.cp_a2a = 1;
     for (int a = 0; a < LOONG_AXIS_COUNT; a++) {
         m.size[a] = 1;
     }
@@ -164,12 +195,13 @@ static int ends_size(const loong_mesh_t *m)
 int loong_mesh_group_size(const loong_mesh_t *mesh, loong_group_t group)
 {
     group_axes_t g = axes_of(group);
+    some_t some;
     int size = 1;
     if (group == LOONG_GROUP_ENDS) {
         return ends_size(mesh);
     }
-    if (group == LOONG_GROUP_KV) {
-        return mesh->kv_ranks;
+    if (some_of_axis(mesh, group, &some)) {
+        return some.size;
     }
     for (int a = 0; a < LOONG_AXIS_COUNT; a++) {
         size *= (g.axes >> a & 1u) != 0 ? mesh->size[a] : 1;
@@ -180,12 +212,13 @@ int loong_mesh_group_size(const loong_mesh_t *mesh, loong_group_t group)
 int loong_mesh_group_rank(const loong_mesh_t *mesh, loong_group_t group)
 {
     group_axes_t g = axes_of(group);
+    some_t some;
     int at = 0;
     if (group == LOONG_GROUP_ENDS) {
         return ends_size(mesh) == 2 && mesh->coord[LOONG_AXIS_PP] > 0;
     }
-    if (group == LOONG_GROUP_KV) {
-        return mesh->coord[LOONG_AXIS_TP] % mesh->kv_ranks;
+    if (some_of_axis(mesh, group, &some)) {
+        return some.index;
     }
     for (int i = SIDE_AXES - 1; i >= 0; i--) {
         loong_axis_t axis = sides[g.side][i];
@@ -201,14 +234,15 @@ int loong_mesh_member(const loong_mesh_t *mesh, loong_group_t group, int index)
     group_axes_t g = axes_of(group);
     int rank = 0;
     int stride = 1;
+    some_t some;
     if (group == LOONG_GROUP_ENDS) {
         if (ends_size(mesh) == 1) {
             return mesh->rank;
         }
         index *= mesh->size[LOONG_AXIS_PP] - 1;
     }
-    if (group == LOONG_GROUP_KV) {
-        return mesh->rank - mesh->coord[LOONG_AXIS_TP] % mesh->kv_ranks + index;
+    if (some_of_axis(mesh, group, &some)) {
+        return mesh->rank + (index - some.index) * some.step * some.stride;
     }
     for (int i = 0; i < SIDE_AXES; i++) {
         loong_axis_t axis = sides[g.side][i];

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * attention_merge and ring_attention. Forward: n times attention over the keys
- * of one rank, which then go on to the next rank, merged as they come.
- * Backward: keys and values go around again, and with them the sums of their
- * gradients, which are home after one step more. */
+ * of one rank, merged as they come; while a rank computes, they go on to the
+ * next one. Backward: keys and values go around again, and behind them the sums
+ * of their gradients, to which each rank adds its own; they are home after one
+ * step more. */
 #include <string.h>
 
 #include "loong/collective.h"
@@ -81,9 +82,17 @@ static loong_status_t ring_infer(const loong_op_call_t *call)
     return LOONG_OK;
 }
 
-static loong_val_t next(loong_graph_t *g, loong_val_t x, const ring_attr_t *a)
+static loong_val_t shift(loong_graph_t *g, loong_val_t x, const ring_attr_t *a)
 {
     return loong_ring_shift(g, x, a->group.group);
+}
+
+/* The keys and values of the step behind `step`. Stands in front of what this
+ * one computes: they are under way meanwhile. */
+static loong_val_t next(loong_graph_t *g, loong_val_t both, int step,
+                        const ring_attr_t *a)
+{
+    return step + 1 < a->group.size ? shift(g, both, a) : LOONG_NONE;
 }
 
 static loong_val_t half(loong_graph_t *g, loong_val_t both, int which)
@@ -97,18 +106,17 @@ static loong_status_t ring_grad(const loong_grad_call_t *call)
     loong_graph_t *g = call->graph;
     const ring_attr_t a = *(const ring_attr_t *)call->attr;
     const loong_val_t *x = call->in;
-    loong_val_t both = x[RING_KV];
+    loong_val_t later = x[RING_KV];
     loong_val_t sum = LOONG_NONE; /* gradient of `both` */
     loong_val_t dq = LOONG_NONE;
     for (int s = 0; s < a.group.size; s++) {
+        loong_val_t both = later;
         loong_val_t d[3];
         loong_val_t places[2] = {
             places_of(g, x[RING_PLACES], &a, a.group.rank),
             places_of(g, x[RING_PLACES], &a, source(&a, s))};
-        if (s > 0) {
-            both = next(g, both, &a);
-            sum = next(g, sum, &a);
-        }
+        later = next(g, both, s, &a);
+        sum = s > 0 ? shift(g, sum, &a) : LOONG_NONE;
         loong_val_t in[10] = {call->out_grad[0], x[RING_Q],
                               half(g, both, 0),  half(g, both, 1),
                               x[0],              x[1],
@@ -121,7 +129,7 @@ static loong_status_t ring_grad(const loong_grad_call_t *call)
         dq = s > 0 ? loong_add(g, dq, d[0]) : d[0];
         sum = s > 0 ? loong_add(g, sum, own) : own;
     }
-    call->in_grad[RING_KV] = next(g, sum, &a);
+    call->in_grad[RING_KV] = shift(g, sum, &a);
     call->in_grad[RING_Q] = dq;
     return loong_graph_status(g);
 }
@@ -149,7 +157,7 @@ static void forward(loong_graph_t *g,
     x.rows = places_of(g, places, a, a->group.rank);
     for (int s = 0; s < a->group.size; s++) {
         loong_val_t in[4] = {out[0], out[1], LOONG_NONE, LOONG_NONE};
-        both = s > 0 ? next(g, both, a) : both;
+        loong_val_t later = next(g, both, s, a);
         x.k = half(g, both, 0);
         x.v = half(g, both, 1);
         x.key_rows = places_of(g, places, a, source(a, s));
@@ -157,6 +165,7 @@ static void forward(loong_graph_t *g,
         if (s > 0) {
             loong_graph_apply(g, &attention_merge, NULL, 4, in, 2, out);
         }
+        both = later;
     }
 }
 

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * slice, concat, reshape, zigzag and the adjoint of slice. */
+ * slice, concat, reshape, zigzag, repeat_heads and the adjoint of slice. */
+#include "loong/collective.h"
 #include "op_impl.h"
 
 /* ---- concat -------------------------------------------------------------- */
@@ -280,4 +281,77 @@ loong_val_t loong_zigzag(loong_graph_t *g, loong_val_t x, int ranks,
     loong_zigzag_attr_t attr = {ranks, length, inverse};
     loong_val_t y;
     return loong_graph_apply(g, &zigzag, &attr, 1, &x, 1, &y);
+}
+
+/* ---- repeat_heads and sum_heads ------------------------------------------ */
+
+static loong_status_t infer_heads(const loong_op_call_t *call, bool more)
+{
+    const loong_repeat_heads_attr_t *a = call->attr;
+    LOONG_TRY(loongi_want_rank(call, 0, "x", 2));
+    LOONG_TRY(loongi_want_float(call, 0, "x"));
+    int64_t cols = call->in[0].shape.dim[1];
+    int64_t unit = (int64_t)a->head_dim * (more ? 1 : a->times);
+    LOONG_CHECK(call->ctx,
+                a->head_dim > 0 && a->times > 0 && cols % unit == 0,
+                LOONG_ERR_ARG,
+                "%s: %lld channels, heads of %d, %d times; whole heads wanted",
+                call->op, (long long)cols, a->head_dim, a->times);
+    call->out[0] = call->in[0];
+    call->out[0].shape.dim[1] = more ? cols * a->times : cols / a->times;
+    return LOONG_OK;
+}
+
+static loong_status_t infer_repeat_heads(const loong_op_call_t *call)
+{
+    return infer_heads(call, true);
+}
+
+static loong_status_t infer_sum_heads(const loong_op_call_t *call)
+{
+    return infer_heads(call, false);
+}
+
+static const loong_op_t repeat_heads;
+static const loong_op_t sum_heads;
+
+static loong_status_t grad_repeat_heads(const loong_grad_call_t *call)
+{
+    loong_graph_apply(call->graph, &sum_heads, call->attr, 1, call->out_grad,
+                      1, call->in_grad);
+    return LOONG_OK;
+}
+
+static loong_status_t grad_sum_heads(const loong_grad_call_t *call)
+{
+    loong_graph_apply(call->graph, &repeat_heads, call->attr, 1,
+                      call->out_grad, 1, call->in_grad);
+    return LOONG_OK;
+}
+
+#define HEADS_OP(name_)                                                       \
+    static const loong_op_t name_ = {                                         \
+        .name = #name_,                                                       \
+        .attr_size = sizeof(loong_repeat_heads_attr_t),                       \
+        .min_in = 1,                                                          \
+        .max_in = 1,                                                          \
+        .num_out = 1,                                                         \
+        .strided_in = true,                                                   \
+        .strided_out = true,                                                  \
+        .infer = infer_##name_,                                               \
+        .grad = grad_##name_,                                                 \
+    };                                                                        \
+    const loong_op_t *const loongi_op_##name_ = &name_
+HEADS_OP(repeat_heads);
+HEADS_OP(sum_heads);
+#undef HEADS_OP
+
+loong_val_t loong_repeat_heads(loong_graph_t *g, loong_val_t x, int head_dim,
+                               int times)
+{
+    loong_repeat_heads_attr_t attr = {head_dim, times};
+    loong_val_t y = x;
+    return times == 1
+               ? x
+               : loong_graph_apply(g, &repeat_heads, &attr, 1, &x, 1, &y);
 }

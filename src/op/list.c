@@ -43,6 +43,8 @@
     X(slice_grad)        \
     X(reshape)           \
     X(zigzag)            \
+    X(repeat_heads)      \
+    X(sum_heads)         \
     X(linear)            \
     X(linear_dw)         \
     X(attention)         \

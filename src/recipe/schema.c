@@ -152,10 +152,15 @@ static const loong_recipe_key_t keys[] = {
            "rank interleaved"),
     INT("parallel.context_parallel_size", "1", 1, 1024, FREE,
         "ranks that share each sequence; twice as many divide seq_length"),
-    CHOICE("parallel.cp_comm_type", "all_gather", "all_gather a2a p2p", FREE,
+    CHOICE("parallel.cp_comm_type", "all_gather",
+           "all_gather a2a p2p a2a+p2p", FREE,
            "how these bring queries and keys together: keys and values of "
-           "all to each, all rows of a share of the heads, or keys and "
-           "values around a ring"),
+           "all to each, all rows of a share of the heads, keys and values "
+           "around a ring, or both of these"),
+    {"parallel.hierarchical_context_parallel_sizes", LOONG_RECIPE_INTS, NULL,
+     1, 1024, NULL, LOONG_RESUME_FREE,
+     "[a2a, p2p] for a2a+p2p: neighbours that exchange heads, and ranks of "
+     "a ring"},
     INT("parallel.expert_model_parallel_size", "1", 1, 1024, FREE,
         "ranks that share the experts of a layer"),
     CHOICE("parallel.data_parallel_sharding", "optim",

@@ -179,6 +179,35 @@ static void check_batch(check_t *c, int world_size)
     check_rampup(c, micro * replicas, what);
 }
 
+/* [a2a, p2p] */
+static void check_context(check_t *c)
+{
+    static const char sizes[] = "parallel.hierarchical_context_parallel_sizes";
+    int64_t ranks = get(c, "parallel.context_parallel_size");
+    bool both = strcmp(loong_recipe_text(c->recipe, "parallel.cp_comm_type"),
+                       "a2a+p2p") == 0;
+    if (!both && is_set(c, sizes)) {
+        problem(c, sizes, "belongs to parallel.cp_comm_type a2a+p2p alone");
+        return;
+    }
+    if (!both || (ranks == 1 && !is_set(c, sizes))) {
+        return;
+    }
+    if (loong_recipe_count(c->recipe, sizes) != 2) {
+        problem(c, sizes, "found %lld numbers, parallel.cp_comm_type a2a+p2p "
+                          "wants [a2a, p2p]",
+                (long long)loong_recipe_count(c->recipe, sizes));
+        return;
+    }
+    int64_t a2a = get(c, "parallel.hierarchical_context_parallel_sizes[0]");
+    int64_t p2p = get(c, "parallel.hierarchical_context_parallel_sizes[1]");
+    if (a2a * p2p != ranks) {
+        problem(c, sizes, "%lld x %lld is not parallel.context_parallel_size "
+                          "%lld",
+                (long long)a2a, (long long)p2p, (long long)ranks);
+    }
+}
+
 static void check_length(check_t *c)
 {
     static const char longest[] = "model.foundation.max_position_embeddings";
@@ -351,6 +380,7 @@ loong_status_t loong_recipe_check(const loong_recipe_t *recipe, int world_size)
                 "found %d ranks, 1 or more wanted", world_size);
     check_needed(&c);
     check_batch(&c, world_size);
+    check_context(&c);
     check_length(&c);
     check_schedule(&c);
     check_sources(&c);

@@ -17,6 +17,30 @@ static int size_of(const loong_recipe_t *r, const char *key)
     return (int)loong_recipe_int(r, path);
 }
 
+static loong_cp_comm_t comm_of(const loong_recipe_t *r)
+{
+    const char *text = loong_recipe_text(r, "parallel.cp_comm_type");
+    return strcmp(text, "a2a") == 0       ? LOONG_CP_A2A
+           : strcmp(text, "p2p") == 0     ? LOONG_CP_P2P
+           : strcmp(text, "a2a+p2p") == 0 ? LOONG_CP_A2A_P2P
+                                          : LOONG_CP_ALL_GATHER;
+}
+
+/* Ranks of group CP_A2A. */
+static int exchanging(const loong_recipe_t *r)
+{
+    switch (comm_of(r)) {
+    case LOONG_CP_A2A:
+        return size_of(r, "context_parallel_size");
+    case LOONG_CP_A2A_P2P:
+        return size_of(r, "hierarchical_context_parallel_sizes[0]");
+    case LOONG_CP_ALL_GATHER:
+    case LOONG_CP_P2P:
+        break;
+    }
+    return 1;
+}
+
 static loong_mesh_params_t mesh_params(const loong_parallel_t *l)
 {
     loong_model_facts_t facts;
@@ -29,6 +53,7 @@ static loong_mesh_params_t mesh_params(const loong_parallel_t *l)
         .ep = size_of(l->recipe, "expert_model_parallel_size"),
         .etp = 1,
         .kv_heads = facts.kv_heads,
+        .cp_a2a = exchanging(l->recipe),
     };
     return p;
 }
@@ -46,15 +71,12 @@ void loongi_parallel_request(const loong_parallel_t *layout,
 {
     const loong_recipe_t *r = layout->recipe;
     loong_model_request_t *p = request;
-    const char *comm = loong_recipe_text(r, "parallel.cp_comm_type");
     p->sequence_parallel = loong_recipe_bool(r, "parallel.sequence_parallel");
     p->seq_length = p->max_seqlen = loong_recipe_int(r, "data.seq_length");
     p->max_segments =
         loong_recipe_int(r, "train.micro_batch_size") * p->seq_length;
     p->tokens = p->max_segments / mesh->size[LOONG_AXIS_CP];
-    p->cp_comm = strcmp(comm, "a2a") == 0   ? LOONG_CP_A2A
-                 : strcmp(comm, "p2p") == 0 ? LOONG_CP_P2P
-                                            : LOONG_CP_ALL_GATHER;
+    p->cp_comm = comm_of(r);
     p->z_loss = loong_recipe_real(r, "train.z_loss_coeff");
 }
 

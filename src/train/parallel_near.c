@@ -42,6 +42,7 @@ static const axis_t axes[] = {
     {"parallel.num_layers_per_virtual_pipeline_stage", OPTIONAL, false},
     {"parallel.pipeline_model_parallel_layout", OPTIONAL, false},
     {"parallel.cp_comm_type", OPTIONAL, false},
+    {"parallel.hierarchical_context_parallel_sizes", OPTIONAL, false},
     {"parallel.data_parallel_sharding", OPTIONAL, false},
 };
 enum { AXES = sizeof(axes) / sizeof(axes[0]) };
@@ -302,10 +303,11 @@ loong_status_t loongi_parallel_near(const loong_parallel_t *layout)
             s.asked_value[i] = loong_recipe_int(layout->recipe, key);
             continue;
         }
-        const char *text = loong_recipe_text(layout->recipe, key);
         const char *fallback = schema_of(key)->fallback;
-        s.asked_value[i] = text != NULL && (fallback == NULL ||
-                                            strcmp(text, fallback) != 0);
+        s.asked_value[i] =
+            fallback == NULL
+                ? loong_recipe_is_set(layout->recipe, key)
+                : strcmp(loong_recipe_text(layout->recipe, key), fallback) != 0;
     }
     LOONG_CHECK(layout->ctx,
                 loong_context_create(NULL, &s.ctx) == LOONG_OK,

@@ -18,11 +18,11 @@ static const double SHORT_BUDGET = 5.0;
 static const int64_t LAUNCH_BYTES = 1 << 30;
 static const int64_t INPUT_BYTES = 64 << 20;
 
-/* Where token k of a micro-batch, counted rank after rank, stands among those
- * of all context parallel ranks. */
+/* Where token k of a micro-batch, counted rank after rank of the ring, stands
+ * among those of all context parallel ranks. */
 static int64_t place_of(const loong_trainer_t *t, int64_t k)
 {
-    int ranks = t->mesh.size[LOONG_AXIS_CP];
+    int ranks = loong_mesh_group_size(&t->mesh, LOONG_GROUP_CP_P2P);
     int64_t length = t->set.seq_length;
     int64_t own = length / ranks; /* of a sample */
     int64_t each = t->set.micro_batch_size * own;

@@ -49,6 +49,7 @@ static loong_status_t build_chunk(loong_stage_t *s, loong_stage_chunk_t which)
         request.tokens = request.max_seqlen = p->logits_tokens;
         mesh.size[LOONG_AXIS_CP] = 1; /* one rank has all of a prompt */
         mesh.coord[LOONG_AXIS_CP] = 0;
+        mesh.cp_a2a = 1;
     }
     LOONG_TRY(loong_graph_create(s->ctx, p->precision, &graph));
     loong_graph_set_mesh(graph, &mesh);

@@ -56,6 +56,7 @@ static loong_loader_params_t loader_params(const loong_trainer_t *t,
     p.data_parallel_size = t->mesh.size[LOONG_AXIS_DP];
     p.context_parallel_rank = t->mesh.coord[LOONG_AXIS_CP];
     p.context_parallel_size = t->mesh.size[LOONG_AXIS_CP];
+    p.context_parallel_a2a = t->mesh.cp_a2a;
     p.reset_position_ids =
         loong_recipe_bool(t->recipe, "data.reset_position_ids");
     p.reset_attention_mask =

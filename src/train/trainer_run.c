@@ -205,7 +205,11 @@ loong_status_t loong_trainer_describe(loong_trainer_t *trainer,
         s->schedule != NULL ? s->schedule : s->evaluation;
     char context[64] = "";
     char experts[96] = "";
-    if (t->mesh.size[LOONG_AXIS_CP] > 1) {
+    int ring = loong_mesh_group_size(&t->mesh, LOONG_GROUP_CP_P2P);
+    if (s->params.request.cp_comm == LOONG_CP_A2A_P2P) {
+        snprintf(context, sizeof(context), " (a2a %d x p2p %d)",
+                 t->mesh.cp_a2a, ring);
+    } else if (t->mesh.size[LOONG_AXIS_CP] > 1) {
         snprintf(context, sizeof(context), " (%s)",
                  loong_recipe_text(t->recipe, "parallel.cp_comm_type"));
     }

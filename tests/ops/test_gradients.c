@@ -2,6 +2,7 @@
  *
  * Gradient ops against finite differences of their forward ops, in fp64 on the
  * reference kernels (to which test_pointwise.c holds all others). */
+#include "loong/collective.h"
 #include "op_case.h"
 
 enum { ROWS = 4, COLS = 6, MAX_FEED = 6 };
@@ -40,6 +41,7 @@ static const loong_gelu_attr_t gelu_tanh = {true};
 static const loong_scale_attr_t factor = {-1.7};
 static const loong_dropout_attr_t drop = {0.4, 5};
 static const loong_embedding_attr_t table = {3, 0, 0};
+static const loong_repeat_heads_attr_t thrice = {2, 3};
 static const loong_rope_attr_t halves = {6, false, false};
 static const loong_rope_attr_t halves_back = {6, false, true};
 static const loong_rope_attr_t pairs = {3, true, false};
@@ -76,6 +78,10 @@ static const gradient_t gradients[] = {
      {DY, IN}, 1, {0}, {FULL, FULL}},
     {"gelu", "gelu_grad", &gelu_tanh, &gelu_tanh, 1, 1, 1,
      {DY, IN}, 1, {0}, {FULL, FULL}},
+    {"repeat_heads", "sum_heads", &thrice, &thrice, 1, 1, 1,
+     {DY}, 1, {0}, {FULL, MAT(ROWS, 3 * COLS)}},
+    {"sum_heads", "repeat_heads", &thrice, &thrice, 1, 1, 1,
+     {DY}, 1, {0}, {MAT(ROWS, 3 * COLS), FULL}},
     {"scale", "scale", &factor, &factor, 1, 1, 1,
      {DY}, 1, {0}, {FULL, FULL}},
     {"dropout", "dropout", &drop, &drop, 2, 1, 1,

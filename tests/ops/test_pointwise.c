@@ -2,6 +2,7 @@
  *
  * The ops that are no matrix products: every kernel against the reference,
  * from a table of cases. */
+#include "loong/collective.h"
 #include "op_case.h"
 
 typedef struct shape {
@@ -322,6 +323,37 @@ static void zigzag(const variant_t *v, op_case_t *c)
     c->arg[1] = c->arg[0];
 }
 
+/* One or three heads of `cols` channels, two or four times. */
+static const loong_repeat_heads_attr_t *heads_attr(const variant_t *v,
+                                                   int64_t *heads_p)
+{
+    static loong_repeat_heads_attr_t attr;
+    attr.head_dim = (int)v->s.cols;
+    attr.times = v->bits & SUM ? 4 : 2;
+    *heads_p = v->bits & OPTION ? 3 : 1;
+    return &attr;
+}
+
+static void repeat_heads(const variant_t *v, op_case_t *c)
+{
+    int64_t heads = 0;
+    const loong_repeat_heads_attr_t *a = heads_attr(v, &heads);
+    c->attr = a;
+    c->arg[0] = mat(v, v->s.rows, heads * v->s.cols);
+    c->arg[1] = mat(v, v->s.rows, heads * a->times * v->s.cols);
+}
+
+static void sum_heads(const variant_t *v, op_case_t *c)
+{
+    int64_t heads = 0;
+    const loong_repeat_heads_attr_t *a = heads_attr(v, &heads);
+    c->attr = a;
+    c->arg[0] = mat(v, v->s.rows, heads * a->times * v->s.cols);
+    c->arg[1] = mat(v, v->s.rows, heads * v->s.cols);
+    c->bound.terms = a->times;
+    c->bound.roundings = 1;
+}
+
 /* Rows and heads without a key on either side among them. */
 static void attention_merge(const variant_t *v, op_case_t *c)
 {
@@ -395,6 +427,8 @@ static const entry_t entries[] = {
     {"concat", 3, 1, concat},
     {"slice_grad", 1, 1, slice_grad},
     {"zigzag", 1, 1, zigzag},
+    {"repeat_heads", 1, 1, repeat_heads},
+    {"sum_heads", 1, 1, sum_heads},
     {"attention_merge", 4, 2, attention_merge},
     {"sum_rows", 1, 1, sum_rows},
     {"dropout", 2, 1, dropout},

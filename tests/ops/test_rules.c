@@ -5,7 +5,7 @@
  * every op that runs ends with its reference, every refusal says why. And
  * which gradient nodes slices leave. */
 #include "graph_impl.h"
-#include "loong/ops.h"
+#include "loong/collective.h"
 #include "loong/register.h"
 #include "test.h"
 
@@ -160,6 +160,8 @@ static const loong_embedding_attr_t no_rows = {0, 0, 0};
 static const loong_embedding_attr_t rows = {20, 0, 0};
 static const loong_gelu_attr_t gelu = {false};
 
+static const loong_repeat_heads_attr_t heads = {4, 2};
+
 static const loong_adamw_attr_t group;
 
 /* X(expression, message): in the expression g is the graph, v the values. */
@@ -279,6 +281,10 @@ static const loong_adamw_attr_t group;
       "multiple of twice the ranks wanted")                                   \
     X(zigzag_samples, loong_zigzag(g, v->x, 2, 4, false),                     \
       "zigzag: 6 rows of samples of 4 over 2 ranks")                          \
+    X(repeat_heads_part, loong_repeat_heads(g, v->x, 5, 2),                   \
+      "repeat_heads: 12 channels, heads of 5, 2 times; whole heads wanted")   \
+    X(sum_heads_part, apply(g, "sum_heads", &heads, IN(v->x)),                \
+      "sum_heads: 12 channels, heads of 4, 2 times; whole heads wanted")      \
     X(attention_some, attend(g, v->x, v->table, LOONG_NONE),                  \
       "attention: dimension 0 of q is 6, 20 wanted")                          \
     X(attention_rows, attend(g, v->x, v->table, v->keys7),                    \
@@ -434,7 +440,8 @@ static const char *const run_ops[] = {
     "layernorm", "add_layernorm", "layernorm_grad", "rope_table", "rope",
     "swiglu", "swiglu_grad", "gelu", "gelu_grad", "add", "scale", "dropout",
     "cast", "copy", "accumulate", "sum_rows", "concat", "slice_grad",
-    "zigzag", "linear", "linear_dw", "attention", "attention_grad",
+    "zigzag", "repeat_heads", "sum_heads", "linear", "linear_dw", "attention",
+    "attention_grad",
     "cross_entropy", "adamw", "sumsq", "sum", "topk_router",
     "topk_router_grad", "expert_counts", "router_loss", "router_loss_grad",
     "attention_merge", "expert_order", "permute", "unpermute", "unpermute_dw",

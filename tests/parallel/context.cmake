@@ -1,5 +1,5 @@
 # Context parallel layouts.
-loong_test(NAME context LABELS parallel TIMEOUT 300
+loong_test(NAME context LABELS parallel TIMEOUT 600
   SOURCES tests/parallel/test_context.c tests/parallel/layout_run.c
   LIBS loong_layouts)
 set_tests_properties(context PROPERTIES

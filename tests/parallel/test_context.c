@@ -32,7 +32,13 @@ static int steps(void)
     "{family: gpt2, num_layers: 2, hidden_size: 24, ffn_hidden_size: 50, "    \
     "num_attention_heads: 4, num_query_groups: 4, kv_channels: 6, "           \
     "vocab_size: 61, max_position_embeddings: 64}"
-/* Three key heads: only all_gather can. */
+/* Two key heads, eight query heads to each. */
+#define GROUPED                                                               \
+    "{family: qwen3, num_layers: 1, hidden_size: 32, ffn_hidden_size: 40, "   \
+    "num_attention_heads: 16, num_query_groups: 2, kv_channels: 4, "          \
+    "vocab_size: 61, max_position_embeddings: 64, qk_layernorm: true, "       \
+    "activation: swiglu}"
+/* Three key heads, two query heads to each. */
 #define UNEVEN                                                                \
     "{family: qwen3, num_layers: 2, hidden_size: 24, ffn_hidden_size: 42, "   \
     "num_attention_heads: 6, num_query_groups: 3, kv_channels: 8, "           \
@@ -87,6 +93,8 @@ static void check_layouts(const char *model, int count,
 #define SP "sequence_parallel: true"
 #define A2A "cp_comm_type: a2a"
 #define P2P "cp_comm_type: p2p"
+#define BOTH(sizes_)                                                          \
+    "cp_comm_type: a2a+p2p, hierarchical_context_parallel_sizes: [" sizes_ "]"
 #define FULL "recompute: {granularity: full}"
 
 /* With dropout; alone and with every other axis. */
@@ -145,8 +153,49 @@ static void exchanged_heads(void **state)
     static const layout_t windows[] = {
         {2, "{" CP "2, " A2A "}", NULL, false},
     };
+    /* Fewer key heads than ranks, numbers that do not divide, and several
+     * tensor parallel ranks with the same one. */
+    static const layout_t few[] = {
+        {2, "{" CP "2, " A2A "}", NULL, false},
+        {6, "{" CP "2, " TP "3, " A2A ", data_parallel_sharding: none}", FULL,
+         true},
+    };
+    static const layout_t shared[] = {
+        {4, "{" CP "4, " A2A "}", NULL, true},
+        {8, "{" CP "8, " A2A "}", NULL, false},
+        {8, "{" CP "2, " TP "4, " SP ", " A2A "}", NULL, false},
+    };
     check_layouts(QWEN, LOONG_COUNT_OF(layouts), layouts);
     check_layouts(WINDOW, LOONG_COUNT_OF(windows), windows);
+    check_layouts(UNEVEN, LOONG_COUNT_OF(few), few);
+    check_layouts(GROUPED, LOONG_COUNT_OF(shared), shared);
+}
+
+/* Rings of neighbours that exchange heads. */
+static void rings_of_exchanges(void **state)
+{
+    (void)state;
+    static const layout_t layouts[] = {
+        {4, "{" CP "4, " BOTH("2, 2") "}", NULL, false},
+        {8, "{" CP "8, " BOTH("2, 4") "}", FULL, true},
+        {8, "{" CP "4, " TP "2, " SP ", " BOTH("2, 2") "}", NULL, false},
+        {8, "{" CP "4, " PP "2, " BOTH("2, 2") "}",
+         "schedule: zero_bubble_h1", false},
+    };
+    static const layout_t windows[] = {
+        {4, "{" CP "4, " BOTH("2, 2") "}", NULL, false},
+        {2, "{" CP "2, " BOTH("1, 2") "}", NULL, true},
+    };
+    static const layout_t few[] = {
+        {4, "{" CP "4, " BOTH("2, 2") "}", NULL, false},
+    };
+    static const layout_t shared[] = {
+        {8, "{" CP "8, " BOTH("4, 2") "}", NULL, true},
+    };
+    check_layouts(QWEN, LOONG_COUNT_OF(layouts), layouts);
+    check_layouts(WINDOW, LOONG_COUNT_OF(windows), windows);
+    check_layouts(UNEVEN, LOONG_COUNT_OF(few), few);
+    check_layouts(GROUPED, LOONG_COUNT_OF(shared), shared);
 }
 
 static void rings(void **state)
@@ -178,7 +227,8 @@ static void narrow_types(void **state)
         double loss;
     } types[] = {{"fp32", 1e-5}, {"bf16", 1e-2}};
     static const char *const kinds[] = {
-        "{" CP "2}", "{" CP "2, " A2A "}", "{" CP "2, " P2P "}"};
+        "{" CP "2}", "{" CP "2, " A2A "}", "{" CP "2, " P2P "}",
+        "{" CP "4, " BOTH("2, 2") "}"};
     for (int i = 0; i < LOONG_COUNT_OF(types); i++) {
         layout_place_t place = layout_begin();
         layout_run_t one = make_run("one", QWEN, 1, "{}");
@@ -188,7 +238,7 @@ static void narrow_types(void **state)
         for (int k = 0; k < LOONG_COUNT_OF(kinds); k++) {
             char save[16];
             snprintf(save, sizeof(save), "two%d", k);
-            layout_run_t two = make_run(save, QWEN, 2, kinds[k]);
+            layout_run_t two = make_run(save, QWEN, k < 3 ? 2 : 4, kinds[k]);
             two.steps = 5;
             two.dtype = types[i].dtype;
             layout_run(&place, &two);
@@ -213,9 +263,20 @@ static void impossible_layouts(void **state)
         {QWEN, 3, "{" CP "3}",
          "data.seq_length: 64 is no multiple of 6 (2 x "
          "parallel.context_parallel_size), nearest: 60, 66"},
-        {UNEVEN, 2, "{" CP "2, " A2A "}",
-         "cp_comm_type a2a: 3 key heads of tensor parallel rank 0 are no "
-         "multiple of context_parallel_size 2"},
+        {UNEVEN, 4, "{" CP "4, " A2A "}",
+         "cp_comm_type: 6 query heads of tensor parallel rank 0 are no "
+         "multiple of the 4 ranks that exchange heads"},
+        {UNEVEN, 8, "{" CP "4, " TP "2, " BOTH("4, 1") "}",
+         "2 query heads of tensor parallel rank 0"},
+        {QWEN, 4, "{" CP "4, cp_comm_type: a2a+p2p}",
+         "hierarchical_context_parallel_sizes: found 0 numbers, "
+         "parallel.cp_comm_type a2a+p2p wants [a2a, p2p]"},
+        {QWEN, 4, "{" CP "4, " BOTH("2, 4") "}",
+         "hierarchical_context_parallel_sizes: 2 x 4 is not "
+         "parallel.context_parallel_size 4"},
+        {QWEN, 4, "{" CP "4, " P2P
+                  ", hierarchical_context_parallel_sizes: [2, 2]}",
+         "belongs to parallel.cp_comm_type a2a+p2p alone"},
         {QWEN, 24, "{" CP "8, " TP "3, " SP "}",
          "sequence_parallel: 16 tokens"},
     };
@@ -237,6 +298,7 @@ int main(void)
         cmocka_unit_test(gathered_positions),
         cmocka_unit_test(exchanged_heads),
         cmocka_unit_test(rings),
+        cmocka_unit_test(rings_of_exchanges),
         cmocka_unit_test(narrow_types),
         cmocka_unit_test(impossible_layouts),
     };

@@ -81,7 +81,8 @@ static void test_megatron(void **state)
         {LOONG_GROUP_DP, 2, {2, 6}},     {LOONG_GROUP_DP_CP, 4, {0, 2, 4, 6}},
         {LOONG_GROUP_PP, 2, {6, 14}},    {LOONG_GROUP_EP, 4, {4, 5, 6, 7}},
         {LOONG_GROUP_EDP, 2, {2, 6}},    {LOONG_GROUP_ETP, 1, {6}},
-        {LOONG_GROUP_ENDS, 2, {6, 14}},
+        {LOONG_GROUP_ENDS, 2, {6, 14}},  {LOONG_GROUP_CP_A2A, 1, {6}},
+        {LOONG_GROUP_CP_P2P, 2, {4, 6}},
     };
     for (int i = 0; i < LOONG_COUNT_OF(want); i++) {
         assert_int_equal(loong_mesh_group_size(&m, want[i].group),
@@ -91,6 +92,23 @@ static void test_megatron(void **state)
                              want[i].members[k]);
         }
     }
+    /* hierarchical_context_parallel_sizes 2 4: neighbours, then every other. */
+    loong_mesh_params_t c = {.world = 16, .tp = 2, .cp = 8, .pp = 1, .ep = 1,
+                             .etp = 1, .cp_a2a = 2};
+    static const int a2a[] = {4, 6};
+    static const int p2p[] = {2, 6, 10, 14};
+    assert_ok(ctx, loong_mesh_create(ctx, &c, 6, &m));
+    assert_int_equal(loong_mesh_group_size(&m, LOONG_GROUP_CP_A2A), 2);
+    assert_int_equal(loong_mesh_group_size(&m, LOONG_GROUP_CP_P2P), 4);
+    for (int i = 0; i < 4; i++) {
+        assert_int_equal(loong_mesh_member(&m, LOONG_GROUP_CP_A2A, i % 2),
+                         a2a[i % 2]);
+        assert_int_equal(loong_mesh_member(&m, LOONG_GROUP_CP_P2P, i), p2p[i]);
+    }
+    c.cp_a2a = 3;
+    assert_fails(ctx, loong_mesh_create(ctx, &c, 0, &m), LOONG_ERR_CONFIG,
+                 "context_parallel_size 8 is no multiple of the 3 ranks that "
+                 "exchange heads");
     p.pp = 3;
     p.cp = 0;
     assert_fails(ctx, loong_mesh_create(ctx, &p, 0, &m), LOONG_ERR_CONFIG,
@@ -135,8 +153,9 @@ static void test_comms(void **state)
 {
     (void)state;
     static const loong_mesh_params_t sizes[] = {
-        {1, 1, 1, 1, 1, 1, 0}, {4, 2, 1, 2, 1, 1, 0}, {8, 2, 2, 2, 2, 1, 0},
-        {6, 1, 1, 3, 2, 1, 0}, {8, 2, 1, 1, 2, 2, 0},
+        {1, 1, 1, 1, 1, 1, 0, 0}, {4, 2, 1, 2, 1, 1, 0, 0},
+        {8, 2, 2, 2, 2, 1, 0, 2}, {6, 1, 1, 3, 2, 1, 0, 0},
+        {8, 2, 1, 1, 2, 2, 0, 0}, {8, 2, 4, 1, 1, 1, 1, 2},
     };
     loong_context_t *ctx = test_context();
     for (int i = 0; i < LOONG_COUNT_OF(sizes); i++) {

@@ -40,6 +40,13 @@ static loong_val_t gather_twice(loong_graph_t *g, loong_val_t x,
                                 group);
 }
 
+/* Heads of 4 channels, three times each, to their rows. */
+static loong_val_t repeat_and_exchange(loong_graph_t *g, loong_val_t x,
+                                       loong_group_t group)
+{
+    return loong_all_to_all_rows(g, loong_repeat_heads(g, x, 4, 3), group);
+}
+
 static const region_t regions[] = {
     {"all_reduce", loong_all_reduce, false, true},
     {"replicate", loong_replicate, true, false},
@@ -50,6 +57,7 @@ static const region_t regions[] = {
     {"all_to_all_columns", loong_all_to_all_columns, false, false},
     {"replicate, all_reduce", replicate_reduce, true, true},
     {"gathers", gather_twice, false, false},
+    {"repeated heads", repeat_and_exchange, false, false},
 };
 
 typedef struct job {
@@ -198,12 +206,14 @@ static void test_adjoint(void **state)
 {
     (void)state;
     static const job_t jobs[] = {
-        {{1, 1, 1, 1, 1, 1, 0}, LOONG_GROUP_TP, NULL},
-        {{2, 2, 1, 1, 1, 1, 0}, LOONG_GROUP_TP, NULL},
-        {{3, 3, 1, 1, 1, 1, 0}, LOONG_GROUP_TP, NULL},
-        {{4, 2, 2, 1, 1, 1, 0}, LOONG_GROUP_CP, NULL},
-        {{8, 2, 1, 1, 4, 1, 0}, LOONG_GROUP_EP, NULL},
-        {{4, 2, 1, 1, 1, 1, 0}, LOONG_GROUP_DP, NULL},
+        {{1, 1, 1, 1, 1, 1, 0, 0}, LOONG_GROUP_TP, NULL},
+        {{2, 2, 1, 1, 1, 1, 0, 0}, LOONG_GROUP_TP, NULL},
+        {{3, 3, 1, 1, 1, 1, 0, 0}, LOONG_GROUP_TP, NULL},
+        {{4, 2, 2, 1, 1, 1, 0, 0}, LOONG_GROUP_CP, NULL},
+        {{8, 2, 1, 1, 4, 1, 0, 0}, LOONG_GROUP_EP, NULL},
+        {{4, 2, 1, 1, 1, 1, 0, 0}, LOONG_GROUP_DP, NULL},
+        {{12, 1, 6, 1, 1, 1, 0, 3}, LOONG_GROUP_CP_A2A, NULL},
+        {{12, 1, 6, 1, 1, 1, 0, 3}, LOONG_GROUP_CP_P2P, NULL},
     };
     loong_context_t *ctx = test_context();
     for (int i = 0; i < LOONG_COUNT_OF(jobs); i++) {

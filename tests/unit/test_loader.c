@@ -278,20 +278,38 @@ static loong_batch_t fill_part(const fixture_t *f, loong_loader_params_t *p,
 }
 
 /* Rank r of n has chunks r and 2 n - 1 - r of each row, as the whole batch has
- * them; bounds and keys of all tokens are the whole batch's. */
+ * them, and with neighbours that exchange heads what a rank of n / a would;
+ * bounds are the whole batch's. */
+static int64_t place_of(int64_t i, int n, int r)
+{
+    int64_t chunk = T / (2 * n);
+    int64_t in_row = i % (T / n);
+    int64_t number = in_row < chunk ? r : 2 * n - 1 - r;
+    return i / (T / n) * T + number * chunk + in_row % chunk;
+}
+
+static void check_together(const arrays_t *part, const arrays_t *all,
+                           const loong_loader_params_t *p)
+{
+    int ring = p->context_parallel_size / p->context_parallel_a2a;
+    int own = p->context_parallel_rank / p->context_parallel_a2a;
+    for (int64_t k = 0; k < 2 * T && ring > 1; k++) {
+        int r = (int)(k / (2 * T / ring));
+        assert_int_equal(part->places[k],
+                         place_of(k % (2 * T / ring), ring, r));
+    }
+    for (int64_t i = 0; i < 2 * T / ring; i++) {
+        int64_t at = ring > 1 ? place_of(i, ring, own) : i;
+        assert_int_equal(part->all_token_keys[i], all->token_key[at]);
+    }
+}
+
 static void check_part(const arrays_t *part, const arrays_t *all,
                        const loong_loader_params_t *p)
 {
     int n = p->context_parallel_size;
-    int64_t chunk = T / (2 * n);
     for (int64_t i = 0; i < 2 * T / n; i++) {
-        int64_t row = i / (T / n);
-        int64_t in_row = i % (T / n);
-        int64_t number = in_row < chunk ? p->context_parallel_rank
-                                        : 2 * n - 1 - p->context_parallel_rank;
-        int64_t at = row * T + number * chunk + in_row % chunk;
-        assert_int_equal(part->places[p->context_parallel_rank * 2 * T / n + i],
-                         at);
+        int64_t at = place_of(i, n, p->context_parallel_rank);
         assert_int_equal(part->tokens[i], all->tokens[at]);
         assert_int_equal(part->labels[i], all->labels[at]);
         assert_true(part->loss_weight[i] == all->loss_weight[at]);
@@ -300,13 +318,13 @@ static void check_part(const arrays_t *part, const arrays_t *all,
     }
     assert_memory_equal(part->cu_seqlens, all->cu_seqlens,
                         sizeof(int32_t) * (2 * T + 1));
-    assert_memory_equal(part->all_token_keys, all->token_key,
-                        sizeof(int64_t) * 2 * T);
+    check_together(part, all, p);
 }
 
 static void test_context_parallel(void **state)
 {
-    static const int sizes[] = {2, 4, 8};
+    static const int sizes[][2] = {{2, 1}, {2, 2}, {4, 1}, {4, 2},
+                                   {8, 1}, {8, 2}, {8, 4}, {8, 8}};
     fixture_t *f = *state;
     loong_loader_params_t p = base_params(f);
     p.blend = f->valid;
@@ -314,13 +332,14 @@ static void test_context_parallel(void **state)
     p.reset_position_ids = p.reset_attention_mask = p.eod_mask_loss = true;
     for (int64_t g = 0; g < 40; g += 2) {
         arrays_t all;
-        p.context_parallel_size = 1;
+        p.context_parallel_size = p.context_parallel_a2a = 1;
         p.context_parallel_rank = 0;
         loong_batch_t whole = fill_part(f, &p, g, &all);
         for (int i = 0; i < LOONG_COUNT_OF(sizes); i++) {
             int64_t loss_tokens = 0;
-            p.context_parallel_size = sizes[i];
-            for (int r = 0; r < sizes[i]; r++) {
+            p.context_parallel_size = sizes[i][0];
+            p.context_parallel_a2a = sizes[i][1];
+            for (int r = 0; r < sizes[i][0]; r++) {
                 arrays_t part;
                 p.context_parallel_rank = r;
                 loss_tokens += fill_part(f, &p, g, &part).loss_tokens;
@@ -424,6 +443,11 @@ static void test_refusals(void **state)
     assert_fails(f->ctx, loong_loader_create(f->ctx, &p, &loader),
                  LOONG_ERR_CONFIG,
                  "seq_length 16 is no multiple of 2 x 3 context-parallel");
+    p.context_parallel_size = 4;
+    p.context_parallel_a2a = 3;
+    assert_fails(f->ctx, loong_loader_create(f->ctx, &p, &loader),
+                 LOONG_ERR_CONFIG, "3 of 4 context-parallel ranks exchange");
+    p.context_parallel_size = p.context_parallel_a2a = 3;
     p.context_parallel_rank = 3;
     assert_fails(f->ctx, loong_loader_create(f->ctx, &p, &loader),
                  LOONG_ERR_CONFIG, "context-parallel rank 3 of 3");

@@ -14,18 +14,26 @@ static void want_share(loong_problems_t *problems, const char *what,
     }
 }
 
-/* Context parallel ranks exchange whole heads of a tensor parallel rank. */
-static void want_heads(loong_problems_t *problems, const char *what,
-                       int64_t heads, const loong_mesh_t *mesh)
+/* Context parallel ranks exchange whole query heads of a tensor parallel rank;
+ * key heads are repeated as they need. */
+static void want_heads(loong_problems_t *problems,
+                       const loong_decoder_config_t *c,
+                       const loong_mesh_t *mesh)
 {
-    int cp = mesh->size[LOONG_AXIS_CP];
-    if (heads % cp != 0) {
-        loongi_problems_add(problems,
-                            "cp_comm_type a2a: %lld %s heads of tensor "
-                            "parallel rank %d are no multiple of "
-                            "context_parallel_size %d; all_gather wants none",
-                            (long long)heads, what,
-                            mesh->coord[LOONG_AXIS_TP], cp);
+    loong_mesh_t on = *mesh;
+    for (int r = 0; r < mesh->size[LOONG_AXIS_TP]; r++) {
+        on.coord[LOONG_AXIS_TP] = r;
+        int64_t heads = loong_nn_heads(&on, c->num_attention_heads,
+                                       c->num_query_groups).q.count;
+        if (heads % mesh->cp_a2a != 0) {
+            loongi_problems_add(problems,
+                                "cp_comm_type: %lld query heads of tensor "
+                                "parallel rank %d are no multiple of the %d "
+                                "ranks that exchange heads; all_gather and "
+                                "p2p exchange none",
+                                (long long)heads, r, mesh->cp_a2a);
+            return;
+        }
     }
 }
 
@@ -86,11 +94,6 @@ loong_status_t loongi_decoder_check_mesh(loong_context_t *ctx,
                             "are no multiple of tensor_model_parallel_size %d",
                             (long long)request->tokens, tp);
     }
-    if (request->cp_comm == LOONG_CP_A2A) {
-        loong_nn_heads_t heads = loong_nn_heads(mesh, c->num_attention_heads,
-                                                c->num_query_groups);
-        want_heads(&problems, "query", heads.q.count, mesh);
-        want_heads(&problems, "key", heads.kv.count, mesh);
-    }
+    want_heads(&problems, c, mesh);
     return loongi_problems_end(&problems, LOONG_ERR_CONFIG, "parallel");
 }

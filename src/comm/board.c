@@ -245,6 +245,15 @@ int loongi_board_waiter(loong_board_t *board, int world_rank)
     return -1;
 }
 
+int loongi_board_waits_for(loong_board_t *board, int world_rank,
+                           double *since_p)
+{
+    const loong_board_slot_t *slot = loongi_board_find(board, world_rank);
+    int found = slot != NULL ? atomic_load(&slot->waits_for) - 1 : -1;
+    *since_p = found >= 0 ? atomic_load(&slot->wait_since) : 0.0;
+    return found;
+}
+
 static int event_text(const event_t *event, double now, char *text, size_t size)
 {
     double end = atomic_load(&event->end);

@@ -97,6 +97,9 @@ double loongi_board_overdue(loong_board_t *board, int world_rank, double now,
                             int *waiter_p);
 /* A rank of the board that waits for the world rank; -1: none does. */
 int loongi_board_waiter(loong_board_t *board, int world_rank);
+/* Whom it waits for itself, and since when; -1: nobody. */
+int loongi_board_waits_for(loong_board_t *board, int world_rank,
+                           double *since_p);
 
 /* "rank 1 (pid 77, running, step 12) finished all_gather #41 'params' of dp
  * (4096 bytes, step 12, stage.c:7) 3.2 s ago". */

@@ -25,13 +25,15 @@
 #include "loong/job.h"
 #include "loong/launch.h"
 #include "pages.h"
+#include "pulse.h"
 
 enum { SLOTS = 512, LINE_BYTES = 1024, EARLIER_EVENTS = 2 };
 static const double DEFAULT_GRACE = 5.0;
 static const double LOOK_SECONDS = 0.1;
 static const double CAUSE_SECONDS = 1.0;
-/* A stopped worker for which another rank waits. */
-static const double STOPPED_SECONDS = 10.0;
+/* Nothing will happen any more when it has not for so long: a worker that is
+ * waited for is stopped or stands still, ranks wait for each other. */
+static const double HOPELESS_SECONDS = 15.0;
 static const double SUSPENDED_SECONDS = 1.0;
 
 typedef struct parent {
@@ -44,7 +46,7 @@ typedef struct parent {
     pid_t worker;
     double lost_since; /* 0: the job lives */
     double looked;     /* when the board was looked at last */
-    double stopped_since; /* 0: the worker is not seen to be stopped */
+    loong_pulse_t pulse;  /* of the worker, while it is waited for */
     bool reported;
     bool killed; /* by us, after the grace */
     int interrupts;
@@ -251,33 +253,16 @@ static void judge_signal(parent_t *parent, int number)
     judge_lost(parent, line);
 }
 
-/* 'T' when the worker is stopped, 0 when unknown. */
-static char process_state(pid_t pid)
-{
-    char path[64];
-    char text[512] = "";
-    snprintf(path, sizeof(path), "/proc/%d/stat", (int)pid);
-    int file = open(path, O_RDONLY | O_CLOEXEC);
-    if (file < 0) {
-        return 0;
-    }
-    ssize_t n = read(file, text, sizeof(text) - 1);
-    close(file);
-    /* The name stands in brackets and may hold brackets itself. */
-    char *end = n > 0 ? strrchr(text, ')') : NULL;
-    return end != NULL && end[1] == ' ' ? end[2] : 0;
-}
-
 /* Somebody has waited for our worker too long. */
 static void judge_hang(parent_t *parent, const char *because)
 {
     char line[LINE_BYTES];
     char text[2 * LOONG_BOARD_TEXT + 80];
-    char state = process_state(parent->worker);
+    bool stopped = loongi_pulse_is_stopped((int)parent->worker);
     who(parent, text, sizeof(text));
     snprintf(line, sizeof(line), "lost: rank %d %s, %s: %s",
-             parent->launch.rank,
-             state == 'T' ? "is stopped (SIGSTOP)" : "hangs", because, text);
+             parent->launch.rank, stopped ? "is stopped (SIGSTOP)" : "hangs",
+             because, text);
     judge_lost(parent, line);
 }
 
@@ -306,24 +291,96 @@ static void judge_absent(parent_t *parent)
 /* ---- Watching
  * --------------------------------------------------------------*/
 
-/* A worker that was stopped will not come by itself, so the time limit need
- * not be over. Not when all are stopped: a scheduler has set the job aside. */
+/* Every other worker of this machine is stopped, and there are some. */
+static bool others_are_stopped(const parent_t *parent)
+{
+    int others = 0;
+    for (int i = 0; i < SLOTS; i++) {
+        const loong_board_slot_t *slot = loongi_board_slot(parent->board, i);
+        int pid = loongi_slot_pid(slot);
+        if (slot != parent->slot && pid > 0 &&
+            loongi_slot_state(slot) == LOONG_RANK_RUNNING) {
+            others++;
+            if (!loongi_pulse_is_stopped(pid)) {
+                return false;
+            }
+        }
+    }
+    return others > 0;
+}
+
+/* Who waits for our worker, as text; false when nobody does. Those on other
+ * machines are not seen: there may be some. */
+static bool find_waiter(const parent_t *parent, char *text, size_t size)
+{
+    int waiter = loongi_board_waiter(parent->board, parent->launch.rank);
+    if (waiter >= 0) {
+        snprintf(text, size, "rank %d waits for it", waiter);
+        return true;
+    }
+    snprintf(text, size, "ranks on other machines may wait for it");
+    return parent->launch.local_size > 0 &&
+           parent->launch.size > parent->launch.local_size &&
+           loongi_slot_state(parent->slot) == LOONG_RANK_RUNNING;
+}
+
+/* A worker that is stopped, or in which no thread has run, will not come by
+ * itself, so the time limit need not be over. Not when all are stopped: a
+ * scheduler has set the job aside. */
 static void look_for_stop(parent_t *parent, double now)
 {
-    char because[80];
-    int waiter = loongi_board_waiter(parent->board, parent->launch.rank);
-    loong_board_slot_t *slot =
-        waiter >= 0 ? loongi_board_find(parent->board, waiter) : NULL;
+    char waiter[64];
+    char because[160];
+    loong_pulse_t *pulse = &parent->pulse;
     bool awake = now - parent->looked < SUSPENDED_SECONDS;
     parent->looked = now;
-    if (!awake || slot == NULL || process_state(parent->worker) != 'T' ||
-        process_state((pid_t)loongi_slot_pid(slot)) == 'T') {
-        parent->stopped_since = 0.0;
-    } else if (parent->stopped_since == 0.0) {
-        parent->stopped_since = now;
-    } else if (now - parent->stopped_since > STOPPED_SECONDS) {
-        snprintf(because, sizeof(because), "rank %d waits for it", waiter);
+    if (!awake || !find_waiter(parent, waiter, sizeof(waiter)) ||
+        others_are_stopped(parent)) {
+        memset(pulse, 0, sizeof(*pulse));
+        return;
+    }
+    loongi_pulse_look(pulse, (int)parent->worker, now);
+    if ((pulse->state == LOONG_PULSE_STOPPED ||
+         pulse->state == LOONG_PULSE_STILL) &&
+        now - pulse->since > HOPELESS_SECONDS) {
+        snprintf(because, sizeof(because), "%s and it has done nothing for "
+                 "%.1f s", waiter, now - pulse->since);
         judge_hang(parent, because);
+    }
+}
+
+/* Ranks that wait for each other in a circle have not made the same calls. The
+ * lowest of them tells. */
+static void look_for_circle(parent_t *parent, double now)
+{
+    int first = parent->launch.rank;
+    int rank = first;
+    double youngest = 0.0;
+    char line[LINE_BYTES];
+    int n = snprintf(line, sizeof(line), "lost: ranks wait for each other");
+    for (int i = 0; i < SLOTS; i++) {
+        double since = 0.0;
+        char event[LOONG_BOARD_TEXT] = "";
+        int next = loongi_board_waits_for(parent->board, rank, &since);
+        if (next < first) { /* nobody, or not ours to tell */
+            return;
+        }
+        youngest = LOONG_MAX(youngest, since);
+        loongi_board_event(parent->board, rank, 0, now, event, sizeof(event));
+        n += snprintf(line + n, sizeof(line) - (size_t)n,
+                      "; rank %d waits for rank %d, %s", rank, next, event);
+        rank = next;
+        if (rank == first || n >= LINE_BYTES) {
+            break;
+        }
+    }
+    if (rank != first || now - youngest < HOPELESS_SECONDS) {
+        return;
+    }
+    loong_board_verdict_t verdict = {LOONG_EXIT_LOST, -1, {0}};
+    snprintf(verdict.text, sizeof(verdict.text), "%.255s", line);
+    if (loongi_board_judge(parent->board, &verdict)) {
+        report(parent, line);
     }
 }
 
@@ -336,6 +393,7 @@ static void look(parent_t *parent)
     drop_name(parent, false);
     judge_absent(parent);
     look_for_stop(parent, now);
+    look_for_circle(parent, now);
     double over =
         loongi_board_overdue(parent->board, parent->launch.rank, now, &waiter);
     if (over >= 0.0) {

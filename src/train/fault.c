@@ -154,12 +154,12 @@ bool loongi_fault_due(loong_faults_t *faults, loong_fault_kind_t kind,
     return due(faults, kind, step) != NULL;
 }
 
+/* Slow, not still: its parent sees it run. */
 static void wait_seconds(double seconds)
 {
     double end = loongi_now() + seconds;
     for (double left = seconds; left > 0.0; left = end - loongi_now()) {
-        struct timespec nap = {(time_t)left,
-                               (long)(1e9 * (left - (double)(time_t)left))};
+        struct timespec nap = {0, (long)(1e9 * LOONG_MIN(left, 0.05))};
         nanosleep(&nap, NULL);
     }
 }

@@ -168,9 +168,10 @@ case_stop() {
 }
 
 case_hang() {
-    supervise 0 -- "$(fault hang)" $sync comm.timeout=5s
+    supervise 0 -- "$(fault hang)" $sync
+    is 1 exit_code 4
     is 1 rank 1
-    has "lost: rank 1 hangs"
+    has "lost: rank 1 hangs, rank 0 waits for it and it has done nothing for"
     restarted 30
 }
 

@@ -193,6 +193,44 @@ static void test_faults(void **state)
     free(job);
 }
 
+/* Long before the time limit of a collective, and without a word of the rank.
+ * One that is only slow is waited for. */
+static void test_hopeless(void **state)
+{
+    (void)state;
+    need_mpi();
+    static const struct {
+        const char *fault;
+        int code;
+        const char *text;
+        const char *ranks;
+    } faults[] = {
+        {"stop", 4, "lost: rank 1 is stopped (SIGSTOP), rank 0 waits for it "
+                    "and it has done nothing for 15", "2"},
+        {"hang", 4, "lost: rank 1 hangs, rank 0 waits for it and it has done "
+                    "nothing for 15", "2"},
+        {"strays", 4, "rank 1 waits for rank 0, is in barrier #", "3"},
+        {"dawdles", 0, "rank 1 pid", "2"},
+    };
+    job_t *jobs = calloc(LOONG_COUNT_OF(faults), sizeof(*jobs));
+    for (int64_t i = 0; i < LOONG_COUNT_OF(faults); i++) {
+        start_job(&jobs[i], faults[i].ranks, faults[i].fault, "600");
+    }
+    for (int64_t i = 0; i < LOONG_COUNT_OF(faults); i++) {
+        job_t *job = &jobs[i];
+        expect(job, faults[i].code, faults[i].text);
+        print_message("%s: %.1f s\n", faults[i].fault, job->seconds);
+        assert_true(job->seconds > 15.0);
+        if (faults[i].code != 0) {
+            assert_non_null(strstr(job->text, "what the ranks of this machine "
+                                              "did last:"));
+            assert_non_null(strstr(job->text, "is in all_gather #"));
+            assert_non_null(strstr(job->text, "'step header' of world ("));
+        }
+    }
+    free(jobs);
+}
+
 /* From outside, at any moment, every time: exit code 4, the victim named. */
 static void test_kill_from_outside(void **state)
 {
@@ -284,6 +322,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(test_one_rank),
         cmocka_unit_test(test_parent_killed),
         cmocka_unit_test(test_faults),
+        cmocka_unit_test(test_hopeless),
         cmocka_unit_test(test_kill_from_outside),
         cmocka_unit_test(test_signals),
     };

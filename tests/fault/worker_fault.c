@@ -2,8 +2,9 @@
  *
  * A rank under a parent that takes steps until something happens to it:
  *   worker_fault FAULT VICTIM TIMEOUT
- * Faults of the victim, at step 3: kill, segv, stop, code77, return, io (it
- * fails alone), divides (another collective). Before joining: absent, usage.
+ * Faults of the victim, at step 3: kill, segv, stop, hang, code77, return, io
+ * (it fails alone), divides (another collective), strays (a collective of
+ * another group), dawdles (comes late, slowly). Before joining: absent, usage.
  * none: 10 steps. wait: steps until a signal asks to stop. deaf: asks not. */
 #include <signal.h>
 #include <stdio.h>
@@ -18,7 +19,7 @@
 #include "loong/launch.h"
 #include "step_header.h"
 
-enum { FAULT_STEP = 3, STEPS = 10, WAIT_STEPS = 2000 };
+enum { LATE_NAPS = 36, FAULT_STEP = 3, STEPS = 10, WAIT_STEPS = 2000 };
 
 typedef struct job {
     const char *fault;
@@ -26,6 +27,7 @@ typedef struct job {
     double timeout;
     loong_context_t *ctx;
     loong_comm_t *comm;
+    loong_comm_t *group; /* of the same ranks */
     loong_step_exchange_t *exchange;
 } job_t;
 
@@ -56,6 +58,16 @@ static loong_status_t suffer(job_t *job)
         raise(SIGSEGV);
     } else if (is(job, "stop")) {
         kill(getpid(), SIGSTOP);
+    } else if (is(job, "hang")) {
+        for (;;) {
+            pause();
+        }
+    } else if (is(job, "dawdles")) {
+        for (int i = 0; i < LATE_NAPS; i++) {
+            usleep(500000);
+        }
+    } else if (is(job, "strays")) {
+        return loong_comm_barrier(job->group, "astray");
     } else if (is(job, "code77")) {
         _exit(77);
     } else if (is(job, "return")) {
@@ -94,6 +106,10 @@ static loong_status_t run(job_t *job)
     loong_comm_params_t params = {job->timeout, 0};
     LOONG_TRY(loong_signals_install(job->ctx));
     LOONG_TRY(loong_comm_create_world(job->ctx, &params, &job->comm));
+    if (is(job, "strays")) {
+        LOONG_TRY(loong_comm_split(job->comm, 0, loong_comm_rank(job->comm),
+                                   "group", &job->group));
+    }
     LOONG_TRY(loongi_step_exchange_create(job->ctx, job->comm, &job->exchange));
     int rank = loong_comm_rank(job->comm);
     printf("rank %d pid %d runs\n", rank, (int)getpid());
@@ -141,6 +157,7 @@ static int work(job_t *job)
         loong_exit_code_agree(job->comm, code, &code, &who);
     }
     loongi_step_exchange_destroy(&job->exchange);
+    loong_comm_destroy(&job->group);
     loong_comm_destroy(&job->comm);
     return code;
 }

@@ -1,0 +1,111 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * /proc of another process. */
+#include <dirent.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "pulse.h"
+
+enum { TEXT = 4096 };
+
+/* False when there is no such file. */
+static bool read_proc(const char *path, char text[TEXT])
+{
+    int file = open(path, O_RDONLY | O_CLOEXEC);
+    if (file < 0) {
+        return false;
+    }
+    ssize_t n = read(file, text, TEXT - 1);
+    close(file);
+    text[n > 0 ? n : 0] = '\0';
+    return n > 0;
+}
+
+/* 'R', 'S', 'D', 'T', ... of a process or thread; 0: unknown. */
+static char state_of(const char *folder)
+{
+    char path[128];
+    char text[TEXT];
+    snprintf(path, sizeof(path), "%s/stat", folder);
+    /* The name stands in brackets and may hold brackets itself. */
+    char *end = read_proc(path, text) ? strrchr(text, ')') : NULL;
+    return end != NULL && end[1] == ' ' ? end[2] : '\0';
+}
+
+/* How often the first thread has given up its processor, or lost it. */
+static long long turns_of(int pid)
+{
+    static const char *const keys[] = {"\nvoluntary_ctxt_switches:",
+                                       "\nnonvoluntary_ctxt_switches:"};
+    char path[64];
+    char text[TEXT];
+    long long turns = 0;
+    snprintf(path, sizeof(path), "/proc/%d/status", pid);
+    if (!read_proc(path, text)) {
+        return 0;
+    }
+    for (int64_t i = 0; i < LOONG_COUNT_OF(keys); i++) {
+        const char *at = strstr(text, keys[i]);
+        turns += at != NULL ? strtoll(at + strlen(keys[i]), NULL, 10) : 0;
+    }
+    return turns;
+}
+
+/* A thread runs, or waits for a disk. */
+static bool works(int pid)
+{
+    char path[96];
+    bool found = false;
+    const struct dirent *entry = NULL;
+    snprintf(path, sizeof(path), "/proc/%d/task", pid);
+    DIR *folder = opendir(path);
+    while (folder != NULL && !found && (entry = readdir(folder)) != NULL) {
+        snprintf(path, sizeof(path), "/proc/%d/task/%.20s", pid,
+                 entry->d_name);
+        char state = entry->d_name[0] != '.' ? state_of(path) : '\0';
+        found = state == 'R' || state == 'D';
+    }
+    if (folder != NULL) {
+        closedir(folder);
+    }
+    return found;
+}
+
+bool loongi_pulse_is_stopped(int pid)
+{
+    char path[64];
+    snprintf(path, sizeof(path), "/proc/%d", pid);
+    return state_of(path) == 'T';
+}
+
+void loongi_pulse_look(loong_pulse_t *pulse, int pid, double now)
+{
+    char path[64];
+    long long turns = turns_of(pid);
+    loong_pulse_state_t state = LOONG_PULSE_BEATS;
+    snprintf(path, sizeof(path), "/proc/%d", pid);
+    switch (state_of(path)) {
+    case 'T':
+        state = LOONG_PULSE_STOPPED;
+        break;
+    case 'S':
+        if (turns > 0 && turns == pulse->turns && !works(pid)) {
+            state = LOONG_PULSE_STILL;
+        }
+        break;
+    case '\0':
+        state = LOONG_PULSE_UNKNOWN;
+        break;
+    default:
+        break;
+    }
+    if (state != pulse->state) {
+        pulse->since = now;
+    }
+    pulse->state = state;
+    pulse->turns = turns;
+}

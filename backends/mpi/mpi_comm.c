@@ -437,6 +437,7 @@ static loong_status_t fill(loong_context_t *ctx, mpi_t *mpi, const char *name,
     LOONG_TRY(loong_comm_create(ctx, &description, &comm));
     mpi->comm = comm;
     comm->progress = mpi_progress;
+    comm->lonely = mpi->world->thread_level < MPI_THREAD_MULTIPLE;
     loongi_comm_set_board(comm, mpi->world->board);
     *comm_p = comm;
     return LOONG_OK;

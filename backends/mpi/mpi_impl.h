@@ -18,6 +18,7 @@
 /* One per process: what all communicators of the job have in common. */
 typedef struct mpi_world {
     bool initialised; /* MPI, by us */
+    int thread_level; /* of MPI */
     int rank;
     int size;
     int *node_of; /* [size]: the lowest rank of the machine */

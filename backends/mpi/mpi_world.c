@@ -83,13 +83,14 @@ loong_status_t loongi_mpi_common(loong_context_t *ctx, MPI_Comm mpi,
 static loong_status_t start_mpi(loong_context_t *ctx, mpi_world_t *world)
 {
     int done = 0;
-    int provided = 0;
     MPI_Initialized(&done);
     if (done == 0) {
         LOONG_TRY_MPI(
-            ctx, MPI_Init_thread(NULL, NULL, MPI_THREAD_MULTIPLE, &provided));
+            ctx, MPI_Init_thread(NULL, NULL, MPI_THREAD_MULTIPLE,
+                                 &world->thread_level));
         world->initialised = true;
     }
+    LOONG_TRY_MPI(ctx, MPI_Query_thread(&world->thread_level));
     MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
     LOONG_TRY_MPI(ctx, MPI_Comm_rank(MPI_COMM_WORLD, &world->rank));
     LOONG_TRY_MPI(ctx, MPI_Comm_size(MPI_COMM_WORLD, &world->size));

@@ -7,7 +7,7 @@
 
 #include "board.h"
 
-enum { RING = 8 };
+enum { RING = 8, WAITS = 2 /* threads of a rank that may wait */ };
 enum { VERDICT_NONE, VERDICT_WRITING, VERDICT_READY };
 
 typedef struct event {
@@ -22,6 +22,13 @@ typedef struct event {
     _Atomic double end; /* 0: still inside */
 } event_t;
 
+/* rank: of the world + 1; 0: free, -1: taken. */
+typedef struct waiting {
+    _Atomic int rank;
+    _Atomic double since;
+    _Atomic double limit;
+} waiting_t;
+
 struct loong_board_slot {
     _Alignas(64) _Atomic int state;
     _Atomic int claimed;
@@ -30,9 +37,7 @@ struct loong_board_slot {
     _Atomic int parent;
     _Atomic bool joined;
     _Atomic int64_t step;
-    _Atomic int waits_for; /* world rank + 1; 0: nobody */
-    _Atomic double wait_since;
-    _Atomic double wait_limit;
+    waiting_t wait[WAITS];
     _Atomic uint64_t events;
     event_t ring[RING];
     char text[LOONG_BOARD_TEXT];
@@ -182,10 +187,10 @@ void loongi_slot_set_step(loong_board_slot_t *slot, int64_t step)
     atomic_store_explicit(&slot->step, step, memory_order_relaxed);
 }
 
-void loongi_slot_begin(loong_board_slot_t *slot,
-                       const loong_board_event_t *event, double now)
+uint64_t loongi_slot_begin(loong_board_slot_t *slot,
+                           const loong_board_event_t *event, double now)
 {
-    uint64_t n = atomic_load_explicit(&slot->events, memory_order_relaxed);
+    uint64_t n = atomic_fetch_add(&slot->events, 1);
     event_t *to = &slot->ring[n % RING];
     copy_text(to->what, sizeof(to->what), event->what);
     copy_text(to->group, sizeof(to->group), event->group);
@@ -195,38 +200,54 @@ void loongi_slot_begin(loong_board_slot_t *slot,
     to->bytes = event->bytes;
     to->step = atomic_load_explicit(&slot->step, memory_order_relaxed);
     to->begin = now;
-    atomic_store_explicit(&to->end, 0.0, memory_order_relaxed);
-    atomic_store_explicit(&slot->events, n + 1, memory_order_release);
+    atomic_store_explicit(&to->end, 0.0, memory_order_release);
+    return n;
 }
 
-void loongi_slot_end(loong_board_slot_t *slot, double now)
+void loongi_slot_end(loong_board_slot_t *slot, uint64_t number, double now)
 {
-    uint64_t n = atomic_load_explicit(&slot->events, memory_order_relaxed);
-    if (n > 0) {
-        atomic_store_explicit(&slot->ring[(n - 1) % RING].end, now,
+    if (atomic_load(&slot->events) - number <= RING) {
+        atomic_store_explicit(&slot->ring[number % RING].end, now,
                               memory_order_relaxed);
     }
 }
 
-void loongi_slot_wait_for(loong_board_slot_t *slot, int world_rank,
-                          double since, double limit)
+void loongi_slot_wait_for(loong_board_slot_t *slot,
+                          const loong_board_wait_t *wait, int *record_p)
 {
-    atomic_store(&slot->wait_since, since);
-    atomic_store(&slot->wait_limit, limit);
-    atomic_store(&slot->waits_for, world_rank + 1);
+    for (int i = 0; i < WAITS && *record_p < 0; i++) {
+        int nobody = 0;
+        if (atomic_compare_exchange_strong(&slot->wait[i].rank, &nobody, -1)) {
+            *record_p = i;
+        }
+    }
+    if (*record_p >= 0) {
+        waiting_t *w = &slot->wait[*record_p];
+        atomic_store(&w->since, wait->since);
+        atomic_store(&w->limit, wait->limit);
+        atomic_store(&w->rank, wait->world_rank + 1);
+    }
+}
+
+void loongi_slot_wait_end(loong_board_slot_t *slot, int *record_p)
+{
+    if (*record_p >= 0) {
+        atomic_store(&slot->wait[*record_p].rank, 0);
+        *record_p = -1;
+    }
 }
 
 double loongi_board_overdue(loong_board_t *board, int world_rank, double now,
                             int *waiter_p)
 {
     double worst = -1.0;
-    for (int i = 0; i < loongi_board_slots(board); i++) {
-        loong_board_slot_t *slot = &board->slot[i];
-        if (atomic_load(&slot->waits_for) != world_rank + 1) {
+    for (int i = 0; i < WAITS * loongi_board_slots(board); i++) {
+        loong_board_slot_t *slot = &board->slot[i / WAITS];
+        waiting_t *w = &slot->wait[i % WAITS];
+        if (atomic_load(&w->rank) != world_rank + 1) {
             continue;
         }
-        double over = now - atomic_load(&slot->wait_since) -
-                      atomic_load(&slot->wait_limit);
+        double over = now - atomic_load(&w->since) - atomic_load(&w->limit);
         if (over > worst) {
             worst = over;
             *waiter_p = atomic_load(&slot->world_rank);
@@ -237,9 +258,10 @@ double loongi_board_overdue(loong_board_t *board, int world_rank, double now,
 
 int loongi_board_waiter(loong_board_t *board, int world_rank)
 {
-    for (int i = 0; i < loongi_board_slots(board); i++) {
-        if (atomic_load(&board->slot[i].waits_for) == world_rank + 1) {
-            return atomic_load(&board->slot[i].world_rank);
+    for (int i = 0; i < WAITS * loongi_board_slots(board); i++) {
+        loong_board_slot_t *slot = &board->slot[i / WAITS];
+        if (atomic_load(&slot->wait[i % WAITS].rank) == world_rank + 1) {
+            return atomic_load(&slot->world_rank);
         }
     }
     return -1;
@@ -269,6 +291,19 @@ static int event_text(const event_t *event, double now, char *text, size_t size)
         inside ? "" : " ago");
 }
 
+/* How far back the newest event is that has not ended; 0: all have. */
+static int newest_inside(const loong_board_slot_t *slot)
+{
+    uint64_t events = atomic_load(&slot->events);
+    for (int back = 0; back < RING && (uint64_t)back < events; back++) {
+        uint64_t at = (events - 1 - (uint64_t)back) % RING;
+        if (atomic_load(&slot->ring[at].end) == 0.0) {
+            return back;
+        }
+    }
+    return 0;
+}
+
 void loongi_board_describe(loong_board_t *board, int world_rank, double now,
                            char *text, size_t size)
 {
@@ -289,8 +324,8 @@ void loongi_board_describe(loong_board_t *board, int world_rank, double now,
     if (n < 0 || (size_t)n >= size) {
         return;
     }
-    if (!loongi_board_event(board, world_rank, 0, now, text + n,
-                            size - (size_t)n)) {
+    if (!loongi_board_event(board, world_rank, newest_inside(slot), now,
+                            text + n, size - (size_t)n)) {
         snprintf(text + n, size - (size_t)n, "took part in nothing yet");
     }
 }

@@ -82,15 +82,22 @@ typedef struct loong_board_event {
 void loongi_source_text(const char *file, int line,
                         char text[LOONG_SOURCE_TEXT]);
 
-/* One collective or message: begin, then end. */
-void loongi_slot_begin(loong_board_slot_t *slot,
-                       const loong_board_event_t *event, double now);
-void loongi_slot_end(loong_board_slot_t *slot, double now);
+/* One collective or message: begin, then end with the number that begin gave.
+ * Two threads of a rank may be in one each. */
+uint64_t loongi_slot_begin(loong_board_slot_t *slot,
+                           const loong_board_event_t *event, double now);
+void loongi_slot_end(loong_board_slot_t *slot, uint64_t number, double now);
 
-/* Says that this rank has been waiting for the world rank since `since`, and
- * will do so for `limit` seconds; rank -1: for nobody. */
-void loongi_slot_wait_for(loong_board_slot_t *slot, int world_rank,
-                          double since, double limit);
+/* Who waits for whom: -1 in *record_p takes a record, which is kept until
+ * loongi_slot_wait_end. */
+typedef struct loong_board_wait {
+    int world_rank; /* that is missing */
+    double since;
+    double limit; /* seconds */
+} loong_board_wait_t;
+void loongi_slot_wait_for(loong_board_slot_t *slot,
+                          const loong_board_wait_t *wait, int *record_p);
+void loongi_slot_wait_end(loong_board_slot_t *slot, int *record_p);
 /* The seconds by which the longest wait for the world rank has passed its
  * limit (negative: none has), and who waits. */
 double loongi_board_overdue(loong_board_t *board, int world_rank, double now,

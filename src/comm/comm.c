@@ -72,6 +72,18 @@ void loongi_comm_set_board(loong_comm_t *comm, loong_board_t *board)
     comm->board = comm->slot != NULL ? board : NULL;
 }
 
+void loongi_comm_set_mood(loong_comm_t *comm,
+                          loong_wait_mood_t (*mood)(void *user), void *user)
+{
+    comm->mood = mood;
+    comm->mood_user = user;
+}
+
+bool loongi_comm_is_concurrent(const loong_comm_t *comm)
+{
+    return !comm->lonely;
+}
+
 void loong_comm_destroy(loong_comm_t **comm_p)
 {
     loong_comm_t *comm = *comm_p;
@@ -201,7 +213,7 @@ static void report(loong_comm_t *comm, const loong_collective_t *call,
                                      comm->name, call->label, call->file,
                                      call->line, call->sequence,
                                      bytes_of(call)};
-        loongi_slot_begin(comm->slot, &event, now);
+        comm->event = loongi_slot_begin(comm->slot, &event, now);
     }
 }
 
@@ -252,7 +264,7 @@ static loong_status_t dispatch(loong_comm_t *comm, loong_collective_t *call)
         return status;
     }
     if (comm->slot != NULL) {
-        loongi_slot_end(comm->slot, end);
+        loongi_slot_end(comm->slot, comm->event, end);
     }
     return LOONG_OK;
 }
@@ -481,7 +493,7 @@ loong_status_t (loong_comm_wait)(loong_comm_t *comm,
     if (status != LOONG_OK) {
         comm->failed = true;
     } else if (comm->slot != NULL) {
-        loongi_slot_end(comm->slot, end);
+        loongi_slot_end(comm->slot, comm->event, end);
     }
     return status;
 }

@@ -14,6 +14,13 @@
 extern "C" {
 #endif
 
+/* How a rank waits. */
+typedef enum loong_wait_mood {
+    LOONG_WAIT_EAGER,  /* it has nothing else to do */
+    LOONG_WAIT_BESIDE, /* another thread of it computes: leave it the core */
+    LOONG_WAIT_OVER    /* it gives up */
+} loong_wait_mood_t;
+
 struct loong_comm {
     loong_context_t *ctx;
     char name[LOONG_GROUP_NAME];
@@ -32,11 +39,23 @@ struct loong_comm {
     const char *file; /* of the next call; NULL: unknown */
     int line;
     loong_comm_stats_t stats;
+    uint64_t event; /* of the current call, on the board */
     loong_board_t *board;     /* NULL: nobody to report to */
     loong_board_slot_t *slot; /* this rank's */
     /* (optional) Called while waiting: messages under way go on. */
     void (*progress)(struct loong_comm *comm);
+    /* (optional; default: EAGER) Asked now and then while waiting. */
+    loong_wait_mood_t (*mood)(void *user);
+    void *mood_user;
+    bool lonely; /* no other may be used at the same time */
 };
+
+/* How it waits from now on; NULL: as by default. */
+void loongi_comm_set_mood(loong_comm_t *comm,
+                          loong_wait_mood_t (*mood)(void *user), void *user);
+/* May other communicators of this rank be used at the same time, by another
+ * thread? */
+bool loongi_comm_is_concurrent(const loong_comm_t *comm);
 
 /* Reports on this board from now on. The board outlives the object. */
 void loongi_comm_set_board(loong_comm_t *comm, loong_board_t *board);
@@ -48,12 +67,13 @@ typedef struct loong_wait {
     double limit; /* 0: the clock has not been looked at yet */
     double told;  /* when the board heard last */
     uint32_t turns;
+    int record; /* on the board; -1: none */
 } loong_wait_t;
 
 loong_wait_t loongi_wait_begin(loong_comm_t *comm);
-/* Spins, then yields, then sleeps up to 0.1 ms. `peer` is the first rank that
- * is missing. True: go on; false: the limit is over, or the board says that
- * nobody will come. */
+/* Spins, then yields (not beside a computation), then sleeps 0.05 ms. `peer`
+ * is the first rank that is missing. True: go on; false: the limit is over, the
+ * board says that nobody will come, or this rank gives up. */
 bool loongi_wait_step(loong_wait_t *wait, int peer);
 /* Adds the time to the figures. */
 void loongi_wait_end(loong_wait_t *wait);

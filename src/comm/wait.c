@@ -18,7 +18,7 @@ static const double LAST_SECONDS = 0.5;
 
 loong_wait_t loongi_wait_begin(loong_comm_t *comm)
 {
-    loong_wait_t wait = {comm, 0.0, 0.0, 0.0, 0};
+    loong_wait_t wait = {comm, 0.0, 0.0, 0.0, 0, -1};
     return wait;
 }
 
@@ -52,13 +52,20 @@ static bool look_at_clock(loong_wait_t *wait, int peer)
     }
     if (comm->board != NULL && now - wait->told > TELL_SECONDS) {
         wait->told = now;
-        loongi_slot_wait_for(comm->slot, comm->world_ranks[peer], wait->begin,
-                             comm->timeout);
+        loong_board_wait_t on = {comm->world_ranks[peer], wait->begin,
+                                 comm->timeout};
+        loongi_slot_wait_for(comm->slot, &on, &wait->record);
         if (will_not_come(wait, peer)) {
             wait->limit = LOONG_MIN(wait->limit, now + LAST_SECONDS);
         }
     }
     return now < wait->limit;
+}
+
+static loong_wait_mood_t mood_of(const loong_comm_t *comm)
+{
+    return comm->mood != NULL ? comm->mood(comm->mood_user)
+                              : LOONG_WAIT_EAGER;
 }
 
 bool loongi_wait_step(loong_wait_t *wait, int peer)
@@ -67,7 +74,12 @@ bool loongi_wait_step(loong_wait_t *wait, int peer)
     if (wait->turns < SPIN_TURNS) {
         return true;
     }
-    if (wait->turns < YIELD_TURNS) {
+    loong_wait_mood_t mood = mood_of(wait->comm);
+    if (mood == LOONG_WAIT_OVER) {
+        (void)look_at_clock(wait, peer);
+        return false;
+    }
+    if (mood == LOONG_WAIT_EAGER && wait->turns < YIELD_TURNS) {
         sched_yield();
         return wait->turns % CLOCK_TURNS != 0 || look_at_clock(wait, peer);
     }
@@ -84,7 +96,7 @@ void loongi_wait_end(loong_wait_t *wait)
     loong_comm_t *comm = wait->comm;
     comm->stats.wait += loongi_now() - wait->begin;
     if (comm->slot != NULL) {
-        loongi_slot_wait_for(comm->slot, -1, 0.0, 0.0);
+        loongi_slot_wait_end(comm->slot, &wait->record);
     }
 }
 
@@ -129,6 +141,11 @@ loong_status_t loongi_wait_failed(loong_wait_t *wait)
     }
     loongi_wait_end(wait);
     loongi_call_text(comm, comm->current, call, sizeof(call));
+    if (mood_of(comm) == LOONG_WAIT_OVER) {
+        loongi_text_free(&text);
+        return LOONG_FAIL(comm->ctx, LOONG_ERR_COMM,
+                          "%s: given up, this rank does not go on", call);
+    }
     if (comm->board != NULL && first >= 0) {
         judge(comm, first, call, loongi_text_get(&text));
     }

@@ -243,7 +243,9 @@ COLLECTIVE(all_reduce);
 COLLECTIVE(all_gather, .prepare = prepare_gather, .destroy = destroy);
 COLLECTIVE(reduce_scatter, .prepare = prepare_scatter, .destroy = destroy,
            .workspace = workspace_reduce_scatter);
-COLLECTIVE(own_rows);
+const loong_kernel_t loongi_own_rows_comm = {
+    .name = "own_rows_comm", .op = "own_rows", .device = "cpu",
+    .run = run_own_rows};
 COLLECTIVE(ring_shift);
 COLLECTIVE(all_to_all_rows, .prepare = prepare_scatter, .destroy = destroy,
            .workspace = workspace_all_to_all);

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * The context: error trail, log, named allocations. */
+#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -21,6 +22,7 @@ typedef struct block {
 
 struct loong_context {
     loong_context_params_t params;
+    pthread_mutex_t lock; /* of what follows: a lane may fail as well */
     block_t head; /* ring of live blocks */
     uint64_t alloc_count;
     uint64_t fail_countdown;
@@ -54,6 +56,7 @@ loong_status_t loong_context_create(const loong_context_params_t *params,
     if (params != NULL) {
         ctx->params = *params;
     }
+    pthread_mutex_init(&ctx->lock, NULL);
     ctx->head.prev = ctx->head.next = &ctx->head;
     *ctx_p = ctx;
     return LOONG_OK;
@@ -72,6 +75,7 @@ void loong_context_destroy(loong_context_t **ctx_p)
                    block->what);
         loongi_free(ctx, block + 1);
     }
+    pthread_mutex_destroy(&ctx->lock);
     free(ctx);
     *ctx_p = NULL;
 }
@@ -122,12 +126,14 @@ void loong_context_fail_alloc(loong_context_t *ctx, uint64_t n)
  * first entry is the cause. */
 static void trail_append(loong_context_t *ctx, const char *line)
 {
+    pthread_mutex_lock(&ctx->lock);
     size_t room = TRAIL_SIZE - ctx->trail_length;
     int n = snprintf(ctx->trail + ctx->trail_length, room, "%s%s",
                      ctx->trail_length > 0 ? "\n" : "", line);
     if (n > 0) {
         ctx->trail_length += LOONG_MIN((size_t)n, room - 1);
     }
+    pthread_mutex_unlock(&ctx->lock);
 }
 
 static const char *base_name(const char *path)
@@ -196,6 +202,7 @@ loong_status_t loongi_alloc(loong_context_t *ctx, size_t size,
     memset(block, 0, total);
     block->what = what;
     block->size = size;
+    pthread_mutex_lock(&ctx->lock);
     block->prev = ctx->head.prev;
     block->next = &ctx->head;
     block->prev->next = block;
@@ -203,6 +210,7 @@ loong_status_t loongi_alloc(loong_context_t *ctx, size_t size,
     ctx->alloc_count++;
     ctx->alloc_bytes += size;
     ctx->alloc_peak = LOONG_MAX(ctx->alloc_peak, ctx->alloc_bytes);
+    pthread_mutex_unlock(&ctx->lock);
     void *ptr = block + 1;
     memcpy(ptr_p, &ptr, sizeof(ptr));
     return LOONG_OK;
@@ -238,9 +246,11 @@ void loongi_free(loong_context_t *ctx, void *ptr)
         return;
     }
     block_t *block = (block_t *)ptr - 1;
+    pthread_mutex_lock(&ctx->lock);
     block->prev->next = block->next;
     block->next->prev = block->prev;
     ctx->alloc_bytes -= block->size;
+    pthread_mutex_unlock(&ctx->lock);
     free(block);
 }
 

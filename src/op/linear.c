@@ -100,18 +100,19 @@ static loong_status_t linear_grad(const loong_grad_call_t *call)
         dy = loong_graph_apply(g, find(g, "gelu_grad"), &gelu, 2, in, 1, &dy);
     }
     attr.activation = LOONG_ACT_NONE;
+    if (call->wanted[0]) { /* first: other ranks may wait for it */
+        loong_linear_attr_t turned = attr;
+        loong_val_t in[2] = {dy, call->in[1]};
+        turned.transposed = !attr.transposed;
+        loong_graph_apply(g, find(g, "linear"), &turned, 2, in, 1,
+                          &call->in_grad[0]);
+    }
     if (call->wanted[1]) {
         loong_val_t in[2] = {dy, call->in[0]};
         loong_graph_apply(g, &linear_dw, &attr, 2, in, 1, &call->in_grad[1]);
     }
     if (call->num_in > 2 && call->wanted[2]) {
         call->in_grad[2] = loong_sum_rows(g, dy);
-    }
-    if (call->wanted[0]) {
-        loong_val_t in[2] = {dy, call->in[1]};
-        attr.transposed = !attr.transposed;
-        loong_graph_apply(g, find(g, "linear"), &attr, 2, in, 1,
-                          &call->in_grad[0]);
     }
     return loong_graph_status(g);
 }

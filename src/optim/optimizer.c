@@ -114,7 +114,7 @@ static loong_status_t add_gather(loong_optimizer_t *o, const loong_bucket_t *b)
     step.query.arg[0] = loongi_flat_arg(o->shards->flats[b->flat].dtype,
                                         b->end - b->begin);
     step.operand[0] = param_at(o, b, b->begin);
-    return append(o, &o->gather, &step);
+    return append(o, &o->update, &step);
 }
 
 /* What both ends of a pipeline hold is summed over them when the whole
@@ -143,8 +143,7 @@ static loong_status_t plan(loong_optimizer_t *o, loong_shards_t *shards,
     bool gathers = shards->params.sharding == LOONG_SHARDING_OPTIM ||
                    shards->params.sharding == LOONG_SHARDING_GRADS;
     LOONG_TRY(loongi_arena_create(o->ctx, "optimizer", &o->arena));
-    o->norm.kind = o->update.kind = o->gather.kind = o->late.kind =
-        LOONG_PROGRAM_U;
+    o->norm.kind = o->update.kind = o->late.kind = LOONG_PROGRAM_U;
     o->record_offset =
         take(o, LOONG_EXACT_WORDS * (int64_t)sizeof(int64_t));
     for (int64_t i = 0; i < shards->num_buckets; i++) {
@@ -188,7 +187,6 @@ void loongi_optimizer_destroy(loong_optimizer_t **optimizer_p)
     }
     loongi_program_clear(o->ctx, &o->norm);
     loongi_program_clear(o->ctx, &o->update);
-    loongi_program_clear(o->ctx, &o->gather);
     loongi_program_clear(o->ctx, &o->late);
     loongi_arena_destroy(&o->arena);
     loongi_free(o->ctx, o);

@@ -26,11 +26,11 @@ typedef struct loong_optimizer {
     int64_t optim_bytes;
     int64_t record_offset; /* of the norm's exact accumulator in OPTIM */
     loong_program_t norm;  /* sums of squares of this rank's parts */
+    /* And gathers parameters where only moments are shared out. */
     loong_program_t update;
     /* Reductions that wait until all stages are through: of what both ends of
      * a pipeline hold. */
     loong_program_t late;
-    loong_program_t gather; /* parameters, where only moments are shared out */
 } loong_optimizer_t;
 
 /* Plans moments, which it places in the buckets, and programs. Pure. */

@@ -134,6 +134,7 @@ typedef struct compiler {
     int32_t *order; /* live nodes with a kernel, as they run */
     loong_step_t *steps; /* per entry of order */
     int64_t *workspace;  /* per node */
+    bool *comm;          /* per node: a collective that runs on its lane */
     int64_t *state_offset; /* per state */
     loong_layout_t layout;
 } compiler_t;
@@ -311,6 +312,8 @@ static loong_status_t choose_kernels(compiler_t *k)
     LOONG_TRY(loongi_arena_alloc(
         g->arena, (size_t)g->num_nodes * sizeof(*k->workspace),
         &k->workspace));
+    LOONG_TRY(loongi_arena_alloc(
+        g->arena, (size_t)g->num_nodes * sizeof(*k->comm), &k->comm));
     LOONG_TRY(loongi_graph_count_uses(g, &uses));
     loong_status_t status = LOONG_OK;
     for (int64_t i = 0; i < k->num_order && status == LOONG_OK; i++) {
@@ -327,6 +330,9 @@ static loong_status_t choose_kernels(compiler_t *k)
         }
         if (status != LOONG_OK) {
             loongi_error_note(g->ctx, "in scope '%s'", node->scope);
+        } else {
+            k->comm[k->order[i]] =
+                k->params->lanes && step->kernel->communicates;
         }
     }
     loongi_free(g->ctx, uses);
@@ -476,9 +482,10 @@ static loong_status_t compile(loong_graph_t *g, bool train,
     LOONG_TRY(copy_watches(&k));
     LOONG_TRY(order_nodes(&k));
     LOONG_TRY(choose_kernels(&k));
-    loong_layout_params_t layout = {k.num_order,         k.order,
-                                    k.workspace,         params->in_place,
-                                    params->num_offload, params->offload};
+    loongi_pass_hoist(g, k.num_order, k.order, k.steps, k.comm);
+    loong_layout_params_t layout = {
+        k.num_order, k.order,      k.workspace,
+        params->in_place, k.comm, params->num_offload, params->offload};
     LOONG_TRY(loongi_pass_memory(g, &layout, &k.layout));
     LOONG_TRY(emit_steps(&k));
     return make_results(&k);

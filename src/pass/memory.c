@@ -142,6 +142,29 @@ static void share_in_place(const loong_graph_t *g,
     }
 }
 
+/* What a collective on its lane works on lives until it is awaited. */
+static void extend_lives(const loong_graph_t *g,
+                         const loong_layout_params_t *p, storage_t *storages)
+{
+    for (int64_t k = 0; k < p->num_order; k++) {
+        const loong_node_t *node = &g->nodes[p->order[k]];
+        if (!p->comm[p->order[k]]) {
+            continue;
+        }
+        int32_t last = (int32_t)loongi_first_reader(g, p->num_order, p->order,
+                                                    p->comm, k) - 1;
+        for (int i = 0; i < node->num_in + node->num_out; i++) {
+            loong_val_t v = storage_of(
+                g, i < node->num_in ? node->in[i]
+                                    : node->out[i - node->num_in]);
+            if (v != LOONG_NONE) {
+                storage_t *s = &storages[find_rep(storages, v)];
+                s->end = LOONG_MAX(s->end, last);
+            }
+        }
+    }
+}
+
 /* ---- layout ------------------------------------------------------------- */
 
 typedef struct memory {
@@ -190,6 +213,12 @@ static loong_status_t place_class(memory_t *m, loong_base_t base,
         if (g->nodes[node].program == program && bytes > 0) {
             m->owner[n] = -1 - node;
             m->intervals[n].begin = m->intervals[n].end = (int32_t)k;
+            if (m->params->comm[node]) {
+                m->intervals[n].end =
+                    (int32_t)loongi_first_reader(g, m->params->num_order,
+                                                 m->params->order,
+                                                 m->params->comm, k) - 1;
+            }
             m->intervals[n++].bytes = bytes;
         }
     }
@@ -248,5 +277,6 @@ loong_status_t loongi_pass_memory(loong_graph_t *g,
     if (params->in_place) {
         share_in_place(g, params, m.storages);
     }
+    extend_lives(g, params, m.storages);
     return place_all(&m);
 }

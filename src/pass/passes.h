@@ -80,9 +80,28 @@ typedef struct loong_layout_params {
     const int32_t *order; /* of one micro-batch */
     const int64_t *workspace_bytes; /* per node */
     bool in_place;    /* outputs may take the storage of dying inputs */
+    const bool *comm; /* per node: runs until its outputs are read */
     int num_offload;  /* scopes whose values are offloaded between F and B */
     const char *const *offload;
 } loong_layout_params_t;
+
+/* Moves collectives up the order, to right behind what they read, but not
+ * above the first reader of the collective before. `comm` says which nodes are
+ * collectives; `steps` stand in the same order and move along. */
+void loongi_pass_hoist(const loong_graph_t *g, int64_t num_order,
+                       int32_t *order, loong_step_t *steps, const bool *comm);
+
+/* The position of the first node behind `at` that reads what the collective
+ * there makes; that behind the program when none does. */
+int64_t loongi_first_reader(const loong_graph_t *g, int64_t num_order,
+                            const int32_t *order, const bool *comm,
+                            int64_t at);
+
+/* Puts the collectives of a program on their lane: says for every other step
+ * which of them must be complete, from what they read and write. Those are
+ * worth another thread that have work beside them which touches so many
+ * bytes at least. */
+void loongi_pass_lanes(loong_program_t *program, int64_t least_work);
 
 /* Lays out memory. The arrays of the layout belong to the graph's arena. */
 LOONG_NODISCARD loong_status_t

@@ -56,13 +56,13 @@ typedef enum loong_when {
 } loong_when_t;
 
 /* A queue of a device; steps of one lane run in order. */
-typedef enum loong_lane {
+typedef enum loong_lane_kind {
     LOONG_LANE_COMPUTE,
     LOONG_LANE_COMM,
     LOONG_LANE_COPY_IN,
     LOONG_LANE_COPY_OUT,
     LOONG_LANE_COUNT
-} loong_lane_t;
+} loong_lane_kind_t;
 
 typedef struct loong_step {
     const loong_op_t *op;
@@ -75,7 +75,9 @@ typedef struct loong_step {
     loong_operand_t workspace;
     uint32_t add;       /* bit o: output o is always added to */
     uint32_t add_later; /* bit o: added to from the second micro-batch on */
-    loong_lane_t lane;
+    loong_lane_kind_t lane;
+    bool beside;   /* of lane COMM: there is work before it is awaited */
+    int32_t await; /* so many of the program's collectives are complete */
     loong_when_t when;
     bool recomputed;
     loong_cost_t cost;
@@ -88,6 +90,7 @@ typedef struct loong_program {
     loong_step_t *steps;
     int64_t scratch_bytes;
     int64_t comm_bytes;
+    int64_t num_comm; /* collectives on the lane; see loongi_pass_lanes */
 } loong_program_t;
 
 /* A tensor that a caller binds or reads: input, declared output, loss. */
@@ -179,6 +182,8 @@ typedef struct loong_compile_params {
      * gradient is then written by one program, so that micro-batches are summed
      * one after the other in every schedule. */
     bool ahead;
+    bool lanes;       /* collectives are to run beside computation */
+    int64_t lane_work; /* that touches so many bytes at least */
     bool no_direct;   /* accumulate gradients by copies: for comparison */
     bool no_assemble; /* concat by copies: for comparison */
     /* Scope globs whose ops work in the wide type. */

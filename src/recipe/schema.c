@@ -281,6 +281,10 @@ static const loong_recipe_key_t keys[] = {
     CHOICE("comm.backend", "auto", "auto self mpi", FREE, "communicator"),
     {"comm.timeout", LOONG_RECIPE_SECONDS, "300", 1, BIG, NULL,
      LOONG_RESUME_FREE, "a collective that waits longer for a rank fails"},
+    BOOL("comm.overlap", "true", FREE,
+         "collectives run beside computation, on a thread of their own"),
+    BYTES("comm.overlap_work", "256KiB", 0, BIG, FREE,
+          "where the computation beside one touches at least so many bytes"),
 
     CHOICE("fault[].kind", NULL,
            "kill crash stop hang exit slow wrong_collective io_error "

@@ -4,22 +4,33 @@
 #ifndef LOONG_EXECUTOR_H
 #define LOONG_EXECUTOR_H
 
+#include "lane.h"
 #include "program.h"
 
 #ifdef __cplusplus
 extern "C" {
 #endif
 
-/* Called after each step when set: for profiling, tensor logging, tests. */
+/* When a step ran; blocked: of a collective, how long the rank had nothing to
+ * do but wait for it. */
+typedef struct loong_step_time {
+    double begin;
+    double end;
+    double blocked;
+} loong_step_time_t;
+
+/* Called after each step when set: for profiling, tensor logging, tests. Of a
+ * collective of the lane: before any step that awaits it. */
 typedef void (*loong_step_hook)(void *user, const loong_program_t *program,
                                 int64_t index, void *const *ptr,
-                                double begin, double end);
+                                const loong_step_time_t *time);
 
 typedef struct loong_run {
     loong_context_t *ctx;
     void *stream; /* of the device; NULL on a CPU */
     char *base[LOONG_BASE_COUNT];
     loong_comm_t *const *group; /* by loong_group_t; NULL on one rank */
+    loong_lane_t *lane; /* NULL: collectives run in the order of programs */
     loong_step_hook hook; /* NULL: none, and no time is taken */
     void *hook_user;
 } loong_run_t;
@@ -28,7 +39,8 @@ typedef struct loong_run {
 bool loongi_step_runs(const loong_step_t *step, const loong_frame_t *frame);
 
 /* Runs every step whose mask matches the frame. On an error the trail names
- * the kernel and the scope. Allocates nothing. */
+ * the kernel and the scope. Allocates nothing. Collectives of a program that
+ * loongi_pass_lanes has seen run on the lane; all are complete at the end. */
 LOONG_NODISCARD loong_status_t
 loongi_program_run(const loong_run_t *run, const loong_program_t *program,
                    const loong_frame_t *frame);

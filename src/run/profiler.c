@@ -13,6 +13,7 @@ typedef struct row {
     const char *kernel;
     int64_t count;
     double seconds;
+    double blocked; /* the rank, by a collective */
     double flops;
     double bytes;
 } row_t;
@@ -79,22 +80,23 @@ static row_t *find_row(loong_profiler_t *p, const loong_step_t *step)
 }
 
 static void record(void *user, const loong_program_t *program, int64_t index,
-                   void *const *ptr, double begin, double end)
+                   void *const *ptr, const loong_step_time_t *time)
 {
     loong_profiler_t *p = user;
     const loong_step_t *step = &program->steps[index];
     row_t *row = find_row(p, step);
     (void)ptr;
     row->count++;
-    row->seconds += end - begin;
+    row->seconds += time->end - time->begin;
+    row->blocked += time->blocked;
     row->flops += step->cost.flops;
     row->bytes += step->cost.bytes;
     if (p->num_events < p->max_events) {
         event_t *event = &p->events[p->num_events++];
         event->step = step;
         event->program = program->kind;
-        event->begin = begin;
-        event->end = end;
+        event->begin = time->begin;
+        event->end = time->end;
     }
 }
 

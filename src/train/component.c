@@ -3,6 +3,7 @@
 
 #include <string.h>
 
+#include "comm_impl.h"
 #include "passes.h"
 
 /* ---- the whole model ----------------------------------------------------- */
@@ -237,6 +238,56 @@ static loong_status_t create_transfers(loong_component_t *c, int index)
     return LOONG_OK;
 }
 
+/* ---- the lane of communication ------------------------------------------- */
+
+static loong_wait_mood_t mood_of_lane(void *user)
+{
+    const loong_lane_t *lane = user;
+    return loongi_lane_is_over(lane)     ? LOONG_WAIT_OVER
+           : loongi_lane_is_beside(lane) ? LOONG_WAIT_BESIDE
+                                         : LOONG_WAIT_EAGER;
+}
+
+/* The communicators of collectives; stages send messages themselves. */
+static void set_moods(loong_component_t *c)
+{
+    loong_lane_t *lane = c->run.lane;
+    for (int g = 0; g < LOONG_GROUP_COUNT; g++) {
+        if (g != LOONG_GROUP_WORLD && g != LOONG_GROUP_PP) {
+            loongi_comm_set_mood(c->groups->comm[g],
+                                 lane != NULL ? mood_of_lane : NULL, lane);
+        }
+    }
+}
+
+static loong_status_t open_lane(loong_component_t *c)
+{
+    loong_comm_t *world = c->groups->comm[LOONG_GROUP_WORLD];
+    if (!c->params.compile.lanes) {
+        return LOONG_OK;
+    }
+    if (!loongi_comm_is_concurrent(world)) {
+        if (loong_comm_rank(world) == 0) {
+            loongi_log(c->ctx, LOONG_LOG_WARN,
+                       "comm.overlap: this MPI serves one thread of a process "
+                       "alone (no MPI_THREAD_MULTIPLE): collectives run in "
+                       "the order of the programs");
+        }
+        return LOONG_OK;
+    }
+    LOONG_TRY(loongi_lane_create(c->ctx, &c->run.lane));
+    set_moods(c);
+    return LOONG_OK;
+}
+
+static void close_lane(loong_component_t *c)
+{
+    if (c->run.lane != NULL) {
+        loongi_lane_destroy(&c->run.lane);
+        set_moods(c);
+    }
+}
+
 loong_status_t loongi_component_allocate(loong_component_t *component,
                                          loong_device_t *device,
                                          const loong_groups_t *groups)
@@ -246,6 +297,7 @@ loong_status_t loongi_component_allocate(loong_component_t *component,
     c->groups = groups;
     c->run.group = groups->comm;
     c->run.stream = loong_device_stream(device);
+    LOONG_TRY(open_lane(c));
     LOONG_TRY(take_memory(c));
     bind_stages(c);
     for (int i = 0; i < c->num_stages; i++) {
@@ -303,6 +355,7 @@ void loongi_component_destroy(loong_component_t **component_p)
     if (c == NULL) {
         return;
     }
+    close_lane(c);
     give_memory_back(c);
     loongi_rank_destroy(&c->rank);
     for (int i = 0; i < c->num_stages && c->stages != NULL; i++) {

@@ -113,8 +113,7 @@ static loong_status_t add_stage(loong_calibration_t *c, const loong_stage_t *s,
                           &cost->seconds[LOONG_ENTRY_P]));
     LOONG_TRY(add_program(c, &o->late, 1, &cost->seconds[LOONG_ENTRY_REDUCE]));
     LOONG_TRY(add_program(c, &o->norm, 1, update_p));
-    LOONG_TRY(add_program(c, &o->update, 1, update_p));
-    return add_program(c, &o->gather, 1, update_p);
+    return add_program(c, &o->update, 1, update_p);
 }
 
 static loong_status_t add_rank(loong_trainer_t *t, loong_calibration_t *c,

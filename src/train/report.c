@@ -46,10 +46,22 @@ void loongi_report_close(loong_trainer_t *t)
     loongi_tensorboard_destroy(&t->report.board);
 }
 
+/* So long has this rank waited for communication: what the lane did beside
+ * computation is not counted. */
+static double blocked_seconds(const loong_trainer_t *t)
+{
+    double seconds = loongi_groups_seconds(&t->groups);
+    if (t->component->run.lane != NULL) {
+        loong_lane_stats_t s = loongi_lane_stats(t->component->run.lane);
+        seconds -= s.seconds - s.blocked;
+    }
+    return seconds;
+}
+
 void loongi_report_reset(loong_trainer_t *t)
 {
     t->window.time = loongi_now();
-    t->window.comm_seconds = loongi_groups_seconds(&t->groups);
+    t->window.comm_seconds = blocked_seconds(t);
     t->window.data_seconds = 0.0;
     t->window.tokens = 0;
     t->window.steps = 0;
@@ -106,7 +118,7 @@ static loong_status_t measure_ranks(loong_trainer_t *t, loong_metrics_t *m)
 static void measure(loong_trainer_t *t, loong_metrics_t *m)
 {
     double seconds = loongi_now() - t->window.time;
-    double comm = loongi_groups_seconds(&t->groups) - t->window.comm_seconds;
+    double comm = blocked_seconds(t) - t->window.comm_seconds;
     loongi_metrics_clear(m);
     m->step = t->state.step;
     m->total_steps = t->set.train_iters;

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "loong/moe.h"
+#include "passes.h"
 
 /* ---- planning ----------------------------------------------------------- */
 
@@ -84,6 +85,21 @@ static loong_status_t share_out(loong_stage_t *s)
                     : LOONG_OK;
 }
 
+/* All steps are in the programs. */
+static void place_lanes(loong_stage_t *s)
+{
+    int64_t least = s->params->compile.lane_work;
+    for (int i = 0; i < LOONG_STAGE_CHUNKS; i++) {
+        for (int p = 0; p < LOONG_PROGRAM_COUNT && s->chunk[i] != NULL; p++) {
+            loongi_pass_lanes(&s->chunk[i]->programs[p], least);
+        }
+    }
+    if (s->optimizer != NULL) {
+        loongi_pass_lanes(&s->optimizer->update, least);
+        loongi_pass_lanes(&s->optimizer->late, least);
+    }
+}
+
 static loong_status_t plan(loong_stage_t *s)
 {
     const loong_component_params_t *p = s->params;
@@ -95,7 +111,11 @@ static loong_status_t plan(loong_stage_t *s)
         LOONG_TRY(build_chunk(s, LOONG_STAGE_LOGITS));
     }
     s->layout = s->chunk[LOONG_STAGE_EVAL];
-    return share_out(s);
+    LOONG_TRY(share_out(s));
+    if (p->compile.lanes) {
+        place_lanes(s);
+    }
+    return LOONG_OK;
 }
 
 loong_status_t loongi_stage_create(loong_context_t *ctx,
@@ -146,7 +166,6 @@ loong_status_t loongi_stage_prepare(loong_stage_t *stage)
     if (s->optimizer != NULL) {
         LOONG_TRY(loongi_program_prepare(s->ctx, &s->optimizer->norm));
         LOONG_TRY(loongi_program_prepare(s->ctx, &s->optimizer->update));
-        LOONG_TRY(loongi_program_prepare(s->ctx, &s->optimizer->gather));
         LOONG_TRY(loongi_program_prepare(s->ctx, &s->optimizer->late));
     }
     return LOONG_OK;

@@ -423,7 +423,6 @@ static loong_status_t update(loong_trainer_t *t)
         const loong_stage_t *s = t->component->stages[i];
         const loong_optimizer_t *o = s->optimizer;
         LOONG_TRY(loongi_program_run(&s->run, &o->update, &t->frame));
-        LOONG_TRY(loongi_program_run(&s->run, &o->gather, &t->frame));
     }
     loongi_timeline_mark( /* U is the last entry of all */
         t, loongi_component_entries(t->component, LOONG_STAGE_TRAIN)

@@ -266,7 +266,6 @@ static void explain_stage(const loong_stage_t *s, loong_text_t *text)
     if (o != NULL) {
         loongi_program_explain(&o->norm, text);
         loongi_program_explain(&o->update, text);
-        loongi_program_explain(&o->gather, text);
     }
 }
 

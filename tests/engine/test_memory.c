@@ -94,7 +94,6 @@ static void check(loong_dtype_t dtype, int recompute, int watch)
     }
     find_ends(&s->optimizer->norm, end);
     find_ends(&s->optimizer->update, end);
-    find_ends(&s->optimizer->gather, end);
     for (int b = 0; b < LOONG_BASE_COUNT; b++) {
         assert_true(end[b] <= run.component->bytes[b]);
     }

@@ -356,14 +356,13 @@ static void test_watch_counts(void **state)
 }
 
 static void count_steps(void *user, const loong_program_t *program,
-                        int64_t index, void *const *ptr, double begin,
-                        double end)
+                        int64_t index, void *const *ptr,
+                        const loong_step_time_t *time)
 {
     (void)program;
     (void)index;
     (void)ptr;
-    (void)begin;
-    (void)end;
+    (void)time;
     ++*(int64_t *)user;
 }
 

@@ -152,7 +152,6 @@ static double update(run_t *r, loong_frame_t *frame)
     double norm = sqrt(loongi_exact_value(record));
     frame->grad_scale = fmin(1.0, 1.0 / (norm + 1e-6));
     assert_ok(r->ctx, loongi_program_run(&r->stage->run, &o->update, frame));
-    assert_ok(r->ctx, loongi_program_run(&r->stage->run, &o->gather, frame));
     return norm;
 }
 

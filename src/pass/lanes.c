@@ -1,0 +1,202 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Lanes: collectives begin early, and every step that touches what one works
+ * on awaits it. Their own order is never changed: it is that of all ranks of
+ * their groups. */
+#include <string.h>
+
+#include "passes.h"
+
+/* ---- order --------------------------------------------------------------- */
+
+/* Where a value is stored, whoever writes it. */
+static loong_val_t storage_of(const loong_graph_t *g, loong_val_t v)
+{
+    while (v >= 0 && g->values[v].into >= 0) {
+        v = g->values[v].into;
+    }
+    return v >= 0 ? g->values[v].root : v;
+}
+
+static bool touches(const loong_graph_t *g, const loong_val_t *values,
+                    int count, loong_val_t v)
+{
+    loong_val_t at = storage_of(g, v);
+    for (int i = 0; i < count && at >= 0; i++) {
+        if (storage_of(g, values[i]) == at) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* One writes what the other reads or writes. */
+static bool depend(const loong_graph_t *g, const loong_node_t *a,
+                   const loong_node_t *b)
+{
+    bool found = false;
+    for (int o = 0; o < a->num_out; o++) {
+        found = found || touches(g, b->in, b->num_in, a->out[o]) ||
+                touches(g, b->out, b->num_out, a->out[o]);
+    }
+    for (int o = 0; o < b->num_out; o++) {
+        found = found || touches(g, a->in, a->num_in, b->out[o]);
+    }
+    return found;
+}
+
+int64_t loongi_first_reader(const loong_graph_t *g, int64_t num_order,
+                            const int32_t *order, const bool *comm,
+                            int64_t at)
+{
+    const loong_node_t *c = &g->nodes[order[at]];
+    int64_t i = at + 1;
+    for (; i < num_order; i++) {
+        const loong_node_t *node = &g->nodes[order[i]];
+        if (node->program != c->program ||
+            (!comm[order[i]] && depend(g, c, node))) {
+            break;
+        }
+    }
+    return i;
+}
+
+static void move_up(int32_t *order, loong_step_t *steps, int64_t from,
+                    int64_t to)
+{
+    int32_t node = order[from];
+    loong_step_t step = steps[from];
+    size_t count = (size_t)(from - to);
+    memmove(&order[to + 1], &order[to], count * sizeof(*order));
+    memmove(&steps[to + 1], &steps[to], count * sizeof(*steps));
+    order[to] = node;
+    steps[to] = step;
+}
+
+void loongi_pass_hoist(const loong_graph_t *g, int64_t num_order,
+                       int32_t *order, loong_step_t *steps, const bool *comm)
+{
+    int64_t least = 0;
+    for (int64_t i = 0; i < num_order; i++) {
+        const loong_node_t *c = &g->nodes[order[i]];
+        int64_t to = i;
+        if (!comm[order[i]]) {
+            continue;
+        }
+        while (to > least && !comm[order[to - 1]] &&
+               g->nodes[order[to - 1]].program == c->program &&
+               !depend(g, &g->nodes[order[to - 1]], c)) {
+            to--;
+        }
+        move_up(order, steps, i, to);
+        least = loongi_first_reader(g, num_order, order, comm, to);
+    }
+}
+
+/* ---- who awaits what ----------------------------------------------------- */
+
+/* Bytes of a base. */
+typedef struct region {
+    loong_base_t base;
+    int64_t begin;
+    int64_t end;
+    bool written;
+} region_t;
+
+enum { MAX_REGIONS = LOONG_MAX_OPERANDS + 1 };
+
+static int find_regions(const loong_step_t *step, region_t *regions)
+{
+    const loong_kernel_query_t *q = &step->query;
+    int count = 0;
+    for (int a = 0; a < q->num_in + q->num_out; a++) {
+        const loong_karg_t *arg = &q->arg[a];
+        if (step->operand[a].base == LOONG_BASE_NONE || arg->rank == 0) {
+            continue;
+        }
+        region_t *r = &regions[count++];
+        int64_t extent = (loong_karg_rows(arg, NULL) - 1) * arg->ld +
+                         loong_karg_cols(arg, NULL);
+        r->base = step->operand[a].base;
+        r->begin = step->operand[a].offset;
+        r->end = r->begin + extent * (int64_t)loong_dtype_size(arg->dtype);
+        /* What has no output works in place. */
+        r->written = a >= q->num_in || q->num_out == 0;
+    }
+    if (step->workspace.base != LOONG_BASE_NONE &&
+        step->kernel->workspace != NULL) {
+        region_t *r = &regions[count++];
+        r->base = step->workspace.base;
+        r->begin = step->workspace.offset;
+        r->end = r->begin + (int64_t)step->kernel->workspace(q);
+        r->written = true;
+    }
+    return count;
+}
+
+static bool conflict(const region_t *a, int num_a, const region_t *b,
+                     int num_b)
+{
+    for (int i = 0; i < num_a; i++) {
+        for (int k = 0; k < num_b; k++) {
+            if (a[i].base == b[k].base && a[i].begin < b[k].end &&
+                b[k].begin < a[i].end && (a[i].written || b[k].written)) {
+                return true;
+            }
+        }
+    }
+    return false;
+}
+
+/* As in interleave.c. */
+static const double flops_per_byte = 64.0;
+
+static double work_of(const loong_step_t *step, const region_t *regions,
+                      int count)
+{
+    double work = step->cost.flops / flops_per_byte;
+    for (int i = 0; i < count; i++) {
+        work += (double)(regions[i].end - regions[i].begin);
+    }
+    return work;
+}
+
+/* Finds who awaits the collective at step `at`, number `number`. */
+static void place(loong_program_t *p, int64_t at, int32_t number,
+                  int64_t least)
+{
+    region_t regions[MAX_REGIONS];
+    int count = find_regions(&p->steps[at], regions);
+    double work = 0.0;
+    for (int64_t i = at + 1; i < p->num_steps; i++) {
+        region_t others[MAX_REGIONS];
+        loong_step_t *step = &p->steps[i];
+        int num_others = find_regions(step, others);
+        if (step->lane == LOONG_LANE_COMM) {
+            continue;
+        }
+        if (conflict(regions, count, others, num_others)) {
+            step->await = LOONG_MAX(step->await, number);
+            break;
+        }
+        work += work_of(step, others, num_others);
+    }
+    p->steps[at].beside = work > 0.0 && work >= (double)least;
+}
+
+void loongi_pass_lanes(loong_program_t *program, int64_t least_work)
+{
+    loong_program_t *p = program;
+    p->num_comm = 0;
+    for (int64_t i = 0; i < p->num_steps; i++) {
+        loong_step_t *step = &p->steps[i];
+        step->lane = step->kernel->communicates ? LOONG_LANE_COMM
+                                                : LOONG_LANE_COMPUTE;
+        step->await = 0;
+    }
+    for (int64_t i = 0; i < p->num_steps; i++) {
+        if (p->steps[i].lane == LOONG_LANE_COMM) {
+            place(p, i, (int32_t)++p->num_comm, least_work);
+        }
+    }
+}

@@ -1,0 +1,90 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Collectives beside computation: the same bits as in the order of the
+ * programs, in every kind of layout. */
+#include "layout_run.h"
+
+#define DENSE                                                                 \
+    "{family: qwen3, num_layers: 3, hidden_size: 24, ffn_hidden_size: 42, "   \
+    "num_attention_heads: 4, num_query_groups: 2, kv_channels: 8, "           \
+    "vocab_size: 61, make_vocab_size_divisible_by: 8, "                       \
+    "max_position_embeddings: 64, qk_layernorm: true, add_qkv_bias: true, "   \
+    "hidden_dropout: 0.1, activation: swiglu}"
+#define EXPERTS                                                               \
+    "{family: mixtral, num_layers: 2, hidden_size: 24, "                      \
+    "num_attention_heads: 4, num_query_groups: 2, kv_channels: 8, "           \
+    "vocab_size: 61, max_position_embeddings: 64, num_experts: 4, "           \
+    "moe_router_topk: 2, moe_ffn_hidden_size: 20}"
+
+#define TP "tensor_model_parallel_size: "
+#define CP "context_parallel_size: "
+#define PP "pipeline_model_parallel_size: "
+#define EP "expert_model_parallel_size: "
+#define SHARD "data_parallel_sharding: "
+
+enum { STEPS = 5 };
+
+typedef struct layout {
+    const char *model;
+    int ranks;
+    const char *parallel;
+} layout_t;
+
+static layout_run_t run_of(const char *save, const layout_t *l,
+                           const char *more)
+{
+    layout_run_t run = {.save = save, .model = l->model,
+                        .parallel = l->parallel, .more = more,
+                        .dtype = "fp32", .ranks = l->ranks,
+                        .micro_batch_size = 2, .steps = STEPS};
+    return run;
+}
+
+/* Two ways to run the same layout agree bit for bit. */
+static void check_same(int count, const layout_t *layouts, const char *one,
+                       const char *other)
+{
+    layout_place_t place = layout_begin();
+    for (int i = 0; i < count; i++) {
+        char save[2][16];
+        snprintf(save[0], sizeof(save[0]), "one%d", i);
+        snprintf(save[1], sizeof(save[1]), "other%d", i);
+        layout_run_t a = run_of(save[0], &layouts[i], one);
+        layout_run_t b = run_of(save[1], &layouts[i], other);
+        layout_run(&place, &a);
+        layout_run(&place, &b);
+        layout_compare(&place, &b, &a, 0.0);
+    }
+    layout_end(&place);
+}
+
+/* With no least work every collective that can goes to the other thread. */
+static void same_bits(void **state)
+{
+    (void)state;
+    static const layout_t layouts[] = {
+        {DENSE, 2, "{" TP "2}"},
+        {DENSE, 2, "{" TP "2, sequence_parallel: true}"},
+        {DENSE, 2, "{" SHARD "none, bucket_bytes: 4096}"},
+        {DENSE, 3, "{" SHARD "optim, bucket_bytes: 4096}"},
+        {DENSE, 2, "{" SHARD "optim_grads, bucket_bytes: 4096}"},
+        {DENSE, 3, "{" SHARD "optim_grads_params, bucket_bytes: 4096}"},
+        {DENSE, 2, "{" CP "2, cp_comm_type: p2p}"},
+        {DENSE, 2, "{" CP "2, cp_comm_type: a2a}"},
+        {DENSE, 4, "{" TP "2, " PP "2, sequence_parallel: true}"},
+        {DENSE, 4, "{" PP "2, " SHARD "optim_grads_params, "
+                   "bucket_bytes: 4096}\nschedule: zero_bubble_h1"},
+        {EXPERTS, 2, "{" EP "2}"},
+        {EXPERTS, 4, "{" EP "2, " SHARD "optim_grads, bucket_bytes: 4096}"},
+    };
+    check_same(LOONG_COUNT_OF(layouts), layouts, "comm: {overlap: false}",
+               "comm: {overlap: true, overlap_work: 0}");
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(same_bits),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -441,6 +441,9 @@ static loong_status_t run_passes(compiler_t *k, bool train)
     if (train) {
         LOONG_TRY(loongi_graph_differentiate(g));
         LOONG_TRY(loongi_graph_remove_dead(g));
+        if (params->fuse) {
+            LOONG_TRY(loongi_pass_absorb(g));
+        }
         LOONG_TRY(loongi_pass_precision(g, params->num_wide, params->wide));
         LOONG_TRY(loongi_pass_recompute(g, params->num_recompute,
                                         params->recompute));

@@ -24,6 +24,11 @@ LOONG_NODISCARD loong_status_t loongi_pass_fuse(loong_graph_t *g,
                                                 int num_globs,
                                                 const char *const *globs);
 
+/* Lets the gradient of a norm add what else goes into the same gradient, as
+ * behind a sum that was fused: rounded once, wherever a pipeline is cut or a
+ * part run again begins. */
+LOONG_NODISCARD loong_status_t loongi_pass_absorb(loong_graph_t *g);
+
 /* Every glob matches the scope of some node. `what` names the list. Errors:
  * LOONG_ERR_CONFIG, with the glob and what scopes look like. */
 LOONG_NODISCARD loong_status_t

@@ -99,6 +99,62 @@ loong_status_t loongi_pass_fuse(loong_graph_t *g, int num_globs,
     return LOONG_OK;
 }
 
+/* ---- absorb ------------------------------------------------------------ */
+
+/* Can the gradient of a norm, output 0 of its node, take in what is added to
+ * it? That must be there before. */
+static bool can_absorb(const loong_graph_t *g, loong_val_t dx,
+                       loong_val_t other, const int32_t *uses)
+{
+    static const char *const grads[] = {"rmsnorm_grad", "layernorm_grad"};
+    const loong_value_t *value = &g->values[dx];
+    const loong_node_t *norm = loongi_producer(g, dx);
+    bool is_norm = false;
+    for (int i = 0; i < LOONG_COUNT_OF(grads) && norm != NULL; i++) {
+        is_norm = is_norm || strcmp(norm->op->name, grads[i]) == 0;
+    }
+    return is_norm && !norm->dead && norm->num_in < norm->op->max_in &&
+           value->index == 0 && value->root == dx && uses[dx] == 1 &&
+           g->values[other].node < value->node;
+}
+
+/* The sum becomes the norm's output. */
+static loong_status_t absorb(loong_graph_t *g, loong_node_t *sum,
+                             loong_val_t dx, loong_val_t other)
+{
+    loong_node_t *norm = loongi_producer(g, dx);
+    loong_val_t *in = NULL;
+    LOONG_TRY(loongi_arena_alloc(
+        g->arena, sizeof(*in) * ((size_t)norm->num_in + 1), &in));
+    memcpy(in, norm->in, sizeof(*in) * (size_t)norm->num_in);
+    in[norm->num_in++] = other;
+    norm->in = in;
+    norm->out[0] = sum->out[0];
+    g->values[sum->out[0]].node = g->values[dx].node;
+    sum->dead = true;
+    return LOONG_OK;
+}
+
+loong_status_t loongi_pass_absorb(loong_graph_t *g)
+{
+    const loong_op_t *add = loong_find_op(g->ctx, "add");
+    int32_t *uses = NULL;
+    LOONG_TRY(loongi_graph_count_uses(g, &uses));
+    loong_status_t status = LOONG_OK;
+    for (int64_t n = 0; n < g->num_nodes && status == LOONG_OK; n++) {
+        loong_node_t *node = &g->nodes[n];
+        for (int i = 0; i < 2 && node->op == add && !node->dead; i++) {
+            loong_val_t dx = node->in[i];
+            loong_val_t other = node->in[1 - i];
+            if (can_absorb(g, dx, other, uses)) {
+                status = absorb(g, node, dx, other);
+            }
+        }
+    }
+    loongi_free(g->ctx, uses);
+    return status;
+}
+
 /* ---- accumulate ------------------------------------------------------- */
 
 /* The last of the programs that accumulate into a gradient: what the others

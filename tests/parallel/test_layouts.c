@@ -38,6 +38,13 @@ static int steps(void)
     "vocab_size: 61, max_position_embeddings: 64, "                           \
     "untie_embeddings_and_output_weights: true}"
 
+/* The same with LayerNorm, biases and dropout. */
+#define DEEP_GPT                                                              \
+    "{family: gpt2, num_layers: 4, hidden_size: 16, ffn_hidden_size: 24, "    \
+    "num_attention_heads: 2, num_query_groups: 2, kv_channels: 8, "           \
+    "vocab_size: 61, max_position_embeddings: 64, hidden_dropout: 0.1, "      \
+    "untie_embeddings_and_output_weights: true}"
+
 static layout_run_t make_run(const char *save, const char *model, int ranks,
                              const char *parallel)
 {
@@ -201,27 +208,44 @@ static void pipeline_chunks(void **state)
     check_layouts(DEEP, LOONG_COUNT_OF(deep), deep);
 }
 
-/* Untied models in f64: the same bits in every pipeline and schedule. */
-static void pipelines_are_bit_equal(void **state)
+/* Untied models: the same bits in every pipeline and schedule, and with
+ * recomputation. */
+static void check_bits(const char *model, const char *dtype)
 {
-    (void)state;
     static const layout_t layouts[] = {
         {2, "{" PP "2}"},
         {2, "{" PP "2}\nschedule: zero_bubble_h1"},
-        {2, "{" PP "2, " LAYOUT "E|t|t|L}"},
+        {4, "{" PP "4}\nrecompute: {granularity: full}"},
+        {2, "{" PP "2, num_layers_per_virtual_pipeline_stage: 1}"},
+        {2, "{" PP "2, " LAYOUT "E|t|ttt|L}\nschedule: zero_bubble_v"},
+        {1, "{}\nrecompute: {granularity: full}"},
     };
     layout_place_t place = layout_begin();
-    layout_run_t one = make_run("one", ONE_KEY, 1, "{}");
+    layout_run_t one = make_run("one", model, 1, "{}");
+    one.dtype = dtype;
+    one.steps = 5;
     layout_run(&place, &one);
     for (int k = 0; k < LOONG_COUNT_OF(layouts); k++) {
         char save[16];
         snprintf(save, sizeof(save), "pipe%d", k);
-        layout_run_t run = make_run(save, ONE_KEY, layouts[k].ranks,
+        layout_run_t run = make_run(save, model, layouts[k].ranks,
                                     layouts[k].parallel);
+        run.dtype = dtype;
+        run.steps = one.steps;
         layout_run(&place, &run);
         layout_compare(&place, &run, &one, 0.0);
     }
     layout_end(&place);
+}
+
+static void pipelines_are_bit_equal(void **state)
+{
+    (void)state;
+    check_bits(DEEP, "fp64");
+    check_bits(DEEP, "fp32");
+    check_bits(DEEP, "bf16");
+    check_bits(DEEP_GPT, "fp32");
+    check_bits(DEEP_GPT, "bf16");
 }
 
 /* Parameters and moments go from layout to layout bit for bit; the run goes on

@@ -271,8 +271,16 @@ int loongi_board_waits_for(loong_board_t *board, int world_rank,
                            double *since_p)
 {
     const loong_board_slot_t *slot = loongi_board_find(board, world_rank);
-    int found = slot != NULL ? atomic_load(&slot->waits_for) - 1 : -1;
-    *since_p = found >= 0 ? atomic_load(&slot->wait_since) : 0.0;
+    int found = -1;
+    *since_p = 0.0;
+    for (int i = 0; slot != NULL && i < WAITS; i++) {
+        int rank = atomic_load(&slot->wait[i].rank) - 1;
+        double since = atomic_load(&slot->wait[i].since);
+        if (rank >= 0 && (found < 0 || since < *since_p)) {
+            found = rank;
+            *since_p = since;
+        }
+    }
     return found;
 }
 

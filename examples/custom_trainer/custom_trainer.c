@@ -5,7 +5,8 @@
  * it. Both are registered like built-in ones; the rest (data, optimizer,
  * checkpoints, ranks) is the library's.
  *
- *   cc custom_trainer.c $(pkg-config --cflags --libs loong) -o custom_trainer
+ *   cc custom_trainer.c $(pkg-config --cflags --libs loong) \
+ *       -Wl,-rpath,$(pkg-config --variable=libdir loong) -o custom_trainer
  *   ./custom_trainer TEXT DIR        learns the bytes of a text; files in DIR
  *   mpirun -n 2 ./custom_trainer TEXT DIR
  */

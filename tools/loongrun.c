@@ -283,7 +283,7 @@ static int work(loong_context_t *ctx, const options_t *o, screen_t *screen)
         status = run_recipe(ctx, o, recipe, screen);
     }
     loong_recipe_destroy(&recipe);
-    char text[4096];
+    char text[8192]; /* all that a context keeps */
     snprintf(text, sizeof(text), "%s", loong_context_error(ctx));
     if (*comm == NULL) {
         tell_failure(status, launch.rank, text);

@@ -73,6 +73,12 @@ static void check_training_length(check_t *c)
         problem(c, lengths[0],
                 "not set, every run needs it, train_samples or train_tokens");
     }
+    int64_t tokens = get(c, "train.train_tokens");
+    if (tokens > 0 && tokens < get(c, "data.seq_length")) {
+        problem(c, "train.train_tokens",
+                "%lld, less than a sample of data.seq_length %lld",
+                (long long)tokens, (long long)get(c, "data.seq_length"));
+    }
 }
 
 static void check_needed(check_t *c)

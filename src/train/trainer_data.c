@@ -194,8 +194,10 @@ static loong_status_t evaluate_set(loong_trainer_t *t, loong_validation_t *v)
     LOONG_TRY(loong_comm_all_reduce(t->comm, sums, LOONG_EXACT_WORDS + 1,
                                     LOONG_I64, LOONG_REDUCE_SUM,
                                     "validation loss"));
-    v->loss = loongi_exact_value(sums) /
-              (double)LOONG_MAX(sums[LOONG_EXACT_WORDS], 1);
+    LOONG_CHECK(t->ctx, sums[LOONG_EXACT_WORDS] > 0, LOONG_ERR_CONFIG,
+                "data '%s': no token of it carries loss, nothing to evaluate",
+                v->name);
+    v->loss = loongi_exact_value(sums) / (double)sums[LOONG_EXACT_WORDS];
     return loongi_report_eval(t, v, sums[LOONG_EXACT_WORDS],
                               loongi_now() - begin);
 }

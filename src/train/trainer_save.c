@@ -6,12 +6,16 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 
 #include "loong/checkpoint.h"
+#include "native_dir.h"
 #include "problems.h"
 #include "trainer_impl.h"
 
 #define COMPONENT "foundation."
+
+enum { PATH_SIZE = 4096 };
 
 /* ---- communication for the checkpoint module ----------------------------- */
 
@@ -297,8 +301,8 @@ static loong_status_t check_tensors(loong_trainer_t *t,
         arena, (size_t)s->num_whole * 3 * sizeof(*wanted), &wanted);
     for (int64_t i = 0; i < 3 * s->num_whole && status == LOONG_OK; i++) {
         const loong_whole_param_t *p = &s->whole[i / 3];
-        if (p->frozen && i % 3 > 0) {
-            continue;
+        if ((p->frozen || t->evaluate_only) && i % 3 > 0) {
+            continue; /* moments */
         }
         char *name = NULL;
         status = loongi_arena_printf(arena, &name, COMPONENT "%s", p->name);
@@ -472,6 +476,30 @@ loong_status_t loongi_trainer_check_resume(loong_trainer_t *t,
     return check_tensors(t, ck);
 }
 
+/* The directory of a step in checkpoint.save. */
+static void step_path(const loong_trainer_t *t, int64_t step,
+                      char path[PATH_SIZE])
+{
+    snprintf(path, PATH_SIZE, "%s/" LOONG_STEP_FORMAT,
+             loong_recipe_text(t->recipe, "checkpoint.save"),
+             (long long)step);
+}
+
+/* What was loaded is this run's own step: there is no need to save it. */
+static bool is_own(const loong_trainer_t *t, const loong_checkpoint_t *ck)
+{
+    char path[PATH_SIZE];
+    struct stat own;
+    struct stat loaded;
+    if (!t->set.saves) {
+        return false;
+    }
+    step_path(t, t->state.step, path);
+    return stat(path, &own) == 0 &&
+           stat(loongi_checkpoint_path(ck), &loaded) == 0 &&
+           own.st_dev == loaded.st_dev && own.st_ino == loaded.st_ino;
+}
+
 loong_status_t loongi_trainer_load(loong_trainer_t *t, loong_checkpoint_t *ck)
 {
     const loong_pairs_t *meta = loongi_checkpoint_metadata(ck);
@@ -480,7 +508,7 @@ loong_status_t loongi_trainer_load(loong_trainer_t *t, loong_checkpoint_t *ck)
     LOONG_TRY(load_tensors(t, ck));
     loongi_pairs_int(meta, "step", &t->state.step);
     loongi_pairs_int(meta, "consumed_samples", &t->state.consumed_samples);
-    t->saved_step = t->state.step;
+    t->saved_step = is_own(t, ck) ? t->state.step : -1;
     t->loaded_bytes = loongi_checkpoint_bytes_read(ck);
     loongi_log(t->ctx, LOONG_LOG_INFO,
                "resumed from %s at step %lld: this rank took %s of %s",
@@ -502,9 +530,11 @@ loong_status_t loong_trainer_export(loong_trainer_t *trainer, const char *dir)
     LOONG_TRY(loongi_trainer_finish_save(t));
     loong_status_t status = LOONG_OK;
     if (loong_comm_rank(t->comm) == 0) {
+        char path[PATH_SIZE];
         loong_checkpoint_export_params_t params;
+        step_path(t, t->state.step, path); /* `latest` may be another one */
         memset(&params, 0, sizeof(params));
-        params.checkpoint = save;
+        params.checkpoint = path;
         params.out_dir = dir;
         params.bos_token_id = params.eos_token_id = params.pad_token_id = -1;
         status = loong_checkpoint_export(t->ctx, &params);

@@ -11,7 +11,11 @@ loong_train_test(data)
 add_test(NAME cli_loongrun COMMAND
   ${PROJECT_SOURCE_DIR}/tests/train/loongrun.sh ${PROJECT_BINARY_DIR}
   ${PROJECT_SOURCE_DIR})
-set_tests_properties(cli_loongrun PROPERTIES LABELS cli TIMEOUT 120)
+add_test(NAME cli_earlier_steps COMMAND
+  ${PROJECT_SOURCE_DIR}/tests/train/earlier_steps.sh ${PROJECT_BINARY_DIR}
+  ${PROJECT_SOURCE_DIR})
+set_tests_properties(cli_loongrun cli_earlier_steps PROPERTIES LABELS cli
+  TIMEOUT 120)
 loong_test(NAME room SOURCES tests/unit/test_room.c LABELS unit)
 if(MPI_C_FOUND)
   add_test(NAME too_large COMMAND

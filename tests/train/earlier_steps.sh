@@ -1,0 +1,89 @@
+#!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
+# usage: earlier_steps.sh BUILD SOURCE: checkpoints that are not the newest of
+# checkpoint.save, of another directory, or imported: what a run that loads
+# them saves, exports and evaluates; long lists of what is wrong with one.
+set -eu
+build=$1
+source=$2
+place=$(mktemp -d)
+trap 'rm -rf "$place"' EXIT
+cd "$place"
+export OMP_NUM_THREADS=1
+
+fail() {
+    echo "$1"
+    tail -n 30 "$place"/out "$place"/err
+    exit 1
+}
+
+# run CODE ARGUMENTS...: the exit code must be this one
+run() {
+    local wanted=$1 code=0
+    shift
+    "$build/loongrun" "$@" >out 2>err || code=$?
+    [ $code = "$wanted" ] || fail "exit $code, not $wanted: $*"
+}
+
+has() { grep -qF -- "$2" "$1" || fail "no \"$2\" in $1"; }
+same() { "$build/loong-ckpt" diff "$1" "$2" >out 2>err; }
+
+"$build/loong-data" index --tokenizer bytes --append-eod --quiet \
+    --suffixes .md --output-prefix text "$source/docs" >/dev/null
+cat >recipe.yaml <<'YAML'
+device: cpu
+model:
+  foundation:
+    family: qwen3
+    num_layers: 12
+    hidden_size: 16
+    ffn_hidden_size: 16
+    num_attention_heads: 2
+    vocab_size: 257
+    max_position_embeddings: 64
+data:
+  seq_length: 64
+  train: [{path: text}]
+  validation: [{name: docs, path: text}]
+train: {global_batch_size: 1, train_iters: 4}
+optimizer: {lr: 1e-2}
+eval: {iters: 1}
+YAML
+run 0 recipe.yaml checkpoint.save=save checkpoint.save_interval=2
+
+# The model that the run holds is exported, not the newest in the directory.
+run 0 recipe.yaml checkpoint.save=save train.train_iters=2 \
+    checkpoint.load=save/step_00000002 export.hf=hf
+has err "nothing to train: the checkpoint is at step 2"
+same save/step_00000002 hf || fail "another step was exported"
+! same save/step_00000004 hf || fail "step 4 is step 2"
+
+# Loaded from another directory, a step is saved in the run's own.
+run 0 recipe.yaml checkpoint.save=own checkpoint.load=save export.hf=hf4
+[ "$(cat own/latest)" = step_00000004 ] || fail "step 4 was not saved"
+same save/step_00000004 hf4 || fail "the export is not what was loaded"
+
+# An imported model has no moments: an evaluation does not ask for them, a
+# training tells all that is missing, or how much more.
+"$build/loong-ckpt" import hf4 imported >out 2>err || fail "import"
+run 0 eval recipe.yaml checkpoint.load=save
+sed -n 's/^step [0-9]* | \(eval .* tokens\) .*/\1/p' out >wanted
+[ -s wanted ] || fail "no evaluation"
+run 0 eval recipe.yaml checkpoint.load=imported
+sed -n 's/^step [0-9]* | \(eval .* tokens\) .*/\1/p' out >found
+cmp wanted found || fail "an imported model evaluates to something else"
+run 2 recipe.yaml checkpoint.load=imported
+has err "missing: exp_avg foundation."
+grep -qE '^  and [0-9]+ more$' err || fail "a list ends without a count"
+
+# No token to learn is no loss of 0.
+cp text.bin none.bin
+cp text.idx none.idx
+head -c "$(($(stat -c %s text.bin) / 2))" /dev/zero >none.mask.bin
+run 2 eval recipe.yaml checkpoint.load=save \
+    'data.validation=[{name: none, path: none}]'
+has err "data 'none': no token of it carries loss"
+# Nor is a training of less than a sample one that is over.
+run 2 recipe.yaml '~train.train_iters' +train.train_tokens=63
+has err "train.train_tokens: 63, less than a sample of data.seq_length 64"
+echo "earlier, foreign and imported steps"

@@ -117,6 +117,8 @@
     X(all_to_all_rows)        \
     X(all_to_all_columns)     \
     X(ring_shift)             \
+    X(expert_routes)          \
+    X(exchange_rows)          \
     X(flat_all_reduce)        \
     X(flat_reduce_scatter)    \
     X(flat_all_gather)

@@ -36,6 +36,8 @@ static const axis_t axes[] = {
     {"a2a,p2p", "parallel.hierarchical_context_parallel_sizes", LAYOUT,
      "null null [2,2] [1,3] [2,1]"},
     {"ep", "parallel.expert_model_parallel_size", LAYOUT, "1 1 2 4"},
+    {"etp", "parallel.expert_tensor_parallel_size", LAYOUT, "1 1 2"},
+    {"dispatch", "parallel.moe_token_dispatcher_type", LAYOUT, NULL},
     {"chunk", "parallel.num_layers_per_virtual_pipeline_stage", LAYOUT,
      "0 0 1 2"},
     {"sp", "parallel.sequence_parallel", LAYOUT, "false true"},

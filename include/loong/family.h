@@ -31,6 +31,13 @@ typedef enum loong_cp_comm {
     LOONG_CP_A2A_P2P     /* a2a among neighbours, p2p between these */
 } loong_cp_comm_t;
 
+/* How tokens come to the ranks of their experts, by Megatron's names
+ * (parallel.moe_token_dispatcher_type). */
+typedef enum loong_dispatcher {
+    LOONG_DISPATCH_ALL_GATHER, /* all tokens to all ranks */
+    LOONG_DISPATCH_ALL_TO_ALL  /* each to the ranks of its experts */
+} loong_dispatcher_t;
+
 /* What a recipe says of some parameters; of several rules that match the last
  * one holds. */
 typedef struct loong_param_rule {
@@ -55,6 +62,7 @@ typedef struct loong_model_request {
     int64_t tokens;
     int64_t seq_length;   /* of a sample, 2 x ranks of CP divide it */
     loong_cp_comm_t cp_comm;
+    loong_dispatcher_t dispatcher;
     int64_t max_seqlen;   /* longest segment */
     int64_t max_segments; /* entries of cu_seqlens less one */
     double z_loss;

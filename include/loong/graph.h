@@ -77,6 +77,13 @@ typedef struct loong_placement {
     int dim;
     int64_t begin;
     int64_t count;
+    /* Of this, or of the whole, indices inner_begin .. inner_begin +
+     * inner_count - 1 of each of so many equal parts of dimension inner_dim;
+     * 0: all. */
+    int inner_parts;
+    int inner_dim;
+    int64_t inner_begin;
+    int64_t inner_count;
     /* Another rank holds the same part and speaks for it where each element
      * counts once (norms, checkpoints). */
     bool copy;

@@ -43,9 +43,8 @@ typedef enum loong_axis {
     X(DP, "dp")                                                               \
     X(DP_CP, "dp-cp") /* who sums the gradients of one parameter */           \
     X(PP, "pp")                                                               \
-    X(ETP, "etp")                                                             \
-    X(EP, "ep")                                                               \
-    X(EDP, "edp")                                                             \
+    X(ETP_EP, "etp-ep") /* who hold a layer's experts together */             \
+    X(EDP, "edp") /* who hold the same ones */                                \
     X(CP_A2A, "cp-a2a") /* neighbours in CP that exchange heads */            \
     X(CP_P2P, "cp-p2p") /* one of each of these: a ring */                    \
     X(KV, "kv") /* neighbours in TP that hold the same key / value head */    \

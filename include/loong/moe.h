@@ -12,6 +12,7 @@
 #ifndef LOONG_MOE_H
 #define LOONG_MOE_H
 
+#include "loong/collective.h"
 #include "loong/graph.h"
 
 #ifdef __cplusplus
@@ -54,8 +55,8 @@ LOONG_API loong_val_t loong_topk_router(loong_graph_t *g, loong_val_t logits,
  * source[r] / k, and dest is the inverse; -1 where there is no row. Of the
  * experts begin .. begin + count - 1, which are on this rank; expert e has rows
  * offsets[e - begin] .. offsets[e - begin + 1] - 1. R = T * min(k, count). No
- * gradient. An index outside of 0 .. experts - 1, or twice in a token, is
- * LOONG_ERR_ARG. */
+ * gradient. An index of -1 is no choice; one outside of 0 .. experts - 1, or
+ * twice in a token, is LOONG_ERR_ARG. */
 typedef struct loong_expert_order_attr {
     int experts;
     int begin;
@@ -70,6 +71,49 @@ typedef struct loong_expert_rows {
 LOONG_API loong_expert_rows_t
 loong_expert_order(loong_graph_t *g, loong_val_t indices,
                    const loong_expert_order_attr_t *attr);
+
+/* Dispatch by all-to-all over the n ranks of a group, which hold all experts
+ * together: rank r those of number r / copies, experts x copies / n each, so
+ * that `copies` ranks hold a part of the same. Each token goes once to every
+ * rank that has to do with it.
+ * expert_routes: indices i32 [T,k] -> source i32 [S], dest i32 [T,n] (row
+ * source[s] / n goes to rank source[s] % n as row s, in the order of ranks,
+ * then tokens; -1 where there is none), counts i32 [2,n] (rows that go to each
+ * rank, and that come from it), arrived i32 [n T,k] (indices of the rows that
+ * come, in the order of ranks, -1 behind the last). S = T * min(n, k x copies).
+ * No gradient.
+ * exchange_rows: x [S,C], counts -> [n T,C], the rows that come; `back`: x
+ * [n T,C] -> [S,C], the way back. Rows behind the last are zero. Each is the
+ * other's adjoint. */
+typedef struct loong_expert_routes_attr {
+    loong_collective_attr_t at; /* first: as in all collectives */
+    int experts;
+    int copies;
+} loong_expert_routes_attr_t;
+typedef struct loong_exchange_rows_attr {
+    loong_collective_attr_t at;
+    int64_t rows; /* of the result */
+    int64_t back_rows; /* of the result of the way back */
+    bool back;
+} loong_exchange_rows_attr_t;
+typedef struct loong_expert_routes {
+    loong_val_t arrived;
+    loong_expert_rows_t sent; /* for permute and unpermute; no offsets */
+    loong_val_t counts;
+    loong_group_t group;
+} loong_expert_routes_t;
+LOONG_API loong_expert_routes_t loong_expert_routes(loong_graph_t *g,
+                                                    loong_val_t indices,
+                                                    loong_group_t group,
+                                                    int experts, int copies);
+
+/* x [T,C] -> [n T,C], the rows of all tokens that come; and [n T,C] -> [T,C],
+ * the sum over the ranks that a token went to, in their order: permute and
+ * exchange_rows, and back. Each is the other's adjoint. */
+LOONG_API loong_val_t loong_expert_dispatch(
+    loong_graph_t *g, loong_val_t x, const loong_expert_routes_t *routes);
+LOONG_API loong_val_t loong_expert_combine(
+    loong_graph_t *g, loong_val_t y, const loong_expert_routes_t *routes);
 
 /* permute: x [T,H], source, dest, weights wide [T,k] or none -> rows [R,H]:
  * row r is x of its token (times its weight).

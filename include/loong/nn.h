@@ -31,6 +31,7 @@ typedef struct loong_nn {
     loong_param_rules_t rules;
     bool sequence_parallel; /* the stream is cut into rows over TP */
     loong_cp_comm_t cp_comm;
+    loong_dispatcher_t dispatcher;
     int64_t seq_length; /* of a sample, on all ranks of CP together */
 } loong_nn_t;
 
@@ -86,11 +87,20 @@ LOONG_API loong_val_t loong_nn_wide_matrix(loong_nn_t *nn, const char *name,
                                            int64_t rows, int64_t cols,
                                            double std);
 
-/* The matrices of all experts as one parameter [experts.total, rows, cols], of
- * which a rank of EP holds its experts. */
-LOONG_API loong_val_t loong_nn_experts(loong_nn_t *nn, const char *name,
-                                       loong_nn_share_t experts, int64_t rows,
-                                       int64_t cols, double std);
+/* The matrices of all experts as one parameter, of which a rank holds its share
+ * of the experts and of their inner channels: into them, gate above up, [E,
+ * 2 ffn.total, hidden]; or out of them, [E, hidden, ffn.total]. */
+typedef struct loong_nn_experts {
+    loong_nn_share_t experts;
+    loong_nn_share_t ffn;
+    int64_t hidden;
+} loong_nn_experts_t;
+LOONG_API loong_val_t loong_nn_experts_in(loong_nn_t *nn, const char *name,
+                                          const loong_nn_experts_t *params,
+                                          double std);
+LOONG_API loong_val_t loong_nn_experts_out(loong_nn_t *nn, const char *name,
+                                           const loong_nn_experts_t *params,
+                                           double std);
 
 enum { LOONG_NN_MAX_PACK = 4 };
 

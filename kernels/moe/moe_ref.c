@@ -27,13 +27,14 @@ static loong_status_t check_choice(const loong_kernel_call_t *call,
 {
     const loong_expert_order_attr_t *a = call->query->attr;
     for (int64_t j = 0; j < k; j++) {
-        LOONG_CHECK(call->ctx, chosen[j] >= 0 && chosen[j] < a->experts,
+        LOONG_CHECK(call->ctx, chosen[j] >= -1 && chosen[j] < a->experts,
                     LOONG_ERR_ARG,
-                    "%s: expert %d of token %lld, allowed 0 to %d",
+                    "%s: expert %d of token %lld, allowed -1 to %d",
                     call->query->op, chosen[j], (long long)token,
                     a->experts - 1);
         for (int64_t i = 0; i < j; i++) {
-            LOONG_CHECK(call->ctx, chosen[i] != chosen[j], LOONG_ERR_ARG,
+            LOONG_CHECK(call->ctx, chosen[j] < 0 || chosen[i] != chosen[j],
+                        LOONG_ERR_ARG,
                         "%s: token %lld has expert %d twice", call->query->op,
                         (long long)token, chosen[j]);
         }

@@ -16,6 +16,10 @@ loong_shape_t loongi_param_shape(const loong_param_params_t *params)
     if (params->place.cut) {
         shape.dim[params->place.dim] = params->place.count;
     }
+    if (params->place.inner_parts > 0) {
+        shape.dim[params->place.inner_dim] =
+            params->place.inner_parts * params->place.inner_count;
+    }
     return shape;
 }
 

@@ -33,8 +33,10 @@ static group_axes_t axes_of(loong_group_t group)
     case LOONG_GROUP_DP_CP: all.axes = AXIS_BIT(DP) | AXIS_BIT(CP); break;
     case LOONG_GROUP_PP:
     case LOONG_GROUP_ENDS: all.axes = AXIS_BIT(PP); break;
-    case LOONG_GROUP_ETP: all.axes = AXIS_BIT(ETP); all.side = 1; break;
-    case LOONG_GROUP_EP: all.axes = AXIS_BIT(EP); all.side = 1; break;
+    case LOONG_GROUP_ETP_EP:
+        all.axes = AXIS_BIT(ETP) | AXIS_BIT(EP);
+        all.side = 1;
+        break;
     case LOONG_GROUP_EDP: all.axes = AXIS_BIT(EDP); all.side = 1; break;
     case LOONG_GROUP_CP_A2A:
     case LOONG_GROUP_CP_P2P:

@@ -15,14 +15,13 @@ typedef struct moe {
     loong_val_t indices; /* i32 [rows, k] */
 } moe_t;
 
-/* This rank's experts. */
-static loong_nn_share_t share_of(const moe_t *m)
+static loong_nn_share_t share_of(const moe_t *m, loong_axis_t axis,
+                                 int64_t total)
 {
     const loong_mesh_t *mesh = loong_graph_mesh(m->g);
-    int64_t size = mesh->size[LOONG_AXIS_EP];
-    int64_t each = m->p->experts / size;
-    loong_nn_share_t share = {each * mesh->coord[LOONG_AXIS_EP], each,
-                              m->p->experts, 0};
+    int64_t begin = total * mesh->coord[axis] / mesh->size[axis];
+    int64_t end = total * (mesh->coord[axis] + 1) / mesh->size[axis];
+    loong_nn_share_t share = {begin, end - begin, total, 0};
     return share;
 }
 
@@ -70,30 +69,52 @@ static loong_val_t losses(moe_t *m)
     return loong_router_loss(m->g, m->logits, counts, &attr);
 }
 
-/* The experts' part of the output. */
-static loong_val_t experts(moe_t *m, loong_val_t x)
+/* This rank's experts on the tokens that it has: x [T,H] -> [T,H]. */
+static loong_val_t own_experts(moe_t *m, loong_val_t x, loong_val_t indices,
+                               loong_val_t weights)
 {
     const loong_nn_moe_t *p = m->p;
     loong_graph_t *g = m->g;
-    loong_nn_share_t own = share_of(m);
-    loong_expert_order_attr_t order = {p->experts, (int)own.begin,
-                                       (int)own.count};
-    loong_graph_push(g, "experts");
-    x = loong_all_gather(g, x, LOONG_GROUP_EP);
-    loong_val_t indices = loong_all_gather(g, m->indices, LOONG_GROUP_EP);
-    loong_val_t weights = loong_all_gather(g, m->weights, LOONG_GROUP_EP);
+    loong_nn_experts_t own = {share_of(m, LOONG_AXIS_EP, p->experts),
+                              share_of(m, LOONG_AXIS_ETP, p->ffn), p->hidden};
+    loong_expert_order_attr_t order = {p->experts, (int)own.experts.begin,
+                                       (int)own.experts.count};
     loong_expert_rows_t rows = loong_expert_order(g, indices, &order);
-    loong_val_t w = loong_nn_experts(m->nn, "gate_up_proj", own, 2 * p->ffn,
-                                     p->hidden, m->nn->init_std);
+    loong_val_t w = loong_nn_experts_in(m->nn, "gate_up_proj", &own,
+                                        m->nn->init_std);
     loong_val_t h = loong_permute(g, x, &rows, LOONG_NONE);
     h = loong_swiglu(g, loong_grouped_linear(g, h, w, &rows));
-    w = loong_nn_experts(m->nn, "down_proj", own, p->hidden, p->ffn,
-                         m->nn->output_init_std);
+    w = loong_nn_experts_out(m->nn, "down_proj", &own,
+                             m->nn->output_init_std);
     h = loong_grouped_linear(g, h, w, &rows);
-    h = loong_unpermute(g, h, &rows, weights);
-    h = loong_reduce_scatter(g, h, LOONG_GROUP_EP);
+    return loong_unpermute(g, h, &rows, weights);
+}
+
+/* The experts' part of the output: tokens to the ranks of their experts, and
+ * back. */
+static loong_val_t experts(moe_t *m, loong_val_t x)
+{
+    loong_graph_t *g = m->g;
+    const loong_mesh_t *mesh = loong_graph_mesh(g);
+    loong_group_t group = LOONG_GROUP_ETP_EP;
+    loong_graph_push(g, "experts");
+    if (m->nn->dispatcher == LOONG_DISPATCH_ALL_TO_ALL &&
+        loong_mesh_group_size(mesh, group) > 1) {
+        loong_expert_routes_t routes = loong_expert_routes(
+            g, m->indices, group, m->p->experts, mesh->size[LOONG_AXIS_ETP]);
+        x = loong_expert_dispatch(g, x, &routes);
+        loong_val_t weights = loong_expert_dispatch(g, m->weights, &routes);
+        x = own_experts(m, x, routes.arrived, weights);
+        x = loong_expert_combine(g, x, &routes);
+    } else {
+        x = loong_all_gather(g, x, group);
+        loong_val_t indices = loong_all_gather(g, m->indices, group);
+        loong_val_t weights = loong_all_gather(g, m->weights, group);
+        x = own_experts(m, x, indices, weights);
+        x = loong_reduce_scatter(g, x, group);
+    }
     loong_graph_pop(g);
-    return h;
+    return x;
 }
 
 static loong_val_t shared_expert(moe_t *m, loong_val_t x)

@@ -57,6 +57,7 @@ loong_nn_t loong_nn_begin(loong_graph_t *graph,
                      request->rules,
                      request->sequence_parallel,
                      request->cp_comm,
+                     request->dispatcher,
                      request->seq_length};
     return nn;
 }
@@ -231,19 +232,41 @@ loong_val_t loong_nn_wide_matrix(loong_nn_t *nn, const char *name,
     return loong_graph_param(nn->graph, &p);
 }
 
-loong_val_t loong_nn_experts(loong_nn_t *nn, const char *name,
-                             loong_nn_share_t experts, int64_t rows,
-                             int64_t cols, double std)
+/* Experts whose channels are so many parts of dimension `dim`. */
+static loong_val_t expert_matrices(loong_nn_t *nn, const char *name,
+                                   const loong_nn_experts_t *e, int dim,
+                                   double std)
 {
     char full[NAME_SIZE];
     start_t start = {LOONG_INIT_NORMAL, std};
-    loong_shape_t shape = {3, -1, {experts.total, rows, cols, 0}};
+    int parts = dim == 1 ? 2 : 1;
+    loong_shape_t shape = {3, -1, {e->experts.total, 0, 0, 0}};
+    shape.dim[dim] = parts * e->ffn.total;
+    shape.dim[3 - dim] = e->hidden;
     loong_placement_t none;
     memset(&none, 0, sizeof(none));
     loong_param_params_t p = describe(nn, name, shape, start, full);
-    p.place = part(none, 0, experts);
+    p.place = part(none, 0, e->experts);
     p.place.expert = true;
+    if (e->ffn.count < e->ffn.total) {
+        p.place.inner_parts = parts;
+        p.place.inner_dim = dim;
+        p.place.inner_begin = e->ffn.begin;
+        p.place.inner_count = e->ffn.count;
+    }
     return loong_graph_param(nn->graph, &p);
+}
+
+loong_val_t loong_nn_experts_in(loong_nn_t *nn, const char *name,
+                                const loong_nn_experts_t *params, double std)
+{
+    return expert_matrices(nn, name, params, 1, std);
+}
+
+loong_val_t loong_nn_experts_out(loong_nn_t *nn, const char *name,
+                                 const loong_nn_experts_t *params, double std)
+{
+    return expert_matrices(nn, name, params, 2, std);
 }
 
 static loong_val_t vector(loong_nn_t *nn, const char *name, int64_t size,

@@ -57,6 +57,8 @@
     X(router_loss)       \
     X(router_loss_grad)  \
     X(expert_order)      \
+    X(expert_routes)     \
+    X(exchange_rows)     \
     X(permute)           \
     X(unpermute)         \
     X(unpermute_dw)      \

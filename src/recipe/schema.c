@@ -163,6 +163,12 @@ static const loong_recipe_key_t keys[] = {
      "a ring"},
     INT("parallel.expert_model_parallel_size", "1", 1, 1024, FREE,
         "ranks that share the experts of a layer"),
+    INT("parallel.expert_tensor_parallel_size", "1", 1, 1024, FREE,
+        "ranks that share each expert"),
+    CHOICE("parallel.moe_token_dispatcher_type", "allgather",
+           "allgather alltoall", FREE,
+           "how tokens come to experts on other ranks: all tokens to all "
+           "ranks, or each to those that have its experts"),
     CHOICE("parallel.data_parallel_sharding", "optim",
            "none optim optim_grads optim_grads_params", FREE,
            "what data-parallel ranks share out: moments and masters, main "

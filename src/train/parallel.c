@@ -51,7 +51,7 @@ static loong_mesh_params_t mesh_params(const loong_parallel_t *l)
         .cp = size_of(l->recipe, "context_parallel_size"),
         .pp = size_of(l->recipe, "pipeline_model_parallel_size"),
         .ep = size_of(l->recipe, "expert_model_parallel_size"),
-        .etp = 1,
+        .etp = size_of(l->recipe, "expert_tensor_parallel_size"),
         .kv_heads = facts.kv_heads,
         .cp_a2a = exchanging(l->recipe),
     };
@@ -77,6 +77,11 @@ void loongi_parallel_request(const loong_parallel_t *layout,
         loong_recipe_int(r, "train.micro_batch_size") * p->seq_length;
     p->tokens = p->max_segments / mesh->size[LOONG_AXIS_CP];
     p->cp_comm = comm_of(r);
+    p->dispatcher =
+        strcmp(loong_recipe_text(r, "parallel.moe_token_dispatcher_type"),
+               "alltoall") == 0
+            ? LOONG_DISPATCH_ALL_TO_ALL
+            : LOONG_DISPATCH_ALL_GATHER;
     p->z_loss = loong_recipe_real(r, "train.z_loss_coeff");
 }
 

@@ -36,6 +36,7 @@ static const axis_t axes[] = {
     {"parallel.pipeline_model_parallel_size", PARTS, false},
     {"parallel.context_parallel_size", PARTS, true},
     {"parallel.expert_model_parallel_size", FOLDED, true},
+    {"parallel.expert_tensor_parallel_size", FOLDED, true},
     {"train.micro_batch_size", BATCH, false},
     {"parallel.sequence_parallel", OPTIONAL, false},
     {"schedule", OPTIONAL, false},

@@ -208,8 +208,9 @@ static loong_status_t continue_prompt(sampler_t *s, int64_t number,
             int32_t *id = &s->ids[s->count++];
             *id = draw(s, index);
             /* Ranks that share experts may have rounded otherwise. */
-            status = loong_comm_broadcast(t->groups.comm[LOONG_GROUP_EP], id,
-                                          sizeof(*id), 0, "sampled token");
+            status = loong_comm_broadcast(
+                t->groups.comm[LOONG_GROUP_ETP_EP], id, sizeof(*id), 0,
+                "sampled token");
             if (*id == eos) {
                 break;
             }
@@ -238,7 +239,7 @@ static loong_status_t continue_prompt(sampler_t *s, int64_t number,
 static bool draws(const loong_trainer_t *t)
 {
     return t->component->params.shards.sharding == LOONG_SHARDING_PARAMS ||
-           t->mesh.size[LOONG_AXIS_EP] > 1 ||
+           loong_mesh_group_size(&t->mesh, LOONG_GROUP_ETP_EP) > 1 ||
            (t->mesh.coord[LOONG_AXIS_DP] == 0 &&
             t->mesh.coord[LOONG_AXIS_CP] == 0);
 }

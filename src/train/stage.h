@@ -98,8 +98,14 @@ void loongi_stage_initialize(loong_stage_t *stage, uint64_t seed);
 typedef struct loong_part {
     int64_t row, rows, all_rows;
     int64_t col, cols, all_cols;
+    /* Rows follow one another outside for so many, which begin so many apart;
+     * span 0: all of them do. */
+    int64_t span, apart;
 } loong_part_t;
 loong_part_t loongi_part_of(const loong_param_place_t *place);
+/* Where row `row` of the part is outside; *n_p, rows that are wanted from there
+ * on, becomes how many of them follow one another there. */
+int64_t loongi_part_row(const loong_part_t *part, int64_t row, int64_t *n_p);
 
 /* The rows of the part that this rank keeps of it. */
 void loongi_stage_kept_rows(const loong_stage_t *stage,

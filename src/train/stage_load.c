@@ -28,13 +28,13 @@ typedef struct buffers {
     int64_t room;
 } buffers_t;
 
-/* Rows of the part, dense. */
+/* Rows of the tensor, the part's columns, dense. */
 static loong_status_t read_block(const loong_hf_t *hf, const char *name,
                                  const loong_part_t *part, int64_t row,
                                  int64_t rows, const buffers_t *b)
 {
     bool whole = part->cols == part->all_cols;
-    LOONG_TRY(loongi_hf_read(hf, name, part->row + row, rows, LOONG_F64,
+    LOONG_TRY(loongi_hf_read(hf, name, row, rows, LOONG_F64,
                              whole ? b->block : b->rows));
     for (int64_t r = 0; r < rows && !whole; r++) {
         memcpy(b->block + r * part->cols,
@@ -53,9 +53,11 @@ static loong_status_t load_param(loong_stage_t *s, const loong_hf_t *hf,
     int64_t first = 0;
     int64_t rows = 0;
     loongi_stage_kept_rows(s, p, &first, &rows);
-    for (int64_t row = first; row < first + rows; row += step) {
-        int64_t n = LOONG_MIN(step, first + rows - row);
-        LOONG_TRY(read_block(hf, p->name, &part, row, n, b));
+    int64_t n = 0;
+    for (int64_t row = first; row < first + rows; row += n) {
+        n = LOONG_MIN(step, first + rows - row);
+        int64_t outside = loongi_part_row(&part, row, &n);
+        LOONG_TRY(read_block(hf, p->name, &part, outside, n, b));
         loongi_stage_set_param(s, p, row * part.cols, n * part.cols, b->block);
     }
     memset(b->block, 0, (size_t)part.cols * sizeof(*b->block));

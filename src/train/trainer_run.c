@@ -6,6 +6,7 @@
 
 #include "isa.h"
 #include "loong/launch.h"
+#include "loong/moe.h"
 #include "peers.h"
 #include "timeline.h"
 #include "trainer_impl.h"
@@ -180,6 +181,45 @@ static void describe_precision(loong_trainer_t *t)
     loongi_text_printf(&t->text, "\n");
 }
 
+/* The first grouped product of a layer's experts here; NULL: none. */
+static const loong_kernel_query_t *expert_product(const loong_component_t *s)
+{
+    for (int i = 0; i < s->num_stages * LOONG_STAGE_CHUNKS; i++) {
+        const loong_chunk_t *c =
+            s->stages[i / LOONG_STAGE_CHUNKS]->chunk[i % LOONG_STAGE_CHUNKS];
+        for (int p = 0; c != NULL && p < LOONG_PROGRAM_COUNT; p++) {
+            for (int64_t k = 0; k < c->programs[p].num_steps; k++) {
+                const loong_kernel_query_t *q = &c->programs[p].steps[k].query;
+                if (strcmp(q->op, "grouped_linear") == 0) {
+                    return q;
+                }
+            }
+        }
+    }
+    return NULL;
+}
+
+/* Memory is laid out for whatever routers choose. */
+static void describe_experts(loong_trainer_t *t)
+{
+    const loong_kernel_query_t *q = expert_product(t->component);
+    if (q == NULL) {
+        return;
+    }
+    const loong_grouped_linear_attr_t *attr = q->attr;
+    double rows = (double)q->arg[0].dim[0];
+    bool alone = loong_mesh_group_size(&t->mesh, LOONG_GROUP_ETP_EP) == 1;
+    loongi_text_printf(&t->text,
+                       "experts: room for %.0f rows of a layer, the most there "
+                       "can be; %.0f with even routing%s%s\n",
+                       rows, rows * attr->share,
+                       alone ? "" : "; tokens come by ",
+                       alone ? ""
+                             : loong_recipe_text(
+                                   t->recipe,
+                                   "parallel.moe_token_dispatcher_type"));
+}
+
 static void describe_memory(loong_trainer_t *t)
 {
     char a[LOONG_HUMAN_SIZE];
@@ -238,6 +278,7 @@ loong_status_t loong_trainer_describe(loong_trainer_t *trainer,
                        t->mesh.size[LOONG_AXIS_PP],
                        schedule->kind->name, experts,
                        s->params.compile.threads);
+    describe_experts(t);
     describe_precision(t);
     describe_optimizer(t);
     if (t->plan_only && t->mesh.world > 1) {

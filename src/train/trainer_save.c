@@ -80,7 +80,7 @@ static loong_checkpoint_piece_t describe(const loong_trainer_t *t,
     loong_part_t part = loongi_part_of(p);
     piece.ndim = p->params.shape.rank > 1 ? 2 : 1;
     piece.shape[0] = part.all_rows;
-    piece.begin[0] = part.row + row;
+    piece.begin[0] = loongi_part_row(&part, row, &rows);
     piece.count[0] = rows;
     if (piece.ndim > 1) {
         piece.shape[1] = part.all_cols;
@@ -90,7 +90,8 @@ static loong_checkpoint_piece_t describe(const loong_trainer_t *t,
     return piece;
 }
 
-/* What is saved of a parameter: rows of a stage's. */
+/* What is saved of a parameter: rows of a stage's that follow one another in
+ * the whole. */
 typedef struct rows {
     const loong_stage_t *stage;
     const loong_param_place_t *param;
@@ -154,6 +155,22 @@ static loong_status_t add_moments(loong_trainer_t *t, const rows_t *r)
     return LOONG_OK;
 }
 
+/* Parameter and moments, piece by piece. */
+static loong_status_t add_rows(loong_trainer_t *t, rows_t r,
+                               loong_arena_t *arena)
+{
+    loong_part_t part = loongi_part_of(r.param);
+    for (int64_t end = r.row + r.rows; r.row < end; r.row += r.rows) {
+        r.rows = end - r.row;
+        loongi_part_row(&part, r.row, &r.rows);
+        LOONG_TRY(add_param(t, &r, arena));
+        if (!r.param->params.frozen) {
+            LOONG_TRY(add_moments(t, &r));
+        }
+    }
+    return LOONG_OK;
+}
+
 /* Every rank adds the rows it owns; of what is in no bucket, because it is
  * frozen and all have it, the first rank. */
 static loong_status_t add_stage(loong_trainer_t *t, const loong_stage_t *stage,
@@ -175,10 +192,7 @@ static loong_status_t add_stage(loong_trainer_t *t, const loong_stage_t *stage,
                                     &s->mesh,
                                     loongi_shards_group(s, p->flat)) == 0;
         if (mine) {
-            LOONG_TRY(add_param(t, &r, arena));
-        }
-        if (mine && !p->params.frozen) {
-            LOONG_TRY(add_moments(t, &r));
+            LOONG_TRY(add_rows(t, r, arena));
         }
     }
     return LOONG_OK;
@@ -335,13 +349,20 @@ static loong_status_t read_block(const reader_t *r,
                                  int64_t rows, void *to)
 {
     loong_part_t part = loongi_part_of(p);
-    int64_t begin[LOONG_TENSOR_MAX_DIMS] = {part.row + row, part.col};
-    int64_t count[LOONG_TENSOR_MAX_DIMS] = {rows, part.cols};
+    size_t length = (size_t)part.cols * loong_dtype_size(r->dtype);
     char name[512];
     snprintf(name, sizeof(name), COMPONENT "%s", p->name);
-    return loongi_checkpoint_read(
-        r->ck, loongi_checkpoint_find(r->ck, r->kind, name), begin, count,
-        r->dtype, to);
+    int64_t n = 0;
+    for (int64_t at = 0; at < rows; at += n) {
+        n = rows - at;
+        int64_t outside = loongi_part_row(&part, row + at, &n);
+        int64_t begin[LOONG_TENSOR_MAX_DIMS] = {outside, part.col};
+        int64_t count[LOONG_TENSOR_MAX_DIMS] = {n, part.cols};
+        LOONG_TRY(loongi_checkpoint_read(
+            r->ck, loongi_checkpoint_find(r->ck, r->kind, name), begin, count,
+            r->dtype, (char *)to + (size_t)at * length));
+    }
+    return LOONG_OK;
 }
 
 static loong_status_t load_param(reader_t *r, const loong_param_place_t *p)

@@ -8,3 +8,10 @@ add_test(NAME experts_long COMMAND test_experts
   WORKING_DIRECTORY ${PROJECT_BINARY_DIR})
 set_tests_properties(experts_long PROPERTIES LABELS "parallel;full"
   TIMEOUT 900 ENVIRONMENT "OMP_NUM_THREADS=1;LOONG_LAYOUT_STEPS=100")
+if(MPI_C_FOUND)
+  add_test(NAME experts_mpi COMMAND
+    ${PROJECT_SOURCE_DIR}/tests/parallel/experts_mpi.sh ${PROJECT_BINARY_DIR}
+    ${PROJECT_SOURCE_DIR} ${MPIEXEC_EXECUTABLE})
+  set_tests_properties(experts_mpi PROPERTIES LABELS parallel TIMEOUT 300
+    ENVIRONMENT "OMPI_ALLOW_RUN_AS_ROOT=1;OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1")
+endif()

@@ -57,9 +57,11 @@ static void check_layouts(const char *model, int count,
 #define TP "tensor_model_parallel_size: "
 #define SP "sequence_parallel: true"
 #define EP "expert_model_parallel_size: "
+#define ETP "expert_tensor_parallel_size: "
 #define PP "pipeline_model_parallel_size: "
 #define CP "context_parallel_size: "
 #define SHARD "data_parallel_sharding: "
+#define A2A "moe_token_dispatcher_type: alltoall"
 
 static void chosen_layouts(void **state)
 {
@@ -67,8 +69,12 @@ static void chosen_layouts(void **state)
     static const char *const layouts[] = {
         "{}", "{" EP "2}", "{" EP "2, " SHARD "none, bucket_bytes: 8192}",
         "{" EP "4}", "{" TP "2, " SP "}", "{" TP "2, " SP ", " EP "4}",
-        "{" PP "2, " EP "2}\nschedule: zero_bubble_h1"};
-    static const int ranks[] = {2, 2, 4, 4, 2, 4, 4};
+        "{" PP "2, " EP "2}\nschedule: zero_bubble_h1", "{" EP "2, " A2A "}",
+        "{" TP "2, " SP ", " EP "4, " A2A "}",
+        "{" PP "2, " EP "2, " A2A "}\nschedule: zero_bubble_h1",
+        "{" ETP "3}", "{" ETP "2, " EP "2}", "{" ETP "2, " EP "2, " A2A "}",
+        "{" TP "2, " SP ", " ETP "4, " SHARD "optim_grads_params}"};
+    static const int ranks[] = {2, 2, 4, 4, 2, 4, 4, 2, 4, 4, 3, 4, 4, 4};
     check_layouts(SOFTMAX, LOONG_COUNT_OF(layouts), layouts, ranks);
     check_layouts(SIGMOID, LOONG_COUNT_OF(layouts), layouts, ranks);
 }
@@ -80,14 +86,15 @@ static void draw_layouts(const char *model, bool contexts)
     static const char *const shardings[] = {"none", "optim", "optim_grads",
                                             "optim_grads_params"};
     enum { COUNT = 8 };
-    char text[COUNT][256];
+    char text[COUNT][384];
     const char *layouts[COUNT];
     int ranks[COUNT];
     for (int i = 0; i < COUNT; i++) {
-        int draw[6];
-        for (int k = 0; k < 6; k++) {
-            draw[k] = (int)(1e6 * loongi_rng_uniform(7, 1,
-                                                     (uint64_t)(6 * i + k)));
+        enum { DRAWS = 8 };
+        int draw[DRAWS];
+        for (int k = 0; k < DRAWS; k++) {
+            draw[k] = (int)(1e6 * loongi_rng_uniform(
+                                      7, 1, (uint64_t)(DRAWS * i + k)));
         }
         int tp = draw[0] % 2 ? 2 : 1;
         int pp = draw[1] % 3 == 0 ? 2 : 1;
@@ -96,12 +103,14 @@ static void draw_layouts(const char *model, bool contexts)
         int most = tp * cp * dp;
         int ep = 1 << draw[3] % 4;
         ep = ep > most ? most : ep;
+        int etp = draw[7] % 2 && 2 * ep <= most ? 2 : 1;
         ranks[i] = tp * cp * pp * dp;
         snprintf(text[i], sizeof(text[i]),
                  "{" TP "%d, sequence_parallel: %s, " CP "%d, " PP "%d, " EP
-                 "%d, " SHARD "%s}",
-                 tp, tp > 1 ? "true" : "false", cp, pp, ep,
-                 shardings[draw[4] % 4]);
+                 "%d, " ETP "%d, " SHARD "%s, moe_token_dispatcher_type: %s}",
+                 tp, tp > 1 ? "true" : "false", cp, pp, ep, etp,
+                 shardings[draw[4] % 4],
+                 draw[6] % 2 ? "alltoall" : "allgather");
         layouts[i] = text[i];
         print_message("%d ranks, %s\n", ranks[i], text[i]);
     }
@@ -115,13 +124,36 @@ static void random_layouts(void **state)
     draw_layouts(SIGMOID, false); /* sequences must be whole */
 }
 
+/* Tokens that go to the ranks of their experts alone meet the same products in
+ * the same order as those that go everywhere, in every type. */
+static void dispatchers_agree(void **state)
+{
+    (void)state;
+    static const char *const types[] = {"fp64", "fp32", "bf16"};
+    layout_place_t place = layout_begin();
+    for (int i = 0; i < LOONG_COUNT_OF(types); i++) {
+        char names[2][32];
+        snprintf(names[0], sizeof(names[0]), "%s_gather", types[i]);
+        snprintf(names[1], sizeof(names[1]), "%s_a2a", types[i]);
+        layout_run_t a = make_run(names[0], SOFTMAX, 4, "{" EP "4}");
+        layout_run_t b = make_run(names[1], SOFTMAX, 4,
+                                  "{" EP "4, " A2A "}");
+        a.dtype = b.dtype = types[i];
+        layout_run(&place, &a);
+        layout_run(&place, &b);
+        layout_compare(&place, &b, &a, 0.0);
+    }
+    layout_end(&place);
+}
+
 /* Parameters and moments go from layout to layout. */
 static void checkpoints_change_layout(void **state)
 {
     (void)state;
     static const char *const layouts[] = {
-        "{}", "{" EP "4}", "{" TP "2, " SP ", " EP "2}", "{" EP "2}"};
-    static const int ranks[] = {1, 4, 4, 2};
+        "{}", "{" EP "4}", "{" TP "2, " SP ", " EP "2}",
+        "{" ETP "2, " EP "2}", "{" EP "2}", "{" ETP "4}"};
+    static const int ranks[] = {1, 4, 4, 4, 2, 4};
     layout_place_t place = layout_begin();
     layout_run_t whole = make_run("whole", SOFTMAX, 1, "{}");
     layout_run_t parts = make_run("parts", SOFTMAX, 1, "{}");
@@ -172,6 +204,9 @@ static void impossible_layouts(void **state)
          "expert_model_parallel_size 3 does not divide num_experts 8"},
         {DENSE, 2, "{" EP "2}",
          "expert_model_parallel_size 2: the model has no experts"},
+        {DENSE, 2, "{" ETP "2}",
+         "expert_tensor_parallel_size 2: the model has no experts"},
+        {SOFTMAX, 4, "{" ETP "3}", "expert tensor x expert x pipeline = 3 x"},
         {SOFTMAX, 2, "{" TP "2}", "takes sequence_parallel: true"},
         {SOFTMAX, 3, "{" EP "2}", "3 ranks are no multiple of expert"},
         {SIGMOID, 2, "{" CP "2}", "moe_router_load_balancing_type aux_loss"},
@@ -191,6 +226,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(chosen_layouts),
         cmocka_unit_test(random_layouts),
+        cmocka_unit_test(dispatchers_agree),
         cmocka_unit_test(checkpoints_change_layout),
         cmocka_unit_test(losses_count),
         cmocka_unit_test(impossible_layouts),

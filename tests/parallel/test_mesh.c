@@ -79,8 +79,8 @@ static void test_megatron(void **state)
     } want[] = {
         {LOONG_GROUP_TP, 2, {6, 7}},     {LOONG_GROUP_CP, 2, {4, 6}},
         {LOONG_GROUP_DP, 2, {2, 6}},     {LOONG_GROUP_DP_CP, 4, {0, 2, 4, 6}},
-        {LOONG_GROUP_PP, 2, {6, 14}},    {LOONG_GROUP_EP, 4, {4, 5, 6, 7}},
-        {LOONG_GROUP_EDP, 2, {2, 6}},    {LOONG_GROUP_ETP, 1, {6}},
+        {LOONG_GROUP_PP, 2, {6, 14}},    {LOONG_GROUP_EDP, 2, {2, 6}},
+        {LOONG_GROUP_ETP_EP, 4, {4, 5, 6, 7}},
         {LOONG_GROUP_ENDS, 2, {6, 14}},  {LOONG_GROUP_CP_A2A, 1, {6}},
         {LOONG_GROUP_CP_P2P, 2, {4, 6}},
     };

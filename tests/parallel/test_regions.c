@@ -7,12 +7,13 @@
 #include "groups.h"
 #include "loong/collective.h"
 #include "loong/device.h"
+#include "loong/moe.h"
 #include "loong/ops.h"
 #include "loong/register.h"
 #include "rng.h"
 #include "test.h"
 
-enum { ROWS = 12, COLS = 24 };
+enum { ROWS = 12, COLS = 24, EXPERTS = 12 };
 
 typedef loong_val_t (*region_fn)(loong_graph_t *g, loong_val_t x,
                                  loong_group_t group);
@@ -47,6 +48,35 @@ static loong_val_t repeat_and_exchange(loong_graph_t *g, loong_val_t x,
     return loong_all_to_all_rows(g, loong_repeat_heads(g, x, 4, 3), group);
 }
 
+/* Where tokens go depends on the rows, but not by a gradient. */
+static loong_expert_routes_t routes_of(loong_graph_t *g, loong_val_t x,
+                                       loong_group_t group)
+{
+    static const loong_router_attr_t attr = {
+        .topk = 3, .pre_softmax = true, .scaling_factor = 1.0};
+    loong_val_t indices = LOONG_NONE;
+    loong_topk_router(g, loong_scale(g, loong_slice(g, x, 0, EXPERTS), 1.0),
+                      LOONG_NONE, &attr, &indices);
+    return loong_expert_routes(g, indices, group, EXPERTS, 1);
+}
+
+static loong_val_t dispatch(loong_graph_t *g, loong_val_t x,
+                            loong_group_t group)
+{
+    loong_expert_routes_t routes = routes_of(g, x, group);
+    return loong_expert_dispatch(g, x, &routes);
+}
+
+/* Each rank does something else with what comes. */
+static loong_val_t dispatch_combine(loong_graph_t *g, loong_val_t x,
+                                    loong_group_t group)
+{
+    loong_expert_routes_t routes = routes_of(g, x, group);
+    double factor = 1.0 + loong_mesh_group_rank(loong_graph_mesh(g), group);
+    x = loong_scale(g, loong_expert_dispatch(g, x, &routes), factor);
+    return loong_expert_combine(g, x, &routes);
+}
+
 static const region_t regions[] = {
     {"all_reduce", loong_all_reduce, false, true},
     {"replicate", loong_replicate, true, false},
@@ -58,6 +88,8 @@ static const region_t regions[] = {
     {"replicate, all_reduce", replicate_reduce, true, true},
     {"gathers", gather_twice, false, false},
     {"repeated heads", repeat_and_exchange, false, false},
+    {"expert_dispatch", dispatch, false, false},
+    {"expert_dispatch, expert_combine", dispatch_combine, false, false},
 };
 
 typedef struct job {
@@ -210,7 +242,7 @@ static void test_adjoint(void **state)
         {{2, 2, 1, 1, 1, 1, 0, 0}, LOONG_GROUP_TP, NULL},
         {{3, 3, 1, 1, 1, 1, 0, 0}, LOONG_GROUP_TP, NULL},
         {{4, 2, 2, 1, 1, 1, 0, 0}, LOONG_GROUP_CP, NULL},
-        {{8, 2, 1, 1, 4, 1, 0, 0}, LOONG_GROUP_EP, NULL},
+        {{8, 2, 1, 1, 4, 1, 0, 0}, LOONG_GROUP_ETP_EP, NULL},
         {{4, 2, 1, 1, 1, 1, 0, 0}, LOONG_GROUP_DP, NULL},
         {{12, 1, 6, 1, 1, 1, 0, 3}, LOONG_GROUP_CP_A2A, NULL},
         {{12, 1, 6, 1, 1, 1, 0, 3}, LOONG_GROUP_CP_P2P, NULL},

@@ -43,11 +43,19 @@ static void check_experts(loong_problems_t *problems,
                           const loong_mesh_t *mesh)
 {
     int ep = mesh->size[LOONG_AXIS_EP];
+    int etp = mesh->size[LOONG_AXIS_ETP];
     int tp = mesh->size[LOONG_AXIS_TP];
-    if (c->num_experts == 0 && ep > 1) {
+    if (c->num_experts == 0 && ep * etp > 1) {
         loongi_problems_add(problems,
-                            "expert_model_parallel_size %d: the model has no "
-                            "experts (num_experts is not set)", ep);
+                            "expert_%s_parallel_size %d: the model has no "
+                            "experts (num_experts is not set)",
+                            ep > 1 ? "model" : "tensor", ep > 1 ? ep : etp);
+    }
+    if (c->num_experts > 0 && c->moe_ffn_hidden_size < etp) {
+        loongi_problems_add(problems,
+                            "expert_tensor_parallel_size %d: "
+                            "moe_ffn_hidden_size is %lld, each rank needs one",
+                            etp, (long long)c->moe_ffn_hidden_size);
     }
     if (c->num_experts > 0 && c->num_experts % ep != 0) {
         loongi_problems_add(problems,

@@ -1,0 +1,143 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Tokens to the ranks of their experts, and back; formulas in
+ * kernels/moe/dispatch_comm.c. */
+#include "loong/moe.h"
+#include "op_impl.h"
+
+/* ---- expert_routes ------------------------------------------------------- */
+
+static loong_status_t infer_routes(const loong_op_call_t *call)
+{
+    const loong_expert_routes_attr_t *a = call->attr;
+    int64_t n = a->at.size;
+    LOONG_TRY(loongi_want_rank(call, 0, "indices", 2));
+    LOONG_TRY(loongi_want_dtype(call, 0, "indices", LOONG_I32));
+    const loong_shape_t *shape = &call->in[0].shape;
+    LOONG_CHECK(call->ctx,
+                a->copies >= 1 && n % a->copies == 0 &&
+                    a->experts % (n / a->copies) == 0,
+                LOONG_ERR_ARG,
+                "%s: %d experts on %lld ranks, %d of which hold the same",
+                call->op, a->experts, (long long)n, a->copies);
+    LOONG_CHECK(call->ctx, shape->count < 0, LOONG_ERR_UNSUPPORTED,
+                "%s: tokens counted at run time", call->op);
+    int64_t tokens = shape->dim[0];
+    LOONG_CHECK(call->ctx, tokens * n <= INT32_MAX, LOONG_ERR_UNSUPPORTED,
+                "%s: %lld tokens on each of %lld ranks", call->op,
+                (long long)tokens, (long long)n);
+    for (int o = 0; o < call->num_out; o++) {
+        call->out[o].dtype = LOONG_I32;
+    }
+    call->out[0].shape =
+        loong_shape_1d(tokens * LOONG_MIN(n, shape->dim[1] * a->copies));
+    call->out[1].shape = loong_shape_2d(tokens, n);
+    call->out[2].shape = loong_shape_2d(2, n);
+    call->out[3].shape = loong_shape_2d(tokens * n, shape->dim[1]);
+    return LOONG_OK;
+}
+
+static const loong_op_t expert_routes = {
+    .name = "expert_routes",
+    .attr_size = sizeof(loong_expert_routes_attr_t),
+    .min_in = 1,
+    .max_in = 1,
+    .num_out = 4,
+    .infer = infer_routes,
+};
+const loong_op_t *const loongi_op_expert_routes = &expert_routes;
+
+static loong_collective_attr_t over(loong_graph_t *g, loong_group_t group,
+                                    const loong_op_t *op)
+{
+    const loong_mesh_t *mesh = loong_graph_mesh(g);
+    loong_collective_attr_t at = {group, loong_mesh_group_size(mesh, group),
+                                  loong_mesh_group_rank(mesh, group), NULL,
+                                  op->name};
+    return at;
+}
+
+loong_expert_routes_t loong_expert_routes(loong_graph_t *g,
+                                          loong_val_t indices,
+                                          loong_group_t group, int experts,
+                                          int copies)
+{
+    loong_expert_routes_attr_t attr = {over(g, group, &expert_routes), experts,
+                                       copies};
+    loong_val_t out[4] = {LOONG_NONE, LOONG_NONE, LOONG_NONE, LOONG_NONE};
+    loong_graph_apply(g, &expert_routes, &attr, 1, &indices, 4, out);
+    loong_expert_routes_t routes = {
+        out[3], {LOONG_NONE, out[0], out[1], 1.0}, out[2], group};
+    return routes;
+}
+
+/* ---- exchange_rows ------------------------------------------------------- */
+
+static loong_status_t infer_exchange(const loong_op_call_t *call)
+{
+    const loong_exchange_rows_attr_t *a = call->attr;
+    LOONG_TRY(loongi_want_rank(call, 0, "x", 2));
+    LOONG_TRY(loongi_want_float(call, 0, "x"));
+    LOONG_TRY(loongi_want_dim(call, 0, "x", 0, a->back_rows));
+    LOONG_TRY(loongi_want_rank(call, 1, "counts", 2));
+    LOONG_TRY(loongi_want_dtype(call, 1, "counts", LOONG_I32));
+    LOONG_TRY(loongi_want_dim(call, 1, "counts", 0, 2));
+    LOONG_TRY(loongi_want_dim(call, 1, "counts", 1, a->at.size));
+    call->out[0] = call->in[0];
+    call->out[0].shape.dim[0] = a->rows;
+    return LOONG_OK;
+}
+
+static const loong_op_t exchange_rows;
+
+static loong_status_t grad_exchange(const loong_grad_call_t *call)
+{
+    loong_exchange_rows_attr_t attr =
+        *(const loong_exchange_rows_attr_t *)call->attr;
+    loong_val_t in[2] = {call->out_grad[0], call->in[1]};
+    attr.back = !attr.back;
+    attr.rows = attr.back_rows;
+    attr.back_rows =
+        ((const loong_exchange_rows_attr_t *)call->attr)->rows;
+    loong_graph_apply(call->graph, &exchange_rows, &attr, 2, in, 1,
+                      &call->in_grad[0]);
+    return LOONG_OK;
+}
+
+static const loong_op_t exchange_rows = {
+    .name = "exchange_rows",
+    .attr_size = sizeof(loong_exchange_rows_attr_t),
+    .min_in = 2,
+    .max_in = 2,
+    .num_out = 1,
+    .infer = infer_exchange,
+    .grad = grad_exchange,
+};
+const loong_op_t *const loongi_op_exchange_rows = &exchange_rows;
+
+static loong_val_t exchange(loong_graph_t *g, loong_val_t x,
+                            const loong_expert_routes_t *r, bool back)
+{
+    int64_t there = loong_value_shape(g, r->arrived).dim[0];
+    int64_t here = loong_value_shape(g, r->sent.source).dim[0];
+    loong_exchange_rows_attr_t attr = {over(g, r->group, &exchange_rows),
+                                       back ? here : there,
+                                       back ? there : here, back};
+    loong_val_t in[2] = {x, r->counts};
+    loong_val_t y;
+    return loong_graph_apply(g, &exchange_rows, &attr, 2, in, 1, &y);
+}
+
+loong_val_t loong_expert_dispatch(loong_graph_t *g, loong_val_t x,
+                                  const loong_expert_routes_t *routes)
+{
+    x = loong_permute(g, x, &routes->sent, LOONG_NONE);
+    return exchange(g, x, routes, false);
+}
+
+loong_val_t loong_expert_combine(loong_graph_t *g, loong_val_t y,
+                                 const loong_expert_routes_t *routes)
+{
+    y = exchange(g, y, routes, true);
+    return loong_unpermute(g, y, &routes->sent, LOONG_NONE);
+}

@@ -1,0 +1,82 @@
+#!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
+# usage: experts_mpi.sh BUILD SOURCE MPIRUN: experts on four processes, by both
+# dispatchers: losses of one process, sampled texts and checkpoints of each other.
+set -eu
+build=$1
+source=$2
+mpirun=$3
+place=$(mktemp -d)
+trap 'rm -rf "$place"' EXIT
+cd "$place"
+export OMP_NUM_THREADS=1 GOMP_SPINCOUNT=10000
+
+fail() {
+    echo "$1"
+    tail -n 30 "$place"/*.out "$place"/*.err
+    exit 1
+}
+
+# ranks N NAME ARGUMENTS...: loongrun on N ranks, into NAME.out and NAME.err
+ranks() {
+    local n=$1 name=$2
+    shift 2
+    timeout -k 5 100 "$mpirun" --oversubscribe -n "$n" "$build/loongrun" \
+        recipe.yaml "checkpoint.save=$name.ckpt" "log.dir=$name.log" "$@" \
+        >"$name.out" 2>"$name.err" || fail "exit $?: loongrun $*"
+}
+
+# Losses and gradient norms, nine digits each.
+losses() {
+    grep -oE '"(loss|grad_norm)": ?[^,]*' "$1.log/metrics.jsonl"
+}
+
+"$build/loong-data" index --tokenizer bytes --append-eod --quiet \
+    --suffixes .md --output-prefix text "$source/docs" >/dev/null
+cat >recipe.yaml <<'YAML'
+model:
+  foundation:
+    family: qwen2_moe
+    num_layers: 2
+    hidden_size: 48
+    moe_ffn_hidden_size: 24
+    num_experts: 8
+    moe_router_topk: 2
+    moe_aux_loss_coeff: 0.01
+    moe_shared_expert_intermediate_size: 40
+    num_attention_heads: 4
+    num_query_groups: 2
+    kv_channels: 12
+    vocab_size: 257
+    max_position_embeddings: 64
+data:
+  seq_length: 64
+  tokenizer: bytes
+  train: [{path: text}]
+train: {micro_batch_size: 1, global_batch_size: 4, train_iters: 6}
+optimizer: {lr: 3e-3}
+precision: {params_dtype: fp64}
+log: {interval: 1}
+eval: {interval: 3, sample: {prompts: ["A rank"], max_new_tokens: 8, top_k: 5}}
+YAML
+
+ep=parallel.expert_model_parallel_size
+dispatch=parallel.moe_token_dispatcher_type
+ranks 1 one
+ranks 4 gather $ep=4
+ranks 4 exchange $ep=4 $dispatch=alltoall
+ranks 4 mixed $ep=2 $dispatch=alltoall \
+    parallel.tensor_model_parallel_size=2 parallel.sequence_parallel=true
+[ "$(losses one | wc -l)" -ge 12 ] || fail "no losses"
+for name in gather exchange mixed; do
+    paste <(losses one) <(losses "$name") | awk -F'[:\t]' '
+        { d = $2 - $4; if (d < 0) d = -d
+          if (!(d <= 1e-8 * ($2 < 0 ? -$2 : $2))) exit 1 }' ||
+        fail "$name: other losses than one process"
+done
+"$build/loong-ckpt" diff gather.ckpt exchange.ckpt >diff.out 2>diff.err ||
+    fail "the dispatchers do not agree: $(cat diff.out)"
+[ "$(grep '^sample' gather.out)" = "$(grep '^sample' exchange.out)" ] ||
+    fail "other texts"
+grep -q 'experts: room for 512 rows of a layer, .*; 128 with even routing; .* alltoall' \
+    exchange.out || fail "experts are not described"

@@ -39,7 +39,7 @@ namespace loong_cuda {
 struct mat_t {
     void *p; /* NULL: absent */
     int64_t rows;  /* the most there are */
-    int64_t inner; /* rows to one unit of the symbol */
+    int64_t inner; /* rows to one unit of the symbol; 0: a vector */
     int64_t cols;
     int64_t ld;
     int count;
@@ -64,7 +64,7 @@ static inline mat_t mat_arg(const loong_kernel_call_t *call, int a)
     m.p = call->ptr[a];
     m.rows = loong_karg_rows(arg, NULL);
     m.cols = loong_karg_cols(arg, NULL);
-    m.inner = arg->rank > 1 && arg->dim[0] > 0 ? m.rows / arg->dim[0] : 1;
+    m.inner = arg->rank > 1 ? m.rows / LOONG_MAX(arg->dim[0], 1) : 0;
     m.ld = arg->rank > 1 ? arg->ld : m.cols;
     m.count = arg->count;
     m.half = arg->dtype == LOONG_BF16;
@@ -89,12 +89,18 @@ static inline mat_t mat_columns(mat_t m, int64_t begin, int64_t cols)
     return m;
 }
 
-/* Rows and columns of this run. A vector with a symbol has columns. */
+/* Rows and columns of this run. */
 static __device__ __forceinline__ int64_t rows_of(const mat_t &m,
                                                   const loong_frame_t *frame)
 {
-    return m.count < 0 || m.rows == 1 ? m.rows
-                                      : frame->count[m.count] * m.inner;
+    return m.count < 0 || m.inner == 0 ? m.rows
+                                       : frame->count[m.count] * m.inner;
+}
+
+static __device__ __forceinline__ int64_t cols_of(const mat_t &m,
+                                                  const loong_frame_t *frame)
+{
+    return m.count < 0 || m.inner > 0 ? m.cols : frame->count[m.count];
 }
 
 template <class T> static __device__ __forceinline__ T *row_of(const mat_t &m,

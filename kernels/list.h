@@ -1,11 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Every built-in CPU kernel. list.c orders them: best first, reference last. */
+ * Every built-in kernel. list.c orders those of CPUs: best first, reference
+ * last; list_cuda.c those of CUDA. */
 #ifndef LOONG_KERNEL_LIST_H
 #define LOONG_KERNEL_LIST_H
 
 #include "isa.h"
 #include "loong/kernel.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
 
 /* X(symbol): the fast kernels, by op, best first. LOONG_ISA_EACH stands for
  * the copies of one source for each instruction set level (isa.h). */
@@ -123,6 +128,18 @@
     X(flat_reduce_scatter)    \
     X(flat_all_gather)
 
+#define LOONG_CUDA_KERNELS(X) \
+    X(add)                    \
+    X(scale)                  \
+    X(cast)                   \
+    X(copy)                   \
+    X(accumulate)
+
+#define LOONG_CUDA_DECLARE(name_)                                             \
+    extern const loong_kernel_t loongi_##name_##_cuda;
+LOONG_CUDA_KERNELS(LOONG_CUDA_DECLARE)
+#undef LOONG_CUDA_DECLARE
+
 #define LOONG_COMM_DECLARE(name_)                                             \
     extern const loong_kernel_t loongi_##name_##_comm;
 LOONG_COMM_KERNELS(LOONG_COMM_DECLARE)
@@ -139,5 +156,9 @@ LOONG_REF_KERNELS(LOONG_REF_DECLARE)
 
 /* Best first per op; ends with NULL. */
 extern const loong_kernel_t *const loongi_cpu_kernels[];
+
+#ifdef __cplusplus
+}
+#endif
 
 #endif

@@ -44,13 +44,15 @@ loong_module(NAME train DIR src/train
 # Kernels: contracts and implementations, raw pointers and sizes only.
 file(GLOB kernel_sources CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/kernels/*.c
   ${PROJECT_SOURCE_DIR}/kernels/*/*.c)
-list(FILTER kernel_sources EXCLUDE REGEX "_cpu\\.c$")
+list(FILTER kernel_sources EXCLUDE REGEX "_(cpu|cuda)\\.c$")
 loong_module(NAME kernels DIR kernels USES base SOURCES ${kernel_sources}
   LIBS dnnl)
 
 include(cmake/LoongIsa.cmake)
 loong_isa_module(NAME kernels PATTERN kernels/*/*_cpu.c USES base)
+include(cmake/LoongCuda.cmake)
 loong_module(NAME registry DIR src/registry
-  USES base comm device graph pass run op kernels optim device_cpu foundation)
+  USES base comm device graph pass run op kernels optim device_cpu foundation
+  cuda_absent)
 loong_module(NAME version DIR src/version USES base kernels checkpoint comm_mpi
   DEFINES LOONG_PROJECT_VERSION="${PROJECT_VERSION}")

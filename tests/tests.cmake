@@ -33,7 +33,7 @@ loong_fuzz(NAME idx)
 function(loong_op_test name)
   loong_test(NAME op_${name} SOURCES tests/ops/test_${name}.c
     tests/ops/op_case.c tests/ops/op_counts.c tests/ops/op_launch.c
-    LABELS ops TIMEOUT 120)
+    tests/ops/op_device.c LABELS ops TIMEOUT 120)
   foreach(isa AVX2 SSE41)
     add_test(NAME op_${name}_${isa} COMMAND test_op_${name}
       WORKING_DIRECTORY ${PROJECT_BINARY_DIR})

@@ -191,8 +191,11 @@ static void tell_devices(loong_context_t *ctx)
             printf("device           %s: %s\n", kinds[i], text);
             loong_device_destroy(&device);
         } else {
-            printf("device           %s: this build has no backend for it\n",
-                   kinds[i]);
+            const char *why = strstr(loong_context_error(ctx), "no device");
+            snprintf(text, sizeof(text), "%s: %s", kinds[i],
+                     why != NULL ? why : loong_context_error(ctx));
+            text[strcspn(text, "\n")] = '\0';
+            line("device", text);
             loong_context_clear_error(ctx);
         }
     }

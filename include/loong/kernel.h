@@ -46,6 +46,22 @@ typedef struct loong_frame {
     int32_t log_tensors; /* 1 in a step whose tensors are logged */
 } loong_frame_t;
 
+/* What a kernel of a device found wrong in its operands: the first finding
+ * until the host synchronises, which then fails. Kernels of a CPU return their
+ * status themselves. */
+typedef enum loong_flaw_kind {
+    LOONG_FLAW_NONE,
+    LOONG_FLAW_ID,   /* of a token, outside of 0 .. end - 1 */
+    LOONG_FLAW_LABEL /* of a token, likewise */
+} loong_flaw_kind_t;
+typedef struct loong_flaw {
+    int32_t kind; /* loong_flaw_kind_t */
+    int32_t reserved;
+    int64_t value;
+    int64_t place; /* the token */
+    int64_t end;
+} loong_flaw_t;
+
 /* One operand. The tensor is seen as rows of dim[rank - 1] elements that are
  * contiguous, `ld` elements apart. */
 typedef struct loong_karg {
@@ -79,6 +95,10 @@ typedef struct loong_kernel_call {
     void *stream;    /* of the device; NULL on a CPU */
     uint32_t accumulate; /* bit o: add to output o, else overwrite it */
     loong_comm_t *const *group; /* by loong_group_t; NULL on one rank */
+    /* NULL on a CPU; elsewhere kernels read and write these in place of
+     * `frame` and of a returned status. */
+    const loong_frame_t *device_frame; /* a copy in the device's memory */
+    loong_flaw_t *flaw;               /* of the device */
 } loong_kernel_call_t;
 
 /* A kernel. All functions are not collective. */

@@ -131,3 +131,103 @@ void *loong_device_stream(const loong_device_t *device)
                ? device->ops->compute_stream(device->data)
                : NULL;
 }
+
+loong_flaw_t *loong_device_flaw(const loong_device_t *device)
+{
+    return device->ops->flaw != NULL ? device->ops->flaw(device->data)
+                                      : NULL;
+}
+
+loong_status_t loong_device_host_alloc(loong_device_t *device, size_t bytes,
+                                       const char *what, void **ptr_p)
+{
+    if (device->ops->host_alloc == NULL) {
+        return loongi_alloc(device->ctx, bytes, what, ptr_p);
+    }
+    return device->ops->host_alloc(device->ctx, device->data, bytes, what,
+                                   ptr_p);
+}
+
+void loong_device_host_free(loong_device_t *device, void *ptr)
+{
+    if (device->ops->host_free == NULL) {
+        loongi_free(device->ctx, ptr);
+    } else if (ptr != NULL) {
+        device->ops->host_free(device->ctx, device->data, ptr);
+    }
+}
+
+/* ---- streams and events; without them one stream does all in order ------- */
+
+loong_status_t loong_device_stream_create(loong_device_t *device,
+                                          void **stream_p)
+{
+    if (device->ops->stream_create != NULL) {
+        return device->ops->stream_create(device->data, stream_p);
+    }
+    *stream_p = loong_device_stream(device);
+    return LOONG_OK;
+}
+
+void loong_device_stream_destroy(loong_device_t *device, void *stream)
+{
+    if (device->ops->stream_destroy != NULL && stream != NULL) {
+        device->ops->stream_destroy(device->data, stream);
+    }
+}
+
+loong_status_t loong_device_event_create(loong_device_t *device,
+                                         void **event_p)
+{
+    if (device->ops->event_create != NULL) {
+        return device->ops->event_create(device->data, event_p);
+    }
+    *event_p = NULL;
+    return LOONG_OK;
+}
+
+void loong_device_event_destroy(loong_device_t *device, void *event)
+{
+    if (device->ops->event_destroy != NULL && event != NULL) {
+        device->ops->event_destroy(device->data, event);
+    }
+}
+
+loong_status_t loong_device_event_record(loong_device_t *device, void *event,
+                                         void *stream)
+{
+    return device->ops->event_record != NULL
+               ? device->ops->event_record(device->data, event, stream)
+               : LOONG_OK;
+}
+
+loong_status_t loong_device_event_wait(loong_device_t *device, void *event,
+                                       void *stream)
+{
+    return device->ops->event_wait != NULL
+               ? device->ops->event_wait(device->data, event, stream)
+               : LOONG_OK;
+}
+
+loong_status_t loong_device_stream_copy(loong_device_t *device, void *stream,
+                                        void *dst, const void *src,
+                                        size_t bytes)
+{
+    return device->ops->copy(device->data, stream, dst, src, bytes);
+}
+
+loong_status_t loong_device_stream_synchronize(loong_device_t *device,
+                                               void *stream)
+{
+    return device->ops->synchronize(device->data, stream);
+}
+
+loong_status_t loong_device_peer_enable(loong_device_t *device, int other,
+                                        bool *granted_p)
+{
+    if (device->ops->peer_enable != NULL) {
+        return device->ops->peer_enable(device->data, other, granted_p);
+    }
+    *granted_p = false;
+    return LOONG_OK;
+}

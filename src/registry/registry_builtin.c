@@ -2,20 +2,22 @@
  *
  * The built-in lists of ops, kernels and devices, entered into a context. */
 #include "cpu_device.h"
+#include "cuda_device.h"
 #include "decoder.h"
 #include "list.h"
 #include "loong/register.h"
 #include "op_impl.h"
 #include "registry.h"
 
-static loong_status_t register_kernels(loong_context_t *ctx)
+static loong_status_t register_kernels(loong_context_t *ctx,
+                                       const loong_kernel_t *const *list)
 {
     int64_t count = 0;
-    while (loongi_cpu_kernels[count] != NULL) {
+    while (list[count] != NULL) {
         count++;
     }
     while (count > 0) { /* the newest is the first choice */
-        LOONG_TRY(loong_register_kernel(ctx, loongi_cpu_kernels[--count]));
+        LOONG_TRY(loong_register_kernel(ctx, list[--count]));
     }
     return LOONG_OK;
 }
@@ -28,7 +30,11 @@ loong_status_t loong_register_builtin(loong_context_t *ctx)
     }
     r->builtin = true;
     LOONG_TRY(loongi_register_ops(ctx));
-    LOONG_TRY(register_kernels(ctx));
+    LOONG_TRY(register_kernels(ctx, loongi_cpu_kernels));
+    LOONG_TRY(register_kernels(ctx, loongi_cuda_kernels));
     LOONG_TRY(loongi_register_decoders(ctx));
+    /* The last one is "auto" where it is found: training is complete on
+     * processors. */
+    LOONG_TRY(loong_register_device(ctx, &loongi_cuda_device));
     return loong_register_device(ctx, &loongi_cpu_device);
 }

@@ -2,6 +2,7 @@
 #include "op_case.h"
 
 #include "convert.h"
+#include "op_device.h"
 #include "op_launch.h"
 #include "loong/register.h"
 #include "rng.h"
@@ -176,7 +177,7 @@ int op_case_reference(const op_case_t *given)
         }
     }
     loong_kernel_query_t q = op_query(c, false);
-    for (int i = 0; (k = loong_find_kernel(ctx, c->op, "cpu", i)) != NULL;
+    for (int i = 0; (k = loong_find_kernel(ctx, c->op, OP_DEVICE, i)) != NULL;
          i++) {
         if (op_supports(k, &q)) {
             check_kernel(c, ctx, k, want);
@@ -226,7 +227,7 @@ void op_case_threads(const op_case_t *c)
     loong_context_t *ctx = op_context();
     loong_kernel_query_t q = op_query(c, false);
     const loong_kernel_t *k = NULL;
-    for (int i = 0; (k = loong_find_kernel(ctx, c->op, "cpu", i)) != NULL;
+    for (int i = 0; (k = loong_find_kernel(ctx, c->op, OP_DEVICE, i)) != NULL;
          i++) {
         if (op_supports(k, &q)) {
             check_threads(c, ctx, k);
@@ -240,7 +241,7 @@ static const loong_kernel_t *choose(loong_context_t *ctx, const op_case_t *c,
 {
     loong_kernel_query_t q = op_query(c, false);
     const loong_kernel_t *k = NULL;
-    for (int i = 0; (k = loong_find_kernel(ctx, c->op, "cpu", i)) != NULL;
+    for (int i = 0; (k = loong_find_kernel(ctx, c->op, OP_DEVICE, i)) != NULL;
          i++) {
         if (name != NULL ? strcmp(k->name, name) == 0 : op_supports(k, &q)) {
             return k;

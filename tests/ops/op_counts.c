@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+#include "op_device.h"
 #include "op_launch.h"
 
 #include "loong/register.h"
@@ -88,7 +89,7 @@ int op_case_counts(const op_case_t *c, int64_t rows, int64_t live)
     loong_kernel_query_t q = counted_query(c, rows);
     const loong_kernel_t *k = NULL;
     int count = 0;
-    for (int i = 0; (k = loong_find_kernel(ctx, c->op, "cpu", i)) != NULL;
+    for (int i = 0; (k = loong_find_kernel(ctx, c->op, OP_DEVICE, i)) != NULL;
          i++) {
         if (op_supports(k, &q)) {
             check_counted(c, ctx, k, (counted_t){rows, live});

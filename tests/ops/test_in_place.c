@@ -6,6 +6,7 @@
 #include "loong/kernel.h"
 #include "loong/ops.h"
 #include "loong/register.h"
+#include "op_device.h"
 #include "rng.h"
 #include "test.h"
 
@@ -114,8 +115,9 @@ static void launch(loong_context_t *ctx, const loong_kernel_t *kernel,
         ptr[q->num_in] = ptr[0];
     }
     loong_kernel_call_t call = {ctx, q,         NULL, &frame,
-                                ptr, workspace, NULL, 0, NULL};
-    assert_ok(ctx, kernel->run(&call));
+                                ptr, workspace, NULL, 0, NULL,
+                                NULL, NULL};
+    assert_ok(ctx, op_device_run(kernel, &call));
 }
 
 static void check(loong_context_t *ctx, const loong_kernel_t *kernel,
@@ -152,8 +154,8 @@ static void test_in_place(void **state)
             query_of(e, i % 2 == 0 ? LOONG_F32 : LOONG_BF16);
         const loong_kernel_t *k = NULL;
         char reason[LOONG_REASON_SIZE];
-        for (int n = 0; (k = loong_find_kernel(ctx, e->op, "cpu", n)) != NULL;
-             n++) {
+        for (int n = 0;
+             (k = loong_find_kernel(ctx, e->op, OP_DEVICE, n)) != NULL; n++) {
             if (k->support == NULL || k->support(&q, reason)) {
                 check(ctx, k, &q, m);
             }

@@ -6,6 +6,7 @@
 #include "loong/register.h"
 #include "loong/kernel.h"
 #include "loong/ops.h"
+#include "op_device.h"
 #include "test.h"
 #include "rng.h"
 
@@ -64,8 +65,8 @@ static void update(const loong_kernel_t *kernel, bool half, int64_t n,
     char reason[LOONG_REASON_SIZE];
     void *ptr[5] = {s->grad, half ? (void *)s->high : s->param,
                     half ? s->low : NULL, s->exp_avg, s->exp_avg_sq};
-    loong_kernel_call_t call = {s->ctx, &q,   NULL, &frame,
-                                ptr,    NULL, NULL, 0, NULL};
+    loong_kernel_call_t call = {s->ctx, &q, NULL, &frame, ptr, NULL,
+                                NULL,   0,  NULL, NULL,   NULL};
     fill(s);
     q.arg[0] = vector(LOONG_F32, n);
     q.arg[1] = vector(half ? LOONG_BF16 : LOONG_F32, n);
@@ -75,7 +76,7 @@ static void update(const loong_kernel_t *kernel, bool half, int64_t n,
     q.arg[3] = vector(LOONG_F32, n);
     q.arg[4] = vector(LOONG_F32, n);
     assert_true(kernel->support == NULL || kernel->support(&q, reason));
-    assert_ok(s->ctx, kernel->run(&call));
+    assert_ok(s->ctx, op_device_run(kernel, &call));
 }
 
 static void close_to(const char *kernel, float got, float want, float error)
@@ -116,7 +117,18 @@ static void compare(const char *kernel, bool half, int64_t n,
                         sizeof(float) * (size_t)(SIZE - n));
 }
 
-/* Fast kernels that this processor has, and the reference behind them. */
+static const loong_kernel_t *reference_of(loong_context_t *ctx,
+                                          const char *op)
+{
+    const loong_kernel_t *last = NULL;
+    const loong_kernel_t *k = NULL;
+    for (int i = 0; (k = loong_find_kernel(ctx, op, "cpu", i)) != NULL; i++) {
+        last = k;
+    }
+    return last;
+}
+
+/* Fast kernels that this device has, and the reference behind them. */
 static int kernels_of(loong_context_t *ctx, const char *op,
                       const loong_kernel_t *list[MAX_KERNELS])
 {
@@ -124,12 +136,15 @@ static int kernels_of(loong_context_t *ctx, const char *op,
     char reason[LOONG_REASON_SIZE];
     const loong_kernel_t *k = NULL;
     int count = 0;
-    for (int i = 0; (k = loong_find_kernel(ctx, op, "cpu", i)) != NULL; i++) {
-        if (k->support == NULL || k->support(&q, reason)) {
-            assert_true(count < MAX_KERNELS);
+    const loong_kernel_t *reference = reference_of(ctx, op);
+    for (int i = 0; (k = loong_find_kernel(ctx, op, OP_DEVICE, i)) != NULL;
+         i++) {
+        if (k != reference && (k->support == NULL || k->support(&q, reason))) {
+            assert_true(count + 1 < MAX_KERNELS);
             list[count++] = k;
         }
     }
+    list[count++] = reference;
     assert_true(count >= 2);
     return count;
 }
@@ -163,11 +178,11 @@ static void sum_into(loong_context_t *ctx, const loong_kernel_t *kernel,
     loong_kernel_query_t q = {kernel->op, NULL, 1, 1, threads, 1, {{0}}};
     loong_frame_t frame = {.step = 0};
     void *ptr[2] = {(void *)(uintptr_t)x, record};
-    loong_kernel_call_t call = {ctx, &q, NULL, &frame, ptr, NULL, NULL, 1,
-                                NULL};
+    loong_kernel_call_t call = {ctx, &q, NULL, &frame, ptr, NULL,
+                                NULL, 1, NULL, NULL,  NULL};
     q.arg[0] = vector(LOONG_F32, n);
     q.arg[1] = vector(LOONG_I64, LOONG_EXACT_WORDS);
-    assert_ok(ctx, kernel->run(&call));
+    assert_ok(ctx, op_device_run(kernel, &call));
 }
 
 static void check_sums(state_t *s, const char *op, const float *x, int64_t n)

@@ -4,6 +4,7 @@
  * from a table of cases. */
 #include "loong/collective.h"
 #include "op_case.h"
+#include "op_device.h"
 
 typedef struct shape {
     int64_t rows, cols;
@@ -446,6 +447,10 @@ static op_case_t case_of(const entry_t *e, const variant_t *v)
 
 static void run_entry(const entry_t *e, loong_dtype_t dtype)
 {
+    if (!op_present(e->op)) {
+        print_message("%s: no kernel of %s\n", e->op, OP_DEVICE);
+        return;
+    }
     for (int i = 0; i < LOONG_COUNT_OF(shapes); i++) {
         /* All variants of the first, two of each other one. */
         for (int k = 0; k < (i == 0 ? VARIANTS : 2); k++) {
@@ -492,7 +497,7 @@ static void test_counts(void **state)
         for (int bits = 0; bits < VARIANTS; bits++) {
             variant_t v = {{37, 40}, LOONG_F32, LOONG_F32, bits};
             op_case_t c = case_of(&entries[i], &v);
-            if (op_case_counts(&c, 37, 23) == 0) {
+            if (op_present(c.op) && op_case_counts(&c, 37, 23) == 0) {
                 fail_msg("%s: no kernel takes a count symbol", c.op);
             }
         }
@@ -517,6 +522,9 @@ static void test_bad_id(void **state)
         op_case_t c = case_of(&entries[i], &v);
         char text[512];
         assert_string_equal(c.op, names[i]);
+        if (!op_present(c.op)) {
+            continue;
+        }
         c.arg[0].values = bad;
         assert_int_equal(op_case_status(&c, NULL, text), LOONG_ERR_ARG);
         assert_non_null(strstr(text, "id 61 at token 2, allowed 0 to 60"));

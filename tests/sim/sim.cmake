@@ -45,3 +45,29 @@ endfunction()
 loong_test(NAME cudasim LABELS sim SOURCES ${cudasim}/test_cudasim.c)
 cudasim_device_code(test_cudasim ${cudasim}/proof.cu)
 target_link_libraries(test_cudasim PRIVATE cudasim)
+
+# The backend and its kernels, for tests.
+add_library(loong_cuda_sim OBJECT ${LOONG_CUDA_SOURCES})
+target_include_directories(loong_cuda_sim BEFORE PRIVATE ${cudasim}/include
+  ${PROJECT_SOURCE_DIR}/backends/cuda
+  $<TARGET_PROPERTY:loong_kernels,INTERFACE_INCLUDE_DIRECTORIES>
+  $<TARGET_PROPERTY:loong_device,INTERFACE_INCLUDE_DIRECTORIES>)
+cudasim_device_code(loong_cuda_sim ${LOONG_CUDA_KERNELS})
+
+# A test of this device: the objects stand in front of cuda_absent.c.
+function(loong_cuda_sim_test)
+  loong_test(${ARGV})
+  cmake_parse_arguments(T "" "NAME" "" ${ARGN})
+  target_sources(test_${T_NAME} PRIVATE $<TARGET_OBJECTS:loong_cuda_sim>)
+  target_link_libraries(test_${T_NAME} PRIVATE cudasim)
+endfunction()
+
+loong_cuda_sim_test(NAME cuda_device LABELS sim
+  SOURCES ${cudasim}/test_device.c)
+set(ops ${PROJECT_SOURCE_DIR}/tests/ops)
+foreach(name pointwise in_place)
+  loong_cuda_sim_test(NAME cuda_op_${name} LABELS "sim;ops" SOURCES
+    ${ops}/test_${name}.c ${ops}/op_case.c ${ops}/op_counts.c
+    ${ops}/op_launch.c ${ops}/op_device.c)
+  target_compile_definitions(test_cuda_op_${name} PRIVATE OP_DEVICE="cuda")
+endforeach()

@@ -31,7 +31,7 @@ int in_shared(uintptr_t at, size_t size);
 enum { STATIC_SHARED = 48 * 1024, MOST_SHARED = 227 * 1024 };
 
 /* ---- memory.cc ----------------------------------------------------------- */
-enum kind_t { DEVICE, PINNED };
+enum kind_t { DEVICE, PINNED, POOLED }; /* POOLED: of a device's pool */
 void *allocate(kind_t kind, size_t size, int device); /* NULL: full */
 bool release(kind_t kind, void *ptr);
 size_t used_bytes(int device);
@@ -46,7 +46,8 @@ const char *where(uintptr_t at); /* in words */
 /* While the device works its memory can be touched. */
 void unlock();
 void lock();
-bool peer_allowed(int device, int other);
+/* Access to the pool of `other`, or to its other memory. */
+bool peer_allowed(int device, int other, bool pooled);
 
 /* ---- stream.cc ----------------------------------------------------------- */
 void report(const char *format, ...) __attribute__((format(printf, 1, 2)));

@@ -22,6 +22,7 @@ static const size_t ROOM = (size_t)1 << 36;
 struct range_t {
     uintptr_t begin, end;
     int device;
+    kind_t kind;
     bool alive;
 };
 
@@ -37,7 +38,7 @@ struct image_t {
     uintptr_t begin, end;
 };
 
-static room_t rooms[2]; // by kind
+static room_t rooms[2]; // of a device, pinned
 static std::vector<image_t> images;
 static int unlocked;
 
@@ -96,19 +97,19 @@ static range_t *range_of(room_t *r, uintptr_t at)
 void *allocate(kind_t kind, size_t size, int device)
 {
     prepare();
-    room_t *r = &rooms[kind];
+    room_t *r = &rooms[kind == PINNED];
     size_t pages = (size + PAGE - 1) / PAGE;
     if (r->used + (pages + 1) * PAGE > ROOM) {
         return nullptr;
     }
     uintptr_t at = r->base + r->used;
-    r->ranges.push_back({at, at + size, device, true});
+    r->ranges.push_back({at, at + size, device, kind, true});
     r->owner.resize(r->used / PAGE + pages + 1, 0);
     for (size_t p = 0; p < pages; p++) {
         r->owner[r->used / PAGE + p] = (uint32_t)r->ranges.size();
     }
     r->used += (pages + 1) * PAGE;
-    if (kind == DEVICE) {
+    if (kind != PINNED) {
         unlock();
         memset(reinterpret_cast<void *>(at), 0xff, size); // NaN, no index
         lock();
@@ -120,7 +121,7 @@ bool release(kind_t kind, void *ptr)
 {
     uintptr_t at = reinterpret_cast<uintptr_t>(ptr);
     room_t *r = room_of(at);
-    range_t *range = r == &rooms[kind] ? range_of(r, at) : nullptr;
+    range_t *range = r == &rooms[kind == PINNED] ? range_of(r, at) : nullptr;
     if (range == nullptr || range->begin != at || !range->alive) {
         return false;
     }
@@ -295,7 +296,8 @@ static void check(uintptr_t at, size_t size, bool write)
         } else if (!range->alive) {
             refuse(at, size, write, "after it was freed");
         } else if (r == &rooms[DEVICE] && range->device != kernel_device() &&
-                   !peer_allowed(kernel_device(), range->device)) {
+                   !peer_allowed(kernel_device(), range->device,
+                                 range->kind == POOLED)) {
             refuse(at, size, write, "on another device without peer access");
         }
         return;

@@ -146,7 +146,7 @@ extern "C" cudaError_t cudaMallocAsync(void **ptr, size_t size,
     ENTER("cudaMallocAsync");
     NEED(known(stream_of(stream)), cudaErrorInvalidResourceHandle,
          "unknown stream");
-    return take("cudaMallocAsync", DEVICE, ptr, size);
+    return take("cudaMallocAsync", POOLED, ptr, size);
 }
 
 extern "C" cudaError_t cudaFreeAsync(void *ptr, cudaStream_t stream)
@@ -155,8 +155,50 @@ extern "C" cudaError_t cudaFreeAsync(void *ptr, cudaStream_t stream)
     NEED(is_device(ptr) && range_ok(ptr, 0), cudaErrorInvalidValue,
          "cudaFreeAsync: %s is no live allocation", where((uintptr_t)ptr));
     enqueue(stream_of(stream), [=] {
-        return give("cudaFreeAsync", DEVICE, ptr);
+        return give("cudaFreeAsync", POOLED, ptr);
     });
+    return cudaSuccess;
+}
+
+// Freed memory is never given out again here: nothing to set.
+static char pools[64];
+
+extern "C" cudaError_t cudaDeviceGetDefaultMemPool(cudaMemPool_t *pool,
+                                                   int device)
+{
+    ENTER("cudaDeviceGetDefaultMemPool");
+    NEED(device >= 0 && device < sim.devices, cudaErrorInvalidDevice,
+         "cudaDeviceGetDefaultMemPool: %d of %d", device, sim.devices);
+    *pool = reinterpret_cast<cudaMemPool_t>(pools + device);
+    return cudaSuccess;
+}
+
+extern "C" cudaError_t cudaMemPoolSetAttribute(cudaMemPool_t pool,
+                                               enum cudaMemPoolAttr attr,
+                                               void *value)
+{
+    ENTER("cudaMemPoolSetAttribute");
+    NEED(pool != nullptr && attr == cudaMemPoolAttrReleaseThreshold &&
+             value != nullptr,
+         cudaErrorInvalidValue, "cudaMemPoolSetAttribute: attribute %d",
+         (int)attr);
+    return cudaSuccess;
+}
+
+extern "C" cudaError_t cudaMemPoolSetAccess(
+    cudaMemPool_t pool, const struct cudaMemAccessDesc *list, size_t count)
+{
+    ENTER("cudaMemPoolSetAccess");
+    int owner = (int)(reinterpret_cast<char *>(pool) - pools);
+    for (size_t i = 0; i < count; i++) {
+        int device = list[i].location.id;
+        NEED(list[i].location.type == cudaMemLocationTypeDevice &&
+                 list[i].flags == cudaMemAccessFlagsProtReadWrite &&
+                 device >= 0 && device < sim.devices,
+             cudaErrorInvalidDevice, "cudaMemPoolSetAccess: device %d",
+             device);
+        sim.peers[1].insert({device, owner});
+    }
     return cudaSuccess;
 }
 
@@ -242,11 +284,11 @@ extern "C" cudaError_t cudaDeviceEnablePeerAccess(int peer, unsigned flags)
     NEED(peer >= 0 && peer < sim.devices && peer != current_device &&
              flags == 0,
          cudaErrorInvalidDevice, "cudaDeviceEnablePeerAccess: %d", peer);
-    bool fresh = sim.peers.insert({current_device, peer}).second;
+    bool fresh = sim.peers[0].insert({current_device, peer}).second;
     return fresh ? cudaSuccess : fail(cudaErrorPeerAccessAlreadyEnabled);
 }
 
-bool cudasim::peer_allowed(int device, int other)
+bool cudasim::peer_allowed(int device, int other, bool pooled)
 {
-    return sim.peers.count({device, other}) > 0;
+    return sim.peers[pooled].count({device, other}) > 0;
 }

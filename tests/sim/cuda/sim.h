@@ -27,7 +27,7 @@ struct sim_t {
     std::list<CUstream_st *> streams;
     std::set<CUevent_st *> events;
     std::map<const void *, size_t> shared; // limits of kernels
-    std::set<std::pair<int, int>> peers;
+    std::set<std::pair<int, int>> peers[2]; // of pools: [1]
     uint64_t chance;
     uint64_t turns; // pieces run, the device's clock
     double pace;

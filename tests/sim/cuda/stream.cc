@@ -465,7 +465,8 @@ extern "C" void cudasim_reset(void)
     }
     sim.events.clear();
     sim.streams.clear();
-    sim.peers.clear();
+    sim.peers[0].clear();
+    sim.peers[1].clear();
     sim.shared.clear();
     sim.last = sim.sticky = cudaSuccess;
     sim.fail_at = 0;

@@ -1,0 +1,14 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include <stdio.h>
+
+#include "cuda_device.h"
+
+static int absent_count(char *reason, size_t size)
+{
+    snprintf(reason, size, "this build has no CUDA (-DLOONG_CUDA=ON)");
+    return 0;
+}
+
+const loong_device_ops_t loongi_cuda_device = {.name = "cuda",
+                                               .count = absent_count};
+const loong_kernel_t *const loongi_cuda_kernels[] = {NULL};

@@ -1,0 +1,348 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * One GPU: memory from the driver's stream-ordered pool, which keeps what is
+ * freed; streams that do not wait for the default stream; pinned host memory.
+ * A thread may call for any device: each call names the device first. */
+#include <cuda_runtime_api.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base.h"
+#include "cuda_device.h"
+
+enum { OLDEST = 8 }; /* compute capability 8.0: bf16 */
+
+typedef struct cuda_data {
+    loong_context_t *ctx;
+    int index;
+    cudaStream_t compute;
+    loong_flaw_t *flaw; /* pinned: kernels write it */
+    char name[256];
+    int major;
+    int minor;
+    size_t memory;
+} cuda_data_t;
+
+static loong_status_t failed(loong_context_t *ctx, int index,
+                             const char *call, cudaError_t error)
+{
+    return LOONG_FAIL(ctx,
+                      error == cudaErrorMemoryAllocation ? LOONG_ERR_MEMORY
+                                                         : LOONG_ERR_DEVICE,
+                      "cuda:%d: %s: %s (%s)", index, call,
+                      cudaGetErrorString(error), cudaGetErrorName(error));
+}
+
+/* A call of the runtime, on the device of `data`. */
+#define CUDA_TRY(data_, call_)                                                \
+    do {                                                                      \
+        cudaError_t error_ = cudaSetDevice((data_)->index);                   \
+        error_ = error_ == cudaSuccess ? (call_) : error_;                    \
+        if (error_ != cudaSuccess) {                                          \
+            return failed((data_)->ctx, (data_)->index, #call_, error_);      \
+        }                                                                     \
+    } while (0)
+
+/* ---- finding devices ----------------------------------------------------- */
+
+/* Kunlun's driver brings libraries of CUDA's names, which find its devices
+ * and then load no kernel. */
+static bool is_kunlun_host(void)
+{
+    return access("/dev/xpu0", F_OK) == 0 &&
+           access("/dev/xpuctrl", F_OK) == 0;
+}
+
+static int cuda_count(char *reason, size_t size)
+{
+    int count = 0;
+    if (is_kunlun_host()) {
+        snprintf(reason, size, "the CUDA libraries of this machine are those "
+                               "of its Kunlun XPUs (/dev/xpu0)");
+        return 0;
+    }
+    cudaError_t error = cudaGetDeviceCount(&count);
+    if (error != cudaSuccess) {
+        snprintf(reason, size, "%s%s", cudaGetErrorString(error),
+                 error == cudaErrorInsufficientDriver
+                     ? " (no NVIDIA driver, or one older than this build)"
+                     : "");
+        return 0;
+    }
+    if (count == 0) {
+        snprintf(reason, size, "the driver shows no GPU; see "
+                               "CUDA_VISIBLE_DEVICES");
+    }
+    return count;
+}
+
+/* ---- one device ---------------------------------------------------------- */
+
+static loong_status_t open_device(cuda_data_t *d)
+{
+    struct cudaDeviceProp prop;
+    cudaMemPool_t pool = NULL;
+    uint64_t keep = UINT64_MAX;
+    CUDA_TRY(d, cudaGetDeviceProperties(&prop, d->index));
+    snprintf(d->name, sizeof(d->name), "%s", prop.name);
+    d->major = prop.major;
+    d->minor = prop.minor;
+    d->memory = prop.totalGlobalMem;
+    LOONG_CHECK(d->ctx, prop.major >= OLDEST, LOONG_ERR_UNSUPPORTED,
+                "cuda:%d: %s has compute capability %d.%d, at least %d.0 is "
+                "needed",
+                d->index, d->name, d->major, d->minor, (int)OLDEST);
+    CUDA_TRY(d, cudaDeviceGetDefaultMemPool(&pool, d->index));
+    CUDA_TRY(d, cudaMemPoolSetAttribute(pool, cudaMemPoolAttrReleaseThreshold,
+                                        &keep));
+    CUDA_TRY(d, cudaStreamCreateWithFlags(&d->compute, cudaStreamNonBlocking));
+    CUDA_TRY(d, cudaMallocHost((void **)&d->flaw, sizeof(*d->flaw)));
+    memset(d->flaw, 0, sizeof(*d->flaw));
+    return LOONG_OK;
+}
+
+static void cuda_destroy(loong_context_t *ctx, void *data)
+{
+    cuda_data_t *d = data;
+    cudaSetDevice(d->index);
+    if (d->compute != NULL) {
+        cudaStreamSynchronize(d->compute);
+        cudaStreamDestroy(d->compute);
+    }
+    if (d->flaw != NULL) {
+        cudaFreeHost(d->flaw);
+    }
+    loongi_free(ctx, d);
+}
+
+static loong_status_t cuda_create(loong_context_t *ctx, int index,
+                                  void **data_p)
+{
+    cuda_data_t *d = NULL;
+    LOONG_TRY(loongi_alloc(ctx, sizeof(*d), "cuda device", &d));
+    d->ctx = ctx;
+    d->index = index;
+    loong_status_t status = open_device(d);
+    if (status != LOONG_OK) {
+        cuda_destroy(ctx, d);
+        return status;
+    }
+    *data_p = d;
+    return LOONG_OK;
+}
+
+static void cuda_describe(void *data, char *text, size_t size)
+{
+    const cuda_data_t *d = data;
+    snprintf(text, size, "%s, %.1f GiB of memory, compute capability %d.%d",
+             d->name, (double)d->memory / (1024.0 * 1024.0 * 1024.0),
+             d->major, d->minor);
+}
+
+/* ---- memory -------------------------------------------------------------- */
+
+static loong_status_t cuda_alloc(loong_context_t *ctx, void *data,
+                                 size_t bytes, const char *what, void **ptr_p)
+{
+    cuda_data_t *d = data;
+    void *ptr = NULL;
+    size_t available = 0;
+    size_t total = 0;
+    (void)ctx;
+    CUDA_TRY(d, cudaMemGetInfo(&available, &total));
+    cudaError_t error =
+        cudaMallocAsync(&ptr, LOONG_MAX(bytes, 1), d->compute);
+    if (error != cudaSuccess) {
+        cudaGetLastError(); /* it is told here */
+        return LOONG_FAIL(d->ctx,
+                          error == cudaErrorMemoryAllocation
+                              ? LOONG_ERR_MEMORY
+                              : LOONG_ERR_DEVICE,
+                          "cuda:%d: %zu bytes for %s: %s; %zu of %zu bytes "
+                          "are free",
+                          d->index, bytes, what, cudaGetErrorString(error),
+                          available, total);
+    }
+    error = cudaMemsetAsync(ptr, 0, bytes, d->compute);
+    if (error != cudaSuccess) {
+        cudaFreeAsync(ptr, d->compute);
+        return failed(d->ctx, d->index, "clearing of memory", error);
+    }
+    *ptr_p = ptr;
+    return LOONG_OK;
+}
+
+static void cuda_free(loong_context_t *ctx, void *data, void *ptr,
+                      size_t bytes)
+{
+    cuda_data_t *d = data;
+    (void)ctx;
+    (void)bytes;
+    cudaSetDevice(d->index);
+    cudaFreeAsync(ptr, d->compute);
+}
+
+static loong_status_t cuda_host_alloc(loong_context_t *ctx, void *data,
+                                      size_t bytes, const char *what,
+                                      void **ptr_p)
+{
+    cuda_data_t *d = data;
+    void *ptr = NULL;
+    (void)ctx;
+    cudaError_t error = cudaSetDevice(d->index);
+    if (error == cudaSuccess) {
+        error = cudaMallocHost(&ptr, LOONG_MAX(bytes, 1));
+    }
+    LOONG_CHECK(d->ctx, error == cudaSuccess, LOONG_ERR_MEMORY,
+                "cuda:%d: %zu bytes of pinned host memory for %s: %s",
+                d->index, bytes, what, cudaGetErrorString(error));
+    memset(ptr, 0, bytes);
+    *ptr_p = ptr;
+    return LOONG_OK;
+}
+
+static void cuda_host_free(loong_context_t *ctx, void *data, void *ptr)
+{
+    cuda_data_t *d = data;
+    (void)ctx;
+    cudaSetDevice(d->index);
+    cudaFreeHost(ptr);
+}
+
+static loong_status_t cuda_copy(void *data, void *stream, void *dst,
+                                const void *src, size_t bytes)
+{
+    cuda_data_t *d = data;
+    CUDA_TRY(d, cudaMemcpyAsync(dst, src, bytes, cudaMemcpyDefault, stream));
+    return LOONG_OK;
+}
+
+static loong_status_t cuda_fill(void *data, void *stream, void *dst, int byte,
+                                size_t bytes)
+{
+    cuda_data_t *d = data;
+    CUDA_TRY(d, cudaMemsetAsync(dst, byte, bytes, stream));
+    return LOONG_OK;
+}
+
+/* ---- streams, events, peers ---------------------------------------------- */
+
+/* What kernels found wrong meanwhile. */
+static loong_status_t take_flaw(cuda_data_t *d)
+{
+    loong_flaw_t f = *d->flaw;
+    if (f.kind == LOONG_FLAW_NONE) {
+        return LOONG_OK;
+    }
+    memset(d->flaw, 0, sizeof(*d->flaw));
+    return LOONG_FAIL(d->ctx, LOONG_ERR_ARG,
+                      "cuda:%d: %s %lld at token %lld, allowed 0 to %lld",
+                      d->index, f.kind == LOONG_FLAW_ID ? "id" : "label",
+                      (long long)f.value, (long long)f.place,
+                      (long long)(f.end - 1));
+}
+
+static loong_status_t cuda_synchronize(void *data, void *stream)
+{
+    cuda_data_t *d = data;
+    CUDA_TRY(d, cudaStreamSynchronize(stream));
+    return take_flaw(d);
+}
+
+static void *cuda_compute_stream(void *data)
+{
+    return ((cuda_data_t *)data)->compute;
+}
+
+static loong_flaw_t *cuda_flaw(void *data)
+{
+    return ((cuda_data_t *)data)->flaw;
+}
+
+static loong_status_t cuda_stream_create(void *data, void **stream_p)
+{
+    cuda_data_t *d = data;
+    cudaStream_t stream = NULL;
+    CUDA_TRY(d, cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking));
+    *stream_p = stream;
+    return LOONG_OK;
+}
+
+static void cuda_stream_destroy(void *data, void *stream)
+{
+    cudaSetDevice(((cuda_data_t *)data)->index);
+    cudaStreamDestroy(stream);
+}
+
+static loong_status_t cuda_event_create(void *data, void **event_p)
+{
+    cuda_data_t *d = data;
+    cudaEvent_t event = NULL;
+    CUDA_TRY(d, cudaEventCreateWithFlags(&event, cudaEventDisableTiming));
+    *event_p = event;
+    return LOONG_OK;
+}
+
+static void cuda_event_destroy(void *data, void *event)
+{
+    cudaSetDevice(((cuda_data_t *)data)->index);
+    cudaEventDestroy(event);
+}
+
+static loong_status_t cuda_event_record(void *data, void *event, void *stream)
+{
+    cuda_data_t *d = data;
+    CUDA_TRY(d, cudaEventRecord(event, stream));
+    return LOONG_OK;
+}
+
+static loong_status_t cuda_event_wait(void *data, void *event, void *stream)
+{
+    cuda_data_t *d = data;
+    CUDA_TRY(d, cudaStreamWaitEvent(stream, event, 0));
+    return LOONG_OK;
+}
+
+static loong_status_t cuda_peer_enable(void *data, int other, bool *granted_p)
+{
+    cuda_data_t *d = data;
+    int can = 0;
+    cudaMemPool_t pool = NULL;
+    struct cudaMemAccessDesc access;
+    CUDA_TRY(d, cudaDeviceCanAccessPeer(&can, d->index, other));
+    if (can != 0) { /* all memory is of pools */
+        memset(&access, 0, sizeof(access));
+        access.location.type = cudaMemLocationTypeDevice;
+        access.location.id = d->index;
+        access.flags = cudaMemAccessFlagsProtReadWrite;
+        CUDA_TRY(d, cudaDeviceGetDefaultMemPool(&pool, other));
+        CUDA_TRY(d, cudaMemPoolSetAccess(pool, &access, 1));
+    }
+    *granted_p = can != 0;
+    return LOONG_OK;
+}
+
+const loong_device_ops_t loongi_cuda_device = {
+    .name = "cuda",
+    .count = cuda_count,
+    .create = cuda_create,
+    .destroy = cuda_destroy,
+    .alloc = cuda_alloc,
+    .free = cuda_free,
+    .copy = cuda_copy,
+    .fill = cuda_fill,
+    .synchronize = cuda_synchronize,
+    .compute_stream = cuda_compute_stream,
+    .describe = cuda_describe,
+    .host_alloc = cuda_host_alloc,
+    .host_free = cuda_host_free,
+    .stream_create = cuda_stream_create,
+    .stream_destroy = cuda_stream_destroy,
+    .event_create = cuda_event_create,
+    .event_destroy = cuda_event_destroy,
+    .event_record = cuda_event_record,
+    .event_wait = cuda_event_wait,
+    .peer_enable = cuda_peer_enable,
+    .flaw = cuda_flaw,
+};

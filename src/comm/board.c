@@ -27,6 +27,7 @@ typedef struct waiting {
     _Atomic int rank;
     _Atomic double since;
     _Atomic double limit;
+    _Atomic bool beside;
 } waiting_t;
 
 struct loong_board_slot {
@@ -225,6 +226,7 @@ void loongi_slot_wait_for(loong_board_slot_t *slot,
         waiting_t *w = &slot->wait[*record_p];
         atomic_store(&w->since, wait->since);
         atomic_store(&w->limit, wait->limit);
+        atomic_store(&w->beside, wait->beside);
         atomic_store(&w->rank, wait->world_rank + 1);
     }
 }
@@ -276,7 +278,8 @@ int loongi_board_waits_for(loong_board_t *board, int world_rank,
     for (int i = 0; slot != NULL && i < WAITS; i++) {
         int rank = atomic_load(&slot->wait[i].rank) - 1;
         double since = atomic_load(&slot->wait[i].since);
-        if (rank >= 0 && (found < 0 || since < *since_p)) {
+        if (rank >= 0 && !atomic_load(&slot->wait[i].beside) &&
+            (found < 0 || since < *since_p)) {
             found = rank;
             *since_p = since;
         }

@@ -94,6 +94,7 @@ typedef struct loong_board_wait {
     int world_rank; /* that is missing */
     double since;
     double limit; /* seconds */
+    bool beside;  /* the rank itself goes on meanwhile */
 } loong_board_wait_t;
 void loongi_slot_wait_for(loong_board_slot_t *slot,
                           const loong_board_wait_t *wait, int *record_p);
@@ -104,7 +105,7 @@ double loongi_board_overdue(loong_board_t *board, int world_rank, double now,
                             int *waiter_p);
 /* A rank of the board that waits for the world rank; -1: none does. */
 int loongi_board_waiter(loong_board_t *board, int world_rank);
-/* Whom it waits for itself, and since when; -1: nobody. */
+/* Whom it waits for itself, doing nothing else, and since when; -1: nobody. */
 int loongi_board_waits_for(loong_board_t *board, int world_rank,
                            double *since_p);
 

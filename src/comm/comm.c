@@ -79,6 +79,11 @@ void loongi_comm_set_mood(loong_comm_t *comm,
     comm->mood_user = user;
 }
 
+bool loongi_comm_progress(loong_comm_t *comm)
+{
+    return comm->progress != NULL && comm->progress(comm);
+}
+
 bool loongi_comm_is_concurrent(const loong_comm_t *comm)
 {
     return !comm->lonely;

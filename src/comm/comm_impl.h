@@ -42,8 +42,9 @@ struct loong_comm {
     uint64_t event; /* of the current call, on the board */
     loong_board_t *board;     /* NULL: nobody to report to */
     loong_board_slot_t *slot; /* this rank's */
-    /* (optional) Called while waiting: messages under way go on. */
-    void (*progress)(struct loong_comm *comm);
+    /* (optional) Called while waiting, and by a lane: messages under way go
+     * on; false when there are none. */
+    bool (*progress)(struct loong_comm *comm);
     /* (optional; default: EAGER) Asked now and then while waiting. */
     loong_wait_mood_t (*mood)(void *user);
     void *mood_user;
@@ -56,6 +57,10 @@ void loongi_comm_set_mood(loong_comm_t *comm,
 /* May other communicators of this rank be used at the same time, by another
  * thread? */
 bool loongi_comm_is_concurrent(const loong_comm_t *comm);
+
+/* Lets messages go on that only do so when somebody looks; false: there are
+ * none. From any thread when the communicator is concurrent. */
+bool loongi_comm_progress(loong_comm_t *comm);
 
 /* Reports on this board from now on. The board outlives the object. */
 void loongi_comm_set_board(loong_comm_t *comm, loong_board_t *board);

@@ -22,6 +22,12 @@ loong_wait_t loongi_wait_begin(loong_comm_t *comm)
     return wait;
 }
 
+static loong_wait_mood_t mood_of(const loong_comm_t *comm)
+{
+    return comm->mood != NULL ? comm->mood(comm->mood_user)
+                              : LOONG_WAIT_EAGER;
+}
+
 static bool will_not_come(const loong_wait_t *wait, int peer)
 {
     loong_comm_t *comm = wait->comm;
@@ -43,9 +49,7 @@ static bool look_at_clock(loong_wait_t *wait, int peer)
 {
     loong_comm_t *comm = wait->comm;
     double now = loongi_now();
-    if (comm->progress != NULL) {
-        comm->progress(comm);
-    }
+    (void)loongi_comm_progress(comm);
     if (wait->limit == 0.0) {
         wait->begin = wait->told = now;
         wait->limit = now + comm->timeout;
@@ -53,19 +57,14 @@ static bool look_at_clock(loong_wait_t *wait, int peer)
     if (comm->board != NULL && now - wait->told > TELL_SECONDS) {
         wait->told = now;
         loong_board_wait_t on = {comm->world_ranks[peer], wait->begin,
-                                 comm->timeout};
+                                 comm->timeout,
+                                 mood_of(comm) == LOONG_WAIT_BESIDE};
         loongi_slot_wait_for(comm->slot, &on, &wait->record);
         if (will_not_come(wait, peer)) {
             wait->limit = LOONG_MIN(wait->limit, now + LAST_SECONDS);
         }
     }
     return now < wait->limit;
-}
-
-static loong_wait_mood_t mood_of(const loong_comm_t *comm)
-{
-    return comm->mood != NULL ? comm->mood(comm->mood_user)
-                              : LOONG_WAIT_EAGER;
 }
 
 bool loongi_wait_step(loong_wait_t *wait, int peer)

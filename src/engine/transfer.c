@@ -15,6 +15,7 @@ typedef struct tensors {
 
 typedef struct messages {
     bool active;
+    double begin;
     loong_comm_request_t request[MAX_TENSORS];
 } messages_t;
 
@@ -32,6 +33,7 @@ struct loong_transfer {
     tensors_t in[DIRECTIONS];
     int64_t num_slots;
     slot_t *slots;
+    loong_transfer_stats_t stats[2]; /* sent, received */
 };
 
 /* ---- what is sent ------------------------------------------------------- */
@@ -123,20 +125,36 @@ void loongi_transfer_destroy(loong_transfer_t **transfer_p)
 
 /* ---- waiting ------------------------------------------------------------ */
 
-static loong_status_t wait_for(loong_transfer_t *t, const tensors_t *tensors,
-                               messages_t *m)
+static loong_status_t wait_for(loong_transfer_t *t, bool received,
+                               const tensors_t *tensors, messages_t *m)
 {
-    for (int i = 0; m->active && i < tensors->count; i++) {
-        LOONG_TRY(loong_comm_wait(t->comm, &m->request[i]));
+    loong_transfer_stats_t *stats = &t->stats[received];
+    double begin = loongi_now();
+    if (!m->active) {
+        return LOONG_OK;
     }
+    for (int i = 0; i < tensors->count; i++) {
+        LOONG_TRY(loong_comm_wait(t->comm, &m->request[i]));
+        stats->bytes += (double)m->request[i].bytes;
+    }
+    double end = loongi_now();
+    stats->count += tensors->count;
+    stats->seconds += end - m->begin;
+    stats->blocked += end - begin;
     m->active = false;
     return LOONG_OK;
+}
+
+loong_transfer_stats_t loongi_transfer_stats(const loong_transfer_t *transfer,
+                                             bool received)
+{
+    return transfer->stats[received];
 }
 
 static loong_status_t wait_sent(loong_transfer_t *t, slot_t *slot)
 {
     for (int d = 0; d < DIRECTIONS; d++) {
-        LOONG_TRY(wait_for(t, &t->out[d], &slot->sent[d]));
+        LOONG_TRY(wait_for(t, false, &t->out[d], &slot->sent[d]));
     }
     return LOONG_OK;
 }
@@ -163,7 +181,7 @@ loong_status_t loongi_transfer_need(loong_transfer_t *transfer,
         return LOONG_OK;
     }
     LOONG_TRY(take(transfer, entry, &slot));
-    return wait_for(transfer, &transfer->in[direction],
+    return wait_for(transfer, true, &transfer->in[direction],
                     &slot->received[direction]);
 }
 
@@ -205,6 +223,7 @@ loong_status_t loongi_transfer_begin(loong_transfer_t *transfer,
     const tensors_t *tensors =
         send ? &t->out[direction] : &t->in[direction];
     messages_t *m = send ? &slot->sent[direction] : &slot->received[direction];
+    m->begin = loongi_now();
     for (int i = 0; i < tensors->count; i++) {
         const loong_port_t *port = tensors->port[i];
         char *data = run->base[port->operand.base] + port->operand.offset;
@@ -215,5 +234,8 @@ loong_status_t loongi_transfer_begin(loong_transfer_t *transfer,
                                           entry->peer, tag, &m->request[i]));
     }
     m->active = tensors->count > 0;
+    if (m->active) {
+        loongi_lane_wake(run->lane);
+    }
     return LOONG_OK;
 }

@@ -38,6 +38,17 @@ loongi_transfer_begin(loong_transfer_t *transfer, const loong_run_t *run,
 /* Waits for what a program reads: F and E the forward, B the backward. */
 LOONG_NODISCARD loong_status_t
 loongi_transfer_need(loong_transfer_t *transfer, const loong_entry_t *entry);
+/* Of all sends and receives since creation. Messages are under way until they
+ * are waited for. */
+typedef struct loong_transfer_stats {
+    int64_t count;
+    double bytes;
+    double seconds; /* under way */
+    double blocked; /* waited for */
+} loong_transfer_stats_t;
+loong_transfer_stats_t loongi_transfer_stats(const loong_transfer_t *transfer,
+                                             bool received);
+
 /* Waits for all sends. */
 LOONG_NODISCARD loong_status_t
 loongi_transfer_finish(loong_transfer_t *transfer);

@@ -13,7 +13,9 @@ typedef struct row {
     const char *kernel;
     int64_t count;
     double seconds;
-    double blocked; /* the rank, by a collective */
+    double blocked; /* of that, in which the rank did nothing else */
+    bool comm;
+    double moved; /* bytes of the buffers of collectives */
     double flops;
     double bytes;
 } row_t;
@@ -79,6 +81,21 @@ static row_t *find_row(loong_profiler_t *p, const loong_step_t *step)
     return row;
 }
 
+/* What a collective brings together: its larger operand. */
+static double buffer_bytes(const loong_step_t *step)
+{
+    const loong_kernel_query_t *q = &step->query;
+    double most = 0.0;
+    for (int i = 0; i < q->num_in + q->num_out; i++) {
+        const loong_karg_t *a = &q->arg[i];
+        double bytes = (double)loong_karg_rows(a, NULL) *
+                       (double)loong_karg_cols(a, NULL) *
+                       (double)loong_dtype_size(a->dtype);
+        most = a->rank > 0 ? LOONG_MAX(most, bytes) : most;
+    }
+    return most;
+}
+
 static void record(void *user, const loong_program_t *program, int64_t index,
                    void *const *ptr, const loong_step_time_t *time)
 {
@@ -87,8 +104,11 @@ static void record(void *user, const loong_program_t *program, int64_t index,
     row_t *row = find_row(p, step);
     (void)ptr;
     row->count++;
+    bool comm = step->kernel->communicates;
     row->seconds += time->end - time->begin;
-    row->blocked += time->blocked;
+    row->comm = comm;
+    row->blocked += comm ? time->blocked : time->end - time->begin;
+    row->moved += comm ? buffer_bytes(step) : 0.0;
     row->flops += step->cost.flops;
     row->bytes += step->cost.bytes;
     if (p->num_events < p->max_events) {
@@ -106,10 +126,10 @@ void loongi_profiler_attach(loong_profiler_t *profiler, loong_run_t *run)
     run->hook_user = profiler;
 }
 
-static int by_seconds(const void *a, const void *b)
+static int by_blocked(const void *a, const void *b)
 {
-    double x = ((const row_t *)a)->seconds;
-    double y = ((const row_t *)b)->seconds;
+    double x = ((const row_t *)a)->blocked;
+    double y = ((const row_t *)b)->blocked;
     return (x < y) - (x > y);
 }
 
@@ -119,9 +139,9 @@ void loongi_profiler_table(const loong_profiler_t *profiler,
     row_t rows[MAX_ROWS];
     double all = 0.0;
     memcpy(rows, profiler->rows, sizeof(rows));
-    qsort(rows, (size_t)profiler->num_rows, sizeof(rows[0]), by_seconds);
+    qsort(rows, (size_t)profiler->num_rows, sizeof(rows[0]), by_blocked);
     for (int i = 0; i < profiler->num_rows; i++) {
-        all += rows[i].seconds;
+        all += rows[i].blocked;
     }
     loongi_text_printf(text, "%-18s %-34s %9s %10s %7s %9s %8s\n", "op",
                        "kernel", "count", "ms", "share", "GFLOP/s", "GB/s");
@@ -131,12 +151,56 @@ void loongi_profiler_table(const loong_profiler_t *profiler,
         loongi_text_printf(text,
                            "%-18s %-34s %9lld %10.1f %6.1f%% %9.1f %8.2f\n",
                            r->op, r->kernel, (long long)r->count,
-                           1e3 * r->seconds, 100.0 * r->seconds / all,
+                           1e3 * r->blocked, 100.0 * r->blocked / all,
                            1e-9 * r->flops / seconds,
                            1e-9 * r->bytes / seconds);
     }
     loongi_text_printf(text, "%-18s %-34s %9s %10.1f\n", "together", "", "",
                        1e3 * all);
+}
+
+static void tell_traffic(const loong_traffic_t *t, loong_text_t *text)
+{
+    double hidden = LOONG_MAX(t->seconds - t->blocked, 0.0);
+    loongi_text_printf(text, "%-24s %9lld %10.1f %10.1f %10.1f", t->name,
+                       (long long)t->count, 1e-6 * t->bytes,
+                       1e3 * t->seconds, 1e3 * t->blocked);
+    if (t->seconds > 0.0) {
+        loongi_text_printf(text, " %9.1f%%\n", 100.0 * hidden / t->seconds);
+    } else {
+        loongi_text_printf(text, " %10s\n", "-");
+    }
+}
+
+double loongi_profiler_blocked(const loong_profiler_t *profiler)
+{
+    double seconds = 0.0;
+    for (int i = 0; i < profiler->num_rows; i++) {
+        const row_t *r = &profiler->rows[i];
+        seconds += r->comm ? r->blocked : 0.0;
+    }
+    return seconds;
+}
+
+void loongi_profiler_traffic(const loong_profiler_t *profiler, int num_others,
+                             const loong_traffic_t *others, loong_text_t *text)
+{
+    loongi_text_printf(text, "%-24s %9s %10s %10s %10s %10s\n",
+                       "communication", "count", "MB", "ms", "ms waited",
+                       "overlap");
+    for (int i = 0; i < profiler->num_rows; i++) {
+        const row_t *r = &profiler->rows[i];
+        loong_traffic_t t = {r->op, r->count, r->moved, r->seconds,
+                             r->blocked};
+        if (r->comm) {
+            tell_traffic(&t, text);
+        }
+    }
+    for (int i = 0; i < num_others; i++) {
+        if (others[i].count > 0) {
+            tell_traffic(&others[i], text);
+        }
+    }
 }
 
 loong_status_t loongi_profiler_write(const loong_profiler_t *profiler,

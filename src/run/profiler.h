@@ -22,9 +22,27 @@ void loongi_profiler_destroy(loong_profiler_t **profiler_p);
 /* Hooks into a run. */
 void loongi_profiler_attach(loong_profiler_t *profiler, loong_run_t *run);
 
-/* Table: op, kernel, count, ms, share of the measured time, GFLOP/s, GB/s. */
+/* Table: op, kernel, count, ms, share of the measured time, GFLOP/s, GB/s. Of
+ * collectives the ms are those that the rank waited. */
 void loongi_profiler_table(const loong_profiler_t *profiler,
                            loong_text_t *text);
+
+/* One kind of communication. */
+typedef struct loong_traffic {
+    const char *name;
+    int64_t count;
+    double bytes;   /* of this rank's buffers */
+    double seconds; /* under way */
+    double blocked; /* of these, the rank waited */
+} loong_traffic_t;
+
+/* Table of the collectives that were measured and of others: count, MB, ms
+ * under way and waited for, the share of the first that was not waited for. */
+void loongi_profiler_traffic(const loong_profiler_t *profiler, int num_others,
+                             const loong_traffic_t *others,
+                             loong_text_t *text);
+/* Seconds that were waited for measured collectives. */
+double loongi_profiler_blocked(const loong_profiler_t *profiler);
 
 /* Chrome trace (JSON object format). Errors: LOONG_ERR_IO. */
 LOONG_NODISCARD loong_status_t

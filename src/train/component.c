@@ -260,6 +260,12 @@ static void set_moods(loong_component_t *c)
     }
 }
 
+/* The messages between stages go on beside the computation. */
+static bool poll_messages(void *user)
+{
+    return loongi_comm_progress(user);
+}
+
 static loong_status_t open_lane(loong_component_t *c)
 {
     loong_comm_t *world = c->groups->comm[LOONG_GROUP_WORLD];
@@ -276,6 +282,8 @@ static loong_status_t open_lane(loong_component_t *c)
         return LOONG_OK;
     }
     LOONG_TRY(loongi_lane_create(c->ctx, &c->run.lane));
+    loongi_lane_set_poll(c->run.lane, poll_messages,
+                         c->groups->comm[LOONG_GROUP_PP]);
     set_moods(c);
     return LOONG_OK;
 }

@@ -46,9 +46,7 @@ void loongi_report_close(loong_trainer_t *t)
     loongi_tensorboard_destroy(&t->report.board);
 }
 
-/* So long has this rank waited for communication: what the lane did beside
- * computation is not counted. */
-static double blocked_seconds(const loong_trainer_t *t)
+double loongi_report_blocked(const loong_trainer_t *t)
 {
     double seconds = loongi_groups_seconds(&t->groups);
     if (t->component->run.lane != NULL) {
@@ -61,7 +59,7 @@ static double blocked_seconds(const loong_trainer_t *t)
 void loongi_report_reset(loong_trainer_t *t)
 {
     t->window.time = loongi_now();
-    t->window.comm_seconds = blocked_seconds(t);
+    t->window.comm_seconds = loongi_report_blocked(t);
     t->window.data_seconds = 0.0;
     t->window.tokens = 0;
     t->window.steps = 0;
@@ -118,7 +116,7 @@ static loong_status_t measure_ranks(loong_trainer_t *t, loong_metrics_t *m)
 static void measure(loong_trainer_t *t, loong_metrics_t *m)
 {
     double seconds = loongi_now() - t->window.time;
-    double comm = blocked_seconds(t) - t->window.comm_seconds;
+    double comm = loongi_report_blocked(t) - t->window.comm_seconds;
     loongi_metrics_clear(m);
     m->step = t->state.step;
     m->total_steps = t->set.train_iters;

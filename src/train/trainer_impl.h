@@ -97,6 +97,7 @@ struct loong_trainer {
     loong_tokenizer_t *tokenizer; /* of ranks that sample; else NULL */
     loong_pairs_t *tokens; /* ids for exports (hf_tokens.h); rank 0 */
     loong_profiler_t *profiler; /* NULL: not measured */
+    double profile_blocked;     /* when it began */
     loong_faults_t *faults;     /* NULL: none on request */
     loong_job_t *job;           /* rank 0 under a supervisor; else NULL */
     loong_job_progress_t told;  /* to it */
@@ -259,6 +260,9 @@ LOONG_NODISCARD loong_status_t loongi_report_open(loong_trainer_t *t);
 void loongi_report_close(loong_trainer_t *t);
 void loongi_report_reset(loong_trainer_t *t);
 LOONG_NODISCARD loong_status_t loongi_report_interval(loong_trainer_t *t);
+/* So long has this rank waited for communication: what the lane did beside
+ * computation is not counted. */
+double loongi_report_blocked(const loong_trainer_t *t);
 /* Of the last interval; NAN before the first step. */
 double loongi_report_step_seconds(const loong_trainer_t *t);
 /* What is left to run, in seconds; NAN before the first step. */

@@ -207,6 +207,33 @@ static void predicted_step(void **state)
 
 static const char measured_path[] = "timeline_measured.svg";
 
+/* Stage 0 sends one tensor forward a micro-batch and receives its gradient,
+ * stage 1 the other way round; evaluations send as well. */
+static loong_status_t check_traffic(loong_trainer_t *t, const char *table)
+{
+    static const char *const rows[] = {"\nsend ", "\nreceive ",
+                                       "\nbetween programs "};
+    const loong_stage_t *s = t->component->stages[0];
+    int64_t messages = t->state.step *
+                       t->component->schedule->params.micro_batches;
+    for (int i = 0; i < 3; i++) {
+        LOONG_CHECK(t->ctx, strstr(table, rows[i]) != NULL,
+                    LOONG_ERR_MISMATCH, "no row%s in%s", rows[i], table);
+    }
+    for (int received = 0; received < 2; received++) {
+        loong_transfer_stats_t m = loongi_transfer_stats(
+            s->transfer[LOONG_STAGE_TRAIN], received);
+        LOONG_CHECK(t->ctx,
+                    m.count == messages && m.bytes > 0.0 &&
+                        m.seconds >= m.blocked && m.blocked > 0.0,
+                    LOONG_ERR_MISMATCH,
+                    "%lld messages of %g bytes, %g s, %g waited; %lld wanted",
+                    (long long)m.count, m.bytes, m.seconds, m.blocked,
+                    (long long)messages);
+    }
+    return LOONG_OK;
+}
+
 static loong_status_t train_and_plot(loong_trainer_t *trainer)
 {
     const char *text = NULL;
@@ -215,6 +242,7 @@ static loong_status_t train_and_plot(loong_trainer_t *trainer)
     LOONG_TRY(loong_trainer_profile_begin(t));
     LOONG_TRY(loong_trainer_run(t));
     LOONG_TRY(loong_trainer_profile_end(t, NULL, &table));
+    LOONG_TRY(check_traffic(t, table));
     LOONG_TRY(loong_trainer_plot(t, measured_path, &text));
     bool first = loong_comm_rank(t->comm) == 0;
     LOONG_CHECK(t->ctx, first == (text[0] != '\0'), LOONG_ERR_MISMATCH,

@@ -4,10 +4,12 @@
  * file; this one only chooses. */
 #include <errno.h>
 #include <inttypes.h>
+#include <libgen.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "loong/progress.h"
@@ -45,6 +47,36 @@ int data_usage(const char *command, const char *fmt, ...)
     fprintf(stderr, "\nloong-data %s --help lists the options\n", command);
     va_end(args);
     return LOONG_EXIT_USAGE;
+}
+
+/* mkdir -p of everything in front of the last slash. */
+static bool make_parents(char *path)
+{
+    for (char *c = path + 1; *path != '\0' && *c != '\0'; c++) {
+        if (*c != '/') {
+            continue;
+        }
+        *c = '\0';
+        bool made = mkdir(path, 0777) == 0 || errno == EEXIST;
+        *c = '/';
+        if (!made) {
+            return false;
+        }
+    }
+    return true;
+}
+
+bool data_can_write(const char *command, const char *path)
+{
+    char *copy = strdup(path);
+    bool can = copy != NULL && make_parents(copy) &&
+               access(dirname(copy), W_OK | X_OK) == 0;
+    if (!can) {
+        fprintf(stderr, "loong-data %s: cannot write '%s': %s\n", command,
+                path, strerror(errno));
+    }
+    free(copy);
+    return can;
 }
 
 bool data_integer(const char *command, const char *option, const char *text,

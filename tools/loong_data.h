@@ -33,6 +33,10 @@ int data_usage(const char *command, const char *fmt, ...) LOONG_PRINTF(2, 3);
 bool data_integer(const char *command, const char *option, const char *text,
                   const int64_t range[2], int64_t *value_p);
 
+/* Asked before an hour of work is lost: makes the directory that `path` is to
+ * be in; false after saying why nothing can be written there. */
+bool data_can_write(const char *command, const char *path);
+
 /* The tokenizer of --tokenizer. "bytes" is built in: ids 0 .. 255 are the
  * bytes of the text, 256 ends a document. */
 typedef struct data_tokenizer {

@@ -286,6 +286,9 @@ int data_index(loong_context_t *ctx, int argc, char **argv)
                           : o.prefix == NULL  ? "--output-prefix PREFIX"
                                               : "a file or directory");
     }
+    if (!data_can_write("index", o.prefix)) {
+        return LOONG_EXIT_CANNOT_WRITE;
+    }
     signal(SIGINT, on_signal);
     signal(SIGTERM, on_signal);
     return run(ctx, &o);

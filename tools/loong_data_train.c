@@ -4,7 +4,6 @@
 #include <errno.h>
 #include <getopt.h>
 #include <inttypes.h>
-#include <libgen.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -135,22 +134,9 @@ static loong_status_t train(loong_context_t *ctx, const options_t *o,
     return status;
 }
 
-/* Asked before an hour of work is lost. */
-static bool can_write(const char *path)
-{
-    char *copy = strdup(path);
-    bool can = copy != NULL && access(dirname(copy), W_OK | X_OK) == 0;
-    if (!can) {
-        fprintf(stderr, "loong-data tokenizer train: cannot write '%s': %s\n",
-                path, strerror(errno));
-    }
-    free(copy);
-    return can;
-}
-
 static int run(loong_context_t *ctx, const options_t *o)
 {
-    if (!can_write(o->output)) {
+    if (!data_can_write("tokenizer train", o->output)) {
         return LOONG_EXIT_CANNOT_WRITE;
     }
     source_t source = {ctx, o, NULL, NULL, 0, 0, 0};

@@ -292,19 +292,22 @@ static loong_status_t train(loong_context_t *ctx, loong_comm_t *comm,
 
 static void print_line(void *user, loong_log_level_t level, const char *line)
 {
-    (void)user, (void)level;
-    fprintf(stderr, "%s\n", line);
+    const int *rank = user; /* the first one speaks for all */
+    if (*rank == 0 || level != LOONG_LOG_INFO) {
+        fprintf(stderr, "%s\n", line);
+    }
 }
 
 static loong_status_t run(loong_context_t *ctx, const char *text,
-                          const char *dir)
+                          const char *dir, int *rank)
 {
     char prefix[1024];
     loong_comm_t *comm = NULL;
     snprintf(prefix, sizeof(prefix), "%s/data", dir);
     TRY(register_all(ctx));
     TRY(loong_comm_create_world(ctx, NULL, &comm));
-    if (loong_comm_rank(comm) == 0) {
+    *rank = loong_comm_rank(comm);
+    if (*rank == 0) {
         TRY(write_data(ctx, text, prefix));
     }
     TRY(loong_comm_barrier(comm, "data"));
@@ -315,7 +318,8 @@ static loong_status_t run(loong_context_t *ctx, const char *text,
 
 int main(int argc, char **argv)
 {
-    loong_context_params_t params = {print_line, NULL, LOONG_LOG_INFO};
+    int rank = 0;
+    loong_context_params_t params = {print_line, &rank, LOONG_LOG_INFO};
     loong_context_t *ctx = NULL;
     if (argc != 3) {
         fprintf(stderr, "usage: %s TEXT DIR\n", argv[0]);
@@ -324,7 +328,7 @@ int main(int argc, char **argv)
     if (loong_context_create(&params, &ctx) != LOONG_OK) {
         return 1;
     }
-    loong_status_t status = run(ctx, argv[1], argv[2]);
+    loong_status_t status = run(ctx, argv[1], argv[2], &rank);
     if (status != LOONG_OK) {
         fprintf(stderr, "%s\n", loong_context_error(ctx));
         exit(1); /* what is still open ends with the process */

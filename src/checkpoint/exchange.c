@@ -9,6 +9,7 @@
 #include "hf_weights.h"
 #include "loong/checkpoint.h"
 #include "native.h"
+#include "native_dir.h"
 #include "view.h"
 
 /* ---- import ---- */
@@ -102,6 +103,33 @@ static loong_status_t save_import(loong_context_t *ctx, const loong_hf_t *hf,
     return status;
 }
 
+/* An import is step 0 and becomes the latest: not in the directory of a run.
+ * An earlier import is replaced. */
+static loong_status_t check_no_run(loong_context_t *ctx, const char *dir)
+{
+    char first[32];
+    const char **names = NULL;
+    int64_t count = 0;
+    loong_arena_t *arena = NULL;
+    snprintf(first, sizeof(first), LOONG_STEP_FORMAT, 0LL);
+    if (!loongi_dir_exists(dir)) {
+        return LOONG_OK;
+    }
+    LOONG_TRY(loongi_arena_create(ctx, "names of steps", &arena));
+    loong_status_t status =
+        loongi_checkpoint_steps(ctx, arena, dir, &names, &count);
+    for (int64_t i = 0; i < count && status == LOONG_OK; i++) {
+        if (strcmp(names[i], first) != 0) {
+            status = LOONG_FAIL(ctx, LOONG_ERR_CONFIG,
+                                "'%s' has checkpoints of a run (%s): another "
+                                "directory is wanted for an import",
+                                dir, names[i]);
+        }
+    }
+    loongi_arena_destroy(&arena);
+    return status;
+}
+
 loong_status_t loong_checkpoint_import(loong_context_t *ctx, const char *hf_dir,
                                        const char *save_dir)
 {
@@ -109,6 +137,7 @@ loong_status_t loong_checkpoint_import(loong_context_t *ctx, const char *hf_dir,
     loong_pairs_t *metadata = NULL;
     loong_checkpoint_save_params_t params;
     memset(&params, 0, sizeof(params));
+    LOONG_TRY(check_no_run(ctx, save_dir));
     LOONG_TRY(loongi_hf_open(ctx, hf_dir, &hf));
     loong_status_t status = loongi_pairs_create(ctx, &metadata);
     if (status == LOONG_OK) {
@@ -213,15 +242,21 @@ export_model(native_source_t *source, const loong_pairs_t *model,
 
 /* What is asked for, else what the run that saved it knew. */
 static loong_status_t
-read_tokens(const loong_checkpoint_export_params_t *params,
+read_tokens(loong_context_t *ctx, const loong_pairs_t *model,
+            const loong_checkpoint_export_params_t *params,
             const loong_pairs_t *metadata, loong_pairs_t *tokens)
 {
     const int64_t asked[LOONG_HF_TOKENS] = {
         params->bos_token_id, params->eos_token_id, params->pad_token_id};
+    int64_t vocab_size = INT64_MAX;
+    loongi_pairs_int(model, "vocab_size", &vocab_size);
     for (int i = 0; i < LOONG_HF_TOKENS; i++) {
         const char *name = loongi_hf_token_names[i];
         const char *known = loongi_pairs_get(metadata, name);
         if (asked[i] >= 0) {
+            LOONG_CHECK(ctx, asked[i] < vocab_size, LOONG_ERR_CONFIG,
+                        "%s: %lld, the vocabulary has 0 to %lld", name,
+                        (long long)asked[i], (long long)vocab_size - 1);
             LOONG_TRY(loongi_pairs_set_int(tokens, name, asked[i]));
         } else if (known != NULL && params->tokenizer_dir == NULL) {
             LOONG_TRY(loongi_pairs_set(tokens, name, known));
@@ -247,9 +282,6 @@ export_open(native_source_t *source,
         status = loongi_pairs_create(source->ctx, &tokens);
     }
     if (status == LOONG_OK) {
-        status = read_tokens(params, metadata, tokens);
-    }
-    if (status == LOONG_OK) {
         status = loongi_view_model_keys(metadata, source->component, model);
     }
     if (status == LOONG_OK && model->count == 0) {
@@ -257,6 +289,9 @@ export_open(native_source_t *source,
                             "'%s' has no keys model.%s.* in its metadata",
                             loongi_checkpoint_path(source->checkpoint),
                             source->component);
+    }
+    if (status == LOONG_OK) {
+        status = read_tokens(source->ctx, model, params, metadata, tokens);
     }
     if (status == LOONG_OK) {
         status = export_model(source, model, params, tokens, files.data);

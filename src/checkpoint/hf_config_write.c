@@ -162,14 +162,19 @@ static bool is_neutral(const writer_t *w, const char *key)
     return false;
 }
 
+/* How a model was trained, not what it is: a type may lack it. */
+static bool is_rate(const char *key)
+{
+    return strstr(key, "dropout") != NULL;
+}
+
 static void emit_table(writer_t *w)
 {
     for (const loong_hf_field_t *f = w->type->fields; f->name != NULL; f++) {
         if (f->kind == LOONG_HF_INT) {
             emit_int(w, f->name, f->key);
         } else if (f->kind == LOONG_HF_REAL) {
-            bool rate = strstr(f->key, "dropout") != NULL;
-            emit_real(w, f->name, f->key, rate ? "0" : f->fallback);
+            emit_real(w, f->name, f->key, is_rate(f->key) ? "0" : f->fallback);
         } else if (f->kind == LOONG_HF_BOOL) {
             emit_bool(w, f->name, loongi_pairs_true(w->model, f->key));
         } else if (f->kind == LOONG_HF_NEUTRAL) {
@@ -180,11 +185,13 @@ static void emit_table(writer_t *w)
         }
     }
     for (const loong_hf_fixed_t *f = w->type->fixed; f->key != NULL; f++) {
-        check_value(w, f->key, f->value);
+        if (!is_rate(f->key)) {
+            check_value(w, f->key, f->value);
+        }
     }
     for (int64_t i = 0; i < w->model->count; i++) {
         const char *key = w->model->items[i].key;
-        if (!is_known(w, key) && !is_neutral(w, key)) {
+        if (!is_known(w, key) && !is_neutral(w, key) && !is_rate(key)) {
             loongi_problems_add(&w->problems,
                                 "%s: model type %s has nothing like it", key,
                                 w->type->model_type);

@@ -326,17 +326,20 @@ static void diff_models(const report_t *r, const loong_view_t *const views[2],
 }
 
 /* Models that differ in what is left to defaults, or in how a number is
- * written, are the same. Keys of other models than decoders are compared as
- * they are. */
+ * written, or in the dropout they were trained with, are the same. Keys of
+ * other models than decoders are compared as they are. */
 static void fill_models(loong_context_t *ctx, loong_view_t *const views[2])
 {
     loong_pairs_t *pairs[2] = {NULL, NULL};
     loong_status_t status = LOONG_OK;
     for (int i = 0; i < 2 && status == LOONG_OK; i++) {
         status = loongi_pairs_create(ctx, &pairs[i]);
-        for (int64_t k = 0;
-             k < views[i]->model->count && status == LOONG_OK; k++) {
+        for (int64_t k = 0; k < views[i]->model->count && status == LOONG_OK;
+             k++) {
             const loong_pair_t *pair = &views[i]->model->items[k];
+            if (strstr(pair->key, "dropout") != NULL) {
+                continue;
+            }
             status = loongi_pairs_set(pairs[i], pair->key, pair->value);
         }
         if (status == LOONG_OK) {

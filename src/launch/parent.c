@@ -246,6 +246,11 @@ static void judge_signal(parent_t *parent, int number)
     if (parent->killed) {
         return; /* the verdict was there before */
     }
+    if (number == SIGPIPE && parent->launch.size == 1) {
+        judge(parent, LOONG_EXIT_FAILED, "nobody reads the output any more");
+        report(parent, "nobody reads the output any more");
+        return;
+    }
     who(parent, text, sizeof(text));
     snprintf(line, sizeof(line),
              "lost: rank %d was killed by signal %d (%s): %s",

@@ -259,6 +259,8 @@ static const loong_recipe_key_t keys[] = {
     TEXT("checkpoint.save", NULL, FREE, "directory of checkpoints"),
     TEXT("checkpoint.load", NULL, FREE,
          "directory to resume from; auto: checkpoint.save if it has one"),
+    BOOL("checkpoint.no_load_optim", "false", FREE,
+         "parameters only, as from an imported checkpoint: moments begin at 0"),
     AMOUNT("checkpoint.save_interval", "0", 0, BIG, FREE,
            "steps; 0: only at the end"),
     SECONDS("checkpoint.save_interval_seconds", "0", FREE, "0: never"),
@@ -270,7 +272,7 @@ static const loong_recipe_key_t keys[] = {
 
     AMOUNT("eval.interval", "0", 0, BIG, FREE, "steps; 0: only at the end"),
     AMOUNT("eval.iters", "0", 0, BIG, FREE,
-           "micro-batches a rank; 0: the whole set"),
+           "global batches; 0: the whole set"),
     TEXTS("eval.sample.prompts", FREE, "texts to continue at an evaluation"),
     INT("eval.sample.max_new_tokens", "64", 1, 100000, FREE, "tokens"),
     REAL("eval.sample.temperature", "0.8", 0, 100, FREE, "0: the likeliest"),

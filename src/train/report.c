@@ -208,16 +208,20 @@ void loongi_report_end(loong_trainer_t *t, bool stopped)
 {
     char took[LOONG_TIME_SIZE];
     char tokens[LOONG_HUMAN_SIZE];
+    char lowest[64] = "";
     const char *save = loong_recipe_text(t->recipe, "checkpoint.save");
+    if (t->report.lowest_step > 0) {
+        snprintf(lowest, sizeof(lowest), ", lowest %.4f at step %lld",
+                 t->report.lowest_loss, (long long)t->report.lowest_step);
+    }
     loongi_human_count(
         (double)(t->state.consumed_samples * t->set.seq_length), tokens);
     loongi_log(t->ctx, LOONG_LOG_INFO,
-               "%s at step %lld of %lld | %s tokens | loss %.4f, lowest %.4f "
-               "at step %lld | this run took %s",
+               "%s at step %lld of %lld | %s tokens | loss %.4f%s | this run "
+               "took %s",
                stopped ? "stopped" : "finished", (long long)t->state.step,
                (long long)t->set.train_iters, tokens, t->report.last_loss,
-               t->report.lowest_loss, (long long)t->report.lowest_step,
-               loongi_metrics_time(loongi_now() - t->start_time, took));
+               lowest, loongi_metrics_time(loongi_now() - t->start_time, took));
     if (save == NULL && loong_comm_rank(t->comm) == 0) {
         loongi_log(t->ctx, LOONG_LOG_WARN,
                    "nothing is kept: checkpoint.save is not set");

@@ -406,6 +406,18 @@ static loong_status_t handle_nan(loong_trainer_t *t)
     return LOONG_OK;
 }
 
+/* A step without a token that counts in the loss has nothing to apply. */
+static void leave_out(loong_trainer_t *t)
+{
+    if (loong_comm_rank(t->comm) == 0) {
+        loongi_log(t->ctx, LOONG_LOG_WARN,
+                   "step %lld: no token of its samples counts in the loss; "
+                   "the step is not applied",
+                   (long long)t->state.step);
+    }
+    t->report.skipped++;
+}
+
 /* ---- update -------------------------------------------------------------- */
 
 static loong_status_t update(loong_trainer_t *t)
@@ -450,7 +462,9 @@ loong_status_t loongi_train_step(loong_trainer_t *t)
     if (t->frame.log_tensors) {
         LOONG_TRY(loongi_tensors_report(t));
     }
-    if (isfinite(t->state.loss) && isfinite(t->state.grad_norm)) {
+    if (t->loss_tokens == 0) {
+        leave_out(t);
+    } else if (isfinite(t->state.loss) && isfinite(t->state.grad_norm)) {
         LOONG_TRY(update(t));
     } else {
         LOONG_TRY(handle_nan(t));

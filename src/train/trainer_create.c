@@ -3,6 +3,7 @@
  * From a recipe to a trainer that can run. */
 #include <omp.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "hf_config.h"
@@ -73,8 +74,10 @@ static int64_t read_length(const loong_recipe_t *r)
     return iters + LOONG_MAX(samples - consumed + full - 1, 0) / full;
 }
 
-static void read_settings(const loong_recipe_t *r, loong_train_settings_t *s)
+static void read_settings(loong_trainer_t *t)
 {
+    const loong_recipe_t *r = t->recipe;
+    loong_train_settings_t *s = &t->set;
     s->seq_length = loong_recipe_int(r, "data.seq_length");
     s->micro_batch_size = loong_recipe_int(r, "train.micro_batch_size");
     s->global_batch_size = loong_recipe_int(r, "train.global_batch_size");
@@ -87,6 +90,8 @@ static void read_settings(const loong_recipe_t *r, loong_train_settings_t *s)
     s->save_interval_seconds =
         loong_recipe_real(r, "checkpoint.save_interval_seconds");
     s->keep_last = (int)loong_recipe_int(r, "checkpoint.keep_last");
+    s->load_optim = !t->evaluate_only &&
+                    !loong_recipe_bool(r, "checkpoint.no_load_optim");
     s->async_save = loong_recipe_bool(r, "checkpoint.async");
     s->saves = loong_recipe_text(r, "checkpoint.save") != NULL;
     s->eval_interval = loong_recipe_int(r, "eval.interval");
@@ -101,6 +106,31 @@ static void read_settings(const loong_recipe_t *r, loong_train_settings_t *s)
 }
 
 /* ---- model --------------------------------------------------------------- */
+
+/* Same number or same text. */
+static bool same_value(const char *a, const char *b)
+{
+    char *end_a = NULL;
+    char *end_b = NULL;
+    double x = strtod(a, &end_a);
+    double y = strtod(b, &end_b);
+    bool numbers = end_a != a && *end_a == '\0' && end_b != b &&
+                   *end_b == '\0';
+    return numbers ? x == y : strcmp(a, b) == 0;
+}
+
+/* The recipe holds against config.json, but not silently. */
+static void tell_override(const loong_trainer_t *t, const char *path,
+                          const char *theirs, const char *dir)
+{
+    const char *ours = loong_recipe_text(t->recipe, path);
+    if (ours != NULL && !same_value(ours, theirs) &&
+        loong_comm_rank(t->comm) == 0) {
+        loongi_log(t->ctx, LOONG_LOG_WARN,
+                   "%s: %s in the recipe holds, %s/config.json means %s", path,
+                   ours, dir, theirs);
+    }
+}
 
 /* A Hugging Face directory gives the keys that the recipe does not set. */
 static loong_status_t adopt_hf_keys(loong_trainer_t *t)
@@ -118,6 +148,8 @@ static loong_status_t adopt_hf_keys(loong_trainer_t *t)
         if (!loong_recipe_is_set(t->recipe, path)) {
             status = loong_recipe_set(t->recipe, path, pairs->items[i].value,
                                       dir);
+        } else {
+            tell_override(t, path, pairs->items[i].value, dir);
         }
     }
     loongi_pairs_destroy(&pairs);
@@ -327,14 +359,40 @@ static loong_status_t check_recipe(loong_trainer_t *t,
                                 &t->mesh);
 }
 
+/* What an evaluation never looks at need not be set for it. */
+static loong_status_t complete_for_evaluation(loong_trainer_t *t)
+{
+    char batch[32];
+    snprintf(batch, sizeof(batch), "%lld",
+             (long long)loong_recipe_int(t->recipe, "train.micro_batch_size") *
+                 t->parallel.ranks);
+    const char *const keys[][2] = {{"train.global_batch_size", batch},
+                                   {"optimizer.lr", "0"}};
+    for (int64_t i = 0; i < LOONG_COUNT_OF(keys); i++) {
+        if (!loong_recipe_is_set(t->recipe, keys[i][0])) {
+            LOONG_TRY(loong_recipe_set(t->recipe, keys[i][0], keys[i][1],
+                                       "an evaluation"));
+        }
+    }
+    bool length = loong_recipe_is_set(t->recipe, "train.train_iters") ||
+                  loong_recipe_is_set(t->recipe, "train.train_samples") ||
+                  loong_recipe_is_set(t->recipe, "train.train_tokens");
+    return length ? LOONG_OK
+                  : loong_recipe_set(t->recipe, "train.train_iters", "1",
+                                     "an evaluation");
+}
+
 /* What needs no other rank. */
 static loong_status_t plan(loong_trainer_t *t)
 {
     loong_component_params_t model;
     memset(&model, 0, sizeof(model));
     LOONG_TRY(adopt_hf_keys(t));
+    if (t->evaluate_only) {
+        LOONG_TRY(complete_for_evaluation(t));
+    }
     LOONG_TRY(check_recipe(t, &model));
-    read_settings(t->recipe, &t->set);
+    read_settings(t);
     LOONG_TRY(loong_device_create(
         t->ctx, loong_recipe_text(t->recipe, "device"), 0, &t->device));
     LOONG_TRY(plan_component(t, &model));

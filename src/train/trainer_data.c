@@ -17,6 +17,19 @@ static loong_status_t check_path(loong_trainer_t *t, const char *key,
     return LOONG_OK;
 }
 
+/* An error may come from the split. */
+static loong_status_t note_split(loong_trainer_t *t, loong_status_t status)
+{
+    if (status != LOONG_OK) {
+        loongi_error_note(
+            t->ctx,
+            "data.validation_split %g keeps whole documents, the last ones of "
+            "each source, for validation and the others for training",
+            loong_recipe_real(t->recipe, "data.validation_split"));
+    }
+    return status;
+}
+
 static loong_status_t open_train(loong_trainer_t *t,
                                  loong_blend_source_t *sources)
 {
@@ -40,7 +53,8 @@ static loong_status_t open_train(loong_trainer_t *t,
     }
     loong_blend_params_t params = {"train",           sources, count,
                                    t->set.seq_length, t->set.seed, true};
-    return loong_blend_create(t->ctx, &params, &t->blend);
+    loong_status_t status = loong_blend_create(t->ctx, &params, &t->blend);
+    return split > 0.0 ? note_split(t, status) : status;
 }
 
 static loong_loader_params_t loader_params(const loong_trainer_t *t,
@@ -96,7 +110,7 @@ static loong_status_t add_held_out(loong_trainer_t *t,
         sources[i].split_end = 1.0;
         sources[i].max_epochs = 1;
     }
-    return add_validation(t, "held out", sources, count);
+    return note_split(t, add_validation(t, "held out", sources, count));
 }
 
 static loong_status_t open_validation(loong_trainer_t *t,
@@ -176,9 +190,12 @@ static loong_status_t evaluate_set(loong_trainer_t *t, loong_validation_t *v)
     loong_blend_get_info(v->blend, &info);
     const loong_stage_t *head = loongi_component_head(t->component);
     int64_t consumed = 0;
-    int64_t rounds = 0;
-    while (consumed < info.max_samples &&
-           (t->set.eval_iters == 0 || rounds < t->set.eval_iters)) {
+    int64_t wanted = info.max_samples;
+    if (t->set.eval_iters > 0 &&
+        t->set.eval_iters < wanted / t->set.global_batch_size) {
+        wanted = t->set.eval_iters * t->set.global_batch_size;
+    }
+    while (consumed < wanted) {
         int64_t tokens = 0;
         LOONG_TRY(loong_loader_check_step(v->loader, consumed, &tokens));
         LOONG_TRY(fill_stages(t, v->loader, consumed));
@@ -189,7 +206,6 @@ static loong_status_t evaluate_set(loong_trainer_t *t, loong_validation_t *v)
         }
         sums[LOONG_EXACT_WORDS] += loongi_trainer_speaks(t) ? tokens : 0;
         consumed += loong_loader_batch(v->loader, consumed);
-        rounds++;
     }
     LOONG_TRY(loong_comm_all_reduce(t->comm, sums, LOONG_EXACT_WORDS + 1,
                                     LOONG_I64, LOONG_REDUCE_SUM,

@@ -54,7 +54,8 @@ typedef struct loong_train_settings {
     bool async_save;
     bool saves; /* a directory of checkpoints is set */
     int64_t eval_interval;
-    int64_t eval_iters;
+    bool load_optim;
+    int64_t eval_iters; /* global batches; 0: all */
     int64_t sample_tokens; /* new ones of a sampled text */
     int64_t sample_top_k;
     double sample_temperature;

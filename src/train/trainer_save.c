@@ -302,6 +302,17 @@ loong_status_t loongi_trainer_save(loong_trainer_t *t)
 
 /* ---- loading ------------------------------------------------------------- */
 
+static bool has_moments(const loong_checkpoint_t *ck)
+{
+    int64_t i = 0;
+    int64_t count = loongi_checkpoint_count(ck);
+    while (i < count &&
+           strcmp(loongi_checkpoint_get(ck, i)->kind, "param") == 0) {
+        i++;
+    }
+    return i < count;
+}
+
 static loong_status_t check_tensors(loong_trainer_t *t,
                                     const loong_checkpoint_t *ck)
 {
@@ -310,13 +321,18 @@ static loong_status_t check_tensors(loong_trainer_t *t,
     loong_checkpoint_tensor_t *wanted = NULL;
     loong_arena_t *arena = NULL;
     int64_t count = 0;
+    LOONG_CHECK(t->ctx, !t->set.load_optim || has_moments(ck),
+                LOONG_ERR_MISMATCH,
+                "%s has parameters but no moments of the optimizer, like every "
+                "import; checkpoint.no_load_optim=true begins with moments of "
+                "0", loongi_checkpoint_path(ck));
     LOONG_TRY(loongi_arena_create(t->ctx, "wanted tensors", &arena));
     loong_status_t status = loongi_arena_alloc(
         arena, (size_t)s->num_whole * 3 * sizeof(*wanted), &wanted);
     for (int64_t i = 0; i < 3 * s->num_whole && status == LOONG_OK; i++) {
         const loong_whole_param_t *p = &s->whole[i / 3];
-        if ((p->frozen || t->evaluate_only) && i % 3 > 0) {
-            continue; /* moments */
+        if (i % 3 > 0 && (p->frozen || !t->set.load_optim)) {
+            continue;
         }
         char *name = NULL;
         status = loongi_arena_printf(arena, &name, COMPONENT "%s", p->name);
@@ -407,7 +423,8 @@ static loong_status_t load_moments(reader_t *r,
     return LOONG_OK;
 }
 
-static loong_status_t load_stage(loong_stage_t *stage, loong_checkpoint_t *ck)
+static loong_status_t load_stage(loong_stage_t *stage, loong_checkpoint_t *ck,
+                                 bool moments)
 {
     const loong_chunk_t *c = stage->layout;
     reader_t reader = {.ck = ck, .stage = stage, .room = 1024 * 1024};
@@ -421,8 +438,7 @@ static loong_status_t load_stage(loong_stage_t *stage, loong_checkpoint_t *ck)
     for (int64_t i = 0; i < c->num_params && status == LOONG_OK; i++) {
         const loong_param_place_t *p = &c->params[i];
         status = load_param(&reader, p);
-        if (status == LOONG_OK && stage->optimizer != NULL &&
-            !p->params.frozen) {
+        if (status == LOONG_OK && moments && !p->params.frozen) {
             status = load_moments(
                 &reader, p,
                 loongi_shards_bucket(stage->shards, p->flat, p->flat_offset));
@@ -435,7 +451,7 @@ static loong_status_t load_stage(loong_stage_t *stage, loong_checkpoint_t *ck)
 static loong_status_t load_tensors(loong_trainer_t *t, loong_checkpoint_t *ck)
 {
     for (int i = 0; i < t->component->num_stages; i++) {
-        LOONG_TRY(load_stage(t->component->stages[i], ck));
+        LOONG_TRY(load_stage(t->component->stages[i], ck, t->set.load_optim));
     }
     return LOONG_OK;
 }

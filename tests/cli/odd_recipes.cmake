@@ -6,3 +6,6 @@ if(MPI_C_FOUND)
   set_tests_properties(odd_recipes PROPERTIES LABELS cli TIMEOUT 300
     ENVIRONMENT "OMPI_ALLOW_RUN_AS_ROOT=1;OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1")
 endif()
+add_test(NAME cli_edges COMMAND ${PROJECT_SOURCE_DIR}/tests/cli/edges.sh
+  ${PROJECT_BINARY_DIR})
+set_tests_properties(cli_edges PROPERTIES LABELS cli TIMEOUT 120)

@@ -64,7 +64,7 @@ run 0 recipe.yaml checkpoint.save=own checkpoint.load=save export.hf=hf4
 same save/step_00000004 hf4 || fail "the export is not what was loaded"
 
 # An imported model has no moments: an evaluation does not ask for them, a
-# training tells all that is missing, or how much more.
+# training does unless it is told. What is missing is told, or how much more.
 "$build/loong-ckpt" import hf4 imported >out 2>err || fail "import"
 run 0 eval recipe.yaml checkpoint.load=save
 sed -n 's/^step [0-9]* | \(eval .* tokens\) .*/\1/p' out >wanted
@@ -73,7 +73,11 @@ run 0 eval recipe.yaml checkpoint.load=imported
 sed -n 's/^step [0-9]* | \(eval .* tokens\) .*/\1/p' out >found
 cmp wanted found || fail "an imported model evaluates to something else"
 run 2 recipe.yaml checkpoint.load=imported
-has err "missing: exp_avg foundation."
+has err "checkpoint.no_load_optim=true begins with moments of 0"
+run 0 recipe.yaml checkpoint.load=imported checkpoint.no_load_optim=true
+run 2 recipe.yaml checkpoint.load=imported checkpoint.no_load_optim=true \
+    model.foundation.num_layers=60
+has err "missing: param foundation."
 grep -qE '^  and [0-9]+ more$' err || fail "a list ends without a count"
 
 # No token to learn is no loss of 0.

@@ -1,0 +1,80 @@
+#!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
+#
+# What people do at the edges of a run: an older step exported, a loss mask that
+# leaves nothing, another directory's checkpoint, output that nobody reads.
+# usage: edges.sh BUILD
+set -u
+build=$(readlink -f "$1")
+. "$(dirname "$(readlink -f "$0")")/expect.sh"
+run() { "$build/loongrun" r.yaml "$@"; }
+ckpt() { "$build/loong-ckpt" "$@"; }
+
+for i in $(seq 400); do printf 'document %d of this text\n\n' "$i"; done > t.txt
+cat > r.yaml <<'E2'
+model:
+  foundation: {family: llama, num_layers: 1, hidden_size: 16,
+    ffn_hidden_size: 32, num_attention_heads: 2, vocab_size: 257,
+    max_position_embeddings: 32, hidden_dropout: 0.1}
+data: {seq_length: 16, train: [{path: made/here/d}]}
+train: {micro_batch_size: 2, global_batch_size: 4, train_iters: 4}
+optimizer: {lr: 1e-2}
+checkpoint: {save: s, save_interval: 2, keep_last: 0}
+device: cpu
+E2
+
+# directories are made
+expect 0 "400 documents" "$build/loong-data" index --tokenizer bytes \
+    --split-blank-lines --append-eod --output-prefix made/here/d t.txt
+expect 73 "cannot write 't.txt/d'" "$build/loong-data" index \
+    --tokenizer bytes --output-prefix t.txt/d t.txt
+
+# the step that was loaded is exported, not the newest
+expect 0 "finished at step 4" run
+expect 0 "exported" run checkpoint.load=s/step_00000002 train.train_iters=2 \
+    export.hf=old
+expect 0 "equal" ckpt diff s/step_00000002 old
+expect 1 "differ" ckpt diff s/step_00000004 old
+expect 0 "exported" run checkpoint.load=s checkpoint.save=other export.hf=new
+expect 0 "equal" ckpt diff s/step_00000004 new
+
+# an import is no step of a run; it is evaluated, and trained without moments
+expect 1 "'s' has checkpoints of a run (step_0000000" ckpt import new s
+expect 0 "" ckpt import new imported
+expect 0 "" ckpt import new imported
+expect 0 "ppl" "$build/loongrun" eval r.yaml checkpoint.load=imported \
+    "data.validation=[{name: v, path: made/here/d}]" ~optimizer.lr \
+    ~train.train_iters ~train.global_batch_size
+expect 2 "checkpoint.no_load_optim" run checkpoint.load=imported \
+    checkpoint.save=third
+expect 0 "finished at step 4" run checkpoint.load=imported \
+    checkpoint.save=third checkpoint.no_load_optim=true
+expect 1 "eos_token_id: 257, the vocabulary has 0 to 256" \
+    ckpt export third out --eos 257
+
+# the recipe holds against config.json, with a word
+cat > hf.yaml <<'E2'
+init: {from_hf: new}
+data: {seq_length: 16, train: [{path: made/here/d}]}
+train: {global_batch_size: 4, train_iters: 1}
+optimizer: {lr: 1e-2}
+device: cpu
+E2
+expect 0 "num_attention_heads: 4 in the recipe holds, new/config.json means 2" \
+    "$build/loongrun" hf.yaml model.foundation.num_attention_heads=4 \
+    model.foundation.kv_channels=4 model.foundation.num_query_groups=4
+
+# lengths and splits that leave nothing
+expect 2 "train.train_tokens: 10, less than a sample" \
+    run ++train.train_iters=null train.train_tokens=10 checkpoint.save=fourth
+"$build/loong-data" index --tokenizer bytes --quiet --output-prefix one t.txt
+expect 1 "data.validation_split 0.05 keeps whole documents" \
+    run "data.train=[{path: one}]" data.validation_split=0.05 \
+    checkpoint.save=fourth
+
+# somebody who stops reading
+code=0
+run --explain 2>err | head -n 1 >/dev/null
+grep -q "lost" err && { cat err; fail "--explain | head: lost"; }
+
+finish

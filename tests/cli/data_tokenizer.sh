@@ -100,8 +100,9 @@ expect 2 "must be a whole number from 257" train --vocab-size 256 a
 expect 2 "must be a whole number from 1" train --min-frequency 0 a
 expect 2 "must be gpt2, qwen2 or llama3" train --pretokenizer bert a
 expect 66 "'nowhere': No such file" train nowhere
-expect 73 "cannot write 'no/mine.json': No such file" \
-    tokenizer train --output no/mine.json "${docs[@]}"
+touch file
+expect 73 "cannot write 'file/mine.json'" \
+    tokenizer train --output file/mine.json "${docs[@]}"
 expect 1 "no text" train nothing
 [ ! -e mine.json ] || failed "a failed training leaves a file"
 for kind in gpt2 qwen2 llama3; do

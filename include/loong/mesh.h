@@ -11,6 +11,8 @@
 #ifndef LOONG_MESH_H
 #define LOONG_MESH_H
 
+#include <stdbool.h>
+
 #include "loong/context.h"
 #include "loong/status.h"
 
@@ -74,6 +76,9 @@ typedef struct loong_mesh {
     int rank;
     int kv_ranks; /* of group KV */
     int cp_a2a;   /* of group CP_A2A */
+    /* The ranks of the first stage have the last one as well: nobody is in
+     * ENDS with another. Set by who lays out stages. */
+    bool ends_together;
     int size[LOONG_AXIS_COUNT];
     int coord[LOONG_AXIS_COUNT];
 } loong_mesh_t;

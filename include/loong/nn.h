@@ -33,6 +33,7 @@ typedef struct loong_nn {
     loong_cp_comm_t cp_comm;
     loong_dispatcher_t dispatcher;
     int64_t seq_length; /* of a sample, on all ranks of CP together */
+    bool begins; /* this part of the model has its beginning */
 } loong_nn_t;
 
 /* For the layers of one graph; both deviations are init_std. */

@@ -191,7 +191,8 @@ static int ends_size(const loong_mesh_t *m)
 {
     int stage = m->coord[LOONG_AXIS_PP];
     int last = m->size[LOONG_AXIS_PP] - 1;
-    return last > 0 && (stage == 0 || stage == last) ? 2 : 1;
+    return last > 0 && !m->ends_together && (stage == 0 || stage == last) ? 2
+                                                                          : 1;
 }
 
 int loong_mesh_group_size(const loong_mesh_t *mesh, loong_group_t group)

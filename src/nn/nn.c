@@ -58,7 +58,8 @@ loong_nn_t loong_nn_begin(loong_graph_t *graph,
                      request->sequence_parallel,
                      request->cp_comm,
                      request->dispatcher,
-                     request->seq_length};
+                     request->seq_length,
+                     request->begins};
     return nn;
 }
 
@@ -205,8 +206,13 @@ loong_val_t loong_nn_tied_table(loong_nn_t *nn, const char *name,
                                 double std)
 {
     start_t start = {LOONG_INIT_NORMAL, std};
-    return table(nn, name, rows, cols, start,
-                 whole(nn, LOONG_GROUP_ENDS, true));
+    loong_placement_t place = whole(nn, LOONG_GROUP_ENDS, true);
+    if (loong_graph_mesh(nn->graph)->ends_together) {
+        place.partial = true; /* two chunks of this rank hold it */
+        place.group = LOONG_GROUP_ENDS;
+        place.copy = !nn->begins;
+    }
+    return table(nn, name, rows, cols, start, place);
 }
 
 loong_val_t loong_nn_matrix(loong_nn_t *nn, const char *name, int64_t rows,

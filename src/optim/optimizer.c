@@ -125,7 +125,8 @@ static loong_status_t add_late(loong_optimizer_t *o, const loong_bucket_t *b)
     const loong_flat_t *flat = &o->shards->flats[b->flat];
     int64_t n = b->update_end - b->update_begin;
     loong_step_t step;
-    if (!flat->partial || flat->sum_group != LOONG_GROUP_ENDS || n == 0) {
+    if (!flat->partial || flat->sum_group != LOONG_GROUP_ENDS || n == 0 ||
+        o->shards->mesh.ends_together) { /* then the component does it */
         return LOONG_OK;
     }
     LOONG_TRY(loongi_step_collective(o->shards, "flat_all_reduce",

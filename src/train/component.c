@@ -5,6 +5,7 @@
 
 #include "comm_impl.h"
 #include "passes.h"
+#include "steps.h"
 
 /* ---- the whole model ----------------------------------------------------- */
 
@@ -109,20 +110,75 @@ static loong_status_t create_stages(loong_component_t *c)
     return LOONG_OK;
 }
 
-/* What both ends share is summed over the first and the last rank; folded,
- * both ends are on one. */
-static loong_status_t check_folded(const loong_component_t *c)
+/* ---- tied ends on one rank ----------------------------------------------- */
+
+/* The next bucket from *at_p on of what both ends hold; NULL: no more. */
+static const loong_bucket_t *next_tied(const loong_stage_t *s, int64_t *at_p)
 {
-    const loong_chunk_t *first = c->stages[0]->layout;
-    for (int64_t i = 0; i < first->num_params; i++) {
-        const loong_param_params_t *p = &first->params[i].params;
-        bool ends = p->place.partial && p->place.group == LOONG_GROUP_ENDS;
-        LOONG_CHECK(c->ctx, !ends || !c->evaluation->params.folded,
-                    LOONG_ERR_CONFIG,
-                    "schedule %s: embedding and head are tied (%s) and would "
-                    "both be on the first rank; another schedule, or "
-                    "model.foundation.untie_embeddings_and_output_weights",
-                    c->schedule->kind->name, p->name);
+    while (*at_p < s->shards->num_buckets) {
+        const loong_bucket_t *b = &s->shards->buckets[(*at_p)++];
+        const loong_flat_t *flat = &s->shards->flats[b->flat];
+        if (flat->partial && flat->sum_group == LOONG_GROUP_ENDS &&
+            !flat->frozen && b->update_end > b->update_begin) {
+            return b;
+        }
+    }
+    return NULL;
+}
+
+static loong_operand_t tied_grad(const loong_component_t *c, int stage,
+                                 const loong_bucket_t *b)
+{
+    return loongi_at(LOONG_BASE_GRAD,
+                     c->rank->places[stage].begin[LOONG_BASE_GRAD] +
+                         loongi_shards_grad(c->stages[stage]->shards, b,
+                                            b->update_begin));
+}
+
+/* first += last, last = first. */
+static loong_status_t tie_bucket(loong_component_t *c, loong_operand_t first,
+                                 loong_operand_t last, int64_t n)
+{
+    loong_dtype_t wide = c->params.precision.wide;
+    for (int k = 0; k < 2; k++) {
+        loong_step_t step;
+        loongi_step_begin(&step, k == 0 ? "add" : "copy", "tied ends",
+                          c->params.compile.threads);
+        step.query.num_in = 2 - k;
+        step.query.num_out = 1;
+        for (int i = 0; i < 3 - k; i++) {
+            step.query.arg[i] = loongi_flat_arg(wide, n);
+            step.operand[i] = i == 1 ? last : first;
+        }
+        LOONG_TRY(loongi_program_append(c->ctx, &c->tie,
+                                        c->params.compile.device, &step,
+                                        c->arena));
+    }
+    return LOONG_OK;
+}
+
+/* A table that two chunks of this rank hold: its gradients are summed, first
+ * and last stage, as ranks that are both ends do. */
+static loong_status_t plan_tie(loong_component_t *c)
+{
+    int last = c->num_stages - 1;
+    int64_t at[2] = {0, 0};
+    const loong_bucket_t *b[2];
+    if (!c->params.mesh.ends_together || !c->params.train) {
+        return LOONG_OK;
+    }
+    c->tie.kind = LOONG_PROGRAM_U;
+    while ((b[0] = next_tied(c->stages[0], &at[0])) != NULL) {
+        b[1] = next_tied(c->stages[last], &at[1]);
+        int64_t n = b[0]->update_end - b[0]->update_begin;
+        LOONG_CHECK(c->ctx,
+                    b[1] != NULL &&
+                        b[1]->update_begin == b[0]->update_begin &&
+                        b[1]->update_end == b[0]->update_end,
+                    LOONG_ERR_INTERNAL,
+                    "the ends hold different parts of what is tied");
+        LOONG_TRY(tie_bucket(c, tied_grad(c, 0, b[0]),
+                             tied_grad(c, last, b[1]), n));
     }
     return LOONG_OK;
 }
@@ -312,7 +368,7 @@ loong_status_t loongi_component_allocate(loong_component_t *component,
         LOONG_TRY(create_transfers(c, i));
         LOONG_TRY(loongi_stage_prepare(c->stages[i]));
     }
-    return LOONG_OK;
+    return loongi_program_prepare(c->ctx, &c->tie);
 }
 
 /* ---- the whole ----------------------------------------------------------- */
@@ -332,12 +388,14 @@ static loong_status_t plan(loong_component_t *c)
         c->params.compile.split = c->schedule->kind->split;
         c->params.compile.ahead = loongi_schedule_ahead(c->schedule);
     }
+    c->params.mesh.ends_together =
+        c->num_stages > 1 &&
+        (c->evaluation->params.folded || cut.ranks == 1);
     LOONG_TRY(list_whole(c));
     LOONG_TRY(create_stages(c));
-    LOONG_TRY(check_folded(c));
     LOONG_TRY(plan_rank(c));
     add_up(c);
-    return LOONG_OK;
+    return plan_tie(c);
 }
 
 loong_status_t loongi_component_create(loong_context_t *ctx,
@@ -365,6 +423,7 @@ void loongi_component_destroy(loong_component_t **component_p)
     }
     close_lane(c);
     give_memory_back(c);
+    loongi_program_clear(c->ctx, &c->tie);
     loongi_rank_destroy(&c->rank);
     for (int i = 0; i < c->num_stages && c->stages != NULL; i++) {
         loongi_stage_destroy(&c->stages[i]);

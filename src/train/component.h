@@ -39,6 +39,7 @@ typedef struct loong_component {
     loong_schedule_t *schedule;   /* of the coming step; NULL: no training */
     loong_schedule_t *evaluation; /* of one micro-batch, forward alone */
     loong_rank_t *rank;
+    loong_program_t tie; /* once a step, behind the reductions of all stages */
     int use[LOONG_STAGE_CHUNKS];  /* of rank */
     const loong_groups_t *groups; /* borrowed; NULL until allocate */
     loong_device_t *device;       /* borrowed; NULL until allocate */

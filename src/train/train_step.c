@@ -206,11 +206,15 @@ static loong_status_t run_program(loong_trainer_t *t, int64_t index)
     return LOONG_OK;
 }
 
-static loong_status_t reduce(loong_trainer_t *t, int64_t index,
-                             const loong_stage_t *s)
+static loong_status_t reduce(loong_trainer_t *t, int64_t index, int chunk)
 {
+    const loong_component_t *c = t->component;
+    const loong_stage_t *s = c->stages[chunk];
     double begin = loongi_now();
     LOONG_TRY(loongi_program_run(&s->run, &s->optimizer->late, &t->frame));
+    if (chunk + 1 == c->num_stages) {
+        LOONG_TRY(loongi_program_run(&c->run, &c->tie, &t->frame));
+    }
     loongi_timeline_mark(t, index, begin);
     return LOONG_OK;
 }
@@ -227,7 +231,7 @@ static loong_status_t run_entry(loong_trainer_t *t, int64_t index)
     loong_run_t run = bind(t, LOONG_STAGE_TRAIN, entry);
     switch (entry->kind) {
     case LOONG_ENTRY_REDUCE:
-        return reduce(t, index, s);
+        return reduce(t, index, entry->chunk);
     case LOONG_ENTRY_SEND_FORWARD:
     case LOONG_ENTRY_SEND_BACKWARD:
     case LOONG_ENTRY_RECV_FORWARD:

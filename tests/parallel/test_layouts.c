@@ -208,6 +208,24 @@ static void pipeline_chunks(void **state)
     check_layouts(DEEP, LOONG_COUNT_OF(deep), deep);
 }
 
+/* Both ends on one rank, tied. */
+static void tied_ends_together(void **state)
+{
+    (void)state;
+    static const layout_t layouts[] = {
+        {2, "{" PP "2, " LAYOUT "E|t|t|L}\nschedule: zero_bubble_v"},
+        {4, "{" PP "2, " LAYOUT "E|t|t|L, data_parallel_sharding: none}\n"
+            "schedule: zero_bubble_v"},
+        {8, "{" PP "2, " LAYOUT "E|t|t|L, " TP "2, " SHARD "optim_grads, "
+            "bucket_bytes: 4096}\nschedule: zero_bubble_v"},
+        {4, "{" PP "2, " LAYOUT "E|t|t|L, " SHARD "optim_grads_params, "
+            "bucket_bytes: 4096}\nschedule: zero_bubble_v"},
+        {1, "{" LAYOUT "Et|tL}\nschedule: zero_bubble_v"},
+    };
+    check_layouts(QWEN, LOONG_COUNT_OF(layouts), layouts);
+    check_layouts(GPT, 1, layouts);
+}
+
 /* Untied models: the same bits in every pipeline and schedule, and with
  * recomputation. */
 static void check_bits(const char *model, const char *dtype)
@@ -267,6 +285,7 @@ static void checkpoints_change_layout(void **state)
         {4, "{" SHARD "none}"},
         {4, "{" TP "2, context_parallel_size: 2}"},
         {2, "{" PP "2, " LAYOUT "E|t|t|L}"},
+        {2, "{" PP "2, " LAYOUT "E|t|t|L}\nschedule: zero_bubble_v"},
     };
     for (int m = 0; m < LOONG_COUNT_OF(models); m++) {
         layout_place_t place = layout_begin();
@@ -363,8 +382,6 @@ static void impossible_layouts(void **state)
     } cases[] = {
         {QWEN, 3, "{" TP "2}", "3 ranks are no multiple of"},
         {ONE_KEY, 6, "{" TP "6}", "num_attention_heads is 5"},
-        {GPT, 2, "{" PP "2, " LAYOUT "E|t|t|L}\nschedule: zero_bubble_v",
-         "embedding and head are tied"},
         {GPT, 2, "{" PP "2, " LAYOUT "E|t|t|L}\nschedule: 1f1b",
          "2 chunks a rank, 1 is allowed"},
         {GPT, 2, "{" PP "2, " LAYOUT "E|t|tL}", "3 stages, a multiple of"},
@@ -416,6 +433,7 @@ int main(void)
         cmocka_unit_test(pipeline_parallel),
         cmocka_unit_test(sharded_data_parallel),
         cmocka_unit_test(pipeline_chunks),
+        cmocka_unit_test(tied_ends_together),
         cmocka_unit_test(pipelines_are_bit_equal),
         cmocka_unit_test(checkpoints_change_layout),
         cmocka_unit_test(resharding_is_bit_equal),

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "layout_run.h"
 
+#include <stdatomic.h>
 #include <unistd.h>
 
 #include "file.h"
@@ -20,7 +21,11 @@ layout_place_t layout_begin(void)
 
 void layout_end(layout_place_t *place)
 {
-    assert_ok(place->ctx, loongi_dir_remove(place->ctx, place->dir));
+    if (getenv("LOONG_LAYOUT_KEEP") != NULL) {
+        print_message("kept: %s\n", place->dir);
+    } else {
+        assert_ok(place->ctx, loongi_dir_remove(place->ctx, place->dir));
+    }
     test_context_end(&place->ctx);
 }
 
@@ -59,12 +64,27 @@ static void recipe_text(const layout_place_t *place, const layout_run_t *r,
     assert_true(length > 0 && (size_t)length < size);
 }
 
+static atomic_llong loaded; /* bytes, by all ranks of a run */
+
+static loong_status_t run_steps(loong_trainer_t *trainer)
+{
+    atomic_fetch_add(&loaded, trainer->loaded_bytes);
+    return loong_trainer_run(trainer);
+}
+
 /* What was loaded is saved again. */
 static loong_status_t save_again(loong_trainer_t *trainer)
 {
     trainer->saved_step = -1;
     LOONG_TRY(loongi_trainer_save(trainer));
     return loongi_trainer_finish_save(trainer);
+}
+
+/* And the steps after it. */
+static loong_status_t save_and_run(loong_trainer_t *trainer)
+{
+    LOONG_TRY(save_again(trainer));
+    return run_steps(trainer);
 }
 
 void layout_run(const layout_place_t *place, layout_run_t *run)
@@ -76,11 +96,16 @@ void layout_run(const layout_place_t *place, layout_run_t *run)
     job.path = "test";
     job.text = text;
     job.ranks = run->ranks;
-    job.work = run->save_only ? save_again : NULL;
+    job.work = run->save_only ? save_again : run_steps;
+    if (run->save_first) {
+        job.work = save_and_run;
+    }
+    atomic_store(&loaded, 0);
     loong_status_t status = layout_job_run(place->ctx, &job);
     const char *trail = loong_context_error(place->ctx);
     run->loss = job.loss;
     run->grad_norm = job.grad_norm;
+    run->loaded = atomic_load(&loaded);
     if (run->refusal != NULL) {
         assert_int_equal(status, LOONG_ERR_CONFIG);
         assert_true(job.refused);

@@ -25,12 +25,15 @@ typedef struct layout_run {
     int stop_at;      /* 0: not */
     const char *load; /* NULL: from the start */
     bool save_only;   /* what was loaded, without a step */
+    bool save_first;  /* what was loaded, and then the steps */
     const char *refusal; /* it is refused with this text; NULL: it is not */
     double loss;      /* of the last step */
     double grad_norm;
+    int64_t loaded; /* bytes of tensors that all ranks took of a checkpoint */
 } layout_run_t;
 
-/* A directory with a small data set, removed at the end. */
+/* A directory with a small data set, removed at the end unless
+ * LOONG_LAYOUT_KEEP is set. */
 typedef struct layout_place {
     loong_context_t *ctx;
     char dir[64];

@@ -1,0 +1,11 @@
+# Checkpoints of one layout in another: some pairs, then all of them.
+loong_test(NAME reshard LABELS parallel TIMEOUT 300
+  SOURCES tests/parallel/test_reshard.c tests/parallel/layout_run.c
+  LIBS loong_layouts)
+set_tests_properties(reshard PROPERTIES
+  ENVIRONMENT "OMP_NUM_THREADS=1;GOMP_SPINCOUNT=10000")
+add_test(NAME reshard_long COMMAND test_reshard
+  WORKING_DIRECTORY ${PROJECT_BINARY_DIR})
+set_tests_properties(reshard_long PROPERTIES LABELS "parallel;full"
+  TIMEOUT 1800
+  ENVIRONMENT "OMP_NUM_THREADS=1;GOMP_SPINCOUNT=10000;LOONG_ALL_PAIRS=1")

@@ -297,7 +297,7 @@ loong_status_t loongi_trainer_save(loong_trainer_t *t)
     LOONG_TRY(begin_save(t, t->save_metadata));
     t->saved_step = t->state.step;
     t->save_stall = loongi_now() - begin;
-    return LOONG_OK;
+    return t->set.async_save ? LOONG_OK : loongi_trainer_finish_save(t);
 }
 
 /* ---- loading ------------------------------------------------------------- */

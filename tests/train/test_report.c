@@ -83,6 +83,10 @@ static void a_save_tells_what_it_cost(void **state)
                        "checkpoint.async=false\n",
                &r);
         assert_int_equal(job_saves(&p, "step", step, ROOM), 3);
+        const char *saved = strstr(r.log, "step 4 | checkpoint saved");
+        const char *next = strstr(r.log, "step 5/");
+        assert_true(saved != NULL && next != NULL);
+        assert_true(async || saved < next);
         job_saves(&p, "save_bytes", bytes, ROOM);
         job_saves(&p, "save_seconds", took, ROOM);
         job_saves(&p, "save_cpu_seconds", cpu, ROOM);

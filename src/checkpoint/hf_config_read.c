@@ -354,6 +354,7 @@ static loong_status_t map_mixture(loong_hf_reader_t *r)
                    : LOONG_OK;
     }
     LOONG_TRY(map_experts(r));
+    LOONG_TRY(loongi_hf_map_kinds(r));
     if (is_type(r, "qwen2_moe")) {
         LOONG_TRY(loongi_pairs_set_bool(r->pairs, "add_qkv_bias",
                                         flag(r, "qkv_bias", true)));

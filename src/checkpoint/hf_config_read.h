@@ -6,6 +6,7 @@
 
 #include "hf_family.h"
 #include "json.h"
+#include "layer_kinds.h"
 #include "pairs.h"
 #include "problems.h"
 
@@ -42,6 +43,12 @@ LOONG_NODISCARD loong_status_t loongi_hf_map_real(loong_hf_reader_t *r,
                                                   const loong_json_t *value,
                                                   const char *name,
                                                   const char *key);
+/* Which layers have experts; all: no key. */
+LOONG_NODISCARD loong_status_t
+loongi_hf_set_kinds(loong_hf_reader_t *r, const loong_layer_kinds_t *kinds,
+                    int64_t layers);
+/* As Qwen says it: decoder_sparse_step, mlp_only_layers. */
+LOONG_NODISCARD loong_status_t loongi_hf_map_kinds(loong_hf_reader_t *r);
 LOONG_NODISCARD loong_status_t loongi_hf_map_rope(loong_hf_reader_t *r);
 
 #ifdef __cplusplus

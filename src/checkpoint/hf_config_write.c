@@ -10,6 +10,7 @@
 #include "hf_family.h"
 #include "hf_tokens.h"
 #include "json.h"
+#include "layer_kinds.h"
 #include "problems.h"
 
 typedef struct writer {
@@ -115,6 +116,7 @@ static bool is_known(const writer_t *w, const char *key)
                                         "embedding_init_method_std",
                                         "use_scaled_init_method",
                                         "num_experts",
+                                        "moe_layer_freq",
                                         "moe_ffn_hidden_size",
                                         "moe_router_pre_softmax",
                                         "moe_aux_loss_coeff",
@@ -326,8 +328,39 @@ static bool has_other_width(const writer_t *w)
            width * heads != hidden;
 }
 
+/* The layers without experts, where the type has a place for them. */
+static void emit_kinds(writer_t *w)
+{
+    const char *text = loongi_pairs_get(w->model, "moe_layer_freq");
+    loong_layer_kinds_t kinds;
+    char problem[128];
+    int64_t layers = 0;
+    bool qwen = has_field(w, "mlp_only_layers");
+    loongi_pairs_int(w->model, "num_layers", &layers);
+    if (!loongi_layer_kinds_parse(text, layers, &kinds, problem)) {
+        loongi_problems_add(&w->problems, "moe_layer_freq = %s: %s", text,
+                            problem);
+        return;
+    }
+    loong_text_t list = loongi_text_begin(w->ctx);
+    bool dense = loongi_layer_kinds_list(&kinds, layers, &list);
+    if (!qwen && dense) {
+        loongi_problems_add(&w->problems, "moe_layer_freq = %s: model type %s "
+                                          "has experts in all layers",
+                            text, w->type->model_type);
+    }
+    if (qwen) {
+        emit(w, "decoder_sparse_step", "1");
+        emit(w, "mlp_only_layers", loongi_text_get(&list));
+    }
+    loongi_text_free(&list);
+}
+
 static void emit_mixture(writer_t *w)
 {
+    if (has_field(w, "num_experts_per_tok")) {
+        emit_kinds(w);
+    }
     const char *width = loongi_pairs_get(w->model, "ffn_hidden_size");
     if (has_field(w, "norm_topk_prob")) {
         emit_int(w, "num_experts", "num_experts");

@@ -87,15 +87,13 @@ static const loong_hf_field_t qwen2_fields[] = {QWEN_FIELDS, FIELDS_END};
 static const loong_hf_field_t qwen3_fields[] = {
     QWEN_FIELDS, CODE_FIELD("attention_bias"), FIELDS_END};
 
-/* Every layer is a mixture. */
 #define QWEN_MOE_FIELDS                                                       \
     ROTARY_FIELDS, CODE_FIELD("num_experts"), CODE_FIELD("num_local_experts"),\
         INT_FIELD("num_experts_per_tok", "moe_router_topk", NULL),            \
         INT_FIELD("moe_intermediate_size", "moe_ffn_hidden_size", NULL),      \
         CODE_FIELD("norm_topk_prob"), CODE_FIELD("use_sliding_window"),       \
         CODE_FIELD("sliding_window"), CODE_FIELD("max_window_layers"),        \
-        NEUTRAL_FIELD("decoder_sparse_step", "1"),                            \
-        NEUTRAL_FIELD("mlp_only_layers", "[]")
+        CODE_FIELD("decoder_sparse_step"), CODE_FIELD("mlp_only_layers")
 
 static const loong_hf_field_t qwen3_moe_fields[] = {
     QWEN_MOE_FIELDS, CODE_FIELD("attention_bias"), FIELDS_END};

@@ -9,6 +9,7 @@
 
 #include "hf_family.h"
 #include "hf_weights.h"
+#include "layer_kinds.h"
 
 typedef enum size {
     NONE, /* a vector's second dimension */
@@ -34,6 +35,8 @@ typedef enum condition {
     IF_MLP_BIAS,
     IF_QK_NORM,
     IF_UNTIED,
+    IF_DENSE, /* the layer has a feed-forward; else these: */
+    IF_EXPERTS,
     IF_SHARED,
     IF_SHARED_GATE,
     CONDITION_COUNT
@@ -88,10 +91,15 @@ typedef struct family {
     {                                                            \
         NULL, NULL, NONE, NONE, ALWAYS, false, 0, 1, NULL, false \
     }
-#define EXPERT(name_, hf_, second_, rows_, columns_)                     \
-    {                                                                    \
-        name_, hf_, rows_, columns_, ALWAYS, false, 0, 1, second_, false \
+#define EXPERT(name_, hf_, second_, rows_, columns_)                         \
+    {                                                                        \
+        name_, hf_, rows_, columns_, IF_EXPERTS, false, 0, 1, second_, false \
     }
+/* Of layers without experts. */
+#define DENSE_ROWS                                                   \
+    PLAIN(MLP "gate_proj.weight", FFN, HIDDEN, IF_DENSE),            \
+        PLAIN(MLP "up_proj.weight", FFN, HIDDEN, IF_DENSE),          \
+        PLAIN(MLP "down_proj.weight", HIDDEN, FFN, IF_DENSE)
 #define ATTN "layers.#.self_attn."
 #define MLP "layers.#.mlp."
 
@@ -126,7 +134,8 @@ static const row_t rotary_rows[] = {
 
 static const row_t qwen_moe_rows[] = {
     ROTARY_ATTENTION,
-    PLAIN(MLP "gate.weight", EXPERTS, HIDDEN, ALWAYS),
+    DENSE_ROWS,
+    PLAIN(MLP "gate.weight", EXPERTS, HIDDEN, IF_EXPERTS),
     EXPERT(MLP "experts.gate_up_proj", MLP "experts.@.gate_proj.weight",
            MLP "experts.@.up_proj.weight", GATE_UP, HIDDEN),
     EXPERT(MLP "experts.down_proj", MLP "experts.@.down_proj.weight", NULL,
@@ -140,7 +149,8 @@ static const row_t qwen_moe_rows[] = {
 #define SPARSE "layers.#.block_sparse_moe."
 static const row_t mixtral_rows[] = {
     ROTARY_ATTENTION,
-    NAMED(MLP "gate.weight", SPARSE "gate.weight", EXPERTS, HIDDEN),
+    RENAMED(MLP "gate.weight", SPARSE "gate.weight", EXPERTS, HIDDEN,
+            IF_EXPERTS),
     EXPERT(MLP "experts.gate_up_proj", SPARSE "experts.@.w1.weight",
            SPARSE "experts.@.w3.weight", GATE_UP, HIDDEN),
     EXPERT(MLP "experts.down_proj", SPARSE "experts.@.w2.weight", NULL, DOWN,
@@ -246,6 +256,7 @@ struct loong_hf_map {
     const family_t *family;
     int64_t sizes[SIZE_COUNT];
     bool conditions[CONDITION_COUNT];
+    loong_layer_kinds_t kinds; /* with experts */
     int64_t layers;
     int64_t groups; /* key heads */
     int64_t pieces;
@@ -276,6 +287,13 @@ static loong_status_t read_experts(loong_hf_map_t *map,
     int64_t *s = map->sizes;
     LOONG_TRY(read_size(map, model, "num_experts", &s[EXPERTS]));
     LOONG_TRY(read_size(map, model, "moe_ffn_hidden_size", &s[EXPERT_FFN]));
+    const char *kinds = loongi_pairs_get(model, "moe_layer_freq");
+    char problem[128];
+    LOONG_CHECK(map->ctx,
+                map->layers <= LOONG_MAX_LAYERS &&
+                    loongi_layer_kinds_parse(kinds, map->layers, &map->kinds,
+                                             problem),
+                LOONG_ERR_ARG, "moe_layer_freq = %s: %s", kinds, problem);
     s[GATE_UP] = 2 * s[EXPERTS] * s[EXPERT_FFN];
     s[DOWN] = s[EXPERTS] * s[HIDDEN];
     if (loongi_pairs_get(model, shared) != NULL) {
@@ -305,7 +323,8 @@ static loong_status_t read_sizes(loong_hf_map_t *map,
     map->groups = groups;
     s[QUERY] = heads * s[HEAD];
     s[KEY] = groups * s[HEAD];
-    map->conditions[ALWAYS] = true;
+    map->conditions[ALWAYS] = map->conditions[IF_DENSE] = true;
+    map->conditions[IF_EXPERTS] = true;
     map->conditions[IF_MLP_BIAS] = loongi_pairs_true(model, "add_bias_linear");
     map->conditions[IF_QKV_BIAS] = loongi_pairs_true(model, "add_qkv_bias");
     map->conditions[IF_PROJ_BIAS] =
@@ -401,6 +420,17 @@ static loong_status_t add(loong_hf_map_t *map, const row_t *row, int64_t layer)
     return LOONG_OK;
 }
 
+/* What follows from the layer (-1: from none), and what from the model. */
+static bool holds(const loong_hf_map_t *map, condition_t condition,
+                  int64_t layer)
+{
+    bool mixture = layer >= 0 && map->sizes[EXPERTS] > 0 &&
+                   map->kinds.experts[layer] != 0;
+    return map->conditions[condition] &&
+           (condition != IF_DENSE || !mixture) &&
+           (condition < IF_EXPERTS || mixture);
+}
+
 /* Rows with '#' stand together: they are repeated as one block per layer. */
 static loong_status_t expand_rows(loong_hf_map_t *map)
 {
@@ -414,7 +444,7 @@ static loong_status_t expand_rows(loong_hf_map_t *map)
         }
         for (int64_t layer = 0; layer < (layered ? map->layers : 1); layer++) {
             for (const row_t *r = begin; r < row; r++) {
-                if (map->conditions[r->condition]) {
+                if (holds(map, r->condition, layered ? layer : -1)) {
                     LOONG_TRY(add(map, r, layer));
                 }
             }

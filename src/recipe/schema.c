@@ -106,6 +106,9 @@ static const loong_recipe_key_t keys[] = {
          "output projections start smaller by sqrt(2 x layers)"),
     INT(M "num_experts", NULL, 1, 65536, SAME,
         "experts in place of the feed-forward"),
+    TEXT(M "moe_layer_freq", NULL, SAME,
+         "layers with experts, the others have a feed-forward: N, every N-th "
+         "from the first on, or a list as [0]*3+[1]*58; 1 when not given"),
     INT(M "moe_ffn_hidden_size", NULL, 1, 1e7, SAME,
         "width of an expert; ffn_hidden_size when not given"),
     INT(M "moe_router_topk", NULL, 1, 65536, SAME,

@@ -1,4 +1,5 @@
-# Mixtures of experts over ranks.
+# Mixtures of experts, over ranks.
+loong_test(NAME layer_kinds SOURCES tests/unit/test_layer_kinds.c LABELS unit)
 loong_test(NAME experts LABELS parallel TIMEOUT 300
   SOURCES tests/parallel/test_experts.c tests/parallel/layout_run.c
   LIBS loong_layouts)

@@ -6,21 +6,28 @@
 #include "rng.h"
 
 #define COMMON                                                                \
-    "num_layers: 2, hidden_size: 24, ffn_hidden_size: 40, "                   \
+    "hidden_size: 24, ffn_hidden_size: 40, "                   \
     "num_attention_heads: 4, num_query_groups: 2, kv_channels: 8, "           \
     "vocab_size: 61, max_position_embeddings: 64, num_experts: 8, "           \
     "moe_ffn_hidden_size: 20, "
 /* Losses of the router over a micro-batch, dropout. */
 #define SOFTMAX                                                               \
-    "{family: qwen3_moe, " COMMON "qk_layernorm: true, hidden_dropout: 0.1, " \
+    "{family: qwen3_moe, " COMMON "num_layers: 2, qk_layernorm: true, "       \
+    "hidden_dropout: 0.1, "                                                   \
     "moe_router_topk: 3, moe_aux_loss_coeff: 0.05, moe_z_loss_coeff: 0.01}"
 /* A shared expert behind a gate, groups of experts, balance of sequences. */
 #define SIGMOID                                                               \
-    "{family: qwen2_moe, " COMMON "moe_router_topk: 4, "                      \
+    "{family: qwen2_moe, " COMMON "num_layers: 2, moe_router_topk: 4, "       \
     "moe_router_score_function: sigmoid, moe_router_num_groups: 4, "          \
     "moe_router_group_topk: 2, moe_router_topk_scaling_factor: 2.5, "         \
     "moe_shared_expert_intermediate_size: 28, "                               \
     "moe_router_load_balancing_type: seq_aux_loss, moe_aux_loss_coeff: 0.05}"
+
+/* Layers without experts in front and between. */
+#define MIXED                                                                 \
+    "{family: qwen3_moe, " COMMON "num_layers: 4, qk_layernorm: true, "       \
+    "moe_router_topk: 3, moe_layer_freq: '[0]*2+[1,0]', "                     \
+    "moe_aux_loss_coeff: 0.05}"
 
 /* Of a run; LOONG_LAYOUT_STEPS for more. */
 static int steps(void)
@@ -77,6 +84,17 @@ static void chosen_layouts(void **state)
     static const int ranks[] = {2, 2, 4, 4, 2, 4, 4, 2, 4, 4, 3, 4, 4, 4};
     check_layouts(SOFTMAX, LOONG_COUNT_OF(layouts), layouts, ranks);
     check_layouts(SIGMOID, LOONG_COUNT_OF(layouts), layouts, ranks);
+}
+
+/* Stages without a router have no loss of it. */
+static void layers_without_experts(void **state)
+{
+    (void)state;
+    static const char *const layouts[] = {
+        "{" EP "2}", "{" PP "2}", "{" PP "4, " EP "2, " A2A "}",
+        "{" TP "2, " SP ", " PP "2, num_layers_per_virtual_pipeline_stage: 1}"};
+    static const int ranks[] = {2, 2, 8, 4};
+    check_layouts(MIXED, LOONG_COUNT_OF(layouts), layouts, ranks);
 }
 
 /* From the product of data, tensor, context, expert and pipeline parallel and
@@ -179,7 +197,7 @@ static void losses_count(void **state)
     layout_run_t with = make_run("with", SOFTMAX, 1, "{}");
     layout_run_t without = make_run(
         "without",
-        "{family: qwen3_moe, " COMMON "qk_layernorm: true, "
+        "{family: qwen3_moe, " COMMON "num_layers: 2, qk_layernorm: true, "
         "hidden_dropout: 0.1, moe_router_topk: 3}", 1, "{}");
     layout_run(&place, &with);
     layout_run(&place, &without);
@@ -194,12 +212,18 @@ static void impossible_layouts(void **state)
 #define DENSE                                                                 \
     "{family: qwen3, num_layers: 2, hidden_size: 24, ffn_hidden_size: 40, "   \
     "num_attention_heads: 4, vocab_size: 61, max_position_embeddings: 64}"
+#define NOWHERE                                                               \
+    "{family: qwen3_moe, " COMMON "num_layers: 2, moe_layer_freq: '[0]*2'}"
+#define THREE                                                                 \
+    "{family: qwen3_moe, " COMMON "num_layers: 2, moe_layer_freq: '[1]*3'}"
     static const struct {
         const char *model;
         int ranks;
         const char *parallel;
         const char *text;
     } cases[] = {
+        {NOWHERE, 1, "{}", "moe_layer_freq: found [0]*2: no layer has"},
+        {THREE, 1, "{}", "found [1]*3: 3 layers, there are 2"},
         {SOFTMAX, 3, "{" EP "3}",
          "expert_model_parallel_size 3 does not divide num_experts 8"},
         {DENSE, 2, "{" EP "2}",
@@ -225,6 +249,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(chosen_layouts),
+        cmocka_unit_test(layers_without_experts),
         cmocka_unit_test(random_layouts),
         cmocka_unit_test(dispatchers_agree),
         cmocka_unit_test(checkpoints_change_layout),

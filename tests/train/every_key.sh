@@ -188,6 +188,7 @@ train.train_iters=1
 data.train=[{path: text}]
 model.foundation.family=qwen2_moe
 model.foundation.num_experts=4
+model.foundation.moe_layer_freq=1
 model.foundation.moe_ffn_hidden_size=32
 model.foundation.moe_router_topk=2
 model.foundation.moe_router_score_function=softmax

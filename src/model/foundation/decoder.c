@@ -128,10 +128,15 @@ static loong_val_t mixture(decoder_t *d, loong_val_t x)
     return loong_nn_moe(&d->nn, x, &moe, &d->router_loss);
 }
 
-static loong_val_t feed_forward(decoder_t *d, loong_val_t x)
+static bool has_experts(const loong_decoder_config_t *c, int layer)
+{
+    return c->num_experts > 0 && c->kinds.experts[layer] != 0;
+}
+
+static loong_val_t feed_forward(decoder_t *d, loong_val_t x, int index)
 {
     const loong_decoder_config_t *c = d->c;
-    return c->num_experts > 0
+    return has_experts(c, index)
                ? mixture(d, x)
                : loong_nn_mlp(&d->nn, x, c->mlp, c->hidden_size,
                               c->ffn_hidden_size, c->mlp_bias);
@@ -167,7 +172,7 @@ static loong_val_t layer(decoder_t *d, loong_val_t x, int index)
     x = loong_add(d->g, h, x);
     h = loong_nn_norm(&d->nn, "post_attention_layernorm", c->normalization, x,
                        c->hidden_size, c->norm_eps);
-    h = feed_forward(d, h);
+    h = feed_forward(d, h, index);
     h = dropout(d, h, c->hidden_dropout, index, SITE_AFTER_MLP);
     x = loong_add(d->g, h, x);
     loong_graph_pop(d->g);
@@ -234,37 +239,46 @@ loong_status_t loongi_decoder_build(loong_graph_t *graph, const void *config,
 
 /* ---- the family --------------------------------------------------------- */
 
+/* Of the matrices that a token meets in the experts of a layer. */
+static double met_parameters(const loong_decoder_config_t *c)
+{
+    double h = (double)c->hidden_size;
+    double width = (double)c->router.topk * (double)c->moe_ffn_hidden_size +
+                   (double)c->shared_expert_ffn;
+    return h * c->num_experts + 3.0 * h * width +
+           (c->shared_expert_gate ? h : 0.0);
+}
+
 static double flops_per_token(const loong_decoder_config_t *config)
 {
     double h = (double)config->hidden_size;
     double q = (double)config->num_attention_heads * config->kv_channels;
     double kv = (double)config->num_query_groups * config->kv_channels;
-    double mlp = (config->mlp == LOONG_MLP_SWIGLU ? 3.0 : 2.0) * h *
-                 (double)config->ffn_hidden_size;
-    if (config->num_experts > 0) { /* those that a token meets */
-        double shared = (double)config->shared_expert_ffn;
-        mlp = h * config->num_experts +
-              3.0 * h * config->router.topk *
-                  (double)config->moe_ffn_hidden_size +
-              3.0 * h * shared + (config->shared_expert_gate ? h : 0.0);
+    double dense = (config->mlp == LOONG_MLP_SWIGLU ? 3.0 : 2.0) * h *
+                   (double)config->ffn_hidden_size;
+    double mlp = 0.0;
+    for (int i = 0; i < config->num_layers; i++) {
+        mlp += has_experts(config, i) ? met_parameters(config) : dense;
     }
-    double one = h * (2.0 * q + 2.0 * kv) + mlp;
+    double attention = h * (2.0 * q + 2.0 * kv);
     double head = h * (double)config->vocab_size;
-    return 6.0 * (config->num_layers * one + head);
+    return 6.0 * (config->num_layers * attention + mlp + head);
 }
 
 void loongi_decoder_facts(const void *config, loong_model_facts_t *facts)
 {
     const loong_decoder_config_t *c = config;
+    memset(facts, 0, sizeof(*facts));
     facts->vocab_size = c->vocab_size;
     facts->kv_heads = c->num_query_groups;
     facts->num_layers = c->num_layers;
     facts->flops_per_token = flops_per_token(c);
-    facts->idle_parameters =
-        c->num_experts == 0 ? 0
-                            : c->num_layers *
-                                  (int64_t)(c->num_experts - c->router.topk) *
-                                  3 * c->hidden_size * c->moe_ffn_hidden_size;
+    for (int i = 0; i < c->num_layers; i++) {
+        facts->idle_parameters +=
+            has_experts(c, i) ? (int64_t)(c->num_experts - c->router.topk) * 3 *
+                                    c->hidden_size * c->moe_ffn_hidden_size
+                              : 0;
+    }
 }
 
 static loong_status_t add_pair(void *user, const char *key, const char *value)

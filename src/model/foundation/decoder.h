@@ -9,6 +9,7 @@
 #define LOONG_DECODER_H
 
 #include "base.h"
+#include "layer_kinds.h"
 #include "loong/graph.h"
 #include "loong/ops.h"
 #include "loong/nn.h"
@@ -49,6 +50,7 @@ typedef struct loong_decoder_config {
     double embedding_init_std; /* of embeddings; 0: init_std */
     bool scaled_output_init; /* output projections: std / sqrt(2 layers) */
     int num_experts; /* 0: a feed-forward; else the rest holds */
+    loong_layer_kinds_t kinds; /* layers with experts and without */
     int64_t moe_ffn_hidden_size;
     loong_router_attr_t router;
     int64_t shared_expert_ffn; /* 0: none */

@@ -130,6 +130,23 @@ static void check_groups(loong_problems_t *problems,
     }
 }
 
+static void check_kinds(loong_problems_t *problems, loong_decoder_config_t *c,
+                        const loong_pairs_t *pairs)
+{
+    const char *text = loongi_pairs_get(pairs, "moe_layer_freq");
+    char problem[128];
+    if (c->num_layers > 0 &&
+        !loongi_layer_kinds_parse(text, c->num_layers, &c->kinds, problem)) {
+        loongi_problems_add(problems, "moe_layer_freq: found %s: %s", text,
+                            problem);
+    } else if (c->num_layers > 0 &&
+               memchr(c->kinds.experts, 1, (size_t)c->num_layers) == NULL) {
+        loongi_problems_add(problems, "moe_layer_freq: found %s: no layer has "
+                                      "experts; leave num_experts away",
+                            text);
+    }
+}
+
 static void check_experts(loong_problems_t *problems, loong_decoder_config_t *c,
                           const loong_pairs_t *pairs)
 {
@@ -137,6 +154,7 @@ static void check_experts(loong_problems_t *problems, loong_decoder_config_t *c,
     if (c->num_experts == 0) {
         return;
     }
+    check_kinds(problems, c, pairs);
     if (c->moe_ffn_hidden_size == 0) {
         c->moe_ffn_hidden_size = c->ffn_hidden_size;
     }

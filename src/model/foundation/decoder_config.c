@@ -17,6 +17,7 @@ typedef enum field_type {
     BOOL,
     NOT,
     CHOICE,
+    KINDS, /* read by the check, which knows the number of layers */
     TEXT
 } field_type_t;
 
@@ -101,6 +102,7 @@ static const field_t fields[] = {
     {"embedding_init_method_std", REAL, AT(embedding_init_std), NULL},
     {"use_scaled_init_method", BOOL, AT(scaled_output_init), NULL},
     {"num_experts", INT, AT(num_experts), NULL},
+    {"moe_layer_freq", KINDS, 0, NULL},
     {"moe_ffn_hidden_size", LONG, AT(moe_ffn_hidden_size), NULL},
     {"moe_router_topk", INT, AT(router.topk), NULL},
     {"moe_router_score_function", CHOICE, AT(router.score), scores},
@@ -189,7 +191,7 @@ static void set_field(loong_problems_t *problems,
             set_choice(problems, f, pair->value, at);
         } else if (f->type == BOOL || f->type == NOT) {
             set_flag(problems, f, pair->value, at);
-        } else if (f->type != TEXT) {
+        } else if (f->type != TEXT && f->type != KINDS) {
             set_number(problems, f, pair->value, at);
         }
         return;
@@ -354,6 +356,7 @@ static loong_status_t state_field(const loong_decoder_config_t *config,
     case CHOICE:
         snprintf(text, sizeof(text), "%s", choice_name(f, at));
         break;
+    case KINDS:
     case TEXT:
         return LOONG_OK;
     }
@@ -403,6 +406,20 @@ static loong_status_t set_pair(void *user, const char *key, const char *value)
     return loongi_pairs_set(user, key, value);
 }
 
+static loong_status_t fill_kinds(loong_context_t *ctx,
+                                 const loong_decoder_config_t *config,
+                                 loong_pairs_t *pairs)
+{
+    loong_text_t text = loongi_text_begin(ctx);
+    loongi_layer_kinds_print(&config->kinds, config->num_layers, &text);
+    loong_status_t status = text.status;
+    if (status == LOONG_OK) {
+        status = loongi_pairs_set(pairs, "moe_layer_freq", text.data);
+    }
+    loongi_text_free(&text);
+    return status;
+}
+
 loong_status_t loongi_decoder_fill(loong_context_t *ctx, loong_pairs_t *pairs)
 {
     loong_decoder_config_t config;
@@ -412,5 +429,5 @@ loong_status_t loongi_decoder_fill(loong_context_t *ctx, loong_pairs_t *pairs)
     for (int64_t i = 0; i < LOONG_COUNT_OF(fields); i++) {
         LOONG_TRY(state_field(&config, &fields[i], &to));
     }
-    return LOONG_OK;
+    return config.num_experts > 0 ? fill_kinds(ctx, &config, pairs) : LOONG_OK;
 }

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Which meshes a decoder can be laid out on. */
+#include <string.h>
+
 #include "decoder.h"
 #include "problems.h"
 
@@ -88,9 +90,11 @@ loong_status_t loongi_decoder_check_mesh(loong_context_t *ctx,
     loong_problems_t problems = loongi_problems_begin(ctx);
     want_share(&problems, "num_attention_heads", c->num_attention_heads,
                tp);
-    if (c->num_experts == 0) {
+    if (c->num_experts == 0 ||
+        memchr(c->kinds.experts, 0, (size_t)c->num_layers) != NULL) {
         want_share(&problems, "ffn_hidden_size", c->ffn_hidden_size, tp);
-    } else if (c->shared_expert_ffn > 0) {
+    }
+    if (c->shared_expert_ffn > 0) {
         want_share(&problems, "moe_shared_expert_intermediate_size",
                    c->shared_expert_ffn, tp);
     }

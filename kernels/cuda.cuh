@@ -165,17 +165,17 @@ static inline loong_status_t launched(const loong_kernel_call_t *call)
     return LOONG_OK;
 }
 
-/* True when all floating operands are fp32 or bf16, and those in the bits of
- * `wide` are fp32. */
+/* True when all operands but those in the bits of `typed` are fp32 or bf16,
+ * and those in the bits of `wide` are fp32. */
 static inline bool cuda_support(const loong_kernel_query_t *query,
-                                uint32_t wide, char reason[LOONG_REASON_SIZE])
+                                uint32_t wide, uint32_t typed,
+                                char reason[LOONG_REASON_SIZE])
 {
     for (int i = 0; i < query->num_in + query->num_out; i++) {
         const loong_karg_t *arg = &query->arg[i];
-        bool narrow = arg->dtype == LOONG_BF16 && !(wide >> i & 1u);
-        bool other = arg->dtype != LOONG_F64 && arg->dtype != LOONG_F16 &&
-                     arg->dtype != LOONG_BF16;
-        if (arg->rank > 0 && !narrow && !other) {
+        bool half = arg->dtype == LOONG_BF16 && !(wide >> i & 1u);
+        if (arg->rank > 0 && !(typed >> i & 1u) && !half &&
+            arg->dtype != LOONG_F32) {
             snprintf(reason, LOONG_REASON_SIZE,
                      "operand %d is %s, this kernel takes %s", i,
                      loong_dtype_name(arg->dtype),

@@ -133,7 +133,23 @@ extern "C" {
     X(scale)                  \
     X(cast)                   \
     X(copy)                   \
-    X(accumulate)
+    X(accumulate)             \
+    X(concat)                 \
+    X(slice_grad)             \
+    X(zigzag)                 \
+    X(repeat_heads)           \
+    X(sum_heads)              \
+    X(sum_rows)               \
+    X(swiglu)                 \
+    X(swiglu_grad)            \
+    X(gelu)                   \
+    X(gelu_grad)              \
+    X(rmsnorm)                \
+    X(add_rmsnorm)            \
+    X(rmsnorm_grad)           \
+    X(layernorm)              \
+    X(add_layernorm)          \
+    X(layernorm_grad)
 
 #define LOONG_CUDA_DECLARE(name_)                                             \
     extern const loong_kernel_t loongi_##name_##_cuda;

@@ -6,7 +6,8 @@
 
 #include "rng.h"
 
-static inline uint64_t loongi_dropout_key(uint64_t seed, uint64_t stream)
+LOONG_EVERYWHERE static inline uint64_t loongi_dropout_key(uint64_t seed,
+                                                           uint64_t stream)
 {
     return seed ^ (stream * 0x9E3779B97F4A7C15u + 0x632BE59BD9B4E019u);
 }
@@ -17,9 +18,9 @@ static inline uint32_t loongi_dropout_limit(double p)
     return (uint32_t)(p * 16777216.0);
 }
 
-static inline void loongi_dropout_words(uint64_t key, int64_t step,
-                                        int64_t token, uint32_t block,
-                                        uint32_t words[4])
+LOONG_EVERYWHERE static inline void
+loongi_dropout_words(uint64_t key, int64_t step, int64_t token,
+                     uint32_t block, uint32_t words[4])
 {
     words[0] = (uint32_t)token;
     words[1] = (uint32_t)((uint64_t)token >> 32);

@@ -40,7 +40,7 @@ static loong_status_t run_add(const loong_kernel_call_t *call)
 {
     const mat_t arg[3] = {mat_arg(call, 0), mat_arg(call, 1),
                           mat_out(call, 0)};
-    return map<2>(call, add_fn(), arg);
+    return map<2, 1>(call, add_fn(), arg);
 }
 
 static loong_status_t run_scale(const loong_kernel_call_t *call)
@@ -49,7 +49,7 @@ static loong_status_t run_scale(const loong_kernel_call_t *call)
         static_cast<const loong_scale_attr_t *>(call->query->attr);
     const mat_t arg[2] = {mat_arg(call, 0), mat_out(call, 0)};
     scale_fn fn = {(float)a->factor};
-    return map<1>(call, fn, arg);
+    return map<1, 1>(call, fn, arg);
 }
 
 /* y = x, or y = y + x. */
@@ -59,14 +59,14 @@ static loong_status_t run_copy(const loong_kernel_call_t *call)
     mat_t y = mat_out(call, 0);
     const mat_t copied[2] = {x, y};
     const mat_t added[3] = {y, x, y};
-    return call->accumulate & 1 ? map<2>(call, add_fn(), added)
-                                : map<1>(call, copy_fn(), copied);
+    return call->accumulate & 1 ? map<2, 1>(call, add_fn(), added)
+                                : map<1, 1>(call, copy_fn(), copied);
 }
 
 static bool support(const loong_kernel_query_t *query,
                     char reason[LOONG_REASON_SIZE])
 {
-    return cuda_support(query, 0, reason);
+    return cuda_support(query, 0, 0, reason);
 }
 
 CUDA_KERNEL(add, support, NULL, run_add);

@@ -5,6 +5,7 @@
 #define LOONG_EMBEDDING_H
 
 #include "loong/ops.h"
+#include "port.h"
 
 #ifdef __cplusplus
 extern "C" {
@@ -15,8 +16,8 @@ loong_status_t loongi_embedding_check(const loong_kernel_call_t *call,
                                       const int32_t *ids, int64_t count);
 
 /* The row of an id, or -1 when another part of the table has it. */
-static inline int64_t loongi_embedding_row(const loong_embedding_attr_t *attr,
-                                           int32_t id)
+LOONG_EVERYWHERE static inline int64_t
+loongi_embedding_row(const loong_embedding_attr_t *attr, int32_t id)
 {
     int64_t row = id - attr->begin;
     return row >= 0 && row < attr->rows ? row : -1;

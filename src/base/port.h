@@ -14,4 +14,11 @@
 #define LOONG_CLONES
 #endif
 
+/* Before an inline function that kernels of a device call as well. */
+#ifdef __CUDACC__
+#define LOONG_EVERYWHERE __host__ __device__
+#else
+#define LOONG_EVERYWHERE
+#endif
+
 #endif

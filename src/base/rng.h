@@ -8,13 +8,16 @@
 
 #include <stdint.h>
 
+#include "port.h"
+
 #ifdef __cplusplus
 extern "C" {
 #endif
 
 /* Four words from a 128-bit counter and a 64-bit key. Inline: dropout kernels
  * vectorise it. */
-static inline void loongi_philox(uint32_t counter[4], uint64_t key)
+LOONG_EVERYWHERE static inline void loongi_philox(uint32_t counter[4],
+                                                  uint64_t key)
 {
     uint32_t k0 = (uint32_t)key;
     uint32_t k1 = (uint32_t)(key >> 32);

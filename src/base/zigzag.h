@@ -8,10 +8,12 @@
 
 #include <stdint.h>
 
+#include "port.h"
+
 /* Place in a sequence of `length` (a multiple of 2 x size, or size 1) of row i
  * of a rank, 0 <= i < length / size. */
-static inline int64_t loongi_zigzag_place(int rank, int size, int64_t length,
-                                          int64_t i)
+LOONG_EVERYWHERE static inline int64_t
+loongi_zigzag_place(int rank, int size, int64_t length, int64_t i)
 {
     int64_t chunk = length / (2 * (int64_t)size);
     if (size == 1) {

@@ -64,6 +64,8 @@ function(loong_cuda_sim_test)
   cmake_parse_arguments(T "" "NAME" "" ${ARGN})
   target_sources(test_${T_NAME} PRIVATE $<TARGET_OBJECTS:loong_cuda_sim>)
   target_link_libraries(test_${T_NAME} PRIVATE cudasim)
+  # What is compared with is small.
+  set_tests_properties(${T_NAME} PROPERTIES ENVIRONMENT OMP_NUM_THREADS=1)
 endfunction()
 
 loong_cuda_sim_test(NAME cuda_device LABELS sim

@@ -32,6 +32,7 @@ struct room_t {
     std::vector<range_t> ranges;
     std::vector<uint32_t> owner; // of each page: range + 1
     size_t forgotten;            // ranges of earlier lives
+    size_t dead;                 // so many first ones are not alive
 };
 
 struct image_t {
@@ -219,8 +220,10 @@ const char *where(uintptr_t at)
 static void protect(int access)
 {
     room_t *r = &rooms[DEVICE];
-    if (r->used > 0) {
-        mprotect(reinterpret_cast<void *>(r->base), r->used, access);
+    if (r->dead < r->ranges.size()) {
+        uintptr_t begin = r->ranges[r->dead].begin;
+        mprotect(reinterpret_cast<void *>(begin), r->base + r->used - begin,
+                 access);
     }
 }
 
@@ -235,6 +238,10 @@ void lock()
 {
     if (--unlocked == 0) {
         protect(PROT_NONE);
+        room_t *r = &rooms[DEVICE];
+        while (r->dead < r->ranges.size() && !r->ranges[r->dead].alive) {
+            r->dead++; /* its pages stay as they are */
+        }
     }
 }
 

@@ -1,0 +1,131 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * swiglu, gelu and their gradients; the formulas stand in activation_ref.c. */
+#include "map.cuh"
+
+using namespace loong_cuda;
+
+namespace {
+
+constexpr float ROOT_HALF = 0.70710678118654752440f;
+constexpr float ROOT_2_PI = 0.79788456080286535588f; /* sqrt(2 / pi) */
+
+__device__ __forceinline__ float sigmoid(float x)
+{
+    return 1.0f / (1.0f + expf(-x));
+}
+
+struct swiglu_fn {
+    __device__ void operator()(const pack_t *in, pack_t *out) const
+    {
+        for (int i = 0; i < PACK; i++) {
+            float a = in[0].v[i];
+            out->v[i] = a * sigmoid(a) * in[1].v[i];
+        }
+    }
+};
+
+/* dy, a, b -> da, db. */
+struct swiglu_grad_fn {
+    __device__ void operator()(const pack_t *in, pack_t *out) const
+    {
+        for (int i = 0; i < PACK; i++) {
+            float d = in[0].v[i];
+            float a = in[1].v[i];
+            float s = sigmoid(a);
+            out[0].v[i] = d * in[2].v[i] * s * (1.0f + a * (1.0f - s));
+            out[1].v[i] = d * a * s;
+        }
+    }
+};
+
+__device__ __forceinline__ float tanh_part(float x)
+{
+    return tanhf(ROOT_2_PI * (x + 0.044715f * x * x * x));
+}
+
+struct gelu_fn {
+    int tanh_form;
+    __device__ void operator()(const pack_t *in, pack_t *out) const
+    {
+        for (int i = 0; i < PACK; i++) {
+            float x = in[0].v[i];
+            out->v[i] = tanh_form ? 0.5f * x * (1.0f + tanh_part(x))
+                                  : 0.5f * x * erfcf(-x * ROOT_HALF);
+        }
+    }
+};
+
+struct gelu_grad_fn {
+    int tanh_form;
+    __device__ float slope(float x) const
+    {
+        if (tanh_form) {
+            float t = tanh_part(x);
+            return 0.5f * (1.0f + t) +
+                   0.5f * x * (1.0f - t * t) * ROOT_2_PI *
+                       (1.0f + 3.0f * 0.044715f * x * x);
+        }
+        return 0.5f * erfcf(-x * ROOT_HALF) +
+               x * 0.5f * ROOT_2_PI * expf(-0.5f * x * x);
+    }
+    __device__ void operator()(const pack_t *in, pack_t *out) const
+    {
+        for (int i = 0; i < PACK; i++) {
+            out->v[i] = in[0].v[i] * slope(in[1].v[i]);
+        }
+    }
+};
+
+} // namespace
+
+static loong_status_t run_swiglu(const loong_kernel_call_t *call)
+{
+    mat_t x = mat_arg(call, 0);
+    mat_t y = mat_out(call, 0);
+    const mat_t arg[3] = {mat_columns(x, 0, y.cols),
+                          mat_columns(x, y.cols, y.cols), y};
+    return map<2, 1>(call, swiglu_fn(), arg);
+}
+
+static loong_status_t run_swiglu_grad(const loong_kernel_call_t *call)
+{
+    mat_t dy = mat_arg(call, 0);
+    mat_t x = mat_arg(call, 1);
+    mat_t dx = mat_out(call, 0);
+    const mat_t arg[5] = {dy, mat_columns(x, 0, dy.cols),
+                          mat_columns(x, dy.cols, dy.cols),
+                          mat_columns(dx, 0, dy.cols),
+                          mat_columns(dx, dy.cols, dy.cols)};
+    return map<3, 2>(call, swiglu_grad_fn(), arg);
+}
+
+static loong_status_t run_gelu(const loong_kernel_call_t *call)
+{
+    const loong_gelu_attr_t *a =
+        static_cast<const loong_gelu_attr_t *>(call->query->attr);
+    const mat_t arg[2] = {mat_arg(call, 0), mat_out(call, 0)};
+    gelu_fn fn = {a->tanh};
+    return map<1, 1>(call, fn, arg);
+}
+
+static loong_status_t run_gelu_grad(const loong_kernel_call_t *call)
+{
+    const loong_gelu_attr_t *a =
+        static_cast<const loong_gelu_attr_t *>(call->query->attr);
+    const mat_t arg[3] = {mat_arg(call, 0), mat_arg(call, 1),
+                          mat_out(call, 0)};
+    gelu_grad_fn fn = {a->tanh};
+    return map<2, 1>(call, fn, arg);
+}
+
+static bool support(const loong_kernel_query_t *query,
+                    char reason[LOONG_REASON_SIZE])
+{
+    return cuda_support(query, 0, 0, reason);
+}
+
+CUDA_KERNEL(swiglu, support, NULL, run_swiglu);
+CUDA_KERNEL(swiglu_grad, support, NULL, run_swiglu_grad);
+CUDA_KERNEL(gelu, support, NULL, run_gelu);
+CUDA_KERNEL(gelu_grad, support, NULL, run_gelu_grad);

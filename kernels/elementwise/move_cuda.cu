@@ -1,0 +1,215 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * concat, slice_grad, zigzag, repeat_heads, sum_heads and sum_rows; the
+ * formulas stand in elementwise_ref.c. */
+#include "fold.cuh"
+#include "loong/collective.h"
+#include "map.cuh"
+#include "zigzag.h"
+
+using namespace loong_cuda;
+
+namespace {
+
+struct same_fn {
+    __device__ void operator()(const pack_t *in, pack_t *out) const
+    {
+        *out = in[0];
+    }
+};
+
+/* x in columns begin .., zero elsewhere. */
+struct slice_grad_fn {
+    mat_t x;
+    int64_t begin;
+    __device__ pack_t operator()(int64_t row, int64_t col, int n,
+                                 const loong_frame_t *) const
+    {
+        int64_t from = col - begin;
+        pack_t y;
+        if (from >= 0 && from + n <= x.cols) {
+            return load_at(x, row, from, n);
+        }
+        for (int i = 0; i < PACK; i++) {
+            bool inside = i < n && from + i >= 0 && from + i < x.cols;
+            y.v[i] = inside ? load_one(x, row, from + i) : 0.0f;
+        }
+        return y;
+    }
+};
+
+/* Row t of rank's rows stands in row `place` of the samples. */
+struct zigzag_fn {
+    mat_t x;
+    loong_zigzag_attr_t attr;
+    int64_t samples;
+    __device__ pack_t operator()(int64_t row, int64_t col, int n,
+                                 const loong_frame_t *) const
+    {
+        int64_t own = attr.length / attr.ranks;
+        if (attr.inverse) {
+            int rank = (int)(row / (samples * own));
+            int64_t place =
+                row / own % samples * attr.length +
+                loongi_zigzag_place(rank, attr.ranks, attr.length, row % own);
+            return load_at(x, place, col, n);
+        }
+        /* The chunk of the sample says the rank, and which half it is. */
+        int64_t chunk = own / 2;
+        int64_t sample = row / attr.length;
+        int64_t c = row % attr.length / chunk;
+        bool late = c >= attr.ranks;
+        int64_t rank = late ? 2 * attr.ranks - 1 - c : c;
+        int64_t from = (rank * samples + sample) * own +
+                       (late ? chunk : 0) + row % chunk;
+        return load_at(x, from, col, n);
+    }
+};
+
+struct repeat_heads_fn {
+    mat_t x;
+    int64_t d, times;
+    __device__ pack_t operator()(int64_t row, int64_t col, int n,
+                                 const loong_frame_t *) const
+    {
+        pack_t y;
+        if (d % PACK == 0) { /* within one head */
+            return load_at(x, row, col / (d * times) * d + col % d, n);
+        }
+        for (int i = 0; i < PACK; i++) {
+            int64_t c = col + i;
+            y.v[i] = i < n ? load_one(x, row, c / (d * times) * d + c % d)
+                           : 0.0f;
+        }
+        return y;
+    }
+};
+
+struct sum_heads_fn {
+    mat_t x;
+    int64_t d, times;
+    __device__ pack_t operator()(int64_t row, int64_t col, int n,
+                                 const loong_frame_t *) const
+    {
+        pack_t y;
+        for (int i = 0; i < PACK; i++) {
+            y.v[i] = 0.0f;
+        }
+        for (int64_t k = 0; k < times; k++) {
+            if (d % PACK == 0) {
+                pack_t p = load_at(x, row,
+                                   (col / d * times + k) * d + col % d, n);
+                for (int i = 0; i < PACK; i++) {
+                    y.v[i] += p.v[i];
+                }
+                continue;
+            }
+            for (int i = 0; i < n; i++) {
+                int64_t c = col + i;
+                y.v[i] += load_one(x, row, (c / d * times + k) * d + c % d);
+            }
+        }
+        return y;
+    }
+};
+
+/* Block (column, part): sums of every FOLD_PARTS-th row. */
+__global__ void __launch_bounds__(BLOCK)
+    sum_rows_kernel(mat_t x, float *partial, const loong_frame_t *frame)
+{
+    int64_t rows = rows_of(x, frame);
+    int64_t col = ((int64_t)blockIdx.x * BLOCK + threadIdx.x) * PACK;
+    if (col >= x.cols) {
+        return;
+    }
+    int n = least(PACK, x.cols - col);
+    pack_t sum;
+    for (int i = 0; i < PACK; i++) {
+        sum.v[i] = 0.0f;
+    }
+    for (int64_t t = blockIdx.y; t < rows; t += gridDim.y) {
+        pack_t p = load_at(x, t, col, n);
+        for (int i = 0; i < PACK; i++) {
+            sum.v[i] += p.v[i];
+        }
+    }
+    store(partial + (int64_t)blockIdx.y * x.cols + col, sum, n,
+          x.cols % PACK == 0);
+}
+
+} // namespace
+
+static loong_status_t run_concat(const loong_kernel_call_t *call)
+{
+    mat_t y = mat_out(call, 0);
+    int64_t column = 0;
+    for (int i = 0; i < call->query->num_in; i++) {
+        mat_t x = mat_arg(call, i);
+        const mat_t arg[2] = {x, mat_columns(y, column, x.cols)};
+        LOONG_TRY((map<1, 1>(call, same_fn(), arg)));
+        column += x.cols;
+    }
+    return LOONG_OK;
+}
+
+static loong_status_t run_slice_grad(const loong_kernel_call_t *call)
+{
+    const loong_slice_grad_attr_t *a =
+        static_cast<const loong_slice_grad_attr_t *>(call->query->attr);
+    slice_grad_fn fn = {mat_arg(call, 0), a->begin};
+    return generate(call, fn, mat_out(call, 0));
+}
+
+static loong_status_t run_zigzag(const loong_kernel_call_t *call)
+{
+    const loong_zigzag_attr_t *a =
+        static_cast<const loong_zigzag_attr_t *>(call->query->attr);
+    mat_t x = mat_arg(call, 0);
+    zigzag_fn fn = {x, *a, x.rows / a->length};
+    return generate(call, fn, mat_out(call, 0));
+}
+
+static loong_status_t run_repeat_heads(const loong_kernel_call_t *call)
+{
+    const loong_repeat_heads_attr_t *a =
+        static_cast<const loong_repeat_heads_attr_t *>(call->query->attr);
+    repeat_heads_fn fn = {mat_arg(call, 0), a->head_dim, a->times};
+    return generate(call, fn, mat_out(call, 0));
+}
+
+static loong_status_t run_sum_heads(const loong_kernel_call_t *call)
+{
+    const loong_repeat_heads_attr_t *a =
+        static_cast<const loong_repeat_heads_attr_t *>(call->query->attr);
+    sum_heads_fn fn = {mat_arg(call, 0), a->head_dim, a->times};
+    return generate(call, fn, mat_out(call, 0));
+}
+
+static loong_status_t run_sum_rows(const loong_kernel_call_t *call)
+{
+    mat_t x = mat_arg(call, 0);
+    float *partial = static_cast<float *>(call->workspace);
+    int64_t packs = (x.cols + PACK - 1) / PACK;
+    dim3 grid((unsigned)((packs + BLOCK - 1) / BLOCK), FOLD_PARTS);
+    LOONG_LAUNCH((sum_rows_kernel), grid, dim3(BLOCK), 0, stream_of(call), x,
+                 partial, call->device_frame);
+    return fold(call, 0, partial, x.cols);
+}
+
+static size_t sum_rows_workspace(const loong_kernel_query_t *query)
+{
+    return fold_bytes(loong_karg_cols(&query->arg[0], NULL));
+}
+
+static bool support(const loong_kernel_query_t *query,
+                    char reason[LOONG_REASON_SIZE])
+{
+    return cuda_support(query, 0, 0, reason);
+}
+
+CUDA_KERNEL(concat, support, NULL, run_concat);
+CUDA_KERNEL(slice_grad, support, NULL, run_slice_grad);
+CUDA_KERNEL(zigzag, support, NULL, run_zigzag);
+CUDA_KERNEL(repeat_heads, support, NULL, run_repeat_heads);
+CUDA_KERNEL(sum_heads, support, NULL, run_sum_heads);
+CUDA_KERNEL(sum_rows, support, sum_rows_workspace, run_sum_rows);

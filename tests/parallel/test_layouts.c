@@ -127,6 +127,8 @@ static void pipeline_parallel(void **state)
     static const layout_t untied[] = {
         {2, "{" PP "2, bucket_bytes: 8192}"},
         {4, "{" PP "2}\nschedule: zero_bubble_h1"},
+        {2, "{" PP "2}\nschedule: zero_bubble_h1\n"
+            "recompute: {granularity: full}"},
     };
     check_layouts(QWEN, LOONG_COUNT_OF(tied), tied);
     check_layouts(GPT, 1, tied);

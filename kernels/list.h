@@ -149,7 +149,14 @@ extern "C" {
     X(rmsnorm_grad)           \
     X(layernorm)              \
     X(add_layernorm)          \
-    X(layernorm_grad)
+    X(layernorm_grad)         \
+    X(rope)                   \
+    X(dropout)                \
+    X(embedding)              \
+    X(embedding_grad)         \
+    X(adamw)                  \
+    X(sumsq)                  \
+    X(sum)
 
 #define LOONG_CUDA_DECLARE(name_)                                             \
     extern const loong_kernel_t loongi_##name_##_cuda;

@@ -34,13 +34,16 @@ static size_t bytes_of(const loong_karg_t *a)
                     : 0;
 }
 
-/* Exactly as long as it is: the device sees every access beyond. */
+/* Exactly as long as it is: the device sees every access beyond. Without
+ * anything to send it is full of NaN. */
 static void *send(const there_t *t, const void *host, size_t size)
 {
     void *ptr = NULL;
     assert_ok(t->call.ctx,
               loong_device_alloc(t->device, size, "operand", &ptr));
-    assert_ok(t->call.ctx, loong_device_copy(t->device, ptr, host, size));
+    assert_ok(t->call.ctx,
+              host != NULL ? loong_device_copy(t->device, ptr, host, size)
+                           : loong_device_fill(t->device, ptr, 0xff, size));
     return ptr;
 }
 

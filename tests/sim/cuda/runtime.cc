@@ -92,6 +92,27 @@ extern "C" cudaError_t cudaMemsetAsync(void *dst, int byte, size_t size,
     return error;
 }
 
+extern "C" cudaError_t cudaMemset2DAsync(void *dst, size_t pitch, int byte,
+                                         size_t width, size_t height,
+                                         cudaStream_t stream)
+{
+    ENTER("cudaMemset2DAsync");
+    size_t size = height > 0 ? (height - 1) * pitch + width : 0;
+    NEED(is_device(dst) && width <= pitch, cudaErrorInvalidValue,
+         "cudaMemset2DAsync: width %zu of pitch %zu in %s", width, pitch,
+         where((uintptr_t)dst));
+    cudaError_t error = copy_checked("cudaMemset2DAsync", dst, nullptr, size);
+    if (error == cudaSuccess) {
+        enqueue(stream_of(stream), [=] {
+            for (size_t i = 0; i < height; i++) {
+                memset(static_cast<char *>(dst) + i * pitch, byte, width);
+            }
+            return cudaSuccess;
+        });
+    }
+    return error;
+}
+
 // ---- memory -----------------------------------------------------------------
 
 static cudaError_t take(const char *name, kind_t kind, void **ptr,

@@ -250,6 +250,7 @@ inline double __dmul_rn(double a, double b) { return a * b; }
 inline float __fadd_rn(float a, float b) { return a + b; }
 inline float __fmul_rn(float a, float b) { return a * b; }
 inline float rsqrtf(float x) { return 1.0f / sqrtf(x); }
+inline int __ffs(int x) { return __builtin_ffs(x); }
 inline unsigned __umulhi(unsigned a, unsigned b)
 {
     return (unsigned)((unsigned long long)a * b >> 32);

@@ -112,6 +112,8 @@ cudaError_t cudaMemcpyPeerAsync(void *dst, int dst_device, const void *src,
                                 cudaStream_t stream);
 cudaError_t cudaMemsetAsync(void *dst, int byte, size_t size,
                             cudaStream_t stream);
+cudaError_t cudaMemset2DAsync(void *dst, size_t pitch, int byte, size_t width,
+                              size_t height, cudaStream_t stream);
 
 cudaError_t cudaStreamCreateWithFlags(cudaStream_t *stream, unsigned flags);
 cudaError_t cudaStreamDestroy(cudaStream_t stream);

@@ -1,0 +1,54 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * dropout; the mask stands in dropout_ref.c. Eight channels are two Philox
+ * blocks. */
+#include "dropout.h"
+#include "map.cuh"
+
+using namespace loong_cuda;
+
+namespace {
+
+struct dropout_fn {
+    mat_t x;
+    const int64_t *keys;
+    uint64_t stream;
+    uint32_t limit;
+    float factor;
+    __device__ pack_t operator()(int64_t row, int64_t col, int n,
+                                 const loong_frame_t *frame) const
+    {
+        uint64_t key = loongi_dropout_key(frame->seed, stream);
+        pack_t y = load_at(x, row, col, n);
+        for (int b = 0; b < PACK / 4; b++) {
+            uint32_t words[4];
+            loongi_dropout_words(key, frame->step, keys[row],
+                                 (uint32_t)(col / 4 + b), words);
+            for (int i = 0; i < 4; i++) {
+                bool keep = words[i] >> 8 >= limit;
+                y.v[4 * b + i] = keep ? y.v[4 * b + i] * factor : 0.0f;
+            }
+        }
+        return y;
+    }
+};
+
+} // namespace
+
+static loong_status_t run(const loong_kernel_call_t *call)
+{
+    const loong_dropout_attr_t *a =
+        static_cast<const loong_dropout_attr_t *>(call->query->attr);
+    dropout_fn fn = {mat_arg(call, 0),
+                     static_cast<const int64_t *>(call->ptr[1]), a->stream,
+                     loongi_dropout_limit(a->p), (float)(1.0 / (1.0 - a->p))};
+    return generate(call, fn, mat_out(call, 0));
+}
+
+static bool support(const loong_kernel_query_t *query,
+                    char reason[LOONG_REASON_SIZE])
+{
+    return cuda_support(query, 0, 1u << 1, reason);
+}
+
+CUDA_KERNEL(dropout, support, NULL, run);

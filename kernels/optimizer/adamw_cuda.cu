@@ -1,0 +1,178 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * adamw in one pass over memory; the formula stands in loong/ops.h. Step,
+ * learning rate and scale come from the frame on the device. */
+#include "map.cuh"
+
+using namespace loong_cuda;
+
+namespace {
+
+/* The factors of one step, rounded once. */
+struct factors_t {
+    float grad_scale, beta1, beta2;
+    float rest1, rest2;     /* 1 - beta */
+    float unbias1, unbias2; /* 1 / (1 - beta^t) */
+    float eps, lr, weight_decay;
+};
+
+__device__ factors_t make_factors(const loong_adamw_attr_t &a,
+                                  const loong_frame_t *frame)
+{
+    double t = (double)frame->step + 1.0;
+    factors_t f;
+    f.grad_scale = (float)frame->grad_scale;
+    f.beta1 = (float)a.beta1;
+    f.beta2 = (float)a.beta2;
+    f.rest1 = (float)(1.0 - a.beta1);
+    f.rest2 = (float)(1.0 - a.beta2);
+    f.unbias1 = (float)(1.0 / (1.0 - pow(a.beta1, t)));
+    f.unbias2 = (float)(1.0 / (1.0 - pow(a.beta2, t)));
+    f.eps = (float)a.eps;
+    f.lr = (float)frame->lr[a.group];
+    f.weight_decay = (float)a.weight_decay;
+    return f;
+}
+
+__device__ __forceinline__ float updated(const factors_t &f, float grad,
+                                         float p, float *m_p, float *v_p)
+{
+    float g = grad * f.grad_scale;
+    float m = f.beta1 * *m_p + f.rest1 * g;
+    float v = f.beta2 * *v_p + f.rest2 * g * g;
+    *m_p = m;
+    *v_p = v;
+    float change = m * f.unbias1 / (sqrtf(v * f.unbias2) + f.eps);
+    return p - f.lr * (change + f.weight_decay * p);
+}
+
+struct adamw_t {
+    mat_t grad, param, low, exp_avg, exp_avg_sq;
+    loong_adamw_attr_t attr;
+};
+
+/* Bits of both halves of n parameters, and back; see loong/ops.h. */
+__device__ __forceinline__ pack_t join(const half_t *high, const half_t *low,
+                                       int n)
+{
+    pack_t p;
+    for (int i = 0; i < PACK; i++) {
+        unsigned l = i < n ? low[i] : 0;
+        unsigned h = i < n ? high[i] : 0;
+        p.v[i] = __uint_as_float((h - (l >> 15)) << 16 | l);
+    }
+    return p;
+}
+
+__device__ __forceinline__ void split(const pack_t &p, half_t *high,
+                                      half_t *low)
+{
+    for (int i = 0; i < PACK; i++) {
+        unsigned bits = __float_as_uint(p.v[i]);
+        low[i] = (half_t)bits;
+        high[i] = (half_t)((bits >> 16) + (bits >> 15 & 1u));
+    }
+}
+
+/* n 16-bit words as they are, all at once where they are a whole pack. */
+__device__ __forceinline__ void words_in(const half_t *from, half_t *to,
+                                         int n, bool packed)
+{
+    if (packed && n == PACK) {
+        uint4 w = *reinterpret_cast<const uint4 *>(from);
+        unsigned word[4] = {w.x, w.y, w.z, w.w};
+        for (int i = 0; i < PACK; i++) {
+            to[i] = (half_t)(word[i / 2] >> i % 2 * 16);
+        }
+        return;
+    }
+    for (int i = 0; i < n; i++) {
+        to[i] = from[i];
+    }
+}
+
+__device__ __forceinline__ void words_out(const half_t *from, half_t *to,
+                                          int n, bool packed)
+{
+    if (packed && n == PACK) {
+        uint4 w = {from[0] | (unsigned)from[1] << 16,
+                   from[2] | (unsigned)from[3] << 16,
+                   from[4] | (unsigned)from[5] << 16,
+                   from[6] | (unsigned)from[7] << 16};
+        *reinterpret_cast<uint4 *>(to) = w;
+        return;
+    }
+    for (int i = 0; i < n; i++) {
+        to[i] = from[i];
+    }
+}
+
+__global__ void __launch_bounds__(BLOCK)
+    adamw_kernel(adamw_t a, const loong_frame_t *frame)
+{
+    LOONG_SHARED(factors_t, shared, 1);
+    if (threadIdx.x == 0) { /* powers in double: once a block */
+        *shared = make_factors(a.attr, frame);
+    }
+    __syncthreads();
+    const factors_t f = *shared;
+    int64_t cols = cols_of(a.grad, frame);
+    int64_t step = (int64_t)gridDim.x * BLOCK * PACK;
+    half_t *high = static_cast<half_t *>(a.param.p);
+    half_t *low = static_cast<half_t *>(a.low.p);
+    bool packed = a.param.packed && a.low.packed;
+    for (int64_t c = ((int64_t)blockIdx.x * BLOCK + threadIdx.x) * PACK;
+         c < cols; c += step) {
+        int n = least(PACK, cols - c);
+        half_t h[PACK];
+        half_t l[PACK];
+        pack_t g = load_at(a.grad, 0, c, n);
+        pack_t m = load_at(a.exp_avg, 0, c, n);
+        pack_t v = load_at(a.exp_avg_sq, 0, c, n);
+        pack_t p;
+        if (a.param.half) {
+            words_in(high + c, h, n, packed);
+            words_in(low + c, l, n, packed);
+            p = join(h, l, n);
+        } else {
+            p = load_at(a.param, 0, c, n);
+        }
+        for (int i = 0; i < PACK; i++) {
+            p.v[i] = updated(f, g.v[i], p.v[i], &m.v[i], &v.v[i]);
+        }
+        store_at(a.exp_avg, 0, c, m, n);
+        store_at(a.exp_avg_sq, 0, c, v, n);
+        if (a.param.half) {
+            split(p, h, l);
+            words_out(h, high + c, n, packed);
+            words_out(l, low + c, n, packed);
+        } else {
+            store_at(a.param, 0, c, p, n);
+        }
+    }
+}
+
+} // namespace
+
+static loong_status_t run(const loong_kernel_call_t *call)
+{
+    adamw_t a = {mat_arg(call, 0), mat_out(call, 0), mat_out(call, 1),
+                 mat_out(call, 2), mat_out(call, 3),
+                 *static_cast<const loong_adamw_attr_t *>(call->query->attr)};
+    LOONG_LAUNCH((adamw_kernel), grid_for(a.grad), dim3(BLOCK), 0,
+                 stream_of(call), a, call->device_frame);
+    return launched(call);
+}
+
+static bool support(const loong_kernel_query_t *query,
+                    char reason[LOONG_REASON_SIZE])
+{
+    if (query->arg[1].dtype == LOONG_BF16 && query->arg[2].rank == 0) {
+        snprintf(reason, LOONG_REASON_SIZE,
+                 "a bf16 parameter needs the low half of its master");
+        return false;
+    }
+    return cuda_support(query, 1u << 0 | 1u << 3 | 1u << 4, 1u << 2, reason);
+}
+
+CUDA_KERNEL(adamw, support, NULL, run);

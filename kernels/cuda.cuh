@@ -192,6 +192,6 @@ static inline bool cuda_support(const loong_kernel_query_t *query,
 #define CUDA_KERNEL(op_, support_, workspace_, run_)                          \
     extern "C" const loong_kernel_t loongi_##op_##_cuda = {                   \
         #op_ "_cuda", #op_, "cuda", support_, workspace_, NULL,               \
-        NULL,         run_, false}
+        NULL,         run_, false, false}
 
 #endif

@@ -119,7 +119,9 @@ typedef struct loong_kernel {
     void (*destroy)(loong_context_t *ctx, void *state);
     /* Launches. Allocates nothing of ours. */
     loong_status_t (*run)(const loong_kernel_call_t *call);
-    bool communicates; /* needs the other ranks of a group */
+    bool communicates; /* needs the other ranks of a group, and only moves data
+                          or sums it: may run beside computation */
+    bool joins; /* computes, and needs the other ranks in between */
 } loong_kernel_t;
 
 /* Rows of operand a: product of all dimensions but the last, with the

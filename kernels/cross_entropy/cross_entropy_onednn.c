@@ -497,6 +497,7 @@ const loong_kernel_t loongi_cross_entropy_onednn = {
     .prepare = prepare,
     .destroy = destroy,
     .run = run,
+    .joins = true,
 };
 
 const loong_kernel_t loongi_cross_entropy_onednn_widened = {
@@ -508,4 +509,5 @@ const loong_kernel_t loongi_cross_entropy_onednn_widened = {
     .prepare = widened_prepare,
     .destroy = destroy,
     .run = widened_run,
+    .joins = true,
 };

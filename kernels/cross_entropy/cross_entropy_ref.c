@@ -148,4 +148,5 @@ const loong_kernel_t loongi_cross_entropy_ref = {
     .device = "cpu",
     .workspace = workspace,
     .run = run,
+    .joins = true,
 };

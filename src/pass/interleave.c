@@ -1,4 +1,9 @@
-/* SPDX-License-Identifier: Apache-2.0 */
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Two programs step by step, so that each computes while collectives of the
+ * other are under way. All ranks of a group must begin its collectives in the
+ * same order, though their costs differ (uneven heads): that order comes from
+ * the numbers of collectives alone. */
 #include "passes.h"
 
 /* Flops that take as long as moving one byte, roughly, on all devices. */
@@ -9,27 +14,67 @@ static double weight(const loong_step_t *step)
     return 1.0 + step->cost.bytes + step->cost.flops / flops_per_byte;
 }
 
-static double total(const loong_program_t *p)
+/* A collective inside a layer, or a kernel with one. Those of data parallelism
+ * work in place; the ranks of their groups have the same programs, costs
+ * included. */
+static bool is_anchor(const loong_step_t *step)
 {
-    double sum = 0.0;
+    const loong_kernel_t *k = step->kernel;
+    return (k->communicates && step->query.num_out > 0) || k->joins;
+}
+
+/* One of the two on its way. */
+typedef struct side {
+    const loong_program_t *program;
+    int64_t next;
+    double all; /* weights of all steps, and of those done */
+    double done;
+    int64_t anchors; /* of all, and begun */
+    int64_t begun;
+} side_t;
+
+static side_t side_of(const loong_program_t *p)
+{
+    side_t s = {p, 0, 0.0, 0.0, 0, 0};
     for (int64_t i = 0; i < p->num_steps; i++) {
-        sum += weight(&p->steps[i]);
+        s.all += weight(&p->steps[i]);
+        s.anchors += is_anchor(&p->steps[i]);
     }
-    return sum;
+    return s;
+}
+
+/* Whose next collective comes next: the k-th of n stands at (k + 1/2) / n of
+ * its program. */
+static int next_anchor(const side_t *a, const side_t *b)
+{
+    return (2 * b->begun + 1) * a->anchors < (2 * a->begun + 1) * b->anchors;
+}
+
+static int choose(const side_t *a, const side_t *b)
+{
+    if (a->next == a->program->num_steps ||
+        b->next == b->program->num_steps) {
+        return a->next == a->program->num_steps;
+    }
+    if (a->begun < a->anchors && b->begun < b->anchors) {
+        return next_anchor(a, b);
+    }
+    if (a->begun < a->anchors || b->begun < b->anchors) {
+        return a->begun == a->anchors; /* what is left of them */
+    }
+    return b->done * a->all < a->done * b->all;
 }
 
 void loongi_pass_interleave(const loong_program_t *a, const loong_program_t *b,
                             uint8_t *order)
 {
-    const loong_program_t *p[2] = {a, b};
-    double all[2] = {total(a), total(b)};
-    double done[2] = {0.0, 0.0};
-    int64_t next[2] = {0, 0};
+    side_t side[2] = {side_of(a), side_of(b)};
     for (int64_t i = 0; i < a->num_steps + b->num_steps; i++) {
-        int who = next[0] == a->num_steps ||
-                  (next[1] < b->num_steps &&
-                   done[1] * all[0] < done[0] * all[1]);
-        done[who] += weight(&p[who]->steps[next[who]++]);
+        int who = choose(&side[0], &side[1]);
+        side_t *s = &side[who];
+        const loong_step_t *step = &s->program->steps[s->next++];
+        s->done += weight(step);
+        s->begun += is_anchor(step);
         order[i] = (uint8_t)who;
     }
 }

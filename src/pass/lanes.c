@@ -187,7 +187,8 @@ static void place(loong_program_t *p, int64_t at, int32_t number,
 void loongi_pass_lanes(loong_program_t *program, int64_t least_work)
 {
     loong_program_t *p = program;
-    p->num_comm = 0;
+    int32_t number = 0;
+    p->placed = true;
     for (int64_t i = 0; i < p->num_steps; i++) {
         loong_step_t *step = &p->steps[i];
         step->lane = step->kernel->communicates ? LOONG_LANE_COMM
@@ -196,7 +197,7 @@ void loongi_pass_lanes(loong_program_t *program, int64_t least_work)
     }
     for (int64_t i = 0; i < p->num_steps; i++) {
         if (p->steps[i].lane == LOONG_LANE_COMM) {
-            place(p, i, (int32_t)++p->num_comm, least_work);
+            place(p, i, ++number, least_work);
         }
     }
 }

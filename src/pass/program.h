@@ -90,7 +90,7 @@ typedef struct loong_program {
     loong_step_t *steps;
     int64_t scratch_bytes;
     int64_t comm_bytes;
-    int64_t num_comm; /* collectives on the lane; see loongi_pass_lanes */
+    bool placed; /* on lanes, by loongi_pass_lanes */
 } loong_program_t;
 
 /* A tensor that a caller binds or reads: input, declared output, loss. */

@@ -172,6 +172,9 @@ static const loong_recipe_key_t keys[] = {
            "allgather alltoall", FREE,
            "how tokens come to experts on other ranks: all tokens to all "
            "ranks, or each to those that have its experts"),
+    BOOL("parallel.overlap_moe_expert_parallel_comm", "false", FREE,
+         "the forward of a micro-batch runs with the backward of another, so "
+         "that each computes while collectives of the other are under way"),
     CHOICE("parallel.data_parallel_sharding", "optim",
            "none optim optim_grads optim_grads_params", FREE,
            "what data-parallel ranks share out: moments and masters, main "

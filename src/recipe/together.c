@@ -7,6 +7,8 @@
 #include "problems.h"
 #include "recipe_impl.h"
 
+#define PAIRS "parallel.overlap_moe_expert_parallel_comm"
+
 typedef struct check {
     const loong_recipe_t *recipe;
     loong_problems_t problems;
@@ -299,6 +301,11 @@ static void check_settings(check_t *c)
     if (is_set(c, "init.from_hf") &&
         loong_recipe_count(c->recipe, "init.by_scope") > 0) {
         problem(c, "init.by_scope", "has no effect beside init.from_hf");
+    }
+    if (loong_recipe_bool(c->recipe, PAIRS) &&
+        !loong_recipe_bool(c->recipe, "comm.overlap")) {
+        problem(c, PAIRS, "has no effect with comm.overlap false: nothing "
+                          "goes on beside computation");
     }
     if (loong_recipe_bool(c->recipe, "parallel.sequence_parallel") &&
         get(c, "parallel.tensor_model_parallel_size") == 1) {

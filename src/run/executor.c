@@ -114,7 +114,7 @@ typedef struct track {
     const loong_run_t *run;
     const loong_program_t *program;
     const loong_frame_t *frame;
-    loong_lane_t *lane; /* NULL: none, or nothing for it */
+    loong_lane_t *lane; /* NULL: none, or the program knows of none */
     int64_t next;       /* step */
     int64_t begun;      /* collectives */
     int64_t awaited;
@@ -124,7 +124,7 @@ static track_t track_of(const loong_run_t *run, const loong_program_t *program,
                         const loong_frame_t *frame)
 {
     track_t t = {run, program, frame, NULL, 0, 0, 0};
-    t.lane = program->num_comm > 0 ? run->lane : NULL;
+    t.lane = program->placed ? run->lane : NULL;
     return t;
 }
 
@@ -149,7 +149,9 @@ static loong_status_t advance(track_t *t, int number, bool company)
     if (!runs) {
         return LOONG_OK;
     }
-    if (t->lane != NULL && step->await > t->awaited) {
+    if (t->lane != NULL && step->kernel->joins) {
+        LOONG_TRY(loongi_lane_settle(t->lane)); /* ranks come in one order */
+    } else if (t->lane != NULL && step->await > t->awaited) {
         t->awaited = step->await;
         LOONG_TRY(loongi_lane_await(t->lane, number, step->await));
     }

@@ -248,6 +248,16 @@ loong_status_t loongi_lane_await(loong_lane_t *lane, int track, int64_t number)
     return status;
 }
 
+loong_status_t loongi_lane_settle(loong_lane_t *lane)
+{
+    loong_lane_t *l = lane;
+    pthread_mutex_lock(&l->lock);
+    wait_until(l, l->issued);
+    loong_status_t status = l->status;
+    pthread_mutex_unlock(&l->lock);
+    return status;
+}
+
 loong_status_t loongi_lane_drain(loong_lane_t *lane)
 {
     loong_lane_t *l = lane;

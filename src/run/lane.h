@@ -67,6 +67,8 @@ LOONG_NODISCARD loong_status_t loongi_lane_begin(loong_lane_t *lane,
 /* Waits until the first `number` jobs of a track are complete. */
 LOONG_NODISCARD loong_status_t loongi_lane_await(loong_lane_t *lane, int track,
                                                  int64_t number);
+/* Waits for all. */
+LOONG_NODISCARD loong_status_t loongi_lane_settle(loong_lane_t *lane);
 /* Waits for all, and begins the numbers of all tracks anew. */
 LOONG_NODISCARD loong_status_t loongi_lane_drain(loong_lane_t *lane);
 /* Nobody waits for the jobs that have begun: those that have not run are

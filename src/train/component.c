@@ -74,7 +74,8 @@ static loong_status_t make_schedules(loong_component_t *c, int micro_batches)
 {
     loong_schedule_params_t p = {.ranks = c->params.mesh.size[LOONG_AXIS_PP],
                                  .chunks = c->num_stages,
-                                 .micro_batches = micro_batches};
+                                 .micro_batches = micro_batches,
+                                 .pair = c->params.pair};
     const char *name =
         loongi_schedule_resolve(c->params.schedule, p.ranks, p.chunks);
     loongi_schedule_destroy(&c->schedule);
@@ -83,6 +84,7 @@ static loong_status_t make_schedules(loong_component_t *c, int micro_batches)
         p.folded = c->schedule->params.folded;
     }
     p.micro_batches = 1;
+    p.pair = false;
     return c->evaluation == NULL
                ? loongi_schedule_create(c->ctx, "evaluate", &p,
                                         &c->evaluation)

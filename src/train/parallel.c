@@ -10,6 +10,8 @@
 #include "parallel_near.h"
 #include "schedule.h"
 
+#define PAIR_KEY "parallel.overlap_moe_expert_parallel_comm"
+
 static int size_of(const loong_recipe_t *r, const char *key)
 {
     char path[128];
@@ -127,7 +129,9 @@ static loong_status_t check_pipeline(const loong_parallel_t *l,
 {
     loong_model_facts_t facts;
     loong_stage_cut_t *cuts = NULL;
-    loong_schedule_params_t p = {.ranks = mesh->size[LOONG_AXIS_PP]};
+    loong_schedule_params_t p = {
+        .ranks = mesh->size[LOONG_AXIS_PP],
+        .pair = loong_recipe_bool(l->recipe, PAIR_KEY)};
     l->family->facts(l->config, &facts);
     loong_cut_params_t cut = {
         facts.num_layers, p.ranks,

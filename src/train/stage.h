@@ -32,6 +32,7 @@ typedef struct loong_component_params {
     bool train;            /* false: evaluation and logits only */
     const char *schedule;  /* "auto", "one_stage", "1f1b", ... */
     int micro_batches;     /* of the largest step */
+    bool pair; /* forwards run with backwards of other micro-batches */
     int layers_per_chunk;  /* see loong_cut_params_t */
     const char *layout;    /* likewise */
 } loong_component_params_t;

@@ -198,6 +198,8 @@ static loong_status_t read_pipeline(const loong_trainer_t *t,
 {
     const loong_train_settings_t *s = &t->set;
     p->schedule = loong_recipe_text(t->recipe, "schedule");
+    p->pair = loong_recipe_bool(t->recipe,
+                                "parallel.overlap_moe_expert_parallel_comm");
     p->layers_per_chunk =
         parallel_size(t, "num_layers_per_virtual_pipeline_stage");
     p->layout = loong_recipe_text(t->recipe,

@@ -268,7 +268,7 @@ loong_status_t loong_trainer_describe(loong_trainer_t *trainer,
         (long long)t->set.global_batch_size, (long long)t->set.seq_length);
     loongi_text_printf(&t->text,
                        "ranks: %d = tensor %d%s x context %d%s x data %d "
-                       "(sharing %s) x pipeline %d (%s)%s, %d threads each\n",
+                       "(sharing %s) x pipeline %d (%s%s)%s, %d threads each\n",
                        t->mesh.world, t->mesh.size[LOONG_AXIS_TP],
                        s->params.request.sequence_parallel ? " (sequence)" : "",
                        t->mesh.size[LOONG_AXIS_CP], context,
@@ -276,7 +276,8 @@ loong_status_t loong_trainer_describe(loong_trainer_t *trainer,
                        loongi_sharding_name(
                            s->stages[0]->shards->params.sharding),
                        t->mesh.size[LOONG_AXIS_PP],
-                       schedule->kind->name, experts,
+                       schedule->kind->name,
+                       schedule->params.pair ? ", in pairs" : "", experts,
                        s->params.compile.threads);
     describe_experts(t);
     describe_precision(t);

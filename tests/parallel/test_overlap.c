@@ -16,6 +16,12 @@
     "vocab_size: 61, max_position_embeddings: 64, num_experts: 4, "           \
     "moe_router_topk: 2, moe_ffn_hidden_size: 20}"
 
+/* Ranks have one and two key heads. */
+#define UNEVEN                                                                \
+    "{family: qwen3, num_layers: 4, hidden_size: 24, ffn_hidden_size: 42, "   \
+    "num_attention_heads: 6, num_query_groups: 3, kv_channels: 8, "           \
+    "vocab_size: 61, max_position_embeddings: 64, activation: swiglu}"
+
 #define TP "tensor_model_parallel_size: "
 #define CP "context_parallel_size: "
 #define PP "pipeline_model_parallel_size: "
@@ -81,10 +87,55 @@ static void same_bits(void **state)
                "comm: {overlap: true, overlap_work: 0}");
 }
 
+#define PAIRS "overlap_moe_expert_parallel_comm: "
+
+/* The forward of one micro-batch with the backward of another: the same bits,
+ * also where the ranks of a group have uneven programs. */
+static void pairs(void **state)
+{
+    (void)state;
+    static const layout_t layouts[][2] = {
+        {{EXPERTS, 2, "{" EP "2, " PAIRS "false}"},
+         {EXPERTS, 2, "{" EP "2, " PAIRS "true}"}},
+        {{EXPERTS, 4, "{" EP "2, " PP "2, " PAIRS "false}"},
+         {EXPERTS, 4, "{" EP "2, " PP "2, " PAIRS "true}"}},
+        {{UNEVEN, 2, "{" TP "2, sequence_parallel: true, " PAIRS "false}"},
+         {UNEVEN, 2, "{" TP "2, sequence_parallel: true, " PAIRS "true}"}},
+        {{UNEVEN, 4, "{" TP "2, " SHARD "optim_grads_params, "
+                     "bucket_bytes: 4096, " PAIRS "false}"},
+         {UNEVEN, 4, "{" TP "2, " SHARD "optim_grads_params, "
+                     "bucket_bytes: 4096, " PAIRS "true}"}},
+        {{UNEVEN, 4, "{" PP "2, num_layers_per_virtual_pipeline_stage: 1, "
+                     PAIRS "false}"},
+         {UNEVEN, 4, "{" PP "2, num_layers_per_virtual_pipeline_stage: 1, "
+                     PAIRS "true}"}},
+        {{DENSE, 2, "{" CP "2, cp_comm_type: p2p, " PAIRS "false}"},
+         {DENSE, 2, "{" CP "2, cp_comm_type: p2p, " PAIRS "true}"}},
+    };
+    layout_place_t place = layout_begin();
+    for (int i = 0; i < LOONG_COUNT_OF(layouts); i++) {
+        char save[2][16];
+        layout_run_t run[2];
+        for (int k = 0; k < 2; k++) {
+            snprintf(save[k], sizeof(save[k]), "%s%d", k ? "pair" : "one", i);
+            run[k] = run_of(save[k], &layouts[i][k], "comm: {overlap_work: 0}");
+            layout_run(&place, &run[k]);
+        }
+        layout_compare(&place, &run[1], &run[0], 0.0);
+    }
+    layout_run_t refused = run_of("refused", &layouts[1][1],
+                                  "schedule: zero_bubble_h1");
+    refused.refusal = "schedule zero_bubble_h1 has no pairs of forward and "
+                      "backward";
+    layout_run(&place, &refused);
+    layout_end(&place);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(same_bits),
+        cmocka_unit_test(pairs),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

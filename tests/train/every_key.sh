@@ -105,6 +105,7 @@ parallel.expert_tensor_parallel_size=1
 parallel.moe_token_dispatcher_type=allgather
 parallel.data_parallel_sharding=optim
 parallel.bucket_bytes=1MiB
+parallel.overlap_moe_expert_parallel_comm=true
 schedule=auto
 precision.params_dtype=auto
 precision.fp32_scopes=[norm]
@@ -161,6 +162,8 @@ comm.backend=self
 comm.overlap=true
 comm.overlap_work=1MiB
 comm.timeout=1m
+comm.overlap=true
+comm.overlap_work=64KiB
 fault=[{kind: slow, rank: 0, step: 1, seconds: 10ms, attempts: 1}]
 KEYS
 

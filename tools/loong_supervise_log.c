@@ -90,7 +90,8 @@ void supervise_log(FILE *file, int attempt, const supervise_ending_t *before,
     add_seconds(file, "seconds_to_resume", f.resume);
     add_seconds(file, "seconds_to_detect", f.detect);
     if (e->has_verdict) {
-        fprintf(file, ",\"rank\":%d", e->verdict.rank);
+        add_number(file, "rank",
+                   e->verdict.rank >= 0 ? (double)e->verdict.rank : NAN);
         add_text(file, "verdict", e->verdict.text);
     }
     add_text(file, "decision", d->again ? "restart" : "end");

@@ -211,6 +211,7 @@ static void test_hopeless(void **state)
                     "nothing for 15", "2"},
         {"strays", 4, "rank 1 waits for rank 0, is in barrier #", "3"},
         {"dawdles", 0, "rank 1 pid", "2"},
+        {"reads", 0, "rank 1 pid", "2"},
     };
     job_t *jobs = calloc(LOONG_COUNT_OF(faults), sizeof(*jobs));
     for (int64_t i = 0; i < LOONG_COUNT_OF(faults); i++) {

@@ -4,8 +4,10 @@
  *   worker_fault FAULT VICTIM TIMEOUT
  * Faults of the victim, at step 3: kill, segv, stop, hang, code77, return, io
  * (it fails alone), divides (another collective), strays (a collective of
- * another group), dawdles (comes late, slowly). Before joining: absent, usage.
+ * another group), dawdles (comes late, slowly), reads (comes late, from a file
+ * that takes its time). Before joining: absent, usage.
  * none: 10 steps. wait: steps until a signal asks to stop. deaf: asks not. */
+#include <pthread.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -49,6 +51,27 @@ static bool is(const job_t *job, const char *fault)
     return strcmp(job->fault, fault) == 0;
 }
 
+static void *write_late(void *user)
+{
+    const int *ends = user;
+    struct timespec nap = {LATE_NAPS / 2, 0};
+    nanosleep(&nap, NULL);
+    return write(ends[1], "x", 1) == 1 ? user : NULL;
+}
+
+/* What a slow file system looks like: a call that does not return. */
+static void read_late(void)
+{
+    int ends[2];
+    char byte = 0;
+    pthread_t thread;
+    if (pipe(ends) == 0 &&
+        pthread_create(&thread, NULL, write_late, ends) == 0 &&
+        read(ends[0], &byte, 1) == 1) {
+        pthread_join(thread, NULL);
+    }
+}
+
 static loong_status_t suffer(job_t *job)
 {
     float value = 1.0f;
@@ -66,6 +89,8 @@ static loong_status_t suffer(job_t *job)
         for (int i = 0; i < LATE_NAPS; i++) {
             usleep(500000);
         }
+    } else if (is(job, "reads")) {
+        read_late();
     } else if (is(job, "strays")) {
         return loong_comm_barrier(job->group, "astray");
     } else if (is(job, "code77")) {

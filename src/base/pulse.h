@@ -3,8 +3,8 @@
  * Whether a process still does anything: what the kernel says of it, so that
  * it need not say so itself. A slow process has a pulse, one that hangs in a
  * lock has none. */
-#ifndef LOONG_LAUNCH_PULSE_H
-#define LOONG_LAUNCH_PULSE_H
+#ifndef LOONG_BASE_PULSE_H
+#define LOONG_BASE_PULSE_H
 
 #include "base.h"
 
@@ -14,11 +14,13 @@ extern "C" {
 
 typedef enum loong_pulse_state {
     LOONG_PULSE_UNKNOWN, /* not looked at, or gone */
-    /* Its first thread has run since the last look, or some thread runs or
-     * waits for a disk. */
+    /* Its first thread has run since the last look, or some thread runs, waits
+     * for a disk or a file system, or cannot be seen. */
     LOONG_PULSE_BEATS,
     LOONG_PULSE_STOPPED, /* SIGSTOP */
-    LOONG_PULSE_STILL    /* none of these */
+    /* Every thread waits for a lock, a timer, a signal or a message, and the
+     * first has not run. */
+    LOONG_PULSE_STILL
 } loong_pulse_state_t;
 
 /* Zero-initialise. */

@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #include "pulse.h"
@@ -55,24 +56,51 @@ static long long turns_of(int pid)
     return turns;
 }
 
-/* A thread runs, or waits for a disk. */
-static bool works(int pid)
+/* Calls in which a thread waits for somebody else. All others may be waiting
+ * for a file: a file system in user space lets sleep as a lock does. */
+static const long waiting_calls[] = {
+#ifdef SYS_poll /* older ones, which not every processor has */
+    SYS_poll, SYS_select, SYS_epoll_wait, SYS_pause,
+#endif
+    SYS_futex, SYS_ppoll, SYS_pselect6, SYS_epoll_pwait, SYS_nanosleep,
+    SYS_clock_nanosleep, SYS_rt_sigtimedwait, SYS_rt_sigsuspend, SYS_wait4,
+    SYS_waitid, SYS_recvfrom, SYS_recvmsg, SYS_accept4};
+
+/* Sleeps in one of these; false when that cannot be seen. */
+static bool waits(const char *folder)
+{
+    char path[128];
+    char text[TEXT];
+    char *end = NULL;
+    snprintf(path, sizeof(path), "%s/syscall", folder);
+    if (state_of(folder) != 'S' || !read_proc(path, text)) {
+        return false;
+    }
+    long number = strtol(text, &end, 10); /* or "running" */
+    bool found = false;
+    for (int64_t i = 0; i < LOONG_COUNT_OF(waiting_calls); i++) {
+        found = found || (end != text && number == waiting_calls[i]);
+    }
+    return found;
+}
+
+/* Every thread of it waits. */
+static bool all_wait(int pid)
 {
     char path[96];
-    bool found = false;
+    bool wait = true;
     const struct dirent *entry = NULL;
     snprintf(path, sizeof(path), "/proc/%d/task", pid);
     DIR *folder = opendir(path);
-    while (folder != NULL && !found && (entry = readdir(folder)) != NULL) {
+    while (folder != NULL && wait && (entry = readdir(folder)) != NULL) {
         snprintf(path, sizeof(path), "/proc/%d/task/%.20s", pid,
                  entry->d_name);
-        char state = entry->d_name[0] != '.' ? state_of(path) : '\0';
-        found = state == 'R' || state == 'D';
+        wait = entry->d_name[0] == '.' || waits(path);
     }
     if (folder != NULL) {
         closedir(folder);
     }
-    return found;
+    return wait && folder != NULL;
 }
 
 bool loongi_pulse_is_stopped(int pid)
@@ -93,7 +121,7 @@ void loongi_pulse_look(loong_pulse_t *pulse, int pid, double now)
         state = LOONG_PULSE_STOPPED;
         break;
     case 'S':
-        if (turns > 0 && turns == pulse->turns && !works(pid)) {
+        if (turns > 0 && turns == pulse->turns && all_wait(pid)) {
             state = LOONG_PULSE_STILL;
         }
         break;

@@ -19,6 +19,16 @@ typedef struct loong_tensor_type {
     loong_shape_t shape; /* rank 0: absent */
 } loong_tensor_type_t;
 
+/* Groups of ranks that may hold equal values. */
+typedef enum loong_same {
+    LOONG_SAME_TP = 1,  /* tensor parallel ranks */
+    LOONG_SAME_KV = 2,  /* those that share a key head; with TP all of them */
+    LOONG_SAME_CP = 4,  /* context parallel ranks */
+    LOONG_SAME_ETP = 8, /* those that share an expert */
+    LOONG_SAME_EP = 16, /* expert parallel ranks */
+    LOONG_SAME_ALL = 31
+} loong_same_t;
+
 /* What infer sees and fills. */
 typedef struct loong_op_call {
     loong_context_t *ctx;
@@ -84,6 +94,9 @@ struct loong_op {
      * gradients meet): emits a cheaper equal of the sum, or returns
      * LOONG_NONE. NULL: the values are added. */
     loong_val_t (*sum)(loong_graph_t *graph, int n, const loong_val_t *in);
+    /* The ranks among which output o is equal, as bits of loong_same_t, given
+     * those among which all inputs are. NULL: the same. */
+    uint32_t (*same)(const void *attr, int o, uint32_t in);
     /* Fills operand i, of integers, with what an ordinary launch would find
      * there, for kernels that are timed. NULL: any numbers will do. */
     void (*example)(const loong_kernel_query_t *query, int i, void *data);

@@ -49,6 +49,18 @@ typedef enum loong_write {
     LOONG_WRITE_ADD    /* always add */
 } loong_write_t;
 
+/* What tensor logging knows of a value; see pass/label.c. */
+typedef struct loong_logged {
+    const char *label; /* NULL: it is not logged */
+    uint32_t same;     /* ranks among which it is equal: loong_same_t */
+    uint32_t apart;    /* of an input: ranks of which each has a part */
+    int32_t instead;   /* 1 + the value that this one completes; 0: none */
+    bool saved;        /* not output 0: logged when it has a gradient */
+    bool moved;        /* only moved: between ranks, or in memory */
+    bool continues;    /* a part of what the node of its op before it made */
+    bool sums;         /* ranks that hold the same have parts of its gradient */
+} loong_logged_t;
+
 typedef struct loong_value {
     loong_value_kind_t kind;
     loong_dtype_t dtype;
@@ -66,6 +78,7 @@ typedef struct loong_value {
     loong_write_t write;
     loong_val_t grad; /* of a value that was differentiated, else LOONG_NONE */
     const char *name;
+    loong_logged_t logged;
 } loong_value_t;
 
 typedef struct loong_node {
@@ -139,6 +152,52 @@ struct loong_graph {
     char scope[LOONG_MAX_SCOPE]; /* current path */
     const char *scope_copy;      /* its copy in the arena, NULL: stale */
 };
+
+/* Said by builders, for tensor logging; they return v. LOONG_NONE is accepted.
+ * Moved: v holds what was there before. Instead: v is the whole of which `part`
+ * is this rank's, or is what becomes of it. */
+static inline loong_val_t loongi_graph_moved(loong_graph_t *g, loong_val_t v)
+{
+    if (v >= 0) {
+        g->values[v].logged.moved = true;
+    }
+    return v;
+}
+
+static inline loong_val_t loongi_graph_instead(loong_graph_t *g, loong_val_t v,
+                                               loong_val_t part)
+{
+    if (v >= 0 && part >= 0) {
+        g->values[v].logged.instead = part + 1;
+    }
+    return v;
+}
+
+/* Of the ranks of a group, bits of loong_same_t. */
+static inline uint32_t loongi_same_group(loong_group_t group)
+{
+    switch (group) {
+    case LOONG_GROUP_TP:
+        return LOONG_SAME_TP | LOONG_SAME_KV;
+    case LOONG_GROUP_KV:
+        return LOONG_SAME_KV;
+    case LOONG_GROUP_CP:
+    case LOONG_GROUP_CP_A2A:
+    case LOONG_GROUP_CP_P2P:
+    case LOONG_GROUP_DP_CP:
+        return LOONG_SAME_CP;
+    case LOONG_GROUP_ETP_EP:
+        return LOONG_SAME_ETP | LOONG_SAME_EP;
+    case LOONG_GROUP_WORLD:
+    case LOONG_GROUP_DP:
+    case LOONG_GROUP_PP:
+    case LOONG_GROUP_EDP:
+    case LOONG_GROUP_ENDS:
+    case LOONG_GROUP_COUNT:
+        break;
+    }
+    return 0;
+}
 
 static inline loong_value_t *loongi_value(const loong_graph_t *g,
                                           loong_val_t v)

@@ -14,6 +14,7 @@
  * rank. Positions have entered q and k before. */
 #include "context_attention.h"
 
+#include "graph_impl.h"
 #include "loong/collective.h"
 
 static int size_of(const loong_nn_t *nn, loong_group_t group)
@@ -43,8 +44,8 @@ static loong_val_t gathered(loong_nn_t *nn,
     loong_val_t both[2] = {x.k, x.v};
     int64_t queries = loong_value_shape(g, x.q).dim[0];
     int64_t width = loong_value_shape(g, x.k).dim[1];
-    loong_val_t all = loong_all_gather(g, loong_concat(g, 2, both),
-                                       LOONG_GROUP_CP);
+    loong_val_t all = loong_all_gather(
+        g, loongi_graph_moved(g, loong_concat(g, 2, both)), LOONG_GROUP_CP);
     all = loong_zigzag(g, all, size_of(nn, LOONG_GROUP_CP), nn->seq_length,
                        false);
     x.k = loong_slice(g, all, 0, width);

@@ -3,6 +3,7 @@
  * Mixtures of experts. */
 #include "loong/moe.h"
 
+#include "graph_impl.h"
 #include "loong/collective.h"
 #include "nn_impl.h"
 
@@ -87,6 +88,9 @@ static loong_val_t own_experts(moe_t *m, loong_val_t x, loong_val_t indices,
     w = loong_nn_experts_out(m->nn, "down_proj", &own,
                              m->nn->output_init_std);
     h = loong_grouped_linear(g, h, w, &rows);
+    if (own.ffn.count < own.ffn.total) {
+        loongi_graph_moved(g, h); /* a part of a sum that is not made here */
+    }
     return loong_unpermute(g, h, &rows, weights);
 }
 

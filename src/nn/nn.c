@@ -109,8 +109,13 @@ loong_val_t loong_nn_stage_input(loong_nn_t *nn, int64_t tokens, int64_t width)
     int64_t parts = nn->sequence_parallel
                         ? loong_graph_mesh(g)->size[LOONG_AXIS_TP]
                         : 1;
-    return loong_graph_boundary_input(g, STREAM, g->precision.compute,
-                                      loong_shape_2d(tokens / parts, width));
+    loong_val_t x =
+        loong_graph_boundary_input(g, STREAM, g->precision.compute,
+                                   loong_shape_2d(tokens / parts, width));
+    if (x >= 0 && parts > 1) {
+        g->values[x].logged.apart = loongi_same_group(LOONG_GROUP_TP);
+    }
+    return x;
 }
 
 void loong_nn_stage_output(loong_nn_t *nn, loong_val_t x)
@@ -461,6 +466,7 @@ static void project(loong_nn_t *nn, loong_val_t x,
         qkv[0] = loong_nn_column_linear(nn, 1, columns, x, p->qkv_bias);
         loong_val_t both =
             loong_nn_column_linear(nn, 2, columns + 1, x, p->qkv_bias);
+        g->values[both].logged.continues = true;
         qkv[1] = loong_slice(g, both, 0, kv.count);
         qkv[2] = loong_slice(g, both, kv.count, kv.count);
         return;

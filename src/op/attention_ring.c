@@ -7,6 +7,7 @@
  * step more. */
 #include <string.h>
 
+#include "graph_impl.h"
 #include "loong/collective.h"
 #include "op_impl.h"
 
@@ -163,7 +164,10 @@ static void forward(loong_graph_t *g,
         x.key_rows = places_of(g, places, a, source(a, s));
         loongi_attention(g, &x, &a->attention, s > 0 ? in + 2 : out);
         if (s > 0) {
-            loong_graph_apply(g, &attention_merge, NULL, 4, in, 2, out);
+            loongi_graph_moved(g, in[2]); /* a part of the sum */
+            loongi_graph_instead(
+                g, loong_graph_apply(g, &attention_merge, NULL, 4, in, 2, out),
+                in[0]);
         }
         both = later;
     }
@@ -186,10 +190,12 @@ loong_ring_attention(loong_graph_t *g,
     a.group.label = "ring_attention";
     loong_val_t out[2] = {LOONG_NONE, LOONG_NONE};
     loong_val_t halves[2] = {x->k, x->v};
-    loong_val_t both = loong_concat(g, 2, halves);
+    loong_val_t both = loongi_graph_moved(g, loong_concat(g, 2, halves));
     forward(g, x, both, places, &a, out);
     loong_val_t in[RING_ALL] = {out[0],        out[1],       x->q,  both,
                                 x->cu_seqlens, places, x->token_key};
     loong_val_t o;
-    return loong_graph_apply(g, &ring_attention, &a, RING_ALL, in, 1, &o);
+    return loongi_graph_instead(
+        g, loong_graph_apply(g, &ring_attention, &a, RING_ALL, in, 1, &o),
+        out[0]);
 }

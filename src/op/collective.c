@@ -7,6 +7,7 @@
  * The adjoints hold with this convention: the gradient of a value that is
  * equal on all ranks of a group is complete and equal on all of them, the
  * gradient of any other value is the rank's own. */
+#include "graph_impl.h"
 #include "loong/collective.h"
 #include "op_impl.h"
 
@@ -28,7 +29,27 @@ static loong_val_t build(loong_graph_t *g, const loong_op_t *op, loong_val_t x,
     loong_collective_attr_t attr = {group, loong_mesh_group_size(mesh, group),
                                     loong_mesh_group_rank(mesh, group), NULL,
                                     op->name};
-    return attr.size == 1 ? x : apply(g, op, x, &attr);
+    if (attr.size == 1) {
+        return x;
+    }
+    loong_val_t y = apply(g, op, x, &attr);
+    return op == &all_reduce || op == &reduce_scatter
+               ? loongi_graph_instead(g, y, x)
+               : loongi_graph_moved(g, y);
+}
+
+static uint32_t same_after(const void *attr, int o, uint32_t in)
+{
+    (void)o;
+    return in |
+           loongi_same_group(((const loong_collective_attr_t *)attr)->group);
+}
+
+static uint32_t apart_after(const void *attr, int o, uint32_t in)
+{
+    (void)o;
+    return in &
+           ~loongi_same_group(((const loong_collective_attr_t *)attr)->group);
 }
 
 static loong_status_t infer_rows(const loong_op_call_t *call, bool more)
@@ -119,6 +140,7 @@ static const loong_op_t all_reduce = {
     .num_out = 1,
     .in_place = 1,
     .infer = loongi_infer_same,
+    .same = same_after,
     .grad = grad_all_reduce,
     .sum = sum_all_reduces,
 };
@@ -140,6 +162,7 @@ static const loong_op_t replicate = {
     .view = true,
     .strided_in = true,
     .infer = loongi_infer_same,
+    .same = same_after,
     .grad = grad_replicate,
 };
 const loong_op_t *const loongi_op_replicate = &replicate;
@@ -179,6 +202,7 @@ static const loong_op_t all_gather = {
     .max_in = 1,
     .num_out = 1,
     .infer = infer_more,
+    .same = same_after,
     .grad = grad_all_gather,
 };
 const loong_op_t *const loongi_op_all_gather = &all_gather;
@@ -190,6 +214,7 @@ static const loong_op_t reduce_scatter = {
     .max_in = 1,
     .num_out = 1,
     .infer = infer_fewer,
+    .same = apart_after,
     .grad = grad_reduce_scatter,
     .sum = sum_reduce_scatters,
 };
@@ -216,6 +241,7 @@ static const loong_op_t own_rows = {
     .max_in = 1,
     .num_out = 1,
     .infer = infer_fewer,
+    .same = apart_after,
     .grad = grad_reduce_scatter, /* an all_gather */
 };
 const loong_op_t *const loongi_op_own_rows = &own_rows;
@@ -270,6 +296,7 @@ static const loong_op_t all_to_all_rows = {
     .num_out = 1,
     .strided_in = true,
     .infer = infer_to_rows,
+    .same = apart_after,
     .grad = grad_to_rows,
 };
 const loong_op_t *const loongi_op_all_to_all_rows = &all_to_all_rows;
@@ -289,6 +316,7 @@ static const loong_op_t all_to_all_columns = {
     .num_out = 1,
     .strided_out = true,
     .infer = infer_to_columns,
+    .same = apart_after,
     .grad = grad_to_columns,
 };
 const loong_op_t *const loongi_op_all_to_all_columns = &all_to_all_columns;

@@ -2,6 +2,7 @@
  *
  * cross_entropy; formulas in kernels/cross_entropy/cross_entropy_ref.c. */
 #include "graph_impl.h"
+#include "graph_impl.h"
 #include "op_impl.h"
 
 static loong_status_t infer(const loong_op_call_t *call)
@@ -58,6 +59,13 @@ static void cost(const loong_kernel_query_t *q, loong_cost_t *cost)
     cost->bytes = loongi_cost_bytes(q);
 }
 
+/* The ranks that share the vocabulary have the losses of the whole of it. */
+static uint32_t same(const void *attr, int o, uint32_t in)
+{
+    const loong_cross_entropy_attr_t *a = attr;
+    return o == 0 && a->size > 1 ? in | loongi_same_group(a->group) : in;
+}
+
 static const loong_op_t cross_entropy = {
     .name = "cross_entropy",
     .attr_size = sizeof(loong_cross_entropy_attr_t),
@@ -69,6 +77,7 @@ static const loong_op_t cross_entropy = {
     .strided_out = true,
     .optional_out = 1u << 1 | 1u << 2,
     .infer = infer,
+    .same = same,
     .grad = grad,
     .cost = cost,
 };

@@ -2,6 +2,7 @@
  *
  * Tokens to the ranks of their experts, and back; formulas in
  * kernels/moe/dispatch_comm.c. */
+#include "graph_impl.h"
 #include "loong/moe.h"
 #include "op_impl.h"
 
@@ -37,6 +38,13 @@ static loong_status_t infer_routes(const loong_op_call_t *call)
     return LOONG_OK;
 }
 
+/* All ranks that hold an expert get the tokens that chose it. */
+static uint32_t same_routes(const void *attr, int o, uint32_t in)
+{
+    (void)attr;
+    return o == 3 ? in | LOONG_SAME_ETP : in;
+}
+
 static const loong_op_t expert_routes = {
     .name = "expert_routes",
     .attr_size = sizeof(loong_expert_routes_attr_t),
@@ -44,6 +52,7 @@ static const loong_op_t expert_routes = {
     .max_in = 1,
     .num_out = 4,
     .infer = infer_routes,
+    .same = same_routes,
 };
 const loong_op_t *const loongi_op_expert_routes = &expert_routes;
 
@@ -88,6 +97,14 @@ static loong_status_t infer_exchange(const loong_op_call_t *call)
     return LOONG_OK;
 }
 
+static uint32_t same_rows(const void *attr, int o, uint32_t in)
+{
+    const loong_exchange_rows_attr_t *a = attr;
+    (void)o;
+    return a->back ? in & ~(uint32_t)(LOONG_SAME_ETP | LOONG_SAME_EP)
+                   : in | LOONG_SAME_ETP;
+}
+
 static const loong_op_t exchange_rows;
 
 static loong_status_t grad_exchange(const loong_grad_call_t *call)
@@ -111,6 +128,7 @@ static const loong_op_t exchange_rows = {
     .max_in = 2,
     .num_out = 1,
     .infer = infer_exchange,
+    .same = same_rows,
     .grad = grad_exchange,
 };
 const loong_op_t *const loongi_op_exchange_rows = &exchange_rows;
@@ -131,13 +149,14 @@ static loong_val_t exchange(loong_graph_t *g, loong_val_t x,
 loong_val_t loong_expert_dispatch(loong_graph_t *g, loong_val_t x,
                                   const loong_expert_routes_t *routes)
 {
-    x = loong_permute(g, x, &routes->sent, LOONG_NONE);
-    return exchange(g, x, routes, false);
+    x = loongi_graph_moved(g, loong_permute(g, x, &routes->sent, LOONG_NONE));
+    return loongi_graph_moved(g, exchange(g, x, routes, false));
 }
 
 loong_val_t loong_expert_combine(loong_graph_t *g, loong_val_t y,
                                  const loong_expert_routes_t *routes)
 {
-    y = exchange(g, y, routes, true);
-    return loong_unpermute(g, y, &routes->sent, LOONG_NONE);
+    loong_val_t back = loongi_graph_moved(g, exchange(g, y, routes, true));
+    return loongi_graph_instead(
+        g, loong_unpermute(g, back, &routes->sent, LOONG_NONE), y);
 }

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * slice, concat, reshape, zigzag, repeat_heads and the adjoint of slice. */
+#include "graph_impl.h"
 #include "loong/collective.h"
 #include "op_impl.h"
 
@@ -280,7 +281,8 @@ loong_val_t loong_zigzag(loong_graph_t *g, loong_val_t x, int ranks,
 {
     loong_zigzag_attr_t attr = {ranks, length, inverse};
     loong_val_t y;
-    return loong_graph_apply(g, &zigzag, &attr, 1, &x, 1, &y);
+    return loongi_graph_moved(
+        g, loong_graph_apply(g, &zigzag, &attr, 1, &x, 1, &y));
 }
 
 /* ---- repeat_heads and sum_heads ------------------------------------------ */
@@ -351,7 +353,9 @@ loong_val_t loong_repeat_heads(loong_graph_t *g, loong_val_t x, int head_dim,
 {
     loong_repeat_heads_attr_t attr = {head_dim, times};
     loong_val_t y = x;
-    return times == 1
-               ? x
-               : loong_graph_apply(g, &repeat_heads, &attr, 1, &x, 1, &y);
+    if (times == 1) {
+        return x;
+    }
+    return loongi_graph_moved(
+        g, loong_graph_apply(g, &repeat_heads, &attr, 1, &x, 1, &y));
 }

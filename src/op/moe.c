@@ -47,6 +47,14 @@ static void example_choice(const loong_kernel_query_t *q, int i, void *data)
     }
 }
 
+/* Each rank of EP orders the rows of its own experts. */
+static uint32_t same_order(const void *attr, int o, uint32_t in)
+{
+    (void)attr;
+    (void)o;
+    return in & ~(uint32_t)LOONG_SAME_EP;
+}
+
 static const loong_op_t expert_order = {
     .name = "expert_order",
     .attr_size = sizeof(loong_expert_order_attr_t),
@@ -54,6 +62,7 @@ static const loong_op_t expert_order = {
     .max_in = 1,
     .num_out = 3,
     .infer = infer_order,
+    .same = same_order,
     .example = example_choice,
 };
 const loong_op_t *const loongi_op_expert_order = &expert_order;

@@ -434,6 +434,9 @@ static loong_status_t run_passes(compiler_t *k, bool train)
     loong_graph_t *g = k->g;
     const loong_compile_params_t *params = k->params;
     LOONG_TRY(loong_graph_status(g));
+    if (train) {
+        LOONG_TRY(loongi_pass_label(g, params->num_watch, params->watch));
+    }
     if (params->fuse) {
         LOONG_TRY(loongi_pass_fuse(g, train ? params->num_recompute : 0,
                                    params->recompute));
@@ -455,7 +458,7 @@ static loong_status_t run_passes(compiler_t *k, bool train)
         }
         LOONG_TRY(loongi_pass_accumulate(g, !params->no_direct));
         LOONG_TRY(loongi_graph_remove_dead(g));
-        LOONG_TRY(loongi_pass_watch(g, params->num_watch, params->watch,
+        LOONG_TRY(loongi_pass_watch(g, params->num_watch > 0,
                                     &k->c->num_watches, &k->c->watches));
     } else {
         LOONG_TRY(loongi_pass_precision(g, params->num_wide, params->wide));

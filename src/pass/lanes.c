@@ -54,7 +54,7 @@ int64_t loongi_first_reader(const loong_graph_t *g, int64_t num_order,
     for (; i < num_order; i++) {
         const loong_node_t *node = &g->nodes[order[i]];
         if (node->program != c->program ||
-            (!comm[order[i]] && depend(g, c, node))) {
+            (!comm[order[i]] && !node->logged && depend(g, c, node))) {
             break;
         }
     }
@@ -177,7 +177,9 @@ static void place(loong_program_t *p, int64_t at, int32_t number,
         }
         if (conflict(regions, count, others, num_others)) {
             step->await = LOONG_MAX(step->await, number);
-            break;
+            if (step->when == LOONG_WHEN_ALWAYS) {
+                break; /* else the next one may be the first that runs */
+            }
         }
         work += work_of(step, others, num_others);
     }

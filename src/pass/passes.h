@@ -41,11 +41,16 @@ LOONG_NODISCARD loong_status_t
 loongi_pass_precision(loong_graph_t *g, int num_globs,
                       const char *const *globs);
 
-/* Watches the outputs of the forward nodes of the scopes that match, and their
- * gradients. The array belongs to the graph's arena. */
+/* Names the outputs of the forward nodes of the scopes that match, as they are
+ * built: the first of all passes. */
+LOONG_NODISCARD loong_status_t loongi_pass_label(loong_graph_t *g,
+                                                 int num_globs,
+                                                 const char *const *globs);
+/* Watches what has a name, and its gradients; `any`: something may have. The
+ * array belongs to the graph's arena. */
 LOONG_NODISCARD loong_status_t
-loongi_pass_watch(loong_graph_t *g, int num_globs, const char *const *globs,
-                  int64_t *num_watches_p, loong_watch_t **watches_p);
+loongi_pass_watch(loong_graph_t *g, bool any, int64_t *num_watches_p,
+                  loong_watch_t **watches_p);
 
 /* Clones the forward of the scopes that match into the backward. */
 LOONG_NODISCARD loong_status_t

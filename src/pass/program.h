@@ -136,6 +136,7 @@ typedef struct loong_param_place {
  * three f64 in STATE. */
 typedef struct loong_watch {
     const char *name; /* scope and op of the node that makes it */
+    uint32_t same;    /* ranks among which it is equal: loong_same_t */
     bool gradient;    /* of that tensor */
     loong_val_t value;
     loong_val_t state;

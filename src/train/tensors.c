@@ -2,61 +2,254 @@
  *
  * Tensor logging: in chosen steps the statistics of chosen tensors, over all
  * micro-batches and ranks, go to metrics.jsonl and TensorBoard. The programs
- * measure (pass/watch.c), here they are brought together and told. */
+ * measure (pass/watch.c) what a rank holds; here it is brought together, each
+ * element counted once (pass/label.c), and told. */
 #include <math.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "trainer_impl.h"
 
-/* Only data parallel layouts log tensors: one stage has the whole model. */
-static int64_t num_watches(const loong_trainer_t *t)
+/* A line of the list of names: stage, then "g" or "o" and the name. */
+enum { STAGE_DIGITS = 8, LINE_HEAD = STAGE_DIGITS + 2 };
+
+static const loong_chunk_t *chunk_of(const loong_trainer_t *t, int stage)
 {
-    const loong_chunk_t *chunk =
-        t->component->stages[0]->chunk[LOONG_STAGE_TRAIN];
-    return chunk != NULL ? chunk->num_watches : 0;
+    return t->component->stages[stage]->chunk[LOONG_STAGE_TRAIN];
+}
+
+/* ---- the tensors of all stages ------------------------------------------- */
+
+static loong_status_t own_names(loong_trainer_t *t, loong_text_t *text)
+{
+    const loong_component_t *c = t->component;
+    for (int i = 0; i < c->num_stages; i++) {
+        const loong_chunk_t *chunk = chunk_of(t, i);
+        int stage = loongi_schedule_stage(c->evaluation, c->rank->rank, i);
+        for (int64_t w = 0; chunk != NULL && w < chunk->num_watches; w++) {
+            const loong_watch_t *watch = &chunk->watches[w];
+            loongi_text_printf(text, "%0*d %c%s\n", STAGE_DIGITS, stage,
+                               watch->gradient ? 'g' : 'o', watch->name);
+        }
+    }
+    return text->status;
+}
+
+/* By stage; qsort is not stable, so a line of equal stage is told from another
+ * by where it stands in memory. */
+static int by_stage(const void *a, const void *b)
+{
+    const char *x = *(const char *const *)a;
+    const char *y = *(const char *const *)b;
+    int order = strncmp(x, y, STAGE_DIGITS);
+    return order != 0 ? order : (x > y) - (x < y);
+}
+
+static bool is_listed(const loong_trainer_t *t, const char *name)
+{
+    for (int64_t i = t->tensors.count - 1; i >= 0; i--) {
+        if (strcmp(t->tensors.name[i], name) == 0) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* Keeps the lines of `all` in the order of the stages, names once. */
+static loong_status_t keep_names(loong_trainer_t *t, char *all)
+{
+    int64_t lines = 0;
+    for (char *p = all; (p = strchr(p, '\n')) != NULL; p++) {
+        lines++;
+    }
+    LOONG_TRY(loongi_calloc(t->ctx, (size_t)lines + 1,
+                            sizeof(*t->tensors.name), "names of tensors",
+                            &t->tensors.name));
+    int64_t n = 0;
+    for (char *p = all; n < lines; p = strchr(p, '\0') + 1) {
+        t->tensors.name[n++] = p;
+        *strchr(p, '\n') = '\0';
+    }
+    qsort(t->tensors.name, (size_t)lines, sizeof(*t->tensors.name), by_stage);
+    for (int64_t i = 0; i < lines; i++) {
+        const char *name = t->tensors.name[i] + LINE_HEAD - 1;
+        if (!is_listed(t, name)) {
+            t->tensors.name[t->tensors.count++] = name;
+        }
+    }
+    return LOONG_OK;
+}
+
+/* The lines of all stages, on every rank. Collective on: pp. */
+static loong_status_t share_names(loong_trainer_t *t, const loong_text_t *own)
+{
+    loong_comm_t *comm = t->groups.comm[LOONG_GROUP_PP];
+    int64_t most = (int64_t)own->length + 1;
+    int ranks = loong_comm_size(comm);
+    LOONG_TRY(loong_comm_all_reduce(comm, &most, 1, LOONG_I64,
+                                    LOONG_REDUCE_MAX, "logged tensors"));
+    size_t size = (size_t)most * (size_t)ranks;
+    char *part = NULL;
+    LOONG_TRY(loongi_calloc(t->ctx, (size_t)most, 1, "names", &part));
+    memcpy(part, loongi_text_get(own), own->length);
+    loong_status_t status = loongi_calloc(t->ctx, size, 1, "names of tensors",
+                                          &t->tensors.names);
+    char *all = t->tensors.names;
+    if (status == LOONG_OK) {
+        status = loong_comm_gather(comm, part, (size_t)most, all, 0,
+                                   "logged tensors");
+    }
+    loongi_free(t->ctx, part);
+    LOONG_TRY(status);
+    LOONG_TRY(loong_comm_broadcast(comm, all, size, 0, "logged tensors"));
+    char *end = all;
+    for (int r = 0; r < ranks; r++) { /* without what is between them */
+        size_t length = strlen(all + (size_t)r * (size_t)most);
+        memmove(end, all + (size_t)r * (size_t)most, length);
+        end += length;
+    }
+    *end = '\0';
+    return keep_names(t, all);
+}
+
+/* The stage that a name of the list is from. */
+static int stage_of(const char *name)
+{
+    return atoi(name - (LINE_HEAD - 1));
+}
+
+/* Where this rank's tensors stand among all. */
+static int64_t find(const loong_trainer_t *t, const loong_watch_t *w,
+                    int64_t from)
+{
+    int64_t n = t->tensors.count;
+    for (int64_t i = 0; i < n; i++) {
+        const char *name = t->tensors.name[(from + i) % n];
+        if (name[0] == (w->gradient ? 'g' : 'o') &&
+            strcmp(name + 1, w->name) == 0) {
+            return (from + i) % n;
+        }
+    }
+    return -1;
+}
+
+static loong_status_t place_own(loong_trainer_t *t)
+{
+    int64_t k = 0;
+    int64_t at = 0;
+    for (int i = 0; i < t->component->num_stages; i++) {
+        const loong_chunk_t *chunk = chunk_of(t, i);
+        k += chunk != NULL ? chunk->num_watches : 0;
+    }
+    LOONG_TRY(loongi_calloc(t->ctx, (size_t)k + 1, sizeof(*t->tensors.place),
+                            "places of tensors", &t->tensors.place));
+    k = 0;
+    for (int i = 0; i < t->component->num_stages; i++) {
+        const loong_chunk_t *chunk = chunk_of(t, i);
+        int stage = loongi_schedule_stage(t->component->evaluation,
+                                          t->component->rank->rank, i);
+        for (int64_t w = 0; chunk != NULL && w < chunk->num_watches; w++) {
+            at = find(t, &chunk->watches[w], at);
+            LOONG_CHECK(t->ctx, at >= 0, LOONG_ERR_INTERNAL,
+                        "tensor %s is on no list", chunk->watches[w].name);
+            /* What several stages make is the first one's. */
+            bool own = stage_of(t->tensors.name[at]) == stage;
+            t->tensors.place[k++] = own ? at : -1;
+        }
+    }
+    return LOONG_OK;
 }
 
 loong_status_t loongi_tensors_open(loong_trainer_t *t)
 {
-    return loongi_calloc(t->ctx, (size_t)(3 * num_watches(t)),
-                         sizeof(*t->tensors), "statistics of tensors",
-                         &t->tensors);
+    loong_text_t own = loongi_text_begin(t->ctx);
+    if (t->component->params.compile.num_watch == 0) {
+        return LOONG_OK;
+    }
+    loong_status_t status = own_names(t, &own);
+    if (status == LOONG_OK) {
+        status = share_names(t, &own);
+    }
+    loongi_text_free(&own);
+    LOONG_TRY(status);
+    LOONG_TRY(place_own(t));
+    return loongi_calloc(t->ctx, (size_t)(3 * t->tensors.count) + 1,
+                         sizeof(*t->tensors.stats), "statistics of tensors",
+                         &t->tensors.stats);
+}
+
+void loongi_tensors_close(loong_trainer_t *t)
+{
+    loongi_free(t->ctx, t->tensors.names);
+    loongi_free(t->ctx, t->tensors.name);
+    loongi_free(t->ctx, t->tensors.place);
+    loongi_free(t->ctx, t->tensors.stats);
 }
 
 bool loongi_tensors_due(const loong_trainer_t *t)
 {
-    return num_watches(t) > 0 &&
+    return t->tensors.count > 0 &&
            (t->state.step + 1) % t->set.tensors_interval == 0;
 }
 
-/* Sums and counts of all watches, then their maxima. */
-static loong_status_t gather(loong_trainer_t *t)
+/* ---- a step -------------------------------------------------------------- */
+
+/* Of the ranks among which a value is equal the first one counts it. */
+static bool speaks(const loong_mesh_t *m, uint32_t same)
 {
-    const loong_chunk_t *c = t->component->stages[0]->chunk[LOONG_STAGE_TRAIN];
-    const char *base = t->component->stages[0]->run.base[LOONG_BASE_STATE];
-    int64_t n = c->num_watches;
-    for (int64_t i = 0; i < n; i++) {
-        double stats[3];
-        memcpy(stats, base + c->watches[i].offset, sizeof(stats));
-        t->tensors[i] = stats[0];
-        t->tensors[n + i] = stats[2];
-        t->tensors[2 * n + i] = stats[1];
-    }
-    LOONG_TRY(loong_comm_all_reduce(t->comm, t->tensors, 2 * n, LOONG_F64,
-                                    LOONG_REDUCE_SUM, "logged tensors"));
-    return loong_comm_all_reduce(t->comm, t->tensors + 2 * n, n, LOONG_F64,
-                                 LOONG_REDUCE_MAX, "logged tensors");
+    const int *at = m->coord;
+    return ((same & LOONG_SAME_TP) == 0 || at[LOONG_AXIS_TP] == 0) &&
+           ((same & LOONG_SAME_KV) == 0 ||
+            at[LOONG_AXIS_TP] % m->kv_ranks == 0) &&
+           ((same & LOONG_SAME_CP) == 0 || at[LOONG_AXIS_CP] == 0) &&
+           ((same & LOONG_SAME_ETP) == 0 || at[LOONG_AXIS_ETP] == 0) &&
+           ((same & LOONG_SAME_EP) == 0 || at[LOONG_AXIS_EP] == 0);
 }
 
-static loong_status_t tell_board(loong_trainer_t *t, const loong_watch_t *w,
+static void add_own(loong_trainer_t *t)
+{
+    int64_t n = t->tensors.count;
+    double *all = t->tensors.stats;
+    int64_t k = 0;
+    memset(all, 0, (size_t)(3 * n) * sizeof(*all));
+    for (int i = 0; i < t->component->num_stages; i++) {
+        const loong_chunk_t *c = chunk_of(t, i);
+        const char *base = t->component->stages[i]->run.base[LOONG_BASE_STATE];
+        for (int64_t w = 0; c != NULL && w < c->num_watches; w++, k++) {
+            double stats[3];
+            int64_t at = t->tensors.place[k];
+            if (at >= 0 && speaks(&t->mesh, c->watches[w].same)) {
+                memcpy(stats, base + c->watches[w].offset, sizeof(stats));
+                all[at] += stats[0];
+                all[n + at] += stats[2];
+                all[2 * n + at] = fmax(all[2 * n + at], stats[1]);
+            }
+        }
+    }
+}
+
+/* Sums and counts of all, then their maxima. */
+static loong_status_t gather(loong_trainer_t *t)
+{
+    int64_t n = t->tensors.count;
+    add_own(t);
+    LOONG_TRY(loong_comm_all_reduce(t->comm, t->tensors.stats, 2 * n,
+                                    LOONG_F64, LOONG_REDUCE_SUM,
+                                    "logged tensors"));
+    return loong_comm_all_reduce(t->comm, t->tensors.stats + 2 * n, n,
+                                 LOONG_F64, LOONG_REDUCE_MAX,
+                                 "logged tensors");
+}
+
+static loong_status_t tell_board(loong_trainer_t *t, const char *name,
                                  double unix_time, const double figures[3])
 {
     static const char *const names[3] = {"norm", "max", "not_finite"};
     char tag[LOONG_METRICS_LINE];
     for (int k = 0; k < 3; k++) {
-        snprintf(tag, sizeof(tag), "tensors/%s/%s%s", w->name,
-                 w->gradient ? "gradient_" : "", names[k]);
+        snprintf(tag, sizeof(tag), "tensors/%s/%s%s", name + 1,
+                 name[0] == 'g' ? "gradient_" : "", names[k]);
         LOONG_TRY(loongi_tensorboard_scalar(t->report.board, t->state.step + 1,
                                             unix_time, tag, figures[k]));
     }
@@ -65,20 +258,19 @@ static loong_status_t tell_board(loong_trainer_t *t, const loong_watch_t *w,
 
 static loong_status_t tell(loong_trainer_t *t, int64_t i, double unix_time)
 {
-    int64_t n = num_watches(t);
-    const loong_watch_t *w =
-        &t->component->stages[0]->chunk[LOONG_STAGE_TRAIN]->watches[i];
-    const double figures[3] = {sqrt(t->tensors[i]), t->tensors[2 * n + i],
-                               t->tensors[n + i]};
+    int64_t n = t->tensors.count;
+    const char *name = t->tensors.name[i];
+    const double *stats = t->tensors.stats;
+    const double figures[3] = {sqrt(stats[i]), stats[2 * n + i], stats[n + i]};
     char line[LOONG_METRICS_LINE];
     snprintf(line, sizeof(line),
              "{\"step\": %lld, \"tensor\": \"%s\", \"of\": \"%s\", "
              "\"norm\": %.9g, \"max\": %.9g, \"not_finite\": %.0f}",
-             (long long)t->state.step + 1, w->name,
-             w->gradient ? "gradient" : "output", figures[0], figures[1],
+             (long long)t->state.step + 1, name + 1,
+             name[0] == 'g' ? "gradient" : "output", figures[0], figures[1],
              figures[2]);
     LOONG_TRY(loongi_jsonl_add(t->report.jsonl, line));
-    return t->report.board != NULL ? tell_board(t, w, unix_time, figures)
+    return t->report.board != NULL ? tell_board(t, name, unix_time, figures)
                                    : LOONG_OK;
 }
 
@@ -86,7 +278,7 @@ loong_status_t loongi_tensors_report(loong_trainer_t *t)
 {
     double now = loongi_unix_time();
     LOONG_TRY(gather(t));
-    for (int64_t i = 0; i < num_watches(t) && t->report.jsonl != NULL; i++) {
+    for (int64_t i = 0; i < t->tensors.count && t->report.jsonl != NULL; i++) {
         LOONG_TRY(tell(t, i, now));
     }
     return LOONG_OK;

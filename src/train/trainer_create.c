@@ -276,14 +276,6 @@ static loong_status_t plan_component(loong_trainer_t *t,
     }
     p.train = !t->evaluate_only;
     p.mesh = t->mesh;
-    LOONG_CHECK(t->ctx,
-                p.compile.num_watch == 0 ||
-                    p.mesh.world == p.mesh.size[LOONG_AXIS_DP],
-                LOONG_ERR_UNSUPPORTED,
-                "log.tensors: only data parallel yet, not tensor %d x context "
-                "%d x pipeline %d: ranks hold parts and copies of tensors",
-                p.mesh.size[LOONG_AXIS_TP], p.mesh.size[LOONG_AXIS_CP],
-                p.mesh.size[LOONG_AXIS_PP]);
     LOONG_TRY(read_pipeline(t, &p));
     LOONG_TRY(loongi_component_create(t->ctx, &p, &t->component));
     LOONG_TRY(check_rampup(t));
@@ -492,7 +484,7 @@ void loong_trainer_destroy(loong_trainer_t **trainer_p)
     loongi_pairs_destroy(&t->model_keys);
     loongi_pairs_destroy(&t->tokens);
     loongi_free(t->ctx, t->weights);
-    loongi_free(t->ctx, t->tensors);
+    loongi_tensors_close(t);
     loongi_text_free(&t->text);
     loongi_free(t->ctx, t);
     *trainer_p = NULL;

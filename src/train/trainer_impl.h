@@ -92,7 +92,13 @@ struct loong_trainer {
     loong_loader_t *loader;
     int num_validation;
     loong_validation_t validation[LOONG_MAX_VALIDATION];
-    double *tensors; /* statistics of logged ones, of all ranks */
+    struct {
+        int64_t count;     /* logged tensors of all stages */
+        const char **name; /* "o" of an output or "g" of a gradient, and name */
+        char *names;       /* their text */
+        int64_t *place;    /* of this rank's among all, stage after stage */
+        double *stats;     /* squares, numbers not finite, maxima of all */
+    } tensors;
     float *weights; /* of a micro-batch, when the wide type is f64 */
     loong_text_t text;
     loong_tokenizer_t *tokenizer; /* of ranks that sample; else NULL */
@@ -250,6 +256,7 @@ LOONG_NODISCARD loong_status_t loongi_trainer_sample(loong_trainer_t *t);
 
 /* ---- tensors.c ---- */
 LOONG_NODISCARD loong_status_t loongi_tensors_open(loong_trainer_t *t);
+void loongi_tensors_close(loong_trainer_t *t);
 /* Are tensors logged in the step that begins? */
 bool loongi_tensors_due(const loong_trainer_t *t);
 /* Tells what the programs of the step measured. Collective. */

@@ -9,10 +9,17 @@
 #include "file.h"
 #include "json.h"
 
+/* One key head. */
+#define QWEN                                                                  \
+    "family: qwen3, num_layers: 2, num_attention_heads: 2, "                  \
+    "num_query_groups: 1, kv_channels: 16, qk_layernorm: true"
+
 typedef struct job {
     char dir[64];
+    const char *model;
     const char *extra;
     bool predict;
+    const char *scopes; /* NULL: the last layer and the head */
     char text[2048];
 } job_t;
 
@@ -22,19 +29,19 @@ static loong_status_t make_recipe(loong_context_t *ctx, const job_t *job,
     char text[2048];
     snprintf(text, sizeof(text),
              "model:\n"
-             "  foundation: {family: qwen3, num_layers: 2, hidden_size: 32,\n"
-             "    ffn_hidden_size: 48, num_attention_heads: 2,\n"
-             "    num_query_groups: 1, kv_channels: 16, vocab_size: %d,\n"
-             "    max_position_embeddings: 64, qk_layernorm: true,\n"
+             "  foundation: {%s, hidden_size: 32, ffn_hidden_size: 48,\n"
+             "    vocab_size: %d, max_position_embeddings: 64,\n"
              "    hidden_dropout: 0.1, activation: swiglu}\n"
              "data: {seq_length: 16, train: [{path: %s/data}]}\n"
              "train: {micro_batch_size: 1, global_batch_size: 8,\n"
              "  train_iters: 4}\n"
              "optimizer: {lr: 1e-2}\n"
              "log: {dir: %s/log, tensors_interval: 2,\n"
-             "  tensors: ['layers.1.*', lm_head]}\n"
+             "  tensors: %s}\n"
              "%s\n",
-             ENGINE_VOCAB, job->dir, job->dir, job->extra);
+             job->model, ENGINE_VOCAB, job->dir, job->dir,
+             job->scopes != NULL ? job->scopes : "['layers.1.*', lm_head]",
+             job->extra);
     return loong_recipe_parse(ctx, "test", text, NULL, recipe_p);
 }
 
@@ -136,7 +143,8 @@ static void test_tensors(void **state)
     int gradients = 0;
     loong_context_t *ctx = test_context();
     for (int i = 0; i < 2; i++) {
-        job_t job = {"", "precision: {params_dtype: fp64}", false, ""};
+        job_t job = {"", QWEN, "precision: {params_dtype: fp64}", false, NULL,
+                     ""};
         begin(ctx, &job, i + 1);
         count[i] = read_records(ctx, &job, records[i], MOST);
         end(ctx, &job);
@@ -161,13 +169,131 @@ static void test_tensors(void **state)
     test_context_end(&ctx);
 }
 
+/* Finds a record of the one rank. */
+static const record_t *same_as(const record_t *r, const record_t *all,
+                               int count)
+{
+    for (int i = 0; i < count; i++) {
+        if (all[i].step == r->step && all[i].gradient == r->gradient &&
+            strcmp(all[i].name, r->name) == 0) {
+            return &all[i];
+        }
+    }
+    return NULL;
+}
+
+enum { MOST_ALL = 1024 };
+
+/* All tensors of a model. */
+static int log_all(loong_context_t *ctx, const char *model, int ranks,
+                   const char *extra, record_t *records)
+{
+    char more[512];
+    snprintf(more, sizeof(more), "precision: {params_dtype: fp64}\n%s", extra);
+    job_t job = {"", model, more, false, "['*']", ""};
+    begin(ctx, &job, ranks);
+    int count = read_records(ctx, &job, records, MOST_ALL);
+    end(ctx, &job);
+    return count;
+}
+
+/* Every tensor of the model as on one rank, in the same order; `missing`: so
+ * many gradients are in no layout's hands as a whole. */
+static void check_layout(const char *model, int ranks, const char *extra,
+                         int missing)
+{
+    static record_t one[MOST_ALL], all[MOST_ALL];
+    static const char *last = NULL; /* the model that `one` is of */
+    static int count = 0;
+    loong_context_t *ctx = test_context();
+    if (model != last) {
+        count = log_all(ctx, model, 1, "", one);
+        last = model;
+    }
+    int found = log_all(ctx, model, ranks, extra, all);
+    for (int i = 0; i < found; i++) {
+        const record_t *r = same_as(&all[i], one, count);
+        const char *of = all[i].gradient ? "gradient" : "output";
+        if (r == NULL) {
+            fail_msg("%d ranks, %s: %s %s is not one of one rank's", ranks,
+                     extra, of, all[i].name);
+        } else if (!near(all[i].norm, r->norm) || !near(all[i].max, r->max)) {
+            fail_msg("%d ranks, %s: %s %s: norm %g, max %g, one rank has %g "
+                     "and %g", ranks, extra, of, all[i].name, all[i].norm,
+                     all[i].max, r->norm, r->max);
+        }
+    }
+    for (int i = 0; i < count && found != count - missing; i++) {
+        if (same_as(&one[i], all, found) == NULL) {
+            fail_msg("%d ranks, %s: %s of %s is missing (%d of %d)", ranks,
+                     extra, one[i].gradient ? "gradient" : "output",
+                     one[i].name, found, count);
+        }
+    }
+    assert_int_equal(found, count - missing);
+    for (int i = 0; i < count && missing == 0; i++) {
+        assert_string_equal(all[i].name, one[i].name);
+    }
+    test_context_end(&ctx);
+}
+
+#define DENSE                                                                 \
+    "family: qwen3, num_layers: 4, num_attention_heads: 4, "                  \
+    "num_query_groups: 2, kv_channels: 8, qk_layernorm: true"
+#define MIXTURE                                                               \
+    "family: qwen2_moe, num_layers: 2, num_attention_heads: 4, "              \
+    "num_query_groups: 2, kv_channels: 8, num_experts: 4, "                   \
+    "moe_router_topk: 2, moe_ffn_hidden_size: 16, "                           \
+    "moe_shared_expert_intermediate_size: 24, moe_aux_loss_coeff: 0.01"
+
+static void test_layouts(void **state)
+{
+    (void)state;
+    static const char dense[] = DENSE;
+    static const char mixture[] = MIXTURE;
+    static const struct {
+        const char *model;
+        int ranks;
+        const char *extra;
+        int missing;
+    } cases[] = {
+        {dense, 1, "recompute: {granularity: full}", 0},
+        {dense, 2, "parallel: {tensor_model_parallel_size: 2}", 0},
+        {dense, 4, "parallel: {tensor_model_parallel_size: 2, "
+                   "sequence_parallel: true}", 0},
+        {dense, 2, "parallel: {context_parallel_size: 2}", 0},
+        {dense, 4, "parallel: {context_parallel_size: 4, "
+                   "cp_comm_type: a2a}", 0},
+        {dense, 4, "parallel: {context_parallel_size: 4, cp_comm_type: "
+                   "a2a+p2p, hierarchical_context_parallel_sizes: [2, 2]}", 0},
+        {dense, 2, "parallel: {pipeline_model_parallel_size: 2}\n"
+                   "schedule: zero_bubble_h1", 0},
+        {dense, 4, "parallel: {pipeline_model_parallel_size: 2, "
+                   "tensor_model_parallel_size: 2, sequence_parallel: true, "
+                   "num_layers_per_virtual_pipeline_stage: 1}", 0},
+        /* Both ranks have parts of the gradients of q|k|v, of the norm of k and
+         * of the rotated k of each layer, in both steps. */
+        {QWEN, 2, "parallel: {tensor_model_parallel_size: 2}", 2 * 2 * 3},
+        {mixture, 2, "parallel: {expert_model_parallel_size: 2}", 0},
+        {mixture, 4, "parallel: {expert_model_parallel_size: 4, "
+                     "moe_token_dispatcher_type: alltoall}", 0},
+        {mixture, 4, "parallel: {tensor_model_parallel_size: 2, "
+                     "sequence_parallel: true, context_parallel_size: 2, "
+                     "expert_model_parallel_size: 2}", 0},
+    };
+    for (int i = 0; i < LOONG_COUNT_OF(cases); i++) {
+        check_layout(cases[i].model, cases[i].ranks, cases[i].extra,
+                     cases[i].missing);
+    }
+}
+
 /* ---- prediction ---------------------------------------------------------- */
 
 /* Parts add up to the step, and tokens a second fit it. */
 static void check_prediction(const char *extra, int ranks)
 {
     loong_context_t *ctx = test_context();
-    job_t job = {"", extra, true, ""};
+    job_t job = {"", QWEN, extra, true, NULL, ""};
     double step = 0.0;
     double rate = 0.0;
     double part[3] = {0.0, 0.0, 0.0};
@@ -201,6 +327,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_tensors),
+        cmocka_unit_test(test_layouts),
         cmocka_unit_test(test_prediction),
     };
     return cmocka_run_group_tests_name("log", tests, NULL, NULL);

@@ -6,5 +6,5 @@ set_tests_properties(context PROPERTIES
   ENVIRONMENT "OMP_NUM_THREADS=1;GOMP_SPINCOUNT=10000")
 add_test(NAME context_long COMMAND test_context
   WORKING_DIRECTORY ${PROJECT_BINARY_DIR})
-set_tests_properties(context_long PROPERTIES LABELS "parallel;full" TIMEOUT 900
+set_tests_properties(context_long PROPERTIES LABELS "parallel;full" TIMEOUT 3600
   ENVIRONMENT "OMP_NUM_THREADS=1;GOMP_SPINCOUNT=10000;LOONG_LAYOUT_STEPS=100")

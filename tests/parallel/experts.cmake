@@ -8,7 +8,8 @@ set_tests_properties(experts PROPERTIES
 add_test(NAME experts_long COMMAND test_experts
   WORKING_DIRECTORY ${PROJECT_BINARY_DIR})
 set_tests_properties(experts_long PROPERTIES LABELS "parallel;full"
-  TIMEOUT 900 ENVIRONMENT "OMP_NUM_THREADS=1;LOONG_LAYOUT_STEPS=100")
+  TIMEOUT 3600 ENVIRONMENT
+  "OMP_NUM_THREADS=1;GOMP_SPINCOUNT=10000;LOONG_LAYOUT_STEPS=100")
 if(MPI_C_FOUND)
   add_test(NAME experts_mpi COMMAND
     ${PROJECT_SOURCE_DIR}/tests/parallel/experts_mpi.sh ${PROJECT_BINARY_DIR}

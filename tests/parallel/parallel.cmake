@@ -10,8 +10,8 @@ loong_test(NAME layouts LABELS parallel TIMEOUT 300
   LIBS loong_layouts)
 add_test(NAME layouts_long COMMAND test_layouts
   WORKING_DIRECTORY ${PROJECT_BINARY_DIR})
-set_tests_properties(layouts_long PROPERTIES LABELS "parallel;full" TIMEOUT 900
-  ENVIRONMENT LOONG_LAYOUT_STEPS=100)
+set_tests_properties(layouts_long PROPERTIES LABELS "parallel;full" TIMEOUT 3600
+  ENVIRONMENT "OMP_NUM_THREADS=1;GOMP_SPINCOUNT=10000;LOONG_LAYOUT_STEPS=100")
 set_tests_properties(layouts PROPERTIES
   ENVIRONMENT "OMP_NUM_THREADS=1;GOMP_SPINCOUNT=10000")
 if(MPI_C_FOUND)

@@ -7,5 +7,5 @@ foreach(model qwen gpt moe)
   add_test(NAME parity_${model}_long COMMAND loong-bench parity ${recipe}
     --layouts 40 --steps 100 --ranks 16 --seed 2)
   set_tests_properties(parity_${model}_long PROPERTIES
-    LABELS "parallel;full" TIMEOUT 1800)
+    LABELS "parallel;full" TIMEOUT 7200)
 endforeach()

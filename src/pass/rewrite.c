@@ -131,11 +131,7 @@ static loong_status_t absorb(loong_graph_t *g, loong_node_t *sum,
     norm->in = in;
     norm->out[0] = sum->out[0];
     g->values[sum->out[0]].node = g->values[dx].node;
-<<<<<<< Updated upstream
     sum->out[0] = LOONG_NONE; /* passes that move nodes find one producer */
-=======
-    sum->num_out = 0; /* it makes nothing any more */
->>>>>>> Stashed changes
     sum->dead = true;
     return LOONG_OK;
 }

@@ -96,12 +96,14 @@ extern "C" {
     X(sum_rows)              \
     X(dropout)               \
     X(adamw)                 \
+    X(sign_step)             \
     X(sumsq)                 \
     X(sum)                   \
     X(tensor_stats)          \
     X(topk_router)           \
     X(topk_router_grad)      \
     X(expert_counts)         \
+    X(expert_excess)         \
     X(router_loss)           \
     X(router_loss_grad)      \
     X(expert_order)          \

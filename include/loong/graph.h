@@ -106,6 +106,9 @@ typedef struct loong_param_params {
     double std;
     bool frozen;         /* no gradient, no optimizer state */
     double weight_decay; /* factor of the optimizer's weight decay */
+    /* Above 0: a step moves every element by this against the sign of its
+     * gradient, which is in no norm and not clipped; no moments. */
+    double sign_rate;
 } loong_param_params_t;
 
 LOONG_API LOONG_NODISCARD loong_status_t

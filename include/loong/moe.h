@@ -36,6 +36,9 @@ typedef enum loong_score_function {
  * are that many groups of equal size; only those of the group_topk groups with
  * the largest sums of their k / group_topk best scores can be chosen. In the
  * end the weights are multiplied by scaling_factor.
+ * The bias has a gradient of its own (Wang et al. 2024), of no loss: how far
+ * each expert is above an even share of the choices, E times (expert_excess);
+ * a parameter with a sign_rate follows it down.
  * topk_router_grad: dweights, logits, indices -> dlogits. */
 typedef struct loong_router_attr {
     int topk;
@@ -153,6 +156,20 @@ typedef struct loong_expert_counts_attr {
 LOONG_API loong_val_t loong_expert_counts(
     loong_graph_t *g, loong_val_t indices,
     const loong_expert_counts_attr_t *attr);
+
+/* expert_excess: indices i32 [T,k] -> wide [E]: E times the tokens that chose
+ * e, less T k. Whole numbers, whose sums are exact below 2^24 in fp32. No
+ * gradient. */
+typedef struct loong_expert_excess_attr {
+    int experts;
+} loong_expert_excess_attr_t;
+
+/* sign_step, a step of the update program for such biases: grad wide [n] ->
+ * param wide [n], in place: p -= rate where the gradient is above 0, p += rate
+ * where it is below. */
+typedef struct loong_sign_step_attr {
+    double rate;
+} loong_sign_step_attr_t;
 
 /* router_loss: logits wide [T,E], counts wide [spans,E] of all ranks or none ->
  * wide [T]: aux * sum over e of counts[s,e] p_e + z * lse^2, with p the

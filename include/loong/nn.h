@@ -201,6 +201,8 @@ typedef struct loong_nn_moe {
     int64_t ffn; /* width of an expert */
     int experts;
     loong_router_attr_t router;
+    bool bias; /* gate.e_score_correction_bias [E] (wide) */
+    double bias_rate; /* that evens the choices out, a step; 0: it stays */
     int64_t shared_ffn; /* of the shared expert; 0: none */
     bool shared_gate;
     double aux_loss;      /* factors of the losses; 0: none */

@@ -308,6 +308,26 @@ static loong_status_t counts(const loong_kernel_call_t *call)
     return LOONG_OK;
 }
 
+/* ---- expert_excess ------------------------------------------------------- */
+
+static loong_status_t excess(const loong_kernel_call_t *call)
+{
+    const loong_expert_excess_attr_t *a = call->query->attr;
+    ref_mat_t index = ref_arg(call, 0);
+    ref_mat_t y = ref_out(call, 0);
+    const int32_t *chosen = index.p;
+    int64_t slots = index.rows * index.cols;
+    LOONG_TRY(loongi_moe_check(call, 0, 0, a->experts - 1));
+    for (int64_t e = 0; e < a->experts; e++) {
+        ref_put(&y, 0, e, -(double)slots);
+    }
+    for (int64_t s = 0; s < slots; s++) {
+        ref_put(&y, 0, chosen[s],
+                ref_at(&y, 0, chosen[s]) + (double)a->experts);
+    }
+    return LOONG_OK;
+}
+
 /* ---- router_loss --------------------------------------------------------- */
 
 /* One token: its logits in work; p in the row behind, softmax behind that. */
@@ -412,6 +432,7 @@ ROUTER_KERNEL(topk_router, "topk_router", router_room, router);
 ROUTER_KERNEL(topk_router_grad, "topk_router_grad", router_grad_room,
               router_grad);
 ROUTER_KERNEL(expert_counts, "expert_counts", NULL, counts);
+ROUTER_KERNEL(expert_excess, "expert_excess", NULL, excess);
 ROUTER_KERNEL(router_loss, "router_loss", router_room, loss);
 ROUTER_KERNEL(router_loss_grad, "router_loss_grad", router_grad_room,
               loss_grad);

@@ -1,8 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * adamw and sumsq; the formulas stand at their contracts in loong/ops.h. */
+ * adamw, sumsq and sum, sign_step; the formulas stand at their contracts in
+ * loong/ops.h and loong/moe.h. */
 #include "exact_sum.h"
 #include "list.h"
+#include "loong/moe.h"
 #include "ref.h"
 
 static double master_get(const ref_mat_t *p, const uint16_t *low, int64_t i)
@@ -85,6 +87,22 @@ static loong_status_t sum(const loong_kernel_call_t *call)
     return LOONG_OK;
 }
 
+static loong_status_t sign_step(const loong_kernel_call_t *call)
+{
+    const loong_sign_step_attr_t *a = call->query->attr;
+    ref_mat_t g = ref_arg(call, 0);
+    ref_mat_t p = ref_out(call, 0);
+    for (int64_t i = 0; i < g.cols; i++) {
+        double x = ref_at(&g, 0, i);
+        double step = x > 0.0 ? -a->rate : x < 0.0 ? a->rate : 0.0;
+        ref_put(&p, 0, i, ref_at(&p, 0, i) + step);
+    }
+    return LOONG_OK;
+}
+
+const loong_kernel_t loongi_sign_step_ref = {
+    .name = "sign_step_ref", .op = "sign_step", .device = "cpu",
+    .run = sign_step};
 const loong_kernel_t loongi_adamw_ref = {
     .name = "adamw_ref", .op = "adamw", .device = "cpu", .run = adamw};
 const loong_kernel_t loongi_sumsq_ref = {

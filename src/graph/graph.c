@@ -244,6 +244,7 @@ static bool can_pack(const loong_param_params_t *a,
     bool same = a->dtype == b->dtype && a->frozen == b->frozen &&
                 here.rank == there.rank &&
                 a->weight_decay == b->weight_decay &&
+                a->sign_rate == b->sign_rate &&
                 a->place.partial == b->place.partial &&
                 (!a->place.partial || a->place.group == b->place.group);
     for (int i = 1; same && i < here.rank; i++) {

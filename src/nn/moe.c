@@ -38,7 +38,11 @@ static void route(moe_t *m, loong_val_t x)
         x = loong_cast(m->g, x, wide);
     }
     m->logits = loong_linear(m->g, x, w, LOONG_NONE);
-    m->weights = loong_topk_router(m->g, m->logits, LOONG_NONE, &p->router,
+    loong_val_t bias =
+        p->bias ? loongi_nn_sign_vector(m->nn, "e_score_correction_bias",
+                                        p->experts, p->bias_rate)
+                : LOONG_NONE;
+    m->weights = loong_topk_router(m->g, m->logits, bias, &p->router,
                                    &m->indices);
     loong_graph_pop(m->g);
 }

@@ -297,6 +297,19 @@ loong_val_t loong_nn_vector(loong_nn_t *nn, const char *name, int64_t size,
     return vector(nn, name, size, start, on_stream(nn));
 }
 
+loong_val_t loongi_nn_sign_vector(loong_nn_t *nn, const char *name,
+                                  int64_t size, double rate)
+{
+    char full[NAME_SIZE];
+    start_t zeros = {LOONG_INIT_ZEROS, 0.0};
+    loong_param_params_t p =
+        describe(nn, name, loong_shape_1d(size), zeros, full);
+    p.place = on_stream(nn);
+    p.frozen = p.frozen || rate == 0.0;
+    p.sign_rate = rate;
+    return loong_graph_param(nn->graph, &p);
+}
+
 /* ---- linear layers ------------------------------------------------------ */
 
 static int64_t width_of(const loong_nn_t *nn, loong_val_t x)

@@ -21,6 +21,11 @@ typedef struct loong_nn_feed_forward {
 loong_val_t loongi_nn_feed_forward(loong_nn_t *nn, loong_val_t x,
                                    const loong_nn_feed_forward_t *params);
 
+/* A vector on the stream, zeros at the start, that moves by `rate` against the
+ * sign of its gradient; 0: it is fixed. */
+loong_val_t loongi_nn_sign_vector(loong_nn_t *nn, const char *name,
+                                  int64_t size, double rate);
+
 #ifdef __cplusplus
 }
 #endif

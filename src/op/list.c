@@ -54,6 +54,7 @@
     X(topk_router)       \
     X(topk_router_grad)  \
     X(expert_counts)     \
+    X(expert_excess)     \
     X(router_loss)       \
     X(router_loss_grad)  \
     X(expert_order)      \
@@ -70,6 +71,7 @@
     X(loss_scale)        \
     X(cross_entropy)     \
     X(adamw)             \
+    X(sign_step)         \
     X(sumsq)             \
     X(sum)               \
     X(tensor_stats)

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * adamw, sumsq, sum: steps of the update program, made by hand (src/optim);
- * registered so that programs can be explained and costed. */
+ * adamw, sign_step, sumsq, sum: steps of the update program, made by hand
+ * (src/optim); registered so that programs can be explained and costed. */
+#include "loong/moe.h"
 #include "op_impl.h"
 
 static loong_status_t infer_none(const loong_op_call_t *call)
@@ -33,6 +34,15 @@ static const loong_op_t adamw = {
     .infer = infer_none,
     .cost = cost,
 };
+static const loong_op_t sign_step = {
+    .name = "sign_step",
+    .attr_size = sizeof(loong_sign_step_attr_t),
+    .min_in = 1,
+    .max_in = 1,
+    .num_out = 1,
+    .infer = infer_none,
+    .cost = cost,
+};
 static const loong_op_t sumsq = {
     .name = "sumsq",
     .min_in = 1,
@@ -50,5 +60,6 @@ static const loong_op_t sum = {
     .cost = cost,
 };
 const loong_op_t *const loongi_op_adamw = &adamw;
+const loong_op_t *const loongi_op_sign_step = &sign_step;
 const loong_op_t *const loongi_op_sumsq = &sumsq;
 const loong_op_t *const loongi_op_sum = &sum;

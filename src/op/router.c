@@ -114,11 +114,22 @@ static const loong_op_t topk_router_grad = {
 };
 const loong_op_t *const loongi_op_topk_router_grad = &topk_router_grad;
 
+static const loong_op_t expert_excess;
+
 static loong_status_t grad_router(const loong_grad_call_t *call)
 {
+    loong_graph_t *g = call->graph;
     loong_val_t in[3] = {call->out_grad[0], call->in[0], call->out[1]};
-    loong_graph_apply(call->graph, &topk_router_grad, call->attr, 3, in, 1,
-                      &call->in_grad[0]);
+    if (call->wanted[0]) {
+        loong_graph_apply(g, &topk_router_grad, call->attr, 3, in, 1,
+                          &call->in_grad[0]);
+    }
+    if (call->num_in > 1 && call->wanted[1]) {
+        loong_expert_excess_attr_t attr = {
+            (int)loong_value_shape(g, call->in[0]).dim[1]};
+        loong_graph_apply(g, &expert_excess, &attr, 1, &in[2], 1,
+                          &call->in_grad[1]);
+    }
     return LOONG_OK;
 }
 
@@ -203,6 +214,42 @@ loong_val_t loong_expert_counts(loong_graph_t *g, loong_val_t indices,
     loong_val_t y;
     return loong_graph_apply(g, &expert_counts, attr, 1, &indices, 1, &y);
 }
+
+/* ---- expert_excess ------------------------------------------------------- */
+
+static loong_status_t infer_excess(const loong_op_call_t *call)
+{
+    const loong_expert_excess_attr_t *a = call->attr;
+    LOONG_TRY(loongi_want_rank(call, 0, "indices", 2));
+    LOONG_TRY(loongi_want_dtype(call, 0, "indices", LOONG_I32));
+    LOONG_CHECK(call->ctx, a->experts >= 1, LOONG_ERR_ARG,
+                "%s: %d experts, a positive number wanted", call->op,
+                a->experts);
+    call->out[0].dtype = call->precision.wide;
+    call->out[0].shape = loong_shape_1d(a->experts);
+    return LOONG_OK;
+}
+
+static void example_excess(const loong_kernel_query_t *q, int i, void *data)
+{
+    const loong_expert_excess_attr_t *a = q->attr;
+    int32_t *index = data;
+    int64_t n = loong_karg_rows(&q->arg[0], NULL) * q->arg[0].dim[1];
+    for (int64_t s = 0; i == 0 && s < n; s++) {
+        index[s] = (int32_t)(s % a->experts);
+    }
+}
+
+static const loong_op_t expert_excess = {
+    .name = "expert_excess",
+    .attr_size = sizeof(loong_expert_excess_attr_t),
+    .min_in = 1,
+    .max_in = 1,
+    .num_out = 1,
+    .infer = infer_excess,
+    .example = example_excess,
+};
+const loong_op_t *const loongi_op_expert_excess = &expert_excess;
 
 /* ---- router_loss --------------------------------------------------------- */
 

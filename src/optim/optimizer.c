@@ -2,6 +2,7 @@
 #include "optimizer.h"
 
 #include "exact_sum.h"
+#include "loong/moe.h"
 #include "loong/ops.h"
 #include "steps.h"
 
@@ -21,6 +22,9 @@ static void place_moments(loong_optimizer_t *o, loong_bucket_t *b)
     const loong_flat_t *flat = &o->shards->flats[b->flat];
     int64_t wide = (int64_t)loong_dtype_size(o->shards->wide);
     int64_t n = b->update_end - b->update_begin;
+    if (flat->sign_rate > 0.0) {
+        return;
+    }
     b->exp_avg = take(o, n * wide);
     b->exp_avg_sq = take(o, n * wide);
     b->low = flat->dtype == LOONG_BF16 ? take(o, n * 2) : -1;
@@ -86,11 +90,36 @@ static loong_status_t add_update(loong_optimizer_t *o,
     return append(o, &o->update, &step);
 }
 
+/* A step against the sign. */
+static loong_status_t add_sign_update(loong_optimizer_t *o,
+                                      const loong_bucket_t *b)
+{
+    loong_step_t step;
+    loong_sign_step_attr_t *attr = NULL;
+    const loong_flat_t *flat = &o->shards->flats[b->flat];
+    int64_t n = b->update_end - b->update_begin;
+    if (n == 0) {
+        return LOONG_OK;
+    }
+    LOONG_TRY(loongi_arena_alloc(o->arena, sizeof(*attr), &attr));
+    attr->rate = flat->sign_rate;
+    loongi_step_begin(&step, "sign_step", "optimizer",
+                      o->shards->params.threads);
+    step.query.attr = attr;
+    step.query.num_in = step.query.num_out = 1;
+    step.query.arg[0] = loongi_flat_arg(o->shards->wide, n);
+    step.operand[0] = grad_at(o, b, b->update_begin);
+    step.query.arg[1] = loongi_flat_arg(flat->dtype, n);
+    step.operand[1] = param_at(o, b, b->update_begin);
+    return append(o, &o->update, &step);
+}
+
 static loong_status_t add_norm(loong_optimizer_t *o, const loong_bucket_t *b)
 {
     loong_step_t step;
+    const loong_flat_t *flat = &o->shards->flats[b->flat];
     int64_t n = b->own_end - b->own_begin;
-    if (n == 0 || o->shards->flats[b->flat].copy) {
+    if (n == 0 || flat->copy || flat->sign_rate > 0.0) {
         return LOONG_OK;
     }
     loongi_step_begin(&step, "sumsq", "gradient norm",
@@ -155,7 +184,9 @@ static loong_status_t plan(loong_optimizer_t *o, loong_shards_t *shards,
         place_moments(o, b);
         LOONG_TRY(add_late(o, b));
         LOONG_TRY(add_norm(o, b));
-        LOONG_TRY(add_update(o, params, b));
+        LOONG_TRY(shards->flats[b->flat].sign_rate > 0.0
+                      ? add_sign_update(o, b)
+                      : add_update(o, params, b));
         if (gathers) {
             LOONG_TRY(add_gather(o, b));
         }

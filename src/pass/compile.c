@@ -19,7 +19,8 @@ static int flat_of(loong_chunk_t *c, const loong_param_params_t *p)
                     (!f->partial || f->sum_group == p->place.group);
         if (f->dtype == p->dtype && f->frozen == p->frozen && sums &&
             f->copy == p->place.copy && f->expert == p->place.expert &&
-            f->weight_decay == p->weight_decay) {
+            f->weight_decay == p->weight_decay &&
+            f->sign_rate == p->sign_rate) {
             return i;
         }
     }
@@ -30,6 +31,7 @@ static int flat_of(loong_chunk_t *c, const loong_param_params_t *p)
     flat->dtype = p->dtype;
     flat->frozen = p->frozen;
     flat->weight_decay = p->weight_decay;
+    flat->sign_rate = p->sign_rate;
     flat->copy = p->place.copy;
     flat->partial = p->place.partial;
     flat->expert = p->place.expert;

@@ -111,6 +111,7 @@ typedef struct loong_flat {
     loong_dtype_t dtype;
     bool frozen;
     double weight_decay; /* factor of the optimizer's */
+    double sign_rate;    /* see loong_param_params_t */
     bool copy;           /* see loong_placement_t */
     bool partial;
     loong_group_t sum_group;

@@ -125,6 +125,11 @@ static const loong_recipe_key_t keys[] = {
         "groups of a token"),
     REAL(M "moe_router_topk_scaling_factor", NULL, 0, 1e6, SAME,
          "factor of the experts' weights"),
+    BOOL(M "moe_router_enable_expert_bias", NULL, SAME,
+         "a bias of each expert counts for the choice, not for the weight"),
+    REAL(M "moe_router_bias_update_rate", NULL, 0, 10, SAME,
+         "what a step adds to it or takes away to even choices out; 0: it "
+         "stays; 1e-3 when not given"),
     CHOICE(M "moe_router_load_balancing_type", NULL, "aux_loss seq_aux_loss",
            SAME, "what the auxiliary loss balances: micro-batch or sequence"),
     REAL(M "moe_aux_loss_coeff", NULL, 0, 1e6, SAME,

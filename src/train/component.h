@@ -23,6 +23,7 @@ typedef struct loong_whole_param {
     int ndim;
     int64_t shape[2];
     bool frozen;
+    bool moments; /* of the optimizer */
 } loong_whole_param_t;
 
 typedef struct loong_component {

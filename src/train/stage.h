@@ -108,6 +108,12 @@ loong_part_t loongi_part_of(const loong_param_place_t *place);
  * on, becomes how many of them follow one another there. */
 int64_t loongi_part_row(const loong_part_t *part, int64_t row, int64_t *n_p);
 
+/* The optimizer keeps some of it. */
+static inline bool loongi_has_moments(const loong_param_params_t *params)
+{
+    return !params->frozen && !(params->sign_rate > 0.0);
+}
+
 /* The rows of the part that this rank keeps of it. */
 void loongi_stage_kept_rows(const loong_stage_t *stage,
                             const loong_param_place_t *place, int64_t *row_p,

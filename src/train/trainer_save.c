@@ -164,7 +164,7 @@ static loong_status_t add_rows(loong_trainer_t *t, rows_t r,
         r.rows = end - r.row;
         loongi_part_row(&part, r.row, &r.rows);
         LOONG_TRY(add_param(t, &r, arena));
-        if (!r.param->params.frozen) {
+        if (loongi_has_moments(&r.param->params)) {
             LOONG_TRY(add_moments(t, &r));
         }
     }
@@ -331,7 +331,7 @@ static loong_status_t check_tensors(loong_trainer_t *t,
         arena, (size_t)s->num_whole * 3 * sizeof(*wanted), &wanted);
     for (int64_t i = 0; i < 3 * s->num_whole && status == LOONG_OK; i++) {
         const loong_whole_param_t *p = &s->whole[i / 3];
-        if (i % 3 > 0 && (p->frozen || !t->set.load_optim)) {
+        if (i % 3 > 0 && (!p->moments || !t->set.load_optim)) {
             continue;
         }
         char *name = NULL;
@@ -438,7 +438,7 @@ static loong_status_t load_stage(loong_stage_t *stage, loong_checkpoint_t *ck,
     for (int64_t i = 0; i < c->num_params && status == LOONG_OK; i++) {
         const loong_param_place_t *p = &c->params[i];
         status = load_param(&reader, p);
-        if (status == LOONG_OK && moments && !p->params.frozen) {
+        if (status == LOONG_OK && moments && loongi_has_moments(&p->params)) {
             status = load_moments(
                 &reader, p,
                 loongi_shards_bucket(stage->shards, p->flat, p->flat_offset));

@@ -5,6 +5,7 @@
 #include "exact_sum.h"
 #include "loong/register.h"
 #include "loong/kernel.h"
+#include "loong/moe.h"
 #include "loong/ops.h"
 #include "op_device.h"
 #include "test.h"
@@ -171,6 +172,26 @@ static void test_adamw(void **state)
     }
 }
 
+/* Against the sign, whatever the size; where there is none nothing moves. */
+static void test_sign_step(void **state)
+{
+    state_t *s = *state;
+    static const loong_sign_step_attr_t attr = {0.125};
+    static const float grad[5] = {3e9f, -1e-30f, 0.0f, -2.0f, -0.0f};
+    static const float want[5] = {0.875f, 1.125f, 1.0f, 1.125f, 1.0f};
+    float param[5] = {1.0f, 1.0f, 1.0f, 1.0f, 1.0f};
+    loong_kernel_query_t q = {"sign_step", &attr, 1, 1, 2, 0, {{0}}};
+    loong_frame_t frame = {.grad_scale = 0.0};
+    float copy[5];
+    void *ptr[2] = {copy, param};
+    loong_kernel_call_t call = {s->ctx, &q, NULL, &frame, ptr, NULL,
+                                NULL,   0,  NULL, NULL,   NULL};
+    memcpy(copy, grad, sizeof(copy));
+    q.arg[0] = q.arg[1] = vector(LOONG_F32, 5);
+    assert_ok(s->ctx, op_device_run(reference_of(s->ctx, "sign_step"), &call));
+    assert_memory_equal(param, want, sizeof(want));
+}
+
 /* Sums x[n] into a record that begins with what is in it. */
 static void sum_into(loong_context_t *ctx, const loong_kernel_t *kernel,
                      const float *x, int64_t n, int threads, int64_t *record)
@@ -258,6 +279,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_adamw),
+        cmocka_unit_test(test_sign_step),
         cmocka_unit_test(test_sums),
     };
     return cmocka_run_group_tests(tests, setup, teardown);

@@ -251,6 +251,30 @@ static void test_counts(void **state)
         strstr(text, "expert_counts: operand 0 has 11 at 6, allowed 0 to 10"));
 }
 
+/* Expert 3 is chosen five times of 18, by twelve experts. */
+static void test_excess(void **state)
+{
+    (void)state;
+    static const double counts[EXPERTS] = {4, 2, 1, 5, 1, 1, 1, 1, 0, 0, 1, 1};
+    loong_expert_excess_attr_t attr = {EXPERTS};
+    double *out[LOONG_MAX_OPERANDS];
+    char text[512];
+    op_case_t c = {.op = "expert_excess", .attr = &attr, .num_in = 1,
+                   .num_out = 1};
+    c.arg[0] = integers(TOKENS, 2, choices);
+    c.arg[1] = op_vec(LOONG_F64, EXPERTS);
+    op_case_outputs(&c, "expert_excess_ref", out);
+    for (int e = 0; e < EXPERTS; e++) {
+        assert_true(out[0][e] == EXPERTS * counts[e] - 2.0 * TOKENS);
+    }
+    free(out[0]);
+    attr.experts = 11;
+    assert_int_equal(op_case_status(&c, "expert_excess_ref", text),
+                     LOONG_ERR_ARG);
+    assert_non_null(
+        strstr(text, "expert_excess: operand 0 has 11 at 6, allowed 0 to 10"));
+}
+
 /* One span, all tokens: Megatron's load balancing loss and z-loss. */
 static void test_loss(void **state)
 {
@@ -353,6 +377,7 @@ int main(void)
         cmocka_unit_test(test_router_gradient),
         cmocka_unit_test(test_router_types),
         cmocka_unit_test(test_counts),
+        cmocka_unit_test(test_excess),
         cmocka_unit_test(test_loss),
         cmocka_unit_test(test_loss_gradient),
     };

@@ -443,7 +443,8 @@ static const char *const run_ops[] = {
     "zigzag", "repeat_heads", "sum_heads", "linear", "linear_dw", "attention",
     "attention_grad",
     "cross_entropy", "adamw", "sumsq", "sum", "topk_router",
-    "topk_router_grad", "expert_counts", "router_loss", "router_loss_grad",
+    "sign_step", "topk_router_grad", "expert_counts", "expert_excess",
+    "router_loss", "router_loss_grad",
     "attention_merge", "expert_order", "permute", "unpermute", "unpermute_dw",
     "grouped_linear", "grouped_linear_dw", "sigmoid_gate", "sigmoid_gate_grad",
     "loss_scale"};

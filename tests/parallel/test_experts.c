@@ -3,6 +3,7 @@
  * Mixtures of experts over ranks against one rank, in f64: loss, gradient norm,
  * parameters and moments after some steps, on layouts drawn at random. */
 #include "layout_run.h"
+#include "native.h"
 #include "rng.h"
 
 #define COMMON                                                                \
@@ -20,6 +21,8 @@
     "{family: qwen2_moe, " COMMON "num_layers: 2, moe_router_topk: 4, "       \
     "moe_router_score_function: sigmoid, moe_router_num_groups: 4, "          \
     "moe_router_group_topk: 2, moe_router_topk_scaling_factor: 2.5, "         \
+    "moe_router_enable_expert_bias: true, "                                   \
+    "moe_router_bias_update_rate: 0.02, "                                     \
     "moe_shared_expert_intermediate_size: 28, "                               \
     "moe_router_load_balancing_type: seq_aux_loss, moe_aux_loss_coeff: 0.05}"
 
@@ -164,17 +167,16 @@ static void dispatchers_agree(void **state)
     layout_end(&place);
 }
 
-/* Parameters and moments go from layout to layout. */
-static void checkpoints_change_layout(void **state)
+/* Parameters, biases and moments go from layout to layout. */
+static void change_layouts(const char *model)
 {
-    (void)state;
     static const char *const layouts[] = {
         "{}", "{" EP "4}", "{" TP "2, " SP ", " EP "2}",
         "{" ETP "2, " EP "2}", "{" EP "2}", "{" ETP "4}"};
     static const int ranks[] = {1, 4, 4, 4, 2, 4};
     layout_place_t place = layout_begin();
-    layout_run_t whole = make_run("whole", SOFTMAX, 1, "{}");
-    layout_run_t parts = make_run("parts", SOFTMAX, 1, "{}");
+    layout_run_t whole = make_run("whole", model, 1, "{}");
+    layout_run_t parts = make_run("parts", model, 1, "{}");
     whole.steps = parts.steps = LOONG_COUNT_OF(layouts);
     layout_run(&place, &whole);
     for (int i = 0; i < LOONG_COUNT_OF(layouts); i++) {
@@ -185,6 +187,63 @@ static void checkpoints_change_layout(void **state)
         layout_run(&place, &parts);
     }
     layout_compare(&place, &parts, &whole, 1e-9);
+    layout_end(&place);
+}
+
+static void checkpoints_change_layout(void **state)
+{
+    (void)state;
+    change_layouts(SOFTMAX);
+    change_layouts(SIGMOID);
+}
+
+/* The biases of the first layer after a run. */
+static void read_biases(const layout_place_t *place, const char *save,
+                        double biases[8])
+{
+    loong_checkpoint_t *ck = NULL;
+    char path[600];
+    snprintf(path, sizeof(path), "%s/%s", place->dir, save);
+    assert_ok(place->ctx, loongi_checkpoint_open(place->ctx, path, &ck));
+    const loong_checkpoint_tensor_t *t = loongi_checkpoint_find(
+        ck, "param", "foundation.layers.0.mlp.gate.e_score_correction_bias");
+    assert_non_null(t);
+    assert_ok(place->ctx,
+              loongi_checkpoint_read_rows(ck, t, 0, 8, LOONG_F64, biases));
+    loongi_checkpoint_close(&ck);
+}
+
+/* A step moves every bias by the rate, up where an expert has too few tokens;
+ * over steps the choices of the first layer, whose input changes slowly, come
+ * nearer to one another: biases that have gone up come down again. */
+static void biases_follow(void **state)
+{
+    (void)state;
+    enum { STEPS = 12 };
+    double biases[8];
+    int up = 0;
+    int down = 0;
+    int turned = 0;
+    layout_place_t place = layout_begin();
+    layout_run_t one = make_run("one", SIGMOID, 2, "{" EP "2}");
+    one.steps = STEPS;
+    one.stop_at = 1;
+    layout_run(&place, &one);
+    read_biases(&place, "one", biases);
+    for (int e = 0; e < 8; e++) {
+        assert_true(biases[e] == 0.0 || fabs(fabs(biases[e]) - 0.02) < 1e-15);
+        up += biases[e] > 0.0;
+        down += biases[e] < 0.0;
+    }
+    assert_true(up > 0 && down > 0);
+    layout_run_t many = make_run("many", SIGMOID, 1, "{}");
+    many.steps = STEPS;
+    layout_run(&place, &many);
+    read_biases(&place, "many", biases);
+    for (int e = 0; e < 8; e++) {
+        turned += fabs(biases[e]) < 0.02 * (STEPS - 1);
+    }
+    assert_true(turned >= 4);
     layout_end(&place);
 }
 
@@ -216,6 +275,9 @@ static void impossible_layouts(void **state)
     "{family: qwen3_moe, " COMMON "num_layers: 2, moe_layer_freq: '[0]*2'}"
 #define THREE                                                                 \
     "{family: qwen3_moe, " COMMON "num_layers: 2, moe_layer_freq: '[1]*3'}"
+#define BIASED                                                                \
+    "{family: qwen3_moe, " COMMON "num_layers: 2, "                           \
+    "moe_router_enable_expert_bias: true}"
     static const struct {
         const char *model;
         int ranks;
@@ -224,6 +286,7 @@ static void impossible_layouts(void **state)
     } cases[] = {
         {NOWHERE, 1, "{}", "moe_layer_freq: found [0]*2: no layer has"},
         {THREE, 1, "{}", "found [1]*3: 3 layers, there are 2"},
+        {BIASED, 1, "{}", "only with moe_router_score_function sigmoid or"},
         {SOFTMAX, 3, "{" EP "3}",
          "expert_model_parallel_size 3 does not divide num_experts 8"},
         {DENSE, 2, "{" EP "2}",
@@ -253,6 +316,7 @@ int main(void)
         cmocka_unit_test(random_layouts),
         cmocka_unit_test(dispatchers_agree),
         cmocka_unit_test(checkpoints_change_layout),
+        cmocka_unit_test(biases_follow),
         cmocka_unit_test(losses_count),
         cmocka_unit_test(impossible_layouts),
     };

@@ -176,6 +176,18 @@ static void check_experts(loong_problems_t *problems, loong_decoder_config_t *c,
         loongi_problems_add(problems, "moe_router_pre_softmax: only with "
                                       "moe_router_score_function softmax");
     }
+    if (c->expert_bias && c->router.score == LOONG_SCORE_SOFTMAX) {
+        loongi_problems_add(problems,
+                            "moe_router_enable_expert_bias: only with "
+                            "moe_router_score_function sigmoid or "
+                            "sqrtsoftplus");
+    }
+    if (!c->expert_bias &&
+        loongi_pairs_get(pairs, "moe_router_bias_update_rate") != NULL) {
+        loongi_problems_add(problems,
+                            "moe_router_bias_update_rate: has no effect "
+                            "without moe_router_enable_expert_bias");
+    }
     if (!(c->router.scaling_factor > 0.0)) {
         loongi_problems_add(
             problems,

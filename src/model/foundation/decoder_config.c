@@ -110,6 +110,8 @@ static const field_t fields[] = {
     {"moe_router_num_groups", INT, AT(router.num_groups), NULL},
     {"moe_router_group_topk", INT, AT(router.group_topk), NULL},
     {"moe_router_topk_scaling_factor", REAL, AT(router.scaling_factor), NULL},
+    {"moe_router_enable_expert_bias", BOOL, AT(expert_bias), NULL},
+    {"moe_router_bias_update_rate", REAL, AT(bias_update_rate), NULL},
     {"moe_router_load_balancing_type", CHOICE, AT(sequence_balance), balances},
     {"moe_aux_loss_coeff", REAL, AT(aux_loss_coeff), NULL},
     {"moe_z_loss_coeff", REAL, AT(router_z_loss_coeff), NULL},
@@ -216,6 +218,7 @@ static void set_defaults(loong_decoder_config_t *c)
     c->tied = true;
     c->router.topk = 2;
     c->router.scaling_factor = 1.0;
+    c->bias_update_rate = 1e-3;
 }
 
 /* What the name of a family alone says: the defaults of its configuration

@@ -48,6 +48,8 @@ typedef struct data_tokenizer {
 
 loong_status_t data_tokenizer_open(loong_context_t *ctx, const char *name,
                                    data_tokenizer_t *tokenizer);
+/* The id of a token by its text, -1: there is none. */
+int64_t data_tokenizer_id(const data_tokenizer_t *tokenizer, const char *text);
 void data_tokenizer_close(loong_context_t *ctx, data_tokenizer_t *tokenizer);
 
 /* Text of ids, freed with free(). */

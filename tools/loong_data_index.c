@@ -33,6 +33,7 @@ static const char help_text[] =
     "  --skip-broken         leave out JSON lines that give no text, with a\n"
     "                        warning; without it the first one ends the work\n"
     "  --append-eod          the end-of-document token behind each document\n"
+    "  --eod-token TEXT      which one (default: the one that is named so)\n"
     "  --dtype TYPE          uint16 or int32 (default: by vocabulary)\n"
     "  --workers N           threads (default: one a processor)\n"
     "  --quiet               no progress bar (it counts megabytes of files)\n";
@@ -43,6 +44,7 @@ typedef struct options {
     const char *dtype;
     const char *json_key;
     bool append_eod;
+    const char *eod_token; /* NULL: the tokenizer's */
     bool skip_broken;
     bool quiet;
     int64_t workers;
@@ -135,6 +137,11 @@ static void report(const options_t *o, const loong_corpus_info_t *files,
         printf("%s: %" PRId64 " documents without a token were left out\n",
                o->prefix, r->empty);
     }
+    if (r->not_utf8 > 0 && strcmp(o->tokenizer, "bytes") != 0) {
+        printf("%s: %" PRId64 " documents are not UTF-8 throughout: U+FFFD "
+               "took the place of other bytes\n",
+               o->prefix, r->not_utf8);
+    }
     if (r->skipped > 0) {
         printf("%s: %" PRId64 " broken lines were left out\n", o->prefix,
                r->skipped);
@@ -152,9 +159,19 @@ static int build(loong_context_t *ctx, const options_t *o,
     if (code != LOONG_EXIT_OK) {
         return code;
     }
-    if (o->append_eod && tokenizer->eod_id < 0) {
+    int64_t eod = -1;
+    if (o->append_eod) {
+        eod = o->eod_token == NULL ? tokenizer->eod_id
+                                   : data_tokenizer_id(tokenizer, o->eod_token);
+    }
+    if (o->append_eod && eod < 0 && o->eod_token != NULL) {
+        return data_usage("index", "--eod-token: tokenizer '%s' has no '%s'",
+                          o->tokenizer, o->eod_token);
+    }
+    if (o->append_eod && eod < 0) {
         return data_usage("index",
-                          "--append-eod: tokenizer '%s' names no end token",
+                          "--append-eod: tokenizer '%s' names no end token, "
+                          "--eod-token is wanted",
                           o->tokenizer);
     }
     if (!o->quiet) {
@@ -164,7 +181,7 @@ static int build(loong_context_t *ctx, const options_t *o,
                                    o->json_key,
                                    o->prefix,
                                    dtype,
-                                   o->append_eod ? tokenizer->eod_id : -1,
+                                   eod,
                                    (int)o->workers,
                                    tokenizer->encoder,
                                    tokenizer->encoder_user,
@@ -197,7 +214,7 @@ static int run(loong_context_t *ctx, const options_t *o)
     return code;
 }
 
-enum { OPT_JSON_KEY = 256, OPT_BLANK, OPT_SKIP, OPT_DTYPE, OPT_QUIET };
+enum { OPT_EOD = 255, OPT_JSON_KEY, OPT_BLANK, OPT_SKIP, OPT_DTYPE, OPT_QUIET };
 
 static const struct option long_options[] = {
     {"tokenizer", required_argument, NULL, 't'},
@@ -208,6 +225,7 @@ static const struct option long_options[] = {
     {"shuffle", required_argument, NULL, 'r'},
     {"skip-broken", no_argument, NULL, OPT_SKIP},
     {"append-eod", no_argument, NULL, 'e'},
+    {"eod-token", required_argument, NULL, OPT_EOD},
     {"dtype", required_argument, NULL, OPT_DTYPE},
     {"workers", required_argument, NULL, 'w'},
     {"quiet", no_argument, NULL, OPT_QUIET},
@@ -248,6 +266,10 @@ static bool take(options_t *o, int option)
         return true;
     case 'e':
         o->append_eod = true;
+        return true;
+    case OPT_EOD:
+        o->append_eod = true;
+        o->eod_token = optarg;
         return true;
     case OPT_DTYPE:
         o->dtype = optarg;

@@ -46,6 +46,11 @@ loong_status_t data_tokenizer_open(loong_context_t *ctx, const char *name,
     return LOONG_OK;
 }
 
+int64_t data_tokenizer_id(const data_tokenizer_t *tokenizer, const char *text)
+{
+    return loong_tokenizer_token_to_id(tokenizer->encoder_user, text);
+}
+
 void data_tokenizer_close(loong_context_t *ctx, data_tokenizer_t *tokenizer)
 {
     loong_tokenizer_t *t = tokenizer->encoder_user;

@@ -35,6 +35,7 @@ typedef struct loong_index_result {
     int64_t documents;
     int64_t tokens; /* with the appended ones */
     int64_t text_bytes;
+    int64_t not_utf8; /* documents with bytes that are not UTF-8 */
     int64_t empty;   /* documents that gave no token, and were left out */
     int64_t skipped; /* JSON lines that gave no text, and were left out */
 } loong_index_result_t;

@@ -10,6 +10,7 @@
 #include "base.h"
 #include "loong/dataset.h"
 #include "loong/indexer.h"
+#include "utf8.h"
 
 enum {
     JOB_BYTES = 1 << 20,
@@ -40,6 +41,7 @@ typedef struct job {
     int64_t num_ids;
     int64_t ids_size;
     int64_t text_bytes;
+    int64_t not_utf8;
 } job_t;
 
 typedef struct pipeline {
@@ -83,6 +85,7 @@ static loong_status_t encode_record(const pipeline_t *p, const worker_t *w,
         return LOONG_OK;
     }
     LOONG_TRY(status);
+    job->not_utf8 += !loongi_utf8_valid(text, length);
     status = p->params->encoder->encode(w->encoder, text, length, &ids, &count);
     loong_record_free(job->ctx, &text);
     if (status != LOONG_OK) {
@@ -181,6 +184,7 @@ static loong_status_t fill_job(pipeline_t *p, job_t *job, bool *end_p)
 {
     loong_record_t record;
     job->length = job->count = job->num_ids = job->text_bytes = 0;
+    job->not_utf8 = 0;
     while (job->length < JOB_BYTES) {
         LOONG_TRY(loong_corpus_next(p->params->corpus, &record));
         if (record.bytes == NULL) {
@@ -244,6 +248,7 @@ static loong_status_t write_job(pipeline_t *p, job_t *job)
     }
     p->result.tokens += at;
     p->result.text_bytes += job->text_bytes;
+    p->result.not_utf8 += job->not_utf8;
     return p->params->progress != NULL
                ? p->params->progress(p->params->progress_user, &p->result)
                : LOONG_OK;

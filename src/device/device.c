@@ -30,10 +30,12 @@ static loong_status_t find_backend(loong_context_t *ctx, const char *name,
 {
     const loong_registry_t *r = loongi_context_registry_const(ctx);
     loong_text_t why = loongi_text_begin(ctx);
+    loong_text_t names = loongi_text_begin(ctx);
     loong_status_t status = LOONG_ERR_NOT_FOUND;
     for (int64_t i = r->num_devices - 1; i >= 0; i--) {
         const loong_device_ops_t *ops = r->devices[i];
         char reason[256] = "";
+        loongi_text_printf(&names, " %s", ops->name);
         if (strcmp(name, "auto") != 0 && strcmp(name, ops->name) != 0) {
             continue;
         }
@@ -47,9 +49,11 @@ static loong_status_t find_backend(loong_context_t *ctx, const char *name,
                            reason[0] != '\0' ? ", " : "", reason);
     }
     if (status != LOONG_OK) {
-        LOONG_FAIL(ctx, status, "no device %s:%d%s", name, index,
-                   loongi_text_get(&why));
+        LOONG_FAIL(ctx, status,
+                   "no device %s:%d%s; devices this build knows:%s", name,
+                   index, loongi_text_get(&why), loongi_text_get(&names));
     }
+    loongi_text_free(&names);
     loongi_text_free(&why);
     return status;
 }

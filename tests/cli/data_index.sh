@@ -167,4 +167,11 @@ damage 34 '\xff\xff\xff\xff' "sequence 0"
 damage 42 '\x07' "sequence 0"
 damage 58 '\x01' "the first document starts at sequence 1, must be 0"
 
+# text in another encoding is not taken for UTF-8 without a word
+printf 'w\366rter\n' > latin.txt
+expect 0 "1 documents are not UTF-8 throughout" "$tool" index --quiet \
+    --tokenizer "$bpe" --output-prefix latin latin.txt
+expect 2 "has no '[NONE]'" "$tool" index --quiet --eod-token '[NONE]' \
+    --tokenizer "$bpe" --output-prefix latin latin.txt
+
 finish

@@ -8,6 +8,7 @@
 #include <stdint.h>
 
 #include "base.h"
+#include "utf8.h"
 
 /* X(name): general categories, in the order of the generated kinds. */
 #define LOONG_CATEGORY_LIST(X)                                              \
@@ -77,21 +78,12 @@ static inline size_t loongi_utf8_back(const char *text, size_t at)
 /* Bytes of the character, 0 when point is none; out holds 4. */
 int loongi_utf8_put(uint32_t point, char *out);
 
-/* Bytes of the whole valid character at p, which has length > 0 bytes. 0:
- * there is none, and *bad_p bytes count as one replacement character; when
- * they are all there is and the first may begin a character, more bytes could
- * complete it. */
-int loongi_utf8_check(const char *p, size_t length, int *bad_p);
-
 /* True for bytes that a character of several bytes can begin with. */
 static inline bool loongi_utf8_begins(char byte)
 {
     unsigned char u = (unsigned char)byte;
     return u >= 0xC2 && u < 0xF5;
 }
-
-/* True when all of it is UTF-8. */
-bool loongi_utf8_valid(const char *text, size_t length);
 
 /* A buffer that is used again and again. */
 typedef struct loong_buffer {

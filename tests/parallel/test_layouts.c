@@ -129,6 +129,8 @@ static void pipeline_parallel(void **state)
         {4, "{" PP "2}\nschedule: zero_bubble_h1"},
         {2, "{" PP "2}\nschedule: zero_bubble_h1\n"
             "recompute: {granularity: full}"},
+        {2, "{" PP "2, " LAYOUT "E|t|t|L}\nschedule: zero_bubble_v\n"
+            "recompute: {granularity: selective, scopes: ['layers.*.mlp']}"},
     };
     check_layouts(QWEN, LOONG_COUNT_OF(tied), tied);
     check_layouts(GPT, 1, tied);
@@ -239,6 +241,8 @@ static void check_bits(const char *model, const char *dtype)
         {2, "{" PP "2, num_layers_per_virtual_pipeline_stage: 1}"},
         {2, "{" PP "2, " LAYOUT "E|t|ttt|L}\nschedule: zero_bubble_v"},
         {1, "{}\nrecompute: {granularity: full}"},
+        {2, "{" PP "2}\nschedule: zero_bubble_h1\n"
+            "recompute: {granularity: full}"},
     };
     layout_place_t place = layout_begin();
     layout_run_t one = make_run("one", model, 1, "{}");

@@ -51,6 +51,10 @@ typedef struct loong_shards_params {
     int threads;
     loong_sharding_t sharding;
     int64_t bucket_bytes; /* of main gradients; about */
+    /* Data-parallel ranks send gradients rounded to bf16; they are summed in
+     * fp32 and rounded once more. */
+    bool reduce_bf16;
+    bool lanes; /* sums are to run beside computation */
 } loong_shards_params_t;
 
 typedef struct loong_bucket {

@@ -7,58 +7,22 @@
 #include <string.h>
 
 #include "passes.h"
-#include "steps.h"
+#include "shards_place.h"
 
 /* A bucket stays gathered while no more others than this were read since. */
 enum { KEEP = 2 };
 
-/* An operand that lies in a bucket. */
-typedef struct touch {
-    int program;
-    int64_t step;
-    int arg;
-    bool grad;
-    int64_t at; /* in time */
-    int64_t bucket;
-    int64_t begin; /* elements of the flat buffer */
-    int64_t end;
-    int64_t span; /* where in COMM; -1: not there */
-} touch_t;
-
-/* Something of a bucket that is in COMM for a time. */
-typedef struct span {
-    int64_t bucket;
-    bool grad;
-    int program; /* of the last use */
-    int64_t first;  /* step of the first use, in its program */
-    int64_t last;   /* of the last use */
-    int64_t begin;  /* in time: filled from here on */
-    int64_t end;    /* last use */
-    int64_t before; /* of parameters: the step behind their gather */
-    int64_t offset; /* in COMM */
-} span_t;
-
-typedef struct placer {
-    const loong_shards_t *s;
-    loong_chunk_t *c;
-    int64_t start[LOONG_PROGRAM_COUNT + 1]; /* in time */
-    int64_t num_touches, cap_touches;
-    touch_t *touches;
-    int64_t num_spans, cap_spans;
-    span_t *spans;
-    int64_t *open; /* per bucket: its last span of parameters, or -1 */
-    /* What is put in: steps, and twice the step it stands before, or that
-     * plus 1 behind it. */
-    loong_program_t added[LOONG_PROGRAM_COUNT];
-    int64_t cap_keys[LOONG_PROGRAM_COUNT];
-    int64_t *keys[LOONG_PROGRAM_COUNT];
-} placer_t;
-
-static int64_t element_size(const placer_t *k, const loong_bucket_t *b,
-                            bool grad)
+loong_dtype_t loongi_span_dtype(const placer_t *k, const span_t *span)
 {
-    return (int64_t)loong_dtype_size(grad ? k->s->wide
-                                          : k->s->flats[b->flat].dtype);
+    const loong_bucket_t *b = &k->s->buckets[span->bucket];
+    return span->half   ? LOONG_BF16
+           : span->grad ? k->s->wide
+                        : k->s->flats[b->flat].dtype;
+}
+
+static int64_t element_size(const placer_t *k, const span_t *span)
+{
+    return (int64_t)loong_dtype_size(loongi_span_dtype(k, span));
 }
 
 /* ---- touches ------------------------------------------------------------- */
@@ -133,7 +97,7 @@ static loong_status_t collect(placer_t *k)
 
 /* ---- what is in COMM, and when ------------------------------------------- */
 
-static loong_status_t add_span(placer_t *k, const touch_t *t, int64_t before)
+loong_status_t loongi_add_span(placer_t *k, const touch_t *t, int64_t before)
 {
     LOONG_TRY(loongi_grow(k->c->ctx, &k->spans, &k->cap_spans,
                           k->num_spans + 1, sizeof(*k->spans),
@@ -165,7 +129,7 @@ static loong_status_t span_gradients(placer_t *k, int64_t bucket)
         }
         if (span < 0) {
             span = k->num_spans;
-            LOONG_TRY(add_span(k, t, t->step));
+            LOONG_TRY(loongi_add_span(k, t, t->step));
         }
         use_span(k, t, span);
     }
@@ -199,8 +163,8 @@ static loong_status_t span_parameters(placer_t *k)
             bool ahead = previous >= 0 &&
                          k->spans[previous].program == t->program;
             span = k->num_spans;
-            LOONG_TRY(add_span(k, t,
-                               ahead ? k->spans[previous].first : t->step));
+            LOONG_TRY(loongi_add_span(
+                k, t, ahead ? k->spans[previous].first : t->step));
             k->open[t->bucket] = previous = span;
         }
         use_span(k, t, span);
@@ -208,10 +172,10 @@ static loong_status_t span_parameters(placer_t *k)
     return LOONG_OK;
 }
 
-static int64_t span_bytes(const placer_t *k, const span_t *span)
+int64_t loongi_span_bytes(const placer_t *k, const span_t *span)
 {
     const loong_bucket_t *b = &k->s->buckets[span->bucket];
-    return (b->end - b->begin) * element_size(k, b, span->grad);
+    return (b->end - b->begin) * element_size(k, span);
 }
 
 static loong_status_t lay_out(placer_t *k)
@@ -224,7 +188,7 @@ static loong_status_t lay_out(placer_t *k)
     for (int64_t i = 0; i < k->num_spans; i++) {
         intervals[i].begin = (int32_t)k->spans[i].begin;
         intervals[i].end = (int32_t)k->spans[i].end;
-        intervals[i].bytes = span_bytes(k, &k->spans[i]);
+        intervals[i].bytes = loongi_span_bytes(k, &k->spans[i]);
     }
     loong_status_t status =
         loongi_place_intervals(k->c->ctx, k->num_spans, intervals, &peak);
@@ -243,7 +207,7 @@ static void count_bytes(placer_t *k)
         for (int64_t i = 0; i < k->num_spans; i++) {
             const span_t *span = &k->spans[i];
             if (span->begin < k->start[p + 1] && span->end >= k->start[p]) {
-                int64_t end = span->offset + span_bytes(k, span);
+                int64_t end = span->offset + loongi_span_bytes(k, span);
                 *most = LOONG_MAX(*most, loongi_round_up(end, 64));
             }
         }
@@ -253,11 +217,11 @@ static void count_bytes(placer_t *k)
 /* ---- rewriting ----------------------------------------------------------- */
 
 /* Where an element is while its span lasts. */
-static loong_operand_t in_comm(const placer_t *k, const span_t *span,
+loong_operand_t loongi_in_comm(const placer_t *k, const span_t *span,
                                int64_t element)
 {
     const loong_bucket_t *b = &k->s->buckets[span->bucket];
-    int64_t inside = (element - b->begin) * element_size(k, b, span->grad);
+    int64_t inside = (element - b->begin) * element_size(k, span);
     return loongi_at(LOONG_BASE_COMM, span->offset + inside);
 }
 
@@ -270,7 +234,7 @@ static void move_operands(placer_t *k)
             continue;
         }
         loong_step_t *step = &k->c->programs[t->program].steps[t->step];
-        step->operand[t->arg] = in_comm(k, &k->spans[t->span], t->begin);
+        step->operand[t->arg] = loongi_in_comm(k, &k->spans[t->span], t->begin);
         if (t->grad) {
             step->add_later &= ~(1u << (t->arg - step->query.num_in));
         }
@@ -279,8 +243,8 @@ static void move_operands(placer_t *k)
 
 /* ---- steps that are put in ----------------------------------------------- */
 
-static loong_status_t put(placer_t *k, int program, int64_t key,
-                          const loong_step_t *step)
+loong_status_t loongi_put_step(placer_t *k, int program, int64_t key,
+                               const loong_step_t *step)
 {
     loong_program_t *p = &k->added[program];
     LOONG_TRY(loongi_grow(k->c->ctx, &k->keys[program], &k->cap_keys[program],
@@ -289,90 +253,6 @@ static loong_status_t put(placer_t *k, int program, int64_t key,
     k->keys[program][p->num_steps] = key;
     return loongi_program_append(k->c->ctx, p, k->s->params.device, step,
                                  k->s->arena);
-}
-
-/* Sums a bucket at `at`: over ranks that each have a part of a sum first (both
- * ends of a pipeline do that once all is through), then over data-parallel
- * ones. */
-static loong_status_t put_sum(placer_t *k, const loong_bucket_t *b,
-                              loong_operand_t at, const touch_t *last)
-{
-    const loong_flat_t *flat = &k->s->flats[b->flat];
-    bool parts = flat->partial && flat->sum_group != LOONG_GROUP_ENDS;
-    bool every = k->s->params.sharding >= LOONG_SHARDING_GRADS;
-    bool scatter = k->s->params.sharding >= LOONG_SHARDING_OPTIM;
-    for (int over_data = !parts; over_data < 2; over_data++) {
-        loong_step_t step;
-        LOONG_TRY(loongi_step_collective(
-            k->s,
-            over_data && scatter ? "flat_reduce_scatter" : "flat_all_reduce",
-            over_data ? b->group : flat->sum_group, b, &step));
-        step.when = every ? LOONG_WHEN_ALWAYS : LOONG_WHEN_LAST;
-        step.query.arg[0] = loongi_flat_arg(k->s->wide, b->end - b->begin);
-        step.operand[0] = at;
-        LOONG_TRY(put(k, last->program, 2 * last->step + 1, &step));
-    }
-    return LOONG_OK;
-}
-
-/* The last that writes gradients of a bucket; NULL: nothing does. */
-static const touch_t *last_writer(const placer_t *k, int64_t bucket)
-{
-    const touch_t *last = NULL;
-    for (int64_t i = 0; i < k->num_touches; i++) {
-        const touch_t *t = &k->touches[i];
-        last = t->grad && t->bucket == bucket ? t : last;
-    }
-    return last;
-}
-
-/* The first stretch at or after `at` that gradients of a bucket were written
- * to; what is between is padding. */
-static bool next_written(const placer_t *k, int64_t bucket, int64_t at,
-                         int64_t *begin_p, int64_t *end_p)
-{
-    int64_t begin = INT64_MAX;
-    for (int64_t i = 0; i < k->num_touches; i++) {
-        const touch_t *t = &k->touches[i];
-        if (t->grad && t->bucket == bucket && t->end > at) {
-            begin = LOONG_MIN(begin, LOONG_MAX(t->begin, at));
-        }
-    }
-    int64_t end = begin;
-    for (bool more = begin < INT64_MAX; more;) {
-        more = false;
-        for (int64_t i = 0; i < k->num_touches; i++) {
-            const touch_t *t = &k->touches[i];
-            if (t->grad && t->bucket == bucket && t->begin <= end &&
-                t->end > end) {
-                end = t->end;
-                more = true;
-            }
-        }
-    }
-    *begin_p = begin;
-    *end_p = end;
-    return begin < INT64_MAX;
-}
-
-/* This rank's part of the sum goes to its main gradient. */
-static loong_status_t put_accumulate(placer_t *k, const span_t *span)
-{
-    const loong_bucket_t *b = &k->s->buckets[span->bucket];
-    int64_t begin = 0;
-    int64_t end = b->own_begin;
-    while (next_written(k, span->bucket, end, &begin, &end) &&
-           begin < b->own_end) {
-        loong_step_t step;
-        int64_t n = LOONG_MIN(end, b->own_end) - begin;
-        loongi_step_move(k->s, "accumulate", k->s->wide, n, &step);
-        step.query.accumulate = step.add_later = 1;
-        step.operand[0] = in_comm(k, span, begin);
-        step.operand[1] = loongi_at(LOONG_BASE_GRAD,
-                                    loongi_shards_grad(k->s, b, begin));
-        LOONG_TRY(put(k, span->program, 2 * span->last + 1, &step));
-    }
-    return LOONG_OK;
 }
 
 /* This rank's part of the parameters goes to its place, the others' come. */
@@ -385,42 +265,22 @@ static loong_status_t put_gather(placer_t *k, const span_t *span)
     if (n > 0) {
         loongi_step_move(k->s, "copy", dtype, n, &step);
         step.operand[0] = loongi_at(LOONG_BASE_PARAM, b->param);
-        step.operand[1] = in_comm(k, span, b->own_begin);
-        LOONG_TRY(put(k, span->program, 2 * span->before, &step));
+        step.operand[1] = loongi_in_comm(k, span, b->own_begin);
+        LOONG_TRY(loongi_put_step(k, span->program, 2 * span->before, &step));
     }
     LOONG_TRY(loongi_step_collective(k->s, "flat_all_gather", b->group, b,
                                      &step));
     step.query.arg[0] = loongi_flat_arg(dtype, b->end - b->begin);
-    step.operand[0] = in_comm(k, span, b->begin);
-    return put(k, span->program, 2 * span->before, &step);
+    step.operand[0] = loongi_in_comm(k, span, b->begin);
+    return loongi_put_step(k, span->program, 2 * span->before, &step);
 }
 
-/* Gradients that stay in GRAD. */
-static loong_status_t put_sums(placer_t *k)
-{
-    for (int64_t i = 0; i < k->s->num_buckets; i++) {
-        const loong_bucket_t *b = &k->s->buckets[i];
-        const touch_t *last = last_writer(k, i);
-        if (last != NULL) {
-            LOONG_TRY(put_sum(k, b, loongi_at(LOONG_BASE_GRAD, b->grad),
-                              last));
-        }
-    }
-    return LOONG_OK;
-}
-
-static loong_status_t put_spans(placer_t *k)
+static loong_status_t put_gathers(placer_t *k)
 {
     for (int64_t i = 0; i < k->num_spans; i++) {
-        const span_t *span = &k->spans[i];
-        const loong_bucket_t *b = &k->s->buckets[span->bucket];
-        if (!span->grad) {
-            LOONG_TRY(put_gather(k, span));
-            continue;
+        if (!k->spans[i].grad) {
+            LOONG_TRY(put_gather(k, &k->spans[i]));
         }
-        LOONG_TRY(put_sum(k, b, in_comm(k, span, b->begin),
-                          last_writer(k, span->bucket)));
-        LOONG_TRY(put_accumulate(k, span));
     }
     return LOONG_OK;
 }
@@ -460,28 +320,28 @@ static loong_status_t merge(placer_t *k, int program)
 
 static loong_status_t find_spans(placer_t *k)
 {
+    bool in_comm_too = k->s->params.sharding >= LOONG_SHARDING_GRADS;
     LOONG_TRY(loongi_calloc(k->c->ctx, (size_t)k->s->num_buckets + 1,
                             sizeof(*k->open), "spans of buckets", &k->open));
     for (int64_t b = 0; b < k->s->num_buckets; b++) {
         k->open[b] = -1;
-        LOONG_TRY(span_gradients(k, b));
+        if (in_comm_too) {
+            LOONG_TRY(span_gradients(k, b));
+        }
+        LOONG_TRY(loongi_span_sum(k, b));
     }
     return span_parameters(k);
 }
 
 static loong_status_t place(placer_t *k)
 {
-    bool in_comm_too = k->s->params.sharding >= LOONG_SHARDING_GRADS;
     LOONG_TRY(collect(k));
-    if (in_comm_too) {
-        LOONG_TRY(find_spans(k));
-        LOONG_TRY(lay_out(k));
-        count_bytes(k);
-        move_operands(k);
-        LOONG_TRY(put_spans(k));
-    } else {
-        LOONG_TRY(put_sums(k));
-    }
+    LOONG_TRY(find_spans(k));
+    LOONG_TRY(lay_out(k));
+    count_bytes(k);
+    move_operands(k);
+    LOONG_TRY(loongi_put_sums(k));
+    LOONG_TRY(put_gathers(k));
     for (int p = 0; p < LOONG_PROGRAM_COUNT; p++) {
         LOONG_TRY(merge(k, p));
     }

@@ -184,6 +184,9 @@ static const loong_recipe_key_t keys[] = {
            "none optim optim_grads optim_grads_params", FREE,
            "what data-parallel ranks share out: moments and masters, main "
            "gradients, parameters (ZeRO-1, -2, -3)"),
+    BOOL("parallel.grad_reduce_in_bf16", "false", FREE,
+         "data-parallel ranks send gradients rounded to bf16; sums are made "
+         "in fp32 and rounded once"),
     BYTES("parallel.bucket_bytes", "32MiB", 4096, BIG, FREE,
         "bytes of gradients reduced at once"),
 

@@ -302,6 +302,13 @@ static void check_settings(check_t *c)
         loong_recipe_count(c->recipe, "init.by_scope") > 0) {
         problem(c, "init.by_scope", "has no effect beside init.from_hf");
     }
+    if (loong_recipe_bool(c->recipe, "parallel.grad_reduce_in_bf16") &&
+        strcmp(loong_recipe_text(c->recipe, "precision.params_dtype"),
+               "fp64") == 0) {
+        problem(c, "parallel.grad_reduce_in_bf16",
+                "gradients of precision.params_dtype fp64 are not sent in "
+                "bf16");
+    }
     if (loong_recipe_bool(c->recipe, PAIRS) &&
         !loong_recipe_bool(c->recipe, "comm.overlap")) {
         problem(c, PAIRS, "has no effect with comm.overlap false: nothing "

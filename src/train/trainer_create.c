@@ -233,6 +233,8 @@ static loong_status_t check_rampup(const loong_trainer_t *t)
     return LOONG_OK;
 }
 
+#define BF16_KEY "parallel.grad_reduce_in_bf16"
+
 static loong_sharding_t read_sharding(const loong_recipe_t *r)
 {
     const char *text = loong_recipe_text(r, "parallel.data_parallel_sharding");
@@ -271,6 +273,8 @@ static loong_status_t plan_component(loong_trainer_t *t,
     p.shards.threads = p.compile.threads;
     p.shards.bucket_bytes = loong_recipe_int(r, "parallel.bucket_bytes");
     p.shards.sharding = read_sharding(r);
+    p.shards.reduce_bf16 = loong_recipe_bool(r, BF16_KEY);
+    p.shards.lanes = p.compile.lanes;
     if (loong_recipe_count(r, "eval.sample.prompts") > 0) {
         p.logits_tokens = LOONG_MIN(t->set.seq_length, 256);
     }

@@ -105,6 +105,7 @@ parallel.expert_tensor_parallel_size=1
 parallel.moe_token_dispatcher_type=allgather
 parallel.data_parallel_sharding=optim
 parallel.bucket_bytes=1MiB
+parallel.grad_reduce_in_bf16=true
 parallel.overlap_moe_expert_parallel_comm=true
 schedule=auto
 precision.params_dtype=auto

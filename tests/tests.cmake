@@ -34,11 +34,11 @@ loong_fuzz(NAME idx)
 function(loong_op_test name)
   loong_test(NAME op_${name} SOURCES tests/ops/test_${name}.c
     tests/ops/op_case.c tests/ops/op_counts.c tests/ops/op_launch.c
-    tests/ops/op_device.c LABELS ops TIMEOUT 120)
+    tests/ops/op_device.c LABELS ops TIMEOUT 600)
   foreach(isa AVX2 SSE41)
     add_test(NAME op_${name}_${isa} COMMAND test_op_${name}
       WORKING_DIRECTORY ${PROJECT_BINARY_DIR})
-    set_tests_properties(op_${name}_${isa} PROPERTIES TIMEOUT 120 LABELS ops
+    set_tests_properties(op_${name}_${isa} PROPERTIES TIMEOUT 600 LABELS ops
       ENVIRONMENT
       "OMP_NUM_THREADS=2;GOMP_SPINCOUNT=10000;ONEDNN_MAX_CPU_ISA=${isa}")
   endforeach()

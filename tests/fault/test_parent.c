@@ -193,8 +193,16 @@ static void test_faults(void **state)
     free(job);
 }
 
+/* Stops both ranks of a job, or lets them go on. */
+static void set_aside(job_t *job, int number)
+{
+    for (int rank = 0; rank < 2; rank++) {
+        assert_int_equal(kill(pid_of(job, rank), number), 0);
+    }
+}
+
 /* Long before the time limit of a collective, and without a word of the rank.
- * One that is only slow is waited for. */
+ * One that is only slow is waited for, and a job that was set aside. */
 static void test_hopeless(void **state)
 {
     (void)state;
@@ -213,7 +221,10 @@ static void test_hopeless(void **state)
         {"dawdles", 0, "rank 1 pid", "2"},
         {"reads", 0, "rank 1 pid", "2"},
     };
-    job_t *jobs = calloc(LOONG_COUNT_OF(faults), sizeof(*jobs));
+    job_t *jobs = calloc(LOONG_COUNT_OF(faults) + 1, sizeof(*jobs));
+    job_t *aside = &jobs[LOONG_COUNT_OF(faults)];
+    start_job(aside, "2", "wait", "600");
+    set_aside(aside, SIGSTOP);
     for (int64_t i = 0; i < LOONG_COUNT_OF(faults); i++) {
         start_job(&jobs[i], faults[i].ranks, faults[i].fault, "600");
     }
@@ -229,6 +240,10 @@ static void test_hopeless(void **state)
             assert_non_null(strstr(job->text, "'step header' of world ("));
         }
     }
+    set_aside(aside, SIGCONT);
+    kill(aside->pid, SIGUSR2);
+    assert_int_equal(end_job(aside), LOONG_EXIT_STOPPED);
+    assert_non_null(strstr(aside->text, "rank 1 stops at step"));
     free(jobs);
 }
 

@@ -8,7 +8,8 @@ set(LOONG_CUDA_ARCHITECTURES 90 CACHE STRING
 file(GLOB LOONG_CUDA_KERNELS CONFIGURE_DEPENDS
   ${PROJECT_SOURCE_DIR}/kernels/*/*_cuda.cu)
 set(LOONG_CUDA_SOURCES ${PROJECT_SOURCE_DIR}/backends/cuda/cuda_device.c
-  ${PROJECT_SOURCE_DIR}/kernels/list_cuda.c)
+  ${PROJECT_SOURCE_DIR}/kernels/list_cuda.c
+  ${PROJECT_SOURCE_DIR}/kernels/cublaslt/cublaslt_cuda.c)
 
 add_library(loong_cuda_absent OBJECT
   ${PROJECT_SOURCE_DIR}/backends/cuda/cuda_absent.c)
@@ -47,9 +48,11 @@ if(LOONG_CUDA_FOUND)
   target_include_directories(loong_cuda PRIVATE
     $<TARGET_PROPERTY:loong_kernels,INTERFACE_INCLUDE_DIRECTORIES>
     $<TARGET_PROPERTY:loong_device,INTERFACE_INCLUDE_DIRECTORIES>
-    ${PROJECT_SOURCE_DIR}/backends/cuda)
+    ${PROJECT_SOURCE_DIR}/backends/cuda ${PROJECT_SOURCE_DIR}/kernels/cublaslt)
   target_include_directories(loong_cuda SYSTEM PRIVATE
     ${CUDAToolkit_INCLUDE_DIRS})
+  target_compile_definitions(loong_cuda PRIVATE
+    LOONG_CUBLASLT_LIBRARY="${CUDAToolkit_LIBRARY_DIR}/libcublasLt.so.13")
   target_compile_options(loong_cuda PRIVATE
     $<$<COMPILE_LANGUAGE:CUDA>:-Xcompiler=-fno-exceptions,-fvisibility=hidden>)
 endif()

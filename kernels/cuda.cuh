@@ -103,8 +103,9 @@ static __device__ __forceinline__ int64_t cols_of(const mat_t &m,
     return m.count < 0 || m.inner > 0 ? m.cols : frame->count[m.count];
 }
 
-template <class T> static __device__ __forceinline__ T *row_of(const mat_t &m,
-                                                               int64_t row)
+template <class T>
+static __host__ __device__ __forceinline__ T *row_of(const mat_t &m,
+                                                     int64_t row)
 {
     return static_cast<T *>(m.p) + row * m.ld;
 }
@@ -188,10 +189,16 @@ static inline bool cuda_support(const loong_kernel_query_t *query,
 
 } // namespace loong_cuda
 
-/* Defines one kernel; `workspace_` may be NULL. */
+/* Defines one kernel; `workspace_` may be NULL. CUDA_KERNEL_STATE: with what
+ * its launches share. */
 #define CUDA_KERNEL(op_, support_, workspace_, run_)                          \
     extern "C" const loong_kernel_t loongi_##op_##_cuda = {                   \
         #op_ "_cuda", #op_, "cuda", support_, workspace_, NULL,               \
         NULL,         run_, false, false}
+#define CUDA_KERNEL_STATE(op_, support_, workspace_, prepare_, destroy_,      \
+                          run_)                                               \
+    extern "C" const loong_kernel_t loongi_##op_##_cuda = {                   \
+        #op_ "_cuda", #op_, "cuda", support_, workspace_, prepare_,           \
+        destroy_,     run_, false,  false}
 
 #endif

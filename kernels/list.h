@@ -131,6 +131,9 @@ extern "C" {
     X(flat_all_gather)
 
 #define LOONG_CUDA_KERNELS(X) \
+    X(linear)                 \
+    X(linear_dw)              \
+    X(cross_entropy)          \
     X(add)                    \
     X(scale)                  \
     X(cast)                   \

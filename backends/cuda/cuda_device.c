@@ -10,6 +10,7 @@
 
 #include "base.h"
 #include "cuda_device.h"
+#include "loong/ops.h"
 
 enum { OLDEST = 8 }; /* compute capability 8.0: bf16 */
 
@@ -236,11 +237,17 @@ static loong_status_t take_flaw(cuda_data_t *d)
         return LOONG_OK;
     }
     memset(d->flaw, 0, sizeof(*d->flaw));
+    if (f.kind == LOONG_FLAW_LABEL) {
+        return LOONG_FAIL(d->ctx, LOONG_ERR_ARG,
+                          "cuda:%d: label of token row %lld is %lld, must be "
+                          "in 0..%lld or %d (no loss)",
+                          d->index, (long long)f.place, (long long)f.value,
+                          (long long)f.end - 1, (int)LOONG_IGNORE_LABEL);
+    }
     return LOONG_FAIL(d->ctx, LOONG_ERR_ARG,
-                      "cuda:%d: %s %lld at token %lld, allowed 0 to %lld",
-                      d->index, f.kind == LOONG_FLAW_ID ? "id" : "label",
-                      (long long)f.value, (long long)f.place,
-                      (long long)(f.end - 1));
+                      "cuda:%d: id %lld at token %lld, allowed 0 to %lld",
+                      d->index, (long long)f.value, (long long)f.place,
+                      (long long)f.end - 1);
 }
 
 static loong_status_t cuda_synchronize(void *data, void *stream)

@@ -1,14 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * swiglu, gelu and their gradients; the formulas stand in activation_ref.c. */
+#include "gelu.cuh"
 #include "map.cuh"
 
 using namespace loong_cuda;
 
 namespace {
-
-constexpr float ROOT_HALF = 0.70710678118654752440f;
-constexpr float ROOT_2_PI = 0.79788456080286535588f; /* sqrt(2 / pi) */
 
 __device__ __forceinline__ float sigmoid(float x)
 {
@@ -39,19 +37,12 @@ struct swiglu_grad_fn {
     }
 };
 
-__device__ __forceinline__ float tanh_part(float x)
-{
-    return tanhf(ROOT_2_PI * (x + 0.044715f * x * x * x));
-}
-
 struct gelu_fn {
     int tanh_form;
     __device__ void operator()(const pack_t *in, pack_t *out) const
     {
         for (int i = 0; i < PACK; i++) {
-            float x = in[0].v[i];
-            out->v[i] = tanh_form ? 0.5f * x * (1.0f + tanh_part(x))
-                                  : 0.5f * x * erfcf(-x * ROOT_HALF);
+            out->v[i] = gelu_of(in[0].v[i], tanh_form);
         }
     }
 };

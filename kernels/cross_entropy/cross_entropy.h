@@ -8,6 +8,7 @@
 #include "base.h"
 #include "loong/kernel.h"
 #include "loong/ops.h"
+#include "port.h"
 
 #ifdef __cplusplus
 extern "C" {
@@ -21,7 +22,7 @@ loongi_cross_entropy_labels(const loong_kernel_call_t *call);
 int64_t loongi_cross_entropy_columns(const loong_kernel_query_t *query);
 
 /* The column of a label, or -1: another rank has it, or there is none. */
-static inline int64_t
+LOONG_EVERYWHERE static inline int64_t
 loongi_cross_entropy_column(const loong_cross_entropy_attr_t *attr,
                             int64_t columns, int32_t label)
 {

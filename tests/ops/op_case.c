@@ -236,19 +236,37 @@ void op_case_threads(const op_case_t *c)
     op_context_end(&ctx);
 }
 
+static const loong_kernel_t *named(loong_context_t *ctx, const char *device,
+                                   const char *op, const char *name)
+{
+    const loong_kernel_t *k = NULL;
+    for (int i = 0; (k = loong_find_kernel(ctx, op, device, i)) != NULL; i++) {
+        if (strcmp(k->name, name) == 0) {
+            return k;
+        }
+    }
+    return NULL;
+}
+
+/* The references are kernels of a CPU. */
 static const loong_kernel_t *choose(loong_context_t *ctx, const op_case_t *c,
                                     const char *name)
 {
     loong_kernel_query_t q = op_query(c, false);
     const loong_kernel_t *k = NULL;
-    for (int i = 0; (k = loong_find_kernel(ctx, c->op, OP_DEVICE, i)) != NULL;
-         i++) {
-        if (name != NULL ? strcmp(k->name, name) == 0 : op_supports(k, &q)) {
-            return k;
-        }
+    if (name != NULL) {
+        k = named(ctx, OP_DEVICE, c->op, name);
+        k = k != NULL ? k : named(ctx, "cpu", c->op, name);
+    } else {
+        int i = 0;
+        do {
+            k = loong_find_kernel(ctx, c->op, OP_DEVICE, i++);
+        } while (k != NULL && !op_supports(k, &q));
     }
-    fail_msg("no kernel %s for %s", name != NULL ? name : "", c->op);
-    return NULL;
+    if (k == NULL) {
+        fail_msg("no kernel %s for %s", name != NULL ? name : "", c->op);
+    }
+    return k;
 }
 
 const char *op_case_chosen(const op_case_t *c)

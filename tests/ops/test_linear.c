@@ -3,6 +3,7 @@
  * linear and linear_dw: every kernel against the reference, over types,
  * layouts and odd sizes. */
 #include "op_case.h"
+#include "op_device.h"
 
 typedef struct shape {
     int64_t t, n, k;
@@ -160,6 +161,11 @@ static void test_choice(void **state)
     loong_linear_attr_t attr = {false, LOONG_ACT_NONE};
     shape_t s = {64, 64, 64};
     op_case_t c = linear_case(&attr, s, LOONG_F64, false);
+    if (strcmp(OP_DEVICE, "cpu") != 0) {
+        c = linear_case(&attr, s, LOONG_BF16, false);
+        assert_string_equal(op_case_chosen(&c), "linear_" OP_DEVICE);
+        return;
+    }
     assert_string_equal(op_case_chosen(&c), "linear_ref");
     c = linear_case(&attr, s, LOONG_F32, false);
     assert_string_equal(op_case_chosen(&c), "linear_onednn");

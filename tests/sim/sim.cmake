@@ -19,7 +19,7 @@ endif()
 set(cudasim ${PROJECT_SOURCE_DIR}/tests/sim/cuda)
 
 add_library(cudasim SHARED ${cudasim}/engine.cc ${cudasim}/memory.cc
-  ${cudasim}/stream.cc ${cudasim}/runtime.cc)
+  ${cudasim}/stream.cc ${cudasim}/runtime.cc ${cudasim}/blaslt.cc)
 target_include_directories(cudasim PUBLIC ${cudasim}/include ${cudasim})
 # Contexts of threads are switched by hand: no frame may be assumed.
 target_compile_options(cudasim PRIVATE -O2 -fno-omit-frame-pointer)
@@ -53,10 +53,12 @@ target_link_libraries(test_cudasim PRIVATE cudasim)
 # The backend and its kernels, for tests.
 add_library(loong_cuda_sim OBJECT ${LOONG_CUDA_SOURCES})
 target_include_directories(loong_cuda_sim BEFORE PRIVATE ${cudasim}/include
-  ${PROJECT_SOURCE_DIR}/backends/cuda
+  ${PROJECT_SOURCE_DIR}/backends/cuda ${PROJECT_SOURCE_DIR}/kernels/cublaslt
   $<TARGET_PROPERTY:loong_kernels,INTERFACE_INCLUDE_DIRECTORIES>
   $<TARGET_PROPERTY:loong_device,INTERFACE_INCLUDE_DIRECTORIES>)
 cudasim_device_code(loong_cuda_sim ${LOONG_CUDA_KERNELS})
+target_compile_definitions(loong_cuda_sim PRIVATE LOONG_CUBLASLT_WORKSPACE=4096
+  LOONG_CUBLASLT_LIBRARY="$<TARGET_FILE:cudasim>")
 
 # A test of this device: the objects stand in front of cuda_absent.c.
 function(loong_cuda_sim_test)
@@ -71,7 +73,7 @@ endfunction()
 loong_cuda_sim_test(NAME cuda_device LABELS sim
   SOURCES ${cudasim}/test_device.c)
 set(ops ${PROJECT_SOURCE_DIR}/tests/ops)
-foreach(name pointwise in_place optimizer)
+foreach(name linear cross_entropy pointwise in_place optimizer)
   loong_cuda_sim_test(NAME cuda_op_${name} LABELS "sim;ops" SOURCES
     ${ops}/test_${name}.c ${ops}/op_case.c ${ops}/op_counts.c
     ${ops}/op_launch.c ${ops}/op_device.c)

@@ -1,0 +1,368 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * cross_entropy: products by cuBLASLt, between them one kernel that makes of a
+ * row of logits its loss and its gradient; the formulas stand in
+ * cross_entropy_ref.c. Rows come in chunks, so that not all logits exist at
+ * once; a gradient in bf16 takes the place of its logits. */
+#include "cross_entropy.h"
+#include "cublaslt.h"
+#include "map.cuh"
+
+using namespace loong_cuda;
+
+namespace {
+
+/* Logits of a chunk, in elements. */
+#ifdef CUDASIM
+constexpr int64_t CHUNK = 1 << 15;
+#else
+constexpr int64_t CHUNK = 1 << 27; /* 512 MiB */
+#endif
+
+struct softmax_t {
+    float *logits; /* [rows of the chunk, ld] */
+    int64_t ld, columns;
+    int64_t first, end; /* rows of the chunk among all, at most */
+    mat_t x, weight, loss; /* x: for the number of rows */
+    const int32_t *labels;
+    loong_cross_entropy_attr_t attr;
+    int gradient, half;
+    loong_flaw_t *flaw;
+};
+
+/* The largest of a block, in all threads. */
+__device__ __forceinline__ float block_max(float x, float *room)
+{
+    int lane = (int)threadIdx.x % WARP;
+    for (int other = WARP / 2; other > 0; other /= 2) {
+        x = fmaxf(x, __shfl_xor_sync(EACH, x, other));
+    }
+    __syncthreads(); /* the room was read */
+    if (lane == 0) {
+        room[threadIdx.x / WARP] = x;
+    }
+    __syncthreads();
+    x = room[lane % WARPS];
+    for (int other = WARP / 2; other > 0; other /= 2) {
+        x = fmaxf(x, __shfl_xor_sync(EACH, x, other));
+    }
+    return x;
+}
+
+/* The label of a token; one that is none is told and carries no loss. */
+__device__ int32_t label_of(const softmax_t &a, int64_t token)
+{
+    int32_t label = a.labels[token];
+    if (label == LOONG_IGNORE_LABEL ||
+        (label >= 0 && label < a.attr.vocab)) {
+        return label;
+    }
+    if (threadIdx.x == 0 &&
+        atomicCAS(&a.flaw->kind, 0, (int)LOONG_FLAW_LABEL) == 0) {
+        a.flaw->value = label;
+        a.flaw->place = token;
+        a.flaw->end = a.attr.vocab;
+    }
+    return LOONG_IGNORE_LABEL;
+}
+
+/* Sum of exp(logit - top), and top: each thread keeps its own largest. */
+__device__ float measure(const softmax_t &a, const float *row, float *room,
+                         float *top_p)
+{
+    float top = -INFINITY;
+    float sum = 0.0f;
+    for (int64_t c = (int64_t)threadIdx.x * PACK; c < a.columns;
+         c += BLOCK * PACK) {
+        int n = least(PACK, a.columns - c);
+        pack_t p = load(row + c, n, true);
+        float more = top;
+        for (int i = 0; i < n; i++) {
+            more = fmaxf(more, p.v[i]);
+        }
+        sum *= top < more ? expf(top - more) : 1.0f;
+        top = more;
+        for (int i = 0; i < n; i++) {
+            sum += expf(p.v[i] - top);
+        }
+    }
+    float all = block_max(top, room);
+    sum = top == -INFINITY ? sum : sum * expf(top - all);
+    *top_p = all;
+    return block_sum(sum, room);
+}
+
+/* The gradient, in place: a step's writes end before the next one's reads
+ * begin, and lie where all has been read. */
+__device__ void turn(const softmax_t &a, float *row, float scale, float lse)
+{
+    half_t *narrow_row = reinterpret_cast<half_t *>(row);
+    for (int64_t from = 0; from < a.columns; from += BLOCK * PACK) {
+        int64_t c = from + (int64_t)threadIdx.x * PACK;
+        int n = least(PACK, a.columns - c);
+        pack_t p;
+        if (n > 0) {
+            p = load(row + c, n, true);
+        }
+        __syncthreads();
+        for (int i = 0; i < PACK && n > 0; i++) {
+            p.v[i] = scale == 0.0f ? 0.0f : scale * expf(p.v[i] - lse);
+        }
+        if (n > 0 && a.half) {
+            store(narrow_row + c, p, n, true);
+        } else if (n > 0) {
+            store(row + c, p, n, true);
+        }
+    }
+}
+
+__global__ void __launch_bounds__(BLOCK)
+    softmax_kernel(softmax_t a, const loong_frame_t *frame)
+{
+    LOONG_SHARED(float, room, WARPS);
+    int64_t token = a.first + blockIdx.x;
+    if (token >= a.end || token >= rows_of(a.x, frame)) {
+        return;
+    }
+    float *row = a.logits + (int64_t)blockIdx.x * a.ld;
+    int32_t label = label_of(a, token);
+    float *loss = static_cast<float *>(a.loss.p) + token;
+    if (label == LOONG_IGNORE_LABEL) {
+        if (threadIdx.x == 0) {
+            *loss = 0.0f;
+        }
+        if (a.gradient) {
+            turn(a, row, 0.0f, 0.0f);
+        }
+        return;
+    }
+    int64_t column = loongi_cross_entropy_column(&a.attr, a.columns, label);
+    float logit = column >= 0 ? row[column] : 0.0f;
+    float top = 0.0f;
+    float sum = measure(a, row, room, &top);
+    double log_sum = log((double)sum);
+    double lse = (double)top + log_sum;
+    double z = a.attr.z_loss;
+    double weight = (double)static_cast<const float *>(a.weight.p)[token];
+    double scale = frame->loss_scale[a.attr.loss] * weight;
+    double slope = 1.0 + 2.0 * z * lse;
+    if (threadIdx.x == 0) {
+        *loss = (float)(weight * ((double)top - (double)logit + log_sum +
+                                  z * lse * lse));
+    }
+    if (!a.gradient) {
+        return;
+    }
+    turn(a, row, (float)(scale * slope), (float)lse);
+    __syncthreads();
+    if (threadIdx.x == 0 && column >= 0) {
+        /* p - 1 from the logit itself: rounded values do not cancel. */
+        float g = (float)(scale * (slope * exp((double)logit - lse) - 1.0));
+        if (a.half) {
+            narrow(g, reinterpret_cast<half_t *>(row) + column);
+        } else {
+            row[column] = g;
+        }
+    }
+}
+
+/* ---- one launch ---------------------------------------------------------- */
+
+struct state_t {
+    loong_cublaslt_t *logits, *dx, *dw;
+};
+
+int64_t ld_of(const loong_kernel_query_t *q)
+{
+    return loongi_round_up(loongi_cross_entropy_columns(q), 2 * PACK);
+}
+
+/* Rows of a chunk. */
+int64_t chunk_of(const loong_kernel_query_t *q)
+{
+    int64_t rows = loong_karg_rows(&q->arg[0], NULL);
+    return LOONG_MAX(LOONG_MIN(CHUNK / ld_of(q), rows), 1);
+}
+
+struct chunk_t {
+    const loong_kernel_call_t *call;
+    const state_t *state;
+    int64_t first, rows;
+    float *logits;
+};
+
+const char *row_at(const chunk_t &c, int operand)
+{
+    const loong_karg_t *a = &c.call->query->arg[operand];
+    return static_cast<const char *>(c.call->ptr[operand]) +
+           (size_t)(c.first * a->ld) * loong_dtype_size(a->dtype);
+}
+
+loong_status_t make_logits(const chunk_t &c)
+{
+    const loong_kernel_call_t *call = c.call;
+    loong_cublaslt_operands_t o = {
+        call->ptr[1], row_at(c, 0), c.logits, c.rows,
+        loong_karg_cols(&call->query->arg[0], NULL), false, call->workspace,
+        call->stream};
+    return loongi_cublaslt_run(call->ctx, c.state->logits, &o);
+}
+
+loong_status_t make_gradients(const chunk_t &c)
+{
+    const loong_kernel_call_t *call = c.call;
+    int64_t columns = loongi_cross_entropy_columns(call->query);
+    if (c.state->dx != NULL) {
+        loong_cublaslt_operands_t o = {
+            call->ptr[1], c.logits, const_cast<char *>(row_at(c, 5)), c.rows,
+            columns, false, call->workspace, call->stream};
+        LOONG_TRY(loongi_cublaslt_run(call->ctx, c.state->dx, &o));
+    }
+    if (c.state->dw != NULL) {
+        bool add = c.first > 0 || (call->accumulate >> 2 & 1u) != 0;
+        loong_cublaslt_operands_t o = {
+            row_at(c, 0), c.logits, call->ptr[6], columns, c.rows, add,
+            call->workspace, call->stream};
+        LOONG_TRY(loongi_cublaslt_run(call->ctx, c.state->dw, &o));
+    }
+    return LOONG_OK;
+}
+
+loong_status_t run_chunk(const chunk_t &c)
+{
+    const loong_kernel_call_t *call = c.call;
+    const loong_kernel_query_t *q = call->query;
+    softmax_t a;
+    a.logits = c.logits;
+    a.ld = ld_of(q);
+    a.columns = loongi_cross_entropy_columns(q);
+    a.first = c.first;
+    a.end = c.first + c.rows;
+    a.x = mat_arg(call, 0);
+    a.weight = mat_arg(call, 3);
+    a.loss = mat_out(call, 0);
+    a.labels = static_cast<const int32_t *>(call->ptr[2]);
+    a.attr = *static_cast<const loong_cross_entropy_attr_t *>(q->attr);
+    a.gradient = c.state->dx != NULL || c.state->dw != NULL;
+    a.half = q->arg[0].dtype == LOONG_BF16;
+    a.flaw = call->flaw;
+    LOONG_TRY(make_logits(c));
+    LOONG_LAUNCH((softmax_kernel), dim3((unsigned)c.rows), dim3(BLOCK), 0,
+                 stream_of(call), a, call->device_frame);
+    LOONG_TRY(launched(call));
+    return make_gradients(c);
+}
+
+/* Rows of dw without logits, or all of them when there is no token. */
+void clear_rest(const loong_kernel_call_t *call, int64_t first)
+{
+    mat_t dw = mat_out(call, 2);
+    if (dw.p != NULL && !(call->accumulate >> 2 & 1u) && first < dw.rows) {
+        cudaMemset2DAsync(row_of<float>(dw, first),
+                          (size_t)dw.ld * sizeof(float), 0,
+                          (size_t)dw.cols * sizeof(float),
+                          (size_t)(dw.rows - first), stream_of(call));
+    }
+}
+
+} // namespace
+
+static loong_status_t run(const loong_kernel_call_t *call)
+{
+    const loong_kernel_query_t *q = call->query;
+    int64_t rows = loong_karg_rows(&q->arg[0], call->frame);
+    int64_t chunk = chunk_of(q);
+    clear_rest(call, rows > 0 ? loongi_cross_entropy_columns(q) : 0);
+    for (int64_t first = 0; first < rows; first += chunk) {
+        chunk_t c = {call, static_cast<const state_t *>(call->state), first,
+                     LOONG_MIN(chunk, rows - first),
+                     reinterpret_cast<float *>(
+                         static_cast<char *>(call->workspace) +
+                         LOONG_CUBLASLT_WORKSPACE)};
+        LOONG_TRY(run_chunk(c));
+    }
+    return launched(call);
+}
+
+static void destroy(loong_context_t *ctx, void *state)
+{
+    state_t *s = static_cast<state_t *>(state);
+    if (s != NULL) {
+        loongi_cublaslt_destroy(ctx, s->logits);
+        loongi_cublaslt_destroy(ctx, s->dx);
+        loongi_cublaslt_destroy(ctx, s->dw);
+        loongi_free(ctx, s);
+    }
+}
+
+/* By columns: logits' = w x', dx' = w' g', dw' = x' g. */
+static loong_status_t make_products(loong_context_t *ctx,
+                                    const loong_kernel_query_t *q, state_t *s)
+{
+    const loong_karg_t *arg = q->arg;
+    int64_t columns = loongi_cross_entropy_columns(q);
+    int64_t hidden = loong_karg_cols(&arg[0], NULL);
+    int64_t rows = chunk_of(q);
+    int64_t g_ld = ld_of(q) * (arg[0].dtype == LOONG_BF16 ? 2 : 1);
+    loong_cublaslt_params_t logits = {
+        columns, rows, hidden, true, false, arg[0].dtype, LOONG_F32,
+        arg[1].ld, arg[0].ld, ld_of(q)};
+    loong_cublaslt_params_t dx = {
+        hidden, rows, columns, false, false, arg[0].dtype, arg[5].dtype,
+        arg[1].ld, g_ld, arg[5].ld};
+    loong_cublaslt_params_t dw = {
+        hidden, columns, rows, false, true, arg[0].dtype, arg[6].dtype,
+        arg[0].ld, g_ld, arg[6].ld};
+    LOONG_TRY(loongi_cublaslt_create(ctx, &logits, &s->logits));
+    if (arg[5].rank > 0) {
+        LOONG_TRY(loongi_cublaslt_create(ctx, &dx, &s->dx));
+    }
+    if (arg[6].rank > 0) {
+        LOONG_TRY(loongi_cublaslt_create(ctx, &dw, &s->dw));
+    }
+    return LOONG_OK;
+}
+
+static loong_status_t prepare(loong_context_t *ctx,
+                              const loong_kernel_query_t *query,
+                              void **state_p)
+{
+    state_t *s = NULL;
+    LOONG_TRY(loongi_alloc(ctx, sizeof(*s), "cross entropy", &s));
+    loong_status_t status = make_products(ctx, query, s);
+    if (status != LOONG_OK) {
+        destroy(ctx, s);
+        return status;
+    }
+    *state_p = s;
+    return LOONG_OK;
+}
+
+static size_t workspace(const loong_kernel_query_t *query)
+{
+    return LOONG_CUBLASLT_WORKSPACE +
+           sizeof(float) * (size_t)(chunk_of(query) * ld_of(query));
+}
+
+static bool support(const loong_kernel_query_t *query,
+                    char reason[LOONG_REASON_SIZE])
+{
+    const loong_cross_entropy_attr_t *attr =
+        static_cast<const loong_cross_entropy_attr_t *>(query->attr);
+    if (attr->size > 1) {
+        snprintf(reason, LOONG_REASON_SIZE,
+                 "ranks that share a vocabulary (%d): not on CUDA yet",
+                 attr->size);
+        return false;
+    }
+    if (query->arg[0].dtype != query->arg[1].dtype) {
+        snprintf(reason, LOONG_REASON_SIZE,
+                 "x is %s and w is %s, this kernel takes one type",
+                 loong_dtype_name(query->arg[0].dtype),
+                 loong_dtype_name(query->arg[1].dtype));
+        return false;
+    }
+    return cuda_support(query, 1u << 3 | 1u << 4 | 1u << 6, 1u << 2, reason);
+}
+
+CUDA_KERNEL_STATE(cross_entropy, support, workspace, prepare, destroy, run);

@@ -1,0 +1,27 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * GELU of one element; the formulas stand in activation_ref.c. */
+#ifndef LOONG_GELU_CUH
+#define LOONG_GELU_CUH
+
+#include <cuda_runtime.h>
+
+namespace loong_cuda {
+
+constexpr float ROOT_HALF = 0.70710678118654752440f;
+constexpr float ROOT_2_PI = 0.79788456080286535588f; /* sqrt(2 / pi) */
+
+static __device__ __forceinline__ float tanh_part(float x)
+{
+    return tanhf(ROOT_2_PI * (x + 0.044715f * x * x * x));
+}
+
+static __device__ __forceinline__ float gelu_of(float x, bool tanh_form)
+{
+    return tanh_form ? 0.5f * x * (1.0f + tanh_part(x))
+                     : 0.5f * x * erfcf(-x * ROOT_HALF);
+}
+
+} // namespace loong_cuda
+
+#endif

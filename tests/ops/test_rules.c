@@ -7,6 +7,7 @@
 #include "graph_impl.h"
 #include "loong/collective.h"
 #include "loong/register.h"
+#include "op_device.h"
 #include "test.h"
 
 enum { T = 6, H = 12 };
@@ -461,6 +462,29 @@ static loong_kernel_query_t query_of(const loong_op_t *op, const void *attr)
     return q;
 }
 
+/* The kernels of a device for the op of q; the last one. */
+static const loong_kernel_t *check_list(loong_context_t *ctx,
+                                        const loong_kernel_query_t *q,
+                                        const char *device)
+{
+    const loong_kernel_t *k = NULL;
+    const loong_kernel_t *last = NULL;
+    for (int i = 0; (k = loong_find_kernel(ctx, q->op, device, i)) != NULL;
+         i++) {
+        char reason[LOONG_REASON_SIZE] = "";
+        assert_string_equal(k->op, q->op);
+        assert_non_null(k->run);
+        assert_true((k->prepare != NULL) == (k->destroy != NULL));
+        if (k->support != NULL && k->support(q, reason) !=
+                                      (reason[0] == '\0')) {
+            fail_msg("%s: refuses without a reason, or accepts with one",
+                     k->name);
+        }
+        last = k;
+    }
+    return last;
+}
+
 static void check_kernels(loong_context_t *ctx, const loong_op_t *op)
 {
     static const double zeros[64]; /* as large as any attribute struct */
@@ -472,21 +496,8 @@ static void check_kernels(loong_context_t *ctx, const loong_op_t *op)
                            ? &loss
                            : (const void *)zeros;
     loong_kernel_query_t q = query_of(op, attr);
-    const loong_kernel_t *k = NULL;
-    const loong_kernel_t *last = NULL;
-    for (int i = 0; (k = loong_find_kernel(ctx, op->name, "cpu", i)) != NULL;
-         i++) {
-        char reason[LOONG_REASON_SIZE] = "";
-        assert_string_equal(k->op, op->name);
-        assert_non_null(k->run);
-        assert_true((k->prepare != NULL) == (k->destroy != NULL));
-        if (k->support != NULL && k->support(&q, reason) !=
-                                      (reason[0] == '\0')) {
-            fail_msg("%s: refuses without a reason, or accepts with one",
-                     k->name);
-        }
-        last = k;
-    }
+    check_list(ctx, &q, OP_DEVICE);
+    const loong_kernel_t *last = check_list(ctx, &q, "cpu");
     assert_non_null(last);
     if (strstr(last->name, "_ref") == NULL || last->support != NULL) {
         fail_msg("%s: the last kernel is %s, a reference for all wanted",

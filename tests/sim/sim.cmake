@@ -73,7 +73,7 @@ endfunction()
 loong_cuda_sim_test(NAME cuda_device LABELS sim
   SOURCES ${cudasim}/test_device.c)
 set(ops ${PROJECT_SOURCE_DIR}/tests/ops)
-foreach(name linear cross_entropy pointwise in_place optimizer)
+foreach(name linear cross_entropy pointwise in_place optimizer rules)
   loong_cuda_sim_test(NAME cuda_op_${name} LABELS "sim;ops" SOURCES
     ${ops}/test_${name}.c ${ops}/op_case.c ${ops}/op_counts.c
     ${ops}/op_launch.c ${ops}/op_device.c)

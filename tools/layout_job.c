@@ -74,6 +74,9 @@ static loong_status_t train(shared_t *shared, loong_context_t *ctx,
     if (status == LOONG_ERR_INTERRUPTED) {
         status = LOONG_OK;
     }
+    if (status != LOONG_OK) { /* or the others wait for this rank */
+        loong_comm_abort(comm, loong_context_error(ctx));
+    }
     if (status == LOONG_OK && loong_comm_rank(comm) == 0) {
         loong_trainer_state_t state = loong_trainer_get_state(trainer);
         job->loss = state.loss;

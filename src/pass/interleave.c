@@ -9,14 +9,16 @@
 /* Flops that take as long as moving one byte, roughly, on all devices. */
 static const double flops_per_byte = 64.0;
 
+/* Steps that shards put in have none: they move parts of a rank's own, and
+ * other ranks may have more of them or fewer. */
 static double weight(const loong_step_t *step)
 {
-    return 1.0 + step->cost.bytes + step->cost.flops / flops_per_byte;
+    return step->cost.bytes + step->cost.flops / flops_per_byte;
 }
 
 /* A collective inside a layer, or a kernel with one. Those of data parallelism
- * work in place; the ranks of their groups have the same programs, costs
- * included. */
+ * work in place; the ranks of their groups have the same programs and weights,
+ * but for what shards put in. */
 static bool is_anchor(const loong_step_t *step)
 {
     const loong_kernel_t *k = step->kernel;

@@ -106,6 +106,7 @@ extern "C" {
     X(expert_excess)         \
     X(router_loss)           \
     X(router_loss_grad)      \
+    X(expert_capacity)       \
     X(expert_order)          \
     X(permute)               \
     X(unpermute)             \

@@ -35,7 +35,9 @@ typedef enum loong_score_function {
  * k = 1). The bias counts for the choice alone. With num_groups > 0 the experts
  * are that many groups of equal size; only those of the group_topk groups with
  * the largest sums of their k / group_topk best scores can be chosen. In the
- * end the weights are multiplied by scaling_factor.
+ * end the weights are multiplied by scaling_factor. With `forced` the scores
+ * choose nothing: token t of the micro-batch (row 0 is token `begin`) gets
+ * experts t k, t k + 1, ... modulo E, for measurements with even loads.
  * The bias has a gradient of its own (Wang et al. 2024), of no loss: how far
  * each expert is above an even share of the choices, E times (expert_excess);
  * a parameter with a sign_rate follows it down.
@@ -47,23 +49,40 @@ typedef struct loong_router_attr {
     int num_groups; /* 0: no groups */
     int group_topk;
     double scaling_factor;
+    bool forced;
+    int64_t begin;
 } loong_router_attr_t;
 LOONG_API loong_val_t loong_topk_router(loong_graph_t *g, loong_val_t logits,
                                         loong_val_t bias,
                                         const loong_router_attr_t *attr,
                                         loong_val_t *indices_p);
 
+/* expert_capacity: indices i32 [T,k], weights wide [T,k] -> indices i32 [T,k],
+ * with -1 where an expert has more than `capacity` of these tokens: it keeps
+ * the first ones (by_position) or those of the largest weights, the lower token
+ * where they are equal. Megatron's drop policies. No gradient. */
+typedef struct loong_expert_capacity_attr {
+    int experts;
+    int64_t capacity;
+    bool by_position;
+} loong_expert_capacity_attr_t;
+LOONG_API loong_val_t loong_expert_capacity(
+    loong_graph_t *g, loong_val_t indices, loong_val_t weights,
+    const loong_expert_capacity_attr_t *attr);
+
 /* expert_order: indices i32 [T,k] -> offsets i32 [count+1], source i32 [R],
  * dest i32 [T,k]: row r belongs to the (source[r] % k)-th expert of token
  * source[r] / k, and dest is the inverse; -1 where there is no row. Of the
  * experts begin .. begin + count - 1, which are on this rank; expert e has rows
- * offsets[e - begin] .. offsets[e - begin + 1] - 1. R = T * min(k, count). No
+ * offsets[e - begin] .. offsets[e - begin + 1] - 1. R = T * min(k, count), or
+ * `most` when that is less and not 0; more rows are LOONG_ERR_ARG. No
  * gradient. An index of -1 is no choice; one outside of 0 .. experts - 1, or
  * twice in a token, is LOONG_ERR_ARG. */
 typedef struct loong_expert_order_attr {
     int experts;
     int begin;
     int count;
+    int64_t most;
 } loong_expert_order_attr_t;
 typedef struct loong_expert_rows {
     loong_val_t offsets;

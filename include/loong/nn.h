@@ -201,6 +201,10 @@ typedef struct loong_nn_moe {
     int64_t ffn; /* width of an expert */
     int experts;
     loong_router_attr_t router;
+    /* An expert takes so many times an even share of a rank's tokens of a
+     * micro-batch, rounded up, and drops the others; 0: all. */
+    double capacity_factor;
+    bool drop_by_position; /* the last ones; else those of least weight */
     bool bias; /* gate.e_score_correction_bias [E] (wide) */
     double bias_rate; /* that evens the choices out, a step; 0: it stays */
     int64_t shared_ffn; /* of the shared expert; 0: none */

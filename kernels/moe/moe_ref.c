@@ -42,6 +42,23 @@ static loong_status_t check_choice(const loong_kernel_call_t *call,
     return LOONG_OK;
 }
 
+/* There is a row for each choice of these experts. */
+static loong_status_t check_room(const loong_kernel_call_t *call,
+                                 int64_t slots, int64_t rows)
+{
+    const loong_expert_order_attr_t *a = call->query->attr;
+    const int32_t *chosen = call->ptr[0];
+    int64_t wanted = 0;
+    for (int64_t s = 0; s < slots; s++) {
+        wanted += chosen[s] >= a->begin && chosen[s] - a->begin < a->count;
+    }
+    LOONG_CHECK(call->ctx, wanted <= rows, LOONG_ERR_ARG,
+                "%s: %lld rows of experts %d to %d, room for %lld",
+                call->query->op, (long long)wanted, a->begin,
+                a->begin + a->count - 1, (long long)rows);
+    return LOONG_OK;
+}
+
 /* A counting sort, which keeps the order of the tokens. offset[e + 1] is first
  * the number of rows of e, then where its next row goes. */
 static loong_status_t order(const loong_kernel_call_t *call)
@@ -66,6 +83,8 @@ static loong_status_t order(const loong_kernel_call_t *call)
     for (int e = 2; e <= a->count; e++) {
         offset[e] += offset[e - 1];
     }
+    int64_t rows = call->query->arg[2].dim[0];
+    LOONG_TRY(check_room(call, index.rows * k, rows));
     for (int64_t s = 0; s < index.rows * k; s++) {
         int32_t e = chosen[s] - a->begin;
         bool here = e >= 0 && e < a->count;
@@ -74,7 +93,6 @@ static loong_status_t order(const loong_kernel_call_t *call)
             source[dest[s]] = (int32_t)s;
         }
     }
-    int64_t rows = call->query->arg[2].dim[0];
     for (int64_t r = offset[a->count]; r < rows; r++) {
         source[r] = -1;
     }

@@ -24,6 +24,7 @@
  * long.
  */
 #include <omp.h>
+#include <stdlib.h>
 
 #include "list.h"
 #include "moe.h"
@@ -137,9 +138,16 @@ static void close_groups(const loong_router_attr_t *a, const double *key,
 
 /* The k experts with the largest keys. Three rows of work. */
 static void choose(const loong_router_attr_t *a, const double *key,
-                   int64_t experts, double *work, int32_t *index)
+                   int64_t experts, int64_t token, double *work,
+                   int32_t *index)
 {
     double *taken = work;
+    for (int j = 0; a->forced && j < a->topk; j++) {
+        index[j] = (int32_t)(((a->begin + token) * a->topk + j) % experts);
+    }
+    if (a->forced) {
+        return;
+    }
     memset(taken, 0, sizeof(*taken) * (size_t)experts);
     if (a->num_groups > 0) {
         close_groups(a, key, experts, taken, work + experts);
@@ -218,7 +226,7 @@ static loong_status_t router(const loong_kernel_call_t *call)
         for (int64_t e = 0; e < n; e++) {
             key[e] = score[e] + (biased ? ref_at(&bias, 0, e) : 0.0);
         }
-        choose(a, key, n, key + n, chosen);
+        choose(a, key, n, t, key + n, chosen);
         weigh(a, score, chosen, key);
         for (int j = 0; j < a->topk; j++) {
             ref_put(&w, t, j, a->scaling_factor * key[j]);
@@ -304,6 +312,58 @@ static loong_status_t counts(const loong_kernel_call_t *call)
         for (int64_t j = 0; j < index.cols; j++) {
             ref_put(&c, s, chosen[j], ref_at(&c, s, chosen[j]) + 1.0);
         }
+    }
+    return LOONG_OK;
+}
+
+/* ---- expert_capacity ----------------------------------------------------- */
+
+/* The slots of the experts, heaviest first where weights decide. */
+typedef struct claim {
+    double weight;
+    int32_t expert;
+    int32_t slot;
+} claim_t;
+
+static int by_claim(const void *a, const void *b)
+{
+    const claim_t *x = a;
+    const claim_t *y = b;
+    int order = (x->expert > y->expert) - (x->expert < y->expert);
+    order = order != 0 ? order : (x->weight < y->weight) -
+                                     (x->weight > y->weight);
+    return order != 0 ? order : (x->slot > y->slot) - (x->slot < y->slot);
+}
+
+static size_t capacity_room(const loong_kernel_query_t *q)
+{
+    return sizeof(claim_t) * (size_t)(loong_karg_rows(&q->arg[0], NULL) *
+                                      q->arg[0].dim[1]);
+}
+
+static loong_status_t capacity(const loong_kernel_call_t *call)
+{
+    const loong_expert_capacity_attr_t *a = call->query->attr;
+    ref_mat_t index = ref_arg(call, 0);
+    ref_mat_t weight = ref_arg(call, 1);
+    const int32_t *chosen = index.p;
+    int32_t *kept = call->ptr[2];
+    claim_t *claim = call->workspace;
+    int64_t slots = index.rows * index.cols;
+    int64_t taken = 0;
+    LOONG_TRY(loongi_moe_check(call, 0, 0, a->experts - 1));
+    for (int64_t s = 0; s < slots; s++) {
+        double w = ref_at(&weight, s / index.cols, s % index.cols);
+        claim[s].weight = a->by_position ? 0.0 : w;
+        claim[s].expert = chosen[s];
+        claim[s].slot = (int32_t)s;
+    }
+    qsort(claim, (size_t)slots, sizeof(*claim), by_claim);
+    for (int64_t i = 0; i < slots; i++) {
+        taken = i > 0 && claim[i].expert == claim[i - 1].expert ? taken + 1
+                                                                : 0;
+        kept[claim[i].slot] =
+            taken < a->capacity ? claim[i].expert : -1;
     }
     return LOONG_OK;
 }
@@ -432,6 +492,7 @@ ROUTER_KERNEL(topk_router, "topk_router", router_room, router);
 ROUTER_KERNEL(topk_router_grad, "topk_router_grad", router_grad_room,
               router_grad);
 ROUTER_KERNEL(expert_counts, "expert_counts", NULL, counts);
+ROUTER_KERNEL(expert_capacity, "expert_capacity", capacity_room, capacity);
 ROUTER_KERNEL(expert_excess, "expert_excess", NULL, excess);
 ROUTER_KERNEL(router_loss, "router_loss", router_room, loss);
 ROUTER_KERNEL(router_loss_grad, "router_loss_grad", router_grad_room,

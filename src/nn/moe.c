@@ -3,6 +3,8 @@
  * Mixtures of experts. */
 #include "loong/moe.h"
 
+#include <math.h>
+
 #include "graph_impl.h"
 #include "loong/collective.h"
 #include "nn_impl.h"
@@ -14,6 +16,8 @@ typedef struct moe {
     loong_val_t logits;  /* wide [rows, E], of this rank's rows */
     loong_val_t weights; /* wide [rows, k] */
     loong_val_t indices; /* i32 [rows, k] */
+    loong_val_t kept;    /* of these, those that the experts have room for */
+    int64_t capacity;    /* of an expert for these rows; 0: all */
 } moe_t;
 
 static loong_nn_share_t share_of(const moe_t *m, loong_axis_t axis,
@@ -42,8 +46,19 @@ static void route(moe_t *m, loong_val_t x)
         p->bias ? loongi_nn_sign_vector(m->nn, "e_score_correction_bias",
                                         p->experts, p->bias_rate)
                 : LOONG_NONE;
-    m->weights = loong_topk_router(m->g, m->logits, bias, &p->router,
-                                   &m->indices);
+    loong_router_attr_t router = p->router;
+    int64_t rows = loong_value_shape(m->g, m->logits).dim[0];
+    router.begin = rows * loong_graph_mesh(m->g)->coord[LOONG_AXIS_TP];
+    m->weights =
+        loong_topk_router(m->g, m->logits, bias, &router, &m->indices);
+    m->kept = m->indices;
+    if (p->capacity_factor > 0.0) {
+        m->capacity = (int64_t)ceil((double)(rows * router.topk) / p->experts *
+                                    p->capacity_factor);
+        loong_expert_capacity_attr_t attr = {p->experts, m->capacity,
+                                             p->drop_by_position};
+        m->kept = loong_expert_capacity(m->g, m->indices, m->weights, &attr);
+    }
     loong_graph_pop(m->g);
 }
 
@@ -83,7 +98,9 @@ static loong_val_t own_experts(moe_t *m, loong_val_t x, loong_val_t indices,
     loong_nn_experts_t own = {share_of(m, LOONG_AXIS_EP, p->experts),
                               share_of(m, LOONG_AXIS_ETP, p->ffn), p->hidden};
     loong_expert_order_attr_t order = {p->experts, (int)own.experts.begin,
-                                       (int)own.experts.count};
+                                       (int)own.experts.count, 0};
+    order.most = m->capacity * own.experts.count *
+                 loong_mesh_group_size(loong_graph_mesh(g), LOONG_GROUP_ETP_EP);
     loong_expert_rows_t rows = loong_expert_order(g, indices, &order);
     loong_val_t w = loong_nn_experts_in(m->nn, "gate_up_proj", &own,
                                         m->nn->init_std);
@@ -109,14 +126,14 @@ static loong_val_t experts(moe_t *m, loong_val_t x)
     if (m->nn->dispatcher == LOONG_DISPATCH_ALL_TO_ALL &&
         loong_mesh_group_size(mesh, group) > 1) {
         loong_expert_routes_t routes = loong_expert_routes(
-            g, m->indices, group, m->p->experts, mesh->size[LOONG_AXIS_ETP]);
+            g, m->kept, group, m->p->experts, mesh->size[LOONG_AXIS_ETP]);
         x = loong_expert_dispatch(g, x, &routes);
         loong_val_t weights = loong_expert_dispatch(g, m->weights, &routes);
         x = own_experts(m, x, routes.arrived, weights);
         x = loong_expert_combine(g, x, &routes);
     } else {
         x = loong_all_gather(g, x, group);
-        loong_val_t indices = loong_all_gather(g, m->indices, group);
+        loong_val_t indices = loong_all_gather(g, m->kept, group);
         loong_val_t weights = loong_all_gather(g, m->weights, group);
         x = own_experts(m, x, indices, weights);
         x = loong_reduce_scatter(g, x, group);
@@ -145,7 +162,8 @@ static loong_val_t shared_expert(moe_t *m, loong_val_t x)
 loong_val_t loong_nn_moe(loong_nn_t *nn, loong_val_t x,
                          const loong_nn_moe_t *params, loong_val_t *loss_p)
 {
-    moe_t m = {nn, nn->graph, params, LOONG_NONE, LOONG_NONE, LOONG_NONE};
+    moe_t m = {nn, nn->graph, params, LOONG_NONE, LOONG_NONE, LOONG_NONE,
+               LOONG_NONE, 0};
     loong_graph_push(m.g, "mlp");
     route(&m, x);
     if (params->aux_loss > 0.0 || params->z_loss > 0.0) {

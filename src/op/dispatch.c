@@ -1,10 +1,57 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Tokens to the ranks of their experts, and back; formulas in
- * kernels/moe/dispatch_comm.c. */
+ * Which tokens an expert takes, and how they come to its rank and back;
+ * formulas in kernels/moe/router_ref.c and kernels/moe/dispatch_comm.c. */
 #include "graph_impl.h"
 #include "loong/moe.h"
 #include "op_impl.h"
+
+/* ---- expert_capacity ----------------------------------------------------- */
+
+static loong_status_t infer_capacity(const loong_op_call_t *call)
+{
+    const loong_expert_capacity_attr_t *a = call->attr;
+    LOONG_TRY(loongi_want_rank(call, 0, "indices", 2));
+    LOONG_TRY(loongi_want_dtype(call, 0, "indices", LOONG_I32));
+    LOONG_TRY(loongi_want_like(call, 1, "weights", 0));
+    LOONG_TRY(loongi_want_dtype(call, 1, "weights", call->precision.wide));
+    LOONG_CHECK(call->ctx, a->experts >= 1 && a->capacity >= 1, LOONG_ERR_ARG,
+                "%s: %d experts of %lld tokens, positive numbers wanted",
+                call->op, a->experts, (long long)a->capacity);
+    call->out[0] = call->in[0];
+    return LOONG_OK;
+}
+
+/* Experts in turn. */
+static void example_capacity(const loong_kernel_query_t *q, int i, void *data)
+{
+    const loong_expert_capacity_attr_t *a = q->attr;
+    int32_t *index = data;
+    int64_t n = loong_karg_rows(&q->arg[0], NULL) * q->arg[0].dim[1];
+    for (int64_t s = 0; i == 0 && s < n; s++) {
+        index[s] = (int32_t)(s % a->experts);
+    }
+}
+
+static const loong_op_t expert_capacity = {
+    .name = "expert_capacity",
+    .attr_size = sizeof(loong_expert_capacity_attr_t),
+    .min_in = 2,
+    .max_in = 2,
+    .num_out = 1,
+    .infer = infer_capacity,
+    .example = example_capacity,
+};
+const loong_op_t *const loongi_op_expert_capacity = &expert_capacity;
+
+loong_val_t loong_expert_capacity(loong_graph_t *g, loong_val_t indices,
+                                  loong_val_t weights,
+                                  const loong_expert_capacity_attr_t *attr)
+{
+    loong_val_t in[2] = {indices, weights};
+    loong_val_t y;
+    return loong_graph_apply(g, &expert_capacity, attr, 2, in, 1, &y);
+}
 
 /* ---- expert_routes ------------------------------------------------------- */
 

@@ -57,6 +57,7 @@
     X(expert_excess)     \
     X(router_loss)       \
     X(router_loss_grad)  \
+    X(expert_capacity)   \
     X(expert_order)      \
     X(expert_routes)     \
     X(exchange_rows)     \

@@ -16,6 +16,14 @@ static loong_status_t want_i32(const loong_op_call_t *call, int i,
 
 /* ---- expert_order -------------------------------------------------------- */
 
+static int64_t most_rows(const loong_expert_order_attr_t *a,
+                         const loong_shape_t *indices)
+{
+    int64_t rows =
+        indices->dim[0] * LOONG_MIN(indices->dim[1], (int64_t)a->count);
+    return a->most > 0 ? LOONG_MIN(a->most, rows) : rows;
+}
+
 static loong_status_t infer_order(const loong_op_call_t *call)
 {
     const loong_expert_order_attr_t *a = call->attr;
@@ -28,10 +36,9 @@ static loong_status_t infer_order(const loong_op_call_t *call)
                 call->op, a->count, a->begin, a->experts);
     LOONG_CHECK(call->ctx, shape->count < 0, LOONG_ERR_UNSUPPORTED,
                 "%s: tokens counted at run time", call->op);
-    int64_t most = LOONG_MIN(shape->dim[1], (int64_t)a->count);
     call->out[0].dtype = call->out[1].dtype = LOONG_I32;
     call->out[0].shape = loong_shape_1d(a->count + 1);
-    call->out[1].shape = loong_shape_1d(shape->dim[0] * most);
+    call->out[1].shape = loong_shape_1d(most_rows(a, shape));
     call->out[2] = call->in[0];
     return LOONG_OK;
 }
@@ -72,11 +79,12 @@ loong_expert_rows_t loong_expert_order(loong_graph_t *g, loong_val_t indices,
 {
     loong_val_t out[3] = {LOONG_NONE, LOONG_NONE, LOONG_NONE};
     loong_graph_apply(g, &expert_order, attr, 1, &indices, 3, out);
-    int64_t k = loong_value_shape(g, indices).dim[1];
-    double most = (double)LOONG_MIN(k, (int64_t)attr->count);
+    loong_shape_t shape = loong_value_shape(g, indices);
+    double even = (double)(shape.dim[0] * shape.dim[1]) * attr->count /
+                  attr->experts;
+    double most = (double)LOONG_MAX(most_rows(attr, &shape), 1);
     loong_expert_rows_t rows = {out[0], out[1], out[2],
-                                (double)k * attr->count / attr->experts /
-                                    LOONG_MAX(most, 1.0)};
+                                LOONG_MIN(even / most, 1.0)};
     return rows;
 }
 

@@ -125,6 +125,14 @@ static const loong_recipe_key_t keys[] = {
         "groups of a token"),
     REAL(M "moe_router_topk_scaling_factor", NULL, 0, 1e6, SAME,
          "factor of the experts' weights"),
+    REAL(M "moe_expert_capacity_factor", NULL, 0, 1e6, SAME,
+         "an expert takes so many times an even share of a rank's tokens of a "
+         "micro-batch and drops the others; 0: it takes all"),
+    CHOICE(M "moe_token_drop_policy", NULL, "probs position", SAME,
+           "which are dropped: those of least weight or the last ones"),
+    BOOL(M "moe_router_force_load_balancing", NULL, SAME,
+         "experts in turn in place of the router's choice, to measure speed "
+         "with even loads"),
     BOOL(M "moe_router_enable_expert_bias", NULL, SAME,
          "a bias of each expert counts for the choice, not for the weight"),
     REAL(M "moe_router_bias_update_rate", NULL, 0, 10, SAME,

@@ -37,7 +37,7 @@ static const int32_t dest[T * K] = {3, -1, 0, -1, -1, -1, 1, 4, 5, 2, -1, 6};
 static void test_order(void **state)
 {
     (void)state;
-    loong_expert_order_attr_t attr = {5, 1, 3};
+    loong_expert_order_attr_t attr = {5, 1, 3, 0};
     double *out[LOONG_MAX_OPERANDS];
     op_case_t c = {.op = "expert_order", .attr = &attr, .num_in = 1,
                    .num_out = 3};
@@ -63,7 +63,7 @@ static void test_order_refusals(void **state)
     (void)state;
     static const int32_t outside[] = {0, 1, 5, 2};
     static const int32_t twice[] = {0, 1, 2, 2};
-    loong_expert_order_attr_t attr = {5, 0, 5};
+    loong_expert_order_attr_t attr = {5, 0, 5, 0};
     char text[512];
     op_case_t c = {.op = "expert_order", .attr = &attr, .num_in = 1,
                    .num_out = 3};
@@ -76,6 +76,12 @@ static void test_order_refusals(void **state)
     c.arg[0].values = twice;
     assert_int_equal(op_case_status(&c, NULL, text), LOONG_ERR_ARG);
     assert_non_null(strstr(text, "token 1 has expert 2 twice"));
+    static const int32_t fine[] = {0, 1, 2, 3};
+    attr.most = 3;
+    c.arg[0].values = fine;
+    c.arg[2] = op_vec(LOONG_I32, 3);
+    assert_int_equal(op_case_status(&c, NULL, text), LOONG_ERR_ARG);
+    assert_non_null(strstr(text, "4 rows of experts 0 to 4, room for 3"));
 }
 
 /* ---- permute, unpermute -------------------------------------------------- */

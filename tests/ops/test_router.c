@@ -19,15 +19,15 @@ static op_arg_t integers(int64_t rows, int64_t cols, const int32_t *values)
 enum { TOKENS = 9, EXPERTS = 12 };
 
 static const loong_router_attr_t routers[] = {
-    {3, LOONG_SCORE_SOFTMAX, false, 0, 0, 1.0},
-    {3, LOONG_SCORE_SOFTMAX, true, 0, 0, 1.0},
-    {1, LOONG_SCORE_SOFTMAX, true, 0, 0, 2.5},
-    {4, LOONG_SCORE_SIGMOID, false, 0, 0, 2.5},
-    {1, LOONG_SCORE_SIGMOID, false, 0, 0, 1.0},
-    {3, LOONG_SCORE_SQRTSOFTPLUS, false, 0, 0, 1.5},
-    {4, LOONG_SCORE_SOFTMAX, true, 4, 2, 16.0},
-    {4, LOONG_SCORE_SIGMOID, false, 3, 2, 2.5},
-    {EXPERTS, LOONG_SCORE_SOFTMAX, false, 0, 0, 1.0},
+    {3, LOONG_SCORE_SOFTMAX, false, 0, 0, 1.0, false, 0},
+    {3, LOONG_SCORE_SOFTMAX, true, 0, 0, 1.0, false, 0},
+    {1, LOONG_SCORE_SOFTMAX, true, 0, 0, 2.5, false, 0},
+    {4, LOONG_SCORE_SIGMOID, false, 0, 0, 2.5, false, 0},
+    {1, LOONG_SCORE_SIGMOID, false, 0, 0, 1.0, false, 0},
+    {3, LOONG_SCORE_SQRTSOFTPLUS, false, 0, 0, 1.5, false, 0},
+    {4, LOONG_SCORE_SOFTMAX, true, 4, 2, 16.0, false, 0},
+    {4, LOONG_SCORE_SIGMOID, false, 3, 2, 2.5, false, 0},
+    {EXPERTS, LOONG_SCORE_SOFTMAX, false, 0, 0, 1.0, false, 0},
 };
 
 static bool takes_bias(const loong_router_attr_t *a)
@@ -150,7 +150,8 @@ static void test_router_ties(void **state)
     (void)state;
     static const double x[] = {1.0, 3.0, 3.0, 1.0, NAN, 2.0, NAN, 2.0};
     static const double want[] = {1, 2, 0, 1, 3, 0};
-    loong_router_attr_t attr = {3, LOONG_SCORE_SOFTMAX, false, 0, 0, 1.0};
+    loong_router_attr_t attr = {3,   LOONG_SCORE_SOFTMAX, false, 0, 0,
+                                1.0, false,               0};
     double *out[LOONG_MAX_OPERANDS];
     op_case_t c = {.op = "topk_router", .attr = &attr, .num_in = 1,
                    .num_out = 2};
@@ -164,6 +165,34 @@ static void test_router_ties(void **state)
     }
     free(out[0]);
     free(out[1]);
+}
+
+/* Experts in turn, with the weights that their scores give. */
+static void test_forced(void **state)
+{
+    (void)state;
+    loong_router_attr_t attr = {4, LOONG_SCORE_SIGMOID, false, 0, 0, 1.0,
+                                true, 5};
+    double *out[LOONG_MAX_OPERANDS];
+    double *x = op_normal((int64_t)TOKENS * EXPERTS, 5, 2.0);
+    op_case_t c = router_case(&attr, LOONG_F64);
+    c.arg[0].wide_values = x;
+    op_case_outputs(&c, "topk_router_ref", out);
+    for (int t = 0; t < TOKENS; t++) {
+        double sum = 0.0;
+        for (int j = 0; j < 4; j++) {
+            sum += score(&attr, x + t * EXPERTS, ((5 + t) * 4 + j) % EXPERTS);
+        }
+        for (int j = 0; j < 4; j++) {
+            int e = ((5 + t) * 4 + j) % EXPERTS;
+            assert_int_equal((int)out[1][t * 4 + j], e);
+            assert_true(fabs(out[0][t * 4 + j] -
+                             score(&attr, x + t * EXPERTS, e) / sum) <= 1e-14);
+        }
+    }
+    free(out[0]);
+    free(out[1]);
+    free(x);
 }
 
 /* Weighted sum of the weights, differenced; logits so far apart that moving
@@ -249,6 +278,39 @@ static void test_counts(void **state)
                      LOONG_ERR_ARG);
     assert_non_null(
         strstr(text, "expert_counts: operand 0 has 11 at 6, allowed 0 to 10"));
+}
+
+/* Experts of two tokens each, by weight and by place, against counting those
+ * that come before. */
+static void test_capacity(void **state)
+{
+    (void)state;
+    double *w = op_normal((int64_t)TOKENS * 2, 12, 1.0);
+    w[1] = w[2] = w[9]; /* of expert 3: the first two stay before the third */
+    for (int place = 0; place < 2; place++) {
+        loong_expert_capacity_attr_t attr = {EXPERTS, 2, place != 0};
+        double *out[LOONG_MAX_OPERANDS];
+        int dropped = 0;
+        op_case_t c = {.op = "expert_capacity", .attr = &attr, .num_in = 2,
+                       .num_out = 1};
+        c.arg[0] = integers(TOKENS, 2, choices);
+        c.arg[1] = op_mat(LOONG_F64, TOKENS, 2);
+        c.arg[1].wide_values = w;
+        c.arg[2] = op_mat(LOONG_I32, TOKENS, 2);
+        op_case_outputs(&c, "expert_capacity_ref", out);
+        for (int s = 0; s < TOKENS * 2; s++) {
+            int before = 0;
+            for (int r = 0; r < TOKENS * 2; r++) {
+                bool first = place != 0 || w[r] == w[s] ? r < s : w[r] > w[s];
+                before += choices[r] == choices[s] && first;
+            }
+            assert_int_equal((int)out[0][s], before < 2 ? choices[s] : -1);
+            dropped += before >= 2;
+        }
+        assert_int_equal(dropped, 5); /* two of expert 0, three of 3 */
+        free(out[0]);
+    }
+    free(w);
 }
 
 /* Expert 3 is chosen five times of 18, by twelve experts. */
@@ -377,6 +439,8 @@ int main(void)
         cmocka_unit_test(test_router_gradient),
         cmocka_unit_test(test_router_types),
         cmocka_unit_test(test_counts),
+        cmocka_unit_test(test_forced),
+        cmocka_unit_test(test_capacity),
         cmocka_unit_test(test_excess),
         cmocka_unit_test(test_loss),
         cmocka_unit_test(test_loss_gradient),

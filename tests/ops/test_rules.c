@@ -445,7 +445,7 @@ static const char *const run_ops[] = {
     "attention_grad",
     "cross_entropy", "adamw", "sumsq", "sum", "topk_router",
     "sign_step", "topk_router_grad", "expert_counts", "expert_excess",
-    "router_loss", "router_loss_grad",
+    "expert_capacity", "router_loss", "router_loss_grad",
     "attention_merge", "expert_order", "permute", "unpermute", "unpermute_dw",
     "grouped_linear", "grouped_linear_dw", "sigmoid_gate", "sigmoid_gate_grad",
     "loss_scale"};

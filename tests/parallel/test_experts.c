@@ -145,6 +145,42 @@ static void random_layouts(void **state)
     draw_layouts(SIGMOID, false); /* sequences must be whole */
 }
 
+#define CAPACITY(factor_, policy_)                                            \
+    "{family: qwen3_moe, " COMMON "num_layers: 2, qk_layernorm: true, "       \
+    "hidden_dropout: 0.1, moe_router_topk: 3, moe_aux_loss_coeff: 0.05, "     \
+    "moe_z_loss_coeff: 0.01, moe_expert_capacity_factor: " factor_            \
+    ", moe_token_drop_policy: " policy_ "}"
+
+/* Experts with room for all tokens drop none, others some, and not the same
+ * ones by both policies; ranks drop tokens of their own whatever the
+ * dispatcher. */
+static void experts_drop_tokens(void **state)
+{
+    (void)state;
+    static const char *const models[] = {
+        SOFTMAX, CAPACITY("2.7", "probs"), CAPACITY("0.9", "probs"),
+        CAPACITY("0.9", "position")};
+    layout_place_t place = layout_begin();
+    layout_run_t runs[LOONG_COUNT_OF(models)];
+    char names[LOONG_COUNT_OF(models)][8];
+    for (int i = 0; i < LOONG_COUNT_OF(models); i++) {
+        snprintf(names[i], sizeof(names[i]), "run%d", i);
+        runs[i] = make_run(names[i], models[i], 1, "{}");
+        layout_run(&place, &runs[i]);
+    }
+    layout_compare(&place, &runs[1], &runs[0], 0.0);
+    assert_true(fabs(runs[2].loss - runs[0].loss) > 1e-6);
+    assert_true(fabs(runs[3].loss - runs[0].loss) > 1e-6);
+    assert_true(fabs(runs[3].loss - runs[2].loss) > 1e-6);
+    layout_run_t a = make_run("gather", models[2], 4, "{" EP "4}");
+    layout_run_t b = make_run("a2a", models[2], 4,
+                              "{" EP "2, " ETP "2, " A2A "}");
+    layout_run(&place, &a);
+    layout_run(&place, &b);
+    layout_compare(&place, &b, &a, 1e-9);
+    layout_end(&place);
+}
+
 /* Tokens that go to the ranks of their experts alone meet the same products in
  * the same order as those that go everywhere, in every type. */
 static void dispatchers_agree(void **state)
@@ -314,6 +350,7 @@ int main(void)
         cmocka_unit_test(chosen_layouts),
         cmocka_unit_test(layers_without_experts),
         cmocka_unit_test(random_layouts),
+        cmocka_unit_test(experts_drop_tokens),
         cmocka_unit_test(dispatchers_agree),
         cmocka_unit_test(checkpoints_change_layout),
         cmocka_unit_test(biases_follow),

@@ -118,6 +118,8 @@ static loong_val_t mixture(decoder_t *d, loong_val_t x)
     moe.ffn = c->moe_ffn_hidden_size;
     moe.experts = c->num_experts;
     moe.router = c->router;
+    moe.capacity_factor = c->capacity_factor;
+    moe.drop_by_position = c->drop_by_position;
     moe.bias = c->expert_bias;
     moe.bias_rate = c->bias_update_rate;
     moe.shared_ffn = c->shared_expert_ffn;

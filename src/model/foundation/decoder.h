@@ -53,6 +53,8 @@ typedef struct loong_decoder_config {
     loong_layer_kinds_t kinds; /* layers with experts and without */
     int64_t moe_ffn_hidden_size;
     loong_router_attr_t router;
+    double capacity_factor; /* 0: experts take all tokens */
+    bool drop_by_position;
     bool expert_bias; /* of the choice of experts */
     double bias_update_rate; /* a step; 0: the bias stays as it is */
     int64_t shared_expert_ffn; /* 0: none */

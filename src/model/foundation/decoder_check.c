@@ -147,6 +147,30 @@ static void check_kinds(loong_problems_t *problems, loong_decoder_config_t *c,
     }
 }
 
+/* The bias of the choice, and capacity. */
+static void check_choice(loong_problems_t *problems,
+                         const loong_decoder_config_t *c,
+                         const loong_pairs_t *pairs)
+{
+    if (c->expert_bias && c->router.score == LOONG_SCORE_SOFTMAX) {
+        loongi_problems_add(problems,
+                            "moe_router_enable_expert_bias: only with "
+                            "moe_router_score_function sigmoid or "
+                            "sqrtsoftplus");
+    }
+    if (!(c->capacity_factor > 0.0) &&
+        loongi_pairs_get(pairs, "moe_token_drop_policy") != NULL) {
+        loongi_problems_add(problems, "moe_token_drop_policy: has no effect "
+                                      "without moe_expert_capacity_factor");
+    }
+    if (!c->expert_bias &&
+        loongi_pairs_get(pairs, "moe_router_bias_update_rate") != NULL) {
+        loongi_problems_add(problems,
+                            "moe_router_bias_update_rate: has no effect "
+                            "without moe_router_enable_expert_bias");
+    }
+}
+
 static void check_experts(loong_problems_t *problems, loong_decoder_config_t *c,
                           const loong_pairs_t *pairs)
 {
@@ -167,6 +191,7 @@ static void check_experts(loong_problems_t *problems, loong_decoder_config_t *c,
                             c->router.topk, c->num_experts);
     }
     check_groups(problems, &c->router, c->num_experts);
+    check_choice(problems, c, pairs);
     if (c->mlp != LOONG_MLP_SWIGLU || c->mlp_bias) {
         loongi_problems_add(
             problems, "num_experts: experts have activation swiglu and no "
@@ -175,18 +200,6 @@ static void check_experts(loong_problems_t *problems, loong_decoder_config_t *c,
     if (c->router.pre_softmax && c->router.score != LOONG_SCORE_SOFTMAX) {
         loongi_problems_add(problems, "moe_router_pre_softmax: only with "
                                       "moe_router_score_function softmax");
-    }
-    if (c->expert_bias && c->router.score == LOONG_SCORE_SOFTMAX) {
-        loongi_problems_add(problems,
-                            "moe_router_enable_expert_bias: only with "
-                            "moe_router_score_function sigmoid or "
-                            "sqrtsoftplus");
-    }
-    if (!c->expert_bias &&
-        loongi_pairs_get(pairs, "moe_router_bias_update_rate") != NULL) {
-        loongi_problems_add(problems,
-                            "moe_router_bias_update_rate: has no effect "
-                            "without moe_router_enable_expert_bias");
     }
     if (!(c->router.scaling_factor > 0.0)) {
         loongi_problems_add(

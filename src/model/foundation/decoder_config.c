@@ -47,6 +47,8 @@ static const choice_t scores[] = {{"softmax", LOONG_SCORE_SOFTMAX},
 static const choice_t balances[] = {
     {"aux_loss", 0}, {"seq_aux_loss", 1}, {NULL, 0}};
 
+static const choice_t policies[] = {{"probs", 0}, {"position", 1}, {NULL, 0}};
+
 typedef struct field {
     const char *key;
     field_type_t type;
@@ -110,6 +112,9 @@ static const field_t fields[] = {
     {"moe_router_num_groups", INT, AT(router.num_groups), NULL},
     {"moe_router_group_topk", INT, AT(router.group_topk), NULL},
     {"moe_router_topk_scaling_factor", REAL, AT(router.scaling_factor), NULL},
+    {"moe_expert_capacity_factor", REAL, AT(capacity_factor), NULL},
+    {"moe_token_drop_policy", CHOICE, AT(drop_by_position), policies},
+    {"moe_router_force_load_balancing", BOOL, AT(router.forced), NULL},
     {"moe_router_enable_expert_bias", BOOL, AT(expert_bias), NULL},
     {"moe_router_bias_update_rate", REAL, AT(bias_update_rate), NULL},
     {"moe_router_load_balancing_type", CHOICE, AT(sequence_balance), balances},
@@ -122,7 +127,8 @@ static const field_t fields[] = {
 /* Choices between two, kept as a flag. */
 static bool is_flag(const field_t *f)
 {
-    return f->choices == positions || f->choices == balances;
+    return f->choices == positions || f->choices == balances ||
+           f->choices == policies;
 }
 
 static void set_choice(loong_problems_t *problems, const field_t *f,

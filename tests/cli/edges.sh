@@ -49,6 +49,7 @@ expect 2 "checkpoint.no_load_optim" run checkpoint.load=imported \
     checkpoint.save=third
 expect 0 "finished at step 4" run checkpoint.load=imported \
     checkpoint.save=third checkpoint.no_load_optim=true
+expect 1 "'s' is a native checkpoint" ckpt export s s
 expect 1 "eos_token_id: 257, the vocabulary has 0 to 256" \
     ckpt export third out --eos 257
 

@@ -192,9 +192,11 @@ loong_status_t loongi_hf_export(loong_context_t *ctx,
                                 const loong_hf_export_params_t *params)
 {
     exporter_t exporter = {ctx, params, NULL, NULL, NULL};
-    LOONG_CHECK(ctx, !loongi_checkpoint_is_native(params->dir), LOONG_ERR_CONFIG,
+    LOONG_CHECK(ctx, !loongi_checkpoint_is_native(params->dir),
+                LOONG_ERR_CONFIG,
                 "'%s' is a native checkpoint: another directory is wanted for "
-                "an export", params->dir);
+                "an export",
+                params->dir);
     loong_status_t status = run(&exporter);
     loongi_safetensors_set_destroy(&exporter.out);
     loongi_free(ctx, exporter.handles);

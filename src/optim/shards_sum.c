@@ -35,9 +35,11 @@ static int64_t finish_behind(const placer_t *k, const touch_t *last)
     return found;
 }
 
+/* Not where the sum is a load of experts: its sign counts. */
 static bool rounds(const placer_t *k, const loong_bucket_t *b)
 {
-    return k->s->params.reduce_bf16 && b->size > 1;
+    return k->s->params.reduce_bf16 && b->size > 1 &&
+           k->s->flats[b->flat].sign_rate == 0.0;
 }
 
 /* What is summed stays until the sum is used. */

@@ -61,12 +61,22 @@ typedef struct shared {
     atomic_bool begun; /* of any rank */
 } shared_t;
 
+static void keep_loss(void *user, const loong_trainer_progress_t *now)
+{
+    const layout_job_t *job = user;
+    if (job->losses != NULL) {
+        job->losses[now->step - 1] = now->loss;
+    }
+}
+
 static loong_status_t train(shared_t *shared, loong_context_t *ctx,
                             loong_comm_t *comm, loong_recipe_t *recipe)
 {
     layout_job_t *job = shared->job;
     loong_trainer_t *trainer = NULL;
-    loong_trainer_params_t params = {.comm = comm, .recipe = recipe};
+    loong_trainer_params_t params = {.comm = comm, .recipe = recipe,
+                                     .progress = keep_loss,
+                                     .progress_user = job};
     LOONG_TRY(loong_trainer_create(ctx, &params, &trainer));
     atomic_store(&shared->begun, true);
     loong_status_t status =

@@ -27,6 +27,7 @@ typedef struct layout_job {
     int ranks;
     /* What is done with the trainer; NULL: loong_trainer_run. */
     loong_status_t (*work)(loong_trainer_t *trainer);
+    double *losses;   /* of each step; may be NULL */
     bool refused;     /* when it failed: before the training began */
     double loss;      /* of the last step */
     double grad_norm;

@@ -96,6 +96,7 @@ void layout_run(const layout_place_t *place, layout_run_t *run)
     job.path = "test";
     job.text = text;
     job.ranks = run->ranks;
+    job.losses = run->losses;
     job.work = run->save_only ? save_again : run_steps;
     if (run->save_first) {
         job.work = save_and_run;

@@ -283,6 +283,52 @@ static void biases_follow(void **state)
     layout_end(&place);
 }
 
+/* In fp32 the losses of the first steps, in bf16 the whole curve, which the
+ * choices of experts let wander: within half a unit of its 8 bits. */
+static void narrow_types(void **state)
+{
+    (void)state;
+    enum { STEPS = 20 };
+    static const struct {
+        const char *dtype;
+        int steps;
+        double bound;
+    } types[] = {{"fp32", 5, 1e-5}, {"bf16", STEPS, 0x1p-8}};
+    static const char *const layouts[] = {
+        "{" EP "2}", "{" TP "2, " SP ", " EP "2}", "{" EP "2, " A2A "}",
+        "{" PP "2}"};
+    static const int ranks[] = {2, 2, 4, 2};
+    double one_losses[STEPS];
+    double losses[STEPS];
+    for (int i = 0; i < LOONG_COUNT_OF(types); i++) {
+        layout_place_t place = layout_begin();
+        layout_run_t one = make_run("one", SOFTMAX, 1, "{}");
+        one.dtype = types[i].dtype;
+        one.steps = types[i].steps;
+        one.losses = one_losses;
+        layout_run(&place, &one);
+        assert_true(one_losses[one.steps - 1] < one_losses[0]);
+        for (int k = 0; k < LOONG_COUNT_OF(layouts); k++) {
+            char save[16];
+            snprintf(save, sizeof(save), "run%d", k);
+            layout_run_t run = make_run(save, SOFTMAX, ranks[k], layouts[k]);
+            run.dtype = one.dtype;
+            run.steps = one.steps;
+            run.losses = losses;
+            layout_run(&place, &run);
+            for (int s = 0; s < one.steps; s++) {
+                double apart = fabs(losses[s] - one_losses[s]) / one_losses[s];
+                if (!(apart <= types[i].bound)) {
+                    fail_msg("%s, %s: step %d, loss %g, one rank has %g",
+                             one.dtype, layouts[k], s + 1, losses[s],
+                             one_losses[s]);
+                }
+            }
+        }
+        layout_end(&place);
+    }
+}
+
 /* The losses of the router have their gradients: without them the run is
  * another one. */
 static void losses_count(void **state)
@@ -352,6 +398,7 @@ int main(void)
         cmocka_unit_test(random_layouts),
         cmocka_unit_test(experts_drop_tokens),
         cmocka_unit_test(dispatchers_agree),
+        cmocka_unit_test(narrow_types),
         cmocka_unit_test(checkpoints_change_layout),
         cmocka_unit_test(biases_follow),
         cmocka_unit_test(losses_count),

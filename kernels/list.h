@@ -31,6 +31,8 @@ extern "C" {
     X(loongi_zigzag_rows) \
     X(loongi_repeat_heads_rows) \
     LOONG_ISA_EACH(X, loongi_embedding_grad) \
+    LOONG_ISA_EACH(X, loongi_latent_keys) \
+    LOONG_ISA_EACH(X, loongi_latent_keys_grad) \
     LOONG_ISA_EACH(X, loongi_rmsnorm) \
     LOONG_ISA_EACH(X, loongi_add_rmsnorm) \
     LOONG_ISA_EACH(X, loongi_rmsnorm_grad) \
@@ -68,6 +70,8 @@ extern "C" {
     X(attention)             \
     X(attention_grad)        \
     X(attention_merge)       \
+    X(latent_keys)           \
+    X(latent_keys_grad)      \
     X(cross_entropy)         \
     X(embedding)             \
     X(embedding_grad)        \

@@ -32,12 +32,13 @@ typedef enum loong_score_function {
  * the weights are scores; without it the weights are the softmax of the k
  * chosen logits, which is the same divided by the sum of the chosen. sigmoid,
  * sqrtsoftplus: weights are the chosen scores divided by their sum (not with
- * k = 1). The bias counts for the choice alone. With num_groups > 0 the experts
- * are that many groups of equal size; only those of the group_topk groups with
- * the largest sums of their k / group_topk best scores can be chosen. In the
- * end the weights are multiplied by scaling_factor. With `forced` the scores
- * choose nothing: token t of the micro-batch (row 0 is token `begin`) gets
- * experts t k, t k + 1, ... modulo E, for measurements with even loads.
+ * k = 1). The bias is added to the scores (of softmax: over all logits) for the
+ * choice alone. With num_groups > 0 the experts are that many groups of equal
+ * size; only those of the group_topk groups with the largest sums of their
+ * group_scores best scores can be chosen. In the end the weights are multiplied
+ * by scaling_factor. With `forced` the scores choose nothing: token t of the
+ * micro-batch (row 0 is token `begin`) gets experts t k, t k + 1, ... modulo E,
+ * for measurements with even loads.
  * The bias has a gradient of its own (Wang et al. 2024), of no loss: how far
  * each expert is above an even share of the choices, E times (expert_excess);
  * a parameter with a sign_rate follows it down.
@@ -48,6 +49,7 @@ typedef struct loong_router_attr {
     bool pre_softmax;
     int num_groups; /* 0: no groups */
     int group_topk;
+    int group_scores; /* 0: topk / group_topk */
     double scaling_factor;
     bool forced;
     int64_t begin;

@@ -145,6 +145,7 @@ typedef struct loong_nn_attention {
     bool qkv_bias;
     bool output_bias;
     bool qk_norm;
+    bool qk_norm_whole; /* one norm over all heads, not one of each */
     double norm_eps;
     int64_t window;     /* 0: none */
     int64_t max_seqlen; /* longest segment */
@@ -175,6 +176,28 @@ typedef struct loong_nn_sequence {
 LOONG_API loong_val_t loong_nn_attention(loong_nn_t *nn, loong_val_t x,
                                          const loong_nn_attention_t *params,
                                          const loong_nn_sequence_t *sequence);
+
+/* Multi-head latent attention (latent.h); scope "self_attn". Parameters: q_proj
+ * (or with q_rank q_a_proj, q_a_layernorm, q_b_proj), kv_a_proj_with_mqa,
+ * kv_a_layernorm, kv_b_proj, o_proj. The short vectors are made of this rank's
+ * rows of the stream; the heads are shared out over TP. */
+typedef struct loong_nn_latent {
+    int heads;
+    int64_t hidden;
+    int64_t q_rank; /* 0: queries straight from the stream */
+    int64_t kv_rank;
+    int nope;
+    int rope;
+    int v_head_dim;
+    int64_t max_seqlen;
+    double scale;
+    double dropout;
+    uint64_t stream;
+    bool interleaved;
+} loong_nn_latent_t;
+LOONG_API loong_val_t loong_nn_latent_attention(
+    loong_nn_t *nn, loong_val_t x, const loong_nn_latent_t *params,
+    const loong_nn_sequence_t *sequence);
 
 typedef enum loong_mlp_kind {
     LOONG_MLP_SWIGLU,

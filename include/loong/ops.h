@@ -11,6 +11,7 @@
 #define LOONG_OPS_H
 
 #include "loong/graph.h"
+#include "loong/rope.h"
 
 #ifdef __cplusplus
 extern "C" {
@@ -67,59 +68,18 @@ LOONG_API loong_val_t loong_layernorm(loong_graph_t *g, loong_val_t x,
                                       loong_val_t w, loong_val_t b,
                                       double eps);
 
-typedef enum loong_rope_scaling {
-    LOONG_ROPE_DEFAULT,
-    LOONG_ROPE_LINEAR,
-    LOONG_ROPE_LLAMA3,
-    LOONG_ROPE_YARN,
-    LOONG_ROPE_DYNAMIC
-} loong_rope_scaling_t;
-
-/* rope_table: positions i32 [T] -> [T,R] wide: R/2 cosines, then R/2 sines,
- * both times the attention factor (YaRN). Frequencies in double precision.
- * The names are Hugging Face's (rope_scaling in config.json). */
-typedef struct loong_rope_table_attr {
-    int rotary_dim; /* R, even */
-    loong_rope_scaling_t scaling;
-    double base; /* rope_theta */
-    double factor;
-    double low_freq_factor;  /* llama3 */
-    double high_freq_factor; /* llama3 */
-    double original_max_position_embeddings; /* llama3, yarn, dynamic */
-    double length; /* dynamic: of a sample */
-    double beta_fast; /* yarn */
-    double beta_slow; /* yarn */
-    double attention_factor; /* yarn; 0: 0.1 ln(factor) + 1, or by mscale */
-    double mscale;           /* yarn; 0: not given */
-    double mscale_all_dim;   /* yarn; 0: not given */
-    bool truncate; /* yarn: whole dimensions; Hugging Face's default */
-} loong_rope_table_attr_t;
-LOONG_API loong_val_t loong_rope_table(loong_graph_t *g, loong_val_t positions,
-                                       const loong_rope_table_attr_t *attr);
-
-/* rope: x [T,heads*head_dim], table [T,R] -> like x; the first R channels of
- * each head are rotated, the halves paired as in GPT-NeoX unless
- * `interleaved` (pairs 2i, 2i+1). `inverse`: the transposed rotation. */
-typedef struct loong_rope_attr {
-    int head_dim;
-    bool interleaved;
-    bool inverse;
-} loong_rope_attr_t;
-LOONG_API loong_val_t loong_rope(loong_graph_t *g, loong_val_t x,
-                                 loong_val_t table, int head_dim,
-                                 bool interleaved);
-
-/* attention: q [Q,heads*d], k and v [T,kv_heads*d], cu_seqlens i32 [S+1] ->
- * o [Q,heads*d], lse [Q,heads] wide (natural log of the sum of exponentials).
- * cu_seqlens[0] = 0; segment s is rows cu[s] .. cu[s+1]-1; entries after the
- * last segment repeat T. No attention across segments. Query head h reads key
- * head h / (heads / kv_heads). `window` > 0: a query sees itself and the
- * window-1 tokens before it. `max_seqlen` bounds a segment. Memory is linear in
- * T. Query t stands in row rows[t] of the sequence, rows i32 [Q] ascending, key
- * t in row key_rows[t], i32 [T] likewise; without them query or key t stands
- * in row t. A query that sees no key gets o 0 and lse minus infinity. Dropout
- * on the probabilities by (seed, step, stream, global token of the query, head,
- * key position in the segment), with token_key i64 [Q].
+/* attention: q [Q,heads*d], k [T,kv_heads*d], v [T,kv_heads*dv], cu_seqlens
+ * i32 [S+1] -> o [Q,heads*dv], lse [Q,heads] wide (natural log of the sum of
+ * exponentials). cu_seqlens[0] = 0; segment s is rows cu[s] .. cu[s+1]-1;
+ * entries after the last segment repeat T. No attention across segments. Query
+ * head h reads key head h / (heads / kv_heads). `window` > 0: a query sees
+ * itself and the window-1 tokens before it. `max_seqlen` bounds a segment.
+ * Memory is linear in T. Query t stands in row rows[t] of the sequence, rows
+ * i32 [Q] ascending, key t in row key_rows[t], i32 [T] likewise; without them
+ * query or key t stands in row t. A query that sees no key gets o 0 and lse
+ * minus infinity. Dropout on the probabilities by (seed, step, stream, global
+ * token of the query, head, key position in the segment), with token_key i64
+ * [Q].
  * attention_grad: do, q, k, v, o, lse, cu_seqlens, token_key, rows, key_rows ->
  * dq, dk, dv. When k and v are some of the keys that o and lse are of, these
  * are their parts of the gradients.
@@ -128,7 +88,8 @@ LOONG_API loong_val_t loong_rope(loong_graph_t *g, loong_val_t x,
 typedef struct loong_attention_attr {
     int heads;
     int kv_heads;
-    int head_dim;
+    int head_dim;   /* of queries and keys */
+    int v_head_dim; /* of values and outputs, dv; 0: head_dim */
     bool causal;
     int64_t window;     /* 0: none */
     int64_t max_seqlen; /* at most T */

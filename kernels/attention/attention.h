@@ -57,6 +57,12 @@ int64_t
 loongi_attention_first_run(const loong_attention_sequence_t *sequence,
                            int64_t segment);
 
+/* Channels of a head of values and outputs. */
+static inline int loongi_attention_v_dim(const loong_attention_attr_t *attr)
+{
+    return attr->v_head_dim > 0 ? attr->v_head_dim : attr->head_dim;
+}
+
 /* Rows [*begin, *end) of the segment are the keys that its row q sees. */
 static inline void loongi_attention_keys(const loong_attention_attr_t *attr,
                                          int64_t q, int64_t length,

@@ -12,6 +12,7 @@ typedef struct place {
     int64_t row;
     int64_t rows;
     int head;
+    int64_t d;
 } place_t;
 
 /* A block of queries of one head, and a block of the keys that it sees. */
@@ -34,9 +35,9 @@ static inline block_t block_of(const part_t *p,
     return b;
 }
 
-static inline place_t place_of(const block_t *b)
+static inline place_t place_of(const block_t *b, int64_t d)
 {
-    place_t at = {b->row, b->queries, b->part.head};
+    place_t at = {b->row, b->queries, b->part.head, d};
     return at;
 }
 
@@ -45,7 +46,8 @@ static inline tile_source_t source_of(const job_t *j, int i, const place_t *at)
     const loong_karg_t *arg = &j->call->query->arg[i];
     size_t size = j->half ? 2 : 4;
     tile_source_t s = {(const char *)j->call->ptr[i] +
-                           (size_t)(at->row * arg->ld + at->head * j->d) * size,
+                           (size_t)(at->row * arg->ld + at->head * at->d) *
+                               size,
                        j->half, arg->ld};
     return s;
 }
@@ -72,17 +74,20 @@ static inline elem_t *turned_block(const job_t *j, const part_t *p,
     int64_t all = turned_tokens(j->tokens, j->entries);
     *ld = round_to(keys, TILE_PAIR);
     return j->turned +
-           (p->kv_head * all + turned_offset(j, p->segment) + begin) * j->d;
+           (p->kv_head * all + turned_offset(j, p->segment) + begin) *
+               j->turned_d;
 }
 
-static inline elem_t *rows_of(const job_t *j, elem_t *rows, const part_t *p)
+static inline elem_t *rows_of(const job_t *j, elem_t *rows, int64_t width,
+                              const part_t *p)
 {
-    return rows + (p->kv_head * j->tokens + p->first) * j->width;
+    return rows + (p->kv_head * j->tokens + p->first) * width;
 }
 
 /* How the keys of a part that are seen are packed. */
 typedef struct packing {
     int operand;
+    head_t head;
     elem_t *rows;  /* all rows, or NULL: not kept */
     elem_t *local; /* without rows: room for [KEYS, width] */
     word_t *words; /* blocks are turned over with this room; NULL: not */
@@ -94,14 +99,16 @@ static inline void pack_part(const job_t *j, const part_t *p,
     for (int64_t begin = 0; begin < p->seen; begin += KEYS) {
         int64_t keys = p->seen - begin < KEYS ? p->seen - begin : KEYS;
         int64_t ld = 0;
-        place_t at = {p->first + begin, keys, p->kv_head};
+        int64_t d = pack->head.d;
+        int64_t width = pack->head.width;
+        place_t at = {p->first + begin, keys, p->kv_head, d};
         elem_t *to = pack->rows != NULL
-                         ? rows_of(j, pack->rows, p) + begin * j->width
+                         ? rows_of(j, pack->rows, width, p) + begin * width
                          : pack->local;
         tile_source_t s = source_of(j, pack->operand, &at);
-        tile_copy(&s, keys, j->d, to, j->width, keys);
+        tile_copy(&s, keys, d, to, width, keys);
         if (pack->words != NULL) {
-            tile_rows_t rows = {to, j->width, keys, j->d};
+            tile_rows_t rows = {to, width, keys, d};
             elem_t *block = turned_block(j, p, begin, &ld);
             tile_turn(&rows, block, ld, pack->words);
         }
@@ -111,20 +118,20 @@ static inline void pack_part(const job_t *j, const part_t *p,
 /* The rows of operand `i` for a block of queries: row-major (`rows`, zero
  * beyond the last query) and as B of a product over channels (`turned`). */
 static inline void pack_queries(const job_t *j, const block_t *b, int i,
-                                elem_t *rows, elem_t *turned)
+                                head_t head, elem_t *rows, elem_t *turned)
 {
-    place_t at = place_of(b);
+    place_t at = place_of(b, head.d);
     tile_source_t s = source_of(j, i, &at);
-    tile_copy(&s, b->queries, j->d, rows, j->width, QUERIES);
-    tile_pack_transposed(rows, QUERIES, j->width, turned);
+    tile_copy(&s, b->queries, head.d, rows, head.width, QUERIES);
+    tile_pack_transposed(rows, QUERIES, head.width, turned);
 }
 
 /* C [keys, QUERIES] = rows of keys (or values) times turned queries. */
-static inline void scores(const job_t *j, const elem_t *rows, int64_t keys,
+static inline void scores(int64_t width, const elem_t *rows, int64_t keys,
                           const elem_t *turned, float *c)
 {
-    tile_product_t t = {keys,   QUERIES,           j->width, rows,    j->width,
-                        turned, j->width * TILE_N, c,        QUERIES, false};
+    tile_product_t t = {keys,   QUERIES,        width, rows,    width,
+                        turned, width * TILE_N, c,     QUERIES, false};
     tile_multiply(&t);
 }
 
@@ -133,8 +140,8 @@ static inline void gather(const job_t *j, const elem_t *turned, int64_t ld,
                           int64_t keys, const elem_t *weights, float *c)
 {
     int64_t k = round_to(keys, TILE_PAIR);
-    tile_product_t t = {j->d,    QUERIES,    k, turned,  ld,
-                        weights, k * TILE_N, c, QUERIES, true};
+    tile_product_t t = {j->turned_d, QUERIES,    k, turned,  ld,
+                        weights,     k * TILE_N, c, QUERIES, true};
     tile_multiply(&t);
 }
 
@@ -235,20 +242,20 @@ static inline void store_rows(const job_t *j, int i, const place_t *at,
                               const float *src, int64_t ld)
 {
     const loong_karg_t *arg = &j->call->query->arg[i];
-    int64_t first = at->row * arg->ld + at->head * j->d;
+    int64_t first = at->row * arg->ld + at->head * at->d;
     for (int64_t r = 0; r < at->rows; r++) {
         const float *from = src + r * ld;
         if (!j->half) {
             memcpy((float *)j->call->ptr[i] + first + r * arg->ld, from,
-                   sizeof(float) * (size_t)j->d);
+                   sizeof(float) * (size_t)at->d);
             continue;
         }
         uint16_t *to = (uint16_t *)j->call->ptr[i] + first + r * arg->ld;
         int64_t c = 0;
-        for (; c + VEC_SIZE <= j->d; c += VEC_SIZE) {
+        for (; c + VEC_SIZE <= at->d; c += VEC_SIZE) {
             vec_store_bf16(to + c, vec_load(from + c));
         }
-        for (; c < j->d; c++) {
+        for (; c < at->d; c++) {
             float lanes[VEC_SIZE] = {from[c]};
             uint16_t narrow[VEC_SIZE];
             vec_store_bf16(narrow, vec_load(lanes));

@@ -8,13 +8,13 @@
 
 /* What one thread works with. */
 typedef struct scratch {
-    elem_t *rows;    /* [QUERIES, width], or [KEYS, width] of values */
+    elem_t *rows;    /* [QUERIES, width], or [KEYS, v.width] of values */
     elem_t *queries; /* the queries as B */
     word_t *words;   /* for turning a block over */
     float *s;        /* [KEYS, QUERIES] */
     elem_t *p;       /* the same in units */
-    float *o;        /* [d, QUERIES] */
-    float *out;      /* [QUERIES, d] */
+    float *o;        /* [v.d, QUERIES] */
+    float *out;      /* [QUERIES, v.d] */
     float *top;      /* [QUERIES] largest score so far */
     float *sum;      /* [QUERIES] of powers */
     float *drawn;    /* [4, QUERIES] */
@@ -23,13 +23,13 @@ typedef struct scratch {
 static scratch_t take_scratch(const job_t *j, pieces_t *from)
 {
     scratch_t w;
-    w.rows = take_elems(from, KEYS * j->width);
-    w.queries = take_elems(from, QUERIES * j->width);
-    w.words = take(from, KEYS * j->width / TILE_PAIR * 4);
+    w.rows = take_elems(from, KEYS * LOONG_MAX(j->qk.width, j->v.width));
+    w.queries = take_elems(from, QUERIES * j->qk.width);
+    w.words = take(from, KEYS * j->v.width / TILE_PAIR * 4);
     w.s = take_floats(from, KEYS * QUERIES);
     w.p = take_elems(from, KEYS * QUERIES);
-    w.o = take_floats(from, j->d * QUERIES);
-    w.out = take_floats(from, j->d * QUERIES);
+    w.o = take_floats(from, j->v.d * QUERIES);
+    w.out = take_floats(from, j->v.d * QUERIES);
     w.top = take_floats(from, QUERIES);
     w.sum = take_floats(from, QUERIES);
     w.drawn = take_floats(from, 4 * QUERIES);
@@ -42,9 +42,10 @@ static int64_t *take_shared(job_t *j, const loong_kernel_query_t *q,
                             pieces_t *from)
 {
     int64_t heads = j->attr->kv_heads;
-    j->k_rows = take_elems(from, heads * j->tokens * j->width);
-    j->turned =
-        take_elems(from, heads * turned_tokens(j->tokens, j->entries) * j->d);
+    j->turned_d = j->v.d;
+    j->k_rows = take_elems(from, heads * j->tokens * j->qk.width);
+    j->turned = take_elems(from, heads * turned_tokens(j->tokens, j->entries) *
+                                     j->turned_d);
     return take(from, (loongi_attention_max_runs(q) + 1) *
                           (int64_t)sizeof(int64_t));
 }
@@ -134,7 +135,7 @@ static void make_dropped(const job_t *j, const block_t *b, scratch_t *w,
 
 static void scale_output(const job_t *j, float *o, const float *by)
 {
-    for (int64_t c = 0; c < j->d; c++) {
+    for (int64_t c = 0; c < j->v.d; c++) {
         for (int v = 0; v < COLUMNS; v++) {
             float *at = o + c * QUERIES + v * VEC_SIZE;
             vec_store(at, vec_load(at) * vec_load(by + v * VEC_SIZE));
@@ -147,15 +148,15 @@ static void finish(const job_t *j, const block_t *b, scratch_t *w)
     int out = j->call->query->num_in;
     const loong_karg_t *lse = &j->call->query->arg[out + 1];
     float *to = j->call->ptr[out + 1];
-    place_t at = place_of(b);
+    place_t at = place_of(b, j->v.d);
     float inverse[QUERIES];
     for (int64_t c = 0; c < QUERIES; c++) {
         inverse[c] = w->sum[c] > 0.0f ? 1.0f / w->sum[c] : 0.0f;
     }
     scale_output(j, w->o, inverse);
-    tile_transpose((const word_t *)(const void *)w->o, QUERIES, j->d, QUERIES,
-                   (word_t *)(void *)w->out, j->d);
-    store_rows(j, out, &at, w->out, j->d);
+    tile_transpose((const word_t *)(const void *)w->o, QUERIES, j->v.d,
+                   QUERIES, (word_t *)(void *)w->out, j->v.d);
+    store_rows(j, out, &at, w->out, j->v.d);
     for (int64_t c = 0; c < b->queries && to != NULL; c++) {
         to[(at.row + c) * lse->ld + at.head] =
             (float)(j->attr->scale * w->top[c] + log((double)w->sum[c]));
@@ -172,19 +173,20 @@ static void forward_block(const job_t *j, const block_t *queries,
     int64_t end = 0;
     float decay[QUERIES];
     key_range(j, &b, &begin, &end);
-    pack_queries(j, &b, 0, w->rows, w->queries);
+    pack_queries(j, &b, 0, j->qk, w->rows, w->queries);
     for (int64_t c = 0; c < QUERIES; c++) {
         w->top[c] = -INFINITY;
         w->sum[c] = 0.0f;
     }
-    memset(w->o, 0, sizeof(float) * (size_t)(j->d * QUERIES));
+    memset(w->o, 0, sizeof(float) * (size_t)(j->v.d * QUERIES));
     for (int64_t first = begin / KEYS * KEYS; first < end; first += KEYS) {
         int64_t ld = 0;
         clip_keys(&b, first, begin, end);
         const elem_t *turned =
             turned_block(j, p, first, &ld) + (b.key0 - first);
-        scores(j, rows_of(j, j->k_rows, p) + b.key0 * j->width, b.keys,
-               w->queries, w->s);
+        scores(j->qk.width,
+               rows_of(j, j->k_rows, j->qk.width, p) + b.key0 * j->qk.width,
+               b.keys, w->queries, w->s);
         mask_scores(j, &b, w->s);
         raise_top(j, w, b.keys, decay);
         if (j->dropout.limit == 0) {
@@ -233,8 +235,8 @@ static void run_team(const job_t *j, const int64_t *first, const pieces_t *rest)
         for (int64_t i = 0; i < s->segments * kv_heads; i++) {
             part_t p = part_of(j, i / kv_heads,
                                (int)(i % kv_heads * (heads / kv_heads)));
-            packing_t keys = {1, j->k_rows, NULL, NULL};
-            packing_t values = {2, NULL, w.rows, w.words};
+            packing_t keys = {1, j->qk, j->k_rows, NULL, NULL};
+            packing_t values = {2, j->v, NULL, w.rows, w.words};
             pack_part(j, &p, &keys);
             pack_part(j, &p, &values);
         }

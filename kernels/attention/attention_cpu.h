@@ -24,6 +24,12 @@ enum {
     COLUMNS = QUERIES / VEC_SIZE /* vectors of a block of queries */
 };
 
+/* The channels of a head. */
+typedef struct head {
+    int64_t d;
+    int64_t width; /* d in whole vectors */
+} head_t;
+
 /* One launch, forward or backward. */
 typedef struct job {
     const loong_kernel_call_t *call;
@@ -32,8 +38,8 @@ typedef struct job {
     loong_attention_sequence_t sequence;
     int64_t entries; /* of cu_seqlens */
     int64_t tokens;  /* keys */
-    int64_t d;       /* head_dim */
-    int64_t width; /* d in whole vectors */
+    head_t qk;       /* of queries and keys */
+    head_t v;        /* of values and outputs */
     bool half;     /* operands are bf16 */
     float factor;  /* scale * log2(e): scores to powers of two */
     /* Per key head: rows of keys (and of values), and blocks of keys turned
@@ -41,6 +47,7 @@ typedef struct job {
     elem_t *k_rows;
     elem_t *v_rows;
     elem_t *turned;
+    int64_t turned_d; /* channels of those blocks */
 } job_t;
 
 /* A segment, and one head in it. No query of it there: seen is 0. */
@@ -111,8 +118,10 @@ static inline job_t job_of(const loong_kernel_query_t *q, int cu)
     j.attr = q->attr;
     j.entries = q->arg[cu].dim[0];
     j.tokens = loong_karg_rows(&q->arg[2], NULL);
-    j.d = j.attr->head_dim;
-    j.width = round_to(j.d, VEC_SIZE);
+    j.qk.d = j.attr->head_dim;
+    j.qk.width = round_to(j.qk.d, VEC_SIZE);
+    j.v.d = loongi_attention_v_dim(j.attr);
+    j.v.width = round_to(j.v.d, VEC_SIZE);
     j.half = q->arg[0].dtype == LOONG_BF16;
     j.factor = (float)(j.attr->scale * 1.44269504088896340736);
     return j;

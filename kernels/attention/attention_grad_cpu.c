@@ -11,7 +11,7 @@
 
 typedef struct scratch {
     elem_t *q_rows;    /* [QUERIES, width] */
-    elem_t *do_rows;   /* likewise */
+    elem_t *do_rows;   /* [QUERIES, v.width] */
     elem_t *o_rows;    /* likewise */
     elem_t *q_turned;  /* B over channels: for scores */
     elem_t *do_turned; /* likewise, for dp */
@@ -29,43 +29,45 @@ typedef struct scratch {
     float *delta;
     float *drawn; /* [4, QUERIES] */
     float *dk;    /* [max_seqlen, width] */
-    float *dv;
+    float *dv;    /* [max_seqlen, v.width] */
 } scratch_t;
 
 static scratch_t take_scratch(const job_t *j, pieces_t *from)
 {
     scratch_t w;
-    int64_t queries = QUERIES * j->width;
+    int64_t queries = QUERIES * j->qk.width;
+    int64_t outputs = QUERIES * j->v.width;
     w.q_rows = take_elems(from, queries);
-    w.do_rows = take_elems(from, queries);
-    w.o_rows = take_elems(from, queries);
+    w.do_rows = take_elems(from, outputs);
+    w.o_rows = take_elems(from, outputs);
     w.q_turned = take_elems(from, queries);
-    w.do_turned = take_elems(from, queries);
+    w.do_turned = take_elems(from, outputs);
     w.q_units = take_elems(from, queries);
-    w.do_units = take_elems(from, queries);
-    w.words = take(from, KEYS * j->width / TILE_PAIR * 4);
+    w.do_units = take_elems(from, outputs);
+    w.words = take(from, KEYS * j->qk.width / TILE_PAIR * 4);
     w.s = take_floats(from, KEYS * QUERIES);
     w.dp = take_floats(from, KEYS * QUERIES);
     w.p = take_elems(from, KEYS * QUERIES);
     w.ds = take_elems(from, KEYS * QUERIES);
     w.ds_units = take_elems(from, KEYS * QUERIES);
-    w.dq = take_floats(from, j->d * QUERIES);
-    w.out = take_floats(from, j->d * QUERIES);
+    w.dq = take_floats(from, j->qk.d * QUERIES);
+    w.out = take_floats(from, j->qk.d * QUERIES);
     w.top = take_floats(from, QUERIES);
     w.delta = take_floats(from, QUERIES);
     w.drawn = take_floats(from, 4 * QUERIES);
-    w.dk = take_floats(from, j->attr->max_seqlen * j->width);
-    w.dv = take_floats(from, j->attr->max_seqlen * j->width);
+    w.dk = take_floats(from, j->attr->max_seqlen * j->qk.width);
+    w.dv = take_floats(from, j->attr->max_seqlen * j->v.width);
     return w;
 }
 
 static void take_shared(job_t *j, pieces_t *from)
 {
     int64_t heads = j->attr->kv_heads;
-    j->k_rows = take_elems(from, heads * j->tokens * j->width);
-    j->v_rows = take_elems(from, heads * j->tokens * j->width);
-    j->turned =
-        take_elems(from, heads * turned_tokens(j->tokens, j->entries) * j->d);
+    j->turned_d = j->qk.d;
+    j->k_rows = take_elems(from, heads * j->tokens * j->qk.width);
+    j->v_rows = take_elems(from, heads * j->tokens * j->v.width);
+    j->turned = take_elems(from, heads * turned_tokens(j->tokens, j->entries) *
+                                     j->turned_d);
 }
 
 static size_t workspace(const loong_kernel_query_t *q)
@@ -91,12 +93,13 @@ static void row_constants(const job_t *j, const block_t *b, scratch_t *w)
 {
     const loong_karg_t *lse = &j->call->query->arg[5];
     const float *from = j->call->ptr[5];
-    place_t at = place_of(b);
+    place_t at = place_of(b, j->v.d);
     tile_source_t o = source_of(j, 4, &at);
-    tile_copy(&o, b->queries, j->d, w->o_rows, j->width, QUERIES);
+    tile_copy(&o, b->queries, j->v.d, w->o_rows, j->v.width, QUERIES);
     for (int64_t c = 0; c < QUERIES; c++) {
         vec_t sum = vec_set(0.0f);
-        for (int64_t i = c * j->width; i < (c + 1) * j->width; i += VEC_SIZE) {
+        for (int64_t i = c * j->v.width; i < (c + 1) * j->v.width;
+             i += VEC_SIZE) {
             sum += vec_load_elem(w->do_rows + i) * vec_load_elem(w->o_rows + i);
         }
         w->delta[c] = vec_sum(sum);
@@ -111,12 +114,12 @@ static void row_constants(const job_t *j, const block_t *b, scratch_t *w)
 
 static void pack_block(const job_t *j, const block_t *b, scratch_t *w)
 {
-    pack_queries(j, b, 1, w->q_rows, w->q_turned);
-    pack_queries(j, b, 0, w->do_rows, w->do_turned);
-    tile_pack(w->q_rows, j->width, QUERIES, j->width, w->q_units);
-    tile_pack(w->do_rows, j->width, QUERIES, j->width, w->do_units);
+    pack_queries(j, b, 1, j->qk, w->q_rows, w->q_turned);
+    pack_queries(j, b, 0, j->v, w->do_rows, w->do_turned);
+    tile_pack(w->q_rows, j->qk.width, QUERIES, j->qk.width, w->q_units);
+    tile_pack(w->do_rows, j->v.width, QUERIES, j->v.width, w->do_units);
     row_constants(j, b, w);
-    memset(w->dq, 0, sizeof(float) * (size_t)(j->d * QUERIES));
+    memset(w->dq, 0, sizeof(float) * (size_t)(j->qk.d * QUERIES));
 }
 
 /* p and ds of one key from its scores and dp; mask: factors of dropout or
@@ -157,11 +160,11 @@ static void make_weights(const job_t *j, const block_t *b, scratch_t *w)
 }
 
 /* Rows of dk (or dv) += weights [keys, QUERIES] times units of q (or do). */
-static void add_rows(const job_t *j, int64_t keys, const elem_t *weights,
+static void add_rows(int64_t width, int64_t keys, const elem_t *weights,
                      const elem_t *units, float *c)
 {
-    tile_product_t t = {keys,  j->width,         QUERIES, weights,  QUERIES,
-                        units, QUERIES * TILE_N, c,       j->width, true};
+    tile_product_t t = {keys,  width,            QUERIES, weights, QUERIES,
+                        units, QUERIES * TILE_N, c,       width,   true};
     tile_multiply(&t);
 }
 
@@ -170,7 +173,9 @@ static void backward_block(const job_t *j, const block_t *queries,
 {
     block_t b = *queries;
     const part_t *p = &b.part;
-    place_t to = place_of(&b);
+    place_t to = place_of(&b, j->qk.d);
+    int64_t width = j->qk.width;
+    int64_t v_width = j->v.width;
     int64_t begin = 0;
     int64_t end = 0;
     key_range(j, &b, &begin, &end);
@@ -178,20 +183,21 @@ static void backward_block(const job_t *j, const block_t *queries,
     for (int64_t first = begin / KEYS * KEYS; first < end; first += KEYS) {
         int64_t ld = 0;
         clip_keys(&b, first, begin, end);
-        int64_t at = b.key0 * j->width;
         const elem_t *turned =
             turned_block(j, p, first, &ld) + (b.key0 - first);
-        scores(j, rows_of(j, j->k_rows, p) + at, b.keys, w->q_turned, w->s);
-        scores(j, rows_of(j, j->v_rows, p) + at, b.keys, w->do_turned, w->dp);
+        scores(width, rows_of(j, j->k_rows, width, p) + b.key0 * width, b.keys,
+               w->q_turned, w->s);
+        scores(v_width, rows_of(j, j->v_rows, v_width, p) + b.key0 * v_width,
+               b.keys, w->do_turned, w->dp);
         mask_scores(j, &b, w->s);
         make_weights(j, &b, w);
-        add_rows(j, b.keys, w->p, w->do_units, w->dv + at);
-        add_rows(j, b.keys, w->ds, w->q_units, w->dk + at);
+        add_rows(v_width, b.keys, w->p, w->do_units, w->dv + b.key0 * v_width);
+        add_rows(width, b.keys, w->ds, w->q_units, w->dk + b.key0 * width);
         gather(j, turned, ld, b.keys, w->ds_units, w->dq);
     }
-    tile_transpose((const word_t *)(const void *)w->dq, QUERIES, j->d, QUERIES,
-                   (word_t *)(void *)w->out, j->d);
-    store_rows(j, j->call->query->num_in, &to, w->out, j->d);
+    tile_transpose((const word_t *)(const void *)w->dq, QUERIES, j->qk.d,
+                   QUERIES, (word_t *)(void *)w->out, j->qk.d);
+    store_rows(j, j->call->query->num_in, &to, w->out, j->qk.d);
 }
 
 /* One key head of one segment. */
@@ -203,12 +209,12 @@ static void backward_part(const job_t *j, int64_t segment, int kv_head,
     int64_t first = loongi_attention_first_run(&j->sequence, segment);
     int64_t behind = loongi_attention_first_run(&j->sequence, segment + 1);
     part_t p = part_of(j, segment, kv_head * group);
-    place_t to = {p.first, p.keys, kv_head};
-    packing_t keys = {2, j->k_rows, NULL, w->words};
-    packing_t values = {3, j->v_rows, NULL, NULL};
-    size_t bytes = sizeof(float) * (size_t)(p.keys * j->width);
-    memset(w->dk, 0, bytes);
-    memset(w->dv, 0, bytes);
+    place_t to_k = {p.first, p.keys, kv_head, j->qk.d};
+    place_t to_v = {p.first, p.keys, kv_head, j->v.d};
+    packing_t keys = {2, j->qk, j->k_rows, NULL, w->words};
+    packing_t values = {3, j->v, j->v_rows, NULL, NULL};
+    memset(w->dk, 0, sizeof(float) * (size_t)(p.keys * j->qk.width));
+    memset(w->dv, 0, sizeof(float) * (size_t)(p.keys * j->v.width));
     pack_part(j, &p, &keys);
     pack_part(j, &p, &values);
     for (; p.head < (kv_head + 1) * group; p.head++) {
@@ -220,8 +226,8 @@ static void backward_part(const job_t *j, int64_t segment, int kv_head,
             }
         }
     }
-    store_rows(j, out + 1, &to, w->dk, j->width);
-    store_rows(j, out + 2, &to, w->dv, j->width);
+    store_rows(j, out + 1, &to_k, w->dk, j->qk.width);
+    store_rows(j, out + 2, &to_v, w->dv, j->v.width);
 }
 
 static loong_status_t run(const loong_kernel_call_t *call)

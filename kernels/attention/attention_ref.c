@@ -113,10 +113,10 @@ static double scores(const reference_t *r, const row_t *row, double *p)
 
 static void forward_row(const reference_t *r, const row_t *row, double *p)
 {
-    int d = r->attr->head_dim;
-    int64_t q_ld = (int64_t)r->attr->heads * d;
-    int64_t k_ld = (int64_t)r->attr->kv_heads * d;
-    double *o = r->o + row->t * q_ld + (int64_t)row->head * d;
+    int d = loongi_attention_v_dim(r->attr);
+    int64_t o_ld = (int64_t)r->attr->heads * d;
+    int64_t v_ld = (int64_t)r->attr->kv_heads * d;
+    double *o = r->o + row->t * o_ld + (int64_t)row->head * d;
     double top = scores(r, row, p);
     double sum = 0.0;
     for (int64_t j = row->begin; j < row->end; j++) {
@@ -128,7 +128,7 @@ static void forward_row(const reference_t *r, const row_t *row, double *p)
     }
     for (int64_t j = row->begin; j < row->end; j++) {
         const double *v =
-            r->v + (row->first + j) * k_ld + (int64_t)row->kv_head * d;
+            r->v + (row->first + j) * v_ld + (int64_t)row->kv_head * d;
         double weight =
             exp(p[j] - lse) * factor(r, row->t, row->head, row->first + j);
         for (int c = 0; c < d; c++) {
@@ -140,21 +140,25 @@ static void forward_row(const reference_t *r, const row_t *row, double *p)
 static void backward_row(const reference_t *r, const row_t *row, double *p)
 {
     int d = r->attr->head_dim;
+    int d_v = loongi_attention_v_dim(r->attr);
     int64_t at = row->t * r->attr->heads + row->head;
-    int64_t q_at = at * d;
-    double delta = dot(r->grad_o + q_at, r->o + q_at, d);
+    const double *q = r->q + at * d;
+    const double *grad_o = r->grad_o + at * d_v;
+    double *dq = r->dq + at * d;
+    double delta = dot(grad_o, r->o + at * d_v, d_v);
     (void)scores(r, row, p);
     for (int64_t j = row->begin; j < row->end; j++) {
-        int64_t k_at =
-            ((row->first + j) * r->attr->kv_heads + row->kv_head) * d;
+        int64_t key = (row->first + j) * r->attr->kv_heads + row->kv_head;
         double m = factor(r, row->t, row->head, row->first + j);
         double prob = exp(p[j] - r->lse[at]);
-        double dp = m * dot(r->grad_o + q_at, r->v + k_at, d);
+        double dp = m * dot(grad_o, r->v + key * d_v, d_v);
         double ds = r->attr->scale * prob * (dp - delta);
+        for (int c = 0; c < d_v; c++) {
+            r->dv[key * d_v + c] += m * prob * grad_o[c];
+        }
         for (int c = 0; c < d; c++) {
-            r->dv[k_at + c] += m * prob * r->grad_o[q_at + c];
-            r->dq[q_at + c] += ds * r->k[k_at + c];
-            r->dk[k_at + c] += ds * r->q[q_at + c];
+            dq[c] += ds * r->k[key * d + c];
+            r->dk[key * d + c] += ds * q[c];
         }
     }
 }

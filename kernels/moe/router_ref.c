@@ -118,11 +118,13 @@ static void close_groups(const loong_router_attr_t *a, const double *key,
                          int64_t experts, double *taken, double *work)
 {
     int64_t each = experts / a->num_groups;
+    int scores = a->group_scores > 0 ? a->group_scores
+                                     : a->topk / a->group_topk;
     double *sum = work;
     double *open = work + experts;
     for (int g = 0; g < a->num_groups; g++) {
         sum[g] = open[g] = 0.0;
-        for (int j = 0; j < a->topk / a->group_topk; j++) {
+        for (int j = 0; j < scores; j++) {
             int64_t e = best_of(key, taken, g * each, (g + 1) * each);
             sum[g] += key[e];
             taken[e] = 1.0;
@@ -223,8 +225,13 @@ static loong_status_t router(const loong_kernel_call_t *call)
         int32_t *chosen = (int32_t *)index.p + t * index.ld;
         load(&x, t, key);
         score_all(a, key, n, score);
-        for (int64_t e = 0; e < n; e++) {
-            key[e] = score[e] + (biased ? ref_at(&bias, 0, e) : 0.0);
+        if (biased && a->score == LOONG_SCORE_SOFTMAX && !a->pre_softmax) {
+            softmax(score, n, key); /* logits and a bias do not compare */
+        } else {
+            memcpy(key, score, sizeof(*key) * (size_t)n);
+        }
+        for (int64_t e = 0; e < n && biased; e++) {
+            key[e] += ref_at(&bias, 0, e);
         }
         choose(a, key, n, t, key + n, chosen);
         weigh(a, score, chosen, key);

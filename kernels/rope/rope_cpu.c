@@ -46,13 +46,16 @@ static void rotate_row(const loong_rope_attr_t *a, const fast_mat_t *x,
         const float *in = fast_get(x, t, col, n, buf[0]);
         float *out = fast_place(y, t, col, buf[1]);
         for (int64_t h = 0; h < n; h += d) {
+            const float *from = in + h + a->begin;
+            float *to = out + h + a->begin;
             if (a->interleaved) {
-                rotate_pairs(in + h, c, c + half, sign, half, out + h);
+                rotate_pairs(from, c, c + half, sign, half, to);
             } else {
-                rotate_halves(in + h, c, c + half, sign, half, out + h);
+                rotate_halves(from, c, c + half, sign, half, to);
             }
-            memmove(out + h + 2 * half, in + h + 2 * half,
-                    sizeof(float) * (size_t)(d - 2 * half));
+            memmove(out + h, in + h, sizeof(float) * (size_t)a->begin);
+            memmove(to + 2 * half, from + 2 * half,
+                    sizeof(float) * (size_t)(d - a->begin - 2 * half));
         }
         fast_put(y, t, col, n, out);
     }

@@ -111,6 +111,13 @@ static loong_status_t run(const loong_kernel_call_t *call)
 static bool support(const loong_kernel_query_t *query,
                     char reason[LOONG_REASON_SIZE])
 {
+    const loong_rope_attr_t *a = (const loong_rope_attr_t *)query->attr;
+    if (a->begin > 0) {
+        snprintf(reason, LOONG_REASON_SIZE,
+                 "rotates from channel %d of a head on, from 0 is allowed",
+                 a->begin);
+        return false;
+    }
     return cuda_support(query, 1u << 1, 0, reason);
 }
 

@@ -134,8 +134,9 @@ static loong_status_t rotate(const loong_kernel_call_t *call)
     for (int64_t t = 0; t < x.rows; t++) {
         for (int64_t h = 0; h < x.cols; h += a->head_dim) {
             for (int64_t i = 0; i < half; i++) {
-                int64_t p = h + (a->interleaved ? 2 * i : i);
-                int64_t q = h + (a->interleaved ? 2 * i + 1 : i + half);
+                int64_t first = h + a->begin;
+                int64_t p = first + (a->interleaved ? 2 * i : i);
+                int64_t q = first + (a->interleaved ? 2 * i + 1 : i + half);
                 double c = ref_at(&cs, t, i);
                 double s = ref_at(&cs, t, half + i);
                 double u = ref_at(&x, t, p);
@@ -144,8 +145,10 @@ static loong_status_t rotate(const loong_kernel_call_t *call)
                 ref_put(&y, t, p, u * c - v * s);
                 ref_put(&y, t, q, v * c + u * s);
             }
-            for (int64_t i = 2 * half; i < a->head_dim; i++) {
-                ref_put(&y, t, h + i, ref_at(&x, t, h + i));
+            for (int64_t i = 0; i < a->head_dim; i++) {
+                if (i < a->begin || i >= a->begin + 2 * half) {
+                    ref_put(&y, t, h + i, ref_at(&x, t, h + i));
+                }
             }
         }
     }

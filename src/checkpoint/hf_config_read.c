@@ -62,17 +62,37 @@ loong_status_t loongi_hf_map_real(loong_hf_reader_t *r,
     return loongi_pairs_set_real(r->pairs, key, loongi_json_real(value));
 }
 
+/* The value is one of the list: the same text, or the same number. */
+static bool is_listed(loong_hf_reader_t *r, const loong_json_t *value,
+                      const char *allowed)
+{
+    char text[64];
+    loong_json_kind_t kind = loongi_json_kind(value);
+    bool number = kind == LOONG_JSON_INT || kind == LOONG_JSON_REAL;
+    value_text(r, value, text);
+    for (const char *item = allowed;; item++) {
+        size_t length = strcspn(item, "|");
+        double wanted = 0.0;
+        if (strlen(text) == length && memcmp(text, item, length) == 0) {
+            return true;
+        }
+        if (number && sscanf(item, "%lf", &wanted) == 1 &&
+            loongi_json_real(value) == wanted) {
+            return true;
+        }
+        item += length;
+        if (*item == '\0') {
+            return false;
+        }
+    }
+}
+
 void loongi_hf_check_neutral(loong_hf_reader_t *r, const char *name,
                              const loong_json_t *value, const char *allowed)
 {
-    char text[64], list[64], note[96];
-    if (loongi_json_kind(value) == LOONG_JSON_NULL) {
-        return;
-    }
-    value_text(r, value, text);
-    snprintf(list, sizeof(list), "|%s|", allowed);
-    snprintf(note, sizeof(note), "|%s|", text);
-    if (strstr(list, note) == NULL) {
+    char note[96];
+    if (loongi_json_kind(value) != LOONG_JSON_NULL &&
+        !is_listed(r, value, allowed)) {
         snprintf(note, sizeof(note), "it must be %.60s or absent", allowed);
         loongi_hf_refuse(r, name, value, note);
     }
@@ -219,7 +239,7 @@ static loong_status_t set_fixed(loong_hf_reader_t *r)
 }
 
 /* A field that is true, false or absent. */
-static bool flag(loong_hf_reader_t *r, const char *name, bool fallback)
+bool loongi_hf_flag(loong_hf_reader_t *r, const char *name, bool fallback)
 {
     const loong_json_t *value = loongi_hf_field(r->json, name);
     if (value == NULL) {
@@ -305,62 +325,19 @@ static loong_status_t map_biases(loong_hf_reader_t *r)
     if (name == NULL) {
         return LOONG_OK; /* fixed by the type */
     }
-    bool attention = flag(r, name, strcmp(name, "bias") == 0);
+    bool attention = loongi_hf_flag(r, name, strcmp(name, "bias") == 0);
     bool mlp = strcmp(name, "use_bias") == 0 ? attention
                : loongi_hf_has_field(r->type->fields, "mlp_bias")
-                   ? flag(r, "mlp_bias", false)
+                   ? loongi_hf_flag(r, "mlp_bias", false)
                    : false;
     LOONG_TRY(loongi_pairs_set_bool(r->pairs, "add_bias_linear", mlp));
     LOONG_TRY(loongi_pairs_set_bool(r->pairs, "add_qkv_bias", attention));
     return loongi_pairs_set_bool(r->pairs, "add_attn_proj_bias", attention);
 }
 
-static bool is_type(const loong_hf_reader_t *r, const char *model_type)
+bool loongi_hf_is_type(const loong_hf_reader_t *r, const char *model_type)
 {
     return strcmp(r->type->model_type, model_type) == 0;
-}
-
-static bool is_mixture(const loong_hf_reader_t *r)
-{
-    return is_type(r, "mixtral") || is_type(r, "qwen2_moe") ||
-           is_type(r, "qwen3_moe");
-}
-
-/* Qwen's number of experts; newer files say it in Mixtral's words. */
-static loong_status_t map_experts(loong_hf_reader_t *r)
-{
-    const loong_json_t *old = loongi_hf_field(r->json, "num_experts");
-    const loong_json_t *value = loongi_hf_field(r->json, "num_local_experts");
-    if (old != NULL && value != NULL) {
-        loongi_problems_add(&r->problems, "num_experts and num_local_experts "
-                                          "are both there: keep one");
-    }
-    if (old == NULL && value == NULL) {
-        loongi_problems_add(&r->problems, "num_experts is missing");
-        return LOONG_OK;
-    }
-    return old != NULL ? loongi_hf_map_int(r, old, "num_experts", "num_experts")
-                       : loongi_hf_map_int(r, value, "num_local_experts",
-                                           "num_experts");
-}
-
-/* With norm_topk_prob the weights are those of a softmax after the choice. */
-static loong_status_t map_mixture(loong_hf_reader_t *r)
-{
-    const char *width = loongi_pairs_get(r->pairs, "ffn_hidden_size");
-    if (is_type(r, "mixtral")) {
-        return width != NULL
-                   ? loongi_pairs_set(r->pairs, "moe_ffn_hidden_size", width)
-                   : LOONG_OK;
-    }
-    LOONG_TRY(map_experts(r));
-    LOONG_TRY(loongi_hf_map_kinds(r));
-    if (is_type(r, "qwen2_moe")) {
-        LOONG_TRY(loongi_pairs_set_bool(r->pairs, "add_qkv_bias",
-                                        flag(r, "qkv_bias", true)));
-    }
-    return loongi_pairs_set_bool(r->pairs, "moe_router_pre_softmax",
-                                 !flag(r, "norm_topk_prob", false));
 }
 
 /* The first layers with full attention, then layers with the window. */
@@ -374,9 +351,10 @@ static loong_status_t map_window(loong_hf_reader_t *r)
         if (loongi_json_get(r->json, "sliding_window") == NULL) {
             return loongi_pairs_set(r->pairs, "window_size", "4096");
         }
-    } else if (is_type(r, "mixtral")) {
+    } else if (loongi_hf_is_type(r, "mixtral")) {
         full_layers = 0;
-    } else if (is_mixture(r) && flag(r, "use_sliding_window", false)) {
+    } else if (loongi_hf_has_field(r->type->fields, "norm_topk_prob") &&
+               loongi_hf_flag(r, "use_sliding_window", false)) {
         loongi_hf_refuse(r, "use_sliding_window",
                          loongi_hf_field(r->json, "use_sliding_window"),
                          "false is");
@@ -389,7 +367,8 @@ static loong_status_t map_window(loong_hf_reader_t *r)
                              "an integer is needed");
         }
         full_layers = value != NULL ? loongi_json_int(value) : 28;
-        if (!flag(r, "use_sliding_window", false) || full_layers >= layers) {
+        if (!loongi_hf_flag(r, "use_sliding_window", false) ||
+            full_layers >= layers) {
             return LOONG_OK;
         }
         if (window == NULL) {
@@ -476,9 +455,7 @@ static loong_status_t map_rotary(loong_hf_reader_t *r)
         LOONG_TRY(loongi_pairs_set(r->pairs, "kv_channels", "128"));
     }
     LOONG_TRY(map_biases(r));
-    if (is_mixture(r)) {
-        LOONG_TRY(map_mixture(r));
-    }
+    LOONG_TRY(loongi_hf_map_mixture(r));
     LOONG_TRY(loongi_hf_map_rope(r));
     LOONG_TRY(map_window(r));
     check_layer_types(r);
@@ -491,13 +468,15 @@ static loong_status_t map_all(loong_hf_reader_t *r)
     LOONG_TRY(loongi_pairs_set(r->pairs, "family", r->type->family));
     LOONG_TRY(map_fields(r));
     LOONG_TRY(set_fixed(r));
-    LOONG_TRY(gpt2                 ? map_gpt2(r)
-              : is_type(r, "qwen") ? map_qwen(r)
-                                   : map_rotary(r));
+    bool latent = loongi_hf_has_field(r->type->fields, "kv_lora_rank");
+    LOONG_TRY(gpt2                           ? map_gpt2(r)
+              : loongi_hf_is_type(r, "qwen") ? map_qwen(r)
+              : latent                       ? loongi_hf_map_deepseek(r)
+                                             : map_rotary(r));
     LOONG_TRY(map_activation(r));
-    LOONG_TRY(
-        loongi_pairs_set_bool(r->pairs, "untie_embeddings_and_output_weights",
-                              !flag(r, "tie_word_embeddings", r->type->tied)));
+    LOONG_TRY(loongi_pairs_set_bool(
+        r->pairs, "untie_embeddings_and_output_weights",
+        !loongi_hf_flag(r, "tie_word_embeddings", r->type->tied)));
     check_architecture(r);
     check_other_fields(r);
     return LOONG_OK;

@@ -22,6 +22,12 @@ typedef struct exporter {
     int64_t *handles; /* per piece; parts of one tensor share theirs */
 } exporter_t;
 
+static loong_dtype_t type_of(const exporter_t *e, const loong_hf_param_t *p)
+{
+    loong_dtype_t dtype = e->params->dtype;
+    return p->exact && dtype != LOONG_F64 ? LOONG_F32 : dtype;
+}
+
 static loong_status_t declare(exporter_t *e, const loong_hf_param_t *p,
                               int64_t piece)
 {
@@ -32,13 +38,17 @@ static loong_status_t declare(exporter_t *e, const loong_hf_param_t *p,
         shape[0] = p->shape[1];
         shape[1] = rows;
     }
+    if (p->flat) {
+        shape[0] = 1;
+        shape[1] = rows;
+    }
     loongi_text_printf(&name, "%s%s",
                        p->prefixed ? loongi_hf_map_prefix(e->map) : "",
                        loongi_hf_piece_name(p, piece));
     loong_status_t status = name.status;
     if (status == LOONG_OK) {
         status = loongi_safetensors_set_declare(
-            e->out, name.data, e->params->dtype, p->ndim, shape,
+            e->out, name.data, type_of(e, p), p->flat ? 2 : p->ndim, shape,
             &e->handles[p->first_piece + piece]);
     }
     loongi_text_free(&name);
@@ -65,7 +75,7 @@ static loong_status_t source(exporter_t *e, const loong_hf_param_t *p,
                              int64_t row, int64_t rows, void *dst)
 {
     return e->params->source(e->params->user, p->name, row, rows,
-                             e->params->dtype, dst);
+                             type_of(e, p), dst);
 }
 
 /* Appends one run of rows to its tensor. */
@@ -75,7 +85,7 @@ static loong_status_t stream(exporter_t *e, const loong_hf_param_t *p,
     int64_t begin = p->run * run;
     int64_t end = begin + p->run;
     int64_t handle = e->handles[p->first_piece + (p->pieces > 1 ? run : 0)];
-    size_t row_bytes = (size_t)p->shape[1] * loong_dtype_size(e->params->dtype);
+    size_t row_bytes = (size_t)p->shape[1] * loong_dtype_size(type_of(e, p));
     int64_t step = LOONG_MAX((int64_t)(STREAM_BYTES / row_bytes), 1);
     void *buffer = NULL;
     loong_status_t status = LOONG_OK;

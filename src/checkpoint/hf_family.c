@@ -160,6 +160,67 @@ static const loong_hf_field_t qwen_fields[] = {
     CODE_FIELD("auto_map"),
     FIELDS_END};
 
+/* What the published files of a family have besides. */
+#define DEEPSEEK_FIELDS                                                     \
+    ROTARY_FIELDS, CODE_FIELD("q_lora_rank"),                               \
+        INT_FIELD("kv_lora_rank", "kv_lora_rank", "512"),                   \
+        INT_FIELD("qk_nope_head_dim", "qk_head_dim", "128"),                \
+        INT_FIELD("qk_rope_head_dim", "qk_pos_emb_head_dim", "64"),         \
+        INT_FIELD("v_head_dim", "v_head_dim", "128"),                       \
+        CODE_FIELD("qk_head_dim"), CODE_FIELD("n_routed_experts"),          \
+        CODE_FIELD("n_shared_experts"), CODE_FIELD("moe_intermediate_size"), \
+        CODE_FIELD("num_experts_per_tok"), CODE_FIELD("n_group"),           \
+        CODE_FIELD("topk_group"), CODE_FIELD("first_k_dense_replace"),      \
+        CODE_FIELD("routed_scaling_factor"), CODE_FIELD("ep_size"),         \
+        CODE_FIELD("aux_loss_alpha"), CODE_FIELD("seq_aux"),                \
+        CODE_FIELD("auto_map"), NEUTRAL_FIELD("moe_layer_freq", "1")
+
+static const loong_hf_field_t deepseek_v2_fields[] = {
+    DEEPSEEK_FIELDS, CODE_FIELD("topk_method"),
+    NEUTRAL_FIELD("scoring_func", "\"softmax\""),
+    NEUTRAL_FIELD("norm_topk_prob", "false"), FIELDS_END};
+
+static const loong_hf_field_t deepseek_v3_fields[] = {
+    DEEPSEEK_FIELDS, NEUTRAL_FIELD("topk_method", "\"noaux_tc\""),
+    NEUTRAL_FIELD("scoring_func", "\"sigmoid\""),
+    NEUTRAL_FIELD("norm_topk_prob", "true"),
+    BOOL_FIELD("rope_interleave", "rotary_interleaved", "true"),
+    CODE_FIELD("num_nextn_predict_layers"), CODE_FIELD("num_mtp_layers"),
+    FIELDS_END};
+
+static const loong_hf_field_t ernie4_5_moe_fields[] = {
+    ROTARY_CORE("1e-05"), NEUTRAL_FIELD("attention_dropout", "0.0|0"),
+    NEUTRAL_FIELD("compression_ratio", "1.0|1"),
+    NEUTRAL_FIELD("use_bias", "false"),
+    INT_FIELD("moe_k", "moe_router_topk", "6"),
+    INT_FIELD("moe_num_experts", "num_experts", "64"),
+    INT_FIELD("moe_intermediate_size", "moe_ffn_hidden_size", "1536"),
+    CODE_FIELD("moe_num_shared_experts"), CODE_FIELD("moe_layer_start_index"),
+    CODE_FIELD("moe_layer_end_index"),
+    NEUTRAL_FIELD("moe_layer_interval", "1"),
+    NEUTRAL_FIELD("moe_norm_min", "1e-12"), CODE_FIELD("moe_capacity"),
+    NEUTRAL_FIELD("moe_gate", "\"topk\""),
+    NEUTRAL_FIELD("moe_use_aux_free", "true"), CODE_FIELD("auto_map"),
+    CODE_FIELD("num_nextn_predict_layers"), FIELDS_END};
+
+static const loong_hf_field_t minimax_m2_fields[] = {
+    ROTARY_FIELDS, INT_FIELD("num_local_experts", "num_experts", "256"),
+    INT_FIELD("num_experts_per_tok", "moe_router_topk", "8"),
+    CODE_FIELD("partial_rotary_factor"), CODE_FIELD("rotary_dim"),
+    NEUTRAL_FIELD("scoring_func", "\"sigmoid\""),
+    NEUTRAL_FIELD("use_qk_norm", "true"),
+    NEUTRAL_FIELD("use_routing_bias", "true"),
+    NEUTRAL_FIELD("qk_norm_type", "\"per_layer\""),
+    NEUTRAL_FIELD("shared_intermediate_size", "0"),
+    NEUTRAL_FIELD("layernorm_full_attention_beta", "1.0|1"),
+    NEUTRAL_FIELD("layernorm_linear_attention_beta", "1.0|1"),
+    NEUTRAL_FIELD("layernorm_mlp_beta", "1.0|1"),
+    NEUTRAL_FIELD("sliding_window", "null"), CODE_FIELD("shared_moe_mode"),
+    CODE_FIELD("mlp_intermediate_size"), CODE_FIELD("mtp_transformer_layers"),
+    CODE_FIELD("num_mtp_modules"), CODE_FIELD("use_mtp"),
+    CODE_FIELD("max_model_len"), CODE_FIELD("attn_type_list"),
+    CODE_FIELD("auto_map"), FIELDS_END};
+
 #define ROTARY_FIXED                                                   \
     {"position_embedding_type", "rope"}, {"normalization", "RMSNorm"}, \
         {"activation", "swiglu"}, {"hidden_dropout", "0.0"},           \
@@ -252,6 +313,47 @@ static const loong_hf_fixed_t mixtral_fixed[] = {
     {"moe_shared_expert_gate", "false"},
     {NULL, NULL}};
 
+#define NO_BIASES                                              \
+    {"add_bias_linear", "false"}, {"add_qkv_bias", "false"},   \
+    {                                                          \
+        "add_attn_proj_bias", "false"                          \
+    }
+
+static const loong_hf_fixed_t deepseek_v2_fixed[] = {
+    ROTARY_FIXED,
+    NO_BIASES,
+    {"qk_layernorm", "false"},
+    {"rotary_interleaved", "true"},
+    {NULL, NULL}};
+
+static const loong_hf_fixed_t deepseek_v3_fixed[] = {
+    ROTARY_FIXED, NO_BIASES, {"qk_layernorm", "false"}, {NULL, NULL}};
+
+static const loong_hf_fixed_t ernie4_5_moe_fixed[] = {
+    MOE_FIXED,
+    {"add_qkv_bias", "false"},
+    {"add_attn_proj_bias", "false"},
+    {"qk_layernorm", "false"},
+    {"rotary_interleaved", "true"},
+    {"moe_router_pre_softmax", "false"},
+    {"moe_router_enable_expert_bias", "true"},
+    {"moe_shared_expert_gate", "false"},
+    {NULL, NULL}};
+
+static const loong_hf_fixed_t minimax_m2_fixed[] = {
+    ROTARY_FIXED,
+    NO_BIASES,
+    {"qk_layernorm", "true"},
+    {"qk_layernorm_whole", "true"},
+    {"moe_router_score_function", "sigmoid"},
+    {"moe_router_pre_softmax", "false"},
+    {"moe_router_num_groups", "0"},
+    {"moe_router_group_topk", "0"},
+    {"moe_router_topk_scaling_factor", "1"},
+    {"moe_router_enable_expert_bias", "true"},
+    {"moe_shared_expert_gate", "false"},
+    {NULL, NULL}};
+
 static const loong_hf_type_t types[] = {
     {"gpt2", "GPT2LMHeadModel", "gpt2", gpt2_fields, gpt2_fixed, 0.0, true},
     {"llama", "LlamaForCausalLM", "llama", llama_fields, llama_fixed, 1e4,
@@ -274,6 +376,16 @@ static const loong_hf_type_t types[] = {
      qwen2_moe_fixed, 1e4, false},
     {"qwen3_moe", "Qwen3MoeForCausalLM", "qwen3_moe", qwen3_moe_fields,
      qwen3_moe_fixed, 1e4, false},
+    {"ernie4_5_moe", "Ernie4_5_MoeForCausalLM", "ernie4_5_moe",
+     ernie4_5_moe_fields, ernie4_5_moe_fixed, 5e5, true},
+    {"minimax_m2", "MiniMaxM2ForCausalLM", "minimax_m2", minimax_m2_fields,
+     minimax_m2_fixed, 5e6, false},
+    {"deepseek_v2", "DeepseekV2ForCausalLM", "deepseek_v2", deepseek_v2_fields,
+     deepseek_v2_fixed, 1e4, false},
+    {"deepseek_v3", "DeepseekV3ForCausalLM", "deepseek_v3", deepseek_v3_fields,
+     deepseek_v3_fixed, 1e4, false},
+    {"kimi_k2", "DeepseekV3ForCausalLM", "kimi_k2", deepseek_v3_fields,
+     deepseek_v3_fixed, 1e4, false},
 };
 
 const loong_hf_type_t *loongi_hf_type_find(const char *model_type)
@@ -289,7 +401,8 @@ const loong_hf_type_t *loongi_hf_type_find(const char *model_type)
 const char *loongi_hf_type_list(void)
 {
     return "gpt2, llama, mistral, qwen, qwen2, qwen3, internlm2, mimo, "
-           "ernie4_5, mixtral, qwen2_moe, qwen3_moe";
+           "ernie4_5, mixtral, qwen2_moe, qwen3_moe, ernie4_5_moe, "
+           "minimax_m2, deepseek_v2, deepseek_v3, kimi_k2";
 }
 
 const loong_hf_field_t loongi_hf_common_fields[] = {

@@ -71,7 +71,11 @@ static int file_shape(const loong_hf_param_t *param, int64_t shape[2])
     int64_t rows = loongi_hf_file_rows(param);
     shape[0] = param->transposed ? param->shape[1] : rows;
     shape[1] = param->transposed ? rows : param->shape[1];
-    return param->ndim;
+    if (param->flat) {
+        shape[0] = 1;
+        shape[1] = rows;
+    }
+    return param->flat ? 2 : param->ndim;
 }
 
 static bool same_shape(int ndim, const int64_t *a, int other_ndim,

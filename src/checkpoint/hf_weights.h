@@ -24,6 +24,8 @@ typedef struct loong_hf_param {
     const char *hf_name; /* without the prefix of the base model */
     bool prefixed;       /* the full name has the prefix */
     bool transposed;     /* the file has [in, out] */
+    bool exact;          /* fp32 in files of narrower types */
+    bool flat;           /* a vector that the file has as [1, n] */
     int part;            /* of `parts` parameters in one tensor of the file */
     int parts;
     int64_t run;    /* our rows that follow one another in the file, */

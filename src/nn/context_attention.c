@@ -44,12 +44,13 @@ static loong_val_t gathered(loong_nn_t *nn,
     loong_val_t both[2] = {x.k, x.v};
     int64_t queries = loong_value_shape(g, x.q).dim[0];
     int64_t width = loong_value_shape(g, x.k).dim[1];
+    int64_t v_width = loong_value_shape(g, x.v).dim[1];
     loong_val_t all = loong_all_gather(
         g, loongi_graph_moved(g, loong_concat(g, 2, both)), LOONG_GROUP_CP);
     all = loong_zigzag(g, all, size_of(nn, LOONG_GROUP_CP), nn->seq_length,
                        false);
     x.k = loong_slice(g, all, 0, width);
-    x.v = loong_slice(g, all, width, width);
+    x.v = loong_slice(g, all, width, v_width);
     x.rows = loong_slice(g, places(nn, queries),
                          rank_of(nn, LOONG_GROUP_CP) * queries, queries);
     return loong_attention(g, &x, attr);
@@ -81,11 +82,10 @@ static int common_divisor(int a, int b)
 
 /* Key heads that stand for fewer query heads each: so many times as the ranks
  * need to have equal shares. */
-static loong_val_t own_keys(loong_nn_t *nn, loong_val_t x,
-                            const loong_attention_attr_t *attr, int times)
+static loong_val_t own_keys(loong_nn_t *nn, loong_val_t x, int head_dim,
+                            int times)
 {
-    return own_heads(nn, loong_repeat_heads(nn->graph, x, attr->head_dim,
-                                            times));
+    return own_heads(nn, loong_repeat_heads(nn->graph, x, head_dim, times));
 }
 
 static loong_val_t exchanged(loong_nn_t *nn,
@@ -102,8 +102,10 @@ static loong_val_t exchanged(loong_nn_t *nn,
     own.kv_heads = attr->kv_heads * times / a2a;
     own.first_head += rank_of(nn, LOONG_GROUP_CP_A2A) * own.heads;
     x.q = own_heads(nn, x.q);
-    x.k = own_keys(nn, x.k, attr, times);
-    x.v = own_keys(nn, x.v, attr, times);
+    x.k = own_keys(nn, x.k, attr->head_dim, times);
+    x.v = own_keys(nn, x.v,
+                   attr->v_head_dim > 0 ? attr->v_head_dim : attr->head_dim,
+                   times);
     if (x.token_key != LOONG_NONE) {
         x.token_key = loong_graph_input(g, "all_token_keys", LOONG_I64,
                                         loong_shape_1d(rows));

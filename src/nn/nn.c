@@ -438,7 +438,7 @@ loong_nn_heads_t loong_nn_heads(const loong_mesh_t *mesh, int heads,
     return h;
 }
 
-static loong_nn_share_t channels(loong_nn_share_t heads, int64_t head_dim)
+loong_nn_share_t loongi_nn_channels(loong_nn_share_t heads, int64_t head_dim)
 {
     loong_nn_share_t share = {heads.begin * head_dim, heads.count * head_dim,
                               heads.total * head_dim, 0};
@@ -450,7 +450,8 @@ static loong_val_t head_position(loong_nn_t *nn, const char *name,
                                  const loong_nn_sequence_t *s)
 {
     if (p->qk_norm) {
-        norm_spec_t spec = {LOONG_NORM_RMS, p->head_dim, p->norm_eps,
+        int64_t width = p->qk_norm_whole ? width_of(nn, x) : p->head_dim;
+        norm_spec_t spec = {LOONG_NORM_RMS, width, p->norm_eps,
                             whole(nn, LOONG_GROUP_TP, true)};
         x = norm(nn, name, x, &spec);
     }
@@ -468,8 +469,8 @@ static void project(loong_nn_t *nn, loong_val_t x,
                     loong_val_t qkv[3])
 {
     loong_graph_t *g = nn->graph;
-    loong_nn_share_t q = channels(h->q, p->head_dim);
-    loong_nn_share_t kv = channels(h->kv, p->head_dim);
+    loong_nn_share_t q = loongi_nn_channels(h->q, p->head_dim);
+    loong_nn_share_t kv = loongi_nn_channels(h->kv, p->head_dim);
     const loong_nn_column_t columns[3] = {
         {"q_proj", q, false, LOONG_GROUP_KV},
         {"k_proj", kv, h->shared, LOONG_GROUP_KV},
@@ -523,8 +524,9 @@ loong_val_t loong_nn_attention(loong_nn_t *nn, loong_val_t x,
         LOONG_NONE};
     loong_val_t o = loongi_context_attention(nn, &operands, &attr);
     loong_graph_pop(g);
-    o = loong_nn_row_linear(nn, "o_proj", o, channels(h.q, p->head_dim),
-                             p->hidden, p->output_bias);
+    o = loong_nn_row_linear(nn, "o_proj", o,
+                            loongi_nn_channels(h.q, p->head_dim), p->hidden,
+                            p->output_bias);
     o = loong_nn_leave(nn, o);
     loong_graph_pop(g);
     return o;
@@ -564,37 +566,4 @@ loong_val_t loong_nn_mlp(loong_nn_t *nn, loong_val_t x, loong_mlp_kind_t kind,
 {
     loong_nn_feed_forward_t p = {"mlp", kind, hidden, ffn, bias};
     return loongi_nn_feed_forward(nn, x, &p);
-}
-
-/* ---- the ends of a language model --------------------------------------- */
-
-loong_val_t loong_nn_embedding(loong_nn_t *nn, loong_val_t ids,
-                               loong_val_t table, loong_nn_share_t rows)
-{
-    loong_val_t x = loong_embedding_part(nn->graph, ids, table, rows.begin,
-                                         rows.total);
-    return loong_nn_leave(nn, x);
-}
-
-void loong_nn_language_head(loong_nn_t *nn, loong_val_t x, loong_val_t table,
-                            loong_nn_share_t rows,
-                            const loong_model_request_t *request)
-{
-    loong_graph_t *g = nn->graph;
-    loong_shape_t tokens = loong_shape_1d(request->tokens);
-    x = loong_nn_enter(nn, x);
-    loong_graph_push(g, "lm_head");
-    if (request->head == LOONG_MODEL_LOGITS) {
-        loong_graph_output(g, "logits", loong_linear(g, x, table, LOONG_NONE));
-    } else {
-        loong_dtype_t wide = loong_graph_precision(g).wide;
-        loong_val_t labels = loong_graph_input(g, "labels", LOONG_I32, tokens);
-        loong_val_t weight = loong_graph_input(g, "loss_weight", wide, tokens);
-        loong_cross_entropy_params_t loss = {
-            .vocab = rows.total - rows.padding, .z_loss = request->z_loss,
-            .weight = 1.0, .begin = rows.begin, .shared = true,
-            .group = LOONG_GROUP_TP};
-        loong_cross_entropy(g, "lm", x, table, labels, weight, &loss);
-    }
-    loong_graph_pop(g);
 }

@@ -10,7 +10,7 @@ static loong_status_t check_attr(const loong_op_call_t *call)
     const loong_attention_attr_t *a = call->attr;
     LOONG_CHECK(call->ctx,
                 a->heads > 0 && a->kv_heads > 0 && a->head_dim > 0 &&
-                    a->heads % a->kv_heads == 0,
+                    a->v_head_dim >= 0 && a->heads % a->kv_heads == 0,
                 LOONG_ERR_ARG,
                 "%s: %d heads of %d channels with %d key heads; heads must be "
                 "a multiple of key heads, all positive",
@@ -24,16 +24,20 @@ static loong_status_t check_attr(const loong_op_call_t *call)
     return LOONG_OK;
 }
 
-/* Operand i is [T, heads * head_dim], of the type of operand 0, T that of
- * operand `like`. */
-static loong_status_t want_heads(const loong_op_call_t *call, int i,
-                                 const char *name, int like, int heads)
+static int64_t v_dim(const loong_attention_attr_t *a)
 {
-    const loong_attention_attr_t *a = call->attr;
+    return a->v_head_dim > 0 ? a->v_head_dim : a->head_dim;
+}
+
+/* Operand i is [T, width], of the type of operand 0, T that of operand
+ * `like`. */
+static loong_status_t want_heads(const loong_op_call_t *call, int i,
+                                 const char *name, int like, int64_t width)
+{
     LOONG_TRY(loongi_want_rank(call, i, name, 2));
     LOONG_TRY(loongi_want_rows(call, i, name, like));
     LOONG_TRY(loongi_want_dtype(call, i, name, call->in[0].dtype));
-    return loongi_want_dim(call, i, name, 1, (int64_t)heads * a->head_dim);
+    return loongi_want_dim(call, i, name, 1, width);
 }
 
 /* Optional operand i numbers the rows of operand `of`. */
@@ -94,11 +98,12 @@ static loong_status_t attention_infer(const loong_op_call_t *call)
 {
     const loong_attention_attr_t *a = call->attr;
     LOONG_TRY(check_attr(call));
-    LOONG_TRY(want_heads(call, 0, "q", 0, a->heads));
-    LOONG_TRY(want_heads(call, 1, "k", 1, a->kv_heads));
-    LOONG_TRY(want_heads(call, 2, "v", 1, a->kv_heads));
+    LOONG_TRY(want_heads(call, 0, "q", 0, (int64_t)a->heads * a->head_dim));
+    LOONG_TRY(want_heads(call, 1, "k", 1, (int64_t)a->kv_heads * a->head_dim));
+    LOONG_TRY(want_heads(call, 2, "v", 1, a->kv_heads * v_dim(a)));
     LOONG_TRY(check_sequence(call, 3));
     call->out[0] = call->in[0];
+    call->out[0].shape.dim[1] = a->heads * v_dim(a);
     call->out[1] = lse_type(call);
     return LOONG_OK;
 }
@@ -107,11 +112,11 @@ static loong_status_t attention_grad_infer(const loong_op_call_t *call)
 {
     const loong_attention_attr_t *a = call->attr;
     LOONG_TRY(check_attr(call));
-    LOONG_TRY(want_heads(call, 0, "do", 0, a->heads));
-    LOONG_TRY(want_heads(call, 1, "q", 0, a->heads));
-    LOONG_TRY(want_heads(call, 2, "k", 2, a->kv_heads));
-    LOONG_TRY(want_heads(call, 3, "v", 2, a->kv_heads));
-    LOONG_TRY(want_heads(call, 4, "o", 0, a->heads));
+    LOONG_TRY(want_heads(call, 0, "do", 0, a->heads * v_dim(a)));
+    LOONG_TRY(want_heads(call, 1, "q", 0, (int64_t)a->heads * a->head_dim));
+    LOONG_TRY(want_heads(call, 2, "k", 2, (int64_t)a->kv_heads * a->head_dim));
+    LOONG_TRY(want_heads(call, 3, "v", 2, a->kv_heads * v_dim(a)));
+    LOONG_TRY(want_heads(call, 4, "o", 0, a->heads * v_dim(a)));
     LOONG_TRY(loongi_want_rank(call, 5, "lse", 2));
     LOONG_TRY(loongi_want_rows(call, 5, "lse", 0));
     LOONG_TRY(loongi_want_dim(call, 5, "lse", 1, a->heads));
@@ -135,24 +140,26 @@ static double mean_keys(const loong_attention_attr_t *a)
                                     : w - w * (w - 1.0) / (2.0 * n);
 }
 
-static double product_flops(const loong_kernel_query_t *q)
+/* Of so many products over the channels of keys, and of values. */
+static double product_flops(const loong_kernel_query_t *q, double keys,
+                            double values)
 {
     const loong_attention_attr_t *a = q->attr;
     return 2.0 * (double)loong_karg_rows(&q->arg[0], NULL) * a->heads *
-           a->head_dim * mean_keys(a);
+           (keys * a->head_dim + values * (double)v_dim(a)) * mean_keys(a);
 }
 
 /* Two products forward, five backward (the scores are made again). */
 static void attention_cost(const loong_kernel_query_t *q, loong_cost_t *cost)
 {
-    cost->flops = 2.0 * product_flops(q);
+    cost->flops = product_flops(q, 1.0, 1.0);
     cost->bytes = loongi_cost_bytes(q);
 }
 
 static void attention_grad_cost(const loong_kernel_query_t *q,
                                 loong_cost_t *cost)
 {
-    cost->flops = 5.0 * product_flops(q);
+    cost->flops = product_flops(q, 3.0, 2.0);
     cost->bytes = loongi_cost_bytes(q);
 }
 

@@ -73,7 +73,7 @@ static loong_status_t ring_infer(const loong_op_call_t *call)
 {
     const ring_attr_t *a = call->attr;
     int64_t queries = call->in[RING_Q].shape.dim[0];
-    LOONG_TRY(loongi_want_like(call, 0, "o", RING_Q));
+    LOONG_TRY(loongi_want_rows(call, 0, "o", RING_Q));
     LOONG_TRY(loongi_want_rows(call, RING_KV, "k", RING_Q));
     LOONG_TRY(loongi_want_rank(call, RING_PLACES, "places", 1));
     LOONG_TRY(loongi_want_dtype(call, RING_PLACES, "places", LOONG_I32));
@@ -96,10 +96,14 @@ static loong_val_t next(loong_graph_t *g, loong_val_t both, int step,
     return step + 1 < a->group.size ? shift(g, both, a) : LOONG_NONE;
 }
 
-static loong_val_t half(loong_graph_t *g, loong_val_t both, int which)
+/* Keys, then values. */
+static loong_val_t half(loong_graph_t *g, loong_val_t both, int which,
+                        const ring_attr_t *a)
 {
-    int64_t width = loong_value_shape(g, both).dim[1] / 2;
-    return loong_slice(g, both, which * width, width);
+    int64_t keys = (int64_t)a->attention.kv_heads * a->attention.head_dim;
+    int64_t rest = loong_value_shape(g, both).dim[1] - keys;
+    return which == 0 ? loong_slice(g, both, 0, keys)
+                      : loong_slice(g, both, keys, rest);
 }
 
 static loong_status_t ring_grad(const loong_grad_call_t *call)
@@ -119,10 +123,10 @@ static loong_status_t ring_grad(const loong_grad_call_t *call)
         later = next(g, both, s, &a);
         sum = s > 0 ? shift(g, sum, &a) : LOONG_NONE;
         loong_val_t in[10] = {call->out_grad[0], x[RING_Q],
-                              half(g, both, 0),  half(g, both, 1),
-                              x[0],              x[1],
-                              x[RING_CU],        x[RING_KEY],
-                              places[0],         places[1]};
+                              half(g, both, 0, &a), half(g, both, 1, &a),
+                              x[0],                 x[1],
+                              x[RING_CU],           x[RING_KEY],
+                              places[0],            places[1]};
         loong_graph_apply(g, loongi_op_attention_grad, &a.attention, 10, in, 3,
                           d);
         loong_val_t halves[2] = {d[1], d[2]};
@@ -159,8 +163,8 @@ static void forward(loong_graph_t *g,
     for (int s = 0; s < a->group.size; s++) {
         loong_val_t in[4] = {out[0], out[1], LOONG_NONE, LOONG_NONE};
         loong_val_t later = next(g, both, s, a);
-        x.k = half(g, both, 0);
-        x.v = half(g, both, 1);
+        x.k = half(g, both, 0, a);
+        x.v = half(g, both, 1, a);
         x.key_rows = places_of(g, places, a, source(a, s));
         loongi_attention(g, &x, &a->attention, s > 0 ? in + 2 : out);
         if (s > 0) {

@@ -51,6 +51,8 @@
     X(attention_grad)    \
     X(attention_merge)   \
     X(ring_attention)    \
+    X(latent_keys)       \
+    X(latent_keys_grad)  \
     X(topk_router)       \
     X(topk_router_grad)  \
     X(expert_counts)     \

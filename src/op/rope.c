@@ -91,12 +91,13 @@ static loong_status_t infer(const loong_op_call_t *call)
     int64_t cols = loongi_type_cols(&call->in[0]);
     int64_t rotary = loongi_type_cols(&call->in[1]);
     LOONG_CHECK(call->ctx,
-                a->head_dim > 0 && cols % a->head_dim == 0 &&
-                    rotary <= a->head_dim,
+                a->head_dim > 0 && cols % a->head_dim == 0 && a->begin >= 0 &&
+                    rotary <= a->head_dim - a->begin,
                 LOONG_ERR_ARG,
-                "%s: %lld channels, heads of %d, %lld rotated: heads must "
-                "divide the channels and hold the rotated ones",
-                call->op, (long long)cols, a->head_dim, (long long)rotary);
+                "%s: %lld channels, heads of %d, %lld rotated from %d on: "
+                "heads must divide the channels and hold the rotated ones",
+                call->op, (long long)cols, a->head_dim, (long long)rotary,
+                a->begin);
     call->out[0] = call->in[0];
     return LOONG_OK;
 }
@@ -136,8 +137,14 @@ loong_val_t loong_rope_table(loong_graph_t *g, loong_val_t positions,
 loong_val_t loong_rope(loong_graph_t *g, loong_val_t x, loong_val_t table,
                        int head_dim, bool interleaved)
 {
-    loong_rope_attr_t attr = {head_dim, interleaved, false};
+    loong_rope_attr_t attr = {head_dim, interleaved, false, 0};
+    return loong_rope_part(g, x, table, &attr);
+}
+
+loong_val_t loong_rope_part(loong_graph_t *g, loong_val_t x, loong_val_t table,
+                            const loong_rope_attr_t *attr)
+{
     loong_val_t in[2] = {x, table};
     loong_val_t y;
-    return loong_graph_apply(g, &rope, &attr, 2, in, 1, &y);
+    return loong_graph_apply(g, &rope, attr, 2, in, 1, &y);
 }

@@ -31,15 +31,18 @@ static loong_status_t want_groups(const loong_op_call_t *call, int64_t experts)
         return LOONG_OK;
     }
     int64_t each = a->num_groups > 0 ? experts / a->num_groups : 0;
+    bool even = a->group_scores > 0
+                    ? a->group_scores <= each
+                    : a->group_topk > 0 && a->topk % a->group_topk == 0;
     LOONG_CHECK(call->ctx,
                 a->num_groups > 0 && experts % a->num_groups == 0 &&
                     a->group_topk >= 1 && a->group_topk <= a->num_groups &&
-                    a->topk % a->group_topk == 0 &&
-                    a->topk / a->group_topk <= each,
+                    a->group_scores >= 0 && even &&
+                    a->topk <= a->group_topk * each,
                 LOONG_ERR_ARG,
                 "%s: %d experts of %d of %d groups of %lld: the groups must "
                 "have the same size, and the experts be shared out evenly "
-                "over the chosen groups",
+                "over the chosen groups, unless group_scores is given",
                 call->op, a->topk, a->group_topk, a->num_groups,
                 (long long)each);
     return LOONG_OK;
@@ -66,9 +69,6 @@ static loong_status_t infer_router(const loong_op_call_t *call)
     LOONG_TRY(want_router(call, experts));
     if (loongi_has(call, 1)) {
         LOONG_TRY(loongi_want_vector(call, 1, "bias", experts));
-        LOONG_CHECK(call->ctx, a->score != LOONG_SCORE_SOFTMAX, LOONG_ERR_ARG,
-                    "%s: a bias with softmax; with sigmoid or sqrtsoftplus it "
-                    "is allowed", call->op);
     }
     call->out[0] = call->in[0];
     call->out[0].shape.dim[1] = a->topk;

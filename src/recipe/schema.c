@@ -45,7 +45,8 @@ static const loong_recipe_key_t keys[] = {
 
     TEXT(M "family", NULL, SAME,
          "gpt2, llama, qwen, qwen2, qwen3, internlm2, mimo, ernie4_5, "
-         "mixtral, qwen2_moe, qwen3_moe, or one that was registered"),
+         "mixtral, qwen2_moe, qwen3_moe, ernie4_5_moe, minimax_m2, "
+         "deepseek_v2, deepseek_v3, kimi_k2, or one that was registered"),
     INT(M "num_layers", NULL, 1, 10000, SAME, "transformer layers"),
     INT(M "hidden_size", NULL, 1, 1e6, SAME, "width of the residual stream"),
     INT(M "ffn_hidden_size", NULL, 1, 1e7, SAME,
@@ -82,6 +83,19 @@ static const loong_recipe_key_t keys[] = {
     CHOICE(M "normalization", NULL, "RMSNorm LayerNorm", SAME, "kind of norm"),
     REAL(M "layernorm_epsilon", NULL, 0, 1, SAME, "added to the variance"),
     BOOL(M "qk_layernorm", NULL, SAME, "norm of each head of q and k"),
+    BOOL(M "qk_layernorm_whole", NULL, SAME,
+         "that norm over all heads together"),
+    INT(M "kv_lora_rank", NULL, 1, 1e6, SAME,
+        "latent attention: width of what keys and values are made of"),
+    INT(M "q_lora_rank", NULL, 1, 1e6, SAME,
+        "latent attention: the same of queries; straight from the stream when "
+        "not given"),
+    INT(M "qk_head_dim", NULL, 1, 4096, SAME,
+        "latent attention: channels of a key that are not rotated"),
+    INT(M "qk_pos_emb_head_dim", NULL, 1, 4096, SAME,
+        "latent attention: rotated channels, shared by the keys of a token"),
+    INT(M "v_head_dim", NULL, 1, 4096, SAME,
+        "latent attention: channels of a value"),
     BOOL(M "add_bias_linear", NULL, SAME, "biases in the feed-forward"),
     BOOL(M "add_qkv_bias", NULL, SAME, "biases of q, k and v"),
     BOOL(M "add_attn_proj_bias", NULL, SAME, "bias of attention's output"),
@@ -123,6 +137,9 @@ static const loong_recipe_key_t keys[] = {
         "groups of experts, for a choice limited to some of them; 0: none"),
     INT(M "moe_router_group_topk", NULL, 0, 65536, SAME,
         "groups of a token"),
+    INT(M "moe_router_group_scores", NULL, 0, 65536, SAME,
+        "best experts of a group whose scores count for it; "
+        "moe_router_topk / moe_router_group_topk when not given"),
     REAL(M "moe_router_topk_scaling_factor", NULL, 0, 1e6, SAME,
          "factor of the experts' weights"),
     REAL(M "moe_expert_capacity_factor", NULL, 0, 1e6, SAME,

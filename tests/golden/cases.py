@@ -56,6 +56,19 @@ def _decoder(name, family, heads, kv, width, ffn, **more):
     return Case(name, family, dict(config, **more), **options)
 
 
+MLA_EXPERTS = dict(n_routed_experts=8, moe_intermediate_size=12,
+                   n_shared_experts=1, first_k_dense_replace=0)
+
+
+def _mla(name, family, heads, **more):
+    """Values are wider than keys without their rotated channels."""
+    options = dict(q_lora_rank=20, kv_lora_rank=16, qk_nope_head_dim=6,
+                   qk_rope_head_dim=4, v_head_dim=8,
+                   rope_parameters=_rope(1e4))
+    return _decoder(name, family, heads, heads, 24, 36,
+                    **dict(options, **more))
+
+
 CASES = [
     _gpt2("gpt2_tied", 2, 24, v4=True, train=True,
           embedding_std=0.14),
@@ -167,6 +180,56 @@ CASES = [
     _decoder("ernie4_5_gqa", "ernie4_5", 4, 2, 32, 44, head_dim=12, seq=31,
              pad_token_id=None,
              rms_norm_eps=1e-5, rope_parameters=_rope(5e5)),
+    # queries through a short vector, yarn's mscale in the softmax
+    _mla("deepseek_v2_yarn", "deepseek_v2", 4, seq=41, first_k_dense_replace=2,
+         rope_parameters=_rope(1e4, rope_type="yarn", factor=4.0, mscale=0.707,
+                               mscale_all_dim=0.5,
+                               original_max_position_embeddings=16)),
+    # V2-Lite: queries straight from the stream, weights of experts as they are
+    _mla("deepseek_v2_lite", "deepseek_v2", 2, q_lora_rank=None, seq=31,
+         num_experts_per_tok=3, rms_norm_eps=1e-5, **MLA_EXPERTS),
+    # groups are chosen by their best expert
+    _mla("deepseek_v2_groups", "deepseek_v2", 3, seq=29, weighted=True,
+         num_experts_per_tok=3, n_group=4, topk_group=2,
+         topk_method="group_limited_greedy", routed_scaling_factor=4.0,
+         **MLA_EXPERTS),
+    # the bias moves choices, two best experts stand for a group
+    _mla("deepseek_v3_groups", "deepseek_v3", 3, seq=31, n_group=4,
+         topk_group=2, num_experts_per_tok=3, routed_scaling_factor=2.5,
+         num_mtp_layers=0, **dict(MLA_EXPERTS, first_k_dense_replace=1)),
+    _mla("deepseek_v3_halves", "deepseek_v3", 2, q_lora_rank=None,
+         documents=[[20, 17], [5, 31, 1]], first_k_dense_replace=2,
+         rope_interleave=False, num_mtp_layers=0,
+         rope_parameters=_rope(1e4, rope_type="yarn", factor=4.0, mscale=1.0,
+                               mscale_all_dim=1.0,
+                               original_max_position_embeddings=16)),
+    _mla("kimi_k2", "deepseek_v3", 2, seq=29, n_group=1, topk_group=1,
+         num_experts_per_tok=4, routed_scaling_factor=2.827,
+         num_mtp_layers=0, disguise="kimi_k2", **MLA_EXPERTS),
+    _mla("kimi_k2_yarn", "deepseek_v3", 4, seq=41, n_group=1, topk_group=1,
+         num_experts_per_tok=2, routed_scaling_factor=2.0, num_mtp_layers=0,
+         rope_parameters=_rope(5e4, rope_type="yarn", factor=4.0, mscale=1.0,
+                               mscale_all_dim=1.0, beta_fast=1.0,
+                               original_max_position_embeddings=16),
+         disguise="kimi_k2", **dict(MLA_EXPERTS, n_shared_experts=2)),
+    # half of each head is rotated, one norm over all heads
+    _decoder("minimax_m2", "minimax_m2", 4, 2, 24, 20, head_dim=8, seq=31,
+             num_local_experts=6, num_experts_per_tok=2,
+             rope_parameters=_rope(5e6, partial_rotary_factor=0.5)),
+    _decoder("minimax_m2_packed", "minimax_m2", 2, 1, 24, 12, head_dim=12,
+             documents=[[20, 17], [5, 31, 1]], num_local_experts=5,
+             num_experts_per_tok=3,
+             rope_parameters=_rope(1e4, partial_rotary_factor=0.34)),
+    _decoder("ernie4_5_moe", "ernie4_5_moe", 4, 2, 24, 40, seq=31,
+             pad_token_id=None, head_dim=8, rms_norm_eps=1e-5, moe_k=3,
+             moe_num_experts=8, moe_intermediate_size=12,
+             moe_num_shared_experts=2, moe_layer_start_index=0,
+             rope_parameters=_rope(5e5)),
+    _decoder("ernie4_5_moe_untied", "ernie4_5_moe", 3, 1, 24, 40, seq=29,
+             pad_token_id=None, head_dim=8, rms_norm_eps=1e-5, moe_k=2,
+             moe_num_experts=5, moe_intermediate_size=16, weighted=True,
+             moe_num_shared_experts=1, moe_layer_start_index=1,
+             tie_word_embeddings=False, rope_parameters=_rope(1e4)),
     _decoder("ernie4_5_bias", "ernie4_5", 3, 1, 24, 40, head_dim=8,
              pad_token_id=None,
              rms_norm_eps=1e-5, use_bias=True, weighted=True,

@@ -238,16 +238,34 @@ double *fixture_losses(fixture_t *f, int64_t *count_p)
     return losses;
 }
 
+/* The index-th parameter that has a gradient; NULL behind the last. */
+static const loong_param_place_t *trained(const fixture_t *f, int64_t index)
+{
+    const loong_chunk_t *c = f->stage->chunk[LOONG_STAGE_TRAIN];
+    for (int64_t i = 0; i < c->num_params; i++) {
+        const loong_param_params_t *p = &c->params[i].params;
+        bool learns = !p->frozen && p->sign_rate == 0.0; /* by a loss */
+        if (learns && index-- == 0) {
+            return &c->params[i];
+        }
+    }
+    return NULL;
+}
+
 int64_t fixture_num_grads(const fixture_t *f)
 {
-    return f->stage->chunk[LOONG_STAGE_TRAIN]->num_params;
+    int64_t count = 0;
+    while (trained(f, count) != NULL) {
+        count++;
+    }
+    return count;
 }
 
 void fixture_grad_get(const fixture_t *f, int64_t index, fixture_grad_t *g)
 {
     const loong_chunk_t *c = f->stage->chunk[LOONG_STAGE_TRAIN];
     const loong_hf_map_t *map = loongi_hf_get_map(f->hf);
-    const loong_param_place_t *place = &c->params[index];
+    const loong_param_place_t *place = trained(f, index);
     const loong_hf_param_t *hf = loongi_hf_map_find(map, place->name);
     loong_dtype_t wide = f->precision.wide;
     int64_t n = 0;

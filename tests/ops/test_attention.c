@@ -23,43 +23,50 @@ typedef struct setting {
      * all. */
     ranges_t queries;
     ranges_t keys;
+    int v_dim; /* 0: head_dim */
 } setting_t;
 
 #define ALL {{{0}}}
 
 static const setting_t settings[] = {
-    {1, 1, 1, true, 0, 0.0, 2, {0, 1}, ALL, ALL},
-    {2, 1, 3, true, 0, 0.0, 2, {0, 5}, ALL, ALL},
-    {4, 2, 16, true, 0, 0.0, 2, {0, 64}, ALL, ALL},
-    {2, 2, 64, true, 0, 0.0, 2, {0, 130}, ALL, ALL},
-    {6, 2, 24, true, 0, 0.0, 3, {0, 65, 260}, ALL, ALL},
-    {3, 1, 40, false, 0, 0.0, 4, {0, 7, 7, 140}, ALL, ALL},
-    {2, 2, 80, true, 0, 0.0, 8, {0, 1, 1, 34, 163, 200, 200, 200}, ALL, ALL},
-    {2, 1, 32, true, 1, 0.0, 2, {0, 70}, ALL, ALL},
-    {2, 1, 32, true, 2, 0.0, 2, {0, 70}, ALL, ALL},
-    {2, 1, 32, true, 50, 0.0, 3, {0, 311, 330}, ALL, ALL},
-    {1, 1, 64, true, 128, 0.0, 2, {0, 390}, ALL, ALL},
-    {2, 1, 128, false, 0, 0.0, 3, {0, 129, 133}, ALL, ALL},
-    {4, 2, 16, true, 0, 0.25, 3, {0, 90, 135}, ALL, ALL},
-    {2, 2, 20, false, 0, 0.5, 2, {0, 37}, ALL, ALL},
-    {2, 1, 16, true, 33, 0.1, 2, {0, 210}, ALL, ALL},
-    {2, 1, 32, true, 0, 0.0, 2, {0, 320}, {{{40, 80}, {240, 280}}}, ALL},
+    {1, 1, 1, true, 0, 0.0, 2, {0, 1}, ALL, ALL, 0},
+    {2, 1, 3, true, 0, 0.0, 2, {0, 5}, ALL, ALL, 0},
+    {4, 2, 16, true, 0, 0.0, 2, {0, 64}, ALL, ALL, 0},
+    {2, 2, 64, true, 0, 0.0, 2, {0, 130}, ALL, ALL, 0},
+    {6, 2, 24, true, 0, 0.0, 3, {0, 65, 260}, ALL, ALL, 0},
+    {3, 1, 40, false, 0, 0.0, 4, {0, 7, 7, 140}, ALL, ALL, 0},
+    {2, 2, 80, true, 0, 0.0, 8, {0, 1, 1, 34, 163, 200, 200, 200}, ALL, ALL, 0},
+    {2, 1, 32, true, 1, 0.0, 2, {0, 70}, ALL, ALL, 0},
+    {2, 1, 32, true, 2, 0.0, 2, {0, 70}, ALL, ALL, 0},
+    {2, 1, 32, true, 50, 0.0, 3, {0, 311, 330}, ALL, ALL, 0},
+    {1, 1, 64, true, 128, 0.0, 2, {0, 390}, ALL, ALL, 0},
+    {2, 1, 128, false, 0, 0.0, 3, {0, 129, 133}, ALL, ALL, 0},
+    {4, 2, 16, true, 0, 0.25, 3, {0, 90, 135}, ALL, ALL, 0},
+    {2, 2, 20, false, 0, 0.5, 2, {0, 37}, ALL, ALL, 0},
+    {2, 1, 16, true, 33, 0.1, 2, {0, 210}, ALL, ALL, 0},
+    {2, 1, 32, true, 0, 0.0, 2, {0, 320}, {{{40, 80}, {240, 280}}}, ALL, 0},
     {4, 2, 24, true, 0, 0.0, 5, {0, 65, 65, 190, 330},
-     {{{70, 72}, {150, 200}, {329, 330}}}, ALL},
+     {{{70, 72}, {150, 200}, {329, 330}}}, ALL, 0},
     {2, 2, 16, true, 50, 0.2, 4, {0, 120, 250, 300}, {{{110, 240}, {260, 270}}},
-     ALL},
+     ALL, 0},
     {2, 1, 40, false, 0, 0.0, 4, {0, 130, 140, 270}, {{{3, 90}, {120, 150}}},
-     ALL},
+     ALL, 0},
     /* Some of the keys; some queries see none. */
     {2, 1, 32, true, 0, 0.0, 2, {0, 320}, {{{40, 80}, {240, 280}}},
-     {{{80, 120}, {200, 240}}}},
+     {{{80, 120}, {200, 240}}}, 0},
     {4, 2, 24, true, 0, 0.0, 5, {0, 65, 65, 190, 330},
-     {{{70, 72}, {150, 200}, {329, 330}}}, {{{60, 67}, {90, 173}}}},
+     {{{70, 72}, {150, 200}, {329, 330}}}, {{{60, 67}, {90, 173}}}, 0},
     {2, 2, 16, true, 50, 0.2, 4, {0, 120, 250, 300}, {{{110, 240}, {260, 270}}},
-     {{{101, 122}, {203, 266}}}},
+     {{{101, 122}, {203, 266}}}, 0},
     {2, 1, 40, false, 0, 0.0, 4, {0, 130, 140, 270}, {{{3, 90}, {120, 150}}},
-     {{{1, 50}, {77, 133}, {139, 142}}}},
-    {1, 1, 8, true, 0, 0.3, 2, {0, 350}, ALL, {{{33, 36}, {171, 350}}}},
+     {{{1, 50}, {77, 133}, {139, 142}}}, 0},
+    {1, 1, 8, true, 0, 0.3, 2, {0, 350}, ALL, {{{33, 36}, {171, 350}}}, 0},
+    /* Values narrower and wider than keys, as in latent attention. */
+    {2, 2, 24, true, 0, 0.0, 3, {0, 65, 200}, ALL, ALL, 16},
+    {3, 1, 16, true, 0, 0.0, 3, {0, 129, 150}, ALL, ALL, 40},
+    {4, 2, 20, true, 30, 0.2, 3, {0, 90, 170}, {{{40, 80}, {100, 170}}},
+     {{{20, 60}, {90, 160}}}, 12},
+    {1, 1, 192, true, 0, 0.0, 2, {0, 140}, ALL, ALL, 128},
 };
 
 static const loong_dtype_t types[] = {LOONG_F64, LOONG_F32, LOONG_BF16};
@@ -75,6 +82,7 @@ static loong_attention_attr_t attr_of(const setting_t *s)
     a.heads = s->heads;
     a.kv_heads = s->kv_heads;
     a.head_dim = s->head_dim;
+    a.v_head_dim = s->v_dim;
     a.causal = s->causal;
     a.window = s->window;
     for (int i = 1; i < s->entries; i++) {
@@ -120,19 +128,40 @@ static int64_t queries_of(const setting_t *s)
     return rows_in(s, &s->queries, NULL);
 }
 
-static op_arg_t keys_arg(const setting_t *s, loong_dtype_t dtype, bool gap)
+static op_arg_t matrix_arg(int64_t count, int64_t width, loong_dtype_t dtype,
+                           bool gap)
 {
-    op_arg_t a = op_mat(dtype, tokens_of(s),
-                        (int64_t)s->kv_heads * s->head_dim);
+    op_arg_t a = op_mat(dtype, count, width);
     a.gap = gap ? a.dim[1] + 3 : 0;
     return a;
 }
 
+static op_arg_t keys_arg(const setting_t *s, loong_dtype_t dtype, bool gap)
+{
+    return matrix_arg(tokens_of(s), (int64_t)s->kv_heads * s->head_dim, dtype,
+                      gap);
+}
+
+static int v_dim(const setting_t *s)
+{
+    return s->v_dim > 0 ? s->v_dim : s->head_dim;
+}
+
+static op_arg_t values_arg(const setting_t *s, loong_dtype_t dtype, bool gap)
+{
+    return matrix_arg(tokens_of(s), (int64_t)s->kv_heads * v_dim(s), dtype,
+                      gap);
+}
+
 static op_arg_t queries_arg(const setting_t *s, loong_dtype_t dtype, bool gap)
 {
-    op_arg_t a = op_mat(dtype, queries_of(s), (int64_t)s->heads * s->head_dim);
-    a.gap = gap ? (int64_t)s->kv_heads * s->head_dim + 3 : 0;
-    return a;
+    return matrix_arg(queries_of(s), (int64_t)s->heads * s->head_dim, dtype,
+                      gap);
+}
+
+static op_arg_t outputs_arg(const setting_t *s, loong_dtype_t dtype, bool gap)
+{
+    return matrix_arg(queries_of(s), (int64_t)s->heads * v_dim(s), dtype, gap);
 }
 
 static op_arg_t cu_arg(const setting_t *s)
@@ -169,14 +198,14 @@ static op_case_t forward_case(const setting_t *s,
     op_case_t c = {.op = "attention", .attr = attr, .num_in = 7, .num_out = 2};
     c.arg[0] = queries_arg(s, dtype, gap);
     c.arg[1] = keys_arg(s, dtype, gap);
-    c.arg[2] = keys_arg(s, dtype, gap);
+    c.arg[2] = values_arg(s, dtype, gap);
     c.arg[3] = cu_arg(s);
     if (s->dropout > 0.0) {
         c.arg[4] = key_arg(s);
     }
     c.arg[5] = rows_arg(s, &s->queries, rows);
     c.arg[6] = rows_arg(s, &s->keys, key_rows);
-    c.arg[7] = queries_arg(s, dtype, gap);
+    c.arg[7] = outputs_arg(s, dtype, gap);
     c.arg[8] = op_mat(wide(dtype), queries_of(s), s->heads);
     c.frame.seed = 99;
     c.frame.step = 5;
@@ -220,11 +249,11 @@ static void backward(const setting_t *s, loong_dtype_t dtype, bool gap,
     double *out[LOONG_MAX_OPERANDS] = {NULL};
     op_case_t c = {
         .op = "attention_grad", .attr = &attr, .num_in = 10, .num_out = 3};
-    c.arg[0] = queries_arg(s, dtype, gap);
+    c.arg[0] = outputs_arg(s, dtype, gap);
     c.arg[1] = queries_arg(s, dtype, gap);
     c.arg[2] = keys_arg(s, dtype, gap);
-    c.arg[3] = keys_arg(s, dtype, gap);
-    c.arg[4] = queries_arg(s, dtype, false);
+    c.arg[3] = values_arg(s, dtype, gap);
+    c.arg[4] = outputs_arg(s, dtype, false);
     c.arg[5] = op_mat(wide(dtype), queries_of(s), s->heads);
     c.arg[6] = cu_arg(s);
     if (s->dropout > 0.0) {
@@ -234,7 +263,7 @@ static void backward(const setting_t *s, loong_dtype_t dtype, bool gap,
     c.arg[9] = rows_arg(s, &s->keys, key_rows);
     c.arg[10] = queries_arg(s, dtype, gap);
     c.arg[11] = keys_arg(s, dtype, gap);
-    c.arg[12] = keys_arg(s, dtype, gap);
+    c.arg[12] = values_arg(s, dtype, gap);
     c.frame = f.frame;
     c.threads = threads;
     /* p, ds, o and the result; p and ds carry the error of a score. */
@@ -276,13 +305,13 @@ static void differences(const setting_t *s)
         values[i] = op_normal(f.arg[i].dim[0] * f.arg[i].dim[1], i + 1, 1.0);
         f.arg[i].wide_values = values[i];
     }
-    double *weight = op_normal(f.arg[0].dim[0] * f.arg[0].dim[1], 9, 1.0);
+    double *weight = op_normal(f.arg[7].dim[0] * f.arg[7].dim[1], 9, 1.0);
     op_case_outputs(&f, "attention_ref", forward);
     op_case_t b = {.op = "attention_grad",
                    .attr = &attr,
                    .num_in = 10,
                    .num_out = 3,
-                   .arg = {f.arg[0], f.arg[0], f.arg[1], f.arg[2], f.arg[0],
+                   .arg = {f.arg[7], f.arg[0], f.arg[1], f.arg[2], f.arg[7],
                            f.arg[8], f.arg[3], f.arg[4], f.arg[5], f.arg[6],
                            f.arg[0], f.arg[1], f.arg[2]},
                    .frame = f.frame};
@@ -306,14 +335,16 @@ static void test_differences(void **state)
 {
     (void)state;
     static const setting_t small[] = {
-        {4, 2, 6, true, 0, 0.0, 4, {0, 9, 9, 21}, ALL, ALL},
-        {2, 1, 5, false, 0, 0.0, 3, {0, 11, 14}, ALL, ALL},
-        {2, 2, 4, true, 3, 0.0, 2, {0, 13}, ALL, ALL},
-        {4, 1, 3, true, 0, 0.3, 3, {0, 8, 17}, ALL, ALL},
+        {4, 2, 6, true, 0, 0.0, 4, {0, 9, 9, 21}, ALL, ALL, 0},
+        {2, 1, 5, false, 0, 0.0, 3, {0, 11, 14}, ALL, ALL, 0},
+        {2, 2, 4, true, 3, 0.0, 2, {0, 13}, ALL, ALL, 0},
+        {4, 1, 3, true, 0, 0.3, 3, {0, 8, 17}, ALL, ALL, 0},
         {2, 1, 4, true, 0, 0.2, 3, {0, 8, 17}, {{{1, 4}, {6, 11}, {16, 17}}},
-         ALL},
+         ALL, 0},
         {2, 1, 4, true, 0, 0.2, 3, {0, 8, 17}, {{{1, 4}, {6, 11}, {16, 17}}},
-         {{{1, 2}, {5, 9}, {12, 15}}}},
+         {{{1, 2}, {5, 9}, {12, 15}}}, 0},
+        {2, 1, 4, true, 0, 0.2, 3, {0, 8, 17}, ALL, ALL, 3},
+        {2, 2, 3, true, 4, 0.0, 2, {0, 13}, ALL, ALL, 5},
     };
     for (int i = 0; i < LOONG_COUNT_OF(small); i++) {
         differences(&small[i]);
@@ -333,7 +364,7 @@ static void test_bad_segments(void **state)
         {{0, 4, 8}, "cu_seqlens ends with 8, must end with the 9 rows"},
     };
     static const char *const kernels[] = {NULL, "attention_ref"};
-    setting_t s = {1, 1, 8, true, 0, 0.0, 3, {0, 4, 9}, ALL, ALL};
+    setting_t s = {1, 1, 8, true, 0, 0.0, 3, {0, 4, 9}, ALL, ALL, 0};
     loong_attention_attr_t attr = attr_of(&s);
     for (int i = 0; i < LOONG_COUNT_OF(bad); i++) {
         for (int k = 0; k < 2; k++) {
@@ -363,7 +394,7 @@ static void test_bad_rows(void **state)
         {{0, 4, 9}, "rows[2] is 9 after 4"},
     };
     static const char *const kernels[] = {NULL, "attention_ref"};
-    setting_t s = {1, 1, 8, true, 0, 0.0, 3, {0, 4, 9}, {{{0, 3}}}, ALL};
+    setting_t s = {1, 1, 8, true, 0, 0.0, 3, {0, 4, 9}, {{{0, 3}}}, ALL, 0};
     loong_attention_attr_t attr = attr_of(&s);
     for (int i = 0; i < LOONG_COUNT_OF(bad); i++) {
         for (int k = 0; k < 2; k++) {
@@ -384,7 +415,7 @@ static void test_bad_rows(void **state)
 static void test_dropout_rate(void **state)
 {
     (void)state;
-    setting_t s = {4, 4, 4, false, 0, 0.3, 2, {0, 200}, ALL, ALL};
+    setting_t s = {4, 4, 4, false, 0, 0.3, 2, {0, 200}, ALL, ALL, 0};
     loong_attention_attr_t attr = attr_of(&s);
     static float ones[200 * 16];
     static float zeros[200 * 16];

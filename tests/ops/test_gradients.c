@@ -3,6 +3,7 @@
  * Gradient ops against finite differences of their forward ops, in fp64 on the
  * reference kernels (to which test_pointwise.c holds all others). */
 #include "loong/collective.h"
+#include "loong/latent.h"
 #include "op_case.h"
 
 enum { ROWS = 4, COLS = 6, MAX_FEED = 6 };
@@ -42,10 +43,11 @@ static const loong_scale_attr_t factor = {-1.7};
 static const loong_dropout_attr_t drop = {0.4, 5};
 static const loong_embedding_attr_t table = {3, 0, 0};
 static const loong_repeat_heads_attr_t thrice = {2, 3};
-static const loong_rope_attr_t halves = {6, false, false};
-static const loong_rope_attr_t halves_back = {6, false, true};
-static const loong_rope_attr_t pairs = {3, true, false};
-static const loong_rope_attr_t pairs_back = {3, true, true};
+static const loong_latent_attr_t latent = {2, 3, 2, 4};
+static const loong_rope_attr_t halves = {6, false, false, 0};
+static const loong_rope_attr_t halves_back = {6, false, true, 0};
+static const loong_rope_attr_t pairs = {3, true, false, 0};
+static const loong_rope_attr_t pairs_back = {3, true, true, 0};
 
 static const gradient_t gradients[] = {
     {"embedding", "embedding_grad", &table, &table, 2, 1, 1,
@@ -72,6 +74,9 @@ static const gradient_t gradients[] = {
      {DY, IN + 1}, 1, {0}, {FULL, MAT(ROWS, 4), FULL}},
     {"rope", "rope", &pairs, &pairs_back, 2, 1, 1,
      {DY, IN + 1}, 1, {0}, {FULL, MAT(ROWS, 2), FULL}},
+    {"latent_keys", "latent_keys_grad", &latent, &latent, 2, 2, 3,
+     {DY, DY + 1}, 2, {0, 1},
+     {MAT(ROWS, 14), MAT(ROWS, 2), MAT(ROWS, 10), MAT(ROWS, 8)}},
     {"swiglu", "swiglu_grad", NULL, NULL, 1, 1, 1,
      {DY, IN}, 1, {0}, {FULL, MAT(ROWS, COLS / 2)}},
     {"gelu", "gelu_grad", &gelu_erf, &gelu_erf, 1, 1, 1,

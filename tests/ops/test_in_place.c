@@ -24,8 +24,8 @@ static const loong_gelu_attr_t gelu_erf = {false};
 static const loong_gelu_attr_t gelu_tanh = {true};
 static const loong_scale_attr_t factor = {0.7};
 static const loong_dropout_attr_t drop = {0.3, 2};
-static const loong_rope_attr_t halves = {96, false, false};
-static const loong_rope_attr_t pairs = {96, true, true};
+static const loong_rope_attr_t halves = {96, false, false, 0};
+static const loong_rope_attr_t pairs = {96, true, true, 0};
 
 static const entry_t entries[] = {
     {"gelu_grad", &gelu_erf, "ff|f"},

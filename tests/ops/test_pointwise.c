@@ -3,6 +3,7 @@
  * The ops that are no matrix products: every kernel against the reference,
  * from a table of cases. */
 #include "loong/collective.h"
+#include "loong/latent.h"
 #include "op_case.h"
 #include "op_device.h"
 
@@ -139,17 +140,40 @@ static void rmsnorm_grad(const variant_t *v, op_case_t *c)
 
 static void rope(const variant_t *v, op_case_t *c)
 {
-    static const loong_rope_attr_t attrs[] = {{8, false, false},
-                                              {8, true, false},
-                                              {8, false, true},
-                                              {8, true, true}};
-    int head = 8;
-    c->attr = &attrs[v->bits >> 1 & 3];
+    static const loong_rope_attr_t attrs[] = {
+        {8, false, false, 0}, {8, true, false, 0},  {8, false, true, 0},
+        {8, true, true, 0},   {11, false, false, 3}, {11, true, false, 2},
+        {11, true, true, 3},  {11, false, true, 1}};
+    int which = (v->bits >> 1 & 3) + (v->s.rows % 2 == 1 ? 4 : 0);
+    int head = attrs[which].head_dim;
+    c->attr = &attrs[which];
     c->arg[0] = mat(v, v->s.rows, head * v->s.cols);
     c->arg[1] = op_mat(v->wide, v->s.rows, v->bits & GAPS ? 6 : 8);
     c->arg[2] = mat(v, v->s.rows, head * v->s.cols);
     c->bound.roundings = 1;
     c->bound.terms = 2;
+}
+
+static const loong_latent_attr_t latent = {3, 5, 4, 7};
+
+static void latent_keys(const variant_t *v, op_case_t *c)
+{
+    c->attr = &latent;
+    c->arg[0] = mat(v, v->s.rows, 3 * 12);
+    c->arg[1] = mat(v, v->s.rows, 4);
+    c->arg[2] = mat(v, v->s.rows, 3 * 9);
+    c->arg[3] = mat(v, v->s.rows, 3 * 7);
+}
+
+static void latent_keys_grad(const variant_t *v, op_case_t *c)
+{
+    c->attr = &latent;
+    c->arg[0] = mat(v, v->s.rows, 3 * 9);
+    c->arg[1] = mat(v, v->s.rows, 3 * 7);
+    c->arg[2] = mat(v, v->s.rows, 3 * 12);
+    c->arg[3] = mat(v, v->s.rows, 4);
+    c->bound.roundings = 1;
+    c->bound.terms = 3;
 }
 
 static void swiglu(const variant_t *v, op_case_t *c)
@@ -413,6 +437,8 @@ static const entry_t entries[] = {
     {"add_rmsnorm", 3, 3, add_rmsnorm},
     {"rmsnorm_grad", 5, 2, rmsnorm_grad},
     {"rope", 2, 1, rope},
+    {"latent_keys", 2, 2, latent_keys},
+    {"latent_keys_grad", 2, 2, latent_keys_grad},
     {"swiglu", 1, 1, swiglu},
     {"swiglu_grad", 2, 1, swiglu_grad},
     {"gelu", 1, 1, gelu},

@@ -19,20 +19,23 @@ static op_arg_t integers(int64_t rows, int64_t cols, const int32_t *values)
 enum { TOKENS = 9, EXPERTS = 12 };
 
 static const loong_router_attr_t routers[] = {
-    {3, LOONG_SCORE_SOFTMAX, false, 0, 0, 1.0, false, 0},
-    {3, LOONG_SCORE_SOFTMAX, true, 0, 0, 1.0, false, 0},
-    {1, LOONG_SCORE_SOFTMAX, true, 0, 0, 2.5, false, 0},
-    {4, LOONG_SCORE_SIGMOID, false, 0, 0, 2.5, false, 0},
-    {1, LOONG_SCORE_SIGMOID, false, 0, 0, 1.0, false, 0},
-    {3, LOONG_SCORE_SQRTSOFTPLUS, false, 0, 0, 1.5, false, 0},
-    {4, LOONG_SCORE_SOFTMAX, true, 4, 2, 16.0, false, 0},
-    {4, LOONG_SCORE_SIGMOID, false, 3, 2, 2.5, false, 0},
-    {EXPERTS, LOONG_SCORE_SOFTMAX, false, 0, 0, 1.0, false, 0},
+    {3, LOONG_SCORE_SOFTMAX, false, 0, 0, 0, 1.0, false, 0},
+    {3, LOONG_SCORE_SOFTMAX, true, 0, 0, 0, 1.0, false, 0},
+    {1, LOONG_SCORE_SOFTMAX, true, 0, 0, 0, 2.5, false, 0},
+    {4, LOONG_SCORE_SIGMOID, false, 0, 0, 0, 2.5, false, 0},
+    {1, LOONG_SCORE_SIGMOID, false, 0, 0, 0, 1.0, false, 0},
+    {3, LOONG_SCORE_SQRTSOFTPLUS, false, 0, 0, 0, 1.5, false, 0},
+    {4, LOONG_SCORE_SOFTMAX, true, 4, 2, 0, 16.0, false, 0},
+    {4, LOONG_SCORE_SIGMOID, false, 3, 2, 0, 2.5, false, 0},
+    {EXPERTS, LOONG_SCORE_SOFTMAX, false, 0, 0, 0, 1.0, false, 0},
+    {5, LOONG_SCORE_SOFTMAX, false, 0, 0, 0, 1.0, false, 0}, /* with a bias */
+    {5, LOONG_SCORE_SOFTMAX, true, 4, 2, 1, 3.0, false, 0},
+    {3, LOONG_SCORE_SIGMOID, false, 3, 2, 2, 2.5, false, 0},
 };
 
 static bool takes_bias(const loong_router_attr_t *a)
 {
-    return a->score != LOONG_SCORE_SOFTMAX;
+    return a->score != LOONG_SCORE_SOFTMAX || a->topk == 5;
 }
 
 static op_case_t router_case(const loong_router_attr_t *attr,
@@ -94,7 +97,9 @@ static void rank_experts(const loong_router_attr_t *a, const double *x,
             qsort(sorted, (size_t)each, sizeof(sorted[0]), by_falling);
             group[g][0] = 0.0;
             group[g][1] = g;
-            for (int j = 0; j < a->topk / a->group_topk; j++) {
+            int scores = a->group_scores > 0 ? a->group_scores
+                                             : a->topk / a->group_topk;
+            for (int j = 0; j < scores; j++) {
                 group[g][0] += sorted[j][0];
             }
         }
@@ -150,8 +155,8 @@ static void test_router_ties(void **state)
     (void)state;
     static const double x[] = {1.0, 3.0, 3.0, 1.0, NAN, 2.0, NAN, 2.0};
     static const double want[] = {1, 2, 0, 1, 3, 0};
-    loong_router_attr_t attr = {3,   LOONG_SCORE_SOFTMAX, false, 0, 0,
-                                1.0, false,               0};
+    loong_router_attr_t attr = {
+        3, LOONG_SCORE_SOFTMAX, false, 0, 0, 0, 1.0, false, 0};
     double *out[LOONG_MAX_OPERANDS];
     op_case_t c = {.op = "topk_router", .attr = &attr, .num_in = 1,
                    .num_out = 2};
@@ -171,8 +176,8 @@ static void test_router_ties(void **state)
 static void test_forced(void **state)
 {
     (void)state;
-    loong_router_attr_t attr = {4, LOONG_SCORE_SIGMOID, false, 0, 0, 1.0,
-                                true, 5};
+    loong_router_attr_t attr = {4, LOONG_SCORE_SIGMOID, false, 0,
+                                0, 0, 1.0, true, 5};
     double *out[LOONG_MAX_OPERANDS];
     double *x = op_normal((int64_t)TOKENS * EXPERTS, 5, 2.0);
     op_case_t c = router_case(&attr, LOONG_F64);

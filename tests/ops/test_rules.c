@@ -222,9 +222,9 @@ static const loong_adamw_attr_t group;
     X(table_yarn_mscale, angle_table(g, v, 4, yarn(1e4, 32.0, 1.0, -1.0)),    \
       "mscale is -1, mscale_all_dim is 0; none may be negative")              \
     X(rope_heads, loong_rope(g, v->x, v->angles, 5, false),                   \
-      "rope: 12 channels, heads of 5, 4 rotated")                             \
+      "rope: 12 channels, heads of 5, 4 rotated from 0 on")                   \
     X(rope_rotated, loong_rope(g, v->x, v->angles8, 6, false),                \
-      "rope: 12 channels, heads of 6, 8 rotated")                             \
+      "rope: 12 channels, heads of 6, 8 rotated from 0 on")                   \
     X(rope_type, loong_rope(g, v->x, v->narrow, 6, false),                    \
       "rope: table is bf16, fp32 wanted")                                     \
     X(rope_count, loong_rope(g, v->counted, v->angles, 6, false),             \

@@ -357,9 +357,9 @@ static void impossible_layouts(void **state)
     "{family: qwen3_moe, " COMMON "num_layers: 2, moe_layer_freq: '[0]*2'}"
 #define THREE                                                                 \
     "{family: qwen3_moe, " COMMON "num_layers: 2, moe_layer_freq: '[1]*3'}"
-#define BIASED                                                                \
+#define RATED                                                                 \
     "{family: qwen3_moe, " COMMON "num_layers: 2, "                           \
-    "moe_router_enable_expert_bias: true}"
+    "moe_router_bias_update_rate: 0.01}"
     static const struct {
         const char *model;
         int ranks;
@@ -368,7 +368,7 @@ static void impossible_layouts(void **state)
     } cases[] = {
         {NOWHERE, 1, "{}", "moe_layer_freq: found [0]*2: no layer has"},
         {THREE, 1, "{}", "found [1]*3: 3 layers, there are 2"},
-        {BIASED, 1, "{}", "only with moe_router_score_function sigmoid or"},
+        {RATED, 1, "{}", "has no effect without moe_router_enable_expert_bias"},
         {SOFTMAX, 3, "{" EP "3}",
          "expert_model_parallel_size 3 does not divide num_experts 8"},
         {DENSE, 2, "{" EP "2}",

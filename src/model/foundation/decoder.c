@@ -146,7 +146,42 @@ static loong_val_t feed_forward(decoder_t *d, loong_val_t x, int index)
                               c->ffn_hidden_size, c->mlp_bias);
 }
 
-static loong_val_t layer(decoder_t *d, loong_val_t x, int index)
+static double softmax_scale(const loong_decoder_config_t *c)
+{
+    const loong_rope_table_attr_t *r = &c->rope;
+    double scale = 1.0 / sqrt(c->kv_channels);
+    if (c->softmax_scale > 0.0) {
+        return c->softmax_scale;
+    }
+    if (c->kv_lora_rank > 0 && r->scaling == LOONG_ROPE_YARN &&
+        r->mscale_all_dim > 0.0 && r->factor > 1.0) {
+        double mscale = 0.1 * r->mscale_all_dim * log(r->factor) + 1.0;
+        scale *= mscale * mscale;
+    }
+    return scale;
+}
+
+static loong_val_t latent_attention(decoder_t *d, loong_val_t x, int index)
+{
+    const loong_decoder_config_t *c = d->c;
+    loong_nn_latent_t latent;
+    memset(&latent, 0, sizeof(latent));
+    latent.heads = c->num_attention_heads;
+    latent.hidden = c->hidden_size;
+    latent.q_rank = c->q_lora_rank;
+    latent.kv_rank = c->kv_lora_rank;
+    latent.nope = c->qk_head_dim;
+    latent.rope = c->qk_pos_emb_head_dim;
+    latent.v_head_dim = c->v_head_dim;
+    latent.max_seqlen = d->request->max_seqlen;
+    latent.scale = softmax_scale(c);
+    latent.dropout = d->request->train ? c->attention_dropout : 0.0;
+    latent.stream = stream_of(index, SITE_ATTENTION);
+    latent.interleaved = c->rope_interleaved;
+    return loong_nn_latent_attention(&d->nn, x, &latent, &d->sequence);
+}
+
+static loong_val_t head_attention(decoder_t *d, loong_val_t x, int index)
 {
     const loong_decoder_config_t *c = d->c;
     loong_nn_attention_t attention;
@@ -158,20 +193,26 @@ static loong_val_t layer(decoder_t *d, loong_val_t x, int index)
     attention.qkv_bias = c->qkv_bias;
     attention.output_bias = c->attention_output_bias;
     attention.qk_norm = c->qk_norm;
+    attention.qk_norm_whole = c->qk_norm_whole;
     attention.norm_eps = c->norm_eps;
     attention.window = index >= c->max_window_layers ? c->window_size : 0;
     attention.max_seqlen = d->request->max_seqlen;
-    attention.scale = c->softmax_scale > 0.0 ? c->softmax_scale
-                                             : 1.0 / sqrt(c->kv_channels);
+    attention.scale = softmax_scale(c);
     attention.dropout = d->request->train ? c->attention_dropout : 0.0;
     attention.stream = stream_of(index, SITE_ATTENTION);
     attention.interleaved = c->rope_interleaved;
+    return loong_nn_attention(&d->nn, x, &attention, &d->sequence);
+}
 
+static loong_val_t layer(decoder_t *d, loong_val_t x, int index)
+{
+    const loong_decoder_config_t *c = d->c;
     loong_graph_push(d->g, "layers");
     loong_graph_push(d->g, "%d", index);
     loong_val_t h = loong_nn_norm(&d->nn, "input_layernorm", c->normalization,
                                    x, c->hidden_size, c->norm_eps);
-    h = loong_nn_attention(&d->nn, h, &attention, &d->sequence);
+    h = c->kv_lora_rank > 0 ? latent_attention(d, h, index)
+                            : head_attention(d, h, index);
     h = dropout(d, h, c->hidden_dropout, index, SITE_AFTER_ATTENTION);
     x = loong_add(d->g, h, x);
     h = loong_nn_norm(&d->nn, "post_attention_layernorm", c->normalization, x,
@@ -253,20 +294,36 @@ static double met_parameters(const loong_decoder_config_t *c)
            (c->shared_expert_gate ? h : 0.0);
 }
 
+/* Of the matrices of a layer. */
+static double attention_parameters(const loong_decoder_config_t *c)
+{
+    double h = (double)c->hidden_size;
+    double heads = (double)c->num_attention_heads;
+    double q = heads * c->kv_channels;
+    double kv = (double)c->num_query_groups * c->kv_channels;
+    if (c->kv_lora_rank == 0) {
+        return h * (2.0 * q + 2.0 * kv);
+    }
+    double rank = (double)c->q_lora_rank;
+    double queries = rank > 0.0 ? rank * (h + q) : h * q;
+    double keys = (double)c->kv_lora_rank *
+                  (h + heads * (c->qk_head_dim + c->v_head_dim));
+    return queries + keys + h * c->qk_pos_emb_head_dim +
+           h * heads * c->v_head_dim;
+}
+
 static double flops_per_token(const loong_decoder_config_t *config)
 {
     double h = (double)config->hidden_size;
-    double q = (double)config->num_attention_heads * config->kv_channels;
-    double kv = (double)config->num_query_groups * config->kv_channels;
     double dense = (config->mlp == LOONG_MLP_SWIGLU ? 3.0 : 2.0) * h *
                    (double)config->ffn_hidden_size;
     double mlp = 0.0;
     for (int i = 0; i < config->num_layers; i++) {
         mlp += has_experts(config, i) ? met_parameters(config) : dense;
     }
-    double attention = h * (2.0 * q + 2.0 * kv);
     double head = h * (double)config->vocab_size;
-    return 6.0 * (config->num_layers * attention + mlp + head);
+    return 6.0 *
+           (config->num_layers * attention_parameters(config) + mlp + head);
 }
 
 void loongi_decoder_facts(const void *config, loong_model_facts_t *facts)
@@ -318,7 +375,9 @@ static const loong_family_t families[] = {
     FAMILY("gpt2"),      FAMILY("llama"),     FAMILY("qwen"),
     FAMILY("qwen2"),     FAMILY("qwen3"),     FAMILY("internlm2"),
     FAMILY("mimo"),      FAMILY("ernie4_5"),  FAMILY("mixtral"),
-    FAMILY("qwen2_moe"), FAMILY("qwen3_moe")};
+    FAMILY("qwen2_moe"), FAMILY("qwen3_moe"), FAMILY("ernie4_5_moe"),
+    FAMILY("minimax_m2"), FAMILY("deepseek_v2"), FAMILY("deepseek_v3"),
+    FAMILY("kimi_k2")};
 
 loong_status_t loongi_register_decoders(loong_context_t *ctx)
 {

@@ -35,14 +35,21 @@ typedef struct loong_decoder_config {
     loong_norm_kind_t normalization;
     double norm_eps;
     bool qk_norm;
+    bool qk_norm_whole; /* over all heads together, not each by itself */
     bool qkv_bias;
     bool attention_output_bias;
     bool mlp_bias;
     loong_mlp_kind_t mlp;
+    int64_t kv_lora_rank; /* 0: no latent attention; else the rest holds */
+    int64_t q_lora_rank;  /* 0: queries straight from the stream */
+    int qk_head_dim;      /* of keys, without the rotated channels */
+    int qk_pos_emb_head_dim; /* rotated channels, shared by the keys */
+    int v_head_dim;
     bool tied; /* output matrix is the embedding */
     int64_t window_size;     /* 0: none */
     int max_window_layers;   /* layers before this one attend fully */
-    double softmax_scale;    /* 0: 1 / sqrt(kv_channels) */
+    double softmax_scale; /* 0: 1 / sqrt(kv_channels), in latent attention
+                             with YaRN times its mscale squared */
     double attention_dropout;
     double hidden_dropout;
     double embedding_dropout;

@@ -41,6 +41,9 @@ static void check_sizes(loong_problems_t *problems, loong_decoder_config_t *c)
             "num_query_groups: %d does not divide num_attention_heads %d",
             c->num_query_groups, c->num_attention_heads);
     }
+    if (c->kv_lora_rank > 0 && c->kv_channels == 0) {
+        c->kv_channels = c->qk_head_dim + c->qk_pos_emb_head_dim;
+    }
     if (c->kv_channels == 0) {
         if (c->hidden_size % c->num_attention_heads != 0) {
             loongi_problems_add(
@@ -51,7 +54,9 @@ static void check_sizes(loong_problems_t *problems, loong_decoder_config_t *c)
         }
         c->kv_channels = (int)(c->hidden_size / c->num_attention_heads);
     }
-    c->rope.rotary_dim = (int)(c->kv_channels * c->rotary_percent);
+    c->rope.rotary_dim = c->kv_lora_rank > 0
+                             ? c->qk_pos_emb_head_dim
+                             : (int)(c->kv_channels * c->rotary_percent);
     if (!c->learned_positions && c->rope.rotary_dim % 2 != 0) {
         loongi_problems_add(
             problems,
@@ -71,8 +76,9 @@ static bool is_one_of(const char *name, const char *const *names)
 
 static bool is_mixture(const char *family)
 {
-    static const char *const names[] = {"mixtral", "qwen2_moe", "qwen3_moe",
-                                        NULL};
+    static const char *const names[] = {"mixtral",    "qwen2_moe",
+                                        "qwen3_moe",  "ernie4_5_moe",
+                                        "minimax_m2", NULL};
     return family != NULL && is_one_of(family, names);
 }
 
@@ -119,13 +125,16 @@ static void check_groups(loong_problems_t *problems,
         return;
     }
     int each = experts / r->num_groups;
-    if (r->group_topk < 1 || r->group_topk > r->num_groups ||
-        r->topk % r->group_topk != 0 || r->topk / r->group_topk > each) {
+    bool even = r->group_scores > 0
+                    ? r->group_scores <= each
+                    : r->group_topk > 0 && r->topk % r->group_topk == 0;
+    if (r->group_topk < 1 || r->group_topk > r->num_groups || !even ||
+        r->topk > r->group_topk * each) {
         loongi_problems_add(
             problems,
             "moe_router_group_topk: found %d, a divisor of "
-            "moe_router_topk %d up to moe_router_num_groups %d wanted, "
-            "so that a group of %d experts has as many as it shares",
+            "moe_router_topk %d (or moe_router_group_scores given) up to "
+            "moe_router_num_groups %d wanted, with groups of %d experts",
             r->group_topk, r->topk, r->num_groups, each);
     }
 }
@@ -152,12 +161,6 @@ static void check_choice(loong_problems_t *problems,
                          const loong_decoder_config_t *c,
                          const loong_pairs_t *pairs)
 {
-    if (c->expert_bias && c->router.score == LOONG_SCORE_SOFTMAX) {
-        loongi_problems_add(problems,
-                            "moe_router_enable_expert_bias: only with "
-                            "moe_router_score_function sigmoid or "
-                            "sqrtsoftplus");
-    }
     if (!(c->capacity_factor > 0.0) &&
         loongi_pairs_get(pairs, "moe_token_drop_policy") != NULL) {
         loongi_problems_add(problems, "moe_token_drop_policy: has no effect "
@@ -238,11 +241,64 @@ static void check_scaling(loong_problems_t *problems,
     }
 }
 
+/* Latent attention has sizes of its own, and nothing of what other attention
+ * can have. */
+static void check_latent(loong_problems_t *problems,
+                         const loong_decoder_config_t *c,
+                         const loong_pairs_t *pairs)
+{
+    static const char *const keys[] = {"q_lora_rank", "qk_head_dim",
+                                       "qk_pos_emb_head_dim", "v_head_dim"};
+    for (int64_t i = 0; i < LOONG_COUNT_OF(keys) && c->kv_lora_rank == 0;
+         i++) {
+        if (loongi_pairs_get(pairs, keys[i]) != NULL) {
+            loongi_problems_add(problems, "%s: has no effect without "
+                                          "kv_lora_rank", keys[i]);
+        }
+    }
+    if (c->kv_lora_rank == 0) {
+        return;
+    }
+    want_positive(problems, "kv_lora_rank", c->kv_lora_rank);
+    want_positive(problems, "qk_head_dim", c->qk_head_dim);
+    want_positive(problems, "qk_pos_emb_head_dim", c->qk_pos_emb_head_dim);
+    want_positive(problems, "v_head_dim", c->v_head_dim);
+    if (c->kv_channels != c->qk_head_dim + c->qk_pos_emb_head_dim ||
+        c->num_query_groups != c->num_attention_heads) {
+        loongi_problems_add(
+            problems,
+            "kv_lora_rank: latent attention has kv_channels %d (qk_head_dim + "
+            "qk_pos_emb_head_dim) and num_query_groups %d "
+            "(num_attention_heads); found %d and %d",
+            c->qk_head_dim + c->qk_pos_emb_head_dim, c->num_attention_heads,
+            c->kv_channels, c->num_query_groups);
+    }
+    if (c->learned_positions || c->qk_norm || c->qkv_bias ||
+        c->attention_output_bias || c->window_size > 0 ||
+        c->rotary_percent != 1.0) {
+        loongi_problems_add(
+            problems, "kv_lora_rank: latent attention has rope on all of "
+                      "qk_pos_emb_head_dim, no qk_layernorm, add_qkv_bias, "
+                      "add_attn_proj_bias or window_size");
+    }
+}
+
+static void check_norms(loong_problems_t *problems,
+                        const loong_decoder_config_t *c)
+{
+    if (c->qk_norm_whole && !c->qk_norm) {
+        loongi_problems_add(problems, "qk_layernorm_whole: has no effect "
+                                      "without qk_layernorm");
+    }
+}
+
 void loongi_decoder_check(loong_problems_t *problems,
                           loong_decoder_config_t *config,
                           const loong_pairs_t *pairs)
 {
     check_scaling(problems, config, pairs);
     check_sizes(problems, config);
+    check_latent(problems, config, pairs);
+    check_norms(problems, config);
     check_experts(problems, config, pairs);
 }

@@ -1,0 +1,63 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Rotary positions; formulas in kernels/rope/rope_ref.c. */
+#ifndef LOONG_ROPE_H
+#define LOONG_ROPE_H
+
+#include "loong/graph.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+typedef enum loong_rope_scaling {
+    LOONG_ROPE_DEFAULT,
+    LOONG_ROPE_LINEAR,
+    LOONG_ROPE_LLAMA3,
+    LOONG_ROPE_YARN,
+    LOONG_ROPE_DYNAMIC
+} loong_rope_scaling_t;
+
+/* rope_table: positions i32 [T] -> [T,R] wide: R/2 cosines, then R/2 sines,
+ * both times the attention factor (YaRN). Frequencies in double precision.
+ * The names are Hugging Face's (rope_scaling in config.json). */
+typedef struct loong_rope_table_attr {
+    int rotary_dim; /* R, even */
+    loong_rope_scaling_t scaling;
+    double base; /* rope_theta */
+    double factor;
+    double low_freq_factor;  /* llama3 */
+    double high_freq_factor; /* llama3 */
+    double original_max_position_embeddings; /* llama3, yarn, dynamic */
+    double length; /* dynamic: of a sample */
+    double beta_fast; /* yarn */
+    double beta_slow; /* yarn */
+    double attention_factor; /* yarn; 0: 0.1 ln(factor) + 1, or by mscale */
+    double mscale;           /* yarn; 0: not given */
+    double mscale_all_dim;   /* yarn; 0: not given */
+    bool truncate; /* yarn: whole dimensions; Hugging Face's default */
+} loong_rope_table_attr_t;
+LOONG_API loong_val_t loong_rope_table(loong_graph_t *g, loong_val_t positions,
+                                       const loong_rope_table_attr_t *attr);
+
+/* rope: x [T,heads*head_dim], table [T,R] -> like x; R channels of each head
+ * from `begin` on are rotated, the halves paired as in GPT-NeoX unless
+ * `interleaved` (pairs 2i, 2i+1). `inverse`: the transposed rotation. */
+typedef struct loong_rope_attr {
+    int head_dim;
+    bool interleaved;
+    bool inverse;
+    int begin;
+} loong_rope_attr_t;
+LOONG_API loong_val_t loong_rope(loong_graph_t *g, loong_val_t x,
+                                 loong_val_t table, int head_dim,
+                                 bool interleaved);
+LOONG_API loong_val_t loong_rope_part(loong_graph_t *g, loong_val_t x,
+                                      loong_val_t table,
+                                      const loong_rope_attr_t *attr);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

@@ -1,0 +1,220 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Mixtures of experts and latent attention in config.json. */
+#include <string.h>
+
+#include "hf_config_read.h"
+#include "layer_kinds.h"
+
+/* Qwen's number of experts; newer files say it in Mixtral's words. */
+static loong_status_t map_experts(loong_hf_reader_t *r)
+{
+    const loong_json_t *old = loongi_hf_field(r->json, "num_experts");
+    const loong_json_t *value = loongi_hf_field(r->json, "num_local_experts");
+    if (old != NULL && value != NULL) {
+        loongi_problems_add(&r->problems, "num_experts and num_local_experts "
+                                          "are both there: keep one");
+    }
+    if (old == NULL && value == NULL) {
+        loongi_problems_add(&r->problems, "num_experts is missing");
+        return LOONG_OK;
+    }
+    return old != NULL ? loongi_hf_map_int(r, old, "num_experts", "num_experts")
+                       : loongi_hf_map_int(r, value, "num_local_experts",
+                                           "num_experts");
+}
+
+/* With norm_topk_prob the weights are those of a softmax after the choice. */
+static loong_status_t map_qwen_mixture(loong_hf_reader_t *r)
+{
+    LOONG_TRY(map_experts(r));
+    LOONG_TRY(loongi_hf_map_kinds(r));
+    if (loongi_hf_is_type(r, "qwen2_moe")) {
+        LOONG_TRY(loongi_pairs_set_bool(r->pairs, "add_qkv_bias",
+                                        loongi_hf_flag(r, "qkv_bias", true)));
+    }
+    return loongi_pairs_set_bool(r->pairs, "moe_router_pre_softmax",
+                                 !loongi_hf_flag(r, "norm_topk_prob", false));
+}
+
+/* A field that must be there and positive; 0 when it is not. */
+static int64_t count_of(loong_hf_reader_t *r, const char *name)
+{
+    const loong_json_t *value = loongi_hf_field(r->json, name);
+    if (value == NULL) {
+        loongi_problems_add(&r->problems, "%s is missing", name);
+        return 0;
+    }
+    if (loongi_json_kind(value) != LOONG_JSON_INT ||
+        loongi_json_int(value) <= 0) {
+        loongi_hf_refuse(r, name, value, "a positive integer is needed");
+        return 0;
+    }
+    return loongi_json_int(value);
+}
+
+/* The layers before the first mixture. */
+static loong_status_t map_dense_layers(loong_hf_reader_t *r, const char *name,
+                                       int64_t first)
+{
+    loong_layer_kinds_t kinds;
+    int64_t layers = 0;
+    if (!loongi_pairs_int(r->pairs, "num_layers", &layers) ||
+        layers > LOONG_MAX_LAYERS) {
+        return LOONG_OK; /* told, or told when the model is built */
+    }
+    if (first < 0 || first >= layers) {
+        loongi_problems_add(&r->problems,
+                            "%s = %lld is not supported (there are %lld "
+                            "layers)",
+                            name, (long long)first, (long long)layers);
+        return LOONG_OK;
+    }
+    for (int64_t i = 0; i < layers; i++) {
+        kinds.experts[i] = i >= first;
+    }
+    return loongi_hf_set_kinds(r, &kinds, layers);
+}
+
+/* So many shared experts are one as wide as all. */
+static loong_status_t map_shared(loong_hf_reader_t *r, const char *name,
+                                 int64_t width)
+{
+    static const char key[] = "moe_shared_expert_intermediate_size";
+    const loong_json_t *value = loongi_hf_field(r->json, name);
+    if (value != NULL && loongi_json_kind(value) == LOONG_JSON_INT &&
+        loongi_json_int(value) == 0) {
+        return LOONG_OK;
+    }
+    return loongi_pairs_set_int(r->pairs, key, count_of(r, name) * width);
+}
+
+/* Groups of which a token takes some: one of one is none. */
+static loong_status_t map_groups(loong_hf_reader_t *r, int64_t scores)
+{
+    const loong_json_t *value = loongi_hf_field(r->json, "n_group");
+    int64_t groups = value != NULL ? count_of(r, "n_group") : 1;
+    if (groups <= 1) {
+        return LOONG_OK;
+    }
+    LOONG_TRY(loongi_pairs_set_int(r->pairs, "moe_router_num_groups", groups));
+    LOONG_TRY(loongi_pairs_set_int(r->pairs, "moe_router_group_topk",
+                                   count_of(r, "topk_group")));
+    return loongi_pairs_set_int(r->pairs, "moe_router_group_scores", scores);
+}
+
+/* The router of DeepSeek-V2 chooses groups by their best expert, and only
+ * when topk_method says so; that of V3 by the two best. */
+static loong_status_t map_deepseek_router(loong_hf_reader_t *r)
+{
+    const loong_json_t *factor =
+        loongi_hf_field(r->json, "routed_scaling_factor");
+    bool v2 = loongi_hf_is_type(r, "deepseek_v2");
+    static const char key[] = "moe_router_topk_scaling_factor";
+    LOONG_TRY(loongi_pairs_set(r->pairs, "moe_router_score_function",
+                               v2 ? "softmax" : "sigmoid"));
+    LOONG_TRY(loongi_pairs_set_bool(r->pairs, "moe_router_pre_softmax", v2));
+    LOONG_TRY(
+        loongi_pairs_set_bool(r->pairs, "moe_router_enable_expert_bias", !v2));
+    if (factor != NULL) {
+        LOONG_TRY(loongi_hf_map_real(r, factor, "routed_scaling_factor", key));
+    } else {
+        LOONG_TRY(loongi_pairs_set(r->pairs, key, v2 ? "1" : "2.5"));
+    }
+    if (!v2) {
+        return map_groups(r, 2);
+    }
+    const loong_json_t *method = loongi_hf_field(r->json, "topk_method");
+    const char *text = method != NULL ? loongi_json_string(method) : "greedy";
+    if (strcmp(text, "group_limited_greedy") == 0) {
+        return map_groups(r, 1);
+    }
+    if (strcmp(text, "greedy") != 0) {
+        loongi_hf_refuse(r, "topk_method", method,
+                         "greedy and group_limited_greedy are");
+    }
+    return LOONG_OK;
+}
+
+static loong_status_t map_deepseek_experts(loong_hf_reader_t *r)
+{
+    const loong_json_t *dense =
+        loongi_hf_field(r->json, "first_k_dense_replace");
+    int64_t first = dense != NULL ? loongi_json_int(dense)
+                    : loongi_hf_is_type(r, "deepseek_v2") ? 0
+                                                          : 3;
+    int64_t layers = 0;
+    loongi_pairs_int(r->pairs, "num_layers", &layers);
+    if (first >= layers) {
+        return LOONG_OK;
+    }
+    int64_t width = count_of(r, "moe_intermediate_size");
+    LOONG_TRY(map_dense_layers(r, "first_k_dense_replace", first));
+    LOONG_TRY(loongi_pairs_set_int(r->pairs, "num_experts",
+                                   count_of(r, "n_routed_experts")));
+    LOONG_TRY(loongi_pairs_set_int(r->pairs, "moe_router_topk",
+                                   count_of(r, "num_experts_per_tok")));
+    LOONG_TRY(loongi_pairs_set_int(r->pairs, "moe_ffn_hidden_size", width));
+    LOONG_TRY(map_shared(r, "n_shared_experts", width));
+    return map_deepseek_router(r);
+}
+
+loong_status_t loongi_hf_map_deepseek(loong_hf_reader_t *r)
+{
+    const loong_json_t *rank = loongi_hf_field(r->json, "q_lora_rank");
+    const loong_json_t *groups =
+        loongi_hf_field(r->json, "num_key_value_heads");
+    int64_t heads = 0;
+    int64_t nope = 0;
+    int64_t rope = 0;
+    loongi_pairs_int(r->pairs, "num_attention_heads", &heads);
+    loongi_pairs_int(r->pairs, "qk_head_dim", &nope);
+    loongi_pairs_int(r->pairs, "qk_pos_emb_head_dim", &rope);
+    if (groups != NULL && loongi_json_int(groups) != heads) {
+        loongi_hf_refuse(r, "num_key_value_heads", groups,
+                         "as many as num_attention_heads are");
+    }
+    LOONG_TRY(loongi_pairs_set_int(r->pairs, "num_query_groups", heads));
+    LOONG_TRY(loongi_pairs_set_int(r->pairs, "kv_channels", nope + rope));
+    if (rank != NULL) {
+        LOONG_TRY(loongi_hf_map_int(r, rank, "q_lora_rank", "q_lora_rank"));
+    } else if (loongi_json_get(r->json, "q_lora_rank") == NULL) {
+        LOONG_TRY(loongi_pairs_set(r->pairs, "q_lora_rank", "1536"));
+    }
+    LOONG_TRY(map_deepseek_experts(r));
+    return loongi_hf_map_rope(r);
+}
+
+static loong_status_t map_ernie(loong_hf_reader_t *r)
+{
+    const loong_json_t *start =
+        loongi_hf_field(r->json, "moe_layer_start_index");
+    const loong_json_t *end = loongi_hf_field(r->json, "moe_layer_end_index");
+    int64_t width = 0;
+    int64_t layers = 0;
+    loongi_pairs_int(r->pairs, "num_layers", &layers);
+    loongi_pairs_int(r->pairs, "moe_ffn_hidden_size", &width);
+    if (end != NULL && loongi_json_int(end) != -1 &&
+        loongi_json_int(end) != layers - 1) {
+        loongi_hf_refuse(r, "moe_layer_end_index", end,
+                         "-1 and the last layer are");
+    }
+    LOONG_TRY(map_dense_layers(r, "moe_layer_start_index",
+                               start != NULL ? loongi_json_int(start) : 1));
+    return map_shared(r, "moe_num_shared_experts", width);
+}
+
+loong_status_t loongi_hf_map_mixture(loong_hf_reader_t *r)
+{
+    const char *width = loongi_pairs_get(r->pairs, "ffn_hidden_size");
+    if (loongi_hf_is_type(r, "mixtral") || loongi_hf_is_type(r, "minimax_m2")) {
+        return width != NULL
+                   ? loongi_pairs_set(r->pairs, "moe_ffn_hidden_size", width)
+                   : LOONG_OK;
+    }
+    if (loongi_hf_is_type(r, "qwen2_moe") ||
+        loongi_hf_is_type(r, "qwen3_moe")) {
+        return map_qwen_mixture(r);
+    }
+    return loongi_hf_is_type(r, "ernie4_5_moe") ? map_ernie(r) : LOONG_OK;
+}

@@ -1,0 +1,45 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Private to the writers of config.json. */
+#ifndef LOONG_HF_CONFIG_WRITE_H
+#define LOONG_HF_CONFIG_WRITE_H
+
+#include "hf_family.h"
+#include "pairs.h"
+#include "problems.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+typedef struct loong_hf_writer {
+    loong_context_t *ctx;
+    const loong_pairs_t *model;
+    const loong_hf_type_t *type;
+    loong_text_t text;
+    loong_problems_t problems;
+} loong_hf_writer_t;
+
+void loongi_hf_emit(loong_hf_writer_t *w, const char *name, const char *json);
+void loongi_hf_emit_int(loong_hf_writer_t *w, const char *name,
+                        const char *key);
+/* A key that is absent takes the fallback; NULL: it must be there. */
+void loongi_hf_emit_real(loong_hf_writer_t *w, const char *name,
+                         const char *key, const char *fallback);
+void loongi_hf_emit_bool(loong_hf_writer_t *w, const char *name, bool value);
+/* A key of another value is a problem. */
+void loongi_hf_want_value(loong_hf_writer_t *w, const char *key,
+                          const char *expected);
+/* The type has the field. */
+bool loongi_hf_writes(const loong_hf_writer_t *w, const char *name);
+
+/* What a mixture says beyond its table, and which keys that takes. */
+void loongi_hf_emit_mixture(loong_hf_writer_t *w);
+bool loongi_hf_writes_mixture(const loong_hf_writer_t *w, const char *key);
+void loongi_hf_emit_deepseek(loong_hf_writer_t *w);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

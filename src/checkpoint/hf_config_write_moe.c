@@ -1,0 +1,196 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Mixtures of experts and latent attention into config.json. */
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "hf_config_write.h"
+#include "layer_kinds.h"
+
+static int64_t value_of(const loong_hf_writer_t *w, const char *key)
+{
+    int64_t value = 0;
+    loongi_pairs_int(w->model, key, &value);
+    return value;
+}
+
+static void emit_number(loong_hf_writer_t *w, const char *name, int64_t value)
+{
+    char text[32];
+    snprintf(text, sizeof(text), "%" PRId64, value);
+    loongi_hf_emit(w, name, text);
+}
+
+/* Shared experts as wide as the others. */
+static void emit_shared(loong_hf_writer_t *w, const char *name)
+{
+    static const char key[] = "moe_shared_expert_intermediate_size";
+    int64_t each = value_of(w, "moe_ffn_hidden_size");
+    int64_t all = value_of(w, key);
+    if (each <= 0 || all % each != 0) {
+        loongi_problems_add(&w->problems,
+                            "%s = %" PRId64 ": model type %s has a multiple "
+                            "of moe_ffn_hidden_size %" PRId64,
+                            key, all, w->type->model_type, each);
+    }
+    emit_number(w, name, each > 0 ? all / each : 0);
+}
+
+/* Dense layers in front of all others, and none behind; -1: otherwise. */
+static int64_t leading(const loong_layer_kinds_t *kinds, int64_t layers)
+{
+    int64_t first = 0;
+    while (first < layers && kinds->experts[first] == 0) {
+        first++;
+    }
+    for (int64_t i = first; i < layers; i++) {
+        if (kinds->experts[i] == 0) {
+            return -1;
+        }
+    }
+    return first;
+}
+
+/* The layers without experts, where the type has a place for them. */
+static void emit_kinds(loong_hf_writer_t *w)
+{
+    static const char *const starts[] = {"first_k_dense_replace",
+                                         "moe_layer_start_index"};
+    const char *text = loongi_pairs_get(w->model, "moe_layer_freq");
+    loong_layer_kinds_t kinds;
+    char problem[128];
+    int64_t layers = value_of(w, "num_layers");
+    if (!loongi_layer_kinds_parse(text, layers, &kinds, problem)) {
+        loongi_problems_add(&w->problems, "moe_layer_freq = %s: %s", text,
+                            problem);
+        return;
+    }
+    int64_t first = leading(&kinds, layers);
+    loong_text_t list = loongi_text_begin(w->ctx);
+    bool dense = loongi_layer_kinds_list(&kinds, layers, &list);
+    bool told = !dense;
+    if (loongi_hf_writes(w, "mlp_only_layers")) {
+        loongi_hf_emit(w, "decoder_sparse_step", "1");
+        loongi_hf_emit(w, "mlp_only_layers", loongi_text_get(&list));
+        told = true;
+    }
+    for (int64_t i = 0; i < LOONG_COUNT_OF(starts) && first >= 0; i++) {
+        if (loongi_hf_writes(w, starts[i])) {
+            emit_number(w, starts[i], first);
+            told = true;
+        }
+    }
+    if (!told) {
+        loongi_problems_add(&w->problems,
+                            "moe_layer_freq = %s: model type %s has no place "
+                            "for it",
+                            text, w->type->model_type);
+    }
+    loongi_text_free(&list);
+}
+
+void loongi_hf_emit_mixture(loong_hf_writer_t *w)
+{
+    const char *width = loongi_pairs_get(w->model, "ffn_hidden_size");
+    if (loongi_hf_writes(w, "num_experts_per_tok") ||
+        loongi_hf_writes(w, "moe_k")) {
+        emit_kinds(w);
+    }
+    if (loongi_hf_writes(w, "norm_topk_prob")) {
+        loongi_hf_emit_int(w, "num_experts", "num_experts");
+        loongi_hf_emit_bool(
+            w, "norm_topk_prob",
+            !loongi_pairs_true(w->model, "moe_router_pre_softmax"));
+    } else if (loongi_hf_writes(w, "num_local_experts") && width != NULL) {
+        loongi_hf_want_value(w, "moe_ffn_hidden_size", width);
+    } else if (loongi_hf_writes(w, "moe_k")) {
+        emit_shared(w, "moe_num_shared_experts");
+    }
+    if (loongi_hf_writes(w, "qkv_bias")) {
+        loongi_hf_emit_bool(w, "qkv_bias",
+                            loongi_pairs_true(w->model, "add_qkv_bias"));
+    }
+}
+
+/* Keys that depend on each other in a way the tables do not tell. */
+bool loongi_hf_writes_mixture(const loong_hf_writer_t *w, const char *key)
+{
+    static const char *const latent[] = {"moe_router_topk",
+                                         "moe_router_score_function",
+                                         "moe_router_num_groups",
+                                         "moe_router_group_topk",
+                                         "moe_router_group_scores",
+                                         "moe_router_topk_scaling_factor",
+                                         "moe_shared_expert_gate",
+                                         "moe_router_enable_expert_bias",
+                                         "moe_shared_expert_intermediate_size"};
+    if (loongi_hf_writes(w, "moe_num_shared_experts")) {
+        return strcmp(key, "moe_shared_expert_intermediate_size") == 0;
+    }
+    for (int64_t i = 0;
+         i < LOONG_COUNT_OF(latent) && loongi_hf_writes(w, "n_shared_experts");
+         i++) {
+        if (strcmp(latent[i], key) == 0) {
+            return true;
+        }
+    }
+    return false;
+}
+
+static void emit_groups(loong_hf_writer_t *w, const char *scores)
+{
+    int64_t groups = value_of(w, "moe_router_num_groups");
+    emit_number(w, "n_group", groups > 0 ? groups : 1);
+    if (groups > 0) {
+        loongi_hf_emit_int(w, "topk_group", "moe_router_group_topk");
+        loongi_hf_want_value(w, "moe_router_group_scores", scores);
+    } else {
+        loongi_hf_emit(w, "topk_group", "1");
+    }
+}
+
+static void emit_deepseek_experts(loong_hf_writer_t *w)
+{
+    bool v2 = strcmp(w->type->model_type, "deepseek_v2") == 0;
+    loongi_hf_emit_int(w, "n_routed_experts", "num_experts");
+    loongi_hf_emit_int(w, "num_experts_per_tok", "moe_router_topk");
+    loongi_hf_emit_int(w, "moe_intermediate_size", "moe_ffn_hidden_size");
+    emit_shared(w, "n_shared_experts");
+    emit_kinds(w);
+    loongi_hf_emit_real(w, "routed_scaling_factor",
+                        "moe_router_topk_scaling_factor", "1");
+    loongi_hf_want_value(w, "moe_router_score_function",
+                         v2 ? "softmax" : "sigmoid");
+    loongi_hf_want_value(w, "moe_router_pre_softmax", v2 ? "true" : "false");
+    loongi_hf_want_value(w, "moe_router_enable_expert_bias",
+                         v2 ? "false" : "true");
+    loongi_hf_want_value(w, "moe_shared_expert_gate", "false");
+    emit_groups(w, v2 ? "1" : "2");
+    if (v2) {
+        bool groups = value_of(w, "moe_router_num_groups") > 0;
+        loongi_hf_emit(w, "topk_method",
+                       groups ? "\"group_limited_greedy\"" : "\"greedy\"");
+    }
+}
+
+void loongi_hf_emit_deepseek(loong_hf_writer_t *w)
+{
+    char sum[32];
+    loongi_hf_emit_int(w, "num_key_value_heads", "num_attention_heads");
+    loongi_hf_emit(w, "hidden_act", "\"silu\"");
+    if (loongi_pairs_get(w->model, "q_lora_rank") != NULL) {
+        loongi_hf_emit_int(w, "q_lora_rank", "q_lora_rank");
+    } else {
+        loongi_hf_emit(w, "q_lora_rank", "null");
+    }
+    snprintf(sum, sizeof(sum), "%" PRId64,
+             value_of(w, "qk_head_dim") + value_of(w, "qk_pos_emb_head_dim"));
+    loongi_hf_want_value(w, "kv_channels", sum);
+    loongi_hf_want_value(w, "window_size", "0");
+    if (loongi_pairs_get(w->model, "num_experts") != NULL) {
+        emit_deepseek_experts(w);
+    } else {
+        loongi_hf_emit_int(w, "first_k_dense_replace", "num_layers");
+    }
+}

@@ -1,0 +1,87 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The parameters of each family and their tensors in Hugging Face files, as
+ * data. '#' is the layer, '@' the expert. Expanded by hf_names.c. */
+#ifndef LOONG_HF_NAMES_H
+#define LOONG_HF_NAMES_H
+
+#include "hf_weights.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+typedef enum loong_hf_size {
+    HF_NONE, /* a vector's second dimension */
+    HF_HIDDEN,
+    HF_FFN,
+    HF_QUERY,
+    HF_KEY,
+    HF_HEAD,
+    HF_VOCAB,
+    HF_POSITION,
+    HF_EXPERTS,
+    HF_EXPERT_FFN,
+    HF_GATE_UP, /* rows of all experts' matrices, one below the other */
+    HF_DOWN,
+    HF_SHARED_FFN,
+    HF_Q_RANK, /* of latent attention */
+    HF_KV_RANK,
+    HF_KV_A,  /* the short vector and the shared channels of keys */
+    HF_KV_B,  /* keys without them and values of all heads */
+    HF_VALUE, /* values of all heads */
+    HF_SIZE_COUNT
+} loong_hf_size_t;
+
+typedef enum loong_hf_condition {
+    HF_ALWAYS,
+    HF_IF_QKV_BIAS,
+    HF_IF_PROJ_BIAS,
+    HF_IF_MLP_BIAS,
+    HF_IF_QK_NORM,
+    HF_IF_UNTIED,
+    HF_IF_WHOLE_Q, /* of latent attention */
+    HF_IF_SHORT_Q,
+    HF_IF_DENSE, /* the layer has a feed-forward; else these: */
+    HF_IF_EXPERTS,
+    HF_IF_BIAS, /* of the choice of experts */
+    HF_IF_SHARED,
+    HF_IF_SHARED_GATE,
+    HF_CONDITION_COUNT
+} loong_hf_condition_t;
+
+/* How the file keeps a parameter. */
+enum {
+    HF_TURNED = 1,  /* [in, out] */
+    HF_GROUPED = 2, /* parts alternate, one key head after the other */
+    HF_EXACT = 4,   /* fp32, in files of narrower types too */
+    HF_FLAT = 8     /* a vector as a matrix of one row */
+};
+
+typedef struct loong_hf_row {
+    const char *name;
+    const char *hf_name; /* NULL: the same */
+    loong_hf_size_t rows;
+    loong_hf_size_t columns;
+    loong_hf_condition_t condition;
+    unsigned how;
+    int part;
+    int parts;
+    const char *second; /* hf_name and this, for each expert; or NULL */
+} loong_hf_row_t;
+
+typedef struct loong_hf_names {
+    const char *name;
+    const char *prefix;
+    const loong_hf_row_t *rows; /* ends with a NULL name */
+    bool predicts;     /* files may have layers that predict further tokens */
+} loong_hf_names_t;
+
+/* NULL when there is none of that name. */
+const loong_hf_names_t *loongi_hf_names_find(const char *family);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

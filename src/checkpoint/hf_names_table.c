@@ -1,0 +1,287 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The tables of hf_names.h. */
+#include <string.h>
+
+#include "hf_names.h"
+
+#define ROW(name_, hf_, rows_, columns_, condition_, how_)        \
+    {                                                             \
+        name_, hf_, rows_, columns_, condition_, how_, 0, 1, NULL \
+    }
+#define PLAIN(name_, rows_, columns_, condition_) \
+    ROW(name_, NULL, rows_, columns_, condition_, 0)
+#define NAMED(name_, hf_, rows_, columns_) \
+    ROW(name_, hf_, rows_, columns_, HF_ALWAYS, 0)
+#define RENAMED(name_, hf_, rows_, columns_, condition_) \
+    ROW(name_, hf_, rows_, columns_, condition_, 0)
+#define FROM_CONV(name_, hf_, rows_, columns_) \
+    ROW(name_, hf_, rows_, columns_, HF_ALWAYS, HF_TURNED)
+/* A third of a tensor. */
+#define PART(name_, hf_, rows_, columns_, part_, condition_, how_)    \
+    {                                                                 \
+        name_, hf_, rows_, columns_, condition_, how_, part_, 3, NULL \
+    }
+#define EXPERT(name_, hf_, second_, rows_, columns_)                 \
+    {                                                                \
+        name_, hf_, rows_, columns_, HF_IF_EXPERTS, 0, 0, 1, second_ \
+    }
+#define ROWS_END ROW(NULL, NULL, HF_NONE, HF_NONE, HF_ALWAYS, 0)
+#define ATTN "layers.#.self_attn."
+#define MLP "layers.#.mlp."
+
+#define ROTARY_ATTENTION                                                      \
+    PLAIN("embed_tokens.weight", HF_VOCAB, HF_HIDDEN, HF_ALWAYS),             \
+        PLAIN("layers.#.input_layernorm.weight", HF_HIDDEN, HF_NONE,          \
+              HF_ALWAYS),                                                     \
+        PLAIN(ATTN "q_proj.weight", HF_QUERY, HF_HIDDEN, HF_ALWAYS),          \
+        PLAIN(ATTN "k_proj.weight", HF_KEY, HF_HIDDEN, HF_ALWAYS),            \
+        PLAIN(ATTN "v_proj.weight", HF_KEY, HF_HIDDEN, HF_ALWAYS),            \
+        PLAIN(ATTN "q_proj.bias", HF_QUERY, HF_NONE, HF_IF_QKV_BIAS),         \
+        PLAIN(ATTN "k_proj.bias", HF_KEY, HF_NONE, HF_IF_QKV_BIAS),           \
+        PLAIN(ATTN "v_proj.bias", HF_KEY, HF_NONE, HF_IF_QKV_BIAS),           \
+        PLAIN(ATTN "q_norm.weight", HF_HEAD, HF_NONE, HF_IF_QK_NORM),         \
+        PLAIN(ATTN "k_norm.weight", HF_HEAD, HF_NONE, HF_IF_QK_NORM),         \
+        PLAIN(ATTN "o_proj.weight", HF_HIDDEN, HF_QUERY, HF_ALWAYS),          \
+        PLAIN(ATTN "o_proj.bias", HF_HIDDEN, HF_NONE, HF_IF_PROJ_BIAS),       \
+        PLAIN("layers.#.post_attention_layernorm.weight", HF_HIDDEN, HF_NONE, \
+              HF_ALWAYS)
+#define ROTARY_END                                       \
+    PLAIN("norm.weight", HF_HIDDEN, HF_NONE, HF_ALWAYS), \
+        PLAIN("lm_head.weight", HF_VOCAB, HF_HIDDEN, HF_IF_UNTIED), ROWS_END
+
+static const loong_hf_row_t rotary_rows[] = {
+    ROTARY_ATTENTION,
+    PLAIN(MLP "gate_proj.weight", HF_FFN, HF_HIDDEN, HF_ALWAYS),
+    PLAIN(MLP "gate_proj.bias", HF_FFN, HF_NONE, HF_IF_MLP_BIAS),
+    PLAIN(MLP "up_proj.weight", HF_FFN, HF_HIDDEN, HF_ALWAYS),
+    PLAIN(MLP "up_proj.bias", HF_FFN, HF_NONE, HF_IF_MLP_BIAS),
+    PLAIN(MLP "down_proj.weight", HF_HIDDEN, HF_FFN, HF_ALWAYS),
+    PLAIN(MLP "down_proj.bias", HF_HIDDEN, HF_NONE, HF_IF_MLP_BIAS),
+    ROTARY_END};
+
+#define DENSE                                                        \
+    PLAIN(MLP "gate_proj.weight", HF_FFN, HF_HIDDEN, HF_IF_DENSE),   \
+        PLAIN(MLP "up_proj.weight", HF_FFN, HF_HIDDEN, HF_IF_DENSE), \
+        PLAIN(MLP "down_proj.weight", HF_HIDDEN, HF_FFN, HF_IF_DENSE)
+#define MIXTURE                                                              \
+    PLAIN(MLP "gate.weight", HF_EXPERTS, HF_HIDDEN, HF_IF_EXPERTS),          \
+        EXPERT(MLP "experts.gate_up_proj", MLP "experts.@.gate_proj.weight", \
+               MLP "experts.@.up_proj.weight", HF_GATE_UP, HF_HIDDEN),       \
+        EXPERT(MLP "experts.down_proj", MLP "experts.@.down_proj.weight",    \
+               NULL, HF_DOWN, HF_EXPERT_FFN)
+
+static const loong_hf_row_t qwen_moe_rows[] = {
+    ROTARY_ATTENTION,
+    DENSE,
+    MIXTURE,
+    PLAIN(MLP "shared_expert.gate_proj.weight", HF_SHARED_FFN, HF_HIDDEN,
+          HF_IF_SHARED),
+    PLAIN(MLP "shared_expert.up_proj.weight", HF_SHARED_FFN, HF_HIDDEN,
+          HF_IF_SHARED),
+    PLAIN(MLP "shared_expert.down_proj.weight", HF_HIDDEN, HF_SHARED_FFN,
+          HF_IF_SHARED),
+    PLAIN(MLP "shared_expert_gate.weight", HF_NONE, HF_HIDDEN,
+          HF_IF_SHARED_GATE),
+    ROTARY_END};
+
+#define SPARSE "layers.#.block_sparse_moe."
+static const loong_hf_row_t mixtral_rows[] = {
+    ROTARY_ATTENTION,
+    RENAMED(MLP "gate.weight", SPARSE "gate.weight", HF_EXPERTS, HF_HIDDEN,
+            HF_IF_EXPERTS),
+    EXPERT(MLP "experts.gate_up_proj", SPARSE "experts.@.w1.weight",
+           SPARSE "experts.@.w3.weight", HF_GATE_UP, HF_HIDDEN),
+    EXPERT(MLP "experts.down_proj", SPARSE "experts.@.w2.weight", NULL, HF_DOWN,
+           HF_EXPERT_FFN),
+    ROTARY_END};
+
+static const loong_hf_row_t gpt2_rows[] = {
+    NAMED("embed_tokens.weight", "wte.weight", HF_VOCAB, HF_HIDDEN),
+    NAMED("position_embeddings.weight", "wpe.weight", HF_POSITION, HF_HIDDEN),
+    NAMED("layers.#.input_layernorm.weight", "h.#.ln_1.weight", HF_HIDDEN,
+          HF_NONE),
+    NAMED("layers.#.input_layernorm.bias", "h.#.ln_1.bias", HF_HIDDEN, HF_NONE),
+    PART(ATTN "q_proj.weight", "h.#.attn.c_attn.weight", HF_QUERY, HF_HIDDEN, 0,
+         HF_ALWAYS, HF_TURNED),
+    PART(ATTN "k_proj.weight", "h.#.attn.c_attn.weight", HF_KEY, HF_HIDDEN, 1,
+         HF_ALWAYS, HF_TURNED),
+    PART(ATTN "v_proj.weight", "h.#.attn.c_attn.weight", HF_KEY, HF_HIDDEN, 2,
+         HF_ALWAYS, HF_TURNED),
+    PART(ATTN "q_proj.bias", "h.#.attn.c_attn.bias", HF_QUERY, HF_NONE, 0,
+         HF_ALWAYS, 0),
+    PART(ATTN "k_proj.bias", "h.#.attn.c_attn.bias", HF_KEY, HF_NONE, 1,
+         HF_ALWAYS, 0),
+    PART(ATTN "v_proj.bias", "h.#.attn.c_attn.bias", HF_KEY, HF_NONE, 2,
+         HF_ALWAYS, 0),
+    FROM_CONV(ATTN "o_proj.weight", "h.#.attn.c_proj.weight", HF_HIDDEN,
+              HF_QUERY),
+    NAMED(ATTN "o_proj.bias", "h.#.attn.c_proj.bias", HF_HIDDEN, HF_NONE),
+    NAMED("layers.#.post_attention_layernorm.weight", "h.#.ln_2.weight",
+          HF_HIDDEN, HF_NONE),
+    NAMED("layers.#.post_attention_layernorm.bias", "h.#.ln_2.bias", HF_HIDDEN,
+          HF_NONE),
+    FROM_CONV(MLP "up_proj.weight", "h.#.mlp.c_fc.weight", HF_FFN, HF_HIDDEN),
+    NAMED(MLP "up_proj.bias", "h.#.mlp.c_fc.bias", HF_FFN, HF_NONE),
+    FROM_CONV(MLP "down_proj.weight", "h.#.mlp.c_proj.weight", HF_HIDDEN,
+              HF_FFN),
+    NAMED(MLP "down_proj.bias", "h.#.mlp.c_proj.bias", HF_HIDDEN, HF_NONE),
+    NAMED("norm.weight", "ln_f.weight", HF_HIDDEN, HF_NONE),
+    NAMED("norm.bias", "ln_f.bias", HF_HIDDEN, HF_NONE),
+    PLAIN("lm_head.weight", HF_VOCAB, HF_HIDDEN, HF_IF_UNTIED),
+    ROWS_END};
+
+#define QWEN "h.#."
+static const loong_hf_row_t qwen_rows[] = {
+    NAMED("embed_tokens.weight", "wte.weight", HF_VOCAB, HF_HIDDEN),
+    NAMED("layers.#.input_layernorm.weight", QWEN "ln_1.weight", HF_HIDDEN,
+          HF_NONE),
+    PART(ATTN "q_proj.weight", QWEN "attn.c_attn.weight", HF_QUERY, HF_HIDDEN,
+         0, HF_ALWAYS, 0),
+    PART(ATTN "k_proj.weight", QWEN "attn.c_attn.weight", HF_KEY, HF_HIDDEN, 1,
+         HF_ALWAYS, 0),
+    PART(ATTN "v_proj.weight", QWEN "attn.c_attn.weight", HF_KEY, HF_HIDDEN, 2,
+         HF_ALWAYS, 0),
+    PART(ATTN "q_proj.bias", QWEN "attn.c_attn.bias", HF_QUERY, HF_NONE, 0,
+         HF_ALWAYS, 0),
+    PART(ATTN "k_proj.bias", QWEN "attn.c_attn.bias", HF_KEY, HF_NONE, 1,
+         HF_ALWAYS, 0),
+    PART(ATTN "v_proj.bias", QWEN "attn.c_attn.bias", HF_KEY, HF_NONE, 2,
+         HF_ALWAYS, 0),
+    NAMED(ATTN "o_proj.weight", QWEN "attn.c_proj.weight", HF_HIDDEN, HF_QUERY),
+    NAMED("layers.#.post_attention_layernorm.weight", QWEN "ln_2.weight",
+          HF_HIDDEN, HF_NONE),
+    NAMED(MLP "gate_proj.weight", QWEN "mlp.w2.weight", HF_FFN, HF_HIDDEN),
+    NAMED(MLP "up_proj.weight", QWEN "mlp.w1.weight", HF_FFN, HF_HIDDEN),
+    NAMED(MLP "down_proj.weight", QWEN "mlp.c_proj.weight", HF_HIDDEN, HF_FFN),
+    NAMED("norm.weight", "ln_f.weight", HF_HIDDEN, HF_NONE),
+    PLAIN("lm_head.weight", HF_VOCAB, HF_HIDDEN, HF_IF_UNTIED),
+    ROWS_END};
+
+/* wqkv: for each key head its query heads, itself, its values. */
+#define INTERN "layers.#.attention."
+static const loong_hf_row_t internlm2_rows[] = {
+    NAMED("embed_tokens.weight", "tok_embeddings.weight", HF_VOCAB, HF_HIDDEN),
+    NAMED("layers.#.input_layernorm.weight", "layers.#.attention_norm.weight",
+          HF_HIDDEN, HF_NONE),
+    PART(ATTN "q_proj.weight", INTERN "wqkv.weight", HF_QUERY, HF_HIDDEN, 0,
+         HF_ALWAYS, HF_GROUPED),
+    PART(ATTN "k_proj.weight", INTERN "wqkv.weight", HF_KEY, HF_HIDDEN, 1,
+         HF_ALWAYS, HF_GROUPED),
+    PART(ATTN "v_proj.weight", INTERN "wqkv.weight", HF_KEY, HF_HIDDEN, 2,
+         HF_ALWAYS, HF_GROUPED),
+    PART(ATTN "q_proj.bias", INTERN "wqkv.bias", HF_QUERY, HF_NONE, 0,
+         HF_IF_QKV_BIAS, HF_GROUPED),
+    PART(ATTN "k_proj.bias", INTERN "wqkv.bias", HF_KEY, HF_NONE, 1,
+         HF_IF_QKV_BIAS, HF_GROUPED),
+    PART(ATTN "v_proj.bias", INTERN "wqkv.bias", HF_KEY, HF_NONE, 2,
+         HF_IF_QKV_BIAS, HF_GROUPED),
+    NAMED(ATTN "o_proj.weight", INTERN "wo.weight", HF_HIDDEN, HF_QUERY),
+    RENAMED(ATTN "o_proj.bias", INTERN "wo.bias", HF_HIDDEN, HF_NONE,
+            HF_IF_PROJ_BIAS),
+    NAMED("layers.#.post_attention_layernorm.weight",
+          "layers.#.ffn_norm.weight", HF_HIDDEN, HF_NONE),
+    NAMED(MLP "gate_proj.weight", "layers.#.feed_forward.w1.weight", HF_FFN,
+          HF_HIDDEN),
+    NAMED(MLP "up_proj.weight", "layers.#.feed_forward.w3.weight", HF_FFN,
+          HF_HIDDEN),
+    NAMED(MLP "down_proj.weight", "layers.#.feed_forward.w2.weight", HF_HIDDEN,
+          HF_FFN),
+    PLAIN("norm.weight", HF_HIDDEN, HF_NONE, HF_ALWAYS),
+    RENAMED("lm_head.weight", "output.weight", HF_VOCAB, HF_HIDDEN,
+            HF_IF_UNTIED),
+    ROWS_END};
+
+#define NORMS                                                                 \
+    PLAIN("embed_tokens.weight", HF_VOCAB, HF_HIDDEN, HF_ALWAYS),             \
+        PLAIN("layers.#.input_layernorm.weight", HF_HIDDEN, HF_NONE,          \
+              HF_ALWAYS),                                                     \
+        PLAIN("layers.#.post_attention_layernorm.weight", HF_HIDDEN, HF_NONE, \
+              HF_ALWAYS)
+#define SHARED "shared_experts."
+#define SHARED_EXPERTS                                                   \
+    RENAMED(MLP "shared_expert.gate_proj.weight",                        \
+            MLP SHARED "gate_proj.weight", HF_SHARED_FFN, HF_HIDDEN,     \
+            HF_IF_SHARED),                                               \
+        RENAMED(MLP "shared_expert.up_proj.weight",                      \
+                MLP SHARED "up_proj.weight", HF_SHARED_FFN, HF_HIDDEN,   \
+                HF_IF_SHARED),                                           \
+        RENAMED(MLP "shared_expert.down_proj.weight",                    \
+                MLP SHARED "down_proj.weight", HF_HIDDEN, HF_SHARED_FFN, \
+                HF_IF_SHARED)
+#define BIAS "e_score_correction_bias"
+
+static const loong_hf_row_t deepseek_rows[] = {
+    NORMS,
+    PLAIN(ATTN "q_proj.weight", HF_QUERY, HF_HIDDEN, HF_IF_WHOLE_Q),
+    PLAIN(ATTN "q_a_proj.weight", HF_Q_RANK, HF_HIDDEN, HF_IF_SHORT_Q),
+    PLAIN(ATTN "q_a_layernorm.weight", HF_Q_RANK, HF_NONE, HF_IF_SHORT_Q),
+    PLAIN(ATTN "q_b_proj.weight", HF_QUERY, HF_Q_RANK, HF_IF_SHORT_Q),
+    PLAIN(ATTN "kv_a_proj_with_mqa.weight", HF_KV_A, HF_HIDDEN, HF_ALWAYS),
+    PLAIN(ATTN "kv_a_layernorm.weight", HF_KV_RANK, HF_NONE, HF_ALWAYS),
+    PLAIN(ATTN "kv_b_proj.weight", HF_KV_B, HF_KV_RANK, HF_ALWAYS),
+    PLAIN(ATTN "o_proj.weight", HF_HIDDEN, HF_VALUE, HF_ALWAYS),
+    DENSE,
+    MIXTURE,
+    ROW(MLP "gate." BIAS, NULL, HF_EXPERTS, HF_NONE, HF_IF_BIAS, HF_EXACT),
+    SHARED_EXPERTS,
+    ROTARY_END};
+
+static const loong_hf_row_t minimax_m2_rows[] = {
+    NORMS,
+    PLAIN(ATTN "q_proj.weight", HF_QUERY, HF_HIDDEN, HF_ALWAYS),
+    PLAIN(ATTN "k_proj.weight", HF_KEY, HF_HIDDEN, HF_ALWAYS),
+    PLAIN(ATTN "v_proj.weight", HF_KEY, HF_HIDDEN, HF_ALWAYS),
+    PLAIN(ATTN "q_norm.weight", HF_QUERY, HF_NONE, HF_ALWAYS),
+    PLAIN(ATTN "k_norm.weight", HF_KEY, HF_NONE, HF_ALWAYS),
+    PLAIN(ATTN "o_proj.weight", HF_HIDDEN, HF_QUERY, HF_ALWAYS),
+    RENAMED(MLP "gate.weight", SPARSE "gate.weight", HF_EXPERTS, HF_HIDDEN,
+            HF_IF_EXPERTS),
+    EXPERT(MLP "experts.gate_up_proj", SPARSE "experts.@.w1.weight",
+           SPARSE "experts.@.w3.weight", HF_GATE_UP, HF_HIDDEN),
+    EXPERT(MLP "experts.down_proj", SPARSE "experts.@.w2.weight", NULL, HF_DOWN,
+           HF_EXPERT_FFN),
+    ROW(MLP "gate." BIAS, SPARSE BIAS, HF_EXPERTS, HF_NONE, HF_IF_BIAS,
+        HF_EXACT),
+    ROTARY_END};
+
+static const loong_hf_row_t ernie_moe_rows[] = {
+    ROTARY_ATTENTION,
+    DENSE,
+    PLAIN(MLP "gate_proj.bias", HF_FFN, HF_NONE, HF_IF_MLP_BIAS),
+    PLAIN(MLP "up_proj.bias", HF_FFN, HF_NONE, HF_IF_MLP_BIAS),
+    PLAIN(MLP "down_proj.bias", HF_HIDDEN, HF_NONE, HF_IF_MLP_BIAS),
+    MIXTURE,
+    ROW(MLP "gate." BIAS, MLP "moe_statics." BIAS, HF_EXPERTS, HF_NONE,
+        HF_IF_BIAS, HF_EXACT | HF_FLAT),
+    SHARED_EXPERTS,
+    ROTARY_END};
+
+static const loong_hf_names_t families[] = {
+    {"gpt2", "transformer.", gpt2_rows, false},
+    {"llama", "model.", rotary_rows, false},
+    {"qwen", "transformer.", qwen_rows, false},
+    {"internlm2", "model.", internlm2_rows, false},
+    {"mimo", "model.", rotary_rows, true},
+    {"ernie4_5", "model.", rotary_rows, false},
+    {"qwen2", "model.", rotary_rows, false},
+    {"qwen3", "model.", rotary_rows, false},
+    {"qwen2_moe", "model.", qwen_moe_rows, false},
+    {"qwen3_moe", "model.", qwen_moe_rows, false},
+    {"mixtral", "model.", mixtral_rows, false},
+    {"ernie4_5_moe", "model.", ernie_moe_rows, true},
+    {"minimax_m2", "model.", minimax_m2_rows, false},
+    {"deepseek_v2", "model.", deepseek_rows, false},
+    {"deepseek_v3", "model.", deepseek_rows, true},
+    {"kimi_k2", "model.", deepseek_rows, true},
+};
+
+const loong_hf_names_t *loongi_hf_names_find(const char *family)
+{
+    for (int64_t i = 0; i < LOONG_COUNT_OF(families); i++) {
+        if (strcmp(families[i].name, family) == 0) {
+            return &families[i];
+        }
+    }
+    return NULL;
+}

@@ -226,6 +226,29 @@ static void change_layouts(const char *model)
     layout_end(&place);
 }
 
+/* A Hugging Face directory comes to ranks that have parts of each expert. */
+static void imports_come_to_parts(void **state)
+{
+    (void)state;
+    static const char model[] =
+        "{family: qwen3_moe, num_layers: 3, hidden_size: 24, "
+        "ffn_hidden_size: 40, num_attention_heads: 2, num_query_groups: 1, "
+        "kv_channels: 12, vocab_size: 97, max_position_embeddings: 64, "
+        "rotary_base: 1e6, qk_layernorm: true, num_experts: 4, "
+        "moe_ffn_hidden_size: 12, moe_router_topk: 2, "
+        "moe_layer_freq: '[0]+[1]*2'}";
+    static const char from[] = "init: {from_hf: " LOONG_SOURCE_DIR
+                               "/tests/golden/fixtures/qwen3_moe_dense}";
+    layout_place_t place = layout_begin();
+    layout_run_t one = make_run("one", model, 1, "{}");
+    layout_run_t parts = make_run("parts", model, 4, "{" ETP "2, " EP "2}");
+    one.more = parts.more = from;
+    layout_run(&place, &one);
+    layout_run(&place, &parts);
+    layout_compare(&place, &parts, &one, 1e-9);
+    layout_end(&place);
+}
+
 static void checkpoints_change_layout(void **state)
 {
     (void)state;
@@ -399,6 +422,7 @@ int main(void)
         cmocka_unit_test(experts_drop_tokens),
         cmocka_unit_test(dispatchers_agree),
         cmocka_unit_test(narrow_types),
+        cmocka_unit_test(imports_come_to_parts),
         cmocka_unit_test(checkpoints_change_layout),
         cmocka_unit_test(biases_follow),
         cmocka_unit_test(losses_count),

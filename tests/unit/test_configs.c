@@ -77,6 +77,12 @@ static const struct {
     {"ernie4.5/0.3b", 360748032},
     {"gpt3/175b", 174604259328},
     {"moe/1t-64e", 1001720324096},
+    {"deepseek_v2/lite", 15706484224},
+    {"deepseek_v2/236b", 235741434880},
+    {"deepseek_v3/671b", 671026419200},
+    {"kimi_k2/1t", 1026408232448},
+    {"minimax_m2/230b", 228689764864},
+    {"ernie4.5/21b-a3b", 21825437888},
 };
 
 static loong_status_t collect(void *user, const char *key, const char *value)

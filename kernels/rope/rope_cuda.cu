@@ -1,25 +1,27 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * rope; the formula stands in rope_ref.c. A thread takes up to eight pairs of
- * a head, or eight channels behind the rotated ones: it has read what it
- * writes, so y may be the memory of x. */
+ * a head, or eight channels before or behind the rotated ones: it has read what
+ * it writes, so y may be the memory of x. */
 #include "map.cuh"
 
 using namespace loong_cuda;
 
-namespace {
+namespace
+{
 
 struct rope_t {
     mat_t x, table, y;
-    int64_t head; /* channels */
-    int64_t half; /* pairs */
+    int64_t head;  /* channels */
+    int64_t half;  /* pairs */
+    int64_t begin; /* the first rotated channel of a head */
     int interleaved;
     float sign; /* of the sine: -1 rotates back */
 };
 
-/* Pairs first .. first + n - 1 of the head that begins at column h. */
-__device__ __forceinline__ void rotate(const rope_t &a, int64_t row,
-                                       int64_t h, int64_t first, int n)
+/* Pairs first .. first + n - 1, whose channels begin at column h. */
+__device__ __forceinline__ void rotate(const rope_t &a, int64_t row, int64_t h,
+                                       int64_t first, int n)
 {
     pack_t c = load_at(a.table, row, first, n);
     pack_t s = load_at(a.table, row, a.half + first, n);
@@ -31,8 +33,7 @@ __device__ __forceinline__ void rotate(const rope_t &a, int64_t row,
     } else {
         int last = n > PACK / 2 ? 2 * n - PACK : 0;
         pack_t p = load_at(a.x, row, h + 2 * first, least(PACK, 2 * n));
-        pack_t q = last > 0 ? load_at(a.x, row, h + 2 * first + PACK, last)
-                            : p;
+        pack_t q = last > 0 ? load_at(a.x, row, h + 2 * first + PACK, last) : p;
         for (int i = 0; i < PACK / 2; i++) {
             u.v[i] = p.v[2 * i];
             v.v[i] = p.v[2 * i + 1];
@@ -68,8 +69,10 @@ __global__ void __launch_bounds__(BLOCK)
     rope_kernel(rope_t a, const loong_frame_t *frame)
 {
     int64_t turned = (a.half + PACK - 1) / PACK;
-    int64_t rest = a.head - 2 * a.half;
-    int64_t packs = turned + (rest + PACK - 1) / PACK; /* of a head */
+    int64_t end = a.begin + 2 * a.half;
+    int64_t front = (a.begin + PACK - 1) / PACK;
+    /* of a head: those rotated, those before, those behind */
+    int64_t packs = turned + front + (a.head - end + PACK - 1) / PACK;
     int64_t heads = a.x.cols / a.head;
     int64_t units = rows_of(a.x, frame) * heads * packs;
     int64_t step = (int64_t)gridDim.x * BLOCK;
@@ -79,11 +82,13 @@ __global__ void __launch_bounds__(BLOCK)
         int64_t h = i / packs % heads * a.head;
         int64_t pack = i % packs;
         if (pack < turned) {
-            rotate(a, row, h, pack * PACK,
+            rotate(a, row, h + a.begin, pack * PACK,
                    least(PACK, a.half - pack * PACK));
         } else {
-            int64_t c = 2 * a.half + (pack - turned) * PACK;
-            int n = least(PACK, a.head - c);
+            bool before = pack < turned + front;
+            int64_t c = before ? (pack - turned) * PACK
+                               : end + (pack - turned - front) * PACK;
+            int n = least(PACK, (before ? a.begin : a.head) - c);
             store_at(a.y, row, h + c, load_at(a.x, row, h + c, n), n);
         }
     }
@@ -101,23 +106,17 @@ static loong_status_t run(const loong_kernel_call_t *call)
     a.y = mat_out(call, 0);
     a.head = attr->head_dim;
     a.half = a.table.cols / 2;
+    a.begin = attr->begin;
     a.interleaved = attr->interleaved;
     a.sign = attr->inverse ? -1.0f : 1.0f;
-    LOONG_LAUNCH((rope_kernel), grid_for(a.x), dim3(BLOCK), 0,
-                 stream_of(call), a, call->device_frame);
+    LOONG_LAUNCH((rope_kernel), grid_for(a.x), dim3(BLOCK), 0, stream_of(call),
+                 a, call->device_frame);
     return launched(call);
 }
 
 static bool support(const loong_kernel_query_t *query,
                     char reason[LOONG_REASON_SIZE])
 {
-    const loong_rope_attr_t *a = (const loong_rope_attr_t *)query->attr;
-    if (a->begin > 0) {
-        snprintf(reason, LOONG_REASON_SIZE,
-                 "rotates from channel %d of a head on, from 0 is allowed",
-                 a->begin);
-        return false;
-    }
     return cuda_support(query, 1u << 1, 0, reason);
 }
 

@@ -168,6 +168,29 @@ comm.overlap_work=64KiB
 fault=[{kind: slow, rank: 0, step: 1, seconds: 10ms, attempts: 1}]
 KEYS
 
+# Latent attention, experts chosen by groups.
+run latent <<KEYS
+$small
+model.foundation.family=deepseek_v3
+model.foundation.ffn_hidden_size=64
+model.foundation.q_lora_rank=20
+model.foundation.kv_lora_rank=16
+model.foundation.qk_head_dim=8
+model.foundation.qk_pos_emb_head_dim=4
+model.foundation.v_head_dim=12
+model.foundation.qk_layernorm_whole=false
+model.foundation.num_experts=8
+model.foundation.moe_router_topk=2
+model.foundation.moe_ffn_hidden_size=16
+model.foundation.moe_router_score_function=sigmoid
+model.foundation.moe_router_num_groups=4
+model.foundation.moe_router_group_topk=2
+model.foundation.moe_router_group_scores=2
+data.train=[{path: text}]
+train.micro_batch_size=1
+train.train_iters=1
+KEYS
+
 # What excludes some of it: lengths, llama3, an export and a start from it.
 run samples <<KEYS
 $small

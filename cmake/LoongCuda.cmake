@@ -63,10 +63,18 @@ function(loong_link_cuda)
   target_include_directories(loong_all PUBLIC
     ${PROJECT_SOURCE_DIR}/backends/cuda)
   if(LOONG_CUDA_FOUND)
-    target_sources(loong PRIVATE $<TARGET_OBJECTS:loong_cuda>)
-    target_link_libraries(loong PRIVATE CUDA::cudart_static)
+    loong_with_cuda(loong)
     target_link_options(loong PRIVATE LINKER:--exclude-libs,ALL)
   else()
     target_sources(loong PRIVATE $<TARGET_OBJECTS:loong_cuda_absent>)
+  endif()
+endfunction()
+
+# The backend in a program that links loong_all: its objects stand in front of
+# cuda_absent.c. Without a toolkit nothing changes.
+function(loong_with_cuda target)
+  if(LOONG_CUDA_FOUND)
+    target_sources(${target} PRIVATE $<TARGET_OBJECTS:loong_cuda>)
+    target_link_libraries(${target} PRIVATE CUDA::cudart_static)
   endif()
 endfunction()

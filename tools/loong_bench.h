@@ -10,6 +10,7 @@
 #include <stdint.h>
 
 #include "loong/context.h"
+#include "loong/device.h"
 #include "loong/exit_code.h"
 #include "loong/ops.h"
 #include "loong/recipe.h"
@@ -36,10 +37,11 @@ int bench_fail(const loong_context_t *ctx, loong_status_t status);
 /* Prints "loong-bench COMMAND: message" to stderr; LOONG_EXIT_USAGE. */
 int bench_usage(const char *command, const char *fmt, ...) LOONG_PRINTF(2, 3);
 
-/* One kernel for one query. Operands without a pointer get memory, inputs are
- * filled with numbers of size about 1 (labels and ids: whole numbers below
- * `ids`). */
+/* One kernel for one query. Operands without a pointer get memory of the
+ * device, inputs are filled with numbers of size about 1 (labels and ids: whole
+ * numbers below `ids`). */
 typedef struct bench_item {
+    loong_device_t *device; /* borrowed */
     const loong_kernel_t *kernel;
     loong_kernel_query_t query;
     loong_frame_t frame;
@@ -50,8 +52,10 @@ typedef struct bench_item {
     loong_cost_t cost;
     void *state;
     void *ptr[LOONG_MAX_OPERANDS];
-    bool owned[LOONG_MAX_OPERANDS];
+    size_t owned[LOONG_MAX_OPERANDS]; /* bytes, 0: given */
     void *workspace;
+    size_t workspace_size;
+    void *device_frame;
     double attr[BENCH_ATTR / sizeof(double)]; /* the op's attributes */
 } bench_item_t;
 
@@ -72,13 +76,12 @@ loong_status_t bench_item_describe(loong_context_t *ctx,
 
 /* Takes `kernel`, or the one that would be chosen when NULL; allocates, fills,
  * prepares. */
-loong_status_t bench_item_prepare(loong_context_t *ctx, bench_item_t *item,
-                                  const loong_kernel_t *kernel);
+loong_status_t bench_item_prepare(loong_context_t *ctx, loong_device_t *device,
+                                  const loong_kernel_t *kernel,
+                                  bench_item_t *item);
+/* Launches; a device may not have done it on return. */
 loong_status_t bench_item_run(loong_context_t *ctx, const bench_item_t *item);
 void bench_item_end(loong_context_t *ctx, bench_item_t *item);
-
-/* Memory in huge pages where there are any; freed with free(). */
-void *bench_memory(size_t size);
 
 double bench_now(void); /* seconds */
 

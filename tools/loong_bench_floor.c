@@ -32,9 +32,10 @@ typedef struct kind {
     int64_t rows, out, in; /* y [rows, out] = x [rows, in] w' */
     int64_t copies;        /* layers, or 1 */
     int64_t chunks;        /* launches per step and copy */
+    loong_device_t *device;
     bench_item_t item[PHASES];
-    char **weight;
-    char **grad;
+    void **weight;
+    void **grad;
     bench_times_t times[PHASES];
 } kind_t;
 
@@ -85,10 +86,10 @@ static loong_status_t describe(loong_context_t *ctx, const bench_model_t *m,
     if (phase == 0 && k->copies == 1) {
         item->query.arg[2].dtype = bench_wide(m->dtype); /* logits */
     }
-    return bench_item_prepare(ctx, item, NULL);
+    return bench_item_prepare(ctx, k->device, NULL, item);
 }
 
-static void fill_weight(const kind_t *k, loong_dtype_t dtype, char *weight)
+static void fill_weight(const kind_t *k, loong_dtype_t dtype, void *weight)
 {
     int64_t n = k->out * k->in;
     for (int64_t i = 0; i < n; i++) {
@@ -96,53 +97,72 @@ static void fill_weight(const kind_t *k, loong_dtype_t dtype, char *weight)
         uint32_t bits;
         memcpy(&bits, &value, sizeof(bits));
         if (dtype == LOONG_BF16) {
-            ((uint16_t *)(void *)weight)[i] = (uint16_t)(bits >> 16);
+            ((uint16_t *)weight)[i] = (uint16_t)(bits >> 16);
         } else if (dtype == LOONG_F32) {
-            ((float *)(void *)weight)[i] = value;
+            ((float *)weight)[i] = value;
         } else {
-            ((double *)(void *)weight)[i] = (double)value;
+            ((double *)weight)[i] = (double)value;
         }
     }
+}
+
+static size_t weight_bytes(const kind_t *k, loong_dtype_t dtype)
+{
+    return (size_t)(k->out * k->in) * loong_dtype_size(dtype);
+}
+
+static loong_status_t prepare_kind(loong_context_t *ctx,
+                                   const bench_model_t *m, kind_t *k)
+{
+    loong_status_t status = LOONG_OK;
+    k->weight = calloc((size_t)k->copies, sizeof(void *));
+    k->grad = calloc((size_t)k->copies, sizeof(void *));
+    for (int64_t c = 0; status == LOONG_OK && c < k->copies; c++) {
+        status = loong_device_alloc(k->device, weight_bytes(k, m->dtype),
+                                    "weight", &k->weight[c]);
+        if (status == LOONG_OK) {
+            fill_weight(k, m->dtype, k->weight[c]);
+            status = loong_device_alloc(
+                k->device, weight_bytes(k, bench_wide(m->dtype)), "gradient",
+                &k->grad[c]);
+        }
+    }
+    for (int phase = 0; status == LOONG_OK && phase < PHASES; phase++) {
+        status = describe(ctx, m, k, phase, &k->item[phase]);
+    }
+    return status;
 }
 
 static loong_status_t prepare(loong_context_t *ctx, const bench_model_t *m,
                               kind_t *kinds)
 {
-    for (int i = 0; i < KINDS; i++) {
-        kind_t *k = &kinds[i];
-        size_t n = (size_t)(k->out * k->in);
-        k->weight = calloc((size_t)k->copies, sizeof(char *));
-        k->grad = calloc((size_t)k->copies, sizeof(char *));
-        for (int64_t c = 0; c < k->copies; c++) {
-            k->weight[c] = bench_memory(n * loong_dtype_size(m->dtype));
-            k->grad[c] =
-                bench_memory(n * loong_dtype_size(bench_wide(m->dtype)));
-            fill_weight(k, m->dtype, k->weight[c]);
-        }
-        for (int phase = 0; phase < PHASES; phase++) {
-            loong_status_t status = describe(ctx, m, k, phase, &k->item[phase]);
-            if (status != LOONG_OK) {
-                return status;
-            }
-        }
+    loong_device_t *device = NULL;
+    loong_status_t status = loong_device_create(ctx, "cpu", 0, &device);
+    for (int i = 0; status == LOONG_OK && i < KINDS; i++) {
+        kinds[i].device = device;
+        status = prepare_kind(ctx, m, &kinds[i]);
     }
-    return LOONG_OK;
+    return status;
 }
 
-static void end(loong_context_t *ctx, kind_t *kinds)
+static void end(loong_context_t *ctx, const bench_model_t *m, kind_t *kinds)
 {
+    loong_device_t *device = kinds[0].device;
     for (int i = 0; i < KINDS; i++) {
+        kind_t *k = &kinds[i];
         for (int phase = 0; phase < PHASES; phase++) {
-            bench_item_end(ctx, &kinds[i].item[phase]);
-            free(kinds[i].times[phase].ms);
+            bench_item_end(ctx, &k->item[phase]);
+            free(k->times[phase].ms);
         }
-        for (int64_t c = 0; kinds[i].weight && c < kinds[i].copies; c++) {
-            free(kinds[i].weight[c]);
-            free(kinds[i].grad[c]);
+        for (int64_t c = 0; k->weight != NULL && c < k->copies; c++) {
+            loong_device_free(device, k->weight[c], weight_bytes(k, m->dtype));
+            loong_device_free(device, k->grad[c],
+                              weight_bytes(k, bench_wide(m->dtype)));
         }
-        free(kinds[i].weight);
-        free(kinds[i].grad);
+        free(k->weight);
+        free(k->grad);
     }
+    loong_device_destroy(&device);
 }
 
 static loong_status_t launch(loong_context_t *ctx, kind_t *k, int phase,
@@ -270,7 +290,7 @@ loong_status_t bench_floor_times(loong_context_t *ctx,
     if (status == LOONG_OK) {
         status = measure(ctx, kinds, steps, seconds, times);
     }
-    end(ctx, kinds);
+    end(ctx, model, kinds);
     return status;
 }
 
@@ -287,7 +307,7 @@ static int run(loong_context_t *ctx, const options_t *o)
     if (status == LOONG_OK) {
         print(o, kinds, &steps);
     }
-    end(ctx, kinds);
+    end(ctx, &o->model, kinds);
     free(steps.ms);
     return status == LOONG_OK ? LOONG_EXIT_OK : bench_fail(ctx, status);
 }

@@ -5,7 +5,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -16,20 +15,6 @@ double bench_now(void)
     struct timespec t;
     clock_gettime(CLOCK_MONOTONIC, &t);
     return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
-}
-
-void *bench_memory(size_t size)
-{
-    const size_t huge = (size_t)2 << 20;
-    size_t total = (size + huge - 1) / huge * huge;
-    void *memory = aligned_alloc(huge, total > 0 ? total : huge);
-    if (memory == NULL) {
-        fprintf(stderr, "loong-bench: cannot allocate %zu bytes\n", total);
-        exit(LOONG_EXIT_FAILED);
-    }
-    (void)madvise(memory, total, MADV_HUGEPAGE);
-    memset(memory, 0, total);
-    return memory;
 }
 
 void bench_times_add(bench_times_t *times, double ms)
@@ -195,7 +180,8 @@ static double next_number(uint32_t *state)
     return (double)(*state >> 8) * 0x1p-23 - 1.0;
 }
 
-static void fill(const bench_item_t *item, int i)
+/* Operand i, in host memory. */
+static void fill(const bench_item_t *item, int i, void *to)
 {
     const loong_karg_t *arg = &item->query.arg[i];
     int64_t n = loong_karg_rows(arg, NULL) * loong_karg_cols(arg, NULL);
@@ -211,19 +197,19 @@ static void fill(const bench_item_t *item, int i)
                 : (int64_t)((value + 1.0) * 0.5 * (double)item->ids);
         switch (arg->dtype) {
         case LOONG_F64:
-            ((double *)item->ptr[i])[k] = value;
+            ((double *)to)[k] = value;
             break;
         case LOONG_F32:
-            ((float *)item->ptr[i])[k] = single;
+            ((float *)to)[k] = single;
             break;
         case LOONG_BF16:
-            ((uint16_t *)item->ptr[i])[k] = (uint16_t)(bits >> 16);
+            ((uint16_t *)to)[k] = (uint16_t)(bits >> 16);
             break;
         case LOONG_I32:
-            ((int32_t *)item->ptr[i])[k] = (int32_t)whole;
+            ((int32_t *)to)[k] = (int32_t)whole;
             break;
         case LOONG_I64:
-            ((int64_t *)item->ptr[i])[k] = k;
+            ((int64_t *)to)[k] = k;
             break;
         default:
             break;
@@ -232,53 +218,104 @@ static void fill(const bench_item_t *item, int i)
 }
 
 static const loong_kernel_t *choose(loong_context_t *ctx,
+                                    const loong_device_t *device,
                                     const loong_kernel_query_t *query)
 {
     char reason[LOONG_REASON_SIZE];
     for (int i = 0;; i++) {
-        const loong_kernel_t *k = loong_find_kernel(ctx, query->op, "cpu", i);
+        const loong_kernel_t *k =
+            loong_find_kernel(ctx, query->op, loong_device_name(device), i);
         if (k == NULL || k->support == NULL || k->support(query, reason)) {
             return k;
         }
     }
 }
 
-loong_status_t bench_item_prepare(loong_context_t *ctx, bench_item_t *item,
-                                  const loong_kernel_t *kernel)
+/* Memory for operand i, and what an input holds. */
+static loong_status_t make_operand(const loong_op_t *op, bench_item_t *item,
+                                   int i)
+{
+    const loong_kernel_query_t *q = &item->query;
+    const loong_karg_t *arg = &q->arg[i];
+    size_t size = (size_t)loong_karg_rows(arg, NULL) * (size_t)arg->ld *
+                  loong_dtype_size(arg->dtype);
+    void *host = NULL;
+    loong_status_t status = loong_device_alloc(item->device, size, "operand",
+                                               &item->ptr[i]);
+    if (status != LOONG_OK) {
+        return status;
+    }
+    item->owned[i] = size;
+    if (i >= q->num_in) {
+        return LOONG_OK;
+    }
+    status = loong_device_host_alloc(item->device, size, "operand", &host);
+    if (status != LOONG_OK) {
+        return status;
+    }
+    fill(item, i, host);
+    if (op->example != NULL &&
+        (arg->dtype == LOONG_I32 || arg->dtype == LOONG_I64)) {
+        op->example(q, i, host);
+    }
+    status = loong_device_copy(item->device, item->ptr[i], host, size);
+    if (status == LOONG_OK) {
+        status = loong_device_synchronize(item->device);
+    }
+    loong_device_host_free(item->device, host);
+    return status;
+}
+
+/* What kernels use besides operands: workspace, and where frames are read on
+ * the device a copy of this one's. */
+static loong_status_t make_rest(bench_item_t *item)
+{
+    const loong_kernel_t *k = item->kernel;
+    item->workspace_size =
+        k->workspace != NULL ? k->workspace(&item->query) : 0;
+    loong_status_t status = LOONG_OK;
+    if (item->workspace_size > 0) {
+        status = loong_device_alloc(item->device, item->workspace_size,
+                                    "workspace", &item->workspace);
+    }
+    if (status == LOONG_OK && loong_device_flaw(item->device) != NULL) {
+        status = loong_device_alloc(item->device, sizeof(item->frame), "frame",
+                                    &item->device_frame);
+        if (status == LOONG_OK) {
+            status = loong_device_copy(item->device, item->device_frame,
+                                       &item->frame, sizeof(item->frame));
+        }
+    }
+    return status;
+}
+
+loong_status_t bench_item_prepare(loong_context_t *ctx, loong_device_t *device,
+                                  const loong_kernel_t *kernel,
+                                  bench_item_t *item)
 {
     loong_kernel_query_t *q = &item->query;
     const loong_op_t *op = loong_find_op(ctx, q->op);
+    loong_status_t status = LOONG_OK;
     q->attr = item->attr;
-    item->kernel = kernel != NULL ? kernel : choose(ctx, q);
+    item->device = device;
+    item->kernel = kernel != NULL ? kernel : choose(ctx, device, q);
     if (item->kernel == NULL) {
         return LOONG_ERR_NOT_FOUND;
     }
     if (op->cost != NULL) {
         op->cost(q, &item->cost);
     }
-    for (int i = 0; i < q->num_in + q->num_out; i++) {
-        const loong_karg_t *arg = &q->arg[i];
-        size_t size = (size_t)loong_karg_rows(arg, NULL) * (size_t)arg->ld *
-                      loong_dtype_size(arg->dtype);
-        if (arg->rank == 0 || item->ptr[i] != NULL) {
-            continue;
-        }
-        item->ptr[i] = bench_memory(size);
-        item->owned[i] = true;
-        if (i < q->num_in) {
-            fill(item, i);
-        }
-        if (i < q->num_in && op->example != NULL &&
-            (arg->dtype == LOONG_I32 || arg->dtype == LOONG_I64)) {
-            op->example(q, i, item->ptr[i]);
+    for (int i = 0; status == LOONG_OK && i < q->num_in + q->num_out; i++) {
+        if (q->arg[i].rank > 0 && item->ptr[i] == NULL) {
+            status = make_operand(op, item, i);
         }
     }
-    size_t scratch =
-        item->kernel->workspace != NULL ? item->kernel->workspace(q) : 0;
-    item->workspace = bench_memory(scratch);
-    return item->kernel->prepare != NULL
+    if (status == LOONG_OK) {
+        status = make_rest(item);
+    }
+    return status == LOONG_OK && item->kernel->prepare != NULL
                ? item->kernel->prepare(ctx, q, &item->state)
-               : LOONG_OK;
+               : status;
 }
 
 loong_status_t bench_item_run(loong_context_t *ctx, const bench_item_t *item)
@@ -292,6 +329,9 @@ loong_status_t bench_item_run(loong_context_t *ctx, const bench_item_t *item)
     call.ptr = item->ptr;
     call.workspace = item->workspace;
     call.accumulate = item->accumulate;
+    call.stream = loong_device_stream(item->device);
+    call.device_frame = item->device_frame;
+    call.flaw = loong_device_flaw(item->device);
     return item->kernel->run(&call);
 }
 
@@ -301,13 +341,15 @@ void bench_item_end(loong_context_t *ctx, bench_item_t *item)
         item->kernel->destroy(ctx, item->state);
     }
     for (int i = 0; i < LOONG_MAX_OPERANDS; i++) {
-        if (item->owned[i]) {
-            free(item->ptr[i]);
+        if (item->owned[i] > 0) {
+            loong_device_free(item->device, item->ptr[i], item->owned[i]);
         }
         item->ptr[i] = NULL;
-        item->owned[i] = false;
+        item->owned[i] = 0;
     }
-    free(item->workspace);
+    loong_device_free(item->device, item->workspace, item->workspace_size);
+    loong_device_free(item->device, item->device_frame, sizeof(item->frame));
+    item->device_frame = NULL;
     item->workspace = NULL;
     item->state = NULL;
 }

@@ -16,6 +16,7 @@ enum { MAX_KERNELS = 16 };
 
 typedef struct options {
     const char *op;
+    const char *device;
     loong_dtype_t dtype;
     int64_t shape[BENCH_SHAPE];
     int num_shape;
@@ -280,11 +281,12 @@ static void print_result(const options_t *o, const bench_item_t *item,
     }
     if (o->json) {
         printf("{\"op\":\"%s\",\"kernel\":\"%s\",\"dtype\":\"%s\","
-               "\"shape\":[%s],\"threads\":%d,\"ms_best\":%.6g,"
-               "\"ms_median\":%.6g,\"gflops\":%.6g,\"gbytes_per_s\":%.6g,"
-               "\"runs\":%d}\n",
-               o->op, item->kernel->name, loong_dtype_name(o->dtype), shape,
-               o->threads, best, median, item->cost.flops / median * 1e-6,
+               "\"device\":\"%s\",\"shape\":[%s],\"threads\":%d,"
+               "\"ms_best\":%.6g,\"ms_median\":%.6g,\"gflops\":%.6g,"
+               "\"gbytes_per_s\":%.6g,\"runs\":%d}\n",
+               o->op, item->kernel->name, loong_dtype_name(o->dtype),
+               loong_device_name(item->device), shape, o->threads, best,
+               median, item->cost.flops / median * 1e-6,
                item->cost.bytes / median * 1e-6, times->count);
         return;
     }
@@ -294,28 +296,91 @@ static void print_result(const options_t *o, const bench_item_t *item,
            times->count);
 }
 
-/* Rounds over all items until the time is over; at least three rounds. */
+/* `launches` of an item, until the device has done them; *ms_p: each. */
+static loong_status_t timed(loong_context_t *ctx, const bench_item_t *item,
+                            int launches, double *ms_p)
+{
+    double begin = bench_now();
+    loong_status_t status = LOONG_OK;
+    for (int i = 0; status == LOONG_OK && i < launches; i++) {
+        status = bench_item_run(ctx, item);
+    }
+    if (status == LOONG_OK) {
+        status = loong_device_synchronize(item->device);
+    }
+    *ms_p = 1e3 * (bench_now() - begin) / launches;
+    return status;
+}
+
+/* Rounds over all items until the time is over; at least three rounds. Where
+ * launches do not wait for the device, so many at a time that waiting does not
+ * count. */
 static loong_status_t measure(loong_context_t *ctx, const options_t *o,
                               int count, const bench_item_t *items,
                               bench_times_t *times)
 {
-    double end = bench_now() + o->seconds;
-    for (int round = 0; round < 4 || bench_now() < end; round++) {
-        for (int i = 0; i < count; i++) {
-            double begin = bench_now();
-            loong_status_t status = bench_item_run(ctx, &items[i]);
+    int launches[MAX_KERNELS];
+    double ms = 0.0;
+    for (int i = 0; i < count; i++) {
+        for (int warm = 0; warm < 2; warm++) {
+            loong_status_t status = timed(ctx, &items[i], 1, &ms);
             if (status != LOONG_OK) {
                 return status;
             }
-            if (round > 0) { /* the first one warms up */
-                bench_times_add(&times[i], 1e3 * (bench_now() - begin));
+        }
+        bool waits = items[i].device_frame == NULL;
+        launches[i] = waits || ms > 10.0 ? 1 : (int)(10.0 / ms) + 1;
+    }
+    double end = bench_now() + o->seconds;
+    for (int round = 0; round < 3 || bench_now() < end; round++) {
+        for (int i = 0; i < count; i++) {
+            loong_status_t status = timed(ctx, &items[i], launches[i], &ms);
+            if (status != LOONG_OK) {
+                return status;
             }
+            bench_times_add(&times[i], ms);
         }
     }
     return LOONG_OK;
 }
 
-static int run_op(loong_context_t *ctx, const options_t *o, int index)
+/* The kernels of the device that take the query, ready to run. */
+static loong_status_t prepare(loong_context_t *ctx, const options_t *o,
+                              loong_device_t *device, bench_item_t *model,
+                              int *count_p, bench_item_t *items)
+{
+    loong_status_t status = LOONG_OK;
+    model->query.attr = model->attr;
+    model->query.accumulate = model->accumulate = o->accumulate ? ~0u : 0u;
+    for (int i = 0; status == LOONG_OK && *count_p < MAX_KERNELS; i++) {
+        char reason[LOONG_REASON_SIZE] = "";
+        const loong_kernel_t *k = loong_find_kernel(
+            ctx, model->query.op, loong_device_name(device), i);
+        if (k == NULL) {
+            if (i == 0 && !o->json) {
+                printf("%-16s no kernel for %s\n", o->op,
+                       loong_device_name(device));
+            }
+            break;
+        }
+        if (strstr(k->name, "_ref") != NULL && !o->reference) {
+            continue;
+        }
+        if (k->support != NULL && !k->support(&model->query, reason)) {
+            if (!o->json) {
+                printf("%-16s %-26s refused: %s\n", o->op, k->name, reason);
+            }
+            continue;
+        }
+        bench_item_t *item = &items[(*count_p)++];
+        *item = *model;
+        status = bench_item_prepare(ctx, device, k, item);
+    }
+    return status;
+}
+
+static int run_op(loong_context_t *ctx, const options_t *o,
+                  loong_device_t *device, int index)
 {
     static bench_item_t items[MAX_KERNELS];
     bench_times_t times[MAX_KERNELS];
@@ -323,27 +388,8 @@ static int run_op(loong_context_t *ctx, const options_t *o, int index)
     int count = 0;
     memset(times, 0, sizeof(times));
     loong_status_t status = ops[index].describe(ctx, o, &model);
-    for (int i = 0; status == LOONG_OK && count < MAX_KERNELS; i++) {
-        char reason[LOONG_REASON_SIZE] = "";
-        const loong_kernel_t *k =
-            loong_find_kernel(ctx, model.query.op, "cpu", i);
-        if (k == NULL) {
-            break;
-        }
-        if (strstr(k->name, "_ref") != NULL && !o->reference) {
-            continue;
-        }
-        model.query.attr = model.attr;
-        model.query.accumulate = model.accumulate = o->accumulate ? ~0u : 0u;
-        if (k->support != NULL && !k->support(&model.query, reason)) {
-            if (!o->json) {
-                printf("%-16s %-26s refused: %s\n", o->op, k->name, reason);
-            }
-            continue;
-        }
-        items[count] = model;
-        status = bench_item_prepare(ctx, &items[count], k);
-        count++;
+    if (status == LOONG_OK) {
+        status = prepare(ctx, o, device, &model, &count, items);
     }
     if (status == LOONG_OK) {
         status = measure(ctx, o, count, items, times);
@@ -364,6 +410,7 @@ static int help(void)
            "Times every kernel of an op (all ops when none is named), in turn,"
            "\nuntil the time is over.\n\n"
            "  --op NAME          one of the ops below\n"
+           "  --device NAME      cpu (default), cuda\n"
            "  --shape A,B,...    its sizes\n"
            "  --dtype TYPE       bf16 (default), fp32, fp64\n"
            "  --threads N        default: OMP_NUM_THREADS or the processors\n"
@@ -379,7 +426,8 @@ static int help(void)
     return LOONG_EXIT_OK;
 }
 
-static int run_all(loong_context_t *ctx, options_t *o, const char *shape)
+static int run_all(loong_context_t *ctx, options_t *o, loong_device_t *device,
+                   const char *shape)
 {
     const char *only = o->op;
     print_header(o);
@@ -397,7 +445,7 @@ static int run_all(loong_context_t *ctx, options_t *o, const char *shape)
             return bench_usage("op", "--shape '%s': %s takes %s", text,
                                ops[i].name, ops[i].shape);
         }
-        int code = run_op(ctx, o, i);
+        int code = run_op(ctx, o, device, i);
         if (code != LOONG_EXIT_OK) {
             return code;
         }
@@ -410,6 +458,7 @@ static int parse(int argc, char **argv, options_t *o, const char **shape_p)
 {
     static const struct option table[] = {
         {"op", required_argument, NULL, 'o'},
+        {"device", required_argument, NULL, 'D'},
         {"shape", required_argument, NULL, 's'},
         {"dtype", required_argument, NULL, 'd'},
         {"threads", required_argument, NULL, 't'},
@@ -428,6 +477,8 @@ static int parse(int argc, char **argv, options_t *o, const char **shape_p)
                                "--op '%s' is none of the ops that "
                                "--help lists",
                                optarg);
+        } else if (c == 'D') {
+            o->device = optarg;
         } else if (c == 's') {
             *shape_p = optarg;
         } else if (c == 'd') {
@@ -458,6 +509,7 @@ int bench_op(loong_context_t *ctx, int argc, char **argv)
     options_t o;
     const char *shape = NULL;
     memset(&o, 0, sizeof(o));
+    o.device = "cpu";
     o.dtype = LOONG_BF16;
     o.threads = bench_threads();
     o.seconds = 2.0;
@@ -474,5 +526,12 @@ int bench_op(loong_context_t *ctx, int argc, char **argv)
     if (shape != NULL && o.op == NULL) {
         return bench_usage("op", "--shape needs --op");
     }
-    return run_all(ctx, &o, shape);
+    loong_device_t *device = NULL;
+    loong_status_t status = loong_device_create(ctx, o.device, 0, &device);
+    if (status != LOONG_OK) {
+        return bench_fail(ctx, status);
+    }
+    code = run_all(ctx, &o, device, shape);
+    loong_device_destroy(&device);
+    return code;
 }

@@ -33,6 +33,7 @@ add_executable(loong-bench tools/loong_bench.c tools/loong_bench_floor.c
   tools/loong_bench_item.c tools/loong_bench_op.c tools/loong_bench_parity.c
   tools/loong_bench_step.c tools/loong_bench_tokenizer.c)
 target_link_libraries(loong-bench PRIVATE loong_layouts)
+loong_with_cuda(loong-bench)
 target_compile_definitions(loong-bench PRIVATE
   LOONG_CONFIG_DIR="${PROJECT_SOURCE_DIR}/configs"
   LOONG_TO_CONFIGS="${to_share}/loong/configs")

@@ -1,5 +1,11 @@
 # Simulated devices: the kernels and the backends of devices that are not
 # there, compiled for the processor and run by the everyday tests.
+
+# Of tests/ops, what runs on a CUDA device: here, and on a real one (tests/gpu).
+set(LOONG_CUDA_OP_TESTS linear cross_entropy pointwise in_place optimizer rules)
+set(LOONG_OP_TEST_SOURCES op_case.c op_counts.c op_launch.c op_device.c)
+list(TRANSFORM LOONG_OP_TEST_SOURCES PREPEND ${PROJECT_SOURCE_DIR}/tests/ops/)
+
 if(LOONG_SANITIZE)
   message(STATUS "Simulated CUDA device: skipped, it sanitizes by itself")
   return()
@@ -72,10 +78,8 @@ endfunction()
 
 loong_cuda_sim_test(NAME cuda_device LABELS sim
   SOURCES ${cudasim}/test_device.c)
-set(ops ${PROJECT_SOURCE_DIR}/tests/ops)
-foreach(name linear cross_entropy pointwise in_place optimizer rules)
+foreach(name ${LOONG_CUDA_OP_TESTS})
   loong_cuda_sim_test(NAME cuda_op_${name} LABELS "sim;ops" SOURCES
-    ${ops}/test_${name}.c ${ops}/op_case.c ${ops}/op_counts.c
-    ${ops}/op_launch.c ${ops}/op_device.c)
+    ${PROJECT_SOURCE_DIR}/tests/ops/test_${name}.c ${LOONG_OP_TEST_SOURCES})
   target_compile_definitions(test_cuda_op_${name} PRIVATE OP_DEVICE="cuda")
 endforeach()

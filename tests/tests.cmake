@@ -80,6 +80,7 @@ add_test(NAME install COMMAND ${PROJECT_SOURCE_DIR}/tests/cli/install.sh
   ${PROJECT_BINARY_DIR} ${PROJECT_SOURCE_DIR})
 set_tests_properties(install PROPERTIES LABELS cli TIMEOUT 60)
 loong_test(NAME configs SOURCES tests/unit/test_configs.c LABELS unit)
+include(tests/models/models.cmake)
 include(tests/lint/lint.cmake)
 loong_test(NAME tokenizer SOURCES tests/unit/test_tokenizer.c LABELS unit)
 include(tests/data/tokenizer.cmake)

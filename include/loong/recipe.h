@@ -2,8 +2,11 @@
  *
  * The recipe: what a run shall do, as YAML with a schema.
  *
- *   defaults:                    # files laid under this one, in this order
- *     - models/qwen3/0.6b.yaml   # beside this file, or in configs/
+ *   defaults:                # files laid under this one, in this order
+ *     - cluster.yaml         # beside this file, or in configs/
+ *   model: qwen3/qwen3_8b    # models/qwen3/qwen3_8b.yaml, found alike
+ *   foundation:              # changes parts of it: short for model.foundation
+ *     num_layers: 4
  *   train:
  *     train_iters: 1000
  *

@@ -489,8 +489,10 @@ static loong_status_t read_config(loong_hf_reader_t *r)
                 r->path);
     r->type = loongi_hf_type_find(loongi_json_string(type));
     LOONG_CHECK(r->ctx, r->type != NULL, LOONG_ERR_UNSUPPORTED,
-                "%s: model_type '%s' is not supported (%s are)", r->path,
-                loongi_json_string(type), loongi_hf_type_list());
+                "%s: model_type '%s' is not supported, the nearest is %s "
+                "(%s are)", r->path, loongi_json_string(type),
+                loongi_hf_type_nearest(loongi_json_string(type)),
+                loongi_hf_type_list());
     LOONG_TRY(loongi_pairs_create(r->ctx, &r->pairs));
     r->problems = loongi_problems_begin(r->ctx);
     loong_status_t status = map_all(r);

@@ -388,6 +388,8 @@ static const loong_hf_type_t types[] = {
      deepseek_v3_fixed, 1e4, false},
 };
 
+enum { LONGEST_TYPE = 128 };
+
 const loong_hf_type_t *loongi_hf_type_find(const char *model_type)
 {
     for (int64_t i = 0; i < LOONG_COUNT_OF(types); i++) {
@@ -396,6 +398,21 @@ const loong_hf_type_t *loongi_hf_type_find(const char *model_type)
         }
     }
     return NULL;
+}
+
+const char *loongi_hf_type_nearest(const char *model_type)
+{
+    const char *nearest = types[0].model_type;
+    int best = LONGEST_TYPE;
+    for (int64_t i = 0; i < LOONG_COUNT_OF(types); i++) {
+        int distance =
+            loongi_edit_distance(model_type, types[i].model_type, best);
+        if (distance < best) {
+            best = distance;
+            nearest = types[i].model_type;
+        }
+    }
+    return nearest;
 }
 
 const char *loongi_hf_type_list(void)

@@ -45,6 +45,8 @@ typedef struct loong_hf_type {
 
 /* NULL when not supported. */
 const loong_hf_type_t *loongi_hf_type_find(const char *model_type);
+/* The likest name among them. */
+const char *loongi_hf_type_nearest(const char *model_type);
 /* "gpt2, llama, ..." */
 const char *loongi_hf_type_list(void);
 

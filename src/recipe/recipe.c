@@ -14,10 +14,14 @@
 
 enum { PATH_LENGTH = 1024, FILE_LENGTH = 2 * PATH_LENGTH + 2, MAX_CHAIN = 16 };
 
+#define SHORT "foundation"
+#define FOUNDATION "model." SHORT
+
 /* Files being loaded, innermost last: a file cannot be its own default, by
  * whatever name. */
 typedef struct chain {
     int depth;
+    int placed; /* files put at some place of a recipe, "@place" */
     struct {
         dev_t device;
         ino_t inode;
@@ -75,7 +79,9 @@ static loong_status_t load_default(loong_recipe_t *r, const char *asking,
                 r->params.config_dir != NULL ? " or in " : "",
                 r->params.config_dir != NULL ? r->params.config_dir : "");
     loong_tree_t *tree = NULL;
+    chain->placed += at != NULL;
     loong_status_t status = load_file(r, found, chain, &tree);
+    chain->placed -= at != NULL;
     if (status != LOONG_OK) {
         loongi_error_note(r->ctx, "among the defaults of %s:%d", item->file,
                           item->line);
@@ -86,6 +92,82 @@ static loong_status_t load_default(loong_recipe_t *r, const char *asking,
                                    &tree));
     }
     return loongi_tree_merge(r->arena, *under_p, tree, under_p);
+}
+
+/* ---- short forms: "model: qwen3/qwen3_8b", "foundation:" ----------------- */
+
+static bool is_preset(const loong_tree_t *model)
+{
+    return model != NULL && model->kind == LOONG_TREE_SCALAR &&
+           !model->is_null;
+}
+
+static loong_status_t no_preset(loong_recipe_t *r, const loong_tree_t *item)
+{
+    char where[32] = "";
+    const char *dir = r->params.config_dir;
+    loong_text_t text = loongi_text_begin(r->ctx);
+    if (item->line > 0) {
+        snprintf(where, sizeof(where), ":%d", item->line);
+    }
+    loongi_text_printf(&text, "%s%s: model: no preset '%s': no file "
+                       "models/%s.yaml beside this one%s%s",
+                       item->file, where, item->text, item->text,
+                       dir != NULL ? " or in " : "", dir != NULL ? dir : "");
+    if (dir != NULL) {
+        loongi_recipe_suggest_preset(dir, item->text, &text);
+    }
+    loong_status_t status = LOONG_FAIL(r->ctx, LOONG_ERR_NOT_FOUND, "%s",
+                                       loongi_text_get(&text));
+    loongi_text_free(&text);
+    return status;
+}
+
+/* Puts the file of a preset in place of the model of a recipe. */
+static loong_status_t load_preset(loong_recipe_t *r, const char *asking,
+                                  const loong_tree_t *item, chain_t *chain,
+                                  loong_tree_t **root_p)
+{
+    char wanted[PATH_LENGTH];
+    char found[FILE_LENGTH];
+    loong_tree_t *tree = NULL;
+    int n = snprintf(wanted, sizeof(wanted), "models/%s.yaml", item->text);
+    if (n >= PATH_LENGTH || !resolve(r, asking, wanted, found)) {
+        return no_preset(r, item);
+    }
+    chain->placed++;
+    LOONG_TRY(load_file(r, found, chain, &tree));
+    chain->placed--;
+    if (loongi_tree_get(*root_p, "model") != NULL) {
+        LOONG_TRY(loongi_tree_edit(r->ctx, r->arena, *root_p, "model", NULL,
+                                   root_p));
+    }
+    return loongi_tree_edit(r->ctx, r->arena, *root_p, FOUNDATION, tree,
+                            root_p);
+}
+
+/* Of a file that is a whole recipe. */
+static loong_status_t expand(loong_recipe_t *r, const char *path,
+                             loong_tree_t **tree_p, chain_t *chain,
+                             loong_tree_t **under_p)
+{
+    loong_tree_t *tree = *tree_p;
+    const loong_tree_t *model = loongi_tree_get(tree, "model");
+    loong_tree_t *part = loongi_tree_get(tree, SHORT);
+    const loong_tree_t *whole = loongi_tree_get(model, SHORT);
+    if (is_preset(model)) {
+        LOONG_TRY(load_preset(r, path, model, chain, under_p));
+        (void)loongi_tree_remove(tree, "model");
+    }
+    if (part == NULL) {
+        return LOONG_OK;
+    }
+    LOONG_CHECK(r->ctx, whole == NULL, LOONG_ERR_CONFIG,
+                "%s:%d: " SHORT ": " FOUNDATION " in line %d is the same, one "
+                "of them wanted",
+                part->file, part->line, whole->line);
+    (void)loongi_tree_remove(tree, SHORT);
+    return loongi_tree_edit(r->ctx, r->arena, tree, FOUNDATION, part, tree_p);
 }
 
 /* Lays a document over its defaults. */
@@ -109,6 +191,9 @@ static loong_status_t compose(loong_recipe_t *r, const char *path,
                                    &under));
         }
         loongi_tree_remove(tree, "defaults");
+    }
+    if (chain->placed == 0) {
+        LOONG_TRY(expand(r, path, &tree, chain, &under));
     }
     return loongi_tree_merge(r->arena, under, tree, tree_p);
 }
@@ -160,15 +245,25 @@ static loong_status_t load_file(loong_recipe_t *r, const char *path,
 
 static const char command_line[] = "command line";
 
+/* "foundation.x" is short for "model.foundation.x". */
+static void whole_path(const char *text, int length, char path[PATH_LENGTH])
+{
+    size_t n = strlen(SHORT);
+    bool is_short = strncmp(text, SHORT, n) == 0 &&
+                    ((size_t)length == n || text[n] == '.');
+    snprintf(path, PATH_LENGTH, "%s%.*s", is_short ? "model." : "", length,
+             text);
+}
+
 /* "a.b=value" without its signs. */
 static loong_status_t assign(loong_recipe_t *r, const char *text, bool add)
 {
     char path[PATH_LENGTH];
     loong_tree_t *value = NULL;
     const char *equal = strchr(text, '=');
-    LOONG_CHECK(r->ctx, equal != NULL && equal - text < PATH_LENGTH,
+    LOONG_CHECK(r->ctx, equal != NULL && equal - text < PATH_LENGTH - 8,
                 LOONG_ERR_CONFIG, "a.b=c, +a.b=c, ++a.b=c or ~a.b wanted");
-    snprintf(path, sizeof(path), "%.*s", (int)(equal - text), text);
+    whole_path(text, (int)(equal - text), path);
     LOONG_TRY(loongi_tree_parse(r->ctx, r->arena, command_line, equal + 1,
                                 strlen(equal + 1), &value));
     if (value == NULL) {
@@ -178,6 +273,10 @@ static loong_status_t assign(loong_recipe_t *r, const char *text, bool add)
     LOONG_CHECK(r->ctx, !add || loongi_tree_find(r->root, path) == NULL,
                 LOONG_ERR_CONFIG, "the key is set already; %s=... changes it",
                 path);
+    if (strcmp(path, "model") == 0 && is_preset(value)) {
+        chain_t chain = {0};
+        return load_preset(r, command_line, value, &chain, &r->root);
+    }
     return loongi_tree_edit(r->ctx, r->arena, r->root, path, value, &r->root);
 }
 
@@ -185,7 +284,10 @@ static loong_status_t apply_override(loong_recipe_t *r, const char *text)
 {
     loong_status_t status;
     if (text[0] == '~') {
-        status = loongi_tree_edit(r->ctx, r->arena, r->root, text + 1, NULL,
+        char path[PATH_LENGTH];
+        whole_path(text + 1, (int)LOONG_MIN(strlen(text + 1), PATH_LENGTH - 8),
+                   path);
+        status = loongi_tree_edit(r->ctx, r->arena, r->root, path, NULL,
                                   &r->root);
     } else if (text[0] == '+') {
         bool force = text[1] == '+';

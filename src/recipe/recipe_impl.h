@@ -30,6 +30,11 @@ const loong_recipe_key_t *loongi_recipe_key_at(const loong_recipe_t *recipe,
 const loong_recipe_key_t *loongi_recipe_nearest(const loong_recipe_t *recipe,
                                                 const char *path);
 
+/* Adds to a message what a model without a file could have meant: the likest
+ * name, the sizes of its family or the families of config_dir. */
+void loongi_recipe_suggest_preset(const char *config_dir, const char *wanted,
+                                  loong_text_t *text);
+
 /* The key of a path, list indices ignored; NULL when the schema has none. */
 const loong_recipe_key_t *loongi_recipe_find(const loong_recipe_t *recipe,
                                              const char *path);

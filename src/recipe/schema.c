@@ -165,6 +165,9 @@ static const loong_recipe_key_t keys[] = {
         "width of an expert that all tokens meet"),
     BOOL(M "moe_shared_expert_gate", NULL, SAME,
          "the shared expert's output is times a sigmoid of the token"),
+    TEXT("model.from_hf", NULL, FREE,
+         "Hugging Face directory whose config.json says what the model is; "
+         "init.from_hf takes its weights as well"),
     TEXTS("model.freeze", SAME, "globs of parameter names that stay fixed"),
 
     INT("parallel.tensor_model_parallel_size", "1", 1, 1024, FREE,

@@ -16,6 +16,8 @@
 
 #define FOUNDATION "model.foundation"
 
+enum { PLAN_TOKENS = 4096 }; /* of a sample, where nothing says it */
+
 /* ---- settings ------------------------------------------------------------ */
 
 static int choice(const char *text, const char *const *names, int count)
@@ -132,15 +134,20 @@ static void tell_override(const loong_trainer_t *t, const char *path,
     }
 }
 
-/* A Hugging Face directory gives the keys that the recipe does not set. */
-static loong_status_t adopt_hf_keys(loong_trainer_t *t)
+/* The config.json of a directory gives the keys that are not set so far. */
+static loong_status_t adopt_hf_keys(loong_trainer_t *t, const char *key)
 {
-    const char *dir = loong_recipe_text(t->recipe, "init.from_hf");
+    const char *dir = loong_recipe_text(t->recipe, key);
     loong_pairs_t *pairs = NULL;
     if (dir == NULL) {
         return LOONG_OK;
     }
-    LOONG_TRY(loongi_hf_config_read(t->ctx, dir, &pairs));
+    loong_status_t read = loongi_hf_config_read(t->ctx, dir, &pairs);
+    if (read != LOONG_OK) {
+        loongi_error_note(t->ctx, "wanted by %s (%s)", key,
+                          loong_recipe_where(t->recipe, key));
+        return read;
+    }
     loong_status_t status = LOONG_OK;
     for (int64_t i = 0; i < pairs->count && status == LOONG_OK; i++) {
         char path[256];
@@ -380,14 +387,48 @@ static loong_status_t complete_for_evaluation(loong_trainer_t *t)
                                      "an evaluation");
 }
 
+/* A recipe that says nothing but what the model is still has a plan: that of
+ * one micro-batch a rank. */
+static loong_status_t complete_for_plan(loong_trainer_t *t)
+{
+    static const char longest[] = FOUNDATION ".max_position_embeddings";
+    static const char *const keys[] = {"data.seq_length",
+                                       "train.global_batch_size",
+                                       "train.train_iters", "optimizer.lr"};
+    int64_t length = loong_recipe_int(t->recipe, longest);
+    const char *origin = "assumed: the recipe is a model alone";
+    char values[LOONG_COUNT_OF(keys)][24] = {"", "", "1", "0"};
+    for (int64_t i = 0; i < LOONG_COUNT_OF(keys); i++) {
+        if (loong_recipe_is_set(t->recipe, keys[i])) {
+            return LOONG_OK;
+        }
+    }
+    length = length > 0 ? LOONG_MIN(length, PLAN_TOKENS) : PLAN_TOKENS;
+    snprintf(values[0], sizeof(values[0]), "%lld", (long long)length);
+    snprintf(values[1], sizeof(values[1]), "%lld",
+             (long long)loong_recipe_int(t->recipe, "train.micro_batch_size") *
+                 t->parallel.ranks);
+    for (int64_t i = 0; i < LOONG_COUNT_OF(keys); i++) {
+        LOONG_TRY(loong_recipe_set(t->recipe, keys[i], values[i], origin));
+        if (loong_comm_rank(t->comm) == 0) {
+            loongi_log(t->ctx, LOONG_LOG_INFO, "%s: %s %s", origin, keys[i],
+                       values[i]);
+        }
+    }
+    return LOONG_OK;
+}
+
 /* What needs no other rank. */
 static loong_status_t plan(loong_trainer_t *t)
 {
     loong_component_params_t model;
     memset(&model, 0, sizeof(model));
-    LOONG_TRY(adopt_hf_keys(t));
+    LOONG_TRY(adopt_hf_keys(t, "model.from_hf"));
+    LOONG_TRY(adopt_hf_keys(t, "init.from_hf"));
     if (t->evaluate_only) {
         LOONG_TRY(complete_for_evaluation(t));
+    } else if (t->plan_only) {
+        LOONG_TRY(complete_for_plan(t));
     }
     LOONG_TRY(check_recipe(t, &model));
     read_settings(t);

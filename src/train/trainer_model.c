@@ -10,22 +10,32 @@
 
 #define FOUNDATION "model.foundation"
 
-/* The names there are, as "a, b, c". */
+/* The names there are, as "a, b, c", and the nearest to a name. */
 static loong_status_t unknown_family(loong_trainer_t *t, const char *name)
 {
     static const char path[] = FOUNDATION ".family";
     loong_text_t names = loongi_text_begin(t->ctx);
+    const char *near = "";
+    int best = 4;
     for (int64_t i = 0; loong_family_at(t->ctx, i) != NULL; i++) {
-        loongi_text_printf(&names, "%s%s", i > 0 ? ", " : "",
-                           loong_family_at(t->ctx, i)->name);
+        const char *other = loong_family_at(t->ctx, i)->name;
+        int distance = loongi_edit_distance(name != NULL ? name : "", other,
+                                            best);
+        near = distance < best ? other : near;
+        best = LOONG_MIN(best, distance);
+        loongi_text_printf(&names, "%s%s", i > 0 ? ", " : "", other);
     }
     loong_status_t status =
         name == NULL
-            ? LOONG_FAIL(t->ctx, LOONG_ERR_CONFIG, "%s is not set; there are "
-                         "%s", path, loongi_text_get(&names))
-            : LOONG_FAIL(t->ctx, LOONG_ERR_CONFIG, "%s: %s: found %s; there "
-                         "are %s", loong_recipe_where(t->recipe, path), path,
-                         name, loongi_text_get(&names));
+            ? LOONG_FAIL(t->ctx, LOONG_ERR_CONFIG,
+                         "no model: model: FAMILY/SIZE takes a preset, "
+                         "model.from_hf what config.json of a directory says, "
+                         "%s one of %s", path, loongi_text_get(&names))
+            : LOONG_FAIL(t->ctx, LOONG_ERR_CONFIG,
+                         "%s: %s: found %s%s%s%s; there are %s",
+                         loong_recipe_where(t->recipe, path), path, name,
+                         near[0] != '\0' ? "; did you mean " : "", near,
+                         near[0] != '\0' ? "?" : "", loongi_text_get(&names));
     loongi_text_free(&names);
     return status;
 }

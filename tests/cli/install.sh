@@ -26,7 +26,7 @@ for tool in loong-ckpt loong-data loong-bench loong-supervise; do
     "$place/bin/$tool" --help >/dev/null
 done
 cat >recipe.yaml <<EOF2
-defaults: [models/qwen3/0.6b.yaml@model.foundation]
+model: qwen3/qwen3_0.6b
 data: {seq_length: 128, train: [{path: data}]}
 train: {global_batch_size: 1, train_iters: 1}
 optimizer: {lr: 1e-4}

@@ -208,6 +208,7 @@ $small
 train.train_tokens=128
 data.train=[{path: text}]
 init.from_hf=hf
+model.from_hf=hf
 KEYS
 run experts <<KEYS
 $small

@@ -42,7 +42,7 @@ YAML
 }
 
 recipe 405b.yaml \
-    "defaults: [$source/configs/models/llama3.1/405b.yaml@model.foundation]"
+    "defaults: [$source/configs/models/llama3.1/llama3.1_405b.yaml@model.foundation]"
 recipe trillion.yaml 'model: {foundation: {family: llama, num_layers: 128,
   hidden_size: 24576, ffn_hidden_size: 98304, num_attention_heads: 192,
   num_query_groups: 16, vocab_size: 200000, max_position_embeddings: 4096}}'

@@ -267,7 +267,9 @@ static const struct {
     const char *config, *text;
 } refused[] = {
     {"{}", "no model_type"},
-    {"{\"model_type\":\"bert\"}", "'bert' is not supported (gpt2, llama"},
+    {"{\"model_type\":\"bert\"}",
+     "'bert' is not supported, the nearest is gpt2 (gpt2, llama"},
+    {"{\"model_type\":\"deepseek_v32\"}", "the nearest is deepseek_v2 ("},
     {"{\"model_type\":\"llama\"}", "hidden_size is missing"},
     {"{" LLAMA ",\"hidden_act\":\"relu\"}", "hidden_act = \"relu\""},
     {"{" QWEN2 ",\"attention_bias\":true}", "attention_bias = true"},

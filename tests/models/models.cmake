@@ -1,0 +1,18 @@
+# Families and presets: README.md in this folder.
+set(presets tests/models/preset.c)
+loong_test(NAME presets SOURCES tests/models/test_presets.c ${presets}
+  LABELS "unit;models")
+loong_test(NAME recipe_model SOURCES tests/models/test_recipe_model.c
+  LABELS "unit;models")
+loong_test(NAME families SOURCES tests/models/test_families.c
+  tests/parallel/layout_run.c LABELS "parallel;models" TIMEOUT 600
+  LIBS loong_layouts)
+target_include_directories(test_families PRIVATE
+  ${PROJECT_SOURCE_DIR}/tests/parallel)
+add_test(NAME families_all COMMAND test_families
+  WORKING_DIRECTORY ${PROJECT_BINARY_DIR})
+set_tests_properties(families PROPERTIES
+  ENVIRONMENT "OMP_NUM_THREADS=1;GOMP_SPINCOUNT=10000")
+set_tests_properties(families_all PROPERTIES LABELS "parallel;models;full"
+  TIMEOUT 600
+  ENVIRONMENT "OMP_NUM_THREADS=1;GOMP_SPINCOUNT=10000;LOONG_FAMILIES=all")

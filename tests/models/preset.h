@@ -1,0 +1,23 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The presets under configs/models, for tests and for docs/models.md. */
+#ifndef PRESET_H
+#define PRESET_H
+
+#include "pairs.h"
+
+/* Calls visit with "qwen3/qwen3_8b" for every preset, in the order of the
+ * alphabet; returns how many there are. */
+int preset_each(void (*visit)(void *user, const char *name), void *user);
+
+/* The model keys of a recipe that names only this preset. */
+loong_pairs_t *preset_load(loong_context_t *ctx, const char *name);
+
+typedef struct preset_size {
+    int64_t parameters; /* a tied output matrix counts once */
+    int64_t active;     /* those that a token meets */
+} preset_size_t;
+void preset_measure(loong_context_t *ctx, const loong_pairs_t *pairs,
+                    preset_size_t *size);
+
+#endif

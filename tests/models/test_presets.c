@@ -1,0 +1,182 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Every model under configs/models against the published one: as many
+ * parameters as transformers' own class counts (published.py), in all and for
+ * a token, and what the preset says is what config.json says. */
+#include "decoder_config.h"
+#include "file.h"
+#include "graph_impl.h"
+#include "hf_config.h"
+#include "json.h"
+#include "loong/register.h"
+#include "preset.h"
+#include "test.h"
+
+static char root[] = "presets_test.XXXXXX";
+
+typedef struct place {
+    loong_context_t *ctx;
+    loong_json_t *published;
+} place_t;
+
+/* ---- what config.json does not say, or says of training ----------------- */
+
+static bool is_free(const char *key)
+{
+    static const char *const keys[] = {
+        "hidden_dropout",    "attention_dropout",
+        "embedding_dropout", "init_method_std",
+        "use_scaled_init_method", "make_vocab_size_divisible_by",
+        "embedding_init_method_std"};
+    for (int64_t i = 0; i < LOONG_COUNT_OF(keys); i++) {
+        if (strcmp(key, keys[i]) == 0) {
+            return true;
+        }
+    }
+    return false;
+}
+
+static void compare_keys(const char *name, const loong_pairs_t *preset,
+                         const loong_pairs_t *theirs)
+{
+    for (int64_t i = 0; i < preset->count; i++) {
+        const loong_pair_t *p = &preset->items[i];
+        const char *other = loongi_pairs_get(theirs, p->key);
+        if (is_free(p->key)) {
+            continue;
+        }
+        if (other == NULL || strcmp(p->value, other) != 0) {
+            fail_msg("%s: %s is %s, %s in the published config.json", name,
+                     p->key, p->value, other != NULL ? other : "absent");
+        }
+    }
+    for (int64_t i = 0; i < theirs->count; i++) {
+        if (!is_free(theirs->items[i].key) &&
+            loongi_pairs_get(preset, theirs->items[i].key) == NULL) {
+            fail_msg("%s: no %s, %s in the published config.json", name,
+                     theirs->items[i].key, theirs->items[i].value);
+        }
+    }
+}
+
+/* The published config.json, read as one of a directory. */
+static loong_pairs_t *read_published(const place_t *at,
+                                     const loong_json_t *entry)
+{
+    char path[128];
+    loong_pairs_t *pairs = NULL;
+    loong_text_t text = loongi_text_begin(at->ctx);
+    loongi_text_json(&text, loongi_json_get(entry, "config"));
+    snprintf(path, sizeof(path), "%s/config.json", root);
+    assert_ok(at->ctx, loongi_file_write(at->ctx, path, loongi_text_get(&text),
+                                         text.length));
+    loongi_text_free(&text);
+    assert_ok(at->ctx, loongi_hf_config_read(at->ctx, root, &pairs));
+    return pairs;
+}
+
+static void published_config(void *user, const char *name)
+{
+    const place_t *at = user;
+    const loong_json_t *entry = loongi_json_get(at->published, name);
+    loong_pairs_t *preset = preset_load(at->ctx, name);
+    loong_pairs_t *theirs = read_published(at, entry);
+    assert_ok(at->ctx, loongi_decoder_fill(at->ctx, preset));
+    assert_ok(at->ctx, loongi_decoder_fill(at->ctx, theirs));
+    compare_keys(name, preset, theirs);
+    loongi_pairs_destroy(&preset);
+    loongi_pairs_destroy(&theirs);
+}
+
+/* ---- parameters ---------------------------------------------------------- */
+
+static void published_counts(void *user, const char *name)
+{
+    const place_t *at = user;
+    const loong_json_t *entry = loongi_json_get(at->published, name);
+    preset_size_t size;
+    if (entry == NULL) {
+        fail_msg("%s is not in published.json: published.py counts it", name);
+    }
+    loong_pairs_t *pairs = preset_load(at->ctx, name);
+    preset_measure(at->ctx, pairs, &size);
+    int64_t total = loongi_json_int(loongi_json_get(entry, "parameters"));
+    int64_t active = loongi_json_int(loongi_json_get(entry, "active"));
+    if (size.parameters != total || size.active != active) {
+        fail_msg("%s: %lld parameters, %lld active; published %lld, %lld",
+                 name, (long long)size.parameters, (long long)size.active,
+                 (long long)total, (long long)active);
+    }
+    loongi_pairs_destroy(&pairs);
+}
+
+/* As Hugging Face's config.json and back: the same model. */
+static void there_and_back(void *user, const char *name)
+{
+    const place_t *at = user;
+    loong_decoder_config_t config;
+    loong_decoder_config_t again;
+    loong_pairs_t *back = NULL;
+    loong_pairs_t *pairs = preset_load(at->ctx, name);
+    loong_hf_config_params_t params = {root, pairs, LOONG_BF16, NULL};
+    assert_ok(at->ctx, loongi_hf_config_write(at->ctx, &params));
+    assert_ok(at->ctx, loongi_hf_config_read(at->ctx, root, &back));
+    assert_ok(at->ctx, loongi_decoder_configure(at->ctx, pairs, &config));
+    assert_ok(at->ctx, loongi_decoder_configure(at->ctx, back, &again));
+    /* config.json does not say this one. */
+    again.scaled_output_init = config.scaled_output_init;
+    if (memcmp(&config, &again, sizeof(config)) != 0) {
+        fail_msg("%s comes back from config.json as another model", name);
+    }
+    loongi_pairs_destroy(&pairs);
+    loongi_pairs_destroy(&back);
+}
+
+static void test_counts(void **state)
+{
+    place_t *at = *state;
+    assert_int_equal(preset_each(published_counts, at),
+                     loongi_json_count(at->published));
+}
+
+static void test_configs(void **state)
+{
+    assert_true(preset_each(published_config, *state) > 0);
+}
+
+static void test_hugging_face(void **state)
+{
+    assert_true(preset_each(there_and_back, *state) > 0);
+}
+
+static int set_up(void **state)
+{
+    static place_t place;
+    *state = &place;
+    place.ctx = test_context();
+    assert_ok(place.ctx, loong_register_builtin(place.ctx));
+    assert_ok(place.ctx,
+              loongi_json_load(place.ctx,
+                               LOONG_SOURCE_DIR "/tests/models/published.json",
+                               &place.published));
+    return mkdtemp(root) == NULL;
+}
+
+static int tear_down(void **state)
+{
+    place_t *place = *state;
+    loongi_json_destroy(&place->published);
+    assert_ok(place->ctx, loongi_dir_remove(place->ctx, root));
+    test_context_end(&place->ctx);
+    return 0;
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_counts),
+        cmocka_unit_test(test_configs),
+        cmocka_unit_test(test_hugging_face),
+    };
+    return cmocka_run_group_tests(tests, set_up, tear_down);
+}

@@ -100,6 +100,29 @@ loong_status_t loongi_file_pwrite(loong_context_t *ctx, int fd,
     return LOONG_OK;
 }
 
+loong_status_t loongi_file_pread(loong_context_t *ctx, int fd,
+                                 const char *path, void *bytes, size_t length,
+                                 off_t offset)
+{
+    size_t done = 0;
+    while (done < length) {
+        ssize_t n = pread(fd, (char *)bytes + done, length - done,
+                          offset + (off_t)done);
+        if (n < 0 && errno == EINTR) {
+            continue;
+        }
+        if (n < 0) {
+            return fail_io(ctx, "read", path);
+        }
+        LOONG_CHECK(ctx, n > 0, LOONG_ERR_IO,
+                    "'%s' ends at byte %lld, %zu bytes are wanted from %lld on",
+                    path, (long long)offset + (long long)done, length,
+                    (long long)offset);
+        done += (size_t)n;
+    }
+    return LOONG_OK;
+}
+
 loong_status_t loongi_file_sync(loong_context_t *ctx, int fd, const char *path)
 {
     return fsync(fd) == 0 ? LOONG_OK : fail_io(ctx, "fsync", path);

@@ -32,6 +32,10 @@ LOONG_NODISCARD loong_status_t loongi_file_pwrite(loong_context_t *ctx, int fd,
                                                   const char *path,
                                                   const void *bytes,
                                                   size_t length, off_t offset);
+/* pread until all is read; a file that ends before is LOONG_ERR_IO. */
+LOONG_NODISCARD loong_status_t loongi_file_pread(loong_context_t *ctx, int fd,
+                                                 const char *path, void *bytes,
+                                                 size_t length, off_t offset);
 LOONG_NODISCARD loong_status_t loongi_file_sync(loong_context_t *ctx, int fd,
                                                 const char *path);
 

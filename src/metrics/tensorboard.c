@@ -9,6 +9,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "crc.h"
 #include "file.h"
 
 enum { TAG_LIMIT = 200, RECORD_LIMIT = 512, NAME_TRIES = 1000 };
@@ -18,20 +19,6 @@ struct loong_tensorboard {
     char *path;
     int fd;
 };
-
-/* Bitwise: an interval writes a few hundred bytes. */
-uint32_t loongi_crc32c(const void *bytes, size_t length)
-{
-    const unsigned char *at = bytes;
-    uint32_t crc = 0xffffffffu;
-    for (size_t i = 0; i < length; i++) {
-        crc ^= at[i];
-        for (int bit = 0; bit < 8; bit++) {
-            crc = (crc >> 1) ^ (0x82f63b78u & (0u - (crc & 1u)));
-        }
-    }
-    return ~crc;
-}
 
 /* ---- protocol buffers ---------------------------------------------------- */
 
@@ -89,7 +76,7 @@ static void begin_event(message_t *m, double unix_time, int64_t step)
 
 static uint32_t masked_crc(const void *bytes, size_t length)
 {
-    uint32_t crc = loongi_crc32c(bytes, length);
+    uint32_t crc = loongi_crc(LOONG_CRC32C, bytes, length);
     return (crc >> 15 | crc << 17) + 0xa282ead8u;
 }
 

@@ -38,9 +38,6 @@ LOONG_NODISCARD loong_status_t
 loongi_tensorboard_eval(loong_tensorboard_t *board,
                         const loong_metrics_eval_t *eval);
 
-/* CRC-32C (Castagnoli) of the bytes, unmasked; for the test. */
-uint32_t loongi_crc32c(const void *bytes, size_t length);
-
 #ifdef __cplusplus
 }
 #endif

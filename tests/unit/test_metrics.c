@@ -6,6 +6,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include "crc.h"
 #include "file.h"
 #include "json.h"
 #include "metrics.h"
@@ -262,9 +263,10 @@ static void test_crc32c(void **state)
         rising[i] = (unsigned char)i;
     }
     /* RFC 3720, B.4, and the catalogue's check value. */
-    assert_int_equal(loongi_crc32c(zeros, 32), 0x8a9136aau);
-    assert_int_equal(loongi_crc32c(rising, 32), 0x46dd794eu);
-    assert_int_equal(loongi_crc32c("123456789", 9), 0xe3069283u);
+    assert_int_equal(loongi_crc(LOONG_CRC32C, zeros, 32), 0x8a9136aau);
+    assert_int_equal(loongi_crc(LOONG_CRC32C, rising, 32), 0x46dd794eu);
+    assert_int_equal(loongi_crc(LOONG_CRC32C, "123456789", 9), 0xe3069283u);
+    assert_int_equal(loongi_crc(LOONG_CRC32, "123456789", 9), 0xcbf43926u);
 }
 
 /* The only file of a directory. */
@@ -297,10 +299,10 @@ static const unsigned char *next_record(const unsigned char **at,
 {
     const unsigned char *data = *at + 12;
     *length_p = (size_t)little(*at, 8);
-    uint32_t crc = loongi_crc32c(*at, 8);
+    uint32_t crc = loongi_crc(LOONG_CRC32C, *at, 8);
     assert_int_equal(little(*at + 8, 4),
                      (uint32_t)((crc >> 15 | crc << 17) + 0xa282ead8u));
-    crc = loongi_crc32c(data, *length_p);
+    crc = loongi_crc(LOONG_CRC32C, data, *length_p);
     assert_int_equal(little(data + *length_p, 4),
                      (uint32_t)((crc >> 15 | crc << 17) + 0xa282ead8u));
     *at = data + *length_p + 4;

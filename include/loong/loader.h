@@ -103,6 +103,8 @@ typedef struct loong_batch {
                                 t is learned if token t + 1 is */
     int32_t *position_ids;   /* [R] from 0 in each row, or in each document */
     int64_t *token_key;      /* [R] g * T + t: names the token in all layouts */
+    uint32_t *row_crc;       /* [micro_batch_size] CRC-32 of the T ids of each
+                                whole row, i32 */
     int64_t *all_token_keys; /* [R x context_parallel_a2a] of the tokens that
                                 this rank and such neighbours have */
     int32_t *places;         /* [A] neighbours after neighbours: where their

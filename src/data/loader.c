@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "base.h"
+#include "crc.h"
 #include "loong/loader.h"
 #include "loong/ops.h"
 #include "zigzag.h"
@@ -318,6 +319,10 @@ static void write_row(loong_loader_t *loader, int64_t g, int64_t row,
 {
     int64_t T = loader->T;
     make_positions(loader);
+    if (batch->row_crc != NULL) {
+        batch->row_crc[row] = loongi_crc(LOONG_CRC32, loader->ids,
+                                         (size_t)T * sizeof(*loader->ids));
+    }
     for (int64_t i = 0; i < loader->own; i++) {
         int64_t t = place_of(loader, i);
         int64_t at = row * loader->own + i;

@@ -38,6 +38,17 @@ typedef enum loong_dispatcher {
     LOONG_DISPATCH_ALL_TO_ALL  /* each to the ranks of its experts */
 } loong_dispatcher_t;
 
+/* Who chooses the experts of a token (router_replay): the router; it again, and
+ * what it chooses is an output; or an input. The port of a layer is
+ * LOONG_ROUTING_PORT of its number, i32 [rows of the stream, experts of a
+ * token]. */
+typedef enum loong_routing {
+    LOONG_ROUTING_LIVE,
+    LOONG_ROUTING_RECORD,
+    LOONG_ROUTING_REPLAY
+} loong_routing_t;
+#define LOONG_ROUTING_PORT "routing.%d"
+
 /* What a recipe says of some parameters; of several rules that match the last
  * one holds. */
 typedef struct loong_param_rule {
@@ -63,6 +74,7 @@ typedef struct loong_model_request {
     int64_t seq_length;   /* of a sample, 2 x ranks of CP divide it */
     loong_cp_comm_t cp_comm;
     loong_dispatcher_t dispatcher;
+    loong_routing_t routing;
     int64_t max_seqlen;   /* longest segment */
     int64_t max_segments; /* entries of cu_seqlens less one */
     double z_loss;
@@ -84,6 +96,8 @@ typedef struct loong_model_facts {
     int64_t vocab_size; /* ids and labels lie below */
     int kv_heads;       /* key / value heads; 0: there are none */
     int num_layers;     /* between which a pipeline may cut; 0: nowhere */
+    int num_experts;    /* of a layer; 0: there are none */
+    int router_topk;    /* experts of a token */
     /* Of one token, forward and backward: the matrix products without
      * attention scores, 6 x their parameters. */
     double flops_per_token;

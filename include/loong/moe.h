@@ -26,22 +26,24 @@ typedef enum loong_score_function {
     LOONG_SCORE_SQRTSOFTPLUS
 } loong_score_function_t;
 
-/* topk_router: logits wide [T,E], bias wide [E] or none -> weights wide [T,k],
- * indices i32 [T,k], by falling score, the lower index first where scores are
- * equal. softmax: with pre_softmax the scores are the softmax of all logits and
- * the weights are scores; without it the weights are the softmax of the k
- * chosen logits, which is the same divided by the sum of the chosen. sigmoid,
- * sqrtsoftplus: weights are the chosen scores divided by their sum (not with
- * k = 1). The bias is added to the scores (of softmax: over all logits) for the
- * choice alone. With num_groups > 0 the experts are that many groups of equal
- * size; only those of the group_topk groups with the largest sums of their
- * group_scores best scores can be chosen. In the end the weights are multiplied
- * by scaling_factor. With `forced` the scores choose nothing: token t of the
- * micro-batch (row 0 is token `begin`) gets experts t k, t k + 1, ... modulo E,
- * for measurements with even loads.
+/* topk_router: logits wide [T,E], bias wide [E] or none, replayed i32 [T,k] or
+ * none -> weights wide [T,k], indices i32 [T,k], by falling score, the lower
+ * index first where scores are equal; `replayed` are taken as they are, and
+ * weights and gradients are those of the scores all the same. softmax: with
+ * pre_softmax the scores are the softmax of all logits and the weights are
+ * scores; without it the weights are the softmax of the k chosen logits, which
+ * is the same divided by the sum of the chosen. sigmoid, sqrtsoftplus: weights
+ * are the chosen scores divided by their sum (not with k = 1). The bias is
+ * added to the scores (of softmax: over all logits) for the choice alone. With
+ * num_groups > 0 the experts are that many groups of equal size; only those of
+ * the group_topk groups with the largest sums of their group_scores best scores
+ * can be chosen. In the end the weights are multiplied by scaling_factor. With
+ * `forced` the scores choose nothing: token t of the micro-batch (row 0 is
+ * token `begin`) gets experts t k, t k + 1, ... modulo E, for measurements with
+ * even loads.
  * The bias has a gradient of its own (Wang et al. 2024), of no loss: how far
- * each expert is above an even share of the choices, E times (expert_excess);
- * a parameter with a sign_rate follows it down.
+ * each expert is above an even share of the choices, E times (expert_excess); a
+ * parameter with a sign_rate follows it down.
  * topk_router_grad: dweights, logits, indices -> dlogits. */
 typedef struct loong_router_attr {
     int topk;
@@ -55,7 +57,7 @@ typedef struct loong_router_attr {
     int64_t begin;
 } loong_router_attr_t;
 LOONG_API loong_val_t loong_topk_router(loong_graph_t *g, loong_val_t logits,
-                                        loong_val_t bias,
+                                        loong_val_t bias, loong_val_t replayed,
                                         const loong_router_attr_t *attr,
                                         loong_val_t *indices_p);
 

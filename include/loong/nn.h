@@ -224,6 +224,8 @@ typedef struct loong_nn_moe {
     int64_t ffn; /* width of an expert */
     int experts;
     loong_router_attr_t router;
+    loong_routing_t routing;
+    int layer; /* names the port of its choices */
     /* An expert takes so many times an even share of a rank's tokens of a
      * micro-batch, rounded up, and drops the others; 0: all. */
     double capacity_factor;

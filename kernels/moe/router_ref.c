@@ -216,8 +216,13 @@ static loong_status_t router(const loong_kernel_call_t *call)
     ref_mat_t bias = ref_arg(call, 1);
     ref_mat_t w = ref_out(call, 0);
     ref_mat_t index = ref_out(call, 1);
+    ref_mat_t given = ref_arg(call, 2);
     bool biased = call->query->num_in > 1 && call->ptr[1] != NULL;
+    const int32_t *replayed = call->query->num_in > 2 ? call->ptr[2] : NULL;
     int64_t n = x.cols;
+    if (replayed != NULL) {
+        LOONG_TRY(loongi_moe_check(call, 2, 0, n - 1));
+    }
 #pragma omp parallel for schedule(static) num_threads(call->query->threads)
     for (int64_t t = 0; t < x.rows; t++) {
         double *score = own_room(call, n);
@@ -233,7 +238,12 @@ static loong_status_t router(const loong_kernel_call_t *call)
         for (int64_t e = 0; e < n && biased; e++) {
             key[e] += ref_at(&bias, 0, e);
         }
-        choose(a, key, n, t, key + n, chosen);
+        if (replayed != NULL) {
+            memcpy(chosen, replayed + t * given.ld,
+                   sizeof(*chosen) * (size_t)a->topk);
+        } else {
+            choose(a, key, n, t, key + n, chosen);
+        }
         weigh(a, score, chosen, key);
         for (int j = 0; j < a->topk; j++) {
             ref_put(&w, t, j, a->scaling_factor * key[j]);

@@ -121,7 +121,8 @@ typedef struct loong_count {
     int64_t planned;
 } loong_count_t;
 
-enum { LOONG_MAX_INPUTS = 32, LOONG_MAX_OUTPUTS = 16, LOONG_MAX_SCOPE = 200 };
+/* Recorded routing takes one for each layer with experts. */
+enum { LOONG_MAX_INPUTS = 256, LOONG_MAX_OUTPUTS = 256, LOONG_MAX_SCOPE = 200 };
 
 struct loong_graph {
     loong_context_t *ctx;

@@ -4,6 +4,7 @@
 #include "loong/moe.h"
 
 #include <math.h>
+#include <stdio.h>
 
 #include "graph_impl.h"
 #include "loong/collective.h"
@@ -30,6 +31,27 @@ static loong_nn_share_t share_of(const moe_t *m, loong_axis_t axis,
     return share;
 }
 
+/* The experts of each token: the best ones, or those of a record. */
+static void choose(moe_t *m, loong_val_t bias)
+{
+    const loong_nn_moe_t *p = m->p;
+    char port[32];
+    int64_t rows = loong_value_shape(m->g, m->logits).dim[0];
+    loong_router_attr_t router = p->router;
+    loong_val_t replayed = LOONG_NONE;
+    router.begin = rows * loong_graph_mesh(m->g)->coord[LOONG_AXIS_TP];
+    snprintf(port, sizeof(port), LOONG_ROUTING_PORT, p->layer);
+    if (p->routing == LOONG_ROUTING_REPLAY) {
+        replayed = loong_graph_input(m->g, port, LOONG_I32,
+                                     loong_shape_2d(rows, router.topk));
+    }
+    m->weights = loong_topk_router(m->g, m->logits, bias, replayed, &router,
+                                   &m->indices);
+    if (p->routing == LOONG_ROUTING_RECORD) {
+        loong_graph_output(m->g, port, m->indices);
+    }
+}
+
 /* Router logits in the wide type. */
 static void route(moe_t *m, loong_val_t x)
 {
@@ -46,15 +68,12 @@ static void route(moe_t *m, loong_val_t x)
         p->bias ? loongi_nn_sign_vector(m->nn, "e_score_correction_bias",
                                         p->experts, p->bias_rate)
                 : LOONG_NONE;
-    loong_router_attr_t router = p->router;
-    int64_t rows = loong_value_shape(m->g, m->logits).dim[0];
-    router.begin = rows * loong_graph_mesh(m->g)->coord[LOONG_AXIS_TP];
-    m->weights =
-        loong_topk_router(m->g, m->logits, bias, &router, &m->indices);
+    choose(m, bias);
     m->kept = m->indices;
     if (p->capacity_factor > 0.0) {
-        m->capacity = (int64_t)ceil((double)(rows * router.topk) / p->experts *
-                                    p->capacity_factor);
+        int64_t rows = loong_value_shape(m->g, m->logits).dim[0];
+        m->capacity = (int64_t)ceil((double)(rows * p->router.topk) /
+                                    p->experts * p->capacity_factor);
         loong_expert_capacity_attr_t attr = {p->experts, m->capacity,
                                              p->drop_by_position};
         m->kept = loong_expert_capacity(m->g, m->indices, m->weights, &attr);

@@ -70,6 +70,12 @@ static loong_status_t infer_router(const loong_op_call_t *call)
     if (loongi_has(call, 1)) {
         LOONG_TRY(loongi_want_vector(call, 1, "bias", experts));
     }
+    if (loongi_has(call, 2)) {
+        LOONG_TRY(loongi_want_rank(call, 2, "replayed", 2));
+        LOONG_TRY(loongi_want_dtype(call, 2, "replayed", LOONG_I32));
+        LOONG_TRY(loongi_want_rows(call, 2, "replayed", 0));
+        LOONG_TRY(loongi_want_dim(call, 2, "replayed", 1, a->topk));
+    }
     call->out[0] = call->in[0];
     call->out[0].shape.dim[1] = a->topk;
     call->out[1] = call->out[0];
@@ -137,7 +143,7 @@ static const loong_op_t topk_router = {
     .name = "topk_router",
     .attr_size = sizeof(loong_router_attr_t),
     .min_in = 1,
-    .max_in = 2,
+    .max_in = 3,
     .num_out = 2,
     .infer = infer_router,
     .grad = grad_router,
@@ -145,14 +151,14 @@ static const loong_op_t topk_router = {
 const loong_op_t *const loongi_op_topk_router = &topk_router;
 
 loong_val_t loong_topk_router(loong_graph_t *g, loong_val_t logits,
-                              loong_val_t bias,
+                              loong_val_t bias, loong_val_t replayed,
                               const loong_router_attr_t *attr,
                               loong_val_t *indices_p)
 {
-    loong_val_t in[2] = {logits, bias};
+    loong_val_t in[3] = {logits, bias, replayed};
     loong_val_t out[2] = {LOONG_NONE, LOONG_NONE};
-    loong_graph_apply(g, &topk_router, attr, bias == LOONG_NONE ? 1 : 2, in, 2,
-                      out);
+    int num_in = replayed != LOONG_NONE ? 3 : bias != LOONG_NONE ? 2 : 1;
+    loong_graph_apply(g, &topk_router, attr, num_in, in, 2, out);
     *indices_p = out[1];
     return out[0];
 }

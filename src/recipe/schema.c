@@ -218,6 +218,11 @@ static const loong_recipe_key_t keys[] = {
     BYTES("parallel.bucket_bytes", "32MiB", 4096, BIG, FREE,
         "bytes of gradients reduced at once"),
 
+    TEXT("router_replay.record_file", NULL, FREE,
+         "file that takes the experts chosen for every token of the training"),
+    TEXT("router_replay.replay_file", NULL, FREE,
+         "file of experts that are taken in place of the router's choice"),
+
     CHOICE("precision.params_dtype", "auto", "auto bf16 fp32 fp64", SAME,
            "compute type; auto: bf16 where the processor multiplies it"),
     TEXTS("precision.fp32_scopes", SAME,

@@ -341,6 +341,22 @@ static void check_settings(check_t *c)
     }
 }
 
+static void check_router_replay(check_t *c)
+{
+    static const char replay[] = "router_replay.replay_file";
+    static const char forced[] =
+        "model.foundation.moe_router_force_load_balancing";
+    if (is_set(c, replay) && is_set(c, "router_replay.record_file")) {
+        problem(c, replay, "beside router_replay.record_file: what is replayed "
+                           "is recorded already");
+    }
+    if (is_set(c, replay) && is_set(c, forced) &&
+        loong_recipe_bool(c->recipe, forced)) {
+        problem(c, replay, "beside moe_router_force_load_balancing: both put "
+                           "experts in place of the router's choice");
+    }
+}
+
 /* A fault that cannot happen would make its test pass. */
 static void check_fault(check_t *c, int64_t i, int world_size)
 {
@@ -405,6 +421,7 @@ loong_status_t loong_recipe_check(const loong_recipe_t *recipe, int world_size)
     check_schedule(&c);
     check_sources(&c);
     check_settings(&c);
+    check_router_replay(&c);
     for (int64_t i = 0; i < loong_recipe_count(recipe, "fault"); i++) {
         check_fault(&c, i, world_size);
     }

@@ -41,6 +41,7 @@ static loong_status_t build_chunk(loong_stage_t *s, loong_stage_chunk_t which)
     request.train = which == LOONG_STAGE_TRAIN;
     request.head = LOONG_MODEL_LOSS;
     request.z_loss = request.train ? request.z_loss : 0.0;
+    request.routing = request.train ? request.routing : LOONG_ROUTING_LIVE;
     request.first_layer = s->cut.first_layer;
     request.num_layers = s->cut.num_layers;
     request.begins = s->cut.begins;

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "loong/moe.h"
+#include "router_replay.h"
 #include "timeline.h"
 #include "trainer_impl.h"
 
@@ -60,6 +61,9 @@ static loong_status_t agree_on_step(loong_trainer_t *t)
     mine.recipe_hash = t->recipe_hash;
     mine.status = loong_loader_check_step(
         t->loader, t->state.consumed_samples, &tokens);
+    if (mine.status == LOONG_OK) {
+        mine.status = loongi_router_replay_check(t);
+    }
     mine.counts[0] = loongi_trainer_speaks(t) ? tokens : 0;
     mine.flags = t->flags;
     if (loongi_fault_due(t->faults, LOONG_FAULT_IO_ERROR, t->state.step)) {
@@ -160,21 +164,25 @@ static loong_status_t before_program(loong_trainer_t *t,
     LOONG_TRY(loongi_fill_inputs(t, &run, &s->ports[LOONG_STAGE_TRAIN],
                                  t->loader, t->state.consumed_samples,
                                  entry->micro_batch));
+    LOONG_TRY(loongi_router_replay_give(t, s, &run, entry->micro_batch));
     t->window.data_seconds += loongi_now() - begin;
     return LOONG_OK;
 }
 
-static void after_program(loong_trainer_t *t, const loong_entry_t *entry)
+static loong_status_t after_program(loong_trainer_t *t,
+                                    const loong_entry_t *entry)
 {
-    if (entry->kind == LOONG_ENTRY_F) {
-        loong_run_t run = bind(t, LOONG_STAGE_TRAIN, entry);
-        const loong_batch_ports_t *p =
-            &stage_of(t, entry)->ports[LOONG_STAGE_TRAIN];
-        if (loongi_trainer_speaks(t)) {
-            loongi_add_losses(&run, p->lm, t->record[1]);
-        }
-        loongi_add_losses(&run, p->router, t->record[2]);
+    if (entry->kind != LOONG_ENTRY_F) {
+        return LOONG_OK;
     }
+    const loong_stage_t *s = stage_of(t, entry);
+    loong_run_t run = bind(t, LOONG_STAGE_TRAIN, entry);
+    const loong_batch_ports_t *p = &s->ports[LOONG_STAGE_TRAIN];
+    if (loongi_trainer_speaks(t)) {
+        loongi_add_losses(&run, p->lm, t->record[1]);
+    }
+    loongi_add_losses(&run, p->router, t->record[2]);
+    return loongi_router_replay_take(t, s, &run, entry->micro_batch);
 }
 
 /* A program; the first of a pair runs both. */
@@ -199,11 +207,8 @@ static loong_status_t run_program(loong_trainer_t *t, int64_t index)
     LOONG_TRY(loongi_rank_run(c->rank, c->use[LOONG_STAGE_TRAIN], &c->run,
                               index, frames));
     loongi_timeline_mark(t, index, begin);
-    after_program(t, entry);
-    if (pair != NULL) {
-        after_program(t, pair);
-    }
-    return LOONG_OK;
+    LOONG_TRY(after_program(t, entry));
+    return pair != NULL ? after_program(t, pair) : LOONG_OK;
 }
 
 static loong_status_t reduce(loong_trainer_t *t, int64_t index, int chunk)

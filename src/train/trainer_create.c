@@ -10,6 +10,7 @@
 #include "isa.h"
 #include "param_rules.h"
 #include "peers.h"
+#include "router_replay.h"
 #include "stage_load.h"
 #include "timeline.h"
 #include "trainer_impl.h"
@@ -260,6 +261,7 @@ static loong_status_t plan_component(loong_trainer_t *t,
     const loong_recipe_t *r = t->recipe;
     loong_arena_t *arena = t->model_keys->arena;
     loongi_parallel_request(&t->parallel, &t->mesh, &p.request);
+    LOONG_TRY(loongi_router_replay_mode(t, &p, &p.request.routing));
     p.precision = loongi_recipe_precision(t->recipe);
     p.compile.device = loong_device_name(t->device);
     p.compile.threads = omp_get_max_threads();
@@ -342,6 +344,7 @@ static loong_status_t start(loong_trainer_t *t)
         t->blend,
         t->state.consumed_samples + (t->set.train_iters - t->state.step) *
                                         t->set.global_batch_size));
+    LOONG_TRY(loongi_router_replay_open(t));
     LOONG_TRY(loongi_report_open(t));
     LOONG_TRY(loongi_tensors_open(t));
     LOONG_TRY(loongi_sample_open(t));
@@ -518,6 +521,7 @@ void loong_trainer_destroy(loong_trainer_t **trainer_p)
     loongi_faults_destroy(&t->faults);
     loong_tokenizer_destroy(&t->tokenizer);
     loongi_profiler_destroy(&t->profiler);
+    loongi_router_replay_close(t);
     loongi_trainer_close_data(t);
     loongi_timeline_destroy(t);
     loongi_peers_destroy(t);

@@ -72,6 +72,8 @@ typedef struct loong_timeline {
     double start;
 } loong_timeline_t;
 
+typedef struct loong_router_replay loong_router_replay_t;
+
 struct loong_trainer {
     loong_context_t *ctx;
     loong_comm_t *comm; /* world */
@@ -90,6 +92,7 @@ struct loong_trainer {
     loong_step_exchange_t *exchange;
     loong_blend_t *blend;
     loong_loader_t *loader;
+    loong_router_replay_t *router_replay; /* NULL: routers choose, unheard */
     int num_validation;
     loong_validation_t validation[LOONG_MAX_VALIDATION];
     struct {

@@ -200,6 +200,50 @@ static void test_forced(void **state)
     free(x);
 }
 
+/* Replayed choices stay in their order, whatever groups and biases say, with
+ * the weights that their scores give. */
+static void test_replayed(void **state)
+{
+    (void)state;
+    double *x = op_normal((int64_t)TOKENS * EXPERTS, 5, 2.0);
+    double *bias = op_normal(EXPERTS, 6, 0.2);
+    for (int i = 0; i < LOONG_COUNT_OF(routers); i++) {
+        const loong_router_attr_t *a = &routers[i];
+        double *out[LOONG_MAX_OPERANDS];
+        int32_t given[TOKENS * EXPERTS];
+        for (int s = 0; s < TOKENS * a->topk; s++) {
+            given[s] = (s % a->topk * 5 + s / a->topk * 7) % EXPERTS;
+        }
+        op_case_t c = router_case(a, LOONG_F64);
+        c.arg[4] = c.arg[3];
+        c.arg[3] = c.arg[2];
+        c.num_in = 3;
+        c.arg[0].wide_values = x;
+        c.arg[1].wide_values = takes_bias(a) ? bias : NULL;
+        c.arg[2] = integers(TOKENS, a->topk, given);
+        op_case_outputs(&c, "topk_router_ref", out);
+        for (int t = 0; t < TOKENS; t++) {
+            bool divided = a->score == LOONG_SCORE_SOFTMAX ? !a->pre_softmax
+                                                           : a->topk > 1;
+            double sum = 0.0;
+            for (int j = 0; j < a->topk; j++) {
+                sum += score(a, x + t * EXPERTS, given[t * a->topk + j]);
+            }
+            for (int j = 0; j < a->topk; j++) {
+                int e = given[t * a->topk + j];
+                double w = score(a, x + t * EXPERTS, e) * a->scaling_factor /
+                           (divided ? sum : 1.0);
+                assert_int_equal((int)out[1][t * a->topk + j], e);
+                assert_true(fabs(out[0][t * a->topk + j] - w) <= 1e-14 * w);
+            }
+        }
+        free(out[0]);
+        free(out[1]);
+    }
+    free(x);
+    free(bias);
+}
+
 /* Weighted sum of the weights, differenced; logits so far apart that moving
  * one does not change the choice or its order. */
 static void test_router_gradient(void **state)
@@ -445,6 +489,7 @@ int main(void)
         cmocka_unit_test(test_router_types),
         cmocka_unit_test(test_counts),
         cmocka_unit_test(test_forced),
+        cmocka_unit_test(test_replayed),
         cmocka_unit_test(test_capacity),
         cmocka_unit_test(test_excess),
         cmocka_unit_test(test_loss),

@@ -10,6 +10,11 @@ add_test(NAME experts_long COMMAND test_experts
 set_tests_properties(experts_long PROPERTIES LABELS "parallel;full"
   TIMEOUT 3600 ENVIRONMENT
   "OMP_NUM_THREADS=1;GOMP_SPINCOUNT=10000;LOONG_LAYOUT_STEPS=100")
+loong_test(NAME router_replay LABELS parallel TIMEOUT 300
+  SOURCES tests/parallel/test_router_replay.c tests/parallel/layout_run.c
+  LIBS loong_layouts)
+set_tests_properties(router_replay PROPERTIES
+  ENVIRONMENT "OMP_NUM_THREADS=1;GOMP_SPINCOUNT=10000")
 if(MPI_C_FOUND)
   add_test(NAME experts_mpi COMMAND
     ${PROJECT_SOURCE_DIR}/tests/parallel/experts_mpi.sh ${PROJECT_BINARY_DIR}

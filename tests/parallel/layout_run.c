@@ -107,11 +107,12 @@ void layout_run(const layout_place_t *place, layout_run_t *run)
     run->loss = job.loss;
     run->grad_norm = job.grad_norm;
     run->loaded = atomic_load(&loaded);
-    if (run->refusal != NULL) {
-        assert_int_equal(status, LOONG_ERR_CONFIG);
-        assert_true(job.refused);
-        if (strstr(trail, run->refusal) == NULL) {
-            fail_msg("'%s' is not in: %s", run->refusal, trail);
+    const char *reason = run->refusal != NULL ? run->refusal : run->failure;
+    if (reason != NULL) {
+        assert_true(run->refusal == NULL ||
+                    (status == LOONG_ERR_CONFIG && job.refused));
+        if (status == LOONG_OK || strstr(trail, reason) == NULL) {
+            fail_msg("'%s' is not in: %s", reason, trail);
         }
         loong_context_clear_error(place->ctx);
     } else if (status != LOONG_OK) {

@@ -27,6 +27,7 @@ typedef struct layout_run {
     bool save_only;   /* what was loaded, without a step */
     bool save_first;  /* what was loaded, and then the steps */
     const char *refusal; /* it is refused with this text; NULL: it is not */
+    const char *failure; /* it fails with this text, whenever; NULL: not */
     double *losses;   /* of each step; may be NULL */
     double loss;      /* of the last step */
     double grad_norm;

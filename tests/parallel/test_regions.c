@@ -56,7 +56,7 @@ static loong_expert_routes_t routes_of(loong_graph_t *g, loong_val_t x,
         .topk = 3, .pre_softmax = true, .scaling_factor = 1.0};
     loong_val_t indices = LOONG_NONE;
     loong_topk_router(g, loong_scale(g, loong_slice(g, x, 0, EXPERTS), 1.0),
-                      LOONG_NONE, &attr, &indices);
+                      LOONG_NONE, LOONG_NONE, &attr, &indices);
     return loong_expert_routes(g, indices, group, EXPERTS, 1);
 }
 

@@ -189,6 +189,16 @@ model.foundation.moe_router_group_scores=2
 data.train=[{path: text}]
 train.micro_batch_size=1
 train.train_iters=1
+router_replay.record_file=routing.npy
+KEYS
+run replay <<KEYS
+$small
+model.foundation.family=qwen3_moe
+model.foundation.num_experts=8
+model.foundation.moe_router_topk=2
+data.train=[{path: text}]
+train.train_iters=1
+router_replay.replay_file=routing.npy
 KEYS
 
 # What excludes some of it: lengths, llama3, an export and a start from it.

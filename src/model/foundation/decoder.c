@@ -109,7 +109,7 @@ static loong_val_t embed(decoder_t *d)
     return dropout(d, x, c->embedding_dropout, -1, SITE_EMBEDDING);
 }
 
-static loong_val_t mixture(decoder_t *d, loong_val_t x)
+static loong_val_t mixture(decoder_t *d, loong_val_t x, int index)
 {
     const loong_decoder_config_t *c = d->c;
     loong_nn_moe_t moe;
@@ -118,6 +118,8 @@ static loong_val_t mixture(decoder_t *d, loong_val_t x)
     moe.ffn = c->moe_ffn_hidden_size;
     moe.experts = c->num_experts;
     moe.router = c->router;
+    moe.routing = d->request->routing;
+    moe.layer = index;
     moe.capacity_factor = c->capacity_factor;
     moe.drop_by_position = c->drop_by_position;
     moe.bias = c->expert_bias;
@@ -141,7 +143,7 @@ static loong_val_t feed_forward(decoder_t *d, loong_val_t x, int index)
 {
     const loong_decoder_config_t *c = d->c;
     return has_experts(c, index)
-               ? mixture(d, x)
+               ? mixture(d, x, index)
                : loong_nn_mlp(&d->nn, x, c->mlp, c->hidden_size,
                               c->ffn_hidden_size, c->mlp_bias);
 }
@@ -333,6 +335,8 @@ void loongi_decoder_facts(const void *config, loong_model_facts_t *facts)
     facts->vocab_size = c->vocab_size;
     facts->kv_heads = c->num_query_groups;
     facts->num_layers = c->num_layers;
+    facts->num_experts = c->num_experts;
+    facts->router_topk = c->num_experts > 0 ? c->router.topk : 0;
     facts->flops_per_token = flops_per_token(c);
     for (int i = 0; i < c->num_layers; i++) {
         facts->idle_parameters +=

@@ -1,0 +1,527 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "router_replay.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "file.h"
+
+#define RECORD_KEY "router_replay.record_file"
+#define REPLAY_KEY "router_replay.replay_file"
+
+enum { HEADER = 256, PREFIX = 10, CRC = 4, CELL = 2, MAX_EXPERT = 65535 };
+
+/* The array of the file. */
+typedef struct array {
+    int64_t samples;
+    int64_t layers;
+    int64_t tokens; /* of a sample */
+    int64_t topk;
+    int64_t begin; /* of its first byte */
+} array_t;
+
+/* A layer of this rank that has a router. */
+typedef struct routed {
+    const loong_stage_t *stage;
+    const loong_port_t *port;
+    int layer;
+} routed_t;
+
+struct loong_router_replay {
+    loong_context_t *ctx;
+    const char *path; /* borrowed of the recipe */
+    bool record;
+    int fd;
+    array_t array;
+    int experts;
+    int num_routed;
+    routed_t *routed;
+    /* Of a micro-batch: all tokens of this rank, its rows of the stream. */
+    int64_t micro_batch_size;
+    int64_t num_keys;
+    int64_t *keys; /* sample x its tokens + token */
+    uint32_t *crc; /* of the ids of each sample */
+    int64_t first, rows;
+    uint16_t *cells; /* of these rows, in one layer */
+};
+
+/* ---- header -------------------------------------------------------------- */
+
+#define FORM                                                                  \
+    "{'descr': [('crc', '<u4'), ('experts', '<u2', (%lld, %lld, %lld))], "    \
+    "'fortran_order': False, 'shape': (%lld,), }"
+
+static int64_t sample_bytes(const array_t *a)
+{
+    return CRC + a->layers * a->tokens * a->topk * CELL;
+}
+
+static void write_header(const array_t *a, char bytes[HEADER])
+{
+    static const unsigned char magic[PREFIX] = {
+        0x93, 'N', 'U', 'M', 'P', 'Y', 1, 0, HEADER - PREFIX, 0};
+    char text[HEADER];
+    int n = snprintf(text, sizeof(text), FORM, (long long)a->layers,
+                     (long long)a->tokens, (long long)a->topk,
+                     (long long)a->samples);
+    memset(bytes, ' ', HEADER);
+    memcpy(bytes, magic, PREFIX);
+    memcpy(bytes + PREFIX, text, (size_t)LOONG_MIN(n, HEADER - PREFIX - 1));
+    bytes[HEADER - 1] = '\n';
+}
+
+static loong_status_t read_header(const loong_router_replay_t *r, array_t *a)
+{
+    unsigned char prefix[PREFIX];
+    char text[512] = "";
+    long long n[4] = {0};
+    int end = 0;
+    LOONG_TRY(loongi_file_pread(r->ctx, r->fd, r->path, prefix, PREFIX, 0));
+    size_t length = prefix[8] + 256u * prefix[9];
+    bool numpy = memcmp(prefix, "\x93NUMPY\1", 7) == 0;
+    if (numpy && length < sizeof(text)) {
+        LOONG_TRY(loongi_file_pread(r->ctx, r->fd, r->path, text, length,
+                                    PREFIX));
+        sscanf(text, FORM "%n", &n[0], &n[1], &n[2], &n[3], &end);
+    }
+    text[strcspn(text, "\n")] = '\0';
+    LOONG_CHECK(r->ctx, end > 0, LOONG_ERR_FORMAT,
+                "%s is no record of routing: found %s%s, a NumPy array with "
+                "fields crc <u4 and experts <u2 (layers, tokens, k) is wanted",
+                r->path, numpy ? "a NumPy array, " : "no NumPy array", text);
+    a->layers = n[0];
+    a->tokens = n[1];
+    a->topk = n[2];
+    a->samples = n[3];
+    a->begin = PREFIX + (int64_t)length;
+    return LOONG_OK;
+}
+
+static loong_status_t compare_arrays(const loong_router_replay_t *r,
+                                     const array_t *found)
+{
+    const array_t *want = &r->array;
+    LOONG_CHECK(r->ctx,
+                found->layers == want->layers &&
+                    found->tokens == want->tokens && found->topk == want->topk,
+                LOONG_ERR_CONFIG,
+                "%s has the routing of %lld layers, samples of %lld tokens "
+                "and %lld experts a token; this run has %lld layers, "
+                "data.seq_length %lld and moe_router_topk %lld",
+                r->path, (long long)found->layers, (long long)found->tokens,
+                (long long)found->topk, (long long)want->layers,
+                (long long)want->tokens, (long long)want->topk);
+    return LOONG_OK;
+}
+
+/* ---- files --------------------------------------------------------------- */
+
+/* Samples that the run has consumed when it ends. */
+static int64_t last_sample(const loong_trainer_t *t)
+{
+    int64_t consumed = t->state.consumed_samples;
+    for (int64_t s = t->state.step; s < t->set.train_iters; s++) {
+        consumed += loong_loader_batch(t->loader, consumed);
+    }
+    return consumed;
+}
+
+static loong_status_t open_file(loong_router_replay_t *r, int flags)
+{
+    r->fd = open(r->path, flags | O_CLOEXEC, 0666);
+    LOONG_CHECK(r->ctx, r->fd >= 0, LOONG_ERR_IO, "%s: cannot open %s: %s",
+                r->record ? RECORD_KEY : REPLAY_KEY, r->path,
+                strerror(errno));
+    return LOONG_OK;
+}
+
+static loong_status_t make_parent(const loong_router_replay_t *r)
+{
+    char dir[PATH_MAX];
+    const char *slash = strrchr(r->path, '/');
+    if (slash == NULL || slash == r->path) {
+        return LOONG_OK;
+    }
+    snprintf(dir, sizeof(dir), "%.*s", (int)(slash - r->path), r->path);
+    return loongi_dir_make(r->ctx, dir);
+}
+
+/* A run that goes on keeps the samples before it and records anew what is
+ * behind; one that begins takes a new file. */
+static loong_status_t begin_record(const loong_trainer_t *t,
+                                   loong_router_replay_t *r)
+{
+    char header[HEADER];
+    struct stat info;
+    array_t *a = &r->array;
+    const char *load = loong_recipe_text(t->recipe, "checkpoint.load");
+    LOONG_TRY(make_parent(r));
+    LOONG_TRY(open_file(r, O_RDWR | O_CREAT));
+    LOONG_CHECK(r->ctx, fstat(r->fd, &info) == 0, LOONG_ERR_IO, "%s: %s",
+                r->path, strerror(errno));
+    if (info.st_size > 0) {
+        array_t found;
+        LOONG_CHECK(r->ctx, load != NULL, LOONG_ERR_CONFIG,
+                    RECORD_KEY ": %s is there: remove it or choose another "
+                    "name (a run with checkpoint.load goes on with it)",
+                    r->path);
+        LOONG_TRY(read_header(r, &found));
+        LOONG_TRY(compare_arrays(r, &found));
+        LOONG_CHECK(r->ctx, found.begin == HEADER, LOONG_ERR_CONFIG,
+                    RECORD_KEY ": %s was not written by a training", r->path);
+    } else if (t->state.consumed_samples > 0) {
+        loongi_log(r->ctx, LOONG_LOG_WARN,
+                   RECORD_KEY ": %s begins with sample %lld, where this run "
+                   "goes on", r->path, (long long)t->state.consumed_samples);
+    }
+    off_t kept = (off_t)(HEADER + t->state.consumed_samples * sample_bytes(a));
+    off_t size = (off_t)(HEADER + a->samples * sample_bytes(a));
+    LOONG_CHECK(r->ctx, ftruncate(r->fd, LOONG_MIN(kept, size)) == 0 &&
+                            ftruncate(r->fd, size) == 0,
+                LOONG_ERR_IO, RECORD_KEY ": cannot make %s %lld bytes long: %s",
+                r->path, (long long)size, strerror(errno));
+    write_header(a, header);
+    return loongi_file_pwrite(r->ctx, r->fd, r->path, header, HEADER, 0);
+}
+
+static loong_status_t begin_replay(loong_router_replay_t *r)
+{
+    struct stat info;
+    array_t found;
+    LOONG_TRY(open_file(r, O_RDONLY));
+    LOONG_TRY(read_header(r, &found));
+    LOONG_TRY(compare_arrays(r, &found));
+    LOONG_CHECK(r->ctx, found.samples >= r->array.samples, LOONG_ERR_CONFIG,
+                REPLAY_KEY ": %s has the routing of %lld samples, this run "
+                "takes %lld: fewer train.train_iters, or a longer record",
+                r->path, (long long)found.samples,
+                (long long)r->array.samples);
+    int64_t end = found.begin + found.samples * sample_bytes(&found);
+    LOONG_CHECK(r->ctx, fstat(r->fd, &info) == 0 && info.st_size >= end,
+                LOONG_ERR_FORMAT,
+                REPLAY_KEY ": %s is cut off: %lld bytes, %lld by its header",
+                r->path, (long long)info.st_size, (long long)end);
+    r->array = found;
+    return LOONG_OK;
+}
+
+/* ---- opening ------------------------------------------------------------- */
+
+loong_status_t loongi_router_replay_mode(const loong_trainer_t *t,
+                                         const loong_component_params_t *model,
+                                         loong_routing_t *routing_p)
+{
+    const char *record = loong_recipe_text(t->recipe, RECORD_KEY);
+    const char *replay = loong_recipe_text(t->recipe, REPLAY_KEY);
+    const char *key = record != NULL ? RECORD_KEY : REPLAY_KEY;
+    loong_model_facts_t facts;
+    model->family->facts(model->config, &facts);
+    LOONG_CHECK(t->ctx, (record == NULL && replay == NULL) ||
+                            (facts.num_experts > 0 &&
+                             facts.num_experts <= MAX_EXPERT),
+                LOONG_ERR_CONFIG,
+                "%s: %s: the model has %d experts a layer, 1 to %d are wanted",
+                loong_recipe_where(t->recipe, key), key, facts.num_experts,
+                MAX_EXPERT);
+    *routing_p = record != NULL   ? LOONG_ROUTING_RECORD
+                 : replay != NULL ? LOONG_ROUTING_REPLAY
+                                  : LOONG_ROUTING_LIVE;
+    return LOONG_OK;
+}
+
+/* The routers of this rank's stages. */
+static void list_routed(loong_router_replay_t *r, const loong_component_t *c)
+{
+    for (int s = 0; s < c->num_stages; s++) {
+        const loong_stage_t *stage = c->stages[s];
+        const loong_chunk_t *chunk = stage->chunk[LOONG_STAGE_TRAIN];
+        for (int i = 0; i < stage->cut.num_layers; i++) {
+            char name[32];
+            routed_t at = {stage, NULL, stage->cut.first_layer + i};
+            snprintf(name, sizeof(name), LOONG_ROUTING_PORT, at.layer);
+            at.port = r->record ? loongi_chunk_output(chunk, name)
+                                : loongi_chunk_input(chunk, name);
+            if (at.port != NULL) {
+                r->rows = at.port->shape.dim[0];
+                r->routed[r->num_routed++] = at;
+            }
+        }
+    }
+}
+
+static loong_status_t create(loong_trainer_t *t, loong_router_replay_t *r)
+{
+    const loong_component_t *c = t->component;
+    int64_t tokens = c->params.request.tokens;
+    LOONG_TRY(loongi_calloc(t->ctx, (size_t)c->facts.num_layers,
+                            sizeof(*r->routed), "routers", &r->routed));
+    list_routed(r, c);
+    r->first = r->rows * t->mesh.coord[LOONG_AXIS_TP];
+    r->experts = c->facts.num_experts;
+    r->micro_batch_size = t->set.micro_batch_size;
+    r->num_keys = tokens;
+    LOONG_TRY(loongi_calloc(t->ctx, (size_t)tokens, sizeof(*r->keys),
+                            "routing", &r->keys));
+    LOONG_TRY(loongi_calloc(t->ctx, (size_t)r->micro_batch_size,
+                            sizeof(*r->crc), "routing", &r->crc));
+    return loongi_calloc(t->ctx, (size_t)(tokens * c->facts.router_topk),
+                         sizeof(*r->cells), "routing", &r->cells);
+}
+
+loong_status_t loongi_router_replay_open(loong_trainer_t *t)
+{
+    const loong_component_t *c = t->component;
+    loong_routing_t routing = c->params.request.routing;
+    loong_router_replay_t *r = NULL;
+    if (routing == LOONG_ROUTING_LIVE || t->evaluate_only) {
+        return LOONG_OK;
+    }
+    LOONG_TRY(loongi_alloc(t->ctx, sizeof(*r), "router replay", &r));
+    t->router_replay = r;
+    r->ctx = t->ctx;
+    r->record = routing == LOONG_ROUTING_RECORD;
+    r->path = loong_recipe_text(t->recipe,
+                                r->record ? RECORD_KEY : REPLAY_KEY);
+    r->fd = -1;
+    array_t array = {last_sample(t), c->facts.num_layers, t->set.seq_length,
+                     c->facts.router_topk, HEADER};
+    r->array = array;
+    LOONG_TRY(create(t, r));
+    if (!r->record) {
+        return begin_replay(r);
+    }
+    if (loong_comm_rank(t->comm) == 0) {
+        LOONG_TRY(begin_record(t, r));
+    }
+    LOONG_TRY(loong_comm_barrier(t->comm, "record of routing"));
+    return r->fd < 0 ? open_file(r, O_RDWR) : LOONG_OK;
+}
+
+void loongi_router_replay_close(loong_trainer_t *t)
+{
+    loong_router_replay_t *r = t->router_replay;
+    if (r == NULL) {
+        return;
+    }
+    if (r->fd >= 0) {
+        close(r->fd);
+    }
+    loongi_free(t->ctx, r->routed);
+    loongi_free(t->ctx, r->keys);
+    loongi_free(t->ctx, r->crc);
+    loongi_free(t->ctx, r->cells);
+    loongi_free(t->ctx, r);
+    t->router_replay = NULL;
+}
+
+/* ---- a micro-batch ------------------------------------------------------- */
+
+/* Which tokens the rows of the stream are. */
+static loong_status_t load_keys(const loong_trainer_t *t, int64_t k)
+{
+    const loong_router_replay_t *r = t->router_replay;
+    loong_batch_t batch;
+    memset(&batch, 0, sizeof(batch));
+    batch.token_key = r->keys;
+    batch.row_crc = r->crc;
+    return loong_loader_fill(t->loader, t->state.consumed_samples, k, &batch);
+}
+
+/* Rows of the stream that follow one another in a sample. */
+typedef struct run {
+    int64_t row, count;
+    int64_t sample, token;
+} run_t;
+
+/* The next run behind `run`, all 0 at first; false when there is none. */
+static bool next_run(const loong_router_replay_t *r, run_t *run)
+{
+    const int64_t *key = r->keys + r->first;
+    int64_t row = run->row + run->count;
+    int64_t end = row + 1;
+    if (row >= r->rows) {
+        return false;
+    }
+    while (end < r->rows && key[end] == key[end - 1] + 1 &&
+           key[end] % r->array.tokens != 0) {
+        end++;
+    }
+    run->row = row;
+    run->count = end - row;
+    run->sample = key[row] / r->array.tokens;
+    run->token = key[row] % r->array.tokens;
+    return true;
+}
+
+static off_t place_of(const loong_router_replay_t *r, const run_t *run,
+                      int layer)
+{
+    const array_t *a = &r->array;
+    return (off_t)(a->begin + run->sample * sample_bytes(a) + CRC +
+                   (layer * a->tokens + run->token) * a->topk * CELL);
+}
+
+/* Sample of row j of the micro-batch, and where its record begins. */
+static int64_t sample_of(const loong_router_replay_t *r, int64_t j,
+                         off_t *place_p)
+{
+    int64_t own = r->num_keys / r->micro_batch_size;
+    int64_t sample = r->keys[j * own] / r->array.tokens;
+    *place_p = (off_t)(r->array.begin + sample * sample_bytes(&r->array));
+    return sample;
+}
+
+/* The samples are those that were recorded; a crc of 0 does not tell. */
+static loong_status_t check_samples(const loong_router_replay_t *r)
+{
+    for (int64_t j = 0; j < r->micro_batch_size; j++) {
+        uint32_t crc = 0;
+        off_t place = 0;
+        int64_t sample = sample_of(r, j, &place);
+        LOONG_TRY(loongi_file_pread(r->ctx, r->fd, r->path, &crc, CRC, place));
+        LOONG_CHECK(r->ctx, crc == 0 || crc == r->crc[j], LOONG_ERR_MISMATCH,
+                    REPLAY_KEY ": sample %lld is other data than was recorded: "
+                    "CRC-32 of its ids %08x, recorded %08x",
+                    (long long)sample, r->crc[j], crc);
+    }
+    return LOONG_OK;
+}
+
+static loong_status_t write_samples(const loong_router_replay_t *r)
+{
+    for (int64_t j = 0; j < r->micro_batch_size; j++) {
+        off_t place = 0;
+        sample_of(r, j, &place);
+        LOONG_TRY(loongi_file_pwrite(r->ctx, r->fd, r->path, &r->crc[j], CRC,
+                                     place));
+    }
+    return LOONG_OK;
+}
+
+/* The experts of one token: numbers of experts, none twice. */
+static loong_status_t check_token(const loong_router_replay_t *r,
+                                  const run_t *run, int64_t i, int layer)
+{
+    int64_t k = r->array.topk;
+    const uint16_t *cell = r->cells + i * k;
+    for (int64_t j = 0; j < k; j++) {
+        bool good = cell[j] >= 1 && cell[j] <= r->experts;
+        for (int64_t b = 0; b < j; b++) {
+            good = good && cell[b] != cell[j];
+        }
+        LOONG_CHECK(r->ctx, good, LOONG_ERR_MISMATCH,
+                    REPLAY_KEY ": sample %lld, layer %d, token %lld: %s%d, "
+                    "other numbers 1 to %d are wanted",
+                    (long long)run->sample, layer, (long long)(run->token + i),
+                    cell[j] == 0 ? "nothing recorded, " : "expert ", cell[j],
+                    r->experts);
+    }
+    return LOONG_OK;
+}
+
+/* Reads a layer's choices; into `indices` [rows, k] when that is wanted. */
+static loong_status_t read_layer(const loong_router_replay_t *r, int layer,
+                                 int32_t *indices)
+{
+    run_t run = {0, 0, 0, 0};
+    int64_t k = r->array.topk;
+    while (next_run(r, &run)) {
+        LOONG_TRY(loongi_file_pread(r->ctx, r->fd, r->path, r->cells,
+                                    (size_t)(run.count * k * CELL),
+                                    place_of(r, &run, layer)));
+        for (int64_t i = 0; i < run.count; i++) {
+            LOONG_TRY(check_token(r, &run, i, layer));
+        }
+        for (int64_t i = 0; indices != NULL && i < run.count * k; i++) {
+            indices[run.row * k + i] = r->cells[i] - 1;
+        }
+    }
+    return LOONG_OK;
+}
+
+static loong_status_t write_layer(const loong_router_replay_t *r, int layer,
+                                  const int32_t *indices)
+{
+    run_t run = {0, 0, 0, 0};
+    int64_t k = r->array.topk;
+    while (next_run(r, &run)) {
+        for (int64_t i = 0; i < run.count * k; i++) {
+            r->cells[i] = (uint16_t)(indices[run.row * k + i] + 1);
+        }
+        LOONG_TRY(loongi_file_pwrite(r->ctx, r->fd, r->path, r->cells,
+                                     (size_t)(run.count * k * CELL),
+                                     place_of(r, &run, layer)));
+    }
+    return LOONG_OK;
+}
+
+/* All layers of a stage; NULL: of all stages, without a place for them. */
+static loong_status_t read_layers(const loong_router_replay_t *r,
+                                  const loong_stage_t *stage,
+                                  const loong_run_t *run)
+{
+    for (int i = 0; i < r->num_routed; i++) {
+        const routed_t *at = &r->routed[i];
+        if (stage == NULL || at->stage == stage) {
+            LOONG_TRY(read_layer(
+                r, at->layer,
+                run != NULL ? loongi_run_port(run, at->port) : NULL));
+        }
+    }
+    return LOONG_OK;
+}
+
+loong_status_t loongi_router_replay_check(const loong_trainer_t *t)
+{
+    const loong_router_replay_t *r = t->router_replay;
+    if (r == NULL || r->record || r->num_routed == 0) {
+        return LOONG_OK;
+    }
+    int64_t count = loong_loader_micro_batches(t->loader,
+                                               t->state.consumed_samples);
+    for (int64_t k = 0; k < count; k++) {
+        LOONG_TRY(load_keys(t, k));
+        LOONG_TRY(check_samples(r));
+        LOONG_TRY(read_layers(r, NULL, NULL));
+    }
+    return LOONG_OK;
+}
+
+loong_status_t loongi_router_replay_give(const loong_trainer_t *t,
+                                         const loong_stage_t *stage,
+                                         const loong_run_t *run, int64_t k)
+{
+    const loong_router_replay_t *r = t->router_replay;
+    if (r == NULL || r->record || r->num_routed == 0) {
+        return LOONG_OK;
+    }
+    LOONG_TRY(load_keys(t, k));
+    return read_layers(r, stage, run);
+}
+
+loong_status_t loongi_router_replay_take(const loong_trainer_t *t,
+                                         const loong_stage_t *stage,
+                                         const loong_run_t *run, int64_t k)
+{
+    const loong_router_replay_t *r = t->router_replay;
+    if (r == NULL || !r->record || r->num_routed == 0) {
+        return LOONG_OK;
+    }
+    LOONG_TRY(load_keys(t, k));
+    if (t->mesh.coord[LOONG_AXIS_TP] + t->mesh.coord[LOONG_AXIS_CP] == 0) {
+        LOONG_TRY(write_samples(r));
+    }
+    for (int i = 0; i < r->num_routed; i++) {
+        const routed_t *at = &r->routed[i];
+        if (at->stage == stage) {
+            LOONG_TRY(write_layer(r, at->layer,
+                                  loongi_run_port(run, at->port)));
+        }
+    }
+    return LOONG_OK;
+}

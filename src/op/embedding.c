@@ -55,6 +55,18 @@ static void cost(const loong_kernel_query_t *q, loong_cost_t *cost)
                   (double)loong_dtype_size(y->dtype);
 }
 
+/* Rows in turn. */
+static void example_ids(const loong_kernel_query_t *q, int i, void *data)
+{
+    const loong_embedding_attr_t *a = q->attr;
+    int32_t *ids = data;
+    int64_t n = loong_karg_rows(&q->arg[i], NULL) *
+                loong_karg_cols(&q->arg[i], NULL);
+    for (int64_t k = 0; k < n; k++) {
+        ids[k] = (int32_t)(a->begin + k % LOONG_MAX(a->rows, 1));
+    }
+}
+
 static const loong_op_t embedding_grad = {
     .name = "embedding_grad",
     .attr_size = sizeof(loong_embedding_attr_t),
@@ -64,6 +76,7 @@ static const loong_op_t embedding_grad = {
     .accumulates = 1,
     .strided_in = true,
     .infer = infer_grad,
+    .example = example_ids,
 };
 const loong_op_t *const loongi_op_embedding_grad = &embedding_grad;
 
@@ -84,6 +97,7 @@ static const loong_op_t embedding = {
     .strided_out = true,
     .infer = infer,
     .grad = grad,
+    .example = example_ids,
     .cost = cost,
 };
 const loong_op_t *const loongi_op_embedding = &embedding;

@@ -14,9 +14,9 @@ enum {
     ALIGN = 64
 };
 static const double ENOUGH = 0.03; /* seconds of launches of one kernel */
-/* A launch with more work is timed on smaller operands, with about that. */
-static const double MANY_FLOPS = 2.5e11;
-static const double SOME_FLOPS = 1e10;
+/* Of the work above which a launch is timed on smaller operands, these take
+ * so much. */
+static const double SMALL = 0.04;
 static const double LONG = 1.0;    /* a launch this long needs no second */
 
 /* One distinct launch. */
@@ -387,7 +387,8 @@ static bool halve(loong_calibration_t *c, loong_step_t *step)
 /* Makes a launch fit into the limits of memory and of work. */
 static bool shrink(loong_calibration_t *c, loong_step_t *step)
 {
-    double most = cost_of(step).flops > MANY_FLOPS ? SOME_FLOPS : MANY_FLOPS;
+    double most = c->params.work;
+    most *= cost_of(step).flops > most ? SMALL : 1.0;
     while (footprint(step) > c->params.memory || cost_of(step).flops > most) {
         if (!halve(c, step)) {
             return false;

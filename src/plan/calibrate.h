@@ -23,6 +23,7 @@ typedef struct loong_calibration_params {
                      large, what reads it is not timed */
     double budget;  /* seconds of measuring, about */
     int64_t memory; /* bytes that a launch may take, its operands included */
+    double work;    /* flops above which a launch is timed on fewer rows */
     loong_precision_t precision; /* of the chunks */
     /* By loong_group_t, communicators of one rank: what a kernel exchanges in
      * the middle of its work takes no time. */

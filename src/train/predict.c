@@ -10,13 +10,17 @@
 #include "timeline.h"
 #include "zigzag.h"
 
-/* Seconds of measuring; of a model that cannot run here a rough figure does. */
-static const double BUDGET = 15.0;
-static const double SHORT_BUDGET = 5.0;
-/* What a prediction may take, whatever the model would: a launch, and the
- * inputs of a micro-batch. */
-static const int64_t LAUNCH_BYTES = 1 << 30;
-static const int64_t INPUT_BYTES = 64 << 20;
+/* What a prediction may take, whatever the model would: seconds of measuring,
+ * bytes and flops of a launch. Of a model that cannot run here a rough figure
+ * does. */
+typedef struct limits {
+    double seconds;
+    int64_t bytes;
+    double flops;
+} limits_t;
+static const limits_t FULL = {15.0, 1 << 30, 2.5e11};
+static const limits_t ROUGH = {0.8, 128 << 20, 2.5e10};
+static const int64_t INPUT_BYTES = 64 << 20; /* of a micro-batch */
 
 /* Where token k of a micro-batch, counted rank after rank of the ring, stands
  * among those of all context parallel ranks. */
@@ -208,13 +212,22 @@ static void tell(loong_trainer_t *t, loong_simulation_t total,
 
 /* ---- the whole ----------------------------------------------------------- */
 
+/* Would all ranks that are planned, were they as large as this one? */
+static bool fits_here(const loong_trainer_t *t)
+{
+    double planned = (double)t->memory.rank * t->mesh.world;
+    return loongi_room_suffices(t) && planned <= (double)t->memory.room.bytes;
+}
+
 static loong_status_t predict(loong_trainer_t *t, loong_device_t *device,
                               loong_comm_t *self, char *inputs)
 {
     loong_comm_t *group[LOONG_GROUP_COUNT];
+    limits_t most = fits_here(t) ? FULL : ROUGH;
     loong_calibration_params_t params = {
-        device, inputs, loongi_room_suffices(t) ? BUDGET : SHORT_BUDGET,
-        LAUNCH_BYTES, t->component->params.precision, group};
+        .device = device, .inputs = inputs, .budget = most.seconds,
+        .memory = most.bytes, .work = most.flops,
+        .precision = t->component->params.precision, .group = group};
     loong_calibration_t *c = NULL;
     loong_simulation_t total;
     loong_status_t status = LOONG_OK;

@@ -16,3 +16,12 @@ set_tests_properties(families PROPERTIES
 set_tests_properties(families_all PROPERTIES LABELS "parallel;models;full"
   TIMEOUT 600
   ENVIRONMENT "OMP_NUM_THREADS=1;GOMP_SPINCOUNT=10000;LOONG_FAMILIES=all")
+loong_test(NAME dry_run SOURCES tests/models/test_dry_run.c LABELS models)
+# One core; what a sanitizer adds is no figure of ours.
+set_tests_properties(dry_run PROPERTIES
+  ENVIRONMENT "OMP_NUM_THREADS=1;GOMP_SPINCOUNT=10000")
+if(LOONG_SANITIZE)
+  set_tests_properties(dry_run PROPERTIES DISABLED ON)
+endif()
+loong_test(NAME from_hf SOURCES tests/models/test_from_hf.c
+  LABELS "train;models")

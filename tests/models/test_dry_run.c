@@ -29,7 +29,6 @@ typedef struct plan {
 
 static const plan_t plans[] = {
     {"llama3.1/llama3.1_70b", 64, {TP "8", SP, PP "4"}},
-    {"qwen2.5/qwen2.5_72b", 64, {TP "8", SP, PP "4"}},
     {"qwen3/qwen3_235b_a22b",
      128,
      {TP "4", SP, PP "8", EP "16", LAYOUT "Et*11|(t*12|)*6t*11L"}},
@@ -37,7 +36,6 @@ static const plan_t plans[] = {
     {"kimi_k2/kimi_k2_1t", 1024, {PP "16", EP "64", SIXTY_ONE}},
     {"moe/moe_1t_64e", 768, {TP "8", SP, PP "12", EP "64"}},
     {"gpt3/gpt3_175b", 128, {TP "8", SP, PP "16"}},
-    {"llama3.1/llama3.1_405b", 144, {TP "8", SP, PP "18"}},
 };
 
 static double cpu_seconds(void)

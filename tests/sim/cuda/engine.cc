@@ -83,6 +83,12 @@ struct thread_t {
     int op, arg, width;
     unsigned mask;
     uint64_t value, result;
+    void (*together)(void *const *lane);
+};
+
+struct warp_t {
+    int waiting;   // lanes in a warp operation
+    unsigned gone; // lanes that have ended, or do not exist
 };
 
 struct shared_t {
@@ -97,13 +103,13 @@ static struct engine_t {
     char *stacks;
     char *shared;
     thread_t threads[MOST_THREADS];
+    warp_t warps[MOST_THREADS / LANES];
     std::vector<int> ready; // can run, in no order
     context_t scheduler;
     int current; // thread
     int count;   // threads of the block
     int live;
     int waiting; // at the barrier
-    bool running;
     cudaError_t fault;
     const cudasim_launch *launch;
     int device;
@@ -116,14 +122,9 @@ static struct engine_t {
 // Arguments of the running kernel, as its constant memory.
 static char constants[32 * 1024] __attribute__((aligned(64)));
 
-bool in_kernel() { return e.running; }
+live_t live;
 int kernel_device() { return e.device; }
-
-bool in_fiber_stack(uintptr_t at)
-{
-    uintptr_t begin = reinterpret_cast<uintptr_t>(e.stacks);
-    return at - begin < (uintptr_t)MOST_THREADS * STACK;
-}
+int current_thread() { return e.current; }
 
 void kernel_fault(cudaError_t error, const char *format, ...)
 {
@@ -236,6 +237,7 @@ static void thread_main()
     e.launch->run(e.arguments);
     check_lane_missed(e.current);
     e.threads[e.current].state = DONE;
+    e.warps[e.current / LANES].gone |= 1u << e.current % LANES;
     e.live--;
     open_barrier();
     leave();
@@ -280,6 +282,12 @@ static void run_block()
     e.waiting = e.num_arrays = 0;
     e.shared_used = 0;
     e.ready.clear();
+    forget_copies(e.count);
+    for (int w = 0; w * LANES < e.count; w++) {
+        int lanes = e.count - w * LANES;
+        e.warps[w].waiting = 0;
+        e.warps[w].gone = lanes < LANES ? ~0u << lanes : 0;
+    }
     for (int i = 0; i < e.count; i++) {
         thread_t *t = &e.threads[i];
         t->id = dim3((unsigned)i % b.x, (unsigned)i / b.x % b.y,
@@ -308,6 +316,8 @@ static void prepare()
     size_t room = (size_t)MOST_THREADS * STACK;
     e.stacks = static_cast<char *>(
         mmap(nullptr, room, PROT_READ | PROT_WRITE, flags, -1, 0));
+    live.stacks = reinterpret_cast<uintptr_t>(e.stacks);
+    live.stack_bytes = room;
     for (int i = 0; i < MOST_THREADS; i++) {
         mprotect(e.stacks + (size_t)i * STACK, PAGE, PROT_NONE);
     }
@@ -331,7 +341,7 @@ cudaError_t run_kernel(const cudasim_launch &launch, const void *arguments,
     e.arguments = constants;
     e.device = device;
     e.fault = cudaSuccess;
-    e.running = true;
+    live.running = true;
     cudasim_now.grid_dim = launch.grid;
     cudasim_now.block_dim = launch.block;
     for (uint64_t b : order) {
@@ -343,7 +353,7 @@ cudaError_t run_kernel(const cudasim_launch &launch, const void *arguments,
             break;
         }
     }
-    e.running = false;
+    live.running = false;
     return e.fault;
 }
 
@@ -369,9 +379,21 @@ static int source_lane(const thread_t *t, int lane)
     return source >= first + t->width ? lane : source;
 }
 
+static void run_together(int first)
+{
+    void *lane[LANES];
+    for (int l = 0; l < LANES; l++) {
+        lane[l] = reinterpret_cast<void *>(e.threads[first + l].value);
+    }
+    e.threads[first].together(lane);
+}
+
 // All lanes of the mask are there: each gets its result and can run.
 static void finish_warp(int first, unsigned mask)
 {
+    if (e.threads[e.current].op == CUDASIM_TOGETHER) {
+        run_together(first);
+    }
     unsigned votes = 0;
     for (int l = 0; l < LANES; l++) {
         if (mask >> l & 1u) {
@@ -386,7 +408,8 @@ static void finish_warp(int first, unsigned mask)
         int source = source_lane(t, l);
         if (t->op == CUDASIM_BALLOT) {
             t->result = votes;
-        } else if (t->op != CUDASIM_SYNC && !(mask >> source & 1u)) {
+        } else if (t->op != CUDASIM_SYNC && t->op != CUDASIM_TOGETHER &&
+                   !(mask >> source & 1u)) {
             kernel_fault(cudaErrorLaunchFailure,
                          "%s:%d: lane %d takes the value of lane %d, which "
                          "is not in the mask %08x",
@@ -395,7 +418,30 @@ static void finish_warp(int first, unsigned mask)
             t->result = e.threads[first + source].value;
         }
         make_ready(first + l);
+        e.warps[first / LANES].waiting--;
     }
+}
+
+// True when all lanes of the running one's mask wait for the same.
+static bool warp_complete(const thread_t *t, int first)
+{
+    bool all = true;
+    for (int l = 0; l < LANES; l++) {
+        const thread_t *other = &e.threads[first + l];
+        if (!(t->mask >> l & 1u)) {
+            continue;
+        }
+        if (first + l >= e.count || other->state == DONE) {
+            kernel_fault(cudaErrorLaunchFailure,
+                         "%s:%d: lane %d of the mask %08x %s", t->at.file,
+                         t->at.line, l, t->mask,
+                         first + l >= e.count ? "does not exist"
+                                              : "has ended");
+        }
+        all = all && other->state == WARP && other->mask == t->mask &&
+              other->op == t->op && other->at.line == t->at.line;
+    }
+    return all;
 }
 
 } // namespace cudasim
@@ -437,32 +483,28 @@ extern "C" uint64_t cudasim_warp(int op, cudasim_place place, unsigned mask,
     t->value = value;
     t->at = place;
     t->state = WARP;
-    bool all = true;
+    warp_t *w = &e.warps[first / LANES];
+    w->waiting++;
     if (!(mask >> lane & 1u)) {
         kernel_fault(cudaErrorLaunchFailure,
                      "%s:%d: lane %d is not in its own mask %08x", place.file,
                      place.line, lane, mask);
     }
-    for (int l = 0; l < LANES; l++) {
-        const thread_t *other = &e.threads[first + l];
-        if (!(mask >> l & 1u)) {
-            continue;
-        }
-        if (first + l >= e.count || other->state == DONE) {
-            kernel_fault(cudaErrorLaunchFailure,
-                         "%s:%d: lane %d of the mask %08x %s", place.file,
-                         place.line, l, mask,
-                         first + l >= e.count ? "does not exist"
-                                              : "has ended");
-        }
-        all = all && other->state == WARP && other->mask == mask &&
-              other->op == op && other->at.line == place.line;
-    }
-    if (all) {
+    bool look = (mask & w->gone) != 0 ||
+                w->waiting >= __builtin_popcount(mask);
+    if (look && warp_complete(t, first)) {
         finish_warp(first, mask);
     }
     leave();
     return t->result;
+}
+
+extern "C" void cudasim_together(cudasim_place place, void *mine,
+                                 void (*run)(void *const *lane))
+{
+    e.threads[e.current].together = run;
+    cudasim_warp(CUDASIM_TOGETHER, place, 0xffffffffu,
+                 reinterpret_cast<uint64_t>(mine), 0, LANES);
 }
 
 extern "C" void cudasim_yield(void)

@@ -20,15 +20,29 @@ inline uint64_t below(uint64_t n) { return draw() % n; }
 /* ---- engine.cc ----------------------------------------------------------- */
 cudaError_t run_kernel(const cudasim_launch &launch, const void *arguments,
                        size_t size, int device);
-bool in_kernel();
+/* The running kernel, for the checks of its accesses. */
+struct live_t {
+    bool running;
+    uintptr_t stacks; /* of the fibers: so many bytes from here on */
+    size_t stack_bytes;
+};
+extern live_t live;
+inline bool in_kernel() { return live.running; }
 int kernel_device();
+int current_thread(); /* of the block */
 /* Ends the running kernel: text and who it was go into the report. */
 [[noreturn]] void kernel_fault(cudaError_t error, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
-bool in_fiber_stack(uintptr_t at);
+inline bool in_fiber_stack(uintptr_t at)
+{
+    return at - live.stacks < live.stack_bytes;
+}
 /* 0: not shared memory, 1: within one array, -1: outside of all. */
 int in_shared(uintptr_t at, size_t size);
 enum { STATIC_SHARED = 48 * 1024, MOST_SHARED = 227 * 1024 };
+
+/* ---- tensor.cc ----------------------------------------------------------- */
+void forget_copies(int threads); /* a block begins */
 
 /* ---- memory.cc ----------------------------------------------------------- */
 enum kind_t { DEVICE, PINNED, POOLED }; /* POOLED: of a device's pool */
@@ -43,6 +57,8 @@ bool is_pinned(const void *ptr);
 bool range_ok(const void *ptr, size_t size);
 int device_of(const void *ptr); /* -1: of the host */
 const char *where(uintptr_t at); /* in words */
+/* A read of the running kernel, at a multiple of its size. */
+void check_read(const void *ptr, size_t size);
 /* While the device works its memory can be touched. */
 void unlock();
 void lock();

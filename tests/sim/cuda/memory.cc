@@ -281,20 +281,18 @@ static void refuse(uintptr_t at, size_t size, bool write, const char *why)
     }
 }
 
-static void check_aligned(uintptr_t at, size_t size)
+/* size: a power of two */
+static inline void check_aligned(uintptr_t at, size_t size)
 {
-    if (in_kernel() && at % size != 0 && !in_fiber_stack(at)) {
+    if ((at & (size - 1)) != 0 && in_kernel() && !in_fiber_stack(at)) {
         kernel_fault(cudaErrorMisalignedAddress,
                      "access of %zu bytes at an address that is no multiple "
                      "of it: %s", size, where(at));
     }
 }
 
-static void check(uintptr_t at, size_t size, bool write)
+static void check_outside(uintptr_t at, size_t size, bool write)
 {
-    if (!in_kernel()) {
-        return; // the pages themselves refuse the host
-    }
     room_t *r = room_of(at);
     if (r != nullptr) {
         range_t *range = range_of(r, at);
@@ -309,9 +307,6 @@ static void check(uintptr_t at, size_t size, bool write)
         }
         return;
     }
-    if (in_fiber_stack(at)) {
-        return;
-    }
     int shared = in_shared(at, size);
     if (shared < 0) {
         kernel_fault(cudaErrorIllegalAddress,
@@ -321,6 +316,21 @@ static void check(uintptr_t at, size_t size, bool write)
     if (shared == 0 && !in_image(at)) {
         refuse(at, size, write, "of pageable host memory");
     }
+}
+
+// Most accesses are to a thread's own memory.
+static inline void check(uintptr_t at, size_t size, bool write)
+{
+    if (in_kernel() && !in_fiber_stack(at)) {
+        check_outside(at, size, write); // the pages refuse the host
+    }
+}
+
+void check_read(const void *ptr, size_t size)
+{
+    uintptr_t at = reinterpret_cast<uintptr_t>(ptr);
+    check_aligned(at, size);
+    check(at, size, false);
 }
 
 } // namespace cudasim

@@ -84,7 +84,8 @@ enum cudasim_warp_op {
     CUDASIM_SHFL_UP,
     CUDASIM_SHFL_DOWN,
     CUDASIM_SHFL_XOR,
-    CUDASIM_BALLOT
+    CUDASIM_BALLOT,
+    CUDASIM_TOGETHER
 };
 
 struct cudasim_launch {
@@ -105,6 +106,17 @@ extern "C" {
 void cudasim_barrier(cudasim_place place);
 uint64_t cudasim_warp(int op, cudasim_place place, unsigned mask,
                       uint64_t value, int arg, int width);
+/* All lanes of the warp come; the last one calls run with what each gave. */
+void cudasim_together(cudasim_place place, void *mine,
+                      void (*run)(void *const *lane));
+/* tensor.cc */
+void cudasim_mma(cudasim_place place, float *c, const unsigned *a,
+                 const unsigned *b);
+void cudasim_ldmatrix(cudasim_place place, unsigned *to, const void *row,
+                      bool turned);
+void cudasim_copy_async(void *to, const void *from, size_t there);
+void cudasim_copies_commit(void);
+void cudasim_copies_wait(int left);
 void *cudasim_shared(const void *key, size_t size);
 void *cudasim_dynamic(void);
 void cudasim_yield(void);

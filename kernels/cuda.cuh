@@ -166,6 +166,24 @@ static inline loong_status_t launched(const loong_kernel_call_t *call)
     return LOONG_OK;
 }
 
+/* Dynamic shared memory beyond what every kernel may have. */
+template <class Kernel>
+static inline loong_status_t allow_shared(const loong_kernel_call_t *call,
+                                          Kernel *kernel, size_t bytes)
+{
+    enum { ALWAYS = 48 * 1024 };
+    cudaError_t error = cudaSuccess;
+    if (bytes > ALWAYS) {
+        error = cudaFuncSetAttribute(
+            reinterpret_cast<const void *>(kernel),
+            cudaFuncAttributeMaxDynamicSharedMemorySize, (int)bytes);
+    }
+    LOONG_CHECK(call->ctx, error == cudaSuccess, LOONG_ERR_DEVICE,
+                "%s: %zu bytes of shared memory: %s", call->query->op, bytes,
+                cudaGetErrorString(error));
+    return LOONG_OK;
+}
+
 /* True when all operands but those in the bits of `typed` are fp32 or bf16,
  * and those in the bits of `wide` are fp32. */
 static inline bool cuda_support(const loong_kernel_query_t *query,
@@ -189,12 +207,24 @@ static inline bool cuda_support(const loong_kernel_query_t *query,
 
 } // namespace loong_cuda
 
-/* Defines one kernel; `workspace_` may be NULL. CUDA_KERNEL_STATE: with what
- * its launches share. */
+/* Defines one kernel; `workspace_` may be NULL. CUDA_KERNEL_NAMED: one of
+ * several of an op. CUDA_KERNEL_STATE: with what its launches share. */
 #define CUDA_KERNEL(op_, support_, workspace_, run_)                          \
     extern "C" const loong_kernel_t loongi_##op_##_cuda = {                   \
         #op_ "_cuda", #op_, "cuda", support_, workspace_, NULL,               \
         NULL,         run_, false, false}
+#define CUDA_KERNEL_NAMED(op_, suffix_, support_, workspace_, run_)           \
+    extern "C" const loong_kernel_t loongi_##op_##_##suffix_##_cuda = {       \
+        #op_ "_" #suffix_ "_cuda",                                            \
+        #op_,                                                                 \
+        "cuda",                                                               \
+        support_,                                                             \
+        workspace_,                                                           \
+        NULL,                                                                 \
+        NULL,                                                                 \
+        run_,                                                                 \
+        false,                                                                \
+        false}
 #define CUDA_KERNEL_STATE(op_, support_, workspace_, prepare_, destroy_,      \
                           run_)                                               \
     extern "C" const loong_kernel_t loongi_##op_##_cuda = {                   \

@@ -138,6 +138,9 @@ extern "C" {
 #define LOONG_CUDA_KERNELS(X) \
     X(linear)                 \
     X(linear_dw)              \
+    X(attention)              \
+    X(attention_grad)         \
+    X(attention_merge)        \
     X(cross_entropy)          \
     X(add)                    \
     X(scale)                  \

@@ -10,7 +10,7 @@
 
 #include "base.h"
 #include "cuda_device.h"
-#include "loong/ops.h"
+#include "flaw.h"
 
 enum { OLDEST = 8 }; /* compute capability 8.0: bf16 */
 
@@ -229,32 +229,12 @@ static loong_status_t cuda_fill(void *data, void *stream, void *dst, int byte,
 
 /* ---- streams, events, peers ---------------------------------------------- */
 
-/* What kernels found wrong meanwhile. */
-static loong_status_t take_flaw(cuda_data_t *d)
-{
-    loong_flaw_t f = *d->flaw;
-    if (f.kind == LOONG_FLAW_NONE) {
-        return LOONG_OK;
-    }
-    memset(d->flaw, 0, sizeof(*d->flaw));
-    if (f.kind == LOONG_FLAW_LABEL) {
-        return LOONG_FAIL(d->ctx, LOONG_ERR_ARG,
-                          "cuda:%d: label of token row %lld is %lld, must be "
-                          "in 0..%lld or %d (no loss)",
-                          d->index, (long long)f.place, (long long)f.value,
-                          (long long)f.end - 1, (int)LOONG_IGNORE_LABEL);
-    }
-    return LOONG_FAIL(d->ctx, LOONG_ERR_ARG,
-                      "cuda:%d: id %lld at token %lld, allowed 0 to %lld",
-                      d->index, (long long)f.value, (long long)f.place,
-                      (long long)f.end - 1);
-}
-
+/* Also tells what kernels found wrong meanwhile. */
 static loong_status_t cuda_synchronize(void *data, void *stream)
 {
     cuda_data_t *d = data;
     CUDA_TRY(d, cudaStreamSynchronize(stream));
-    return take_flaw(d);
+    return loongi_flaw_take(d->ctx, "cuda", d->index, d->flaw);
 }
 
 static void *cuda_compute_stream(void *data)

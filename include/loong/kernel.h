@@ -51,12 +51,16 @@ typedef struct loong_frame {
  * status themselves. */
 typedef enum loong_flaw_kind {
     LOONG_FLAW_NONE,
-    LOONG_FLAW_ID,   /* of a token, outside of 0 .. end - 1 */
-    LOONG_FLAW_LABEL /* of a token, likewise */
+    LOONG_FLAW_ID,          /* of a token, outside of 0 .. end - 1 */
+    LOONG_FLAW_LABEL,       /* of a token, likewise */
+    LOONG_FLAW_SEGMENT,     /* cu_seqlens[place]; `end` rows at most */
+    LOONG_FLAW_SEGMENT_END, /* the last of cu_seqlens, not `end` */
+    LOONG_FLAW_ROW,         /* rows[place] of queries, up to end - 1 */
+    LOONG_FLAW_KEY_ROW      /* likewise of keys */
 } loong_flaw_kind_t;
 typedef struct loong_flaw {
-    int32_t kind; /* loong_flaw_kind_t */
-    int32_t reserved;
+    int32_t kind;   /* loong_flaw_kind_t */
+    int32_t before; /* the value in front of it, where values ascend */
     int64_t value;
     int64_t place; /* the token */
     int64_t end;

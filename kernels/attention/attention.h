@@ -99,7 +99,7 @@ loongi_attention_dropout(const loong_attention_attr_t *attr,
 
 /* The numbers of keys 4 * block ... 4 * block + 3 (of the segment) for one
  * query (by its global number) and head. */
-static inline void
+LOONG_EVERYWHERE static inline void
 loongi_attention_random(const loong_attention_dropout_t *dropout,
                         int64_t token_key, int head, int64_t block,
                         uint32_t number[4])

@@ -12,8 +12,7 @@ using namespace loong_cuda;
 namespace {
 
 enum {
-    WARP_WIDTH = 1024,         /* up to here a warp takes a group */
-    DEFAULT_SHARED = 48 * 1024 /* bytes; more is asked for */
+    WARP_WIDTH = 1024 /* up to here a warp takes a group */
 };
 
 struct norm_t {
@@ -272,14 +271,7 @@ static loong_status_t backward_by(const loong_kernel_call_t *call,
     int kinds = (a.partial[0] != NULL) + (a.partial[1] != NULL);
     size_t shared =
         sizeof(float) * (size_t)(BLOCK / TEAM * kinds * a.w.cols);
-    if (shared > DEFAULT_SHARED) {
-        cudaError_t error = cudaFuncSetAttribute(
-            reinterpret_cast<const void *>(&norm_backward<TEAM, CENTER>),
-            cudaFuncAttributeMaxDynamicSharedMemorySize, (int)shared);
-        LOONG_CHECK(call->ctx, error == cudaSuccess, LOONG_ERR_DEVICE,
-                    "%s: %zu bytes of shared memory: %s", call->query->op,
-                    shared, cudaGetErrorString(error));
-    }
+    LOONG_TRY(allow_shared(call, norm_backward<TEAM, CENTER>, shared));
     LOONG_LAUNCH((norm_backward<TEAM, CENTER>), dim3(FOLD_PARTS),
                  dim3(BLOCK), shared, stream_of(call), a, call->device_frame);
     return launched(call);

@@ -234,7 +234,9 @@ static void test_forward(void **state)
             c.threads = 1 + i % 3;
             expect(op_case_reference(&c), types[t]);
             memset(&c.arg[8], 0, sizeof(c.arg[8])); /* lse not wanted */
-            expect(op_case_reference(&c), types[t]);
+            if (i % 4 == t) {
+                expect(op_case_reference(&c), types[t]);
+            }
         }
     }
 }

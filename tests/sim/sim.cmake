@@ -2,7 +2,8 @@
 # there, compiled for the processor and run by the everyday tests.
 
 # Of tests/ops, what runs on a CUDA device: here, and on a real one (tests/gpu).
-set(LOONG_CUDA_OP_TESTS linear cross_entropy pointwise in_place optimizer rules)
+set(LOONG_CUDA_OP_TESTS linear attention cross_entropy pointwise in_place
+  optimizer rules)
 set(LOONG_OP_TEST_SOURCES op_case.c op_counts.c op_launch.c op_device.c)
 list(TRANSFORM LOONG_OP_TEST_SOURCES PREPEND ${PROJECT_SOURCE_DIR}/tests/ops/)
 
@@ -25,14 +26,16 @@ endif()
 set(cudasim ${PROJECT_SOURCE_DIR}/tests/sim/cuda)
 
 add_library(cudasim SHARED ${cudasim}/engine.cc ${cudasim}/memory.cc
-  ${cudasim}/stream.cc ${cudasim}/runtime.cc ${cudasim}/blaslt.cc)
+  ${cudasim}/stream.cc ${cudasim}/runtime.cc ${cudasim}/blaslt.cc
+  ${cudasim}/tensor.cc)
 target_include_directories(cudasim PUBLIC ${cudasim}/include ${cudasim})
 # Contexts of threads are switched by hand: no frame may be assumed.
 target_compile_options(cudasim PRIVATE -O2 -fno-omit-frame-pointer)
 
 # Every access of device code is announced to memory.cc. Vectors that the
 # source does not name would change the sizes of accesses.
-set(cudasim_checked -O1 -fno-tree-vectorize -fno-exceptions -fno-rtti
+set(cudasim_checked -O3 -fno-tree-vectorize -fno-tree-slp-vectorize
+  -fno-store-merging -fno-exceptions -fno-rtti
   -Wno-unknown-pragmas -Wno-unused-function)
 if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
   list(APPEND cudasim_checked -fsanitize=kernel-address

@@ -1,0 +1,167 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Which keys a query sees, for the attention kernels of CUDA. They follow one
+ * another in k, and rows of queries and of keys both ascend: so a first kernel
+ * finds for each query its first and last key, and for each key its first and
+ * last query, whatever segments, windows and missing rows there are. */
+#ifndef LOONG_ATTENTION_SPANS_CUH
+#define LOONG_ATTENTION_SPANS_CUH
+
+#include "attention.h"
+#include "map.cuh"
+
+namespace loong_cuda {
+
+/* Of a query: the keys that it sees, by their rows of k. Of a key: the queries
+ * that see it, by their rows of q. */
+struct span_t {
+    int32_t begin, end;
+    int32_t place; /* in its segment */
+};
+
+/* What spans are made of. */
+struct sequence_t {
+    const int32_t *cu_seqlens;
+    int entries;
+    const int32_t *rows[2]; /* of queries, of keys; NULL: all */
+    mat_t side[2];          /* q and k: how many there are */
+    loong_attention_attr_t attr;
+    span_t *span[2];
+    loong_flaw_t *flaw;
+};
+
+/* ---- spans --------------------------------------------------------------- */
+
+static __device__ void tell_flaw(loong_flaw_t *flaw, loong_flaw_kind_t kind,
+                                 int64_t place, int64_t value, int64_t before,
+                                 int64_t end)
+{
+    if (atomicCAS(&flaw->kind, 0, (int)kind) == 0) {
+        flaw->value = value;
+        flaw->place = place;
+        flaw->before = (int32_t)before;
+        flaw->end = end;
+    }
+}
+
+/* By one block; the first wrong entry is told. */
+static __device__ void check_segments(const sequence_t &s, int64_t keys,
+                                      int *worst)
+{
+    if (threadIdx.x == 0) {
+        *worst = s.entries;
+    }
+    __syncthreads();
+    for (int i = (int)threadIdx.x; i < s.entries; i += BLOCK) {
+        int64_t before = i > 0 ? s.cu_seqlens[i - 1] : s.cu_seqlens[0];
+        int64_t length = s.cu_seqlens[i] - before;
+        if (length < 0 || length > s.attr.max_seqlen ||
+            (i == 0 && s.cu_seqlens[0] != 0)) {
+            atomicMin(worst, i);
+        }
+    }
+    __syncthreads();
+    int i = *worst;
+    int32_t last = s.cu_seqlens[s.entries - 1];
+    if (threadIdx.x > 0) {
+        return;
+    }
+    if (i < s.entries) {
+        tell_flaw(s.flaw, LOONG_FLAW_SEGMENT, i, s.cu_seqlens[i],
+                  i > 0 ? s.cu_seqlens[i - 1] : 0, s.attr.max_seqlen);
+    } else if (s.rows[1] == NULL && last != keys) {
+        tell_flaw(s.flaw, LOONG_FLAW_SEGMENT_END, i, last, 0, keys);
+    }
+}
+
+/* Rows that stand before `row`, which need not be there. */
+static __device__ int64_t rows_before(const int32_t *rows, int64_t count,
+                                      int64_t row)
+{
+    int64_t low = 0;
+    int64_t high = count;
+    if (rows == NULL) {
+        return row < 0 ? 0 : row < count ? row : count;
+    }
+    while (low < high) {
+        int64_t middle = (low + high) / 2;
+        if (rows[middle] < row) {
+            low = middle + 1;
+        } else {
+            high = middle;
+        }
+    }
+    return low;
+}
+
+/* The last segment that begins at this row or before it. */
+static __device__ int segment_of(const sequence_t &s, int64_t row)
+{
+    int low = 0;
+    int high = s.entries - 1;
+    while (high - low > 1) {
+        int middle = (low + high) / 2;
+        if (s.cu_seqlens[middle] <= row) {
+            low = middle;
+        } else {
+            high = middle;
+        }
+    }
+    return low;
+}
+
+/* side 0: what query t sees; 1: what sees key t. `others`: of the other
+ * side. */
+static __device__ void find_span(const sequence_t &s, int side, int64_t t,
+                                 int64_t others)
+{
+    const int32_t *rows = s.rows[side];
+    int64_t row = rows != NULL ? rows[t] : t;
+    int64_t before = rows != NULL && t > 0 ? rows[t - 1] : t - 1;
+    int32_t end = s.cu_seqlens[s.entries - 1];
+    if (rows != NULL && (row <= before || row >= end)) {
+        tell_flaw(s.flaw, side == 0 ? LOONG_FLAW_ROW : LOONG_FLAW_KEY_ROW, t,
+                  row, before, end);
+    }
+    int i = segment_of(s, row);
+    int64_t first = s.cu_seqlens[i];
+    int64_t last = s.cu_seqlens[i + 1];
+    int64_t window = s.attr.window;
+    span_t span;
+    span.place = (int32_t)(row - first);
+    if (side == 0) {
+        last = s.attr.causal ? row + 1 : last;
+        first = window > 0 && row + 1 - window > first ? row + 1 - window
+                                                       : first;
+    } else {
+        first = s.attr.causal ? row : first;
+        last = window > 0 && row + window < last ? row + window : last;
+    }
+    span.begin = (int32_t)rows_before(s.rows[1 - side], others, first);
+    span.end = (int32_t)rows_before(s.rows[1 - side], others, last);
+    s.span[side][t] = span;
+}
+
+static __global__ void __launch_bounds__(BLOCK)
+    find_spans(sequence_t s, const loong_frame_t *frame)
+{
+    LOONG_SHARED(int, worst, 1);
+    int64_t queries = rows_of(s.side[0], frame);
+    int64_t keys = rows_of(s.side[1], frame);
+    if (blockIdx.x == 0) {
+        check_segments(s, keys, worst);
+    }
+    int64_t step = (int64_t)gridDim.x * BLOCK;
+    for (int64_t u = (int64_t)blockIdx.x * BLOCK + threadIdx.x;
+         u < queries + keys; u += step) {
+        if (u < queries) {
+            find_span(s, 0, u, keys);
+        } else {
+            find_span(s, 1, u - queries, queries);
+        }
+    }
+}
+
+} // namespace loong_cuda
+
+#endif

@@ -1,0 +1,72 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "flaw.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "base.h"
+#include "loong/ops.h"
+
+static void describe_segment(const loong_flaw_t *f, char *text, size_t size)
+{
+    if (f->place == 0) {
+        snprintf(text, size, "cu_seqlens[0] is %lld, must be 0",
+                 (long long)f->value);
+    } else {
+        snprintf(text, size,
+                 "cu_seqlens[%lld] is %lld after %d: a segment has 0 to %lld "
+                 "rows",
+                 (long long)f->place, (long long)f->value, (int)f->before,
+                 (long long)f->end);
+    }
+}
+
+static void describe(const loong_flaw_t *f, char *text, size_t size)
+{
+    long long value = f->value;
+    long long place = f->place;
+    long long end = f->end;
+    switch ((loong_flaw_kind_t)f->kind) {
+    case LOONG_FLAW_NONE:
+        break;
+    case LOONG_FLAW_ID:
+        snprintf(text, size, "id %lld at token %lld, allowed 0 to %lld", value,
+                 place, end - 1);
+        break;
+    case LOONG_FLAW_LABEL:
+        snprintf(text, size,
+                 "label of token row %lld is %lld, must be in 0..%lld or %d "
+                 "(no loss)",
+                 place, value, end - 1, (int)LOONG_IGNORE_LABEL);
+        break;
+    case LOONG_FLAW_SEGMENT:
+        describe_segment(f, text, size);
+        break;
+    case LOONG_FLAW_SEGMENT_END:
+        snprintf(text, size,
+                 "cu_seqlens ends with %lld, must end with the %lld rows",
+                 value, end);
+        break;
+    case LOONG_FLAW_ROW:
+    case LOONG_FLAW_KEY_ROW:
+        snprintf(text, size,
+                 "%s[%lld] is %lld after %d, must ascend and be below the end "
+                 "of cu_seqlens, %lld",
+                 f->kind == LOONG_FLAW_ROW ? "rows" : "key_rows", place, value,
+                 (int)f->before, end);
+        break;
+    }
+}
+
+loong_status_t loongi_flaw_take(loong_context_t *ctx, const char *device,
+                                int index, loong_flaw_t *flaw)
+{
+    char text[LOONG_REASON_SIZE] = "unknown flaw";
+    loong_flaw_t f = *flaw;
+    if (f.kind == LOONG_FLAW_NONE) {
+        return LOONG_OK;
+    }
+    memset(flaw, 0, sizeof(*flaw));
+    describe(&f, text, sizeof(text));
+    return LOONG_FAIL(ctx, LOONG_ERR_ARG, "%s:%d: %s", device, index, text);
+}

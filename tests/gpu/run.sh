@@ -83,7 +83,7 @@ step() {
 build() {
   cmake -S "$source" -B "$build" -G Ninja -DLOONG_CUDA=ON \
     -DLOONG_CUDA_ARCHITECTURES=$architecture -DLOONG_TEST_GPU=ON &&
-    cmake --build "$build"
+    cmake --build "$build" --target gpu
 }
 
 ops() { ctest --test-dir "$build" -L gpu --output-on-failure; }

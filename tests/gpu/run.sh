@@ -63,8 +63,9 @@ if [ -n "$libraries" ]; then
   export PKG_CONFIG_PATH=$packed/lib/pkgconfig
 fi
 
-# step NAME COMMAND...: its log, exit code and seconds.
-: > "$out/steps.tsv"
+# step NAME COMMAND...: its log, exit code and seconds, in place of an earlier
+# run's.
+touch "$out/steps.tsv"
 failed=0
 step() {
   local name=$1 begin code
@@ -73,6 +74,7 @@ step() {
   begin=$(date +%s)
   "$@" > "$out/$name.log" 2>&1
   code=$?
+  sed -i "/^$name\t/d" "$out/steps.tsv"
   printf '%s\t%d\t%d\n' "$name" $code $(($(date +%s) - begin)) \
     >> "$out/steps.tsv"
   echo "$name: exit code $code, $(($(date +%s) - begin)) s"
@@ -91,7 +93,8 @@ ops() { ctest --test-dir "$build" -L gpu --output-on-failure; }
 # Every op test again, its accesses and its barriers watched.
 sanitizer() {
   local code=0
-  need compute-sanitizer "part of the CUDA toolkit"
+  command -v compute-sanitizer || { echo "compute-sanitizer was not found"
+    return 1; }
   for tool in memcheck racecheck; do
     for test in "$build"/test_gpu_op_*; do
       echo "== $tool $(basename "$test")"

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Element type conversion, scalar and by row. */
+#include <math.h>
 #include <string.h>
 
 #include "convert.h"
@@ -8,7 +9,7 @@
 bool loongi_dtype_is_float(loong_dtype_t dtype)
 {
     return dtype == LOONG_F64 || dtype == LOONG_F32 || dtype == LOONG_BF16 ||
-           dtype == LOONG_F16;
+           dtype == LOONG_F16 || dtype == LOONG_F8_E4M3;
 }
 
 uint16_t loongi_f32_to_bf16(float value)
@@ -104,6 +105,19 @@ float loongi_f16_to_f32(uint16_t half)
     return value;
 }
 
+/* The largest exponent counts as any other but for its last value, NaN. */
+float loongi_e4m3_to_f32(uint8_t bits)
+{
+    int exponent = bits >> 3 & 15;
+    int fraction = bits & 7;
+    float value = exponent == 0 ? (float)fraction * 0x1p-9f
+                                : ldexpf((float)(8 + fraction), exponent - 10);
+    if ((bits & 0x7f) == 0x7f) {
+        value = NAN;
+    }
+    return (bits & 0x80) != 0 ? -value : value;
+}
+
 #define SPAN 512 /* elements per pass through the wide buffer */
 
 static void widen(loong_dtype_t from, const char *src, double *wide, int n)
@@ -118,6 +132,9 @@ static void widen(loong_dtype_t from, const char *src, double *wide, int n)
         case LOONG_F32:
             memcpy(&single, src + 4 * i, 4);
             wide[i] = single;
+            break;
+        case LOONG_F8_E4M3:
+            wide[i] = loongi_e4m3_to_f32((uint8_t)src[i]);
             break;
         default:
             memcpy(&half, src + 2 * i, 2);
@@ -179,7 +196,9 @@ loong_status_t loongi_convert(loong_context_t *ctx, loong_dtype_t from,
         memcpy(dst, src, (size_t)count * from_size);
         return LOONG_OK;
     }
-    LOONG_CHECK(ctx, loongi_dtype_is_float(from) && loongi_dtype_is_float(to),
+    LOONG_CHECK(ctx,
+                loongi_dtype_is_float(from) && loongi_dtype_is_float(to) &&
+                    to != LOONG_F8_E4M3,
                 LOONG_ERR_UNSUPPORTED, "no conversion from %s to %s",
                 loong_dtype_name(from), loong_dtype_name(to));
     if (from == LOONG_F32 && to == LOONG_BF16) {

@@ -20,10 +20,11 @@ uint16_t loongi_f32_to_f16(float value);
 uint16_t loongi_f64_to_f16(double value);
 float loongi_bf16_to_f32(uint16_t bits);
 float loongi_f16_to_f32(uint16_t bits);
+float loongi_e4m3_to_f32(uint8_t bits);
 
 /* Converts count elements; pointers need no alignment and may not overlap.
- * Equal types are copied; otherwise both must be floating point, else
- * LOONG_ERR_UNSUPPORTED. */
+ * Equal types are copied; otherwise both must be floating point, and the
+ * second of 16 bits or more, else LOONG_ERR_UNSUPPORTED. */
 LOONG_NODISCARD loong_status_t loongi_convert(loong_context_t *ctx,
                                               loong_dtype_t from,
                                               const void *src, loong_dtype_t to,

@@ -295,6 +295,10 @@ static loong_status_t check_reduce(loong_comm_t *comm, loong_dtype_t dtype,
                 LOONG_ERR_ARG,
                 "%s of %s: bool has no sum; use max (any) or min (all)",
                 loong_collective_name(kind), comm->name);
+    LOONG_CHECK(comm->ctx, dtype != LOONG_F8_E4M3, LOONG_ERR_UNSUPPORTED,
+                "%s of %s: %s cannot be reduced",
+                loong_collective_name(kind), comm->name,
+                loong_dtype_name(dtype));
     return LOONG_OK;
 }
 

@@ -32,7 +32,7 @@ loong_module(NAME data DIR src/data USES base LIBS xxhash z zstd)
 loong_module(NAME tokenizer DIR src/data/tokenizer USES base
   LIBS pcre2-8 utf8proc xxhash)
 pkg_check_modules(HDF5 REQUIRED hdf5)
-loong_module(NAME checkpoint DIR src/checkpoint USES base foundation
+loong_module(NAME checkpoint DIR src/checkpoint USES base recipe foundation
   LIBS ${HDF5_LINK_LIBRARIES} xxhash INCLUDES ${HDF5_INCLUDE_DIRS})
 loong_module(NAME metrics DIR src/metrics USES base)
 loong_module(NAME optim DIR src/optim USES base comm graph pass run)

@@ -70,10 +70,14 @@ static int finish(loong_context_t *ctx, loong_status_t status, bool writes)
 
 static int run_import(loong_context_t *ctx, int argc, char **argv)
 {
+    loong_checkpoint_import_params_t params;
+    memset(&params, 0, sizeof(params));
     if (argc != 2) {
         return wrong_usage("import needs HF_DIR and OUT", "");
     }
-    return finish(ctx, loong_checkpoint_import(ctx, argv[0], argv[1]), true);
+    params.hf_dir = argv[0];
+    params.save_dir = argv[1];
+    return finish(ctx, loong_checkpoint_import(ctx, &params), true);
 }
 
 static bool parse_int(const char *text, int64_t low, int64_t *value_p)

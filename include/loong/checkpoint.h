@@ -19,13 +19,33 @@ extern "C" {
 /* Receives one line of a report, without a newline. */
 typedef void (*loong_line_fn)(void *user, const char *line);
 
+/* Bytes of tensors that are written, from time to time. Called from any
+ * thread, one at a time. */
+typedef void (*loong_checkpoint_progress_fn)(void *user, int64_t done,
+                                             int64_t total);
+
+typedef struct loong_checkpoint_import_params {
+    const char *hf_dir;
+    const char *save_dir;
+    /* YAML with keys of model.foundation, in place of config.json; and with
+     * names of tensors, in place of the family's
+     * (docs/convert-your-model.md). NULL: neither. */
+    const char *model;
+    const char *map;
+    loong_checkpoint_progress_fn progress; /* NULL: none */
+    void *user;
+} loong_checkpoint_import_params_t;
+
 /* Turns a Hugging Face directory into a native checkpoint: save_dir gets
- * step_00000000 with the weights (kind "param", in the types of the files),
- * the model's keys and the tokenizer's files. Bit-equal.
+ * step_00000000 with the weights (kind "param", in the types of the files; fp8
+ * with scales in the type that config.json names), the model's keys and the
+ * tokenizer's files. Bit-equal. An import that was interrupted is gone on
+ * with.
  * Errors: LOONG_ERR_NOT_FOUND, LOONG_ERR_FORMAT, LOONG_ERR_MISMATCH,
- * LOONG_ERR_UNSUPPORTED (fields of config.json, by name), LOONG_ERR_IO. */
+ * LOONG_ERR_UNSUPPORTED (fields of config.json, by name), LOONG_ERR_CONFIG
+ * (model, map), LOONG_ERR_IO. */
 LOONG_API LOONG_NODISCARD loong_status_t loong_checkpoint_import(
-    loong_context_t *ctx, const char *hf_dir, const char *save_dir);
+    loong_context_t *ctx, const loong_checkpoint_import_params_t *params);
 
 typedef struct loong_checkpoint_export_params {
     const char *checkpoint; /* a save directory (its latest) or a step */
@@ -40,11 +60,14 @@ typedef struct loong_checkpoint_export_params {
     int64_t bos_token_id;
     int64_t eos_token_id;
     int64_t pad_token_id;
+    const char *map; /* as for import; then there is no config.json */
+    loong_checkpoint_progress_fn progress; /* NULL: none */
+    void *user;
 } loong_checkpoint_export_params_t;
 
 /* Writes the parameters of one component as a Hugging Face directory that
- * transformers loads. Errors: as import; LOONG_ERR_MISMATCH lists what the
- * checkpoint lacks. */
+ * transformers loads. An export that was interrupted is gone on with. Errors:
+ * as import; LOONG_ERR_MISMATCH lists what the checkpoint lacks. */
 LOONG_API LOONG_NODISCARD loong_status_t loong_checkpoint_export(
     loong_context_t *ctx, const loong_checkpoint_export_params_t *params);
 

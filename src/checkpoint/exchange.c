@@ -8,54 +8,59 @@
 #include "hf_tokens.h"
 #include "hf_weights.h"
 #include "loong/checkpoint.h"
-#include "native.h"
 #include "native_dir.h"
+#include "native_write.h"
 #include "view.h"
+#include "workdir.h"
 
 /* ---- import ---- */
 
-typedef struct fetch {
-    const loong_hf_t *hf;
-    const char *name;
-    loong_dtype_t dtype;
-} fetch_t;
+typedef struct importer {
+    loong_context_t *ctx;
+    const loong_checkpoint_import_params_t *params;
+    loong_hf_t *hf;
+    loong_arena_t *arena;
+    loong_pairs_t *metadata;
+    loong_text_t key;
+    int64_t count;
+    loong_checkpoint_tensor_t *tensors;
+} importer_t;
 
-static loong_status_t fetch_rows(void *user, int64_t row, int64_t rows,
-                                 void *dst)
+static loong_status_t import_rows(void *user, int64_t index, int64_t row,
+                                  int64_t rows, void *buffer,
+                                  const void **data_p)
 {
-    const fetch_t *f = user;
-    return loongi_hf_read(f->hf, f->name, row, rows, f->dtype, dst);
+    const importer_t *im = user;
+    const loong_checkpoint_tensor_t *t = &im->tensors[index];
+    const char *name = t->name + strlen(LOONG_FOUNDATION ".");
+    loong_lent_t lent;
+    if (loongi_hf_lend(im->hf, name, row, rows, &lent) &&
+        (lent.hole || lent.dtype == t->dtype)) {
+        *data_p = lent.hole ? NULL : lent.data;
+        return LOONG_OK;
+    }
+    return loongi_hf_read(im->hf, name, row, rows, t->dtype, buffer);
 }
 
-static loong_status_t add_params(loong_context_t *ctx, const loong_hf_t *hf,
-                                 fetch_t *fetches,
-                                 loong_checkpoint_save_t *save)
+static loong_status_t list_params(importer_t *im)
 {
-    const loong_hf_map_t *map = loongi_hf_get_map(hf);
-    for (int64_t i = 0; i < loongi_hf_map_count(map); i++) {
+    const loong_hf_map_t *map = loongi_hf_get_map(im->hf);
+    im->count = loongi_hf_map_count(map);
+    LOONG_TRY(loongi_arena_alloc(
+        im->arena, (size_t)im->count * sizeof(*im->tensors), &im->tensors));
+    for (int64_t i = 0; i < im->count; i++) {
         const loong_hf_param_t *p = loongi_hf_map_get(map, i);
-        loong_checkpoint_piece_t piece;
-        loong_text_t name = loongi_text_begin(ctx);
-        memset(&piece, 0, sizeof(piece));
-        loongi_text_printf(&name, LOONG_FOUNDATION ".%s", p->name);
-        fetches[i].hf = hf;
-        fetches[i].name = p->name;
-        fetches[i].dtype = loongi_hf_dtype(hf, p->name);
-        piece.kind = "param";
-        piece.name = loongi_text_get(&name);
-        piece.dtype = fetches[i].dtype;
-        piece.ndim = p->ndim;
+        loong_checkpoint_tensor_t *t = &im->tensors[i];
+        char *name = NULL;
+        LOONG_TRY(loongi_arena_printf(im->arena, &name,
+                                      LOONG_FOUNDATION ".%s", p->name));
+        t->kind = "param";
+        t->name = name;
+        t->dtype = loongi_hf_dtype(im->hf, p->name);
+        t->ndim = p->ndim;
         for (int d = 0; d < p->ndim; d++) {
-            piece.shape[d] = piece.count[d] = p->shape[d];
+            t->shape[d] = p->shape[d];
         }
-        piece.fetch = fetch_rows;
-        piece.user = &fetches[i];
-        loong_status_t status = name.status;
-        if (status == LOONG_OK) {
-            status = loongi_checkpoint_save_add(save, &piece);
-        }
-        loongi_text_free(&name);
-        LOONG_TRY(status);
     }
     return LOONG_OK;
 }
@@ -80,27 +85,35 @@ static loong_status_t import_metadata(loong_context_t *ctx,
     return LOONG_OK;
 }
 
-static loong_status_t save_import(loong_context_t *ctx, const loong_hf_t *hf,
-                                  const loong_checkpoint_save_params_t *params)
+static loong_status_t run_import(importer_t *im)
 {
-    loong_checkpoint_save_t *save = NULL;
-    fetch_t *fetches = NULL;
-    int64_t count = loongi_hf_map_count(loongi_hf_get_map(hf));
-    LOONG_TRY(loongi_calloc(ctx, (size_t)count, sizeof(*fetches), "import",
-                            &fetches));
-    loong_status_t status = loongi_checkpoint_save_begin(ctx, params, &save);
-    if (status == LOONG_OK) {
-        status = add_params(ctx, hf, fetches, save);
+    const loong_checkpoint_import_params_t *p = im->params;
+    loong_native_write_params_t write = {0};
+    loong_meter_t meter = {p->progress, p->user, 0, 0};
+    LOONG_TRY(loongi_arena_create(im->ctx, "import", &im->arena));
+    LOONG_TRY(list_params(im));
+    LOONG_TRY(loongi_pairs_create(im->ctx, &im->metadata));
+    LOONG_TRY(
+        import_metadata(im->ctx, loongi_hf_model(im->hf), im->metadata));
+    LOONG_TRY(loongi_hf_tokens_read(im->ctx, p->hf_dir, im->metadata));
+    loongi_text_printf(&im->key, "import 1\n");
+    loongi_workdir_add_source(&im->key, p->hf_dir);
+    loongi_workdir_add_source(&im->key, p->map != NULL ? p->map : "");
+    loongi_workdir_add_source(&im->key, p->model != NULL ? p->model : "");
+    LOONG_TRY(im->key.status);
+    for (int64_t i = 0; i < im->count; i++) {
+        meter.total += loongi_tensor_bytes(&im->tensors[i]);
     }
-    if (status == LOONG_OK) {
-        status = loongi_checkpoint_save_start(save);
-    }
-    if (status == LOONG_OK) {
-        status = loongi_checkpoint_save_commit(save);
-    }
-    loongi_checkpoint_save_destroy(&save);
-    loongi_free(ctx, fetches);
-    return status;
+    write.dir = p->save_dir;
+    write.metadata = im->metadata;
+    write.files_dir = p->hf_dir;
+    write.key = im->key.data;
+    write.count = im->count;
+    write.tensors = im->tensors;
+    write.source = import_rows;
+    write.user = im;
+    write.meter = &meter;
+    return loongi_native_write(im->ctx, &write);
 }
 
 /* An import is step 0 and becomes the latest: not in the directory of a run.
@@ -130,30 +143,22 @@ static loong_status_t check_no_run(loong_context_t *ctx, const char *dir)
     return status;
 }
 
-loong_status_t loong_checkpoint_import(loong_context_t *ctx, const char *hf_dir,
-                                       const char *save_dir)
+loong_status_t
+loong_checkpoint_import(loong_context_t *ctx,
+                        const loong_checkpoint_import_params_t *params)
 {
-    loong_hf_t *hf = NULL;
-    loong_pairs_t *metadata = NULL;
-    loong_checkpoint_save_params_t params;
-    memset(&params, 0, sizeof(params));
-    LOONG_TRY(check_no_run(ctx, save_dir));
-    LOONG_TRY(loongi_hf_open(ctx, hf_dir, &hf));
-    loong_status_t status = loongi_pairs_create(ctx, &metadata);
-    if (status == LOONG_OK) {
-        status = import_metadata(ctx, loongi_hf_model(hf), metadata);
-    }
-    if (status == LOONG_OK) {
-        status = loongi_hf_tokens_read(ctx, hf_dir, metadata);
-    }
-    if (status == LOONG_OK) {
-        params.dir = save_dir;
-        params.metadata = metadata;
-        params.files_dir = hf_dir;
-        status = save_import(ctx, hf, &params);
-    }
-    loongi_pairs_destroy(&metadata);
-    loongi_hf_close(&hf);
+    importer_t im = {0};
+    loong_hf_open_params_t open = {params->hf_dir, params->model, params->map};
+    im.ctx = ctx;
+    im.params = params;
+    im.key = loongi_text_begin(ctx);
+    LOONG_TRY(check_no_run(ctx, params->save_dir));
+    LOONG_TRY(loongi_hf_open_as(ctx, &open, &im.hf));
+    loong_status_t status = run_import(&im);
+    loongi_text_free(&im.key);
+    loongi_pairs_destroy(&im.metadata);
+    loongi_arena_destroy(&im.arena);
+    loongi_hf_close(&im.hf);
     return status;
 }
 
@@ -176,12 +181,23 @@ find_param(const native_source_t *source, const char *name)
     return tensor;
 }
 
-static loong_status_t read_native(void *user, const char *name, int64_t row,
-                                  int64_t rows, loong_dtype_t dtype, void *dst)
+static loong_status_t read_native(void *user, const loong_hf_block_t *block,
+                                  loong_dtype_t dtype, void *dst)
 {
     const native_source_t *source = user;
-    return loongi_checkpoint_read_rows(
-        source->checkpoint, find_param(source, name), row, rows, dtype, dst);
+    int64_t begin[2] = {block->row, block->column};
+    int64_t count[2] = {block->rows, block->columns};
+    return loongi_checkpoint_read(source->checkpoint,
+                                  find_param(source, block->name), begin,
+                                  count, dtype, dst);
+}
+
+static bool lend_native(void *user, const char *name, int64_t row,
+                        int64_t rows, loong_lent_t *lent)
+{
+    const native_source_t *source = user;
+    return loongi_checkpoint_lend(source->checkpoint, find_param(source, name),
+                                  row, rows, lent);
 }
 
 /* What the model's keys call for, against what is there. */
@@ -211,6 +227,24 @@ static loong_status_t check_params(const native_source_t *source,
     return status;
 }
 
+/* All that decides what is written. */
+static void export_key(const native_source_t *source,
+                       const loong_checkpoint_export_params_t *params,
+                       const loong_hf_export_params_t *hf, loong_text_t *key)
+{
+    loongi_text_printf(key, "export 1 %s %s %lld\n", source->component,
+                       loong_dtype_name(hf->dtype),
+                       (long long)hf->max_shard_bytes);
+    for (int64_t i = 0; i < hf->tokens->count; i++) {
+        loongi_text_printf(key, "%s %s\n", hf->tokens->items[i].key,
+                           hf->tokens->items[i].value);
+    }
+    loongi_workdir_add_source(key,
+                              loongi_checkpoint_path(source->checkpoint));
+    loongi_workdir_add_source(key, hf->files_dir != NULL ? hf->files_dir : "");
+    loongi_workdir_add_source(key, params->map != NULL ? params->map : "");
+}
+
 static loong_status_t
 export_model(native_source_t *source, const loong_pairs_t *model,
              const loong_checkpoint_export_params_t *params,
@@ -218,10 +252,11 @@ export_model(native_source_t *source, const loong_pairs_t *model,
 {
     loong_hf_export_params_t hf;
     loong_hf_map_t *map = NULL;
-    LOONG_TRY(loongi_hf_map_create(source->ctx, model, &map));
+    LOONG_TRY(loongi_hf_map_load(source->ctx, model, params->map, &map));
     loong_status_t status = check_params(source, map);
     loongi_hf_map_destroy(&map);
     LOONG_TRY(status);
+    LOONG_TRY(loongi_checkpoint_map(source->checkpoint));
     memset(&hf, 0, sizeof(hf));
     hf.dir = params->out_dir;
     hf.model = model;
@@ -229,15 +264,27 @@ export_model(native_source_t *source, const loong_pairs_t *model,
                    ? params->dtype
                    : find_param(source, "embed_tokens.weight")->dtype;
     hf.max_shard_bytes = params->max_shard_bytes;
+    hf.map = params->map;
     hf.source = read_native;
+    hf.lend = lend_native;
     hf.user = source;
+    hf.progress = params->progress;
+    hf.progress_user = params->user;
     hf.tokens = tokens;
     if (params->tokenizer_dir != NULL) {
         hf.files_dir = params->tokenizer_dir;
     } else if (loongi_dir_exists(kept_files)) {
         hf.files_dir = kept_files;
     }
-    return loongi_hf_export(source->ctx, &hf);
+    loong_text_t key = loongi_text_begin(source->ctx);
+    export_key(source, params, &hf, &key);
+    status = key.status;
+    if (status == LOONG_OK) {
+        hf.key = key.data;
+        status = loongi_hf_export(source->ctx, &hf);
+    }
+    loongi_text_free(&key);
+    return status;
 }
 
 /* What is asked for, else what the run that saved it knew. */

@@ -7,6 +7,7 @@
 
 #include "hf_config.h"
 #include "hf_config_read.h"
+#include "hf_quant.h"
 
 /* Absent and null are the same in these files. */
 const loong_json_t *loongi_hf_field(const loong_json_t *object,
@@ -206,7 +207,9 @@ static void check_other_fields(loong_hf_reader_t *r)
         while (f->name != NULL && strcmp(f->name, name) != 0) {
             f++;
         }
-        if (f->name != NULL) {
+        if (f->name != NULL && f->kind == LOONG_HF_CODE) {
+            loongi_hf_check_quant(r, value);
+        } else if (f->name != NULL) {
             loongi_hf_check_neutral(r, name, value, f->fallback);
         } else if (!loongi_hf_is_empty(value)) {
             loongi_hf_refuse(

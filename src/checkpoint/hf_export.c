@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Writes a complete Hugging Face model directory. */
+ * Writes a complete Hugging Face model directory. Rows of the files are asked
+ * for in blocks, by several threads; each is put together from rows of
+ * parameters. */
 #include <stdio.h>
 #include <string.h>
 
@@ -11,16 +13,32 @@
 #include "native.h"
 #include "safetensors.h"
 
-enum { STREAM_BYTES = 16 << 20 };
 #define DEFAULT_SHARD_BYTES INT64_C(5000000000)
+
+/* A tensor of the files: matrices of `height` rows, one for each slab. */
+typedef struct made {
+    int64_t first; /* parameter of the map; parts follow it */
+    int64_t piece; /* of the first slab */
+    int64_t height;
+} made_t;
 
 typedef struct exporter {
     loong_context_t *ctx;
     const loong_hf_export_params_t *params;
     loong_hf_map_t *map;
     loong_safetensors_set_writer_t *out;
-    int64_t *handles; /* per piece; parts of one tensor share theirs */
+    int64_t count;
+    int64_t capacity;
+    made_t *tensors; /* by handle */
 } exporter_t;
+
+/* Rows of a parameter that lie together in a tensor of the files. */
+typedef struct span {
+    const loong_hf_param_t *param;
+    int64_t row;  /* of the parameter */
+    int64_t rows;
+    int64_t at; /* row within the slab */
+} span_t;
 
 static loong_dtype_t type_of(const exporter_t *e, const loong_hf_param_t *p)
 {
@@ -28,188 +46,259 @@ static loong_dtype_t type_of(const exporter_t *e, const loong_hf_param_t *p)
     return p->exact && dtype != LOONG_F64 ? LOONG_F32 : dtype;
 }
 
-static loong_status_t declare(exporter_t *e, const loong_hf_param_t *p,
-                              int64_t piece)
+/* ---- which tensors there are ---- */
+
+static loong_status_t declare(exporter_t *e, int64_t first, int64_t piece)
 {
-    int64_t rows = loongi_hf_file_rows(p);
-    int64_t shape[2] = {rows, p->shape[1]};
+    const loong_hf_param_t *p = loongi_hf_map_get(e->map, first);
+    int64_t shape[3];
+    int64_t handle = 0;
+    int ndim = loongi_hf_file_shape(p, shape);
     loong_text_t name = loongi_text_begin(e->ctx);
-    if (p->transposed) {
-        shape[0] = p->shape[1];
-        shape[1] = rows;
-    }
-    if (p->flat) {
-        shape[0] = 1;
-        shape[1] = rows;
-    }
     loongi_text_printf(&name, "%s%s",
                        p->prefixed ? loongi_hf_map_prefix(e->map) : "",
                        loongi_hf_piece_name(p, piece));
     loong_status_t status = name.status;
     if (status == LOONG_OK) {
         status = loongi_safetensors_set_declare(
-            e->out, name.data, type_of(e, p), p->flat ? 2 : p->ndim, shape,
-            &e->handles[p->first_piece + piece]);
+            e->out, name.data, type_of(e, p), ndim, shape, &handle);
     }
     loongi_text_free(&name);
-    return status;
+    LOONG_TRY(status);
+    LOONG_TRY(loongi_grow(e->ctx, &e->tensors, &e->capacity, handle + 1,
+                          sizeof(*e->tensors), "tensors of an export"));
+    e->tensors[handle].first = first;
+    e->tensors[handle].piece = piece;
+    e->tensors[handle].height = loongi_hf_file_rows(p);
+    e->count = handle + 1;
+    return LOONG_OK;
 }
 
-/* Parts follow each other in the map, the first opens the tensor. */
+/* Of stacked experts the first piece opens the tensor, of fused matrices the
+ * first of each expert. */
 static loong_status_t declare_all(exporter_t *e)
 {
     for (int64_t i = 0; i < loongi_hf_map_count(e->map); i++) {
         const loong_hf_param_t *p = loongi_hf_map_get(e->map, i);
-        if (p->part > 0) {
-            e->handles[p->first_piece] = e->handles[p->first_piece - 1];
-            continue;
-        }
-        for (int64_t k = 0; k < p->pieces; k++) {
-            LOONG_TRY(declare(e, p, k));
-        }
-    }
-    return LOONG_OK;
-}
-
-static loong_status_t source(exporter_t *e, const loong_hf_param_t *p,
-                             int64_t row, int64_t rows, void *dst)
-{
-    return e->params->source(e->params->user, p->name, row, rows,
-                             type_of(e, p), dst);
-}
-
-/* Appends one run of rows to its tensor. */
-static loong_status_t stream(exporter_t *e, const loong_hf_param_t *p,
-                             int64_t run)
-{
-    int64_t begin = p->run * run;
-    int64_t end = begin + p->run;
-    int64_t handle = e->handles[p->first_piece + (p->pieces > 1 ? run : 0)];
-    size_t row_bytes = (size_t)p->shape[1] * loong_dtype_size(type_of(e, p));
-    int64_t step = LOONG_MAX((int64_t)(STREAM_BYTES / row_bytes), 1);
-    void *buffer = NULL;
-    loong_status_t status = LOONG_OK;
-    step = LOONG_MIN(step, end - begin);
-    LOONG_TRY(
-        loongi_calloc(e->ctx, (size_t)step, row_bytes, "export rows", &buffer));
-    for (int64_t row = begin; row < end && status == LOONG_OK; row += step) {
-        int64_t rows = LOONG_MIN(step, end - row);
-        status = source(e, p, row, rows, buffer);
-        if (status == LOONG_OK) {
-            status = loongi_safetensors_set_write(e->out, handle, buffer,
-                                                  (size_t)rows * row_bytes);
-        }
-    }
-    loongi_free(e->ctx, buffer);
-    return status;
-}
-
-/* The parts of a tensor (or the pieces of a parameter), run after run. */
-static loong_status_t interleave(exporter_t *e, int64_t first)
-{
-    const loong_hf_param_t *p = loongi_hf_map_get(e->map, first);
-    for (int64_t run = 0; run < p->shape[0] / p->run; run++) {
-        for (int i = 0; i < p->parts; i++) {
-            LOONG_TRY(stream(e, loongi_hf_map_get(e->map, first + i), run));
+        int64_t end = p->stacked ? p->units : p->pieces;
+        for (int64_t k = 0; k < end && p->part == 0; k++) {
+            if (!p->fused || k % p->units == 0) {
+                LOONG_TRY(declare(e, i, k));
+            }
         }
     }
     return LOONG_OK;
 }
 
-/* dst[column][offset + row] = src[row][column] */
-static void turn(const loong_hf_param_t *p, const char *src, char *dst,
-                 size_t size)
-{
-    size_t rows = (size_t)p->shape[0];
-    size_t columns = (size_t)p->shape[1];
-    size_t width = rows * (size_t)p->parts;
-    size_t offset = rows * (size_t)p->part;
-    for (size_t c = 0; c < columns; c++) {
-        char *to = dst + (c * width + offset) * size;
-        for (size_t r = 0; r < rows; r++) {
-            memcpy(to + r * size, src + (r * columns + c) * size, size);
-        }
-    }
-}
+/* ---- where its rows come from ---- */
 
-/* A transposed tensor is put together in memory from all of its parts. */
-static loong_status_t assemble(exporter_t *e, int64_t first)
+/* The span that begins with row `at` of a slab. */
+static span_t find_span(const exporter_t *e, const made_t *t, int64_t slab,
+                        int64_t at)
 {
-    const loong_hf_param_t *p = loongi_hf_map_get(e->map, first);
-    size_t size = loong_dtype_size(e->params->dtype);
-    size_t bytes = (size_t)(p->shape[0] * p->shape[1]) * size;
-    char *whole = NULL;
-    char *part = NULL;
-    loong_status_t status = LOONG_OK;
-    LOONG_TRY_GOTO(
-        loongi_calloc(e->ctx, (size_t)p->parts, bytes, "export tensor", &whole),
-        status, out_buffers);
-    LOONG_TRY_GOTO(loongi_alloc(e->ctx, bytes, "export part", &part), status,
-                   out_buffers);
+    const loong_hf_param_t *p = loongi_hf_map_get(e->map, t->first);
+    int64_t within = at % p->stride;
+    int64_t run = at / p->stride;
+    span_t span = {p, 0, 0, at};
     for (int i = 0; i < p->parts; i++) {
-        const loong_hf_param_t *q = loongi_hf_map_get(e->map, first + i);
-        LOONG_TRY_GOTO(source(e, q, 0, q->shape[0], part), status, out_buffers);
-        turn(q, part, whole, size);
+        const loong_hf_param_t *q = p + i;
+        for (int u = 0; u < (q->fused ? q->units : 1); u++) {
+            int64_t before = within - q->offset - q->shift[u];
+            if (before >= 0 && before < q->run) {
+                int64_t piece = t->piece + slab * q->units + u;
+                span.param = q;
+                span.row = piece * (q->shape[0] / q->pieces) + run * q->run +
+                           before;
+                span.rows = q->run - before;
+            }
+        }
     }
-    status = loongi_safetensors_set_write(e->out, e->handles[p->first_piece],
-                                          whole,
-                                          bytes * (size_t)p->parts);
-out_buffers:
-    loongi_free(e->ctx, part);
-    loongi_free(e->ctx, whole);
+    return span;
+}
+
+static loong_status_t read_rows(const exporter_t *e, const span_t *span,
+                                int64_t rows, void *dst)
+{
+    loong_hf_block_t block = {span->param->name, span->row, rows, 0,
+                              span->param->shape[1]};
+    return e->params->source(e->params->user, &block, type_of(e, span->param),
+                             dst);
+}
+
+/* Rows of the files that are rows of parameters. */
+static loong_status_t copy_rows(const exporter_t *e, const made_t *t,
+                                int64_t row, int64_t rows, char *dst)
+{
+    for (int64_t done = 0; done < rows;) {
+        int64_t slab = (row + done) / t->height;
+        span_t span = find_span(e, t, slab, (row + done) % t->height);
+        int64_t n = LOONG_MIN(span.rows, rows - done);
+        LOONG_TRY(read_rows(e, &span, n, dst));
+        dst += (size_t)(n * span.param->shape[1]) *
+               loong_dtype_size(type_of(e, span.param));
+        done += n;
+    }
+    return LOONG_OK;
+}
+
+typedef struct turning {
+    int64_t columns; /* of ours: rows of the tensor */
+    int64_t width;   /* of the tensor */
+    size_t size;
+} turning_t;
+
+/* dst[column][at + row] = src[row][column] */
+static void turn(const turning_t *t, const char *src, int64_t rows, char *dst)
+{
+    for (int64_t c = 0; c < t->columns; c++) {
+        char *to = dst + (size_t)(c * t->width) * t->size;
+        const char *from = src + (size_t)c * t->size;
+        for (int64_t r = 0; r < rows; r++) {
+            memcpy(to + (size_t)r * t->size,
+                   from + (size_t)(r * t->columns) * t->size, t->size);
+        }
+    }
+}
+
+/* Rows [column, column + columns) of a slab's matrix, which are columns of
+ * parameters. */
+static loong_status_t turn_columns(const exporter_t *e, const made_t *t,
+                                   int64_t slab, const int64_t columns[2],
+                                   char *dst)
+{
+    loong_dtype_t dtype = type_of(e, loongi_hf_map_get(e->map, t->first));
+    turning_t turning = {columns[1], t->height, loong_dtype_size(dtype)};
+    loong_status_t status = LOONG_OK;
+    for (int64_t at = 0; at < t->height && status == LOONG_OK;) {
+        span_t span = find_span(e, t, slab, at);
+        loong_hf_block_t block = {span.param->name, span.row, span.rows,
+                                  columns[0], columns[1]};
+        char *part = NULL;
+        LOONG_TRY(loongi_calloc(e->ctx, (size_t)(span.rows * columns[1]),
+                                turning.size, "export part", &part));
+        status = e->params->source(e->params->user, &block, dtype, part);
+        if (status == LOONG_OK) {
+            turn(&turning, part, span.rows, dst + (size_t)at * turning.size);
+        }
+        loongi_free(e->ctx, part);
+        at += span.rows;
+    }
     return status;
 }
 
-static loong_status_t write_all(exporter_t *e)
+static loong_status_t copy_turned(const exporter_t *e, const made_t *t,
+                                  int64_t row, int64_t rows, char *dst)
 {
-    for (int64_t i = 0; i < loongi_hf_map_count(e->map); i++) {
-        const loong_hf_param_t *p = loongi_hf_map_get(e->map, i);
-        if (p->part == 0) {
-            LOONG_TRY(p->transposed ? assemble(e, i) : interleave(e, i));
-        }
+    const loong_hf_param_t *p = loongi_hf_map_get(e->map, t->first);
+    size_t row_bytes = (size_t)t->height * loong_dtype_size(type_of(e, p));
+    for (int64_t done = 0; done < rows;) {
+        int64_t slab = (row + done) / p->shape[1];
+        int64_t columns[2] = {(row + done) % p->shape[1], 0};
+        columns[1] = LOONG_MIN(p->shape[1] - columns[0], rows - done);
+        LOONG_TRY(turn_columns(e, t, slab, columns,
+                               dst + (size_t)done * row_bytes));
+        done += columns[1];
     }
-    return loongi_safetensors_set_commit(e->out);
+    return LOONG_OK;
+}
+
+static bool lend(const exporter_t *e, const made_t *t, int64_t row,
+                 int64_t rows, const void **data_p)
+{
+    loong_lent_t lent;
+    span_t span = find_span(e, t, row / t->height, row % t->height);
+    if (e->params->lend == NULL || span.rows < rows ||
+        !e->params->lend(e->params->user, span.param->name, span.row, rows,
+                         &lent)) {
+        return false;
+    }
+    if (!lent.hole && lent.dtype != type_of(e, span.param)) {
+        return false;
+    }
+    *data_p = lent.hole ? NULL : lent.data;
+    return true;
+}
+
+static loong_status_t give_rows(void *user, int64_t index, int64_t row,
+                                int64_t rows, void *buffer,
+                                const void **data_p)
+{
+    const exporter_t *e = user;
+    const made_t *t = &e->tensors[index];
+    const loong_hf_param_t *p = loongi_hf_map_get(e->map, t->first);
+    if (p->flat) { /* the matrix has one row, and that is the vector */
+        return copy_rows(e, t, 0, t->height, buffer);
+    }
+    if (p->transposed) {
+        return copy_turned(e, t, row, rows, buffer);
+    }
+    return lend(e, t, row, rows, data_p) ? LOONG_OK
+                                         : copy_rows(e, t, row, rows, buffer);
+}
+
+/* ---- the directory ---- */
+
+static loong_status_t write_beside(const exporter_t *e)
+{
+    const loong_hf_export_params_t *p = e->params;
+    const char *dir = loongi_safetensors_set_workdir(e->out);
+    loong_hf_config_params_t config = {dir, p->model, p->dtype, p->tokens};
+    if (p->files_dir != NULL) {
+        LOONG_TRY(loongi_hf_copy_files(e->ctx, p->files_dir, dir));
+    }
+    if (p->map != NULL) {
+        loongi_log(e->ctx, LOONG_LOG_WARN,
+                   "%s gets no config.json: the names of %s are no model "
+                   "type's", p->dir, p->map);
+        return LOONG_OK;
+    }
+    LOONG_TRY(loongi_hf_config_write(e->ctx, &config));
+    return loongi_hf_tokenizer_config_write(e->ctx, dir, p->model);
+}
+
+static loong_status_t check_params(const loong_hf_export_params_t *p,
+                                   loong_context_t *ctx)
+{
+    LOONG_CHECK(ctx, !loongi_checkpoint_is_native(p->dir), LOONG_ERR_CONFIG,
+                "'%s' is a native checkpoint: another directory is wanted for "
+                "an export",
+                p->dir);
+    LOONG_CHECK(ctx,
+                p->dtype == LOONG_F64 || p->dtype == LOONG_F32 ||
+                    p->dtype == LOONG_BF16 || p->dtype == LOONG_F16,
+                LOONG_ERR_ARG, "weights cannot be exported as %s",
+                loong_dtype_name(p->dtype));
+    return p->map != NULL ? LOONG_OK : loongi_hf_config_check(ctx, p->model);
 }
 
 static loong_status_t run(exporter_t *e)
 {
-    const loong_hf_export_params_t *params = e->params;
-    loong_hf_config_params_t config = {params->dir, params->model,
-                                       params->dtype, params->tokens};
-    LOONG_CHECK(e->ctx,
-                params->dtype == LOONG_F64 || params->dtype == LOONG_F32 ||
-                    params->dtype == LOONG_BF16 || params->dtype == LOONG_F16,
-                LOONG_ERR_ARG, "weights cannot be exported as %s",
-                loong_dtype_name(params->dtype));
-    LOONG_TRY(loongi_hf_map_create(e->ctx, params->model, &e->map));
-    LOONG_TRY(loongi_dir_make(e->ctx, params->dir));
-    if (params->files_dir != NULL) {
-        LOONG_TRY(loongi_hf_copy_files(e->ctx, params->files_dir, params->dir));
-    }
-    LOONG_TRY(loongi_hf_config_write(e->ctx, &config));
-    LOONG_TRY(loongi_hf_tokenizer_config_write(e->ctx, params->dir,
-                                               params->model));
-    LOONG_TRY(loongi_calloc(e->ctx, (size_t)loongi_hf_map_pieces(e->map),
-                            sizeof(*e->handles), "export", &e->handles));
-    int64_t shard = params->max_shard_bytes;
-    LOONG_TRY(loongi_safetensors_set_create(
-        e->ctx, params->dir, shard > 0 ? shard : DEFAULT_SHARD_BYTES, &e->out));
+    const loong_hf_export_params_t *p = e->params;
+    loong_meter_t meter = {p->progress, p->progress_user, 0, 0};
+    loong_safetensors_source_t source = {give_rows, e, &meter};
+    loong_safetensors_set_params_t set = {
+        p->dir, p->max_shard_bytes > 0 ? p->max_shard_bytes
+                                       : DEFAULT_SHARD_BYTES,
+        p->key != NULL ? p->key : ""};
+    LOONG_TRY(loongi_hf_map_load(e->ctx, p->model, p->map, &e->map));
+    LOONG_TRY(loongi_safetensors_set_create(e->ctx, &set, &e->out));
+    LOONG_TRY(write_beside(e));
     LOONG_TRY(declare_all(e));
-    return write_all(e);
+    meter.total = loongi_safetensors_set_bytes(e->out);
+    LOONG_TRY(loongi_safetensors_set_fill(e->out, &source));
+    return loongi_safetensors_set_commit(e->out);
 }
 
 loong_status_t loongi_hf_export(loong_context_t *ctx,
                                 const loong_hf_export_params_t *params)
 {
-    exporter_t exporter = {ctx, params, NULL, NULL, NULL};
-    LOONG_CHECK(ctx, !loongi_checkpoint_is_native(params->dir),
-                LOONG_ERR_CONFIG,
-                "'%s' is a native checkpoint: another directory is wanted for "
-                "an export",
-                params->dir);
+    exporter_t exporter = {0};
+    exporter.ctx = ctx;
+    exporter.params = params;
+    LOONG_TRY(check_params(params, ctx));
     loong_status_t status = run(&exporter);
     loongi_safetensors_set_destroy(&exporter.out);
-    loongi_free(ctx, exporter.handles);
+    loongi_free(ctx, exporter.tensors);
     loongi_hf_map_destroy(&exporter.map);
     return status;
 }

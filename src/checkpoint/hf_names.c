@@ -8,24 +8,7 @@
 #include <string.h>
 
 #include "hf_family.h"
-#include "hf_names.h"
-#include "layer_kinds.h"
-
-struct loong_hf_map {
-    loong_context_t *ctx;
-    loong_arena_t *arena;
-    const loong_hf_names_t *family;
-    int64_t sizes[HF_SIZE_COUNT];
-    bool conditions[HF_CONDITION_COUNT];
-    loong_layer_kinds_t kinds; /* with experts */
-    int64_t layers;
-    int64_t groups; /* key heads */
-    int64_t pieces;
-    int64_t count;
-    int64_t capacity;
-    loong_hf_param_t *params;
-    const loong_hf_param_t **by_name;
-};
+#include "hf_map_file.h"
 
 static loong_status_t read_size(loong_hf_map_t *map, const loong_pairs_t *model,
                                 const char *key, int64_t *size_p)
@@ -160,7 +143,10 @@ static loong_status_t name_pieces(loong_hf_map_t *map,
 {
     const char **names = NULL;
     int each = row->second != NULL ? 2 : 1;
+    param->units = each;
     param->pieces = each * map->sizes[HF_EXPERTS];
+    param->stacked = (row->how & HF_STACKED) != 0;
+    param->fused = each > 1 && strcmp(row->hf_name, row->second) == 0;
     LOONG_TRY(loongi_arena_alloc(
         map->arena, (size_t)param->pieces * sizeof(*names), &names));
     for (int64_t i = 0; i < param->pieces; i++) {
@@ -169,6 +155,10 @@ static loong_status_t name_pieces(loong_hf_map_t *map,
         LOONG_TRY(expand(map, i % each > 0 ? row->second : row->hf_name, layer,
                          &pattern));
         const char *mark = strchr(pattern, '@');
+        if (mark == NULL) { /* the experts are stacked */
+            names[i] = pattern;
+            continue;
+        }
         LOONG_TRY(loongi_arena_printf(map->arena, &name, "%.*s%" PRId64 "%s",
                                       (int)(mark - pattern), pattern, i / each,
                                       mark + 1));
@@ -190,12 +180,16 @@ static bool holds(const loong_hf_map_t *map, loong_hf_condition_t condition,
     return map->conditions[condition] && (condition < HF_IF_EXPERTS || mixture);
 }
 
-static const char head_name[] = "lm_head.weight";
-
 /* Where the rows of a part lie between those of the others. */
 static void place_runs(const loong_hf_map_t *map, const loong_hf_row_t *row,
                        loong_hf_param_t *param)
 {
+    if (param->fused) {
+        param->run = map->sizes[row->rows] / param->pieces;
+        param->stride = 2 * param->run;
+        param->shift[row->part == 0] = param->run;
+        return;
+    }
     const loong_hf_row_t *first = row - row->part;
     int64_t runs = (row->how & HF_GROUPED) != 0 ? map->groups : param->pieces;
     for (int i = 0; i < row->parts; i++) {
@@ -216,17 +210,17 @@ static loong_status_t add(loong_hf_map_t *map, const loong_hf_row_t *row,
     param.ndim = row->columns == HF_NONE ? 1 : 2;
     param.shape[0] = map->sizes[row->rows];
     param.shape[1] = map->sizes[row->columns];
-    param.prefixed = strcmp(row->name, head_name) != 0;
+    param.prefixed = strcmp(row->name, LOONG_HF_HEAD) != 0;
     param.transposed = (row->how & HF_TURNED) != 0;
     param.exact = (row->how & HF_EXACT) != 0;
     param.flat = (row->how & HF_FLAT) != 0;
-    param.part = row->part;
     param.parts = row->parts;
-    param.pieces = 1;
+    param.pieces = param.units = 1;
     param.first_piece = map->pieces;
-    if (strchr(param.hf_name, '@') != NULL) {
+    if (strchr(param.hf_name, '@') != NULL || (row->how & HF_STACKED) != 0) {
         LOONG_TRY(name_pieces(map, row, layer, &param));
     }
+    param.part = param.fused ? 0 : row->part;
     place_runs(map, row, &param);
     map->pieces += param.pieces;
     LOONG_TRY(loongi_grow(map->ctx, &map->params, &map->capacity,
@@ -264,7 +258,8 @@ static int by_name(const void *a, const void *b)
     return strcmp((*x)->name, (*y)->name);
 }
 
-static loong_status_t build(loong_hf_map_t *map, const loong_pairs_t *model)
+static loong_status_t build(loong_hf_map_t *map, const loong_pairs_t *model,
+                            const char *path)
 {
     const char *family = loongi_pairs_get(model, "family");
     map->family = family != NULL ? loongi_hf_names_find(family) : NULL;
@@ -273,6 +268,14 @@ static loong_status_t build(loong_hf_map_t *map, const loong_pairs_t *model)
                 family != NULL ? family : "(missing)", loongi_hf_type_list());
     LOONG_TRY(loongi_arena_create(map->ctx, "parameter map", &map->arena));
     LOONG_TRY(read_sizes(map, model));
+    if (path != NULL) {
+        loong_hf_map_file_t file = {0};
+        LOONG_TRY(loongi_hf_map_file_read(map->ctx, map->arena, path,
+                                          map->family, &file));
+        map->family = file.names;
+        map->ignored = file.ignored;
+        map->ignored_count = file.ignored_count;
+    }
     LOONG_TRY(expand_rows(map));
     LOONG_TRY(loongi_arena_alloc(
         map->arena, (size_t)map->count * sizeof(*map->by_name), &map->by_name));
@@ -283,20 +286,27 @@ static loong_status_t build(loong_hf_map_t *map, const loong_pairs_t *model)
     return LOONG_OK;
 }
 
-loong_status_t loongi_hf_map_create(loong_context_t *ctx,
-                                    const loong_pairs_t *model,
-                                    loong_hf_map_t **map_p)
+loong_status_t loongi_hf_map_load(loong_context_t *ctx,
+                                  const loong_pairs_t *model, const char *path,
+                                  loong_hf_map_t **map_p)
 {
     loong_hf_map_t *map = NULL;
     LOONG_TRY(loongi_alloc(ctx, sizeof(*map), "parameter map", &map));
     map->ctx = ctx;
-    loong_status_t status = build(map, model);
+    loong_status_t status = build(map, model, path);
     if (status != LOONG_OK) {
         loongi_hf_map_destroy(&map);
         return status;
     }
     *map_p = map;
     return LOONG_OK;
+}
+
+loong_status_t loongi_hf_map_create(loong_context_t *ctx,
+                                    const loong_pairs_t *model,
+                                    loong_hf_map_t **map_p)
+{
+    return loongi_hf_map_load(ctx, model, NULL, map_p);
 }
 
 void loongi_hf_map_destroy(loong_hf_map_t **map)
@@ -338,6 +348,26 @@ const loong_hf_param_t *loongi_hf_map_find(const loong_hf_map_t *map,
     return found != NULL ? *found : NULL;
 }
 
+int loongi_hf_file_shape(const loong_hf_param_t *param, int64_t shape[3])
+{
+    int64_t rows = loongi_hf_file_rows(param);
+    int ndim = 0;
+    if (param->stacked) {
+        shape[ndim++] = loongi_hf_slabs(param);
+    }
+    if (param->flat) {
+        shape[ndim++] = 1;
+    }
+    if (param->transposed) {
+        shape[ndim++] = param->shape[1];
+    }
+    shape[ndim++] = rows;
+    if (param->ndim > 1 && !param->transposed) {
+        shape[ndim++] = param->shape[1];
+    }
+    return ndim;
+}
+
 const char *loongi_hf_map_prefix(const loong_hf_map_t *map)
 {
     return map->family->prefix;
@@ -346,7 +376,7 @@ const char *loongi_hf_map_prefix(const loong_hf_map_t *map)
 const char *loongi_hf_map_head(const loong_hf_map_t *map)
 {
     const loong_hf_row_t *row = map->family->rows;
-    while (strcmp(row->name, head_name) != 0) {
+    while (strcmp(row->name, LOONG_HF_HEAD) != 0) {
         row++;
     }
     return row->hf_name != NULL ? row->hf_name : row->name;
@@ -363,4 +393,35 @@ bool loongi_hf_map_predicts(const loong_hf_map_t *map, const char *name)
     }
     return strncmp(name, layers, sizeof(layers) - 1) == 0 &&
            strtoll(name + sizeof(layers) - 1, NULL, 10) >= map->layers;
+}
+
+const loong_hf_param_t *loongi_hf_map_first(const loong_hf_map_t *map,
+                                            const loong_hf_row_t *row)
+{
+    bool layered = strchr(row->name, '#') != NULL;
+    for (int64_t layer = 0; layer < (layered ? map->layers : 1); layer++) {
+        char name[256];
+        const char *mark = strchr(row->name, '#');
+        if (layered) {
+            snprintf(name, sizeof(name), "%.*s%" PRId64 "%s",
+                     (int)(mark - row->name), row->name, layer, mark + 1);
+        } else {
+            snprintf(name, sizeof(name), "%s", row->name);
+        }
+        const loong_hf_param_t *param = loongi_hf_map_find(map, name);
+        if (param != NULL) {
+            return param;
+        }
+    }
+    return NULL;
+}
+
+bool loongi_hf_map_ignores(const loong_hf_map_t *map, const char *name)
+{
+    for (int64_t i = 0; i < map->ignored_count; i++) {
+        if (loongi_hf_pattern_matches(map->ignored[i], name)) {
+            return true;
+        }
+    }
+    return false;
 }

@@ -6,6 +6,7 @@
 #define LOONG_HF_NAMES_H
 
 #include "hf_weights.h"
+#include "layer_kinds.h"
 
 #ifdef __cplusplus
 extern "C" {
@@ -55,7 +56,8 @@ enum {
     HF_TURNED = 1,  /* [in, out] */
     HF_GROUPED = 2, /* parts alternate, one key head after the other */
     HF_EXACT = 4,   /* fp32, in files of narrower types too */
-    HF_FLAT = 8     /* a vector as a matrix of one row */
+    HF_FLAT = 8,    /* a vector as a matrix of one row */
+    HF_STACKED = 16 /* all experts in one tensor, one after the other */
 };
 
 typedef struct loong_hf_row {
@@ -65,6 +67,8 @@ typedef struct loong_hf_row {
     loong_hf_size_t columns;
     loong_hf_condition_t condition;
     unsigned how;
+    /* Parts of one tensor stand together, in its order. Of experts whose two
+     * matrices are one tensor, part 1 says that the second comes first. */
     int part;
     int parts;
     const char *second; /* hf_name and this, for each expert; or NULL */
@@ -79,6 +83,31 @@ typedef struct loong_hf_names {
 
 /* NULL when there is none of that name. */
 const loong_hf_names_t *loongi_hf_names_find(const char *family);
+
+/* The output matrix, which alone has no prefix. */
+#define LOONG_HF_HEAD "lm_head.weight"
+
+struct loong_hf_map {
+    loong_context_t *ctx;
+    loong_arena_t *arena;
+    const loong_hf_names_t *family;
+    int64_t ignored_count;
+    const char *const *ignored; /* patterns; of a map from a file */
+    int64_t sizes[HF_SIZE_COUNT];
+    bool conditions[HF_CONDITION_COUNT];
+    loong_layer_kinds_t kinds; /* with experts */
+    int64_t layers;
+    int64_t groups; /* key heads */
+    int64_t pieces;
+    int64_t count;
+    int64_t capacity;
+    loong_hf_param_t *params;
+    const loong_hf_param_t **by_name;
+};
+
+/* The first of a row's parameters; NULL when the model has none. */
+const loong_hf_param_t *loongi_hf_map_first(const loong_hf_map_t *map,
+                                            const loong_hf_row_t *row);
 
 #ifdef __cplusplus
 }

@@ -11,6 +11,7 @@
 
 #include "loong/dtype.h"
 #include "pairs.h"
+#include "stream.h"
 
 #ifdef __cplusplus
 extern "C" {
@@ -31,10 +32,16 @@ typedef struct loong_hf_param {
     int64_t run;    /* our rows that follow one another in the file, */
     int64_t stride; /* rows of it from one run to the next, */
     int64_t offset; /* and before the first */
-    /* Experts: of so many tensors in the file, one below the other; else 1. */
+    /* Experts: so many matrices, one below the other; else 1. Each expert has
+     * `units` of them, which the file may have in one tensor; then the rows of
+     * a unit begin `shift` further on. */
     int64_t pieces;
     const char *const *piece_names; /* in place of hf_name; NULL with one */
     int64_t first_piece; /* number among the pieces of all parameters */
+    int units;
+    bool fused;
+    bool stacked; /* and the tensor has a first dimension for the experts */
+    int64_t shift[2];
 } loong_hf_param_t;
 
 static inline const char *loongi_hf_piece_name(const loong_hf_param_t *param,
@@ -53,6 +60,15 @@ typedef struct loong_hf_map loong_hf_map_t;
 LOONG_NODISCARD loong_status_t loongi_hf_map_create(loong_context_t *ctx,
                                                     const loong_pairs_t *model,
                                                     loong_hf_map_t **map_p);
+/* The same with names from a file (NULL: the family's), see hf_map_file.h. */
+LOONG_NODISCARD loong_status_t loongi_hf_map_load(loong_context_t *ctx,
+                                                  const loong_pairs_t *model,
+                                                  const char *path,
+                                                  loong_hf_map_t **map_p);
+/* Reads keys of model.foundation from a YAML file. */
+LOONG_NODISCARD loong_status_t loongi_hf_model_read(loong_context_t *ctx,
+                                                    const char *path,
+                                                    loong_pairs_t **pairs_p);
 void loongi_hf_map_destroy(loong_hf_map_t **map);
 int64_t loongi_hf_map_count(const loong_hf_map_t *map);
 /* Pieces of all parameters. */
@@ -69,6 +85,9 @@ const char *loongi_hf_map_head(const loong_hf_map_t *map);
 /* A tensor of the layers that predict further tokens, behind the last one. */
 bool loongi_hf_map_predicts(const loong_hf_map_t *map, const char *name);
 
+/* A tensor that a map from a file leaves out. */
+bool loongi_hf_map_ignores(const loong_hf_map_t *map, const char *name);
+
 /* Row of the file's tensor (piece) for a row of ours (of the piece). */
 static inline int64_t loongi_hf_file_row(const loong_hf_param_t *param,
                                          int64_t row)
@@ -76,11 +95,18 @@ static inline int64_t loongi_hf_file_row(const loong_hf_param_t *param,
     return row / param->run * param->stride + param->offset +
            row % param->run;
 }
-/* Rows of that tensor. */
+/* Rows of that tensor; of one expert's part of it. */
 static inline int64_t loongi_hf_file_rows(const loong_hf_param_t *param)
 {
     return param->shape[0] / param->pieces / param->run * param->stride;
 }
+/* Experts in one tensor; 1 otherwise. */
+static inline int64_t loongi_hf_slabs(const loong_hf_param_t *param)
+{
+    return param->stacked ? param->pieces / param->units : 1;
+}
+/* The shape that the file has. Returns its dimensions. */
+int loongi_hf_file_shape(const loong_hf_param_t *param, int64_t shape[3]);
 
 /* ---- reading ---- */
 typedef struct loong_hf loong_hf_t;
@@ -93,6 +119,16 @@ typedef struct loong_hf loong_hf_t;
 LOONG_NODISCARD loong_status_t loongi_hf_open(loong_context_t *ctx,
                                               const char *dir,
                                               loong_hf_t **hf_p);
+
+/* The same with other names, or without a config.json. */
+typedef struct loong_hf_open_params {
+    const char *dir;
+    const char *model; /* YAML, keys of model.foundation; NULL: config.json */
+    const char *map;   /* YAML, as hf_map_file.h; NULL: the family's names */
+} loong_hf_open_params_t;
+LOONG_NODISCARD loong_status_t
+loongi_hf_open_as(loong_context_t *ctx, const loong_hf_open_params_t *params,
+                  loong_hf_t **hf_p);
 void loongi_hf_close(loong_hf_t **hf);
 const loong_pairs_t *loongi_hf_model(const loong_hf_t *hf);
 const loong_hf_map_t *loongi_hf_get_map(const loong_hf_t *hf);
@@ -120,22 +156,44 @@ LOONG_NODISCARD loong_status_t loongi_hf_read(const loong_hf_t *hf,
                                               int64_t row_begin, int64_t rows,
                                               loong_dtype_t dtype, void *dst);
 
+/* Rows without a copy; false when they do not lie together, or not as the
+ * engine has them. name and rows must be in the map. */
+bool loongi_hf_lend(const loong_hf_t *hf, const char *name, int64_t row,
+                    int64_t rows, loong_lent_t *lent);
+
 /* ---- writing ---- */
 
-/* Gives rows of a parameter, as loongi_hf_read does. */
-typedef loong_status_t (*loong_hf_source_fn)(void *user, const char *name,
-                                             int64_t row_begin, int64_t rows,
+/* A block of a parameter; a vector has one column. */
+typedef struct loong_hf_block {
+    const char *name;
+    int64_t row;
+    int64_t rows;
+    int64_t column;
+    int64_t columns;
+} loong_hf_block_t;
+
+/* Gives a block, dense, and lends rows where it can (may be NULL). Both are
+ * called from several threads. */
+typedef loong_status_t (*loong_hf_source_fn)(void *user,
+                                             const loong_hf_block_t *block,
                                              loong_dtype_t dtype, void *dst);
+typedef bool (*loong_hf_lend_fn)(void *user, const char *name, int64_t row,
+                                 int64_t rows, loong_lent_t *lent);
 
 typedef struct loong_hf_export_params {
     const char *dir;
     const loong_pairs_t *model;
+    const char *map; /* names in place of the family's; or NULL */
     loong_dtype_t dtype;
     int64_t max_shard_bytes; /* 0: 5 GB */
     loong_hf_source_fn source;
+    loong_hf_lend_fn lend;
     void *user;
     const char *files_dir; /* tokenizer files are copied from here; or NULL */
     const loong_pairs_t *tokens; /* as in hf_config.h */
+    const char *key; /* as in safetensors.h; NULL: "" */
+    loong_checkpoint_progress_fn progress; /* or NULL */
+    void *progress_user;
 } loong_hf_export_params_t;
 
 /* Writes a complete model directory: config.json, generation_config.json, the

@@ -165,6 +165,15 @@ LOONG_NODISCARD loong_status_t loongi_checkpoint_read_rows(
     loong_checkpoint_t *checkpoint, const loong_checkpoint_tensor_t *tensor,
     int64_t row, int64_t rows, loong_dtype_t dtype, void *dst);
 
+/* Maps all files. After it, rows can be read by several threads. */
+LOONG_NODISCARD loong_status_t
+loongi_checkpoint_map(loong_checkpoint_t *checkpoint);
+/* Rows without a copy, as hf_weights.h has it; false when no piece has them
+ * all. The checkpoint was mapped. */
+bool loongi_checkpoint_lend(loong_checkpoint_t *checkpoint,
+                            const loong_checkpoint_tensor_t *tensor,
+                            int64_t row, int64_t rows, loong_lent_t *lent);
+
 /* Compares with what somebody wants to load (dtype is ignored): missing,
  * unexpected and mismatched tensors are listed together. A kind that nobody
  * wants is not looked at. Errors: LOONG_ERR_MISMATCH. */

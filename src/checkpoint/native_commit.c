@@ -14,9 +14,7 @@
 #include "native_dir.h"
 #include "native_h5.h"
 #include "native_save.h"
-
-/* What a rank leaves for rank 0, which removes it. */
-#define LIST_FORMAT "rank_%05d.json"
+#include "workdir.h"
 
 static loong_status_t gather(loong_checkpoint_save_t *save, const void *mine,
                              size_t bytes, void *all)
@@ -90,12 +88,12 @@ static loong_status_t make_names(loong_checkpoint_save_t *save)
     LOONG_TRY(loongi_arena_printf(save->arena, &text, "%s/%s", save->dir,
                                   save->tmp_name));
     save->tmp_dir = text;
-    snprintf(save->file_name, sizeof(save->file_name), "rank_%05d.h5",
+    snprintf(save->file_name, sizeof(save->file_name), LOONG_RANK_FORMAT,
              save->comm.rank);
     LOONG_TRY(loongi_arena_printf(save->arena, &text, "%s/%s", save->tmp_dir,
                                   save->file_name));
     save->file_path = text;
-    LOONG_TRY(loongi_arena_printf(save->arena, &text, "%s/" LIST_FORMAT,
+    LOONG_TRY(loongi_arena_printf(save->arena, &text, "%s/" LOONG_LIST_FORMAT,
                                   save->tmp_dir, save->comm.rank));
     save->list_path = text;
     return LOONG_OK;
@@ -157,34 +155,82 @@ loongi_checkpoint_save_begin(loong_context_t *ctx,
 /* ---- assembling: rank 0, which may be on its helper thread ---- */
 
 /* The pieces of all ranks, in files numbered by rank. */
-static loong_status_t collect(loong_checkpoint_save_t *save,
+static loong_status_t collect(const loong_native_files_t *files,
                               loong_layout_t *layout)
 {
-    for (int r = 0; r < save->comm.size; r++) {
+    for (int r = 0; r < files->count; r++) {
         char path[PATH_MAX];
         int64_t step = 0;
-        snprintf(path, sizeof(path), "%s/" LIST_FORMAT, save->tmp_dir, r);
+        snprintf(path, sizeof(path), "%s/" LOONG_LIST_FORMAT, files->tmp_dir,
+                 r);
         LOONG_TRY(loongi_layout_read(layout, path, &step, NULL));
         LOONG_CHECK(layout->ctx, layout->file_count == r + 1, LOONG_ERR_FORMAT,
                     "%s lists %lld files instead of one", path,
                     (long long)(layout->file_count - r));
-        LOONG_TRY(loongi_dir_remove(layout->ctx, path));
     }
-    return loongi_layout_check(layout, save->name);
+    return loongi_layout_check(layout, files->name);
 }
 
-static loong_status_t add_index(loong_checkpoint_save_t *save,
+static loong_status_t add_index(const loong_native_files_t *files,
                                 loong_layout_t *layout, const char *path)
 {
     struct stat info;
     uint64_t xxh3 = 0;
-    LOONG_TRY(loongi_h5_create_index(layout->ctx, path, layout,
-                                     save->params.step, save->params.metadata));
+    LOONG_TRY(loongi_h5_create_index(layout->ctx, path, layout, files->step,
+                                     files->metadata));
     LOONG_TRY(loongi_checksum_file(layout->ctx, path, &xxh3));
     LOONG_CHECK(layout->ctx, stat(path, &info) == 0, LOONG_ERR_IO,
                 "cannot inspect '%s': %s", path, strerror(errno));
     LOONG_TRY(loongi_layout_add_file(layout, "index.h5", info.st_size, xxh3));
     return loongi_file_sync_path(layout->ctx, path);
+}
+
+static loong_status_t describe(const loong_native_files_t *files,
+                               loong_layout_t *layout, const char *manifest)
+{
+    char path[PATH_MAX];
+    if (files->files_dir != NULL) {
+        snprintf(path, sizeof(path), "%s/hf", files->tmp_dir);
+        LOONG_TRY(loongi_hf_copy_files(layout->ctx, files->files_dir, path));
+    }
+    LOONG_TRY(collect(files, layout));
+    snprintf(path, sizeof(path), "%s/index.h5", files->tmp_dir);
+    LOONG_TRY(add_index(files, layout, path));
+    return loongi_layout_write(layout->ctx, layout, files->step,
+                               files->metadata, manifest);
+}
+
+/* What was needed on the way alone. The key goes last: with it the lists may
+ * be gone, the manifest is there. */
+static loong_status_t clear_up(loong_context_t *ctx,
+                               const loong_native_files_t *files)
+{
+    char path[PATH_MAX];
+    for (int r = 0; r < files->count; r++) {
+        snprintf(path, sizeof(path), "%s/" LOONG_LIST_FORMAT, files->tmp_dir,
+                 r);
+        LOONG_TRY(loongi_dir_remove(ctx, path));
+    }
+    snprintf(path, sizeof(path), "%s/" LOONG_WORKDIR_KEY, files->tmp_dir);
+    return loongi_dir_remove(ctx, path);
+}
+
+/* Everything is on the disk before the directory gets its name. */
+loong_status_t loongi_native_assemble(loong_context_t *ctx,
+                                      const loong_native_files_t *files)
+{
+    char manifest[PATH_MAX];
+    snprintf(manifest, sizeof(manifest), "%s/" LOONG_MANIFEST, files->tmp_dir);
+    if (!loongi_file_exists(manifest)) {
+        loong_layout_t *layout = NULL;
+        LOONG_TRY(loongi_layout_create(ctx, &layout));
+        loong_status_t status = describe(files, layout, manifest);
+        loongi_layout_destroy(&layout);
+        LOONG_TRY(status);
+    }
+    LOONG_TRY(clear_up(ctx, files));
+    LOONG_TRY(loongi_dir_sync(ctx, files->tmp_dir));
+    return loongi_native_publish(ctx, files->dir, files->tmp_name, files->name);
 }
 
 /* Old steps that cannot be removed do not make the new one bad. */
@@ -199,37 +245,16 @@ static void retain(loong_checkpoint_save_t *save, loong_context_t *ctx)
     }
 }
 
-/* Everything is on the disk before the directory gets its name. */
-static loong_status_t publish(loong_checkpoint_save_t *save,
-                              loong_layout_t *layout)
-{
-    loong_context_t *ctx = layout->ctx;
-    char path[PATH_MAX];
-    if (save->params.files_dir != NULL) {
-        snprintf(path, sizeof(path), "%s/hf", save->tmp_dir);
-        LOONG_TRY(loongi_hf_copy_files(ctx, save->params.files_dir, path));
-    }
-    LOONG_TRY(collect(save, layout));
-    snprintf(path, sizeof(path), "%s/index.h5", save->tmp_dir);
-    LOONG_TRY(add_index(save, layout, path));
-    snprintf(path, sizeof(path), "%s/" LOONG_MANIFEST, save->tmp_dir);
-    LOONG_TRY(loongi_layout_write(ctx, layout, save->params.step,
-                                  save->params.metadata, path));
-    LOONG_TRY(loongi_dir_sync(ctx, save->tmp_dir));
-    return loongi_native_publish(ctx, save->dir, save->tmp_name, save->name);
-}
-
 static loong_status_t assemble(loong_checkpoint_save_t *save,
                                loong_context_t *ctx)
 {
-    loong_layout_t *layout = NULL;
-    LOONG_TRY(loongi_layout_create(ctx, &layout));
-    loong_status_t status = publish(save, layout);
-    loongi_layout_destroy(&layout);
-    if (status == LOONG_OK) {
-        retain(save, ctx);
-    }
-    return status;
+    loong_native_files_t files = {
+        save->dir,         save->tmp_dir,   save->tmp_name,
+        save->name,        save->params.step, save->comm.size,
+        save->params.metadata, save->params.files_dir};
+    LOONG_TRY(loongi_native_assemble(ctx, &files));
+    retain(save, ctx);
+    return LOONG_OK;
 }
 
 /* ---- the ranks go on together ---- */

@@ -120,7 +120,7 @@ static loong_status_t claim_space(loong_context_t *ctx, const char *path,
     close(fd);
     LOONG_CHECK(ctx, code == 0 || code == EOPNOTSUPP || code == EINVAL,
                 LOONG_ERR_IO, "cannot write '%s' (%" PRId64 " bytes): %s", path,
-                16384 + 2048 * objects + extra, strerror(code));
+                bytes, strerror(code));
     return LOONG_OK;
 }
 
@@ -181,11 +181,11 @@ static bool create_piece(hid_t file, loong_layout_piece_t *piece)
 
 loong_status_t loongi_h5_create_rank(loong_context_t *ctx, const char *path,
                                      loong_layout_piece_t *pieces,
-                                     int64_t count)
+                                     int64_t count, bool sparse)
 {
     loong_status_t status = LOONG_OK;
     int64_t bytes = 0;
-    for (int64_t i = 0; i < count; i++) {
+    for (int64_t i = 0; i < count && !sparse; i++) {
         const loong_layout_piece_t *p = &pieces[i];
         bytes += loongi_shape_count(p->tensor.ndim, p->count) *
                  (int64_t)loong_dtype_size(p->tensor.dtype);

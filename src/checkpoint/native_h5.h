@@ -13,10 +13,12 @@ extern "C" {
 #endif
 
 /* Creates a file with one contiguous dataset for each piece (in the piece's
- * `dataset`, of shape count) and sets the pieces' offsets. */
+ * `dataset`, of shape count) and sets the pieces' offsets. The disk is asked
+ * for room for the data, or not when they may have holes (sparse). */
 LOONG_NODISCARD loong_status_t
 loongi_h5_create_rank(loong_context_t *ctx, const char *path,
-                      loong_layout_piece_t *pieces, int64_t count);
+                      loong_layout_piece_t *pieces, int64_t count,
+                      bool sparse);
 
 /* Creates the file of virtual datasets, /KIND/NAME, over all rank files, with
  * the metadata under /metadata. The layout has been checked. */

@@ -5,6 +5,7 @@
 #ifndef LOONG_NATIVE_LAYOUT_H
 #define LOONG_NATIVE_LAYOUT_H
 
+#include "checksum.h"
 #include "json.h"
 #include "native.h"
 #include "problems.h"
@@ -69,12 +70,6 @@ LOONG_NODISCARD loong_status_t loongi_layout_read(loong_layout_t *layout,
                                                   const char *path,
                                                   int64_t *step_p,
                                                   loong_pairs_t *metadata);
-
-/* XXH3 of a file's content and of bytes. */
-LOONG_NODISCARD loong_status_t loongi_checksum_file(loong_context_t *ctx,
-                                                    const char *path,
-                                                    uint64_t *xxh3_p);
-uint64_t loongi_checksum(const void *bytes, size_t length);
 
 #ifdef __cplusplus
 }

@@ -5,6 +5,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -13,8 +14,11 @@
 
 #include "convert.h"
 #include "file.h"
+#include "mapped.h"
 #include "native_dir.h"
 #include "native_h5.h"
+
+enum { RELEASE_BYTES = 64 << 10 }; /* pages are given back from here on */
 
 struct loong_checkpoint {
     loong_context_t *ctx;
@@ -24,7 +28,8 @@ struct loong_checkpoint {
     loong_pairs_t *metadata;
     loong_layout_t *layout;
     const char **maps; /* per file; NULL until it is read */
-    int64_t bytes_read;
+    int *files;        /* their descriptors */
+    atomic_int_least64_t bytes_read;
 };
 
 static loong_status_t check_files(loong_checkpoint_t *checkpoint)
@@ -62,9 +67,12 @@ static loong_status_t open_all(loong_checkpoint_t *checkpoint, const char *path)
                                  &checkpoint->step, checkpoint->metadata));
     LOONG_TRY(check_files(checkpoint));
     LOONG_TRY(loongi_layout_check(checkpoint->layout, checkpoint->dir));
+    size_t count = (size_t)checkpoint->layout->file_count;
+    LOONG_TRY(loongi_arena_alloc(checkpoint->arena,
+                                 count * sizeof(*checkpoint->files),
+                                 &checkpoint->files));
     return loongi_arena_alloc(checkpoint->arena,
-                              (size_t)checkpoint->layout->file_count *
-                                  sizeof(*checkpoint->maps),
+                              count * sizeof(*checkpoint->maps),
                               &checkpoint->maps);
 }
 
@@ -94,6 +102,7 @@ void loongi_checkpoint_close(loong_checkpoint_t **checkpoint)
         if (c->maps[i] != NULL) {
             munmap((void *)(uintptr_t)c->maps[i],
                    (size_t)c->layout->files[i].bytes);
+            close(c->files[i]);
         }
     }
     loongi_layout_destroy(&c->layout);
@@ -195,17 +204,29 @@ static loong_status_t map_file(loong_checkpoint_t *checkpoint, int64_t number)
     }
     loongi_text_printf(&path, "%s/%s", checkpoint->dir, file->name);
     int fd = open(loongi_text_get(&path), O_RDONLY | O_CLOEXEC);
-    if (fd >= 0) {
-        if (fstat(fd, &info) == 0 && info.st_size == file->bytes) {
-            map = mmap(NULL, (size_t)file->bytes, PROT_READ, MAP_SHARED, fd, 0);
-        }
-        close(fd);
+    if (fd >= 0 && fstat(fd, &info) == 0 && info.st_size == file->bytes) {
+        map = mmap(NULL, (size_t)file->bytes, PROT_READ, MAP_SHARED, fd, 0);
     }
     loongi_text_free(&path);
-    LOONG_CHECK(checkpoint->ctx, map != MAP_FAILED, LOONG_ERR_IO,
-                "cannot map '%s/%s': %s", checkpoint->dir, file->name,
-                strerror(errno));
+    if (map == MAP_FAILED) {
+        int code = errno;
+        if (fd >= 0) {
+            close(fd);
+        }
+        return LOONG_FAIL(checkpoint->ctx, LOONG_ERR_IO,
+                          "cannot map '%s/%s': %s", checkpoint->dir,
+                          file->name, strerror(code));
+    }
+    checkpoint->files[number] = fd;
     checkpoint->maps[number] = map;
+    return LOONG_OK;
+}
+
+loong_status_t loongi_checkpoint_map(loong_checkpoint_t *checkpoint)
+{
+    for (int64_t i = 0; i < checkpoint->layout->piece_count; i++) {
+        LOONG_TRY(map_file(checkpoint, checkpoint->layout->pieces[i].file));
+    }
     return LOONG_OK;
 }
 
@@ -261,9 +282,15 @@ static loong_status_t copy_from(const copy_t *c, int dim, int dense,
             run *= c->extent[d];
         }
         loong_dtype_t dtype = c->piece->tensor.dtype;
-        return loongi_convert(
-            c->ctx, dtype, c->src + (size_t)from * loong_dtype_size(dtype),
-            c->dtype, c->dst + (size_t)to * loong_dtype_size(c->dtype), run);
+        size_t size = loong_dtype_size(dtype);
+        const char *src = c->src + (size_t)from * size;
+        LOONG_TRY(loongi_convert(
+            c->ctx, dtype, src, c->dtype,
+            c->dst + (size_t)to * loong_dtype_size(c->dtype), run));
+        if ((size_t)run * size >= RELEASE_BYTES) {
+            loongi_mapped_release(src, (size_t)run * size);
+        }
+        return LOONG_OK;
     }
     for (int64_t i = 0; i < c->extent[dim]; i++) {
         LOONG_TRY(
@@ -314,6 +341,35 @@ loong_status_t loongi_checkpoint_read(loong_checkpoint_t *checkpoint,
             (int64_t)loong_dtype_size(tensor->dtype);
     }
     return LOONG_OK;
+}
+
+bool loongi_checkpoint_lend(loong_checkpoint_t *checkpoint,
+                            const loong_checkpoint_tensor_t *tensor,
+                            int64_t row, int64_t rows, loong_lent_t *lent)
+{
+    const loong_layout_t *layout = checkpoint->layout;
+    int64_t index = find(checkpoint, tensor->kind, tensor->name);
+    int64_t length = loongi_shape_count(tensor->ndim, tensor->shape) /
+                     LOONG_MAX(tensor->shape[0], 1);
+    size_t size = loong_dtype_size(tensor->dtype);
+    for (int64_t i = layout->first[index]; i < layout->first[index + 1]; i++) {
+        const loong_layout_piece_t *p = &layout->pieces[i];
+        int64_t before = row - p->begin[0];
+        if (before < 0 || before + rows > p->count[0] ||
+            loongi_shape_count(tensor->ndim, p->count) / p->count[0] !=
+                length) {
+            continue;
+        }
+        int64_t offset = p->offset + before * length * (int64_t)size;
+        lent->dtype = tensor->dtype;
+        lent->bytes = (size_t)(rows * length) * size;
+        lent->data = checkpoint->maps[p->file] + offset;
+        lent->hole = loongi_file_is_hole(checkpoint->files[p->file], offset,
+                                         (int64_t)lent->bytes);
+        checkpoint->bytes_read += (int64_t)lent->bytes;
+        return true;
+    }
+    return false;
 }
 
 loong_status_t loongi_checkpoint_read_rows(

@@ -33,6 +33,9 @@ static loong_status_t check_piece(loong_checkpoint_save_t *save,
                 "'%s' '%s' cannot be the kind and name of a "
                 "tensor",
                 p->kind, p->name);
+    LOONG_CHECK(ctx, p->dtype != LOONG_F8_E4M3, LOONG_ERR_UNSUPPORTED,
+                "tensor '%s' cannot be saved as %s", p->name,
+                loong_dtype_name(p->dtype));
     LOONG_CHECK(ctx, p->ndim >= 0 && p->ndim <= LOONG_TENSOR_MAX_DIMS,
                 LOONG_ERR_ARG,
                 "tensor '%s' has %d dimensions, 0 to %d are "
@@ -191,7 +194,7 @@ static loong_status_t write_file(loong_checkpoint_save_t *save,
                 "the directory that rank 0 made is not visible: the ranks "
                 "must share a file system");
     LOONG_TRY(loongi_h5_create_rank(ctx, path, save->layout->pieces,
-                                    save->layout->piece_count));
+                                    save->layout->piece_count, false));
     int fd = open(path, O_WRONLY | O_CLOEXEC);
     LOONG_CHECK(ctx, fd >= 0, LOONG_ERR_IO, "cannot open '%s': %s", path,
                 strerror(errno));

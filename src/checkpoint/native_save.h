@@ -67,6 +67,27 @@ struct loong_checkpoint_save {
     double cpu_seconds;
 };
 
+/* The files of a step, each complete with its list of pieces beside it. */
+typedef struct loong_native_files {
+    const char *dir;      /* SAVE */
+    const char *tmp_dir;  /* SAVE/.tmp_step_00000100 */
+    const char *tmp_name; /* .tmp_step_00000100 */
+    const char *name;     /* step_00000100 */
+    int64_t step;
+    int64_t count;
+    const loong_pairs_t *metadata;
+    const char *files_dir; /* or NULL */
+} loong_native_files_t;
+
+#define LOONG_RANK_FORMAT "rank_%05d.h5"
+#define LOONG_LIST_FORMAT "rank_%05d.json"
+
+/* Makes a checkpoint of the files: the check that nothing is left out, the
+ * index, checkpoint.json, and when all is on the disk, the name. Can be called
+ * again after an interruption. */
+LOONG_NODISCARD loong_status_t
+loongi_native_assemble(loong_context_t *ctx, const loong_native_files_t *files);
+
 /* Begins the work of a stage, or does it when the save is not asynchronous.
  * Its status is for the next agreement. */
 void loongi_save_work(loong_checkpoint_save_t *save, loong_save_work_fn work);

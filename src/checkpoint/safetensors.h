@@ -11,6 +11,7 @@
 
 #include "base.h"
 #include "loong/dtype.h"
+#include "stream.h"
 
 #ifdef __cplusplus
 extern "C" {
@@ -59,25 +60,41 @@ loongi_safetensors_get(const loong_safetensors_t *file, int64_t index);
 /* NULL when absent. */
 const loong_safetensor_t *
 loongi_safetensors_find(const loong_safetensors_t *file, const char *name);
+/* These bytes of the map are a hole of the file. */
+bool loongi_safetensors_is_hole(const loong_safetensors_t *file,
+                                const void *data, size_t bytes);
 
 /* ---- one file, writing ---- */
 typedef struct loong_safetensors_writer loong_safetensors_writer_t;
 
-/* declare all tensors, then write their bytes, then commit. The file appears
- * under its name at commit only, durable; destroy without commit leaves
- * nothing. */
+/* Where the bytes come from: rows of the tensor of that handle. A row is what
+ * the last dimension counts; of a vector or a scalar it is an element. */
+typedef struct loong_safetensors_source {
+    loong_stream_source_fn read;
+    void *user;
+    loong_meter_t *meter;
+} loong_safetensors_source_t;
+
+/* Elements of a row. */
+static inline int64_t loongi_safetensors_row(int ndim, const int64_t *shape)
+{
+    return ndim > 1 ? shape[ndim - 1] : 1;
+}
+
+/* declare all tensors, fill, then commit. The file appears under its name at
+ * commit only, durable; destroy without commit leaves nothing. */
 LOONG_NODISCARD loong_status_t
 loongi_safetensors_create(loong_context_t *ctx, const char *path,
                           loong_safetensors_writer_t **writer_p);
-/* Copies name and shape; *index_p is the handle for writing. */
+/* Copies name and shape; *index_p is the handle. */
 LOONG_NODISCARD loong_status_t loongi_safetensors_declare(
     loong_safetensors_writer_t *writer, const char *name, loong_dtype_t dtype,
     int ndim, const int64_t *shape, int64_t *index_p);
-/* Appends bytes to one tensor. Tensors may be written in any order. */
+/* Writes all tensors, by several threads. Errors: the source's,
+ * LOONG_ERR_IO. */
 LOONG_NODISCARD loong_status_t
-loongi_safetensors_write(loong_safetensors_writer_t *writer, int64_t index,
-                         const void *bytes, size_t length);
-/* Errors: LOONG_ERR_ARG when a tensor is incomplete (named). */
+loongi_safetensors_fill(loong_safetensors_writer_t *writer,
+                        const loong_safetensors_source_t *source);
 LOONG_NODISCARD loong_status_t
 loongi_safetensors_commit(loong_safetensors_writer_t *writer);
 void loongi_safetensors_destroy(loong_safetensors_writer_t **writer);
@@ -96,6 +113,10 @@ loongi_safetensors_set_get(const loong_safetensors_set_t *set, int64_t index);
 const loong_safetensor_t *
 loongi_safetensors_set_find(const loong_safetensors_set_t *set,
                             const char *name);
+/* These bytes of the tensor are a hole of its file. */
+bool loongi_safetensors_set_is_hole(const loong_safetensors_set_t *set,
+                                    const loong_safetensor_t *tensor,
+                                    const void *data, size_t bytes);
 /* The file that holds the tensor, for messages. */
 const char *loongi_safetensors_set_path(const loong_safetensors_set_t *set,
                                         const loong_safetensor_t *tensor);
@@ -103,21 +124,38 @@ const char *loongi_safetensors_set_path(const loong_safetensors_set_t *set,
 /* ---- a model directory, writing ---- */
 typedef struct loong_safetensors_set_writer loong_safetensors_set_writer_t;
 
-/* Shards take at most max_shard_bytes each (one larger tensor still makes a
- * shard of its own); a single shard is model.safetensors without an index. */
+typedef struct loong_safetensors_set_params {
+    const char *dir;
+    int64_t max_shard_bytes; /* one larger tensor makes a shard of its own */
+    /* What the set is made from. One that was interrupted is gone on with when
+     * its key is the same; shards that are whole are not made again. */
+    const char *key;
+} loong_safetensors_set_params_t;
+
+/* Everything is put together in a hidden directory in DIR, and comes to its
+ * place at commit: a set that is not whole cannot be read. A single shard is
+ * model.safetensors without an index. */
 LOONG_NODISCARD loong_status_t loongi_safetensors_set_create(
-    loong_context_t *ctx, const char *dir, int64_t max_shard_bytes,
+    loong_context_t *ctx, const loong_safetensors_set_params_t *params,
     loong_safetensors_set_writer_t **writer_p);
+/* The hidden directory: files written to it come to their place as well. */
+const char *
+loongi_safetensors_set_workdir(const loong_safetensors_set_writer_t *writer);
 LOONG_NODISCARD loong_status_t loongi_safetensors_set_declare(
     loong_safetensors_set_writer_t *writer, const char *name,
     loong_dtype_t dtype, int ndim, const int64_t *shape, int64_t *index_p);
+/* Of what is declared. */
+int64_t
+loongi_safetensors_set_bytes(const loong_safetensors_set_writer_t *writer);
+/* Writes the shards that are not there yet. */
 LOONG_NODISCARD loong_status_t
-loongi_safetensors_set_write(loong_safetensors_set_writer_t *writer,
-                             int64_t index, const void *bytes, size_t length);
-/* Commits all shards, removes older model*.safetensors files that are not
- * part of the new set, writes the index. */
+loongi_safetensors_set_fill(loong_safetensors_set_writer_t *writer,
+                            const loong_safetensors_source_t *source);
+/* Moves all files to their place; older model*.safetensors files that are not
+ * part of the new set go. */
 LOONG_NODISCARD loong_status_t
 loongi_safetensors_set_commit(loong_safetensors_set_writer_t *writer);
+/* Without commit, what is whole is left for the next attempt. */
 void loongi_safetensors_set_destroy(loong_safetensors_set_writer_t **writer);
 
 #ifdef __cplusplus

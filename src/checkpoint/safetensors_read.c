@@ -13,6 +13,7 @@
 #include <unistd.h>
 
 #include "json.h"
+#include "mapped.h"
 #include "safetensors.h"
 #include "safetensors_dtype.h"
 
@@ -20,7 +21,8 @@ struct loong_safetensors {
     loong_context_t *ctx;
     loong_arena_t *arena; /* names, tensors, path */
     char *path;
-    void *map; /* NULL: bytes are borrowed */
+    int fd;    /* -1: bytes are borrowed */
+    void *map; /* NULL: the same */
     size_t map_size;
     const char *data;
     size_t data_size;
@@ -68,7 +70,7 @@ static loong_status_t read_dtype(loong_safetensors_t *file,
     }
     return LOONG_FAIL(file->ctx, LOONG_ERR_UNSUPPORTED,
                       "%s: tensor '%s' has dtype '%s'; supported are F64, F32, "
-                      "BF16, F16, I64, I32, I16, I8, U16, U8, BOOL",
+                      "BF16, F16, F8_E4M3, I64, I32, I16, I8, U16, U8, BOOL",
                       file->path, tensor->name, text);
 }
 
@@ -288,6 +290,7 @@ static loong_status_t begin(loong_context_t *ctx, const char *path,
     loong_status_t status = LOONG_OK;
     LOONG_TRY(loongi_alloc(ctx, sizeof(*file), "safetensors file", &file));
     file->ctx = ctx;
+    file->fd = -1;
     LOONG_TRY_GOTO(loongi_arena_create(ctx, "safetensors header", &file->arena),
                    status, err_file);
     LOONG_TRY_GOTO(loongi_arena_strdup(file->arena, path, &file->path), status,
@@ -328,10 +331,13 @@ static loong_status_t map_file(loong_safetensors_t *file)
     }
     file->map_size = (size_t)info.st_size;
     void *map = mmap(NULL, file->map_size, PROT_READ, MAP_SHARED, fd, 0);
-    int code = errno;
-    close(fd);
-    LOONG_CHECK(file->ctx, map != MAP_FAILED, LOONG_ERR_IO,
-                "cannot map '%s': %s", file->path, strerror(code));
+    if (map == MAP_FAILED) {
+        int code = errno;
+        close(fd);
+        return LOONG_FAIL(file->ctx, LOONG_ERR_IO, "cannot map '%s': %s",
+                          file->path, strerror(code));
+    }
+    file->fd = fd;
     file->map = map;
     return LOONG_OK;
 }
@@ -360,10 +366,20 @@ void loongi_safetensors_close(loong_safetensors_t **file)
     }
     if ((*file)->map != NULL) {
         munmap((*file)->map, (*file)->map_size);
+        close((*file)->fd);
     }
     loongi_arena_destroy(&(*file)->arena);
     loongi_free((*file)->ctx, *file);
     *file = NULL;
+}
+
+bool loongi_safetensors_is_hole(const loong_safetensors_t *file,
+                                const void *data, size_t bytes)
+{
+    return file->map != NULL &&
+           loongi_file_is_hole(file->fd,
+                               (const char *)data - (const char *)file->map,
+                               (int64_t)bytes);
 }
 
 int64_t loongi_safetensors_count(const loong_safetensors_t *file)

@@ -234,3 +234,11 @@ const char *loongi_safetensors_set_path(const loong_safetensors_set_t *set,
 {
     return find_entry(set, tensor->name)->shard->path;
 }
+
+bool loongi_safetensors_set_is_hole(const loong_safetensors_set_t *set,
+                                    const loong_safetensor_t *tensor,
+                                    const void *data, size_t bytes)
+{
+    return loongi_safetensors_is_hole(
+        find_entry(set, tensor->name)->shard->file, data, bytes);
+}

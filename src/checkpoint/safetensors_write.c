@@ -13,21 +13,18 @@
 #include "safetensors.h"
 #include "safetensors_dtype.h"
 
-typedef struct declared {
-    loong_safetensor_t tensor;
-    size_t written;
-} declared_t;
-
 struct loong_safetensors_writer {
     loong_context_t *ctx;
     loong_arena_t *arena; /* names, paths */
     char *path;
     char *temporary;
-    int fd;            /* -1 until the header is written */
+    int fd;            /* -1 until it is filled */
     size_t data_begin; /* of the file */
+    size_t bytes;      /* of all tensors */
+    bool full;
     int64_t count;
     int64_t capacity;
-    declared_t *items;
+    loong_safetensor_t *items;
 };
 
 loong_status_t loongi_safetensors_create(loong_context_t *ctx, const char *path,
@@ -71,7 +68,7 @@ loong_status_t loongi_safetensors_declare(loong_safetensors_writer_t *writer,
                           writer->count + 1, sizeof(*writer->items),
                           "safetensors tensors"));
     LOONG_TRY(loongi_arena_strdup(writer->arena, name, &copy));
-    loong_safetensor_t *tensor = &writer->items[writer->count].tensor;
+    loong_safetensor_t *tensor = &writer->items[writer->count];
     tensor->name = copy;
     tensor->dtype = dtype;
     tensor->ndim = ndim;
@@ -90,13 +87,14 @@ static void place(loong_safetensors_writer_t *writer)
     size_t end = 0;
     for (size_t width = 8; width > 0; width /= 2) {
         for (int64_t i = 0; i < writer->count; i++) {
-            loong_safetensor_t *tensor = &writer->items[i].tensor;
+            loong_safetensor_t *tensor = &writer->items[i];
             if (loong_dtype_size(tensor->dtype) == width) {
                 tensor->offset = end;
                 end += tensor->bytes;
             }
         }
     }
+    writer->bytes = end;
 }
 
 static void header_text(const loong_safetensors_writer_t *writer,
@@ -105,7 +103,7 @@ static void header_text(const loong_safetensors_writer_t *writer,
     loongi_text_append(text, "\0\0\0\0\0\0\0\0", 8);
     loongi_text_printf(text, "{\"__metadata__\":{\"format\":\"pt\"}");
     for (int64_t i = 0; i < writer->count; i++) {
-        const loong_safetensor_t *tensor = &writer->items[i].tensor;
+        const loong_safetensor_t *tensor = &writer->items[i];
         loongi_text_printf(text, ",");
         loongi_text_json_string(text, tensor->name);
         loongi_text_printf(text, ":{\"dtype\":\"%s\",\"shape\":[",
@@ -136,7 +134,7 @@ static loong_status_t write_header(loong_safetensors_writer_t *writer)
         }
         writer->data_begin = text.length;
         writer->fd = open(writer->temporary,
-                          O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
+                          O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
         status = writer->fd >= 0
                      ? loongi_file_pwrite(writer->ctx, writer->fd, writer->path,
                                           text.data, text.length, 0)
@@ -148,39 +146,68 @@ static loong_status_t write_header(loong_safetensors_writer_t *writer)
     return status;
 }
 
-loong_status_t loongi_safetensors_write(loong_safetensors_writer_t *writer,
-                                        int64_t index, const void *bytes,
-                                        size_t length)
+static int by_offset(const void *a, const void *b)
 {
-    declared_t *item = &writer->items[index];
-    LOONG_CHECK(writer->ctx, length <= item->tensor.bytes - item->written,
-                LOONG_ERR_ARG,
-                "%s: tensor '%s' has %zu bytes, %zu are written, %zu more do "
-                "not fit",
-                writer->path, item->tensor.name, item->tensor.bytes,
-                item->written, length);
-    if (writer->fd < 0) {
-        LOONG_TRY(write_header(writer));
+    const loong_stream_item_t *x = a;
+    const loong_stream_item_t *y = b;
+    return (x->offset > y->offset) - (x->offset < y->offset);
+}
+
+/* A row is what the last dimension counts; of a vector it is an element. */
+static loong_status_t list_items(const loong_safetensors_writer_t *writer,
+                                 loong_stream_item_t **items_p)
+{
+    loong_stream_item_t *items = NULL;
+    LOONG_TRY(loongi_calloc(writer->ctx, (size_t)writer->count,
+                            sizeof(*items), "safetensors tensors", &items));
+    for (int64_t i = 0; i < writer->count; i++) {
+        const loong_safetensor_t *t = &writer->items[i];
+        items[i].offset = (int64_t)(writer->data_begin + t->offset);
+        items[i].index = i;
+        items[i].row_bytes = loongi_safetensors_row(t->ndim, t->shape) *
+                             (int64_t)loong_dtype_size(t->dtype);
+        items[i].rows = items[i].row_bytes > 0
+                            ? (int64_t)t->bytes / items[i].row_bytes
+                            : 0;
     }
-    size_t offset = writer->data_begin + item->tensor.offset + item->written;
-    LOONG_TRY(loongi_file_pwrite(writer->ctx, writer->fd, writer->path, bytes,
-                                 length, (off_t)offset));
-    item->written += length;
+    if (writer->count > 0) {
+        qsort(items, (size_t)writer->count, sizeof(*items), by_offset);
+    }
+    *items_p = items;
     return LOONG_OK;
+}
+
+loong_status_t
+loongi_safetensors_fill(loong_safetensors_writer_t *writer,
+                        const loong_safetensors_source_t *source)
+{
+    loong_stream_params_t stream = {0};
+    loong_stream_item_t *items = NULL;
+    LOONG_CHECK(writer->ctx, writer->fd < 0, LOONG_ERR_ARG,
+                "'%s' was filled before", writer->path);
+    LOONG_TRY(write_header(writer));
+    stream.path = writer->path;
+    stream.fd = writer->fd;
+    stream.bytes = (int64_t)(writer->data_begin + writer->bytes);
+    LOONG_CHECK(writer->ctx, ftruncate(writer->fd, (off_t)stream.bytes) == 0,
+                LOONG_ERR_IO, "cannot write '%s' (%" PRId64 " bytes): %s",
+                writer->path, stream.bytes, strerror(errno));
+    LOONG_TRY(list_items(writer, &items));
+    stream.count = writer->count;
+    stream.items = items;
+    stream.source = source->read;
+    stream.user = source->user;
+    stream.meter = source->meter;
+    loong_status_t status = loongi_stream_fill(writer->ctx, &stream, NULL);
+    loongi_free(writer->ctx, items);
+    writer->full = status == LOONG_OK;
+    return status;
 }
 
 loong_status_t loongi_safetensors_commit(loong_safetensors_writer_t *writer)
 {
-    for (int64_t i = 0; i < writer->count; i++) {
-        const declared_t *item = &writer->items[i];
-        LOONG_CHECK(
-            writer->ctx, item->written == item->tensor.bytes, LOONG_ERR_ARG,
-            "%s: tensor '%s' is incomplete: %zu of %zu bytes", writer->path,
-            item->tensor.name, item->written, item->tensor.bytes);
-    }
-    if (writer->fd < 0) { /* no tensors, or only empty ones */
-        LOONG_TRY(write_header(writer));
-    }
+    LOONG_CHECK(writer->ctx, writer->full, LOONG_ERR_ARG,
+                "'%s' was not filled", writer->path);
     LOONG_TRY(loongi_file_sync(writer->ctx, writer->fd, writer->temporary));
     LOONG_TRY(loongi_file_rename(writer->ctx, writer->temporary, writer->path));
     close(writer->fd);

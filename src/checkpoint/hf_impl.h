@@ -1,0 +1,35 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * An open model directory, shared by hf_weights.c (rows) and hf_check.c (is it
+ * what the configuration says). */
+#ifndef LOONG_HF_IMPL_H
+#define LOONG_HF_IMPL_H
+
+#include "hf_quant.h"
+#include "hf_weights.h"
+#include "safetensors.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+struct loong_hf {
+    loong_context_t *ctx;
+    char *dir;
+    loong_pairs_t *model;
+    loong_hf_map_t *map;
+    loong_safetensors_set_t *set;
+    const loong_safetensor_t **tensors; /* per piece; NULL: not there */
+    const loong_safetensor_t **scales;  /* beside them; NULL: none */
+    loong_hf_quant_t quant;
+};
+
+/* Every difference between the files and the map, with what may have been
+ * meant. Errors: LOONG_ERR_MISMATCH. */
+LOONG_NODISCARD loong_status_t loongi_hf_compare(const loong_hf_t *hf);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

@@ -1,0 +1,68 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * A model described by a YAML file, as configs/models has them. */
+#include <stdio.h>
+
+#include "decoder_config.h"
+#include "file.h"
+#include "hf_weights.h"
+#include "tree.h"
+
+/* Maps in maps become "rope_scaling.type". */
+static loong_status_t add_keys(loong_pairs_t *pairs, const loong_tree_t *map,
+                               const char *prefix, const char *path)
+{
+    for (int64_t i = 0; i < map->count; i++) {
+        const loong_tree_item_t *item = &map->items[i];
+        char key[256];
+        int length = snprintf(key, sizeof(key), "%s%s%s", prefix,
+                              prefix[0] != '\0' ? "." : "", item->key);
+        LOONG_CHECK(pairs->ctx,
+                    length < (int)sizeof(key) &&
+                        item->value->kind != LOONG_TREE_LIST,
+                    LOONG_ERR_CONFIG,
+                    "%s:%d: %s is a list or too long, a key of a model is "
+                    "wanted", path, item->line, item->key);
+        LOONG_TRY(item->value->kind == LOONG_TREE_MAP
+                      ? add_keys(pairs, item->value, key, path)
+                      : loongi_pairs_set(pairs, key, item->value->text));
+    }
+    return LOONG_OK;
+}
+
+static loong_status_t read_keys(loong_pairs_t *pairs, const char *path)
+{
+    loong_context_t *ctx = pairs->ctx;
+    loong_tree_t *tree = NULL;
+    char *text = NULL;
+    size_t length = 0;
+    LOONG_TRY(loongi_file_read(ctx, path, &text, &length));
+    loong_status_t status =
+        loongi_tree_parse(ctx, pairs->arena, path, text, length, &tree);
+    loongi_free(ctx, text);
+    LOONG_TRY(status);
+    LOONG_CHECK(ctx, tree != NULL && tree->kind == LOONG_TREE_MAP,
+                LOONG_ERR_CONFIG,
+                "%s: keys of model.foundation are wanted, like those of "
+                "configs/models", path);
+    LOONG_TRY(add_keys(pairs, tree, "", path));
+    status = loongi_decoder_fill(ctx, pairs);
+    if (status != LOONG_OK) {
+        loongi_error_note(ctx, "in %s", path);
+    }
+    return status;
+}
+
+loong_status_t loongi_hf_model_read(loong_context_t *ctx, const char *path,
+                                    loong_pairs_t **pairs_p)
+{
+    loong_pairs_t *pairs = NULL;
+    LOONG_TRY(loongi_pairs_create(ctx, &pairs));
+    loong_status_t status = read_keys(pairs, path);
+    if (status != LOONG_OK) {
+        loongi_pairs_destroy(&pairs);
+        return status;
+    }
+    *pairs_p = pairs;
+    return LOONG_OK;
+}

@@ -1,0 +1,233 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * e4m3 weights and their scales. */
+#include "hf_quant.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "convert.h"
+#include "file.h"
+
+enum { BLOCK = 128, SPAN = 512, NAME_BYTES = 512 };
+
+/* ---- config.json ---- */
+
+static const char *text_of(const loong_json_t *object, const char *name)
+{
+    const loong_json_t *value = loongi_hf_field(object, name);
+    return value != NULL && loongi_json_kind(value) == LOONG_JSON_STRING
+               ? loongi_json_string(value)
+               : "";
+}
+
+void loongi_hf_check_quant(loong_hf_reader_t *r, const loong_json_t *value)
+{
+    const char *method = text_of(value, "quant_method");
+    const char *fmt = text_of(value, "fmt");
+    const char *format = text_of(value, "format");
+    const char *algorithm = text_of(value, "quant_algo");
+    if (loongi_json_kind(value) == LOONG_JSON_NULL ||
+        (strcmp(method, "fp8") == 0 &&
+         (fmt[0] == '\0' || strcmp(fmt, "e4m3") == 0)) ||
+        (strcmp(method, "compressed-tensors") == 0 &&
+         (strcmp(format, "float-quantized") == 0 ||
+          strcmp(format, "naive-quantized") == 0)) ||
+        (strcmp(method, "modelopt") == 0 && strcmp(algorithm, "FP8") == 0)) {
+        return;
+    }
+    loongi_hf_refuse(r, "quantization_config", value,
+                     "e4m3 is read: quant_method fp8, compressed-tensors with "
+                     "format float-quantized, modelopt with quant_algo FP8");
+}
+
+static const loong_json_t *find_block(const loong_json_t *config)
+{
+    const loong_json_t *groups = loongi_json_get(config, "config_groups");
+    const loong_json_t *block = loongi_json_get(config, "weight_block_size");
+    if (block == NULL && loongi_json_count(groups) > 0 &&
+        loongi_json_kind(groups) == LOONG_JSON_OBJECT) {
+        const loong_json_t *weights = loongi_json_get(
+            loongi_json_member_value(loongi_json_first(groups)), "weights");
+        block = loongi_json_get(weights, "block_structure");
+    }
+    return block;
+}
+
+static void read_block(const loong_json_t *config, int64_t block[2])
+{
+    const loong_json_t *list = find_block(config);
+    for (int i = 0; list != NULL && loongi_json_count(list) == 2 && i < 2;
+         i++) {
+        int64_t size = loongi_json_int(loongi_json_at(list, i));
+        block[i] = size > 0 ? size : block[i];
+    }
+}
+
+static loong_dtype_t read_type(const loong_json_t *json)
+{
+    static const struct {
+        const char *name;
+        loong_dtype_t dtype;
+    } types[] = {{"bfloat16", LOONG_BF16},
+                 {"float16", LOONG_F16},
+                 {"float32", LOONG_F32},
+                 {"float64", LOONG_F64}};
+    const char *name = text_of(json, "dtype");
+    name = name[0] != '\0' ? name : text_of(json, "torch_dtype");
+    for (int64_t i = 0; i < LOONG_COUNT_OF(types); i++) {
+        if (strcmp(types[i].name, name) == 0) {
+            return types[i].dtype;
+        }
+    }
+    return LOONG_BF16;
+}
+
+loong_status_t loongi_hf_quant_read(loong_context_t *ctx, const char *dir,
+                                    loong_hf_quant_t *quant_p)
+{
+    loong_hf_quant_t quant = {{BLOCK, BLOCK}, LOONG_BF16};
+    loong_json_t *json = NULL;
+    loong_text_t path = loongi_text_begin(ctx);
+    loongi_text_printf(&path, "%s/config.json", dir);
+    loong_status_t status = path.status;
+    if (status == LOONG_OK && loongi_file_exists(path.data)) {
+        status = loongi_json_load(ctx, path.data, &json);
+    }
+    if (status == LOONG_OK && json != NULL) {
+        quant.dtype = read_type(json);
+        read_block(loongi_hf_field(json, "quantization_config"), quant.block);
+        loongi_json_destroy(&json);
+    }
+    loongi_text_free(&path);
+    LOONG_TRY(status);
+    *quant_p = quant;
+    return LOONG_OK;
+}
+
+/* ---- tensors ---- */
+
+const loong_safetensor_t *
+loongi_hf_quant_scale(const loong_safetensors_set_t *set,
+                      const loong_safetensor_t *tensor)
+{
+    static const char *const suffixes[] = {"_scale_inv", "_scale"};
+    for (int64_t i = 0; i < LOONG_COUNT_OF(suffixes); i++) {
+        char name[NAME_BYTES];
+        int length =
+            snprintf(name, sizeof(name), "%s%s", tensor->name, suffixes[i]);
+        const loong_safetensor_t *scale =
+            length < (int)sizeof(name) ? loongi_safetensors_set_find(set, name)
+                                       : NULL;
+        if (scale != NULL) {
+            return scale;
+        }
+    }
+    return NULL;
+}
+
+static bool ends_with(const char *name, const char *suffix, size_t *stem)
+{
+    size_t length = strlen(name);
+    size_t n = strlen(suffix);
+    *stem = length - LOONG_MIN(n, length);
+    return length > n && strcmp(name + *stem, suffix) == 0;
+}
+
+bool loongi_hf_quant_is_scale(const loong_safetensors_set_t *set,
+                              const char *name)
+{
+    static const char *const of_weights[] = {"_scale_inv", "_scale"};
+    static const char *const of_activations[] = {
+        ".input_scale", ".output_scale", ".k_scale", ".v_scale"};
+    size_t stem = 0;
+    for (int64_t i = 0; i < LOONG_COUNT_OF(of_activations); i++) {
+        if (ends_with(name, of_activations[i], &stem)) {
+            return true;
+        }
+    }
+    for (int64_t i = 0; i < LOONG_COUNT_OF(of_weights); i++) {
+        char base[NAME_BYTES];
+        if (!ends_with(name, of_weights[i], &stem) || stem >= sizeof(base)) {
+            continue;
+        }
+        snprintf(base, sizeof(base), "%.*s", (int)stem, name);
+        const loong_safetensor_t *t = loongi_safetensors_set_find(set, base);
+        if (t != NULL && t->dtype == LOONG_F8_E4M3) {
+            return true;
+        }
+    }
+    return false;
+}
+
+static int64_t blocks(int64_t size, int64_t block)
+{
+    return (size + block - 1) / block;
+}
+
+bool loongi_hf_quant_fits(const loong_hf_quant_t *quant,
+                          const loong_safetensor_t *tensor,
+                          const loong_safetensor_t *scale)
+{
+    int64_t count = loongi_shape_count(scale->ndim, scale->shape);
+    if (tensor->ndim != 2 || scale->dtype == LOONG_F8_E4M3 ||
+        !loongi_dtype_is_float(scale->dtype)) {
+        return false;
+    }
+    return count == 1 ||
+           (scale->ndim <= 2 && scale->shape[0] == tensor->shape[0] &&
+            count == tensor->shape[0]) ||
+           (scale->ndim == 2 &&
+            scale->shape[0] == blocks(tensor->shape[0], quant->block[0]) &&
+            scale->shape[1] == blocks(tensor->shape[1], quant->block[1]));
+}
+
+/* The scale of an element, and how many more of its row have the same. */
+static loong_status_t find_scale(loong_context_t *ctx,
+                                 const loong_hf_quant_t *quant,
+                                 const loong_hf_stretch_t *s, int64_t column,
+                                 float *scale_p, int64_t *run_p)
+{
+    const loong_safetensor_t *scale = s->scale;
+    int64_t count = loongi_shape_count(scale->ndim, scale->shape);
+    int64_t rows = s->tensor->shape[0];
+    int64_t at = 0;
+    *run_p = s->tensor->shape[1] - column;
+    if (count == rows && scale->shape[0] == rows) {
+        at = s->row;
+    } else if (count > 1) {
+        at = s->row / quant->block[0] * scale->shape[1] +
+             column / quant->block[1];
+        *run_p = quant->block[1] - column % quant->block[1];
+    }
+    return loongi_convert(ctx, scale->dtype,
+                          (const char *)scale->data +
+                              (size_t)at * loong_dtype_size(scale->dtype),
+                          LOONG_F32, scale_p, 1);
+}
+
+loong_status_t loongi_hf_quant_widen(loong_context_t *ctx,
+                                     const loong_hf_quant_t *quant,
+                                     const loong_hf_stretch_t *s,
+                                     loong_dtype_t dtype, void *dst)
+{
+    const uint8_t *bits = (const uint8_t *)s->tensor->data +
+                          s->row * s->tensor->shape[1] + s->column;
+    for (int64_t i = 0; i < s->count;) {
+        float values[SPAN];
+        float scale = 0;
+        int64_t run = 0;
+        LOONG_TRY(find_scale(ctx, quant, s, s->column + i, &scale, &run));
+        run = LOONG_MIN(LOONG_MIN(run, s->count - i), (int64_t)SPAN);
+        LOONG_TRY(loongi_convert(ctx, LOONG_F8_E4M3, bits + i, LOONG_F32,
+                                 values, run));
+        for (int64_t k = 0; k < run; k++) {
+            values[k] *= scale;
+        }
+        LOONG_TRY(loongi_convert(
+            ctx, LOONG_F32, values, dtype,
+            (char *)dst + (size_t)i * loong_dtype_size(dtype), run));
+        i += run;
+    }
+    return LOONG_OK;
+}

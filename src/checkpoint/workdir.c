@@ -1,0 +1,184 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Directories of unfinished work. */
+#include "workdir.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <sys/statvfs.h>
+#include <unistd.h>
+
+#include "file.h"
+
+static bool holds_key(loong_context_t *ctx, const char *path, const char *key)
+{
+    char *text = NULL;
+    size_t length = 0;
+    if (loongi_file_read(ctx, path, &text, &length) != LOONG_OK) {
+        loong_context_clear_error(ctx);
+        return false;
+    }
+    bool same = strcmp(text, key) == 0;
+    loongi_free(ctx, text);
+    return same;
+}
+
+static bool is_entry(const struct dirent *entry)
+{
+    return strcmp(entry->d_name, ".") != 0 && strcmp(entry->d_name, "..") != 0;
+}
+
+static loong_status_t empty(loong_context_t *ctx, const char *path)
+{
+    loong_status_t status = LOONG_OK;
+    struct dirent *entry = NULL;
+    DIR *dir = opendir(path);
+    LOONG_CHECK(ctx, dir != NULL, LOONG_ERR_IO,
+                "cannot open directory '%s': %s", path, strerror(errno));
+    while (status == LOONG_OK && (entry = readdir(dir)) != NULL) {
+        loong_text_t child = loongi_text_begin(ctx);
+        if (is_entry(entry) && strcmp(entry->d_name, LOONG_WORKDIR_KEY) != 0) {
+            loongi_text_printf(&child, "%s/%s", path, entry->d_name);
+            status = child.status;
+            if (status == LOONG_OK) {
+                status = loongi_dir_remove(ctx, child.data);
+            }
+        }
+        loongi_text_free(&child);
+    }
+    closedir(dir);
+    return status;
+}
+
+/* The key is written when the directory is empty: a half-written one is
+ * another key. */
+static loong_status_t claim(loong_context_t *ctx, const char *path,
+                            const char *file, const char *key,
+                            loong_workdir_t *dir)
+{
+    LOONG_CHECK(ctx, flock(dir->fd, LOCK_EX | LOCK_NB) == 0, LOONG_ERR_IO,
+                "another process writes to '%s': %s", path, strerror(errno));
+    dir->resumed = key[0] != '\0' && holds_key(ctx, file, key);
+    if (dir->resumed) {
+        return LOONG_OK;
+    }
+    LOONG_TRY(empty(ctx, path));
+    LOONG_CHECK(ctx, ftruncate(dir->fd, 0) == 0, LOONG_ERR_IO,
+                "cannot write '%s': %s", file, strerror(errno));
+    LOONG_TRY(loongi_file_pwrite(ctx, dir->fd, file, key, strlen(key), 0));
+    return loongi_file_sync(ctx, dir->fd, file);
+}
+
+loong_status_t loongi_workdir_open(loong_context_t *ctx, const char *path,
+                                   const char *key, loong_workdir_t *dir_p)
+{
+    loong_workdir_t dir = {-1, false};
+    loong_text_t file = loongi_text_begin(ctx);
+    LOONG_TRY(loongi_dir_make(ctx, path));
+    loongi_text_printf(&file, "%s/" LOONG_WORKDIR_KEY, path);
+    loong_status_t status = file.status;
+    if (status == LOONG_OK) {
+        dir.fd = open(file.data, O_RDWR | O_CREAT | O_CLOEXEC, 0666);
+        status = dir.fd >= 0 ? claim(ctx, path, file.data, key, &dir)
+                             : LOONG_FAIL(ctx, LOONG_ERR_IO,
+                                          "cannot create '%s': %s", file.data,
+                                          strerror(errno));
+    }
+    loongi_text_free(&file);
+    if (status != LOONG_OK) {
+        loongi_workdir_close(&dir);
+        return status;
+    }
+    *dir_p = dir;
+    return LOONG_OK;
+}
+
+void loongi_workdir_close(loong_workdir_t *dir)
+{
+    if (dir->fd >= 0) {
+        close(dir->fd);
+        dir->fd = -1;
+    }
+}
+
+static void add_file(loong_text_t *key, const char *path)
+{
+    struct stat info;
+    if (stat(path, &info) == 0) {
+        loongi_text_printf(key, "%s %lld %lld.%09ld\n", path,
+                           (long long)info.st_size,
+                           (long long)info.st_mtim.tv_sec,
+                           info.st_mtim.tv_nsec);
+    }
+}
+
+static int by_text(const void *a, const void *b)
+{
+    return strcmp(*(char *const *)a, *(char *const *)b);
+}
+
+static void add_sorted(loong_text_t *key, char **names, int64_t count)
+{
+    if (count > 0) {
+        qsort(names, (size_t)count, sizeof(*names), by_text);
+    }
+    for (int64_t i = 0; i < count; i++) {
+        add_file(key, names[i]);
+        loongi_free(key->ctx, names[i]);
+    }
+    loongi_free(key->ctx, names);
+}
+
+void loongi_workdir_add_source(loong_text_t *key, const char *path)
+{
+    struct dirent *entry = NULL;
+    char **names = NULL;
+    int64_t count = 0;
+    int64_t capacity = 0;
+    DIR *dir = opendir(path);
+    if (dir == NULL) {
+        add_file(key, path);
+        return;
+    }
+    while (key->status == LOONG_OK && (entry = readdir(dir)) != NULL) {
+        loong_text_t child = loongi_text_begin(key->ctx);
+        if (entry->d_name[0] == '.') {
+            continue;
+        }
+        loongi_text_printf(&child, "%s/%s", path, entry->d_name);
+        key->status = child.status;
+        if (key->status == LOONG_OK) {
+            key->status = loongi_grow(key->ctx, &names, &capacity, count + 1,
+                                      sizeof(*names), "names of files");
+        }
+        if (key->status == LOONG_OK) {
+            names[count++] = child.data;
+        } else {
+            loongi_text_free(&child);
+        }
+    }
+    closedir(dir);
+    add_sorted(key, names, count);
+}
+
+loong_status_t loongi_workdir_need(loong_context_t *ctx, const char *path,
+                                   int64_t bytes)
+{
+    char need[LOONG_HUMAN_SIZE], have[LOONG_HUMAN_SIZE];
+    struct statvfs info;
+    if (statvfs(path, &info) != 0) {
+        return LOONG_OK; /* writing will tell */
+    }
+    double room = (double)info.f_bavail * (double)info.f_frsize;
+    LOONG_CHECK(ctx, (double)bytes <= room, LOONG_ERR_IO,
+                "'%s': %s are needed, the disk has %s", path,
+                loongi_human_bytes((double)bytes, need),
+                loongi_human_bytes(room, have));
+    return LOONG_OK;
+}

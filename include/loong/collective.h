@@ -24,8 +24,8 @@ extern "C" {
  *   all_to_all_rows: x [r,n c] -> [n r,c], this rank's columns of all ranks'
  *     rows, one rank below the other. all_to_all_columns leads back. Each is
  *     the other's adjoint.
- *   ring_shift: x of the rank before this one, of the last for the first. It
- *     has no adjoint.
+ *   ring_shift: x of the rank before this one, of the last for the first; with
+ *     `distance` of the rank so many places before. It has no adjoint.
  * bf16 is summed in fp32 and rounded once. flat_all_reduce,
  * flat_reduce_scatter and flat_all_gather work in place on a vector that is
  * cut into pieces of counts[rank] elements; they have no builder. */
@@ -35,6 +35,7 @@ typedef struct loong_collective_attr {
     int rank; /* this one among them */
     const int64_t *counts; /* flat pieces; borrowed */
     const char *label; /* in messages of the communicator */
+    int distance;      /* of ring_shift, 1 .. size - 1 */
 } loong_collective_attr_t;
 LOONG_API loong_val_t loong_all_reduce(loong_graph_t *g, loong_val_t x,
                                        loong_group_t group);

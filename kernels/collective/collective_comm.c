@@ -6,7 +6,7 @@
  *   all_gather      y = the ranks' x one below the other
  *   reduce_scatter  y = this rank's rows of the sum of x
  *   own_rows        y = this rank's rows of x
- *   ring_shift      y = x of the rank before, of the last one for the first
+ *   ring_shift      y = x of the rank `distance` places before, around a ring
  *   all_to_all_rows     y = this rank's columns of the ranks' x, one below the
  *                       other
  *   all_to_all_columns  y = this rank's rows of the ranks' x, side by side
@@ -17,8 +17,6 @@
 #include "base.h"
 #include "list.h"
 #include "loong/collective.h"
-
-enum { RING_TAG = 1 };
 
 static const loong_collective_attr_t *attr_of(const loong_kernel_query_t *q)
 {
@@ -128,23 +126,6 @@ static loong_status_t run_reduce_scatter(const loong_kernel_call_t *call)
     return LOONG_OK;
 }
 
-static loong_status_t run_ring_shift(const loong_kernel_call_t *call)
-{
-    const loong_collective_attr_t *a = attr_of(call->query);
-    size_t bytes = bytes_of(&call->query->arg[0]);
-    loong_comm_request_t send;
-    loong_comm_request_t receive;
-    loong_comm_t *comm = NULL;
-    LOONG_TRY(comm_of(call, &comm));
-    LOONG_TRY(loong_comm_irecv(comm, call->ptr[1], bytes,
-                               (a->rank + a->size - 1) % a->size, RING_TAG,
-                               &receive));
-    LOONG_TRY(loong_comm_isend(comm, call->ptr[0], bytes,
-                               (a->rank + 1) % a->size, RING_TAG, &send));
-    LOONG_TRY(loong_comm_wait(comm, &send));
-    return loong_comm_wait(comm, &receive);
-}
-
 static loong_status_t run_own_rows(const loong_kernel_call_t *call)
 {
     size_t piece = bytes_of(&call->query->arg[1]);
@@ -183,6 +164,33 @@ static loong_status_t exchange(const loong_kernel_call_t *call,
     loong_comm_t *comm = NULL;
     const loong_all_to_all_t blocks = {send, call->state, receive,
                                        call->state};
+    LOONG_TRY(comm_of(call, &comm));
+    return loong_comm_all_to_all(comm, &blocks, call->query->arg[0].dtype,
+                                 attr_of(call->query)->label);
+}
+
+/* Two lists of counts: what goes to each rank, what comes from it. */
+static loong_status_t prepare_shift(loong_context_t *ctx,
+                                    const loong_kernel_query_t *q,
+                                    void **state_p)
+{
+    const loong_collective_attr_t *a = attr_of(q);
+    int64_t *counts = NULL;
+    LOONG_TRY(loongi_calloc(ctx, 2 * (size_t)a->size, sizeof(*counts),
+                            "pieces of a collective", &counts));
+    counts[(a->rank + a->distance) % a->size] = elements(&q->arg[0]);
+    counts[a->size + (a->rank + a->size - a->distance) % a->size] =
+        elements(&q->arg[0]);
+    *state_p = counts;
+    return LOONG_OK;
+}
+
+static loong_status_t run_ring_shift(const loong_kernel_call_t *call)
+{
+    const int64_t *counts = call->state;
+    loong_comm_t *comm = NULL;
+    const loong_all_to_all_t blocks = {call->ptr[0], counts, call->ptr[1],
+                                       counts + attr_of(call->query)->size};
     LOONG_TRY(comm_of(call, &comm));
     return loong_comm_all_to_all(comm, &blocks, call->query->arg[0].dtype,
                                  attr_of(call->query)->label);
@@ -246,7 +254,7 @@ COLLECTIVE(reduce_scatter, .prepare = prepare_scatter, .destroy = destroy,
 const loong_kernel_t loongi_own_rows_comm = {
     .name = "own_rows_comm", .op = "own_rows", .device = "cpu",
     .run = run_own_rows};
-COLLECTIVE(ring_shift);
+COLLECTIVE(ring_shift, .prepare = prepare_shift, .destroy = destroy);
 COLLECTIVE(all_to_all_rows, .prepare = prepare_scatter, .destroy = destroy,
            .workspace = workspace_all_to_all);
 COLLECTIVE(all_to_all_columns, .prepare = prepare_scatter, .destroy = destroy,

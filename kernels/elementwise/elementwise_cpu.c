@@ -94,17 +94,18 @@ static loong_status_t run_sum_rows(const loong_kernel_call_t *call)
 }
 
 /* One sum of heads: columns c .. c + n - 1 of y. */
-static void sum_heads_piece(const fast_mat_t *x, const fast_mat_t *y,
+/* Columns c .. c + n - 1 of a row of y, of one head. */
+static void sum_heads_chunk(const fast_mat_t *x, const fast_mat_t *y,
                             const loong_repeat_heads_attr_t *a, int64_t t,
                             int64_t c, int64_t n)
 {
     float buf[2][FAST_CHUNK] __attribute__((aligned(64)));
     int64_t d = a->head_dim;
+    int64_t from = c / d * a->times * d + c % d;
     float *sum = fast_place(y, t, c, buf[0]);
-    memset(sum, 0, sizeof(float) * (size_t)n);
-    for (int64_t k = 0; k < a->times; k++) {
-        int64_t from = (c / d * a->times + k) * d + c % d;
-        const float *part = fast_get(x, t, from, n, buf[1]);
+    memmove(sum, fast_get(x, t, from, n, sum), sizeof(float) * (size_t)n);
+    for (int64_t k = 1; k < a->times; k++) {
+        const float *part = fast_get(x, t, from + k * d, n, buf[1]);
 #pragma omp simd
         for (int64_t i = 0; i < n; i++) {
             sum[i] += part[i];
@@ -119,11 +120,14 @@ static loong_status_t run_sum_heads(const loong_kernel_call_t *call)
     fast_mat_t x = fast_arg(call, 0);
     fast_mat_t y = fast_out(call, 0);
     int64_t d = a->head_dim;
+    int64_t pieces = (y.cols + FAST_PIECE - 1) / FAST_PIECE;
 #pragma omp parallel for schedule(static) num_threads(call->query->threads)
-    for (int64_t t = 0; t < y.rows; t++) {
-        for (int64_t c = 0; c < y.cols;) {
-            int64_t n = LOONG_MIN(d - c % d, FAST_CHUNK);
-            sum_heads_piece(&x, &y, a, t, c, n);
+    for (int64_t u = 0; u < y.rows * pieces; u++) {
+        int64_t c = u % pieces * FAST_PIECE;
+        int64_t end = LOONG_MIN(c + FAST_PIECE, y.cols);
+        while (c < end) {
+            int64_t n = LOONG_MIN(LOONG_MIN(d - c % d, FAST_CHUNK), end - c);
+            sum_heads_chunk(&x, &y, a, u / pieces, c, n);
             c += n;
         }
     }

@@ -125,9 +125,10 @@ static loong_status_t sum_heads(const loong_kernel_call_t *call)
     int64_t d = a->head_dim;
     for (int64_t t = 0; t < y.rows; t++) {
         for (int64_t c = 0; c < y.cols; c++) {
-            double sum = 0.0;
-            for (int64_t k = 0; k < a->times; k++) {
-                sum += ref_at(&x, t, (c / d * a->times + k) * d + c % d);
+            int64_t from = c / d * a->times * d + c % d;
+            double sum = ref_at(&x, t, from);
+            for (int64_t k = 1; k < a->times; k++) {
+                sum += ref_at(&x, t, from + k * d);
             }
             ref_put(&y, t, c, sum);
         }

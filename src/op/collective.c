@@ -28,7 +28,7 @@ static loong_val_t build(loong_graph_t *g, const loong_op_t *op, loong_val_t x,
     const loong_mesh_t *mesh = loong_graph_mesh(g);
     loong_collective_attr_t attr = {group, loong_mesh_group_size(mesh, group),
                                     loong_mesh_group_rank(mesh, group), NULL,
-                                    op->name};
+                                    op->name, 1};
     if (attr.size == 1) {
         return x;
     }
@@ -337,8 +337,12 @@ loong_val_t loong_all_to_all_columns(loong_graph_t *g, loong_val_t x,
 
 static loong_status_t infer_shift(const loong_op_call_t *call)
 {
+    const loong_collective_attr_t *a = call->attr;
     LOONG_CHECK(call->ctx, call->in[0].shape.count < 0, LOONG_ERR_UNSUPPORTED,
                 "%s: rows counted at run time", call->op);
+    LOONG_CHECK(call->ctx, a->distance > 0 && a->distance < a->size,
+                LOONG_ERR_ARG, "%s: distance %d among %d ranks; 1 to %d wanted",
+                call->op, a->distance, a->size, a->size - 1);
     return loongi_infer_same(call);
 }
 

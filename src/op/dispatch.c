@@ -109,7 +109,7 @@ static loong_collective_attr_t over(loong_graph_t *g, loong_group_t group,
     const loong_mesh_t *mesh = loong_graph_mesh(g);
     loong_collective_attr_t at = {group, loong_mesh_group_size(mesh, group),
                                   loong_mesh_group_rank(mesh, group), NULL,
-                                  op->name};
+                                  op->name, 0};
     return at;
 }
 

@@ -9,21 +9,39 @@
 
 /* ---- order --------------------------------------------------------------- */
 
-/* Where a value is stored, whoever writes it. */
-static loong_val_t storage_of(const loong_graph_t *g, loong_val_t v)
+/* Elements of a storage: that of a value, whoever writes it. */
+typedef struct extent {
+    loong_val_t root; /* LOONG_NONE: nothing */
+    int64_t begin;
+    int64_t end;
+} extent_t;
+
+static extent_t extent_of(const loong_graph_t *g, loong_val_t v)
 {
-    while (v >= 0 && g->values[v].into >= 0) {
+    extent_t e = {LOONG_NONE, 0, 0};
+    if (v < 0) {
+        return e;
+    }
+    while (g->values[v].into >= 0) {
         v = g->values[v].into;
     }
-    return v >= 0 ? g->values[v].root : v;
+    const loong_value_t *value = &g->values[v];
+    const loong_shape_t *shape = &value->shape;
+    int64_t cols = shape->rank > 0 ? shape->dim[shape->rank - 1] : 1;
+    int64_t rows = loongi_shape_elements(shape) / LOONG_MAX(cols, 1);
+    e.root = value->root;
+    e.begin = value->column;
+    e.end = e.begin + (rows - 1) * value->ld + cols;
+    return e;
 }
 
 static bool touches(const loong_graph_t *g, const loong_val_t *values,
                     int count, loong_val_t v)
 {
-    loong_val_t at = storage_of(g, v);
-    for (int i = 0; i < count && at >= 0; i++) {
-        if (storage_of(g, values[i]) == at) {
+    extent_t at = extent_of(g, v);
+    for (int i = 0; i < count && at.root >= 0; i++) {
+        extent_t e = extent_of(g, values[i]);
+        if (e.root == at.root && e.begin < at.end && at.begin < e.end) {
             return true;
         }
     }

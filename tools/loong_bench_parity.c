@@ -41,6 +41,7 @@ static const axis_t axes[] = {
     {"chunk", "parallel.num_layers_per_virtual_pipeline_stage", LAYOUT,
      "0 0 1 2"},
     {"sp", "parallel.sequence_parallel", LAYOUT, "false true"},
+    {"products", "parallel.tp_comm_overlap", LAYOUT, "false false true"},
     {"schedule", "schedule", LAYOUT, NULL},
     {"pairs", "parallel.overlap_moe_expert_parallel_comm", LAYOUT,
      "false true"},

@@ -470,7 +470,11 @@ static loong_status_t run_passes(compiler_t *k, bool train)
     }
     LOONG_TRY(loongi_graph_remove_dead(g));
     LOONG_TRY(loongi_pass_dense(g));
-    return params->no_assemble ? LOONG_OK : loongi_pass_assemble(g);
+    if (!params->no_assemble) {
+        LOONG_TRY(loongi_pass_assemble(g));
+    }
+    return params->overlap && params->lanes ? loongi_pass_overlap(g)
+                                            : LOONG_OK;
 }
 
 static loong_status_t compile(loong_graph_t *g, bool train,

@@ -75,6 +75,10 @@ LOONG_NODISCARD loong_status_t loongi_pass_assemble(loong_graph_t *g);
 /* Copies strided operands for ops whose kernels want dense ones. */
 LOONG_NODISCARD loong_status_t loongi_pass_dense(loong_graph_t *g);
 
+/* Makes products rank by rank, beside the collectives of what they read and
+ * of what they make: the last of the passes on the graph. */
+LOONG_NODISCARD loong_status_t loongi_pass_overlap(loong_graph_t *g);
+
 /* Storage of every value with storage of its own. */
 typedef struct loong_layout {
     loong_operand_t *place;     /* per value, valid where root == itself */

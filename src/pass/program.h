@@ -186,6 +186,7 @@ typedef struct loong_compile_params {
     bool ahead;
     bool lanes;       /* collectives are to run beside computation */
     int64_t lane_work; /* that touches so many bytes at least */
+    bool overlap;     /* with lanes: products go beside their collectives */
     bool no_direct;   /* accumulate gradients by copies: for comparison */
     bool no_assemble; /* concat by copies: for comparison */
     /* Scope globs whose ops work in the wide type. */

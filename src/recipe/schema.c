@@ -205,6 +205,9 @@ static const loong_recipe_key_t keys[] = {
            "allgather alltoall", FREE,
            "how tokens come to experts on other ranks: all tokens to all "
            "ranks, or each to those that have its experts"),
+    BOOL("parallel.tp_comm_overlap", "false", FREE,
+         "with sequence_parallel: products work on the rows of one rank after "
+         "the other, while those of the next come or go"),
     BOOL("parallel.overlap_moe_expert_parallel_comm", "false", FREE,
          "the forward of a micro-batch runs with the backward of another, so "
          "that each computes while collectives of the other are under way"),

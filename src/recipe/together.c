@@ -8,6 +8,7 @@
 #include "recipe_impl.h"
 
 #define PAIRS "parallel.overlap_moe_expert_parallel_comm"
+#define PRODUCTS "parallel.tp_comm_overlap"
 
 typedef struct check {
     const loong_recipe_t *recipe;
@@ -287,6 +288,24 @@ static void check_sources(check_t *c)
     }
 }
 
+/* What goes on beside computation. */
+static void check_overlap(check_t *c)
+{
+    static const char *const keys[] = {PAIRS, PRODUCTS};
+    for (int i = 0; i < LOONG_COUNT_OF(keys); i++) {
+        if (loong_recipe_bool(c->recipe, keys[i]) &&
+            !loong_recipe_bool(c->recipe, "comm.overlap")) {
+            problem(c, keys[i], "has no effect with comm.overlap false: "
+                                "nothing goes on beside computation");
+        }
+    }
+    if (loong_recipe_bool(c->recipe, PRODUCTS) &&
+        !loong_recipe_bool(c->recipe, "parallel.sequence_parallel")) {
+        problem(c, PRODUCTS, "has no effect without parallel.sequence_"
+                             "parallel: its rows are what comes and goes");
+    }
+}
+
 static void check_settings(check_t *c)
 {
     const char *grain = loong_recipe_text(c->recipe, "recompute.granularity");
@@ -308,11 +327,6 @@ static void check_settings(check_t *c)
         problem(c, "parallel.grad_reduce_in_bf16",
                 "gradients of precision.params_dtype fp64 are not sent in "
                 "bf16");
-    }
-    if (loong_recipe_bool(c->recipe, PAIRS) &&
-        !loong_recipe_bool(c->recipe, "comm.overlap")) {
-        problem(c, PAIRS, "has no effect with comm.overlap false: nothing "
-                          "goes on beside computation");
     }
     if (loong_recipe_bool(c->recipe, "parallel.sequence_parallel") &&
         get(c, "parallel.tensor_model_parallel_size") == 1) {
@@ -422,6 +436,7 @@ loong_status_t loong_recipe_check(const loong_recipe_t *recipe, int world_size)
     check_sources(&c);
     check_settings(&c);
     check_router_replay(&c);
+    check_overlap(&c);
     for (int64_t i = 0; i < loong_recipe_count(recipe, "fault"); i++) {
         check_fault(&c, i, world_size);
     }

@@ -39,6 +39,7 @@ static const axis_t axes[] = {
     {"parallel.expert_tensor_parallel_size", FOLDED, true},
     {"train.micro_batch_size", BATCH, false},
     {"parallel.sequence_parallel", OPTIONAL, false},
+    {"parallel.tp_comm_overlap", OPTIONAL, false},
     {"schedule", OPTIONAL, false},
     {"parallel.num_layers_per_virtual_pipeline_stage", OPTIONAL, false},
     {"parallel.pipeline_model_parallel_layout", OPTIONAL, false},

@@ -268,6 +268,7 @@ static loong_status_t plan_component(loong_trainer_t *t,
     p.compile.fuse = p.compile.in_place = true;
     p.compile.lanes = loong_recipe_bool(r, "comm.overlap") &&
                       t->mesh.world > 1;
+    p.compile.overlap = loong_recipe_bool(r, "parallel.tp_comm_overlap");
     p.compile.lane_work = loong_recipe_int(r, "comm.overlap_work");
     LOONG_TRY(read_recompute(t, &p.compile));
     LOONG_TRY(loongi_read_globs(r, "precision.fp32_scopes", arena,

@@ -5,6 +5,7 @@ loong_test(NAME shards LABELS parallel
   SOURCES tests/parallel/test_shards.c tests/engine/engine_run.c)
 target_include_directories(test_shards PRIVATE ${PROJECT_SOURCE_DIR}/tests/engine)
 include(tests/parallel/overlap.cmake)
+include(tests/parallel/products.cmake)
 loong_test(NAME layouts LABELS parallel TIMEOUT 300
   SOURCES tests/parallel/test_layouts.c tests/parallel/layout_run.c
   LIBS loong_layouts)

@@ -94,6 +94,7 @@ model.foundation.use_scaled_init_method=true
 model.freeze=[layers.0.mlp]
 parallel.tensor_model_parallel_size=1
 parallel.sequence_parallel=false
+parallel.tp_comm_overlap=false
 parallel.pipeline_model_parallel_size=1
 parallel.num_layers_per_virtual_pipeline_stage=0
 parallel.pipeline_model_parallel_layout=EttL

@@ -65,6 +65,9 @@ static const struct {
     {"parallel.sequence_parallel=true",
      "command line: parallel.sequence_parallel: has no effect with "
      "parallel.tensor_model_parallel_size 1"},
+    {"parallel.tp_comm_overlap=true",
+     "parallel.tp_comm_overlap: has no effect without "
+     "parallel.sequence_parallel"},
     {"resume.override=[optimzer.lr]",
      "resume.override[0]: optimzer.lr is no key of a recipe; did you mean "
      "optimizer.lr?"},

@@ -1,0 +1,8 @@
+# Products beside the collectives of tensor parallel ranks.
+loong_test(NAME products LABELS parallel TIMEOUT 300
+  SOURCES tests/parallel/test_products.c tests/parallel/layout_run.c
+  LIBS loong_layouts)
+set_tests_properties(products PROPERTIES
+  ENVIRONMENT "OMP_NUM_THREADS=1;GOMP_SPINCOUNT=10000")
+loong_test(NAME product_graphs LABELS parallel
+  SOURCES tests/parallel/test_product_graphs.c)

@@ -61,6 +61,7 @@ set_tests_properties(trainer PROPERTIES
   ENVIRONMENT "OMP_NUM_THREADS=1;GOMP_SPINCOUNT=10000")
 include(tests/train/train.cmake)
 loong_test(NAME schedule SOURCES tests/planner/test_schedule.c LABELS planner)
+loong_test(NAME pair_order SOURCES tests/planner/test_pair_order.c LABELS planner)
 include(tests/planner/plot.cmake)
 loong_test(NAME cut SOURCES tests/planner/test_cut.c LABELS planner)
 include(tests/engine/engine.cmake)

@@ -2,8 +2,8 @@
  *
  * Two programs step by step, so that each computes while collectives of the
  * other are under way. All ranks of a group must begin its collectives in the
- * same order, though their costs differ (uneven heads): that order comes from
- * the numbers of collectives alone. */
+ * same order, though their costs differ (uneven heads): where there are
+ * collectives inside layers, their numbers alone make the order. */
 #include "passes.h"
 
 /* Flops that take as long as moving one byte, roughly, on all devices. */
@@ -17,8 +17,9 @@ static double weight(const loong_step_t *step)
 }
 
 /* A collective inside a layer, or a kernel with one. Those of data parallelism
- * work in place; the ranks of their groups have the same programs and weights,
- * but for what shards put in. */
+ * work in place: some ranks may have more of them or fewer, so they do not
+ * count, though experts that tensor parallel ranks hold alike bring some to
+ * ranks that cost differently. */
 static bool is_anchor(const loong_step_t *step)
 {
     const loong_kernel_t *k = step->kernel;
@@ -52,7 +53,8 @@ static int next_anchor(const side_t *a, const side_t *b)
     return (2 * b->begun + 1) * a->anchors < (2 * a->begun + 1) * b->anchors;
 }
 
-static int choose(const side_t *a, const side_t *b)
+/* `last`: who began the last collective inside a layer. */
+static int choose(const side_t *a, const side_t *b, int last)
 {
     if (a->next == a->program->num_steps ||
         b->next == b->program->num_steps) {
@@ -64,6 +66,10 @@ static int choose(const side_t *a, const side_t *b)
     if (a->begun < a->anchors || b->begun < b->anchors) {
         return a->begun == a->anchors; /* what is left of them */
     }
+    if (a->anchors + b->anchors > 0) {
+        return 1 - last; /* beside it */
+    }
+    /* Ranks of every group cost the same: none shares a layer. */
     return b->done * a->all < a->done * b->all;
 }
 
@@ -71,12 +77,14 @@ void loongi_pass_interleave(const loong_program_t *a, const loong_program_t *b,
                             uint8_t *order)
 {
     side_t side[2] = {side_of(a), side_of(b)};
+    int last = 0;
     for (int64_t i = 0; i < a->num_steps + b->num_steps; i++) {
-        int who = choose(&side[0], &side[1]);
+        int who = choose(&side[0], &side[1], last);
         side_t *s = &side[who];
         const loong_step_t *step = &s->program->steps[s->next++];
         s->done += weight(step);
         s->begun += is_anchor(step);
+        last = is_anchor(step) ? who : last;
         order[i] = (uint8_t)who;
     }
 }

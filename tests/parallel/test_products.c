@@ -22,6 +22,13 @@
     "num_attention_heads: 6, num_query_groups: 3, kv_channels: 8, "           \
     "vocab_size: 61, max_position_embeddings: 64, activation: swiglu}"
 
+/* All ranks hold all experts, but their other steps cost differently. */
+#define UNEVEN_EXPERTS                                                        \
+    "{family: mixtral, num_layers: 2, hidden_size: 24, "                      \
+    "num_attention_heads: 6, num_query_groups: 3, kv_channels: 8, "           \
+    "vocab_size: 61, max_position_embeddings: 64, num_experts: 4, "           \
+    "moe_router_topk: 2, moe_ffn_hidden_size: 20}"
+
 #define TP "tensor_model_parallel_size: "
 #define CP "context_parallel_size: "
 #define PP "pipeline_model_parallel_size: "
@@ -99,6 +106,8 @@ static void products(void **state)
          "schedule: zero_bubble_h1"},
         {UNEVEN, 4, "{" TP "2, " SP ", " SHARD "optim_grads_params, "
                      "bucket_bytes: 4096", "fp32", ""},
+        {UNEVEN_EXPERTS, 4, "{" TP "2, " SP ", " SHARD "optim_grads_params, "
+                            "bucket_bytes: 4096, " PAIRS, "fp32", ""},
     };
     layout_place_t place = layout_begin();
     for (int i = 0; i < LOONG_COUNT_OF(cases); i++) {

@@ -25,8 +25,7 @@ typedef struct chunk_products {
     int64_t rows;
     loong_product_t *logits;
     loong_product_t *dx;
-    loong_product_t *dw;     /* overwrites */
-    loong_product_t *dw_add; /* adds */
+    loong_product_pair_t dw;
 } chunk_products_t;
 
 typedef struct state {
@@ -249,8 +248,7 @@ static void destroy_chunk(loong_context_t *ctx, chunk_products_t *c)
 {
     loongi_product_destroy(ctx, c->logits);
     loongi_product_destroy(ctx, c->dx);
-    loongi_product_destroy(ctx, c->dw);
-    loongi_product_destroy(ctx, c->dw_add);
+    loongi_product_pair_destroy(ctx, &c->dw);
 }
 
 static void destroy(loong_context_t *ctx, void *state)
@@ -275,9 +273,7 @@ static loong_status_t create_chunk(loong_context_t *ctx, const plan_t *p,
     }
     if (p->has_dw) {
         params = dw_params(p, rows, false);
-        LOONG_TRY(loongi_product_create(ctx, &params, &c->dw));
-        params = dw_params(p, rows, true);
-        LOONG_TRY(loongi_product_create(ctx, &params, &c->dw_add));
+        LOONG_TRY(loongi_product_pair_create(ctx, &params, true, &c->dw));
     }
     return LOONG_OK;
 }
@@ -422,7 +418,7 @@ static loong_status_t run_chunk(const launch_t *l, int64_t first,
     if (p->has_dw) {
         bool add = first > 0 || (call->accumulate & 1u << 2) != 0;
         LOONG_TRY(
-            multiply(l, add ? c->dw_add : c->dw, l->logits, x, call->ptr[6]));
+            multiply(l, c->dw.product[add], l->logits, x, call->ptr[6]));
     }
     return LOONG_OK;
 }

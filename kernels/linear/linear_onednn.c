@@ -12,10 +12,9 @@
 #include "onednn/onednn.h"
 #include "widen.h"
 
-/* What one launch needs: the product that overwrites and, when asked for,
- * the one that adds. */
+/* What one launch needs. */
 typedef struct linear_state {
-    loong_product_t *product[2];
+    loong_product_pair_t pair;
     int a; /* which operand is A; the other is B */
     bool bias;
 } linear_state_t;
@@ -161,8 +160,7 @@ static void destroy(loong_context_t *ctx, void *state)
 {
     linear_state_t *s = state;
     if (s != NULL) {
-        loongi_product_destroy(ctx, s->product[0]);
-        loongi_product_destroy(ctx, s->product[1]);
+        loongi_product_pair_destroy(ctx, &s->pair);
         loongi_free(ctx, s);
     }
 }
@@ -175,13 +173,10 @@ static loong_status_t make(loong_context_t *ctx, const loong_kernel_query_t *q,
     const loong_linear_attr_t *attr = q->attr;
     s->a = is_dw(q) && attr->transposed ? 1 : 0;
     s->bias = has_bias(q);
-    loong_status_t status = loongi_product_create(ctx, &p, &s->product[0]);
-    if (status == LOONG_OK && (q->accumulate & 1u)) {
-        p.add = true;
-        status = loongi_product_create(ctx, &p, &s->product[1]);
-    }
+    loong_status_t status = loongi_product_pair_create(
+        ctx, &p, (q->accumulate & 1u) != 0, &s->pair);
     if (status != LOONG_OK) {
-        destroy(ctx, s);
+        loongi_free(ctx, s);
         return status;
     }
     *state_p = s;
@@ -201,6 +196,12 @@ static loong_status_t widened_prepare(loong_context_t *ctx,
     return make(ctx, q, widened_of(q), state_p);
 }
 
+static const loong_product_t *product_of_call(const loong_kernel_call_t *call)
+{
+    const linear_state_t *s = call->state;
+    return s->pair.product[call->accumulate & 1u];
+}
+
 static loong_status_t run(const loong_kernel_call_t *call)
 {
     const loong_kernel_query_t *q = call->query;
@@ -208,7 +209,7 @@ static loong_status_t run(const loong_kernel_call_t *call)
     loong_product_operands_t o = {call->ptr[s->a], call->ptr[1 - s->a],
                                   s->bias ? call->ptr[2] : NULL,
                                   call->ptr[q->num_in], call->workspace, 0};
-    return loongi_product_run(call->ctx, s->product[call->accumulate & 1u], &o);
+    return loongi_product_run(call->ctx, product_of_call(call), &o);
 }
 
 static const float *widen_operand(const loong_kernel_call_t *call, int i,
@@ -240,8 +241,7 @@ static loong_status_t widened_run(const loong_kernel_call_t *call)
         cursor += float_bytes(c);
     }
     o.workspace = cursor;
-    LOONG_TRY(
-        loongi_product_run(call->ctx, s->product[call->accumulate & 1u], &o));
+    LOONG_TRY(loongi_product_run(call->ctx, product_of_call(call), &o));
     if (narrow) {
         loongi_narrow(o.c, call->ptr[q->num_in], c->ld,
                       loong_karg_rows(c, NULL), loong_karg_cols(c, NULL),

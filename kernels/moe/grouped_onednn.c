@@ -69,36 +69,27 @@ static bool widened_support(const loong_kernel_query_t *q,
     return loongi_product_support(&p, reason);
 }
 
-typedef struct grouped_state {
-    loong_product_t *product[2]; /* overwrites, adds */
-} grouped_state_t;
-
 static void destroy(loong_context_t *ctx, void *state)
 {
-    grouped_state_t *s = state;
-    if (s != NULL) {
-        loongi_product_destroy(ctx, s->product[0]);
-        loongi_product_destroy(ctx, s->product[1]);
-        loongi_free(ctx, s);
+    if (state != NULL) {
+        loongi_product_pair_destroy(ctx, state);
+        loongi_free(ctx, state);
     }
 }
 
 static loong_status_t make(loong_context_t *ctx, const loong_kernel_query_t *q,
                            bool widened, void **state_p)
 {
-    grouped_state_t *s = NULL;
+    loong_product_pair_t *pair = NULL;
     loong_product_params_t p = product_of(q, widened);
-    LOONG_TRY(loongi_alloc(ctx, sizeof(*s), "grouped linear kernel", &s));
-    loong_status_t status = loongi_product_create(ctx, &p, &s->product[0]);
-    if (status == LOONG_OK && (q->accumulate & 1u)) {
-        p.add = true;
-        status = loongi_product_create(ctx, &p, &s->product[1]);
-    }
+    LOONG_TRY(loongi_alloc(ctx, sizeof(*pair), "grouped linear kernel", &pair));
+    loong_status_t status = loongi_product_pair_create(
+        ctx, &p, (q->accumulate & 1u) != 0, pair);
     if (status != LOONG_OK) {
-        destroy(ctx, s);
+        loongi_free(ctx, pair);
         return status;
     }
-    *state_p = s;
+    *state_p = pair;
     return LOONG_OK;
 }
 
@@ -188,7 +179,7 @@ static void clear(const loong_kernel_call_t *call, int64_t row, int64_t rows)
 static loong_status_t run_all(const loong_kernel_call_t *call, bool widened)
 {
     const loong_kernel_query_t *q = call->query;
-    const grouped_state_t *s = call->state;
+    const loong_product_pair_t *pair = call->state;
     const int32_t *offset = call->ptr[2];
     int64_t experts = q->arg[2].dim[0] - 1;
     int64_t rows = q->arg[0].dim[0];
@@ -196,7 +187,7 @@ static loong_status_t run_all(const loong_kernel_call_t *call, bool widened)
     LOONG_TRY(loongi_moe_check_offsets(call, 2, rows));
     for (int64_t e = 0; e < experts; e++) {
         expert_t expert = {e, offset[e], offset[e + 1] - offset[e],
-                           s->product[add]};
+                           pair->product[add]};
         if (expert.rows > 0) {
             LOONG_TRY(run_expert(call, &expert, widened));
         } else if (is_dw(q) && !add) {

@@ -426,3 +426,34 @@ loong_status_t loongi_product_run(loong_context_t *ctx,
                 "oneDNN failed to run a product: status %d", (int)status);
     return LOONG_OK;
 }
+
+/* ---- pairs --------------------------------------------------------------- */
+
+loong_status_t loongi_product_pair_create(loong_context_t *ctx,
+                                          const loong_product_params_t *params,
+                                          bool adds,
+                                          loong_product_pair_t *pair_p)
+{
+    loong_product_pair_t pair = {{NULL, NULL}};
+    loong_product_params_t adding = *params;
+    adding.add = true;
+    LOONG_TRY(loongi_product_create(ctx, params, &pair.product[0]));
+    loong_status_t status =
+        adds ? loongi_product_create(ctx, &adding, &pair.product[1])
+             : LOONG_OK;
+    if (status != LOONG_OK) {
+        loongi_product_pair_destroy(ctx, &pair);
+        return status;
+    }
+    *pair_p = pair;
+    return LOONG_OK;
+}
+
+void loongi_product_pair_destroy(loong_context_t *ctx,
+                                 loong_product_pair_t *pair)
+{
+    for (int i = 0; i < 2; i++) {
+        loongi_product_destroy(ctx, pair->product[i]);
+        pair->product[i] = NULL;
+    }
+}

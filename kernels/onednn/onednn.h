@@ -71,6 +71,19 @@ LOONG_NODISCARD loong_status_t
 loongi_product_run(loong_context_t *ctx, const loong_product_t *product,
                    const loong_product_operands_t *operands);
 
+/* One product twice: it overwrites C, and, where launches may ask for that, it
+ * adds to it (NULL where they do not). */
+typedef struct loong_product_pair {
+    loong_product_t *product[2];
+} loong_product_pair_t;
+
+/* Of params without `add`. */
+LOONG_NODISCARD loong_status_t loongi_product_pair_create(
+    loong_context_t *ctx, const loong_product_params_t *params, bool adds,
+    loong_product_pair_t *pair_p);
+void loongi_product_pair_destroy(loong_context_t *ctx,
+                                 loong_product_pair_t *pair);
+
 #ifdef __cplusplus
 }
 #endif

@@ -84,6 +84,7 @@ loong_status_t bench_item_run(loong_context_t *ctx, const bench_item_t *item);
 void bench_item_end(loong_context_t *ctx, bench_item_t *item);
 
 double bench_now(void); /* seconds */
+double bench_cpu_now(void); /* of processor time of this thread */
 
 /* Times of repetitions. */
 typedef struct bench_times {

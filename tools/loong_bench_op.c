@@ -24,6 +24,7 @@ typedef struct options {
     double seconds;
     bool reference;
     bool accumulate;
+    bool cpu_time;
     bool json;
 } options_t;
 
@@ -120,15 +121,17 @@ static loong_status_t describe_grouped(loong_context_t *ctx,
 {
     const int64_t *s = o->shape; /* experts, rows of each, N, K */
     bool dw = strcmp(o->op, "grouped_linear_dw") == 0;
-    loong_grouped_linear_attr_t attr = {false, 1.0};
+    bool dx = strcmp(o->op, "grouped_linear_dx") == 0;
+    loong_grouped_linear_attr_t attr = {dx, 1.0};
     loong_tensor_type_t x = mat(o->dtype, s[0] * s[1], s[3]);
     loong_tensor_type_t y = mat(o->dtype, s[0] * s[1], s[2]);
     loong_tensor_type_t w = {o->dtype, {3, -1, {s[0], s[2], s[3], 0}}};
     loong_tensor_type_t offsets = vec(LOONG_I32, s[0] + 1);
     loong_tensor_type_t forward[3] = {x, w, offsets};
-    loong_tensor_type_t backward[3] = {y, x, offsets};
-    bench_spec_t spec = {o->op, &attr, 3, dw ? backward : forward,
-                         o->threads};
+    loong_tensor_type_t grad_x[3] = {y, w, offsets};
+    loong_tensor_type_t grad_w[3] = {y, x, offsets};
+    bench_spec_t spec = {dx ? "grouped_linear" : o->op, &attr, 3,
+                         dx ? grad_x : dw ? grad_w : forward, o->threads};
     return bench_item_describe(ctx, &spec, item);
 }
 
@@ -227,6 +230,8 @@ static const struct {
     {"linear_dx", "T,N,K", 3, "2048,2816,512", describe_linear_dx},
     {"linear_dw", "T,N,K", 3, "2048,2816,512", describe_linear_dw},
     {"grouped_linear", "E,rows,N,K", 4, "32,64,1536,512", describe_grouped},
+    {"grouped_linear_dx", "E,rows,N,K", 4, "32,64,1536,512",
+     describe_grouped},
     {"grouped_linear_dw", "E,rows,N,K", 4, "32,64,1536,512",
      describe_grouped},
     {"permute", "T,k,H", 3, "1024,8,512", describe_permute},
@@ -297,10 +302,12 @@ static void print_result(const options_t *o, const bench_item_t *item,
 }
 
 /* `launches` of an item, until the device has done them; *ms_p: each. */
-static loong_status_t timed(loong_context_t *ctx, const bench_item_t *item,
-                            int launches, double *ms_p)
+static loong_status_t timed(loong_context_t *ctx, const options_t *o,
+                            const bench_item_t *item, int launches,
+                            double *ms_p)
 {
-    double begin = bench_now();
+    double (*now)(void) = o->cpu_time ? bench_cpu_now : bench_now;
+    double begin = now();
     loong_status_t status = LOONG_OK;
     for (int i = 0; status == LOONG_OK && i < launches; i++) {
         status = bench_item_run(ctx, item);
@@ -308,7 +315,7 @@ static loong_status_t timed(loong_context_t *ctx, const bench_item_t *item,
     if (status == LOONG_OK) {
         status = loong_device_synchronize(item->device);
     }
-    *ms_p = 1e3 * (bench_now() - begin) / launches;
+    *ms_p = 1e3 * (now() - begin) / launches;
     return status;
 }
 
@@ -323,7 +330,7 @@ static loong_status_t measure(loong_context_t *ctx, const options_t *o,
     double ms = 0.0;
     for (int i = 0; i < count; i++) {
         for (int warm = 0; warm < 2; warm++) {
-            loong_status_t status = timed(ctx, &items[i], 1, &ms);
+            loong_status_t status = timed(ctx, o, &items[i], 1, &ms);
             if (status != LOONG_OK) {
                 return status;
             }
@@ -334,7 +341,7 @@ static loong_status_t measure(loong_context_t *ctx, const options_t *o,
     double end = bench_now() + o->seconds;
     for (int round = 0; round < 3 || bench_now() < end; round++) {
         for (int i = 0; i < count; i++) {
-            loong_status_t status = timed(ctx, &items[i], launches[i], &ms);
+            loong_status_t status = timed(ctx, o, &items[i], launches[i], &ms);
             if (status != LOONG_OK) {
                 return status;
             }
@@ -415,6 +422,8 @@ static int help(void)
            "  --dtype TYPE       bf16 (default), fp32, fp64\n"
            "  --threads N        default: OMP_NUM_THREADS or the processors\n"
            "  --seconds S        per op, default 2\n"
+           "  --cpu-time         processor time, for a busy machine; one "
+           "thread\n"
            "  --accumulate       add to the outputs where the op can\n"
            "  --reference        reference kernels too (slow)\n"
            "  --json             one JSON object a line\n\n"
@@ -464,6 +473,7 @@ static int parse(int argc, char **argv, options_t *o, const char **shape_p)
         {"threads", required_argument, NULL, 't'},
         {"seconds", required_argument, NULL, 'S'},
         {"accumulate", no_argument, NULL, 'a'},
+        {"cpu-time", no_argument, NULL, 'c'},
         {"reference", no_argument, NULL, 'r'},
         {"json", no_argument, NULL, 'j'},
         {"help", no_argument, NULL, 'h'},
@@ -491,6 +501,8 @@ static int parse(int argc, char **argv, options_t *o, const char **shape_p)
             o->seconds = atof(optarg);
         } else if (c == 'a') {
             o->accumulate = true;
+        } else if (c == 'c') {
+            o->cpu_time = true;
         } else if (c == 'r') {
             o->reference = true;
         } else if (c == 'j') {
@@ -522,6 +534,10 @@ int bench_op(loong_context_t *ctx, int argc, char **argv)
     }
     if (o.threads < 1 || !(o.seconds >= 0.0)) {
         return bench_usage("op", "--threads and --seconds must be positive");
+    }
+    if (o.cpu_time && (o.threads != 1 || strcmp(o.device, "cpu") != 0)) {
+        return bench_usage("op", "--cpu-time needs --threads 1 and --device "
+                                 "cpu: it is the time of one thread");
     }
     if (shape != NULL && o.op == NULL) {
         return bench_usage("op", "--shape needs --op");

@@ -38,13 +38,6 @@ typedef struct round {
     int64_t ids;
 } round_t;
 
-static double cpu_seconds(void)
-{
-    struct timespec now;
-    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
-    return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
-}
-
 static loong_status_t encode_all(loong_context_t *ctx, const options_t *o,
                                  loong_corpus_t *corpus,
                                  loong_text_encoder_t *encoder, round_t *r)
@@ -58,10 +51,10 @@ static loong_status_t encode_all(loong_context_t *ctx, const options_t *o,
         int64_t count = 0;
         status = loong_record_text(ctx, &record, o->json_key, &text, &length);
         if (status == LOONG_OK) {
-            double begin = cpu_seconds();
+            double begin = bench_cpu_now();
             status = loong_text_encode(encoder, text, length, false, &ids,
                                        &count);
-            r->seconds += cpu_seconds() - begin;
+            r->seconds += bench_cpu_now() - begin;
             r->bytes += (int64_t)length;
             r->ids += count;
         }
@@ -104,9 +97,9 @@ static loong_status_t run(loong_context_t *ctx, const options_t *o,
 {
     static round_t rounds[MAX_ROUNDS];
     loong_tokenizer_t *t = NULL;
-    double begin = cpu_seconds();
+    double begin = bench_cpu_now();
     loong_status_t status = loong_tokenizer_load(ctx, path, &t);
-    double load = cpu_seconds() - begin;
+    double load = bench_cpu_now() - begin;
     for (int i = 0; i < o->rounds && status == LOONG_OK; i++) {
         status = one_round(ctx, o, t, &rounds[i]);
     }

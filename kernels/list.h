@@ -54,6 +54,7 @@ extern "C" {
     LOONG_ISA_EACH(X, loongi_adamw) \
     LOONG_ISA_EACH(X, loongi_sumsq) \
     LOONG_ISA_EACH(X, loongi_sum) \
+    LOONG_ISA_EACH(X, loongi_grouped_linear) \
     X(loongi_grouped_linear_onednn) \
     X(loongi_grouped_linear_onednn_widened) \
     X(loongi_grouped_linear_dw_onednn) \

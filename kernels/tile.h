@@ -80,6 +80,32 @@ VEC_INLINE vec_t tile_fma(const elem_t *a, const elem_t *b, vec_t acc)
 #endif
 }
 
+/* Memory that is needed next, fetched while a product runs: `rows` rows of
+ * `lines` cache lines, `ld` bytes apart; `each` lines with every TILE_FETCH
+ * units of k. The product moves it on. */
+typedef struct tile_ahead {
+    const char *at;
+    int64_t ld;
+    int64_t rows;
+    int64_t lines;
+    int64_t line; /* the next one of the row */
+    int64_t each;
+} tile_ahead_t;
+
+enum { TILE_FETCH = 16, TILE_LINE = 64 };
+
+VEC_INLINE void tile_fetch(tile_ahead_t *ahead)
+{
+    for (int64_t i = 0; i < ahead->each && ahead->rows > 0; i++) {
+        __builtin_prefetch(ahead->at + ahead->line * TILE_LINE);
+        if (++ahead->line == ahead->lines) {
+            ahead->line = 0;
+            ahead->at += ahead->ld;
+            ahead->rows--;
+        }
+    }
+}
+
 typedef struct tile_product {
     int64_t m, n, k; /* n: columns, a multiple of VEC_SIZE; k: elements, a
                         multiple of TILE_PAIR */
@@ -90,6 +116,7 @@ typedef struct tile_product {
     float *c;
     int64_t ldc;
     bool add;
+    tile_ahead_t *ahead; /* NULL: nothing */
 } tile_product_t;
 
 /* MR rows of A against one panel of NV vectors; both are constants. */
@@ -105,16 +132,24 @@ VEC_INLINE void tile_micro(int mr, int nv, const tile_product_t *t,
                                : vec_set(0.0f);
         }
     }
-    for (int64_t p = 0; p < t->k; p += TILE_PAIR) {
-#pragma GCC unroll 8
-        for (int i = 0; i < mr; i++) {
-#pragma GCC unroll 4
-            for (int j = 0; j < nv; j++) {
-                acc[i][j] = tile_fma(a + i * t->lda + p,
-                                     b + j * VEC_SIZE * TILE_PAIR, acc[i][j]);
-            }
+    for (int64_t p = 0, end = t->k; p < t->k;) {
+        if (t->ahead != NULL) {
+            tile_fetch(t->ahead);
+            end = p + TILE_FETCH * TILE_PAIR;
+            end = end < t->k ? end : t->k;
         }
-        b += nv * VEC_SIZE * TILE_PAIR;
+        for (; p < end; p += TILE_PAIR) {
+#pragma GCC unroll 8
+            for (int i = 0; i < mr; i++) {
+#pragma GCC unroll 4
+                for (int j = 0; j < nv; j++) {
+                    acc[i][j] =
+                        tile_fma(a + i * t->lda + p,
+                                 b + j * VEC_SIZE * TILE_PAIR, acc[i][j]);
+                }
+            }
+            b += nv * VEC_SIZE * TILE_PAIR;
+        }
     }
 #pragma GCC unroll 8
     for (int i = 0; i < mr; i++) {

@@ -131,7 +131,8 @@ static inline void scores(int64_t width, const elem_t *rows, int64_t keys,
                           const elem_t *turned, float *c)
 {
     tile_product_t t = {keys,   QUERIES,        width, rows,    width,
-                        turned, width * TILE_N, c,     QUERIES, false};
+                        turned, width * TILE_N, c,     QUERIES, false,
+                        NULL};
     tile_multiply(&t);
 }
 
@@ -141,7 +142,8 @@ static inline void gather(const job_t *j, const elem_t *turned, int64_t ld,
 {
     int64_t k = round_to(keys, TILE_PAIR);
     tile_product_t t = {j->turned_d, QUERIES,    k, turned,  ld,
-                        weights,     k * TILE_N, c, QUERIES, true};
+                        weights,     k * TILE_N, c, QUERIES, true,
+                        NULL};
     tile_multiply(&t);
 }
 

@@ -164,7 +164,7 @@ static void add_rows(int64_t width, int64_t keys, const elem_t *weights,
                      const elem_t *units, float *c)
 {
     tile_product_t t = {keys,  width,            QUERIES, weights, QUERIES,
-                        units, QUERIES * TILE_N, c,       width,   true};
+                        units, QUERIES * TILE_N, c,       width,   true, NULL};
     tile_multiply(&t);
 }
 

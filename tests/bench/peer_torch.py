@@ -165,30 +165,18 @@ def rss_mib(field):
     return float("nan")
 
 
-def run(args):
-    make, B, T, V = SHAPES[args.shape]
-    B, T = args.batch or B, args.seq or T
-    torch.manual_seed(0)
-    manual = args.attention == "manual"
-    model = make(T, manual)
-    for name, p in model.named_parameters():
-        if p.ndim == 2:
-            nn.init.normal_(p, 0.0, 0.02)
+def measure(args, model, loss_of, vocabulary, names):
+    """Times steps of a model; loss_of(tokens, targets) -> loss. `names`: what
+    to tell besides."""
     optimizer = make_optimizer(model, args.fused)
-    data = torch.randint(0, V, (args.steps + args.warmup, B, T + 1))
-
-    def loss_of(x, y):
-        with torch.autocast("cpu", torch.bfloat16,
-                            enabled=args.dtype == "bf16"):
-            logits = model(x)
-            return F.cross_entropy(logits.flatten(0, 1), y.flatten())
-
-    if args.compile:
-        loss_of = torch.compile(loss_of)
+    data = torch.randint(0, vocabulary, (args.steps + args.warmup, args.batch,
+                                         args.seq + 1))
     times, losses = [], []
     for batch in data:
         start = time.perf_counter()
-        loss = loss_of(batch[:, :-1], batch[:, 1:])
+        with torch.autocast("cpu", torch.bfloat16,
+                            enabled=args.dtype == "bf16"):
+            loss = loss_of(batch[:, :-1], batch[:, 1:])
         loss.backward()
         nn.utils.clip_grad_norm_(model.parameters(), 1.0)
         optimizer.step()
@@ -201,14 +189,14 @@ def run(args):
     timed = times[args.warmup:]
     median = statistics.median(timed)
     return dict(
-        peer=f"torch {torch.__version__}", shape=args.shape,
-        dtype=args.dtype, batch=B, seq=T, steps=len(timed),
+        names, dtype=args.dtype, batch=args.batch, seq=args.seq,
+        steps=len(timed),
         parameters=sum(p.numel() for p in model.parameters()),
-        threads=torch.get_num_threads(), attention=args.attention,
+        threads=torch.get_num_threads(),
         fused=args.fused, compile=args.compile,
         ms_median=round(median, 1), ms_best=round(min(timed), 1),
         ms_worst=round(max(timed), 1), ms_first=round(times[0], 1),
-        tokens_per_s=round(B * T / median * 1e3, 1),
+        tokens_per_s=round(args.batch * args.seq / median * 1e3, 1),
         peak_rss_mib=round(
             resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024, 1),
         import_rss_mib=round(args.import_rss, 1),
@@ -219,21 +207,39 @@ def run(args):
             "ONEDNN_MAX_CPU_ISA") if k in os.environ})
 
 
-def main():
-    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    parser.add_argument("shape", choices=SHAPES)
+def run(args):
+    make, B, T, V = SHAPES[args.shape]
+    args.batch, args.seq = args.batch or B, args.seq or T
+    torch.manual_seed(0)
+    model = make(args.seq, args.attention == "manual")
+    for name, p in model.named_parameters():
+        if p.ndim == 2:
+            nn.init.normal_(p, 0.0, 0.02)
+
+    def loss_of(x, y):
+        return F.cross_entropy(model(x).flatten(0, 1), y.flatten())
+
+    if args.compile:
+        loss_of = torch.compile(loss_of)
+    return measure(args, model, loss_of, V, dict(
+        peer=f"torch {torch.__version__}", shape=args.shape,
+        attention=args.attention))
+
+
+def add_options(parser):
     parser.add_argument("dtype", choices=("fp32", "bf16"))
     parser.add_argument("--steps", type=int, default=5)
     parser.add_argument("--warmup", type=int, default=2)
     parser.add_argument("--batch", type=int)
     parser.add_argument("--seq", type=int)
     parser.add_argument("--threads", type=int, default=2)
-    parser.add_argument("--attention", choices=("sdpa", "manual"),
-                        default="sdpa" if HAS_SDPA else "manual")
     parser.add_argument("--unfused", dest="fused", action="store_false")
     parser.add_argument("--compile", action="store_true")
     parser.add_argument("--verbose", action="store_true")
-    args = parser.parse_args()
+
+
+def finish(args, run):
+    """Runs with the options, prints a line to read and one of JSON."""
     args.fused = args.fused and HAS_FUSED
     args.import_rss = rss_mib("VmRSS")
     if args.compile and VERSION < (2, 0):
@@ -244,6 +250,15 @@ def main():
           "median, {ms_best} best, {tokens_per_s} tok/s, peak "
           "{peak_rss_mib} MiB".format(**result))
     print(json.dumps(result))
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("shape", choices=SHAPES)
+    add_options(parser)
+    parser.add_argument("--attention", choices=("sdpa", "manual"),
+                        default="sdpa" if HAS_SDPA else "manual")
+    finish(parser.parse_args(), run)
 
 
 if __name__ == "__main__":

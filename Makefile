@@ -4,6 +4,7 @@
 #
 #   make check       install what is missing, build, run the everyday tests
 #   make check-full  the long tests as well
+#   make families    what is proved of each family of models, as a table
 #   make demo        train a small language model on real text, end to end
 #   make             build only
 #   make install     PREFIX=/usr/local
@@ -21,7 +22,7 @@ PACKAGES := build-essential cmake ninja-build pkg-config git \
 export OMPI_ALLOW_RUN_AS_ROOT := 1
 export OMPI_ALLOW_RUN_AS_ROOT_CONFIRM := 1
 
-.PHONY: all deps configure build check check-full install clean
+.PHONY: all deps configure build check check-full families install clean
 
 all: build
 
@@ -53,6 +54,21 @@ check: build
 
 check-full: build
 	ctest --test-dir $(BUILD) --output-on-failure -j $(JOBS)
+
+# With PYTHON (tests/golden/README.md) also what transformers has to do.
+PYTHON ?=
+FAMILIES := golden|golden_bf16|hf|hf_fields|presets|recipe_model|from_hf
+families: build
+	ctest --test-dir $(BUILD) --output-on-failure -j $(JOBS) \
+	  -R '^($(FAMILIES)|families_all|dry_run|models_reference)$$'
+	@if [ -n "$(PYTHON)" ]; then \
+	  $(PYTHON) tests/models/published.py --check && \
+	  $(PYTHON) tests/golden/fields.py --check && \
+	  $(PYTHON) tests/golden/check_families.py $(BUILD); \
+	else \
+	  echo "--- exported: as committed; PYTHON=... runs it again"; \
+	fi
+	@$(BUILD)/models_reference --families
 
 install: build
 	cmake --install $(BUILD) --prefix $(PREFIX)

@@ -174,6 +174,11 @@ loong_status_t loongi_hf_map_deepseek(loong_hf_reader_t *r)
         loongi_hf_refuse(r, "num_key_value_heads", groups,
                          "as many as num_attention_heads are");
     }
+    /* The rotary tables are made for this one. */
+    const loong_json_t *width = loongi_hf_field(r->json, "head_dim");
+    if (width != NULL && loongi_json_int(width) != rope) {
+        loongi_hf_refuse(r, "head_dim", width, "qk_rope_head_dim is");
+    }
     LOONG_TRY(loongi_pairs_set_int(r->pairs, "num_query_groups", heads));
     LOONG_TRY(loongi_pairs_set_int(r->pairs, "kv_channels", nope + rope));
     if (rank != NULL) {

@@ -234,4 +234,9 @@ CASES = [
              pad_token_id=None,
              rms_norm_eps=1e-5, use_bias=True, weighted=True,
              tie_word_embeddings=False, rope_parameters=_rope(1e4)),
+    # two of three experts, documents, no window, tied ends
+    _decoder("mixtral_packed", "mixtral", 2, 2, 16, 24, rms_norm_eps=1e-5,
+             documents=[[20, 17]], batch=1, tie_word_embeddings=True,
+             num_local_experts=3, num_experts_per_tok=2, sliding_window=None,
+             rope_parameters=_rope(1e4)),
 ]

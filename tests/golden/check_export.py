@@ -109,13 +109,29 @@ def compare_tensors(left, right):
     return problems
 
 
+def meaning(config):
+    """Fields that the class knows, said in one way where there are several."""
+    known = type(config)().to_dict().keys() - IGNORED_KEYS
+    c = {k: v for k, v in config.to_dict().items() if k in known}
+    # an old file's "type" stays beside "rope_type"
+    (c.get("rope_parameters") or {}).pop("type", None)
+    if c.get("head_dim", 0) is None:
+        c["head_dim"] = c["hidden_size"] // c["num_attention_heads"]
+    for key in ("n_group", "topk_group"):  # one group is none
+        if c.get(key, 0) is None:
+            c[key] = 1
+    step = c.pop("decoder_sparse_step", None)
+    if step is not None:
+        dense = set(c["mlp_only_layers"] or ())
+        c["mlp_only_layers"] = [i for i in range(c["num_hidden_layers"])
+                                if i in dense or (i + 1) % step != 0]
+    return c
+
+
 def compare_configs(left, right):
-    a, b = (AutoConfig.from_pretrained(d).to_dict() for d in (left, right))
-    for side in (a, b):  # an old file's "type" stays beside "rope_type"
-        (side.get("rope_parameters") or {}).pop("type", None)
+    a, b = (meaning(AutoConfig.from_pretrained(d)) for d in (left, right))
     return [f"config.json: {key} is {a.get(key)!r} and {b.get(key)!r}"
-            for key in sorted((a.keys() | b.keys()) - IGNORED_KEYS)
-            if a.get(key) != b.get(key)]
+            for key in sorted(a.keys() | b.keys()) if a.get(key) != b.get(key)]
 
 
 def compare_folders(left, right):

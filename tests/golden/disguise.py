@@ -151,6 +151,111 @@ def kimi_k2(config, tensors):
                                   "DeepseekV3ForCausalLM")), tensors
 
 
+# ---- and back: written apart from the above, so that a slip in one shows ----
+
+def unfused_internlm2(name, t, config, heads):
+    """q, k and v of wqkv: each group is its queries, a key, a value."""
+    groups = config["num_key_value_heads"]
+    each = heads // groups
+    width = config["hidden_size"] // heads
+    blocks = t.reshape(groups, each + 2, width, *t.shape[1:])
+    tail = t.shape[1:]
+    return {"q": blocks[:, :each].reshape(heads * width, *tail),
+            "k": blocks[:, each].reshape(groups * width, *tail),
+            "v": blocks[:, each + 1].reshape(groups * width, *tail)}
+
+
+def bare_internlm2(config, tensors):
+    heads = config["num_attention_heads"]
+    names = (("model.tok_embeddings.", "model.embed_tokens."),
+             ("output.", "lm_head."), ("attention.wo.", "self_attn.o_proj."),
+             ("attention_norm.", "input_layernorm."),
+             ("ffn_norm.", "post_attention_layernorm."),
+             ("feed_forward.w1.", "mlp.gate_proj."),
+             ("feed_forward.w2.", "mlp.down_proj."),
+             ("feed_forward.w3.", "mlp.up_proj."))
+    out = {}
+    for name, t in tensors.items():
+        if ".attention.wqkv." in name:
+            stem, kind = name.split("attention.wqkv.")
+            for part, piece in unfused_internlm2(name, t, config,
+                                                 heads).items():
+                out[f"{stem}self_attn.{part}_proj.{kind}"] = piece
+            continue
+        for theirs, ours in names:
+            name = name.replace(theirs, ours)
+        out[name] = t
+    rope = config["rope_scaling"] or dict(type="default")
+    kept = {k: config[k] for k in (
+        "hidden_size", "intermediate_size", "num_hidden_layers",
+        "num_attention_heads", "num_key_value_heads", "vocab_size",
+        "max_position_embeddings", "rms_norm_eps", "tie_word_embeddings",
+        "hidden_act")}
+    return dict(kept, model_type="llama", attention_bias=config["bias"],
+                rope_theta=config["rope_theta"], rope_scaling=rope), out
+
+
+def bare_qwen(config, tensors):
+    names = (("transformer.wte.", "model.embed_tokens."),
+             ("transformer.ln_f.", "model.norm."),
+             ("transformer.h.", "model.layers."),
+             (".attn.c_proj.", ".self_attn.o_proj."),
+             (".ln_1.", ".input_layernorm."),
+             (".ln_2.", ".post_attention_layernorm."),
+             (".mlp.w2.", ".mlp.gate_proj."), (".mlp.w1.", ".mlp.up_proj."),
+             (".mlp.c_proj.", ".mlp.down_proj."))
+    out = {}
+    for name, t in tensors.items():
+        for theirs, ours in names:
+            name = name.replace(theirs, ours)
+        if ".attn.c_attn." in name:
+            for part, piece in zip("qkv", t.chunk(3)):
+                out[name.replace("attn.c_attn", f"self_attn.{part}_proj")
+                    ] = piece
+        else:
+            out[name] = t
+    heads = config["num_attention_heads"]
+    assert config["kv_channels"] * heads == config["hidden_size"]
+    return dict(
+        model_type="qwen2", hidden_size=config["hidden_size"],
+        intermediate_size=config["intermediate_size"] // 2,
+        num_hidden_layers=config["num_hidden_layers"],
+        num_attention_heads=heads, num_key_value_heads=heads,
+        vocab_size=config["vocab_size"],
+        max_position_embeddings=config["seq_length"],
+        rms_norm_eps=config["layer_norm_epsilon"],
+        rope_theta=config["rotary_emb_base"],
+        tie_word_embeddings=config["tie_word_embeddings"]), out
+
+
+def bare_mimo(config, tensors):
+    dropped = ("num_nextn_predict_layers", "auto_map", "attention_bias")
+    return (dict({k: v for k, v in config.items() if k not in dropped},
+                 model_type="qwen2", architectures=["Qwen2ForCausalLM"]),
+            {n: t for n, t in tensors.items() if ".mtp_layers." not in n})
+
+
+def bare_kimi_k2(config, tensors):
+    config = {k: v for k, v in config.items() if k != "auto_map"}
+    return dict(config, model_type="deepseek_v3",
+                num_nextn_predict_layers=0), tensors
+
+
+BARE = dict(internlm2=bare_internlm2, qwen=bare_qwen, mimo=bare_mimo,
+            kimi_k2=bare_kimi_k2)
+
+
+def take_off(kind, config, tensors, folder):
+    """Writes a directory that transformers reads."""
+    config, tensors = BARE[kind](config, tensors)
+    os.makedirs(folder, exist_ok=True)
+    with open(os.path.join(folder, "config.json"), "w") as f:
+        json.dump(config, f)
+    save_file({n: t.contiguous() for n, t in tensors.items()},
+              os.path.join(folder, "model.safetensors"),
+              metadata={"format": "pt"})
+
+
 KINDS = dict(internlm2=internlm2, qwen=qwen, mimo=mimo, kimi_k2=kimi_k2)
 PREFIX = dict(internlm2="model.", qwen="transformer.", mimo="model.",
               kimi_k2="model.")

@@ -28,6 +28,11 @@ ROTARY = dict(vocab_size=29, hidden_size=16, intermediate_size=20,
               num_key_value_heads=2, head_dim=4, max_position_embeddings=16,
               tie_word_embeddings=True)
 ROUTED = dict(num_experts_per_tok=2)
+LATENT = dict({k: v for k, v in ROTARY.items() if k != "head_dim"}, **ROUTED,
+              num_key_value_heads=4, q_lora_rank=10, kv_lora_rank=8,
+              qk_nope_head_dim=4, qk_rope_head_dim=4, v_head_dim=6,
+              n_routed_experts=4, n_shared_experts=1, n_group=2, topk_group=1,
+              moe_intermediate_size=12, first_k_dense_replace=1)
 BASES = {
     "gpt2": dict(vocab_size=29, n_embd=16, n_layer=3, n_head=4,
                  n_positions=64, resid_pdrop=0.0, embd_pdrop=0.0,
@@ -41,6 +46,17 @@ BASES = {
                       shared_expert_intermediate_size=8),
     "qwen3_moe": dict(ROTARY, **ROUTED, num_experts=4,
                       moe_intermediate_size=12),
+    "ernie4_5": dict(ROTARY, pad_token_id=None),
+    "ernie4_5_moe": dict(ROTARY, pad_token_id=None, moe_k=2,
+                         moe_num_experts=4, moe_intermediate_size=12,
+                         moe_num_shared_experts=1, moe_layer_start_index=1,
+                         moe_layer_end_index=-1),
+    "minimax_m2": dict(ROTARY, **ROUTED, num_local_experts=4,
+                       rope_parameters=dict(rope_type="default",
+                                            rope_theta=1e4,
+                                            partial_rotary_factor=0.5)),
+    "deepseek_v2": dict(LATENT, topk_method="greedy"),
+    "deepseek_v3": dict(LATENT, num_mtp_layers=0),
 }
 # says what the file is, not what the model computes
 SKIPPED = {"model_type", "transformers_version", "architectures",
@@ -83,6 +99,12 @@ VALUES = {
     "mlp_only_layers": [[0]], "decoder_sparse_step": [2],
     "num_experts_per_tok": [1, 3], "num_experts": [5],
     "num_local_experts": [5],
+    "moe_k": [1, 3], "moe_num_experts": [5], "moe_num_shared_experts": [2],
+    "moe_layer_start_index": [0, 2], "moe_layer_end_index": [1, 2],
+    "moe_layer_interval": [2], "first_k_dense_replace": [0, 2],
+    "n_routed_experts": [6], "n_group": [1, 4], "topk_group": [2],
+    "topk_method": ["group_limited_greedy", "greedy"],
+    "q_lora_rank": [None, 12], "qk_head_dim": [9],
 }
 FULL, SLIDING = "full_attention", "sliding_attention"
 OLD = [dict(rope_theta=500.0, rope_parameters=None)] + [
@@ -121,6 +143,20 @@ EXTRA = {
     "qwen2": OLD + WINDOWS, "qwen3": OLD + WINDOWS,
     "mixtral": OLD + [dict(sliding_window=5)],
     "qwen2_moe": OLD + WINDOWS, "qwen3_moe": OLD + WINDOWS,
+    "ernie4_5": OLD, "ernie4_5_moe": OLD + [
+        dict(moe_use_aux_free=False), dict(moe_gate="sigmoid"),
+        dict(moe_capacity=[1, 1, 1])],
+    "minimax_m2": OLD + [
+        dict(rotary_dim=2, rope_parameters=None), dict(scoring_func="softmax"),
+        dict(use_qk_norm=False), dict(use_routing_bias=False),
+        dict(qk_norm_type="per_head"), dict(shared_intermediate_size=8)],
+    "deepseek_v2": OLD + [
+        dict(topk_method="group_limited_greedy", norm_topk_prob=True),
+        dict(scoring_func="sigmoid"), dict(moe_layer_freq=2),
+        dict(ep_size=2), dict(seq_aux=True), dict(aux_loss_alpha=0.1)],
+    "deepseek_v3": OLD + [
+        dict(topk_method="greedy"), dict(scoring_func="softmax"),
+        dict(moe_layer_freq=2), dict(ep_size=2), dict(rope_interleave=False)],
 }
 
 
@@ -175,6 +211,8 @@ def survey(family):
     base = AutoConfig.for_model(family, **copy.deepcopy(BASES[family]))
     base = {k: v for k, v in json.loads(base.to_json_string(False)).items()
             if k not in SKIPPED}
+    # a class may say "the last layer" by its number
+    base |= {k: v for k, v in BASES[family].items() if v == -1}
     model = build(family, base)
     generator = torch.Generator().manual_seed(2)
     weights = {n: torch.randn(p.shape, generator=generator)

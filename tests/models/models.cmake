@@ -25,3 +25,12 @@ if(LOONG_SANITIZE)
 endif()
 loong_test(NAME from_hf SOURCES tests/models/test_from_hf.c
   LABELS "train;models")
+add_executable(models_reference tests/models/models_reference.c ${presets})
+target_link_libraries(models_reference PRIVATE loong_all cmocka)
+target_include_directories(models_reference PRIVATE
+  ${PROJECT_SOURCE_DIR}/tests)
+target_compile_definitions(models_reference PRIVATE
+  LOONG_SOURCE_DIR="${PROJECT_SOURCE_DIR}")
+add_test(NAME models_reference COMMAND sh -c
+  "$<TARGET_FILE:models_reference> | diff ${PROJECT_SOURCE_DIR}/docs/models.md -")
+set_tests_properties(models_reference PROPERTIES LABELS "docs;models")

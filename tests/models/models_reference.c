@@ -1,0 +1,383 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Prints docs/models.md from the presets and from the files that the proofs
+ * leave or read; with --families the table of families alone, and the exit
+ * code 1 when a proof of one is missing. The test models_reference compares;
+ * `build/models_reference > docs/models.md` renews. */
+#include <dirent.h>
+
+#include "decoder_config.h"
+#include "families.h"
+#include "file.h"
+#include "json.h"
+#include "loong/register.h"
+#include "preset.h"
+#include "test.h"
+
+#define GOLDEN LOONG_SOURCE_DIR "/tests/golden"
+
+enum { MAX_TYPES = 64, MAX_FAMILIES = 64 };
+
+/* What is shown of one type of config.json. */
+typedef struct type {
+    char name[40];
+    int golden;   /* configurations compared with transformers */
+    int bf16;     /* of these, in bf16 as well */
+    int exported; /* of these, read back by transformers */
+    int fields;   /* changes of config.json that were tried */
+    const family_case_t *layout;
+} type_t;
+
+typedef struct family {
+    char folder[40];
+    int type;
+    int sizes;
+    int published; /* of these, counted from a published config.json */
+} family_t;
+
+typedef struct report {
+    loong_context_t *ctx;
+    loong_json_t *published, *fields, *exported;
+    type_t types[MAX_TYPES];
+    int num_types;
+    family_t families[MAX_FAMILIES];
+    int num_families;
+} report_t;
+
+/* ---- what there is ------------------------------------------------------ */
+
+static int find_type(report_t *r, const char *name)
+{
+    for (int i = 0; i < r->num_types; i++) {
+        if (strcmp(r->types[i].name, name) == 0) {
+            return i;
+        }
+    }
+    assert_true(r->num_types < MAX_TYPES);
+    snprintf(r->types[r->num_types].name, sizeof(r->types[0].name), "%s",
+             name);
+    return r->num_types++;
+}
+
+static bool has_file(const char *fixture, const char *file)
+{
+    char path[600];
+    snprintf(path, sizeof(path), GOLDEN "/fixtures/%s/%s", fixture, file);
+    return loongi_file_exists(path);
+}
+
+static void count_fixture(report_t *r, const char *name)
+{
+    char path[600];
+    loong_json_t *config = NULL;
+    const loong_json_t *all = loongi_json_get(r->exported, "fixtures");
+    snprintf(path, sizeof(path), GOLDEN "/fixtures/%s/config.json", name);
+    assert_ok(r->ctx, loongi_json_load(r->ctx, path, &config));
+    const char *type =
+        loongi_json_string(loongi_json_get(config, "model_type"));
+    type_t *t = &r->types[find_type(r, type)];
+    const loong_json_t *exported = loongi_json_get(all, name);
+    t->golden += has_file(name, "golden.safetensors");
+    t->bf16 += has_file(name, "bf16.json");
+    t->exported += exported != NULL &&
+                   strcmp(loongi_json_string(loongi_json_get(
+                              exported, "model_type")), type) == 0;
+    loongi_json_destroy(&config);
+}
+
+static void count_fixtures(report_t *r)
+{
+    struct dirent **names = NULL;
+    int count = scandir(GOLDEN "/fixtures", &names, NULL, alphasort);
+    for (int i = 0; i < count; i++) {
+        if (names[i]->d_name[0] != '.') {
+            count_fixture(r, names[i]->d_name);
+        }
+        free(names[i]);
+    }
+    free(names);
+}
+
+static void count_fields(report_t *r)
+{
+    for (int64_t i = 0; i < loongi_json_count(r->fields); i++) {
+        const loong_json_t *f = loongi_json_at(r->fields, i);
+        const char *name = loongi_json_string(loongi_json_get(f,
+                                                              "model_type"));
+        r->types[find_type(r, name)].fields +=
+            (int)loongi_json_count(loongi_json_get(f, "cases"));
+    }
+}
+
+static void count_preset(void *user, const char *name)
+{
+    report_t *r = user;
+    char folder[40];
+    loong_pairs_t *pairs = preset_load(r->ctx, name);
+    int type = find_type(r, loongi_pairs_get(pairs, "family"));
+    snprintf(folder, sizeof(folder), "%.*s", (int)strcspn(name, "/"), name);
+    int i = 0;
+    while (i < r->num_families &&
+           (r->families[i].type != type ||
+            strcmp(r->families[i].folder, folder) != 0)) {
+        i++;
+    }
+    if (i == r->num_families) {
+        assert_true(r->num_families < MAX_FAMILIES);
+        r->num_families++;
+        r->families[i].type = type;
+        memcpy(r->families[i].folder, folder, sizeof(folder));
+    }
+    const loong_json_t *entry = loongi_json_get(r->published, name);
+    r->families[i].sizes++;
+    r->families[i].published +=
+        entry != NULL && loongi_json_bool(loongi_json_get(entry, "published"));
+    loongi_pairs_destroy(&pairs);
+}
+
+static void collect(report_t *r)
+{
+    count_fixtures(r);
+    count_fields(r);
+    for (int64_t i = 0; i < LOONG_COUNT_OF(family_cases); i++) {
+        int type = find_type(r, family_cases[i].model_type);
+        r->types[type].layout = &family_cases[i];
+    }
+    (void)preset_each(count_preset, r);
+}
+
+/* ---- the table of families ---------------------------------------------- */
+
+static const char *size_of(const family_case_t *f, const char *key, char *text)
+{
+    const char *at = f != NULL ? strstr(f->parallel, key) : NULL;
+    text[0] = '\0';
+    if (at != NULL) {
+        snprintf(text, 8, "%d", atoi(at + strlen(key)));
+    }
+    return text;
+}
+
+static void print_layout(const family_case_t *f)
+{
+    static const char *const keys[][2] = {
+        {TP, "tensor"}, {CP, "context"}, {PP, "pipeline"}, {EP, "expert"},
+        {ETP, "expert tensor"}};
+    char text[8];
+    bool some = false;
+    printf(" ");
+    if (f != NULL) {
+        printf("✓ %d ranks:", f->ranks);
+    }
+    for (int64_t i = 0; i < LOONG_COUNT_OF(keys); i++) {
+        if (size_of(f, keys[i][0], text)[0] != '\0' && text[0] != '1') {
+            printf("%s %s %s", some ? "," : "", keys[i][1], text);
+            some = true;
+        }
+    }
+    printf("%s |", f != NULL ? "" : "✗");
+}
+
+/* "✓ 4"; what transformers has no class for has no fields to try. */
+static bool print_count(int count, int wanted, bool can_be)
+{
+    if (count >= wanted) {
+        printf(" ✓ %d |", count);
+    } else {
+        printf(can_be ? " ✗ %d |" : " – |", count);
+    }
+    return count >= wanted || !can_be;
+}
+
+/* Types that transformers computes under another name: tests/golden/disguise.py
+ * renames their files. */
+static bool is_native(const type_t *t)
+{
+    static const char *const others[] = {"internlm2", "qwen", "mimo",
+                                         "kimi_k2"};
+    for (int64_t i = 0; i < LOONG_COUNT_OF(others); i++) {
+        if (strcmp(others[i], t->name) == 0) {
+            return false;
+        }
+    }
+    return true;
+}
+
+static bool print_family(const report_t *r, const family_t *f)
+{
+    const type_t *t = &r->types[f->type];
+    bool dense = t->bf16 > 0;
+    printf("| `%s` | `%s` |", f->folder, t->name);
+    bool good = print_count(t->golden, 2, true);
+    good = print_count(t->bf16, 1, dense) && good;
+    good = print_count(t->exported, t->golden, true) && good;
+    good = print_count(t->fields, 1, is_native(t)) && good;
+    print_layout(t->layout);
+    good = print_count(f->sizes, 1, true) && good && t->layout != NULL;
+    printf("\n");
+    return good;
+}
+
+static bool print_families(const report_t *r)
+{
+    bool good = true;
+    printf("| presets | model_type | golden | bf16 | exported | fields | "
+           "layouts | sizes |\n|---|---|---|---|---|---|---|---|\n");
+    for (int i = 0; i < r->num_families; i++) {
+        good = print_family(r, &r->families[i]) && good;
+    }
+    return good;
+}
+
+/* ---- sizes -------------------------------------------------------------- */
+
+static void print_grouped(int64_t value)
+{
+    char text[32];
+    int n = snprintf(text, sizeof(text), "%lld", (long long)value);
+    for (int i = 0; i < n; i++) {
+        printf("%s%c", i > 0 && (n - i) % 3 == 0 ? " " : "", text[i]);
+    }
+}
+
+static void print_attention(const loong_decoder_config_t *c)
+{
+    if (c->kv_lora_rank > 0) {
+        printf(" | %d x %d + %d, latent %lld", (int)c->num_attention_heads,
+               c->qk_head_dim, c->qk_pos_emb_head_dim,
+               (long long)c->kv_lora_rank);
+    } else {
+        printf(" | %d / %d x %d", (int)c->num_attention_heads,
+               (int)c->num_query_groups, (int)c->kv_channels);
+    }
+}
+
+static void print_preset(void *user, const char *name)
+{
+    report_t *r = user;
+    preset_size_t size;
+    loong_decoder_config_t c;
+    const loong_json_t *entry = loongi_json_get(r->published, name);
+    loong_pairs_t *pairs = preset_load(r->ctx, name);
+    preset_measure(r->ctx, pairs, &size);
+    assert_ok(r->ctx, loongi_decoder_configure(r->ctx, pairs, &c));
+    printf("| `%s` | ", name);
+    print_grouped(size.parameters);
+    printf(" | ");
+    print_grouped(size.active);
+    printf(" | %d x %lld", c.num_layers, (long long)c.hidden_size);
+    print_attention(&c);
+    if (c.num_experts > 0) {
+        printf(" | %d of %d%s", c.router.topk, c.num_experts,
+               c.shared_expert_ffn > 0 ? " + shared" : "");
+    } else {
+        printf(" |");
+    }
+    printf(" | %lld | %s%s |\n", (long long)c.max_position_embeddings,
+           loongi_json_string(loongi_json_get(entry, "counted_by")),
+           loongi_json_bool(loongi_json_get(entry, "published"))
+               ? ""
+               : ", of a size without published weights");
+    loongi_pairs_destroy(&pairs);
+}
+
+/* ---- the document ------------------------------------------------------- */
+
+static const char head[] =
+    "# Models\n"
+    "\n"
+    "Made by `models_reference` from the presets and the proofs; do not "
+    "edit.\n"
+    "\n"
+    "A recipe names a preset, and changes parts of it:\n"
+    "\n"
+    "    model: qwen3/qwen3_8b\n"
+    "    foundation: {num_layers: 4}\n"
+    "\n"
+    "or takes what the config.json of a Hugging Face directory says, "
+    "`model: {from_hf: DIR}`;\n"
+    "`init: {from_hf: DIR}` takes the weights as well. `loongrun RECIPE "
+    "--dry-run` tells\n"
+    "parameters and memory, also of a recipe that has nothing else "
+    "(`--ranks N` and\n"
+    "`parallel.*` for a layout).\n"
+    "\n"
+    "## Families\n"
+    "\n";
+
+static const char proofs[] =
+    "\n"
+    "`make families` runs what the ticks stand for and prints this table; "
+    "with\n"
+    "`PYTHON=VENV/bin/python` (tests/golden/README.md) also what needs "
+    "transformers %s.\n"
+    "\n"
+    "| column | what is shown | command |\n"
+    "|---|---|---|\n"
+    "| golden | small random configurations: logits, losses and the gradient "
+    "of every parameter equal transformers' in f64 (1e-9) and fp32 (1e-5, "
+    "gradients 1e-4) | `ctest -R '^golden$'` |\n"
+    "| bf16 | of these, inside the envelope that bf16 itself gives; not with "
+    "experts, where a rounding error sends a token elsewhere | `ctest -R "
+    "golden_bf16` |\n"
+    "| exported | of these, imported and exported in several files: the "
+    "tensors bit for bit, a config.json of the same meaning, and "
+    "transformers loads every tensor and gives the same logits | `ctest -R "
+    "'^hf$'`, `tests/golden/check_families.py` |\n"
+    "| fields | changes of config.json: what changes the model is mapped or "
+    "refused by its name | `ctest -R hf_fields`, `tests/golden/fields.py` |\n"
+    "| layouts | twenty steps of training on this many ranks and on one: "
+    "loss, gradient norm, parameters and moments agree in f64 (1e-9) | "
+    "`ctest -R families` |\n"
+    "| sizes | presets with the parameters that transformers' own class "
+    "counts, in all and for a token, and the settings of the published "
+    "config.json | `ctest -R presets`, `tests/models/published.py` |\n"
+    "\n"
+    "Every family is also planned from `model: {from_hf: DIR}` alone (`ctest "
+    "-R from_hf`), and\n"
+    "the largest presets in layouts of up to 1024 ranks within two seconds of "
+    "one core, with\n"
+    "the memory of each stage (`ctest -V -R dry_run`).\n"
+    "\n"
+    "transformers has no class for `internlm2`, `qwen`, `mimo` and "
+    "`kimi_k2`: the class that\n"
+    "computes the same does it (Llama, Qwen2, Qwen2, DeepSeek-V3), on files "
+    "renamed from and\n"
+    "to the publishers' layout (tests/golden/disguise.py). Layers that "
+    "predict further tokens\n"
+    "(DeepSeek-V3, MiMo) are left out of imports.\n"
+    "\n"
+    "## Sizes\n"
+    "\n"
+    "| `model:` | parameters | for a token | layers x width | heads / key "
+    "heads x width | experts | context | counted by |\n"
+    "|---|---|---|---|---|---|---|---|\n";
+
+static void load(report_t *r, const char *path, loong_json_t **json_p)
+{
+    assert_ok(r->ctx, loongi_json_load(r->ctx, path, json_p));
+}
+
+int main(int argc, char **argv)
+{
+    static report_t r;
+    r.ctx = test_context();
+    assert_ok(r.ctx, loong_register_builtin(r.ctx));
+    load(&r, LOONG_SOURCE_DIR "/tests/models/published.json", &r.published);
+    load(&r, GOLDEN "/fields.json", &r.fields);
+    load(&r, GOLDEN "/exported.json", &r.exported);
+    collect(&r);
+    bool alone = argc == 2 && strcmp(argv[1], "--families") == 0;
+    printf("%s", alone ? "" : head);
+    bool good = print_families(&r);
+    if (!alone) {
+        printf(proofs, loongi_json_string(
+                           loongi_json_get(r.exported, "transformers")));
+        (void)preset_each(print_preset, &r);
+    }
+    loongi_json_destroy(&r.published);
+    loongi_json_destroy(&r.fields);
+    loongi_json_destroy(&r.exported);
+    loong_context_destroy(&r.ctx);
+    return good ? 0 : 1;
+}

@@ -415,6 +415,8 @@ void loongi_graph_make_view(loong_graph_t *g, const loong_node_t *node)
     out->column = in->column;
     if (node->op->view_column != NULL) {
         out->column += node->op->view_column(node->attr);
+    }
+    if (node->op->strided_in) {
         out->ld = in->ld;
     }
 }

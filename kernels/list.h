@@ -33,9 +33,17 @@ extern "C" {
     LOONG_ISA_EACH(X, loongi_embedding_grad) \
     LOONG_ISA_EACH(X, loongi_latent_keys) \
     LOONG_ISA_EACH(X, loongi_latent_keys_grad) \
+    X(loongi_head_linear_onednn) \
+    X(loongi_head_linear_onednn_widened) \
+    X(loongi_head_linear_dw_onednn) \
+    X(loongi_head_linear_dw_onednn_widened) \
     LOONG_ISA_EACH(X, loongi_rmsnorm) \
     LOONG_ISA_EACH(X, loongi_add_rmsnorm) \
     LOONG_ISA_EACH(X, loongi_rmsnorm_grad) \
+    LOONG_ISA_EACH(X, loongi_mean_squares) \
+    LOONG_ISA_EACH(X, loongi_mean_squares_grad) \
+    LOONG_ISA_EACH(X, loongi_rms_scale) \
+    LOONG_ISA_EACH(X, loongi_rms_scale_grad) \
     LOONG_ISA_EACH(X, loongi_layernorm) \
     LOONG_ISA_EACH(X, loongi_add_layernorm) \
     LOONG_ISA_EACH(X, loongi_layernorm_grad) \
@@ -73,12 +81,18 @@ extern "C" {
     X(attention_merge)       \
     X(latent_keys)           \
     X(latent_keys_grad)      \
+    X(head_linear)           \
+    X(head_linear_dw)        \
     X(cross_entropy)         \
     X(embedding)             \
     X(embedding_grad)        \
     X(rmsnorm)               \
     X(add_rmsnorm)           \
     X(rmsnorm_grad)          \
+    X(mean_squares)          \
+    X(mean_squares_grad)     \
+    X(rms_scale)             \
+    X(rms_scale_grad)        \
     X(layernorm)             \
     X(add_layernorm)         \
     X(layernorm_grad)        \

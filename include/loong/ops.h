@@ -62,6 +62,20 @@ typedef struct loong_norm_attr {
 LOONG_API loong_val_t loong_rmsnorm(loong_graph_t *g, loong_val_t x,
                                     loong_val_t w, double eps);
 
+/* The same norm when ranks have a part of the channels each. mean_squares: x
+ * [T,C] -> factor times the sum of squares of each row [T,1] wide. rms_scale: x
+ * [T,C], m [T,1] wide, w [C] wide -> x w / sqrt(m + eps), m being the sum over
+ * the ranks. mean_squares_grad: x, dm -> dx. rms_scale_grad: dy, x, m, w -> dx,
+ * dm, dw. */
+typedef struct loong_mean_squares_attr {
+    double factor;
+} loong_mean_squares_attr_t;
+LOONG_API loong_val_t loong_mean_squares(loong_graph_t *g, loong_val_t x,
+                                         double factor);
+LOONG_API loong_val_t loong_rms_scale(loong_graph_t *g, loong_val_t x,
+                                      loong_val_t m, loong_val_t w,
+                                      double eps);
+
 /* layernorm: x [T,H], w [H] wide, b [H] wide or none -> y, mean [T,1] wide,
  * rstd [T,1] wide. add_layernorm: x, residual, w, b -> y, mean, rstd, sum. */
 LOONG_API loong_val_t loong_layernorm(loong_graph_t *g, loong_val_t x,

@@ -11,6 +11,10 @@
     X(rmsnorm)           \
     X(add_rmsnorm)       \
     X(rmsnorm_grad)      \
+    X(mean_squares)      \
+    X(mean_squares_grad) \
+    X(rms_scale)         \
+    X(rms_scale_grad)    \
     X(layernorm)         \
     X(add_layernorm)     \
     X(layernorm_grad)    \
@@ -53,6 +57,8 @@
     X(ring_attention)    \
     X(latent_keys)       \
     X(latent_keys_grad)  \
+    X(head_linear)       \
+    X(head_linear_dw)    \
     X(topk_router)       \
     X(topk_router_grad)  \
     X(expert_counts)     \

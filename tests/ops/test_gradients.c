@@ -37,6 +37,8 @@ static const int64_t keys[ROWS] = {7, 8, 1, 90000000000};
 #define STAT MAT(ROWS, 1)
 
 static const loong_norm_attr_t norm = {1e-2};
+static const loong_norm_attr_t large = {30.0}; /* keeps the root real */
+static const loong_mean_squares_attr_t third = {1.0 / 3.0};
 static const loong_gelu_attr_t gelu_erf = {false};
 static const loong_gelu_attr_t gelu_tanh = {true};
 static const loong_scale_attr_t factor = {-1.7};
@@ -44,6 +46,8 @@ static const loong_dropout_attr_t drop = {0.4, 5};
 static const loong_embedding_attr_t table = {3, 0, 0};
 static const loong_repeat_heads_attr_t thrice = {2, 3};
 static const loong_latent_attr_t latent = {2, 3, 2, 4};
+static const loong_head_linear_attr_t onto = {2, 5, 1, 3, false};
+static const loong_head_linear_attr_t onto_turned = {2, 5, 1, 3, true};
 static const loong_rope_attr_t halves = {6, false, false, 0};
 static const loong_rope_attr_t halves_back = {6, false, true, 0};
 static const loong_rope_attr_t pairs = {3, true, false, 0};
@@ -64,6 +68,11 @@ static const gradient_t gradients[] = {
     {"add_rmsnorm", "rmsnorm_grad", &norm, NULL, 3, 3, 5, /* the residual */
      {DY, OUT + 2, IN + 2, OUT + 1, DY + 2}, 1, {1},
      {FULL, FULL, VEC(COLS), FULL, STAT, FULL}},
+    {"mean_squares", "mean_squares_grad", &third, &third, 1, 1, 1,
+     {IN, DY}, 1, {0}, {FULL, STAT}},
+    {"rms_scale", "rms_scale_grad", &large, &large, 3, 1, 1,
+     {DY, IN, IN + 1, IN + 2}, 3, {0, 1, 2},
+     {FULL, STAT, VEC(COLS), FULL}},
     {"layernorm", "layernorm_grad", &norm, NULL, 3, 3, 1,
      {DY, IN, IN + 1, OUT + 1, OUT + 2}, 3, {0, 1, 2},
      {FULL, VEC(COLS), VEC(COLS), FULL, STAT, STAT}},
@@ -77,6 +86,14 @@ static const gradient_t gradients[] = {
     {"latent_keys", "latent_keys_grad", &latent, &latent, 2, 2, 3,
      {DY, DY + 1}, 2, {0, 1},
      {MAT(ROWS, 14), MAT(ROWS, 2), MAT(ROWS, 10), MAT(ROWS, 8)}},
+    {"head_linear", "head_linear", &onto, &onto_turned, 2, 1, 1,
+     {DY, IN + 1}, 1, {0}, {MAT(ROWS, 4), MAT(10, 4), MAT(ROWS, 3)}},
+    {"head_linear", "head_linear_dw", &onto, &onto, 2, 1, 1,
+     {DY, IN}, 1, {1}, {MAT(ROWS, 4), MAT(10, 4), MAT(ROWS, 3)}},
+    {"head_linear", "head_linear", &onto_turned, &onto, 2, 1, 1,
+     {DY, IN + 1}, 1, {0}, {MAT(ROWS, 3), MAT(10, 4), MAT(ROWS, 4)}},
+    {"head_linear", "head_linear_dw", &onto_turned, &onto_turned, 2, 1, 1,
+     {DY, IN}, 1, {1}, {MAT(ROWS, 3), MAT(10, 4), MAT(ROWS, 4)}},
     {"swiglu", "swiglu_grad", NULL, NULL, 1, 1, 1,
      {DY, IN}, 1, {0}, {FULL, MAT(ROWS, COLS / 2)}},
     {"gelu", "gelu_grad", &gelu_erf, &gelu_erf, 1, 1, 1,

@@ -27,6 +27,8 @@ static const loong_dropout_attr_t drop = {0.3, 2};
 static const loong_rope_attr_t halves = {96, false, false, 0};
 static const loong_rope_attr_t pairs = {96, true, true, 0};
 
+static const loong_norm_attr_t large_eps = {30.0};
+
 static const entry_t entries[] = {
     {"gelu_grad", &gelu_erf, "ff|f"},
     {"gelu_grad", &gelu_tanh, "ff|f"},
@@ -34,6 +36,7 @@ static const entry_t entries[] = {
     {"rmsnorm_grad", NULL, "ffwsf|fw"},
     {"layernorm_grad", NULL, "ffwss-|fww"},
     {"layernorm_grad", NULL, "ffwssf|f--"},
+    {"rms_scale_grad", &large_eps, "ffsw|fsw"},
     {"add", NULL, "ff|f"},
     {"scale", &factor, "f|f"},
     {"dropout", &drop, "fk|f"},

@@ -6,6 +6,7 @@
  * which gradient nodes slices leave. */
 #include "graph_impl.h"
 #include "loong/collective.h"
+#include "loong/latent.h"
 #include "loong/register.h"
 #include "op_device.h"
 #include "test.h"
@@ -164,6 +165,8 @@ static const loong_gelu_attr_t gelu = {false};
 static const loong_repeat_heads_attr_t heads = {4, 2};
 
 static const loong_adamw_attr_t group;
+static const loong_head_linear_attr_t four = {4, 5, 0, 5, false};
+static const loong_head_linear_attr_t beyond = {2, 10, 8, 3, false};
 
 /* X(expression, message): in the expression g is the graph, v the values. */
 #define REFUSALS(X)                                                           \
@@ -292,6 +295,16 @@ static const loong_adamw_attr_t group;
       "attention: dimension 0 of rows is 7, 6 wanted")                        \
     X(attention_type, attend(g, v->x, v->table, v->keys),                     \
       "attention: rows is int64, int32 wanted")                               \
+    X(mean_squares_factor, loong_mean_squares(g, v->x, 0.0),                  \
+      "mean_squares: factor is 0, a number above 0 up to 1 wanted")           \
+    X(rms_scale_m, loong_rms_scale(g, v->x, v->wide, v->w, 1e-5),             \
+      "rms_scale: dimension 1 of m is 12, 1 wanted")                          \
+    X(rms_scale_w, loong_rms_scale(g, v->x, v->stat, v->w5, 1e-5),            \
+      "rms_scale: dimension 0 of w is 5, 12 wanted")                          \
+    X(head_linear_rows, loong_head_linear(g, v->x, v->table, &four),          \
+      "head_linear: x has 6 rows, a multiple of its 4 heads wanted")          \
+    X(head_linear_attr, loong_head_linear(g, v->x, v->table, &beyond),        \
+      "head_linear: 2 heads, rows 8 to 10 of 10 of each")                     \
     X(sum_rows_rank, loong_sum_rows(g, v->w),                                 \
       "sum_rows: x has 1 dimensions, 2 wanted")                               \
     X(adamw_graph, apply(g, "adamw", &group, IN(v->w)),                       \
@@ -433,6 +446,25 @@ static void test_slices_overlap(void **state)
     loong_graph_destroy(&g);
 }
 
+/* A view of a slice has the slice's rows: neither dense nor elsewhere. */
+static void test_view_of_slice(void **state)
+{
+    loong_precision_t precision = {LOONG_F32, LOONG_F32};
+    loong_mesh_t mesh = loong_mesh_single();
+    loong_graph_t *g = NULL;
+    mesh.size[LOONG_AXIS_TP] = 2;
+    assert_ok(*state, loong_graph_create(*state, precision, &g));
+    loong_graph_set_mesh(g, &mesh);
+    loong_val_t x = input(g, "x", LOONG_F32, loong_shape_2d(T, H));
+    loong_val_t y =
+        loong_replicate(g, loong_slice(g, x, 3, 5), LOONG_GROUP_TP);
+    assert_ok(*state, loong_graph_status(g));
+    assert_int_equal(g->values[y].root, x);
+    assert_int_equal(g->values[y].column, 3);
+    assert_int_equal(g->values[y].ld, H);
+    loong_graph_destroy(&g);
+}
+
 /* ---- kernels ------------------------------------------------------------- */
 
 /* Views have no kernels. */
@@ -442,7 +474,8 @@ static const char *const run_ops[] = {
     "swiglu", "swiglu_grad", "gelu", "gelu_grad", "add", "scale", "dropout",
     "cast", "copy", "accumulate", "sum_rows", "concat", "slice_grad",
     "zigzag", "repeat_heads", "sum_heads", "linear", "linear_dw", "attention",
-    "attention_grad",
+    "attention_grad", "mean_squares", "mean_squares_grad", "rms_scale",
+    "rms_scale_grad", "head_linear", "head_linear_dw",
     "cross_entropy", "adamw", "sumsq", "sum", "topk_router",
     "sign_step", "topk_router_grad", "expert_counts", "expert_excess",
     "expert_capacity", "router_loss", "router_loss_grad",
@@ -491,9 +524,12 @@ static void check_kernels(loong_context_t *ctx, const loong_op_t *op)
     static const loong_attention_attr_t attention = {
         .heads = 2, .kv_heads = 1, .head_dim = 6, .max_seqlen = T};
     static const loong_cross_entropy_attr_t loss = {.vocab = 5};
+    static const loong_head_linear_attr_t heads_of_two = {2, 6, 0, 6, false};
     const void *attr = strncmp(op->name, "attention", 9) == 0 ? &attention
                        : strcmp(op->name, "cross_entropy") == 0
                            ? &loss
+                       : strncmp(op->name, "head_linear", 11) == 0
+                           ? (const void *)&heads_of_two
                            : (const void *)zeros;
     loong_kernel_query_t q = query_of(op, attr);
     check_list(ctx, &q, OP_DEVICE);
@@ -539,6 +575,7 @@ int main(void)
         cmocka_unit_test(test_no_gradient),
         cmocka_unit_test(test_slices_cover),
         cmocka_unit_test(test_slices_overlap),
+        cmocka_unit_test(test_view_of_slice),
         cmocka_unit_test(test_kernels),
     };
     return cmocka_run_group_tests(tests, setup, teardown);

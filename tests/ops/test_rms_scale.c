@@ -1,0 +1,87 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * mean_squares and rms_scale, the RMS norm of channels that ranks share: every
+ * kernel against the reference. Gradients: test_gradients.c. */
+#include "op_case.h"
+
+typedef struct shape {
+    int64_t rows, cols;
+} shape_t;
+
+/* Odd sizes, below and above a vector, a chunk and a block. */
+static const shape_t shapes[] = {{1, 1}, {7, 17}, {3, 64}, {33, 31}, {70, 515}};
+
+static const loong_dtype_t types[] = {LOONG_F64, LOONG_F32, LOONG_BF16};
+
+/* The statistic is a normal number here: this keeps the root real. */
+static const loong_norm_attr_t large_eps = {30.0};
+static const loong_mean_squares_attr_t factor = {0.02};
+
+enum { GAPS = 1, ADD = 2, NO_DW = 4, VARIANTS = 8, OPS = 4 };
+
+static op_case_t make(int op, shape_t s, loong_dtype_t dtype, int bits)
+{
+    static const char *const names[OPS] = {"mean_squares", "mean_squares_grad",
+                                           "rms_scale", "rms_scale_grad"};
+    loong_dtype_t wide = dtype == LOONG_F64 ? LOONG_F64 : LOONG_F32;
+    op_arg_t full = op_mat(dtype, s.rows, s.cols);
+    op_arg_t statistic = op_mat(wide, s.rows, 1);
+    op_arg_t weights = op_vec(wide, s.cols);
+    full.gap = bits & GAPS ? 5 : 0;
+    const op_case_t cases[OPS] = {
+        {.num_in = 1, .num_out = 1, .arg = {full, statistic}},
+        {.num_in = 2, .num_out = 1, .arg = {full, statistic, full}},
+        {.num_in = 3, .num_out = 1, .arg = {full, statistic, weights, full}},
+        {.num_in = 4, .num_out = 3,
+         .arg = {full, full, statistic, weights, full, statistic, weights}},
+    };
+    op_case_t c = cases[op];
+    c.op = names[op];
+    c.attr = op < 2 ? (const void *)&factor : (const void *)&large_eps;
+    c.bound.roundings = 1;
+    c.bound.terms = LOONG_MAX(s.rows, s.cols);
+    c.threads = 1 + (bits + op) % 3;
+    if (op == 3 && bits & NO_DW) {
+        memset(&c.arg[6], 0, sizeof(c.arg[6]));
+    } else if (op == 3) {
+        c.accumulate = bits & ADD ? 4 : 0;
+    }
+    return c;
+}
+
+static void test_kernels(void **state)
+{
+    (void)state;
+    for (int op = 0; op < OPS; op++) {
+        for (int t = 0; t < LOONG_COUNT_OF(types); t++) {
+            for (int v = 0; v < VARIANTS * LOONG_COUNT_OF(shapes); v++) {
+                op_case_t c =
+                    make(op, shapes[v / VARIANTS], types[t], v % VARIANTS);
+                if (op_case_reference(&c) < 1 && types[t] != LOONG_F64) {
+                    fail_msg("%s: only the reference supports %s", c.op,
+                             loong_dtype_name(types[t]));
+                }
+            }
+        }
+    }
+}
+
+static void test_threads(void **state)
+{
+    (void)state;
+    for (int op = 0; op < OPS; op++) {
+        for (int t = 0; t < LOONG_COUNT_OF(types); t++) {
+            op_case_t c = make(op, shapes[3], types[t], 0);
+            op_case_threads(&c);
+        }
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_kernels),
+        cmocka_unit_test(test_threads),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

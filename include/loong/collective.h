@@ -69,8 +69,10 @@ LOONG_API loong_val_t loong_repeat_heads(loong_graph_t *g, loong_val_t x,
 /* ring_attention: attention of this rank's queries over the keys of all ranks
  * of a group, whose keys and values go around while each rank merges what it
  * makes of them (Liu et al. 2023). Operands without rows and key_rows; places
- * i32 [ranks * Q], rank after rank: rows of their queries and keys. The op is a
- * view of what was merged and holds the gradient rule, a second ring. */
+ * i32 [ranks * Q], rank after rank: rows of their queries and keys. Without v
+ * the values are the first channels of the one key head, and keys alone go
+ * around. The op is a view of what was merged and holds the gradient rule, a
+ * second ring. */
 LOONG_API loong_val_t
 loong_ring_attention(loong_graph_t *g,
                      const loong_attention_operands_t *operands,

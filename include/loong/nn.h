@@ -180,7 +180,12 @@ LOONG_API loong_val_t loong_nn_attention(loong_nn_t *nn, loong_val_t x,
 /* Multi-head latent attention (latent.h); scope "self_attn". Parameters: q_proj
  * (or with q_rank q_a_proj, q_a_layernorm, q_b_proj), kv_a_proj_with_mqa,
  * kv_a_layernorm, kv_b_proj, o_proj. The short vectors are made of this rank's
- * rows of the stream; the heads are shared out over TP. */
+ * rows of the stream; the heads are shared out over TP.
+ *
+ * Absorbed, kv_b_proj makes no keys and values: its key rows turn each query
+ * into one over the short vectors, which all heads then share as keys and as
+ * values, and its value rows turn what was gathered into the head's output. The
+ * same function, with other costs: loong_nn_latent_absorbs. */
 typedef struct loong_nn_latent {
     int heads;
     int64_t hidden;
@@ -194,7 +199,14 @@ typedef struct loong_nn_latent {
     double dropout;
     uint64_t stream;
     bool interleaved;
+    bool absorb;
 } loong_nn_latent_t;
+
+/* Whether the absorbed form costs less, in products and in memory: a head's
+ * query and output over the short vector, which are rope + 2 kv_rank channels,
+ * against key and value, nope + rope + v_head_dim. */
+LOONG_API bool loong_nn_latent_absorbs(int64_t kv_rank, int nope,
+                                       int v_head_dim);
 LOONG_API loong_val_t loong_nn_latent_attention(
     loong_nn_t *nn, loong_val_t x, const loong_nn_latent_t *params,
     const loong_nn_sequence_t *sequence);

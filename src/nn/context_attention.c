@@ -35,6 +35,24 @@ static loong_val_t places(loong_nn_t *nn, int64_t rows)
                                             size_of(nn, LOONG_GROUP_CP_P2P)));
 }
 
+static int64_t value_width(const loong_attention_attr_t *attr)
+{
+    int each = attr->v_head_dim > 0 ? attr->v_head_dim : attr->head_dim;
+    return (int64_t)attr->kv_heads * each;
+}
+
+/* Attention whose values may be channels of its keys. */
+static loong_val_t attend(loong_graph_t *g,
+                          const loong_attention_operands_t *operands,
+                          const loong_attention_attr_t *attr)
+{
+    loong_attention_operands_t x = *operands;
+    if (x.v == LOONG_NONE) {
+        x.v = loong_slice(g, x.k, 0, value_width(attr));
+    }
+    return loong_attention(g, &x, attr);
+}
+
 static loong_val_t gathered(loong_nn_t *nn,
                             const loong_attention_operands_t *operands,
                             const loong_attention_attr_t *attr)
@@ -44,16 +62,19 @@ static loong_val_t gathered(loong_nn_t *nn,
     loong_val_t both[2] = {x.k, x.v};
     int64_t queries = loong_value_shape(g, x.q).dim[0];
     int64_t width = loong_value_shape(g, x.k).dim[1];
-    int64_t v_width = loong_value_shape(g, x.v).dim[1];
-    loong_val_t all = loong_all_gather(
-        g, loongi_graph_moved(g, loong_concat(g, 2, both)), LOONG_GROUP_CP);
+    loong_val_t all =
+        x.v == LOONG_NONE ? x.k
+                          : loongi_graph_moved(g, loong_concat(g, 2, both));
+    all = loong_all_gather(g, all, LOONG_GROUP_CP);
     all = loong_zigzag(g, all, size_of(nn, LOONG_GROUP_CP), nn->seq_length,
                        false);
-    x.k = loong_slice(g, all, 0, width);
-    x.v = loong_slice(g, all, width, v_width);
+    x.k = x.v == LOONG_NONE ? all : loong_slice(g, all, 0, width);
+    x.v = x.v == LOONG_NONE
+              ? LOONG_NONE
+              : loong_slice(g, all, width, value_width(attr));
     x.rows = loong_slice(g, places(nn, queries),
                          rank_of(nn, LOONG_GROUP_CP) * queries, queries);
-    return loong_attention(g, &x, attr);
+    return attend(g, &x, attr);
 }
 
 /* ---- a2a and p2p --------------------------------------------------------- */
@@ -103,9 +124,10 @@ static loong_val_t exchanged(loong_nn_t *nn,
     own.first_head += rank_of(nn, LOONG_GROUP_CP_A2A) * own.heads;
     x.q = own_heads(nn, x.q);
     x.k = own_keys(nn, x.k, attr->head_dim, times);
-    x.v = own_keys(nn, x.v,
-                   attr->v_head_dim > 0 ? attr->v_head_dim : attr->head_dim,
-                   times);
+    if (x.v != LOONG_NONE) {
+        x.v = own_keys(nn, x.v, (int)(value_width(attr) / attr->kv_heads),
+                       times);
+    }
     if (x.token_key != LOONG_NONE) {
         x.token_key = loong_graph_input(g, "all_token_keys", LOONG_I64,
                                         loong_shape_1d(rows));
@@ -114,7 +136,7 @@ static loong_val_t exchanged(loong_nn_t *nn,
         size_of(nn, LOONG_GROUP_CP_P2P) > 1
             ? loong_ring_attention(g, &x, places(nn, rows),
                                    LOONG_GROUP_CP_P2P, &own)
-            : loong_attention(g, &x, &own);
+            : attend(g, &x, &own);
     return loong_all_to_all_columns(g, in_order(nn, o, true),
                                     LOONG_GROUP_CP_A2A);
 }
@@ -125,7 +147,7 @@ loongi_context_attention(loong_nn_t *nn,
                          const loong_attention_attr_t *attr)
 {
     if (size_of(nn, LOONG_GROUP_CP) == 1) {
-        return loong_attention(nn->graph, operands, attr);
+        return attend(nn->graph, operands, attr);
     }
     return nn->cp_comm == LOONG_CP_ALL_GATHER ? gathered(nn, operands, attr)
                                               : exchanged(nn, operands, attr);

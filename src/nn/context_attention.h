@@ -11,7 +11,9 @@ extern "C" {
 #endif
 
 /* loong_attention of this rank's queries (operands without `rows`) over the
- * keys of all ranks of CP; alone in the group it is loong_attention. */
+ * keys of all ranks of CP; alone in the group it is loong_attention. Without v
+ * the values are the first channels of the one key head: nothing but keys goes
+ * between ranks. */
 loong_val_t
 loongi_context_attention(loong_nn_t *nn,
                          const loong_attention_operands_t *operands,

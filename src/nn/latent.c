@@ -20,6 +20,13 @@ typedef struct latent {
     loong_nn_share_t heads; /* of this rank */
 } latent_t;
 
+/* What attention works with. */
+typedef struct head_sizes {
+    int keys;    /* heads of them */
+    int width;   /* of queries and keys */
+    int v_width; /* of values and outputs */
+} head_sizes_t;
+
 /* x times a matrix that every rank of TP has. */
 static loong_val_t shorten(latent_t *m, const char *name, loong_val_t x,
                            int64_t width)
@@ -69,41 +76,40 @@ static loong_val_t queries(latent_t *m, loong_val_t x)
     return rotate(m, x, width);
 }
 
-static void keys_and_values(latent_t *m, loong_val_t x, loong_val_t *k_p,
-                            loong_val_t *v_p)
+/* What keys and values are made of, on all rows: the short vector of each
+ * token, and its rotated channels. */
+static void short_keys(latent_t *m, loong_val_t x, loong_val_t *kv_p,
+                       loong_val_t *shared_p)
 {
     const loong_nn_latent_t *p = m->p;
-    loong_latent_attr_t attr = {(int)m->heads.count, p->nope, p->rope,
-                                p->v_head_dim};
     x = shorten(m, "kv_a_proj_with_mqa", x, p->kv_rank + p->rope);
     loong_val_t kv = loong_slice(m->g, x, 0, p->kv_rank);
     loong_val_t shared = loong_slice(m->g, x, p->kv_rank, p->rope);
     kv = norm(m, "kv_a_layernorm", kv, p->kv_rank);
-    kv = spread(m, "kv_b_proj", loong_nn_enter(m->nn, kv),
-                p->nope + p->v_head_dim);
-    shared = rotate(m, loong_nn_enter(m->nn, shared), p->rope);
-    loong_latent_keys(m->g, kv, shared, &attr, k_p, v_p);
+    *kv_p = loong_nn_enter(m->nn, kv);
+    *shared_p = rotate(m, loong_nn_enter(m->nn, shared), p->rope);
 }
 
-static loong_val_t attend(latent_t *m, loong_val_t q, loong_val_t k,
-                          loong_val_t v)
+static loong_val_t attend(latent_t *m, const loong_val_t qkv[3],
+                          const head_sizes_t *sizes)
 {
     const loong_nn_latent_t *p = m->p;
     const loong_nn_sequence_t *s = m->sequence;
     loong_attention_attr_t attr;
     memset(&attr, 0, sizeof(attr));
-    attr.heads = attr.kv_heads = (int)m->heads.count;
+    attr.heads = (int)m->heads.count;
+    attr.kv_heads = sizes->keys;
     attr.first_head = (int)m->heads.begin;
-    attr.head_dim = p->nope + p->rope;
-    attr.v_head_dim = p->v_head_dim;
+    attr.head_dim = sizes->width;
+    attr.v_head_dim = sizes->v_width;
     attr.causal = true;
     attr.max_seqlen = p->max_seqlen;
     attr.scale = p->scale;
     attr.dropout = p->dropout;
     attr.stream = p->stream;
-    loong_attention_operands_t operands = {q,
-                                           k,
-                                           v,
+    loong_attention_operands_t operands = {qkv[0],
+                                           qkv[1],
+                                           qkv[2],
                                            s->cu_seqlens,
                                            p->dropout > 0.0 ? s->token_key
                                                             : LOONG_NONE,
@@ -115,18 +121,86 @@ static loong_val_t attend(latent_t *m, loong_val_t q, loong_val_t k,
     return o;
 }
 
+/* Keys and values of every head. */
+static loong_val_t plain(latent_t *m, loong_val_t q, loong_val_t x)
+{
+    const loong_nn_latent_t *p = m->p;
+    int heads = (int)m->heads.count;
+    loong_latent_attr_t attr = {heads, p->nope, p->rope, p->v_head_dim};
+    head_sizes_t sizes = {heads, p->nope + p->rope, p->v_head_dim};
+    loong_val_t qkv[3] = {q, LOONG_NONE, LOONG_NONE};
+    loong_val_t kv = LOONG_NONE;
+    loong_val_t shared = LOONG_NONE;
+    short_keys(m, x, &kv, &shared);
+    kv = spread(m, "kv_b_proj", kv, p->nope + p->v_head_dim);
+    loong_latent_keys(m->g, kv, shared, &attr, &qkv[1], &qkv[2]);
+    return attend(m, qkv, &sizes);
+}
+
+/* ---- the absorbed form --------------------------------------------------- */
+
+bool loong_nn_latent_absorbs(int64_t kv_rank, int nope, int v_head_dim)
+{
+    return 2 * kv_rank < nope + v_head_dim;
+}
+
+/* [T, heads * width] -> [T * heads, width], and back. */
+static loong_val_t apart(latent_t *m, loong_val_t x, int64_t width)
+{
+    loong_shape_t shape = loong_value_shape(m->g, x);
+    int64_t rows = shape.dim[0] * m->heads.count;
+    return loong_reshape(m->g, x, loong_shape_2d(rows, width));
+}
+
+static loong_val_t together(latent_t *m, loong_val_t x)
+{
+    loong_shape_t shape = loong_value_shape(m->g, x);
+    int64_t rows = shape.dim[0] / m->heads.count;
+    return loong_reshape(
+        m->g, x, loong_shape_2d(rows, shape.dim[1] * m->heads.count));
+}
+
+/* Through the key rows of each head's part of kv_b_proj, or its value rows. */
+static loong_val_t through(latent_t *m, loong_val_t x, loong_val_t w,
+                           bool values)
+{
+    const loong_nn_latent_t *p = m->p;
+    loong_head_linear_attr_t attr = {
+        (int)m->heads.count, p->nope + p->v_head_dim, values ? p->nope : 0,
+        values ? p->v_head_dim : p->nope, !values};
+    return loong_head_linear(m->g, x, w, &attr);
+}
+
+static loong_val_t absorbed(latent_t *m, loong_val_t q, loong_val_t x)
+{
+    const loong_nn_latent_t *p = m->p;
+    int rank = (int)p->kv_rank;
+    head_sizes_t sizes = {1, rank + p->rope, rank};
+    loong_val_t key[2] = {LOONG_NONE, LOONG_NONE};
+    short_keys(m, x, &key[0], &key[1]);
+    loong_val_t w = loong_nn_table(
+        m->nn, "kv_b_proj.weight",
+        loongi_nn_channels(m->heads, p->nope + p->v_head_dim), p->kv_rank,
+        m->nn->init_std);
+    q = apart(m, q, p->nope + p->rope);
+    loong_val_t query[2] = {
+        through(m, loong_slice(m->g, q, 0, p->nope), w, false),
+        loong_slice(m->g, q, p->nope, p->rope)};
+    loong_val_t qkv[3] = {together(m, loong_concat(m->g, 2, query)),
+                          loong_concat(m->g, 2, key), LOONG_NONE};
+    loong_val_t o = attend(m, qkv, &sizes);
+    return together(m, through(m, apart(m, o, rank), w, true));
+}
+
 loong_val_t loong_nn_latent_attention(loong_nn_t *nn, loong_val_t x,
                                       const loong_nn_latent_t *params,
                                       const loong_nn_sequence_t *sequence)
 {
     const loong_nn_latent_t *p = params;
     latent_t m = {nn, nn->graph, p, sequence, loong_nn_share(nn, p->heads)};
-    loong_val_t k = LOONG_NONE;
-    loong_val_t v = LOONG_NONE;
     loong_graph_push(m.g, "self_attn");
     loong_val_t q = queries(&m, x);
-    keys_and_values(&m, x, &k, &v);
-    loong_val_t o = attend(&m, q, k, v);
+    loong_val_t o = p->absorb ? absorbed(&m, q, x) : plain(&m, q, x);
     o = loong_nn_row_linear(nn, "o_proj", o,
                             loongi_nn_channels(m.heads, p->v_head_dim),
                             p->hidden, false);

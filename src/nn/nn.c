@@ -445,13 +445,48 @@ loong_nn_share_t loongi_nn_channels(loong_nn_share_t heads, int64_t head_dim)
     return share;
 }
 
-static loong_val_t head_position(loong_nn_t *nn, const char *name,
-                                 loong_val_t x, const loong_nn_attention_t *p,
+/* One norm over the heads of all ranks of TP. A head that several of them hold
+ * counts as often, in the sum of squares and in what it is divided by: the mean
+ * stays, and each holder has its part of the head's gradient. */
+static loong_val_t norm_of_all(loong_nn_t *nn, const char *name, loong_val_t x,
+                               loong_nn_share_t channels, bool shared,
+                               double eps)
+{
+    loong_graph_t *g = nn->graph;
+    start_t ones = {LOONG_INIT_ONES, 0.0};
+    int holders = shared ? loong_mesh_group_size(loong_graph_mesh(g),
+                                                 LOONG_GROUP_KV)
+                         : 1;
+    loong_placement_t place;
+    memset(&place, 0, sizeof(place));
+    if (shared) {
+        place = whole(nn, LOONG_GROUP_KV, true);
+    }
+    place = part(place, 0, channels);
+    loong_graph_push(g, "%s", name);
+    loong_val_t w = vector(nn, "weight", channels.total, ones, place);
+    loong_val_t m =
+        loong_mean_squares(g, x, 1.0 / (double)(channels.total * holders));
+    m = loong_all_reduce(g, m, LOONG_GROUP_TP);
+    m = loong_replicate(g, m, LOONG_GROUP_TP);
+    x = loong_rms_scale(g, x, m, w, eps);
+    loong_graph_pop(g);
+    return x;
+}
+
+/* Norm and position of queries or keys. */
+static loong_val_t head_position(loong_nn_t *nn, bool keys, loong_val_t x,
+                                 const loong_nn_attention_t *p,
+                                 const loong_nn_heads_t *h,
                                  const loong_nn_sequence_t *s)
 {
-    if (p->qk_norm) {
-        int64_t width = p->qk_norm_whole ? width_of(nn, x) : p->head_dim;
-        norm_spec_t spec = {LOONG_NORM_RMS, width, p->norm_eps,
+    const char *name = keys ? "k_norm" : "q_norm";
+    if (p->qk_norm && p->qk_norm_whole) {
+        x = norm_of_all(
+            nn, name, x, loongi_nn_channels(keys ? h->kv : h->q, p->head_dim),
+            keys && h->shared, p->norm_eps);
+    } else if (p->qk_norm) {
+        norm_spec_t spec = {LOONG_NORM_RMS, p->head_dim, p->norm_eps,
                             whole(nn, LOONG_GROUP_TP, true)};
         x = norm(nn, name, x, &spec);
     }
@@ -503,8 +538,8 @@ loong_val_t loong_nn_attention(loong_nn_t *nn, loong_val_t x,
     loong_graph_push(g, "self_attn");
     x = loong_nn_enter(nn, x);
     project(nn, x, p, &h, qkv);
-    loong_val_t q = head_position(nn, "q_norm", qkv[0], p, sequence);
-    loong_val_t k = head_position(nn, "k_norm", qkv[1], p, sequence);
+    loong_val_t q = head_position(nn, false, qkv[0], p, &h, sequence);
+    loong_val_t k = head_position(nn, true, qkv[1], p, &h, sequence);
     loong_attention_attr_t attr;
     memset(&attr, 0, sizeof(attr));
     attr.heads = (int)h.q.count;
@@ -530,40 +565,4 @@ loong_val_t loong_nn_attention(loong_nn_t *nn, loong_val_t x,
     o = loong_nn_leave(nn, o);
     loong_graph_pop(g);
     return o;
-}
-
-/* ---- feed-forward ------------------------------------------------------- */
-
-loong_val_t loongi_nn_feed_forward(loong_nn_t *nn, loong_val_t x,
-                                   const loong_nn_feed_forward_t *params)
-{
-    const loong_nn_feed_forward_t *p = params;
-    int64_t ffn = p->ffn;
-    loong_nn_share_t share = loong_nn_share(nn, ffn);
-    const loong_nn_column_t columns[2] = {
-        {"gate_proj", share, false, LOONG_GROUP_TP},
-        {"up_proj", share, false, LOONG_GROUP_TP},
-    };
-    loong_graph_t *g = nn->graph;
-    loong_val_t h;
-    loong_graph_push(g, "%s", p->scope);
-    x = loong_nn_enter(nn, x);
-    if (p->kind == LOONG_MLP_SWIGLU) {
-        h = loong_nn_column_linear(nn, 2, columns, x, p->bias);
-        h = loong_swiglu(g, h);
-    } else {
-        h = loong_nn_column_linear(nn, 1, columns + 1, x, p->bias);
-        h = loong_gelu(g, h, p->kind == LOONG_MLP_GELU_TANH);
-    }
-    h = loong_nn_row_linear(nn, "down_proj", h, share, p->hidden, p->bias);
-    h = loong_nn_leave(nn, h);
-    loong_graph_pop(g);
-    return h;
-}
-
-loong_val_t loong_nn_mlp(loong_nn_t *nn, loong_val_t x, loong_mlp_kind_t kind,
-                          int64_t hidden, int64_t ffn, bool bias)
-{
-    loong_nn_feed_forward_t p = {"mlp", kind, hidden, ffn, bias};
-    return loongi_nn_feed_forward(nn, x, &p);
 }

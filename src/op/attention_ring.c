@@ -50,10 +50,11 @@ const loong_op_t *const loongi_op_attention_merge = &attention_merge;
 typedef struct ring_attr {
     loong_attention_attr_t attention;
     loong_collective_attr_t group;
+    bool within; /* the values are channels of the keys */
 } ring_attr_t;
 
 /* Operands of the op: what was merged, its lse, then these; KV is k and v side
- * by side. */
+ * by side, or k alone. */
 enum { RING_Q = 2, RING_KV, RING_CU, RING_PLACES, RING_KEY, RING_ALL };
 
 /* The rank whose keys are here after `step` steps. */
@@ -102,8 +103,26 @@ static loong_val_t half(loong_graph_t *g, loong_val_t both, int which,
 {
     int64_t keys = (int64_t)a->attention.kv_heads * a->attention.head_dim;
     int64_t rest = loong_value_shape(g, both).dim[1] - keys;
+    if (a->within) {
+        return which == 0 ? both
+                          : loong_slice(g, both, 0, a->attention.v_head_dim);
+    }
     return which == 0 ? loong_slice(g, both, 0, keys)
                       : loong_slice(g, both, keys, rest);
+}
+
+/* The gradient of what goes around from those of keys and values. */
+static loong_val_t joined(loong_graph_t *g, loong_val_t dk, loong_val_t dv,
+                          const ring_attr_t *a)
+{
+    loong_val_t halves[2] = {dk, dv};
+    if (a->within) {
+        loong_slice_grad_attr_t attr = {0, a->attention.head_dim};
+        loong_val_t wide;
+        loong_graph_apply(g, loongi_op_slice_grad, &attr, 1, &dv, 1, &wide);
+        return loong_add(g, dk, wide);
+    }
+    return loong_concat(g, 2, halves);
 }
 
 static loong_status_t ring_grad(const loong_grad_call_t *call)
@@ -129,8 +148,7 @@ static loong_status_t ring_grad(const loong_grad_call_t *call)
                               places[0],            places[1]};
         loong_graph_apply(g, loongi_op_attention_grad, &a.attention, 10, in, 3,
                           d);
-        loong_val_t halves[2] = {d[1], d[2]};
-        loong_val_t own = loong_concat(g, 2, halves);
+        loong_val_t own = joined(g, d[1], d[2], &a);
         dq = s > 0 ? loong_add(g, dq, d[0]) : d[0];
         sum = s > 0 ? loong_add(g, sum, own) : own;
     }
@@ -192,9 +210,11 @@ loong_ring_attention(loong_graph_t *g,
     a.group.size = loong_mesh_group_size(mesh, group);
     a.group.rank = loong_mesh_group_rank(mesh, group);
     a.group.label = "ring_attention";
+    a.within = x->v == LOONG_NONE;
     loong_val_t out[2] = {LOONG_NONE, LOONG_NONE};
     loong_val_t halves[2] = {x->k, x->v};
-    loong_val_t both = loongi_graph_moved(g, loong_concat(g, 2, halves));
+    loong_val_t both =
+        a.within ? x->k : loongi_graph_moved(g, loong_concat(g, 2, halves));
     forward(g, x, both, places, &a, out);
     loong_val_t in[RING_ALL] = {out[0],        out[1],       x->q,  both,
                                 x->cu_seqlens, places, x->token_key};

@@ -49,6 +49,7 @@ int64_t loongi_type_rows(const loong_tensor_type_t *type);
 double loongi_cost_bytes(const loong_kernel_query_t *query);
 
 extern const loong_op_t *const loongi_op_attention_grad;
+extern const loong_op_t *const loongi_op_slice_grad;
 
 /* loong_attention, with the log-sum-exp in out[1]. */
 loong_val_t loongi_attention(loong_graph_t *g,

@@ -96,6 +96,10 @@ static const loong_recipe_key_t keys[] = {
         "latent attention: rotated channels, shared by the keys of a token"),
     INT(M "v_head_dim", NULL, 1, 4096, SAME,
         "latent attention: channels of a value"),
+    CHOICE(M "mla_absorb", NULL, "auto true false", FREE,
+           "latent attention: queries and outputs go through kv_b_proj, not "
+           "keys and values; auto: where 2 kv_lora_rank < qk_head_dim + "
+           "v_head_dim, which costs less"),
     BOOL(M "add_bias_linear", NULL, SAME, "biases in the feed-forward"),
     BOOL(M "add_qkv_bias", NULL, SAME, "biases of q, k and v"),
     BOOL(M "add_attn_proj_bias", NULL, SAME, "bias of attention's output"),

@@ -1,5 +1,5 @@
 # Random layouts against one rank: a few every day, more in the long tests.
-foreach(model qwen gpt moe latent)
+foreach(model qwen gpt moe latent absorbed minimax)
   set(recipe ${PROJECT_SOURCE_DIR}/tests/parallel/parity_${model}.yaml)
   add_test(NAME parity_${model} COMMAND loong-bench parity ${recipe}
     --layouts 2 --steps 4 --ranks 6 --seed 1)

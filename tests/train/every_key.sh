@@ -179,6 +179,7 @@ model.foundation.kv_lora_rank=16
 model.foundation.qk_head_dim=8
 model.foundation.qk_pos_emb_head_dim=4
 model.foundation.v_head_dim=12
+model.foundation.mla_absorb=true
 model.foundation.qk_layernorm_whole=false
 model.foundation.num_experts=8
 model.foundation.moe_router_topk=2

@@ -180,6 +180,11 @@ static loong_val_t latent_attention(decoder_t *d, loong_val_t x, int index)
     latent.dropout = d->request->train ? c->attention_dropout : 0.0;
     latent.stream = stream_of(index, SITE_ATTENTION);
     latent.interleaved = c->rope_interleaved;
+    latent.absorb = c->mla_absorb == LOONG_ABSORB_AUTO
+                        ? loong_nn_latent_absorbs(c->kv_lora_rank,
+                                                  c->qk_head_dim,
+                                                  c->v_head_dim)
+                        : c->mla_absorb == LOONG_ABSORB_YES;
     return loong_nn_latent_attention(&d->nn, x, &latent, &d->sequence);
 }
 

@@ -18,6 +18,13 @@
 extern "C" {
 #endif
 
+/* The form of latent attention. */
+typedef enum loong_absorb {
+    LOONG_ABSORB_AUTO, /* the one that costs less */
+    LOONG_ABSORB_YES,
+    LOONG_ABSORB_NO
+} loong_absorb_t;
+
 typedef struct loong_decoder_config {
     int num_layers;
     int64_t hidden_size;
@@ -45,6 +52,7 @@ typedef struct loong_decoder_config {
     int qk_head_dim;      /* of keys, without the rotated channels */
     int qk_pos_emb_head_dim; /* rotated channels, shared by the keys */
     int v_head_dim;
+    loong_absorb_t mla_absorb;
     bool tied; /* output matrix is the embedding */
     int64_t window_size;     /* 0: none */
     int max_window_layers;   /* layers before this one attend fully */

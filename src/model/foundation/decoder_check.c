@@ -248,7 +248,8 @@ static void check_latent(loong_problems_t *problems,
                          const loong_pairs_t *pairs)
 {
     static const char *const keys[] = {"q_lora_rank", "qk_head_dim",
-                                       "qk_pos_emb_head_dim", "v_head_dim"};
+                                       "qk_pos_emb_head_dim", "v_head_dim",
+                                       "mla_absorb"};
     for (int64_t i = 0; i < LOONG_COUNT_OF(keys) && c->kv_lora_rank == 0;
          i++) {
         if (loongi_pairs_get(pairs, keys[i]) != NULL) {

@@ -47,6 +47,11 @@ static const choice_t scores[] = {{"softmax", LOONG_SCORE_SOFTMAX},
 static const choice_t balances[] = {
     {"aux_loss", 0}, {"seq_aux_loss", 1}, {NULL, 0}};
 
+static const choice_t absorbs[] = {{"auto", LOONG_ABSORB_AUTO},
+                                   {"true", LOONG_ABSORB_YES},
+                                   {"false", LOONG_ABSORB_NO},
+                                   {NULL, 0}};
+
 static const choice_t policies[] = {{"probs", 0}, {"position", 1}, {NULL, 0}};
 
 typedef struct field {
@@ -95,6 +100,7 @@ static const field_t fields[] = {
     {"qk_head_dim", INT, AT(qk_head_dim), NULL},
     {"qk_pos_emb_head_dim", INT, AT(qk_pos_emb_head_dim), NULL},
     {"v_head_dim", INT, AT(v_head_dim), NULL},
+    {"mla_absorb", CHOICE, AT(mla_absorb), absorbs},
     {"add_bias_linear", BOOL, AT(mlp_bias), NULL},
     {"add_qkv_bias", BOOL, AT(qkv_bias), NULL},
     {"add_attn_proj_bias", BOOL, AT(attention_output_bias), NULL},
@@ -458,6 +464,7 @@ loong_status_t loongi_decoder_fill(loong_context_t *ctx, loong_pairs_t *pairs)
     receiver_t to = {set_pair, pairs};
     LOONG_TRY(loongi_decoder_configure(ctx, pairs, &config));
     config.padded_vocab_size = 1; /* as make_vocab_size_divisible_by */
+    config.mla_absorb = LOONG_ABSORB_AUTO;
     for (int64_t i = 0; i < LOONG_COUNT_OF(fields); i++) {
         LOONG_TRY(state_field(&config, &fields[i], &to));
     }

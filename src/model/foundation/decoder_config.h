@@ -26,8 +26,8 @@ loongi_decoder_state(const void *config, loong_model_state_fn add, void *user);
 
 /* States every key in one way of writing, defaults filled in: two models are
  * the same when the pairs are. Padding of the vocabulary, which no checkpoint
- * has, counts for nothing. Errors: as loongi_decoder_configure, and then the
- * pairs are as they were. */
+ * has, and the form of latent attention count for nothing. Errors: as
+ * loongi_decoder_configure, and then the pairs are as they were. */
 LOONG_NODISCARD loong_status_t loongi_decoder_fill(loong_context_t *ctx,
                                                    loong_pairs_t *pairs);
 

@@ -100,11 +100,6 @@ loong_status_t loongi_decoder_check_mesh(loong_context_t *ctx,
     }
     check_experts(&problems, c, request, mesh);
     want_share(&problems, "vocab_size", c->vocab_size, tp);
-    if (c->qk_norm_whole && tp > 1) {
-        loongi_problems_add(&problems,
-                            "tensor_model_parallel_size %d: no rank has all "
-                            "heads for qk_layernorm_whole", tp);
-    }
     if (request->sequence_parallel && request->tokens % tp != 0) {
         loongi_problems_add(&problems,
                             "sequence_parallel: %lld tokens of a micro-batch "

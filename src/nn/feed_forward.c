@@ -1,0 +1,38 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The feed-forward layer. */
+#include "nn_impl.h"
+
+loong_val_t loongi_nn_feed_forward(loong_nn_t *nn, loong_val_t x,
+                                   const loong_nn_feed_forward_t *params)
+{
+    const loong_nn_feed_forward_t *p = params;
+    int64_t ffn = p->ffn;
+    loong_nn_share_t share = loong_nn_share(nn, ffn);
+    const loong_nn_column_t columns[2] = {
+        {"gate_proj", share, false, LOONG_GROUP_TP},
+        {"up_proj", share, false, LOONG_GROUP_TP},
+    };
+    loong_graph_t *g = nn->graph;
+    loong_val_t h;
+    loong_graph_push(g, "%s", p->scope);
+    x = loong_nn_enter(nn, x);
+    if (p->kind == LOONG_MLP_SWIGLU) {
+        h = loong_nn_column_linear(nn, 2, columns, x, p->bias);
+        h = loong_swiglu(g, h);
+    } else {
+        h = loong_nn_column_linear(nn, 1, columns + 1, x, p->bias);
+        h = loong_gelu(g, h, p->kind == LOONG_MLP_GELU_TANH);
+    }
+    h = loong_nn_row_linear(nn, "down_proj", h, share, p->hidden, p->bias);
+    h = loong_nn_leave(nn, h);
+    loong_graph_pop(g);
+    return h;
+}
+
+loong_val_t loong_nn_mlp(loong_nn_t *nn, loong_val_t x, loong_mlp_kind_t kind,
+                          int64_t hidden, int64_t ffn, bool bias)
+{
+    loong_nn_feed_forward_t p = {"mlp", kind, hidden, ffn, bias};
+    return loongi_nn_feed_forward(nn, x, &p);
+}

@@ -178,13 +178,15 @@ extern "C" {
     X(layernorm)              \
     X(add_layernorm)          \
     X(layernorm_grad)         \
+    X(rope_table)             \
     X(rope)                   \
     X(dropout)                \
     X(embedding)              \
     X(embedding_grad)         \
     X(adamw)                  \
     X(sumsq)                  \
-    X(sum)
+    X(sum)                    \
+    X(tensor_stats)
 
 #define LOONG_CUDA_DECLARE(name_)                                             \
     extern const loong_kernel_t loongi_##name_##_cuda;

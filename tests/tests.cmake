@@ -54,6 +54,8 @@ foreach(name pointwise gradients in_place optimizer moe router head_linear
   loong_op_test(${name})
 endforeach()
 loong_test(NAME op_rules SOURCES tests/ops/test_rules.c LABELS ops)
+loong_test(NAME op_tables LABELS ops
+  SOURCES tests/ops/test_tables.c ${LOONG_OP_TEST_SOURCES})
 loong_test(NAME metrics SOURCES tests/unit/test_metrics.c LABELS unit)
 loong_test(NAME trainer SOURCES tests/parallel/test_trainer.c LABELS parallel
   TIMEOUT 300)

@@ -1,0 +1,89 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * rope_table, over scalings and sizes, and tensor_stats, over shapes and with
+ * numbers that are not finite: every kernel against the reference. */
+#include "op_case.h"
+#include "op_device.h"
+
+/* Kernels of a device besides the CPU's must be there. */
+static void expect_kernel(int kernels)
+{
+    if (strcmp(OP_DEVICE, "cpu") != 0) {
+        assert_true(kernels > 0);
+    }
+}
+
+static void test_rope_table(void **state)
+{
+    (void)state;
+    static const loong_rope_table_attr_t tables[] = {
+        {.rotary_dim = 2, .base = 10000.0},
+        {.rotary_dim = 128, .base = 500000.0, .scaling = LOONG_ROPE_LLAMA3,
+         .factor = 8.0, .low_freq_factor = 1.0, .high_freq_factor = 4.0,
+         .original_max_position_embeddings = 8192.0},
+        {.rotary_dim = 64, .base = 10000.0, .scaling = LOONG_ROPE_YARN,
+         .factor = 40.0, .beta_fast = 32.0, .beta_slow = 1.0, .mscale = 1.0,
+         .original_max_position_embeddings = 4096.0, .truncate = true},
+        {.rotary_dim = 26, .base = 10000.0, .scaling = LOONG_ROPE_LINEAR,
+         .factor = 4.0},
+        {.rotary_dim = 512, .base = 1000000.0, .scaling = LOONG_ROPE_DYNAMIC,
+         .factor = 2.0, .original_max_position_embeddings = 2048.0,
+         .length = 5000.0},
+    };
+    enum { T = 37 };
+    int32_t positions[T];
+    for (int t = 0; t < T; t++) {
+        positions[t] = t < 20 ? t : t * 7919; /* up to 285 thousand */
+    }
+    for (int i = 0; i < LOONG_COUNT_OF(tables); i++) {
+        op_case_t c = {.op = "rope_table", .attr = &tables[i], .num_in = 1,
+                       .num_out = 1};
+        c.arg[0] = op_vec(LOONG_I32, T);
+        c.arg[0].values = positions;
+        c.arg[1] = op_mat(LOONG_F32, T, tables[i].rotary_dim);
+        c.arg[1].gap = i % 2 * 3;
+        c.bound.roundings = 1;
+        expect_kernel(op_case_reference(&c));
+    }
+}
+
+static void check_stats(loong_dtype_t dtype, int64_t rows, int64_t cols,
+                        bool add)
+{
+    op_case_t c = {.op = "tensor_stats", .num_in = 1, .num_out = 1};
+    double *x = op_normal(rows * cols, 5, 3.0);
+    static const double held[3] = {7.5, 2.0, 3.0};
+    x[rows * cols / 2] = INFINITY;
+    x[rows * cols / 3] = NAN;
+    x[0] = -40.0; /* the largest */
+    c.arg[0] = op_mat(dtype, rows, cols);
+    c.arg[0].wide_values = x;
+    c.arg[0].gap = cols % 3;
+    c.arg[1] = op_vec(LOONG_F64, 3);
+    c.arg[1].wide_values = held;
+    c.accumulate = add;
+    c.bound.terms = rows * cols;
+    expect_kernel(op_case_reference(&c));
+    free(x);
+}
+
+static void test_stats(void **state)
+{
+    (void)state;
+    static const int64_t shapes[][2] = {{1, 8}, {3, 5}, {67, 129}, {300, 64}};
+    static const loong_dtype_t types[] = {LOONG_F32, LOONG_BF16};
+    for (int i = 0; i < LOONG_COUNT_OF(shapes); i++) {
+        for (int t = 0; t < LOONG_COUNT_OF(types); t++) {
+            check_stats(types[t], shapes[i][0], shapes[i][1], i % 2 == t);
+        }
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_rope_table),
+        cmocka_unit_test(test_stats),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -153,7 +153,9 @@ extern "C" {
 #define LOONG_CUDA_KERNELS(X) \
     X(linear)                 \
     X(linear_dw)              \
+    X(attention_tiles)        \
     X(attention)              \
+    X(attention_grad_tiles)   \
     X(attention_grad)         \
     X(attention_merge)        \
     X(cross_entropy)          \

@@ -1,10 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * attention and attention_grad for all types and head sizes, in fp32; the
- * formulas stand in attention_ref.c. A warp takes a query of a head (or a key
- * of a key head) and goes through what it sees 32 at a time: first each lane
- * has one of them, then each lane eight channels. For bf16 the tiles of
- * attention_tiles_cuda.cu come first. */
+ * attention and attention_grad of fp32; the formulas stand in attention_ref.c.
+ * A warp takes a query of a head (or a key of a key head) and goes through what
+ * it sees 32 at a time: first each lane has one of them, then each lane eight
+ * channels. bf16 goes in tiles (attention_tiles_cuda.cu). */
 #include "attention.cuh"
 
 using namespace loong_cuda;
@@ -329,9 +328,9 @@ static loong_status_t run_grad(const loong_kernel_call_t *call)
     return launched(call);
 }
 
-/* `wide` and `typed` as for cuda_support. */
-static bool support_rows(const loong_kernel_query_t *query, uint32_t wide,
-                         uint32_t typed, char reason[LOONG_REASON_SIZE])
+/* cu is the operand cu_seqlens; it and those behind it are integers. */
+static bool support_rows(const loong_kernel_query_t *query, int cu,
+                         char reason[LOONG_REASON_SIZE])
 {
     const loong_attention_attr_t *attr =
         static_cast<const loong_attention_attr_t *>(query->attr);
@@ -343,22 +342,20 @@ static bool support_rows(const loong_kernel_query_t *query, uint32_t wide,
                  (int)MOST);
         return false;
     }
-    return cuda_support(query, wide, typed, reason);
+    return cuda_support(query, ~0u, (1u << query->num_in) - (1u << cu),
+                        reason);
 }
 
 static bool support(const loong_kernel_query_t *query,
                     char reason[LOONG_REASON_SIZE])
 {
-    uint32_t lse = 1u << (query->num_in + 1);
-    uint32_t integers = (1u << query->num_in) - (1u << 3);
-    return support_rows(query, lse, integers, reason);
+    return support_rows(query, 3, reason);
 }
 
 static bool support_grad(const loong_kernel_query_t *query,
                          char reason[LOONG_REASON_SIZE])
 {
-    uint32_t integers = (1u << query->num_in) - (1u << 6);
-    return support_rows(query, 1u << 5, integers, reason);
+    return support_rows(query, 6, reason);
 }
 
 CUDA_KERNEL(attention, support, attention_workspace, run);

@@ -1,0 +1,132 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * What the tiled attention kernels share, forward and backward. A block has 64
+ * queries (or keys) of a head, or 128, sixteen or 32 of them to a warp, and
+ * goes through what they see tile by tile. Heads of up to 256 channels in bf16;
+ * they are widened with zeros to the next of the sizes that kernels are made
+ * for. */
+#ifndef LOONG_ATTENTION_TILES_CUH
+#define LOONG_ATTENTION_TILES_CUH
+
+#include "attention.cuh"
+#include "tensor.cuh"
+
+namespace loong_cuda {
+
+enum { TILE_WARPS = 4, TILE_THREADS = TILE_WARPS * WARP };
+constexpr float LOG2_E = 1.44269504088896340736f;
+constexpr float LN_2 = 0.69314718055994530942f;
+
+/* Rows of one side that a thread has in products of MT * 16 rows to a warp:
+ * number `h` (0, 1) of part m. */
+static __device__ __forceinline__ int row_in_tile(int warp, int parts, int m,
+                                                  int h)
+{
+    return (warp * parts + m) * 16 + h * 8 + (int)threadIdx.x % WARP / 4;
+}
+
+/* What is seen is in begin .. end - 1. */
+static __device__ __forceinline__ bool is_seen(const span_t &span, int64_t i)
+{
+    return i >= span.begin && i < span.end;
+}
+
+/* The sum, or the largest, of the four lanes that have a row. */
+static __device__ __forceinline__ float row_sum(float x)
+{
+    x += __shfl_xor_sync(EACH, x, 1);
+    return x + __shfl_xor_sync(EACH, x, 2);
+}
+
+static __device__ __forceinline__ float row_max(float x)
+{
+    x = fmaxf(x, __shfl_xor_sync(EACH, x, 1));
+    return fmaxf(x, __shfl_xor_sync(EACH, x, 2));
+}
+
+/* The spans of rows first .. first + rows - 1 of one side, all together. */
+struct reach_t {
+    int64_t begin, end; /* seen by one of them */
+    int64_t all_begin, all_end; /* by each */
+};
+
+static __device__ __forceinline__ reach_t reach_of(const span_t *span,
+                                                   int64_t first, int64_t rows,
+                                                   int64_t count)
+{
+    bool whole = first + rows <= count;
+    int64_t last = (whole ? first + rows : count) - 1;
+    reach_t r = {span[first].begin, span[last].end, span[last].begin,
+                 whole ? (int64_t)span[first].end : 0};
+    return r;
+}
+
+/* Rows of one head. */
+static __device__ __forceinline__ slice_t
+head_rows(const mat_t &m, int64_t first, int64_t end, int head, int d)
+{
+    slice_t x = {m, first, end, (int64_t)head * d, d};
+    return x;
+}
+
+/* Where a tile of scores stands. */
+struct place_t {
+    const loong_frame_t *frame;
+    int64_t query; /* row of q of its first query */
+    int64_t key;   /* row of k of its first key */
+    int head;
+    bool whole; /* each query of it sees each key */
+};
+
+/* ---- host ---------------------------------------------------------------- */
+
+/* Channels that kernels are made for. */
+struct tile_sizes_t {
+    int keys, values;
+};
+
+static inline tile_sizes_t tile_sizes(const loong_attention_attr_t *attr)
+{
+    int d = attr->head_dim;
+    int d_v = loongi_attention_v_dim(attr);
+    int most = d > d_v ? d : d_v;
+    if (most <= 64) {
+        return {64, 64};
+    }
+    if (most <= 128) {
+        return {128, 128};
+    }
+    if (d <= 192 && d_v <= 128) { /* latent attention */
+        return {192, 128};
+    }
+    return {256, 256};
+}
+
+static inline bool tiles_support(const loong_kernel_query_t *query,
+                                 char reason[LOONG_REASON_SIZE])
+{
+    const loong_attention_attr_t *attr =
+        static_cast<const loong_attention_attr_t *>(query->attr);
+    int d = LOONG_MAX(attr->head_dim, loongi_attention_v_dim(attr));
+    if (query->arg[0].dtype != LOONG_BF16) {
+        snprintf(reason, LOONG_REASON_SIZE,
+                 "operands of type %s, tensor cores take bf16",
+                 loong_dtype_name(query->arg[0].dtype));
+        return false;
+    }
+    if (d > 256) {
+        snprintf(reason, LOONG_REASON_SIZE,
+                 "heads of %d channels, this kernel takes up to 256", d);
+        return false;
+    }
+    if (!(attr->scale > 0.0)) {
+        snprintf(reason, LOONG_REASON_SIZE, "scale %g is not positive",
+                 attr->scale);
+        return false;
+    }
+    return true;
+}
+
+} // namespace loong_cuda
+
+#endif

@@ -1,0 +1,262 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * attention in tiles on tensor cores (running maximum and sum as in Dao et al.
+ * 2022). Per tile of keys: scores, their powers, and these times the values;
+ * scores and powers never leave registers. While a tile is multiplied the next
+ * keys are on their way, during the scores its values. */
+#include "attention_tiles.cuh"
+
+using namespace loong_cuda;
+
+namespace {
+
+enum { KEYS = 64 }; /* of a tile */
+
+template <int DK, int DV, int MT> struct forward_t {
+    enum { QUERIES = 16 * MT * TILE_WARPS };
+    static constexpr size_t SHARED =
+        sizeof(half_t) * (QUERIES * DK + KEYS * (DK + DV));
+};
+
+/* What a thread has of its rows. */
+template <int DV, int MT> struct sums_t {
+    float o[MT][DV / 8][4];
+    float top[MT][2]; /* the largest score so far */
+    float sum[MT][2]; /* of powers, the thread's own part */
+    span_t span[MT][2];
+};
+
+/* Scores that no probability belongs to become minus infinity. */
+template <int MT>
+__device__ __forceinline__ void mask(float s[MT][KEYS / 8][4],
+                                     const span_t span[MT][2], int64_t first)
+{
+    int col = (int)threadIdx.x % 4 * 2;
+#pragma unroll
+    for (int m = 0; m < MT; m++) {
+#pragma unroll
+        for (int n = 0; n < KEYS / 8; n++) {
+#pragma unroll
+            for (int i = 0; i < 4; i++) {
+                if (!is_seen(span[m][i / 2], first + n * 8 + col + i % 2)) {
+                    s[m][n][i] = -INFINITY;
+                }
+            }
+        }
+    }
+}
+
+/* Scores of one row become powers, sums before are brought to the new
+ * maximum. */
+template <int DV, int MT>
+__device__ __forceinline__ void make_powers(sums_t<DV, MT> &r, int m, int h,
+                                            float s[KEYS / 8][4],
+                                            float factor)
+{
+    float top = r.top[m][h];
+#pragma unroll
+    for (int n = 0; n < KEYS / 8; n++) {
+        top = fmaxf(top, fmaxf(s[n][2 * h], s[n][2 * h + 1]));
+    }
+    top = row_max(top);
+    /* No score yet: any finite reference will do. */
+    float base = top == -INFINITY ? 0.0f : top * factor;
+    float decay = exp2_of(r.top[m][h] * factor - base);
+    float sum = r.sum[m][h] * decay;
+    r.top[m][h] = top;
+#pragma unroll
+    for (int n = 0; n < KEYS / 8; n++) {
+#pragma unroll
+        for (int i = 2 * h; i < 2 * h + 2; i++) {
+            s[n][i] = exp2_of(s[n][i] * factor - base);
+            sum += s[n][i];
+        }
+    }
+    r.sum[m][h] = sum;
+#pragma unroll
+    for (int n = 0; n < DV / 8; n++) {
+        r.o[m][n][2 * h] *= decay;
+        r.o[m][n][2 * h + 1] *= decay;
+    }
+}
+
+template <int MT>
+__device__ void drop(const attention_t &a, const place_t &place,
+                     const span_t span[MT][2], float s[MT][KEYS / 8][4])
+{
+    int warp = (int)threadIdx.x / WARP;
+    int col = (int)threadIdx.x % 4 * 2;
+    for (int m = 0; m < MT; m++) {
+#pragma unroll
+        for (int n = 0; n < KEYS / 8; n++) {
+#pragma unroll
+            for (int i = 0; i < 4; i++) {
+                int64_t key = place.key + n * 8 + col + i % 2;
+                if (is_seen(span[m][i / 2], key)) {
+                    int64_t t =
+                        place.query + row_in_tile(warp, MT, m, i / 2);
+                    s[m][n][i] *= factor_of(a.chance, place.frame, t,
+                                            place.head, a.keys[key].place);
+                }
+            }
+        }
+    }
+}
+
+/* Outputs into the room of the queries, from there to memory. */
+template <int DV, int MT>
+__device__ __forceinline__ void finish(const attention_t &a,
+                                       const place_t &place, int64_t queries,
+                                       sums_t<DV, MT> &r, half_t *room)
+{
+    int64_t first = place.query;
+    int head = place.head;
+    int warp = (int)threadIdx.x / WARP;
+    int lane = (int)threadIdx.x % WARP;
+    float inverse[MT][2];
+    for (int m = 0; m < MT; m++) {
+        for (int h = 0; h < 2; h++) {
+            float sum = row_sum(r.sum[m][h]);
+            int64_t t = first + row_in_tile(warp, MT, m, h);
+            inverse[m][h] = sum > 0.0f ? 1.0f / sum : 0.0f;
+            if (a.lse.p != NULL && lane % 4 == 0 && t < queries) {
+                row_of<float>(a.lse, t)[head] =
+                    a.scale * r.top[m][h] + logf(sum);
+            }
+        }
+    }
+    put_rows<DV, MT, DV>(room, warp * MT * 16, 0, r.o, inverse);
+    __syncwarp();
+    store_tile<MT * 16, DV, WARP>(
+        head_rows(a.o, first, queries, head, a.d_v), room, lane,
+        warp * MT * 16);
+}
+
+template <int DK, int DV, int MT, bool DROPS>
+__global__ void __launch_bounds__(TILE_THREADS)
+    forward_tiles(attention_t a, const loong_frame_t *frame)
+{
+    enum { QUERIES = forward_t<DK, DV, MT>::QUERIES };
+    LOONG_SHARED_DYNAMIC(half_t, q);
+    half_t *k = q + QUERIES * DK;
+    half_t *v = k + KEYS * DK;
+    int64_t queries = rows_of(a.q, frame);
+    int64_t keys = rows_of(a.k, frame);
+    /* Late queries see the most keys: they come first. */
+    int64_t first = (int64_t)(gridDim.x - 1 - blockIdx.x) * QUERIES;
+    int head = (int)blockIdx.y;
+    int of = head / a.group;
+    int warp = (int)threadIdx.x / WARP;
+    float factor = a.scale * LOG2_E;
+    if (first >= queries) {
+        return;
+    }
+    sums_t<DV, MT> r;
+    reach_t reach = reach_of(a.queries, first, QUERIES, queries);
+    clear<MT, DV>(r.o);
+    for (int m = 0; m < MT; m++) {
+        for (int h = 0; h < 2; h++) {
+            int64_t t = first + row_in_tile(warp, MT, m, h);
+            span_t none = {0, 0, 0};
+            r.span[m][h] = t < queries ? a.queries[t] : none;
+            r.top[m][h] = -INFINITY;
+            r.sum[m][h] = 0.0f;
+        }
+    }
+    load_tile<QUERIES, DK, TILE_THREADS>(
+        q, head_rows(a.q, first, queries, head, a.d));
+    load_tile<KEYS, DK, TILE_THREADS>(
+        k, head_rows(a.k, reach.begin, keys, of, a.d));
+    COPIES_COMMIT();
+    for (int64_t at = reach.begin; at < reach.end; at += KEYS) {
+        float s[MT][KEYS / 8][4];
+        COPIES_WAIT(0);
+        __syncthreads(); /* keys are there, values were used */
+        load_tile<KEYS, DV, TILE_THREADS>(
+            v, head_rows(a.v, at, keys, of, a.d_v));
+        COPIES_COMMIT();
+        clear<MT, KEYS>(s);
+        multiply_rows<DK, MT, KEYS>(s, q, warp * MT * 16, k);
+        bool whole = at >= reach.all_begin && at + KEYS <= reach.all_end;
+        place_t place = {frame, first, at, head, whole};
+        if (!whole) {
+            mask<MT>(s, r.span, at);
+        }
+#pragma unroll
+        for (int m = 0; m < MT; m++) {
+            make_powers<DV, MT>(r, m, 0, s[m], factor);
+            make_powers<DV, MT>(r, m, 1, s[m], factor);
+        }
+        if (DROPS) {
+            drop<MT>(a, place, r.span, s);
+        }
+        COPIES_WAIT(0);
+        __syncthreads(); /* values are there, keys were used */
+        if (at + KEYS < reach.end) {
+            load_tile<KEYS, DK, TILE_THREADS>(
+                k, head_rows(a.k, at + KEYS, keys, of, a.d));
+            COPIES_COMMIT();
+        }
+        multiply_on<DV, MT, KEYS, DV>(r.o, s, v, 0);
+    }
+    COPIES_WAIT(0);
+    __syncthreads(); /* the queries were used, or nothing was to be seen */
+    place_t place = {frame, first, 0, head, true};
+    finish<DV, MT>(a, place, queries, r, q);
+}
+
+template <int DK, int DV, int MT>
+loong_status_t launch(const loong_kernel_call_t *call, const attention_t &a)
+{
+    typedef forward_t<DK, DV, MT> shape;
+    int64_t tiles = (a.q.rows + shape::QUERIES - 1) / shape::QUERIES;
+    dim3 grid((unsigned)tiles, (unsigned)a.heads);
+    if (a.chance.limit > 0) {
+        LOONG_TRY(allow_shared(call, forward_tiles<DK, DV, MT, true>,
+                               shape::SHARED));
+        LOONG_LAUNCH((forward_tiles<DK, DV, MT, true>), grid,
+                     dim3(TILE_THREADS), shape::SHARED, stream_of(call), a,
+                     call->device_frame);
+    } else {
+        LOONG_TRY(allow_shared(call, forward_tiles<DK, DV, MT, false>,
+                               shape::SHARED));
+        LOONG_LAUNCH((forward_tiles<DK, DV, MT, false>), grid,
+                     dim3(TILE_THREADS), shape::SHARED, stream_of(call), a,
+                     call->device_frame);
+    }
+    return launched(call);
+}
+
+} // namespace
+
+static loong_status_t run(const loong_kernel_call_t *call)
+{
+    attention_t a = forward_of(call);
+    tile_sizes_t size = tile_sizes(
+        static_cast<const loong_attention_attr_t *>(call->query->attr));
+    if (a.q.rows == 0) {
+        return LOONG_OK;
+    }
+    LOONG_TRY(make_spans(call, a, 3));
+    switch (size.keys) {
+    case 64:
+        return launch<64, 64, 2>(call, a);
+    case 128:
+        return launch<128, 128, 2>(call, a);
+    case 192:
+        return launch<192, 128, 2>(call, a);
+    default:
+        return launch<256, 256, 1>(call, a);
+    }
+}
+
+static bool support(const loong_kernel_query_t *query,
+                    char reason[LOONG_REASON_SIZE])
+{
+    uint32_t lse = 1u << (query->num_in + 1);
+    uint32_t integers = (1u << query->num_in) - (1u << 3);
+    return tiles_support(query, reason) &&
+           cuda_support(query, lse, integers, reason);
+}
+
+CUDA_KERNEL_NAMED(attention, tiles, support, attention_workspace, run);

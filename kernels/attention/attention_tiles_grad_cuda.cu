@@ -1,0 +1,415 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * attention_grad in tiles on tensor cores, in two kernels, so that no sum is
+ * shared between blocks and its order is fixed: one goes through the keys of a
+ * block of queries (dq), one through the queries of a block of keys, head by
+ * head of the group (dk, dv). Both make the scores again: seven products where
+ * one kernel with atomic sums would make five. The second has its products
+ * turned over, keys by queries: probabilities and slopes are left operands of
+ * the next products as they stand in registers. */
+#include "attention_tiles.cuh"
+
+using namespace loong_cuda;
+
+namespace {
+
+/* p = exp(s - lse), ds = scale p (m dp - delta); in s[] and dp[] stand p m and
+ * ds / scale afterwards. */
+struct slope_t {
+    float factor; /* scale * log2(e) */
+    float lse;    /* log2(e) times it */
+    float delta;
+};
+
+__device__ __forceinline__ void make_slope(const slope_t &of, bool seen,
+                                           float mask, float *s, float *dp)
+{
+    float p = seen ? exp2_of(*s * of.factor - of.lse) : 0.0f;
+    *dp = p * (mask * *dp - of.delta);
+    *s = p * mask;
+}
+
+/* ---- dq ------------------------------------------------------------------ */
+
+template <int DK, int DV, int MT> struct query_shape_t {
+    enum { QUERIES = 16 * MT * TILE_WARPS, KEYS = 32 };
+    static constexpr size_t SHARED =
+        sizeof(half_t) * (QUERIES * (DK + DV) + 2 * KEYS * (DK + DV));
+};
+
+/* What a thread has of its queries. */
+template <int MT> struct queries_t {
+    span_t span[MT][2];
+    slope_t slope[MT][2];
+};
+
+template <int MT>
+__device__ __forceinline__ void
+read_queries(const attention_t &a, int64_t first, int64_t count, int head,
+             queries_t<MT> &x)
+{
+    int warp = (int)threadIdx.x / WARP;
+    for (int m = 0; m < MT; m++) {
+        for (int h = 0; h < 2; h++) {
+            int64_t t = first + row_in_tile(warp, MT, m, h);
+            span_t none = {0, 0, 0};
+            bool there = t < count;
+            x.span[m][h] = there ? a.queries[t] : none;
+            x.slope[m][h].factor = a.scale * LOG2_E;
+            x.slope[m][h].lse =
+                there ? row_of<float>(a.lse, t)[head] * LOG2_E : 0.0f;
+            x.slope[m][h].delta = there ? a.delta[t * a.heads + head] : 0.0f;
+        }
+    }
+}
+
+/* Scores and do v of a tile of keys become slopes. */
+template <int MT, int KEYS, bool DROPS>
+__device__ __forceinline__ void
+query_slopes(const attention_t &a, const place_t &place,
+             const queries_t<MT> &x, float s[MT][KEYS / 8][4],
+             float dp[MT][KEYS / 8][4])
+{
+    int warp = (int)threadIdx.x / WARP;
+    int col = (int)threadIdx.x % 4 * 2;
+#pragma unroll
+    for (int m = 0; m < MT; m++) {
+#pragma unroll
+        for (int n = 0; n < KEYS / 8; n++) {
+#pragma unroll
+            for (int i = 0; i < 4; i++) {
+                int64_t key = place.key + n * 8 + col + i % 2;
+                bool seen = place.whole || is_seen(x.span[m][i / 2], key);
+                float mask = 1.0f;
+                if (DROPS && seen) {
+                    int64_t t =
+                        place.query + row_in_tile(warp, MT, m, i / 2);
+                    mask = factor_of(a.chance, place.frame, t, place.head,
+                                     a.keys[key].place);
+                }
+                make_slope(x.slope[m][i / 2], seen, mask, &s[m][n][i],
+                           &dp[m][n][i]);
+            }
+        }
+    }
+}
+
+template <int DK, int DV, int MT, bool DROPS>
+__global__ void __launch_bounds__(TILE_THREADS)
+    query_tiles(attention_t a, const loong_frame_t *frame)
+{
+    typedef query_shape_t<DK, DV, MT> shape;
+    enum { QUERIES = shape::QUERIES, KEYS = shape::KEYS };
+    LOONG_SHARED_DYNAMIC(half_t, q);
+    half_t *grad = q + QUERIES * DK;
+    half_t *stage = grad + QUERIES * DV; /* two of keys and values */
+    int64_t queries = rows_of(a.q, frame);
+    int64_t keys = rows_of(a.k, frame);
+    /* Late queries see the most keys: they come first. */
+    int64_t first = (int64_t)(gridDim.x - 1 - blockIdx.x) * QUERIES;
+    int head = (int)blockIdx.y;
+    int of = head / a.group;
+    int row = (int)threadIdx.x / WARP * MT * 16;
+    if (first >= queries) {
+        return;
+    }
+    float dq[MT][DK / 8][4];
+    queries_t<MT> x;
+    reach_t reach = reach_of(a.queries, first, QUERIES, queries);
+    clear<MT, DK>(dq);
+    read_queries<MT>(a, first, queries, head, x);
+    load_tile<QUERIES, DK, TILE_THREADS>(
+        q, head_rows(a.q, first, queries, head, a.d));
+    load_tile<QUERIES, DV, TILE_THREADS>(
+        grad, head_rows(a.grad_o, first, queries, head, a.d_v));
+    int turn = 0;
+    for (int64_t next = reach.begin; next < reach.end + KEYS; next += KEYS) {
+        half_t *k = stage + turn * KEYS * (DK + DV);
+        turn = 1 - turn;
+        if (next < reach.end) { /* on its way during the tile before */
+            load_tile<KEYS, DK, TILE_THREADS>(
+                k, head_rows(a.k, next, keys, of, a.d));
+            load_tile<KEYS, DV, TILE_THREADS>(
+                k + KEYS * DK, head_rows(a.v, next, keys, of, a.d_v));
+        }
+        COPIES_COMMIT();
+        if (next == reach.begin) {
+            continue;
+        }
+        int64_t at = next - KEYS;
+        float s[MT][KEYS / 8][4];
+        float dp[MT][KEYS / 8][4];
+        k = stage + turn * KEYS * (DK + DV);
+        COPIES_WAIT(1);
+        __syncthreads(); /* the tile is there */
+        clear<MT, KEYS>(s);
+        clear<MT, KEYS>(dp);
+        multiply_rows<DK, MT, KEYS>(s, q, row, k);
+        multiply_rows<DV, MT, KEYS>(dp, grad, row, k + KEYS * DK);
+        place_t place = {frame, first, at, head,
+                         at >= reach.all_begin && at + KEYS <= reach.all_end};
+        query_slopes<MT, KEYS, DROPS>(a, place, x, s, dp);
+        multiply_on<DK, MT, KEYS, DK>(dq, dp, k, 0);
+        __syncthreads(); /* the tile was used */
+    }
+    float scale[MT][2];
+    for (int m = 0; m < MT; m++) {
+        scale[m][0] = scale[m][1] = a.scale;
+    }
+    COPIES_WAIT(0);
+    __syncthreads(); /* also where nothing was to be seen */
+    put_rows<DK, MT, DK>(q, row, 0, dq, scale);
+    __syncwarp();
+    store_tile<MT * 16, DK, WARP>(head_rows(a.dq, first, queries, head, a.d),
+                                  q, (int)threadIdx.x % WARP, row);
+}
+
+/* ---- dk and dv ----------------------------------------------------------- */
+
+/* SPLIT 2: a second set of warps makes the same scores and sums the other half
+ * of the channels, for heads whose sums do not fit into registers. */
+template <int DK, int DV, int QUERIES_, int SPLIT> struct key_shape_t {
+    enum {
+        KEYS = 16 * TILE_WARPS,
+        QUERIES = QUERIES_,
+        THREADS = SPLIT * TILE_THREADS,
+        STAGE = QUERIES * (DK + DV) /* elements of one of two */
+    };
+    static constexpr size_t SHARED =
+        sizeof(half_t) * (KEYS * (DK + DV) + 2 * STAGE) +
+        sizeof(float) * 2 * 2 * QUERIES;
+};
+
+/* What comes with a tile of queries: lse and delta of each. */
+template <class Shape>
+__device__ __forceinline__ void read_slopes(const attention_t &a,
+                                            int64_t first, int64_t count,
+                                            int head, float *to)
+{
+    for (int i = (int)threadIdx.x; i < 2 * Shape::QUERIES;
+         i += Shape::THREADS) {
+        int64_t t = first + i % Shape::QUERIES;
+        bool lse = i < Shape::QUERIES;
+        float x = 0.0f;
+        if (t < count) {
+            x = lse ? row_of<float>(a.lse, t)[head] * LOG2_E
+                    : a.delta[t * a.heads + head];
+        }
+        to[i] = x;
+    }
+}
+
+/* Queries [begin, end) of the heads of a group, tile by tile, as one row. */
+struct walk_t {
+    int64_t begin, end;
+    int64_t tiles; /* of a head */
+    int head;      /* the first */
+};
+
+template <int DK, int DV, class Shape>
+__device__ __forceinline__ void
+load_queries(const attention_t &a, const walk_t &w, int64_t step,
+             int64_t count, half_t *stage, float *slopes)
+{
+    int head = w.head + (int)(step / w.tiles);
+    int64_t first = w.begin + step % w.tiles * Shape::QUERIES;
+    load_tile<Shape::QUERIES, DK, Shape::THREADS>(
+        stage, head_rows(a.q, first, count, head, a.d));
+    load_tile<Shape::QUERIES, DV, Shape::THREADS>(
+        stage + Shape::QUERIES * DK,
+        head_rows(a.grad_o, first, count, head, a.d_v));
+    read_slopes<Shape>(a, first, count, head, slopes);
+}
+
+/* Scores and do v, keys by queries, become slopes. */
+template <int QUERIES, bool DROPS>
+__device__ __forceinline__ void
+key_slopes(const attention_t &a, const place_t &place, const span_t span[2],
+           const float *slopes, float s[1][QUERIES / 8][4],
+           float dp[1][QUERIES / 8][4])
+{
+    int col = (int)threadIdx.x % 4 * 2;
+#pragma unroll
+    for (int n = 0; n < QUERIES / 8; n++) {
+#pragma unroll
+        for (int i = 0; i < 4; i++) {
+            int c = n * 8 + col + i % 2;
+            slope_t of = {a.scale * LOG2_E, slopes[c], slopes[QUERIES + c]};
+            bool seen =
+                place.whole || is_seen(span[i / 2], place.query + c);
+            float mask = 1.0f;
+            if (DROPS && seen) {
+                mask = factor_of(a.chance, place.frame, place.query + c,
+                                 place.head, span[i / 2].place);
+            }
+            make_slope(of, seen, mask, &s[0][n][i], &dp[0][n][i]);
+        }
+    }
+}
+
+template <int DK, int DV, int QUERIES_, int SPLIT, bool DROPS>
+__global__ void __launch_bounds__(SPLIT * TILE_THREADS)
+    key_tiles(attention_t a, const loong_frame_t *frame)
+{
+    typedef key_shape_t<DK, DV, QUERIES_, SPLIT> shape;
+    enum { KEYS = shape::KEYS, QUERIES = shape::QUERIES };
+    LOONG_SHARED_DYNAMIC(half_t, k);
+    half_t *v = k + KEYS * DK;
+    half_t *stage = v + KEYS * DV;
+    float *slopes = reinterpret_cast<float *>(stage + 2 * shape::STAGE);
+    int64_t queries = rows_of(a.q, frame);
+    int64_t keys = rows_of(a.k, frame);
+    int64_t first = (int64_t)blockIdx.x * KEYS; /* early: the most queries */
+    int of = (int)blockIdx.y;
+    int warp = (int)threadIdx.x / WARP % TILE_WARPS;
+    int part = (int)threadIdx.x / TILE_THREADS; /* of the channels */
+    if (first >= keys) {
+        return;
+    }
+    float dk[1][DK / SPLIT / 8][4];
+    float dv[1][DV / SPLIT / 8][4];
+    span_t span[2];
+    reach_t reach = reach_of(a.keys, first, KEYS, keys);
+    walk_t walk = {reach.begin, reach.end,
+                   (reach.end - reach.begin + QUERIES - 1) / QUERIES,
+                   of * a.group};
+    int64_t steps = reach.end > reach.begin ? walk.tiles * a.group : 0;
+    clear<1, DK / SPLIT>(dk);
+    clear<1, DV / SPLIT>(dv);
+    for (int h = 0; h < 2; h++) {
+        int64_t key = first + row_in_tile(warp, 1, 0, h);
+        span_t none = {0, 0, 0};
+        span[h] = key < keys ? a.keys[key] : none;
+    }
+    load_tile<KEYS, DK, shape::THREADS>(
+        k, head_rows(a.k, first, keys, of, a.d));
+    load_tile<KEYS, DV, shape::THREADS>(
+        v, head_rows(a.v, first, keys, of, a.d_v));
+    if (steps > 0) {
+        load_queries<DK, DV, shape>(a, walk, 0, queries, stage, slopes);
+    }
+    COPIES_COMMIT();
+    for (int64_t step = 0; step < steps; step++) {
+        int turn = (int)(step % 2);
+        half_t *q = stage + turn * shape::STAGE;
+        half_t *grad = q + QUERIES * DK;
+        float s[1][QUERIES / 8][4];
+        float dp[1][QUERIES / 8][4];
+        if (step + 1 < steps) { /* on its way during this one */
+            load_queries<DK, DV, shape>(
+                a, walk, step + 1, queries,
+                stage + (1 - turn) * shape::STAGE,
+                slopes + (1 - turn) * 2 * QUERIES);
+        }
+        COPIES_COMMIT();
+        COPIES_WAIT(1);
+        __syncthreads(); /* the tile is there */
+        clear<1, QUERIES>(s);
+        clear<1, QUERIES>(dp);
+        multiply_rows<DK, 1, QUERIES>(s, k, warp * 16, q);
+        multiply_rows<DV, 1, QUERIES>(dp, v, warp * 16, grad);
+        int64_t at = walk.begin + step % walk.tiles * QUERIES;
+        place_t place = {
+            frame, at, first, walk.head + (int)(step / walk.tiles),
+            at >= reach.all_begin && at + QUERIES <= reach.all_end};
+        key_slopes<QUERIES, DROPS>(a, place, span, slopes + turn * 2 * QUERIES,
+                                   s, dp);
+        multiply_on<DV, 1, QUERIES, DV / SPLIT>(dv, s, grad,
+                                                part * DV / SPLIT / PACK);
+        multiply_on<DK, 1, QUERIES, DK / SPLIT>(dk, dp, q,
+                                                part * DK / SPLIT / PACK);
+        __syncthreads(); /* the tile was used */
+    }
+    float one[1][2] = {{1.0f, 1.0f}};
+    float scale[1][2] = {{a.scale, a.scale}};
+    COPIES_WAIT(0);
+    __syncthreads(); /* keys and values were used: their room is free */
+    put_rows<DK, 1, DK / SPLIT>(k, warp * 16, part * DK / SPLIT / PACK, dk,
+                                scale);
+    put_rows<DV, 1, DV / SPLIT>(v, warp * 16, part * DV / SPLIT / PACK, dv,
+                                one);
+    __syncthreads();
+    store_tile<KEYS, DK, shape::THREADS>(
+        head_rows(a.dk, first, keys, of, a.d), k, (int)threadIdx.x, 0);
+    store_tile<KEYS, DV, shape::THREADS>(
+        head_rows(a.dv, first, keys, of, a.d_v), v, (int)threadIdx.x, 0);
+}
+
+/* ---- launches ------------------------------------------------------------ */
+
+template <int DK, int DV, int MT, bool DROPS>
+loong_status_t launch_queries(const loong_kernel_call_t *call,
+                              const attention_t &a)
+{
+    typedef query_shape_t<DK, DV, MT> shape;
+    int64_t tiles = (a.q.rows + shape::QUERIES - 1) / shape::QUERIES;
+    if (tiles == 0) {
+        return LOONG_OK;
+    }
+    LOONG_TRY(
+        allow_shared(call, query_tiles<DK, DV, MT, DROPS>, shape::SHARED));
+    LOONG_LAUNCH((query_tiles<DK, DV, MT, DROPS>),
+                 dim3((unsigned)tiles, (unsigned)a.heads), dim3(TILE_THREADS),
+                 shape::SHARED, stream_of(call), a, call->device_frame);
+    return launched(call);
+}
+
+template <int DK, int DV, int QUERIES, int SPLIT, bool DROPS>
+loong_status_t launch_keys(const loong_kernel_call_t *call,
+                           const attention_t &a)
+{
+    typedef key_shape_t<DK, DV, QUERIES, SPLIT> shape;
+    int64_t tiles = (a.k.rows + shape::KEYS - 1) / shape::KEYS;
+    if (tiles == 0) {
+        return LOONG_OK;
+    }
+    LOONG_TRY(allow_shared(call, key_tiles<DK, DV, QUERIES, SPLIT, DROPS>,
+                           shape::SHARED));
+    LOONG_LAUNCH((key_tiles<DK, DV, QUERIES, SPLIT, DROPS>),
+                 dim3((unsigned)tiles, (unsigned)(a.heads / a.group)),
+                 dim3(shape::THREADS), shape::SHARED, stream_of(call), a,
+                 call->device_frame);
+    return launched(call);
+}
+
+template <int DK, int DV, int MT, int QUERIES, int SPLIT>
+loong_status_t launch(const loong_kernel_call_t *call, const attention_t &a)
+{
+    if (a.chance.limit > 0) {
+        LOONG_TRY((launch_queries<DK, DV, MT, true>(call, a)));
+        return launch_keys<DK, DV, QUERIES, SPLIT, true>(call, a);
+    }
+    LOONG_TRY((launch_queries<DK, DV, MT, false>(call, a)));
+    return launch_keys<DK, DV, QUERIES, SPLIT, false>(call, a);
+}
+
+} // namespace
+
+static loong_status_t run(const loong_kernel_call_t *call)
+{
+    attention_t a = gradient_of(call);
+    tile_sizes_t size = tile_sizes(
+        static_cast<const loong_attention_attr_t *>(call->query->attr));
+    LOONG_TRY(make_spans(call, a, 6));
+    LOONG_TRY(make_delta(call, a));
+    switch (size.keys) {
+    case 64:
+        return launch<64, 64, 2, 64, 1>(call, a);
+    case 128:
+        return launch<128, 128, 2, 64, 1>(call, a);
+    case 192:
+        return launch<192, 128, 1, 32, 1>(call, a);
+    default:
+        return launch<256, 256, 1, 32, 2>(call, a);
+    }
+}
+
+static bool support(const loong_kernel_query_t *query,
+                    char reason[LOONG_REASON_SIZE])
+{
+    uint32_t integers = (1u << query->num_in) - (1u << 6);
+    return tiles_support(query, reason) &&
+           cuda_support(query, 1u << 5, integers, reason);
+}
+
+CUDA_KERNEL_NAMED(attention_grad, tiles, support, attention_workspace, run);

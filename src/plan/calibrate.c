@@ -5,19 +5,12 @@
 #include <string.h>
 
 #include "executor.h"
+#include "timing.h"
 
-enum {
-    COLD_BYTES = 64 << 20, /* more than a cache keeps */
-    MAX_COPIES = 16,
-    MIN_LAUNCHES = 3,
-    MAX_LAUNCHES = 25,
-    ALIGN = 64
-};
-static const double ENOUGH = 0.03; /* seconds of launches of one kernel */
+enum { ALIGN = 64 };
 /* Of the work above which a launch is timed on smaller operands, these take
  * so much. */
 static const double SMALL = 0.04;
-static const double LONG = 1.0;    /* a launch this long needs no second */
 
 /* One distinct launch. */
 typedef struct item {
@@ -71,13 +64,6 @@ loongi_calibration_get(const loong_calibration_t *calibration)
 
 /* ---- equal launches ------------------------------------------------------ */
 
-/* Does a step find this operand in a cache? What another program wrote, it
- * does not. */
-static bool is_hot(loong_base_t base)
-{
-    return base == LOONG_BASE_SCRATCH || base == LOONG_BASE_INPUT;
-}
-
 static bool same_arg(const loong_karg_t *a, const loong_karg_t *b)
 {
     return a->dtype == b->dtype && a->rank == b->rank && a->ld == b->ld &&
@@ -93,7 +79,8 @@ static bool same_launch(const loong_step_t *a, const loong_step_t *b)
                 p->num_in == q->num_in && p->num_out == q->num_out;
     for (int i = 0; same && i < p->num_in + p->num_out; i++) {
         same = same_arg(&p->arg[i], &q->arg[i]) &&
-               is_hot(a->operand[i].base) == is_hot(b->operand[i].base);
+               loongi_timing_is_hot(a->operand[i].base) ==
+                   loongi_timing_is_hot(b->operand[i].base);
     }
     if (same && a->op != NULL && a->op->attr_size > 0) {
         same = memcmp(p->attr, q->attr, a->op->attr_size) == 0;
@@ -101,99 +88,7 @@ static bool same_launch(const loong_step_t *a, const loong_step_t *b)
     return same;
 }
 
-/* ---- one launch ---------------------------------------------------------- */
-
-static int64_t extent(const loong_karg_t *arg)
-{
-    int64_t elements = (loong_karg_rows(arg, NULL) - 1) * arg->ld +
-                       loong_karg_cols(arg, NULL);
-    return loongi_round_up(elements * (int64_t)loong_dtype_size(arg->dtype),
-                           ALIGN);
-}
-
-/* Where the operands lie: hot ones once, then the workspace, then the cold
- * ones, one set after the other. */
-typedef struct placement {
-    int64_t offset[LOONG_MAX_OPERANDS];
-    int64_t workspace;
-    int64_t cold;       /* where the first set begins */
-    int64_t cold_bytes; /* of one set */
-    int64_t copies;
-} placement_t;
-
-/* Operands at one place, as an output in the place of an input, stay so. */
-static bool is_shared(const loong_step_t *step, int i, int *with_p)
-{
-    for (*with_p = 0; *with_p < i; ++*with_p) {
-        if (step->query.arg[*with_p].rank > 0 &&
-            step->operand[*with_p].base == step->operand[i].base &&
-            step->operand[*with_p].offset == step->operand[i].offset) {
-            return true;
-        }
-    }
-    return false;
-}
-
-static void place(const loong_step_t *step, placement_t *p)
-{
-    const loong_kernel_query_t *q = &step->query;
-    int64_t at = 0;
-    for (int hot = 1; hot >= 0; hot--) {
-        for (int i = 0; i < q->num_in + q->num_out; i++) {
-            loong_base_t base = step->operand[i].base;
-            int with = 0;
-            if (q->arg[i].rank == 0 || base == LOONG_BASE_INPUT ||
-                is_hot(base) != (hot == 1)) {
-                continue;
-            }
-            bool shared = is_shared(step, i, &with);
-            p->offset[i] = shared ? p->offset[with] : at;
-            at += shared ? 0 : extent(&q->arg[i]);
-        }
-        if (hot == 1) {
-            p->workspace = at;
-            at += step->kernel->workspace != NULL
-                      ? loongi_round_up((int64_t)step->kernel->workspace(q),
-                                        ALIGN)
-                      : 0;
-            p->cold = at;
-        }
-    }
-    p->cold_bytes = at - p->cold;
-    p->copies = LOONG_MIN(1 + COLD_BYTES / LOONG_MAX(p->cold_bytes, 1),
-                          (int64_t)MAX_COPIES);
-}
-
-/* Numbers from 1/8 to 1/4, be they read as bf16 or fp32. */
-static void fill(char *memory, int64_t bytes)
-{
-    uint16_t *words = (uint16_t *)(void *)memory;
-#pragma omp parallel for schedule(static)
-    for (int64_t i = 0; i < bytes / 2; i++) {
-        words[i] = (uint16_t)(0x3e00u + ((uint64_t)i * 40503u >> 7 & 0x7fu));
-    }
-}
-
-/* Integers that a kernel indexes with, in all sets. */
-static void fill_integers(char *memory, const loong_step_t *step,
-                          const placement_t *p)
-{
-    const loong_kernel_query_t *q = &step->query;
-    for (int i = 0; i < q->num_in && step->op != NULL; i++) {
-        bool integers = q->arg[i].rank > 0 &&
-                        (q->arg[i].dtype == LOONG_I32 ||
-                         q->arg[i].dtype == LOONG_I64);
-        if (!integers || step->op->example == NULL ||
-            step->operand[i].base == LOONG_BASE_INPUT) {
-            continue;
-        }
-        int64_t sets = is_hot(step->operand[i].base) ? 1 : p->copies;
-        for (int64_t s = 0; s < sets; s++) {
-            step->op->example(q, i,
-                              memory + p->offset[i] + s * p->cold_bytes);
-        }
-    }
-}
+/* ---- memory -------------------------------------------------------------- */
 
 static loong_status_t reserve(loong_calibration_t *c, size_t bytes)
 {
@@ -213,13 +108,6 @@ static loong_status_t reserve(loong_calibration_t *c, size_t bytes)
     return LOONG_OK;
 }
 
-static int by_value(const void *a, const void *b)
-{
-    double x = *(const double *)a;
-    double y = *(const double *)b;
-    return (x > y) - (x < y);
-}
-
 static bool reads_input(const loong_step_t *step)
 {
     bool reads = false;
@@ -230,53 +118,7 @@ static bool reads_input(const loong_step_t *step)
     return reads;
 }
 
-/* Lower quartile of the launches after the first: what else the machine does
- * in these few seconds should not count. */
-static loong_status_t launch(loong_calibration_t *c, const placement_t *p,
-                             loong_kernel_call_t *call,
-                             const loong_step_t *step, double *seconds_p)
-{
-    void *ptr[LOONG_MAX_OPERANDS] = {NULL};
-    double times[MAX_LAUNCHES];
-    double sum = 0.0;
-    int n = 0;
-    call->ptr = ptr;
-    for (int r = -1; r < MAX_LAUNCHES; r++) {
-        int64_t set = (r + 1) % p->copies * p->cold_bytes;
-        for (int i = 0; i < call->query->num_in + call->query->num_out; i++) {
-            loong_operand_t at = step->operand[i];
-            if (call->query->arg[i].rank > 0) {
-                ptr[i] = at.base == LOONG_BASE_INPUT
-                             ? c->params.inputs + at.offset
-                             : c->memory + p->offset[i] +
-                                   (is_hot(at.base) ? 0 : set);
-            }
-        }
-        double begin = loongi_now();
-        LOONG_TRY(step->kernel->run(call));
-        double seconds = loongi_now() - begin;
-        if (r >= 0 || seconds > LONG) {
-            times[n++] = seconds;
-            sum += seconds;
-        }
-        if ((n >= MIN_LAUNCHES && sum > ENOUGH) || sum > LONG) {
-            break;
-        }
-    }
-    qsort(times, (size_t)n, sizeof(times[0]), by_value);
-    *seconds_p = times[n / 4];
-    return LOONG_OK;
-}
-
 /* ---- smaller operands ---------------------------------------------------- */
-
-static int64_t footprint(const loong_step_t *step)
-{
-    placement_t p;
-    memset(&p, 0, sizeof(p));
-    place(step, &p);
-    return p.cold + p.copies * p.cold_bytes;
-}
 
 static loong_cost_t cost_of(const loong_step_t *step)
 {
@@ -286,7 +128,7 @@ static loong_cost_t cost_of(const loong_step_t *step)
         return cost;
     }
     for (int i = 0; i < step->query.num_in + step->query.num_out; i++) {
-        cost.bytes += (double)extent(&step->query.arg[i]);
+        cost.bytes += (double)loongi_timing_extent(&step->query.arg[i]);
     }
     return cost;
 }
@@ -389,7 +231,8 @@ static bool shrink(loong_calibration_t *c, loong_step_t *step)
 {
     double most = c->params.work;
     most *= cost_of(step).flops > most ? SMALL : 1.0;
-    while (footprint(step) > c->params.memory || cost_of(step).flops > most) {
+    while (loongi_timing_bytes(step) > c->params.memory ||
+           cost_of(step).flops > most) {
         if (!halve(c, step)) {
             return false;
         }
@@ -404,38 +247,30 @@ static loong_status_t measure(loong_calibration_t *c, item_t *item,
 {
     loong_step_t small = *item->step;
     const loong_step_t *step = &small;
-    const loong_kernel_t *kernel = step->kernel;
-    placement_t p;
-    loong_kernel_call_t call;
     double begin = loongi_now();
     if ((c->params.inputs == NULL && reads_input(step)) ||
         !shrink(c, &small)) {
         return LOONG_OK;
     }
-    memset(&p, 0, sizeof(p));
-    memset(&call, 0, sizeof(call));
-    place(step, &p);
-    int64_t bytes = p.cold + p.copies * p.cold_bytes;
-    LOONG_TRY(reserve(c, (size_t)LOONG_MAX(bytes, ALIGN)));
-    fill(c->memory, bytes);
-    fill_integers(c->memory, step, &p);
-    call.ctx = c->ctx;
-    call.query = &step->query;
-    call.frame = frame;
-    call.workspace = c->memory + p.workspace;
-    call.stream = loong_device_stream(c->params.device);
-    call.group = c->params.group;
-    call.accumulate = item->accumulate;
-    if (kernel->prepare != NULL) {
-        LOONG_TRY(kernel->prepare(c->ctx, &step->query, &call.state));
-    }
-    loong_status_t status = launch(c, &p, &call, step, &item->seconds);
-    if (kernel->destroy != NULL && call.state != NULL) {
-        kernel->destroy(c->ctx, call.state);
-    }
+    /* As many neighbours as there is memory for. */
+    int64_t bytes = loongi_timing_bytes(step);
+    int64_t neighbours = LOONG_MIN((int64_t)c->params.num_neighbours,
+                                   c->params.memory / bytes - 1);
+    LOONG_TRY(reserve(c, (size_t)(bytes * (1 + neighbours))));
+    loong_timing_t t = {c->ctx,
+                        step,
+                        item->accumulate,
+                        frame,
+                        c->memory,
+                        c->params.inputs,
+                        loong_device_stream(c->params.device),
+                        c->params.group,
+                        (int)neighbours,
+                        c->params.neighbours};
+    loong_status_t status = loongi_timing_run(&t, &item->seconds);
     if (status != LOONG_OK) {
         loongi_error_note(c->ctx, "while timing kernel %s of scope '%s'",
-                          kernel->name, step->scope);
+                          step->kernel->name, step->scope);
         return status;
     }
     loong_cost_t part = cost_of(step);

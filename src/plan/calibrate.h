@@ -3,8 +3,8 @@
  * How long programs take, from kernels timed one by one at the shapes of the
  * plan: each distinct launch (kernel, shapes, types, flags) is measured once,
  * with parameters, gradients and saved values out of the caches, as a step
- * finds them. Not collective; ranks of one machine that measure at the same
- * time share it as they would in a step. */
+ * finds them, and beside neighbours that do the same, as the ranks of a machine
+ * are. Not collective. */
 #ifndef LOONG_CALIBRATE_H
 #define LOONG_CALIBRATE_H
 
@@ -17,6 +17,13 @@ extern "C" {
 
 typedef struct loong_calibration loong_calibration_t;
 
+/* A rank of the same machine, as far as timing goes: it launches the same
+ * beside the one that is timed, on a thread of its own. */
+typedef struct loong_neighbour {
+    loong_context_t *ctx; /* of this neighbour alone, as its communicators */
+    loong_comm_t *const *group;
+} loong_neighbour_t;
+
 typedef struct loong_calibration_params {
     loong_device_t *device; /* borrowed */
     char *inputs; /* base INPUT, filled with what a loader gives; NULL: too
@@ -28,6 +35,8 @@ typedef struct loong_calibration_params {
     /* By loong_group_t, communicators of one rank: what a kernel exchanges in
      * the middle of its work takes no time. */
     loong_comm_t *const *group;
+    int num_neighbours; /* fewer where memory does not suffice for all */
+    const loong_neighbour_t *neighbours;
 } loong_calibration_params_t;
 
 LOONG_NODISCARD loong_status_t

@@ -4,6 +4,7 @@
  * added up to programs, and the schedule of all ranks of a pipeline simulated
  * with them. */
 #include <string.h>
+#include <unistd.h>
 
 #include "calibrate.h"
 #include "peers.h"
@@ -170,7 +171,7 @@ static void tell_rank(loong_trainer_t *t, int rank)
                        1e3 * seconds_of(t, rank, LOONG_ENTRY_U));
 }
 
-static void tell(loong_trainer_t *t, loong_simulation_t total,
+static void tell(loong_trainer_t *t, loong_simulation_t total, int neighbours,
                  loong_calibration_figures_t figures)
 {
     int ranks = t->component->schedule->params.ranks;
@@ -193,6 +194,9 @@ static void tell(loong_trainer_t *t, loong_simulation_t total,
     loongi_text_printf(&t->text,
                        "  from %lld launches timed in %.1f s",
                        (long long)figures.measured, figures.seconds);
+    if (neighbours > 0) {
+        loongi_text_printf(&t->text, ", beside %d of the same", neighbours);
+    }
     if (figures.shrunk > 0) {
         loongi_text_printf(&t->text, ", %lld of them on fewer rows",
                            (long long)figures.shrunk);
@@ -210,6 +214,69 @@ static void tell(loong_trainer_t *t, loong_simulation_t total,
     loongi_text_printf(&t->text, "\n");
 }
 
+/* ---- neighbours ---------------------------------------------------------- */
+
+/* The other ranks that a machine like this one has in a run. */
+typedef struct company {
+    int count;
+    loong_neighbour_t *neighbours;
+    loong_comm_t **comms; /* of one rank; the groups of each neighbour */
+} company_t;
+
+static int neighbours_of(const loong_trainer_t *t)
+{
+    int cores = (int)sysconf(_SC_NPROCESSORS_ONLN);
+    int ranks = cores / t->component->params.compile.threads;
+    return LOONG_MAX(LOONG_MIN(ranks, t->mesh.world), 1) - 1;
+}
+
+static void end_company(loong_trainer_t *t, company_t *company)
+{
+    for (int i = 0; i < company->count; i++) {
+        loong_context_t *ctx = company->neighbours[i].ctx;
+        loong_comm_destroy(&company->comms[i * LOONG_GROUP_COUNT]);
+        loong_context_destroy(&ctx);
+    }
+    loongi_free(t->ctx, company->neighbours);
+    loongi_free(t->ctx, company->comms);
+}
+
+static loong_status_t add_neighbour(loong_trainer_t *t, company_t *company)
+{
+    loong_context_t *ctx = NULL;
+    loong_comm_t **comms =
+        company->comms + company->count * LOONG_GROUP_COUNT;
+    LOONG_CHECK(t->ctx, loong_context_create(NULL, &ctx) == LOONG_OK,
+                LOONG_ERR_MEMORY, "no memory to time kernels side by side");
+    loong_status_t status = loong_comm_create_self(ctx, NULL, &comms[0]);
+    if (status != LOONG_OK) {
+        status = LOONG_FAIL(t->ctx, status, "timing kernels side by side: %s",
+                            loong_context_error(ctx));
+        loong_context_destroy(&ctx);
+        return status;
+    }
+    for (int g = 1; g < LOONG_GROUP_COUNT; g++) {
+        comms[g] = comms[0];
+    }
+    company->neighbours[company->count].ctx = ctx;
+    company->neighbours[company->count++].group = comms;
+    return LOONG_OK;
+}
+
+static loong_status_t begin_company(loong_trainer_t *t, company_t *company)
+{
+    size_t count = (size_t)neighbours_of(t);
+    LOONG_TRY(loongi_calloc(t->ctx, count + 1, sizeof(*company->neighbours),
+                            "neighbours", &company->neighbours));
+    LOONG_TRY(loongi_calloc(t->ctx, (count + 1) * LOONG_GROUP_COUNT,
+                            sizeof(loong_comm_t *), "neighbours",
+                            &company->comms));
+    while ((size_t)company->count < count) {
+        LOONG_TRY(add_neighbour(t, company));
+    }
+    return LOONG_OK;
+}
+
 /* ---- the whole ----------------------------------------------------------- */
 
 /* Would all ranks that are planned, were they as large as this one? */
@@ -220,14 +287,16 @@ static bool fits_here(const loong_trainer_t *t)
 }
 
 static loong_status_t predict(loong_trainer_t *t, loong_device_t *device,
-                              loong_comm_t *self, char *inputs)
+                              loong_comm_t *self, const company_t *company,
+                              char *inputs)
 {
     loong_comm_t *group[LOONG_GROUP_COUNT];
     limits_t most = fits_here(t) ? FULL : ROUGH;
     loong_calibration_params_t params = {
         .device = device, .inputs = inputs, .budget = most.seconds,
         .memory = most.bytes, .work = most.flops,
-        .precision = t->component->params.precision, .group = group};
+        .precision = t->component->params.precision, .group = group,
+        .num_neighbours = company->count, .neighbours = company->neighbours};
     loong_calibration_t *c = NULL;
     loong_simulation_t total;
     loong_status_t status = LOONG_OK;
@@ -245,7 +314,7 @@ static loong_status_t predict(loong_trainer_t *t, loong_device_t *device,
                                           t->timeline.costs, NULL, &total);
     }
     if (status == LOONG_OK) {
-        tell(t, total, loongi_calibration_get(c));
+        tell(t, total, company->count, loongi_calibration_get(c));
     }
     loongi_calibration_destroy(&c);
     return status;
@@ -257,6 +326,7 @@ loong_status_t loong_trainer_predict(loong_trainer_t *trainer,
     loong_trainer_t *t = trainer;
     loong_device_t *device = NULL;
     loong_comm_t *self = NULL;
+    company_t company = {0, NULL, NULL};
     void *inputs = NULL;
     size_t bytes = 0;
     LOONG_CHECK(t->ctx, t->component->schedule != NULL, LOONG_ERR_ARG,
@@ -274,8 +344,12 @@ loong_status_t loong_trainer_predict(loong_trainer_t *trainer,
         status = loong_device_alloc(device, bytes, "inputs", &inputs);
     }
     if (status == LOONG_OK) {
-        status = predict(t, device, self, inputs);
+        status = begin_company(t, &company);
     }
+    if (status == LOONG_OK) {
+        status = predict(t, device, self, &company, inputs);
+    }
+    end_company(t, &company);
     if (inputs != NULL) {
         loong_device_free(device, inputs, bytes);
     }

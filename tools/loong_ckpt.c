@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * loong-ckpt: import, export, inspect and compare model files. */
+ * loong-ckpt: the command line, and the commands that only read. */
+#include "loong_ckpt.h"
+
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "loong/checkpoint.h"
 #include "loong/exit_code.h"
-#include "loong/tokenizer.h"
 
 static const char usage_text[] =
     "usage: loong-ckpt COMMAND ...\n"
@@ -16,19 +16,33 @@ static const char usage_text[] =
     "  import HF_DIR OUT          Hugging Face directory -> native checkpoint\n"
     "                             OUT/step_00000000\n"
     "  export CKPT OUT_HF_DIR     native checkpoint -> Hugging Face directory\n"
-    "      --dtype TYPE           fp32, bf16, fp16 or fp64 (default: as "
-    "saved)\n"
-    "      --max-shard-gb N       largest file (default 5)\n"
-    "      --tokenizer DIR        take the tokenizer's files from here\n"
-    "                             (default: those kept in the checkpoint)\n"
-    "      --component NAME       which part of the model (foundation)\n"
-    "      --bos, --eos, --pad ID token ids (default: those of the run that\n"
-    "                             saved, or of --tokenizer)\n"
-    "  inspect PATH [--verify]    metadata, tensors, norms; check checksums\n"
+    "  convert PATH OUT           the same kind of files in another --dtype\n"
+    "  inspect PATH               metadata, tensors, norms\n"
+    "  verify PATH                checksums, completeness, shapes, NaN and\n"
+    "                             infinity\n"
     "  diff A B                   compare tensors and model keys\n"
+    "  map PATH                   which tensor of Hugging Face files holds\n"
+    "                             which parameter, as YAML\n"
     "\n"
     "CKPT is a save directory (its latest step) or one step_... directory;\n"
-    "PATH, A and B may be either kind.\n"
+    "PATH, A and B may be either kind. An import, export or conversion that\n"
+    "was interrupted goes on when it is called again.\n"
+    "\n"
+    "  --dtype TYPE        export, convert: fp32, bf16, fp16 or fp64\n"
+    "                      (export without it: as saved)\n"
+    "  --max-shard-gb N    export, convert: largest file (5)\n"
+    "  --tokenizer DIR     export: take the tokenizer's files from here\n"
+    "                      (default: those kept in the checkpoint)\n"
+    "  --component NAME    export: which part of the model (foundation)\n"
+    "  --bos, --eos, --pad ID  export: token ids (default: those of the run\n"
+    "                      that saved, or of --tokenizer)\n"
+    "  --map FILE          YAML: names of tensors in place of the family's;\n"
+    "                      import, export, verify, diff, map\n"
+    "  --model FILE        YAML: keys of the model in place of config.json;\n"
+    "                      import, verify, diff, map\n"
+    "  --quiet             no progress\n"
+    "\n"
+    "docs/convert-your-model.md describes both files.\n"
     "Exit codes: 0 done or equal, 1 different or failed, 2 wrong command\n"
     "line, 66 input missing, 73 output cannot be written.\n";
 
@@ -50,8 +64,7 @@ static int wrong_usage(const char *what, const char *argument)
     return LOONG_EXIT_USAGE;
 }
 
-/* What failed decides: the input of a tool, or the output it writes. */
-static int finish(loong_context_t *ctx, loong_status_t status, bool writes)
+int ckpt_finish(loong_context_t *ctx, loong_status_t status, bool writes)
 {
     if (status == LOONG_OK) {
         return LOONG_EXIT_OK;
@@ -68,174 +81,168 @@ static int finish(loong_context_t *ctx, loong_status_t status, bool writes)
                                             : LOONG_EXIT_FAILED;
 }
 
-static int run_import(loong_context_t *ctx, int argc, char **argv)
+/* ---- commands that only read ---- */
+
+static int run_inspect(loong_context_t *ctx, const ckpt_arguments_t *a)
 {
-    loong_checkpoint_import_params_t params;
-    memset(&params, 0, sizeof(params));
-    if (argc != 2) {
-        return wrong_usage("import needs HF_DIR and OUT", "");
-    }
-    params.hf_dir = argv[0];
-    params.save_dir = argv[1];
-    return finish(ctx, loong_checkpoint_import(ctx, &params), true);
+    return ckpt_finish(
+        ctx, loong_checkpoint_inspect(ctx, a->places[0], print_line, stdout),
+        false);
 }
 
-static bool parse_int(const char *text, int64_t low, int64_t *value_p)
+static int run_verify(loong_context_t *ctx, const ckpt_arguments_t *a)
+{
+    bool good = false;
+    loong_status_t status = loong_checkpoint_verify(
+        ctx, a->places[0], &a->names, print_line, stdout, &good);
+    return status == LOONG_OK && !good ? LOONG_EXIT_FAILED
+                                       : ckpt_finish(ctx, status, false);
+}
+
+static int run_diff(loong_context_t *ctx, const ckpt_arguments_t *a)
+{
+    loong_checkpoint_diff_params_t params = {a->places[0], a->places[1],
+                                             a->names, print_line, stdout};
+    bool equal = false;
+    loong_status_t status = loong_checkpoint_diff(ctx, &params, &equal);
+    return status == LOONG_OK && !equal ? LOONG_EXIT_FAILED
+                                        : ckpt_finish(ctx, status, false);
+}
+
+static int run_map(loong_context_t *ctx, const ckpt_arguments_t *a)
+{
+    return ckpt_finish(ctx,
+                       loong_checkpoint_map(ctx, a->places[0], &a->names,
+                                            print_line, stdout),
+                       false);
+}
+
+static const struct command {
+    const char *name;
+    int places;
+    const char *wants;
+    unsigned options;
+    int (*run)(loong_context_t *, const ckpt_arguments_t *);
+} commands[] = {
+    {"import", 2, "import needs HF_DIR and OUT",
+     CKPT_MODEL | CKPT_MAP | CKPT_QUIET, ckpt_import},
+    {"export", 2, "export needs CKPT and OUT_HF_DIR",
+     CKPT_DTYPE | CKPT_SHARD | CKPT_TOKENS | CKPT_COMPONENT | CKPT_MAP |
+         CKPT_QUIET,
+     ckpt_export},
+    {"convert", 2, "convert needs PATH and OUT",
+     CKPT_DTYPE | CKPT_SHARD | CKPT_QUIET, ckpt_convert},
+    {"inspect", 1, "inspect needs PATH", 0, run_inspect},
+    {"verify", 1, "verify needs PATH", CKPT_MODEL | CKPT_MAP, run_verify},
+    {"diff", 2, "diff needs A and B", CKPT_MODEL | CKPT_MAP, run_diff},
+    {"map", 1, "map needs PATH", CKPT_MODEL | CKPT_MAP, run_map}};
+
+/* ---- the command line ---- */
+
+static bool parse_id(const char *text, int64_t *value_p)
 {
     char *end = NULL;
     errno = 0;
     long long value = strtoll(text, &end, 10);
-    if (text[0] == '\0' || *end != '\0' || errno != 0 || value < low) {
+    if (text[0] == '\0' || *end != '\0' || errno != 0 || value < 0) {
         return false;
     }
     *value_p = value;
     return true;
 }
 
+static bool parse_gigabytes(const char *text, int64_t *bytes_p)
+{
+    char *end = NULL;
+    double size = strtod(text, &end);
+    *bytes_p = (int64_t)(size * 1e9);
+    return *end == '\0' && size > 0 && size < 1e6 && *bytes_p > 0;
+}
+
+static bool parse_dtype(const char *text, ckpt_arguments_t *a)
+{
+    a->convert = true;
+    return loong_dtype_from_name(text, &a->dtype) &&
+           (a->dtype == LOONG_F64 || a->dtype == LOONG_F32 ||
+            a->dtype == LOONG_BF16 || a->dtype == LOONG_F16);
+}
+
 /* Sets one option; false when the name or the value is wrong. */
-static bool set_option(loong_checkpoint_export_params_t *params,
+static bool set_option(ckpt_arguments_t *a, unsigned allowed,
                        const char *name, const char *value)
 {
-    int64_t number = 0;
+    static const char *const ids[] = {"--bos", "--eos", "--pad"};
+    const struct {
+        const char *name;
+        unsigned bit;
+        const char **text;
+    } texts[] = {{"--tokenizer", CKPT_TOKENS, &a->tokenizer},
+                 {"--component", CKPT_COMPONENT, &a->component},
+                 {"--map", CKPT_MAP, &a->names.map},
+                 {"--model", CKPT_MODEL, &a->names.model}};
+    for (size_t i = 0; i < sizeof(texts) / sizeof(texts[0]); i++) {
+        if (strcmp(name, texts[i].name) == 0) {
+            *texts[i].text = value;
+            return (allowed & texts[i].bit) != 0 && value[0] != '\0';
+        }
+    }
+    for (int i = 0; i < 3; i++) {
+        if (strcmp(name, ids[i]) == 0) {
+            return (allowed & CKPT_TOKENS) != 0 && parse_id(value, &a->ids[i]);
+        }
+    }
     if (strcmp(name, "--dtype") == 0) {
-        params->convert = true;
-        return loong_dtype_from_name(value, &params->dtype) &&
-               (params->dtype == LOONG_F64 || params->dtype == LOONG_F32 ||
-                params->dtype == LOONG_BF16 || params->dtype == LOONG_F16);
+        return (allowed & CKPT_DTYPE) != 0 && parse_dtype(value, a);
     }
-    if (strcmp(name, "--max-shard-gb") == 0) {
-        char *end = NULL;
-        double size = strtod(value, &end);
-        params->max_shard_bytes = (int64_t)(size * 1e9);
-        return *end == '\0' && size > 0 && size < 1e6 &&
-               params->max_shard_bytes > 0;
-    }
-    if (strcmp(name, "--tokenizer") == 0) {
-        params->tokenizer_dir = value;
-        return true;
-    }
-    if (strcmp(name, "--component") == 0) {
-        params->component = value;
-        return value[0] != '\0';
-    }
-    if (strcmp(name, "--bos") == 0 && parse_int(value, 0, &number)) {
-        params->bos_token_id = number;
-        return true;
-    }
-    if (strcmp(name, "--eos") == 0 && parse_int(value, 0, &number)) {
-        params->eos_token_id = number;
-        return true;
-    }
-    if (strcmp(name, "--pad") == 0 && parse_int(value, 0, &number)) {
-        params->pad_token_id = number;
-        return true;
-    }
-    return false;
+    return strcmp(name, "--max-shard-gb") == 0 && (allowed & CKPT_SHARD) != 0 &&
+           parse_gigabytes(value, &a->max_shard_bytes);
 }
 
-static void default_id(const loong_tokenizer_t *tokenizer,
-                       loong_token_role_t role, int64_t *id)
+/* LOONG_EXIT_OK, or what the program ends with. */
+static int parse(const struct command *command, int argc, char **argv,
+                 ckpt_arguments_t *a)
 {
-    if (*id < 0) {
-        *id = loong_tokenizer_get_role(tokenizer, role);
-    }
-}
-
-/* Ids that were not given, from the tokenizer that was. */
-static void read_ids(loong_context_t *ctx,
-                     loong_checkpoint_export_params_t *params)
-{
-    loong_tokenizer_t *tokenizer = NULL;
-    if (params->tokenizer_dir == NULL) {
-        return;
-    }
-    if (loong_tokenizer_load(ctx, params->tokenizer_dir, &tokenizer) !=
-        LOONG_OK) {
-        fprintf(stderr, "warning: no token ids from %s: %s\n",
-                params->tokenizer_dir, loong_context_error(ctx));
-        loong_context_clear_error(ctx);
-        return;
-    }
-    default_id(tokenizer, LOONG_TOKEN_BOS, &params->bos_token_id);
-    default_id(tokenizer, LOONG_TOKEN_EOS, &params->eos_token_id);
-    default_id(tokenizer, LOONG_TOKEN_EOD, &params->eos_token_id);
-    default_id(tokenizer, LOONG_TOKEN_PAD, &params->pad_token_id);
-    loong_tokenizer_destroy(&tokenizer);
-}
-
-static int run_export(loong_context_t *ctx, int argc, char **argv)
-{
-    loong_checkpoint_export_params_t params;
-    int places = 0;
-    memset(&params, 0, sizeof(params));
-    params.bos_token_id = params.eos_token_id = params.pad_token_id = -1;
     for (int i = 0; i < argc; i++) {
-        if (strncmp(argv[i], "--", 2) == 0) {
-            if (i + 1 == argc || !set_option(&params, argv[i], argv[i + 1])) {
+        if (strcmp(argv[i], "--quiet") == 0 &&
+            (command->options & CKPT_QUIET) != 0) {
+            a->quiet = true;
+        } else if (argv[i][0] == '-') {
+            if (i + 1 == argc ||
+                !set_option(a, command->options, argv[i], argv[i + 1])) {
                 return wrong_usage("wrong option or value", argv[i]);
             }
             i++;
-        } else if (places == 0) {
-            params.checkpoint = argv[i];
-            places++;
+        } else if (a->count < command->places) {
+            a->places[a->count++] = argv[i];
         } else {
-            params.out_dir = argv[i];
-            places++;
+            return wrong_usage(command->wants, argv[i]);
         }
     }
-    if (places != 2) {
-        return wrong_usage("export needs CKPT and OUT_HF_DIR", "");
-    }
-    read_ids(ctx, &params);
-    return finish(ctx, loong_checkpoint_export(ctx, &params), true);
+    return a->count == command->places ? LOONG_EXIT_OK
+                                       : wrong_usage(command->wants, "");
 }
 
-static int run_inspect(loong_context_t *ctx, int argc, char **argv)
+static int run_command(const struct command *command, int argc, char **argv)
 {
-    const char *path = NULL;
-    bool verify = false;
-    for (int i = 0; i < argc; i++) {
-        if (strcmp(argv[i], "--verify") == 0) {
-            verify = true;
-        } else if (argv[i][0] == '-' || path != NULL) {
-            return wrong_usage("unknown argument", argv[i]);
-        } else {
-            path = argv[i];
-        }
+    loong_context_params_t params = {print_log, NULL, LOONG_LOG_WARN};
+    loong_context_t *ctx = NULL;
+    ckpt_arguments_t arguments;
+    memset(&arguments, 0, sizeof(arguments));
+    arguments.ids[0] = arguments.ids[1] = arguments.ids[2] = -1;
+    int code = parse(command, argc, argv, &arguments);
+    if (code != LOONG_EXIT_OK) {
+        return code;
     }
-    if (path == NULL) {
-        return wrong_usage("inspect needs PATH", "");
-    }
-    return finish(
-        ctx, loong_checkpoint_inspect(ctx, path, verify, print_line, stdout),
-        false);
-}
-
-static int run_diff(loong_context_t *ctx, int argc, char **argv)
-{
-    bool equal = false;
-    if (argc != 2) {
-        return wrong_usage("diff needs A and B", "");
-    }
-    loong_status_t status = loong_checkpoint_diff(ctx, argv[0], argv[1],
-                                                  print_line, stdout, &equal);
-    if (status == LOONG_OK && !equal) {
+    if (loong_context_create(&params, &ctx) != LOONG_OK) {
         return LOONG_EXIT_FAILED;
     }
-    return finish(ctx, status, false);
+    code = command->run(ctx, &arguments);
+    loong_context_destroy(&ctx);
+    return code;
 }
 
 int main(int argc, char **argv)
 {
-    static const struct {
-        const char *name;
-        int (*run)(loong_context_t *, int, char **);
-    } commands[] = {{"import", run_import},
-                    {"export", run_export},
-                    {"inspect", run_inspect},
-                    {"diff", run_diff}};
-    loong_context_params_t params = {print_log, NULL, LOONG_LOG_WARN};
-    loong_context_t *ctx = NULL;
     if (argc < 2) {
         return wrong_usage("no command", "");
     }
@@ -245,12 +252,7 @@ int main(int argc, char **argv)
     }
     for (size_t i = 0; i < sizeof(commands) / sizeof(commands[0]); i++) {
         if (strcmp(argv[1], commands[i].name) == 0) {
-            if (loong_context_create(&params, &ctx) != LOONG_OK) {
-                return LOONG_EXIT_FAILED;
-            }
-            int code = commands[i].run(ctx, argc - 2, argv + 2);
-            loong_context_destroy(&ctx);
-            return code;
+            return run_command(&commands[i], argc - 2, argv + 2);
         }
     }
     return wrong_usage("unknown command", argv[1]);

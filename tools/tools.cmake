@@ -1,5 +1,5 @@
 # Command-line tools: thin mains over public headers.
-add_executable(loong-ckpt tools/loong_ckpt.c)
+add_executable(loong-ckpt tools/loong_ckpt.c tools/loong_ckpt_write.c)
 target_link_libraries(loong-ckpt PRIVATE loong)
 install(TARGETS loong-ckpt RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
 add_executable(loong-data tools/loong_data.c tools/loong_data_index.c

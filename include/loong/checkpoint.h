@@ -24,14 +24,19 @@ typedef void (*loong_line_fn)(void *user, const char *line);
 typedef void (*loong_checkpoint_progress_fn)(void *user, int64_t done,
                                              int64_t total);
 
+/* How to understand a Hugging Face directory that is no model type's: YAML
+ * files with keys of model.foundation, in place of config.json, and with names
+ * of tensors, in place of the family's (docs/convert-your-model.md). Each may
+ * be NULL, and so may a pointer to both. */
+typedef struct loong_checkpoint_names {
+    const char *model;
+    const char *map;
+} loong_checkpoint_names_t;
+
 typedef struct loong_checkpoint_import_params {
     const char *hf_dir;
     const char *save_dir;
-    /* YAML with keys of model.foundation, in place of config.json; and with
-     * names of tensors, in place of the family's
-     * (docs/convert-your-model.md). NULL: neither. */
-    const char *model;
-    const char *map;
+    loong_checkpoint_names_t names;
     loong_checkpoint_progress_fn progress; /* NULL: none */
     void *user;
 } loong_checkpoint_import_params_t;
@@ -71,22 +76,63 @@ typedef struct loong_checkpoint_export_params {
 LOONG_API LOONG_NODISCARD loong_status_t loong_checkpoint_export(
     loong_context_t *ctx, const loong_checkpoint_export_params_t *params);
 
+typedef struct loong_checkpoint_convert_params {
+    const char *from;
+    const char *to;
+    loong_dtype_t dtype;
+    int64_t max_shard_bytes; /* of a Hugging Face directory; 0: 5 GB */
+    loong_checkpoint_progress_fn progress; /* NULL: none */
+    void *user;
+} loong_checkpoint_convert_params_t;
+
+/* Copies a native checkpoint or a Hugging Face directory with its parameters
+ * in another floating-point type; moments of optimizers, integers, and
+ * parameters that their family keeps in fp32 stay as they are, fp8 with scales
+ * becomes the product. Gone on with after an interruption. Errors: as import.
+ */
+LOONG_API LOONG_NODISCARD loong_status_t loong_checkpoint_convert(
+    loong_context_t *ctx, const loong_checkpoint_convert_params_t *params);
+
 /* Reports metadata and every tensor with type, shape, norm and largest
- * element. path: a native checkpoint or a Hugging Face directory. verify also
- * checks the checksums of a native one.
+ * element. path: a native checkpoint or a Hugging Face directory.
  * Errors: LOONG_ERR_NOT_FOUND, LOONG_ERR_FORMAT. */
 LOONG_API LOONG_NODISCARD loong_status_t
-loong_checkpoint_inspect(loong_context_t *ctx, const char *path, bool verify,
+loong_checkpoint_inspect(loong_context_t *ctx, const char *path,
                          loong_line_fn line, void *user);
 
+/* Reads all of a native checkpoint or a Hugging Face directory: the checksums
+ * of a native one, that exactly the model's parameters are there in their
+ * shapes, and that there is no NaN or infinity, which are counted. *good_p is
+ * false when there are some. Errors: LOONG_ERR_NOT_FOUND, LOONG_ERR_FORMAT,
+ * LOONG_ERR_MISMATCH, LOONG_ERR_CONFIG. */
+LOONG_API LOONG_NODISCARD loong_status_t loong_checkpoint_verify(
+    loong_context_t *ctx, const char *path,
+    const loong_checkpoint_names_t *names, loong_line_fn line, void *user,
+    bool *good_p);
+
+/* Reports which tensor of Hugging Face files holds which parameter, as the
+ * YAML that names.map takes. path: as inspect. Errors: as import. */
+LOONG_API LOONG_NODISCARD loong_status_t loong_checkpoint_map(
+    loong_context_t *ctx, const char *path,
+    const loong_checkpoint_names_t *names, loong_line_fn line, void *user);
+
+typedef struct loong_checkpoint_diff_params {
+    const char *a;
+    const char *b;
+    loong_checkpoint_names_t names; /* of those that are not native */
+    loong_line_fn line;
+    void *user;
+} loong_checkpoint_diff_params_t;
+
 /* Compares two of either kind, tensor by tensor, and the models' keys. A
- * native checkpoint beside a Hugging Face directory is compared by its
- * parameters. Keys are compared as the model means them: a default that is
- * written out, and padding of the vocabulary, are no difference. *equal_p: the
- * same tensors with equal values, and the same model; types may differ. */
-LOONG_API LOONG_NODISCARD loong_status_t
-loong_checkpoint_diff(loong_context_t *ctx, const char *a, const char *b,
-                      loong_line_fn line, void *user, bool *equal_p);
+ * native checkpoint beside a Hugging Face directory, and directories that are
+ * understood by names, are compared by their parameters. Keys are compared as
+ * the model means them: a default that is written out, and padding of the
+ * vocabulary, are no difference. *equal_p: the same tensors with equal values,
+ * and the same model; types may differ. */
+LOONG_API LOONG_NODISCARD loong_status_t loong_checkpoint_diff(
+    loong_context_t *ctx, const loong_checkpoint_diff_params_t *params,
+    bool *equal_p);
 
 #ifdef __cplusplus
 }

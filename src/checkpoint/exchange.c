@@ -98,8 +98,8 @@ static loong_status_t run_import(importer_t *im)
     LOONG_TRY(loongi_hf_tokens_read(im->ctx, p->hf_dir, im->metadata));
     loongi_text_printf(&im->key, "import 1\n");
     loongi_workdir_add_source(&im->key, p->hf_dir);
-    loongi_workdir_add_source(&im->key, p->map != NULL ? p->map : "");
-    loongi_workdir_add_source(&im->key, p->model != NULL ? p->model : "");
+    loongi_workdir_add_source(&im->key, p->names.map);
+    loongi_workdir_add_source(&im->key, p->names.model);
     LOONG_TRY(im->key.status);
     for (int64_t i = 0; i < im->count; i++) {
         meter.total += loongi_tensor_bytes(&im->tensors[i]);
@@ -148,7 +148,8 @@ loong_checkpoint_import(loong_context_t *ctx,
                         const loong_checkpoint_import_params_t *params)
 {
     importer_t im = {0};
-    loong_hf_open_params_t open = {params->hf_dir, params->model, params->map};
+    loong_hf_open_params_t open = {params->hf_dir, params->names.model,
+                                   params->names.map};
     im.ctx = ctx;
     im.params = params;
     im.key = loongi_text_begin(ctx);
@@ -241,8 +242,8 @@ static void export_key(const native_source_t *source,
     }
     loongi_workdir_add_source(key,
                               loongi_checkpoint_path(source->checkpoint));
-    loongi_workdir_add_source(key, hf->files_dir != NULL ? hf->files_dir : "");
-    loongi_workdir_add_source(key, params->map != NULL ? params->map : "");
+    loongi_workdir_add_source(key, hf->files_dir);
+    loongi_workdir_add_source(key, params->map);
 }
 
 static loong_status_t

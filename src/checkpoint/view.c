@@ -8,6 +8,7 @@
 #include "convert.h"
 #include "file.h"
 #include "hf_config.h"
+#include "mapped.h"
 #include "safetensors.h"
 #include "view.h"
 
@@ -114,7 +115,8 @@ static loong_status_t list_engine(loong_view_t *view)
     return LOONG_OK;
 }
 
-static loong_status_t list_files(loong_view_t *view)
+static loong_status_t list_files(loong_view_t *view,
+                                 const char *model_file)
 {
     loong_pairs_t *model = NULL;
     LOONG_TRY(allocate(view, loongi_safetensors_set_count(view->set)));
@@ -122,6 +124,9 @@ static loong_status_t list_files(loong_view_t *view)
         const loong_safetensor_t *t = loongi_safetensors_set_get(view->set, i);
         add(view, t->name, t->dtype, t->ndim, t->shape);
         view->tensors[view->count - 1].handle = t;
+    }
+    if (model_file != NULL) {
+        return LOONG_OK; /* whoever brings it looks at it */
     }
     if (loongi_hf_config_read(view->ctx, view->path, &model) == LOONG_OK) {
         loongi_pairs_destroy(&view->model);
@@ -134,9 +139,15 @@ static loong_status_t list_files(loong_view_t *view)
     return LOONG_OK;
 }
 
-static loong_status_t open_any(loong_view_t *view, loong_view_names_t names)
+static loong_status_t open_any(loong_view_t *view, loong_view_names_t names,
+                               const loong_checkpoint_names_t *as)
 {
     loong_context_t *ctx = view->ctx;
+    loong_hf_open_params_t open = {view->path, NULL, NULL};
+    if (as != NULL) {
+        open.model = as->model;
+        open.map = as->map;
+    }
     LOONG_CHECK(ctx, loongi_dir_exists(view->path), LOONG_ERR_NOT_FOUND,
                 "'%s' is not a directory", view->path);
     LOONG_TRY(loongi_pairs_create(ctx, &view->model));
@@ -144,18 +155,20 @@ static loong_status_t open_any(loong_view_t *view, loong_view_names_t names)
         LOONG_TRY(loongi_checkpoint_open(ctx, view->path, &view->native));
         LOONG_TRY(list_native(view, names));
     } else if (names == LOONG_VIEW_ENGINE) {
-        LOONG_TRY(loongi_hf_open(ctx, view->path, &view->hf));
+        LOONG_TRY(loongi_hf_open_as(ctx, &open, &view->hf));
         LOONG_TRY(list_engine(view));
     } else {
         LOONG_TRY(loongi_safetensors_set_open(ctx, view->path, &view->set));
-        LOONG_TRY(list_files(view));
+        LOONG_TRY(list_files(view, open.model));
     }
     qsort(view->tensors, (size_t)view->count, sizeof(*view->tensors), by_name);
     return LOONG_OK;
 }
 
 loong_status_t loongi_view_open(loong_context_t *ctx, const char *path,
-                                loong_view_names_t names, loong_view_t **view_p)
+                                loong_view_names_t names,
+                                const loong_checkpoint_names_t *as,
+                                loong_view_t **view_p)
 {
     loong_view_t *view = NULL;
     LOONG_TRY(loongi_alloc(ctx, sizeof(*view), "view", &view));
@@ -163,7 +176,7 @@ loong_status_t loongi_view_open(loong_context_t *ctx, const char *path,
     view->path = path;
     loong_status_t status = loongi_arena_create(ctx, "view", &view->arena);
     if (status == LOONG_OK) {
-        status = open_any(view, names);
+        status = open_any(view, names, as);
     }
     if (status != LOONG_OK) {
         loongi_view_close(&view);
@@ -200,8 +213,10 @@ loong_status_t loongi_view_read(const loong_view_t *view,
     }
     const loong_safetensor_t *t = tensor->handle;
     int64_t length = loongi_view_row_length(tensor);
-    const char *src = (const char *)t->data +
-                      (size_t)(row * length) * loong_dtype_size(tensor->dtype);
-    return loongi_convert(view->ctx, tensor->dtype, src, dtype, dst,
-                          rows * length);
+    size_t size = loong_dtype_size(tensor->dtype);
+    const char *src = (const char *)t->data + (size_t)(row * length) * size;
+    LOONG_TRY(loongi_convert(view->ctx, tensor->dtype, src, dtype, dst,
+                             rows * length));
+    loongi_mapped_release(src, (size_t)(rows * length) * size);
+    return LOONG_OK;
 }

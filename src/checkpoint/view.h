@@ -40,10 +40,11 @@ typedef struct loong_view {
 /* The component whose parameters a checkpoint holds under "foundation.". */
 #define LOONG_FOUNDATION "foundation"
 
-LOONG_NODISCARD loong_status_t loongi_view_open(loong_context_t *ctx,
-                                                const char *path,
-                                                loong_view_names_t names,
-                                                loong_view_t **view_p);
+/* as: how a Hugging Face directory is understood for LOONG_VIEW_ENGINE; or
+ * NULL. */
+LOONG_NODISCARD loong_status_t loongi_view_open(
+    loong_context_t *ctx, const char *path, loong_view_names_t names,
+    const loong_checkpoint_names_t *as, loong_view_t **view_p);
 void loongi_view_close(loong_view_t **view);
 const loong_view_tensor_t *loongi_view_find(const loong_view_t *view,
                                             const char *name);

@@ -141,7 +141,10 @@ void loongi_workdir_add_source(loong_text_t *key, const char *path)
     char **names = NULL;
     int64_t count = 0;
     int64_t capacity = 0;
-    DIR *dir = opendir(path);
+    DIR *dir = path != NULL ? opendir(path) : NULL;
+    if (path == NULL) {
+        return;
+    }
     if (dir == NULL) {
         add_file(key, path);
         return;

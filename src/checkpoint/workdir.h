@@ -31,7 +31,7 @@ LOONG_NODISCARD loong_status_t loongi_workdir_open(loong_context_t *ctx,
 void loongi_workdir_close(loong_workdir_t *dir);
 
 /* Adds a source of the job to its key: a file, or the files of a directory,
- * by name, size and time of change. */
+ * by name, size and time of change. NULL adds nothing. */
 void loongi_workdir_add_source(loong_text_t *key, const char *path);
 
 /* Fails early when the disk cannot hold so many more bytes. */

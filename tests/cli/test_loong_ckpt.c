@@ -90,7 +90,10 @@ static void inspect_reports(void **state)
 {
     (void)state;
     assert_run("import " FIXTURES "/gpt2_untied %/g", 0, "");
-    assert_run("inspect %/g --verify", 0, "checksums of all files are right");
+    assert_run("verify %/g", 0, "checksums of all files are right");
+    assert_run("verify %/g", 0, "all parameters of the model are there");
+    assert_run("verify %/g", 0, "0 NaN, 0 infinite");
+    assert_run("verify " FIXTURES "/gpt2_untied", 0, "0 NaN, 0 infinite");
     assert_run("inspect %/g", 0, "param foundation.embed_tokens.weight");
     assert_run("inspect %/g/step_00000000", 0, "step 0, saved by 1 rank");
     assert_run("inspect " FIXTURES "/gpt2_untied", 0, "transformer.wte.weight");
@@ -104,7 +107,7 @@ static void inspect_reports(void **state)
     assert_ok(ctx, loongi_file_write(ctx, path, bytes, length));
     loongi_free(ctx, bytes);
     test_context_end(&ctx);
-    assert_run("inspect %/g --verify", 1, "rank_00000.h5: checksum");
+    assert_run("verify %/g", 1, "rank_00000.h5: checksum");
 }
 
 static void errors_have_codes(void **state)

@@ -50,7 +50,8 @@ stopped() {
     [ "$(cat "$1/latest")" = "$(printf 'step_%08d' "$step")" ] ||
         fail "$1: stopped at $step, saved $(cat "$1/latest")"
     # The whole of that step, of both ranks: it goes on behind it.
-    "$build/loong-ckpt" inspect "$1" --verify >whole ||
+    { "$build/loong-ckpt" verify "$1" &&
+        "$build/loong-ckpt" inspect "$1"; } >whole ||
         fail "$1: the checkpoint is not whole"
     has whole "step $step, saved by 2 ranks"
     has whole "metadata consumed_samples: $((4 * step))"

@@ -4,3 +4,16 @@ loong_test(NAME native_async SOURCES tests/checkpoint/test_native_async.c
 foreach(wrapped fsync pwrite posix_fallocate rename unlink rmdir)
   target_link_options(test_native_async PRIVATE LINKER:--wrap=${wrapped})
 endforeach()
+
+# Names from files, fp8.
+loong_test(NAME names SOURCES tests/checkpoint/test_names.c LABELS unit)
+
+# Conversions of large models, and of models with other names.
+add_executable(make_model tests/checkpoint/make_model.c)
+target_link_libraries(make_model PRIVATE loong_all)
+add_test(NAME convert COMMAND ${PROJECT_SOURCE_DIR}/tests/checkpoint/convert.sh
+  ${PROJECT_BINARY_DIR} 2)
+set_tests_properties(convert PROPERTIES LABELS cli TIMEOUT 120)
+add_test(NAME convert_100gb COMMAND
+  ${PROJECT_SOURCE_DIR}/tests/checkpoint/convert.sh ${PROJECT_BINARY_DIR} 100)
+set_tests_properties(convert_100gb PROPERTIES LABELS "cli;full" TIMEOUT 1200)

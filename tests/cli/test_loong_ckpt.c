@@ -118,6 +118,18 @@ static void errors_have_codes(void **state)
     assert_run("inspect", 2, "inspect needs PATH");
     assert_run("export a b --dtype int8", 2, "wrong option or value: --dtype");
     assert_run("export a b --color", 2, "--color");
+    assert_run("convert a b", 2, "convert needs --dtype");
+    assert_run("convert a b --map x", 2, "wrong option or value: --map");
+    assert_run("verify", 2, "verify needs PATH");
+    assert_run("verify %/none", 66, "none' is not a directory");
+    assert_run("map %/none", 66, "none/config.json");
+    assert_run("map " FIXTURES "/gpt2_tied", 0, "transposed: true");
+    assert_run("map " FIXTURES "/gpt2_tied --map %/none.yaml", 66,
+               "none.yaml' does not exist");
+    assert_run("map " FIXTURES "/gpt2_tied --model %/none.yaml", 66,
+               "none.yaml' does not exist");
+    assert_run("convert " FIXTURES "/gpt2_tied " FIXTURES
+               "/gpt2_tied --dtype bf16", 1, "onto itself");
     assert_run("--help", 0, "usage: loong-ckpt");
     assert_run("inspect %/none", 66, "none' is not a directory");
     assert_run("import %/none %/x", 66, "none/config.json");

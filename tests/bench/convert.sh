@@ -1,0 +1,41 @@
+#!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
+# usage: convert.sh BUILD PLACE [LAYERS] [ROUNDS]: import and export of a 7B
+# model in bf16 (13.4 GB with 32 layers) beside cp of the same files, in turns.
+# PLACE needs 41 GB. cp has finished when the data is on the disk (sync), as
+# import and export have; the time without it stands behind.
+set -eu
+build=$1
+place=$2
+layers=${3:-32}
+rounds=${4:-2}
+mkdir -p "$place"
+cd "$place"
+trap 'rm -rf source copy native back' EXIT
+now() { date +%s.%N; }
+since() { awk -v a="$1" -v b="$(now)" 'BEGIN { printf "%.1f", b - a }'; }
+"$build/make_model" source "$layers" 4096 32000 dense 5000000000
+bytes=$(cat source/*.safetensors | wc -c)
+echo "source: $bytes bytes"
+for _ in $(seq "$rounds"); do
+    rm -rf copy
+    sync
+    start=$(now)
+    cp -r source copy
+    plain=$(since "$start")
+    sync -f copy
+    echo "cp $(since "$start") s ($plain without sync)"
+    rm -rf copy native back
+    sync
+    start=$(now)
+    "$build/loong-ckpt" import source native --quiet
+    echo "import $(since "$start") s"
+    rm -rf copy
+    start=$(now)
+    "$build/loong-ckpt" export native back --quiet
+    echo "export $(since "$start") s"
+    for file in source/*.safetensors; do
+        cmp "$file" "back/${file#*/}"
+    done
+    rm -rf native back
+done

@@ -389,9 +389,11 @@ static void check_node(check_t *c, const place_t *at)
     const loong_recipe_key_t *key = loongi_recipe_find(c->recipe, at->path);
     bool lists = key != NULL && (key->type == LOONG_RECIPE_INTS ||
                                  key->type == LOONG_RECIPE_TEXTS);
-    bool maps = at->path[0] == '\0' ||
-                loongi_recipe_is_branch(c->recipe, at->path, ".");
-    bool items = loongi_recipe_is_branch(c->recipe, at->path, "[]");
+    bool maps = key == NULL &&
+                (at->path[0] == '\0' ||
+                 loongi_recipe_is_branch(c->recipe, at->path, "."));
+    bool items = key == NULL && !maps &&
+                 loongi_recipe_is_branch(c->recipe, at->path, "[]");
     if (key == NULL && !maps && !items) {
         unknown_key(c, at);
     } else if (node->is_null) {

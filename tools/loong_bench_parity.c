@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * loong-bench parity: random layouts of a recipe against one rank, in f64. */
+ * loong-bench parity: random layouts of a recipe against one rank. */
 #include <getopt.h>
 #include <math.h>
 #include <stdio.h>
@@ -9,64 +9,32 @@
 
 #include "base.h"
 #include "file.h"
+#include "layout_draw.h"
 #include "layout_job.h"
 #include "loong_bench.h"
-#include "rng.h"
 #include "tool_configs.h"
 
-/* What a layout is drawn from; a new axis is a line here. */
-typedef enum axis_role {
-    RANKS,  /* the number of ranks is a multiple of it */
-    LAYOUT, /* any value with any other, unless a rule refuses it */
-    MODEL   /* changes what is computed: one rank gets the same value */
-} axis_role_t;
+enum { MAX_REFUSALS = 500, /* in a row */ MAX_MODELS = 16, VALUE = 48 };
 
-typedef struct axis {
-    const char *label;
-    const char *key;
-    axis_role_t role;
-    const char *values; /* NULL: all choices of the schema */
-} axis_t;
+/* How close the losses of a layout are, of all steps and of the first ones;
+ * whether norm, parameters and moments are as well. Choices of experts are
+ * those of one rank (router_replay) where rounding could turn them. */
+enum { FIRST = 5 };
+typedef struct type {
+    const char *name;
+    double bound;
+    double first;
+    bool all;
+} type_t;
 
-static const axis_t axes[] = {
-    {"tp", "parallel.tensor_model_parallel_size", RANKS, "1 2 3 4"},
-    {"pp", "parallel.pipeline_model_parallel_size", RANKS, "1 2 3 4"},
-    {"cp", "parallel.context_parallel_size", RANKS, "1 2 3 4"},
-    {"cp_comm", "parallel.cp_comm_type", LAYOUT, NULL},
-    {"a2a,p2p", "parallel.hierarchical_context_parallel_sizes", LAYOUT,
-     "null null [2,2] [1,3] [2,1]"},
-    {"ep", "parallel.expert_model_parallel_size", LAYOUT, "1 1 2 4"},
-    {"etp", "parallel.expert_tensor_parallel_size", LAYOUT, "1 1 2"},
-    {"dispatch", "parallel.moe_token_dispatcher_type", LAYOUT, NULL},
-    {"chunk", "parallel.num_layers_per_virtual_pipeline_stage", LAYOUT,
-     "0 0 1 2"},
-    {"sp", "parallel.sequence_parallel", LAYOUT, "false true"},
-    {"products", "parallel.tp_comm_overlap", LAYOUT, "false false true"},
-    {"schedule", "schedule", LAYOUT, NULL},
-    {"pairs", "parallel.overlap_moe_expert_parallel_comm", LAYOUT,
-     "false true"},
-    {"lane", "comm.overlap_work", LAYOUT, "0 256KiB"},
-    {"sharding", "parallel.data_parallel_sharding", LAYOUT, NULL},
-    {"bucket", "parallel.bucket_bytes", LAYOUT, "4096 32MiB"},
-    {"micro", "train.micro_batch_size", LAYOUT, "1 2 3 4"},
-    {"recompute", "recompute.granularity", LAYOUT, "none full"},
-    {"untied", "model.foundation.untie_embeddings_and_output_weights", MODEL,
-     "false true"},
-    {"packed", "data.reset_attention_mask", MODEL, "false true"},
+static const type_t types[] = {
+    {"fp64", 1e-9, 1e-9, true},
+    {"fp32", 1e-4, 1e-5, false},
+    {"bf16", 0x1p-8, 0x1p-8, false}, /* half a unit of its 8 bits */
 };
-enum {
-    AXES = sizeof(axes) / sizeof(axes[0]),
-    VALUE = 48,
-    LINE = 2048,
-    MAX_REFUSALS = 500, /* in a row */
-    MAX_MODELS = 64
-};
-
-static const double bound = 1e-9;
 
 /* A short training and nothing beside it. */
 static const char *const fixed[] = {
-    "++precision.params_dtype=fp64",
     "++train.train_samples=null",
     "++train.train_tokens=null",
     "++train.rampup_batch_size=null",
@@ -87,25 +55,21 @@ static const char *const fixed[] = {
     "++log.tensors=[]",
     "++log.interval=1000000",
 };
-enum { FIXED = sizeof(fixed) / sizeof(fixed[0]), OWN = 3 };
+enum { FIXED = sizeof(fixed) / sizeof(fixed[0]), OWN = 5 };
 
 typedef struct options {
     int layouts;
     int max_ranks;
     int steps;
     uint64_t seed;
+    const type_t *type;
 } options_t;
-
-typedef struct layout {
-    int ranks;
-    char value[AXES][VALUE];
-} layout_t;
 
 /* One rank with a variant of the model. */
 typedef struct model_run {
     layout_t model;
-    double loss;
     double grad_norm;
+    double *losses;
     char name[VALUE];
 } model_run_t;
 
@@ -116,129 +80,77 @@ typedef struct bench {
     int num_given;
     char **given; /* overrides of the user */
     char dir[64];
-    uint64_t draws;
+    layout_draws_t draws;
+    bool replay; /* the choices of experts of one rank */
+    double *losses; /* of one layout, then of the models */
     int64_t refused;
     int num_models;
     model_run_t models[MAX_MODELS];
-    double worst;
-    int beyond; /* layouts beyond the bound */
+    double worst[2]; /* of what is bounded: by `bound`, by `first` */
+    int beyond;      /* layouts beyond a bound */
 } bench_t;
-
-/* ---- drawing ------------------------------------------------------------- */
-
-static int draw(bench_t *b, int axis, int count)
-{
-    double u = loongi_rng_uniform(b->o->seed, b->draws, (uint64_t)axis);
-    return (int)(u * count);
-}
-
-/* Word `index` of a list, -1: none; the number of words. */
-static int word(const char *list, int index, char text[VALUE])
-{
-    int count = 0;
-    while (*list != '\0') {
-        size_t n = strcspn(list, " ");
-        if (count++ == index) {
-            snprintf(text, VALUE, "%.*s", (int)n, list);
-        }
-        list += n + (list[n] == ' ');
-    }
-    return count;
-}
-
-static const char *values_of(const axis_t *axis)
-{
-    for (int64_t i = 0; i < loong_recipe_num_keys(); i++) {
-        const loong_recipe_key_t *key = loong_recipe_key(i);
-        if (axis->values == NULL && strcmp(key->path, axis->key) == 0) {
-            return key->choices;
-        }
-    }
-    return axis->values;
-}
-
-/* The ranks that are left to the data-parallel size are drawn as well. */
-static void draw_layout(bench_t *b, layout_t *layout)
-{
-    int unit = 1;
-    do {
-        b->draws++;
-        unit = 1;
-        for (int i = 0; i < AXES; i++) {
-            char *value = layout->value[i];
-            const char *values = values_of(&axes[i]);
-            word(values, draw(b, i, word(values, -1, value)), value);
-            unit *= axes[i].role == RANKS ? atoi(value) : 1;
-        }
-    } while (unit > b->o->max_ranks);
-    layout->ranks = unit * (1 + draw(b, AXES, b->o->max_ranks / unit));
-}
 
 /* ---- runs ---------------------------------------------------------------- */
 
-/* The values of a layout as words that can be pasted behind a recipe. */
-static void describe(const layout_t *layout, bool keys, char text[LINE])
+/* What a run into `name` sets, beside what is fixed; the number of keys. */
+static int own_keys(const bench_t *b, const layout_t *layout,
+                    const char *name, const char *one,
+                    char own[OWN + LAYOUT_AXES][256])
 {
+    bool alone = strcmp(name, one) == 0;
+    layout_role_t least = alone ? LAYOUT_MODEL : LAYOUT_RANKS;
     int n = 0;
-    for (int i = 0; i < AXES; i++) {
-        n += snprintf(text + n, (size_t)(LINE - n), "%s%s=%s",
-                      i > 0 ? " " : "", keys ? axes[i].key : axes[i].label,
-                      layout->value[i]);
-        n = LOONG_MIN(n, LINE - 1);
+    snprintf(own[n++], 256, "++train.train_iters=%d", b->o->steps);
+    snprintf(own[n++], 256, "++precision.params_dtype=%s", b->o->type->name);
+    snprintf(own[n++], 256, "++data.train=[{path: %s/data}]", b->dir);
+    snprintf(own[n++], 256, "++checkpoint.save=%s/%s", b->dir, name);
+    if (b->replay) {
+        snprintf(own[n++], 256, "++router_replay.%s_file=%s/%s.npy",
+                 alone ? "record" : "replay", b->dir, one);
     }
+    for (int i = 0; i < LAYOUT_AXES; i++) {
+        if (layout_role(i) >= least) {
+            snprintf(own[n++], 256, "++%s=%s", layout_key(i),
+                     layout->value[i]);
+        }
+    }
+    return n;
 }
 
-/* Trains on so many ranks, into the directory `name`, with the values of a
- * layout whose axes have at least this role. */
+/* Trains into the directory `name`: one rank when it is that of `one`, else the
+ * layout. */
 static loong_status_t train(bench_t *b, const layout_t *layout,
-                            axis_role_t least, const char *name,
+                            const char *name, const char *one,
                             layout_job_t *job)
 {
     char configs[PATH_MAX];
-    char own[OWN + AXES][256];
+    char own[OWN + LAYOUT_AXES][256];
     const char **all = NULL;
+    bool alone = strcmp(name, one) == 0;
     int n = 0;
-    int room = b->num_given + FIXED + OWN + AXES;
+    int room = b->num_given + FIXED + OWN + LAYOUT_AXES;
     LOONG_TRY(loongi_calloc(b->ctx, (size_t)room, sizeof(*all), "overrides",
                             &all));
     for (int i = 0; i < b->num_given; i++) {
-        all[n++] = b->given[i];
+        if (!layout_pin(&b->draws, b->given[i])) {
+            all[n++] = b->given[i];
+        }
     }
     for (int i = 0; i < FIXED; i++) {
         all[n++] = fixed[i];
     }
-    snprintf(own[0], sizeof(own[0]), "++train.train_iters=%d", b->o->steps);
-    snprintf(own[1], sizeof(own[1]), "++data.train=[{path: %s/data}]", b->dir);
-    snprintf(own[2], sizeof(own[2]), "++checkpoint.save=%s/%s", b->dir, name);
-    for (int i = 0; i < OWN; i++) {
+    int num_own = own_keys(b, layout, name, one, own);
+    for (int i = 0; i < num_own; i++) {
         all[n++] = own[i];
     }
-    for (int i = 0; i < AXES; i++) {
-        if (axes[i].role >= least) {
-            snprintf(own[OWN + i], sizeof(own[0]), "++%s=%s", axes[i].key,
-                     layout->value[i]);
-            all[n++] = own[OWN + i];
-        }
-    }
-    memset(job, 0, sizeof(*job));
     job->params.config_dir = tool_configs(configs);
     job->params.num_overrides = n;
     job->params.overrides = all;
     job->path = b->recipe;
-    job->ranks = least == MODEL ? 1 : layout->ranks;
+    job->ranks = alone ? 1 : layout->ranks;
     loong_status_t status = layout_job_run(b->ctx, job);
     loongi_free(b->ctx, all);
     return status;
-}
-
-static bool same_model(const layout_t *a, const layout_t *b)
-{
-    bool same = true;
-    for (int i = 0; i < AXES; i++) {
-        same = same && (axes[i].role != MODEL ||
-                        strcmp(a->value[i], b->value[i]) == 0);
-    }
-    return same;
 }
 
 /* One rank with the model of a layout; each variant is trained once. */
@@ -246,8 +158,9 @@ static loong_status_t one_rank(bench_t *b, const layout_t *layout,
                                const model_run_t **one_p)
 {
     layout_job_t job;
+    memset(&job, 0, sizeof(job));
     for (int i = 0; i < b->num_models; i++) {
-        if (same_model(&b->models[i].model, layout)) {
+        if (layout_same_model(&b->models[i].model, layout)) {
             *one_p = &b->models[i];
             return LOONG_OK;
         }
@@ -256,9 +169,10 @@ static loong_status_t one_rank(bench_t *b, const layout_t *layout,
                 "more than %d variants of the model", MAX_MODELS);
     model_run_t *one = &b->models[b->num_models];
     one->model = *layout;
+    one->losses = b->losses + (int64_t)(1 + b->num_models) * b->o->steps;
     snprintf(one->name, sizeof(one->name), "one%d", b->num_models);
-    LOONG_TRY(train(b, layout, MODEL, one->name, &job));
-    one->loss = job.loss;
+    job.losses = one->losses;
+    LOONG_TRY(train(b, layout, one->name, one->name, &job));
     one->grad_norm = job.grad_norm;
     b->num_models++;
     *one_p = one;
@@ -276,36 +190,47 @@ static double larger(double a, double b)
     return a >= b || isnan(a) ? a : b;
 }
 
+/* Of a layout: losses of the first steps, of all, norm, parameters, moments. */
+enum { EARLY, LOSS, NORM, PARAM, MOMENT, ERRORS };
+
 static void tell(bench_t *b, int index, const layout_t *layout,
-                 const double error[4], const layout_difference_t *d)
+                 const double error[ERRORS], const layout_difference_t *d)
 {
-    char text[LINE];
-    double most = 0.0;
-    for (int i = 0; i < 4; i++) {
+    const type_t *type = b->o->type;
+    char text[LAYOUT_LINE];
+    double most = error[LOSS];
+    for (int i = NORM; i < ERRORS && type->all; i++) {
         most = larger(error[i], most);
     }
-    describe(layout, false, text);
-    printf("%4d  %5d  %8.1e  %8.1e  %10.1e  %8.1e  %s\n", index + 1,
-           layout->ranks, error[0], error[1], error[2], error[3], text);
-    if (!(most <= bound)) {
-        describe(layout, true, text);
+    layout_describe(layout, false, text);
+    printf("%4d  %5d  %8.1e  %8.1e  %8.1e  %10.1e  %8.1e  %s\n", index + 1,
+           layout->ranks, error[EARLY], error[LOSS], error[NORM], error[PARAM],
+           error[MOMENT], text);
+    if (!(most <= type->bound && error[EARLY] <= type->first)) {
+        layout_describe(layout, true, text);
         printf("      BEYOND %g: %d ranks with %s\n      farthest: %s; %s\n",
-               bound, layout->ranks, text, d->worst[0], d->worst[1]);
+               type->bound, layout->ranks, text, d->worst[0], d->worst[1]);
         b->beyond++;
     }
     fflush(stdout);
-    b->worst = larger(most, b->worst);
+    b->worst[0] = larger(most, b->worst[0]);
+    b->worst[1] = larger(error[EARLY], b->worst[1]);
+    layout_count(&b->draws, layout);
 }
 
 /* Draws until a layout is one that the rules allow, and trains in it. */
 static loong_status_t train_any(bench_t *b, layout_t *layout,
-                                layout_job_t *job)
+                                layout_job_t *job, const model_run_t **one_p)
 {
     for (int tries = 0; tries < MAX_REFUSALS; tries++) {
         do {
-            draw_layout(b, layout);
+            layout_draw(&b->draws, layout);
         } while (layout->ranks == 1);
-        loong_status_t status = train(b, layout, RANKS, "layout", job);
+        LOONG_TRY(one_rank(b, layout, one_p));
+        memset(job, 0, sizeof(*job));
+        job->losses = b->losses;
+        loong_status_t status =
+            train(b, layout, "layout", (*one_p)->name, job);
         if (!job->refused || (status != LOONG_ERR_CONFIG &&
                               status != LOONG_ERR_UNSUPPORTED)) {
             return status;
@@ -321,31 +246,43 @@ static loong_status_t train_any(bench_t *b, layout_t *layout,
     return LOONG_ERR_CONFIG;
 }
 
+static loong_status_t compare(bench_t *b, const model_run_t *one,
+                              const layout_job_t *job, double error[ERRORS],
+                              layout_difference_t *d)
+{
+    char dirs[2][160];
+    snprintf(dirs[0], sizeof(dirs[0]), "%s/layout", b->dir);
+    snprintf(dirs[1], sizeof(dirs[1]), "%s/%s", b->dir, one->name);
+    LOONG_TRY(layout_job_compare(b->ctx, dirs[0], dirs[1], d));
+    error[EARLY] = error[LOSS] = 0.0;
+    for (int i = 0; i < b->o->steps; i++) {
+        double apart = relative(job->losses[i], one->losses[i]);
+        error[EARLY] = i < FIRST ? larger(apart, error[EARLY]) : error[EARLY];
+        error[LOSS] = larger(apart, error[LOSS]);
+    }
+    error[NORM] = relative(job->grad_norm, one->grad_norm);
+    error[PARAM] = d->param;
+    error[MOMENT] = d->moment;
+    return loongi_dir_remove(b->ctx, dirs[0]);
+}
+
 static loong_status_t run_layout(bench_t *b, int index)
 {
     layout_t layout;
     layout_job_t job;
     layout_difference_t d;
     const model_run_t *one = NULL;
-    char dirs[2][160];
-    char text[LINE];
-    snprintf(dirs[0], sizeof(dirs[0]), "%s/layout", b->dir);
-    loong_status_t status = train_any(b, &layout, &job);
+    double error[ERRORS];
+    char text[LAYOUT_LINE];
+    loong_status_t status = train_any(b, &layout, &job, &one);
     if (status == LOONG_OK) {
-        status = one_rank(b, &layout, &one);
+        status = compare(b, one, &job, error, &d);
     }
     if (status == LOONG_OK) {
-        snprintf(dirs[1], sizeof(dirs[1]), "%s/%s", b->dir, one->name);
-        status = layout_job_compare(b->ctx, dirs[0], dirs[1], &d);
-    }
-    if (status == LOONG_OK) {
-        double error[4] = {relative(job.loss, one->loss),
-                           relative(job.grad_norm, one->grad_norm), d.param,
-                           d.moment};
         tell(b, index, &layout, error, &d);
-        return loongi_dir_remove(b->ctx, dirs[0]);
+        return LOONG_OK;
     }
-    describe(&layout, true, text);
+    layout_describe(&layout, true, text);
     loongi_error_note(b->ctx, "layout %d: %d ranks with %s", index + 1,
                       layout.ranks, text);
     return status;
@@ -368,7 +305,11 @@ static loong_status_t make_data(bench_t *b)
     int64_t vocab = loong_recipe_int(r, "model.foundation.vocab_size");
     int64_t length = loong_recipe_int(r, "data.seq_length");
     int64_t batch = loong_recipe_int(r, "train.global_batch_size");
+    int64_t layers = loong_recipe_int(r, "model.foundation.num_layers");
+    b->replay = loong_recipe_is_set(r, "model.foundation.num_experts") &&
+                strcmp(b->o->type->name, "fp64") != 0;
     loong_recipe_destroy(&r);
+    b->draws = layout_draws(b->o->seed, b->o->max_ranks, layers);
     LOONG_CHECK(b->ctx, vocab > 1 && length > 0 && batch > 0,
                 LOONG_ERR_CONFIG,
                 "%s: model.foundation.vocab_size (2 or more), data.seq_length "
@@ -385,22 +326,29 @@ static loong_status_t make_data(bench_t *b)
 
 static loong_status_t run_all(bench_t *b)
 {
-    const model_run_t *one = NULL;
-    layout_t any;
+    const type_t *type = b->o->type;
     LOONG_TRY(make_data(b));
-    draw_layout(b, &any);
-    LOONG_TRY(one_rank(b, &any, &one)); /* a wrong recipe is told at once */
-    printf("%s: %d random layouts up to %d ranks, seed %llu; %d steps in f64 "
-           "against one rank\n", b->recipe, b->o->layouts, b->o->max_ranks,
-           (unsigned long long)b->o->seed, b->o->steps);
-    printf("%4s  %5s  %8s  %8s  %10s  %8s  %s\n", "#", "ranks", "loss", "norm",
-           "parameters", "moments", "layout");
+    LOONG_TRY(loongi_calloc(b->ctx,
+                            (size_t)b->o->steps * (1 + MAX_MODELS),
+                            sizeof(*b->losses), "losses", &b->losses));
+    for (int i = 0; i < b->num_given; i++) {
+        (void)layout_pin(&b->draws, b->given[i]);
+    }
+    printf("%s: %d random layouts up to %d ranks, seed %llu; %d steps in %s "
+           "against one rank%s\n", b->recipe, b->o->layouts, b->o->max_ranks,
+           (unsigned long long)b->o->seed, b->o->steps, type->name,
+           b->replay ? ", with its choices of experts" : "");
+    printf("%4s  %5s  %8s  %8s  %8s  %10s  %8s  %s\n", "#", "ranks",
+           "5 losses", "losses", "norm", "parameters", "moments", "layout");
     for (int i = 0; i < b->o->layouts; i++) {
         LOONG_TRY(run_layout(b, i));
     }
-    printf("largest relative difference %.1e, %g allowed; %d of %d beyond; "
-           "%lld draws were no possible layout\n", b->worst, bound, b->beyond,
-           b->o->layouts, (long long)b->refused);
+    layout_print_covered(&b->draws);
+    printf("largest relative difference of the first %d losses %.1e, %g "
+           "allowed; of %s %.1e, %g allowed; %d of %d beyond; %lld draws were "
+           "no possible layout\n", FIRST, b->worst[1], type->first,
+           type->all ? "everything" : "all losses", b->worst[0], type->bound,
+           b->beyond, b->o->layouts, (long long)b->refused);
     return LOONG_OK;
 }
 
@@ -408,14 +356,30 @@ static int help(void)
 {
     printf("usage: loong-bench parity [OPTION]... RECIPE [a.b=c]...\n\n"
            "Trains the recipe in random layouts, on ranks that are threads, "
-           "in f64 on tokens of\nits own, and compares loss, gradient norm, "
-           "parameters and moments with one rank.\nExit code 1 when a "
-           "relative difference is beyond %g.\n\n"
-           "  --layouts N  10\n"
-           "  --steps N    20\n"
-           "  --ranks MAX  16\n"
-           "  --seed S     1\n", bound);
+           "on tokens of its own,\nand compares the loss of every step, "
+           "gradient norm, parameters and moments with one\nrank. What is "
+           "given behind the recipe is not drawn. In fp32 and bf16 layouts "
+           "take\nthe experts that one rank chose. Exit code 1 when a "
+           "relative difference is beyond:\nfp64 %g; losses of fp32 %g, of "
+           "the first %d steps %g; of bf16 %g.\n\n"
+           "  --layouts N   10\n"
+           "  --steps N     20\n"
+           "  --ranks MAX   16\n"
+           "  --seed S      1\n"
+           "  --dtype TYPE  fp64\n", types[0].bound, types[1].bound, FIRST,
+           types[1].first, types[2].bound);
     return LOONG_EXIT_OK;
+}
+
+/* NULL when there is none of that name. */
+static const type_t *find_type(const char *name)
+{
+    for (int64_t i = 0; i < LOONG_COUNT_OF(types); i++) {
+        if (strcmp(types[i].name, name) == 0) {
+            return &types[i];
+        }
+    }
+    return NULL;
 }
 
 static bool parse(int argc, char **argv, options_t *o, bool *help_p)
@@ -425,6 +389,7 @@ static bool parse(int argc, char **argv, options_t *o, bool *help_p)
         {"steps", required_argument, NULL, 's'},
         {"ranks", required_argument, NULL, 'r'},
         {"seed", required_argument, NULL, 'x'},
+        {"dtype", required_argument, NULL, 'd'},
         {"help", no_argument, NULL, 'h'},
         {NULL, 0, NULL, 0}};
     int c;
@@ -442,6 +407,9 @@ static bool parse(int argc, char **argv, options_t *o, bool *help_p)
         case 'x':
             o->seed = strtoull(optarg, NULL, 10);
             break;
+        case 'd':
+            o->type = find_type(optarg);
+            break;
         case 'h':
             *help_p = true;
             return true;
@@ -454,7 +422,7 @@ static bool parse(int argc, char **argv, options_t *o, bool *help_p)
 
 int bench_parity(loong_context_t *ctx, int argc, char **argv)
 {
-    options_t o = {10, 16, 20, 1};
+    options_t o = {10, 16, 20, 1, &types[0]};
     bench_t *b = NULL;
     bool wants_help = false;
     if (!parse(argc, argv, &o, &wants_help)) {
@@ -463,11 +431,13 @@ int bench_parity(loong_context_t *ctx, int argc, char **argv)
     if (wants_help) {
         return help();
     }
-    if (optind == argc || o.layouts < 1 || o.steps < 1 || o.max_ranks < 2) {
+    if (optind == argc || o.layouts < 1 || o.steps < 1 || o.max_ranks < 2 ||
+        o.type == NULL) {
         return bench_usage("parity",
-                           optind == argc ? "no recipe given"
-                                          : "--layouts and --steps must be 1 "
-                                            "or more, --ranks 2 or more");
+                           optind == argc   ? "no recipe given"
+                           : o.type == NULL ? "--dtype is fp64, fp32 or bf16"
+                                            : "--layouts and --steps must be 1 "
+                                              "or more, --ranks 2 or more");
     }
     loong_status_t status = loongi_alloc(ctx, sizeof(*b), "parity", &b);
     if (status != LOONG_OK) {
@@ -489,6 +459,7 @@ int bench_parity(loong_context_t *ctx, int argc, char **argv)
                                                    : LOONG_EXIT_OK)
                                   : bench_fail(ctx, status);
     loong_status_t removed = loongi_dir_remove(ctx, b->dir);
+    loongi_free(ctx, b->losses);
     loongi_free(ctx, b);
     return code != LOONG_EXIT_OK || removed == LOONG_OK
                ? code

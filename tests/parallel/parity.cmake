@@ -9,3 +9,27 @@ foreach(model qwen gpt moe latent absorbed minimax)
   set_tests_properties(parity_${model}_long PROPERTIES
     LABELS "parallel;full" TIMEOUT 7200)
 endforeach()
+# Drawn around what a random sample may miss: zero bubbles that recompute, pairs
+# with shared experts; and fp32 with the experts that one rank chose.
+function(parity_around name model)
+  add_test(NAME parity_${name} COMMAND loong-bench parity
+    ${PROJECT_SOURCE_DIR}/tests/parallel/parity_${model}.yaml ${ARGN})
+  set_tests_properties(parity_${name} PROPERTIES LABELS parallel TIMEOUT 300)
+endfunction()
+parity_around(zero_bubble qwen --layouts 1 --steps 4 --ranks 6
+  parallel.pipeline_model_parallel_size=2 schedule=zero_bubble_v
+  parallel.num_layers_per_virtual_pipeline_stage=0
+  parallel.pipeline_model_parallel_layout=Et|t*2|t|tL
+  parallel.overlap_moe_expert_parallel_comm=false recompute.granularity=full)
+parity_around(pairs moe --layouts 1 --steps 4 --ranks 8
+  parallel.pipeline_model_parallel_size=2 schedule=1f1b
+  parallel.expert_model_parallel_size=2 parallel.expert_tensor_parallel_size=2
+  parallel.overlap_moe_expert_parallel_comm=true
+  parallel.pipeline_model_parallel_layout=null)
+parity_around(fp32 moe --dtype fp32 --layouts 1 --steps 8 --ranks 6 --seed 3)
+foreach(model qwen gpt moe latent)
+  parity_around(${model}_fp32_long ${model} --dtype fp32 --layouts 20
+    --steps 100 --ranks 16 --seed 4)
+  set_tests_properties(parity_${model}_fp32_long PROPERTIES
+    LABELS "parallel;full" TIMEOUT 7200)
+endforeach()

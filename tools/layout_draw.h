@@ -1,0 +1,60 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Random layouts of a recipe, and what of all there is they have covered. */
+#ifndef LOONG_LAYOUT_DRAW_H
+#define LOONG_LAYOUT_DRAW_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+enum {
+    LAYOUT_AXES = 21,
+    LAYOUT_VALUE = 48,
+    LAYOUT_VALUES = 8, /* of an axis, at most */
+    LAYOUT_LINE = 2048
+};
+
+/* What a layout is drawn from. */
+typedef enum layout_role {
+    LAYOUT_RANKS, /* the number of ranks is a multiple of it */
+    LAYOUT_FREE,  /* any value with any other, unless a rule refuses it */
+    LAYOUT_MODEL  /* changes what is computed: one rank gets the same value */
+} layout_role_t;
+
+typedef struct layout {
+    int ranks;
+    char value[LAYOUT_AXES][LAYOUT_VALUE];
+} layout_t;
+
+typedef struct layout_draws {
+    uint64_t seed;
+    uint64_t draws; /* so far */
+    int max_ranks;
+    char cuts[LAYOUT_VALUE * 4]; /* uneven pipelines of the model */
+    char pinned[LAYOUT_AXES][LAYOUT_VALUE]; /* not drawn; "": drawn */
+    int covered[LAYOUT_AXES][LAYOUT_VALUES];
+} layout_draws_t;
+
+/* For a model of so many layers. */
+layout_draws_t layout_draws(uint64_t seed, int max_ranks, int64_t layers);
+
+/* Whether an override, key=value, is of an axis, which then has that value. */
+bool layout_pin(layout_draws_t *d, const char *override);
+
+/* The ranks that are left to the data-parallel size are drawn as well. */
+void layout_draw(layout_draws_t *d, layout_t *layout);
+
+layout_role_t layout_role(int axis);
+const char *layout_key(int axis);
+bool layout_same_model(const layout_t *a, const layout_t *b);
+
+/* The values as words, behind labels or behind keys (to be pasted behind a
+ * recipe). */
+void layout_describe(const layout_t *layout, bool keys,
+                     char text[LAYOUT_LINE]);
+
+/* Counts a layout that was trained; prints how many there were of each value.*/
+void layout_count(layout_draws_t *d, const layout_t *layout);
+void layout_print_covered(const layout_draws_t *d);
+
+#endif

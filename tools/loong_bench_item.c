@@ -267,7 +267,7 @@ static loong_status_t make_operand(const loong_op_t *op, bench_item_t *item,
     }
     status = loong_device_copy(item->device, item->ptr[i], host, size);
     if (status == LOONG_OK) {
-        status = loong_device_synchronize(item->device);
+        status = loong_device_synchronize(item->device, "an op");
     }
     loong_device_host_free(item->device, host);
     return status;

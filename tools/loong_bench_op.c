@@ -313,7 +313,7 @@ static loong_status_t timed(loong_context_t *ctx, const options_t *o,
         status = bench_item_run(ctx, item);
     }
     if (status == LOONG_OK) {
-        status = loong_device_synchronize(item->device);
+        status = loong_device_synchronize(item->device, "an op");
     }
     *ms_p = 1e3 * (now() - begin) / launches;
     return status;

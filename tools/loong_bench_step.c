@@ -69,7 +69,7 @@ bench_model_t bench_model_of(const loong_recipe_t *recipe,
         loong_recipe_int(recipe, "data.seq_length") * (batch > 0 ? batch : 1);
     m.chunk = 512;
     m.gated = act != NULL && strcmp(act, "swiglu") == 0;
-    m.dtype = loongi_recipe_precision(recipe).compute;
+    m.dtype = loongi_recipe_precision(recipe, NULL).compute;
     m.threads = bench_threads();
     *micro_batches_p = batch > 0 && global > batch ? global / batch : 1;
     return m;

@@ -75,6 +75,18 @@ static loong_status_t cpu_copy(void *data, void *stream, void *dst,
     return LOONG_OK;
 }
 
+static loong_status_t cpu_copy_rows(void *data, void *stream,
+                                    const loong_device_rows_t *r)
+{
+    (void)data;
+    (void)stream;
+    for (size_t i = 0; i < r->rows; i++) {
+        memcpy((char *)r->dst + i * r->dst_apart,
+               (const char *)r->src + i * r->src_apart, r->bytes);
+    }
+    return LOONG_OK;
+}
+
 static loong_status_t cpu_fill(void *data, void *stream, void *dst, int byte,
                                size_t bytes)
 {
@@ -102,12 +114,14 @@ static void cpu_describe(void *data, char *text, size_t size)
 
 const loong_device_ops_t loongi_cpu_device = {
     .name = "cpu",
+    .host = true,
     .count = cpu_count,
     .create = cpu_create,
     .destroy = cpu_destroy,
     .alloc = cpu_alloc,
     .free = cpu_free,
     .copy = cpu_copy,
+    .copy_rows = cpu_copy_rows,
     .fill = cpu_fill,
     .synchronize = cpu_synchronize,
     .describe = cpu_describe,

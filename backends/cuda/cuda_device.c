@@ -23,6 +23,7 @@ typedef struct cuda_data {
     int major;
     int minor;
     size_t memory;
+    uint64_t identity;
 } cuda_data_t;
 
 static loong_status_t failed(loong_context_t *ctx, int index,
@@ -90,6 +91,9 @@ static loong_status_t open_device(cuda_data_t *d)
     d->major = prop.major;
     d->minor = prop.minor;
     d->memory = prop.totalGlobalMem;
+    uint64_t half[2];
+    memcpy(half, prop.uuid.bytes, sizeof(half));
+    d->identity = half[0] ^ half[1];
     LOONG_CHECK(d->ctx, prop.major >= OLDEST, LOONG_ERR_UNSUPPORTED,
                 "cuda:%d: %s has compute capability %d.%d, at least %d.0 is "
                 "needed",
@@ -141,7 +145,20 @@ static void cuda_describe(void *data, char *text, size_t size)
              d->major, d->minor);
 }
 
+static uint64_t cuda_identity(void *data)
+{
+    return ((const cuda_data_t *)data)->identity;
+}
+
 /* ---- memory -------------------------------------------------------------- */
+
+static loong_status_t cuda_room(void *data, size_t *bytes_p)
+{
+    cuda_data_t *d = data;
+    size_t total = 0;
+    CUDA_TRY(d, cudaMemGetInfo(bytes_p, &total));
+    return LOONG_OK;
+}
 
 static loong_status_t cuda_alloc(loong_context_t *ctx, void *data,
                                  size_t bytes, const char *what, void **ptr_p)
@@ -219,6 +236,16 @@ static loong_status_t cuda_copy(void *data, void *stream, void *dst,
     return LOONG_OK;
 }
 
+static loong_status_t cuda_copy_rows(void *data, void *stream,
+                                     const loong_device_rows_t *r)
+{
+    cuda_data_t *d = data;
+    CUDA_TRY(d, cudaMemcpy2DAsync(r->dst, r->dst_apart, r->src, r->src_apart,
+                                  r->bytes, r->rows, cudaMemcpyDefault,
+                                  stream));
+    return LOONG_OK;
+}
+
 static loong_status_t cuda_fill(void *data, void *stream, void *dst, int byte,
                                 size_t bytes)
 {
@@ -234,7 +261,9 @@ static loong_status_t cuda_synchronize(void *data, void *stream)
 {
     cuda_data_t *d = data;
     CUDA_TRY(d, cudaStreamSynchronize(stream));
-    return loongi_flaw_take(d->ctx, "cuda", d->index, d->flaw);
+    return stream == d->compute
+               ? loongi_flaw_take(d->ctx, "cuda", d->index, d->flaw)
+               : LOONG_OK;
 }
 
 static void *cuda_compute_stream(void *data)
@@ -291,6 +320,18 @@ static loong_status_t cuda_event_wait(void *data, void *event, void *stream)
     return LOONG_OK;
 }
 
+static loong_status_t cuda_event_done(void *data, void *event, bool *done_p)
+{
+    cuda_data_t *d = data;
+    cudaError_t error = cudaEventQuery(event);
+    if (error != cudaSuccess && error != cudaErrorNotReady) {
+        return failed(d->ctx, d->index, "cudaEventQuery", error);
+    }
+    cudaGetLastError(); /* not to be ready is none */
+    *done_p = error == cudaSuccess;
+    return LOONG_OK;
+}
+
 static loong_status_t cuda_peer_enable(void *data, int other, bool *granted_p)
 {
     cuda_data_t *d = data;
@@ -312,12 +353,14 @@ static loong_status_t cuda_peer_enable(void *data, int other, bool *granted_p)
 
 const loong_device_ops_t loongi_cuda_device = {
     .name = "cuda",
+    .bf16 = true,
     .count = cuda_count,
     .create = cuda_create,
     .destroy = cuda_destroy,
     .alloc = cuda_alloc,
     .free = cuda_free,
     .copy = cuda_copy,
+    .copy_rows = cuda_copy_rows,
     .fill = cuda_fill,
     .synchronize = cuda_synchronize,
     .compute_stream = cuda_compute_stream,
@@ -330,6 +373,9 @@ const loong_device_ops_t loongi_cuda_device = {
     .event_destroy = cuda_event_destroy,
     .event_record = cuda_event_record,
     .event_wait = cuda_event_wait,
+    .event_done = cuda_event_done,
     .peer_enable = cuda_peer_enable,
     .flaw = cuda_flaw,
+    .identity = cuda_identity,
+    .room = cuda_room,
 };

@@ -133,6 +133,10 @@ LOONG_API loong_comm_stats_t loong_comm_stats(const loong_comm_t *comm);
 /* The training step that the next calls belong to, for messages. */
 LOONG_API void loong_comm_set_step(loong_comm_t *comm, int64_t step);
 
+/* The stream that the next collectives go on, of a communicator that works on
+ * memory of a device. The others do without. */
+LOONG_API void loong_comm_set_stream(loong_comm_t *comm, void *stream);
+
 /* Tells the other ranks that this one cannot go on: what they wait for on
  * this communicator fails at once with this text. Not collective. */
 LOONG_API void loong_comm_abort(loong_comm_t *comm, const char *text);

@@ -103,6 +103,7 @@ LOONG_API LOONG_NODISCARD loong_status_t loong_comm_create(
 LOONG_API void *loong_comm_impl(const loong_comm_t *comm);
 LOONG_API loong_context_t *loong_comm_context(const loong_comm_t *comm);
 LOONG_API double loong_comm_timeout(const loong_comm_t *comm);
+LOONG_API void *loong_comm_stream(const loong_comm_t *comm);
 
 /* Writes a message into the context's error trail and returns status. */
 LOONG_API loong_status_t loong_comm_fail(loong_comm_t *comm,

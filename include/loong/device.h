@@ -19,12 +19,24 @@
 extern "C" {
 #endif
 
-typedef struct loong_device loong_device_t;
+/* A copy of rows that lie apart. */
+typedef struct loong_device_rows {
+    void *dst;
+    size_t dst_apart; /* bytes from row to row */
+    const void *src;
+    size_t src_apart;
+    size_t bytes; /* of a row */
+    size_t rows;
+} loong_device_rows_t;
 
 /* A backend. Slots marked (optional) may be NULL. Every function but
  * `create` gets the private data that `create` made. */
 typedef struct loong_device_ops {
     const char *name; /* "cpu"; kernels carry the same name */
+    /* Its memory is the host's: either reads what the other wrote. Any number
+     * of processes may have device 0. */
+    bool host;
+    bool bf16; /* multiplies it, whatever the processor does */
     /* How many such devices this process sees, 0 with a reason when none. */
     int (*count)(char *reason, size_t size);
     loong_status_t (*create)(loong_context_t *ctx, int index, void **data_p);
@@ -38,6 +50,9 @@ typedef struct loong_device_ops {
     /* In order on the stream; either side may be host memory. */
     loong_status_t (*copy)(void *data, void *stream, void *dst,
                            const void *src, size_t bytes);
+    /* `rows` rows of `bytes`, so many bytes apart. */
+    loong_status_t (*copy_rows)(void *data, void *stream,
+                                const loong_device_rows_t *rows);
     loong_status_t (*fill)(void *data, void *stream, void *dst, int byte,
                            size_t bytes);
     loong_status_t (*synchronize)(void *data, void *stream);
@@ -57,12 +72,19 @@ typedef struct loong_device_ops {
     /* What comes on the stream after this waits for the event's last record;
      * an event that was never recorded holds nobody up. */
     loong_status_t (*event_wait)(void *data, void *event, void *stream);
+    /* Is the last record reached? */
+    loong_status_t (*event_done)(void *data, void *event, bool *done_p);
     /* (optional): no. Lets this device touch the memory of device `other` of
      * its kind, in the same process. */
     loong_status_t (*peer_enable)(void *data, int other, bool *granted_p);
     /* (optional): NULL. Where kernels of this device write what they find wrong
      * (kernel.h); `synchronize` makes an error of it. */
     loong_flaw_t *(*flaw)(void *data);
+    /* (optional): devices are not told apart. The same for the same device in
+     * all processes of a machine. */
+    uint64_t (*identity)(void *data);
+    /* (optional): that of the machine. Bytes that can be had now. */
+    loong_status_t (*room)(void *data, size_t *bytes_p);
     /* One line for --doctor: model, cores or memory. */
     void (*describe)(void *data, char *text, size_t size);
 } loong_device_ops_t;
@@ -77,9 +99,23 @@ loong_register_device(loong_context_t *ctx, const loong_device_ops_t *ops);
 LOONG_API LOONG_NODISCARD loong_status_t
 loong_device_create(loong_context_t *ctx, const char *name, int index,
                     loong_device_t **device_p);
+/* The device of the local_rank-th process of a machine: each has its own, as
+ * long as there are any; see loong_device_identity. */
+LOONG_API LOONG_NODISCARD loong_status_t
+loong_device_create_local(loong_context_t *ctx, const char *name,
+                          int local_rank, loong_device_t **device_p);
 LOONG_API void loong_device_destroy(loong_device_t **device_p);
 
 LOONG_API const char *loong_device_name(const loong_device_t *device);
+LOONG_API int loong_device_index(const loong_device_t *device);
+/* Its memory is the host's. */
+LOONG_API bool loong_device_is_host(const loong_device_t *device);
+LOONG_API bool loong_device_has_bf16(const loong_device_t *device);
+/* 0: any number of processes may have it. */
+LOONG_API uint64_t loong_device_identity(const loong_device_t *device);
+/* Bytes that can be had now; false: they are the machine's. */
+LOONG_API bool loong_device_room(const loong_device_t *device,
+                                 size_t *bytes_p);
 LOONG_API void loong_device_describe(const loong_device_t *device, char *text,
                                      size_t size);
 
@@ -88,13 +124,29 @@ loong_device_alloc(loong_device_t *device, size_t bytes, const char *what,
                    void **ptr_p);
 LOONG_API void loong_device_free(loong_device_t *device, void *ptr,
                                  size_t bytes);
+/* Either side may be host memory. src may be used again on return, unless it is
+ * the device's or of loong_device_host_alloc. */
 LOONG_API LOONG_NODISCARD loong_status_t
 loong_device_copy(loong_device_t *device, void *dst, const void *src,
                   size_t bytes);
 LOONG_API LOONG_NODISCARD loong_status_t
 loong_device_fill(loong_device_t *device, void *dst, int byte, size_t bytes);
+/* Waits for what is on the compute stream: the host runs ahead of the device
+ * until somebody calls this, with a word for what is waited for. Errors: what
+ * went wrong on the device, and what the watch says. */
 LOONG_API LOONG_NODISCARD loong_status_t
-loong_device_synchronize(loong_device_t *device);
+loong_device_synchronize(loong_device_t *device, const char *what);
+/* How often the host had to wait, since creation. */
+LOONG_API uint64_t loong_device_waits(const loong_device_t *device);
+/* Asked again and again while the host waits; an error ends the waiting. NULL:
+ * none. */
+typedef loong_status_t (*loong_device_watch_fn)(void *user);
+LOONG_API void loong_device_set_watch(loong_device_t *device,
+                                      loong_device_watch_fn watch, void *user);
+/* From the device, behind what is on the compute stream; complete on return.*/
+LOONG_API LOONG_NODISCARD loong_status_t
+loong_device_read(loong_device_t *device, void *dst, const void *src,
+                  size_t bytes, const char *what);
 LOONG_API void *loong_device_stream(const loong_device_t *device);
 LOONG_API loong_flaw_t *loong_device_flaw(const loong_device_t *device);
 
@@ -119,10 +171,18 @@ loong_device_event_record(loong_device_t *device, void *event, void *stream);
 LOONG_API LOONG_NODISCARD loong_status_t
 loong_device_event_wait(loong_device_t *device, void *event, void *stream);
 
-/* As loong_device_copy and loong_device_synchronize, of one stream. */
+/* The host waits for the event's last record. */
+LOONG_API LOONG_NODISCARD loong_status_t
+loong_device_event_await(loong_device_t *device, void *event,
+                         const char *what);
+
+/* Of one stream; what synchronizes so is not watched. */
 LOONG_API LOONG_NODISCARD loong_status_t
 loong_device_stream_copy(loong_device_t *device, void *stream, void *dst,
                          const void *src, size_t bytes);
+LOONG_API LOONG_NODISCARD loong_status_t
+loong_device_stream_copy_rows(loong_device_t *device, void *stream,
+                              const loong_device_rows_t *rows);
 LOONG_API LOONG_NODISCARD loong_status_t
 loong_device_stream_synchronize(loong_device_t *device, void *stream);
 

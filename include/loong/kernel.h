@@ -88,6 +88,8 @@ typedef struct loong_kernel_query {
     loong_karg_t arg[LOONG_MAX_OPERANDS];
 } loong_kernel_query_t;
 
+typedef struct loong_device loong_device_t;
+
 /* One launch. ptr[] matches query->arg[]; an absent operand is NULL. */
 typedef struct loong_kernel_call {
     loong_context_t *ctx;
@@ -103,13 +105,14 @@ typedef struct loong_kernel_call {
      * `frame` and of a returned status. */
     const loong_frame_t *device_frame; /* a copy in the device's memory */
     loong_flaw_t *flaw;               /* of the device */
+    loong_device_t *device; /* NULL: the processor, with the host's memory */
 } loong_kernel_call_t;
 
 /* A kernel. All functions are not collective. */
 typedef struct loong_kernel {
     const char *name;   /* "linear_onednn" */
     const char *op;     /* name of the op it implements */
-    const char *device; /* "cpu", "cuda", "xpu" */
+    const char *device; /* "cpu", "cuda", "xpu"; NULL: whatever there is */
     /* Accepts (true) or refuses; a refusal writes why. NULL: accepts all. */
     bool (*support)(const loong_kernel_query_t *query,
                     char reason[LOONG_REASON_SIZE]);

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Collectives over the communicator of a group; sums are in rank order.
+ * Collectives over the communicator of a group; sums are in rank order. What
+ * is the same on every device: data is moved by the communicator and by the
+ * device's copies.
  *
  *   all_reduce      y = sum over ranks of x
  *   all_gather      y = the ranks' x one below the other
@@ -17,6 +19,7 @@
 #include "base.h"
 #include "list.h"
 #include "loong/collective.h"
+#include "loong/device.h"
 
 static const loong_collective_attr_t *attr_of(const loong_kernel_query_t *q)
 {
@@ -31,6 +34,31 @@ static loong_status_t comm_of(const loong_kernel_call_t *call,
                 "%s: no communicator of group %s", call->query->op,
                 loong_group_name(a->group));
     *comm_p = call->group[a->group];
+    loong_comm_set_stream(*comm_p, call->stream);
+    return LOONG_OK;
+}
+
+static loong_status_t copy(const loong_kernel_call_t *call, void *dst,
+                           const void *src, size_t bytes)
+{
+    if (call->device != NULL) {
+        return loong_device_stream_copy(call->device, call->stream, dst, src,
+                                        bytes);
+    }
+    memcpy(dst, src, bytes);
+    return LOONG_OK;
+}
+
+static loong_status_t copy_rows(const loong_kernel_call_t *call,
+                                const loong_device_rows_t *r)
+{
+    if (call->device != NULL) {
+        return loong_device_stream_copy_rows(call->device, call->stream, r);
+    }
+    for (size_t i = 0; i < r->rows; i++) {
+        memcpy((char *)r->dst + i * r->dst_apart,
+               (const char *)r->src + i * r->src_apart, r->bytes);
+    }
     return LOONG_OK;
 }
 
@@ -87,7 +115,7 @@ static loong_status_t run_all_reduce(const loong_kernel_call_t *call)
     loong_comm_t *comm = NULL;
     LOONG_TRY(comm_of(call, &comm));
     if (call->ptr[0] != call->ptr[1]) {
-        memcpy(call->ptr[1], call->ptr[0], bytes_of(x));
+        LOONG_TRY(copy(call, call->ptr[1], call->ptr[0], bytes_of(x)));
     }
     return loong_comm_all_reduce(comm, call->ptr[1], elements(x), x->dtype,
                                  LOONG_REDUCE_SUM,
@@ -100,8 +128,8 @@ static loong_status_t run_all_gather(const loong_kernel_call_t *call)
     size_t piece = bytes_of(&call->query->arg[0]);
     loong_comm_t *comm = NULL;
     LOONG_TRY(comm_of(call, &comm));
-    memcpy((char *)call->ptr[1] + (size_t)a->rank * piece, call->ptr[0],
-           piece);
+    LOONG_TRY(copy(call, (char *)call->ptr[1] + (size_t)a->rank * piece,
+                   call->ptr[0], piece));
     return loong_comm_all_gather(comm, call->ptr[1], call->state,
                                  call->query->arg[0].dtype, a->label);
 }
@@ -117,40 +145,44 @@ static loong_status_t run_reduce_scatter(const loong_kernel_call_t *call)
     size_t piece = bytes_of(&call->query->arg[1]);
     loong_comm_t *comm = NULL;
     LOONG_TRY(comm_of(call, &comm));
-    memcpy(call->workspace, call->ptr[0], bytes_of(&call->query->arg[0]));
+    LOONG_TRY(copy(call, call->workspace, call->ptr[0],
+                   bytes_of(&call->query->arg[0])));
     LOONG_TRY(loong_comm_reduce_scatter(
         comm, call->workspace, call->state, call->query->arg[0].dtype,
         LOONG_REDUCE_SUM, a->label));
-    memcpy(call->ptr[1],
-           (const char *)call->workspace + (size_t)a->rank * piece, piece);
-    return LOONG_OK;
+    return copy(call, call->ptr[1],
+                (const char *)call->workspace + (size_t)a->rank * piece,
+                piece);
 }
 
 static loong_status_t run_own_rows(const loong_kernel_call_t *call)
 {
     size_t piece = bytes_of(&call->query->arg[1]);
-    memcpy(call->ptr[1],
-           (const char *)call->ptr[0] +
-               (size_t)attr_of(call->query)->rank * piece, piece);
-    return LOONG_OK;
+    return copy(call, call->ptr[1],
+                (const char *)call->ptr[0] +
+                    (size_t)attr_of(call->query)->rank * piece, piece);
 }
 
 /* x [r, n c] as n blocks [r, c], or back. */
-static void move_blocks(const loong_karg_t *x, char *wide, char *blocks,
-                        int size, bool pack)
+static loong_status_t move_blocks(const loong_kernel_call_t *call,
+                                  const loong_karg_t *x, char *wide, bool pack)
 {
+    int size = attr_of(call->query)->size;
     size_t element = loong_dtype_size(x->dtype);
-    int64_t rows = loong_karg_rows(x, NULL);
-    size_t bytes = (size_t)loong_karg_cols(x, NULL) / (size_t)size * element;
+    size_t apart = (size_t)x->ld * element;
+    loong_device_rows_t r = {
+        .bytes = (size_t)loong_karg_cols(x, NULL) / (size_t)size * element,
+        .rows = (size_t)loong_karg_rows(x, NULL)};
+    r.dst_apart = pack ? r.bytes : apart;
+    r.src_apart = pack ? apart : r.bytes;
     for (int b = 0; b < size; b++) {
-        for (int64_t t = 0; t < rows; t++) {
-            char *in_row = wide + (size_t)(t * x->ld) * element +
-                           (size_t)b * bytes;
-            char *in_block = blocks + ((size_t)b * (size_t)rows + (size_t)t) *
-                                          bytes;
-            memcpy(pack ? in_block : in_row, pack ? in_row : in_block, bytes);
-        }
+        char *in_rows = wide + (size_t)b * r.bytes;
+        char *block = (char *)call->workspace + (size_t)b * r.rows * r.bytes;
+        r.dst = pack ? block : in_rows;
+        r.src = pack ? in_rows : block;
+        LOONG_TRY(copy_rows(call, &r));
     }
+    return LOONG_OK;
 }
 
 static size_t workspace_all_to_all(const loong_kernel_query_t *query)
@@ -198,17 +230,14 @@ static loong_status_t run_ring_shift(const loong_kernel_call_t *call)
 
 static loong_status_t run_all_to_all_rows(const loong_kernel_call_t *call)
 {
-    move_blocks(&call->query->arg[0], call->ptr[0], call->workspace,
-                attr_of(call->query)->size, true);
+    LOONG_TRY(move_blocks(call, &call->query->arg[0], call->ptr[0], true));
     return exchange(call, call->workspace, call->ptr[1]);
 }
 
 static loong_status_t run_all_to_all_columns(const loong_kernel_call_t *call)
 {
     LOONG_TRY(exchange(call, call->ptr[0], call->workspace));
-    move_blocks(&call->query->arg[1], call->ptr[1], call->workspace,
-                attr_of(call->query)->size, false);
-    return LOONG_OK;
+    return move_blocks(call, &call->query->arg[1], call->ptr[1], false);
 }
 
 /* ---- flat --------------------------------------------------------------- */
@@ -244,7 +273,7 @@ static loong_status_t run_flat_all_gather(const loong_kernel_call_t *call)
 
 #define COLLECTIVE(name_, ...)                                                \
     const loong_kernel_t loongi_##name_##_comm = {                            \
-        .name = #name_ "_comm", .op = #name_, .device = "cpu",                \
+        .name = #name_ "_comm", .op = #name_,                                 \
         .run = run_##name_, .communicates = true, ##__VA_ARGS__}
 
 COLLECTIVE(all_reduce);
@@ -252,7 +281,7 @@ COLLECTIVE(all_gather, .prepare = prepare_gather, .destroy = destroy);
 COLLECTIVE(reduce_scatter, .prepare = prepare_scatter, .destroy = destroy,
            .workspace = workspace_reduce_scatter);
 const loong_kernel_t loongi_own_rows_comm = {
-    .name = "own_rows_comm", .op = "own_rows", .device = "cpu",
+    .name = "own_rows_comm", .op = "own_rows",
     .run = run_own_rows};
 COLLECTIVE(ring_shift, .prepare = prepare_shift, .destroy = destroy);
 COLLECTIVE(all_to_all_rows, .prepare = prepare_scatter, .destroy = destroy,

@@ -191,7 +191,8 @@ static size_t workspace(const loong_kernel_query_t *query)
 static bool support(const loong_kernel_query_t *query,
                     char reason[LOONG_REASON_SIZE])
 {
-    uint32_t wide = 1u << 2; /* dw; the bias */
+    bool third = is_dw(query) || query->num_in > 2; /* dw, a bias */
+    uint32_t wide = third ? 1u << 2 : 0;
     if (query->arg[0].dtype != query->arg[1].dtype) {
         snprintf(reason, LOONG_REASON_SIZE,
                  "operands are %s and %s, this kernel takes one type",

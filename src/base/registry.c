@@ -35,9 +35,9 @@ loong_status_t loong_register_kernel(loong_context_t *ctx,
     loong_registry_t *r = loongi_context_registry(ctx);
     LOONG_CHECK(ctx,
                 kernel != NULL && kernel->name != NULL && kernel->op != NULL &&
-                    kernel->device != NULL && kernel->run != NULL,
+                    kernel->run != NULL,
                 LOONG_ERR_ARG,
-                "a kernel needs a name, an op, a device and a run function");
+                "a kernel needs a name, an op and a run function");
     return append(ctx, &r->kernels, &r->num_kernels, &r->cap_kernels, kernel);
 }
 
@@ -95,8 +95,9 @@ const loong_kernel_t *loong_find_kernel(const loong_context_t *ctx,
     const loong_registry_t *r = loongi_context_registry_const(ctx);
     for (int64_t k = r->num_kernels - 1; k >= 0; k--) {
         const loong_kernel_t *kernel = r->kernels[k];
-        if (strcmp(kernel->op, op) == 0 &&
-            strcmp(kernel->device, device) == 0 && i-- == 0) {
+        bool fits = kernel->device == NULL ||
+                    strcmp(kernel->device, device) == 0;
+        if (fits && strcmp(kernel->op, op) == 0 && i-- == 0) {
             return kernel;
         }
     }

@@ -140,6 +140,16 @@ loong_context_t *loong_comm_context(const loong_comm_t *comm)
     return comm->ctx;
 }
 
+void loong_comm_set_stream(loong_comm_t *comm, void *stream)
+{
+    comm->stream = stream;
+}
+
+void *loong_comm_stream(const loong_comm_t *comm)
+{
+    return comm->stream;
+}
+
 double loong_comm_timeout(const loong_comm_t *comm)
 {
     return comm->timeout;

@@ -49,6 +49,7 @@ struct loong_comm {
     loong_wait_mood_t (*mood)(void *user);
     void *mood_user;
     bool lonely; /* no other may be used at the same time */
+    void *stream; /* of a device; NULL on a CPU */
 };
 
 /* How it waits from now on; NULL: as by default. */

@@ -4,6 +4,7 @@
 #include "loong/device.h"
 
 #include <string.h>
+#include <time.h>
 
 #include "base.h"
 #include "registry.h"
@@ -12,7 +13,14 @@ struct loong_device {
     loong_context_t *ctx;
     const loong_device_ops_t *ops;
     void *data;
+    int index;
+    void *reached; /* event of whoever waits; NULL: none yet */
+    uint64_t waits;
+    loong_device_watch_fn watch;
+    void *watch_user;
 };
+
+enum { SPIN_TURNS = 2000, NAP_NANOSECONDS = 20000 };
 
 loong_status_t loong_register_device(loong_context_t *ctx,
                                      const loong_device_ops_t *ops)
@@ -24,10 +32,12 @@ loong_status_t loong_register_device(loong_context_t *ctx,
     return LOONG_OK;
 }
 
+/* `local`: the index is that of a process, and its device is found. */
 static loong_status_t find_backend(loong_context_t *ctx, const char *name,
-                                   int index,
+                                   bool local, int *index_p,
                                    const loong_device_ops_t **ops_p)
 {
+    int index = *index_p;
     const loong_registry_t *r = loongi_context_registry_const(ctx);
     loong_text_t why = loongi_text_begin(ctx);
     loong_text_t names = loongi_text_begin(ctx);
@@ -40,8 +50,9 @@ static loong_status_t find_backend(loong_context_t *ctx, const char *name,
             continue;
         }
         int count = ops->count(reason, sizeof(reason));
-        if (index < count) {
+        if (index < count || (local && count > 0)) {
             *ops_p = ops;
+            *index_p = index % count;
             status = LOONG_OK;
             break;
         }
@@ -58,15 +69,17 @@ static loong_status_t find_backend(loong_context_t *ctx, const char *name,
     return status;
 }
 
-loong_status_t loong_device_create(loong_context_t *ctx, const char *name,
-                                   int index, loong_device_t **device_p)
+static loong_status_t create(loong_context_t *ctx, const char *name,
+                             bool local, int index,
+                             loong_device_t **device_p)
 {
     const loong_device_ops_t *ops = NULL;
     loong_device_t *device = NULL;
-    LOONG_TRY(find_backend(ctx, name, index, &ops));
+    LOONG_TRY(find_backend(ctx, name, local, &index, &ops));
     LOONG_TRY(loongi_alloc(ctx, sizeof(*device), "device", &device));
     device->ctx = ctx;
     device->ops = ops;
+    device->index = index;
     loong_status_t status = ops->create(ctx, index, &device->data);
     if (status != LOONG_OK) {
         loongi_free(ctx, device);
@@ -76,10 +89,24 @@ loong_status_t loong_device_create(loong_context_t *ctx, const char *name,
     return LOONG_OK;
 }
 
+loong_status_t loong_device_create(loong_context_t *ctx, const char *name,
+                                   int index, loong_device_t **device_p)
+{
+    return create(ctx, name, false, index, device_p);
+}
+
+loong_status_t loong_device_create_local(loong_context_t *ctx,
+                                         const char *name, int local_rank,
+                                         loong_device_t **device_p)
+{
+    return create(ctx, name, true, local_rank, device_p);
+}
+
 void loong_device_destroy(loong_device_t **device_p)
 {
     loong_device_t *device = *device_p;
     if (device != NULL) {
+        loong_device_event_destroy(device, device->reached);
         device->ops->destroy(device->ctx, device->data);
         loongi_free(device->ctx, device);
         *device_p = NULL;
@@ -89,6 +116,33 @@ void loong_device_destroy(loong_device_t **device_p)
 const char *loong_device_name(const loong_device_t *device)
 {
     return device->ops->name;
+}
+
+int loong_device_index(const loong_device_t *device)
+{
+    return device->index;
+}
+
+bool loong_device_is_host(const loong_device_t *device)
+{
+    return device->ops->host;
+}
+
+bool loong_device_has_bf16(const loong_device_t *device)
+{
+    return device->ops->bf16;
+}
+
+uint64_t loong_device_identity(const loong_device_t *device)
+{
+    return device->ops->identity != NULL ? device->ops->identity(device->data)
+                                         : 0;
+}
+
+bool loong_device_room(const loong_device_t *device, size_t *bytes_p)
+{
+    return device->ops->room != NULL &&
+           device->ops->room(device->data, bytes_p) == LOONG_OK;
 }
 
 void loong_device_describe(const loong_device_t *device, char *text,
@@ -122,11 +176,6 @@ loong_status_t loong_device_fill(loong_device_t *device, void *dst, int byte,
 {
     return device->ops->fill(device->data, loong_device_stream(device), dst,
                              byte, bytes);
-}
-
-loong_status_t loong_device_synchronize(loong_device_t *device)
-{
-    return device->ops->synchronize(device->data, loong_device_stream(device));
 }
 
 void *loong_device_stream(const loong_device_t *device)
@@ -211,6 +260,89 @@ loong_status_t loong_device_event_wait(loong_device_t *device, void *event,
     return device->ops->event_wait != NULL
                ? device->ops->event_wait(device->data, event, stream)
                : LOONG_OK;
+}
+
+/* ---- the host waits ------------------------------------------------------ */
+
+static loong_status_t poll(loong_device_t *device, void *event)
+{
+    struct timespec nap = {0, NAP_NANOSECONDS};
+    bool done = false;
+    for (int64_t turn = 0;; turn++) {
+        LOONG_TRY(device->ops->event_done(device->data, event, &done));
+        if (done) {
+            return LOONG_OK;
+        }
+        device->waits += turn == 0;
+        if (device->watch != NULL) {
+            LOONG_TRY(device->watch(device->watch_user));
+        }
+        if (turn > SPIN_TURNS) {
+            nanosleep(&nap, NULL);
+        }
+    }
+}
+
+loong_status_t loong_device_event_await(loong_device_t *device, void *event,
+                                        const char *what)
+{
+    if (device->ops->event_done == NULL) {
+        return LOONG_OK;
+    }
+    loong_status_t status = poll(device, event);
+    if (status != LOONG_OK) {
+        loongi_error_note(device->ctx, "waiting for %s", what);
+    }
+    return status;
+}
+
+loong_status_t loong_device_synchronize(loong_device_t *device,
+                                        const char *what)
+{
+    void *stream = loong_device_stream(device);
+    if (device->reached == NULL) {
+        LOONG_TRY(loong_device_event_create(device, &device->reached));
+    }
+    LOONG_TRY(loong_device_event_record(device, device->reached, stream));
+    LOONG_TRY(loong_device_event_await(device, device->reached, what));
+    loong_status_t status = device->ops->synchronize(device->data, stream);
+    if (status != LOONG_OK) {
+        loongi_error_note(device->ctx, "waiting for %s", what);
+    }
+    return status;
+}
+
+uint64_t loong_device_waits(const loong_device_t *device)
+{
+    return device->waits;
+}
+
+void loong_device_set_watch(loong_device_t *device,
+                            loong_device_watch_fn watch, void *user)
+{
+    device->watch = watch;
+    device->watch_user = user;
+}
+
+/* What is read is waited for first: a copy to ordinary memory would wait
+ * unwatched. */
+loong_status_t loong_device_read(loong_device_t *device, void *dst,
+                                 const void *src, size_t bytes,
+                                 const char *what)
+{
+    void *stream = loong_device_stream(device);
+    LOONG_TRY(loong_device_synchronize(device, what));
+    LOONG_TRY(device->ops->copy(device->data, stream, dst, src, bytes));
+    return device->ops->synchronize(device->data, stream);
+}
+
+/* ---- one stream ---------------------------------------------------------- */
+
+loong_status_t loong_device_stream_copy_rows(loong_device_t *device,
+                                             void *stream,
+                                             const loong_device_rows_t *rows)
+{
+    return device->ops->copy_rows(device->data, stream, rows);
 }
 
 loong_status_t loong_device_stream_copy(loong_device_t *device, void *stream,

@@ -302,52 +302,80 @@ void loongi_shards_kept(const loong_shards_t *shards,
     }
 }
 
-/* A bf16 parameter and the rest of its master. */
+/* Values as they are stored, on their way. */
+enum { SET_BLOCK = 2048 };
+typedef struct block {
+    double param[SET_BLOCK]; /* room for any type */
+    uint16_t low[SET_BLOCK]; /* of bf16: the rest of the master */
+} block_t;
+
 static void set_half(uint16_t *param, uint16_t *low, float value)
 {
     uint32_t bits;
     memcpy(&bits, &value, sizeof(bits));
     *param = (uint16_t)((bits >> 16) + ((uint16_t)bits >> 15));
-    if (low != NULL) {
-        *low = (uint16_t)bits;
+    *low = (uint16_t)bits;
+}
+
+static void store(loong_dtype_t dtype, const double *values, int64_t count,
+                  block_t *b)
+{
+    for (int64_t i = 0; i < count; i++) {
+        if (dtype == LOONG_F64) {
+            b->param[i] = values[i];
+        } else if (dtype == LOONG_F32) {
+            ((float *)(void *)b->param)[i] = (float)values[i];
+        } else {
+            set_half((uint16_t *)(void *)b->param + i, &b->low[i],
+                     (float)values[i]);
+        }
     }
 }
 
-void loongi_shards_set(const loong_shards_t *shards,
-                       char *const base[LOONG_BASE_COUNT],
-                       const loong_param_place_t *place, int64_t at,
-                       int64_t count, const double *values)
+/* Elements [begin, end) of a flat buffer that the rank has, no more than a
+ * block. */
+static loong_status_t set_block(const loong_shards_t *s,
+                                const loong_run_t *run, int flat,
+                                int64_t begin, int64_t end,
+                                const double *values)
 {
-    const loong_flat_t *flat = &shards->flats[place->flat];
-    const loong_bucket_t *b =
-        loongi_shards_bucket(shards, place->flat, place->flat_offset);
+    block_t block;
+    const loong_bucket_t *b = loongi_shards_bucket(s, flat, begin);
+    loong_dtype_t dtype = s->flats[flat].dtype;
+    loong_operand_t to = {LOONG_BASE_PARAM,
+                          loongi_shards_param(s, flat, begin)};
+    store(dtype, values, end - begin, &block);
+    LOONG_TRY(loongi_run_write(run, to, block.param,
+                               (size_t)(end - begin) *
+                                   loong_dtype_size(dtype)));
+    if (b == NULL || b->low < 0) {
+        return LOONG_OK;
+    }
+    int64_t first = LOONG_MAX(begin, b->update_begin);
+    int64_t last = LOONG_MIN(end, b->update_end);
+    if (first >= last) {
+        return LOONG_OK;
+    }
+    to.base = LOONG_BASE_OPTIM;
+    to.offset = b->low + (first - b->update_begin) * (int64_t)sizeof(uint16_t);
+    return loongi_run_write(run, to, block.low + (first - begin),
+                            (size_t)(last - first) * sizeof(uint16_t));
+}
+
+loong_status_t loongi_shards_set(const loong_shards_t *shards,
+                                 const loong_run_t *run,
+                                 const loong_param_place_t *place, int64_t at,
+                                 int64_t count, const double *values)
+{
     int64_t begin = 0;
     int64_t end = 0;
     loongi_shards_kept(shards, place, &begin, &end);
     begin = LOONG_MAX(begin, at);
     end = LOONG_MIN(end, at + count);
-    if (begin >= end) {
-        return;
+    for (int64_t i = begin; i < end; i += SET_BLOCK) {
+        int64_t n = LOONG_MIN(end - i, (int64_t)SET_BLOCK);
+        LOONG_TRY(set_block(shards, run, place->flat, place->flat_offset + i,
+                            place->flat_offset + i + n, values + (i - at)));
     }
-    char *param = base[LOONG_BASE_PARAM] +
-                  loongi_shards_param(shards, place->flat,
-                                      place->flat_offset + begin);
-    uint16_t *low = b != NULL && b->low >= 0
-                        ? (uint16_t *)(base[LOONG_BASE_OPTIM] + b->low)
-                        : NULL;
-    for (int64_t i = begin; i < end; i++) {
-        int64_t element = place->flat_offset + i;
-        double value = values[i - at];
-        if (flat->dtype == LOONG_F64) {
-            ((double *)param)[i - begin] = value;
-        } else if (flat->dtype == LOONG_F32) {
-            ((float *)param)[i - begin] = (float)value;
-        } else {
-            bool updates = low != NULL && element >= b->update_begin &&
-                           element < b->update_end;
-            set_half((uint16_t *)param + (i - begin),
-                     updates ? low + (element - b->update_begin) : NULL,
-                     (float)value);
-        }
-    }
+    return LOONG_OK;
 }

@@ -22,6 +22,7 @@
 #ifndef LOONG_SHARDS_H
 #define LOONG_SHARDS_H
 
+#include "executor.h"
 #include "loong/mesh.h"
 #include "program.h"
 
@@ -137,11 +138,12 @@ void loongi_shards_kept(const loong_shards_t *shards,
                         int64_t *end_p);
 
 /* Sets elements [at, at + count) of a parameter, as far as this rank has them,
- * and the low halves of bf16 masters. */
-void loongi_shards_set(const loong_shards_t *shards,
-                       char *const base[LOONG_BASE_COUNT],
-                       const loong_param_place_t *place, int64_t at,
-                       int64_t count, const double *values);
+ * and the low halves of bf16 masters. Not from several threads for the same
+ * elements. */
+LOONG_NODISCARD loong_status_t
+loongi_shards_set(const loong_shards_t *shards, const loong_run_t *run,
+                  const loong_param_place_t *place, int64_t at, int64_t count,
+                  const double *values);
 
 #ifdef __cplusplus
 }

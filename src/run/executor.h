@@ -4,6 +4,7 @@
 #ifndef LOONG_EXECUTOR_H
 #define LOONG_EXECUTOR_H
 
+#include "ahead.h"
 #include "lane.h"
 #include "program.h"
 
@@ -28,19 +29,34 @@ typedef void (*loong_step_hook)(void *user, const loong_program_t *program,
 typedef struct loong_run {
     loong_context_t *ctx;
     void *stream; /* of the device; NULL on a CPU */
+    loong_device_t *device; /* of the bases; NULL: they are host memory */
+    loong_ahead_t *ahead;   /* NULL: a program is over when its run returns */
     char *base[LOONG_BASE_COUNT];
     loong_comm_t *const *group; /* by loong_group_t; NULL on one rank */
     loong_lane_t *lane; /* NULL: collectives run in the order of programs */
-    loong_step_hook hook; /* NULL: none, and no time is taken */
+    /* NULL: none, and no time is taken. Set, programs do not run ahead: each
+     * step is waited for. */
+    loong_step_hook hook;
     void *hook_user;
 } loong_run_t;
+
+/* From where an operand is in bound bases to memory of the host, complete on
+ * return, and back. `what` names the waiting. */
+LOONG_NODISCARD loong_status_t
+loongi_run_read(const loong_run_t *run, loong_operand_t from, void *to,
+                size_t bytes, const char *what);
+LOONG_NODISCARD loong_status_t loongi_run_write(const loong_run_t *run,
+                                                loong_operand_t to,
+                                                const void *from,
+                                                size_t bytes);
 
 /* Does the mask of a step match the frame? */
 bool loongi_step_runs(const loong_step_t *step, const loong_frame_t *frame);
 
 /* Runs every step whose mask matches the frame. On an error the trail names
  * the kernel and the scope. Allocates nothing. Collectives of a program that
- * loongi_pass_lanes has seen run on the lane; all are complete at the end. */
+ * loongi_pass_lanes has seen run on the lane, or on their own stream; what
+ * comes afterwards is behind all of them. */
 LOONG_NODISCARD loong_status_t
 loongi_program_run(const loong_run_t *run, const loong_program_t *program,
                    const loong_frame_t *frame);

@@ -236,10 +236,12 @@ static void bind_stages(loong_component_t *c)
     }
 }
 
-static bool is_shared(int base)
+/* Peers of the machine read it where it is. */
+static bool is_shared(const loong_component_t *c, int base)
 {
-    return base == LOONG_BASE_PARAM || base == LOONG_BASE_GRAD ||
-           base == LOONG_BASE_COMM;
+    return loong_device_is_host(c->device) &&
+           (base == LOONG_BASE_PARAM || base == LOONG_BASE_GRAD ||
+            base == LOONG_BASE_COMM);
 }
 
 static loong_status_t take_memory(loong_component_t *c)
@@ -251,7 +253,7 @@ static loong_status_t take_memory(loong_component_t *c)
             continue;
         }
         const char *what = loongi_base_name((loong_base_t)b);
-        if (is_shared(b)) {
+        if (is_shared(c, b)) {
             LOONG_TRY(loong_comm_alloc_shared(
                 c->groups->comm[LOONG_GROUP_WORLD], bytes, what, &memory));
         } else {
@@ -268,7 +270,7 @@ static void give_memory_back(loong_component_t *c)
         if (c->run.base[b] == NULL) {
             continue;
         }
-        if (is_shared(b)) {
+        if (is_shared(c, b)) {
             loong_comm_free_shared(c->groups->comm[LOONG_GROUP_WORLD],
                                    &c->run.base[b]);
         } else {
@@ -328,7 +330,11 @@ static bool poll_messages(void *user)
 static loong_status_t open_lane(loong_component_t *c)
 {
     loong_comm_t *world = c->groups->comm[LOONG_GROUP_WORLD];
-    if (!c->params.compile.lanes) {
+    bool lanes = c->params.compile.lanes;
+    if (!loong_device_is_host(c->device)) {
+        return loongi_ahead_create(c->ctx, c->device, lanes, &c->run.ahead);
+    }
+    if (!lanes) {
         return LOONG_OK;
     }
     if (!loongi_comm_is_concurrent(world)) {
@@ -353,6 +359,7 @@ static void close_lane(loong_component_t *c)
         loongi_lane_destroy(&c->run.lane);
         set_moods(c);
     }
+    loongi_ahead_destroy(&c->run.ahead);
 }
 
 loong_status_t loongi_component_allocate(loong_component_t *component,
@@ -363,6 +370,7 @@ loong_status_t loongi_component_allocate(loong_component_t *component,
     c->device = device;
     c->groups = groups;
     c->run.group = groups->comm;
+    c->run.device = device;
     c->run.stream = loong_device_stream(device);
     LOONG_TRY(open_lane(c));
     LOONG_TRY(take_memory(c));
@@ -496,9 +504,11 @@ int loongi_component_head_rank(const loong_component_t *component)
     return loongi_schedule_rank(s, loongi_schedule_stages(s) - 1);
 }
 
-void loongi_component_initialize(loong_component_t *component, uint64_t seed)
+loong_status_t loongi_component_initialize(loong_component_t *component,
+                                           uint64_t seed)
 {
     for (int i = 0; i < component->num_stages; i++) {
-        loongi_stage_initialize(component->stages[i], seed);
+        LOONG_TRY(loongi_stage_initialize(component->stages[i], seed));
     }
+    return LOONG_OK;
 }

@@ -83,7 +83,8 @@ loongi_component_entries(const loong_component_t *component,
 loong_stage_t *loongi_component_head(const loong_component_t *component);
 int loongi_component_head_rank(const loong_component_t *component);
 
-void loongi_component_initialize(loong_component_t *component, uint64_t seed);
+LOONG_NODISCARD loong_status_t
+loongi_component_initialize(loong_component_t *component, uint64_t seed);
 
 #ifdef __cplusplus
 }

@@ -50,7 +50,7 @@ static loong_status_t time_program(loong_trainer_t *t, loong_run_t *run,
     for (int i = 0; i <= MIN_RUNS || loongi_now() - begin < budget; i++) {
         double at = loongi_now();
         LOONG_TRY(loongi_program_run(run, program, &frame));
-        LOONG_TRY(loong_device_synchronize(t->device));
+        LOONG_TRY(loong_device_synchronize(t->device, "a product"));
         double seconds = loongi_now() - at;
         /* The first one warms up. */
         *best_p = i <= 1 ? seconds : LOONG_MIN(*best_p, seconds);
@@ -68,6 +68,8 @@ static loong_status_t measure(loong_trainer_t *t, int64_t n,
     memset(&run, 0, sizeof(run));
     run.ctx = t->ctx;
     run.stream = t->component->run.stream;
+    run.device = t->device;
+    run.ahead = t->component->run.ahead;
     size_t bytes[2] = {
         (size_t)(3 * n * n) *
             loong_dtype_size(t->component->params.precision.compute),

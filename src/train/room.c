@@ -1,9 +1,27 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Does the plan fit into the memory of the machine? Asked before anything is
- * allocated: pages are taken when they are touched, so that a run that cannot
- * fit would be killed in its first step. */
+ * Does the plan fit into the memory of the machine, or of the device? Asked
+ * before anything is allocated: pages are taken when they are touched, so that
+ * a run that cannot fit would be killed in its first step. */
+#include <stdio.h>
+
 #include "trainer_impl.h"
+
+/* Where the bases are. */
+static loong_status_t find_room(loong_trainer_t *t)
+{
+    loong_memory_room_t *room = &t->memory.room;
+    size_t bytes = 0;
+    LOONG_TRY(loongi_memory_room(t->ctx, "", room));
+    if (!loong_device_room(t->device, &bytes)) {
+        return LOONG_OK;
+    }
+    room->bytes = (int64_t)bytes;
+    room->id ^= loong_device_identity(t->device);
+    snprintf(room->what, sizeof(room->what), "free on %s:%d",
+             loong_device_name(t->device), loong_device_index(t->device));
+    return LOONG_OK;
+}
 
 loong_status_t loongi_room_measure(loong_trainer_t *t)
 {
@@ -12,8 +30,7 @@ loong_status_t loongi_room_measure(loong_trainer_t *t)
     int rank = loong_comm_rank(t->comm);
     int64_t *words = NULL;
     int64_t *counts = NULL;
-    loong_status_t measured =
-        loongi_memory_room(t->ctx, "", &t->memory.room);
+    loong_status_t measured = find_room(t);
     t->memory.rank = 0;
     for (int b = 0; b < LOONG_BASE_COUNT; b++) {
         t->memory.rank += t->component->bytes[b];
@@ -72,6 +89,13 @@ loong_status_t loongi_room_check(loong_trainer_t *t)
 {
     loong_text_t text = loongi_text_begin(t->ctx);
     loong_status_t status = LOONG_OK;
+    LOONG_CHECK(t->ctx,
+                loong_device_identity(t->device) == 0 || t->memory.ranks == 1,
+                LOONG_ERR_CONFIG,
+                "%d ranks of this machine came to %s:%d: each wants a device "
+                "of its own; start no more ranks here than they see devices",
+                t->memory.ranks, loong_device_name(t->device),
+                loong_device_index(t->device));
     if (!loongi_room_suffices(t)) {
         loongi_room_tell(t, &text);
         status = LOONG_FAIL(t->ctx, LOONG_ERR_MEMORY,

@@ -25,14 +25,10 @@ typedef struct sampler {
     int64_t *counts; /* logits of each rank of TP */
     double *logits;  /* of the next token, those of all of them */
     int32_t *order;
+    void *row; /* logits as they come, and inputs */
 } sampler_t;
 
 /* ---- one token ----------------------------------------------------------- */
-
-static void *input(const loong_stage_t *stage, const loong_port_t *port)
-{
-    return port != NULL ? loongi_stage_port(stage, port) : NULL;
-}
 
 static double element(const void *p, loong_dtype_t dtype, int64_t i)
 {
@@ -44,23 +40,33 @@ static double element(const void *p, loong_dtype_t dtype, int64_t i)
                : (double)loongi_bf16_to_f32(((const uint16_t *)p)[i]);
 }
 
-static void fill_stage(const sampler_t *s, const loong_stage_t *stage,
-                       int64_t used)
+/* s->row goes into an input of `count` numbers; port may be NULL. */
+static loong_status_t send(const sampler_t *s, const loong_stage_t *stage,
+                           const loong_port_t *port, int64_t count)
+{
+    return port == NULL ? LOONG_OK
+                        : loongi_run_write(&stage->run, port->operand, s->row,
+                                           (size_t)count * sizeof(int32_t));
+}
+
+static loong_status_t fill_stage(const sampler_t *s,
+                                 const loong_stage_t *stage, int64_t used)
 {
     const loong_batch_ports_t *p = &stage->ports[LOONG_STAGE_LOGITS];
-    const loong_port_t *bounds = p->cu_seqlens;
-    int32_t *tokens = input(stage, p->tokens);
-    int32_t *positions = input(stage, p->positions);
-    int32_t *cu = input(stage, p->cu_seqlens);
-    for (int64_t i = 0; tokens != NULL && i < s->window; i++) {
-        tokens[i] = i < used ? s->ids[s->count - used + i] : 0;
+    int64_t bounds = p->cu_seqlens != NULL ? p->cu_seqlens->shape.dim[0] : 0;
+    int32_t *row = s->row;
+    for (int64_t i = 0; i < s->window; i++) {
+        row[i] = i < used ? s->ids[s->count - used + i] : 0;
     }
-    for (int64_t i = 0; positions != NULL && i < s->window; i++) {
-        positions[i] = (int32_t)i;
+    LOONG_TRY(send(s, stage, p->tokens, s->window));
+    for (int64_t i = 0; i < s->window; i++) {
+        row[i] = (int32_t)i;
     }
-    for (int64_t i = 0; cu != NULL && i < bounds->shape.dim[0]; i++) {
-        cu[i] = i == 0 ? 0 : (int32_t)s->window;
+    LOONG_TRY(send(s, stage, p->positions, s->window));
+    for (int64_t i = 0; i < bounds; i++) {
+        row[i] = i == 0 ? 0 : (int32_t)s->window;
     }
+    return send(s, stage, p->cu_seqlens, bounds);
 }
 
 /* The output "logits" of the last stage; NULL on other ranks. */
@@ -82,18 +88,21 @@ static loong_status_t forward(sampler_t *s)
     loong_frame_t frame;
     memset(&frame, 0, sizeof(frame));
     for (int i = 0; i < t->component->num_stages; i++) {
-        fill_stage(s, t->component->stages[i], used);
+        LOONG_TRY(fill_stage(s, t->component->stages[i], used));
     }
     LOONG_TRY(loongi_trainer_forward(t, LOONG_STAGE_LOGITS, &frame));
     if (out != NULL) {
-        const void *logits = loongi_stage_port(head, out);
         int64_t columns = out->shape.dim[1];
+        size_t bytes = (size_t)columns * loong_dtype_size(out->dtype);
+        loong_operand_t from = out->operand;
+        from.offset += (used - 1) * (int64_t)bytes;
+        LOONG_TRY(loongi_run_read(&head->run, from, s->row, bytes, "logits"));
         double *own = s->logits;
         for (int r = 0; r < t->mesh.coord[LOONG_AXIS_TP]; r++) {
             own += s->counts[r];
         }
         for (int64_t v = 0; v < columns; v++) {
-            own[v] = element(logits, out->dtype, (used - 1) * columns + v);
+            own[v] = element(s->row, out->dtype, v);
         }
         LOONG_TRY(loong_comm_all_gather(t->groups.comm[LOONG_GROUP_TP],
                                         s->logits, s->counts, LOONG_F64,
@@ -267,6 +276,17 @@ static loong_status_t run_sampler(sampler_t *s, int64_t prompts)
                             sizeof(*s->logits) + sizeof(*s->order), "logits",
                             &s->logits));
     s->order = (int32_t *)(void *)(s->logits + s->all);
+    int64_t room = LOONG_MAX(s->all * (int64_t)sizeof(double),
+                             s->window * (int64_t)sizeof(int32_t));
+    for (int i = 0; i < t->component->num_stages; i++) {
+        const loong_port_t *cu = t->component->stages[i]
+                                     ->ports[LOONG_STAGE_LOGITS]
+                                     .cu_seqlens;
+        int64_t bounds = cu != NULL ? cu->shape.dim[0] : 0;
+        room = LOONG_MAX(room, bounds * (int64_t)sizeof(int32_t));
+    }
+    LOONG_TRY(loongi_calloc(t->ctx, (size_t)room, 1, "inputs and logits",
+                            &s->row));
     for (int64_t i = 0; i < prompts; i++) {
         char path[64];
         snprintf(path, sizeof(path), "eval.sample.prompts[%lld]",
@@ -292,6 +312,7 @@ loong_status_t loongi_trainer_sample(loong_trainer_t *t)
     s.temperature = t->set.sample_temperature;
     s.top_k = t->set.sample_top_k;
     loong_status_t status = run_sampler(&s, prompts);
+    loongi_free(t->ctx, s.row);
     loongi_free(t->ctx, s.logits);
     loongi_free(t->ctx, s.counts);
     return status;

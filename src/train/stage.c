@@ -193,10 +193,11 @@ loong_status_t loongi_stage_execute(loong_stage_t *stage,
 
 /* ---- parameters ---------------------------------------------------------- */
 
-void loongi_stage_set_param(loong_stage_t *stage,
-                            const loong_param_place_t *place, int64_t at,
-                            int64_t count, const double *values)
+loong_status_t loongi_stage_set_param(loong_stage_t *stage,
+                                      const loong_param_place_t *place,
+                                      int64_t at, int64_t count,
+                                      const double *values)
 {
-    loongi_shards_set(stage->shards, stage->run.base, place, at, count,
-                      values);
+    return loongi_shards_set(stage->shards, &stage->run, place, at, count,
+                             values);
 }

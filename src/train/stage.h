@@ -85,13 +85,14 @@ LOONG_NODISCARD loong_status_t loongi_stage_prepare(loong_stage_t *stage);
 
 /* Sets elements [at, at + count) of a parameter, master included, as far as
  * this rank has them. */
-void loongi_stage_set_param(loong_stage_t *stage,
-                            const loong_param_place_t *place, int64_t at,
-                            int64_t count, const double *values);
+LOONG_NODISCARD loong_status_t
+loongi_stage_set_param(loong_stage_t *stage, const loong_param_place_t *place,
+                       int64_t at, int64_t count, const double *values);
 
 /* Fills parameters and masters from (seed, name, global index), the moments
  * with zero. Not collective: every rank makes the same. */
-void loongi_stage_initialize(loong_stage_t *stage, uint64_t seed);
+LOONG_NODISCARD loong_status_t loongi_stage_initialize(loong_stage_t *stage,
+                                                       uint64_t seed);
 
 /* What a rank holds of a parameter, seen as a matrix: `rows` rows of `cols`
  * elements in storage, which are rows row .. and columns col .. of a tensor
@@ -119,7 +120,8 @@ void loongi_stage_kept_rows(const loong_stage_t *stage,
                             const loong_param_place_t *place, int64_t *row_p,
                             int64_t *rows_p);
 
-/* The address of a port in bound bases; in slot 0 of a stage. */
+/* The address of a port in bound bases, in the device's memory; in slot 0 of a
+ * stage. */
 void *loongi_run_port(const loong_run_t *run, const loong_port_t *port);
 void *loongi_stage_port(const loong_stage_t *stage, const loong_port_t *port);
 

@@ -58,11 +58,13 @@ static loong_status_t load_param(loong_stage_t *s, const loong_hf_t *hf,
         n = LOONG_MIN(step, first + rows - row);
         int64_t outside = loongi_part_row(&part, row, &n);
         LOONG_TRY(read_block(hf, p->name, &part, outside, n, b));
-        loongi_stage_set_param(s, p, row * part.cols, n * part.cols, b->block);
+        LOONG_TRY(loongi_stage_set_param(s, p, row * part.cols, n * part.cols,
+                                         b->block));
     }
     memset(b->block, 0, (size_t)part.cols * sizeof(*b->block));
     for (int64_t row = part.rows; row < p->shape.dim[0]; row++) {
-        loongi_stage_set_param(s, p, row * part.cols, part.cols, b->block);
+        LOONG_TRY(loongi_stage_set_param(s, p, row * part.cols, part.cols,
+                                         b->block));
     }
     return LOONG_OK;
 }

@@ -61,8 +61,9 @@ void loongi_stage_kept_rows(const loong_stage_t *stage,
 
 /* ---- start -------------------------------------------------------------- */
 
-static void initialize_block(loong_stage_t *s, const loong_param_place_t *p,
-                             uint64_t seed, int64_t at, int64_t end)
+static loong_status_t initialize_block(loong_stage_t *s,
+                                       const loong_param_place_t *p,
+                                       uint64_t seed, int64_t at, int64_t end)
 {
     double values[INIT_BLOCK];
     int64_t count = LOONG_MIN(end - at, (int64_t)INIT_BLOCK);
@@ -77,19 +78,24 @@ static void initialize_block(loong_stage_t *s, const loong_param_place_t *p,
         draw.count = LOONG_MIN(rest, count - i);
         loongi_initial(&p->params, &draw, values + i);
     }
-    loongi_stage_set_param(s, p, at, count, values);
+    return loongi_stage_set_param(s, p, at, count, values);
 }
 
-void loongi_stage_initialize(loong_stage_t *stage, uint64_t seed)
+loong_status_t loongi_stage_initialize(loong_stage_t *stage, uint64_t seed)
 {
+    loong_status_t failed = LOONG_OK;
     for (int64_t i = 0; i < stage->layout->num_params; i++) {
         const loong_param_place_t *p = &stage->layout->params[i];
         int64_t begin = 0;
         int64_t end = 0;
         loongi_shards_kept(stage->shards, p, &begin, &end);
-#pragma omp parallel for schedule(static)
+#pragma omp parallel for schedule(static) reduction(max : failed)
         for (int64_t at = begin; at < end; at += INIT_BLOCK) {
-            initialize_block(stage, p, seed, at, end);
+            loong_status_t status =
+                initialize_block(stage, p, seed, at, end);
+            failed = LOONG_MAX(failed, status);
         }
+        LOONG_TRY(failed);
     }
+    return LOONG_OK;
 }

@@ -207,7 +207,7 @@ static bool speaks(const loong_mesh_t *m, uint32_t same)
            ((same & LOONG_SAME_EP) == 0 || at[LOONG_AXIS_EP] == 0);
 }
 
-static void add_own(loong_trainer_t *t)
+static loong_status_t add_own(loong_trainer_t *t)
 {
     int64_t n = t->tensors.count;
     double *all = t->tensors.stats;
@@ -215,25 +215,29 @@ static void add_own(loong_trainer_t *t)
     memset(all, 0, (size_t)(3 * n) * sizeof(*all));
     for (int i = 0; i < t->component->num_stages; i++) {
         const loong_chunk_t *c = chunk_of(t, i);
-        const char *base = t->component->stages[i]->run.base[LOONG_BASE_STATE];
+        const loong_run_t *run = &t->component->stages[i]->run;
         for (int64_t w = 0; c != NULL && w < c->num_watches; w++, k++) {
             double stats[3];
             int64_t at = t->tensors.place[k];
             if (at >= 0 && speaks(&t->mesh, c->watches[w].same)) {
-                memcpy(stats, base + c->watches[w].offset, sizeof(stats));
+                loong_operand_t from = {LOONG_BASE_STATE,
+                                        c->watches[w].offset};
+                LOONG_TRY(loongi_run_read(run, from, stats, sizeof(stats),
+                                          "logged tensors"));
                 all[at] += stats[0];
                 all[n + at] += stats[2];
                 all[2 * n + at] = fmax(all[2 * n + at], stats[1]);
             }
         }
     }
+    return LOONG_OK;
 }
 
 /* Sums and counts of all, then their maxima. */
 static loong_status_t gather(loong_trainer_t *t)
 {
     int64_t n = t->tensors.count;
-    add_own(t);
+    LOONG_TRY(add_own(t));
     LOONG_TRY(loong_comm_all_reduce(t->comm, t->tensors.stats, 2 * n,
                                     LOONG_F64, LOONG_REDUCE_SUM,
                                     "logged tensors"));

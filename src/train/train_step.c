@@ -10,42 +10,6 @@
 #include "timeline.h"
 #include "trainer_impl.h"
 
-/* ---- data ---------------------------------------------------------------- */
-
-/* Address of an input; NULL when the chunk has none of that name. */
-static void *address(const loong_run_t *run, const loong_port_t *port)
-{
-    return port != NULL ? loongi_run_port(run, port) : NULL;
-}
-
-loong_status_t loongi_fill_inputs(loong_trainer_t *t, const loong_run_t *run,
-                                  const loong_batch_ports_t *ports,
-                                  loong_loader_t *loader, int64_t consumed,
-                                  int64_t k)
-{
-    const loong_batch_ports_t *p = ports;
-    const loong_port_t *weight = p->loss_weight;
-    loong_batch_t batch;
-    memset(&batch, 0, sizeof(batch));
-    batch.tokens = address(run, p->tokens);
-    batch.labels = address(run, p->labels);
-    batch.position_ids = address(run, p->positions);
-    batch.token_key = address(run, p->token_key);
-    batch.all_token_keys = address(run, p->all_token_keys);
-    batch.places = address(run, p->places);
-    batch.cu_seqlens = address(run, p->cu_seqlens);
-    batch.cu_seqlens_size =
-        p->cu_seqlens != NULL ? p->cu_seqlens->shape.dim[0] : 0;
-    double *wide = address(run, weight);
-    bool convert = weight != NULL && weight->dtype == LOONG_F64;
-    batch.loss_weight = convert ? t->weights : (float *)(void *)wide;
-    LOONG_TRY(loong_loader_fill(loader, consumed, k, &batch));
-    for (int64_t i = 0; convert && i < weight->shape.dim[0]; i++) {
-        wide[i] = (double)t->weights[i];
-    }
-    return LOONG_OK;
-}
-
 /* ---- step header --------------------------------------------------------- */
 
 /* What this rank knows goes out, what all agree on comes back: the number of
@@ -91,21 +55,6 @@ bool loongi_trainer_speaks(const loong_trainer_t *t)
 {
     return t->mesh.coord[LOONG_AXIS_TP] == 0 &&
            loongi_component_head(t->component) != NULL;
-}
-
-void loongi_add_losses(const loong_run_t *run, const loong_port_t *port,
-                       int64_t record[LOONG_EXACT_WORDS])
-{
-    if (port == NULL) {
-        return;
-    }
-    const void *losses = loongi_run_port(run, port);
-    for (int64_t i = 0; i < port->shape.dim[0]; i++) {
-        double value = port->dtype == LOONG_F64 ? ((const double *)losses)[i]
-                                                : ((const float *)losses)[i];
-        loongi_exact_add(record, value);
-    }
-    loongi_exact_carry(record);
 }
 
 /* The stage that an entry is of. */
@@ -179,9 +128,9 @@ static loong_status_t after_program(loong_trainer_t *t,
     loong_run_t run = bind(t, LOONG_STAGE_TRAIN, entry);
     const loong_batch_ports_t *p = &s->ports[LOONG_STAGE_TRAIN];
     if (loongi_trainer_speaks(t)) {
-        loongi_add_losses(&run, p->lm, t->record[1]);
+        LOONG_TRY(loongi_keep_losses(t, &run, p->lm, t->record[1]));
     }
-    loongi_add_losses(&run, p->router, t->record[2]);
+    LOONG_TRY(loongi_keep_losses(t, &run, p->router, t->record[2]));
     return loongi_router_replay_take(t, s, &run, entry->micro_batch);
 }
 
@@ -302,16 +251,12 @@ loong_status_t loongi_trainer_forward(loong_trainer_t *t,
 /* Adds the squares of the gradients of a stage. */
 static loong_status_t add_norm(loong_trainer_t *t, const loong_stage_t *s)
 {
-    int64_t words[LOONG_EXACT_WORDS];
-    char *record =
-        s->run.base[LOONG_BASE_OPTIM] + s->optimizer->record_offset;
-    memset(record, 0, sizeof(words));
+    loong_operand_t record = {LOONG_BASE_OPTIM, s->optimizer->record_offset};
+    LOONG_TRY(loong_device_fill(
+        t->device, s->run.base[record.base] + record.offset, 0,
+        LOONG_EXACT_WORDS * sizeof(int64_t)));
     LOONG_TRY(loongi_program_run(&s->run, &s->optimizer->norm, &t->frame));
-    memcpy(words, record, sizeof(words));
-    for (int i = 0; i < LOONG_EXACT_WORDS; i++) {
-        t->record[0][i] += words[i];
-    }
-    return LOONG_OK;
+    return loongi_keep_record(t, &s->run, record, t->record[0]);
 }
 
 /* Exact sums, so that every layout gets the same bits. */
@@ -320,6 +265,7 @@ static loong_status_t reduce_records(loong_trainer_t *t)
     for (int i = 0; i < t->component->num_stages; i++) {
         LOONG_TRY(add_norm(t, t->component->stages[i]));
     }
+    LOONG_TRY(loongi_add_figures(t, "norm and loss"));
     t->own_loss_finite = isfinite(loongi_exact_value(t->record[1]));
     LOONG_TRY(loong_comm_all_reduce(t->comm, t->record, 3 * LOONG_EXACT_WORDS,
                                     LOONG_I64, LOONG_REDUCE_SUM,
@@ -336,9 +282,34 @@ static loong_status_t reduce_records(loong_trainer_t *t)
     return LOONG_OK;
 }
 
+/* The gradients [begin, end) of a bucket are finite. */
+static loong_status_t look_at(const loong_stage_t *s, const loong_bucket_t *b,
+                              int64_t begin, int64_t end, bool *finite_p)
+{
+    enum { BLOCK = 4096 };
+    double values[BLOCK];
+    loong_dtype_t wide = s->shards->wide;
+    for (int64_t e = begin; e < end && *finite_p; e += BLOCK) {
+        int64_t n = LOONG_MIN(end - e, (int64_t)BLOCK);
+        loong_operand_t from = {LOONG_BASE_GRAD,
+                                loongi_shards_grad(s->shards, b, e)};
+        LOONG_TRY(loongi_run_read(&s->run, from, values,
+                                  (size_t)n * loong_dtype_size(wide),
+                                  "gradients that are not finite"));
+        for (int64_t i = 0; i < n; i++) {
+            double v = wide == LOONG_F64
+                           ? values[i]
+                           : (double)((const float *)(void *)values)[i];
+            *finite_p = *finite_p && isfinite(v);
+        }
+    }
+    return LOONG_OK;
+}
+
 /* The first parameter with a gradient that is not finite, in this rank's
  * part; "" when there is none. */
-static const char *offender_of(const loong_stage_t *s)
+static loong_status_t find_offender(const loong_stage_t *s,
+                                    const char **name_p)
 {
     const loong_chunk_t *c = s->chunk[LOONG_STAGE_TRAIN];
     for (int64_t i = 0; i < c->num_params; i++) {
@@ -348,28 +319,16 @@ static const char *offender_of(const loong_stage_t *s)
         if (p->params.frozen) {
             continue;
         }
-        int64_t end = LOONG_MIN(p->flat_offset + p->elements, b->own_end);
-        for (int64_t e = LOONG_MAX(p->flat_offset, b->own_begin); e < end;
-             e++) {
-            const void *at = s->run.base[LOONG_BASE_GRAD] +
-                             loongi_shards_grad(s->shards, b, e);
-            double v = c->precision.wide == LOONG_F64 ? *(const double *)at
-                                                      : *(const float *)at;
-            if (!isfinite(v)) {
-                return p->name;
-            }
+        bool finite = true;
+        LOONG_TRY(look_at(s, b, LOONG_MAX(p->flat_offset, b->own_begin),
+                          LOONG_MIN(p->flat_offset + p->elements, b->own_end),
+                          &finite));
+        if (!finite) {
+            *name_p = p->name;
+            return LOONG_OK;
         }
     }
-    return "";
-}
-
-static const char *first_offender(const loong_trainer_t *t)
-{
-    const char *name = "";
-    for (int i = 0; i < t->component->num_stages && name[0] == '\0'; i++) {
-        name = offender_of(t->component->stages[i]);
-    }
-    return name;
+    return LOONG_OK;
 }
 
 /* The lowest rank for which `mine` holds, on every rank; the number of ranks
@@ -392,7 +351,12 @@ static loong_status_t handle_nan(loong_trainer_t *t)
     char text[512];
     int rank = 0;
     int size = loong_comm_size(t->comm);
-    snprintf(name, sizeof(name), "%s", first_offender(t));
+    const char *offender = "";
+    for (int i = 0; i < t->component->num_stages && offender[0] == '\0';
+         i++) {
+        LOONG_TRY(find_offender(t->component->stages[i], &offender));
+    }
+    snprintf(name, sizeof(name), "%s", offender);
     LOONG_TRY(lowest_rank(t, !t->own_loss_finite, &rank));
     if (rank == size) {
         LOONG_TRY(lowest_rank(t, name[0] != '\0', &rank));

@@ -8,6 +8,7 @@
 
 #include "hf_config.h"
 #include "isa.h"
+#include "loong/launch.h"
 #include "param_rules.h"
 #include "peers.h"
 #include "router_replay.h"
@@ -164,15 +165,22 @@ static loong_status_t adopt_hf_keys(loong_trainer_t *t, const char *key)
     return status;
 }
 
-loong_precision_t loongi_recipe_precision(const loong_recipe_t *recipe)
+bool loongi_fast_bf16(const loong_device_t *device)
+{
+    return device == NULL || loong_device_is_host(device)
+               ? loongi_isa() >= LOONG_ISA_LEVEL_avx512_bf16
+               : loong_device_has_bf16(device);
+}
+
+loong_precision_t loongi_recipe_precision(const loong_recipe_t *recipe,
+                                          const loong_device_t *device)
 {
     const char *text = loong_recipe_text(recipe, "precision.params_dtype");
     loong_precision_t p = {LOONG_F32, LOONG_F32};
     if (strcmp(text, "fp64") == 0) {
         p.compute = p.wide = LOONG_F64;
     } else if (strcmp(text, "bf16") == 0 ||
-               (strcmp(text, "auto") == 0 &&
-                loongi_isa() >= LOONG_ISA_LEVEL_avx512_bf16)) {
+               (strcmp(text, "auto") == 0 && loongi_fast_bf16(device))) {
         p.compute = LOONG_BF16;
     }
     return p;
@@ -262,7 +270,7 @@ static loong_status_t plan_component(loong_trainer_t *t,
     loong_arena_t *arena = t->model_keys->arena;
     loongi_parallel_request(&t->parallel, &t->mesh, &p.request);
     LOONG_TRY(loongi_router_replay_mode(t, &p, &p.request.routing));
-    p.precision = loongi_recipe_precision(t->recipe);
+    p.precision = loongi_recipe_precision(t->recipe, t->device);
     p.compile.device = loong_device_name(t->device);
     p.compile.threads = omp_get_max_threads();
     p.compile.fuse = p.compile.in_place = true;
@@ -319,8 +327,7 @@ static loong_status_t load_model(loong_trainer_t *t)
         return loongi_trainer_resume(t, load);
     }
     if (hf == NULL) {
-        loongi_component_initialize(t->component, t->set.seed);
-        return LOONG_OK;
+        return loongi_component_initialize(t->component, t->set.seed);
     }
     loong_hf_t *model = NULL;
     LOONG_TRY(loongi_hf_open(t->ctx, hf, &model));
@@ -340,6 +347,7 @@ static loong_status_t start(loong_trainer_t *t)
     LOONG_TRY(loongi_step_exchange_create(t->ctx, t->comm, &t->exchange));
     LOONG_TRY(loongi_groups_create(t->ctx, t->comm, &t->mesh, &t->groups));
     LOONG_TRY(loongi_component_allocate(t->component, t->device, &t->groups));
+    LOONG_TRY(loongi_figures_open(t));
     LOONG_TRY(load_model(t));
     LOONG_TRY(loong_blend_require(
         t->blend,
@@ -426,6 +434,7 @@ static loong_status_t complete_for_plan(loong_trainer_t *t)
 static loong_status_t plan(loong_trainer_t *t)
 {
     loong_component_params_t model;
+    loong_launch_t launch;
     memset(&model, 0, sizeof(model));
     LOONG_TRY(adopt_hf_keys(t, "model.from_hf"));
     LOONG_TRY(adopt_hf_keys(t, "init.from_hf"));
@@ -436,8 +445,10 @@ static loong_status_t plan(loong_trainer_t *t)
     }
     LOONG_TRY(check_recipe(t, &model));
     read_settings(t);
-    LOONG_TRY(loong_device_create(
-        t->ctx, loong_recipe_text(t->recipe, "device"), 0, &t->device));
+    loong_launch_detect(&launch);
+    LOONG_TRY(loong_device_create_local(
+        t->ctx, loong_recipe_text(t->recipe, "device"), launch.local_rank,
+        &t->device));
     LOONG_TRY(plan_component(t, &model));
     return loong_recipe_hash(t->recipe, &t->recipe_hash);
 }
@@ -524,6 +535,7 @@ void loong_trainer_destroy(loong_trainer_t **trainer_p)
     loongi_profiler_destroy(&t->profiler);
     loongi_router_replay_close(t);
     loongi_trainer_close_data(t);
+    loongi_figures_close(t);
     loongi_timeline_destroy(t);
     loongi_peers_destroy(t);
     loongi_component_destroy(&t->component);

@@ -201,9 +201,10 @@ static loong_status_t evaluate_set(loong_trainer_t *t, loong_validation_t *v)
         LOONG_TRY(fill_stages(t, v->loader, consumed));
         LOONG_TRY(loongi_trainer_forward(t, LOONG_STAGE_EVAL, &frame));
         if (loongi_trainer_speaks(t)) {
-            loongi_add_losses(&head->run, head->ports[LOONG_STAGE_EVAL].lm,
-                              sums);
+            LOONG_TRY(loongi_keep_losses(
+                t, &head->run, head->ports[LOONG_STAGE_EVAL].lm, sums));
         }
+        LOONG_TRY(loongi_add_figures(t, "losses of an evaluation"));
         sums[LOONG_EXACT_WORDS] += loongi_trainer_speaks(t) ? tokens : 0;
         consumed += loong_loader_batch(v->loader, consumed);
     }

@@ -7,6 +7,7 @@
 
 #include "exact_sum.h"
 #include "fault.h"
+#include "figures.h"
 #include "loong/job.h"
 #include "loong/loader.h"
 #include "loong/tokenizer.h"
@@ -103,6 +104,8 @@ struct loong_trainer {
         double *stats;     /* squares, numbers not finite, maxima of all */
     } tensors;
     float *weights; /* of a micro-batch, when the wide type is f64 */
+    loong_inputs_t inputs;
+    loong_figures_t figures;
     loong_text_t text;
     loong_tokenizer_t *tokenizer; /* of ranks that sample; else NULL */
     loong_pairs_t *tokens; /* ids for exports (hf_tokens.h); rank 0 */
@@ -134,6 +137,7 @@ struct loong_trainer {
     double start_time;
     double last_save_time;
     loong_checkpoint_save_t *save;
+    void *save_stream; /* of the device, for the writing thread */
     loong_pairs_t *save_metadata; /* and what the writing thread reads */
     int64_t saved_step;
     int64_t loaded_bytes; /* of tensors that were taken of a checkpoint */
@@ -163,8 +167,11 @@ struct loong_trainer {
 };
 
 /* ---- trainer_create.c ---- */
-/* The types that precision.params_dtype means on this processor. */
-loong_precision_t loongi_recipe_precision(const loong_recipe_t *recipe);
+/* device may be NULL: the processor. */
+bool loongi_fast_bf16(const loong_device_t *device);
+/* The types that precision.params_dtype means on this device. */
+loong_precision_t loongi_recipe_precision(const loong_recipe_t *recipe,
+                                          const loong_device_t *device);
 
 /* ---- trainer_model.c ---- */
 /* Fills family, config and the rules of a request. */
@@ -181,15 +188,6 @@ LOONG_NODISCARD loong_status_t loongi_train_step(loong_trainer_t *t);
 LOONG_NODISCARD loong_status_t
 loongi_trainer_forward(loong_trainer_t *t, loong_stage_chunk_t chunk,
                        const loong_frame_t *frame);
-/* Fills the inputs of a chunk of a stage, bound in run, from micro-batch k of
- * a loader. */
-LOONG_NODISCARD loong_status_t
-loongi_fill_inputs(loong_trainer_t *t, const loong_run_t *run,
-                   const loong_batch_ports_t *ports, loong_loader_t *loader,
-                   int64_t consumed, int64_t k);
-/* Adds the losses of the tokens of a chunk that has run; port may be NULL. */
-void loongi_add_losses(const loong_run_t *run, const loong_port_t *port,
-                       int64_t record[LOONG_EXACT_WORDS]);
 
 /* ---- trainer_save.c ---- */
 LOONG_NODISCARD loong_status_t loongi_trainer_save(loong_trainer_t *t);

@@ -4,7 +4,6 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "isa.h"
 #include "loong/launch.h"
 #include "loong/moe.h"
 #include "peers.h"
@@ -156,17 +155,21 @@ static void describe_precision(loong_trainer_t *t)
     const char *asked = loong_recipe_text(t->recipe, "precision.params_dtype");
     int64_t wider = loong_recipe_count(t->recipe, "precision.fp32_scopes");
     loong_dtype_t compute = t->component->params.precision.compute;
-    bool fast = loongi_isa() >= LOONG_ISA_LEVEL_avx512_bf16;
-    const char *why = "as the recipe says";
+    bool fast = loongi_fast_bf16(t->device);
+    const char *what =
+        loong_device_is_host(t->device) ? "processor" : "device";
+    loongi_text_printf(&t->text, "precision: %s (",
+                       loong_dtype_name(compute));
     if (strcmp(asked, "auto") == 0) {
-        why = fast ? "auto: this processor multiplies bf16"
-                   : "auto: this processor does not multiply bf16";
+        loongi_text_printf(&t->text, "auto: this %s %s bf16)", what,
+                           fast ? "multiplies" : "does not multiply");
     } else if (compute == LOONG_BF16 && !fast) {
-        why = "as the recipe says, but this processor does not multiply it: "
-              "slower than fp32";
+        loongi_text_printf(&t->text,
+                           "as the recipe says, but this %s does not multiply "
+                           "it: slower than fp32)", what);
+    } else {
+        loongi_text_printf(&t->text, "as the recipe says)");
     }
-    loongi_text_printf(&t->text, "precision: %s (%s)",
-                       loong_dtype_name(compute), why);
     if (compute == LOONG_BF16) {
         loongi_text_printf(&t->text, "; fp32 in the sums of every op, "
                                      "gradients, masters and moments");

@@ -11,6 +11,7 @@
 #include "loong/checkpoint.h"
 #include "native_dir.h"
 #include "problems.h"
+#include "save_source.h"
 #include "trainer_impl.h"
 
 #define COMPONENT "foundation."
@@ -31,26 +32,6 @@ static loong_status_t broadcast(void *user, void *data, size_t bytes)
 }
 
 /* ---- pieces -------------------------------------------------------------- */
-
-/* Where the two halves of bf16 masters are, for the writing thread. */
-typedef struct halves {
-    const uint16_t *high; /* of row 0 of the piece */
-    const uint16_t *low;
-    int64_t length;
-} halves_t;
-
-static loong_status_t fetch_master(void *user, int64_t row, int64_t rows,
-                                   void *dst)
-{
-    const halves_t *h = user;
-    uint32_t *bits = dst;
-    int64_t begin = row * h->length;
-    for (int64_t i = 0; i < rows * h->length; i++) {
-        uint32_t low = h->low[begin + i];
-        bits[i] = ((uint32_t)h->high[begin + i] - (low >> 15)) << 16 | low;
-    }
-    return LOONG_OK;
-}
 
 /* Rows of a parameter inside elements [begin, end) of its flat buffer. */
 static bool rows_in(const loong_param_place_t *p, int64_t begin, int64_t end,
@@ -115,24 +96,19 @@ static loong_status_t add_param(loong_trainer_t *t, const rows_t *r,
     int64_t element = p->flat_offset + r->row * cols;
     const char *at = s->run.base[LOONG_BASE_PARAM] +
                      loongi_shards_param(s->shards, p->flat, element);
-    piece.data = at;
+    const uint16_t *low = NULL;
     if (flat->dtype == LOONG_BF16 && p->params.frozen) {
         piece.dtype = LOONG_BF16;
     } else if (flat->dtype == LOONG_BF16) {
-        halves_t *h = NULL;
-        LOONG_TRY(loongi_arena_alloc(arena, sizeof(*h), &h));
-        h->high = (const uint16_t *)at;
-        h->low = (const uint16_t *)(s->run.base[LOONG_BASE_OPTIM] + b->low) +
-                 (element - b->update_begin);
-        h->length = cols;
-        piece.data = NULL;
-        piece.fetch = fetch_master;
-        piece.user = h;
+        low = (const uint16_t *)(s->run.base[LOONG_BASE_OPTIM] + b->low) +
+              (element - b->update_begin);
     }
+    LOONG_TRY(loongi_save_source(t, at, low, arena, &piece));
     return loongi_checkpoint_save_add(t->save, &piece);
 }
 
-static loong_status_t add_moments(loong_trainer_t *t, const rows_t *r)
+static loong_status_t add_moments(loong_trainer_t *t, const rows_t *r,
+                                  loong_arena_t *arena)
 {
     const loong_param_place_t *p = r->param;
     const loong_bucket_t *b = r->bucket;
@@ -148,8 +124,10 @@ static loong_status_t add_moments(loong_trainer_t *t, const rows_t *r)
         loong_checkpoint_piece_t piece =
             describe(t, p, kinds[i], r->row, r->rows);
         piece.name = name;
-        piece.data = r->stage->run.base[LOONG_BASE_OPTIM] + offsets[i] +
-                     element * wide;
+        LOONG_TRY(loongi_save_source(t,
+                             r->stage->run.base[LOONG_BASE_OPTIM] +
+                                 offsets[i] + element * wide,
+                             NULL, arena, &piece));
         LOONG_TRY(loongi_checkpoint_save_add(t->save, &piece));
     }
     return LOONG_OK;
@@ -165,7 +143,7 @@ static loong_status_t add_rows(loong_trainer_t *t, rows_t r,
         loongi_part_row(&part, r.row, &r.rows);
         LOONG_TRY(add_param(t, &r, arena));
         if (loongi_has_moments(&r.param->params)) {
-            LOONG_TRY(add_moments(t, &r));
+            LOONG_TRY(add_moments(t, &r, arena));
         }
     }
     return LOONG_OK;
@@ -294,6 +272,7 @@ loong_status_t loongi_trainer_save(loong_trainer_t *t)
     LOONG_TRY(loongi_trainer_finish_save(t));
     double begin = loongi_now();
     LOONG_TRY(loongi_pairs_create(t->ctx, &t->save_metadata));
+    LOONG_TRY(loong_device_synchronize(t->device, "a checkpoint"));
     LOONG_TRY(begin_save(t, t->save_metadata));
     t->saved_step = t->state.step;
     t->save_stall = loongi_now() - begin;
@@ -393,7 +372,8 @@ static loong_status_t load_param(reader_t *r, const loong_param_place_t *p)
     for (int64_t row = first; row < first + rows; row += step) {
         int64_t n = LOONG_MIN(step, first + rows - row);
         LOONG_TRY(read_block(r, p, row, n, r->block));
-        loongi_stage_set_param(r->stage, p, row * cols, n * cols, r->block);
+        LOONG_TRY(loongi_stage_set_param(r->stage, p, row * cols, n * cols,
+                                         r->block));
     }
     return LOONG_OK;
 }
@@ -405,20 +385,26 @@ static loong_status_t load_moments(reader_t *r,
 {
     const char *const kinds[2] = {"exp_avg", "exp_avg_sq"};
     const int64_t offsets[2] = {b->exp_avg, b->exp_avg_sq};
-    loong_dtype_t wide = r->stage->params->precision.wide;
+    int64_t cols = loongi_part_of(p).cols;
+    int64_t step = LOONG_MAX(r->room / cols, 1);
     int64_t row = 0;
     int64_t rows = 0;
     if (!rows_in(p, b->update_begin, b->update_end, &row, &rows)) {
         return LOONG_OK;
     }
-    int64_t element =
-        p->flat_offset + row * loongi_part_of(p).cols - b->update_begin;
+    r->dtype = r->stage->params->precision.wide;
+    int64_t size = (int64_t)loong_dtype_size(r->dtype);
+    int64_t element = p->flat_offset + row * cols - b->update_begin;
     for (int i = 0; i < 2; i++) {
-        char *to = r->stage->run.base[LOONG_BASE_OPTIM] + offsets[i] +
-                   element * (int64_t)loong_dtype_size(wide);
         r->kind = kinds[i];
-        r->dtype = wide;
-        LOONG_TRY(read_block(r, p, row, rows, to));
+        for (int64_t at = 0; at < rows; at += step) {
+            int64_t n = LOONG_MIN(step, rows - at);
+            loong_operand_t to = {LOONG_BASE_OPTIM,
+                                  offsets[i] + (element + at * cols) * size};
+            LOONG_TRY(read_block(r, p, row + at, n, r->block));
+            LOONG_TRY(loongi_run_write(&r->stage->run, to, r->block,
+                                       (size_t)(n * cols * size)));
+        }
     }
     return LOONG_OK;
 }

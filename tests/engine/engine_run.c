@@ -62,7 +62,7 @@ void engine_begin(engine_run_t *run, const loong_component_params_t *params)
                                              &run->groups));
     assert_ok(run->ctx, loongi_component_allocate(run->component, run->device,
                                                 &run->groups));
-    loongi_component_initialize(run->component, 5);
+    assert_ok(run->ctx, loongi_component_initialize(run->component, 5));
 }
 
 void engine_end(engine_run_t *run)
@@ -147,8 +147,9 @@ void engine_copy_params(engine_run_t *to, const engine_run_t *from)
     for (int64_t i = 0; i < a->num_params; i++) {
         double *values = engine_read(from, &a->params[i], false);
         assert_string_equal(a->params[i].name, b->params[i].name);
-        loongi_stage_set_param(to->stage, &b->params[i], 0,
-                               a->params[i].elements, values);
+        assert_ok(to->ctx, loongi_stage_set_param(
+                               to->stage, &b->params[i], 0,
+                               a->params[i].elements, values));
         free(values);
     }
 }

@@ -178,7 +178,8 @@ static void drop(fixture_t *f, const char *name)
         if (strcmp(p->name, name) == 0) {
             double *zeros = calloc((size_t)p->elements, sizeof(*zeros));
             assert_non_null(zeros);
-            loongi_stage_set_param(f->stage, p, 0, p->elements, zeros);
+            assert_ok(f->ctx, loongi_stage_set_param(f->stage, p, 0,
+                                                     p->elements, zeros));
             free(zeros);
             return;
         }

@@ -67,10 +67,12 @@ static void send_operands(there_t *t, void *const *host)
     }
 }
 
-static void open_device(there_t *t, const loong_kernel_t *kernel)
+static void open_device(there_t *t, const loong_kernel_t *kernel,
+                        const char *device)
 {
-    assert_ok(t->call.ctx, loong_device_create(t->call.ctx, kernel->device, 0,
+    assert_ok(t->call.ctx, loong_device_create(t->call.ctx, device, 0,
                                                &t->device));
+    t->call.device = t->device;
     t->call.stream = loong_device_stream(t->device);
     t->call.flaw = loong_device_flaw(t->device);
     t->frame = send(t, t->call.frame, sizeof(*t->call.frame));
@@ -99,7 +101,8 @@ loong_status_t op_device_run(const loong_kernel_t *kernel,
                              const loong_kernel_call_t *call)
 {
     there_t t;
-    if (strcmp(kernel->device, "cpu") == 0) {
+    const char *device = kernel->device != NULL ? kernel->device : OP_DEVICE;
+    if (strcmp(device, "cpu") == 0) {
         uint64_t before = loong_context_alloc_count(call->ctx);
         loong_status_t status = kernel->run(call);
         assert_int_equal(loong_context_alloc_count(call->ctx), before);
@@ -107,7 +110,7 @@ loong_status_t op_device_run(const loong_kernel_t *kernel,
     }
     memset(&t, 0, sizeof(t));
     t.call = *call;
-    open_device(&t, kernel);
+    open_device(&t, kernel, device);
     send_operands(&t, call->ptr);
     uint64_t before = loong_context_alloc_count(call->ctx);
     loong_status_t status = kernel->run(&t.call);
@@ -119,7 +122,7 @@ loong_status_t op_device_run(const loong_kernel_t *kernel,
         }
     }
     if (status == LOONG_OK) {
-        status = loong_device_synchronize(t.device);
+        status = loong_device_synchronize(t.device, "operands");
     }
     close_device(&t);
     return status;

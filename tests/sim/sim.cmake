@@ -81,6 +81,8 @@ endfunction()
 
 loong_cuda_sim_test(NAME cuda_device LABELS sim
   SOURCES ${cudasim}/test_device.c)
+loong_cuda_sim_test(NAME cuda_train LABELS sim
+  SOURCES ${cudasim}/test_train.c ${cudasim}/mixer.c)
 foreach(name ${LOONG_CUDA_OP_TESTS})
   loong_cuda_sim_test(NAME cuda_op_${name} LABELS "sim;ops" SOURCES
     ${PROJECT_SOURCE_DIR}/tests/ops/test_${name}.c ${LOONG_OP_TEST_SOURCES})

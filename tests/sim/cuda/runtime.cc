@@ -60,6 +60,33 @@ extern "C" cudaError_t cudaMemcpyAsync(void *dst, const void *src,
     return fail(sim.sticky);
 }
 
+extern "C" cudaError_t cudaMemcpy2DAsync(
+    void *dst, size_t dst_pitch, const void *src, size_t src_pitch,
+    size_t width, size_t height, enum cudaMemcpyKind kind, cudaStream_t stream)
+{
+    ENTER("cudaMemcpy2DAsync");
+    NEED(kind == cudaMemcpyDefault && width <= dst_pitch &&
+             width <= src_pitch && is_device(dst) && is_device(src),
+         cudaErrorInvalidValue,
+         "cudaMemcpy2DAsync: %zu bytes of pitches %zu and %zu, from %s to %s",
+         width, src_pitch, dst_pitch, where((uintptr_t)src),
+         where((uintptr_t)dst));
+    size_t gaps = height > 0 ? height - 1 : 0;
+    size_t bytes = height > 0 ? width : 0;
+    NEED(range_ok(dst, gaps * dst_pitch + bytes) &&
+             range_ok(src, gaps * src_pitch + bytes),
+         cudaErrorInvalidValue, "cudaMemcpy2DAsync: %zu rows, from %s to %s",
+         height, where((uintptr_t)src), where((uintptr_t)dst));
+    enqueue(stream_of(stream), [=] {
+        for (size_t i = 0; i < height; i++) {
+            memcpy(static_cast<char *>(dst) + i * dst_pitch,
+                   static_cast<const char *>(src) + i * src_pitch, width);
+        }
+        return cudaSuccess;
+    });
+    return cudaSuccess;
+}
+
 extern "C" cudaError_t cudaMemcpyPeerAsync(void *dst, int dst_device,
                                            const void *src, int src_device,
                                            size_t size, cudaStream_t stream)
@@ -274,7 +301,7 @@ extern "C" cudaError_t cudaGetDeviceProperties(struct cudaDeviceProp *prop,
     ENTER("cudaGetDeviceProperties");
     NEED(device >= 0 && device < sim.devices, cudaErrorInvalidDevice,
          "cudaGetDeviceProperties: %d of %d", device, sim.devices);
-    *prop = {"simulated device", sim.bytes, 9, 0, 4};
+    *prop = {"simulated device", {{(char)(device + 1)}}, sim.bytes, 9, 0, 4};
     return cudaSuccess;
 }
 

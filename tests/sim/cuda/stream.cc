@@ -405,7 +405,12 @@ extern "C" cudaError_t cudaEventQuery(cudaEvent_t event)
     ENTER("cudaEventQuery");
     NEED(sim.events.count(event) > 0, cudaErrorInvalidResourceHandle,
          "unknown event");
-    return event->reached < event->recorded ? cudaErrorNotReady : cudaSuccess;
+    if (event->reached < event->recorded) { // who asks again and again waits
+        drain(event->stream, 1);
+        return fail(sim.sticky) != cudaSuccess ? sim.sticky
+                                               : cudaErrorNotReady;
+    }
+    return fail(sim.sticky);
 }
 
 extern "C" cudaError_t cudaEventSynchronize(cudaEvent_t event)

@@ -46,7 +46,7 @@ static void test_copies(void **state)
         assert_ok(ctx, loong_device_copy(device, a, out, SIZE));
         assert_ok(ctx, loong_device_fill(device, (char *)a + 10, 5, 20));
         assert_ok(ctx, loong_device_copy(device, back, a, SIZE));
-        assert_ok(ctx, loong_device_synchronize(device));
+        assert_ok(ctx, loong_device_synchronize(device, "it"));
         memset(out + 10, 5, 20);
         assert_memory_equal(back, out, SIZE);
         loong_device_free(device, a, SIZE);
@@ -75,14 +75,15 @@ static void test_streams(void **state)
         assert_ok(ctx, loong_device_stream_create(device, &stream));
         assert_ok(ctx, loong_device_event_create(device, &event));
         memset(host, (int)seed + 1, SIZE);
-        assert_ok(ctx, loong_device_synchronize(device)); /* a is zeroed */
+        /* a is zeroed */
+        assert_ok(ctx, loong_device_synchronize(device, "it"));
         assert_ok(ctx,
                   loong_device_stream_copy(device, stream, a, host, SIZE));
         assert_ok(ctx, loong_device_event_record(device, event, stream));
         assert_ok(ctx, loong_device_event_wait(
                            device, event, loong_device_stream(device)));
         assert_ok(ctx, loong_device_copy(device, host + SIZE, a, SIZE));
-        assert_ok(ctx, loong_device_synchronize(device));
+        assert_ok(ctx, loong_device_synchronize(device, "it"));
         assert_memory_equal(host + SIZE, host, SIZE);
         assert_ok(ctx, loong_device_stream_synchronize(device, stream));
         loong_device_event_destroy(device, event);
@@ -137,9 +138,9 @@ static void test_messages(void **state)
     loong_device_flaw(device)->place = 2;
     loong_device_flaw(device)->end = 61;
     loong_device_flaw(device)->kind = LOONG_FLAW_ID;
-    assert_fails(ctx, loong_device_synchronize(device), LOONG_ERR_ARG,
+    assert_fails(ctx, loong_device_synchronize(device, "it"), LOONG_ERR_ARG,
                  "cuda:0: id 61 at token 2, allowed 0 to 60");
-    assert_ok(ctx, loong_device_synchronize(device)); /* told once */
+    assert_ok(ctx, loong_device_synchronize(device, "it")); /* told once */
     loong_device_destroy(&device);
     cudasim_devices(0, 0);
     assert_fails(ctx, loong_device_create(ctx, "cuda", 0, &device),
@@ -168,7 +169,7 @@ static void test_injected(void **state)
             status = loong_device_alloc(device, SIZE, "a", &a);
         }
         if (status == LOONG_OK) {
-            status = loong_device_synchronize(device);
+            status = loong_device_synchronize(device, "it");
         }
         assert_true(status == LOONG_OK || status == LOONG_ERR_DEVICE ||
                     status == LOONG_ERR_NOT_FOUND);

@@ -67,8 +67,13 @@ struct cudaMemAccessDesc {
 
 enum cudaFuncAttribute { cudaFuncAttributeMaxDynamicSharedMemorySize = 8 };
 
+typedef struct CUuuid_st {
+    char bytes[16];
+} cudaUUID_t;
+
 struct cudaDeviceProp {
     char name[256];
+    cudaUUID_t uuid;
     size_t totalGlobalMem;
     int major;
     int minor;
@@ -107,6 +112,9 @@ cudaError_t cudaMallocHost(void **ptr, size_t size);
 cudaError_t cudaFreeHost(void *ptr);
 cudaError_t cudaMemcpyAsync(void *dst, const void *src, size_t size,
                             enum cudaMemcpyKind kind, cudaStream_t stream);
+cudaError_t cudaMemcpy2DAsync(void *dst, size_t dst_pitch, const void *src,
+                              size_t src_pitch, size_t width, size_t height,
+                              enum cudaMemcpyKind kind, cudaStream_t stream);
 cudaError_t cudaMemcpyPeerAsync(void *dst, int dst_device, const void *src,
                                 int src_device, size_t size,
                                 cudaStream_t stream);

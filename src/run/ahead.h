@@ -1,0 +1,52 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * What a rank needs to run ahead of its device: copies of frames that the
+ * device reads, a stream for its collectives, events between that and the
+ * compute stream. Nothing here waits, unless the host is far ahead. A device
+ * whose memory is the host's runs its programs without.
+ */
+#ifndef LOONG_AHEAD_H
+#define LOONG_AHEAD_H
+
+#include "loong/device.h"
+#include "program.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+typedef struct loong_ahead loong_ahead_t;
+
+/* lanes: collectives have a stream of their own. Not collective. */
+LOONG_NODISCARD loong_status_t loongi_ahead_create(loong_context_t *ctx,
+                                                   loong_device_t *device,
+                                                   bool lanes,
+                                                   loong_ahead_t **ahead_p);
+/* Waits for the device. NULL is accepted. */
+void loongi_ahead_destroy(loong_ahead_t **ahead_p);
+
+/* A copy of the frame for the kernels of one program, until its end. */
+LOONG_NODISCARD loong_status_t
+loongi_ahead_frame(loong_ahead_t *ahead, const loong_frame_t *frame,
+                   const loong_frame_t **device_frame_p);
+/* The program that got this copy is on the streams. */
+LOONG_NODISCARD loong_status_t
+loongi_ahead_frame_end(loong_ahead_t *ahead, const loong_frame_t *device_frame);
+
+/* The stream of collectives; NULL: they go on the compute stream. */
+void *loongi_ahead_comm(const loong_ahead_t *ahead);
+/* What comes on the stream of collectives is behind all that is computed. */
+LOONG_NODISCARD loong_status_t loongi_ahead_begin(loong_ahead_t *ahead);
+/* The number-th collective of a track is on its stream. */
+LOONG_NODISCARD loong_status_t loongi_ahead_end(loong_ahead_t *ahead, int track,
+                                                int64_t number);
+/* What is computed from here on is behind that collective; behind all. */
+LOONG_NODISCARD loong_status_t
+loongi_ahead_await(loong_ahead_t *ahead, int track, int64_t number);
+LOONG_NODISCARD loong_status_t loongi_ahead_join(loong_ahead_t *ahead);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

@@ -8,6 +8,8 @@ set(LOONG_CUDA_ARCHITECTURES 90 CACHE STRING
 file(GLOB LOONG_CUDA_KERNELS CONFIGURE_DEPENDS
   ${PROJECT_SOURCE_DIR}/kernels/*/*_cuda.cu)
 set(LOONG_CUDA_SOURCES ${PROJECT_SOURCE_DIR}/backends/cuda/cuda_device.c
+  ${PROJECT_SOURCE_DIR}/backends/nccl/nccl_comm.c
+  ${PROJECT_SOURCE_DIR}/backends/nccl/nccl_calls.c
   ${PROJECT_SOURCE_DIR}/kernels/list_cuda.c
   ${PROJECT_SOURCE_DIR}/kernels/cublaslt/cublaslt_cuda.c)
 
@@ -48,10 +50,13 @@ if(LOONG_CUDA_FOUND)
   target_include_directories(loong_cuda PRIVATE
     $<TARGET_PROPERTY:loong_kernels,INTERFACE_INCLUDE_DIRECTORIES>
     $<TARGET_PROPERTY:loong_device,INTERFACE_INCLUDE_DIRECTORIES>
-    ${PROJECT_SOURCE_DIR}/backends/cuda ${PROJECT_SOURCE_DIR}/kernels/cublaslt)
+    $<TARGET_PROPERTY:loong_comm,INTERFACE_INCLUDE_DIRECTORIES>
+    ${PROJECT_SOURCE_DIR}/backends/cuda ${PROJECT_SOURCE_DIR}/backends/nccl
+    ${PROJECT_SOURCE_DIR}/kernels/cublaslt)
   target_include_directories(loong_cuda SYSTEM PRIVATE
     ${CUDAToolkit_INCLUDE_DIRS})
   target_compile_definitions(loong_cuda PRIVATE
+    LOONG_NCCL_LIBRARY="libnccl.so.2"
     LOONG_CUBLASLT_LIBRARY="${CUDAToolkit_LIBRARY_DIR}/libcublasLt.so.13")
   target_compile_options(loong_cuda PRIVATE
     $<$<COMPILE_LANGUAGE:CUDA>:-Xcompiler=-fno-exceptions,-fvisibility=hidden>)

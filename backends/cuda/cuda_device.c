@@ -11,6 +11,7 @@
 #include "base.h"
 #include "cuda_device.h"
 #include "flaw.h"
+#include "nccl_comm.h"
 
 enum { OLDEST = 8 }; /* compute capability 8.0: bf16 */
 
@@ -377,5 +378,6 @@ const loong_device_ops_t loongi_cuda_device = {
     .peer_enable = cuda_peer_enable,
     .flaw = cuda_flaw,
     .identity = cuda_identity,
+    .communicator = loongi_nccl_create,
     .room = cuda_room,
 };

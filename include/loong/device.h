@@ -85,6 +85,11 @@ typedef struct loong_device_ops {
     uint64_t (*identity)(void *data);
     /* (optional): that of the machine. Bytes that can be had now. */
     loong_status_t (*room)(void *data, size_t *bytes_p);
+    /* (optional): the host's serve. Makes one of the ranks of `host` for memory
+     * of this device, whose collectives go on streams. Collective on: host. */
+    loong_status_t (*communicator)(loong_context_t *ctx,
+                                   loong_device_t *device, loong_comm_t *host,
+                                   loong_comm_t **comm_p);
     /* One line for --doctor: model, cores or memory. */
     void (*describe)(void *data, char *text, size_t size);
 } loong_device_ops_t;
@@ -171,6 +176,15 @@ loong_device_event_record(loong_device_t *device, void *event, void *stream);
 LOONG_API LOONG_NODISCARD loong_status_t
 loong_device_event_wait(loong_device_t *device, void *event, void *stream);
 
+/* *comm_p: the communicator for collectives on this device's memory, owned by
+ * the caller; NULL: `host`, which must outlive it, serves. Collective on: host.
+ */
+LOONG_API LOONG_NODISCARD loong_status_t
+loong_device_communicator(loong_device_t *device, loong_comm_t *host,
+                          loong_comm_t **comm_p);
+
+LOONG_API LOONG_NODISCARD loong_status_t
+loong_device_event_is_done(loong_device_t *device, void *event, bool *done_p);
 /* The host waits for the event's last record. */
 LOONG_API LOONG_NODISCARD loong_status_t
 loong_device_event_await(loong_device_t *device, void *event,

@@ -84,6 +84,11 @@ bool loongi_comm_progress(loong_comm_t *comm)
     return comm->progress != NULL && comm->progress(comm);
 }
 
+loong_status_t loongi_comm_watch(loong_comm_t *comm)
+{
+    return comm->watch != NULL ? comm->watch(comm) : LOONG_OK;
+}
+
 bool loongi_comm_is_concurrent(const loong_comm_t *comm)
 {
     return !comm->lonely;

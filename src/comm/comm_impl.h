@@ -50,6 +50,9 @@ struct loong_comm {
     void *mood_user;
     bool lonely; /* no other may be used at the same time */
     void *stream; /* of a device; NULL on a CPU */
+    /* (optional) Of a communicator whose calls return before they are done:
+     * asked while somebody waits for them; an error ends the waiting. */
+    loong_status_t (*watch)(struct loong_comm *comm);
 };
 
 /* How it waits from now on; NULL: as by default. */
@@ -62,6 +65,9 @@ bool loongi_comm_is_concurrent(const loong_comm_t *comm);
 /* Lets messages go on that only do so when somebody looks; false: there are
  * none. From any thread when the communicator is concurrent. */
 bool loongi_comm_progress(loong_comm_t *comm);
+
+/* LOONG_OK when it has nothing to watch. */
+LOONG_NODISCARD loong_status_t loongi_comm_watch(loong_comm_t *comm);
 
 /* Reports on this board from now on. The board outlives the object. */
 void loongi_comm_set_board(loong_comm_t *comm, loong_board_t *board);

@@ -283,6 +283,27 @@ static loong_status_t poll(loong_device_t *device, void *event)
     }
 }
 
+loong_status_t loong_device_communicator(loong_device_t *device,
+                                         loong_comm_t *host,
+                                         loong_comm_t **comm_p)
+{
+    if (device->ops->communicator != NULL) {
+        return device->ops->communicator(device->ctx, device, host, comm_p);
+    }
+    *comm_p = NULL;
+    return LOONG_OK;
+}
+
+loong_status_t loong_device_event_is_done(loong_device_t *device, void *event,
+                                          bool *done_p)
+{
+    if (device->ops->event_done != NULL) {
+        return device->ops->event_done(device->data, event, done_p);
+    }
+    *done_p = true;
+    return LOONG_OK;
+}
+
 loong_status_t loong_device_event_await(loong_device_t *device, void *event,
                                         const char *what)
 {

@@ -224,6 +224,7 @@ loong_status_t loongi_transfer_begin(loong_transfer_t *transfer,
         send ? &t->out[direction] : &t->in[direction];
     messages_t *m = send ? &slot->sent[direction] : &slot->received[direction];
     m->begin = loongi_now();
+    loong_comm_set_stream(t->comm, run->stream);
     for (int i = 0; i < tensors->count; i++) {
         const loong_port_t *port = tensors->port[i];
         char *data = run->base[port->operand.base] + port->operand.offset;

@@ -291,12 +291,58 @@ static loong_status_t create_transfers(loong_component_t *c, int index)
         const loong_schedule_t *schedule =
             c->rank->use[c->use[k]].schedule;
         loong_transfer_params_t p = {
-            s->chunk[k], c->groups->comm[LOONG_GROUP_PP],
+            s->chunk[k], c->run.group[LOONG_GROUP_PP],
             loongi_schedule_stage(schedule, rank, index),
             schedule->ranks[rank].chunks[index].slots};
         LOONG_TRY(loongi_transfer_create(&p, &s->transfer[k]));
     }
     return LOONG_OK;
+}
+
+/* ---- communicators of the device ----------------------------------------- */
+
+static loong_status_t watch_groups(void *user)
+{
+    const loong_component_t *c = user;
+    for (int g = 0; g < LOONG_GROUP_COUNT; g++) {
+        LOONG_TRY(loongi_comm_watch(c->device_groups.comm[g]));
+    }
+    return LOONG_OK;
+}
+
+static loong_status_t open_groups(loong_component_t *c)
+{
+    loong_comm_t *world = c->groups->comm[LOONG_GROUP_WORLD];
+    c->run.group = c->groups->comm;
+    LOONG_TRY(loong_device_communicator(c->device, world, &c->device_world));
+    if (c->device_world == NULL) {
+        return LOONG_OK;
+    }
+    LOONG_TRY(loongi_groups_create(c->ctx, c->device_world, &c->params.mesh,
+                                   &c->device_groups));
+    c->run.group = c->device_groups.comm;
+    loong_device_set_watch(c->device, watch_groups, c);
+    return LOONG_OK;
+}
+
+/* What is still on the streams ends first; or it is given up. */
+static void close_groups(loong_component_t *c)
+{
+    if (c->device_world == NULL) {
+        return;
+    }
+    loong_status_t status = loong_device_synchronize(c->device, "the end");
+    loong_device_set_watch(c->device, NULL, NULL);
+    for (int g = 0; g < LOONG_GROUP_COUNT && status != LOONG_OK; g++) {
+        if (c->device_groups.comm[g] != NULL) {
+            loong_comm_abort(c->device_groups.comm[g],
+                             loong_context_error(c->ctx));
+        }
+    }
+    if (c->device_groups.comm[LOONG_GROUP_WORLD] != NULL) {
+        loongi_groups_destroy(&c->device_groups);
+    }
+    loong_comm_destroy(&c->device_world);
 }
 
 /* ---- the lane of communication ------------------------------------------- */
@@ -369,7 +415,7 @@ loong_status_t loongi_component_allocate(loong_component_t *component,
     loong_component_t *c = component;
     c->device = device;
     c->groups = groups;
-    c->run.group = groups->comm;
+    LOONG_TRY(open_groups(c));
     c->run.device = device;
     c->run.stream = loong_device_stream(device);
     LOONG_TRY(open_lane(c));
@@ -432,6 +478,7 @@ void loongi_component_destroy(loong_component_t **component_p)
     if (c == NULL) {
         return;
     }
+    close_groups(c);
     close_lane(c);
     give_memory_back(c);
     loongi_program_clear(c->ctx, &c->tie);

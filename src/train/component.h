@@ -43,6 +43,9 @@ typedef struct loong_component {
     loong_program_t tie; /* once a step, behind the reductions of all stages */
     int use[LOONG_STAGE_CHUNKS];  /* of rank */
     const loong_groups_t *groups; /* borrowed; NULL until allocate */
+    /* Of a device whose memory the host's communicators cannot take. */
+    loong_comm_t *device_world; /* NULL: groups serve */
+    loong_groups_t device_groups;
     loong_device_t *device;       /* borrowed; NULL until allocate */
     int64_t bytes[LOONG_BASE_COUNT]; /* planned, equal to allocated */
     loong_run_t run;

@@ -447,7 +447,8 @@ static loong_status_t plan(loong_trainer_t *t)
     read_settings(t);
     loong_launch_detect(&launch);
     LOONG_TRY(loong_device_create_local(
-        t->ctx, loong_recipe_text(t->recipe, "device"), launch.local_rank,
+        t->ctx, loong_recipe_text(t->recipe, "device"),
+        launch.launcher != NULL ? launch.local_rank : loong_comm_rank(t->comm),
         &t->device));
     LOONG_TRY(plan_component(t, &model));
     return loong_recipe_hash(t->recipe, &t->recipe_hash);

@@ -27,8 +27,10 @@ set(cudasim ${PROJECT_SOURCE_DIR}/tests/sim/cuda)
 
 add_library(cudasim SHARED ${cudasim}/engine.cc ${cudasim}/memory.cc
   ${cudasim}/stream.cc ${cudasim}/runtime.cc ${cudasim}/blaslt.cc
-  ${cudasim}/tensor.cc)
+  ${cudasim}/tensor.cc ${cudasim}/nccl.cc)
 target_include_directories(cudasim PUBLIC ${cudasim}/include ${cudasim})
+target_include_directories(cudasim PRIVATE ${PROJECT_SOURCE_DIR}/backends/nccl)
+target_link_libraries(cudasim PRIVATE Threads::Threads)
 # Contexts of threads are switched by hand: no frame may be assumed.
 target_compile_options(cudasim PRIVATE -O2 -fno-omit-frame-pointer)
 
@@ -62,11 +64,14 @@ target_link_libraries(test_cudasim PRIVATE cudasim)
 # The backend and its kernels, for tests.
 add_library(loong_cuda_sim OBJECT ${LOONG_CUDA_SOURCES})
 target_include_directories(loong_cuda_sim BEFORE PRIVATE ${cudasim}/include
-  ${PROJECT_SOURCE_DIR}/backends/cuda ${PROJECT_SOURCE_DIR}/kernels/cublaslt
+  ${PROJECT_SOURCE_DIR}/backends/cuda ${PROJECT_SOURCE_DIR}/backends/nccl
+  ${PROJECT_SOURCE_DIR}/kernels/cublaslt
+  $<TARGET_PROPERTY:loong_comm,INTERFACE_INCLUDE_DIRECTORIES>
   $<TARGET_PROPERTY:loong_kernels,INTERFACE_INCLUDE_DIRECTORIES>
   $<TARGET_PROPERTY:loong_device,INTERFACE_INCLUDE_DIRECTORIES>)
 cudasim_device_code(loong_cuda_sim ${LOONG_CUDA_KERNELS})
 target_compile_definitions(loong_cuda_sim PRIVATE LOONG_CUBLASLT_WORKSPACE=4096
+  LOONG_NCCL_LIBRARY="$<TARGET_FILE:cudasim>"
   LOONG_CUBLASLT_LIBRARY="$<TARGET_FILE:cudasim>")
 
 # A test of this device: the objects stand in front of cuda_absent.c.
@@ -82,7 +87,7 @@ endfunction()
 loong_cuda_sim_test(NAME cuda_device LABELS sim
   SOURCES ${cudasim}/test_device.c)
 loong_cuda_sim_test(NAME cuda_train LABELS sim
-  SOURCES ${cudasim}/test_train.c ${cudasim}/mixer.c)
+  SOURCES ${cudasim}/test_train.c)
 foreach(name ${LOONG_CUDA_OP_TESTS})
   loong_cuda_sim_test(NAME cuda_op_${name} LABELS "sim;ops" SOURCES
     ${PROJECT_SOURCE_DIR}/tests/ops/test_${name}.c ${LOONG_OP_TEST_SOURCES})

@@ -123,6 +123,7 @@ static struct engine_t {
 static char constants[32 * 1024] __attribute__((aligned(64)));
 
 live_t live;
+thread_local bool running;
 int kernel_device() { return e.device; }
 int current_thread() { return e.current; }
 
@@ -341,7 +342,7 @@ cudaError_t run_kernel(const cudasim_launch &launch, const void *arguments,
     e.arguments = constants;
     e.device = device;
     e.fault = cudaSuccess;
-    live.running = true;
+    running = true;
     cudasim_now.grid_dim = launch.grid;
     cudasim_now.block_dim = launch.block;
     for (uint64_t b : order) {
@@ -353,7 +354,7 @@ cudaError_t run_kernel(const cudasim_launch &launch, const void *arguments,
             break;
         }
     }
-    live.running = false;
+    running = false;
     return e.fault;
 }
 

@@ -22,12 +22,13 @@ cudaError_t run_kernel(const cudasim_launch &launch, const void *arguments,
                        size_t size, int device);
 /* The running kernel, for the checks of its accesses. */
 struct live_t {
-    bool running;
     uintptr_t stacks; /* of the fibers: so many bytes from here on */
     size_t stack_bytes;
 };
 extern live_t live;
-inline bool in_kernel() { return live.running; }
+/* It runs on this thread: others do the host's work meanwhile. */
+extern thread_local bool running __attribute__((tls_model("initial-exec")));
+inline bool in_kernel() { return running; }
 int kernel_device();
 int current_thread(); /* of the block */
 /* Ends the running kernel: text and who it was go into the report. */

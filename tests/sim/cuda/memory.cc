@@ -321,7 +321,7 @@ static void check_outside(uintptr_t at, size_t size, bool write)
 // Most accesses are to a thread's own memory.
 static inline void check(uintptr_t at, size_t size, bool write)
 {
-    if (in_kernel() && !in_fiber_stack(at)) {
+    if (!in_fiber_stack(at) && in_kernel()) {
         check_outside(at, size, write); // the pages refuse the host
     }
 }

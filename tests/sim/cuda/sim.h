@@ -20,6 +20,7 @@ struct piece_t {
     std::function<cudaError_t()> run; // empty: waits for the event
     CUevent_st *event;                // waited for, or recorded
     uint64_t version; // of the event
+    bool again = false; // cudaErrorNotReady: to be tried once more
 };
 
 struct sim_t {
@@ -54,6 +55,9 @@ CUstream_st *stream_of(cudaStream_t stream);
 bool known(CUstream_st *s);
 void enqueue(CUstream_st *s, std::function<cudaError_t()> run,
              CUevent_st *recorded = nullptr);
+// A piece that needs others who are not here.
+void enqueue_again(CUstream_st *s, std::function<cudaError_t()> run);
+void step_any(); // some stream's next piece
 /* Runs s until its first `count` pieces are done, and of others only what they
  * wait for. */
 void drain(CUstream_st *s, size_t count);

@@ -8,6 +8,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <unistd.h>
 
 #include "sim.h"
 
@@ -157,46 +158,85 @@ static bool blocked(const CUstream_st *s)
     return !p.run && p.event->reached < p.version;
 }
 
-static void run_next(CUstream_st *s)
+// False: it waits for somebody who is not here.
+static bool run_next(CUstream_st *s)
 {
     piece_t p = s->queue.front();
-    s->queue.pop_front();
-    sim.turns++;
+    cudaError_t error = cudaSuccess;
     if (p.run && (sim.sticky == cudaSuccess || p.event != nullptr)) {
         unlock();
-        cudaError_t error = p.run();
+        error = p.run();
         lock();
-        if (error != cudaSuccess) {
-            sim.sticky = error;
-            fail(error);
+    }
+    if (p.again && error == cudaErrorNotReady) {
+        return false;
+    }
+    s->queue.pop_front();
+    sim.turns++;
+    if (error != cudaSuccess) {
+        sim.sticky = error;
+        fail(error);
+    }
+    return true;
+}
+
+// The next piece of some stream; false: none could run.
+static bool step()
+{
+    CUstream_st *chosen = nullptr;
+    uint64_t seen = 0;
+    for (CUstream_st *s : sim.streams) {
+        if (!s->queue.empty() && !blocked(s) && below(++seen) == 0) {
+            chosen = s;
         }
     }
+    return chosen != nullptr && run_next(chosen);
+}
+
+void cudasim::step_any()
+{
+    step();
 }
 
 static void progress()
 {
-    while (happens(sim.pace)) {
-        CUstream_st *chosen = nullptr;
-        uint64_t seen = 0;
-        for (CUstream_st *s : sim.streams) {
-            if (!s->queue.empty() && !blocked(s) && below(++seen) == 0) {
-                chosen = s;
-            }
-        }
-        if (chosen == nullptr) {
-            break;
-        }
-        run_next(chosen);
+    while (happens(sim.pace) && step()) {
     }
+}
+
+// Lets everybody else go on who could be waited for.
+static void wait_a_little()
+{
+    for (CUstream_st *s : sim.streams) {
+        if (!s->queue.empty() && !blocked(s)) {
+            run_next(s);
+        }
+    }
+    sim.mutex.unlock();
+    usleep(20);
+    sim.mutex.lock();
 }
 
 void cudasim::drain(CUstream_st *s, size_t count)
 {
     while (count-- > 0 && !s->queue.empty()) {
-        while (blocked(s)) {
+        while (!s->queue.empty() && blocked(s)) {
             piece_t p = s->queue.front();
             drain(p.event->stream, 1);
         }
+        while (!s->queue.empty() && !run_next(s)) {
+            wait_a_little();
+        }
+    }
+}
+
+// A piece of s, or of what it waits for.
+static void nudge(CUstream_st *s)
+{
+    while (s != nullptr && !s->queue.empty() && blocked(s)) {
+        s = s->queue.front().event->stream;
+    }
+    if (s != nullptr && !s->queue.empty()) {
         run_next(s);
     }
 }
@@ -238,7 +278,13 @@ void cudasim::enqueue(CUstream_st *s, std::function<cudaError_t()> run,
                       CUevent_st *recorded)
 {
     drain_blocking(s);
-    s->queue.push_back({run, recorded, 0});
+    s->queue.push_back({run, recorded, 0, false});
+    progress();
+}
+
+void cudasim::enqueue_again(CUstream_st *s, std::function<cudaError_t()> run)
+{
+    s->queue.push_back({run, nullptr, 0, true});
     progress();
 }
 
@@ -395,7 +441,7 @@ extern "C" cudaError_t cudaStreamWaitEvent(cudaStream_t stream,
     NEED(sim.events.count(event) > 0 && known(s) && flags == 0,
          cudaErrorInvalidResourceHandle, "unknown event, stream or flag");
     if (event->reached < event->recorded) {
-        s->queue.push_back({nullptr, event, event->recorded});
+        s->queue.push_back({nullptr, event, event->recorded, false});
     }
     return cudaSuccess;
 }
@@ -406,7 +452,7 @@ extern "C" cudaError_t cudaEventQuery(cudaEvent_t event)
     NEED(sim.events.count(event) > 0, cudaErrorInvalidResourceHandle,
          "unknown event");
     if (event->reached < event->recorded) { // who asks again and again waits
-        drain(event->stream, 1);
+        nudge(event->stream);
         return fail(sim.sticky) != cudaSuccess ? sim.sticky
                                                : cudaErrorNotReady;
     }

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The trainer on the simulated device: the same losses and norms as on the
- * processor from the same recipe, in every order of the device's streams; the
- * host waits once a step; checkpoints go from one device to the other. */
+ * The trainer on simulated devices: the same losses and norms as on the
+ * processor from the same recipe, in every order of a device's streams and in
+ * every layout of two ranks; the host waits once a step; checkpoints go from
+ * one device to the other. */
 #include "test.h"
 
 #include <math.h>
@@ -12,7 +13,6 @@
 #include "file.h"
 #include "loong/dataset.h"
 #include "loong/register.h"
-#include "mixer.h"
 #include "trainer_impl.h"
 
 enum { VOCAB = 61, STEPS = 4 };
@@ -21,11 +21,12 @@ typedef struct job {
     const char *device;
     const char *extra; /* lines of the recipe */
     const char *dtype;
+    int ranks;
     int steps;
     double loss[STEPS + 1];
     double norm[STEPS + 1];
     uint64_t waits[STEPS + 1];
-    loong_trainer_t *trainer;
+    loong_trainer_t *trainer; /* of rank 0 */
 } job_t;
 
 static char dir[256];
@@ -74,16 +75,18 @@ static void note(void *user, const loong_trainer_progress_t *now)
     job->waits[now->step] = loong_device_waits(job->trainer->device);
 }
 
-static loong_status_t try_train(loong_context_t *ctx, job_t *job)
+static loong_status_t run_rank(loong_context_t *ctx, loong_comm_t *comm,
+                               void *user)
 {
     char text[2048];
+    job_t *job = user;
     loong_recipe_t *recipe = NULL;
-    loong_comm_t *comm = NULL;
+    loong_trainer_t *trainer = NULL;
     snprintf(text, sizeof(text),
              "seed: 11\n"
              "device: %s\n"
              "model:\n"
-             "  foundation: {family: mixer, num_layers: 2, hidden_size: 16,\n"
+             "  foundation: {family: qwen3, num_layers: 2, hidden_size: 16,\n"
              "    ffn_hidden_size: 24, num_attention_heads: 2,\n"
              "    num_query_groups: 1, kv_channels: 8, vocab_size: %d,\n"
              "    make_vocab_size_divisible_by: 8, activation: swiglu,\n"
@@ -98,22 +101,29 @@ static loong_status_t try_train(loong_context_t *ctx, job_t *job)
              "  lr_decay_iters: 4}\n"
              "%s",
              job->device, VOCAB, job->dtype, dir, job->steps, job->extra);
-    assert_ok(ctx, loong_register_builtin(ctx));
-    assert_ok(ctx, loong_register_family(ctx, &mixer_family));
-    assert_ok(ctx, loong_recipe_parse(ctx, "test", text, NULL, &recipe));
-    assert_ok(ctx, loong_comm_create_self(ctx, NULL, &comm));
+    LOONG_TRY(loong_register_builtin(ctx));
+    LOONG_TRY(loong_recipe_parse(ctx, "test", text, NULL, &recipe));
     loong_trainer_params_t params = {.comm = comm, .recipe = recipe,
                                      .progress = note,
                                      .progress_user = job};
-    loong_status_t status = loong_trainer_create(ctx, &params, &job->trainer);
+    loong_status_t status = loong_trainer_create(ctx, &params, &trainer);
     if (status == LOONG_OK) { /* which need not measure its products */
-        job->trainer->report.gemm_gflops = 1.0;
-        status = loong_trainer_run(job->trainer);
+        trainer->report.gemm_gflops = 1.0;
+        job->trainer = loong_comm_rank(comm) == 0 ? trainer : job->trainer;
+        status = loong_trainer_run(trainer);
     }
-    loong_trainer_destroy(&job->trainer);
-    loong_comm_destroy(&comm);
+    loong_trainer_destroy(&trainer);
     loong_recipe_destroy(&recipe);
     return status;
+}
+
+static loong_status_t try_train(loong_context_t *ctx, job_t *job)
+{
+    loong_threads_params_t params = {0};
+    params.size = job->ranks;
+    params.comm.timeout = 60.0;
+    cudasim_devices(job->ranks, (size_t)64 << 20);
+    return loong_threads_run(ctx, &params, run_rank, job);
 }
 
 static void train(job_t *job)
@@ -133,6 +143,7 @@ static job_t make_job(const char *device, const char *dtype)
     job.device = device;
     job.dtype = dtype;
     job.extra = "";
+    job.ranks = 1;
     job.steps = STEPS;
     return job;
 }
@@ -141,6 +152,11 @@ static job_t make_job(const char *device, const char *dtype)
 static void compare(const job_t *a, const job_t *b, double bound)
 {
     for (int i = 1; i <= a->steps; i++) {
+        if (fabs(a->loss[i] - b->loss[i]) > bound * a->loss[i] ||
+            fabs(a->norm[i] - b->norm[i]) > bound * a->norm[i]) {
+            print_error("step %d: loss %.9g and %.9g, norm %.9g and %.9g\n",
+                        i, a->loss[i], b->loss[i], a->norm[i], b->norm[i]);
+        }
         assert_true(a->loss[i] > 0.0 && a->norm[i] > 0.0);
         assert_true(fabs(a->loss[i] - b->loss[i]) <= bound * a->loss[i]);
         assert_true(fabs(a->norm[i] - b->norm[i]) <= bound * a->norm[i]);
@@ -216,6 +232,32 @@ static void test_checkpoints(void **state)
                 64.0 * 0x1p-24 * whole.norm[STEPS]);
 }
 
+/* Two ranks, a device each. */
+static void test_layouts(void **state)
+{
+    (void)state;
+    static const char *const layouts[] = {
+        "parallel: {data_parallel_sharding: none}\n",
+        "parallel: {data_parallel_sharding: optim, bucket_bytes: 4096}\n",
+        "parallel: {data_parallel_sharding: optim_grads,\n"
+        "  bucket_bytes: 4096}\n",
+        "parallel: {data_parallel_sharding: optim_grads_params,\n"
+        "  bucket_bytes: 4096}\n",
+        "parallel: {pipeline_model_parallel_size: 2}\n",
+    };
+    job_t one = make_job("cpu", "fp32");
+    train(&one);
+    for (int64_t i = 0; i < LOONG_COUNT_OF(layouts); i++) {
+        job_t job = make_job("cuda", "fp32");
+        job.extra = layouts[i];
+        job.ranks = 2;
+        cudasim_seed((uint64_t)i + 1);
+        print_message("%s", layouts[i]);
+        train(&job);
+        compare(&one, &job, 64.0 * 0x1p-24);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -223,6 +265,7 @@ int main(void)
         cmocka_unit_test(test_bf16),
         cmocka_unit_test(test_ahead),
         cmocka_unit_test(test_checkpoints),
+        cmocka_unit_test(test_layouts),
     };
     return cmocka_run_group_tests(tests, make_data, remove_data);
 }

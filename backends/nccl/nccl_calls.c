@@ -1,0 +1,244 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The calls of NCCL. Its communicators do not block: what a call has begun is
+ * polled, so that a rank that does not come is found by the time limit. */
+#include <dlfcn.h>
+#include <string.h>
+
+#include "nccl_impl.h"
+
+static loong_status_t failed(nccl_t *n, const char *call, ncclResult_t result)
+{
+    return LOONG_FAIL(n->ctx, LOONG_ERR_COMM, "nccl%s of %s, rank %d: %s",
+                      call, n->comm->name, n->comm->rank,
+                      n->lib.GetErrorString(result));
+}
+
+static loong_status_t load(loong_context_t *ctx, nccl_library_t *lib)
+{
+    static const char *const places[] = {LOONG_NCCL_LIBRARY, "libnccl.so.2"};
+    for (int i = 0; i < LOONG_COUNT_OF(places) && lib->handle == NULL; i++) {
+        lib->handle = dlopen(places[i], RTLD_NOW | RTLD_LOCAL);
+    }
+    LOONG_CHECK(ctx, lib->handle != NULL, LOONG_ERR_UNSUPPORTED,
+                "several ranks on GPUs need NCCL: %s", dlerror());
+#define LOAD(name_)                                                           \
+    *(void **)(void *)&lib->name_ = dlsym(lib->handle, "nccl" #name_);        \
+    LOONG_CHECK(ctx, lib->name_ != NULL, LOONG_ERR_UNSUPPORTED,               \
+                "this libnccl has no nccl" #name_ ": 2.14 or later is wanted");
+    LOONG_NCCL_FUNCTIONS(LOAD)
+#undef LOAD
+    return LOONG_OK;
+}
+
+/* Until NCCL has done on the host what it was asked for. */
+static loong_status_t settle(nccl_t *n, const char *call, ncclResult_t result)
+{
+    loong_wait_t wait = loongi_wait_begin(n->comm);
+    int peer = (n->comm->rank + 1) % n->comm->size;
+    while (result == ncclInProgress) {
+        ncclResult_t asked = n->lib.CommGetAsyncError(n->handle, &result);
+        result = asked == ncclSuccess ? result : asked;
+        if (result == ncclInProgress && !loongi_wait_step(&wait, peer)) {
+            loong_status_t status = loongi_wait_failed_on(&wait, peer);
+            loongi_error_note(n->ctx, "in nccl%s", call);
+            return status;
+        }
+    }
+    loongi_wait_end(&wait);
+    return result == ncclSuccess ? LOONG_OK : failed(n, call, result);
+}
+
+loong_status_t loongi_nccl_connect(nccl_t *n)
+{
+    ncclUniqueId id;
+    ncclConfig_t config = {sizeof(config), LOONG_NCCL_MAGIC,
+                           LOONG_NCCL_VERSION, 0};
+    memset(&id, 0, sizeof(id));
+    LOONG_TRY(load(n->ctx, &n->lib));
+    for (int i = 0; i < NCCL_PENDING; i++) { /* and the device is current */
+        LOONG_TRY(loong_device_event_create(n->device, &n->pending[i].event));
+    }
+    if (n->comm->rank == 0) {
+        ncclResult_t result = n->lib.GetUniqueId(&id);
+        if (result != ncclSuccess) {
+            return failed(n, "GetUniqueId", result);
+        }
+    }
+    LOONG_TRY(loong_comm_broadcast(n->host, &id, sizeof(id), 0, "NCCL"));
+    return settle(n, "CommInitRankConfig",
+                  n->lib.CommInitRankConfig(&n->handle, n->comm->size, id,
+                                            n->comm->rank, &config));
+}
+
+void loongi_nccl_disconnect(nccl_t *n, bool abort)
+{
+    if (n->handle != NULL) {
+        (void)(abort ? n->lib.CommAbort(n->handle)
+                     : n->lib.CommDestroy(n->handle));
+        n->handle = NULL;
+    }
+}
+
+loong_status_t loongi_nccl_check(nccl_t *n)
+{
+    ncclResult_t result = ncclSuccess;
+    ncclResult_t asked = n->lib.CommGetAsyncError(n->handle, &result);
+    result = asked == ncclSuccess ? result : asked;
+    return result == ncclSuccess || result == ncclInProgress
+               ? LOONG_OK
+               : failed(n, "CommGetAsyncError", result);
+}
+
+/* ---- collectives --------------------------------------------------------- */
+
+static loong_status_t type_of(nccl_t *n, const loong_collective_t *call,
+                              ncclDataType_t *type_p)
+{
+    switch (call->dtype) {
+    case LOONG_U8:
+    case LOONG_BOOL:
+        *type_p = ncclUint8;
+        return LOONG_OK;
+    case LOONG_I32:
+        *type_p = ncclInt32;
+        return LOONG_OK;
+    case LOONG_I64:
+        *type_p = ncclInt64;
+        return LOONG_OK;
+    case LOONG_F16:
+        *type_p = ncclFloat16;
+        return LOONG_OK;
+    case LOONG_BF16:
+        *type_p = ncclBfloat16;
+        return LOONG_OK;
+    case LOONG_F32:
+        *type_p = ncclFloat32;
+        return LOONG_OK;
+    case LOONG_F64:
+        *type_p = ncclFloat64;
+        return LOONG_OK;
+    default:
+        return LOONG_FAIL(n->ctx, LOONG_ERR_UNSUPPORTED,
+                          "%s of %s: NCCL has no %s",
+                          loong_collective_name(call->kind), n->comm->name,
+                          loong_dtype_name(call->dtype));
+    }
+}
+
+static ncclRedOp_t op_of(const loong_collective_t *call)
+{
+    return call->reduce == LOONG_REDUCE_SUM   ? ncclSum
+           : call->reduce == LOONG_REDUCE_MAX ? ncclMax
+                                              : ncclMin;
+}
+
+static bool equal_pieces(const nccl_t *n, const loong_collective_t *call)
+{
+    for (int r = 1; r < n->comm->size; r++) {
+        if (call->counts[r] != call->counts[0]) {
+            return false;
+        }
+    }
+    return true;
+}
+
+/* A call and what it needs. */
+typedef struct job {
+    nccl_t *n;
+    const loong_collective_t *call;
+    ncclDataType_t type;
+    size_t size; /* of an element */
+    ncclStream_t stream;
+} job_t;
+
+/* Pieces of any length: one after the other is reduced to, or sent by, its
+ * rank. */
+static ncclResult_t each_piece(const job_t *j)
+{
+    const nccl_library_t *l = &j->n->lib;
+    char *at = j->call->data;
+    ncclResult_t result = ncclSuccess;
+    for (int r = 0; r < j->n->comm->size; r++) {
+        size_t count = (size_t)j->call->counts[r];
+        if (count > 0 && result == ncclSuccess) {
+            result = j->call->kind == LOONG_COLLECTIVE_ALL_GATHER
+                         ? l->Broadcast(at, at, count, j->type, r,
+                                        j->n->handle, j->stream)
+                         : l->Reduce(at, at, count, j->type, op_of(j->call),
+                                     r, j->n->handle, j->stream);
+        }
+        at += count * j->size;
+    }
+    return result;
+}
+
+static ncclResult_t pieces(const job_t *j)
+{
+    const nccl_library_t *l = &j->n->lib;
+    const loong_collective_t *c = j->call;
+    size_t count = (size_t)c->counts[0];
+    char *own = (char *)c->data + (size_t)j->n->comm->rank * count * j->size;
+    if (!equal_pieces(j->n, c)) {
+        return each_piece(j);
+    }
+    return c->kind == LOONG_COLLECTIVE_ALL_GATHER
+               ? l->AllGather(own, c->data, count, j->type, j->n->handle,
+                              j->stream)
+               : l->ReduceScatter(c->data, own, count, j->type, op_of(c),
+                                  j->n->handle, j->stream);
+}
+
+static ncclResult_t all_to_all(const job_t *j)
+{
+    const nccl_library_t *l = &j->n->lib;
+    const loong_collective_t *c = j->call;
+    const char *from = c->send;
+    char *to = c->data;
+    ncclResult_t result = ncclSuccess;
+    for (int r = 0; r < j->n->comm->size && result == ncclSuccess; r++) {
+        if (c->counts[r] > 0) {
+            result = l->Send(from, (size_t)c->counts[r], j->type, r,
+                             j->n->handle, j->stream);
+        }
+        if (c->receive_counts[r] > 0 && result == ncclSuccess) {
+            result = l->Recv(to, (size_t)c->receive_counts[r], j->type, r,
+                             j->n->handle, j->stream);
+        }
+        from += (size_t)c->counts[r] * j->size;
+        to += (size_t)c->receive_counts[r] * j->size;
+    }
+    return result;
+}
+
+static ncclResult_t put(const job_t *j)
+{
+    const nccl_library_t *l = &j->n->lib;
+    const loong_collective_t *c = j->call;
+    switch (c->kind) {
+    case LOONG_COLLECTIVE_ALL_REDUCE:
+        return l->AllReduce(c->data, c->data, (size_t)c->count, j->type,
+                            op_of(c), j->n->handle, j->stream);
+    case LOONG_COLLECTIVE_BROADCAST:
+        return l->Broadcast(c->data, c->data, (size_t)c->count, j->type,
+                            c->root, j->n->handle, j->stream);
+    case LOONG_COLLECTIVE_ALL_TO_ALL:
+        return all_to_all(j);
+    default:
+        return pieces(j);
+    }
+}
+
+loong_status_t loongi_nccl_enqueue(nccl_t *n, const loong_collective_t *call)
+{
+    job_t job = {n, call, ncclUint8, loong_dtype_size(call->dtype),
+                 loong_comm_stream(n->comm)};
+    LOONG_TRY(type_of(n, call, &job.type));
+    ncclResult_t result = n->lib.GroupStart();
+    if (result == ncclSuccess) {
+        result = put(&job);
+        ncclResult_t ended = n->lib.GroupEnd();
+        result = result == ncclSuccess ? ended : result;
+    }
+    return settle(n, loong_collective_name(call->kind), result);
+}

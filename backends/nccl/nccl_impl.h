@@ -1,0 +1,98 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * A communicator of GPUs stands on a communicator of their processes, which
+ * carries the unique id, barriers, and messages between two ranks. */
+#ifndef LOONG_NCCL_IMPL_H
+#define LOONG_NCCL_IMPL_H
+
+#include "comm_impl.h"
+#include "loong/device.h"
+#include "nccl_abi.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* X(name after nccl): every function that is called. */
+#define LOONG_NCCL_FUNCTIONS(X) \
+    X(GetErrorString)           \
+    X(GetUniqueId)              \
+    X(CommInitRankConfig)       \
+    X(CommDestroy)              \
+    X(CommAbort)                \
+    X(CommGetAsyncError)        \
+    X(GroupStart)               \
+    X(GroupEnd)                 \
+    X(AllReduce)                \
+    X(Reduce)                   \
+    X(ReduceScatter)            \
+    X(AllGather)                \
+    X(Broadcast)                \
+    X(Send)                     \
+    X(Recv)
+
+typedef struct nccl_library {
+    void *handle;
+#define LOONG_NCCL_POINTER(name_) __typeof__(&nccl##name_) name_;
+    LOONG_NCCL_FUNCTIONS(LOONG_NCCL_POINTER)
+#undef LOONG_NCCL_POINTER
+} nccl_library_t;
+
+enum { NCCL_PENDING = 64 };
+
+/* What a rank has called, where its peers of the machine see it. */
+typedef struct nccl_progress {
+    _Atomic uint64_t sequence;
+    uint64_t history[NCCL_PENDING]; /* of calls, by sequence */
+} nccl_progress_t;
+
+/* On the stream, and not known to be complete. */
+typedef struct nccl_pending {
+    loong_collective_t call;
+    char label[LOONG_EVENT_LABEL];
+    void *event;
+} nccl_pending_t;
+
+/* A message on its way through the host's memory. */
+typedef struct nccl_message {
+    struct nccl_message *next;
+    loong_comm_request_t request; /* of the host's communicator */
+    void *stream;
+    void *copied; /* event: the buffer is free again */
+    void *buffer;
+    size_t bytes;
+    bool busy;
+} nccl_message_t;
+
+typedef struct nccl {
+    loong_context_t *ctx;
+    loong_comm_t *comm;
+    loong_comm_t *host;
+    bool owns_host;
+    loong_device_t *device;
+    nccl_library_t lib;
+    ncclComm_t handle; /* NULL: not connected */
+    nccl_progress_t *progress;
+    nccl_pending_t pending[NCCL_PENDING];
+    uint64_t begun; /* of pending; */
+    uint64_t ended;
+    loong_wait_t wait; /* for pending `waited` - 1 */
+    uint64_t waited;
+    nccl_message_t *messages;
+} nccl_t;
+
+/* ---- nccl_calls.c ---- */
+/* Loads the library and connects the ranks. Collective on: comm. */
+LOONG_NODISCARD loong_status_t loongi_nccl_connect(nccl_t *n);
+/* Puts a collective on the stream. */
+LOONG_NODISCARD loong_status_t
+loongi_nccl_enqueue(nccl_t *n, const loong_collective_t *call);
+void loongi_nccl_disconnect(nccl_t *n, bool abort);
+/* LOONG_ERR_COMM with the reason when NCCL has failed by itself. */
+LOONG_NODISCARD loong_status_t loongi_nccl_check(nccl_t *n);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

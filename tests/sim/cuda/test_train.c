@@ -244,6 +244,8 @@ static void test_layouts(void **state)
         "parallel: {data_parallel_sharding: optim_grads_params,\n"
         "  bucket_bytes: 4096}\n",
         "parallel: {pipeline_model_parallel_size: 2}\n",
+        "parallel: {context_parallel_size: 2, cp_comm_type: p2p}\n",
+        "parallel: {context_parallel_size: 2, cp_comm_type: all_gather}\n",
     };
     job_t one = make_job("cpu", "fp32");
     train(&one);

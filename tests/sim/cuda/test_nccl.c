@@ -1,0 +1,324 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Collectives on the memory of simulated devices: every kind against what it
+ * should give, with pieces of one and of several lengths; messages; and what
+ * is said when a rank does not come, or calls something else. */
+#include "test.h"
+
+#include <unistd.h>
+
+#include "comm_impl.h"
+#include "cudasim.h"
+#include "loong/device.h"
+#include "loong/register.h"
+
+enum { RANKS = 3, N = 5000 }; /* in chunks of the simulator, and a rest */
+
+/* A rank's device, its communicator, and N numbers per rank in its memory. */
+typedef struct place {
+    loong_context_t *ctx;
+    loong_device_t *device;
+    loong_comm_t *host;
+    loong_comm_t *comm;
+    int rank;
+    float *there;
+    float *second;
+    float here[RANKS * N];
+} place_t;
+
+static loong_status_t watch(void *user)
+{
+    return loongi_comm_watch(user);
+}
+
+static loong_status_t open_place(loong_context_t *ctx, loong_comm_t *host,
+                                 place_t **place_p)
+{
+    place_t *p = calloc(1, sizeof(*p));
+    void *memory = NULL;
+    assert_non_null(p);
+    *place_p = p;
+    p->ctx = ctx;
+    p->host = host;
+    p->rank = loong_comm_rank(host);
+    LOONG_TRY(loong_register_builtin(ctx));
+    LOONG_TRY(loong_device_create(ctx, "cuda", p->rank, &p->device));
+    LOONG_TRY(loong_device_communicator(p->device, host, &p->comm));
+    LOONG_TRY(loong_device_alloc(p->device, sizeof(p->here), "a", &memory));
+    p->there = memory;
+    LOONG_TRY(loong_device_alloc(p->device, sizeof(p->here), "b", &memory));
+    p->second = memory;
+    loong_comm_set_stream(p->comm, loong_device_stream(p->device));
+    loong_device_set_watch(p->device, watch, p->comm);
+    return LOONG_OK;
+}
+
+static void close_place(place_t *p)
+{
+    loong_status_t status = loong_device_synchronize(p->device, "the end");
+    loong_device_set_watch(p->device, NULL, NULL);
+    if (status != LOONG_OK) {
+        loong_comm_abort(p->comm, loong_context_error(p->ctx));
+    }
+    loong_comm_destroy(&p->comm);
+    loong_device_free(p->device, p->there, sizeof(p->here));
+    loong_device_free(p->device, p->second, sizeof(p->here));
+    loong_device_destroy(&p->device);
+    free(p);
+}
+
+/* Whole numbers that tell ranks and places apart. */
+static float number(int rank, int64_t i)
+{
+    return (float)(rank * 7 + (int)(i % 1000));
+}
+
+static loong_status_t send(place_t *p)
+{
+    for (int64_t i = 0; i < RANKS * N; i++) {
+        p->here[i] = number(p->rank, i);
+    }
+    return loong_device_copy(p->device, p->there, p->here, sizeof(p->here));
+}
+
+static loong_status_t receive(place_t *p, const float *from)
+{
+    return loong_device_read(p->device, p->here, from, sizeof(p->here), "it");
+}
+
+static float sum_of(int64_t i)
+{
+    float sum = 0.0f;
+    for (int r = 0; r < RANKS; r++) {
+        sum += number(r, i);
+    }
+    return sum;
+}
+
+static loong_status_t check(place_t *p, int64_t i, float wanted)
+{
+    LOONG_CHECK(p->ctx, p->here[i] == wanted, LOONG_ERR_INTERNAL,
+                "element %lld is %g, %g wanted", (long long)i, p->here[i],
+                wanted);
+    return LOONG_OK;
+}
+
+static loong_status_t reduce(place_t *p, const int64_t *counts)
+{
+    int64_t begin = 0;
+    LOONG_TRY(send(p));
+    LOONG_TRY(loong_comm_all_reduce(p->comm, p->there, RANKS * N, LOONG_F32,
+                                    LOONG_REDUCE_SUM, "sum"));
+    LOONG_TRY(receive(p, p->there));
+    for (int64_t i = 0; i < RANKS * N; i++) {
+        LOONG_TRY(check(p, i, sum_of(i)));
+    }
+    LOONG_TRY(send(p));
+    LOONG_TRY(loong_comm_reduce_scatter(p->comm, p->there, counts, LOONG_F32,
+                                        LOONG_REDUCE_SUM, "pieces"));
+    LOONG_TRY(receive(p, p->there));
+    for (int r = 0; r < p->rank; r++) {
+        begin += counts[r];
+    }
+    for (int64_t i = begin; i < begin + counts[p->rank]; i++) {
+        LOONG_TRY(check(p, i, sum_of(i)));
+    }
+    return LOONG_OK;
+}
+
+static loong_status_t gather(place_t *p, const int64_t *counts)
+{
+    int64_t begin = 0;
+    LOONG_TRY(send(p));
+    LOONG_TRY(loong_comm_all_gather(p->comm, p->there, counts, LOONG_F32,
+                                    "pieces"));
+    LOONG_TRY(receive(p, p->there));
+    for (int r = 0; r < RANKS; begin += counts[r++]) {
+        for (int64_t i = begin; i < begin + counts[r]; i++) {
+            LOONG_TRY(check(p, i, number(r, i)));
+        }
+    }
+    LOONG_TRY(send(p));
+    LOONG_TRY(loong_comm_broadcast(p->comm, p->there, sizeof(p->here), 1,
+                                   "all"));
+    LOONG_TRY(receive(p, p->there));
+    for (int64_t i = 0; i < RANKS * N; i++) {
+        LOONG_TRY(check(p, i, number(1, i)));
+    }
+    return LOONG_OK;
+}
+
+/* Rank q sends 100 q + 10 r + 1 elements to rank r. */
+static loong_status_t exchange(place_t *p)
+{
+    int64_t sent[RANKS];
+    int64_t received[RANKS];
+    int64_t at = 0;
+    for (int r = 0; r < RANKS; r++) {
+        sent[r] = 100 * p->rank + 10 * r + 1;
+        received[r] = 100 * r + 10 * p->rank + 1;
+    }
+    const loong_all_to_all_t blocks = {p->there, sent, p->second, received};
+    LOONG_TRY(send(p));
+    LOONG_TRY(loong_comm_all_to_all(p->comm, &blocks, LOONG_F32, "blocks"));
+    LOONG_TRY(receive(p, p->second));
+    for (int r = 0; r < RANKS; r++) {
+        int64_t from = 0;
+        for (int k = 0; k < p->rank; k++) {
+            from += 100 * r + 10 * k + 1;
+        }
+        for (int64_t i = 0; i < received[r]; i++) {
+            LOONG_TRY(check(p, at++, number(r, from + i)));
+        }
+    }
+    return LOONG_OK;
+}
+
+/* To the next rank, from the one before. */
+static loong_status_t pass_on(place_t *p)
+{
+    loong_comm_request_t out;
+    loong_comm_request_t in;
+    int before = (p->rank + RANKS - 1) % RANKS;
+    LOONG_TRY(send(p));
+    LOONG_TRY(loong_comm_irecv(p->comm, p->second, sizeof(p->here), before, 3,
+                               &in));
+    LOONG_TRY(loong_comm_isend(p->comm, p->there, sizeof(p->here),
+                               (p->rank + 1) % RANKS, 3, &out));
+    LOONG_TRY(loong_comm_wait(p->comm, &out));
+    LOONG_TRY(loong_comm_wait(p->comm, &in));
+    LOONG_TRY(receive(p, p->second));
+    for (int64_t i = 0; i < RANKS * N; i++) {
+        LOONG_TRY(check(p, i, number(before, i)));
+    }
+    return LOONG_OK;
+}
+
+static loong_status_t run_all(loong_context_t *ctx, loong_comm_t *host,
+                              void *user)
+{
+    static const int64_t equal[RANKS] = {N, N, N};
+    static const int64_t several[RANKS] = {N + 9, 0, 2 * N - 9};
+    place_t *p = NULL;
+    (void)user;
+    loong_status_t status = open_place(ctx, host, &p);
+    for (int k = 0; k < 2 && status == LOONG_OK; k++) {
+        const int64_t *counts = k == 0 ? equal : several;
+        status = reduce(p, counts);
+        status = status == LOONG_OK ? gather(p, counts) : status;
+    }
+    status = status == LOONG_OK ? exchange(p) : status;
+    status = status == LOONG_OK ? pass_on(p) : status;
+    close_place(p);
+    return status;
+}
+
+static loong_status_t run_ranks(loong_context_t *ctx, loong_threads_fn fn,
+                                double timeout)
+{
+    loong_threads_params_t params = {0};
+    params.size = RANKS;
+    params.comm.timeout = timeout;
+    cudasim_devices(RANKS, (size_t)16 << 20);
+    return loong_threads_run(ctx, &params, fn, NULL);
+}
+
+static void test_values(void **state)
+{
+    (void)state;
+    for (uint64_t seed = 1; seed < 4; seed++) {
+        loong_context_t *ctx = test_context();
+        cudasim_seed(seed);
+        assert_ok(ctx, run_ranks(ctx, run_all, 30.0));
+        test_context_end(&ctx);
+        assert_string_equal(cudasim_report(), "");
+        assert_int_equal(cudasim_alive(), 0);
+        cudasim_reset();
+    }
+}
+
+/* The last rank leaves one out; the others go on until they wait. */
+static loong_status_t leave_out(loong_context_t *ctx, loong_comm_t *host,
+                                void *user)
+{
+    place_t *p = NULL;
+    (void)user;
+    loong_status_t status = open_place(ctx, host, &p);
+    for (int i = 0; i < 2 && status == LOONG_OK; i++) {
+        if (i == 0 || p->rank < RANKS - 1) {
+            status = loong_comm_all_reduce(p->comm, p->there, N, LOONG_F32,
+                                           LOONG_REDUCE_SUM, "gradients");
+        } else {
+            sleep(2);
+        }
+    }
+    if (status == LOONG_OK) {
+        status = loong_device_synchronize(p->device, "norm and loss");
+    }
+    close_place(p);
+    return status;
+}
+
+static void test_missing(void **state)
+{
+    (void)state;
+    loong_context_t *ctx = test_context();
+    cudasim_seed(1);
+    loong_status_t status = run_ranks(ctx, leave_out, 1.0);
+    const char *text = loong_context_error(ctx);
+    assert_int_equal(status, LOONG_ERR_COMM);
+    assert_non_null(strstr(text, "all_reduce #2 'gradients' of world"));
+    assert_non_null(strstr(text, "1 of 3 ranks did not come in 1."));
+    assert_non_null(strstr(text, "waiting for norm and loss"));
+    assert_non_null(strstr(text, "rank 2 "));
+    test_context_end(&ctx);
+    cudasim_reset();
+}
+
+/* Rank 1 takes another kind for the second call. */
+static loong_status_t differ(loong_context_t *ctx, loong_comm_t *host,
+                             void *user)
+{
+    place_t *p = NULL;
+    (void)user;
+    loong_status_t status = open_place(ctx, host, &p);
+    if (status == LOONG_OK) {
+        status = loong_comm_all_reduce(p->comm, p->there, N, LOONG_F32,
+                                       LOONG_REDUCE_SUM, "first");
+    }
+    if (status == LOONG_OK && p->rank == 1) {
+        status = loong_comm_broadcast(p->comm, p->there, 64, 0, "second");
+    } else if (status == LOONG_OK) {
+        status = loong_comm_all_reduce(p->comm, p->there, N, LOONG_F32,
+                                       LOONG_REDUCE_SUM, "second");
+    }
+    if (status == LOONG_OK) {
+        status = loong_device_synchronize(p->device, "it");
+    }
+    close_place(p);
+    return status;
+}
+
+static void test_stranger(void **state)
+{
+    (void)state;
+    loong_context_t *ctx = test_context();
+    cudasim_seed(2);
+    loong_status_t status = run_ranks(ctx, differ, 30.0);
+    const char *text = loong_context_error(ctx);
+    assert_int_equal(status, LOONG_ERR_COMM);
+    assert_non_null(strstr(text, "all_reduce #2 'second' of world"));
+    assert_non_null(strstr(text, "rank 1 of world called something else"));
+    test_context_end(&ctx);
+    cudasim_reset();
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_values),
+        cmocka_unit_test(test_missing),
+        cmocka_unit_test(test_stranger),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -86,6 +86,23 @@ endfunction()
 
 loong_cuda_sim_test(NAME cuda_device LABELS sim
   SOURCES ${cudasim}/test_device.c)
+# loongrun on this device: processes that have one each.
+add_executable(loongrun_cudasim tools/loongrun.c tools/loongrun_banner.c
+  tools/loongrun_doctor.c tools/loongrun_screen.c
+  $<TARGET_OBJECTS:loong_cuda_sim>)
+add_dependencies(loongrun_cudasim loong_commit)
+target_link_libraries(loongrun_cudasim PRIVATE loong_all cudasim)
+target_include_directories(loongrun_cudasim PRIVATE ${PROJECT_BINARY_DIR})
+target_compile_definitions(loongrun_cudasim PRIVATE
+  LOONG_CONFIG_DIR="${PROJECT_SOURCE_DIR}/configs"
+  LOONG_TO_CONFIGS="../share/loong/configs")
+if(MPI_C_FOUND)
+  add_test(NAME cuda_loongrun COMMAND ${cudasim}/loongrun.sh
+    ${PROJECT_BINARY_DIR} ${PROJECT_SOURCE_DIR} ${MPIEXEC_EXECUTABLE})
+  set_tests_properties(cuda_loongrun PROPERTIES LABELS "sim;fault"
+    TIMEOUT 240 RUN_SERIAL ON
+    ENVIRONMENT "OMPI_ALLOW_RUN_AS_ROOT=1;OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1")
+endif()
 loong_cuda_sim_test(NAME cuda_nccl LABELS sim SOURCES ${cudasim}/test_nccl.c)
 loong_cuda_sim_test(NAME cuda_train LABELS sim
   SOURCES ${cudasim}/test_train.c)

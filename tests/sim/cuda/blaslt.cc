@@ -196,6 +196,36 @@ struct product_t {
     double alpha, beta;
 };
 
+// Rows of the sums' length, one behind the other.
+static std::vector<double> pack(const void *from, cudaDataType_t type,
+                                int64_t rows, int64_t row, int64_t k,
+                                int64_t step)
+{
+    std::vector<double> to((size_t)(rows * k));
+    for (int64_t i = 0; i < rows; i++) {
+        for (int64_t l = 0; l < k; l++) {
+            to[(size_t)(i * k + l)] = read(from, type, i * row + l * step);
+        }
+    }
+    return to;
+}
+
+static double dot(const double *a, const double *b, int64_t k)
+{
+    double sum[8] = {0.0};
+    int64_t l = 0;
+    for (; l + 8 <= k; l += 8) {
+        for (int u = 0; u < 8; u++) {
+            sum[u] += a[l + u] * b[l + u];
+        }
+    }
+    for (; l < k; l++) {
+        sum[0] += a[l] * b[l];
+    }
+    return ((sum[0] + sum[1]) + (sum[2] + sum[3])) +
+           ((sum[4] + sum[5]) + (sum[6] + sum[7]));
+}
+
 static cudaError_t multiply(const product_t &p)
 {
     int64_t k = p.desc.trans[0] ? p.a_desc.rows : p.a_desc.cols;
@@ -203,13 +233,13 @@ static cudaError_t multiply(const product_t &p)
     int64_t a_row = p.desc.trans[0] ? p.a_desc.ld : 1;
     int64_t b_step = p.desc.trans[1] ? p.b_desc.ld : 1;
     int64_t b_col = p.desc.trans[1] ? 1 : p.b_desc.ld;
+    std::vector<double> a =
+        pack(p.a, p.a_desc.type, p.c_desc.rows, a_row, k, a_step);
+    std::vector<double> b =
+        pack(p.b, p.b_desc.type, p.c_desc.cols, b_col, k, b_step);
     for (int64_t j = 0; j < p.c_desc.cols; j++) {
         for (int64_t i = 0; i < p.c_desc.rows; i++) {
-            double sum = 0.0;
-            for (int64_t l = 0; l < k; l++) {
-                sum += read(p.a, p.a_desc.type, i * a_row + l * a_step) *
-                       read(p.b, p.b_desc.type, j * b_col + l * b_step);
-            }
+            double sum = dot(a.data() + i * k, b.data() + j * k, k);
             int64_t at = j * p.c_desc.ld + i;
             sum *= p.alpha;
             if (p.beta != 0.0) { // otherwise c is not read

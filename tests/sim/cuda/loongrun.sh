@@ -1,0 +1,81 @@
+#!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
+# usage: loongrun.sh BUILD SOURCE MPIRUN: two processes with a simulated device
+# each, as a person starts them: the losses of the processor, a rank that is
+# killed, resumed on the processor, more ranks than devices.
+set -u
+build=$1
+source=$2
+mpirun=$3
+place=$(mktemp -d)
+trap 'rm -rf "$place"' EXIT
+cd "$place" || exit 1
+export OMP_NUM_THREADS=1
+
+fail() {
+    printf 'FAILED: %s\n' "$1"
+    tail -n 20 out err
+    exit 1
+}
+
+# two CODE ARGUMENTS...
+two() {
+    local code=$1 got=0
+    shift
+    timeout -k 5 60 "$mpirun" --oversubscribe -n 2 "$build/loongrun_cudasim" \
+        recipe.yaml "$@" >out 2>err || got=$?
+    [ "$got" = "$code" ] || fail "$*: exit $got, not $code"
+}
+
+# losses DIR: of every step
+losses() {
+    sed -n 's/.*"loss": *\([0-9.e+-]*\).*/\1/p' "$1/metrics.jsonl"
+}
+
+# alike A B COUNT: so many losses, equal to a relative 64 x 2^-24
+alike() {
+    paste <(losses "$1") <(losses "$2") | awk -v count="$3" '
+        { d = $1 - $2; if (d < 0) d = -d
+          if (NF != 2 || d > 64 / 16777216 * $1) bad = 1 }
+        END { exit bad || NR != count }' || fail "losses of $1 and $2"
+}
+
+"$build/loong-data" index --tokenizer bytes --append-eod --quiet \
+    --suffixes .md --output-prefix text "$source/docs/devices" >/dev/null
+cat >recipe.yaml <<'YAML'
+model:
+  foundation:
+    family: qwen3
+    num_layers: 1
+    hidden_size: 16
+    ffn_hidden_size: 24
+    num_attention_heads: 2
+    vocab_size: 257
+    max_position_embeddings: 16
+    activation: swiglu
+precision: {params_dtype: fp32}
+data: {seq_length: 16, train: [{path: text}]}
+train: {micro_batch_size: 1, global_batch_size: 4, train_iters: 3}
+optimizer: {lr: 1e-3}
+parallel: {data_parallel_sharding: optim_grads, bucket_bytes: 4096}
+checkpoint: {save_interval: 1, async: false}
+log: {interval: 1}
+comm: {timeout: 20s}
+YAML
+export CUDASIM_DEVICES=2
+
+two 0 device=cpu checkpoint.save=cpu log.dir=cpu_log
+two 0 device=cuda checkpoint.save=cuda log.dir=cuda_log
+alike cpu_log cuda_log 3
+
+# killed between two steps: the checkpoint of the first ones goes on elsewhere
+two 4 device=cuda checkpoint.save=killed log.dir=killed_log \
+    'fault=[{kind: kill, rank: 1, step: 2}]'
+grep -q 'rank 1' err || fail 'the message does not name rank 1'
+two 0 device=cpu checkpoint.save=killed log.dir=killed_log \
+    checkpoint.load=auto 'resume.override=[device,fault]'
+alike cpu_log killed_log 3
+
+CUDASIM_DEVICES=1 two 2 device=cuda checkpoint.save=few
+grep -q '2 ranks of this machine came to cuda:0' err ||
+    fail 'more ranks than devices'

@@ -29,8 +29,11 @@ class Case:
     @property
     def routed(self):
         """A rounding error can send a token to another expert."""
-        return not self.config.keys().isdisjoint(
-            ("num_experts_per_tok", "moe_k"))
+        get = self.config.get
+        experts = (get("num_experts") or get("num_local_experts") or
+                   get("n_routed_experts") or get("moe_num_experts"))
+        chosen = get("num_experts_per_tok") or get("moe_k")
+        return chosen is not None and chosen != experts
 
 
 def _rope(theta, **more):
@@ -54,6 +57,12 @@ def _decoder(name, family, heads, kv, width, ffn, **more):
                   num_key_value_heads=kv, max_position_embeddings=64,
                   rms_norm_eps=1e-6)
     return Case(name, family, dict(config, **more), **options)
+
+
+def _all(name, family, **more):
+    return _decoder(name, family, 2, 1, 16, 12, **dict(
+        dict(vocab_size=53, batch=1, seq=23, num_hidden_layers=1,
+             tie_word_embeddings=True), **more))
 
 
 MLA_EXPERTS = dict(n_routed_experts=8, moe_intermediate_size=12,
@@ -234,9 +243,27 @@ CASES = [
              pad_token_id=None,
              rms_norm_eps=1e-5, use_bias=True, weighted=True,
              tie_word_embeddings=False, rope_parameters=_rope(1e4)),
-    # two of three experts, documents, no window, tied ends
-    _decoder("mixtral_packed", "mixtral", 2, 2, 16, 24, rms_norm_eps=1e-5,
-             documents=[[20, 17]], batch=1, tie_word_embeddings=True,
-             num_local_experts=3, num_experts_per_tok=2, sliding_window=None,
-             rope_parameters=_rope(1e4)),
+    # every expert is chosen, so that no rounding error sends a token to
+    # another one: bf16 of what a mixture computes
+    _all("mixtral_all", "mixtral", num_local_experts=3, sliding_window=None,
+         num_experts_per_tok=3, rope_parameters=_rope(1e4)),
+    _all("qwen2_moe_all", "qwen2_moe", num_experts=2, num_experts_per_tok=2,
+         moe_intermediate_size=12, shared_expert_intermediate_size=10,
+         rope_parameters=_rope(1e6)),
+    _all("qwen3_moe_all", "qwen3_moe", num_experts=3, num_experts_per_tok=3,
+         moe_intermediate_size=12, head_dim=8, rope_parameters=_rope(1e6)),
+    _all("ernie4_5_moe_all", "ernie4_5_moe", moe_num_experts=2, moe_k=2,
+         moe_intermediate_size=12, moe_num_shared_experts=1, head_dim=8,
+         moe_layer_start_index=0, pad_token_id=None,
+         rope_parameters=_rope(5e5)),
+    _all("minimax_m2_all", "minimax_m2", num_local_experts=3, head_dim=8,
+         num_experts_per_tok=3,
+         rope_parameters=_rope(1e4, partial_rotary_factor=0.5)),
+    _all("kimi_k2_all", "deepseek_v3", num_key_value_heads=2, q_lora_rank=10,
+         kv_lora_rank=12, qk_nope_head_dim=6, qk_rope_head_dim=4,
+         v_head_dim=8, n_routed_experts=2, num_experts_per_tok=2,
+         moe_intermediate_size=12, n_shared_experts=1, n_group=1,
+         topk_group=1, first_k_dense_replace=0, num_mtp_layers=0,
+         routed_scaling_factor=1.5, rope_parameters=_rope(5e4),
+         disguise="kimi_k2"),
 ]

@@ -6,7 +6,7 @@
   check_families.py BUILD --write    and writes exported.json beside this file
 
 Each directory of fixtures/ is imported by BUILD/loong-ckpt, exported into
-files of at most 20 kB with an index, and then
+files of at most 8 kB with an index, and then
 
   - has the tensors it had, bit for bit, and a config.json of the same meaning;
   - is loaded by transformers, every tensor of it and no other, and gives the
@@ -31,7 +31,7 @@ from cases import CASES
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 PATH = os.path.join(HERE, "exported.json")
-SHARD_GB = "0.00002"
+SHARD_GB = "0.000008"
 
 
 def run(*command):

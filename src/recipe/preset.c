@@ -106,7 +106,7 @@ void loongi_recipe_suggest_preset(const char *config_dir, const char *wanted,
     if (v.near[0] != '\0') {
         loongi_text_printf(text, "; did you mean %s?", v.near);
     }
-    loongi_text_printf(text, "; there are ");
+    loongi_text_printf(text, "%s there are ", v.near[0] != '\0' ? "" : ";");
     v.visit = add_family;
     visit_all(&v, models);
     if (v.listed == 0) {

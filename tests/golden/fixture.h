@@ -9,6 +9,11 @@
 #include "safetensors.h"
 #include "stage_load.h"
 
+/* Where the engine runs. */
+#ifndef FIXTURE_DEVICE
+#define FIXTURE_DEVICE "cpu"
+#endif
+
 typedef struct fixture_params {
     loong_dtype_t dtype;
     bool fuse;
@@ -30,6 +35,7 @@ typedef struct fixture {
     loong_stage_t *stage; /* of it */
     int64_t batch, tokens;
     loong_precision_t precision;
+    char *inputs; /* as they are sent to the device */
 } fixture_t;
 
 #define FIXTURES LOONG_SOURCE_DIR "/tests/golden/fixtures"
@@ -39,7 +45,9 @@ typedef struct fixture {
 int fixture_each(void (*function)(const char *name, const void *user),
                  const void *user);
 
-void fixture_open(fixture_t *f, const char *name,
+/* False: the device has no kernels for it; nothing is open then. Never of the
+ * processor. */
+bool fixture_open(fixture_t *f, const char *name,
                   const fixture_params_t *params);
 void fixture_close(fixture_t *f);
 

@@ -103,6 +103,13 @@ if(MPI_C_FOUND)
     TIMEOUT 240 RUN_SERIAL ON
     ENVIRONMENT "OMPI_ALLOW_RUN_AS_ROOT=1;OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1")
 endif()
+# What transformers computed, as far as there are kernels.
+loong_cuda_sim_test(NAME cuda_golden LABELS "sim;golden" TIMEOUT 300
+  SOURCES ${PROJECT_SOURCE_DIR}/tests/golden/test_golden.c
+  ${PROJECT_SOURCE_DIR}/tests/golden/fixture.c)
+target_compile_definitions(test_cuda_golden PRIVATE FIXTURE_DEVICE="cuda")
+target_include_directories(test_cuda_golden PRIVATE
+  ${PROJECT_SOURCE_DIR}/tests/golden)
 loong_cuda_sim_test(NAME cuda_nccl LABELS sim SOURCES ${cudasim}/test_nccl.c)
 loong_cuda_sim_test(NAME cuda_train LABELS sim
   SOURCES ${cudasim}/test_train.c)

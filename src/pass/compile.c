@@ -473,8 +473,11 @@ static loong_status_t run_passes(compiler_t *k, bool train)
     if (!params->no_assemble) {
         LOONG_TRY(loongi_pass_assemble(g));
     }
-    return params->overlap && params->lanes ? loongi_pass_overlap(g)
-                                            : LOONG_OK;
+    if (!params->overlap || !params->lanes) {
+        return LOONG_OK;
+    }
+    /* What is offloaded is told by where it is made. */
+    return loongi_pass_overlap(g, params->num_offload == 0);
 }
 
 static loong_status_t compile(loong_graph_t *g, bool train,

@@ -6,7 +6,8 @@
  * summed over ranks and scattered, it makes the rows of the others first, sends
  * each rank its own, and makes its own rows meanwhile. Every row is the same
  * product, every sum has the same order of ranks: only when is new. A rank's
- * rows lie together on both sides, so nothing is copied for it.
+ * rows lie together on both sides, so nothing is copied for it, not even its
+ * own ones where they are made in the same program.
  *
  * The last of all passes: it lays parts of values into values, which the passes
  * before do not know of. What it decides on are the ops and who reads what,
@@ -38,6 +39,8 @@ typedef struct overlap {
     int64_t num_nodes;
     plan_t *plans; /* per node */
     int32_t *uses; /* per value */
+    loong_program_kind_t *programs; /* per value: where it is made */
+    bool move;
     const loong_op_t *linear;
     const loong_op_t *linear_dw;
     const loong_op_t *gather;
@@ -184,10 +187,49 @@ static void receive(overlap_t *o, const loong_node_t *like, loong_val_t x,
     }
 }
 
+/* ---- own rows ------------------------------------------------------------ */
+
+static bool is_result(const loong_graph_t *g, loong_val_t v)
+{
+    bool found = false;
+    for (int i = 0; i < g->num_outputs; i++) {
+        found = found || g->values[g->outputs[i].value].root == v;
+    }
+    for (int i = 0; i < g->num_losses; i++) {
+        found = found || g->values[g->losses[i].value].root == v;
+    }
+    return found;
+}
+
+/* May the rank's own rows x be made where they are gathered? */
+static bool can_move(const overlap_t *o, const loong_node_t *gather,
+                     loong_val_t x)
+{
+    const loong_value_t *value = &o->g->values[x];
+    return o->move && value->kind == LOONG_VALUE_NODE && value->node >= 0 &&
+           value->root == x && value->into < 0 &&
+           o->programs[x] == gather->program && !is_result(o->g, x);
+}
+
+static void move(overlap_t *o, loong_val_t x, loong_val_t whole, int block)
+{
+    loong_graph_t *g = o->g;
+    int64_t rows = g->values[x].shape.dim[0];
+    int64_t column = g->values[whole].column +
+                     block * rows * g->values[whole].ld;
+    for (int64_t v = 0; v < g->num_values; v++) {
+        if (g->values[v].root == x) {
+            g->values[v].root = g->values[whole].root;
+            g->values[v].column += column;
+        }
+    }
+}
+
 /* ---- rewriting ----------------------------------------------------------- */
 
 /* All shifts begin at once; they run one after the other. Others than the
- * product want the rank's own rows among the rest. */
+ * product want the rank's own rows among the rest: they are made there, or
+ * copied. */
 static loong_status_t emit_gather(overlap_t *o, const loong_node_t *node)
 {
     const loong_collective_attr_t *a = node->attr;
@@ -195,7 +237,9 @@ static loong_status_t emit_gather(overlap_t *o, const loong_node_t *node)
     for (int s = 1; s < a->size; s++) {
         receive(o, node, node->in[0], s, whole);
     }
-    if (o->uses[whole] > 1) {
+    if (o->uses[whole] > 1 && can_move(o, node, node->in[0])) {
+        move(o, node->in[0], whole, a->rank);
+    } else if (o->uses[whole] > 1) {
         loong_val_t own = apply(o, node, o->copy, NULL, 1, node->in);
         LOONG_TRY(o->g->status);
         lay(o->g, own, whole, o->g->values[own].shape.dim[0], a->rank);
@@ -326,19 +370,38 @@ static loong_status_t find_ops(overlap_t *o)
     return LOONG_OK;
 }
 
-loong_status_t loongi_pass_overlap(loong_graph_t *g)
+static void find_programs(overlap_t *o)
+{
+    for (int64_t n = 0; n < o->num_nodes; n++) {
+        const loong_node_t *node = &o->nodes[n];
+        for (int i = 0; i < node->num_out && !node->dead; i++) {
+            if (node->out[i] >= 0) {
+                o->programs[node->out[i]] = node->program;
+            }
+        }
+    }
+}
+
+loong_status_t loongi_pass_overlap(loong_graph_t *g, bool move)
 {
     overlap_t o;
     memset(&o, 0, sizeof(o));
     size_t nodes = (size_t)g->num_nodes;
     o.g = g;
     o.num_nodes = g->num_nodes;
+    o.move = move;
     LOONG_TRY(find_ops(&o));
     LOONG_TRY(
         loongi_arena_alloc(g->arena, nodes * sizeof(*o.nodes), &o.nodes));
     LOONG_TRY(
         loongi_arena_alloc(g->arena, nodes * sizeof(*o.plans), &o.plans));
+    LOONG_TRY(loongi_arena_alloc(
+        g->arena, (size_t)g->num_values * sizeof(*o.programs), &o.programs));
     memcpy(o.nodes, g->nodes, nodes * sizeof(*o.nodes));
+    for (int64_t v = 0; v < g->num_values; v++) {
+        o.programs[v] = LOONG_PROGRAM_COUNT;
+    }
+    find_programs(&o);
     LOONG_TRY(loongi_graph_count_uses(g, &o.uses));
     make_plans(&o);
     loong_status_t status = rebuild(&o);

@@ -76,8 +76,10 @@ LOONG_NODISCARD loong_status_t loongi_pass_assemble(loong_graph_t *g);
 LOONG_NODISCARD loong_status_t loongi_pass_dense(loong_graph_t *g);
 
 /* Makes products rank by rank, beside the collectives of what they read and
- * of what they make: the last of the passes on the graph. */
-LOONG_NODISCARD loong_status_t loongi_pass_overlap(loong_graph_t *g);
+ * of what they make: the last of the passes on the graph. `move`: a rank's own
+ * rows may be made where they are gathered. */
+LOONG_NODISCARD loong_status_t loongi_pass_overlap(loong_graph_t *g,
+                                                   bool move);
 
 /* Storage of every value with storage of its own. */
 typedef struct loong_layout {

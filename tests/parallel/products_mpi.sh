@@ -67,7 +67,7 @@ done
     2>explain.err || fail "exit $?: --explain"
 steps=$(awk '/^program forward/ { f = 1 } /^program backward/ { f = 0 }
     f && $4 == "layers.0.mlp" { printf "%s ", $2 }' explain.out)
-[ "$steps" = "ring_shift ring_shift copy linear linear linear swiglu linear \
+[ "$steps" = "ring_shift ring_shift linear linear linear swiglu linear \
 ring_shift linear ring_shift linear sum_heads " ] ||
     fail "steps of the feed-forward: $steps"
 grep -qE '^ring_shift +192 ' rows3.out rows3.err ||

@@ -4,6 +4,7 @@
  * freed; streams that do not wait for the default stream; pinned host memory.
  * A thread may call for any device: each call names the device first. */
 #include <cuda_runtime_api.h>
+#include <nvtx3/nvToolsExt.h>
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
@@ -321,6 +322,18 @@ static loong_status_t cuda_event_wait(void *data, void *event, void *stream)
     return LOONG_OK;
 }
 
+static void cuda_range_begin(void *data, const char *name)
+{
+    (void)data;
+    nvtxRangePushA(name);
+}
+
+static void cuda_range_end(void *data)
+{
+    (void)data;
+    nvtxRangePop();
+}
+
 static loong_status_t cuda_event_done(void *data, void *event, bool *done_p)
 {
     cuda_data_t *d = data;
@@ -379,5 +392,7 @@ const loong_device_ops_t loongi_cuda_device = {
     .flaw = cuda_flaw,
     .identity = cuda_identity,
     .communicator = loongi_nccl_create,
+    .range_begin = cuda_range_begin,
+    .range_end = cuda_range_end,
     .room = cuda_room,
 };

@@ -85,6 +85,10 @@ typedef struct loong_device_ops {
     uint64_t (*identity)(void *data);
     /* (optional): that of the machine. Bytes that can be had now. */
     loong_status_t (*room)(void *data, size_t *bytes_p);
+    /* (optional): nothing. For a profiler of the device: what is launched from
+     * here on, by this thread, is of that name; until the end. They nest. */
+    void (*range_begin)(void *data, const char *name);
+    void (*range_end)(void *data);
     /* (optional): the host's serve. Makes one of the ranks of `host` for memory
      * of this device, whose collectives go on streams. Collective on: host. */
     loong_status_t (*communicator)(loong_context_t *ctx,
@@ -175,6 +179,11 @@ LOONG_API LOONG_NODISCARD loong_status_t
 loong_device_event_record(loong_device_t *device, void *event, void *stream);
 LOONG_API LOONG_NODISCARD loong_status_t
 loong_device_event_wait(loong_device_t *device, void *event, void *stream);
+
+/* What this thread launches meanwhile has a name in the device's profiler. */
+LOONG_API void loong_device_range_begin(loong_device_t *device,
+                                        const char *name);
+LOONG_API void loong_device_range_end(loong_device_t *device);
 
 /* *comm_p: the communicator for collectives on this device's memory, owned by
  * the caller; NULL: `host`, which must outlive it, serves. Collective on: host.

@@ -283,6 +283,20 @@ static loong_status_t poll(loong_device_t *device, void *event)
     }
 }
 
+void loong_device_range_begin(loong_device_t *device, const char *name)
+{
+    if (device->ops->range_begin != NULL) {
+        device->ops->range_begin(device->data, name);
+    }
+}
+
+void loong_device_range_end(loong_device_t *device)
+{
+    if (device->ops->range_end != NULL) {
+        device->ops->range_end(device->data);
+    }
+}
+
 loong_status_t loong_device_communicator(loong_device_t *device,
                                          loong_comm_t *host,
                                          loong_comm_t **comm_p)

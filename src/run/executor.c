@@ -78,7 +78,13 @@ static loong_status_t launch(const loong_run_t *run, const loong_step_t *step,
         run->device != NULL ? loong_device_flaw(run->device) : NULL;
     call.group = run->group;
     call.accumulate = step->add | (frame->first ? 0 : step->add_later);
+    if (run->ahead != NULL) {
+        loong_device_range_begin(run->device, step->scope);
+    }
     loong_status_t status = step->kernel->run(&call);
+    if (run->ahead != NULL) {
+        loong_device_range_end(run->device);
+    }
     if (status != LOONG_OK) {
         loongi_error_note(run->ctx, "in kernel %s, scope '%s', step %lld",
                           step->kernel->name, step->scope,

@@ -34,6 +34,11 @@ void cudasim_quiet(int quiet);
 /* Forgets errors, streams, events and memory. */
 void cudasim_reset(void);
 
+/* Ranges of the profiler whose name holds this text, since the start; those
+ * that are open. */
+int64_t cudasim_ranges(const char *text);
+int cudasim_open_ranges(void);
+
 /* Allocations, streams and events that are alive. */
 int64_t cudasim_alive(void);
 

@@ -2,7 +2,9 @@
 //
 // Calls of the runtime on memory and on devices.
 #include <cstring>
+#include <string>
 
+#include "nvtx3/nvToolsExt.h"
 #include "sim.h"
 
 using namespace cudasim;
@@ -339,4 +341,36 @@ extern "C" cudaError_t cudaDeviceEnablePeerAccess(int peer, unsigned flags)
 bool cudasim::peer_allowed(int device, int other, bool pooled)
 {
     return sim.peers[pooled].count({device, other}) > 0;
+}
+
+// ---- ranges of a profiler ---------------------------------------------------
+
+static std::map<std::string, int64_t> ranges;
+static int open_ranges;
+
+extern "C" int nvtxRangePushA(const char *name)
+{
+    std::lock_guard<std::recursive_mutex> guard(sim.mutex);
+    ranges[name]++;
+    return open_ranges++;
+}
+
+extern "C" int nvtxRangePop(void)
+{
+    std::lock_guard<std::recursive_mutex> guard(sim.mutex);
+    return --open_ranges;
+}
+
+extern "C" int64_t cudasim_ranges(const char *text)
+{
+    int64_t count = 0;
+    for (const auto &r : ranges) {
+        count += r.first.find(text) != std::string::npos ? r.second : 0;
+    }
+    return count;
+}
+
+extern "C" int cudasim_open_ranges(void)
+{
+    return open_ranges;
 }

@@ -205,6 +205,8 @@ static void test_ahead(void **state)
         uint64_t waits = job.waits[i] - job.waits[i - 1];
         assert_int_equal(waits, 1);
     }
+    assert_true(cudasim_ranges("layers.1.mlp") > 0);
+    assert_int_equal(cudasim_open_ranges(), 0);
     cudasim_seed(1);
 }
 

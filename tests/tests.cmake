@@ -22,8 +22,13 @@ include(tests/fault/fault.cmake)
 include(tests/fault/supervise.cmake)
 loong_test(NAME loong_ckpt SOURCES tests/cli/test_loong_ckpt.c LABELS cli
   ARGS $<TARGET_FILE:loong-ckpt>)
+add_test(NAME convert_doc COMMAND
+  ${PROJECT_SOURCE_DIR}/tests/cli/convert_doc.sh ${PROJECT_BINARY_DIR}
+  ${PROJECT_SOURCE_DIR})
+set_tests_properties(convert_doc PROPERTIES LABELS cli TIMEOUT 120)
 include(tests/fuzz/fuzz.cmake)
 loong_fuzz(NAME safetensors)
+loong_fuzz(NAME map)
 include(tests/cli/odd_recipes.cmake)
 include(tests/setup/setup.cmake)
 add_test(NAME cli_data COMMAND ${PROJECT_SOURCE_DIR}/tests/cli/data.sh

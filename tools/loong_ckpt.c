@@ -23,6 +23,8 @@ static const char usage_text[] =
     "  diff A B                   compare tensors and model keys\n"
     "  map PATH                   which tensor of Hugging Face files holds\n"
     "                             which parameter, as YAML\n"
+    "  draft HF_DIR [OUT]         propose OUT/model.yaml, map.yaml and\n"
+    "                             recipe.yaml for files of unknown names\n"
     "\n"
     "CKPT is a save directory (its latest step) or one step_... directory;\n"
     "PATH, A and B may be either kind. An import, export or conversion that\n"
@@ -117,25 +119,34 @@ static int run_map(loong_context_t *ctx, const ckpt_arguments_t *a)
                        false);
 }
 
+static int run_draft(loong_context_t *ctx, const ckpt_arguments_t *a)
+{
+    loong_checkpoint_draft_params_t params = {a->places[0], a->places[1],
+                                              print_line, stdout};
+    return ckpt_finish(ctx, loong_checkpoint_draft(ctx, &params), true);
+}
+
 static const struct command {
     const char *name;
     int places;
+    int optional; /* of them */
     const char *wants;
     unsigned options;
     int (*run)(loong_context_t *, const ckpt_arguments_t *);
 } commands[] = {
-    {"import", 2, "import needs HF_DIR and OUT",
+    {"import", 2, 0, "import needs HF_DIR and OUT",
      CKPT_MODEL | CKPT_MAP | CKPT_QUIET, ckpt_import},
-    {"export", 2, "export needs CKPT and OUT_HF_DIR",
+    {"export", 2, 0, "export needs CKPT and OUT_HF_DIR",
      CKPT_DTYPE | CKPT_SHARD | CKPT_TOKENS | CKPT_COMPONENT | CKPT_MAP |
          CKPT_QUIET,
      ckpt_export},
-    {"convert", 2, "convert needs PATH and OUT",
+    {"convert", 2, 0, "convert needs PATH and OUT",
      CKPT_DTYPE | CKPT_SHARD | CKPT_QUIET, ckpt_convert},
-    {"inspect", 1, "inspect needs PATH", 0, run_inspect},
-    {"verify", 1, "verify needs PATH", CKPT_MODEL | CKPT_MAP, run_verify},
-    {"diff", 2, "diff needs A and B", CKPT_MODEL | CKPT_MAP, run_diff},
-    {"map", 1, "map needs PATH", CKPT_MODEL | CKPT_MAP, run_map}};
+    {"inspect", 1, 0, "inspect needs PATH", 0, run_inspect},
+    {"verify", 1, 0, "verify needs PATH", CKPT_MODEL | CKPT_MAP, run_verify},
+    {"diff", 2, 0, "diff needs A and B", CKPT_MODEL | CKPT_MAP, run_diff},
+    {"map", 1, 0, "map needs PATH", CKPT_MODEL | CKPT_MAP, run_map},
+    {"draft", 2, 1, "draft needs HF_DIR", 0, run_draft}};
 
 /* ---- the command line ---- */
 
@@ -218,8 +229,9 @@ static int parse(const struct command *command, int argc, char **argv,
             return wrong_usage(command->wants, argv[i]);
         }
     }
-    return a->count == command->places ? LOONG_EXIT_OK
-                                       : wrong_usage(command->wants, "");
+    return a->count >= command->places - command->optional
+               ? LOONG_EXIT_OK
+               : wrong_usage(command->wants, "");
 }
 
 static int run_command(const struct command *command, int argc, char **argv)

@@ -134,6 +134,22 @@ LOONG_API LOONG_NODISCARD loong_status_t loong_checkpoint_diff(
     loong_context_t *ctx, const loong_checkpoint_diff_params_t *params,
     bool *equal_p);
 
+typedef struct loong_checkpoint_draft_params {
+    const char *dir;
+    const char *out_dir; /* NULL: the files are told line by line */
+    loong_line_fn line;
+    void *user;
+} loong_checkpoint_draft_params_t;
+
+/* Proposes model.yaml, map.yaml (as loong_checkpoint_names_t takes them) and
+ * recipe.yaml for a Hugging Face directory whose tensors have names that no
+ * family has, from config.json, names and shapes; the last line says how much
+ * was found. Errors: LOONG_ERR_NOT_FOUND, LOONG_ERR_FORMAT,
+ * LOONG_ERR_UNSUPPORTED (a size that config.json does not say),
+ * LOONG_ERR_IO. */
+LOONG_API LOONG_NODISCARD loong_status_t loong_checkpoint_draft(
+    loong_context_t *ctx, const loong_checkpoint_draft_params_t *params);
+
 #ifdef __cplusplus
 }
 #endif

@@ -30,6 +30,34 @@ static loong_status_t add_keys(loong_pairs_t *pairs, const loong_tree_t *map,
     return LOONG_OK;
 }
 
+/* What config.json states and such a file may leave to defaults. The keys are
+ * checked on the way. */
+static loong_status_t state_sizes(loong_pairs_t *pairs)
+{
+    static const char *const keys[] = {
+        "num_query_groups", "kv_channels", "ffn_hidden_size",
+        "max_position_embeddings", "add_bias_linear", "add_qkv_bias",
+        "add_attn_proj_bias", "qk_layernorm",
+        "untie_embeddings_and_output_weights"};
+    loong_pairs_t *filled = NULL;
+    loong_status_t status = loongi_pairs_create(pairs->ctx, &filled);
+    for (int64_t i = 0; i < pairs->count && status == LOONG_OK; i++) {
+        status = loongi_pairs_set(filled, pairs->items[i].key,
+                                  pairs->items[i].value);
+    }
+    if (status == LOONG_OK) {
+        status = loongi_decoder_fill(pairs->ctx, filled);
+    }
+    for (int64_t i = 0; i < LOONG_COUNT_OF(keys) && status == LOONG_OK; i++) {
+        const char *value = loongi_pairs_get(filled, keys[i]);
+        if (value != NULL && loongi_pairs_get(pairs, keys[i]) == NULL) {
+            status = loongi_pairs_set(pairs, keys[i], value);
+        }
+    }
+    loongi_pairs_destroy(&filled);
+    return status;
+}
+
 static loong_status_t read_keys(loong_pairs_t *pairs, const char *path)
 {
     loong_context_t *ctx = pairs->ctx;
@@ -46,7 +74,7 @@ static loong_status_t read_keys(loong_pairs_t *pairs, const char *path)
                 "%s: keys of model.foundation are wanted, like those of "
                 "configs/models", path);
     LOONG_TRY(add_keys(pairs, tree, "", path));
-    status = loongi_decoder_fill(ctx, pairs);
+    status = state_sizes(pairs);
     if (status != LOONG_OK) {
         loongi_error_note(ctx, "in %s", path);
     }

@@ -2,8 +2,9 @@
 # SPDX-License-Identifier: Apache-2.0
 # usage: convert.sh BUILD PLACE [LAYERS] [ROUNDS]: import and export of a 7B
 # model in bf16 (13.4 GB with 32 layers) beside cp of the same files, in turns.
-# PLACE needs 41 GB. cp has finished when the data is on the disk (sync), as
-# import and export have; the time without it stands behind.
+# PLACE needs 41 GB. Each begins with its source out of the page cache. cp has
+# finished when the data is on the disk (sync), as import and export have; the
+# time without it stands behind.
 set -eu
 build=$1
 place=$2
@@ -14,23 +15,29 @@ cd "$place"
 trap 'rm -rf source copy native back' EXIT
 now() { date +%s.%N; }
 since() { awk -v a="$1" -v b="$(now)" 'BEGIN { printf "%.1f", b - a }'; }
+evict() {
+    sync
+    for file in "$@"; do
+        dd if="$file" iflag=nocache count=0 status=none
+    done
+}
 "$build/make_model" source "$layers" 4096 32000 dense 5000000000
 bytes=$(cat source/*.safetensors | wc -c)
 echo "source: $bytes bytes"
 for _ in $(seq "$rounds"); do
     rm -rf copy
-    sync
+    evict source/*.safetensors
     start=$(now)
     cp -r source copy
     plain=$(since "$start")
     sync -f copy
     echo "cp $(since "$start") s ($plain without sync)"
     rm -rf copy native back
-    sync
+    evict source/*.safetensors
     start=$(now)
     "$build/loong-ckpt" import source native --quiet
     echo "import $(since "$start") s"
-    rm -rf copy
+    evict native/step_00000000/*.h5
     start=$(now)
     "$build/loong-ckpt" export native back --quiet
     echo "export $(since "$start") s"

@@ -7,6 +7,7 @@ endforeach()
 
 # Names from files, fp8.
 loong_test(NAME names SOURCES tests/checkpoint/test_names.c LABELS unit)
+loong_test(NAME draft SOURCES tests/checkpoint/test_draft.c LABELS unit)
 
 # Conversions of large models, and of models with other names.
 add_executable(make_model tests/checkpoint/make_model.c)

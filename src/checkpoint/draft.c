@@ -1,0 +1,416 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Proposes how a checkpoint is to be understood: the keys of the model from
+ * config.json, whatever its fields are called, the names from the shapes. */
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "decoder_config.h"
+#include "draft.h"
+#include "file.h"
+#include "hf_config.h"
+#include "json.h"
+
+/* What model code calls a size. */
+typedef struct synonyms {
+    const char *key;
+    const char *fields; /* in order of trust */
+    const char *fallback; /* NULL: it must be there; "=KEY": that key's */
+} synonyms_t;
+
+static const synonyms_t sizes[] = {
+    {"hidden_size", "hidden_size n_embd d_model dim model_dim embed_dim "
+                    "hidden_dim emb_dim", NULL},
+    {"num_layers", "num_hidden_layers num_layers n_layer n_layers "
+                   "decoder_layers depth", NULL},
+    {"num_attention_heads", "num_attention_heads n_head n_heads num_heads "
+                            "attention_heads heads", NULL},
+    {"num_query_groups", "num_key_value_heads n_kv_heads num_kv_heads "
+                         "num_query_groups n_head_kv multi_query_group_num "
+                         "kv_heads", "=num_attention_heads"},
+    {"ffn_hidden_size", "intermediate_size ffn_hidden_size n_inner d_ff "
+                        "ffn_dim mlp_dim inner_dim feed_forward_size "
+                        "hidden_dim", NULL},
+    {"vocab_size", "vocab_size n_vocab padded_vocab_size vocabulary_size",
+     NULL},
+    {"max_position_embeddings", "max_position_embeddings n_positions n_ctx "
+                                "max_seq_len max_seq_length seq_length "
+                                "max_sequence_length block_size "
+                                "context_length", "2048"},
+    {"rotary_base", "rope_theta rotary_base rope_base rotary_emb_base",
+     "10000"},
+    {"layernorm_epsilon", "rms_norm_eps norm_eps layer_norm_epsilon "
+                          "layer_norm_eps layernorm_epsilon norm_epsilon eps",
+     "1e-5"},
+};
+static const char head_sizes[] =
+    "head_dim kv_channels d_head d_kv attention_head_dim";
+
+typedef struct draft {
+    loong_context_t *ctx;
+    const loong_checkpoint_draft_params_t *params;
+    loong_json_t *config;
+    loong_safetensors_set_t *set;
+    loong_pairs_t *model;
+    loong_hf_map_t *map;
+    loong_draft_patterns_t patterns;
+    loong_draft_match_t match;
+    bool known; /* the model type */
+} draft_t;
+
+/* ---- the model's keys ---- */
+
+static bool is_number(const loong_json_t *value)
+{
+    return value != NULL && (loongi_json_kind(value) == LOONG_JSON_INT ||
+                             loongi_json_kind(value) == LOONG_JSON_REAL);
+}
+
+/* Of the object, or of an object in it ("rope_parameters"). */
+static const loong_json_t *find_name(const loong_json_t *config,
+                                     const char *name)
+{
+    const loong_json_t *value = loongi_json_get(config, name);
+    const loong_json_member_t *m = loongi_json_first(config);
+    for (; m != NULL && !is_number(value); m = loongi_json_next(config, m)) {
+        value = loongi_json_get(loongi_json_member_value(m), name);
+    }
+    return is_number(value) ? value : NULL;
+}
+
+static const loong_json_t *find_field(const loong_json_t *config,
+                                      const char *fields)
+{
+    char name[64];
+    const loong_json_t *value = NULL;
+    while (*fields != '\0' && value == NULL) {
+        size_t length = strcspn(fields, " ");
+        snprintf(name, sizeof(name), "%.*s", (int)length, fields);
+        value = find_name(config, name);
+        fields += length + strspn(fields + length, " ");
+    }
+    return value;
+}
+
+static loong_status_t set_size(draft_t *d, const synonyms_t *s)
+{
+    const loong_json_t *value = find_field(d->config, s->fields);
+    if (value == NULL) {
+        LOONG_CHECK(d->ctx, s->fallback != NULL, LOONG_ERR_UNSUPPORTED,
+                    "%s/config.json has none of the fields %s, one of which "
+                    "must give %s", d->params->dir, s->fields, s->key);
+        return loongi_pairs_set(d->model, s->key,
+                                s->fallback[0] == '='
+                                    ? loongi_pairs_get(d->model,
+                                                       s->fallback + 1)
+                                    : s->fallback);
+    }
+    return loongi_json_kind(value) == LOONG_JSON_INT
+               ? loongi_pairs_set_int(d->model, s->key, loongi_json_int(value))
+               : loongi_pairs_set_real(d->model, s->key,
+                                       loongi_json_real(value));
+}
+
+static loong_status_t set_head_size(draft_t *d)
+{
+    const loong_json_t *value = find_field(d->config, head_sizes);
+    int64_t hidden = 0;
+    int64_t heads = 0;
+    loongi_pairs_int(d->model, "hidden_size", &hidden);
+    loongi_pairs_int(d->model, "num_attention_heads", &heads);
+    LOONG_CHECK(d->ctx, value != NULL || (heads > 0 && hidden % heads == 0),
+                LOONG_ERR_UNSUPPORTED,
+                "%s/config.json: %" PRId64 " heads do not divide %" PRId64,
+                d->params->dir, heads, hidden);
+    return loongi_pairs_set_int(d->model, "kv_channels",
+                                value != NULL ? loongi_json_int(value)
+                                              : hidden / heads);
+}
+
+/* Sizes alone; the rest is a LLaMA's, until the tensors say otherwise. */
+static loong_status_t guess_model(draft_t *d)
+{
+    LOONG_TRY(loongi_pairs_create(d->ctx, &d->model));
+    LOONG_TRY(loongi_pairs_set(d->model, "family", "llama"));
+    for (int64_t i = 0; i < LOONG_COUNT_OF(sizes); i++) {
+        LOONG_TRY(set_size(d, &sizes[i]));
+    }
+    LOONG_TRY(set_head_size(d));
+    LOONG_TRY(
+        loongi_pairs_set(d->model, "position_embedding_type", "rope"));
+    LOONG_TRY(loongi_pairs_set(d->model, "normalization", "RMSNorm"));
+    return loongi_pairs_set(d->model, "activation", "swiglu");
+}
+
+static loong_status_t read_model(draft_t *d)
+{
+    if (loongi_hf_config_read(d->ctx, d->params->dir, &d->model) == LOONG_OK) {
+        d->known = true;
+        return LOONG_OK;
+    }
+    loongi_log(d->ctx, LOONG_LOG_WARN,
+               "the model type is guessed to be like llama, as config.json is "
+               "not understood: %s", loong_context_error(d->ctx));
+    loong_context_clear_error(d->ctx);
+    return guess_model(d);
+}
+
+/* ---- names ---- */
+
+static bool is_better(const loong_draft_match_t *a,
+                      const loong_draft_match_t *b)
+{
+    int64_t x = a->uncovered + a->unused;
+    int64_t y = b->uncovered + b->unused;
+    return x != y ? x < y : a->score > b->score;
+}
+
+static loong_status_t try_match(draft_t *d)
+{
+    loong_hf_map_t *map = NULL;
+    loong_draft_match_t match = {0};
+    LOONG_TRY(loongi_hf_map_create(d->ctx, d->model, &map));
+    loong_status_t status =
+        loongi_draft_choose(d->ctx, map, &d->patterns, &match);
+    if (status != LOONG_OK) {
+        loongi_hf_map_destroy(&map);
+        return status;
+    }
+    if (d->map == NULL || is_better(&match, &d->match)) {
+        loong_draft_match_t before = d->match;
+        loong_hf_map_t *map_before = d->map;
+        d->match = match;
+        d->map = map;
+        match = before;
+        map = map_before;
+    }
+    loongi_draft_match_free(&match);
+    loongi_hf_map_destroy(&map);
+    return LOONG_OK;
+}
+
+static const char *const flags[] = {
+    "add_qkv_bias", "add_attn_proj_bias", "add_bias_linear", "qk_layernorm",
+    "untie_embeddings_and_output_weights"};
+
+static loong_status_t set_flags(draft_t *d, unsigned bits)
+{
+    for (int64_t i = 0; i < LOONG_COUNT_OF(flags); i++) {
+        LOONG_TRY(loongi_pairs_set_bool(d->model, flags[i],
+                                        (bits >> i & 1) != 0));
+    }
+    return LOONG_OK;
+}
+
+/* What config.json does not say follows from what fits the tensors best. */
+static loong_status_t choose_names(draft_t *d)
+{
+    int64_t experts = 0;
+    loongi_pairs_int(d->model, "num_experts", &experts);
+    LOONG_TRY(
+        loongi_draft_patterns(d->ctx, d->set, experts, &d->patterns));
+    if (d->known) {
+        return try_match(d);
+    }
+    unsigned best = 0;
+    for (unsigned bits = 0; bits < 1u << LOONG_COUNT_OF(flags); bits++) {
+        const loong_hf_map_t *before = d->map;
+        LOONG_TRY(set_flags(d, bits));
+        LOONG_TRY(try_match(d));
+        best = d->map != before ? bits : best;
+    }
+    return set_flags(d, best);
+}
+
+/* ---- what is written ---- */
+
+static void print_choice(const draft_t *d, const loong_draft_choice_t *c,
+                         loong_text_t *text)
+{
+    const loong_draft_pattern_t *p = &d->patterns.items[c->pattern];
+    char shape[LOONG_SHAPE_TEXT];
+    bool plain = c->count == 1 && !c->transposed && !c->as_row;
+    loongi_text_printf(text, "  ");
+    loongi_hf_yaml_name(text, p->text);
+    loongi_text_printf(text, ":");
+    if (plain) {
+        loongi_text_printf(text, " ");
+        loongi_hf_yaml_name(text, c->holds[0]);
+    }
+    loongi_text_printf(text, " # %s%s\n",
+                       loongi_shape_text(p->ndim, p->shape, shape),
+                       c->sure ? "" : ", a guess");
+    if (plain) {
+        return;
+    }
+    loongi_text_printf(text, "    holds: [");
+    for (int i = 0; i < c->count; i++) {
+        loongi_text_printf(text, "%s", i > 0 ? ", " : "");
+        loongi_hf_yaml_name(text, c->holds[i]);
+    }
+    loongi_text_printf(text, "]\n%s%s%s",
+                       c->transposed ? "    transposed: true\n" : "",
+                       c->by_key_head ? "    by_key_head: true\n" : "",
+                       c->as_row ? "    as_row: true\n" : "");
+}
+
+static bool is_chosen(const draft_t *d, int64_t pattern)
+{
+    for (int64_t i = 0; i < d->match.count; i++) {
+        if (d->match.choices[i].pattern == pattern) {
+            return true;
+        }
+    }
+    return false;
+}
+
+static void print_map(const draft_t *d, loong_text_t *text)
+{
+    char shape[LOONG_SHAPE_TEXT];
+    loongi_text_printf(text,
+                       "# Proposed from names and shapes: tensors of %s and\n"
+                       "# the parameters of family %s in them. A guess is "
+                       "what another\n# choice would have sounded as good "
+                       "for.\ntensors:\n", d->params->dir,
+                       loongi_pairs_get(d->model, "family"));
+    for (int64_t i = 0; i < d->match.count; i++) {
+        print_choice(d, &d->match.choices[i], text);
+    }
+    loongi_text_printf(text, d->match.unused > 0
+                                 ? "# Of no use that is known; what is "
+                                   "right here may stay:\nignore:\n" : "");
+    for (int64_t i = 0; i < d->patterns.count; i++) {
+        const loong_draft_pattern_t *p = &d->patterns.items[i];
+        if (!is_chosen(d, i)) {
+            loongi_text_printf(text, "  - ");
+            loongi_hf_yaml_name(text, p->text);
+            loongi_text_printf(text, " # %s\n",
+                               loongi_shape_text(LOONG_MIN(p->ndim, 3),
+                                                 p->shape, shape));
+        }
+    }
+}
+
+static void print_model(const draft_t *d, loong_text_t *text)
+{
+    loongi_text_printf(text, "# Keys of model.foundation, from %s/config.json%s"
+                       "\n", d->params->dir,
+                       d->known ? "" : ", whose model type is not known:\n"
+                                       "# compare them with the model's code");
+    for (int64_t i = 0; i < d->model->count; i++) {
+        const loong_pair_t *pair = &d->model->items[i];
+        loongi_text_printf(text, "%s: %s\n", pair->key, pair->value);
+    }
+}
+
+static void print_recipe(const draft_t *d, loong_text_t *text)
+{
+    int64_t positions = 2048;
+    loongi_pairs_int(d->model, "max_position_embeddings", &positions);
+    loongi_text_printf(
+        text,
+        "# After loong-ckpt import DIR native --model model.yaml --map "
+        "map.yaml\nversion: 1\ndefaults:\n"
+        "  - model.yaml@model.foundation\n"
+        "checkpoint: {load: native, no_load_optim: true, save: checkpoints}\n"
+        "data: {seq_length: %" PRId64 "} # and train: PREFIX\n"
+        "train: {micro_batch_size: 1, global_batch_size: 8, "
+        "train_iters: 100}\n"
+        "optimizer: {lr: 1e-5}\n",
+        LOONG_MIN(positions, 2048));
+}
+
+static loong_status_t put(const draft_t *d, const char *name,
+                          const loong_text_t *text)
+{
+    const loong_checkpoint_draft_params_t *p = d->params;
+    char *line = text->data;
+    LOONG_TRY(text->status);
+    if (p->out_dir != NULL) {
+        loong_text_t path = loongi_text_begin(d->ctx);
+        loongi_text_printf(&path, "%s/%s", p->out_dir, name);
+        loong_status_t status = path.status;
+        if (status == LOONG_OK) {
+            status =
+                loongi_file_write(d->ctx, path.data, line, text->length);
+        }
+        loongi_text_free(&path);
+        return status;
+    }
+    p->line(p->user, name);
+    for (char *end = strchr(line, '\n'); end != NULL;
+         end = strchr(line, '\n')) {
+        *end = '\0';
+        p->line(p->user, line);
+        line = end + 1;
+    }
+    return LOONG_OK;
+}
+
+static loong_status_t write_drafts(const draft_t *d)
+{
+    loong_text_t texts[3];
+    static const char *const names[] = {"model.yaml", "map.yaml",
+                                        "recipe.yaml"};
+    loong_status_t status = d->params->out_dir != NULL
+                                ? loongi_dir_make(d->ctx, d->params->out_dir)
+                                : LOONG_OK;
+    for (int i = 0; i < 3; i++) {
+        texts[i] = loongi_text_begin(d->ctx);
+    }
+    print_model(d, &texts[0]);
+    print_map(d, &texts[1]);
+    print_recipe(d, &texts[2]);
+    for (int i = 0; i < 3; i++) {
+        status = status == LOONG_OK ? put(d, names[i], &texts[i]) : status;
+        loongi_text_free(&texts[i]);
+    }
+    return status;
+}
+
+/* Not found is said, one by one. */
+static void tell(const draft_t *d)
+{
+    char line[160];
+    int64_t guesses = 0;
+    for (int64_t i = 0; i < d->match.count; i++) {
+        guesses += !d->match.choices[i].sure;
+    }
+    snprintf(line, sizeof(line),
+             "%" PRId64 " kinds of tensors: %" PRId64 " have a parameter (%"
+             PRId64 " are guesses), %" PRId64 " have none; %" PRId64
+             " kinds of parameters have no tensor", d->patterns.count,
+             d->match.count, guesses, d->match.unused, d->match.uncovered);
+    d->params->line(d->params->user, line);
+}
+
+static loong_status_t run(draft_t *d)
+{
+    char path[4096];
+    snprintf(path, sizeof(path), "%s/config.json", d->params->dir);
+    LOONG_TRY(loongi_json_load(d->ctx, path, &d->config));
+    LOONG_TRY(loongi_safetensors_set_open(d->ctx, d->params->dir, &d->set));
+    LOONG_TRY(read_model(d));
+    LOONG_TRY(choose_names(d));
+    LOONG_TRY(write_drafts(d));
+    tell(d);
+    return LOONG_OK;
+}
+
+loong_status_t
+loong_checkpoint_draft(loong_context_t *ctx,
+                       const loong_checkpoint_draft_params_t *params)
+{
+    draft_t d = {0};
+    d.ctx = ctx;
+    d.params = params;
+    loong_status_t status = run(&d);
+    loongi_draft_match_free(&d.match);
+    loongi_free(ctx, d.patterns.items);
+    loongi_hf_map_destroy(&d.map);
+    loongi_pairs_destroy(&d.model);
+    loongi_safetensors_set_close(&d.set);
+    loongi_json_destroy(&d.config);
+    return status;
+}

@@ -6,13 +6,16 @@
   published.py --check    counts again and compares
 
 Every entry is the config.json of the published model, as far as it says what
-the model is. transformers' own class of that type, built on the meta device,
-is counted: all tensors of its state_dict, those that share memory once;
+the model is, written down from what is publicly known of it: the files
+themselves were not at hand. transformers' own class of that type, built on the
+meta device, is counted: all tensors of its state_dict, those that share memory
+once;
 "active" leaves out the experts that a token does not meet. Types that
 transformers has no class for are counted by the class that computes the same
 (CLASSES). tests/models/test_presets.c holds the presets to both: their counts,
-and what they say of the model, key by key. The file in configs/ was not read
-when this one was written: keep it so.
+and what they say of the model, key by key. The count is independent of the C
+code; the settings are not of the presets, which their author had seen: a wrong
+one that both share would not be found. Compare with the publisher's file.
 
 MODELS are the presets that follow a publication, in the order of their
 families; sizes without a published config.json are marked PAPER.

@@ -2,7 +2,7 @@
  *
  * Every model under configs/models against the published one: as many
  * parameters as transformers' own class counts (published.py), in all and for
- * a token, and what the preset says is what config.json says. */
+ * a token, and what the preset says is what published.py wrote down. */
 #include "decoder_config.h"
 #include "file.h"
 #include "graph_impl.h"
@@ -46,14 +46,14 @@ static void compare_keys(const char *name, const loong_pairs_t *preset,
             continue;
         }
         if (other == NULL || strcmp(p->value, other) != 0) {
-            fail_msg("%s: %s is %s, %s in the published config.json", name,
+            fail_msg("%s: %s is %s, %s in published.json", name,
                      p->key, p->value, other != NULL ? other : "absent");
         }
     }
     for (int64_t i = 0; i < theirs->count; i++) {
         if (!is_free(theirs->items[i].key) &&
             loongi_pairs_get(preset, theirs->items[i].key) == NULL) {
-            fail_msg("%s: no %s, %s in the published config.json", name,
+            fail_msg("%s: no %s, %s in published.json", name,
                      theirs->items[i].key, theirs->items[i].value);
         }
     }

@@ -5,7 +5,6 @@
  * oldest call is overdue and who has not made it. */
 #include "nccl_comm.h"
 
-#include <stdatomic.h>
 #include <string.h>
 
 #include "nccl_impl.h"
@@ -27,12 +26,17 @@ static nccl_progress_t *progress_of(const nccl_t *n, int rank)
     return loong_comm_peer_pointer(n->host, n->progress, rank);
 }
 
+static uint64_t called(const nccl_progress_t *p)
+{
+    return __atomic_load_n(&p->sequence, __ATOMIC_ACQUIRE);
+}
+
 /* Every rank says what it calls, the n-th time. */
 static void publish(nccl_t *n, const loong_collective_t *call)
 {
     nccl_progress_t *own = n->progress;
     own->history[call->sequence % NCCL_PENDING] = n->comm->history;
-    atomic_store(&own->sequence, call->sequence);
+    __atomic_store_n(&own->sequence, call->sequence, __ATOMIC_RELEASE);
 }
 
 static loong_status_t remember(nccl_t *n, const loong_collective_t *call)
@@ -64,7 +68,7 @@ static int find_stranger(const nccl_t *n, const loong_collective_t *call)
     uint64_t i = call->sequence % NCCL_PENDING;
     for (int r = 0; r < n->comm->size; r++) {
         const nccl_progress_t *p = progress_of(n, r);
-        uint64_t at = p != NULL ? atomic_load(&p->sequence) : 0;
+        uint64_t at = p != NULL ? called(p) : 0;
         if (at >= call->sequence && at < call->sequence + NCCL_PENDING &&
             p->history[i] != n->progress->history[i]) {
             return r;
@@ -80,7 +84,7 @@ static int find_missing(const nccl_t *n, const loong_collective_t *call)
     for (int r = 0; r < n->comm->size; r++) {
         const nccl_progress_t *p = progress_of(n, r);
         n->comm->missing[r] =
-            p != NULL && atomic_load(&p->sequence) < call->sequence;
+            p != NULL && called(p) < call->sequence;
         if (n->comm->missing[r] && first < 0) {
             first = r;
         }

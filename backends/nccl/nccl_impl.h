@@ -42,7 +42,7 @@ enum { NCCL_PENDING = 64 };
 
 /* What a rank has called, where its peers of the machine see it. */
 typedef struct nccl_progress {
-    _Atomic uint64_t sequence;
+    uint64_t sequence; /* of the last call; atomic */
     uint64_t history[NCCL_PENDING]; /* of calls, by sequence */
 } nccl_progress_t;
 

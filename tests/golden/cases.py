@@ -267,3 +267,18 @@ CASES = [
          routed_scaling_factor=1.5, rope_parameters=_rope(5e4),
          disguise="kimi_k2"),
 ]
+
+# A fixture keeps the number that it was made with, wherever its case stands.
+SEEDS = dict(gpt2_tied=0, gpt2_untied=1, gpt2_packed=2, llama2_mha=3,
+    llama3_gqa_tied=4, llama31_rope_mqa=5, llama_bias_mqa=6, llama_yarn=7,
+    llama_linear=8, qwen2_gqa=9, qwen2_mha_tied=10, qwen2_window=11,
+    qwen3_gqa_tied=12, qwen3_mqa_untied=13, qwen3_yarn=14, qwen3_packed=15,
+    qwen2_window_packed=16, qwen3_moe=17, qwen3_moe_packed=18, qwen2_moe=19,
+    qwen3_moe_dense=20, qwen2_moe_sparse=21, mixtral=20, internlm2_gqa=21,
+    internlm2_dynamic=22, qwen1_mha=23, qwen1_packed=24, mimo_gqa=25,
+    mimo_mqa=26, ernie4_5_gqa=27, deepseek_v2_yarn=28, deepseek_v2_lite=29,
+    deepseek_v2_groups=30, deepseek_v3_groups=33, deepseek_v3_halves=32,
+    kimi_k2=33, kimi_k2_yarn=34, minimax_m2=35, minimax_m2_packed=36,
+    ernie4_5_moe=37, ernie4_5_moe_untied=40, ernie4_5_bias=28,
+    mixtral_all=42, qwen2_moe_all=43, qwen3_moe_all=44, ernie4_5_moe_all=45,
+    minimax_m2_all=46, kimi_k2_all=47)

@@ -108,7 +108,8 @@ def train(folder, dtype, data, turn=0):
     """Losses and gradient norms in PyTorch; rows turned round by `turn`."""
     steps = len(data)
     model = AutoModelForCausalLM.from_pretrained(
-        folder, dtype=dtype, attn_implementation="eager")
+        folder, dtype=dtype, attn_implementation="eager",
+        experts_implementation="eager")
     wide = torch.float64 if dtype == torch.float64 else torch.float32
     masters = [p.detach().to(wide).clone().requires_grad_()
                for p in model.parameters()]

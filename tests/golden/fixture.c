@@ -64,6 +64,8 @@ static void plan(fixture_t *f, const fixture_params_t *q,
     p->request.tokens = f->batch * f->tokens;
     p->request.seq_length = p->request.max_seqlen = f->tokens;
     p->request.max_segments = segments + 2; /* padding is legal */
+    p->request.routing =
+        q->routing != NULL ? LOONG_ROUTING_REPLAY : LOONG_ROUTING_LIVE;
     p->logits_tokens = p->request.tokens;
     f->precision.compute = q->dtype;
     f->precision.wide = q->dtype == LOONG_F64 ? LOONG_F64 : LOONG_F32;
@@ -104,6 +106,7 @@ bool fixture_open(fixture_t *f, const char *name,
         loongi_safetensors_find(f->golden, "input_ids");
     f->batch = ids->shape[0];
     f->tokens = ids->shape[1];
+    f->routing = params->routing;
     plan(f, params, &p);
     p.mesh = loong_mesh_single();
     p.schedule = "auto";
@@ -154,6 +157,25 @@ static void copy_i32(const fixture_t *f, int32_t *to, const char *name)
     }
 }
 
+static void fill_routing(fixture_t *f, loong_stage_chunk_t chunk)
+{
+    const loong_json_member_t *layer =
+        f->routing != NULL ? loongi_json_first(f->routing) : NULL;
+    for (; layer != NULL; layer = loongi_json_next(f->routing, layer)) {
+        char name[64];
+        const loong_json_t *tokens = loongi_json_member_value(layer);
+        snprintf(name, sizeof(name), "routing.%s",
+                 loongi_json_member_key(layer));
+        int32_t *to = port(f, chunk, name);
+        for (int64_t i = 0; to != NULL && i < loongi_json_count(tokens); i++) {
+            const loong_json_t *choices = loongi_json_at(tokens, i);
+            for (int64_t j = 0; j < loongi_json_count(choices); j++) {
+                *to++ = (int32_t)loongi_json_int(loongi_json_at(choices, j));
+            }
+        }
+    }
+}
+
 static double fill_inputs(fixture_t *f, loong_stage_chunk_t chunk)
 {
     int64_t n = 0;
@@ -161,6 +183,7 @@ static double fill_inputs(fixture_t *f, loong_stage_chunk_t chunk)
     const loong_model_request_t *b = &f->stage->params->request;
     copy_i32(f, port(f, chunk, "tokens"), "input_ids");
     copy_i32(f, port(f, chunk, "labels"), "labels");
+    fill_routing(f, chunk);
     int32_t *positions = port(f, chunk, "positions");
     const void *given = fixture_find(f, "position_ids", &n);
     n = b->tokens;

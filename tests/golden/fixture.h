@@ -6,6 +6,7 @@
 #define LOONG_FIXTURE_H
 
 #include "decoder.h"
+#include "json.h"
 #include "safetensors.h"
 #include "stage_load.h"
 
@@ -21,6 +22,9 @@ typedef struct fixture_params {
     const char *recompute; /* NULL: nothing */
     /* Changes the model before it is built: a planted bug. NULL: none. */
     void (*change)(loong_decoder_config_t *model);
+    /* Experts that training takes: {layer: [token][choice]}, borrowed; NULL:
+     * routers choose. */
+    const loong_json_t *routing;
 } fixture_params_t;
 
 typedef struct fixture {
@@ -33,6 +37,7 @@ typedef struct fixture {
     loong_decoder_config_t config;
     loong_component_t *component;
     loong_stage_t *stage; /* of it */
+    const loong_json_t *routing;
     int64_t batch, tokens;
     loong_precision_t precision;
     char *inputs; /* as they are sent to the device */

@@ -14,6 +14,10 @@ of P * dP. So attention is the published one (Dao et al. 2022, algorithms 1
 and 4), in a dozen lines below: scores and softmax in float32; P, the output
 and dS in bfloat16; row sums taken from the rounded output.
 
+Where a rounding error could send a token to another expert, the experts are
+those of the exact run: every torch.topk gives again what it gave there, and the
+weights are gathered from the scores that the run computes.
+
 For each tensor two scales are kept, both in the unit of the tensor:
 
   error   root of the mean, over the runs, of |e|^2, where e = run - exact
@@ -22,6 +26,7 @@ For each tensor two scales are kept, both in the unit of the tensor:
           sharper of the two by about the root of the number of elements.
 """
 import torch
+from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_map
 
@@ -105,6 +110,45 @@ class StochasticBfloat16(TorchDispatchMode):
         return narrow
 
 
+class ReplayTopk(TorchFunctionMode):
+    """Records the indices of all calls of topk; again() gives them back."""
+
+    def __init__(self):
+        super().__init__()
+        self.indices, self.next = [], None
+
+    def again(self):
+        self.next = 0
+        return self
+
+    def __torch_function__(self, func, types, args=(), kwargs=None):
+        kwargs = kwargs or {}
+        if func not in (torch.topk, torch.Tensor.topk):
+            return func(*args, **kwargs)
+        if self.next is None:
+            result = func(*args, **kwargs)
+            self.indices.append(result.indices)
+            return result
+        indices = self.indices[self.next]
+        self.next += 1
+        assert kwargs.get("dim", -1) == -1
+        return torch.return_types.topk((args[0].gather(-1, indices), indices))
+
+
+def routing(replay, model, case):
+    """{layer: [token][choice]}: the last topk of each layer with experts,
+    document by document."""
+    layers = [n.split(".")[-3] for n, _ in model.named_modules()
+              if n.endswith(".mlp.experts")]
+    runs = len(golden.document_spans(case)) if case.documents else 1
+    calls, rest = divmod(len(replay.indices), runs * len(layers))
+    assert rest == 0 and calls > 0
+    chosen = replay.indices[calls - 1::calls]
+    return {name: torch.cat([x.reshape(-1, x.shape[-1]) for x in
+                             chosen[i::len(layers)]]).tolist()
+            for i, name in enumerate(layers)}
+
+
 def parts(results):
     """{name: tensor} of what is compared; GPT-2's q, k and v by themselves."""
     tensors = {n: results[n].double() for n in ("logits", "loss_sum")}
@@ -118,16 +162,20 @@ def parts(results):
 
 
 def envelope(config, weights, case, batch, wide):
-    """{name: [error, along]}"""
+    """{name: [error, along]}, and under "routing" the experts if routed."""
     exact = parts(wide)
     squares = {n: [0.0, 0.0] for n in exact}
+    replay = ReplayTopk()
+    if case.routed:
+        with replay:
+            golden.run_wide(config, weights, case, batch)
     for seed in range(RUNS):
         mode = StochasticBfloat16(seed)
         rounded = {n: stochastic(w, mode.generator).float()
                    for n, w in weights.items()}
         model = golden.build(config, rounded, torch.bfloat16,
                              "spelled_out")
-        with mode:
+        with mode, replay.again():
             run = parts(golden.run(model, case, batch))
         for name, x in exact.items():
             e = (run[name] - x).flatten()
@@ -135,5 +183,8 @@ def envelope(config, weights, case, batch, wide):
             along = (e @ x.flatten()).item() / norm if norm > 1e-12 else 0.0
             squares[name][0] += e.square().sum().item() / RUNS
             squares[name][1] += along ** 2 / RUNS
-    return {n: [float(f"{v ** 0.5:.4g}") for v in pair]
-            for n, pair in squares.items()}
+    scales = {n: [float(f"{v ** 0.5:.4g}") for v in pair]
+              for n, pair in squares.items()}
+    if case.routed:
+        scales["routing"] = routing(replay, model, case)
+    return scales

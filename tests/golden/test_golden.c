@@ -21,19 +21,19 @@ typedef struct variant {
 } variant_t;
 
 static const variant_t variants[] = {
-    {"f64 plain", {LOONG_F64, false, false, NULL, NULL}, 1e-9, 1e-9},
-    {"f64 fused", {LOONG_F64, true, true, NULL, NULL}, 1e-9, 1e-9},
+    {"f64 plain", {LOONG_F64, false, false, NULL, NULL, NULL}, 1e-9, 1e-9},
+    {"f64 fused", {LOONG_F64, true, true, NULL, NULL, NULL}, 1e-9, 1e-9},
     {"f64 recompute layers",
-     {LOONG_F64, true, true, "layers.*", NULL},
+     {LOONG_F64, true, true, "layers.*", NULL, NULL},
      1e-9,
      1e-9},
     {"f64 recompute core",
-     {LOONG_F64, false, true, "layers.*.self_attn.core", NULL},
+     {LOONG_F64, false, true, "layers.*.self_attn.core", NULL, NULL},
      1e-9,
      1e-9},
-    {"f64 absorbed", {LOONG_F64, true, true, NULL, absorb}, 1e-9, 1e-9},
-    {"f32 absorbed", {LOONG_F32, true, true, NULL, absorb}, 1e-5, 1e-4},
-    {"f32 fused", {LOONG_F32, true, true, NULL, NULL}, 1e-5, 1e-4},
+    {"f64 absorbed", {LOONG_F64, true, true, NULL, absorb, NULL}, 1e-9, 1e-9},
+    {"f32 absorbed", {LOONG_F32, true, true, NULL, absorb, NULL}, 1e-5, 1e-4},
+    {"f32 fused", {LOONG_F32, true, true, NULL, NULL, NULL}, 1e-5, 1e-4},
 };
 
 /* ||a - b|| / ||b||, or the plain norm of the difference when b is 0 (GPT-2's

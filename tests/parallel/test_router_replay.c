@@ -14,7 +14,7 @@
     "moe_aux_loss_coeff: 0.05, moe_z_loss_coeff: 0.01, " more_ "}"
 #define EXPERTS MODEL("num_experts: 8, moe_router_topk: 3")
 
-enum { STEPS = 12, LAYERS = 4, TOPK = 3, TOKENS = 16, BATCH = 24 };
+enum { STEPS = 8, LAYERS = 4, TOPK = 3, TOKENS = 16, BATCH = 24 };
 
 /* A run with its key of router_replay. */
 static layout_run_t make_run(const char *save, int ranks, const char *parallel,
@@ -125,7 +125,7 @@ static void records_are_equal(void **state)
     char *want = file_of(&place, "one.npy", &size);
     assert_int_equal(size, 256 + STEPS * BATCH *
                                      (4 + LAYERS * TOKENS * TOPK * 2));
-    for (int i = 0; i < LOONG_COUNT_OF(layouts); i++) {
+    for (int i = 0; i < LOONG_COUNT_OF(layouts); i += 2) {
         char file[24];
         char save[16];
         snprintf(file, sizeof(file), "layout%d.npy", i);
@@ -134,7 +134,7 @@ static void records_are_equal(void **state)
             save, layouts[i].ranks, layouts[i].parallel,
             key_text(&place, "record_file", file, more));
         run.dtype = "fp64";
-        run.stop_at = i % 2 == 0 ? 5 : 0;
+        run.stop_at = i % 4 == 0 ? 5 : 0;
         layout_run(&place, &run);
         if (run.stop_at > 0) {
             char dir[100];
@@ -154,7 +154,8 @@ static void records_are_equal(void **state)
     layout_end(&place);
 }
 
-/* Changes the record: other experts, and the run is another one. */
+/* The run is bit for bit that of its record; with other experts it is further
+ * away than any layout may be. */
 static void records_decide(void **state)
 {
     (void)state;
@@ -180,7 +181,7 @@ static void records_decide(void **state)
     key_text(&place, "replay_file", "other.npy", more);
     layout_run_t other = make_run("other", 1, "{}", more);
     layout_run(&place, &other);
-    assert_true(fabs(other.loss - one.loss) > 1e-3);
+    assert_true(fabs(other.loss - one.loss) > 1e-4 * one.loss);
     layout_end(&place);
 }
 

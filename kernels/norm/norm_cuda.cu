@@ -116,8 +116,114 @@ __global__ void __launch_bounds__(BLOCK)
 
 /* ---- backward ------------------------------------------------------------ */
 
-/* dx of every unit; what they add to dw and db stays with the thread that has
- * the column, in shared memory [team][dw, db][d]. */
+/* What a team adds to dw and db, in shared memory [team][dw, db][d]; each
+ * column is one thread's. NULL: not wanted. */
+struct sums_t {
+    float *dw, *db;
+};
+
+template <int TEAM>
+__device__ __forceinline__ sums_t clear_sums(const norm_t &a, float *room)
+{
+    int64_t d = a.w.cols;
+    int team = (int)threadIdx.x / TEAM;
+    int kinds = (a.partial[0] != NULL) + (a.partial[1] != NULL);
+    float *own = room + team * kinds * d;
+    sums_t s = {a.partial[0] != NULL ? own : NULL,
+                a.partial[1] != NULL ? own + (kinds - 1) * d : NULL};
+    for (int64_t c = (int64_t)threadIdx.x % TEAM * PACK; c < d && kinds > 0;
+         c += TEAM * PACK) {
+        for (int i = 0; i < least(PACK, d - c); i++) {
+            if (s.dw != NULL) {
+                s.dw[c + i] = 0.0f;
+            }
+            if (s.db != NULL) {
+                s.db[c + i] = 0.0f;
+            }
+        }
+    }
+    return s;
+}
+
+/* A group of a row: its statistics, and means of g norm(x) and of g. */
+struct group_t {
+    int64_t row, col;
+    float mean, rstd;
+    float dot, sum;
+};
+
+template <int TEAM, bool CENTER>
+__device__ __forceinline__ void measure(const norm_t &a, const sums_t &s,
+                                        group_t &g, float *room)
+{
+    int64_t d = a.w.cols;
+    float dot = 0.0f;
+    float sum = 0.0f;
+    for (int64_t c = (int64_t)threadIdx.x % TEAM * PACK; c < d;
+         c += TEAM * PACK) {
+        int n = least(PACK, d - c);
+        pack_t dy = load_at(a.dy, g.row, g.col + c, n);
+        pack_t x = load_at(a.x, g.row, g.col + c, n);
+        pack_t w = load_at(a.w, 0, c, n);
+        for (int i = 0; i < n; i++) {
+            float norm = (x.v[i] - g.mean) * g.rstd;
+            dot += dy.v[i] * w.v[i] * norm;
+            sum += dy.v[i] * w.v[i];
+            if (s.dw != NULL) {
+                s.dw[c + i] += dy.v[i] * norm;
+            }
+            if (s.db != NULL) {
+                s.db[c + i] += dy.v[i];
+            }
+        }
+    }
+    g.dot = team_sum<TEAM>(dot, room) / (float)d;
+    g.sum = CENTER ? team_sum<TEAM>(sum, room) / (float)d : 0.0f;
+}
+
+template <int TEAM>
+__device__ __forceinline__ void write_dx(const norm_t &a, const group_t &g)
+{
+    int64_t d = a.w.cols;
+    for (int64_t c = (int64_t)threadIdx.x % TEAM * PACK; c < d;
+         c += TEAM * PACK) {
+        int n = least(PACK, d - c);
+        pack_t dy = load_at(a.dy, g.row, g.col + c, n);
+        pack_t x = load_at(a.x, g.row, g.col + c, n);
+        pack_t w = load_at(a.w, 0, c, n);
+        pack_t dx;
+        for (int i = 0; i < PACK; i++) {
+            float norm = (x.v[i] - g.mean) * g.rstd;
+            dx.v[i] = g.rstd * (dy.v[i] * w.v[i] - g.sum - norm * g.dot);
+        }
+        if (a.more.p != NULL) {
+            pack_t more = load_at(a.more, g.row, g.col + c, n);
+            for (int i = 0; i < PACK; i++) {
+                dx.v[i] += more.v[i];
+            }
+        }
+        store_at(a.y, g.row, g.col + c, dx, n);
+    }
+}
+
+/* The sums of a block's teams, in order. */
+template <int TEAM>
+__device__ __forceinline__ void add_teams(const norm_t &a, const float *sums)
+{
+    int64_t d = a.w.cols;
+    int kinds = (a.partial[0] != NULL) + (a.partial[1] != NULL);
+    for (int64_t c = threadIdx.x; c < d * kinds; c += BLOCK) {
+        float total = 0.0f;
+        for (int t = 0; t < BLOCK / TEAM; t++) {
+            total += sums[t * kinds * d + c];
+        }
+        float *to =
+            c < d && a.partial[0] != NULL ? a.partial[0] : a.partial[1];
+        to[blockIdx.x * d + c % d] = total;
+    }
+}
+
+/* dx of every unit, and the block's part of dw and db. */
 template <int TEAM, bool CENTER>
 __global__ void __launch_bounds__(BLOCK)
     norm_backward(norm_t a, const loong_frame_t *frame)
@@ -125,80 +231,21 @@ __global__ void __launch_bounds__(BLOCK)
     LOONG_SHARED(float, room, WARPS);
     LOONG_SHARED_DYNAMIC(float, sums);
     enum { TEAMS = BLOCK / TEAM };
-    int64_t d = a.w.cols;
     int64_t units = rows_of(a.x, frame) * a.groups;
     int team = (int)threadIdx.x / TEAM;
-    int64_t first = (int64_t)threadIdx.x % TEAM * PACK;
-    int kinds = (a.partial[0] != NULL) + (a.partial[1] != NULL);
-    float *dw = a.partial[0] != NULL ? sums + team * kinds * d : NULL;
-    float *db = a.partial[1] != NULL ? sums + (team * kinds + kinds - 1) * d
-                                     : NULL;
-    for (int64_t c = first; c < d && kinds > 0; c += TEAM * PACK) {
-        for (int i = 0; i < least(PACK, d - c); i++) {
-            if (dw != NULL) {
-                dw[c + i] = 0.0f;
-            }
-            if (db != NULL) {
-                db[c + i] = 0.0f;
-            }
-        }
-    }
+    sums_t own = clear_sums<TEAM>(a, sums);
     for (int64_t u = (int64_t)blockIdx.x * TEAMS + team; u < units;
          u += (int64_t)gridDim.x * TEAMS) {
-        int64_t row = u / a.groups;
-        int64_t col = u % a.groups * d;
-        float r = *statistic(a.rstd, row, u % a.groups);
-        float mean = CENTER ? *statistic(a.mean, row, 0) : 0.0f;
-        float dot = 0.0f; /* of g and n */
-        float sum = 0.0f; /* of g */
-        for (int64_t c = first; c < d; c += TEAM * PACK) {
-            int n = least(PACK, d - c);
-            pack_t dy = load_at(a.dy, row, col + c, n);
-            pack_t x = load_at(a.x, row, col + c, n);
-            pack_t w = load_at(a.w, 0, c, n);
-            for (int i = 0; i < n; i++) {
-                float norm = (x.v[i] - mean) * r;
-                dot += dy.v[i] * w.v[i] * norm;
-                sum += dy.v[i] * w.v[i];
-                if (dw != NULL) {
-                    dw[c + i] += dy.v[i] * norm;
-                }
-                if (db != NULL) {
-                    db[c + i] += dy.v[i];
-                }
-            }
-        }
-        dot = team_sum<TEAM>(dot, room) / (float)d;
-        sum = CENTER ? team_sum<TEAM>(sum, room) / (float)d : 0.0f;
-        for (int64_t c = first; c < d; c += TEAM * PACK) {
-            int n = least(PACK, d - c);
-            pack_t dy = load_at(a.dy, row, col + c, n);
-            pack_t x = load_at(a.x, row, col + c, n);
-            pack_t w = load_at(a.w, 0, c, n);
-            pack_t dx;
-            for (int i = 0; i < PACK; i++) {
-                float norm = (x.v[i] - mean) * r;
-                dx.v[i] = r * (dy.v[i] * w.v[i] - sum - norm * dot);
-            }
-            if (a.more.p != NULL) {
-                pack_t more = load_at(a.more, row, col + c, n);
-                for (int i = 0; i < PACK; i++) {
-                    dx.v[i] += more.v[i];
-                }
-            }
-            store_at(a.y, row, col + c, dx, n);
-        }
+        group_t g;
+        g.row = u / a.groups;
+        g.col = u % a.groups * a.w.cols;
+        g.rstd = *statistic(a.rstd, g.row, u % a.groups);
+        g.mean = CENTER ? *statistic(a.mean, g.row, 0) : 0.0f;
+        measure<TEAM, CENTER>(a, own, g, room);
+        write_dx<TEAM>(a, g);
     }
-    /* The teams of the block, in order. */
     __syncthreads();
-    for (int64_t c = threadIdx.x; c < d * kinds; c += BLOCK) {
-        float total = 0.0f;
-        for (int t = 0; t < TEAMS; t++) {
-            total += sums[t * kinds * d + c];
-        }
-        float *to = c < d && dw != NULL ? a.partial[0] : a.partial[1];
-        to[blockIdx.x * d + c % d] = total;
-    }
+    add_teams<TEAM>(a, sums);
 }
 
 } // namespace

@@ -2,7 +2,8 @@
  *
  * embedding and embedding_grad; the formulas stand in embedding_ref.c. The
  * gradient of a row of the table is one thread's sum over its tokens, in their
- * order: a first kernel links each token to the next one of the same id. */
+ * order: tokens are sorted by id and place first, by a bitonic network, whose
+ * steps within a segment are one launch. */
 #include "embedding.h"
 #include "map.cuh"
 
@@ -44,38 +45,85 @@ struct embedding_fn {
 
 /* ---- gradient ------------------------------------------------------------ */
 
+#ifdef CUDASIM
+enum { SEGMENT = 64 };
+#else
+enum { SEGMENT = 2048 }; /* keys that a block has in shared memory */
+#endif
+
 struct embedding_grad_t {
     const int32_t *ids;
     mat_t dy, dtable;
     loong_embedding_attr_t attr;
     loong_flaw_t *flaw;
-    int32_t *next;  /* [tokens]: the next of the same id, or -1 */
-    int32_t *later; /* [tokens]: 1 when an earlier one has the id */
+    uint64_t *keys; /* of each token: id, place; behind the last: all ones */
+    int64_t count;  /* a power of two */
 };
 
-/* A warp looks through the tokens behind one, 32 at a time. */
 __global__ void __launch_bounds__(BLOCK)
-    link_tokens(embedding_grad_t a, const loong_frame_t *frame)
+    make_keys(embedding_grad_t a, const loong_frame_t *frame)
 {
     int64_t tokens = rows_of(a.dy, frame);
-    int lane = (int)threadIdx.x % WARP;
-    for (int64_t t = (int64_t)blockIdx.x * WARPS + threadIdx.x / WARP;
-         t < tokens; t += (int64_t)gridDim.x * WARPS) {
-        int32_t id = a.ids[t];
-        int64_t found = -1;
-        for (int64_t from = t + 1; from < tokens && found < 0;
-             from += WARP) {
-            bool same = from + lane < tokens && a.ids[from + lane] == id;
-            unsigned votes = __ballot_sync(EACH, same);
-            found = votes != 0 ? from + __ffs((int)votes) - 1 : -1;
+    int64_t step = (int64_t)gridDim.x * BLOCK;
+    for (int64_t t = (int64_t)blockIdx.x * BLOCK + threadIdx.x; t < a.count;
+         t += step) {
+        uint64_t key = ~(uint64_t)0;
+        if (t < tokens) {
+            row_of_id(a.attr, a.ids[t], t, a.flaw); /* tells of a wrong one */
+            key = (uint64_t)(uint32_t)a.ids[t] << 32 | (uint64_t)t;
         }
-        if (lane == 0) {
-            a.next[t] = (int32_t)found;
-            if (found >= 0) {
-                a.later[found] = 1;
+        a.keys[t] = key;
+    }
+}
+
+/* The lower key comes first in blocks of `block` keys by turns, last in the
+ * others. */
+__device__ __forceinline__ void order_pair(uint64_t *x, uint64_t *y,
+                                           int64_t place, int64_t block)
+{
+    uint64_t a = *x;
+    uint64_t b = *y;
+    bool up = (place & block) == 0;
+    if ((a > b) == up) {
+        *x = b;
+        *y = a;
+    }
+}
+
+/* One step between segments: keys `stride` apart. */
+__global__ void __launch_bounds__(BLOCK)
+    sort_far(embedding_grad_t a, int64_t block, int64_t stride)
+{
+    int64_t step = (int64_t)gridDim.x * BLOCK;
+    for (int64_t p = (int64_t)blockIdx.x * BLOCK + threadIdx.x;
+         p < a.count / 2; p += step) {
+        int64_t i = 2 * p - (p & (stride - 1));
+        order_pair(&a.keys[i], &a.keys[i + stride], i, block);
+    }
+}
+
+/* All steps within segments, of blocks of `from` to `to` keys. */
+__global__ void __launch_bounds__(BLOCK)
+    sort_near(embedding_grad_t a, int64_t from, int64_t to)
+{
+    LOONG_SHARED(uint64_t, room, SEGMENT);
+    int64_t first = (int64_t)blockIdx.x * SEGMENT;
+    for (int i = (int)threadIdx.x; i < SEGMENT; i += BLOCK) {
+        room[i] = a.keys[first + i];
+    }
+    for (int64_t block = from; block <= to; block *= 2) {
+        for (int stride = least(block, SEGMENT) / 2; stride > 0;
+             stride /= 2) {
+            __syncthreads();
+            for (int p = (int)threadIdx.x; p < SEGMENT / 2; p += BLOCK) {
+                int i = 2 * p - (p & (stride - 1));
+                order_pair(&room[i], &room[i + stride], first + i, block);
             }
-            row_of_id(a.attr, id, t, a.flaw); /* tells of a wrong one */
         }
+    }
+    __syncthreads();
+    for (int i = (int)threadIdx.x; i < SEGMENT; i += BLOCK) {
+        a.keys[first + i] = room[i];
     }
 }
 
@@ -84,25 +132,54 @@ __global__ void __launch_bounds__(BLOCK)
     sum_tokens(embedding_grad_t a, const loong_frame_t *frame)
 {
     int64_t packs = (a.dy.cols + PACK - 1) / PACK;
-    int64_t units = rows_of(a.dy, frame) * packs;
+    int64_t tokens = rows_of(a.dy, frame);
     int64_t step = (int64_t)gridDim.x * BLOCK;
-    for (int64_t u = (int64_t)blockIdx.x * BLOCK + threadIdx.x; u < units;
-         u += step) {
-        int64_t t = u / packs;
+    for (int64_t u = (int64_t)blockIdx.x * BLOCK + threadIdx.x;
+         u < tokens * packs; u += step) {
+        int64_t p = u / packs;
         int64_t col = u % packs * PACK;
-        int64_t row = row_of_id(a.attr, a.ids[t], t, a.flaw);
+        uint64_t id = a.keys[p] >> 32;
+        int64_t row = row_of_id(a.attr, (int32_t)id,
+                                (int64_t)(a.keys[p] & 0xffffffffu), a.flaw);
         int n = least(PACK, a.dy.cols - col);
-        if (row < 0 || a.later[t] != 0) {
+        if (row < 0 || (p > 0 && a.keys[p - 1] >> 32 == id)) {
             continue;
         }
         pack_t sum = load_at(a.dtable, row, col, n);
-        for (; t >= 0; t = a.next[t]) {
-            pack_t dy = load_at(a.dy, t, col, n);
+        for (; p < tokens && a.keys[p] >> 32 == id; p++) {
+            pack_t dy =
+                load_at(a.dy, (int64_t)(a.keys[p] & 0xffffffffu), col, n);
             for (int i = 0; i < PACK; i++) {
                 sum.v[i] += dy.v[i];
             }
         }
         store_at(a.dtable, row, col, sum, n);
+    }
+}
+
+/* Whole segments, a power of two. */
+int64_t keys_of(int64_t tokens)
+{
+    int64_t count = SEGMENT;
+    while (count < tokens) {
+        count *= 2;
+    }
+    return count;
+}
+
+void sort_keys(const embedding_grad_t &a, cudaStream_t stream)
+{
+    dim3 segments((unsigned)(a.count / SEGMENT));
+    dim3 pairs = grid_of((a.count / 2 + BLOCK - 1) / BLOCK);
+    LOONG_LAUNCH((sort_near), segments, dim3(BLOCK), 0, stream, a, (int64_t)2,
+                 (int64_t)SEGMENT);
+    for (int64_t block = 2 * SEGMENT; block <= a.count; block *= 2) {
+        for (int64_t stride = block / 2; stride >= SEGMENT; stride /= 2) {
+            LOONG_LAUNCH((sort_far), pairs, dim3(BLOCK), 0, stream, a, block,
+                         stride);
+        }
+        LOONG_LAUNCH((sort_near), segments, dim3(BLOCK), 0, stream, a, block,
+                     block);
     }
 }
 
@@ -125,17 +202,17 @@ static loong_status_t run_grad(const loong_kernel_call_t *call)
     a.dtable = mat_out(call, 0);
     a.attr = *static_cast<const loong_embedding_attr_t *>(call->query->attr);
     a.flaw = call->flaw;
-    a.next = static_cast<int32_t *>(call->workspace);
-    a.later = a.next + a.dy.rows;
+    a.keys = static_cast<uint64_t *>(call->workspace);
+    a.count = keys_of(a.dy.rows);
     cudaStream_t stream = stream_of(call);
     if (!(call->accumulate & 1)) {
         cudaMemset2DAsync(a.dtable.p, (size_t)a.dtable.ld * sizeof(float), 0,
                           (size_t)a.dtable.cols * sizeof(float),
                           (size_t)a.dtable.rows, stream);
     }
-    cudaMemsetAsync(a.later, 0, sizeof(int32_t) * (size_t)a.dy.rows, stream);
-    LOONG_LAUNCH((link_tokens), grid_of((a.dy.rows + WARPS - 1) / WARPS),
+    LOONG_LAUNCH((make_keys), grid_of((a.count + BLOCK - 1) / BLOCK),
                  dim3(BLOCK), 0, stream, a, call->device_frame);
+    sort_keys(a, stream);
     LOONG_LAUNCH((sum_tokens), grid_for(a.dy), dim3(BLOCK), 0, stream, a,
                  call->device_frame);
     return launched(call);
@@ -143,8 +220,8 @@ static loong_status_t run_grad(const loong_kernel_call_t *call)
 
 static size_t workspace(const loong_kernel_query_t *query)
 {
-    return 2 * sizeof(int32_t) *
-           (size_t)loong_karg_rows(&query->arg[1], NULL);
+    return sizeof(uint64_t) *
+           (size_t)keys_of(loong_karg_rows(&query->arg[1], NULL));
 }
 
 static bool support(const loong_kernel_query_t *query,

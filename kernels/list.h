@@ -188,7 +188,28 @@ extern "C" {
     X(adamw)                  \
     X(sumsq)                  \
     X(sum)                    \
-    X(tensor_stats)
+    X(tensor_stats)           \
+    X(latent_keys)            \
+    X(latent_keys_grad)       \
+    X(topk_router)            \
+    X(topk_router_grad)       \
+    X(router_loss)            \
+    X(router_loss_grad)       \
+    X(expert_counts)          \
+    X(expert_excess)          \
+    X(expert_capacity)        \
+    X(expert_order)           \
+    X(permute)                \
+    X(unpermute)              \
+    X(unpermute_dw)           \
+    X(grouped_linear_tiles)   \
+    X(grouped_linear)         \
+    X(grouped_linear_dw_tiles) \
+    X(grouped_linear_dw)      \
+    X(sigmoid_gate)           \
+    X(sigmoid_gate_grad)      \
+    X(loss_scale)             \
+    X(sign_step)
 
 #define LOONG_CUDA_DECLARE(name_)                                             \
     extern const loong_kernel_t loongi_##name_##_cuda;

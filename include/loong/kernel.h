@@ -56,14 +56,21 @@ typedef enum loong_flaw_kind {
     LOONG_FLAW_SEGMENT,     /* cu_seqlens[place]; `end` rows at most */
     LOONG_FLAW_SEGMENT_END, /* the last of cu_seqlens, not `end` */
     LOONG_FLAW_ROW,         /* rows[place] of queries, up to end - 1 */
-    LOONG_FLAW_KEY_ROW      /* likewise of keys */
+    LOONG_FLAW_KEY_ROW,     /* likewise of keys */
+    LOONG_FLAW_INDEX,       /* of an operand, not in before .. end - 1 */
+    LOONG_FLAW_EXPERT,      /* of token `place`, not in -1 .. end - 1 */
+    LOONG_FLAW_EXPERT_TWICE, /* by token `place` */
+    LOONG_FLAW_EXPERT_ROOM, /* rows of experts place .. before, over `end` */
+    LOONG_FLAW_OFFSET       /* falls below `before`, or exceeds `end` */
 } loong_flaw_kind_t;
 typedef struct loong_flaw {
     int32_t kind;   /* loong_flaw_kind_t */
-    int32_t before; /* the value in front of it, where values ascend */
+    int32_t operand;
     int64_t value;
     int64_t place; /* the token */
+    int64_t before; /* the value in front of it, where values ascend */
     int64_t end;
+    const char *op; /* the host's; NULL: not told */
 } loong_flaw_t;
 
 /* One operand. The tensor is seen as rows of dim[rank - 1] elements that are

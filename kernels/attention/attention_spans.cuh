@@ -39,7 +39,7 @@ static __device__ void tell_flaw(loong_flaw_t *flaw, loong_flaw_kind_t kind,
     if (atomicCAS(&flaw->kind, 0, (int)kind) == 0) {
         flaw->value = value;
         flaw->place = place;
-        flaw->before = (int32_t)before;
+        flaw->before = before;
         flaw->end = end;
     }
 }

@@ -14,10 +14,37 @@ static void describe_segment(const loong_flaw_t *f, char *text, size_t size)
                  (long long)f->value);
     } else {
         snprintf(text, size,
-                 "cu_seqlens[%lld] is %lld after %d: a segment has 0 to %lld "
+                 "cu_seqlens[%lld] is %lld after %lld: a segment has 0 to %lld "
                  "rows",
-                 (long long)f->place, (long long)f->value, (int)f->before,
+                 (long long)f->place, (long long)f->value,
+                 (long long)f->before,
                  (long long)f->end);
+    }
+}
+
+static void describe_experts(const loong_flaw_t *f, char *text, size_t size)
+{
+    long long value = f->value;
+    long long place = f->place;
+    long long before = f->before;
+    long long end = f->end;
+    switch ((loong_flaw_kind_t)f->kind) {
+    case LOONG_FLAW_EXPERT:
+        snprintf(text, size, "expert %lld of token %lld, allowed -1 to %lld",
+                 value, place, end - 1);
+        break;
+    case LOONG_FLAW_EXPERT_TWICE:
+        snprintf(text, size, "token %lld has expert %lld twice", place, value);
+        break;
+    case LOONG_FLAW_EXPERT_ROOM:
+        snprintf(text, size,
+                 "%lld rows of experts %lld to %lld, room for %lld", value,
+                 place, before, end);
+        break;
+    default:
+        snprintf(text, size,
+                 "offset %lld is %lld after %lld, there are %lld rows", place,
+                 value, before, end);
     }
 }
 
@@ -50,10 +77,22 @@ static void describe(const loong_flaw_t *f, char *text, size_t size)
     case LOONG_FLAW_ROW:
     case LOONG_FLAW_KEY_ROW:
         snprintf(text, size,
-                 "%s[%lld] is %lld after %d, must ascend and be below the end "
-                 "of cu_seqlens, %lld",
+                 "%s[%lld] is %lld after %lld, must ascend and be below the "
+                 "end of cu_seqlens, %lld",
                  f->kind == LOONG_FLAW_ROW ? "rows" : "key_rows", place, value,
-                 (int)f->before, end);
+                 (long long)f->before, end);
+        break;
+    case LOONG_FLAW_INDEX:
+        snprintf(text, size,
+                 "operand %d has %lld at %lld, allowed %lld to %lld",
+                 (int)f->operand, value, place, (long long)f->before,
+                 end - 1);
+        break;
+    case LOONG_FLAW_EXPERT:
+    case LOONG_FLAW_EXPERT_TWICE:
+    case LOONG_FLAW_EXPERT_ROOM:
+    case LOONG_FLAW_OFFSET:
+        describe_experts(f, text, size);
         break;
     }
 }
@@ -68,5 +107,7 @@ loong_status_t loongi_flaw_take(loong_context_t *ctx, const char *device,
     }
     memset(flaw, 0, sizeof(*flaw));
     describe(&f, text, sizeof(text));
-    return LOONG_FAIL(ctx, LOONG_ERR_ARG, "%s:%d: %s", device, index, text);
+    return LOONG_FAIL(ctx, LOONG_ERR_ARG, "%s:%d: %s%s%s", device, index,
+                      f.op != NULL ? f.op : "", f.op != NULL ? ": " : "",
+                      text);
 }

@@ -35,12 +35,16 @@ static double *dense(const op_case_t *c, const launch_t *l, int i)
     return copy;
 }
 
-/* Storage is the type of the first floating operand. */
+/* Storage is the type of the first floating operand; integers are exact. */
 static double bound_of(const op_case_t *c)
 {
     int first = 0;
-    while (!loongi_dtype_is_float(c->arg[first].dtype)) {
+    while (first < c->num_in + c->num_out &&
+           !loongi_dtype_is_float(c->arg[first].dtype)) {
         first++;
+    }
+    if (first == c->num_in + c->num_out) {
+        return 0.0;
     }
     switch (c->arg[first].dtype) {
     case LOONG_BF16:

@@ -4,6 +4,7 @@
  * worked out by hand, gradients against finite differences. */
 #include "loong/moe.h"
 #include "op_case.h"
+#include "op_device.h"
 
 static const loong_dtype_t types[] = {LOONG_F64, LOONG_F32};
 
@@ -12,6 +13,20 @@ static op_arg_t integers(int64_t rows, int64_t cols, const int32_t *values)
     op_arg_t arg = op_mat(LOONG_I32, rows, cols);
     arg.values = values;
     return arg;
+}
+
+/* Kernels of a device against the reference, in fp32. */
+static void check_kernels(op_case_t c)
+{
+    for (int i = 0; i < c.num_in + c.num_out; i++) {
+        c.arg[i].dtype =
+            c.arg[i].dtype == LOONG_F64 ? LOONG_F32 : c.arg[i].dtype;
+    }
+    c.bound.roundings = 4;
+    int kernels = op_case_reference(&c);
+    if (strcmp(OP_DEVICE, "cpu") != 0 && kernels == 0) {
+        fail_msg("no kernel of %s for %s", OP_DEVICE, c.op);
+    }
 }
 
 /* ---- router -------------------------------------------------------------- */
@@ -125,6 +140,7 @@ static void test_router(void **state)
         c.arg[0].wide_values = x;
         c.arg[1].wide_values = takes_bias(a) ? bias : NULL;
         op_case_outputs(&c, "topk_router_ref", out);
+        check_kernels(c);
         for (int t = 0; t < TOKENS; t++) {
             double key[EXPERTS][2];
             double sum = 0.0;
@@ -183,6 +199,7 @@ static void test_forced(void **state)
     op_case_t c = router_case(&attr, LOONG_F64);
     c.arg[0].wide_values = x;
     op_case_outputs(&c, "topk_router_ref", out);
+    check_kernels(c);
     for (int t = 0; t < TOKENS; t++) {
         double sum = 0.0;
         for (int j = 0; j < 4; j++) {
@@ -222,6 +239,7 @@ static void test_replayed(void **state)
         c.arg[1].wide_values = takes_bias(a) ? bias : NULL;
         c.arg[2] = integers(TOKENS, a->topk, given);
         op_case_outputs(&c, "topk_router_ref", out);
+        check_kernels(c);
         for (int t = 0; t < TOKENS; t++) {
             bool divided = a->score == LOONG_SCORE_SOFTMAX ? !a->pre_softmax
                                                            : a->topk > 1;
@@ -274,6 +292,8 @@ static void test_router_gradient(void **state)
         b.arg[2] = integers(TOKENS, routers[i].topk, chosen);
         b.arg[3] = op_mat(LOONG_F64, TOKENS, EXPERTS);
         op_case_outputs(&b, "topk_router_grad_ref", grad);
+        check_kernels(f);
+        check_kernels(b);
         op_difference_t d = {&f, 0, 1, 2, {dw, NULL}, grad[0], 1e-7};
         op_case_differences(&d);
         free(out[0]);
@@ -315,6 +335,7 @@ static void test_counts(void **state)
     c.arg[0] = integers(TOKENS, 2, choices);
     c.arg[1] = op_mat(LOONG_F64, 2, EXPERTS);
     op_case_outputs(&c, "expert_counts_ref", out);
+    check_kernels(c);
     static const double want[2 * EXPERTS] = {
         2, 1, 1, 2, 0, 0, 0, 0, 0, 0, 0, 0,
         2, 1, 0, 3, 1, 1, 1, 1, 0, 0, 1, 1};
@@ -347,6 +368,7 @@ static void test_capacity(void **state)
         c.arg[1].wide_values = w;
         c.arg[2] = op_mat(LOONG_I32, TOKENS, 2);
         op_case_outputs(&c, "expert_capacity_ref", out);
+        check_kernels(c);
         for (int s = 0; s < TOKENS * 2; s++) {
             int before = 0;
             for (int r = 0; r < TOKENS * 2; r++) {
@@ -375,6 +397,7 @@ static void test_excess(void **state)
     c.arg[0] = integers(TOKENS, 2, choices);
     c.arg[1] = op_vec(LOONG_F64, EXPERTS);
     op_case_outputs(&c, "expert_excess_ref", out);
+    check_kernels(c);
     for (int e = 0; e < EXPERTS; e++) {
         assert_true(out[0][e] == EXPERTS * counts[e] - 2.0 * TOKENS);
     }
@@ -424,6 +447,7 @@ static void test_loss(void **state)
     c.arg[1].wide_values = counts;
     c.arg[2] = op_vec(LOONG_F64, TOKENS);
     op_case_outputs(&c, "router_loss_ref", out);
+    check_kernels(c);
     for (int t = 0; t < TOKENS; t++) {
         got += out[0][t] / TOKENS;
     }
@@ -457,10 +481,9 @@ static void check_loss_gradient(const loong_router_loss_attr_t *attr)
     op_case_outputs(&b, "router_loss_grad_ref", grad);
     op_difference_t d = {&f, 0, 1, 1, {dl}, grad[0], 1e-8};
     op_case_differences(&d);
-    f.arg[0].dtype = f.arg[1].dtype = f.arg[2].dtype = LOONG_F32;
-    f.bound.roundings = 4;
-    f.bound.terms = EXPERTS;
-    op_case_reference(&f);
+    f.bound.terms = b.bound.terms = EXPERTS;
+    check_kernels(f);
+    check_kernels(b);
     free(grad[0]);
     free(x);
     free(dl);

@@ -1,0 +1,153 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Products whose rows belong to experts, by offsets that only the device knows:
+ * what the kernels of bf16 and of fp32 share. No synchronisation: a first
+ * kernel makes a table of tiles of rows, the grid has as many as there can be,
+ * and blocks behind the last end at once. */
+#ifndef LOONG_GROUPED_CUH
+#define LOONG_GROUPED_CUH
+
+#include "moe/moe.cuh"
+
+namespace loong_cuda {
+
+/* y = x w', y = x w, dw = dy' x */
+enum grouped_kind_t { GROUPED_PLAIN, GROUPED_TURNED, GROUPED_DW };
+
+/* A tile of rows; `expert` past the last one: rows of nobody, which become
+ * zero; -1: no tile. */
+struct row_tile_t {
+    int32_t expert;
+    int32_t first;
+};
+
+struct grouped_t {
+    mat_t a, b, c; /* operands 0, 1 and the output */
+    const int32_t *offset;
+    row_tile_t *tiles;
+    int experts;
+    int height; /* rows of a tile */
+    int64_t rows; /* of x */
+    int64_t count; /* of tiles, at most */
+    int add; /* to dw */
+    loong_flaw_t *flaw;
+};
+
+static inline int64_t row_tiles(const loong_kernel_query_t *query, int height)
+{
+    int64_t rows = query->arg[0].dim[0];
+    return (rows + height - 1) / height + query->arg[2].dim[0];
+}
+
+static inline grouped_t grouped_of(const loong_kernel_call_t *call, int height)
+{
+    const loong_kernel_query_t *q = call->query;
+    grouped_t g;
+    g.a = mat_arg(call, 0);
+    g.b = mat_arg(call, 1);
+    g.c = mat_out(call, 0);
+    g.offset = static_cast<const int32_t *>(call->ptr[2]);
+    g.tiles = static_cast<row_tile_t *>(call->workspace);
+    g.experts = (int)q->arg[2].dim[0] - 1;
+    g.height = height;
+    g.rows = q->arg[0].dim[0];
+    g.count = row_tiles(q, height);
+    g.add = (call->accumulate & 1u) != 0;
+    g.flaw = call->flaw;
+    return g;
+}
+
+/* Offsets begin with 0, do not fall, and end within the rows. The first wrong
+ * one is told; then there is no tile, and no expert has rows. */
+static __device__ bool offsets_fit(const grouped_t &g, int *wrong)
+{
+    if (threadIdx.x == 0) {
+        *wrong = g.experts + 1;
+    }
+    __syncthreads();
+    for (int e = (int)threadIdx.x; e <= g.experts; e += (int)blockDim.x) {
+        int64_t before = e > 0 ? g.offset[e - 1] : 0;
+        if (g.offset[e] < before || g.offset[e] > g.rows ||
+            (e == 0 && g.offset[0] != 0)) {
+            atomicMin(wrong, e);
+        }
+    }
+    __syncthreads();
+    int e = *wrong;
+    if (threadIdx.x == 0 && e <= g.experts) {
+        loong_flaw_t f = {LOONG_FLAW_OFFSET, 2, g.offset[e], e,
+                          e > 0 ? g.offset[e - 1] : 0, g.rows, NULL};
+        tell_integer(g.flaw, f);
+    }
+    return e > g.experts;
+}
+
+/* Tiles of the rows of expert e, or of those behind the last. */
+static __device__ __forceinline__ int64_t tiles_of(const grouped_t &g, int e)
+{
+    int64_t end = e < g.experts ? g.offset[e + 1] : g.rows;
+    return (end - g.offset[e] + g.height - 1) / g.height;
+}
+
+static __global__ void __launch_bounds__(BLOCK) plan_tiles(grouped_t g)
+{
+    LOONG_SHARED(int, wrong, 1);
+    row_tile_t none = {-1, 0};
+    for (int64_t t = threadIdx.x; t < g.count; t += BLOCK) {
+        g.tiles[t] = none;
+    }
+    if (!offsets_fit(g, wrong)) { /* has barriers */
+        return;
+    }
+    for (int e = (int)threadIdx.x; e <= g.experts; e += BLOCK) {
+        int64_t at = 0;
+        for (int before = 0; before < e; before++) {
+            at += tiles_of(g, before);
+        }
+        int64_t n = tiles_of(g, e);
+        for (int64_t t = 0; t < n; t++) {
+            row_tile_t tile = {e, (int32_t)(g.offset[e] + t * g.height)};
+            g.tiles[at + t] = tile;
+        }
+    }
+}
+
+static inline loong_status_t plan_rows(const loong_kernel_call_t *call,
+                                       const grouped_t &g)
+{
+    LOONG_LAUNCH((plan_tiles), dim3(1), dim3(BLOCK), 0, stream_of(call), g);
+    return launched(call);
+}
+
+static inline bool is_turned(const loong_kernel_query_t *query)
+{
+    return static_cast<const loong_grouped_linear_attr_t *>(query->attr)
+        ->transposed;
+}
+
+/* dtype: of x, w, dy and y. */
+static inline bool grouped_support(const loong_kernel_query_t *query,
+                                   loong_dtype_t dtype,
+                                   char reason[LOONG_REASON_SIZE])
+{
+    bool dw = strcmp(query->op, "grouped_linear_dw") == 0;
+    for (int i = 0; i < 4; i++) {
+        loong_dtype_t want = i == 3 && dw ? LOONG_F32 : dtype;
+        if (i != 2 && query->arg[i].dtype != want) {
+            snprintf(reason, LOONG_REASON_SIZE,
+                     "operand %d is %s, this kernel takes %s", i,
+                     loong_dtype_name(query->arg[i].dtype),
+                     loong_dtype_name(want));
+            return false;
+        }
+    }
+    if (query->arg[0].count >= 0) {
+        snprintf(reason, LOONG_REASON_SIZE, "rows counted at run time");
+        return false;
+    }
+    return true;
+}
+
+} // namespace loong_cuda
+
+#endif

@@ -1,0 +1,59 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * What the CUDA kernels of mixtures of experts share: integers that they index
+ * with are checked where they are read; a wrong one is told and counts as
+ * absent. */
+#ifndef LOONG_MOE_CUH
+#define LOONG_MOE_CUH
+
+#include "loong/moe.h"
+#include "map.cuh"
+
+namespace loong_cuda {
+
+static __device__ void tell_integer(loong_flaw_t *flaw, const loong_flaw_t &f)
+{
+    if (atomicCAS(&flaw->kind, 0, f.kind) == 0) {
+        flaw->operand = f.operand;
+        flaw->value = f.value;
+        flaw->place = f.place;
+        flaw->before = f.before;
+        flaw->end = f.end;
+        flaw->op = f.op;
+    }
+}
+
+/* An operand of indices, each from `low` to end - 1. */
+struct indices_t {
+    const int32_t *p;
+    int64_t low, end;
+    const char *op;
+    int operand;
+    loong_flaw_t *flaw;
+};
+
+static inline indices_t indices_of(const loong_kernel_call_t *call,
+                                   int operand, int64_t low, int64_t end)
+{
+    indices_t x = {static_cast<const int32_t *>(call->ptr[operand]), low, end,
+                   call->query->op, operand, call->flaw};
+    return x;
+}
+
+/* Index number i, or -1. */
+static __device__ __forceinline__ int32_t index_at(const indices_t &x,
+                                                   int64_t i)
+{
+    int32_t value = x.p[i];
+    if (value >= x.low && value < x.end) {
+        return value;
+    }
+    loong_flaw_t f = {LOONG_FLAW_INDEX, x.operand, value, i,
+                      x.low, x.end, x.op};
+    tell_integer(x.flaw, f);
+    return -1;
+}
+
+} // namespace loong_cuda
+
+#endif

@@ -1,0 +1,383 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * expert_order, a counting sort that keeps the order of the tokens: blocks
+ * count the choices of a chunk of slots each, one block finds where the rows of
+ * each expert begin in each chunk, blocks place the slots of their chunk. A
+ * thread has an expert and goes through the chunk, which lies in shared memory:
+ * nothing is added atomically. expert_counts, expert_excess and expert_capacity
+ * count on the same ground. */
+#include "moe/moe.cuh"
+
+using namespace loong_cuda;
+
+namespace {
+
+#ifdef CUDASIM
+enum { CHUNK = 16 };
+#else
+enum { CHUNK = 1024 }; /* slots of a block */
+#endif
+
+struct order_t {
+    const int32_t *index;
+    int64_t slots, k;
+    int experts, begin, count;
+    int64_t rows; /* there is room for */
+    int32_t *offset, *source, *dest;
+    int32_t *at; /* [chunks, count]: rows before, then where they go */
+    int chunks;
+    loong_flaw_t *flaw;
+};
+
+/* The experts of a chunk, counted from `begin`; none and others: -1. */
+__device__ void fetch_chunk(const order_t &a, int32_t *room)
+{
+    int64_t first = (int64_t)blockIdx.x * CHUNK;
+    for (int i = (int)threadIdx.x; i < CHUNK; i += BLOCK) {
+        int32_t e = first + i < a.slots ? a.index[first + i] - a.begin : -1;
+        room[i] = e >= 0 && e < a.count ? e : -1;
+    }
+    __syncthreads();
+}
+
+/* Of one slot: an expert that is none, or that the token has twice. */
+__device__ void check_slot(const order_t &a, int64_t s)
+{
+    int32_t e = a.index[s];
+    int64_t token = s / a.k;
+    loong_flaw_t f = {LOONG_FLAW_EXPERT, 0, e, token, 0, a.experts, NULL};
+    if (e < -1 || e >= a.experts) {
+        tell_integer(a.flaw, f);
+    }
+    for (int64_t i = token * a.k; i < s && e >= 0; i++) {
+        if (a.index[i] == e) {
+            f.kind = LOONG_FLAW_EXPERT_TWICE;
+            tell_integer(a.flaw, f);
+        }
+    }
+}
+
+__global__ void __launch_bounds__(BLOCK) count_chunk(order_t a)
+{
+    LOONG_SHARED(int32_t, room, CHUNK);
+    int64_t first = (int64_t)blockIdx.x * CHUNK;
+    for (int i = (int)threadIdx.x; i < CHUNK && first + i < a.slots;
+         i += BLOCK) {
+        check_slot(a, first + i);
+    }
+    fetch_chunk(a, room);
+    for (int e = (int)threadIdx.x; e < a.count; e += BLOCK) {
+        int32_t n = 0;
+        for (int i = 0; i < CHUNK; i++) {
+            n += room[i] == e;
+        }
+        a.at[(int64_t)blockIdx.x * a.count + e] = n;
+    }
+}
+
+/* One block: rows of an expert in earlier chunks, then of earlier experts. */
+__global__ void __launch_bounds__(BLOCK) place_chunks(order_t a)
+{
+    for (int e = (int)threadIdx.x; e < a.count; e += BLOCK) {
+        int32_t sum = 0;
+        for (int64_t c = 0; c < a.chunks; c++) {
+            int32_t n = a.at[c * a.count + e];
+            a.at[c * a.count + e] = sum;
+            sum += n;
+        }
+        a.offset[e + 1] = sum;
+    }
+    __syncthreads();
+    if (threadIdx.x == 0) {
+        a.offset[0] = 0;
+        for (int e = 0; e < a.count; e++) {
+            a.offset[e + 1] += a.offset[e];
+        }
+        if (a.offset[a.count] > a.rows) {
+            loong_flaw_t f = {LOONG_FLAW_EXPERT_ROOM,
+                              0,
+                              a.offset[a.count],
+                              a.begin,
+                              a.begin + a.count - 1,
+                              a.rows,
+                              NULL};
+            tell_integer(a.flaw, f);
+        }
+    }
+}
+
+__global__ void __launch_bounds__(BLOCK) place_slots(order_t a)
+{
+    LOONG_SHARED(int32_t, room, CHUNK);
+    int64_t first = (int64_t)blockIdx.x * CHUNK;
+    fetch_chunk(a, room);
+    for (int i = (int)threadIdx.x; i < CHUNK && first + i < a.slots;
+         i += BLOCK) {
+        if (room[i] < 0) {
+            a.dest[first + i] = -1;
+        }
+    }
+    for (int e = (int)threadIdx.x; e < a.count; e += BLOCK) {
+        int64_t row = a.offset[e] + a.at[(int64_t)blockIdx.x * a.count + e];
+        for (int i = 0; i < CHUNK; i++) {
+            if (room[i] == e) {
+                bool fits = row < a.rows;
+                a.dest[first + i] = fits ? (int32_t)row : -1;
+                if (fits) {
+                    a.source[row] = (int32_t)(first + i);
+                }
+                row++;
+            }
+        }
+    }
+    int64_t step = (int64_t)gridDim.x * BLOCK;
+    for (int64_t r = a.offset[a.count] + (int64_t)blockIdx.x * BLOCK +
+                     threadIdx.x;
+         r < a.rows; r += step) {
+        a.source[r] = -1;
+    }
+}
+
+loong_status_t make_order(const loong_kernel_call_t *call, const order_t &a)
+{
+    dim3 chunks((unsigned)a.chunks);
+    LOONG_LAUNCH((count_chunk), chunks, dim3(BLOCK), 0, stream_of(call), a);
+    LOONG_LAUNCH((place_chunks), dim3(1), dim3(BLOCK), 0, stream_of(call), a);
+    LOONG_LAUNCH((place_slots), chunks, dim3(BLOCK), 0, stream_of(call), a);
+    return launched(call);
+}
+
+int chunks_of(int64_t slots)
+{
+    return (int)LOONG_MAX((slots + CHUNK - 1) / CHUNK, 1);
+}
+
+int64_t slots_of(const loong_kernel_query_t *query)
+{
+    return query->arg[0].dim[0] * query->arg[0].dim[1];
+}
+
+/* ---- counts -------------------------------------------------------------- */
+
+struct counts_t {
+    indices_t index;
+    int64_t slots, k;
+    int64_t span, begin;
+    int experts, spans;
+    int32_t *count; /* [spans, experts] */
+};
+
+__global__ void __launch_bounds__(BLOCK) count_slots(counts_t a)
+{
+    int64_t step = (int64_t)gridDim.x * BLOCK;
+    for (int64_t s = (int64_t)blockIdx.x * BLOCK + threadIdx.x; s < a.slots;
+         s += step) {
+        int32_t e = index_at(a.index, s);
+        int64_t span = (a.begin + s / a.k) / a.span;
+        if (e >= 0) {
+            atomicAdd(&a.count[span * a.experts + e], 1);
+        }
+    }
+}
+
+struct counts_fn {
+    const int32_t *count;
+    int64_t experts;
+    float factor, less;
+    __device__ pack_t operator()(int64_t row, int64_t col, int n,
+                                 const loong_frame_t *) const
+    {
+        pack_t y = {{0}};
+        for (int i = 0; i < n; i++) {
+            y.v[i] = factor * (float)count[row * experts + col + i] - less;
+        }
+        return y;
+    }
+};
+
+/* factor * count - less, of all slots by expert and span. */
+loong_status_t run_counts_of(const loong_kernel_call_t *call, counts_t a,
+                             float factor, float less)
+{
+    a.index = indices_of(call, 0, 0, a.experts);
+    a.slots = slots_of(call->query);
+    a.k = call->query->arg[0].dim[1];
+    a.count = static_cast<int32_t *>(call->workspace);
+    cudaMemsetAsync(a.count, 0,
+                    sizeof(int32_t) * (size_t)a.spans * (size_t)a.experts,
+                    stream_of(call));
+    LOONG_LAUNCH((count_slots), grid_of((a.slots + BLOCK - 1) / BLOCK),
+                 dim3(BLOCK), 0, stream_of(call), a);
+    counts_fn fn = {a.count, a.experts, factor, less};
+    return generate(call, fn, mat_out(call, 0));
+}
+
+/* ---- capacity ------------------------------------------------------------ */
+
+struct capacity_t {
+    const int32_t *index;
+    const int32_t *offset, *source; /* the slots by expert */
+    mat_t weight;
+    int64_t slots, k, capacity;
+    int experts;
+    int by_position;
+    int32_t *kept;
+};
+
+/* True when slot r stands before slot s of the same expert. */
+__device__ __forceinline__ bool is_before(const capacity_t &a, int64_t r,
+                                          int64_t s)
+{
+    if (a.by_position) {
+        return r < s;
+    }
+    float x = load_one(a.weight, r / a.k, r % a.k);
+    float y = load_one(a.weight, s / a.k, s % a.k);
+    return x > y || (!(x < y) && r < s);
+}
+
+__global__ void __launch_bounds__(BLOCK) keep_slots(capacity_t a)
+{
+    int64_t step = (int64_t)gridDim.x * BLOCK;
+    for (int64_t s = (int64_t)blockIdx.x * BLOCK + threadIdx.x; s < a.slots;
+         s += step) {
+        int32_t e = a.index[s];
+        int64_t before = e >= 0 && e < a.experts ? 0 : a.capacity;
+        for (int64_t r = before == 0 ? a.offset[e] : 0;
+             before < a.capacity && r < a.offset[e + 1]; r++) {
+            before += is_before(a, a.source[r], s);
+        }
+        a.kept[s] = before < a.capacity ? e : -1;
+    }
+}
+
+} // namespace
+
+static loong_status_t run_order(const loong_kernel_call_t *call)
+{
+    const loong_expert_order_attr_t *attr =
+        static_cast<const loong_expert_order_attr_t *>(call->query->attr);
+    order_t a;
+    a.index = static_cast<const int32_t *>(call->ptr[0]);
+    a.slots = slots_of(call->query);
+    a.k = call->query->arg[0].dim[1];
+    a.experts = attr->experts;
+    a.begin = attr->begin;
+    a.count = attr->count;
+    a.rows = call->query->arg[2].dim[0];
+    a.offset = static_cast<int32_t *>(call->ptr[1]);
+    a.source = static_cast<int32_t *>(call->ptr[2]);
+    a.dest = static_cast<int32_t *>(call->ptr[3]);
+    a.at = static_cast<int32_t *>(call->workspace);
+    a.chunks = chunks_of(a.slots);
+    a.flaw = call->flaw;
+    return make_order(call, a);
+}
+
+static size_t order_room(const loong_kernel_query_t *query)
+{
+    const loong_expert_order_attr_t *attr =
+        static_cast<const loong_expert_order_attr_t *>(query->attr);
+    return sizeof(int32_t) * (size_t)chunks_of(slots_of(query)) *
+           (size_t)attr->count;
+}
+
+static loong_status_t run_counts(const loong_kernel_call_t *call)
+{
+    const loong_expert_counts_attr_t *attr =
+        static_cast<const loong_expert_counts_attr_t *>(call->query->attr);
+    counts_t a;
+    memset(&a, 0, sizeof(a));
+    a.span = attr->span;
+    a.begin = attr->begin;
+    a.experts = attr->experts;
+    a.spans = attr->spans;
+    return run_counts_of(call, a, 1.0f, 0.0f);
+}
+
+static loong_status_t run_excess(const loong_kernel_call_t *call)
+{
+    const loong_expert_excess_attr_t *attr =
+        static_cast<const loong_expert_excess_attr_t *>(call->query->attr);
+    counts_t a;
+    memset(&a, 0, sizeof(a));
+    a.span = INT64_MAX;
+    a.experts = attr->experts;
+    a.spans = 1;
+    return run_counts_of(call, a, (float)attr->experts,
+                         (float)slots_of(call->query));
+}
+
+static size_t counts_room(const loong_kernel_query_t *query)
+{
+    const loong_karg_t *y = &query->arg[1];
+    return sizeof(int32_t) * (size_t)(loong_karg_rows(y, NULL) *
+                                      loong_karg_cols(y, NULL));
+}
+
+/* The slots by expert first: offsets, source and dest in the workspace. */
+static loong_status_t run_capacity(const loong_kernel_call_t *call)
+{
+    const loong_expert_capacity_attr_t *attr =
+        static_cast<const loong_expert_capacity_attr_t *>(call->query->attr);
+    order_t o;
+    o.index = static_cast<const int32_t *>(call->ptr[0]);
+    o.slots = slots_of(call->query);
+    o.k = call->query->arg[0].dim[1];
+    o.experts = o.count = attr->experts;
+    o.begin = 0;
+    o.rows = o.slots;
+    o.offset = static_cast<int32_t *>(call->workspace);
+    o.source = o.offset + o.experts + 1;
+    o.dest = o.source + o.slots;
+    o.at = o.dest + o.slots;
+    o.chunks = chunks_of(o.slots);
+    o.flaw = call->flaw;
+    LOONG_TRY(make_order(call, o));
+    capacity_t a = {o.index,
+                    o.offset,
+                    o.source,
+                    mat_arg(call, 1),
+                    o.slots,
+                    o.k,
+                    attr->capacity,
+                    attr->experts,
+                    attr->by_position,
+                    static_cast<int32_t *>(call->ptr[2])};
+    LOONG_LAUNCH((keep_slots), grid_of((o.slots + BLOCK - 1) / BLOCK),
+                 dim3(BLOCK), 0, stream_of(call), a);
+    return launched(call);
+}
+
+static size_t capacity_room(const loong_kernel_query_t *query)
+{
+    const loong_expert_capacity_attr_t *attr =
+        static_cast<const loong_expert_capacity_attr_t *>(query->attr);
+    size_t slots = (size_t)slots_of(query);
+    size_t experts = (size_t)attr->experts;
+    return sizeof(int32_t) * (experts + 1 + 2 * slots +
+                              (size_t)chunks_of((int64_t)slots) * experts);
+}
+
+static bool support_order(const loong_kernel_query_t *query,
+                          char reason[LOONG_REASON_SIZE])
+{
+    return cuda_support(query, 0, 0xf, reason);
+}
+
+static bool support_counts(const loong_kernel_query_t *query,
+                           char reason[LOONG_REASON_SIZE])
+{
+    return cuda_support(query, 1u << 1, 1u << 0, reason);
+}
+
+static bool support_capacity(const loong_kernel_query_t *query,
+                             char reason[LOONG_REASON_SIZE])
+{
+    return cuda_support(query, 1u << 1, 1u << 0 | 1u << 2, reason);
+}
+
+CUDA_KERNEL(expert_order, support_order, order_room, run_order);
+CUDA_KERNEL(expert_counts, support_counts, counts_room, run_counts);
+CUDA_KERNEL(expert_excess, support_counts, counts_room, run_excess);
+CUDA_KERNEL(expert_capacity, support_capacity, capacity_room, run_capacity);

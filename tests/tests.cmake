@@ -53,6 +53,7 @@ loong_op_test(cross_entropy)
 include(tests/golden/golden.cmake)
 include(tests/sim/sim.cmake)
 include(tests/gpu/gpu.cmake)
+include(tests/gpu/architectures.cmake)
 loong_op_test(attention)
 foreach(name pointwise gradients in_place optimizer moe router head_linear
     rms_scale)

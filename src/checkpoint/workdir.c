@@ -6,12 +6,10 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
-#include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/file.h>
 #include <sys/stat.h>
-#include <sys/statvfs.h>
 #include <unistd.h>
 
 #include "file.h"
@@ -168,20 +166,4 @@ void loongi_workdir_add_source(loong_text_t *key, const char *path)
     }
     closedir(dir);
     add_sorted(key, names, count);
-}
-
-loong_status_t loongi_workdir_need(loong_context_t *ctx, const char *path,
-                                   int64_t bytes)
-{
-    char need[LOONG_HUMAN_SIZE], have[LOONG_HUMAN_SIZE];
-    struct statvfs info;
-    if (statvfs(path, &info) != 0) {
-        return LOONG_OK; /* writing will tell */
-    }
-    double room = (double)info.f_bavail * (double)info.f_frsize;
-    LOONG_CHECK(ctx, (double)bytes <= room, LOONG_ERR_IO,
-                "'%s': %s are needed, the disk has %s", path,
-                loongi_human_bytes((double)bytes, need),
-                loongi_human_bytes(room, have));
-    return LOONG_OK;
 }

@@ -34,11 +34,6 @@ void loongi_workdir_close(loong_workdir_t *dir);
  * by name, size and time of change. NULL adds nothing. */
 void loongi_workdir_add_source(loong_text_t *key, const char *path);
 
-/* Fails early when the disk cannot hold so many more bytes. */
-LOONG_NODISCARD loong_status_t loongi_workdir_need(loong_context_t *ctx,
-                                                   const char *path,
-                                                   int64_t bytes);
-
 #ifdef __cplusplus
 }
 #endif

@@ -110,6 +110,33 @@ static void inspect_reports(void **state)
     assert_run("verify %/g", 1, "rank_00000.h5: checksum");
 }
 
+static void verify_counts_odd_numbers(void **state)
+{
+    (void)state;
+    static const uint32_t odd[3] = {0x7fc00000u, 0xff800000u, 0x7f800001u};
+    loong_context_t *ctx = test_context();
+    char path[128], config[128];
+    char *bytes = NULL;
+    size_t length = 0;
+    snprintf(path, sizeof(path), "%s/odd", dir);
+    assert_ok(ctx, loongi_dir_make(ctx, path));
+    snprintf(config, sizeof(config), "%s/odd/config.json", dir);
+    assert_ok(ctx, loongi_file_copy(ctx, FIXTURES "/gpt2_tied/config.json",
+                                    config));
+    assert_ok(ctx, loongi_file_read(ctx,
+                                    FIXTURES "/gpt2_tied/model.safetensors",
+                                    &bytes, &length));
+    memcpy(bytes + length - sizeof(odd), odd, sizeof(odd));
+    snprintf(path, sizeof(path), "%s/odd/model.safetensors", dir);
+    assert_ok(ctx, loongi_file_write(ctx, path, bytes, length));
+    loongi_free(ctx, bytes);
+    test_context_end(&ctx);
+    assert_run("verify %/odd", 1, ": 2 NaN and 1 infinite of");
+    assert_run("verify %/odd", 1, "2 NaN, 1 infinite");
+    assert_run("import %/odd %/oddn", 0, "");
+    assert_run("verify %/oddn", 1, "2 NaN, 1 infinite");
+}
+
 static void errors_have_codes(void **state)
 {
     (void)state;
@@ -161,6 +188,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(round_trip_is_equal),
         cmocka_unit_test(bf16_export_differs),
         cmocka_unit_test(inspect_reports),
+        cmocka_unit_test(verify_counts_odd_numbers),
         cmocka_unit_test(errors_have_codes),
     };
     if (argc != 2) {

@@ -112,9 +112,10 @@ static bool support(const loong_kernel_query_t *q,
             return false;
         }
     }
-    if (j.transposed && TILE_PAIR == 1 && VEC_SIZE == 16) {
+    if (j.transposed && TILE_PAIR == 1 &&
+        loongi_isa() >= LOONG_ISA_LEVEL_avx512) {
         snprintf(reason, LOONG_REASON_SIZE,
-                 "oneDNN's gradient of x is faster in fp32");
+                 "with AVX-512 oneDNN's gradient of x is faster");
         return false;
     }
     if ((j.transposed ? j.n : j.k) % TILE_PAIR != 0) {

@@ -120,8 +120,8 @@ static bool widened_support(const loong_kernel_query_t *q,
 /* ---- what launches share ------------------------------------------------- */
 
 typedef struct head_state {
-    loong_product_t *product[2]; /* overwrites, adds */
-    int64_t scratch;             /* of the product itself, in bytes */
+    loong_product_pair_t pair;
+    int64_t scratch; /* of the product itself, in bytes */
 } head_state_t;
 
 /* The add bit matters only where it changes the scratchpad: the larger. */
@@ -160,8 +160,7 @@ static void destroy(loong_context_t *ctx, void *state)
 {
     head_state_t *s = state;
     if (s != NULL) {
-        loongi_product_destroy(ctx, s->product[0]);
-        loongi_product_destroy(ctx, s->product[1]);
+        loongi_product_pair_destroy(ctx, &s->pair);
         loongi_free(ctx, s);
     }
 }
@@ -173,13 +172,10 @@ static loong_status_t make(loong_context_t *ctx, const loong_kernel_query_t *q,
     loong_product_params_t p = params_of(q, widened);
     LOONG_TRY(loongi_alloc(ctx, sizeof(*s), "head linear kernel", &s));
     s->scratch = scratch_bytes(q, widened);
-    loong_status_t status = loongi_product_create(ctx, &p, &s->product[0]);
-    if (status == LOONG_OK && (q->accumulate & 1u)) {
-        p.add = true;
-        status = loongi_product_create(ctx, &p, &s->product[1]);
-    }
+    loong_status_t status = loongi_product_pair_create(
+        ctx, &p, (q->accumulate & 1u) != 0, &s->pair);
     if (status != LOONG_OK) {
-        destroy(ctx, s);
+        loongi_free(ctx, s);
         return status;
     }
     *state_p = s;
@@ -234,8 +230,8 @@ static loong_status_t run_head(const loong_kernel_call_t *call,
     o.b = widen ? widened(call, &p->b, head, &cursor) : at(call, &p->b, head);
     o.c = narrow ? (void *)cursor : at(call, &p->c, head);
     o.workspace = call->workspace;
-    LOONG_TRY(
-        loongi_product_run(call->ctx, s->product[call->accumulate & 1u], &o));
+    const loong_product_t *one = s->pair.product[call->accumulate & 1u];
+    LOONG_TRY(loongi_product_run(call->ctx, one, &o));
     if (narrow) {
         loongi_narrow(o.c, at(call, &p->c, head), p->c.step, p->c.rows,
                       p->c.cols, call->query->threads);

@@ -112,6 +112,7 @@ typedef struct bench_model {
     bool gated;     /* gate and up in one product */
     loong_dtype_t dtype;
     int threads;
+    bool experts; /* their products are not those of a feed-forward */
 } bench_model_t;
 
 /* The model of a recipe; *micro_batches_p: of a step on one rank. */

@@ -443,6 +443,12 @@ int bench_floor(loong_context_t *ctx, int argc, char **argv)
         *m = bench_model_of(recipe, &micro_batches);
         m->threads = threads;
         loong_recipe_destroy(&recipe);
+        if (m->experts) {
+            return bench_usage("floor", "'%s' has experts, whose products are "
+                                        "not counted here: only models "
+                                        "without",
+                               argv[optind]);
+        }
     }
     if (m->threads < 1 || o.steps < 1 || m->heads % m->kv_heads != 0) {
         return bench_usage("floor", "--threads and --steps must be positive, "

@@ -69,6 +69,7 @@ bench_model_t bench_model_of(const loong_recipe_t *recipe,
         loong_recipe_int(recipe, "data.seq_length") * (batch > 0 ? batch : 1);
     m.chunk = 512;
     m.gated = act != NULL && strcmp(act, "swiglu") == 0;
+    m.experts = model_int(recipe, "num_experts", 0) > 0;
     m.dtype = loongi_recipe_precision(recipe, NULL).compute;
     m.threads = bench_threads();
     *micro_batches_p = batch > 0 && global > batch ? global / batch : 1;
@@ -258,7 +259,7 @@ static loong_status_t run(loong_context_t *ctx, const options_t *o,
         return status;
     }
     read_times(dir, &steps);
-    if (status == LOONG_OK && o->floor_seconds > 0.0) {
+    if (status == LOONG_OK && o->floor_seconds > 0.0 && !m.experts) {
         status = bench_floor_times(ctx, &m, 3, o->floor_seconds, &floors);
     }
     if (status == LOONG_OK) {
@@ -314,7 +315,7 @@ static int help(void)
            "Trains on random tokens and times each step; then the matrix "
            "products alone.\nOMP_NUM_THREADS sets the threads. Under mpirun "
            "the ranks share the global batch,\nand the products are left "
-           "out.\n\n"
+           "out, as with experts.\n\n"
            "  --steps N            to measure, after %d to warm up; 12\n"
            "  --floor-seconds S    5; 0: no floor\n"
            "  --json               one line of JSON, with ms_median\n",

@@ -5,8 +5,12 @@
 #include <string.h>
 
 #include "file.h"
+#include "loong/collective.h"
 
 enum { MAX_ROWS = 128 };
+
+/* What a mixture of experts costs besides the experts. */
+typedef enum part { PART_NONE, ROUTER, PERMUTE, DISPATCH, PARTS } part_t;
 
 typedef struct row {
     const char *op;
@@ -32,6 +36,7 @@ struct loong_profiler {
     double start;
     int num_rows;
     row_t rows[MAX_ROWS];
+    double part[PARTS]; /* seconds that a rank spent or waited in each */
     int64_t num_events;
     int64_t max_events;
     event_t *events;
@@ -96,6 +101,32 @@ static double buffer_bytes(const loong_step_t *step)
     return most;
 }
 
+static part_t part_of(const loong_step_t *step)
+{
+    static const struct {
+        const char *op;
+        part_t part;
+    } ops[] = {{"topk_router", ROUTER},      {"topk_router_grad", ROUTER},
+               {"router_loss", ROUTER},      {"router_loss_grad", ROUTER},
+               {"expert_counts", ROUTER},    {"expert_excess", ROUTER},
+               {"expert_capacity", ROUTER},  {"expert_order", PERMUTE},
+               {"permute", PERMUTE},         {"unpermute", PERMUTE},
+               {"unpermute_dw", PERMUTE}};
+    for (int i = 0; i < LOONG_COUNT_OF(ops); i++) {
+        if (strcmp(step->query.op, ops[i].op) == 0) {
+            return ops[i].part;
+        }
+    }
+    if (step->kernel->communicates) { /* the collective stands first */
+        const loong_collective_attr_t *at = step->query.attr;
+        return at->group == LOONG_GROUP_ETP_EP ? DISPATCH : PART_NONE;
+    }
+    /* The router's own product and its gradients. */
+    size_t length = strlen(step->scope);
+    const char *end = step->scope + length - LOONG_MIN(length, 5);
+    return strcmp(end, ".gate") == 0 ? ROUTER : PART_NONE;
+}
+
 static void record(void *user, const loong_program_t *program, int64_t index,
                    void *const *ptr, const loong_step_time_t *time)
 {
@@ -107,7 +138,9 @@ static void record(void *user, const loong_program_t *program, int64_t index,
     bool comm = step->kernel->communicates;
     row->seconds += time->end - time->begin;
     row->comm = comm;
-    row->blocked += comm ? time->blocked : time->end - time->begin;
+    double own = comm ? time->blocked : time->end - time->begin;
+    row->blocked += own;
+    p->part[part_of(step)] += own;
     row->moved += comm ? buffer_bytes(step) : 0.0;
     row->flops += step->cost.flops;
     row->bytes += step->cost.bytes;
@@ -157,6 +190,15 @@ void loongi_profiler_table(const loong_profiler_t *profiler,
     }
     loongi_text_printf(text, "%-18s %-34s %9s %10.1f\n", "together", "", "",
                        1e3 * all);
+    const double *part = profiler->part;
+    if (part[PERMUTE] > 0.0) {
+        loongi_text_printf(text,
+                           "of which routing %.1f%%, moving rows %.1f%%, "
+                           "waiting for rows of other ranks %.1f%%\n",
+                           100.0 * part[ROUTER] / all,
+                           100.0 * part[PERMUTE] / all,
+                           100.0 * part[DISPATCH] / all);
+    }
 }
 
 static void tell_traffic(const loong_traffic_t *t, loong_text_t *text)

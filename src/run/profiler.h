@@ -23,7 +23,8 @@ void loongi_profiler_destroy(loong_profiler_t **profiler_p);
 void loongi_profiler_attach(loong_profiler_t *profiler, loong_run_t *run);
 
 /* Table: op, kernel, count, ms, share of the measured time, GFLOP/s, GB/s. Of
- * collectives the ms are those that the rank waited. */
+ * collectives the ms are those that the rank waited. Below it, with experts,
+ * the shares of routing, of moving rows, and of waiting for those of others. */
 void loongi_profiler_table(const loong_profiler_t *profiler,
                            loong_text_t *text);
 

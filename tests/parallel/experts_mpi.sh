@@ -63,8 +63,8 @@ YAML
 ep=parallel.expert_model_parallel_size
 dispatch=parallel.moe_token_dispatcher_type
 ranks 1 one
-ranks 4 gather $ep=4
-ranks 4 exchange $ep=4 $dispatch=alltoall
+ranks 4 gather $ep=4 --profile gather.json
+ranks 4 exchange $ep=4 $dispatch=alltoall --profile exchange.json
 ranks 4 mixed $ep=2 $dispatch=alltoall \
     parallel.tensor_model_parallel_size=2 parallel.sequence_parallel=true
 [ "$(losses one | wc -l)" -ge 12 ] || fail "no losses"
@@ -80,3 +80,13 @@ done
     fail "other texts"
 grep -q 'experts: room for 512 rows of a layer, .*; 128 with even routing; .* alltoall' \
     exchange.out || fail "experts are not described"
+# The share that is told is what the tables of steps and of communication say.
+for name in gather exchange; do
+    awk '$1 == "together" { all = $2 }
+        /^of which routing .*waiting for rows of other ranks/ { told = $NF + 0 }
+        $1 ~ /^(all_gather|reduce_scatter|expert_routes|exchange_rows)$/ &&
+            NF == 6 { waited += $5 }
+        END { d = told - 100 * waited / all
+              exit !(waited > 0 && d < 0.2 && d > -0.2) }' "$name.out" ||
+        fail "$name: not the share of waiting for rows of other ranks"
+done

@@ -3,7 +3,8 @@
  * cross_entropy: products by cuBLASLt, between them one kernel that makes of a
  * row of logits its loss and its gradient; the formulas stand in
  * cross_entropy_ref.c. Rows come in chunks, so that not all logits exist at
- * once; a gradient in bf16 takes the place of its logits. */
+ * once; a gradient in bf16 takes the place of its logits. Ranks that share a
+ * vocabulary exchange what they know of the rows of a chunk first. */
 #include "cross_entropy.h"
 #include "cublaslt.h"
 #include "map.cuh"
@@ -28,6 +29,9 @@ struct softmax_t {
     loong_cross_entropy_attr_t attr;
     int gradient, half;
     loong_flaw_t *flaw;
+    /* [ranks, rows of the chunk], of a shared vocabulary; or NULL */
+    loong_softmax_stats_t *shared;
+    int64_t rows; /* of the chunk */
 };
 
 /* The largest of a block, in all threads. */
@@ -116,6 +120,51 @@ __device__ void turn(const softmax_t &a, float *row, float scale, float lse)
     }
 }
 
+/* What this rank knows of a row. */
+__device__ loong_softmax_stats_t own_stats(const softmax_t &a,
+                                           const float *row, int64_t column,
+                                           float *room)
+{
+    float top = 0.0f;
+    float sum = measure(a, row, room, &top);
+    loong_softmax_stats_t s = {(double)top, (double)sum,
+                               column >= 0 ? (double)row[column] : 0.0};
+    return s;
+}
+
+/* And all of them, in rank order. */
+__device__ loong_softmax_stats_t all_stats(const softmax_t &a, int64_t row)
+{
+    loong_softmax_stats_t all = {-INFINITY, 0.0, 0.0};
+    for (int r = 0; r < a.attr.size; r++) {
+        all.top = fmax(all.top, a.shared[r * a.rows + row].top);
+    }
+    for (int r = 0; r < a.attr.size; r++) {
+        const loong_softmax_stats_t &one = a.shared[r * a.rows + row];
+        all.sum += one.sum * exp(one.top - all.top);
+        all.logit += one.logit;
+    }
+    return all;
+}
+
+/* A block takes a row of the chunk. */
+__global__ void __launch_bounds__(BLOCK)
+    stats_kernel(softmax_t a, const loong_frame_t *frame)
+{
+    LOONG_SHARED(float, room, WARPS);
+    int64_t token = a.first + blockIdx.x;
+    if (token >= a.end || token >= rows_of(a.x, frame)) {
+        return;
+    }
+    const float *row = a.logits + (int64_t)blockIdx.x * a.ld;
+    int64_t column =
+        loongi_cross_entropy_column(&a.attr, a.columns, a.labels[token]);
+    loong_softmax_stats_t own = own_stats(a, row, column, room);
+    if (threadIdx.x == 0) {
+        a.shared[a.attr.rank * a.rows + blockIdx.x] = own;
+    }
+}
+
 __global__ void __launch_bounds__(BLOCK)
     softmax_kernel(softmax_t a, const loong_frame_t *frame)
 {
@@ -138,21 +187,22 @@ __global__ void __launch_bounds__(BLOCK)
     }
     int64_t column = loongi_cross_entropy_column(&a.attr, a.columns, label);
     float logit = column >= 0 ? row[column] : 0.0f;
-    float top = 0.0f;
-    float sum = measure(a, row, room, &top);
-    double log_sum = log((double)sum);
-    double lse = (double)top + log_sum;
+    loong_softmax_stats_t s = a.shared != NULL
+                                  ? all_stats(a, blockIdx.x)
+                                  : own_stats(a, row, column, room);
+    double log_sum = log(s.sum);
+    double lse = s.top + log_sum;
     double z = a.attr.z_loss;
     double weight = (double)static_cast<const float *>(a.weight.p)[token];
     double scale = frame->loss_scale[a.attr.loss] * weight;
     double slope = 1.0 + 2.0 * z * lse;
     if (threadIdx.x == 0) {
-        *loss = (float)(weight * ((double)top - (double)logit + log_sum +
-                                  z * lse * lse));
+        *loss = (float)(weight * (s.top - s.logit + log_sum + z * lse * lse));
     }
     if (!a.gradient) {
         return;
     }
+    __syncthreads(); /* the logit of the label was read */
     turn(a, row, (float)(scale * slope), (float)lse);
     __syncthreads();
     if (threadIdx.x == 0 && column >= 0) {
@@ -170,7 +220,13 @@ __global__ void __launch_bounds__(BLOCK)
 
 struct state_t {
     loong_cublaslt_t *logits, *dx, *dw;
+    int64_t *counts; /* doubles of each rank's statistics */
 };
+
+const loong_cross_entropy_attr_t *attr_of(const loong_kernel_query_t *q)
+{
+    return static_cast<const loong_cross_entropy_attr_t *>(q->attr);
+}
 
 int64_t ld_of(const loong_kernel_query_t *q)
 {
@@ -189,6 +245,7 @@ struct chunk_t {
     const state_t *state;
     int64_t first, rows;
     float *logits;
+    loong_softmax_stats_t *shared;
 };
 
 const char *row_at(const chunk_t &c, int operand)
@@ -228,6 +285,26 @@ loong_status_t make_gradients(const chunk_t &c)
     return LOONG_OK;
 }
 
+/* The ranks' statistics of a chunk, on the stream of the launch. */
+loong_status_t exchange(const chunk_t &c, const softmax_t &a)
+{
+    const loong_kernel_call_t *call = c.call;
+    LOONG_LAUNCH((stats_kernel), dim3((unsigned)c.rows), dim3(BLOCK), 0,
+                 stream_of(call), a, call->device_frame);
+    LOONG_TRY(launched(call));
+    LOONG_CHECK(call->ctx, call->group != NULL, LOONG_ERR_INTERNAL,
+                "cross_entropy: no communicator of group %s",
+                loong_group_name(a.attr.group));
+    loong_comm_t *comm = call->group[a.attr.group];
+    for (int r = 0; r < a.attr.size; r++) {
+        c.state->counts[r] =
+            c.rows * (int64_t)(sizeof(*a.shared) / sizeof(double));
+    }
+    loong_comm_set_stream(comm, call->stream);
+    return loong_comm_all_gather(comm, a.shared, c.state->counts, LOONG_F64,
+                                 "cross entropy");
+}
+
 loong_status_t run_chunk(const chunk_t &c)
 {
     const loong_kernel_call_t *call = c.call;
@@ -242,11 +319,16 @@ loong_status_t run_chunk(const chunk_t &c)
     a.weight = mat_arg(call, 3);
     a.loss = mat_out(call, 0);
     a.labels = static_cast<const int32_t *>(call->ptr[2]);
-    a.attr = *static_cast<const loong_cross_entropy_attr_t *>(q->attr);
+    a.attr = *attr_of(q);
+    a.shared = a.attr.size > 1 ? c.shared : NULL;
+    a.rows = c.rows;
     a.gradient = c.state->dx != NULL || c.state->dw != NULL;
     a.half = q->arg[0].dtype == LOONG_BF16;
     a.flaw = call->flaw;
     LOONG_TRY(make_logits(c));
+    if (a.shared != NULL) {
+        LOONG_TRY(exchange(c, a));
+    }
     LOONG_LAUNCH((softmax_kernel), dim3((unsigned)c.rows), dim3(BLOCK), 0,
                  stream_of(call), a, call->device_frame);
     LOONG_TRY(launched(call));
@@ -273,12 +355,16 @@ static loong_status_t run(const loong_kernel_call_t *call)
     int64_t rows = loong_karg_rows(&q->arg[0], call->frame);
     int64_t chunk = chunk_of(q);
     clear_rest(call, rows > 0 ? loongi_cross_entropy_columns(q) : 0);
+    float *logits = reinterpret_cast<float *>(
+        static_cast<char *>(call->workspace) + LOONG_CUBLASLT_WORKSPACE);
     for (int64_t first = 0; first < rows; first += chunk) {
-        chunk_t c = {call, static_cast<const state_t *>(call->state), first,
+        chunk_t c = {call,
+                     static_cast<const state_t *>(call->state),
+                     first,
                      LOONG_MIN(chunk, rows - first),
-                     reinterpret_cast<float *>(
-                         static_cast<char *>(call->workspace) +
-                         LOONG_CUBLASLT_WORKSPACE)};
+                     logits,
+                     reinterpret_cast<loong_softmax_stats_t *>(
+                         logits + chunk * ld_of(q))};
         LOONG_TRY(run_chunk(c));
     }
     return launched(call);
@@ -328,7 +414,10 @@ static loong_status_t prepare(loong_context_t *ctx,
                               void **state_p)
 {
     state_t *s = NULL;
-    LOONG_TRY(loongi_alloc(ctx, sizeof(*s), "cross entropy", &s));
+    size_t ranks = (size_t)LOONG_MAX(attr_of(query)->size, 1);
+    LOONG_TRY(loongi_alloc(ctx, sizeof(*s) + ranks * sizeof(*s->counts),
+                           "cross entropy", &s));
+    s->counts = reinterpret_cast<int64_t *>(s + 1);
     loong_status_t status = make_products(ctx, query, s);
     if (status != LOONG_OK) {
         destroy(ctx, s);
@@ -340,19 +429,20 @@ static loong_status_t prepare(loong_context_t *ctx,
 
 static size_t workspace(const loong_kernel_query_t *query)
 {
+    size_t rows = (size_t)chunk_of(query);
+    size_t ranks = attr_of(query)->size > 1 ? (size_t)attr_of(query)->size : 0;
     return LOONG_CUBLASLT_WORKSPACE +
-           sizeof(float) * (size_t)(chunk_of(query) * ld_of(query));
+           rows * (sizeof(float) * (size_t)ld_of(query) +
+                   ranks * sizeof(loong_softmax_stats_t));
 }
 
 static bool support(const loong_kernel_query_t *query,
                     char reason[LOONG_REASON_SIZE])
 {
-    const loong_cross_entropy_attr_t *attr =
-        static_cast<const loong_cross_entropy_attr_t *>(query->attr);
-    if (attr->size > 1) {
+    if (loongi_cross_entropy_columns(query) < 1) {
         snprintf(reason, LOONG_REASON_SIZE,
-                 "ranks that share a vocabulary (%d): not on CUDA yet",
-                 attr->size);
+                 "rank %d has no part of a vocabulary of %lld",
+                 attr_of(query)->rank, (long long)attr_of(query)->vocab);
         return false;
     }
     if (query->arg[0].dtype != query->arg[1].dtype) {
@@ -365,4 +455,7 @@ static bool support(const loong_kernel_query_t *query,
     return cuda_support(query, 1u << 3 | 1u << 4 | 1u << 6, 1u << 2, reason);
 }
 
-CUDA_KERNEL_STATE(cross_entropy, support, workspace, prepare, destroy, run);
+/* It joins: computes, and needs the other ranks in between. */
+extern "C" const loong_kernel_t loongi_cross_entropy_cuda = {
+    "cross_entropy_cuda", "cross_entropy", "cuda", support, workspace, prepare,
+    destroy,              run,             false,  true};

@@ -245,6 +245,7 @@ static void test_layouts(void **state)
         "  bucket_bytes: 4096}\n",
         "parallel: {data_parallel_sharding: optim_grads_params,\n"
         "  bucket_bytes: 4096}\n",
+        "parallel: {tensor_model_parallel_size: 2}\n",
         "parallel: {pipeline_model_parallel_size: 2}\n",
         "parallel: {context_parallel_size: 2, cp_comm_type: p2p}\n",
         "parallel: {context_parallel_size: 2, cp_comm_type: all_gather}\n",

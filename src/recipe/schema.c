@@ -112,7 +112,7 @@ static const loong_recipe_key_t keys[] = {
     INT(M "max_window_layers", NULL, 0, 10000, SAME,
         "layers before this one attend fully"),
     REAL(M "softmax_scale", NULL, 0, 1e6, SAME,
-         "of attention scores; 1/sqrt(kv_channels) when not given"),
+         "of attention scores, above 0; 1/sqrt(kv_channels) when not given"),
     REAL(M "attention_dropout", NULL, 0, 0.999, SAME, "probability"),
     REAL(M "hidden_dropout", NULL, 0, 0.999, SAME, "probability"),
     REAL(M "embedding_dropout", NULL, 0, 0.999, SAME, "probability"),

@@ -148,21 +148,6 @@ static loong_val_t feed_forward(decoder_t *d, loong_val_t x, int index)
                               c->ffn_hidden_size, c->mlp_bias);
 }
 
-static double softmax_scale(const loong_decoder_config_t *c)
-{
-    const loong_rope_table_attr_t *r = &c->rope;
-    double scale = 1.0 / sqrt(c->kv_channels);
-    if (c->softmax_scale > 0.0) {
-        return c->softmax_scale;
-    }
-    if (c->kv_lora_rank > 0 && r->scaling == LOONG_ROPE_YARN &&
-        r->mscale_all_dim > 0.0 && r->factor > 1.0) {
-        double mscale = 0.1 * r->mscale_all_dim * log(r->factor) + 1.0;
-        scale *= mscale * mscale;
-    }
-    return scale;
-}
-
 static loong_val_t latent_attention(decoder_t *d, loong_val_t x, int index)
 {
     const loong_decoder_config_t *c = d->c;
@@ -176,7 +161,7 @@ static loong_val_t latent_attention(decoder_t *d, loong_val_t x, int index)
     latent.rope = c->qk_pos_emb_head_dim;
     latent.v_head_dim = c->v_head_dim;
     latent.max_seqlen = d->request->max_seqlen;
-    latent.scale = softmax_scale(c);
+    latent.scale = c->softmax_scale;
     latent.dropout = d->request->train ? c->attention_dropout : 0.0;
     latent.stream = stream_of(index, SITE_ATTENTION);
     latent.interleaved = c->rope_interleaved;
@@ -204,7 +189,7 @@ static loong_val_t head_attention(decoder_t *d, loong_val_t x, int index)
     attention.norm_eps = c->norm_eps;
     attention.window = index >= c->max_window_layers ? c->window_size : 0;
     attention.max_seqlen = d->request->max_seqlen;
-    attention.scale = softmax_scale(c);
+    attention.scale = c->softmax_scale;
     attention.dropout = d->request->train ? c->attention_dropout : 0.0;
     attention.stream = stream_of(index, SITE_ATTENTION);
     attention.interleaved = c->rope_interleaved;

@@ -56,8 +56,7 @@ typedef struct loong_decoder_config {
     bool tied; /* output matrix is the embedding */
     int64_t window_size;     /* 0: none */
     int max_window_layers;   /* layers before this one attend fully */
-    double softmax_scale; /* 0: 1 / sqrt(kv_channels), in latent attention
-                             with YaRN times its mscale squared */
+    double softmax_scale;
     double attention_dropout;
     double hidden_dropout;
     double embedding_dropout;

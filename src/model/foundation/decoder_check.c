@@ -4,6 +4,7 @@
  * others. */
 #include "decoder_check.h"
 
+#include <math.h>
 #include <string.h>
 
 static void want_positive(loong_problems_t *problems, const char *key,
@@ -293,6 +294,29 @@ static void check_norms(loong_problems_t *problems,
     }
 }
 
+/* Without the key: 1 / sqrt(kv_channels), in latent attention with YaRN times
+ * its mscale squared. */
+static void check_scale(loong_problems_t *problems, loong_decoder_config_t *c,
+                        const loong_pairs_t *pairs)
+{
+    const loong_rope_table_attr_t *r = &c->rope;
+    if (loongi_pairs_get(pairs, "softmax_scale") != NULL) {
+        if (!(c->softmax_scale > 0.0)) {
+            loongi_problems_add(problems,
+                                "softmax_scale: found %g, a positive number "
+                                "wanted; 1/sqrt(kv_channels) when not given",
+                                c->softmax_scale);
+        }
+        return;
+    }
+    c->softmax_scale = 1.0 / sqrt(c->kv_channels);
+    if (c->kv_lora_rank > 0 && r->scaling == LOONG_ROPE_YARN &&
+        r->mscale_all_dim > 0.0 && r->factor > 1.0) {
+        double mscale = 0.1 * r->mscale_all_dim * log(r->factor) + 1.0;
+        c->softmax_scale *= mscale * mscale;
+    }
+}
+
 void loongi_decoder_check(loong_problems_t *problems,
                           loong_decoder_config_t *config,
                           const loong_pairs_t *pairs)
@@ -301,5 +325,6 @@ void loongi_decoder_check(loong_problems_t *problems,
     check_sizes(problems, config);
     check_latent(problems, config, pairs);
     check_norms(problems, config);
+    check_scale(problems, config, pairs);
     check_experts(problems, config, pairs);
 }

@@ -3,7 +3,6 @@
  * From a recipe to a trainer that can run. */
 #include <omp.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "hf_config.h"
@@ -110,60 +109,6 @@ static void read_settings(loong_trainer_t *t)
 }
 
 /* ---- model --------------------------------------------------------------- */
-
-/* Same number or same text. */
-static bool same_value(const char *a, const char *b)
-{
-    char *end_a = NULL;
-    char *end_b = NULL;
-    double x = strtod(a, &end_a);
-    double y = strtod(b, &end_b);
-    bool numbers = end_a != a && *end_a == '\0' && end_b != b &&
-                   *end_b == '\0';
-    return numbers ? x == y : strcmp(a, b) == 0;
-}
-
-/* The recipe holds against config.json, but not silently. */
-static void tell_override(const loong_trainer_t *t, const char *path,
-                          const char *theirs, const char *dir)
-{
-    const char *ours = loong_recipe_text(t->recipe, path);
-    if (ours != NULL && !same_value(ours, theirs) &&
-        loong_comm_rank(t->comm) == 0) {
-        loongi_log(t->ctx, LOONG_LOG_WARN,
-                   "%s: %s in the recipe holds, %s/config.json means %s", path,
-                   ours, dir, theirs);
-    }
-}
-
-/* The config.json of a directory gives the keys that are not set so far. */
-static loong_status_t adopt_hf_keys(loong_trainer_t *t, const char *key)
-{
-    const char *dir = loong_recipe_text(t->recipe, key);
-    loong_pairs_t *pairs = NULL;
-    if (dir == NULL) {
-        return LOONG_OK;
-    }
-    loong_status_t read = loongi_hf_config_read(t->ctx, dir, &pairs);
-    if (read != LOONG_OK) {
-        loongi_error_note(t->ctx, "wanted by %s (%s)", key,
-                          loong_recipe_where(t->recipe, key));
-        return read;
-    }
-    loong_status_t status = LOONG_OK;
-    for (int64_t i = 0; i < pairs->count && status == LOONG_OK; i++) {
-        char path[256];
-        snprintf(path, sizeof(path), FOUNDATION ".%s", pairs->items[i].key);
-        if (!loong_recipe_is_set(t->recipe, path)) {
-            status = loong_recipe_set(t->recipe, path, pairs->items[i].value,
-                                      dir);
-        } else {
-            tell_override(t, path, pairs->items[i].value, dir);
-        }
-    }
-    loongi_pairs_destroy(&pairs);
-    return status;
-}
 
 bool loongi_fast_bf16(const loong_device_t *device)
 {
@@ -436,8 +381,8 @@ static loong_status_t plan(loong_trainer_t *t)
     loong_component_params_t model;
     loong_launch_t launch;
     memset(&model, 0, sizeof(model));
-    LOONG_TRY(adopt_hf_keys(t, "model.from_hf"));
-    LOONG_TRY(adopt_hf_keys(t, "init.from_hf"));
+    LOONG_TRY(loongi_trainer_adopt_hf(t, "model.from_hf"));
+    LOONG_TRY(loongi_trainer_adopt_hf(t, "init.from_hf"));
     if (t->evaluate_only) {
         LOONG_TRY(complete_for_evaluation(t));
     } else if (t->plan_only) {

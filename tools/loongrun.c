@@ -15,6 +15,7 @@
 #include "loong/register.h"
 #include "loong/trainer.h"
 #include "loongrun_banner.h"
+#include "loongrun_bus.h"
 #include "loongrun_doctor.h"
 #include "loongrun_screen.h"
 #include "tool_configs.h"
@@ -268,6 +269,7 @@ static int work(loong_context_t *ctx, const options_t *o, screen_t *screen)
     loong_comm_t **comm = &screen->comm;
     int agreed = 0;
     loong_launch_detect(&launch);
+    bus_install();
     loong_status_t loaded = loong_recipe_load(ctx, o->recipe, &params, &recipe);
     loong_status_t status = loong_signals_install(ctx);
     if (status == LOONG_OK) {

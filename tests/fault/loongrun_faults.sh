@@ -215,18 +215,20 @@ else
     echo "no user namespaces here: full disk only as a size limit"
 fi
 
-# start NAME: a long job with a checkpoint after each step
+# start NAME ARGUMENTS...: a long job with a checkpoint after each step
 start() {
-    rm -rf "$1"
+    local name=$1
+    shift
+    rm -rf "$name"
     timeout -k 5 60 "$mpirun" --oversubscribe -n 2 "$build/loongrun" \
-        recipe.yaml checkpoint.save="$1" checkpoint.save_interval=1 \
-        train.train_iters=1000000 >out 2>err &
+        recipe.yaml checkpoint.save="$name" checkpoint.save_interval=1 \
+        train.train_iters=1000000 "$@" >out 2>err &
     job=$!
     for _ in $(seq 200); do
-        [ ! -e "$1/latest" ] || return
+        [ ! -e "$name/latest" ] || return
         sleep 0.05
     done
-    failed "$1: no checkpoint within 10 s"
+    failed "$name: no checkpoint within 10 s"
 }
 
 worker() { # RANK: the process that mpirun's child watches over
@@ -259,6 +261,13 @@ last=$(cat killed/latest)
 two 0 "resumed from killed/$last" checkpoint.save=killed checkpoint.load=auto \
     train.train_iters=$((10#${last#step_} + 2))
 ! compgen -G 'killed/.tmp_step_*' >/dev/null || failed "a half save was left"
+
+# a data set that is truncated while it is read
+cp text.idx cut.idx && cp text.bin cut.bin
+start cutting "data.train=[{path: cut}]"
+: >cut.bin
+finish 4 "truncated while training" "/cut.bin' could not be read where it is" \
+    "truncated while in use" "was killed by signal 7"
 
 # one rank dies, is stopped, cannot read, has a gradient that is no number
 two 4 "lost: rank 1 was killed by signal 9|, step 2) " \

@@ -5,6 +5,8 @@
 
 #include <dnnl.h>
 #include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
 
 loong_isa_t loongi_isa(void)
 {
@@ -22,6 +24,31 @@ loong_isa_t loongi_isa(void)
         }
     }
     return LOONG_ISA_LEVEL_base;
+}
+
+bool loongi_isa_limit(const char **value_p)
+{
+    static const struct {
+        const char *name;
+        unsigned isa;
+    } limits[] = {{"SSE41", dnnl_cpu_isa_sse41},
+                  {"AVX", dnnl_cpu_isa_avx},
+                  {"AVX2", dnnl_cpu_isa_avx2},
+                  {"AVX2_VNNI", dnnl_cpu_isa_avx2_vnni},
+                  {"AVX512_CORE", dnnl_cpu_isa_avx512_core},
+                  {"AVX512_CORE_VNNI", dnnl_cpu_isa_avx512_core_vnni},
+                  {"AVX512_CORE_BF16", dnnl_cpu_isa_avx512_core_bf16},
+                  {"AVX512_CORE_AMX", dnnl_cpu_isa_avx512_core_amx}};
+    unsigned have = (unsigned)dnnl_get_effective_cpu_isa();
+    const char *value = getenv("ONEDNN_MAX_CPU_ISA");
+    *value_p = value;
+    bool known = value == NULL || value[0] == '\0' ||
+                 strcmp(value, "ALL") == 0 || strcmp(value, "DEFAULT") == 0;
+    for (size_t i = 0; i < sizeof(limits) / sizeof(limits[0]) && !known; i++) {
+        known = strcmp(limits[i].name, value) == 0 &&
+                (have & ~limits[i].isa) == 0;
+    }
+    return known;
 }
 
 const char *loongi_isa_name(loong_isa_t level)

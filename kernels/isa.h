@@ -24,6 +24,11 @@ typedef enum loong_isa {
  * oneDNN, so that one setting serves both). */
 loong_isa_t loongi_isa(void);
 
+/* False when ONEDNN_MAX_CPU_ISA is set to what limits nothing here though its
+ * name says otherwise: no name that oneDNN knows. *value_p is what it is set
+ * to, NULL when it is not. */
+bool loongi_isa_limit(const char **value_p);
+
 const char *loongi_isa_name(loong_isa_t level);
 
 /* False, with the reason, when this processor is below the level. */

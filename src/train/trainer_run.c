@@ -6,6 +6,7 @@
 
 #include "loong/launch.h"
 #include "loong/moe.h"
+#include "isa.h"
 #include "peers.h"
 #include "timeline.h"
 #include "trainer_impl.h"
@@ -182,6 +183,13 @@ static void describe_precision(loong_trainer_t *t)
                            loong_recipe_text(t->recipe, path));
     }
     loongi_text_printf(&t->text, "\n");
+    const char *limit = NULL;
+    if (!loongi_isa_limit(&limit)) {
+        loongi_log(t->ctx, LOONG_LOG_WARN,
+                   "ONEDNN_MAX_CPU_ISA is %s: not a level that oneDNN knows "
+                   "(SSE41, AVX2, AVX512_CORE, AVX512_CORE_BF16, ...), so it "
+                   "limits nothing", limit);
+    }
 }
 
 /* The first grouped product of a layer's experts here; NULL: none. */

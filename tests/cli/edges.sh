@@ -64,6 +64,13 @@ E2
 expect 0 "num_attention_heads: 4 in the recipe holds, new/config.json means 2" \
     "$build/loongrun" hf.yaml model.foundation.num_attention_heads=4 \
     model.foundation.kv_channels=4 model.foundation.num_query_groups=4
+expect 0 "rope_scaling.type: linear in the recipe holds, new/config.json means" \
+    "$build/loongrun" hf.yaml +model.foundation.rope_scaling.type=linear \
+    +model.foundation.rope_scaling.factor=2
+expect 0 "ONEDNN_MAX_CPU_ISA is BOGUS: not a level that oneDNN knows" \
+    env ONEDNN_MAX_CPU_ISA=BOGUS "$build/loongrun" hf.yaml
+expect 2 "softmax_scale: found 0, a positive number wanted" \
+    "$build/loongrun" hf.yaml +model.foundation.softmax_scale=0
 
 # lengths and splits that leave nothing
 expect 2 "train.train_tokens: 10, less than a sample" \

@@ -20,9 +20,12 @@ static const char help_text[] =
     "  --documents N     show the head of the first N documents (default: 3)\n"
     "  --tokenizer FILE  show them as text: tokenizer.json, or 'bytes'\n"
     "  --validate        read every token: range of ids, entropy, mask\n"
-    "  --vocab-size N    ids must be below N (default: of the tokenizer)\n";
+    "  --vocab-size N    ids must be below N (default: of the tokenizer,\n"
+    "                    else 100000000)\n";
 
-enum { CHUNK = 1 << 16, BUCKETS = 64, HEAD = 64, MAX_ID = INT32_MAX };
+/* MOST_IDS: of a vocabulary, as model.foundation.vocab_size has it. */
+enum { CHUNK = 1 << 16, BUCKETS = 64, HEAD = 64, MAX_ID = INT32_MAX,
+       MOST_IDS = 100000000 };
 
 typedef struct options {
     const char *tokenizer;
@@ -115,33 +118,22 @@ static loong_status_t print_head(loong_context_t *ctx,
     return LOONG_OK;
 }
 
-/* Counts of ids; grows with the largest id seen. */
+/* Counts of ids below the vocabulary's size; memory only where there are
+ * some. */
 typedef struct census {
     int64_t *count;
-    int64_t size;
+    int64_t size; /* the largest id seen, and 1 */
     int64_t learned;
     int64_t tokens;
 } census_t;
 
-static bool count_ids(census_t *c, const int32_t *ids, int64_t n)
+static void count_ids(census_t *c, const int32_t *ids, int64_t n)
 {
     for (int64_t i = 0; i < n; i++) {
-        if (ids[i] >= c->size) {
-            int64_t size = (int64_t)ids[i] * 2 + 1024;
-            int64_t *grown =
-                realloc(c->count, (size_t)size * sizeof(*c->count));
-            if (grown == NULL) {
-                return false;
-            }
-            memset(grown + c->size, 0,
-                   (size_t)(size - c->size) * sizeof(*grown));
-            c->count = grown;
-            c->size = size;
-        }
         c->count[ids[i]]++;
+        c->size = ids[i] >= c->size ? ids[i] + 1 : c->size;
     }
     c->tokens += n;
-    return true;
 }
 
 static loong_status_t read_everything(const loong_dataset_t *ds,
@@ -163,9 +155,7 @@ static loong_status_t read_everything(const loong_dataset_t *ds,
         for (int64_t i = 0; i < n; i++) {
             census->learned += mask[i];
         }
-        if (!count_ids(census, ids, n)) {
-            return LOONG_ERR_MEMORY;
-        }
+        count_ids(census, ids, n);
     }
     return LOONG_OK;
 }
@@ -196,10 +186,12 @@ static void print_census(const census_t *c, bool has_mask)
 
 static loong_status_t validate(const loong_dataset_t *ds, int64_t vocab_size)
 {
-    census_t census = {NULL, 0, 0, 0};
+    census_t census = {calloc((size_t)vocab_size, sizeof(int64_t)), 0, 0, 0};
     loong_dataset_info_t info;
     loong_dataset_get_info(ds, &info);
-    loong_status_t status = read_everything(ds, vocab_size, &census);
+    loong_status_t status = census.count == NULL
+                                ? LOONG_ERR_MEMORY
+                                : read_everything(ds, vocab_size, &census);
     if (status == LOONG_OK && info.tokens > 0) {
         print_census(&census, info.has_mask);
     }
@@ -230,7 +222,7 @@ static loong_status_t print_all(loong_context_t *ctx, const options_t *o,
     }
     int64_t vocab_size = o->vocab_size;
     if (vocab_size == 0) {
-        vocab_size = tokenizer != NULL ? tokenizer->vocab_size : MAX_ID;
+        vocab_size = tokenizer != NULL ? tokenizer->vocab_size : MOST_IDS;
     }
     return o->validate ? validate(ds, vocab_size) : LOONG_OK;
 }

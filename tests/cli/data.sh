@@ -30,6 +30,13 @@ expect 0 "2 documents, 28 tokens (uint16) from 2 files" \
 expect 0 "document 1 (12 tokens): second one\\n" \
     "$tool" inspect --tokenizer bytes set
 expect 0 "ids: 10 to 256, 15 different" "$tool" inspect --validate set
+# one id, 2000000000: named, and no memory for as many counts
+printf 'MMIDIDX\0\0\1\0\0\0\0\0\0\0\4\1\0\0\0\0\0\0\0' >huge.idx
+printf '\2\0\0\0\0\0\0\0\1\0\0\0\0\0\0\0\0\0\0\0' >>huge.idx
+printf '\0\0\0\0\0\0\0\0\1\0\0\0\0\0\0\0' >>huge.idx
+printf '\0\224\065\167' >huge.bin
+expect 1 "value 2000000000, allowed is 0 to 99999999" \
+    "$tool" inspect --validate huge
 expect 1 "value 256, allowed is 0 to 255" \
     "$tool" inspect --validate --vocab-size 256 set
 expect 1 "lines.jsonl:1: no key 'text'; keys are: 'body'" index lines.jsonl

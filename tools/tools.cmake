@@ -11,8 +11,9 @@ add_custom_target(loong_commit BYPRODUCTS ${PROJECT_BINARY_DIR}/loong_commit.h
   COMMAND ${CMAKE_COMMAND} -DSOURCE=${PROJECT_SOURCE_DIR}
   -DOUT=${PROJECT_BINARY_DIR}/loong_commit.h
   -P ${PROJECT_SOURCE_DIR}/cmake/LoongCommit.cmake)
-add_executable(loongrun tools/loongrun.c tools/loongrun_banner.c
+set(LOONGRUN_SOURCES tools/loongrun.c tools/loongrun_banner.c
   tools/loongrun_bus.c tools/loongrun_doctor.c tools/loongrun_screen.c)
+add_executable(loongrun ${LOONGRUN_SOURCES})
 add_dependencies(loongrun loong_commit)
 set_source_files_properties(tools/loongrun_banner.c PROPERTIES
   INCLUDE_DIRECTORIES ${PROJECT_BINARY_DIR})

@@ -87,8 +87,7 @@ endfunction()
 loong_cuda_sim_test(NAME cuda_device LABELS sim
   SOURCES ${cudasim}/test_device.c)
 # loongrun on this device: processes that have one each.
-add_executable(loongrun_cudasim tools/loongrun.c tools/loongrun_banner.c
-  tools/loongrun_doctor.c tools/loongrun_screen.c
+add_executable(loongrun_cudasim ${LOONGRUN_SOURCES}
   $<TARGET_OBJECTS:loong_cuda_sim>)
 add_dependencies(loongrun_cudasim loong_commit)
 target_link_libraries(loongrun_cudasim PRIVATE loong_all cudasim)

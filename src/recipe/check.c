@@ -112,68 +112,12 @@ static void problem(check_t *c, const place_t *at, const char *fmt, ...)
     }
 }
 
-int64_t loongi_recipe_count_keys(const loong_recipe_t *r)
-{
-    return loong_recipe_num_keys() + r->params.num_keys;
-}
-
-const loong_recipe_key_t *loongi_recipe_key_at(const loong_recipe_t *r,
-                                               int64_t i)
-{
-    int64_t builtin = loong_recipe_num_keys();
-    return i < builtin ? loong_recipe_key(i) : &r->params.keys[i - builtin];
-}
-
-/* "a[3].b" -> "a[].b" */
-static void generic_path(const char *path, char generic[PATH_SIZE])
-{
-    size_t n = 0;
-    bool inside = false;
-    for (; *path != '\0' && n + 1 < PATH_SIZE; path++) {
-        inside = inside && *path != ']';
-        if (!inside) {
-            generic[n++] = *path;
-        }
-        inside = inside || *path == '[';
-    }
-    generic[n] = '\0';
-}
-
-const loong_recipe_key_t *loongi_recipe_find(const loong_recipe_t *recipe,
-                                             const char *path)
-{
-    char generic[PATH_SIZE];
-    generic_path(path, generic);
-    for (int64_t i = 0; i < loongi_recipe_count_keys(recipe); i++) {
-        if (strcmp(loongi_recipe_key_at(recipe, i)->path, generic) == 0) {
-            return loongi_recipe_key_at(recipe, i);
-        }
-    }
-    return NULL;
-}
-
-bool loongi_recipe_is_branch(const loong_recipe_t *r, const char *path,
-                             const char *separator)
-{
-    char generic[PATH_SIZE];
-    generic_path(path, generic);
-    size_t n = strlen(generic);
-    for (int64_t i = 0; i < loongi_recipe_count_keys(r); i++) {
-        const char *key = loongi_recipe_key_at(r, i)->path;
-        if (strncmp(key, generic, n) == 0 &&
-            strncmp(key + n, separator, strlen(separator)) == 0) {
-            return true;
-        }
-    }
-    return false;
-}
-
 const loong_recipe_key_t *loongi_recipe_nearest(const loong_recipe_t *recipe,
                                                 const char *path)
 {
     char generic[PATH_SIZE];
     const loong_recipe_key_t *nearest = NULL;
-    generic_path(path, generic);
+    loongi_recipe_generic_path(path, generic);
     const char *mine = strrchr(generic, '.');
     mine = mine != NULL ? mine + 1 : generic;
     /* A short name is near to everything. */

@@ -318,6 +318,9 @@ static loong_status_t create(loong_context_t *ctx,
     if (status == LOONG_OK) {
         status = loongi_arena_alloc(r->arena, sizeof(*r->status), &r->status);
     }
+    if (status == LOONG_OK) {
+        status = loongi_recipe_sort_keys(r);
+    }
     if (status != LOONG_OK) {
         loong_recipe_destroy(&r);
         return status;

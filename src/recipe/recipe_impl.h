@@ -16,6 +16,7 @@ struct loong_recipe {
     loong_context_t *ctx;
     loong_arena_t *arena;
     loong_recipe_params_t params;
+    const loong_recipe_key_t **sorted; /* all keys, by path */
     loong_tree_t *root;
     loong_text_t printed;
     loong_status_t *status; /* of reading; apart, as readers see a const */
@@ -25,6 +26,12 @@ struct loong_recipe {
 int64_t loongi_recipe_count_keys(const loong_recipe_t *recipe);
 const loong_recipe_key_t *loongi_recipe_key_at(const loong_recipe_t *recipe,
                                                int64_t index);
+
+LOONG_NODISCARD loong_status_t loongi_recipe_sort_keys(loong_recipe_t *recipe);
+
+/* "a[3].b" -> "a[].b" */
+void loongi_recipe_generic_path(const char *path,
+                                char generic[LOONG_RECIPE_PATH]);
 
 /* The key that is likest to a path; NULL when none is near. */
 const loong_recipe_key_t *loongi_recipe_nearest(const loong_recipe_t *recipe,

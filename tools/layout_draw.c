@@ -23,7 +23,7 @@ static const axis_t axes[] = {
     {"cp", "parallel.context_parallel_size", LAYOUT_RANKS, "1 2 3 4"},
     {"cp_comm", "parallel.cp_comm_type", LAYOUT_FREE, NULL},
     {"a2a,p2p", "parallel.hierarchical_context_parallel_sizes", LAYOUT_FREE,
-     "null null [2,2] [1,3] [2,1]"},
+     "null [2,2] [1,3] [2,1]"},
     {"ep", "parallel.expert_model_parallel_size", LAYOUT_FREE, "1 1 2 4"},
     {"etp", "parallel.expert_tensor_parallel_size", LAYOUT_FREE, "1 1 2"},
     {"dispatch", "parallel.moe_token_dispatcher_type", LAYOUT_FREE, NULL},
@@ -32,7 +32,7 @@ static const axis_t axes[] = {
     {"cut", "parallel.pipeline_model_parallel_layout", LAYOUT_FREE, NULL},
     {"sp", "parallel.sequence_parallel", LAYOUT_FREE, "false true"},
     {"products", "parallel.tp_comm_overlap", LAYOUT_FREE,
-     "false false true"},
+     "false true"},
     {"schedule", "schedule", LAYOUT_FREE, NULL},
     {"pairs", "parallel.overlap_moe_expert_parallel_comm", LAYOUT_FREE,
      "false true"},
@@ -47,6 +47,17 @@ static const axis_t axes[] = {
 };
 _Static_assert(sizeof(axes) / sizeof(axes[0]) == LAYOUT_AXES,
                "LAYOUT_AXES is their number");
+
+/* An axis that is drawn only where an earlier one has this value; elsewhere it
+ * has its first. */
+static const struct {
+    const char *label;
+    const char *with;
+    const char *value;
+} only[] = {
+    {"a2a,p2p", "cp_comm", "a2a+p2p"},
+    {"products", "sp", "true"},
+};
 
 layout_draws_t layout_draws(uint64_t seed, int max_ranks, int64_t layers)
 {
@@ -71,6 +82,25 @@ bool layout_pin(layout_draws_t *d, const char *override)
         }
     }
     return false;
+}
+
+static const char *value_at(const layout_t *layout, const char *label)
+{
+    int i = 0;
+    while (strcmp(axes[i].label, label) != 0) {
+        i++;
+    }
+    return layout->value[i];
+}
+
+static bool drawn(const layout_t *layout, const axis_t *axis)
+{
+    for (size_t i = 0; i < sizeof(only) / sizeof(only[0]); i++) {
+        if (strcmp(only[i].label, axis->label) == 0) {
+            return strcmp(value_at(layout, only[i].with), only[i].value) == 0;
+        }
+    }
+    return true;
 }
 
 static int draw(const layout_draws_t *d, int axis, int count)
@@ -115,7 +145,9 @@ void layout_draw(layout_draws_t *d, layout_t *layout)
             const char *values = d->pinned[i][0] != '\0'
                                      ? d->pinned[i]
                                      : values_of(d, &axes[i]);
-            word(values, draw(d, i, word(values, -1, value)), value);
+            int count = word(values, -1, value);
+            word(values, drawn(layout, &axes[i]) ? draw(d, i, count) : 0,
+                 value);
             unit *= axes[i].role == LAYOUT_RANKS ? atoi(value) : 1;
         }
     } while (unit > d->max_ranks);

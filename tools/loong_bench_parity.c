@@ -306,10 +306,14 @@ static loong_status_t make_data(bench_t *b)
     int64_t length = loong_recipe_int(r, "data.seq_length");
     int64_t batch = loong_recipe_int(r, "train.global_batch_size");
     int64_t layers = loong_recipe_int(r, "model.foundation.num_layers");
-    b->replay = loong_recipe_is_set(r, "model.foundation.num_experts") &&
-                strcmp(b->o->type->name, "fp64") != 0;
+    bool experts = loong_recipe_is_set(r, "model.foundation.num_experts");
+    b->replay = experts && strcmp(b->o->type->name, "fp64") != 0;
     loong_recipe_destroy(&r);
     b->draws = layout_draws(b->o->seed, b->o->max_ranks, layers);
+    if (!experts) {
+        layout_pin(&b->draws, "parallel.expert_model_parallel_size=1");
+        layout_pin(&b->draws, "parallel.expert_tensor_parallel_size=1");
+    }
     LOONG_CHECK(b->ctx, vocab > 1 && length > 0 && batch > 0,
                 LOONG_ERR_CONFIG,
                 "%s: model.foundation.vocab_size (2 or more), data.seq_length "

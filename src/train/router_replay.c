@@ -48,6 +48,7 @@ struct loong_router_replay {
     uint32_t *crc; /* of the ids of each sample */
     int64_t first, rows;
     uint16_t *cells; /* of these rows, in one layer */
+    int32_t *indices;
 };
 
 /* ---- header -------------------------------------------------------------- */
@@ -269,8 +270,11 @@ static loong_status_t create(loong_trainer_t *t, loong_router_replay_t *r)
                             "routing", &r->keys));
     LOONG_TRY(loongi_calloc(t->ctx, (size_t)r->micro_batch_size,
                             sizeof(*r->crc), "routing", &r->crc));
-    return loongi_calloc(t->ctx, (size_t)(tokens * c->facts.router_topk),
-                         sizeof(*r->cells), "routing", &r->cells);
+    size_t choices = (size_t)(tokens * c->facts.router_topk);
+    LOONG_TRY(loongi_calloc(t->ctx, choices, sizeof(*r->cells), "routing",
+                            &r->cells));
+    return loongi_calloc(t->ctx, choices, sizeof(*r->indices), "routing",
+                         &r->indices);
 }
 
 loong_status_t loongi_router_replay_open(loong_trainer_t *t)
@@ -315,6 +319,7 @@ void loongi_router_replay_close(loong_trainer_t *t)
     loongi_free(t->ctx, r->keys);
     loongi_free(t->ctx, r->crc);
     loongi_free(t->ctx, r->cells);
+    loongi_free(t->ctx, r->indices);
     loongi_free(t->ctx, r);
     t->router_replay = NULL;
 }
@@ -424,9 +429,13 @@ static loong_status_t check_token(const loong_router_replay_t *r,
     return LOONG_OK;
 }
 
-/* Reads a layer's choices; into `indices` [rows, k] when that is wanted. */
-static loong_status_t read_layer(const loong_router_replay_t *r, int layer,
-                                 int32_t *indices)
+static size_t layer_bytes(const loong_router_replay_t *r)
+{
+    return (size_t)(r->rows * r->array.topk) * sizeof(*r->indices);
+}
+
+/* Reads a layer's choices into `indices` [rows, k]. */
+static loong_status_t read_layer(const loong_router_replay_t *r, int layer)
 {
     run_t run = {0, 0, 0, 0};
     int64_t k = r->array.topk;
@@ -437,21 +446,20 @@ static loong_status_t read_layer(const loong_router_replay_t *r, int layer,
         for (int64_t i = 0; i < run.count; i++) {
             LOONG_TRY(check_token(r, &run, i, layer));
         }
-        for (int64_t i = 0; indices != NULL && i < run.count * k; i++) {
-            indices[run.row * k + i] = r->cells[i] - 1;
+        for (int64_t i = 0; i < run.count * k; i++) {
+            r->indices[run.row * k + i] = r->cells[i] - 1;
         }
     }
     return LOONG_OK;
 }
 
-static loong_status_t write_layer(const loong_router_replay_t *r, int layer,
-                                  const int32_t *indices)
+static loong_status_t write_layer(const loong_router_replay_t *r, int layer)
 {
     run_t run = {0, 0, 0, 0};
     int64_t k = r->array.topk;
     while (next_run(r, &run)) {
         for (int64_t i = 0; i < run.count * k; i++) {
-            r->cells[i] = (uint16_t)(indices[run.row * k + i] + 1);
+            r->cells[i] = (uint16_t)(r->indices[run.row * k + i] + 1);
         }
         LOONG_TRY(loongi_file_pwrite(r->ctx, r->fd, r->path, r->cells,
                                      (size_t)(run.count * k * CELL),
@@ -460,17 +468,21 @@ static loong_status_t write_layer(const loong_router_replay_t *r, int layer,
     return LOONG_OK;
 }
 
-/* All layers of a stage; NULL: of all stages, without a place for them. */
+/* All layers of a stage, to where its router takes them; NULL: of all stages,
+ * to nowhere. */
 static loong_status_t read_layers(const loong_router_replay_t *r,
                                   const loong_stage_t *stage,
                                   const loong_run_t *run)
 {
     for (int i = 0; i < r->num_routed; i++) {
         const routed_t *at = &r->routed[i];
-        if (stage == NULL || at->stage == stage) {
-            LOONG_TRY(read_layer(
-                r, at->layer,
-                run != NULL ? loongi_run_port(run, at->port) : NULL));
+        if (stage != NULL && at->stage != stage) {
+            continue;
+        }
+        LOONG_TRY(read_layer(r, at->layer));
+        if (run != NULL) {
+            LOONG_TRY(loongi_run_write(run, at->port->operand, r->indices,
+                                       layer_bytes(r)));
         }
     }
     return LOONG_OK;
@@ -519,8 +531,9 @@ loong_status_t loongi_router_replay_take(const loong_trainer_t *t,
     for (int i = 0; i < r->num_routed; i++) {
         const routed_t *at = &r->routed[i];
         if (at->stage == stage) {
-            LOONG_TRY(write_layer(r, at->layer,
-                                  loongi_run_port(run, at->port)));
+            LOONG_TRY(loongi_run_read(run, at->port->operand, r->indices,
+                                      layer_bytes(r), "recorded routing"));
+            LOONG_TRY(write_layer(r, at->layer));
         }
     }
     return LOONG_OK;

@@ -172,14 +172,9 @@ loong_status_t loongi_stage_prepare(loong_stage_t *stage)
     return LOONG_OK;
 }
 
-void *loongi_run_port(const loong_run_t *run, const loong_port_t *port)
-{
-    return run->base[port->operand.base] + port->operand.offset;
-}
-
 void *loongi_stage_port(const loong_stage_t *stage, const loong_port_t *port)
 {
-    return loongi_run_port(&stage->run, port);
+    return stage->run.base[port->operand.base] + port->operand.offset;
 }
 
 loong_status_t loongi_stage_execute(loong_stage_t *stage,

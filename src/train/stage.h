@@ -120,9 +120,7 @@ void loongi_stage_kept_rows(const loong_stage_t *stage,
                             const loong_param_place_t *place, int64_t *row_p,
                             int64_t *rows_p);
 
-/* The address of a port in bound bases, in the device's memory; in slot 0 of a
- * stage. */
-void *loongi_run_port(const loong_run_t *run, const loong_port_t *port);
+/* The address of a port in slot 0, in the device's memory. */
 void *loongi_stage_port(const loong_stage_t *stage, const loong_port_t *port);
 
 /* Runs one program of a chunk in slot 0. */

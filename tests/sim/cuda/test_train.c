@@ -20,6 +20,7 @@ enum { VOCAB = 61, STEPS = 4 };
 typedef struct job {
     const char *device;
     const char *extra; /* lines of the recipe */
+    const char *model; /* more of its keys */
     const char *dtype;
     int ranks;
     int steps;
@@ -90,7 +91,7 @@ static loong_status_t run_rank(loong_context_t *ctx, loong_comm_t *comm,
              "    ffn_hidden_size: 24, num_attention_heads: 2,\n"
              "    num_query_groups: 1, kv_channels: 8, vocab_size: %d,\n"
              "    make_vocab_size_divisible_by: 8, activation: swiglu,\n"
-             "    max_position_embeddings: 64}\n"
+             "    max_position_embeddings: 64%s}\n"
              "precision: {params_dtype: %s}\n"
              "data:\n"
              "  seq_length: 8\n"
@@ -100,7 +101,8 @@ static loong_status_t run_rank(loong_context_t *ctx, loong_comm_t *comm,
              "optimizer: {lr: 1e-2, lr_warmup_iters: 2,\n"
              "  lr_decay_iters: 4}\n"
              "%s",
-             job->device, VOCAB, job->dtype, dir, job->steps, job->extra);
+             job->device, VOCAB, job->model, job->dtype, dir, job->steps,
+             job->extra);
     LOONG_TRY(loong_register_builtin(ctx));
     LOONG_TRY(loong_recipe_parse(ctx, "test", text, NULL, &recipe));
     loong_trainer_params_t params = {.comm = comm, .recipe = recipe,
@@ -143,6 +145,7 @@ static job_t make_job(const char *device, const char *dtype)
     job.device = device;
     job.dtype = dtype;
     job.extra = "";
+    job.model = "";
     job.ranks = 1;
     job.steps = STEPS;
     return job;
@@ -263,6 +266,41 @@ static void test_layouts(void **state)
     }
 }
 
+/* The routing that one device records is another's. */
+static void test_replay(void **state)
+{
+    (void)state;
+    char extra[3][400];
+    char path[2][300];
+    char *bytes[2];
+    size_t size[2];
+    job_t job[3];
+    loong_context_t *ctx = test_context();
+    static const char *const files[] = {"record_file: %s/cpu", "replay_file: "
+                                        "%s/cpu", "record_file: %s/cuda"};
+    for (int i = 0; i < 3; i++) {
+        char file[330];
+        snprintf(file, sizeof(file), files[i], dir);
+        snprintf(extra[i], sizeof(extra[i]), "router_replay: {%s}\n", file);
+        job[i] = make_job(i > 0 ? "cuda" : "cpu", "fp32");
+        job[i].model = ", num_experts: 4, moe_ffn_hidden_size: 12";
+        job[i].extra = extra[i];
+        cudasim_seed((uint64_t)i + 1);
+        train(&job[i]);
+        compare(&job[0], &job[i], 64.0 * 0x1p-24);
+    }
+    for (int i = 0; i < 2; i++) {
+        snprintf(path[i], sizeof(path[i]), "%s/%s", dir,
+                 i > 0 ? "cuda" : "cpu");
+        assert_ok(ctx, loongi_file_read(ctx, path[i], &bytes[i], &size[i]));
+    }
+    assert_int_equal(size[0], size[1]);
+    assert_memory_equal(bytes[0], bytes[1], size[0]);
+    loongi_free(ctx, bytes[0]);
+    loongi_free(ctx, bytes[1]);
+    test_context_end(&ctx);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -271,6 +309,7 @@ int main(void)
         cmocka_unit_test(test_ahead),
         cmocka_unit_test(test_checkpoints),
         cmocka_unit_test(test_layouts),
+        cmocka_unit_test(test_replay),
     };
     return cmocka_run_group_tests(tests, make_data, remove_data);
 }

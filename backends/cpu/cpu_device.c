@@ -39,7 +39,8 @@ static size_t mapped_bytes(size_t bytes)
 }
 
 /* Anonymous pages are zero, and are taken when they are first touched, 2 MiB
- * at a time: 4 KiB faults cost seven times as much. */
+ * at a time: 4 KiB faults cost seven times as much. The end that does not fill
+ * a huge page stays in small ones: what is held is what was asked for. */
 static loong_status_t cpu_alloc(loong_context_t *ctx, void *data, size_t bytes,
                                 const char *what, void **ptr_p)
 {
@@ -54,7 +55,7 @@ static loong_status_t cpu_alloc(loong_context_t *ctx, void *data, size_t bytes,
         munmap(map, skip);
     }
     munmap(map + skip + size, HUGE_PAGE - skip);
-    madvise(map + skip, size, MADV_HUGEPAGE);
+    madvise(map + skip, bytes / HUGE_PAGE * HUGE_PAGE, MADV_HUGEPAGE);
     *ptr_p = map + skip;
     return LOONG_OK;
 }

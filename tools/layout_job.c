@@ -131,7 +131,11 @@ static loong_status_t plan(loong_context_t *ctx, loong_comm_t *comm,
                                      .recipe = recipe,
                                      .plan_only = true,
                                      .plan_ranks = shared->job->ranks};
-    loong_status_t status = loong_trainer_create(ctx, &params, &trainer);
+    /* Most impossible draws end here: the trainer would look for others. */
+    loong_status_t status = loong_recipe_check(recipe, shared->job->ranks);
+    if (status == LOONG_OK) {
+        status = loong_trainer_create(ctx, &params, &trainer);
+    }
     loong_trainer_destroy(&trainer);
     loong_recipe_destroy(&recipe);
     return status;

@@ -111,7 +111,9 @@ target_include_directories(test_cuda_golden PRIVATE
   ${PROJECT_SOURCE_DIR}/tests/golden)
 loong_cuda_sim_test(NAME cuda_nccl LABELS sim SOURCES ${cudasim}/test_nccl.c)
 loong_cuda_sim_test(NAME cuda_train LABELS sim
-  SOURCES ${cudasim}/test_train.c)
+  SOURCES ${cudasim}/test_train.c ${cudasim}/train_run.c)
+loong_cuda_sim_test(NAME cuda_experts LABELS sim
+  SOURCES ${cudasim}/test_experts.c ${cudasim}/train_run.c)
 foreach(name ${LOONG_CUDA_OP_TESTS})
   loong_cuda_sim_test(NAME cuda_op_${name} LABELS "sim;ops" SOURCES
     ${PROJECT_SOURCE_DIR}/tests/ops/test_${name}.c ${LOONG_OP_TEST_SOURCES})

@@ -1,0 +1,150 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "train_run.h"
+
+#include <math.h>
+#include <stdlib.h>
+
+#include "file.h"
+#include "loong/dataset.h"
+#include "loong/register.h"
+
+static char dir[256];
+
+const char *train_dir(void)
+{
+    return dir;
+}
+
+int make_data(void **state)
+{
+    loong_context_t *ctx = test_context();
+    char prefix[300];
+    (void)state;
+    snprintf(dir, sizeof(dir), "/tmp/loong_cuda_train_XXXXXX");
+    assert_non_null(mkdtemp(dir));
+    snprintf(prefix, sizeof(prefix), "%s/data", dir);
+    loong_dataset_writer_params_t params = {prefix, LOONG_U16, false};
+    loong_dataset_writer_t *writer = NULL;
+    assert_ok(ctx, loong_dataset_writer_create(ctx, &params, &writer));
+    for (int d = 0; d < 12; d++) {
+        int32_t ids[64];
+        for (int i = 0; i < 64; i++) {
+            ids[i] = (d * 7 + i * 5 + i * i * 3) % VOCAB;
+        }
+        assert_ok(ctx, loong_dataset_writer_add(writer, ids, NULL, 64));
+        assert_ok(ctx, loong_dataset_writer_end_document(writer));
+    }
+    assert_ok(ctx, loong_dataset_writer_commit(writer));
+    loong_dataset_writer_destroy(&writer);
+    test_context_end(&ctx);
+    return 0;
+}
+
+int remove_data(void **state)
+{
+    loong_context_t *ctx = test_context();
+    (void)state;
+    assert_ok(ctx, loongi_dir_remove(ctx, dir));
+    test_context_end(&ctx);
+    return 0;
+}
+
+static void note(void *user, const loong_trainer_progress_t *now)
+{
+    job_t *job = user;
+    loong_trainer_state_t s = loong_trainer_get_state(job->trainer);
+    assert_true(now->step >= 1 && now->step <= STEPS);
+    job->loss[now->step] = s.loss;
+    job->norm[now->step] = s.grad_norm;
+    job->waits[now->step] = loong_device_waits(job->trainer->device);
+}
+
+static loong_status_t run_rank(loong_context_t *ctx, loong_comm_t *comm,
+                               void *user)
+{
+    char text[2048];
+    job_t *job = user;
+    loong_recipe_t *recipe = NULL;
+    loong_trainer_t *trainer = NULL;
+    snprintf(text, sizeof(text),
+             "seed: 11\n"
+             "device: %s\n"
+             "model:\n"
+             "  foundation: {family: qwen3, num_layers: 2, hidden_size: 16,\n"
+             "    ffn_hidden_size: 24, num_attention_heads: 2,\n"
+             "    num_query_groups: 1, kv_channels: 8, vocab_size: %d,\n"
+             "    make_vocab_size_divisible_by: 8, activation: swiglu,\n"
+             "    max_position_embeddings: 64%s}\n"
+             "precision: {params_dtype: %s}\n"
+             "data:\n"
+             "  seq_length: 8\n"
+             "  train: [{path: %s/data}]\n"
+             "train: {micro_batch_size: 1, global_batch_size: 2,\n"
+             "  train_iters: %d}\n"
+             "optimizer: {lr: 1e-2, lr_warmup_iters: 2,\n"
+             "  lr_decay_iters: 4}\n"
+             "%s",
+             job->device, VOCAB, job->model, job->dtype, dir, job->steps,
+             job->extra);
+    LOONG_TRY(loong_register_builtin(ctx));
+    LOONG_TRY(loong_recipe_parse(ctx, "test", text, NULL, &recipe));
+    loong_trainer_params_t params = {.comm = comm, .recipe = recipe,
+                                     .progress = note,
+                                     .progress_user = job};
+    loong_status_t status = loong_trainer_create(ctx, &params, &trainer);
+    if (status == LOONG_OK) { /* which need not measure its products */
+        trainer->report.gemm_gflops = 1.0;
+        job->trainer = loong_comm_rank(comm) == 0 ? trainer : job->trainer;
+        status = loong_trainer_run(trainer);
+    }
+    loong_trainer_destroy(&trainer);
+    loong_recipe_destroy(&recipe);
+    return status;
+}
+
+static loong_status_t try_train(loong_context_t *ctx, job_t *job)
+{
+    loong_threads_params_t params = {0};
+    params.size = job->ranks;
+    params.comm.timeout = 60.0;
+    cudasim_devices(job->ranks, (size_t)64 << 20);
+    return loong_threads_run(ctx, &params, run_rank, job);
+}
+
+void train(job_t *job)
+{
+    loong_context_t *ctx = test_context();
+    assert_ok(ctx, try_train(ctx, job));
+    test_context_end(&ctx);
+    assert_string_equal(cudasim_report(), "");
+    assert_int_equal(cudasim_alive(), 0);
+    cudasim_reset();
+}
+
+job_t make_job(const char *device, const char *dtype)
+{
+    job_t job;
+    memset(&job, 0, sizeof(job));
+    job.device = device;
+    job.dtype = dtype;
+    job.extra = "";
+    job.model = "";
+    job.ranks = 1;
+    job.steps = STEPS;
+    return job;
+}
+
+/* Sums of tens of products of one type in other orders. */
+void compare(const job_t *a, const job_t *b, double bound)
+{
+    for (int i = 1; i <= a->steps; i++) {
+        if (fabs(a->loss[i] - b->loss[i]) > bound * a->loss[i] ||
+            fabs(a->norm[i] - b->norm[i]) > bound * a->norm[i]) {
+            print_error("step %d: loss %.9g and %.9g, norm %.9g and %.9g\n",
+                        i, a->loss[i], b->loss[i], a->norm[i], b->norm[i]);
+        }
+        assert_true(a->loss[i] > 0.0 && a->norm[i] > 0.0);
+        assert_true(fabs(a->loss[i] - b->loss[i]) <= bound * a->loss[i]);
+        assert_true(fabs(a->norm[i] - b->norm[i]) <= bound * a->norm[i]);
+    }
+}

@@ -1,0 +1,39 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * A training of a small model on simulated devices, or the processor. */
+#ifndef LOONG_TEST_SIM_TRAIN_RUN_H
+#define LOONG_TEST_SIM_TRAIN_RUN_H
+
+#include "test.h"
+
+#include "cudasim.h"
+#include "trainer_impl.h"
+
+enum { VOCAB = 61, STEPS = 4 };
+
+typedef struct job {
+    const char *device;
+    const char *extra; /* lines of the recipe */
+    const char *model; /* more of its keys */
+    const char *dtype;
+    int ranks;
+    int steps;
+    double loss[STEPS + 1];
+    double norm[STEPS + 1];
+    uint64_t waits[STEPS + 1];
+    loong_trainer_t *trainer; /* of rank 0 */
+} job_t;
+
+/* One rank, all steps. */
+job_t make_job(const char *device, const char *dtype);
+/* With job->ranks threads, a device each; nothing is left behind on these. */
+void train(job_t *job);
+/* Losses and norms are equal but for `bound`, relative. */
+void compare(const job_t *a, const job_t *b, double bound);
+
+/* Where the data lie, and what else a test writes. */
+const char *train_dir(void);
+int make_data(void **state);
+int remove_data(void **state);
+
+#endif

@@ -26,8 +26,8 @@ endif()
 set(cudasim ${PROJECT_SOURCE_DIR}/tests/sim/cuda)
 
 add_library(cudasim SHARED ${cudasim}/engine.cc ${cudasim}/memory.cc
-  ${cudasim}/stream.cc ${cudasim}/runtime.cc ${cudasim}/blaslt.cc
-  ${cudasim}/tensor.cc ${cudasim}/nccl.cc)
+  ${cudasim}/stream.cc ${cudasim}/graph.cc ${cudasim}/runtime.cc
+  ${cudasim}/blaslt.cc ${cudasim}/tensor.cc ${cudasim}/nccl.cc)
 target_include_directories(cudasim PUBLIC ${cudasim}/include ${cudasim})
 target_include_directories(cudasim PRIVATE ${PROJECT_SOURCE_DIR}/backends/nccl)
 target_link_libraries(cudasim PRIVATE Threads::Threads)
@@ -60,6 +60,9 @@ endfunction()
 loong_test(NAME cudasim LABELS sim SOURCES ${cudasim}/test_cudasim.c)
 cudasim_device_code(test_cudasim ${cudasim}/proof.cu)
 target_link_libraries(test_cudasim PRIVATE cudasim)
+loong_test(NAME cudasim_capture LABELS sim SOURCES ${cudasim}/test_capture.c)
+cudasim_device_code(test_cudasim_capture ${cudasim}/proof.cu)
+target_link_libraries(test_cudasim_capture PRIVATE cudasim)
 
 # The backend and its kernels, for tests.
 add_library(loong_cuda_sim OBJECT ${LOONG_CUDA_SOURCES})

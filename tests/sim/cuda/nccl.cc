@@ -326,20 +326,20 @@ static cudaError_t advance(std::vector<op_t> &ops)
 static ncclResult_t submit()
 {
     std::lock_guard<std::recursive_mutex> guard(sim.mutex);
-    auto ops = std::make_shared<std::vector<op_t>>(group);
+    const std::vector<op_t> ops = group;
     group.clear();
-    if (ops->empty()) {
+    if (ops.empty()) {
         return ncclSuccess;
     }
     if (enter("nccl") != cudaSuccess) {
         return ncclUnhandledCudaError;
     }
-    CUstream_st *s = stream_of(ops->front().stream);
+    CUstream_st *s = stream_of(ops.front().stream);
     if (!known(s)) {
         report("NCCL: unknown stream");
         return ncclInvalidArgument;
     }
-    for (const op_t &o : *ops) {
+    for (const op_t &o : ops) {
         size_t size = size_of(o.type);
         size_t n = o.kind == ALL_GATHER ? o.count * (size_t)o.comm->size
                                         : o.count;
@@ -349,8 +349,11 @@ static ncclResult_t submit()
             return ncclInvalidArgument;
         }
     }
-    ops->front().comm->under_way++;
-    enqueue_again(s, [ops] { return advance(*ops); });
+    enqueue_again(s, [ops]() -> std::function<cudaError_t()> {
+        auto own = std::make_shared<std::vector<op_t>>(ops);
+        own->front().comm->under_way++;
+        return [own] { return advance(*own); };
+    });
     return ncclSuccess;
 }
 

@@ -50,6 +50,10 @@ extern "C" cudaError_t cudaMemcpyAsync(void *dst, const void *src,
     if (error != cudaSuccess) {
         return error;
     }
+    NEED((!pageable(src) && !pageable(dst)) || !is_captured(s) ||
+             !breaks_capture(s),
+         cudaErrorStreamCaptureUnsupported,
+         "cudaMemcpyAsync: ordinary host memory, on a captured stream");
     if (pageable(src)) { // is taken at once
         std::string bytes(static_cast<const char *>(src), size);
         enqueue(s, [=] { return copy(dst, bytes.data(), size); });
@@ -165,26 +169,26 @@ static cudaError_t give(const char *name, kind_t kind, void *ptr)
 
 extern "C" cudaError_t cudaMalloc(void **ptr, size_t size)
 {
-    ENTER("cudaMalloc");
+    ENTER_IDLE("cudaMalloc");
     return take("cudaMalloc", DEVICE, ptr, size);
 }
 
 extern "C" cudaError_t cudaFree(void *ptr)
 {
-    ENTER("cudaFree");
+    ENTER_IDLE("cudaFree");
     drain_all();
     return give("cudaFree", DEVICE, ptr);
 }
 
 extern "C" cudaError_t cudaMallocHost(void **ptr, size_t size)
 {
-    ENTER("cudaMallocHost");
+    ENTER_IDLE("cudaMallocHost");
     return take("cudaMallocHost", PINNED, ptr, size);
 }
 
 extern "C" cudaError_t cudaFreeHost(void *ptr)
 {
-    ENTER("cudaFreeHost");
+    ENTER_IDLE("cudaFreeHost");
     drain_all();
     return give("cudaFreeHost", PINNED, ptr);
 }
@@ -193,7 +197,7 @@ extern "C" cudaError_t cudaFreeHost(void *ptr)
 extern "C" cudaError_t cudaMallocAsync(void **ptr, size_t size,
                                        cudaStream_t stream)
 {
-    ENTER("cudaMallocAsync");
+    ENTER_IDLE("cudaMallocAsync");
     NEED(known(stream_of(stream)), cudaErrorInvalidResourceHandle,
          "unknown stream");
     return take("cudaMallocAsync", POOLED, ptr, size);
@@ -201,7 +205,7 @@ extern "C" cudaError_t cudaMallocAsync(void **ptr, size_t size,
 
 extern "C" cudaError_t cudaFreeAsync(void *ptr, cudaStream_t stream)
 {
-    ENTER("cudaFreeAsync");
+    ENTER_IDLE("cudaFreeAsync");
     NEED(is_device(ptr) && range_ok(ptr, 0), cudaErrorInvalidValue,
          "cudaFreeAsync: %s is no live allocation", where((uintptr_t)ptr));
     enqueue(stream_of(stream), [=] {
@@ -256,7 +260,8 @@ extern "C" cudaError_t cudaMemGetInfo(size_t *available, size_t *total)
 {
     ENTER("cudaMemGetInfo");
     *total = sim.bytes;
-    *available = sim.bytes - used_bytes(current_device);
+    *available = sim.bytes - used_bytes(current_device) -
+                 graph_bytes(current_device);
     return cudaSuccess;
 }
 

@@ -1,16 +1,19 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * State of the simulated runtime and what its calls share: stream.cc keeps the
- * queues, runtime.cc holds the other calls. */
+ * queues, graph.cc what is captured, runtime.cc holds the other calls. */
 #ifndef CUDASIM_SIM_H
 #define CUDASIM_SIM_H
 
 #include <functional>
 #include <list>
 #include <map>
+#include <memory>
 #include <mutex>
 #include <set>
 #include <string>
+#include <thread>
+#include <vector>
 
 #include "impl.h"
 
@@ -23,12 +26,32 @@ struct piece_t {
     bool again = false; // cudaErrorNotReady: to be tried once more
 };
 
+// Makes what is run, once for each time that it is.
+typedef std::function<std::function<cudaError_t()>()> maker_t;
+
+struct node_t {
+    maker_t make;
+    std::set<size_t> needs; // other nodes
+    bool again; // as of a piece
+};
+
+struct capture_t {
+    CUstream_st *origin;
+    std::thread::id thread;
+    CUgraph_st *graph;
+    bool broken; // something forbidden was called
+};
+
 struct sim_t {
     std::recursive_mutex mutex;
     std::list<CUstream_st *> streams;
     std::set<CUevent_st *> events;
     std::map<const void *, size_t> shared; // limits of kernels
     std::set<std::pair<int, int>> peers[2]; // of pools: [1]
+    std::map<uint64_t, capture_t> captures; // under way
+    uint64_t last_capture;
+    std::set<CUgraph_st *> graphs;
+    std::set<CUgraphExec_st *> execs;
     uint64_t chance;
     uint64_t turns; // pieces run, the device's clock
     double pace;
@@ -56,12 +79,25 @@ bool known(CUstream_st *s);
 void enqueue(CUstream_st *s, std::function<cudaError_t()> run,
              CUevent_st *recorded = nullptr);
 // A piece that needs others who are not here.
-void enqueue_again(CUstream_st *s, std::function<cudaError_t()> run);
+void enqueue_again(CUstream_st *s, const maker_t &make);
 void step_any(); // some stream's next piece
 /* Runs s until its first `count` pieces are done, and of others only what they
  * wait for. */
 void drain(CUstream_st *s, size_t count);
 void drain_all();
+
+/* ---- graph.cc ------------------------------------------------------------ */
+bool is_captured(const CUstream_st *s);
+/* The capture of a stream, or of this thread, comes to nothing; false: there
+ * is none. */
+bool breaks_capture(const CUstream_st *s);
+/* True: nothing is to be queued, s is captured. */
+bool keep(CUstream_st *s, const maker_t &make, bool again);
+void keep_record(CUevent_st *event, const CUstream_st *s);
+cudaError_t keep_wait(CUstream_st *s, const CUevent_st *event);
+size_t graph_bytes(int device);
+void forget_graphs();
+int64_t alive_graphs();
 
 } // namespace cudasim
 
@@ -70,6 +106,8 @@ struct CUstream_st {
     int device;
     bool blocking;
     bool null; // the default stream of a device
+    uint64_t capture = 0; // 0: none
+    std::set<size_t> tail = {}; // what the next captured piece comes behind
 };
 
 struct CUevent_st {
@@ -78,6 +116,17 @@ struct CUevent_st {
     uint64_t reached;
     uint64_t when; // in turns
     bool timed;
+    uint64_t capture = 0; // of its last record; 0: none
+    std::set<size_t> tail = {};
+};
+
+struct CUgraph_st {
+    std::vector<cudasim::node_t> nodes;
+};
+
+struct CUgraphExec_st {
+    std::shared_ptr<std::vector<cudasim::node_t>> nodes;
+    int device;
 };
 
 /* Every call begins with this. */
@@ -95,5 +144,12 @@ struct CUevent_st {
             return cudasim::fail(error_);                                     \
         }                                                                     \
     } while (0)
+
+/* A call that no thread makes that captures. */
+#define ENTER_IDLE(name_)                                                     \
+    ENTER(name_)                                                              \
+    NEED(!cudasim::breaks_capture(nullptr),                                   \
+         cudaErrorStreamCaptureUnsupported,                                   \
+         name_ " while a stream is captured")
 
 #endif

@@ -117,6 +117,23 @@ extern "C" const char *cudaGetErrorName(cudaError_t error)
         return "cudaErrorPeerAccessAlreadyEnabled";
     case cudaErrorMisalignedAddress: return "cudaErrorMisalignedAddress";
     case cudaErrorLaunchFailure: return "cudaErrorLaunchFailure";
+    case cudaErrorIllegalState: return "cudaErrorIllegalState";
+    case cudaErrorStreamCaptureUnsupported:
+        return "cudaErrorStreamCaptureUnsupported";
+    case cudaErrorStreamCaptureInvalidated:
+        return "cudaErrorStreamCaptureInvalidated";
+    case cudaErrorStreamCaptureMerge: return "cudaErrorStreamCaptureMerge";
+    case cudaErrorStreamCaptureUnmatched:
+        return "cudaErrorStreamCaptureUnmatched";
+    case cudaErrorStreamCaptureUnjoined:
+        return "cudaErrorStreamCaptureUnjoined";
+    case cudaErrorStreamCaptureIsolation:
+        return "cudaErrorStreamCaptureIsolation";
+    case cudaErrorStreamCaptureImplicit:
+        return "cudaErrorStreamCaptureImplicit";
+    case cudaErrorCapturedEvent: return "cudaErrorCapturedEvent";
+    case cudaErrorStreamCaptureWrongThread:
+        return "cudaErrorStreamCaptureWrongThread";
     }
     return "unknown error";
 }
@@ -277,15 +294,20 @@ bool cudasim::known(CUstream_st *s)
 void cudasim::enqueue(CUstream_st *s, std::function<cudaError_t()> run,
                       CUevent_st *recorded)
 {
+    if (recorded == nullptr && keep(s, [=] { return run; }, false)) {
+        return;
+    }
     drain_blocking(s);
     s->queue.push_back({run, recorded, 0, false});
     progress();
 }
 
-void cudasim::enqueue_again(CUstream_st *s, std::function<cudaError_t()> run)
+void cudasim::enqueue_again(CUstream_st *s, const maker_t &make)
 {
-    s->queue.push_back({run, nullptr, 0, true});
-    progress();
+    if (!keep(s, make, true)) {
+        s->queue.push_back({make(), nullptr, 0, true});
+        progress();
+    }
 }
 
 // ---- kernels ----------------------------------------------------------------
@@ -359,7 +381,7 @@ extern "C" cudaError_t cudaStreamCreateWithFlags(cudaStream_t *stream,
 
 extern "C" cudaError_t cudaStreamDestroy(cudaStream_t stream)
 {
-    ENTER("cudaStreamDestroy");
+    ENTER_IDLE("cudaStreamDestroy");
     NEED(known(stream), cudaErrorInvalidResourceHandle, "unknown stream");
     drain(stream, stream->queue.size());
     sim.streams.remove(stream);
@@ -372,7 +394,7 @@ extern "C" cudaError_t cudaStreamDestroy(cudaStream_t stream)
 
 extern "C" cudaError_t cudaStreamSynchronize(cudaStream_t stream)
 {
-    ENTER("cudaStreamSynchronize");
+    ENTER_IDLE("cudaStreamSynchronize");
     CUstream_st *s = stream_of(stream);
     NEED(known(s), cudaErrorInvalidResourceHandle, "unknown stream");
     drain_blocking(s);
@@ -382,7 +404,7 @@ extern "C" cudaError_t cudaStreamSynchronize(cudaStream_t stream)
 
 extern "C" cudaError_t cudaStreamQuery(cudaStream_t stream)
 {
-    ENTER("cudaStreamQuery");
+    ENTER_IDLE("cudaStreamQuery");
     CUstream_st *s = stream_of(stream);
     NEED(known(s), cudaErrorInvalidResourceHandle, "unknown stream");
     return s->queue.empty() ? cudaSuccess : cudaErrorNotReady;
@@ -390,7 +412,7 @@ extern "C" cudaError_t cudaStreamQuery(cudaStream_t stream)
 
 extern "C" cudaError_t cudaDeviceSynchronize(void)
 {
-    ENTER("cudaDeviceSynchronize");
+    ENTER_IDLE("cudaDeviceSynchronize");
     drain_all();
     return fail(sim.sticky);
 }
@@ -407,7 +429,7 @@ extern "C" cudaError_t cudaEventCreateWithFlags(cudaEvent_t *event,
 
 extern "C" cudaError_t cudaEventDestroy(cudaEvent_t event)
 {
-    ENTER("cudaEventDestroy");
+    ENTER_IDLE("cudaEventDestroy");
     NEED(sim.events.count(event) > 0, cudaErrorInvalidResourceHandle,
          "unknown event");
     drain_all();
@@ -422,6 +444,10 @@ extern "C" cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream)
     CUstream_st *s = stream_of(stream);
     NEED(sim.events.count(event) > 0 && known(s),
          cudaErrorInvalidResourceHandle, "unknown event or stream");
+    keep_record(event, s);
+    if (is_captured(s)) {
+        return cudaSuccess;
+    }
     uint64_t version = ++event->recorded;
     event->stream = s;
     enqueue(s, [=] {
@@ -440,6 +466,9 @@ extern "C" cudaError_t cudaStreamWaitEvent(cudaStream_t stream,
     CUstream_st *s = stream_of(stream);
     NEED(sim.events.count(event) > 0 && known(s) && flags == 0,
          cudaErrorInvalidResourceHandle, "unknown event, stream or flag");
+    if (is_captured(s) || event->capture != 0) {
+        return fail(keep_wait(s, event));
+    }
     if (event->reached < event->recorded) {
         s->queue.push_back({nullptr, event, event->recorded, false});
     }
@@ -448,9 +477,11 @@ extern "C" cudaError_t cudaStreamWaitEvent(cudaStream_t stream,
 
 extern "C" cudaError_t cudaEventQuery(cudaEvent_t event)
 {
-    ENTER("cudaEventQuery");
+    ENTER_IDLE("cudaEventQuery");
     NEED(sim.events.count(event) > 0, cudaErrorInvalidResourceHandle,
          "unknown event");
+    NEED(event->capture == 0, cudaErrorCapturedEvent,
+         "cudaEventQuery of what was captured");
     if (event->reached < event->recorded) { // who asks again and again waits
         nudge(event->stream);
         return fail(sim.sticky) != cudaSuccess ? sim.sticky
@@ -461,9 +492,11 @@ extern "C" cudaError_t cudaEventQuery(cudaEvent_t event)
 
 extern "C" cudaError_t cudaEventSynchronize(cudaEvent_t event)
 {
-    ENTER("cudaEventSynchronize");
+    ENTER_IDLE("cudaEventSynchronize");
     NEED(sim.events.count(event) > 0, cudaErrorInvalidResourceHandle,
          "unknown event");
+    NEED(event->capture == 0, cudaErrorCapturedEvent,
+         "cudaEventSynchronize with what was captured");
     while (event->reached < event->recorded) {
         drain(event->stream, 1);
     }
@@ -516,6 +549,7 @@ extern "C" void cudasim_reset(void)
     }
     sim.events.clear();
     sim.streams.clear();
+    forget_graphs();
     sim.peers[0].clear();
     sim.peers[1].clear();
     sim.shared.clear();
@@ -528,7 +562,8 @@ extern "C" void cudasim_reset(void)
 
 extern "C" int64_t cudasim_alive(void)
 {
-    int64_t count = alive_ranges() + (int64_t)sim.events.size();
+    int64_t count =
+        alive_ranges() + (int64_t)sim.events.size() + alive_graphs();
     for (const CUstream_st *s : sim.streams) {
         count += !s->null;
     }

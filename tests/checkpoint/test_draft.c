@@ -12,10 +12,11 @@
 #include "loong/checkpoint.h"
 #include "safetensors.h"
 #include "test.h"
+#include "test_dir.h"
 
 #define FIXTURES LOONG_SOURCE_DIR "/tests/golden/fixtures"
 
-static char dir[] = "/tmp/loong_draft_XXXXXX";
+TEST_DIR(dir)
 
 static const struct {
     const char *word;  /* of the family's name; "a.b" is b below a */
@@ -376,21 +377,6 @@ static void renamed_tensors_are_found(void **state)
 {
     (void)state;
     assert_true(measure(6, 20) >= 0.95);
-}
-
-static int make_dir(void **state)
-{
-    (void)state;
-    return mkdtemp(dir) == NULL;
-}
-
-static int remove_dir(void **state)
-{
-    (void)state;
-    loong_context_t *ctx = test_context();
-    assert_ok(ctx, loongi_dir_remove(ctx, dir));
-    test_context_end(&ctx);
-    return 0;
 }
 
 int main(int argc, char **argv)

@@ -9,10 +9,11 @@
 #include "hf_map_file.h"
 #include "unit/memory_source.h"
 #include "test.h"
+#include "test_dir.h"
 
 #define FIXTURES LOONG_SOURCE_DIR "/tests/golden/fixtures"
 
-static char dir[] = "/tmp/loong_names_XXXXXX";
+TEST_DIR(dir)
 
 static const char *in_dir(const char *name)
 {
@@ -521,21 +522,6 @@ static void fp8_is_multiplied_out(void **state)
                  LOONG_ERR_MISMATCH,
                  "missing: model.layers.0.self_attn.q_proj.weight_scale_inv");
     test_context_end(&ctx);
-}
-
-static int make_dir(void **state)
-{
-    (void)state;
-    return mkdtemp(dir) == NULL;
-}
-
-static int remove_dir(void **state)
-{
-    (void)state;
-    loong_context_t *ctx = test_context();
-    assert_ok(ctx, loongi_dir_remove(ctx, dir));
-    test_context_end(&ctx);
-    return 0;
 }
 
 int main(void)

@@ -7,10 +7,11 @@
 
 #include "file.h"
 #include "test.h"
+#include "test_dir.h"
 
 #define FIXTURES LOONG_SOURCE_DIR "/tests/golden/fixtures"
 
-static char dir[] = "/tmp/loong_ckpt_XXXXXX";
+TEST_DIR(dir)
 static const char *program;
 static char output[1 << 16];
 
@@ -165,21 +166,6 @@ static void errors_have_codes(void **state)
     assert_run("diff " FIXTURES "/gpt2_tied %/none", 66, "none");
     assert_run("diff " FIXTURES "/gpt2_tied " FIXTURES "/gpt2_untied", 1,
                "model activation: gelu_tanh and gelu");
-}
-
-static int make_dir(void **state)
-{
-    (void)state;
-    return mkdtemp(dir) == NULL;
-}
-
-static int remove_dir(void **state)
-{
-    (void)state;
-    loong_context_t *ctx = test_context();
-    assert_ok(ctx, loongi_dir_remove(ctx, dir));
-    test_context_end(&ctx);
-    return 0;
 }
 
 int main(int argc, char **argv)

@@ -12,10 +12,11 @@
 #include "loong/trainer.h"
 #include "safetensors.h"
 #include "test.h"
+#include "test_dir.h"
 
 #define FIXTURES LOONG_SOURCE_DIR "/tests/golden/fixtures"
 
-static char root[] = "from_hf_test.XXXXXX";
+TEST_DIR(root)
 
 typedef struct place {
     loong_context_t *ctx;
@@ -167,21 +168,6 @@ static void no_model(void **state)
     }
 }
 
-static int set_up(void **state)
-{
-    (void)state;
-    return mkdtemp(root) == NULL;
-}
-
-static int tear_down(void **state)
-{
-    (void)state;
-    loong_context_t *ctx = test_context();
-    assert_ok(ctx, loongi_dir_remove(ctx, root));
-    test_context_end(&ctx);
-    return 0;
-}
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -189,5 +175,5 @@ int main(void)
         cmocka_unit_test(refusals),
         cmocka_unit_test(no_model),
     };
-    return cmocka_run_group_tests(tests, set_up, tear_down);
+    return cmocka_run_group_tests(tests, make_dir, remove_dir);
 }

@@ -5,11 +5,12 @@
 #include "file.h"
 #include "loong/recipe.h"
 #include "test.h"
+#include "test_dir.h"
 
 #define CONFIGS LOONG_SOURCE_DIR "/configs"
 #define M "model.foundation."
 
-static char root[] = "recipe_model_test.XXXXXX";
+TEST_DIR(root)
 
 /* A recipe with up to three overrides. */
 typedef struct made {
@@ -189,21 +190,6 @@ static void test_mistakes(void **state)
     }
 }
 
-static int set_up(void **state)
-{
-    (void)state;
-    return mkdtemp(root) == NULL;
-}
-
-static int tear_down(void **state)
-{
-    (void)state;
-    loong_context_t *ctx = test_context();
-    assert_ok(ctx, loongi_dir_remove(ctx, root));
-    test_context_end(&ctx);
-    return 0;
-}
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -211,5 +197,5 @@ int main(void)
         cmocka_unit_test(test_another), cmocka_unit_test(test_files),
         cmocka_unit_test(test_mistakes),
     };
-    return cmocka_run_group_tests(tests, set_up, tear_down);
+    return cmocka_run_group_tests(tests, make_dir, remove_dir);
 }

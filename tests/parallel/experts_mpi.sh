@@ -2,28 +2,14 @@
 # SPDX-License-Identifier: Apache-2.0
 # usage: experts_mpi.sh BUILD SOURCE MPIRUN: experts on four processes, by both
 # dispatchers: losses of one process, sampled texts and checkpoints of each other.
-set -eu
-build=$1
-source=$2
-mpirun=$3
-place=$(mktemp -d)
-trap 'rm -rf "$place"' EXIT
-cd "$place"
-export OMP_NUM_THREADS=1 GOMP_SPINCOUNT=10000
+. "$(dirname "$(readlink -f "$0")")/ranks.sh"
 
-fail() {
-    echo "$1"
-    tail -n 30 "$place"/*.out "$place"/*.err
-    exit 1
-}
-
-# ranks N NAME ARGUMENTS...: loongrun on N ranks, into NAME.out and NAME.err
-ranks() {
+# train N NAME KEYS...: the recipe on N ranks, saved in NAME.ckpt
+train() {
     local n=$1 name=$2
     shift 2
-    timeout -k 5 100 "$mpirun" --oversubscribe -n "$n" "$build/loongrun" \
-        recipe.yaml "checkpoint.save=$name.ckpt" "log.dir=$name.log" "$@" \
-        >"$name.out" 2>"$name.err" || fail "exit $?: loongrun $*"
+    ranks "$n" "$name" recipe.yaml "checkpoint.save=$name.ckpt" \
+        "log.dir=$name.log" "$@"
 }
 
 # Losses and gradient norms, nine digits each.
@@ -31,8 +17,6 @@ losses() {
     grep -oE '"(loss|grad_norm)": ?[^,]*' "$1.log/metrics.jsonl"
 }
 
-"$build/loong-data" index --tokenizer bytes --append-eod --quiet \
-    --suffixes .md --output-prefix text "$source/docs" >/dev/null
 cat >recipe.yaml <<'YAML'
 model:
   foundation:
@@ -62,10 +46,10 @@ YAML
 
 ep=parallel.expert_model_parallel_size
 dispatch=parallel.moe_token_dispatcher_type
-ranks 1 one
-ranks 4 gather $ep=4 --profile gather.json
-ranks 4 exchange $ep=4 $dispatch=alltoall --profile exchange.json
-ranks 4 mixed $ep=2 $dispatch=alltoall \
+train 1 one
+train 4 gather $ep=4 --profile gather.json
+train 4 exchange $ep=4 $dispatch=alltoall --profile exchange.json
+train 4 mixed $ep=2 $dispatch=alltoall \
     parallel.tensor_model_parallel_size=2 parallel.sequence_parallel=true
 [ "$(losses one | wc -l)" -ge 12 ] || fail "no losses"
 for name in gather exchange mixed; do

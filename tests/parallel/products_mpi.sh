@@ -3,32 +3,15 @@
 # usage: products_mpi.sh BUILD SOURCE MPIRUN: products rank by rank on processes:
 # the checkpoint of the products as they are, the steps that --explain tells,
 # and what --profile says of the shifts.
-set -eu
-build=$1
-source=$2
-mpirun=$3
-place=$(mktemp -d)
-trap 'rm -rf "$place"' EXIT
-cd "$place"
-export OMP_NUM_THREADS=1 GOMP_SPINCOUNT=10000
+. "$(dirname "$(readlink -f "$0")")/ranks.sh"
 
-fail() {
-    echo "$1"
-    tail -n 30 "$place"/*.out "$place"/*.err
-    exit 1
-}
-
-# ranks N NAME ARGUMENTS...: loongrun on N ranks, into NAME.out and NAME.err
-ranks() {
+# train N NAME KEYS...: the recipe on N ranks, saved in NAME.ckpt
+train() {
     local n=$1 name=$2
     shift 2
-    timeout -k 5 100 "$mpirun" --oversubscribe -n "$n" "$build/loongrun" \
-        recipe.yaml "checkpoint.save=$name.ckpt" "$@" \
-        >"$name.out" 2>"$name.err" || fail "exit $?: loongrun $*"
+    ranks "$n" "$name" recipe.yaml "checkpoint.save=$name.ckpt" "$@"
 }
 
-"$build/loong-data" index --tokenizer bytes --append-eod --quiet \
-    --suffixes .md --output-prefix text "$source/docs" >/dev/null
 cat >recipe.yaml <<'YAML'
 model:
   foundation:
@@ -55,8 +38,8 @@ YAML
 tp=parallel.tensor_model_parallel_size
 rows=parallel.tp_comm_overlap=true
 for n in 2 3; do
-    ranks $n all$n $tp=$n
-    ranks $n rows$n $tp=$n $rows --profile rows$n.json
+    train $n all$n $tp=$n
+    train $n rows$n $tp=$n $rows --profile rows$n.json
     "$build/loong-ckpt" diff all$n.ckpt rows$n.ckpt >diff.out 2>diff.err ||
         fail "$n ranks: other parameters: $(cat diff.out)"
 done

@@ -3,36 +3,13 @@
 # usage: sharded.sh BUILD SOURCE MPIRUN: a run on two ranks under every level of
 # sharding: the same training, evaluations, sampled texts and exported model;
 # any of them goes on from what another saved.
-set -eu
-build=$1
-source=$2
-mpirun=$3
-place=$(mktemp -d)
-trap 'rm -rf "$place"' EXIT
-cd "$place"
-export OMP_NUM_THREADS=1 GOMP_SPINCOUNT=10000
-
-fail() {
-    echo "$1"
-    tail -n 30 "$place"/*.out "$place"/*.err
-    exit 1
-}
-
-# ranks N NAME ARGUMENTS...: loongrun on N ranks, into NAME.out and NAME.err
-ranks() {
-    local n=$1 name=$2
-    shift 2
-    timeout -k 5 100 "$mpirun" --oversubscribe -n "$n" "$build/loongrun" "$@" \
-        >"$name.out" 2>"$name.err" || fail "exit $?: loongrun $*"
-}
+. "$(dirname "$(readlink -f "$0")")/ranks.sh"
 
 # What a run said of its losses and texts, without times.
 said() {
     grep -E "eval docs|^sample" "$1.out" | sed -E 's/ tokens \|.*//'
 }
 
-"$build/loong-data" index --tokenizer bytes --append-eod --quiet \
-    --suffixes .md --output-prefix text "$source/docs" >/dev/null
 cat >recipe.yaml <<'YAML'
 model:
   foundation:

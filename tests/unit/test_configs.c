@@ -10,8 +10,9 @@
 #include "loong/recipe.h"
 #include "loong/register.h"
 #include "test.h"
+#include "test_dir.h"
 
-static char root[] = "configs_test.XXXXXX";
+TEST_DIR(root)
 
 static loong_status_t collect(void *user, const char *key, const char *value)
 {
@@ -164,21 +165,6 @@ static void test_recipes(void **state)
     test_context_end(&ctx);
 }
 
-static int set_up(void **state)
-{
-    (void)state;
-    return mkdtemp(root) == NULL;
-}
-
-static int tear_down(void **state)
-{
-    (void)state;
-    loong_context_t *ctx = test_context();
-    assert_ok(ctx, loongi_dir_remove(ctx, root));
-    test_context_end(&ctx);
-    return 0;
-}
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -186,5 +172,5 @@ int main(void)
         cmocka_unit_test(test_defaults),
         cmocka_unit_test(test_recipes),
     };
-    return cmocka_run_group_tests(tests, set_up, tear_down);
+    return cmocka_run_group_tests(tests, make_dir, remove_dir);
 }

@@ -12,10 +12,11 @@
 #include "safetensors.h"
 #include "memory_source.h"
 #include "test.h"
+#include "test_dir.h"
 
 #define FIXTURES LOONG_SOURCE_DIR "/tests/golden/fixtures"
 
-static char dir[] = "/tmp/loong_hf_XXXXXX";
+TEST_DIR(dir)
 
 static const char *in_dir(const char *name)
 {
@@ -521,21 +522,6 @@ static void memory_runs_out(void **state)
         test_context_end(&ctx);
         assert_true(n < 100000);
     }
-}
-
-static int make_dir(void **state)
-{
-    (void)state;
-    return mkdtemp(dir) == NULL;
-}
-
-static int remove_dir(void **state)
-{
-    (void)state;
-    loong_context_t *ctx = test_context();
-    assert_ok(ctx, loongi_dir_remove(ctx, dir));
-    test_context_end(&ctx);
-    return 0;
 }
 
 int main(void)

@@ -9,10 +9,11 @@
 #include "hf_config.h"
 #include "json.h"
 #include "test.h"
+#include "test_dir.h"
 
 #define FIELDS LOONG_SOURCE_DIR "/tests/golden/fields.json"
 
-static char dir[] = "/tmp/loong_fields_XXXXXX";
+TEST_DIR(dir)
 
 static void add_members(loong_text_t *text, const loong_json_t *object,
                         const loong_json_t *without)
@@ -136,21 +137,6 @@ static void nothing_is_passed_over(void **state)
     }
     loongi_json_destroy(&families);
     test_context_end(&ctx);
-}
-
-static int make_dir(void **state)
-{
-    (void)state;
-    return mkdtemp(dir) == NULL;
-}
-
-static int remove_dir(void **state)
-{
-    (void)state;
-    loong_context_t *ctx = test_context();
-    assert_ok(ctx, loongi_dir_remove(ctx, dir));
-    test_context_end(&ctx);
-    return 0;
 }
 
 int main(void)

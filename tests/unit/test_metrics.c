@@ -13,8 +13,9 @@
 #include "loong/progress.h"
 #include "tensorboard.h"
 #include "test.h"
+#include "test_dir.h"
 
-static char root[] = "metrics_test.XXXXXX";
+TEST_DIR(root)
 
 static loong_metrics_t sample(void)
 {
@@ -476,21 +477,6 @@ static void test_memory(void **state)
     test_context_end(&ctx);
 }
 
-static int set_up(void **state)
-{
-    (void)state;
-    return mkdtemp(root) == NULL;
-}
-
-static int tear_down(void **state)
-{
-    (void)state;
-    loong_context_t *ctx = test_context();
-    assert_ok(ctx, loongi_dir_remove(ctx, root));
-    test_context_end(&ctx);
-    return 0;
-}
-
 /* What tests/oracle/tensorboard_read.py reads: a run of 40 steps, then one
  * that resumes after step 20 and so writes step 30 again. */
 static void write_run(loong_context_t *ctx, const char *dir, int64_t from,
@@ -549,5 +535,5 @@ int main(int argc, char **argv)
         cmocka_unit_test(test_progress_detect),
         cmocka_unit_test(test_memory),
     };
-    return cmocka_run_group_tests(tests, set_up, tear_down);
+    return cmocka_run_group_tests(tests, make_dir, remove_dir);
 }

@@ -16,8 +16,9 @@
 #include "file.h"
 #include "native.h"
 #include "test.h"
+#include "test_dir.h"
 
-static char dir[] = "/tmp/loong_native_XXXXXX";
+TEST_DIR(dir)
 
 static const char *in_dir(const char *name)
 {
@@ -677,21 +678,6 @@ static void memory_runs_out(void **state)
         test_context_end(&ctx);
         assert_true(n < 100000);
     }
-}
-
-static int make_dir(void **state)
-{
-    (void)state;
-    return mkdtemp(dir) == NULL;
-}
-
-static int remove_dir(void **state)
-{
-    (void)state;
-    loong_context_t *ctx = test_context();
-    assert_ok(ctx, loongi_dir_remove(ctx, dir));
-    test_context_end(&ctx);
-    return 0;
 }
 
 int main(void)

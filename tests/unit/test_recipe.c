@@ -7,8 +7,9 @@
 #include "file.h"
 #include "loong/recipe.h"
 #include "test.h"
+#include "test_dir.h"
 
-static char root[] = "recipe_test.XXXXXX";
+TEST_DIR(root)
 
 static loong_recipe_t *parse(loong_context_t *ctx, const char *text)
 {
@@ -344,7 +345,7 @@ static void test_default_mistakes(void **state)
                  "you mean model.foundation.hidden_size?");
     write_text(ctx, "configs/small.yaml", "num_layers: [2\n");
     assert_fails(ctx, load(ctx, "top.yaml", configs, &r), LOONG_ERR_CONFIG,
-                 "among the defaults of recipe_test");
+                 "among the defaults of /tmp/loong_test");
     /* The same file twice is no cycle; one within itself is. */
     write_text(ctx, "twice.yaml", "defaults: [base.yaml, base.yaml]\n");
     assert_ok(ctx, load(ctx, "twice.yaml", NULL, &r));
@@ -554,21 +555,6 @@ static void test_schema(void **state)
     test_context_end(&ctx);
 }
 
-static int set_up(void **state)
-{
-    (void)state;
-    return mkdtemp(root) == NULL;
-}
-
-static int tear_down(void **state)
-{
-    (void)state;
-    loong_context_t *ctx = test_context();
-    assert_ok(ctx, loongi_dir_remove(ctx, root));
-    test_context_end(&ctx);
-    return 0;
-}
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -586,5 +572,5 @@ int main(void)
         cmocka_unit_test(test_own_keys),
         cmocka_unit_test(test_schema),
     };
-    return cmocka_run_group_tests(tests, set_up, tear_down);
+    return cmocka_run_group_tests(tests, make_dir, remove_dir);
 }

@@ -10,8 +10,9 @@
 #include "safetensors.h"
 #include "memory_source.h"
 #include "test.h"
+#include "test_dir.h"
 
-static char dir[] = "/tmp/loong_safetensors_XXXXXX";
+TEST_DIR(dir)
 
 static const char *in_dir(const char *name)
 {
@@ -312,21 +313,6 @@ static void full_disk_is_an_error(void **state)
     assert_false(loongi_file_exists(path));
     assert_false(loongi_file_exists(in_dir("full.safetensors.tmp")));
     test_context_end(&ctx);
-}
-
-static int make_dir(void **state)
-{
-    (void)state;
-    return mkdtemp(dir) == NULL;
-}
-
-static int remove_dir(void **state)
-{
-    (void)state;
-    loong_context_t *ctx = test_context();
-    assert_ok(ctx, loongi_dir_remove(ctx, dir));
-    test_context_end(&ctx);
-    return 0;
 }
 
 int main(void)

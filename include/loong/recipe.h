@@ -67,14 +67,15 @@ typedef struct loong_recipe_params {
     const char *config_dir; /* where defaults: are also looked for, or NULL */
     int num_overrides;
     const char *const *overrides;
-    int64_t num_keys; /* of the caller's own, besides the built-in ones */
+    int64_t num_keys; /* of the caller's own; none may be a built-in one */
     const loong_recipe_key_t *keys; /* borrowed while the recipe lives */
 } loong_recipe_params_t;
 
 /* Loads a file, its defaults and the overrides, and checks everything against
  * the schema; all problems are reported together with file:line, what was
  * found, what is allowed and the nearest key.
- * Errors: LOONG_ERR_NOT_FOUND, LOONG_ERR_CONFIG. params may be NULL. */
+ * Errors: LOONG_ERR_NOT_FOUND, LOONG_ERR_CONFIG; LOONG_ERR_ARG for a key of
+ * the caller that there is already. params may be NULL. */
 LOONG_API LOONG_NODISCARD loong_status_t
 loong_recipe_load(loong_context_t *ctx, const char *path,
                   const loong_recipe_params_t *params,

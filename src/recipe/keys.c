@@ -37,6 +37,12 @@ loong_status_t loongi_recipe_sort_keys(loong_recipe_t *r)
         r->sorted[i] = loongi_recipe_key_at(r, i);
     }
     qsort(r->sorted, (size_t)count, sizeof(void *), by_path);
+    for (int64_t i = 1; i < count; i++) {
+        const char *path = r->sorted[i]->path;
+        LOONG_CHECK(r->ctx, strcmp(r->sorted[i - 1]->path, path) != 0,
+                    LOONG_ERR_ARG, "loong_recipe_params_t.keys: %s is a key "
+                    "already", path);
+    }
     return LOONG_OK;
 }
 

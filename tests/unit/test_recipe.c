@@ -510,7 +510,7 @@ static void test_own_keys(void **state)
 {
     (void)state;
     loong_context_t *ctx = test_context();
-    static const loong_recipe_key_t keys[] = {
+    loong_recipe_key_t keys[] = {
         {"mine.depth", LOONG_RECIPE_INT, "4", 1, 9, NULL, LOONG_RESUME_SAME,
          "levels"}};
     loong_recipe_params_t params = {NULL, 0, NULL, 1, keys};
@@ -529,6 +529,9 @@ static void test_own_keys(void **state)
                  loong_recipe_parse(ctx, "r.yaml", "mine: {dpeth: 2}\n",
                                     &params, &r),
                  LOONG_ERR_CONFIG, "did you mean mine.depth?");
+    keys[0].path = "seed";
+    assert_fails(ctx, loong_recipe_parse(ctx, "r.yaml", "", &params, &r),
+                 LOONG_ERR_ARG, "seed is a key already");
     test_context_end(&ctx);
 }
 

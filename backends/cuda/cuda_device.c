@@ -3,6 +3,7 @@
  * One GPU: memory from the driver's stream-ordered pool, which keeps what is
  * freed; streams that do not wait for the default stream; pinned host memory.
  * A thread may call for any device: each call names the device first. */
+#define _GNU_SOURCE /* strcasestr */
 #include <cuda_runtime_api.h>
 #include <nvtx3/nvToolsExt.h>
 #include <stdio.h>
@@ -51,11 +52,17 @@ static loong_status_t failed(loong_context_t *ctx, int index,
 /* ---- finding devices ----------------------------------------------------- */
 
 /* Kunlun's driver brings libraries of CUDA's names, which find its devices
- * and then load no kernel. */
+ * and then load no kernel. A container may have any one of its devices, but
+ * the control device always. */
 static bool is_kunlun_host(void)
 {
-    return access("/dev/xpu0", F_OK) == 0 &&
+    return access("/dev/xpu0", F_OK) == 0 ||
            access("/dev/xpuctrl", F_OK) == 0;
+}
+
+static bool is_kunlun_name(const char *name)
+{
+    return strcasestr(name, "kunlun") != NULL || strstr(name, "P800") != NULL;
 }
 
 static int cuda_count(char *reason, size_t size)
@@ -63,7 +70,7 @@ static int cuda_count(char *reason, size_t size)
     int count = 0;
     if (is_kunlun_host()) {
         snprintf(reason, size, "the CUDA libraries of this machine are those "
-                               "of its Kunlun XPUs (/dev/xpu0)");
+                               "of its Kunlun XPUs (/dev/xpu0, /dev/xpuctrl)");
         return 0;
     }
     cudaError_t error = cudaGetDeviceCount(&count);
@@ -96,6 +103,10 @@ static loong_status_t open_device(cuda_data_t *d)
     uint64_t half[2];
     memcpy(half, prop.uuid.bytes, sizeof(half));
     d->identity = half[0] ^ half[1];
+    LOONG_CHECK(d->ctx, !is_kunlun_name(prop.name), LOONG_ERR_UNSUPPORTED,
+                "cuda:%d: %s is a Kunlun XPU: the CUDA libraries of this "
+                "machine are its own and load no kernel of CUDA",
+                d->index, d->name);
     LOONG_CHECK(d->ctx, prop.major >= OLDEST, LOONG_ERR_UNSUPPORTED,
                 "cuda:%d: %s has compute capability %d.%d, at least %d.0 is "
                 "needed",

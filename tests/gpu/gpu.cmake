@@ -1,5 +1,12 @@
 # Tests on a real NVIDIA GPU. tests/gpu/run.sh builds and runs them.
 option(LOONG_TEST_GPU "tests that need an NVIDIA GPU" OFF)
+# Libraries of CUDA's names that are not NVIDIA's.
+if(LOONG_CUDA_FOUND)
+  add_test(NAME gpu_kunlun COMMAND ${PROJECT_SOURCE_DIR}/tests/gpu/kunlun.sh
+    ${PROJECT_BINARY_DIR} ${CMAKE_C_COMPILER})
+  set_tests_properties(gpu_kunlun PROPERTIES LABELS cli TIMEOUT 60)
+endif()
+
 if(NOT LOONG_TEST_GPU)
   return()
 endif()

@@ -309,6 +309,9 @@ extern "C" cudaError_t cudaGetDeviceProperties(struct cudaDeviceProp *prop,
     NEED(device >= 0 && device < sim.devices, cudaErrorInvalidDevice,
          "cudaGetDeviceProperties: %d of %d", device, sim.devices);
     *prop = {"simulated device", {{(char)(device + 1)}}, sim.bytes, 9, 0, 4};
+    const char *name = getenv("CUDASIM_NAME");
+    snprintf(prop->name, sizeof(prop->name), "%s",
+             name != NULL ? name : "simulated device");
     return cudaSuccess;
 }
 

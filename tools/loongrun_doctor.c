@@ -184,12 +184,14 @@ static void tell_devices(loong_context_t *ctx)
 {
     const char *const kinds[] = {"cpu", "cuda", "xpu"};
     char text[1024];
+    bool found[3] = {false, false, false};
     for (int i = 0; i < 3; i++) {
         loong_device_t *device = NULL;
         if (loong_device_create(ctx, kinds[i], 0, &device) == LOONG_OK) {
             loong_device_describe(device, text, sizeof(text));
             printf("device           %s: %s\n", kinds[i], text);
             loong_device_destroy(&device);
+            found[i] = true;
         } else {
             const char *why = strstr(loong_context_error(ctx), "no device");
             snprintf(text, sizeof(text), "%s: %s", kinds[i],
@@ -199,9 +201,9 @@ static void tell_devices(loong_context_t *ctx)
             loong_context_clear_error(ctx);
         }
     }
-    if (access("/proc/driver/nvidia/version", R_OK) == 0) {
-        line("advice", "an NVIDIA driver is here, but this version of the "
-                       "library trains on processors only");
+    if (!found[1] && access("/proc/driver/nvidia/version", R_OK) == 0) {
+        line("advice", "an NVIDIA driver is here, but no GPU can be used: "
+                       "docs/devices/cuda.md says why and what helps");
     }
 }
 

@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "loong_bench.h"
+#include "op_impl.h"
 
 double bench_now(void)
 {
@@ -311,6 +312,8 @@ loong_status_t bench_item_prepare(loong_context_t *ctx, loong_device_t *device,
     }
     if (op->cost != NULL) {
         op->cost(q, &item->cost);
+    } else {
+        item->cost.bytes = loongi_cost_bytes(q);
     }
     for (int i = 0; status == LOONG_OK && i < q->num_in + q->num_out; i++) {
         if (q->arg[i].rank > 0 && item->ptr[i] == NULL) {

@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include "loong/moe.h"
+#include "loong/rope.h"
 #include "loong_bench.h"
 
 enum { MAX_KERNELS = 16 };
@@ -163,6 +164,27 @@ static loong_status_t describe_pointwise(loong_context_t *ctx,
     return bench_item_describe(ctx, &spec, item);
 }
 
+/* To the wide type. */
+static loong_status_t describe_cast(loong_context_t *ctx, const options_t *o,
+                                    bench_item_t *item)
+{
+    loong_cast_attr_t attr = {bench_wide(o->dtype)};
+    loong_tensor_type_t in[1] = {mat(o->dtype, o->shape[0], o->shape[1])};
+    bench_spec_t spec = {o->op, &attr, 1, in, o->threads};
+    return bench_item_describe(ctx, &spec, item);
+}
+
+static loong_status_t describe_rope(loong_context_t *ctx, const options_t *o,
+                                    bench_item_t *item)
+{
+    const int64_t *s = o->shape; /* T, heads, head_dim */
+    loong_rope_attr_t attr = {(int)s[2], false, false, 0};
+    loong_tensor_type_t in[2] = {mat(o->dtype, s[0], s[1] * s[2]),
+                                 mat(bench_wide(o->dtype), s[0], s[2])};
+    bench_spec_t spec = {o->op, &attr, 2, in, o->threads};
+    return bench_item_describe(ctx, &spec, item);
+}
+
 static loong_status_t describe_norm(loong_context_t *ctx, const options_t *o,
                                     bench_item_t *item)
 {
@@ -244,6 +266,9 @@ static const struct {
     {"gelu", "T,H", 2, "1024,3072", describe_pointwise},
     {"gelu_grad", "T,H", 2, "1024,3072", describe_pointwise},
     {"add", "T,H", 2, "2048,512", describe_pointwise},
+    {"copy", "T,H", 2, "2048,512", describe_pointwise},
+    {"cast", "T,H", 2, "2048,512", describe_cast},
+    {"rope", "T,heads,d", 3, "2048,8,64", describe_rope},
     {"sum_rows", "T,H", 2, "1024,3072", describe_pointwise},
     {"rmsnorm", "T,H", 2, "2048,512", describe_norm},
     {"add_rmsnorm", "T,H", 2, "2048,512", describe_norm},

@@ -180,6 +180,10 @@ extern "C" {
     X(layernorm)              \
     X(add_layernorm)          \
     X(layernorm_grad)         \
+    X(mean_squares)           \
+    X(mean_squares_grad)      \
+    X(rms_scale)              \
+    X(rms_scale_grad)         \
     X(rope_table)             \
     X(rope)                   \
     X(dropout)                \

@@ -195,6 +195,8 @@ extern "C" {
     X(tensor_stats)           \
     X(latent_keys)            \
     X(latent_keys_grad)       \
+    X(head_linear)            \
+    X(head_linear_dw)         \
     X(topk_router)            \
     X(topk_router_grad)       \
     X(router_loss)            \

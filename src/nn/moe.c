@@ -82,28 +82,29 @@ static void route(moe_t *m, loong_val_t x)
 }
 
 /* The losses of this rank's rows. Choices are counted over all ranks that have
- * rows of the micro-batch. */
+ * rows of the micro-batch. A context parallel rank has the same part of every
+ * sequence, one after the other: a span of its tokens. */
 static loong_val_t losses(moe_t *m)
 {
     const loong_nn_moe_t *p = m->p;
     const loong_mesh_t *mesh = loong_graph_mesh(m->g);
     loong_val_t counts = LOONG_NONE;
     int64_t rows = loong_value_shape(m->g, m->logits).dim[0];
-    int64_t tokens =
-        rows * mesh->size[LOONG_AXIS_TP] * mesh->size[LOONG_AXIS_CP];
+    int64_t tokens = rows * mesh->size[LOONG_AXIS_TP];
     int64_t first = rows * mesh->coord[LOONG_AXIS_TP];
-    int64_t sequence = p->sequence > 0 ? p->sequence : tokens;
+    int contexts = mesh->size[LOONG_AXIS_CP];
+    int64_t span = p->sequence > 0 ? p->sequence / contexts : tokens;
     loong_router_loss_attr_t attr = {
-        .score = p->router.score, .z = p->z_loss, .span = sequence,
+        .score = p->router.score, .z = p->z_loss, .span = span,
         .begin = first};
     if (p->aux_loss > 0.0) {
-        loong_expert_counts_attr_t c = {
-            p->experts, (int)(tokens / sequence), sequence, first};
+        loong_expert_counts_attr_t c = {p->experts, (int)(tokens / span), span,
+                                        first};
         counts = loong_expert_counts(m->g, m->indices, &c);
         counts = loong_all_reduce(m->g, counts, LOONG_GROUP_TP);
         counts = loong_all_reduce(m->g, counts, LOONG_GROUP_CP);
         attr.aux = p->aux_loss * p->experts /
-                   ((double)p->router.topk * (double)sequence);
+                   ((double)p->router.topk * (double)(span * contexts));
     }
     return loong_router_loss(m->g, m->logits, counts, &attr);
 }

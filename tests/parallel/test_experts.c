@@ -83,8 +83,9 @@ static void chosen_layouts(void **state)
         "{" TP "2, " SP ", " EP "4, " A2A "}",
         "{" PP "2, " EP "2, " A2A "}\nschedule: zero_bubble_h1",
         "{" ETP "3}", "{" ETP "2, " EP "2}", "{" ETP "2, " EP "2, " A2A "}",
-        "{" TP "2, " SP ", " ETP "4, " SHARD "optim_grads_params}"};
-    static const int ranks[] = {2, 2, 4, 4, 2, 4, 4, 2, 4, 4, 3, 4, 4, 4};
+        "{" TP "2, " SP ", " ETP "4, " SHARD "optim_grads_params}",
+        "{" TP "2, " SP ", " CP "2, " EP "2}"};
+    static const int ranks[] = {2, 2, 4, 4, 2, 4, 4, 2, 4, 4, 3, 4, 4, 4, 4};
     check_layouts(SOFTMAX, LOONG_COUNT_OF(layouts), layouts, ranks);
     check_layouts(SIGMOID, LOONG_COUNT_OF(layouts), layouts, ranks);
 }
@@ -102,7 +103,7 @@ static void layers_without_experts(void **state)
 
 /* From the product of data, tensor, context, expert and pipeline parallel and
  * of what is shared out. */
-static void draw_layouts(const char *model, bool contexts)
+static void draw_layouts(const char *model)
 {
     static const char *const shardings[] = {"none", "optim", "optim_grads",
                                             "optim_grads_params"};
@@ -120,7 +121,7 @@ static void draw_layouts(const char *model, bool contexts)
         int tp = draw[0] % 2 ? 2 : 1;
         int pp = draw[1] % 3 == 0 ? 2 : 1;
         int dp = 1 << draw[2] % 2;
-        int cp = contexts && draw[5] % 2 ? 2 : 1;
+        int cp = draw[5] % 2 ? 2 : 1;
         int most = tp * cp * dp;
         int ep = 1 << draw[3] % 4;
         ep = ep > most ? most : ep;
@@ -141,8 +142,8 @@ static void draw_layouts(const char *model, bool contexts)
 static void random_layouts(void **state)
 {
     (void)state;
-    draw_layouts(SOFTMAX, true);
-    draw_layouts(SIGMOID, false); /* sequences must be whole */
+    draw_layouts(SOFTMAX);
+    draw_layouts(SIGMOID);
 }
 
 #define CAPACITY(factor_, policy_)                                            \
@@ -401,7 +402,6 @@ static void impossible_layouts(void **state)
         {SOFTMAX, 4, "{" ETP "3}", "expert tensor x expert x pipeline = 3 x"},
         {SOFTMAX, 2, "{" TP "2}", "takes sequence_parallel: true"},
         {SOFTMAX, 3, "{" EP "2}", "3 ranks are no multiple of expert"},
-        {SIGMOID, 2, "{" CP "2}", "moe_router_load_balancing_type aux_loss"},
     };
     layout_place_t place = layout_begin();
     for (int i = 0; i < LOONG_COUNT_OF(cases); i++) {

@@ -64,13 +64,6 @@ static void check_experts(loong_problems_t *problems,
                             "expert_model_parallel_size %d does not divide "
                             "num_experts %d", ep, c->num_experts);
     }
-    if (c->sequence_balance && mesh->size[LOONG_AXIS_CP] > 1) {
-        loongi_problems_add(problems,
-                            "context_parallel_size %d: a rank has no whole "
-                            "sequence to balance; "
-                            "moe_router_load_balancing_type aux_loss works",
-                            mesh->size[LOONG_AXIS_CP]);
-    }
     if (c->num_experts > 0 && tp > 1 && !request->sequence_parallel) {
         loongi_problems_add(problems,
                             "tensor_model_parallel_size %d with num_experts "

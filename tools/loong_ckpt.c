@@ -36,6 +36,8 @@ static const char usage_text[] =
     "  --tokenizer DIR     export: take the tokenizer's files from here\n"
     "                      (default: those kept in the checkpoint)\n"
     "  --component NAME    export: which part of the model (foundation)\n"
+    "  --as TYPE           export: another model type that can say the same\n"
+    "                      model, as llama for an internlm2 (its own)\n"
     "  --bos, --eos, --pad ID  export: token ids (default: those of the run\n"
     "                      that saved, or of --tokenizer)\n"
     "  --map FILE          YAML: names of tensors in place of the family's;\n"
@@ -138,7 +140,7 @@ static const struct command {
      CKPT_MODEL | CKPT_MAP | CKPT_QUIET, ckpt_import},
     {"export", 2, 0, "export needs CKPT and OUT_HF_DIR",
      CKPT_DTYPE | CKPT_SHARD | CKPT_TOKENS | CKPT_COMPONENT | CKPT_MAP |
-         CKPT_QUIET,
+         CKPT_AS | CKPT_QUIET,
      ckpt_export},
     {"convert", 2, 0, "convert needs PATH and OUT",
      CKPT_DTYPE | CKPT_SHARD | CKPT_QUIET, ckpt_convert},
@@ -189,6 +191,7 @@ static bool set_option(ckpt_arguments_t *a, unsigned allowed,
         const char **text;
     } texts[] = {{"--tokenizer", CKPT_TOKENS, &a->tokenizer},
                  {"--component", CKPT_COMPONENT, &a->component},
+                 {"--as", CKPT_AS, &a->as},
                  {"--map", CKPT_MAP, &a->names.map},
                  {"--model", CKPT_MODEL, &a->names.model}};
     for (size_t i = 0; i < sizeof(texts) / sizeof(texts[0]); i++) {

@@ -14,7 +14,8 @@ typedef enum ckpt_option_bit {
     CKPT_COMPONENT = 8,
     CKPT_MODEL = 16,
     CKPT_MAP = 32,
-    CKPT_QUIET = 64
+    CKPT_QUIET = 64,
+    CKPT_AS = 128
 } ckpt_option_bit_t;
 
 typedef struct ckpt_arguments {
@@ -25,6 +26,7 @@ typedef struct ckpt_arguments {
     int64_t max_shard_bytes;
     const char *tokenizer;
     const char *component;
+    const char *as;
     int64_t ids[3]; /* bos, eos, pad; -1: not given */
     loong_checkpoint_names_t names;
     bool quiet;

@@ -139,6 +139,7 @@ int ckpt_export(loong_context_t *ctx, const ckpt_arguments_t *a)
     params.eos_token_id = a->ids[1];
     params.pad_token_id = a->ids[2];
     params.map = a->names.map;
+    params.as = a->as;
     params.progress = show;
     params.user = &meter;
     read_ids(ctx, &params);

@@ -66,6 +66,10 @@ typedef struct loong_checkpoint_export_params {
     int64_t eos_token_id;
     int64_t pad_token_id;
     const char *map; /* as for import; then there is no config.json */
+    /* The model type of config.json, of those that can say what the model is;
+     * NULL: its own. Of one that transformers has no class for and that came
+     * without Python files of its own, it must be said. */
+    const char *as;
     loong_checkpoint_progress_fn progress; /* NULL: none */
     void *user;
 } loong_checkpoint_export_params_t;

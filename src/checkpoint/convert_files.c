@@ -8,6 +8,7 @@
 
 #include "convert.h"
 #include "file.h"
+#include "hf_code.h"
 #include "hf_config.h"
 #include "hf_quant.h"
 #include "mapped.h"
@@ -85,6 +86,9 @@ static loong_status_t convert_native(converter_t *c)
     loongi_text_printf(&files, "%s/hf", loongi_checkpoint_path(c->native));
     write.files_dir =
         loongi_dir_exists(loongi_text_get(&files)) ? files.data : NULL;
+    write.code_dir = loongi_pairs_get(write.metadata, LOONG_HF_AUTO_MAP) != NULL
+                         ? write.files_dir
+                         : NULL;
     loong_status_t status =
         files.status == LOONG_OK ? c->key.status : files.status;
     if (status == LOONG_OK) {

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "file.h"
+#include "hf_code.h"
 #include "hf_tokens.h"
 #include "hf_weights.h"
 #include "loong/checkpoint.h"
@@ -96,6 +97,9 @@ static loong_status_t run_import(importer_t *im)
     LOONG_TRY(
         import_metadata(im->ctx, loongi_hf_model(im->hf), im->metadata));
     LOONG_TRY(loongi_hf_tokens_read(im->ctx, p->hf_dir, im->metadata));
+    LOONG_TRY(loongi_hf_code_read(
+        im->ctx, p->hf_dir,
+        loongi_pairs_get(loongi_hf_model(im->hf), "family"), im->metadata));
     loongi_text_printf(&im->key, "import 1\n");
     loongi_workdir_add_source(&im->key, p->hf_dir);
     loongi_workdir_add_source(&im->key, p->names.map);
@@ -107,6 +111,9 @@ static loong_status_t run_import(importer_t *im)
     write.dir = p->save_dir;
     write.metadata = im->metadata;
     write.files_dir = p->hf_dir;
+    write.code_dir = loongi_pairs_get(im->metadata, LOONG_HF_AUTO_MAP) != NULL
+                         ? p->hf_dir
+                         : NULL;
     write.key = im->key.data;
     write.count = im->count;
     write.tensors = im->tensors;
@@ -233,9 +240,10 @@ static void export_key(const native_source_t *source,
                        const loong_checkpoint_export_params_t *params,
                        const loong_hf_export_params_t *hf, loong_text_t *key)
 {
-    loongi_text_printf(key, "export 1 %s %s %lld\n", source->component,
+    loongi_text_printf(key, "export 1 %s %s %lld %s\n", source->component,
                        loong_dtype_name(hf->dtype),
-                       (long long)hf->max_shard_bytes);
+                       (long long)hf->max_shard_bytes,
+                       params->as != NULL ? params->as : "");
     for (int64_t i = 0; i < hf->tokens->count; i++) {
         loongi_text_printf(key, "%s %s\n", hf->tokens->items[i].key,
                            hf->tokens->items[i].value);
@@ -243,6 +251,7 @@ static void export_key(const native_source_t *source,
     loongi_workdir_add_source(key,
                               loongi_checkpoint_path(source->checkpoint));
     loongi_workdir_add_source(key, hf->files_dir);
+    loongi_workdir_add_source(key, hf->code_dir);
     loongi_workdir_add_source(key, params->map);
 }
 
@@ -277,6 +286,10 @@ export_model(native_source_t *source, const loong_pairs_t *model,
     } else if (loongi_dir_exists(kept_files)) {
         hf.files_dir = kept_files;
     }
+    if (loongi_pairs_get(tokens, LOONG_HF_AUTO_MAP) != NULL &&
+        params->map == NULL && loongi_dir_exists(kept_files)) {
+        hf.code_dir = kept_files;
+    }
     loong_text_t key = loongi_text_begin(source->ctx);
     export_key(source, params, &hf, &key);
     status = key.status;
@@ -288,7 +301,8 @@ export_model(native_source_t *source, const loong_pairs_t *model,
     return status;
 }
 
-/* What is asked for, else what the run that saved it knew. */
+/* What is asked for, else what the run that saved it knew; of code what is
+ * kept, for the model's own type. */
 static loong_status_t
 read_tokens(loong_context_t *ctx, const loong_pairs_t *model,
             const loong_checkpoint_export_params_t *params,
@@ -310,7 +324,37 @@ read_tokens(loong_context_t *ctx, const loong_pairs_t *model,
             LOONG_TRY(loongi_pairs_set(tokens, name, known));
         }
     }
-    return LOONG_OK;
+    const char *code = loongi_pairs_get(metadata, LOONG_HF_AUTO_MAP);
+    return code != NULL && params->as == NULL
+               ? loongi_pairs_set(tokens, LOONG_HF_AUTO_MAP, code)
+               : LOONG_OK;
+}
+
+/* The model's keys, as the type that is asked for has them. */
+static loong_status_t
+read_model(const native_source_t *source,
+           const loong_checkpoint_export_params_t *params,
+           const loong_pairs_t *metadata, loong_pairs_t **model_p)
+{
+    loong_pairs_t *own = NULL;
+    LOONG_TRY(loongi_pairs_create(source->ctx, &own));
+    loong_status_t status =
+        loongi_view_model_keys(metadata, source->component, own);
+    if (status == LOONG_OK && own->count == 0) {
+        status = LOONG_FAIL(source->ctx, LOONG_ERR_MISMATCH,
+                            "'%s' has no keys model.%s.* in its metadata",
+                            loongi_checkpoint_path(source->checkpoint),
+                            source->component);
+    }
+    /* names of a map are no type's */
+    bool free_names = params->map != NULL ||
+                      loongi_pairs_get(metadata, LOONG_HF_AUTO_MAP) != NULL;
+    if (status == LOONG_OK) {
+        status = loongi_hf_model_as(source->ctx, own, params->as, free_names,
+                                    model_p);
+    }
+    loongi_pairs_destroy(&own);
+    return status;
 }
 
 static loong_status_t
@@ -325,18 +369,9 @@ export_open(native_source_t *source,
     loongi_text_printf(&files, "%s/hf",
                        loongi_checkpoint_path(source->checkpoint));
     LOONG_TRY(files.status);
-    loong_status_t status = loongi_pairs_create(source->ctx, &model);
+    loong_status_t status = read_model(source, params, metadata, &model);
     if (status == LOONG_OK) {
         status = loongi_pairs_create(source->ctx, &tokens);
-    }
-    if (status == LOONG_OK) {
-        status = loongi_view_model_keys(metadata, source->component, model);
-    }
-    if (status == LOONG_OK && model->count == 0) {
-        status = LOONG_FAIL(source->ctx, LOONG_ERR_MISMATCH,
-                            "'%s' has no keys model.%s.* in its metadata",
-                            loongi_checkpoint_path(source->checkpoint),
-                            source->component);
     }
     if (status == LOONG_OK) {
         status = read_tokens(source->ctx, model, params, metadata, tokens);
@@ -355,6 +390,10 @@ loong_checkpoint_export(loong_context_t *ctx,
                         const loong_checkpoint_export_params_t *params)
 {
     native_source_t source = {ctx, NULL, LOONG_FOUNDATION};
+    LOONG_CHECK(ctx, params->as == NULL || params->map == NULL,
+                LOONG_ERR_CONFIG,
+                "an export with the names of %s is of no model type, not of "
+                "%s", params->map, params->as);
     if (params->component != NULL) {
         source.component = params->component;
     }

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "file.h"
+#include "hf_code.h"
 #include "hf_config.h"
 #include "hf_config_write.h"
 #include "hf_tokens.h"
@@ -213,7 +214,8 @@ static void emit_rope(loong_hf_writer_t *w)
     w->text = loongi_text_begin(w->ctx);
     loongi_text_printf(&w->text, "{");
     snprintf(key, sizeof(key), "\"%s\"", type);
-    loongi_hf_emit(w, "rope_type", key);
+    /* code of a model's own knows the older name, transformers both */
+    loongi_hf_emit(w, w->code != NULL ? "type" : "rope_type", key);
     for (const loong_hf_rope_key_t *k = loongi_hf_rope_keys; k->name != NULL;
          k++) {
         snprintf(key, sizeof(key), "rope_scaling.%s", k->name);
@@ -435,6 +437,9 @@ static void compose(loong_hf_writer_t *w, const loong_json_t *generation,
     loongi_hf_emit(w, "architectures", quoted);
     snprintf(quoted, sizeof(quoted), "\"%s\"", w->type->model_type);
     loongi_hf_emit(w, "model_type", quoted);
+    if (w->code != NULL) {
+        loongi_hf_emit(w, LOONG_HF_AUTO_MAP, w->code);
+    }
     emit_table(w);
     if (strcmp(w->type->family, "gpt2") == 0) {
         emit_gpt2(w);
@@ -520,6 +525,9 @@ loong_status_t loongi_hf_config_write(loong_context_t *ctx,
     char *generation = NULL;
     w.ctx = ctx;
     w.model = params->model;
+    w.code = params->tokens != NULL
+                 ? loongi_pairs_get(params->tokens, LOONG_HF_AUTO_MAP)
+                 : NULL;
     w.text = loongi_text_begin(ctx);
     w.problems = loongi_problems_begin(ctx);
     LOONG_TRY(find_type(&w));

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "file.h"
+#include "hf_code.h"
 #include "hf_config.h"
 #include "hf_tokens.h"
 #include "hf_weights.h"
@@ -246,6 +247,9 @@ static loong_status_t write_beside(const exporter_t *e)
     if (p->files_dir != NULL) {
         LOONG_TRY(loongi_hf_copy_files(e->ctx, p->files_dir, dir));
     }
+    if (p->code_dir != NULL) {
+        LOONG_TRY(loongi_hf_code_copy(e->ctx, p->code_dir, dir));
+    }
     if (p->map != NULL) {
         loongi_log(e->ctx, LOONG_LOG_WARN,
                    "%s gets no config.json: the names of %s are no model "
@@ -303,12 +307,35 @@ loong_status_t loongi_hf_export(loong_context_t *ctx,
     return status;
 }
 
+/* The Python files of a tokenizer that has some. */
+static loong_status_t copy_tokenizer_code(loong_context_t *ctx,
+                                          const char *from, const char *to)
+{
+    const char *slash = strrchr(from, '/');
+    loong_text_t dir = loongi_text_begin(ctx);
+    if (loongi_dir_exists(from)) {
+        loongi_text_printf(&dir, "%s", from);
+    } else if (slash != NULL) {
+        loongi_text_printf(&dir, "%.*s", (int)(slash - from) + 1, from);
+    } else {
+        loongi_text_printf(&dir, ".");
+    }
+    loong_status_t status = dir.status;
+    if (status == LOONG_OK && loongi_hf_code_tokenizes(ctx, dir.data)) {
+        status = loongi_hf_code_copy(ctx, dir.data, to);
+    }
+    loongi_text_free(&dir);
+    return status;
+}
+
 loong_status_t loongi_hf_copy_files(loong_context_t *ctx, const char *from,
                                     const char *to)
 {
     static const char *const names[] = {"tokenizer.json",
                                         "tokenizer_config.json",
                                         "tokenizer.model",
+                                        "tiktoken.model",
+                                        "qwen.tiktoken",
                                         "special_tokens_map.json",
                                         "added_tokens.json",
                                         "vocab.json",
@@ -338,5 +365,5 @@ loong_status_t loongi_hf_copy_files(loong_context_t *ctx, const char *from,
         loongi_text_free(&source_path);
         loongi_text_free(&target_path);
     }
-    return status;
+    return status == LOONG_OK ? copy_tokenizer_code(ctx, from, to) : status;
 }

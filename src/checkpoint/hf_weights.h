@@ -190,6 +190,7 @@ typedef struct loong_hf_export_params {
     loong_hf_lend_fn lend;
     void *user;
     const char *files_dir; /* tokenizer files are copied from here; or NULL */
+    const char *code_dir;  /* Python files (hf_code.h); or NULL */
     const loong_pairs_t *tokens; /* as in hf_config.h */
     const char *key; /* as in safetensors.h; NULL: "" */
     loong_checkpoint_progress_fn progress; /* or NULL */
@@ -201,9 +202,9 @@ typedef struct loong_hf_export_params {
 LOONG_NODISCARD loong_status_t
 loongi_hf_export(loong_context_t *ctx, const loong_hf_export_params_t *params);
 
-/* Copies the files that belong to a tokenizer and generation_config.json, as
- * far as they exist. from: a directory, or a tokenizer.json (by any name),
- * then with its neighbours. */
+/* Copies the files that belong to a tokenizer, Python files too where it names
+ * some, and generation_config.json, as far as they exist. from: a directory,
+ * or a tokenizer.json (by any name), then with its neighbours. */
 LOONG_NODISCARD loong_status_t loongi_hf_copy_files(loong_context_t *ctx,
                                                     const char *from,
                                                     const char *to);

@@ -67,6 +67,8 @@ typedef struct loong_checkpoint_save_params {
     const loong_pairs_t *metadata; /* rank 0's is stored */
     const char *files_dir; /* rank 0: tokenizer files to keep, a directory or
                               tokenizer.json; or NULL */
+    const char *code_dir;  /* rank 0: Python files to keep (hf_code.h), a
+                              directory; or NULL */
     bool async;            /* helper threads write and assemble */
     int keep_last;         /* steps kept, this one included; 0: all */
 } loong_checkpoint_save_params_t;

@@ -310,6 +310,9 @@ static const loong_recipe_key_t keys[] = {
          "standard deviation, of uniform too; 0: as the model has it"),
     TEXT("export.hf", NULL, FREE,
          "Hugging Face directory to write at the end"),
+    TEXT("export.as", NULL, FREE,
+         "model type of its config.json, of those that can say the same "
+         "model, as llama for an internlm2; default: its own"),
     TEXT("checkpoint.save", NULL, FREE, "directory of checkpoints"),
     TEXT("checkpoint.load", NULL, FREE,
          "directory to resume from; auto: checkpoint.save if it has one"),

@@ -334,6 +334,9 @@ static void check_settings(check_t *c)
                 "has no effect with parallel.tensor_model_parallel_size 1: "
                 "it is these ranks that cut the tokens");
     }
+    if (is_set(c, "export.as") && !is_set(c, "export.hf")) {
+        problem(c, "export.as", "has no effect without export.hf");
+    }
     if (is_set(c, "checkpoint.save")) {
         return;
     }

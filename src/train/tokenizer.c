@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "hf_tokens.h"
-#include "trainer_impl.h"
+#include "trainer_hf.h"
 
 loong_status_t loongi_trainer_tokenizer(loong_trainer_t *t,
                                         loong_tokenizer_t **tokenizer_p)
@@ -74,6 +74,7 @@ loong_status_t loongi_trainer_open_tokenizer(loong_trainer_t *t)
     if (!named && hf != NULL) {
         LOONG_TRY(loongi_hf_tokens_read(t->ctx, hf, t->tokens));
     }
+    LOONG_TRY(loongi_trainer_code(t, t->tokens));
     if (!named && !samples) {
         return LOONG_OK;
     }

@@ -13,7 +13,7 @@
 #include "router_replay.h"
 #include "stage_load.h"
 #include "timeline.h"
-#include "trainer_impl.h"
+#include "trainer_hf.h"
 
 #define FOUNDATION "model.foundation"
 

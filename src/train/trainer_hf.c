@@ -5,8 +5,9 @@
 #include <string.h>
 
 #include "decoder_config.h"
+#include "hf_code.h"
 #include "hf_config.h"
-#include "trainer_impl.h"
+#include "trainer_hf.h"
 
 #define FOUNDATION "model.foundation"
 
@@ -99,7 +100,6 @@ static loong_status_t compare_with_recipe(const loong_trainer_t *t,
     return status;
 }
 
-/* The config.json of a directory gives the keys that are not set so far. */
 loong_status_t loongi_trainer_adopt_hf(loong_trainer_t *t, const char *key)
 {
     const char *dir = loong_recipe_text(t->recipe, key);
@@ -124,4 +124,21 @@ loong_status_t loongi_trainer_adopt_hf(loong_trainer_t *t, const char *key)
     }
     loongi_pairs_destroy(&pairs);
     return status;
+}
+
+const char *loongi_trainer_hf_dir(const loong_trainer_t *t)
+{
+    const char *dir = loong_recipe_text(t->recipe, "init.from_hf");
+    return dir != NULL ? dir : loong_recipe_text(t->recipe, "model.from_hf");
+}
+
+loong_status_t loongi_trainer_code(loong_trainer_t *t, loong_pairs_t *pairs)
+{
+    const char *dir = loongi_trainer_hf_dir(t);
+    return dir == NULL
+               ? LOONG_OK
+               : loongi_hf_code_read(
+                     t->ctx, dir,
+                     loong_recipe_text(t->recipe, FOUNDATION ".family"),
+                     pairs);
 }

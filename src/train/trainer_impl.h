@@ -173,9 +173,7 @@ bool loongi_fast_bf16(const loong_device_t *device);
 loong_precision_t loongi_recipe_precision(const loong_recipe_t *recipe,
                                           const loong_device_t *device);
 
-/* ---- trainer_model.c, trainer_hf.c ---- */
-LOONG_NODISCARD loong_status_t loongi_trainer_adopt_hf(loong_trainer_t *t,
-                                                       const char *key);
+/* ---- trainer_model.c ---- */
 /* Fills family, config and the rules of a request. */
 LOONG_NODISCARD loong_status_t
 loongi_trainer_model(loong_trainer_t *t, loong_component_params_t *params);

@@ -3,10 +3,11 @@
  * From the model keys of a recipe to a configured family. */
 #include <string.h>
 
+#include "hf_code.h"
 #include "hf_config.h"
 #include "hf_weights.h"
 #include "param_rules.h"
-#include "trainer_impl.h"
+#include "trainer_hf.h"
 
 #define FOUNDATION "model.foundation"
 
@@ -54,18 +55,33 @@ static loong_status_t add_stated(void *user, const char *key,
                : loongi_pairs_set(user, key, value);
 }
 
+static loong_status_t check_as(loong_trainer_t *t, loong_pairs_t *code)
+{
+    loong_hf_map_t *map = NULL;
+    loong_pairs_t *model = NULL;
+    LOONG_TRY(loongi_trainer_code(t, code));
+    LOONG_TRY(loongi_hf_model_as(
+        t->ctx, t->model_keys, loong_recipe_text(t->recipe, "export.as"),
+        loongi_pairs_get(code, LOONG_HF_AUTO_MAP) != NULL, &model));
+    loong_status_t status = loongi_hf_map_create(t->ctx, model, &map);
+    loongi_hf_map_destroy(&map);
+    if (status == LOONG_OK) {
+        status = loongi_hf_config_check(t->ctx, model);
+    }
+    loongi_pairs_destroy(&model);
+    return status;
+}
+
 /* What cannot be exported at the end is refused at the start. */
 static loong_status_t check_export(loong_trainer_t *t)
 {
-    loong_hf_map_t *map = NULL;
+    loong_pairs_t *code = NULL;
     if (loong_recipe_text(t->recipe, "export.hf") == NULL) {
         return LOONG_OK;
     }
-    loong_status_t status = loongi_hf_map_create(t->ctx, t->model_keys, &map);
-    loongi_hf_map_destroy(&map);
-    if (status == LOONG_OK) {
-        status = loongi_hf_config_check(t->ctx, t->model_keys);
-    }
+    LOONG_TRY(loongi_pairs_create(t->ctx, &code));
+    loong_status_t status = check_as(t, code);
+    loongi_pairs_destroy(&code);
     if (status != LOONG_OK) {
         loongi_error_note(t->ctx, "wanted for export.hf");
     }

@@ -8,11 +8,12 @@
 #include <string.h>
 #include <sys/stat.h>
 
+#include "hf_code.h"
 #include "loong/checkpoint.h"
 #include "native_dir.h"
 #include "problems.h"
 #include "save_source.h"
-#include "trainer_impl.h"
+#include "trainer_hf.h"
 
 #define COMPONENT "foundation."
 
@@ -227,6 +228,10 @@ static loong_status_t begin_save(loong_trainer_t *t, loong_pairs_t *meta)
         params.files_dir = loong_recipe_text(t->recipe, "init.from_hf");
     } else if (strcmp(params.files_dir, "bytes") == 0) {
         params.files_dir = NULL;
+    }
+    if (t->tokens != NULL &&
+        loongi_pairs_get(t->tokens, LOONG_HF_AUTO_MAP) != NULL) {
+        params.code_dir = loongi_trainer_hf_dir(t);
     }
     params.async = t->set.async_save;
     params.keep_last = t->set.keep_last;
@@ -559,6 +564,7 @@ loong_status_t loong_trainer_export(loong_trainer_t *trainer, const char *dir)
         memset(&params, 0, sizeof(params));
         params.checkpoint = path;
         params.out_dir = dir;
+        params.as = loong_recipe_text(t->recipe, "export.as");
         params.bos_token_id = params.eos_token_id = params.pad_token_id = -1;
         status = loong_checkpoint_export(t->ctx, &params);
     }

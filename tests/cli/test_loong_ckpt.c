@@ -138,6 +138,115 @@ static void verify_counts_odd_numbers(void **state)
     assert_run("verify %/oddn", 1, "2 NaN, 1 infinite");
 }
 
+static bool file_has(const char *name, const char *wanted)
+{
+    loong_context_t *ctx = test_context();
+    char path[256];
+    char *text = NULL;
+    size_t length = 0;
+    snprintf(path, sizeof(path), "%s/%s", dir, name);
+    bool found = loongi_file_read(ctx, path, &text, &length) == LOONG_OK &&
+                 strstr(text, wanted) != NULL;
+    loong_context_clear_error(ctx);
+    loongi_free(ctx, text);
+    test_context_end(&ctx);
+    return found;
+}
+
+/* A fixture with other files beside it: the pairs are a name and a text. */
+static void make_source(const char *fixture, const char *name,
+                        const char *const (*files)[2], int count)
+{
+    static const char *const kept[] = {"config.json", "model.safetensors"};
+    loong_context_t *ctx = test_context();
+    char from[512];
+    char to[256];
+    snprintf(to, sizeof(to), "%s/%s", dir, name);
+    assert_ok(ctx, loongi_dir_make(ctx, to));
+    for (int i = 0; i < 2; i++) {
+        snprintf(from, sizeof(from), FIXTURES "/%s/%s", fixture, kept[i]);
+        snprintf(to, sizeof(to), "%s/%s/%s", dir, name, kept[i]);
+        assert_ok(ctx, loongi_file_copy(ctx, from, to));
+    }
+    for (int i = 0; i < count; i++) {
+        snprintf(to, sizeof(to), "%s/%s/%s", dir, name, files[i][0]);
+        assert_ok(ctx, loongi_file_write(ctx, to, files[i][1],
+                                         strlen(files[i][1])));
+    }
+    test_context_end(&ctx);
+}
+
+/* auto_map of the fixture names the first two; the third is theirs to name. */
+static void own_code_goes_along(void **state)
+{
+    (void)state;
+    static const char *const files[][2] = {
+        {"configuration_internlm2.py", "# sizes"},
+        {"modeling_internlm2.py", "# model"},
+        {"helpers.py", "# both"},
+        {"notes.txt", "not needed"}};
+    make_source("internlm2_dynamic", "own", files, 4);
+    assert_run("import %/own %/ownn", 0, "");
+    assert_run("convert %/ownn %/own16 --dtype bf16", 0, "");
+    assert_run("export %/own16 %/ownhf", 0, "");
+    for (int i = 0; i < 4; i++) {
+        char path[64];
+        snprintf(path, sizeof(path), "ownhf/%s", files[i][0]);
+        assert_int_equal(file_has(path, files[i][1]), i < 3);
+    }
+    assert_true(file_has("ownhf/config.json",
+                         "\"modeling_internlm2.InternLM2ForCausalLM\""));
+    assert_true(file_has("ownhf/config.json", "\"type\": \"dynamic\""));
+    assert_false(file_has("ownhf/config.json", "rope_type"));
+    assert_run("export %/ownn %/ownas --as llama", 0, "");
+    assert_true(file_has("ownas/config.json", "\"model_type\": \"llama\""));
+    assert_false(file_has("ownas/config.json", "auto_map"));
+    assert_false(file_has("ownas/helpers.py", "both"));
+    /* a file that auto_map names is missing: there is no code */
+    make_source("internlm2_dynamic", "half", files, 1);
+    assert_run("import %/half %/halfn", 0, "");
+    assert_run("export %/halfn %/halfhf", 1, "--as llama");
+    assert_false(file_has("halfhf/config.json", ""));
+    assert_run("export %/halfn %/halfhf --as internlm2", 0, "");
+    assert_false(file_has("halfhf/config.json", "auto_map"));
+    assert_run("diff %/half %/halfhf", 0, "all values are equal");
+}
+
+static void tokenizers_keep_their_code(void **state)
+{
+    (void)state;
+    static const char *const files[][2] = {
+        {"tokenizer_config.json",
+         "{\"auto_map\": {\"AutoTokenizer\": [\"tokenization_a.A\", null]}}"},
+        {"tokenization_a.py", "# words"},
+        {"qwen.tiktoken", "AA== 0"}};
+    make_source("qwen2_gqa", "words", files, 3);
+    assert_run("import %/words %/wordsn", 0, "");
+    assert_run("export %/wordsn %/wordshf", 0, "");
+    assert_true(file_has("wordshf/tokenization_a.py", "# words"));
+    assert_true(file_has("wordshf/qwen.tiktoken", "AA=="));
+    assert_false(file_has("wordshf/config.json", "auto_map"));
+}
+
+static void other_types_must_fit(void **state)
+{
+    (void)state;
+    assert_run("import " FIXTURES "/llama3_gqa_tied %/l", 0, "");
+    assert_run("export %/l %/x --as qwen3", 1,
+               "qk_layernorm = false: model type qwen3 has true");
+    assert_run("export %/l %/x --as lama", 1, "the nearest is llama");
+    assert_run("export %/l %/x --as mistral", 1, "of family llama");
+    assert_run("export %/l %/x --as llama --map %/m.yaml", 1,
+               "is of no model type");
+    assert_false(file_has("x/config.json", ""));
+    assert_run("export %/l %/x --as internlm2", 0, "");
+    assert_true(file_has("x/config.json", "\"bias\": false"));
+    assert_run("import %/x %/xn", 0, "");
+    assert_run("export %/xn %/y --as llama", 0, "");
+    assert_run("diff " FIXTURES "/llama3_gqa_tied %/y", 0,
+               "all values are equal");
+}
+
 static void errors_have_codes(void **state)
 {
     (void)state;
@@ -175,6 +284,9 @@ int main(int argc, char **argv)
         cmocka_unit_test(bf16_export_differs),
         cmocka_unit_test(inspect_reports),
         cmocka_unit_test(verify_counts_odd_numbers),
+        cmocka_unit_test(own_code_goes_along),
+        cmocka_unit_test(tokenizers_keep_their_code),
+        cmocka_unit_test(other_types_must_fit),
         cmocka_unit_test(errors_have_codes),
     };
     if (argc != 2) {

@@ -214,6 +214,7 @@ model.foundation.rope_scaling.low_freq_factor=1
 model.foundation.rope_scaling.high_freq_factor=4
 checkpoint.save=export
 export.hf=hf
+export.as=qwen3
 KEYS
 run tokens <<KEYS
 $small

@@ -1,0 +1,199 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "hf_code.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <limits.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "file.h"
+#include "hf_family.h"
+#include "json.h"
+
+/* "" is no path: the file is then absent. */
+static const char *path_of(char path[PATH_MAX], const char *dir,
+                           const char *name)
+{
+    int length = snprintf(path, PATH_MAX, "%s/%s", dir, name);
+    path[length < PATH_MAX ? length : 0] = '\0';
+    return path;
+}
+
+/* "module.Class" is in DIR/module.py, "other/model--module.Class" elsewhere. */
+static bool is_there(const char *dir, const char *reference)
+{
+    char name[NAME_MAX];
+    char path[PATH_MAX];
+    if (strstr(reference, "--") != NULL) {
+        return true;
+    }
+    int length = snprintf(name, sizeof(name), "%.*s.py",
+                          (int)strcspn(reference, "."), reference);
+    return length < (int)sizeof(name) &&
+           loongi_file_exists(path_of(path, dir, name));
+}
+
+/* An entry is a reference, or a list with one for each of two classes. */
+static bool all_there(const char *dir, const loong_json_t *map)
+{
+    for (const loong_json_member_t *m = loongi_json_first(map); m != NULL;
+         m = loongi_json_next(map, m)) {
+        const loong_json_t *value = loongi_json_member_value(m);
+        bool list = loongi_json_kind(value) == LOONG_JSON_ARRAY;
+        for (int64_t i = 0; i < (list ? loongi_json_count(value) : 1); i++) {
+            const loong_json_t *one = list ? loongi_json_at(value, i) : value;
+            if (loongi_json_kind(one) != LOONG_JSON_NULL &&
+                !is_there(dir, loongi_json_string(one))) {
+                return false;
+            }
+        }
+    }
+    return loongi_json_count(map) > 0;
+}
+
+static loong_status_t keep_map(loong_context_t *ctx, const loong_json_t *map,
+                               loong_pairs_t *pairs)
+{
+    loong_text_t text = loongi_text_begin(ctx);
+    loongi_text_json(&text, map);
+    loong_status_t status = text.status;
+    if (status == LOONG_OK) {
+        status = loongi_pairs_set(pairs, LOONG_HF_AUTO_MAP, text.data);
+    }
+    loongi_text_free(&text);
+    return status;
+}
+
+loong_status_t loongi_hf_code_read(loong_context_t *ctx, const char *dir,
+                                   const char *family, loong_pairs_t *pairs)
+{
+    char path[PATH_MAX];
+    loong_json_t *config = NULL;
+    loong_status_t status = LOONG_OK;
+    LOONG_TRY(
+        loongi_json_load(ctx, path_of(path, dir, "config.json"), &config));
+    const loong_json_t *map = loongi_json_get(config, LOONG_HF_AUTO_MAP);
+    const loong_json_t *name = loongi_json_get(config, "model_type");
+    const loong_hf_type_t *type =
+        name != NULL ? loongi_hf_type_find(loongi_json_string(name)) : NULL;
+    if (map != NULL && type != NULL && family != NULL &&
+        strcmp(type->family, family) == 0 && all_there(dir, map)) {
+        status = keep_map(ctx, map, pairs);
+    }
+    loongi_json_destroy(&config);
+    return status;
+}
+
+static bool is_python(const char *name)
+{
+    size_t length = strlen(name);
+    return name[0] != '.' && length > 3 &&
+           strcmp(name + length - 3, ".py") == 0;
+}
+
+loong_status_t loongi_hf_code_copy(loong_context_t *ctx, const char *from,
+                                   const char *to)
+{
+    char source[PATH_MAX];
+    char target[PATH_MAX];
+    loong_status_t status = LOONG_OK;
+    struct dirent *entry = NULL;
+    DIR *dir = opendir(from);
+    LOONG_CHECK(ctx, dir != NULL, LOONG_ERR_IO,
+                "cannot open directory '%s': %s", from, strerror(errno));
+    while (status == LOONG_OK && (entry = readdir(dir)) != NULL) {
+        if (is_python(entry->d_name) &&
+            loongi_file_exists(path_of(source, from, entry->d_name))) {
+            status = loongi_file_copy(ctx, source,
+                                      path_of(target, to, entry->d_name));
+        }
+    }
+    closedir(dir);
+    return status;
+}
+
+bool loongi_hf_code_tokenizes(loong_context_t *ctx, const char *dir)
+{
+    char path[PATH_MAX];
+    loong_json_t *config = NULL;
+    path_of(path, dir, "tokenizer_config.json");
+    if (!loongi_file_exists(path)) {
+        return false;
+    }
+    if (loongi_json_load(ctx, path, &config) != LOONG_OK) {
+        loongi_log(ctx, LOONG_LOG_WARN, "%s", loong_context_error(ctx));
+        loong_context_clear_error(ctx);
+        return false;
+    }
+    bool found =
+        loongi_json_count(loongi_json_get(config, LOONG_HF_AUTO_MAP)) > 0;
+    loongi_json_destroy(&config);
+    return found;
+}
+
+/* The type whose class computes the same, for those that transformers has no
+ * class for; NULL for all others. */
+static const char *like(const char *family)
+{
+    static const char *const pairs[][2] = {{"qwen", "qwen2"},
+                                           {"internlm2", "llama"},
+                                           {"mimo", "qwen2"},
+                                           {"kimi_k2", "deepseek_v3"}};
+    for (int64_t i = 0; i < LOONG_COUNT_OF(pairs); i++) {
+        if (strcmp(pairs[i][0], family) == 0) {
+            return pairs[i][1];
+        }
+    }
+    return NULL;
+}
+
+static loong_status_t check_own(loong_context_t *ctx,
+                                const loong_pairs_t *model, bool has_code)
+{
+    const char *family = loongi_pairs_get(model, "family");
+    const char *other = family != NULL ? like(family) : NULL;
+    LOONG_CHECK(ctx, other == NULL || has_code, LOONG_ERR_CONFIG,
+                "transformers has no class for model type %s, and no Python "
+                "files are kept that bring one (docs/checkpoints.md): as "
+                "model type %s (--as %s, export.as: %s) the same model is "
+                "written for a class that it has; as %s, for programs that "
+                "know that type by themselves",
+                family, other, other, other, family);
+    return LOONG_OK;
+}
+
+static loong_status_t check_other(loong_context_t *ctx, const char *as)
+{
+    const loong_hf_type_t *type = loongi_hf_type_find(as);
+    LOONG_CHECK(ctx, type != NULL, LOONG_ERR_CONFIG,
+                "an export as model type '%s': there is none of that name, "
+                "the nearest is %s (%s are)",
+                as, loongi_hf_type_nearest(as), loongi_hf_type_list());
+    LOONG_CHECK(ctx, strcmp(type->family, as) == 0, LOONG_ERR_CONFIG,
+                "an export as model type '%s': a model of family %s becomes "
+                "one by what its keys say", as, type->family);
+    return LOONG_OK;
+}
+
+loong_status_t loongi_hf_model_as(loong_context_t *ctx,
+                                  const loong_pairs_t *model, const char *as,
+                                  bool has_code, loong_pairs_t **model_p)
+{
+    loong_pairs_t *out = NULL;
+    LOONG_TRY(as != NULL ? check_other(ctx, as)
+                         : check_own(ctx, model, has_code));
+    LOONG_TRY(loongi_pairs_create(ctx, &out));
+    loong_status_t status = LOONG_OK;
+    for (int64_t i = 0; i < model->count && status == LOONG_OK; i++) {
+        const loong_pair_t *pair = &model->items[i];
+        bool named = as != NULL && strcmp(pair->key, "family") == 0;
+        status = loongi_pairs_set(out, pair->key, named ? as : pair->value);
+    }
+    if (status != LOONG_OK) {
+        loongi_pairs_destroy(&out);
+        return status;
+    }
+    *model_p = out;
+    return LOONG_OK;
+}

@@ -1,0 +1,47 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Model types that transformers has no class for. A directory then brings
+ * Python files beside config.json, whose field auto_map names them; they are
+ * kept with a checkpoint and go into its exports. Where a class of another
+ * type computes the same, an export can be of that type. */
+#ifndef LOONG_HF_CODE_H
+#define LOONG_HF_CODE_H
+
+#include "pairs.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* As metadata of a native checkpoint: the field as JSON text. */
+#define LOONG_HF_AUTO_MAP "auto_map"
+
+/* Adds the field of DIR/config.json, when the model there is of this family
+ * and all files that the field names are in DIR. Errors: those of reading
+ * config.json. */
+LOONG_NODISCARD loong_status_t loongi_hf_code_read(loong_context_t *ctx,
+                                                   const char *dir,
+                                                   const char *family,
+                                                   loong_pairs_t *pairs);
+
+/* Copies the Python files of a directory. */
+LOONG_NODISCARD loong_status_t loongi_hf_code_copy(loong_context_t *ctx,
+                                                   const char *from,
+                                                   const char *to);
+
+/* DIR/tokenizer_config.json names code as well. */
+bool loongi_hf_code_tokenizes(loong_context_t *ctx, const char *dir);
+
+/* The keys of a model as an export of model type `as` has them; NULL: of its
+ * own type, which is refused when transformers has no class for it and
+ * has_code is false. Whether the type has all that the keys say is for
+ * loongi_hf_config_check. Errors: LOONG_ERR_CONFIG. */
+LOONG_NODISCARD loong_status_t
+loongi_hf_model_as(loong_context_t *ctx, const loong_pairs_t *model,
+                   const char *as, bool has_code, loong_pairs_t **model_p);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

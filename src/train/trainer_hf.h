@@ -1,0 +1,28 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * What a run takes from a Hugging Face directory beside its weights. */
+#ifndef LOONG_TRAINER_HF_H
+#define LOONG_TRAINER_HF_H
+
+#include "trainer_impl.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* The config.json that a key of the recipe names gives the model's keys that
+ * are not set so far. */
+LOONG_NODISCARD loong_status_t loongi_trainer_adopt_hf(loong_trainer_t *t,
+                                                       const char *key);
+/* The directory that the model is from; NULL: none. */
+const char *loongi_trainer_hf_dir(const loong_trainer_t *t);
+/* Adds LOONG_HF_AUTO_MAP (hf_code.h) when it brings Python files of its own.
+ */
+LOONG_NODISCARD loong_status_t loongi_trainer_code(loong_trainer_t *t,
+                                                   loong_pairs_t *pairs);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

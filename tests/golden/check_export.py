@@ -30,10 +30,10 @@ IGNORED_KEYS = {"transformers_version", "dtype", "torch_dtype",
                 "_name_or_path", "architectures", "use_cache"}
 
 
-def load_model(folder):
+def load_model(folder, own_code):
     model, info = AutoModelForCausalLM.from_pretrained(
         folder, dtype=torch.float64, attn_implementation="eager",
-        experts_implementation="eager",
+        experts_implementation="eager", trust_remote_code=own_code,
         output_loading_info=True)
     problems = [f"{what}: {sorted(map(str, names))[:5]}"
                 for what, names in info.items() if names]
@@ -51,13 +51,13 @@ def documents(tensors):
 
 
 @torch.no_grad()
-def compare_logits(folder, path, bound):
+def compare_logits(folder, path, bound, own_code=False):
     tensors = load_file(path)
     expected = tensors["logits"]
     bound = bound or BOUNDS[expected.dtype]
     flat = tensors["input_ids"].reshape(-1)
     with widened():
-        model, problems = load_model(folder)
+        model, problems = load_model(folder, own_code)
         logits = torch.cat([
             model(input_ids=flat[None, a:b], use_cache=False).logits[0]
             for a, b in documents(tensors)])
@@ -147,12 +147,15 @@ def main():
     parser.add_argument("against", metavar="FILE|OTHER_DIR")
     parser.add_argument("--bound", type=float,
                         help="relative error allowed for the logits")
+    parser.add_argument("--own-code", action="store_true",
+                        help="let the Python files in DIR run")
     args = parser.parse_args()
     logging.disable_progress_bar()
     if os.path.isdir(args.against):
         problems = compare_folders(args.folder, args.against)
     else:
-        problems = compare_logits(args.folder, args.against, args.bound)
+        problems = compare_logits(args.folder, args.against, args.bound,
+                                  args.own_code)
     for problem in problems:
         print(problem)
     print("FAIL" if problems else "ok")

@@ -2,7 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Every fixture through our files and back into transformers.
 
-  check_families.py BUILD            checks; exit code 1 when one fails
+  check_families.py BUILD            checks; exit code 1 when one fails, or
+                                     when exported.json says otherwise
   check_families.py BUILD --write    and writes exported.json beside this file
 
 Each directory of fixtures/ is imported by BUILD/loong-ckpt, exported into
@@ -12,43 +13,81 @@ files of at most 8 kB with an index, and then
   - is loaded by transformers, every tensor of it and no other, and gives the
     golden logits in f64 (1e-9).
 
-Model types that transformers has no class for are renamed into one that it has
-(disguise.py) before it loads them: the export, not the fixture.
+Model types that transformers has no class for (disguise.py) have Python files
+beside their fixture, as the published ones do (own_code/): those must come
+with the export, which is loaded by them. Without them an export must be
+refused, and as the type whose class computes the same (LIKE) it is loaded by
+that class, from the tensors that disguise.py makes of the fixture by itself.
 """
 import argparse
+import filecmp
 import json
 import os
+import shutil
 import subprocess
 import sys
 import tempfile
 
-import transformers
-from transformers.utils import logging
+# where transformers copies Python files of models to before it runs them
+MODULES = tempfile.TemporaryDirectory()
+os.environ["HF_MODULES_CACHE"] = MODULES.name
 
-import check_export
-import disguise
-from cases import CASES
+import transformers  # noqa: E402
+from transformers.utils import logging  # noqa: E402
+
+import check_export  # noqa: E402
+import disguise  # noqa: E402
+from cases import CASES  # noqa: E402
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 PATH = os.path.join(HERE, "exported.json")
+CODE = os.path.join(HERE, "own_code")
 SHARD_GB = "0.000008"
+LIKE = dict(internlm2="llama", qwen="qwen2", mimo="qwen2",
+            kimi_k2="deepseek_v3")
+PYTHON_NAME = dict(internlm2="internlm2", qwen="qwen", mimo="mimo",
+                   kimi_k2="deepseek")
 
 
-def run(*command):
+def run(*command, code=0):
     done = subprocess.run(command, capture_output=True, text=True)
-    if done.returncode != 0:
-        raise SystemExit(f"{' '.join(command)}: {done.stdout}{done.stderr}")
+    if done.returncode != code:
+        raise SystemExit(f"{' '.join(command)}: exit {done.returncode}, "
+                         f"{code} expected\n{done.stdout}{done.stderr}")
+    return done.stderr
 
 
-def read_config(folder):
-    with open(os.path.join(folder, "config.json")) as f:
+def read_json(folder, name):
+    with open(os.path.join(folder, name)) as f:
         return json.load(f)
 
 
+def read_config(folder):
+    """With the token ids that the publishers' config.json may leave to the
+    file for generation; an export says them in both."""
+    ids = read_json(folder, "generation_config.json")
+    return {**{k: v for k, v in ids.items() if k.endswith("_token_id")},
+            **read_json(folder, "config.json")}
+
+
+def prepare(case, place):
+    """The fixture, with Python files beside it where a user has some."""
+    fixture = os.path.join(HERE, "fixtures", case.name)
+    if not case.disguise:
+        return fixture, []
+    source = os.path.join(place, "source")
+    shutil.copytree(fixture, source)
+    code = [f"{kind}_{PYTHON_NAME[case.disguise]}.py"
+            for kind in ("configuration", "modeling")]
+    for name in code:
+        shutil.copy(os.path.join(CODE, name), source)
+    return source, code
+
+
 def check(case, build, place):
-    source = os.path.join(HERE, "fixtures", case.name)
-    native, folder, bare = (os.path.join(place, n) for n in
-                            ("native", "hf", "bare"))
+    source, code = prepare(case, place)
+    native, folder = (os.path.join(place, n) for n in ("native", "hf"))
+    golden = os.path.join(source, "golden.safetensors")
     tool = os.path.join(build, "loong-ckpt")
     run(tool, "import", source, native)
     run(tool, "export", native, folder, "--max-shard-gb", SHARD_GB)
@@ -56,20 +95,44 @@ def check(case, build, place):
                                     for d in (source, folder))
     before = {n: h for n, h in before.items() if ".mtp_layers." not in n}
     problems = bad + also + check_export.compare_tensors(before, after)
+    problems += [f"{name}: not as it was" for name in code
+                 if not filecmp.cmp(os.path.join(source, name),
+                                    os.path.join(folder, name), False)]
+    result = dict(model_type=read_config(source)["model_type"],
+                  tensors=len(after))
     if case.disguise:
         problems += compare_bare(case, source, folder, place)
-        tensors = {n: h.get_tensor(n) for n, h in after.items()}
-        disguise.take_off(case.disguise, read_config(folder), tensors, bare)
+        problems += check_like(case, tool, source, place)
+        result["like"] = LIKE[case.disguise]
     else:
         problems += check_export.compare_configs(source, folder)
-    loaded = bare if case.disguise else folder
-    problems += check_export.compare_logits(
-        loaded, os.path.join(source, "golden.safetensors"), None)
+    problems += check_export.compare_logits(folder, golden, None,
+                                            bool(code))
     shards = sum(n.endswith(".safetensors") for n in os.listdir(folder))
     if shards < 2:
         problems.append(f"{shards} file, several wanted")
-    return problems, dict(model_type=read_config(source)["model_type"],
-                          tensors=len(after), files=shards)
+    return problems, dict(result, files=shards)
+
+
+def check_like(case, tool, source, place):
+    """Without Python files, as a type that transformers has a class for."""
+    native, folder, bare = (os.path.join(place, n) for n in
+                            ("native2", "like", "bare"))
+    fixture = os.path.join(HERE, "fixtures", case.name)
+    like = LIKE[case.disguise]
+    run(tool, "import", fixture, native)
+    text = run(tool, "export", native, folder, code=1)
+    problems = [] if f"--as {like}" in text else [f"refused with: {text}"]
+    run(tool, "export", native, folder, "--as", like, "--max-shard-gb",
+        SHARD_GB)
+    tensors = {n: h.get_tensor(n) for n, h in
+               check_export.read_tensors(source)[0].items()}
+    disguise.take_off(case.disguise, read_config(source), tensors, bare)
+    if read_config(folder)["model_type"] != like:
+        problems.append(f"model_type is not {like}")
+    return problems + check_export.compare_folders(
+        bare, folder) + check_export.compare_logits(
+        folder, os.path.join(source, "golden.safetensors"), None)
 
 
 def compare_bare(case, source, folder, place):
@@ -80,12 +143,27 @@ def compare_bare(case, source, folder, place):
     return check_export.compare_configs(*folders)
 
 
+def compare_results(results, only):
+    with open(PATH) as f:
+        known = json.load(f)
+    if known["transformers"] != transformers.__version__:
+        print(f"exported.json is of transformers {known['transformers']}, "
+              f"this is {transformers.__version__}")
+    known = {n: r for n, r in known["fixtures"].items() if only in (None, n)}
+    if known == results:
+        return 0
+    print("FAIL exported.json says otherwise: --write renews it")
+    return 1
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("build", metavar="BUILD")
     parser.add_argument("--write", action="store_true")
     parser.add_argument("--only", metavar="NAME")
     args = parser.parse_args()
+    if args.write and args.only:
+        parser.error("--write needs all")
     logging.disable_progress_bar()
     logging.set_verbosity_error()
     results, failed = {}, 0
@@ -100,7 +178,9 @@ def main():
             print("     " + problem)
         failed += bool(problems)
     print(f"{len(results) - failed} passed, {failed} failed")
-    if args.write and not failed:
+    if not args.write:
+        failed += compare_results(results, args.only)
+    elif not failed:
         rows = ",\n".join(f" {json.dumps(n)}: {json.dumps(r)}"
                           for n, r in results.items())
         with open(PATH, "w") as f:

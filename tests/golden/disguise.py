@@ -165,6 +165,11 @@ def unfused_internlm2(name, t, config, heads):
             "v": blocks[:, each + 1].reshape(groups * width, *tail)}
 
 
+def token_ids(config):
+    return {k: config[k] for k in ("bos_token_id", "eos_token_id",
+                                   "pad_token_id") if k in config}
+
+
 def bare_internlm2(config, tensors):
     heads = config["num_attention_heads"]
     names = (("model.tok_embeddings.", "model.embed_tokens."),
@@ -191,6 +196,7 @@ def bare_internlm2(config, tensors):
         "num_attention_heads", "num_key_value_heads", "vocab_size",
         "max_position_embeddings", "rms_norm_eps", "tie_word_embeddings",
         "hidden_act")}
+    kept.update(token_ids(config))
     return dict(kept, model_type="llama", attention_bias=config["bias"],
                 rope_theta=config["rope_theta"], rope_scaling=rope), out
 
@@ -225,7 +231,8 @@ def bare_qwen(config, tensors):
         max_position_embeddings=config["seq_length"],
         rms_norm_eps=config["layer_norm_epsilon"],
         rope_theta=config["rotary_emb_base"],
-        tie_word_embeddings=config["tie_word_embeddings"]), out
+        tie_word_embeddings=config["tie_word_embeddings"],
+        **token_ids(config)), out
 
 
 def bare_mimo(config, tensors):

@@ -13,3 +13,18 @@ foreach(isa AVX512_CORE AVX2 SSE41)
 endforeach()
 loong_test(NAME training SOURCES tests/golden/test_training.c LABELS golden)
 loong_test(NAME hf_fields SOURCES tests/unit/test_hf_fields.c LABELS unit)
+
+# What transformers itself has to do, with the Python of README.md.
+function(loong_oracle_test name)
+  add_test(NAME oracle_${name} COMMAND ${LOONG_ORACLE} ${ARGN}
+    WORKING_DIRECTORY ${PROJECT_SOURCE_DIR})
+  set_tests_properties(oracle_${name} PROPERTIES LABELS "oracle;full"
+    TIMEOUT 1800)
+endfunction()
+if(LOONG_ORACLE)
+  loong_oracle_test(golden tests/golden/generate.py --check)
+  loong_oracle_test(fields tests/golden/fields.py --check)
+  loong_oracle_test(export tests/golden/check_families.py
+    ${PROJECT_BINARY_DIR})
+  loong_oracle_test(published tests/models/published.py --check)
+endif()

@@ -13,9 +13,17 @@
 #include "shared.h"
 #include "threads.h"
 
+/* Pages that a rank gave back while others may still read them. */
+typedef struct left {
+    struct left *next;
+    void *base;
+    size_t bytes;
+} left_t;
+
 /* Outlives the context of the rank that made it, so it is not of any. */
 struct loong_threads_group {
     _Atomic int refs;
+    _Atomic(left_t *) left;
     void *control;         /* NULL: ranks pretend to be on several machines */
     loong_mailbox_t *mail; /* of the user */
     loong_mailbox_t *internal; /* of collectives */
@@ -69,8 +77,28 @@ static void end_mailbox(loong_mailbox_t *mailbox)
     }
 }
 
+static void leave(loong_threads_group_t *group, void *base, size_t bytes)
+{
+    left_t *left = malloc(sizeof(*left));
+    if (left != NULL) { /* else they stay */
+        left->base = base;
+        left->bytes = bytes;
+        left->next = atomic_load(&group->left);
+        while (!atomic_compare_exchange_weak(&group->left, &left->next,
+                                             left)) {
+        }
+    }
+}
+
 static void free_group(loong_threads_group_t *group)
 {
+    left_t *left = atomic_load(&group->left);
+    while (left != NULL) {
+        left_t *next = left->next;
+        loongi_pages_free(left->base, left->bytes);
+        free(left);
+        left = next;
+    }
     end_mailbox(group->mail);
     end_mailbox(group->internal);
     free(group->control);
@@ -258,7 +286,11 @@ static void threads_free_shared(loong_comm_t *comm, void *ptr)
     if (region != NULL) {
         loong_region_part_t own = region->part[region->self];
         loongi_region_remove(comm->ctx, threads->regions, region);
-        loongi_pages_free(own.base, own.bytes);
+        if (comm->failed) { /* nobody was asked */
+            leave(threads->group, own.base, own.bytes);
+        } else {
+            loongi_pages_free(own.base, own.bytes);
+        }
     }
 }
 

@@ -45,7 +45,7 @@ struct capture_t {
 struct sim_t {
     std::recursive_mutex mutex;
     std::list<CUstream_st *> streams;
-    std::set<CUevent_st *> events;
+    std::set<CUevent_st *> events, dead;
     std::map<const void *, size_t> shared; // limits of kernels
     std::set<std::pair<int, int>> peers[2]; // of pools: [1]
     std::map<uint64_t, capture_t> captures; // under way

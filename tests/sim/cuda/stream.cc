@@ -234,14 +234,19 @@ static void wait_a_little()
     sim.mutex.lock();
 }
 
+// While it waits a little, who has the stream may destroy it.
+static bool busy(CUstream_st *s)
+{
+    return known(s) && !s->queue.empty();
+}
+
 void cudasim::drain(CUstream_st *s, size_t count)
 {
-    while (count-- > 0 && !s->queue.empty()) {
-        while (!s->queue.empty() && blocked(s)) {
-            piece_t p = s->queue.front();
-            drain(p.event->stream, 1);
+    while (count-- > 0 && busy(s)) {
+        while (busy(s) && blocked(s)) {
+            drain(s->queue.front().event->stream, 1);
         }
-        while (!s->queue.empty() && !run_next(s)) {
+        while (busy(s) && !run_next(s)) {
             wait_a_little();
         }
     }
@@ -260,16 +265,18 @@ static void nudge(CUstream_st *s)
 
 void cudasim::drain_all()
 {
-    for (CUstream_st *s : sim.streams) {
-        drain(s, s->queue.size());
+    const auto all = sim.streams;
+    for (CUstream_st *s : all) {
+        drain(s, busy(s) ? s->queue.size() : 0);
     }
 }
 
 // The default stream and the blocking ones wait for each other.
 static void drain_blocking(const CUstream_st *s)
 {
-    for (CUstream_st *other : sim.streams) {
-        if (s->blocking && other != s && other->blocking &&
+    const auto all = sim.streams;
+    for (CUstream_st *other : all) {
+        if (known(other) && s->blocking && other != s && other->blocking &&
             (s->null || other->null) && other->device == s->device) {
             drain(other, other->queue.size());
         }
@@ -385,7 +392,7 @@ extern "C" cudaError_t cudaStreamDestroy(cudaStream_t stream)
     NEED(known(stream), cudaErrorInvalidResourceHandle, "unknown stream");
     drain(stream, stream->queue.size());
     sim.streams.remove(stream);
-    for (CUevent_st *e : sim.events) {
+    for (CUevent_st *e : sim.events) { // of the dead nothing is left to do
         e->stream = e->stream == stream ? nullptr : e->stream;
     }
     delete stream;
@@ -432,9 +439,8 @@ extern "C" cudaError_t cudaEventDestroy(cudaEvent_t event)
     ENTER_IDLE("cudaEventDestroy");
     NEED(sim.events.count(event) > 0, cudaErrorInvalidResourceHandle,
          "unknown event");
-    drain_all();
     sim.events.erase(event);
-    delete event;
+    sim.dead.insert(event); // what is on streams knows it still
     return cudaSuccess;
 }
 
@@ -541,13 +547,16 @@ extern "C" void cudasim_quiet(int quiet) { sim.quiet = quiet != 0; }
 
 extern "C" void cudasim_reset(void)
 {
-    for (CUevent_st *e : sim.events) {
-        delete e;
+    for (const auto *events : {&sim.events, &sim.dead}) {
+        for (CUevent_st *e : *events) {
+            delete e;
+        }
     }
     for (CUstream_st *s : sim.streams) {
         delete s;
     }
     sim.events.clear();
+    sim.dead.clear();
     sim.streams.clear();
     forget_graphs();
     sim.peers[0].clear();

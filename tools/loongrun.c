@@ -372,6 +372,8 @@ static bool parse(int argc, char **argv, options_t *o)
 static void settle_environment(char **argv)
 {
     char self[4096];
+    /* A stream of a GPU that waits shall not hold up another in its queue. */
+    setenv("CUDA_DEVICE_MAX_CONNECTIONS", "32", 0);
     if (getenv("GOMP_SPINCOUNT") != NULL ||
         setenv("GOMP_SPINCOUNT", "10000", 1) != 0) {
         return;

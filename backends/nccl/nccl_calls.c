@@ -216,6 +216,12 @@ static ncclResult_t put(const job_t *j)
     const nccl_library_t *l = &j->n->lib;
     const loong_collective_t *c = j->call;
     switch (c->kind) {
+    case LOONG_COLLECTIVE_SEND:
+        return l->Send(c->data, (size_t)c->count, j->type, c->root,
+                       j->n->handle, j->stream);
+    case LOONG_COLLECTIVE_RECV:
+        return l->Recv(c->data, (size_t)c->count, j->type, c->root,
+                       j->n->handle, j->stream);
     case LOONG_COLLECTIVE_ALL_REDUCE:
         return l->AllReduce(c->data, c->data, (size_t)c->count, j->type,
                             op_of(c), j->n->handle, j->stream);
@@ -231,8 +237,10 @@ static ncclResult_t put(const job_t *j)
 
 loong_status_t loongi_nccl_enqueue(nccl_t *n, const loong_collective_t *call)
 {
+    bool message = call->kind == LOONG_COLLECTIVE_SEND ||
+                   call->kind == LOONG_COLLECTIVE_RECV;
     job_t job = {n, call, ncclUint8, loong_dtype_size(call->dtype),
-                 loong_comm_stream(n->comm)};
+                 message ? n->messages : n->comm->stream};
     LOONG_TRY(type_of(n, call, &job.type));
     ncclResult_t result = n->lib.GroupStart();
     if (result == ncclSuccess) {

@@ -5,6 +5,7 @@
  * oldest call is overdue and who has not made it. */
 #include "nccl_comm.h"
 
+#include <stdio.h>
 #include <string.h>
 
 #include "nccl_impl.h"
@@ -31,22 +32,22 @@ static uint64_t called(const nccl_progress_t *p)
     return __atomic_load_n(&p->sequence, __ATOMIC_ACQUIRE);
 }
 
-/* Every rank says what it calls, the n-th time. */
-static void publish(nccl_t *n, const loong_collective_t *call)
+/* Every rank says what it calls, the n-th time: `what` is the same on all. */
+static void publish(nccl_t *n, const loong_collective_t *call, uint64_t what)
 {
     nccl_progress_t *own = n->progress;
-    own->history[call->sequence % NCCL_PENDING] = n->comm->history;
+    own->history[call->sequence % NCCL_PENDING] = what;
     __atomic_store_n(&own->sequence, call->sequence, __ATOMIC_RELEASE);
 }
 
-static loong_status_t remember(nccl_t *n, const loong_collective_t *call)
+static loong_status_t remember(nccl_t *n, const loong_collective_t *call,
+                               void *stream)
 {
     nccl_pending_t *p = pending_at(n, n->begun++);
     p->call = *call;
     strncpy(p->label, call->label, sizeof(p->label) - 1);
     p->call.label = p->label;
-    return loong_device_event_record(n->device, p->event,
-                                     n->comm->stream);
+    return loong_device_event_record(n->device, p->event, stream);
 }
 
 static loong_status_t retire(nccl_t *n)
@@ -58,6 +59,17 @@ static loong_status_t retire(nccl_t *n)
         n->ended += done;
     }
     return LOONG_OK;
+}
+
+static loong_status_t make_room(nccl_t *n)
+{
+    if (n->begun - n->ended < NCCL_PENDING) {
+        return LOONG_OK;
+    }
+    LOONG_TRY(loong_device_event_await(
+        n->device, pending_at(n, n->ended)->event,
+        "room for another collective"));
+    return retire(n);
 }
 
 /* ---- watching ------------------------------------------------------------ */
@@ -189,18 +201,16 @@ static loong_status_t nccl_run(loong_comm_t *comm,
     if (comm->size == 1) {
         return run_alone(n, call);
     }
+    LOONG_CHECK(comm->ctx, n->messages == NULL, LOONG_ERR_INTERNAL,
+                "%s of %s, which has messages",
+                loong_collective_name(call->kind), comm->name);
     if (n->handle == NULL) {
         LOONG_TRY(loongi_nccl_connect(n));
     }
-    if (n->begun - n->ended == NCCL_PENDING) {
-        LOONG_TRY(loong_device_event_await(
-            n->device, pending_at(n, n->ended)->event,
-            "room for another collective"));
-        LOONG_TRY(retire(n));
-    }
-    publish(n, call);
+    LOONG_TRY(make_room(n));
+    publish(n, call, comm->history);
     LOONG_TRY(loongi_nccl_enqueue(n, call));
-    return remember(n, call);
+    return remember(n, call, comm->stream);
 }
 
 static loong_status_t nccl_split(loong_comm_t *comm, int color, int key,
@@ -223,78 +233,120 @@ static loong_status_t nccl_split(loong_comm_t *comm, int color, int key,
     return LOONG_OK;
 }
 
-/* ---- messages, through the host's memory --------------------------------- */
+/* ---- messages ------------------------------------------------------------ */
 
-/* A free buffer of this size; made when there is none. */
-static loong_status_t take_message(nccl_t *n, size_t bytes,
-                                   nccl_message_t **message_p)
+/* Between two ranks they go one behind the other, on a stream of their own, in
+ * the order in which both begin them. One is behind what is computed when it
+ * begins; what is computed from the wait on is behind it. */
+
+static void *computing(const nccl_t *n)
 {
-    nccl_message_t *m = n->messages;
-    while (m != NULL && (m->busy || m->bytes != bytes)) {
-        m = m->next;
+    return n->comm->stream != NULL ? n->comm->stream
+                                   : loong_device_stream(n->device);
+}
+
+static loong_status_t prepare_messages(nccl_t *n)
+{
+    LOONG_CHECK(n->ctx, n->comm->size == 2, LOONG_ERR_INTERNAL,
+                "messages of %s, %d ranks: those of GPUs want a communicator "
+                "of the two", n->comm->name, n->comm->size);
+    LOONG_CHECK(n->ctx, n->begun == 0, LOONG_ERR_INTERNAL,
+                "messages of %s, which has collectives", n->comm->name);
+    LOONG_TRY(loong_device_event_create(n->device, &n->computed));
+    LOONG_TRY(loong_device_stream_create(n->device, &n->messages));
+    return n->handle == NULL ? loongi_nccl_connect(n) : LOONG_OK;
+}
+
+/* backend[0] is the number of what is pending; 0: the other end is missing. */
+static loong_status_t begin_message(nccl_t *n, void *data,
+                                    loong_comm_request_t *request)
+{
+    char label[LOONG_EVENT_LABEL];
+    bool send = request->kind == (int)LOONG_COLLECTIVE_SEND;
+    loong_collective_t call = {
+        .kind = (loong_collective_kind_t)request->kind,
+        .dtype = LOONG_U8,
+        .root = request->peer,
+        .data = data,
+        .count = (int64_t)request->bytes,
+        .sequence = request->sequence,
+        .label = label,
+    };
+    snprintf(label, sizeof(label), "%s rank %d", send ? "to" : "from",
+             n->comm->world_ranks[request->peer]);
+    if (n->messages == NULL) {
+        LOONG_TRY(prepare_messages(n));
     }
-    if (m == NULL) {
-        LOONG_TRY(loongi_alloc(n->ctx, sizeof(*m), "message", &m));
-        m->next = n->messages;
-        n->messages = m;
-        m->bytes = bytes;
-        m->busy = true; /* until it is whole */
-        LOONG_TRY(loong_device_host_alloc(n->device, bytes, "message",
-                                          &m->buffer));
-        LOONG_TRY(loong_device_event_create(n->device, &m->copied));
-    }
-    m->busy = true;
-    m->stream = n->comm->stream != NULL ? n->comm->stream
-                                        : loong_device_stream(n->device);
-    LOONG_TRY(loong_device_event_await(n->device, m->copied, "a message"));
-    *message_p = m;
+    LOONG_TRY(make_room(n));
+    LOONG_TRY(loong_device_event_record(n->device, n->computed,
+                                        computing(n)));
+    LOONG_TRY(loong_device_event_wait(n->device, n->computed, n->messages));
+    publish(n, &call, 2 * request->bytes +
+                          (uint64_t)(send ? n->comm->rank : request->peer));
+    LOONG_TRY(loongi_nccl_enqueue(n, &call));
+    LOONG_TRY(remember(n, &call, n->messages));
+    request->backend[0] = n->begun;
     return LOONG_OK;
 }
 
-static loong_status_t copied(nccl_t *n, nccl_message_t *m, void *dst,
-                             const void *src)
+/* To itself: a copy when both ends are there, in the order of what is computed.
+ */
+static loong_status_t meet(nccl_t *n, void *data,
+                           loong_comm_request_t *request)
 {
-    LOONG_TRY(loong_device_stream_copy(n->device, m->stream, dst, src,
-                                       m->bytes));
-    return loong_device_event_record(n->device, m->copied, m->stream);
+    nccl_end_t *other = &n->end[n->met % NCCL_PENDING];
+    if (n->met == n->ends || other->request->kind == request->kind) {
+        LOONG_CHECK(n->ctx, n->ends - n->met < NCCL_PENDING,
+                    LOONG_ERR_INTERNAL,
+                    "%s: more than %d messages of a rank to itself at one "
+                    "time", n->comm->name, (int)NCCL_PENDING);
+        nccl_end_t end = {request, data};
+        n->end[n->ends++ % NCCL_PENDING] = end;
+        return LOONG_OK;
+    }
+    n->met++;
+    LOONG_CHECK(n->ctx, other->request->bytes == request->bytes,
+                LOONG_ERR_INTERNAL, "%s: a message of %zu bytes is received as "
+                "one of %zu, or the reverse", n->comm->name, request->bytes,
+                other->request->bytes);
+    bool send = request->kind == (int)LOONG_COLLECTIVE_SEND;
+    other->request->backend[0] = request->backend[0] = n->met;
+    return loong_device_stream_copy(
+        n->device, computing(n), send ? other->data : data,
+        send ? data : other->data, request->bytes);
 }
 
 static loong_status_t nccl_isend(loong_comm_t *comm, const void *data,
                                  loong_comm_request_t *request)
 {
     nccl_t *n = impl_of(comm);
-    nccl_message_t *m = NULL;
-    LOONG_TRY(take_message(n, request->bytes, &m));
-    memcpy(request->backend, &m, sizeof(m));
-    LOONG_TRY(copied(n, m, m->buffer, data));
-    LOONG_TRY(loong_device_event_await(n->device, m->copied,
-                                       "what is sent to another rank"));
-    return loong_comm_isend(n->host, m->buffer, m->bytes, request->peer,
-                            request->tag, &m->request);
+    return comm->size == 1 ? meet(n, (void *)(uintptr_t)data, request)
+                           : begin_message(n, (void *)(uintptr_t)data,
+                                           request);
 }
 
 static loong_status_t nccl_irecv(loong_comm_t *comm,
                                  loong_comm_request_t *request)
 {
     nccl_t *n = impl_of(comm);
-    nccl_message_t *m = NULL;
-    LOONG_TRY(take_message(n, request->bytes, &m));
-    memcpy(request->backend, &m, sizeof(m));
-    return loong_comm_irecv(n->host, m->buffer, m->bytes, request->peer,
-                            request->tag, &m->request);
+    return comm->size == 1 ? meet(n, request->data, request)
+                           : begin_message(n, request->data, request);
 }
 
 static loong_status_t nccl_wait(loong_comm_t *comm,
                                 loong_comm_request_t *request)
 {
     nccl_t *n = impl_of(comm);
-    nccl_message_t *m = NULL;
-    memcpy(&m, request->backend, sizeof(m));
-    LOONG_TRY(loong_comm_wait(n->host, &m->request));
-    m->busy = false;
-    return request->kind == (int)LOONG_COLLECTIVE_RECV
-               ? copied(n, m, request->data, m->buffer)
-               : LOONG_OK;
+    uint64_t number = request->backend[0];
+    LOONG_CHECK(comm->ctx, number > 0, LOONG_ERR_INTERNAL,
+                "%s of %s: the rank has not begun the other end",
+                loong_collective_name((loong_collective_kind_t)request->kind),
+                comm->name);
+    if (comm->size == 1 || number <= n->ended) {
+        return LOONG_OK;
+    }
+    return loong_device_event_wait(
+        n->device, pending_at(n, number - 1)->event, computing(n));
 }
 
 /* ---- the table ----------------------------------------------------------- */
@@ -330,13 +382,8 @@ static void nccl_destroy(loong_comm_t *comm, bool failed)
     for (int i = 0; i < NCCL_PENDING; i++) {
         loong_device_event_destroy(n->device, n->pending[i].event);
     }
-    while (n->messages != NULL) {
-        nccl_message_t *m = n->messages;
-        n->messages = m->next;
-        loong_device_event_destroy(n->device, m->copied);
-        loong_device_host_free(n->device, m->buffer);
-        loongi_free(n->ctx, m);
-    }
+    loong_device_event_destroy(n->device, n->computed);
+    loong_device_stream_destroy(n->device, n->messages);
     loong_comm_free_shared(n->host, &n->progress);
     if (n->owns_host) {
         loong_comm_destroy(&n->host);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * A communicator of GPUs stands on a communicator of their processes, which
- * carries the unique id, barriers, and messages between two ranks. */
+ * carries the unique id and barriers. */
 #ifndef LOONG_NCCL_IMPL_H
 #define LOONG_NCCL_IMPL_H
 
@@ -38,7 +38,7 @@ typedef struct nccl_library {
 #undef LOONG_NCCL_POINTER
 } nccl_library_t;
 
-enum { NCCL_PENDING = 64 };
+enum { NCCL_PENDING = LOONG_COMM_UNDER_WAY };
 
 /* What a rank has called, where its peers of the machine see it. */
 typedef struct nccl_progress {
@@ -53,16 +53,11 @@ typedef struct nccl_pending {
     void *event;
 } nccl_pending_t;
 
-/* A message on its way through the host's memory. */
-typedef struct nccl_message {
-    struct nccl_message *next;
-    loong_comm_request_t request; /* of the host's communicator */
-    void *stream;
-    void *copied; /* event: the buffer is free again */
-    void *buffer;
-    size_t bytes;
-    bool busy;
-} nccl_message_t;
+/* One end of a message of a rank to itself, until the other one is there. */
+typedef struct nccl_end {
+    loong_comm_request_t *request;
+    void *data;
+} nccl_end_t;
 
 typedef struct nccl {
     loong_context_t *ctx;
@@ -78,13 +73,17 @@ typedef struct nccl {
     uint64_t ended;
     loong_wait_t wait; /* for pending `waited` - 1 */
     uint64_t waited;
-    nccl_message_t *messages;
+    void *messages; /* stream; NULL: there was none yet */
+    void *computed; /* event: what a message is behind */
+    nccl_end_t end[NCCL_PENDING];
+    uint64_t ends; /* that came first; */
+    uint64_t met;
 } nccl_t;
 
 /* ---- nccl_calls.c ---- */
 /* Loads the library and connects the ranks. Collective on: comm. */
 LOONG_NODISCARD loong_status_t loongi_nccl_connect(nccl_t *n);
-/* Puts a collective on the stream. */
+/* Puts a collective on the stream, a message on that of messages. */
 LOONG_NODISCARD loong_status_t
 loongi_nccl_enqueue(nccl_t *n, const loong_collective_t *call);
 void loongi_nccl_disconnect(nccl_t *n, bool abort);

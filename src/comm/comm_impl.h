@@ -21,6 +21,10 @@ typedef enum loong_wait_mood {
     LOONG_WAIT_OVER    /* it gives up */
 } loong_wait_mood_t;
 
+/* Calls that a communicator of a device has under way at one time: whoever
+ * makes one more waits on the host. */
+enum { LOONG_COMM_UNDER_WAY = 64 };
+
 struct loong_comm {
     loong_context_t *ctx;
     char name[LOONG_GROUP_NAME];

@@ -4,6 +4,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "comm_impl.h"
+
 enum { MAX_TENSORS = 4, DIRECTIONS = 2, MAX_TAGS = 1 << 15 };
 enum { TAGS_OF_STAGE = DIRECTIONS * MAX_TENSORS };
 
@@ -14,6 +16,9 @@ typedef struct tensors {
 } tensors_t;
 
 typedef struct messages {
+    loong_comm_t *comm; /* they go over */
+    int peer;
+    int first_tag;
     bool active;
     double begin;
     loong_comm_request_t request[MAX_TENSORS];
@@ -28,6 +33,8 @@ typedef struct slot {
 struct loong_transfer {
     loong_context_t *ctx;
     loong_comm_t *comm;
+    const loong_links_t *links;
+    loong_device_t *timed; /* messages are waited for there; NULL: are not */
     int stage;
     tensors_t out[DIRECTIONS]; /* 0: forward, 1: gradients */
     tensors_t in[DIRECTIONS];
@@ -57,6 +64,22 @@ static const loong_port_t *gradient_of(const loong_port_t *port,
     return NULL; /* the chunk only evaluates */
 }
 
+/* A receive begins long before it is needed: waiting on the host for the oldest
+ * one would be waiting for what stands later in the list. */
+static loong_status_t check_room(const loong_transfer_t *t,
+                                 const tensors_t *tensors)
+{
+    LOONG_CHECK(t->ctx,
+                t->links == NULL ||
+                    t->num_slots * tensors->count <= LOONG_COMM_UNDER_WAY,
+                LOONG_ERR_UNSUPPORTED,
+                "stage %d has %lld micro-batches of %d tensors under way; "
+                "%d messages can be, between two devices",
+                t->stage, (long long)t->num_slots, tensors->count,
+                (int)LOONG_COMM_UNDER_WAY);
+    return LOONG_OK;
+}
+
 /* Boundary tensors of one side, and their gradients on the other. */
 static loong_status_t collect(loong_transfer_t *t, side_t side, side_t other,
                               tensors_t *forward, tensors_t *backward)
@@ -75,7 +98,7 @@ static loong_status_t collect(loong_transfer_t *t, side_t side, side_t other,
             backward->port[backward->count++] = grad;
         }
     }
-    return LOONG_OK;
+    return check_room(t, forward);
 }
 
 static loong_status_t prepare(loong_transfer_t *t, const loong_chunk_t *c)
@@ -102,6 +125,7 @@ loong_status_t loongi_transfer_create(const loong_transfer_params_t *params,
     LOONG_TRY(loongi_alloc(c->ctx, sizeof(*t), "transfers", &t));
     t->ctx = c->ctx;
     t->comm = params->comm;
+    t->links = params->links;
     t->stage = params->stage;
     t->num_slots = params->num_slots;
     loong_status_t status = prepare(t, c);
@@ -134,8 +158,11 @@ static loong_status_t wait_for(loong_transfer_t *t, bool received,
         return LOONG_OK;
     }
     for (int i = 0; i < tensors->count; i++) {
-        LOONG_TRY(loong_comm_wait(t->comm, &m->request[i]));
+        LOONG_TRY(loong_comm_wait(m->comm, &m->request[i]));
         stats->bytes += (double)m->request[i].bytes;
+    }
+    if (t->timed != NULL) {
+        LOONG_TRY(loong_device_synchronize(t->timed, "a timed message"));
     }
     double end = loongi_now();
     stats->count += tensors->count;
@@ -209,6 +236,31 @@ static size_t bytes_of(const loong_port_t *port)
            loong_dtype_size(port->dtype);
 }
 
+/* Who is at the other end there: the pipeline's rank `peer`. */
+static loong_comm_t *comm_of(const loong_transfer_t *t, bool send,
+                             int direction, int *peer)
+{
+    bool behind = send == (direction == 0);
+    if (t->links == NULL) {
+        return t->comm;
+    }
+    loong_comm_t *link =
+        loongi_links_get(t->links, behind ? t->stage : t->stage - 1,
+                         direction);
+    *peer = loong_comm_size(link) - 1 - loong_comm_rank(link);
+    return link;
+}
+
+static loong_status_t begin_one(messages_t *m, int index, bool send,
+                                const loong_port_t *port, char *data)
+{
+    loong_comm_request_t *r = &m->request[index];
+    size_t bytes = bytes_of(port);
+    int tag = m->first_tag + index;
+    return send ? loong_comm_isend(m->comm, data, bytes, m->peer, tag, r)
+                : loong_comm_irecv(m->comm, data, bytes, m->peer, tag, r);
+}
+
 loong_status_t loongi_transfer_begin(loong_transfer_t *transfer,
                                      const loong_run_t *run,
                                      const loong_entry_t *entry)
@@ -224,15 +276,16 @@ loong_status_t loongi_transfer_begin(loong_transfer_t *transfer,
         send ? &t->out[direction] : &t->in[direction];
     messages_t *m = send ? &slot->sent[direction] : &slot->received[direction];
     m->begin = loongi_now();
-    loong_comm_set_stream(t->comm, run->stream);
+    m->peer = entry->peer;
+    m->comm = comm_of(t, send, direction, &m->peer);
+    m->first_tag = first_tag(t, send, direction);
+    t->timed = run->hook != NULL ? run->device : NULL;
+    loong_comm_set_stream(m->comm, run->stream);
     for (int i = 0; i < tensors->count; i++) {
         const loong_port_t *port = tensors->port[i];
-        char *data = run->base[port->operand.base] + port->operand.offset;
-        int tag = first_tag(t, send, direction) + i;
-        LOONG_TRY(send ? loong_comm_isend(t->comm, data, bytes_of(port),
-                                          entry->peer, tag, &m->request[i])
-                       : loong_comm_irecv(t->comm, data, bytes_of(port),
-                                          entry->peer, tag, &m->request[i]));
+        LOONG_TRY(begin_one(m, i, send, port,
+                            run->base[port->operand.base] +
+                                port->operand.offset));
     }
     m->active = tensors->count > 0;
     if (m->active) {

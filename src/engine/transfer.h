@@ -9,6 +9,7 @@
 #define LOONG_TRANSFER_H
 
 #include "executor.h"
+#include "links.h"
 #include "loong/comm.h"
 #include "schedule.h"
 
@@ -21,6 +22,8 @@ typedef struct loong_transfer loong_transfer_t;
 typedef struct loong_transfer_params {
     const loong_chunk_t *chunk; /* borrowed */
     loong_comm_t *comm;         /* the ranks of the pipeline; borrowed */
+    /* NULL: messages of host memory go over comm, by their tags; borrowed */
+    const loong_links_t *links;
     int stage;                  /* of the pipeline */
     int64_t num_slots;
 } loong_transfer_params_t;

@@ -291,7 +291,7 @@ static loong_status_t create_transfers(loong_component_t *c, int index)
         const loong_schedule_t *schedule =
             c->rank->use[c->use[k]].schedule;
         loong_transfer_params_t p = {
-            s->chunk[k], c->run.group[LOONG_GROUP_PP],
+            s->chunk[k], c->run.group[LOONG_GROUP_PP], c->links,
             loongi_schedule_stage(schedule, rank, index),
             schedule->ranks[rank].chunks[index].slots};
         LOONG_TRY(loongi_transfer_create(&p, &s->transfer[k]));
@@ -307,7 +307,7 @@ static loong_status_t watch_groups(void *user)
     for (int g = 0; g < LOONG_GROUP_COUNT; g++) {
         LOONG_TRY(loongi_comm_watch(c->device_groups.comm[g]));
     }
-    return LOONG_OK;
+    return loongi_links_watch(c->links);
 }
 
 static loong_status_t open_groups(loong_component_t *c)
@@ -322,7 +322,9 @@ static loong_status_t open_groups(loong_component_t *c)
                                    &c->device_groups));
     c->run.group = c->device_groups.comm;
     loong_device_set_watch(c->device, watch_groups, c);
-    return LOONG_OK;
+    return loongi_links_create(c->ctx, c->device,
+                               c->run.group[LOONG_GROUP_PP], c->evaluation,
+                               &c->links);
 }
 
 /* What is still on the streams ends first; or it is given up. */
@@ -333,12 +335,16 @@ static void close_groups(loong_component_t *c)
     }
     loong_status_t status = loong_device_synchronize(c->device, "the end");
     loong_device_set_watch(c->device, NULL, NULL);
+    if (status != LOONG_OK) {
+        loongi_links_abort(c->links, loong_context_error(c->ctx));
+    }
     for (int g = 0; g < LOONG_GROUP_COUNT && status != LOONG_OK; g++) {
         if (c->device_groups.comm[g] != NULL) {
             loong_comm_abort(c->device_groups.comm[g],
                              loong_context_error(c->ctx));
         }
     }
+    loongi_links_destroy(&c->links);
     if (c->device_groups.comm[LOONG_GROUP_WORLD] != NULL) {
         loongi_groups_destroy(&c->device_groups);
     }

@@ -8,6 +8,7 @@
 #define LOONG_COMPONENT_H
 
 #include "groups.h"
+#include "links.h"
 #include "loong/device.h"
 #include "rank.h"
 #include "stage.h"
@@ -46,6 +47,7 @@ typedef struct loong_component {
     /* Of a device whose memory the host's communicators cannot take. */
     loong_comm_t *device_world; /* NULL: groups serve */
     loong_groups_t device_groups;
+    loong_links_t *links; /* of its messages between stages */
     loong_device_t *device;       /* borrowed; NULL until allocate */
     int64_t bytes[LOONG_BASE_COUNT]; /* planned, equal to allocated */
     loong_run_t run;

@@ -34,6 +34,7 @@ struct desk_t {
 // From one rank to another.
 struct box_t {
     std::atomic<uint64_t> sent, taken;
+    std::atomic<uint64_t> bytes; // of the whole message
     char data[BOX];
 };
 
@@ -289,14 +290,18 @@ static bool advance_message(op_t &o)
         }
         if (o.kind == SEND) {
             memcpy(box.data, o.send + o.at, n);
+            box.bytes = bytes;
             box.sent++;
+        } else if (box.bytes != bytes) {
+            return false;
         } else {
             memcpy(o.receive + o.at, box.data, n);
             box.taken++;
         }
         o.at += n;
     }
-    return true;
+    // Who sends may not count on room elsewhere.
+    return o.kind == RECV || box.sent == box.taken;
 }
 
 // ---- groups -----------------------------------------------------------------

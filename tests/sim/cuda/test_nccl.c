@@ -174,24 +174,74 @@ static loong_status_t exchange(place_t *p)
     return LOONG_OK;
 }
 
-/* To the next rank, from the one before. */
-static loong_status_t pass_on(place_t *p)
+/* Messages of the pair of the first two ranks and of the last alone: begun far
+ * ahead, in each direction on its own link, read behind the wait. */
+enum { MESSAGES = 5 };
+
+static loong_status_t begin(place_t *p, loong_comm_t *link, bool sends,
+                            loong_comm_request_t *request)
 {
-    loong_comm_request_t out;
-    loong_comm_request_t in;
-    int before = (p->rank + RANKS - 1) % RANKS;
-    LOONG_TRY(send(p));
-    LOONG_TRY(loong_comm_irecv(p->comm, p->second, sizeof(p->here), before, 3,
-                               &in));
-    LOONG_TRY(loong_comm_isend(p->comm, p->there, sizeof(p->here),
-                               (p->rank + 1) % RANKS, 3, &out));
-    LOONG_TRY(loong_comm_wait(p->comm, &out));
-    LOONG_TRY(loong_comm_wait(p->comm, &in));
-    LOONG_TRY(receive(p, p->second));
-    for (int64_t i = 0; i < RANKS * N; i++) {
-        LOONG_TRY(check(p, i, number(before, i)));
+    int peer = loong_comm_size(link) - 1 - loong_comm_rank(link);
+    float *at = sends ? p->there : p->second;
+    for (int i = 0; i < MESSAGES; i++, at += N / 2) {
+        LOONG_TRY(sends ? loong_comm_isend(link, at, sizeof(*at) * (N / 2),
+                                           peer, i, &request[i])
+                        : loong_comm_irecv(link, at, sizeof(*at) * (N / 2),
+                                           peer, i, &request[i]));
     }
     return LOONG_OK;
+}
+
+static loong_status_t finish(loong_comm_t *link, loong_comm_request_t *request)
+{
+    for (int i = 0; i < MESSAGES; i++) {
+        LOONG_TRY(loong_comm_wait(link, &request[i]));
+    }
+    return LOONG_OK;
+}
+
+/* link[0]: to the higher rank, link[1]: from it. */
+static loong_status_t send_both_ways(place_t *p, loong_comm_t *const *link,
+                                     int first)
+{
+    loong_comm_request_t request[2][MESSAGES];
+    int rank = loong_comm_rank(link[0]);
+    int peer = loong_comm_size(link[0]) > 1 ? 1 - p->rank : p->rank;
+    LOONG_TRY(send(p));
+    for (int i = 0; i < 2; i++) {
+        int k = i ^ first;
+        loong_comm_set_stream(link[k], loong_device_stream(p->device));
+        LOONG_TRY(begin(p, link[k], k == rank, request[k]));
+    }
+    LOONG_TRY(finish(link[0], request[0]));
+    LOONG_TRY(finish(link[1], request[1]));
+    LOONG_TRY(loong_device_fill(p->device, p->there, 0xff, sizeof(p->here)));
+    LOONG_TRY(receive(p, p->second));
+    for (int64_t i = 0; i < MESSAGES * (N / 2); i++) {
+        LOONG_TRY(check(p, i, number(peer, i)));
+    }
+    return LOONG_OK;
+}
+
+static loong_status_t messages(place_t *p)
+{
+    loong_comm_t *link[2] = {NULL, NULL};
+    loong_status_t status = LOONG_OK;
+    for (int k = 0; k < 2 && status == LOONG_OK; k++) {
+        status = loong_comm_split(p->comm, p->rank / 2, p->rank, "a link",
+                                  &link[k]);
+    }
+    bool self = p->rank == RANKS - 1;
+    loong_comm_t *used[2] = {link[0], link[self ? 0 : 1]};
+    if (status == LOONG_OK) { /* the ranks meet in one order */
+        status = send_both_ways(p, used, 0);
+    }
+    if (status == LOONG_OK) { /* both receive first */
+        status = send_both_ways(p, used, 1 - p->rank % 2);
+    }
+    loong_comm_destroy(&link[0]);
+    loong_comm_destroy(&link[1]);
+    return status;
 }
 
 static loong_status_t run_all(loong_context_t *ctx, loong_comm_t *host,
@@ -208,19 +258,19 @@ static loong_status_t run_all(loong_context_t *ctx, loong_comm_t *host,
         status = status == LOONG_OK ? gather(p, counts) : status;
     }
     status = status == LOONG_OK ? exchange(p) : status;
-    status = status == LOONG_OK ? pass_on(p) : status;
+    status = status == LOONG_OK ? messages(p) : status;
     close_place(p);
     return status;
 }
 
 static loong_status_t run_ranks(loong_context_t *ctx, loong_threads_fn fn,
-                                double timeout)
+                                double timeout, void *user)
 {
     loong_threads_params_t params = {0};
     params.size = RANKS;
     params.comm.timeout = timeout;
     cudasim_devices(RANKS, (size_t)16 << 20);
-    return loong_threads_run(ctx, &params, fn, NULL);
+    return loong_threads_run(ctx, &params, fn, user);
 }
 
 static void test_values(void **state)
@@ -229,7 +279,7 @@ static void test_values(void **state)
     for (uint64_t seed = 1; seed < 4; seed++) {
         loong_context_t *ctx = test_context();
         cudasim_seed(seed);
-        assert_ok(ctx, run_ranks(ctx, run_all, 30.0));
+        assert_ok(ctx, run_ranks(ctx, run_all, 30.0, NULL));
         test_context_end(&ctx);
         assert_string_equal(cudasim_report(), "");
         assert_int_equal(cudasim_alive(), 0);
@@ -264,11 +314,11 @@ static void test_missing(void **state)
     (void)state;
     loong_context_t *ctx = test_context();
     cudasim_seed(1);
-    loong_status_t status = run_ranks(ctx, leave_out, 1.0);
+    loong_status_t status = run_ranks(ctx, leave_out, 1.0, NULL);
     const char *text = loong_context_error(ctx);
     assert_int_equal(status, LOONG_ERR_COMM);
     assert_non_null(strstr(text, "all_reduce #2 'gradients' of world"));
-    assert_non_null(strstr(text, "1 of 3 ranks did not come in 1."));
+    assert_non_null(strstr(text, "1 of 3 ranks did not come in "));
     assert_non_null(strstr(text, "waiting for norm and loss"));
     assert_non_null(strstr(text, "rank 2 "));
     test_context_end(&ctx);
@@ -304,7 +354,7 @@ static void test_stranger(void **state)
     (void)state;
     loong_context_t *ctx = test_context();
     cudasim_seed(2);
-    loong_status_t status = run_ranks(ctx, differ, 30.0);
+    loong_status_t status = run_ranks(ctx, differ, 30.0, NULL);
     const char *text = loong_context_error(ctx);
     assert_int_equal(status, LOONG_ERR_COMM);
     assert_non_null(strstr(text, "all_reduce #2 'second' of world"));
@@ -313,12 +363,97 @@ static void test_stranger(void **state)
     cudasim_reset();
 }
 
+/* Of two messages from rank 0 to rank 1: who leaves the second one out, how
+ * long it is where it is received. */
+typedef struct lost {
+    int idle; /* rank; -1: none */
+    size_t received;
+} lost_t;
+
+static loong_status_t send_two(place_t *p, loong_comm_t *link,
+                               const lost_t *lost)
+{
+    loong_comm_request_t request[2];
+    int count = p->rank == lost->idle ? 1 : 2;
+    loong_comm_set_stream(link, loong_device_stream(p->device));
+    for (int i = 0; i < count; i++) {
+        size_t bytes = i == 1 && p->rank == 1 ? lost->received : 4096;
+        LOONG_TRY(p->rank == 0 ? loong_comm_isend(link, p->there, bytes, 1, 7,
+                                                  &request[i])
+                               : loong_comm_irecv(link, p->second, bytes, 0,
+                                                  7, &request[i]));
+    }
+    for (int i = 0; i < count; i++) {
+        LOONG_TRY(loong_comm_wait(link, &request[i]));
+    }
+    if (p->rank == lost->idle) {
+        sleep(2);
+    }
+    loong_device_set_watch(p->device, watch, link);
+    return loong_device_synchronize(p->device, "norm and loss");
+}
+
+static loong_status_t lose(loong_context_t *ctx, loong_comm_t *host,
+                           void *user)
+{
+    place_t *p = NULL;
+    loong_comm_t *link = NULL;
+    loong_status_t status = open_place(ctx, host, &p);
+    if (status == LOONG_OK) {
+        status = loong_comm_split(p->comm, p->rank < 2 ? 0 : -1, p->rank,
+                                  "stage 0 to 1", &link);
+    }
+    if (status == LOONG_OK && link != NULL) {
+        status = send_two(p, link, user);
+    }
+    if (status != LOONG_OK && link != NULL) {
+        loong_comm_abort(link, loong_context_error(ctx));
+    }
+    loong_comm_destroy(&link);
+    close_place(p);
+    return status;
+}
+
+static void test_lost_message(void **state)
+{
+    (void)state;
+    static const struct {
+        lost_t lost;
+        const char *text[3];
+    } cases[] = {
+        {{1, 4096}, {"send #2 'to rank 1' of stage 0 to 1 (4096 bytes)",
+                     "1 of 2 ranks did not come in ",
+                     "waiting for norm and loss"}},
+        {{0, 4096}, {"recv #2 'from rank 0' of stage 0 to 1 (4096 bytes)",
+                     "1 of 2 ranks did not come in ",
+                     "waiting for norm and loss"}},
+        {{-1, 2048}, {" #2 '", " of stage 0 to 1 (",
+                      " of stage 0 to 1 called something else"}},
+    };
+    for (int64_t i = 0; i < LOONG_COUNT_OF(cases); i++) {
+        loong_context_t *ctx = test_context();
+        cudasim_seed((uint64_t)i + 1);
+        loong_status_t status =
+            run_ranks(ctx, lose, 1.0, (void *)(uintptr_t)&cases[i].lost);
+        assert_int_equal(status, LOONG_ERR_COMM);
+        for (int k = 0; k < 3; k++) {
+            if (strstr(loong_context_error(ctx), cases[i].text[k]) == NULL) {
+                fail_msg("case %d: no '%s' in: %s", (int)i, cases[i].text[k],
+                         loong_context_error(ctx));
+            }
+        }
+        test_context_end(&ctx);
+        cudasim_reset();
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_values),
         cmocka_unit_test(test_missing),
         cmocka_unit_test(test_stranger),
+        cmocka_unit_test(test_lost_message),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

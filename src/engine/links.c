@@ -1,0 +1,141 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "links.h"
+
+#include <stdio.h>
+
+#include "comm_impl.h"
+
+enum { DIRECTIONS = 2, FIRST_BYTES = 256 };
+
+struct loong_links {
+    loong_context_t *ctx;
+    int count;
+    loong_comm_t **comm; /* [count], boundary by boundary; NULL: of others */
+};
+
+/* All ranks come for each, in one order. */
+static loong_status_t create_one(loong_links_t *links, loong_comm_t *pipeline,
+                                 const loong_schedule_t *schedule, int index)
+{
+    char name[LOONG_GROUP_NAME];
+    int lower = index / DIRECTIONS;
+    bool back = index % DIRECTIONS == 1;
+    int rank = loong_comm_rank(pipeline);
+    bool mine = loongi_schedule_rank(schedule, lower) == rank ||
+                loongi_schedule_rank(schedule, lower + 1) == rank;
+    snprintf(name, sizeof(name), "stage %d to %d", back ? lower + 1 : lower,
+             back ? lower : lower + 1);
+    return loong_comm_split(pipeline, mine ? 0 : -1, rank, name,
+                            &links->comm[index]);
+}
+
+/* A message as the link will carry them; of a rank to itself both ends. */
+static loong_status_t meet(loong_comm_t *link, bool sends, char *memory)
+{
+    loong_comm_request_t request[2];
+    bool self = loong_comm_size(link) == 1;
+    int peer = loong_comm_size(link) - 1 - loong_comm_rank(link);
+    if (sends) {
+        LOONG_TRY(loong_comm_isend(link, memory, FIRST_BYTES, peer, 0,
+                                   &request[0]));
+    }
+    if (self || !sends) {
+        LOONG_TRY(loong_comm_irecv(link, memory + FIRST_BYTES, FIRST_BYTES,
+                                   peer, 0, &request[1]));
+    }
+    if (sends) {
+        LOONG_TRY(loong_comm_wait(link, &request[0]));
+    }
+    return self || !sends ? loong_comm_wait(link, &request[1]) : LOONG_OK;
+}
+
+static loong_status_t meet_all(loong_links_t *links, loong_device_t *device,
+                               const loong_schedule_t *schedule, int rank)
+{
+    void *memory = NULL;
+    loong_status_t status = LOONG_OK;
+    LOONG_TRY(loong_device_alloc(device, DIRECTIONS * FIRST_BYTES,
+                                 "first messages", &memory));
+    for (int i = 0; i < links->count && status == LOONG_OK; i++) {
+        int sender = i / DIRECTIONS + i % DIRECTIONS;
+        bool sends = loongi_schedule_rank(schedule, sender) == rank;
+        if (links->comm[i] != NULL) {
+            status = meet(links->comm[i], sends, memory);
+        }
+    }
+    loong_device_free(device, memory, DIRECTIONS * FIRST_BYTES);
+    return status;
+}
+
+static loong_status_t create_all(loong_links_t *links, loong_device_t *device,
+                                 loong_comm_t *pipeline,
+                                 const loong_schedule_t *schedule)
+{
+    LOONG_TRY(loongi_calloc(links->ctx, (size_t)links->count,
+                            sizeof(*links->comm), "links of a pipeline",
+                            &links->comm));
+    for (int i = 0; i < links->count; i++) {
+        LOONG_TRY(create_one(links, pipeline, schedule, i));
+    }
+    return meet_all(links, device, schedule, loong_comm_rank(pipeline));
+}
+
+loong_status_t loongi_links_create(loong_context_t *ctx,
+                                   loong_device_t *device,
+                                   loong_comm_t *pipeline,
+                                   const loong_schedule_t *schedule,
+                                   loong_links_t **links_p)
+{
+    loong_links_t *links = NULL;
+    LOONG_TRY(loongi_alloc(ctx, sizeof(*links), "links of a pipeline",
+                           &links));
+    links->ctx = ctx;
+    links->count = DIRECTIONS * (loongi_schedule_stages(schedule) - 1);
+    loong_status_t status = create_all(links, device, pipeline, schedule);
+    if (status != LOONG_OK) {
+        loongi_links_destroy(&links);
+        return status;
+    }
+    *links_p = links;
+    return LOONG_OK;
+}
+
+void loongi_links_destroy(loong_links_t **links_p)
+{
+    loong_links_t *links = *links_p;
+    if (links == NULL) {
+        return;
+    }
+    for (int i = 0; i < links->count && links->comm != NULL; i++) {
+        loong_comm_destroy(&links->comm[i]);
+    }
+    loongi_free(links->ctx, links->comm);
+    loongi_free(links->ctx, links);
+    *links_p = NULL;
+}
+
+loong_comm_t *loongi_links_get(const loong_links_t *links, int stage,
+                               int direction)
+{
+    int index = stage * DIRECTIONS + direction;
+    return index >= 0 && index < links->count ? links->comm[index] : NULL;
+}
+
+loong_status_t loongi_links_watch(const loong_links_t *links)
+{
+    for (int i = 0; links != NULL && i < links->count; i++) {
+        if (links->comm[i] != NULL) {
+            LOONG_TRY(loongi_comm_watch(links->comm[i]));
+        }
+    }
+    return LOONG_OK;
+}
+
+void loongi_links_abort(loong_links_t *links, const char *text)
+{
+    for (int i = 0; links != NULL && i < links->count; i++) {
+        if (links->comm[i] != NULL) {
+            loong_comm_abort(links->comm[i], text);
+        }
+    }
+}

@@ -1,0 +1,46 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * What the messages of a pipeline of devices go over: a communicator of two
+ * ranks for each boundary of stages and each direction. Those of one link are
+ * in the order of micro-batches at both ends, and no link waits for another:
+ * so a schedule that has no deadlock has none on streams either, whatever the
+ * order in which a rank begins its sends and receives.
+ */
+#ifndef LOONG_LINKS_H
+#define LOONG_LINKS_H
+
+#include "loong/comm.h"
+#include "loong/device.h"
+#include "schedule.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+typedef struct loong_links loong_links_t;
+
+/* For the stages of a schedule (borrowed, for the call); `pipeline` is the
+ * communicator of the device's ranks of it. Every link has carried a message
+ * on return: two ranks that meet for the first time wait for each other on the
+ * host, which a schedule does not allow for. Collective on: pipeline. */
+LOONG_NODISCARD loong_status_t
+loongi_links_create(loong_context_t *ctx, loong_device_t *device,
+                    loong_comm_t *pipeline, const loong_schedule_t *schedule,
+                    loong_links_t **links_p);
+/* NULL is accepted. Collective on: pipeline. */
+void loongi_links_destroy(loong_links_t **links_p);
+
+/* Between a stage and the next one, forward (0) or backward (1). NULL: this
+ * rank has neither. */
+loong_comm_t *loongi_links_get(const loong_links_t *links, int stage,
+                               int direction);
+
+/* As loongi_comm_watch, loong_comm_abort, of all. links may be NULL. */
+LOONG_NODISCARD loong_status_t loongi_links_watch(const loong_links_t *links);
+void loongi_links_abort(loong_links_t *links, const char *text);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

@@ -180,6 +180,10 @@ extern "C" {
     X(layernorm)              \
     X(add_layernorm)          \
     X(layernorm_grad)         \
+    X(mean_squares)           \
+    X(mean_squares_grad)      \
+    X(rms_scale)              \
+    X(rms_scale_grad)         \
     X(rope_table)             \
     X(rope)                   \
     X(dropout)                \
@@ -191,6 +195,8 @@ extern "C" {
     X(tensor_stats)           \
     X(latent_keys)            \
     X(latent_keys_grad)       \
+    X(head_linear)            \
+    X(head_linear_dw)         \
     X(topk_router)            \
     X(topk_router_grad)       \
     X(router_loss)            \

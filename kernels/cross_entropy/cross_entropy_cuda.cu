@@ -261,7 +261,7 @@ loong_status_t make_logits(const chunk_t &c)
     loong_cublaslt_operands_t o = {
         call->ptr[1], row_at(c, 0), c.logits, c.rows,
         loong_karg_cols(&call->query->arg[0], NULL), false, call->workspace,
-        call->stream};
+        call->stream, NULL, NULL};
     return loongi_cublaslt_run(call->ctx, c.state->logits, &o);
 }
 
@@ -272,14 +272,14 @@ loong_status_t make_gradients(const chunk_t &c)
     if (c.state->dx != NULL) {
         loong_cublaslt_operands_t o = {
             call->ptr[1], c.logits, const_cast<char *>(row_at(c, 5)), c.rows,
-            columns, false, call->workspace, call->stream};
+            columns, false, call->workspace, call->stream, NULL, NULL};
         LOONG_TRY(loongi_cublaslt_run(call->ctx, c.state->dx, &o));
     }
     if (c.state->dw != NULL) {
         bool add = c.first > 0 || (call->accumulate >> 2 & 1u) != 0;
         loong_cublaslt_operands_t o = {
             row_at(c, 0), c.logits, call->ptr[6], columns, c.rows, add,
-            call->workspace, call->stream};
+            call->workspace, call->stream, NULL, NULL};
         LOONG_TRY(loongi_cublaslt_run(call->ctx, c.state->dw, &o));
     }
     return LOONG_OK;
@@ -381,6 +381,17 @@ static void destroy(loong_context_t *ctx, void *state)
     }
 }
 
+static loong_cublaslt_params_t product(const loong_kernel_query_t *q,
+                                       int64_t m, int64_t n, int64_t k)
+{
+    loong_cublaslt_params_t p = loongi_cublaslt_begin();
+    p.m = m;
+    p.n = n;
+    p.k = k;
+    p.in = q->arg[0].dtype;
+    return p;
+}
+
 /* By columns: logits' = w x', dx' = w' g', dw' = x' g. */
 static loong_status_t make_products(loong_context_t *ctx,
                                     const loong_kernel_query_t *q, state_t *s)
@@ -389,24 +400,25 @@ static loong_status_t make_products(loong_context_t *ctx,
     int64_t columns = loongi_cross_entropy_columns(q);
     int64_t hidden = loong_karg_cols(&arg[0], NULL);
     int64_t rows = chunk_of(q);
-    int64_t g_ld = ld_of(q) * (arg[0].dtype == LOONG_BF16 ? 2 : 1);
-    loong_cublaslt_params_t logits = {
-        columns, rows, hidden, true, false, arg[0].dtype, LOONG_F32,
-        arg[1].ld, arg[0].ld, ld_of(q)};
-    loong_cublaslt_params_t dx = {
-        hidden, rows, columns, false, false, arg[0].dtype, arg[5].dtype,
-        arg[1].ld, g_ld, arg[5].ld};
-    loong_cublaslt_params_t dw = {
-        hidden, columns, rows, false, true, arg[0].dtype, arg[6].dtype,
-        arg[0].ld, g_ld, arg[6].ld};
+    loong_cublaslt_params_t logits = product(q, columns, rows, hidden);
+    loong_cublaslt_params_t dx = product(q, hidden, rows, columns);
+    loong_cublaslt_params_t dw = product(q, hidden, columns, rows);
+    logits.trans_a = dw.trans_b = true;
+    logits.out = LOONG_F32;
+    logits.lda = dx.lda = arg[1].ld;
+    logits.ldb = dw.lda = arg[0].ld;
+    logits.ldc = ld_of(q);
+    dx.ldb = dw.ldb = ld_of(q) * (arg[0].dtype == LOONG_BF16 ? 2 : 1);
+    dx.out = arg[5].dtype;
+    dx.ldc = arg[5].ld;
+    dw.out = arg[6].dtype;
+    dw.ldc = arg[6].ld;
     LOONG_TRY(loongi_cublaslt_create(ctx, &logits, &s->logits));
     if (arg[5].rank > 0) {
         LOONG_TRY(loongi_cublaslt_create(ctx, &dx, &s->dx));
     }
-    if (arg[6].rank > 0) {
-        LOONG_TRY(loongi_cublaslt_create(ctx, &dw, &s->dw));
-    }
-    return LOONG_OK;
+    return arg[6].rank > 0 ? loongi_cublaslt_create(ctx, &dw, &s->dw)
+                           : LOONG_OK;
 }
 
 static loong_status_t prepare(loong_context_t *ctx,

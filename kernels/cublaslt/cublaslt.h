@@ -20,6 +20,17 @@ extern "C" {
 
 typedef struct loong_cublaslt loong_cublaslt_t;
 
+/* What the product itself does with its sums, before it rounds them. */
+typedef enum loong_epilogue {
+    LOONG_EPILOGUE_NONE,
+    LOONG_EPILOGUE_BIAS,          /* c + bias, of each row of c */
+    LOONG_EPILOGUE_GELU,          /* tanh form */
+    LOONG_EPILOGUE_GELU_BIAS,     /* gelu(c + bias) */
+    LOONG_EPILOGUE_GELU_AUX,      /* and aux = c */
+    LOONG_EPILOGUE_GELU_AUX_BIAS, /* and aux = c + bias */
+    LOONG_EPILOGUE_COUNT
+} loong_epilogue_t;
+
 /* Matrices by columns: c [m,n] (+)= op(a) op(b), op(a) [m,k], op(b) [k,n]. A
  * row-major matrix is its transposed by columns. */
 typedef struct loong_cublaslt_params {
@@ -27,8 +38,12 @@ typedef struct loong_cublaslt_params {
     bool trans_a;
     bool trans_b;
     loong_dtype_t in; /* of a and b: bf16 or fp32 */
-    loong_dtype_t out;
+    loong_dtype_t out; /* of c, bias and aux */
     int64_t lda, ldb, ldc;
+    int64_t ld_aux;
+    int64_t batch;   /* 0: one product */
+    int64_t step[3]; /* elements from one a, b, c of the batch to the next */
+    loong_epilogue_t epilogue;
 } loong_cublaslt_params_t;
 
 typedef struct loong_cublaslt_operands {
@@ -37,18 +52,34 @@ typedef struct loong_cublaslt_operands {
     void *c;
     int64_t n; /* of this launch */
     int64_t k;
-    bool add; /* to c */
+    bool add; /* to c, before the epilogue */
     void *workspace;
     void *stream;
+    const void *bias;
+    void *aux;
 } loong_cublaslt_operands_t;
 
-/* Loads the library, chooses algorithms on the current device. Errors:
- * LOONG_ERR_UNSUPPORTED when the library is not found or has no algorithm. */
+static inline loong_cublaslt_params_t loongi_cublaslt_begin(void)
+{
+    loong_cublaslt_params_t p = {0, 0, 0, false, false, LOONG_F32, LOONG_F32,
+                                 0, 0, 0, 0, 0, {0, 0, 0},
+                                 LOONG_EPILOGUE_NONE};
+    return p;
+}
+
+/* Loads the library, chooses algorithms on the current device, as the context
+ * says (products.h); where they are to be measured and are not in the file,
+ * takes memory for the operands meanwhile, and waits for the device. Errors:
+ * LOONG_ERR_UNSUPPORTED when the library is not found or has no algorithm; with
+ * an epilogue it may have none, as loongi_cublaslt_can says then. */
 LOONG_NODISCARD loong_status_t
 loongi_cublaslt_create(loong_context_t *ctx,
                        const loong_cublaslt_params_t *params,
                        loong_cublaslt_t **product_p);
 void loongi_cublaslt_destroy(loong_context_t *ctx, loong_cublaslt_t *product);
+/* There is an algorithm for operands that lie so; NULL: wherever they lie. */
+bool loongi_cublaslt_can(const loong_cublaslt_t *product,
+                         const loong_cublaslt_operands_t *operands);
 LOONG_NODISCARD loong_status_t
 loongi_cublaslt_run(loong_context_t *ctx, loong_cublaslt_t *product,
                     const loong_cublaslt_operands_t *operands);

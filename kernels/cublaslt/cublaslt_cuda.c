@@ -1,59 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "cublaslt.h"
+#include "cublaslt_impl.h"
 
-#include <cublasLt.h>
 #include <dlfcn.h>
-#include <string.h>
 
-/* X(name after cublasLt): every function that is called. */
-#define FUNCTIONS(X)             \
-    X(Create)                    \
-    X(Destroy)                   \
-    X(GetStatusString)           \
-    X(Matmul)                    \
-    X(MatmulAlgoGetHeuristic)    \
-    X(MatmulDescCreate)          \
-    X(MatmulDescDestroy)         \
-    X(MatmulDescSetAttribute)    \
-    X(MatmulPreferenceCreate)    \
-    X(MatmulPreferenceDestroy)   \
-    X(MatmulPreferenceSetAttribute) \
-    X(MatrixLayoutCreate)        \
-    X(MatrixLayoutDestroy)       \
-    X(MatrixLayoutSetAttribute)
-
-typedef struct library {
-    void *handle;
-#define POINTER(name_) __typeof__(&cublasLt##name_) name_;
-    FUNCTIONS(POINTER)
-#undef POINTER
-} library_t;
-
-/* Operands that all begin, row by row, at multiples of this. */
-enum { WIDE = 16, CLASSES = 2 };
-
-struct loong_cublaslt {
-    library_t lib;
-    loong_cublaslt_params_t params;
-    cublasLtHandle_t handle;
-    cublasLtMatmulDesc_t desc;
-    cublasLtMatrixLayout_t layout[3]; /* a, b, c */
-    int64_t n; /* as the layouts have them */
-    int64_t k;
-    /* For operands at multiples of WIDE bytes, and for others. */
-    bool found[CLASSES];
-    cublasLtMatmulAlgo_t algo[CLASSES];
-};
-
-#define LT_TRY(ctx_, lib_, call_)                                             \
-    do {                                                                      \
-        cublasStatus_t status_ = (lib_)->call_;                               \
-        LOONG_CHECK(ctx_, status_ == CUBLAS_STATUS_SUCCESS, LOONG_ERR_DEVICE, \
-                    "cublasLt%s: %s", #call_,                                 \
-                    (lib_)->GetStatusString(status_));                        \
-    } while (0)
-
-static loong_status_t load(loong_context_t *ctx, library_t *lib)
+static loong_status_t load(loong_context_t *ctx, loong_cublaslt_library_t *lib)
 {
     static const char *const places[] = {"libcublasLt.so.13",
                                          LOONG_CUBLASLT_LIBRARY};
@@ -67,7 +17,7 @@ static loong_status_t load(loong_context_t *ctx, library_t *lib)
     *(void **)(void *)&lib->name_ = dlsym(lib->handle, "cublasLt" #name_);    \
     LOONG_CHECK(ctx, lib->name_ != NULL, LOONG_ERR_UNSUPPORTED,               \
                 "%s has no cublasLt" #name_, places[0]);
-    FUNCTIONS(LOAD)
+    LOONG_CUBLASLT_FUNCTIONS(LOAD)
 #undef LOAD
     return LOONG_OK;
 }
@@ -77,83 +27,106 @@ static cudaDataType_t type_of(loong_dtype_t dtype)
     return dtype == LOONG_BF16 ? CUDA_R_16BF : CUDA_R_32F;
 }
 
+/* ---- description --------------------------------------------------------- */
+
+#define SET(ctx_, s_, name_, value_)                                          \
+    LOONG_LT_TRY(ctx_, &(s_)->lib,                                            \
+                 MatmulDescSetAttribute((s_)->desc,                           \
+                                        CUBLASLT_MATMUL_DESC_##name_,         \
+                                        &(value_), sizeof(value_)))
+
+loong_status_t loongi_cublaslt_point(loong_context_t *ctx,
+                                     const loong_cublaslt_t *product,
+                                     const void *bias, const void *aux)
+{
+    if (loongi_epilogue_has_bias(product->params.epilogue)) {
+        SET(ctx, product, BIAS_POINTER, bias);
+    }
+    if (loongi_epilogue_has_aux(product->params.epilogue)) {
+        SET(ctx, product, EPILOGUE_AUX_POINTER, aux);
+    }
+    return LOONG_OK;
+}
+
+static loong_status_t describe_epilogue(loong_context_t *ctx,
+                                        const loong_cublaslt_t *s)
+{
+    static const uint32_t names[LOONG_EPILOGUE_COUNT] = {
+        CUBLASLT_EPILOGUE_DEFAULT,   CUBLASLT_EPILOGUE_BIAS,
+        CUBLASLT_EPILOGUE_GELU,      CUBLASLT_EPILOGUE_GELU_BIAS,
+        CUBLASLT_EPILOGUE_GELU_AUX,  CUBLASLT_EPILOGUE_GELU_AUX_BIAS};
+    const loong_cublaslt_params_t *p = &s->params;
+    SET(ctx, s, EPILOGUE, names[p->epilogue]);
+    if (loongi_epilogue_has_bias(p->epilogue)) {
+        int32_t type = type_of(p->out);
+        SET(ctx, s, BIAS_DATA_TYPE, type);
+    }
+    if (loongi_epilogue_has_aux(p->epilogue)) {
+        int32_t type = type_of(p->out);
+        SET(ctx, s, EPILOGUE_AUX_DATA_TYPE, type);
+        SET(ctx, s, EPILOGUE_AUX_LD, p->ld_aux);
+    }
+    return LOONG_OK;
+}
+
+static loong_status_t describe(loong_context_t *ctx, loong_cublaslt_t *s)
+{
+    const loong_cublaslt_params_t *p = &s->params;
+    bool tf32 = s->wanted.tf32 && p->in == LOONG_F32;
+    int32_t trans[2] = {p->trans_a ? CUBLAS_OP_T : CUBLAS_OP_N,
+                        p->trans_b ? CUBLAS_OP_T : CUBLAS_OP_N};
+    LOONG_LT_TRY(ctx, &s->lib,
+                 MatmulDescCreate(&s->desc,
+                                  tf32 ? CUBLAS_COMPUTE_32F_FAST_TF32
+                                       : CUBLAS_COMPUTE_32F,
+                                  CUDA_R_32F));
+    SET(ctx, s, TRANSA, trans[0]);
+    SET(ctx, s, TRANSB, trans[1]);
+    return describe_epilogue(ctx, s);
+}
+
+static loong_status_t set_layout(loong_context_t *ctx,
+                                 const loong_cublaslt_t *s, int layout,
+                                 cublasLtMatrixLayoutAttribute_t attribute,
+                                 const void *value, size_t size)
+{
+    LOONG_LT_TRY(ctx, &s->lib,
+                 MatrixLayoutSetAttribute(s->layout[layout], attribute, value,
+                                          size));
+    return LOONG_OK;
+}
+
+static loong_status_t make_layout(loong_context_t *ctx, loong_cublaslt_t *s,
+                                  int i, int64_t rows, int64_t cols)
+{
+    const loong_cublaslt_params_t *p = &s->params;
+    const int64_t ld[3] = {p->lda, p->ldb, p->ldc};
+    LOONG_LT_TRY(ctx, &s->lib,
+                 MatrixLayoutCreate(&s->layout[i],
+                                    type_of(i < 2 ? p->in : p->out),
+                                    (uint64_t)rows, (uint64_t)cols, ld[i]));
+    if (p->batch > 0) {
+        int32_t batch = 0;
+        LOONG_TRY(loongi_to_int(ctx, p->batch, "products of a batch", &batch));
+        LOONG_TRY(set_layout(ctx, s, i, CUBLASLT_MATRIX_LAYOUT_BATCH_COUNT,
+                             &batch, sizeof(batch)));
+        LOONG_TRY(set_layout(ctx, s, i,
+                             CUBLASLT_MATRIX_LAYOUT_STRIDED_BATCH_OFFSET,
+                             &p->step[i], sizeof(p->step[i])));
+    }
+    return LOONG_OK;
+}
+
 static loong_status_t make_layouts(loong_context_t *ctx, loong_cublaslt_t *s)
 {
     const loong_cublaslt_params_t *p = &s->params;
-    const library_t *l = &s->lib;
-    int32_t trans[2] = {p->trans_a ? CUBLAS_OP_T : CUBLAS_OP_N,
-                        p->trans_b ? CUBLAS_OP_T : CUBLAS_OP_N};
-    LT_TRY(ctx, l,
-           MatmulDescCreate(&s->desc, CUBLAS_COMPUTE_32F, CUDA_R_32F));
-    LT_TRY(ctx, l, MatmulDescSetAttribute(s->desc, CUBLASLT_MATMUL_DESC_TRANSA,
-                                          &trans[0], sizeof(trans[0])));
-    LT_TRY(ctx, l, MatmulDescSetAttribute(s->desc, CUBLASLT_MATMUL_DESC_TRANSB,
-                                          &trans[1], sizeof(trans[1])));
-    LT_TRY(ctx, l,
-           MatrixLayoutCreate(&s->layout[0], type_of(p->in),
-                              (uint64_t)(p->trans_a ? p->k : p->m),
-                              (uint64_t)(p->trans_a ? p->m : p->k), p->lda));
-    LT_TRY(ctx, l,
-           MatrixLayoutCreate(&s->layout[1], type_of(p->in),
-                              (uint64_t)(p->trans_b ? p->n : p->k),
-                              (uint64_t)(p->trans_b ? p->k : p->n), p->ldb));
-    LT_TRY(ctx, l, MatrixLayoutCreate(&s->layout[2], type_of(p->out),
-                                      (uint64_t)p->m, (uint64_t)p->n, p->ldc));
+    LOONG_TRY(make_layout(ctx, s, 0, p->trans_a ? p->k : p->m,
+                          p->trans_a ? p->m : p->k));
+    LOONG_TRY(make_layout(ctx, s, 1, p->trans_b ? p->n : p->k,
+                          p->trans_b ? p->k : p->n));
+    LOONG_TRY(make_layout(ctx, s, 2, p->m, p->n));
     s->n = p->n;
     s->k = p->k;
-    return LOONG_OK;
-}
-
-/* The library's first choice for operands at multiples of `bytes`. */
-static loong_status_t choose(loong_context_t *ctx, loong_cublaslt_t *s,
-                             cublasLtMatmulPreference_t wish, int class,
-                             uint32_t bytes)
-{
-    static const cublasLtMatmulPreferenceAttributes_t place[] = {
-        CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES,
-        CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES,
-        CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES,
-        CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES};
-    const library_t *l = &s->lib;
-    cublasLtMatmulHeuristicResult_t result;
-    size_t room = LOONG_CUBLASLT_WORKSPACE;
-    int count = 0;
-    LT_TRY(ctx, l, MatmulPreferenceSetAttribute(
-                       wish, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, &room,
-                       sizeof(room)));
-    for (int i = 0; i < LOONG_COUNT_OF(place); i++) {
-        LT_TRY(ctx, l, MatmulPreferenceSetAttribute(wish, place[i], &bytes,
-                                                    sizeof(bytes)));
-    }
-    cublasStatus_t status = l->MatmulAlgoGetHeuristic(
-        s->handle, s->desc, s->layout[0], s->layout[1], s->layout[2],
-        s->layout[2], wish, 1, &result, &count);
-    s->found[class] = status == CUBLAS_STATUS_SUCCESS && count > 0;
-    if (s->found[class]) {
-        s->algo[class] = result.algo;
-    }
-    return LOONG_OK;
-}
-
-static loong_status_t choose_all(loong_context_t *ctx, loong_cublaslt_t *s)
-{
-    const loong_cublaslt_params_t *p = &s->params;
-    const library_t *l = &s->lib;
-    cublasLtMatmulPreference_t wish = NULL;
-    LT_TRY(ctx, l, MatmulPreferenceCreate(&wish));
-    loong_status_t status = choose(ctx, s, wish, 0, WIDE);
-    if (status == LOONG_OK) {
-        status = choose(ctx, s, wish, 1,
-                        (uint32_t)loong_dtype_size(p->in));
-    }
-    l->MatmulPreferenceDestroy(wish);
-    LOONG_TRY(status);
-    LOONG_CHECK(ctx, s->found[0] || s->found[1], LOONG_ERR_UNSUPPORTED,
-                "cuBLASLt has no product of %s to %s for m %lld, n %lld, k "
-                "%lld, strides %lld, %lld, %lld",
-                loong_dtype_name(p->in), loong_dtype_name(p->out),
-                (long long)p->m, (long long)p->n, (long long)p->k,
-                (long long)p->lda, (long long)p->ldb, (long long)p->ldc);
     return LOONG_OK;
 }
 
@@ -165,14 +138,16 @@ loong_status_t loongi_cublaslt_create(loong_context_t *ctx,
     loong_status_t status = LOONG_OK;
     LOONG_TRY(loongi_alloc(ctx, sizeof(*s), "product of cuBLASLt", &s));
     s->params = *params;
+    s->wanted = loongi_context_products(ctx);
     LOONG_TRY_GOTO(load(ctx, &s->lib), status, err_product);
     if (s->lib.Create(&s->handle) != CUBLAS_STATUS_SUCCESS) {
         s->handle = NULL;
         status = LOONG_FAIL(ctx, LOONG_ERR_DEVICE, "cublasLtCreate failed");
         goto err_product;
     }
+    LOONG_TRY_GOTO(describe(ctx, s), status, err_product);
     LOONG_TRY_GOTO(make_layouts(ctx, s), status, err_product);
-    LOONG_TRY_GOTO(choose_all(ctx, s), status, err_product);
+    LOONG_TRY_GOTO(loongi_cublaslt_choose(ctx, s), status, err_product);
     *product_p = s;
     return LOONG_OK;
 err_product:
@@ -185,7 +160,7 @@ void loongi_cublaslt_destroy(loong_context_t *ctx, loong_cublaslt_t *product)
     if (product == NULL) {
         return;
     }
-    const library_t *l = &product->lib;
+    const loong_cublaslt_library_t *l = &product->lib;
     for (int i = 0; i < 3; i++) {
         if (product->layout[i] != NULL) {
             l->MatrixLayoutDestroy(product->layout[i]);
@@ -205,16 +180,14 @@ void loongi_cublaslt_destroy(loong_context_t *ctx, loong_cublaslt_t *product)
 
 /* ---- running ------------------------------------------------------------- */
 
-static loong_status_t set_size(loong_context_t *ctx, loong_cublaslt_t *s,
+static loong_status_t set_size(loong_context_t *ctx, const loong_cublaslt_t *s,
                                int layout, bool rows, int64_t size)
 {
     uint64_t value = (uint64_t)size;
-    LT_TRY(ctx, &s->lib,
-           MatrixLayoutSetAttribute(s->layout[layout],
-                                    rows ? CUBLASLT_MATRIX_LAYOUT_ROWS
-                                         : CUBLASLT_MATRIX_LAYOUT_COLS,
-                                    &value, sizeof(value)));
-    return LOONG_OK;
+    return set_layout(ctx, s, layout,
+                      rows ? CUBLASLT_MATRIX_LAYOUT_ROWS
+                           : CUBLASLT_MATRIX_LAYOUT_COLS,
+                      &value, sizeof(value));
 }
 
 static loong_status_t resize(loong_context_t *ctx, loong_cublaslt_t *s,
@@ -234,18 +207,34 @@ static loong_status_t resize(loong_context_t *ctx, loong_cublaslt_t *s,
     return LOONG_OK;
 }
 
-static bool is_wide(const loong_cublaslt_t *s,
-                    const loong_cublaslt_operands_t *o)
+int loongi_cublaslt_class(const loong_cublaslt_params_t *params,
+                          uintptr_t addresses)
 {
-    const loong_cublaslt_params_t *p = &s->params;
+    const loong_cublaslt_params_t *p = params;
     size_t in = loong_dtype_size(p->in);
     size_t out = loong_dtype_size(p->out);
-    return ((uintptr_t)o->a | (uintptr_t)o->b | (uintptr_t)o->c |
-            (uintptr_t)((size_t)p->lda * in) |
-            (uintptr_t)((size_t)p->ldb * in) |
-            (uintptr_t)((size_t)p->ldc * out)) %
-               WIDE ==
-           0;
+    int64_t inputs = p->lda | p->ldb | p->step[0] | p->step[1];
+    int64_t outputs = p->ldc | p->step[2] | p->ld_aux;
+    return (addresses | (size_t)inputs * in | (size_t)outputs * out) %
+                       LOONG_CUBLASLT_WIDE == 0
+               ? 0
+               : 1;
+}
+
+static int class_of(const loong_cublaslt_t *s,
+                    const loong_cublaslt_operands_t *o)
+{
+    int class = loongi_cublaslt_class(
+        &s->params, (uintptr_t)o->a | (uintptr_t)o->b | (uintptr_t)o->c |
+                        (uintptr_t)o->bias | (uintptr_t)o->aux);
+    return s->found[0] ? class : 1;
+}
+
+bool loongi_cublaslt_can(const loong_cublaslt_t *product,
+                         const loong_cublaslt_operands_t *operands)
+{
+    return operands == NULL ? product->found[0] && product->found[1]
+                            : product->found[class_of(product, operands)];
 }
 
 loong_status_t loongi_cublaslt_run(loong_context_t *ctx,
@@ -255,16 +244,17 @@ loong_status_t loongi_cublaslt_run(loong_context_t *ctx,
     const loong_cublaslt_operands_t *o = operands;
     const float one = 1.0f;
     const float beta = o->add ? 1.0f : 0.0f;
-    int class = product->found[0] && is_wide(product, o) ? 0 : 1;
+    int class = class_of(product, o);
     LOONG_CHECK(ctx, product->found[class], LOONG_ERR_UNSUPPORTED,
                 "cuBLASLt has no product for operands that do not begin at "
-                "multiples of %d bytes", (int)WIDE);
+                "multiples of %d bytes", (int)LOONG_CUBLASLT_WIDE);
     LOONG_TRY(resize(ctx, product, o->n, o->k));
-    LT_TRY(ctx, &product->lib,
-           Matmul(product->handle, product->desc, &one, o->a,
-                  product->layout[0], o->b, product->layout[1], &beta, o->c,
-                  product->layout[2], o->c, product->layout[2],
-                  &product->algo[class], o->workspace,
-                  LOONG_CUBLASLT_WORKSPACE, o->stream));
+    LOONG_TRY(loongi_cublaslt_point(ctx, product, o->bias, o->aux));
+    LOONG_LT_TRY(ctx, &product->lib,
+                 Matmul(product->handle, product->desc, &one, o->a,
+                        product->layout[0], o->b, product->layout[1], &beta,
+                        o->c, product->layout[2], o->c, product->layout[2],
+                        &product->algo[class], o->workspace,
+                        LOONG_CUBLASLT_WORKSPACE, o->stream));
     return LOONG_OK;
 }

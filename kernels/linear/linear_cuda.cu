@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * linear and linear_dw by cuBLASLt; what comes after a product (bias,
- * activation) in one pass over its result. */
+ * linear and linear_dw by cuBLASLt. It adds the bias, rounded to the type of
+ * the output, and applies GELU's tanh form where it can; what it cannot do
+ * comes in one pass over the result. */
 #include "cublaslt.h"
 #include "gelu.cuh"
 #include "map.cuh"
@@ -10,9 +11,9 @@ using namespace loong_cuda;
 
 namespace {
 
-/* before = product + bias; y = f(before). */
+/* before = y + bias; y = f(before). */
 struct finish_t {
-    mat_t product, y, bias, before;
+    mat_t y, bias, before;
     loong_activation_t activation;
 };
 
@@ -27,7 +28,7 @@ __global__ void __launch_bounds__(BLOCK)
         int64_t row = u / packs;
         int64_t col = u % packs * PACK;
         int n = least(PACK, a.y.cols - col);
-        pack_t y = load_at(a.product, row, col, n);
+        pack_t y = load_at(a.y, row, col, n);
         if (a.bias.p != NULL) {
             pack_t b = load_at(a.bias, 0, col, n);
             for (int i = 0; i < PACK; i++) {
@@ -44,6 +45,13 @@ __global__ void __launch_bounds__(BLOCK)
     }
 }
 
+struct same_fn {
+    __device__ void operator()(const pack_t *in, pack_t *out) const
+    {
+        *out = *in;
+    }
+};
+
 const loong_linear_attr_t *attr_of(const loong_kernel_query_t *q)
 {
     return static_cast<const loong_linear_attr_t *>(q->attr);
@@ -54,18 +62,28 @@ bool is_dw(const loong_kernel_query_t *q)
     return strcmp(q->op, "linear_dw") == 0;
 }
 
-/* Something comes after the product. */
-bool has_finish(const loong_kernel_query_t *q)
+bool has_bias(const loong_kernel_query_t *q)
 {
-    return !is_dw(q) && (attr_of(q)->activation != LOONG_ACT_NONE ||
-                         (q->num_in > 2 && q->arg[2].rank > 0) ||
-                         (q->num_out > 1 && q->arg[q->num_in + 1].rank > 0));
+    return !is_dw(q) && q->num_in > 2 && q->arg[2].rank > 0;
 }
 
-/* The product of bf16 is then kept in fp32, and rounded once. */
-bool is_kept(const loong_kernel_query_t *q)
+/* The value before the activation is an output as well. */
+bool has_before(const loong_kernel_query_t *q)
 {
-    return has_finish(q) && q->arg[q->num_in].dtype == LOONG_BF16;
+    return !is_dw(q) && q->num_out > 1 && q->arg[q->num_in + 1].rank > 0;
+}
+
+/* What the product could do of it. */
+loong_epilogue_t epilogue_of(const loong_kernel_query_t *q)
+{
+    bool bias = has_bias(q);
+    if (is_dw(q) || attr_of(q)->activation != LOONG_ACT_GELU_TANH) {
+        return bias ? LOONG_EPILOGUE_BIAS : LOONG_EPILOGUE_NONE;
+    }
+    if (has_before(q)) {
+        return bias ? LOONG_EPILOGUE_GELU_AUX_BIAS : LOONG_EPILOGUE_GELU_AUX;
+    }
+    return bias ? LOONG_EPILOGUE_GELU_BIAS : LOONG_EPILOGUE_GELU;
 }
 
 /* A row-major matrix is its transposed by columns: y' = w x' and dw' = x' dy,
@@ -75,12 +93,11 @@ loong_cublaslt_params_t product_of(const loong_kernel_query_t *q)
     const loong_karg_t *c = &q->arg[q->num_in];
     bool turned = attr_of(q)->transposed;
     int64_t rows = loong_karg_rows(&q->arg[0], NULL);
-    loong_cublaslt_params_t p;
-    memset(&p, 0, sizeof(p));
+    loong_cublaslt_params_t p = loongi_cublaslt_begin();
     p.in = q->arg[0].dtype;
-    p.out = is_kept(q) ? LOONG_F32 : c->dtype;
+    p.out = c->dtype;
     p.m = loong_karg_cols(c, NULL);
-    p.ldc = is_kept(q) ? p.m : c->ld;
+    p.ldc = c->ld;
     if (is_dw(q)) {
         p.n = loong_karg_rows(c, NULL);
         p.k = rows;
@@ -97,78 +114,155 @@ loong_cublaslt_params_t product_of(const loong_kernel_query_t *q)
     return p;
 }
 
+/* With its epilogue, and without where that has no algorithm. */
+struct state_t {
+    loong_cublaslt_t *whole, *plain;
+};
+
+/* Bytes for a bias of the output's type, behind the workspace of a product. */
+size_t bias_bytes(const loong_kernel_query_t *q)
+{
+    const loong_karg_t *y = &q->arg[q->num_in];
+    return has_bias(q) && y->dtype != LOONG_F32
+               ? (size_t)loong_karg_cols(y, NULL) * loong_dtype_size(y->dtype)
+               : 0;
+}
+
 } // namespace
+
+static void destroy(loong_context_t *ctx, void *state)
+{
+    state_t *s = static_cast<state_t *>(state);
+    if (s != NULL) {
+        loongi_cublaslt_destroy(ctx, s->whole);
+        loongi_cublaslt_destroy(ctx, s->plain);
+        loongi_free(ctx, s);
+    }
+}
+
+static loong_status_t make_products(loong_context_t *ctx,
+                                    const loong_kernel_query_t *q, state_t *s)
+{
+    loong_cublaslt_params_t p = product_of(q);
+    p.epilogue = epilogue_of(q);
+    p.ld_aux = has_before(q) ? q->arg[q->num_in + 1].ld : 0;
+    LOONG_TRY(loongi_cublaslt_create(ctx, &p, &s->whole));
+    if (p.epilogue == LOONG_EPILOGUE_NONE ||
+        loongi_cublaslt_can(s->whole, NULL)) {
+        return LOONG_OK;
+    }
+    loongi_log(ctx, LOONG_LOG_DEBUG,
+               "linear: cuBLASLt has not all products of %s with bias %d and "
+               "activation %d, m %lld, n %lld, k %lld: a pass over the result "
+               "does it", loong_dtype_name(p.in), (int)has_bias(q),
+               (int)attr_of(q)->activation, (long long)p.m, (long long)p.n,
+               (long long)p.k);
+    p.epilogue = LOONG_EPILOGUE_NONE;
+    p.ld_aux = 0;
+    return loongi_cublaslt_create(ctx, &p, &s->plain);
+}
 
 static loong_status_t prepare(loong_context_t *ctx,
                               const loong_kernel_query_t *query,
                               void **state_p)
 {
-    loong_cublaslt_t *product = NULL;
-    loong_cublaslt_params_t params = product_of(query);
-    LOONG_TRY(loongi_cublaslt_create(ctx, &params, &product));
-    *state_p = product;
+    state_t *s = NULL;
+    LOONG_TRY(loongi_alloc(ctx, sizeof(*s), "linear kernel", &s));
+    loong_status_t status = make_products(ctx, query, s);
+    if (status != LOONG_OK) {
+        destroy(ctx, s);
+        return status;
+    }
+    *state_p = s;
     return LOONG_OK;
 }
 
-static void destroy(loong_context_t *ctx, void *state)
-{
-    loongi_cublaslt_destroy(ctx, static_cast<loong_cublaslt_t *>(state));
-}
-
 /* a and b of the product are operands `a` and 1 - a. */
-static loong_status_t multiply(const loong_kernel_call_t *call, int a,
-                               void *c, int64_t n, int64_t k)
+static loong_cublaslt_operands_t operands_of(const loong_kernel_call_t *call,
+                                             int a, int64_t n, int64_t k)
 {
     loong_cublaslt_operands_t o = {call->ptr[a],
                                    call->ptr[1 - a],
-                                   c,
+                                   mat_out(call, 0).p,
                                    n,
                                    k,
                                    (call->accumulate & 1u) != 0,
                                    call->workspace,
-                                   call->stream};
-    return loongi_cublaslt_run(call->ctx,
-                               static_cast<loong_cublaslt_t *>(call->state),
-                               &o);
+                                   call->stream,
+                                   NULL,
+                                   NULL};
+    return o;
+}
+
+/* The bias in the type of the output. */
+static loong_status_t round_bias(const loong_kernel_call_t *call,
+                                 const void **bias_p)
+{
+    mat_t bias = mat_arg(call, 2);
+    *bias_p = bias.p;
+    if (bias_bytes(call->query) == 0) {
+        return LOONG_OK;
+    }
+    mat_t narrow = bias;
+    narrow.p = static_cast<char *>(call->workspace) + LOONG_CUBLASLT_WORKSPACE;
+    narrow.half = narrow.packed = 1;
+    const mat_t arg[2] = {bias, narrow};
+    *bias_p = narrow.p;
+    return map<1, 1>(call, same_fn(), arg);
+}
+
+/* What the product did not do. */
+static loong_status_t finish(const loong_kernel_call_t *call,
+                             loong_epilogue_t done)
+{
+    const loong_kernel_query_t *q = call->query;
+    bool bias = has_bias(q) && done == LOONG_EPILOGUE_NONE;
+    finish_t f = {mat_out(call, 0), bias ? mat_arg(call, 2) : mat_none(),
+                  has_before(q) ? mat_out(call, 1) : mat_none(),
+                  attr_of(q)->activation};
+    if (done >= LOONG_EPILOGUE_GELU ||
+        (!bias && f.before.p == NULL && f.activation == LOONG_ACT_NONE)) {
+        return LOONG_OK;
+    }
+    LOONG_LAUNCH((finish_kernel), grid_for(f.y), dim3(BLOCK), 0,
+                 stream_of(call), f, call->device_frame);
+    return launched(call);
 }
 
 static loong_status_t run(const loong_kernel_call_t *call)
 {
     const loong_kernel_query_t *q = call->query;
+    const state_t *s = static_cast<const state_t *>(call->state);
     int64_t rows = loong_karg_rows(&q->arg[0], call->frame);
-    mat_t y = mat_out(call, 0);
-    mat_t product = y;
+    loong_cublaslt_operands_t o =
+        operands_of(call, 1, rows, loong_karg_cols(&q->arg[0], NULL));
+    loong_epilogue_t done = epilogue_of(q);
     if (rows == 0) {
         return LOONG_OK;
     }
-    if (is_kept(q)) { /* behind the workspace of the product */
-        product.p = static_cast<char *>(call->workspace) +
-                    LOONG_CUBLASLT_WORKSPACE;
-        product.ld = y.cols;
-        product.half = 0;
-        product.packed = y.cols % PACK == 0;
+    o.aux = has_before(q) ? mat_out(call, 1).p : NULL;
+    if (has_bias(q)) {
+        LOONG_TRY(round_bias(call, &o.bias));
     }
-    LOONG_TRY(multiply(call, 1, product.p, rows,
-                       loong_karg_cols(&q->arg[0], NULL)));
-    if (!has_finish(q)) {
-        return LOONG_OK;
+    if (s->plain == NULL || loongi_cublaslt_can(s->whole, &o)) {
+        LOONG_TRY(loongi_cublaslt_run(call->ctx, s->whole, &o));
+    } else {
+        done = LOONG_EPILOGUE_NONE;
+        LOONG_TRY(loongi_cublaslt_run(call->ctx, s->plain, &o));
     }
-    finish_t f = {product, y, q->num_in > 2 ? mat_arg(call, 2) : mat_none(),
-                  q->num_out > 1 ? mat_out(call, 1) : mat_none(),
-                  attr_of(q)->activation};
-    LOONG_LAUNCH((finish_kernel), grid_for(y), dim3(BLOCK), 0,
-                 stream_of(call), f, call->device_frame);
-    return launched(call);
+    return finish(call, done);
 }
 
 static loong_status_t run_dw(const loong_kernel_call_t *call)
 {
     const loong_kernel_query_t *q = call->query;
+    const state_t *s = static_cast<const state_t *>(call->state);
     int64_t rows = loong_karg_rows(&q->arg[0], call->frame);
     mat_t dw = mat_out(call, 0);
     if (rows > 0) {
-        return multiply(call, attr_of(q)->transposed ? 0 : 1, dw.p, dw.rows,
-                        rows);
+        loong_cublaslt_operands_t o =
+            operands_of(call, attr_of(q)->transposed ? 0 : 1, dw.rows, rows);
+        return loongi_cublaslt_run(call->ctx, s->whole, &o);
     }
     if (!(call->accumulate & 1u)) {
         cudaMemset2DAsync(dw.p, (size_t)dw.ld * sizeof(float), 0,
@@ -180,19 +274,15 @@ static loong_status_t run_dw(const loong_kernel_call_t *call)
 
 static size_t workspace(const loong_kernel_query_t *query)
 {
-    const loong_karg_t *y = &query->arg[query->num_in];
-    size_t kept = is_kept(query) ? sizeof(float) *
-                                       (size_t)loong_karg_rows(y, NULL) *
-                                       (size_t)loong_karg_cols(y, NULL)
-                                 : 0;
-    return LOONG_CUBLASLT_WORKSPACE + kept;
+    return LOONG_CUBLASLT_WORKSPACE + bias_bytes(query);
 }
 
 static bool support(const loong_kernel_query_t *query,
                     char reason[LOONG_REASON_SIZE])
 {
     bool third = is_dw(query) || query->num_in > 2; /* dw, a bias */
-    uint32_t wide = third ? 1u << 2 : 0;
+    bool more = has_bias(query) || has_before(query) ||
+                attr_of(query)->activation != LOONG_ACT_NONE;
     if (query->arg[0].dtype != query->arg[1].dtype) {
         snprintf(reason, LOONG_REASON_SIZE,
                  "operands are %s and %s, this kernel takes one type",
@@ -200,12 +290,12 @@ static bool support(const loong_kernel_query_t *query,
                  loong_dtype_name(query->arg[1].dtype));
         return false;
     }
-    if ((query->accumulate & 1u) && has_finish(query)) {
+    if ((query->accumulate & 1u) && !is_dw(query) && more) {
         snprintf(reason, LOONG_REASON_SIZE,
                  "bias or activation of a product that is added");
         return false;
     }
-    return cuda_support(query, wide, 0, reason);
+    return cuda_support(query, third ? 1u << 2 : 0, 0, reason);
 }
 
 CUDA_KERNEL_STATE(linear, support, workspace, prepare, destroy, run);

@@ -4,36 +4,19 @@
  * formulas stand in rmsnorm_ref.c and layernorm_ref.c. A team of threads, a
  * warp or a block, takes a group of d channels: it reads it from memory once,
  * and again from the first cache. */
-#include "fold.cuh"
-#include "map.cuh"
+#include "norm/norm.cuh"
 
 using namespace loong_cuda;
 
 namespace {
-
-enum {
-    WARP_WIDTH = 1024 /* up to here a warp takes a group */
-};
 
 struct norm_t {
     mat_t x, more, w, b; /* more: added to x, or to dx */
     mat_t y, mean, rstd, sum, dy;
     float eps;
     int64_t groups;  /* of a row */
-    float *partial[2]; /* of dw and db, or NULL */
+    column_sums_t sums; /* for dw and db */
 };
-
-template <int TEAM>
-__device__ __forceinline__ float team_sum(float x, float *room)
-{
-    return TEAM == WARP ? warp_sum(x) : block_sum(x, room);
-}
-
-__device__ __forceinline__ float *statistic(const mat_t &m, int64_t row,
-                                            int64_t group)
-{
-    return row_of<float>(m, row) + group;
-}
 
 /* ---- forward ------------------------------------------------------------- */
 
@@ -116,35 +99,6 @@ __global__ void __launch_bounds__(BLOCK)
 
 /* ---- backward ------------------------------------------------------------ */
 
-/* What a team adds to dw and db, in shared memory [team][dw, db][d]; each
- * column is one thread's. NULL: not wanted. */
-struct sums_t {
-    float *dw, *db;
-};
-
-template <int TEAM>
-__device__ __forceinline__ sums_t clear_sums(const norm_t &a, float *room)
-{
-    int64_t d = a.w.cols;
-    int team = (int)threadIdx.x / TEAM;
-    int kinds = (a.partial[0] != NULL) + (a.partial[1] != NULL);
-    float *own = room + team * kinds * d;
-    sums_t s = {a.partial[0] != NULL ? own : NULL,
-                a.partial[1] != NULL ? own + (kinds - 1) * d : NULL};
-    for (int64_t c = (int64_t)threadIdx.x % TEAM * PACK; c < d && kinds > 0;
-         c += TEAM * PACK) {
-        for (int i = 0; i < least(PACK, d - c); i++) {
-            if (s.dw != NULL) {
-                s.dw[c + i] = 0.0f;
-            }
-            if (s.db != NULL) {
-                s.db[c + i] = 0.0f;
-            }
-        }
-    }
-    return s;
-}
-
 /* A group of a row: its statistics, and means of g norm(x) and of g. */
 struct group_t {
     int64_t row, col;
@@ -153,7 +107,7 @@ struct group_t {
 };
 
 template <int TEAM, bool CENTER>
-__device__ __forceinline__ void measure(const norm_t &a, const sums_t &s,
+__device__ __forceinline__ void measure(const norm_t &a, const own_sums_t &s,
                                         group_t &g, float *room)
 {
     int64_t d = a.w.cols;
@@ -169,11 +123,11 @@ __device__ __forceinline__ void measure(const norm_t &a, const sums_t &s,
             float norm = (x.v[i] - g.mean) * g.rstd;
             dot += dy.v[i] * w.v[i] * norm;
             sum += dy.v[i] * w.v[i];
-            if (s.dw != NULL) {
-                s.dw[c + i] += dy.v[i] * norm;
+            if (s.of[0] != NULL) {
+                s.of[0][c + i] += dy.v[i] * norm;
             }
-            if (s.db != NULL) {
-                s.db[c + i] += dy.v[i];
+            if (s.of[1] != NULL) {
+                s.of[1][c + i] += dy.v[i];
             }
         }
     }
@@ -206,23 +160,6 @@ __device__ __forceinline__ void write_dx(const norm_t &a, const group_t &g)
     }
 }
 
-/* The sums of a block's teams, in order. */
-template <int TEAM>
-__device__ __forceinline__ void add_teams(const norm_t &a, const float *sums)
-{
-    int64_t d = a.w.cols;
-    int kinds = (a.partial[0] != NULL) + (a.partial[1] != NULL);
-    for (int64_t c = threadIdx.x; c < d * kinds; c += BLOCK) {
-        float total = 0.0f;
-        for (int t = 0; t < BLOCK / TEAM; t++) {
-            total += sums[t * kinds * d + c];
-        }
-        float *to =
-            c < d && a.partial[0] != NULL ? a.partial[0] : a.partial[1];
-        to[blockIdx.x * d + c % d] = total;
-    }
-}
-
 /* dx of every unit, and the block's part of dw and db. */
 template <int TEAM, bool CENTER>
 __global__ void __launch_bounds__(BLOCK)
@@ -233,7 +170,7 @@ __global__ void __launch_bounds__(BLOCK)
     enum { TEAMS = BLOCK / TEAM };
     int64_t units = rows_of(a.x, frame) * a.groups;
     int team = (int)threadIdx.x / TEAM;
-    sums_t own = clear_sums<TEAM>(a, sums);
+    own_sums_t own = clear_sums<TEAM>(a.sums, sums);
     for (int64_t u = (int64_t)blockIdx.x * TEAMS + team; u < units;
          u += (int64_t)gridDim.x * TEAMS) {
         group_t g;
@@ -245,7 +182,7 @@ __global__ void __launch_bounds__(BLOCK)
         write_dx<TEAM>(a, g);
     }
     __syncthreads();
-    add_teams<TEAM>(a, sums);
+    add_teams<TEAM>(a.sums, sums);
 }
 
 } // namespace
@@ -287,7 +224,7 @@ static norm_t forward_args(const loong_kernel_call_t *call, bool center,
     a.dy = mat_none();
     a.eps = (float)attr->eps;
     a.groups = a.y.cols / a.w.cols;
-    a.partial[0] = a.partial[1] = NULL;
+    a.sums = no_sums(a.w.cols);
     return a;
 }
 
@@ -315,9 +252,7 @@ template <int TEAM, bool CENTER>
 static loong_status_t backward_by(const loong_kernel_call_t *call,
                                   const norm_t &a)
 {
-    int kinds = (a.partial[0] != NULL) + (a.partial[1] != NULL);
-    size_t shared =
-        sizeof(float) * (size_t)(BLOCK / TEAM * kinds * a.w.cols);
+    size_t shared = sums_bytes(a.sums, BLOCK / TEAM);
     LOONG_TRY(allow_shared(call, norm_backward<TEAM, CENTER>, shared));
     LOONG_LAUNCH((norm_backward<TEAM, CENTER>), dim3(FOLD_PARTS),
                  dim3(BLOCK), shared, stream_of(call), a, call->device_frame);
@@ -327,7 +262,6 @@ static loong_status_t backward_by(const loong_kernel_call_t *call,
 template <bool CENTER>
 static loong_status_t backward(const loong_kernel_call_t *call)
 {
-    float *room = static_cast<float *>(call->workspace);
     norm_t a;
     a.dy = mat_arg(call, 0);
     a.x = mat_arg(call, 1);
@@ -340,22 +274,13 @@ static loong_status_t backward(const loong_kernel_call_t *call)
     a.b = a.sum = mat_none();
     a.eps = 0.0f;
     a.groups = a.x.cols / a.w.cols;
-    for (int o = 0; o < 2; o++) {
-        bool wanted = o + 1 < call->query->num_out &&
-                      mat_out(call, o + 1).p != NULL;
-        a.partial[o] = wanted ? room + FOLD_PARTS * o * a.w.cols : NULL;
-    }
+    a.sums = sums_of(call, 1, a.w.cols);
     if (a.w.cols <= WARP_WIDTH) {
         LOONG_TRY((backward_by<WARP, CENTER>(call, a)));
     } else {
         LOONG_TRY((backward_by<BLOCK, CENTER>(call, a)));
     }
-    for (int o = 0; o < 2; o++) {
-        if (a.partial[o] != NULL) {
-            LOONG_TRY(fold(call, o + 1, a.partial[o], a.w.cols));
-        }
-    }
-    return LOONG_OK;
+    return fold_sums(call, 1, a.sums);
 }
 
 static size_t workspace(const loong_kernel_query_t *query)
@@ -383,16 +308,10 @@ static bool support_add(const loong_kernel_query_t *query,
 static bool support_grad(const loong_kernel_query_t *query,
                          char reason[LOONG_REASON_SIZE])
 {
-    enum { MOST = 227 * 1024 / 8 };
     bool center = strcmp(query->op, "layernorm_grad") == 0;
     int64_t d = loong_karg_cols(&query->arg[2], NULL);
-    if (d > MOST) {
-        snprintf(reason, LOONG_REASON_SIZE,
-                 "%lld channels, this kernel takes up to %d", (long long)d,
-                 (int)MOST);
-        return false;
-    }
-    return cuda_support(query, center ? 0x1c : 0xc, 0, reason);
+    return sums_fit(d, reason) &&
+           cuda_support(query, center ? 0x1c : 0xc, 0, reason);
 }
 
 CUDA_KERNEL(rmsnorm, support, NULL, run_rmsnorm);

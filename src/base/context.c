@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "base.h"
+#include "products.h"
 #include "registry.h"
 
 enum { BLOCK_ALIGN = 64, TRAIL_SIZE = 8192, LINE_SIZE = 1024 };
@@ -29,6 +30,7 @@ struct loong_context {
     size_t alloc_bytes;
     size_t alloc_peak;
     loong_registry_t registry;
+    loong_products_t products;
     size_t trail_length;
     char trail[TRAIL_SIZE];
 };
@@ -89,6 +91,17 @@ const loong_registry_t *
 loongi_context_registry_const(const loong_context_t *ctx)
 {
     return &ctx->registry;
+}
+
+void loongi_context_set_products(loong_context_t *ctx,
+                                 const loong_products_t *products)
+{
+    ctx->products = *products;
+}
+
+loong_products_t loongi_context_products(const loong_context_t *ctx)
+{
+    return ctx->products;
 }
 
 const char *loong_context_error(const loong_context_t *ctx)

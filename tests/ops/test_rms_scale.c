@@ -9,7 +9,8 @@ typedef struct shape {
 } shape_t;
 
 /* Odd sizes, below and above a vector, a chunk and a block. */
-static const shape_t shapes[] = {{1, 1}, {7, 17}, {3, 64}, {33, 31}, {70, 515}};
+static const shape_t shapes[] = {{1, 1},   {7, 17},   {3, 64},
+                                 {33, 31}, {70, 515}, {11, 1043}};
 
 static const loong_dtype_t types[] = {LOONG_F64, LOONG_F32, LOONG_BF16};
 

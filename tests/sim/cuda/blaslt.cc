@@ -1,8 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Matrix products of the simulated device: sums in double, one rounding to the
-// type of the result. What a call may not do is refused: sizes that do not
-// fit, operands that are less aligned than the algorithm was asked for.
+// type of the result. What a call may not do is refused: sizes and types that
+// do not fit, operands that are less aligned than the algorithm was asked for.
+// There are several algorithms: the first suggested is the slowest, and each
+// gives bits of its own.
+#include <cmath>
 #include <cstring>
 #include <vector>
 
@@ -12,23 +15,47 @@
 using namespace cudasim;
 
 struct cudasim_desc {
+    cublasComputeType_t compute;
     bool trans[2];
+    uint32_t epilogue;
+    void *bias, *aux;
+    int64_t aux_ld;
+    int32_t bias_type, aux_type; // -1: that of the result
 };
 struct cudasim_layout {
     cudaDataType_t type;
     int64_t rows, cols, ld;
+    int32_t batch;
+    int64_t step;
 };
 struct cudasim_preference {
     size_t workspace;
     uint32_t alignment;
 };
 
+enum { BIAS = 4, GELU = 32, AUX = 128, ALGORITHMS = 3 };
+
+// What cublasLtMatmulAlgo_t holds.
+struct algorithm_t {
+    uint64_t magic, id;
+    uint64_t alignment; // of operands, as was wished
+    uint64_t extra;     // of bias and aux, as it was found
+    uint64_t workspace;
+    uint64_t unused[3];
+};
+static_assert(sizeof(algorithm_t) == sizeof(cublasLtMatmulAlgo_t), "");
+static const uint64_t MAGIC = 0x6c74616c676f7331;
+static const int costs[ALGORITHMS] = {3, 1, 2}; // turns of the device
+
 extern "C" const char *cublasLtGetStatusString(cublasStatus_t status)
 {
-    return status == CUBLAS_STATUS_SUCCESS         ? "success"
-           : status == CUBLAS_STATUS_INVALID_VALUE ? "invalid value"
-                                                   : "not supported";
+    return status == CUBLAS_STATUS_SUCCESS            ? "success"
+           : status == CUBLAS_STATUS_INVALID_VALUE    ? "invalid value"
+           : status == CUBLAS_STATUS_EXECUTION_FAILED ? "execution failed"
+                                                      : "not supported";
 }
+
+extern "C" size_t cublasLtGetVersion() { return 130100; }
 
 extern "C" cublasStatus_t cublasLtCreate(cublasLtHandle_t *handle)
 {
@@ -43,10 +70,11 @@ extern "C" cublasStatus_t cublasLtDestroy(cublasLtHandle_t handle)
 }
 
 extern "C" cublasStatus_t cublasLtMatmulDescCreate(cublasLtMatmulDesc_t *desc,
-                                                   cublasComputeType_t,
+                                                   cublasComputeType_t compute,
                                                    cudaDataType_t)
 {
-    *desc = new cudasim_desc();
+    *desc = new cudasim_desc{compute, {false, false}, 1, nullptr, nullptr, 0,
+                             -1, -1};
     return CUBLAS_STATUS_SUCCESS;
 }
 
@@ -56,25 +84,49 @@ extern "C" cublasStatus_t cublasLtMatmulDescDestroy(cublasLtMatmulDesc_t desc)
     return CUBLAS_STATUS_SUCCESS;
 }
 
+template <class T> static cublasStatus_t take(T *to, const void *value,
+                                              size_t size)
+{
+    if (size != sizeof(T)) {
+        return CUBLAS_STATUS_INVALID_VALUE;
+    }
+    memcpy(to, value, size);
+    return CUBLAS_STATUS_SUCCESS;
+}
+
 extern "C" cublasStatus_t
 cublasLtMatmulDescSetAttribute(cublasLtMatmulDesc_t desc,
                                cublasLtMatmulDescAttributes_t attr,
                                const void *value, size_t size)
 {
     int32_t trans = 0;
-    if (size != sizeof(trans)) {
-        return CUBLAS_STATUS_INVALID_VALUE;
+    switch (attr) {
+    case CUBLASLT_MATMUL_DESC_EPILOGUE:
+        return take(&desc->epilogue, value, size);
+    case CUBLASLT_MATMUL_DESC_BIAS_POINTER:
+        return take(&desc->bias, value, size);
+    case CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER:
+        return take(&desc->aux, value, size);
+    case CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_LD:
+        return take(&desc->aux_ld, value, size);
+    case CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE:
+        return take(&desc->bias_type, value, size);
+    case CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_DATA_TYPE:
+        return take(&desc->aux_type, value, size);
+    default:
+        break;
     }
-    memcpy(&trans, value, size);
+    cublasStatus_t status = take(&trans, value, size);
     desc->trans[attr == CUBLASLT_MATMUL_DESC_TRANSB] = trans == CUBLAS_OP_T;
-    return CUBLAS_STATUS_SUCCESS;
+    return status;
 }
 
 extern "C" cublasStatus_t
 cublasLtMatrixLayoutCreate(cublasLtMatrixLayout_t *layout, cudaDataType_t type,
                            uint64_t rows, uint64_t cols, int64_t ld)
 {
-    *layout = new cudasim_layout{type, (int64_t)rows, (int64_t)cols, ld};
+    *layout =
+        new cudasim_layout{type, (int64_t)rows, (int64_t)cols, ld, 1, 0};
     return CUBLAS_STATUS_SUCCESS;
 }
 
@@ -90,13 +142,16 @@ cublasLtMatrixLayoutSetAttribute(cublasLtMatrixLayout_t layout,
                                  cublasLtMatrixLayoutAttribute_t attr,
                                  const void *value, size_t size)
 {
-    int64_t *to = attr == CUBLASLT_MATRIX_LAYOUT_ROWS ? &layout->rows
-                                                      : &layout->cols;
-    if (size != sizeof(*to)) {
-        return CUBLAS_STATUS_INVALID_VALUE;
+    switch (attr) {
+    case CUBLASLT_MATRIX_LAYOUT_BATCH_COUNT:
+        return take(&layout->batch, value, size);
+    case CUBLASLT_MATRIX_LAYOUT_STRIDED_BATCH_OFFSET:
+        return take(&layout->step, value, size);
+    case CUBLASLT_MATRIX_LAYOUT_ROWS:
+        return take(&layout->rows, value, size);
+    default:
+        return take(&layout->cols, value, size);
     }
-    memcpy(to, value, size);
-    return CUBLAS_STATUS_SUCCESS;
 }
 
 extern "C" cublasStatus_t
@@ -141,10 +196,41 @@ static bool sizes_fit(const cudasim_desc *desc, const cudasim_layout *a,
     int64_t other = desc->trans[1] ? b->cols : b->rows;
     return m > 0 && n > 0 && k > 0 && other == k && c->rows == m &&
            c->cols == n && a->ld >= a->rows && b->ld >= b->rows &&
-           c->ld >= c->rows;
+           c->ld >= c->rows && a->batch == b->batch && a->batch == c->batch;
 }
 
-// Algorithm: how much alignment it counts on, and its workspace.
+// Types that go together, and what an epilogue asks for.
+static bool has_kernel(const cudasim_desc *desc, const cudasim_layout *a,
+                       const cudasim_layout *b, const cudasim_layout *c)
+{
+    bool wide = a->type == CUDA_R_32F;
+    bool bias = (desc->epilogue & BIAS) != 0;
+    bool aux = (desc->epilogue & AUX) != 0;
+    return a->type == b->type && (!wide || c->type == CUDA_R_32F) &&
+           (wide || desc->compute == CUBLAS_COMPUTE_32F) &&
+           (!bias || desc->bias_type == -1 || desc->bias_type == c->type) &&
+           (!aux || ((desc->aux_type == -1 || desc->aux_type == c->type) &&
+                     desc->aux_ld >= c->rows && desc->aux_ld % 8 == 0)) &&
+           (desc->epilogue == CUBLASLT_EPILOGUE_DEFAULT || c->batch == 1);
+}
+
+// The largest power of two, up to 256, that addresses are multiples of.
+static uint64_t alignment_of(uintptr_t addresses)
+{
+    uint64_t alignment = 256;
+    while (addresses % alignment != 0) {
+        alignment /= 2;
+    }
+    return alignment;
+}
+
+static uint64_t extra_alignment(const cudasim_desc *desc)
+{
+    uintptr_t bias = desc->epilogue & BIAS ? (uintptr_t)desc->bias : 0;
+    uintptr_t aux = desc->epilogue & AUX ? (uintptr_t)desc->aux : 0;
+    return alignment_of(bias | aux);
+}
+
 extern "C" cublasStatus_t cublasLtMatmulAlgoGetHeuristic(
     cublasLtHandle_t, cublasLtMatmulDesc_t desc, cublasLtMatrixLayout_t a,
     cublasLtMatrixLayout_t b, cublasLtMatrixLayout_t c,
@@ -155,10 +241,41 @@ extern "C" cublasStatus_t cublasLtMatmulAlgoGetHeuristic(
     if (!sizes_fit(desc, a, b, c) || c != d || wanted < 1) {
         return CUBLAS_STATUS_INVALID_VALUE;
     }
-    memset(&results[0], 0, sizeof(results[0]));
-    results[0].algo.data[0] = preference->alignment;
-    results[0].algo.data[1] = preference->workspace;
-    *count = 1;
+    uint64_t extra = extra_alignment(desc);
+    // Here the second output is written by pieces of 16 bytes.
+    bool narrow = extra < 16 || preference->alignment < 16;
+    if (!has_kernel(desc, a, b, c) || ((desc->epilogue & AUX) && narrow)) {
+        return CUBLAS_STATUS_NOT_SUPPORTED;
+    }
+    for (int i = 0; i < wanted && i < ALGORITHMS; i++) {
+        algorithm_t algo = {MAGIC, (uint64_t)i, preference->alignment, extra,
+                            preference->workspace, {0}};
+        memset(&results[i], 0, sizeof(results[i]));
+        memcpy(&results[i].algo, &algo, sizeof(algo));
+        results[i].workspaceSize = algo.workspace;
+        *count = i + 1;
+    }
+    return CUBLAS_STATUS_SUCCESS;
+}
+
+extern "C" cublasStatus_t
+cublasLtMatmulAlgoCheck(cublasLtHandle_t, cublasLtMatmulDesc_t desc,
+                        cublasLtMatrixLayout_t a, cublasLtMatrixLayout_t b,
+                        cublasLtMatrixLayout_t c, cublasLtMatrixLayout_t d,
+                        const cublasLtMatmulAlgo_t *algo,
+                        cublasLtMatmulHeuristicResult_t *result)
+{
+    algorithm_t known;
+    memcpy(&known, algo, sizeof(known));
+    if (!sizes_fit(desc, a, b, c) || c != d) {
+        return CUBLAS_STATUS_INVALID_VALUE;
+    }
+    if (known.magic != MAGIC || known.id >= ALGORITHMS ||
+        !has_kernel(desc, a, b, c)) {
+        return CUBLAS_STATUS_NOT_SUPPORTED;
+    }
+    memset(result, 0, sizeof(*result));
+    result->workspaceSize = known.workspace;
     return CUBLAS_STATUS_SUCCESS;
 }
 
@@ -191,20 +308,36 @@ static void write(void *p, cudaDataType_t type, int64_t i, double v)
 struct product_t {
     cudasim_desc desc;
     cudasim_layout a_desc, b_desc, c_desc;
-    const void *a, *b;
-    void *c;
+    const char *a, *b;
+    char *c;
     double alpha, beta;
+    int id; // of the algorithm
 };
 
-// Rows of the sums' length, one behind the other.
-static std::vector<double> pack(const void *from, cudaDataType_t type,
-                                int64_t rows, int64_t row, int64_t k,
-                                int64_t step)
+// To the 10 bits of mantissa that tf32 has.
+static double as_tf32(double x)
 {
+    float f = (float)x;
+    uint32_t bits;
+    memcpy(&bits, &f, sizeof(bits));
+    bits = (bits + 0x1000u) & 0xffffe000u;
+    memcpy(&f, &bits, sizeof(f));
+    return std::isfinite(x) ? (double)f : x;
+}
+
+// An operand as rows of the sums' length, one behind the other; `along`: these
+// lie along its columns.
+static std::vector<double> pack(const cudasim_layout &l, const void *from,
+                                bool along, bool tf32)
+{
+    int64_t rows = along ? l.cols : l.rows;
+    int64_t k = along ? l.rows : l.cols;
     std::vector<double> to((size_t)(rows * k));
     for (int64_t i = 0; i < rows; i++) {
-        for (int64_t l = 0; l < k; l++) {
-            to[(size_t)(i * k + l)] = read(from, type, i * row + l * step);
+        for (int64_t j = 0; j < k; j++) {
+            int64_t at = along ? i * l.ld + j : j * l.ld + i;
+            double x = read(from, l.type, at);
+            to[(size_t)(i * k + j)] = tf32 ? as_tf32(x) : x;
         }
     }
     return to;
@@ -226,48 +359,107 @@ static double dot(const double *a, const double *b, int64_t k)
            ((sum[4] + sum[5]) + (sum[6] + sum[7]));
 }
 
-static cudaError_t multiply(const product_t &p)
+// Algorithm 0 in one piece; another in pieces that are rounded to fp32.
+static double dot_by(int id, const double *a, const double *b, int64_t k)
+{
+    if (id == 0) {
+        return dot(a, b, k);
+    }
+    int64_t part = (k + id) / (id + 1);
+    float sum = 0.0f;
+    for (int64_t l = 0; l < k; l += part) {
+        sum += (float)dot(a + l, b + l, k - l < part ? k - l : part);
+    }
+    return (double)sum;
+}
+
+static double finish(const product_t &p, int64_t i, int64_t j, double x)
+{
+    cudaDataType_t type = p.c_desc.type;
+    if (p.desc.epilogue & BIAS) {
+        x += read(p.desc.bias, type, i);
+    }
+    if (p.desc.epilogue & AUX) {
+        write(p.desc.aux, type, j * p.desc.aux_ld + i, x);
+    }
+    if (p.desc.epilogue & GELU) {
+        double u = 0.79788456080286535588 * (x + 0.044715 * x * x * x);
+        x = 0.5 * x * (1.0 + std::tanh(u));
+    }
+    return x;
+}
+
+static void multiply(const product_t &p)
 {
     int64_t k = p.desc.trans[0] ? p.a_desc.rows : p.a_desc.cols;
-    int64_t a_step = p.desc.trans[0] ? 1 : p.a_desc.ld;
-    int64_t a_row = p.desc.trans[0] ? p.a_desc.ld : 1;
-    int64_t b_step = p.desc.trans[1] ? p.b_desc.ld : 1;
-    int64_t b_col = p.desc.trans[1] ? 1 : p.b_desc.ld;
-    std::vector<double> a =
-        pack(p.a, p.a_desc.type, p.c_desc.rows, a_row, k, a_step);
-    std::vector<double> b =
-        pack(p.b, p.b_desc.type, p.c_desc.cols, b_col, k, b_step);
+    bool tf32 = p.desc.compute == CUBLAS_COMPUTE_32F_FAST_TF32;
+    std::vector<double> a = pack(p.a_desc, p.a, p.desc.trans[0], tf32);
+    std::vector<double> b = pack(p.b_desc, p.b, !p.desc.trans[1], tf32);
     for (int64_t j = 0; j < p.c_desc.cols; j++) {
         for (int64_t i = 0; i < p.c_desc.rows; i++) {
-            double sum = dot(a.data() + i * k, b.data() + j * k, k);
+            double sum =
+                dot_by(p.id, a.data() + i * k, b.data() + j * k, k);
             int64_t at = j * p.c_desc.ld + i;
             sum *= p.alpha;
             if (p.beta != 0.0) { // otherwise c is not read
                 sum += p.beta * read(p.c, p.c_desc.type, at);
             }
-            write(p.c, p.c_desc.type, at, sum);
+            write(p.c, p.c_desc.type, at, finish(p, i, j, sum));
         }
     }
+}
+
+static cudaError_t multiply_all(const product_t &all)
+{
+    for (int32_t i = 0; i < all.c_desc.batch; i++) {
+        product_t p = all;
+        p.a += i * p.a_desc.step * (int64_t)size_of(p.a_desc.type);
+        p.b += i * p.b_desc.step * (int64_t)size_of(p.b_desc.type);
+        p.c += i * p.c_desc.step * (int64_t)size_of(p.c_desc.type);
+        multiply(p);
+    }
     return cudaSuccess;
+}
+
+static bool bytes_ok(const char *name, const void *p, size_t size,
+                     bool aligned)
+{
+    if (!is_device(p) || !range_ok(p, size)) {
+        report("cublasLtMatmul: %s needs %zu bytes from %s", name, size,
+               where((uintptr_t)p));
+    } else if (!aligned) {
+        report("cublasLtMatmul: %s is less aligned than the algorithm counts "
+               "on", name);
+    } else {
+        return true;
+    }
+    return false;
 }
 
 static bool operand_ok(const char *name, const void *p,
                        const cudasim_layout *l, uint64_t alignment)
 {
-    size_t size = ((size_t)(l->cols - 1) * (size_t)l->ld + (size_t)l->rows) *
-                  size_of(l->type);
-    bool aligned =
-        ((uintptr_t)p | (uintptr_t)l->ld * size_of(l->type)) % alignment == 0;
-    if (!is_device(p) || !range_ok(p, size)) {
-        report("cublasLtMatmul: %s needs %zu bytes from %s", name, size,
-               where((uintptr_t)p));
-    } else if (!aligned) {
-        report("cublasLtMatmul: %s is at no multiple of %d bytes, which the "
-               "algorithm counts on", name, (int)alignment);
-    } else {
-        return true;
+    size_t one = size_of(l->type);
+    size_t size = ((size_t)(l->cols - 1) * (size_t)l->ld + (size_t)l->rows +
+                   (size_t)(l->batch - 1) * (size_t)l->step) * one;
+    return bytes_ok(name, p, size,
+                    ((uintptr_t)p | (uintptr_t)l->ld * one |
+                     (uintptr_t)l->step * one) % alignment == 0);
+}
+
+static bool extras_ok(const cudasim_desc *desc, const cudasim_layout *c,
+                      uint64_t alignment)
+{
+    size_t one = size_of(c->type);
+    size_t rows = (size_t)c->rows;
+    bool aligned = extra_alignment(desc) >= alignment;
+    if ((desc->epilogue & BIAS) &&
+        !bytes_ok("the bias", desc->bias, rows * one, aligned)) {
+        return false;
     }
-    return false;
+    size_t size = ((size_t)(c->cols - 1) * (size_t)desc->aux_ld + rows) * one;
+    return !(desc->epilogue & AUX) ||
+           bytes_ok("aux", desc->aux, size, aligned);
 }
 
 extern "C" cublasStatus_t
@@ -280,19 +472,39 @@ cublasLtMatmul(cublasLtHandle_t, cublasLtMatmulDesc_t desc, const void *alpha,
 {
     std::lock_guard<std::recursive_mutex> guard(sim.mutex);
     float factors[2];
+    algorithm_t how;
     memcpy(&factors[0], alpha, sizeof(float));
     memcpy(&factors[1], beta, sizeof(float));
-    if (enter("cublasLtMatmul") != cudaSuccess || c != d ||
-        c_desc != d_desc || !sizes_fit(desc, a_desc, b_desc, c_desc) ||
-        workspace_size < algo->data[1] ||
+    memcpy(&how, algo, sizeof(how));
+    if (enter("cublasLtMatmul") != cudaSuccess) {
+        return CUBLAS_STATUS_EXECUTION_FAILED;
+    }
+    if (c != d || c_desc != d_desc ||
+        !sizes_fit(desc, a_desc, b_desc, c_desc) ||
+        how.magic != MAGIC || workspace_size < how.workspace ||
         !range_ok(workspace, workspace_size) ||
-        !operand_ok("a", a, a_desc, algo->data[0]) ||
-        !operand_ok("b", b, b_desc, algo->data[0]) ||
-        !operand_ok("c", d, c_desc, algo->data[0])) {
+        !operand_ok("a", a, a_desc, how.alignment) ||
+        !operand_ok("b", b, b_desc, how.alignment) ||
+        !operand_ok("c", d, c_desc, how.alignment) ||
+        !extras_ok(desc, c_desc, how.extra)) {
         return CUBLAS_STATUS_INVALID_VALUE;
     }
-    product_t p = {*desc, *a_desc, *b_desc, *c_desc, a, b, d,
-                   (double)factors[0], (double)factors[1]};
-    enqueue(stream_of(stream), [=] { return multiply(p); });
+    if (!has_kernel(desc, a_desc, b_desc, c_desc)) {
+        return CUBLAS_STATUS_NOT_SUPPORTED;
+    }
+    product_t p = {*desc,
+                   *a_desc,
+                   *b_desc,
+                   *c_desc,
+                   static_cast<const char *>(a),
+                   static_cast<const char *>(b),
+                   static_cast<char *>(d),
+                   (double)factors[0],
+                   (double)factors[1],
+                   (int)how.id};
+    for (int i = 1; i < costs[how.id]; i++) {
+        enqueue(stream_of(stream), [] { return cudaSuccess; });
+    }
+    enqueue(stream_of(stream), [=] { return multiply_all(p); });
     return CUBLAS_STATUS_SUCCESS;
 }

@@ -55,7 +55,11 @@ enum cudaStreamCaptureMode {
     cudaStreamCaptureModeRelaxed = 2
 };
 
-enum { cudaStreamNonBlocking = 1, cudaEventDisableTiming = 2 };
+enum {
+    cudaStreamNonBlocking = 1,
+    cudaEventDefault = 0,
+    cudaEventDisableTiming = 2
+};
 
 enum cudaMemcpyKind {
     cudaMemcpyHostToHost = 0,

@@ -1,0 +1,370 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Which algorithm multiplies: the library's first suggestion, or of several the
+ * one that was fastest on this device when it was first asked for, as a file
+ * remembers it. */
+#include <cuda_runtime_api.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "algorithms.h"
+#include "cublaslt_impl.h"
+
+enum { SUGGESTIONS = 8, RUNS = 4, KEY_SIZE = 512 };
+
+typedef struct choice {
+    loong_context_t *ctx;
+    loong_cublaslt_t *s;
+    int class;
+    int count;
+    cublasLtMatmulHeuristicResult_t result[SUGGESTIONS];
+} choice_t;
+
+/* ---- suggestions --------------------------------------------------------- */
+
+static size_t alignment_of(const loong_cublaslt_t *s, int class)
+{
+    return class == 0 ? LOONG_CUBLASLT_WIDE
+                      : LOONG_MIN(loong_dtype_size(s->params.in),
+                                  loong_dtype_size(s->params.out));
+}
+
+static loong_status_t wish_for(const choice_t *c,
+                               cublasLtMatmulPreference_t wish)
+{
+    static const cublasLtMatmulPreferenceAttributes_t place[] = {
+        CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES,
+        CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES,
+        CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES,
+        CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES};
+    const loong_cublaslt_library_t *l = &c->s->lib;
+    uint32_t bytes = (uint32_t)alignment_of(c->s, c->class);
+    uint64_t room = LOONG_CUBLASLT_WORKSPACE;
+    LOONG_LT_TRY(c->ctx, l,
+                 MatmulPreferenceSetAttribute(
+                     wish, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, &room,
+                     sizeof(room)));
+    for (int i = 0; i < LOONG_COUNT_OF(place); i++) {
+        LOONG_LT_TRY(c->ctx, l,
+                     MatmulPreferenceSetAttribute(wish, place[i], &bytes,
+                                                  sizeof(bytes)));
+    }
+    return LOONG_OK;
+}
+
+/* None is no error: other operands may have some. */
+static loong_status_t suggest(choice_t *c)
+{
+    loong_cublaslt_t *s = c->s;
+    const loong_cublaslt_library_t *l = &s->lib;
+    cublasLtMatmulPreference_t wish = NULL;
+    int wanted = s->wanted.algorithms != NULL ? SUGGESTIONS : 1;
+    /* It looks at how these addresses are aligned. */
+    const void *address = (const void *)(uintptr_t)alignment_of(s, c->class);
+    LOONG_TRY(loongi_cublaslt_point(c->ctx, s, address, address));
+    LOONG_LT_TRY(c->ctx, l, MatmulPreferenceCreate(&wish));
+    loong_status_t status = wish_for(c, wish);
+    if (status == LOONG_OK &&
+        l->MatmulAlgoGetHeuristic(s->handle, s->desc, s->layout[0],
+                                  s->layout[1], s->layout[2], s->layout[2],
+                                  wish, wanted, c->result,
+                                  &c->count) != CUBLAS_STATUS_SUCCESS) {
+        c->count = 0;
+    }
+    l->MatmulPreferenceDestroy(wish);
+    return status;
+}
+
+/* ---- measuring ----------------------------------------------------------- */
+
+typedef struct bench {
+    loong_context_t *ctx;
+    loong_cublaslt_t *s;
+    void *operand[6]; /* a, b, c, bias, aux, workspace */
+    cudaStream_t stream;
+    cudaEvent_t event[2];
+} bench_t;
+
+static size_t matrix_bytes(const loong_cublaslt_params_t *p, int i)
+{
+    const int64_t ld[3] = {p->lda, p->ldb, p->ldc};
+    const int64_t cols[3] = {p->trans_a ? p->m : p->k,
+                             p->trans_b ? p->k : p->n, p->n};
+    int64_t elements =
+        ld[i] * cols[i] + LOONG_MAX(p->batch - 1, 0) * p->step[i];
+    return (size_t)elements * loong_dtype_size(i < 2 ? p->in : p->out);
+}
+
+static size_t operand_bytes(const loong_cublaslt_params_t *p, int i)
+{
+    size_t out = loong_dtype_size(p->out);
+    return i < 3    ? matrix_bytes(p, i)
+           : i == 3 ? (size_t)p->m * out
+           : i == 4 ? (size_t)(p->ld_aux * p->n) * out
+                    : LOONG_CUBLASLT_WORKSPACE;
+}
+
+static void close_bench(bench_t *b)
+{
+    for (int i = 0; i < LOONG_COUNT_OF(b->operand); i++) {
+        if (b->operand[i] != NULL) {
+            cudaFree(b->operand[i]);
+        }
+    }
+    for (int i = 0; i < 2; i++) {
+        if (b->event[i] != NULL) {
+            cudaEventDestroy(b->event[i]);
+        }
+    }
+    if (b->stream != NULL) {
+        cudaStreamDestroy(b->stream);
+    }
+}
+
+/* Small numbers, as any bytes of 0x3c are in both types. */
+static cudaError_t open_bench(bench_t *b)
+{
+    enum { SMALL = 0x3c };
+    cudaError_t error = cudaStreamCreateWithFlags(&b->stream,
+                                                  cudaStreamNonBlocking);
+    for (int i = 0; i < 2 && error == cudaSuccess; i++) {
+        error = cudaEventCreateWithFlags(&b->event[i], cudaEventDefault);
+    }
+    for (int i = 0; i < LOONG_COUNT_OF(b->operand); i++) {
+        size_t bytes = operand_bytes(&b->s->params, i);
+        if (bytes > 0 && error == cudaSuccess) {
+            error = cudaMalloc(&b->operand[i], bytes);
+        }
+        if (bytes > 0 && error == cudaSuccess) {
+            error = cudaMemsetAsync(b->operand[i], SMALL, bytes, b->stream);
+        }
+    }
+    return error;
+}
+
+static loong_status_t cuda_ok(loong_context_t *ctx, cudaError_t error)
+{
+    LOONG_CHECK(ctx, error == cudaSuccess, LOONG_ERR_DEVICE,
+                "measuring products of cuBLASLt: %s",
+                cudaGetErrorString(error));
+    return LOONG_OK;
+}
+
+/* *runs_p: false where the library finds out only now that it does not. */
+static loong_status_t multiply(const bench_t *b,
+                               const cublasLtMatmulAlgo_t *algo, bool *runs_p)
+{
+    const loong_cublaslt_t *s = b->s;
+    const float one = 1.0f;
+    const float none = 0.0f;
+    cublasStatus_t status = s->lib.Matmul(
+        s->handle, s->desc, &one, b->operand[0], s->layout[0], b->operand[1],
+        s->layout[1], &none, b->operand[2], s->layout[2], b->operand[2],
+        s->layout[2], algo, b->operand[5], LOONG_CUBLASLT_WORKSPACE,
+        b->stream);
+    *runs_p = status == CUBLAS_STATUS_SUCCESS;
+    LOONG_CHECK(b->ctx, *runs_p || status == CUBLAS_STATUS_NOT_SUPPORTED ||
+                            status == CUBLAS_STATUS_INVALID_VALUE,
+                LOONG_ERR_DEVICE, "measuring products of cuBLASLt: %s",
+                s->lib.GetStatusString(status));
+    return LOONG_OK;
+}
+
+/* Milliseconds of the fastest run but the first; below 0: it does not run. */
+static loong_status_t time_runs(const bench_t *b,
+                                const cublasLtMatmulAlgo_t *algo,
+                                float *best_p)
+{
+    float best = -1.0f;
+    bool runs = true;
+    for (int run = 0; run <= RUNS && runs; run++) {
+        float ms = 0.0f;
+        LOONG_TRY(cuda_ok(b->ctx, cudaEventRecord(b->event[0], b->stream)));
+        LOONG_TRY(multiply(b, algo, &runs));
+        LOONG_TRY(cuda_ok(b->ctx, cudaEventRecord(b->event[1], b->stream)));
+        LOONG_TRY(cuda_ok(b->ctx, cudaEventSynchronize(b->event[1])));
+        LOONG_TRY(cuda_ok(
+            b->ctx, cudaEventElapsedTime(&ms, b->event[0], b->event[1])));
+        best = run == 1 || (run > 1 && ms < best) ? ms : best;
+    }
+    *best_p = runs ? best : -1.0f;
+    return LOONG_OK;
+}
+
+static loong_status_t find_fastest(const choice_t *c, const bench_t *b,
+                                   int *best_p)
+{
+    const loong_cublaslt_params_t *p = &c->s->params;
+    float times[SUGGESTIONS];
+    int best = -1;
+    for (int i = 0; i < c->count; i++) {
+        LOONG_TRY(time_runs(b, &c->result[i].algo, &times[i]));
+        if (times[i] >= 0.0f && (best < 0 || times[i] < times[best])) {
+            best = i;
+        }
+    }
+    LOONG_CHECK(c->ctx, best >= 0, LOONG_ERR_DEVICE,
+                "cuBLASLt suggests %d algorithms for m %lld, n %lld, k %lld, "
+                "and none of them runs", c->count, (long long)p->m,
+                (long long)p->n, (long long)p->k);
+    loongi_log(c->ctx, LOONG_LOG_DEBUG,
+               "cuBLASLt: m %lld, n %lld, k %lld: algorithm %d of %d in %.3f "
+               "ms, the first in %.3f ms", (long long)p->m, (long long)p->n,
+               (long long)p->k, best + 1, c->count, (double)times[best],
+               (double)times[0]);
+    *best_p = best;
+    return LOONG_OK;
+}
+
+static loong_status_t measure_in(const choice_t *c, bench_t *b, int *best_p)
+{
+    const loong_cublaslt_params_t *p = &c->s->params;
+    cudaError_t error = open_bench(b);
+    if (error == cudaErrorMemoryAllocation) {
+        cudaGetLastError(); /* told here */
+        loongi_log(c->ctx, LOONG_LOG_WARN,
+                   "cuBLASLt: no memory to measure m %lld, n %lld, k %lld: "
+                   "the library's first algorithm is taken",
+                   (long long)p->m, (long long)p->n, (long long)p->k);
+        *best_p = 0;
+        return LOONG_OK;
+    }
+    LOONG_TRY(cuda_ok(c->ctx, error));
+    LOONG_TRY(loongi_cublaslt_point(c->ctx, c->s, b->operand[3],
+                                    b->operand[4]));
+    return find_fastest(c, b, best_p);
+}
+
+static loong_status_t measure(const choice_t *c, int *best_p)
+{
+    bench_t b = {c->ctx, c->s, {NULL}, NULL, {NULL, NULL}};
+    loong_status_t status = measure_in(c, &b, best_p);
+    close_bench(&b);
+    return status;
+}
+
+/* ---- remembering --------------------------------------------------------- */
+
+/* All that an algorithm depends on. */
+static loong_status_t make_key(const choice_t *c, char key[KEY_SIZE])
+{
+    const loong_cublaslt_params_t *p = &c->s->params;
+    struct cudaDeviceProp prop;
+    int device = 0;
+    cudaError_t error = cudaGetDevice(&device);
+    if (error == cudaSuccess) {
+        error = cudaGetDeviceProperties(&prop, device);
+    }
+    LOONG_CHECK(c->ctx, error == cudaSuccess, LOONG_ERR_DEVICE,
+                "cuBLASLt: which device it is: %s", cudaGetErrorString(error));
+    snprintf(key, KEY_SIZE,
+             "%s %d.%d, cuBLASLt %zu, %s%s to %s, m %lld n %lld k %lld, %s%s, "
+             "strides %lld %lld %lld %lld, batch %lld %lld %lld %lld, "
+             "epilogue %d, aligned to %zu, workspace %zu",
+             prop.name, prop.major, prop.minor, c->s->lib.GetVersion(),
+             c->s->wanted.tf32 && p->in == LOONG_F32 ? "tf32 of " : "",
+             loong_dtype_name(p->in), loong_dtype_name(p->out),
+             (long long)p->m, (long long)p->n, (long long)p->k,
+             p->trans_a ? "T" : "N", p->trans_b ? "T" : "N", (long long)p->lda,
+             (long long)p->ldb, (long long)p->ldc, (long long)p->ld_aux,
+             (long long)p->batch, (long long)p->step[0],
+             (long long)p->step[1], (long long)p->step[2], (int)p->epilogue,
+             alignment_of(c->s, c->class), (size_t)LOONG_CUBLASLT_WORKSPACE);
+    return LOONG_OK;
+}
+
+/* The one that the file has, if it still runs. */
+static loong_status_t recall(choice_t *c, const char *key, bool *found_p)
+{
+    loong_cublaslt_t *s = c->s;
+    loong_algorithm_t kept;
+    cublasLtMatmulAlgo_t algo;
+    cublasLtMatmulHeuristicResult_t result;
+    bool found = false;
+    LOONG_TRY(loongi_algorithms_find(c->ctx, s->wanted.algorithms, key, &kept,
+                                     &found));
+    memcpy(&algo, &kept, sizeof(algo));
+    if (found) {
+        found = s->lib.MatmulAlgoCheck(s->handle, s->desc, s->layout[0],
+                                       s->layout[1], s->layout[2],
+                                       s->layout[2], &algo,
+                                       &result) == CUBLAS_STATUS_SUCCESS &&
+                result.workspaceSize <= LOONG_CUBLASLT_WORKSPACE;
+        if (!found) {
+            loongi_log(c->ctx, LOONG_LOG_WARN,
+                       "%s: cuBLASLt refuses the algorithm for '%s': it is "
+                       "measured again", s->wanted.algorithms, key);
+        }
+    }
+    if (found) {
+        s->algo[c->class] = algo;
+    }
+    *found_p = found;
+    return LOONG_OK;
+}
+
+/* One process at a time measures; the others find what it wrote. */
+static loong_status_t measure_and_keep(choice_t *c, const char *key)
+{
+    const char *path = c->s->wanted.algorithms;
+    loong_algorithm_t kept;
+    bool found = false;
+    int lock = -1;
+    int best = 0;
+    LOONG_TRY(loongi_algorithms_lock(c->ctx, path, &lock));
+    loong_status_t status = recall(c, key, &found);
+    if (status == LOONG_OK && !found) {
+        status = measure(c, &best);
+        if (status == LOONG_OK) {
+            memcpy(&kept, &c->result[best].algo, sizeof(kept));
+            status = loongi_algorithms_put(c->ctx, path, key, &kept);
+        }
+        c->s->algo[c->class] = c->result[best].algo;
+    }
+    loongi_algorithms_unlock(lock);
+    return status;
+}
+
+static loong_status_t choose(loong_context_t *ctx, loong_cublaslt_t *s,
+                             int class)
+{
+    choice_t c;
+    char key[KEY_SIZE];
+    bool found = false;
+    memset(&c, 0, sizeof(c));
+    c.ctx = ctx;
+    c.s = s;
+    c.class = class;
+    LOONG_TRY(suggest(&c));
+    s->found[class] = c.count > 0;
+    if (c.count == 0) {
+        return LOONG_OK;
+    }
+    s->algo[class] = c.result[0].algo;
+    if (s->wanted.algorithms == NULL ||
+        class != loongi_cublaslt_class(&s->params, 0)) {
+        return LOONG_OK; /* few operands lie otherwise than their strides */
+    }
+    LOONG_TRY(make_key(&c, key));
+    LOONG_TRY(recall(&c, key, &found));
+    return found ? LOONG_OK : measure_and_keep(&c, key);
+}
+
+loong_status_t loongi_cublaslt_choose(loong_context_t *ctx,
+                                      loong_cublaslt_t *product)
+{
+    const loong_cublaslt_params_t *p = &product->params;
+    for (int class = 0; class < LOONG_CUBLASLT_CLASSES; class++) {
+        LOONG_TRY(choose(ctx, product, class));
+    }
+    LOONG_CHECK(ctx,
+                product->found[0] || product->found[1] ||
+                    p->epilogue != LOONG_EPILOGUE_NONE,
+                LOONG_ERR_UNSUPPORTED,
+                "cuBLASLt has no product of %s to %s for m %lld, n %lld, k "
+                "%lld, strides %lld, %lld, %lld",
+                loong_dtype_name(p->in), loong_dtype_name(p->out),
+                (long long)p->m, (long long)p->n, (long long)p->k,
+                (long long)p->lda, (long long)p->ldb, (long long)p->ldc);
+    return LOONG_OK;
+}

@@ -1,0 +1,85 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * A product of cuBLASLt: cublaslt_cuda.c describes and runs it, choose_cuda.c
+ * chooses its algorithms. */
+#ifndef LOONG_CUBLASLT_IMPL_H
+#define LOONG_CUBLASLT_IMPL_H
+
+#include <cublasLt.h>
+
+#include "cublaslt.h"
+#include "products.h"
+
+/* X(name after cublasLt): every function that is called. */
+#define LOONG_CUBLASLT_FUNCTIONS(X) \
+    X(Create)                       \
+    X(Destroy)                      \
+    X(GetStatusString)              \
+    X(GetVersion)                   \
+    X(Matmul)                       \
+    X(MatmulAlgoCheck)              \
+    X(MatmulAlgoGetHeuristic)       \
+    X(MatmulDescCreate)             \
+    X(MatmulDescDestroy)            \
+    X(MatmulDescSetAttribute)       \
+    X(MatmulPreferenceCreate)       \
+    X(MatmulPreferenceDestroy)      \
+    X(MatmulPreferenceSetAttribute) \
+    X(MatrixLayoutCreate)           \
+    X(MatrixLayoutDestroy)          \
+    X(MatrixLayoutSetAttribute)
+
+typedef struct loong_cublaslt_library {
+    void *handle;
+#define LOONG_CUBLASLT_POINTER(name_) __typeof__(&cublasLt##name_) name_;
+    LOONG_CUBLASLT_FUNCTIONS(LOONG_CUBLASLT_POINTER)
+#undef LOONG_CUBLASLT_POINTER
+} loong_cublaslt_library_t;
+
+/* Operands that all begin, row by row, at multiples of WIDE bytes; others. */
+enum { LOONG_CUBLASLT_WIDE = 16, LOONG_CUBLASLT_CLASSES = 2 };
+
+struct loong_cublaslt {
+    loong_cublaslt_library_t lib;
+    loong_cublaslt_params_t params;
+    loong_products_t wanted;
+    cublasLtHandle_t handle;
+    cublasLtMatmulDesc_t desc;
+    cublasLtMatrixLayout_t layout[3]; /* a, b, c */
+    int64_t n; /* as the layouts have them */
+    int64_t k;
+    bool found[LOONG_CUBLASLT_CLASSES];
+    cublasLtMatmulAlgo_t algo[LOONG_CUBLASLT_CLASSES];
+};
+
+#define LOONG_LT_TRY(ctx_, lib_, call_)                                       \
+    do {                                                                      \
+        cublasStatus_t status_ = (lib_)->call_;                               \
+        LOONG_CHECK(ctx_, status_ == CUBLAS_STATUS_SUCCESS, LOONG_ERR_DEVICE, \
+                    "cublasLt%s: %s", #call_,                                 \
+                    (lib_)->GetStatusString(status_));                        \
+    } while (0)
+
+/* Bias and aux are part of the description. */
+LOONG_NODISCARD loong_status_t
+loongi_cublaslt_point(loong_context_t *ctx, const loong_cublaslt_t *product,
+                      const void *bias, const void *aux);
+/* For both classes. */
+LOONG_NODISCARD loong_status_t
+loongi_cublaslt_choose(loong_context_t *ctx, loong_cublaslt_t *product);
+/* The class of operands that lie at these addresses, or-ed together. */
+int loongi_cublaslt_class(const loong_cublaslt_params_t *params,
+                          uintptr_t addresses);
+
+static inline bool loongi_epilogue_has_bias(loong_epilogue_t e)
+{
+    return e == LOONG_EPILOGUE_BIAS || e == LOONG_EPILOGUE_GELU_BIAS ||
+           e == LOONG_EPILOGUE_GELU_AUX_BIAS;
+}
+
+static inline bool loongi_epilogue_has_aux(loong_epilogue_t e)
+{
+    return e == LOONG_EPILOGUE_GELU_AUX || e == LOONG_EPILOGUE_GELU_AUX_BIAS;
+}
+
+#endif

@@ -1,0 +1,30 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * How matrix products are made on the devices of a context, where a device
+ * leaves a choice: part of the context, read when kernels are prepared. */
+#ifndef LOONG_PRODUCTS_H
+#define LOONG_PRODUCTS_H
+
+#include "base.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+typedef struct loong_products {
+    bool tf32; /* operands of fp32 are rounded to it */
+    /* File of algorithms that were measured; NULL: none is measured, the
+     * library's first choice is taken. Borrowed, as long as the context is
+     * used. */
+    const char *algorithms;
+} loong_products_t;
+
+void loongi_context_set_products(loong_context_t *ctx,
+                                 const loong_products_t *products);
+loong_products_t loongi_context_products(const loong_context_t *ctx);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

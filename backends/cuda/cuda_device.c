@@ -379,6 +379,8 @@ static loong_status_t cuda_peer_enable(void *data, int other, bool *granted_p)
 const loong_device_ops_t loongi_cuda_device = {
     .name = "cuda",
     .bf16 = true,
+    .tf32 = true,
+    .algorithms = true,
     .count = cuda_count,
     .create = cuda_create,
     .destroy = cuda_destroy,

@@ -133,6 +133,16 @@ bool loong_device_has_bf16(const loong_device_t *device)
     return device->ops->bf16;
 }
 
+bool loong_device_has_tf32(const loong_device_t *device)
+{
+    return device->ops->tf32;
+}
+
+bool loong_device_has_algorithms(const loong_device_t *device)
+{
+    return device->ops->algorithms;
+}
+
 uint64_t loong_device_identity(const loong_device_t *device)
 {
     return device->ops->identity != NULL ? device->ops->identity(device->data)

@@ -234,6 +234,13 @@ static const loong_recipe_key_t keys[] = {
            "compute type; auto: bf16 where the processor multiplies it"),
     TEXTS("precision.fp32_scopes", SAME,
           "globs of scopes whose ops work in fp32 where others use bf16"),
+    BOOL("precision.tf32", "false", SAME,
+         "products of fp32 round their operands to tf32, which has 10 bits of "
+         "mantissa; on devices that multiply it"),
+    TEXT("gemm.algorithms_file", NULL, FREE,
+         "file of the fastest algorithms of matrix products, by device, "
+         "library and size: those that it lacks are measured at the start and "
+         "entered; none: the library's first choice"),
     CHOICE("recompute.granularity", "none", "none full selective", FREE,
            "what the backward computes again: nothing, layers, scopes"),
     TEXTS("recompute.scopes", FREE, "globs of scopes, for selective"),

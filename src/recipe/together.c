@@ -328,6 +328,13 @@ static void check_settings(check_t *c)
                 "gradients of precision.params_dtype fp64 are not sent in "
                 "bf16");
     }
+    if (loong_recipe_bool(c->recipe, "precision.tf32") &&
+        strcmp(loong_recipe_text(c->recipe, "precision.params_dtype"),
+               "fp32") != 0) {
+        problem(c, "precision.tf32",
+                "needs precision.params_dtype fp32: it is how products of "
+                "fp32 are made");
+    }
     if (loong_recipe_bool(c->recipe, "parallel.sequence_parallel") &&
         get(c, "parallel.tensor_model_parallel_size") == 1) {
         problem(c, "parallel.sequence_parallel",

@@ -425,13 +425,17 @@ loong_status_t loongi_component_allocate(loong_component_t *component,
     c->run.device = device;
     c->run.stream = loong_device_stream(device);
     LOONG_TRY(open_lane(c));
+    /* Kernels that are measured take memory meanwhile: before all else does. */
+    for (int i = 0; i < c->num_stages; i++) {
+        LOONG_TRY(loongi_stage_prepare(c->stages[i]));
+    }
+    LOONG_TRY(loongi_program_prepare(c->ctx, &c->tie));
     LOONG_TRY(take_memory(c));
     bind_stages(c);
     for (int i = 0; i < c->num_stages; i++) {
         LOONG_TRY(create_transfers(c, i));
-        LOONG_TRY(loongi_stage_prepare(c->stages[i]));
     }
-    return loongi_program_prepare(c->ctx, &c->tie);
+    return LOONG_OK;
 }
 
 /* ---- the whole ----------------------------------------------------------- */

@@ -10,6 +10,7 @@
 #include "loong/launch.h"
 #include "param_rules.h"
 #include "peers.h"
+#include "products.h"
 #include "router_replay.h"
 #include "stage_load.h"
 #include "timeline.h"
@@ -207,6 +208,27 @@ static loong_sharding_t read_sharding(const loong_recipe_t *r)
     return (loong_sharding_t)level;
 }
 
+/* How products are made, where a device leaves a choice. */
+static loong_status_t read_products(loong_trainer_t *t)
+{
+    const char *name = loong_device_name(t->device);
+    loong_products_t p = {
+        loong_recipe_bool(t->recipe, "precision.tf32"),
+        loong_recipe_text(t->recipe, "gemm.algorithms_file")};
+    LOONG_CHECK(t->ctx, !p.tf32 || loong_device_has_tf32(t->device),
+                LOONG_ERR_CONFIG,
+                "precision.tf32: device %s does not multiply tf32; leave the "
+                "key out, or choose a device that does", name);
+    if (p.algorithms != NULL && loong_comm_rank(t->comm) == 0 &&
+        !loong_device_has_algorithms(t->device)) {
+        loongi_log(t->ctx, LOONG_LOG_WARN,
+                   "gemm.algorithms_file has no effect: device %s has no "
+                   "algorithms to choose from", name);
+    }
+    loongi_context_set_products(t->ctx, &p);
+    return LOONG_OK;
+}
+
 static loong_status_t plan_component(loong_trainer_t *t,
                                      const loong_component_params_t *model)
 {
@@ -223,6 +245,7 @@ static loong_status_t plan_component(loong_trainer_t *t,
                       t->mesh.world > 1;
     p.compile.overlap = loong_recipe_bool(r, "parallel.tp_comm_overlap");
     p.compile.lane_work = loong_recipe_int(r, "comm.overlap_work");
+    LOONG_TRY(read_products(t));
     LOONG_TRY(read_recompute(t, &p.compile));
     LOONG_TRY(loongi_read_globs(r, "precision.fp32_scopes", arena,
                                 &p.compile.num_wide, &p.compile.wide));
@@ -468,6 +491,7 @@ loong_status_t loong_trainer_create(loong_context_t *ctx,
 
 void loong_trainer_destroy(loong_trainer_t **trainer_p)
 {
+    const loong_products_t defaults = {false, NULL};
     loong_trainer_t *t = *trainer_p;
     if (t == NULL) {
         return;
@@ -494,6 +518,7 @@ void loong_trainer_destroy(loong_trainer_t **trainer_p)
     loongi_free(t->ctx, t->weights);
     loongi_tensors_close(t);
     loongi_text_free(&t->text);
+    loongi_context_set_products(t->ctx, &defaults); /* not of the recipe */
     loongi_free(t->ctx, t);
     *trainer_p = NULL;
 }

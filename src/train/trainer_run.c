@@ -8,6 +8,7 @@
 #include "loong/moe.h"
 #include "isa.h"
 #include "peers.h"
+#include "products.h"
 #include "timeline.h"
 #include "trainer_impl.h"
 
@@ -181,6 +182,15 @@ static void describe_precision(loong_trainer_t *t)
                  (long long)i);
         loongi_text_printf(&t->text, "%s %s", i == 0 ? "; fp32 scopes" : ",",
                            loong_recipe_text(t->recipe, path));
+    }
+    loong_products_t products = loongi_context_products(t->ctx);
+    if (products.tf32) {
+        loongi_text_printf(&t->text, "; operands of products in tf32");
+    }
+    if (products.algorithms != NULL &&
+        loong_device_has_algorithms(t->device)) {
+        loongi_text_printf(&t->text, "; algorithms of products as %s has them",
+                           products.algorithms);
     }
     loongi_text_printf(&t->text, "\n");
     const char *limit = NULL;

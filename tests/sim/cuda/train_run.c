@@ -102,7 +102,7 @@ static loong_status_t run_rank(loong_context_t *ctx, loong_comm_t *comm,
     return status;
 }
 
-static loong_status_t try_train(loong_context_t *ctx, job_t *job)
+loong_status_t try_train(loong_context_t *ctx, job_t *job)
 {
     loong_threads_params_t params = {0};
     params.size = job->ranks;

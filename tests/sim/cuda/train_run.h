@@ -26,7 +26,9 @@ typedef struct job {
 
 /* One rank, all steps. */
 job_t make_job(const char *device, const char *dtype);
-/* With job->ranks threads, a device each; nothing is left behind on these. */
+/* With job->ranks threads, a device each. */
+loong_status_t try_train(loong_context_t *ctx, job_t *job);
+/* It succeeds; nothing is left behind on the devices. */
 void train(job_t *job);
 /* Losses and norms are equal but for `bound`, relative. */
 void compare(const job_t *a, const job_t *b, double bound);

@@ -1,0 +1,105 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * What a recipe says of products, on simulated devices: algorithms that are
+ * measured at the first start and stay; tf32. */
+#include <math.h>
+#include <string.h>
+
+#include "file.h"
+#include "test.h"
+#include "train_run.h"
+
+enum { RUNS = 5 };
+
+static char *read_file(const char *path)
+{
+    loong_context_t *ctx = test_context();
+    char *text = NULL;
+    size_t length = 0;
+    assert_ok(ctx, loongi_file_read(ctx, path, &text, &length));
+    char *copy = strdup(text);
+    loongi_free(ctx, text);
+    test_context_end(&ctx);
+    return copy;
+}
+
+static bool same_bits(const job_t *a, const job_t *b)
+{
+    return memcmp(a->loss, b->loss, sizeof(a->loss)) == 0 &&
+           memcmp(a->norm, b->norm, sizeof(a->norm)) == 0;
+}
+
+/* The library's first choice, then two ranks that begin with no file, with the
+ * file of these, and in other orders of their streams. */
+static void test_algorithms(void **state)
+{
+    (void)state;
+    char path[300];
+    char extra[400];
+    char *text[RUNS] = {NULL};
+    job_t job[RUNS];
+    snprintf(path, sizeof(path), "%s/algorithms", train_dir());
+    snprintf(extra, sizeof(extra), "gemm: {algorithms_file: %s}\n", path);
+    for (int i = 0; i < RUNS; i++) {
+        job[i] = make_job("cuda", "fp32");
+        job[i].ranks = 2;
+        job[i].extra = i > 0 ? extra : "";
+        cudasim_seed((uint64_t)i);
+        train(&job[i]);
+        text[i] = i > 0 ? read_file(path) : NULL;
+        if (i > 1) {
+            assert_true(same_bits(&job[i], &job[1]));
+            assert_string_equal(text[i], text[1]);
+        }
+    }
+    assert_false(same_bits(&job[0], &job[1]));
+    compare(&job[0], &job[1], 64.0 * 0x1p-24);
+    for (int i = 0; i < RUNS; i++) {
+        free(text[i]);
+    }
+    job_t cpu[2] = {make_job("cpu", "fp32"), make_job("cpu", "fp32")};
+    cpu[1].extra = extra; /* warns, and changes nothing */
+    train(&cpu[0]);
+    train(&cpu[1]);
+    assert_true(same_bits(&cpu[0], &cpu[1]));
+}
+
+/* The directory is not there: said before the first step. */
+static void test_no_place(void **state)
+{
+    (void)state;
+    job_t job = make_job("cuda", "fp32");
+    job.extra = "gemm: {algorithms_file: /nowhere/at/all}\n";
+    loong_context_t *ctx = test_context();
+    assert_fails(ctx, try_train(ctx, &job), LOONG_ERR_IO,
+                 "cannot lock '/nowhere/at/all.lock'");
+    test_context_end(&ctx);
+    cudasim_reset();
+}
+
+static void test_tf32(void **state)
+{
+    (void)state;
+    job_t wide = make_job("cuda", "fp32");
+    job_t narrow = make_job("cuda", "fp32, tf32: true");
+    train(&wide);
+    train(&narrow);
+    assert_false(same_bits(&wide, &narrow));
+    compare(&wide, &narrow, 4.0 * 0x1p-10);
+    job_t cpu = make_job("cpu", "fp32, tf32: true");
+    loong_context_t *ctx = test_context();
+    assert_fails(ctx, try_train(ctx, &cpu), LOONG_ERR_CONFIG,
+                 "precision.tf32: device cpu does not multiply tf32");
+    test_context_end(&ctx);
+    cudasim_reset();
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_algorithms),
+        cmocka_unit_test(test_no_place),
+        cmocka_unit_test(test_tf32),
+    };
+    return cmocka_run_group_tests(tests, make_data, remove_data);
+}

@@ -208,7 +208,8 @@ static inline bool cuda_support(const loong_kernel_query_t *query,
 } // namespace loong_cuda
 
 /* Defines one kernel; `workspace_` may be NULL. CUDA_KERNEL_NAMED: one of
- * several of an op. CUDA_KERNEL_STATE: with what its launches share. */
+ * several of an op. CUDA_KERNEL_STATE: with what its launches share.
+ * CUDA_KERNEL_COMM: and needs the other ranks of a group. */
 #define CUDA_KERNEL(op_, support_, workspace_, run_)                          \
     extern "C" const loong_kernel_t loongi_##op_##_cuda = {                   \
         #op_ "_cuda", #op_, "cuda", support_, workspace_, NULL,               \
@@ -230,5 +231,9 @@ static inline bool cuda_support(const loong_kernel_query_t *query,
     extern "C" const loong_kernel_t loongi_##op_##_cuda = {                   \
         #op_ "_cuda", #op_, "cuda", support_, workspace_, prepare_,           \
         destroy_,     run_, false,  false}
+#define CUDA_KERNEL_COMM(op_, support_, workspace_, prepare_, destroy_, run_) \
+    extern "C" const loong_kernel_t loongi_##op_##_cuda = {                   \
+        #op_ "_cuda", #op_, "cuda", support_, workspace_, prepare_,           \
+        destroy_,     run_, true,   false}
 
 #endif

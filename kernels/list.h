@@ -205,6 +205,8 @@ extern "C" {
     X(expert_excess)          \
     X(expert_capacity)        \
     X(expert_order)           \
+    X(expert_routes)          \
+    X(exchange_rows)          \
     X(permute)                \
     X(unpermute)              \
     X(unpermute_dw)           \

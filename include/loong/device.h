@@ -213,6 +213,19 @@ loong_device_stream_copy_rows(loong_device_t *device, void *stream,
 LOONG_API LOONG_NODISCARD loong_status_t
 loong_device_stream_synchronize(loong_device_t *device, void *stream);
 
+/* What kernels make and the host needs a little later: the host gets a copy,
+ * begun here in the order of `stream`. The newest one of what lies at `ptr` is
+ * complete on return of _mirrored, borrowed, and stays until the next; `what`
+ * names the waiting for it, which is for the copy alone, not for what came on
+ * the stream behind it. Memory for copies is taken once per place. Errors:
+ * LOONG_ERR_INTERNAL where nothing was mirrored. */
+LOONG_API LOONG_NODISCARD loong_status_t
+loong_device_mirror(loong_device_t *device, void *stream, const void *ptr,
+                    size_t bytes);
+LOONG_API LOONG_NODISCARD loong_status_t
+loong_device_mirrored(loong_device_t *device, const void *ptr, size_t bytes,
+                      const char *what, const void **host_p);
+
 /* *granted_p: kernels and copies of this device reach the memory of device
  * `other` of its kind in this process. */
 LOONG_API LOONG_NODISCARD loong_status_t

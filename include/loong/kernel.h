@@ -61,7 +61,8 @@ typedef enum loong_flaw_kind {
     LOONG_FLAW_EXPERT,      /* of token `place`, not in -1 .. end - 1 */
     LOONG_FLAW_EXPERT_TWICE, /* by token `place` */
     LOONG_FLAW_EXPERT_ROOM, /* rows of experts place .. before, over `end` */
-    LOONG_FLAW_OFFSET       /* falls below `before`, or exceeds `end` */
+    LOONG_FLAW_OFFSET,      /* falls below `before`, or exceeds `end` */
+    LOONG_FLAW_COUNTS /* their sum is `value`, `end` where they were copied */
 } loong_flaw_kind_t;
 typedef struct loong_flaw {
     int32_t kind;   /* loong_flaw_kind_t */

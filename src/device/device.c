@@ -9,6 +9,15 @@
 #include "base.h"
 #include "registry.h"
 
+/* The host's copy of a place. */
+typedef struct mirror {
+    struct mirror *next;
+    const void *place;
+    size_t bytes;
+    void *copy;
+    void *copied; /* event */
+} mirror_t;
+
 struct loong_device {
     loong_context_t *ctx;
     const loong_device_ops_t *ops;
@@ -18,6 +27,7 @@ struct loong_device {
     uint64_t waits;
     loong_device_watch_fn watch;
     void *watch_user;
+    mirror_t *mirrors;
 };
 
 enum { SPIN_TURNS = 2000, NAP_NANOSECONDS = 20000 };
@@ -102,11 +112,23 @@ loong_status_t loong_device_create_local(loong_context_t *ctx,
     return create(ctx, name, true, local_rank, device_p);
 }
 
+static void free_mirrors(loong_device_t *device)
+{
+    while (device->mirrors != NULL) {
+        mirror_t *m = device->mirrors;
+        device->mirrors = m->next;
+        loong_device_event_destroy(device, m->copied);
+        loong_device_host_free(device, m->copy);
+        loongi_free(device->ctx, m);
+    }
+}
+
 void loong_device_destroy(loong_device_t **device_p)
 {
     loong_device_t *device = *device_p;
     if (device != NULL) {
         loong_device_event_destroy(device, device->reached);
+        free_mirrors(device);
         device->ops->destroy(device->ctx, device->data);
         loongi_free(device->ctx, device);
         *device_p = NULL;
@@ -401,6 +423,57 @@ loong_status_t loong_device_stream_synchronize(loong_device_t *device,
                                                void *stream)
 {
     return device->ops->synchronize(device->data, stream);
+}
+
+/* ---- mirrors ------------------------------------------------------------- */
+
+static mirror_t *find_mirror(const loong_device_t *device, const void *place,
+                             size_t bytes)
+{
+    mirror_t *m = device->mirrors;
+    while (m != NULL && (m->place != place || m->bytes != bytes)) {
+        m = m->next;
+    }
+    return m;
+}
+
+static loong_status_t make_mirror(loong_device_t *device, const void *place,
+                                  size_t bytes, mirror_t **mirror_p)
+{
+    mirror_t *m = NULL;
+    LOONG_TRY(loongi_alloc(device->ctx, sizeof(*m), "mirror", &m));
+    m->next = device->mirrors;
+    device->mirrors = m; /* which frees what it has so far */
+    LOONG_TRY(loong_device_host_alloc(device, bytes, "mirror", &m->copy));
+    LOONG_TRY(loong_device_event_create(device, &m->copied));
+    m->place = place;
+    m->bytes = bytes;
+    *mirror_p = m;
+    return LOONG_OK;
+}
+
+loong_status_t loong_device_mirror(loong_device_t *device, void *stream,
+                                   const void *ptr, size_t bytes)
+{
+    mirror_t *m = find_mirror(device, ptr, bytes);
+    if (m == NULL) {
+        LOONG_TRY(make_mirror(device, ptr, bytes, &m));
+    }
+    LOONG_TRY(loong_device_stream_copy(device, stream, m->copy, ptr, bytes));
+    return loong_device_event_record(device, m->copied, stream);
+}
+
+loong_status_t loong_device_mirrored(loong_device_t *device, const void *ptr,
+                                     size_t bytes, const char *what,
+                                     const void **host_p)
+{
+    const mirror_t *m = find_mirror(device, ptr, bytes);
+    LOONG_CHECK(device->ctx, m != NULL, LOONG_ERR_INTERNAL,
+                "%s: %zu bytes of device %s:%d that were not mirrored", what,
+                bytes, device->ops->name, device->index);
+    LOONG_TRY(loong_device_event_await(device, m->copied, what));
+    *host_p = m->copy;
+    return LOONG_OK;
 }
 
 loong_status_t loong_device_peer_enable(loong_device_t *device, int other,

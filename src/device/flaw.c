@@ -88,6 +88,11 @@ static void describe(const loong_flaw_t *f, char *text, size_t size)
                  (int)f->operand, value, place, (long long)f->before,
                  end - 1);
         break;
+    case LOONG_FLAW_COUNTS:
+        snprintf(text, size,
+                 "%lld rows on the device, %lld in the host's copy of their "
+                 "counts", value, end);
+        break;
     case LOONG_FLAW_EXPERT:
     case LOONG_FLAW_EXPERT_TWICE:
     case LOONG_FLAW_EXPERT_ROOM:

@@ -115,7 +115,9 @@ target_include_directories(test_cuda_golden PRIVATE
 loong_cuda_sim_test(NAME cuda_nccl LABELS sim SOURCES ${cudasim}/test_nccl.c)
 loong_cuda_sim_test(NAME cuda_train LABELS sim
   SOURCES ${cudasim}/test_train.c ${cudasim}/train_run.c)
-loong_cuda_sim_test(NAME cuda_experts LABELS sim
+loong_cuda_sim_test(NAME cuda_dispatch LABELS sim
+  SOURCES ${cudasim}/test_dispatch.c)
+loong_cuda_sim_test(NAME cuda_experts LABELS sim TIMEOUT 300
   SOURCES ${cudasim}/test_experts.c ${cudasim}/train_run.c)
 foreach(name ${LOONG_CUDA_OP_TESTS})
   loong_cuda_sim_test(NAME cuda_op_${name} LABELS "sim;ops" SOURCES

@@ -14,6 +14,7 @@ static const char model[] =
 
 #define EP "expert_model_parallel_size: "
 #define ETP "expert_tensor_parallel_size: "
+#define A2A "moe_token_dispatcher_type: alltoall, "
 #define SP "sequence_parallel: true, tensor_model_parallel_size: "
 
 static const struct {
@@ -23,8 +24,11 @@ static const struct {
     {2, EP "2"},
     {2, EP "2, data_parallel_sharding: optim_grads_params"},
     {2, SP "2, " EP "2"},
-    {2, SP "2, " ETP "2"},
-    {2, "context_parallel_size: 2, " EP "2"},
+    {2, A2A EP "2"},
+    {2, A2A SP "2, " EP "2"},
+    {4, A2A SP "2, " EP "2, " ETP "2"},
+    {4, A2A "context_parallel_size: 2, " EP "4, data_parallel_sharding: optim"},
+    {4, A2A "pipeline_model_parallel_size: 2, " EP "2"},
 };
 
 /* A step whose weights are equal: sums of tens of products in other orders.
@@ -70,10 +74,39 @@ static void test_layouts(void **state)
     }
 }
 
+/* Rank 0 waits once a step for norm and loss, and with all-to-all once a layer
+ * of the two for how many rows come, not again in the backward: at most, as
+ * another rank's waiting may let its device go on. */
+static void test_waits(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *extra;
+        uint64_t waits;
+    } runs[] = {
+        {"parallel: {" EP "2}\n", 1},
+        {"parallel: {" A2A EP "2}\n", 1 + 2},
+        {"parallel: {" A2A EP "2}\nrecompute: {granularity: full}\n", 1 + 4},
+    };
+    for (int64_t i = 0; i < LOONG_COUNT_OF(runs); i++) {
+        job_t job = make_experts("cuda", "fp32");
+        job.extra = runs[i].extra;
+        job.ranks = 2;
+        job.steps = 3;
+        cudasim_seed((uint64_t)i + 1);
+        cudasim_pace(0.0);
+        train(&job);
+        for (int s = 2; s <= job.steps; s++) {
+            assert_true(job.waits[s] - job.waits[s - 1] <= runs[i].waits);
+        }
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_layouts),
+        cmocka_unit_test(test_waits),
     };
     return cmocka_run_group_tests(tests, make_data, remove_data);
 }

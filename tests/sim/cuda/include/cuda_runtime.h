@@ -245,6 +245,7 @@ template <class To, class From> inline To cudasim_bits(From from)
     std::memcpy(&to, &from, sizeof(to));
     return to;
 }
+inline int __popc(unsigned x) { return __builtin_popcount(x); }
 inline unsigned __float_as_uint(float x) { return cudasim_bits<unsigned>(x); }
 inline float __uint_as_float(unsigned x) { return cudasim_bits<float>(x); }
 inline long long __double_as_longlong(double x)

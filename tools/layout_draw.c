@@ -154,9 +154,10 @@ void layout_draw(layout_draws_t *d, layout_t *layout)
     layout->ranks = unit * (1 + draw(d, LAYOUT_AXES, d->max_ranks / unit));
 }
 
-layout_role_t layout_role(int axis)
+layout_role_t layout_role(const layout_draws_t *d, int axis)
 {
-    return axes[axis].role;
+    bool micro = strcmp(axes[axis].label, "micro") == 0;
+    return micro && d->micro_counts ? LAYOUT_MODEL : axes[axis].role;
 }
 
 const char *layout_key(int axis)
@@ -164,11 +165,12 @@ const char *layout_key(int axis)
     return axes[axis].key;
 }
 
-bool layout_same_model(const layout_t *a, const layout_t *b)
+bool layout_same_model(const layout_draws_t *d, const layout_t *a,
+                       const layout_t *b)
 {
     bool same = true;
     for (int i = 0; i < LAYOUT_AXES; i++) {
-        same = same && (axes[i].role != LAYOUT_MODEL ||
+        same = same && (layout_role(d, i) != LAYOUT_MODEL ||
                         strcmp(a->value[i], b->value[i]) == 0);
     }
     return same;

@@ -30,6 +30,7 @@ typedef struct layout_draws {
     uint64_t seed;
     uint64_t draws; /* so far */
     int max_ranks;
+    bool micro_counts; /* the size of a micro-batch changes what is computed */
     char cuts[LAYOUT_VALUE * 4]; /* uneven pipelines of the model */
     char pinned[LAYOUT_AXES][LAYOUT_VALUE]; /* not drawn; "": drawn */
     int covered[LAYOUT_AXES][LAYOUT_VALUES];
@@ -44,9 +45,10 @@ bool layout_pin(layout_draws_t *d, const char *override);
 /* The ranks that are left to the data-parallel size are drawn as well. */
 void layout_draw(layout_draws_t *d, layout_t *layout);
 
-layout_role_t layout_role(int axis);
+layout_role_t layout_role(const layout_draws_t *d, int axis);
 const char *layout_key(int axis);
-bool layout_same_model(const layout_t *a, const layout_t *b);
+bool layout_same_model(const layout_draws_t *d, const layout_t *a,
+                       const layout_t *b);
 
 /* The values as words, behind labels or behind keys (to be pasted behind a
  * recipe). */

@@ -109,7 +109,7 @@ static int own_keys(const bench_t *b, const layout_t *layout,
                  alone ? "record" : "replay", b->dir, one);
     }
     for (int i = 0; i < LAYOUT_AXES; i++) {
-        if (layout_role(i) >= least) {
+        if (layout_role(&b->draws, i) >= least) {
             snprintf(own[n++], 256, "++%s=%s", layout_key(i),
                      layout->value[i]);
         }
@@ -160,7 +160,7 @@ static loong_status_t one_rank(bench_t *b, const layout_t *layout,
     layout_job_t job;
     memset(&job, 0, sizeof(job));
     for (int i = 0; i < b->num_models; i++) {
-        if (layout_same_model(&b->models[i].model, layout)) {
+        if (layout_same_model(&b->draws, &b->models[i].model, layout)) {
             *one_p = &b->models[i];
             return LOONG_OK;
         }
@@ -290,6 +290,37 @@ static loong_status_t run_layout(bench_t *b, int index)
 
 /* ---- the whole ----------------------------------------------------------- */
 
+#define MODEL_KEY(name_) "model.foundation." name_
+
+static bool above_0(const loong_recipe_t *r, const char *key)
+{
+    return loong_recipe_is_set(r, key) && loong_recipe_real(r, key) > 0.0;
+}
+
+/* Experts are not drawn for a model without any. What a limited expert drops
+ * depends on how many tokens a rank has of a micro-batch, and a loss of the
+ * balance within it on its size. */
+static void pin_for(layout_draws_t *d, const loong_recipe_t *r)
+{
+    static const char *const whole[] = {
+        "parallel.tensor_model_parallel_size=1",
+        "parallel.sequence_parallel=false", "parallel.tp_comm_overlap=false",
+        "parallel.context_parallel_size=1"};
+    bool limited = above_0(r, MODEL_KEY("moe_expert_capacity_factor"));
+    const char *balance =
+        loong_recipe_text(r, MODEL_KEY("moe_router_load_balancing_type"));
+    if (!loong_recipe_is_set(r, MODEL_KEY("num_experts"))) {
+        layout_pin(d, "parallel.expert_model_parallel_size=1");
+        layout_pin(d, "parallel.expert_tensor_parallel_size=1");
+    }
+    for (int64_t i = 0; limited && i < LOONG_COUNT_OF(whole); i++) {
+        layout_pin(d, whole[i]);
+    }
+    d->micro_counts =
+        limited || (above_0(r, MODEL_KEY("moe_aux_loss_coeff")) &&
+                    (balance == NULL || strcmp(balance, "aux_loss") == 0));
+}
+
 /* Documents of about a sample each, and enough of them for a few steps. */
 static loong_status_t make_data(bench_t *b)
 {
@@ -308,12 +339,9 @@ static loong_status_t make_data(bench_t *b)
     int64_t layers = loong_recipe_int(r, "model.foundation.num_layers");
     bool experts = loong_recipe_is_set(r, "model.foundation.num_experts");
     b->replay = experts && strcmp(b->o->type->name, "fp64") != 0;
-    loong_recipe_destroy(&r);
     b->draws = layout_draws(b->o->seed, b->o->max_ranks, layers);
-    if (!experts) {
-        layout_pin(&b->draws, "parallel.expert_model_parallel_size=1");
-        layout_pin(&b->draws, "parallel.expert_tensor_parallel_size=1");
-    }
+    pin_for(&b->draws, r);
+    loong_recipe_destroy(&r);
     LOONG_CHECK(b->ctx, vocab > 1 && length > 0 && batch > 0,
                 LOONG_ERR_CONFIG,
                 "%s: model.foundation.vocab_size (2 or more), data.seq_length "

@@ -10,7 +10,8 @@ foreach(model qwen gpt moe latent absorbed minimax)
     LABELS "parallel;full" TIMEOUT 7200)
 endforeach()
 # Drawn around what a random sample may miss: zero bubbles that recompute, pairs
-# with shared experts; and fp32 with the experts that one rank chose.
+# with shared experts, experts with little room; and fp32 with the experts that one
+# rank chose.
 function(parity_around name model)
   add_test(NAME parity_${name} COMMAND loong-bench parity
     ${PROJECT_SOURCE_DIR}/tests/parallel/parity_${model}.yaml ${ARGN})
@@ -26,6 +27,9 @@ parity_around(pairs moe --layouts 1 --steps 4 --ranks 8
   parallel.expert_model_parallel_size=2 parallel.expert_tensor_parallel_size=2
   parallel.overlap_moe_expert_parallel_comm=true
   parallel.pipeline_model_parallel_layout=null)
+parity_around(capacity moe --layouts 2 --steps 4 --ranks 8
+  model.foundation.moe_expert_capacity_factor=0.6
+  parallel.expert_model_parallel_size=2)
 parity_around(fp32 moe --dtype fp32 --layouts 1 --steps 8 --ranks 6 --seed 3)
 foreach(model qwen gpt moe latent)
   parity_around(${model}_fp32_long ${model} --dtype fp32 --layouts 20

@@ -4,8 +4,10 @@
  * sends and receives, offload and reload, what stands once in a step, slots. */
 #include "schedule.h"
 
+#include <stdio.h>
 #include <string.h>
 
+#include "problems.h"
 #include "schedule_impl.h"
 
 const loong_schedule_kind_t *const loongi_schedule_kinds[] = {
@@ -226,18 +228,20 @@ loong_status_t loongi_schedule_accept(loong_context_t *ctx, const char *name,
     }
     loongi_text_free(&names);
     LOONG_TRY(status);
-    LOONG_CHECK(ctx, p->ranks >= 1 && p->chunks >= 1 && p->micro_batches >= 1,
-                LOONG_ERR_ARG,
-                "schedule %s: %d ranks, %d chunks, %d micro-batches; at least "
-                "1 of each is wanted",
-                name, p->ranks, p->chunks, p->micro_batches);
-    LOONG_CHECK(ctx, kind->accepts == NULL || kind->accepts(p, reason),
-                LOONG_ERR_ARG, "schedule %s: %s", name, reason);
-    LOONG_CHECK(ctx, !p->pair || kind->pairs, LOONG_ERR_ARG,
-                "schedule %s has no pairs of forward and backward", name);
-    LOONG_CHECK(ctx, !p->offload || !kind->evaluate, LOONG_ERR_ARG,
-                "schedule %s keeps nothing that could be offloaded", name);
-    return LOONG_OK;
+    loong_problems_t problems = loongi_problems_begin(ctx);
+    if (kind->accepts != NULL && !kind->accepts(p, reason)) {
+        loongi_problems_add(&problems, "%s", reason);
+    }
+    if (p->pair && !kind->pairs) {
+        loongi_problems_add(&problems, "it has no pairs of forward and "
+                                       "backward");
+    }
+    if (p->offload && kind->evaluate) {
+        loongi_problems_add(&problems,
+                            "it keeps nothing that could be offloaded");
+    }
+    snprintf(reason, sizeof(reason), "schedule %s", name);
+    return loongi_problems_end(&problems, LOONG_ERR_ARG, reason);
 }
 
 static loong_status_t fill(loong_schedule_t *s)
@@ -260,6 +264,11 @@ loong_status_t loongi_schedule_create(loong_context_t *ctx, const char *name,
                                       loong_schedule_t **schedule_p)
 {
     loong_schedule_t *s = NULL;
+    LOONG_CHECK(ctx, params->ranks >= 1 && params->chunks >= 1 &&
+                         params->micro_batches >= 1, LOONG_ERR_ARG,
+                "schedule %s: %d ranks, %d chunks, %d micro-batches; at least "
+                "1 of each is wanted", name, params->ranks, params->chunks,
+                params->micro_batches);
     LOONG_TRY(loongi_schedule_accept(ctx, name, params));
     LOONG_TRY(loongi_alloc(ctx, sizeof(*s), "schedule", &s));
     s->ctx = ctx;

@@ -48,7 +48,7 @@ static bool one_chunk(const loong_schedule_params_t *p,
 {
     snprintf(reason, LOONG_REASON_SIZE, "%d chunks a rank, 1 is allowed",
              p->chunks);
-    return p->chunks == 1;
+    return p->chunks <= 1;
 }
 
 static bool one_stage(const loong_schedule_params_t *p,
@@ -56,7 +56,7 @@ static bool one_stage(const loong_schedule_params_t *p,
 {
     snprintf(reason, LOONG_REASON_SIZE,
              "%d ranks of %d chunks, 1 of 1 is allowed", p->ranks, p->chunks);
-    return p->ranks == 1 && p->chunks == 1;
+    return p->ranks == 1 && p->chunks <= 1;
 }
 
 const loong_schedule_kind_t loongi_schedule_one_stage = {

@@ -44,7 +44,7 @@ static bool one_chunk(const loong_schedule_params_t *p,
 {
     snprintf(reason, LOONG_REASON_SIZE, "%d chunks a rank, 1 is allowed",
              p->chunks);
-    return p->chunks == 1;
+    return p->chunks <= 1;
 }
 
 const loong_schedule_kind_t loongi_schedule_zero_bubble_h1 = {

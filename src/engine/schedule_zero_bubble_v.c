@@ -104,9 +104,10 @@ static int64_t alive(const loong_schedule_params_t *p, int rank)
 static bool two_chunks(const loong_schedule_params_t *p,
                        char reason[LOONG_REASON_SIZE])
 {
-    snprintf(reason, LOONG_REASON_SIZE, "%d chunks a rank, 2 are wanted",
-             p->chunks);
-    return p->chunks == 2;
+    snprintf(reason, LOONG_REASON_SIZE,
+             "%d chunk%s a rank, 2 are wanted: twice as many stages as ranks",
+             p->chunks, p->chunks == 1 ? "" : "s");
+    return p->chunks == 0 || p->chunks == 2;
 }
 
 const loong_schedule_kind_t loongi_schedule_zero_bubble_v = {

@@ -118,7 +118,7 @@ static loong_status_t check_sizes(loong_context_t *ctx,
                 "pipeline = %d x %d x %d = %lld", p->world, p->tp, p->cp,
                 p->pp, (long long)dense);
         }
-        if (p->world % experts != 0) {
+        if (p->etp * p->ep > 1 && p->world % experts != 0) {
             loongi_problems_add(
                 &problems, "%d ranks are no multiple of expert tensor x "
                 "expert x pipeline = %d x %d x %d = %lld", p->world, p->etp,

@@ -122,6 +122,12 @@ static loong_status_t check_family(const loong_parallel_t *l,
     return LOONG_OK;
 }
 
+/* The first failure is the one that is returned. */
+static loong_status_t first_of(loong_status_t a, loong_status_t b)
+{
+    return a != LOONG_OK ? a : b;
+}
+
 /* The cut of the model, and the schedule of so many stages. */
 static loong_status_t check_pipeline(const loong_parallel_t *l,
                                      const loong_mesh_t *mesh,
@@ -138,26 +144,20 @@ static loong_status_t check_pipeline(const loong_parallel_t *l,
         size_of(l->recipe, "num_layers_per_virtual_pipeline_stage"),
         loong_recipe_text(l->recipe,
                           "parallel.pipeline_model_parallel_layout")};
-    LOONG_TRY(loongi_pipeline_cut(l->ctx, &cut, arena, &cuts, &p.chunks));
+    loong_status_t status =
+        loongi_pipeline_cut(l->ctx, &cut, arena, &cuts, &p.chunks);
     int64_t samples = loong_recipe_int(l->recipe, "train.micro_batch_size") *
                       mesh->size[LOONG_AXIS_DP];
     int64_t batch = loong_recipe_int(l->recipe, "train.global_batch_size");
-    if (!whole_mesh || batch < samples || batch % samples != 0) {
-        return LOONG_OK; /* told already */
+    if (whole_mesh && batch % samples == 0) { /* else told already */
+        LOONG_TRY(loongi_to_int(l->ctx, batch / samples,
+                                "micro-batches of a step", &p.micro_batches));
     }
-    LOONG_TRY(loongi_to_int(l->ctx, batch / samples, "micro-batches of a step",
-                            &p.micro_batches));
     const char *name = loongi_schedule_resolve(
         loong_recipe_text(l->recipe, "schedule"), p.ranks, p.chunks);
     return loongi_schedule_accept(l->ctx, name, &p) == LOONG_OK
-               ? LOONG_OK
-               : LOONG_ERR_CONFIG;
-}
-
-/* The first failure is the one that is returned. */
-static loong_status_t first_of(loong_status_t a, loong_status_t b)
-{
-    return a != LOONG_OK ? a : b;
+               ? status
+               : first_of(status, LOONG_ERR_CONFIG);
 }
 
 loong_status_t loongi_parallel_rules(const loong_parallel_t *layout)

@@ -14,6 +14,7 @@ enum {
     MAX_WORLDS = 48,   /* numbers of ranks */
     NEAR = 8,          /* of them on either side, then halves */
     WORD = 192,
+    VALUE = 48,
     LINE = 1024
 };
 
@@ -22,8 +23,14 @@ typedef enum kind {
     PARTS,   /* the ranks are a multiple of it */
     FOLDED,  /* parts of the ranks of other axes */
     BATCH,   /* part of the global batch */
-    OPTIONAL /* as asked, or the default */
+    OPTIONAL /* one of variant_t */
 } kind_t;
+
+typedef enum variant {
+    ASKED,
+    DEFAULT, /* of the schema */
+    CURE     /* what another key asks for: cure_of() */
+} variant_t;
 
 typedef struct axis {
     const char *key;
@@ -31,25 +38,29 @@ typedef struct axis {
     bool in_use; /* 1 stays 1: not proposed to who does not use it */
 } axis_t;
 
-static const axis_t axes[] = {
-    {"parallel.tensor_model_parallel_size", PARTS, false},
-    {"parallel.pipeline_model_parallel_size", PARTS, false},
-    {"parallel.context_parallel_size", PARTS, true},
-    {"parallel.expert_model_parallel_size", FOLDED, true},
-    {"parallel.expert_tensor_parallel_size", FOLDED, true},
-    {"train.micro_batch_size", BATCH, false},
-    {"parallel.sequence_parallel", OPTIONAL, false},
-    {"parallel.tp_comm_overlap", OPTIONAL, false},
-    {"schedule", OPTIONAL, false},
-    {"parallel.num_layers_per_virtual_pipeline_stage", OPTIONAL, false},
-    {"parallel.pipeline_model_parallel_layout", OPTIONAL, false},
-    {"parallel.cp_comm_type", OPTIONAL, false},
-    {"parallel.hierarchical_context_parallel_sizes", OPTIONAL, false},
-    {"parallel.data_parallel_sharding", OPTIONAL, false},
-};
-enum { AXES = sizeof(axes) / sizeof(axes[0]) };
+enum { TENSOR, PIPELINE, CONTEXT, EXPERT, EXPERT_TENSOR, MICRO, SEQUENCE,
+       PRODUCTS, SCHEDULE, CHUNKS, LAYOUT, RING, RING_SIZES, SHARDING, AXES };
 
-/* Values of the axes; of an optional one 0 is as asked, 1 the default. */
+static const axis_t axes[AXES] = {
+    [TENSOR] = {"parallel.tensor_model_parallel_size", PARTS, false},
+    [PIPELINE] = {"parallel.pipeline_model_parallel_size", PARTS, false},
+    [CONTEXT] = {"parallel.context_parallel_size", PARTS, true},
+    [EXPERT] = {"parallel.expert_model_parallel_size", FOLDED, true},
+    [EXPERT_TENSOR] = {"parallel.expert_tensor_parallel_size", FOLDED, true},
+    [MICRO] = {"train.micro_batch_size", BATCH, false},
+    [SEQUENCE] = {"parallel.sequence_parallel", OPTIONAL, false},
+    [PRODUCTS] = {"parallel.tp_comm_overlap", OPTIONAL, false},
+    [SCHEDULE] = {"schedule", OPTIONAL, false},
+    [CHUNKS] = {"parallel.num_layers_per_virtual_pipeline_stage", OPTIONAL,
+                false},
+    [LAYOUT] = {"parallel.pipeline_model_parallel_layout", OPTIONAL, false},
+    [RING] = {"parallel.cp_comm_type", OPTIONAL, false},
+    [RING_SIZES] = {"parallel.hierarchical_context_parallel_sizes", OPTIONAL,
+                    false},
+    [SHARDING] = {"parallel.data_parallel_sharding", OPTIONAL, false},
+};
+
+/* Values of the axes; of an optional one a variant_t. */
 typedef struct candidate {
     double distance;
     int64_t index; /* equal distances keep the order they are made in */
@@ -61,8 +72,9 @@ typedef struct search {
     loong_context_t *ctx; /* where the rules that candidates break are told */
     int ranks;
     int checks;
-    int64_t asked_value[AXES];
-    candidate_t next; /* being made */
+    int64_t layers;
+    int64_t asked_value[AXES]; /* of an optional one whether it is given */
+    candidate_t next;          /* being made */
     int64_t count, capacity;
     candidate_t *candidates;
 } search_t;
@@ -77,6 +89,38 @@ static const loong_recipe_key_t *schema_of(const char *path)
         }
     }
     return NULL;
+}
+
+/* Whether a key of the recipe asks for another value of an optional axis than
+ * it has, and which. */
+static bool cure_of(const search_t *s, const candidate_t *c, int axis,
+                    char value[VALUE])
+{
+    const loong_recipe_t *r = s->asked->recipe;
+    int64_t chunks = 2 * c->value[PIPELINE]; /* of zero_bubble_v */
+    int64_t ring = c->value[CONTEXT];
+    switch (axis) {
+    case SEQUENCE: /* mixtures of experts */
+        snprintf(value, VALUE, "true");
+        return s->asked_value[SEQUENCE] == 0 && c->value[TENSOR] > 1;
+    case CHUNKS:
+        snprintf(value, VALUE, "%lld", (long long)(s->layers / chunks));
+        return strcmp(loong_recipe_text(r, "schedule"), "zero_bubble_v") == 0 &&
+               c->value[SCHEDULE] == ASKED && s->asked_value[LAYOUT] == 0 &&
+               s->layers % chunks == 0;
+    case RING_SIZES:
+        for (int64_t a = 2; a < ring; a++) {
+            if (ring % a == 0) {
+                snprintf(value, VALUE, "[%lld,%lld]", (long long)a,
+                         (long long)(ring / a));
+                return strcmp(loong_recipe_text(r, axes[RING].key),
+                              "a2a+p2p") == 0 && c->value[RING] == ASKED;
+            }
+        }
+        return false;
+    default:
+        return false;
+    }
 }
 
 static loong_status_t make(search_t *s, int axis, int64_t rest);
@@ -134,10 +178,15 @@ static loong_status_t make(search_t *s, int axis, int64_t rest)
         return choose_divisors(s, axis,
                                loong_recipe_int(r, "train.global_batch_size"),
                                2 * asked, rest);
-    default:
-        LOONG_TRY(choose(s, axis, 0, 0.0, rest));
-        return asked == 0 ? LOONG_OK : choose(s, axis, 1, 0.5, rest);
+    case OPTIONAL:
+        break;
     }
+    char value[VALUE];
+    LOONG_TRY(choose(s, axis, ASKED, 0.0, rest));
+    if (cure_of(s, &s->next, axis, value)) {
+        LOONG_TRY(choose(s, axis, CURE, 0.5, rest));
+    }
+    return asked == 0 ? LOONG_OK : choose(s, axis, DEFAULT, 0.5, rest);
 }
 
 static int by_distance(const void *a, const void *b)
@@ -157,10 +206,14 @@ static bool override_of(const search_t *s, const candidate_t *c, int axis,
                         char word[WORD])
 {
     if (axes[axis].kind == OPTIONAL) {
-        const char *fallback = schema_of(axes[axis].key)->fallback;
+        char cure[VALUE];
+        const char *value = schema_of(axes[axis].key)->fallback;
+        if (c->value[axis] == CURE && cure_of(s, c, axis, cure)) {
+            value = cure;
+        }
         snprintf(word, WORD, "%s=%s", axes[axis].key,
-                 fallback != NULL ? fallback : "null");
-        return c->value[axis] == 1;
+                 value != NULL ? value : "null");
+        return c->value[axis] != ASKED;
     }
     snprintf(word, WORD, "%s=%lld", axes[axis].key,
              (long long)c->value[axis]);
@@ -281,7 +334,10 @@ static loong_status_t search_all(search_t *s)
     candidate_t single;
     memset(&single, 0, sizeof(single));
     for (int i = 0; i < AXES; i++) {
-        single.value[i] = axes[i].kind == OPTIONAL ? s->asked_value[i] : 1;
+        bool optional = axes[i].kind == OPTIONAL;
+        single.value[i] = !optional                ? 1
+                          : s->asked_value[i] != 0 ? DEFAULT
+                                                   : ASKED;
     }
     s->ranks = 1;
     LOONG_TRY(try_one(s, &single, &possible));
@@ -297,8 +353,11 @@ static loong_status_t search_all(search_t *s)
 loong_status_t loongi_parallel_near(const loong_parallel_t *layout)
 {
     search_t s;
+    loong_model_facts_t facts;
     memset(&s, 0, sizeof(s));
     s.asked = layout;
+    layout->family->facts(layout->config, &facts);
+    s.layers = facts.num_layers;
     for (int i = 0; i < AXES; i++) {
         const char *key = axes[i].key;
         if (axes[i].kind != OPTIONAL) {

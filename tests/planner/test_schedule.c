@@ -53,6 +53,10 @@ static void test_refusals(void **state)
     p.pair = true;
     assert_fails(ctx, loongi_schedule_create(ctx, "zero_bubble_h1", &p, &s),
                  LOONG_ERR_ARG, "no pairs");
+    p.chunks = 3;
+    assert_fails(ctx, loongi_schedule_create(ctx, "zero_bubble_h1", &p, &s),
+                 LOONG_ERR_ARG, "schedule zero_bubble_h1: 2 problems");
+    p.chunks = 1;
     p.pair = false;
     p.offload = true;
     assert_fails(ctx, loongi_schedule_create(ctx, "evaluate", &p, &s),

@@ -102,6 +102,46 @@ static int possible_ones(const char *trail, const layout_t *asked,
 
 /* ---- every rule ---------------------------------------------------------- */
 
+static void check_told(const layout_t *asked, int count,
+                       const char *const *told)
+{
+    planner_t p = begin();
+    assert_int_equal(plan(&p, asked), LOONG_ERR_CONFIG);
+    const char *trail = loong_context_error(p.ctx);
+    for (int i = 0; i < count; i++) {
+        const char *first = strstr(trail, told[i]);
+        if (first == NULL || strstr(first + 1, told[i]) != NULL) {
+            fail_msg("'%s' is not told once in: %s", told[i], trail);
+        }
+    }
+    end(&p);
+}
+
+/* A schedule is held to what does not depend on what is wrong elsewhere. */
+static void rules_of_schedules_are_told(void **state)
+{
+    (void)state;
+    static const layout_t chunks = {
+        2, "parallel.pipeline_model_parallel_size=2 schedule=zero_bubble_v "
+           "parallel.overlap_moe_expert_parallel_comm=true"};
+    static const layout_t ranks = {
+        5, "parallel.pipeline_model_parallel_size=2 schedule=zero_bubble_v "
+           "train.micro_batch_size=5 "
+           "parallel.overlap_moe_expert_parallel_comm=true"};
+    static const layout_t cut = {
+        2, "parallel.pipeline_model_parallel_size=2 schedule=zero_bubble_h1 "
+           "parallel.pipeline_model_parallel_layout=Et|L "
+           "parallel.overlap_moe_expert_parallel_comm=true"};
+    static const char *const told[] = {
+        "1 chunk a rank, 2 are wanted", "no pairs of forward and backward",
+        "5 ranks are no multiple"};
+    static const char *const told_cut[] = {
+        "1 layers, the model has 5", "no pairs of forward and backward"};
+    check_told(&chunks, 2, told);
+    check_told(&ranks, 3, told);
+    check_told(&cut, 2, told_cut);
+}
+
 static void every_rule_is_told(void **state)
 {
     (void)state;
@@ -116,17 +156,9 @@ static void every_rule_is_told(void **state)
         "tensor_model_parallel_size 8: num_attention_heads is 6",
         "sequence_parallel: 75 tokens of a micro-batch are no multiple of",
         "pipeline_model_parallel_size 7: ",
+        "schedule one_stage: 1 problem",
     };
-    planner_t p = begin();
-    assert_int_equal(plan(&p, &asked), LOONG_ERR_CONFIG);
-    const char *trail = loong_context_error(p.ctx);
-    for (int64_t i = 0; i < LOONG_COUNT_OF(told); i++) {
-        const char *first = strstr(trail, told[i]);
-        if (first == NULL || strstr(first + 1, told[i]) != NULL) {
-            fail_msg("'%s' is not told once in: %s", told[i], trail);
-        }
-    }
-    end(&p);
+    check_told(&asked, LOONG_COUNT_OF(told), told);
 }
 
 /* ---- what is told as possible -------------------------------------------- */
@@ -148,6 +180,20 @@ static void nearest_are_told(void **state)
         {{8, "train.micro_batch_size=4"},
          "possible on 8 ranks:\n"
          "    train.micro_batch_size=3   (data parallel 8)\n"},
+        {{4, "parallel.tensor_model_parallel_size=2 "
+             "model.foundation.family=qwen3_moe "
+             "model.foundation.num_experts=4"},
+         "possible on 4 ranks:\n"
+         "    parallel.sequence_parallel=true   (data parallel 2)\n"},
+        {{2, "parallel.pipeline_model_parallel_size=2 schedule=zero_bubble_v "
+             "model.foundation.num_layers=8"},
+         "possible on 2 ranks:\n"
+         "    parallel.num_layers_per_virtual_pipeline_stage=2   "
+         "(data parallel 1)\n"},
+        {{4, "parallel.context_parallel_size=4 parallel.cp_comm_type=a2a+p2p"},
+         "possible on 4 ranks:\n"
+         "    parallel.hierarchical_context_parallel_sizes=[2,2]   "
+         "(data parallel 1)\n"},
         /* no layout has a multiple of 7 ranks; one less is possible */
         {{7, "parallel.tensor_model_parallel_size=1"},
          "possible on 6 ranks:\n    the recipe as it is   (data parallel 6)"},
@@ -260,6 +306,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_rule_is_told),
+        cmocka_unit_test(rules_of_schedules_are_told),
         cmocka_unit_test(nearest_are_told),
         cmocka_unit_test(other_problems_bring_no_layouts),
         cmocka_unit_test(told_layouts_work),

@@ -4,25 +4,26 @@
  * is, and the faults that somebody asked for. */
 #include <string.h>
 
+#include "problems.h"
 #include "trainer_impl.h"
 
 /* A supervisor restarts the command as it is. */
 static loong_status_t check_restartable(const loong_trainer_t *t)
 {
     const char *load = loong_recipe_text(t->recipe, "checkpoint.load");
-    bool again = load != NULL && strcmp(load, "auto") == 0;
-    LOONG_CHECK(t->ctx,
-                again && (t->set.save_interval > 0 ||
-                          t->set.save_interval_seconds > 0.0),
-                LOONG_ERR_CONFIG,
-                "a supervised run goes on from its own checkpoints: "
-                "checkpoint.load is %s, auto wanted; checkpoint.save_interval "
-                "and save_interval_seconds are %s",
-                load != NULL ? load : "not set",
-                t->set.save_interval > 0 || t->set.save_interval_seconds > 0.0
-                    ? "fine"
-                    : "both 0, one of them wanted");
-    return LOONG_OK;
+    loong_problems_t problems = loongi_problems_begin(t->ctx);
+    if (load == NULL || strcmp(load, "auto") != 0) {
+        loongi_problems_add(&problems, "checkpoint.load: found %s, auto wanted",
+                            load != NULL ? load : "nothing");
+    }
+    if (t->set.save_interval <= 0 && t->set.save_interval_seconds <= 0.0) {
+        loongi_problems_add(&problems, "checkpoint.save_interval and "
+                            "save_interval_seconds are both 0, one of them "
+                            "wanted");
+    }
+    return loongi_problems_end(&problems, LOONG_ERR_CONFIG,
+                               "a supervised run goes on from its own "
+                               "checkpoints");
 }
 
 loong_status_t loongi_supervise_open(loong_trainer_t *t)

@@ -251,7 +251,7 @@ case_refused() {
     has "the command or the recipe is refused"
     supervise 2 -- checkpoint.load=null
     attempts 1
-    has "checkpoint.load is not set, auto wanted"
+    has "checkpoint.load: found nothing, auto wanted"
     supervise 2 -- checkpoint.save_interval=0
     attempts 1
     has "both 0, one of them wanted"

@@ -70,6 +70,20 @@ static void copy_text(char *to, size_t size, const char *from)
     to[n] = '\0';
 }
 
+void loongi_board_text(char *to, size_t size, const char *from)
+{
+    static const char cut[] = " ...";
+    copy_text(to, size, from);
+    if (from == NULL || strlen(from) < size || size <= sizeof(cut)) {
+        return;
+    }
+    size_t end = size - sizeof(cut);
+    while (end > 0 && to[end] != ' ') {
+        end--;
+    }
+    memcpy(to + end, cut, sizeof(cut));
+}
+
 void loongi_source_text(const char *file, int line,
                         char text[LOONG_SOURCE_TEXT])
 {
@@ -175,7 +189,7 @@ void loongi_slot_set_state(loong_board_slot_t *slot, loong_rank_state_t state,
                            const char *text)
 {
     if (text != NULL) {
-        copy_text(slot->text, sizeof(slot->text), text);
+        loongi_board_text(slot->text, sizeof(slot->text), text);
     }
     if (state == LOONG_RANK_RUNNING) {
         atomic_store(&slot->joined, true);

@@ -42,6 +42,10 @@ typedef enum loong_rank_state {
 typedef struct loong_board loong_board_t;
 typedef struct loong_board_slot loong_board_slot_t;
 
+/* Copies what fits; the end of a longer text gives way to " ..." behind a whole
+ * word, so that no number is half there. */
+void loongi_board_text(char *to, size_t size, const char *from);
+
 size_t loongi_board_bytes(int slots);
 /* Gives zeroed memory of loongi_board_bytes(slots) its size; every process
  * that maps it calls this with the same number. */

@@ -88,8 +88,10 @@ void loongi_shared_abort(loong_shared_t *shared, const char *text)
     control_t *control = shared->control;
     int none = FAIL_NONE;
     if (atomic_compare_exchange_strong(&control->failed, &none, FAIL_WRITING)) {
-        snprintf(control->failure, sizeof(control->failure), "rank %d: %s",
-                 shared->params.rank, text);
+        int n = snprintf(control->failure, sizeof(control->failure),
+                         "rank %d: ", shared->params.rank);
+        loongi_board_text(control->failure + n,
+                          sizeof(control->failure) - (size_t)n, text);
         atomic_store(&control->failed, FAIL_READY);
     }
 }

@@ -148,7 +148,7 @@ static void who(const parent_t *parent, char *text, size_t size)
 static bool judge(parent_t *parent, int code, const char *line)
 {
     loong_board_verdict_t verdict = {code, parent->launch.rank, {0}};
-    snprintf(verdict.text, sizeof(verdict.text), "%.255s", line);
+    loongi_board_text(verdict.text, sizeof(verdict.text), line);
     return loongi_board_judge(parent->board, &verdict);
 }
 

@@ -2,6 +2,7 @@
  *
  * The communicators of one process: every collective against references, and
  * what happens when ranks disagree, stay away or end early. */
+#include "board.h"
 #include "comm_cases.h"
 #include "loong/comm.h"
 #include "loong/exit_code.h"
@@ -17,6 +18,23 @@ static loong_threads_params_t threads_of(int size, int ranks_per_node,
         .context = {test_log, NULL, LOONG_LOG_WARN},
     };
     return params;
+}
+
+/* What a slot has room for ends with a whole word. */
+static void test_long_texts(void **state)
+{
+    (void)state;
+    char text[16];
+    loongi_board_text(text, sizeof(text), "rank 2 (pid 378)");
+    assert_string_equal(text, "rank 2 (pid ...");
+    loongi_board_text(text, sizeof(text), "rank 2 (pid 37)");
+    assert_string_equal(text, "rank 2 (pid 37)");
+    loongi_board_text(text, sizeof(text), "rank 12345 (pid 378)");
+    assert_string_equal(text, "rank 12345 ...");
+    loongi_board_text(text, sizeof(text), "0123456789abcdefgh");
+    assert_string_equal(text, " ...");
+    loongi_board_text(text, sizeof(text), NULL);
+    assert_string_equal(text, "");
 }
 
 static void test_cases_self(void **state)
@@ -361,6 +379,7 @@ static void test_memory(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_long_texts),
         cmocka_unit_test(test_cases_self),
         cmocka_unit_test(test_cases_threads),
         cmocka_unit_test(test_cases_messages),

@@ -135,9 +135,11 @@ static int64_t last_sample(const loong_trainer_t *t)
 static loong_status_t open_file(loong_router_replay_t *r, int flags)
 {
     r->fd = open(r->path, flags | O_CLOEXEC, 0666);
-    LOONG_CHECK(r->ctx, r->fd >= 0, LOONG_ERR_IO, "%s: cannot open %s: %s",
-                r->record ? RECORD_KEY : REPLAY_KEY, r->path,
-                strerror(errno));
+    bool missing = !r->record && errno == ENOENT;
+    LOONG_CHECK(r->ctx, r->fd >= 0,
+                missing ? LOONG_ERR_NOT_FOUND : LOONG_ERR_IO,
+                "%s: cannot open %s: %s", r->record ? RECORD_KEY : REPLAY_KEY,
+                r->path, strerror(errno));
     return LOONG_OK;
 }
 

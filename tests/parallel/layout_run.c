@@ -104,6 +104,7 @@ void layout_run(const layout_place_t *place, layout_run_t *run)
     atomic_store(&loaded, 0);
     loong_status_t status = layout_job_run(place->ctx, &job);
     const char *trail = loong_context_error(place->ctx);
+    run->status = status;
     run->loss = job.loss;
     run->grad_norm = job.grad_norm;
     run->loaded = atomic_load(&loaded);

@@ -29,6 +29,7 @@ typedef struct layout_run {
     const char *refusal; /* it is refused with this text; NULL: it is not */
     const char *failure; /* it fails with this text, whenever; NULL: not */
     double *losses;   /* of each step; may be NULL */
+    loong_status_t status;
     double loss;      /* of the last step */
     double grad_norm;
     int64_t loaded; /* bytes of tensors that all ranks took of a checkpoint */

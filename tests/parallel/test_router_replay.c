@@ -258,6 +258,12 @@ static void misfits(void **state)
     for (int i = 0; i < LOONG_COUNT_OF(cases); i++) {
         misfit(&place, bytes, size, i);
     }
+    layout_run_t none = make_run(
+        "none", 2, "{" EP "2}",
+        key_text(&place, "replay_file", "nowhere.npy", more));
+    none.failure = "nowhere.npy: No such file or directory";
+    layout_run(&place, &none);
+    assert_int_equal(none.status, LOONG_ERR_NOT_FOUND);
     layout_run_t again = make_run(
         "again", 1, "{}", key_text(&place, "record_file", "one.npy", more));
     again.failure = "one.npy is there: remove it or choose another name";

@@ -280,6 +280,16 @@ static void check_scalar(check_t *c, const place_t *at,
     }
 }
 
+/* The one wanted is of the key's items, or of maps. */
+static void wrong_list(check_t *c, const place_t *at,
+                       const loong_recipe_key_t *key)
+{
+    char maps[PATH_SIZE + 64];
+    snprintf(maps, sizeof(maps), "a list of maps (the first is %s[0])",
+             at->path);
+    wrong_type(c, at, key != NULL ? type_text(key->type) : maps);
+}
+
 static void check_node(check_t *c, const place_t *at);
 
 /* key: of a list of numbers or texts; NULL: the items are maps. */
@@ -352,8 +362,7 @@ static void check_node(check_t *c, const place_t *at)
         if (node->kind == LOONG_TREE_LIST) {
             check_list(c, at, key);
         } else {
-            wrong_type(c, at,
-                       key != NULL ? type_text(key->type) : "a list of maps");
+            wrong_list(c, at, key);
         }
     } else if (node->kind != LOONG_TREE_SCALAR) {
         wrong_type(c, at, type_text(key->type));

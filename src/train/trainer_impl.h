@@ -199,7 +199,7 @@ LOONG_NODISCARD loong_status_t loongi_trainer_finish_save(loong_trainer_t *t);
 /* Is this the run that the checkpoint was saved by? Lists what is not. */
 LOONG_NODISCARD loong_status_t
 loongi_trainer_check_resume(loong_trainer_t *t, loong_checkpoint_t *ck);
-/* Takes the state of a checkpoint that was checked and verified. */
+/* Takes the state of a checkpoint that was checked and verified. Collective. */
 LOONG_NODISCARD loong_status_t loongi_trainer_load(loong_trainer_t *t,
                                                    loong_checkpoint_t *ck);
 

@@ -534,6 +534,7 @@ loong_status_t loongi_trainer_load(loong_trainer_t *t, loong_checkpoint_t *ck)
     char took[LOONG_HUMAN_SIZE];
     char all[LOONG_HUMAN_SIZE];
     LOONG_TRY(load_tensors(t, ck));
+    LOONG_TRY(loong_comm_barrier(t->comm, "resume")); /* all have loaded */
     loongi_pairs_int(meta, "step", &t->state.step);
     loongi_pairs_int(meta, "consumed_samples", &t->state.consumed_samples);
     t->saved_step = is_own(t, ck) ? t->state.step : -1;

@@ -208,12 +208,13 @@ static inline bool cuda_support(const loong_kernel_query_t *query,
 } // namespace loong_cuda
 
 /* Defines one kernel; `workspace_` may be NULL. CUDA_KERNEL_NAMED: one of
- * several of an op. CUDA_KERNEL_STATE: with what its launches share.
- * CUDA_KERNEL_COMM: and needs the other ranks of a group. */
+ * several of an op. CUDA_KERNEL_STATE: with what its launches share; the host
+ * reads the rows of its operands. CUDA_KERNEL_COMM: and needs the other ranks of
+ * a group; the host waits for sizes. */
 #define CUDA_KERNEL(op_, support_, workspace_, run_)                          \
     extern "C" const loong_kernel_t loongi_##op_##_cuda = {                   \
         #op_ "_cuda", #op_, "cuda", support_, workspace_, NULL,               \
-        NULL,         run_, false, false}
+        NULL,         run_, false, false, false, false}
 #define CUDA_KERNEL_NAMED(op_, suffix_, support_, workspace_, run_)           \
     extern "C" const loong_kernel_t loongi_##op_##_##suffix_##_cuda = {       \
         #op_ "_" #suffix_ "_cuda",                                            \
@@ -225,15 +226,17 @@ static inline bool cuda_support(const loong_kernel_query_t *query,
         NULL,                                                                 \
         run_,                                                                 \
         false,                                                                \
+        false,                                                                \
+        false,                                                                \
         false}
 #define CUDA_KERNEL_STATE(op_, support_, workspace_, prepare_, destroy_,      \
                           run_)                                               \
     extern "C" const loong_kernel_t loongi_##op_##_cuda = {                   \
         #op_ "_cuda", #op_, "cuda", support_, workspace_, prepare_,           \
-        destroy_,     run_, false,  false}
+        destroy_,     run_, false,  false,    true,       false}
 #define CUDA_KERNEL_COMM(op_, support_, workspace_, prepare_, destroy_, run_) \
     extern "C" const loong_kernel_t loongi_##op_##_cuda = {                   \
         #op_ "_cuda", #op_, "cuda", support_, workspace_, prepare_,           \
-        destroy_,     run_, true,   false}
+        destroy_,     run_, true,   false,    false,      true}
 
 #endif

@@ -333,6 +333,70 @@ static loong_status_t cuda_event_wait(void *data, void *event, void *stream)
     return LOONG_OK;
 }
 
+/* ---- graphs -------------------------------------------------------------- */
+
+/* Other threads, the writer of checkpoints, may wait and allocate meanwhile. */
+static loong_status_t cuda_capture_begin(void *data, void *stream)
+{
+    cuda_data_t *d = data;
+    cudaError_t error = cudaSetDevice(d->index);
+    if (error == cudaSuccess) {
+        error =
+            cudaStreamBeginCapture(stream, cudaStreamCaptureModeThreadLocal);
+    }
+    if (error != cudaSuccess) {
+        cudaGetLastError(); /* it is told here, and no launch's */
+        return failed(d->ctx, d->index, "cudaStreamBeginCapture", error);
+    }
+    return LOONG_OK;
+}
+
+static loong_status_t make_graph(cuda_data_t *d, cudaGraph_t captured,
+                                 void **graph_p, int64_t *launches_p)
+{
+    size_t nodes = 0;
+    cudaGraphExec_t graph = NULL;
+    CUDA_TRY(d, cudaGraphGetNodes(captured, NULL, &nodes));
+    if (nodes > 0) {
+        CUDA_TRY(d, cudaGraphInstantiate(&graph, captured, 0));
+    }
+    *graph_p = graph;
+    *launches_p = (int64_t)nodes;
+    return LOONG_OK;
+}
+
+static loong_status_t cuda_capture_end(void *data, void *stream,
+                                       void **graph_p, int64_t *launches_p)
+{
+    cuda_data_t *d = data;
+    cudaGraph_t captured = NULL;
+    cudaError_t error = cudaStreamEndCapture(stream, &captured);
+    loong_status_t status = LOONG_OK;
+    if (graph_p != NULL && error != cudaSuccess) {
+        status = failed(d->ctx, d->index, "cudaStreamEndCapture", error);
+    } else if (graph_p != NULL) {
+        status = make_graph(d, captured, graph_p, launches_p);
+    }
+    if (captured != NULL) {
+        cudaGraphDestroy(captured);
+    }
+    cudaGetLastError(); /* told here or before, and no launch's */
+    return status;
+}
+
+static loong_status_t cuda_graph_launch(void *data, void *graph, void *stream)
+{
+    cuda_data_t *d = data;
+    CUDA_TRY(d, cudaGraphLaunch(graph, stream));
+    return LOONG_OK;
+}
+
+static void cuda_graph_destroy(void *data, void *graph)
+{
+    cudaSetDevice(((cuda_data_t *)data)->index);
+    cudaGraphExecDestroy(graph);
+}
+
 static void cuda_range_begin(void *data, const char *name)
 {
     (void)data;
@@ -401,6 +465,10 @@ const loong_device_ops_t loongi_cuda_device = {
     .event_record = cuda_event_record,
     .event_wait = cuda_event_wait,
     .event_done = cuda_event_done,
+    .capture_begin = cuda_capture_begin,
+    .capture_end = cuda_capture_end,
+    .graph_launch = cuda_graph_launch,
+    .graph_destroy = cuda_graph_destroy,
     .peer_enable = cuda_peer_enable,
     .flaw = cuda_flaw,
     .identity = cuda_identity,

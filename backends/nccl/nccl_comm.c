@@ -204,12 +204,20 @@ static loong_status_t nccl_run(loong_comm_t *comm,
     LOONG_CHECK(comm->ctx, n->messages == NULL, LOONG_ERR_INTERNAL,
                 "%s of %s, which has messages",
                 loong_collective_name(call->kind), comm->name);
+    if (loong_device_is_capturing(n->device)) {
+        LOONG_CHECK(comm->ctx, n->handle != NULL, LOONG_ERR_INTERNAL,
+                    "%s of %s: captured before its ranks are connected",
+                    loong_collective_name(call->kind), comm->name);
+        return loongi_nccl_enqueue(n, call);
+    }
     if (n->handle == NULL) {
         LOONG_TRY(loongi_nccl_connect(n));
     }
     LOONG_TRY(make_room(n));
     publish(n, call, comm->history);
-    LOONG_TRY(loongi_nccl_enqueue(n, call));
+    if (call->kind != LOONG_COLLECTIVE_REPLAY) { /* it is on the stream */
+        LOONG_TRY(loongi_nccl_enqueue(n, call));
+    }
     return remember(n, call, comm->stream);
 }
 

@@ -26,7 +26,8 @@ extern "C" {
     X(ALL_TO_ALL, "all_to_all")         \
     X(GATHER, "gather")                 \
     X(SEND, "send")                     \
-    X(RECV, "recv")
+    X(RECV, "recv")                     \
+    X(REPLAY, "replay")
 
 typedef enum loong_collective_kind {
 #define LOONG_COLLECTIVE_ENUM(name_, text_) LOONG_COLLECTIVE_##name_,
@@ -44,7 +45,9 @@ LOONG_API const char *loong_collective_name(loong_collective_kind_t kind);
  *   ALL_GATHER      data counts dtype, count = their sum
  *   ALL_TO_ALL      send counts, data receive_counts, dtype; count = sum sent
  *   GATHER          send count root, data on root (bytes: dtype U8)
- *   SEND, RECV      only in logs */
+ *   SEND, RECV      only in logs
+ *   REPLAY          count (dtype U8): bytes of the collectives of a device's
+ *                   graph that was just launched on the stream */
 typedef struct loong_collective {
     loong_collective_kind_t kind;
     loong_dtype_t dtype;

@@ -76,6 +76,17 @@ typedef struct loong_device_ops {
     loong_status_t (*event_wait)(void *data, void *event, void *stream);
     /* Is the last record reached? */
     loong_status_t (*event_done)(void *data, void *event, bool *done_p);
+    /* (optional, all or none): no graphs. What this thread puts on `stream`
+     * from here on, and on streams that come to wait for it, is kept and not
+     * done, until capture_end; `stream` waits for all of them by then.
+     * Meanwhile nothing is waited for, asked or allocated. graph_p NULL: what
+     * was kept is forgotten. *launches_p: pieces of work that it holds. */
+    loong_status_t (*capture_begin)(void *data, void *stream);
+    loong_status_t (*capture_end)(void *data, void *stream, void **graph_p,
+                                  int64_t *launches_p);
+    /* All that was kept, as one piece of work. Operands are those of then. */
+    loong_status_t (*graph_launch)(void *data, void *graph, void *stream);
+    void (*graph_destroy)(void *data, void *graph);
     /* (optional): no. Lets this device touch the memory of device `other` of
      * its kind, in the same process. */
     loong_status_t (*peer_enable)(void *data, int other, bool *granted_p);
@@ -183,6 +194,23 @@ LOONG_API LOONG_NODISCARD loong_status_t
 loong_device_event_record(loong_device_t *device, void *event, void *stream);
 LOONG_API LOONG_NODISCARD loong_status_t
 loong_device_event_wait(loong_device_t *device, void *event, void *stream);
+
+/* Graphs: what is put on the compute stream once, and on streams that wait for
+ * it, launched as a whole again and again. In between nothing may be waited
+ * for or allocated; on an error what was kept is forgotten. */
+LOONG_API bool loong_device_has_graphs(const loong_device_t *device);
+LOONG_API bool loong_device_is_capturing(const loong_device_t *device);
+LOONG_API LOONG_NODISCARD loong_status_t
+loong_device_capture_begin(loong_device_t *device);
+/* *graph_p: owned by the caller; NULL when nothing was kept. */
+LOONG_API LOONG_NODISCARD loong_status_t
+loong_device_capture_end(loong_device_t *device, void **graph_p,
+                         int64_t *launches_p);
+LOONG_API void loong_device_capture_cancel(loong_device_t *device);
+LOONG_API LOONG_NODISCARD loong_status_t
+loong_device_graph_launch(loong_device_t *device, void *graph);
+LOONG_API void loong_device_graph_destroy(loong_device_t *device,
+                                          void *graph);
 
 /* What this thread launches meanwhile has a name in the device's profiler. */
 LOONG_API void loong_device_range_begin(loong_device_t *device,

@@ -103,7 +103,7 @@ typedef struct loong_kernel_call {
     loong_context_t *ctx;
     const loong_kernel_query_t *query;
     void *state; /* what prepare made, or NULL */
-    const loong_frame_t *frame;
+    const loong_frame_t *frame; /* NULL: a graph is captured, see `waits` */
     void *const *ptr;
     void *workspace; /* query_workspace bytes, 64-byte aligned, undefined */
     void *stream;    /* of the device; NULL on a CPU */
@@ -137,6 +137,12 @@ typedef struct loong_kernel {
     bool communicates; /* needs the other ranks of a group, and only moves data
                           or sums it: may run beside computation */
     bool joins; /* computes, and needs the other ranks in between */
+    /* Of a device: its host side reads run-time counts of the frame, or waits
+     * for the device. No part of a graph then: a kernel that waits, and one
+     * that counts where an operand has a count symbol. What else changes from
+     * run to run is read on the device, in device_frame. */
+    bool counts;
+    bool waits;
 } loong_kernel_t;
 
 /* Rows of operand a: product of all dimensions but the last, with the

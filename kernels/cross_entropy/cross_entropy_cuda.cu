@@ -470,4 +470,4 @@ static bool support(const loong_kernel_query_t *query,
 /* It joins: computes, and needs the other ranks in between. */
 extern "C" const loong_kernel_t loongi_cross_entropy_cuda = {
     "cross_entropy_cuda", "cross_entropy", "cuda", support, workspace, prepare,
-    destroy,              run,             false,  true};
+    destroy,              run,             false,  true,    true,      false};

@@ -269,7 +269,8 @@ static loong_status_t dispatch(loong_comm_t *comm, loong_collective_t *call)
     call->sequence = ++comm->sequence;
     comm->current = call;
     comm->history = mix(comm->history, (uint64_t)call->kind);
-    if (call->kind != LOONG_COLLECTIVE_ALL_TO_ALL) {
+    if (call->kind != LOONG_COLLECTIVE_ALL_TO_ALL &&
+        call->kind != LOONG_COLLECTIVE_REPLAY) { /* each rank's own */
         comm->history = mix(comm->history, (uint64_t)bytes);
     }
     report(comm, call, begin);
@@ -287,6 +288,33 @@ static loong_status_t dispatch(loong_comm_t *comm, loong_collective_t *call)
         loongi_slot_end(comm->slot, comm->event, end);
     }
     return LOONG_OK;
+}
+
+loong_comm_mark_t loongi_comm_mark(const loong_comm_t *comm)
+{
+    loong_comm_mark_t mark = {comm->sequence, comm->history, comm->stats};
+    return mark;
+}
+
+bool loongi_comm_rewind(loong_comm_t *comm, const loong_comm_mark_t *mark,
+                        int64_t *bytes_p)
+{
+    bool any = comm->sequence > mark->sequence;
+    *bytes_p = (int64_t)(comm->stats.bytes - mark->stats.bytes);
+    comm->sequence = mark->sequence;
+    comm->history = mark->history;
+    comm->stats = mark->stats;
+    return any;
+}
+
+loong_status_t loongi_comm_replay(loong_comm_t *comm, int64_t bytes,
+                                  const char *label)
+{
+    loong_collective_t call = {.kind = LOONG_COLLECTIVE_REPLAY,
+                               .dtype = LOONG_U8,
+                               .count = bytes,
+                               .label = label};
+    return dispatch(comm, &call);
 }
 
 static loong_status_t check_dtype(loong_comm_t *comm, loong_dtype_t dtype,

@@ -73,6 +73,21 @@ bool loongi_comm_progress(loong_comm_t *comm);
 /* LOONG_OK when it has nothing to watch. */
 LOONG_NODISCARD loong_status_t loongi_comm_watch(loong_comm_t *comm);
 
+/* What a device captures of the calls between a mark and its rewind is not
+ * done: it counts when a graph that holds it is launched (replay, right behind
+ * that, on the same stream). Such a graph's calls are watched as one. */
+typedef struct loong_comm_mark {
+    uint64_t sequence;
+    uint64_t history;
+    loong_comm_stats_t stats;
+} loong_comm_mark_t;
+loong_comm_mark_t loongi_comm_mark(const loong_comm_t *comm);
+/* *bytes_p: of the calls that were captured; false: there were none. */
+bool loongi_comm_rewind(loong_comm_t *comm, const loong_comm_mark_t *mark,
+                        int64_t *bytes_p);
+LOONG_NODISCARD loong_status_t
+loongi_comm_replay(loong_comm_t *comm, int64_t bytes, const char *label);
+
 /* Reports on this board from now on. The board outlives the object. */
 void loongi_comm_set_board(loong_comm_t *comm, loong_board_t *board);
 

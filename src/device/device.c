@@ -25,6 +25,7 @@ struct loong_device {
     int index;
     void *reached; /* event of whoever waits; NULL: none yet */
     uint64_t waits;
+    bool capturing;
     loong_device_watch_fn watch;
     void *watch_user;
     mirror_t *mirrors;
@@ -294,6 +295,65 @@ loong_status_t loong_device_event_wait(loong_device_t *device, void *event,
                : LOONG_OK;
 }
 
+/* ---- graphs -------------------------------------------------------------- */
+
+bool loong_device_has_graphs(const loong_device_t *device)
+{
+    return device->ops->graph_launch != NULL;
+}
+
+bool loong_device_is_capturing(const loong_device_t *device)
+{
+    return device->capturing;
+}
+
+loong_status_t loong_device_capture_begin(loong_device_t *device)
+{
+    LOONG_CHECK(device->ctx, loong_device_has_graphs(device),
+                LOONG_ERR_UNSUPPORTED, "device %s: it has no graphs",
+                device->ops->name);
+    LOONG_TRY(device->ops->capture_begin(device->data,
+                                         loong_device_stream(device)));
+    device->capturing = true;
+    return LOONG_OK;
+}
+
+loong_status_t loong_device_capture_end(loong_device_t *device,
+                                        void **graph_p, int64_t *launches_p)
+{
+    void *graph = NULL;
+    int64_t launches = 0;
+    device->capturing = false;
+    LOONG_TRY(device->ops->capture_end(
+        device->data, loong_device_stream(device), &graph, &launches));
+    *graph_p = graph;
+    *launches_p = launches;
+    return LOONG_OK;
+}
+
+void loong_device_capture_cancel(loong_device_t *device)
+{
+    if (device->capturing) {
+        device->capturing = false;
+        (void)device->ops->capture_end(device->data,
+                                       loong_device_stream(device), NULL,
+                                       NULL);
+    }
+}
+
+loong_status_t loong_device_graph_launch(loong_device_t *device, void *graph)
+{
+    return device->ops->graph_launch(device->data, graph,
+                                     loong_device_stream(device));
+}
+
+void loong_device_graph_destroy(loong_device_t *device, void *graph)
+{
+    if (graph != NULL) {
+        device->ops->graph_destroy(device->data, graph);
+    }
+}
+
 /* ---- the host waits ------------------------------------------------------ */
 
 static loong_status_t poll(loong_device_t *device, void *event)
@@ -356,6 +416,8 @@ loong_status_t loong_device_event_await(loong_device_t *device, void *event,
     if (device->ops->event_done == NULL) {
         return LOONG_OK;
     }
+    LOONG_CHECK(device->ctx, !device->capturing, LOONG_ERR_INTERNAL,
+                "the host waits for %s while a graph is captured", what);
     loong_status_t status = poll(device, event);
     if (status != LOONG_OK) {
         loongi_error_note(device->ctx, "waiting for %s", what);

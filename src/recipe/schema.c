@@ -278,6 +278,9 @@ static const loong_recipe_key_t keys[] = {
     SECONDS("train.max_wall_time", "0", FREE,
             "stop with a checkpoint after this time; 0: never"),
     REAL("train.z_loss_coeff", "0", 0, 1, SAME, "of the squared log-sum-exp"),
+    CHOICE("train.cuda_graph_impl", "none", "none local auto", FREE,
+           "programs are captured once and replayed as graphs of the device; "
+           "auto: where it has them, and step by step should that fail"),
     CHOICE("train.on_nan", "stop", "stop skip", FREE,
            "a loss or gradient that is not finite"),
 

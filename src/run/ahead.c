@@ -21,6 +21,12 @@ struct loong_ahead {
     void *free[FRAMES]; /* events: nobody reads the frame any more */
     uint64_t frames;
     void *done[LOONG_LANE_TRACKS][EVENTS]; /* of collectives */
+    /* Of numbers: that of the last collective up to it that runs; the last one;
+     * up to this one everything is awaited. */
+    int64_t ran[LOONG_LANE_TRACKS][EVENTS];
+    int64_t latest[LOONG_LANE_TRACKS];
+    int64_t awaited[LOONG_LANE_TRACKS];
+    bool forked; /* collectives have begun since the last join */
     void *computed;
     void *joined;
 };
@@ -121,6 +127,19 @@ loong_status_t loongi_ahead_frame_end(loong_ahead_t *ahead,
         ahead->compute);
 }
 
+loong_status_t loongi_ahead_frame_into(loong_ahead_t *ahead,
+                                       const loong_frame_t *frame,
+                                       loong_frame_t *there)
+{
+    loong_ahead_t *a = ahead;
+    uint64_t i = a->frames++ % FRAMES;
+    LOONG_TRY(loong_device_event_await(a->device, a->free[i], "a frame"));
+    a->host[i] = *frame;
+    LOONG_TRY(
+        loong_device_copy(a->device, there, &a->host[i], sizeof(*frame)));
+    return loong_device_event_record(a->device, a->free[i], a->compute);
+}
+
 /* ---- collectives --------------------------------------------------------- */
 
 void *loongi_ahead_comm(const loong_ahead_t *ahead)
@@ -128,8 +147,15 @@ void *loongi_ahead_comm(const loong_ahead_t *ahead)
     return ahead->comm;
 }
 
+void loongi_ahead_open(loong_ahead_t *ahead, int track, int64_t number)
+{
+    ahead->latest[track] = ahead->awaited[track] = number;
+    ahead->ran[track][number % EVENTS] = number;
+}
+
 loong_status_t loongi_ahead_begin(loong_ahead_t *ahead)
 {
+    ahead->forked = true;
     LOONG_TRY(loong_device_event_record(ahead->device, ahead->computed,
                                         ahead->compute));
     return loong_device_event_wait(ahead->device, ahead->computed,
@@ -141,9 +167,18 @@ static void *event_of(loong_ahead_t *a, int track, int64_t number)
     return a->done[track][number % EVENTS];
 }
 
+void loongi_ahead_skip(loong_ahead_t *ahead, int track, int64_t number)
+{
+    int64_t *ran = ahead->ran[track];
+    ran[number % EVENTS] = ran[ahead->latest[track] % EVENTS];
+    ahead->latest[track] = number;
+}
+
 loong_status_t loongi_ahead_end(loong_ahead_t *ahead, int track,
                                 int64_t number)
 {
+    ahead->ran[track][number % EVENTS] = number;
+    ahead->latest[track] = number;
     return loong_device_event_record(
         ahead->device, event_of(ahead, track, number), ahead->comm);
 }
@@ -151,17 +186,31 @@ loong_status_t loongi_ahead_end(loong_ahead_t *ahead, int track,
 loong_status_t loongi_ahead_await(loong_ahead_t *ahead, int track,
                                   int64_t number)
 {
+    int64_t ran = ahead->ran[track][number % EVENTS];
+    if (number <= ahead->awaited[track] || ran <= ahead->awaited[track]) {
+        return LOONG_OK;
+    }
+    ahead->awaited[track] = ran;
     return loong_device_event_wait(
-        ahead->device, event_of(ahead, track, number), ahead->compute);
+        ahead->device, event_of(ahead, track, ran), ahead->compute);
 }
 
 loong_status_t loongi_ahead_join(loong_ahead_t *ahead)
 {
-    if (ahead->comm == NULL) {
+    if (!ahead->forked) {
         return LOONG_OK;
+    }
+    ahead->forked = false;
+    for (int t = 0; t < LOONG_LANE_TRACKS; t++) {
+        ahead->awaited[t] = ahead->latest[t];
     }
     LOONG_TRY(loong_device_event_record(ahead->device, ahead->joined,
                                         ahead->comm));
     return loong_device_event_wait(ahead->device, ahead->joined,
                                    ahead->compute);
+}
+
+void loongi_ahead_cancel(loong_ahead_t *ahead)
+{
+    ahead->forked = false;
 }

@@ -32,18 +32,29 @@ loongi_ahead_frame(loong_ahead_t *ahead, const loong_frame_t *frame,
 /* The program that got this copy is on the streams. */
 LOONG_NODISCARD loong_status_t
 loongi_ahead_frame_end(loong_ahead_t *ahead, const loong_frame_t *device_frame);
+/* Into a frame of the device's that the caller keeps, behind what is on the
+ * compute stream. */
+LOONG_NODISCARD loong_status_t
+loongi_ahead_frame_into(loong_ahead_t *ahead, const loong_frame_t *frame,
+                        loong_frame_t *there);
 
 /* The stream of collectives; NULL: they go on the compute stream. */
 void *loongi_ahead_comm(const loong_ahead_t *ahead);
+/* The numbers of a track begin, after `number`: nothing is under way. */
+void loongi_ahead_open(loong_ahead_t *ahead, int track, int64_t number);
 /* What comes on the stream of collectives is behind all that is computed. */
 LOONG_NODISCARD loong_status_t loongi_ahead_begin(loong_ahead_t *ahead);
 /* The number-th collective of a track is on its stream. */
 LOONG_NODISCARD loong_status_t loongi_ahead_end(loong_ahead_t *ahead, int track,
                                                 int64_t number);
+/* That one does not run in this program. */
+void loongi_ahead_skip(loong_ahead_t *ahead, int track, int64_t number);
 /* What is computed from here on is behind that collective; behind all. */
 LOONG_NODISCARD loong_status_t
 loongi_ahead_await(loong_ahead_t *ahead, int track, int64_t number);
 LOONG_NODISCARD loong_status_t loongi_ahead_join(loong_ahead_t *ahead);
+/* What was begun since the last join is forgotten: it was only captured. */
+void loongi_ahead_cancel(loong_ahead_t *ahead);
 
 #ifdef __cplusplus
 }

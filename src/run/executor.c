@@ -64,11 +64,13 @@ static loong_status_t launch(const loong_run_t *run, const loong_step_t *step,
                              frames_t frames, void *stream, void *const *ptr)
 {
     const loong_frame_t *frame = frames.host;
+    bool kept =
+        run->device != NULL && loong_device_is_capturing(run->device);
     loong_kernel_call_t call;
     call.ctx = run->ctx;
     call.query = &step->query;
     call.state = step->state;
-    call.frame = frame;
+    call.frame = kept ? NULL : frame;
     call.ptr = ptr;
     call.workspace = address(run, step->workspace);
     call.stream = stream;
@@ -80,6 +82,9 @@ static loong_status_t launch(const loong_run_t *run, const loong_step_t *step,
     call.accumulate = step->add | (frame->first ? 0 : step->add_later);
     if (run->ahead != NULL) {
         loong_device_range_begin(run->device, step->scope);
+    }
+    if (run->replay != NULL && !kept) {
+        loongi_replay_count(run->replay);
     }
     loong_status_t status = step->kernel->run(&call);
     if (run->ahead != NULL) {
@@ -135,7 +140,7 @@ loong_status_t loongi_frame_check(const loong_chunk_t *chunk,
 
 /* ---- the lane ------------------------------------------------------------ */
 
-static loong_status_t run_job(const loong_lane_job_t *job)
+static loong_status_t run_lane_job(const loong_lane_job_t *job)
 {
     const loong_step_t *step = &job->program->steps[job->index];
     void *ptr[LOONG_MAX_OPERANDS];
@@ -167,10 +172,8 @@ typedef struct track {
     int64_t awaited;
 } track_t;
 
-static loong_status_t begin_track(const loong_run_t *run,
-                                  const loong_program_t *program,
-                                  const loong_frame_t *frame, int number,
-                                  track_t *t)
+static void begin_track(const loong_run_t *run, const loong_program_t *program,
+                        const loong_frame_t *frame, int number, track_t *t)
 {
     bool apart = program->placed && run->hook == NULL;
     memset(t, 0, sizeof(*t));
@@ -179,21 +182,10 @@ static loong_status_t begin_track(const loong_run_t *run,
     t->frames.host = frame;
     t->number = number;
     t->lane = program->placed ? run->lane : NULL;
-    if (run->ahead == NULL) {
-        return LOONG_OK;
+    if (run->ahead != NULL) {
+        t->comm = apart ? loongi_ahead_comm(run->ahead) : NULL;
+        loongi_ahead_open(run->ahead, number, 0);
     }
-    t->comm = apart ? loongi_ahead_comm(run->ahead) : NULL;
-    return loongi_ahead_frame(run->ahead, frame, &t->frames.device);
-}
-
-static loong_status_t end_track(const track_t *t)
-{
-    loong_ahead_t *ahead = t->run->ahead;
-    if (ahead == NULL) {
-        return LOONG_OK;
-    }
-    LOONG_TRY(loongi_ahead_join(ahead));
-    return loongi_ahead_frame_end(ahead, t->frames.device);
 }
 
 /* A collective on its stream. */
@@ -203,6 +195,7 @@ static loong_status_t launch_apart(track_t *t, int64_t index, bool runs)
     void *ptr[LOONG_MAX_OPERANDS];
     int64_t number = ++t->begun;
     if (!runs) {
+        loongi_ahead_skip(t->run->ahead, t->number, number);
         return LOONG_OK;
     }
     find_operands(t->run, step, ptr);
@@ -233,7 +226,7 @@ static loong_status_t advance(track_t *t, bool company)
         return launch_apart(t, index, runs);
     }
     if (t->lane != NULL && step->lane == LOONG_LANE_COMM) {
-        loong_lane_job_t job = {.run = runs ? run_job : NULL,
+        loong_lane_job_t job = {.run = runs ? run_lane_job : NULL,
                                 .done = t->run->hook ? tell_job : NULL,
                                 .owner = t->run,
                                 .program = t->program,
@@ -258,9 +251,44 @@ static loong_status_t advance(track_t *t, bool company)
     return run_step(t->run, t->program, index, t->frames);
 }
 
-/* Nothing may be under way when the frames and bases go. */
-static loong_status_t finish(loong_lane_t *lane, loong_status_t status)
+/* ---- one program, or two ------------------------------------------------- */
+
+/* On their way, step by step in one order. */
+typedef struct flight {
+    const loong_replay_job_t *job;
+    track_t track[2];
+    int64_t at;
+} flight_t;
+
+static flight_t begin_flight(const loong_replay_job_t *job)
 {
+    flight_t f;
+    f.job = job;
+    f.at = 0;
+    for (int k = 0; k < job->num; k++) {
+        begin_track(job->run[k], job->program[k], job->frame[k], k,
+                    &f.track[k]);
+    }
+    return f;
+}
+
+static loong_status_t advance_to(flight_t *f, int64_t end)
+{
+    while (f->at < end) {
+        int k = f->job->order != NULL ? f->job->order[f->at] : 0;
+        f->at++;
+        LOONG_TRY(advance(&f->track[k], f->job->num > 1));
+    }
+    return LOONG_OK;
+}
+
+/* Nothing may be under way when the frames and bases go. */
+static loong_status_t finish(const flight_t *f, loong_status_t status)
+{
+    loong_lane_t *lane = NULL;
+    for (int k = 0; k < f->job->num && lane == NULL; k++) {
+        lane = f->track[k].lane;
+    }
     if (lane == NULL) {
         return status;
     }
@@ -271,39 +299,126 @@ static loong_status_t finish(loong_lane_t *lane, loong_status_t status)
     return loongi_lane_drain(lane);
 }
 
+static loong_status_t run_steps(const loong_replay_job_t *job)
+{
+    flight_t f = begin_flight(job);
+    loong_ahead_t *ahead = job->run[0]->ahead;
+    for (int k = 0; k < job->num && ahead != NULL; k++) {
+        LOONG_TRY(loongi_ahead_frame(ahead, job->frame[k],
+                                     &f.track[k].frames.device));
+    }
+    loong_status_t status = advance_to(&f, job->num_steps);
+    if (ahead != NULL && status == LOONG_OK) {
+        status = loongi_ahead_join(ahead);
+    }
+    for (int k = 0; k < job->num && ahead != NULL && status == LOONG_OK;
+         k++) {
+        status = loongi_ahead_frame_end(ahead, f.track[k].frames.device);
+    }
+    return finish(&f, status);
+}
+
+/* ---- replay -------------------------------------------------------------- */
+
+/* Where it comes to nothing, the steps are still to run. */
+static loong_status_t capture(flight_t *f, const loong_recording_t *recording,
+                              loong_piece_t *piece)
+{
+    const loong_run_t *run = f->job->run[0];
+    const flight_t before = *f;
+    bool go_on = false;
+    loong_status_t status = loongi_replay_begin(run->replay, recording);
+    if (status == LOONG_OK) {
+        status = advance_to(f, piece->end);
+    }
+    if (status == LOONG_OK) {
+        status = loongi_ahead_join(run->ahead);
+    }
+    LOONG_TRY(loongi_replay_end(run->replay, recording, piece, status,
+                                &go_on));
+    if (go_on) {
+        *f = before;
+        loongi_ahead_cancel(run->ahead);
+        for (int k = 0; k < f->job->num; k++) {
+            loongi_ahead_open(run->ahead, k, f->track[k].begun);
+        }
+    }
+    return LOONG_OK;
+}
+
+/* The steps of a graph that is launched are behind. */
+static void pass_over(flight_t *f, int64_t end)
+{
+    for (; f->at < end; f->at++) {
+        track_t *t = &f->track[f->job->order != NULL ? f->job->order[f->at]
+                                                     : 0];
+        const loong_step_t *step = &t->program->steps[t->next++];
+        t->begun += t->comm != NULL && step->lane == LOONG_LANE_COMM;
+        loongi_ahead_open(t->run->ahead, t->number, t->begun);
+    }
+}
+
+static loong_status_t run_piece(flight_t *f,
+                                const loong_recording_t *recording,
+                                loong_piece_t *piece)
+{
+    loong_replay_t *replay = f->job->run[0]->replay;
+    if (!piece->host && !piece->captured &&
+        !loongi_replay_stats(replay).off) {
+        LOONG_TRY(capture(f, recording, piece));
+    }
+    if (piece->captured) {
+        pass_over(f, piece->end);
+        return loongi_replay_launch(replay, recording, piece);
+    }
+    LOONG_TRY(advance_to(f, piece->end));
+    return loongi_ahead_join(f->job->run[0]->ahead);
+}
+
+static loong_status_t run_recording(const loong_replay_job_t *job,
+                                    loong_recording_t *recording)
+{
+    flight_t f = begin_flight(job);
+    for (int k = 0; k < job->num; k++) {
+        f.track[k].frames.device = &recording->frame[k];
+        LOONG_TRY(loongi_ahead_frame_into(job->run[k]->ahead, job->frame[k],
+                                          &recording->frame[k]));
+    }
+    for (int i = 0; i < recording->num_pieces; i++) {
+        LOONG_TRY(run_piece(&f, recording, &recording->pieces[i]));
+    }
+    return LOONG_OK;
+}
+
+static loong_status_t run_job(const loong_replay_job_t *job)
+{
+    const loong_run_t *run = job->run[0];
+    loong_recording_t *recording = NULL;
+    if (run->replay != NULL && run->hook == NULL) {
+        LOONG_TRY(loongi_replay_find(run->replay, job, &recording));
+    }
+    return recording != NULL ? run_recording(job, recording) : run_steps(job);
+}
+
 loong_status_t loongi_pair_run(const loong_run_t run[2],
                                const loong_program_pair_t *pair,
                                const loong_frame_t *const frame[2])
 {
-    track_t track[2];
-    loong_status_t status = LOONG_OK;
-    for (int k = 0; k < 2; k++) {
-        LOONG_TRY(begin_track(&run[k], pair->program[k], frame[k], k,
-                              &track[k]));
-    }
-    loong_lane_t *lane =
-        track[0].lane != NULL ? track[0].lane : track[1].lane;
-    for (int64_t i = 0; i < pair->num_order && status == LOONG_OK; i++) {
-        status = advance(&track[pair->order[i]], true);
-    }
-    for (int k = 0; k < 2 && status == LOONG_OK; k++) {
-        status = end_track(&track[k]);
-    }
-    return finish(lane, status);
+    const loong_replay_job_t job = {2,
+                                    {&run[0], &run[1]},
+                                    {pair->program[0], pair->program[1]},
+                                    {frame[0], frame[1]},
+                                    pair->num_order,
+                                    pair->order};
+    return run_job(&job);
 }
 
 loong_status_t loongi_program_run(const loong_run_t *run,
                                   const loong_program_t *program,
                                   const loong_frame_t *frame)
 {
-    track_t track;
-    loong_status_t status = LOONG_OK;
-    LOONG_TRY(begin_track(run, program, frame, 0, &track));
-    for (int64_t i = 0; i < program->num_steps && status == LOONG_OK; i++) {
-        status = advance(&track, false);
-    }
-    if (status == LOONG_OK) {
-        status = end_track(&track);
-    }
-    return finish(track.lane, status);
+    const loong_replay_job_t job = {
+        1, {run, NULL}, {program, NULL}, {frame, NULL}, program->num_steps,
+        NULL};
+    return run_job(&job);
 }

@@ -7,6 +7,7 @@
 #include "ahead.h"
 #include "lane.h"
 #include "program.h"
+#include "replay.h"
 
 #ifdef __cplusplus
 extern "C" {
@@ -26,7 +27,7 @@ typedef void (*loong_step_hook)(void *user, const loong_program_t *program,
                                 int64_t index, void *const *ptr,
                                 const loong_step_time_t *time);
 
-typedef struct loong_run {
+struct loong_run {
     loong_context_t *ctx;
     void *stream; /* of the device; NULL on a CPU */
     loong_device_t *device; /* of the bases; NULL: they are host memory */
@@ -34,11 +35,12 @@ typedef struct loong_run {
     char *base[LOONG_BASE_COUNT];
     loong_comm_t *const *group; /* by loong_group_t; NULL on one rank */
     loong_lane_t *lane; /* NULL: collectives run in the order of programs */
+    loong_replay_t *replay; /* NULL: programs run step by step; with ahead */
     /* NULL: none, and no time is taken. Set, programs do not run ahead: each
      * step is waited for. */
     loong_step_hook hook;
     void *hook_user;
-} loong_run_t;
+};
 
 /* From where an operand is in bound bases to memory of the host, complete on
  * return, and back. `what` names the waiting. */

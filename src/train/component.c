@@ -344,6 +344,7 @@ static void close_groups(loong_component_t *c)
                              loong_context_error(c->ctx));
         }
     }
+    loongi_replay_destroy(&c->run.replay); /* whose graphs know them */
     loongi_links_destroy(&c->links);
     if (c->device_groups.comm[LOONG_GROUP_WORLD] != NULL) {
         loongi_groups_destroy(&c->device_groups);
@@ -384,7 +385,13 @@ static loong_status_t open_lane(loong_component_t *c)
     loong_comm_t *world = c->groups->comm[LOONG_GROUP_WORLD];
     bool lanes = c->params.compile.lanes;
     if (!loong_device_is_host(c->device)) {
-        return loongi_ahead_create(c->ctx, c->device, lanes, &c->run.ahead);
+        LOONG_TRY(
+            loongi_ahead_create(c->ctx, c->device, lanes, &c->run.ahead));
+        return c->params.graphs
+                   ? loongi_replay_create(c->ctx, c->device,
+                                          c->params.graphs_go_on,
+                                          &c->run.replay)
+                   : LOONG_OK;
     }
     if (!lanes) {
         return LOONG_OK;
@@ -411,6 +418,7 @@ static void close_lane(loong_component_t *c)
         loongi_lane_destroy(&c->run.lane);
         set_moods(c);
     }
+    loongi_replay_destroy(&c->run.replay);
     loongi_ahead_destroy(&c->run.ahead);
 }
 

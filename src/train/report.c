@@ -58,6 +58,9 @@ double loongi_report_blocked(const loong_trainer_t *t)
 
 void loongi_report_reset(loong_trainer_t *t)
 {
+    if (t->component->run.replay != NULL) {
+        t->report.replayed = loongi_replay_stats(t->component->run.replay);
+    }
     t->window.time = loongi_now();
     t->window.comm_seconds = loongi_report_blocked(t);
     t->window.data_seconds = 0.0;
@@ -148,11 +151,40 @@ static void measure(loong_trainer_t *t, loong_metrics_t *m)
     }
 }
 
+/* Once all that a step runs is captured: what that saves. */
+static void tell_graphs(loong_trainer_t *t)
+{
+    const loong_replay_t *replay = t->component->run.replay;
+    const loong_replay_stats_t *then = &t->report.replayed;
+    if (replay == NULL || t->window.steps == 0) {
+        return;
+    }
+    loong_replay_stats_t now = loongi_replay_stats(replay);
+    int64_t graphs = now.launches - then->launches;
+    int64_t held = now.held - then->held;
+    int64_t alone = now.steps - then->steps;
+    bool settled = graphs > 0 && now.graphs == then->graphs;
+    if (settled && now.graphs != t->report.graphs_told) {
+        char bytes[LOONG_HUMAN_SIZE];
+        loongi_human_bytes((double)now.bytes, bytes);
+        t->report.graphs_told = now.graphs;
+        loongi_log(t->ctx, LOONG_LOG_INFO,
+                   "graphs: %lld of the device's, %s of its memory; a step "
+                   "launches %.1f of them in place of %.1f kernels and "
+                   "copies, and runs %.1f operations one by one",
+                   (long long)now.graphs, bytes,
+                   (double)graphs / (double)t->window.steps,
+                   (double)held / (double)t->window.steps,
+                   (double)alone / (double)t->window.steps);
+    }
+}
+
 loong_status_t loongi_report_interval(loong_trainer_t *t)
 {
     char line[LOONG_METRICS_LINE];
     loong_metrics_t m;
     measure(t, &m);
+    tell_graphs(t);
     LOONG_TRY(measure_ranks(t, &m));
     loongi_report_reset(t);
     loongi_metrics_line(&m, line);

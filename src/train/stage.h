@@ -33,6 +33,8 @@ typedef struct loong_component_params {
     const char *schedule;  /* "auto", "one_stage", "1f1b", ... */
     int micro_batches;     /* of the largest step */
     bool pair; /* forwards run with backwards of other micro-batches */
+    bool graphs;       /* programs are replayed as the device's graphs */
+    bool graphs_go_on; /* or step by step, where that fails */
     int layers_per_chunk;  /* see loong_cut_params_t */
     const char *layout;    /* likewise */
 } loong_component_params_t;

@@ -229,6 +229,22 @@ static loong_status_t read_products(loong_trainer_t *t)
     return LOONG_OK;
 }
 
+#define GRAPHS_KEY "train.cuda_graph_impl"
+
+static loong_status_t read_graphs(const loong_trainer_t *t,
+                                  loong_component_params_t *p)
+{
+    const char *impl = loong_recipe_text(t->recipe, GRAPHS_KEY);
+    bool has = loong_device_has_graphs(t->device);
+    LOONG_CHECK(t->ctx, has || strcmp(impl, "local") != 0, LOONG_ERR_CONFIG,
+                GRAPHS_KEY ": local, but device %s has no graphs; auto takes "
+                "them where there are, none never",
+                loong_device_name(t->device));
+    p->graphs_go_on = strcmp(impl, "auto") == 0;
+    p->graphs = has && strcmp(impl, "none") != 0;
+    return LOONG_OK;
+}
+
 static loong_status_t plan_component(loong_trainer_t *t,
                                      const loong_component_params_t *model)
 {
@@ -246,6 +262,7 @@ static loong_status_t plan_component(loong_trainer_t *t,
     p.compile.overlap = loong_recipe_bool(r, "parallel.tp_comm_overlap");
     p.compile.lane_work = loong_recipe_int(r, "comm.overlap_work");
     LOONG_TRY(read_products(t));
+    LOONG_TRY(read_graphs(t, &p));
     LOONG_TRY(read_recompute(t, &p.compile));
     LOONG_TRY(loongi_read_globs(r, "precision.fp32_scopes", arena,
                                 &p.compile.num_wide, &p.compile.wide));

@@ -163,6 +163,8 @@ struct loong_trainer {
         double lowest_loss; /* of all of this run */
         int64_t lowest_step;
         int64_t skipped; /* steps that were not applied, in this run */
+        loong_replay_stats_t replayed; /* until the last interval */
+        int64_t graphs_told;
     } report;
 };
 

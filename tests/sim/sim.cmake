@@ -119,6 +119,12 @@ loong_cuda_sim_test(NAME cuda_dispatch LABELS sim
   SOURCES ${cudasim}/test_dispatch.c)
 loong_cuda_sim_test(NAME cuda_experts LABELS sim TIMEOUT 300
   SOURCES ${cudasim}/test_experts.c ${cudasim}/train_run.c)
+loong_cuda_sim_test(NAME cuda_graphs LABELS sim
+  SOURCES ${cudasim}/test_graphs.c ${cudasim}/train_run.c)
+foreach(wrapped replay_find replay_begin replay_end ahead_await)
+  target_link_options(test_cuda_graphs PRIVATE
+    LINKER:--wrap=loongi_${wrapped})
+endforeach()
 foreach(name ${LOONG_CUDA_OP_TESTS})
   loong_cuda_sim_test(NAME cuda_op_${name} LABELS "sim;ops" SOURCES
     ${PROJECT_SOURCE_DIR}/tests/ops/test_${name}.c ${LOONG_OP_TEST_SOURCES})

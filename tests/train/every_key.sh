@@ -129,6 +129,7 @@ train.exit_interval=0
 train.max_wall_time=1h
 train.z_loss_coeff=1e-4
 train.on_nan=skip
+train.cuda_graph_impl=auto
 optimizer.name=adamw
 optimizer.min_lr=1e-5
 optimizer.lr_decay_style=WSD

@@ -4,6 +4,7 @@
 #include <math.h>
 #include <stdlib.h>
 
+#include "crc.h"
 #include "file.h"
 #include "loong/dataset.h"
 #include "loong/register.h"
@@ -15,27 +16,36 @@ const char *train_dir(void)
     return dir;
 }
 
-int make_data(void **state)
+/* Texts of up to `most` tokens, all of them so long unless `least` is less. */
+static void make_set(loong_context_t *ctx, const char *name, int least,
+                     int most)
 {
-    loong_context_t *ctx = test_context();
     char prefix[300];
-    (void)state;
-    snprintf(dir, sizeof(dir), "/tmp/loong_cuda_train_XXXXXX");
-    assert_non_null(mkdtemp(dir));
-    snprintf(prefix, sizeof(prefix), "%s/data", dir);
+    snprintf(prefix, sizeof(prefix), "%s/%s", dir, name);
     loong_dataset_writer_params_t params = {prefix, LOONG_U16, false};
     loong_dataset_writer_t *writer = NULL;
     assert_ok(ctx, loong_dataset_writer_create(ctx, &params, &writer));
-    for (int d = 0; d < 12; d++) {
+    for (int d = 0; d < 12 * 64 / most; d++) {
         int32_t ids[64];
-        for (int i = 0; i < 64; i++) {
+        int count = least + d * 7 % (most - least + 1);
+        for (int i = 0; i < count; i++) {
             ids[i] = (d * 7 + i * 5 + i * i * 3) % VOCAB;
         }
-        assert_ok(ctx, loong_dataset_writer_add(writer, ids, NULL, 64));
+        assert_ok(ctx, loong_dataset_writer_add(writer, ids, NULL, count));
         assert_ok(ctx, loong_dataset_writer_end_document(writer));
     }
     assert_ok(ctx, loong_dataset_writer_commit(writer));
     loong_dataset_writer_destroy(&writer);
+}
+
+int make_data(void **state)
+{
+    loong_context_t *ctx = test_context();
+    (void)state;
+    snprintf(dir, sizeof(dir), "/tmp/loong_cuda_train_XXXXXX");
+    assert_non_null(mkdtemp(dir));
+    make_set(ctx, "data", 64, 64);
+    make_set(ctx, "short", 3, 13);
     test_context_end(&ctx);
     return 0;
 }
@@ -57,6 +67,25 @@ static void note(void *user, const loong_trainer_progress_t *now)
     job->loss[now->step] = s.loss;
     job->norm[now->step] = s.grad_norm;
     job->waits[now->step] = loong_device_waits(job->trainer->device);
+    if (job->trainer->component->run.replay != NULL) {
+        job->replayed[now->step] =
+            loongi_replay_stats(job->trainer->component->run.replay);
+    }
+}
+
+static loong_status_t sum_params(loong_context_t *ctx, loong_trainer_t *t,
+                                 uint32_t *sum_p)
+{
+    const loong_component_t *c = t->component;
+    loong_operand_t from = {LOONG_BASE_PARAM, 0};
+    size_t bytes = (size_t)c->bytes[LOONG_BASE_PARAM];
+    void *memory = NULL;
+    LOONG_TRY(loongi_alloc(ctx, bytes, "parameters", &memory));
+    loong_status_t status =
+        loongi_run_read(&c->run, from, memory, bytes, "parameters");
+    *sum_p = loongi_crc(LOONG_CRC32C, memory, bytes);
+    loongi_free(ctx, memory);
+    return status;
 }
 
 static loong_status_t run_rank(loong_context_t *ctx, loong_comm_t *comm,
@@ -78,14 +107,15 @@ static loong_status_t run_rank(loong_context_t *ctx, loong_comm_t *comm,
              "precision: {params_dtype: %s}\n"
              "data:\n"
              "  seq_length: 8\n"
-             "  train: [{path: %s/data}]\n"
+             "  train: [{path: %s/%s}]\n"
+             "%s"
              "train: {micro_batch_size: 1, global_batch_size: 2,\n"
-             "  train_iters: %d}\n"
+             "  train_iters: %d%s}\n"
              "optimizer: {lr: 1e-2, lr_warmup_iters: 2,\n"
              "  lr_decay_iters: 4}\n"
              "%s",
-             job->device, VOCAB, job->model, job->dtype, dir, job->steps,
-             job->extra);
+             job->device, VOCAB, job->model, job->dtype, dir, job->data,
+             job->data_keys, job->steps, job->train, job->extra);
     LOONG_TRY(loong_register_builtin(ctx));
     LOONG_TRY(loong_recipe_parse(ctx, "test", text, NULL, &recipe));
     loong_trainer_params_t params = {.comm = comm, .recipe = recipe,
@@ -96,6 +126,10 @@ static loong_status_t run_rank(loong_context_t *ctx, loong_comm_t *comm,
         trainer->report.gemm_gflops = 1.0;
         job->trainer = loong_comm_rank(comm) == 0 ? trainer : job->trainer;
         status = loong_trainer_run(trainer);
+    }
+    if (status == LOONG_OK) {
+        status = sum_params(ctx, trainer,
+                            &job->params[loong_comm_rank(comm) % 2]);
     }
     loong_trainer_destroy(&trainer);
     loong_recipe_destroy(&recipe);
@@ -129,6 +163,9 @@ job_t make_job(const char *device, const char *dtype)
     job.dtype = dtype;
     job.extra = "";
     job.model = "";
+    job.train = "";
+    job.data = "data";
+    job.data_keys = "";
     job.ranks = 1;
     job.steps = STEPS;
     return job;

@@ -16,11 +16,16 @@ typedef struct job {
     const char *extra; /* lines of the recipe */
     const char *model; /* more of its keys */
     const char *dtype;
+    const char *train; /* more of the keys of `train` */
+    const char *data; /* the data set: data, or short: of texts of few tokens */
+    const char *data_keys; /* more lines under `data` */
     int ranks;
     int steps;
     double loss[STEPS + 1];
     double norm[STEPS + 1];
     uint64_t waits[STEPS + 1];
+    loong_replay_stats_t replayed[STEPS + 1];
+    uint32_t params[2]; /* checksum of the last ones, of each rank */
     loong_trainer_t *trainer; /* of rank 0 */
 } job_t;
 

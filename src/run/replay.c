@@ -1,0 +1,308 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "replay.h"
+
+#include <string.h>
+
+#include "comm_impl.h"
+#include "executor.h"
+
+enum { FIRST = 1, LAST = 2, LOGGED = 4 };
+
+struct loong_replay {
+    loong_context_t *ctx;
+    loong_device_t *device;
+    bool go_on;
+    loong_recording_t *list;
+    /* Of what is captured now. */
+    loong_comm_mark_t mark[LOONG_GROUP_COUNT];
+    size_t room;
+    loong_replay_stats_t stats;
+};
+
+/* ---- object -------------------------------------------------------------- */
+
+loong_status_t loongi_replay_create(loong_context_t *ctx,
+                                    loong_device_t *device, bool go_on,
+                                    loong_replay_t **replay_p)
+{
+    loong_replay_t *r = NULL;
+    LOONG_CHECK(ctx, loong_device_has_graphs(device), LOONG_ERR_UNSUPPORTED,
+                "device %s: it has no graphs to replay programs with",
+                loong_device_name(device));
+    LOONG_TRY(loongi_alloc(ctx, sizeof(*r), "replay of programs", &r));
+    r->ctx = ctx;
+    r->device = device;
+    r->go_on = go_on;
+    *replay_p = r;
+    return LOONG_OK;
+}
+
+static void destroy_recording(loong_replay_t *replay, loong_recording_t *r)
+{
+    for (int i = 0; i < r->num_pieces; i++) {
+        loong_device_graph_destroy(replay->device, r->pieces[i].graph);
+    }
+    loong_device_free(replay->device, r->frame, 2 * sizeof(*r->frame));
+    loongi_free(replay->ctx, r->pieces);
+    loongi_free(replay->ctx, r);
+}
+
+void loongi_replay_destroy(loong_replay_t **replay_p)
+{
+    loong_replay_t *replay = *replay_p;
+    if (replay == NULL) {
+        return;
+    }
+    while (replay->list != NULL) {
+        loong_recording_t *r = replay->list;
+        replay->list = r->next;
+        destroy_recording(replay, r);
+    }
+    loongi_free(replay->ctx, replay);
+    *replay_p = NULL;
+}
+
+/* ---- recordings ---------------------------------------------------------- */
+
+static uint32_t flags_of(const loong_frame_t *frame)
+{
+    return (frame->first ? FIRST : 0u) | (frame->last ? LAST : 0u) |
+           (frame->log_tensors ? LOGGED : 0u);
+}
+
+/* The flags that decide what a program's steps do. */
+static uint32_t asked_by(const loong_program_t *program)
+{
+    uint32_t asked = 0;
+    for (int64_t i = 0; i < program->num_steps; i++) {
+        const loong_step_t *s = &program->steps[i];
+        asked |= s->add_later != 0 ? FIRST : 0u;
+        asked |= s->when == LOONG_WHEN_FIRST    ? FIRST
+                 : s->when == LOONG_WHEN_LAST   ? LAST
+                 : s->when == LOONG_WHEN_LOGGED ? LOGGED
+                                                : 0u;
+    }
+    return asked;
+}
+
+static bool is_of(const loong_recording_t *r, const loong_replay_job_t *job)
+{
+    bool same = r->num == job->num;
+    for (int k = 0; k < job->num && same; k++) {
+        same = r->program[k] == job->program[k] &&
+               r->flags[k] == (flags_of(job->frame[k]) & r->asked[k]) &&
+               memcmp(r->base[k], job->run[k]->base, sizeof(r->base[k])) == 0;
+    }
+    return same;
+}
+
+/* Its host side is needed in every run. */
+static bool needs_host(const loong_step_t *s)
+{
+    bool counts = false;
+    for (int i = 0; i < s->query.num_in + s->query.num_out; i++) {
+        counts = counts || (s->query.arg[i].rank > 0 &&
+                            s->query.arg[i].count >= 0);
+    }
+    return s->kernel->waits || (s->kernel->counts && counts);
+}
+
+/* Cuts the steps of the job; pieces NULL: counts them. */
+static int cut(const loong_replay_job_t *job, loong_piece_t *pieces)
+{
+    int64_t next[2] = {0, 0};
+    int count = 0;
+    bool before = false;
+    for (int64_t i = 0; i < job->num_steps; i++) {
+        int k = job->order != NULL ? job->order[i] : 0;
+        bool host = needs_host(&job->program[k]->steps[next[k]++]);
+        count += i == 0 || host != before;
+        before = host;
+        if (pieces != NULL) {
+            pieces[count - 1].host = host;
+            pieces[count - 1].end = i + 1;
+        }
+    }
+    return count;
+}
+
+static loong_status_t make(loong_replay_t *replay,
+                           const loong_replay_job_t *job, loong_recording_t *r)
+{
+    void *frame = NULL;
+    r->name = loongi_program_name(job->program[0]->kind);
+    r->group = job->run[0]->group;
+    r->num = job->num;
+    for (int k = 0; k < job->num; k++) {
+        r->program[k] = job->program[k];
+        r->asked[k] = asked_by(job->program[k]);
+        r->flags[k] = flags_of(job->frame[k]) & r->asked[k];
+        memcpy(r->base[k], job->run[k]->base, sizeof(r->base[k]));
+    }
+    int pieces = cut(job, NULL);
+    LOONG_TRY(loongi_calloc(replay->ctx, (size_t)LOONG_MAX(pieces, 1),
+                            sizeof(*r->pieces), "pieces of a program",
+                            &r->pieces));
+    r->num_pieces = cut(job, r->pieces);
+    LOONG_TRY(loong_device_alloc(replay->device, 2 * sizeof(*r->frame),
+                                 "frames of a graph", &frame));
+    r->frame = frame;
+    return LOONG_OK;
+}
+
+loong_status_t loongi_replay_find(loong_replay_t *replay,
+                                  const loong_replay_job_t *job,
+                                  loong_recording_t **recording_p)
+{
+    loong_recording_t *r = replay->list;
+    while (r != NULL && !is_of(r, job)) {
+        r = r->next;
+    }
+    if (r == NULL && !replay->stats.off) {
+        LOONG_TRY(loongi_alloc(replay->ctx, sizeof(*r),
+                               "recording of a program", &r));
+        loong_status_t status = make(replay, job, r);
+        if (status != LOONG_OK) {
+            destroy_recording(replay, r);
+            return status;
+        }
+        r->next = replay->list;
+        replay->list = r;
+    }
+    bool ready = r != NULL && r->runs++ > 0 && !replay->stats.off;
+    *recording_p = ready ? r : NULL;
+    return LOONG_OK;
+}
+
+/* ---- capturing ----------------------------------------------------------- */
+
+loong_status_t loongi_replay_begin(loong_replay_t *replay,
+                                   const loong_recording_t *recording)
+{
+    loong_comm_t *const *group = recording->group;
+    replay->room = 0;
+    for (int g = 0; g < LOONG_GROUP_COUNT && group != NULL; g++) {
+        if (group[g] != NULL) {
+            replay->mark[g] = loongi_comm_mark(group[g]);
+        }
+    }
+    (void)loong_device_room(replay->device, &replay->room);
+    return loong_device_capture_begin(replay->device);
+}
+
+/* Which groups have calls in it; they were not made. */
+static void rewind_groups(const loong_replay_t *replay,
+                          loong_comm_t *const *group, loong_piece_t *piece)
+{
+    for (int g = 0; g < LOONG_GROUP_COUNT && group != NULL; g++) {
+        if (group[g] != NULL &&
+            loongi_comm_rewind(group[g], &replay->mark[g],
+                               &piece->bytes[g])) {
+            piece->groups |= 1u << g;
+        }
+    }
+}
+
+/* Some step of the recording needs other ranks. */
+static bool communicates(const loong_recording_t *r)
+{
+    if (r->group == NULL || loong_comm_size(r->group[LOONG_GROUP_WORLD]) == 1) {
+        return false;
+    }
+    for (int k = 0; k < r->num; k++) {
+        for (int64_t i = 0; i < r->program[k]->num_steps; i++) {
+            const loong_kernel_t *kernel = r->program[k]->steps[i].kernel;
+            if (kernel->communicates || kernel->joins) {
+                return true;
+            }
+        }
+    }
+    return false;
+}
+
+static loong_status_t give_up(loong_replay_t *replay,
+                              const loong_recording_t *r,
+                              loong_status_t status, bool *go_on_p)
+{
+    if (!replay->go_on || communicates(r)) {
+        loongi_error_note(replay->ctx,
+                          "while program %s was captured as a graph%s; "
+                          "train.cuda_graph_impl=none runs without graphs",
+                          r->name,
+                          replay->go_on ? ", which all ranks of its "
+                                          "collectives do or none"
+                                        : "");
+        return status;
+    }
+    loongi_log(replay->ctx, LOONG_LOG_WARN,
+               "program %s cannot be captured as a graph: %s; programs run "
+               "step by step from here on",
+               r->name, loong_context_error(replay->ctx));
+    loong_context_clear_error(replay->ctx);
+    replay->stats.off = true;
+    *go_on_p = true;
+    return LOONG_OK;
+}
+
+loong_status_t loongi_replay_end(loong_replay_t *replay,
+                                 const loong_recording_t *recording,
+                                 loong_piece_t *piece, loong_status_t status,
+                                 bool *go_on_p)
+{
+    size_t room = 0;
+    *go_on_p = false;
+    rewind_groups(replay, recording->group, piece);
+    if (status == LOONG_OK) {
+        status = loong_device_capture_end(replay->device, &piece->graph,
+                                          &piece->launches);
+    }
+    loong_device_capture_cancel(replay->device);
+    if (status != LOONG_OK) {
+        piece->groups = 0;
+        return give_up(replay, recording, status, go_on_p);
+    }
+    piece->captured = true;
+    replay->stats.graphs += piece->graph != NULL;
+    if (loong_device_room(replay->device, &room) && room < replay->room) {
+        replay->stats.bytes += (int64_t)(replay->room - room);
+    }
+    return LOONG_OK;
+}
+
+/* ---- launching ----------------------------------------------------------- */
+
+loong_status_t loongi_replay_launch(loong_replay_t *replay,
+                                    const loong_recording_t *recording,
+                                    const loong_piece_t *piece)
+{
+    loong_comm_t *const *group = recording->group;
+    if (piece->graph == NULL) {
+        return LOONG_OK;
+    }
+    loong_device_range_begin(replay->device, recording->name);
+    loong_status_t status =
+        loong_device_graph_launch(replay->device, piece->graph);
+    loong_device_range_end(replay->device);
+    LOONG_TRY(status);
+    for (int g = 0; g < LOONG_GROUP_COUNT; g++) {
+        if (piece->groups >> g & 1u) {
+            loong_comm_set_stream(group[g],
+                                  loong_device_stream(replay->device));
+            LOONG_TRY(loongi_comm_replay(group[g], piece->bytes[g],
+                                         recording->name));
+        }
+    }
+    replay->stats.launches++;
+    replay->stats.held += piece->launches;
+    return LOONG_OK;
+}
+
+void loongi_replay_count(loong_replay_t *replay)
+{
+    replay->stats.steps++;
+}
+
+loong_replay_stats_t loongi_replay_stats(const loong_replay_t *replay)
+{
+    return replay->stats;
+}

@@ -290,23 +290,6 @@ static loong_status_t dispatch(loong_comm_t *comm, loong_collective_t *call)
     return LOONG_OK;
 }
 
-loong_comm_mark_t loongi_comm_mark(const loong_comm_t *comm)
-{
-    loong_comm_mark_t mark = {comm->sequence, comm->history, comm->stats};
-    return mark;
-}
-
-bool loongi_comm_rewind(loong_comm_t *comm, const loong_comm_mark_t *mark,
-                        int64_t *bytes_p)
-{
-    bool any = comm->sequence > mark->sequence;
-    *bytes_p = (int64_t)(comm->stats.bytes - mark->stats.bytes);
-    comm->sequence = mark->sequence;
-    comm->history = mark->history;
-    comm->stats = mark->stats;
-    return any;
-}
-
 loong_status_t loongi_comm_replay(loong_comm_t *comm, int64_t bytes,
                                   const char *label)
 {

@@ -125,6 +125,10 @@ static const layout_t layouts[] = {
     {"tensor parallel", 2, "fp32", "", "data", "",
      "parallel: {tensor_model_parallel_size: 2}\n"
      "comm: {overlap_work: 0}\n"},
+    {"experts of two ranks", 2, "fp32",
+     ", num_experts: 4, moe_ffn_hidden_size: 12, "
+     "moe_shared_expert_intermediate_size: 8", "data", "",
+     "parallel: {expert_model_parallel_size: 2}\n"},
     {"two stages", 2, "fp32", "", "data", "",
      "parallel: {pipeline_model_parallel_size: 2}\n"},
 };

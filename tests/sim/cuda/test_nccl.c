@@ -447,6 +447,96 @@ static void test_lost_message(void **state)
     }
 }
 
+/* Captured once, launched `times` times: each adds up what the one before has
+ * left. */
+static loong_status_t replay(place_t *p, int times)
+{
+    void *graph = NULL;
+    int64_t launches = 0;
+    int64_t bytes = 0;
+    loong_comm_mark_t mark = loongi_comm_mark(p->comm);
+    LOONG_TRY(loong_device_capture_begin(p->device));
+    LOONG_TRY(loong_comm_all_reduce(p->comm, p->there, N, LOONG_F32,
+                                    LOONG_REDUCE_SUM, "kept"));
+    LOONG_TRY(loong_device_capture_end(p->device, &graph, &launches));
+    bool any = loongi_comm_rewind(p->comm, &mark, &bytes);
+    loong_status_t status = LOONG_OK;
+    if (!any || launches != 1 || bytes != N * 4) {
+        status = LOONG_FAIL(p->ctx, LOONG_ERR_INTERNAL,
+                            "%lld launches, %lld bytes", (long long)launches,
+                            (long long)bytes);
+    }
+    for (int i = 0; i < times && status == LOONG_OK; i++) {
+        status = loong_device_graph_launch(p->device, graph);
+        status = status == LOONG_OK
+                     ? loongi_comm_replay(p->comm, bytes, "step")
+                     : status;
+    }
+    if (status == LOONG_OK) {
+        status = loong_device_synchronize(p->device, "norm and loss");
+    }
+    if (status != LOONG_OK) { /* it ends before the graph goes */
+        loong_comm_abort(p->comm, loong_context_error(p->ctx));
+    }
+    loong_device_graph_destroy(p->device, graph);
+    return status;
+}
+
+static loong_status_t replay_all(loong_context_t *ctx, loong_comm_t *host,
+                                 void *user)
+{
+    const bool *missing = user;
+    place_t *p = NULL;
+    loong_status_t status = open_place(ctx, host, &p);
+    if (status == LOONG_OK) { /* the ranks are connected */
+        status = loong_comm_all_reduce(p->comm, p->second, N, LOONG_F32,
+                                       LOONG_REDUCE_SUM, "first");
+    }
+    status = status == LOONG_OK ? send(p) : status;
+    bool less = *missing && p->rank == RANKS - 1;
+    status = status == LOONG_OK ? replay(p, less ? 1 : 2) : status;
+    if (less) {
+        sleep(2);
+    }
+    status = status == LOONG_OK ? receive(p, p->there) : status;
+    for (int64_t i = 0; i < N && status == LOONG_OK && !less; i++) {
+        status = check(p, i, (float)RANKS * sum_of(i));
+    }
+    close_place(p);
+    return status;
+}
+
+/* A graph is one call, however often it is launched. */
+static void test_replay(void **state)
+{
+    (void)state;
+    for (int k = 0; k < 2; k++) {
+        bool missing = k == 1;
+        loong_threads_params_t params = {0};
+        loong_context_t *ctx = test_context();
+        params.size = RANKS;
+        params.comm.timeout = missing ? 1.0 : 30.0;
+        cudasim_devices(RANKS, (size_t)16 << 20);
+        cudasim_seed((uint64_t)k + 1);
+        loong_status_t status =
+            loong_threads_run(ctx, &params, replay_all, &missing);
+        if (!missing) {
+            assert_ok(ctx, status);
+            assert_string_equal(cudasim_report(), "");
+            assert_int_equal(cudasim_alive(), 0);
+        } else {
+            const char *text = loong_context_error(ctx);
+            assert_int_equal(status, LOONG_ERR_COMM);
+            assert_non_null(
+                strstr(text, "replay #3 'step' of world (20000 bytes"));
+            assert_non_null(strstr(text, "1 of 3 ranks did not come in 1."));
+            assert_non_null(strstr(text, "rank 2 "));
+        }
+        test_context_end(&ctx);
+        cudasim_reset();
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -454,6 +544,7 @@ int main(void)
         cmocka_unit_test(test_missing),
         cmocka_unit_test(test_stranger),
         cmocka_unit_test(test_lost_message),
+        cmocka_unit_test(test_replay),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

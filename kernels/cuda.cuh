@@ -209,8 +209,8 @@ static inline bool cuda_support(const loong_kernel_query_t *query,
 
 /* Defines one kernel; `workspace_` may be NULL. CUDA_KERNEL_NAMED: one of
  * several of an op. CUDA_KERNEL_STATE: with what its launches share; the host
- * reads the rows of its operands. CUDA_KERNEL_COMM: and needs the other ranks of
- * a group; the host waits for sizes. */
+ * reads the rows of its operands. CUDA_KERNEL_COMM: and needs the other ranks
+ * of a group; the host waits for sizes. */
 #define CUDA_KERNEL(op_, support_, workspace_, run_)                          \
     extern "C" const loong_kernel_t loongi_##op_##_cuda = {                   \
         #op_ "_cuda", #op_, "cuda", support_, workspace_, NULL,               \

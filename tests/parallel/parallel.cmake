@@ -22,3 +22,15 @@ if(MPI_C_FOUND)
   set_tests_properties(sharded PROPERTIES LABELS parallel TIMEOUT 300
     ENVIRONMENT "OMPI_ALLOW_RUN_AS_ROOT=1;OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1")
 endif()
+# The benchmark of two ranks, on a model that is too small for its targets.
+find_program(LOONG_PYTHON python3)
+if(MPI_C_FOUND AND LOONG_PYTHON)
+  set(small num_layers=4 hidden_size=64 ffn_hidden_size=96 vocab_size=300)
+  list(TRANSFORM small PREPEND --set=model.foundation.)
+  add_test(NAME bench_parallel COMMAND ${LOONG_PYTHON}
+    ${PROJECT_SOURCE_DIR}/tests/bench/parallel.py --launches 1 --chunk 1
+    --build ${PROJECT_BINARY_DIR} ${small} --set=data.seq_length=64)
+  set_tests_properties(bench_parallel PROPERTIES LABELS "parallel;full"
+    TIMEOUT 600 PASS_REGULAR_EXPRESSION "grouped .* (reached|MISSED)"
+    ENVIRONMENT "OMPI_ALLOW_RUN_AS_ROOT=1;OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1")
+endif()

@@ -56,8 +56,8 @@ include(tests/gemm/gemm.cmake)
 include(tests/gpu/gpu.cmake)
 include(tests/gpu/architectures.cmake)
 loong_op_test(attention)
-foreach(name pointwise gradients in_place optimizer moe router head_linear
-    rms_scale)
+foreach(name pointwise gradients in_place optimizer moe router router_sets
+    head_linear rms_scale)
   loong_op_test(${name})
 endforeach()
 loong_test(NAME op_rules SOURCES tests/ops/test_rules.c LABELS ops)

@@ -45,6 +45,8 @@ typedef struct loong_rampup {
     int64_t samples;
 } loong_rampup_t;
 
+enum { LOONG_MAX_VISION_IDS = 16 };
+
 typedef struct loong_loader_params {
     const loong_blend_t *blend; /* borrowed, outlives the loader */
     int64_t vocab_size;         /* ids must be below */
@@ -65,6 +67,9 @@ typedef struct loong_loader_params {
     bool reset_attention_mask;
     /* No loss where the label is the first token of another document. */
     bool eod_mask_loss;
+    /* Ids that stand for parts of images; all others are text. */
+    int num_vision_ids;
+    int32_t vision_ids[LOONG_MAX_VISION_IDS];
 } loong_loader_params_t;
 
 /* Checks sizes against each other and against the blend. Not collective.
@@ -101,6 +106,7 @@ typedef struct loong_batch {
     float *loss_weight;      /* [R] 1 or 0: by mask column, eod_mask_loss and
                                 padding. The mask belongs to the label: position
                                 t is learned if token t + 1 is */
+    int32_t *token_types;    /* [R] 1: one of vision_ids, 0: text */
     int32_t *position_ids;   /* [R] from 0 in each row, or in each document */
     int64_t *token_key;      /* [R] g * T + t: names the token in all layouts */
     uint32_t *row_crc;       /* [micro_batch_size] CRC-32 of the T ids of each
@@ -124,6 +130,10 @@ typedef struct loong_batch {
 LOONG_API LOONG_NODISCARD loong_status_t
 loong_loader_fill(loong_loader_t *loader, int64_t consumed, int64_t micro_batch,
                   loong_batch_t *batch);
+
+/* As token_types has it. */
+LOONG_API int32_t loong_loader_token_type(const loong_loader_t *loader,
+                                          int32_t id);
 
 /* Asks the system to read this rank's share of the step ahead; returns at
  * once. */

@@ -27,9 +27,12 @@ typedef enum loong_score_function {
 } loong_score_function_t;
 
 /* topk_router: logits wide [T,E], bias wide [E] or none, replayed i32 [T,k] or
- * none -> weights wide [T,k], indices i32 [T,k], by falling score, the lower
- * index first where scores are equal; `replayed` are taken as they are, and
- * weights and gradients are those of the scores all the same. softmax: with
+ * none, token types i32 [T] or none -> weights wide [T,k], indices i32 [T,k],
+ * by falling score, the lower index first where scores are equal; `replayed`
+ * are taken as they are, and weights and gradients are those of the scores all
+ * the same. With `sets` of experts, E / sets each, there are token types: a
+ * token of type s, 0 .. sets - 1, knows the experts of set s alone, s E / sets
+ * .. (s + 1) E / sets - 1: what follows holds within a set. softmax: with
  * pre_softmax the scores are the softmax of all logits and the weights are
  * scores; without it the weights are the softmax of the k chosen logits, which
  * is the same divided by the sum of the chosen. sigmoid, sqrtsoftplus: weights
@@ -42,7 +45,7 @@ typedef enum loong_score_function {
  * token `begin`) gets experts t k, t k + 1, ... modulo E, for measurements with
  * even loads.
  * The bias has a gradient of its own (Wang et al. 2024), of no loss: how far
- * each expert is above an even share of the choices, E times (expert_excess); a
+ * each expert is above an even share of the choices (expert_excess); a
  * parameter with a sign_rate follows it down.
  * topk_router_grad: dweights, logits, indices -> dlogits. */
 typedef struct loong_router_attr {
@@ -55,9 +58,16 @@ typedef struct loong_router_attr {
     double scaling_factor;
     bool forced;
     int64_t begin;
+    int sets; /* 0: one, no token types */
 } loong_router_attr_t;
+/* Besides the logits; LOONG_NONE: none. */
+typedef struct loong_router_inputs {
+    loong_val_t bias;
+    loong_val_t replayed;
+    loong_val_t types;
+} loong_router_inputs_t;
 LOONG_API loong_val_t loong_topk_router(loong_graph_t *g, loong_val_t logits,
-                                        loong_val_t bias, loong_val_t replayed,
+                                        const loong_router_inputs_t *inputs,
                                         const loong_router_attr_t *attr,
                                         loong_val_t *indices_p);
 
@@ -99,9 +109,9 @@ loong_expert_order(loong_graph_t *g, loong_val_t indices,
                    const loong_expert_order_attr_t *attr);
 
 /* Dispatch by all-to-all over the n ranks of a group, which hold all experts
- * together: rank r those of number r / copies, experts x copies / n each, so
- * that `copies` ranks hold a part of the same. Each token goes once to every
- * rank that has to do with it.
+ * together: rank r those of number r / copies of every set, experts x copies /
+ * n each, so that `copies` ranks hold a part of the same. Each token goes once
+ * to every rank that has to do with it.
  * expert_routes: indices i32 [T,k] -> source i32 [S], dest i32 [T,n] (row
  * source[s] / n goes to rank source[s] % n as row s, in the order of ranks,
  * then tokens; -1 where there is none), counts i32 [2,n] (rows that go to each
@@ -113,8 +123,9 @@ loong_expert_order(loong_graph_t *g, loong_val_t indices,
  * other's adjoint. */
 typedef struct loong_expert_routes_attr {
     loong_collective_attr_t at; /* first: as in all collectives */
-    int experts;
+    int experts; /* of all sets together */
     int copies;
+    int sets; /* 0: one */
 } loong_expert_routes_attr_t;
 typedef struct loong_exchange_rows_attr {
     loong_collective_attr_t at;
@@ -131,7 +142,8 @@ typedef struct loong_expert_routes {
 LOONG_API loong_expert_routes_t loong_expert_routes(loong_graph_t *g,
                                                     loong_val_t indices,
                                                     loong_group_t group,
-                                                    int experts, int copies);
+                                                    int experts, int sets,
+                                                    int copies);
 
 /* x [T,C] -> [n T,C], the rows of all tokens that come; and [n T,C] -> [T,C],
  * the sum over the ranks that a token went to, in their order: permute and
@@ -180,11 +192,12 @@ LOONG_API loong_val_t loong_expert_counts(
     loong_graph_t *g, loong_val_t indices,
     const loong_expert_counts_attr_t *attr);
 
-/* expert_excess: indices i32 [T,k] -> wide [E]: E times the tokens that chose
- * e, less T k. Whole numbers, whose sums are exact below 2^24 in fp32. No
- * gradient. */
+/* expert_excess: indices i32 [T,k] -> wide [E]: E / sets times the tokens that
+ * chose e, less the choices of all experts of its set. Whole numbers, whose
+ * sums are exact below 2^24 in fp32. No gradient. */
 typedef struct loong_expert_excess_attr {
     int experts;
+    int sets; /* 0: one */
 } loong_expert_excess_attr_t;
 
 /* sign_step, a step of the update program for such biases: grad wide [n] ->
@@ -194,20 +207,26 @@ typedef struct loong_sign_step_attr {
     double rate;
 } loong_sign_step_attr_t;
 
-/* router_loss: logits wide [T,E], counts wide [spans,E] of all ranks or none ->
- * wide [T]: aux * sum over e of counts[s,e] p_e + z * lse^2, with p the
- * softmax of the logits (sigmoid, sqrtsoftplus: the scores divided by their
- * sum), s the token's span, lse the natural log of the sum of exponentials.
- * router_loss_grad: dloss wide [T], logits, counts -> dlogits. */
+/* router_loss: logits wide [T,E], counts wide [spans,E] of all ranks or none,
+ * token types i32 [T] or none -> wide [T]: aux * sum over e of counts[s,e] p_e
+ * + z * lse^2, with p the softmax of the logits (sigmoid, sqrtsoftplus: the
+ * scores divided by their sum), s the token's span, lse the natural log of the
+ * sum of exponentials. With sets of experts all that is of the token's set, and
+ * each set has a loss of its own, as if its tokens were all: where n of a
+ * span's `choices` are of the set, aux is (choices / n)^2 times as large and z
+ * choices / n times.
+ * router_loss_grad: dloss wide [T], logits, counts, types -> dlogits. */
 typedef struct loong_router_loss_attr {
     loong_score_function_t score;
     double aux;
     double z;
     int64_t span;
     int64_t begin; /* number of row 0 in the micro-batch */
+    int sets;        /* 0: one, no token types */
+    int64_t choices; /* of a span's tokens, with sets */
 } loong_router_loss_attr_t;
 LOONG_API loong_val_t loong_router_loss(loong_graph_t *g, loong_val_t logits,
-                                        loong_val_t counts,
+                                        loong_val_t counts, loong_val_t types,
                                         const loong_router_loss_attr_t *attr);
 
 /* sigmoid_gate: x [T,H], gate [T,1] -> sigmoid(gate) * x.

@@ -222,10 +222,19 @@ LOONG_API loong_val_t loong_nn_mlp(loong_nn_t *nn, loong_val_t x,
                                    loong_mlp_kind_t kind, int64_t hidden,
                                    int64_t ffn, bool bias);
 
+/* Experts of tokens of one type. */
+typedef struct loong_nn_expert_set {
+    const char *name; /* scope of its parameters; "": none */
+    int64_t ffn;      /* width of an expert */
+} loong_nn_expert_set_t;
+enum { LOONG_NN_MAX_EXPERT_SETS = 2 };
+
 /* A mixture of experts in place of the feed-forward; scope "mlp". Parameters:
  * gate.weight [E,H] (wide), experts.gate_up_proj [E,2F,H], experts.down_proj
  * [E,H,F], and with a shared expert shared_expert.*_proj.weight and, gated,
- * shared_expert_gate.weight [1,H].
+ * shared_expert_gate.weight [1,H]. With several sets of experts each token
+ * knows those of its type alone; each set has a router, experts and losses of
+ * its own (NAME.gate.weight, NAME.experts.*), the shared expert is everybody's.
  *
  * Every rank routes the rows of the stream that it has (with TP > 1 that takes
  * sequence parallelism: else several ranks have the same). The ranks of EP
@@ -233,8 +242,10 @@ LOONG_API loong_val_t loong_nn_mlp(loong_nn_t *nn, loong_val_t x,
  * back: exact, and equal to one rank. */
 typedef struct loong_nn_moe {
     int64_t hidden;
-    int64_t ffn; /* width of an expert */
-    int experts;
+    int experts; /* of a set */
+    int num_sets;
+    loong_nn_expert_set_t set[LOONG_NN_MAX_EXPERT_SETS];
+    loong_val_t types; /* i32 [rows of the stream]: which set; of one: none */
     loong_router_attr_t router;
     loong_routing_t routing;
     int layer; /* names the port of its choices */
@@ -242,7 +253,7 @@ typedef struct loong_nn_moe {
      * micro-batch, rounded up, and drops the others; 0: all. */
     double capacity_factor;
     bool drop_by_position; /* the last ones; else those of least weight */
-    bool bias; /* gate.e_score_correction_bias [E] (wide) */
+    bool bias; /* gate.e_score_correction_bias [E of all sets] (wide) */
     double bias_rate; /* that evens the choices out, a step; 0: it stays */
     int64_t shared_ffn; /* of the shared expert; 0: none */
     bool shared_gate;

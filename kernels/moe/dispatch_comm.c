@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Tokens to the ranks of their experts. Rank r of the n of a group holds the
- * experts e with e n / (E c) = r / c, c ranks a part of the same. Token t goes
+ * experts e with e n / (E c) = r / c, c ranks a part of the same; with sets of
+ * E experts each, those of every set. Token t goes
  * to the ranks of its experts, to each once:
  *
  *   S_r = tokens that go to rank r, ascending; send = S_0, S_1, ... S_n-1
@@ -69,7 +70,8 @@ static loong_status_t mark(const loong_kernel_call_t *call, int64_t token,
                            const int32_t *chosen, int64_t k, int32_t *to)
 {
     const loong_expert_routes_attr_t *a = call->query->attr;
-    int each = a->experts / (a->at.size / a->copies);
+    int set = a->experts / LOONG_MAX(a->sets, 1);
+    int each = set / (a->at.size / a->copies);
     for (int r = 0; r < a->at.size; r++) {
         to[r] = -1;
     }
@@ -79,7 +81,8 @@ static loong_status_t mark(const loong_kernel_call_t *call, int64_t token,
                     "%s: expert %d of token %lld, allowed -1 to %d",
                     call->query->op, chosen[j], (long long)token,
                     a->experts - 1);
-        int first = chosen[j] < 0 ? a->at.size : chosen[j] / each * a->copies;
+        int first = chosen[j] < 0 ? a->at.size
+                                  : chosen[j] % set / each * a->copies;
         for (int r = first; r < a->at.size && r < first + a->copies; r++) {
             to[r] = 0;
         }

@@ -22,7 +22,7 @@ struct routes_t {
     const int32_t *all; /* [size, tokens, k] */
     int64_t tokens, k;
     int size, rank;
-    int each, copies, experts; /* `each`: of a rank */
+    int set, each, copies, experts; /* of a set, of it on a rank */
     int64_t rows;              /* of source */
     int32_t *source, *dest, *counts, *arrived;
     int32_t *at;   /* [2, size, chunks]: rows before those of a chunk */
@@ -60,7 +60,7 @@ __device__ bool goes(const routes_t &a, const part_t &p)
     for (int64_t j = 0; j < a.k && p.token < a.tokens; j++) {
         int32_t e = p.chosen[p.token * a.k + j];
         found = found || (e >= 0 && e < a.experts &&
-                          e / a.each == p.to / a.copies);
+                          e % a.set / a.each == p.to / a.copies);
     }
     return found;
 }
@@ -257,7 +257,8 @@ routes_t routes_of(const loong_kernel_call_t *call)
     a.k = q->arg[0].dim[1];
     a.size = attr->at.size;
     a.rank = attr->at.rank;
-    a.each = attr->experts / (attr->at.size / attr->copies);
+    a.set = attr->experts / LOONG_MAX(attr->sets, 1);
+    a.each = a.set / (attr->at.size / attr->copies);
     a.copies = attr->copies;
     a.experts = attr->experts;
     a.rows = q->arg[1].dim[0];

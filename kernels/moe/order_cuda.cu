@@ -371,6 +371,19 @@ static bool support_counts(const loong_kernel_query_t *query,
     return cuda_support(query, 1u << 1, 1u << 0, reason);
 }
 
+static bool support_excess(const loong_kernel_query_t *query,
+                           char reason[LOONG_REASON_SIZE])
+{
+    const loong_expert_excess_attr_t *attr =
+        static_cast<const loong_expert_excess_attr_t *>(query->attr);
+    if (attr->sets > 0) {
+        snprintf(reason, LOONG_REASON_SIZE,
+                 "%d sets of experts, this kernel takes one", attr->sets);
+        return false;
+    }
+    return support_counts(query, reason);
+}
+
 static bool support_capacity(const loong_kernel_query_t *query,
                              char reason[LOONG_REASON_SIZE])
 {
@@ -379,5 +392,5 @@ static bool support_capacity(const loong_kernel_query_t *query,
 
 CUDA_KERNEL(expert_order, support_order, order_room, run_order);
 CUDA_KERNEL(expert_counts, support_counts, counts_room, run_counts);
-CUDA_KERNEL(expert_excess, support_counts, counts_room, run_excess);
+CUDA_KERNEL(expert_excess, support_excess, counts_room, run_excess);
 CUDA_KERNEL(expert_capacity, support_capacity, capacity_room, run_capacity);

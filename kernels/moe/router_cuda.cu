@@ -501,10 +501,16 @@ static loong_status_t run_loss(const loong_kernel_call_t *call)
 
 /* typed: integers. */
 static bool support_experts(const loong_kernel_query_t *query, int logits,
-                            uint32_t typed, char reason[LOONG_REASON_SIZE])
+                            uint32_t typed, int sets,
+                            char reason[LOONG_REASON_SIZE])
 {
     enum { MOST = 1600 }; /* a block's shared memory on sm_80 */
     int64_t experts = loong_karg_cols(&query->arg[logits], NULL);
+    if (sets > 0) {
+        snprintf(reason, LOONG_REASON_SIZE,
+                 "%d sets of experts, this kernel takes one", sets);
+        return false;
+    }
     if (experts > MOST) {
         snprintf(reason, LOONG_REASON_SIZE,
                  "%lld experts, this kernel takes up to %d",
@@ -526,25 +532,32 @@ static bool support(const loong_kernel_query_t *query,
         return false;
     }
     return support_experts(query, 0, 1u << 2 | 1u << (query->num_in + 1),
-                           reason);
+                           attr->sets, reason);
 }
 
 static bool support_grad(const loong_kernel_query_t *query,
                          char reason[LOONG_REASON_SIZE])
 {
-    return support_experts(query, 1, 1u << 2, reason);
+    const loong_router_attr_t *attr =
+        static_cast<const loong_router_attr_t *>(query->attr);
+    return support_experts(query, 1, 1u << 2, attr->sets, reason);
+}
+
+static int loss_sets(const loong_kernel_query_t *query)
+{
+    return static_cast<const loong_router_loss_attr_t *>(query->attr)->sets;
 }
 
 static bool support_loss(const loong_kernel_query_t *query,
                          char reason[LOONG_REASON_SIZE])
 {
-    return support_experts(query, 0, 0, reason);
+    return support_experts(query, 0, 0, loss_sets(query), reason);
 }
 
 static bool support_loss_grad(const loong_kernel_query_t *query,
                               char reason[LOONG_REASON_SIZE])
 {
-    return support_experts(query, 1, 0, reason);
+    return support_experts(query, 1, 0, loss_sets(query), reason);
 }
 
 CUDA_KERNEL(topk_router, support, NULL, run);

@@ -22,9 +22,12 @@
  * Every token is one thread's, in double: the bits do not depend on threads.
  * These kernels serve all types; a layer's products take a hundred times as
  * long.
+ *
+ * With sets of experts x, s, c are those of the token's set, and instead of aux
+ * and z stand aux q^2 and z q, q = choices / (sum of the set's c).
  */
 #include <omp.h>
-#include <stdlib.h>
+#include <string.h>
 
 #include "list.h"
 #include "moe.h"
@@ -69,11 +72,36 @@ static double slope_of(loong_score_function_t score, double x, double s)
     return s > 0.0 ? sigmoid(x) / (2.0 * s) : 0.0;
 }
 
-static void load(const ref_mat_t *m, int64_t row, double *to)
+/* n numbers of a row, from column `begin` on. */
+static void load(const ref_mat_t *m, int64_t row, int64_t begin, int64_t n,
+                 double *to)
 {
-    for (int64_t i = 0; i < m->cols; i++) {
-        to[i] = ref_at(m, row, i);
+    for (int64_t i = 0; i < n; i++) {
+        to[i] = ref_at(m, row, begin + i);
     }
+}
+
+/* ---- sets of experts ----------------------------------------------------- */
+
+typedef struct sets {
+    const int32_t *types; /* of the tokens; NULL: one set */
+    int64_t size;         /* experts of each */
+} sets_t;
+
+/* Token types are input i. */
+static loong_status_t read_sets(const loong_kernel_call_t *call, int i,
+                                int sets, int64_t experts, sets_t *s)
+{
+    bool typed = i < call->query->num_in && call->ptr[i] != NULL;
+    s->types = typed ? call->ptr[i] : NULL;
+    s->size = experts / LOONG_MAX(sets, 1);
+    return typed ? loongi_moe_check(call, i, 0, sets - 1) : LOONG_OK;
+}
+
+/* The first expert that a token can have. */
+static int64_t first_of(const sets_t *s, int64_t token)
+{
+    return s->types != NULL ? s->types[token] * s->size : 0;
 }
 
 /* Softmax of n numbers, in place allowed; returns their log-sum-exp. */
@@ -138,7 +166,8 @@ static void close_groups(const loong_router_attr_t *a, const double *key,
     }
 }
 
-/* The k experts with the largest keys. Three rows of work. */
+/* The k experts with the largest keys, counted from 0 in their set. Three rows
+ * of work. */
 static void choose(const loong_router_attr_t *a, const double *key,
                    int64_t experts, int64_t token, double *work,
                    int32_t *index)
@@ -209,6 +238,29 @@ static size_t router_room(const loong_kernel_query_t *q)
     return room(q, 0);
 }
 
+/* Recorded experts are those of the tokens' sets. */
+static loong_status_t check_replayed(const loong_kernel_call_t *call,
+                                     const sets_t *s, int64_t experts)
+{
+    const loong_karg_t *arg = &call->query->arg[2];
+    const int32_t *given = call->ptr[2];
+    int64_t k = arg->dim[1];
+    LOONG_TRY(loongi_moe_check(call, 2, 0, experts - 1));
+    for (int64_t i = 0; s->types != NULL && i < arg->dim[0] * k; i++) {
+        int64_t first = first_of(s, i / k);
+        int32_t expert = given[i / k * arg->ld + i % k];
+        LOONG_CHECK(call->ctx,
+                    expert >= first && expert < first + s->size,
+                    LOONG_ERR_ARG,
+                    "%s: expert %d for token %lld of type %d, which has %lld "
+                    "to %lld",
+                    call->query->op, expert, (long long)(i / k),
+                    s->types[i / k], (long long)first,
+                    (long long)(first + s->size - 1));
+    }
+    return LOONG_OK;
+}
+
 static loong_status_t router(const loong_kernel_call_t *call)
 {
     const loong_router_attr_t *a = call->query->attr;
@@ -219,16 +271,20 @@ static loong_status_t router(const loong_kernel_call_t *call)
     ref_mat_t given = ref_arg(call, 2);
     bool biased = call->query->num_in > 1 && call->ptr[1] != NULL;
     const int32_t *replayed = call->query->num_in > 2 ? call->ptr[2] : NULL;
-    int64_t n = x.cols;
+    sets_t sets;
+    LOONG_TRY(read_sets(call, 3, a->sets, x.cols, &sets));
+    int64_t n = sets.size;
     if (replayed != NULL) {
-        LOONG_TRY(loongi_moe_check(call, 2, 0, n - 1));
+        LOONG_TRY(check_replayed(call, &sets, x.cols));
     }
 #pragma omp parallel for schedule(static) num_threads(call->query->threads)
     for (int64_t t = 0; t < x.rows; t++) {
-        double *score = own_room(call, n);
-        double *key = score + n;
+        double *all = own_room(call, x.cols);
+        int64_t first = first_of(&sets, t);
+        double *score = all + first;
+        double *key = score + x.cols;
         int32_t *chosen = (int32_t *)index.p + t * index.ld;
-        load(&x, t, key);
+        load(&x, t, first, n, key);
         score_all(a, key, n, score);
         if (biased && a->score == LOONG_SCORE_SOFTMAX && !a->pre_softmax) {
             softmax(score, n, key); /* logits and a bias do not compare */
@@ -236,15 +292,18 @@ static loong_status_t router(const loong_kernel_call_t *call)
             memcpy(key, score, sizeof(*key) * (size_t)n);
         }
         for (int64_t e = 0; e < n && biased; e++) {
-            key[e] += ref_at(&bias, 0, e);
+            key[e] += ref_at(&bias, 0, first + e);
         }
         if (replayed != NULL) {
             memcpy(chosen, replayed + t * given.ld,
                    sizeof(*chosen) * (size_t)a->topk);
         } else {
-            choose(a, key, n, t, key + n, chosen);
+            choose(a, key, n, t, all + 2 * x.cols, chosen);
         }
-        weigh(a, score, chosen, key);
+        for (int j = 0; j < a->topk && replayed == NULL; j++) {
+            chosen[j] += (int32_t)first;
+        }
+        weigh(a, all, chosen, key);
         for (int j = 0; j < a->topk; j++) {
             ref_put(&w, t, j, a->scaling_factor * key[j]);
         }
@@ -252,14 +311,17 @@ static loong_status_t router(const loong_kernel_call_t *call)
     return LOONG_OK;
 }
 
-/* dx of one token: rows x, score, weight, dweight, dx of work. */
+/* dx of one token: rows x, score, weight, dweight, dx of work. The choice tells
+ * the set. */
 static void router_back(const loong_router_attr_t *a, int64_t n,
                         const int32_t *index, double *work)
 {
     double *x = work, *score = work + n, *weight = work + 2 * n;
     double *dw = work + 3 * n, *dx = work + 4 * n;
     double mean = 0.0;
-    score_all(a, x, n, score);
+    int64_t set = n / LOONG_MAX(a->sets, 1);
+    int64_t first = index[0] / set * set;
+    score_all(a, x + first, set, score + first);
     weigh(a, score, index, weight);
     for (int j = 0; j < a->topk; j++) {
         dw[j] *= a->scaling_factor;
@@ -267,7 +329,8 @@ static void router_back(const loong_router_attr_t *a, int64_t n,
     }
     bool all = a->score == LOONG_SCORE_SOFTMAX && a->pre_softmax;
     for (int64_t e = 0; e < n; e++) {
-        dx[e] = all ? -mean * score[e] : 0.0;
+        bool own = e >= first && e < first + set;
+        dx[e] = all && own ? -mean * score[e] : 0.0;
     }
     double sum = divisor(a, score, index);
     for (int j = 0; j < a->topk; j++) {
@@ -300,107 +363,12 @@ static loong_status_t router_grad(const loong_kernel_call_t *call)
 #pragma omp parallel for schedule(static) num_threads(call->query->threads)
     for (int64_t t = 0; t < x.rows; t++) {
         double *work = own_room(call, n);
-        load(&x, t, work);
-        load(&dw, t, work + 3 * n);
+        load(&x, t, 0, n, work);
+        load(&dw, t, 0, a->topk, work + 3 * n);
         router_back(a, n, (const int32_t *)index.p + t * index.ld, work);
         for (int64_t e = 0; e < n; e++) {
             ref_put(&dx, t, e, work[4 * n + e]);
         }
-    }
-    return LOONG_OK;
-}
-
-/* ---- expert_counts ------------------------------------------------------- */
-
-static loong_status_t counts(const loong_kernel_call_t *call)
-{
-    const loong_expert_counts_attr_t *a = call->query->attr;
-    ref_mat_t index = ref_arg(call, 0);
-    ref_mat_t c = ref_out(call, 0);
-    for (int64_t s = 0; s < c.rows; s++) {
-        for (int64_t e = 0; e < c.cols; e++) {
-            ref_put(&c, s, e, 0.0);
-        }
-    }
-    LOONG_TRY(loongi_moe_check(call, 0, 0, a->experts - 1));
-    for (int64_t t = 0; t < index.rows; t++) {
-        const int32_t *chosen = (const int32_t *)index.p + t * index.ld;
-        int64_t s = (a->begin + t) / a->span;
-        for (int64_t j = 0; j < index.cols; j++) {
-            ref_put(&c, s, chosen[j], ref_at(&c, s, chosen[j]) + 1.0);
-        }
-    }
-    return LOONG_OK;
-}
-
-/* ---- expert_capacity ----------------------------------------------------- */
-
-/* The slots of the experts, heaviest first where weights decide. */
-typedef struct claim {
-    double weight;
-    int32_t expert;
-    int32_t slot;
-} claim_t;
-
-static int by_claim(const void *a, const void *b)
-{
-    const claim_t *x = a;
-    const claim_t *y = b;
-    int order = (x->expert > y->expert) - (x->expert < y->expert);
-    order = order != 0 ? order : (x->weight < y->weight) -
-                                     (x->weight > y->weight);
-    return order != 0 ? order : (x->slot > y->slot) - (x->slot < y->slot);
-}
-
-static size_t capacity_room(const loong_kernel_query_t *q)
-{
-    return sizeof(claim_t) * (size_t)(loong_karg_rows(&q->arg[0], NULL) *
-                                      q->arg[0].dim[1]);
-}
-
-static loong_status_t capacity(const loong_kernel_call_t *call)
-{
-    const loong_expert_capacity_attr_t *a = call->query->attr;
-    ref_mat_t index = ref_arg(call, 0);
-    ref_mat_t weight = ref_arg(call, 1);
-    const int32_t *chosen = index.p;
-    int32_t *kept = call->ptr[2];
-    claim_t *claim = call->workspace;
-    int64_t slots = index.rows * index.cols;
-    int64_t taken = 0;
-    LOONG_TRY(loongi_moe_check(call, 0, 0, a->experts - 1));
-    for (int64_t s = 0; s < slots; s++) {
-        double w = ref_at(&weight, s / index.cols, s % index.cols);
-        claim[s].weight = a->by_position ? 0.0 : w;
-        claim[s].expert = chosen[s];
-        claim[s].slot = (int32_t)s;
-    }
-    qsort(claim, (size_t)slots, sizeof(*claim), by_claim);
-    for (int64_t i = 0; i < slots; i++) {
-        taken = i > 0 && claim[i].expert == claim[i - 1].expert ? taken + 1
-                                                                : 0;
-        kept[claim[i].slot] =
-            taken < a->capacity ? claim[i].expert : -1;
-    }
-    return LOONG_OK;
-}
-
-/* ---- expert_excess ------------------------------------------------------- */
-
-static loong_status_t excess(const loong_kernel_call_t *call)
-{
-    const loong_expert_excess_attr_t *a = call->query->attr;
-    ref_mat_t index = ref_arg(call, 0);
-    ref_mat_t y = ref_out(call, 0);
-    const int32_t *chosen = index.p;
-    int64_t slots = index.rows * index.cols;
-    LOONG_TRY(loongi_moe_check(call, 0, 0, a->experts - 1));
-    for (int64_t e = 0; e < a->experts; e++) {
-        ref_put(&y, 0, e, -(double)slots);
-    }
-    for (int64_t s = 0; s < slots; s++) {
-        ref_put(&y, 0, chosen[s],
-                ref_at(&y, 0, chosen[s]) + (double)a->experts);
     }
     return LOONG_OK;
 }
@@ -412,14 +380,18 @@ typedef struct token {
     double lse;
     double mean; /* sum of c p */
     double sum;  /* what scores are divided by; 1 with softmax */
+    double aux;  /* factors of its set */
+    double z;
 } token_t;
 
 static token_t weigh_token(const loong_router_loss_attr_t *a, int64_t n,
-                           const ref_mat_t *counts, int64_t span, double *work)
+                           const ref_mat_t *counts, int64_t span, int64_t first,
+                           double *work)
 {
     double *p = work + n;
     double *soft = work + 2 * n;
-    token_t t = {softmax(work, n, soft), 0.0, 1.0};
+    double all = 0.0;
+    token_t t = {softmax(work, n, soft), 0.0, 1.0, a->aux, a->z};
     memcpy(p, soft, sizeof(*p) * (size_t)n);
     if (a->score != LOONG_SCORE_SOFTMAX) {
         t.sum = TINY;
@@ -430,7 +402,14 @@ static token_t weigh_token(const loong_router_loss_attr_t *a, int64_t n,
     }
     for (int64_t e = 0; e < n; e++) {
         p[e] /= t.sum;
-        t.mean += counts != NULL ? ref_at(counts, span, e) * p[e] : 0.0;
+        double c = counts != NULL ? ref_at(counts, span, first + e) : 0.0;
+        t.mean += c * p[e];
+        all += c;
+    }
+    if (a->sets > 0) {
+        double less = (double)a->choices / all;
+        t.aux *= less * less;
+        t.z *= less;
     }
     return t;
 }
@@ -453,14 +432,17 @@ static loong_status_t loss(const loong_kernel_call_t *call)
     ref_mat_t memory;
     const ref_mat_t *c = counts_of(call, 1, &memory);
     ref_mat_t y = ref_out(call, 0);
+    sets_t sets;
+    LOONG_TRY(read_sets(call, 2, a->sets, x.cols, &sets));
 #pragma omp parallel for schedule(static) num_threads(call->query->threads)
     for (int64_t t = 0; t < x.rows; t++) {
         double *work = own_room(call, x.cols);
-        load(&x, t, work);
-        token_t k = weigh_token(a, x.cols, c,
+        int64_t first = first_of(&sets, t);
+        load(&x, t, first, sets.size, work);
+        token_t k = weigh_token(a, sets.size, c,
                                 c != NULL ? (a->begin + t) / a->span : 0,
-                                work);
-        ref_put(&y, 0, t, a->aux * k.mean + a->z * k.lse * k.lse);
+                                first, work);
+        ref_put(&y, 0, t, k.aux * k.mean + k.z * k.lse * k.lse);
     }
     return LOONG_OK;
 }
@@ -473,24 +455,30 @@ static loong_status_t loss_grad(const loong_kernel_call_t *call)
     ref_mat_t memory;
     const ref_mat_t *c = counts_of(call, 2, &memory);
     ref_mat_t dx = ref_out(call, 0);
-    int64_t n = x.cols;
+    sets_t sets;
+    LOONG_TRY(read_sets(call, 3, a->sets, x.cols, &sets));
+    int64_t n = sets.size;
 #pragma omp parallel for schedule(static) num_threads(call->query->threads)
     for (int64_t t = 0; t < x.rows; t++) {
-        double *work = own_room(call, n);
+        double *work = own_room(call, x.cols);
         int64_t span = c != NULL ? (a->begin + t) / a->span : 0;
+        int64_t first = first_of(&sets, t);
         double d = ref_at(&dl, 0, t);
-        load(&x, t, work);
-        token_t k = weigh_token(a, n, c, span, work);
+        load(&x, t, first, n, work);
+        token_t k = weigh_token(a, n, c, span, first, work);
+        for (int64_t e = 0; e < x.cols; e++) {
+            ref_put(&dx, t, e, 0.0); /* of the other sets */
+        }
         for (int64_t e = 0; e < n; e++) {
             double p = work[n + e];
-            double more = c != NULL ? ref_at(c, span, e) - k.mean : 0.0;
+            double more = c != NULL ? ref_at(c, span, first + e) - k.mean : 0.0;
             double slope =
                 a->score == LOONG_SCORE_SOFTMAX
                     ? p
                     : slope_of(a->score, work[e], p * k.sum) / k.sum;
-            ref_put(&dx, t, e,
-                    d * (a->aux * slope * more +
-                         2.0 * a->z * k.lse * work[2 * n + e]));
+            ref_put(&dx, t, first + e,
+                    d * (k.aux * slope * more +
+                         2.0 * k.z * k.lse * work[2 * n + e]));
         }
     }
     return LOONG_OK;
@@ -508,9 +496,6 @@ static loong_status_t loss_grad(const loong_kernel_call_t *call)
 ROUTER_KERNEL(topk_router, "topk_router", router_room, router);
 ROUTER_KERNEL(topk_router_grad, "topk_router_grad", router_grad_room,
               router_grad);
-ROUTER_KERNEL(expert_counts, "expert_counts", NULL, counts);
-ROUTER_KERNEL(expert_capacity, "expert_capacity", capacity_room, capacity);
-ROUTER_KERNEL(expert_excess, "expert_excess", NULL, excess);
 ROUTER_KERNEL(router_loss, "router_loss", router_room, loss);
 ROUTER_KERNEL(router_loss_grad, "router_loss_grad", router_grad_room,
               loss_grad);

@@ -336,6 +336,10 @@ static void write_row(loong_loader_t *loader, int64_t g, int64_t row,
         if (batch->loss_weight != NULL) {
             batch->loss_weight[at] = (float)loader->weight[t];
         }
+        if (batch->token_types != NULL) {
+            batch->token_types[at] =
+                loong_loader_token_type(loader, loader->ids[t]);
+        }
         if (batch->position_ids != NULL) {
             batch->position_ids[at] = loader->position[t];
         }
@@ -416,6 +420,16 @@ loong_status_t loong_loader_fill(loong_loader_t *loader, int64_t consumed,
         batch->cu_seqlens[i] = (int32_t)(rows * loader->T);
     }
     return LOONG_OK;
+}
+
+int32_t loong_loader_token_type(const loong_loader_t *loader, int32_t id)
+{
+    const loong_loader_params_t *p = &loader->params;
+    bool vision = false;
+    for (int i = 0; i < p->num_vision_ids; i++) {
+        vision = vision || p->vision_ids[i] == id;
+    }
+    return vision;
 }
 
 void loong_loader_prefetch(const loong_loader_t *loader, int64_t consumed)

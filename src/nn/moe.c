@@ -14,7 +14,7 @@ typedef struct moe {
     loong_nn_t *nn;
     loong_graph_t *g;
     const loong_nn_moe_t *p;
-    loong_val_t logits;  /* wide [rows, E], of this rank's rows */
+    loong_val_t logits;  /* wide [rows, E of all sets], of this rank's rows */
     loong_val_t weights; /* wide [rows, k] */
     loong_val_t indices; /* i32 [rows, k] */
     loong_val_t kept;    /* of these, those that the experts have room for */
@@ -31,6 +31,31 @@ static loong_nn_share_t share_of(const moe_t *m, loong_axis_t axis,
     return share;
 }
 
+/* As ops count them: 0 says that tokens have no types. */
+static int sets_of(const moe_t *m)
+{
+    return m->p->num_sets > 1 ? m->p->num_sets : 0;
+}
+
+static int all_experts(const moe_t *m)
+{
+    return m->p->num_sets * m->p->experts;
+}
+
+static void push_set(const moe_t *m, int set)
+{
+    if (m->p->set[set].name[0] != '\0') {
+        loong_graph_push(m->g, "%s", m->p->set[set].name);
+    }
+}
+
+static void pop_set(const moe_t *m, int set)
+{
+    if (m->p->set[set].name[0] != '\0') {
+        loong_graph_pop(m->g);
+    }
+}
+
 /* The experts of each token: the best ones, or those of a record. */
 static void choose(moe_t *m, loong_val_t bias)
 {
@@ -38,35 +63,51 @@ static void choose(moe_t *m, loong_val_t bias)
     char port[32];
     int64_t rows = loong_value_shape(m->g, m->logits).dim[0];
     loong_router_attr_t router = p->router;
-    loong_val_t replayed = LOONG_NONE;
+    loong_router_inputs_t in = {bias, LOONG_NONE, p->types};
+    router.sets = sets_of(m);
     router.begin = rows * loong_graph_mesh(m->g)->coord[LOONG_AXIS_TP];
     snprintf(port, sizeof(port), LOONG_ROUTING_PORT, p->layer);
     if (p->routing == LOONG_ROUTING_REPLAY) {
-        replayed = loong_graph_input(m->g, port, LOONG_I32,
-                                     loong_shape_2d(rows, router.topk));
+        in.replayed = loong_graph_input(m->g, port, LOONG_I32,
+                                        loong_shape_2d(rows, router.topk));
     }
-    m->weights = loong_topk_router(m->g, m->logits, bias, replayed, &router,
-                                   &m->indices);
+    m->weights =
+        loong_topk_router(m->g, m->logits, &in, &router, &m->indices);
     if (p->routing == LOONG_ROUTING_RECORD) {
         loong_graph_output(m->g, port, m->indices);
     }
 }
 
-/* Router logits in the wide type. */
+/* Router logits in the wide type, of one set beside those of the other. */
+static loong_val_t score(moe_t *m, loong_val_t x)
+{
+    const loong_nn_moe_t *p = m->p;
+    loong_val_t logits[LOONG_NN_MAX_EXPERT_SETS];
+    loong_dtype_t wide = loong_graph_precision(m->g).wide;
+    for (int s = 0; s < p->num_sets; s++) {
+        push_set(m, s);
+        loong_graph_push(m->g, "gate");
+        loong_val_t w = loong_nn_wide_matrix(m->nn, "weight", p->experts,
+                                             p->hidden, m->nn->init_std);
+        if (loong_value_dtype(m->g, x) != wide) {
+            x = loong_cast(m->g, x, wide);
+        }
+        logits[s] = loong_linear(m->g, x, w, LOONG_NONE);
+        loong_graph_pop(m->g);
+        pop_set(m, s);
+    }
+    return p->num_sets > 1 ? loong_concat(m->g, p->num_sets, logits)
+                           : logits[0];
+}
+
 static void route(moe_t *m, loong_val_t x)
 {
     const loong_nn_moe_t *p = m->p;
+    m->logits = score(m, x);
     loong_graph_push(m->g, "gate");
-    loong_val_t w = loong_nn_wide_matrix(m->nn, "weight", p->experts,
-                                         p->hidden, m->nn->init_std);
-    loong_dtype_t wide = loong_graph_precision(m->g).wide;
-    if (loong_value_dtype(m->g, x) != wide) {
-        x = loong_cast(m->g, x, wide);
-    }
-    m->logits = loong_linear(m->g, x, w, LOONG_NONE);
     loong_val_t bias =
         p->bias ? loongi_nn_sign_vector(m->nn, "e_score_correction_bias",
-                                        p->experts, p->bias_rate)
+                                        all_experts(m), p->bias_rate)
                 : LOONG_NONE;
     choose(m, bias);
     m->kept = m->indices;
@@ -74,7 +115,7 @@ static void route(moe_t *m, loong_val_t x)
         int64_t rows = loong_value_shape(m->g, m->logits).dim[0];
         m->capacity = (int64_t)ceil((double)(rows * p->router.topk) /
                                     p->experts * p->capacity_factor);
-        loong_expert_capacity_attr_t attr = {p->experts, m->capacity,
+        loong_expert_capacity_attr_t attr = {all_experts(m), m->capacity,
                                              p->drop_by_position};
         m->kept = loong_expert_capacity(m->g, m->indices, m->weights, &attr);
     }
@@ -96,35 +137,46 @@ static loong_val_t losses(moe_t *m)
     int64_t span = p->sequence > 0 ? p->sequence / contexts : tokens;
     loong_router_loss_attr_t attr = {
         .score = p->router.score, .z = p->z_loss, .span = span,
-        .begin = first};
-    if (p->aux_loss > 0.0) {
-        loong_expert_counts_attr_t c = {p->experts, (int)(tokens / span), span,
-                                        first};
+        .begin = first, .sets = sets_of(m),
+        .choices = span * contexts * p->router.topk};
+    if (p->aux_loss > 0.0 || attr.sets > 0) {
+        loong_expert_counts_attr_t c = {
+            all_experts(m), (int)(tokens / span), span, first};
         counts = loong_expert_counts(m->g, m->indices, &c);
         counts = loong_all_reduce(m->g, counts, LOONG_GROUP_TP);
         counts = loong_all_reduce(m->g, counts, LOONG_GROUP_CP);
         attr.aux = p->aux_loss * p->experts /
                    ((double)p->router.topk * (double)(span * contexts));
     }
-    return loong_router_loss(m->g, m->logits, counts, &attr);
+    return loong_router_loss(m->g, m->logits, counts, p->types, &attr);
 }
 
-/* This rank's experts on the tokens that it has: x [T,H] -> [T,H]. */
-static loong_val_t own_experts(moe_t *m, loong_val_t x, loong_val_t indices,
-                               loong_val_t weights)
+/* Tokens as they came to the ranks of their experts. */
+typedef struct routed {
+    loong_val_t x;
+    loong_val_t indices;
+    loong_val_t weights;
+} routed_t;
+
+/* This rank's experts of a set on the tokens that it has: [T,H]. */
+static loong_val_t own_experts(moe_t *m, int set, const routed_t *tokens)
 {
     const loong_nn_moe_t *p = m->p;
     loong_graph_t *g = m->g;
     loong_nn_experts_t own = {share_of(m, LOONG_AXIS_EP, p->experts),
-                              share_of(m, LOONG_AXIS_ETP, p->ffn), p->hidden};
-    loong_expert_order_attr_t order = {p->experts, (int)own.experts.begin,
-                                       (int)own.experts.count, 0};
+                              share_of(m, LOONG_AXIS_ETP, p->set[set].ffn),
+                              p->hidden};
+    loong_expert_order_attr_t order = {
+        all_experts(m), set * p->experts + (int)own.experts.begin,
+        (int)own.experts.count, 0};
+    push_set(m, set);
+    loong_graph_push(g, "experts");
     order.most = m->capacity * own.experts.count *
                  loong_mesh_group_size(loong_graph_mesh(g), LOONG_GROUP_ETP_EP);
-    loong_expert_rows_t rows = loong_expert_order(g, indices, &order);
+    loong_expert_rows_t rows = loong_expert_order(g, tokens->indices, &order);
     loong_val_t w = loong_nn_experts_in(m->nn, "gate_up_proj", &own,
                                         m->nn->init_std);
-    loong_val_t h = loong_permute(g, x, &rows, LOONG_NONE);
+    loong_val_t h = loong_permute(g, tokens->x, &rows, LOONG_NONE);
     h = loong_swiglu(g, loong_grouped_linear(g, h, w, &rows));
     w = loong_nn_experts_out(m->nn, "down_proj", &own,
                              m->nn->output_init_std);
@@ -132,7 +184,19 @@ static loong_val_t own_experts(moe_t *m, loong_val_t x, loong_val_t indices,
     if (own.ffn.count < own.ffn.total) {
         loongi_graph_moved(g, h); /* a part of a sum that is not made here */
     }
-    return loong_unpermute(g, h, &rows, weights);
+    h = loong_unpermute(g, h, &rows, tokens->weights);
+    loong_graph_pop(g);
+    pop_set(m, set);
+    return h;
+}
+
+static loong_val_t all_sets(moe_t *m, const routed_t *tokens)
+{
+    loong_val_t y = own_experts(m, 0, tokens);
+    for (int s = 1; s < m->p->num_sets; s++) {
+        y = loong_add(m->g, y, own_experts(m, s, tokens));
+    }
+    return y;
 }
 
 /* The experts' part of the output: tokens to the ranks of their experts, and
@@ -142,22 +206,28 @@ static loong_val_t experts(moe_t *m, loong_val_t x)
     loong_graph_t *g = m->g;
     const loong_mesh_t *mesh = loong_graph_mesh(g);
     loong_group_t group = LOONG_GROUP_ETP_EP;
+    loong_expert_routes_t routes;
+    routed_t tokens;
+    bool exchanged = m->nn->dispatcher == LOONG_DISPATCH_ALL_TO_ALL &&
+                     loong_mesh_group_size(mesh, group) > 1;
     loong_graph_push(g, "experts");
-    if (m->nn->dispatcher == LOONG_DISPATCH_ALL_TO_ALL &&
-        loong_mesh_group_size(mesh, group) > 1) {
-        loong_expert_routes_t routes = loong_expert_routes(
-            g, m->kept, group, m->p->experts, mesh->size[LOONG_AXIS_ETP]);
-        x = loong_expert_dispatch(g, x, &routes);
-        loong_val_t weights = loong_expert_dispatch(g, m->weights, &routes);
-        x = own_experts(m, x, routes.arrived, weights);
-        x = loong_expert_combine(g, x, &routes);
+    if (exchanged) {
+        routes = loong_expert_routes(g, m->kept, group, all_experts(m),
+                                     m->p->num_sets,
+                                     mesh->size[LOONG_AXIS_ETP]);
+        tokens.indices = routes.arrived;
+        tokens.x = loong_expert_dispatch(g, x, &routes);
+        tokens.weights = loong_expert_dispatch(g, m->weights, &routes);
     } else {
-        x = loong_all_gather(g, x, group);
-        loong_val_t indices = loong_all_gather(g, m->kept, group);
-        loong_val_t weights = loong_all_gather(g, m->weights, group);
-        x = own_experts(m, x, indices, weights);
-        x = loong_reduce_scatter(g, x, group);
+        tokens.x = loong_all_gather(g, x, group);
+        tokens.indices = loong_all_gather(g, m->kept, group);
+        tokens.weights = loong_all_gather(g, m->weights, group);
     }
+    loong_graph_pop(g);
+    x = all_sets(m, &tokens);
+    loong_graph_push(g, "experts");
+    x = exchanged ? loong_expert_combine(g, x, &routes)
+                  : loong_reduce_scatter(g, x, group);
     loong_graph_pop(g);
     return x;
 }

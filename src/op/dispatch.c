@@ -63,11 +63,12 @@ static loong_status_t infer_routes(const loong_op_call_t *call)
     LOONG_TRY(loongi_want_dtype(call, 0, "indices", LOONG_I32));
     const loong_shape_t *shape = &call->in[0].shape;
     LOONG_CHECK(call->ctx,
-                a->copies >= 1 && n % a->copies == 0 &&
-                    a->experts % (n / a->copies) == 0,
+                a->copies >= 1 && n % a->copies == 0 && a->sets >= 0 &&
+                    a->experts % (n / a->copies * LOONG_MAX(a->sets, 1)) == 0,
                 LOONG_ERR_ARG,
-                "%s: %d experts on %lld ranks, %d of which hold the same",
-                call->op, a->experts, (long long)n, a->copies);
+                "%s: %d experts in %d sets on %lld ranks, %d of which hold "
+                "the same", call->op, a->experts, a->sets, (long long)n,
+                a->copies);
     LOONG_CHECK(call->ctx, shape->count < 0, LOONG_ERR_UNSUPPORTED,
                 "%s: tokens counted at run time", call->op);
     int64_t tokens = shape->dim[0];
@@ -116,10 +117,10 @@ static loong_collective_attr_t over(loong_graph_t *g, loong_group_t group,
 loong_expert_routes_t loong_expert_routes(loong_graph_t *g,
                                           loong_val_t indices,
                                           loong_group_t group, int experts,
-                                          int copies)
+                                          int sets, int copies)
 {
     loong_expert_routes_attr_t attr = {over(g, group, &expert_routes), experts,
-                                       copies};
+                                       copies, sets};
     loong_val_t out[4] = {LOONG_NONE, LOONG_NONE, LOONG_NONE, LOONG_NONE};
     loong_graph_apply(g, &expert_routes, &attr, 1, &indices, 4, out);
     loong_expert_routes_t routes = {

@@ -45,8 +45,9 @@ static const loong_recipe_key_t keys[] = {
 
     TEXT(M "family", NULL, SAME,
          "gpt2, llama, qwen, qwen2, qwen3, internlm2, mimo, ernie4_5, "
-         "mixtral, qwen2_moe, qwen3_moe, ernie4_5_moe, minimax_m2, "
-         "deepseek_v2, deepseek_v3, kimi_k2, or one that was registered"),
+         "mixtral, qwen2_moe, qwen3_moe, ernie4_5_moe, ernie4_5_vl_moe, "
+         "minimax_m2, deepseek_v2, deepseek_v3, kimi_k2, or one that was "
+         "registered"),
     INT(M "num_layers", NULL, 1, 10000, SAME, "transformer layers"),
     INT(M "hidden_size", NULL, 1, 1e6, SAME, "width of the residual stream"),
     INT(M "ffn_hidden_size", NULL, 1, 1e7, SAME,
@@ -66,6 +67,9 @@ static const loong_recipe_key_t keys[] = {
     REAL(M "rotary_percent", NULL, 0, 1, SAME, "share of a head rotated"),
     BOOL(M "rotary_interleaved", NULL, SAME,
          "neighbouring channels are rotated together, not the two halves"),
+    TEXT(M "mrope_section", NULL, SAME,
+         "pairs of rotated channels for height, width and time, as "
+         "[22,22,20]; of texts all turn alike"),
     CHOICE(M "rope_scaling.type", NULL,
            "none default linear dynamic llama3 yarn", SAME,
            "change of the rotary frequencies"),
@@ -129,6 +133,9 @@ static const loong_recipe_key_t keys[] = {
          "from the first on, or a list as [0]*3+[1]*58; 1 when not given"),
     INT(M "moe_ffn_hidden_size", NULL, 1, 1e7, SAME,
         "width of an expert; ffn_hidden_size when not given"),
+    INT(M "moe_vision_ffn_hidden_size", NULL, 1, 1e7, SAME,
+        "a second set of num_experts experts of this width with a router of "
+        "its own, for tokens of images (data.vision_token_ids)"),
     INT(M "moe_router_topk", NULL, 1, 65536, SAME,
         "experts of a token; 2 when not given"),
     CHOICE(M "moe_router_score_function", NULL,
@@ -262,6 +269,10 @@ static const loong_recipe_key_t keys[] = {
          "documents do not see each other"),
     BOOL("data.eod_mask_loss", "false", SAME,
          "no loss across the end of a document"),
+    {"data.vision_token_ids", LOONG_RECIPE_INTS, NULL, 0, BIG, NULL,
+     LOONG_RESUME_SAME,
+     "ids that stand for parts of images: their tokens go to the second set "
+     "of experts (moe_vision_ffn_hidden_size)"},
 
     INT("train.micro_batch_size", "1", 1, 1e6, FREE, "samples at once"),
     AMOUNT("train.global_batch_size", NULL, 1, 1e9, SAME, "samples of a step"),

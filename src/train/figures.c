@@ -172,7 +172,8 @@ static loong_status_t send(loong_trainer_t *t, const loong_run_t *run,
 {
     const loong_port_t *const ports[] = {
         p->tokens,         p->labels, p->positions,  p->token_key,
-        p->all_token_keys, p->places, p->cu_seqlens, p->loss_weight};
+        p->all_token_keys, p->places, p->cu_seqlens, p->loss_weight,
+        p->token_types};
     for (int64_t i = 0; i < LOONG_COUNT_OF(ports); i++) {
         const loong_port_t *port = ports[i];
         if (port != NULL) {
@@ -202,6 +203,7 @@ loong_status_t loongi_fill_inputs(loong_trainer_t *t, const loong_run_t *run,
     memset(&batch, 0, sizeof(batch));
     batch.tokens = place(area, p->tokens);
     batch.labels = place(area, p->labels);
+    batch.token_types = place(area, p->token_types);
     batch.position_ids = place(area, p->positions);
     batch.token_key = place(area, p->token_key);
     batch.all_token_keys = place(area, p->all_token_keys);

@@ -43,6 +43,7 @@ static void fill_input(const loong_trainer_t *t, const loong_port_t *p,
     bool segments = strcmp(p->name, "cu_seqlens") == 0;
     bool positions = strcmp(p->name, "positions") == 0;
     bool places = strcmp(p->name, "places") == 0;
+    bool types = strcmp(p->name, "token_types") == 0;
     for (int64_t k = 0; k < p->shape.dim[0]; k++) {
         int64_t token = k * 7919 % c->facts.vocab_size;
         int64_t bound =
@@ -53,6 +54,7 @@ static void fill_input(const loong_trainer_t *t, const loong_port_t *p,
                 (int32_t)(segments    ? bound
                           : positions ? k % length
                           : places    ? place_of(t, k)
+                          : types     ? 0
                                       : token);
             break;
         case LOONG_I64:
@@ -68,7 +70,7 @@ static void fill_input(const loong_trainer_t *t, const loong_port_t *p,
     }
 }
 
-/* What a loader would give: any tokens, whole samples. */
+/* What a loader would give: any tokens of a text, whole samples. */
 static void fill_inputs(const loong_trainer_t *t, const loong_chunk_t *c,
                         char *inputs)
 {

@@ -60,6 +60,10 @@ static loong_status_t fill_stage(const sampler_t *s,
     }
     LOONG_TRY(send(s, stage, p->tokens, s->window));
     for (int64_t i = 0; i < s->window; i++) {
+        row[i] = loong_loader_token_type(s->t->loader, row[i]);
+    }
+    LOONG_TRY(send(s, stage, p->token_types, s->window));
+    for (int64_t i = 0; i < s->window; i++) {
         row[i] = (int32_t)i;
     }
     LOONG_TRY(send(s, stage, p->positions, s->window));

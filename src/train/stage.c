@@ -23,6 +23,7 @@ static void find_ports(const loong_chunk_t *c, loong_batch_ports_t *p)
     p->tokens = loongi_chunk_input(c, "tokens");
     p->labels = loongi_chunk_input(c, "labels");
     p->positions = loongi_chunk_input(c, "positions");
+    p->token_types = loongi_chunk_input(c, "token_types");
     p->token_key = loongi_chunk_input(c, "token_key");
     p->all_token_keys = loongi_chunk_input(c, "all_token_keys");
     p->places = loongi_chunk_input(c, "places");

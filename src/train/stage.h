@@ -53,6 +53,7 @@ typedef struct loong_batch_ports {
     const loong_port_t *tokens;
     const loong_port_t *labels;
     const loong_port_t *positions;
+    const loong_port_t *token_types; /* with experts for each type */
     const loong_port_t *token_key; /* of dropout */
     const loong_port_t *all_token_keys; /* when context parallel */
     const loong_port_t *places;         /* likewise */

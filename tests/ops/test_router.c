@@ -34,18 +34,18 @@ static void check_kernels(op_case_t c)
 enum { TOKENS = 9, EXPERTS = 12 };
 
 static const loong_router_attr_t routers[] = {
-    {3, LOONG_SCORE_SOFTMAX, false, 0, 0, 0, 1.0, false, 0},
-    {3, LOONG_SCORE_SOFTMAX, true, 0, 0, 0, 1.0, false, 0},
-    {1, LOONG_SCORE_SOFTMAX, true, 0, 0, 0, 2.5, false, 0},
-    {4, LOONG_SCORE_SIGMOID, false, 0, 0, 0, 2.5, false, 0},
-    {1, LOONG_SCORE_SIGMOID, false, 0, 0, 0, 1.0, false, 0},
-    {3, LOONG_SCORE_SQRTSOFTPLUS, false, 0, 0, 0, 1.5, false, 0},
-    {4, LOONG_SCORE_SOFTMAX, true, 4, 2, 0, 16.0, false, 0},
-    {4, LOONG_SCORE_SIGMOID, false, 3, 2, 0, 2.5, false, 0},
-    {EXPERTS, LOONG_SCORE_SOFTMAX, false, 0, 0, 0, 1.0, false, 0},
-    {5, LOONG_SCORE_SOFTMAX, false, 0, 0, 0, 1.0, false, 0}, /* with a bias */
-    {5, LOONG_SCORE_SOFTMAX, true, 4, 2, 1, 3.0, false, 0},
-    {3, LOONG_SCORE_SIGMOID, false, 3, 2, 2, 2.5, false, 0},
+    {3, LOONG_SCORE_SOFTMAX, false, 0, 0, 0, 1.0, false, 0, 0},
+    {3, LOONG_SCORE_SOFTMAX, true, 0, 0, 0, 1.0, false, 0, 0},
+    {1, LOONG_SCORE_SOFTMAX, true, 0, 0, 0, 2.5, false, 0, 0},
+    {4, LOONG_SCORE_SIGMOID, false, 0, 0, 0, 2.5, false, 0, 0},
+    {1, LOONG_SCORE_SIGMOID, false, 0, 0, 0, 1.0, false, 0, 0},
+    {3, LOONG_SCORE_SQRTSOFTPLUS, false, 0, 0, 0, 1.5, false, 0, 0},
+    {4, LOONG_SCORE_SOFTMAX, true, 4, 2, 0, 16.0, false, 0, 0},
+    {4, LOONG_SCORE_SIGMOID, false, 3, 2, 0, 2.5, false, 0, 0},
+    {EXPERTS, LOONG_SCORE_SOFTMAX, false, 0, 0, 0, 1.0, false, 0, 0},
+    {5, LOONG_SCORE_SOFTMAX, false, 0, 0, 0, 1.0, false, 0, 0}, /* with a bias */
+    {5, LOONG_SCORE_SOFTMAX, true, 4, 2, 1, 3.0, false, 0, 0},
+    {3, LOONG_SCORE_SIGMOID, false, 3, 2, 2, 2.5, false, 0, 0},
 };
 
 static bool takes_bias(const loong_router_attr_t *a)
@@ -172,7 +172,7 @@ static void test_router_ties(void **state)
     static const double x[] = {1.0, 3.0, 3.0, 1.0, NAN, 2.0, NAN, 2.0};
     static const double want[] = {1, 2, 0, 1, 3, 0};
     loong_router_attr_t attr = {
-        3, LOONG_SCORE_SOFTMAX, false, 0, 0, 0, 1.0, false, 0};
+        3, LOONG_SCORE_SOFTMAX, false, 0, 0, 0, 1.0, false, 0, 0};
     double *out[LOONG_MAX_OPERANDS];
     op_case_t c = {.op = "topk_router", .attr = &attr, .num_in = 1,
                    .num_out = 2};
@@ -193,7 +193,7 @@ static void test_forced(void **state)
 {
     (void)state;
     loong_router_attr_t attr = {4, LOONG_SCORE_SIGMOID, false, 0,
-                                0, 0, 1.0, true, 5};
+                                0, 0, 1.0, true, 5, 0};
     double *out[LOONG_MAX_OPERANDS];
     double *x = op_normal((int64_t)TOKENS * EXPERTS, 5, 2.0);
     op_case_t c = router_case(&attr, LOONG_F64);
@@ -389,7 +389,7 @@ static void test_excess(void **state)
 {
     (void)state;
     static const double counts[EXPERTS] = {4, 2, 1, 5, 1, 1, 1, 1, 0, 0, 1, 1};
-    loong_expert_excess_attr_t attr = {EXPERTS};
+    loong_expert_excess_attr_t attr = {EXPERTS, 0};
     double *out[LOONG_MAX_OPERANDS];
     char text[512];
     op_case_t c = {.op = "expert_excess", .attr = &attr, .num_in = 1,
@@ -437,7 +437,7 @@ static void test_loss(void **state)
     }
     loong_router_loss_attr_t attr = {LOONG_SCORE_SOFTMAX,
                                      coeff * EXPERTS / (2.0 * TOKENS), z,
-                                     TOKENS, 0};
+                                     TOKENS, 0, 0, 0};
     double *out[LOONG_MAX_OPERANDS];
     op_case_t c = {.op = "router_loss", .attr = &attr, .num_in = 2,
                    .num_out = 1};
@@ -495,9 +495,9 @@ static void test_loss_gradient(void **state)
     (void)state;
     for (int s = LOONG_SCORE_SOFTMAX; s <= LOONG_SCORE_SQRTSOFTPLUS; s++) {
         loong_router_loss_attr_t both = {(loong_score_function_t)s, 0.7, 0.3,
-                                         8, 5};
+                                         8, 5, 0, 0};
         loong_router_loss_attr_t z = {(loong_score_function_t)s, 0.0, 0.3, 8,
-                                      5};
+                                      5, 0, 0};
         check_loss_gradient(&both);
         check_loss_gradient(&z);
     }

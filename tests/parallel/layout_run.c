@@ -49,6 +49,7 @@ static void recipe_text(const layout_place_t *place, const layout_run_t *r,
         "  train: [{path: %s/data}]\n"
         "  reset_position_ids: %s\n"
         "  reset_attention_mask: %s\n"
+        "  vision_token_ids: %s\n"
         "train: {micro_batch_size: %d, global_batch_size: 24,\n"
         "  z_loss_coeff: %g, train_iters: %d, exit_interval: %d%s}\n"
         "optimizer: {lr: 3e-3, lr_warmup_iters: 2}\n"
@@ -57,7 +58,9 @@ static void recipe_text(const layout_place_t *place, const layout_run_t *r,
         "%s\n",
         r->model, r->dtype, r->seq_length > 0 ? r->seq_length : 16,
         place->dir, r->unpacked ? "false" : "true",
-        r->unpacked ? "false" : "true", r->micro_batch_size, r->z_loss,
+        r->unpacked ? "false" : "true",
+        r->vision_ids != NULL ? r->vision_ids : "null", r->micro_batch_size,
+        r->z_loss,
         r->steps, r->stop_at, ramp, r->parallel, place->dir, r->save,
         r->load != NULL ? ", load: " : "", r->load != NULL ? r->load : "",
         r->more);

@@ -19,6 +19,7 @@ typedef struct layout_run {
     int ranks;
     int micro_batch_size;
     int seq_length; /* 0: 16 */
+    const char *vision_ids; /* data.vision_token_ids; NULL: none */
     bool unpacked;  /* documents of a sample see each other */
     double z_loss;  /* its coefficient */
     int steps;

@@ -54,10 +54,12 @@ static loong_expert_routes_t routes_of(loong_graph_t *g, loong_val_t x,
 {
     static const loong_router_attr_t attr = {
         .topk = 3, .pre_softmax = true, .scaling_factor = 1.0};
+    static const loong_router_inputs_t none = {LOONG_NONE, LOONG_NONE,
+                                               LOONG_NONE};
     loong_val_t indices = LOONG_NONE;
     loong_topk_router(g, loong_scale(g, loong_slice(g, x, 0, EXPERTS), 1.0),
-                      LOONG_NONE, LOONG_NONE, &attr, &indices);
-    return loong_expert_routes(g, indices, group, EXPERTS, 1);
+                      &none, &attr, &indices);
+    return loong_expert_routes(g, indices, group, EXPERTS, 1, 1);
 }
 
 static loong_val_t dispatch(loong_graph_t *g, loong_val_t x,

@@ -252,6 +252,18 @@ model.foundation.moe_shared_expert_intermediate_size=32
 model.foundation.moe_shared_expert_gate=true
 KEYS
 
+run images <<KEYS
+$small
+train.train_iters=1
+data.train=[{path: text}]
+data.vision_token_ids=[32, 101]
+model.foundation.family=ernie4_5_vl_moe
+model.foundation.num_experts=4
+model.foundation.moe_ffn_hidden_size=32
+model.foundation.moe_vision_ffn_hidden_size=16
+model.foundation.mrope_section="[3,3,2]"
+KEYS
+
 # Ranks that do not sample do not complain of it.
 if [ -n "$mpirun" ]; then
     run ranks "$mpirun" --oversubscribe -n 2 <<KEYS

@@ -18,6 +18,7 @@ typedef struct decoder {
     loong_nn_sequence_t sequence;
     loong_nn_share_t vocab; /* rows of the two tables, padding included */
     loong_val_t stream_key; /* token_key of the rows of the stream */
+    loong_val_t token_types; /* of the rows of the stream; LOONG_NONE: none */
     loong_val_t router_loss; /* of the layers so far; LOONG_NONE: none */
 } decoder_t;
 
@@ -44,6 +45,27 @@ static bool needs_key(const loong_decoder_config_t *c)
 static double embedding_std(const loong_decoder_config_t *c)
 {
     return c->embedding_init_std > 0.0 ? c->embedding_init_std : c->init_std;
+}
+
+static bool has_experts(const loong_decoder_config_t *c, int layer)
+{
+    return c->num_experts > 0 && c->kinds.experts[layer] != 0;
+}
+
+/* Tokens of images have experts of their own. */
+static void token_types(decoder_t *d)
+{
+    const loong_model_request_t *r = d->request;
+    bool some = false;
+    for (int i = 0; i < r->num_layers; i++) {
+        some = some || has_experts(d->c, r->first_layer + i);
+    }
+    d->token_types = LOONG_NONE;
+    if (some && d->c->vision_ffn > 0) {
+        loong_val_t types = loong_graph_input(d->g, "token_types", LOONG_I32,
+                                              loong_shape_1d(r->tokens));
+        d->token_types = loong_nn_stream_rows(&d->nn, types);
+    }
 }
 
 /* What every stage reads besides the stream. */
@@ -109,14 +131,27 @@ static loong_val_t embed(decoder_t *d)
     return dropout(d, x, c->embedding_dropout, -1, SITE_EMBEDDING);
 }
 
+static void set_experts(const decoder_t *d, loong_nn_moe_t *moe)
+{
+    const loong_decoder_config_t *c = d->c;
+    bool sets = c->vision_ffn > 0;
+    const loong_nn_expert_set_t text = {sets ? "text_moe" : "",
+                                        c->moe_ffn_hidden_size};
+    const loong_nn_expert_set_t vision = {"vision_moe", c->vision_ffn};
+    moe->num_sets = sets ? 2 : 1;
+    moe->set[0] = text;
+    moe->set[1] = vision;
+    moe->types = d->token_types;
+}
+
 static loong_val_t mixture(decoder_t *d, loong_val_t x, int index)
 {
     const loong_decoder_config_t *c = d->c;
     loong_nn_moe_t moe;
     memset(&moe, 0, sizeof(moe));
     moe.hidden = c->hidden_size;
-    moe.ffn = c->moe_ffn_hidden_size;
     moe.experts = c->num_experts;
+    set_experts(d, &moe);
     moe.router = c->router;
     moe.routing = d->request->routing;
     moe.layer = index;
@@ -132,11 +167,6 @@ static loong_val_t mixture(decoder_t *d, loong_val_t x, int index)
         moe.sequence = c->sequence_balance ? d->request->max_seqlen : 0;
     }
     return loong_nn_moe(&d->nn, x, &moe, &d->router_loss);
-}
-
-static bool has_experts(const loong_decoder_config_t *c, int layer)
-{
-    return c->num_experts > 0 && c->kinds.experts[layer] != 0;
 }
 
 static loong_val_t feed_forward(decoder_t *d, loong_val_t x, int index)
@@ -256,6 +286,7 @@ loong_status_t loongi_decoder_build(loong_graph_t *graph, const void *config,
     d.vocab =
         loong_nn_vocabulary(&d.nn, c->vocab_size, c->padded_vocab_size);
     sequence(&d);
+    token_types(&d);
     loong_val_t x = request->begins
                         ? embed(&d)
                         : loong_nn_stage_input(&d.nn, request->tokens,
@@ -276,13 +307,18 @@ loong_status_t loongi_decoder_build(loong_graph_t *graph, const void *config,
 
 /* ---- the family --------------------------------------------------------- */
 
-/* Of the matrices that a token meets in the experts of a layer. */
+static int expert_sets(const loong_decoder_config_t *c)
+{
+    return c->vision_ffn > 0 ? 2 : 1;
+}
+
+/* Of the matrices that a token of a text meets in the experts of a layer. */
 static double met_parameters(const loong_decoder_config_t *c)
 {
     double h = (double)c->hidden_size;
     double width = (double)c->router.topk * (double)c->moe_ffn_hidden_size +
                    (double)c->shared_expert_ffn;
-    return h * c->num_experts + 3.0 * h * width +
+    return h * c->num_experts * expert_sets(c) + 3.0 * h * width +
            (c->shared_expert_gate ? h : 0.0);
 }
 
@@ -325,14 +361,15 @@ void loongi_decoder_facts(const void *config, loong_model_facts_t *facts)
     facts->vocab_size = c->vocab_size;
     facts->kv_heads = c->num_query_groups;
     facts->num_layers = c->num_layers;
-    facts->num_experts = c->num_experts;
+    facts->num_experts = c->num_experts * expert_sets(c);
     facts->router_topk = c->num_experts > 0 ? c->router.topk : 0;
     facts->flops_per_token = flops_per_token(c);
+    int64_t idle =
+        (c->num_experts - c->router.topk) * c->moe_ffn_hidden_size +
+        c->num_experts * c->vision_ffn;
     for (int i = 0; i < c->num_layers; i++) {
         facts->idle_parameters +=
-            has_experts(c, i) ? (int64_t)(c->num_experts - c->router.topk) * 3 *
-                                    c->hidden_size * c->moe_ffn_hidden_size
-                              : 0;
+            has_experts(c, i) ? 3 * c->hidden_size * idle : 0;
     }
 }
 
@@ -370,6 +407,7 @@ static const loong_family_t families[] = {
     FAMILY("qwen2"),     FAMILY("qwen3"),     FAMILY("internlm2"),
     FAMILY("mimo"),      FAMILY("ernie4_5"),  FAMILY("mixtral"),
     FAMILY("qwen2_moe"), FAMILY("qwen3_moe"), FAMILY("ernie4_5_moe"),
+    FAMILY("ernie4_5_vl_moe"),
     FAMILY("minimax_m2"), FAMILY("deepseek_v2"), FAMILY("deepseek_v3"),
     FAMILY("kimi_k2")};
 

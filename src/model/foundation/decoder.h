@@ -66,6 +66,7 @@ typedef struct loong_decoder_config {
     int num_experts; /* 0: a feed-forward; else the rest holds */
     loong_layer_kinds_t kinds; /* layers with experts and without */
     int64_t moe_ffn_hidden_size;
+    int64_t vision_ffn; /* of a second set of experts; 0: none */
     loong_router_attr_t router;
     double capacity_factor; /* 0: experts take all tokens */
     bool drop_by_position;

@@ -5,6 +5,7 @@
 #include "decoder_check.h"
 
 #include <math.h>
+#include <stdio.h>
 #include <string.h>
 
 static void want_positive(loong_problems_t *problems, const char *key,
@@ -79,7 +80,8 @@ static bool is_mixture(const char *family)
 {
     static const char *const names[] = {"mixtral",    "qwen2_moe",
                                         "qwen3_moe",  "ernie4_5_moe",
-                                        "minimax_m2", NULL};
+                                        "minimax_m2", "ernie4_5_vl_moe",
+                                        NULL};
     return family != NULL && is_one_of(family, names);
 }
 
@@ -188,6 +190,9 @@ static void check_experts(loong_problems_t *problems, loong_decoder_config_t *c,
     }
     want_positive(problems, "num_experts", c->num_experts);
     want_positive(problems, "moe_ffn_hidden_size", c->moe_ffn_hidden_size);
+    if (loongi_pairs_get(pairs, "moe_vision_ffn_hidden_size") != NULL) {
+        want_positive(problems, "moe_vision_ffn_hidden_size", c->vision_ffn);
+    }
     if (c->router.topk < 1 || c->router.topk > c->num_experts) {
         loongi_problems_add(problems,
                             "moe_router_topk: found %d, 1 to num_experts %d "
@@ -239,6 +244,28 @@ static void check_scaling(loong_problems_t *problems,
     if (scaled && loongi_pairs_get(pairs, "rope_scaling.factor") == NULL) {
         loongi_problems_add(problems, "rope_scaling.factor: must be set with "
                                       "rope_scaling.type");
+    }
+}
+
+/* Rotated pairs of channels for height, width and time. The positions of a
+ * text are the same on all three, so they change nothing. */
+static void check_sections(loong_problems_t *problems,
+                           const loong_decoder_config_t *c,
+                           const loong_pairs_t *pairs)
+{
+    const char *text = loongi_pairs_get(pairs, "mrope_section");
+    int s[3] = {0, 0, 0};
+    int used = -1;
+    if (text == NULL) {
+        return;
+    }
+    sscanf(text, " [ %d , %d , %d ] %n", &s[0], &s[1], &s[2], &used);
+    if (used < 0 || text[used] != '\0' || s[0] < 1 || s[1] != s[0] ||
+        s[2] < 0 || 2 * (s[0] + s[1] + s[2]) != c->kv_channels) {
+        loongi_problems_add(problems,
+                            "mrope_section: found %s, [height,width,time] "
+                            "wanted, the first two equal and all three half "
+                            "of kv_channels %d", text, c->kv_channels);
     }
 }
 
@@ -323,6 +350,7 @@ void loongi_decoder_check(loong_problems_t *problems,
 {
     check_scaling(problems, config, pairs);
     check_sizes(problems, config);
+    check_sections(problems, config, pairs);
     check_latent(problems, config, pairs);
     check_norms(problems, config);
     check_scale(problems, config, pairs);

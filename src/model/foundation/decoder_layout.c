@@ -59,6 +59,12 @@ static void check_experts(loong_problems_t *problems,
                             "moe_ffn_hidden_size is %lld, each rank needs one",
                             etp, (long long)c->moe_ffn_hidden_size);
     }
+    if (c->vision_ffn > 0 && c->vision_ffn < etp) {
+        loongi_problems_add(problems,
+                            "expert_tensor_parallel_size %d: "
+                            "moe_vision_ffn_hidden_size is %lld, each rank "
+                            "needs one", etp, (long long)c->vision_ffn);
+    }
     if (c->num_experts > 0 && c->num_experts % ep != 0) {
         loongi_problems_add(problems,
                             "expert_model_parallel_size %d does not divide "

@@ -227,7 +227,7 @@ static loong_status_t try_roles(matcher_t *m, int64_t pattern,
     if (role->unit >= 0 && !p->experts) {
         experts = m->map->sizes[HF_EXPERTS];
     }
-    if (role->param->flat && p->ndim == 2 && p->shape[0] == 1 &&
+    if (role->param->flat && p->ndim == 2 && p->shape[0] == role->param->flat &&
         p->shape[1] == rows) {
         LOONG_TRY(add_option(m, pattern, roles, count, false));
         m->options[m->count - 1].choice.as_row = true;

@@ -25,6 +25,7 @@ typedef struct check {
     int64_t missing_count;
     const char **missing;
     int64_t layers_left_out;
+    int64_t beside; /* tensors of other parts of the model */
     int64_t scales_left_out;
 } check_t;
 
@@ -101,6 +102,8 @@ static loong_status_t list_extra(check_t *c)
         }
         if (loongi_hf_map_predicts(hf->map, t->name)) {
             c->layers_left_out++;
+        } else if (loongi_hf_map_beside(hf->map, t->name)) {
+            c->beside++;
         } else if (loongi_hf_quant_is_scale(hf->set, t->name)) {
             c->scales_left_out +=
                 strstr(t->name, "weight_scale") == NULL; /* activations */
@@ -254,6 +257,11 @@ static void tell_left_out(const check_t *c)
         loongi_log(c->hf->ctx, LOONG_LOG_WARN,
                    "%s: %" PRId64 " tensors of layers that predict further "
                    "tokens are left out", c->hf->dir, c->layers_left_out);
+    }
+    if (c->beside > 0) {
+        loongi_log(c->hf->ctx, LOONG_LOG_WARN,
+                   "%s: %" PRId64 " tensors of what sees images are left out: "
+                   "the language model alone is read", c->hf->dir, c->beside);
     }
     if (c->scales_left_out > 0) {
         loongi_log(c->hf->ctx, LOONG_LOG_WARN,

@@ -209,6 +209,72 @@ static loong_status_t map_ernie(loong_hf_reader_t *r)
     return map_shared(r, "moe_num_shared_experts", width);
 }
 
+/* The widths of the experts for texts and of those for images. */
+static loong_status_t map_widths(loong_hf_reader_t *r)
+{
+    static const char name[] = "moe_intermediate_size";
+    static const char *const keys[] = {"moe_ffn_hidden_size",
+                                       "moe_vision_ffn_hidden_size"};
+    static const char *const defaults[] = {"1536", "512"};
+    const loong_json_t *list = loongi_hf_field(r->json, name);
+    if (list != NULL && (loongi_json_kind(list) != LOONG_JSON_ARRAY ||
+                         loongi_json_count(list) != 2)) {
+        loongi_hf_refuse(r, name, list,
+                         "two integers, for texts and for images, are");
+        return LOONG_OK;
+    }
+    for (int i = 0; i < 2; i++) {
+        LOONG_TRY(list == NULL
+                      ? loongi_pairs_set(r->pairs, keys[i], defaults[i])
+                      : loongi_hf_map_int(r, loongi_json_at(list, i), name,
+                                          keys[i]));
+    }
+    return LOONG_OK;
+}
+
+/* "dense" or "sparse" of each layer; the first alone is dense when nothing is
+ * said. */
+static loong_status_t map_layer_types(loong_hf_reader_t *r)
+{
+    static const char name[] = "mlp_layer_types";
+    const loong_json_t *list = loongi_hf_field(r->json, name);
+    loong_layer_kinds_t kinds;
+    int64_t layers = 0;
+    if (list == NULL) {
+        return map_dense_layers(r, name, 1);
+    }
+    if (!loongi_pairs_int(r->pairs, "num_layers", &layers) ||
+        layers > LOONG_MAX_LAYERS) {
+        return LOONG_OK; /* told, or told when the model is built */
+    }
+    for (int64_t i = 0; i < layers; i++) {
+        const loong_json_t *item =
+            loongi_json_kind(list) == LOONG_JSON_ARRAY &&
+                    loongi_json_count(list) == layers
+                ? loongi_json_at(list, i)
+                : NULL;
+        const char *text = item != NULL ? loongi_json_string(item) : "";
+        kinds.experts[i] = strcmp(text, "sparse") == 0;
+        if (!kinds.experts[i] && strcmp(text, "dense") != 0) {
+            loongi_hf_refuse(r, name, list,
+                             "\"dense\" or \"sparse\" for each of the "
+                             "num_hidden_layers is needed");
+            return LOONG_OK;
+        }
+    }
+    return loongi_hf_set_kinds(r, &kinds, layers);
+}
+
+/* Experts for texts, which have the shared expert's unit, and for images. */
+static loong_status_t map_ernie_vl(loong_hf_reader_t *r)
+{
+    int64_t width = 0;
+    LOONG_TRY(map_widths(r));
+    loongi_pairs_int(r->pairs, "moe_ffn_hidden_size", &width);
+    LOONG_TRY(map_layer_types(r));
+    return map_shared(r, "moe_num_shared_experts", width);
+}
+
 loong_status_t loongi_hf_map_mixture(loong_hf_reader_t *r)
 {
     const char *width = loongi_pairs_get(r->pairs, "ffn_hidden_size");
@@ -220,6 +286,9 @@ loong_status_t loongi_hf_map_mixture(loong_hf_reader_t *r)
     if (loongi_hf_is_type(r, "qwen2_moe") ||
         loongi_hf_is_type(r, "qwen3_moe")) {
         return map_qwen_mixture(r);
+    }
+    if (loongi_hf_is_type(r, "ernie4_5_vl_moe")) {
+        return map_ernie_vl(r);
     }
     return loongi_hf_is_type(r, "ernie4_5_moe") ? map_ernie(r) : LOONG_OK;
 }

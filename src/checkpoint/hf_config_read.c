@@ -193,14 +193,15 @@ bool loongi_hf_is_empty(const loong_json_t *value)
     }
 }
 
-static void check_other_fields(loong_hf_reader_t *r)
+static void check_other_fields(loong_hf_reader_t *r,
+                               const loong_hf_field_t *known)
 {
     const loong_hf_field_t *common = loongi_hf_common_fields;
     for (const loong_json_member_t *m = loongi_json_first(r->json); m != NULL;
          m = loongi_json_next(r->json, m)) {
         const char *name = loongi_json_member_key(m);
         const loong_json_t *value = loongi_json_member_value(m);
-        if (loongi_hf_has_field(r->type->fields, name) || is_ignored(name)) {
+        if (loongi_hf_has_field(known, name) || is_ignored(name)) {
             continue;
         }
         const loong_hf_field_t *f = common;
@@ -479,10 +480,30 @@ static loong_status_t map_all(loong_hf_reader_t *r)
     LOONG_TRY(map_activation(r));
     LOONG_TRY(loongi_pairs_set_bool(
         r->pairs, "untie_embeddings_and_output_weights",
-        !loongi_hf_flag(r, "tie_word_embeddings", r->type->tied)));
+        !loongi_hf_flag(r, "tie_word_embeddings", r->tied)));
     check_architecture(r);
-    check_other_fields(r);
+    check_other_fields(r, r->type->fields);
     return LOONG_OK;
+}
+
+/* From the whole file to its text_config. */
+static void enter_text(loong_hf_reader_t *r)
+{
+    const loong_json_t *text = loongi_hf_field(r->json, "text_config");
+    if (text == NULL || loongi_json_kind(text) != LOONG_JSON_OBJECT) {
+        loongi_problems_add(&r->problems, "text_config, an object with the "
+                                          "language model, is missing");
+        return;
+    }
+    r->tied = loongi_hf_flag(r, "tie_word_embeddings", r->type->tied);
+    check_architecture(r);
+    check_other_fields(r, loongi_hf_whole_fields);
+    r->json = text;
+    if (loongi_hf_flag(r, "tie_word_embeddings", r->tied) != r->tied) {
+        loongi_hf_refuse(r, "text_config.tie_word_embeddings",
+                         loongi_hf_field(text, "tie_word_embeddings"),
+                         "it must be that beside text_config, or absent");
+    }
 }
 
 static loong_status_t read_config(loong_hf_reader_t *r)
@@ -498,6 +519,10 @@ static loong_status_t read_config(loong_hf_reader_t *r)
                 loongi_hf_type_list());
     LOONG_TRY(loongi_pairs_create(r->ctx, &r->pairs));
     r->problems = loongi_problems_begin(r->ctx);
+    r->tied = r->type->tied;
+    if (loongi_hf_has_field(r->type->fields, "text_config")) {
+        enter_text(r);
+    }
     loong_status_t status = map_all(r);
     loong_status_t listed =
         loongi_problems_end(&r->problems, LOONG_ERR_UNSUPPORTED, r->path);

@@ -17,8 +17,9 @@ extern "C" {
 typedef struct loong_hf_reader {
     loong_context_t *ctx;
     const char *path;
-    const loong_json_t *json;
+    const loong_json_t *json; /* with the fields of the language model */
     const loong_hf_type_t *type;
+    bool tied; /* when these fields do not tell */
     loong_pairs_t *pairs;
     loong_problems_t problems;
 } loong_hf_reader_t;

@@ -25,6 +25,10 @@ static void check_rope_keys(loong_hf_reader_t *r, const loong_json_t *rope,
             strcmp(key, "rope_type") == 0 || strcmp(key, "rope_theta") == 0) {
             continue;
         }
+        if (strcmp(key, "mrope_section") == 0 &&
+            loongi_hf_has_field(r->type->fields, key)) {
+            continue;
+        }
         if (strcmp(key, "partial_rotary_factor") == 0) {
             if (!loongi_hf_has_field(r->type->fields, key)) {
                 loongi_hf_check_neutral(r, full, value, "1|1.0");
@@ -105,6 +109,26 @@ static loong_status_t map_share(loong_hf_reader_t *r, const loong_json_t *rope)
                                  (double)loongi_json_int(dim) / (double)width);
 }
 
+/* Which channels turn by height, width and time: of texts all by the same. */
+static loong_status_t map_sections(loong_hf_reader_t *r,
+                                   const loong_json_t *rope)
+{
+    static const char name[] = "mrope_section";
+    const loong_json_t *value =
+        rope != NULL ? loongi_hf_field(rope, name) : NULL;
+    if (value == NULL || !loongi_hf_has_field(r->type->fields, name)) {
+        return LOONG_OK;
+    }
+    loong_text_t text = loongi_text_begin(r->ctx);
+    loongi_text_json(&text, value);
+    loong_status_t status = text.status;
+    if (status == LOONG_OK) {
+        status = loongi_pairs_set(r->pairs, name, text.data);
+    }
+    loongi_text_free(&text);
+    return status;
+}
+
 loong_status_t loongi_hf_map_rope(loong_hf_reader_t *r)
 {
     const loong_json_t *theta = loongi_hf_field(r->json, "rope_theta");
@@ -135,7 +159,12 @@ loong_status_t loongi_hf_map_rope(loong_hf_reader_t *r)
             loongi_pairs_set_real(r->pairs, "rotary_base", r->type->theta));
     }
     LOONG_TRY(map_share(r, rope));
+    LOONG_TRY(map_sections(r, rope));
     if (strcmp(type, "default") == 0) {
+        return LOONG_OK;
+    }
+    if (loongi_hf_has_field(r->type->fields, "mrope_section")) {
+        loongi_hf_refuse(r, name, rope, "rope_type default is");
         return LOONG_OK;
     }
     if (!loongi_hf_rope_is_scaling(type)) {

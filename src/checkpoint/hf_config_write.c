@@ -98,8 +98,8 @@ static bool is_known(const loong_hf_writer_t *w, const char *key)
         /* how training began */
         "init_method_std", "embedding_init_method_std",
         "use_scaled_init_method", "num_experts", "moe_layer_freq",
-        "moe_ffn_hidden_size",
-        "moe_router_pre_softmax", "moe_aux_loss_coeff", "moe_z_loss_coeff",
+        "moe_ffn_hidden_size", "moe_router_pre_softmax", "moe_aux_loss_coeff",
+        "moe_z_loss_coeff",
         "moe_router_load_balancing_type", "moe_router_bias_update_rate", NULL};
     bool experts =
         strncmp(key, "moe_", 4) == 0 || strcmp(key, "num_experts") == 0;
@@ -186,56 +186,6 @@ static void emit_table(loong_hf_writer_t *w)
                                 w->type->model_type);
         }
     }
-}
-
-static void emit_rope(loong_hf_writer_t *w)
-{
-    const char *type = loongi_pairs_get(w->model, "rope_scaling.type");
-    char key[96];
-    if (loongi_hf_writes(w, "partial_rotary_factor")) {
-        loongi_hf_emit_real(w, "partial_rotary_factor", "rotary_percent", "1");
-    } else {
-        loongi_hf_want_value(w, "rotary_percent", "1");
-    }
-    loongi_hf_emit_real(w, "rope_theta", "rotary_base", "10000");
-    if (type == NULL || strcmp(type, "none") == 0 ||
-        strcmp(type, "default") == 0) {
-        loongi_hf_emit(w, "rope_scaling", "null");
-        return;
-    }
-    if (!loongi_hf_rope_is_scaling(type)) {
-        loongi_problems_add(&w->problems,
-                            "rope_scaling.type = %s: linear, "
-                            "dynamic, llama3 and yarn are known",
-                            type);
-        return;
-    }
-    loong_text_t whole = w->text;
-    w->text = loongi_text_begin(w->ctx);
-    loongi_text_printf(&w->text, "{");
-    snprintf(key, sizeof(key), "\"%s\"", type);
-    /* code of a model's own knows the older name, transformers both */
-    loongi_hf_emit(w, w->code != NULL ? "type" : "rope_type", key);
-    for (const loong_hf_rope_key_t *k = loongi_hf_rope_keys; k->name != NULL;
-         k++) {
-        snprintf(key, sizeof(key), "rope_scaling.%s", k->name);
-        if (strstr(k->types, type) == NULL ||
-            (!k->required && loongi_pairs_get(w->model, key) == NULL)) {
-            continue;
-        }
-        if (strcmp(k->name, "original_max_position_embeddings") == 0) {
-            loongi_hf_emit_int(w, k->name, key);
-        } else if (strcmp(k->name, "truncate") == 0) {
-            loongi_hf_emit_bool(w, k->name, loongi_pairs_true(w->model, key));
-        } else {
-            loongi_hf_emit_real(w, k->name, key, NULL);
-        }
-    }
-    loongi_text_printf(&w->text, "\n  }");
-    loong_text_t rope = w->text;
-    w->text = whole;
-    loongi_hf_emit(w, "rope_scaling", loongi_text_get(&rope));
-    loongi_text_free(&rope);
 }
 
 /* A window of 0 is none. */
@@ -327,7 +277,7 @@ static void emit_rotary(loong_hf_writer_t *w)
     loongi_hf_emit(w, "hidden_act", "\"silu\"");
     emit_biases(w);
     loongi_hf_emit_mixture(w);
-    emit_rope(w);
+    loongi_hf_emit_rope(w);
     emit_window(w);
 }
 
@@ -378,7 +328,7 @@ static void emit_qwen(loong_hf_writer_t *w)
     loongi_hf_want_value(w, "rope_scaling.type", "none");
 }
 
-/* Token ids: those of generation_config.json, else the given ones. */
+/* Those of generation_config.json, else the given ones. */
 static void emit_ids(loong_hf_writer_t *w, const loong_json_t *generation,
                      const loong_hf_config_params_t *params)
 {
@@ -428,6 +378,45 @@ static loong_status_t find_type(loong_hf_writer_t *w)
     return LOONG_OK;
 }
 
+static void emit_tied(loong_hf_writer_t *w)
+{
+    loongi_hf_emit_bool(
+        w, "tie_word_embeddings",
+        !loongi_pairs_true(w->model, "untie_embeddings_and_output_weights"));
+}
+
+/* The fields of the language model. */
+static void emit_model(loong_hf_writer_t *w)
+{
+    emit_table(w);
+    if (strcmp(w->type->family, "gpt2") == 0) {
+        emit_gpt2(w);
+    } else if (strcmp(w->type->family, "qwen") == 0) {
+        emit_qwen(w);
+    } else if (loongi_hf_writes(w, "kv_lora_rank")) {
+        loongi_hf_emit_deepseek(w);
+        loongi_hf_emit_rope(w);
+    } else {
+        emit_rotary(w);
+    }
+    if (loongi_hf_writes(w, "num_nextn_predict_layers")) {
+        loongi_hf_emit(w, "num_nextn_predict_layers", "0");
+    }
+    emit_tied(w);
+}
+
+/* The same in an object of its own: those of images would stand beside. */
+static void emit_text(loong_hf_writer_t *w)
+{
+    char quoted[96];
+    loong_text_t whole = loongi_hf_begin_object(w);
+    snprintf(quoted, sizeof(quoted), "\"%s_text\"", w->type->model_type);
+    loongi_hf_emit(w, "model_type", quoted);
+    emit_model(w);
+    loongi_hf_end_object(w, "text_config", whole);
+    emit_tied(w);
+}
+
 static void compose(loong_hf_writer_t *w, const loong_json_t *generation,
                     const loong_hf_config_params_t *params)
 {
@@ -440,23 +429,11 @@ static void compose(loong_hf_writer_t *w, const loong_json_t *generation,
     if (w->code != NULL) {
         loongi_hf_emit(w, LOONG_HF_AUTO_MAP, w->code);
     }
-    emit_table(w);
-    if (strcmp(w->type->family, "gpt2") == 0) {
-        emit_gpt2(w);
-    } else if (strcmp(w->type->family, "qwen") == 0) {
-        emit_qwen(w);
-    } else if (loongi_hf_writes(w, "kv_lora_rank")) {
-        loongi_hf_emit_deepseek(w);
-        emit_rope(w);
+    if (loongi_hf_writes(w, "text_config")) {
+        emit_text(w);
     } else {
-        emit_rotary(w);
+        emit_model(w);
     }
-    if (loongi_hf_writes(w, "num_nextn_predict_layers")) {
-        loongi_hf_emit(w, "num_nextn_predict_layers", "0");
-    }
-    loongi_hf_emit_bool(
-        w, "tie_word_embeddings",
-        !loongi_pairs_true(w->model, "untie_embeddings_and_output_weights"));
     emit_ids(w, generation, params);
     loongi_hf_emit(w, "use_cache", "true");
     loongi_hf_emit(w, "torch_dtype", torch_dtype(params->dtype));

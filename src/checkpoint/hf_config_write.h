@@ -34,6 +34,13 @@ void loongi_hf_want_value(loong_hf_writer_t *w, const char *key,
 /* The type has the field. */
 bool loongi_hf_writes(const loong_hf_writer_t *w, const char *name);
 
+/* What is emitted between is an object; `whole` is what begin returned. */
+loong_text_t loongi_hf_begin_object(loong_hf_writer_t *w);
+void loongi_hf_end_object(loong_hf_writer_t *w, const char *name,
+                          loong_text_t whole);
+
+void loongi_hf_emit_rope(loong_hf_writer_t *w);
+
 /* What a mixture says beyond its table, and which keys that takes. */
 void loongi_hf_emit_mixture(loong_hf_writer_t *w);
 bool loongi_hf_writes_mixture(const loong_hf_writer_t *w, const char *key);

@@ -52,6 +52,19 @@ static int64_t leading(const loong_layer_kinds_t *kinds, int64_t layers)
     return first;
 }
 
+static void emit_layer_types(loong_hf_writer_t *w,
+                             const loong_layer_kinds_t *kinds, int64_t layers)
+{
+    loong_text_t list = loongi_text_begin(w->ctx);
+    for (int64_t i = 0; i < layers; i++) {
+        loongi_text_printf(&list, "%s\"%s\"", i > 0 ? ", " : "[",
+                           kinds->experts[i] != 0 ? "sparse" : "dense");
+    }
+    loongi_text_printf(&list, "]");
+    loongi_hf_emit(w, "mlp_layer_types", loongi_text_get(&list));
+    loongi_text_free(&list);
+}
+
 /* The layers without experts, where the type has a place for them. */
 static void emit_kinds(loong_hf_writer_t *w)
 {
@@ -81,6 +94,10 @@ static void emit_kinds(loong_hf_writer_t *w)
             told = true;
         }
     }
+    if (loongi_hf_writes(w, "mlp_layer_types")) {
+        emit_layer_types(w, &kinds, layers);
+        told = true;
+    }
     if (!told) {
         loongi_problems_add(&w->problems,
                             "moe_layer_freq = %s: model type %s has no place "
@@ -107,6 +124,13 @@ void loongi_hf_emit_mixture(loong_hf_writer_t *w)
     } else if (loongi_hf_writes(w, "moe_k")) {
         emit_shared(w, "moe_num_shared_experts");
     }
+    if (loongi_hf_writes(w, "mlp_layer_types")) {
+        char widths[64];
+        snprintf(widths, sizeof(widths), "[%" PRId64 ", %" PRId64 "]",
+                 value_of(w, "moe_ffn_hidden_size"),
+                 value_of(w, "moe_vision_ffn_hidden_size"));
+        loongi_hf_emit(w, "moe_intermediate_size", widths);
+    }
     if (loongi_hf_writes(w, "qkv_bias")) {
         loongi_hf_emit_bool(w, "qkv_bias",
                             loongi_pairs_true(w->model, "add_qkv_bias"));
@@ -125,6 +149,11 @@ bool loongi_hf_writes_mixture(const loong_hf_writer_t *w, const char *key)
                                          "moe_shared_expert_gate",
                                          "moe_router_enable_expert_bias",
                                          "moe_shared_expert_intermediate_size"};
+    if (loongi_hf_writes(w, "text_config") &&
+        (strcmp(key, "moe_vision_ffn_hidden_size") == 0 ||
+         strcmp(key, "mrope_section") == 0)) {
+        return true;
+    }
     if (loongi_hf_writes(w, "moe_num_shared_experts")) {
         return strcmp(key, "moe_shared_expert_intermediate_size") == 0;
     }

@@ -227,8 +227,9 @@ static loong_status_t give_rows(void *user, int64_t index, int64_t row,
     const exporter_t *e = user;
     const made_t *t = &e->tensors[index];
     const loong_hf_param_t *p = loongi_hf_map_get(e->map, t->first);
-    if (p->flat) { /* the matrix has one row, and that is the vector */
-        return copy_rows(e, t, 0, t->height, buffer);
+    if (p->flat > 0) { /* the rows of the matrix are parts of the vector */
+        int64_t each = t->height / p->flat;
+        return copy_rows(e, t, row * each, rows * each, buffer);
     }
     if (p->transposed) {
         return copy_turned(e, t, row, rows, buffer);

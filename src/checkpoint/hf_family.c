@@ -203,6 +203,16 @@ static const loong_hf_field_t ernie4_5_moe_fields[] = {
     NEUTRAL_FIELD("moe_use_aux_free", "true"), CODE_FIELD("auto_map"),
     CODE_FIELD("num_nextn_predict_layers"), FIELDS_END};
 
+/* Of text_config; vision_config and the ids of images stand beside it. */
+static const loong_hf_field_t ernie4_5_vl_moe_fields[] = {
+    ROTARY_CORE("1e-05"), CODE_FIELD("text_config"),
+    CODE_FIELD("mrope_section"), NEUTRAL_FIELD("use_bias", "false"),
+    INT_FIELD("moe_k", "moe_router_topk", "6"),
+    INT_FIELD("moe_num_experts", "num_experts", "64"),
+    CODE_FIELD("moe_intermediate_size"), CODE_FIELD("moe_num_shared_experts"),
+    NEUTRAL_FIELD("moe_norm_min", "1e-12"), CODE_FIELD("mlp_layer_types"),
+    FIELDS_END};
+
 static const loong_hf_field_t minimax_m2_fields[] = {
     ROTARY_FIELDS, INT_FIELD("num_local_experts", "num_experts", "256"),
     INT_FIELD("num_experts_per_tok", "moe_router_topk", "8"),
@@ -378,6 +388,8 @@ static const loong_hf_type_t types[] = {
      qwen3_moe_fixed, 1e4, false},
     {"ernie4_5_moe", "Ernie4_5_MoeForCausalLM", "ernie4_5_moe",
      ernie4_5_moe_fields, ernie4_5_moe_fixed, 5e5, true},
+    {"ernie4_5_vl_moe", "Ernie4_5_VLMoeForConditionalGeneration",
+     "ernie4_5_vl_moe", ernie4_5_vl_moe_fields, ernie4_5_moe_fixed, 5e5, true},
     {"minimax_m2", "MiniMaxM2ForCausalLM", "minimax_m2", minimax_m2_fields,
      minimax_m2_fixed, 5e6, false},
     {"deepseek_v2", "DeepseekV2ForCausalLM", "deepseek_v2", deepseek_v2_fields,
@@ -419,7 +431,7 @@ const char *loongi_hf_type_list(void)
 {
     return "gpt2, llama, mistral, qwen, qwen2, qwen3, internlm2, mimo, "
            "ernie4_5, mixtral, qwen2_moe, qwen3_moe, ernie4_5_moe, "
-           "minimax_m2, deepseek_v2, deepseek_v3, kimi_k2";
+           "ernie4_5_vl_moe, minimax_m2, deepseek_v2, deepseek_v3, kimi_k2";
 }
 
 const loong_hf_field_t loongi_hf_common_fields[] = {
@@ -433,6 +445,13 @@ const loong_hf_field_t loongi_hf_common_fields[] = {
     CODE_FIELD("quantization_config"),
     NEUTRAL_FIELD("auto_map", "null"),
     FIELDS_END};
+
+const loong_hf_field_t loongi_hf_whole_fields[] = {
+    CODE_FIELD("text_config"),          CODE_FIELD("vision_config"),
+    CODE_FIELD("tie_word_embeddings"),  CODE_FIELD("image_token_id"),
+    CODE_FIELD("image_start_token_id"), CODE_FIELD("image_end_token_id"),
+    CODE_FIELD("video_token_id"),       CODE_FIELD("video_start_token_id"),
+    CODE_FIELD("video_end_token_id"),   FIELDS_END};
 
 const char *const loongi_hf_ignored_fields[] = {
     "architectures", "model_type", "transformers_version", "dtype",

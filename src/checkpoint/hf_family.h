@@ -52,6 +52,9 @@ const char *loongi_hf_type_list(void);
 
 /* Fields that every decoder may carry: NEUTRAL ones. */
 extern const loong_hf_field_t loongi_hf_common_fields[];
+/* Fields of files of several parts, which have the language model's in
+ * text_config. */
+extern const loong_hf_field_t loongi_hf_whole_fields[];
 /* Fields that never change the mathematics; ends with NULL. */
 extern const char *const loongi_hf_ignored_fields[];
 

@@ -42,11 +42,18 @@ static loong_status_t read_experts(loong_hf_map_t *map,
                                    const loong_pairs_t *model)
 {
     static const char shared[] = "moe_shared_expert_intermediate_size";
+    static const char vision[] = "moe_vision_ffn_hidden_size";
     int64_t *s = map->sizes;
     LOONG_TRY(read_size(map, model, "num_experts", &s[HF_EXPERTS]));
     LOONG_TRY(read_size(map, model, "moe_ffn_hidden_size", &s[HF_EXPERT_FFN]));
     s[HF_GATE_UP] = 2 * s[HF_EXPERTS] * s[HF_EXPERT_FFN];
     s[HF_DOWN] = s[HF_EXPERTS] * s[HF_HIDDEN];
+    s[HF_ALL_EXPERTS] = s[HF_EXPERTS];
+    if (loongi_pairs_get(model, vision) != NULL) {
+        LOONG_TRY(read_size(map, model, vision, &s[HF_VISION_FFN]));
+        s[HF_VISION_GATE_UP] = 2 * s[HF_EXPERTS] * s[HF_VISION_FFN];
+        s[HF_ALL_EXPERTS] *= 2;
+    }
     LOONG_TRY(read_kinds(map, model));
     map->conditions[HF_IF_EXPERTS] = true;
     map->conditions[HF_IF_BIAS] =
@@ -143,6 +150,8 @@ static loong_status_t name_pieces(loong_hf_map_t *map,
 {
     const char **names = NULL;
     int each = row->second != NULL ? 2 : 1;
+    int64_t before =
+        (row->how & HF_SECOND) != 0 ? map->sizes[HF_EXPERTS] : 0;
     param->units = each;
     param->pieces = each * map->sizes[HF_EXPERTS];
     param->stacked = (row->how & HF_STACKED) != 0;
@@ -160,7 +169,8 @@ static loong_status_t name_pieces(loong_hf_map_t *map,
             continue;
         }
         LOONG_TRY(loongi_arena_printf(map->arena, &name, "%.*s%" PRId64 "%s",
-                                      (int)(mark - pattern), pattern, i / each,
+                                      (int)(mark - pattern), pattern,
+                                      before + i / each,
                                       mark + 1));
         names[i] = name;
     }
@@ -213,7 +223,9 @@ static loong_status_t add(loong_hf_map_t *map, const loong_hf_row_t *row,
     param.prefixed = strcmp(row->name, LOONG_HF_HEAD) != 0;
     param.transposed = (row->how & HF_TURNED) != 0;
     param.exact = (row->how & HF_EXACT) != 0;
-    param.flat = (row->how & HF_FLAT) != 0;
+    param.flat = (row->how & HF_FLAT) != 0
+                     ? param.shape[0] / map->sizes[HF_EXPERTS]
+                     : 0;
     param.parts = row->parts;
     param.pieces = param.units = 1;
     param.first_piece = map->pieces;
@@ -355,8 +367,9 @@ int loongi_hf_file_shape(const loong_hf_param_t *param, int64_t shape[3])
     if (param->stacked) {
         shape[ndim++] = loongi_hf_slabs(param);
     }
-    if (param->flat) {
-        shape[ndim++] = 1;
+    if (param->flat > 0) {
+        shape[ndim++] = param->flat;
+        rows /= param->flat;
     }
     if (param->transposed) {
         shape[ndim++] = param->shape[1];
@@ -393,6 +406,16 @@ bool loongi_hf_map_predicts(const loong_hf_map_t *map, const char *name)
     }
     return strncmp(name, layers, sizeof(layers) - 1) == 0 &&
            strtoll(name + sizeof(layers) - 1, NULL, 10) >= map->layers;
+}
+
+bool loongi_hf_map_beside(const loong_hf_map_t *map, const char *name)
+{
+    const char *const *prefix = map->family->beside;
+    while (prefix != NULL && *prefix != NULL &&
+           strncmp(name, *prefix, strlen(*prefix)) != 0) {
+        prefix++;
+    }
+    return prefix != NULL && *prefix != NULL;
 }
 
 const loong_hf_param_t *loongi_hf_map_first(const loong_hf_map_t *map,

@@ -25,6 +25,9 @@ typedef enum loong_hf_size {
     HF_EXPERT_FFN,
     HF_GATE_UP, /* rows of all experts' matrices, one below the other */
     HF_DOWN,
+    HF_ALL_EXPERTS, /* of all sets */
+    HF_VISION_FFN,  /* of the second set */
+    HF_VISION_GATE_UP,
     HF_SHARED_FFN,
     HF_Q_RANK, /* of latent attention */
     HF_KV_RANK,
@@ -56,8 +59,9 @@ enum {
     HF_TURNED = 1,  /* [in, out] */
     HF_GROUPED = 2, /* parts alternate, one key head after the other */
     HF_EXACT = 4,   /* fp32, in files of narrower types too */
-    HF_FLAT = 8,    /* a vector as a matrix of one row */
-    HF_STACKED = 16 /* all experts in one tensor, one after the other */
+    HF_FLAT = 8,    /* a vector as a matrix of a row for each set of experts */
+    HF_STACKED = 16, /* all experts in one tensor, one after the other */
+    HF_SECOND = 32 /* experts of the second set, numbered behind the first's */
 };
 
 typedef struct loong_hf_row {
@@ -79,6 +83,9 @@ typedef struct loong_hf_names {
     const char *prefix;
     const loong_hf_row_t *rows; /* ends with a NULL name */
     bool predicts;     /* files may have layers that predict further tokens */
+    /* What the names of tensors of other parts of the model begin with; ends
+     * with NULL. NULL: there are none. */
+    const char *const *beside;
 } loong_hf_names_t;
 
 /* NULL when there is none of that name. */

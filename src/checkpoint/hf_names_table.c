@@ -22,10 +22,12 @@
     {                                                                 \
         name_, hf_, rows_, columns_, condition_, how_, part_, 3, NULL \
     }
-#define EXPERT(name_, hf_, second_, rows_, columns_)                 \
-    {                                                                \
-        name_, hf_, rows_, columns_, HF_IF_EXPERTS, 0, 0, 1, second_ \
+#define EXPERT_SET(name_, hf_, second_, rows_, columns_, how_)          \
+    {                                                                   \
+        name_, hf_, rows_, columns_, HF_IF_EXPERTS, how_, 0, 1, second_ \
     }
+#define EXPERT(name_, hf_, second_, rows_, columns_) \
+    EXPERT_SET(name_, hf_, second_, rows_, columns_, 0)
 #define ROWS_END ROW(NULL, NULL, HF_NONE, HF_NONE, HF_ALWAYS, 0)
 #define ATTN "layers.#.self_attn."
 #define MLP "layers.#.mlp."
@@ -257,23 +259,52 @@ static const loong_hf_row_t ernie_moe_rows[] = {
     SHARED_EXPERTS,
     ROTARY_END};
 
+/* A set of experts for texts, one for images; the router weights of all are
+ * [in, out]. */
+#define VISION MLP "vision_moe."
+static const loong_hf_row_t ernie_vl_rows[] = {
+    ROTARY_ATTENTION,
+    DENSE,
+    ROW(MLP "text_moe.gate.weight", MLP "gate.weight", HF_EXPERTS, HF_HIDDEN,
+        HF_IF_EXPERTS, HF_TURNED),
+    ROW(VISION "gate.weight", MLP "gate.weight_1", HF_EXPERTS, HF_HIDDEN,
+        HF_IF_EXPERTS, HF_TURNED),
+    EXPERT(MLP "text_moe.experts.gate_up_proj",
+           MLP "experts.@.gate_proj.weight", MLP "experts.@.up_proj.weight",
+           HF_GATE_UP, HF_HIDDEN),
+    EXPERT(MLP "text_moe.experts.down_proj", MLP "experts.@.down_proj.weight",
+           NULL, HF_DOWN, HF_EXPERT_FFN),
+    EXPERT_SET(VISION "experts.gate_up_proj",
+               MLP "experts.@.gate_proj.weight", MLP "experts.@.up_proj.weight",
+               HF_VISION_GATE_UP, HF_HIDDEN, HF_SECOND),
+    EXPERT_SET(VISION "experts.down_proj", MLP "experts.@.down_proj.weight",
+               NULL, HF_DOWN, HF_VISION_FFN, HF_SECOND),
+    ROW(MLP "gate." BIAS, MLP "moe_statics." BIAS, HF_ALL_EXPERTS, HF_NONE,
+        HF_IF_BIAS, HF_EXACT | HF_FLAT),
+    SHARED_EXPERTS,
+    ROTARY_END};
+/* What sees images: no part of the language model. */
+static const char *const ernie_vl_beside[] = {
+    "vision_model.", "model.vision_model.", "model.resampler_model.", NULL};
+
 static const loong_hf_names_t families[] = {
-    {"gpt2", "transformer.", gpt2_rows, false},
-    {"llama", "model.", rotary_rows, false},
-    {"qwen", "transformer.", qwen_rows, false},
-    {"internlm2", "model.", internlm2_rows, false},
-    {"mimo", "model.", rotary_rows, true},
-    {"ernie4_5", "model.", rotary_rows, false},
-    {"qwen2", "model.", rotary_rows, false},
-    {"qwen3", "model.", rotary_rows, false},
-    {"qwen2_moe", "model.", qwen_moe_rows, false},
-    {"qwen3_moe", "model.", qwen_moe_rows, false},
-    {"mixtral", "model.", mixtral_rows, false},
-    {"ernie4_5_moe", "model.", ernie_moe_rows, true},
-    {"minimax_m2", "model.", minimax_m2_rows, false},
-    {"deepseek_v2", "model.", deepseek_rows, false},
-    {"deepseek_v3", "model.", deepseek_rows, true},
-    {"kimi_k2", "model.", deepseek_rows, true},
+    {"gpt2", "transformer.", gpt2_rows, false, NULL},
+    {"llama", "model.", rotary_rows, false, NULL},
+    {"qwen", "transformer.", qwen_rows, false, NULL},
+    {"internlm2", "model.", internlm2_rows, false, NULL},
+    {"mimo", "model.", rotary_rows, true, NULL},
+    {"ernie4_5", "model.", rotary_rows, false, NULL},
+    {"qwen2", "model.", rotary_rows, false, NULL},
+    {"qwen3", "model.", rotary_rows, false, NULL},
+    {"qwen2_moe", "model.", qwen_moe_rows, false, NULL},
+    {"qwen3_moe", "model.", qwen_moe_rows, false, NULL},
+    {"mixtral", "model.", mixtral_rows, false, NULL},
+    {"ernie4_5_moe", "model.", ernie_moe_rows, true, NULL},
+    {"ernie4_5_vl_moe", "model.", ernie_vl_rows, false, ernie_vl_beside},
+    {"minimax_m2", "model.", minimax_m2_rows, false, NULL},
+    {"deepseek_v2", "model.", deepseek_rows, false, NULL},
+    {"deepseek_v3", "model.", deepseek_rows, true, NULL},
+    {"kimi_k2", "model.", deepseek_rows, true, NULL},
 };
 
 const loong_hf_names_t *loongi_hf_names_find(const char *family)

@@ -26,7 +26,7 @@ typedef struct loong_hf_param {
     bool prefixed;       /* the full name has the prefix */
     bool transposed;     /* the file has [in, out] */
     bool exact;          /* fp32 in files of narrower types */
-    bool flat;           /* a vector that the file has as [1, n] */
+    int64_t flat; /* a vector that the file has as so many rows; 0: no */
     int part;            /* of `parts` parameters in one tensor of the file */
     int parts;
     int64_t run;    /* our rows that follow one another in the file, */
@@ -84,6 +84,9 @@ const char *loongi_hf_map_prefix(const loong_hf_map_t *map);
 const char *loongi_hf_map_head(const loong_hf_map_t *map);
 /* A tensor of the layers that predict further tokens, behind the last one. */
 bool loongi_hf_map_predicts(const loong_hf_map_t *map, const char *name);
+
+/* A tensor of another part of the model, as what sees images. */
+bool loongi_hf_map_beside(const loong_hf_map_t *map, const char *name);
 
 /* A tensor that a map from a file leaves out. */
 bool loongi_hf_map_ignores(const loong_hf_map_t *map, const char *name);

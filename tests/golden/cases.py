@@ -25,11 +25,12 @@ class Case:
     train: bool = False     # also writes train_golden.safetensors
     embedding_std: float = 0.5
     disguise: str = ""      # of disguise.py
+    vision_ids: list = field(default_factory=list)  # tokens of images
 
     @property
     def routed(self):
         """A rounding error can send a token to another expert."""
-        get = self.config.get
+        get = self.config.get("text_config", self.config).get
         experts = (get("num_experts") or get("num_local_experts") or
                    get("n_routed_experts") or get("moe_num_experts"))
         chosen = get("num_experts_per_tok") or get("moe_k")
@@ -76,6 +77,24 @@ def _mla(name, family, heads, **more):
                    rope_parameters=_rope(1e4))
     return _decoder(name, family, heads, heads, 24, 36,
                     **dict(options, **more))
+
+
+# Small parts that see images, which no text passes through.
+VISION = dict(depth=1, hidden_size=4, num_heads=1, patch_size=2, in_channels=1,
+              intermediate_size=4)
+
+
+def _ernie_vl(name, heads, kv, sections, **more):
+    """The language model stands in a configuration of several parts."""
+    case = _decoder(name, "ernie4_5_vl_moe", heads, kv, 16, 20, **dict(
+        dict(vocab_size=61, batch=1, pad_token_id=None,
+             head_dim=2 * sum(sections),
+             rms_norm_eps=1e-5, rope_parameters=_rope(
+                 5e5, mrope_section=list(sections))), **more))
+    tied = case.config.setdefault("tie_word_embeddings", True)
+    case.config = dict(text_config=case.config, vision_config=VISION,
+                       tie_word_embeddings=tied)
+    return case
 
 
 CASES = [
@@ -243,6 +262,18 @@ CASES = [
              pad_token_id=None,
              rms_norm_eps=1e-5, use_bias=True, weighted=True,
              tie_word_embeddings=False, rope_parameters=_rope(1e4)),
+    # tokens of images have experts, a router and a width of their own
+    _ernie_vl("ernie4_5_vl_moe", 2, 1, (1, 1, 2), seq=31, moe_k=3,
+              moe_num_experts=4, moe_intermediate_size=[8, 4],
+              moe_num_shared_experts=2, mlp_layer_types=["sparse", "sparse"],
+              vision_ids=[3, 7, 9, 11, 20, 23, 31, 32, 33, 41, 45, 48, 50]),
+    # wider ones for images than for texts, and few of them
+    _ernie_vl("ernie4_5_vl_moe_untied", 3, 1, (2, 2, 1), seq=27, moe_k=2,
+              vocab_size=37,
+              moe_num_experts=5, moe_intermediate_size=[4, 8], weighted=True,
+              moe_num_shared_experts=1, tie_word_embeddings=False,
+              rope_parameters=_rope(1e4, mrope_section=[2, 2, 1]),
+              vision_ids=[3, 8, 17, 30, 33]),
     # every expert is chosen, so that no rounding error sends a token to
     # another one: bf16 of what a mixture computes
     _all("mixtral_all", "mixtral", num_local_experts=3, sliding_window=None,
@@ -280,5 +311,6 @@ SEEDS = dict(gpt2_tied=0, gpt2_untied=1, gpt2_packed=2, llama2_mha=3,
     deepseek_v2_groups=30, deepseek_v3_groups=33, deepseek_v3_halves=32,
     kimi_k2=33, kimi_k2_yarn=34, minimax_m2=35, minimax_m2_packed=36,
     ernie4_5_moe=37, ernie4_5_moe_untied=40, ernie4_5_bias=28,
+    ernie4_5_vl_moe=48, ernie4_5_vl_moe_untied=49,
     mixtral_all=42, qwen2_moe_all=43, qwen3_moe_all=44, ernie4_5_moe_all=45,
     minimax_m2_all=46, kimi_k2_all=47)

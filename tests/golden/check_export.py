@@ -18,9 +18,11 @@ import sys
 import torch
 from safetensors import safe_open
 from safetensors.torch import load_file
-from transformers import AutoConfig, AutoModelForCausalLM
+from transformers import AutoConfig
 from transformers.utils import logging
 
+import model as golden
+from cases import VISION
 from wide import widened
 
 # relative error allowed, by the type of the stored logits
@@ -31,10 +33,16 @@ IGNORED_KEYS = {"transformers_version", "dtype", "torch_dtype",
 
 
 def load_model(folder, own_code):
-    model, info = AutoModelForCausalLM.from_pretrained(
-        folder, dtype=torch.float64, attn_implementation="eager",
-        experts_implementation="eager", trust_remote_code=own_code,
+    config = AutoConfig.from_pretrained(folder, trust_remote_code=own_code)
+    if hasattr(config, "vision_config"):  # not exported: a small one will do
+        config = type(config)(**dict(config.to_dict(), vision_config=VISION))
+    model, info = golden.class_for(config).from_pretrained(
+        folder, config=config, dtype=torch.float64,
+        attn_implementation="eager", experts_implementation="eager",
+        trust_remote_code=own_code,
         output_loading_info=True)
+    info["missing_keys"] = [n for n in info["missing_keys"]
+                            if not golden.sees_images(n)]
     problems = [f"{what}: {sorted(map(str, names))[:5]}"
                 for what, names in info.items() if names]
     return model.eval(), problems
@@ -50,6 +58,14 @@ def documents(tensors):
     return list(zip(bounds, bounds[1:]))
 
 
+def types(tensors, begin, end):
+    """Which tokens are of images, where a file tells."""
+    if "token_types" not in tensors:
+        return {}
+    flat = tensors["token_types"].reshape(-1)
+    return dict(moe_mm_token_type_ids=flat[None, begin:end].int())
+
+
 @torch.no_grad()
 def compare_logits(folder, path, bound, own_code=False):
     tensors = load_file(path)
@@ -59,7 +75,8 @@ def compare_logits(folder, path, bound, own_code=False):
     with widened():
         model, problems = load_model(folder, own_code)
         logits = torch.cat([
-            model(input_ids=flat[None, a:b], use_cache=False).logits[0]
+            model(input_ids=flat[None, a:b], use_cache=False,
+                  **types(tensors, a, b)).logits[0]
             for a, b in documents(tensors)])
     expected = expected.reshape(logits.shape).double()
     error = ((logits - expected).norm() / expected.norm()).item()
@@ -111,6 +128,7 @@ def compare_tensors(left, right):
 
 def meaning(config):
     """Fields that the class knows, said in one way where there are several."""
+    config = config.get_text_config()
     known = type(config)().to_dict().keys() - IGNORED_KEYS
     c = {k: v for k, v in config.to_dict().items() if k in known}
     # an old file's "type" stays beside "rope_type"

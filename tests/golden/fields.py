@@ -19,8 +19,11 @@ import os
 import sys
 
 import torch
-from transformers import AutoConfig, AutoModelForCausalLM
+from transformers import AutoConfig
 from transformers.utils import logging
+
+import model as golden
+from cases import VISION
 
 PATH = os.path.join(os.path.dirname(os.path.abspath(__file__)), "fields.json")
 ROTARY = dict(vocab_size=29, hidden_size=16, intermediate_size=20,
@@ -51,6 +54,12 @@ BASES = {
                          moe_num_experts=4, moe_intermediate_size=12,
                          moe_num_shared_experts=1, moe_layer_start_index=1,
                          moe_layer_end_index=-1),
+    "ernie4_5_vl_moe": dict(ROTARY, pad_token_id=None, moe_k=2, head_dim=6,
+                            moe_num_experts=4, moe_intermediate_size=[12, 8],
+                            moe_num_shared_experts=1,
+                            rope_parameters=dict(rope_type="default",
+                                                 rope_theta=1e4,
+                                                 mrope_section=[1, 1, 1])),
     "minimax_m2": dict(ROTARY, **ROUTED, num_local_experts=4,
                        rope_parameters=dict(rope_type="default",
                                             rope_theta=1e4,
@@ -58,6 +67,8 @@ BASES = {
     "deepseek_v2": dict(LATENT, topk_method="greedy"),
     "deepseek_v3": dict(LATENT, num_mtp_layers=0),
 }
+# types whose language model stands in a part of the file: these are its fields
+INSIDE = {"ernie4_5_vl_moe": "text_config"}
 # says what the file is, not what the model computes
 SKIPPED = {"model_type", "transformers_version", "architectures",
            "return_dict", "layer_types"}  # WINDOWS has those
@@ -101,6 +112,9 @@ VALUES = {
     "num_local_experts": [5],
     "moe_k": [1, 3], "moe_num_experts": [5], "moe_num_shared_experts": [2],
     "moe_layer_start_index": [0, 2], "moe_layer_end_index": [1, 2],
+    "moe_intermediate_size": [[12, 6], [10, 8], 10],
+    "mlp_layer_types": [["sparse"] * 3, ["dense", "sparse", "dense"],
+                        ["dense"] * 3, ["sparse", "other", "sparse"]],
     "moe_layer_interval": [2], "first_k_dense_replace": [0, 2],
     "n_routed_experts": [6], "n_group": [1, 4], "topk_group": [2],
     "topk_method": ["group_limited_greedy", "greedy"],
@@ -146,6 +160,11 @@ EXTRA = {
     "ernie4_5": OLD, "ernie4_5_moe": OLD + [
         dict(moe_use_aux_free=False), dict(moe_gate="sigmoid"),
         dict(moe_capacity=[1, 1, 1])],
+    "ernie4_5_vl_moe": OLD + [
+        dict(rope_parameters=dict(rope_type="default", rope_theta=1e4,
+                                  mrope_section=s))
+        for s in ([1, 1, 1], [1, 2, 0], [2, 2, 2])] + [
+        dict(moe_capacity=[1, 1, 1]), dict(mlp_layer_types=None)],
     "minimax_m2": OLD + [
         dict(rotary_dim=2, rope_parameters=None), dict(scoring_func="softmax"),
         dict(use_qk_norm=False), dict(use_routing_bias=False),
@@ -163,11 +182,14 @@ EXTRA = {
 def build(family, fields):
     fields = {k: v for k, v in fields.items() if k != "model_type"}
     quantization = fields.pop("quantization_config", None)
-    config = AutoConfig.for_model(family, **copy.deepcopy(fields))
+    fields = copy.deepcopy(fields)
+    if family in INSIDE:
+        fields = dict({INSIDE[family]: fields}, vision_config=VISION)
+    config = AutoConfig.for_model(family, **fields)
     if quantization is not None:
         raise ValueError("weights of another form")
     torch.manual_seed(0)
-    return AutoModelForCausalLM.from_config(
+    return golden.class_for(config).from_config(
         config, attn_implementation="eager", experts_implementation="eager",
         dtype=torch.float32)
 
@@ -176,16 +198,20 @@ def build(family, fields):
 def measure(family, fields, weights):
     """What the model computes from these weights, as a dict of tensors."""
     model = build(family, fields)
-    shapes = {n: p.shape for n, p in model.named_parameters()}
+    shapes = {n: p.shape for n, p in model.named_parameters()
+              if not golden.sees_images(n)}
     for name, p in model.named_parameters():
         if name in weights and weights[name].shape == p.shape:
             p.copy_(weights[name])
         else:
             p.fill_(0.1)
     ids = torch.arange(13)[None] * 5 % 29
-    result = dict(eval=model.eval()(input_ids=ids, use_cache=False).logits)
+    inputs = dict(input_ids=ids, use_cache=False)
+    if family in INSIDE:
+        inputs["moe_mm_token_type_ids"] = (ids % 3 == 0).int()
+    result = dict(eval=model.eval()(**inputs).logits)
     torch.manual_seed(1)
-    result["train"] = model.train()(input_ids=ids, use_cache=False).logits
+    result["train"] = model.train()(**inputs).logits
     return shapes, result
 
 
@@ -208,7 +234,7 @@ def values(name, value):
 
 
 def survey(family):
-    base = AutoConfig.for_model(family, **copy.deepcopy(BASES[family]))
+    base = build(family, BASES[family]).config.get_text_config()
     base = {k: v for k, v in json.loads(base.to_json_string(False)).items()
             if k not in SKIPPED}
     # a class may say "the last layer" by its number
@@ -230,7 +256,8 @@ def survey(family):
                   f"{str(error)[:70]}")
             changes = "error"
         result.append(dict(set=case, changes=changes))
-    return dict(model_type=family, base=base, cases=result)
+    return dict(model_type=family, inside=INSIDE.get(family, ""), base=base,
+                cases=result)
 
 
 def main():
@@ -243,7 +270,8 @@ def main():
     lines = []
     for f in families:
         cases = ",\n".join("  " + json.dumps(c) for c in f["cases"])
-        lines.append(f'{{"model_type": "{f["model_type"]}",\n"base": '
+        inside = f'"inside": "{f["inside"]}",\n' if f["inside"] else ""
+        lines.append(f'{{"model_type": "{f["model_type"]}",\n{inside}"base": '
                      f'{json.dumps(f["base"])},\n"cases": [\n{cases}]}}')
     text = "[" + ",\n".join(lines) + "]\n"
     if args.check:

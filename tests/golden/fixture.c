@@ -183,6 +183,7 @@ static double fill_inputs(fixture_t *f, loong_stage_chunk_t chunk)
     const loong_model_request_t *b = &f->stage->params->request;
     copy_i32(f, port(f, chunk, "tokens"), "input_ids");
     copy_i32(f, port(f, chunk, "labels"), "labels");
+    copy_i32(f, port(f, chunk, "token_types"), "token_types");
     fill_routing(f, chunk);
     int32_t *positions = port(f, chunk, "positions");
     const void *given = fixture_find(f, "position_ids", &n);
@@ -346,8 +347,8 @@ void fixture_grad_get(const fixture_t *f, int64_t index, fixture_grad_t *g)
     for (int64_t i = 0; i < place->elements; i++) {
         int64_t row = as_here ? i / cols : loongi_hf_file_row(hf, i / cols);
         int64_t col = i % cols;
-        g->theirs[i] = hf->transposed ? file[col * width + row]
-                                      : file[row * cols + col];
+        g->theirs[i] = hf->transposed && !as_here ? file[col * width + row]
+                                                  : file[row * cols + col];
     }
 }
 

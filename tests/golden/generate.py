@@ -18,7 +18,6 @@ import tempfile
 
 import torch
 from safetensors.torch import load_file, save_file
-from transformers import AutoModelForCausalLM
 from transformers.utils import logging
 
 import disguise
@@ -108,7 +107,7 @@ def packed_extras(case, wide, config, weights, batch):
 def check_loading(folder, case, batch, wide):
     """The directory alone gives the same logits, through from_pretrained."""
     with widened():
-        model, info = AutoModelForCausalLM.from_pretrained(
+        model, info = golden.class_for(wide["config"]).from_pretrained(
             folder, dtype=torch.float64, attn_implementation="eager",
             experts_implementation="eager", output_loading_info=True)
         assert not any(info.values()), info
@@ -124,10 +123,10 @@ def generate(case, seed, folder):
                                   case.embedding_std)
     plain = golden.build(config, weights, torch.float32)
     plain.save_pretrained(folder)
-    batch = golden.make_tokens(case, config.vocab_size, seed)
+    batch = golden.make_tokens(case, config.get_text_config().vocab_size, seed)
 
     wide = golden.run_wide(config, weights, case, batch)
-    check_loading(folder, case, batch, wide)
+    check_loading(folder, case, batch, dict(wide, config=config))
     f32 = golden.run(plain, case, batch)
     bf16 = golden.run(golden.build(config, weights, torch.bfloat16),
                       case, batch)
@@ -136,6 +135,8 @@ def generate(case, seed, folder):
 
     tensors = dict(input_ids=batch[0], labels=batch[1],
                    loss_weights=batch[2])
+    if case.vision_ids:
+        tensors["token_types"] = golden.token_types(batch[0], case).long()
     if case.documents:
         tensors |= packed_extras(case, wide, config, weights, batch)
     tensors |= {k: wide[k] for k in
@@ -171,6 +172,7 @@ def generate(case, seed, folder):
 
 def named(case, parameter):
     """The name of a parameter's gradient in the files."""
+    parameter = parameter.replace("model.language_model.", "model.")
     return (disguise.gradient_name(case.disguise, parameter)
             if case.disguise else parameter)
 
@@ -281,6 +283,8 @@ def trace(case, folder):
     batch = load_file(os.path.join(source, "golden.safetensors"))
     inputs = {k: batch[k] for k in ("input_ids", "position_ids")
               if k in batch}
+    if case.vision_ids:
+        inputs["moe_mm_token_type_ids"] = batch["token_types"].int()
     weights = load_file(os.path.join(source, "model.safetensors"))
     outputs = {}
 

@@ -4,7 +4,8 @@ import zlib
 
 import numpy as np
 import torch
-from transformers import AutoConfig, AutoModelForCausalLM
+from transformers import (AutoConfig, AutoModelForCausalLM,
+                          AutoModelForImageTextToText)
 
 from wide import OnlyFloat64, widened
 
@@ -17,10 +18,28 @@ def make_config(case):
                                 **case.config)
 
 
+def class_for(config):
+    """The class with a head on the language model."""
+    return (AutoModelForImageTextToText if hasattr(config, "vision_config")
+            else AutoModelForCausalLM)
+
+
+def sees_images(name):
+    """A parameter that no text passes through."""
+    return name.startswith(("model.vision_tower.", "model.resampler_model."))
+
+
 def tensors_of(model):
     """Parameters, and the router's bias, which may be called a buffer."""
     return dict(model.named_parameters()) | {
         n: b for n, b in model.named_buffers() if n.endswith(CORRECTION)}
+
+
+def token_types(ids, case):
+    """1 where a token is of an image; None where all are text."""
+    if case is None or not case.vision_ids:
+        return None
+    return torch.isin(ids, torch.tensor(case.vision_ids)).int()
 
 
 def make_weights(model, seed, embedding_std):
@@ -46,13 +65,13 @@ def make_weights(model, seed, embedding_std):
 def build_skeleton(config):
     """Only names and shapes of the parameters."""
     with torch.device("meta"):
-        return AutoModelForCausalLM.from_config(config)
+        return class_for(config).from_config(config)
 
 
 def build(config, weights, dtype, attention="eager"):
     """The model in `dtype`; weights are given as named_parameters names."""
     with torch.random.fork_rng():
-        model = AutoModelForCausalLM.from_config(
+        model = class_for(config).from_config(
             config, attn_implementation=attention,
             experts_implementation="eager", dtype=dtype)
     state = tensors_of(model)
@@ -104,7 +123,9 @@ def document_spans(case):
 def forward(model, ids, case=None):
     """Logits [B,T,V]; packed documents are run one by one."""
     if case is None or not case.documents:
-        return model(input_ids=ids, use_cache=False).logits
+        types = token_types(ids, case)
+        more = {} if types is None else dict(moe_mm_token_type_ids=types)
+        return model(input_ids=ids, use_cache=False, **more).logits
     rows = [[] for _ in case.documents]
     for row, begin, end in document_spans(case):
         rows[row].append(forward(model, ids[row:row + 1, begin:end])[0])
@@ -135,7 +156,7 @@ def run(model, case, batch):
     mean = total / weights.sum().to(total.dtype)
     mean.backward()
     grads = {n: p.grad.detach().clone() for n, p in model.named_parameters()
-             if p.requires_grad}
+             if p.requires_grad and not sees_images(n)}
     return dict(logits=logits.detach(), nll=nll.detach(), lse=lse.detach(),
                 loss=mean.detach().reshape(1), grads=grads,
                 loss_sum=total.detach().reshape(1))

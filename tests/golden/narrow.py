@@ -135,6 +135,23 @@ class ReplayTopk(TorchFunctionMode):
         return torch.return_types.topk((args[0].gather(-1, indices), indices))
 
 
+def routing_of_types(replay, model, case, types):
+    """The same where each layer calls topk for tokens of texts and then for
+    those of images, whose experts are numbered behind the others."""
+    layers = [n.split(".")[-4] for n, _ in model.named_modules()
+              if n.endswith(".mlp.text_moe.experts")]
+    experts = model.config.text_config.moe_num_experts
+    vision = types.reshape(-1).bool()
+    assert len(replay.indices) == 2 * len(layers) and not case.documents
+    result = {}
+    for i, name in enumerate(layers):
+        text, image = replay.indices[2 * i:2 * i + 2]
+        chosen = torch.empty(len(vision), text.shape[-1], dtype=torch.long)
+        chosen[~vision], chosen[vision] = text, image + experts
+        result[name] = chosen.tolist()
+    return result
+
+
 def routing(replay, model, case):
     """{layer: [token][choice]}: the last topk of each layer with experts,
     document by document."""
@@ -186,5 +203,8 @@ def envelope(config, weights, case, batch, wide):
     scales = {n: [float(f"{v ** 0.5:.4g}") for v in pair]
               for n, pair in squares.items()}
     if case.routed:
-        scales["routing"] = routing(replay, model, case)
+        types = golden.token_types(batch[0], case)
+        scales["routing"] = (
+            routing(replay, model, case) if types is None
+            else routing_of_types(replay, model, case, types))
     return scales

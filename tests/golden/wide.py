@@ -20,6 +20,7 @@ MODULES = ["modeling_rope_utils"] + [
                                         "mixtral", "qwen2_moe", "qwen3_moe",
                                         "ernie4_5", "ernie4_5_moe",
                                         "minimax_m2", "deepseek_v2",
+                                        "ernie4_5_vl_moe",
                                         "deepseek_v3")]
 
 

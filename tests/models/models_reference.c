@@ -267,7 +267,8 @@ static void print_preset(void *user, const char *name)
     printf(" | %d x %lld", c.num_layers, (long long)c.hidden_size);
     print_attention(&c);
     if (c.num_experts > 0) {
-        printf(" | %d of %d%s", c.router.topk, c.num_experts,
+        printf(" | %d of %d%s%s", c.router.topk, c.num_experts,
+               c.vision_ffn > 0 ? ", as many for images" : "",
                c.shared_expert_ffn > 0 ? " + shared" : "");
     } else {
         printf(" |");
@@ -354,6 +355,18 @@ static const char proofs[] =
     "a step, also after\n"
     "an import, as Megatron does; `foundation.moe_router_bias_update_rate=0` "
     "keeps it.\n"
+    "\n"
+    "Of ERNIE 4.5 VL the language model is here: a set of experts for texts "
+    "and one for images in\n"
+    "each layer (`foundation.moe_vision_ffn_hidden_size`). All tokens are text "
+    "but those whose ids\n"
+    "`data.vision_token_ids` names, as `image_token_id` of a config.json; "
+    "data sets with types of their\n"
+    "own, and with images, are still to come, and so are positions in three "
+    "dimensions: here\n"
+    "they are a text's. What sees images is left out of imports (with a "
+    "warning) and exports. The\n"
+    "parameters for a token are those of a text's.\n"
     "\n"
     "## Sizes\n"
     "\n"

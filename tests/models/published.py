@@ -144,6 +144,17 @@ def ernie(sizes, **more):
                   head_dim=128, use_bias=False, **more)
 
 
+def ernie_vl(sizes, **more):
+    """The language model of a file of several parts."""
+    text = rotary("ernie4_5_vl_moe", sizes, 103424, 131072, 5e5, 1e-5, True,
+                  use_bias=False, **more)
+    del text["model_type"], text["rope_theta"]
+    text["rope_parameters"] = dict(rope_type="default", rope_theta=5e5,
+                                   mrope_section=[22, 22, 20])
+    return dict(model_type="ernie4_5_vl_moe", text_config=text,
+                tie_word_embeddings=True)
+
+
 V2_ROPE, V3_ROPE = yarn(40, 0.707), yarn(40, 1.0)
 QWEN15, QWEN2 = 32768, 131072
 MODELS = {
@@ -228,6 +239,9 @@ MODELS = {
               moe_intermediate_size=1536, moe_num_shared_experts=2,
               moe_layer_start_index=1, moe_layer_end_index=27,
               moe_layer_interval=1), model_type="ernie4_5_moe"),
+    "ernie4.5/ernie4.5_28b_a3b": ernie_vl(
+        (28, 2560, 12288, 20, 4), moe_num_experts=64, moe_k=6,
+        moe_intermediate_size=[1536, 512], moe_num_shared_experts=2),
     "mixtral/mixtral_8x7b": mixtral((32, 4096, 14336, 32, 8), 32768),
     "mixtral/mixtral_8x22b": mixtral((56, 6144, 16384, 48, 8), 65536),
     "deepseek_v2/deepseek_v2_lite": deepseek(
@@ -262,6 +276,8 @@ MODELS = {
                            num_local_experts=64, vocab_size=128256,
                            rope_theta=5e5, **{PAPER: True}),
 }
+# parts of a model that no token passes through
+SEES_IMAGES = ("model.vision_tower.", "model.resampler_model.")
 # the class that computes the same, and what it calls a field
 CLASSES = {
     "internlm2": ("llama", dict(bias="attention_bias")),
@@ -287,26 +303,32 @@ def known_class(config):
 
 def count(config):
     import torch
-    from transformers import AutoConfig, AutoModelForCausalLM
+    from transformers import (AutoConfig, AutoModelForCausalLM,
+                              AutoModelForImageTextToText)
     kind, fields = known_class(config)
+    whole = "text_config" in fields
+    auto = AutoModelForImageTextToText if whole else AutoModelForCausalLM
     with torch.device("meta"):
-        model = AutoModelForCausalLM.from_config(
+        model = auto.from_config(
             AutoConfig.for_model(kind, **fields), dtype=torch.float32)
     shared = set()
     if model.config.tie_word_embeddings:
         shared = set(model._tied_weights_keys)
     total = idle = 0
     part = 1.0
+    fields = fields.get("text_config", fields)
     if "num_experts_per_tok" in fields or "moe_k" in fields:
         chosen = fields.get("num_experts_per_tok", fields.get("moe_k"))
         part = chosen / next(fields[k] for k in (
             "num_experts", "num_local_experts", "n_routed_experts",
             "moe_num_experts") if k in fields)
     for name, tensor in model.state_dict().items():
-        if name in shared:
+        if name in shared or name.startswith(SEES_IMAGES):
             continue
         total += tensor.numel()
-        if ".mlp.experts." in name or ".block_sparse_moe.experts." in name:
+        if ".mlp.vision_moe.experts." in name:  # no token of a text
+            idle += tensor.numel()
+        elif ".experts." in name:
             idle += round(tensor.numel() * (1 - part))
     return dict(parameters=total, active=total - idle,
                 counted_by=type(model).__name__)

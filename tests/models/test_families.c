@@ -13,9 +13,11 @@ static void trains_alike(void **state)
     const family_case_t *f = *state;
     char from[300];
     layout_place_t place = layout_begin();
-    layout_run_t one = {.save = "one", .model = "{}", .parallel = "{}",
+    layout_run_t one = {.save = "one", .parallel = "{}",
+                        .model = f->model != NULL ? f->model : "{}",
                         .more = from, .dtype = "fp64", .ranks = 1,
-                        .micro_batch_size = 6, .steps = 20};
+                        .micro_batch_size = 6, .steps = 20,
+                        .vision_ids = f->vision_ids};
     layout_run_t mixed = one;
     double losses[20];
     snprintf(from, sizeof(from),

@@ -46,7 +46,15 @@ static void end(place_t *p)
     test_context_end(&p->ctx);
 }
 
-/* Elements of the weights beside it, but of layers that are left out. */
+/* Tensors of layers that predict further tokens, and of what sees images. */
+static bool left_out(const char *name)
+{
+    return strstr(name, ".mtp_layers.") != NULL ||
+           strstr(name, ".vision_model.") != NULL ||
+           strstr(name, ".resampler_model.") != NULL;
+}
+
+/* Elements of the weights beside it, but of what is left out. */
 static int64_t count_elements(loong_context_t *ctx, const char *dir)
 {
     char path[600];
@@ -56,7 +64,7 @@ static int64_t count_elements(loong_context_t *ctx, const char *dir)
     assert_ok(ctx, loongi_safetensors_open(ctx, path, &file));
     for (int64_t i = 0; i < loongi_safetensors_count(file); i++) {
         const loong_safetensor_t *t = loongi_safetensors_get(file, i);
-        if (strstr(t->name, ".mtp_layers.") == NULL) {
+        if (!left_out(t->name)) {
             total += loongi_shape_count(t->ndim, t->shape);
         }
     }

@@ -35,13 +35,18 @@ static loong_status_t take(loong_context_t *ctx, const loong_json_t *family,
                            const loong_json_t *set, loong_pairs_t **pairs_p)
 {
     char path[64];
+    const loong_json_t *inside = loongi_json_get(family, "inside");
     loong_text_t text = loongi_text_begin(ctx);
     snprintf(path, sizeof(path), "%s/config.json", dir);
     loongi_text_printf(&text, "{\"model_type\":");
     loongi_text_json(&text, loongi_json_get(family, "model_type"));
+    if (inside != NULL) {
+        loongi_text_printf(&text, ",\"%s\":{\"return_dict\":true",
+                           loongi_json_string(inside));
+    }
     add_members(&text, loongi_json_get(family, "base"), set);
     add_members(&text, set, NULL);
-    loongi_text_printf(&text, "}");
+    loongi_text_printf(&text, inside != NULL ? "}}" : "}");
     assert_ok(ctx, text.status);
     assert_ok(ctx, loongi_file_write(ctx, path, text.data, text.length));
     loongi_text_free(&text);
@@ -118,7 +123,7 @@ static void nothing_is_passed_over(void **state)
     loong_context_t *ctx = test_context();
     loong_json_t *families = NULL;
     assert_ok(ctx, loongi_json_load(ctx, FIELDS, &families));
-    assert_int_equal(loongi_json_count(families), 13);
+    assert_int_equal(loongi_json_count(families), 14);
     for (int64_t f = 0; f < loongi_json_count(families); f++) {
         const loong_json_t *family = loongi_json_at(families, f);
         const loong_json_t *cases = loongi_json_get(family, "cases");

@@ -1,0 +1,87 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Rotary positions into config.json, and objects in it. */
+#include <stdio.h>
+#include <string.h>
+
+#include "hf_config_write.h"
+
+loong_text_t loongi_hf_begin_object(loong_hf_writer_t *w)
+{
+    loong_text_t whole = w->text;
+    w->text = loongi_text_begin(w->ctx);
+    loongi_text_printf(&w->text, "{");
+    return whole;
+}
+
+void loongi_hf_end_object(loong_hf_writer_t *w, const char *name,
+                          loong_text_t whole)
+{
+    loongi_text_printf(&w->text, "\n  }");
+    loong_text_t own = w->text;
+    w->text = whole;
+    loongi_hf_emit(w, name, loongi_text_get(&own));
+    loongi_text_free(&own);
+}
+
+/* In the words of transformers 5, which alone knows sections. */
+static void emit_sections(loong_hf_writer_t *w)
+{
+    const char *sections = loongi_pairs_get(w->model, "mrope_section");
+    loongi_hf_want_value(w, "rope_scaling.type", "none");
+    loong_text_t whole = loongi_hf_begin_object(w);
+    loongi_hf_emit(w, "rope_type", "\"default\"");
+    loongi_hf_emit_real(w, "rope_theta", "rotary_base", "10000");
+    if (sections != NULL) {
+        loongi_hf_emit(w, "mrope_section", sections);
+    }
+    loongi_hf_end_object(w, "rope_parameters", whole);
+}
+
+void loongi_hf_emit_rope(loong_hf_writer_t *w)
+{
+    const char *type = loongi_pairs_get(w->model, "rope_scaling.type");
+    char key[96];
+    if (loongi_hf_writes(w, "partial_rotary_factor")) {
+        loongi_hf_emit_real(w, "partial_rotary_factor", "rotary_percent", "1");
+    } else {
+        loongi_hf_want_value(w, "rotary_percent", "1");
+    }
+    if (loongi_hf_writes(w, "mrope_section")) {
+        emit_sections(w);
+        return;
+    }
+    loongi_hf_emit_real(w, "rope_theta", "rotary_base", "10000");
+    if (type == NULL || strcmp(type, "none") == 0 ||
+        strcmp(type, "default") == 0) {
+        loongi_hf_emit(w, "rope_scaling", "null");
+        return;
+    }
+    if (!loongi_hf_rope_is_scaling(type)) {
+        loongi_problems_add(&w->problems,
+                            "rope_scaling.type = %s: linear, "
+                            "dynamic, llama3 and yarn are known",
+                            type);
+        return;
+    }
+    loong_text_t whole = loongi_hf_begin_object(w);
+    snprintf(key, sizeof(key), "\"%s\"", type);
+    /* code of a model's own knows the older name, transformers both */
+    loongi_hf_emit(w, w->code != NULL ? "type" : "rope_type", key);
+    for (const loong_hf_rope_key_t *k = loongi_hf_rope_keys; k->name != NULL;
+         k++) {
+        snprintf(key, sizeof(key), "rope_scaling.%s", k->name);
+        if (strstr(k->types, type) == NULL ||
+            (!k->required && loongi_pairs_get(w->model, key) == NULL)) {
+            continue;
+        }
+        if (strcmp(k->name, "original_max_position_embeddings") == 0) {
+            loongi_hf_emit_int(w, k->name, key);
+        } else if (strcmp(k->name, "truncate") == 0) {
+            loongi_hf_emit_bool(w, k->name, loongi_pairs_true(w->model, key));
+        } else {
+            loongi_hf_emit_real(w, k->name, key, NULL);
+        }
+    }
+    loongi_hf_end_object(w, "rope_scaling", whole);
+}

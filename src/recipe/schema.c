@@ -41,6 +41,9 @@ static const loong_recipe_key_t keys[] = {
     INT("version", "1", 1, 1, SAME, "version of the schema"),
     TEXT("name", "run", FREE, "name of the run, for logs"),
     INT("seed", "1234", 0, BIG, SAME, "of initialisation, data, dropout"),
+    CHOICE("training_phase", "pretrain", "pretrain midtrain", FREE,
+           "midtrain: pretraining that goes on from trained weights, with the "
+           "same data and loss"),
     CHOICE("device", "auto", "auto cpu cuda xpu", FREE, "kind of device"),
 
     TEXT(M "family", NULL, SAME,

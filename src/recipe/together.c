@@ -365,6 +365,45 @@ static void check_settings(check_t *c)
     }
 }
 
+/* Ids of parts of images: for models that treat them otherwise. */
+static void check_vision_ids(check_t *c)
+{
+    static const char key[] = "data.vision_token_ids";
+    static const char model[] = "model.foundation.moe_vision_ffn_hidden_size";
+    enum { MOST = 16 }; /* LOONG_MAX_VISION_IDS of the loader */
+    int64_t count = loong_recipe_count(c->recipe, key);
+    int64_t vocab = get(c, "model.foundation.vocab_size");
+    bool known = is_set(c, "model.foundation.family") ||
+                 !(is_set(c, "init.from_hf") || is_set(c, "model.from_hf"));
+    if (count > 0 && known && !is_set(c, model)) {
+        problem(c, key, "has no effect without %s", model);
+    }
+    if (count > MOST) {
+        problem(c, key, "%lld ids, up to %d allowed", (long long)count, MOST);
+    }
+    for (int64_t i = 0; i < count && vocab > 0; i++) {
+        char item[64];
+        snprintf(item, sizeof(item), "%s[%lld]", key, (long long)i);
+        if (get(c, item) >= vocab) {
+            problem(c, item, "%lld, the vocabulary has 0 to %lld",
+                    (long long)get(c, item), (long long)vocab - 1);
+        }
+    }
+}
+
+/* A phase that goes on has something to go on from. */
+static void check_phase(check_t *c)
+{
+    static const char key[] = "training_phase";
+    const char *load = loong_recipe_text(c->recipe, "checkpoint.load");
+    bool loads = load != NULL && strcmp(load, "auto") != 0;
+    if (strcmp(loong_recipe_text(c->recipe, key), "midtrain") == 0 && !loads &&
+        !is_set(c, "init.from_hf")) {
+        problem(c, key, "midtrain goes on from trained weights: init.from_hf "
+                        "or a directory in checkpoint.load must be set");
+    }
+}
+
 static void check_router_replay(check_t *c)
 {
     static const char replay[] = "router_replay.replay_file";
@@ -446,6 +485,8 @@ loong_status_t loong_recipe_check(const loong_recipe_t *recipe, int world_size)
     check_sources(&c);
     check_settings(&c);
     check_router_replay(&c);
+    check_vision_ids(&c);
+    check_phase(&c);
     check_overlap(&c);
     for (int64_t i = 0; i < loong_recipe_count(recipe, "fault"); i++) {
         check_fault(&c, i, world_size);

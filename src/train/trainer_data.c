@@ -64,30 +64,6 @@ static int64_t vision_id(const loong_trainer_t *t, int64_t i)
     return loong_recipe_int(t->recipe, key);
 }
 
-/* Ids of parts of images: for models that treat them otherwise. */
-static loong_status_t check_vision_ids(const loong_trainer_t *t)
-{
-    static const char key[] = "data.vision_token_ids";
-    static const char model[] = "model.foundation.moe_vision_ffn_hidden_size";
-    int64_t count = loong_recipe_count(t->recipe, key);
-    int64_t vocab = t->component->facts.vocab_size;
-    LOONG_CHECK(t->ctx, count <= LOONG_MAX_VISION_IDS, LOONG_ERR_CONFIG,
-                "%s: %s: %lld ids, up to %d allowed",
-                loong_recipe_where(t->recipe, key), key, (long long)count,
-                LOONG_MAX_VISION_IDS);
-    LOONG_CHECK(t->ctx, count == 0 || loong_recipe_is_set(t->recipe, model),
-                LOONG_ERR_CONFIG, "%s: %s: has no effect without %s",
-                loong_recipe_where(t->recipe, key), key, model);
-    for (int64_t i = 0; i < count; i++) {
-        int64_t id = vision_id(t, i);
-        LOONG_CHECK(t->ctx, id < vocab, LOONG_ERR_CONFIG,
-                    "%s: %s: id %lld, the vocabulary has 0 to %lld",
-                    loong_recipe_where(t->recipe, key), key, (long long)id,
-                    (long long)vocab - 1);
-    }
-    return LOONG_OK;
-}
-
 static loong_loader_params_t loader_params(const loong_trainer_t *t,
                                            const loong_blend_t *blend)
 {
@@ -185,7 +161,6 @@ loong_rampup_t loongi_trainer_rampup(const loong_recipe_t *recipe)
 loong_status_t loongi_trainer_open_data(loong_trainer_t *t)
 {
     loong_blend_source_t sources[MAX_SOURCES];
-    LOONG_TRY(check_vision_ids(t));
     LOONG_TRY(open_train(t, sources));
     loong_loader_params_t p = loader_params(t, t->blend);
     p.rampup_batch_size = loongi_trainer_rampup(t->recipe);

@@ -124,6 +124,19 @@ loong_status_t loong_trainer_evaluate(loong_trainer_t *trainer)
 
 /* ---- texts --------------------------------------------------------------- */
 
+/* What is not a beginning. */
+static void describe_phase(loong_trainer_t *t)
+{
+    const char *load = loong_recipe_text(t->recipe, "checkpoint.load");
+    bool loads = load != NULL && strcmp(load, "auto") != 0;
+    if (strcmp(loong_recipe_text(t->recipe, "training_phase"), "midtrain") ==
+        0) {
+        loongi_text_printf(
+            &t->text, "phase: midtrain, from the weights of %s\n",
+            loads ? load : loong_recipe_text(t->recipe, "init.from_hf"));
+    }
+}
+
 static void describe_parameters(loong_trainer_t *t)
 {
     const loong_component_t *s = t->component;
@@ -141,6 +154,7 @@ static void describe_parameters(loong_trainer_t *t)
                        (long long)total, loongi_human_count((double)total, a),
                        (long long)(total - s->facts.idle_parameters),
                        (long long)trained);
+    describe_phase(t);
 }
 
 static void describe_optimizer(loong_trainer_t *t)

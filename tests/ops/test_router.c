@@ -43,7 +43,7 @@ static const loong_router_attr_t routers[] = {
     {4, LOONG_SCORE_SOFTMAX, true, 4, 2, 0, 16.0, false, 0, 0},
     {4, LOONG_SCORE_SIGMOID, false, 3, 2, 0, 2.5, false, 0, 0},
     {EXPERTS, LOONG_SCORE_SOFTMAX, false, 0, 0, 0, 1.0, false, 0, 0},
-    {5, LOONG_SCORE_SOFTMAX, false, 0, 0, 0, 1.0, false, 0, 0}, /* with a bias */
+    {5, LOONG_SCORE_SOFTMAX, false, 0, 0, 0, 1.0, false, 0, 0}, /* biased */
     {5, LOONG_SCORE_SOFTMAX, true, 4, 2, 1, 3.0, false, 0, 0},
     {3, LOONG_SCORE_SIGMOID, false, 3, 2, 2, 2.5, false, 0, 0},
 };

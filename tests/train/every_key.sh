@@ -224,6 +224,7 @@ $small
 train.train_tokens=128
 data.train=[{path: text}]
 init.from_hf=hf
+training_phase=midtrain
 model.from_hf=hf
 KEYS
 run experts <<KEYS

@@ -70,6 +70,11 @@ static const struct {
     {"parallel.tp_comm_overlap=true",
      "parallel.tp_comm_overlap: has no effect without "
      "parallel.sequence_parallel"},
+    {"training_phase=midtrain",
+     "command line: training_phase: midtrain goes on from trained weights"},
+    {"data.vision_token_ids=[3]",
+     "data.vision_token_ids: has no effect without "
+     "model.foundation.moe_vision_ffn_hidden_size"},
     {"resume.override=[optimzer.lr]",
      "resume.override[0]: optimzer.lr is no key of a recipe; did you mean "
      "optimizer.lr?"},

@@ -68,9 +68,10 @@ two 0 device=cpu checkpoint.save=cpu log.dir=cpu_log
 two 0 device=cuda checkpoint.save=cuda log.dir=cuda_log
 alike cpu_log cuda_log 3
 
-# killed between two steps: the checkpoint of the first ones goes on elsewhere
-two 4 device=cuda log.interval=9 checkpoint.save=killed \
-    'fault=[{kind: kill, rank: 1, step: 2}]'
+# killed between two steps, of graphs: the checkpoint of the first ones goes on
+# elsewhere
+two 4 device=cuda train.cuda_graph_impl=local log.interval=9 \
+    checkpoint.save=killed 'fault=[{kind: kill, rank: 1, step: 2}]'
 grep -q 'rank 1' err || fail 'the message does not name rank 1'
 two 0 device=cpu checkpoint.save=killed log.dir=killed_log \
     checkpoint.load=auto 'resume.override=[device,fault,log]'

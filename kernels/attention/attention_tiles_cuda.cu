@@ -26,6 +26,25 @@ template <int DV, int MT> struct sums_t {
     span_t span[MT][2];
 };
 
+template <int DV, int MT>
+__device__ __forceinline__ void begin_rows(const attention_t &a, int64_t first,
+                                           int64_t queries, sums_t<DV, MT> &r)
+{
+    int warp = (int)threadIdx.x / WARP;
+    clear<MT, DV>(r.o);
+#pragma unroll
+    for (int m = 0; m < MT; m++) {
+#pragma unroll
+        for (int h = 0; h < 2; h++) {
+            int64_t t = first + row_in_tile(warp, MT, m, h);
+            span_t none = {0, 0, 0};
+            r.span[m][h] = t < queries ? a.queries[t] : none;
+            r.top[m][h] = -INFINITY;
+            r.sum[m][h] = 0.0f;
+        }
+    }
+}
+
 /* Scores that no probability belongs to become minus infinity. */
 template <int MT>
 __device__ __forceinline__ void mask(float s[MT][KEYS / 8][4],
@@ -81,11 +100,14 @@ __device__ __forceinline__ void make_powers(sums_t<DV, MT> &r, int m, int h,
 }
 
 template <int MT>
-__device__ void drop(const attention_t &a, const place_t &place,
-                     const span_t span[MT][2], float s[MT][KEYS / 8][4])
+__device__ __forceinline__ void drop(const attention_t &a,
+                                     const place_t &place,
+                                     const span_t span[MT][2],
+                                     float s[MT][KEYS / 8][4])
 {
     int warp = (int)threadIdx.x / WARP;
     int col = (int)threadIdx.x % 4 * 2;
+#pragma unroll
     for (int m = 0; m < MT; m++) {
 #pragma unroll
         for (int n = 0; n < KEYS / 8; n++) {
@@ -103,6 +125,26 @@ __device__ void drop(const attention_t &a, const place_t &place,
     }
 }
 
+/* Scores of a tile become powers; sums so far are brought along. */
+template <int DV, int MT, bool DROPS, class Sums>
+__device__ __forceinline__ void weigh(const attention_t &a,
+                                      const place_t &place, Sums &r,
+                                      float s[MT][KEYS / 8][4])
+{
+    float factor = a.scale * LOG2_E;
+    if (!place.whole) {
+        mask<MT>(s, r.span, place.key);
+    }
+#pragma unroll
+    for (int m = 0; m < MT; m++) {
+        make_powers<DV, MT>(r, m, 0, s[m], factor);
+        make_powers<DV, MT>(r, m, 1, s[m], factor);
+    }
+    if (DROPS) {
+        drop<MT>(a, place, r.span, s);
+    }
+}
+
 /* Outputs into the room of the queries, from there to memory. */
 template <int DV, int MT>
 __device__ __forceinline__ void finish(const attention_t &a,
@@ -114,7 +156,9 @@ __device__ __forceinline__ void finish(const attention_t &a,
     int warp = (int)threadIdx.x / WARP;
     int lane = (int)threadIdx.x % WARP;
     float inverse[MT][2];
+#pragma unroll
     for (int m = 0; m < MT; m++) {
+#pragma unroll
         for (int h = 0; h < 2; h++) {
             float sum = row_sum(r.sum[m][h]);
             int64_t t = first + row_in_tile(warp, MT, m, h);
@@ -147,22 +191,12 @@ __global__ void __launch_bounds__(TILE_THREADS)
     int head = (int)blockIdx.y;
     int of = head / a.group;
     int warp = (int)threadIdx.x / WARP;
-    float factor = a.scale * LOG2_E;
     if (first >= queries) {
         return;
     }
     sums_t<DV, MT> r;
     reach_t reach = reach_of(a.queries, first, QUERIES, queries);
-    clear<MT, DV>(r.o);
-    for (int m = 0; m < MT; m++) {
-        for (int h = 0; h < 2; h++) {
-            int64_t t = first + row_in_tile(warp, MT, m, h);
-            span_t none = {0, 0, 0};
-            r.span[m][h] = t < queries ? a.queries[t] : none;
-            r.top[m][h] = -INFINITY;
-            r.sum[m][h] = 0.0f;
-        }
-    }
+    begin_rows<DV, MT>(a, first, queries, r);
     load_tile<QUERIES, DK, TILE_THREADS>(
         q, head_rows(a.q, first, queries, head, a.d));
     load_tile<KEYS, DK, TILE_THREADS>(
@@ -177,19 +211,9 @@ __global__ void __launch_bounds__(TILE_THREADS)
         COPIES_COMMIT();
         clear<MT, KEYS>(s);
         multiply_rows<DK, MT, KEYS>(s, q, warp * MT * 16, k);
-        bool whole = at >= reach.all_begin && at + KEYS <= reach.all_end;
-        place_t place = {frame, first, at, head, whole};
-        if (!whole) {
-            mask<MT>(s, r.span, at);
-        }
-#pragma unroll
-        for (int m = 0; m < MT; m++) {
-            make_powers<DV, MT>(r, m, 0, s[m], factor);
-            make_powers<DV, MT>(r, m, 1, s[m], factor);
-        }
-        if (DROPS) {
-            drop<MT>(a, place, r.span, s);
-        }
+        place_t place = {frame, first, at, head,
+                         at >= reach.all_begin && at + KEYS <= reach.all_end};
+        weigh<DV, MT, DROPS>(a, place, r, s);
         COPIES_WAIT(0);
         __syncthreads(); /* values are there, keys were used */
         if (at + KEYS < reach.end) {

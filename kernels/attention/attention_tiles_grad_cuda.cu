@@ -49,7 +49,9 @@ read_queries(const attention_t &a, int64_t first, int64_t count, int head,
              queries_t<MT> &x)
 {
     int warp = (int)threadIdx.x / WARP;
+#pragma unroll
     for (int m = 0; m < MT; m++) {
+#pragma unroll
         for (int h = 0; h < 2; h++) {
             int64_t t = first + row_in_tile(warp, MT, m, h);
             span_t none = {0, 0, 0};
@@ -94,6 +96,44 @@ query_slopes(const attention_t &a, const place_t &place,
     }
 }
 
+/* A tile of keys and values, which lies from k on. */
+template <int DK, int DV, int MT, bool DROPS>
+__device__ __forceinline__ void
+add_keys(const attention_t &a, const place_t &place, const queries_t<MT> &x,
+         half_t *q, half_t *k, float dq[MT][DK / 8][4])
+{
+    typedef query_shape_t<DK, DV, MT> shape;
+    enum { KEYS = shape::KEYS };
+    half_t *grad = q + shape::QUERIES * DK;
+    int row = (int)threadIdx.x / WARP * MT * 16;
+    float s[MT][KEYS / 8][4];
+    float dp[MT][KEYS / 8][4];
+    clear<MT, KEYS>(s);
+    clear<MT, KEYS>(dp);
+    multiply_rows<DK, MT, KEYS>(s, q, row, k);
+    multiply_rows<DV, MT, KEYS>(dp, grad, row, k + KEYS * DK);
+    query_slopes<MT, KEYS, DROPS>(a, place, x, s, dp);
+    multiply_on<DK, MT, KEYS, DK>(dq, dp, k, 0);
+}
+
+template <int DK, int MT>
+__device__ __forceinline__ void
+store_queries(const attention_t &a, const place_t &place, int64_t queries,
+              float dq[MT][DK / 8][4], half_t *room)
+{
+    int row = (int)threadIdx.x / WARP * MT * 16;
+    float scale[MT][2];
+#pragma unroll
+    for (int m = 0; m < MT; m++) {
+        scale[m][0] = scale[m][1] = a.scale;
+    }
+    put_rows<DK, MT, DK>(room, row, 0, dq, scale);
+    __syncwarp();
+    store_tile<MT * 16, DK, WARP>(
+        head_rows(a.dq, place.query, queries, place.head, a.d), room,
+        (int)threadIdx.x % WARP, row);
+}
+
 template <int DK, int DV, int MT, bool DROPS>
 __global__ void __launch_bounds__(TILE_THREADS)
     query_tiles(attention_t a, const loong_frame_t *frame)
@@ -109,7 +149,6 @@ __global__ void __launch_bounds__(TILE_THREADS)
     int64_t first = (int64_t)(gridDim.x - 1 - blockIdx.x) * QUERIES;
     int head = (int)blockIdx.y;
     int of = head / a.group;
-    int row = (int)threadIdx.x / WARP * MT * 16;
     if (first >= queries) {
         return;
     }
@@ -137,31 +176,18 @@ __global__ void __launch_bounds__(TILE_THREADS)
             continue;
         }
         int64_t at = next - KEYS;
-        float s[MT][KEYS / 8][4];
-        float dp[MT][KEYS / 8][4];
-        k = stage + turn * KEYS * (DK + DV);
-        COPIES_WAIT(1);
-        __syncthreads(); /* the tile is there */
-        clear<MT, KEYS>(s);
-        clear<MT, KEYS>(dp);
-        multiply_rows<DK, MT, KEYS>(s, q, row, k);
-        multiply_rows<DV, MT, KEYS>(dp, grad, row, k + KEYS * DK);
         place_t place = {frame, first, at, head,
                          at >= reach.all_begin && at + KEYS <= reach.all_end};
-        query_slopes<MT, KEYS, DROPS>(a, place, x, s, dp);
-        multiply_on<DK, MT, KEYS, DK>(dq, dp, k, 0);
+        COPIES_WAIT(1);
+        __syncthreads(); /* the tile is there */
+        add_keys<DK, DV, MT, DROPS>(a, place, x, q,
+                                    stage + turn * KEYS * (DK + DV), dq);
         __syncthreads(); /* the tile was used */
     }
-    float scale[MT][2];
-    for (int m = 0; m < MT; m++) {
-        scale[m][0] = scale[m][1] = a.scale;
-    }
+    place_t place = {frame, first, 0, head, true};
     COPIES_WAIT(0);
     __syncthreads(); /* also where nothing was to be seen */
-    put_rows<DK, MT, DK>(q, row, 0, dq, scale);
-    __syncwarp();
-    store_tile<MT * 16, DK, WARP>(head_rows(a.dq, first, queries, head, a.d),
-                                  q, (int)threadIdx.x % WARP, row);
+    store_queries<DK, MT>(a, place, queries, dq, q);
 }
 
 /* ---- dk and dv ----------------------------------------------------------- */
@@ -247,6 +273,76 @@ key_slopes(const attention_t &a, const place_t &place, const span_t span[2],
     }
 }
 
+/* What a thread sums for its two keys: its part of the channels. */
+template <int DK, int DV, int SPLIT> struct key_sums_t {
+    float dk[1][DK / SPLIT / 8][4];
+    float dv[1][DV / SPLIT / 8][4];
+    span_t span[2];
+};
+
+template <int DK, int DV, int SPLIT>
+__device__ __forceinline__ void
+begin_keys(const attention_t &a, int64_t first, int64_t keys,
+           key_sums_t<DK, DV, SPLIT> &r)
+{
+    int warp = (int)threadIdx.x / WARP % TILE_WARPS;
+    clear<1, DK / SPLIT>(r.dk);
+    clear<1, DV / SPLIT>(r.dv);
+#pragma unroll
+    for (int h = 0; h < 2; h++) {
+        int64_t key = first + row_in_tile(warp, 1, 0, h);
+        span_t none = {0, 0, 0};
+        r.span[h] = key < keys ? a.keys[key] : none;
+    }
+}
+
+/* A tile of queries and gradients of outputs, which lies from q on. */
+template <int DK, int DV, int QUERIES, int SPLIT, bool DROPS, class Sums>
+__device__ __forceinline__ void
+add_queries(const attention_t &a, const place_t &place, half_t *k, half_t *q,
+            const float *slopes, Sums &r)
+{
+    half_t *v = k + key_shape_t<DK, DV, QUERIES, SPLIT>::KEYS * DK;
+    half_t *grad = q + QUERIES * DK;
+    int row = (int)threadIdx.x / WARP % TILE_WARPS * 16;
+    int part = (int)threadIdx.x / TILE_THREADS;
+    float s[1][QUERIES / 8][4];
+    float dp[1][QUERIES / 8][4];
+    clear<1, QUERIES>(s);
+    clear<1, QUERIES>(dp);
+    multiply_rows<DK, 1, QUERIES>(s, k, row, q);
+    multiply_rows<DV, 1, QUERIES>(dp, v, row, grad);
+    key_slopes<QUERIES, DROPS>(a, place, r.span, slopes, s, dp);
+    multiply_on<DV, 1, QUERIES, DV / SPLIT>(r.dv, s, grad,
+                                            part * DV / SPLIT / PACK);
+    multiply_on<DK, 1, QUERIES, DK / SPLIT>(r.dk, dp, q,
+                                            part * DK / SPLIT / PACK);
+}
+
+/* dk and dv through the room of the keys and values, which is free. */
+template <int DK, int DV, int SPLIT, class Sums>
+__device__ __forceinline__ void
+store_keys(const attention_t &a, const place_t &place, int64_t keys, Sums &r,
+           half_t *k)
+{
+    enum { KEYS = 16 * TILE_WARPS, THREADS = SPLIT * TILE_THREADS };
+    half_t *v = k + KEYS * DK;
+    int row = (int)threadIdx.x / WARP % TILE_WARPS * 16;
+    int part = (int)threadIdx.x / TILE_THREADS;
+    float one[1][2] = {{1.0f, 1.0f}};
+    float scale[1][2] = {{a.scale, a.scale}};
+    put_rows<DK, 1, DK / SPLIT>(k, row, part * DK / SPLIT / PACK, r.dk,
+                                scale);
+    put_rows<DV, 1, DV / SPLIT>(v, row, part * DV / SPLIT / PACK, r.dv, one);
+    __syncthreads();
+    store_tile<KEYS, DK, THREADS>(
+        head_rows(a.dk, place.key, keys, place.head, a.d), k,
+        (int)threadIdx.x, 0);
+    store_tile<KEYS, DV, THREADS>(
+        head_rows(a.dv, place.key, keys, place.head, a.d_v), v,
+        (int)threadIdx.x, 0);
+}
+
 template <int DK, int DV, int QUERIES_, int SPLIT, bool DROPS>
 __global__ void __launch_bounds__(SPLIT * TILE_THREADS)
     key_tiles(attention_t a, const loong_frame_t *frame)
@@ -261,26 +357,16 @@ __global__ void __launch_bounds__(SPLIT * TILE_THREADS)
     int64_t keys = rows_of(a.k, frame);
     int64_t first = (int64_t)blockIdx.x * KEYS; /* early: the most queries */
     int of = (int)blockIdx.y;
-    int warp = (int)threadIdx.x / WARP % TILE_WARPS;
-    int part = (int)threadIdx.x / TILE_THREADS; /* of the channels */
     if (first >= keys) {
         return;
     }
-    float dk[1][DK / SPLIT / 8][4];
-    float dv[1][DV / SPLIT / 8][4];
-    span_t span[2];
+    key_sums_t<DK, DV, SPLIT> r;
     reach_t reach = reach_of(a.keys, first, KEYS, keys);
     walk_t walk = {reach.begin, reach.end,
                    (reach.end - reach.begin + QUERIES - 1) / QUERIES,
                    of * a.group};
     int64_t steps = reach.end > reach.begin ? walk.tiles * a.group : 0;
-    clear<1, DK / SPLIT>(dk);
-    clear<1, DV / SPLIT>(dv);
-    for (int h = 0; h < 2; h++) {
-        int64_t key = first + row_in_tile(warp, 1, 0, h);
-        span_t none = {0, 0, 0};
-        span[h] = key < keys ? a.keys[key] : none;
-    }
+    begin_keys<DK, DV, SPLIT>(a, first, keys, r);
     load_tile<KEYS, DK, shape::THREADS>(
         k, head_rows(a.k, first, keys, of, a.d));
     load_tile<KEYS, DV, shape::THREADS>(
@@ -291,10 +377,6 @@ __global__ void __launch_bounds__(SPLIT * TILE_THREADS)
     COPIES_COMMIT();
     for (int64_t step = 0; step < steps; step++) {
         int turn = (int)(step % 2);
-        half_t *q = stage + turn * shape::STAGE;
-        half_t *grad = q + QUERIES * DK;
-        float s[1][QUERIES / 8][4];
-        float dp[1][QUERIES / 8][4];
         if (step + 1 < steps) { /* on its way during this one */
             load_queries<DK, DV, shape>(
                 a, walk, step + 1, queries,
@@ -304,35 +386,19 @@ __global__ void __launch_bounds__(SPLIT * TILE_THREADS)
         COPIES_COMMIT();
         COPIES_WAIT(1);
         __syncthreads(); /* the tile is there */
-        clear<1, QUERIES>(s);
-        clear<1, QUERIES>(dp);
-        multiply_rows<DK, 1, QUERIES>(s, k, warp * 16, q);
-        multiply_rows<DV, 1, QUERIES>(dp, v, warp * 16, grad);
         int64_t at = walk.begin + step % walk.tiles * QUERIES;
         place_t place = {
             frame, at, first, walk.head + (int)(step / walk.tiles),
             at >= reach.all_begin && at + QUERIES <= reach.all_end};
-        key_slopes<QUERIES, DROPS>(a, place, span, slopes + turn * 2 * QUERIES,
-                                   s, dp);
-        multiply_on<DV, 1, QUERIES, DV / SPLIT>(dv, s, grad,
-                                                part * DV / SPLIT / PACK);
-        multiply_on<DK, 1, QUERIES, DK / SPLIT>(dk, dp, q,
-                                                part * DK / SPLIT / PACK);
+        add_queries<DK, DV, QUERIES_, SPLIT, DROPS>(
+            a, place, k, stage + turn * shape::STAGE,
+            slopes + turn * 2 * QUERIES, r);
         __syncthreads(); /* the tile was used */
     }
-    float one[1][2] = {{1.0f, 1.0f}};
-    float scale[1][2] = {{a.scale, a.scale}};
+    place_t place = {frame, 0, first, of, true};
     COPIES_WAIT(0);
-    __syncthreads(); /* keys and values were used: their room is free */
-    put_rows<DK, 1, DK / SPLIT>(k, warp * 16, part * DK / SPLIT / PACK, dk,
-                                scale);
-    put_rows<DV, 1, DV / SPLIT>(v, warp * 16, part * DV / SPLIT / PACK, dv,
-                                one);
-    __syncthreads();
-    store_tile<KEYS, DK, shape::THREADS>(
-        head_rows(a.dk, first, keys, of, a.d), k, (int)threadIdx.x, 0);
-    store_tile<KEYS, DV, shape::THREADS>(
-        head_rows(a.dv, first, keys, of, a.d_v), v, (int)threadIdx.x, 0);
+    __syncthreads(); /* keys and values were used */
+    store_keys<DK, DV, SPLIT>(a, place, keys, r, k);
 }
 
 /* ---- launches ------------------------------------------------------------ */

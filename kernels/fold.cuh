@@ -66,6 +66,42 @@ static inline loong_status_t fold(const loong_kernel_call_t *call, int o,
     return launched(call);
 }
 
+/* Block (column, part): sums of every FOLD_PARTS-th row. */
+static __global__ void __launch_bounds__(BLOCK)
+    sum_rows_kernel(mat_t x, float *partial, const loong_frame_t *frame)
+{
+    int64_t rows = rows_of(x, frame);
+    int64_t col = ((int64_t)blockIdx.x * BLOCK + threadIdx.x) * PACK;
+    if (col >= x.cols) {
+        return;
+    }
+    int n = least(PACK, x.cols - col);
+    pack_t sum;
+    for (int i = 0; i < PACK; i++) {
+        sum.v[i] = 0.0f;
+    }
+    for (int64_t t = blockIdx.y; t < rows; t += gridDim.y) {
+        pack_t p = load_at(x, t, col, n);
+        for (int i = 0; i < PACK; i++) {
+            sum.v[i] += p.v[i];
+        }
+    }
+    store(partial + (int64_t)blockIdx.y * x.cols + col, sum, n,
+          x.cols % PACK == 0);
+}
+
+/* Output o (+)= the sum of the rows of operand i; partial: fold_bytes. */
+static inline loong_status_t sum_rows(const loong_kernel_call_t *call, int i,
+                                      int o, float *partial)
+{
+    mat_t x = mat_arg(call, i);
+    int64_t packs = (x.cols + PACK - 1) / PACK;
+    dim3 grid((unsigned)((packs + BLOCK - 1) / BLOCK), FOLD_PARTS);
+    LOONG_LAUNCH((sum_rows_kernel), grid, dim3(BLOCK), 0, stream_of(call), x,
+                 partial, call->device_frame);
+    return fold(call, o, partial, x.cols);
+}
+
 } // namespace loong_cuda
 
 #endif

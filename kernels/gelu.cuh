@@ -22,6 +22,17 @@ static __device__ __forceinline__ float gelu_of(float x, bool tanh_form)
                      : 0.5f * x * erfcf(-x * ROOT_HALF);
 }
 
+static __device__ __forceinline__ float gelu_slope(float x, bool tanh_form)
+{
+    if (tanh_form) {
+        float t = tanh_part(x);
+        return 0.5f * (1.0f + t) + 0.5f * x * (1.0f - t * t) * ROOT_2_PI *
+                                       (1.0f + 3.0f * 0.044715f * x * x);
+    }
+    return 0.5f * erfcf(-x * ROOT_HALF) +
+           x * 0.5f * ROOT_2_PI * expf(-0.5f * x * x);
+}
+
 } // namespace loong_cuda
 
 #endif

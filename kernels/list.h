@@ -76,6 +76,8 @@ extern "C" {
 #define LOONG_REF_KERNELS(X) \
     X(linear)                \
     X(linear_dw)             \
+    X(linear_dw_db)          \
+    X(linear_gelu_grad)      \
     X(attention)             \
     X(attention_grad)        \
     X(attention_merge)       \
@@ -153,6 +155,8 @@ extern "C" {
 #define LOONG_CUDA_KERNELS(X) \
     X(linear)                 \
     X(linear_dw)              \
+    X(linear_dw_db)           \
+    X(linear_gelu_grad)       \
     X(attention_tiles)        \
     X(attention)              \
     X(attention_grad_tiles)   \

@@ -49,21 +49,10 @@ struct gelu_fn {
 
 struct gelu_grad_fn {
     int tanh_form;
-    __device__ float slope(float x) const
-    {
-        if (tanh_form) {
-            float t = tanh_part(x);
-            return 0.5f * (1.0f + t) +
-                   0.5f * x * (1.0f - t * t) * ROOT_2_PI *
-                       (1.0f + 3.0f * 0.044715f * x * x);
-        }
-        return 0.5f * erfcf(-x * ROOT_HALF) +
-               x * 0.5f * ROOT_2_PI * expf(-0.5f * x * x);
-    }
     __device__ void operator()(const pack_t *in, pack_t *out) const
     {
         for (int i = 0; i < PACK; i++) {
-            out->v[i] = in[0].v[i] * slope(in[1].v[i]);
+            out->v[i] = in[0].v[i] * gelu_slope(in[1].v[i], tanh_form);
         }
     }
 };

@@ -99,7 +99,7 @@ static size_t operand_bytes(const loong_cublaslt_params_t *p, int i)
 {
     size_t out = loong_dtype_size(p->out);
     return i < 3    ? matrix_bytes(p, i)
-           : i == 3 ? (size_t)p->m * out
+           : i == 3 ? (size_t)LOONG_MAX(p->m, p->n) * out
            : i == 4 ? (size_t)(p->ld_aux * p->n) * out
                     : LOONG_CUBLASLT_WORKSPACE;
 }

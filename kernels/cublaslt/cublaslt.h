@@ -28,6 +28,9 @@ typedef enum loong_epilogue {
     LOONG_EPILOGUE_GELU_BIAS,     /* gelu(c + bias) */
     LOONG_EPILOGUE_GELU_AUX,      /* and aux = c */
     LOONG_EPILOGUE_GELU_AUX_BIAS, /* and aux = c + bias */
+    LOONG_EPILOGUE_DGELU,         /* c times the slope of GELU at aux */
+    LOONG_EPILOGUE_SUM_A, /* bias = the sums of op(a) over k, [m]; not added */
+    LOONG_EPILOGUE_SUM_B, /* bias = the sums of op(b) over k, [n]; not added */
     LOONG_EPILOGUE_COUNT
 } loong_epilogue_t;
 
@@ -55,7 +58,7 @@ typedef struct loong_cublaslt_operands {
     bool add; /* to c, before the epilogue */
     void *workspace;
     void *stream;
-    const void *bias;
+    const void *bias; /* the sums are written there */
     void *aux;
 } loong_cublaslt_operands_t;
 

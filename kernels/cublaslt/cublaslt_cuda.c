@@ -22,6 +22,12 @@ static loong_status_t load(loong_context_t *ctx, loong_cublaslt_library_t *lib)
     return LOONG_OK;
 }
 
+/* fp8 wants a scale of each operand, and comes with them. */
+static bool is_made(loong_dtype_t dtype)
+{
+    return dtype == LOONG_BF16 || dtype == LOONG_F32;
+}
+
 static cudaDataType_t type_of(loong_dtype_t dtype)
 {
     return dtype == LOONG_BF16 ? CUDA_R_16BF : CUDA_R_32F;
@@ -54,7 +60,9 @@ static loong_status_t describe_epilogue(loong_context_t *ctx,
     static const uint32_t names[LOONG_EPILOGUE_COUNT] = {
         CUBLASLT_EPILOGUE_DEFAULT,   CUBLASLT_EPILOGUE_BIAS,
         CUBLASLT_EPILOGUE_GELU,      CUBLASLT_EPILOGUE_GELU_BIAS,
-        CUBLASLT_EPILOGUE_GELU_AUX,  CUBLASLT_EPILOGUE_GELU_AUX_BIAS};
+        CUBLASLT_EPILOGUE_GELU_AUX,  CUBLASLT_EPILOGUE_GELU_AUX_BIAS,
+        CUBLASLT_EPILOGUE_DGELU,     CUBLASLT_EPILOGUE_BGRADA,
+        CUBLASLT_EPILOGUE_BGRADB};
     const loong_cublaslt_params_t *p = &s->params;
     SET(ctx, s, EPILOGUE, names[p->epilogue]);
     if (loongi_epilogue_has_bias(p->epilogue)) {
@@ -136,6 +144,11 @@ loong_status_t loongi_cublaslt_create(loong_context_t *ctx,
 {
     loong_cublaslt_t *s = NULL;
     loong_status_t status = LOONG_OK;
+    LOONG_CHECK(ctx, is_made(params->in) && is_made(params->out),
+                LOONG_ERR_UNSUPPORTED,
+                "products of cuBLASLt are made of fp32 and bf16, not of %s to "
+                "%s", loong_dtype_name(params->in),
+                loong_dtype_name(params->out));
     LOONG_TRY(loongi_alloc(ctx, sizeof(*s), "product of cuBLASLt", &s));
     s->params = *params;
     s->wanted = loongi_context_products(ctx);

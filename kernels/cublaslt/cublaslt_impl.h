@@ -74,12 +74,14 @@ int loongi_cublaslt_class(const loong_cublaslt_params_t *params,
 static inline bool loongi_epilogue_has_bias(loong_epilogue_t e)
 {
     return e == LOONG_EPILOGUE_BIAS || e == LOONG_EPILOGUE_GELU_BIAS ||
-           e == LOONG_EPILOGUE_GELU_AUX_BIAS;
+           e == LOONG_EPILOGUE_GELU_AUX_BIAS || e == LOONG_EPILOGUE_SUM_A ||
+           e == LOONG_EPILOGUE_SUM_B;
 }
 
 static inline bool loongi_epilogue_has_aux(loong_epilogue_t e)
 {
-    return e == LOONG_EPILOGUE_GELU_AUX || e == LOONG_EPILOGUE_GELU_AUX_BIAS;
+    return e == LOONG_EPILOGUE_GELU_AUX ||
+           e == LOONG_EPILOGUE_GELU_AUX_BIAS || e == LOONG_EPILOGUE_DGELU;
 }
 
 #endif

@@ -113,30 +113,6 @@ struct sum_heads_fn {
     }
 };
 
-/* Block (column, part): sums of every FOLD_PARTS-th row. */
-__global__ void __launch_bounds__(BLOCK)
-    sum_rows_kernel(mat_t x, float *partial, const loong_frame_t *frame)
-{
-    int64_t rows = rows_of(x, frame);
-    int64_t col = ((int64_t)blockIdx.x * BLOCK + threadIdx.x) * PACK;
-    if (col >= x.cols) {
-        return;
-    }
-    int n = least(PACK, x.cols - col);
-    pack_t sum;
-    for (int i = 0; i < PACK; i++) {
-        sum.v[i] = 0.0f;
-    }
-    for (int64_t t = blockIdx.y; t < rows; t += gridDim.y) {
-        pack_t p = load_at(x, t, col, n);
-        for (int i = 0; i < PACK; i++) {
-            sum.v[i] += p.v[i];
-        }
-    }
-    store(partial + (int64_t)blockIdx.y * x.cols + col, sum, n,
-          x.cols % PACK == 0);
-}
-
 } // namespace
 
 static loong_status_t run_concat(const loong_kernel_call_t *call)
@@ -187,13 +163,7 @@ static loong_status_t run_sum_heads(const loong_kernel_call_t *call)
 
 static loong_status_t run_sum_rows(const loong_kernel_call_t *call)
 {
-    mat_t x = mat_arg(call, 0);
-    float *partial = static_cast<float *>(call->workspace);
-    int64_t packs = (x.cols + PACK - 1) / PACK;
-    dim3 grid((unsigned)((packs + BLOCK - 1) / BLOCK), FOLD_PARTS);
-    LOONG_LAUNCH((sum_rows_kernel), grid, dim3(BLOCK), 0, stream_of(call), x,
-                 partial, call->device_frame);
-    return fold(call, 0, partial, x.cols);
+    return sum_rows(call, 0, 0, static_cast<float *>(call->workspace));
 }
 
 static size_t sum_rows_workspace(const loong_kernel_query_t *query)

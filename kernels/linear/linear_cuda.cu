@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * linear and linear_dw by cuBLASLt. It adds the bias, rounded to the type of
- * the output, and applies GELU's tanh form where it can; what it cannot do
- * comes in one pass over the result. */
+ * linear, linear_gelu_grad, linear_dw and linear_dw_db by cuBLASLt. It adds the
+ * bias, rounded to the type of the output, applies GELU's tanh form or
+ * multiplies with its slope, sums the gradient of the bias where it can; what
+ * it cannot do comes in one more pass. */
 #include "cublaslt.h"
+#include "fold.cuh"
 #include "gelu.cuh"
-#include "map.cuh"
 
 using namespace loong_cuda;
 
@@ -45,10 +46,30 @@ __global__ void __launch_bounds__(BLOCK)
     }
 }
 
+struct sum_fn {
+    __device__ void operator()(const pack_t *in, pack_t *out) const
+    {
+        for (int i = 0; i < PACK; i++) {
+            out->v[i] = in[0].v[i] + in[1].v[i];
+        }
+    }
+};
+
 struct same_fn {
     __device__ void operator()(const pack_t *in, pack_t *out) const
     {
         *out = *in;
+    }
+};
+
+/* y times the slope of GELU. */
+struct slope_fn {
+    int tanh_form;
+    __device__ void operator()(const pack_t *in, pack_t *out) const
+    {
+        for (int i = 0; i < PACK; i++) {
+            out->v[i] = in[0].v[i] * gelu_slope(in[1].v[i], tanh_form);
+        }
     }
 };
 
@@ -59,12 +80,24 @@ const loong_linear_attr_t *attr_of(const loong_kernel_query_t *q)
 
 bool is_dw(const loong_kernel_query_t *q)
 {
-    return strcmp(q->op, "linear_dw") == 0;
+    return strncmp(q->op, "linear_dw", strlen("linear_dw")) == 0;
+}
+
+/* The gradient of the bias is output 1. */
+bool has_sums(const loong_kernel_query_t *q)
+{
+    return strcmp(q->op, "linear_dw_db") == 0;
+}
+
+/* Operand 2 is what GELU was applied to, not a bias. */
+bool is_slope(const loong_kernel_query_t *q)
+{
+    return strcmp(q->op, "linear_gelu_grad") == 0;
 }
 
 bool has_bias(const loong_kernel_query_t *q)
 {
-    return !is_dw(q) && q->num_in > 2 && q->arg[2].rank > 0;
+    return !is_dw(q) && !is_slope(q) && q->num_in > 2 && q->arg[2].rank > 0;
 }
 
 /* The value before the activation is an output as well. */
@@ -77,8 +110,15 @@ bool has_before(const loong_kernel_query_t *q)
 loong_epilogue_t epilogue_of(const loong_kernel_query_t *q)
 {
     bool bias = has_bias(q);
+    if (has_sums(q)) { /* of dy, which is b but where all is turned */
+        return attr_of(q)->transposed ? LOONG_EPILOGUE_SUM_A
+                                      : LOONG_EPILOGUE_SUM_B;
+    }
     if (is_dw(q) || attr_of(q)->activation != LOONG_ACT_GELU_TANH) {
         return bias ? LOONG_EPILOGUE_BIAS : LOONG_EPILOGUE_NONE;
+    }
+    if (is_slope(q)) {
+        return LOONG_EPILOGUE_DGELU;
     }
     if (has_before(q)) {
         return bias ? LOONG_EPILOGUE_GELU_AUX_BIAS : LOONG_EPILOGUE_GELU_AUX;
@@ -119,10 +159,13 @@ struct state_t {
     loong_cublaslt_t *whole, *plain;
 };
 
-/* Bytes for a bias of the output's type, behind the workspace of a product. */
-size_t bias_bytes(const loong_kernel_query_t *q)
+/* Bytes behind the workspace of a product: for a bias of the output's type. */
+size_t more_bytes(const loong_kernel_query_t *q)
 {
     const loong_karg_t *y = &q->arg[q->num_in];
+    if (has_sums(q)) { /* those of this launch, or parts of them */
+        return fold_bytes(loong_karg_cols(&q->arg[0], NULL));
+    }
     return has_bias(q) && y->dtype != LOONG_F32
                ? (size_t)loong_karg_cols(y, NULL) * loong_dtype_size(y->dtype)
                : 0;
@@ -145,16 +188,18 @@ static loong_status_t make_products(loong_context_t *ctx,
 {
     loong_cublaslt_params_t p = product_of(q);
     p.epilogue = epilogue_of(q);
-    p.ld_aux = has_before(q) ? q->arg[q->num_in + 1].ld : 0;
+    p.ld_aux = is_slope(q)     ? q->arg[2].ld
+               : has_before(q) ? q->arg[q->num_in + 1].ld
+                               : 0;
     LOONG_TRY(loongi_cublaslt_create(ctx, &p, &s->whole));
     if (p.epilogue == LOONG_EPILOGUE_NONE ||
         loongi_cublaslt_can(s->whole, NULL)) {
         return LOONG_OK;
     }
     loongi_log(ctx, LOONG_LOG_DEBUG,
-               "linear: cuBLASLt has not all products of %s with bias %d and "
+               "%s: cuBLASLt has not all products of %s with bias %d and "
                "activation %d, m %lld, n %lld, k %lld: a pass over the result "
-               "does it", loong_dtype_name(p.in), (int)has_bias(q),
+               "does it", q->op, loong_dtype_name(p.in), (int)has_bias(q),
                (int)attr_of(q)->activation, (long long)p.m, (long long)p.n,
                (long long)p.k);
     p.epilogue = LOONG_EPILOGUE_NONE;
@@ -200,7 +245,7 @@ static loong_status_t round_bias(const loong_kernel_call_t *call,
 {
     mat_t bias = mat_arg(call, 2);
     *bias_p = bias.p;
-    if (bias_bytes(call->query) == 0) {
+    if (more_bytes(call->query) == 0) {
         return LOONG_OK;
     }
     mat_t narrow = bias;
@@ -220,6 +265,11 @@ static loong_status_t finish(const loong_kernel_call_t *call,
     finish_t f = {mat_out(call, 0), bias ? mat_arg(call, 2) : mat_none(),
                   has_before(q) ? mat_out(call, 1) : mat_none(),
                   attr_of(q)->activation};
+    if (is_slope(q) && done == LOONG_EPILOGUE_NONE) {
+        const mat_t arg[3] = {f.y, mat_arg(call, 2), f.y};
+        slope_fn fn = {f.activation == LOONG_ACT_GELU_TANH};
+        return map<2, 1>(call, fn, arg);
+    }
     if (done >= LOONG_EPILOGUE_GELU ||
         (!bias && f.before.p == NULL && f.activation == LOONG_ACT_NONE)) {
         return LOONG_OK;
@@ -240,7 +290,7 @@ static loong_status_t run(const loong_kernel_call_t *call)
     if (rows == 0) {
         return LOONG_OK;
     }
-    o.aux = has_before(q) ? mat_out(call, 1).p : NULL;
+    o.aux = is_slope(q) ? call->ptr[2] : mat_out(call, 1).p;
     if (has_bias(q)) {
         LOONG_TRY(round_bias(call, &o.bias));
     }
@@ -253,34 +303,65 @@ static loong_status_t run(const loong_kernel_call_t *call)
     return finish(call, done);
 }
 
-static loong_status_t run_dw(const loong_kernel_call_t *call)
+/* dw, and db where it is wanted: the library writes its sums, and so beside
+ * those that they are added to. */
+static loong_status_t multiply_dw(const loong_kernel_call_t *call,
+                                  loong_cublaslt_operands_t &o)
 {
     const loong_kernel_query_t *q = call->query;
     const state_t *s = static_cast<const state_t *>(call->state);
+    mat_t db = has_sums(q) ? mat_out(call, 1) : mat_none();
+    mat_t sums = db;
+    bool add = (call->accumulate >> 1 & 1u) != 0;
+    float *room = reinterpret_cast<float *>(
+        static_cast<char *>(call->workspace) + LOONG_CUBLASLT_WORKSPACE);
+    if (add) {
+        sums.p = room;
+        sums.packed = 1;
+    }
+    o.bias = sums.p;
+    if (s->plain != NULL && !loongi_cublaslt_can(s->whole, &o)) {
+        o.bias = NULL;
+        LOONG_TRY(loongi_cublaslt_run(call->ctx, s->plain, &o));
+        return sum_rows(call, 0, 1, room);
+    }
+    LOONG_TRY(loongi_cublaslt_run(call->ctx, s->whole, &o));
+    const mat_t arg[3] = {db, sums, db};
+    return has_sums(q) && add ? map<2, 1>(call, sum_fn(), arg) : LOONG_OK;
+}
+
+static loong_status_t run_dw(const loong_kernel_call_t *call)
+{
+    const loong_kernel_query_t *q = call->query;
     int64_t rows = loong_karg_rows(&q->arg[0], call->frame);
     mat_t dw = mat_out(call, 0);
+    mat_t db = has_sums(q) ? mat_out(call, 1) : mat_none();
     if (rows > 0) {
         loong_cublaslt_operands_t o =
             operands_of(call, attr_of(q)->transposed ? 0 : 1, dw.rows, rows);
-        return loongi_cublaslt_run(call->ctx, s->whole, &o);
+        return multiply_dw(call, o);
     }
     if (!(call->accumulate & 1u)) {
         cudaMemset2DAsync(dw.p, (size_t)dw.ld * sizeof(float), 0,
                           (size_t)dw.cols * sizeof(float), (size_t)dw.rows,
                           stream_of(call));
     }
+    if (db.p != NULL && !(call->accumulate & 2u)) {
+        cudaMemsetAsync(db.p, 0, (size_t)db.cols * sizeof(float),
+                        stream_of(call));
+    }
     return launched(call);
 }
 
 static size_t workspace(const loong_kernel_query_t *query)
 {
-    return LOONG_CUBLASLT_WORKSPACE + bias_bytes(query);
+    return LOONG_CUBLASLT_WORKSPACE + more_bytes(query);
 }
 
 static bool support(const loong_kernel_query_t *query,
                     char reason[LOONG_REASON_SIZE])
 {
-    bool third = is_dw(query) || query->num_in > 2; /* dw, a bias */
+    bool third = is_dw(query) || has_bias(query); /* which is wide */
     bool more = has_bias(query) || has_before(query) ||
                 attr_of(query)->activation != LOONG_ACT_NONE;
     if (query->arg[0].dtype != query->arg[1].dtype) {
@@ -295,8 +376,11 @@ static bool support(const loong_kernel_query_t *query,
                  "bias or activation of a product that is added");
         return false;
     }
-    return cuda_support(query, third ? 1u << 2 : 0, 0, reason);
+    uint32_t wide = has_sums(query) ? 3u << 2 : third ? 1u << 2 : 0;
+    return cuda_support(query, wide, 0, reason);
 }
 
 CUDA_KERNEL_STATE(linear, support, workspace, prepare, destroy, run);
+CUDA_KERNEL_STATE(linear_gelu_grad, support, workspace, prepare, destroy, run);
 CUDA_KERNEL_STATE(linear_dw, support, workspace, prepare, destroy, run_dw);
+CUDA_KERNEL_STATE(linear_dw_db, support, workspace, prepare, destroy, run_dw);

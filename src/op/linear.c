@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * linear and linear_dw; formulas in kernels/linear/linear_ref.c. */
+ * linear, linear_gelu_grad, linear_dw and linear_dw_db; formulas in
+ * kernels/linear/linear_ref.c. */
 #include "loong/register.h"
 #include "op_impl.h"
 
@@ -14,7 +15,8 @@ static loong_status_t check_bias(const loong_op_call_t *call, int64_t n)
     return loongi_want_dtype(call, 2, "bias", call->precision.wide);
 }
 
-static loong_status_t linear_infer(const loong_op_call_t *call)
+/* x, w -> y = x w' */
+static loong_status_t infer_product(const loong_op_call_t *call)
 {
     const loong_linear_attr_t *attr = call->attr;
     LOONG_TRY(loongi_want_rank(call, 0, "x", 2));
@@ -22,10 +24,16 @@ static loong_status_t linear_infer(const loong_op_call_t *call)
     LOONG_TRY(loongi_want_dtype(call, 1, "w", call->in[0].dtype));
     int out = attr->transposed ? 1 : 0;
     LOONG_TRY(loongi_want_dim(call, 1, "w", 1 - out, call->in[0].shape.dim[1]));
-    int64_t n = call->in[1].shape.dim[out];
-    LOONG_TRY(check_bias(call, n));
     call->out[0] = call->in[0];
-    call->out[0].shape.dim[1] = n;
+    call->out[0].shape.dim[1] = call->in[1].shape.dim[out];
+    return LOONG_OK;
+}
+
+static loong_status_t linear_infer(const loong_op_call_t *call)
+{
+    const loong_linear_attr_t *attr = call->attr;
+    LOONG_TRY(infer_product(call));
+    LOONG_TRY(check_bias(call, call->out[0].shape.dim[1]));
     if (attr->activation != LOONG_ACT_NONE) {
         call->out[1] = call->out[0];
     }
@@ -65,6 +73,56 @@ static loong_status_t linear_dw_infer(const loong_op_call_t *call)
         attr->transposed ? loong_shape_2d(k, n) : loong_shape_2d(n, k);
     return LOONG_OK;
 }
+
+static loong_status_t linear_gelu_grad_infer(const loong_op_call_t *call)
+{
+    const loong_linear_attr_t *attr = call->attr;
+    LOONG_TRY(infer_product(call));
+    LOONG_CHECK(call->ctx, attr->activation != LOONG_ACT_NONE, LOONG_ERR_ARG,
+                "%s: no activation, a form of GELU wanted", call->op);
+    LOONG_TRY(loongi_want_rank(call, 2, "before", 2));
+    LOONG_TRY(loongi_want_rows(call, 2, "before", 0));
+    LOONG_TRY(loongi_want_dim(call, 2, "before", 1,
+                              call->out[0].shape.dim[1]));
+    return loongi_want_dtype(call, 2, "before", call->in[0].dtype);
+}
+
+static const loong_op_t linear_gelu_grad = {
+    .name = "linear_gelu_grad",
+    .attr_size = sizeof(loong_linear_attr_t),
+    .min_in = 3,
+    .max_in = 3,
+    .num_out = 1,
+    .strided_in = true,
+    .strided_out = true,
+    .infer = linear_gelu_grad_infer,
+    .cost = linear_cost,
+};
+
+const loong_op_t *const loongi_op_linear_gelu_grad = &linear_gelu_grad;
+
+static loong_status_t linear_dw_db_infer(const loong_op_call_t *call)
+{
+    LOONG_TRY(linear_dw_infer(call));
+    call->out[1].dtype = call->precision.wide;
+    call->out[1].shape = loong_shape_1d(call->in[0].shape.dim[1]);
+    return LOONG_OK;
+}
+
+static const loong_op_t linear_dw_db = {
+    .name = "linear_dw_db",
+    .attr_size = sizeof(loong_linear_attr_t),
+    .min_in = 2,
+    .max_in = 2,
+    .num_out = 2,
+    .accumulates = 1u << 0 | 1u << 1,
+    .strided_in = true,
+    .strided_out = true,
+    .infer = linear_dw_db_infer,
+    .cost = linear_dw_cost,
+};
+
+const loong_op_t *const loongi_op_linear_dw_db = &linear_dw_db;
 
 static const loong_op_t linear_dw = {
     .name = "linear_dw",

@@ -51,6 +51,8 @@
     X(sum_heads)         \
     X(linear)            \
     X(linear_dw)         \
+    X(linear_dw_db)      \
+    X(linear_gelu_grad)  \
     X(attention)         \
     X(attention_grad)    \
     X(attention_merge)   \

@@ -435,6 +435,12 @@ static loong_status_t run_passes(compiler_t *k, bool train)
 {
     loong_graph_t *g = k->g;
     const loong_compile_params_t *params = k->params;
+    loong_fuse_scopes_t scopes = {
+        params->num_wide, params->wide, train ? params->num_recompute : 0,
+        params->recompute};
+    /* What is cut into rows, or logged, is left as it was built. */
+    bool more = params->fuse && !params->overlap && params->num_watch == 0 &&
+                loongi_fuses_products(g->ctx, params->device);
     LOONG_TRY(loong_graph_status(g));
     if (train) {
         LOONG_TRY(loongi_pass_label(g, params->num_watch, params->watch));
@@ -443,12 +449,16 @@ static loong_status_t run_passes(compiler_t *k, bool train)
         LOONG_TRY(loongi_pass_fuse(g, train ? params->num_recompute : 0,
                                    params->recompute));
     }
+    if (more) {
+        LOONG_TRY(loongi_pass_fuse_gelu(g, &scopes));
+    }
     if (train) {
         LOONG_TRY(loongi_graph_differentiate(g));
         LOONG_TRY(loongi_graph_remove_dead(g));
         if (params->fuse) {
             LOONG_TRY(loongi_pass_absorb(g));
         }
+        LOONG_TRY(more ? loongi_pass_fuse_gradients(g, &scopes) : LOONG_OK);
         LOONG_TRY(loongi_pass_precision(g, params->num_wide, params->wide));
         LOONG_TRY(loongi_pass_recompute(g, params->num_recompute,
                                         params->recompute));

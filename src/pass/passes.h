@@ -24,6 +24,25 @@ LOONG_NODISCARD loong_status_t loongi_pass_fuse(loong_graph_t *g,
                                                 int num_globs,
                                                 const char *const *globs);
 
+/* Scopes whose nodes a fused op may not stand on both sides of. */
+typedef struct loong_fuse_scopes {
+    int num_wide; /* that work in the wide type */
+    const char *const *wide;
+    int num_recompute; /* that are run again */
+    const char *const *recompute;
+} loong_fuse_scopes_t;
+
+/* The device has products that do more than to multiply. */
+bool loongi_fuses_products(const loong_context_t *ctx, const char *device);
+/* Lets products apply the GELU behind them, in the forward. */
+LOONG_NODISCARD loong_status_t
+loongi_pass_fuse_gelu(loong_graph_t *g, const loong_fuse_scopes_t *scopes);
+/* And the slope of GELU to what they make of gradients; the gradient of a
+ * weight brings along that of its bias. */
+LOONG_NODISCARD loong_status_t
+loongi_pass_fuse_gradients(loong_graph_t *g,
+                           const loong_fuse_scopes_t *scopes);
+
 /* Lets the gradient of a norm add what else goes into the same gradient, as
  * behind a sum that was fused: rounded once, wherever a pipeline is cut or a
  * part run again begins. */

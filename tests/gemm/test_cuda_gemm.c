@@ -257,6 +257,19 @@ static void test_tf32(void **state)
     }
 }
 
+static void test_fp8(void **state)
+{
+    (void)state;
+    loong_context_t *ctx = begin(false, NULL);
+    loong_cublaslt_params_t params = params_of(LOONG_F8_E4M3);
+    loong_cublaslt_t *product = NULL;
+    assert_fails(ctx, loongi_cublaslt_create(ctx, &params, &product),
+                 LOONG_ERR_UNSUPPORTED,
+                 "made of fp32 and bf16, not of fp8_e4m3 to fp32");
+    assert_null(product);
+    test_context_end(&ctx);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -265,6 +278,7 @@ int main(void)
         cmocka_unit_test_setup(test_no_room, begin_test),
         cmocka_unit_test_setup(test_failures, begin_test),
         cmocka_unit_test_setup(test_tf32, begin_test),
+        cmocka_unit_test_setup(test_fp8, begin_test),
     };
     return cmocka_run_group_tests(tests, make_dir, remove_dir);
 }

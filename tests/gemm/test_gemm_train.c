@@ -94,12 +94,40 @@ static void test_tf32(void **state)
     cudasim_reset();
 }
 
+/* GELU and biases in the products, on one rank and on two; its other form, and
+ * layers that are run again. */
+static void test_gelu(void **state)
+{
+    (void)state;
+    static const char *const extra[] = {
+        "", "parallel: {tensor_model_parallel_size: 2}\n",
+        "recompute: {granularity: full}\n"};
+    for (int i = 0; i < 4; i++) {
+        for (int half = 0; half < 2; half++) {
+            job_t job[2];
+            for (int k = 0; k < 2; k++) {
+                job[k] = make_job(k > 0 ? "cuda" : "cpu",
+                                  half ? "bf16" : "fp32");
+                job[k].activation = i < 3 ? "gelu_tanh" : "gelu";
+                job[k].model = ", add_bias_linear: true, add_qkv_bias: true,\n"
+                               "    add_attn_proj_bias: true";
+                job[k].extra = k > 0 ? extra[i % 3] : "";
+                job[k].ranks = k > 0 && i == 1 ? 2 : 1;
+                train(&job[k]);
+            }
+            compare(&job[0], &job[1],
+                    half ? 4.0 * 0x1p-8 : 64.0 * 0x1p-24);
+        }
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_algorithms),
         cmocka_unit_test(test_no_place),
         cmocka_unit_test(test_tf32),
+        cmocka_unit_test(test_gelu),
     };
     return cmocka_run_group_tests(tests, make_data, remove_data);
 }

@@ -79,6 +79,66 @@ static void test_linear_activation(void **state)
     }
 }
 
+/* A product of gradients times the slope of GELU; with gaps also where rows do
+ * not begin at multiples of 16 bytes. CPUs have its reference alone. */
+static void test_linear_gelu_grad(void **state)
+{
+    (void)state;
+    for (int i = 0; i < LOONG_COUNT_OF(shapes); i++) {
+        for (int t = 0; t < LOONG_COUNT_OF(types); t++) {
+            for (int variant = 0; variant < 8; variant++) {
+                shape_t s = shapes[i];
+                loong_linear_attr_t attr = {
+                    (variant & 1) != 0,
+                    variant & 2 ? LOONG_ACT_GELU : LOONG_ACT_GELU_TANH};
+                op_case_t c = linear_case(&attr, s, types[t], false);
+                c.op = "linear_gelu_grad";
+                c.num_out = 1;
+                c.arg[2] = op_mat(types[t], s.t, s.n);
+                for (int a = 0; a < 4 && variant & 4; a++) {
+                    c.arg[a].gap = 3 + 2 * a;
+                }
+                if (strcmp(OP_DEVICE, "cpu") != 0) {
+                    expect(op_case_reference(&c), types[t]);
+                } else {
+                    op_case_reference(&c);
+                }
+            }
+        }
+    }
+}
+
+/* The slope of GELU by differences of linear with its activation: with w = 1
+ * and x = before, y = gelu(before). */
+static void test_slope(void **state)
+{
+    (void)state;
+    enum { N = 33 };
+    const double one = 1.0;
+    double *before = op_normal(N, 1, 2.0);
+    double *dy = op_normal(N, 2, 1.0);
+    for (int act = LOONG_ACT_GELU; act <= LOONG_ACT_GELU_TANH; act++) {
+        loong_linear_attr_t attr = {false, (loong_activation_t)act};
+        shape_t s = {N, 1, 1};
+        double *dx[LOONG_MAX_OPERANDS];
+        op_case_t f = linear_case(&attr, s, LOONG_F64, false);
+        f.arg[0].wide_values = before;
+        f.arg[1].wide_values = &one;
+        op_case_t b = f;
+        b.op = "linear_gelu_grad";
+        b.num_out = 1;
+        b.arg[0].wide_values = dy;
+        b.arg[2] = op_mat(LOONG_F64, N, 1);
+        b.arg[2].wide_values = before;
+        op_case_outputs(&b, "linear_gelu_grad_ref", dx);
+        op_difference_t d = {&f, 0, 1, 1, {dy}, dx[0], 1e-9};
+        op_case_differences(&d);
+        free(dx[0]);
+    }
+    free(before);
+    free(dy);
+}
+
 static void test_linear_dw(void **state)
 {
     (void)state;
@@ -105,6 +165,15 @@ static void test_linear_dw(void **state)
                 c.threads = 1 + (variant + i) % 3;
                 c.bound.terms = s.t; /* the result is wide */
                 expect(op_case_reference(&c), types[t]);
+                c.op = "linear_dw_db"; /* and the gradient of the bias */
+                c.num_out = 2;
+                c.arg[3] = op_vec(out, s.n);
+                c.accumulate = variant & 2 ? 3 : (uint32_t)(variant & 1) << 1;
+                if (strcmp(OP_DEVICE, "cpu") != 0) {
+                    expect(op_case_reference(&c), types[t]);
+                } else {
+                    op_case_reference(&c);
+                }
             }
         }
     }
@@ -182,6 +251,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_linear),
         cmocka_unit_test(test_linear_activation),
+        cmocka_unit_test(test_linear_gelu_grad),
+        cmocka_unit_test(test_slope),
         cmocka_unit_test(test_linear_dw),
         cmocka_unit_test(test_differences),
         cmocka_unit_test(test_choice),

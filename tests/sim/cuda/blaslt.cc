@@ -33,7 +33,16 @@ struct cudasim_preference {
     uint32_t alignment;
 };
 
-enum { BIAS = 4, GELU = 32, AUX = 128, ALGORITHMS = 3 };
+enum {
+    BIAS = 4,
+    GELU = 32,
+    DGELU = 64,
+    AUX = 128,
+    SUM_A = 256,
+    SUM_B = 512,
+    POINTS = BIAS | SUM_A | SUM_B, // reads the bias, or writes it
+    ALGORITHMS = 3
+};
 
 // What cublasLtMatmulAlgo_t holds.
 struct algorithm_t {
@@ -204,7 +213,7 @@ static bool has_kernel(const cudasim_desc *desc, const cudasim_layout *a,
                        const cudasim_layout *b, const cudasim_layout *c)
 {
     bool wide = a->type == CUDA_R_32F;
-    bool bias = (desc->epilogue & BIAS) != 0;
+    bool bias = (desc->epilogue & POINTS) != 0;
     bool aux = (desc->epilogue & AUX) != 0;
     return a->type == b->type && (!wide || c->type == CUDA_R_32F) &&
            (wide || desc->compute == CUBLAS_COMPUTE_32F) &&
@@ -226,7 +235,7 @@ static uint64_t alignment_of(uintptr_t addresses)
 
 static uint64_t extra_alignment(const cudasim_desc *desc)
 {
-    uintptr_t bias = desc->epilogue & BIAS ? (uintptr_t)desc->bias : 0;
+    uintptr_t bias = desc->epilogue & POINTS ? (uintptr_t)desc->bias : 0;
     uintptr_t aux = desc->epilogue & AUX ? (uintptr_t)desc->aux : 0;
     return alignment_of(bias | aux);
 }
@@ -379,14 +388,34 @@ static double finish(const product_t &p, int64_t i, int64_t j, double x)
     if (p.desc.epilogue & BIAS) {
         x += read(p.desc.bias, type, i);
     }
+    int64_t at = j * p.desc.aux_ld + i;
+    const double c = 0.79788456080286535588;
+    if (p.desc.epilogue & DGELU) {
+        double a = read(p.desc.aux, type, at);
+        double t = std::tanh(c * (a + 0.044715 * a * a * a));
+        return x * (0.5 * (1.0 + t) +
+                    0.5 * a * (1.0 - t * t) * c * (1.0 + 0.134145 * a * a));
+    }
     if (p.desc.epilogue & AUX) {
-        write(p.desc.aux, type, j * p.desc.aux_ld + i, x);
+        write(p.desc.aux, type, at, x);
     }
     if (p.desc.epilogue & GELU) {
-        double u = 0.79788456080286535588 * (x + 0.044715 * x * x * x);
-        x = 0.5 * x * (1.0 + std::tanh(u));
+        x = 0.5 * x * (1.0 + std::tanh(c * (x + 0.044715 * x * x * x)));
     }
     return x;
+}
+
+// Sums of an operand's rows of k.
+static void add_up(const product_t &p, const std::vector<double> &rows,
+                   int64_t k)
+{
+    for (int64_t i = 0; i < (int64_t)rows.size() / k; i++) {
+        double sum = 0.0;
+        for (int64_t l = 0; l < k; l++) {
+            sum += rows[(size_t)(i * k + l)];
+        }
+        write(p.desc.bias, p.c_desc.type, i, sum);
+    }
 }
 
 static void multiply(const product_t &p)
@@ -395,6 +424,11 @@ static void multiply(const product_t &p)
     bool tf32 = p.desc.compute == CUBLAS_COMPUTE_32F_FAST_TF32;
     std::vector<double> a = pack(p.a_desc, p.a, p.desc.trans[0], tf32);
     std::vector<double> b = pack(p.b_desc, p.b, !p.desc.trans[1], tf32);
+    if (p.desc.epilogue & SUM_A) {
+        add_up(p, a, k);
+    } else if (p.desc.epilogue & SUM_B) {
+        add_up(p, b, k);
+    }
     for (int64_t j = 0; j < p.c_desc.cols; j++) {
         for (int64_t i = 0; i < p.c_desc.rows; i++) {
             double sum =
@@ -453,8 +487,9 @@ static bool extras_ok(const cudasim_desc *desc, const cudasim_layout *c,
     size_t one = size_of(c->type);
     size_t rows = (size_t)c->rows;
     bool aligned = extra_alignment(desc) >= alignment;
-    if ((desc->epilogue & BIAS) &&
-        !bytes_ok("the bias", desc->bias, rows * one, aligned)) {
+    size_t length = desc->epilogue & SUM_B ? (size_t)c->cols : rows;
+    if ((desc->epilogue & POINTS) &&
+        !bytes_ok("the bias", desc->bias, length * one, aligned)) {
         return false;
     }
     size_t size = ((size_t)(c->cols - 1) * (size_t)desc->aux_ld + rows) * one;

@@ -102,7 +102,7 @@ static loong_status_t run_rank(loong_context_t *ctx, loong_comm_t *comm,
              "  foundation: {family: qwen3, num_layers: 2, hidden_size: 16,\n"
              "    ffn_hidden_size: 24, num_attention_heads: 2,\n"
              "    num_query_groups: 1, kv_channels: 8, vocab_size: %d,\n"
-             "    make_vocab_size_divisible_by: 8, activation: swiglu,\n"
+             "    make_vocab_size_divisible_by: 8, activation: %s,\n"
              "    max_position_embeddings: 64%s}\n"
              "precision: {params_dtype: %s}\n"
              "data:\n"
@@ -114,8 +114,8 @@ static loong_status_t run_rank(loong_context_t *ctx, loong_comm_t *comm,
              "optimizer: {lr: 1e-2, lr_warmup_iters: 2,\n"
              "  lr_decay_iters: 4}\n"
              "%s",
-             job->device, VOCAB, job->model, job->dtype, dir, job->data,
-             job->data_keys, job->steps, job->train, job->extra);
+             job->device, VOCAB, job->activation, job->model, job->dtype, dir,
+             job->data, job->data_keys, job->steps, job->train, job->extra);
     LOONG_TRY(loong_register_builtin(ctx));
     LOONG_TRY(loong_recipe_parse(ctx, "test", text, NULL, &recipe));
     loong_trainer_params_t params = {.comm = comm, .recipe = recipe,
@@ -161,6 +161,7 @@ job_t make_job(const char *device, const char *dtype)
     memset(&job, 0, sizeof(job));
     job.device = device;
     job.dtype = dtype;
+    job.activation = "swiglu";
     job.extra = "";
     job.model = "";
     job.train = "";

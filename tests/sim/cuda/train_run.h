@@ -16,6 +16,7 @@ typedef struct job {
     const char *extra; /* lines of the recipe */
     const char *model; /* more of its keys */
     const char *dtype;
+    const char *activation;
     const char *train; /* more of the keys of `train` */
     const char *data; /* the data set: data, or short: of texts of few tokens */
     const char *data_keys; /* more lines under `data` */

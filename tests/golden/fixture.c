@@ -142,6 +142,23 @@ void fixture_close(fixture_t *f)
     test_context_end(&f->ctx);
 }
 
+void fixture_drop(fixture_t *f, const char *name)
+{
+    const loong_chunk_t *c = f->stage->layout;
+    for (int64_t i = 0; i < c->num_params; i++) {
+        const loong_param_place_t *p = &c->params[i];
+        if (strcmp(p->name, name) == 0) {
+            double *zeros = calloc((size_t)p->elements, sizeof(*zeros));
+            assert_non_null(zeros);
+            assert_ok(f->ctx, loongi_stage_set_param(f->stage, p, 0,
+                                                     p->elements, zeros));
+            free(zeros);
+            return;
+        }
+    }
+    fail_msg("no parameter %s", name);
+}
+
 static void *port(fixture_t *f, loong_stage_chunk_t chunk, const char *name)
 {
     const loong_port_t *p = loongi_chunk_input(f->stage->chunk[chunk], name);

@@ -56,6 +56,9 @@ bool fixture_open(fixture_t *f, const char *name,
                   const fixture_params_t *params);
 void fixture_close(fixture_t *f);
 
+/* Zeros in place of a parameter's values. */
+void fixture_drop(fixture_t *f, const char *name);
+
 /* A tensor of golden.safetensors, NULL when it is not there. */
 const void *fixture_find(const fixture_t *f, const char *name,
                          int64_t *count_p);

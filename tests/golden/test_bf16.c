@@ -173,23 +173,6 @@ typedef struct bug {
     const char *dropped;
 } bug_t;
 
-static void drop(fixture_t *f, const char *name)
-{
-    const loong_chunk_t *c = f->stage->layout;
-    for (int64_t i = 0; i < c->num_params; i++) {
-        const loong_param_place_t *p = &c->params[i];
-        if (strcmp(p->name, name) == 0) {
-            double *zeros = calloc((size_t)p->elements, sizeof(*zeros));
-            assert_non_null(zeros);
-            assert_ok(f->ctx, loongi_stage_set_param(f->stage, p, 0,
-                                                     p->elements, zeros));
-            free(zeros);
-            return;
-        }
-    }
-    fail_msg("no parameter %s", name);
-}
-
 typedef struct job {
     survey_t *survey;
     const bug_t *bug; /* NULL: none */
@@ -214,7 +197,7 @@ static void run(const char *name, const void *user)
         fixture_open(&f, name, &params)) {
         job->survey->opened++;
         if (bug != NULL && bug->dropped != NULL) {
-            drop(&f, bug->dropped);
+            fixture_drop(&f, bug->dropped);
         }
         weigh_all(&f, envelope, job->survey);
         pool(job->survey);

@@ -120,10 +120,150 @@ static void all_fixtures(void **state)
                 getenv("LOONG_FIXTURE") != NULL);
 }
 
+/* ---- blocks --------------------------------------------------------------
+ *
+ * A fixture is worth something when it sees that a block is left out or taken
+ * for another: each of these must move the logits far beyond the bound. */
+
+typedef struct block {
+    const char *name;
+    const char *fixture;
+    void (*change)(loong_decoder_config_t *model);
+    const char *dropped; /* a parameter that becomes zeros; NULL: none */
+} block_t;
+
+static void no_scaling(loong_decoder_config_t *m)
+{
+    m->rope.scaling = LOONG_ROPE_DEFAULT;
+}
+
+static void plain_scores(loong_decoder_config_t *m)
+{
+    m->softmax_scale = 1.0 / sqrt(m->kv_channels);
+}
+
+static void no_mscale(loong_decoder_config_t *m)
+{
+    m->rope.mscale = m->rope.mscale_all_dim = 0.0;
+}
+
+static void all_channels(loong_decoder_config_t *m)
+{
+    m->rope.rotary_dim = m->kv_channels;
+}
+
+static void other_pairs(loong_decoder_config_t *m)
+{
+    m->rope_interleaved = !m->rope_interleaved;
+}
+
+static void no_groups(loong_decoder_config_t *m)
+{
+    m->router.num_groups = 0;
+}
+
+static void other_sums(loong_decoder_config_t *m)
+{
+    m->router.group_scores = m->router.group_scores == 1 ? 2 : 1;
+}
+
+static void no_factor(loong_decoder_config_t *m)
+{
+    m->router.scaling_factor = 1.0;
+}
+
+static void other_score(loong_decoder_config_t *m)
+{
+    m->router.score = m->router.score == LOONG_SCORE_SOFTMAX
+                          ? LOONG_SCORE_SIGMOID
+                          : LOONG_SCORE_SOFTMAX;
+    m->router.pre_softmax = false;
+}
+
+static void other_softmax(loong_decoder_config_t *m)
+{
+    m->router.pre_softmax = !m->router.pre_softmax;
+}
+
+#define BIAS ".mlp.gate.e_score_correction_bias"
+static const block_t blocks[] = {
+    {"yarn", "llama_yarn", no_scaling, NULL},
+    {"yarn of latent attention", "deepseek_v2_yarn", no_scaling, NULL},
+    {"mscale in the softmax", "deepseek_v2_yarn", plain_scores, NULL},
+    {"mscale in the tables", "deepseek_v2_yarn", no_mscale, NULL},
+    {"mscale in the softmax", "kimi_k2_yarn", plain_scores, NULL},
+    {"dynamic NTK", "internlm2_dynamic", no_scaling, NULL},
+    {"a part of a head rotated", "minimax_m2", all_channels, NULL},
+    {"a part of a head rotated", "minimax_m2_packed", all_channels, NULL},
+    {"neighbours rotated", "ernie4_5_gqa", other_pairs, NULL},
+    {"neighbours rotated", "deepseek_v2_lite", other_pairs, NULL},
+    {"halves rotated", "deepseek_v3_halves", other_pairs, NULL},
+    {"norm of each head", "qwen3_gqa_tied", NULL,
+     "layers.1.self_attn.q_norm.weight"},
+    {"norm over all heads", "minimax_m2", NULL,
+     "layers.1.self_attn.k_norm.weight"},
+    {"shared expert", "deepseek_v2_lite", NULL,
+     "layers.0.mlp.shared_expert.down_proj.weight"},
+    {"shared expert behind a gate", "qwen2_moe", NULL,
+     "layers.0.mlp.shared_expert_gate.weight"},
+    {"shared expert beside two sets", "ernie4_5_vl_moe", NULL,
+     "layers.1.mlp.shared_expert.down_proj.weight"},
+    {"experts of images", "ernie4_5_vl_moe", NULL,
+     "layers.1.mlp.vision_moe.experts.down_proj"},
+    {"router of images", "ernie4_5_vl_moe_untied", NULL,
+     "layers.1.mlp.vision_moe.gate.weight"},
+    {"groups by their best expert", "deepseek_v2_groups", no_groups, NULL},
+    {"groups by their best expert", "deepseek_v2_groups", other_sums, NULL},
+    {"groups by two experts", "deepseek_v3_groups", no_groups, NULL},
+    {"groups by two experts", "deepseek_v3_groups", other_sums, NULL},
+    {"scaled weights", "deepseek_v2_groups", no_factor, NULL},
+    {"scaled weights", "deepseek_v3_groups", no_factor, NULL},
+    {"bias of the choice", "deepseek_v3_groups", NULL, "layers.1" BIAS},
+    {"bias of the choice", "kimi_k2", NULL, "layers.0" BIAS},
+    {"bias of the choice", "minimax_m2", NULL, "layers.0" BIAS},
+    {"bias of the choice", "ernie4_5_moe", NULL, "layers.0" BIAS},
+    {"bias of the choice in two sets", "ernie4_5_vl_moe", NULL,
+     "layers.1" BIAS},
+    {"sigmoid", "minimax_m2", other_score, NULL},
+    {"softmax", "mixtral", other_score, NULL},
+    {"softmax before the choice", "deepseek_v2_lite", other_softmax, NULL},
+    {"softmax behind the choice", "qwen3_moe", other_softmax, NULL},
+};
+
+static void blocks_are_seen(void **state)
+{
+    const char *only = getenv("LOONG_FIXTURE");
+    (void)state;
+    for (int64_t i = 0; i < LOONG_COUNT_OF(blocks); i++) {
+        const block_t *b = &blocks[i];
+        fixture_params_t params = {LOONG_F64, true, true,
+                                   NULL,      b->change, NULL};
+        fixture_t f;
+        int64_t n = 0;
+        int64_t count = 0;
+        if (only != NULL && strcmp(only, b->fixture) != 0) {
+            continue;
+        }
+        fixture_open(&f, b->fixture, &params);
+        if (b->dropped != NULL) {
+            fixture_drop(&f, b->dropped);
+        }
+        double *logits = fixture_logits(&f, &count);
+        double error = relative(logits, fixture_find(&f, "logits", &n), count);
+        print_message("%s, %s: %.1e without it\n", b->fixture, b->name,
+                      error);
+        if (!(error > 1e-5)) {
+            fail_msg("%s does not see %s", b->fixture, b->name);
+        }
+        free(logits);
+        fixture_close(&f);
+    }
+}
+
 /* Devices but the processor have fp32 alone: the last one. */
 int main(void)
 {
-    struct CMUnitTest tests[LOONG_COUNT_OF(variants)];
+    struct CMUnitTest tests[LOONG_COUNT_OF(variants) + 1];
     int64_t first = strcmp(FIXTURE_DEVICE, "cpu") == 0
                         ? 0
                         : LOONG_COUNT_OF(variants) - 1;
@@ -134,5 +274,9 @@ int main(void)
         tests[i] = test;
     }
     size_t count = (size_t)(LOONG_COUNT_OF(variants) - first);
+    if (first == 0) {
+        const struct CMUnitTest test = cmocka_unit_test(blocks_are_seen);
+        tests[count++] = test;
+    }
     return _cmocka_run_group_tests("golden", tests, count, NULL, NULL);
 }

@@ -244,18 +244,29 @@ static bool is_shared(const loong_component_t *c, int base)
             base == LOONG_BASE_COMM);
 }
 
+/* Ranks without any of what is shared (a stage may be frozen) take part where
+ * others have some. */
 static loong_status_t take_memory(loong_component_t *c)
 {
+    loong_comm_t *world = c->groups->comm[LOONG_GROUP_WORLD];
+    int64_t most[LOONG_BASE_COUNT];
+    memcpy(most, c->bytes, sizeof(most));
+    if (loong_device_is_host(c->device)) {
+        LOONG_TRY(loong_comm_all_reduce(world, most, LOONG_BASE_COUNT,
+                                        LOONG_I64, LOONG_REDUCE_MAX,
+                                        "memory of bases"));
+    }
     for (int b = 0; b < LOONG_BASE_COUNT; b++) {
         void *memory = NULL;
+        bool shared = is_shared(c, b);
         size_t bytes = (size_t)c->bytes[b];
-        if (bytes == 0) {
+        if ((shared ? most[b] : c->bytes[b]) == 0) {
             continue;
         }
         const char *what = loongi_base_name((loong_base_t)b);
-        if (is_shared(c, b)) {
-            LOONG_TRY(loong_comm_alloc_shared(
-                c->groups->comm[LOONG_GROUP_WORLD], bytes, what, &memory));
+        if (shared) {
+            LOONG_TRY(loong_comm_alloc_shared(world, LOONG_MAX(bytes, 1), what,
+                                              &memory));
         } else {
             LOONG_TRY(loong_device_alloc(c->device, bytes, what, &memory));
         }

@@ -115,9 +115,19 @@ static void tensor_parallel_one_key(void **state)
 #define PP "pipeline_model_parallel_size: "
 #define LAYOUT "pipeline_model_parallel_layout: "
 
+/* Some of the parameters stay as they are: all of a first stage of two. */
+#define FROZEN ONE_KEY ", freeze: ['layers.0.*', '*embed*']"
+
 static void pipeline_parallel(void **state)
 {
     (void)state;
+    static const layout_t frozen[] = {
+        {2, "{" PP "2, " LAYOUT "Et|tL}"},
+        {4, "{" PP "2, " LAYOUT "Et|tL, data_parallel_sharding: optim_grads}\n"
+            "schedule: zero_bubble_h1"},
+        {2, "{" PP "2, " LAYOUT "Et|tL, "
+            "data_parallel_sharding: optim_grads_params}"},
+    };
     static const layout_t tied[] = {
         {2, "{" PP "2}"},
         {2, "{" PP "2}\nschedule: zero_bubble_h1"},
@@ -135,11 +145,10 @@ static void pipeline_parallel(void **state)
     check_layouts(QWEN, LOONG_COUNT_OF(tied), tied);
     check_layouts(GPT, 1, tied);
     check_layouts(ONE_KEY, LOONG_COUNT_OF(untied), untied);
+    check_layouts(FROZEN, LOONG_COUNT_OF(frozen), frozen);
 }
 
 #define SHARD "data_parallel_sharding: "
-/* Some of the parameters stay as they are. */
-#define FROZEN ONE_KEY ", freeze: ['layers.0.*', '*embed*']"
 
 /* Gradients and parameters shared out, alone and with all else. */
 static void sharded_data_parallel(void **state)

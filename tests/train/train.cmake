@@ -8,6 +8,7 @@ loong_train_test(run)
 loong_train_test(report)
 loong_train_test(start)
 loong_train_test(data)
+loong_train_test(fp8)
 add_test(NAME cli_loongrun COMMAND
   ${PROJECT_SOURCE_DIR}/tests/train/loongrun.sh ${PROJECT_BINARY_DIR}
   ${PROJECT_SOURCE_DIR})

@@ -23,6 +23,8 @@ set_tests_properties(dry_run PROPERTIES
 if(LOONG_SANITIZE)
   set_tests_properties(dry_run PROPERTIES DISABLED ON)
 endif()
+loong_test(NAME latent_memory SOURCES tests/models/test_latent_memory.c
+  LABELS "unit;models")
 loong_test(NAME from_hf SOURCES tests/models/test_from_hf.c
   LABELS "train;models")
 add_executable(models_reference tests/models/models_reference.c ${presets})

@@ -78,22 +78,25 @@ static loong_status_t describe_linear_dw(loong_context_t *ctx,
 static loong_status_t describe_attention(loong_context_t *ctx,
                                          const options_t *o, bench_item_t *item)
 {
-    const int64_t *s = o->shape; /* B, T, heads, kv heads, head_dim */
+    const int64_t *s = o->shape; /* B, T, heads, kv heads, q and k, v */
     bool grad = strcmp(o->op, "attention_grad") == 0;
     loong_attention_attr_t attr;
     memset(&attr, 0, sizeof(attr));
     attr.heads = (int)s[2];
     attr.kv_heads = (int)s[3];
     attr.head_dim = (int)s[4];
+    attr.v_head_dim = (int)s[5];
     attr.causal = true;
     attr.max_seqlen = s[1];
     attr.scale = 1.0 / sqrt((double)s[4]);
     loong_tensor_type_t q = mat(o->dtype, s[0] * s[1], s[2] * s[4]);
     loong_tensor_type_t k = mat(o->dtype, s[0] * s[1], s[3] * s[4]);
+    loong_tensor_type_t v = mat(o->dtype, s[0] * s[1], s[3] * s[5]);
+    loong_tensor_type_t out = mat(o->dtype, s[0] * s[1], s[2] * s[5]);
     loong_tensor_type_t lse = mat(bench_wide(o->dtype), s[0] * s[1], s[2]);
     loong_tensor_type_t cu = vec(LOONG_I32, s[0] + 1);
-    loong_tensor_type_t forward[4] = {q, k, k, cu};
-    loong_tensor_type_t backward[7] = {q, q, k, k, q, lse, cu};
+    loong_tensor_type_t forward[4] = {q, k, v, cu};
+    loong_tensor_type_t backward[7] = {out, q, k, v, out, lse, cu};
     bench_spec_t spec = {o->op, &attr, grad ? 7 : 4, grad ? backward : forward,
                          o->threads};
     loong_status_t status = bench_item_describe(ctx, &spec, item);
@@ -258,8 +261,10 @@ static const struct {
      describe_grouped},
     {"permute", "T,k,H", 3, "1024,8,512", describe_permute},
     {"unpermute", "T,k,H", 3, "1024,8,512", describe_permute},
-    {"attention", "B,T,heads,kv,d", 5, "4,512,8,4,64", describe_attention},
-    {"attention_grad", "B,T,heads,kv,d", 5, "4,512,8,4,64", describe_attention},
+    {"attention", "B,T,heads,kv,d,v", 6, "4,512,8,4,64,64",
+     describe_attention},
+    {"attention_grad", "B,T,heads,kv,d,v", 6, "4,512,8,4,64,64",
+     describe_attention},
     {"cross_entropy", "T,V,H", 3, "2048,32000,512", describe_loss},
     {"swiglu", "T,2F", 2, "2048,2816", describe_pointwise},
     {"swiglu_grad", "T,2F", 2, "2048,2816", describe_pointwise},

@@ -37,7 +37,7 @@ typedef struct family {
 
 typedef struct report {
     loong_context_t *ctx;
-    loong_json_t *published, *fields, *exported;
+    loong_json_t *published, *fields, *exported, *sources;
     type_t types[MAX_TYPES];
     int num_types;
     family_t families[MAX_FAMILIES];
@@ -281,6 +281,56 @@ static void print_preset(void *user, const char *name)
     loongi_pairs_destroy(&pairs);
 }
 
+/* ---- sources of settings ------------------------------------------------- */
+
+/* Settings that no source confirms; the sources are those of the others. */
+static void print_sources_of(const char *name, const loong_json_t *settings)
+{
+    int open = 0;
+    int all = (int)loongi_json_count(settings);
+    printf("| `%s` |", name);
+    for (const loong_json_member_t *m = loongi_json_first(settings); m != NULL;
+         m = loongi_json_next(settings, m)) {
+        open += loongi_json_count(loongi_json_member_value(m)) == 0;
+    }
+    printf(" %d of %d |", all - open, all);
+    bool some = false;
+    for (const loong_json_member_t *m = loongi_json_first(settings);
+         m != NULL && open < all; m = loongi_json_next(settings, m)) {
+        if (loongi_json_count(loongi_json_member_value(m)) == 0) {
+            printf("%s %s", some ? "," : "", loongi_json_member_key(m));
+            some = true;
+        }
+    }
+    printf("%s |\n", open == all ? " all" : "");
+}
+
+static void print_sources(const report_t *r)
+{
+    const loong_json_t *all = loongi_json_get(r->sources, "presets");
+    const loong_json_t *names = loongi_json_get(r->sources, "sources");
+    printf("\n## Settings and who confirms them\n\n"
+           "`published.py` and the presets are of one hand. "
+           "tests/models/sources.py compares every\n"
+           "setting with what others wrote: ");
+    for (int64_t i = 0; i < loongi_json_count(names); i++) {
+        printf("%s%s", i > 0 ? ", " : "",
+               loongi_json_string(loongi_json_at(names, i)));
+    }
+    printf(" (of transformers the defaults of\n"
+           "classes that are written after a published model; `table`: public "
+           "recipes; `config.json`:\n"
+           "the publisher's own). What is listed here nobody else says, so "
+           "compare it with the\n"
+           "publisher's file, or take that by `from_hf`.\n\n"
+           "| `model:` | confirmed | not confirmed |\n|---|---|---|\n");
+    for (const loong_json_member_t *m = loongi_json_first(all); m != NULL;
+         m = loongi_json_next(all, m)) {
+        print_sources_of(loongi_json_member_key(m),
+                         loongi_json_member_value(m));
+    }
+}
+
 /* ---- the document ------------------------------------------------------- */
 
 static const char head[] =
@@ -385,6 +435,7 @@ int main(int argc, char **argv)
     r.ctx = test_context();
     assert_ok(r.ctx, loong_register_builtin(r.ctx));
     load(&r, LOONG_SOURCE_DIR "/tests/models/published.json", &r.published);
+    load(&r, LOONG_SOURCE_DIR "/tests/models/sources.json", &r.sources);
     load(&r, GOLDEN "/fields.json", &r.fields);
     load(&r, GOLDEN "/exported.json", &r.exported);
     collect(&r);
@@ -395,8 +446,10 @@ int main(int argc, char **argv)
         printf(proofs, loongi_json_string(
                            loongi_json_get(r.exported, "transformers")));
         (void)preset_each(print_preset, &r);
+        print_sources(&r);
     }
     loongi_json_destroy(&r.published);
+    loongi_json_destroy(&r.sources);
     loongi_json_destroy(&r.fields);
     loongi_json_destroy(&r.exported);
     loong_context_destroy(&r.ctx);

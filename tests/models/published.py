@@ -15,7 +15,8 @@ transformers has no class for are counted by the class that computes the same
 (CLASSES). tests/models/test_presets.c holds the presets to both: their counts,
 and what they say of the model, key by key. The count is independent of the C
 code; the settings are not of the presets, which their author had seen: a wrong
-one that both share would not be found. Compare with the publisher's file.
+one that both share would not be found: sources.py says which of them others
+confirm. Compare the rest with the publisher's file.
 
 MODELS are the presets that follow a publication, in the order of their
 families; sizes without a published config.json are marked PAPER.

@@ -1,0 +1,348 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Who else says what published.json says of each model?
+
+  sources.py [SOURCE]... [--check]
+
+published.json and the presets are of one hand, so a mistake that both have
+would not be found by comparing them. This compares every setting of
+published.json with sources that others wrote, and writes sources.json beside
+this file (--check compares with it): which settings some source confirms, and
+which none does. A source that says otherwise is an error, unless it stands in
+KNOWN with the reason.
+
+SOURCE is any of
+  --transformers       defaults of its configuration classes, where the class
+                       says that it is written after that model; they are
+                       what the class had first, not a copy: only agreement
+                       counts
+  --litgpt WHEEL       the table of models in litgpt (0.5.13):
+                       pip download --no-deps litgpt==0.5.13
+  --table FILE         a Markdown table of models, rows as in TABLE
+  --config NAME=DIR    the publisher's own config.json of a preset
+"""
+import argparse
+import importlib.util
+import json
+import os
+import re
+import sys
+import zipfile
+
+from published import PATH as PUBLISHED, known_class
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+PATH = os.path.join(HERE, "sources.json")
+SILENT = {"hidden_act", "architectures"}  # said by the type
+SPELLED = {"num_local_experts": "num_experts", "n_routed_experts":
+           "num_experts", "moe_num_experts": "num_experts", "moe_k":
+           "num_experts_per_tok", "n_layer": "num_hidden_layers",
+           "n_embd": "hidden_size", "n_head": "num_attention_heads",
+           "n_positions": "max_position_embeddings", "n_inner":
+           "intermediate_size", "seq_length": "max_position_embeddings",
+           "rotary_emb_base": "rope_theta", "kv_channels": "head_dim",
+           "layer_norm_epsilon": "rms_norm_eps"}
+# (source, preset): {setting: why it is not the publisher's value}
+KNOWN = {
+    ("litgpt", "mixtral/mixtral_8x22b"): dict(
+        vocab_size="that of Instruct, which has 768 tokens more"),
+    ("table", "qwen/qwen_7b"): dict(
+        rope_theta="that of Qwen1.5, in the same row"),
+    ("table", "internlm2.5/internlm2.5_7b"): dict(
+        vocab_size="with the tokens that InternVL adds"),
+    ("table", "ernie4.5/ernie4.5_21b_a3b"): dict(
+        rope_theta="a default that the row calls one"),
+    ("table", "kimi_k2/kimi_k2_1t"): {
+        "rope_scaling.factor": "that of a later version with 262144 "
+                               "positions; 32 x 4096 are the 131072 here"},
+}
+
+
+def unified(fields):
+    """The same names whatever the type calls them."""
+    out = {}
+    for key, value in fields.items():
+        key = SPELLED.get(key, key)
+        if key == "rope_scaling":
+            out.update({f"rope_scaling.{k.replace('rope_type', 'type')}": v
+                        for k, v in (value or {"type": None}).items()
+                        if k != "rope_theta"})  # transformers puts it there
+        elif key not in out and key not in SILENT:
+            out[key] = value
+    return out
+
+
+def stated(config):
+    """What published.json says, in the words of transformers' class."""
+    kind, fields = known_class(config)
+    if config["model_type"] == "qwen":  # the limit of its cache says nothing
+        fields["max_position_embeddings"] = fields.pop("seq_length")
+    for key in ("num_mtp_layers", "num_nextn_predict_layers"):
+        fields.pop(key, None)
+    return kind, unified(fields)
+
+
+# ---- transformers ------------------------------------------------------------
+
+AFTER = {"openai-community/gpt2": "gpt2/gpt2_124m",
+         "meta-llama/Llama-2-7b-hf": "llama2/llama2_7b",
+         "Qwen/Qwen2-7B": "qwen2/qwen2_7b",
+         "Qwen/Qwen3-8B": "qwen3/qwen3_8b",
+         "Qwen/Qwen3-30B-A3B-Base": "qwen3/qwen3_30b_a3b",
+         "Qwen/Qwen1.5-MoE-A2.7B": "qwen1.5/qwen1.5_moe_a2.7b",
+         "mistralai/Mixtral-8x7B-v0.1": "mixtral/mixtral_8x7b",
+         "deepseek-ai/DeepSeek-V2-Lite": "deepseek_v2/deepseek_v2_lite",
+         "baidu/ERNIE-4.5-0.3B-PT": "ernie4.5/ernie4.5_0.3b",
+         "baidu/ERNIE-4.5-21B-A3B-PT": "ernie4.5/ernie4.5_21b_a3b"}
+
+
+def read_transformers(models):
+    import inspect
+    import transformers
+    from transformers import CONFIG_MAPPING
+    out = {}
+    for name, config in models.items():
+        kind, _ = known_class(config)
+        cls = CONFIG_MAPPING[kind]
+        with open(inspect.getfile(cls)) as f:
+            after = re.search(r'auto_docstring\(checkpoint="([^"]+)"',
+                              f.read())
+        if after and AFTER.get(after.group(1)) == name:
+            values = cls().to_dict()
+            values.update(values.pop("rope_parameters", None) or {})
+            out[name] = unified({k: v for k, v in values.items()
+                                 if v is not None})
+    return f"transformers {transformers.__version__}", out
+
+
+# ---- litgpt ------------------------------------------------------------------
+
+LITGPT = {"llama2": "Llama-2-{}b-hf", "llama3": "Llama-3-{}B",
+          "llama3.1": "Llama-3.1-{}B", "qwen2.5": "Qwen2.5-{}B",
+          "qwen3": "Qwen3-{}B", "smollm2": "SmolLM2-{}",
+          "mixtral": "Mixtral-{}B-v0.1"}
+
+
+def litgpt_name(preset):
+    family, name = preset.split("/")
+    size = name.removeprefix(family + "_")
+    if family == "smollm2":
+        size = size.upper()
+    elif family == "qwen3" and "_a" in size:
+        size = size.replace("b_a", "B-A").removesuffix("b")
+    elif family == "mixtral":
+        size = size.removesuffix("b")
+    else:
+        size = size.removesuffix("b")
+    return LITGPT.get(family, "").format(size)
+
+
+def litgpt_fields(c):
+    width = c.head_size
+    out = dict(num_hidden_layers=c.n_layer, hidden_size=c.n_embd,
+               num_attention_heads=c.n_head, head_dim=width,
+               num_key_value_heads=c.n_query_groups,
+               vocab_size=c.padded_vocab_size, rope_theta=c.rope_base,
+               rms_norm_eps=c.norm_eps, attention_bias=c.attn_bias,
+               max_position_embeddings=c.block_size)
+    if c.n_expert:
+        out.update(num_experts=c.n_expert,
+                   num_experts_per_tok=c.n_expert_per_token)
+    if c.n_expert and c.moe_intermediate_size:
+        out["moe_intermediate_size"] = c.moe_intermediate_size
+    else:
+        out["intermediate_size"] = c.intermediate_size
+    scaling = c.rope_adjustments
+    if scaling:
+        out.update({f"rope_scaling.{k}": scaling[k] for k in
+                    ("factor", "low_freq_factor", "high_freq_factor")})
+        out["rope_scaling.original_max_position_embeddings"] = (
+            scaling["original_max_seq_len"])
+    return out
+
+
+def read_litgpt(models, wheel):
+    version = os.path.basename(wheel).split("-")[1]
+    with zipfile.ZipFile(wheel) as z:
+        source = z.read("litgpt/config.py")
+    module = importlib.util.module_from_spec(
+        importlib.util.spec_from_loader("litgpt_config", None))
+    sys.modules["litgpt_config"] = module
+    exec(compile(source, "litgpt/config.py", "exec"), module.__dict__)
+    known = {c["name"]: c for c in module.configs}
+    return f"litgpt {version}", {
+        name: litgpt_fields(module.Config(**known[litgpt_name(name)]))
+        for name in models if litgpt_name(name) in known}
+
+
+# ---- a table -----------------------------------------------------------------
+
+# the row that begins so: the preset of its first size, and where in the row
+# further sizes stand
+TABLE = {"Llama2 7B": ("llama2/llama2_7b", {}),
+         "Llama3 8B": ("llama3/llama3_8b", {}),
+         "Llama3.1 8B": ("", {"llama3.1/llama3.1_405b":
+                              r"405B \((?P<L>\d+)/(?P<h>\d+)/(?P<f>\d+), "
+                              r"(?P<H>\d+)h"}),
+         "Qwen1 1.8": ("qwen/qwen_7b", {}),
+         "Qwen2/2.5": ("qwen2/qwen2_7b", {}),
+         "Qwen3 dense": ("qwen3/qwen3_8b", {
+             "qwen3/qwen3_0.6b": r"0\.6B h(?P<h>\d+), (?P<H>\d+) heads, "
+                                 r"d (?P<d>\d+)"}),
+         "Qwen3-MoE 30B": ("qwen3/qwen3_30b_a3b", {
+             "qwen3/qwen3_235b_a22b": r"235B: (?P<L>\d+)/(?P<h>\d+), "
+             r"(?P<H>\d+)h/(?P<k>\d+)kv, ffn (?P<m>\d+)",
+             "qwen3/qwen3_coder_480b_a35b": r"480B coder: (?P<L>\d+)/"
+             r"(?P<h>\d+), (?P<H>\d+)h/(?P<k>\d+)kv, (?P<E>\d+) exp, "
+             r"ffn (?P<m>\d+)"}),
+         "DeepSeek-V2": ("deepseek_v2/deepseek_v2_236b", {
+             "deepseek_v2/deepseek_v2_lite":
+                 r"Lite (?P<L>\d+)/(?P<h>\d+)/(?P<f>\d+)"}),
+         "DeepSeek-V3/3.1": ("deepseek_v3/deepseek_v3_671b", {}),
+         "Kimi-K2": ("kimi_k2/kimi_k2_1t", {}),
+         "MiniMax-M2": ("minimax_m2/minimax_m2_230b", {}),
+         "MiMo-7B": ("mimo/mimo_7b", {}),
+         "InternLM2.5": ("internlm2.5/internlm2.5_7b", {
+             "internlm2.5/internlm2.5_20b":
+                 r"; (?P<L>\d+)/(?P<h>\d+)/(?P<f>\d+).*?, (?P<H>\d+)/"
+                 r"(?P<k>\d+) "}),
+         "ERNIE-4.5 28B": ("ernie4.5/ernie4.5_21b_a3b", {})}
+LETTERS = dict(L="num_hidden_layers", h="hidden_size", f="intermediate_size",
+               H="num_attention_heads", k="num_key_value_heads",
+               d="head_dim", E="num_experts", m="moe_intermediate_size",
+               t="num_experts_per_tok", V="vocab_size", T="rope_theta",
+               e="rms_norm_eps", q="q_lora_rank", c="kv_lora_rank",
+               n="qk_nope_head_dim", r="qk_rope_head_dim", v="v_head_dim",
+               s="routed_scaling_factor", G="n_group", g="topk_group",
+               D="first_k_dense_replace", F="rope_scaling.factor",
+               M="rope_scaling.mscale",
+               O="rope_scaling.original_max_position_embeddings")
+# of the first size, by the cells behind the name of the row
+CELLS = {1: [r"(?P<L>\d+)/(?P<h>\d+)(/\(?(?P<f>\d{4,})\)?)?"],
+         2: [r"^(?P<H>\d+)/(?P<k>\d+)(/(?P<d>\d+))?",
+             r"^MLA (?P<H>\d+)h?:? (?P<q>\d+)/(?P<c>\d+)/(?P<n>\d+)\+"
+             r"(?P<r>\d+)/(?P<v>\d+)",
+             r"^MLA (?P<H>\d+) \(.*q_lora (?P<q>\d+) .*kv_lora (?P<c>\d+), "
+             r"nope (?P<n>\d+), rope (?P<r>\d+), v (?P<v>\d+)",
+             r"^MLA (?P<H>\d+)h"],
+         3: [r"(?P<e>1e-[56])(?! in script)"],
+         4: [r"θ (?P<T>[\d.]+e\d)", r"YaRN ×(?P<F>\d+)",
+             r"mscale (?P<M>[\d.]+)", r"orig (?P<O>\d+)"],
+         5: [r"^(?P<E>\d+)( \(\d+\))?( \*\*text.*?experts)?( exp)?, ",
+             r"top-(?P<t>\d+)", r"ffn (?P<m>\d+)",
+             r"scale (?P<s>[\d.]+)", r"(?P<D>\d+) dense",
+             r"(?P<G>\d+) groups? ?(top-(?P<g>\d+))?"],
+         6: [r"vocab (?P<V>\d+)"]}
+
+
+def read_row(cells, patterns):
+    out = {}
+    for cell, pattern in patterns:
+        found = re.search(pattern, cells[cell])
+        for letter, text in (found.groupdict() if found else {}).items():
+            if text is not None and LETTERS[letter] not in out:
+                out[LETTERS[letter]] = float(text)
+    return out
+
+
+def read_table(models, path):
+    out = {}
+    with open(path) as f:
+        text = f.read()
+    for line in re.split(r"\n## (?!1 )", text)[0].splitlines():
+        name = next((n for n in TABLE if line.startswith(f"| {n}")), None)
+        if name is None:
+            continue
+        first, others = TABLE[name]
+        cells = [c.strip() for c in line.strip("| \n").split("|")]
+        if first:
+            out[first] = read_row(cells, [(c, p) for c in CELLS
+                                          for p in CELLS[c]])
+            tied = re.search(r"\b(un)?tied\b(?! for)", cells[6])
+            if tied:
+                out[first]["tie_word_embeddings"] = not tied.group(1)
+        for preset, pattern in others.items():
+            out[preset] = read_row([line], [(0, pattern)])
+    missing = [n for n in TABLE if not any(
+        p in out for p in [TABLE[n][0], *TABLE[n][1]])]
+    assert not missing, f"{path}: no rows {missing}"
+    return "table", out
+
+
+# ---- comparison --------------------------------------------------------------
+
+def read_config(models, text):
+    name, folder = text.split("=", 1)
+    with open(os.path.join(folder, "config.json")) as f:
+        config = json.load(f)
+    assert name in models, f"no preset {name}"
+    return "config.json", {name: stated(dict(config))[1]}
+
+
+def compare(models, sources):
+    """{preset: {setting: [sources]}} and what is said otherwise."""
+    found, problems = {}, []
+    for name, config in models.items():
+        _, mine = stated(config)
+        by = {key: [] for key in mine}
+        for source, theirs in sources:
+            excused = KNOWN.get((source.split()[0], name), {})
+            for key, value in theirs.get(name, {}).items():
+                if key not in mine:
+                    continue
+                if mine[key] == value:
+                    by[key].append(source.split()[0])
+                    if key in excused:
+                        problems.append(f"{name}: {key}: {source} agrees, "
+                                        "but KNOWN has it")
+                elif source.startswith("transformers"):
+                    pass  # a default, not a copy
+                elif key not in excused:
+                    problems.append(f"{name}: {key} is {mine[key]!r}, "
+                                    f"{value!r} in {source}")
+        found[name] = by
+    return found, problems
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("--transformers", action="store_true")
+    parser.add_argument("--litgpt", metavar="WHEEL")
+    parser.add_argument("--table", metavar="FILE")
+    parser.add_argument("--config", metavar="NAME=DIR", action="append",
+                        default=[])
+    parser.add_argument("--check", action="store_true")
+    args = parser.parse_args()
+    with open(PUBLISHED) as f:
+        models = {n: e["config"] for n, e in json.load(f).items()
+                  if e["published"]}
+    sources = []
+    if args.transformers:
+        sources.append(read_transformers(models))
+    if args.litgpt:
+        sources.append(read_litgpt(models, args.litgpt))
+    if args.table:
+        sources.append(read_table(models, args.table))
+    sources += [read_config(models, c) for c in args.config]
+    found, problems = compare(models, sources)
+    for problem in problems:
+        print("FAIL " + problem)
+    lines = [f"{json.dumps(n)}: {json.dumps(by)}" for n, by in found.items()]
+    text = ('{"sources": ' + json.dumps(sorted({s for s, _ in sources})) +
+            ',\n"presets": {\n' + ",\n".join(lines) + "}}\n")
+    settings = [by for b in found.values() for by in b.values()]
+    print(f"{len(settings)} settings of {len(found)} models, "
+          f"{sum(map(bool, settings))} confirmed")
+    if args.check:
+        with open(PATH) as f:
+            same = f.read() == text
+        print("ok" if same else "FAIL sources.json says otherwise")
+        return bool(problems) or not same
+    if not problems:
+        with open(PATH, "w") as f:
+            f.write(text)
+    return bool(problems)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -412,6 +412,15 @@ static const loong_comm_ops_t nccl_ops = {
     .destroy = nccl_destroy,
 };
 
+/* While the host waits the device works; and what a rank has not called yet it
+ * may call when its own device has gone on. So ranks that wait for each other
+ * for long have not lost each other: the time limit decides. */
+static loong_wait_mood_t mood(void *user)
+{
+    (void)user;
+    return LOONG_WAIT_BESIDE;
+}
+
 loong_status_t loongi_nccl_create(loong_context_t *ctx,
                                   loong_device_t *device, loong_comm_t *host,
                                   loong_comm_t **comm_p)
@@ -441,6 +450,7 @@ loong_status_t loongi_nccl_create(loong_context_t *ctx,
         return status;
     }
     n->comm->watch = nccl_watch;
+    loongi_comm_set_mood(n->comm, mood, NULL);
     loongi_comm_set_board(n->comm, host->board);
     *comm_p = n->comm;
     return LOONG_OK;

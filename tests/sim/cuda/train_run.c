@@ -99,7 +99,7 @@ static loong_status_t run_rank(loong_context_t *ctx, loong_comm_t *comm,
              "seed: 11\n"
              "device: %s\n"
              "model:\n"
-             "  foundation: {family: qwen3, num_layers: 2, hidden_size: 16,\n"
+             "  foundation: {family: qwen3, num_layers: %d, hidden_size: 16,\n"
              "    ffn_hidden_size: 24, num_attention_heads: 2,\n"
              "    num_query_groups: 1, kv_channels: 8, vocab_size: %d,\n"
              "    make_vocab_size_divisible_by: 8, activation: %s,\n"
@@ -109,13 +109,14 @@ static loong_status_t run_rank(loong_context_t *ctx, loong_comm_t *comm,
              "  seq_length: 8\n"
              "  train: [{path: %s/%s}]\n"
              "%s"
-             "train: {micro_batch_size: 1, global_batch_size: 2,\n"
+             "train: {micro_batch_size: 1, global_batch_size: %d,\n"
              "  train_iters: %d%s}\n"
              "optimizer: {lr: 1e-2, lr_warmup_iters: 2,\n"
              "  lr_decay_iters: 4}\n"
              "%s",
-             job->device, VOCAB, job->activation, job->model, job->dtype, dir,
-             job->data, job->data_keys, job->steps, job->train, job->extra);
+             job->device, job->layers, VOCAB, job->activation, job->model,
+             job->dtype, dir, job->data, job->data_keys, job->batch,
+             job->steps, job->train, job->extra);
     LOONG_TRY(loong_register_builtin(ctx));
     LOONG_TRY(loong_recipe_parse(ctx, "test", text, NULL, &recipe));
     loong_trainer_params_t params = {.comm = comm, .recipe = recipe,
@@ -168,6 +169,8 @@ job_t make_job(const char *device, const char *dtype)
     job.data = "data";
     job.data_keys = "";
     job.ranks = 1;
+    job.layers = 2;
+    job.batch = 2;
     job.steps = STEPS;
     return job;
 }

@@ -21,6 +21,8 @@ typedef struct job {
     const char *data; /* the data set: data, or short: of texts of few tokens */
     const char *data_keys; /* more lines under `data` */
     int ranks;
+    int layers;
+    int batch; /* micro-batches of one sample, of all ranks */
     int steps;
     double loss[STEPS + 1];
     double norm[STEPS + 1];
@@ -30,7 +32,7 @@ typedef struct job {
     loong_trainer_t *trainer; /* of rank 0 */
 } job_t;
 
-/* One rank, all steps. */
+/* One rank, two layers, two micro-batches, all steps. */
 job_t make_job(const char *device, const char *dtype);
 /* With job->ranks threads, a device each. */
 loong_status_t try_train(loong_context_t *ctx, job_t *job);

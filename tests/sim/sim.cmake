@@ -101,6 +101,16 @@ target_compile_definitions(loongrun_cudasim PRIVATE
 if(MPI_C_FOUND)
   add_test(NAME cuda_loongrun COMMAND ${cudasim}/loongrun.sh
     ${PROJECT_BINARY_DIR} ${PROJECT_SOURCE_DIR} ${MPIEXEC_EXECUTABLE})
+  add_test(NAME cuda_uses COMMAND ${cudasim}/uses.sh
+    ${PROJECT_BINARY_DIR} ${PROJECT_SOURCE_DIR} ${MPIEXEC_EXECUTABLE})
+  add_test(NAME cuda_uses_long COMMAND ${cudasim}/uses.sh
+    ${PROJECT_BINARY_DIR} ${PROJECT_SOURCE_DIR} ${MPIEXEC_EXECUTABLE} all)
+  foreach(name cuda_uses cuda_uses_long)
+    set_tests_properties(${name} PROPERTIES LABELS sim TIMEOUT 400
+      RUN_SERIAL ON
+      ENVIRONMENT "OMPI_ALLOW_RUN_AS_ROOT=1;OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1")
+  endforeach()
+  set_tests_properties(cuda_uses_long PROPERTIES LABELS "sim;full")
   set_tests_properties(cuda_loongrun PROPERTIES LABELS "sim;fault"
     TIMEOUT 240 RUN_SERIAL ON
     ENVIRONMENT "OMPI_ALLOW_RUN_AS_ROOT=1;OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1")

@@ -418,7 +418,7 @@ static const loong_comm_ops_t nccl_ops = {
 static loong_wait_mood_t mood(void *user)
 {
     (void)user;
-    return LOONG_WAIT_BESIDE;
+    return LOONG_WAIT_DEVICE;
 }
 
 loong_status_t loongi_nccl_create(loong_context_t *ctx,

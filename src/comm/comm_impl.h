@@ -18,6 +18,7 @@ extern "C" {
 typedef enum loong_wait_mood {
     LOONG_WAIT_EAGER,  /* it has nothing else to do */
     LOONG_WAIT_BESIDE, /* another thread of it computes: leave it the core */
+    LOONG_WAIT_DEVICE, /* its device works: who waits for that rests himself */
     LOONG_WAIT_OVER    /* it gives up */
 } loong_wait_mood_t;
 

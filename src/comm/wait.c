@@ -58,7 +58,7 @@ static bool look_at_clock(loong_wait_t *wait, int peer)
         wait->told = now;
         loong_board_wait_t on = {comm->world_ranks[peer], wait->begin,
                                  comm->timeout,
-                                 mood_of(comm) == LOONG_WAIT_BESIDE};
+                                 mood_of(comm) != LOONG_WAIT_EAGER};
         loongi_slot_wait_for(comm->slot, &on, &wait->record);
         if (will_not_come(wait, peer)) {
             wait->limit = LOONG_MIN(wait->limit, now + LAST_SECONDS);
@@ -78,7 +78,8 @@ bool loongi_wait_step(loong_wait_t *wait, int peer)
         (void)look_at_clock(wait, peer);
         return false;
     }
-    if (mood == LOONG_WAIT_EAGER && wait->turns < YIELD_TURNS) {
+    if (mood == LOONG_WAIT_DEVICE ||
+        (mood == LOONG_WAIT_EAGER && wait->turns < YIELD_TURNS)) {
         sched_yield();
         return wait->turns % CLOCK_TURNS != 0 || look_at_clock(wait, peer);
     }

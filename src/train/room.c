@@ -4,6 +4,7 @@
  * before anything is allocated: pages are taken when they are touched, so that
  * a run that cannot fit would be killed in its first step. */
 #include <stdio.h>
+#include <string.h>
 
 #include "trainer_impl.h"
 
@@ -23,20 +24,41 @@ static loong_status_t find_room(loong_trainer_t *t)
     return LOONG_OK;
 }
 
+/* What ranks tell each other. */
+typedef struct told {
+    int64_t room;
+    int64_t bytes;
+    char kind[16]; /* of its device */
+} told_t;
+
+enum { WORDS = sizeof(told_t) / sizeof(int64_t) };
+
+/* No communicator has collectives between memory of several kinds. */
+static loong_status_t check_kinds(const loong_trainer_t *t, const told_t *all)
+{
+    for (int r = 1; r < loong_comm_size(t->comm); r++) {
+        LOONG_CHECK(t->ctx, strcmp(all[r].kind, all[0].kind) == 0,
+                    LOONG_ERR_CONFIG,
+                    "rank 0 runs on %s, rank %d on %s: all ranks of a job run "
+                    "on one kind of device (device)", all[0].kind, r,
+                    all[r].kind);
+    }
+    return LOONG_OK;
+}
+
 loong_status_t loongi_room_measure(loong_trainer_t *t)
 {
-    enum { WORDS = 2 };
     int size = loong_comm_size(t->comm);
     int rank = loong_comm_rank(t->comm);
-    int64_t *words = NULL;
+    told_t *all = NULL;
     int64_t *counts = NULL;
     loong_status_t measured = find_room(t);
     t->memory.rank = 0;
     for (int b = 0; b < LOONG_BASE_COUNT; b++) {
         t->memory.rank += t->component->bytes[b];
     }
-    LOONG_TRY(loongi_alloc(t->ctx, (size_t)size * WORDS * sizeof(*words),
-                           "memory of ranks", &words));
+    LOONG_TRY(loongi_alloc(t->ctx, (size_t)size * sizeof(*all),
+                           "memory of ranks", &all));
     loong_status_t status =
         loongi_alloc(t->ctx, (size_t)size * sizeof(*counts),
                      "memory of ranks", &counts);
@@ -44,21 +66,26 @@ loong_status_t loongi_room_measure(loong_trainer_t *t)
         for (int r = 0; r < size; r++) {
             counts[r] = WORDS;
         }
-        words[WORDS * rank] = (int64_t)t->memory.room.id;
-        words[WORDS * rank + 1] = t->memory.rank;
-        status = loong_comm_all_gather(t->comm, words, counts, LOONG_I64,
+        all[rank].room = (int64_t)t->memory.room.id;
+        all[rank].bytes = t->memory.rank;
+        snprintf(all[rank].kind, sizeof(all[rank].kind), "%s",
+                 loong_device_name(t->device));
+        status = loong_comm_all_gather(t->comm, all, counts, LOONG_I64,
                                        "memory of ranks");
+    }
+    if (status == LOONG_OK) {
+        status = check_kinds(t, all);
     }
     t->memory.machine = 0;
     t->memory.ranks = 0;
     for (int r = 0; r < size && status == LOONG_OK; r++) {
-        if (words[WORDS * r] == (int64_t)t->memory.room.id) {
-            t->memory.machine += words[WORDS * r + 1];
+        if (all[r].room == (int64_t)t->memory.room.id) {
+            t->memory.machine += all[r].bytes;
             t->memory.ranks++;
         }
     }
     loongi_free(t->ctx, counts);
-    loongi_free(t->ctx, words);
+    loongi_free(t->ctx, all);
     LOONG_TRY(measured);
     return status;
 }

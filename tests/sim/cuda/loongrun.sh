@@ -80,3 +80,13 @@ alike cpu_log killed_log 1
 CUDASIM_DEVICES=1 two 2 device=cuda checkpoint.save=few
 grep -q '2 ranks of this machine came to cuda:0' err ||
     fail 'more ranks than devices'
+
+# one rank on the processor, one on a device
+got=0
+timeout -k 5 60 "$mpirun" --oversubscribe \
+    -n 1 "$build/loongrun_cudasim" recipe.yaml device=cpu checkpoint.save=kinds : \
+    -n 1 "$build/loongrun_cudasim" recipe.yaml device=cuda checkpoint.save=kinds \
+    >out 2>err || got=$?
+[ "$got" = 2 ] || fail "devices of two kinds: exit $got, not 2"
+grep -q 'rank 0 runs on cpu, rank 1 on cuda: all ranks of a job' err ||
+    fail 'devices of two kinds'

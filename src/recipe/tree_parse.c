@@ -45,13 +45,15 @@ static loong_status_t next_event(parser_t *p, yaml_event_t *event)
     if (p->yaml.error == YAML_READER_ERROR) {
         return fail_bytes(p);
     }
-    return LOONG_FAIL(p->ctx, LOONG_ERR_CONFIG, "%s:%zu:%zu: %s%s%s", p->file,
-                      p->yaml.problem_mark.line + 1,
+    const char *context = p->yaml.context != NULL ? p->yaml.context : "";
+    bool alias = strstr(context, "alias") != NULL;
+    return LOONG_FAIL(p->ctx, LOONG_ERR_CONFIG, "%s:%zu:%zu: %s%s%s%s",
+                      p->file, p->yaml.problem_mark.line + 1,
                       p->yaml.problem_mark.column + 1,
                       p->yaml.problem != NULL ? p->yaml.problem
                                               : "not readable as YAML",
-                      p->yaml.context != NULL ? ", " : "",
-                      p->yaml.context != NULL ? p->yaml.context : "");
+                      context[0] != '\0' ? ", " : "", context,
+                      alias ? "; a text that begins with * takes quotes" : "");
 }
 
 static loong_status_t fail_at(parser_t *p, const yaml_event_t *event,
@@ -161,7 +163,8 @@ static loong_status_t parse_alias(parser_t *p, const yaml_event_t *event,
             return copy_node(p, event, p->anchors[i].node, node_p);
         }
     }
-    return fail_at(p, event, "an alias without its anchor");
+    return fail_at(p, event, "an alias without its anchor; a text that begins "
+                             "with * takes quotes");
 }
 
 static loong_status_t parse_node(parser_t *p, const yaml_event_t *event,

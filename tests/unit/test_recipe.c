@@ -129,7 +129,9 @@ static const struct {
     {"name: \"half\n", "r.yaml:2:1:"},
     {"a:\n\tb: 1\n", "r.yaml:2:1:"},
     {"? [a]\n: b\n", "r.yaml:1:3: a key must be a text"},
-    {"name: *x\n", "r.yaml:1:7: an alias without its anchor"},
+    {"name: *x\n", "r.yaml:1:7: an alias without its anchor; a text that "
+                   "begins with * takes quotes"},
+    {"model: {freeze: [a, *b*]}\n", "begins with * takes quotes"},
     {"train: &t\n  a: *t\n", "r.yaml:2:6: an alias inside its own anchor"},
     {"seed: 1\n---\nseed: 2\n", "a second document in one file"},
     {"name: \"a\\0b\"\n", "r.yaml:1:7: a NUL byte in a text"},

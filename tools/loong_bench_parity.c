@@ -55,7 +55,7 @@ static const char *const fixed[] = {
     "++log.tensors=[]",
     "++log.interval=1000000",
 };
-enum { FIXED = sizeof(fixed) / sizeof(fixed[0]), OWN = 5 };
+enum { FIXED = sizeof(fixed) / sizeof(fixed[0]), OWN = 6 };
 
 typedef struct options {
     int layouts;
@@ -63,6 +63,7 @@ typedef struct options {
     int steps;
     uint64_t seed;
     const type_t *type;
+    const char *device; /* of the layouts; NULL: the recipe's */
 } options_t;
 
 /* One rank with a variant of the model. */
@@ -107,6 +108,9 @@ static int own_keys(const bench_t *b, const layout_t *layout,
     if (b->replay) {
         snprintf(own[n++], 256, "++router_replay.%s_file=%s/%s.npy",
                  alone ? "record" : "replay", b->dir, one);
+    }
+    if (!alone && b->o->device != NULL) {
+        snprintf(own[n++], 256, "++device=%s", b->o->device);
     }
     for (int i = 0; i < LAYOUT_AXES; i++) {
         if (layout_role(&b->draws, i) >= least) {
@@ -398,7 +402,9 @@ static int help(void)
            "  --steps N     20\n"
            "  --ranks MAX   16\n"
            "  --seed S      1\n"
-           "  --dtype TYPE  fp64\n", types[0].bound, types[1].bound, FIRST,
+           "  --dtype TYPE  fp64\n"
+           "  --device NAME of the layouts; one rank has that of the recipe\n",
+           types[0].bound, types[1].bound, FIRST,
            types[1].first, types[2].bound);
     return LOONG_EXIT_OK;
 }
@@ -422,6 +428,7 @@ static bool parse(int argc, char **argv, options_t *o, bool *help_p)
         {"ranks", required_argument, NULL, 'r'},
         {"seed", required_argument, NULL, 'x'},
         {"dtype", required_argument, NULL, 'd'},
+        {"device", required_argument, NULL, 'v'},
         {"help", no_argument, NULL, 'h'},
         {NULL, 0, NULL, 0}};
     int c;
@@ -442,6 +449,9 @@ static bool parse(int argc, char **argv, options_t *o, bool *help_p)
         case 'd':
             o->type = find_type(optarg);
             break;
+        case 'v':
+            o->device = optarg;
+            break;
         case 'h':
             *help_p = true;
             return true;
@@ -454,7 +464,7 @@ static bool parse(int argc, char **argv, options_t *o, bool *help_p)
 
 int bench_parity(loong_context_t *ctx, int argc, char **argv)
 {
-    options_t o = {10, 16, 20, 1, &types[0]};
+    options_t o = {10, 16, 20, 1, &types[0], NULL};
     bench_t *b = NULL;
     bool wants_help = false;
     if (!parse(argc, argv, &o, &wants_help)) {

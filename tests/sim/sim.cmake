@@ -141,6 +141,18 @@ foreach(wrapped replay_find replay_begin replay_end ahead_await)
   target_link_options(test_cuda_graphs PRIVATE
     LINKER:--wrap=loongi_${wrapped})
 endforeach()
+# Random layouts of devices against one rank of the processor.
+add_executable(loong_bench_cudasim ${LOONG_BENCH_SOURCES}
+  $<TARGET_OBJECTS:loong_cuda_sim>)
+target_link_libraries(loong_bench_cudasim PRIVATE loong_layouts cudasim)
+target_compile_definitions(loong_bench_cudasim PRIVATE
+  LOONG_CONFIG_DIR="${PROJECT_SOURCE_DIR}/configs"
+  LOONG_TO_CONFIGS="../share/loong/configs")
+add_test(NAME parity_cuda_long COMMAND loong_bench_cudasim parity
+  ${PROJECT_SOURCE_DIR}/tests/parallel/parity_moe.yaml --dtype fp32
+  --device cuda --layouts 10 --steps 4 --ranks 4 --seed 5 data.seq_length=8)
+set_tests_properties(parity_cuda_long PROPERTIES LABELS "sim;parallel;full"
+  TIMEOUT 3600 ENVIRONMENT "OMP_NUM_THREADS=1;CUDASIM_DEVICES=4")
 foreach(name ${LOONG_CUDA_OP_TESTS})
   loong_cuda_sim_test(NAME cuda_op_${name} LABELS "sim;ops" SOURCES
     ${PROJECT_SOURCE_DIR}/tests/ops/test_${name}.c ${LOONG_OP_TEST_SOURCES})

@@ -333,8 +333,14 @@ static loong_status_t open_groups(loong_component_t *c)
                                    &c->device_groups));
     c->run.group = c->device_groups.comm;
     loong_device_set_watch(c->device, watch_groups, c);
-    return loongi_links_create(c->ctx, c->device,
-                               c->run.group[LOONG_GROUP_PP], c->evaluation,
+    loong_comm_t *pipeline = c->run.group[LOONG_GROUP_PP];
+    if (loong_comm_size(pipeline) == 1 && pipeline != c->device_world) {
+        /* What is alone in its group has the host's. */
+        LOONG_TRY(loong_device_communicator(c->device, pipeline,
+                                            &c->device_self));
+        pipeline = c->device_self;
+    }
+    return loongi_links_create(c->ctx, c->device, pipeline, c->evaluation,
                                &c->links);
 }
 
@@ -357,6 +363,7 @@ static void close_groups(loong_component_t *c)
     }
     loongi_replay_destroy(&c->run.replay); /* whose graphs know them */
     loongi_links_destroy(&c->links);
+    loong_comm_destroy(&c->device_self);
     if (c->device_groups.comm[LOONG_GROUP_WORLD] != NULL) {
         loongi_groups_destroy(&c->device_groups);
     }

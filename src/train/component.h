@@ -46,6 +46,7 @@ typedef struct loong_component {
     const loong_groups_t *groups; /* borrowed; NULL until allocate */
     /* Of a device whose memory the host's communicators cannot take. */
     loong_comm_t *device_world; /* NULL: groups serve */
+    loong_comm_t *device_self;  /* NULL: the pipeline is a group of it */
     loong_groups_t device_groups;
     loong_links_t *links; /* of its messages between stages */
     loong_device_t *device;       /* borrowed; NULL until allocate */

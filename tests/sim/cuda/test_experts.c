@@ -18,16 +18,18 @@ static const char model[] =
 
 static const struct {
     int ranks;
-    const char *parallel;
+    const char *parallel; /* its keys, `}`, further lines */
 } layouts[] = {
-    {2, EP "2"},
-    {2, EP "2, data_parallel_sharding: optim_grads_params"},
-    {2, SP "2, " EP "2"},
-    {2, A2A EP "2"},
-    {2, A2A SP "2, " EP "2"},
-    {4, A2A SP "2, " EP "2, " ETP "2"},
-    {4, A2A "context_parallel_size: 2, " EP "4, data_parallel_sharding: optim"},
-    {4, A2A "pipeline_model_parallel_size: 2, " EP "2"},
+    {2, EP "2}"},
+    {2, EP "2, data_parallel_sharding: optim_grads_params}"},
+    {2, SP "2, " EP "2}"},
+    {2, A2A EP "2}"},
+    {2, A2A SP "2, " EP "2}"},
+    {2, A2A EP "2, pipeline_model_parallel_layout: 'E|t|tL'}\n"
+        "schedule: interleaved"},
+    {4, A2A SP "2, " EP "2, " ETP "2}"},
+    {4, A2A EP "4, context_parallel_size: 2, data_parallel_sharding: optim}"},
+    {4, A2A "pipeline_model_parallel_size: 2, " EP "2}"},
 };
 
 /* A step whose weights are equal: sums of tens of products in other orders.
@@ -53,7 +55,7 @@ static const char *replayed(const char *parallel, const char *key,
                             const char *file, char text[600])
 {
     snprintf(text, 600,
-             "parallel: {%s}\n"
+             "parallel: {%s\n"
              "router_replay: {%s: %s/%s}\n", parallel, key, train_dir(), file);
     return text;
 }
@@ -66,7 +68,7 @@ static int make_one(void **state)
     char extra[600];
     make_data(state);
     one = make_experts("cpu", "fp32");
-    one.extra = replayed("", "record_file", "one", extra);
+    one.extra = replayed("}", "record_file", "one", extra);
     train(&one);
     return 0;
 }
@@ -101,7 +103,7 @@ static void test_orders(void **state)
     for (uint64_t seed = 1; seed < 5; seed++) {
         job_t job = make_experts("cuda", "fp32");
         snprintf(name, sizeof(name), "two%d", (int)seed);
-        job.extra = replayed(A2A EP "2", "record_file", name, extra);
+        job.extra = replayed(A2A EP "2}", "record_file", name, extra);
         job.ranks = 2;
         cudasim_seed(seed);
         train(&job);

@@ -27,16 +27,18 @@ typedef struct dispatch_case {
     int64_t cols;
     loong_dtype_t dtype;
     pattern_t pattern;
+    int sets; /* of experts */
 } dispatch_case_t;
 
 static const dispatch_case_t cases[] = {
-    {2, 1, 4, 5, 2, 7, LOONG_F32, RANDOM},
-    {4, 2, 8, 300, 3, 12, LOONG_BF16, RANDOM},
-    {3, 1, 9, 40, 8, 3, LOONG_F32, RANDOM},
-    {2, 1, 2, 600, 1, 1, LOONG_F32, ONE},
-    {4, 4, 3, 20, 2, 5, LOONG_BF16, RANDOM},
-    {2, 1, 4, 6, 2, 4, LOONG_F32, NONE},
-    {3, 1, 6, 30, 2, 4, LOONG_BF16, TWICE},
+    {2, 1, 4, 5, 2, 7, LOONG_F32, RANDOM, 1},
+    {4, 2, 8, 300, 3, 12, LOONG_BF16, RANDOM, 1},
+    {3, 1, 9, 40, 8, 3, LOONG_F32, RANDOM, 1},
+    {2, 1, 2, 600, 1, 1, LOONG_F32, ONE, 1},
+    {4, 4, 3, 20, 2, 5, LOONG_BF16, RANDOM, 1},
+    {2, 1, 4, 6, 2, 4, LOONG_F32, NONE, 1},
+    {3, 1, 6, 30, 2, 4, LOONG_BF16, TWICE, 1},
+    {4, 2, 12, 70, 2, 4, LOONG_F32, RANDOM, 3},
 };
 
 /* One operand, on both sides; the device's is exactly so long. */
@@ -241,6 +243,7 @@ static loong_status_t open_place(loong_context_t *ctx, loong_comm_t *host,
     p->routes.at = at;
     p->routes.experts = c->experts;
     p->routes.copies = c->copies;
+    p->routes.sets = c->sets;
     p->sent = c->tokens * LOONG_MIN(c->ranks, c->k * c->copies);
     p->arrived = c->tokens * c->ranks;
     LOONG_TRY(loong_register_builtin(ctx));

@@ -21,6 +21,11 @@ static loong_status_t fail_io(loong_context_t *ctx, const char *verb,
 /* An input that is not there is another failure than one that fails. */
 static loong_status_t fail_open(loong_context_t *ctx, const char *path)
 {
+    if (errno == ENOTDIR) {
+        return LOONG_FAIL(ctx, LOONG_ERR_NOT_FOUND,
+                          "'%s' does not exist: it is not in a directory",
+                          path);
+    }
     return errno == ENOENT ? LOONG_FAIL(ctx, LOONG_ERR_NOT_FOUND,
                                         "'%s' does not exist", path)
                            : fail_io(ctx, "open", path);

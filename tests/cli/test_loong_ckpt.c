@@ -259,6 +259,8 @@ static void errors_have_codes(void **state)
     assert_run("convert a b --map x", 2, "wrong option or value: --map");
     assert_run("verify", 2, "verify needs PATH");
     assert_run("verify %/none", 66, "none' is not a directory");
+    assert_run("import " FIXTURES "/gpt2_tied/config.json %/x", 66,
+               "it is not in a directory");
     assert_run("map %/none", 66, "none/config.json");
     assert_run("map " FIXTURES "/gpt2_tied", 0, "transposed: true");
     assert_run("map " FIXTURES "/gpt2_tied --map %/none.yaml", 66,

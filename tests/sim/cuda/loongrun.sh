@@ -22,7 +22,7 @@ fail() {
 two() {
     local code=$1 got=0
     shift
-    timeout -k 5 60 "$mpirun" --oversubscribe -n 2 "$build/loongrun_cudasim" \
+    timeout -k 5 100 "$mpirun" --oversubscribe -n 2 "$build/loongrun_cudasim" \
         recipe.yaml "$@" >out 2>err || got=$?
     [ "$got" = "$code" ] || fail "$*: exit $got, not $code"
 }
@@ -60,7 +60,7 @@ optimizer: {lr: 1e-3}
 parallel: {data_parallel_sharding: optim_grads, bucket_bytes: 4096}
 checkpoint: {save_interval: 1, async: false}
 log: {interval: 1}
-comm: {timeout: 20s}
+comm: {timeout: 60s}
 YAML
 export CUDASIM_DEVICES=2
 
@@ -83,7 +83,7 @@ grep -q '2 ranks of this machine came to cuda:0' err ||
 
 # one rank on the processor, one on a device
 got=0
-timeout -k 5 60 "$mpirun" --oversubscribe \
+timeout -k 5 100 "$mpirun" --oversubscribe \
     -n 1 "$build/loongrun_cudasim" recipe.yaml device=cpu checkpoint.save=kinds : \
     -n 1 "$build/loongrun_cudasim" recipe.yaml device=cuda checkpoint.save=kinds \
     >out 2>err || got=$?

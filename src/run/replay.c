@@ -96,15 +96,15 @@ static bool is_of(const loong_recording_t *r, const loong_replay_job_t *job)
     return same;
 }
 
-/* Its host side is needed in every run. */
-static bool needs_host(const loong_step_t *s)
+bool loongi_kernel_needs_host(const loong_kernel_t *kernel,
+                              const loong_kernel_query_t *query)
 {
     bool counts = false;
-    for (int i = 0; i < s->query.num_in + s->query.num_out; i++) {
-        counts = counts || (s->query.arg[i].rank > 0 &&
-                            s->query.arg[i].count >= 0);
+    for (int i = 0; i < query->num_in + query->num_out; i++) {
+        counts = counts ||
+                 (query->arg[i].rank > 0 && query->arg[i].count >= 0);
     }
-    return s->kernel->waits || (s->kernel->counts && counts);
+    return kernel->waits || (kernel->counts && counts);
 }
 
 /* Cuts the steps of the job; pieces NULL: counts them. */
@@ -115,7 +115,8 @@ static int cut(const loong_replay_job_t *job, loong_piece_t *pieces)
     bool before = false;
     for (int64_t i = 0; i < job->num_steps; i++) {
         int k = job->order != NULL ? job->order[i] : 0;
-        bool host = needs_host(&job->program[k]->steps[next[k]++]);
+        const loong_step_t *s = &job->program[k]->steps[next[k]++];
+        bool host = loongi_kernel_needs_host(s->kernel, &s->query);
         count += i == 0 || host != before;
         before = host;
         if (pieces != NULL) {

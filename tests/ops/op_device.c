@@ -3,6 +3,7 @@
 
 #include "loong/device.h"
 #include "loong/register.h"
+#include "replay.h"
 
 /* A call on the device: its copies of what the host has. */
 typedef struct there {
@@ -77,6 +78,9 @@ static void open_device(there_t *t, const loong_kernel_t *kernel,
     t->call.flaw = loong_device_flaw(t->device);
     t->frame = send(t, t->call.frame, sizeof(*t->call.frame));
     t->call.device_frame = t->frame;
+    if (!loongi_kernel_needs_host(kernel, t->call.query)) {
+        t->call.frame = NULL; /* as in a graph */
+    }
     t->call.ptr = t->ptr;
     if (kernel->workspace != NULL) {
         t->workspace_size = kernel->workspace(t->call.query);

@@ -81,12 +81,14 @@ __device__ float measure(const softmax_t &a, const float *row, float *room,
         int n = least(PACK, a.columns - c);
         pack_t p = load(row + c, n, true);
         float more = top;
-        for (int i = 0; i < n; i++) {
+#pragma unroll
+        for (int i = 0; i < PACK && i < n; i++) {
             more = fmaxf(more, p.v[i]);
         }
         sum *= top < more ? expf(top - more) : 1.0f;
         top = more;
-        for (int i = 0; i < n; i++) {
+#pragma unroll
+        for (int i = 0; i < PACK && i < n; i++) {
             sum += expf(p.v[i] - top);
         }
     }

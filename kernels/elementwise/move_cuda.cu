@@ -104,7 +104,8 @@ struct sum_heads_fn {
                 }
                 continue;
             }
-            for (int i = 0; i < n; i++) {
+#pragma unroll
+            for (int i = 0; i < PACK && i < n; i++) {
                 int64_t c = col + i;
                 y.v[i] += load_one(x, row, (c / d * times + k) * d + c % d);
             }

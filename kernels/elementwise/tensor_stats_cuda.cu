@@ -45,7 +45,8 @@ __global__ void __launch_bounds__(BLOCK)
         int64_t col = u % packs * PACK;
         int n = least(PACK, cols - col);
         pack_t p = load_at(x, u / packs, col, n);
-        for (int i = 0; i < n; i++) {
+#pragma unroll
+        for (int i = 0; i < PACK && i < n; i++) {
             double v = (double)p.v[i];
             bool good = fabsf(p.v[i]) < INFINITY;
             stats_t one = {good ? v * v : 0.0, good ? fabs(v) : 0.0,

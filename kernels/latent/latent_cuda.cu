@@ -40,7 +40,8 @@ struct halves_fn {
             const mat_t &m = find(col, &at);
             return load_at(m, row, at, n);
         }
-        for (int j = 0; j < n; j++) {
+#pragma unroll
+        for (int j = 0; j < PACK && j < n; j++) {
             const mat_t &m = find(col + j, &at);
             out.v[j] = load_one(m, row, at);
         }

@@ -188,7 +188,8 @@ struct counts_fn {
                                  const loong_frame_t *) const
     {
         pack_t y = {{0}};
-        for (int i = 0; i < n; i++) {
+#pragma unroll
+        for (int i = 0; i < PACK && i < n; i++) {
             y.v[i] = factor * (float)count[row * experts + col + i] - less;
         }
         return y;

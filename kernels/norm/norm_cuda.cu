@@ -66,7 +66,8 @@ __global__ void __launch_bounds__(BLOCK)
             for (int64_t c = first; c < d; c += TEAM * PACK) {
                 int n = least(PACK, d - c);
                 pack_t p = load_at(x, row, col + c, n);
-                for (int i = 0; i < n; i++) {
+#pragma unroll
+                for (int i = 0; i < PACK && i < n; i++) {
                     total += (p.v[i] - mean) * (p.v[i] - mean);
                 }
             }
@@ -119,7 +120,8 @@ __device__ __forceinline__ void measure(const norm_t &a, const own_sums_t &s,
         pack_t dy = load_at(a.dy, g.row, g.col + c, n);
         pack_t x = load_at(a.x, g.row, g.col + c, n);
         pack_t w = load_at(a.w, 0, c, n);
-        for (int i = 0; i < n; i++) {
+#pragma unroll
+        for (int i = 0; i < PACK && i < n; i++) {
             float norm = (x.v[i] - g.mean) * g.rstd;
             dot += dy.v[i] * w.v[i] * norm;
             sum += dy.v[i] * w.v[i];

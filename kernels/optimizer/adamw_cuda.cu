@@ -86,7 +86,8 @@ __device__ __forceinline__ void words_in(const half_t *from, half_t *to,
         }
         return;
     }
-    for (int i = 0; i < n; i++) {
+#pragma unroll
+    for (int i = 0; i < PACK && i < n; i++) {
         to[i] = from[i];
     }
 }
@@ -102,7 +103,8 @@ __device__ __forceinline__ void words_out(const half_t *from, half_t *to,
         *reinterpret_cast<uint4 *>(to) = w;
         return;
     }
-    for (int i = 0; i < n; i++) {
+#pragma unroll
+    for (int i = 0; i < PACK && i < n; i++) {
         to[i] = from[i];
     }
 }

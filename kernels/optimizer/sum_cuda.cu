@@ -104,7 +104,8 @@ __global__ void __launch_bounds__(BLOCK)
          c < cols; c += step) {
         int n = least(PACK, cols - c);
         pack_t p = load_at(x, 0, c, n);
-        for (int i = 0; i < n; i++) {
+#pragma unroll
+        for (int i = 0; i < PACK && i < n; i++) {
             double v = (double)p.v[i];
             v = SQUARES ? __dmul_rn(v, v) : v;
             if (fits<SQUARES>(p.v[i])) {

@@ -104,10 +104,9 @@ def learning_rate(step, steps):
     return LR * 0.5 * (1 + np.cos(np.pi * (at - WARMUP) / (steps - WARMUP)))
 
 
-def train(folder, dtype, data, turn=0, steps=None):
-    """Losses and gradient norms in PyTorch; rows turned round by `turn`; the
-    learning rate is that of a training of so many steps."""
-    steps = steps or len(data)
+def train(folder, dtype, data, turn=0):
+    """Losses and gradient norms in PyTorch; rows turned round by `turn`."""
+    steps = len(data)
     model = AutoModelForCausalLM.from_pretrained(
         folder, dtype=dtype, attn_implementation="eager",
         experts_implementation="eager")

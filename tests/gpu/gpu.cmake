@@ -1,5 +1,16 @@
 # Tests on a real NVIDIA GPU. tests/gpu/run.sh builds and runs them.
 option(LOONG_TEST_GPU "tests that need an NVIDIA GPU" OFF)
+
+# That script itself, with made-up tools.
+find_program(LOONG_PYTHON python3)
+if(LOONG_PYTHON)
+  add_test(NAME gpu_run COMMAND ${PROJECT_SOURCE_DIR}/tests/gpu/test_run.sh
+    ${PROJECT_SOURCE_DIR})
+  set_tests_properties(gpu_run PROPERTIES LABELS cli TIMEOUT 300)
+else()
+  message(STATUS "tests/gpu/run.sh: not tested, no python3")
+endif()
+
 # Libraries of CUDA's names that are not NVIDIA's.
 if(LOONG_CUDA_FOUND)
   add_test(NAME gpu_kunlun COMMAND ${PROJECT_SOURCE_DIR}/tests/gpu/kunlun.sh
@@ -16,9 +27,28 @@ endif()
 
 add_custom_target(gpu DEPENDS loongrun loong-bench)
 foreach(name ${LOONG_CUDA_OP_TESTS})
-  loong_test(NAME gpu_op_${name} LABELS gpu TIMEOUT 300 SERIAL SOURCES
+  loong_test(NAME gpu_op_${name} LABELS "gpu;gpu_ops" TIMEOUT 300 SOURCES
     ${PROJECT_SOURCE_DIR}/tests/ops/test_${name}.c ${LOONG_OP_TEST_SOURCES})
   target_compile_definitions(test_gpu_op_${name} PRIVATE OP_DEVICE="cuda")
   loong_with_cuda(test_gpu_op_${name})
   add_dependencies(gpu test_gpu_op_${name})
 endforeach()
+foreach(name golden bf16)
+  loong_test(NAME gpu_golden_${name} LABELS "gpu;gpu_golden" TIMEOUT 400
+    SOURCES tests/golden/test_${name}.c tests/golden/fixture.c)
+  target_compile_definitions(test_gpu_golden_${name} PRIVATE
+    FIXTURE_DEVICE="cuda")
+  target_include_directories(test_gpu_golden_${name} PRIVATE
+    ${PROJECT_SOURCE_DIR}/tests/golden)
+  loong_with_cuda(test_gpu_golden_${name})
+  add_dependencies(gpu test_gpu_golden_${name})
+endforeach()
+
+# When what ran on the GPU (tests/gpu/gaps.py).
+if(TARGET CUDA::cupti)
+  add_library(loong_trace MODULE tests/gpu/trace.c)
+  target_link_libraries(loong_trace PRIVATE CUDA::cupti)
+  add_dependencies(gpu loong_trace)
+else()
+  message(STATUS "tests/gpu/gaps.py: without CUPTI, nsys alone")
+endif()

@@ -56,7 +56,7 @@ doctor() {
 }
 
 doctor
-[ -s loaded ] || fail "the made-up driver was not tried: this test shows nothing"
+[ -s loaded ] || fail "the made-up driver was not tried: nothing is shown"
 grep -q 'Kunlun' said && fail "Kunlun XPUs where there are none"
 for device in /dev/xpu0 /dev/xpuctrl; do
   rm -f loaded

@@ -1,0 +1,226 @@
+#!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
+# usage: test_run.sh SOURCE: tests/gpu/run.sh from its options to its tables, on
+# a machine without a GPU: nvidia-smi, nvcc, cmake, ctest, nsys, the sanitizer
+# and our own programs are made up, and say what real ones would.
+set -u
+source=$1
+place=$(mktemp -d)
+trap 'rm -rf "$place"' EXIT
+cd "$place" || exit 1
+mkdir bin build
+export CUDA_VISIBLE_DEVICES=0
+python=$(python3 -c 'import sys; print(sys.executable)') || exit 1
+for name in awk basename bash cat chmod cut date dirname env git grep head \
+  mkdir mv nproc printf rm sed sleep tail timeout touch tr wc; do
+  path=$(command -v $name) || { echo "$name is missing"; exit 1; }
+  printf '#!/bin/sh\nexec %s "$@"\n' "$path" > bin/$name
+done
+ln -sf "$(command -v bash)" bin/bash
+printf '#!/bin/sh\nexec %s "$@"\n' "$python" > bin/python3
+chmod +x bin/*
+PATH=$place/bin
+
+fail() {
+  printf 'FAILED: %s\n' "$1"
+  tail -n 12 said
+  exit 1
+}
+
+# tool NAME: a made-up program, from standard input.
+tool() {
+  { echo '#!/usr/bin/env bash'; cat; } > "$1"
+  chmod +x "$1"
+}
+
+# ---- made-up tools ----------------------------------------------------------
+
+tool bin/nvidia-smi <<'TOOL'
+case "$*" in
+*query-gpu=name*) echo "NVIDIA H200, 9.0, 580.159.04, 143771 MiB" ;;
+*memory.used*) [ -e busy ] && echo 81000 || echo 600 ;;
+*memory.free*) echo 143000 ;;
+*) exit 9 ;;
+esac
+TOOL
+for name in nvcc make; do
+  echo "exit 0" | tool bin/$name
+done
+tool bin/cmake <<'TOOL'
+echo "cmake $*"
+TOOL
+tool bin/ctest <<'TOOL'
+echo " 1/2 Test #1: gpu_op_linear ....   Passed    1.00 sec"
+[ ! -e broken ] || { echo " 2/2 Test #2: gpu_op_moe ....***Failed"; exit 8; }
+TOOL
+tool bin/compute-sanitizer <<'TOOL'
+echo "========= ERROR SUMMARY: 0 errors"
+echo "${@: -1} $2" >> ../sanitizer_calls
+TOOL
+# A kernel of 0.9 ms each millisecond, in nsys's tables.
+tool bin/nsys <<'TOOL'
+while [ "$1" != -o ]; do shift; done
+if [[ $2 == *.sqlite ]]; then
+  python3 - "$2" <<'PYTHON'
+import sqlite3, sys
+data = sqlite3.connect(sys.argv[1])
+data.execute("create table CUPTI_ACTIVITY_KIND_KERNEL (start, end)")
+data.executemany("insert into CUPTI_ACTIVITY_KIND_KERNEL values (?, ?)",
+                 [(i * 1000000, i * 1000000 + 980000) for i in range(1000)])
+data.commit()
+PYTHON
+else
+  touch "$2.nsys-rep"
+fi
+TOOL
+tool build/loong-bench <<'TOOL'
+case $1 in
+op)
+  while [ $# -gt 1 ]; do
+    case $1 in --op) op=$2 ;; --shape) shape=$2 ;; esac
+    shift
+  done
+  printf '{"op":"%s","kernel":"%s_cuda","dtype":"bf16","device":"cuda",' \
+    "$op" "$op"
+  printf '"shape":[%s],"ms_best":1.9,"ms_median":2,"gflops":700000,' "$shape"
+  echo '"gbytes_per_s":4000,"runs":9}'
+  ;;
+step)
+  for i in {1..100}; do # what the driver's tracing library would see
+    [ -z "${LOONG_TRACE:-}" ] ||
+      echo "kernel ${i}000000 ${i}950000" >> "$LOONG_TRACE"
+  done
+  touch busy
+  sleep 0.5
+  rm busy
+  echo '{"bench":"step","recipe":"r","dtype":"bf16","ms_median":500,' \
+    '"tokens_per_second":65536,"peak_mib":900,"steps":12}' | tr -d '\n'
+  echo
+  ;;
+esac
+TOOL
+# --dry-run: 20 GiB and 4 a layer. Else the curve of the processor.
+tool build/loongrun <<'TOOL'
+layers=16 dir="" steps=7
+for a; do
+  case $a in
+  model.foundation.num_layers=*) layers=${a#*=} ;;
+  log.dir=*) dir=${a#*=} ;;
+  train.train_iters=*) steps=${a#*=} ;;
+  precision.params_dtype=*) dtype=${a#*=} ;;
+  esac
+done
+if [ "$1" = --dry-run ]; then
+  echo "  together       $((20 + 4 * layers)).00 GiB"
+  exit 0
+fi
+mkdir -p "$dir"
+python3 - "$CURVE" "$dtype" "$steps" "${OFF:-1}" > "$dir/metrics.jsonl" \
+  <<'PYTHON'
+import json, sys
+path, dtype, steps, off = sys.argv[1:]
+loss, norm = json.load(open(path))["processor"][dtype]
+for i in range(int(steps)):
+    at = min(i, len(loss) - 1)
+    print(json.dumps(dict(step=i + 1, loss=loss[at] * float(off) if i < 900
+                          else 1.3, grad_norm=norm[at],
+                          tokens_per_second=1e5)))
+PYTHON
+TOOL
+export CURVE=$source/tests/gpu/curve.json
+touch build/CTestTestfile.cmake
+echo "exit 0" | tool build/test_gpu_op_linear
+mkdir -p out/training && touch out/training/corpus.idx
+mkdir llmc && touch llmc/train_gpt2.cu
+tool llmc/train_gpt2cu <<'TOOL'
+for i in 1 2 3 4; do
+  echo "step $i/4 | loss 1.0 (+0.1z)| norm 1.0 (+0.1z)| lr 3.00e-04 |" \
+    "60.00 ms | 50.0% bf16 MFU | 9 tok/s"
+done
+TOOL
+
+# ---- runs -------------------------------------------------------------------
+
+# run CODE ARGUMENTS...
+run() {
+  local wanted=$1 code=0
+  shift
+  "$source/tests/gpu/run.sh" --out out --build build "$@" > said 2>&1 ||
+    code=$?
+  [ "$code" = "$wanted" ] || fail "run.sh $*: exit code $code, not $wanted"
+}
+# has FILE TEXT...
+has() {
+  local file=$1 text
+  shift
+  for text; do
+    grep -qF -- "$text" "$file" || fail "$file does not say: $text"
+  done
+}
+
+run 2 --out
+run 2 ops nonsense
+has said 'stage nonsense: must be of build, ops, golden'
+run 2 --limit soon
+run 2 --llmc build
+run 2 --libraries nothing
+mv bin/nvidia-smi aside
+run 2 ops
+has said 'nvidia-smi was not found'
+mv aside bin/nvidia-smi
+
+# Everything, in order.
+run 0 --llmc llmc
+[ "$(cut -f1 out/stages.tsv | tr '\n' ' ')" = "build ops golden training \
+kernels llama gpt2 gaps sanitizer " ] || fail "stages: $(cat out/stages.tsv)"
+has out/build.log 'DLOONG_CUDA_ARCHITECTURES=90a' '--target gpu'
+has out/llama.log 'layers that fit: 27'
+has out/report.md '# NVIDIA H200, 9.0' \
+  '| llama: TFLOP/s | >= 480 |' \
+  '| gpt2_1.5b: against llm.c | >= 1.05 | 0.24 x' '**missed**' \
+  '| rmsnorm: share of a copy, % | >= 85 | 100 (4000 GB/s) | 1.18 | met |' \
+  '| llama: memory above --dry-run, % | <= 2 |' \
+  '| gpt2_1.5b: time between kernels, % of a step | <= 3 | 2.00 (by nsys' \
+  '| bf16 | passed | 3000 |' '| fp32 | passed | 7 |'
+python3 - out/report.json <<'PYTHON' || fail "report.json"
+import json, sys
+report = json.load(open(sys.argv[1]))
+assert len(report["targets"]) == 28, report["targets"]
+assert [s["result"] for s in report["stages"]] == ["passed"] * 9
+assert len(report["sanitizer"]) == 4, report["sanitizer"]
+PYTHON
+
+# A stage again: what passed the sanitizer is not repeated; nsys and the
+# sanitizer are missing; a curve that is too far off, an op test that fails.
+run 0 sanitizer
+[ "$(wc -l < sanitizer_calls)" = 2 ] || fail "the sanitizer ran again"
+mv bin/nsys bin/compute-sanitizer .
+touch build/libloong_trace.so
+run 0 gaps
+has out/report.md \
+  '| gpt2_1.5b: time between kernels, % of a step | <= 3 | 4.92 (by CUPTI'
+rm build/libloong_trace.so
+run 0 gaps sanitizer
+has out/report.md 'not run: no nsys on PATH' \
+  '| sanitizer | not run: compute-sanitizer was not found |'
+touch broken
+OFF=1.01 run 1 training ops
+has said 'ops: FAILED' 'training: FAILED'
+has out/training.log 'FAIL'
+has out/report.md '| ops | FAILED |' '| fp32 | FAILED | 7 |' \
+  '| kernels | passed |'
+rm broken
+run 0 ops
+has out/report.md '| ops | passed |'
+
+# What does not end.
+tool bin/ctest <<'TOOL'
+sleep 60
+TOOL
+run 1 --limit 1 golden
+has out/report.md '| golden | ended after 1 s |'
+
+# Nothing is built.
+rm build/loong-bench
+run 0 kernels
+has said 'kernels: not run: loong-bench is not built: run stage build'

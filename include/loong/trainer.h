@@ -68,8 +68,9 @@ loong_trainer_describe(loong_trainer_t *trainer, const char **text_p);
 
 /* How long a step will take, from its kernels, which are timed one by one at
  * the shapes of the plan (some seconds, and memory for the largest of them),
- * on the largest rank of every stage, and their schedule. Borrowed until the
- * next call. */
+ * on the largest rank of every stage, and their schedule; of another device
+ * than the processor the text says that nothing is predicted. Borrowed until
+ * the next call. */
 LOONG_API LOONG_NODISCARD loong_status_t
 loong_trainer_predict(loong_trainer_t *trainer, const char **text_p);
 

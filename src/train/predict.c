@@ -322,6 +322,19 @@ static loong_status_t predict(loong_trainer_t *t, loong_device_t *device,
     return status;
 }
 
+static loong_status_t tell_other_device(loong_trainer_t *t,
+                                        const char **text_p)
+{
+    loongi_text_free(&t->text);
+    t->text = loongi_text_begin(t->ctx);
+    loongi_text_printf(&t->text,
+                       "no time of a step is predicted: kernels are timed on "
+                       "processors, and this run is on %s\n",
+                       loong_device_name(t->device));
+    *text_p = loongi_text_get(&t->text);
+    return t->text.status;
+}
+
 loong_status_t loong_trainer_predict(loong_trainer_t *trainer,
                                      const char **text_p)
 {
@@ -333,6 +346,9 @@ loong_status_t loong_trainer_predict(loong_trainer_t *trainer,
     size_t bytes = 0;
     LOONG_CHECK(t->ctx, t->component->schedule != NULL, LOONG_ERR_ARG,
                 "no step is predicted of a trainer that only evaluates");
+    if (strcmp(loong_device_name(t->device), "cpu") != 0) {
+        return tell_other_device(t, text_p);
+    }
     LOONG_TRY(loongi_peers_plan(t));
     for (int r = 0; r < t->mesh.size[LOONG_AXIS_PP]; r++) {
         size_t needs = (size_t)t->peers[r]->bytes[LOONG_BASE_INPUT];

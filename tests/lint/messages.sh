@@ -1,11 +1,12 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
 # usage: messages.sh SOURCE_DIR [list]: what a user of a GPU can be told stands,
-# with cause and cure, in docs/devices/cuda.md: the parts of every message of the
-# backend between its values. `list` prints the messages.
+# with cause and cure, in docs/devices/cuda.md: of every message of the backend
+# the parts between its values. `list` prints the messages.
 set -u
 cd "$1" || exit 2
-files="backends/cuda/*.c backends/nccl/*.c kernels/cublaslt/*.c kernels/cuda.cuh"
+files="backends/cuda/*.c backends/nccl/*.c kernels/cublaslt/*.c
+  kernels/cuda.cuh"
 doc=docs/devices/cuda.md
 
 # One message a line: the strings of a LOONG_FAIL, LOONG_CHECK or of the reason

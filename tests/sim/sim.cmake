@@ -98,6 +98,17 @@ target_include_directories(loongrun_cudasim PRIVATE ${PROJECT_BINARY_DIR})
 target_compile_definitions(loongrun_cudasim PRIVATE
   LOONG_CONFIG_DIR="${PROJECT_SOURCE_DIR}/configs"
   LOONG_TO_CONFIGS="../share/loong/configs")
+# What tests/gpu/run.sh asks of the tools, in small.
+add_executable(loong-bench_cudasim ${LOONG_BENCH_SOURCES}
+  $<TARGET_OBJECTS:loong_cuda_sim>)
+target_link_libraries(loong-bench_cudasim PRIVATE loong_layouts cudasim)
+target_compile_definitions(loong-bench_cudasim PRIVATE
+  LOONG_CONFIG_DIR="${PROJECT_SOURCE_DIR}/configs"
+  LOONG_TO_CONFIGS="../share/loong/configs")
+add_test(NAME cuda_bench COMMAND ${cudasim}/bench.sh ${PROJECT_BINARY_DIR}
+  ${PROJECT_SOURCE_DIR})
+set_tests_properties(cuda_bench PROPERTIES LABELS sim TIMEOUT 120
+  ENVIRONMENT OMP_NUM_THREADS=1)
 if(MPI_C_FOUND)
   add_test(NAME cuda_loongrun COMMAND ${cudasim}/loongrun.sh
     ${PROJECT_BINARY_DIR} ${PROJECT_SOURCE_DIR} ${MPIEXEC_EXECUTABLE})

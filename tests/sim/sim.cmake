@@ -99,12 +99,6 @@ target_compile_definitions(loongrun_cudasim PRIVATE
   LOONG_CONFIG_DIR="${PROJECT_SOURCE_DIR}/configs"
   LOONG_TO_CONFIGS="../share/loong/configs")
 # What tests/gpu/run.sh asks of the tools, in small.
-add_executable(loong-bench_cudasim ${LOONG_BENCH_SOURCES}
-  $<TARGET_OBJECTS:loong_cuda_sim>)
-target_link_libraries(loong-bench_cudasim PRIVATE loong_layouts cudasim)
-target_compile_definitions(loong-bench_cudasim PRIVATE
-  LOONG_CONFIG_DIR="${PROJECT_SOURCE_DIR}/configs"
-  LOONG_TO_CONFIGS="../share/loong/configs")
 add_test(NAME cuda_bench COMMAND ${cudasim}/bench.sh ${PROJECT_BINARY_DIR}
   ${PROJECT_SOURCE_DIR})
 set_tests_properties(cuda_bench PROPERTIES LABELS sim TIMEOUT 120
@@ -130,9 +124,14 @@ endif()
 loong_cuda_sim_test(NAME cuda_golden LABELS "sim;golden" TIMEOUT 300
   SOURCES ${PROJECT_SOURCE_DIR}/tests/golden/test_golden.c
   ${PROJECT_SOURCE_DIR}/tests/golden/fixture.c)
-target_compile_definitions(test_cuda_golden PRIVATE FIXTURE_DEVICE="cuda")
-target_include_directories(test_cuda_golden PRIVATE
-  ${PROJECT_SOURCE_DIR}/tests/golden)
+loong_cuda_sim_test(NAME cuda_golden_bf16 LABELS "sim;golden;full" TIMEOUT 900
+  SOURCES ${PROJECT_SOURCE_DIR}/tests/golden/test_bf16.c
+  ${PROJECT_SOURCE_DIR}/tests/golden/fixture.c)
+foreach(name cuda_golden cuda_golden_bf16)
+  target_compile_definitions(test_${name} PRIVATE FIXTURE_DEVICE="cuda")
+  target_include_directories(test_${name} PRIVATE
+    ${PROJECT_SOURCE_DIR}/tests/golden)
+endforeach()
 loong_cuda_sim_test(NAME cuda_nccl LABELS sim SOURCES ${cudasim}/test_nccl.c)
 loong_cuda_sim_test(NAME cuda_train LABELS sim
   SOURCES ${cudasim}/test_train.c ${cudasim}/train_run.c)

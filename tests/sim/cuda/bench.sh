@@ -19,7 +19,7 @@ fail() {
 small() { # OP: a shape for it
   case $1 in
   linear*) echo 24,16,8 ;;
-  attention*) echo 1,24,2,1,64 ;;
+  attention*) echo 1,24,2,1,64,64 ;;
   cross_entropy) echo 12,40,16 ;;
   grouped_linear*) echo 3,4,16,8 ;;
   *permute) echo 10,2,16 ;;
@@ -31,7 +31,7 @@ small() { # OP: a shape for it
 count=0
 while read -r op _; do
   case $op in '' | \#*) continue ;; esac
-  "$build/loong-bench_cudasim" op --device cuda --op "$op" --seconds 0 \
+  "$build/loong_bench_cudasim" op --device cuda --op "$op" --seconds 0 \
     --shape "$(small "$op")" --json > out 2>&1 || fail "op $op"
   # One kernel, which is named, timed and moves bytes or multiplies.
   grep -qE '^\{"op":"[a-z_]+","kernel":"[a-z_]+cuda",.*"device":"cuda",' out ||
@@ -47,7 +47,7 @@ for recipe in llama gpt2_124m; do
     model.foundation.num_attention_heads=2 \
     model.foundation.num_query_groups=2 model.foundation.kv_channels=16 \
     data.seq_length=16 train.micro_batch_size=1 train.global_batch_size=2
-  "$build/loong-bench_cudasim" step --json --floor-seconds 0 --steps 2 \
+  "$build/loong_bench_cudasim" step --json --floor-seconds 0 --steps 2 \
     "$source/tests/gpu/recipes/$recipe.yaml" device=cuda "$@" > out 2>&1 ||
     fail "steps of $recipe"
   grep -q '^{"bench":"step",.*"tokens_per_second":[1-9]' out ||

@@ -199,39 +199,6 @@ static loong_val_t all_sets(moe_t *m, const routed_t *tokens)
     return y;
 }
 
-/* The experts' part of the output: tokens to the ranks of their experts, and
- * back. */
-static loong_val_t experts(moe_t *m, loong_val_t x)
-{
-    loong_graph_t *g = m->g;
-    const loong_mesh_t *mesh = loong_graph_mesh(g);
-    loong_group_t group = LOONG_GROUP_ETP_EP;
-    loong_expert_routes_t routes;
-    routed_t tokens;
-    bool exchanged = m->nn->dispatcher == LOONG_DISPATCH_ALL_TO_ALL &&
-                     loong_mesh_group_size(mesh, group) > 1;
-    loong_graph_push(g, "experts");
-    if (exchanged) {
-        routes = loong_expert_routes(g, m->kept, group, all_experts(m),
-                                     m->p->num_sets,
-                                     mesh->size[LOONG_AXIS_ETP]);
-        tokens.indices = routes.arrived;
-        tokens.x = loong_expert_dispatch(g, x, &routes);
-        tokens.weights = loong_expert_dispatch(g, m->weights, &routes);
-    } else {
-        tokens.x = loong_all_gather(g, x, group);
-        tokens.indices = loong_all_gather(g, m->kept, group);
-        tokens.weights = loong_all_gather(g, m->weights, group);
-    }
-    loong_graph_pop(g);
-    x = all_sets(m, &tokens);
-    loong_graph_push(g, "experts");
-    x = exchanged ? loong_expert_combine(g, x, &routes)
-                  : loong_reduce_scatter(g, x, group);
-    loong_graph_pop(g);
-    return x;
-}
-
 static loong_val_t shared_expert(moe_t *m, loong_val_t x)
 {
     const loong_nn_moe_t *p = m->p;
@@ -249,6 +216,43 @@ static loong_val_t shared_expert(moe_t *m, loong_val_t x)
     return y;
 }
 
+/* Tokens to the ranks of their experts, and back; the shared expert is made
+ * while they are on their way. */
+static loong_val_t experts(moe_t *m, loong_val_t x)
+{
+    loong_graph_t *g = m->g;
+    const loong_mesh_t *mesh = loong_graph_mesh(g);
+    loong_group_t group = LOONG_GROUP_ETP_EP;
+    loong_expert_routes_t routes;
+    routed_t tokens;
+    loong_val_t shared = LOONG_NONE;
+    bool exchanged = m->nn->dispatcher == LOONG_DISPATCH_ALL_TO_ALL &&
+                     loong_mesh_group_size(mesh, group) > 1;
+    loong_graph_push(g, "experts");
+    if (exchanged) {
+        routes = loong_expert_routes(g, m->kept, group, all_experts(m),
+                                     m->p->num_sets,
+                                     mesh->size[LOONG_AXIS_ETP]);
+        tokens.indices = routes.arrived;
+        tokens.x = loong_expert_dispatch(g, x, &routes);
+        tokens.weights = loong_expert_dispatch(g, m->weights, &routes);
+    } else {
+        tokens.x = loong_all_gather(g, x, group);
+        tokens.indices = loong_all_gather(g, m->kept, group);
+        tokens.weights = loong_all_gather(g, m->weights, group);
+    }
+    loong_graph_pop(g);
+    if (m->p->shared_ffn > 0) {
+        shared = shared_expert(m, x);
+    }
+    x = all_sets(m, &tokens);
+    loong_graph_push(g, "experts");
+    x = exchanged ? loong_expert_combine(g, x, &routes)
+                  : loong_reduce_scatter(g, x, group);
+    loong_graph_pop(g);
+    return shared != LOONG_NONE ? loong_add(g, x, shared) : x;
+}
+
 loong_val_t loong_nn_moe(loong_nn_t *nn, loong_val_t x,
                          const loong_nn_moe_t *params, loong_val_t *loss_p)
 {
@@ -264,9 +268,6 @@ loong_val_t loong_nn_moe(loong_nn_t *nn, loong_val_t x,
         loong_graph_pop(m.g);
     }
     loong_val_t y = experts(&m, x);
-    if (params->shared_ffn > 0) {
-        y = loong_add(m.g, y, shared_expert(&m, x));
-    }
     loong_graph_pop(m.g);
     return y;
 }

@@ -133,7 +133,8 @@ static const loong_recipe_key_t keys[] = {
         "experts in place of the feed-forward"),
     TEXT(M "moe_layer_freq", NULL, SAME,
          "layers with experts, the others have a feed-forward: N, every N-th "
-         "from the first on, or a list as [0]*3+[1]*58; 1 when not given"),
+         "from the first on, or a list as [0]*3+[1]*58 or, to the last layer, "
+         "[0]*3+[1]*; 1 when not given"),
     INT(M "moe_ffn_hidden_size", NULL, 1, 1e7, SAME,
         "width of an expert; ffn_hidden_size when not given"),
     INT(M "moe_vision_ffn_hidden_size", NULL, 1, 1e7, SAME,

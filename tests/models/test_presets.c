@@ -132,6 +132,17 @@ static void there_and_back(void *user, const char *name)
     loongi_pairs_destroy(&back);
 }
 
+/* foundation.num_layers=4 and nothing more. */
+static void fewer_layers(void *user, const char *name)
+{
+    const place_t *at = user;
+    loong_decoder_config_t config;
+    loong_pairs_t *pairs = preset_load(at->ctx, name);
+    assert_ok(at->ctx, loongi_pairs_set(pairs, "num_layers", "4"));
+    assert_ok(at->ctx, loongi_decoder_configure(at->ctx, pairs, &config));
+    loongi_pairs_destroy(&pairs);
+}
+
 static void test_counts(void **state)
 {
     place_t *at = *state;
@@ -142,6 +153,11 @@ static void test_counts(void **state)
 static void test_configs(void **state)
 {
     assert_true(preset_each(published_config, *state) > 0);
+}
+
+static void test_fewer_layers(void **state)
+{
+    assert_true(preset_each(fewer_layers, *state) > 0);
 }
 
 static void test_hugging_face(void **state)
@@ -176,6 +192,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_counts),
         cmocka_unit_test(test_configs),
+        cmocka_unit_test(test_fewer_layers),
         cmocka_unit_test(test_hugging_face),
     };
     return cmocka_run_group_tests(tests, set_up, tear_down);

@@ -28,6 +28,10 @@ static void test_expressions(void **state)
     expect("[0]*1+[1]*3", "0111");
     expect("[0, 1,1]", "011");
     expect("([0]+[1]*2)*2", "011011");
+    expect("[0]*2+[1]*", "00111");
+    expect("[0]*2+[1]*", "001");
+    expect("[0]+([1,1]+[0])*", "01101101");
+    expect("[0]+[1,0]*2*", "01010101");
     expect("[1]+([0]*2+[1])*2*1+[0]*0", "1001001");
 }
 
@@ -46,6 +50,10 @@ static void test_refusals(void **state)
         {"[1", ", or ] wanted at 'its end'"},
         {"([1]*4", ") wanted at 'its end'"},
         {"[1]*4 5", "+, * or the end wanted at '5'"},
+        {"[0]*5+[1]*", "5 layers, there are 4"},
+        {"([1]*)", "a number of layers wanted at ')'"},
+        {"[0]*+[1]", "a number of layers wanted at '+[1]'"},
+        {"([0]*0)*", "a layer before the last * wanted"},
         {"[1]*-4", "a number of layers wanted at '-4'"},
         {"[1]*20000", "a number of layers wanted at '20000'"},
         {"([1]*9999)*9999", "at most 10000 layers wanted"},
@@ -66,8 +74,8 @@ static void test_print(void **state)
 {
     (void)state;
     static const char *const texts[][2] = {
-        {"1", "1"}, {"[1]*5", "1"}, {"2", "[1]*1+[0]*1+[1]*1+[0]*1+[1]*1"},
-        {"[0,0,1,1,1]", "[0]*2+[1]*3"}, {"[1]*4+[0]", "[1]*4+[0]*1"}};
+        {"1", "1"}, {"[1]*5", "1"}, {"2", "[1]*1+[0]*1+[1]*1+[0]*1+[1]*"},
+        {"[0,0,1,1,1]", "[0]*2+[1]*"}, {"[1]*4+[0]", "[1]*4+[0]*"}};
     loong_context_t *ctx = test_context();
     for (int i = 0; i < LOONG_COUNT_OF(texts); i++) {
         loong_layer_kinds_t again;

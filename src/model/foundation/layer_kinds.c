@@ -13,6 +13,7 @@ typedef struct parser {
     const char *at;
     int depth;
     int64_t count;
+    int64_t layers;
     loong_layer_kinds_t *kinds;
     char *problem;
 } parser_t;
@@ -72,6 +73,22 @@ static bool list(parser_t *p)
     return accept(p, ']') || fail(p, ", or ]");
 }
 
+/* The layers from `begin` on again and again, to the last layer. */
+static bool fill(parser_t *p, int64_t begin)
+{
+    int64_t length = p->count - begin;
+    if (length == 0) {
+        return fail(p, "a layer before the last *");
+    }
+    p->count = LOONG_MIN(p->count, LOONG_MAX(begin, p->layers));
+    while (p->count < p->layers) {
+        if (!put(p, p->kinds->experts[p->count - length])) {
+            return false;
+        }
+    }
+    return true;
+}
+
 static bool sum(parser_t *p);
 
 /* A list or a sum in parentheses, and how often it comes. */
@@ -93,6 +110,9 @@ static bool term(parser_t *p)
     int64_t end = p->count;
     while (accept(p, '*')) {
         int64_t factor = 0;
+        if (p->depth == 0 && next(p) == '\0') {
+            return fill(p, begin);
+        }
         if (!number(p, LOONG_MAX_LAYERS, &factor)) {
             return false;
         }
@@ -139,7 +159,8 @@ static bool every(parser_t *p, int64_t layers)
 bool loongi_layer_kinds_parse(const char *text, int64_t layers,
                               loong_layer_kinds_t *kinds, char problem[128])
 {
-    parser_t p = {text != NULL ? text : "1", NULL, 0, 0, kinds, problem};
+    parser_t p = {text != NULL ? text : "1", NULL, 0, 0, layers,
+                  kinds, problem};
     p.at = p.text;
     char first = next(&p);
     bool good = first >= '0' && first <= '9' ? every(&p, layers) : sum(&p);
@@ -166,8 +187,11 @@ void loongi_layer_kinds_print(const loong_layer_kinds_t *kinds, int64_t layers,
             loongi_text_printf(text, "1");
             return;
         }
-        loongi_text_printf(text, "%s[%d]*%lld", begin > 0 ? "+" : "",
-                           kinds->experts[begin], (long long)(i - begin));
+        loongi_text_printf(text, "%s[%d]*", begin > 0 ? "+" : "",
+                           kinds->experts[begin]);
+        if (i < layers) {
+            loongi_text_printf(text, "%lld", (long long)(i - begin));
+        }
         begin = i;
     }
 }

@@ -2,7 +2,8 @@
  *
  * Which layers of a decoder have experts, as Megatron's moe_layer_freq says it:
  * N, every N-th from the first on; or a list of 0 and 1, joined with +,
- * repeated with *: [0]*3+[1]*58, ([0]+[1]*3)*6. */
+ * repeated with *: [0]*3+[1]*58, ([0]+[1]*3)*6. A last * without a number goes
+ * on to the last layer, whatever their number: [0]*3+[1]*. */
 #ifndef LOONG_LAYER_KINDS_H
 #define LOONG_LAYER_KINDS_H
 
@@ -22,7 +23,8 @@ typedef struct loong_layer_kinds {
  * `layers` layers; `problem` is what is wrong with it then. */
 bool loongi_layer_kinds_parse(const char *text, int64_t layers,
                               loong_layer_kinds_t *kinds, char problem[128]);
-/* The shortest run-length list, "1" when all have experts. */
+/* The shortest run-length list, its last run to the last layer; "1" when all
+ * have experts. */
 void loongi_layer_kinds_print(const loong_layer_kinds_t *kinds, int64_t layers,
                               loong_text_t *text);
 /* The layers without experts, as JSON: [0, 1]. True when there are some. */

@@ -125,8 +125,7 @@ static void pairs(void **state)
     }
     layout_run_t refused = run_of("refused", &layouts[1][1],
                                   "schedule: zero_bubble_h1");
-    refused.refusal = "schedule zero_bubble_h1 has no pairs of forward and "
-                      "backward";
+    refused.refusal = "it has no pairs of forward and backward";
     layout_run(&place, &refused);
     layout_end(&place);
 }

@@ -219,6 +219,8 @@ static void emit_window(loong_hf_writer_t *w)
         } else {
             loongi_hf_emit(w, "max_window_layers", "0");
         }
+    } else if (window) {
+        loongi_hf_want_value(w, "window_size", "0");
     }
 }
 

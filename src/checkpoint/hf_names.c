@@ -223,9 +223,11 @@ static loong_status_t add(loong_hf_map_t *map, const loong_hf_row_t *row,
     param.prefixed = strcmp(row->name, LOONG_HF_HEAD) != 0;
     param.transposed = (row->how & HF_TURNED) != 0;
     param.exact = (row->how & HF_EXACT) != 0;
-    param.flat = (row->how & HF_FLAT) != 0
-                     ? param.shape[0] / map->sizes[HF_EXPERTS]
-                     : 0;
+    if ((row->how & HF_FLAT) != 0) {
+        param.flat = row->rows == HF_ALL_EXPERTS
+                         ? param.shape[0] / map->sizes[HF_EXPERTS]
+                         : 1;
+    }
     param.parts = row->parts;
     param.pieces = param.units = 1;
     param.first_piece = map->pieces;

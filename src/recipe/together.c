@@ -395,9 +395,8 @@ static void check_vision_ids(check_t *c)
 static void check_phase(check_t *c)
 {
     static const char key[] = "training_phase";
-    const char *load = loong_recipe_text(c->recipe, "checkpoint.load");
-    bool loads = load != NULL && strcmp(load, "auto") != 0;
-    if (strcmp(loong_recipe_text(c->recipe, key), "midtrain") == 0 && !loads &&
+    if (strcmp(loong_recipe_text(c->recipe, key), "midtrain") == 0 &&
+        loong_recipe_text(c->recipe, "checkpoint.load") == NULL &&
         !is_set(c, "init.from_hf")) {
         problem(c, key, "midtrain goes on from trained weights: init.from_hf "
                         "or a directory in checkpoint.load must be set");

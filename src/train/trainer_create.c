@@ -311,6 +311,15 @@ static loong_status_t load_model(loong_trainer_t *t)
     if (load != NULL) {
         return loongi_trainer_resume(t, load);
     }
+    LOONG_CHECK(t->ctx,
+                hf != NULL || strcmp(loong_recipe_text(t->recipe,
+                                                       "training_phase"),
+                                     "midtrain") != 0,
+                LOONG_ERR_CONFIG,
+                "training_phase: midtrain goes on from trained weights; "
+                "checkpoint.load is auto, and %s has no checkpoint yet: "
+                "init.from_hf, or a directory in checkpoint.load the first "
+                "time", save != NULL ? save : "checkpoint.save");
     if (hf == NULL) {
         return loongi_component_initialize(t->component, t->set.seed);
     }

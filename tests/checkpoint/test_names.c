@@ -97,7 +97,7 @@ static const char moe_map[] =
     "            layers.#.mlp.experts.@.gate_proj.weight]\n"
     "    transposed: true\n"
     "  b.#.moe.down: layers.#.mlp.experts.@.down_proj.weight\n"
-    "  end: norm.weight\n"
+    "  end: {holds: norm.weight, as_row: true}\n"
     "ignore: [b.#.mask]\n";
 
 typedef struct moe {
@@ -224,7 +224,7 @@ static void write_moe(loong_context_t *ctx, const loong_hf_t *hf)
     int64_t one[] = {1};
     bag_open(&bag, ctx, in_dir("moe"));
     copy(&m, -1, "embed_tokens.weight", "emb", m.vocab, m.hidden);
-    copy(&m, -1, "norm.weight", "end", m.hidden, 0);
+    copy(&m, -1, "norm.weight", "end", 1, m.hidden);
     copy(&m, -1, "lm_head.weight", "lm_head.weight", m.vocab, m.hidden);
     for (int layer = 0; layer < (int)key(model, "num_layers"); layer++) {
         copy(&m, layer, "input_layernorm.weight", "n1", m.hidden, 0);

@@ -397,6 +397,11 @@ static void harmless_fields_pass(void **state)
     assert_ok(ctx, loongi_hf_config_read(ctx, in_dir("mistral"), &again));
     assert_int_equal(again->count, pairs->count);
     assert_pair(again, "window_size", "5");
+    assert_ok(ctx, loongi_pairs_set(pairs, "family", "internlm2"));
+    assert_fails(ctx, loongi_hf_config_write(ctx, &params),
+                 LOONG_ERR_UNSUPPORTED,
+                 "window_size = 5: model type internlm2 has 0");
+    assert_ok(ctx, loongi_pairs_set(pairs, "family", "llama"));
     /* Padding stays here; a share of the head cannot be told. */
     assert_ok(ctx, loongi_pairs_set(pairs, "make_vocab_size_divisible_by",
                                     "128"));

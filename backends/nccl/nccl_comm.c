@@ -36,7 +36,8 @@ static uint64_t called(const nccl_progress_t *p)
 static void publish(nccl_t *n, const loong_collective_t *call, uint64_t what)
 {
     nccl_progress_t *own = n->progress;
-    own->history[call->sequence % NCCL_PENDING] = what;
+    __atomic_store_n(&own->history[call->sequence % NCCL_HISTORY], what,
+                     __ATOMIC_RELEASE);
     __atomic_store_n(&own->sequence, call->sequence, __ATOMIC_RELEASE);
 }
 
@@ -77,12 +78,16 @@ static loong_status_t make_room(nccl_t *n)
 /* A peer that called something else in place of this; -1: none. */
 static int find_stranger(const nccl_t *n, const loong_collective_t *call)
 {
-    uint64_t i = call->sequence % NCCL_PENDING;
+    uint64_t i = call->sequence % NCCL_HISTORY;
     for (int r = 0; r < n->comm->size; r++) {
         const nccl_progress_t *p = progress_of(n, r);
-        uint64_t at = p != NULL ? called(p) : 0;
-        if (at >= call->sequence && at < call->sequence + NCCL_PENDING &&
-            p->history[i] != n->progress->history[i]) {
+        if (p == NULL || called(p) < call->sequence) {
+            continue;
+        }
+        uint64_t what = __atomic_load_n(&p->history[i], __ATOMIC_ACQUIRE);
+        /* what it is writing now is at most one call further than it says */
+        if (what != n->progress->history[i] &&
+            called(p) + 1 < call->sequence + NCCL_HISTORY) {
             return r;
         }
     }

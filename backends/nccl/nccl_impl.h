@@ -38,12 +38,17 @@ typedef struct nccl_library {
 #undef LOONG_NCCL_POINTER
 } nccl_library_t;
 
-enum { NCCL_PENDING = LOONG_COMM_UNDER_WAY };
+/* A peer may be NCCL_PENDING calls ahead of what is judged, and is writing the
+ * next: calls are remembered for longer than that. */
+enum {
+    NCCL_PENDING = LOONG_COMM_UNDER_WAY,
+    NCCL_HISTORY = 2 * NCCL_PENDING
+};
 
 /* What a rank has called, where its peers of the machine see it. */
 typedef struct nccl_progress {
     uint64_t sequence; /* of the last call; atomic */
-    uint64_t history[NCCL_PENDING]; /* of calls, by sequence */
+    uint64_t history[NCCL_HISTORY]; /* of calls, by sequence */
 } nccl_progress_t;
 
 /* On the stream, and not known to be complete. */

@@ -125,10 +125,16 @@ void loongi_hf_emit_mixture(loong_hf_writer_t *w)
         emit_shared(w, "moe_num_shared_experts");
     }
     if (loongi_hf_writes(w, "mlp_layer_types")) {
+        static const char second[] = "moe_vision_ffn_hidden_size";
         char widths[64];
+        if (loongi_pairs_get(w->model, second) == NULL) {
+            loongi_problems_add(&w->problems,
+                                "%s is not set: model type %s has two sets of "
+                                "experts", second, w->type->model_type);
+        }
         snprintf(widths, sizeof(widths), "[%" PRId64 ", %" PRId64 "]",
                  value_of(w, "moe_ffn_hidden_size"),
-                 value_of(w, "moe_vision_ffn_hidden_size"));
+                 value_of(w, second));
         loongi_hf_emit(w, "moe_intermediate_size", widths);
     }
     if (loongi_hf_writes(w, "qkv_bias")) {

@@ -321,7 +321,7 @@ static loong_status_t run_steps(const loong_replay_job_t *job)
 /* ---- replay -------------------------------------------------------------- */
 
 /* Where it comes to nothing, the steps are still to run. */
-static loong_status_t capture(flight_t *f, const loong_recording_t *recording,
+static loong_status_t capture(flight_t *f, loong_recording_t *recording,
                               loong_piece_t *piece)
 {
     const loong_run_t *run = f->job->run[0];
@@ -358,13 +358,11 @@ static void pass_over(flight_t *f, int64_t end)
     }
 }
 
-static loong_status_t run_piece(flight_t *f,
-                                const loong_recording_t *recording,
+static loong_status_t run_piece(flight_t *f, loong_recording_t *recording,
                                 loong_piece_t *piece)
 {
     loong_replay_t *replay = f->job->run[0]->replay;
-    if (!piece->host && !piece->captured &&
-        !loongi_replay_stats(replay).off) {
+    if (!piece->host && !piece->captured && !recording->off) {
         LOONG_TRY(capture(f, recording, piece));
     }
     if (piece->captured) {

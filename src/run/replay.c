@@ -159,7 +159,7 @@ loong_status_t loongi_replay_find(loong_replay_t *replay,
     while (r != NULL && !is_of(r, job)) {
         r = r->next;
     }
-    if (r == NULL && !replay->stats.off) {
+    if (r == NULL) {
         LOONG_TRY(loongi_alloc(replay->ctx, sizeof(*r),
                                "recording of a program", &r));
         loong_status_t status = make(replay, job, r);
@@ -170,8 +170,7 @@ loong_status_t loongi_replay_find(loong_replay_t *replay,
         r->next = replay->list;
         replay->list = r;
     }
-    bool ready = r != NULL && r->runs++ > 0 && !replay->stats.off;
-    *recording_p = ready ? r : NULL;
+    *recording_p = r->runs++ > 0 && !r->off ? r : NULL;
     return LOONG_OK;
 }
 
@@ -222,8 +221,8 @@ static bool communicates(const loong_recording_t *r)
 }
 
 static loong_status_t give_up(loong_replay_t *replay,
-                              const loong_recording_t *r,
-                              loong_status_t status, bool *go_on_p)
+                              loong_recording_t *r, loong_status_t status,
+                              bool *go_on_p)
 {
     if (!replay->go_on || communicates(r)) {
         loongi_error_note(replay->ctx,
@@ -236,17 +235,17 @@ static loong_status_t give_up(loong_replay_t *replay,
         return status;
     }
     loongi_log(replay->ctx, LOONG_LOG_WARN,
-               "program %s cannot be captured as a graph: %s; programs run "
-               "step by step from here on",
+               "program %s cannot be captured as a graph: %s; it runs step by "
+               "step from here on",
                r->name, loong_context_error(replay->ctx));
     loong_context_clear_error(replay->ctx);
-    replay->stats.off = true;
+    r->off = replay->stats.off = true;
     *go_on_p = true;
     return LOONG_OK;
 }
 
 loong_status_t loongi_replay_end(loong_replay_t *replay,
-                                 const loong_recording_t *recording,
+                                 loong_recording_t *recording,
                                  loong_piece_t *piece, loong_status_t status,
                                  bool *go_on_p)
 {

@@ -52,6 +52,7 @@ typedef struct loong_recording {
     uint32_t asked[2]; /* flags that the steps ask for */
     uint32_t flags[2]; /* these, in the frames of the recording */
     uint64_t runs;
+    bool off; /* its capture failed: it runs step by step */
     loong_frame_t *frame; /* [2], the device's */
     int num_pieces;
     loong_piece_t *pieces;
@@ -72,8 +73,8 @@ typedef struct loong_replay_stats {
 bool loongi_kernel_needs_host(const loong_kernel_t *kernel,
                               const loong_kernel_query_t *query);
 
-/* go_on: a capture that fails is a warning, and programs run step by step from
- * then on; where they have collectives it is an error still, because a
+/* go_on: a capture that fails is a warning, and the program runs step by step
+ * from then on; where they have collectives it is an error still, because a
  * collective is captured by all its ranks or by none. Errors:
  * LOONG_ERR_UNSUPPORTED when the device has no graphs. Not collective. */
 LOONG_NODISCARD loong_status_t loongi_replay_create(loong_context_t *ctx,
@@ -95,7 +96,7 @@ loongi_replay_begin(loong_replay_t *replay,
 /* status: of what was put there. Where it, or the end, has failed: LOONG_OK
  * with *go_on_p, and nothing was captured. */
 LOONG_NODISCARD loong_status_t
-loongi_replay_end(loong_replay_t *replay, const loong_recording_t *recording,
+loongi_replay_end(loong_replay_t *replay, loong_recording_t *recording,
                   loong_piece_t *piece, loong_status_t status, bool *go_on_p);
 LOONG_NODISCARD loong_status_t
 loongi_replay_launch(loong_replay_t *replay,

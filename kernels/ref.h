@@ -99,4 +99,14 @@ static inline bool ref_absent(const loong_kernel_call_t *call, int a)
            call->ptr[a] == NULL;
 }
 
+/* The reference kernel of an op on the processor. */
+#define REF_KERNEL(op_, workspace_, run_)       \
+    const loong_kernel_t loongi_##op_##_ref = { \
+        .name = #op_ "_ref",                    \
+        .op = #op_,                             \
+        .device = "cpu",                        \
+        .workspace = workspace_,                \
+        .run = run_,                            \
+    }
+
 #endif

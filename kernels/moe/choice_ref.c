@@ -112,15 +112,6 @@ static loong_status_t excess(const loong_kernel_call_t *call)
     return LOONG_OK;
 }
 
-#define CHOICE_KERNEL(op_, workspace_, run_)    \
-    const loong_kernel_t loongi_##op_##_ref = { \
-        .name = #op_ "_ref",                    \
-        .op = #op_,                             \
-        .device = "cpu",                        \
-        .workspace = workspace_,                \
-        .run = run_,                            \
-    }
-
-CHOICE_KERNEL(expert_counts, NULL, counts);
-CHOICE_KERNEL(expert_capacity, capacity_room, capacity);
-CHOICE_KERNEL(expert_excess, NULL, excess);
+REF_KERNEL(expert_counts, NULL, counts);
+REF_KERNEL(expert_capacity, capacity_room, capacity);
+REF_KERNEL(expert_excess, NULL, excess);

@@ -279,21 +279,12 @@ static loong_status_t scale(const loong_kernel_call_t *call)
     return LOONG_OK;
 }
 
-#define MOE_KERNEL(op_, workspace_, run_)        \
-    const loong_kernel_t loongi_##op_##_ref = {  \
-        .name = #op_ "_ref",                     \
-        .op = #op_,                              \
-        .device = "cpu",                         \
-        .workspace = workspace_,                 \
-        .run = run_,                             \
-    }
-
-MOE_KERNEL(expert_order, NULL, order);
-MOE_KERNEL(permute, NULL, permute);
-MOE_KERNEL(unpermute, NULL, unpermute);
-MOE_KERNEL(unpermute_dw, NULL, unpermute_dw);
-MOE_KERNEL(grouped_linear, loongi_ref_workspace, grouped);
-MOE_KERNEL(grouped_linear_dw, loongi_ref_workspace, grouped_dw);
-MOE_KERNEL(sigmoid_gate, NULL, gate);
-MOE_KERNEL(sigmoid_gate_grad, NULL, gate_grad);
-MOE_KERNEL(loss_scale, NULL, scale);
+REF_KERNEL(expert_order, NULL, order);
+REF_KERNEL(permute, NULL, permute);
+REF_KERNEL(unpermute, NULL, unpermute);
+REF_KERNEL(unpermute_dw, NULL, unpermute_dw);
+REF_KERNEL(grouped_linear, loongi_ref_workspace, grouped);
+REF_KERNEL(grouped_linear_dw, loongi_ref_workspace, grouped_dw);
+REF_KERNEL(sigmoid_gate, NULL, gate);
+REF_KERNEL(sigmoid_gate_grad, NULL, gate_grad);
+REF_KERNEL(loss_scale, NULL, scale);

@@ -52,16 +52,21 @@ static loong_status_t wish_for(const choice_t *c,
     return LOONG_OK;
 }
 
+/* The library looks at how these addresses are aligned. */
+static loong_status_t point_anywhere(const choice_t *c)
+{
+    const void *address =
+        (const void *)(uintptr_t)alignment_of(c->s, c->class);
+    return loongi_cublaslt_point(c->ctx, c->s, address, address);
+}
+
 /* None is no error: other operands may have some. */
-static loong_status_t suggest(choice_t *c)
+static loong_status_t suggest(choice_t *c, int wanted)
 {
     loong_cublaslt_t *s = c->s;
     const loong_cublaslt_library_t *l = &s->lib;
     cublasLtMatmulPreference_t wish = NULL;
-    int wanted = s->wanted.algorithms != NULL ? SUGGESTIONS : 1;
-    /* It looks at how these addresses are aligned. */
-    const void *address = (const void *)(uintptr_t)alignment_of(s, c->class);
-    LOONG_TRY(loongi_cublaslt_point(c->ctx, s, address, address));
+    LOONG_TRY(point_anywhere(c));
     LOONG_LT_TRY(c->ctx, l, MatmulPreferenceCreate(&wish));
     loong_status_t status = wish_for(c, wish);
     if (status == LOONG_OK &&
@@ -273,23 +278,28 @@ static loong_status_t make_key(const choice_t *c, char key[KEY_SIZE])
     return LOONG_OK;
 }
 
+/* Whether it multiplies what the layouts have, in the room there is. */
+static bool runs(const loong_cublaslt_t *s, const cublasLtMatmulAlgo_t *algo)
+{
+    cublasLtMatmulHeuristicResult_t result;
+    return s->lib.MatmulAlgoCheck(s->handle, s->desc, s->layout[0],
+                                  s->layout[1], s->layout[2], s->layout[2],
+                                  algo, &result) == CUBLAS_STATUS_SUCCESS &&
+           result.workspaceSize <= LOONG_CUBLASLT_WORKSPACE;
+}
+
 /* The one that the file has, if it still runs. */
 static loong_status_t recall(choice_t *c, const char *key, bool *found_p)
 {
     loong_cublaslt_t *s = c->s;
     loong_algorithm_t kept;
     cublasLtMatmulAlgo_t algo;
-    cublasLtMatmulHeuristicResult_t result;
     bool found = false;
     LOONG_TRY(loongi_algorithms_find(c->ctx, s->wanted.algorithms, key, &kept,
                                      &found));
     memcpy(&algo, &kept, sizeof(algo));
     if (found) {
-        found = s->lib.MatmulAlgoCheck(s->handle, s->desc, s->layout[0],
-                                       s->layout[1], s->layout[2],
-                                       s->layout[2], &algo,
-                                       &result) == CUBLAS_STATUS_SUCCESS &&
-                result.workspaceSize <= LOONG_CUBLASLT_WORKSPACE;
+        found = runs(s, &algo);
         if (!found) {
             loongi_log(c->ctx, LOONG_LOG_WARN,
                        "%s: cuBLASLt refuses the algorithm for '%s': it is "
@@ -297,7 +307,7 @@ static loong_status_t recall(choice_t *c, const char *key, bool *found_p)
         }
     }
     if (found) {
-        s->algo[c->class] = algo;
+        s->size[0].algo[c->class] = algo;
     }
     *found_p = found;
     return LOONG_OK;
@@ -319,7 +329,7 @@ static loong_status_t measure_and_keep(choice_t *c, const char *key)
             memcpy(&kept, &c->result[best].algo, sizeof(kept));
             status = loongi_algorithms_put(c->ctx, path, key, &kept);
         }
-        c->s->algo[c->class] = c->result[best].algo;
+        c->s->size[0].algo[c->class] = c->result[best].algo;
     }
     loongi_algorithms_unlock(lock);
     return status;
@@ -335,12 +345,12 @@ static loong_status_t choose(loong_context_t *ctx, loong_cublaslt_t *s,
     c.ctx = ctx;
     c.s = s;
     c.class = class;
-    LOONG_TRY(suggest(&c));
-    s->found[class] = c.count > 0;
+    LOONG_TRY(suggest(&c, s->wanted.algorithms != NULL ? SUGGESTIONS : 1));
+    s->size[0].found[class] = c.count > 0;
     if (c.count == 0) {
         return LOONG_OK;
     }
-    s->algo[class] = c.result[0].algo;
+    s->size[0].algo[class] = c.result[0].algo;
     if (s->wanted.algorithms == NULL ||
         class != loongi_cublaslt_class(&s->params, 0)) {
         return LOONG_OK; /* few operands lie otherwise than their strides */
@@ -350,21 +360,55 @@ static loong_status_t choose(loong_context_t *ctx, loong_cublaslt_t *s,
     return found ? LOONG_OK : measure_and_keep(&c, key);
 }
 
+loong_status_t loongi_cublaslt_none(loong_context_t *ctx,
+                                    const loong_cublaslt_t *product)
+{
+    const loong_cublaslt_params_t *p = &product->params;
+    return LOONG_FAIL(ctx, LOONG_ERR_UNSUPPORTED,
+                      "cuBLASLt has no product of %s to %s for m %lld, n %lld, "
+                      "k %lld, strides %lld, %lld, %lld",
+                      loong_dtype_name(p->in), loong_dtype_name(p->out),
+                      (long long)p->m, (long long)product->n,
+                      (long long)product->k, (long long)p->lda,
+                      (long long)p->ldb, (long long)p->ldc);
+}
+
 loong_status_t loongi_cublaslt_choose(loong_context_t *ctx,
                                       loong_cublaslt_t *product)
 {
-    const loong_cublaslt_params_t *p = &product->params;
+    loong_cublaslt_size_t *size = &product->size[0];
     for (int class = 0; class < LOONG_CUBLASLT_CLASSES; class++) {
         LOONG_TRY(choose(ctx, product, class));
     }
-    LOONG_CHECK(ctx,
-                product->found[0] || product->found[1] ||
-                    p->epilogue != LOONG_EPILOGUE_NONE,
-                LOONG_ERR_UNSUPPORTED,
-                "cuBLASLt has no product of %s to %s for m %lld, n %lld, k "
-                "%lld, strides %lld, %lld, %lld",
-                loong_dtype_name(p->in), loong_dtype_name(p->out),
-                (long long)p->m, (long long)p->n, (long long)p->k,
-                (long long)p->lda, (long long)p->ldb, (long long)p->ldc);
+    size->n = product->n;
+    size->k = product->k;
+    return size->found[0] || size->found[1] ||
+                   product->params.epilogue != LOONG_EPILOGUE_NONE
+               ? LOONG_OK
+               : loongi_cublaslt_none(ctx, product);
+}
+
+loong_status_t loongi_cublaslt_refit(loong_context_t *ctx,
+                                     loong_cublaslt_t *product,
+                                     loong_cublaslt_size_t *size)
+{
+    const loong_cublaslt_size_t *largest = &product->size[0];
+    for (int class = 0; class < LOONG_CUBLASLT_CLASSES; class++) {
+        choice_t c;
+        memset(&c, 0, sizeof(c));
+        c.ctx = ctx;
+        c.s = product;
+        c.class = class;
+        LOONG_TRY(point_anywhere(&c));
+        bool same = largest->found[class] &&
+                    runs(product, &largest->algo[class]);
+        if (!same) {
+            LOONG_TRY(suggest(&c, 1));
+        }
+        size->found[class] = same || c.count > 0;
+        size->algo[class] = same ? largest->algo[class] : c.result[0].algo;
+    }
+    size->n = product->n;
+    size->k = product->k;
     return LOONG_OK;
 }

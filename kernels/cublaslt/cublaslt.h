@@ -80,9 +80,11 @@ loongi_cublaslt_create(loong_context_t *ctx,
                        const loong_cublaslt_params_t *params,
                        loong_cublaslt_t **product_p);
 void loongi_cublaslt_destroy(loong_context_t *ctx, loong_cublaslt_t *product);
-/* There is an algorithm for operands that lie so; NULL: wherever they lie. */
-bool loongi_cublaslt_can(const loong_cublaslt_t *product,
-                         const loong_cublaslt_operands_t *operands);
+/* There is an algorithm for this size and operands that lie so; NULL: for the
+ * largest one, wherever they lie. */
+LOONG_NODISCARD loong_status_t
+loongi_cublaslt_can(loong_context_t *ctx, loong_cublaslt_t *product,
+                    const loong_cublaslt_operands_t *operands, bool *can_p);
 LOONG_NODISCARD loong_status_t
 loongi_cublaslt_run(loong_context_t *ctx, loong_cublaslt_t *product,
                     const loong_cublaslt_operands_t *operands);

@@ -220,6 +220,27 @@ static loong_status_t resize(loong_context_t *ctx, loong_cublaslt_t *s,
     return LOONG_OK;
 }
 
+/* Makes the layouts those of a launch, and finds what runs them: a size that
+ * comes for the first time is asked for, in the place of the oldest one. */
+static loong_status_t fit(loong_context_t *ctx, loong_cublaslt_t *s,
+                          const loong_cublaslt_operands_t *o,
+                          const loong_cublaslt_size_t **size_p)
+{
+    LOONG_TRY(resize(ctx, s, o->n, o->k));
+    for (int i = 0; i < LOONG_CUBLASLT_SIZES; i++) {
+        if (s->size[i].n == o->n && s->size[i].k == o->k) {
+            *size_p = &s->size[i];
+            return LOONG_OK;
+        }
+    }
+    s->replaced = s->replaced % (LOONG_CUBLASLT_SIZES - 1) + 1;
+    loong_cublaslt_size_t *size = &s->size[s->replaced];
+    size->n = 0; /* until it is found */
+    LOONG_TRY(loongi_cublaslt_refit(ctx, s, size));
+    *size_p = size;
+    return LOONG_OK;
+}
+
 int loongi_cublaslt_class(const loong_cublaslt_params_t *params,
                           uintptr_t addresses)
 {
@@ -235,19 +256,28 @@ int loongi_cublaslt_class(const loong_cublaslt_params_t *params,
 }
 
 static int class_of(const loong_cublaslt_t *s,
+                    const loong_cublaslt_size_t *size,
                     const loong_cublaslt_operands_t *o)
 {
     int class = loongi_cublaslt_class(
         &s->params, (uintptr_t)o->a | (uintptr_t)o->b | (uintptr_t)o->c |
                         (uintptr_t)o->bias | (uintptr_t)o->aux);
-    return s->found[0] ? class : 1;
+    return size->found[0] ? class : 1;
 }
 
-bool loongi_cublaslt_can(const loong_cublaslt_t *product,
-                         const loong_cublaslt_operands_t *operands)
+loong_status_t loongi_cublaslt_can(loong_context_t *ctx,
+                                   loong_cublaslt_t *product,
+                                   const loong_cublaslt_operands_t *operands,
+                                   bool *can_p)
 {
-    return operands == NULL ? product->found[0] && product->found[1]
-                            : product->found[class_of(product, operands)];
+    const loong_cublaslt_size_t *size = &product->size[0];
+    if (operands == NULL) {
+        *can_p = size->found[0] && size->found[1];
+        return LOONG_OK;
+    }
+    LOONG_TRY(fit(ctx, product, operands, &size));
+    *can_p = size->found[class_of(product, size, operands)];
+    return LOONG_OK;
 }
 
 loong_status_t loongi_cublaslt_run(loong_context_t *ctx,
@@ -255,19 +285,23 @@ loong_status_t loongi_cublaslt_run(loong_context_t *ctx,
                                    const loong_cublaslt_operands_t *operands)
 {
     const loong_cublaslt_operands_t *o = operands;
+    const loong_cublaslt_size_t *size = NULL;
     const float one = 1.0f;
     const float beta = o->add ? 1.0f : 0.0f;
-    int class = class_of(product, o);
-    LOONG_CHECK(ctx, product->found[class], LOONG_ERR_UNSUPPORTED,
+    LOONG_TRY(fit(ctx, product, o, &size));
+    int class = class_of(product, size, o);
+    if (!size->found[0] && !size->found[1]) {
+        return loongi_cublaslt_none(ctx, product);
+    }
+    LOONG_CHECK(ctx, size->found[class], LOONG_ERR_UNSUPPORTED,
                 "cuBLASLt has no product for operands that do not begin at "
                 "multiples of %d bytes", (int)LOONG_CUBLASLT_WIDE);
-    LOONG_TRY(resize(ctx, product, o->n, o->k));
     LOONG_TRY(loongi_cublaslt_point(ctx, product, o->bias, o->aux));
     LOONG_LT_TRY(ctx, &product->lib,
                  Matmul(product->handle, product->desc, &one, o->a,
                         product->layout[0], o->b, product->layout[1], &beta,
                         o->c, product->layout[2], o->c, product->layout[2],
-                        &product->algo[class], o->workspace,
+                        &size->algo[class], o->workspace,
                         LOONG_CUBLASLT_WORKSPACE, o->stream));
     return LOONG_OK;
 }

@@ -37,7 +37,19 @@ typedef struct loong_cublaslt_library {
 } loong_cublaslt_library_t;
 
 /* Operands that all begin, row by row, at multiples of WIDE bytes; others. */
-enum { LOONG_CUBLASLT_WIDE = 16, LOONG_CUBLASLT_CLASSES = 2 };
+enum {
+    LOONG_CUBLASLT_WIDE = 16,
+    LOONG_CUBLASLT_CLASSES = 2,
+    LOONG_CUBLASLT_SIZES = 8 /* that are remembered */
+};
+
+/* Algorithms for one size of launch. */
+typedef struct loong_cublaslt_size {
+    int64_t n; /* 0: none yet */
+    int64_t k;
+    bool found[LOONG_CUBLASLT_CLASSES];
+    cublasLtMatmulAlgo_t algo[LOONG_CUBLASLT_CLASSES];
+} loong_cublaslt_size_t;
 
 struct loong_cublaslt {
     loong_cublaslt_library_t lib;
@@ -48,8 +60,8 @@ struct loong_cublaslt {
     cublasLtMatrixLayout_t layout[3]; /* a, b, c */
     int64_t n; /* as the layouts have them */
     int64_t k;
-    bool found[LOONG_CUBLASLT_CLASSES];
-    cublasLtMatmulAlgo_t algo[LOONG_CUBLASLT_CLASSES];
+    loong_cublaslt_size_t size[LOONG_CUBLASLT_SIZES]; /* [0]: the largest */
+    int replaced; /* of the others, last */
 };
 
 #define LOONG_LT_TRY(ctx_, lib_, call_)                                       \
@@ -64,9 +76,17 @@ struct loong_cublaslt {
 LOONG_NODISCARD loong_status_t
 loongi_cublaslt_point(loong_context_t *ctx, const loong_cublaslt_t *product,
                       const void *bias, const void *aux);
-/* For both classes. */
+/* For both classes of the largest size. */
 LOONG_NODISCARD loong_status_t
 loongi_cublaslt_choose(loong_context_t *ctx, loong_cublaslt_t *product);
+/* The same for a smaller one, which the layouts have: the largest one's where
+ * the library says that it runs, else the first suggestion. */
+LOONG_NODISCARD loong_status_t
+loongi_cublaslt_refit(loong_context_t *ctx, loong_cublaslt_t *product,
+                      loong_cublaslt_size_t *size);
+/* Fails: there is no algorithm for the size that the layouts have. */
+LOONG_NODISCARD loong_status_t
+loongi_cublaslt_none(loong_context_t *ctx, const loong_cublaslt_t *product);
 /* The class of operands that lie at these addresses, or-ed together. */
 int loongi_cublaslt_class(const loong_cublaslt_params_t *params,
                           uintptr_t addresses);

@@ -187,21 +187,24 @@ static loong_status_t make_products(loong_context_t *ctx,
                                     const loong_kernel_query_t *q, state_t *s)
 {
     loong_cublaslt_params_t p = product_of(q);
+    bool can = false;
     p.epilogue = epilogue_of(q);
     p.ld_aux = is_slope(q)     ? q->arg[2].ld
                : has_before(q) ? q->arg[q->num_in + 1].ld
                                : 0;
     LOONG_TRY(loongi_cublaslt_create(ctx, &p, &s->whole));
-    if (p.epilogue == LOONG_EPILOGUE_NONE ||
-        loongi_cublaslt_can(s->whole, NULL)) {
+    LOONG_TRY(loongi_cublaslt_can(ctx, s->whole, NULL, &can));
+    if (p.epilogue == LOONG_EPILOGUE_NONE || (can && q->arg[0].count < 0)) {
         return LOONG_OK;
     }
-    loongi_log(ctx, LOONG_LOG_DEBUG,
-               "%s: cuBLASLt has not all products of %s with bias %d and "
-               "activation %d, m %lld, n %lld, k %lld: a pass over the result "
-               "does it", q->op, loong_dtype_name(p.in), (int)has_bias(q),
-               (int)attr_of(q)->activation, (long long)p.m, (long long)p.n,
-               (long long)p.k);
+    if (!can) { /* else fewer rows may have none */
+        loongi_log(ctx, LOONG_LOG_DEBUG,
+                   "%s: cuBLASLt has not all products of %s with bias %d and "
+                   "activation %d, m %lld, n %lld, k %lld: a pass over the "
+                   "result does it", q->op, loong_dtype_name(p.in),
+                   (int)has_bias(q), (int)attr_of(q)->activation,
+                   (long long)p.m, (long long)p.n, (long long)p.k);
+    }
     p.epilogue = LOONG_EPILOGUE_NONE;
     p.ld_aux = 0;
     return loongi_cublaslt_create(ctx, &p, &s->plain);
@@ -287,6 +290,7 @@ static loong_status_t run(const loong_kernel_call_t *call)
     loong_cublaslt_operands_t o =
         operands_of(call, 1, rows, loong_karg_cols(&q->arg[0], NULL));
     loong_epilogue_t done = epilogue_of(q);
+    bool whole = true;
     if (rows == 0) {
         return LOONG_OK;
     }
@@ -294,7 +298,10 @@ static loong_status_t run(const loong_kernel_call_t *call)
     if (has_bias(q)) {
         LOONG_TRY(round_bias(call, &o.bias));
     }
-    if (s->plain == NULL || loongi_cublaslt_can(s->whole, &o)) {
+    if (s->plain != NULL) {
+        LOONG_TRY(loongi_cublaslt_can(call->ctx, s->whole, &o, &whole));
+    }
+    if (whole) {
         LOONG_TRY(loongi_cublaslt_run(call->ctx, s->whole, &o));
     } else {
         done = LOONG_EPILOGUE_NONE;
@@ -313,6 +320,7 @@ static loong_status_t multiply_dw(const loong_kernel_call_t *call,
     mat_t db = has_sums(q) ? mat_out(call, 1) : mat_none();
     mat_t sums = db;
     bool add = (call->accumulate >> 1 & 1u) != 0;
+    bool whole = true;
     float *room = reinterpret_cast<float *>(
         static_cast<char *>(call->workspace) + LOONG_CUBLASLT_WORKSPACE);
     if (add) {
@@ -320,7 +328,10 @@ static loong_status_t multiply_dw(const loong_kernel_call_t *call,
         sums.packed = 1;
     }
     o.bias = sums.p;
-    if (s->plain != NULL && !loongi_cublaslt_can(s->whole, &o)) {
+    if (s->plain != NULL) {
+        LOONG_TRY(loongi_cublaslt_can(call->ctx, s->whole, &o, &whole));
+    }
+    if (!whole) {
         o.bias = NULL;
         LOONG_TRY(loongi_cublaslt_run(call->ctx, s->plain, &o));
         return sum_rows(call, 0, 1, room);

@@ -81,19 +81,32 @@ static void *upload(int64_t count, loong_dtype_t dtype, int stream)
     return memory;
 }
 
-/* What a product of this context makes. */
-static void multiply(loong_context_t *ctx, loong_dtype_t in, float c[M * N])
+/* n columns of c over k, by a product made for n[0] and k[0], in order of
+ * `runs` launches of n[i] and k[i]; what the last one makes. */
+typedef struct launches {
+    int runs;
+    int64_t n[16], k[16];
+} launches_t;
+
+static void multiply_sizes(loong_context_t *ctx, loong_dtype_t in,
+                           const launches_t *l, float c[M * N])
 {
     loong_cublaslt_params_t params = params_of(in);
     loong_cublaslt_t *product = NULL;
+    params.n = l->n[0];
+    params.k = l->k[0];
     assert_ok(ctx, loongi_cublaslt_create(ctx, &params, &product));
     void *memory[4] = {upload(M * K, in, 1), upload(N * K, in, 2),
                        upload(M * N, LOONG_F32, 3), NULL};
     assert_int_equal(cudaMalloc(&memory[3], LOONG_CUBLASLT_WORKSPACE),
                      cudaSuccess);
-    loong_cublaslt_operands_t o = {memory[0], memory[1], memory[2], N,    K,
+    loong_cublaslt_operands_t o = {memory[0], memory[1], memory[2], 0,    0,
                                    false,     memory[3], NULL,      NULL, NULL};
-    assert_ok(ctx, loongi_cublaslt_run(ctx, product, &o));
+    for (int i = 0; i < l->runs; i++) {
+        o.n = l->n[i];
+        o.k = l->k[i];
+        assert_ok(ctx, loongi_cublaslt_run(ctx, product, &o));
+    }
     assert_int_equal(cudaMemcpyAsync(c, memory[2], sizeof(float) * M * N,
                                      cudaMemcpyDeviceToHost, NULL),
                      cudaSuccess);
@@ -103,6 +116,13 @@ static void multiply(loong_context_t *ctx, loong_dtype_t in, float c[M * N])
     }
     loongi_cublaslt_destroy(ctx, product);
     assert_int_equal(cudasim_alive(), 0);
+}
+
+/* What a product of this context makes. */
+static void multiply(loong_context_t *ctx, loong_dtype_t in, float c[M * N])
+{
+    const launches_t whole = {1, {N}, {K}};
+    multiply_sizes(ctx, in, &whole, c);
 }
 
 static bool same(const float *a, const float *b)
@@ -257,6 +277,41 @@ static void test_tf32(void **state)
     }
 }
 
+/* A smaller size has the measured algorithm where that runs, as it does for
+ * even ones, and the library's first one otherwise, in whatever order sizes
+ * come and however often. */
+static void test_sizes(void **state)
+{
+    static float made[M * N];
+    static float wanted[M * N];
+    static const int64_t sizes[][2] = {{22, K}, {23, K},     {N, 298},
+                                       {7, 11}, {N, K - 1}, {1, 1}};
+    (void)state;
+    for (int i = 0; i < LOONG_COUNT_OF(sizes); i++) {
+        int64_t n = sizes[i][0];
+        int64_t k = sizes[i][1];
+        bool even = n % 2 == 0 && k % 2 == 0;
+        const launches_t alone = {1, {n}, {k}};
+        launches_t many = {16, {N, n, 2}, {K, k, 2}};
+        for (int j = 3; j < 15; j++) { /* more than are remembered */
+            many.n[j] = j;
+            many.k[j] = K - j;
+        }
+        many.n[15] = n;
+        many.k[15] = k;
+        loong_context_t *ctx = begin(false, even ? path : NULL);
+        multiply_sizes(ctx, LOONG_F32, &alone, wanted);
+        test_context_end(&ctx);
+        ctx = begin(false, path);
+        multiply_sizes(ctx, LOONG_F32, &many, made);
+        test_context_end(&ctx);
+        for (int64_t j = 0; j < n * M; j++) {
+            assert_memory_equal(&made[j], &wanted[j], sizeof(made[j]));
+        }
+    }
+    assert_string_equal(cudasim_report(), "");
+}
+
 static void test_fp8(void **state)
 {
     (void)state;
@@ -278,6 +333,7 @@ int main(void)
         cmocka_unit_test_setup(test_no_room, begin_test),
         cmocka_unit_test_setup(test_failures, begin_test),
         cmocka_unit_test_setup(test_tf32, begin_test),
+        cmocka_unit_test_setup(test_sizes, begin_test),
         cmocka_unit_test_setup(test_fp8, begin_test),
     };
     return cmocka_run_group_tests(tests, make_dir, remove_dir);

@@ -4,9 +4,12 @@
 // type of the result. What a call may not do is refused: sizes and types that
 // do not fit, operands that are less aligned than the algorithm was asked for.
 // There are several algorithms: the first suggested is the slowest, and each
-// gives bits of its own.
+// gives bits of its own. One that was suggested for even sizes runs even sizes
+// only, and no one runs a size that it was neither suggested nor checked for.
 #include <cmath>
 #include <cstring>
+#include <set>
+#include <string>
 #include <vector>
 
 #include "cublasLt.h"
@@ -50,7 +53,8 @@ struct algorithm_t {
     uint64_t alignment; // of operands, as was wished
     uint64_t extra;     // of bias and aux, as it was found
     uint64_t workspace;
-    uint64_t unused[3];
+    uint64_t even;      // n and k are
+    uint64_t unused[2];
 };
 static_assert(sizeof(algorithm_t) == sizeof(cublasLtMatmulAlgo_t), "");
 static const uint64_t MAGIC = 0x6c74616c676f7331;
@@ -233,6 +237,25 @@ static uint64_t alignment_of(uintptr_t addresses)
     return alignment;
 }
 
+static bool even_sizes(const cudasim_desc *desc, const cudasim_layout *a,
+                       const cudasim_layout *c)
+{
+    return (c->cols | (desc->trans[0] ? a->rows : a->cols)) % 2 == 0;
+}
+
+// Algorithms, each with the sizes of a product that it is for.
+static std::set<std::string> checked;
+
+static std::string as_checked(const algorithm_t &algo,
+                              const cudasim_desc *desc,
+                              const cudasim_layout *a, const cudasim_layout *c)
+{
+    int64_t sizes[] = {a->rows, a->cols, c->rows,
+                       c->cols, c->batch, (int64_t)desc->epilogue};
+    return std::string(reinterpret_cast<const char *>(&algo), sizeof(algo)) +
+           std::string(reinterpret_cast<const char *>(sizes), sizeof(sizes));
+}
+
 static uint64_t extra_alignment(const cudasim_desc *desc)
 {
     uintptr_t bias = desc->epilogue & POINTS ? (uintptr_t)desc->bias : 0;
@@ -246,6 +269,7 @@ extern "C" cublasStatus_t cublasLtMatmulAlgoGetHeuristic(
     cublasLtMatrixLayout_t d, cublasLtMatmulPreference_t preference,
     int wanted, cublasLtMatmulHeuristicResult_t *results, int *count)
 {
+    std::lock_guard<std::recursive_mutex> guard(sim.mutex);
     *count = 0;
     if (!sizes_fit(desc, a, b, c) || c != d || wanted < 1) {
         return CUBLAS_STATUS_INVALID_VALUE;
@@ -258,10 +282,12 @@ extern "C" cublasStatus_t cublasLtMatmulAlgoGetHeuristic(
     }
     for (int i = 0; i < wanted && i < ALGORITHMS; i++) {
         algorithm_t algo = {MAGIC, (uint64_t)i, preference->alignment, extra,
-                            preference->workspace, {0}};
+                            preference->workspace, even_sizes(desc, a, c),
+                            {0}};
         memset(&results[i], 0, sizeof(results[i]));
         memcpy(&results[i].algo, &algo, sizeof(algo));
         results[i].workspaceSize = algo.workspace;
+        checked.insert(as_checked(algo, desc, a, c));
         *count = i + 1;
     }
     return CUBLAS_STATUS_SUCCESS;
@@ -280,9 +306,12 @@ cublasLtMatmulAlgoCheck(cublasLtHandle_t, cublasLtMatmulDesc_t desc,
         return CUBLAS_STATUS_INVALID_VALUE;
     }
     if (known.magic != MAGIC || known.id >= ALGORITHMS ||
-        !has_kernel(desc, a, b, c)) {
+        !has_kernel(desc, a, b, c) ||
+        (known.even && !even_sizes(desc, a, c))) {
         return CUBLAS_STATUS_NOT_SUPPORTED;
     }
+    std::lock_guard<std::recursive_mutex> guard(sim.mutex);
+    checked.insert(as_checked(known, desc, a, c));
     memset(result, 0, sizeof(*result));
     result->workspaceSize = known.workspace;
     return CUBLAS_STATUS_SUCCESS;
@@ -526,6 +555,13 @@ cublasLtMatmul(cublasLtHandle_t, cublasLtMatmulDesc_t desc, const void *alpha,
     }
     if (!has_kernel(desc, a_desc, b_desc, c_desc)) {
         return CUBLAS_STATUS_NOT_SUPPORTED;
+    }
+    if (checked.count(as_checked(how, desc, a_desc, c_desc)) == 0) {
+        report("cublasLtMatmul: m %lld, n %lld, k of %lld by %lld: the "
+               "algorithm was not checked for this size",
+               (long long)c_desc->rows, (long long)c_desc->cols,
+               (long long)a_desc->rows, (long long)a_desc->cols);
+        return CUBLAS_STATUS_INVALID_VALUE;
     }
     product_t p = {*desc,
                    *a_desc,

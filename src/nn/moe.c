@@ -122,6 +122,21 @@ static void route(moe_t *m, loong_val_t x)
     loong_graph_pop(m->g);
 }
 
+/* The experts that balance counts for: those with the best scores, without what
+ * else takes part in the choice, as in Megatron-Core since 0.12. */
+static loong_val_t best_scored(const moe_t *m, loong_router_attr_t router)
+{
+    loong_router_inputs_t in = {LOONG_NONE, LOONG_NONE, m->p->types};
+    loong_val_t indices = LOONG_NONE;
+    if (router.forced || (!m->p->bias && router.num_groups == 0)) {
+        return m->indices;
+    }
+    router.num_groups = 0;
+    router.sets = sets_of(m);
+    loong_topk_router(m->g, m->logits, &in, &router, &indices);
+    return indices;
+}
+
 /* The losses of this rank's rows. Choices are counted over all ranks that have
  * rows of the micro-batch. A context parallel rank has the same part of every
  * sequence, one after the other: a span of its tokens. */
@@ -142,7 +157,8 @@ static loong_val_t losses(moe_t *m)
     if (p->aux_loss > 0.0 || attr.sets > 0) {
         loong_expert_counts_attr_t c = {
             all_experts(m), (int)(tokens / span), span, first};
-        counts = loong_expert_counts(m->g, m->indices, &c);
+        counts =
+            loong_expert_counts(m->g, best_scored(m, p->router), &c);
         counts = loong_all_reduce(m->g, counts, LOONG_GROUP_TP);
         counts = loong_all_reduce(m->g, counts, LOONG_GROUP_CP);
         attr.aux = p->aux_loss * p->experts /

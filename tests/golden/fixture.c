@@ -284,20 +284,47 @@ double *fixture_logits(fixture_t *f, int64_t *count_p)
                         count_p);
 }
 
+static double *run_training(fixture_t *f, loong_frame_t *frame,
+                            const loong_port_t *losses, int64_t *count_p)
+{
+    frame->first = frame->last = 1;
+    assert_ok(f->ctx, loongi_stage_execute(f->stage, LOONG_STAGE_TRAIN,
+                                           LOONG_PROGRAM_F, frame));
+    double *values = widened_port(f, losses, count_p);
+    assert_ok(f->ctx, loongi_stage_execute(f->stage, LOONG_STAGE_TRAIN,
+                                           LOONG_PROGRAM_B, frame));
+    return values;
+}
+
 double *fixture_losses(fixture_t *f, int64_t *count_p)
 {
     loong_frame_t frame;
     memset(&frame, 0, sizeof(frame));
-    double sum = fill_inputs(f, LOONG_STAGE_TRAIN);
-    frame.first = frame.last = 1;
-    frame.loss_scale[0] = 1.0 / sum;
-    assert_ok(f->ctx, loongi_stage_execute(f->stage, LOONG_STAGE_TRAIN,
-                                           LOONG_PROGRAM_F, &frame));
-    double *losses = widened_port(
-        f, &f->stage->chunk[LOONG_STAGE_TRAIN]->losses[0], count_p);
-    assert_ok(f->ctx, loongi_stage_execute(f->stage, LOONG_STAGE_TRAIN,
-                                           LOONG_PROGRAM_B, &frame));
-    return losses;
+    frame.loss_scale[0] = 1.0 / fill_inputs(f, LOONG_STAGE_TRAIN);
+    return run_training(f, &frame,
+                        &f->stage->chunk[LOONG_STAGE_TRAIN]->losses[0],
+                        count_p);
+}
+
+double fixture_router_loss(fixture_t *f)
+{
+    const loong_port_t *router = f->stage->ports[LOONG_STAGE_TRAIN].router;
+    const loong_chunk_t *c = f->stage->chunk[LOONG_STAGE_TRAIN];
+    loong_frame_t frame;
+    int64_t count = 0;
+    double sum = 0.0;
+    memset(&frame, 0, sizeof(frame));
+    assert_non_null(router);
+    fill_inputs(f, LOONG_STAGE_TRAIN);
+    frame.loss_scale[router - c->losses] =
+        1.0 / (double)(f->batch * f->tokens);
+    double *losses = run_training(f, &frame, router, &count);
+    assert_int_equal(count, f->batch * f->tokens);
+    for (int64_t i = 0; i < count; i++) {
+        sum += losses[i];
+    }
+    free(losses);
+    return sum / (double)count;
 }
 
 /* The index-th parameter that has a gradient; NULL behind the last. */
@@ -356,7 +383,8 @@ void fixture_grad_get(const fixture_t *f, int64_t index, fixture_grad_t *g)
             place->flat_offset * (int64_t)loong_dtype_size(wide)};
     g->mine = widened(f, wide, grad, place->elements);
     g->theirs = malloc((size_t)place->elements * sizeof(*g->theirs));
-    assert_non_null(g->theirs);
+    g->place = malloc((size_t)place->elements * sizeof(*g->place));
+    assert_true(g->theirs != NULL && g->place != NULL);
     /* The file's layout: transposed, or a part of a fused tensor. */
     int64_t rows = place->params.shape.dim[0];
     int64_t cols = place->elements / rows;
@@ -364,8 +392,9 @@ void fixture_grad_get(const fixture_t *f, int64_t index, fixture_grad_t *g)
     for (int64_t i = 0; i < place->elements; i++) {
         int64_t row = as_here ? i / cols : loongi_hf_file_row(hf, i / cols);
         int64_t col = i % cols;
-        g->theirs[i] = hf->transposed && !as_here ? file[col * width + row]
-                                                  : file[row * cols + col];
+        g->place[i] = hf->transposed && !as_here ? col * width + row
+                                                 : row * cols + col;
+        g->theirs[i] = file[g->place[i]];
     }
 }
 
@@ -373,4 +402,5 @@ void fixture_grad_free(fixture_grad_t *g)
 {
     free(g->mine);
     free(g->theirs);
+    free(g->place);
 }

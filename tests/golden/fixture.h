@@ -67,12 +67,15 @@ const void *fixture_find(const fixture_t *f, const char *name,
 double *fixture_logits(fixture_t *f, int64_t *count_p);
 /* Weighted losses of the tokens; then gradients can be asked for. */
 double *fixture_losses(fixture_t *f, int64_t *count_p);
+/* The mean of the routers' losses alone, likewise. */
+double fixture_router_loss(fixture_t *f);
 
 typedef struct fixture_grad {
     const char *name;  /* of the parameter here */
     char golden[512];  /* of the gradient there */
     int part, parts;   /* GPT-2: which third of q, k, v; else 0 of 1 */
     int64_t count;
+    int64_t *place; /* of each element in the file's tensor */
     double *mine;
     double *theirs;
 } fixture_grad_t;

@@ -23,6 +23,7 @@ from transformers.utils import logging
 import disguise
 import model as golden
 import narrow
+import router_losses
 import train
 from cases import CASES, SEEDS
 from wide import widened
@@ -149,6 +150,9 @@ def generate(case, seed, folder):
                     "loss" + suffix + "_sum": result["loss_sum"]}
     save(tensors, os.path.join(folder, "golden.safetensors"))
 
+    if case.routed:
+        save(router_tensors(case, config, weights, batch[0]),
+             os.path.join(folder, "router_losses.safetensors"))
     if case.v4:
         write_config_v4(config, case, folder)
     if case.train:
@@ -175,6 +179,11 @@ def named(case, parameter):
     parameter = parameter.replace("model.language_model.", "model.")
     return (disguise.gradient_name(case.disguise, parameter)
             if case.disguise else parameter)
+
+
+def router_tensors(case, config, weights, ids):
+    tensors = router_losses.run(config, weights, case, ids)
+    return {envelope_name(case, n): t for n, t in tensors.items()}
 
 
 def envelope_name(case, name):

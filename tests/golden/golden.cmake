@@ -3,6 +3,8 @@ loong_test(NAME golden LABELS golden TIMEOUT 300
   SOURCES tests/golden/test_golden.c tests/golden/fixture.c)
 loong_test(NAME golden_bf16 LABELS golden
   SOURCES tests/golden/test_bf16.c tests/golden/fixture.c)
+loong_test(NAME router_losses LABELS golden
+  SOURCES tests/golden/test_router_losses.c tests/golden/fixture.c)
 # Also where products of bf16 are made of others.
 foreach(isa AVX512_CORE AVX2 SSE41)
   add_test(NAME golden_bf16_${isa} COMMAND test_golden_bf16

@@ -105,8 +105,7 @@ static loong_status_t list_extra(check_t *c)
         } else if (loongi_hf_map_beside(hf->map, t->name)) {
             c->beside++;
         } else if (loongi_hf_quant_is_scale(hf->set, t->name)) {
-            c->scales_left_out +=
-                strstr(t->name, "weight_scale") == NULL; /* activations */
+            c->scales_left_out += loongi_hf_quant_of_activations(t->name);
         } else {
             c->extra[c->extra_count++] = t;
         }
@@ -183,6 +182,15 @@ static void check_scale(check_t *c, int64_t piece)
     }
 }
 
+/* An earlier piece or parameter has the same tensor: it was checked there. */
+static bool is_again(const loong_hf_t *hf, const loong_hf_param_t *param,
+                     int64_t piece)
+{
+    const loong_safetensor_t *const *t = &hf->tensors[param->first_piece];
+    return param->part > 0 || (piece > 0 && t[piece - 1] == t[piece]) ||
+           (piece >= param->units && t[piece - param->units] == t[piece]);
+}
+
 static void check_piece(check_t *c, const loong_hf_param_t *param,
                         int64_t piece, int64_t *missing)
 {
@@ -196,6 +204,8 @@ static void check_piece(check_t *c, const loong_hf_param_t *param,
         const char *name = c->missing[(*missing)++];
         loongi_problems_add(&c->problems, "missing: %s %s%s", name, wanted,
                             advice(c, nearest_extra(c, name), text));
+    } else if (is_again(hf, param, piece)) {
+        return;
     } else if (!same_shape(ndim, shape, tensor->ndim, tensor->shape)) {
         loongi_problems_add(
             &c->problems, "shape: %s is %s, config.json says %s", tensor->name,

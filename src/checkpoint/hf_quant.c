@@ -134,17 +134,26 @@ static bool ends_with(const char *name, const char *suffix, size_t *stem)
     return length > n && strcmp(name + *stem, suffix) == 0;
 }
 
+bool loongi_hf_quant_of_activations(const char *name)
+{
+    static const char *const suffixes[] = {".input_scale", ".output_scale",
+                                           ".k_scale", ".v_scale"};
+    size_t stem = 0;
+    for (int64_t i = 0; i < LOONG_COUNT_OF(suffixes); i++) {
+        if (ends_with(name, suffixes[i], &stem)) {
+            return true;
+        }
+    }
+    return false;
+}
+
 bool loongi_hf_quant_is_scale(const loong_safetensors_set_t *set,
                               const char *name)
 {
     static const char *const of_weights[] = {"_scale_inv", "_scale"};
-    static const char *const of_activations[] = {
-        ".input_scale", ".output_scale", ".k_scale", ".v_scale"};
     size_t stem = 0;
-    for (int64_t i = 0; i < LOONG_COUNT_OF(of_activations); i++) {
-        if (ends_with(name, of_activations[i], &stem)) {
-            return true;
-        }
+    if (loongi_hf_quant_of_activations(name)) {
+        return true;
     }
     for (int64_t i = 0; i < LOONG_COUNT_OF(of_weights); i++) {
         char base[NAME_BYTES];
@@ -165,21 +174,55 @@ static int64_t blocks(int64_t size, int64_t block)
     return (size + block - 1) / block;
 }
 
+/* What one scale is of. A tensor of three dimensions is a matrix for each
+ * expert. */
+typedef enum grain { NO_GRAIN, WHOLE, EXPERTS, ROWS, BLOCKS } grain_t;
+
+static bool is_shape(const loong_safetensor_t *t, int ndim,
+                     const int64_t *shape)
+{
+    int same = 0;
+    while (same < ndim && same < t->ndim && t->shape[same] == shape[same]) {
+        same++;
+    }
+    for (int d = same; d < t->ndim; d++) { /* [rows] is also [rows, 1] */
+        if (t->shape[d] != 1) {
+            return false;
+        }
+    }
+    return same == ndim;
+}
+
+static grain_t grain_of(const loong_hf_quant_t *quant,
+                        const loong_safetensor_t *tensor,
+                        const loong_safetensor_t *scale)
+{
+    const int64_t *shape = tensor->shape;
+    int ndim = tensor->ndim;
+    if (loongi_shape_count(scale->ndim, scale->shape) == 1) {
+        return WHOLE;
+    }
+    if (is_shape(scale, ndim - 1, shape)) {
+        return ROWS;
+    }
+    int64_t grid[3] = {shape[0], 0, 0};
+    for (int d = ndim - 2; d < ndim; d++) {
+        grid[d] = blocks(shape[d], quant->block[d - ndim + 2]);
+    }
+    if (is_shape(scale, ndim, grid)) {
+        return BLOCKS;
+    }
+    return ndim == 3 && is_shape(scale, 1, shape) ? EXPERTS : NO_GRAIN;
+}
+
 bool loongi_hf_quant_fits(const loong_hf_quant_t *quant,
                           const loong_safetensor_t *tensor,
                           const loong_safetensor_t *scale)
 {
-    int64_t count = loongi_shape_count(scale->ndim, scale->shape);
-    if (tensor->ndim != 2 || scale->dtype == LOONG_F8_E4M3 ||
-        !loongi_dtype_is_float(scale->dtype)) {
-        return false;
-    }
-    return count == 1 ||
-           (scale->ndim <= 2 && scale->shape[0] == tensor->shape[0] &&
-            count == tensor->shape[0]) ||
-           (scale->ndim == 2 &&
-            scale->shape[0] == blocks(tensor->shape[0], quant->block[0]) &&
-            scale->shape[1] == blocks(tensor->shape[1], quant->block[1]));
+    return (tensor->ndim == 2 || tensor->ndim == 3) &&
+           scale->dtype != LOONG_F8_E4M3 &&
+           loongi_dtype_is_float(scale->dtype) &&
+           grain_of(quant, tensor, scale) != NO_GRAIN;
 }
 
 /* The scale of an element, and how many more of its row have the same. */
@@ -189,14 +232,16 @@ static loong_status_t find_scale(loong_context_t *ctx,
                                  float *scale_p, int64_t *run_p)
 {
     const loong_safetensor_t *scale = s->scale;
-    int64_t count = loongi_shape_count(scale->ndim, scale->shape);
-    int64_t rows = s->tensor->shape[0];
-    int64_t at = 0;
-    *run_p = s->tensor->shape[1] - column;
-    if (count == rows && scale->shape[0] == rows) {
-        at = s->row;
-    } else if (count > 1) {
-        at = s->row / quant->block[0] * scale->shape[1] +
+    int ndim = s->tensor->ndim;
+    int64_t rows = s->tensor->shape[ndim - 2]; /* of a matrix */
+    int64_t columns = s->tensor->shape[ndim - 1];
+    grain_t grain = grain_of(quant, s->tensor, scale);
+    int64_t at = grain == ROWS ? s->row : grain == EXPERTS ? s->row / rows : 0;
+    *run_p = columns - column;
+    if (grain == BLOCKS) {
+        int64_t first = s->row / rows * blocks(rows, quant->block[0]);
+        at = (first + s->row % rows / quant->block[0]) *
+                 blocks(columns, quant->block[1]) +
              column / quant->block[1];
         *run_p = quant->block[1] - column % quant->block[1];
     }
@@ -211,8 +256,9 @@ loong_status_t loongi_hf_quant_widen(loong_context_t *ctx,
                                      const loong_hf_stretch_t *s,
                                      loong_dtype_t dtype, void *dst)
 {
-    const uint8_t *bits = (const uint8_t *)s->tensor->data +
-                          s->row * s->tensor->shape[1] + s->column;
+    const loong_safetensor_t *t = s->tensor;
+    const uint8_t *bits = (const uint8_t *)t->data +
+                          s->row * t->shape[t->ndim - 1] + s->column;
     for (int64_t i = 0; i < s->count;) {
         float values[SPAN];
         float scale = 0;

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Weights that files keep as e4m3 with scales beside them: for the whole
- * tensor, for each row, or for blocks (DeepSeek-V3: 128 x 128). They are read
- * as the product, in fp32 and rounded once. */
+ * tensor, for each row, or for blocks (DeepSeek-V3: 128 x 128); where experts
+ * are stacked, for each of them likewise. They are read as the product, in
+ * fp32 and rounded once. */
 #ifndef LOONG_HF_QUANT_H
 #define LOONG_HF_QUANT_H
 
@@ -36,6 +37,8 @@ loongi_hf_quant_scale(const loong_safetensors_set_t *set,
 bool loongi_hf_quant_fits(const loong_hf_quant_t *quant,
                           const loong_safetensor_t *tensor,
                           const loong_safetensor_t *scale);
+/* What inference multiplies activations by. */
+bool loongi_hf_quant_of_activations(const char *name);
 /* A scale of some e4m3 tensor, or of what inference does with it. */
 bool loongi_hf_quant_is_scale(const loong_safetensors_set_t *set,
                               const char *name);

@@ -176,7 +176,7 @@ static loong_status_t read_run(const reading_t *r, int64_t piece, int64_t at,
         }
         return LOONG_OK;
     }
-    int64_t width = tensor->shape[1];
+    int64_t width = tensor->shape[tensor->ndim - 1];
     for (int64_t done = 0; done < count;) {
         loong_hf_stretch_t stretch = {tensor, scale, (at + done) / width,
                                       (at + done) % width, 0};

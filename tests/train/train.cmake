@@ -9,6 +9,8 @@ loong_train_test(report)
 loong_train_test(start)
 loong_train_test(data)
 loong_train_test(fp8)
+target_sources(test_train_fp8 PRIVATE tests/checkpoint/fp8_files.c)
+target_include_directories(test_train_fp8 PRIVATE tests/checkpoint)
 add_test(NAME cli_loongrun COMMAND
   ${PROJECT_SOURCE_DIR}/tests/train/loongrun.sh ${PROJECT_BINARY_DIR}
   ${PROJECT_SOURCE_DIR})

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What is called of NCCL 2.14 and later, as its binary interface has it: the
+ * What is called of NCCL 2.22 and later, as its binary interface has it: the
  * library is loaded at run time and its header is in no toolkit. */
 #ifndef LOONG_NCCL_ABI_H
 #define LOONG_NCCL_ABI_H
@@ -51,7 +51,10 @@ typedef struct {
 } ncclConfig_t;
 #define LOONG_NCCL_MAGIC 0xcafebeefu
 #define LOONG_NCCL_VERSION 21400u
+/* From 2.22 on the aborts of a group go on together. */
+#define LOONG_NCCL_LEAST 22200
 
+ncclResult_t ncclGetVersion(int *version);
 const char *ncclGetErrorString(ncclResult_t result);
 ncclResult_t ncclGetUniqueId(ncclUniqueId *id);
 ncclResult_t ncclCommInitRankConfig(ncclComm_t *comm, int size,

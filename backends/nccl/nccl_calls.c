@@ -17,6 +17,7 @@ static loong_status_t failed(nccl_t *n, const char *call, ncclResult_t result)
 static loong_status_t load(loong_context_t *ctx, nccl_library_t *lib)
 {
     static const char *const places[] = {LOONG_NCCL_LIBRARY, "libnccl.so.2"};
+    int version = 0;
     for (int i = 0; i < LOONG_COUNT_OF(places) && lib->handle == NULL; i++) {
         lib->handle = dlopen(places[i], RTLD_NOW | RTLD_LOCAL);
     }
@@ -25,9 +26,15 @@ static loong_status_t load(loong_context_t *ctx, nccl_library_t *lib)
 #define LOAD(name_)                                                           \
     *(void **)(void *)&lib->name_ = dlsym(lib->handle, "nccl" #name_);        \
     LOONG_CHECK(ctx, lib->name_ != NULL, LOONG_ERR_UNSUPPORTED,               \
-                "this libnccl has no nccl" #name_ ": 2.14 or later is wanted");
+                "this libnccl has no nccl" #name_ ": 2.22 or later is wanted");
     LOONG_NCCL_FUNCTIONS(LOAD)
 #undef LOAD
+    ncclResult_t result = lib->GetVersion(&version);
+    LOONG_CHECK(ctx, result == ncclSuccess && version >= LOONG_NCCL_LEAST,
+                LOONG_ERR_UNSUPPORTED,
+                "this libnccl is version code %d: 2.22 (%d) or later is "
+                "wanted, which can give up several communicators together",
+                version, LOONG_NCCL_LEAST);
     return LOONG_OK;
 }
 
@@ -77,6 +84,25 @@ void loongi_nccl_disconnect(nccl_t *n, bool abort)
         (void)(abort ? n->lib.CommAbort(n->handle)
                      : n->lib.CommDestroy(n->handle));
         n->handle = NULL;
+    }
+}
+
+/* Each is told to end before one is waited for: a launch of a graph ends when
+ * the calls of all its communicators have. */
+void loongi_nccl_give_up(nccl_t *n)
+{
+    const nccl_library_t *lib = NULL;
+    nccl_t *m = n;
+    do {
+        if (m->handle != NULL && lib == NULL) {
+            lib = &m->lib;
+            (void)lib->GroupStart();
+        }
+        loongi_nccl_disconnect(m, true);
+        m = m->next;
+    } while (m != n);
+    if (lib != NULL) {
+        (void)lib->GroupEnd();
     }
 }
 

@@ -109,19 +109,30 @@ static int find_missing(const nccl_t *n, const loong_collective_t *call)
     return first;
 }
 
-static loong_status_t give_up(nccl_t *n, const loong_collective_t *call,
-                              int missing)
+/* Nobody of this communicator is missing: another that is lost keeps one of
+ * them, or the device itself hangs. */
+static loong_status_t does_not_end(nccl_t *n, const loong_collective_t *call)
 {
     char text[LOONG_BOARD_TEXT];
-    if (missing >= 0) {
-        return loongi_wait_failed(&n->wait);
-    }
+    loong_board_verdict_t verdict;
+    double seconds = loongi_now() - n->wait.begin;
+    bool judged = n->comm->board != NULL &&
+                  loongi_board_verdict(n->comm->board, &verdict);
     loongi_wait_end(&n->wait);
     loongi_call_text(n->comm, call, text, sizeof(text));
     return LOONG_FAIL(n->ctx, LOONG_ERR_COMM,
-                      "%s: all ranks of this machine called it, but it does "
-                      "not end on the device (limit %.1f s)",
-                      text, n->comm->timeout);
+                      "%s: all its ranks of this machine called it, but it "
+                      "did not end on the device in %.1f s (limit %.1f s)%s%s",
+                      text, seconds, n->comm->timeout,
+                      judged ? "; the job is lost: " : "",
+                      judged ? verdict.text : "");
+}
+
+static loong_status_t give_up(nccl_t *n, const loong_collective_t *call,
+                              int missing)
+{
+    return missing >= 0 ? loongi_wait_failed(&n->wait)
+                        : does_not_end(n, call);
 }
 
 static loong_status_t tell_stranger(nccl_t *n, const loong_collective_t *call,
@@ -155,12 +166,17 @@ static loong_status_t judge(nccl_t *n)
                                             : give_up(n, call, missing);
 }
 
-/* Aborting ends what is on the stream. */
+/* Whoever waits leaves. What is on the stream stays there until the owner
+ * aborts: NCCL then waits for graphs that hold the communicator, and they are
+ * the owner's. */
 static loong_status_t nccl_watch(loong_comm_t *comm)
 {
     nccl_t *n = impl_of(comm);
     if (n->handle == NULL) {
         return LOONG_OK;
+    }
+    if (comm->failed) { /* and has told why */
+        return LOONG_ERR_COMM;
     }
     LOONG_TRY(retire(n));
     if (n->ended == n->begun) {
@@ -175,7 +191,6 @@ static loong_status_t nccl_watch(loong_comm_t *comm)
     comm->current = NULL;
     if (status != LOONG_OK) {
         comm->failed = true;
-        loongi_nccl_disconnect(n, true);
     }
     return status;
 }
@@ -226,6 +241,20 @@ static loong_status_t nccl_run(loong_comm_t *comm,
     return remember(n, call, comm->stream);
 }
 
+static void join(nccl_t *n, nccl_t *fresh)
+{
+    fresh->next = n->next;
+    fresh->before = n;
+    n->next->before = fresh;
+    n->next = fresh;
+}
+
+static void leave(nccl_t *n)
+{
+    n->before->next = n->next;
+    n->next->before = n->before;
+}
+
 static loong_status_t nccl_split(loong_comm_t *comm, int color, int key,
                                  const char *name, loong_comm_t **group_p)
 {
@@ -243,6 +272,7 @@ static loong_status_t nccl_split(loong_comm_t *comm, int color, int key,
         return status;
     }
     impl_of(*group_p)->owns_host = true;
+    join(n, impl_of(*group_p));
     return LOONG_OK;
 }
 
@@ -383,14 +413,20 @@ static void nccl_free_shared(loong_comm_t *comm, void *ptr)
 static void nccl_abort(loong_comm_t *comm, const char *text)
 {
     nccl_t *n = impl_of(comm);
-    loongi_nccl_disconnect(n, true);
-    loong_comm_abort(n->host, text);
+    nccl_t *m = n;
+    loongi_nccl_give_up(n);
+    do {
+        m->comm->failed = true;
+        loong_comm_abort(m->host, text);
+        m = m->next;
+    } while (m != n);
 }
 
 static void nccl_destroy(loong_comm_t *comm, bool failed)
 {
     nccl_t *n = impl_of(comm);
     bool over = retire(n) == LOONG_OK && n->ended == n->begun;
+    leave(n);
     loongi_nccl_disconnect(n, failed || !over);
     for (int i = 0; i < NCCL_PENDING; i++) {
         loong_device_event_destroy(n->device, n->pending[i].event);
@@ -435,6 +471,7 @@ loong_status_t loongi_nccl_create(loong_context_t *ctx,
     n->ctx = ctx;
     n->host = host;
     n->device = device;
+    n->next = n->before = n;
     loong_comm_description_t description = {
         .name = host->name,
         .rank = host->rank,

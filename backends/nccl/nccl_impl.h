@@ -15,6 +15,7 @@ extern "C" {
 
 /* X(name after nccl): every function that is called. */
 #define LOONG_NCCL_FUNCTIONS(X) \
+    X(GetVersion)               \
     X(GetErrorString)           \
     X(GetUniqueId)              \
     X(CommInitRankConfig)       \
@@ -69,6 +70,10 @@ typedef struct nccl {
     loong_comm_t *comm;
     loong_comm_t *host;
     bool owns_host;
+    /* A ring: what was split from one another. One graph may have calls of all
+     * of them, so they are given up together. */
+    struct nccl *next;
+    struct nccl *before;
     loong_device_t *device;
     nccl_library_t lib;
     ncclComm_t handle; /* NULL: not connected */
@@ -92,6 +97,9 @@ LOONG_NODISCARD loong_status_t loongi_nccl_connect(nccl_t *n);
 LOONG_NODISCARD loong_status_t
 loongi_nccl_enqueue(nccl_t *n, const loong_collective_t *call);
 void loongi_nccl_disconnect(nccl_t *n, bool abort);
+/* Aborts the whole ring. No graph may hold their calls but those whose launch
+ * is under way: NCCL waits until there are none. */
+void loongi_nccl_give_up(nccl_t *n);
 /* LOONG_ERR_COMM with the reason when NCCL has failed by itself. */
 LOONG_NODISCARD loong_status_t loongi_nccl_check(nccl_t *n);
 

@@ -130,12 +130,3 @@ loong_status_t loongi_links_watch(const loong_links_t *links)
     }
     return LOONG_OK;
 }
-
-void loongi_links_abort(loong_links_t *links, const char *text)
-{
-    for (int i = 0; links != NULL && i < links->count; i++) {
-        if (links->comm[i] != NULL) {
-            loong_comm_abort(links->comm[i], text);
-        }
-    }
-}

@@ -35,9 +35,8 @@ void loongi_links_destroy(loong_links_t **links_p);
 loong_comm_t *loongi_links_get(const loong_links_t *links, int stage,
                                int direction);
 
-/* As loongi_comm_watch, loong_comm_abort, of all. links may be NULL. */
+/* As loongi_comm_watch, of all. links may be NULL. */
 LOONG_NODISCARD loong_status_t loongi_links_watch(const loong_links_t *links);
-void loongi_links_abort(loong_links_t *links, const char *text);
 
 #ifdef __cplusplus
 }

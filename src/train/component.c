@@ -316,7 +316,9 @@ static loong_status_t watch_groups(void *user)
 {
     const loong_component_t *c = user;
     for (int g = 0; g < LOONG_GROUP_COUNT; g++) {
-        LOONG_TRY(loongi_comm_watch(c->device_groups.comm[g]));
+        if (c->device_groups.comm[g] != NULL) {
+            LOONG_TRY(loongi_comm_watch(c->device_groups.comm[g]));
+        }
     }
     return loongi_links_watch(c->links);
 }
@@ -344,24 +346,25 @@ static loong_status_t open_groups(loong_component_t *c)
                                &c->links);
 }
 
-/* What is still on the streams ends first; or it is given up. */
-static void close_groups(loong_component_t *c)
+/* What is still on the streams ends first; or, where ranks have lost each
+ * other, it is given up, after the graphs that know the communicators. */
+void loongi_component_disconnect(loong_component_t *component)
 {
-    if (c->device_world == NULL) {
+    loong_component_t *c = component;
+    if (c == NULL || c->device_world == NULL) {
         return;
     }
-    loong_status_t status = loong_device_synchronize(c->device, "the end");
+    loong_status_t status = c->groups->comm[LOONG_GROUP_WORLD]->failed
+                                ? LOONG_ERR_COMM
+                                : watch_groups(c);
+    if (status == LOONG_OK) {
+        status = loong_device_synchronize(c->device, "the end");
+    }
     loong_device_set_watch(c->device, NULL, NULL);
+    loongi_replay_destroy(&c->run.replay);
     if (status != LOONG_OK) {
-        loongi_links_abort(c->links, loong_context_error(c->ctx));
+        loong_comm_abort(c->device_world, loong_context_error(c->ctx));
     }
-    for (int g = 0; g < LOONG_GROUP_COUNT && status != LOONG_OK; g++) {
-        if (c->device_groups.comm[g] != NULL) {
-            loong_comm_abort(c->device_groups.comm[g],
-                             loong_context_error(c->ctx));
-        }
-    }
-    loongi_replay_destroy(&c->run.replay); /* whose graphs know them */
     loongi_links_destroy(&c->links);
     loong_comm_destroy(&c->device_self);
     if (c->device_groups.comm[LOONG_GROUP_WORLD] != NULL) {
@@ -514,7 +517,7 @@ void loongi_component_destroy(loong_component_t **component_p)
     if (c == NULL) {
         return;
     }
-    close_groups(c);
+    loongi_component_disconnect(c);
     close_lane(c);
     give_memory_back(c);
     loongi_program_clear(c->ctx, &c->tie);

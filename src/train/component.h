@@ -59,7 +59,12 @@ LOONG_NODISCARD loong_status_t
 loongi_component_create(loong_context_t *ctx,
                         const loong_component_params_t *params,
                         loong_component_t **component_p);
-/* Collective on: world, once allocated. */
+/* Ends, or when ranks have lost each other gives up, what is under way on the
+ * device, whose communicators go; nothing the second time, on the processor, or
+ * for NULL. Whatever waits for the device comes behind. Collective on: world.
+ */
+void loongi_component_disconnect(loong_component_t *component);
+/* Disconnects. Collective on: world, once allocated. */
 void loongi_component_destroy(loong_component_t **component_p);
 
 /* Takes the memory of all bases (parameters and gradients where peers of the

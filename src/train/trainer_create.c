@@ -522,6 +522,7 @@ void loong_trainer_destroy(loong_trainer_t **trainer_p)
     if (t == NULL) {
         return;
     }
+    loongi_component_disconnect(t->component);
     loongi_checkpoint_save_destroy(&t->save);
     loongi_pairs_destroy(&t->save_metadata);
     loongi_report_close(t);

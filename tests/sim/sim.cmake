@@ -106,6 +106,8 @@ set_tests_properties(cuda_bench PROPERTIES LABELS sim TIMEOUT 120
 if(MPI_C_FOUND)
   add_test(NAME cuda_loongrun COMMAND ${cudasim}/loongrun.sh
     ${PROJECT_BINARY_DIR} ${PROJECT_SOURCE_DIR} ${MPIEXEC_EXECUTABLE})
+  add_test(NAME cuda_abort COMMAND ${cudasim}/abort.sh
+    ${PROJECT_BINARY_DIR} ${PROJECT_SOURCE_DIR} ${MPIEXEC_EXECUTABLE})
   add_test(NAME cuda_uses COMMAND ${cudasim}/uses.sh
     ${PROJECT_BINARY_DIR} ${PROJECT_SOURCE_DIR} ${MPIEXEC_EXECUTABLE})
   add_test(NAME cuda_uses_long COMMAND ${cudasim}/uses.sh
@@ -116,7 +118,7 @@ if(MPI_C_FOUND)
       ENVIRONMENT "OMPI_ALLOW_RUN_AS_ROOT=1;OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1")
   endforeach()
   set_tests_properties(cuda_uses_long PROPERTIES LABELS "sim;full")
-  set_tests_properties(cuda_loongrun PROPERTIES LABELS "sim;fault"
+  set_tests_properties(cuda_loongrun cuda_abort PROPERTIES LABELS "sim;fault"
     TIMEOUT 240 RUN_SERIAL ON
     ENVIRONMENT "OMPI_ALLOW_RUN_AS_ROOT=1;OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1")
 endif()

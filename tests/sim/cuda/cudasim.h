@@ -23,8 +23,14 @@ void cudasim_pace(double share);
 int64_t cudasim_calls(void);
 void cudasim_fail_at(int64_t n, cudaError_t error);
 
+/* Env CUDASIM_KILL_AT_GRAPH: the process is killed when it launches so many. */
+
 /* Devices (env CUDASIM_DEVICES, 1), bytes of memory of each (4 GiB). */
 void cudasim_devices(int count, size_t bytes);
+
+/* How long NCCL's calls wait for graphs that hold a communicator, where NCCL
+ * waits for ever: then that is what was found wrong. 10 s. */
+void cudasim_patience(double seconds);
 
 /* What was found wrong first since the last reset; "" when nothing was. It
  * also goes to stderr unless quiet. */

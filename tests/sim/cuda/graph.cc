@@ -5,6 +5,8 @@
 // pieces one by one, a random one of those whose needs are met, so that an
 // edge that is missing shows. What CUDA forbids while a thread captures ends
 // the capture here too.
+#include <csignal>
+
 #include "sim.h"
 
 using namespace cudasim;
@@ -307,6 +309,9 @@ extern "C" cudaError_t cudaGraphLaunch(cudaGraphExec_t exec,
     NEED(exec->device == s->device, cudaErrorInvalidValue,
          "cudaGraphLaunch: of device %d on device %d", exec->device,
          s->device);
+    if (sim.kill_at > 0 && --sim.kill_at == 0) {
+        raise(SIGKILL);
+    }
     auto nodes = exec->nodes;
     enqueue_again(s, [nodes]() -> std::function<cudaError_t()> {
         auto r = std::make_shared<replay_t>();

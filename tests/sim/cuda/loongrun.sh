@@ -73,6 +73,7 @@ alike cpu_log cuda_log 3
 two 4 device=cuda train.cuda_graph_impl=local log.interval=9 \
     checkpoint.save=killed 'fault=[{kind: kill, rank: 1, step: 2}]'
 grep -q 'rank 1' err || fail 'the message does not name rank 1'
+! grep -q '^cudasim:' err || fail 'NCCL waits for graphs'
 two 0 device=cpu checkpoint.save=killed log.dir=killed_log \
     checkpoint.load=auto 'resume.override=[device,fault,log]'
 alike cpu_log killed_log 1

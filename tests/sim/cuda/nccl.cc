@@ -9,6 +9,7 @@
 #include "nccl_abi.h"
 
 #include <atomic>
+#include <chrono>
 #include <cstdio>
 #include <cstring>
 #include <fcntl.h>
@@ -50,6 +51,17 @@ struct ncclComm {
     char name[64];
     std::atomic<bool> aborted;
     std::atomic<int> under_way;
+    std::atomic<int> held; // calls of it in graphs that are alive
+};
+
+// A call in a graph: of what is captured, of what was made of it, and of each
+// launch that is under way.
+struct hold_t {
+    ncclComm *comm;
+    explicit hold_t(ncclComm *c) : comm(c) { comm->held++; }
+    ~hold_t() { comm->held--; }
+    hold_t(const hold_t &) = delete;
+    hold_t &operator=(const hold_t &) = delete;
 };
 
 enum verb_t { ALL_REDUCE, REDUCE, REDUCE_SCATTER, ALL_GATHER, BROADCAST, SEND,
@@ -308,6 +320,7 @@ static bool advance_message(op_t &o)
 
 static thread_local int depth;
 static thread_local std::vector<op_t> group;
+static thread_local std::vector<ncclComm *> given_up; // in the group
 
 static cudaError_t advance(std::vector<op_t> &ops)
 {
@@ -354,7 +367,10 @@ static ncclResult_t submit()
             return ncclInvalidArgument;
         }
     }
-    enqueue_again(s, [ops]() -> std::function<cudaError_t()> {
+    auto hold = is_captured(s)
+                    ? std::make_shared<hold_t>(ops.front().comm)
+                    : std::shared_ptr<hold_t>();
+    enqueue_again(s, [ops, hold]() -> std::function<cudaError_t()> {
         auto own = std::make_shared<std::vector<op_t>>(ops);
         own->front().comm->under_way++;
         return [own] { return advance(*own); };
@@ -374,9 +390,16 @@ extern "C" ncclResult_t ncclGroupStart(void)
     return ncclSuccess;
 }
 
+static ncclResult_t reclaim();
+
 extern "C" ncclResult_t ncclGroupEnd(void)
 {
-    return --depth > 0 ? ncclSuccess : submit();
+    if (--depth > 0) {
+        return ncclSuccess;
+    }
+    ncclResult_t result = submit();
+    ncclResult_t reclaimed = reclaim();
+    return result == ncclSuccess ? reclaimed : result;
 }
 
 #define OP(kind_, send_, receive_, op_, peer_)                                \
@@ -478,7 +501,7 @@ extern "C" ncclResult_t ncclCommInitRankConfig(ncclComm_t *comm, int size,
         return ncclSystemError;
     }
     ncclComm *c = new ncclComm{rank, size, static_cast<table_t *>(map), {},
-                               {false}, {0}};
+                               {false}, {0}, {0}};
     memcpy(c->name, id.internal, sizeof(c->name) - 1);
     if (++c->table->joined == size) {
         shm_unlink(c->name);
@@ -496,13 +519,39 @@ extern "C" ncclResult_t ncclCommGetAsyncError(ncclComm_t comm,
     return ncclSuccess;
 }
 
-static ncclResult_t end(ncclComm_t comm)
+static double patience = 10.0;
+
+extern "C" void cudasim_patience(double seconds)
+{
+    patience = seconds;
+}
+
+// As NCCL 2.30 does: who gives a communicator back waits until no graph holds a
+// call of it, and no launch of one is under way.
+static bool let_go(const ncclComm *comm, const char *call)
+{
+    auto begin = std::chrono::steady_clock::now();
+    while (comm->held > 0) {
+        std::chrono::duration<double> waited =
+            std::chrono::steady_clock::now() - begin;
+        if (waited.count() > patience) {
+            std::lock_guard<std::recursive_mutex> guard(sim.mutex);
+            report("%s: rank %d of %d waits for ever: graphs hold %d calls "
+                   "of the communicator", call, comm->rank, comm->size,
+                   comm->held.load());
+            return false;
+        }
+        usleep(100);
+    }
+    return true;
+}
+
+static void end(const ncclComm *comm)
 {
     if (comm->table->joined < comm->size) {
         shm_unlink(comm->name);
     }
     use(-1);
-    return ncclSuccess;
 }
 
 extern "C" ncclResult_t ncclCommDestroy(ncclComm_t comm)
@@ -511,9 +560,27 @@ extern "C" ncclResult_t ncclCommDestroy(ncclComm_t comm)
         report("ncclCommDestroy: %d operations are under way",
                comm->under_way.load());
     }
-    ncclResult_t result = end(comm);
-    munmap(comm->table, sizeof(table_t));
-    delete comm;
+    bool whole = let_go(comm, "ncclCommDestroy");
+    end(comm);
+    if (whole) {
+        munmap(comm->table, sizeof(table_t));
+        delete comm;
+    }
+    return whole ? ncclSuccess : ncclInternalError;
+}
+
+// Those of a group are all told to end before one is waited for.
+static ncclResult_t reclaim()
+{
+    const std::vector<ncclComm *> comms = given_up;
+    ncclResult_t result = ncclSuccess;
+    given_up.clear();
+    for (const ncclComm *c : comms) {
+        result = let_go(c, "ncclCommAbort") ? result : ncclInternalError;
+    }
+    for (const ncclComm *c : comms) {
+        end(c);
+    }
     return result;
 }
 
@@ -521,5 +588,12 @@ extern "C" ncclResult_t ncclCommDestroy(ncclComm_t comm)
 extern "C" ncclResult_t ncclCommAbort(ncclComm_t comm)
 {
     comm->aborted = true;
-    return end(comm);
+    given_up.push_back(comm);
+    return depth > 0 ? ncclSuccess : reclaim();
+}
+
+extern "C" ncclResult_t ncclGetVersion(int *version)
+{
+    *version = LOONG_NCCL_LEAST;
+    return ncclSuccess;
 }

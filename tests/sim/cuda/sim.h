@@ -57,6 +57,7 @@ struct sim_t {
     double pace;
     int64_t calls;
     int64_t fail_at;
+    int64_t kill_at; // launch of a graph; 0: none
     cudaError_t fail_with;
     cudaError_t last;   // of cudaGetLastError
     cudaError_t sticky; // a kernel went wrong: the device is lost

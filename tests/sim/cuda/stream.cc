@@ -51,7 +51,9 @@ void cudasim::begin()
     }
     const char *seed = getenv("CUDASIM_SEED");
     const char *devices = getenv("CUDASIM_DEVICES");
+    const char *kill = getenv("CUDASIM_KILL_AT_GRAPH");
     sim.begun = true;
+    sim.kill_at = kill != nullptr ? atoll(kill) : 0;
     sim.devices = devices != nullptr ? atoi(devices) : 1;
     sim.bytes = (size_t)4 << 30;
     cudasim_seed(seed != nullptr ? strtoull(seed, nullptr, 10) : 1);

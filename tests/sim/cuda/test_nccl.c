@@ -447,9 +447,14 @@ static void test_lost_message(void **state)
     }
 }
 
+typedef struct replay {
+    bool missing; /* the last rank launches once less */
+    bool hasty;   /* it gives up before its graph goes: a mistake */
+} replay_t;
+
 /* Captured once, launched `times` times: each adds up what the one before has
  * left. */
-static loong_status_t replay(place_t *p, int times)
+static loong_status_t replay(place_t *p, int times, bool hasty)
 {
     void *graph = NULL;
     int64_t launches = 0;
@@ -475,17 +480,20 @@ static loong_status_t replay(place_t *p, int times)
     if (status == LOONG_OK) {
         status = loong_device_synchronize(p->device, "norm and loss");
     }
-    if (status != LOONG_OK) { /* it ends before the graph goes */
-        loong_comm_abort(p->comm, loong_context_error(p->ctx));
+    if (hasty) {
+        loong_comm_abort(p->comm, "hasty");
     }
     loong_device_graph_destroy(p->device, graph);
+    if (status != LOONG_OK) {
+        loong_comm_abort(p->comm, loong_context_error(p->ctx));
+    }
     return status;
 }
 
 static loong_status_t replay_all(loong_context_t *ctx, loong_comm_t *host,
                                  void *user)
 {
-    const bool *missing = user;
+    const replay_t *how = user;
     place_t *p = NULL;
     loong_status_t status = open_place(ctx, host, &p);
     if (status == LOONG_OK) { /* the ranks are connected */
@@ -493,8 +501,9 @@ static loong_status_t replay_all(loong_context_t *ctx, loong_comm_t *host,
                                        LOONG_REDUCE_SUM, "first");
     }
     status = status == LOONG_OK ? send(p) : status;
-    bool less = *missing && p->rank == RANKS - 1;
-    status = status == LOONG_OK ? replay(p, less ? 1 : 2) : status;
+    bool less = how->missing && p->rank == RANKS - 1;
+    status =
+        status == LOONG_OK ? replay(p, less ? 1 : 2, how->hasty) : status;
     if (less) {
         sleep(2);
     }
@@ -506,23 +515,22 @@ static loong_status_t replay_all(loong_context_t *ctx, loong_comm_t *host,
     return status;
 }
 
+static loong_status_t run_replay(loong_context_t *ctx, replay_t *how)
+{
+    cudasim_seed((uint64_t)(how->missing + 2 * how->hasty) + 1);
+    return run_ranks(ctx, replay_all, how->missing ? 1.0 : 30.0, how);
+}
+
 /* A graph is one call, however often it is launched. */
 static void test_replay(void **state)
 {
     (void)state;
     for (int k = 0; k < 2; k++) {
-        bool missing = k == 1;
-        loong_threads_params_t params = {0};
+        replay_t how = {k == 1, false};
         loong_context_t *ctx = test_context();
-        params.size = RANKS;
-        params.comm.timeout = missing ? 1.0 : 30.0;
-        cudasim_devices(RANKS, (size_t)16 << 20);
-        cudasim_seed((uint64_t)k + 1);
-        loong_status_t status =
-            loong_threads_run(ctx, &params, replay_all, &missing);
-        if (!missing) {
+        loong_status_t status = run_replay(ctx, &how);
+        if (!how.missing) {
             assert_ok(ctx, status);
-            assert_string_equal(cudasim_report(), "");
             assert_int_equal(cudasim_alive(), 0);
         } else {
             const char *text = loong_context_error(ctx);
@@ -532,9 +540,29 @@ static void test_replay(void **state)
             assert_non_null(strstr(text, "1 of 3 ranks did not come in 1."));
             assert_non_null(strstr(text, "rank 2 "));
         }
+        assert_string_equal(cudasim_report(), "");
         test_context_end(&ctx);
         cudasim_reset();
     }
+}
+
+/* NCCL waits for the graph that holds what it shall give up. */
+static void test_hasty(void **state)
+{
+    (void)state;
+    replay_t how = {false, true};
+    loong_context_t *ctx = test_context();
+    cudasim_quiet(1);
+    cudasim_patience(0.05);
+    assert_ok(ctx, run_replay(ctx, &how));
+    cudasim_patience(10.0);
+    cudasim_quiet(0);
+    assert_non_null(strstr(cudasim_report(), "ncclCommAbort: rank "));
+    assert_non_null(strstr(cudasim_report(),
+                           " of 3 waits for ever: graphs hold 1 calls of the "
+                           "communicator"));
+    test_context_end(&ctx);
+    cudasim_reset();
 }
 
 int main(void)
@@ -545,6 +573,7 @@ int main(void)
         cmocka_unit_test(test_stranger),
         cmocka_unit_test(test_lost_message),
         cmocka_unit_test(test_replay),
+        cmocka_unit_test(test_hasty),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -126,6 +126,13 @@ loong_device_create(loong_context_t *ctx, const char *name, int index,
 LOONG_API LOONG_NODISCARD loong_status_t
 loong_device_create_local(loong_context_t *ctx, const char *name,
                           int local_rank, loong_device_t **device_p);
+/* For plans alone: of a backend whose kernels this build has, be one there or
+ * not. It has a name and what the backend can do; nothing can be allocated,
+ * and no call made. Errors: LOONG_ERR_NOT_FOUND. */
+LOONG_API LOONG_NODISCARD loong_status_t
+loong_device_create_planned(loong_context_t *ctx, const char *name,
+                            loong_device_t **device_p);
+LOONG_API bool loong_device_is_planned(const loong_device_t *device);
 LOONG_API void loong_device_destroy(loong_device_t **device_p);
 
 LOONG_API const char *loong_device_name(const loong_device_t *device);

@@ -66,11 +66,11 @@ loong_trainer_export(loong_trainer_t *trainer, const char *dir);
 LOONG_API LOONG_NODISCARD loong_status_t
 loong_trainer_describe(loong_trainer_t *trainer, const char **text_p);
 
-/* How long a step will take, from its kernels, which are timed one by one at
- * the shapes of the plan (some seconds, and memory for the largest of them),
- * on the largest rank of every stage, and their schedule; of another device
- * than the processor the text says that nothing is predicted. Borrowed until
- * the next call. */
+/* How long a step will take, on the largest rank of every stage, by its
+ * schedule: on a processor from its kernels, which are timed one by one at the
+ * shapes of the plan (some seconds, and memory for the largest of them); on
+ * another device by the rates of a kind of it (predict.device), with what ranks
+ * send each other. Borrowed until the next call. */
 LOONG_API LOONG_NODISCARD loong_status_t
 loong_trainer_predict(loong_trainer_t *trainer, const char **text_p);
 

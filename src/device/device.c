@@ -7,6 +7,7 @@
 #include <time.h>
 
 #include "base.h"
+#include "planned.h"
 #include "registry.h"
 
 /* The host's copy of a place. */
@@ -80,18 +81,19 @@ static loong_status_t find_backend(loong_context_t *ctx, const char *name,
     return status;
 }
 
-static loong_status_t create(loong_context_t *ctx, const char *name,
-                             bool local, int index,
-                             loong_device_t **device_p)
+loong_status_t loongi_device_open(loong_context_t *ctx,
+                                  const loong_device_ops_t *ops, int index,
+                                  void *data, loong_device_t **device_p)
 {
-    const loong_device_ops_t *ops = NULL;
     loong_device_t *device = NULL;
-    LOONG_TRY(find_backend(ctx, name, local, &index, &ops));
     LOONG_TRY(loongi_alloc(ctx, sizeof(*device), "device", &device));
     device->ctx = ctx;
     device->ops = ops;
     device->index = index;
-    loong_status_t status = ops->create(ctx, index, &device->data);
+    device->data = data;
+    loong_status_t status = ops->create != NULL
+                                ? ops->create(ctx, index, &device->data)
+                                : LOONG_OK;
     if (status != LOONG_OK) {
         loongi_free(ctx, device);
         return status;
@@ -103,14 +105,18 @@ static loong_status_t create(loong_context_t *ctx, const char *name,
 loong_status_t loong_device_create(loong_context_t *ctx, const char *name,
                                    int index, loong_device_t **device_p)
 {
-    return create(ctx, name, false, index, device_p);
+    const loong_device_ops_t *ops = NULL;
+    LOONG_TRY(find_backend(ctx, name, false, &index, &ops));
+    return loongi_device_open(ctx, ops, index, NULL, device_p);
 }
 
 loong_status_t loong_device_create_local(loong_context_t *ctx,
                                          const char *name, int local_rank,
                                          loong_device_t **device_p)
 {
-    return create(ctx, name, true, local_rank, device_p);
+    const loong_device_ops_t *ops = NULL;
+    LOONG_TRY(find_backend(ctx, name, true, &local_rank, &ops));
+    return loongi_device_open(ctx, ops, local_rank, NULL, device_p);
 }
 
 static void free_mirrors(loong_device_t *device)
@@ -149,6 +155,11 @@ int loong_device_index(const loong_device_t *device)
 bool loong_device_is_host(const loong_device_t *device)
 {
     return device->ops->host;
+}
+
+bool loong_device_is_planned(const loong_device_t *device)
+{
+    return device->ops->create == NULL;
 }
 
 bool loong_device_has_bf16(const loong_device_t *device)

@@ -120,19 +120,6 @@ static bool reads_input(const loong_step_t *step)
 
 /* ---- smaller operands ---------------------------------------------------- */
 
-static loong_cost_t cost_of(const loong_step_t *step)
-{
-    loong_cost_t cost = {0.0, 0.0};
-    if (step->op != NULL && step->op->cost != NULL) {
-        step->op->cost(&step->query, &cost);
-        return cost;
-    }
-    for (int i = 0; i < step->query.num_in + step->query.num_out; i++) {
-        cost.bytes += (double)loongi_timing_extent(&step->query.arg[i]);
-    }
-    return cost;
-}
-
 /* The share of the work of `all` that `part` is. */
 static double share_of(const loong_cost_t *part, const loong_cost_t *all)
 {
@@ -230,9 +217,9 @@ static bool halve(loong_calibration_t *c, loong_step_t *step)
 static bool shrink(loong_calibration_t *c, loong_step_t *step)
 {
     double most = c->params.work;
-    most *= cost_of(step).flops > most ? SMALL : 1.0;
+    most *= loongi_timing_cost(step).flops > most ? SMALL : 1.0;
     while (loongi_timing_bytes(step) > c->params.memory ||
-           cost_of(step).flops > most) {
+           loongi_timing_cost(step).flops > most) {
         if (!halve(c, step)) {
             return false;
         }
@@ -273,8 +260,8 @@ static loong_status_t measure(loong_calibration_t *c, item_t *item,
                           step->kernel->name, step->scope);
         return status;
     }
-    loong_cost_t part = cost_of(step);
-    loong_cost_t all = cost_of(item->step);
+    loong_cost_t part = loongi_timing_cost(step);
+    loong_cost_t all = loongi_timing_cost(item->step);
     item->share = share_of(&part, &all);
     item->seconds /= item->share;
     c->figures.measured++;
@@ -287,7 +274,7 @@ static loong_status_t measure(loong_calibration_t *c, item_t *item,
  * best rates that any kernel showed: that is too fast, and it is told. */
 static double guess(const loong_calibration_t *c, const item_t *item)
 {
-    loong_cost_t mine = cost_of(item->step);
+    loong_cost_t mine = loongi_timing_cost(item->step);
     const item_t *like = NULL;
     double flops = 1e9; /* a second */
     double bytes = 1e9;
@@ -296,7 +283,7 @@ static double guess(const loong_calibration_t *c, const item_t *item)
         if (other->share == 0.0) {
             continue;
         }
-        loong_cost_t cost = cost_of(other->step);
+        loong_cost_t cost = loongi_timing_cost(other->step);
         if (other->step->kernel == item->step->kernel &&
             (like == NULL || other->seconds > like->seconds)) {
             like = other;
@@ -307,7 +294,7 @@ static double guess(const loong_calibration_t *c, const item_t *item)
     if (like == NULL) {
         return LOONG_MAX(mine.flops / flops, mine.bytes / bytes);
     }
-    loong_cost_t timed = cost_of(like->step);
+    loong_cost_t timed = loongi_timing_cost(like->step);
     return like->seconds * share_of(&mine, &timed);
 }
 

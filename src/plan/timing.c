@@ -37,6 +37,21 @@ int64_t loongi_timing_extent(const loong_karg_t *arg)
                            ALIGN);
 }
 
+loong_cost_t loongi_timing_cost(const loong_step_t *step)
+{
+    loong_cost_t cost = {0.0, 0.0};
+    if (step->op != NULL && step->op->cost != NULL) {
+        step->op->cost(&step->query, &cost);
+        return cost;
+    }
+    for (int i = 0; i < step->query.num_in + step->query.num_out; i++) {
+        if (step->query.arg[i].rank > 0) {
+            cost.bytes += (double)loongi_timing_extent(&step->query.arg[i]);
+        }
+    }
+    return cost;
+}
+
 /* Where the operands lie: hot ones once, then the workspace, then the cold
  * ones, one set after the other. */
 typedef struct placement {

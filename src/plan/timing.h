@@ -16,6 +16,9 @@ bool loongi_timing_is_hot(loong_base_t base);
 /* Bytes of an operand, its gaps included. */
 int64_t loongi_timing_extent(const loong_karg_t *arg);
 
+/* Operations and bytes: what the op says, else the bytes of all operands. */
+loong_cost_t loongi_timing_cost(const loong_step_t *step);
+
 /* Bytes that a launch takes, with several sets of the operands that are not
  * in a cache. */
 int64_t loongi_timing_bytes(const loong_step_t *step);

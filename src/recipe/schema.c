@@ -376,6 +376,21 @@ static const loong_recipe_key_t keys[] = {
     BYTES("comm.overlap_work", "256KiB", 0, BIG, FREE,
           "where the computation beside one touches at least so many bytes"),
 
+    CHOICE("predict.device", "auto", "auto a100 h100 h200 b200", FREE,
+           "GPU whose rates --dry-run takes for device: cuda; auto: an h200"),
+    REAL("predict.tflops", "0", 0, 1e6, FREE,
+         "dense bf16 products, TFLOP/s of the datasheet; 0: the table's, as "
+         "in all of these"),
+    REAL("predict.products", "0", 0, 1, FREE,
+         "share of it that a large product reaches"),
+    REAL("predict.copy", "0", 0, 1e6, FREE,
+         "GB/s that a copy on the device reads and writes together"),
+    REAL("predict.link", "0", 0, 1e6, FREE,
+         "GB/s that a GPU sends to another of its machine"),
+    REAL("predict.network", "0", 0, 1e6, FREE,
+         "GB/s that a GPU sends to another machine"),
+    INT("predict.machine", "0", 0, 1e6, FREE, "GPUs of a machine"),
+
     CHOICE("fault[].kind", NULL,
            "kill crash stop hang exit slow wrong_collective io_error "
            "nan_gradient corrupt_checkpoint", FREE,

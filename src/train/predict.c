@@ -6,8 +6,8 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "calibrate.h"
 #include "peers.h"
+#include "predict.h"
 #include "timeline.h"
 #include "zigzag.h"
 
@@ -81,9 +81,21 @@ static void fill_inputs(const loong_trainer_t *t, const loong_chunk_t *c,
 
 /* ---- costs --------------------------------------------------------------- */
 
+static loong_status_t add_frame(loong_predict_source_t *source,
+                                const loong_program_t *program,
+                                const loong_frame_t *frame, int times,
+                                double *sum_p)
+{
+    return source->calibration != NULL
+               ? loongi_calibration_program(source->calibration, program,
+                                            frame, times, sum_p)
+               : loongi_rates_program(&source->rates, program, frame, times,
+                                      sum_p);
+}
+
 /* Adds the mean seconds of a program over the micro-batches: the first and the
  * last one do more or less than those between them. */
-static loong_status_t add_program(loong_calibration_t *c,
+static loong_status_t add_program(loong_predict_source_t *c,
                                   const loong_program_t *program,
                                   int micro_batches, double *seconds_p)
 {
@@ -96,7 +108,7 @@ static loong_status_t add_program(loong_calibration_t *c,
         frame.first = m == 0;
         frame.last = m + 1 == LOONG_MIN(micro_batches, 3);
         int times = m == 1 && !frame.last ? micro_batches - 2 : 1;
-        LOONG_TRY(loongi_calibration_program(c, program, &frame, times, &sum));
+        LOONG_TRY(add_frame(c, program, &frame, times, &sum));
     }
     *seconds_p += sum / micro_batches;
     return LOONG_OK;
@@ -104,27 +116,29 @@ static loong_status_t add_program(loong_calibration_t *c,
 
 /* One stage; the optimizer of all stages of a rank runs at once, and is
  * counted where the schedule has it. */
-static loong_status_t add_stage(loong_calibration_t *c, const loong_stage_t *s,
-                                int micro_batches, loong_stage_cost_t *cost,
-                                double *update_p)
+static loong_status_t add_stage(loong_predict_source_t *c,
+                                const loong_stage_t *s, int micro_batches,
+                                loong_stage_cost_t *cost, double *update_p)
 {
     const loong_chunk_t *chunk = s->chunk[LOONG_STAGE_TRAIN];
     const loong_optimizer_t *o = s->optimizer;
     static const loong_program_kind_t kinds[] = {
         LOONG_PROGRAM_F, LOONG_PROGRAM_B, LOONG_PROGRAM_W};
     for (int64_t i = 0; i < LOONG_COUNT_OF(kinds); i++) {
-        LOONG_TRY(add_program(c, &chunk->programs[kinds[i]], micro_batches,
-                              &cost->seconds[kinds[i]]));
+        LOONG_TRY(add_program(c, &chunk->programs[kinds[i]],
+                              micro_batches, &cost->seconds[kinds[i]]));
     }
     LOONG_TRY(add_program(c, &chunk->programs[LOONG_PROGRAM_P], 1,
                           &cost->seconds[LOONG_ENTRY_P]));
-    LOONG_TRY(add_program(c, &o->late, 1, &cost->seconds[LOONG_ENTRY_REDUCE]));
+    LOONG_TRY(add_program(c, &o->late, 1,
+                          &cost->seconds[LOONG_ENTRY_REDUCE]));
     LOONG_TRY(add_program(c, &o->norm, 1, update_p));
     return add_program(c, &o->update, 1, update_p);
 }
 
-static loong_status_t add_rank(loong_trainer_t *t, loong_calibration_t *c,
-                               int rank, char *inputs)
+loong_status_t loongi_predict_rank(loong_trainer_t *t,
+                                   loong_predict_source_t *source, int rank,
+                                   char *inputs)
 {
     const loong_schedule_t *schedule = t->component->schedule;
     loong_stage_cost_t *costs = t->timeline.costs;
@@ -135,7 +149,7 @@ static loong_status_t add_rank(loong_trainer_t *t, loong_calibration_t *c,
         if (inputs != NULL) {
             fill_inputs(t, s->chunk[LOONG_STAGE_TRAIN], inputs);
         }
-        LOONG_TRY(add_stage(c, s, schedule->params.micro_batches,
+        LOONG_TRY(add_stage(source, s, schedule->params.micro_batches,
                             &costs[stage], &update));
     }
     costs[loongi_schedule_stage(schedule, rank, 0)].seconds[LOONG_ENTRY_U] =
@@ -173,8 +187,7 @@ static void tell_rank(loong_trainer_t *t, int rank)
                        1e3 * seconds_of(t, rank, LOONG_ENTRY_U));
 }
 
-static void tell(loong_trainer_t *t, loong_simulation_t total, int neighbours,
-                 loong_calibration_figures_t figures)
+void loongi_predict_tell(loong_trainer_t *t, loong_simulation_t total)
 {
     int ranks = t->component->schedule->params.ranks;
     double tokens = (double)(t->set.global_batch_size * t->set.seq_length);
@@ -193,6 +206,13 @@ static void tell(loong_trainer_t *t, loong_simulation_t total, int neighbours,
         loongi_text_printf(&t->text, ": ");
         tell_rank(t, r);
     }
+}
+
+static void tell(loong_trainer_t *t, loong_simulation_t total, int neighbours,
+                 loong_calibration_figures_t figures)
+{
+    int ranks = t->component->schedule->params.ranks;
+    loongi_predict_tell(t, total);
     loongi_text_printf(&t->text,
                        "  from %lld launches timed in %.1f s",
                        (long long)figures.measured, figures.seconds);
@@ -299,6 +319,7 @@ static loong_status_t predict(loong_trainer_t *t, loong_device_t *device,
         .memory = most.bytes, .work = most.flops,
         .precision = t->component->params.precision, .group = group,
         .num_neighbours = company->count, .neighbours = company->neighbours};
+    loong_predict_source_t source;
     loong_calibration_t *c = NULL;
     loong_simulation_t total;
     loong_status_t status = LOONG_OK;
@@ -307,9 +328,11 @@ static loong_status_t predict(loong_trainer_t *t, loong_device_t *device,
     }
     LOONG_TRY(loongi_timeline_costs(t));
     LOONG_TRY(loongi_calibration_create(t->ctx, &params, &c));
+    memset(&source, 0, sizeof(source));
+    source.calibration = c;
     for (int r = 0; r < t->mesh.size[LOONG_AXIS_PP] && status == LOONG_OK;
          r++) {
-        status = add_rank(t, c, r, inputs);
+        status = loongi_predict_rank(t, &source, r, inputs);
     }
     if (status == LOONG_OK) {
         status = loongi_schedule_simulate(t->component->schedule,
@@ -322,40 +345,18 @@ static loong_status_t predict(loong_trainer_t *t, loong_device_t *device,
     return status;
 }
 
-static loong_status_t tell_other_device(loong_trainer_t *t,
-                                        const char **text_p)
+/* Launches are timed. */
+static loong_status_t predict_here(loong_trainer_t *t)
 {
-    loongi_text_free(&t->text);
-    t->text = loongi_text_begin(t->ctx);
-    loongi_text_printf(&t->text,
-                       "no time of a step is predicted: kernels are timed on "
-                       "processors, and this run is on %s\n",
-                       loong_device_name(t->device));
-    *text_p = loongi_text_get(&t->text);
-    return t->text.status;
-}
-
-loong_status_t loong_trainer_predict(loong_trainer_t *trainer,
-                                     const char **text_p)
-{
-    loong_trainer_t *t = trainer;
     loong_device_t *device = NULL;
     loong_comm_t *self = NULL;
     company_t company = {0, NULL, NULL};
     void *inputs = NULL;
     size_t bytes = 0;
-    LOONG_CHECK(t->ctx, t->component->schedule != NULL, LOONG_ERR_ARG,
-                "no step is predicted of a trainer that only evaluates");
-    if (strcmp(loong_device_name(t->device), "cpu") != 0) {
-        return tell_other_device(t, text_p);
-    }
-    LOONG_TRY(loongi_peers_plan(t));
     for (int r = 0; r < t->mesh.size[LOONG_AXIS_PP]; r++) {
         size_t needs = (size_t)t->peers[r]->bytes[LOONG_BASE_INPUT];
         bytes = LOONG_MAX(bytes, needs);
     }
-    loongi_text_free(&t->text);
-    t->text = loongi_text_begin(t->ctx);
     LOONG_TRY(loong_device_create(t->ctx, "cpu", 0, &device));
     loong_status_t status = loong_comm_create_self(t->ctx, NULL, &self);
     if (status == LOONG_OK && bytes <= (size_t)INPUT_BYTES) {
@@ -373,7 +374,23 @@ loong_status_t loong_trainer_predict(loong_trainer_t *trainer,
     }
     loong_comm_destroy(&self);
     loong_device_destroy(&device);
-    LOONG_TRY(status);
+    return status;
+}
+
+loong_status_t loong_trainer_predict(loong_trainer_t *trainer,
+                                     const char **text_p)
+{
+    loong_trainer_t *t = trainer;
+    LOONG_CHECK(t->ctx, t->component->schedule != NULL, LOONG_ERR_ARG,
+                "no step is predicted of a trainer that only evaluates");
+    LOONG_TRY(loongi_peers_plan(t));
+    loongi_text_free(&t->text);
+    t->text = loongi_text_begin(t->ctx);
+    bool named = strcmp(loong_recipe_text(t->recipe, "predict.device"),
+                        "auto") != 0;
+    LOONG_TRY(named || !loong_device_is_host(t->device)
+                  ? loongi_predict_by_rates(t)
+                  : predict_here(t));
     *text_p = loongi_text_get(&t->text);
     return t->text.status;
 }

@@ -6,14 +6,22 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "trainer_impl.h"
+#include "predict.h"
 
 /* Where the bases are. */
 static loong_status_t find_room(loong_trainer_t *t)
 {
     loong_memory_room_t *room = &t->memory.room;
     size_t bytes = 0;
+    loong_rates_t rates = loongi_predict_rates(t); /* its keys are read */
     LOONG_TRY(loongi_memory_room(t->ctx, "", room));
+    if (loong_device_is_planned(t->device)) {
+        room->bytes = (int64_t)rates.memory;
+        room->id ^= (uint64_t)loong_comm_rank(t->comm) + 1; /* one for each */
+        snprintf(room->what, sizeof(room->what), "all memory of %s:%s",
+                 loong_device_name(t->device), rates.name);
+        return LOONG_OK;
+    }
     if (!loong_device_room(t->device, &bytes)) {
         return LOONG_OK;
     }

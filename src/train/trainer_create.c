@@ -424,6 +424,27 @@ static loong_status_t complete_for_plan(loong_trainer_t *t)
     return LOONG_OK;
 }
 
+/* A plan needs no device, where there are kernels to plan with. */
+static loong_status_t open_device(loong_trainer_t *t, int local_rank)
+{
+    const char *name = loong_recipe_text(t->recipe, "device");
+    loong_status_t status =
+        loong_device_create_local(t->ctx, name, local_rank, &t->device);
+    if (status != LOONG_ERR_NOT_FOUND || !t->plan_only) {
+        return status;
+    }
+    char why[512];
+    snprintf(why, sizeof(why), "%s", loong_context_error(t->ctx));
+    if (loong_device_create_planned(t->ctx, name, &t->device) != LOONG_OK) {
+        return status; /* both reasons are told */
+    }
+    loong_context_clear_error(t->ctx);
+    if (loong_comm_rank(t->comm) == 0) {
+        loongi_log(t->ctx, LOONG_LOG_INFO, "planned without a device: %s", why);
+    }
+    return LOONG_OK;
+}
+
 /* What needs no other rank. */
 static loong_status_t plan(loong_trainer_t *t)
 {
@@ -440,10 +461,9 @@ static loong_status_t plan(loong_trainer_t *t)
     LOONG_TRY(check_recipe(t, &model));
     read_settings(t);
     loong_launch_detect(&launch);
-    LOONG_TRY(loong_device_create_local(
-        t->ctx, loong_recipe_text(t->recipe, "device"),
-        launch.launcher != NULL ? launch.local_rank : loong_comm_rank(t->comm),
-        &t->device));
+    LOONG_TRY(open_device(t, launch.launcher != NULL
+                                 ? launch.local_rank
+                                 : loong_comm_rank(t->comm)));
     LOONG_TRY(plan_component(t, &model));
     return loong_recipe_hash(t->recipe, &t->recipe_hash);
 }

@@ -134,6 +134,8 @@ foreach(name cuda_golden cuda_golden_bf16)
   target_include_directories(test_${name} PRIVATE
     ${PROJECT_SOURCE_DIR}/tests/golden)
 endforeach()
+loong_cuda_sim_test(NAME cuda_predict LABELS sim
+  SOURCES ${cudasim}/test_predict.c)
 loong_cuda_sim_test(NAME cuda_nccl LABELS sim SOURCES ${cudasim}/test_nccl.c)
 loong_cuda_sim_test(NAME cuda_train LABELS sim
   SOURCES ${cudasim}/test_train.c ${cudasim}/train_run.c)

@@ -1,0 +1,260 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "rates.h"
+
+#include <string.h>
+
+#include "executor.h"
+#include "loong/collective.h"
+#include "loong/moe.h"
+#include "timing.h"
+
+/* ---- the table ----------------------------------------------------------- */
+
+#define GB 1e9
+#define TERA 1e12
+
+/* Rates of products, memory and links: NVIDIA's datasheets (A100 80GB SXM, H100
+ * SXM, H200 SXM, B200 SXM), links one way. Measured, on one H200: 788 of 989
+ * TFLOP/s for a product of 8192 x 8192 x 8192 in bf16 and 4.3 of 4.8 TB/s for a
+ * copy; the same shares are taken for the others. The rest is assumed: what our
+ * kernels reach (docs/devices/cuda.md has the arithmetic), gaps and latencies,
+ * 80 % of a link and 90 % of a network card (400 Gb/s for each GPU, 200 of an
+ * A100). */
+static const loong_rates_t table[] = {
+    {"a100", 312 * TERA, 156 * TERA, 19.5 * TERA, 0.8, 0.6, 0.43,
+     0.9 * 2039 * GB, 0.85, 1e-6, 3e-6, 0.8 * 300 * GB, 0.9 * 25 * GB, 4e-6,
+     80 * GB, 8},
+    {"h100", 989 * TERA, 494 * TERA, 67 * TERA, 0.8, 0.37, 0.27,
+     0.9 * 3350 * GB, 0.85, 1e-6, 3e-6, 0.8 * 450 * GB, 0.9 * 50 * GB, 4e-6,
+     80 * GB, 8},
+    {"h200", 989 * TERA, 494 * TERA, 67 * TERA, 0.797, 0.37, 0.27, 4300 * GB,
+     0.85, 1e-6, 3e-6, 0.8 * 450 * GB, 0.9 * 50 * GB, 4e-6, 141 * GB, 8},
+    {"b200", 2250 * TERA, 1100 * TERA, 75 * TERA, 0.8, 0.18, 0.13,
+     0.9 * 8000 * GB, 0.85, 1e-6, 3e-6, 0.8 * 900 * GB, 0.9 * 50 * GB, 4e-6,
+     180 * GB, 8},
+};
+
+const loong_rates_t *loongi_rates_find(const char *name)
+{
+    for (int64_t i = 0; i < LOONG_COUNT_OF(table); i++) {
+        if (strcmp(table[i].name, name) == 0) {
+            return &table[i];
+        }
+    }
+    return NULL;
+}
+
+/* ---- one step ------------------------------------------------------------ */
+
+/* Operations a second of what a step multiplies. */
+static double rate_of(const loong_rates_params_t *p, const loong_step_t *step,
+                      bool attention)
+{
+    const loong_rates_t *r = p->rates;
+    bool wide = step->query.arg[0].dtype != LOONG_BF16;
+    if (!wide) {
+        bool back = strcmp(step->query.op, "attention_grad") == 0;
+        return r->bf16 * (!attention ? r->products
+                          : back     ? r->attention_grad
+                                     : r->attention);
+    }
+    /* Attention of fp32 uses no tensor cores. */
+    return r->products * (p->tf32 && !attention ? r->tf32 : r->fp32);
+}
+
+/* The logits of a loss are no operand of it: a product writes them in fp32,
+ * they are read for the loss and again for their gradient, which is written and
+ * read by two products. */
+static double bytes_of_logits(const loong_kernel_query_t *q)
+{
+    if (strcmp(q->op, "cross_entropy") != 0) {
+        return 0.0;
+    }
+    bool gradient = q->arg[q->num_in + 1].rank > 0;
+    double size = (double)loong_dtype_size(q->arg[0].dtype);
+    return (double)loong_karg_rows(&q->arg[0], NULL) *
+           (double)loong_karg_rows(&q->arg[1], NULL) *
+           (gradient ? 12.0 + 3.0 * size : 8.0);
+}
+
+/* Kernels and copies of a step of a program, on the mean: those that the
+ * simulated device counted were 1.3 of llama's, 1.9 of GPT-2's. */
+static const double LAUNCHES = 1.6;
+
+/* What other ops compute hides behind their passes over memory. */
+static bool multiplies(const char *op)
+{
+    return strstr(op, "linear") != NULL || strcmp(op, "cross_entropy") == 0;
+}
+
+static double compute(const loong_rates_params_t *p, const loong_step_t *step,
+                      int64_t times)
+{
+    loong_rates_sum_t *sum = p->sum;
+    const char *op = step->query.op;
+    loong_cost_t cost = loongi_timing_cost(step);
+    bool back = strcmp(op, "attention_grad") == 0;
+    bool attention = back || strcmp(op, "attention") == 0;
+    double flops = attention || multiplies(op) ? cost.flops : 0.0;
+    double bytes = cost.bytes + bytes_of_logits(&step->query);
+    double products = flops / rate_of(p, step, attention);
+    double passes = bytes / (p->rates->copy * p->rates->passes);
+    double gap = LAUNCHES * (p->graphs ? p->rates->gap : p->rates->launch);
+    *(attention ? &sum->attention : &sum->products) +=
+        (double)times * products;
+    sum->passes += (double)times * passes;
+    sum->gaps += (double)times * gap;
+    if (!step->recomputed) {
+        sum->flops += (double)times * flops * (back ? 0.8 : 1.0);
+    }
+    return products + passes + gap;
+}
+
+/* ---- between ranks ------------------------------------------------------- */
+
+/* Members of a group on the machine of its first one. */
+static int neighbours(const loong_rates_t *r, const loong_mesh_t *mesh,
+                      loong_group_t group, int size)
+{
+    int machine = loong_mesh_member(mesh, group, 0) / r->machine;
+    int count = 0;
+    for (int i = 0; i < size; i++) {
+        count += loong_mesh_member(mesh, group, i) / r->machine == machine;
+    }
+    return count;
+}
+
+/* As if every token went to as many ranks as it chooses experts, or to all;
+ * some choose two of one rank. */
+static double exchanged(const loong_step_t *step)
+{
+    const loong_exchange_rows_attr_t *a = step->query.attr;
+    const loong_karg_t *x = &step->query.arg[0];
+    double rows = (double)LOONG_MIN(a->rows, a->back_rows);
+    return rows * (double)loong_karg_cols(x, NULL) *
+           (double)loong_dtype_size(x->dtype);
+}
+
+/* Bytes of all ranks' parts together. */
+static double volume(const loong_step_t *step, int size)
+{
+    const loong_kernel_query_t *q = &step->query;
+    double most = 0.0;
+    if (strcmp(q->op, "exchange_rows") == 0) {
+        return exchanged(step);
+    }
+    if (strcmp(q->op, "expert_routes") == 0) { /* what all chose */
+        return (double)size * (double)loongi_timing_extent(&q->arg[0]);
+    }
+    for (int i = 0; i < q->num_in + q->num_out; i++) {
+        double bytes = q->arg[i].rank > 0
+                           ? (double)loongi_timing_extent(&q->arg[i])
+                           : 0.0;
+        most = LOONG_MAX(most, bytes);
+    }
+    return most;
+}
+
+/* A ring, whose machines pass it on by all cards of their members; where each
+ * sends to each, every one by its own card. */
+static double collective(const loong_rates_params_t *p,
+                         const loong_step_t *step)
+{
+    const loong_collective_attr_t *a = step->query.attr;
+    const loong_rates_t *r = p->rates;
+    const char *op = step->query.op;
+    int near = neighbours(r, p->mesh, a->group, a->size);
+    double far = (double)(a->size - near);
+    double n = (double)a->size;
+    double bytes = volume(step, a->size);
+    double ring = far > 0.0 ? LOONG_MIN(r->link, near * r->network) : r->link;
+    bool sums = strstr(op, "all_reduce") != NULL;
+    if (a->size < 2) {
+        return 0.0;
+    }
+    if (strcmp(op, "ring_shift") == 0) {
+        return r->latency + bytes / (far > 0.0 ? r->network : r->link);
+    }
+    if (strncmp(op, "all_to_all", 10) == 0 ||
+        strcmp(op, "exchange_rows") == 0) {
+        return r->latency + LOONG_MAX(bytes * (near - 1) / n / r->link,
+                                      bytes * far / n / r->network);
+    }
+    double steps = (n - 1.0) * (sums ? 2.0 : 1.0);
+    return steps * (r->latency + bytes / n / ring);
+}
+
+double loongi_rates_message(const loong_rates_t *rates, int from, int to,
+                            double bytes)
+{
+    bool far = from / rates->machine != to / rates->machine;
+    return rates->latency + bytes / (far ? rates->network : rates->link);
+}
+
+/* ---- programs ------------------------------------------------------------ */
+
+/* The streams of computation and of collectives; done[k]: when collective k + 1
+ * of the program was. */
+typedef struct clocks {
+    double compute;
+    double comm;
+    double *done;
+    int64_t begun;
+} clocks_t;
+
+static void await(clocks_t *c, double until, double times,
+                  loong_rates_sum_t *sum)
+{
+    sum->exposed += times * LOONG_MAX(until - c->compute, 0.0);
+    c->compute = LOONG_MAX(c->compute, until);
+}
+
+static void run_step(const loong_rates_params_t *p, const loong_program_t *at,
+                     const loong_step_t *step, bool runs, int64_t times,
+                     clocks_t *c)
+{
+    loong_rates_sum_t *sum = p->sum;
+    bool apart = at->placed && step->lane == LOONG_LANE_COMM;
+    if (apart && !runs) {
+        c->done[c->begun++] = c->comm;
+        return;
+    }
+    if (!runs) {
+        return;
+    }
+    if (step->kernel->communicates) {
+        double seconds = collective(p, step);
+        c->comm = LOONG_MAX(c->comm, c->compute) + seconds;
+        sum->collectives += (double)times * seconds;
+        if (apart) {
+            c->done[c->begun++] = c->comm;
+        } else {
+            await(c, c->comm, (double)times, sum);
+        }
+        return;
+    }
+    if (at->placed && (step->await > 0 || step->kernel->joins)) {
+        await(c, step->kernel->joins ? c->comm : c->done[step->await - 1],
+              (double)times, sum);
+    }
+    c->compute += compute(p, step, times);
+}
+
+loong_status_t loongi_rates_program(const loong_rates_params_t *params,
+                                    const loong_program_t *program,
+                                    const loong_frame_t *frame, int64_t times,
+                                    double *seconds_p)
+{
+    clocks_t c = {0.0, 0.0, NULL, 0};
+    LOONG_TRY(loongi_calloc(params->ctx, (size_t)program->num_steps + 1,
+                            sizeof(*c.done), "collectives", &c.done));
+    for (int64_t i = 0; i < program->num_steps; i++) {
+        const loong_step_t *step = &program->steps[i];
+        run_step(params, program, step, loongi_step_runs(step, frame), times,
+                 &c);
+    }
+    await(&c, c.comm, (double)times, params->sum);
+    loongi_free(params->ctx, c.done);
+    *seconds_p += (double)times * c.compute;
+    return LOONG_OK;
+}

@@ -1,0 +1,42 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The parts of a prediction: programs cost what launches took that were timed
+ * here (predict.c), or what the rates of a kind of device say
+ * (predict_rates.c). */
+#ifndef LOONG_PREDICT_H
+#define LOONG_PREDICT_H
+
+#include "calibrate.h"
+#include "rates.h"
+#include "trainer_impl.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+typedef struct loong_predict_source {
+    loong_calibration_t *calibration; /* NULL: rates are taken */
+    loong_rates_params_t rates;
+} loong_predict_source_t;
+
+/* Adds what the programs of a rank of the pipeline take to t->timeline.costs.
+ * inputs: base INPUT, to be filled; NULL: none. */
+LOONG_NODISCARD loong_status_t
+loongi_predict_rank(loong_trainer_t *t, loong_predict_source_t *source,
+                    int rank, char *inputs);
+
+/* "predicted step: ...", with a line for each rank of a pipeline. */
+void loongi_predict_tell(loong_trainer_t *t, loong_simulation_t total);
+
+/* Those that the recipe asks for. */
+loong_rates_t loongi_predict_rates(const loong_trainer_t *t);
+
+/* Predicts by them and tells. Errors: LOONG_ERR_CONFIG on a processor. */
+LOONG_NODISCARD loong_status_t
+loongi_predict_by_rates(loong_trainer_t *t);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

@@ -1,0 +1,166 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The step time that --dry-run tells of a device that is not there. */
+#include <ctype.h>
+#include <string.h>
+
+#include "peers.h"
+#include "predict.h"
+#include "products.h"
+#include "timeline.h"
+
+loong_rates_t loongi_predict_rates(const loong_trainer_t *t)
+{
+    const loong_recipe_t *r = t->recipe;
+    const char *name = loong_recipe_text(r, "predict.device");
+    bool any = strcmp(name, "auto") == 0;
+    loong_rates_t rates = *loongi_rates_find(any ? "h200" : name);
+    double tflops = 1e12 * loong_recipe_real(r, "predict.tflops");
+    int64_t machine = loong_recipe_int(r, "predict.machine");
+    struct {
+        double *rate;
+        double asked;
+    } keys[] = {
+        {&rates.products, loong_recipe_real(r, "predict.products")},
+        {&rates.copy, 1e9 * loong_recipe_real(r, "predict.copy")},
+        {&rates.link, 1e9 * loong_recipe_real(r, "predict.link")},
+        {&rates.network, 1e9 * loong_recipe_real(r, "predict.network")}};
+    if (tflops > 0.0) { /* the others keep their proportion */
+        rates.tf32 *= tflops / rates.bf16;
+        rates.fp32 *= tflops / rates.bf16;
+        rates.bf16 = tflops;
+    }
+    for (int64_t i = 0; i < LOONG_COUNT_OF(keys); i++) {
+        *keys[i].rate = keys[i].asked > 0.0 ? keys[i].asked : *keys[i].rate;
+    }
+    rates.machine = machine > 0 ? (int)machine : rates.machine;
+    return rates;
+}
+
+/* ---- messages of a pipeline ---------------------------------------------- */
+
+static double boundary_bytes(const loong_port_t *ports, int count)
+{
+    double bytes = 0.0;
+    for (int i = 0; i < count; i++) {
+        const loong_port_t *p = &ports[i];
+        bytes += !p->boundary ? 0.0
+                              : (double)loongi_shape_elements(&p->shape) *
+                                    (double)loong_dtype_size(p->dtype);
+    }
+    return bytes;
+}
+
+/* From a rank of the pipeline to that of the stages before and behind; what
+ * goes back are gradients of what came, of the same size. */
+static void add_messages(loong_trainer_t *t, const loong_rates_t *rates,
+                         int rank)
+{
+    const loong_schedule_t *s = t->component->schedule;
+    const loong_component_t *c = t->peers[rank];
+    for (int i = 0; i < c->num_stages; i++) {
+        const loong_chunk_t *chunk = c->stages[i]->chunk[LOONG_STAGE_TRAIN];
+        int stage = loongi_schedule_stage(s, rank, i);
+        double *seconds = t->timeline.costs[stage].seconds;
+        for (int back = 0; back < 2; back++) {
+            int to = stage + (back ? -1 : 1);
+            if (to < 0 || to >= loongi_schedule_stages(s)) {
+                continue;
+            }
+            int peer = loongi_schedule_rank(s, to);
+            double bytes =
+                back ? boundary_bytes(chunk->inputs, chunk->num_inputs)
+                     : boundary_bytes(chunk->outputs, chunk->num_outputs);
+            seconds[back ? LOONG_ENTRY_SEND_BACKWARD
+                         : LOONG_ENTRY_SEND_FORWARD] =
+                peer == rank ? 0.0
+                             : loongi_rates_message(
+                                   rates, c->params.mesh.rank,
+                                   t->peers[peer]->params.mesh.rank, bytes);
+        }
+    }
+}
+
+/* ---- what is told -------------------------------------------------------- */
+
+static void tell_rates(loong_trainer_t *t, const loong_rates_t *r)
+{
+    char name[16] = "";
+    for (size_t i = 0; r->name[i] != '\0' && i + 1 < sizeof(name); i++) {
+        name[i] = (char)toupper((unsigned char)r->name[i]);
+    }
+    loongi_text_printf(
+        &t->text,
+        "  predicted, not measured, by rates of an %s: products %.4g of %.4g "
+        "TFLOP/s, attention %.3g and back %.3g, passes %.3g of %.3g TB/s, "
+        "%.1f us from kernel to kernel",
+        name, 1e-12 * r->bf16 * r->products, 1e-12 * r->bf16,
+        1e-12 * r->bf16 * r->attention, 1e-12 * r->bf16 * r->attention_grad,
+        1e-12 * r->copy * r->passes, 1e-12 * r->copy,
+        1e6 * (t->component->params.graphs ? r->gap : r->launch));
+    if (t->mesh.world > 1) {
+        loongi_text_printf(&t->text,
+                           ", links %.4g GB/s, networks %.4g, %d GPUs a "
+                           "machine",
+                           1e-9 * r->link, 1e-9 * r->network, r->machine);
+    }
+    loongi_text_printf(&t->text, "\n");
+}
+
+static void tell_sum(loong_trainer_t *t, const loong_rates_sum_t *sum,
+                     double seconds, const loong_rates_t *r)
+{
+    int ranks = t->component->schedule->params.ranks;
+    double rate = sum->flops / ranks / seconds;
+    loongi_text_printf(&t->text,
+                       "  of a rank: products %.1f ms, attention %.1f, passes "
+                       "over memory %.1f, between kernels %.2f (%.2f %% of "
+                       "the step)",
+                       1e3 * sum->products / ranks,
+                       1e3 * sum->attention / ranks, 1e3 * sum->passes / ranks,
+                       1e3 * sum->gaps / ranks,
+                       100.0 * sum->gaps / ranks / seconds);
+    if (t->mesh.world > 1) {
+        loongi_text_printf(&t->text,
+                           ", collectives %.1f, of these %.1f not beside "
+                           "others",
+                           1e3 * sum->collectives / ranks,
+                           1e3 * sum->exposed / ranks);
+    }
+    loongi_text_printf(&t->text,
+                       "\n  %.4g TFLOP/s of a GPU, %.1f %% of its datasheet\n",
+                       1e-12 * rate, 100.0 * rate / r->bf16);
+}
+
+/* ---- the whole ----------------------------------------------------------- */
+
+loong_status_t loongi_predict_by_rates(loong_trainer_t *t)
+{
+    loong_rates_t rates = loongi_predict_rates(t);
+    loong_rates_sum_t sum;
+    loong_predict_source_t source;
+    loong_simulation_t total;
+    LOONG_CHECK(t->ctx, !loong_device_is_host(t->device), LOONG_ERR_CONFIG,
+                "predict.device: %s, but this run is on the processor: device: "
+                "cuda, or leave the key out and launches are timed here",
+                loong_recipe_text(t->recipe, "predict.device"));
+    memset(&sum, 0, sizeof(sum));
+    memset(&source, 0, sizeof(source));
+    source.rates.ctx = t->ctx;
+    source.rates.sum = &sum;
+    source.rates.rates = &rates;
+    source.rates.graphs = t->component->params.graphs;
+    source.rates.tf32 = loongi_context_products(t->ctx).tf32;
+    LOONG_TRY(loongi_timeline_costs(t));
+    for (int r = 0; r < t->mesh.size[LOONG_AXIS_PP]; r++) {
+        source.rates.mesh = &t->peers[r]->params.mesh;
+        LOONG_TRY(loongi_predict_rank(t, &source, r, NULL));
+        add_messages(t, &rates, r);
+    }
+    LOONG_TRY(loongi_schedule_simulate(t->component->schedule,
+                                       t->timeline.costs, NULL, &total));
+    loongi_predict_tell(t, total);
+    tell_sum(t, &sum, total.seconds, &rates);
+    tell_rates(t, &rates);
+    return LOONG_OK;
+}

@@ -71,6 +71,7 @@ bool loongi_hf_pattern_matches(const char *pattern, const char *name)
                 return false;
             }
             name += digits;
+            pattern += pattern[0] == '@' && pattern[1] == '+';
         } else if (*pattern != *name++) {
             return false;
         }
@@ -350,15 +351,17 @@ static loong_status_t make_rows(reader_t *r)
     LOONG_TRY(loongi_arena_alloc(
         r->arena, (size_t)(r->family_count + 1) * sizeof(*r->rows), &r->rows));
     for (int64_t i = 0; i < r->count; i++) {
-        if (r->entries[i].count > 0 && r->entries[i].units[0] < 0) {
-            add_plain(r, &r->entries[i]);
+        const entry_t *e = &r->entries[i];
+        int64_t index = e->count > 0 ? e->rows[0] - r->family->rows : -1;
+        if (index >= 0 && e->units[0] < 0) {
+            add_plain(r, e);
+        } else if (index >= 0 && r->places[index].entry[0] == e) {
+            add_experts(r, index);
         }
     }
     for (int64_t i = 0; i < r->family_count; i++) {
         if (r->places[i].entry[0] == NULL) {
             LOONG_TRY(add_rest(r, i));
-        } else if (is_expert(&r->family->rows[i])) {
-            add_experts(r, i);
         }
     }
     return LOONG_OK; /* the last row is zero: the end */

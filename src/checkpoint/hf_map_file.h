@@ -35,7 +35,7 @@ LOONG_NODISCARD loong_status_t loongi_hf_map_file_read(
 /* The map as the text of such a file, shapes behind. */
 void loongi_hf_map_print(const loong_hf_map_t *map, loong_text_t *text);
 
-/* '#' and '@' stand for a number. */
+/* '#', '@' and '@+' stand for a number. */
 bool loongi_hf_pattern_matches(const char *pattern, const char *name);
 
 /* The matrices of an expert by the names they have in most files: the row of

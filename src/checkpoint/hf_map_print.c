@@ -10,7 +10,7 @@
 void loongi_hf_yaml_name(loong_text_t *text, const char *name)
 {
     static const char plain[] = "abcdefghijklmnopqrstuvwxyz"
-                                "ABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_./#@-";
+                                "ABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_./#@+-";
     if (name[strspn(name, plain)] != '\0' || name[0] == '\0' ||
         strchr("#@-.0123456789", name[0]) != NULL) {
         loongi_text_json_string(text, name);

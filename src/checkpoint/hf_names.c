@@ -150,8 +150,6 @@ static loong_status_t name_pieces(loong_hf_map_t *map,
 {
     const char **names = NULL;
     int each = row->second != NULL ? 2 : 1;
-    int64_t before =
-        (row->how & HF_SECOND) != 0 ? map->sizes[HF_EXPERTS] : 0;
     param->units = each;
     param->pieces = each * map->sizes[HF_EXPERTS];
     param->stacked = (row->how & HF_STACKED) != 0;
@@ -168,10 +166,11 @@ static loong_status_t name_pieces(loong_hf_map_t *map,
             names[i] = pattern;
             continue;
         }
-        LOONG_TRY(loongi_arena_printf(map->arena, &name, "%.*s%" PRId64 "%s",
-                                      (int)(mark - pattern), pattern,
-                                      before + i / each,
-                                      mark + 1));
+        bool second = mark[1] == '+';
+        LOONG_TRY(loongi_arena_printf(
+            map->arena, &name, "%.*s%" PRId64 "%s", (int)(mark - pattern),
+            pattern, (second ? map->sizes[HF_EXPERTS] : 0) + i / each,
+            mark + (second ? 2 : 1)));
         names[i] = name;
     }
     param->piece_names = names;

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * The parameters of each family and their tensors in Hugging Face files, as
- * data. '#' is the layer, '@' the expert. Expanded by hf_names.c. */
+ * data. '#' is the layer, '@' the expert, '@+' one of a second set, whose
+ * numbers follow the first's. Expanded by hf_names.c. */
 #ifndef LOONG_HF_NAMES_H
 #define LOONG_HF_NAMES_H
 
@@ -60,8 +61,7 @@ enum {
     HF_GROUPED = 2, /* parts alternate, one key head after the other */
     HF_EXACT = 4,   /* fp32, in files of narrower types too */
     HF_FLAT = 8,    /* a vector as a matrix of a row for each set of experts */
-    HF_STACKED = 16, /* all experts in one tensor, one after the other */
-    HF_SECOND = 32 /* experts of the second set, numbered behind the first's */
+    HF_STACKED = 16 /* all experts in one tensor, one after the other */
 };
 
 typedef struct loong_hf_row {

@@ -22,12 +22,10 @@
     {                                                                 \
         name_, hf_, rows_, columns_, condition_, how_, part_, 3, NULL \
     }
-#define EXPERT_SET(name_, hf_, second_, rows_, columns_, how_)          \
-    {                                                                   \
-        name_, hf_, rows_, columns_, HF_IF_EXPERTS, how_, 0, 1, second_ \
+#define EXPERT(name_, hf_, second_, rows_, columns_)                 \
+    {                                                                \
+        name_, hf_, rows_, columns_, HF_IF_EXPERTS, 0, 0, 1, second_ \
     }
-#define EXPERT(name_, hf_, second_, rows_, columns_) \
-    EXPERT_SET(name_, hf_, second_, rows_, columns_, 0)
 #define ROWS_END ROW(NULL, NULL, HF_NONE, HF_NONE, HF_ALWAYS, 0)
 #define ATTN "layers.#.self_attn."
 #define MLP "layers.#.mlp."
@@ -274,11 +272,10 @@ static const loong_hf_row_t ernie_vl_rows[] = {
            HF_GATE_UP, HF_HIDDEN),
     EXPERT(MLP "text_moe.experts.down_proj", MLP "experts.@.down_proj.weight",
            NULL, HF_DOWN, HF_EXPERT_FFN),
-    EXPERT_SET(VISION "experts.gate_up_proj",
-               MLP "experts.@.gate_proj.weight", MLP "experts.@.up_proj.weight",
-               HF_VISION_GATE_UP, HF_HIDDEN, HF_SECOND),
-    EXPERT_SET(VISION "experts.down_proj", MLP "experts.@.down_proj.weight",
-               NULL, HF_DOWN, HF_VISION_FFN, HF_SECOND),
+    EXPERT(VISION "experts.gate_up_proj", MLP "experts.@+.gate_proj.weight",
+           MLP "experts.@+.up_proj.weight", HF_VISION_GATE_UP, HF_HIDDEN),
+    EXPERT(VISION "experts.down_proj", MLP "experts.@+.down_proj.weight", NULL,
+           HF_DOWN, HF_VISION_FFN),
     ROW(MLP "gate." BIAS, MLP "moe_statics." BIAS, HF_ALL_EXPERTS, HF_NONE,
         HF_IF_BIAS, HF_EXACT | HF_FLAT),
     SHARED_EXPERTS,

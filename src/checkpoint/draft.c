@@ -158,14 +158,6 @@ static loong_status_t read_model(draft_t *d)
 
 /* ---- names ---- */
 
-static bool is_better(const loong_draft_match_t *a,
-                      const loong_draft_match_t *b)
-{
-    int64_t x = a->uncovered + a->unused;
-    int64_t y = b->uncovered + b->unused;
-    return x != y ? x < y : a->score > b->score;
-}
-
 static loong_status_t try_match(draft_t *d)
 {
     loong_hf_map_t *map = NULL;
@@ -177,7 +169,7 @@ static loong_status_t try_match(draft_t *d)
         loongi_hf_map_destroy(&map);
         return status;
     }
-    if (d->map == NULL || is_better(&match, &d->match)) {
+    if (d->map == NULL || loongi_draft_is_better(&match, &d->match)) {
         loong_draft_match_t before = d->match;
         loong_hf_map_t *map_before = d->map;
         d->match = match;
@@ -207,9 +199,10 @@ static loong_status_t set_flags(draft_t *d, unsigned bits)
 static loong_status_t choose_names(draft_t *d)
 {
     int64_t experts = 0;
+    bool two = loongi_pairs_get(d->model, "moe_vision_ffn_hidden_size") != NULL;
     loongi_pairs_int(d->model, "num_experts", &experts);
-    LOONG_TRY(
-        loongi_draft_patterns(d->ctx, d->set, experts, &d->patterns));
+    LOONG_TRY(loongi_draft_patterns(d->ctx, d->set, experts, two ? 2 : 1,
+                                    &d->patterns));
     if (d->known) {
         return try_match(d);
     }
@@ -277,13 +270,16 @@ static void print_map(const draft_t *d, loong_text_t *text)
     for (int64_t i = 0; i < d->match.count; i++) {
         print_choice(d, &d->match.choices[i], text);
     }
-    loongi_text_printf(text, d->match.unused > 0
-                                 ? "# Of no use that is known; what is "
-                                   "right here may stay:\nignore:\n" : "");
+    bool begun = false;
     for (int64_t i = 0; i < d->patterns.count; i++) {
         const loong_draft_pattern_t *p = &d->patterns.items[i];
-        if (!is_chosen(d, i)) {
-            loongi_text_printf(text, "  - ");
+        /* an import leaves out tensors of other parts by itself */
+        if (!is_chosen(d, i) && !loongi_hf_map_beside(d->map, p->text)) {
+            loongi_text_printf(text, "%s  - ",
+                               begun ? ""
+                                     : "# Of no use that is known; what is "
+                                       "right here may stay:\nignore:\n");
+            begun = true;
             loongi_hf_yaml_name(text, p->text);
             loongi_text_printf(text, " # %s\n",
                                loongi_shape_text(LOONG_MIN(p->ndim, 3),

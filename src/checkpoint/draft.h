@@ -27,6 +27,7 @@ typedef struct loong_draft_pattern {
     bool same_shape; /* all of them */
     bool layered;
     bool experts; /* one for each */
+    bool second;  /* of the second set */
 } loong_draft_pattern_t;
 
 typedef struct loong_draft_patterns {
@@ -36,10 +37,11 @@ typedef struct loong_draft_patterns {
     int64_t layers; /* that the names count; 0: none */
 } loong_draft_patterns_t;
 
-/* num_experts: 0 when the model has none. Free items with loongi_free. */
+/* experts: of one set, 0 when the model has none; sets: 1 or 2, numbered one
+ * behind the other. Free items with loongi_free. */
 LOONG_NODISCARD loong_status_t loongi_draft_patterns(
-    loong_context_t *ctx, const loong_safetensors_set_t *set,
-    int64_t num_experts, loong_draft_patterns_t *patterns);
+    loong_context_t *ctx, const loong_safetensors_set_t *set, int64_t experts,
+    int64_t sets, loong_draft_patterns_t *patterns);
 
 /* How well the name sounds for a parameter of the engine
  * ("layers.#.self_attn.q_proj.weight"), or for several in one. */
@@ -71,6 +73,9 @@ typedef struct loong_draft_match {
 LOONG_NODISCARD loong_status_t loongi_draft_choose(
     loong_context_t *ctx, const loong_hf_map_t *map,
     const loong_draft_patterns_t *patterns, loong_draft_match_t *match_p);
+/* Explains more, or as much by better names. */
+bool loongi_draft_is_better(const loong_draft_match_t *a,
+                            const loong_draft_match_t *b);
 void loongi_draft_match_free(loong_draft_match_t *match);
 
 #ifdef __cplusplus

@@ -142,9 +142,18 @@ static loong_status_t find_experts(const loong_safetensors_set_t *set,
     return LOONG_OK;
 }
 
-static void make_text(const place_t *layers, const place_t *experts,
-                      const char *name, loong_draft_pattern_t *p)
+/* Where the numbers of a name stand, and what they are. */
+typedef struct numbers {
+    const place_t *layers;
+    const place_t *experts; /* NULL: none */
+    int64_t first_set; /* experts in it */
+} numbers_t;
+
+static void make_text(const numbers_t *numbers, const char *name,
+                      loong_draft_pattern_t *p)
 {
+    const place_t *layers = numbers->layers;
+    const place_t *experts = numbers->experts;
     const char *rest = behind_layer(layers, name);
     if (rest == NULL) {
         snprintf(p->text, sizeof(p->text), "%s", name);
@@ -158,11 +167,12 @@ static void make_text(const place_t *layers, const place_t *experts,
     if (experts != NULL &&
         strncmp(rest, experts->text, experts->length) == 0 &&
         isdigit((unsigned char)rest[experts->length])) {
-        const char *tail = rest + experts->length;
-        tail += strspn(tail, "0123456789");
-        snprintf(p->text + before, room, "%.*s@%s", (int)experts->length, rest,
-                 tail);
+        char *tail = NULL;
         p->experts = true;
+        p->second = strtoll(rest + experts->length, &tail, 10) >=
+                    numbers->first_set;
+        snprintf(p->text + before, room, "%.*s%s%s", (int)experts->length,
+                 rest, p->second ? "@+" : "@", tail);
     } else {
         snprintf(p->text + before, room, "%s", rest);
     }
@@ -188,14 +198,14 @@ static loong_status_t add_tensor(loong_context_t *ctx,
 
 static loong_status_t collect(loong_context_t *ctx,
                               const loong_safetensors_set_t *set,
-                              const place_t *const places[2],
+                              const numbers_t *numbers,
                               loong_draft_patterns_t *all)
 {
     for (int64_t i = 0; i < loongi_safetensors_set_count(set); i++) {
         const loong_safetensor_t *t = loongi_safetensors_set_get(set, i);
         loong_draft_pattern_t p;
         memset(&p, 0, sizeof(p));
-        make_text(places[0], places[1], t->name, &p);
+        make_text(numbers, t->name, &p);
         p.ndim = t->ndim;
         p.same_shape = true;
         memcpy(p.shape, t->shape,
@@ -213,24 +223,25 @@ static loong_status_t collect(loong_context_t *ctx,
 
 loong_status_t loongi_draft_patterns(loong_context_t *ctx,
                                      const loong_safetensors_set_t *set,
-                                     int64_t num_experts,
+                                     int64_t experts, int64_t sets,
                                      loong_draft_patterns_t *patterns)
 {
-    places_t numbers = {ctx, 0, 0, NULL};
+    places_t outer = {ctx, 0, 0, NULL};
     places_t inner = {ctx, 0, 0, NULL};
     loong_draft_patterns_t all = {0};
-    const place_t *places[2] = {NULL, NULL};
-    loong_status_t status = find_layers(set, &numbers);
+    numbers_t numbers = {NULL, NULL, experts};
+    loong_status_t status = find_layers(set, &outer);
     if (status == LOONG_OK) {
-        places[0] = best_place(&numbers, 0);
-        all.layers = places[0] != NULL ? places[0]->distinct : 0;
-        status = find_experts(set, places[0], &inner);
+        numbers.layers = best_place(&outer, 0);
+        all.layers = numbers.layers != NULL ? numbers.layers->distinct : 0;
+        status = find_experts(set, numbers.layers, &inner);
     }
     if (status == LOONG_OK) {
-        places[1] = num_experts > 0 ? best_place(&inner, num_experts) : NULL;
-        status = collect(ctx, set, places, &all);
+        numbers.experts =
+            experts > 0 ? best_place(&inner, experts * sets) : NULL;
+        status = collect(ctx, set, &numbers, &all);
     }
-    loongi_free(ctx, numbers.items);
+    loongi_free(ctx, outer.items);
     loongi_free(ctx, inner.items);
     if (status != LOONG_OK) {
         loongi_free(ctx, all.items);

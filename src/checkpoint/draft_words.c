@@ -50,10 +50,12 @@ static const sound_t sounds[] = {
     {".k_norm", NORM "k:5 key:5 q:-5 query:-5"},
     {".q_a_layernorm", NORM "q:4 query:4 a:2 kv:-5"},
     {".kv_a_layernorm", NORM "kv:5 a:2 latent:2 q:-5 query:-5"},
-    {".q_a_proj", ATTENTION "q:3 query:3 a:3 down:2 compress:2 b:-2 kv:-4"},
-    {".q_b_proj", ATTENTION "q:3 query:3 b:3 up:2 a:-3 kv:-4"},
-    {".kv_a_proj", ATTENTION "kv:4 a:3 down:2 compress:2 latent:1 rope:1 b:-2"},
-    {".kv_b_proj", ATTENTION "kv:4 b:3 up:2 decompress:2 a:-3"},
+    {".q_a_proj", ATTENTION "q:3 query:3 wq:3 wkv:-4 a:3 down:2 compress:2 "
+                            "b:-2 kv:-4"},
+    {".q_b_proj", ATTENTION "q:3 query:3 wq:3 wkv:-4 b:3 up:2 a:-3 kv:-4"},
+    {".kv_a_proj", ATTENTION "kv:4 wkv:4 wq:-4 a:3 down:2 compress:2 "
+                             "latent:1 rope:1 b:-2"},
+    {".kv_b_proj", ATTENTION "kv:4 wkv:4 wq:-4 b:3 up:2 decompress:2 a:-3"},
     {".q_proj", ATTENTION "q:5 wq:5 query:5 queries:5 toq:5 qproj:5 k:-4 v:-4 "
                           "kv:-4 key:-4 value:-4 qkv:-3 out:-3 o:-4"},
     {".k_proj", ATTENTION "k:5 wk:5 key:5 keys:5 tok:5 kproj:5 q:-4 v:-4 "
@@ -65,7 +67,7 @@ static const sound_t sounds[] = {
     {".e_score_correction_bias",
      "correction:5 score:3 bias:3 e:1 router:2 gate:1 weight:-4 norm:-4"},
     {".shared_expert_gate", "shared:4 gate:3 sigmoid:2"},
-    {".mlp.gate.", "gate:4 router:6 route:6 routing:6 gating:6 switch:4 "
+    {".gate.weight", "gate:4 router:6 route:6 routing:6 gating:6 switch:4 "
                    "expert:1 choose:2 wg:3 proj:-3 norm:-5 attn:-4 up:-4 "
                    "down:-4 shared:-4"},
     {"gate_proj", FEED "gate:5 gated:4 gating:2 w1:5 wg:5 g:3 act:3 silu:3 "
@@ -90,6 +92,11 @@ static const char fused_kv[] =
 static const char fused_gate[] =
     FEED "gate:3 up:3 gateup:5 w13:5 w12:4 fused:2 in:2 wi:3 fc1:3 1:1 h:2 "
          "glu:3 down:-6 out:-5 w2:-4 fc2:-5";
+
+/* Experts for images beside those for texts. */
+static const char second_set[] =
+    "vision:4 visual:4 image:4 images:4 img:4 vit:4 pixel:4 second:3 1:2 "
+    "text:-4 texts:-4 language:-4 0:-2";
 
 enum { MOST_TOKENS = 48, TOKEN_BYTES = 40 };
 
@@ -209,6 +216,15 @@ static bool ends_in(const char *text, const char *end)
     return strlen(text) >= n && strcmp(text + strlen(text) - n, end) == 0;
 }
 
+static bool has_number(const tokens_t *t)
+{
+    bool found = false;
+    for (int i = 0; i < t->count; i++) {
+        found = found || t->text[i][strspn(t->text[i], "0123456789")] == '\0';
+    }
+    return found;
+}
+
 double loongi_draft_sound(const char *text, const char *const *roles,
                           int count)
 {
@@ -221,6 +237,13 @@ double loongi_draft_sound(const char *text, const char *const *roles,
                         : count == 2                             ? fused_gate
                                                                  : NULL;
     score += hear(&t, words != NULL ? words : words_of(roles[0]));
+    bool vision = strstr(roles[0], ".vision_moe.") != NULL;
+    if (vision || strstr(roles[0], ".text_moe.") != NULL) {
+        score += (vision ? 1 : -1) * hear(&t, second_set);
+    }
+    if (strchr(roles[0], '#') == NULL) { /* what is counted is not whole */
+        score -= has_number(&t) ? 3 : 0;
+    }
     bool shared = strstr(roles[0], "shared_expert") != NULL;
     score += has_token(&t, "shared", 6) == shared ? 0 : -4;
     return score;

@@ -7,6 +7,10 @@ set(LOONG_CUDA_ARCHITECTURES 90 CACHE STRING
   "GPUs that kernels are compiled for, e.g. 80;90a;100; and PTX of the last")
 file(GLOB LOONG_CUDA_KERNELS CONFIGURE_DEPENDS
   ${PROJECT_SOURCE_DIR}/kernels/*/*_cuda.cu)
+set(LOONG_CUDNN_SOURCES ${PROJECT_SOURCE_DIR}/kernels/cudnn/cudnn_cuda.c
+  ${PROJECT_SOURCE_DIR}/kernels/cudnn/cudnn_graph_cuda.c
+  ${PROJECT_SOURCE_DIR}/kernels/cudnn/cudnn_plan_cuda.c
+  ${PROJECT_SOURCE_DIR}/kernels/cudnn/attention_cuda.c)
 set(LOONG_CUDA_SOURCES ${PROJECT_SOURCE_DIR}/backends/cuda/cuda_device.c
   ${PROJECT_SOURCE_DIR}/backends/nccl/nccl_comm.c
   ${PROJECT_SOURCE_DIR}/backends/nccl/nccl_calls.c

@@ -180,25 +180,35 @@ __global__ void __launch_bounds__(BLOCK) count_slots(counts_t a)
     }
 }
 
+/* Counts; of `set` experts each: times that, less what the set has in all. */
 struct counts_fn {
     const int32_t *count;
     int64_t experts;
-    float factor, less;
+    int64_t set; /* 0: as they are */
+    __device__ float at(int64_t row, int64_t e) const
+    {
+        const int32_t *own = count + row * experts;
+        int64_t all = 0;
+        for (int64_t i = 0; i < set; i++) {
+            all += own[e / set * set + i];
+        }
+        return set > 0 ? (float)(set * own[e] - all) : (float)own[e];
+    }
     __device__ pack_t operator()(int64_t row, int64_t col, int n,
                                  const loong_frame_t *) const
     {
         pack_t y = {{0}};
 #pragma unroll
         for (int i = 0; i < PACK && i < n; i++) {
-            y.v[i] = factor * (float)count[row * experts + col + i] - less;
+            y.v[i] = at(row, col + i);
         }
         return y;
     }
 };
 
-/* factor * count - less, of all slots by expert and span. */
+/* Of all slots by expert and span, as counts_fn makes them. */
 loong_status_t run_counts_of(const loong_kernel_call_t *call, counts_t a,
-                             float factor, float less)
+                             int64_t set)
 {
     a.index = indices_of(call, 0, 0, a.experts);
     a.slots = slots_of(call->query);
@@ -209,7 +219,7 @@ loong_status_t run_counts_of(const loong_kernel_call_t *call, counts_t a,
                     stream_of(call));
     LOONG_LAUNCH((count_slots), grid_of((a.slots + BLOCK - 1) / BLOCK),
                  dim3(BLOCK), 0, stream_of(call), a);
-    counts_fn fn = {a.count, a.experts, factor, less};
+    counts_fn fn = {a.count, a.experts, set};
     return generate(call, fn, mat_out(call, 0));
 }
 
@@ -293,7 +303,7 @@ static loong_status_t run_counts(const loong_kernel_call_t *call)
     a.begin = attr->begin;
     a.experts = attr->experts;
     a.spans = attr->spans;
-    return run_counts_of(call, a, 1.0f, 0.0f);
+    return run_counts_of(call, a, 0);
 }
 
 static loong_status_t run_excess(const loong_kernel_call_t *call)
@@ -305,8 +315,8 @@ static loong_status_t run_excess(const loong_kernel_call_t *call)
     a.span = INT64_MAX;
     a.experts = attr->experts;
     a.spans = 1;
-    return run_counts_of(call, a, (float)attr->experts,
-                         (float)slots_of(call->query));
+    return run_counts_of(call, a,
+                         attr->experts / LOONG_MAX(attr->sets, 1));
 }
 
 static size_t counts_room(const loong_kernel_query_t *query)
@@ -372,19 +382,6 @@ static bool support_counts(const loong_kernel_query_t *query,
     return cuda_support(query, 1u << 1, 1u << 0, reason);
 }
 
-static bool support_excess(const loong_kernel_query_t *query,
-                           char reason[LOONG_REASON_SIZE])
-{
-    const loong_expert_excess_attr_t *attr =
-        static_cast<const loong_expert_excess_attr_t *>(query->attr);
-    if (attr->sets > 0) {
-        snprintf(reason, LOONG_REASON_SIZE,
-                 "%d sets of experts, this kernel takes one", attr->sets);
-        return false;
-    }
-    return support_counts(query, reason);
-}
-
 static bool support_capacity(const loong_kernel_query_t *query,
                              char reason[LOONG_REASON_SIZE])
 {
@@ -393,5 +390,5 @@ static bool support_capacity(const loong_kernel_query_t *query,
 
 CUDA_KERNEL(expert_order, support_order, order_room, run_order);
 CUDA_KERNEL(expert_counts, support_counts, counts_room, run_counts);
-CUDA_KERNEL(expert_excess, support_excess, counts_room, run_excess);
+CUDA_KERNEL(expert_excess, support_counts, counts_room, run_excess);
 CUDA_KERNEL(expert_capacity, support_capacity, capacity_room, run_capacity);

@@ -5,6 +5,7 @@
  * experts alone. */
 #include "loong/moe.h"
 #include "op_case.h"
+#include "op_device.h"
 
 enum { TOKENS = 11, SETS = 2, EACH = 6, EXPERTS = SETS * EACH, K = 3 };
 
@@ -17,6 +18,20 @@ static const loong_router_attr_t routers[] = {
     {K, LOONG_SCORE_SQRTSOFTPLUS, false, 0, 0, 0, 1.0, false, 0, SETS},
     {K, LOONG_SCORE_SOFTMAX, false, 0, 0, 0, 1.0, true, 0, SETS},
 };
+
+/* Kernels of a device against the reference, in fp32. */
+static void check_kernels(op_case_t c)
+{
+    for (int i = 0; i < c.num_in + c.num_out; i++) {
+        c.arg[i].dtype =
+            c.arg[i].dtype == LOONG_F64 ? LOONG_F32 : c.arg[i].dtype;
+    }
+    c.bound.roundings = 4;
+    int kernels = op_case_reference(&c);
+    if (strcmp(OP_DEVICE, "cpu") != 0 && kernels == 0) {
+        fail_msg("no kernel of %s for %s", OP_DEVICE, c.op);
+    }
+}
 
 static op_arg_t integers(int64_t rows, int64_t cols, const int32_t *values)
 {
@@ -80,6 +95,7 @@ static void test_choice(void **state)
         op_case_t c = router_case(&routers[i], x, bias);
         op_case_outputs(&c, "topk_router_ref", out);
         op_case_threads(&c);
+        check_kernels(c);
         for (int t = 0; t < TOKENS; t++) {
             double *alone[LOONG_MAX_OPERANDS];
             route_alone(&routers[i], t, x, bias, alone);
@@ -121,6 +137,7 @@ static void test_choice_gradient(void **state)
         b.arg[2] = integers(TOKENS, K, index);
         b.arg[3] = op_mat(LOONG_F64, TOKENS, EXPERTS);
         op_case_outputs(&b, "topk_router_grad_ref", grad);
+        check_kernels(b);
         op_difference_t d = {&c, 0, 1, 1, {dw}, grad[0], 1e-8};
         op_case_differences(&d);
         free(out[0]);
@@ -132,30 +149,41 @@ static void test_choice_gradient(void **state)
     free(dw);
 }
 
+/* By the reference kernel and by the device's. */
+static void check_refused(op_case_t c, const char *text, const char *there)
+{
+    char said[512];
+    assert_int_equal(op_case_status(&c, "topk_router_ref", said),
+                     LOONG_ERR_ARG);
+    assert_non_null(strstr(said, text));
+    if (strcmp(OP_DEVICE, "cpu") != 0) {
+        c.arg[0].dtype = c.arg[1].dtype = c.arg[4].dtype = LOONG_F32;
+        assert_int_equal(op_case_status(&c, NULL, said), LOONG_ERR_ARG);
+        assert_non_null(strstr(said, there));
+    }
+}
+
 static void test_refused(void **state)
 {
     (void)state;
     static const int32_t wrong[TOKENS] = {0, 1, 1, 0, 2};
-    char text[512];
     int32_t replayed[TOKENS * K];
     double *x = op_normal((int64_t)TOKENS * EXPERTS, 3, 2.0);
     double *bias = op_normal(EXPERTS, 4, 0.3);
     op_case_t c = router_case(&routers[0], x, bias);
     c.arg[3] = integers(TOKENS, 0, wrong);
-    assert_int_equal(op_case_status(&c, "topk_router_ref", text),
-                     LOONG_ERR_ARG);
-    assert_non_null(
-        strstr(text, "topk_router: operand 3 has 2 at 4, allowed 0 to 1"));
+    check_refused(c, "topk_router: operand 3 has 2 at 4, allowed 0 to 1",
+                  "topk_router: operand 3 has 2 at 4, allowed 0 to 1");
     for (int s = 0; s < TOKENS * K; s++) {
         replayed[s] = types[s / K] * EACH + s % K;
     }
     replayed[5 * K + 1] = EACH - 1;
     c.arg[3] = integers(TOKENS, 0, types);
     c.arg[2] = integers(TOKENS, K, replayed);
-    assert_int_equal(op_case_status(&c, "topk_router_ref", text),
-                     LOONG_ERR_ARG);
-    assert_non_null(strstr(text, "topk_router: expert 5 for token 5 of type 1, "
-                                 "which has 6 to 11"));
+    check_refused(c,
+                  "topk_router: expert 5 for token 5 of type 1, which has 6 "
+                  "to 11",
+                  "topk_router: operand 2 has 5 at 16, allowed 6 to 11");
     free(x);
     free(bias);
 }
@@ -174,6 +202,7 @@ static void test_excess(void **state)
     c.arg[0] = integers(4, 2, index);
     c.arg[1] = op_vec(LOONG_F64, EXPERTS);
     op_case_outputs(&c, "expert_excess_ref", out);
+    check_kernels(c);
     for (int e = 0; e < EXPERTS; e++) {
         assert_true(out[0][e] == want[e]);
     }
@@ -225,6 +254,7 @@ static void test_loss(void **state)
         double got[SETS] = {0.0}, want[SETS] = {0.0};
         op_case_t c = loss_case(&attr, x, counts);
         op_case_outputs(&c, "router_loss_ref", out);
+        check_kernels(c);
         for (int t = 0; t < TOKENS; t++) {
             int n = tokens[types[t]];
             loong_router_loss_attr_t own_attr = {
@@ -272,6 +302,7 @@ static void test_loss_gradient(void **state)
         b.arg[3] = f.arg[2];
         b.arg[4] = op_mat(LOONG_F64, TOKENS, EXPERTS);
         op_case_outputs(&b, "router_loss_grad_ref", grad);
+        check_kernels(b);
         op_difference_t d = {&f, 0, 1, 1, {dl}, grad[0], 1e-8};
         op_case_differences(&d);
         free(grad[0]);

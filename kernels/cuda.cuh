@@ -166,6 +166,24 @@ static inline loong_status_t launched(const loong_kernel_call_t *call)
     return LOONG_OK;
 }
 
+/* Bytes of shared memory that a block of the current device may have. */
+static inline loong_status_t shared_limit(const loong_kernel_call_t *call,
+                                          size_t *bytes_p)
+{
+    int device = 0;
+    int bytes = 0;
+    cudaError_t error = cudaGetDevice(&device);
+    if (error == cudaSuccess) {
+        error = cudaDeviceGetAttribute(
+            &bytes, cudaDevAttrMaxSharedMemoryPerBlockOptin, device);
+    }
+    LOONG_CHECK(call->ctx, error == cudaSuccess, LOONG_ERR_DEVICE,
+                "%s: shared memory of the device: %s", call->query->op,
+                cudaGetErrorString(error));
+    *bytes_p = (size_t)bytes;
+    return LOONG_OK;
+}
+
 /* Dynamic shared memory beyond what every kernel may have. */
 template <class Kernel>
 static inline loong_status_t allow_shared(const loong_kernel_call_t *call,

@@ -31,8 +31,8 @@ __device__ __forceinline__ void make_slope(const slope_t &of, bool seen,
 
 /* ---- dq ------------------------------------------------------------------ */
 
-template <int DK, int DV, int MT> struct query_shape_t {
-    enum { QUERIES = 16 * MT * TILE_WARPS, KEYS = 32 };
+template <int DK, int DV, int MT, int KEYS_> struct query_shape_t {
+    enum { QUERIES = 16 * MT * TILE_WARPS, KEYS = KEYS_ };
     static constexpr size_t SHARED =
         sizeof(half_t) * (QUERIES * (DK + DV) + 2 * KEYS * (DK + DV));
 };
@@ -97,14 +97,12 @@ query_slopes(const attention_t &a, const place_t &place,
 }
 
 /* A tile of keys and values, which lies from k on. */
-template <int DK, int DV, int MT, bool DROPS>
+template <int DK, int DV, int MT, int KEYS, bool DROPS>
 __device__ __forceinline__ void
 add_keys(const attention_t &a, const place_t &place, const queries_t<MT> &x,
          half_t *q, half_t *k, float dq[MT][DK / 8][4])
 {
-    typedef query_shape_t<DK, DV, MT> shape;
-    enum { KEYS = shape::KEYS };
-    half_t *grad = q + shape::QUERIES * DK;
+    half_t *grad = q + query_shape_t<DK, DV, MT, KEYS>::QUERIES * DK;
     int row = (int)threadIdx.x / WARP * MT * 16;
     float s[MT][KEYS / 8][4];
     float dp[MT][KEYS / 8][4];
@@ -134,11 +132,11 @@ store_queries(const attention_t &a, const place_t &place, int64_t queries,
         (int)threadIdx.x % WARP, row);
 }
 
-template <int DK, int DV, int MT, bool DROPS>
+template <int DK, int DV, int MT, int KEYS_, bool DROPS>
 __global__ void __launch_bounds__(TILE_THREADS)
     query_tiles(attention_t a, const loong_frame_t *frame)
 {
-    typedef query_shape_t<DK, DV, MT> shape;
+    typedef query_shape_t<DK, DV, MT, KEYS_> shape;
     enum { QUERIES = shape::QUERIES, KEYS = shape::KEYS };
     LOONG_SHARED_DYNAMIC(half_t, q);
     half_t *grad = q + QUERIES * DK;
@@ -180,8 +178,8 @@ __global__ void __launch_bounds__(TILE_THREADS)
                          at >= reach.all_begin && at + KEYS <= reach.all_end};
         COPIES_WAIT(1);
         __syncthreads(); /* the tile is there */
-        add_keys<DK, DV, MT, DROPS>(a, place, x, q,
-                                    stage + turn * KEYS * (DK + DV), dq);
+        add_keys<DK, DV, MT, KEYS_, DROPS>(
+            a, place, x, q, stage + turn * KEYS * (DK + DV), dq);
         __syncthreads(); /* the tile was used */
     }
     place_t place = {frame, first, 0, head, true};
@@ -403,18 +401,18 @@ __global__ void __launch_bounds__(SPLIT * TILE_THREADS)
 
 /* ---- launches ------------------------------------------------------------ */
 
-template <int DK, int DV, int MT, bool DROPS>
+template <int DK, int DV, int MT, int KEYS, bool DROPS>
 loong_status_t launch_queries(const loong_kernel_call_t *call,
                               const attention_t &a)
 {
-    typedef query_shape_t<DK, DV, MT> shape;
+    typedef query_shape_t<DK, DV, MT, KEYS> shape;
     int64_t tiles = (a.q.rows + shape::QUERIES - 1) / shape::QUERIES;
     if (tiles == 0) {
         return LOONG_OK;
     }
-    LOONG_TRY(
-        allow_shared(call, query_tiles<DK, DV, MT, DROPS>, shape::SHARED));
-    LOONG_LAUNCH((query_tiles<DK, DV, MT, DROPS>),
+    LOONG_TRY(allow_shared(call, query_tiles<DK, DV, MT, KEYS, DROPS>,
+                           shape::SHARED));
+    LOONG_LAUNCH((query_tiles<DK, DV, MT, KEYS, DROPS>),
                  dim3((unsigned)tiles, (unsigned)a.heads), dim3(TILE_THREADS),
                  shape::SHARED, stream_of(call), a, call->device_frame);
     return launched(call);
@@ -438,15 +436,27 @@ loong_status_t launch_keys(const loong_kernel_call_t *call,
     return launched(call);
 }
 
-template <int DK, int DV, int MT, int QUERIES, int SPLIT>
+/* KEYS, QUERIES: of the tiles that blocks of the other go through. */
+template <int DK, int DV, int MT, int KEYS, int QUERIES, int SPLIT>
 loong_status_t launch(const loong_kernel_call_t *call, const attention_t &a)
 {
     if (a.chance.limit > 0) {
-        LOONG_TRY((launch_queries<DK, DV, MT, true>(call, a)));
+        LOONG_TRY((launch_queries<DK, DV, MT, KEYS, true>(call, a)));
         return launch_keys<DK, DV, QUERIES, SPLIT, true>(call, a);
     }
-    LOONG_TRY((launch_queries<DK, DV, MT, false>(call, a)));
+    LOONG_TRY((launch_queries<DK, DV, MT, KEYS, false>(call, a)));
     return launch_keys<DK, DV, QUERIES, SPLIT, false>(call, a);
+}
+
+/* Tiles of 32 want 129 KiB of shared memory, those of 16 have 97. */
+loong_status_t launch_widest(const loong_kernel_call_t *call,
+                             const attention_t &a)
+{
+    size_t limit = 0;
+    LOONG_TRY(shared_limit(call, &limit));
+    return limit >= key_shape_t<256, 256, 32, 2>::SHARED
+               ? launch<256, 256, 1, 32, 32, 2>(call, a)
+               : launch<256, 256, 1, 16, 16, 2>(call, a);
 }
 
 } // namespace
@@ -460,13 +470,13 @@ static loong_status_t run(const loong_kernel_call_t *call)
     LOONG_TRY(make_delta(call, a));
     switch (size.keys) {
     case 64:
-        return launch<64, 64, 2, 64, 1>(call, a);
+        return launch<64, 64, 2, 32, 64, 1>(call, a);
     case 128:
-        return launch<128, 128, 2, 64, 1>(call, a);
+        return launch<128, 128, 2, 32, 64, 1>(call, a);
     case 192:
-        return launch<192, 128, 1, 32, 1>(call, a);
+        return launch<192, 128, 1, 32, 32, 1>(call, a);
     default:
-        return launch<256, 256, 1, 32, 2>(call, a);
+        return launch_widest(call, a);
     }
 }
 

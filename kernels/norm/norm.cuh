@@ -2,7 +2,8 @@
  *
  * What norms share: a team of threads, a warp or a block, takes a group of
  * channels; gradients of weights are summed by columns, of teams in shared
- * memory and of blocks in the workspace. */
+ * memory and of blocks in the workspace. Where a device has too little shared
+ * memory a block sums in its part of the workspace at once: the same bits. */
 #ifndef LOONG_NORM_CUH
 #define LOONG_NORM_CUH
 
@@ -11,10 +12,7 @@
 
 namespace loong_cuda {
 
-enum {
-    WARP_WIDTH = 1024, /* up to here a warp takes a group */
-    SHARED_MOST = 227 * 1024
-};
+enum { WARP_WIDTH = 1024 }; /* up to here a warp takes a group */
 
 template <int TEAM>
 static __device__ __forceinline__ float team_sum(float x, float *room)
@@ -37,8 +35,9 @@ struct column_sums_t {
     int64_t d;
 };
 
-/* What a team adds, in shared memory [team][kind][d]; each column is one
- * thread's. NULL: not wanted. */
+/* What a team adds, each column one thread's; NULL: not wanted. NEAR: in shared
+ * memory, the first elements of the threads' packs side by side, then the
+ * second ones, so that a warp's lie in different banks. */
 struct own_sums_t {
     float *of[2];
 };
@@ -48,23 +47,54 @@ static __host__ __device__ __forceinline__ int kinds_of(const column_sums_t &s)
     return (s.partial[0] != NULL) + (s.partial[1] != NULL);
 }
 
+/* Floats of one kind that a team has in shared memory. */
 template <int TEAM>
+static __host__ __device__ __forceinline__ int64_t near_width(int64_t d)
+{
+    return (d + TEAM * PACK - 1) / (TEAM * PACK) * (TEAM * PACK);
+}
+
+/* Adds n columns from c on, which begin a pack of this thread. */
+template <int TEAM, bool NEAR>
+static __device__ __forceinline__ void add_columns(float *own, int64_t c,
+                                                   const pack_t &x, int n,
+                                                   bool packed)
+{
+    if (!NEAR) {
+        pack_t sum = load(own + c, n, packed);
+        for (int i = 0; i < PACK; i++) {
+            sum.v[i] += x.v[i];
+        }
+        store(own + c, sum, n, packed);
+        return;
+    }
+    int thread = (int)threadIdx.x % TEAM;
+    float *first = own + c - thread * (PACK - 1);
+    for (int i = 0; i < PACK; i++) {
+        first[i * TEAM] += x.v[i];
+    }
+}
+
+template <int TEAM, bool NEAR>
 static __device__ __forceinline__ own_sums_t
 clear_sums(const column_sums_t &s, float *room)
 {
-    int kinds = kinds_of(s);
-    float *own = room + (int)threadIdx.x / TEAM * kinds * s.d;
-    own_sums_t to = {{s.partial[0] != NULL ? own : NULL,
-                      s.partial[1] != NULL ? own + (kinds - 1) * s.d : NULL}};
-    for (int64_t c = (int64_t)threadIdx.x % TEAM * PACK; c < s.d;
-         c += TEAM * PACK) {
-        for (int i = 0; i < least(PACK, s.d - c); i++) {
-            for (int k = 0; k < 2; k++) {
-                if (to.of[k] != NULL) {
-                    to.of[k][c + i] = 0.0f;
-                }
-            }
+    int64_t width = near_width<TEAM>(s.d);
+    int64_t at = (int)threadIdx.x / TEAM * kinds_of(s) * width;
+    own_sums_t to = {{NULL, NULL}};
+    for (int k = 0; k < 2; k++) {
+        if (s.partial[k] == NULL) {
+            continue;
         }
+        to.of[k] = NEAR ? room + at : s.partial[k] + blockIdx.x * s.d;
+        at += width;
+        for (int64_t c = (int64_t)threadIdx.x % TEAM; c < (NEAR ? width : s.d);
+             c += TEAM) {
+            to.of[k][c] = 0.0f;
+        }
+    }
+    if (!NEAR) { /* otherwise a thread cleared what it adds to */
+        __syncthreads();
     }
     return to;
 }
@@ -75,14 +105,18 @@ static __device__ __forceinline__ void add_teams(const column_sums_t &s,
                                                  const float *sums)
 {
     int kinds = kinds_of(s);
-    for (int64_t c = threadIdx.x; c < s.d * kinds; c += BLOCK) {
+    int64_t width = near_width<TEAM>(s.d);
+    for (int64_t i = threadIdx.x; i < s.d * kinds; i += BLOCK) {
+        int64_t c = i % s.d;
+        int64_t in = c % (TEAM * PACK);
+        int64_t at = i / s.d * width + c - in + in % PACK * TEAM + in / PACK;
         float total = 0.0f;
         for (int t = 0; t < BLOCK / TEAM; t++) {
-            total += sums[t * kinds * s.d + c];
+            total += sums[t * kinds * width + at];
         }
-        float *to = c < s.d && s.partial[0] != NULL ? s.partial[0]
+        float *to = i < s.d && s.partial[0] != NULL ? s.partial[0]
                                                     : s.partial[1];
-        to[blockIdx.x * s.d + c % s.d] = total;
+        to[blockIdx.x * s.d + c] = total;
     }
 }
 
@@ -107,9 +141,25 @@ static inline column_sums_t sums_of(const loong_kernel_call_t *call, int first,
     return s;
 }
 
-static inline size_t sums_bytes(const column_sums_t &s, int teams)
+template <int TEAM>
+static inline size_t sums_bytes(const column_sums_t &s)
 {
-    return sizeof(float) * (size_t)(teams * kinds_of(s) * s.d);
+    return sizeof(float) * (size_t)(BLOCK / TEAM * kinds_of(s)) *
+           (size_t)near_width<TEAM>(s.d);
+}
+
+/* Whether they lie in shared memory, beside what a block has anyway. Those of
+ * warps always do. */
+template <int TEAM>
+static inline loong_status_t sums_are_near(const loong_kernel_call_t *call,
+                                           const column_sums_t &s,
+                                           bool *near_p)
+{
+    enum { ELSE = 1024 };
+    size_t limit = 0;
+    LOONG_TRY(shared_limit(call, &limit));
+    *near_p = TEAM == WARP || sums_bytes<TEAM>(s) + ELSE <= limit;
+    return LOONG_OK;
 }
 
 /* The outputs from the parts of all blocks. */
@@ -122,19 +172,6 @@ static inline loong_status_t fold_sums(const loong_kernel_call_t *call,
         }
     }
     return LOONG_OK;
-}
-
-/* Sums of a row's width lie in shared memory. */
-static inline bool sums_fit(int64_t d, char reason[LOONG_REASON_SIZE])
-{
-    enum { MOST = SHARED_MOST / (2 * (int)sizeof(float)) };
-    if (d > MOST) {
-        snprintf(reason, LOONG_REASON_SIZE,
-                 "%lld channels, this kernel takes up to %d", (long long)d,
-                 (int)MOST);
-        return false;
-    }
-    return true;
 }
 
 } // namespace loong_cuda

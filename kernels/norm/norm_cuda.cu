@@ -107,7 +107,7 @@ struct group_t {
     float dot, sum;
 };
 
-template <int TEAM, bool CENTER>
+template <int TEAM, bool CENTER, bool NEAR>
 __device__ __forceinline__ void measure(const norm_t &a, const own_sums_t &s,
                                         group_t &g, float *room)
 {
@@ -120,17 +120,18 @@ __device__ __forceinline__ void measure(const norm_t &a, const own_sums_t &s,
         pack_t dy = load_at(a.dy, g.row, g.col + c, n);
         pack_t x = load_at(a.x, g.row, g.col + c, n);
         pack_t w = load_at(a.w, 0, c, n);
-#pragma unroll
-        for (int i = 0; i < PACK && i < n; i++) {
+        pack_t dw;
+        for (int i = 0; i < PACK; i++) { /* dy is 0 behind the n */
             float norm = (x.v[i] - g.mean) * g.rstd;
+            dw.v[i] = dy.v[i] * norm;
             dot += dy.v[i] * w.v[i] * norm;
             sum += dy.v[i] * w.v[i];
-            if (s.of[0] != NULL) {
-                s.of[0][c + i] += dy.v[i] * norm;
-            }
-            if (s.of[1] != NULL) {
-                s.of[1][c + i] += dy.v[i];
-            }
+        }
+        if (s.of[0] != NULL) {
+            add_columns<TEAM, NEAR>(s.of[0], c, dw, n, d % PACK == 0);
+        }
+        if (s.of[1] != NULL) {
+            add_columns<TEAM, NEAR>(s.of[1], c, dy, n, d % PACK == 0);
         }
     }
     g.dot = team_sum<TEAM>(dot, room) / (float)d;
@@ -163,7 +164,7 @@ __device__ __forceinline__ void write_dx(const norm_t &a, const group_t &g)
 }
 
 /* dx of every unit, and the block's part of dw and db. */
-template <int TEAM, bool CENTER>
+template <int TEAM, bool CENTER, bool NEAR>
 __global__ void __launch_bounds__(BLOCK)
     norm_backward(norm_t a, const loong_frame_t *frame)
 {
@@ -172,7 +173,7 @@ __global__ void __launch_bounds__(BLOCK)
     enum { TEAMS = BLOCK / TEAM };
     int64_t units = rows_of(a.x, frame) * a.groups;
     int team = (int)threadIdx.x / TEAM;
-    own_sums_t own = clear_sums<TEAM>(a.sums, sums);
+    own_sums_t own = clear_sums<TEAM, NEAR>(a.sums, sums);
     for (int64_t u = (int64_t)blockIdx.x * TEAMS + team; u < units;
          u += (int64_t)gridDim.x * TEAMS) {
         group_t g;
@@ -180,11 +181,13 @@ __global__ void __launch_bounds__(BLOCK)
         g.col = u % a.groups * a.w.cols;
         g.rstd = *statistic(a.rstd, g.row, u % a.groups);
         g.mean = CENTER ? *statistic(a.mean, g.row, 0) : 0.0f;
-        measure<TEAM, CENTER>(a, own, g, room);
+        measure<TEAM, CENTER, NEAR>(a, own, g, room);
         write_dx<TEAM>(a, g);
     }
-    __syncthreads();
-    add_teams<TEAM>(a.sums, sums);
+    if (NEAR) {
+        __syncthreads();
+        add_teams<TEAM>(a.sums, sums);
+    }
 }
 
 } // namespace
@@ -254,10 +257,19 @@ template <int TEAM, bool CENTER>
 static loong_status_t backward_by(const loong_kernel_call_t *call,
                                   const norm_t &a)
 {
-    size_t shared = sums_bytes(a.sums, BLOCK / TEAM);
-    LOONG_TRY(allow_shared(call, norm_backward<TEAM, CENTER>, shared));
-    LOONG_LAUNCH((norm_backward<TEAM, CENTER>), dim3(FOLD_PARTS),
-                 dim3(BLOCK), shared, stream_of(call), a, call->device_frame);
+    size_t shared = sums_bytes<TEAM>(a.sums);
+    bool near = false;
+    LOONG_TRY(sums_are_near<TEAM>(call, a.sums, &near));
+    if (near) {
+        LOONG_TRY(
+            allow_shared(call, norm_backward<TEAM, CENTER, true>, shared));
+        LOONG_LAUNCH((norm_backward<TEAM, CENTER, true>), dim3(FOLD_PARTS),
+                     dim3(BLOCK), shared, stream_of(call), a,
+                     call->device_frame);
+    } else {
+        LOONG_LAUNCH((norm_backward<BLOCK, CENTER, false>), dim3(FOLD_PARTS),
+                     dim3(BLOCK), 0, stream_of(call), a, call->device_frame);
+    }
     return launched(call);
 }
 
@@ -306,14 +318,11 @@ static bool support_add(const loong_kernel_query_t *query,
     return cuda_support(query, center ? 0x6c : 0x14, 0, reason);
 }
 
-/* Sums of a row's width lie in shared memory. */
 static bool support_grad(const loong_kernel_query_t *query,
                          char reason[LOONG_REASON_SIZE])
 {
     bool center = strcmp(query->op, "layernorm_grad") == 0;
-    int64_t d = loong_karg_cols(&query->arg[2], NULL);
-    return sums_fit(d, reason) &&
-           cuda_support(query, center ? 0x1c : 0xc, 0, reason);
+    return cuda_support(query, center ? 0x1c : 0xc, 0, reason);
 }
 
 CUDA_KERNEL(rmsnorm, support, NULL, run_rmsnorm);

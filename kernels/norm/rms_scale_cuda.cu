@@ -80,7 +80,7 @@ struct scale_grad_t {
 };
 
 /* A row: dm, and its part of dw; then dx, which may be the memory of dy. */
-template <int TEAM>
+template <int TEAM, bool NEAR>
 __device__ __forceinline__ void scale_back(const scale_grad_t &a,
                                            const own_sums_t &s, int64_t row,
                                            float *room)
@@ -95,12 +95,14 @@ __device__ __forceinline__ void scale_back(const scale_grad_t &a,
         pack_t x = load_at(a.x, row, c, n);
         pack_t w = load_at(a.w, 0, c, n);
         pack_t dx;
+        pack_t dw;
         for (int i = 0; i < PACK; i++) {
             dot += dy.v[i] * w.v[i] * x.v[i];
             dx.v[i] = dy.v[i] * w.v[i] * r;
+            dw.v[i] = dy.v[i] * (x.v[i] * r);
         }
-        for (int i = 0; i < n && s.of[0] != NULL; i++) {
-            s.of[0][c + i] += dy.v[i] * (x.v[i] * r);
+        if (s.of[0] != NULL) {
+            add_columns<TEAM, NEAR>(s.of[0], c, dw, n, d % PACK == 0);
         }
         store_at(a.dx, row, c, dx, n); /* these channels were read */
     }
@@ -110,7 +112,7 @@ __device__ __forceinline__ void scale_back(const scale_grad_t &a,
     }
 }
 
-template <int TEAM>
+template <int TEAM, bool NEAR>
 __global__ void __launch_bounds__(BLOCK)
     scale_grad_kernel(scale_grad_t a, const loong_frame_t *frame)
 {
@@ -118,13 +120,15 @@ __global__ void __launch_bounds__(BLOCK)
     LOONG_SHARED_DYNAMIC(float, sums);
     enum { TEAMS = BLOCK / TEAM };
     int64_t rows = rows_of(a.x, frame);
-    own_sums_t own = clear_sums<TEAM>(a.sums, sums);
+    own_sums_t own = clear_sums<TEAM, NEAR>(a.sums, sums);
     for (int64_t row = (int64_t)blockIdx.x * TEAMS + threadIdx.x / TEAM;
          row < rows; row += (int64_t)gridDim.x * TEAMS) {
-        scale_back<TEAM>(a, own, row, room);
+        scale_back<TEAM, NEAR>(a, own, row, room);
     }
-    __syncthreads();
-    add_teams<TEAM>(a.sums, sums);
+    if (NEAR) {
+        __syncthreads();
+        add_teams<TEAM>(a.sums, sums);
+    }
 }
 
 float eps_of(const loong_kernel_call_t *call)
@@ -143,10 +147,18 @@ template <int TEAM>
 loong_status_t scale_grad_by(const loong_kernel_call_t *call,
                              const scale_grad_t &a)
 {
-    size_t shared = sums_bytes(a.sums, BLOCK / TEAM);
-    LOONG_TRY(allow_shared(call, scale_grad_kernel<TEAM>, shared));
-    LOONG_LAUNCH((scale_grad_kernel<TEAM>), dim3(FOLD_PARTS), dim3(BLOCK),
-                 shared, stream_of(call), a, call->device_frame);
+    size_t shared = sums_bytes<TEAM>(a.sums);
+    bool near = false;
+    LOONG_TRY(sums_are_near<TEAM>(call, a.sums, &near));
+    if (near) {
+        LOONG_TRY(allow_shared(call, scale_grad_kernel<TEAM, true>, shared));
+        LOONG_LAUNCH((scale_grad_kernel<TEAM, true>), dim3(FOLD_PARTS),
+                     dim3(BLOCK), shared, stream_of(call), a,
+                     call->device_frame);
+    } else {
+        LOONG_LAUNCH((scale_grad_kernel<BLOCK, false>), dim3(FOLD_PARTS),
+                     dim3(BLOCK), 0, stream_of(call), a, call->device_frame);
+    }
     return launched(call);
 }
 
@@ -222,8 +234,7 @@ static bool support_scale(const loong_kernel_query_t *query,
 static bool support_scale_grad(const loong_kernel_query_t *query,
                                char reason[LOONG_REASON_SIZE])
 {
-    return sums_fit(loong_karg_cols(&query->arg[1], NULL), reason) &&
-           cuda_support(query, 1u << 2 | 1u << 3 | 1u << 5 | 1u << 6, 0,
+    return cuda_support(query, 1u << 2 | 1u << 3 | 1u << 5 | 1u << 6, 0,
                         reason);
 }
 

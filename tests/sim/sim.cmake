@@ -89,6 +89,12 @@ endfunction()
 
 loong_cuda_sim_test(NAME cuda_device LABELS sim
   SOURCES ${cudasim}/test_device.c)
+# Devices with less shared memory.
+loong_cuda_sim_test(NAME cuda_shared LABELS sim
+  SOURCES ${cudasim}/test_shared.c ${LOONG_OP_TEST_SOURCES})
+target_compile_definitions(test_cuda_shared PRIVATE OP_DEVICE="cuda")
+target_include_directories(test_cuda_shared PRIVATE
+  ${PROJECT_SOURCE_DIR}/tests/ops)
 # loongrun on this device: processes that have one each.
 add_executable(loongrun_cudasim ${LOONGRUN_SOURCES}
   $<TARGET_OBJECTS:loong_cuda_sim>)

@@ -32,6 +32,10 @@ void cudasim_devices(int count, size_t bytes);
  * waits for ever: then that is what was found wrong. 10 s. */
 void cudasim_patience(double seconds);
 
+/* Bytes of shared memory that a block may have: 227 KiB, as on sm_90; 163 on
+ * sm_80, 99 on sm_86 and sm_89. */
+void cudasim_shared_limit(size_t bytes);
+
 /* What was found wrong first since the last reset; "" when nothing was. It
  * also goes to stderr unless quiet. */
 const char *cudasim_report(void);

@@ -162,6 +162,11 @@ static char *shared_array(const void *key, size_t size)
                      "%zu bytes of static shared memory, at most %d", fixed,
                      (int)STATIC_SHARED);
     }
+    if (key != nullptr && fixed + e.launch->shared > most_shared()) {
+        kernel_fault(cudaErrorInvalidConfiguration,
+                     "%zu bytes of static and %zu of dynamic shared memory, "
+                     "at most %zu", fixed, e.launch->shared, most_shared());
+    }
     if (e.num_arrays == MOST_ARRAYS) {
         kernel_fault(cudaErrorInvalidConfiguration,
                      "more than %d shared arrays", (int)MOST_ARRAYS);

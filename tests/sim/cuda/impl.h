@@ -40,7 +40,8 @@ inline bool in_fiber_stack(uintptr_t at)
 }
 /* 0: not shared memory, 1: within one array, -1: outside of all. */
 int in_shared(uintptr_t at, size_t size);
-enum { STATIC_SHARED = 48 * 1024, MOST_SHARED = 227 * 1024 };
+enum { STATIC_SHARED = 48 * 1024 };
+size_t most_shared(); /* of a block, static and dynamic */
 
 /* ---- tensor.cc ----------------------------------------------------------- */
 void forget_copies(int threads); /* a block begins */

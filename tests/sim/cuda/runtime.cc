@@ -325,7 +325,7 @@ extern "C" cudaError_t cudaDeviceGetAttribute(int *value,
              : attr == cudaDevAttrComputeCapabilityMinor ? prop.minor
              : attr == cudaDevAttrMultiProcessorCount
                  ? prop.multiProcessorCount
-                 : (int)MOST_SHARED;
+                 : (int)sim.most_shared;
     return error;
 }
 

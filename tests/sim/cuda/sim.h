@@ -63,6 +63,7 @@ struct sim_t {
     cudaError_t sticky; // a kernel went wrong: the device is lost
     int devices;
     size_t bytes;
+    size_t most_shared; // memory of a block
     bool quiet;
     char report[1024];
     bool begun;

@@ -56,6 +56,7 @@ void cudasim::begin()
     sim.kill_at = kill != nullptr ? atoll(kill) : 0;
     sim.devices = devices != nullptr ? atoi(devices) : 1;
     sim.bytes = (size_t)4 << 30;
+    cudasim_shared_limit(227 * 1024);
     cudasim_seed(seed != nullptr ? strtoull(seed, nullptr, 10) : 1);
 }
 
@@ -327,6 +328,8 @@ size_t cudasim::shared_limit(const void *kernel)
     return at != sim.shared.end() ? at->second : (size_t)STATIC_SHARED;
 }
 
+size_t cudasim::most_shared() { return sim.most_shared; }
+
 static bool grid_ok(const cudasim_launch *l)
 {
     const dim3 &g = l->grid;
@@ -370,7 +373,7 @@ extern "C" cudaError_t cudaFuncSetAttribute(const void *kernel,
 {
     ENTER("cudaFuncSetAttribute");
     NEED(attr == cudaFuncAttributeMaxDynamicSharedMemorySize && value >= 0 &&
-             value <= MOST_SHARED,
+             (size_t)value <= sim.most_shared,
          cudaErrorInvalidValue, "cudaFuncSetAttribute: %d bytes", value);
     sim.shared[kernel] = (size_t)value;
     return cudaSuccess;
@@ -542,6 +545,13 @@ extern "C" void cudasim_devices(int count, size_t bytes)
     begin();
     sim.devices = count;
     sim.bytes = bytes;
+}
+
+extern "C" void cudasim_shared_limit(size_t bytes)
+{
+    begin();
+    sim.most_shared = bytes;
+    sim.shared.clear(); // what kernels were allowed
 }
 
 extern "C" const char *cudasim_report(void) { return sim.report; }

@@ -8,7 +8,7 @@
 
 #include "convert.h"
 #include "file.h"
-#include "hf_code.h"
+#include "hf_files.h"
 #include "hf_config.h"
 #include "hf_quant.h"
 #include "mapped.h"
@@ -59,7 +59,7 @@ static loong_status_t native_rows(void *user, int64_t index, int64_t row,
 static loong_status_t convert_native(converter_t *c)
 {
     loong_native_write_params_t write = {0};
-    loong_text_t files = loongi_text_begin(c->ctx);
+    loong_hf_files_t *files = NULL;
     LOONG_TRY(loongi_checkpoint_open(c->ctx, c->params->from, &c->native));
     LOONG_TRY(loongi_checkpoint_map(c->native));
     loongi_workdir_add_source(&c->key, loongi_checkpoint_path(c->native));
@@ -83,18 +83,15 @@ static loong_status_t convert_native(converter_t *c)
     write.source = native_rows;
     write.user = c;
     write.meter = &c->meter;
-    loongi_text_printf(&files, "%s/hf", loongi_checkpoint_path(c->native));
-    write.files_dir =
-        loongi_dir_exists(loongi_text_get(&files)) ? files.data : NULL;
-    write.code_dir = loongi_pairs_get(write.metadata, LOONG_HF_AUTO_MAP) != NULL
-                         ? write.files_dir
-                         : NULL;
+    LOONG_TRY(c->key.status);
+    LOONG_TRY(loongi_hf_files_create(c->ctx, &files));
+    write.files = files;
     loong_status_t status =
-        files.status == LOONG_OK ? c->key.status : files.status;
+        loongi_hf_files_read_kept(files, loongi_checkpoint_path(c->native));
     if (status == LOONG_OK) {
         status = loongi_native_write(c->ctx, &write);
     }
-    loongi_text_free(&files);
+    loongi_hf_files_destroy(&files);
     return status;
 }
 

@@ -288,16 +288,56 @@ static void print_map(const draft_t *d, loong_text_t *text)
     }
 }
 
+static void print_value(loong_text_t *text, const char *key,
+                        const char *value)
+{
+    static const char plain[] = "abcdefghijklmnopqrstuvwxyz"
+                                "ABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_.+-";
+    loongi_text_printf(text, "%s: ", key);
+    if (value[0] == '\0' || value[strspn(value, plain)] != '\0') {
+        loongi_text_json_string(text, value);
+    } else {
+        loongi_text_printf(text, "%s", value);
+    }
+    loongi_text_printf(text, "\n");
+}
+
+/* "rope_scaling.type" is type in a map of its own; all of a map together. */
+static void print_keys(const loong_pairs_t *model, loong_text_t *text)
+{
+    for (int64_t i = 0; i < model->count; i++) {
+        const loong_pair_t *pair = &model->items[i];
+        size_t map = strcspn(pair->key, ".") + 1;
+        bool begun = false;
+        if (pair->key[map - 1] == '\0') {
+            print_value(text, pair->key, pair->value);
+            continue;
+        }
+        for (int64_t k = 0; k < model->count; k++) {
+            const loong_pair_t *other = &model->items[k];
+            if (strncmp(pair->key, other->key, map) != 0) {
+                continue;
+            }
+            if (k < i) {
+                break; /* printed with the first */
+            }
+            if (!begun) {
+                loongi_text_printf(text, "%.*s:\n", (int)map - 1, pair->key);
+            }
+            loongi_text_printf(text, "  ");
+            print_value(text, other->key + map, other->value);
+            begun = true;
+        }
+    }
+}
+
 static void print_model(const draft_t *d, loong_text_t *text)
 {
     loongi_text_printf(text, "# Keys of model.foundation, from %s/config.json%s"
                        "\n", d->params->dir,
                        d->known ? "" : ", whose model type is not known:\n"
                                        "# compare them with the model's code");
-    for (int64_t i = 0; i < d->model->count; i++) {
-        const loong_pair_t *pair = &d->model->items[i];
-        loongi_text_printf(text, "%s: %s\n", pair->key, pair->value);
-    }
+    print_keys(d->model, text);
 }
 
 static void print_recipe(const draft_t *d, loong_text_t *text)

@@ -6,6 +6,7 @@
 
 #include "file.h"
 #include "hf_code.h"
+#include "hf_files.h"
 #include "hf_tokens.h"
 #include "hf_weights.h"
 #include "loong/checkpoint.h"
@@ -22,6 +23,7 @@ typedef struct importer {
     loong_hf_t *hf;
     loong_arena_t *arena;
     loong_pairs_t *metadata;
+    loong_hf_files_t *files;
     loong_text_t key;
     int64_t count;
     loong_checkpoint_tensor_t *tensors;
@@ -100,6 +102,11 @@ static loong_status_t run_import(importer_t *im)
     LOONG_TRY(loongi_hf_code_read(
         im->ctx, p->hf_dir,
         loongi_pairs_get(loongi_hf_model(im->hf), "family"), im->metadata));
+    LOONG_TRY(loongi_hf_files_create(im->ctx, &im->files));
+    LOONG_TRY(loongi_hf_files_read_tokenizer(im->files, p->hf_dir));
+    if (loongi_pairs_get(im->metadata, LOONG_HF_AUTO_MAP) != NULL) {
+        LOONG_TRY(loongi_hf_files_read_code(im->files, p->hf_dir));
+    }
     loongi_text_printf(&im->key, "import 1\n");
     loongi_workdir_add_source(&im->key, p->hf_dir);
     loongi_workdir_add_source(&im->key, p->names.map);
@@ -110,10 +117,7 @@ static loong_status_t run_import(importer_t *im)
     }
     write.dir = p->save_dir;
     write.metadata = im->metadata;
-    write.files_dir = p->hf_dir;
-    write.code_dir = loongi_pairs_get(im->metadata, LOONG_HF_AUTO_MAP) != NULL
-                         ? p->hf_dir
-                         : NULL;
+    write.files = im->files;
     write.key = im->key.data;
     write.count = im->count;
     write.tensors = im->tensors;
@@ -164,6 +168,7 @@ loong_checkpoint_import(loong_context_t *ctx,
     LOONG_TRY(loongi_hf_open_as(ctx, &open, &im.hf));
     loong_status_t status = run_import(&im);
     loongi_text_free(&im.key);
+    loongi_hf_files_destroy(&im.files);
     loongi_pairs_destroy(&im.metadata);
     loongi_arena_destroy(&im.arena);
     loongi_hf_close(&im.hf);

@@ -1,8 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "hf_code.h"
 
-#include <dirent.h>
-#include <errno.h>
 #include <limits.h>
 #include <stdio.h>
 #include <string.h>
@@ -82,34 +80,6 @@ loong_status_t loongi_hf_code_read(loong_context_t *ctx, const char *dir,
         status = keep_map(ctx, map, pairs);
     }
     loongi_json_destroy(&config);
-    return status;
-}
-
-static bool is_python(const char *name)
-{
-    size_t length = strlen(name);
-    return name[0] != '.' && length > 3 &&
-           strcmp(name + length - 3, ".py") == 0;
-}
-
-loong_status_t loongi_hf_code_copy(loong_context_t *ctx, const char *from,
-                                   const char *to)
-{
-    char source[PATH_MAX];
-    char target[PATH_MAX];
-    loong_status_t status = LOONG_OK;
-    struct dirent *entry = NULL;
-    DIR *dir = opendir(from);
-    LOONG_CHECK(ctx, dir != NULL, LOONG_ERR_IO,
-                "cannot open directory '%s': %s", from, strerror(errno));
-    while (status == LOONG_OK && (entry = readdir(dir)) != NULL) {
-        if (is_python(entry->d_name) &&
-            loongi_file_exists(path_of(source, from, entry->d_name))) {
-            status = loongi_file_copy(ctx, source,
-                                      path_of(target, to, entry->d_name));
-        }
-    }
-    closedir(dir);
     return status;
 }
 

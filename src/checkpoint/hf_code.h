@@ -24,11 +24,6 @@ LOONG_NODISCARD loong_status_t loongi_hf_code_read(loong_context_t *ctx,
                                                    const char *family,
                                                    loong_pairs_t *pairs);
 
-/* Copies the Python files of a directory. */
-LOONG_NODISCARD loong_status_t loongi_hf_code_copy(loong_context_t *ctx,
-                                                   const char *from,
-                                                   const char *to);
-
 /* DIR/tokenizer_config.json names code as well. */
 bool loongi_hf_code_tokenizes(loong_context_t *ctx, const char *dir);
 

@@ -7,8 +7,8 @@
 #include <string.h>
 
 #include "file.h"
-#include "hf_code.h"
 #include "hf_config.h"
+#include "hf_files.h"
 #include "hf_tokens.h"
 #include "hf_weights.h"
 #include "native.h"
@@ -245,12 +245,7 @@ static loong_status_t write_beside(const exporter_t *e)
     const loong_hf_export_params_t *p = e->params;
     const char *dir = loongi_safetensors_set_workdir(e->out);
     loong_hf_config_params_t config = {dir, p->model, p->dtype, p->tokens};
-    if (p->files_dir != NULL) {
-        LOONG_TRY(loongi_hf_copy_files(e->ctx, p->files_dir, dir));
-    }
-    if (p->code_dir != NULL) {
-        LOONG_TRY(loongi_hf_code_copy(e->ctx, p->code_dir, dir));
-    }
+    LOONG_TRY(loongi_hf_files_copy(e->ctx, p->files_dir, p->code_dir, dir));
     if (p->map != NULL) {
         loongi_log(e->ctx, LOONG_LOG_WARN,
                    "%s gets no config.json: the names of %s are no model "
@@ -306,65 +301,4 @@ loong_status_t loongi_hf_export(loong_context_t *ctx,
     loongi_free(ctx, exporter.tensors);
     loongi_hf_map_destroy(&exporter.map);
     return status;
-}
-
-/* The Python files of a tokenizer that has some. */
-static loong_status_t copy_tokenizer_code(loong_context_t *ctx,
-                                          const char *from, const char *to)
-{
-    const char *slash = strrchr(from, '/');
-    loong_text_t dir = loongi_text_begin(ctx);
-    if (loongi_dir_exists(from)) {
-        loongi_text_printf(&dir, "%s", from);
-    } else if (slash != NULL) {
-        loongi_text_printf(&dir, "%.*s", (int)(slash - from) + 1, from);
-    } else {
-        loongi_text_printf(&dir, ".");
-    }
-    loong_status_t status = dir.status;
-    if (status == LOONG_OK && loongi_hf_code_tokenizes(ctx, dir.data)) {
-        status = loongi_hf_code_copy(ctx, dir.data, to);
-    }
-    loongi_text_free(&dir);
-    return status;
-}
-
-loong_status_t loongi_hf_copy_files(loong_context_t *ctx, const char *from,
-                                    const char *to)
-{
-    static const char *const names[] = {"tokenizer.json",
-                                        "tokenizer_config.json",
-                                        "tokenizer.model",
-                                        "tiktoken.model",
-                                        "qwen.tiktoken",
-                                        "special_tokens_map.json",
-                                        "added_tokens.json",
-                                        "vocab.json",
-                                        "merges.txt",
-                                        "chat_template.jinja",
-                                        "generation_config.json"};
-    const char *slash = strrchr(from, '/');
-    int beside = slash != NULL ? (int)(slash - from) + 1 : 0;
-    bool directory = loongi_dir_exists(from);
-    loong_status_t status = LOONG_OK;
-    LOONG_TRY(loongi_dir_make(ctx, to));
-    for (int64_t i = 0; i < LOONG_COUNT_OF(names) && status == LOONG_OK; i++) {
-        loong_text_t source_path = loongi_text_begin(ctx);
-        loong_text_t target_path = loongi_text_begin(ctx);
-        if (i == 0 || directory) {
-            loongi_text_printf(&source_path, "%s%s%s", from,
-                               directory ? "/" : "", directory ? names[i] : "");
-        } else {
-            loongi_text_printf(&source_path, "%.*s%s", beside, from, names[i]);
-        }
-        loongi_text_printf(&target_path, "%s/%s", to, names[i]);
-        if (source_path.status != LOONG_OK || target_path.status != LOONG_OK) {
-            status = LOONG_ERR_MEMORY;
-        } else if (loongi_file_exists(source_path.data)) {
-            status = loongi_file_copy(ctx, source_path.data, target_path.data);
-        }
-        loongi_text_free(&source_path);
-        loongi_text_free(&target_path);
-    }
-    return status == LOONG_OK ? copy_tokenizer_code(ctx, from, to) : status;
 }

@@ -205,13 +205,6 @@ typedef struct loong_hf_export_params {
 LOONG_NODISCARD loong_status_t
 loongi_hf_export(loong_context_t *ctx, const loong_hf_export_params_t *params);
 
-/* Copies the files that belong to a tokenizer, Python files too where it names
- * some, and generation_config.json, as far as they exist. from: a directory,
- * or a tokenizer.json (by any name), then with its neighbours. */
-LOONG_NODISCARD loong_status_t loongi_hf_copy_files(loong_context_t *ctx,
-                                                    const char *from,
-                                                    const char *to);
-
 #ifdef __cplusplus
 }
 #endif

@@ -18,6 +18,7 @@
 #ifndef LOONG_NATIVE_H
 #define LOONG_NATIVE_H
 
+#include "hf_files.h"
 #include "loong/dtype.h"
 #include "pairs.h"
 #include "safetensors.h"
@@ -65,10 +66,7 @@ typedef struct loong_checkpoint_save_params {
     int64_t step;
     const loong_checkpoint_comm_t *comm;
     const loong_pairs_t *metadata; /* rank 0's is stored */
-    const char *files_dir; /* rank 0: tokenizer files to keep, a directory or
-                              tokenizer.json; or NULL */
-    const char *code_dir;  /* rank 0: Python files to keep (hf_code.h), a
-                              directory; or NULL */
+    const loong_hf_files_t *files; /* rank 0: to keep in hf/; or NULL */
     bool async;            /* helper threads write and assemble */
     int keep_last;         /* steps kept, this one included; 0: all */
 } loong_checkpoint_save_params_t;

@@ -10,8 +10,7 @@
 #include <unistd.h>
 
 #include "file.h"
-#include "hf_code.h"
-#include "hf_weights.h"
+#include "hf_files.h"
 #include "native_dir.h"
 #include "native_h5.h"
 #include "native_save.h"
@@ -191,12 +190,8 @@ static loong_status_t describe(const loong_native_files_t *files,
 {
     char path[PATH_MAX];
     snprintf(path, sizeof(path), "%s/hf", files->tmp_dir);
-    if (files->files_dir != NULL) {
-        LOONG_TRY(loongi_hf_copy_files(layout->ctx, files->files_dir, path));
-    }
-    if (files->code_dir != NULL) {
-        LOONG_TRY(loongi_dir_make(layout->ctx, path));
-        LOONG_TRY(loongi_hf_code_copy(layout->ctx, files->code_dir, path));
+    if (files->files != NULL && loongi_hf_files_count(files->files) > 0) {
+        LOONG_TRY(loongi_hf_files_write(layout->ctx, files->files, path));
     }
     LOONG_TRY(collect(files, layout));
     snprintf(path, sizeof(path), "%s/index.h5", files->tmp_dir);
@@ -256,8 +251,7 @@ static loong_status_t assemble(loong_checkpoint_save_t *save,
     loong_native_files_t files = {
         save->dir,         save->tmp_dir,   save->tmp_name,
         save->name,        save->params.step, save->comm.size,
-        save->params.metadata, save->params.files_dir,
-        save->params.code_dir};
+        save->params.metadata, save->params.files};
     LOONG_TRY(loongi_native_assemble(ctx, &files));
     retain(save, ctx);
     return LOONG_OK;

@@ -260,7 +260,7 @@ static loong_status_t run(writer_t *w)
     if (status == LOONG_OK) {
         loong_native_files_t files = {p->dir,   w->tmp_dir, w->tmp_name,
                                       w->name,  p->step,    w->files,
-                                      p->metadata, p->files_dir, p->code_dir};
+                                      p->metadata, p->files};
         status = loongi_native_assemble(w->ctx, &files);
     }
     loongi_workdir_close(&work);

@@ -63,18 +63,13 @@ static loong_status_t keep_tokens(loong_trainer_t *t)
 
 loong_status_t loongi_trainer_open_tokenizer(loong_trainer_t *t)
 {
-    const char *hf = loong_recipe_text(t->recipe, "init.from_hf");
     bool named = loong_recipe_text(t->recipe, "data.tokenizer") != NULL;
     bool samples = loong_recipe_count(t->recipe, "eval.sample.prompts") > 0;
     const char *key = named ? "data.tokenizer" : "init.from_hf";
     if (loong_comm_rank(t->comm) != 0) {
         return LOONG_OK;
     }
-    LOONG_TRY(loongi_pairs_create(t->ctx, &t->tokens));
-    if (!named && hf != NULL) {
-        LOONG_TRY(loongi_hf_tokens_read(t->ctx, hf, t->tokens));
-    }
-    LOONG_TRY(loongi_trainer_code(t, t->tokens));
+    LOONG_TRY(loongi_trainer_keep(t));
     if (!named && !samples) {
         return LOONG_OK;
     }

@@ -562,6 +562,7 @@ void loong_trainer_destroy(loong_trainer_t **trainer_p)
     loongi_run_dirs_close(t);
     loongi_pairs_destroy(&t->model_keys);
     loongi_pairs_destroy(&t->tokens);
+    loongi_hf_files_destroy(&t->files);
     loongi_free(t->ctx, t->weights);
     loongi_tensors_close(t);
     loongi_text_free(&t->text);

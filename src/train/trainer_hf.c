@@ -5,7 +5,6 @@
 #include <string.h>
 
 #include "decoder_config.h"
-#include "hf_code.h"
 #include "hf_config.h"
 #include "trainer_hf.h"
 
@@ -130,15 +129,4 @@ const char *loongi_trainer_hf_dir(const loong_trainer_t *t)
 {
     const char *dir = loong_recipe_text(t->recipe, "init.from_hf");
     return dir != NULL ? dir : loong_recipe_text(t->recipe, "model.from_hf");
-}
-
-loong_status_t loongi_trainer_code(loong_trainer_t *t, loong_pairs_t *pairs)
-{
-    const char *dir = loongi_trainer_hf_dir(t);
-    return dir == NULL
-               ? LOONG_OK
-               : loongi_hf_code_read(
-                     t->ctx, dir,
-                     loong_recipe_text(t->recipe, FOUNDATION ".family"),
-                     pairs);
 }

@@ -16,10 +16,13 @@ LOONG_NODISCARD loong_status_t loongi_trainer_adopt_hf(loong_trainer_t *t,
                                                        const char *key);
 /* The directory that the model is from; NULL: none. */
 const char *loongi_trainer_hf_dir(const loong_trainer_t *t);
-/* Adds LOONG_HF_AUTO_MAP (hf_code.h) when it brings Python files of its own.
- */
+/* Adds LOONG_HF_AUTO_MAP (hf_code.h) when that directory, or the checkpoint
+ * that the run goes on from, has Python files of the model. */
 LOONG_NODISCARD loong_status_t loongi_trainer_code(loong_trainer_t *t,
                                                    loong_pairs_t *pairs);
+
+/* Rank 0: reads what checkpoints keep, fills tokens and files. */
+LOONG_NODISCARD loong_status_t loongi_trainer_keep(loong_trainer_t *t);
 
 #ifdef __cplusplus
 }

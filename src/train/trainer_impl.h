@@ -109,6 +109,7 @@ struct loong_trainer {
     loong_text_t text;
     loong_tokenizer_t *tokenizer; /* of ranks that sample; else NULL */
     loong_pairs_t *tokens; /* ids for exports (hf_tokens.h); rank 0 */
+    loong_hf_files_t *files; /* kept in checkpoints; rank 0 */
     loong_profiler_t *profiler; /* NULL: not measured */
     double profile_blocked;     /* when it began */
     loong_faults_t *faults;     /* NULL: none on request */

@@ -223,16 +223,7 @@ static loong_status_t begin_save(loong_trainer_t *t, loong_pairs_t *meta)
     params.step = t->state.step;
     params.comm = &comm;
     params.metadata = meta;
-    params.files_dir = loong_recipe_text(t->recipe, "data.tokenizer");
-    if (params.files_dir == NULL) {
-        params.files_dir = loong_recipe_text(t->recipe, "init.from_hf");
-    } else if (strcmp(params.files_dir, "bytes") == 0) {
-        params.files_dir = NULL;
-    }
-    if (t->tokens != NULL &&
-        loongi_pairs_get(t->tokens, LOONG_HF_AUTO_MAP) != NULL) {
-        params.code_dir = loongi_trainer_hf_dir(t);
-    }
+    params.files = t->files;
     params.async = t->set.async_save;
     params.keep_last = t->set.keep_last;
     LOONG_TRY(fill_metadata(t, meta));

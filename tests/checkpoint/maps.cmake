@@ -6,3 +6,13 @@ loong_test(NAME map SOURCES tests/checkpoint/test_map.c LABELS unit)
 add_test(NAME draft_meaningless COMMAND test_draft 12 100)
 set_tests_properties(draft_meaningless PROPERTIES LABELS "unit;full"
   TIMEOUT 300)
+
+# What is proposed is used; what a directory brings beside its weights stays.
+add_test(NAME draft_recipes COMMAND
+  ${PROJECT_SOURCE_DIR}/tests/cli/draft_recipes.sh ${PROJECT_BINARY_DIR}
+  ${PROJECT_SOURCE_DIR})
+add_test(NAME kept_files COMMAND
+  ${PROJECT_SOURCE_DIR}/tests/train/kept_files.sh ${PROJECT_BINARY_DIR}
+  ${PROJECT_SOURCE_DIR})
+set_tests_properties(draft_recipes kept_files PROPERTIES LABELS cli
+  TIMEOUT 120)

@@ -1,0 +1,150 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * What goes into every checkpoint of a run beside its state: the files of the
+ * tokenizer, Python files of the model, ids of tokens. All is read at the
+ * start, from the directories that the recipe names, else from the checkpoint
+ * that the run goes on from; they may be gone when it saves. */
+#include <limits.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "file.h"
+#include "hf_code.h"
+#include "hf_files.h"
+#include "hf_tokens.h"
+#include "native.h"
+#include "trainer_hf.h"
+
+/* ---- the checkpoint that the run goes on from ---------------------------- */
+
+/* *ck_p: NULL when there is none. One that cannot be read is told when it is
+ * loaded. */
+static void open_earlier(loong_trainer_t *t, loong_checkpoint_t **ck_p)
+{
+    const char *load = loong_recipe_text(t->recipe, "checkpoint.load");
+    *ck_p = NULL;
+    if (load != NULL && strcmp(load, "auto") == 0) {
+        load = loong_recipe_text(t->recipe, "checkpoint.save");
+    }
+    if (load == NULL || !loongi_checkpoint_is_native(load)) {
+        return;
+    }
+    if (loongi_checkpoint_open(t->ctx, load, ck_p) != LOONG_OK) {
+        loong_context_clear_error(t->ctx);
+        *ck_p = NULL;
+    }
+}
+
+static const char *kept_dir(const loong_checkpoint_t *ck, char dir[PATH_MAX])
+{
+    snprintf(dir, PATH_MAX, "%s/hf", loongi_checkpoint_path(ck));
+    return dir;
+}
+
+static bool same_family(const loong_trainer_t *t, const loong_pairs_t *meta)
+{
+    const char *ours = loong_recipe_text(t->recipe, "model.foundation.family");
+    const char *its = loongi_pairs_get(meta, "model.foundation.family");
+    return ours != NULL && its != NULL && strcmp(ours, its) == 0;
+}
+
+static loong_status_t take_known(loong_pairs_t *pairs,
+                                 const loong_pairs_t *meta, const char *name)
+{
+    const char *value = loongi_pairs_get(meta, name);
+    return value != NULL && loongi_pairs_get(pairs, name) == NULL
+               ? loongi_pairs_set(pairs, name, value)
+               : LOONG_OK;
+}
+
+/* ---- code of the model --------------------------------------------------- */
+
+static loong_status_t code_of_dir(loong_trainer_t *t, loong_pairs_t *pairs,
+                                  loong_hf_files_t *files)
+{
+    const char *dir = loongi_trainer_hf_dir(t);
+    if (dir == NULL) {
+        return LOONG_OK;
+    }
+    LOONG_TRY(loongi_hf_code_read(
+        t->ctx, dir, loong_recipe_text(t->recipe, "model.foundation.family"),
+        pairs));
+    return files != NULL && loongi_pairs_get(pairs, LOONG_HF_AUTO_MAP) != NULL
+               ? loongi_hf_files_read_code(files, dir)
+               : LOONG_OK;
+}
+
+static loong_status_t code_of_earlier(loong_trainer_t *t,
+                                      const loong_checkpoint_t *ck,
+                                      loong_pairs_t *pairs,
+                                      loong_hf_files_t *files)
+{
+    const loong_pairs_t *meta = loongi_checkpoint_metadata(ck);
+    char dir[PATH_MAX];
+    if (!same_family(t, meta) ||
+        loongi_pairs_get(pairs, LOONG_HF_AUTO_MAP) != NULL) {
+        return LOONG_OK;
+    }
+    LOONG_TRY(take_known(pairs, meta, LOONG_HF_AUTO_MAP));
+    if (files == NULL || loongi_pairs_get(pairs, LOONG_HF_AUTO_MAP) == NULL) {
+        return LOONG_OK;
+    }
+    return loongi_hf_files_read_code(files, kept_dir(ck, dir));
+}
+
+loong_status_t loongi_trainer_code(loong_trainer_t *t, loong_pairs_t *pairs)
+{
+    loong_checkpoint_t *ck = NULL;
+    LOONG_TRY(code_of_dir(t, pairs, NULL));
+    open_earlier(t, &ck);
+    loong_status_t status =
+        ck != NULL ? code_of_earlier(t, ck, pairs, NULL) : LOONG_OK;
+    loongi_checkpoint_close(&ck);
+    return status;
+}
+
+/* ---- all of it ----------------------------------------------------------- */
+
+static loong_status_t keep_tokenizer(loong_trainer_t *t,
+                                     const loong_checkpoint_t *earlier)
+{
+    const char *named = loong_recipe_text(t->recipe, "data.tokenizer");
+    const char *hf = loong_recipe_text(t->recipe, "init.from_hf");
+    char dir[PATH_MAX];
+    if (named != NULL) {
+        return strcmp(named, "bytes") != 0
+                   ? loongi_hf_files_read_tokenizer(t->files, named)
+                   : LOONG_OK;
+    }
+    if (hf != NULL) {
+        LOONG_TRY(loongi_hf_tokens_read(t->ctx, hf, t->tokens));
+        return loongi_hf_files_read_tokenizer(t->files, hf);
+    }
+    if (earlier == NULL) {
+        return LOONG_OK;
+    }
+    for (int i = 0; i < LOONG_HF_TOKENS; i++) {
+        LOONG_TRY(take_known(t->tokens, loongi_checkpoint_metadata(earlier),
+                             loongi_hf_token_names[i]));
+    }
+    return loongi_dir_exists(kept_dir(earlier, dir))
+               ? loongi_hf_files_read_tokenizer(t->files, dir)
+               : LOONG_OK;
+}
+
+loong_status_t loongi_trainer_keep(loong_trainer_t *t)
+{
+    loong_checkpoint_t *ck = NULL;
+    LOONG_TRY(loongi_pairs_create(t->ctx, &t->tokens));
+    LOONG_TRY(loongi_hf_files_create(t->ctx, &t->files));
+    open_earlier(t, &ck);
+    loong_status_t status = keep_tokenizer(t, ck);
+    if (status == LOONG_OK) {
+        status = code_of_dir(t, t->tokens, t->files);
+    }
+    if (status == LOONG_OK && ck != NULL) {
+        status = code_of_earlier(t, ck, t->tokens, t->files);
+    }
+    loongi_checkpoint_close(&ck);
+    return status;
+}

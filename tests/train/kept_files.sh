@@ -1,0 +1,90 @@
+#!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
+# usage: kept_files.sh BUILD SOURCE: Python files and those of a tokenizer stay
+# with a run: when the directory they came from is removed behind its start,
+# and when a run goes on from a native checkpoint, again and again.
+set -eu
+build=$1
+source=$2
+place=$(mktemp -d)
+job=
+trap '[ -z "$job" ] || kill -9 $job 2>/dev/null; rm -rf "$place"' EXIT
+cd "$place"
+export OMP_NUM_THREADS=1
+
+fail() {
+    echo "$1"
+    tail -n 30 out err
+    exit 1
+}
+run() { "$build/loongrun" "$@" >out 2>err || fail "$*"; }
+ckpt() { "$build/loong-ckpt" "$@" >out 2>err || fail "$*"; }
+
+# kept DIRECTORY: what the source had, bit for bit
+kept() {
+    for file in configuration_internlm2.py modeling_internlm2.py helpers.py \
+        tokenizer_config.json tokenizer.model; do
+        cmp "model.first/$file" "$1/$file" || fail "$1 has no $file"
+    done
+}
+# exported DIRECTORY
+exported() {
+    kept "$1"
+    grep -q '"modeling_internlm2.InternLM2ForCausalLM"' "$1/config.json" ||
+        fail "$1/config.json names no code"
+    grep -q '"eos_token_id": 1,' "$1/config.json" ||
+        fail "$1/config.json has another eos_token_id"
+}
+
+mkdir model
+cp "$source"/tests/golden/fixtures/internlm2_dynamic/{config.json,model.safetensors} model
+for name in configuration_internlm2 modeling_internlm2 helpers; do
+    echo "# $name" >model/$name.py
+done
+echo '{"tokenizer_class": "None"}' >model/tokenizer_config.json
+echo words >model/tokenizer.model
+cp -r model model.first
+
+# Ids of bytes, all of them below the vocabulary of 97.
+for i in $(seq 2000); do echo $((i * 7919 % 100000)); done >digits.txt
+"$build/loong-data" index --tokenizer bytes --quiet --output-prefix text \
+    digits.txt >/dev/null
+cat >recipe.yaml <<'YAML'
+device: cpu
+data: {train: [{path: text}], seq_length: 16}
+train: {micro_batch_size: 2, global_batch_size: 2, train_iters: 1000000}
+optimizer: {lr: 1e-3}
+log: {interval: 1}
+YAML
+
+# ---- the directory is gone when it is saved ----
+"$build/loongrun" recipe.yaml init.from_hf=model checkpoint.save=a >out 2>err &
+job=$!
+end=$((SECONDS + 30))
+until grep -q '^step 5/' out; do
+    [ $SECONDS -lt $end ] && kill -0 $job || fail "no steps"
+    sleep 0.05
+done
+rm -r model
+kill -TERM $job
+code=0
+wait $job || code=$?
+job=
+[ $code = 75 ] || fail "exit $code, not 75"
+kept "a/$(cat a/latest)/hf"
+ckpt export a a.hf
+exported a.hf
+
+# ---- a run goes on from a native checkpoint, and another from that ----
+ckpt import model.first imported
+ckpt draft model.first draft
+sed 's/^device/defaults: [draft\/model.yaml@model.foundation]\n&/' \
+    recipe.yaml >native.yaml
+run native.yaml checkpoint.load=imported checkpoint.no_load_optim=true \
+    train.train_iters=2 checkpoint.save=b export.hf=b.hf
+rm -r imported
+exported b.hf
+run native.yaml checkpoint.load=auto checkpoint.save=b \
+    train.train_iters=4 export.hf=c.hf
+kept "b/$(cat b/latest)/hf"
+exported c.hf

@@ -1,32 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * topk_router, router_loss and their gradients; the formulas stand in
- * router_ref.c. A warp takes a token and keeps rows of one number for each
- * expert of its set in shared memory, in double: so a choice is the
- * processor's, and there is little to do beside a layer's products. Blocks have
- * as many warps as fit into the shared memory that every device has. */
-#include "moe/moe.cuh"
+ * topk_router and its gradient; the formulas stand in router_ref.c. */
+#include "moe/router.cuh"
 
 using namespace loong_cuda;
 
 namespace {
 
-enum {
-    ROWS = 3,
-    MOST_GROUPS = WARP,
-    TEAMS = 4, /* of a block, at most */
-    THREADS = TEAMS * WARP,
-    BLOCKS = 4, /* of a multiprocessor: so that registers suffice */
-    ROOM = 48 * 1024, /* of a block */
-    EACH_EXPERT = ROWS * sizeof(double) + sizeof(int32_t)
-};
-constexpr double TINY = 1e-20;
-
-/* Sets of experts, and the one of a token. */
-struct sets_t {
-    indices_t types; /* p NULL: one set */
-    int experts;     /* of a set */
-};
+enum { MOST_GROUPS = WARP };
 
 struct router_t {
     loong_router_attr_t attr;
@@ -37,103 +18,6 @@ struct router_t {
     sets_t sets;
     int experts; /* of the token's set */
 };
-
-/* The first expert that a token can have. */
-__device__ __forceinline__ int first_of(const sets_t &s, int64_t token)
-{
-    int type = s.types.p != NULL ? index_at(s.types, token) : 0;
-    return type > 0 ? type * s.experts : 0;
-}
-
-__host__ __device__ size_t room_of(int experts)
-{
-    return ((size_t)experts * EACH_EXPERT + 15) / 16 * 16;
-}
-
-/* Tokens of this warp: the first, and from one to the next. */
-__device__ __forceinline__ int64_t first_token(void)
-{
-    return ((int64_t)blockIdx.x * blockDim.x + threadIdx.x) / WARP;
-}
-
-__device__ __forceinline__ int64_t token_step(void)
-{
-    return (int64_t)gridDim.x * blockDim.x / WARP;
-}
-
-/* Row i of the warp; row ROWS holds integers. */
-__device__ __forceinline__ double *row_at(unsigned char *room, int experts,
-                                          int i)
-{
-    size_t team = threadIdx.x / WARP;
-    return reinterpret_cast<double *>(room + team * room_of(experts)) +
-           i * experts;
-}
-
-__device__ __forceinline__ int lane_of(void)
-{
-    return (int)threadIdx.x % WARP;
-}
-
-__device__ __forceinline__ double warp_add(double x)
-{
-    for (int lane = WARP / 2; lane > 0; lane /= 2) {
-        x += __shfl_xor_sync(EACH, x, lane);
-    }
-    return x;
-}
-
-__device__ __forceinline__ double warp_most(double x)
-{
-    for (int lane = WARP / 2; lane > 0; lane /= 2) {
-        x = fmax(x, __shfl_xor_sync(EACH, x, lane));
-    }
-    return x;
-}
-
-/* ---- scores -------------------------------------------------------------- */
-
-__device__ __forceinline__ double sigmoid_of(double x)
-{
-    return x >= 0.0 ? 1.0 / (1.0 + exp(-x)) : exp(x) / (1.0 + exp(x));
-}
-
-__device__ __forceinline__ double score_of(loong_score_function_t score,
-                                           double x)
-{
-    return score == LOONG_SCORE_SIGMOID
-               ? sigmoid_of(x)
-               : sqrt(fmax(x, 0.0) + log1p(exp(-fabs(x))));
-}
-
-__device__ __forceinline__ double slope_of(loong_score_function_t score,
-                                           double x, double s)
-{
-    if (score == LOONG_SCORE_SIGMOID) {
-        return s * (1.0 - s);
-    }
-    return s > 0.0 ? sigmoid_of(x) / (2.0 * s) : 0.0;
-}
-
-/* Softmax of n numbers, in place allowed; returns their log-sum-exp. */
-__device__ double softmax_of(const double *x, int n, double *p)
-{
-    double top = -INFINITY;
-    double sum = 0.0;
-    for (int e = lane_of(); e < n; e += WARP) {
-        top = fmax(top, x[e]);
-    }
-    top = warp_most(top);
-    for (int e = lane_of(); e < n; e += WARP) {
-        p[e] = exp(x[e] - top);
-        sum += p[e];
-    }
-    sum = warp_add(sum);
-    for (int e = lane_of(); e < n; e += WARP) {
-        p[e] /= sum;
-    }
-    return top + log(sum);
-}
 
 /* ---- choice -------------------------------------------------------------- */
 
@@ -403,131 +287,6 @@ __global__ void __launch_bounds__(THREADS, BLOCKS)
     }
 }
 
-/* ---- router_loss --------------------------------------------------------- */
-
-struct loss_t {
-    loong_router_loss_attr_t attr;
-    mat_t x, counts, y, dy;
-    sets_t sets;
-    int experts; /* of the token's set */
-};
-
-struct token_t {
-    double lse;
-    double mean; /* sum of c p */
-    double sum;  /* what scores are divided by; 1 with softmax */
-    double aux;  /* factors of its set */
-    double z;
-    int64_t span;
-    int first; /* expert of its set */
-};
-
-__device__ __forceinline__ double count_of(const loss_t &a, const token_t &k,
-                                           int e)
-{
-    return a.counts.p != NULL
-               ? (double)load_one(a.counts, k.span, k.first + e)
-               : 0.0;
-}
-
-/* p into its row, the softmax into the other. */
-__device__ token_t weigh_token(const loss_t &a, int64_t t, double *p,
-                               double *soft)
-{
-    bool own = a.attr.score != LOONG_SCORE_SOFTMAX;
-    token_t k = {0.0, 0.0, 1.0, a.attr.aux, a.attr.z, 0,
-                 first_of(a.sets, t)};
-    for (int e = lane_of(); e < a.experts; e += WARP) {
-        soft[e] = (double)load_one(a.x, t, k.first + e);
-    }
-    k.lse = softmax_of(soft, a.experts, soft);
-    double sum = 0.0;
-    for (int e = lane_of(); e < a.experts; e += WARP) {
-        double x = (double)load_one(a.x, t, k.first + e);
-        p[e] = own ? score_of(a.attr.score, x) : soft[e];
-        sum += p[e];
-    }
-    k.sum = own ? warp_add(sum) + TINY : 1.0;
-    k.span = a.counts.p != NULL ? (a.attr.begin + t) / a.attr.span : 0;
-    double mean = 0.0;
-    double all = 0.0;
-    for (int e = lane_of(); e < a.experts; e += WARP) {
-        double c = count_of(a, k, e);
-        p[e] /= k.sum;
-        mean += c * p[e];
-        all += c;
-    }
-    k.mean = warp_add(mean);
-    if (a.attr.sets > 0) {
-        double less = (double)a.attr.choices / warp_add(all);
-        k.aux *= less * less;
-        k.z *= less;
-    }
-    return k;
-}
-
-template <bool GRADIENT>
-__global__ void __launch_bounds__(THREADS, BLOCKS)
-    lose(loss_t a, const loong_frame_t *frame)
-{
-    LOONG_SHARED_DYNAMIC(unsigned char, room);
-    double *p = row_at(room, a.experts, 0);
-    double *soft = row_at(room, a.experts, 1);
-    int64_t tokens = rows_of(a.x, frame);
-    for (int64_t t = first_token(); t < tokens; t += token_step()) {
-        token_t k = weigh_token(a, t, p, soft);
-        if (!GRADIENT && lane_of() == 0) {
-            static_cast<float *>(a.y.p)[t] =
-                (float)(k.aux * k.mean + k.z * k.lse * k.lse);
-        }
-        for (int e = lane_of(); GRADIENT && a.attr.sets > 0 && e < a.y.cols;
-             e += WARP) {
-            if (e < k.first || e >= k.first + a.experts) {
-                row_of<float>(a.y, t)[e] = 0.0f; /* of the other sets */
-            }
-        }
-        for (int e = lane_of(); GRADIENT && e < a.experts; e += WARP) {
-            double d = (double)static_cast<const float *>(a.dy.p)[t];
-            double x = (double)load_one(a.x, t, k.first + e);
-            double more =
-                a.counts.p != NULL ? count_of(a, k, e) - k.mean : 0.0;
-            double slope =
-                a.attr.score == LOONG_SCORE_SOFTMAX
-                    ? p[e]
-                    : slope_of(a.attr.score, x, p[e] * k.sum) / k.sum;
-            row_of<float>(a.y, t)[k.first + e] =
-                (float)(d * (k.aux * slope * more +
-                             2.0 * k.z * k.lse * soft[e]));
-        }
-        __syncwarp();
-    }
-}
-
-/* Warps of a block, of which each has room for a set. */
-int teams_of(int experts)
-{
-    int fit = (int)(ROOM / room_of(experts));
-    return fit < TEAMS ? fit : (int)TEAMS;
-}
-
-dim3 grid_of_tokens(int64_t tokens, int teams)
-{
-    return grid_of((tokens + teams - 1) / teams);
-}
-
-/* Token types are operand i. */
-sets_t sets_of(const loong_kernel_call_t *call, int i, int sets,
-               int64_t experts)
-{
-    sets_t s;
-    memset(&s, 0, sizeof(s));
-    s.experts = (int)(experts / LOONG_MAX(sets, 1));
-    if (i < call->query->num_in && call->ptr[i] != NULL) {
-        s.types = indices_of(call, i, 0, sets);
-    }
-    return s;
-}
-
 router_t router_of(const loong_kernel_call_t *call, int logits, int types)
 {
     router_t a;
@@ -573,49 +332,6 @@ static loong_status_t run_grad(const loong_kernel_call_t *call)
     return launched(call);
 }
 
-template <bool GRADIENT>
-static loong_status_t run_loss(const loong_kernel_call_t *call)
-{
-    loss_t a;
-    int x = GRADIENT ? 1 : 0;
-    a.attr =
-        *static_cast<const loong_router_loss_attr_t *>(call->query->attr);
-    a.x = mat_arg(call, x);
-    a.counts = x + 1 < call->query->num_in ? mat_arg(call, x + 1) : mat_none();
-    a.dy = GRADIENT ? mat_arg(call, 0) : mat_none();
-    a.y = mat_out(call, 0);
-    a.sets = sets_of(call, x + 2, a.attr.sets, a.x.cols);
-    a.experts = a.sets.experts;
-    int teams = teams_of(a.experts);
-    LOONG_LAUNCH((lose<GRADIENT>), grid_of_tokens(a.x.rows, teams),
-                 dim3(teams * WARP), teams * room_of(a.experts),
-                 stream_of(call), a, call->device_frame);
-    return launched(call);
-}
-
-/* Bit i where input i is there. */
-static uint32_t types_from(const loong_kernel_query_t *query, int i)
-{
-    return i < query->num_in ? 1u << i : 0;
-}
-
-/* typed: integers. */
-static bool support_experts(const loong_kernel_query_t *query, int logits,
-                            uint32_t typed, int sets,
-                            char reason[LOONG_REASON_SIZE])
-{
-    enum { MOST = ROOM / EACH_EXPERT / 64 * 64 };
-    int64_t experts = loong_karg_cols(&query->arg[logits], NULL) /
-                      LOONG_MAX(sets, 1);
-    if (experts > MOST) {
-        snprintf(reason, LOONG_REASON_SIZE,
-                 "%lld experts, this kernel takes up to %d",
-                 (long long)experts, (int)MOST);
-        return false;
-    }
-    return cuda_support(query, ~0u, typed, reason);
-}
-
 static bool support(const loong_kernel_query_t *query,
                     char reason[LOONG_REASON_SIZE])
 {
@@ -641,26 +357,5 @@ static bool support_grad(const loong_kernel_query_t *query,
     return support_experts(query, 1, 1u << 2, attr->sets, reason);
 }
 
-static int loss_sets(const loong_kernel_query_t *query)
-{
-    return static_cast<const loong_router_loss_attr_t *>(query->attr)->sets;
-}
-
-static bool support_loss(const loong_kernel_query_t *query,
-                         char reason[LOONG_REASON_SIZE])
-{
-    return support_experts(query, 0, types_from(query, 2), loss_sets(query),
-                           reason);
-}
-
-static bool support_loss_grad(const loong_kernel_query_t *query,
-                              char reason[LOONG_REASON_SIZE])
-{
-    return support_experts(query, 1, types_from(query, 3), loss_sets(query),
-                           reason);
-}
-
 CUDA_KERNEL(topk_router, support, NULL, run);
 CUDA_KERNEL(topk_router_grad, support_grad, NULL, run_grad);
-CUDA_KERNEL(router_loss, support_loss, NULL, run_loss<false>);
-CUDA_KERNEL(router_loss_grad, support_loss_grad, NULL, run_loss<true>);

@@ -2,6 +2,8 @@
 set(presets tests/models/preset.c)
 loong_test(NAME presets SOURCES tests/models/test_presets.c ${presets}
   LABELS "unit;models")
+loong_test(NAME overrides SOURCES tests/models/test_overrides.c ${presets}
+  LABELS "unit;models")
 loong_test(NAME recipe_model SOURCES tests/models/test_recipe_model.c
   LABELS "unit;models")
 loong_test(NAME families SOURCES tests/models/test_families.c

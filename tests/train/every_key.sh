@@ -234,6 +234,10 @@ init.from_hf=hf
 training_phase=midtrain
 model.from_hf=hf
 KEYS
+grep -qx 'phase: midtrain, from the weights of hf' out err || {
+    echo "FAILED: the report does not tell whose weights a midtrain run has"
+    failures=$((failures + 1))
+}
 run experts <<KEYS
 $small
 train.train_iters=1

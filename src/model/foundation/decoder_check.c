@@ -226,6 +226,26 @@ static void check_experts(loong_problems_t *problems, loong_decoder_config_t *c,
     }
 }
 
+/* Rotation is of no use where positions are learned. */
+static void check_positions(loong_problems_t *problems,
+                            const loong_decoder_config_t *c,
+                            const loong_pairs_t *pairs)
+{
+    static const char *const prefixes[] = {"rotary_", "rope_scaling.",
+                                           "mrope_section"};
+    for (int64_t i = 0; i < pairs->count && c->learned_positions; i++) {
+        const char *key = pairs->items[i].key;
+        for (int64_t k = 0; k < LOONG_COUNT_OF(prefixes); k++) {
+            if (strncmp(key, prefixes[k], strlen(prefixes[k])) == 0) {
+                loongi_problems_add(problems,
+                                    "%s: has no effect with "
+                                    "position_embedding_type learned_absolute",
+                                    key);
+            }
+        }
+    }
+}
+
 /* A scaling is complete, and numbers of one are not there for nothing. */
 static void check_scaling(loong_problems_t *problems,
                           const loong_decoder_config_t *c,
@@ -348,6 +368,7 @@ void loongi_decoder_check(loong_problems_t *problems,
                           loong_decoder_config_t *config,
                           const loong_pairs_t *pairs)
 {
+    check_positions(problems, config, pairs);
     check_scaling(problems, config, pairs);
     check_sizes(problems, config);
     check_sections(problems, config, pairs);

@@ -305,6 +305,25 @@ static void print_sources_of(const char *name, const loong_json_t *settings)
     printf("%s |\n", open == all ? " all" : "");
 }
 
+/* What a source says otherwise, and whose value that is. */
+static void print_differences(const report_t *r)
+{
+    const loong_json_t *list = loongi_json_get(r->sources, "otherwise");
+    printf("\nWhere a source says otherwise, it means another model:\n\n"
+           "| `model:` | setting | here | there | whose |\n"
+           "|---|---|---|---|---|\n");
+    for (int64_t i = 0; i < loongi_json_count(list); i++) {
+        const loong_json_t *row = loongi_json_at(list, i);
+        printf("| `%s` | %s | %.10g | %.10g (%s) | %s |\n",
+               loongi_json_string(loongi_json_at(row, 0)),
+               loongi_json_string(loongi_json_at(row, 1)),
+               loongi_json_real(loongi_json_at(row, 2)),
+               loongi_json_real(loongi_json_at(row, 4)),
+               loongi_json_string(loongi_json_at(row, 3)),
+               loongi_json_string(loongi_json_at(row, 5)));
+    }
+}
+
 static void print_sources(const report_t *r)
 {
     const loong_json_t *all = loongi_json_get(r->sources, "presets");
@@ -329,6 +348,7 @@ static void print_sources(const report_t *r)
         print_sources_of(loongi_json_member_key(m),
                          loongi_json_member_value(m));
     }
+    print_differences(r);
 }
 
 /* ---- the document ------------------------------------------------------- */

@@ -9,7 +9,8 @@ would not be found by comparing them. This compares every setting of
 published.json with sources that others wrote, and writes sources.json beside
 this file (--check compares with it): which settings some source confirms, and
 which none does. A source that says otherwise is an error, unless it stands in
-KNOWN with the reason.
+KNOWN with the reason. The checksum of published.json tells a test that both
+are of one time.
 
 SOURCE is any of
   --transformers       defaults of its configuration classes, where the class
@@ -28,6 +29,7 @@ import os
 import re
 import sys
 import zipfile
+import zlib
 
 from published import PATH as PUBLISHED, known_class
 
@@ -42,26 +44,42 @@ SPELLED = {"num_local_experts": "num_experts", "n_routed_experts":
            "intermediate_size", "seq_length": "max_position_embeddings",
            "rotary_emb_base": "rope_theta", "kv_channels": "head_dim",
            "layer_norm_epsilon": "rms_norm_eps"}
-# (source, preset): {setting: why it is not the publisher's value}
+# (source, preset): {setting: (what it says, whose value that is)}
 KNOWN = {
     ("litgpt", "mixtral/mixtral_8x22b"): dict(
-        vocab_size="that of Instruct, which has 768 tokens more"),
+        vocab_size=(32768, "Instruct's, which has 768 tokens more than the "
+                           "base model; litgpt gives both the same")),
     ("table", "qwen/qwen_7b"): dict(
-        rope_theta="that of Qwen1.5, in the same row"),
+        rope_theta=(1e6, "Qwen1.5's, which is in the same row")),
     ("table", "internlm2.5/internlm2.5_7b"): dict(
-        vocab_size="with the tokens that InternVL adds"),
+        vocab_size=(92553, "InternVL's, which adds 9 tokens; 92544 give the "
+                           "7 737 708 544 parameters of the published file")),
     ("table", "ernie4.5/ernie4.5_21b_a3b"): dict(
-        rope_theta="a default that the row calls one"),
+        rope_theta=(1e4, "a default that the row calls one; Baidu's class in "
+                         "transformers has 500000")),
+    ("table", "ernie4.5/ernie4.5_28b_a3b"): dict(
+        rope_theta=(1e4, "a default that the row calls one; Baidu's class in "
+                         "transformers has 500000")),
     ("table", "kimi_k2/kimi_k2_1t"): {
-        "rope_scaling.factor": "that of a later version with 262144 "
-                               "positions; 32 x 4096 are the 131072 here"},
+        "rope_scaling.factor": (64, "that of versions with 262144 positions "
+                                    "(0905, K2.5); 32 x 4096 are the 131072 "
+                                    "here")},
 }
 
 
 def unified(fields):
     """The same names whatever the type calls them."""
     out = {}
+    fields = dict(fields, **fields.get("text_config", {}))
+    fields.update(fields.pop("rope_parameters", None) or {})
+    fields.pop("rope_type", None)
+    widths = fields.get("moe_intermediate_size")
+    if isinstance(widths, list):  # of texts, of images
+        fields.update(moe_intermediate_size=widths[0],
+                      moe_vision_intermediate_size=widths[1])
     for key, value in fields.items():
+        if key in ("text_config", "vision_config"):
+            continue
         key = SPELLED.get(key, key)
         if key == "rope_scaling":
             out.update({f"rope_scaling.{k.replace('rope_type', 'type')}": v
@@ -93,7 +111,8 @@ AFTER = {"openai-community/gpt2": "gpt2/gpt2_124m",
          "mistralai/Mixtral-8x7B-v0.1": "mixtral/mixtral_8x7b",
          "deepseek-ai/DeepSeek-V2-Lite": "deepseek_v2/deepseek_v2_lite",
          "baidu/ERNIE-4.5-0.3B-PT": "ernie4.5/ernie4.5_0.3b",
-         "baidu/ERNIE-4.5-21B-A3B-PT": "ernie4.5/ernie4.5_21b_a3b"}
+         "baidu/ERNIE-4.5-21B-A3B-PT": "ernie4.5/ernie4.5_21b_a3b",
+         "baidu/ERNIE-4.5-VL-28B-A3B-PT": "ernie4.5/ernie4.5_28b_a3b"}
 
 
 def read_transformers(models):
@@ -108,10 +127,8 @@ def read_transformers(models):
             after = re.search(r'auto_docstring\(checkpoint="([^"]+)"',
                               f.read())
         if after and AFTER.get(after.group(1)) == name:
-            values = cls().to_dict()
-            values.update(values.pop("rope_parameters", None) or {})
-            out[name] = unified({k: v for k, v in values.items()
-                                 if v is not None})
+            values = unified(cls().to_dict())
+            out[name] = {k: v for k, v in values.items() if v is not None}
     return f"transformers {transformers.__version__}", out
 
 
@@ -177,7 +194,7 @@ def read_litgpt(models, wheel):
 
 # ---- a table -----------------------------------------------------------------
 
-# the row that begins so: the preset of its first size, and where in the row
+# the row that begins so: the presets of its first size, and where in the row
 # further sizes stand
 TABLE = {"Llama2 7B": ("llama2/llama2_7b", {}),
          "Llama3 8B": ("llama3/llama3_8b", {}),
@@ -206,7 +223,8 @@ TABLE = {"Llama2 7B": ("llama2/llama2_7b", {}),
              "internlm2.5/internlm2.5_20b":
                  r"; (?P<L>\d+)/(?P<h>\d+)/(?P<f>\d+).*?, (?P<H>\d+)/"
                  r"(?P<k>\d+) "}),
-         "ERNIE-4.5 28B": ("ernie4.5/ernie4.5_21b_a3b", {})}
+         "ERNIE-4.5 28B": ("ernie4.5/ernie4.5_21b_a3b "
+                           "ernie4.5/ernie4.5_28b_a3b", {})}
 LETTERS = dict(L="num_hidden_layers", h="hidden_size", f="intermediate_size",
                H="num_attention_heads", k="num_key_value_heads",
                d="head_dim", E="num_experts", m="moe_intermediate_size",
@@ -255,16 +273,16 @@ def read_table(models, path):
             continue
         first, others = TABLE[name]
         cells = [c.strip() for c in line.strip("| \n").split("|")]
-        if first:
-            out[first] = read_row(cells, [(c, p) for c in CELLS
-                                          for p in CELLS[c]])
+        for preset in first.split():
+            out[preset] = read_row(cells, [(c, p) for c in CELLS
+                                           for p in CELLS[c]])
             tied = re.search(r"\b(un)?tied\b(?! for)", cells[6])
             if tied:
-                out[first]["tie_word_embeddings"] = not tied.group(1)
+                out[preset]["tie_word_embeddings"] = not tied.group(1)
         for preset, pattern in others.items():
             out[preset] = read_row([line], [(0, pattern)])
     missing = [n for n in TABLE if not any(
-        p in out for p in [TABLE[n][0], *TABLE[n][1]])]
+        p in out for p in [*TABLE[n][0].split(), *TABLE[n][1]])]
     assert not missing, f"{path}: no rows {missing}"
     return "table", out
 
@@ -280,8 +298,9 @@ def read_config(models, text):
 
 
 def compare(models, sources):
-    """{preset: {setting: [sources]}} and what is said otherwise."""
-    found, problems = {}, []
+    """{preset: {setting: [sources]}} and what is said otherwise, with and
+    without a reason."""
+    found, problems, excuses = {}, [], []
     for name, config in models.items():
         _, mine = stated(config)
         by = {key: [] for key in mine}
@@ -297,11 +316,14 @@ def compare(models, sources):
                                         "but KNOWN has it")
                 elif source.startswith("transformers"):
                     pass  # a default, not a copy
-                elif key not in excused:
+                elif key in excused and value == excused[key][0]:
+                    excuses.append([name, key, mine[key], source,
+                                    *excused[key]])
+                else:
                     problems.append(f"{name}: {key} is {mine[key]!r}, "
                                     f"{value!r} in {source}")
         found[name] = by
-    return found, problems
+    return found, excuses, problems
 
 
 def main():
@@ -313,9 +335,10 @@ def main():
                         default=[])
     parser.add_argument("--check", action="store_true")
     args = parser.parse_args()
-    with open(PUBLISHED) as f:
-        models = {n: e["config"] for n, e in json.load(f).items()
-                  if e["published"]}
+    with open(PUBLISHED, "rb") as f:
+        published = f.read()
+    models = {n: e["config"] for n, e in json.loads(published).items()
+              if e["published"]}
     sources = []
     if args.transformers:
         sources.append(read_transformers(models))
@@ -324,12 +347,14 @@ def main():
     if args.table:
         sources.append(read_table(models, args.table))
     sources += [read_config(models, c) for c in args.config]
-    found, problems = compare(models, sources)
+    found, excuses, problems = compare(models, sources)
     for problem in problems:
         print("FAIL " + problem)
     lines = [f"{json.dumps(n)}: {json.dumps(by)}" for n, by in found.items()]
-    text = ('{"sources": ' + json.dumps(sorted({s for s, _ in sources})) +
-            ',\n"presets": {\n' + ",\n".join(lines) + "}}\n")
+    text = (f'{{"published_crc32": {zlib.crc32(published)},\n"sources": ' +
+            json.dumps(sorted({s for s, _ in sources})) +
+            ',\n"otherwise": [\n' + ",\n".join(map(json.dumps, excuses)) +
+            '],\n"presets": {\n' + ",\n".join(lines) + "}}\n")
     settings = [by for b in found.values() for by in b.values()]
     print(f"{len(settings)} settings of {len(found)} models, "
           f"{sum(map(bool, settings))} confirmed")

@@ -3,6 +3,7 @@
  * Every model under configs/models against the published one: as many
  * parameters as transformers' own class counts (published.py), in all and for
  * a token, and what the preset says is what published.py wrote down. */
+#include "crc.h"
 #include "decoder_config.h"
 #include "file.h"
 #include "graph_impl.h"
@@ -132,6 +133,96 @@ static void there_and_back(void *user, const char *name)
     loongi_pairs_destroy(&back);
 }
 
+/* ---- sources ------------------------------------------------------------- */
+
+/* "litgpt" of "litgpt 0.5.13". */
+static bool is_source(const loong_json_t *sources, const char *name)
+{
+    for (int64_t i = 0; i < loongi_json_count(sources); i++) {
+        const char *full = loongi_json_string(loongi_json_at(sources, i));
+        size_t length = strcspn(full, " ");
+        if (strlen(name) == length && strncmp(full, name, length) == 0) {
+            return true;
+        }
+    }
+    return false;
+}
+
+static void check_settings(const loong_json_t *sources, const char *name,
+                           const loong_json_t *settings)
+{
+    assert_true(loongi_json_count(settings) >= 10);
+    for (const loong_json_member_t *m = loongi_json_first(settings); m != NULL;
+         m = loongi_json_next(settings, m)) {
+        const loong_json_t *who = loongi_json_member_value(m);
+        for (int64_t i = 0; i < loongi_json_count(who); i++) {
+            const char *source = loongi_json_string(loongi_json_at(who, i));
+            if (!is_source(sources, source)) {
+                fail_msg("%s: %s is confirmed by %s, which is no source", name,
+                         loongi_json_member_key(m), source);
+            }
+        }
+    }
+}
+
+/* What differs says who, what, and why, and confirms nothing there. */
+static void check_differences(const loong_json_t *all)
+{
+    const loong_json_t *list = loongi_json_get(all, "otherwise");
+    const loong_json_t *presets = loongi_json_get(all, "presets");
+    for (int64_t i = 0; i < loongi_json_count(list); i++) {
+        const loong_json_t *row = loongi_json_at(list, i);
+        assert_int_equal(loongi_json_count(row), 6);
+        const loong_json_t *settings = loongi_json_get(
+            presets, loongi_json_string(loongi_json_at(row, 0)));
+        assert_non_null(settings);
+        assert_non_null(loongi_json_get(
+            settings, loongi_json_string(loongi_json_at(row, 1))));
+        assert_true(strlen(loongi_json_string(loongi_json_at(row, 5))) > 10);
+    }
+}
+
+/* sources.json was made from this published.json. */
+static void test_sources(void **state)
+{
+    const place_t *at = *state;
+    loong_json_t *all = NULL;
+    char *text = NULL;
+    size_t length = 0;
+    int64_t published = 0;
+    assert_ok(at->ctx,
+              loongi_file_read(at->ctx,
+                               LOONG_SOURCE_DIR "/tests/models/published.json",
+                               &text, &length));
+    assert_ok(at->ctx,
+              loongi_json_load(at->ctx,
+                               LOONG_SOURCE_DIR "/tests/models/sources.json",
+                               &all));
+    if ((int64_t)loongi_crc(LOONG_CRC32, text, length) !=
+        loongi_json_int(loongi_json_get(all, "published_crc32"))) {
+        fail_msg("published.json has changed: sources.py compares anew");
+    }
+    const loong_json_t *presets = loongi_json_get(all, "presets");
+    const loong_json_t *entries = at->published;
+    for (const loong_json_member_t *m = loongi_json_first(entries); m != NULL;
+         m = loongi_json_next(entries, m)) {
+        const char *name = loongi_json_member_key(m);
+        const loong_json_t *e = loongi_json_member_value(m);
+        if (loongi_json_bool(loongi_json_get(e, "published"))) {
+            const loong_json_t *settings = loongi_json_get(presets, name);
+            assert_non_null(settings);
+            check_settings(loongi_json_get(all, "sources"), name, settings);
+            published++;
+        }
+    }
+    assert_int_equal(loongi_json_count(presets), published);
+    check_differences(all);
+    loongi_json_destroy(&all);
+    loongi_free(at->ctx, text);
+}
+
+/* ---- all presets --------------------------------------------------------- */
+
 /* foundation.num_layers=4 and nothing more. */
 static void fewer_layers(void *user, const char *name)
 {
@@ -194,6 +285,7 @@ int main(void)
         cmocka_unit_test(test_configs),
         cmocka_unit_test(test_fewer_layers),
         cmocka_unit_test(test_hugging_face),
+        cmocka_unit_test(test_sources),
     };
     return cmocka_run_group_tests(tests, set_up, tear_down);
 }

@@ -26,6 +26,14 @@ typedef enum loong_score_function {
     LOONG_SCORE_SQRTSOFTPLUS
 } loong_score_function_t;
 
+/* Whether sigmoid's and sqrtsoftplus' chosen scores are divided by their sum:
+ * with k > 1 (Megatron), always (then a single weight is 1), never. */
+typedef enum loong_router_weights {
+    LOONG_WEIGHTS_AUTO,
+    LOONG_WEIGHTS_DIVIDED,
+    LOONG_WEIGHTS_PLAIN
+} loong_router_weights_t;
+
 /* topk_router: logits wide [T,E], bias wide [E] or none, replayed i32 [T,k] or
  * none, token types i32 [T] or none -> weights wide [T,k], indices i32 [T,k],
  * by falling score, the lower index first where scores are equal; `replayed`
@@ -36,7 +44,7 @@ typedef enum loong_score_function {
  * pre_softmax the scores are the softmax of all logits and the weights are
  * scores; without it the weights are the softmax of the k chosen logits, which
  * is the same divided by the sum of the chosen. sigmoid, sqrtsoftplus: weights
- * are the chosen scores divided by their sum (not with k = 1). The bias is
+ * are the chosen scores, divided by their sum as `weights` says. The bias is
  * added to the scores (of softmax: over all logits) for the choice alone. With
  * num_groups > 0 the experts are that many groups of equal size; only those of
  * the group_topk groups with the largest sums of their group_scores best scores
@@ -59,6 +67,7 @@ typedef struct loong_router_attr {
     bool forced;
     int64_t begin;
     int sets; /* 0: one, no token types */
+    loong_router_weights_t weights;
 } loong_router_attr_t;
 /* Besides the logits; LOONG_NONE: none. */
 typedef struct loong_router_inputs {

@@ -160,12 +160,19 @@ __device__ void score_all(const router_t &a, int64_t token, int first,
     }
 }
 
+__device__ bool divides(const router_t &a)
+{
+    return a.attr.score != LOONG_SCORE_SOFTMAX &&
+           (a.attr.weights == LOONG_WEIGHTS_DIVIDED ||
+            (a.attr.weights == LOONG_WEIGHTS_AUTO && a.attr.topk > 1));
+}
+
 /* What the chosen scores are divided by. */
 __device__ double divisor(const router_t &a, const double *score,
                           const int32_t *index)
 {
     double sum = TINY;
-    if (a.attr.score == LOONG_SCORE_SOFTMAX || a.attr.topk == 1) {
+    if (!divides(a)) {
         return 1.0;
     }
     for (int j = 0; j < a.attr.topk; j++) {
@@ -254,7 +261,7 @@ __device__ void route_back(const router_t &a, int64_t t, int first,
     for (int j = lane_of(); j < a.attr.topk; j += WARP) {
         int32_t e = index[j];
         double dw = f * (double)load_one(a.dw, t, j);
-        double less = soft || a.attr.topk > 1 ? mean : 0.0;
+        double less = soft || divides(a) ? mean : 0.0;
         double dx = weight[j] * (dw - less);
         if (all) {
             dx = (dw - mean) * score[e];

@@ -8,8 +8,9 @@
  *   softmax               p = softmax(x) over C,    w_j = f p_j
  *     dx_j = f p_j (dw_j - sum over i in C of p_i dw_i)
  *   sigmoid, sqrtsoftplus s = 1 / (1 + e^-x), sqrt(ln(1 + e^x))
- *     w_j = f s_j / S, S = sum over C of s (+ 1e-20; k = 1: S = 1)
+ *     w_j = f s_j / S, S = sum over C of s (+ 1e-20)
  *     dx_j = f s'_j (dw_j - sum over i in C of dw_i s_i / S) / S
+ *     or, not divided, w_j = f s_j, dx_j = f s'_j dw_j
  *     s' = s (1 - s),  sigmoid(x) / (2 s)
  *
  * Loss of a token, with the counts c of its span and p the softmax of x, or
@@ -206,12 +207,19 @@ static void score_all(const loong_router_attr_t *a, const double *x,
     }
 }
 
+static bool divides(const loong_router_attr_t *a)
+{
+    return a->score != LOONG_SCORE_SOFTMAX &&
+           (a->weights == LOONG_WEIGHTS_DIVIDED ||
+            (a->weights == LOONG_WEIGHTS_AUTO && a->topk > 1));
+}
+
 /* What the chosen scores are divided by. */
 static double divisor(const loong_router_attr_t *a, const double *score,
                       const int32_t *index)
 {
     double sum = TINY;
-    if (a->score == LOONG_SCORE_SOFTMAX || a->topk == 1) {
+    if (!divides(a)) {
         return 1.0;
     }
     for (int j = 0; j < a->topk; j++) {
@@ -336,7 +344,7 @@ static void router_back(const loong_router_attr_t *a, int64_t n,
     for (int j = 0; j < a->topk; j++) {
         int32_t e = index[j];
         if (a->score != LOONG_SCORE_SOFTMAX) {
-            double less = a->topk > 1 ? mean : 0.0;
+            double less = divides(a) ? mean : 0.0;
             dx[e] = slope_of(a->score, x[e], score[e]) * (dw[j] - less) / sum;
         } else if (all) {
             dx[e] += dw[j] * score[e];

@@ -10,6 +10,21 @@ loong_status_t loongi_hf_set_kinds(loong_hf_reader_t *r,
                                    const loong_layer_kinds_t *kinds,
                                    int64_t layers)
 {
+    int64_t with = 0;
+    for (int64_t i = 0; i < layers; i++) {
+        with += kinds->experts[i];
+    }
+    if (with == 0) {
+        loongi_problems_add(&r->problems,
+                            "%s: no layer has experts; say it as a dense "
+                            "model type, not %s",
+                            loongi_hf_has_field(r->type->fields,
+                                                "mlp_layer_types")
+                                ? "mlp_layer_types"
+                                : "mlp_only_layers, decoder_sparse_step",
+                            r->type->model_type);
+        return LOONG_OK;
+    }
     loong_text_t text = loongi_text_begin(r->ctx);
     loongi_layer_kinds_print(kinds, layers, &text);
     loong_status_t status = text.status;

@@ -89,18 +89,49 @@ static loong_status_t map_shared(loong_hf_reader_t *r, const char *name,
     return loongi_pairs_set_int(r->pairs, key, count_of(r, name) * width);
 }
 
-/* Groups of which a token takes some: one of one is none. */
+/* A field that may be missing; -1, told, when it is no integer. */
+static int64_t integer_of(loong_hf_reader_t *r, const char *name,
+                          int64_t fallback)
+{
+    const loong_json_t *value = loongi_hf_field(r->json, name);
+    if (value != NULL && loongi_json_kind(value) != LOONG_JSON_INT) {
+        loongi_hf_refuse(r, name, value, "an integer is needed");
+        return -1;
+    }
+    return value != NULL ? loongi_json_int(value) : fallback;
+}
+
+/* Groups of which a token takes some: one of one is none. Absent (not null) is
+ * the default of V3's class. */
 static loong_status_t map_groups(loong_hf_reader_t *r, int64_t scores)
 {
-    const loong_json_t *value = loongi_hf_field(r->json, "n_group");
-    int64_t groups = value != NULL ? count_of(r, "n_group") : 1;
+    bool v2 = loongi_hf_is_type(r, "deepseek_v2");
+    bool absent = loongi_json_get(r->json, "n_group") == NULL;
+    int64_t groups = loongi_hf_field(r->json, "n_group") != NULL
+                         ? count_of(r, "n_group")
+                     : absent && !v2 ? 8
+                                     : 1;
     if (groups <= 1) {
         return LOONG_OK;
     }
     LOONG_TRY(loongi_pairs_set_int(r->pairs, "moe_router_num_groups", groups));
-    LOONG_TRY(loongi_pairs_set_int(r->pairs, "moe_router_group_topk",
-                                   count_of(r, "topk_group")));
+    absent = loongi_json_get(r->json, "topk_group") == NULL;
+    LOONG_TRY(loongi_pairs_set_int(
+        r->pairs, "moe_router_group_topk",
+        absent && !v2 ? 4 : count_of(r, "topk_group")));
     return loongi_pairs_set_int(r->pairs, "moe_router_group_scores", scores);
+}
+
+/* Whether sigmoids are divided by their sum; the recipe's own rule looks at the
+ * number of experts. */
+static loong_status_t map_division(loong_hf_reader_t *r, bool divided)
+{
+    int64_t chosen = 0;
+    loongi_pairs_int(r->pairs, "moe_router_topk", &chosen);
+    return divided == (chosen > 1)
+               ? LOONG_OK
+               : loongi_pairs_set_bool(r->pairs, "moe_router_norm_topk_prob",
+                                       divided);
 }
 
 /* The router of DeepSeek-V2 chooses groups by their best expert, and only
@@ -122,6 +153,7 @@ static loong_status_t map_deepseek_router(loong_hf_reader_t *r)
         LOONG_TRY(loongi_pairs_set(r->pairs, key, v2 ? "1" : "2.5"));
     }
     if (!v2) {
+        LOONG_TRY(map_division(r, loongi_hf_flag(r, "norm_topk_prob", true)));
         return map_groups(r, 2);
     }
     const loong_json_t *method = loongi_hf_field(r->json, "topk_method");
@@ -138,11 +170,8 @@ static loong_status_t map_deepseek_router(loong_hf_reader_t *r)
 
 static loong_status_t map_deepseek_experts(loong_hf_reader_t *r)
 {
-    const loong_json_t *dense =
-        loongi_hf_field(r->json, "first_k_dense_replace");
-    int64_t first = dense != NULL ? loongi_json_int(dense)
-                    : loongi_hf_is_type(r, "deepseek_v2") ? 0
-                                                          : 3;
+    int64_t first = integer_of(r, "first_k_dense_replace",
+                               loongi_hf_is_type(r, "deepseek_v2") ? 0 : 3);
     int64_t layers = 0;
     loongi_pairs_int(r->pairs, "num_layers", &layers);
     if (first >= layers) {
@@ -192,20 +221,18 @@ loong_status_t loongi_hf_map_deepseek(loong_hf_reader_t *r)
 
 static loong_status_t map_ernie(loong_hf_reader_t *r)
 {
-    const loong_json_t *start =
-        loongi_hf_field(r->json, "moe_layer_start_index");
-    const loong_json_t *end = loongi_hf_field(r->json, "moe_layer_end_index");
+    int64_t start = integer_of(r, "moe_layer_start_index", 1);
+    int64_t end = integer_of(r, "moe_layer_end_index", -1);
     int64_t width = 0;
     int64_t layers = 0;
     loongi_pairs_int(r->pairs, "num_layers", &layers);
     loongi_pairs_int(r->pairs, "moe_ffn_hidden_size", &width);
-    if (end != NULL && loongi_json_int(end) != -1 &&
-        loongi_json_int(end) != layers - 1) {
-        loongi_hf_refuse(r, "moe_layer_end_index", end,
+    if (end != -1 && end != layers - 1) {
+        loongi_hf_refuse(r, "moe_layer_end_index",
+                         loongi_hf_field(r->json, "moe_layer_end_index"),
                          "-1 and the last layer are");
     }
-    LOONG_TRY(map_dense_layers(r, "moe_layer_start_index",
-                               start != NULL ? loongi_json_int(start) : 1));
+    LOONG_TRY(map_dense_layers(r, "moe_layer_start_index", start));
     return map_shared(r, "moe_num_shared_experts", width);
 }
 
@@ -278,6 +305,9 @@ static loong_status_t map_ernie_vl(loong_hf_reader_t *r)
 loong_status_t loongi_hf_map_mixture(loong_hf_reader_t *r)
 {
     const char *width = loongi_pairs_get(r->pairs, "ffn_hidden_size");
+    if (loongi_hf_is_type(r, "minimax_m2")) {
+        LOONG_TRY(map_division(r, true));
+    }
     if (loongi_hf_is_type(r, "mixtral") || loongi_hf_is_type(r, "minimax_m2")) {
         return width != NULL
                    ? loongi_pairs_set(r->pairs, "moe_ffn_hidden_size", width)

@@ -263,6 +263,10 @@ static loong_status_t map_heads(loong_hf_reader_t *r)
     const loong_json_t *groups =
         loongi_hf_field(r->json, "num_key_value_heads");
     const loong_json_t *width = loongi_hf_field(r->json, "head_dim");
+    if (loongi_json_get(r->json, "num_key_value_heads") == NULL &&
+        r->type->states_groups) {
+        loongi_problems_add(&r->problems, "num_key_value_heads is missing");
+    }
     if (!loongi_pairs_int(r->pairs, "num_attention_heads", &heads) ||
         !loongi_pairs_int(r->pairs, "hidden_size", &hidden)) {
         return LOONG_OK; /* already reported */
@@ -348,13 +352,13 @@ bool loongi_hf_is_type(const loong_hf_reader_t *r, const char *model_type)
 static loong_status_t map_window(loong_hf_reader_t *r)
 {
     const loong_json_t *window = loongi_hf_field(r->json, "sliding_window");
+    static const char usual[] = "4096"; /* of the classes */
+    const char *absent = NULL;          /* NULL: no window then */
     int64_t layers = 0;
     int64_t full_layers = 0;
     loongi_pairs_int(r->pairs, "num_layers", &layers);
     if (strcmp(r->type->model_type, "mistral") == 0) {
-        if (loongi_json_get(r->json, "sliding_window") == NULL) {
-            return loongi_pairs_set(r->pairs, "window_size", "4096");
-        }
+        absent = usual;
     } else if (loongi_hf_is_type(r, "mixtral")) {
         full_layers = 0;
     } else if (loongi_hf_has_field(r->type->fields, "norm_topk_prob") &&
@@ -375,18 +379,19 @@ static loong_status_t map_window(loong_hf_reader_t *r)
             full_layers >= layers) {
             return LOONG_OK;
         }
-        if (window == NULL) {
-            return loongi_json_get(r->json, "sliding_window") != NULL
-                       ? LOONG_OK
-                       : loongi_pairs_set(r->pairs, "window_size", "4096");
-        }
+        absent = usual;
     } else {
         return LOONG_OK;
     }
-    if (window == NULL) {
+    if (window != NULL) {
+        LOONG_TRY(
+            loongi_hf_map_int(r, window, "sliding_window", "window_size"));
+    } else if (loongi_json_get(r->json, "sliding_window") == NULL &&
+               absent != NULL) {
+        LOONG_TRY(loongi_pairs_set(r->pairs, "window_size", absent));
+    } else {
         return LOONG_OK;
     }
-    LOONG_TRY(loongi_hf_map_int(r, window, "sliding_window", "window_size"));
     return full_layers > 0 ? loongi_pairs_set_int(r->pairs, "max_window_layers",
                                                   full_layers)
                            : LOONG_OK;
@@ -452,12 +457,13 @@ static loong_status_t map_qwen(loong_hf_reader_t *r)
 
 static loong_status_t map_rotary(loong_hf_reader_t *r)
 {
-    LOONG_TRY(map_heads(r));
-    /* The class of Qwen3 has a default that the others derive. */
-    if (strcmp(r->type->family, "qwen3") == 0 &&
+    /* These classes have a width of their own that the others derive. */
+    if ((loongi_hf_is_type(r, "qwen3") || loongi_hf_is_type(r, "ernie4_5") ||
+         loongi_hf_is_type(r, "minimax_m2")) &&
         loongi_json_get(r->json, "head_dim") == NULL) {
         LOONG_TRY(loongi_pairs_set(r->pairs, "kv_channels", "128"));
     }
+    LOONG_TRY(map_heads(r));
     LOONG_TRY(map_biases(r));
     LOONG_TRY(loongi_hf_map_mixture(r));
     LOONG_TRY(loongi_hf_map_rope(r));

@@ -107,6 +107,34 @@ static void emit_kinds(loong_hf_writer_t *w)
     loongi_text_free(&list);
 }
 
+/* Types whose scores are sigmoids. */
+static bool has_sigmoids(const loong_hf_writer_t *w)
+{
+    const char *type = w->type->model_type;
+    return strcmp(type, "deepseek_v3") == 0 || strcmp(type, "kimi_k2") == 0 ||
+           strcmp(type, "minimax_m2") == 0;
+}
+
+/* Whether they are divided by their sum. */
+static void emit_division(loong_hf_writer_t *w)
+{
+    static const char key[] = "moe_router_norm_topk_prob";
+    const char *told = loongi_pairs_get(w->model, key);
+    bool divided = told == NULL || strcmp(told, "auto") == 0
+                       ? value_of(w, "moe_router_topk") > 1
+                       : strcmp(told, "true") == 0;
+    if (loongi_hf_writes(w, "norm_topk_prob")) {
+        loongi_hf_emit_bool(w, "norm_topk_prob", divided);
+    } else if (!divided) {
+        loongi_problems_add(&w->problems,
+                            "%s = %s, with %" PRId64 " experts a token: model "
+                            "type %s divides the weights by their sum",
+                            key, told != NULL ? told : "auto",
+                            value_of(w, "moe_router_topk"),
+                            w->type->model_type);
+    }
+}
+
 void loongi_hf_emit_mixture(loong_hf_writer_t *w)
 {
     const char *width = loongi_pairs_get(w->model, "ffn_hidden_size");
@@ -114,7 +142,9 @@ void loongi_hf_emit_mixture(loong_hf_writer_t *w)
         loongi_hf_writes(w, "moe_k")) {
         emit_kinds(w);
     }
-    if (loongi_hf_writes(w, "norm_topk_prob")) {
+    if (has_sigmoids(w)) {
+        emit_division(w);
+    } else if (loongi_hf_writes(w, "norm_topk_prob")) {
         loongi_hf_emit_int(w, "num_experts", "num_experts");
         loongi_hf_emit_bool(
             w, "norm_topk_prob",
@@ -155,6 +185,9 @@ bool loongi_hf_writes_mixture(const loong_hf_writer_t *w, const char *key)
                                          "moe_shared_expert_gate",
                                          "moe_router_enable_expert_bias",
                                          "moe_shared_expert_intermediate_size"};
+    if (strcmp(key, "moe_router_norm_topk_prob") == 0) {
+        return has_sigmoids(w);
+    }
     if (loongi_hf_writes(w, "text_config") &&
         (strcmp(key, "moe_vision_ffn_hidden_size") == 0 ||
          strcmp(key, "mrope_section") == 0)) {
@@ -202,6 +235,9 @@ static void emit_deepseek_experts(loong_hf_writer_t *w)
                          v2 ? "false" : "true");
     loongi_hf_want_value(w, "moe_shared_expert_gate", "false");
     emit_groups(w, v2 ? "1" : "2");
+    if (!v2) {
+        emit_division(w);
+    }
     if (v2) {
         bool groups = value_of(w, "moe_router_num_groups") > 0;
         loongi_hf_emit(w, "topk_method",

@@ -41,6 +41,8 @@ typedef struct loong_hf_type {
     const loong_hf_fixed_t *fixed;  /* ends with a NULL key */
     double theta;                   /* rope_theta when absent */
     bool tied;                      /* tie_word_embeddings when absent */
+    /* Without num_key_value_heads the class does not have as many as heads. */
+    bool states_groups;
 } loong_hf_type_t;
 
 /* NULL when not supported. */

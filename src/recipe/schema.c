@@ -148,6 +148,9 @@ static const loong_recipe_key_t keys[] = {
     BOOL(M "moe_router_pre_softmax", NULL, SAME,
          "softmax before the choice: weights of a token sum up to less "
          "than 1"),
+    CHOICE(M "moe_router_norm_topk_prob", NULL, "auto true false", SAME,
+           "sigmoid and sqrtsoftplus: the chosen scores divided by their sum; "
+           "auto: with more than one expert a token"),
     INT(M "moe_router_num_groups", NULL, 0, 65536, SAME,
         "groups of experts, for a choice limited to some of them; 0: none"),
     INT(M "moe_router_group_topk", NULL, 0, 65536, SAME,

@@ -12,11 +12,16 @@ enum { TOKENS = 11, SETS = 2, EACH = 6, EXPERTS = SETS * EACH, K = 3 };
 static const int32_t types[TOKENS] = {0, 1, 1, 0, 0, 1, 0, 0, 1, 0, 0};
 
 static const loong_router_attr_t routers[] = {
-    {K, LOONG_SCORE_SOFTMAX, false, 0, 0, 0, 1.0, false, 0, SETS},
-    {K, LOONG_SCORE_SOFTMAX, true, 0, 0, 0, 2.5, false, 0, SETS},
-    {K, LOONG_SCORE_SIGMOID, false, 3, 2, 2, 2.5, false, 0, SETS},
-    {K, LOONG_SCORE_SQRTSOFTPLUS, false, 0, 0, 0, 1.0, false, 0, SETS},
-    {K, LOONG_SCORE_SOFTMAX, false, 0, 0, 0, 1.0, true, 0, SETS},
+    {K, LOONG_SCORE_SOFTMAX, false, 0, 0, 0, 1.0, false, 0, SETS,
+     LOONG_WEIGHTS_AUTO},
+    {K, LOONG_SCORE_SOFTMAX, true, 0, 0, 0, 2.5, false, 0, SETS,
+     LOONG_WEIGHTS_AUTO},
+    {K, LOONG_SCORE_SIGMOID, false, 3, 2, 2, 2.5, false, 0, SETS,
+     LOONG_WEIGHTS_AUTO},
+    {K, LOONG_SCORE_SQRTSOFTPLUS, false, 0, 0, 0, 1.0, false, 0, SETS,
+     LOONG_WEIGHTS_AUTO},
+    {K, LOONG_SCORE_SOFTMAX, false, 0, 0, 0, 1.0, true, 0, SETS,
+     LOONG_WEIGHTS_AUTO},
 };
 
 /* Kernels of a device against the reference, in fp32. */

@@ -254,6 +254,7 @@ model.foundation.moe_token_drop_policy=position
 model.foundation.moe_router_force_load_balancing=true
 model.foundation.moe_router_enable_expert_bias=true
 model.foundation.moe_router_bias_update_rate=1e-3
+model.foundation.moe_router_norm_topk_prob=false
 model.foundation.moe_router_num_groups=2
 model.foundation.moe_router_group_topk=1
 model.foundation.moe_router_topk_scaling_factor=1

@@ -210,6 +210,12 @@ static void check_experts(loong_problems_t *problems, loong_decoder_config_t *c,
         loongi_problems_add(problems, "moe_router_pre_softmax: only with "
                                       "moe_router_score_function softmax");
     }
+    if (c->router.weights != LOONG_WEIGHTS_AUTO &&
+        c->router.score == LOONG_SCORE_SOFTMAX) {
+        loongi_problems_add(problems, "moe_router_norm_topk_prob: with "
+                                      "moe_router_score_function softmax "
+                                      "moe_router_pre_softmax says it");
+    }
     if (!(c->router.scaling_factor > 0.0)) {
         loongi_problems_add(
             problems,

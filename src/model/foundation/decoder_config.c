@@ -44,6 +44,10 @@ static const choice_t scores[] = {{"softmax", LOONG_SCORE_SOFTMAX},
                                   {"sigmoid", LOONG_SCORE_SIGMOID},
                                   {"sqrtsoftplus", LOONG_SCORE_SQRTSOFTPLUS},
                                   {NULL, 0}};
+static const choice_t weights[] = {{"auto", LOONG_WEIGHTS_AUTO},
+                                   {"true", LOONG_WEIGHTS_DIVIDED},
+                                   {"false", LOONG_WEIGHTS_PLAIN},
+                                   {NULL, 0}};
 static const choice_t balances[] = {
     {"aux_loss", 0}, {"seq_aux_loss", 1}, {NULL, 0}};
 
@@ -123,6 +127,7 @@ static const field_t fields[] = {
     {"moe_router_topk", INT, AT(router.topk), NULL},
     {"moe_router_score_function", CHOICE, AT(router.score), scores},
     {"moe_router_pre_softmax", BOOL, AT(router.pre_softmax), NULL},
+    {"moe_router_norm_topk_prob", CHOICE, AT(router.weights), weights},
     {"moe_router_num_groups", INT, AT(router.num_groups), NULL},
     {"moe_router_group_topk", INT, AT(router.group_topk), NULL},
     {"moe_router_group_scores", INT, AT(router.group_scores), NULL},

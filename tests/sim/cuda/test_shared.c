@@ -155,7 +155,8 @@ static void test_router(void **state)
 {
     static const int64_t experts[] = {1728, 300, 16};
     static const loong_router_attr_t router = {
-        4, LOONG_SCORE_SIGMOID, false, 4, 2, 2, 2.5, false, 0, 0};
+        4, LOONG_SCORE_SIGMOID, false, 4, 2, 2, 2.5, false, 0, 0,
+        LOONG_WEIGHTS_AUTO};
     (void)state;
     for (int i = 0; i < LOONG_COUNT_OF(experts); i++) {
         op_case_t c = {.op = "topk_router", .attr = &router, .num_in = 2,

@@ -1,0 +1,196 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * What a config.json means by what it does not say, or says in a way that few
+ * files do: the defaults are those of transformers' configuration classes. */
+#include <unistd.h>
+
+#include "file.h"
+#include "hf_config.h"
+#include "test.h"
+#include "test_dir.h"
+
+TEST_DIR(dir)
+
+#define SIZES                                                            \
+    "\"num_hidden_layers\":3,\"hidden_size\":64,\"intermediate_size\":8," \
+    "\"num_attention_heads\":8,\"vocab_size\":11,"                        \
+    "\"max_position_embeddings\":32"
+#define EXPERTS "\"num_experts\":4,\"moe_intermediate_size\":8,"
+#define V3                                                         \
+    "\"model_type\":\"deepseek_v3\"," SIZES ",\"n_routed_experts\":16," \
+    "\"n_shared_experts\":1,\"moe_intermediate_size\":8,"          \
+    "\"first_k_dense_replace\":1,"
+#define M2 "\"model_type\":\"minimax_m2\"," SIZES ",\"num_local_experts\":4,"
+
+typedef struct row {
+    const char *json;
+    const char *key;   /* NULL: refused */
+    const char *value; /* NULL: not there; refused: a part of the message */
+} row_t;
+
+static const row_t rows[] = {
+    /* how many heads share a key, and how wide they are */
+    {"\"model_type\":\"llama\"," SIZES, "num_query_groups", "8"},
+    {"\"model_type\":\"mixtral\"," SIZES, NULL, "num_key_value_heads"},
+    {"\"model_type\":\"qwen2\"," SIZES, NULL, "num_key_value_heads"},
+    {"\"model_type\":\"ernie4_5\"," SIZES, NULL, "num_key_value_heads"},
+    {"\"model_type\":\"ernie4_5\",\"num_key_value_heads\":null," SIZES,
+     "num_query_groups", "8"},
+    {"\"model_type\":\"ernie4_5\",\"num_key_value_heads\":2," SIZES,
+     "kv_channels", "128"},
+    {"\"model_type\":\"ernie4_5\",\"num_key_value_heads\":2,"
+     "\"head_dim\":null," SIZES,
+     "kv_channels", "8"},
+    {M2 "\"num_key_value_heads\":2", "kv_channels", "128"},
+    /* groups of experts */
+    {V3 "\"num_experts_per_tok\":8", "moe_router_num_groups", "8"},
+    {V3 "\"num_experts_per_tok\":8", "moe_router_group_topk", "4"},
+    {V3 "\"num_experts_per_tok\":8,\"n_group\":1", "moe_router_num_groups",
+     NULL},
+    {"\"model_type\":\"deepseek_v2\"," SIZES ",\"first_k_dense_replace\":0,"
+     "\"n_routed_experts\":4,\"n_shared_experts\":1,"
+     "\"moe_intermediate_size\":8,\"num_experts_per_tok\":2,"
+     "\"topk_method\":\"group_limited_greedy\"",
+     "moe_router_num_groups", NULL},
+    /* weights of experts: divided by their sum, one alone as well */
+    {V3 "\"num_experts_per_tok\":2", "moe_router_norm_topk_prob", NULL},
+    {V3 "\"num_experts_per_tok\":2,\"norm_topk_prob\":false",
+     "moe_router_norm_topk_prob", "false"},
+    {V3 "\"num_experts_per_tok\":1", "moe_router_norm_topk_prob", "true"},
+    {V3 "\"num_experts_per_tok\":1,\"norm_topk_prob\":false",
+     "moe_router_norm_topk_prob", NULL},
+    {M2 "\"num_key_value_heads\":2,\"num_experts_per_tok\":1",
+     "moe_router_norm_topk_prob", "true"},
+    /* a window of usual width, behind the first layers */
+    {"\"model_type\":\"qwen2\",\"num_key_value_heads\":8,"
+     "\"use_sliding_window\":true,\"max_window_layers\":1," SIZES,
+     "window_size", "4096"},
+    {"\"model_type\":\"qwen2\",\"num_key_value_heads\":8,"
+     "\"use_sliding_window\":true,\"max_window_layers\":1," SIZES,
+     "max_window_layers", "1"},
+    {"\"model_type\":\"qwen3\",\"num_key_value_heads\":8,"
+     "\"use_sliding_window\":true,\"max_window_layers\":1,"
+     "\"sliding_window\":null," SIZES,
+     "window_size", NULL},
+    /* numbers of layers that are none */
+    {"\"model_type\":\"deepseek_v2\"," SIZES ",\"first_k_dense_replace\":\"x\"",
+     NULL, "first_k_dense_replace = \"x\""},
+    {"\"model_type\":\"ernie4_5_moe\",\"num_key_value_heads\":8," SIZES
+     ",\"moe_num_shared_experts\":0,\"moe_layer_start_index\":0.5",
+     NULL, "moe_layer_start_index = 0.5"},
+    {"\"model_type\":\"ernie4_5_moe\",\"num_key_value_heads\":8," SIZES
+     ",\"moe_num_shared_experts\":0,\"moe_layer_end_index\":[2]",
+     NULL, "moe_layer_end_index = [2]"},
+    /* no layer with experts */
+    {"\"model_type\":\"qwen3_moe\",\"num_key_value_heads\":8," EXPERTS SIZES
+     ",\"num_experts_per_tok\":2,\"mlp_only_layers\":[0,1,2]",
+     NULL, "mlp_only_layers, decoder_sparse_step: no layer has experts"},
+};
+
+static loong_status_t take(loong_context_t *ctx, const char *json,
+                           loong_pairs_t **pairs_p)
+{
+    char path[256];
+    char text[2048];
+    snprintf(path, sizeof(path), "%s/config.json", dir);
+    snprintf(text, sizeof(text), "{%s}", json);
+    assert_ok(ctx, loongi_file_write(ctx, path, text, strlen(text)));
+    return loongi_hf_config_read(ctx, dir, pairs_p);
+}
+
+static void check_row(const row_t *row)
+{
+    loong_context_t *ctx = test_context();
+    loong_pairs_t *pairs = NULL;
+    loong_status_t status = take(ctx, row->json, &pairs);
+    const char *told = loong_context_error(ctx);
+    if (row->key == NULL) {
+        if (status == LOONG_OK || strstr(told, row->value) == NULL) {
+            fail_msg("%s: found %s, %s wanted", row->json, told, row->value);
+        }
+    } else {
+        const char *value = status == LOONG_OK
+                                ? loongi_pairs_get(pairs, row->key)
+                                : told;
+        if ((value == NULL) != (row->value == NULL) ||
+            (value != NULL && strcmp(value, row->value) != 0)) {
+            fail_msg("%s: %s is %s, %s wanted", row->json, row->key,
+                     value != NULL ? value : "absent",
+                     row->value != NULL ? row->value : "absent");
+        }
+    }
+    loongi_pairs_destroy(&pairs);
+    test_context_end(&ctx);
+}
+
+static void means(void **state)
+{
+    (void)state;
+    for (int64_t i = 0; i < LOONG_COUNT_OF(rows); i++) {
+        check_row(&rows[i]);
+    }
+}
+
+/* Written and read again it means the same. */
+static void comes_back(void **state)
+{
+    (void)state;
+    for (int64_t i = 0; i < LOONG_COUNT_OF(rows); i++) {
+        loong_context_t *ctx = test_context();
+        loong_pairs_t *first = NULL;
+        loong_pairs_t *second = NULL;
+        if (rows[i].key == NULL) {
+            test_context_end(&ctx);
+            continue;
+        }
+        assert_ok(ctx, take(ctx, rows[i].json, &first));
+        loong_hf_config_params_t params = {dir, first, LOONG_BF16, NULL};
+        assert_ok(ctx, loongi_hf_config_write(ctx, &params));
+        assert_ok(ctx, loongi_hf_config_read(ctx, dir, &second));
+        for (int64_t k = 0; k < first->count; k++) {
+            double x = 0.0;
+            double y = 0.0;
+            const char *key = first->items[k].key;
+            const char *value = loongi_pairs_get(second, key);
+            assert_non_null(value);
+            if (loongi_pairs_real(first, key, &x)) {
+                assert_true(loongi_pairs_real(second, key, &y) && x == y);
+            } else {
+                assert_string_equal(value, first->items[k].value);
+            }
+        }
+        assert_int_equal(first->count, second->count);
+        loongi_pairs_destroy(&first);
+        loongi_pairs_destroy(&second);
+        test_context_end(&ctx);
+    }
+}
+
+/* A type that divides always cannot say a model whose one weight is a score. */
+static void cannot_be_said(void **state)
+{
+    loong_context_t *ctx = test_context();
+    loong_pairs_t *pairs = NULL;
+    (void)state;
+    assert_ok(ctx, take(ctx,
+                        M2 "\"num_key_value_heads\":2,"
+                           "\"num_experts_per_tok\":1",
+                        &pairs));
+    assert_ok(ctx, loongi_pairs_set(pairs, "moe_router_norm_topk_prob",
+                                    "auto"));
+    assert_int_equal(loongi_hf_config_check(ctx, pairs),
+                     LOONG_ERR_UNSUPPORTED);
+    assert_non_null(strstr(loong_context_error(ctx),
+                           "moe_router_norm_topk_prob = auto, with 1 experts "
+                           "a token"));
+    loongi_pairs_destroy(&pairs);
+    test_context_end(&ctx);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {cmocka_unit_test(means),
+                                       cmocka_unit_test(comes_back),
+                                       cmocka_unit_test(cannot_be_said)};
+    return cmocka_run_group_tests(tests, make_dir, remove_dir);
+}

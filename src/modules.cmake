@@ -21,6 +21,7 @@ loong_module(NAME mesh DIR src/mesh USES base comm)
 loong_module(NAME recipe DIR src/recipe USES base LIBS yaml)
 loong_module(NAME device DIR src/device USES base)
 loong_module(NAME device_cpu DIR backends/cpu USES base device)
+loong_module(NAME comm_staged DIR backends/staged USES base comm device)
 loong_module(NAME graph DIR src/graph USES base mesh)
 loong_module(NAME pass DIR src/pass USES base graph)
 loong_module(NAME run DIR src/run USES base comm graph pass)
@@ -39,7 +40,7 @@ loong_module(NAME optim DIR src/optim USES base comm graph pass run)
 loong_module(NAME plan DIR src/plan USES base device graph pass run)
 loong_module(NAME train DIR src/train
   USES base recipe comm mesh launch device graph pass run nn foundation optim
-  checkpoint data engine kernels metrics tokenizer plan)
+  checkpoint data engine kernels metrics tokenizer plan comm_staged)
 
 # Kernels: contracts and implementations, raw pointers and sizes only.
 file(GLOB kernel_sources CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/kernels/*.c

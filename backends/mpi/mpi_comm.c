@@ -127,7 +127,7 @@ static loong_status_t mpi_isend(loong_comm_t *comm, const void *data,
     mpi_t *mpi = comm->impl;
     request->data = (void *)(uintptr_t)data;
     LOONG_TRY(post(comm->ctx, mpi->user, request));
-    __atomic_fetch_add(&mpi->active, 1, __ATOMIC_RELAXED);
+    __atomic_fetch_add(&mpi->world->active, 1, __ATOMIC_RELAXED);
     return LOONG_OK;
 }
 
@@ -136,7 +136,7 @@ static loong_status_t mpi_irecv(loong_comm_t *comm,
 {
     mpi_t *mpi = comm->impl;
     LOONG_TRY(post(comm->ctx, mpi->user, request));
-    __atomic_fetch_add(&mpi->active, 1, __ATOMIC_RELAXED);
+    __atomic_fetch_add(&mpi->world->active, 1, __ATOMIC_RELAXED);
     return LOONG_OK;
 }
 
@@ -154,7 +154,7 @@ static loong_status_t mpi_wait(loong_comm_t *comm,
         }
     }
     loongi_wait_end(&wait);
-    __atomic_fetch_sub(&mpi->active, 1, __ATOMIC_RELAXED);
+    __atomic_fetch_sub(&mpi->world->active, 1, __ATOMIC_RELAXED);
     LOONG_CHECK(comm->ctx, state == LOONG_MESSAGE_DONE, LOONG_ERR_COMM,
                 "message with tag %d of %s: rank %d expects %zu bytes, rank "
                 "%d sends %s%zu",
@@ -164,13 +164,13 @@ static loong_status_t mpi_wait(loong_comm_t *comm,
     return LOONG_OK;
 }
 
-/* Messages of the user go on while a collective waits in shared memory, or
- * beside a computation. */
+/* Messages of the user, of any communicator, go on while a collective waits in
+ * shared memory, or beside a computation. */
 static bool mpi_progress(loong_comm_t *comm)
 {
     mpi_t *mpi = comm->impl;
     int found = 0;
-    bool active = __atomic_load_n(&mpi->active, __ATOMIC_RELAXED) > 0;
+    bool active = __atomic_load_n(&mpi->world->active, __ATOMIC_RELAXED) > 0;
     if (active) {
         MPI_Iprobe(MPI_ANY_SOURCE, MPI_ANY_TAG, mpi->user, &found,
                    MPI_STATUS_IGNORE);

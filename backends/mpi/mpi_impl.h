@@ -27,6 +27,7 @@ typedef struct mpi_world {
     uint64_t regions_made; /* by this rank as leader */
     loong_board_parent_t parent;
     loong_board_t *board; /* the parent's, or in board_memory */
+    int active; /* messages of the user under way */
     void *board_memory;
     size_t board_bytes;
 } mpi_world_t;
@@ -43,7 +44,6 @@ typedef struct mpi {
     loong_message_t *message;
     void *control;
     size_t control_bytes;
-    int active; /* messages of the user under way */
 } mpi_t;
 
 /* A memory file as another process finds it. */

@@ -79,16 +79,6 @@ void loongi_comm_set_mood(loong_comm_t *comm,
     comm->mood_user = user;
 }
 
-bool loongi_comm_progress(loong_comm_t *comm)
-{
-    return comm->progress != NULL && comm->progress(comm);
-}
-
-loong_status_t loongi_comm_watch(loong_comm_t *comm)
-{
-    return comm->watch != NULL ? comm->watch(comm) : LOONG_OK;
-}
-
 bool loongi_comm_is_concurrent(const loong_comm_t *comm)
 {
     return !comm->lonely;

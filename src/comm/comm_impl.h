@@ -58,7 +58,18 @@ struct loong_comm {
     /* (optional) Of a communicator whose calls return before they are done:
      * asked while somebody waits for them; an error ends the waiting. */
     loong_status_t (*watch)(struct loong_comm *comm);
+    /* (optional) Room for so many messages under way, of up to so many bytes.
+     */
+    loong_status_t (*reserve)(struct loong_comm *comm, int count,
+                              size_t bytes);
+    bool on_host; /* memory of a device, but the host makes the calls */
 };
+
+/* Nothing may be under way. LOONG_OK where messages need no room. */
+LOONG_NODISCARD loong_status_t loongi_comm_reserve(loong_comm_t *comm,
+                                                   int count, size_t bytes);
+/* No graph of a device can hold its calls. */
+bool loongi_comm_is_on_host(const loong_comm_t *comm);
 
 /* How it waits from now on; NULL: as by default. */
 void loongi_comm_set_mood(loong_comm_t *comm,

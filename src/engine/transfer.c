@@ -117,6 +117,51 @@ static loong_status_t prepare(loong_transfer_t *t, const loong_chunk_t *c)
     return collect(t, inputs, outputs, &t->in[0], &t->out[1]);
 }
 
+static size_t bytes_of(const loong_port_t *port)
+{
+    return (size_t)loongi_shape_elements(&port->shape) *
+           loong_dtype_size(port->dtype);
+}
+
+/* Who is at the other end there: the pipeline's rank `peer`. */
+static loong_comm_t *comm_of(const loong_transfer_t *t, bool send,
+                             int direction, int *peer)
+{
+    bool behind = send == (direction == 0);
+    if (t->links == NULL) {
+        return t->comm;
+    }
+    loong_comm_t *link =
+        loongi_links_get(t->links, behind ? t->stage : t->stage - 1,
+                         direction);
+    *peer = loong_comm_size(link) - 1 - loong_comm_rank(link);
+    return link;
+}
+
+/* A message of each tensor in each slot. */
+static loong_status_t reserve(const loong_transfer_t *t, bool send,
+                              int direction, const tensors_t *tensors)
+{
+    int peer = 0;
+    size_t most = 0;
+    for (int i = 0; i < tensors->count; i++) {
+        most = LOONG_MAX(most, bytes_of(tensors->port[i]));
+    }
+    return tensors->count > 0 && t->links != NULL
+               ? loongi_comm_reserve(comm_of(t, send, direction, &peer),
+                                     (int)t->num_slots * tensors->count, most)
+               : LOONG_OK;
+}
+
+static loong_status_t reserve_all(const loong_transfer_t *t)
+{
+    for (int d = 0; d < DIRECTIONS; d++) {
+        LOONG_TRY(reserve(t, true, d, &t->out[d]));
+        LOONG_TRY(reserve(t, false, d, &t->in[d]));
+    }
+    return LOONG_OK;
+}
+
 loong_status_t loongi_transfer_create(const loong_transfer_params_t *params,
                                       loong_transfer_t **transfer_p)
 {
@@ -129,6 +174,9 @@ loong_status_t loongi_transfer_create(const loong_transfer_params_t *params,
     t->stage = params->stage;
     t->num_slots = params->num_slots;
     loong_status_t status = prepare(t, c);
+    if (status == LOONG_OK) {
+        status = reserve_all(t);
+    }
     if (status != LOONG_OK) {
         loongi_transfer_destroy(&t);
         return status;
@@ -228,27 +276,6 @@ static int first_tag(const loong_transfer_t *t, bool send, int direction)
 {
     int sender = send ? t->stage : t->stage + (direction == 0 ? -1 : 1);
     return sender * TAGS_OF_STAGE + direction * MAX_TENSORS;
-}
-
-static size_t bytes_of(const loong_port_t *port)
-{
-    return (size_t)loongi_shape_elements(&port->shape) *
-           loong_dtype_size(port->dtype);
-}
-
-/* Who is at the other end there: the pipeline's rank `peer`. */
-static loong_comm_t *comm_of(const loong_transfer_t *t, bool send,
-                             int direction, int *peer)
-{
-    bool behind = send == (direction == 0);
-    if (t->links == NULL) {
-        return t->comm;
-    }
-    loong_comm_t *link =
-        loongi_links_get(t->links, behind ? t->stage : t->stage - 1,
-                         direction);
-    *peer = loong_comm_size(link) - 1 - loong_comm_rank(link);
-    return link;
 }
 
 static loong_status_t begin_one(messages_t *m, int index, bool send,

@@ -44,7 +44,11 @@ static const loong_recipe_key_t keys[] = {
     CHOICE("training_phase", "pretrain", "pretrain midtrain", FREE,
            "midtrain: pretraining that goes on from trained weights, with the "
            "same data and loss"),
-    CHOICE("device", "auto", "auto cpu cuda xpu", FREE, "kind of device"),
+    CHOICE("device", "auto", "auto cpu cuda xpu", FREE,
+           "kind of device, of all ranks"),
+    TEXTS("devices", FREE,
+          "kinds with their ranks, as [cuda:0-3, cpu:4-], in place of device: "
+          "ranks of one job on devices of several kinds"),
 
     TEXT(M "family", NULL, SAME,
          "gpt2, llama, qwen, qwen2, qwen3, internlm2, mimo, ernie4_5, "
@@ -372,6 +376,9 @@ static const loong_recipe_key_t keys[] = {
     BOOL("log.tensorboard", "true", FREE, "write event files"),
 
     CHOICE("comm.backend", "auto", "auto self mpi", FREE, "communicator"),
+    CHOICE("comm.device_backend", "auto", "auto staged", FREE,
+           "between devices of one kind; auto: their own (NCCL), staged: "
+           "through host memory, as between devices of several kinds"),
     {"comm.timeout", LOONG_RECIPE_SECONDS, "300", 1, BIG, NULL,
      LOONG_RESUME_FREE, "a collective that waits longer for a rank fails"},
     BOOL("comm.overlap", "true", FREE,

@@ -110,13 +110,17 @@ bool loongi_kernel_needs_host(const loong_kernel_t *kernel,
 /* Cuts the steps of the job; pieces NULL: counts them. */
 static int cut(const loong_replay_job_t *job, loong_piece_t *pieces)
 {
+    loong_comm_t *const *group = job->run[0]->group;
+    bool staged = group != NULL && group[LOONG_GROUP_WORLD] != NULL &&
+                  loongi_comm_is_on_host(group[LOONG_GROUP_WORLD]);
     int64_t next[2] = {0, 0};
     int count = 0;
     bool before = false;
     for (int64_t i = 0; i < job->num_steps; i++) {
         int k = job->order != NULL ? job->order[i] : 0;
         const loong_step_t *s = &job->program[k]->steps[next[k]++];
-        bool host = loongi_kernel_needs_host(s->kernel, &s->query);
+        bool host = loongi_kernel_needs_host(s->kernel, &s->query) ||
+                    (staged && (s->kernel->communicates || s->kernel->joins));
         count += i == 0 || host != before;
         before = host;
         if (pieces != NULL) {

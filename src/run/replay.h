@@ -5,7 +5,9 @@
  * launch these. A recording is of one program, or pair, its bases and the flags
  * of its frames that its steps ask for; all else that changes is in the frames,
  * of which a recording has copies of its own on the device. Steps whose kernels
- * need the host (loong_kernel_t: waits, counts) stand between two pieces.
+ * need the host (loong_kernel_t: waits, counts) stand between two pieces, and
+ * where the job's communicator goes through host memory all that communicate:
+ * ranks of a group decide alike.
  */
 #ifndef LOONG_REPLAY_H
 #define LOONG_REPLAY_H

@@ -4,7 +4,9 @@
 #include <string.h>
 
 #include "comm_impl.h"
+#include "component_memory.h"
 #include "passes.h"
+#include "staged_comm.h"
 #include "steps.h"
 
 /* ---- the whole model ----------------------------------------------------- */
@@ -236,60 +238,6 @@ static void bind_stages(loong_component_t *c)
     }
 }
 
-/* Peers of the machine read it where it is. */
-static bool is_shared(const loong_component_t *c, int base)
-{
-    return loong_device_is_host(c->device) &&
-           (base == LOONG_BASE_PARAM || base == LOONG_BASE_GRAD ||
-            base == LOONG_BASE_COMM);
-}
-
-/* Ranks without any of what is shared (a stage may be frozen) take part where
- * others have some. */
-static loong_status_t take_memory(loong_component_t *c)
-{
-    loong_comm_t *world = c->groups->comm[LOONG_GROUP_WORLD];
-    int64_t most[LOONG_BASE_COUNT];
-    memcpy(most, c->bytes, sizeof(most));
-    if (loong_device_is_host(c->device)) {
-        LOONG_TRY(loong_comm_all_reduce(world, most, LOONG_BASE_COUNT,
-                                        LOONG_I64, LOONG_REDUCE_MAX,
-                                        "memory of bases"));
-    }
-    for (int b = 0; b < LOONG_BASE_COUNT; b++) {
-        void *memory = NULL;
-        bool shared = is_shared(c, b);
-        size_t bytes = (size_t)c->bytes[b];
-        if ((shared ? most[b] : c->bytes[b]) == 0) {
-            continue;
-        }
-        const char *what = loongi_base_name((loong_base_t)b);
-        if (shared) {
-            LOONG_TRY(loong_comm_alloc_shared(world, LOONG_MAX(bytes, 1), what,
-                                              &memory));
-        } else {
-            LOONG_TRY(loong_device_alloc(c->device, bytes, what, &memory));
-        }
-        c->run.base[b] = memory;
-    }
-    return LOONG_OK;
-}
-
-static void give_memory_back(loong_component_t *c)
-{
-    for (int b = 0; b < LOONG_BASE_COUNT && c->device != NULL; b++) {
-        if (c->run.base[b] == NULL) {
-            continue;
-        }
-        if (is_shared(c, b)) {
-            loong_comm_free_shared(c->groups->comm[LOONG_GROUP_WORLD],
-                                   &c->run.base[b]);
-        } else {
-            loong_device_free(c->device, c->run.base[b], (size_t)c->bytes[b]);
-        }
-    }
-}
-
 /* The messages of a stage to the stages before and behind it. */
 static loong_status_t create_transfers(loong_component_t *c, int index)
 {
@@ -327,7 +275,12 @@ static loong_status_t open_groups(loong_component_t *c)
 {
     loong_comm_t *world = c->groups->comm[LOONG_GROUP_WORLD];
     c->run.group = c->groups->comm;
-    LOONG_TRY(loong_device_communicator(c->device, world, &c->device_world));
+    const loong_staged_params_t staged = {c->params.staging.always, 0};
+    LOONG_TRY(c->params.staging.on
+                  ? loongi_staged_create(c->ctx, c->device, world, &staged,
+                                         &c->device_world)
+                  : loong_device_communicator(c->device, world,
+                                              &c->device_world));
     if (c->device_world == NULL) {
         return LOONG_OK;
     }
@@ -340,7 +293,7 @@ static loong_status_t open_groups(loong_component_t *c)
         /* What is alone in its group has the host's. */
         LOONG_TRY(loong_device_communicator(c->device, pipeline,
                                             &c->device_self));
-        pipeline = c->device_self;
+        pipeline = c->device_self != NULL ? c->device_self : pipeline;
     }
     return loongi_links_create(c->ctx, c->device, pipeline, c->evaluation,
                                &c->links);
@@ -371,6 +324,7 @@ void loongi_component_disconnect(loong_component_t *component)
         loongi_groups_destroy(&c->device_groups);
     }
     loong_comm_destroy(&c->device_world);
+    c->run.group = c->groups->comm;
 }
 
 /* ---- the lane of communication ------------------------------------------- */
@@ -389,7 +343,7 @@ static void set_moods(loong_component_t *c)
     loong_lane_t *lane = c->run.lane;
     for (int g = 0; g < LOONG_GROUP_COUNT; g++) {
         if (g != LOONG_GROUP_WORLD && g != LOONG_GROUP_PP) {
-            loongi_comm_set_mood(c->groups->comm[g],
+            loongi_comm_set_mood(c->run.group[g],
                                  lane != NULL ? mood_of_lane : NULL, lane);
         }
     }
@@ -459,7 +413,7 @@ loong_status_t loongi_component_allocate(loong_component_t *component,
         LOONG_TRY(loongi_stage_prepare(c->stages[i]));
     }
     LOONG_TRY(loongi_program_prepare(c->ctx, &c->tie));
-    LOONG_TRY(take_memory(c));
+    LOONG_TRY(loongi_component_take_memory(c));
     bind_stages(c);
     for (int i = 0; i < c->num_stages; i++) {
         LOONG_TRY(create_transfers(c, i));
@@ -519,7 +473,7 @@ void loongi_component_destroy(loong_component_t **component_p)
     }
     loongi_component_disconnect(c);
     close_lane(c);
-    give_memory_back(c);
+    loongi_component_give_memory_back(c);
     loongi_program_clear(c->ctx, &c->tie);
     loongi_rank_destroy(&c->rank);
     for (int i = 0; i < c->num_stages && c->stages != NULL; i++) {

@@ -50,6 +50,7 @@ typedef struct loong_component {
     loong_groups_t device_groups;
     loong_links_t *links; /* of its messages between stages */
     loong_device_t *device;       /* borrowed; NULL until allocate */
+    void *shared[LOONG_BASE_COUNT]; /* memory that peers read; NULL: none */
     int64_t bytes[LOONG_BASE_COUNT]; /* planned, equal to allocated */
     loong_run_t run;
 } loong_component_t;

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "peers.h"
 
+#include "devices.h"
+
 #include <stdio.h>
 
 static loong_status_t plan_peer(loong_trainer_t *t, int rank)
@@ -15,6 +17,10 @@ static loong_status_t plan_peer(loong_trainer_t *t, int rank)
         return LOONG_OK;
     }
     LOONG_TRY(loongi_parallel_mesh(&t->parallel, largest, &p.mesh));
+    if (loongi_devices_are_mixed(t)) {
+        p.compile.device = loongi_devices_kind(t->recipe, largest);
+        p.shards.device = p.compile.device;
+    }
     loong_status_t status =
         loongi_component_create(t->ctx, &p, &t->peers[rank]);
     if (status != LOONG_OK) {

@@ -18,6 +18,14 @@
 extern "C" {
 #endif
 
+/* Collectives and messages of a device's memory go through the host's, see
+ * staged_comm.h. */
+typedef struct loong_staging {
+    bool on;         /* where ranks have devices of several kinds */
+    bool always;     /* where they have one kind, too */
+    bool processors; /* some rank of the job has the processor */
+} loong_staging_t;
+
 typedef struct loong_component_params {
     loong_mesh_t mesh;
     const loong_family_t *family;
@@ -33,6 +41,7 @@ typedef struct loong_component_params {
     const char *schedule;  /* "auto", "one_stage", "1f1b", ... */
     int micro_batches;     /* of the largest step */
     bool pair; /* forwards run with backwards of other micro-batches */
+    loong_staging_t staging;
     bool graphs;       /* programs are replayed as the device's graphs */
     bool graphs_go_on; /* or step by step, where that fails */
     int layers_per_chunk;  /* see loong_cut_params_t */

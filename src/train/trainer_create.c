@@ -5,9 +5,9 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "devices.h"
 #include "hf_config.h"
 #include "isa.h"
-#include "loong/launch.h"
 #include "param_rules.h"
 #include "peers.h"
 #include "products.h"
@@ -215,11 +215,13 @@ static loong_status_t read_products(loong_trainer_t *t)
     loong_products_t p = {
         loong_recipe_bool(t->recipe, "precision.tf32"),
         loong_recipe_text(t->recipe, "gemm.algorithms_file")};
+    bool mixed = loongi_devices_are_mixed(t);
+    p.tf32 = p.tf32 && (!mixed || loong_device_has_tf32(t->device));
     LOONG_CHECK(t->ctx, !p.tf32 || loong_device_has_tf32(t->device),
                 LOONG_ERR_CONFIG,
                 "precision.tf32: device %s does not multiply tf32; leave the "
                 "key out, or choose a device that does", name);
-    if (p.algorithms != NULL && loong_comm_rank(t->comm) == 0 &&
+    if (p.algorithms != NULL && loong_comm_rank(t->comm) == 0 && !mixed &&
         !loong_device_has_algorithms(t->device)) {
         loongi_log(t->ctx, LOONG_LOG_WARN,
                    "gemm.algorithms_file has no effect: device %s has no "
@@ -236,7 +238,9 @@ static loong_status_t read_graphs(const loong_trainer_t *t,
 {
     const char *impl = loong_recipe_text(t->recipe, GRAPHS_KEY);
     bool has = loong_device_has_graphs(t->device);
-    LOONG_CHECK(t->ctx, has || strcmp(impl, "local") != 0, LOONG_ERR_CONFIG,
+    LOONG_CHECK(t->ctx,
+                has || strcmp(impl, "local") != 0 || p->staging.on,
+                LOONG_ERR_CONFIG,
                 GRAPHS_KEY ": local, but device %s has no graphs; auto takes "
                 "them where there are, none never",
                 loong_device_name(t->device));
@@ -255,6 +259,7 @@ static loong_status_t plan_component(loong_trainer_t *t,
     LOONG_TRY(loongi_router_replay_mode(t, &p, &p.request.routing));
     p.precision = loongi_recipe_precision(t->recipe, t->device);
     p.compile.device = loong_device_name(t->device);
+    p.staging = loongi_devices_staging(t);
     p.compile.threads = omp_get_max_threads();
     p.compile.fuse = p.compile.in_place = true;
     p.compile.lanes = loong_recipe_bool(r, "comm.overlap") &&
@@ -424,32 +429,10 @@ static loong_status_t complete_for_plan(loong_trainer_t *t)
     return LOONG_OK;
 }
 
-/* A plan needs no device, where there are kernels to plan with. */
-static loong_status_t open_device(loong_trainer_t *t, int local_rank)
-{
-    const char *name = loong_recipe_text(t->recipe, "device");
-    loong_status_t status =
-        loong_device_create_local(t->ctx, name, local_rank, &t->device);
-    if (status != LOONG_ERR_NOT_FOUND || !t->plan_only) {
-        return status;
-    }
-    char why[512];
-    snprintf(why, sizeof(why), "%s", loong_context_error(t->ctx));
-    if (loong_device_create_planned(t->ctx, name, &t->device) != LOONG_OK) {
-        return status; /* both reasons are told */
-    }
-    loong_context_clear_error(t->ctx);
-    if (loong_comm_rank(t->comm) == 0) {
-        loongi_log(t->ctx, LOONG_LOG_INFO, "planned without a device: %s", why);
-    }
-    return LOONG_OK;
-}
-
 /* What needs no other rank. */
 static loong_status_t plan(loong_trainer_t *t)
 {
     loong_component_params_t model;
-    loong_launch_t launch;
     memset(&model, 0, sizeof(model));
     LOONG_TRY(loongi_trainer_adopt_hf(t, "model.from_hf"));
     LOONG_TRY(loongi_trainer_adopt_hf(t, "init.from_hf"));
@@ -459,11 +442,9 @@ static loong_status_t plan(loong_trainer_t *t)
         LOONG_TRY(complete_for_plan(t));
     }
     LOONG_TRY(check_recipe(t, &model));
+    LOONG_TRY(loongi_devices_check(t));
     read_settings(t);
-    loong_launch_detect(&launch);
-    LOONG_TRY(open_device(t, launch.launcher != NULL
-                                 ? launch.local_rank
-                                 : loong_comm_rank(t->comm)));
+    LOONG_TRY(loongi_devices_open(t));
     LOONG_TRY(plan_component(t, &model));
     return loong_recipe_hash(t->recipe, &t->recipe_hash);
 }

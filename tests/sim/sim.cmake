@@ -153,6 +153,10 @@ add_test(NAME cuda_layouts_long COMMAND test_cuda_layouts long
   WORKING_DIRECTORY ${PROJECT_BINARY_DIR})
 set_tests_properties(cuda_layouts_long PROPERTIES LABELS "sim;full"
   TIMEOUT 1200 ENVIRONMENT OMP_NUM_THREADS=1)
+loong_cuda_sim_test(NAME cuda_staged LABELS sim
+  SOURCES ${cudasim}/test_staged.c ${cudasim}/staged_place.c)
+loong_cuda_sim_test(NAME cuda_mixed LABELS sim
+  SOURCES ${cudasim}/test_mixed.c ${cudasim}/train_run.c)
 loong_cuda_sim_test(NAME cuda_experts LABELS sim TIMEOUT 300
   SOURCES ${cudasim}/test_experts.c ${cudasim}/train_run.c)
 loong_cuda_sim_test(NAME cuda_graphs LABELS sim

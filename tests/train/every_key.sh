@@ -171,6 +171,7 @@ log.tensors=[layers.0.mlp]
 log.tensors_interval=1
 log.tensorboard=true
 comm.backend=self
+comm.device_backend=auto
 comm.overlap=true
 comm.overlap_work=1MiB
 comm.timeout=1m
@@ -280,7 +281,7 @@ KEYS
 # Ranks that do not sample do not complain of it.
 if [ -n "$mpirun" ]; then
     run ranks "$mpirun" --oversubscribe -n 2 <<KEYS
-$small
+${small/device=cpu/devices=[cpu:0, cpu:1-]}
 train.train_iters=1
 data.train=[{path: text}]
 data.tokenizer=bytes

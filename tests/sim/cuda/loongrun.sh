@@ -91,3 +91,41 @@ timeout -k 5 100 "$mpirun" --oversubscribe \
 [ "$got" = 2 ] || fail "devices of two kinds: exit $got, not 2"
 grep -q 'rank 0 runs on cpu, rank 1 on cuda: all ranks of a job' err ||
     fail 'devices of two kinds'
+
+# asked for: the losses of the processor; the files of its checkpoints, which a
+# job of one kind resumes; a device that dies
+for order in 'cuda:0, cpu:1' 'cpu:0, cuda:1-'; do
+    rm -rf mixed mixed_log
+    two 0 "devices=[$order]" checkpoint.save=mixed log.dir=mixed_log
+    alike cpu_log mixed_log 3
+done
+[ "$(cd mixed && find . -type f | sort)" = \
+    "$(cd cpu && find . -type f | sort)" ] || fail 'files of a checkpoint'
+two 0 device=cpu checkpoint.save=cpu2 checkpoint.load=mixed log.dir=cpu2_log \
+    train.train_iters=4 'resume.override=[device,devices,train,log]'
+two 0 device=cpu checkpoint.save=cpu3 checkpoint.load=cpu log.dir=cpu3_log \
+    train.train_iters=4 'resume.override=[device,devices,train,log]'
+alike cpu2_log cpu3_log 1
+for rank in 0 1; do
+    begin=$SECONDS
+    two 4 'devices=[cuda:0, cpu:1]' checkpoint.save=killed$rank log.interval=9 \
+        "fault=[{kind: kill, rank: $rank, step: 2}]"
+    grep -q "rank $rank" err || fail "the message does not name rank $rank"
+    [ $((SECONDS - begin)) -lt 30 ] || fail "a killed rank: $SECONDS s"
+done
+
+# refused by name
+two 2 'devices=[cuda:0]' checkpoint.save=no
+grep -q 'devices (.*): rank 1 of 2 has no device' err || fail 'no device'
+two 2 'devices=[cuda:0, cpu:0-1]' checkpoint.save=no
+grep -q 'rank 0 of 2 stands there twice' err || fail 'twice'
+two 2 'devices=[cuda:0-1, gpu:2]' checkpoint.save=no
+grep -q "devices\[1\]: found 'gpu:2' (.*), wanted a kind and its ranks" err ||
+    fail 'an unknown kind'
+two 2 'devices=[cuda:0, cpu:1-2]' checkpoint.save=no
+grep -q 'devices\[1\]: cpu:1-2 (.*), but the ranks of this job are 0 to 1' err ||
+    fail 'too many ranks'
+two 2 'devices=[cuda:0, cpu:1]' device=cpu checkpoint.save=no
+grep -q 'device and devices are both set' err || fail 'both keys'
+two 2 'devices=[cuda:0, cpu:1]' precision.params_dtype=auto checkpoint.save=no
+grep -q 'precision.params_dtype is auto' err || fail 'a type for each rank'

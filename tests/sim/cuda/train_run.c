@@ -97,7 +97,7 @@ static loong_status_t run_rank(loong_context_t *ctx, loong_comm_t *comm,
     loong_trainer_t *trainer = NULL;
     snprintf(text, sizeof(text),
              "seed: 11\n"
-             "device: %s\n"
+             "%s: %s\n"
              "model:\n"
              "  foundation: {family: qwen3, num_layers: %d, hidden_size: 16,\n"
              "    ffn_hidden_size: 24, num_attention_heads: 2,\n"
@@ -114,7 +114,8 @@ static loong_status_t run_rank(loong_context_t *ctx, loong_comm_t *comm,
              "optimizer: {lr: 1e-2, lr_warmup_iters: 2,\n"
              "  lr_decay_iters: 4}\n"
              "%s",
-             job->device, job->layers, VOCAB, job->activation, job->model,
+             job->device[0] == '[' ? "devices" : "device", job->device,
+             job->layers, VOCAB, job->activation, job->model,
              job->dtype, dir, job->data, job->data_keys, job->batch,
              job->steps, job->train, job->extra);
     LOONG_TRY(loong_register_builtin(ctx));

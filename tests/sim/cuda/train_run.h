@@ -12,7 +12,7 @@
 enum { VOCAB = 61, STEPS = 4 };
 
 typedef struct job {
-    const char *device;
+    const char *device; /* or a list of devices: "[cuda:0, cpu:1]" */
     const char *extra; /* lines of the recipe */
     const char *model; /* more of its keys */
     const char *dtype;

@@ -1,0 +1,82 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef LOONG_STAGED_IMPL_H
+#define LOONG_STAGED_IMPL_H
+
+#include "comm_impl.h"
+#include "loong/device.h"
+#include "staged_comm.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* A message goes in parts, so that copies run beside it. */
+enum { STAGED_PLACES = 2, STAGED_PARTS = 8 };
+
+/* Where pieces wait, of one rank: one call uses it at a time. */
+typedef struct staged_ring {
+    char *place[STAGED_PLACES];
+    void *out[STAGED_PLACES]; /* events: the piece is on the host; */
+    void *in[STAGED_PLACES];  /* on the device */
+} staged_ring_t;
+
+/* Of one rank, for all its staged communicators. */
+typedef struct staged_root {
+    loong_context_t *ctx;
+    loong_device_t *device;
+    bool always;
+    size_t piece; /* bytes */
+    char (*kinds)[16]; /* of devices, by the rank of the job */
+    loong_comm_t *kin_host; /* beneath the device's own of all its ranks */
+    staged_ring_t ring;
+} staged_root_t;
+
+/* A message under way. */
+typedef struct staged_message {
+    bool busy;
+    char *memory; /* pinned; NULL: the data itself is the host's */
+    void *free;   /* event: the device has it */
+    int parts;
+    loong_comm_request_t part[STAGED_PARTS];
+} staged_message_t;
+
+typedef struct staged {
+    loong_comm_t *comm;
+    loong_comm_t *host; /* borrowed by the first */
+    /* Of the ranks among them that have this rank's kind: the host's, or the
+     * device's own; NULL: it has none. What belongs to one job is split from
+     * one, so that it is given up together. */
+    loong_comm_t *kin;
+    bool first; /* of all ranks: has the root */
+    staged_root_t *root;
+    int64_t *counts; /* [2 size]: of a piece */
+    void *copied[STAGED_PARTS]; /* events */
+    int num_messages;
+    size_t bytes; /* of each */
+    staged_message_t *messages;
+} staged_t;
+
+/* The stream that the communicator's calls are on. */
+void *loongi_staged_stream(const staged_t *s);
+
+/* ---- staged_collective.c ---- */
+LOONG_NODISCARD loong_status_t
+loongi_staged_run(staged_t *s, const loong_collective_t *call);
+
+/* ---- staged_message.c ---- */
+LOONG_NODISCARD loong_status_t loongi_staged_reserve(staged_t *s, int count,
+                                                     size_t bytes);
+void loongi_staged_release(staged_t *s);
+LOONG_NODISCARD loong_status_t
+loongi_staged_isend(staged_t *s, const void *data,
+                    loong_comm_request_t *request);
+LOONG_NODISCARD loong_status_t
+loongi_staged_irecv(staged_t *s, loong_comm_request_t *request);
+LOONG_NODISCARD loong_status_t
+loongi_staged_wait(staged_t *s, loong_comm_request_t *request);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

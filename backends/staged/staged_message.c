@@ -1,0 +1,175 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Messages between memory of several kinds, in parts: the same tag for all,
+ * which arrive in order. Memory for those under way is taken beforehand. */
+#include "staged_impl.h"
+
+#include <string.h>
+
+static loong_status_t make_message(staged_t *s, staged_message_t *m)
+{
+    loong_device_t *device = s->root->device;
+    void *memory = NULL;
+    if (loong_device_is_host(device)) {
+        return LOONG_OK;
+    }
+    LOONG_TRY(loong_device_event_create(device, &m->free));
+    LOONG_TRY(loong_device_host_alloc(device, s->bytes, "staged messages",
+                                      &memory));
+    m->memory = memory;
+    return LOONG_OK;
+}
+
+void loongi_staged_release(staged_t *s)
+{
+    loong_device_t *device = s->root->device;
+    for (int i = 0; i < s->num_messages; i++) {
+        loong_device_event_destroy(device, s->messages[i].free);
+        if (s->messages[i].memory != NULL) {
+            loong_device_host_free(device, s->messages[i].memory);
+        }
+    }
+    loongi_free(s->root->ctx, s->messages);
+    s->messages = NULL;
+    s->num_messages = 0;
+}
+
+loong_status_t loongi_staged_reserve(staged_t *s, int count, size_t bytes)
+{
+    loong_context_t *ctx = s->root->ctx;
+    if (count <= s->num_messages && bytes <= s->bytes) {
+        return LOONG_OK;
+    }
+    count = LOONG_MAX(count, s->num_messages);
+    for (int i = 0; i < s->num_messages; i++) {
+        LOONG_CHECK(ctx, !s->messages[i].busy, LOONG_ERR_INTERNAL,
+                    "room for messages of %s while some are under way",
+                    s->comm->name);
+    }
+    /* The device may still read what came last. */
+    LOONG_TRY(loong_device_synchronize(s->root->device, "room for messages"));
+    loongi_staged_release(s);
+    LOONG_TRY(loongi_calloc(ctx, (size_t)count, sizeof(*s->messages),
+                            "staged messages", &s->messages));
+    s->num_messages = count;
+    s->bytes = LOONG_MAX(bytes, s->bytes);
+    for (int i = 0; i < count; i++) {
+        LOONG_TRY(make_message(s, &s->messages[i]));
+    }
+    return LOONG_OK;
+}
+
+/* Room for one more. */
+static loong_status_t take(staged_t *s, loong_comm_request_t *request,
+                           staged_message_t **message_p)
+{
+    int i = 0;
+    while (i < s->num_messages && s->messages[i].busy) {
+        i++;
+    }
+    LOONG_CHECK(s->root->ctx, i < s->num_messages && request->bytes <= s->bytes,
+                LOONG_ERR_INTERNAL,
+                "%s: a message of %zu bytes beside %d others, room is for %d "
+                "of %zu",
+                s->comm->name, request->bytes, i, s->num_messages, s->bytes);
+    staged_message_t *m = &s->messages[i];
+    if (m->free != NULL) {
+        LOONG_TRY(loong_device_event_await(s->root->device, m->free,
+                                           "room for a message"));
+    }
+    m->busy = true;
+    size_t parts = request->bytes / (s->root->piece / 4);
+    m->parts = (int)LOONG_MIN(LOONG_MAX(parts, 1), STAGED_PARTS);
+    request->backend[0] = (uint64_t)i + 1;
+    *message_p = m;
+    return LOONG_OK;
+}
+
+static size_t part_begin(const loong_comm_request_t *request, int parts, int i)
+{
+    return request->bytes / (size_t)parts * (size_t)i;
+}
+
+static size_t part_bytes(const loong_comm_request_t *request, int parts, int i)
+{
+    size_t end = i + 1 == parts ? request->bytes
+                                : part_begin(request, parts, i + 1);
+    return end - part_begin(request, parts, i);
+}
+
+/* All copies are on the stream before the first is waited for. */
+static loong_status_t copy_out(staged_t *s, staged_message_t *m,
+                               const char *data,
+                               const loong_comm_request_t *request)
+{
+    loong_device_t *device = s->root->device;
+    void *stream = loongi_staged_stream(s);
+    for (int i = 0; i < m->parts; i++) {
+        size_t begin = part_begin(request, m->parts, i);
+        LOONG_TRY(loong_device_stream_copy(
+            device, stream, m->memory + begin, data + begin,
+            part_bytes(request, m->parts, i)));
+        LOONG_TRY(loong_device_event_record(device, s->copied[i], stream));
+    }
+    return LOONG_OK;
+}
+
+loong_status_t loongi_staged_isend(staged_t *s, const void *data,
+                                   loong_comm_request_t *request)
+{
+    staged_message_t *m = NULL;
+    LOONG_TRY(take(s, request, &m));
+    const char *from = data;
+    if (m->memory != NULL) {
+        LOONG_TRY(copy_out(s, m, data, request));
+        from = m->memory;
+    }
+    for (int i = 0; i < m->parts; i++) {
+        if (m->memory != NULL) {
+            LOONG_TRY(loong_device_event_await(s->root->device, s->copied[i],
+                                               "a message"));
+        }
+        LOONG_TRY(loong_comm_isend(
+            s->host, from + part_begin(request, m->parts, i),
+            part_bytes(request, m->parts, i), request->peer, request->tag,
+            &m->part[i]));
+    }
+    return LOONG_OK;
+}
+
+loong_status_t loongi_staged_irecv(staged_t *s, loong_comm_request_t *request)
+{
+    staged_message_t *m = NULL;
+    LOONG_TRY(take(s, request, &m));
+    char *to = m->memory != NULL ? m->memory : request->data;
+    for (int i = 0; i < m->parts; i++) {
+        LOONG_TRY(loong_comm_irecv(
+            s->host, to + part_begin(request, m->parts, i),
+            part_bytes(request, m->parts, i), request->peer, request->tag,
+            &m->part[i]));
+    }
+    return LOONG_OK;
+}
+
+loong_status_t loongi_staged_wait(staged_t *s, loong_comm_request_t *request)
+{
+    staged_message_t *m = &s->messages[request->backend[0] - 1];
+    bool comes = request->kind == (int)LOONG_COLLECTIVE_RECV;
+    void *stream = loongi_staged_stream(s);
+    for (int i = 0; i < m->parts; i++) {
+        size_t begin = part_begin(request, m->parts, i);
+        LOONG_TRY((loong_comm_wait)(
+            loong_comm_at(s->host, s->comm->current->file,
+                          s->comm->current->line), &m->part[i]));
+        if (comes && m->memory != NULL) {
+            LOONG_TRY(loong_device_stream_copy(
+                s->root->device, stream, (char *)request->data + begin,
+                m->memory + begin, part_bytes(request, m->parts, i)));
+        }
+    }
+    if (m->free != NULL) {
+        LOONG_TRY(loong_device_event_record(s->root->device, m->free, stream));
+    }
+    m->busy = false;
+    return LOONG_OK;
+}

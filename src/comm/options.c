@@ -1,0 +1,26 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * What only some communicators have, and what holds for the others. */
+#include "comm_impl.h"
+
+bool loongi_comm_progress(loong_comm_t *comm)
+{
+    return comm->progress != NULL && comm->progress(comm);
+}
+
+loong_status_t loongi_comm_watch(loong_comm_t *comm)
+{
+    return comm->watch != NULL ? comm->watch(comm) : LOONG_OK;
+}
+
+loong_status_t loongi_comm_reserve(loong_comm_t *comm, int count,
+                                   size_t bytes)
+{
+    return comm->reserve != NULL ? comm->reserve(comm, count, bytes)
+                                 : LOONG_OK;
+}
+
+bool loongi_comm_is_on_host(const loong_comm_t *comm)
+{
+    return comm->on_host;
+}

@@ -1,0 +1,257 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "devices.h"
+
+#include <limits.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "loong/launch.h"
+
+#define LIST "devices"
+
+enum { PATH = 64 };
+
+/* An item of the list: so many characters of a kind, and its ranks. */
+typedef struct part {
+    int kind; /* of kinds */
+    long first;
+    long last; /* LONG_MAX: up to the last rank */
+} part_t;
+
+static const char *const kinds[] = {"cpu", "cuda", "xpu"};
+
+/* "4", "0-3" or "4-" */
+static bool read_ranks(const char *text, part_t *part)
+{
+    int length = 0;
+    part->last = LONG_MAX;
+    if (strspn(text, "0123456789") == 0 || strlen(text) > 20 ||
+        sscanf(text, "%ld%n", &part->first, &length) != 1) {
+        return false;
+    }
+    const char *rest = text + length;
+    if (*rest == '\0') {
+        part->last = part->first;
+        return true;
+    }
+    if (*rest != '-' || rest[1] == '\0') {
+        return *rest == '-';
+    }
+    rest++;
+    if (strspn(rest, "0123456789") != strlen(rest)) {
+        return false;
+    }
+    return sscanf(rest, "%ld", &part->last) == 1 &&
+           part->first <= part->last;
+}
+
+static bool read_part(const loong_recipe_t *recipe, int64_t i, part_t *part)
+{
+    char path[PATH];
+    snprintf(path, sizeof(path), LIST "[%lld]", (long long)i);
+    const char *text = loong_recipe_text(recipe, path);
+    const char *colon = text != NULL ? strchr(text, ':') : NULL;
+    for (int k = 0; colon != NULL && k < (int)LOONG_COUNT_OF(kinds); k++) {
+        size_t length = (size_t)(colon - text);
+        if (strlen(kinds[k]) == length &&
+            strncmp(text, kinds[k], length) == 0) {
+            part->kind = k;
+            return read_ranks(colon + 1, part);
+        }
+    }
+    return false;
+}
+
+/* How many items name the rank; *kind_p: of the last one. */
+static int find_rank(const loong_recipe_t *recipe, int rank,
+                     const char **kind_p)
+{
+    int64_t count = loong_recipe_count(recipe, LIST);
+    int found = 0;
+    for (int64_t i = 0; i < count; i++) {
+        part_t part;
+        if (read_part(recipe, i, &part) && part.first <= rank &&
+            rank <= part.last) {
+            *kind_p = kinds[part.kind];
+            found++;
+        }
+    }
+    return found;
+}
+
+/* ---- checking ------------------------------------------------------------ */
+
+static loong_status_t check_parts(const loong_trainer_t *t, int64_t count)
+{
+    for (int64_t i = 0; i < count; i++) {
+        char path[PATH];
+        part_t part;
+        snprintf(path, sizeof(path), LIST "[%lld]", (long long)i);
+        LOONG_CHECK(t->ctx, read_part(t->recipe, i, &part), LOONG_ERR_CONFIG,
+                    "%s: found '%s' (%s), wanted a kind and its ranks: cpu, "
+                    "cuda or xpu, then as in cuda:0-3, cpu:4 or cpu:4-",
+                    path, loong_recipe_text(t->recipe, path),
+                    loong_recipe_where(t->recipe, path));
+        LOONG_CHECK(t->ctx,
+                    part.first < t->parallel.ranks &&
+                        (part.last == LONG_MAX ||
+                         part.last < t->parallel.ranks),
+                    LOONG_ERR_CONFIG,
+                    "%s: %s (%s), but the ranks of this job are 0 to %d", path,
+                    loong_recipe_text(t->recipe, path),
+                    loong_recipe_where(t->recipe, path),
+                    t->parallel.ranks - 1);
+    }
+    return LOONG_OK;
+}
+
+/* What "auto" is depends on the device. */
+static loong_status_t check_precision(const loong_trainer_t *t)
+{
+    LOONG_CHECK(t->ctx,
+                strcmp(loong_recipe_text(t->recipe, "precision.params_dtype"),
+                       "auto") != 0,
+                LOONG_ERR_CONFIG,
+                LIST ": of several kinds, and precision.params_dtype is auto, "
+                "which each rank would take for its own device: name bf16 or "
+                "fp32");
+    return LOONG_OK;
+}
+
+loong_status_t loongi_devices_check(const loong_trainer_t *t)
+{
+    const loong_recipe_t *r = t->recipe;
+    int64_t count = loong_recipe_count(r, LIST);
+    if (count == 0) {
+        return LOONG_OK;
+    }
+    LOONG_CHECK(t->ctx, !loong_recipe_is_set(r, "device"), LOONG_ERR_CONFIG,
+                "device and " LIST " are both set (%s, %s): one kind for all "
+                "ranks, or a list",
+                loong_recipe_where(r, "device"), loong_recipe_where(r, LIST));
+    LOONG_TRY(check_parts(t, count));
+    for (int rank = 0; rank < t->parallel.ranks; rank++) {
+        const char *kind = NULL;
+        int found = find_rank(r, rank, &kind);
+        LOONG_CHECK(t->ctx, found == 1, LOONG_ERR_CONFIG,
+                    LIST " (%s): rank %d of %d %s", loong_recipe_where(r, LIST),
+                    rank, t->parallel.ranks,
+                    found == 0 ? "has no device" : "stands there twice");
+    }
+    return loongi_devices_are_mixed(t) ? check_precision(t) : LOONG_OK;
+}
+
+/* ---- asking -------------------------------------------------------------- */
+
+const char *loongi_devices_kind(const loong_recipe_t *recipe, int rank)
+{
+    const char *kind = NULL;
+    if (find_rank(recipe, rank, &kind) > 0) {
+        return kind;
+    }
+    return loong_recipe_text(recipe, "device");
+}
+
+bool loongi_devices_are_mixed(const loong_trainer_t *t)
+{
+    const char *first = loongi_devices_kind(t->recipe, 0);
+    for (int r = 1; r < t->parallel.ranks; r++) {
+        if (strcmp(loongi_devices_kind(t->recipe, r), first) != 0) {
+            return true;
+        }
+    }
+    return false;
+}
+
+void loongi_devices_describe(const loong_trainer_t *t, loong_text_t *text)
+{
+    int first = 0;
+    for (int r = 1; r <= t->parallel.ranks; r++) {
+        const char *kind = loongi_devices_kind(t->recipe, first);
+        if (r < t->parallel.ranks &&
+            strcmp(loongi_devices_kind(t->recipe, r), kind) == 0) {
+            continue;
+        }
+        loongi_text_printf(text, "%s%s %d", first > 0 ? ", " : "", kind,
+                           first);
+        if (r - 1 > first) {
+            loongi_text_printf(text, "-%d", r - 1);
+        }
+        first = r;
+    }
+}
+
+loong_staging_t loongi_devices_staging(const loong_trainer_t *t)
+{
+    loong_staging_t staging = {false, false, false};
+    for (int r = 0; r < t->parallel.ranks; r++) {
+        const char *kind = loongi_devices_kind(t->recipe, r);
+        staging.processors = staging.processors || strcmp(kind, "cpu") == 0;
+    }
+    staging.always =
+        strcmp(loong_recipe_text(t->recipe, "comm.device_backend"),
+               "staged") == 0 && !loong_device_is_host(t->device);
+    staging.on = staging.always || loongi_devices_are_mixed(t);
+    return staging;
+}
+
+/* ---- opening ------------------------------------------------------------- */
+
+/* How many lower ranks of this machine have a device of the same kind. */
+static loong_status_t find_index(loong_trainer_t *t, const char *kind,
+                                 int *index_p)
+{
+    int rank = loong_comm_rank(t->comm);
+    size_t size = (size_t)loong_comm_size(t->comm);
+    loong_memory_room_t room;
+    int64_t *ids = NULL;
+    *index_p = 0;
+    LOONG_TRY(loongi_memory_room(t->ctx, "", &room));
+    LOONG_TRY(loongi_calloc(t->ctx, 2 * size, sizeof(*ids), "machines", &ids));
+    for (size_t r = 0; r < size; r++) {
+        ids[size + r] = 1;
+    }
+    ids[rank] = (int64_t)room.id;
+    loong_status_t status = loong_comm_all_gather(t->comm, ids, ids + size,
+                                                  LOONG_I64, "machines");
+    for (int r = 0; r < rank && status == LOONG_OK; r++) {
+        *index_p += ids[r] == ids[rank] &&
+                    strcmp(loongi_devices_kind(t->recipe, r), kind) == 0;
+    }
+    loongi_free(t->ctx, ids);
+    return status;
+}
+
+/* A plan needs no device, where there are kernels to plan with. */
+static loong_status_t open_device(loong_trainer_t *t, const char *name,
+                                  int index)
+{
+    loong_status_t status =
+        loong_device_create_local(t->ctx, name, index, &t->device);
+    if (status != LOONG_ERR_NOT_FOUND || !t->plan_only) {
+        return status;
+    }
+    char why[512];
+    snprintf(why, sizeof(why), "%s", loong_context_error(t->ctx));
+    if (loong_device_create_planned(t->ctx, name, &t->device) != LOONG_OK) {
+        return status; /* both reasons are told */
+    }
+    loong_context_clear_error(t->ctx);
+    if (loong_comm_rank(t->comm) == 0) {
+        loongi_log(t->ctx, LOONG_LOG_INFO, "planned without a device: %s", why);
+    }
+    return LOONG_OK;
+}
+
+loong_status_t loongi_devices_open(loong_trainer_t *t)
+{
+    loong_launch_t launch;
+    int rank = loong_comm_rank(t->comm);
+    const char *kind = loongi_devices_kind(t->recipe, rank);
+    loong_launch_detect(&launch);
+    int index = launch.launcher != NULL ? launch.local_rank : rank;
+    if (loong_recipe_count(t->recipe, LIST) > 0) {
+        LOONG_TRY(find_index(t, kind, &index));
+    }
+    return open_device(t, kind, index);
+}

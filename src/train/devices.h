@@ -1,0 +1,36 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Which device each rank of a job has: `device`, one kind for all, or
+ * `devices`, a list of kinds with their ranks. */
+#ifndef LOONG_DEVICES_H
+#define LOONG_DEVICES_H
+
+#include "loong/recipe.h"
+#include "trainer_impl.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* Refuses a list that leaves out a rank of the plan or names one twice, and
+ * what ranks on several kinds of devices would decide differently. */
+LOONG_NODISCARD loong_status_t loongi_devices_check(const loong_trainer_t *t);
+
+/* Of a recipe that was checked; "auto": the first that is found. */
+const char *loongi_devices_kind(const loong_recipe_t *recipe, int rank);
+/* The job has devices of several kinds. */
+bool loongi_devices_are_mixed(const loong_trainer_t *t);
+/* "cuda 0-3, cpu 4-7" */
+void loongi_devices_describe(const loong_trainer_t *t, loong_text_t *text);
+
+/* How the ranks' communicators on memory of devices are made. */
+loong_staging_t loongi_devices_staging(const loong_trainer_t *t);
+
+/* Sets t->device. Collective on: the job, with a list of devices. */
+LOONG_NODISCARD loong_status_t loongi_devices_open(loong_trainer_t *t);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

@@ -1,0 +1,88 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Trainings whose ranks have devices of two kinds, against one rank of the
+ * processor: losses and norms of all steps, in every way of sharing the work
+ * between a simulated device and the processor. */
+#include "train_run.h"
+
+#include <stdlib.h>
+
+#define TP "tensor_model_parallel_size: "
+#define PP "pipeline_model_parallel_size: "
+#define CP "context_parallel_size: "
+#define ZERO "bucket_bytes: 4096, data_parallel_sharding: "
+#define CHUNKS "num_layers_per_virtual_pipeline_stage: 1"
+
+#define UNTIED ", untie_embeddings_and_output_weights: true"
+
+enum { SHORT = 3 }; /* steps */
+
+typedef struct layout {
+    int ranks;
+    int layers;
+    int batch;
+    const char *devices;
+    const char *parallel;
+    const char *more; /* lines of the recipe */
+} layout_t;
+
+static const layout_t dense[] = {
+    {2, 2, 4, "[cuda:0, cpu:1]", PP "2", ""},
+    {2, 2, 4, "[cpu:0, cuda:1]", PP "2", "schedule: zero_bubble_h1\n"},
+    {2, 2, 4, "[cuda:0, cpu:1]", ZERO "none", ""},
+    {2, 2, 4, "[cpu:0, cuda:1]", ZERO "optim_grads", ""},
+    {2, 2, 4, "[cuda:0, cpu:1]", ZERO "optim_grads_params", ""},
+    {2, 2, 2, "[cuda:0, cpu:1]", TP "2, sequence_parallel: true", ""},
+    {4, 2, 4, "[cuda:0-1, cpu:2-]", PP "2, " TP "2", ""},
+};
+
+static void train_one(const layout_t *l, int steps, job_t *job_p)
+{
+    static job_t last;
+    if (last.steps != steps || last.layers != l->layers ||
+        last.batch != l->batch) {
+        last = make_job("cpu", "fp32");
+        last.layers = l->layers;
+        last.batch = l->batch;
+        last.model = UNTIED;
+        last.steps = steps;
+        train(&last);
+    }
+    *job_p = last;
+}
+
+/* As near as layouts of one kind are, test_layouts.c. */
+static void near_processor(const layout_t *l, int steps, uint64_t seed)
+{
+    char extra[600];
+    job_t one;
+    job_t job = make_job(l->devices, "fp32");
+    train_one(l, steps, &one);
+    job.ranks = l->ranks;
+    job.layers = l->layers;
+    job.batch = l->batch;
+    job.model = UNTIED;
+    job.steps = steps;
+    snprintf(extra, sizeof(extra), "parallel: {%s}\n%s", l->parallel, l->more);
+    job.extra = extra;
+    print_message("%s, seed %d, %s", l->devices, (int)seed, extra);
+    cudasim_seed(seed);
+    train(&job);
+    compare(&one, &job, 64.0 * 0x1p-24);
+}
+
+static void test_dense(void **state)
+{
+    (void)state;
+    for (int64_t i = 0; i < LOONG_COUNT_OF(dense); i++) {
+        near_processor(&dense[i], SHORT, (uint64_t)i + 1);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_dense),
+    };
+    return cmocka_run_group_tests(tests, make_data, remove_data);
+}

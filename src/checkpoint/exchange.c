@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "file.h"
+#include "hf_beside.h"
 #include "hf_code.h"
 #include "hf_files.h"
 #include "hf_tokens.h"
@@ -329,6 +330,7 @@ read_tokens(loong_context_t *ctx, const loong_pairs_t *model,
             LOONG_TRY(loongi_pairs_set(tokens, name, known));
         }
     }
+    LOONG_TRY(loongi_hf_beside_take(metadata, tokens));
     const char *code = loongi_pairs_get(metadata, LOONG_HF_AUTO_MAP);
     return code != NULL && params->as == NULL
                ? loongi_pairs_set(tokens, LOONG_HF_AUTO_MAP, code)

@@ -26,6 +26,7 @@ typedef struct check {
     const char **missing;
     int64_t layers_left_out;
     int64_t beside; /* tensors of other parts of the model */
+    const char *beside_name; /* the first of them */
     int64_t scales_left_out;
 } check_t;
 
@@ -103,7 +104,7 @@ static loong_status_t list_extra(check_t *c)
         if (loongi_hf_map_predicts(hf->map, t->name)) {
             c->layers_left_out++;
         } else if (loongi_hf_map_beside(hf->map, t->name)) {
-            c->beside++;
+            c->beside_name = c->beside++ == 0 ? t->name : c->beside_name;
         } else if (loongi_hf_quant_is_scale(hf->set, t->name)) {
             c->scales_left_out += loongi_hf_quant_of_activations(t->name);
         } else {
@@ -270,8 +271,10 @@ static void tell_left_out(const check_t *c)
     }
     if (c->beside > 0) {
         loongi_log(c->hf->ctx, LOONG_LOG_WARN,
-                   "%s: %" PRId64 " tensors of what sees images are left out: "
-                   "the language model alone is read", c->hf->dir, c->beside);
+                   "%s: %" PRId64 " tensors of what sees images are no part "
+                   "of the model yet and left out (%s and others): the "
+                   "language model alone is read", c->hf->dir, c->beside,
+                   c->beside_name);
     }
     if (c->scales_left_out > 0) {
         loongi_log(c->hf->ctx, LOONG_LOG_WARN,

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "file.h"
+#include "hf_beside.h"
 #include "hf_family.h"
 #include "json.h"
 
@@ -75,8 +76,13 @@ loong_status_t loongi_hf_code_read(loong_context_t *ctx, const char *dir,
     const loong_json_t *name = loongi_json_get(config, "model_type");
     const loong_hf_type_t *type =
         name != NULL ? loongi_hf_type_find(loongi_json_string(name)) : NULL;
-    if (map != NULL && type != NULL && family != NULL &&
-        strcmp(type->family, family) == 0 && all_there(dir, map)) {
+    bool same = type != NULL && family != NULL &&
+                strcmp(type->family, family) == 0;
+    bool own = same && strcmp(type->model_type, family) == 0;
+    if (same) {
+        status = loongi_hf_beside_read(ctx, config, pairs);
+    }
+    if (status == LOONG_OK && own && map != NULL && all_there(dir, map)) {
         status = keep_map(ctx, map, pairs);
     }
     loongi_json_destroy(&config);

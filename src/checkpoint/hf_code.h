@@ -16,9 +16,9 @@ extern "C" {
 /* As metadata of a native checkpoint: the field as JSON text. */
 #define LOONG_HF_AUTO_MAP "auto_map"
 
-/* Adds the field of DIR/config.json, when the model there is of this family
- * and all files that the field names are in DIR. Errors: those of reading
- * config.json. */
+/* When the model of DIR/config.json is of this family, adds the field, if all
+ * files that it names are in DIR and an export would be of that model type,
+ * and those of hf_beside.h. Errors: those of reading config.json. */
 LOONG_NODISCARD loong_status_t loongi_hf_code_read(loong_context_t *ctx,
                                                    const char *dir,
                                                    const char *family,

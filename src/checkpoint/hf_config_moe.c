@@ -302,6 +302,73 @@ static loong_status_t map_ernie_vl(loong_hf_reader_t *r)
     return map_shared(r, "moe_num_shared_experts", width);
 }
 
+/* An integer, or one for texts and one for images; absent: the fallback. */
+static bool read_pair(loong_hf_reader_t *r, const char *name, int64_t fallback,
+                      int64_t pair[2])
+{
+    const loong_json_t *value = loongi_hf_field(r->json, name);
+    bool list = value != NULL && loongi_json_kind(value) == LOONG_JSON_ARRAY;
+    pair[0] = pair[1] = fallback;
+    for (int i = 0; i < 2 && value != NULL; i++) {
+        const loong_json_t *item = list ? loongi_json_at(value, i) : value;
+        if (item == NULL || loongi_json_kind(item) != LOONG_JSON_INT ||
+            (list && loongi_json_count(value) != 2)) {
+            loongi_hf_refuse(r, name, value,
+                             "an integer, or one for texts and one for "
+                             "images, is");
+            return false;
+        }
+        pair[i] = loongi_json_int(item);
+    }
+    return true;
+}
+
+/* Both sets of experts are in the same layers, from some on. */
+static loong_status_t map_both_layers(loong_hf_reader_t *r)
+{
+    static const char *const names[] = {"moe_layer_start_index",
+                                        "moe_layer_end_index"};
+    int64_t start[2], end[2];
+    int64_t layers = 0;
+    if (!read_pair(r, names[0], 0, start) || !read_pair(r, names[1], -1, end) ||
+        !loongi_pairs_int(r->pairs, "num_layers", &layers)) {
+        return LOONG_OK;
+    }
+    if (start[0] != start[1]) {
+        loongi_hf_refuse(r, names[0], loongi_hf_field(r->json, names[0]),
+                         "the same for texts and images is");
+    }
+    for (int i = 0; i < 2; i++) {
+        if (end[i] != -1 && end[i] < layers - 1) {
+            loongi_hf_refuse(r, names[1], loongi_hf_field(r->json, names[1]),
+                             "-1 and the last layer or more are");
+        }
+    }
+    return map_dense_layers(r, names[0], start[0]);
+}
+
+static loong_status_t map_ernie_flat(loong_hf_reader_t *r)
+{
+    static const char name[] = "moe_num_experts";
+    const loong_json_t *shared =
+        loongi_hf_field(r->json, "moe_num_shared_experts");
+    int64_t experts[2];
+    int64_t width = 0;
+    if (!read_pair(r, name, 64, experts)) {
+        return LOONG_OK;
+    }
+    if (experts[0] != experts[1] || experts[0] <= 0) {
+        loongi_hf_refuse(r, name, loongi_hf_field(r->json, name),
+                         "as many for texts as for images are");
+    }
+    LOONG_TRY(loongi_pairs_set_int(r->pairs, "num_experts", experts[0]));
+    LOONG_TRY(map_widths(r));
+    LOONG_TRY(map_both_layers(r));
+    loongi_pairs_int(r->pairs, "moe_ffn_hidden_size", &width);
+    return shared != NULL ? map_shared(r, "moe_num_shared_experts", width)
+                          : LOONG_OK;
+}
+
 loong_status_t loongi_hf_map_mixture(loong_hf_reader_t *r)
 {
     const char *width = loongi_pairs_get(r->pairs, "ffn_hidden_size");
@@ -319,6 +386,9 @@ loong_status_t loongi_hf_map_mixture(loong_hf_reader_t *r)
     }
     if (loongi_hf_is_type(r, "ernie4_5_vl_moe")) {
         return map_ernie_vl(r);
+    }
+    if (loongi_hf_is_type(r, "ernie4_5_moe_vl")) {
+        return map_ernie_flat(r);
     }
     return loongi_hf_is_type(r, "ernie4_5_moe") ? map_ernie(r) : LOONG_OK;
 }

@@ -109,6 +109,33 @@ static loong_status_t map_share(loong_hf_reader_t *r, const loong_json_t *rope)
                                  (double)loongi_json_int(dim) / (double)width);
 }
 
+/* Channels for time; height and width share the others. */
+static loong_status_t map_allocation(loong_hf_reader_t *r)
+{
+    static const char name[] = "freq_allocation";
+    const loong_json_t *value = loongi_hf_field(r->json, name);
+    int64_t width = 0;
+    int64_t time = value == NULL                                    ? 20
+                   : loongi_json_kind(value) == LOONG_JSON_INT
+                       ? loongi_json_int(value)
+                       : -1;
+    char text[96];
+    if (!loongi_pairs_int(r->pairs, "kv_channels", &width)) {
+        return LOONG_OK; /* already reported */
+    }
+    int64_t rest = width / 2 - time;
+    if (time < 0 || rest < 0 || rest % 2 != 0) {
+        loongi_problems_add(&r->problems,
+                            "%s = %lld is not supported (of %lld channels an "
+                            "even number must be left for height and width)",
+                            name, (long long)time, (long long)(width / 2));
+        return LOONG_OK;
+    }
+    snprintf(text, sizeof(text), "[%lld,%lld,%lld]", (long long)(rest / 2),
+             (long long)(rest / 2), (long long)time);
+    return loongi_pairs_set(r->pairs, "mrope_section", text);
+}
+
 /* Which channels turn by height, width and time: of texts all by the same. */
 static loong_status_t map_sections(loong_hf_reader_t *r,
                                    const loong_json_t *rope)
@@ -116,6 +143,10 @@ static loong_status_t map_sections(loong_hf_reader_t *r,
     static const char name[] = "mrope_section";
     const loong_json_t *value =
         rope != NULL ? loongi_hf_field(rope, name) : NULL;
+    if (value == NULL &&
+        loongi_hf_has_field(r->type->fields, "freq_allocation")) {
+        return map_allocation(r);
+    }
     if (value == NULL || !loongi_hf_has_field(r->type->fields, name)) {
         return LOONG_OK;
     }

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "file.h"
+#include "hf_beside.h"
 #include "hf_code.h"
 #include "hf_config.h"
 #include "hf_config_write.h"
@@ -407,7 +408,7 @@ static void emit_model(loong_hf_writer_t *w)
     emit_tied(w);
 }
 
-/* The same in an object of its own: those of images would stand beside. */
+/* The same in an object of its own, beside that of images. */
 static void emit_text(loong_hf_writer_t *w)
 {
     char quoted[96];
@@ -419,6 +420,15 @@ static void emit_text(loong_hf_writer_t *w)
     emit_tied(w);
 }
 
+static void emit_kept(loong_hf_writer_t *w, const char *name)
+{
+    const char *json =
+        w->kept != NULL ? loongi_pairs_get(w->kept, name) : NULL;
+    if (json != NULL) {
+        loongi_hf_emit(w, name, json);
+    }
+}
+
 static void compose(loong_hf_writer_t *w, const loong_json_t *generation,
                     const loong_hf_config_params_t *params)
 {
@@ -428,11 +438,12 @@ static void compose(loong_hf_writer_t *w, const loong_json_t *generation,
     loongi_hf_emit(w, "architectures", quoted);
     snprintf(quoted, sizeof(quoted), "\"%s\"", w->type->model_type);
     loongi_hf_emit(w, "model_type", quoted);
-    if (w->code != NULL) {
-        loongi_hf_emit(w, LOONG_HF_AUTO_MAP, w->code);
-    }
+    emit_kept(w, LOONG_HF_AUTO_MAP);
     if (loongi_hf_writes(w, "text_config")) {
         emit_text(w);
+        for (const char *const *n = loongi_hf_beside_names; *n != NULL; n++) {
+            emit_kept(w, *n);
+        }
     } else {
         emit_model(w);
     }
@@ -504,9 +515,9 @@ loong_status_t loongi_hf_config_write(loong_context_t *ctx,
     char *generation = NULL;
     w.ctx = ctx;
     w.model = params->model;
-    w.code = params->tokens != NULL
-                 ? loongi_pairs_get(params->tokens, LOONG_HF_AUTO_MAP)
-                 : NULL;
+    w.kept = params->tokens;
+    w.code = w.kept != NULL ? loongi_pairs_get(w.kept, LOONG_HF_AUTO_MAP)
+                            : NULL;
     w.text = loongi_text_begin(ctx);
     w.problems = loongi_problems_begin(ctx);
     LOONG_TRY(find_type(&w));

@@ -16,7 +16,8 @@ typedef struct loong_hf_writer {
     loong_context_t *ctx;
     const loong_pairs_t *model;
     const loong_hf_type_t *type;
-    const char *code; /* auto_map as JSON; or NULL */
+    const loong_pairs_t *kept; /* LOONG_HF_AUTO_MAP, hf_beside.h; or NULL */
+    const char *code;          /* the first of them; or NULL */
     loong_text_t text;
     loong_problems_t problems;
 } loong_hf_writer_t;

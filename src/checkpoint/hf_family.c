@@ -213,6 +213,66 @@ static const loong_hf_field_t ernie4_5_vl_moe_fields[] = {
     NEUTRAL_FIELD("moe_norm_min", "1e-12"), CODE_FIELD("mlp_layer_types"),
     FIELDS_END};
 
+/* The publisher's own file of such a model: all side by side, a number for
+ * texts and one for images. What steers only training is CODE too. */
+static const loong_hf_field_t ernie4_5_moe_vl_fields[] = {
+    INT_FIELD("num_hidden_layers", "num_layers", NULL),
+    INT_FIELD("hidden_size", "hidden_size", NULL),
+    INT_FIELD("intermediate_size", "ffn_hidden_size", NULL),
+    INT_FIELD("num_attention_heads", "num_attention_heads", NULL),
+    CODE_FIELD("num_key_value_heads"), CODE_FIELD("head_dim"),
+    INT_FIELD("vocab_size", "vocab_size", NULL),
+    INT_FIELD("max_position_embeddings", "max_position_embeddings", "131072"),
+    CODE_FIELD("rope_theta"), CODE_FIELD("rope_scaling"),
+    CODE_FIELD("rope_parameters"), CODE_FIELD("mrope_section"),
+    CODE_FIELD("freq_allocation"), NEUTRAL_FIELD("rope_3d", "true"),
+    REAL_FIELD("rms_norm_eps", "layernorm_epsilon", "1e-05"),
+    REAL_FIELD("initializer_range", "init_method_std", "0.02"),
+    CODE_FIELD("hidden_act"), CODE_FIELD("tie_word_embeddings"),
+    NEUTRAL_FIELD("use_bias", "false"), NEUTRAL_FIELD("use_rmsnorm", "true"),
+    NEUTRAL_FIELD("compression_ratio", "1.0|1"),
+    NEUTRAL_FIELD("attention_probs_dropout_prob", "0.0|0"),
+    NEUTRAL_FIELD("hidden_dropout_prob", "0.0|0"),
+    INT_FIELD("moe_k", "moe_router_topk", "6"), CODE_FIELD("moe_num_experts"),
+    CODE_FIELD("moe_intermediate_size"), CODE_FIELD("moe_num_shared_experts"),
+    CODE_FIELD("moe_layer_start_index"), CODE_FIELD("moe_layer_end_index"),
+    NEUTRAL_FIELD("moe_layer_interval", "1"),
+    NEUTRAL_FIELD("moe_gate", "\"topk\"|\"top2_fused\""),
+    NEUTRAL_FIELD("moe_gate_act", "\"softmax\""),
+    NEUTRAL_FIELD("moe_norm_gate_logits", "true"),
+    NEUTRAL_FIELD("moe_use_aux_free", "true"),
+    NEUTRAL_FIELD("moe_use_hard_gate", "true"),
+    NEUTRAL_FIELD("moe_norm_min", "1e-12"),
+    NEUTRAL_FIELD("moe_dropout_prob", "0.0|0"),
+    NEUTRAL_FIELD("moe_all_to_all_dropout", "0.0|0"),
+    NEUTRAL_FIELD("num_nextn_predict_layers", "0"),
+    /* of what sees images */
+    CODE_FIELD("vision_config"), CODE_FIELD("im_patch_id"),
+    CODE_FIELD("pixel_hidden_size"), CODE_FIELD("spatial_conv_size"),
+    CODE_FIELD("temporal_conv_size"), CODE_FIELD("use_temporal_conv"),
+    CODE_FIELD("mm_vocab_size"), CODE_FIELD("max_text_id"),
+    /* of training, and of how the same is computed */
+    CODE_FIELD("moe_aux_loss_lambda"), CODE_FIELD("moe_z_loss_lambda"),
+    CODE_FIELD("moe_orthogonal_loss_lambda"),
+    CODE_FIELD("moe_group_orthogonal_loss"), CODE_FIELD("moe_group"),
+    CODE_FIELD("moe_capacity"), CODE_FIELD("moe_dense_experts_token_type_id"),
+    CODE_FIELD("moe_multimodal_dispatch_use_allgather"),
+    CODE_FIELD("multi_token_pred_lambda"), CODE_FIELD("sinkhorn_2gate"),
+    CODE_FIELD("sinkhorn_temp"), CODE_FIELD("num_acc_steps"),
+    CODE_FIELD("enable_delay_scale_loss"), CODE_FIELD("ignored_index"),
+    CODE_FIELD("fuse_gate_detach_matmul"), CODE_FIELD("fuse_linear"),
+    CODE_FIELD("fuse_swiglu"), CODE_FIELD("fuse_attn_ffn"),
+    CODE_FIELD("fuse_rope"), CODE_FIELD("fuse_rms_norm"),
+    CODE_FIELD("fuse_ln"), CODE_FIELD("fuse_softmax_mask"),
+    CODE_FIELD("recompute"), CODE_FIELD("recompute_granularity"),
+    CODE_FIELD("recompute_use_reentrant"), CODE_FIELD("use_recompute_loss_fn"),
+    CODE_FIELD("use_flash_attention"), CODE_FIELD("use_flash_attn"),
+    CODE_FIELD("use_flash_attn_with_mask"), CODE_FIELD("use_mem_eff_attn"),
+    CODE_FIELD("use_sparse_flash_attn"), CODE_FIELD("weight_share_add_bias"),
+    CODE_FIELD("max_sequence_length"), CODE_FIELD("micro_batch_size"),
+    CODE_FIELD("tensor_parallel_degree"), CODE_FIELD("pp_seg_method"),
+    CODE_FIELD("paddleformers_version"), CODE_FIELD("auto_map"), FIELDS_END};
+
 static const loong_hf_field_t minimax_m2_fields[] = {
     ROTARY_FIELDS, INT_FIELD("num_local_experts", "num_experts", "256"),
     INT_FIELD("num_experts_per_tok", "moe_router_topk", "8"),
@@ -394,6 +454,9 @@ static const loong_hf_type_t types[] = {
     {"ernie4_5_vl_moe", "Ernie4_5_VLMoeForConditionalGeneration",
      "ernie4_5_vl_moe", ernie4_5_vl_moe_fields, ernie4_5_moe_fixed, 5e5, true,
      true},
+    {"ernie4_5_moe_vl", "Ernie4_5_VLMoeForConditionalGeneration",
+     "ernie4_5_vl_moe", ernie4_5_moe_vl_fields, ernie4_5_moe_fixed, 5e5,
+     false, true},
     {"minimax_m2", "MiniMaxM2ForCausalLM", "minimax_m2", minimax_m2_fields,
      minimax_m2_fixed, 5e6, false, true},
     {"deepseek_v2", "DeepseekV2ForCausalLM", "deepseek_v2", deepseek_v2_fields,
@@ -435,7 +498,8 @@ const char *loongi_hf_type_list(void)
 {
     return "gpt2, llama, mistral, qwen, qwen2, qwen3, internlm2, mimo, "
            "ernie4_5, mixtral, qwen2_moe, qwen3_moe, ernie4_5_moe, "
-           "ernie4_5_vl_moe, minimax_m2, deepseek_v2, deepseek_v3, kimi_k2";
+           "ernie4_5_vl_moe, ernie4_5_moe_vl, minimax_m2, deepseek_v2, "
+           "deepseek_v3, kimi_k2";
 }
 
 const loong_hf_field_t loongi_hf_common_fields[] = {

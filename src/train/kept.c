@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * What goes into every checkpoint of a run beside its state: the files of the
- * tokenizer, Python files of the model, ids of tokens. All is read at the
+ * tokenizer, Python files of the model, ids of tokens, what config.json says of
+ * parts that the engine does not have. All is read at the
  * start, from the directories that the recipe names, else from the checkpoint
  * that the run goes on from; they may be gone when it saves. */
 #include <limits.h>
@@ -9,6 +10,7 @@
 #include <string.h>
 
 #include "file.h"
+#include "hf_beside.h"
 #include "hf_code.h"
 #include "hf_files.h"
 #include "hf_tokens.h"
@@ -81,8 +83,11 @@ static loong_status_t code_of_earlier(loong_trainer_t *t,
 {
     const loong_pairs_t *meta = loongi_checkpoint_metadata(ck);
     char dir[PATH_MAX];
-    if (!same_family(t, meta) ||
-        loongi_pairs_get(pairs, LOONG_HF_AUTO_MAP) != NULL) {
+    if (!same_family(t, meta)) {
+        return LOONG_OK;
+    }
+    LOONG_TRY(loongi_hf_beside_take(meta, pairs));
+    if (loongi_pairs_get(pairs, LOONG_HF_AUTO_MAP) != NULL) {
         return LOONG_OK;
     }
     LOONG_TRY(take_known(pairs, meta, LOONG_HF_AUTO_MAP));

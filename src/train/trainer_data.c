@@ -158,6 +158,23 @@ loong_rampup_t loongi_trainer_rampup(const loong_recipe_t *recipe)
     return ramp;
 }
 
+/* A second set of experts that no token reaches is told. */
+static void note_vision(const loong_trainer_t *t)
+{
+    const char *id = t->tokens != NULL
+                         ? loongi_pairs_get(t->tokens, "image_token_id")
+                         : NULL;
+    if (loong_comm_rank(t->comm) == 0 &&
+        loongi_pairs_get(t->model_keys, "moe_vision_ffn_hidden_size") != NULL &&
+        loong_recipe_count(t->recipe, "data.vision_token_ids") == 0) {
+        loongi_log(t->ctx, LOONG_LOG_WARN,
+                   "data.vision_token_ids is not set: all tokens go to the "
+                   "experts for texts, those for images are not trained%s%s%s",
+                   id != NULL ? " (image_token_id of config.json is " : "",
+                   id != NULL ? id : "", id != NULL ? ")" : "");
+    }
+}
+
 loong_status_t loongi_trainer_open_data(loong_trainer_t *t)
 {
     loong_blend_source_t sources[MAX_SOURCES];
@@ -165,6 +182,7 @@ loong_status_t loongi_trainer_open_data(loong_trainer_t *t)
     loong_loader_params_t p = loader_params(t, t->blend);
     p.rampup_batch_size = loongi_trainer_rampup(t->recipe);
     LOONG_TRY(loong_loader_create(t->ctx, &p, &t->loader));
+    note_vision(t);
     return open_validation(t, sources);
 }
 

@@ -2,7 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 # usage: kept_files.sh BUILD SOURCE: Python files and those of a tokenizer stay
 # with a run: when the directory they came from is removed behind its start,
-# and when a run goes on from a native checkpoint, again and again.
+# and when a run goes on from a native checkpoint, again and again; and what
+# config.json says of the part of a model that sees images.
 set -eu
 build=$1
 source=$2
@@ -88,3 +89,34 @@ run native.yaml checkpoint.load=auto checkpoint.save=b \
     train.train_iters=4 export.hf=c.hf
 kept "b/$(cat b/latest)/hf"
 exported c.hf
+
+# ---- a model that sees images ----
+has() { grep -qF -- "$2" "$1" || fail "no \"$2\" in $1"; }
+vl=$source/tests/golden/fixtures/ernie4_5_vl_moe
+tr 0-9 '\0-\11' <digits.txt >small.txt # the vocabulary has 61 ids
+"$build/loong-data" index --tokenizer bytes --quiet --output-prefix text \
+    small.txt >/dev/null
+run recipe.yaml init.from_hf="$vl" checkpoint.save=e train.train_iters=2 \
+    export.hf=e.hf
+has err "data.vision_token_ids is not set"
+has err "image_token_id of config.json is 100295"
+has err "30 tensors of what sees images are no part of the model yet"
+run recipe.yaml init.from_hf="$vl" checkpoint.save=f train.train_iters=2 \
+    'data.vision_token_ids=[3, 5]'
+! grep -q 'vision_token_ids is not set' err || fail "told, but it is set"
+ckpt draft "$vl" vl
+sed 's/^device/defaults: [vl\/model.yaml@model.foundation]\n&/' \
+    recipe.yaml >vl.yaml
+run vl.yaml checkpoint.load=f checkpoint.save=g train.train_iters=4 \
+    'data.vision_token_ids=[3, 5]' export.hf=g.hf
+for hf in e.hf g.hf; do
+    has $hf/config.json '"image_token_id": 100295'
+    has $hf/config.json '"video_end_token_id": 101307'
+    has $hf/config.json '"patch_size":2'
+done
+for model in "$vl" "$source/tests/golden/fixtures/llama3_gqa_tied"; do
+    ! "$build/loongrun" recipe.yaml model.from_hf="$model" \
+        'data.vision_token_ids=[3, 1000]' >out 2>err || fail "$model: not judged"
+    has err "data.vision_token_ids[1]: 1000, the vocabulary has 0 to"
+done
+has err "has no effect without model.foundation.moe_vision_ffn_hidden_size"

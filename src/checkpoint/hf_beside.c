@@ -1,0 +1,104 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "hf_beside.h"
+
+#include <inttypes.h>
+
+const char *const loongi_hf_beside_names[] = {
+    "vision_config",        "image_token_id",
+    "image_start_token_id", "image_end_token_id",
+    "video_token_id",       "video_start_token_id",
+    "video_end_token_id",   NULL};
+
+static loong_status_t keep(loong_context_t *ctx, const char *name,
+                           const loong_json_t *value, loong_pairs_t *pairs)
+{
+    loong_text_t text = loongi_text_begin(ctx);
+    loongi_text_json(&text, value);
+    loong_status_t status = text.status;
+    if (status == LOONG_OK) {
+        status = loongi_pairs_set(pairs, name, text.data);
+    }
+    loongi_text_free(&text);
+    return status;
+}
+
+static void add(loong_text_t *text, const char *name,
+                const loong_json_t *object, const char *from)
+{
+    const loong_json_t *value = loongi_json_get(object, from);
+    if (value != NULL) {
+        loongi_text_printf(text, "%s\"%s\": ", text->length > 1 ? ", " : "",
+                           name);
+        loongi_text_json(text, value);
+    }
+}
+
+/* The publisher's words for the part that sees images. */
+static void say_vision(const loong_json_t *config, loong_text_t *text)
+{
+    static const char *const same[] = {
+        "depth",       "hidden_size", "hidden_act",        "num_heads",
+        "in_channels", "patch_size",  "spatial_merge_size"};
+    const loong_json_t *vision = loongi_json_get(config, "vision_config");
+    int64_t width = loongi_json_int(loongi_json_get(vision, "hidden_size"));
+    int64_t ratio = loongi_json_int(loongi_json_get(vision, "mlp_ratio"));
+    loongi_text_printf(text, "{");
+    for (int64_t i = 0; i < LOONG_COUNT_OF(same); i++) {
+        add(text, same[i], vision, same[i]);
+    }
+    if (width > 0 && ratio > 0) {
+        loongi_text_printf(text, "%s\"intermediate_size\": %" PRId64,
+                           text->length > 1 ? ", " : "", width * ratio);
+    }
+    add(text, "temporal_merge_size", config, "temporal_conv_size");
+    loongi_text_printf(text, "}");
+}
+
+static loong_status_t read_flat(loong_context_t *ctx,
+                                const loong_json_t *config,
+                                loong_pairs_t *pairs)
+{
+    const loong_json_t *id = loongi_json_get(config, "im_patch_id");
+    loong_text_t text = loongi_text_begin(ctx);
+    say_vision(config, &text);
+    loong_status_t status = text.status;
+    if (status == LOONG_OK) {
+        status = loongi_pairs_set(pairs, "vision_config", text.data);
+    }
+    loongi_text_free(&text);
+    return status == LOONG_OK && id != NULL &&
+                   loongi_json_kind(id) == LOONG_JSON_INT
+               ? keep(ctx, "image_token_id", id, pairs)
+               : status;
+}
+
+loong_status_t loongi_hf_beside_read(loong_context_t *ctx,
+                                     const loong_json_t *config,
+                                     loong_pairs_t *pairs)
+{
+    if (loongi_json_get(config, "vision_config") == NULL) {
+        return LOONG_OK;
+    }
+    if (loongi_json_get(config, "text_config") == NULL) {
+        return read_flat(ctx, config, pairs);
+    }
+    for (const char *const *n = loongi_hf_beside_names; *n != NULL; n++) {
+        const loong_json_t *value = loongi_json_get(config, *n);
+        if (value != NULL && loongi_json_kind(value) != LOONG_JSON_NULL) {
+            LOONG_TRY(keep(ctx, *n, value, pairs));
+        }
+    }
+    return LOONG_OK;
+}
+
+loong_status_t loongi_hf_beside_take(const loong_pairs_t *from,
+                                     loong_pairs_t *pairs)
+{
+    for (const char *const *n = loongi_hf_beside_names; *n != NULL; n++) {
+        const char *value = loongi_pairs_get(from, *n);
+        if (value != NULL && loongi_pairs_get(pairs, *n) == NULL) {
+            LOONG_TRY(loongi_pairs_set(pairs, *n, value));
+        }
+    }
+    return LOONG_OK;
+}

@@ -1,0 +1,33 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * What config.json says of parts beside the language model: the part that sees
+ * images, and the ids that stand for them. The engine has no such part yet, so
+ * the fields are kept with a checkpoint as JSON text, under their names, and
+ * stand in config.json of its exports again. */
+#ifndef LOONG_HF_BESIDE_H
+#define LOONG_HF_BESIDE_H
+
+#include "json.h"
+#include "pairs.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* "vision_config", "image_token_id", ...; ends with NULL. */
+extern const char *const loongi_hf_beside_names[];
+
+/* Adds the fields of a config.json that has some, in the words of
+ * transformers. */
+LOONG_NODISCARD loong_status_t loongi_hf_beside_read(
+    loong_context_t *ctx, const loong_json_t *config, loong_pairs_t *pairs);
+
+/* Takes over those that `pairs` lacks. */
+LOONG_NODISCARD loong_status_t loongi_hf_beside_take(
+    const loong_pairs_t *from, loong_pairs_t *pairs);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

@@ -28,6 +28,26 @@ int64_t loongi_cross_entropy_columns(const loong_kernel_query_t *query)
                      attr->vocab - attr->begin);
 }
 
+/* Bytes of logits of a chunk: larger chunks read w and dw less often. */
+#define CHUNK_BYTES ((int64_t)64 << 20)
+enum { CHUNK_STEP = 16 };
+
+/* A rank whose part of the vocabulary is padded has fewer columns, not more
+ * rows. */
+int64_t loongi_cross_entropy_chunk(const loong_kernel_query_t *query)
+{
+    const loong_cross_entropy_attr_t *attr = query->attr;
+    int64_t tokens = loong_karg_rows(&query->arg[0], NULL);
+    int64_t columns = attr->size > 1 ? loong_karg_rows(&query->arg[1], NULL)
+                                     : loongi_cross_entropy_columns(query);
+    int64_t most = CHUNK_BYTES / (columns * (int64_t)sizeof(float));
+    most = LOONG_MAX(most / CHUNK_STEP * CHUNK_STEP, (int64_t)CHUNK_STEP);
+    int64_t chunks = LOONG_MAX((tokens + most - 1) / most, (int64_t)1);
+    /* Of about equal size. */
+    return LOONG_MIN(
+        loongi_round_up((tokens + chunks - 1) / chunks, CHUNK_STEP), tokens);
+}
+
 /* ---- a shared vocabulary ------------------------------------------------ */
 
 /* The room holds, one behind the other: the statistics of each rank, their

@@ -21,6 +21,11 @@ loongi_cross_entropy_labels(const loong_kernel_call_t *call);
 /* Rows of w with a logit: those of the vocabulary. */
 int64_t loongi_cross_entropy_columns(const loong_kernel_query_t *query);
 
+/* Rows whose logits a processor makes at a time; of ranks that share a
+ * vocabulary all at most, on whatever devices: what they know of these rows
+ * they exchange. */
+int64_t loongi_cross_entropy_chunk(const loong_kernel_query_t *query);
+
 /* The column of a label, or -1: another rank has it, or there is none. */
 LOONG_EVERYWHERE static inline int64_t
 loongi_cross_entropy_column(const loong_cross_entropy_attr_t *attr,

@@ -239,6 +239,9 @@ int64_t ld_of(const loong_kernel_query_t *q)
 int64_t chunk_of(const loong_kernel_query_t *q)
 {
     int64_t rows = loong_karg_rows(&q->arg[0], NULL);
+    if (attr_of(q)->size > 1) { /* the others may be on processors */
+        rows = loongi_cross_entropy_chunk(q);
+    }
     return LOONG_MAX(LOONG_MIN(CHUNK / ld_of(q), rows), 1);
 }
 

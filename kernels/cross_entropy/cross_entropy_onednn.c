@@ -16,10 +16,6 @@
 #include "softmax.h"
 #include "widen.h"
 
-/* Bytes of logits of a chunk: larger chunks read w and dw less often. */
-#define CHUNK_BYTES ((int64_t)64 << 20)
-enum { CHUNK_STEP = 16 };
-
 /* The products of a chunk of `rows` tokens; NULL where not wanted. */
 typedef struct chunk_products {
     int64_t rows;
@@ -56,13 +52,7 @@ static plan_t plan_of(const loong_kernel_query_t *q, bool widened)
     p.has_dx = q->arg[5].rank > 0;
     p.has_dw = q->arg[6].rank > 0;
     p.operand = widened ? LOONG_F32 : q->arg[0].dtype;
-    int64_t most = CHUNK_BYTES / (p.vocab * (int64_t)sizeof(float));
-    most = LOONG_MAX(most / CHUNK_STEP * CHUNK_STEP, (int64_t)CHUNK_STEP);
-    int64_t chunks = LOONG_MAX((p.tokens + most - 1) / most, (int64_t)1);
-    /* Chunks of about equal size. */
-    p.rows =
-        LOONG_MIN(loongi_round_up((p.tokens + chunks - 1) / chunks, CHUNK_STEP),
-                  p.tokens);
+    p.rows = loongi_cross_entropy_chunk(q);
     p.tail = p.rows > 0 ? p.tokens % p.rows : 0;
     return p;
 }

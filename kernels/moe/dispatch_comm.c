@@ -7,12 +7,14 @@
  *
  *   S_r = tokens that go to rank r, ascending; send = S_0, S_1, ... S_n-1
  *   expert_routes  the sizes of all S, which rows they are, and what the
- *                  tokens that come from the other ranks chose
+ *                  tokens that come from the other ranks chose; every rank is
+ *                  told what the tokens of all chose, on each kind of device
  *   exchange_rows  rows of S_r to rank r: y = x_0's, x_1's, ... x_n-1's
  *   back           the same rows the other way
  *
  * How many rows there are is known to the kernels alone; room is for all
  * tokens of all ranks. */
+#include <stdbool.h>
 #include <string.h>
 
 #include "list.h"
@@ -48,7 +50,7 @@ static void destroy(loong_context_t *ctx, void *state)
     loongi_free(ctx, state);
 }
 
-/* Integers of blocks whose sizes the state has. */
+/* Blocks whose sizes the state has. */
 static loong_status_t exchange(const loong_kernel_call_t *call,
                                const void *send, void *receive,
                                loong_dtype_t dtype)
@@ -121,47 +123,66 @@ static loong_status_t number(const loong_kernel_call_t *call)
     return LOONG_OK;
 }
 
-/* counts[1] from the counts[0] of the others. */
-static loong_status_t count_coming(const loong_kernel_call_t *call)
-{
-    state_t *s = call->state;
-    int32_t *go = call->ptr[3];
-    int n = at_of(call->query)->size;
-    for (int r = 0; r < n; r++) {
-        s->go[r] = s->come[r] = 1;
-    }
-    return exchange(call, go, go + n, LOONG_I32);
-}
-
 static size_t routes_room(const loong_kernel_query_t *q)
 {
-    return (size_t)(q->arg[1].dim[0] * q->arg[0].dim[1]) * sizeof(int32_t);
+    int64_t own = q->arg[0].dim[0] * q->arg[0].dim[1];
+    return (size_t)(at_of(q)->size * own) * sizeof(int32_t);
+}
+
+/* The choices of all ranks, in the workspace. */
+static loong_status_t gather_choices(const loong_kernel_call_t *call)
+{
+    const loong_kernel_query_t *q = call->query;
+    const loong_collective_attr_t *a = at_of(q);
+    const state_t *s = call->state;
+    int64_t own = q->arg[0].dim[0] * q->arg[0].dim[1];
+    int32_t *all = call->workspace;
+    for (int r = 0; r < a->size; r++) {
+        s->go[r] = own;
+    }
+    memcpy(all + a->rank * own, call->ptr[0], (size_t)own * sizeof(*all));
+    LOONG_CHECK(call->ctx, call->group != NULL, LOONG_ERR_INTERNAL,
+                "%s: no communicator of group %s", q->op,
+                loong_group_name(a->group));
+    return loong_comm_all_gather(call->group[a->group], all, s->go, LOONG_I32,
+                                 a->label);
+}
+
+/* Does a token of these choices come to this rank? */
+static bool comes(const loong_kernel_query_t *q, const int32_t *chosen)
+{
+    const loong_expert_routes_attr_t *a = q->attr;
+    int set = a->experts / LOONG_MAX(a->sets, 1);
+    int each = set / (a->at.size / a->copies);
+    bool found = false;
+    for (int64_t j = 0; j < q->arg[0].dim[1]; j++) {
+        found = found || (chosen[j] >= 0 && chosen[j] % set / each ==
+                                                a->at.rank / a->copies);
+    }
+    return found;
 }
 
 static loong_status_t run_expert_routes(const loong_kernel_call_t *call)
 {
     const loong_kernel_query_t *q = call->query;
-    const int32_t *chosen = call->ptr[0];
-    const int32_t *source = call->ptr[1];
-    const int32_t *go = call->ptr[3];
+    int32_t *come = (int32_t *)call->ptr[3] + at_of(q)->size;
     int32_t *arrived = call->ptr[4];
-    int32_t *send = call->workspace;
-    state_t *s = call->state;
+    const int32_t *chosen = call->workspace;
+    int64_t tokens = q->arg[0].dim[0];
     int64_t k = q->arg[0].dim[1];
-    int n = at_of(q)->size;
     int64_t rows = 0;
     LOONG_TRY(number(call));
-    LOONG_TRY(count_coming(call));
-    for (int64_t i = 0; i < q->arg[1].dim[0] && source[i] >= 0; i++) {
-        memcpy(send + i * k, chosen + source[i] / n * k,
-               (size_t)k * sizeof(*send));
+    LOONG_TRY(gather_choices(call));
+    for (int r = 0; r < at_of(q)->size; r++) {
+        int64_t before = rows;
+        for (int64_t t = 0; t < tokens; t++, chosen += k) {
+            if (comes(q, chosen)) {
+                memcpy(arrived + rows++ * k, chosen,
+                       (size_t)k * sizeof(*arrived));
+            }
+        }
+        come[r] = (int32_t)(rows - before);
     }
-    for (int r = 0; r < n; r++) {
-        s->go[r] = go[r] * k;
-        s->come[r] = go[n + r] * k;
-        rows += go[n + r];
-    }
-    LOONG_TRY(exchange(call, send, arrived, LOONG_I32));
     for (int64_t i = rows * k; i < q->arg[4].dim[0] * k; i++) {
         arrived[i] = -1;
     }

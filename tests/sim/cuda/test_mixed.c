@@ -79,10 +79,65 @@ static void test_dense(void **state)
     }
 }
 
+/* ---- experts ------------------------------------------------------------- */
+
+static const char experts[] =
+    ", num_experts: 4, moe_router_topk: 2, moe_ffn_hidden_size: 12, "
+    "moe_aux_loss_coeff: 0.05, moe_z_loss_coeff: 0.01, "
+    "moe_shared_expert_intermediate_size: 8, moe_shared_expert_gate: true";
+
+#define EP "expert_model_parallel_size: "
+#define A2A "moe_token_dispatcher_type: alltoall, "
+
+static const layout_t routed[] = {
+    {2, 2, 2, "[cuda:0, cpu:1]", EP "2", ""},
+    {2, 2, 2, "[cpu:0, cuda:1]", A2A EP "2", ""},
+    {2, 2, 2, "[cuda:0, cpu:1]", A2A "sequence_parallel: true, " TP "2, " EP
+     "2", ""},
+    {4, 2, 2, "[cuda:0, cpu:1, cpu:2, cuda:3]", A2A PP "2, " EP "2", ""},
+};
+
+static void set_extra(const char *parallel, const char *key, char extra[600])
+{
+    snprintf(extra, 600, "parallel: {%s}\nrouter_replay: {%s: %s/routes}\n",
+             parallel, key, train_dir());
+}
+
+/* With the routing of one rank of the processor, as in test_experts.c: a step
+ * of equal weights, then as far as they go apart. */
+static void test_experts(void **state)
+{
+    (void)state;
+    char extra[600];
+    job_t one = make_job("cpu", "fp32");
+    one.model = experts;
+    one.steps = SHORT;
+    set_extra("", "record_file", extra);
+    one.extra = extra;
+    train(&one);
+    for (int64_t i = 0; i < LOONG_COUNT_OF(routed); i++) {
+        const layout_t *l = &routed[i];
+        job_t job = make_job(l->devices, "fp32");
+        job_t first = one;
+        job.model = experts;
+        job.steps = SHORT;
+        job.ranks = l->ranks;
+        set_extra(l->parallel, "replay_file", extra);
+        job.extra = extra;
+        print_message("%s, %s", l->devices, extra);
+        cudasim_seed((uint64_t)i + 1);
+        train(&job);
+        first.steps = 1;
+        compare(&first, &job, 64.0 * 0x1p-24);
+        compare(&one, &job, 1e-5);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_dense),
+        cmocka_unit_test(test_experts),
     };
     return cmocka_run_group_tests(tests, make_data, remove_data);
 }

@@ -206,6 +206,11 @@ static loong_status_t read_native(void *user, const loong_hf_block_t *block,
                                   count, dtype, dst);
 }
 
+static loong_dtype_t saved_type(void *user, const char *name)
+{
+    return find_param(user, name)->dtype;
+}
+
 static bool lend_native(void *user, const char *name, int64_t row,
                         int64_t rows, loong_lent_t *lent)
 {
@@ -246,8 +251,8 @@ static void export_key(const native_source_t *source,
                        const loong_checkpoint_export_params_t *params,
                        const loong_hf_export_params_t *hf, loong_text_t *key)
 {
-    loongi_text_printf(key, "export 1 %s %s %lld %s\n", source->component,
-                       loong_dtype_name(hf->dtype),
+    loongi_text_printf(key, "export 2 %s %s %lld %s\n", source->component,
+                       hf->type != NULL ? "saved" : loong_dtype_name(hf->dtype),
                        (long long)hf->max_shard_bytes,
                        params->as != NULL ? params->as : "");
     for (int64_t i = 0; i < hf->tokens->count; i++) {
@@ -276,9 +281,9 @@ export_model(native_source_t *source, const loong_pairs_t *model,
     memset(&hf, 0, sizeof(hf));
     hf.dir = params->out_dir;
     hf.model = model;
-    hf.dtype = params->convert
-                   ? params->dtype
-                   : find_param(source, "embed_tokens.weight")->dtype;
+    hf.dtype = params->convert ? params->dtype
+                               : saved_type(source, "embed_tokens.weight");
+    hf.type = params->convert ? NULL : saved_type;
     hf.max_shard_bytes = params->max_shard_bytes;
     hf.map = params->map;
     hf.source = read_native;

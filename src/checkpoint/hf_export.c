@@ -21,6 +21,7 @@ typedef struct made {
     int64_t first; /* parameter of the map; parts follow it */
     int64_t piece; /* of the first slab */
     int64_t height;
+    loong_dtype_t dtype;
 } made_t;
 
 typedef struct exporter {
@@ -44,7 +45,20 @@ typedef struct span {
 static loong_dtype_t type_of(const exporter_t *e, const loong_hf_param_t *p)
 {
     loong_dtype_t dtype = e->params->dtype;
+    if (e->params->type != NULL) {
+        return e->params->type(e->params->user, p->name);
+    }
     return p->exact && dtype != LOONG_F64 ? LOONG_F32 : dtype;
+}
+
+/* That holds what any of the parameters holds that a tensor is made of. */
+static loong_dtype_t type_of_all(const exporter_t *e, const loong_hf_param_t *p)
+{
+    loong_dtype_t dtype = type_of(e, p);
+    for (int i = 1; i < p->parts; i++) {
+        dtype = loongi_hf_wider(dtype, type_of(e, p + i));
+    }
+    return dtype;
 }
 
 /* ---- which tensors there are ---- */
@@ -55,6 +69,7 @@ static loong_status_t declare(exporter_t *e, int64_t first, int64_t piece)
     int64_t shape[3];
     int64_t handle = 0;
     int ndim = loongi_hf_file_shape(p, shape);
+    loong_dtype_t dtype = type_of_all(e, p);
     loong_text_t name = loongi_text_begin(e->ctx);
     loongi_text_printf(&name, "%s%s",
                        p->prefixed ? loongi_hf_map_prefix(e->map) : "",
@@ -62,7 +77,7 @@ static loong_status_t declare(exporter_t *e, int64_t first, int64_t piece)
     loong_status_t status = name.status;
     if (status == LOONG_OK) {
         status = loongi_safetensors_set_declare(
-            e->out, name.data, type_of(e, p), ndim, shape, &handle);
+            e->out, name.data, dtype, ndim, shape, &handle);
     }
     loongi_text_free(&name);
     LOONG_TRY(status);
@@ -71,6 +86,7 @@ static loong_status_t declare(exporter_t *e, int64_t first, int64_t piece)
     e->tensors[handle].first = first;
     e->tensors[handle].piece = piece;
     e->tensors[handle].height = loongi_hf_file_rows(p);
+    e->tensors[handle].dtype = dtype;
     e->count = handle + 1;
     return LOONG_OK;
 }
@@ -118,12 +134,11 @@ static span_t find_span(const exporter_t *e, const made_t *t, int64_t slab,
 }
 
 static loong_status_t read_rows(const exporter_t *e, const span_t *span,
-                                int64_t rows, void *dst)
+                                int64_t rows, loong_dtype_t dtype, void *dst)
 {
     loong_hf_block_t block = {span->param->name, span->row, rows, 0,
                               span->param->shape[1]};
-    return e->params->source(e->params->user, &block, type_of(e, span->param),
-                             dst);
+    return e->params->source(e->params->user, &block, dtype, dst);
 }
 
 /* Rows of the files that are rows of parameters. */
@@ -134,9 +149,8 @@ static loong_status_t copy_rows(const exporter_t *e, const made_t *t,
         int64_t slab = (row + done) / t->height;
         span_t span = find_span(e, t, slab, (row + done) % t->height);
         int64_t n = LOONG_MIN(span.rows, rows - done);
-        LOONG_TRY(read_rows(e, &span, n, dst));
-        dst += (size_t)(n * span.param->shape[1]) *
-               loong_dtype_size(type_of(e, span.param));
+        LOONG_TRY(read_rows(e, &span, n, t->dtype, dst));
+        dst += (size_t)(n * span.param->shape[1]) * loong_dtype_size(t->dtype);
         done += n;
     }
     return LOONG_OK;
@@ -167,8 +181,7 @@ static loong_status_t turn_columns(const exporter_t *e, const made_t *t,
                                    int64_t slab, const int64_t columns[2],
                                    char *dst)
 {
-    loong_dtype_t dtype = type_of(e, loongi_hf_map_get(e->map, t->first));
-    turning_t turning = {columns[1], t->height, loong_dtype_size(dtype)};
+    turning_t turning = {columns[1], t->height, loong_dtype_size(t->dtype)};
     loong_status_t status = LOONG_OK;
     for (int64_t at = 0; at < t->height && status == LOONG_OK;) {
         span_t span = find_span(e, t, slab, at);
@@ -177,7 +190,7 @@ static loong_status_t turn_columns(const exporter_t *e, const made_t *t,
         char *part = NULL;
         LOONG_TRY(loongi_calloc(e->ctx, (size_t)(span.rows * columns[1]),
                                 turning.size, "export part", &part));
-        status = e->params->source(e->params->user, &block, dtype, part);
+        status = e->params->source(e->params->user, &block, t->dtype, part);
         if (status == LOONG_OK) {
             turn(&turning, part, span.rows, dst + (size_t)at * turning.size);
         }
@@ -191,7 +204,7 @@ static loong_status_t copy_turned(const exporter_t *e, const made_t *t,
                                   int64_t row, int64_t rows, char *dst)
 {
     const loong_hf_param_t *p = loongi_hf_map_get(e->map, t->first);
-    size_t row_bytes = (size_t)t->height * loong_dtype_size(type_of(e, p));
+    size_t row_bytes = (size_t)t->height * loong_dtype_size(t->dtype);
     for (int64_t done = 0; done < rows;) {
         int64_t slab = (row + done) / p->shape[1];
         int64_t columns[2] = {(row + done) % p->shape[1], 0};
@@ -213,7 +226,7 @@ static bool lend(const exporter_t *e, const made_t *t, int64_t row,
                          &lent)) {
         return false;
     }
-    if (!lent.hole && lent.dtype != type_of(e, span.param)) {
+    if (!lent.hole && lent.dtype != t->dtype) {
         return false;
     }
     *data_p = lent.hole ? NULL : lent.data;

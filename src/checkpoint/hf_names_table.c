@@ -64,12 +64,14 @@ static const loong_hf_row_t rotary_rows[] = {
     PLAIN(MLP "gate_proj.weight", HF_FFN, HF_HIDDEN, HF_IF_DENSE),   \
         PLAIN(MLP "up_proj.weight", HF_FFN, HF_HIDDEN, HF_IF_DENSE), \
         PLAIN(MLP "down_proj.weight", HF_HIDDEN, HF_FFN, HF_IF_DENSE)
-#define MIXTURE                                                              \
-    PLAIN(MLP "gate.weight", HF_EXPERTS, HF_HIDDEN, HF_IF_EXPERTS),          \
-        EXPERT(MLP "experts.gate_up_proj", MLP "experts.@.gate_proj.weight", \
-               MLP "experts.@.up_proj.weight", HF_GATE_UP, HF_HIDDEN),       \
-        EXPERT(MLP "experts.down_proj", MLP "experts.@.down_proj.weight",    \
+#define ROUTER(how_) \
+    ROW(MLP "gate.weight", NULL, HF_EXPERTS, HF_HIDDEN, HF_IF_EXPERTS, how_)
+#define MIXTURE_EXPERTS                                                  \
+    EXPERT(MLP "experts.gate_up_proj", MLP "experts.@.gate_proj.weight", \
+           MLP "experts.@.up_proj.weight", HF_GATE_UP, HF_HIDDEN),       \
+        EXPERT(MLP "experts.down_proj", MLP "experts.@.down_proj.weight",\
                NULL, HF_DOWN, HF_EXPERT_FFN)
+#define MIXTURE ROUTER(0), MIXTURE_EXPERTS
 
 static const loong_hf_row_t qwen_moe_rows[] = {
     ROTARY_ATTENTION,
@@ -251,7 +253,8 @@ static const loong_hf_row_t ernie_moe_rows[] = {
     PLAIN(MLP "gate_proj.bias", HF_FFN, HF_NONE, HF_IF_MLP_BIAS),
     PLAIN(MLP "up_proj.bias", HF_FFN, HF_NONE, HF_IF_MLP_BIAS),
     PLAIN(MLP "down_proj.bias", HF_HIDDEN, HF_NONE, HF_IF_MLP_BIAS),
-    MIXTURE,
+    ROUTER(HF_EXACT),
+    MIXTURE_EXPERTS,
     ROW(MLP "gate." BIAS, MLP "moe_statics." BIAS, HF_EXPERTS, HF_NONE,
         HF_IF_BIAS, HF_EXACT | HF_FLAT),
     SHARED_EXPERTS,
@@ -264,9 +267,9 @@ static const loong_hf_row_t ernie_vl_rows[] = {
     ROTARY_ATTENTION,
     DENSE,
     ROW(MLP "text_moe.gate.weight", MLP "gate.weight", HF_EXPERTS, HF_HIDDEN,
-        HF_IF_EXPERTS, HF_TURNED),
+        HF_IF_EXPERTS, HF_TURNED | HF_EXACT),
     ROW(VISION "gate.weight", MLP "gate.weight_1", HF_EXPERTS, HF_HIDDEN,
-        HF_IF_EXPERTS, HF_TURNED),
+        HF_IF_EXPERTS, HF_TURNED | HF_EXACT),
     EXPERT(MLP "text_moe.experts.gate_up_proj",
            MLP "experts.@.gate_proj.weight", MLP "experts.@.up_proj.weight",
            HF_GATE_UP, HF_HIDDEN),

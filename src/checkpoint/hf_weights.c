@@ -122,11 +122,27 @@ const loong_hf_map_t *loongi_hf_get_map(const loong_hf_t *hf)
     return hf->map;
 }
 
+static loong_dtype_t type_of_piece(const loong_hf_t *hf, int64_t piece)
+{
+    loong_dtype_t dtype = hf->tensors[piece]->dtype;
+    return dtype == LOONG_F8_E4M3 ? hf->quant.dtype : dtype;
+}
+
 loong_dtype_t loongi_hf_dtype(const loong_hf_t *hf, const char *name)
 {
     const loong_hf_param_t *param = loongi_hf_map_find(hf->map, name);
-    loong_dtype_t dtype = hf->tensors[param->first_piece]->dtype;
-    return dtype == LOONG_F8_E4M3 ? hf->quant.dtype : dtype;
+    loong_dtype_t all = type_of_piece(hf, param->first_piece);
+    for (int64_t i = 1; i < param->pieces; i++) {
+        all = loongi_hf_wider(all, type_of_piece(hf, param->first_piece + i));
+    }
+    return all;
+}
+
+loong_dtype_t loongi_hf_wider(loong_dtype_t a, loong_dtype_t b)
+{
+    size_t x = loong_dtype_size(a);
+    size_t y = loong_dtype_size(b);
+    return a == b ? a : x > y ? a : y > x ? b : LOONG_F32; /* bf16, fp16 */
 }
 
 /* ---- rows ---- */

@@ -137,6 +137,8 @@ const loong_pairs_t *loongi_hf_model(const loong_hf_t *hf);
 const loong_hf_map_t *loongi_hf_get_map(const loong_hf_t *hf);
 /* The type that the file stores. name must be in the map. */
 loong_dtype_t loongi_hf_dtype(const loong_hf_t *hf, const char *name);
+/* The narrowest type that holds the values of both; of floats. */
+loong_dtype_t loongi_hf_wider(loong_dtype_t a, loong_dtype_t b);
 
 /* A parameter that somebody wants to load. */
 typedef struct loong_hf_wanted {
@@ -183,11 +185,15 @@ typedef loong_status_t (*loong_hf_source_fn)(void *user,
 typedef bool (*loong_hf_lend_fn)(void *user, const char *name, int64_t row,
                                  int64_t rows, loong_lent_t *lent);
 
+/* The type of a parameter in the files. */
+typedef loong_dtype_t (*loong_hf_type_fn)(void *user, const char *name);
+
 typedef struct loong_hf_export_params {
     const char *dir;
     const loong_pairs_t *model;
     const char *map; /* names in place of the family's; or NULL */
-    loong_dtype_t dtype;
+    loong_dtype_t dtype;     /* that config.json names */
+    loong_hf_type_fn type;   /* NULL: all are of dtype, but for exact ones */
     int64_t max_shard_bytes; /* 0: 5 GB */
     loong_hf_source_fn source;
     loong_hf_lend_fn lend;

@@ -361,7 +361,12 @@ static loong_status_t map_window(loong_hf_reader_t *r)
         absent = usual;
     } else if (loongi_hf_is_type(r, "mixtral")) {
         full_layers = 0;
-    } else if (loongi_hf_has_field(r->type->fields, "norm_topk_prob") &&
+    } else if (loongi_hf_is_type(r, "qwen3_moe")) { /* all layers or none */
+        if (!loongi_hf_flag(r, "use_sliding_window", false)) {
+            return LOONG_OK;
+        }
+        absent = usual;
+    } else if (loongi_hf_is_type(r, "qwen2_moe") &&
                loongi_hf_flag(r, "use_sliding_window", false)) {
         loongi_hf_refuse(r, "use_sliding_window",
                          loongi_hf_field(r->json, "use_sliding_window"),

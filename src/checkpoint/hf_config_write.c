@@ -200,10 +200,15 @@ static bool has_window(const loong_hf_writer_t *w)
 static void emit_window(loong_hf_writer_t *w)
 {
     bool window = has_window(w);
-    if (strcmp(w->type->model_type, "mistral") == 0 ||
-        (strcmp(w->type->model_type, "mixtral") == 0 && window)) {
+    const char *type = w->type->model_type;
+    if (strcmp(type, "mistral") == 0 ||
+        (window && (strcmp(type, "mixtral") == 0 ||
+                    strcmp(type, "qwen3_moe") == 0))) {
         loongi_hf_want_value(w, "max_window_layers", "0");
         loongi_hf_emit_int(w, "sliding_window", "window_size");
+        if (loongi_hf_writes(w, "use_sliding_window")) {
+            loongi_hf_emit(w, "use_sliding_window", "true");
+        }
     } else if (loongi_hf_writes(w, "norm_topk_prob")) {
         loongi_hf_want_value(w, "window_size", "0");
         loongi_hf_emit(w, "use_sliding_window", "false");
@@ -257,14 +262,18 @@ static void emit_biases(loong_hf_writer_t *w)
 }
 
 /* Qwen2's classes have no head_dim, Mixtral's has none of its own: it is stated
- * only when it says more than hidden size / heads. */
+ * only when it says more than hidden size / heads, and of Mixtral with YaRN,
+ * where transformers does not work it out. */
 static bool has_other_width(const loong_hf_writer_t *w)
 {
     int64_t hidden = 0;
     int64_t heads = 0;
     int64_t width = 0;
     const char *type = w->type->model_type;
+    const char *scaling = loongi_pairs_get(w->model, "rope_scaling.type");
     return (strncmp(type, "qwen2", 5) != 0 && strcmp(type, "mixtral") != 0) ||
+           (strcmp(type, "mixtral") == 0 && scaling != NULL &&
+            strcmp(scaling, "yarn") == 0) ||
            !loongi_pairs_int(w->model, "hidden_size", &hidden) ||
            !loongi_pairs_int(w->model, "num_attention_heads", &heads) ||
            !loongi_pairs_int(w->model, "kv_channels", &width) ||

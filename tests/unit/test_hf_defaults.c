@@ -72,6 +72,18 @@ static const row_t rows[] = {
      "\"use_sliding_window\":true,\"max_window_layers\":1,"
      "\"sliding_window\":null," SIZES,
      "window_size", NULL},
+    {"\"model_type\":\"qwen3_moe\",\"num_key_value_heads\":8," EXPERTS SIZES
+     ",\"num_experts_per_tok\":2,\"use_sliding_window\":true,"
+     "\"sliding_window\":5,\"max_window_layers\":2",
+     "window_size", "5"},
+    {"\"model_type\":\"qwen3_moe\",\"num_key_value_heads\":8," EXPERTS SIZES
+     ",\"num_experts_per_tok\":2,\"use_sliding_window\":true,"
+     "\"sliding_window\":5,\"max_window_layers\":2",
+     "max_window_layers", NULL},
+    /* transformers wants the width of a head beside YaRN */
+    {"\"model_type\":\"mixtral\",\"num_key_value_heads\":2," SIZES
+     ",\"rope_scaling\":{\"type\":\"yarn\",\"factor\":2.0}",
+     "kv_channels", "8"},
     /* numbers of layers that are none */
     {"\"model_type\":\"deepseek_v2\"," SIZES ",\"first_k_dense_replace\":\"x\"",
      NULL, "first_k_dense_replace = \"x\""},

@@ -28,6 +28,23 @@ INTERLEAVED = ("schedule=interleaved "
 SHARDING = "train.micro_batch_size=2 parallel.data_parallel_sharding="
 
 
+def reached(name, what, ratio, least, most):
+    """Prints a figure beside its target; is it within?"""
+    good = ((least is None or ratio >= least) and
+            (most is None or ratio <= most))
+    target = " and ".join(([f">= {least}"] if least else []) +
+                          ([f"<= {most}"] if most else []))
+    print(f"{name:16} {what:38} {ratio:6.3f}  {target:18} "
+          f"{'reached' if good else 'MISSED'}", flush=True)
+    return good
+
+
+def routing_share(table):
+    """What --profile tells of routers and moving rows, of the computation."""
+    line = re.search(r"of which routing.*", table)[0]
+    return sum(map(float, re.findall(r"([\d.]+)%", line))) / 100
+
+
 def output(command):
     run = subprocess.run(command, shell=True, capture_output=True, text=True)
     if run.returncode:
@@ -116,9 +133,8 @@ class Bench:
                     "parallel.moe_token_dispatcher_type=alltoall "
                     "model.foundation.moe_router_force_load_balancing=true "
                     f"--profile {place}/profile{self.keys} 2>&1")
-                line = re.search(r"of which routing.*", table)[0]
-                shares.append(sum(map(float, re.findall(r"([\d.]+)%", line))))
-        return statistics.median(shares) / 100
+                shares.append(routing_share(table))
+        return statistics.median(shares)
 
     def grouped(self):
         ratios = [self.rate("grouped_linear", "8,64,1536,512") /
@@ -157,14 +173,7 @@ def main():
         if args.figures and name not in args.figures:
             continue
         ratio = getattr(Bench(args), name)()
-        good = ((least is None or ratio >= least) and
-                (most is None or ratio <= most))
-        target = " and ".join(
-            ([f">= {least}"] if least else []) +
-            ([f"<= {most}"] if most else []))
-        print(f"{name:16} {what:38} {ratio:6.3f}  {target:18} "
-              f"{'reached' if good else 'MISSED'}", flush=True)
-        missed = missed or not good
+        missed = not reached(name, what, ratio, least, most) or missed
     sys.exit(1 if missed else 0)
 
 

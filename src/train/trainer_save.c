@@ -8,6 +8,7 @@
 #include <string.h>
 #include <sys/stat.h>
 
+#include "earlier.h"
 #include "hf_code.h"
 #include "loong/checkpoint.h"
 #include "native_dir.h"
@@ -465,8 +466,7 @@ static loong_status_t compare_models(loong_trainer_t *t,
 static loong_status_t compare_recipes(loong_trainer_t *t, const char *earlier)
 {
     loong_recipe_t *old = NULL;
-    LOONG_TRY(loong_recipe_parse(t->ctx, "the checkpoint's recipe", earlier,
-                                 NULL, &old));
+    LOONG_TRY(loongi_earlier_recipe(t->ctx, earlier, t->recipe, &old));
     loong_status_t status =
         t->evaluate_only ? compare_models(t, old)
                          : loong_recipe_check_resume(old, t->recipe);

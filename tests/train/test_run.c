@@ -307,6 +307,27 @@ static void what_may_change_at_a_resume(void **state)
     job_end(&p);
 }
 
+/* The same layers with experts, written in three ways; and others. */
+static void layers_may_be_written_otherwise(void **state)
+{
+    (void)state;
+#define EXPERTS                                                            \
+    "model.foundation.family=qwen3_moe\nmodel.foundation.num_experts=4\n" \
+    "model.foundation.moe_ffn_hidden_size=8\n"                             \
+    "model.foundation.moe_router_topk=2\nmodel.foundation.moe_layer_freq="
+    job_place_t p = job_begin();
+    job_result_t r;
+    run_ok(&p, 2, EXPERTS "'[0]*1+[1]*1'\ntrain.train_iters=1\n", &r);
+    assert_resume(&p, EXPERTS "'[0]*1+[1]*'\ntrain.train_iters=2\n"
+                  "checkpoint.save=$DIR/a\n", NULL);
+    assert_resume(&p, EXPERTS "'[0]+[1]'\ntrain.train_iters=2\n"
+                  "checkpoint.save=$DIR/b\n", NULL);
+    assert_resume(&p, EXPERTS "'[1]*2'\ntrain.train_iters=2\n"
+                  "checkpoint.save=$DIR/c\n",
+                  "moe_layer_freq: [0]*1+[1]*1 in the checkpoint, now [1]*2");
+    job_end(&p);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -318,6 +339,7 @@ int main(void)
         cmocka_unit_test(runs_stop_when_asked),
         cmocka_unit_test(a_step_with_nan_is_not_applied),
         cmocka_unit_test(what_may_change_at_a_resume),
+        cmocka_unit_test(layers_may_be_written_otherwise),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -57,13 +57,14 @@ check-full: build
 
 # With PYTHON (tests/golden/README.md) also what transformers has to do.
 PYTHON ?=
-FAMILIES := golden|golden_bf16|hf|hf_fields|presets|recipe_model|from_hf
+FAMILIES := golden|golden_bf16|router_losses|hf|hf_fields|fp8_families|presets
+FAMILIES := $(FAMILIES)|overrides|recipe_model|from_hf|train_midtrain
 families: build
 	@if [ -n "$(PYTHON)" ]; then \
 	  cmake -S . -B $(BUILD) -DLOONG_ORACLE:FILEPATH=$$(command -v $(PYTHON)) \
 	    >/dev/null; fi
 	ctest --test-dir $(BUILD) --output-on-failure -j $(JOBS) \
-	  -R '^($(FAMILIES)|families_all|dry_run|models_reference|oracle_.*)$$'
+	  -R '^($(FAMILIES)|families_all|dry_run_all|models_reference|oracle_.*)$$'
 	@ctest --test-dir $(BUILD) -N -L oracle | grep -q 'Tests: 0' || exit 0; \
 	  echo "--- exported, fields: as committed; PYTHON=... runs them again"
 	@$(BUILD)/models_reference --families

@@ -18,12 +18,17 @@ set_tests_properties(families PROPERTIES
 set_tests_properties(families_all PROPERTIES LABELS "parallel;models;full"
   TIMEOUT 600
   ENVIRONMENT "OMP_NUM_THREADS=1;GOMP_SPINCOUNT=10000;LOONG_FAMILIES=all")
-loong_test(NAME dry_run SOURCES tests/models/test_dry_run.c LABELS models)
-# One core; what a sanitizer adds is no figure of ours.
+loong_test(NAME dry_run SOURCES tests/models/test_dry_run.c ${presets}
+  LABELS models)
+add_test(NAME dry_run_all COMMAND test_dry_run
+  WORKING_DIRECTORY ${PROJECT_BINARY_DIR})
 set_tests_properties(dry_run PROPERTIES
   ENVIRONMENT "OMP_NUM_THREADS=1;GOMP_SPINCOUNT=10000")
+set_tests_properties(dry_run_all PROPERTIES LABELS "models;full" TIMEOUT 600
+  ENVIRONMENT "OMP_NUM_THREADS=1;GOMP_SPINCOUNT=10000;LOONG_PLANS=all")
+# One core; what a sanitizer adds is no figure of ours.
 if(LOONG_SANITIZE)
-  set_tests_properties(dry_run PROPERTIES DISABLED ON)
+  set_tests_properties(dry_run dry_run_all PROPERTIES DISABLED ON)
 endif()
 loong_test(NAME latent_memory SOURCES tests/models/test_latent_memory.c
   LABELS "unit;models")

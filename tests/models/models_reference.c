@@ -11,6 +11,7 @@
 #include "file.h"
 #include "json.h"
 #include "loong/register.h"
+#include "plans.h"
 #include "preset.h"
 #include "test.h"
 
@@ -25,6 +26,8 @@ typedef struct type {
     int bf16;     /* of these, in bf16 as well */
     int exported; /* of these, read back by transformers */
     int fields;   /* changes of config.json that were tried */
+    int losses;   /* configurations with losses of routers */
+    bool experts; /* a preset has some */
     const family_case_t *layout;
 } type_t;
 
@@ -32,7 +35,7 @@ typedef struct family {
     char folder[40];
     int type;
     int sizes;
-    int published; /* of these, counted from a published config.json */
+    int planned; /* of these, with a layout of several ranks */
 } family_t;
 
 typedef struct report {
@@ -79,6 +82,7 @@ static void count_fixture(report_t *r, const char *name)
     const loong_json_t *exported = loongi_json_get(all, name);
     t->golden += has_file(name, "golden.safetensors");
     t->bf16 += has_file(name, "bf16.json");
+    t->losses += has_file(name, "router_losses.safetensors");
     t->exported += exported != NULL &&
                    strcmp(loongi_json_string(loongi_json_get(
                               exported, "model_type")), type) == 0;
@@ -128,10 +132,11 @@ static void count_preset(void *user, const char *name)
         r->families[i].type = type;
         memcpy(r->families[i].folder, folder, sizeof(folder));
     }
-    const loong_json_t *entry = loongi_json_get(r->published, name);
     r->families[i].sizes++;
-    r->families[i].published +=
-        entry != NULL && loongi_json_bool(loongi_json_get(entry, "published"));
+    r->types[type].experts |= loongi_pairs_get(pairs, "num_experts") != NULL;
+    for (int64_t k = 0; k < LOONG_COUNT_OF(plans); k++) {
+        r->families[i].planned += strcmp(plans[k].model, name) == 0;
+    }
     loongi_pairs_destroy(&pairs);
 }
 
@@ -203,6 +208,16 @@ static bool is_native(const type_t *t)
     return true;
 }
 
+/* All of them by themselves, and large ones in layouts. */
+static void print_planned(const family_t *f)
+{
+    printf(" ✓ %d", f->sizes);
+    if (f->planned > 0) {
+        printf(", %d on many ranks", f->planned);
+    }
+    printf(" |");
+}
+
 static bool print_family(const report_t *r, const family_t *f)
 {
     const type_t *t = &r->types[f->type];
@@ -210,9 +225,13 @@ static bool print_family(const report_t *r, const family_t *f)
     bool good = print_count(t->golden, 2, true);
     good = print_count(t->bf16, 1, true) && good;
     good = print_count(t->exported, t->golden, true) && good;
+    good = print_count(t->losses, 1, t->experts) && good;
     good = print_count(t->fields, 1, is_native(t)) && good;
+    /* A row of families.h is read in fp8 and trained in its layout. */
+    printf(t->layout != NULL ? " ✓ |" : " ✗ |");
     print_layout(t->layout);
     good = print_count(f->sizes, 1, true) && good && t->layout != NULL;
+    print_planned(f);
     printf("\n");
     return good;
 }
@@ -220,8 +239,9 @@ static bool print_family(const report_t *r, const family_t *f)
 static bool print_families(const report_t *r)
 {
     bool good = true;
-    printf("| presets | model_type | golden | bf16 | exported | fields | "
-           "layouts | sizes |\n|---|---|---|---|---|---|---|---|\n");
+    printf("| presets | model_type | golden | bf16 | exported | aux loss | "
+           "fields | fp8 | 20 steps | sizes | dry run |\n"
+           "|---|---|---|---|---|---|---|---|---|---|---|\n");
     for (int i = 0; i < r->num_families; i++) {
         good = print_family(r, &r->families[i]) && good;
     }
@@ -393,21 +413,32 @@ static const char proofs[] =
     "tensors bit for bit, a config.json of the same meaning, and "
     "transformers loads every tensor and gives the same logits | `ctest -R "
     "'^hf$'`, `tests/golden/check_families.py` |\n"
+    "| aux loss | small random configurations: the routers' losses, of "
+    "micro-batches and of sequences, and the z-loss, and the gradient of "
+    "every parameter equal the formulas in f64 (1e-9) and fp32; "
+    "docs/parallelism.md tells where transformers means another loss | "
+    "`ctest -R router_losses` |\n"
     "| fields | changes of config.json: what changes the model is mapped or "
     "refused by its name | `ctest -R hf_fields`, `tests/golden/fields.py` |\n"
-    "| layouts | twenty steps of training on this many ranks and on one: "
+    "| fp8 | e4m3 weights in blocks, in one file and in several, are read and "
+    "imported to the bits of their products; scales that lack or do not fit "
+    "are refused by name | `ctest -R fp8_families` |\n"
+    "| 20 steps | of training on this many ranks and on one: "
     "loss, gradient norm, parameters and moments agree in f64 (1e-9) | "
     "`ctest -R families` |\n"
     "| sizes | presets with the parameters that transformers' own class "
     "counts, in all and for a token, and the settings that published.py wrote "
     "down (not from the publishers' files) | `ctest -R presets`, "
     "`tests/models/published.py` |\n"
+    "| dry run | built and planned by `loongrun --dry-run`; with 4 layers also "
+    "with other widths, vocabularies, experts, rope and tying, or refused by "
+    "name; from 60e9 parameters on in a layout of up to 1024 ranks, with the "
+    "memory of each stage, within 2 s of one core | `ctest -V -R dry_run`, "
+    "`ctest -R overrides` |\n"
     "\n"
     "Every family is also planned from `model: {from_hf: DIR}` alone (`ctest "
-    "-R from_hf`), and\n"
-    "the largest presets in layouts of up to 1024 ranks within two seconds of "
-    "one core, with\n"
-    "the memory of each stage (`ctest -V -R dry_run`).\n"
+    "-R from_hf`).\n"
+    "docs/performance.md has the seconds of the large presets.\n"
     "\n"
     "transformers has no class for `internlm2`, `qwen`, `mimo` and "
     "`kimi_k2`: the class that\n"

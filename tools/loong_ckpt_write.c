@@ -50,7 +50,7 @@ static void show(void *user, int64_t done, int64_t total)
     }
     m->last = now;
     if (m->screen.shown) {
-        snprintf(note, sizeof(note), "MB, %.0f MB/s", 1e-6 * rate);
+        snprintf(note, sizeof(note), "(MB, %.0f MB/s)", 1e-6 * rate);
         fputs(loong_progress_draw(&m->screen, done / 1000000, total / 1000000,
                                   left, note, text),
               stderr);
@@ -75,7 +75,9 @@ static int end(loong_context_t *ctx, const ckpt_arguments_t *a,
                const meter_t *m, loong_status_t status)
 {
     double elapsed = seconds() - m->begin;
-    fputs(loong_progress_wipe(&m->screen), stderr);
+    if (!m->quiet) {
+        fputs(loong_progress_wipe(&m->screen), stderr);
+    }
     if (status == LOONG_OK && !m->quiet) {
         printf("%s: %.1f MB in %.2f s\n", a->places[1], 1e-6 * (double)m->done,
                elapsed);

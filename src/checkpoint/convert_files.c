@@ -364,6 +364,7 @@ loong_checkpoint_convert(loong_context_t *ctx,
     c.meter.progress = params->progress;
     c.meter.user = params->user;
     c.key = loongi_text_begin(ctx);
+    LOONG_TRY(loongi_checkpoint_check_place(ctx, params->from));
     LOONG_TRY(check_places(&c));
     LOONG_TRY(loongi_arena_create(ctx, "conversion", &c.arena));
     loongi_text_printf(&c.key, "convert 1 %s %lld\n",

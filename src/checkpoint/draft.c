@@ -11,6 +11,7 @@
 #include "file.h"
 #include "hf_config.h"
 #include "json.h"
+#include "native.h"
 
 /* What model code calls a size. */
 typedef struct synonyms {
@@ -424,6 +425,7 @@ static void tell(const draft_t *d)
 static loong_status_t run(draft_t *d)
 {
     char path[4096];
+    LOONG_TRY(loongi_checkpoint_check_model(d->ctx, d->params->dir));
     snprintf(path, sizeof(path), "%s/config.json", d->params->dir);
     LOONG_TRY(loongi_json_load(d->ctx, path, &d->config));
     LOONG_TRY(loongi_safetensors_set_open(d->ctx, d->params->dir, &d->set));

@@ -135,6 +135,13 @@ LOONG_NODISCARD loong_status_t
 loongi_checkpoint_steps(loong_context_t *ctx, loong_arena_t *arena,
                         const char *dir, const char ***names_p,
                         int64_t *count_p);
+/* Whether there is a checkpoint, or may be a model. Errors:
+ * LOONG_ERR_NOT_FOUND, with what is there instead. */
+LOONG_NODISCARD loong_status_t
+loongi_checkpoint_check_place(loong_context_t *ctx, const char *path);
+/* The same where a checkpoint is not wanted. Errors: LOONG_ERR_CONFIG too. */
+LOONG_NODISCARD loong_status_t
+loongi_checkpoint_check_model(loong_context_t *ctx, const char *path);
 /* True when path looks like a step or save directory. */
 bool loongi_checkpoint_is_native(const char *path);
 

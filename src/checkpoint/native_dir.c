@@ -64,6 +64,79 @@ static loong_status_t fail_missing(loong_context_t *ctx, const char *path,
     return status;
 }
 
+/* ---- what a directory is, when it is nothing ---- */
+
+static bool is_model_file(const char *name)
+{
+    size_t length = strlen(name);
+    static const char end[] = ".safetensors";
+    return strcmp(name, "config.json") == 0 ||
+           strcmp(name, "model.safetensors.index.json") == 0 ||
+           (length >= sizeof(end) &&
+            strcmp(name + length - sizeof(end) + 1, end) == 0);
+}
+
+/* Some of the names in it. False: one of them is of a model. */
+static bool list_names(const char *path, loong_text_t *list, bool *begun_p)
+{
+    enum { MOST = 6 };
+    int count = 0;
+    bool model = false;
+    struct dirent *entry = NULL;
+    DIR *dir = opendir(path);
+    while (dir != NULL && (entry = readdir(dir)) != NULL) {
+        if (strcmp(entry->d_name, ".") == 0 ||
+            strcmp(entry->d_name, "..") == 0) {
+            continue;
+        }
+        model = model || is_model_file(entry->d_name);
+        *begun_p = *begun_p || has_prefix(entry->d_name, LOONG_TMP_PREFIX);
+        if (count++ < MOST) {
+            loongi_text_printf(list, "%s%s", count > 1 ? ", " : "",
+                               entry->d_name);
+        }
+    }
+    if (dir != NULL) {
+        closedir(dir);
+    }
+    loongi_text_printf(list, "%s",
+                       count > MOST ? ", ..." : count == 0 ? "nothing" : "");
+    return !model;
+}
+
+loong_status_t loongi_checkpoint_check_place(loong_context_t *ctx,
+                                             const char *path)
+{
+    bool begun = false;
+    LOONG_CHECK(ctx, loongi_dir_exists(path), LOONG_ERR_NOT_FOUND,
+                "'%s' is not a directory", path);
+    if (loongi_checkpoint_is_native(path)) {
+        return LOONG_OK;
+    }
+    loong_text_t names = loongi_text_begin(ctx);
+    bool none = list_names(path, &names, &begun);
+    loong_status_t status =
+        none ? LOONG_FAIL(ctx, LOONG_ERR_NOT_FOUND,
+                          "'%s' is neither a checkpoint (" LOONG_MANIFEST
+                          "), nor a directory with some (" LOONG_LATEST
+                          "), nor a model (config.json, *.safetensors); in it: "
+                          "%s%s", path, loongi_text_get(&names),
+                          begun ? "; a save or an import was not finished" : "")
+             : LOONG_OK;
+    loongi_text_free(&names);
+    return status;
+}
+
+loong_status_t loongi_checkpoint_check_model(loong_context_t *ctx,
+                                             const char *path)
+{
+    LOONG_TRY(loongi_checkpoint_check_place(ctx, path));
+    LOONG_CHECK(ctx, !loongi_checkpoint_is_native(path), LOONG_ERR_CONFIG,
+                "'%s' is a native checkpoint, a Hugging Face directory is "
+                "wanted: loong-ckpt export makes one of it", path);
+    return LOONG_OK;
+}
+
 loong_status_t loongi_native_resolve(loong_arena_t *arena, loong_context_t *ctx,
                                      const char *path, char **step_dir_p)
 {

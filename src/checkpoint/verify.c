@@ -240,6 +240,7 @@ static loong_status_t model_of(loong_context_t *ctx, const char *path,
     if (file != NULL) {
         return loongi_hf_model_read(ctx, file, model_p);
     }
+    LOONG_TRY(loongi_checkpoint_check_place(ctx, path));
     if (!loongi_checkpoint_is_native(path)) {
         return loongi_hf_config_read(ctx, path, model_p);
     }

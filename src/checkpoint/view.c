@@ -148,8 +148,7 @@ static loong_status_t open_any(loong_view_t *view, loong_view_names_t names,
         open.model = as->model;
         open.map = as->map;
     }
-    LOONG_CHECK(ctx, loongi_dir_exists(view->path), LOONG_ERR_NOT_FOUND,
-                "'%s' is not a directory", view->path);
+    LOONG_TRY(loongi_checkpoint_check_place(ctx, view->path));
     LOONG_TRY(loongi_pairs_create(ctx, &view->model));
     if (loongi_checkpoint_is_native(view->path)) {
         LOONG_TRY(loongi_checkpoint_open(ctx, view->path, &view->native));

@@ -54,14 +54,44 @@ static loong_status_t empty(loong_context_t *ctx, const char *path)
     return status;
 }
 
+/* Opens and locks. What another process finished meanwhile, and took away or
+ * made anew, is opened again: a lock on a file that is gone keeps nobody out.
+ */
+static loong_status_t lock(loong_context_t *ctx, const char *path,
+                           const char *file, int *fd_p)
+{
+    for (;;) {
+        struct stat ours, there;
+        LOONG_TRY(loongi_dir_make(ctx, path));
+        int fd = open(file, O_RDWR | O_CREAT | O_CLOEXEC, 0666);
+        if (fd < 0 && errno == ENOENT) {
+            continue;
+        }
+        LOONG_CHECK(ctx, fd >= 0, LOONG_ERR_IO, "cannot create '%s': %s", file,
+                    strerror(errno));
+        if (flock(fd, LOCK_EX | LOCK_NB) != 0) {
+            int error = errno;
+            close(fd);
+            return LOONG_FAIL(ctx, LOONG_ERR_IO,
+                              "another process writes to '%s': %s", path,
+                              strerror(error));
+        }
+        if (fstat(fd, &ours) == 0 && stat(file, &there) == 0 &&
+            ours.st_dev == there.st_dev && ours.st_ino == there.st_ino) {
+            *fd_p = fd;
+            return LOONG_OK;
+        }
+        close(fd);
+    }
+}
+
 /* The key is written when the directory is empty: a half-written one is
  * another key. */
 static loong_status_t claim(loong_context_t *ctx, const char *path,
                             const char *file, const char *key,
                             loong_workdir_t *dir)
 {
-    LOONG_CHECK(ctx, flock(dir->fd, LOCK_EX | LOCK_NB) == 0, LOONG_ERR_IO,
-                "another process writes to '%s': %s", path, strerror(errno));
+    LOONG_TRY(lock(ctx, path, file, &dir->fd));
     dir->resumed = key[0] != '\0' && holds_key(ctx, file, key);
     if (dir->resumed) {
         return LOONG_OK;
@@ -78,15 +108,10 @@ loong_status_t loongi_workdir_open(loong_context_t *ctx, const char *path,
 {
     loong_workdir_t dir = {-1, false};
     loong_text_t file = loongi_text_begin(ctx);
-    LOONG_TRY(loongi_dir_make(ctx, path));
     loongi_text_printf(&file, "%s/" LOONG_WORKDIR_KEY, path);
     loong_status_t status = file.status;
     if (status == LOONG_OK) {
-        dir.fd = open(file.data, O_RDWR | O_CREAT | O_CLOEXEC, 0666);
-        status = dir.fd >= 0 ? claim(ctx, path, file.data, key, &dir)
-                             : LOONG_FAIL(ctx, LOONG_ERR_IO,
-                                          "cannot create '%s': %s", file.data,
-                                          strerror(errno));
+        status = claim(ctx, path, file.data, key, &dir);
     }
     loongi_text_free(&file);
     if (status != LOONG_OK) {

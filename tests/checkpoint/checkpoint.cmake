@@ -18,7 +18,7 @@ add_executable(make_model tests/checkpoint/make_model.c)
 target_link_libraries(make_model PRIVATE loong_all)
 add_test(NAME convert COMMAND ${PROJECT_SOURCE_DIR}/tests/checkpoint/convert.sh
   ${PROJECT_BINARY_DIR} 2)
-set_tests_properties(convert PROPERTIES LABELS cli TIMEOUT 120)
+set_tests_properties(convert PROPERTIES LABELS cli TIMEOUT 300)
 add_test(NAME convert_100gb COMMAND
   ${PROJECT_SOURCE_DIR}/tests/checkpoint/convert.sh ${PROJECT_BINARY_DIR} 100)
 set_tests_properties(convert_100gb PROPERTIES LABELS "cli;full" TIMEOUT 1200)

@@ -144,9 +144,9 @@ LOONG_API bool loong_device_has_tf32(const loong_device_t *device);
 LOONG_API bool loong_device_has_algorithms(const loong_device_t *device);
 /* 0: any number of processes may have it. */
 LOONG_API uint64_t loong_device_identity(const loong_device_t *device);
-/* Bytes that can be had now; false: they are the machine's. */
-LOONG_API bool loong_device_room(const loong_device_t *device,
-                                 size_t *bytes_p);
+/* Bytes that can be had now; *own_p false: they are the machine's. */
+LOONG_API LOONG_NODISCARD loong_status_t
+loong_device_room(const loong_device_t *device, bool *own_p, size_t *bytes_p);
 LOONG_API void loong_device_describe(const loong_device_t *device, char *text,
                                      size_t size);
 

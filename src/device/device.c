@@ -183,10 +183,11 @@ uint64_t loong_device_identity(const loong_device_t *device)
                                          : 0;
 }
 
-bool loong_device_room(const loong_device_t *device, size_t *bytes_p)
+loong_status_t loong_device_room(const loong_device_t *device, bool *own_p,
+                                 size_t *bytes_p)
 {
-    return device->ops->room != NULL &&
-           device->ops->room(device->data, bytes_p) == LOONG_OK;
+    *own_p = device->ops->room != NULL;
+    return *own_p ? device->ops->room(device->data, bytes_p) : LOONG_OK;
 }
 
 void loong_device_describe(const loong_device_t *device, char *text,

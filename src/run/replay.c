@@ -15,7 +15,8 @@ struct loong_replay {
     loong_recording_t *list;
     /* Of what is captured now. */
     loong_comm_mark_t mark[LOONG_GROUP_COUNT];
-    size_t room;
+    size_t room; /* before */
+    bool knows_room;
     loong_replay_stats_t stats;
 };
 
@@ -190,7 +191,8 @@ loong_status_t loongi_replay_begin(loong_replay_t *replay,
             replay->mark[g] = loongi_comm_mark(group[g]);
         }
     }
-    (void)loong_device_room(replay->device, &replay->room);
+    LOONG_TRY(loong_device_room(replay->device, &replay->knows_room,
+                                &replay->room));
     return loong_device_capture_begin(replay->device);
 }
 
@@ -267,7 +269,8 @@ loong_status_t loongi_replay_end(loong_replay_t *replay,
     }
     piece->captured = true;
     replay->stats.graphs += piece->graph != NULL;
-    if (loong_device_room(replay->device, &room) && room < replay->room) {
+    LOONG_TRY(loong_device_room(replay->device, &replay->knows_room, &room));
+    if (replay->knows_room && room < replay->room) {
         replay->stats.bytes += (int64_t)(replay->room - room);
     }
     return LOONG_OK;

@@ -22,7 +22,9 @@ static loong_status_t find_room(loong_trainer_t *t)
                  loong_device_name(t->device), rates.name);
         return LOONG_OK;
     }
-    if (!loong_device_room(t->device, &bytes)) {
+    bool own = false;
+    LOONG_TRY(loong_device_room(t->device, &own, &bytes));
+    if (!own) {
         return LOONG_OK;
     }
     room->bytes = (int64_t)bytes;

@@ -89,6 +89,24 @@ static void open_device(there_t *t, const loong_kernel_t *kernel,
     }
 }
 
+/* A bug on request: env OP_PLANT_STRIDE="OP I", the kernel takes the rows of
+ * operand I for rows without gaps. */
+static const loong_kernel_query_t *plant(const loong_kernel_query_t *query,
+                                         loong_kernel_query_t *wrong)
+{
+    const char *text = getenv("OP_PLANT_STRIDE");
+    char op[64];
+    int i = 0;
+    if (text == NULL || sscanf(text, "%63s %d", op, &i) != 2 ||
+        strcmp(op, query->op) != 0 || loong_karg_dense(&query->arg[i])) {
+        return query;
+    }
+    fprintf(stderr, "planted in operand %d of %s\n", i, op);
+    *wrong = *query;
+    wrong->arg[i].ld = wrong->arg[i].dim[wrong->arg[i].rank - 1];
+    return wrong;
+}
+
 static void close_device(there_t *t)
 {
     for (int i = 0; i < LOONG_MAX_OPERANDS; i++) {
@@ -116,9 +134,12 @@ loong_status_t op_device_run(const loong_kernel_t *kernel,
     t.call = *call;
     open_device(&t, kernel, device);
     send_operands(&t, call->ptr);
+    loong_kernel_query_t wrong;
+    t.call.query = plant(call->query, &wrong);
     uint64_t before = loong_context_alloc_count(call->ctx);
     loong_status_t status = kernel->run(&t.call);
     assert_int_equal(loong_context_alloc_count(call->ctx), before);
+    t.call.query = call->query;
     for (int i = 0; i < LOONG_MAX_OPERANDS && status == LOONG_OK; i++) {
         if (t.size[i] > 0) {
             status = loong_device_copy(t.device, call->ptr[i], t.ptr[i],

@@ -27,7 +27,8 @@ set(cudasim ${PROJECT_SOURCE_DIR}/tests/sim/cuda)
 
 add_library(cudasim SHARED ${cudasim}/engine.cc ${cudasim}/memory.cc
   ${cudasim}/stream.cc ${cudasim}/graph.cc ${cudasim}/runtime.cc
-  ${cudasim}/blaslt.cc ${cudasim}/tensor.cc ${cudasim}/nccl.cc)
+  ${cudasim}/blaslt.cc ${cudasim}/tensor.cc ${cudasim}/nccl.cc
+  ${cudasim}/plant.cc)
 target_include_directories(cudasim PUBLIC ${cudasim}/include ${cudasim})
 target_include_directories(cudasim PRIVATE ${PROJECT_SOURCE_DIR}/backends/nccl)
 target_link_libraries(cudasim PRIVATE Threads::Threads)
@@ -165,6 +166,21 @@ foreach(wrapped replay_find replay_begin replay_end ahead_await)
   target_link_options(test_cuda_graphs PRIVATE
     LINKER:--wrap=loongi_${wrapped})
 endforeach()
+# Bugs in kernels and host code as they are, each of which a test must see.
+add_test(NAME cuda_planted COMMAND ${cudasim}/planted.sh ${PROJECT_BINARY_DIR})
+add_test(NAME cuda_planted_long COMMAND ${cudasim}/planted.sh
+  ${PROJECT_BINARY_DIR} all)
+set_tests_properties(cuda_planted PROPERTIES LABELS sim TIMEOUT 120
+  ENVIRONMENT OMP_NUM_THREADS=1)
+set_tests_properties(cuda_planted_long PROPERTIES LABELS "sim;full"
+  TIMEOUT 1800 ENVIRONMENT OMP_NUM_THREADS=1)
+# A call of the runtime that fails, wherever it is.
+loong_cuda_sim_test(NAME cuda_failing LABELS "sim;fault"
+  SOURCES ${cudasim}/test_failing.c ${cudasim}/train_run.c)
+add_test(NAME cuda_failing_long COMMAND test_cuda_failing long
+  WORKING_DIRECTORY ${PROJECT_BINARY_DIR})
+set_tests_properties(cuda_failing_long PROPERTIES LABELS "sim;fault;full"
+  TIMEOUT 1200 ENVIRONMENT OMP_NUM_THREADS=1)
 # Random layouts of devices against one rank of the processor.
 add_executable(loong_bench_cudasim ${LOONG_BENCH_SOURCES}
   $<TARGET_OBJECTS:loong_cuda_sim>)

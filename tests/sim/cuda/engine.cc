@@ -78,6 +78,7 @@ struct thread_t {
     dim3 id;
     state_t state;
     bool begun;
+    int barriers;     // that it came to
     cudasim_place at; // where it waits
     // The warp operation it waits in.
     int op, arg, width;
@@ -299,6 +300,7 @@ static void run_block()
         t->id = dim3((unsigned)i % b.x, (unsigned)i / b.x % b.y,
                      (unsigned)i / (b.x * b.y));
         t->begun = false;
+        t->barriers = 0;
         make_ready(i);
     }
     while (!e.ready.empty() && e.fault == cudaSuccess) {
@@ -351,6 +353,9 @@ cudaError_t run_kernel(const cudasim_launch &launch, const void *arguments,
     cudasim_now.grid_dim = launch.grid;
     cudasim_now.block_dim = launch.block;
     for (uint64_t b : order) {
+        if (plant_block(launch.name, b, order.size())) {
+            continue;
+        }
         cudasim_now.block = dim3((unsigned)(b % g.x),
                                  (unsigned)(b / g.x % g.y),
                                  (unsigned)(b / g.x / g.y));
@@ -457,6 +462,9 @@ using namespace cudasim;
 extern "C" void cudasim_barrier(cudasim_place place)
 {
     thread_t *t = &e.threads[e.current];
+    if (plant_barrier(e.launch->name, ++t->barriers)) {
+        return;
+    }
     for (int i = 0; i < e.count && e.waiting > 0; i++) {
         const thread_t *other = &e.threads[i];
         if (other->state == BARRIER) {

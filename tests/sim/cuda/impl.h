@@ -67,6 +67,11 @@ void lock();
 /* Access to the pool of `other`, or to its other memory. */
 bool peer_allowed(int device, int other, bool pooled);
 
+/* ---- plant.cc: is a bug planted here? ------------------------------------ */
+bool plant_barrier(const char *kernel, int number); /* of the thread, from 1 */
+bool plant_block(const char *kernel, uint64_t block, uint64_t blocks);
+bool plant_wait();
+
 /* ---- stream.cc ----------------------------------------------------------- */
 void report(const char *format, ...) __attribute__((format(printf, 1, 2)));
 cudaError_t fail(cudaError_t error); /* remembered for cudaGetLastError */

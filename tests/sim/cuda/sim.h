@@ -57,6 +57,7 @@ struct sim_t {
     double pace;
     int64_t calls;
     int64_t fail_at;
+    bool failed; // the call before this one did, as told
     int64_t kill_at; // launch of a graph; 0: none
     cudaError_t fail_with;
     cudaError_t last;   // of cudaGetLastError
@@ -75,6 +76,7 @@ extern thread_local int current_device;
 
 void begin(); /* reads the environment, once */
 cudaError_t enter(const char *name);
+bool fails_as_told(const char *name); /* plant.cc: cudasim_fail_at */
 /* The given stream, or the default one of the current device. */
 CUstream_st *stream_of(cudaStream_t stream);
 bool known(CUstream_st *s);

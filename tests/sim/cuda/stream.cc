@@ -91,8 +91,7 @@ cudaError_t cudasim::enter(const char *name)
 {
     begin();
     sim.calls++;
-    if (sim.fail_at > 0 && --sim.fail_at == 0) {
-        report("%s fails as told: %s", name, cudaGetErrorName(sim.fail_with));
+    if (fails_as_told(name)) {
         return sim.fail_with;
     }
     if (sim.devices == 0) {
@@ -477,6 +476,9 @@ extern "C" cudaError_t cudaStreamWaitEvent(cudaStream_t stream,
     CUstream_st *s = stream_of(stream);
     NEED(sim.events.count(event) > 0 && known(s) && flags == 0,
          cudaErrorInvalidResourceHandle, "unknown event, stream or flag");
+    if (plant_wait()) {
+        return cudaSuccess;
+    }
     if (is_captured(s) || event->capture != 0) {
         return fail(keep_wait(s, event));
     }
@@ -576,6 +578,7 @@ extern "C" void cudasim_reset(void)
     sim.shared.clear();
     sim.last = sim.sticky = cudaSuccess;
     sim.fail_at = 0;
+    sim.failed = false;
     sim.report[0] = '\0';
     current_device = 0;
     forget_memory();

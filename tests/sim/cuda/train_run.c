@@ -133,6 +133,7 @@ static loong_status_t run_rank(loong_context_t *ctx, loong_comm_t *comm,
         status = sum_params(ctx, trainer,
                             &job->params[loong_comm_rank(comm) % 2]);
     }
+    job->calls = cudasim_calls();
     loong_trainer_destroy(&trainer);
     loong_recipe_destroy(&recipe);
     return status;

@@ -29,6 +29,7 @@ typedef struct job {
     uint64_t waits[STEPS + 1];
     loong_replay_stats_t replayed[STEPS + 1];
     uint32_t params[2]; /* checksum of the last ones, of each rank */
+    int64_t calls; /* cudasim_calls when it had ended, or failed */
     loong_trainer_t *trainer; /* of rank 0 */
 } job_t;
 

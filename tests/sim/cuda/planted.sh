@@ -1,0 +1,73 @@
+#!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
+# usage: planted.sh BUILD [all]: bugs planted in kernels and in host code as they
+# are (plant.cc, tests/ops/op_device.c). Of each a test must see that something
+# is wrong; that the tests pass without is ctest's. all: the slow ones too.
+set -u
+build=$1
+all=${2:-}
+cd "$build" || exit 2
+ulimit -c 0
+place=$(mktemp -d)
+trap 'rm -rf "$place"' EXIT
+count=0 missed=0
+
+# caught TEST KIND WHERE: a barrier left out may harm in some orders of the
+# threads alone, so in one of a few.
+caught() {
+  local test=$1 kind=$2 where=$3 seed variable=CUDASIM_PLANT
+  [ "$kind" != stride ] || variable=OP_PLANT_STRIDE
+  [ "$kind" = stride ] || where="$kind $where"
+  count=$((count + 1))
+  for seed in 1 2 3 4; do
+    local got=0
+    { env "$variable=$where" CUDASIM_SEED=$seed CMOCKA_TEST_ABORT=1 \
+      timeout 120 "./test_$test" > "$place/out" 2>&1; } 2> /dev/null || got=$?
+    if ! grep -q 'planted in' "$place/out"; then
+      echo "NOT MET: $variable='$where' by test_$test"
+      missed=$((missed + 1))
+      return
+    fi
+    [ $got = 0 ] || {
+      echo "caught: $where ($test, seed $seed)"
+      return
+    }
+  done
+  echo "MISSED: $variable='$where' by test_$test"
+  missed=$((missed + 1))
+}
+
+while read -r when test kind where; do
+  case $when in '' | \#*) continue ;; esac
+  [ "$when" = every ] || [ "$all" = all ] || continue
+  caught "$test" "$kind" "$where"
+done <<'LIST'
+every cuda_op_moe barrier count_chunk 1
+every cuda_op_moe block count_chunk
+every cuda_op_moe barrier place_chunks 1
+every cuda_op_moe block place_chunks
+every cuda_op_optimizer block adamw_kernel
+every cuda_op_optimizer barrier sum_kernel 1
+every cuda_op_rms_scale block squares_kernel
+every cuda_op_router block route
+every cuda_op_cross_entropy block softmax_kernel
+every cuda_op_pointwise block norm_forward
+every cuda_op_pointwise stride rmsnorm 0
+every cuda_op_attention stride attention 0
+long cuda_op_optimizer block sum_kernel
+long cuda_op_optimizer barrier sum_kernel 2
+long cuda_op_pointwise block map_kernel
+long cuda_op_pointwise barrier norm_forward 2
+long cuda_op_pointwise barrier norm_forward 4
+long cuda_op_pointwise stride swiglu 0
+long cuda_op_pointwise stride add 0
+long cuda_op_pointwise stride rope 0
+long cuda_op_rms_scale barrier squares_kernel 2
+long cuda_op_rms_scale block scale_grad
+long cuda_op_rms_scale barrier scale_grad 1
+long cuda_op_rms_scale barrier scale_grad 2
+long cuda_op_cross_entropy barrier softmax_kernel 2
+long cuda_op_linear block finish_kernel
+LIST
+echo "$count planted, $missed missed"
+[ $missed = 0 ]

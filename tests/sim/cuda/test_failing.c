@@ -1,0 +1,138 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * A training of two steps in which call number n of the runtime fails, for
+ * every n (with "long"), or some of them: each ends with an error that names
+ * what failed and an exit code, hangs nowhere and leaves nothing behind. What
+ * frees may fail without a word. */
+#include "test.h"
+
+#include <string.h>
+
+#include "loong/exit_code.h"
+#include "train_run.h"
+
+static int64_t stride = 23; /* from call to call */
+
+/* A call that ends something, or chooses the device for one that does. */
+static bool frees(const char *report)
+{
+    static const char *const names[] = {
+        "cudaFree", "cudaEventDestroy", "cudaStreamDestroy",
+        "cudaGraphDestroy", "cudaGraphExecDestroy"};
+    const char *then = strstr(report, ", before ");
+    if (strncmp(report, "cudaSetDevice ", 14) == 0 && then != NULL) {
+        report = then + strlen(", before ");
+    }
+    for (int64_t i = 0; i < LOONG_COUNT_OF(names); i++) {
+        if (strncmp(report, names[i], strlen(names[i])) == 0) {
+            return true;
+        }
+    }
+    return false;
+}
+
+static job_t small(const char *extra)
+{
+    job_t job = make_job("cuda", "fp32");
+    job.layers = 1;
+    job.batch = 1;
+    job.steps = 2;
+    job.train = extra;
+    cudasim_quiet(1);
+    cudasim_seed(3);
+    return job;
+}
+
+/* *end_p: of the run itself; what comes after frees. */
+static int64_t count_calls(const char *extra, int64_t *end_p)
+{
+    job_t job = small(extra);
+    int64_t before = cudasim_calls();
+    train(&job);
+    *end_p = job.calls - before;
+    return cudasim_calls() - before;
+}
+
+/* passes: it frees. Did the run fail? */
+static bool fail_call(const char *extra, int64_t n, cudaError_t error,
+                      bool passes)
+{
+    loong_context_t *ctx = test_context();
+    job_t job = small(extra);
+    char call[200];
+    cudasim_fail_at(n, error);
+    loong_status_t status = try_train(ctx, &job);
+    cudasim_fail_at(0, cudaSuccess);
+    snprintf(call, sizeof(call), "%.190s", cudasim_report());
+    const char *text = loong_context_error(ctx);
+    if (strstr(call, "fails as told") == NULL) {
+        fail_msg("call %lld: first '%s' was reported", (long long)n, call);
+    }
+    passes = passes || frees(call);
+    if (status == LOONG_OK && !passes) {
+        fail_msg("call %lld, %s: nobody noticed", (long long)n, call);
+    }
+    if (status != LOONG_OK) {
+        /* The error by its name; a library has its own, and is named. */
+        bool told = strstr(text, cudaGetErrorName(error)) != NULL ||
+                    strstr(text, "cublasLt") != NULL;
+        loong_exit_code_t code = loong_exit_code_from_status(status);
+        if (!told ||
+            (code != LOONG_EXIT_FAILED && code != LOONG_EXIT_NO_INPUT)) {
+            fail_msg("call %lld, %s: status %d, exit code %d, said: %s",
+                     (long long)n, call, (int)status, (int)code, text);
+        }
+    }
+    int64_t alive = cudasim_alive();
+    if (alive > (passes ? 1 : 0)) {
+        fail_msg("call %lld, %s: %lld left, said: %s", (long long)n, call,
+                 (long long)alive, text);
+    }
+    test_context_end(&ctx);
+    cudasim_reset();
+    return status != LOONG_OK;
+}
+
+static void every(const char *extra, cudaError_t error)
+{
+    int64_t end = 0;
+    int64_t calls = count_calls(extra, &end);
+    int64_t tried = 0;
+    int64_t failed = 0;
+    for (int64_t n = 1; n <= calls; n += stride) {
+        failed += fail_call(extra, n, error, n > end);
+        tried++;
+    }
+    print_message("%lld calls, %lld of them failed in turn, %lld runs ended\n",
+                  (long long)calls, (long long)tried, (long long)failed);
+    assert_true(calls > 200 && failed * 2 > tried);
+}
+
+static void test_launch(void **state)
+{
+    (void)state;
+    every("", cudaErrorLaunchFailure);
+}
+
+static void test_memory(void **state)
+{
+    (void)state;
+    every("", cudaErrorMemoryAllocation);
+}
+
+static void test_graphs(void **state)
+{
+    (void)state;
+    every(", cuda_graph_impl: local", cudaErrorIllegalAddress);
+}
+
+int main(int argc, char **argv)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_launch),
+        cmocka_unit_test(test_memory),
+        cmocka_unit_test(test_graphs),
+    };
+    stride = argc > 1 && strcmp(argv[1], "long") == 0 ? 1 : stride;
+    return cmocka_run_group_tests(tests, make_data, remove_data);
+}

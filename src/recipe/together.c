@@ -217,13 +217,26 @@ static void check_context(check_t *c)
     }
 }
 
+/* Dynamic scaling is there for longer sequences than the model knew. */
 static void check_length(check_t *c)
 {
     static const char longest[] = "model.foundation.max_position_embeddings";
+    static const char scaling[] = "model.foundation.rope_scaling.type";
+    const char *type = loong_recipe_text(c->recipe, scaling);
+    bool dynamic = type != NULL && strcmp(type, "dynamic") == 0;
     int64_t length = get(c, "data.seq_length");
-    if (is_set(c, longest) && length > get(c, longest)) {
+    bool longer = is_set(c, longest) && length > get(c, longest);
+    if (longer && !dynamic) {
         problem(c, "data.seq_length", "%lld is above %s %lld",
                 (long long)length, longest, (long long)get(c, longest));
+    } else if (longer &&
+               loong_recipe_bool(c->recipe, "data.reset_position_ids")) {
+        problem(c, "data.reset_position_ids",
+                "true, and data.seq_length %lld is above %s %lld: %s dynamic "
+                "turns all positions by the length of a sample, not by that "
+                "of each document",
+                (long long)length, longest, (long long)get(c, longest),
+                scaling);
     }
     int64_t ranks = get(c, "parallel.context_parallel_size");
     if (is_set(c, "data.seq_length") && ranks > 1) {

@@ -25,6 +25,16 @@ static const char complete[] =
     "train: {global_batch_size: 24, micro_batch_size: 4, train_iters: 100}\n"
     "optimizer: {lr: 1e-3}\n";
 
+/* As above, of a model that knew half of the length. */
+static const char longer[] =
+    "data: {train: [{path: a}], seq_length: 512}\n"
+    "train: {global_batch_size: 24, micro_batch_size: 4, train_iters: 100}\n"
+    "optimizer: {lr: 1e-3}\n"
+    "model:\n"
+    "  foundation:\n"
+    "    max_position_embeddings: 256\n"
+    "    rope_scaling: {type: dynamic, factor: 2.0}\n";
+
 static const struct {
     const char *override;
     const char *message;
@@ -95,6 +105,16 @@ static void test_together(void **state)
     assert_fails(ctx, loong_recipe_check(r, 7), LOONG_ERR_CONFIG,
                  "nearest: 28");
     assert_fails(ctx, loong_recipe_check(r, 0), LOONG_ERR_ARG, "found 0");
+    loong_recipe_destroy(&r);
+    r = parse(ctx, longer);
+    assert_ok(ctx, loong_recipe_check(r, 1));
+    loong_recipe_destroy(&r);
+    r = parse_with(ctx, longer, "data.reset_position_ids=true");
+    assert_fails(ctx, loong_recipe_check(r, 1), LOONG_ERR_CONFIG,
+                 "data.reset_position_ids: true, and data.seq_length 512 is "
+                 "above model.foundation.max_position_embeddings 256: "
+                 "model.foundation.rope_scaling.type dynamic turns all "
+                 "positions by the length of a sample");
     loong_recipe_destroy(&r);
     for (int64_t i = 0; i < LOONG_COUNT_OF(pairs); i++) {
         r = parse_with(ctx, complete, pairs[i].override);

@@ -351,7 +351,7 @@ static void print_recipe(const draft_t *d, loong_text_t *text)
         "map.yaml\nversion: 1\ndefaults:\n"
         "  - model.yaml@model.foundation\n"
         "checkpoint: {load: native, no_load_optim: true, save: checkpoints}\n"
-        "data: {seq_length: %" PRId64 "} # and train: PREFIX\n"
+        "data: {seq_length: %" PRId64 "} # and train: [{path: PREFIX}]\n"
         "train: {micro_batch_size: 1, global_batch_size: 8, "
         "train_iters: 100}\n"
         "optimizer: {lr: 1e-5}\n",

@@ -398,6 +398,24 @@ export_open(native_source_t *source,
     return status;
 }
 
+/* A directory that was asked for and has nothing is a mistake. */
+static loong_status_t check_tokenizer(loong_context_t *ctx, const char *dir)
+{
+    loong_hf_files_t *files = NULL;
+    if (dir == NULL) {
+        return LOONG_OK;
+    }
+    LOONG_TRY(loongi_hf_files_create(ctx, &files));
+    loong_status_t status = loongi_hf_files_read_tokenizer(files, dir);
+    if (status == LOONG_OK && loongi_hf_files_count(files) == 0) {
+        status = LOONG_FAIL(ctx, LOONG_ERR_NOT_FOUND,
+                            "'%s' has no file of a tokenizer (tokenizer.json, "
+                            "tokenizer.model, ...)", dir);
+    }
+    loongi_hf_files_destroy(&files);
+    return status;
+}
+
 loong_status_t
 loong_checkpoint_export(loong_context_t *ctx,
                         const loong_checkpoint_export_params_t *params)
@@ -410,6 +428,7 @@ loong_checkpoint_export(loong_context_t *ctx,
     if (params->component != NULL) {
         source.component = params->component;
     }
+    LOONG_TRY(check_tokenizer(ctx, params->tokenizer_dir));
     LOONG_TRY(
         loongi_checkpoint_open(ctx, params->checkpoint, &source.checkpoint));
     loong_status_t status = export_open(&source, params);

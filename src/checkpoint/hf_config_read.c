@@ -407,11 +407,10 @@ static void check_layer_types(loong_hf_reader_t *r)
     const loong_json_t *list = loongi_hf_field(r->json, "layer_types");
     int64_t layers = 0;
     int64_t full = 0;
-    if (list == NULL) {
-        return;
+    if (list == NULL || !loongi_pairs_int(r->pairs, "num_layers", &layers)) {
+        return; /* already reported */
     }
     bool window = loongi_pairs_get(r->pairs, "window_size") != NULL;
-    loongi_pairs_int(r->pairs, "num_layers", &layers);
     loongi_pairs_int(r->pairs, "max_window_layers", &full);
     if (loongi_json_count(list) != layers) {
         loongi_hf_refuse(r, "layer_types", list,

@@ -238,7 +238,7 @@ static void other_types_must_fit(void **state)
     assert_run("export %/l %/x --as mistral", 1, "of family llama");
     assert_run("export %/l %/x --as llama --map %/m.yaml", 1,
                "is of no model type");
-    assert_false(file_has("x/config.json", ""));
+    assert_false(file_has("asked/config.json", ""));
     assert_run("export %/l %/x --as internlm2", 0, "");
     assert_true(file_has("x/config.json", "\"bias\": false"));
     assert_run("import %/x %/xn", 0, "");
@@ -273,6 +273,12 @@ static void errors_have_codes(void **state)
     assert_run("inspect %/none", 66, "none' is not a directory");
     assert_run("import %/none %/x", 66, "none' is not a directory");
     assert_run("export %/none %/x", 66, "none");
+    assert_run("import " FIXTURES "/gpt2_tied %/given", 0, "");
+    assert_run("export %/given %/asked --tokenizer %/none", 66,
+               "has no file of a tokenizer");
+    assert_run("import %/given %/x", 1, "is a native checkpoint");
+    assert_run("verify " FIXTURES, 66, "neither a checkpoint");
+    assert_false(file_has("asked/config.json", ""));
     assert_run("import " FIXTURES "/gpt2_tied /proc/none", 73, "/proc/none");
     assert_run("diff " FIXTURES "/gpt2_tied %/none", 66, "none");
     assert_run("diff " FIXTURES "/gpt2_tied " FIXTURES "/gpt2_untied", 1,

@@ -59,6 +59,8 @@ extern "C" {
     LOONG_ISA_EACH(X, loongi_swiglu_grad) \
     LOONG_ISA_EACH(X, loongi_gelu) \
     LOONG_ISA_EACH(X, loongi_gelu_grad) \
+    LOONG_ISA_EACH(X, loongi_quantize) \
+    LOONG_ISA_EACH(X, loongi_dequantize) \
     LOONG_ISA_EACH(X, loongi_adamw) \
     LOONG_ISA_EACH(X, loongi_sumsq) \
     LOONG_ISA_EACH(X, loongi_sum) \
@@ -108,6 +110,8 @@ extern "C" {
     X(scale)                 \
     X(cast)                  \
     X(copy)                  \
+    X(quantize)              \
+    X(dequantize)            \
     X(accumulate)            \
     X(concat)                \
     X(slice_grad)            \
@@ -167,6 +171,8 @@ extern "C" {
     X(scale)                  \
     X(cast)                   \
     X(copy)                   \
+    X(quantize)               \
+    X(dequantize)             \
     X(accumulate)             \
     X(concat)                 \
     X(slice_grad)             \

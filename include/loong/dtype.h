@@ -27,7 +27,8 @@ extern "C" {
     X(U16, 2, "uint16")                                                       \
     X(U8, 1, "uint8")                                                         \
     X(BOOL, 1, "bool")                                                        \
-    X(F8_E4M3, 1, "fp8_e4m3") /* in files: 4 bits of exponent, no infinity */
+    X(F8_E4M3, 1, "fp8_e4m3") /* 4 bits of exponent, no infinity */           \
+    X(F8_E5M2, 1, "fp8_e5m2") /* the upper half of fp16 */
 
 typedef enum loong_dtype {
 #define LOONG_DTYPE_ENUM(name_, bytes_, text_) LOONG_##name_,

@@ -9,7 +9,12 @@
 bool loongi_dtype_is_float(loong_dtype_t dtype)
 {
     return dtype == LOONG_F64 || dtype == LOONG_F32 || dtype == LOONG_BF16 ||
-           dtype == LOONG_F16 || dtype == LOONG_F8_E4M3;
+           dtype == LOONG_F16 || loongi_dtype_is_fp8(dtype);
+}
+
+bool loongi_dtype_is_fp8(loong_dtype_t dtype)
+{
+    return dtype == LOONG_F8_E4M3 || dtype == LOONG_F8_E5M2;
 }
 
 uint16_t loongi_f32_to_bf16(float value)
@@ -118,6 +123,11 @@ float loongi_e4m3_to_f32(uint8_t bits)
     return (bits & 0x80) != 0 ? -value : value;
 }
 
+float loongi_e5m2_to_f32(uint8_t bits)
+{
+    return loongi_f16_to_f32((uint16_t)(bits << 8));
+}
+
 #define SPAN 512 /* elements per pass through the wide buffer */
 
 static void widen(loong_dtype_t from, const char *src, double *wide, int n)
@@ -135,6 +145,9 @@ static void widen(loong_dtype_t from, const char *src, double *wide, int n)
             break;
         case LOONG_F8_E4M3:
             wide[i] = loongi_e4m3_to_f32((uint8_t)src[i]);
+            break;
+        case LOONG_F8_E5M2:
+            wide[i] = loongi_e5m2_to_f32((uint8_t)src[i]);
             break;
         default:
             memcpy(&half, src + 2 * i, 2);
@@ -198,7 +211,7 @@ loong_status_t loongi_convert(loong_context_t *ctx, loong_dtype_t from,
     }
     LOONG_CHECK(ctx,
                 loongi_dtype_is_float(from) && loongi_dtype_is_float(to) &&
-                    to != LOONG_F8_E4M3,
+                    !loongi_dtype_is_fp8(to),
                 LOONG_ERR_UNSUPPORTED, "no conversion from %s to %s",
                 loong_dtype_name(from), loong_dtype_name(to));
     if (from == LOONG_F32 && to == LOONG_BF16) {

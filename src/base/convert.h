@@ -21,6 +21,7 @@ uint16_t loongi_f64_to_f16(double value);
 float loongi_bf16_to_f32(uint16_t bits);
 float loongi_f16_to_f32(uint16_t bits);
 float loongi_e4m3_to_f32(uint8_t bits);
+float loongi_e5m2_to_f32(uint8_t bits);
 
 /* Converts count elements; pointers need no alignment and may not overlap.
  * Equal types are copied; otherwise both must be floating point, and the
@@ -31,6 +32,8 @@ LOONG_NODISCARD loong_status_t loongi_convert(loong_context_t *ctx,
                                               void *dst, int64_t count);
 
 bool loongi_dtype_is_float(loong_dtype_t dtype);
+/* One of 8 bits: those are read, and written by the op quantize alone. */
+bool loongi_dtype_is_fp8(loong_dtype_t dtype);
 
 #ifdef __cplusplus
 }

@@ -13,6 +13,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "convert.h"
 #include "file.h"
 #include "native_h5.h"
 #include "native_save.h"
@@ -33,7 +34,7 @@ static loong_status_t check_piece(loong_checkpoint_save_t *save,
                 "'%s' '%s' cannot be the kind and name of a "
                 "tensor",
                 p->kind, p->name);
-    LOONG_CHECK(ctx, p->dtype != LOONG_F8_E4M3, LOONG_ERR_UNSUPPORTED,
+    LOONG_CHECK(ctx, !loongi_dtype_is_fp8(p->dtype), LOONG_ERR_UNSUPPORTED,
                 "tensor '%s' cannot be saved as %s", p->name,
                 loong_dtype_name(p->dtype));
     LOONG_CHECK(ctx, p->ndim >= 0 && p->ndim <= LOONG_TENSOR_MAX_DIMS,

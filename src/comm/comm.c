@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "comm_impl.h"
+#include "convert.h"
 
 static const double DEFAULT_TIMEOUT = 600.0;
 
@@ -311,7 +312,7 @@ static loong_status_t check_reduce(loong_comm_t *comm, loong_dtype_t dtype,
                 LOONG_ERR_ARG,
                 "%s of %s: bool has no sum; use max (any) or min (all)",
                 loong_collective_name(kind), comm->name);
-    LOONG_CHECK(comm->ctx, dtype != LOONG_F8_E4M3, LOONG_ERR_UNSUPPORTED,
+    LOONG_CHECK(comm->ctx, !loongi_dtype_is_fp8(dtype), LOONG_ERR_UNSUPPORTED,
                 "%s of %s: %s cannot be reduced",
                 loong_collective_name(kind), comm->name,
                 loong_dtype_name(dtype));

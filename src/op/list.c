@@ -29,6 +29,8 @@
     X(dropout)           \
     X(cast)              \
     X(copy)              \
+    X(quantize)          \
+    X(dequantize)        \
     X(accumulate)        \
     X(sum_rows)          \
     X(all_reduce)        \

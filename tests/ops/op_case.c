@@ -35,7 +35,8 @@ static double *dense(const op_case_t *c, const launch_t *l, int i)
     return copy;
 }
 
-/* Storage is the type of the first floating operand; integers are exact. */
+/* Storage is the type of the first floating operand; where that is fp8, which
+ * is read exactly, that of the output. Integers are exact. */
 static double bound_of(const op_case_t *c)
 {
     int first = 0;
@@ -46,6 +47,7 @@ static double bound_of(const op_case_t *c)
     if (first == c->num_in + c->num_out) {
         return 0.0;
     }
+    first = loongi_dtype_is_fp8(c->arg[first].dtype) ? c->num_in : first;
     switch (c->arg[first].dtype) {
     case LOONG_BF16:
         return c->bound.roundings * 0x1p-8 +

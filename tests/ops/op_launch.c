@@ -114,7 +114,8 @@ static void fill(const op_case_t *c, launch_t *l, int i)
     }
     for (int64_t r = 0; r < rows; r++) {
         char *row = l->buffer[i].data + (size_t)(r * k->ld) * size;
-        if (!loongi_dtype_is_float(k->dtype)) {
+        if (!loongi_dtype_is_float(k->dtype) ||
+            (a->values != NULL && k->dtype == a->dtype)) {
             memcpy(row, (const char *)a->values + (size_t)(r * cols) * size,
                    (size_t)cols * size);
             continue;

@@ -3,7 +3,7 @@
 
 # Of tests/ops, what runs on a CUDA device: here, and on a real one (tests/gpu).
 set(LOONG_CUDA_OP_TESTS linear head_linear attention cross_entropy pointwise tables in_place
-  optimizer moe router router_sets rms_scale rules)
+  optimizer moe router router_sets rms_scale quantize rules)
 set(LOONG_OP_TEST_SOURCES op_case.c op_counts.c op_launch.c op_device.c)
 list(TRANSFORM LOONG_OP_TEST_SOURCES PREPEND ${PROJECT_SOURCE_DIR}/tests/ops/)
 

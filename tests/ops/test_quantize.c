@@ -1,0 +1,376 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * quantize and dequantize: every kernel with the bytes that PyTorch's casts
+ * have (quantize_oracle.py), among them those of all numbers of bf16; with the
+ * bits of the reference over shapes, blocks, gaps and transposed copies; what
+ * is not finite; what is refused. */
+#include "loong/quantize.h"
+
+#include "convert.h"
+#include "loong/register.h"
+#include "op_case.h"
+#include "op_device.h"
+
+enum { NUMBERS = 65536, ROWS = 200, COLS = 300 };
+
+typedef struct expected {
+    loong_dtype_t dtype;
+    int block_rows;
+    float scale;
+    uint64_t q, scales; /* FNV-1a of their bytes */
+} expected_t;
+
+static const expected_t oracle[] = {
+    {LOONG_F8_E4M3, 0, 1.0f, 0xd8b2feb674a31125, 0},
+    {LOONG_F8_E4M3, 0, 0.37f, 0x45aae1e7ce82d225, 0},
+    {LOONG_F8_E4M3, 0, 3e-05f, 0x84281067e36e24d, 0},
+    {LOONG_F8_E4M3, 1, 0.0f, 0xc0a314a52cc547a9, 0xb8272d7a32cc4b8},
+    {LOONG_F8_E4M3, 128, 0.0f, 0x6dc20b3b42e23883, 0x49de21a1a74d529},
+    {LOONG_F8_E5M2, 0, 1.0f, 0x22c10a2b6f34bb85, 0},
+    {LOONG_F8_E5M2, 0, 0.37f, 0x263835cb65a11c1d, 0},
+    {LOONG_F8_E5M2, 0, 3e-05f, 0x2b717d128ddcfc01, 0},
+    {LOONG_F8_E5M2, 1, 0.0f, 0x911b5d2867c7a7af, 0xd2f5b5a28e4b5c4d},
+    {LOONG_F8_E5M2, 128, 0.0f, 0x631abfe4870eea42, 0x88cbe574a8b44af9},
+};
+
+static uint16_t every[NUMBERS];
+static uint16_t mixed[ROWS * COLS];
+
+static uint64_t add_bytes(uint64_t sum, const void *bytes, size_t size)
+{
+    for (size_t i = 0; i < size; i++) {
+        sum = (sum ^ ((const uint8_t *)bytes)[i]) * 0x100000001b3u;
+    }
+    return sum;
+}
+
+static const uint64_t no_bytes = 0xcbf29ce484222325;
+
+static double number_of(loong_dtype_t dtype, int code)
+{
+    return (double)(dtype == LOONG_F8_E4M3
+                        ? loongi_e4m3_to_f32((uint8_t)code)
+                        : loongi_e5m2_to_f32((uint8_t)code));
+}
+
+/* The bits of a number that was read; NaN has one pattern here. */
+static uint8_t code_of(const double numbers[256], double x)
+{
+    int code = 0;
+    while (code < 256 && memcmp(&numbers[code], &x, sizeof(x)) != 0) {
+        code++;
+    }
+    assert_true(code < 256 || isnan(x));
+    return (uint8_t)(isnan(x) ? 0x7f : code);
+}
+
+static uint64_t sum_of(loong_dtype_t dtype, const double *q, int64_t n)
+{
+    double numbers[256];
+    uint64_t sum = no_bytes;
+    for (int i = 0; i < 256; i++) {
+        numbers[i] = number_of(dtype, i);
+    }
+    for (int64_t i = 0; i < n; i++) {
+        uint8_t code = code_of(numbers, q[i]);
+        sum = add_bytes(sum, &code, 1);
+    }
+    return sum;
+}
+
+static int64_t blocks_of(int64_t n, int64_t each)
+{
+    return (n + each - 1) / each;
+}
+
+/* q, scales, amax, q'. */
+static op_case_t quantize_case(const loong_quantize_attr_t *a, op_arg_t x,
+                               const float *scale)
+{
+    op_case_t c = {.op = "quantize", .attr = a, .num_in = 2, .num_out = 4};
+    c.arg[0] = x;
+    if (a->block_rows == 0) {
+        c.arg[1] = op_vec(LOONG_F32, 1);
+        c.arg[1].values = scale;
+    } else {
+        c.arg[3] = op_mat(LOONG_F32, blocks_of(x.dim[0], a->block_rows),
+                          blocks_of(x.dim[1], LOONG_QUANTIZE_BLOCK));
+    }
+    c.arg[2] = op_mat(a->dtype, x.dim[0], x.dim[1]);
+    c.arg[2].gap = x.gap > 0 ? x.gap + 2 : 0;
+    c.arg[4] = op_vec(LOONG_F32, 1);
+    if (a->transposed) {
+        c.arg[5] = op_mat(a->dtype, x.dim[1], x.dim[0]);
+        c.arg[5].gap = c.arg[2].gap;
+    }
+    return c;
+}
+
+static void release(double *out[4])
+{
+    for (int o = 0; o < 4; o++) {
+        free(out[o]);
+    }
+}
+
+static void check_oracle(const expected_t *e, const char *kernel)
+{
+    loong_quantize_attr_t a = {e->dtype, e->block_rows, false};
+    bool blocks = e->block_rows > 0;
+    op_arg_t x = blocks ? op_mat(LOONG_BF16, ROWS, COLS)
+                        : op_mat(LOONG_BF16, 256, 256);
+    x.values = blocks ? mixed : every;
+    op_case_t c = quantize_case(&a, x, &e->scale);
+    double *out[LOONG_MAX_OPERANDS] = {NULL};
+    op_case_outputs(&c, kernel, out);
+    assert_true(sum_of(e->dtype, out[0], x.dim[0] * x.dim[1]) == e->q);
+    uint64_t sum = no_bytes;
+    int64_t n = blocks ? c.arg[3].dim[0] * c.arg[3].dim[1] : 0;
+    for (int64_t i = 0; i < n; i++) {
+        float scale = (float)out[1][i];
+        sum = add_bytes(sum, &scale, sizeof(scale));
+    }
+    assert_true(n == 0 || sum == e->scales);
+    assert_true(blocks ? out[2][0] > 0.0 : isnan(out[2][0]));
+    release(out);
+}
+
+static void test_oracle(void **state)
+{
+    uint32_t random = 1;
+    (void)state;
+    for (int i = 0; i < NUMBERS; i++) {
+        every[i] = (uint16_t)i;
+    }
+    for (int i = 0; i < ROWS * COLS; i++) {
+        random = random * 1664525u + 1013904223u;
+        uint32_t u = random >> 16;
+        mixed[i] = (uint16_t)((u & 0x807f) | (115 + (u >> 7 & 15)) << 7);
+    }
+    for (int i = 0; i < LOONG_COUNT_OF(oracle); i++) {
+        check_oracle(&oracle[i], "quantize_ref");
+        check_oracle(&oracle[i], NULL);
+    }
+}
+
+/* ---- shapes -------------------------------------------------------------- */
+
+static const int64_t shapes[][2] = {{1, 1},    {3, 17},   {5, 128},  {130, 129},
+                                    {257, 40}, {64, 320}, {131, 516}};
+
+static void same_numbers(const double *a, const double *b, int64_t n)
+{
+    for (int64_t i = 0; i < n; i++) {
+        assert_true(isnan(a[i]) ? isnan(b[i])
+                                : memcmp(&a[i], &b[i], sizeof(a[i])) == 0);
+    }
+}
+
+/* The device's kernel with the bits of the reference; q' is q turned over. */
+static void check_shape(const loong_quantize_attr_t *a, op_arg_t x)
+{
+    static const float scale = 0.011f;
+    op_case_t c = quantize_case(a, x, &scale);
+    double *ref[LOONG_MAX_OPERANDS] = {NULL};
+    double *out[LOONG_MAX_OPERANDS] = {NULL};
+    op_case_outputs(&c, "quantize_ref", ref);
+    op_case_outputs(&c, NULL, out);
+    op_case_threads(&c);
+    for (int o = 0; o < 4; o++) {
+        const op_arg_t *y = &c.arg[2 + o];
+        assert_true((out[o] == NULL) == (ref[o] == NULL));
+        if (out[o] != NULL) {
+            same_numbers(out[o], ref[o],
+                         y->dim[0] * (y->rank > 1 ? y->dim[1] : 1));
+        }
+    }
+    for (int64_t i = 0; i < x.dim[0] && a->transposed; i++) {
+        for (int64_t j = 0; j < x.dim[1]; j++) {
+            same_numbers(&out[0][i * x.dim[1] + j], &out[3][j * x.dim[0] + i],
+                         1);
+        }
+    }
+    release(ref);
+    release(out);
+}
+
+static const loong_quantize_attr_t attrs[] = {
+    {LOONG_F8_E4M3, 0, false},   {LOONG_F8_E5M2, 0, true},
+    {LOONG_F8_E4M3, 1, false},   {LOONG_F8_E5M2, 1, false},
+    {LOONG_F8_E4M3, 128, false}, {LOONG_F8_E4M3, 128, true},
+    {LOONG_F8_E5M2, 128, true},
+};
+
+static void test_shapes(void **state)
+{
+    (void)state;
+    for (int i = 0; i < LOONG_COUNT_OF(shapes); i++) {
+        for (int k = 0; k < LOONG_COUNT_OF(attrs); k++) {
+            op_arg_t x = op_mat((i + k) % 2 == 0 ? LOONG_BF16 : LOONG_F32,
+                                shapes[i][0], shapes[i][1]);
+            x.gap = k % 3 == 1 ? 5 : k % 3 == 2 ? 8 : 0;
+            check_shape(&attrs[k], x);
+        }
+    }
+}
+
+/* Zeros, the smallest numbers, and what is none, each in a block of its own. */
+static void test_odd(void **state)
+{
+    static float x[4 * 512];
+    (void)state;
+    for (int i = 0; i < 4 * 512; i++) {
+        int block = i % 512 / 128;
+        x[i] = block == 0   ? (i % 2 == 0 ? 0.0f : -0.0f)
+               : block == 1 ? 0x1p-149f * (float)(i % 5)
+               : block == 2 ? (i % 128 == 77 ? INFINITY : (float)i)
+                            : (i % 128 == 5 ? NAN : (float)-i);
+    }
+    for (int k = 0; k < LOONG_COUNT_OF(attrs); k++) {
+        op_arg_t m = op_mat(LOONG_F32, 4, 512);
+        m.values = x;
+        check_shape(&attrs[k], m);
+    }
+}
+
+/* Rows behind those of this run are neither read nor written. */
+static void test_counts(void **state)
+{
+    static const loong_quantize_attr_t rows[] = {{LOONG_F8_E4M3, 0, false},
+                                                 {LOONG_F8_E4M3, 1, false}};
+    static const float scale = 0.02f;
+    (void)state;
+    for (int k = 0; k < LOONG_COUNT_OF(rows); k++) {
+        op_case_t c = quantize_case(&rows[k], op_mat(LOONG_BF16, 37, 150),
+                                    &scale);
+        assert_true(op_case_counts(&c, 37, 21) > 0);
+    }
+}
+
+/* ---- dequantize ---------------------------------------------------------- */
+
+static op_case_t dequantize_case(const loong_quantize_attr_t *a,
+                                 loong_dtype_t q, const int64_t shape[2],
+                                 const uint8_t *bytes)
+{
+    op_case_t c = {.op = "dequantize", .attr = a, .num_in = 2, .num_out = 1};
+    c.arg[0] = op_mat(q, shape[0], shape[1]);
+    c.arg[0].values = bytes;
+    c.arg[1] = a->block_rows == 0
+                   ? op_vec(LOONG_F32, 1)
+                   : op_mat(LOONG_F32, blocks_of(shape[0], a->block_rows),
+                            blocks_of(shape[1], LOONG_QUANTIZE_BLOCK));
+    c.arg[2] = op_mat(a->dtype, shape[0], shape[1]);
+    c.bound.roundings = 1;
+    return c;
+}
+
+/* Every number there is. */
+static void test_numbers(void **state)
+{
+    static const int64_t shape[2] = {16, 16};
+    static const float one = 1.0f;
+    uint8_t bytes[256];
+    (void)state;
+    for (int i = 0; i < 256; i++) {
+        bytes[i] = (uint8_t)i;
+    }
+    for (int t = LOONG_F8_E4M3; t <= LOONG_F8_E5M2; t++) {
+        static const loong_quantize_attr_t a = {LOONG_F32, 0, false};
+        op_case_t c = dequantize_case(&a, (loong_dtype_t)t, shape, bytes);
+        double *out[LOONG_MAX_OPERANDS] = {NULL};
+        c.arg[1].values = &one;
+        op_case_outputs(&c, NULL, out);
+        for (int i = 0; i < 256; i++) {
+            double x = number_of((loong_dtype_t)t, i);
+            same_numbers(&x, &out[0][i], 1);
+        }
+        free(out[0]);
+    }
+}
+
+static void test_dequantize(void **state)
+{
+    static uint8_t bytes[131 * 516];
+    (void)state;
+    for (int i = 0; i < 131 * 516; i++) { /* numbers alone */
+        bytes[i] = (uint8_t)((i * 37 + i / 7) % 0x78 | (i % 3 == 0 ? 0x80 : 0));
+    }
+    for (int i = 0; i < LOONG_COUNT_OF(shapes); i++) {
+        for (int k = 0; k < LOONG_COUNT_OF(attrs); k++) {
+            loong_quantize_attr_t a = attrs[k];
+            a.dtype = (i + k) % 2 == 0 ? LOONG_BF16 : LOONG_F32;
+            a.transposed = false;
+            op_case_t c =
+                dequantize_case(&a, attrs[k].dtype, shapes[i], bytes);
+            c.arg[0].gap = k % 3 == 1 ? 3 : 0;
+            c.arg[2].gap = k % 3 == 1 ? 5 : 0;
+            assert_true(op_case_reference(&c) > 0);
+            op_case_threads(&c);
+        }
+    }
+}
+
+/* ---- what is refused ----------------------------------------------------- */
+
+static void refused(const loong_quantize_attr_t *a, loong_dtype_t dtype,
+                    bool scale, const char *text)
+{
+    loong_context_t *ctx = test_context();
+    loong_precision_t precision = {LOONG_BF16, LOONG_F32};
+    loong_graph_t *g = NULL;
+    assert_ok(ctx, loong_register_builtin(ctx));
+    assert_ok(ctx, loong_graph_create(ctx, precision, &g));
+    loong_val_t x =
+        loong_graph_input(g, "x", dtype, loong_shape_2d(256, 256));
+    loong_val_t s =
+        loong_graph_input(g, "s", LOONG_F32, loong_shape_1d(1));
+    if (loongi_dtype_is_fp8(dtype)) {
+        loong_dequantize(g, x, s, a);
+    } else {
+        loong_quantize(g, x, scale ? s : LOONG_NONE, a);
+    }
+    if (strstr(loong_context_error(ctx), text) == NULL) {
+        fail_msg("'%s' instead of '%s'", loong_context_error(ctx), text);
+    }
+    loong_graph_destroy(&g);
+    test_context_end(&ctx);
+}
+
+static void test_refused(void **state)
+{
+    (void)state;
+    static const loong_quantize_attr_t a[] = {
+        {LOONG_BF16, 0, false},  {LOONG_F8_E4M3, 64, false},
+        {LOONG_F8_E4M3, 1, true}, {LOONG_F8_E4M3, 0, false},
+        {LOONG_F8_E4M3, 1, false}, {LOONG_BF16, 128, false},
+        {LOONG_BF16, 0, true}};
+    refused(&a[0], LOONG_BF16, true,
+            "quantize: to bf16; fp8_e4m3 or fp8_e5m2 wanted");
+    refused(&a[1], LOONG_BF16, false,
+            "quantize: blocks of 64 rows, 1 or 128 wanted, or 0 for one "
+            "scale");
+    refused(&a[2], LOONG_BF16, false,
+            "quantize: a transposed copy with blocks of 1 row");
+    refused(&a[3], LOONG_BF16, false, "quantize: no scale and blocks of 0");
+    refused(&a[4], LOONG_BF16, true, "quantize: a scale and blocks of 1");
+    refused(&a[3], LOONG_I32, true,
+            "quantize: x is int32; fp64, fp32 or bf16 wanted");
+    refused(&a[3], LOONG_F8_E4M3, true,
+            "dequantize: to fp8_e4m3; fp64, fp32 or bf16 wanted");
+    refused(&a[5], LOONG_F8_E4M3, true,
+            "dequantize: scale has 1 dimensions, 2 wanted");
+    refused(&a[6], LOONG_F8_E5M2, true,
+            "dequantize: a transposed copy, which quantize alone makes");
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_oracle),  cmocka_unit_test(test_shapes),
+        cmocka_unit_test(test_odd),     cmocka_unit_test(test_counts),
+        cmocka_unit_test(test_numbers), cmocka_unit_test(test_dequantize),
+        cmocka_unit_test(test_refused),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -9,6 +9,9 @@ const char *const loongi_hf_beside_names[] = {
     "video_token_id",       "video_start_token_id",
     "video_end_token_id",   NULL};
 
+const char *const loongi_hf_switch_names[] = {"use_dynamic_ntk",
+                                              "use_logn_attn", NULL};
+
 static loong_status_t keep(loong_context_t *ctx, const char *name,
                            const loong_json_t *value, loong_pairs_t *pairs)
 {
@@ -72,17 +75,12 @@ static loong_status_t read_flat(loong_context_t *ctx,
                : status;
 }
 
-loong_status_t loongi_hf_beside_read(loong_context_t *ctx,
-                                     const loong_json_t *config,
-                                     loong_pairs_t *pairs)
+/* Those of the list that are there. */
+static loong_status_t keep_all(loong_context_t *ctx, const char *const *names,
+                               const loong_json_t *config,
+                               loong_pairs_t *pairs)
 {
-    if (loongi_json_get(config, "vision_config") == NULL) {
-        return LOONG_OK;
-    }
-    if (loongi_json_get(config, "text_config") == NULL) {
-        return read_flat(ctx, config, pairs);
-    }
-    for (const char *const *n = loongi_hf_beside_names; *n != NULL; n++) {
+    for (const char *const *n = names; *n != NULL; n++) {
         const loong_json_t *value = loongi_json_get(config, *n);
         if (value != NULL && loongi_json_kind(value) != LOONG_JSON_NULL) {
             LOONG_TRY(keep(ctx, *n, value, pairs));
@@ -91,14 +89,34 @@ loong_status_t loongi_hf_beside_read(loong_context_t *ctx,
     return LOONG_OK;
 }
 
-loong_status_t loongi_hf_beside_take(const loong_pairs_t *from,
+loong_status_t loongi_hf_beside_read(loong_context_t *ctx,
+                                     const loong_json_t *config,
                                      loong_pairs_t *pairs)
 {
-    for (const char *const *n = loongi_hf_beside_names; *n != NULL; n++) {
+    LOONG_TRY(keep_all(ctx, loongi_hf_switch_names, config, pairs));
+    if (loongi_json_get(config, "vision_config") == NULL) {
+        return LOONG_OK;
+    }
+    return loongi_json_get(config, "text_config") == NULL
+               ? read_flat(ctx, config, pairs)
+               : keep_all(ctx, loongi_hf_beside_names, config, pairs);
+}
+
+static loong_status_t take_all(const char *const *names,
+                               const loong_pairs_t *from, loong_pairs_t *pairs)
+{
+    for (const char *const *n = names; *n != NULL; n++) {
         const char *value = loongi_pairs_get(from, *n);
         if (value != NULL && loongi_pairs_get(pairs, *n) == NULL) {
             LOONG_TRY(loongi_pairs_set(pairs, *n, value));
         }
     }
     return LOONG_OK;
+}
+
+loong_status_t loongi_hf_beside_take(const loong_pairs_t *from,
+                                     loong_pairs_t *pairs)
+{
+    LOONG_TRY(take_all(loongi_hf_switch_names, from, pairs));
+    return take_all(loongi_hf_beside_names, from, pairs);
 }

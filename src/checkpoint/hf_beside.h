@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What config.json says of parts beside the language model: the part that sees
- * images, and the ids that stand for them. The engine has no such part yet, so
- * the fields are kept with a checkpoint as JSON text, under their names, and
- * stand in config.json of its exports again. */
+ * What config.json says beside the language model as it is trained: of the
+ * part that sees images, of the ids that stand for them, of texts longer than
+ * those of the training. The engine has no place for that, so the fields are
+ * kept with a checkpoint as JSON text, under their names, and stand in
+ * config.json of its exports again. */
 #ifndef LOONG_HF_BESIDE_H
 #define LOONG_HF_BESIDE_H
 
@@ -16,6 +17,10 @@ extern "C" {
 
 /* "vision_config", "image_token_id", ...; ends with NULL. */
 extern const char *const loongi_hf_beside_names[];
+
+/* What the first Qwen does beyond the length that it was trained with, which
+ * concerns no training: "use_dynamic_ntk", "use_logn_attn"; ends with NULL. */
+extern const char *const loongi_hf_switch_names[];
 
 /* Adds the fields of a config.json that has some, in the words of
  * transformers. */

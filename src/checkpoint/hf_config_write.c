@@ -331,8 +331,6 @@ static void emit_qwen(loong_hf_writer_t *w)
     snprintf(text, sizeof(text), "%" PRId64, 2 * width);
     loongi_hf_emit(w, "intermediate_size", text);
     loongi_hf_emit_int(w, "max_position_embeddings", "max_position_embeddings");
-    loongi_hf_emit(w, "use_dynamic_ntk", "false");
-    loongi_hf_emit(w, "use_logn_attn", "false");
     loongi_pairs_int(w->model, "num_attention_heads", &heads);
     snprintf(text, sizeof(text), "%" PRId64, heads);
     loongi_hf_want_value(w, "num_query_groups", text);
@@ -438,6 +436,24 @@ static void emit_kept(loong_hf_writer_t *w, const char *name)
     }
 }
 
+/* Of the first Qwen, as its files said; no other type has a place for them. */
+static void emit_switches(loong_hf_writer_t *w)
+{
+    bool own = strcmp(w->type->model_type, "qwen") == 0;
+    for (const char *const *n = loongi_hf_switch_names; *n != NULL; n++) {
+        const char *kept = w->kept != NULL ? loongi_pairs_get(w->kept, *n)
+                                           : NULL;
+        if (own) {
+            loongi_hf_emit(w, *n, kept != NULL ? kept : "false");
+        } else if (kept != NULL && strcmp(kept, "true") == 0) {
+            loongi_log(w->ctx, LOONG_LOG_WARN,
+                       "%s: true is left out, model type %s has no place for "
+                       "it: texts longer than max_position_embeddings are "
+                       "read otherwise", *n, w->type->model_type);
+        }
+    }
+}
+
 static void compose(loong_hf_writer_t *w, const loong_json_t *generation,
                     const loong_hf_config_params_t *params)
 {
@@ -456,6 +472,7 @@ static void compose(loong_hf_writer_t *w, const loong_json_t *generation,
     } else {
         emit_model(w);
     }
+    emit_switches(w);
     emit_ids(w, generation, params);
     loongi_hf_emit(w, "use_cache", "true");
     loongi_hf_emit(w, "torch_dtype", torch_dtype(params->dtype));

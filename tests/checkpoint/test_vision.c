@@ -112,7 +112,8 @@ static void what_differs_is_refused(void **state)
 }
 
 /* `from` imported, converted and exported; the fields of its config.json. */
-static loong_json_t *pass_through(loong_context_t *ctx, const char *from)
+static loong_json_t *pass_through(loong_context_t *ctx, const char *from,
+                                  const char *as)
 {
     loong_checkpoint_import_params_t in = {
         from, in_dir("native"), {NULL, NULL}, NULL, NULL};
@@ -123,6 +124,7 @@ static loong_json_t *pass_through(loong_context_t *ctx, const char *from)
     memset(&out, 0, sizeof(out));
     out.checkpoint = in_dir("narrow");
     out.out_dir = in_dir("back");
+    out.as = as;
     out.bos_token_id = out.eos_token_id = out.pad_token_id = -1;
     assert_ok(ctx, loong_checkpoint_import(ctx, &in));
     assert_ok(ctx, loong_checkpoint_convert(ctx, &convert));
@@ -158,7 +160,7 @@ static void images_go_along(void **state)
                                     in_dir("flat/model.safetensors")));
     for (int k = 0; k < 2; k++) {
         loong_json_t *config =
-            pass_through(ctx, k == 0 ? FIXTURE : in_dir("flat"));
+            pass_through(ctx, k == 0 ? FIXTURE : in_dir("flat"), NULL);
         const loong_json_t *vision = loongi_json_get(config, "vision_config");
         assert_string_equal(
             loongi_json_string(loongi_json_get(config, "model_type")),
@@ -180,12 +182,31 @@ static void images_go_along(void **state)
     test_context_end(&ctx);
 }
 
+/* What the first Qwen does beyond its length: kept for its own type. */
+static void longer_texts_go_along(void **state)
+{
+    (void)state;
+    static const char *const names[] = {"use_dynamic_ntk", "use_logn_attn"};
+    loong_context_t *ctx = test_context();
+    const char *from = LOONG_SOURCE_DIR "/tests/golden/fixtures/qwen1_mha";
+    loong_json_t *own = pass_through(ctx, from, "qwen");
+    loong_json_t *other = pass_through(ctx, from, "qwen2");
+    for (int64_t i = 0; i < LOONG_COUNT_OF(names); i++) {
+        assert_true(loongi_json_bool(loongi_json_get(own, names[i])));
+        assert_null(loongi_json_get(other, names[i])); /* and it is said */
+    }
+    loongi_json_destroy(&own);
+    loongi_json_destroy(&other);
+    test_context_end(&ctx);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(both_files_are_one_model),
         cmocka_unit_test(what_differs_is_refused),
         cmocka_unit_test(images_go_along),
+        cmocka_unit_test(longer_texts_go_along),
     };
     return cmocka_run_group_tests(tests, make_dir, remove_dir);
 }

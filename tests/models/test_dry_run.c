@@ -3,7 +3,8 @@
  * What `loongrun --dry-run` does for presets, the large ones in layouts that
  * one would choose (plans.h): within two seconds of one core each, prediction
  * included; others planned within these. Prints the memory of each stage's
- * largest rank. The largest ones; every preset with LOONG_PLANS=all. */
+ * largest rank. The largest ones; with LOONG_PLANS=large all of plans.h, with
+ * all every preset. */
 #include <time.h>
 
 #include "loong/comm.h"
@@ -79,6 +80,7 @@ static void plans_in_time(void **state)
 
 typedef struct chosen {
     loong_context_t *ctx;
+    bool large; /* all with a layout in plans.h */
     bool all;
     char names[MOST][64];
     plan_t plans[MOST];
@@ -108,7 +110,7 @@ static void choose(void *user, const char *name)
                      (long long)size.parameters);
         }
     }
-    if (c->all || plan.daily) {
+    if (c->all || (c->large && found) || plan.daily) {
         c->plans[c->count++] = plan;
     }
 }
@@ -117,7 +119,9 @@ int main(void)
 {
     static chosen_t c;
     static struct CMUnitTest tests[MOST];
-    c.all = getenv("LOONG_PLANS") != NULL;
+    const char *wanted = getenv("LOONG_PLANS");
+    c.large = wanted != NULL && strcmp(wanted, "large") == 0;
+    c.all = wanted != NULL && strcmp(wanted, "all") == 0;
     c.ctx = test_context();
     assert_ok(c.ctx, loong_register_builtin(c.ctx));
     (void)preset_each(choose, &c);

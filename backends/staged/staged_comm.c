@@ -271,6 +271,7 @@ static loong_status_t create_ring(staged_root_t *root)
         LOONG_TRY(loong_device_host_alloc(root->device, root->piece,
                                           "staged pieces", &memory));
         root->ring.place[i] = memory;
+        root->held += loong_device_is_host(root->device) ? 0 : root->piece;
     }
     return LOONG_OK;
 }
@@ -349,4 +350,9 @@ loong_status_t loongi_staged_create(loong_context_t *ctx,
 size_t loongi_staged_bytes(void)
 {
     return STAGED_PLACES * PIECE_BYTES;
+}
+
+size_t loongi_staged_held(const loong_comm_t *comm)
+{
+    return impl_of(comm)->root->held;
 }

@@ -43,6 +43,8 @@ loongi_staged_create(loong_context_t *ctx, loong_device_t *device,
 
 /* Of two pieces, with no params. */
 size_t loongi_staged_bytes(void);
+/* Pinned memory that the rank holds now, by any of them. */
+size_t loongi_staged_held(const loong_comm_t *comm);
 
 #ifdef __cplusplus
 }

@@ -29,6 +29,7 @@ typedef struct staged_root {
     char (*kinds)[16]; /* of devices, by the rank of the job */
     loong_comm_t *kin_host; /* beneath the device's own of all its ranks */
     staged_ring_t ring;
+    size_t held; /* bytes of pinned memory, of all communicators */
 } staged_root_t;
 
 /* A message under way. */

@@ -17,6 +17,7 @@ static loong_status_t make_message(staged_t *s, staged_message_t *m)
     LOONG_TRY(loong_device_host_alloc(device, s->bytes, "staged messages",
                                       &memory));
     m->memory = memory;
+    s->root->held += s->bytes;
     return LOONG_OK;
 }
 
@@ -27,6 +28,7 @@ void loongi_staged_release(staged_t *s)
         loong_device_event_destroy(device, s->messages[i].free);
         if (s->messages[i].memory != NULL) {
             loong_device_host_free(device, s->messages[i].memory);
+            s->root->held -= s->bytes;
         }
     }
     loongi_free(s->root->ctx, s->messages);

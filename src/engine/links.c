@@ -5,7 +5,7 @@
 
 #include "comm_impl.h"
 
-enum { DIRECTIONS = 2, FIRST_BYTES = 256 };
+enum { DIRECTIONS = 2, FIRST_BYTES = LOONG_LINK_BYTES };
 
 struct loong_links {
     loong_context_t *ctx;
@@ -34,7 +34,7 @@ static loong_status_t meet(loong_comm_t *link, bool sends, char *memory)
 {
     loong_comm_request_t request[2];
     bool self = loong_comm_size(link) == 1;
-    LOONG_TRY(loongi_comm_reserve(link, DIRECTIONS, FIRST_BYTES));
+    LOONG_TRY(loongi_comm_reserve(link, LOONG_LINK_MESSAGES, FIRST_BYTES));
     int peer = loong_comm_size(link) - 1 - loong_comm_rank(link);
     if (sends) {
         LOONG_TRY(loong_comm_isend(link, memory, FIRST_BYTES, peer, 0,

@@ -19,6 +19,10 @@ extern "C" {
 
 typedef struct loong_links loong_links_t;
 
+/* Every link has room for so many messages of so many bytes, where messages
+ * need room (loongi_comm_reserve). */
+enum { LOONG_LINK_MESSAGES = 2, LOONG_LINK_BYTES = 256 };
+
 /* For the stages of a schedule (borrowed, for the call); `pipeline` is the
  * communicator of the device's ranks of it. Every link has carried a message
  * on return: two ranks that meet for the first time wait for each other on the

@@ -101,10 +101,16 @@ static loong_status_t collect(loong_transfer_t *t, side_t side, side_t other,
     return check_room(t, forward);
 }
 
-static loong_status_t prepare(loong_transfer_t *t, const loong_chunk_t *c)
+static loong_status_t collect_all(loong_transfer_t *t, const loong_chunk_t *c)
 {
     side_t inputs = {c->num_inputs, c->inputs};
     side_t outputs = {c->num_outputs, c->outputs};
+    LOONG_TRY(collect(t, outputs, inputs, &t->out[0], &t->in[1]));
+    return collect(t, inputs, outputs, &t->in[0], &t->out[1]);
+}
+
+static loong_status_t prepare(loong_transfer_t *t, const loong_chunk_t *c)
+{
     LOONG_CHECK(t->ctx, (t->stage + 1) * TAGS_OF_STAGE <= MAX_TAGS,
                 LOONG_ERR_UNSUPPORTED,
                 "more than %d stages of a pipeline", MAX_TAGS / TAGS_OF_STAGE);
@@ -113,8 +119,7 @@ static loong_status_t prepare(loong_transfer_t *t, const loong_chunk_t *c)
     for (int64_t s = 0; s < t->num_slots; s++) {
         t->slots[s].micro_batch = -1;
     }
-    LOONG_TRY(collect(t, outputs, inputs, &t->out[0], &t->in[1]));
-    return collect(t, inputs, outputs, &t->in[0], &t->out[1]);
+    return collect_all(t, c);
 }
 
 static size_t bytes_of(const loong_port_t *port)
@@ -139,25 +144,47 @@ static loong_comm_t *comm_of(const loong_transfer_t *t, bool send,
 }
 
 /* A message of each tensor in each slot. */
+static loong_transfer_room_t room_of(const loong_transfer_t *t, bool send,
+                                     int direction)
+{
+    const tensors_t *tensors = send ? &t->out[direction] : &t->in[direction];
+    loong_transfer_room_t room = {(int)t->num_slots * tensors->count, 0};
+    for (int i = 0; i < tensors->count; i++) {
+        room.bytes = LOONG_MAX(room.bytes, bytes_of(tensors->port[i]));
+    }
+    return room;
+}
+
+loong_status_t loongi_transfer_room(const loong_chunk_t *chunk,
+                                    int64_t num_slots, bool send,
+                                    int direction,
+                                    loong_transfer_room_t *room_p)
+{
+    loong_transfer_t t;
+    memset(&t, 0, sizeof(t));
+    t.ctx = chunk->ctx;
+    t.num_slots = num_slots;
+    LOONG_TRY(collect_all(&t, chunk));
+    *room_p = room_of(&t, send, direction);
+    return LOONG_OK;
+}
+
 static loong_status_t reserve(const loong_transfer_t *t, bool send,
-                              int direction, const tensors_t *tensors)
+                              int direction)
 {
     int peer = 0;
-    size_t most = 0;
-    for (int i = 0; i < tensors->count; i++) {
-        most = LOONG_MAX(most, bytes_of(tensors->port[i]));
-    }
-    return tensors->count > 0 && t->links != NULL
+    loong_transfer_room_t room = room_of(t, send, direction);
+    return room.messages > 0 && t->links != NULL
                ? loongi_comm_reserve(comm_of(t, send, direction, &peer),
-                                     (int)t->num_slots * tensors->count, most)
+                                     room.messages, room.bytes)
                : LOONG_OK;
 }
 
 static loong_status_t reserve_all(const loong_transfer_t *t)
 {
     for (int d = 0; d < DIRECTIONS; d++) {
-        LOONG_TRY(reserve(t, true, d, &t->out[d]));
-        LOONG_TRY(reserve(t, false, d, &t->in[d]));
+        LOONG_TRY(reserve(t, true, d));
+        LOONG_TRY(reserve(t, false, d));
     }
     return LOONG_OK;
 }

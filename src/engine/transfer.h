@@ -52,6 +52,16 @@ typedef struct loong_transfer_stats {
 loong_transfer_stats_t loongi_transfer_stats(const loong_transfer_t *transfer,
                                              bool received);
 
+/* What a stage has under way over one boundary in one direction, at most. */
+typedef struct loong_transfer_room {
+    int messages;
+    size_t bytes; /* of the largest */
+} loong_transfer_room_t;
+/* Forward (0) or gradients (1), sent or received. */
+LOONG_NODISCARD loong_status_t
+loongi_transfer_room(const loong_chunk_t *chunk, int64_t num_slots, bool send,
+                     int direction, loong_transfer_room_t *room_p);
+
 /* Waits for all sends. */
 LOONG_NODISCARD loong_status_t
 loongi_transfer_finish(loong_transfer_t *transfer);

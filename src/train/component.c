@@ -275,7 +275,8 @@ static loong_status_t open_groups(loong_component_t *c)
 {
     loong_comm_t *world = c->groups->comm[LOONG_GROUP_WORLD];
     c->run.group = c->groups->comm;
-    const loong_staged_params_t staged = {c->params.staging.always, 0};
+    const loong_staged_params_t staged = {
+        c->params.staging.always && !loong_device_is_host(c->device), 0};
     LOONG_TRY(c->params.staging.on
                   ? loongi_staged_create(c->ctx, c->device, world, &staged,
                                          &c->device_world)

@@ -184,14 +184,15 @@ void loongi_devices_describe(const loong_trainer_t *t, loong_text_t *text)
 loong_staging_t loongi_devices_staging(const loong_trainer_t *t)
 {
     loong_staging_t staging = {false, false, false};
+    bool mixed = loongi_devices_are_mixed(t);
     for (int r = 0; r < t->parallel.ranks; r++) {
         const char *kind = loongi_devices_kind(t->recipe, r);
         staging.processors = staging.processors || strcmp(kind, "cpu") == 0;
     }
     staging.always =
         strcmp(loong_recipe_text(t->recipe, "comm.device_backend"),
-               "staged") == 0 && !loong_device_is_host(t->device);
-    staging.on = staging.always || loongi_devices_are_mixed(t);
+               "staged") == 0 && (mixed || !loong_device_is_host(t->device));
+    staging.on = staging.always || mixed;
     return staging;
 }
 

@@ -6,6 +6,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "devices.h"
 #include "peers.h"
 #include "predict.h"
 #include "timeline.h"
@@ -386,6 +387,12 @@ loong_status_t loong_trainer_predict(loong_trainer_t *trainer,
     LOONG_TRY(loongi_peers_plan(t));
     loongi_text_free(&t->text);
     t->text = loongi_text_begin(t->ctx);
+    if (loongi_devices_are_mixed(t)) {
+        loongi_text_printf(&t->text, "no time of a step is predicted: ranks "
+                                     "have devices of several kinds\n");
+        *text_p = loongi_text_get(&t->text);
+        return t->text.status;
+    }
     bool named = strcmp(loong_recipe_text(t->recipe, "predict.device"),
                         "auto") != 0;
     LOONG_TRY(named || !loong_device_is_host(t->device)

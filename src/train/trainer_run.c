@@ -9,6 +9,7 @@
 #include "isa.h"
 #include "peers.h"
 #include "products.h"
+#include "staging.h"
 #include "timeline.h"
 #include "trainer_impl.h"
 
@@ -271,6 +272,15 @@ static void describe_memory(loong_trainer_t *t)
                        loongi_human_bytes((double)t->memory.rank, a));
 }
 
+static void describe_lack(loong_trainer_t *t)
+{
+    if (!loongi_room_suffices(t)) {
+        loongi_text_printf(&t->text, "too little memory: ");
+        loongi_room_tell(t, &t->text);
+        loongi_text_printf(&t->text, "\n");
+    }
+}
+
 loong_status_t loong_trainer_describe(loong_trainer_t *trainer,
                                       const char **text_p)
 {
@@ -323,11 +333,8 @@ loong_status_t loong_trainer_describe(loong_trainer_t *trainer,
     } else {
         describe_memory(t);
     }
-    if (!loongi_room_suffices(t)) {
-        loongi_text_printf(&t->text, "too little memory: ");
-        loongi_room_tell(t, &t->text);
-        loongi_text_printf(&t->text, "\n");
-    }
+    LOONG_TRY(loongi_staging_describe(t, &t->text));
+    describe_lack(t);
     *text_p = loongi_text_get(&t->text);
     return t->text.status;
 }

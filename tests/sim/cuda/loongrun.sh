@@ -114,6 +114,18 @@ for rank in 0 1; do
     [ $((SECONDS - begin)) -lt 30 ] || fail "a killed rank: $SECONDS s"
 done
 
+# planned, with and without the devices
+for exe in loongrun_cudasim loongrun; do
+    "$build/$exe" --dry-run --ranks 4 recipe.yaml checkpoint.save=no \
+        'devices=[cpu:0-1, cuda:2-]' model.foundation.num_layers=2 \
+        parallel.pipeline_model_parallel_size=2 >out 2>err || fail "a plan, $exe"
+    grep -q 'devices: cpu 0-1, cuda 2-3; between kinds through host memory' out ||
+        fail "who has what, $exe"
+    grep -q 'pinned for what goes through host memory: .* on rank 2' out ||
+        fail "pinned memory, $exe"
+    grep -q 'no time of a step is predicted' out || fail "no time, $exe"
+done
+
 # refused by name
 two 2 'devices=[cuda:0]' checkpoint.save=no
 grep -q 'devices (.*): rank 1 of 2 has no device' err || fail 'no device'

@@ -13,6 +13,8 @@
 #define ZERO "bucket_bytes: 4096, data_parallel_sharding: "
 #define CHUNKS "num_layers_per_virtual_pipeline_stage: 1"
 
+#define GRAPHS ", cuda_graph_impl: local"
+#define STAGED "comm: {device_backend: staged}\n"
 #define UNTIED ", untie_embeddings_and_output_weights: true"
 
 enum { SHORT = 3 }; /* steps */
@@ -24,16 +26,22 @@ typedef struct layout {
     const char *devices;
     const char *parallel;
     const char *more; /* lines of the recipe */
+    const char *train; /* more of its keys */
 } layout_t;
 
 static const layout_t dense[] = {
-    {2, 2, 4, "[cuda:0, cpu:1]", PP "2", ""},
-    {2, 2, 4, "[cpu:0, cuda:1]", PP "2", "schedule: zero_bubble_h1\n"},
-    {2, 2, 4, "[cuda:0, cpu:1]", ZERO "none", ""},
-    {2, 2, 4, "[cpu:0, cuda:1]", ZERO "optim_grads", ""},
-    {2, 2, 4, "[cuda:0, cpu:1]", ZERO "optim_grads_params", ""},
-    {2, 2, 2, "[cuda:0, cpu:1]", TP "2, sequence_parallel: true", ""},
-    {4, 2, 4, "[cuda:0-1, cpu:2-]", PP "2, " TP "2", ""},
+    {2, 2, 4, "[cuda:0, cpu:1]", PP "2", "", ""},
+    {2, 2, 4, "[cpu:0, cuda:1]", PP "2", "schedule: zero_bubble_h1\n", ""},
+    {2, 2, 4, "[cuda:0, cpu:1]", ZERO "none", "", ""},
+    {2, 2, 4, "[cpu:0, cuda:1]", ZERO "optim_grads", "", ""},
+    {2, 2, 4, "[cuda:0, cpu:1]", ZERO "optim_grads_params", "", ""},
+    {2, 2, 2, "[cuda:0, cpu:1]", TP "2, sequence_parallel: true", "", ""},
+    {4, 2, 4, "[cuda:0-1, cpu:2-]", PP "2, " TP "2", "", ""},
+    {4, 4, 8, "[cuda:0, cpu:1-2, cuda:3]", PP "4", "", ""},
+    {4, 2, 4, "[cuda:0-1, cpu:2-]", PP "2", "", GRAPHS},
+    {2, 2, 4, "[cuda:0, cpu:1]", ZERO "optim", "", GRAPHS},
+    {2, 2, 4, "[cuda:0-1]", ZERO "optim_grads_params", STAGED, GRAPHS},
+    {2, 2, 4, "[cuda:0-1]", PP "2", STAGED, ""},
 };
 
 static void train_one(const layout_t *l, int steps, job_t *job_p)
@@ -51,6 +59,18 @@ static void train_one(const layout_t *l, int steps, job_t *job_p)
     *job_p = last;
 }
 
+/* Rank 0: the memory of the plan; what communicates stays out of graphs. */
+static void check_rank(const layout_t *l, const job_t *job, int steps)
+{
+    const loong_replay_stats_t *r = &job->replayed[steps];
+    bool device = strncmp(l->devices, "[cuda:0", 7) == 0;
+    assert_true(job->pinned == job->pinned_planned);
+    assert_true((job->pinned > 0) == device);
+    if (l->train[0] != '\0') {
+        assert_true(r->graphs > 0 && r->launches > 0 && !r->off);
+    }
+}
+
 /* As near as layouts of one kind are, test_layouts.c. */
 static void near_processor(const layout_t *l, int steps, uint64_t seed)
 {
@@ -62,6 +82,7 @@ static void near_processor(const layout_t *l, int steps, uint64_t seed)
     job.layers = l->layers;
     job.batch = l->batch;
     job.model = UNTIED;
+    job.train = l->train;
     job.steps = steps;
     snprintf(extra, sizeof(extra), "parallel: {%s}\n%s", l->parallel, l->more);
     job.extra = extra;
@@ -69,6 +90,7 @@ static void near_processor(const layout_t *l, int steps, uint64_t seed)
     cudasim_seed(seed);
     train(&job);
     compare(&one, &job, 64.0 * 0x1p-24);
+    check_rank(l, &job, steps);
 }
 
 static void test_dense(void **state)
@@ -90,11 +112,11 @@ static const char experts[] =
 #define A2A "moe_token_dispatcher_type: alltoall, "
 
 static const layout_t routed[] = {
-    {2, 2, 2, "[cuda:0, cpu:1]", EP "2", ""},
-    {2, 2, 2, "[cpu:0, cuda:1]", A2A EP "2", ""},
+    {2, 2, 2, "[cuda:0, cpu:1]", EP "2", "", ""},
+    {2, 2, 2, "[cpu:0, cuda:1]", A2A EP "2", "", ""},
     {2, 2, 2, "[cuda:0, cpu:1]", A2A "sequence_parallel: true, " TP "2, " EP
-     "2", ""},
-    {4, 2, 2, "[cuda:0, cpu:1, cpu:2, cuda:3]", A2A PP "2, " EP "2", ""},
+     "2", "", ""},
+    {4, 2, 2, "[cuda:0, cpu:1, cpu:2, cuda:3]", A2A PP "2, " EP "2", "", ""},
 };
 
 static void set_extra(const char *parallel, const char *key, char extra[600])

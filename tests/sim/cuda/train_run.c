@@ -8,6 +8,8 @@
 #include "file.h"
 #include "loong/dataset.h"
 #include "loong/register.h"
+#include "staged_comm.h"
+#include "staging.h"
 
 static char dir[256];
 
@@ -67,6 +69,12 @@ static void note(void *user, const loong_trainer_progress_t *now)
     job->loss[now->step] = s.loss;
     job->norm[now->step] = s.grad_norm;
     job->waits[now->step] = loong_device_waits(job->trainer->device);
+    loong_component_t *c = job->trainer->component;
+    if (c->params.staging.on) {
+        assert_ok(c->ctx, loongi_staging_bytes(job->trainer, c,
+                                               &job->pinned_planned));
+        job->pinned = (int64_t)loongi_staged_held(c->device_world);
+    }
     if (job->trainer->component->run.replay != NULL) {
         job->replayed[now->step] =
             loongi_replay_stats(job->trainer->component->run.replay);

@@ -28,6 +28,8 @@ typedef struct job {
     double norm[STEPS + 1];
     uint64_t waits[STEPS + 1];
     loong_replay_stats_t replayed[STEPS + 1];
+    int64_t pinned; /* of rank 0, between devices of several kinds; */
+    int64_t pinned_planned;
     uint32_t params[2]; /* checksum of the last ones, of each rank */
     int64_t calls; /* cudasim_calls when it had ended, or failed */
     loong_trainer_t *trainer; /* of rank 0 */

@@ -1,0 +1,118 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "staging.h"
+
+#include <string.h>
+
+#include "devices.h"
+#include "staged_comm.h"
+
+enum { DIRECTIONS = 2 };
+
+/* The rank of the job that has a stage of this rank's pipeline. */
+static int rank_of(const loong_component_t *c, int stage)
+{
+    return loong_mesh_member(&c->params.mesh, LOONG_GROUP_PP,
+                             loongi_schedule_rank(c->evaluation, stage));
+}
+
+static const char *kind_of(const loong_trainer_t *t, int rank)
+{
+    return loongi_devices_kind(t->recipe, rank);
+}
+
+static bool is_staged(const loong_trainer_t *t, const loong_component_t *c,
+                      int other)
+{
+    int rank = c->params.mesh.rank;
+    return other != rank && (c->params.staging.always ||
+                             strcmp(kind_of(t, rank), kind_of(t, other)) != 0);
+}
+
+/* Messages of one link, those of training and of evaluation in turn. */
+static loong_status_t add_link(const loong_component_t *c, int index,
+                               bool send, int direction, int64_t *bytes)
+{
+    int64_t messages = LOONG_LINK_MESSAGES;
+    size_t most = LOONG_LINK_BYTES;
+    for (int k = 0; k < LOONG_STAGE_CHUNKS; k++) {
+        const loong_chunk_t *chunk = c->stages[index]->chunk[k];
+        loong_transfer_room_t room;
+        if (chunk == NULL) {
+            continue;
+        }
+        const loong_schedule_t *s = c->rank->use[c->use[k]].schedule;
+        LOONG_TRY(loongi_transfer_room(
+            chunk, s->ranks[c->rank->rank].chunks[index].slots, send,
+            direction, &room));
+        messages = LOONG_MAX(messages, room.messages);
+        most = LOONG_MAX(most, room.bytes);
+    }
+    *bytes += messages * (int64_t)most;
+    return LOONG_OK;
+}
+
+loong_status_t loongi_staging_bytes(const loong_trainer_t *t,
+                                    const loong_component_t *c,
+                                    int64_t *bytes_p)
+{
+    int stages = loongi_schedule_stages(c->evaluation);
+    int64_t bytes = 0;
+    if (!c->params.staging.on ||
+        strcmp(kind_of(t, c->params.mesh.rank), "cpu") == 0) {
+        *bytes_p = 0;
+        return LOONG_OK;
+    }
+    bytes = (int64_t)loongi_staged_bytes();
+    for (int i = 0; i < c->num_stages; i++) {
+        int stage =
+            loongi_schedule_stage(c->evaluation, c->rank->rank, i);
+        for (int d = 0; d < DIRECTIONS; d++) {
+            if (stage + 1 < stages && is_staged(t, c, rank_of(c, stage + 1))) {
+                LOONG_TRY(add_link(c, i, d == 0, d, &bytes));
+            }
+            if (stage > 0 && is_staged(t, c, rank_of(c, stage - 1))) {
+                LOONG_TRY(add_link(c, i, d == 1, d, &bytes));
+            }
+        }
+    }
+    *bytes_p = bytes;
+    return LOONG_OK;
+}
+
+static loong_status_t describe_rank(const loong_trainer_t *t,
+                                    const loong_component_t *c,
+                                    loong_text_t *text)
+{
+    char human[LOONG_HUMAN_SIZE];
+    int64_t bytes = 0;
+    LOONG_TRY(loongi_staging_bytes(t, c, &bytes));
+    if (bytes > 0) {
+        loongi_text_printf(text,
+                           "pinned for what goes through host memory: %s on "
+                           "rank %d\n",
+                           loongi_human_bytes((double)bytes, human),
+                           c->params.mesh.rank);
+    }
+    return LOONG_OK;
+}
+
+loong_status_t loongi_staging_describe(const loong_trainer_t *t,
+                                       loong_text_t *text)
+{
+    const loong_component_t *c = t->component;
+    const char *graphs = loong_recipe_text(t->recipe, "train.cuda_graph_impl");
+    if (!c->params.staging.on) {
+        return LOONG_OK;
+    }
+    loongi_text_printf(text, "devices: ");
+    loongi_devices_describe(t, text);
+    loongi_text_printf(text, "; between %s through host memory%s\n",
+                       c->params.staging.always ? "all of them" : "kinds",
+                       strcmp(graphs, "none") != 0
+                           ? ", and what ranks exchange stands between graphs"
+                           : "");
+    for (int r = 0; t->peers != NULL && r < t->mesh.size[LOONG_AXIS_PP]; r++) {
+        LOONG_TRY(describe_rank(t, t->peers[r], text));
+    }
+    return t->peers != NULL ? LOONG_OK : describe_rank(t, c, text);
+}

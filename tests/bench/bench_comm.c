@@ -1,18 +1,30 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Figures of the MPI communicator; not a test:
+ * Figures of the MPI communicator, and of what goes over it piece by piece, as
+ * between devices of several kinds (staged); not a test:
  *   mpirun -n 2 bench_comm
- * GB/s are bytes of one rank's buffer per second, median of the launch. */
+ * GB/s are bytes of one rank's buffer per second, median of the launch. In
+ * `copy` all ranks do so at one time; a message goes from even ranks to odd
+ * ones. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "base.h"
-#include "loong/comm.h"
+#include "comm_impl.h"
+#include "loong/register.h"
+#include "staged_comm.h"
 
 enum { REPEATS = 15 };
 
-typedef enum what { ALL_REDUCE, REDUCE_SCATTER, ALL_GATHER, ALL_TO_ALL } what_t;
+typedef enum what {
+    ALL_REDUCE,
+    REDUCE_SCATTER,
+    ALL_GATHER,
+    ALL_TO_ALL,
+    MESSAGE,
+    COPY,
+    KINDS
+} what_t;
 
 typedef struct bench {
     loong_comm_t *comm;
@@ -41,7 +53,18 @@ static loong_status_t once(bench_t *b, what_t what, int64_t count)
     for (int r = 0; r < loong_comm_size(b->comm); r++) {
         b->counts[r] = count / loong_comm_size(b->comm);
     }
+    size_t bytes = (size_t)count * sizeof(float);
+    int rank = loong_comm_rank(b->comm);
+    int peer = LOONG_MIN(rank ^ 1, loong_comm_size(b->comm) - 1);
     switch (what) {
+    case COPY:
+        memcpy(b->other, b->data, bytes);
+        return LOONG_OK;
+    case MESSAGE:
+        return rank == peer ? LOONG_OK
+               : rank % 2 == 0
+                   ? loong_comm_send(b->comm, b->data, bytes, peer, 0)
+                   : loong_comm_recv(b->comm, b->other, bytes, peer, 0);
     case ALL_REDUCE:
         return loong_comm_all_reduce(b->comm, b->data, count, LOONG_F32,
                                      LOONG_REDUCE_SUM, "bench");
@@ -78,10 +101,11 @@ static loong_status_t measure(bench_t *b, what_t what, int64_t bytes,
 static loong_status_t table(bench_t *b, const char *memory)
 {
     static const char *const names[] = {"all_reduce f32", "reduce_scatter f32",
-                                        "all_gather", "all_to_all"};
+                                        "all_gather", "all_to_all", "message",
+                                        "copy"};
     static const int64_t sizes[] = {4 << 10,  1 << 20,  4 << 20,
                                     16 << 20, 64 << 20, 256 << 20};
-    for (int what = 0; what < 4; what++) {
+    for (int what = 0; what < KINDS; what++) {
         char line[256];
         int n = snprintf(line, sizeof(line), "%-8s %-20s", memory, names[what]);
         for (int64_t i = 0; i < LOONG_COUNT_OF(sizes); i++) {
@@ -97,6 +121,23 @@ static loong_status_t table(bench_t *b, const char *memory)
         }
     }
     return LOONG_OK;
+}
+
+/* Over b->comm, of memory that none of the others reads. */
+static loong_status_t table_staged(loong_context_t *ctx, bench_t *b)
+{
+    const loong_staged_params_t params = {true, 0};
+    loong_device_t *device = NULL;
+    bench_t staged = *b;
+    LOONG_TRY(loong_register_builtin(ctx));
+    LOONG_TRY(loong_device_create(ctx, "cpu", 0, &device));
+    LOONG_TRY(
+        loongi_staged_create(ctx, device, b->comm, &params, &staged.comm));
+    LOONG_TRY(loongi_comm_reserve(staged.comm, 1, (size_t)256 << 20));
+    loong_status_t status = table(&staged, "staged");
+    loong_comm_destroy(&staged.comm);
+    loong_device_destroy(&device);
+    return status;
 }
 
 static loong_status_t run(loong_context_t *ctx)
@@ -124,6 +165,7 @@ static loong_status_t run(loong_context_t *ctx)
     b.data = private_data;
     b.other = private_data + bytes;
     LOONG_TRY(table(&b, "private"));
+    LOONG_TRY(table_staged(ctx, &b));
     loong_comm_free_shared(b.comm, &shared_data);
     loongi_free(ctx, private_data);
     loong_comm_destroy(&b.comm);

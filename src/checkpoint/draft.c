@@ -232,9 +232,13 @@ static void print_choice(const draft_t *d, const loong_draft_choice_t *c,
         loongi_text_printf(text, " ");
         loongi_hf_yaml_name(text, c->holds[0]);
     }
-    loongi_text_printf(text, " # %s%s\n",
+    loongi_text_printf(text, " # %s%s",
                        loongi_shape_text(p->ndim, p->shape, shape),
                        c->sure ? "" : ", a guess");
+    if (c->lacks > 0) {
+        loongi_text_printf(text, "; %" PRId64 " more are needed", c->lacks);
+    }
+    loongi_text_printf(text, "\n");
     if (plain) {
         return;
     }
@@ -409,16 +413,20 @@ static loong_status_t write_drafts(const draft_t *d)
 /* Not found is said, one by one. */
 static void tell(const draft_t *d)
 {
-    char line[160];
+    char line[256];
     int64_t guesses = 0;
+    int64_t lacks = 0;
     for (int64_t i = 0; i < d->match.count; i++) {
         guesses += !d->match.choices[i].sure;
+        lacks += d->match.choices[i].lacks;
     }
     snprintf(line, sizeof(line),
              "%" PRId64 " kinds of tensors: %" PRId64 " have a parameter (%"
              PRId64 " are guesses), %" PRId64 " have none; %" PRId64
-             " kinds of parameters have no tensor", d->patterns.count,
-             d->match.count, guesses, d->match.unused, d->match.uncovered);
+             " kinds of parameters have no tensor, and %" PRId64
+             " tensors are not there in some layers", d->patterns.count,
+             d->match.count, guesses, d->match.unused, d->match.uncovered,
+             lacks);
     d->params->line(d->params->user, line);
 }
 

@@ -25,6 +25,7 @@ typedef struct loong_draft_pattern {
     int ndim;
     int64_t shape[3];
     bool same_shape; /* all of them */
+    int64_t tensors; /* that the files have */
     bool layered;
     bool experts; /* one for each */
     bool second;  /* of the second set */
@@ -57,6 +58,7 @@ typedef struct loong_draft_choice {
     bool by_key_head;
     bool as_row;
     bool sure; /* no other choice sounded as well */
+    int64_t lacks; /* tensors, in some layers */
     double score;
 } loong_draft_choice_t;
 

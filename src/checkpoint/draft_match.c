@@ -213,6 +213,26 @@ static loong_status_t try_pattern(loong_draft_matcher_t *m, int64_t pattern)
 
 /* ---- the result ---- */
 
+/* Tensors that a choice would need, with those of layers that the files do not
+ * have it for. */
+static int64_t count_needed(const loong_draft_matcher_t *m,
+                            const loong_draft_option_t *o)
+{
+    const char *name = m->roles[o->roles[0]].row->name;
+    const char *mark = strchr(name, '#');
+    int64_t each = m->patterns->items[o->choice.pattern].experts
+                       ? m->map->sizes[HF_EXPERTS]
+                       : 1;
+    int64_t count = 0;
+    for (int64_t layer = 0; mark != NULL && layer < m->map->layers; layer++) {
+        char full[256];
+        snprintf(full, sizeof(full), "%.*s%lld%s", (int)(mark - name), name,
+                 (long long)layer, mark + 1);
+        count += loongi_hf_map_find(m->map, full) != NULL ? each : 0;
+    }
+    return mark != NULL ? count : 1;
+}
+
 static loong_status_t collect(loong_draft_matcher_t *m,
                               loong_draft_match_t *match)
 {
@@ -224,6 +244,9 @@ static loong_status_t collect(loong_draft_matcher_t *m,
             loong_draft_option_t *o = &m->options[i];
             if (o->taken && o->roles[0] == r) {
                 o->choice.sure = loongi_draft_is_sure(m, o);
+                o->choice.lacks = LOONG_MAX(
+                    count_needed(m, o) -
+                        m->patterns->items[o->choice.pattern].tensors, 0);
                 match->choices[match->count++] = o->choice;
                 match->score += o->choice.score;
             }

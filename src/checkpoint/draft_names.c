@@ -185,6 +185,7 @@ static loong_status_t add_tensor(loong_context_t *ctx,
     for (int64_t i = 0; i < all->count; i++) {
         loong_draft_pattern_t *q = &all->items[i];
         if (strcmp(q->text, p->text) == 0) {
+            q->tensors++;
             q->same_shape = q->same_shape && q->ndim == p->ndim &&
                             memcmp(q->shape, p->shape, sizeof(q->shape)) == 0;
             return LOONG_OK;
@@ -208,6 +209,7 @@ static loong_status_t collect(loong_context_t *ctx,
         make_text(numbers, t->name, &p);
         p.ndim = t->ndim;
         p.same_shape = true;
+        p.tensors = 1;
         memcpy(p.shape, t->shape,
                (size_t)LOONG_MIN(t->ndim, 3) * sizeof(*p.shape));
         LOONG_TRY(add_tensor(ctx, all, &p));

@@ -2,10 +2,12 @@
  *
  * Threads that fill a file. Fetching and writing go on side by side; the
  * checksum takes the blocks in the order of the file. */
+#define _GNU_SOURCE
 #include "stream.h"
 
 #include <errno.h>
 #include <pthread.h>
+#include <sched.h>
 #include <signal.h>
 #include <string.h>
 #include <unistd.h>
@@ -240,7 +242,11 @@ static int count_threads(const loong_stream_params_t *params)
         const loong_stream_item_t *item = &params->items[i];
         blocks += (item->rows + rows_of_block(item) - 1) / rows_of_block(item);
     }
-    int64_t most = LOONG_MAX((int64_t)sysconf(_SC_NPROCESSORS_ONLN), 2);
+    cpu_set_t set;
+    int64_t most = sched_getaffinity(0, sizeof(set), &set) == 0
+                       ? CPU_COUNT(&set)
+                       : (int64_t)sysconf(_SC_NPROCESSORS_ONLN);
+    most = LOONG_MAX(most, 2); /* one waits for the disk, one works */
     most = LOONG_MIN(most, (int64_t)MAX_THREADS);
     return (int)LOONG_MAX(LOONG_MIN(most, blocks), 1);
 }

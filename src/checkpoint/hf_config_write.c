@@ -310,6 +310,7 @@ static void emit_gpt2(loong_hf_writer_t *w)
     }
     loongi_hf_emit(w, "activation_function",
                    exact ? "\"gelu\"" : "\"gelu_new\"");
+    loongi_hf_want_value(w, "window_size", "0");
     if (!exact) {
         loongi_hf_want_value(w, "activation", "gelu_tanh");
     }

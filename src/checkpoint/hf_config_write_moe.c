@@ -144,7 +144,8 @@ void loongi_hf_emit_mixture(loong_hf_writer_t *w)
     }
     if (has_sigmoids(w)) {
         emit_division(w);
-    } else if (loongi_hf_writes(w, "norm_topk_prob")) {
+    }
+    if (loongi_hf_writes(w, "norm_topk_prob")) {
         loongi_hf_emit_int(w, "num_experts", "num_experts");
         loongi_hf_emit_bool(
             w, "norm_topk_prob",

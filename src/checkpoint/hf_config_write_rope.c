@@ -64,6 +64,11 @@ void loongi_hf_emit_rope(loong_hf_writer_t *w)
                             type);
         return;
     }
+    const char *limit = loongi_pairs_get(w->model, "max_position_embeddings");
+    if (strcmp(type, "dynamic") == 0 && limit != NULL) { /* counts from it */
+        loongi_hf_want_value(
+            w, "rope_scaling.original_max_position_embeddings", limit);
+    }
     loong_text_t whole = loongi_hf_begin_object(w);
     snprintf(key, sizeof(key), "\"%s\"", type);
     /* code of a model's own knows the older name, transformers both */

@@ -22,8 +22,7 @@
 
 #ifndef CUDASIM
 #define LOONG_KERNEL(...) __VA_ARGS__
-/* The kernel stands in parentheses, template arguments included. */
-#define LOONG_LAUNCH(kernel_, grid_, block_, shared_, stream_, ...)           \
+#define LOONG_START(kernel_, grid_, block_, shared_, stream_, ...)            \
     LOONG_KERNEL kernel_<<<grid_, block_, shared_, stream_>>>(__VA_ARGS__)
 #define LOONG_SHARED(type_, name_, count_) __shared__ type_ name_[count_]
 #define LOONG_SHARED_DYNAMIC(type_, name_)                                    \
@@ -31,7 +30,33 @@
     type_ *const name_ = reinterpret_cast<type_ *>(loong_dynamic)
 #endif
 
+/* The kernel stands in parentheses, template arguments included; `call` is what
+ * it is launched for. */
+#define LOONG_LAUNCH(kernel_, grid_, block_, shared_, stream_, ...)           \
+    do {                                                                      \
+        if (!loong_cuda::only_loaded(                                         \
+                call,                                                         \
+                reinterpret_cast<const void *>(LOONG_KERNEL kernel_))) {      \
+            LOONG_START(kernel_, grid_, block_, shared_, stream_,             \
+                        __VA_ARGS__);                                         \
+        }                                                                     \
+    } while (0)
+
 namespace loong_cuda {
+
+/* CUDA loads a kernel when it is first launched, and may then wait for all that
+ * is on the device: for a message whose other end waits for this rank, for
+ * ever. To ask for its attributes loads it before. `launched` tells what came
+ * of it. */
+static inline bool only_loaded(const loong_kernel_call_t *call,
+                               const void *kernel)
+{
+    struct cudaFuncAttributes attributes;
+    if (call->load) {
+        (void)cudaFuncGetAttributes(&attributes, kernel);
+    }
+    return call->load;
+}
 
 /* ---- operands ------------------------------------------------------------ */
 

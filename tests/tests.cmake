@@ -90,7 +90,7 @@ add_test(NAME recipe_reference COMMAND sh -c
   "$<TARGET_FILE:recipe_reference> | diff ${PROJECT_SOURCE_DIR}/docs/recipe-reference.md -")
 set_tests_properties(recipe_reference PROPERTIES LABELS docs)
 add_test(NAME install COMMAND ${PROJECT_SOURCE_DIR}/tests/cli/install.sh
-  ${PROJECT_BINARY_DIR} ${PROJECT_SOURCE_DIR})
+  ${PROJECT_BINARY_DIR} ${PROJECT_SOURCE_DIR} ${LOONG_CUDA_FOUND})
 set_tests_properties(install PROPERTIES LABELS cli TIMEOUT 60)
 loong_test(NAME configs SOURCES tests/unit/test_configs.c LABELS unit)
 include(tests/models/models.cmake)

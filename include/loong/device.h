@@ -252,7 +252,8 @@ loong_device_stream_synchronize(loong_device_t *device, void *stream);
  * begun here in the order of `stream`. The newest one of what lies at `ptr` is
  * complete on return of _mirrored, borrowed, and stays until the next; `what`
  * names the waiting for it, which is for the copy alone, not for what came on
- * the stream behind it. Memory for copies is taken once per place. Errors:
+ * the stream behind it. Memory for copies is taken once per place, and
+ * given back with that of the place. Errors:
  * LOONG_ERR_INTERNAL where nothing was mirrored. */
 LOONG_API LOONG_NODISCARD loong_status_t
 loong_device_mirror(loong_device_t *device, void *stream, const void *ptr,

@@ -114,6 +114,10 @@ typedef struct loong_kernel_call {
     const loong_frame_t *device_frame; /* a copy in the device's memory */
     loong_flaw_t *flaw;               /* of the device */
     loong_device_t *device; /* NULL: the processor, with the host's memory */
+    /* Of a device: what launches need is loaded, and nothing is launched but
+     * products of libraries and copies, on whatever the operands hold; no other
+     * rank is called. */
+    bool load;
 } loong_kernel_call_t;
 
 /* A kernel. All functions are not collective. */

@@ -167,8 +167,9 @@ int64_t keys_of(int64_t tokens)
     return count;
 }
 
-void sort_keys(const embedding_grad_t &a, cudaStream_t stream)
+void sort_keys(const loong_kernel_call_t *call, const embedding_grad_t &a)
 {
+    cudaStream_t stream = stream_of(call);
     dim3 segments((unsigned)(a.count / SEGMENT));
     dim3 pairs = grid_of((a.count / 2 + BLOCK - 1) / BLOCK);
     LOONG_LAUNCH((sort_near), segments, dim3(BLOCK), 0, stream, a, (int64_t)2,
@@ -212,7 +213,7 @@ static loong_status_t run_grad(const loong_kernel_call_t *call)
     }
     LOONG_LAUNCH((make_keys), grid_of((a.count + BLOCK - 1) / BLOCK),
                  dim3(BLOCK), 0, stream, a, call->device_frame);
-    sort_keys(a, stream);
+    sort_keys(call, a);
     LOONG_LAUNCH((sum_tokens), grid_for(a.dy), dim3(BLOCK), 0, stream, a,
                  call->device_frame);
     return launched(call);

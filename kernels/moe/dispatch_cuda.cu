@@ -244,7 +244,9 @@ loong_status_t gather_choices(const loong_kernel_call_t *call)
     LOONG_TRY(loong_device_stream_copy(call->device, call->stream,
                                        all + at->rank * own, call->ptr[0],
                                        (size_t)own * sizeof(int32_t)));
-    return loong_comm_all_gather(comm, all, s->go, LOONG_I32, at->label);
+    return call->load ? LOONG_OK
+                      : loong_comm_all_gather(comm, all, s->go, LOONG_I32,
+                                              at->label);
 }
 
 routes_t routes_of(const loong_kernel_call_t *call)
@@ -319,6 +321,15 @@ static loong_status_t run_routes(const loong_kernel_call_t *call)
     return launched(call);
 }
 
+static void launch_check(const loong_kernel_call_t *call,
+                         const int64_t rows[2])
+{
+    const loong_kernel_query_t *q = call->query;
+    LOONG_LAUNCH((check_counts), dim3(1), dim3(WARP), 0, stream_of(call),
+                 static_cast<const int32_t *>(call->ptr[1]),
+                 at_of(q)->size, rows[0], rows[1], q->op, call->flaw);
+}
+
 static loong_status_t run_exchange(const loong_kernel_call_t *call)
 {
     const loong_kernel_query_t *q = call->query;
@@ -330,6 +341,10 @@ static loong_status_t run_exchange(const loong_kernel_call_t *call)
     int64_t rows[2] = {0, 0}; /* that go to the experts, that come */
     const void *copy = NULL;
     loong_comm_t *comm = NULL;
+    if (call->load) { /* the host has no counts yet */
+        launch_check(call, rows);
+        return launched(call);
+    }
     LOONG_TRY(comm_of(call, &comm));
     LOONG_TRY(loong_device_mirrored(call->device, call->ptr[1],
                                     2 * (size_t)size * sizeof(int32_t),
@@ -346,9 +361,7 @@ static loong_status_t run_exchange(const loong_kernel_call_t *call)
     size_t there = (size_t)rows[!attr->back];
     cudaMemsetAsync(static_cast<char *>(call->ptr[2]) + there * row, 0,
                     ((size_t)y->dim[0] - there) * row, stream_of(call));
-    LOONG_LAUNCH((check_counts), dim3(1), dim3(WARP), 0, stream_of(call),
-                 static_cast<const int32_t *>(call->ptr[1]), size, rows[0],
-                 rows[1], q->op, call->flaw);
+    launch_check(call, rows);
     return launched(call);
 }
 

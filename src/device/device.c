@@ -119,14 +119,19 @@ loong_status_t loong_device_create_local(loong_context_t *ctx,
     return loongi_device_open(ctx, ops, local_rank, NULL, device_p);
 }
 
+static void free_mirror(loong_device_t *device, mirror_t *m)
+{
+    loong_device_event_destroy(device, m->copied);
+    loong_device_host_free(device, m->copy);
+    loongi_free(device->ctx, m);
+}
+
 static void free_mirrors(loong_device_t *device)
 {
     while (device->mirrors != NULL) {
         mirror_t *m = device->mirrors;
         device->mirrors = m->next;
-        loong_device_event_destroy(device, m->copied);
-        loong_device_host_free(device, m->copy);
-        loongi_free(device->ctx, m);
+        free_mirror(device, m);
     }
 }
 
@@ -202,9 +207,26 @@ loong_status_t loong_device_alloc(loong_device_t *device, size_t bytes,
     return device->ops->alloc(device->ctx, device->data, bytes, what, ptr_p);
 }
 
+/* What lies in [ptr, ptr + bytes) later is something else. */
+static void retire_mirrors(loong_device_t *device, const char *ptr,
+                           size_t bytes)
+{
+    mirror_t **at = &device->mirrors;
+    while (*at != NULL) {
+        mirror_t *m = *at;
+        if ((uintptr_t)m->place - (uintptr_t)ptr < bytes) {
+            *at = m->next;
+            free_mirror(device, m);
+        } else {
+            at = &m->next;
+        }
+    }
+}
+
 void loong_device_free(loong_device_t *device, void *ptr, size_t bytes)
 {
     if (ptr != NULL) {
+        retire_mirrors(device, ptr, bytes);
         device->ops->free(device->ctx, device->data, ptr, bytes);
     }
 }

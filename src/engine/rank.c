@@ -96,6 +96,15 @@ static loong_status_t order_pairs(loong_rank_t *r)
     return LOONG_OK;
 }
 
+/* Of a pair the backward's memory lies behind the forward's. */
+static void put_behind(loong_run_t *bound, const loong_program_t *forward)
+{
+    bound->base[LOONG_BASE_SCRATCH] += forward->scratch_bytes;
+    if (bound->base[LOONG_BASE_COMM] != NULL) {
+        bound->base[LOONG_BASE_COMM] += forward->comm_bytes;
+    }
+}
+
 /* `f` is the forward, `b` the backward. */
 static loong_status_t run_pair(const loong_rank_t *r, const loong_run_t *run,
                                const loong_entry_t *f, const loong_entry_t *b,
@@ -109,10 +118,7 @@ static loong_status_t run_pair(const loong_rank_t *r, const loong_run_t *run,
     pair.num_order = pair.program[0]->num_steps + pair.program[1]->num_steps;
     pair.order =
         r->orders + r->order_at[f->chunk * r->chunks + b->chunk];
-    bound[1].base[LOONG_BASE_SCRATCH] += pair.program[0]->scratch_bytes;
-    if (bound[1].base[LOONG_BASE_COMM] != NULL) {
-        bound[1].base[LOONG_BASE_COMM] += pair.program[0]->comm_bytes;
-    }
+    put_behind(&bound[1], pair.program[0]);
     return loongi_pair_run(bound, &pair, frame);
 }
 
@@ -195,6 +201,39 @@ loong_run_t loongi_rank_bind(const loong_rank_t *rank, int use,
         }
     }
     return bound;
+}
+
+static bool came_before(const loong_entry_t *list, int64_t index)
+{
+    int64_t i = 0;
+    while (i < index && (list[i].kind != list[index].kind ||
+                         list[i].chunk != list[index].chunk)) {
+        i++;
+    }
+    return i < index;
+}
+
+loong_status_t loongi_rank_load(const loong_rank_t *rank,
+                                const loong_run_t *run, bool again)
+{
+    for (int u = 0; u < rank->num_uses; u++) {
+        const loong_rank_use_t *use = &rank->use[u];
+        const loong_rank_schedule_t *s = &use->schedule->ranks[rank->rank];
+        for (int64_t k = 0; k < s->num_entries; k++) {
+            const loong_entry_t *e = &s->entries[k];
+            if (!is_program(e)) {
+                continue;
+            }
+            loong_run_t bound = loongi_rank_bind(rank, u, run, e);
+            if (e->pair >= 0 && e->kind == LOONG_ENTRY_B) {
+                put_behind(&bound, program_of(use, &s->entries[e->pair]));
+            }
+            LOONG_TRY(loongi_program_load(&bound, program_of(use, e),
+                                          again ||
+                                              came_before(s->entries, k)));
+        }
+    }
+    return LOONG_OK;
 }
 
 loong_status_t loongi_rank_run(const loong_rank_t *rank, int use,

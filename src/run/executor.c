@@ -60,17 +60,17 @@ typedef struct frames {
     const loong_frame_t *device; /* NULL: it reads the host's */
 } frames_t;
 
-static loong_status_t launch(const loong_run_t *run, const loong_step_t *step,
-                             frames_t frames, void *stream, void *const *ptr)
+static loong_kernel_call_t call_of(const loong_run_t *run,
+                                   const loong_step_t *step, frames_t frames,
+                                   void *stream, void *const *ptr)
 {
-    const loong_frame_t *frame = frames.host;
     bool kept =
         run->device != NULL && loong_device_is_capturing(run->device);
     loong_kernel_call_t call;
     call.ctx = run->ctx;
     call.query = &step->query;
     call.state = step->state;
-    call.frame = kept ? NULL : frame;
+    call.frame = kept ? NULL : frames.host;
     call.ptr = ptr;
     call.workspace = address(run, step->workspace);
     call.stream = stream;
@@ -79,7 +79,29 @@ static loong_status_t launch(const loong_run_t *run, const loong_step_t *step,
     call.flaw =
         run->device != NULL ? loong_device_flaw(run->device) : NULL;
     call.group = run->group;
-    call.accumulate = step->add | (frame->first ? 0 : step->add_later);
+    call.accumulate =
+        step->add | (frames.host->first ? 0 : step->add_later);
+    call.load = false;
+    return call;
+}
+
+static loong_status_t tell(const loong_run_t *run, const loong_step_t *step,
+                           const loong_frame_t *frame, loong_status_t status)
+{
+    if (status != LOONG_OK) {
+        loongi_error_note(run->ctx, "in kernel %s, scope '%s', step %lld",
+                          step->kernel->name, step->scope,
+                          (long long)frame->step);
+    }
+    return status;
+}
+
+static loong_status_t launch(const loong_run_t *run, const loong_step_t *step,
+                             frames_t frames, void *stream, void *const *ptr)
+{
+    loong_kernel_call_t call = call_of(run, step, frames, stream, ptr);
+    bool kept =
+        run->device != NULL && loong_device_is_capturing(run->device);
     if (run->ahead != NULL) {
         loong_device_range_begin(run->device, step->scope);
     }
@@ -90,12 +112,7 @@ static loong_status_t launch(const loong_run_t *run, const loong_step_t *step,
     if (run->ahead != NULL) {
         loong_device_range_end(run->device);
     }
-    if (status != LOONG_OK) {
-        loongi_error_note(run->ctx, "in kernel %s, scope '%s', step %lld",
-                          step->kernel->name, step->scope,
-                          (long long)frame->step);
-    }
-    return status;
+    return tell(run, step, frames.host, status);
 }
 
 /* One step on the rank's own thread. */
@@ -118,6 +135,35 @@ static loong_status_t run_step(const loong_run_t *run,
     time.end = loongi_now();
     time.blocked = step->kernel->communicates ? time.end - time.begin : 0.0;
     run->hook(run->hook_user, program, index, ptr, &time);
+    return LOONG_OK;
+}
+
+/* Overwriting and adding may be kernels of their own. */
+static loong_status_t load_step(const loong_run_t *run,
+                                const loong_step_t *step)
+{
+    void *ptr[LOONG_MAX_OPERANDS];
+    find_operands(run, step, ptr);
+    for (int first = 1; first >= (step->add_later == 0); first--) {
+        const loong_frame_t frame = {.first = first};
+        frames_t frames = {&frame, NULL};
+        loong_kernel_call_t call =
+            call_of(run, step, frames, run->stream, ptr);
+        call.load = true;
+        LOONG_TRY(tell(run, step, &frame, step->kernel->run(&call)));
+    }
+    return LOONG_OK;
+}
+
+loong_status_t loongi_program_load(const loong_run_t *run,
+                                   const loong_program_t *program, bool again)
+{
+    for (int64_t i = 0; i < program->num_steps; i++) {
+        const loong_step_t *step = &program->steps[i];
+        if (step->kernel->device != NULL && (!again || step->kernel->waits)) {
+            LOONG_TRY(load_step(run, step));
+        }
+    }
     return LOONG_OK;
 }
 

@@ -63,6 +63,14 @@ LOONG_NODISCARD loong_status_t
 loongi_program_run(const loong_run_t *run, const loong_program_t *program,
                    const loong_frame_t *frame);
 
+/* Of a device: loads what the kernels of a program need, and takes memory of
+ * the host for what they show it at these bases, so that no run of it does. The
+ * contents of all bases but parameters and states are lost. `again`: at other
+ * bases, where only those that show something do. Not collective. */
+LOONG_NODISCARD loong_status_t
+loongi_program_load(const loong_run_t *run, const loong_program_t *program,
+                    bool again);
+
 /* The same for two programs step by step: order[i] is whose step comes next, 0
  * or 1 (loongi_pass_interleave). Their scratch must be disjoint. */
 typedef struct loong_program_pair {

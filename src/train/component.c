@@ -398,6 +398,19 @@ static void close_lane(loong_component_t *c)
     loongi_ahead_destroy(&c->run.ahead);
 }
 
+/* So that no step of training loads a kernel, or takes memory of the host. */
+static loong_status_t load(loong_component_t *c)
+{
+    if (loong_device_is_host(c->device)) {
+        return LOONG_OK;
+    }
+    for (int i = 0; i < c->num_stages; i++) {
+        LOONG_TRY(loongi_stage_load(c->stages[i]));
+    }
+    LOONG_TRY(loongi_program_load(&c->run, &c->tie, false));
+    return loongi_rank_load(c->rank, &c->run, false);
+}
+
 loong_status_t loongi_component_allocate(loong_component_t *component,
                                          loong_device_t *device,
                                          const loong_groups_t *groups)
@@ -416,6 +429,7 @@ loong_status_t loongi_component_allocate(loong_component_t *component,
     LOONG_TRY(loongi_program_prepare(c->ctx, &c->tie));
     LOONG_TRY(loongi_component_take_memory(c));
     bind_stages(c);
+    LOONG_TRY(load(c));
     for (int i = 0; i < c->num_stages; i++) {
         LOONG_TRY(create_transfers(c, i));
     }
@@ -506,7 +520,9 @@ loong_status_t loongi_component_plan_step(loong_component_t *component,
                     loongi_base_name((loong_base_t)b), (long long)c->bytes[b]);
     }
     bind_stages(c);
-    return LOONG_OK;
+    return loong_device_is_host(c->device)
+               ? LOONG_OK
+               : loongi_rank_load(c->rank, &c->run, true);
 }
 
 loong_status_t loongi_component_accepts(const loong_component_t *component,

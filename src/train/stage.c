@@ -173,6 +173,17 @@ loong_status_t loongi_stage_prepare(loong_stage_t *stage)
     return LOONG_OK;
 }
 
+loong_status_t loongi_stage_load(const loong_stage_t *stage)
+{
+    const loong_optimizer_t *o = stage->optimizer;
+    if (o == NULL) {
+        return LOONG_OK;
+    }
+    LOONG_TRY(loongi_program_load(&stage->run, &o->norm, false));
+    LOONG_TRY(loongi_program_load(&stage->run, &o->update, false));
+    return loongi_program_load(&stage->run, &o->late, false);
+}
+
 void *loongi_stage_port(const loong_stage_t *stage, const loong_port_t *port)
 {
     return stage->run.base[port->operand.base] + port->operand.offset;

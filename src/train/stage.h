@@ -94,6 +94,8 @@ void loongi_stage_destroy(loong_stage_t **stage_p);
 
 /* Makes what kernels share between launches. */
 LOONG_NODISCARD loong_status_t loongi_stage_prepare(loong_stage_t *stage);
+/* loongi_program_load of the optimizer's programs. */
+LOONG_NODISCARD loong_status_t loongi_stage_load(const loong_stage_t *stage);
 
 /* Sets elements [at, at + count) of a parameter, master included, as far as
  * this rank has them. */

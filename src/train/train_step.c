@@ -207,14 +207,18 @@ static loong_status_t finish_transfers(loong_trainer_t *t,
     return LOONG_OK;
 }
 
-static loong_status_t run_schedule(loong_trainer_t *t)
+static loong_status_t plan_schedule(loong_trainer_t *t)
 {
     int micro_batches = 0;
     LOONG_TRY(loongi_to_int(
         t->ctx,
         loong_loader_micro_batches(t->loader, t->state.consumed_samples),
         "micro-batches of a step", &micro_batches));
-    LOONG_TRY(loongi_component_plan_step(t->component, micro_batches));
+    return loongi_component_plan_step(t->component, micro_batches);
+}
+
+static loong_status_t run_schedule(loong_trainer_t *t)
+{
     int64_t count =
         loongi_component_entries(t->component, LOONG_STAGE_TRAIN)->num_entries;
     loongi_timeline_begin(t);
@@ -415,7 +419,7 @@ static loong_status_t update(loong_trainer_t *t)
     return LOONG_OK;
 }
 
-loong_status_t loongi_train_step(loong_trainer_t *t)
+static loong_status_t train_step(loong_trainer_t *t)
 {
     memset(t->record, 0, sizeof(t->record));
     loong_comm_set_step(t->comm, t->state.step);
@@ -448,4 +452,13 @@ loong_status_t loongi_train_step(loong_trainer_t *t)
     t->window.tokens += batch * t->set.seq_length;
     t->window.steps++;
     return LOONG_OK;
+}
+
+loong_status_t loongi_train_step(loong_trainer_t *t)
+{
+    LOONG_TRY(plan_schedule(t));
+    loong_device_range_begin(t->device, "step");
+    loong_status_t status = train_step(t);
+    loong_device_range_end(t->device);
+    return status;
 }

@@ -1,7 +1,8 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
-# usage: install.sh BUILD SOURCE: installs into a scratch folder and builds the
-# example against it with nothing but pkg-config.
+# usage: install.sh BUILD SOURCE CUDA: installs into a scratch folder and builds
+# the example against it with nothing but pkg-config. CUDA: TRUE where the build
+# found its toolkit: the library has the backend, and starts without a driver.
 set -eu
 build=$1
 source=$2
@@ -37,5 +38,12 @@ EOF2
 for what in libdnnl 'huge pages' binding 'device.*cpu' 'kernels.*adamw_base'; do
     grep -q "$what" doctor || { echo "--doctor says nothing of $what"; exit 1; }
 done
+absent=FALSE
+! grep -q 'this build has no CUDA' doctor || absent=TRUE
+grep -q '^device .*cuda' doctor && [ "$3" != "$absent" ] || {
+    echo "CUDA: $3, but --doctor says"
+    grep '^device' doctor
+    exit 1
+}
 OMP_NUM_THREADS=512 "$place/bin/loongrun" --doctor | grep -q '^advice.*512'
 echo "installed, built and ran"

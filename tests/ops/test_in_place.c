@@ -119,7 +119,7 @@ static void launch(loong_context_t *ctx, const loong_kernel_t *kernel,
     }
     loong_kernel_call_t call = {ctx, q,         NULL, &frame,
                                 ptr, workspace, NULL, 0, NULL,
-                                NULL, NULL, NULL};
+                                NULL, NULL, NULL, false};
     assert_ok(ctx, op_device_run(kernel, &call));
 }
 

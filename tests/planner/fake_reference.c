@@ -141,7 +141,7 @@ static void run_kernel(interpreter_t *k, const loong_node_t *node, bool add)
     char workspace[256];
     loong_kernel_call_t call = {k->ctx, &q,        NULL,      &k->frame,
                                 ptr,    workspace, &k->world, add ? 1 : 0,
-                                NULL,   NULL,      NULL, NULL};
+                                NULL,   NULL,      NULL, NULL, false};
     if (kernel->run(&call) != LOONG_OK) {
         fprintf(stderr, "the reference fails: %s\n", k->world.error);
         abort();

@@ -9,7 +9,6 @@
 #include "nccl_abi.h"
 
 #include <atomic>
-#include <chrono>
 #include <cstdio>
 #include <cstring>
 #include <fcntl.h>
@@ -370,10 +369,16 @@ static ncclResult_t submit()
     auto hold = is_captured(s)
                     ? std::make_shared<hold_t>(ops.front().comm)
                     : std::shared_ptr<hold_t>();
-    enqueue_again(s, [ops, hold]() -> std::function<cudaError_t()> {
+    int device = s->device;
+    enqueue_again(s, [ops, hold, device]() -> std::function<cudaError_t()> {
         auto own = std::make_shared<std::vector<op_t>>(ops);
         own->front().comm->under_way++;
-        return [own] { return advance(*own); };
+        sim.communicates[device]++;
+        return [own, device] {
+            cudaError_t error = advance(*own);
+            sim.communicates[device] -= error == cudaSuccess;
+            return error;
+        };
     });
     return ncclSuccess;
 }
@@ -394,12 +399,8 @@ static ncclResult_t reclaim();
 
 extern "C" ncclResult_t ncclGroupEnd(void)
 {
-    if (--depth > 0) {
-        return ncclSuccess;
-    }
-    ncclResult_t result = submit();
-    ncclResult_t reclaimed = reclaim();
-    return result == ncclSuccess ? reclaimed : result;
+    ncclResult_t result = --depth > 0 ? ncclSuccess : submit();
+    return depth > 0 || result != ncclSuccess ? result : reclaim();
 }
 
 #define OP(kind_, send_, receive_, op_, peer_)                                \
@@ -530,18 +531,16 @@ extern "C" void cudasim_patience(double seconds)
 // call of it, and no launch of one is under way.
 static bool let_go(const ncclComm *comm, const char *call)
 {
-    auto begin = std::chrono::steady_clock::now();
-    while (comm->held > 0) {
-        std::chrono::duration<double> waited =
-            std::chrono::steady_clock::now() - begin;
-        if (waited.count() > patience) {
+    enum { NAP = 100 }; // microseconds
+    for (double waited = 0.0; comm->held > 0; waited += 1e-6 * NAP) {
+        if (waited > patience) {
             std::lock_guard<std::recursive_mutex> guard(sim.mutex);
             report("%s: rank %d of %d waits for ever: graphs hold %d calls "
                    "of the communicator", call, comm->rank, comm->size,
                    comm->held.load());
             return false;
         }
-        usleep(100);
+        usleep(NAP);
     }
     return true;
 }

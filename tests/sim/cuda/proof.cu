@@ -53,7 +53,7 @@ extern "C" void proof_rmsnorm(proof_bug_t bug, const float *x, const float *w,
                               cudaStream_t stream)
 {
     unsigned blocks = (unsigned)shape.rows + (bug == PROOF_GRID ? 1 : 0);
-    LOONG_LAUNCH((rmsnorm), dim3(blocks), dim3(BLOCK), 0, stream, (int)bug, x,
+    LOONG_START((rmsnorm), dim3(blocks), dim3(BLOCK), 0, stream, (int)bug, x,
                  w, y, shape.cols);
 }
 
@@ -78,7 +78,7 @@ static __global__ void __launch_bounds__(BLOCK)
 extern "C" void proof_sum(proof_bug_t bug, const float *x, int n, float *sum,
                           cudaStream_t stream)
 {
-    LOONG_LAUNCH((sum_all), dim3(5), dim3(BLOCK), 0, stream, (int)bug, x, n,
+    LOONG_START((sum_all), dim3(5), dim3(BLOCK), 0, stream, (int)bug, x, n,
                  sum);
 }
 
@@ -119,7 +119,7 @@ extern "C" void proof_transpose(proof_bug_t bug, const float *x,
 {
     dim3 grid((unsigned)((shape.cols + TILE - 1) / TILE),
               (unsigned)((shape.rows + TILE - 1) / TILE));
-    LOONG_LAUNCH((transpose), grid, dim3(TILE, LINES), 0, stream, (int)bug, x,
+    LOONG_START((transpose), grid, dim3(TILE, LINES), 0, stream, (int)bug, x,
                  y, shape.rows, shape.cols);
 }
 
@@ -187,10 +187,10 @@ extern "C" void proof_wrong(proof_wrong_t wrong, float *x, int n,
         host = static_cast<float *>(calloc(16, sizeof(float)));
     }
     if (wrong < WRONG_DIVERGED) {
-        LOONG_LAUNCH((wrong_access), dim3(2), dim3(64), 0, stream, (int)wrong,
+        LOONG_START((wrong_access), dim3(2), dim3(64), 0, stream, (int)wrong,
                      x, n, (const float *)host);
     } else {
-        LOONG_LAUNCH((wrong_waiting), dim3(1), dim3(32), 0, stream,
+        LOONG_START((wrong_waiting), dim3(1), dim3(32), 0, stream,
                      (int)wrong, x);
     }
 }

@@ -180,9 +180,15 @@ extern "C" cudaError_t cudaFree(void *ptr)
     return give("cudaFree", DEVICE, ptr);
 }
 
+static bool in_step();
+
+// Waits for the device.
 extern "C" cudaError_t cudaMallocHost(void **ptr, size_t size)
 {
     ENTER_IDLE("cudaMallocHost");
+    if (in_step()) {
+        report("cudaMallocHost: %zu bytes within a step", size);
+    }
     return take("cudaMallocHost", PINNED, ptr, size);
 }
 
@@ -351,21 +357,116 @@ bool cudasim::peer_allowed(int device, int other, bool pooled)
     return sim.peers[pooled].count({device, other}) > 0;
 }
 
+// ---- kernels ----------------------------------------------------------------
+
+size_t cudasim::shared_limit(const void *kernel)
+{
+    auto at = sim.shared.find(kernel);
+    return at != sim.shared.end() ? at->second : (size_t)STATIC_SHARED;
+}
+
+size_t cudasim::most_shared() { return sim.most_shared; }
+
+static bool grid_ok(const cudasim_launch *l)
+{
+    const dim3 &g = l->grid;
+    const dim3 &b = l->block;
+    return g.x > 0 && g.y > 0 && g.z > 0 && g.x <= 0x7fffffffu &&
+           g.y <= 65535 && g.z <= 65535 && b.x > 0 && b.y > 0 && b.z > 0 &&
+           (uint64_t)b.x * b.y * b.z <= 1024;
+}
+
+// Kernels are loaded when they are first needed, for which CUDA may wait until
+// nothing else is on the device: not while something there waits for others.
+static void load_late(const cudasim_launch *l, int device)
+{
+    if (sim.loaded.insert({device, l->kernel}).second &&
+        sim.communicates[device] > 0) {
+        report("kernel %s is loaded by its first launch while %d operations of "
+               "NCCL are under way on device %d: it may wait for them for ever",
+               l->name, sim.communicates[device], device);
+    }
+}
+
+extern "C" void cudasim_enqueue(const cudasim_launch *launch,
+                                const void *arguments, size_t size)
+{
+    std::lock_guard<std::recursive_mutex> guard(sim.mutex);
+    cudaError_t error = enter(launch->name);
+    CUstream_st *s = stream_of(launch->stream);
+    if (error == cudaSuccess && !known(s)) {
+        report("kernel %s: unknown stream", launch->name);
+        error = cudaErrorInvalidResourceHandle;
+    }
+    if (error == cudaSuccess &&
+        (!grid_ok(launch) || launch->shared > shared_limit(launch->kernel))) {
+        report("kernel %s: grid (%u,%u,%u), block (%u,%u,%u), %zu bytes of "
+               "shared memory, at most %zu",
+               launch->name, launch->grid.x, launch->grid.y, launch->grid.z,
+               launch->block.x, launch->block.y, launch->block.z,
+               launch->shared, shared_limit(launch->kernel));
+        error = cudaErrorInvalidConfiguration;
+    }
+    if (fail(error) != cudaSuccess) {
+        return;
+    }
+    load_late(launch, s->device);
+    cudasim_launch l = *launch;
+    std::string bytes(static_cast<const char *>(arguments), size);
+    int device = s->device;
+    enqueue(s, [=] { return run_kernel(l, bytes.data(), size, device); });
+}
+
+extern "C" cudaError_t cudaFuncGetAttributes(struct cudaFuncAttributes *attr,
+                                             const void *kernel)
+{
+    ENTER("cudaFuncGetAttributes");
+    attr->maxThreadsPerBlock = 1024;
+    sim.loaded.insert({current_device, kernel});
+    return cudaSuccess;
+}
+
+extern "C" cudaError_t cudaFuncSetAttribute(const void *kernel,
+                                            enum cudaFuncAttribute attr,
+                                            int value)
+{
+    ENTER("cudaFuncSetAttribute");
+    NEED(attr == cudaFuncAttributeMaxDynamicSharedMemorySize && value >= 0 &&
+             (size_t)value <= sim.most_shared,
+         cudaErrorInvalidValue, "cudaFuncSetAttribute: %d bytes", value);
+    sim.shared[kernel] = (size_t)value;
+    sim.loaded.insert({current_device, kernel});
+    return cudaSuccess;
+}
+
 // ---- ranges of a profiler ---------------------------------------------------
 
 static std::map<std::string, int64_t> ranges;
 static int open_ranges;
+static thread_local std::vector<bool> steps; // of this thread's open ranges
+
+static bool in_step()
+{
+    for (bool is : steps) {
+        if (is) {
+            return true;
+        }
+    }
+    return false;
+}
 
 extern "C" int nvtxRangePushA(const char *name)
 {
     std::lock_guard<std::recursive_mutex> guard(sim.mutex);
     ranges[name]++;
+    steps.push_back(strcmp(name, "step") == 0);
     return open_ranges++;
 }
 
 extern "C" int nvtxRangePop(void)
 {
     std::lock_guard<std::recursive_mutex> guard(sim.mutex);
+    steps.pop_back();
     return --open_ranges;
 }
 

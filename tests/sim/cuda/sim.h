@@ -48,6 +48,8 @@ struct sim_t {
     std::set<CUevent_st *> events, dead;
     std::map<const void *, size_t> shared; // limits of kernels
     std::set<std::pair<int, int>> peers[2]; // of pools: [1]
+    std::set<std::pair<int, const void *>> loaded; // kernels, by device
+    std::map<int, int> communicates; // device: NCCL's operations, not over
     std::map<uint64_t, capture_t> captures; // under way
     uint64_t last_capture;
     std::set<CUgraph_st *> graphs;

@@ -319,65 +319,6 @@ void cudasim::enqueue_again(CUstream_st *s, const maker_t &make)
     }
 }
 
-// ---- kernels ----------------------------------------------------------------
-
-size_t cudasim::shared_limit(const void *kernel)
-{
-    auto at = sim.shared.find(kernel);
-    return at != sim.shared.end() ? at->second : (size_t)STATIC_SHARED;
-}
-
-size_t cudasim::most_shared() { return sim.most_shared; }
-
-static bool grid_ok(const cudasim_launch *l)
-{
-    const dim3 &g = l->grid;
-    const dim3 &b = l->block;
-    return g.x > 0 && g.y > 0 && g.z > 0 && g.x <= 0x7fffffffu &&
-           g.y <= 65535 && g.z <= 65535 && b.x > 0 && b.y > 0 && b.z > 0 &&
-           (uint64_t)b.x * b.y * b.z <= 1024;
-}
-
-extern "C" void cudasim_enqueue(const cudasim_launch *launch,
-                                const void *arguments, size_t size)
-{
-    std::lock_guard<std::recursive_mutex> guard(sim.mutex);
-    cudaError_t error = enter(launch->name);
-    CUstream_st *s = stream_of(launch->stream);
-    if (error == cudaSuccess && !known(s)) {
-        report("kernel %s: unknown stream", launch->name);
-        error = cudaErrorInvalidResourceHandle;
-    }
-    if (error == cudaSuccess &&
-        (!grid_ok(launch) || launch->shared > shared_limit(launch->kernel))) {
-        report("kernel %s: grid (%u,%u,%u), block (%u,%u,%u), %zu bytes of "
-               "shared memory, at most %zu",
-               launch->name, launch->grid.x, launch->grid.y, launch->grid.z,
-               launch->block.x, launch->block.y, launch->block.z,
-               launch->shared, shared_limit(launch->kernel));
-        error = cudaErrorInvalidConfiguration;
-    }
-    if (fail(error) != cudaSuccess) {
-        return;
-    }
-    cudasim_launch l = *launch;
-    std::string bytes(static_cast<const char *>(arguments), size);
-    int device = s->device;
-    enqueue(s, [=] { return run_kernel(l, bytes.data(), size, device); });
-}
-
-extern "C" cudaError_t cudaFuncSetAttribute(const void *kernel,
-                                            enum cudaFuncAttribute attr,
-                                            int value)
-{
-    ENTER("cudaFuncSetAttribute");
-    NEED(attr == cudaFuncAttributeMaxDynamicSharedMemorySize && value >= 0 &&
-             (size_t)value <= sim.most_shared,
-         cudaErrorInvalidValue, "cudaFuncSetAttribute: %d bytes", value);
-    sim.shared[kernel] = (size_t)value;
-    return cudaSuccess;
-}
-
 // ---- streams and events -----------------------------------------------------
 
 extern "C" cudaError_t cudaStreamCreateWithFlags(cudaStream_t *stream,
@@ -576,6 +517,8 @@ extern "C" void cudasim_reset(void)
     sim.peers[0].clear();
     sim.peers[1].clear();
     sim.shared.clear();
+    sim.loaded.clear();
+    sim.communicates.clear();
     sim.last = sim.sticky = cudaSuccess;
     sim.fail_at = 0;
     sim.failed = false;

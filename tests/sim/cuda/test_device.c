@@ -152,6 +152,41 @@ static void test_messages(void **state)
     end(&ctx);
 }
 
+/* The host's copy of a place goes with the memory of the place. */
+static void test_mirrors(void **state)
+{
+    (void)state;
+    loong_context_t *ctx = begin();
+    loong_device_t *device = NULL;
+    void *memory[2] = {NULL, NULL};
+    const void *host[2] = {NULL, NULL};
+    assert_ok(ctx, loong_device_create(ctx, "cuda", 0, &device));
+    void *stream = loong_device_stream(device);
+    for (int i = 0; i < 2; i++) {
+        assert_ok(ctx, loong_device_alloc(device, SIZE, "a", &memory[i]));
+        assert_ok(ctx, loong_device_fill(device, memory[i], i + 1, SIZE));
+        assert_ok(ctx, loong_device_mirror(device, stream,
+                                           (char *)memory[i] + SIZE - 4, 4));
+    }
+    int64_t before = cudasim_alive();
+    loong_device_free(device, memory[0], SIZE);
+    assert_ok(ctx, loong_device_synchronize(device, "it"));
+    assert_int_equal(before - cudasim_alive(), 2); /* the event of waits came,
+        a copy, its event and the memory went */
+    assert_fails(ctx, loong_device_mirrored(device,
+                                            (char *)memory[0] + SIZE - 4, 4,
+                                            "counts", &host[0]),
+                 LOONG_ERR_INTERNAL,
+                 "counts: 4 bytes of device cuda:0 that were not mirrored");
+    assert_ok(ctx, loong_device_mirrored(device,
+                                         (char *)memory[1] + SIZE - 4, 4,
+                                         "counts", &host[1]));
+    assert_int_equal(*(const int *)host[1], 0x02020202);
+    loong_device_free(device, memory[1], SIZE);
+    loong_device_destroy(&device);
+    end(&ctx);
+}
+
 /* Each call of the runtime fails in its turn: an error, and nothing is left. */
 static void test_injected(void **state)
 {
@@ -194,7 +229,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_copies),   cmocka_unit_test(test_streams),
         cmocka_unit_test(test_peers),    cmocka_unit_test(test_messages),
-        cmocka_unit_test(test_injected),
+        cmocka_unit_test(test_mirrors),  cmocka_unit_test(test_injected),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -63,6 +63,8 @@ typedef struct place {
 
 /* ---- launches ------------------------------------------------------------ */
 
+static bool unloaded; /* a mistake: kernels are launched at once */
+
 static loong_karg_t mat(loong_dtype_t dtype, int64_t rows, int64_t cols)
 {
     loong_karg_t a = {dtype, 2, -1, {rows, cols, 0, 0}, cols};
@@ -96,7 +98,10 @@ static loong_status_t launch(place_t *p, const loong_kernel_query_t *q,
         LOONG_TRY(loongi_alloc(p->ctx, room + 1, "room", &call.workspace));
     }
     LOONG_TRY(kernel->prepare(p->ctx, q, &call.state));
-    loong_status_t status = kernel->run(&call);
+    call.load = there && !unloaded;
+    loong_status_t status = call.load ? kernel->run(&call) : LOONG_OK;
+    call.load = false;
+    status = status == LOONG_OK ? kernel->run(&call) : status;
     kernel->destroy(p->ctx, call.state);
     if (there) {
         loong_device_free(p->device, call.workspace, room);
@@ -371,6 +376,44 @@ static void test_values(void **state)
     }
 }
 
+/* What a step must not do, found: a kernel that is loaded by its launch behind
+ * a collective, memory of the host that is taken. */
+static loong_status_t run_unloaded(loong_context_t *ctx, loong_comm_t *host,
+                                   void *user)
+{
+    place_t p;
+    LOONG_TRY(open_place(ctx, host, user, &p));
+    loong_device_range_begin(p.device, "step");
+    loong_status_t status = find_routes(&p, true);
+    loong_device_range_end(p.device);
+    close_place(&p);
+    return status;
+}
+
+static void test_unloaded(void **state)
+{
+    (void)state;
+    static const char *const text[] = {
+        "kernel (count_routes) is loaded by its first launch while 1 "
+        "operations of NCCL are under way on device ",
+        "cudaMallocHost: 16 bytes within a step"};
+    for (int i = 0; i < 2; i++) {
+        loong_context_t *ctx = test_context();
+        cudasim_seed(1);
+        cudasim_pace(0.0);
+        cudasim_quiet(1);
+        unloaded = i == 0;
+        assert_ok(ctx, run_ranks(ctx, run_unloaded, &cases[0]));
+        unloaded = false;
+        cudasim_quiet(0);
+        if (strstr(cudasim_report(), text[i]) == NULL) {
+            fail_msg("'%s' is not in: %s", text[i], cudasim_report());
+        }
+        test_context_end(&ctx);
+        cudasim_reset();
+    }
+}
+
 /* ---- refusals ------------------------------------------------------------ */
 
 /* A choice that no expert is, on the last rank; `user` is what to do. */
@@ -474,6 +517,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_values),
+        cmocka_unit_test(test_unloaded),
         cmocka_unit_test(test_refusals),
         cmocka_unit_test(test_support),
     };

@@ -28,6 +28,7 @@ ranks() {
         "$build/loongrun_cudasim" recipe.yaml log.dir="${name}_log" "$@" \
         >out 2>err || got=$?
     [ "$got" = 0 ] || fail "$name: exit $got"
+    ! grep -q '^cudasim:' err || fail "$name: what the device says"
     cat out err >"$name.said"
 }
 

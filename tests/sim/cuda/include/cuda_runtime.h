@@ -143,7 +143,7 @@ void cudasim_start(cudasim_launch launch, void (*kernel)(P...), A... args)
 }
 
 #define LOONG_KERNEL(...) __VA_ARGS__
-#define LOONG_LAUNCH(kernel_, grid_, block_, shared_, stream_, ...)           \
+#define LOONG_START(kernel_, grid_, block_, shared_, stream_, ...)            \
     cudasim_start({#kernel_, nullptr, grid_, block_, shared_, stream_,        \
                    nullptr},                                                  \
                   LOONG_KERNEL kernel_, __VA_ARGS__)

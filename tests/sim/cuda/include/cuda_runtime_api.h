@@ -90,6 +90,10 @@ struct cudaMemAccessDesc {
 
 enum cudaFuncAttribute { cudaFuncAttributeMaxDynamicSharedMemorySize = 8 };
 
+struct cudaFuncAttributes {
+    int maxThreadsPerBlock;
+};
+
 typedef struct CUuuid_st {
     char bytes[16];
 } cudaUUID_t;
@@ -159,6 +163,8 @@ cudaError_t cudaEventQuery(cudaEvent_t event);
 cudaError_t cudaEventSynchronize(cudaEvent_t event);
 cudaError_t cudaEventElapsedTime(float *ms, cudaEvent_t begin,
                                  cudaEvent_t end);
+cudaError_t cudaFuncGetAttributes(struct cudaFuncAttributes *attr,
+                                  const void *kernel);
 cudaError_t cudaFuncSetAttribute(const void *kernel,
                                  enum cudaFuncAttribute attr, int value);
 

@@ -2,7 +2,7 @@
  *
  * Figures of the MPI communicator, and of what goes over it piece by piece, as
  * between devices of several kinds (staged); not a test:
- *   mpirun -n 2 bench_comm
+ *   mpirun -n 2 bench_comm [MiB]     one size, or all
  * GB/s are bytes of one rank's buffer per second, median of the launch. In
  * `copy` all ranks do so at one time; a message goes from even ranks to odd
  * ones. */
@@ -31,6 +31,7 @@ typedef struct bench {
     char *data;
     char *other;
     int64_t counts[64];
+    int64_t only; /* bytes; 0: all sizes */
 } bench_t;
 
 static void print_log(void *user, loong_log_level_t level, const char *line)
@@ -110,6 +111,9 @@ static loong_status_t table(bench_t *b, const char *memory)
         int n = snprintf(line, sizeof(line), "%-8s %-20s", memory, names[what]);
         for (int64_t i = 0; i < LOONG_COUNT_OF(sizes); i++) {
             double seconds = 0.0;
+            if (b->only > 0 && b->only != sizes[i]) {
+                continue;
+            }
             LOONG_TRY(measure(b, (what_t)what, sizes[i], &seconds));
             n += i == 0 ? snprintf(line + n, sizeof(line) - (size_t)n,
                                    "%7.2f us", seconds * 1e6)
@@ -140,12 +144,12 @@ static loong_status_t table_staged(loong_context_t *ctx, bench_t *b)
     return status;
 }
 
-static loong_status_t run(loong_context_t *ctx)
+static loong_status_t run(loong_context_t *ctx, int64_t only)
 {
     size_t bytes = (size_t)256 << 20;
     loong_comm_params_t params = {60.0, 0};
     const char *per_node = getenv("RANKS_PER_NODE");
-    bench_t b = {0};
+    bench_t b = {.only = only};
     char *private_data = NULL;
     char *shared_data = NULL;
     params.ranks_per_node = per_node != NULL ? atoi(per_node) : 0;
@@ -155,7 +159,7 @@ static loong_status_t run(loong_context_t *ctx)
         loong_comm_alloc_shared(b.comm, 2 * bytes, "shared", &shared_data));
     memset(private_data, 0, 2 * bytes);
     memset(shared_data, 0, 2 * bytes);
-    if (loong_comm_rank(b.comm) == 0) {
+    if (loong_comm_rank(b.comm) == 0 && only == 0) {
         printf("%-29s%10s%8s%8s%8s%8s%8s  (GB/s)\n", "", "4 KiB", "1 MiB",
                "4 MiB", "16 MiB", "64 MiB", "256 MiB");
     }
@@ -172,14 +176,15 @@ static loong_status_t run(loong_context_t *ctx)
     return LOONG_OK;
 }
 
-int main(void)
+int main(int argc, char **argv)
 {
+    int64_t only = argc > 1 ? (int64_t)atoi(argv[1]) << 20 : 0;
     loong_context_t *ctx = NULL;
     loong_context_params_t params = {print_log, NULL, LOONG_LOG_WARN};
     if (loong_context_create(&params, &ctx) != LOONG_OK) {
         return 1;
     }
-    loong_status_t status = run(ctx);
+    loong_status_t status = run(ctx, only);
     if (status != LOONG_OK) {
         fprintf(stderr, "%s\n", loong_context_error(ctx));
     }

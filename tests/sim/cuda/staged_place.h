@@ -33,6 +33,7 @@ loong_status_t open_place(loong_context_t *ctx, loong_comm_t *host,
                           bool always, place_t **place_p);
 void close_place(place_t *p);
 
+bool has_device(int rank);
 /* Whole numbers that tell ranks and places apart. */
 double number(int rank, int64_t i);
 

@@ -319,6 +319,61 @@ static loong_status_t messages(place_t *p)
     return status;
 }
 
+/* The next call, on another stream, and the next message find the pinned memory
+ * of the last one still to be read. */
+static loong_status_t in_a_row(place_t *p, void *stream)
+{
+    size_t bytes = N * sizeof(double);
+    int peer = p->rank ^ 1;
+    LOONG_TRY(put_numbers(p));
+    LOONG_TRY(loong_device_copy(p->device, p->second, p->there,
+                                ALL * sizeof(double)));
+    LOONG_TRY(loong_device_synchronize(p->device, "numbers"));
+    loong_comm_set_stream(p->comm, stream);
+    LOONG_TRY(loong_comm_all_reduce(p->comm, p->there, N, LOONG_F64,
+                                    LOONG_REDUCE_SUM, "sum"));
+    loong_comm_set_stream(p->comm, loong_device_stream(p->device));
+    LOONG_TRY(loong_comm_broadcast(p->comm, p->second, bytes, 1, "all"));
+    for (int i = 1; i < 3; i++) { /* to the devices */
+        double *at = p->second + i * N;
+        LOONG_TRY(has_device(p->rank)
+                      ? loong_comm_recv(p->comm, at, bytes, peer, i)
+                      : loong_comm_send(p->comm, at, bytes, peer, i));
+    }
+    LOONG_TRY(loong_device_stream_synchronize(p->device, stream));
+    LOONG_TRY(get(p, p->there));
+    for (int64_t i = 0; i < N; i++) {
+        LOONG_TRY(check(p, i, sum_of(i)));
+    }
+    LOONG_TRY(get(p, p->second));
+    for (int64_t i = 0; i < 3 * N; i++) {
+        bool came = has_device(p->rank);
+        LOONG_TRY(check(p, i, number(i < N ? 1 : came ? peer : p->rank, i)));
+    }
+    return LOONG_OK;
+}
+
+static loong_status_t run_in_a_row(loong_context_t *ctx, loong_comm_t *host,
+                                   void *user)
+{
+    void *stream = NULL;
+    place_t *p = NULL;
+    (void)user;
+    loong_status_t status = open_place(ctx, host, false, &p);
+    if (status == LOONG_OK) {
+        status = loong_device_stream_create(p->device, &stream);
+    }
+    if (status == LOONG_OK) {
+        status = loongi_comm_reserve(p->comm, 1, N * sizeof(double));
+    }
+    status = status == LOONG_OK ? in_a_row(p, stream) : status;
+    if (p->device != NULL) {
+        loong_device_stream_destroy(p->device, stream);
+    }
+    close_place(p);
+    return status;
+}
+
 /* Ranks of one kind are served by what serves that kind. */
 static loong_status_t groups(place_t *p)
 {
@@ -379,11 +434,15 @@ static loong_status_t run_ranks(loong_context_t *ctx, loong_threads_fn fn,
     return loong_threads_run(ctx, &params, fn, user);
 }
 
-static void try_values(bool always, uint64_t seed)
+/* Seed 0: a device does nothing before somebody waits for it. */
+static void try_ranks(loong_threads_fn fn, bool always, uint64_t seed)
 {
     loong_context_t *ctx = test_context();
     cudasim_seed(seed);
-    assert_ok(ctx, run_ranks(ctx, run_all, 30.0, &always));
+    if (seed == 0) {
+        cudasim_pace(0.0);
+    }
+    assert_ok(ctx, run_ranks(ctx, fn, 30.0, &always));
     test_context_end(&ctx);
     assert_string_equal(cudasim_report(), "");
     assert_int_equal(cudasim_alive(), 0);
@@ -393,8 +452,9 @@ static void try_values(bool always, uint64_t seed)
 static void test_values(void **state)
 {
     (void)state;
-    for (uint64_t seed = 1; seed < 4; seed++) {
-        try_values(false, seed);
+    for (uint64_t seed = 0; seed < 4; seed++) {
+        try_ranks(run_all, false, seed);
+        try_ranks(run_in_a_row, false, seed);
     }
 }
 
@@ -402,7 +462,7 @@ static void test_values(void **state)
 static void test_always(void **state)
 {
     (void)state;
-    try_values(true, 3);
+    try_ranks(run_all, true, 3);
 }
 
 /* ---- what is said -------------------------------------------------------- */

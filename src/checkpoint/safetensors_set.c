@@ -152,7 +152,10 @@ static loong_status_t open_all(loong_safetensors_set_t *set, const char *dir)
         return collect(set, dir);
     }
     LOONG_CHECK(set->ctx, loongi_file_exists(index_path), LOONG_ERR_NOT_FOUND,
-                "'%s' has neither " SINGLE_NAME " nor " INDEX_NAME, dir);
+                "'%s' has neither " SINGLE_NAME " nor " INDEX_NAME
+                " (pytorch_model.bin is not read: transformers' "
+                "save_pretrained turns it into safetensors)",
+                dir);
     loong_json_t *index = NULL;
     LOONG_TRY(loongi_json_load(set->ctx, index_path, &index));
     const loong_json_t *map = loongi_json_get(index, "weight_map");

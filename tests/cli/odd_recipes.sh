@@ -152,6 +152,8 @@ ranks 1 0 "finished at step 2 of 2 | 512 tokens" \
     model.foundation.hidden_size=2 model.foundation.num_attention_heads=1
 ranks 1 2 "rotary dimension 33 (kv_channels x rotary_percent) is odd" \
     model.foundation.hidden_size=33 model.foundation.num_attention_heads=1
+ranks 1 2 "rotary dimension 0 (kv_channels x rotary_percent) is too small" \
+    model.foundation.rotary_percent=0.01
 ranks 1 2 "num_layers: found 0, allowed 1 to 10000" \
     model.foundation.num_layers=0
 ranks 3 0 "finished at step 2 of 2 | 768 tokens" train.global_batch_size=6

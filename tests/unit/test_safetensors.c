@@ -280,7 +280,9 @@ static void index_and_shards_agree(void **state)
     assert_fails(ctx, loongi_safetensors_set_open(ctx, in_dir("bad"), &set),
                  LOONG_ERR_FORMAT, "'t1' of");
     assert_fails(ctx, loongi_safetensors_set_open(ctx, in_dir("no"), &set),
-                 LOONG_ERR_NOT_FOUND, "neither model.safetensors nor");
+                 LOONG_ERR_NOT_FOUND,
+                 "neither model.safetensors nor model.safetensors.index.json "
+                 "(pytorch_model.bin is not read");
     test_context_end(&ctx);
 }
 

@@ -59,12 +59,14 @@ static void check_sizes(loong_problems_t *problems, loong_decoder_config_t *c)
     c->rope.rotary_dim = c->kv_lora_rank > 0
                              ? c->qk_pos_emb_head_dim
                              : (int)(c->kv_channels * c->rotary_percent);
-    if (!c->learned_positions && c->rope.rotary_dim % 2 != 0) {
-        loongi_problems_add(
-            problems,
-            "rotary dimension %d (kv_channels x rotary_percent) "
-            "is odd",
-            c->rope.rotary_dim);
+    int rotated = c->rope.rotary_dim;
+    if (!c->learned_positions && c->kv_channels > 0 &&
+        (rotated % 2 != 0 || rotated < 2)) {
+        loongi_problems_add(problems,
+                            "rotary dimension %d (kv_channels x "
+                            "rotary_percent) is %s", rotated,
+                            rotated % 2 != 0 ? "odd" : "too small, 2 or more "
+                                                       "wanted");
     }
 }
 

@@ -16,7 +16,9 @@ set(LOONG_CUDA_SOURCES ${PROJECT_SOURCE_DIR}/backends/cuda/cuda_device.c
   ${PROJECT_SOURCE_DIR}/backends/nccl/nccl_calls.c
   ${PROJECT_SOURCE_DIR}/kernels/list_cuda.c
   ${PROJECT_SOURCE_DIR}/kernels/cublaslt/cublaslt_cuda.c
-  ${PROJECT_SOURCE_DIR}/kernels/cublaslt/choose_cuda.c)
+  ${PROJECT_SOURCE_DIR}/kernels/cublaslt/choose_cuda.c
+  ${PROJECT_SOURCE_DIR}/kernels/attention/attention_cudnn_cuda.c
+  ${LOONG_CUDNN_SOURCES})
 
 add_library(loong_cuda_absent OBJECT
   ${PROJECT_SOURCE_DIR}/backends/cuda/cuda_absent.c)
@@ -62,6 +64,7 @@ if(LOONG_CUDA_FOUND)
     ${CUDAToolkit_INCLUDE_DIRS})
   target_compile_definitions(loong_cuda PRIVATE
     LOONG_NCCL_LIBRARY="libnccl.so.2"
+    LOONG_CUDNN_LIBRARY="${CUDAToolkit_LIBRARY_DIR}/libcudnn.so.9"
     LOONG_CUBLASLT_LIBRARY="${CUDAToolkit_LIBRARY_DIR}/libcublasLt.so.13")
   target_compile_options(loong_cuda PRIVATE
     $<$<COMPILE_LANGUAGE:CUDA>:-Xcompiler=-fno-exceptions,-fvisibility=hidden>)

@@ -161,8 +161,10 @@ extern "C" {
     X(linear_dw)              \
     X(linear_dw_db)           \
     X(linear_gelu_grad)       \
+    X(attention_cudnn)        \
     X(attention_tiles)        \
     X(attention)              \
+    X(attention_grad_cudnn)   \
     X(attention_grad_tiles)   \
     X(attention_grad)         \
     X(attention_merge)        \

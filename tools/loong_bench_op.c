@@ -79,9 +79,11 @@ static loong_status_t describe_attention(loong_context_t *ctx,
                                          const options_t *o, bench_item_t *item)
 {
     const int64_t *s = o->shape; /* B, T, heads, kv heads, q and k, v */
-    bool grad = strcmp(o->op, "attention_grad") == 0;
+    bool grad = strstr(o->op, "_grad") != NULL;
     loong_attention_attr_t attr;
     memset(&attr, 0, sizeof(attr));
+    attr.backend = strstr(o->op, "fused") != NULL ? LOONG_ATTENTION_FUSED
+                                                  : LOONG_ATTENTION_LOCAL;
     attr.heads = (int)s[2];
     attr.kv_heads = (int)s[3];
     attr.head_dim = (int)s[4];
@@ -97,8 +99,8 @@ static loong_status_t describe_attention(loong_context_t *ctx,
     loong_tensor_type_t cu = vec(LOONG_I32, s[0] + 1);
     loong_tensor_type_t forward[4] = {q, k, v, cu};
     loong_tensor_type_t backward[7] = {out, q, k, v, out, lse, cu};
-    bench_spec_t spec = {o->op, &attr, grad ? 7 : 4, grad ? backward : forward,
-                         o->threads};
+    bench_spec_t spec = {grad ? "attention_grad" : "attention", &attr,
+                         grad ? 7 : 4, grad ? backward : forward, o->threads};
     loong_status_t status = bench_item_describe(ctx, &spec, item);
     item->cu_operand = grad ? 6 : 3;
     item->segment = s[1];
@@ -265,6 +267,10 @@ static const struct {
      describe_attention},
     {"attention_grad", "B,T,heads,kv,d,v", 6, "4,512,8,4,64,64",
      describe_attention},
+    {"attention_fused", "B,T,heads,kv,d,v", 6, "4,512,8,4,64,64",
+     describe_attention},
+    {"attention_fused_grad", "B,T,heads,kv,d,v", 6, "4,512,8,4,64,64",
+     describe_attention},
     {"cross_entropy", "T,V,H", 3, "2048,32000,512", describe_loss},
     {"swiglu", "T,2F", 2, "2048,2816", describe_pointwise},
     {"swiglu_grad", "T,2F", 2, "2048,2816", describe_pointwise},
@@ -424,6 +430,13 @@ static int run_op(loong_context_t *ctx, const options_t *o,
     bench_item_t model;
     int count = 0;
     memset(times, 0, sizeof(times));
+    if (strstr(o->op, "fused") != NULL &&
+        !loong_device_has_fused_attention(device)) {
+        if (!o->json) {
+            printf("%-16s no cuDNN on %s\n", o->op, loong_device_name(device));
+        }
+        return LOONG_EXIT_OK;
+    }
     loong_status_t status = ops[index].describe(ctx, o, &model);
     if (status == LOONG_OK) {
         status = prepare(ctx, o, device, &model, &count, items);

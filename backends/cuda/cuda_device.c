@@ -445,6 +445,7 @@ const loong_device_ops_t loongi_cuda_device = {
     .bf16 = true,
     .tf32 = true,
     .algorithms = true,
+    .fused_attention = true,
     .count = cuda_count,
     .create = cuda_create,
     .destroy = cuda_destroy,

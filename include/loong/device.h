@@ -39,6 +39,7 @@ typedef struct loong_device_ops {
     bool bf16; /* multiplies it, whatever the processor does */
     bool tf32; /* multiplies fp32 through it, where that is asked for */
     bool algorithms; /* its products choose among several */
+    bool fused_attention; /* there is a library's, beside our own */
     /* How many such devices this process sees, 0 with a reason when none. */
     int (*count)(char *reason, size_t size);
     loong_status_t (*create)(loong_context_t *ctx, int index, void **data_p);
@@ -142,6 +143,8 @@ LOONG_API bool loong_device_is_host(const loong_device_t *device);
 LOONG_API bool loong_device_has_bf16(const loong_device_t *device);
 LOONG_API bool loong_device_has_tf32(const loong_device_t *device);
 LOONG_API bool loong_device_has_algorithms(const loong_device_t *device);
+LOONG_API bool
+loong_device_has_fused_attention(const loong_device_t *device);
 /* 0: any number of processes may have it. */
 LOONG_API uint64_t loong_device_identity(const loong_device_t *device);
 /* Bytes that can be had now; *own_p false: they are the machine's. */

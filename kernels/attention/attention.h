@@ -5,6 +5,8 @@
 #ifndef LOONG_ATTENTION_H
 #define LOONG_ATTENTION_H
 
+#include <stdio.h>
+
 #include "base.h"
 #include "dropout/dropout.h"
 #include "loong/kernel.h"
@@ -56,6 +58,19 @@ loongi_attention_keys_before(const loong_attention_sequence_t *sequence,
 int64_t
 loongi_attention_first_run(const loong_attention_sequence_t *sequence,
                            int64_t segment);
+
+/* The library's own kernels may take it. */
+static inline bool loongi_attention_local(const loong_kernel_query_t *query,
+                                          char reason[LOONG_REASON_SIZE])
+{
+    const loong_attention_attr_t *attr =
+        (const loong_attention_attr_t *)query->attr;
+    if (attr->backend == LOONG_ATTENTION_FUSED) {
+        snprintf(reason, LOONG_REASON_SIZE, "train.attention_backend is fused");
+        return false;
+    }
+    return true;
+}
 
 /* Channels of a head of values and outputs. */
 static inline int loongi_attention_v_dim(const loong_attention_attr_t *attr)

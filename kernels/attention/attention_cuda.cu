@@ -342,7 +342,8 @@ static bool support_rows(const loong_kernel_query_t *query, int cu,
                  (int)MOST);
         return false;
     }
-    return cuda_support(query, ~0u, (1u << query->num_in) - (1u << cu),
+    return loongi_attention_local(query, reason) &&
+           cuda_support(query, ~0u, (1u << query->num_in) - (1u << cu),
                         reason);
 }
 

@@ -279,7 +279,8 @@ static bool support(const loong_kernel_query_t *query,
 {
     uint32_t lse = 1u << (query->num_in + 1);
     uint32_t integers = (1u << query->num_in) - (1u << 3);
-    return tiles_support(query, reason) &&
+    return loongi_attention_local(query, reason) &&
+           tiles_support(query, reason) &&
            cuda_support(query, lse, integers, reason);
 }
 

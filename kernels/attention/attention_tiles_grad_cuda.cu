@@ -484,7 +484,8 @@ static bool support(const loong_kernel_query_t *query,
                     char reason[LOONG_REASON_SIZE])
 {
     uint32_t integers = (1u << query->num_in) - (1u << 6);
-    return tiles_support(query, reason) &&
+    return loongi_attention_local(query, reason) &&
+           tiles_support(query, reason) &&
            cuda_support(query, 1u << 5, integers, reason);
 }
 

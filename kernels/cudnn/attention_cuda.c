@@ -18,7 +18,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "cudnn.h"
+#include "cudnn_attention.h"
 #include "cudnn_graph.h"
 
 /* Numbers that graphs take from the host. */

@@ -2,14 +2,15 @@
 #include <dlfcn.h>
 #include <string.h>
 
-#include "cudnn.h"
+#include "cudnn_attention.h"
 #include "cudnn_graph.h"
 
 static loong_status_t load(loong_context_t *ctx, loong_cudnn_t *c)
 {
     static const char *const places[] = {LOONG_CUDNN_LIBRARY, "libcudnn.so.9"};
     for (int i = 0; i < LOONG_COUNT_OF(places) && c->library == NULL; i++) {
-        c->library = dlopen(places[i], RTLD_NOW | RTLD_LOCAL);
+        c->library =
+            dlopen(places[i], RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
     }
     LOONG_CHECK(ctx, c->library != NULL, LOONG_ERR_UNSUPPORTED,
                 "attention by cuDNN needs that library: %s", dlerror());

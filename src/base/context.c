@@ -31,6 +31,7 @@ struct loong_context {
     size_t alloc_peak;
     loong_registry_t registry;
     loong_products_t products;
+    void *attention_plans;
     size_t trail_length;
     char trail[TRAIL_SIZE];
 };
@@ -102,6 +103,11 @@ void loongi_context_set_products(loong_context_t *ctx,
 loong_products_t loongi_context_products(const loong_context_t *ctx)
 {
     return ctx->products;
+}
+
+void **loongi_context_attention_plans(loong_context_t *ctx)
+{
+    return &ctx->attention_plans;
 }
 
 const char *loong_context_error(const loong_context_t *ctx)

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * How matrix products are made on the devices of a context, where a device
- * leaves a choice: part of the context, read when kernels are prepared. */
+ * How matrix products and attention are made on the devices of a context,
+ * where a device leaves a choice: part of the context, read when graphs are
+ * made and kernels prepared. */
 #ifndef LOONG_PRODUCTS_H
 #define LOONG_PRODUCTS_H
 
@@ -17,11 +18,16 @@ typedef struct loong_products {
      * library's first choice is taken. Borrowed, as long as the context is
      * used. */
     const char *algorithms;
+    int attention; /* a loong_attention_backend_t */
 } loong_products_t;
 
 void loongi_context_set_products(loong_context_t *ctx,
                                  const loong_products_t *products);
 loong_products_t loongi_context_products(const loong_context_t *ctx);
+
+/* What attention kernels of this context share beyond their states: theirs to
+ * set, NULL before the first of them is prepared and behind the last. */
+void **loongi_context_attention_plans(loong_context_t *ctx);
 
 #ifdef __cplusplus
 }

@@ -182,6 +182,11 @@ bool loong_device_has_algorithms(const loong_device_t *device)
     return device->ops->algorithms;
 }
 
+bool loong_device_has_fused_attention(const loong_device_t *device)
+{
+    return device->ops->fused_attention;
+}
+
 uint64_t loong_device_identity(const loong_device_t *device)
 {
     return device->ops->identity != NULL ? device->ops->identity(device->data)

@@ -8,6 +8,7 @@
 #include "devices.h"
 #include "hf_config.h"
 #include "isa.h"
+#include "loong/ops.h"
 #include "param_rules.h"
 #include "peers.h"
 #include "products.h"
@@ -208,15 +209,35 @@ static loong_sharding_t read_sharding(const loong_recipe_t *r)
     return (loong_sharding_t)level;
 }
 
-/* How products are made, where a device leaves a choice. */
+#define ATTENTION_KEY "train.attention_backend"
+
+static loong_status_t read_attention(const loong_trainer_t *t, int *backend_p)
+{
+    const char *text = loong_recipe_text(t->recipe, ATTENTION_KEY);
+    bool has = loong_device_has_fused_attention(t->device);
+    bool fused = strcmp(text, "fused") == 0;
+    LOONG_CHECK(t->ctx, has || !fused || loongi_devices_are_mixed(t),
+                LOONG_ERR_CONFIG,
+                ATTENTION_KEY ": fused, but device %s has no cuDNN; auto takes "
+                "it where there is one, local never",
+                loong_device_name(t->device));
+    *backend_p = strcmp(text, "local") == 0 ? LOONG_ATTENTION_LOCAL
+                 : fused                    ? LOONG_ATTENTION_FUSED
+                                            : LOONG_ATTENTION_AUTO;
+    return LOONG_OK;
+}
+
+/* How products and attention are made, where a device leaves a choice. */
 static loong_status_t read_products(loong_trainer_t *t)
 {
     const char *name = loong_device_name(t->device);
     loong_products_t p = {
         loong_recipe_bool(t->recipe, "precision.tf32"),
-        loong_recipe_text(t->recipe, "gemm.algorithms_file")};
+        loong_recipe_text(t->recipe, "gemm.algorithms_file"),
+        LOONG_ATTENTION_LOCAL};
     bool mixed = loongi_devices_are_mixed(t);
     p.tf32 = p.tf32 && (!mixed || loong_device_has_tf32(t->device));
+    LOONG_TRY(read_attention(t, &p.attention));
     LOONG_CHECK(t->ctx, !p.tf32 || loong_device_has_tf32(t->device),
                 LOONG_ERR_CONFIG,
                 "precision.tf32: device %s does not multiply tf32; leave the "
@@ -518,7 +539,7 @@ loong_status_t loong_trainer_create(loong_context_t *ctx,
 
 void loong_trainer_destroy(loong_trainer_t **trainer_p)
 {
-    const loong_products_t defaults = {false, NULL};
+    const loong_products_t defaults = {false, NULL, LOONG_ATTENTION_LOCAL};
     loong_trainer_t *t = *trainer_p;
     if (t == NULL) {
         return;

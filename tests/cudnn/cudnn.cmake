@@ -1,4 +1,11 @@
-# The real cuDNN, where it is: its header, and plans for GPUs that are not.
+# train.attention_backend on the simulated device; and the real cuDNN, where it
+# is: its header, and plans for GPUs that are not.
+if(COMMAND loong_cuda_sim_test)
+  loong_cuda_sim_test(NAME cuda_cudnn LABELS sim
+    SOURCES ${PROJECT_SOURCE_DIR}/tests/cudnn/test_cuda_cudnn.c
+    ${cudasim}/train_run.c)
+  target_include_directories(test_cuda_cudnn PRIVATE ${cudasim})
+endif()
 find_library(LOONG_CUDNN_FOUND libcudnn.so.9 HINTS ${CUDAToolkit_LIBRARY_DIR}
   /usr/local/cuda/lib64)
 find_path(LOONG_CUDNN_INCLUDE cudnn_graph_v9.h cudnn_graph.h

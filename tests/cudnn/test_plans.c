@@ -4,7 +4,7 @@
  * described to it, code included, so it judges every graph of ours as on such a
  * device. driver.c stands in for libcuda. Not shown: that they compute what we
  * mean, which the simulated device shows (cuda_op_attention), and a GPU. */
-#include "cudnn/cudnn.h"
+#include "cudnn/cudnn_attention.h"
 #include "test.h"
 
 /* What cuDNN asks of a device; threads, registers and clocks are alike. */

@@ -162,6 +162,19 @@ def attention(r):
                 share, ours["gflops"] * 1e-3)
 
 
+def fused(r):
+    for op, by in (("attention", "attention_fused"),
+                   ("attention_grad", "attention_fused_grad")):
+        ours, cudnn = r.ours(op), r.ours(by)
+        what = f"{op}, S 8192 causal d128: share of cuDNN's rate, %"
+        if not ours or not cudnn:
+            yield what, 50.0, None, f"no figure of {by if ours else op}"
+        else:
+            share = 100.0 * ours["gflops"] / cudnn["gflops"]
+            yield what, 50.0, share, "{:.0f} ({:.0f} of {:.0f} TFLOP/s)"\
+                .format(share, ours["gflops"] * 1e-3, cudnn["gflops"] * 1e-3)
+
+
 def gaps(r):
     for name in (SMALL, LARGE, LLAMA):
         found = [g for g in r.gaps if g["gaps"] == name]
@@ -200,6 +213,7 @@ def targets(r):
     yield against(r, SMALL, "torch", 1.05, "gpt2")
     yield from bandwidth(r)
     yield from attention(r)
+    yield from fused(r)
     yield from gaps(r)
     yield from memory(r)
 

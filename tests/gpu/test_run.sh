@@ -185,7 +185,7 @@ has out/report.md '# NVIDIA H200, 9.0' \
 python3 - out/report.json <<'PYTHON' || fail "report.json"
 import json, sys
 report = json.load(open(sys.argv[1]))
-assert len(report["targets"]) == 28, report["targets"]
+assert len(report["targets"]) == 30, report["targets"]
 assert [s["result"] for s in report["stages"]] == ["passed"] * 9
 assert len(report["sanitizer"]) == 4, report["sanitizer"]
 PYTHON

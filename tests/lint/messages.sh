@@ -6,7 +6,7 @@
 set -u
 cd "$1" || exit 2
 files="backends/cuda/*.c backends/nccl/*.c kernels/cublaslt/*.c
-  kernels/cuda.cuh"
+  kernels/cudnn/*.c kernels/attention/attention_cudnn_cuda.c kernels/cuda.cuh"
 doc=docs/devices/cuda.md
 
 # One message a line: the strings of a LOONG_FAIL, LOONG_CHECK or of the reason

@@ -69,6 +69,17 @@ static const setting_t settings[] = {
     {1, 1, 192, true, 0, 0.0, 2, {0, 140}, ALL, ALL, 128},
 };
 
+/* For cuDNN beside the others: segments that are all alike, many and empty
+ * ones, lengths that are no multiples of a tile. */
+static const setting_t fused[] = {
+    {4, 2, 64, true, 0, 0.0, 3, {0, 64, 128}, ALL, ALL, 0},
+    {2, 2, 16, false, 0, 0.0, 4, {0, 40, 80, 120}, ALL, ALL, 0},
+    {6, 2, 32, true, 20, 0.0, 3, {0, 50, 100}, ALL, ALL, 0},
+    {4, 1, 8, true, 0, 0.0, 7, {0, 1, 1, 30, 77, 78, 78}, ALL, ALL, 0},
+    {4, 2, 24, true, 9, 0.0, 5, {0, 33, 60, 60, 61}, ALL, ALL, 40},
+};
+
+static loong_attention_backend_t backend; /* of the cases */
 static const loong_dtype_t types[] = {LOONG_F64, LOONG_F32, LOONG_BF16};
 
 static int64_t keys[MAX_TOKENS];
@@ -92,6 +103,7 @@ static loong_attention_attr_t attr_of(const setting_t *s)
     a.scale = 1.0 / sqrt((double)s->head_dim);
     a.dropout = s->dropout;
     a.stream = 3;
+    a.backend = backend;
     return a;
 }
 
@@ -128,11 +140,14 @@ static int64_t queries_of(const setting_t *s)
     return rows_in(s, &s->queries, NULL);
 }
 
+/* cuDNN takes rows at multiples of 16 bytes. */
 static op_arg_t matrix_arg(int64_t count, int64_t width, loong_dtype_t dtype,
                            bool gap)
 {
     op_arg_t a = op_mat(dtype, count, width);
-    a.gap = gap ? a.dim[1] + 3 : 0;
+    a.gap = !gap                               ? 0
+            : backend == LOONG_ATTENTION_LOCAL ? a.dim[1] + 3
+                                               : 2 * a.dim[1];
     return a;
 }
 
@@ -223,20 +238,24 @@ static void expect(int kernels, loong_dtype_t dtype)
     }
 }
 
+static void forward(const setting_t *s, int i, int t)
+{
+    loong_attention_attr_t attr = attr_of(s);
+    op_case_t c = forward_case(s, &attr, types[t], i % 2 == 1);
+    c.threads = 1 + i % 3;
+    expect(op_case_reference(&c), types[t]);
+    memset(&c.arg[8], 0, sizeof(c.arg[8])); /* lse not wanted */
+    if (i % 4 == t) {
+        expect(op_case_reference(&c), types[t]);
+    }
+}
+
 static void test_forward(void **state)
 {
     (void)state;
     for (int i = 0; i < LOONG_COUNT_OF(settings); i++) {
         for (int t = 0; t < LOONG_COUNT_OF(types); t++) {
-            loong_attention_attr_t attr = attr_of(&settings[i]);
-            op_case_t c =
-                forward_case(&settings[i], &attr, types[t], i % 2 == 1);
-            c.threads = 1 + i % 3;
-            expect(op_case_reference(&c), types[t]);
-            memset(&c.arg[8], 0, sizeof(c.arg[8])); /* lse not wanted */
-            if (i % 4 == t) {
-                expect(op_case_reference(&c), types[t]);
-            }
+            forward(&settings[i], i, t);
         }
     }
 }
@@ -353,6 +372,19 @@ static void test_differences(void **state)
     }
 }
 
+/* cuDNN's kernel where it is, and others; bf16 alone is its own. */
+static void test_fused(void **state)
+{
+    (void)state;
+    enum { BF16 = 2 };
+    backend = LOONG_ATTENTION_AUTO;
+    for (int i = 0; i < LOONG_COUNT_OF(fused); i++) {
+        forward(&fused[i], i, BF16);
+        backward(&fused[i], LOONG_BF16, i % 2 == 0, 2);
+    }
+    backend = LOONG_ATTENTION_LOCAL;
+}
+
 static void test_bad_segments(void **state)
 {
     (void)state;
@@ -446,6 +478,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_forward),
         cmocka_unit_test(test_backward),
+        cmocka_unit_test(test_fused),
         cmocka_unit_test(test_differences),
         cmocka_unit_test(test_bad_segments),
         cmocka_unit_test(test_bad_rows),

@@ -28,9 +28,10 @@ set(cudasim ${PROJECT_SOURCE_DIR}/tests/sim/cuda)
 add_library(cudasim SHARED ${cudasim}/engine.cc ${cudasim}/memory.cc
   ${cudasim}/stream.cc ${cudasim}/graph.cc ${cudasim}/runtime.cc
   ${cudasim}/blaslt.cc ${cudasim}/tensor.cc ${cudasim}/nccl.cc
-  ${cudasim}/plant.cc)
+  ${cudasim}/plant.cc ${cudasim}/cudnn.cc ${cudasim}/cudnn_run.cc)
 target_include_directories(cudasim PUBLIC ${cudasim}/include ${cudasim})
-target_include_directories(cudasim PRIVATE ${PROJECT_SOURCE_DIR}/backends/nccl)
+target_include_directories(cudasim PRIVATE ${PROJECT_SOURCE_DIR}/backends/nccl
+  ${PROJECT_SOURCE_DIR}/kernels/cudnn)
 target_link_libraries(cudasim PRIVATE Threads::Threads)
 # Contexts of threads are switched by hand: no frame may be assumed.
 target_compile_options(cudasim PRIVATE -O2 -fno-omit-frame-pointer)
@@ -76,7 +77,8 @@ target_include_directories(loong_cuda_sim BEFORE PRIVATE ${cudasim}/include
 cudasim_device_code(loong_cuda_sim ${LOONG_CUDA_KERNELS})
 target_compile_definitions(loong_cuda_sim PRIVATE LOONG_CUBLASLT_WORKSPACE=4096
   LOONG_NCCL_LIBRARY="$<TARGET_FILE:cudasim>"
-  LOONG_CUBLASLT_LIBRARY="$<TARGET_FILE:cudasim>")
+  LOONG_CUBLASLT_LIBRARY="$<TARGET_FILE:cudasim>"
+  LOONG_CUDNN_LIBRARY="$<TARGET_FILE:cudasim>")
 
 # A test of this device: the objects stand in front of cuda_absent.c.
 function(loong_cuda_sim_test)
@@ -194,7 +196,7 @@ add_test(NAME parity_cuda_long COMMAND loong_bench_cudasim parity
 set_tests_properties(parity_cuda_long PROPERTIES LABELS "sim;parallel;full"
   TIMEOUT 3600 ENVIRONMENT "OMP_NUM_THREADS=1;CUDASIM_DEVICES=4")
 foreach(name ${LOONG_CUDA_OP_TESTS})
-  loong_cuda_sim_test(NAME cuda_op_${name} LABELS "sim;ops" SOURCES
+  loong_cuda_sim_test(NAME cuda_op_${name} LABELS "sim;ops" TIMEOUT 300 SOURCES
     ${PROJECT_SOURCE_DIR}/tests/ops/test_${name}.c ${LOONG_OP_TEST_SOURCES})
   target_compile_definitions(test_cuda_op_${name} PRIVATE OP_DEVICE="cuda")
 endforeach()

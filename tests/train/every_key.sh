@@ -129,6 +129,7 @@ train.exit_interval=0
 train.max_wall_time=1h
 train.z_loss_coeff=1e-4
 train.on_nan=skip
+train.attention_backend=auto
 train.cuda_graph_impl=auto
 predict.device=a100
 predict.tflops=300

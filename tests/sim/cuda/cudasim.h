@@ -44,6 +44,9 @@ void cudasim_quiet(int quiet);
 /* Forgets errors, streams, events and memory. */
 void cudasim_reset(void);
 
+/* Plans of cuDNN are refused for this reason; "": they are not. */
+void cudasim_cudnn_refuse(const char *why);
+
 /* Ranges of the profiler whose name holds this text, since the start; those
  * that are open. */
 int64_t cudasim_ranges(const char *text);

@@ -152,6 +152,7 @@ loong_status_t try_train(loong_context_t *ctx, job_t *job)
     loong_threads_params_t params = {0};
     params.size = job->ranks;
     params.comm.timeout = 60.0;
+    params.context = job->context;
     cudasim_devices(job->ranks, (size_t)64 << 20);
     return loong_threads_run(ctx, &params, run_rank, job);
 }

@@ -24,6 +24,7 @@ typedef struct job {
     int layers;
     int batch; /* micro-batches of one sample, of all ranks */
     int steps;
+    loong_context_params_t context; /* who hears its warnings */
     double loss[STEPS + 1];
     double norm[STEPS + 1];
     uint64_t waits[STEPS + 1];

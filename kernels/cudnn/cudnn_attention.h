@@ -3,8 +3,8 @@
  * Attention by cuDNN: the one interface of kernels/cudnn. The library is loaded
  * when the first kernel asks for it, so that neither the start of a program nor
  * a machine without it pays for it. */
-#ifndef LOONG_CUDNN_H
-#define LOONG_CUDNN_H
+#ifndef LOONG_CUDNN_ATTENTION_H
+#define LOONG_CUDNN_ATTENTION_H
 
 #include "base.h"
 

@@ -1,0 +1,58 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "attention_cudnn.h"
+#include "attention_spans.cuh"
+
+using namespace loong_cuda;
+
+namespace {
+
+/* A wrong entry is told; what it makes of lengths stays within the rows. */
+__global__ void __launch_bounds__(BLOCK)
+    find_begins(sequence_t s, loong_attention_begins_t b,
+                const loong_frame_t *frame)
+{
+    LOONG_SHARED(int, worst, 1);
+    int64_t rows = rows_of(s.side[1], frame);
+    if (blockIdx.x == 0) {
+        check_segments(s, rows, worst);
+    }
+    if (b.lengths == NULL) {
+        return;
+    }
+    int64_t step = (int64_t)gridDim.x * BLOCK;
+    for (int64_t i = (int64_t)blockIdx.x * BLOCK + threadIdx.x; i < s.entries;
+         i += step) {
+        int64_t row = s.cu_seqlens[i];
+        row = row < 0 ? 0 : row > rows ? rows : row;
+        for (int o = 0; o < LOONG_CUDNN_OPERANDS; o++) {
+            if (b.begin[o] != NULL) {
+                b.begin[o][i] = row * b.ld[o];
+            }
+        }
+        if (i + 1 < s.entries) {
+            int64_t end = s.cu_seqlens[i + 1];
+            int64_t n = (end > rows ? rows : end) - row;
+            b.lengths[i] = n < 0 ? 0 : least(n, s.attr.max_seqlen);
+        }
+    }
+}
+
+} // namespace
+
+extern "C" loong_status_t
+loongi_attention_begins(const loong_kernel_call_t *call, int cu, int keys,
+                        const loong_attention_begins_t *begins)
+{
+    const loong_kernel_query_t *query = call->query;
+    sequence_t s;
+    memset(&s, 0, sizeof(s));
+    s.cu_seqlens = static_cast<const int32_t *>(call->ptr[cu]);
+    s.entries = (int)query->arg[cu].dim[0];
+    s.side[1] = mat_arg(call, keys);
+    s.attr = *static_cast<const loong_attention_attr_t *>(query->attr);
+    s.flaw = call->flaw;
+    LOONG_LAUNCH((find_begins), grid_of((s.entries + BLOCK - 1) / BLOCK),
+                 dim3(BLOCK), 0, stream_of(call), s, *begins,
+                 call->device_frame);
+    return launched(call);
+}

@@ -86,6 +86,22 @@ static __device__ __forceinline__ pack_t load(const float *x, int n,
     return y;
 }
 
+/* 16 bytes to device memory, not to shared memory, at once. In the machine's
+ * words: the compiler takes together what the stores of two branches have in
+ * common, and so this one apart. */
+static __device__ __forceinline__ void store_words(void *y, const uint4 &w)
+{
+#ifdef CUDASIM
+    cudasim_global(y);
+    *static_cast<uint4 *>(y) = w;
+#else
+    asm volatile("st.global.v4.u32 [%0], {%1, %2, %3, %4};"
+                 :
+                 : "l"(y), "r"(w.x), "r"(w.y), "r"(w.z), "r"(w.w)
+                 : "memory");
+#endif
+}
+
 static __device__ __forceinline__ void store(half_t *y, const pack_t &x,
                                              int n, bool packed)
 {
@@ -96,7 +112,7 @@ static __device__ __forceinline__ void store(half_t *y, const pack_t &x,
     if (packed && n == PACK) {
         uint4 w = {h[0] | (unsigned)h[1] << 16, h[2] | (unsigned)h[3] << 16,
                    h[4] | (unsigned)h[5] << 16, h[6] | (unsigned)h[7] << 16};
-        *reinterpret_cast<uint4 *>(y) = w;
+        store_words(y, w);
         return;
     }
     for (int i = 0; i < PACK; i++) {
@@ -111,9 +127,11 @@ static __device__ __forceinline__ void store(float *y, const pack_t &x, int n,
 {
     if (packed && n == PACK) {
         for (int i = 0; i < 2; i++) {
-            float4 w = {x.v[4 * i], x.v[4 * i + 1], x.v[4 * i + 2],
-                        x.v[4 * i + 3]};
-            reinterpret_cast<float4 *>(y)[i] = w;
+            uint4 w = {__float_as_uint(x.v[4 * i]),
+                       __float_as_uint(x.v[4 * i + 1]),
+                       __float_as_uint(x.v[4 * i + 2]),
+                       __float_as_uint(x.v[4 * i + 3])};
+            store_words(y + 4 * i, w);
         }
         return;
     }

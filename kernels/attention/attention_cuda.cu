@@ -39,14 +39,23 @@ __device__ __forceinline__ float *weights_of(const attention_t &a, float *room,
     return vector_of(a, room, VECTORS) + i * WARP;
 }
 
+/* A pack into shared memory. */
+__device__ __forceinline__ void keep_pack(float *to, const pack_t &x)
+{
+    for (int i = 0; i < 2; i++) {
+        float4 w = {x.v[4 * i], x.v[4 * i + 1], x.v[4 * i + 2],
+                    x.v[4 * i + 3]};
+        reinterpret_cast<float4 *>(to)[i] = w;
+    }
+}
+
 /* d channels of a head into shared memory, zeros up to a whole pack. */
 __device__ void fetch(const mat_t &m, int64_t row, int head, int d, float *to)
 {
     int lane = (int)threadIdx.x % WARP;
     for (int c = lane * PACK; c < d; c += WARP * PACK) {
-        store(to + c,
-              load_at(m, row, (int64_t)head * d + c, least(PACK, d - c)), PACK,
-              true);
+        keep_pack(to + c, load_at(m, row, (int64_t)head * d + c,
+                                  least(PACK, d - c)));
     }
 }
 
@@ -54,7 +63,7 @@ __device__ void zero(int d, float *to)
 {
     pack_t none = {{0}};
     for (int c = (int)threadIdx.x % WARP * PACK; c < d; c += WARP * PACK) {
-        store(to + c, none, PACK, true);
+        keep_pack(to + c, none);
     }
 }
 
@@ -98,7 +107,7 @@ __device__ void gather(const mat_t &m, const rows_t &rows, const float *weight,
                 s.v[i] += weight[j] * p.v[i];
             }
         }
-        store(sum + c, s, PACK, true);
+        keep_pack(sum + c, s);
     }
 }
 

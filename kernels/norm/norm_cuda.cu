@@ -38,7 +38,7 @@ __device__ __forceinline__ pack_t first_read(const norm_t &a, int64_t row,
 }
 
 template <int TEAM, bool CENTER, bool ADD>
-__global__ void __launch_bounds__(BLOCK)
+__global__ void __launch_bounds__(BLOCK, 3) /* blocks: else some spill */
     norm_forward(norm_t a, const loong_frame_t *frame)
 {
     LOONG_SHARED(float, room, WARPS);

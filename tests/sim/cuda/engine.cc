@@ -527,6 +527,14 @@ extern "C" void cudasim_yield(void)
     leave();
 }
 
+extern "C" void cudasim_global(const void *at)
+{
+    if (in_shared(reinterpret_cast<uintptr_t>(at), 16) != 0) {
+        kernel_fault(cudaErrorIllegalAddress,
+                     "shared memory, by an instruction for device memory");
+    }
+}
+
 extern "C" void *cudasim_shared(const void *key, size_t size)
 {
     return shared_array(key, size);

@@ -118,6 +118,9 @@ void cudasim_copy_async(void *to, const void *from, size_t there);
 void cudasim_copies_commit(void);
 void cudasim_copies_wait(int left);
 void *cudasim_shared(const void *key, size_t size);
+/* Ends the kernel where this is shared memory: for instructions of the other
+ * kind. */
+void cudasim_global(const void *at);
 void *cudasim_dynamic(void);
 void cudasim_yield(void);
 void cudasim_enqueue(const cudasim_launch *launch, const void *arguments,

@@ -17,6 +17,18 @@
 
 enum { OLDEST = 8 }; /* compute capability 8.0: bf16 */
 
+/* Estimates for the dry run, not measured yet: 480 MiB of context and 100 of
+ * code of kernels, ours and cuBLASLt's; of a communicator of NCCL 16 channels
+ * with a receive buffer for each protocol (0.5, 4.7 and 4 MiB by default). */
+#ifndef LOONG_CUDA_CONTEXT_BYTES
+#define LOONG_CUDA_CONTEXT_BYTES ((size_t)580 << 20)
+#define LOONG_CUDA_PIECE_BYTES ((size_t)2 << 10)
+#define LOONG_CUDA_COMMUNICATOR_BYTES ((size_t)147 << 20)
+#endif
+static const loong_device_beside_t cuda_beside = {
+    LOONG_CUDA_CONTEXT_BYTES, LOONG_CUDA_PIECE_BYTES,
+    LOONG_CUDA_COMMUNICATOR_BYTES};
+
 typedef struct cuda_data {
     loong_context_t *ctx;
     int index;
@@ -170,6 +182,23 @@ static loong_status_t cuda_room(void *data, size_t *bytes_p)
     cuda_data_t *d = data;
     size_t total = 0;
     CUDA_TRY(d, cudaMemGetInfo(bytes_p, &total));
+    return LOONG_OK;
+}
+
+static loong_status_t cuda_usage(void *data, loong_device_usage_t *u)
+{
+    cuda_data_t *d = data;
+    cudaMemPool_t pool = NULL;
+    uint64_t reserved = 0;
+    uint64_t most = 0;
+    CUDA_TRY(d, cudaMemGetInfo(&u->available, &u->total));
+    CUDA_TRY(d, cudaDeviceGetDefaultMemPool(&pool, d->index));
+    CUDA_TRY(d, cudaMemPoolGetAttribute(
+                    pool, cudaMemPoolAttrReservedMemCurrent, &reserved));
+    CUDA_TRY(d, cudaMemPoolGetAttribute(pool, cudaMemPoolAttrUsedMemHigh,
+                                        &most));
+    u->pool = (size_t)reserved;
+    u->pool_most = (size_t)most;
     return LOONG_OK;
 }
 
@@ -477,4 +506,6 @@ const loong_device_ops_t loongi_cuda_device = {
     .range_begin = cuda_range_begin,
     .range_end = cuda_range_end,
     .room = cuda_room,
+    .beside = &cuda_beside,
+    .usage = cuda_usage,
 };

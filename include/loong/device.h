@@ -29,6 +29,21 @@ typedef struct loong_device_rows {
     size_t rows;
 } loong_device_rows_t;
 
+/* Held on a device beside what is allocated: estimates, in bytes. */
+typedef struct loong_device_beside {
+    size_t context;      /* the driver's, with the code of kernels */
+    size_t graph_piece;  /* each kernel or copy of a graph */
+    size_t communicator; /* buffers of one */
+} loong_device_beside_t;
+
+/* Bytes of a device. */
+typedef struct loong_device_usage {
+    size_t total;
+    size_t available;
+    size_t pool;      /* that this process keeps for what it allocates */
+    size_t pool_most; /* that was allocated at one time */
+} loong_device_usage_t;
+
 /* A backend. Slots marked (optional) may be NULL. Every function but
  * `create` gets the private data that `create` made. */
 typedef struct loong_device_ops {
@@ -99,6 +114,9 @@ typedef struct loong_device_ops {
     uint64_t (*identity)(void *data);
     /* (optional): that of the machine. Bytes that can be had now. */
     loong_status_t (*room)(void *data, size_t *bytes_p);
+    const loong_device_beside_t *beside; /* (optional): nothing */
+    /* (with `beside`) */
+    loong_status_t (*usage)(void *data, loong_device_usage_t *usage_p);
     /* (optional): nothing. For a profiler of the device: what is launched from
      * here on, by this thread, is of that name; until the end. They nest. */
     void (*range_begin)(void *data, const char *name);
@@ -150,6 +168,11 @@ LOONG_API uint64_t loong_device_identity(const loong_device_t *device);
 /* Bytes that can be had now; *own_p false: they are the machine's. */
 LOONG_API LOONG_NODISCARD loong_status_t
 loong_device_room(const loong_device_t *device, bool *own_p, size_t *bytes_p);
+LOONG_API const loong_device_beside_t *
+loong_device_beside(const loong_device_t *device);
+LOONG_API LOONG_NODISCARD loong_status_t
+loong_device_usage(const loong_device_t *device,
+                   loong_device_usage_t *usage_p);
 LOONG_API void loong_device_describe(const loong_device_t *device, char *text,
                                      size_t size);
 

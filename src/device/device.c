@@ -200,6 +200,18 @@ loong_status_t loong_device_room(const loong_device_t *device, bool *own_p,
     return *own_p ? device->ops->room(device->data, bytes_p) : LOONG_OK;
 }
 
+const loong_device_beside_t *loong_device_beside(const loong_device_t *device)
+{
+    return device->ops->beside;
+}
+
+loong_status_t loong_device_usage(const loong_device_t *device,
+                                  loong_device_usage_t *usage_p)
+{
+    memset(usage_p, 0, sizeof(*usage_p));
+    return device->ops->usage(device->data, usage_p);
+}
+
 void loong_device_describe(const loong_device_t *device, char *text,
                            size_t size)
 {

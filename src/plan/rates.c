@@ -110,6 +110,16 @@ static double compute(const loong_rates_params_t *p, const loong_step_t *step,
     return products + passes + gap;
 }
 
+double loongi_rates_launches(const loong_program_t *program,
+                             const loong_frame_t *frame)
+{
+    double steps = 0.0;
+    for (int64_t i = 0; i < program->num_steps; i++) {
+        steps += loongi_step_runs(&program->steps[i], frame) ? 1.0 : 0.0;
+    }
+    return LAUNCHES * steps;
+}
+
 /* ---- between ranks ------------------------------------------------------- */
 
 /* Members of a group on the machine of its first one. */

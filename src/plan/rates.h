@@ -66,6 +66,10 @@ loongi_rates_program(const loong_rates_params_t *params,
                      const loong_frame_t *frame, int64_t times,
                      double *seconds_p);
 
+/* Kernels and copies that a program launches in this frame, about. */
+double loongi_rates_launches(const loong_program_t *program,
+                             const loong_frame_t *frame);
+
 /* Seconds of a message of so many bytes from one rank to another. */
 double loongi_rates_message(const loong_rates_t *rates, int from, int to,
                             double bytes);

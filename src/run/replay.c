@@ -86,6 +86,12 @@ static uint32_t asked_by(const loong_program_t *program)
     return asked;
 }
 
+uint32_t loongi_replay_flags(const loong_program_t *program,
+                             const loong_frame_t *frame)
+{
+    return flags_of(frame) & asked_by(program);
+}
+
 static bool is_of(const loong_recording_t *r, const loong_replay_job_t *job)
 {
     bool same = r->num == job->num;

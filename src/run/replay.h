@@ -86,6 +86,11 @@ LOONG_NODISCARD loong_status_t loongi_replay_create(loong_context_t *ctx,
 /* Nothing may be under way. NULL is accepted. */
 void loongi_replay_destroy(loong_replay_t **replay_p);
 
+/* Of the frame, what steps of the program ask for: other flags are the same
+ * recording. */
+uint32_t loongi_replay_flags(const loong_program_t *program,
+                             const loong_frame_t *frame);
+
 /* *recording_p: to be captured or launched; NULL: this run is step by step. */
 LOONG_NODISCARD loong_status_t
 loongi_replay_find(loong_replay_t *replay, const loong_replay_job_t *job,

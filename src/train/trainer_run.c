@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "beside.h"
 #include "loong/launch.h"
 #include "loong/moe.h"
 #include "isa.h"
@@ -109,6 +110,9 @@ loong_status_t loong_trainer_run(loong_trainer_t *trainer)
         LOONG_TRY(after_step(t, &stop));
     }
     LOONG_TRY(loongi_trainer_finish_save(t));
+    if (loong_comm_rank(t->comm) == 0) {
+        LOONG_TRY(loongi_beside_tell(t));
+    }
     loongi_report_end(t, stop);
     return stop ? LOONG_ERR_INTERRUPTED : LOONG_OK;
 }
@@ -334,6 +338,7 @@ loong_status_t loong_trainer_describe(loong_trainer_t *trainer,
         describe_memory(t);
     }
     LOONG_TRY(loongi_staging_describe(t, &t->text));
+    LOONG_TRY(loongi_beside_describe(t, &t->text));
     describe_lack(t);
     *text_p = loongi_text_get(&t->text);
     return t->text.status;

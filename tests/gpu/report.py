@@ -45,8 +45,11 @@ def records(name):
 
 def commit():
     here = os.path.dirname(os.path.abspath(__file__))
-    made = subprocess.run(["git", "-C", here, "rev-parse", "--short", "HEAD"],
-                          capture_output=True, text=True)
+    try:
+        made = subprocess.run(["git", "-C", here, "rev-parse", "--short",
+                               "HEAD"], capture_output=True, text=True)
+    except FileNotFoundError:  # a bare machine has no git
+        return "unknown"
     return made.stdout.strip() or "unknown"
 
 

@@ -112,4 +112,9 @@ for name in $stages; do
   stage "$name" || failed=1
 done
 python3 "$gpu/report.py" "$device" "$out" || failed=1
+name=$(date +%F)-$(echo "${device%%,*}" | tr 'A-Z ' 'a-z-')
+echo "to keep the tables: mkdir -p $source/docs/measurements, then"
+for kind in md json; do
+  echo "  cp $out/report.$kind $source/docs/measurements/$name.$kind"
+done
 exit $failed

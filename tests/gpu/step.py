@@ -42,11 +42,11 @@ def query(what):
 
 
 def planned(args, keys):
-    """Bytes that --dry-run plans."""
+    """Bytes that --dry-run plans, and what it expects beside them."""
     command = [os.path.join(args.build, "loongrun"), "--dry-run", args.recipe,
                "device=cuda", "data.train=[{path: none}]", *keys]
     said = subprocess.run(command, capture_output=True, text=True)
-    found = re.search(r"^ *together +([\d.]+) (\w+)$", said.stdout, re.M)
+    found = re.search(r"^ *on the device +([\d.]+) (\w+)$", said.stdout, re.M)
     if said.returncode != 0 or not found:
         sys.exit(f"{' '.join(command)}: exit code {said.returncode}\n"
                  + said.stdout[-2000:] + said.stderr[-2000:])

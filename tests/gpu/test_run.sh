@@ -111,7 +111,7 @@ for a; do
   esac
 done
 if [ "$1" = --dry-run ]; then
-  echo "  together       $((20 + 4 * layers)).00 GiB"
+  echo "  on the device  $((20 + 4 * layers)).00 GiB"
   exit 0
 fi
 mkdir -p "$dir"
@@ -173,6 +173,7 @@ mv aside bin/nvidia-smi
 run 0 --llmc llmc
 [ "$(cut -f1 out/stages.tsv | tr '\n' ' ')" = "build ops golden training \
 kernels llama gpt2 gaps sanitizer " ] || fail "stages: $(cat out/stages.tsv)"
+has said "docs/measurements/$(date +%F)-nvidia-h200.md"
 has out/build.log 'DLOONG_CUDA_ARCHITECTURES=90a' '--target gpu'
 has out/llama.log 'layers that fit: 27'
 has out/report.md '# NVIDIA H200, 9.0' \
@@ -212,6 +213,12 @@ has out/report.md '| ops | FAILED |' '| fp32 | FAILED | 7 |' \
 rm broken
 run 0 ops
 has out/report.md '| ops | passed |'
+
+# A machine without git.
+mv bin/git aside
+run 0 ops
+has out/report.md 'commit unknown'
+mv aside bin/git
 
 # What does not end.
 tool bin/ctest <<'TOOL'

@@ -76,6 +76,8 @@ target_include_directories(loong_cuda_sim BEFORE PRIVATE ${cudasim}/include
   $<TARGET_PROPERTY:loong_device,INTERFACE_INCLUDE_DIRECTORIES>)
 cudasim_device_code(loong_cuda_sim ${LOONG_CUDA_KERNELS})
 target_compile_definitions(loong_cuda_sim PRIVATE LOONG_CUBLASLT_WORKSPACE=4096
+  LOONG_CUDA_CONTEXT_BYTES=0 LOONG_CUDA_PIECE_BYTES=512
+  LOONG_CUDA_COMMUNICATOR_BYTES=0
   LOONG_NCCL_LIBRARY="$<TARGET_FILE:cudasim>"
   LOONG_CUBLASLT_LIBRARY="$<TARGET_FILE:cudasim>"
   LOONG_CUDNN_LIBRARY="$<TARGET_FILE:cudasim>")
@@ -148,6 +150,8 @@ loong_cuda_sim_test(NAME cuda_predict LABELS sim
 loong_cuda_sim_test(NAME cuda_nccl LABELS sim SOURCES ${cudasim}/test_nccl.c)
 loong_cuda_sim_test(NAME cuda_train LABELS sim
   SOURCES ${cudasim}/test_train.c ${cudasim}/train_run.c)
+loong_cuda_sim_test(NAME cuda_beside LABELS sim
+  SOURCES ${cudasim}/test_beside.c ${cudasim}/train_run.c)
 loong_cuda_sim_test(NAME cuda_dispatch LABELS sim
   SOURCES ${cudasim}/test_dispatch.c)
 loong_cuda_sim_test(NAME cuda_layouts LABELS sim

@@ -55,5 +55,5 @@ for recipe in llama gpt2_124m; do
   "$build/loongrun_cudasim" --dry-run "$source/tests/gpu/recipes/$recipe.yaml" \
     device=cuda 'data.train=[{path: none}]' "$@" > out 2>&1 ||
     fail "--dry-run of $recipe"
-  grep -qE '^ *together +[0-9.]+ [KMG]iB$' out || fail "memory of $recipe"
+  grep -qE '^ *on the device +[0-9.]+ [KMG]iB$' out || fail "memory of $recipe"
 done

@@ -51,6 +51,7 @@ enum kind_t { DEVICE, PINNED, POOLED }; /* POOLED: of a device's pool */
 void *allocate(kind_t kind, size_t size, int device); /* NULL: full */
 bool release(kind_t kind, void *ptr);
 size_t used_bytes(int device);
+size_t most_bytes(int device); /* at one time, since the last reset */
 int64_t alive_ranges();
 void forget_memory();
 bool is_device(const void *ptr);

@@ -42,6 +42,8 @@ struct image_t {
 static room_t rooms[2]; // of a device, pinned
 static std::vector<image_t> images;
 static int unlocked;
+enum { DEVICES = 64 };
+static size_t now[DEVICES], most[DEVICES]; // allocated
 
 static void on_segv(int signal, siginfo_t *info, void *)
 {
@@ -111,6 +113,8 @@ void *allocate(kind_t kind, size_t size, int device)
     }
     r->used += (pages + 1) * PAGE;
     if (kind != PINNED) {
+        now[device] += size;
+        most[device] = std::max(most[device], now[device]);
         unlock();
         memset(reinterpret_cast<void *>(at), 0xff, size); // NaN, no index
         lock();
@@ -128,8 +132,14 @@ bool release(kind_t kind, void *ptr)
     }
     range->alive = false;
     size_t size = range->end - range->begin;
+    now[range->device] -= kind != PINNED ? size : 0;
     madvise(ptr, (size + PAGE - 1) / PAGE * PAGE, MADV_DONTNEED);
     return true;
+}
+
+size_t most_bytes(int device)
+{
+    return most[device];
 }
 
 size_t used_bytes(int device)
@@ -162,6 +172,7 @@ void forget_memory()
         }
         rooms[k].forgotten = rooms[k].ranges.size();
     }
+    memset(most, 0, sizeof(most));
 }
 
 static bool is_kind(kind_t kind, const void *ptr)

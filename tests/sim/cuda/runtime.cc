@@ -245,6 +245,21 @@ extern "C" cudaError_t cudaMemPoolSetAttribute(cudaMemPool_t pool,
     return cudaSuccess;
 }
 
+// All that is allocated is of the pool, which gives back what is freed.
+extern "C" cudaError_t cudaMemPoolGetAttribute(cudaMemPool_t pool,
+                                               enum cudaMemPoolAttr attr,
+                                               void *value)
+{
+    ENTER("cudaMemPoolGetAttribute");
+    int device = (int)(reinterpret_cast<char *>(pool) - pools);
+    NEED(device >= 0 && device < sim.devices && value != nullptr,
+         cudaErrorInvalidValue, "cudaMemPoolGetAttribute: unknown pool");
+    *static_cast<uint64_t *>(value) =
+        attr == cudaMemPoolAttrUsedMemHigh ? most_bytes(device)
+                                           : used_bytes(device);
+    return cudaSuccess;
+}
+
 extern "C" cudaError_t cudaMemPoolSetAccess(
     cudaMemPool_t pool, const struct cudaMemAccessDesc *list, size_t count)
 {

@@ -141,6 +141,14 @@ static loong_status_t run_rank(loong_context_t *ctx, loong_comm_t *comm,
         status = sum_params(ctx, trainer,
                             &job->params[loong_comm_rank(comm) % 2]);
     }
+    if (status == LOONG_OK && loong_comm_rank(comm) == 0 &&
+        loong_device_beside(trainer->device) != NULL) {
+        status = loong_device_usage(trainer->device, &job->usage);
+    }
+    if (status == LOONG_OK && loong_comm_rank(comm) == 0) {
+        job->planned = trainer->memory.rank;
+        status = loongi_beside_plan(trainer, &job->beside);
+    }
     job->calls = cudasim_calls();
     loong_trainer_destroy(&trainer);
     loong_recipe_destroy(&recipe);

@@ -7,6 +7,7 @@
 #include "test.h"
 
 #include "cudasim.h"
+#include "beside.h"
 #include "trainer_impl.h"
 
 enum { VOCAB = 61, STEPS = 4 };
@@ -33,6 +34,10 @@ typedef struct job {
     int64_t pinned_planned;
     uint32_t params[2]; /* checksum of the last ones, of each rank */
     int64_t calls; /* cudasim_calls when it had ended, or failed */
+    /* Of rank 0's device at the end, beside what was planned. */
+    loong_device_usage_t usage;
+    loong_beside_t beside;
+    int64_t planned;
     loong_trainer_t *trainer; /* of rank 0 */
 } job_t;
 

@@ -1,0 +1,199 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "beside.h"
+
+#include <string.h>
+
+#include "loong/collective.h"
+#include "rates.h"
+
+/* ---- graphs -------------------------------------------------------------- */
+
+/* A recording (replay.h): of a program, a slot, and the flags that its steps
+ * ask for. */
+typedef struct recorded {
+    const loong_program_t *program;
+    int32_t slot;
+    uint32_t flags;
+} recorded_t;
+
+typedef struct records {
+    loong_context_t *ctx;
+    recorded_t *list;
+    int64_t count, cap;
+    double launches;
+    uint32_t groups; /* bit g: collectives of that loong_group_t */
+    int world;       /* ranks */
+} records_t;
+
+/* Groups of all ranks have one communicator. */
+static uint32_t groups_of(const loong_program_t *program, int world)
+{
+    uint32_t groups = 0;
+    for (int64_t i = 0; i < program->num_steps; i++) {
+        const loong_step_t *s = &program->steps[i];
+        const loong_collective_attr_t *a = s->query.attr;
+        if (s->kernel->communicates && a->size > 1) {
+            groups |= 1u << (a->size < world ? a->group : LOONG_GROUP_WORLD);
+        }
+    }
+    return groups;
+}
+
+/* A program runs in a frame of the step, on a slot. */
+static loong_status_t add(records_t *r, const loong_program_t *program,
+                          int32_t slot, bool first, bool last)
+{
+    loong_frame_t frame;
+    memset(&frame, 0, sizeof(frame));
+    frame.first = first;
+    frame.last = last;
+    double launches = loongi_rates_launches(program, &frame);
+    recorded_t one = {program, slot, loongi_replay_flags(program, &frame)};
+    r->groups |= groups_of(program, r->world);
+    if (launches == 0.0) {
+        return LOONG_OK;
+    }
+    for (int64_t i = 0; i < r->count; i++) {
+        const recorded_t *other = &r->list[i];
+        if (other->program == program && other->slot == slot &&
+            other->flags == one.flags) {
+            return LOONG_OK;
+        }
+    }
+    LOONG_TRY(loongi_grow(r->ctx, &r->list, &r->cap, r->count + 1,
+                          sizeof(*r->list), "planned graphs"));
+    r->list[r->count++] = one;
+    r->launches += launches;
+    return LOONG_OK;
+}
+
+/* Two that run as a pair are counted one by one. */
+static loong_status_t add_entry(const loong_component_t *c,
+                                const loong_entry_t *e, records_t *r)
+{
+    int last = c->schedule->params.micro_batches - 1;
+    const loong_stage_t *s = c->stages[LOONG_MAX(e->chunk, 0)];
+    if (e->kind == LOONG_ENTRY_REDUCE) {
+        return add(r, &s->optimizer->late, 0, false, false);
+    }
+    if (e->kind == LOONG_ENTRY_U) {
+        for (int i = 0; i < c->num_stages; i++) {
+            const loong_optimizer_t *o = c->stages[i]->optimizer;
+            LOONG_TRY(add(r, &o->norm, 0, false, false));
+            LOONG_TRY(add(r, &o->update, 0, false, false));
+        }
+        return add(r, &c->tie, 0, false, false);
+    }
+    return (int)e->kind < (int)LOONG_PROGRAM_COUNT
+               ? add(r, &s->chunk[LOONG_STAGE_TRAIN]->programs[e->kind],
+                     e->slot, e->micro_batch == 0, e->micro_batch == last)
+               : LOONG_OK;
+}
+
+/* ---- communicators ------------------------------------------------------- */
+
+/* Each boundary of stages has a link for each direction. */
+static int links_of(const loong_component_t *c)
+{
+    const loong_schedule_t *s = c->schedule;
+    int rank = c->params.mesh.coord[LOONG_AXIS_PP];
+    int links = 0;
+    for (int i = 0; i < c->num_stages; i++) {
+        int stage = loongi_schedule_stage(s, rank, i);
+        for (int to = stage - 1; to <= stage + 1; to += 2) {
+            bool there = to >= 0 && to < loongi_schedule_stages(s);
+            links += there && loongi_schedule_rank(s, to) != rank ? 2 : 0;
+        }
+    }
+    return links;
+}
+
+loong_status_t loongi_beside_plan(const loong_trainer_t *t,
+                                  loong_beside_t *beside_p)
+{
+    const loong_component_t *c = t->component;
+    static const loong_device_beside_t nothing = {0, 0, 0};
+    const loong_device_beside_t *known = loong_device_beside(t->device);
+    loong_device_beside_t each = known != NULL ? *known : nothing;
+    records_t r = {t->ctx, NULL, 0, 0, 0.0, 0, t->mesh.world};
+    loong_status_t status = LOONG_OK;
+    loong_beside_t b;
+    memset(&b, 0, sizeof(b));
+    if (c->schedule != NULL) {
+        const loong_rank_schedule_t *list =
+            loongi_component_entries(c, LOONG_STAGE_TRAIN);
+        for (int64_t i = 0; i < list->num_entries && status == LOONG_OK; i++) {
+            status = add_entry(c, &list->entries[i], &r);
+        }
+        b.communicators = links_of(c);
+    }
+    for (int g = 0; g < LOONG_GROUP_COUNT; g++) {
+        b.communicators += (int)(r.groups >> g & 1u);
+    }
+    if (c->params.graphs) {
+        b.graphs = r.count;
+        b.pieces = (int64_t)r.launches;
+    }
+    b.bytes[0] = (double)each.context;
+    b.bytes[1] = (double)b.pieces * (double)each.graph_piece;
+    b.bytes[2] = (double)b.communicators * (double)each.communicator;
+    loongi_free(t->ctx, r.list);
+    LOONG_TRY(status);
+    *beside_p = b;
+    return LOONG_OK;
+}
+
+/* ---- what is told -------------------------------------------------------- */
+
+loong_status_t loongi_beside_describe(const loong_trainer_t *t,
+                                      loong_text_t *text)
+{
+    char a[LOONG_HUMAN_SIZE];
+    loong_beside_t b;
+    double sum = (double)t->memory.rank;
+    if (loong_device_is_host(t->device)) {
+        return LOONG_OK;
+    }
+    LOONG_TRY(loongi_beside_plan(t, &b));
+    for (int i = 0; i < 3; i++) {
+        sum += b.bytes[i];
+    }
+    loongi_text_printf(text, "beside these a process holds, estimated:\n"
+                             "  %-14s %s\n", "context, code",
+                       loongi_human_bytes(b.bytes[0], a));
+    if (b.graphs > 0) {
+        loongi_text_printf(text, "  %-14s %s (%lld, of about %lld kernels and "
+                                 "copies)\n", "graphs",
+                           loongi_human_bytes(b.bytes[1], a),
+                           (long long)b.graphs, (long long)b.pieces);
+    }
+    if (b.communicators > 0) {
+        loongi_text_printf(text, "  %-14s %s (of %d communicators)\n",
+                           "buffers", loongi_human_bytes(b.bytes[2], a),
+                           b.communicators);
+    }
+    loongi_text_printf(text, "  %-14s %s\n", "on the device",
+                       loongi_human_bytes(sum, a));
+    return LOONG_OK;
+}
+
+loong_status_t loongi_beside_tell(const loong_trainer_t *t)
+{
+    char a[4][LOONG_HUMAN_SIZE];
+    loong_device_usage_t u;
+    loong_beside_t b;
+    if (loong_device_beside(t->device) == NULL) {
+        return LOONG_OK;
+    }
+    LOONG_TRY(loong_device_usage(t->device, &u));
+    LOONG_TRY(loongi_beside_plan(t, &b));
+    double beside = (double)u.total - (double)u.available - (double)u.pool;
+    loongi_log(t->ctx, LOONG_LOG_INFO,
+               "device memory: %s allocated, of them %s planned; beside that "
+               "%s is taken, all programs together, planned %s",
+               loongi_human_bytes((double)u.pool_most, a[0]),
+               loongi_human_bytes((double)t->memory.rank, a[1]),
+               loongi_human_bytes(beside, a[2]),
+               loongi_human_bytes(b.bytes[0] + b.bytes[1] + b.bytes[2], a[3]));
+    return LOONG_OK;
+}

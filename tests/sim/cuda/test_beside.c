@@ -1,0 +1,80 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * What the plan says of a device's memory, arenas and what is beside them,
+ * against what the simulated device counts. It has no context, and NCCL no
+ * buffers there. */
+#include "test.h"
+
+#include "train_run.h"
+
+enum { PIECE = 512 }; /* bytes of a kernel or copy in a graph */
+
+static double beside(const job_t *job)
+{
+    return (double)job->usage.total - (double)job->usage.available -
+           (double)job->usage.pool;
+}
+
+static const char *const layouts[] = {
+    "",
+    "parallel: {data_parallel_sharding: optim_grads_params}\n",
+    "parallel: {tensor_model_parallel_size: 2}\n",
+    "parallel: {pipeline_model_parallel_size: 2}\n",
+};
+/* Pipeline: two links, and one for the embedding that both ends hold. */
+static const int communicators[] = {0, 1, 1, 3};
+
+/* Without graphs nothing is beside the pool, and the pool has the arenas. */
+static void test_arenas(void **state)
+{
+    (void)state;
+    for (int64_t i = 0; i < LOONG_COUNT_OF(layouts); i++) {
+        job_t job = make_job("cuda", "fp32");
+        job.extra = layouts[i];
+        job.ranks = i > 0 ? 2 : 1;
+        train(&job);
+        const loong_beside_t *b = &job.beside;
+        print_message("%splanned %lld, allocated %zu, %d communicators\n",
+                      layouts[i], (long long)job.planned, job.usage.pool_most,
+                      b->communicators);
+        assert_true(beside(&job) == 0.0);
+        assert_true(b->bytes[0] + b->bytes[1] + b->bytes[2] == 0.0);
+        assert_int_equal(b->graphs, 0);
+        assert_int_equal(b->communicators, communicators[i]);
+        assert_true(job.usage.pool_most >= (size_t)job.planned);
+        /* Frames, and what kernels and norms keep. */
+        assert_true(job.usage.pool_most < (size_t)job.planned + 65536);
+    }
+}
+
+/* Graphs are as many as planned; their pieces about so many. */
+static void test_graphs(void **state)
+{
+    (void)state;
+    for (int64_t i = 0; i < LOONG_COUNT_OF(layouts); i++) {
+        job_t job = make_job("cuda", "fp32");
+        job.extra = layouts[i];
+        job.train = ", cuda_graph_impl: local";
+        job.ranks = i > 0 ? 2 : 1;
+        train(&job);
+        int64_t graphs = job.replayed[STEPS].graphs;
+        print_message("%s%lld graphs, planned %lld, %.0f bytes, planned %.0f\n",
+                      layouts[i], (long long)graphs,
+                      (long long)job.beside.graphs, beside(&job),
+                      job.beside.bytes[1]);
+        assert_int_equal(job.beside.graphs, graphs);
+        assert_true(beside(&job) == (double)job.replayed[STEPS].bytes);
+        assert_true(job.beside.bytes[1] == (double)(PIECE * job.beside.pieces));
+        assert_true(beside(&job) > 0.6 * job.beside.bytes[1]);
+        assert_true(beside(&job) < 1.6 * job.beside.bytes[1]);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_arenas),
+        cmocka_unit_test(test_graphs),
+    };
+    return cmocka_run_group_tests(tests, make_data, remove_data);
+}

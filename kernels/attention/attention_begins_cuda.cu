@@ -37,6 +37,23 @@ __global__ void __launch_bounds__(BLOCK)
     }
 }
 
+/* When kernels are only loaded, this file's too, the library runs all the same,
+ * on whatever the operands hold: so segments are made to have no rows. */
+void make_empty(const loong_kernel_call_t *call,
+                const loong_attention_begins_t *b, int entries)
+{
+    (void)cudaMemsetAsync(b->lengths, 0,
+                          sizeof(*b->lengths) * (size_t)(entries - 1),
+                          stream_of(call));
+    for (int o = 0; o < LOONG_CUDNN_OPERANDS; o++) {
+        if (b->begin[o] != NULL) {
+            (void)cudaMemsetAsync(b->begin[o], 0,
+                                  sizeof(*b->begin[o]) * (size_t)entries,
+                                  stream_of(call));
+        }
+    }
+}
+
 } // namespace
 
 extern "C" loong_status_t
@@ -54,5 +71,8 @@ loongi_attention_begins(const loong_kernel_call_t *call, int cu, int keys,
     LOONG_LAUNCH((find_begins), grid_of((s.entries + BLOCK - 1) / BLOCK),
                  dim3(BLOCK), 0, stream_of(call), s, *begins,
                  call->device_frame);
+    if (call->load && begins->lengths != NULL) {
+        make_empty(call, begins, s.entries);
+    }
     return launched(call);
 }

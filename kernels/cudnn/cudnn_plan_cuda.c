@@ -51,6 +51,7 @@ static bool keeps_order(const search_t *s, cudnnBackendDescriptor_t config)
                    engine, CUDNN_ATTR_ENGINE_NUMERICAL_NOTE,
                    CUDNN_TYPE_NUMERICAL_NOTE, CUDNN_NUMERICAL_NOTE_TYPE_COUNT,
                    &count, note) == CUDNN_STATUS_SUCCESS;
+    ok = ok && count <= CUDNN_NUMERICAL_NOTE_TYPE_COUNT; /* it saw them all */
     for (int64_t i = 0; ok && i < count; i++) {
         ok = note[i] != CUDNN_NUMERICAL_NOTE_NONDETERMINISTIC;
     }

@@ -126,6 +126,11 @@ sampled timed 1
 grep -q '^send  *6 ' timed.said || fail '6 messages sent'
 grep -q '^receive  *2 ' timed.said || fail '2 messages received'
 grep -q 'traceEvents' trace.json || fail 'no trace'
+
+# Attention by cuDNN, in a program that is told on the device how long samples
+# are, and is loaded behind others that have run.
+ranks 1 fused device=cuda train.attention_backend=fused train.train_iters=1 \
+    precision.params_dtype=bf16 train.micro_batch_size=2
 [ "$all" = all ] || exit 0
 
 # Device ranks of a pipeline begin, ranks of the processor go on in another

@@ -59,6 +59,8 @@ check-full: build
 PYTHON ?=
 FAMILIES := golden|golden_bf16|router_losses|hf|hf_fields|fp8_families|presets
 FAMILIES := $(FAMILIES)|overrides|recipe_model|from_hf|train_midtrain
+FAMILIES := $(FAMILIES)|hf_defaults|hf_types|vision|latent_memory
+FAMILIES := $(FAMILIES)|map|names|draft
 families: build
 	@if [ -n "$(PYTHON)" ]; then \
 	  cmake -S . -B $(BUILD) -DLOONG_ORACLE:FILEPATH=$$(command -v $(PYTHON)) \

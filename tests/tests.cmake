@@ -36,7 +36,7 @@ add_test(NAME cli_data COMMAND ${PROJECT_SOURCE_DIR}/tests/cli/data.sh
   $<TARGET_FILE:loong-data>)
 set_tests_properties(cli_data PROPERTIES LABELS cli TIMEOUT 60)
 loong_fuzz(NAME idx)
-# Ops: each also on processors without bf16 and without AVX2.
+# Ops: each also on processors without bf16 and, in the long tests, without AVX2.
 function(loong_op_test name)
   loong_test(NAME op_${name} SOURCES tests/ops/test_${name}.c
     tests/ops/op_case.c tests/ops/op_counts.c tests/ops/op_launch.c
@@ -48,6 +48,7 @@ function(loong_op_test name)
       ENVIRONMENT
       "OMP_NUM_THREADS=2;GOMP_SPINCOUNT=10000;ONEDNN_MAX_CPU_ISA=${isa}")
   endforeach()
+  set_tests_properties(op_${name}_SSE41 PROPERTIES LABELS "ops;full")
 endfunction()
 loong_op_test(linear)
 loong_op_test(cross_entropy)

@@ -13,6 +13,7 @@ foreach(isa AVX512_CORE AVX2 SSE41)
     ENVIRONMENT
     "OMP_NUM_THREADS=2;GOMP_SPINCOUNT=10000;ONEDNN_MAX_CPU_ISA=${isa}")
 endforeach()
+set_tests_properties(golden_bf16_SSE41 PROPERTIES LABELS "golden;full")
 loong_test(NAME training SOURCES tests/golden/test_training.c LABELS golden)
 loong_test(NAME hf_fields SOURCES tests/unit/test_hf_fields.c LABELS unit)
 loong_test(NAME hf_defaults SOURCES tests/unit/test_hf_defaults.c LABELS unit)

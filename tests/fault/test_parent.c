@@ -275,21 +275,23 @@ static void test_signals(void **state)
     need_mpi();
     job_t *job = calloc(1, sizeof(*job));
     start_job(job, "2", "wait", "30");
-    pid_of(job, 0);
-    pid_of(job, 1);
+    pid_t ranks[] = {pid_of(job, 0), pid_of(job, 1)};
+    for (int r = 0; r < 2; r++) {
+        kill(ranks[r], SIGUSR1);
+        assert_true(read_until(job, "saves at step", 2 * r + 2));
+    }
     kill(job->pid, SIGUSR1);
-    assert_true(read_until(job, "saves at step", 2));
-    kill(job->pid, SIGUSR1);
-    assert_true(read_until(job, "saves at step", 4));
+    assert_true(read_until(job, "saves at step", 6));
     kill(job->pid, SIGUSR2);
     assert_true(read_until(job, "stops at step", 2));
     expect(job, LOONG_EXIT_STOPPED, "rank 1 stops at step");
-    /* Once per signal, on both ranks. */
+    /* Once per signal of a rank, on both. A launcher passes its own on to one
+     * rank after the other, which may be in two steps by then. */
     int saves = 0;
     for (const char *at = job->text; (at = strstr(at, "saves")) != NULL; at++) {
         saves++;
     }
-    assert_int_equal(saves, 4);
+    assert_true(saves == 6 || saves == 8);
     free(job);
 }
 

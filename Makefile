@@ -60,7 +60,7 @@ PYTHON ?=
 FAMILIES := golden|golden_bf16|router_losses|hf|hf_fields|fp8_families|presets
 FAMILIES := $(FAMILIES)|overrides|recipe_model|from_hf|train_midtrain
 FAMILIES := $(FAMILIES)|hf_defaults|hf_types|vision|latent_memory
-FAMILIES := $(FAMILIES)|map|names|draft
+FAMILIES := $(FAMILIES)|map|names|draft|predictors|hf_import
 families: build
 	@if [ -n "$(PYTHON)" ]; then \
 	  cmake -S . -B $(BUILD) -DLOONG_ORACLE:FILEPATH=$$(command -v $(PYTHON)) \

@@ -32,7 +32,7 @@ endfunction()
 #
 #   loong_test(NAME base SOURCES tests/unit/test_base.c LABELS unit)
 function(loong_test)
-  cmake_parse_arguments(T "SERIAL" "NAME;TIMEOUT" "SOURCES;LABELS;ARGS;LIBS" ${ARGN})
+  cmake_parse_arguments(T "" "NAME;TIMEOUT" "SOURCES;LABELS;ARGS;LIBS" ${ARGN})
   add_executable(test_${T_NAME} ${T_SOURCES})
   target_link_libraries(test_${T_NAME} PRIVATE loong_all cmocka ${T_LIBS})
   target_include_directories(test_${T_NAME} PRIVATE ${PROJECT_SOURCE_DIR}/tests)
@@ -45,7 +45,19 @@ function(loong_test)
   endif()
   set_tests_properties(${T_NAME} PROPERTIES TIMEOUT ${T_TIMEOUT}
     LABELS "${T_LABELS}" ENVIRONMENT "OMP_NUM_THREADS=2;GOMP_SPINCOUNT=10000")
-  if(T_SERIAL)
-    set_tests_properties(${T_NAME} PROPERTIES RUN_SERIAL ON)
+endfunction()
+
+# Tests that mostly wait for time limits of their own, which work beside them
+# would disturb: they come last, beside each other (loong_tests_order).
+function(loong_test_waits)
+  set_property(GLOBAL APPEND PROPERTY LOONG_WAITING ${ARGV})
+endfunction()
+
+function(loong_tests_order)
+  get_property(waiting GLOBAL PROPERTY LOONG_WAITING)
+  get_property(others DIRECTORY PROPERTY TESTS)
+  if(waiting)
+    list(REMOVE_ITEM others ${waiting})
+    set_tests_properties(${waiting} PROPERTIES DEPENDS "${others}")
   endif()
 endfunction()

@@ -163,9 +163,11 @@ extern "C" {
     X(linear_gelu_grad)       \
     X(attention_cudnn)        \
     X(attention_tiles)        \
+    X(attention_wide)         \
     X(attention)              \
     X(attention_grad_cudnn)   \
     X(attention_grad_tiles)   \
+    X(attention_grad_wide)    \
     X(attention_grad)         \
     X(attention_merge)        \
     X(cross_entropy)          \

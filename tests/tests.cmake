@@ -13,6 +13,7 @@ loong_test(NAME native SOURCES tests/unit/test_native.c LABELS unit)
 loong_test(NAME corpus SOURCES tests/unit/test_corpus.c LABELS unit)
 include(tests/checkpoint/checkpoint.cmake)
 include(tests/checkpoint/maps.cmake)
+include(tests/parallel/moments.cmake)
 include(tests/parallel/comm.cmake)
 include(tests/parallel/parallel.cmake)
 include(tests/parallel/reshard.cmake)
@@ -37,10 +38,11 @@ add_test(NAME cli_data COMMAND ${PROJECT_SOURCE_DIR}/tests/cli/data.sh
 set_tests_properties(cli_data PROPERTIES LABELS cli TIMEOUT 60)
 loong_fuzz(NAME idx)
 # Ops: each also on processors without bf16 and, in the long tests, without AVX2.
+set(LOONG_OP_TEST_SOURCES op_case.c op_counts.c op_draw.c op_launch.c op_device.c)
+list(TRANSFORM LOONG_OP_TEST_SOURCES PREPEND ${PROJECT_SOURCE_DIR}/tests/ops/)
 function(loong_op_test name)
   loong_test(NAME op_${name} SOURCES tests/ops/test_${name}.c
-    tests/ops/op_case.c tests/ops/op_counts.c tests/ops/op_launch.c
-    tests/ops/op_device.c LABELS ops TIMEOUT 600)
+    ${LOONG_OP_TEST_SOURCES} LABELS ops TIMEOUT 600)
   foreach(isa AVX2 SSE41)
     add_test(NAME op_${name}_${isa} COMMAND test_op_${name}
       WORKING_DIRECTORY ${PROJECT_BINARY_DIR})
@@ -59,8 +61,8 @@ include(tests/cudnn/cudnn.cmake)
 include(tests/gpu/gpu.cmake)
 include(tests/gpu/architectures.cmake)
 loong_op_test(attention)
-foreach(name pointwise gradients in_place optimizer moe router router_sets
-    head_linear rms_scale quantize)
+foreach(name pointwise gradients in_place optimizer adamw_bf16 moe router
+    router_sets head_linear rms_scale quantize)
   loong_op_test(${name})
 endforeach()
 loong_test(NAME op_rules SOURCES tests/ops/test_rules.c LABELS ops)
@@ -113,3 +115,4 @@ foreach(planted pass_memory place_intervals schedule_colour pass_split pass_gath
     pair_run program_run)
   target_link_options(test_planner PRIVATE LINKER:--wrap=loongi_${planted})
 endforeach()
+loong_tests_order()

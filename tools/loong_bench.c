@@ -10,6 +10,8 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "loong/launch.h"
+
 static const bench_command_t commands[] = {
     {"op", "one op: every kernel that takes it", bench_op},
     {"floor", "the matrix products of a training step, nothing else",
@@ -20,9 +22,13 @@ static const bench_command_t commands[] = {
 };
 enum { COMMANDS = sizeof(commands) / sizeof(commands[0]) };
 
+/* Of several ranks the first one tells how it goes. */
 static void print_line(void *user, loong_log_level_t level, const char *line)
 {
-    (void)user;
+    const loong_launch_t *launch = user;
+    if (launch->rank > 0 && level > LOONG_LOG_WARN) {
+        return;
+    }
     fprintf(stderr, "%s%s\n", level == LOONG_LOG_WARN ? "warning: " : "", line);
 }
 
@@ -66,7 +72,8 @@ static void set_spin(char **argv)
 
 int main(int argc, char **argv)
 {
-    loong_context_params_t params = {print_line, NULL, LOONG_LOG_INFO};
+    loong_launch_t launch;
+    loong_context_params_t params = {print_line, &launch, LOONG_LOG_INFO};
     loong_context_t *ctx = NULL;
     if (argc < 2) {
         return help(stderr, LOONG_EXIT_USAGE);
@@ -75,6 +82,7 @@ int main(int argc, char **argv)
         return help(stdout, LOONG_EXIT_OK);
     }
     set_spin(argv);
+    loong_launch_detect(&launch); /* before MPI, which adds to what it reads */
     for (int i = 0; i < COMMANDS; i++) {
         if (strcmp(argv[1], commands[i].name) != 0) {
             continue;

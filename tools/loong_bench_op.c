@@ -216,31 +216,33 @@ static loong_status_t describe_norm(loong_context_t *ctx, const options_t *o,
     return bench_item_describe(ctx, &spec, item);
 }
 
-/* A step of update programs: it has no shape rule. */
+/* A step of update programs, with moments as the name says: no shape rule. */
 static loong_status_t describe_adamw(loong_context_t *ctx, const options_t *o,
                                      bench_item_t *item)
 {
-    loong_adamw_attr_t attr = {0, 0.9, 0.95, 1e-8, 0.1};
+    int64_t n = o->shape[0];
+    bool bf16 = strcmp(o->op, "adamw") != 0;
+    loong_adamw_attr_t attr = {
+        .beta1 = 0.9, .beta2 = 0.95, .eps = 1e-8, .weight_decay = 0.1,
+        .stochastic = strcmp(o->op, "adamw_stochastic") == 0,
+        .run = n, .stride = n};
     loong_dtype_t wide = bench_wide(o->dtype);
-    const loong_dtype_t dtypes[5] = {wide, o->dtype, LOONG_U16, wide, wide};
+    loong_dtype_t moment = bf16 ? LOONG_BF16 : wide;
+    const loong_dtype_t dtypes[] = {wide, o->dtype, LOONG_U16, moment, moment};
     (void)ctx;
     memset(item, 0, sizeof(*item));
     memcpy(item->attr, &attr, sizeof(attr));
     item->cu_operand = -1;
     item->frame.grad_scale = 1.0;
     item->frame.lr[0] = 1e-3;
-    item->query.op = o->op;
+    item->query.op = "adamw";
     item->query.num_in = 1;
     item->query.num_out = 4;
     item->query.threads = o->threads;
     for (int i = 0; i < 5; i++) {
-        loong_karg_t *arg = &item->query.arg[i];
-        arg->count = -1;
-        if (i != 2 || o->dtype == LOONG_BF16) {
-            arg->dtype = dtypes[i];
-            arg->rank = 1;
-            arg->dim[0] = arg->ld = o->shape[0];
-        }
+        int rank = i != 2 || o->dtype == LOONG_BF16;
+        item->query.arg[i] =
+            (loong_karg_t){dtypes[i], rank, -1, {n, 0, 0, 0}, n};
     }
     return LOONG_OK;
 }
@@ -288,6 +290,8 @@ static const struct {
     {"add_layernorm", "T,H", 2, "1024,768", describe_norm},
     {"layernorm_grad", "T,H", 2, "1024,768", describe_norm},
     {"adamw", "N", 1, "67108864", describe_adamw},
+    {"adamw_bf16", "N", 1, "67108864", describe_adamw},
+    {"adamw_stochastic", "N", 1, "67108864", describe_adamw},
 };
 enum { OPS = sizeof(ops) / sizeof(ops[0]) };
 

@@ -200,35 +200,51 @@ static void read_times(const char *dir, bench_times_t *times)
     }
 }
 
-static void print(const options_t *o, const char *path, const bench_model_t *m,
-                  int64_t micro_batches, bench_times_t *steps,
-                  bench_times_t *floors)
+/* Of the rank that has most. Collective on: comm. */
+static loong_status_t peak_memory(loong_comm_t *comm, double *mib_p)
 {
     struct rusage usage;
-    double median = bench_median(steps);
-    double floor_ms = bench_median(floors) * (double)micro_batches;
-    double tokens = (double)(m->tokens * micro_batches);
     getrusage(RUSAGE_SELF, &usage);
-    double mib = (double)usage.ru_maxrss / 1024.0;
+    *mib_p = (double)usage.ru_maxrss / 1024.0;
+    return loong_comm_all_reduce(comm, mib_p, 1, LOONG_F64, LOONG_REDUCE_MAX,
+                                 "memory");
+}
+
+/* What a run came to. */
+typedef struct result {
+    int64_t micro_batches;
+    double mib;
+    bench_times_t steps;
+    bench_times_t floors;
+} result_t;
+
+static void print(const options_t *o, const char *path, const bench_model_t *m,
+                  result_t *r)
+{
+    double median = bench_median(&r->steps);
+    double factor = (double)r->micro_batches;
+    double floor_ms = bench_median(&r->floors) * factor;
+    double tokens = (double)m->tokens * factor;
     if (o->json) {
         printf("{\"bench\":\"step\",\"recipe\":\"%s\",\"dtype\":\"%s\","
                "\"threads\":%d,\"ms_best\":%.6g,\"ms_median\":%.6g,"
                "\"tokens_per_second\":%.6g,\"floor_ms\":%.6g,"
                "\"peak_mib\":%.1f,\"steps\":%d}\n",
-               path, loong_dtype_name(m->dtype), m->threads, bench_best(steps),
-               median, tokens / median * 1e3, floor_ms, mib, steps->count);
+               path, loong_dtype_name(m->dtype), m->threads,
+               bench_best(&r->steps), median, tokens / median * 1e3, floor_ms,
+               r->mib, r->steps.count);
         return;
     }
     printf("%s, %s, %d threads, %d steps\n", path, loong_dtype_name(m->dtype),
-           m->threads, steps->count);
+           m->threads, r->steps.count);
     printf("step    %9.1f ms (best %.1f), %.0f tokens/s\n", median,
-           bench_best(steps), tokens / median * 1e3);
-    if (floors->count > 0) {
+           bench_best(&r->steps), tokens / median * 1e3);
+    if (r->floors.count > 0) {
         printf("floor   %9.1f ms (best %.1f), matrix products alone\n",
-               floor_ms, bench_best(floors) * (double)micro_batches);
+               floor_ms, bench_best(&r->floors) * factor);
         printf("step / floor %4.2f\n", median / floor_ms);
     }
-    printf("peak memory  %.0f MiB resident\n", mib);
+    printf("peak memory  %.0f MiB resident\n", r->mib);
 }
 
 /* Rank 0 writes the data and tells what was measured. */
@@ -238,16 +254,14 @@ static loong_status_t run(loong_context_t *ctx, const options_t *o,
 {
     const char *dir = loong_recipe_text(recipe, "log.dir");
     char prefix[PATH_SIZE + 16];
-    int64_t micro_batches = 1;
-    bench_times_t steps = {NULL, 0, 0};
-    bench_times_t floors = {NULL, 0, 0};
-    bench_model_t m = bench_model_of(recipe, &micro_batches);
+    result_t r = {1, 0.0, {NULL, 0, 0}, {NULL, 0, 0}};
+    bench_model_t m = bench_model_of(recipe, &r.micro_batches);
     bool first = loong_comm_rank(comm) == 0;
     loong_status_t status = LOONG_OK;
     snprintf(prefix, sizeof(prefix), "%s/tokens", dir);
     if (first) {
         status = write_tokens(ctx, prefix, &m,
-                              BATCHES * (m.tokens * micro_batches + 1));
+                              BATCHES * (m.tokens * r.micro_batches + 1));
     }
     if (status == LOONG_OK) {
         status = loong_comm_barrier(comm, "data");
@@ -255,18 +269,21 @@ static loong_status_t run(loong_context_t *ctx, const options_t *o,
     if (status == LOONG_OK) {
         status = train(ctx, comm, recipe);
     }
+    if (status == LOONG_OK) {
+        status = peak_memory(comm, &r.mib);
+    }
     if (status != LOONG_OK || !first) {
         return status;
     }
-    read_times(dir, &steps);
-    if (status == LOONG_OK && o->floor_seconds > 0.0 && !m.experts) {
-        status = bench_floor_times(ctx, &m, 3, o->floor_seconds, &floors);
+    read_times(dir, &r.steps);
+    if (o->floor_seconds > 0.0 && !m.experts) {
+        status = bench_floor_times(ctx, &m, 3, o->floor_seconds, &r.floors);
     }
     if (status == LOONG_OK) {
-        print(o, path, &m, micro_batches, &steps, &floors);
+        print(o, path, &m, &r);
     }
-    free(steps.ms);
-    free(floors.ms);
+    free(r.steps.ms);
+    free(r.floors.ms);
     return status;
 }
 
@@ -315,7 +332,9 @@ static int help(void)
            "Trains on random tokens and times each step; then the matrix "
            "products alone.\nOMP_NUM_THREADS sets the threads. Under mpirun "
            "the ranks share the global batch,\nand the products are left "
-           "out, as with experts.\n\n"
+           "out, as with experts; rank 0 tells the times of a step, which\n"
+           "ends for all together, and the memory of the rank that has "
+           "most.\n\n"
            "  --steps N            to measure, after %d to warm up; 12\n"
            "  --floor-seconds S    5; 0: no floor\n"
            "  --json               one line of JSON, with ms_median\n",

@@ -4,6 +4,7 @@
 #include "loong_ckpt.h"
 
 #include <errno.h>
+#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -30,6 +31,7 @@ static const char usage_text[] =
     "PATH, A and B may be either kind. An import, export or conversion that\n"
     "was interrupted goes on when it is called again.\n"
     "\n"
+    "Options, and the commands that have them:\n"
     "  --dtype TYPE        export, convert: fp32, bf16, fp16 or fp64\n"
     "                      (export without it: as saved)\n"
     "  --max-shard-gb N    export, convert: largest file (5)\n"
@@ -44,7 +46,7 @@ static const char usage_text[] =
     "                      import, export, verify, diff, map\n"
     "  --model FILE        YAML: keys of the model in place of config.json;\n"
     "                      import, verify, diff, map\n"
-    "  --quiet             no progress\n"
+    "  --quiet             import, export, convert: no progress\n"
     "\n"
     "docs/convert-your-model.md describes both files.\n"
     "Exit codes: 0 done or equal, 1 different or failed, 2 wrong command\n"
@@ -180,52 +182,90 @@ static bool parse_dtype(const char *text, ckpt_arguments_t *a)
             a->dtype == LOONG_BF16 || a->dtype == LOONG_F16);
 }
 
-/* Sets one option; false when the name or the value is wrong. */
-static bool set_option(ckpt_arguments_t *a, unsigned allowed,
-                       const char *name, const char *value)
+/* What each option is, and where its text goes; the value of the others is
+ * read by set_option. */
+static const struct option {
+    const char *name;
+    unsigned bit;
+    size_t text; /* in ckpt_arguments_t; 0: not a text */
+} options[] = {
+    {"--quiet", CKPT_QUIET, 0},
+    {"--dtype", CKPT_DTYPE, 0},
+    {"--max-shard-gb", CKPT_SHARD, 0},
+    {"--bos", CKPT_TOKENS, 0},
+    {"--eos", CKPT_TOKENS, 0},
+    {"--pad", CKPT_TOKENS, 0},
+    {"--tokenizer", CKPT_TOKENS, offsetof(ckpt_arguments_t, tokenizer)},
+    {"--component", CKPT_COMPONENT, offsetof(ckpt_arguments_t, component)},
+    {"--as", CKPT_AS, offsetof(ckpt_arguments_t, as)},
+    {"--map", CKPT_MAP, offsetof(ckpt_arguments_t, names.map)},
+    {"--model", CKPT_MODEL, offsetof(ckpt_arguments_t, names.model)}};
+
+static const struct option *find_option(const char *name)
+{
+    for (size_t i = 0; i < sizeof(options) / sizeof(options[0]); i++) {
+        if (strcmp(options[i].name, name) == 0) {
+            return &options[i];
+        }
+    }
+    return NULL;
+}
+
+/* False when the value is wrong. */
+static bool set_option(ckpt_arguments_t *a, const struct option *o,
+                       const char *value)
 {
     static const char *const ids[] = {"--bos", "--eos", "--pad"};
-    const struct {
-        const char *name;
-        unsigned bit;
-        const char **text;
-    } texts[] = {{"--tokenizer", CKPT_TOKENS, &a->tokenizer},
-                 {"--component", CKPT_COMPONENT, &a->component},
-                 {"--as", CKPT_AS, &a->as},
-                 {"--map", CKPT_MAP, &a->names.map},
-                 {"--model", CKPT_MODEL, &a->names.model}};
-    for (size_t i = 0; i < sizeof(texts) / sizeof(texts[0]); i++) {
-        if (strcmp(name, texts[i].name) == 0) {
-            *texts[i].text = value;
-            return (allowed & texts[i].bit) != 0 && value[0] != '\0';
-        }
+    if (o->text > 0) {
+        *(const char **)(void *)((char *)a + o->text) = value;
+        return value[0] != '\0';
     }
     for (int i = 0; i < 3; i++) {
-        if (strcmp(name, ids[i]) == 0) {
-            return (allowed & CKPT_TOKENS) != 0 && parse_id(value, &a->ids[i]);
+        if (strcmp(o->name, ids[i]) == 0) {
+            return parse_id(value, &a->ids[i]);
         }
     }
-    if (strcmp(name, "--dtype") == 0) {
-        return (allowed & CKPT_DTYPE) != 0 && parse_dtype(value, a);
+    return o->bit == CKPT_DTYPE ? parse_dtype(value, a)
+                                : parse_gigabytes(value, &a->max_shard_bytes);
+}
+
+/* An option of the command; LOONG_EXIT_OK, or what the program ends with. */
+static int parse_option(const struct command *command, char **argv,
+                        ckpt_arguments_t *a, int *used_p)
+{
+    char what[64];
+    const struct option *o = find_option(argv[0]);
+    if (o == NULL) {
+        return wrong_usage("unknown option", argv[0]);
     }
-    return strcmp(name, "--max-shard-gb") == 0 && (allowed & CKPT_SHARD) != 0 &&
-           parse_gigabytes(value, &a->max_shard_bytes);
+    if ((command->options & o->bit) == 0) {
+        snprintf(what, sizeof(what), "%s has no option", command->name);
+        return wrong_usage(what, argv[0]);
+    }
+    *used_p = o->bit == CKPT_QUIET ? 1 : 2;
+    if (o->bit == CKPT_QUIET) {
+        a->quiet = true;
+    } else if (argv[1] == NULL) {
+        return wrong_usage("no value behind", argv[0]);
+    } else if (!set_option(a, o, argv[1])) {
+        snprintf(what, sizeof(what), "wrong value of %s", argv[0]);
+        return wrong_usage(what, argv[1]);
+    }
+    return LOONG_EXIT_OK;
 }
 
 /* LOONG_EXIT_OK, or what the program ends with. */
 static int parse(const struct command *command, int argc, char **argv,
                  ckpt_arguments_t *a)
 {
-    for (int i = 0; i < argc; i++) {
-        if (strcmp(argv[i], "--quiet") == 0 &&
-            (command->options & CKPT_QUIET) != 0) {
-            a->quiet = true;
-        } else if (argv[i][0] == '-') {
-            if (i + 1 == argc ||
-                !set_option(a, command->options, argv[i], argv[i + 1])) {
-                return wrong_usage("wrong option or value", argv[i]);
+    int used = 1;
+    for (int i = 0; i < argc; i += used) {
+        used = 1;
+        if (argv[i][0] == '-') {
+            int code = parse_option(command, argv + i, a, &used);
+            if (code != LOONG_EXIT_OK) {
+                return code;
             }
-            i++;
         } else if (a->count < command->places) {
             a->places[a->count++] = argv[i];
         } else {

@@ -91,7 +91,7 @@ int ckpt_import(loong_context_t *ctx, const ckpt_arguments_t *a)
 {
     meter_t meter = begin(a);
     loong_checkpoint_import_params_t params = {a->places[0], a->places[1],
-                                               a->names, show, &meter};
+                                               a->names, show, &meter, 0};
     return end(ctx, a, &meter, loong_checkpoint_import(ctx, &params));
 }
 

@@ -187,7 +187,11 @@ static loong_status_t run_recipe(loong_context_t *ctx, const options_t *o,
     loong_comm_t *comm = screen->comm;
     const char *text = NULL;
     if (o->print_config) {
-        loong_status_t printed = loong_recipe_print(recipe, true, &text);
+        loong_status_t printed = loong_trainer_fill_recipe(
+            ctx, recipe, loong_comm_rank(comm) == 0);
+        if (printed == LOONG_OK) {
+            printed = loong_recipe_print(recipe, true, &text);
+        }
         return printed == LOONG_OK ? print_text(comm, text) : printed;
     }
     loong_trainer_params_t params = {
@@ -332,6 +336,17 @@ static bool consistent(const options_t *o)
     return false;
 }
 
+/* NULL where the file was forgotten, and what follows is an override. */
+static const char *file_of(const char *option, const char *text)
+{
+    if (strchr(text, '=') == NULL) {
+        return text;
+    }
+    fprintf(stderr, "loongrun: %s wants a FILE, found %s\n%s", option, text,
+            usage);
+    return NULL;
+}
+
 static bool parse(int argc, char **argv, options_t *o)
 {
     for (int i = 1; i < argc; i++) {
@@ -343,9 +358,15 @@ static bool parse(int argc, char **argv, options_t *o)
         } else if (strcmp(a, "--explain") == 0) {
             o->explain = true;
         } else if (strcmp(a, "--profile") == 0 && i + 1 < argc) {
-            o->profile = argv[++i];
+            o->profile = file_of(a, argv[++i]);
+            if (o->profile == NULL) {
+                return false;
+            }
         } else if (strcmp(a, "--schedule-plot") == 0 && i + 1 < argc) {
-            o->plot = argv[++i];
+            o->plot = file_of(a, argv[++i]);
+            if (o->plot == NULL) {
+                return false;
+            }
         } else if (strcmp(a, "--ranks") == 0 && i + 1 < argc) {
             o->ranks = parse_ranks(argv[++i]);
             if (o->ranks < 1) {

@@ -77,17 +77,20 @@ static loong_message_state_t test(loong_comm_request_t *request,
     return LOONG_MESSAGE_DONE;
 }
 
-static void cancel(loong_comm_request_t *request)
+/* A receive that has met its sender, and a send, cannot be taken back: false
+ * until they are complete. */
+static bool cancel(loong_comm_request_t *request)
 {
     MPI_Request handle = get_handle(request);
-    if (handle == MPI_REQUEST_NULL) {
-        return;
+    int done = 1;
+    if (handle != MPI_REQUEST_NULL) {
+        if (request->kind == LOONG_COLLECTIVE_RECV) {
+            MPI_Cancel(&handle);
+        }
+        MPI_Test(&handle, &done, MPI_STATUS_IGNORE);
+        put_handle(request, handle);
     }
-    if (request->kind == LOONG_COLLECTIVE_RECV) {
-        MPI_Cancel(&handle);
-    }
-    MPI_Request_free(&handle);
-    put_handle(request, handle);
+    return done != 0;
 }
 
 static loong_status_t post_internal(void *owner, loong_comm_request_t *request)
@@ -106,7 +109,7 @@ test_internal(void *owner, loong_comm_request_t *request, size_t *other_bytes_p)
 static void cancel_internal(void *owner, loong_comm_request_t *request)
 {
     (void)owner;
-    cancel(request);
+    (void)cancel(request);
 }
 
 static bool probe_internal(void *owner, int peer, int *tag_p)
@@ -140,6 +143,17 @@ static loong_status_t mpi_irecv(loong_comm_t *comm,
     return LOONG_OK;
 }
 
+static bool mpi_cancel(loong_comm_t *comm, loong_comm_request_t *request)
+{
+    mpi_t *mpi = comm->impl;
+    bool active = get_handle(request) != MPI_REQUEST_NULL;
+    bool done = cancel(request);
+    if (active && done) {
+        __atomic_fetch_sub(&mpi->world->active, 1, __ATOMIC_RELAXED);
+    }
+    return done;
+}
+
 static loong_status_t mpi_wait(loong_comm_t *comm,
                                loong_comm_request_t *request)
 {
@@ -149,7 +163,7 @@ static loong_status_t mpi_wait(loong_comm_t *comm,
     loong_wait_t wait = loongi_wait_begin(comm);
     while ((state = test(request, &other)) == LOONG_MESSAGE_PENDING) {
         if (!loongi_wait_step(&wait, request->peer)) {
-            cancel(request);
+            (void)mpi_cancel(comm, request);
             return loongi_wait_failed_on(&wait, request->peer);
         }
     }
@@ -373,6 +387,7 @@ static const loong_comm_ops_t mpi_ops = {
     .isend = mpi_isend,
     .irecv = mpi_irecv,
     .wait = mpi_wait,
+    .cancel = mpi_cancel,
     .alloc_shared = mpi_alloc_shared,
     .free_shared = mpi_free_shared,
     .peer_pointer = mpi_peer_pointer,

@@ -63,7 +63,7 @@ loong_status_t loongi_nccl_connect(nccl_t *n)
                            LOONG_NCCL_VERSION, 0};
     memset(&id, 0, sizeof(id));
     LOONG_TRY(load(n->ctx, &n->lib));
-    for (int i = 0; i < NCCL_PENDING; i++) { /* and the device is current */
+    for (int i = 0; i < n->room; i++) { /* and the device is current */
         LOONG_TRY(loong_device_event_create(n->device, &n->pending[i].event));
     }
     if (n->comm->rank == 0) {

@@ -19,7 +19,7 @@ static nccl_t *impl_of(const loong_comm_t *comm)
 
 static nccl_pending_t *pending_at(nccl_t *n, uint64_t i)
 {
-    return &n->pending[i % NCCL_PENDING];
+    return &n->pending[i % (uint64_t)n->room];
 }
 
 static nccl_progress_t *progress_of(const nccl_t *n, int rank)
@@ -64,7 +64,7 @@ static loong_status_t retire(nccl_t *n)
 
 static loong_status_t make_room(nccl_t *n)
 {
-    if (n->begun - n->ended < NCCL_PENDING) {
+    if (n->begun - n->ended < (uint64_t)n->room) {
         return LOONG_OK;
     }
     LOONG_TRY(loong_device_event_await(
@@ -73,13 +73,62 @@ static loong_status_t make_room(nccl_t *n)
     return retire(n);
 }
 
+/* ---- room for calls ------------------------------------------------------ */
+
+static loong_status_t take_room(nccl_t *n, int count)
+{
+    LOONG_TRY(loongi_calloc(n->ctx, (size_t)count, sizeof(*n->end),
+                            "messages of a rank to itself", &n->end));
+    LOONG_TRY(loongi_calloc(n->ctx, (size_t)count, sizeof(*n->pending),
+                            "calls under way", &n->pending));
+    n->room = count;
+    for (int i = 0; i < count && n->handle != NULL; i++) {
+        LOONG_TRY(loong_device_event_create(n->device, &n->pending[i].event));
+    }
+    return LOONG_OK;
+}
+
+static void give_room(nccl_t *n)
+{
+    for (int i = 0; i < n->room; i++) {
+        loong_device_event_destroy(n->device, n->pending[i].event);
+    }
+    loongi_free(n->ctx, n->pending);
+    loongi_free(n->ctx, n->end);
+    n->pending = NULL;
+    n->end = NULL;
+    n->room = 0;
+}
+
+static loong_status_t nccl_reserve(loong_comm_t *comm, int count,
+                                   size_t bytes)
+{
+    nccl_t *n = comm->impl;
+    (void)bytes;
+    if (count <= n->room) {
+        return LOONG_OK;
+    }
+    LOONG_CHECK(n->ctx, n->met == n->ends, LOONG_ERR_INTERNAL,
+                "room for messages of %s while some are under way",
+                comm->name);
+    while (n->ended < n->begun) {
+        LOONG_TRY(loong_device_event_await(
+            n->device, pending_at(n, n->ended)->event, "room for messages"));
+        LOONG_TRY(retire(n));
+    }
+    give_room(n);
+    return take_room(n, count);
+}
+
 /* ---- watching ------------------------------------------------------------ */
 
-/* A peer that called something else in place of this; -1: none. */
+/* A peer that called something else in place of this; -1: none that is known.
+ * With room for very many calls this rank may not remember it itself. */
 static int find_stranger(const nccl_t *n, const loong_collective_t *call)
 {
     uint64_t i = call->sequence % NCCL_HISTORY;
-    for (int r = 0; r < n->comm->size; r++) {
+    bool known = called(n->progress) < call->sequence + NCCL_HISTORY;
+    for (int r = 0; r < n->comm->size && known; r++) {
         const nccl_progress_t *p = progress_of(n, r);
         if (p == NULL || called(p) < call->sequence) {
             continue;
@@ -109,6 +158,16 @@ static int find_missing(const nccl_t *n, const loong_collective_t *call)
     return first;
 }
 
+/* Ended waits leave the board: one that stayed there would look like a rank
+ * that waits to its time limit. */
+static void stop_waiting(nccl_t *n)
+{
+    if (n->waited != 0) {
+        loongi_wait_end(&n->wait);
+        n->waited = 0;
+    }
+}
+
 /* Nobody of this communicator is missing: another that is lost keeps one of
  * them, or the device itself hangs. */
 static loong_status_t does_not_end(nccl_t *n, const loong_collective_t *call)
@@ -118,7 +177,7 @@ static loong_status_t does_not_end(nccl_t *n, const loong_collective_t *call)
     double seconds = loongi_now() - n->wait.begin;
     bool judged = n->comm->board != NULL &&
                   loongi_board_verdict(n->comm->board, &verdict);
-    loongi_wait_end(&n->wait);
+    stop_waiting(n);
     loongi_call_text(n->comm, call, text, sizeof(text));
     return LOONG_FAIL(n->ctx, LOONG_ERR_COMM,
                       "%s: all its ranks of this machine called it, but it "
@@ -131,8 +190,11 @@ static loong_status_t does_not_end(nccl_t *n, const loong_collective_t *call)
 static loong_status_t give_up(nccl_t *n, const loong_collective_t *call,
                               int missing)
 {
-    return missing >= 0 ? loongi_wait_failed(&n->wait)
-                        : does_not_end(n, call);
+    if (missing < 0) {
+        return does_not_end(n, call);
+    }
+    n->waited = 0;
+    return loongi_wait_failed(&n->wait);
 }
 
 static loong_status_t tell_stranger(nccl_t *n, const loong_collective_t *call,
@@ -152,6 +214,7 @@ static loong_status_t judge(nccl_t *n)
 {
     const loong_collective_t *call = &pending_at(n, n->ended)->call;
     if (n->waited != n->ended + 1) {
+        stop_waiting(n);
         n->wait = loongi_wait_begin(n->comm);
         n->waited = n->ended + 1;
     }
@@ -169,10 +232,14 @@ static loong_status_t judge(nccl_t *n)
 /* Whoever waits leaves. What is on the stream stays there until the owner
  * aborts: NCCL then waits for graphs that hold the communicator, and they are
  * the owner's. */
-static loong_status_t nccl_watch(loong_comm_t *comm)
+static loong_status_t nccl_watch(loong_comm_t *comm, bool waits)
 {
     nccl_t *n = impl_of(comm);
     if (n->handle == NULL) {
+        return LOONG_OK;
+    }
+    if (!waits) {
+        stop_waiting(n);
         return LOONG_OK;
     }
     if (comm->failed) { /* and has told why */
@@ -180,16 +247,14 @@ static loong_status_t nccl_watch(loong_comm_t *comm)
     }
     LOONG_TRY(retire(n));
     if (n->ended == n->begun) {
-        if (n->waited != 0) {
-            loongi_wait_end(&n->wait);
-            n->waited = 0;
-        }
+        stop_waiting(n);
         return LOONG_OK;
     }
     comm->current = &pending_at(n, n->ended)->call;
     loong_status_t status = judge(n);
     comm->current = NULL;
     if (status != LOONG_OK) {
+        stop_waiting(n);
         comm->failed = true;
     }
     return status;
@@ -337,14 +402,14 @@ static loong_status_t begin_message(nccl_t *n, void *data,
 static loong_status_t meet(nccl_t *n, void *data,
                            loong_comm_request_t *request)
 {
-    nccl_end_t *other = &n->end[n->met % NCCL_PENDING];
+    uint64_t room = (uint64_t)n->room;
+    nccl_end_t *other = &n->end[n->met % room];
     if (n->met == n->ends || other->request->kind == request->kind) {
-        LOONG_CHECK(n->ctx, n->ends - n->met < NCCL_PENDING,
-                    LOONG_ERR_INTERNAL,
+        LOONG_CHECK(n->ctx, n->ends - n->met < room, LOONG_ERR_INTERNAL,
                     "%s: more than %d messages of a rank to itself at one "
-                    "time", n->comm->name, (int)NCCL_PENDING);
+                    "time", n->comm->name, n->room);
         nccl_end_t end = {request, data};
-        n->end[n->ends++ % NCCL_PENDING] = end;
+        n->end[n->ends++ % room] = end;
         return LOONG_OK;
     }
     n->met++;
@@ -394,22 +459,6 @@ static loong_status_t nccl_wait(loong_comm_t *comm,
 
 /* ---- the table ----------------------------------------------------------- */
 
-static loong_status_t nccl_alloc_shared(loong_comm_t *comm, size_t bytes,
-                                        const char *what, void **ptr_p)
-{
-    (void)bytes;
-    (void)ptr_p;
-    return LOONG_FAIL(comm->ctx, LOONG_ERR_UNSUPPORTED,
-                      "%s: ranks do not share the memory of their devices",
-                      what);
-}
-
-static void nccl_free_shared(loong_comm_t *comm, void *ptr)
-{
-    (void)comm;
-    (void)ptr;
-}
-
 static void nccl_abort(loong_comm_t *comm, const char *text)
 {
     nccl_t *n = impl_of(comm);
@@ -426,11 +475,10 @@ static void nccl_destroy(loong_comm_t *comm, bool failed)
 {
     nccl_t *n = impl_of(comm);
     bool over = retire(n) == LOONG_OK && n->ended == n->begun;
+    stop_waiting(n);
     leave(n);
     loongi_nccl_disconnect(n, failed || !over);
-    for (int i = 0; i < NCCL_PENDING; i++) {
-        loong_device_event_destroy(n->device, n->pending[i].event);
-    }
+    give_room(n);
     loong_device_event_destroy(n->device, n->computed);
     loong_device_stream_destroy(n->device, n->messages);
     loong_comm_free_shared(n->host, &n->progress);
@@ -447,8 +495,6 @@ static const loong_comm_ops_t nccl_ops = {
     .isend = nccl_isend,
     .irecv = nccl_irecv,
     .wait = nccl_wait,
-    .alloc_shared = nccl_alloc_shared,
-    .free_shared = nccl_free_shared,
     .abort = nccl_abort,
     .destroy = nccl_destroy,
 };
@@ -484,14 +530,19 @@ loong_status_t loongi_nccl_create(loong_context_t *ctx,
     loong_status_t status = loong_comm_alloc_shared(
         host, sizeof(*n->progress), "calls of ranks", &n->progress);
     if (status == LOONG_OK) {
+        status = take_room(n, NCCL_PENDING);
+    }
+    if (status == LOONG_OK) {
         status = loong_comm_create(ctx, &description, &n->comm);
     }
     if (status != LOONG_OK) {
+        give_room(n);
         loong_comm_free_shared(host, &n->progress);
         loongi_free(ctx, n);
         return status;
     }
     n->comm->watch = nccl_watch;
+    n->comm->reserve = nccl_reserve;
     loongi_comm_set_mood(n->comm, mood, NULL);
     loongi_comm_set_board(n->comm, host->board);
     *comm_p = n->comm;

@@ -39,12 +39,11 @@ typedef struct nccl_library {
 #undef LOONG_NCCL_POINTER
 } nccl_library_t;
 
-/* A peer may be NCCL_PENDING calls ahead of what is judged, and is writing the
- * next: calls are remembered for longer than that. */
-enum {
-    NCCL_PENDING = LOONG_COMM_UNDER_WAY,
-    NCCL_HISTORY = 2 * NCCL_PENDING
-};
+/* Calls that are under way at one time, unless more were asked for
+ * (loongi_comm_reserve): whoever makes one more waits on the host. A peer may
+ * be so many ahead of what is judged, and is writing the next: calls are
+ * remembered for longer than that. */
+enum { NCCL_PENDING = 64, NCCL_HISTORY = 2 * NCCL_PENDING };
 
 /* What a rank has called, where its peers of the machine see it. */
 typedef struct nccl_progress {
@@ -78,14 +77,15 @@ typedef struct nccl {
     nccl_library_t lib;
     ncclComm_t handle; /* NULL: not connected */
     nccl_progress_t *progress;
-    nccl_pending_t pending[NCCL_PENDING];
+    int room; /* of both rings */
+    nccl_pending_t *pending;
     uint64_t begun; /* of pending; */
     uint64_t ended;
     loong_wait_t wait; /* for pending `waited` - 1 */
     uint64_t waited;
     void *messages; /* stream; NULL: there was none yet */
     void *computed; /* event: what a message is behind */
-    nccl_end_t end[NCCL_PENDING];
+    nccl_end_t *end;
     uint64_t ends; /* that came first; */
     uint64_t met;
 } nccl_t;

@@ -164,7 +164,6 @@ static loong_status_t exchange_piece(const job_t *j, int64_t k)
 /* Copies of the next piece are on the stream while this one is exchanged. */
 static loong_status_t run_pieces(const job_t *j)
 {
-    loong_device_t *device = j->s->root->device;
     for (int64_t k = 0; k < j->pieces; k++) {
         void *out = j->s->root->ring.out[k % STAGED_PLACES];
         if (k == 0) {
@@ -173,7 +172,7 @@ static loong_status_t run_pieces(const job_t *j)
         if (k + 1 < j->pieces) {
             LOONG_TRY(begin_piece(j, k + 1));
         }
-        LOONG_TRY(loong_device_event_await(device, out, j->call->label));
+        LOONG_TRY(loongi_staged_await(j->s, out, j->call->label));
         LOONG_TRY(exchange_piece(j, k));
         LOONG_TRY(end_piece(j, k));
     }

@@ -4,6 +4,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "waited.h"
+
 #define PIECE_BYTES ((size_t)4 << 20)
 
 static staged_t *impl_of(const loong_comm_t *comm)
@@ -56,20 +58,9 @@ static loong_status_t staged_wait(loong_comm_t *comm,
     return loongi_staged_wait(impl_of(comm), request);
 }
 
-static loong_status_t staged_alloc_shared(loong_comm_t *comm, size_t bytes,
-                                          const char *what, void **ptr_p)
+static bool staged_cancel(loong_comm_t *comm, loong_comm_request_t *request)
 {
-    (void)bytes;
-    (void)ptr_p;
-    return LOONG_FAIL(comm->ctx, LOONG_ERR_UNSUPPORTED,
-                      "%s: ranks do not share the memory of their devices",
-                      what);
-}
-
-static void staged_free_shared(loong_comm_t *comm, void *ptr)
-{
-    (void)comm;
-    (void)ptr;
+    return loongi_staged_cancel(impl_of(comm), request);
 }
 
 static void staged_abort(loong_comm_t *comm, const char *text)
@@ -81,11 +72,13 @@ static void staged_abort(loong_comm_t *comm, const char *text)
     loong_comm_abort(s->host, text);
 }
 
-/* Messages of the host go on while it waits for the device. */
-static loong_status_t staged_watch(loong_comm_t *comm)
+/* While the host waits for its device elsewhere. */
+static loong_status_t staged_watch(loong_comm_t *comm, bool waits)
 {
-    (void)loongi_comm_progress(impl_of(comm)->host);
-    return LOONG_OK;
+    staged_t *s = impl_of(comm);
+    return waits ? loongi_staged_check(
+                       s, loongi_device_waited(s->root->device))
+                 : LOONG_OK;
 }
 
 static bool staged_progress(loong_comm_t *comm)
@@ -100,7 +93,7 @@ static void destroy_ring(staged_root_t *root)
     for (int i = 0; i < STAGED_PLACES; i++) {
         loong_device_event_destroy(root->device, root->ring.out[i]);
         loong_device_event_destroy(root->device, root->ring.in[i]);
-        if (root->ring.place[i] != NULL) {
+        if (root->ring.place[i] != NULL && !root->lost) {
             loong_device_host_free(root->device, root->ring.place[i]);
         }
     }
@@ -136,7 +129,9 @@ static void staged_destroy(loong_comm_t *comm, bool failed)
 {
     staged_t *s = impl_of(comm);
     loong_status_t ignored =
-        loong_device_synchronize(s->root->device, "the end of messages");
+        s->root->lost ? LOONG_OK
+                       : loong_device_synchronize(s->root->device,
+                                                  "the end of messages");
     (void)ignored;
     (void)failed; /* nobody is waited for */
     free_staged(s);
@@ -158,8 +153,7 @@ static const loong_comm_ops_t staged_ops = {
     .isend = staged_isend,
     .irecv = staged_irecv,
     .wait = staged_wait,
-    .alloc_shared = staged_alloc_shared,
-    .free_shared = staged_free_shared,
+    .cancel = staged_cancel,
     .abort = staged_abort,
     .destroy = staged_destroy,
 };

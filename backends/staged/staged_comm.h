@@ -14,7 +14,7 @@
  * processor that makes its calls one by one in the order of its programs: what
  * ends on processors ends here. A message is sent when isend returns, and a
  * receive is posted when irecv does, long before it is needed. While the host
- * waits for its device, messages go on (`watch`).
+ * waits for its device, messages go on (staged_wait.c).
  */
 #ifndef LOONG_STAGED_COMM_H
 #define LOONG_STAGED_COMM_H

@@ -30,6 +30,7 @@ typedef struct staged_root {
     loong_comm_t *kin_host; /* beneath the device's own of all its ranks */
     staged_ring_t ring;
     size_t held; /* bytes of pinned memory, of all communicators */
+    bool lost; /* it was given up: nothing waits for the device any more */
 } staged_root_t;
 
 /* A message under way. */
@@ -38,6 +39,7 @@ typedef struct staged_message {
     char *memory; /* pinned; NULL: the data itself is the host's */
     void *free;   /* event: the device has it */
     int parts;
+    int posted; /* of them, and not known to be complete */
     loong_comm_request_t part[STAGED_PARTS];
 } staged_message_t;
 
@@ -60,6 +62,15 @@ typedef struct staged {
 /* The stream that the communicator's calls are on. */
 void *loongi_staged_stream(const staged_t *s);
 
+/* ---- staged_wait.c ---- */
+/* What the host looks at when it has waited so long for its device. An error
+ * ends the waiting. */
+LOONG_NODISCARD loong_status_t loongi_staged_check(staged_t *s,
+                                                   double seconds);
+/* As loong_device_event_await. */
+LOONG_NODISCARD loong_status_t loongi_staged_await(staged_t *s, void *event,
+                                                   const char *what);
+
 /* ---- staged_collective.c ---- */
 LOONG_NODISCARD loong_status_t
 loongi_staged_run(staged_t *s, const loong_collective_t *call);
@@ -75,6 +86,7 @@ LOONG_NODISCARD loong_status_t
 loongi_staged_irecv(staged_t *s, loong_comm_request_t *request);
 LOONG_NODISCARD loong_status_t
 loongi_staged_wait(staged_t *s, loong_comm_request_t *request);
+bool loongi_staged_cancel(staged_t *s, loong_comm_request_t *request);
 
 #ifdef __cplusplus
 }

@@ -21,17 +21,40 @@ static loong_status_t make_message(staged_t *s, staged_message_t *m)
     return LOONG_OK;
 }
 
+/* False: a part is under way all the same. */
+static bool cancel_parts(const staged_t *s, staged_message_t *m)
+{
+    bool done = true;
+    for (int i = 0; i < m->posted; i++) {
+        done = loong_comm_cancel(s->host, &m->part[i]) && done;
+    }
+    m->posted = done ? 0 : m->posted;
+    return done;
+}
+
+static void free_message(const staged_t *s, staged_message_t *m)
+{
+    loong_device_event_destroy(s->root->device, m->free);
+    if (m->memory != NULL && !s->root->lost) {
+        loong_device_host_free(s->root->device, m->memory);
+        s->root->held -= s->bytes;
+    }
+}
+
+/* Parts that are under way all the same keep the messages and their memory; a
+ * device that was given up keeps the memory. */
 void loongi_staged_release(staged_t *s)
 {
-    loong_device_t *device = s->root->device;
+    bool done = true;
     for (int i = 0; i < s->num_messages; i++) {
-        loong_device_event_destroy(device, s->messages[i].free);
-        if (s->messages[i].memory != NULL) {
-            loong_device_host_free(device, s->messages[i].memory);
-            s->root->held -= s->bytes;
-        }
+        done = cancel_parts(s, &s->messages[i]) && done;
     }
-    loongi_free(s->root->ctx, s->messages);
+    for (int i = 0; i < s->num_messages && done; i++) {
+        free_message(s, &s->messages[i]);
+    }
+    if (done) {
+        loongi_free(s->root->ctx, s->messages);
+    }
     s->messages = NULL;
     s->num_messages = 0;
 }
@@ -76,8 +99,7 @@ static loong_status_t take(staged_t *s, loong_comm_request_t *request,
                 s->comm->name, request->bytes, i, s->num_messages, s->bytes);
     staged_message_t *m = &s->messages[i];
     if (m->free != NULL) {
-        LOONG_TRY(loong_device_event_await(s->root->device, m->free,
-                                           "room for a message"));
+        LOONG_TRY(loongi_staged_await(s, m->free, "room for a message"));
     }
     m->busy = true;
     size_t parts = request->bytes / (s->root->piece / 4);
@@ -128,13 +150,13 @@ loong_status_t loongi_staged_isend(staged_t *s, const void *data,
     }
     for (int i = 0; i < m->parts; i++) {
         if (m->memory != NULL) {
-            LOONG_TRY(loong_device_event_await(s->root->device, s->copied[i],
-                                               "a message"));
+            LOONG_TRY(loongi_staged_await(s, s->copied[i], "a message"));
         }
         LOONG_TRY(loong_comm_isend(
             s->host, from + part_begin(request, m->parts, i),
             part_bytes(request, m->parts, i), request->peer, request->tag,
             &m->part[i]));
+        m->posted++;
     }
     return LOONG_OK;
 }
@@ -149,6 +171,7 @@ loong_status_t loongi_staged_irecv(staged_t *s, loong_comm_request_t *request)
             s->host, to + part_begin(request, m->parts, i),
             part_bytes(request, m->parts, i), request->peer, request->tag,
             &m->part[i]));
+        m->posted++;
     }
     return LOONG_OK;
 }
@@ -169,9 +192,17 @@ loong_status_t loongi_staged_wait(staged_t *s, loong_comm_request_t *request)
                 m->memory + begin, part_bytes(request, m->parts, i)));
         }
     }
+    m->posted = 0;
     if (m->free != NULL) {
         LOONG_TRY(loong_device_event_record(s->root->device, m->free, stream));
     }
     m->busy = false;
     return LOONG_OK;
+}
+
+/* The room is not given again: what the device copies may be under way. */
+bool loongi_staged_cancel(staged_t *s, loong_comm_request_t *request)
+{
+    uint64_t number = request->backend[0]; /* 0: there was no room */
+    return number == 0 || cancel_parts(s, &s->messages[number - 1]);
 }

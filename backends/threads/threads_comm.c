@@ -215,6 +215,13 @@ static loong_status_t threads_wait(loong_comm_t *comm,
     return loongi_mailbox_wait(threads->group->mail, comm, request);
 }
 
+static bool threads_cancel(loong_comm_t *comm, loong_comm_request_t *request)
+{
+    threads_t *threads = comm->impl;
+    loongi_mailbox_cancel(threads->group->mail, comm->rank, request);
+    return true;
+}
+
 /* Exchanges one record of `bytes` per rank; all[size] is this call's. */
 static loong_status_t exchange(loong_comm_t *comm, const void *mine,
                                size_t bytes, const char *label, void **all_p)
@@ -439,6 +446,7 @@ const loong_comm_ops_t *loongi_threads_ops(void)
         .isend = threads_isend,
         .irecv = threads_irecv,
         .wait = threads_wait,
+        .cancel = threads_cancel,
         .alloc_shared = threads_alloc_shared,
         .free_shared = threads_free_shared,
         .peer_pointer = threads_peer_pointer,

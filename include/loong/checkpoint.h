@@ -39,6 +39,7 @@ typedef struct loong_checkpoint_import_params {
     loong_checkpoint_names_t names;
     loong_checkpoint_progress_fn progress; /* NULL: none */
     void *user;
+    int64_t max_file_bytes; /* 0: 2 GB */
 } loong_checkpoint_import_params_t;
 
 /* Turns a Hugging Face directory into a native checkpoint: save_dir gets

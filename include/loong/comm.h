@@ -188,8 +188,8 @@ LOONG_API LOONG_NODISCARD loong_status_t loong_comm_gather(loong_comm_t *comm,
 
 /* ---- Point to point (not collective) ------------------------------------ */
 
-/* Lives at one address from isend/irecv until wait has returned. The fields
- * are the library's. */
+/* Lives at one address from isend/irecv until wait has returned, or cancel. The
+ * fields are the library's. */
 typedef struct loong_comm_request {
     int kind; /* loong_collective_kind_t */
     int peer;
@@ -210,6 +210,11 @@ loong_comm_irecv(loong_comm_t *comm, void *data, size_t bytes, int peer,
                  int tag, loong_comm_request_t *request);
 LOONG_API LOONG_NODISCARD loong_status_t
 loong_comm_wait(loong_comm_t *comm, loong_comm_request_t *request);
+/* Gives up a message that nobody will wait for, one whose wait has failed, too;
+ * nothing when it is complete. False: it is under way all the same (MPI has it
+ * half sent), so data and request must stay until the process ends. */
+LOONG_API bool loong_comm_cancel(loong_comm_t *comm,
+                                 loong_comm_request_t *request);
 
 LOONG_API LOONG_NODISCARD loong_status_t loong_comm_send(loong_comm_t *comm,
                                                          const void *data,

@@ -77,6 +77,10 @@ typedef struct loong_comm_ops {
     /* Into request->data. */
     loong_status_t (*irecv)(loong_comm_t *comm, loong_comm_request_t *request);
     loong_status_t (*wait)(loong_comm_t *comm, loong_comm_request_t *request);
+    /* (optional; default: messages need none) Gives up what isend or irecv
+     * began, waited for or not; false: it is under way all the same. */
+    bool (*cancel)(loong_comm_t *comm, loong_comm_request_t *request);
+    /* (optional, both; default: ranks share no memory) */
     loong_status_t (*alloc_shared)(loong_comm_t *comm, size_t bytes,
                                    const char *what, void **ptr_p);
     void (*free_shared)(loong_comm_t *comm, void *ptr);

@@ -131,10 +131,6 @@ LOONG_API LOONG_NODISCARD loong_status_t
 loong_loader_fill(loong_loader_t *loader, int64_t consumed, int64_t micro_batch,
                   loong_batch_t *batch);
 
-/* As token_types has it. */
-LOONG_API int32_t loong_loader_token_type(const loong_loader_t *loader,
-                                          int32_t id);
-
 /* Asks the system to read this rank's share of the step ahead; returns at
  * once. */
 LOONG_API void loong_loader_prefetch(const loong_loader_t *loader,

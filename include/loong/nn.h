@@ -181,11 +181,9 @@ LOONG_API loong_val_t loong_nn_attention(loong_nn_t *nn, loong_val_t x,
  * (or with q_rank q_a_proj, q_a_layernorm, q_b_proj), kv_a_proj_with_mqa,
  * kv_a_layernorm, kv_b_proj, o_proj. The short vectors are made of this rank's
  * rows of the stream; the heads are shared out over TP.
- *
- * Absorbed, kv_b_proj makes no keys and values: its key rows turn each query
- * into one over the short vectors, which all heads then share as keys and as
- * values, and its value rows turn what was gathered into the head's output. The
- * same function, with other costs: loong_nn_latent_absorbs. */
+ * Absorbed, kv_b_proj makes no keys and values: its key rows turn queries into
+ * ones over the short vectors, keys and values of all heads, and its value rows
+ * turn what was gathered into outputs, at other costs (.._absorbs). */
 typedef struct loong_nn_latent {
     int heads;
     int64_t hidden;
@@ -200,6 +198,8 @@ typedef struct loong_nn_latent {
     uint64_t stream;
     bool interleaved;
     bool absorb;
+    bool short_bias;  /* of q_a_proj and kv_a_proj_with_mqa */
+    bool output_bias; /* of o_proj */
 } loong_nn_latent_t;
 
 /* Whether the absorbed form costs less, in products and in memory: a head's
@@ -229,6 +229,13 @@ typedef struct loong_nn_expert_set {
 } loong_nn_expert_set_t;
 enum { LOONG_NN_MAX_EXPERT_SETS = 2 };
 
+/* Layers that are balanced together (pooled_aux_loss). */
+typedef struct loong_nn_router_pool {
+    int layers;
+    loong_val_t *logits; /* of each; borrowed room for all */
+    loong_val_t counts;  /* of this rank's choices; LOONG_NONE at first */
+} loong_nn_router_pool_t;
+
 /* A mixture of experts in place of the feed-forward; scope "mlp". Parameters:
  * gate.weight [E,H] (wide), experts.gate_up_proj [E,2F,H], experts.down_proj
  * [E,H,F], and with a shared expert shared_expert.*_proj.weight and, gated,
@@ -257,9 +264,9 @@ typedef struct loong_nn_moe {
     double bias_rate; /* that evens the choices out, a step; 0: it stays */
     int64_t shared_ffn; /* of the shared expert; 0: none */
     bool shared_gate;
-    double aux_loss;      /* factors of the losses; 0: none */
-    double z_loss;
+    double aux_loss, z_loss; /* factors of the losses; 0: none */
     int64_t sequence; /* whose balance the loss measures; 0: micro-batch */
+    loong_nn_router_pool_t *pool; /* joined by the layer; NULL: none */
 } loong_nn_moe_t;
 
 /* Tokens' losses of the router are added to *loss_p [rows of the stream],
@@ -268,6 +275,11 @@ typedef struct loong_nn_moe {
 LOONG_API loong_val_t loong_nn_moe(loong_nn_t *nn, loong_val_t x,
                                    const loong_nn_moe_t *params,
                                    loong_val_t *loss_p);
+
+/* The loss of a pool, times `factor`, is added in the same way. */
+LOONG_API void loong_nn_pooled_loss(loong_nn_t *nn,
+                                    const loong_nn_router_pool_t *pool,
+                                    double factor, loong_val_t *loss_p);
 
 /* ids i32 [T] of all rows -> the stream; `table` has the given rows. */
 LOONG_API loong_val_t loong_nn_embedding(loong_nn_t *nn, loong_val_t ids,

@@ -248,21 +248,37 @@ loong_cross_entropy(loong_graph_t *g, const char *name, loong_val_t x,
  *
  * adamw (Loshchilov and Hutter 2019, algorithm 2): grad wide [n] -> param [n],
  * low u16 [n] (only with a bf16 param: low half of the fp32 master, see
- * below; else absent), exp_avg wide [n], exp_avg_sq wide [n]; the outputs are
- * updated in place. With g = grad * frame.grad_scale, t = frame.step + 1, lr =
- * frame.lr[group]:
+ * below; else absent), exp_avg [n], exp_avg_sq [n], each wide or bf16; the
+ * outputs are updated in place. With g = grad * frame.grad_scale, t =
+ * frame.step + 1, lr = frame.lr[group]:
  *   m = beta1 m + (1 - beta1) g;  v = beta2 v + (1 - beta2) g g
  *   p = p - lr (m / (1 - beta1^t) / (sqrt(v / (1 - beta2^t)) + eps)
  *               + weight_decay p)
  * A bf16 parameter is its fp32 master rounded to nearest even, except that a
  * tie rounds away; the low half restores it exactly:
- * master bits = ((hi - (low >> 15)) << 16) | low. */
+ * master bits = ((hi - (low >> 15)) << 16) | low.
+ *
+ * The step takes the moments as they were calculated; bf16 ones are stored
+ * rounded to nearest even, or with `stochastic` up or down by chance, so that
+ * the mean is the fp32 value: 16 random bits are added to its bits, and the low
+ * 16 of the sum are cut off. They depend on the frame's seed and step, the
+ * parameter and the element's number e in the whole of it alone: part e mod 4
+ * of a Philox block (kernels/optimizer/stochastic.h), the low half for exp_avg,
+ * the high half for exp_avg_sq. Element i of the operands is p = begin + i of
+ * what the rank has of the parameter, and e = first + p / run * stride + p mod
+ * run. */
 typedef struct loong_adamw_attr {
     int group; /* of frame.lr[] */
     double beta1;
     double beta2;
     double eps;
     double weight_decay;
+    bool stochastic; /* the rest is for it alone */
+    uint64_t stream; /* of random bits: the parameter's */
+    int64_t begin;
+    int64_t first;
+    int64_t run; /* above 0 */
+    int64_t stride;
 } loong_adamw_attr_t;
 
 /* sumsq: x wide [n] -> record i64 [LOONG_EXACT_WORDS]: the sum of squares of

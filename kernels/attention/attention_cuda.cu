@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * attention and attention_grad of fp32; the formulas stand in attention_ref.c.
- * A warp takes a query of a head (or a key of a key head) and goes through what
- * it sees 32 at a time: first each lane has one of them, then each lane eight
- * channels. bf16 goes in tiles (attention_tiles_cuda.cu). */
+ * attention and attention_grad of fp32, and of bf16 where there are no tiles
+ * for it (attention_tiles_cuda.cu, attention_wide_cuda.cu); the formulas stand
+ * in attention_ref.c. A warp takes a query of a head (or a key of a key head)
+ * and goes through what it sees 32 at a time: first each lane has one of them,
+ * then each lane eight channels. All sums are of fp32. */
 #include "attention.cuh"
 
 using namespace loong_cuda;
@@ -11,8 +12,9 @@ using namespace loong_cuda;
 namespace {
 
 /* A warp's vectors in shared memory: up to four of a head's channels, and one
- * or two of weights. */
-enum { VECTORS = 4, WEIGHTS = 2, SHARED = 48 * 1024 };
+ * or two of weights. A block has at most the shared memory that every device
+ * gives (sm_86, sm_89). */
+enum { VECTORS = 4, WEIGHTS = 2, SHARED = 99 * 1024 };
 
 __host__ __device__ int width_of(int d)
 {
@@ -317,6 +319,7 @@ static loong_status_t run(const loong_kernel_call_t *call)
 {
     attention_t a = forward_of(call);
     LOONG_TRY(make_spans(call, a, 3));
+    LOONG_TRY(allow_shared(call, forward_rows, shared_of(a)));
     LOONG_LAUNCH((forward_rows), grid_of_warps(a.q.rows * a.heads),
                  dim3(BLOCK), shared_of(a), stream_of(call), a,
                  call->device_frame);
@@ -329,6 +332,8 @@ static loong_status_t run_grad(const loong_kernel_call_t *call)
     int64_t rows = a.q.rows * a.heads;
     LOONG_TRY(make_spans(call, a, 6));
     LOONG_TRY(make_delta(call, a));
+    LOONG_TRY(allow_shared(call, query_rows, shared_of(a)));
+    LOONG_TRY(allow_shared(call, key_rows, shared_of(a)));
     LOONG_LAUNCH((query_rows), grid_of_warps(rows), dim3(BLOCK), shared_of(a),
                  stream_of(call), a, call->device_frame);
     LOONG_LAUNCH((key_rows), grid_of_warps(a.k.rows * a.heads / a.group),
@@ -337,13 +342,15 @@ static loong_status_t run_grad(const loong_kernel_call_t *call)
     return launched(call);
 }
 
-/* cu is the operand cu_seqlens; it and those behind it are integers. */
-static bool support_rows(const loong_kernel_query_t *query, int cu,
+/* cu is the operand cu_seqlens; it and those behind it are integers. lse: that
+ * operand is fp32. */
+static bool support_rows(const loong_kernel_query_t *query, int cu, int lse,
                          char reason[LOONG_REASON_SIZE])
 {
     const loong_attention_attr_t *attr =
         static_cast<const loong_attention_attr_t *>(query->attr);
-    enum { MOST = (SHARED / 4 / WARPS - WEIGHTS * WARP) / VECTORS };
+    enum { ROOM = (SHARED / 4 / WARPS - WEIGHTS * WARP) / VECTORS,
+           MOST = ROOM / PACK * PACK };
     int d = LOONG_MAX(attr->head_dim, loongi_attention_v_dim(attr));
     if (d > MOST) {
         snprintf(reason, LOONG_REASON_SIZE,
@@ -352,20 +359,20 @@ static bool support_rows(const loong_kernel_query_t *query, int cu,
         return false;
     }
     return loongi_attention_local(query, reason) &&
-           cuda_support(query, ~0u, (1u << query->num_in) - (1u << cu),
+           cuda_support(query, 1u << lse, (1u << query->num_in) - (1u << cu),
                         reason);
 }
 
 static bool support(const loong_kernel_query_t *query,
                     char reason[LOONG_REASON_SIZE])
 {
-    return support_rows(query, 3, reason);
+    return support_rows(query, 3, query->num_in + 1, reason);
 }
 
 static bool support_grad(const loong_kernel_query_t *query,
                          char reason[LOONG_REASON_SIZE])
 {
-    return support_rows(query, 6, reason);
+    return support_rows(query, 6, 5, reason);
 }
 
 CUDA_KERNEL(attention, support, attention_workspace, run);

@@ -14,6 +14,7 @@
 namespace loong_cuda {
 
 enum { TILE_WARPS = 4, TILE_THREADS = TILE_WARPS * WARP };
+enum { NARROW = 256 }; /* channels of a head */
 constexpr float LOG2_E = 1.44269504088896340736f;
 constexpr float LN_2 = 0.69314718055994530942f;
 
@@ -26,7 +27,7 @@ static __device__ __forceinline__ int row_in_tile(int warp, int parts, int m,
 }
 
 /* What is seen is in begin .. end - 1. */
-static __device__ __forceinline__ bool is_seen(const span_t &span, int64_t i)
+static __device__ __forceinline__ bool is_seen(const span_t &span, int i)
 {
     return i >= span.begin && i < span.end;
 }
@@ -46,18 +47,18 @@ static __device__ __forceinline__ float row_max(float x)
 
 /* The spans of rows first .. first + rows - 1 of one side, all together. */
 struct reach_t {
-    int64_t begin, end; /* seen by one of them */
-    int64_t all_begin, all_end; /* by each */
+    int begin, end; /* seen by one of them */
+    int all_begin, all_end; /* by each */
 };
 
 static __device__ __forceinline__ reach_t reach_of(const span_t *span,
-                                                   int64_t first, int64_t rows,
-                                                   int64_t count)
+                                                   int first, int rows,
+                                                   int count)
 {
     bool whole = first + rows <= count;
-    int64_t last = (whole ? first + rows : count) - 1;
+    int last = (whole ? first + rows : count) - 1;
     reach_t r = {span[first].begin, span[last].end, span[last].begin,
-                 whole ? (int64_t)span[first].end : 0};
+                 whole ? span[first].end : 0};
     return r;
 }
 
@@ -69,14 +70,67 @@ head_rows(const mat_t &m, int64_t first, int64_t end, int head, int d)
     return x;
 }
 
+/* p = exp(s - lse), ds = scale p (m dp - delta); in s[] and dp[] stand p m and
+ * ds / scale afterwards. */
+struct slope_t {
+    float factor; /* scale * log2(e) */
+    float lse;    /* log2(e) times it */
+    float delta;
+};
+
+static __device__ __forceinline__ void make_slope(const slope_t &of, bool seen,
+                                                  float mask, float *s,
+                                                  float *dp)
+{
+    float p = seen ? exp2_of(*s * of.factor - of.lse) : 0.0f;
+    *dp = p * (mask * *dp - of.delta);
+    *s = p * mask;
+}
+
 /* Where a tile of scores stands. */
 struct place_t {
     const loong_frame_t *frame;
-    int64_t query; /* row of q of its first query */
-    int64_t key;   /* row of k of its first key */
+    int query; /* row of q of its first query */
+    int key;   /* row of k of its first key */
     int head;
-    bool whole; /* each query of it sees each key */
+    bool whole;    /* each query of it sees each key */
+    uint32_t kept; /* of the thread's products by dropout, see kept_of */
 };
+
+/* Which probabilities of a thread's products, MT * 16 rows and COLS columns to
+ * a warp, dropout keeps: bit (m * COLS / 8 + n) * 4 + i for element i of
+ * product [m][n]. Rows are queries, or keys with TURNED. One after the other,
+ * before the products are there: many numbers at a time, beside them, would not
+ * fit into registers. */
+template <int MT, int COLS, bool TURNED, bool DROPS>
+static __device__ __forceinline__ uint32_t kept_of(const attention_t &a,
+                                                   const place_t &place,
+                                                   int queries, int keys)
+{
+    static_assert(!DROPS || MT * COLS <= 64, "a bit for each");
+    int warp = (int)threadIdx.x / WARP % TILE_WARPS;
+    int col = (int)threadIdx.x % 4 * 2;
+    uint32_t kept = 0;
+#pragma unroll 1
+    for (int e = 0; DROPS && e < MT * COLS / 2; e++) {
+        int row = row_in_tile(warp, MT, e / (COLS / 2), e % 4 / 2);
+        int column = e / 4 % (COLS / 8) * 8 + col + e % 2;
+        int t = place.query + (TURNED ? column : row);
+        int key = place.key + (TURNED ? row : column);
+        if (t < queries && key < keys &&
+            factor_of(a.chance, place.frame, t, place.head,
+                      a.keys[key].place) > 0.0f) {
+            kept |= 1u << e;
+        }
+    }
+    return kept;
+}
+
+static __device__ __forceinline__ float factor_at(const attention_t &a,
+                                                  const place_t &place, int e)
+{
+    return place.kept >> e & 1 ? a.chance.keep : 0.0f;
+}
 
 /* ---- host ---------------------------------------------------------------- */
 
@@ -102,21 +156,16 @@ static inline tile_sizes_t tile_sizes(const loong_attention_attr_t *attr)
     return {256, 256};
 }
 
-static inline bool tiles_support(const loong_kernel_query_t *query,
-                                 char reason[LOONG_REASON_SIZE])
+/* What tensor cores take. */
+static inline bool tensor_support(const loong_kernel_query_t *query,
+                                  char reason[LOONG_REASON_SIZE])
 {
     const loong_attention_attr_t *attr =
         static_cast<const loong_attention_attr_t *>(query->attr);
-    int d = LOONG_MAX(attr->head_dim, loongi_attention_v_dim(attr));
     if (query->arg[0].dtype != LOONG_BF16) {
         snprintf(reason, LOONG_REASON_SIZE,
                  "operands of type %s, tensor cores take bf16",
                  loong_dtype_name(query->arg[0].dtype));
-        return false;
-    }
-    if (d > 256) {
-        snprintf(reason, LOONG_REASON_SIZE,
-                 "heads of %d channels, this kernel takes up to 256", d);
         return false;
     }
     if (!(attr->scale > 0.0)) {
@@ -125,6 +174,21 @@ static inline bool tiles_support(const loong_kernel_query_t *query,
         return false;
     }
     return true;
+}
+
+static inline bool tiles_support(const loong_kernel_query_t *query,
+                                 char reason[LOONG_REASON_SIZE])
+{
+    const loong_attention_attr_t *attr =
+        static_cast<const loong_attention_attr_t *>(query->attr);
+    int d = LOONG_MAX(attr->head_dim, loongi_attention_v_dim(attr));
+    if (d > NARROW) {
+        snprintf(reason, LOONG_REASON_SIZE,
+                 "heads of %d channels, this kernel takes up to %d", d,
+                 (int)NARROW);
+        return false;
+    }
+    return tensor_support(query, reason);
 }
 
 } // namespace loong_cuda

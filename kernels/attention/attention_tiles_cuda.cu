@@ -10,9 +10,8 @@ using namespace loong_cuda;
 
 namespace {
 
-enum { KEYS = 64 }; /* of a tile */
-
-template <int DK, int DV, int MT> struct forward_t {
+/* KEYS: of a tile. */
+template <int DK, int DV, int MT, int KEYS> struct forward_t {
     enum { QUERIES = 16 * MT * TILE_WARPS };
     static constexpr size_t SHARED =
         sizeof(half_t) * (QUERIES * DK + KEYS * (DK + DV));
@@ -23,42 +22,45 @@ template <int DV, int MT> struct sums_t {
     float o[MT][DV / 8][4];
     float top[MT][2]; /* the largest score so far */
     float sum[MT][2]; /* of powers, the thread's own part */
-    span_t span[MT][2];
 };
 
 template <int DV, int MT>
-__device__ __forceinline__ void begin_rows(const attention_t &a, int64_t first,
-                                           int64_t queries, sums_t<DV, MT> &r)
+__device__ __forceinline__ void begin_rows(sums_t<DV, MT> &r)
 {
-    int warp = (int)threadIdx.x / WARP;
     clear<MT, DV>(r.o);
 #pragma unroll
     for (int m = 0; m < MT; m++) {
 #pragma unroll
         for (int h = 0; h < 2; h++) {
-            int64_t t = first + row_in_tile(warp, MT, m, h);
-            span_t none = {0, 0, 0};
-            r.span[m][h] = t < queries ? a.queries[t] : none;
             r.top[m][h] = -INFINITY;
             r.sum[m][h] = 0.0f;
         }
     }
 }
 
-/* Scores that no probability belongs to become minus infinity. */
-template <int MT>
-__device__ __forceinline__ void mask(float s[MT][KEYS / 8][4],
-                                     const span_t span[MT][2], int64_t first)
+/* Scores that no probability belongs to become minus infinity. Spans are read
+ * here, where few tiles come: they have no registers of their own. */
+template <int MT, int KEYS>
+__device__ __forceinline__ void mask(const attention_t &a,
+                                     const place_t &place, int queries,
+                                     float s[MT][KEYS / 8][4])
 {
-    int col = (int)threadIdx.x % 4 * 2;
+    int warp = (int)threadIdx.x / WARP;
+    int first = place.key + (int)threadIdx.x % 4 * 2;
 #pragma unroll
     for (int m = 0; m < MT; m++) {
 #pragma unroll
-        for (int n = 0; n < KEYS / 8; n++) {
+        for (int h = 0; h < 2; h++) {
+            int t = place.query + row_in_tile(warp, MT, m, h);
+            span_t none = {0, 0, 0};
+            span_t span = t < queries ? a.queries[t] : none;
 #pragma unroll
-            for (int i = 0; i < 4; i++) {
-                if (!is_seen(span[m][i / 2], first + n * 8 + col + i % 2)) {
-                    s[m][n][i] = -INFINITY;
+            for (int n = 0; n < KEYS / 8; n++) {
+#pragma unroll
+                for (int i = 2 * h; i < 2 * h + 2; i++) {
+                    if (!is_seen(span, first + n * 8 + i % 2)) {
+                        s[m][n][i] = -INFINITY;
+                    }
                 }
             }
         }
@@ -67,7 +69,7 @@ __device__ __forceinline__ void mask(float s[MT][KEYS / 8][4],
 
 /* Scores of one row become powers, sums before are brought to the new
  * maximum. */
-template <int DV, int MT>
+template <int DV, int MT, int KEYS>
 __device__ __forceinline__ void make_powers(sums_t<DV, MT> &r, int m, int h,
                                             float s[KEYS / 8][4],
                                             float factor)
@@ -99,59 +101,51 @@ __device__ __forceinline__ void make_powers(sums_t<DV, MT> &r, int m, int h,
     }
 }
 
-template <int MT>
-__device__ __forceinline__ void drop(const attention_t &a,
-                                     const place_t &place,
-                                     const span_t span[MT][2],
+template <int MT, int KEYS>
+__device__ __forceinline__ void drop(const attention_t &a, const place_t &place,
                                      float s[MT][KEYS / 8][4])
 {
-    int warp = (int)threadIdx.x / WARP;
-    int col = (int)threadIdx.x % 4 * 2;
 #pragma unroll
     for (int m = 0; m < MT; m++) {
 #pragma unroll
         for (int n = 0; n < KEYS / 8; n++) {
 #pragma unroll
             for (int i = 0; i < 4; i++) {
-                int64_t key = place.key + n * 8 + col + i % 2;
-                if (is_seen(span[m][i / 2], key)) {
-                    int64_t t =
-                        place.query + row_in_tile(warp, MT, m, i / 2);
-                    s[m][n][i] *= factor_of(a.chance, place.frame, t,
-                                            place.head, a.keys[key].place);
-                }
+                s[m][n][i] *=
+                    factor_at(a, place, (m * KEYS / 8 + n) * 4 + i);
             }
         }
     }
 }
 
 /* Scores of a tile become powers; sums so far are brought along. */
-template <int DV, int MT, bool DROPS, class Sums>
+template <int DV, int MT, int KEYS, bool DROPS, class Sums>
 __device__ __forceinline__ void weigh(const attention_t &a,
-                                      const place_t &place, Sums &r,
+                                      const place_t &place, int queries,
+                                      Sums &r,
                                       float s[MT][KEYS / 8][4])
 {
     float factor = a.scale * LOG2_E;
     if (!place.whole) {
-        mask<MT>(s, r.span, place.key);
+        mask<MT, KEYS>(a, place, queries, s);
     }
 #pragma unroll
     for (int m = 0; m < MT; m++) {
-        make_powers<DV, MT>(r, m, 0, s[m], factor);
-        make_powers<DV, MT>(r, m, 1, s[m], factor);
+        make_powers<DV, MT, KEYS>(r, m, 0, s[m], factor);
+        make_powers<DV, MT, KEYS>(r, m, 1, s[m], factor);
     }
     if (DROPS) {
-        drop<MT>(a, place, r.span, s);
+        drop<MT, KEYS>(a, place, s);
     }
 }
 
 /* Outputs into the room of the queries, from there to memory. */
 template <int DV, int MT>
 __device__ __forceinline__ void finish(const attention_t &a,
-                                       const place_t &place, int64_t queries,
+                                       const place_t &place, int queries,
                                        sums_t<DV, MT> &r, half_t *room)
 {
-    int64_t first = place.query;
+    int first = place.query;
     int head = place.head;
     int warp = (int)threadIdx.x / WARP;
     int lane = (int)threadIdx.x % WARP;
@@ -161,7 +155,7 @@ __device__ __forceinline__ void finish(const attention_t &a,
 #pragma unroll
         for (int h = 0; h < 2; h++) {
             float sum = row_sum(r.sum[m][h]);
-            int64_t t = first + row_in_tile(warp, MT, m, h);
+            int t = first + row_in_tile(warp, MT, m, h);
             inverse[m][h] = sum > 0.0f ? 1.0f / sum : 0.0f;
             if (a.lse.p != NULL && lane % 4 == 0 && t < queries) {
                 row_of<float>(a.lse, t)[head] =
@@ -176,18 +170,18 @@ __device__ __forceinline__ void finish(const attention_t &a,
         warp * MT * 16);
 }
 
-template <int DK, int DV, int MT, bool DROPS>
+template <int DK, int DV, int MT, int KEYS, bool DROPS>
 __global__ void __launch_bounds__(TILE_THREADS)
     forward_tiles(attention_t a, const loong_frame_t *frame)
 {
-    enum { QUERIES = forward_t<DK, DV, MT>::QUERIES };
+    enum { QUERIES = forward_t<DK, DV, MT, KEYS>::QUERIES };
     LOONG_SHARED_DYNAMIC(half_t, q);
     half_t *k = q + QUERIES * DK;
     half_t *v = k + KEYS * DK;
-    int64_t queries = rows_of(a.q, frame);
-    int64_t keys = rows_of(a.k, frame);
+    int queries = (int)rows_of(a.q, frame);
+    int keys = (int)rows_of(a.k, frame);
     /* Late queries see the most keys: they come first. */
-    int64_t first = (int64_t)(gridDim.x - 1 - blockIdx.x) * QUERIES;
+    int first = (int)(gridDim.x - 1 - blockIdx.x) * QUERIES;
     int head = (int)blockIdx.y;
     int of = head / a.group;
     int warp = (int)threadIdx.x / WARP;
@@ -196,24 +190,27 @@ __global__ void __launch_bounds__(TILE_THREADS)
     }
     sums_t<DV, MT> r;
     reach_t reach = reach_of(a.queries, first, QUERIES, queries);
-    begin_rows<DV, MT>(a, first, queries, r);
+    begin_rows<DV, MT>(r);
     load_tile<QUERIES, DK, TILE_THREADS>(
         q, head_rows(a.q, first, queries, head, a.d));
     load_tile<KEYS, DK, TILE_THREADS>(
         k, head_rows(a.k, reach.begin, keys, of, a.d));
     COPIES_COMMIT();
-    for (int64_t at = reach.begin; at < reach.end; at += KEYS) {
+    for (int at = reach.begin; at < reach.end; at += KEYS) {
         float s[MT][KEYS / 8][4];
         COPIES_WAIT(0);
         __syncthreads(); /* keys are there, values were used */
         load_tile<KEYS, DV, TILE_THREADS>(
             v, head_rows(a.v, at, keys, of, a.d_v));
         COPIES_COMMIT();
+        place_t place = {frame, first, at, head,
+                         at >= reach.all_begin && at + KEYS <= reach.all_end,
+                         0};
+        place.kept =
+            kept_of<MT, KEYS, false, DROPS>(a, place, queries, keys);
         clear<MT, KEYS>(s);
         multiply_rows<DK, MT, KEYS>(s, q, warp * MT * 16, k);
-        place_t place = {frame, first, at, head,
-                         at >= reach.all_begin && at + KEYS <= reach.all_end};
-        weigh<DV, MT, DROPS>(a, place, r, s);
+        weigh<DV, MT, KEYS, DROPS>(a, place, queries, r, s);
         COPIES_WAIT(0);
         __syncthreads(); /* values are there, keys were used */
         if (at + KEYS < reach.end) {
@@ -225,30 +222,30 @@ __global__ void __launch_bounds__(TILE_THREADS)
     }
     COPIES_WAIT(0);
     __syncthreads(); /* the queries were used, or nothing was to be seen */
-    place_t place = {frame, first, 0, head, true};
+    place_t place = {frame, first, 0, head, true, 0};
     finish<DV, MT>(a, place, queries, r, q);
 }
 
-template <int DK, int DV, int MT>
+template <int DK, int DV, int MT, int KEYS, bool DROPS>
 loong_status_t launch(const loong_kernel_call_t *call, const attention_t &a)
 {
-    typedef forward_t<DK, DV, MT> shape;
+    typedef forward_t<DK, DV, MT, KEYS> shape;
     int64_t tiles = (a.q.rows + shape::QUERIES - 1) / shape::QUERIES;
-    dim3 grid((unsigned)tiles, (unsigned)a.heads);
-    if (a.chance.limit > 0) {
-        LOONG_TRY(allow_shared(call, forward_tiles<DK, DV, MT, true>,
-                               shape::SHARED));
-        LOONG_LAUNCH((forward_tiles<DK, DV, MT, true>), grid,
-                     dim3(TILE_THREADS), shape::SHARED, stream_of(call), a,
-                     call->device_frame);
-    } else {
-        LOONG_TRY(allow_shared(call, forward_tiles<DK, DV, MT, false>,
-                               shape::SHARED));
-        LOONG_LAUNCH((forward_tiles<DK, DV, MT, false>), grid,
-                     dim3(TILE_THREADS), shape::SHARED, stream_of(call), a,
-                     call->device_frame);
-    }
+    LOONG_TRY(allow_shared(call, forward_tiles<DK, DV, MT, KEYS, DROPS>,
+                           shape::SHARED));
+    LOONG_LAUNCH((forward_tiles<DK, DV, MT, KEYS, DROPS>),
+                 dim3((unsigned)tiles, (unsigned)a.heads), dim3(TILE_THREADS),
+                 shape::SHARED, stream_of(call), a, call->device_frame);
     return launched(call);
+}
+
+/* With dropout no tile has more keys than a word of bits for both rows. */
+template <int DK, int DV, int MT, int KEYS>
+loong_status_t launch_tiles(const loong_kernel_call_t *call,
+                            const attention_t &a)
+{
+    return a.chance.limit > 0 ? launch<DK, DV, MT, 32, true>(call, a)
+                              : launch<DK, DV, MT, KEYS, false>(call, a);
 }
 
 } // namespace
@@ -264,13 +261,13 @@ static loong_status_t run(const loong_kernel_call_t *call)
     LOONG_TRY(make_spans(call, a, 3));
     switch (size.keys) {
     case 64:
-        return launch<64, 64, 2>(call, a);
+        return launch_tiles<64, 64, 2, 64>(call, a);
     case 128:
-        return launch<128, 128, 2>(call, a);
+        return launch_tiles<128, 128, 2, 32>(call, a);
     case 192:
-        return launch<192, 128, 2>(call, a);
+        return launch_tiles<192, 128, 2, 32>(call, a);
     default:
-        return launch<256, 256, 1>(call, a);
+        return launch_tiles<256, 256, 1, 32>(call, a);
     }
 }
 

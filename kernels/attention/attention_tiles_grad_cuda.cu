@@ -13,84 +13,65 @@ using namespace loong_cuda;
 
 namespace {
 
-/* p = exp(s - lse), ds = scale p (m dp - delta); in s[] and dp[] stand p m and
- * ds / scale afterwards. */
-struct slope_t {
-    float factor; /* scale * log2(e) */
-    float lse;    /* log2(e) times it */
-    float delta;
-};
-
-__device__ __forceinline__ void make_slope(const slope_t &of, bool seen,
-                                           float mask, float *s, float *dp)
-{
-    float p = seen ? exp2_of(*s * of.factor - of.lse) : 0.0f;
-    *dp = p * (mask * *dp - of.delta);
-    *s = p * mask;
-}
-
 /* ---- dq ------------------------------------------------------------------ */
 
 template <int DK, int DV, int MT, int KEYS_> struct query_shape_t {
     enum { QUERIES = 16 * MT * TILE_WARPS, KEYS = KEYS_ };
+    enum { TILES = QUERIES * (DK + DV) + 2 * KEYS * (DK + DV) };
     static constexpr size_t SHARED =
-        sizeof(half_t) * (QUERIES * (DK + DV) + 2 * KEYS * (DK + DV));
+        sizeof(half_t) * TILES + sizeof(float) * 2 * QUERIES;
 };
 
-/* What a thread has of its queries. */
-template <int MT> struct queries_t {
-    span_t span[MT][2];
-    slope_t slope[MT][2];
+/* The queries of a block: how many there are, and keys; in shared memory their
+ * lse, times log2(e), and delta. Spans are read where they are needed, where
+ * few tiles come: neither has registers of its own. */
+struct queries_t {
+    int queries, keys;
+    float *lse, *delta;
 };
 
-template <int MT>
-__device__ __forceinline__ void
-read_queries(const attention_t &a, int64_t first, int64_t count, int head,
-             queries_t<MT> &x)
+__device__ __forceinline__ void read_queries(const attention_t &a, int first,
+                                             int head, int rows,
+                                             const queries_t &x)
 {
-    int warp = (int)threadIdx.x / WARP;
-#pragma unroll
-    for (int m = 0; m < MT; m++) {
-#pragma unroll
-        for (int h = 0; h < 2; h++) {
-            int64_t t = first + row_in_tile(warp, MT, m, h);
-            span_t none = {0, 0, 0};
-            bool there = t < count;
-            x.span[m][h] = there ? a.queries[t] : none;
-            x.slope[m][h].factor = a.scale * LOG2_E;
-            x.slope[m][h].lse =
-                there ? row_of<float>(a.lse, t)[head] * LOG2_E : 0.0f;
-            x.slope[m][h].delta = there ? a.delta[t * a.heads + head] : 0.0f;
-        }
+    for (int i = (int)threadIdx.x; i < rows; i += TILE_THREADS) {
+        int64_t t = first + i;
+        bool there = t < x.queries;
+        x.lse[i] = there ? row_of<float>(a.lse, t)[head] * LOG2_E : 0.0f;
+        x.delta[i] = there ? a.delta[t * a.heads + head] : 0.0f;
     }
 }
 
 /* Scores and do v of a tile of keys become slopes. */
 template <int MT, int KEYS, bool DROPS>
 __device__ __forceinline__ void
-query_slopes(const attention_t &a, const place_t &place,
-             const queries_t<MT> &x, float s[MT][KEYS / 8][4],
+query_slopes(const attention_t &a, const place_t &place, const queries_t &x,
+             float s[MT][KEYS / 8][4],
              float dp[MT][KEYS / 8][4])
 {
     int warp = (int)threadIdx.x / WARP;
-    int col = (int)threadIdx.x % 4 * 2;
+    int key = place.key + (int)threadIdx.x % 4 * 2;
 #pragma unroll
     for (int m = 0; m < MT; m++) {
 #pragma unroll
-        for (int n = 0; n < KEYS / 8; n++) {
+        for (int h = 0; h < 2; h++) {
+            int row = row_in_tile(warp, MT, m, h);
+            slope_t of = {a.scale * LOG2_E, x.lse[row], x.delta[row]};
+            span_t span = {0, 0, 0};
+            if (!place.whole && place.query + row < x.queries) {
+                span = a.queries[place.query + row];
+            }
 #pragma unroll
-            for (int i = 0; i < 4; i++) {
-                int64_t key = place.key + n * 8 + col + i % 2;
-                bool seen = place.whole || is_seen(x.span[m][i / 2], key);
-                float mask = 1.0f;
-                if (DROPS && seen) {
-                    int64_t t =
-                        place.query + row_in_tile(warp, MT, m, i / 2);
-                    mask = factor_of(a.chance, place.frame, t, place.head,
-                                     a.keys[key].place);
+            for (int n = 0; n < KEYS / 8; n++) {
+#pragma unroll
+                for (int i = 2 * h; i < 2 * h + 2; i++) {
+                    bool seen =
+                        place.whole || is_seen(span, key + n * 8 + i % 2);
+                    float mask = DROPS ? factor_at(a, place,
+                                                   (m * KEYS / 8 + n) * 4 + i)
+                                       : 1.0f;
+                    make_slope(of, seen, mask, &s[m][n][i], &dp[m][n][i]);
                 }
-                make_slope(x.slope[m][i / 2], seen, mask, &s[m][n][i],
-                           &dp[m][n][i]);
             }
         }
     }
@@ -99,11 +80,13 @@ query_slopes(const attention_t &a, const place_t &place,
 /* A tile of keys and values, which lies from k on. */
 template <int DK, int DV, int MT, int KEYS, bool DROPS>
 __device__ __forceinline__ void
-add_keys(const attention_t &a, const place_t &place, const queries_t<MT> &x,
+add_keys(const attention_t &a, place_t place, const queries_t &x,
          half_t *q, half_t *k, float dq[MT][DK / 8][4])
 {
     half_t *grad = q + query_shape_t<DK, DV, MT, KEYS>::QUERIES * DK;
     int row = (int)threadIdx.x / WARP * MT * 16;
+    place.kept =
+        kept_of<MT, KEYS, false, DROPS>(a, place, x.queries, x.keys);
     float s[MT][KEYS / 8][4];
     float dp[MT][KEYS / 8][4];
     clear<MT, KEYS>(s);
@@ -116,7 +99,7 @@ add_keys(const attention_t &a, const place_t &place, const queries_t<MT> &x,
 
 template <int DK, int MT>
 __device__ __forceinline__ void
-store_queries(const attention_t &a, const place_t &place, int64_t queries,
+store_queries(const attention_t &a, const place_t &place, int queries,
               float dq[MT][DK / 8][4], half_t *room)
 {
     int row = (int)threadIdx.x / WARP * MT * 16;
@@ -141,26 +124,27 @@ __global__ void __launch_bounds__(TILE_THREADS)
     LOONG_SHARED_DYNAMIC(half_t, q);
     half_t *grad = q + QUERIES * DK;
     half_t *stage = grad + QUERIES * DV; /* two of keys and values */
-    int64_t queries = rows_of(a.q, frame);
-    int64_t keys = rows_of(a.k, frame);
+    int queries = (int)rows_of(a.q, frame);
+    int keys = (int)rows_of(a.k, frame);
     /* Late queries see the most keys: they come first. */
-    int64_t first = (int64_t)(gridDim.x - 1 - blockIdx.x) * QUERIES;
+    int first = (int)(gridDim.x - 1 - blockIdx.x) * QUERIES;
     int head = (int)blockIdx.y;
     int of = head / a.group;
     if (first >= queries) {
         return;
     }
+    float *slopes = reinterpret_cast<float *>(q + shape::TILES);
+    queries_t x = {queries, keys, slopes, slopes + QUERIES};
     float dq[MT][DK / 8][4];
-    queries_t<MT> x;
     reach_t reach = reach_of(a.queries, first, QUERIES, queries);
     clear<MT, DK>(dq);
-    read_queries<MT>(a, first, queries, head, x);
+    read_queries(a, first, head, QUERIES, x);
     load_tile<QUERIES, DK, TILE_THREADS>(
         q, head_rows(a.q, first, queries, head, a.d));
     load_tile<QUERIES, DV, TILE_THREADS>(
         grad, head_rows(a.grad_o, first, queries, head, a.d_v));
     int turn = 0;
-    for (int64_t next = reach.begin; next < reach.end + KEYS; next += KEYS) {
+    for (int next = reach.begin; next < reach.end + KEYS; next += KEYS) {
         half_t *k = stage + turn * KEYS * (DK + DV);
         turn = 1 - turn;
         if (next < reach.end) { /* on its way during the tile before */
@@ -173,16 +157,17 @@ __global__ void __launch_bounds__(TILE_THREADS)
         if (next == reach.begin) {
             continue;
         }
-        int64_t at = next - KEYS;
+        int at = next - KEYS;
         place_t place = {frame, first, at, head,
-                         at >= reach.all_begin && at + KEYS <= reach.all_end};
+                         at >= reach.all_begin && at + KEYS <= reach.all_end,
+                         0};
         COPIES_WAIT(1);
         __syncthreads(); /* the tile is there */
         add_keys<DK, DV, MT, KEYS_, DROPS>(
             a, place, x, q, stage + turn * KEYS * (DK + DV), dq);
         __syncthreads(); /* the tile was used */
     }
-    place_t place = {frame, first, 0, head, true};
+    place_t place = {frame, first, 0, head, true, 0};
     COPIES_WAIT(0);
     __syncthreads(); /* also where nothing was to be seen */
     store_queries<DK, MT>(a, place, queries, dq, q);
@@ -207,17 +192,17 @@ template <int DK, int DV, int QUERIES_, int SPLIT> struct key_shape_t {
 /* What comes with a tile of queries: lse and delta of each. */
 template <class Shape>
 __device__ __forceinline__ void read_slopes(const attention_t &a,
-                                            int64_t first, int64_t count,
+                                            int first, int count,
                                             int head, float *to)
 {
     for (int i = (int)threadIdx.x; i < 2 * Shape::QUERIES;
          i += Shape::THREADS) {
-        int64_t t = first + i % Shape::QUERIES;
+        int t = first + i % Shape::QUERIES;
         bool lse = i < Shape::QUERIES;
         float x = 0.0f;
         if (t < count) {
             x = lse ? row_of<float>(a.lse, t)[head] * LOG2_E
-                    : a.delta[t * a.heads + head];
+                    : a.delta[(int64_t)t * a.heads + head];
         }
         to[i] = x;
     }
@@ -225,18 +210,18 @@ __device__ __forceinline__ void read_slopes(const attention_t &a,
 
 /* Queries [begin, end) of the heads of a group, tile by tile, as one row. */
 struct walk_t {
-    int64_t begin, end;
-    int64_t tiles; /* of a head */
+    int begin, end;
+    int tiles; /* of a head */
     int head;      /* the first */
 };
 
 template <int DK, int DV, class Shape>
 __device__ __forceinline__ void
-load_queries(const attention_t &a, const walk_t &w, int64_t step,
-             int64_t count, half_t *stage, float *slopes)
+load_queries(const attention_t &a, const walk_t &w, int step,
+             int count, half_t *stage, float *slopes)
 {
-    int head = w.head + (int)(step / w.tiles);
-    int64_t first = w.begin + step % w.tiles * Shape::QUERIES;
+    int head = w.head + step / w.tiles;
+    int first = w.begin + step % w.tiles * Shape::QUERIES;
     load_tile<Shape::QUERIES, DK, Shape::THREADS>(
         stage, head_rows(a.q, first, count, head, a.d));
     load_tile<Shape::QUERIES, DV, Shape::THREADS>(
@@ -246,11 +231,10 @@ load_queries(const attention_t &a, const walk_t &w, int64_t step,
 }
 
 /* Scores and do v, keys by queries, become slopes. */
-template <int QUERIES, bool DROPS>
+template <int QUERIES, bool DROPS, class Scores>
 __device__ __forceinline__ void
 key_slopes(const attention_t &a, const place_t &place, const span_t span[2],
-           const float *slopes, float s[1][QUERIES / 8][4],
-           float dp[1][QUERIES / 8][4])
+           const float *slopes, Scores &s, Scores &dp)
 {
     int col = (int)threadIdx.x % 4 * 2;
 #pragma unroll
@@ -261,11 +245,7 @@ key_slopes(const attention_t &a, const place_t &place, const span_t span[2],
             slope_t of = {a.scale * LOG2_E, slopes[c], slopes[QUERIES + c]};
             bool seen =
                 place.whole || is_seen(span[i / 2], place.query + c);
-            float mask = 1.0f;
-            if (DROPS && seen) {
-                mask = factor_of(a.chance, place.frame, place.query + c,
-                                 place.head, span[i / 2].place);
-            }
+            float mask = DROPS ? factor_at(a, place, n * 4 + i) : 1.0f;
             make_slope(of, seen, mask, &s[0][n][i], &dp[0][n][i]);
         }
     }
@@ -276,11 +256,12 @@ template <int DK, int DV, int SPLIT> struct key_sums_t {
     float dk[1][DK / SPLIT / 8][4];
     float dv[1][DV / SPLIT / 8][4];
     span_t span[2];
+    int queries, keys; /* that there are */
 };
 
 template <int DK, int DV, int SPLIT>
 __device__ __forceinline__ void
-begin_keys(const attention_t &a, int64_t first, int64_t keys,
+begin_keys(const attention_t &a, int first, int keys,
            key_sums_t<DK, DV, SPLIT> &r)
 {
     int warp = (int)threadIdx.x / WARP % TILE_WARPS;
@@ -288,7 +269,7 @@ begin_keys(const attention_t &a, int64_t first, int64_t keys,
     clear<1, DV / SPLIT>(r.dv);
 #pragma unroll
     for (int h = 0; h < 2; h++) {
-        int64_t key = first + row_in_tile(warp, 1, 0, h);
+        int key = first + row_in_tile(warp, 1, 0, h);
         span_t none = {0, 0, 0};
         r.span[h] = key < keys ? a.keys[key] : none;
     }
@@ -297,13 +278,15 @@ begin_keys(const attention_t &a, int64_t first, int64_t keys,
 /* A tile of queries and gradients of outputs, which lies from q on. */
 template <int DK, int DV, int QUERIES, int SPLIT, bool DROPS, class Sums>
 __device__ __forceinline__ void
-add_queries(const attention_t &a, const place_t &place, half_t *k, half_t *q,
+add_queries(const attention_t &a, place_t place, half_t *k, half_t *q,
             const float *slopes, Sums &r)
 {
     half_t *v = k + key_shape_t<DK, DV, QUERIES, SPLIT>::KEYS * DK;
     half_t *grad = q + QUERIES * DK;
     int row = (int)threadIdx.x / WARP % TILE_WARPS * 16;
     int part = (int)threadIdx.x / TILE_THREADS;
+    place.kept =
+        kept_of<1, QUERIES, true, DROPS>(a, place, r.queries, r.keys);
     float s[1][QUERIES / 8][4];
     float dp[1][QUERIES / 8][4];
     clear<1, QUERIES>(s);
@@ -320,7 +303,7 @@ add_queries(const attention_t &a, const place_t &place, half_t *k, half_t *q,
 /* dk and dv through the room of the keys and values, which is free. */
 template <int DK, int DV, int SPLIT, class Sums>
 __device__ __forceinline__ void
-store_keys(const attention_t &a, const place_t &place, int64_t keys, Sums &r,
+store_keys(const attention_t &a, const place_t &place, int keys, Sums &r,
            half_t *k)
 {
     enum { KEYS = 16 * TILE_WARPS, THREADS = SPLIT * TILE_THREADS };
@@ -351,19 +334,21 @@ __global__ void __launch_bounds__(SPLIT * TILE_THREADS)
     half_t *v = k + KEYS * DK;
     half_t *stage = v + KEYS * DV;
     float *slopes = reinterpret_cast<float *>(stage + 2 * shape::STAGE);
-    int64_t queries = rows_of(a.q, frame);
-    int64_t keys = rows_of(a.k, frame);
-    int64_t first = (int64_t)blockIdx.x * KEYS; /* early: the most queries */
+    int queries = (int)rows_of(a.q, frame);
+    int keys = (int)rows_of(a.k, frame);
+    int first = (int)blockIdx.x * KEYS; /* early: the most queries */
     int of = (int)blockIdx.y;
     if (first >= keys) {
         return;
     }
     key_sums_t<DK, DV, SPLIT> r;
+    r.queries = queries;
+    r.keys = keys;
     reach_t reach = reach_of(a.keys, first, KEYS, keys);
     walk_t walk = {reach.begin, reach.end,
                    (reach.end - reach.begin + QUERIES - 1) / QUERIES,
                    of * a.group};
-    int64_t steps = reach.end > reach.begin ? walk.tiles * a.group : 0;
+    int steps = reach.end > reach.begin ? walk.tiles * a.group : 0;
     begin_keys<DK, DV, SPLIT>(a, first, keys, r);
     load_tile<KEYS, DK, shape::THREADS>(
         k, head_rows(a.k, first, keys, of, a.d));
@@ -373,8 +358,8 @@ __global__ void __launch_bounds__(SPLIT * TILE_THREADS)
         load_queries<DK, DV, shape>(a, walk, 0, queries, stage, slopes);
     }
     COPIES_COMMIT();
-    for (int64_t step = 0; step < steps; step++) {
-        int turn = (int)(step % 2);
+    for (int step = 0; step < steps; step++) {
+        int turn = step % 2;
         if (step + 1 < steps) { /* on its way during this one */
             load_queries<DK, DV, shape>(
                 a, walk, step + 1, queries,
@@ -384,16 +369,17 @@ __global__ void __launch_bounds__(SPLIT * TILE_THREADS)
         COPIES_COMMIT();
         COPIES_WAIT(1);
         __syncthreads(); /* the tile is there */
-        int64_t at = walk.begin + step % walk.tiles * QUERIES;
+        int at = walk.begin + step % walk.tiles * QUERIES;
         place_t place = {
-            frame, at, first, walk.head + (int)(step / walk.tiles),
-            at >= reach.all_begin && at + QUERIES <= reach.all_end};
+            frame, at, first, walk.head + step / walk.tiles,
+            at >= reach.all_begin && at + QUERIES <= reach.all_end,
+            0};
         add_queries<DK, DV, QUERIES_, SPLIT, DROPS>(
             a, place, k, stage + turn * shape::STAGE,
             slopes + turn * 2 * QUERIES, r);
         __syncthreads(); /* the tile was used */
     }
-    place_t place = {frame, 0, first, of, true};
+    place_t place = {frame, 0, first, of, true, 0};
     COPIES_WAIT(0);
     __syncthreads(); /* keys and values were used */
     store_keys<DK, DV, SPLIT>(a, place, keys, r, k);
@@ -472,7 +458,7 @@ static loong_status_t run(const loong_kernel_call_t *call)
     case 64:
         return launch<64, 64, 2, 32, 64, 1>(call, a);
     case 128:
-        return launch<128, 128, 2, 32, 64, 1>(call, a);
+        return launch<128, 128, 2, 32, 32, 1>(call, a);
     case 192:
         return launch<192, 128, 1, 32, 32, 1>(call, a);
     default:

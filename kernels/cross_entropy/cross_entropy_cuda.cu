@@ -235,14 +235,15 @@ int64_t ld_of(const loong_kernel_query_t *q)
     return loongi_round_up(loongi_cross_entropy_columns(q), 2 * PACK);
 }
 
-/* Rows of a chunk. */
+/* Rows of a chunk. Ranks that share a vocabulary cut alike, though they may
+ * have different columns of it, and be on processors. */
 int64_t chunk_of(const loong_kernel_query_t *q)
 {
-    int64_t rows = loong_karg_rows(&q->arg[0], NULL);
-    if (attr_of(q)->size > 1) { /* the others may be on processors */
-        rows = loongi_cross_entropy_chunk(q);
-    }
-    return LOONG_MAX(LOONG_MIN(CHUNK / ld_of(q), rows), 1);
+    int64_t rows =
+        attr_of(q)->size > 1
+            ? loongi_cross_entropy_chunk(q)
+            : LOONG_MIN(CHUNK / ld_of(q), loong_karg_rows(&q->arg[0], NULL));
+    return LOONG_MAX(rows, 1);
 }
 
 struct chunk_t {
@@ -360,7 +361,7 @@ void clear_rest(const loong_kernel_call_t *call, int64_t first)
 static loong_status_t run(const loong_kernel_call_t *call)
 {
     const loong_kernel_query_t *q = call->query;
-    int64_t rows = loong_karg_rows(&q->arg[0], call->frame);
+    int64_t rows = loongi_cublaslt_rows(call, 0);
     int64_t chunk = chunk_of(q);
     clear_rest(call, rows > 0 ? loongi_cross_entropy_columns(q) : 0);
     float *logits = reinterpret_cast<float *>(

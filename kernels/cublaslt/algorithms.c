@@ -37,7 +37,10 @@ static loong_status_t open_lines(loong_context_t *ctx, const char *path,
     size_t length = 0;
     size_t first = sizeof(head) - 1;
     memset(l, 0, sizeof(*l));
-    if (!loongi_file_exists(path)) {
+    if (!loongi_file_exists(path)) { /* a device would be replaced */
+        LOONG_CHECK(ctx, path[0] != '\0' && access(path, F_OK) != 0,
+                    LOONG_ERR_IO,
+                    "gemm.algorithms_file: '%s' is not a regular file", path);
         return LOONG_OK;
     }
     LOONG_TRY(loongi_file_read(ctx, path, &l->text, &length));

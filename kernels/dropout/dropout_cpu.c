@@ -1,11 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * dropout; the mask stands in dropout_ref.c. The Philox blocks of a chunk run
- * side by side, one per lane. */
+ * dropout; the mask stands in dropout_ref.c. */
 #include "dropout.h"
-#include "fast.h"
-
-enum { SIDE = FAST_CHUNK / 4 };
+#include "fast_philox.h"
 
 typedef struct job {
     fast_mat_t x, y;
@@ -15,37 +12,16 @@ typedef struct job {
     float factor;
 } job_t;
 
-/* words[4 * b + k]: word k of block first + b, b < SIDE. */
+/* words[4 * b + k]: word k of block first + b. */
 static void draw(const job_t *j, int64_t token, int64_t first,
                  uint32_t words[FAST_CHUNK])
 {
-    uint32_t c[4][SIDE] __attribute__((aligned(64)));
-    uint32_t k0 = (uint32_t)j->key;
-    uint32_t k1 = (uint32_t)(j->key >> 32);
-    for (int b = 0; b < SIDE; b++) {
-        c[0][b] = (uint32_t)token;
-        c[1][b] = (uint32_t)((uint64_t)token >> 32);
-        c[2][b] = (uint32_t)first + (uint32_t)b;
-        c[3][b] = (uint32_t)j->step;
+    philox_counters_t c;
+    for (int b = 0; b < PHILOX_SIDE; b++) {
+        c.low[b] = (uint64_t)token;
+        c.high[b] = ((uint32_t)first + (uint32_t)b) | (uint64_t)j->step << 32;
     }
-    for (int round = 0; round < 10; round++) {
-#pragma omp simd
-        for (int b = 0; b < SIDE; b++) {
-            uint64_t u = (uint64_t)0xD2511F53u * c[0][b];
-            uint64_t v = (uint64_t)0xCD9E8D57u * c[2][b];
-            c[0][b] = (uint32_t)(v >> 32) ^ c[1][b] ^ k0;
-            c[1][b] = (uint32_t)v;
-            c[2][b] = (uint32_t)(u >> 32) ^ c[3][b] ^ k1;
-            c[3][b] = (uint32_t)u;
-        }
-        k0 += 0x9E3779B9u;
-        k1 += 0xBB67AE85u;
-    }
-    for (int b = 0; b < SIDE; b++) {
-        for (int k = 0; k < 4; k++) {
-            words[4 * b + k] = c[k][b];
-        }
-    }
+    fast_philox(&c, j->key, PHILOX_SIDE, words);
 }
 
 static void drop_row(const job_t *j, int64_t t, int64_t token)

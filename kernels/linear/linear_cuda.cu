@@ -282,14 +282,20 @@ static loong_status_t finish(const loong_kernel_call_t *call,
     return launched(call);
 }
 
+/* Other numbers of rows than those it is loaded with may need the plain one. */
+static bool is_loaded_too(const loong_kernel_call_t *call)
+{
+    return call->load &&
+           static_cast<const state_t *>(call->state)->plain != NULL;
+}
+
 static loong_status_t run(const loong_kernel_call_t *call)
 {
     const loong_kernel_query_t *q = call->query;
     const state_t *s = static_cast<const state_t *>(call->state);
-    int64_t rows = loong_karg_rows(&q->arg[0], call->frame);
+    int64_t rows = loongi_cublaslt_rows(call, 0);
     loong_cublaslt_operands_t o =
         operands_of(call, 1, rows, loong_karg_cols(&q->arg[0], NULL));
-    loong_epilogue_t done = epilogue_of(q);
     bool whole = true;
     if (rows == 0) {
         return LOONG_OK;
@@ -301,13 +307,15 @@ static loong_status_t run(const loong_kernel_call_t *call)
     if (s->plain != NULL) {
         LOONG_TRY(loongi_cublaslt_can(call->ctx, s->whole, &o, &whole));
     }
+    if (!whole || is_loaded_too(call)) {
+        LOONG_TRY(loongi_cublaslt_run(call->ctx, s->plain, &o));
+        LOONG_TRY(finish(call, LOONG_EPILOGUE_NONE));
+    }
     if (whole) {
         LOONG_TRY(loongi_cublaslt_run(call->ctx, s->whole, &o));
-    } else {
-        done = LOONG_EPILOGUE_NONE;
-        LOONG_TRY(loongi_cublaslt_run(call->ctx, s->plain, &o));
+        LOONG_TRY(finish(call, epilogue_of(q)));
     }
-    return finish(call, done);
+    return LOONG_OK;
 }
 
 /* dw, and db where it is wanted: the library writes its sums, and so beside
@@ -331,10 +339,14 @@ static loong_status_t multiply_dw(const loong_kernel_call_t *call,
     if (s->plain != NULL) {
         LOONG_TRY(loongi_cublaslt_can(call->ctx, s->whole, &o, &whole));
     }
+    if (!whole || is_loaded_too(call)) {
+        loong_cublaslt_operands_t plain = o;
+        plain.bias = NULL;
+        LOONG_TRY(loongi_cublaslt_run(call->ctx, s->plain, &plain));
+        LOONG_TRY(sum_rows(call, 0, 1, room));
+    }
     if (!whole) {
-        o.bias = NULL;
-        LOONG_TRY(loongi_cublaslt_run(call->ctx, s->plain, &o));
-        return sum_rows(call, 0, 1, room);
+        return LOONG_OK;
     }
     LOONG_TRY(loongi_cublaslt_run(call->ctx, s->whole, &o));
     const mat_t arg[3] = {db, sums, db};
@@ -344,7 +356,7 @@ static loong_status_t multiply_dw(const loong_kernel_call_t *call,
 static loong_status_t run_dw(const loong_kernel_call_t *call)
 {
     const loong_kernel_query_t *q = call->query;
-    int64_t rows = loong_karg_rows(&q->arg[0], call->frame);
+    int64_t rows = loongi_cublaslt_rows(call, 0);
     mat_t dw = mat_out(call, 0);
     mat_t db = has_sums(q) ? mat_out(call, 1) : mat_none();
     if (rows > 0) {

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * adamw in one pass over memory; the formula stands in loong/ops.h. */
-#include "fast.h"
+#include "fast_philox.h"
+#include "stochastic.h"
 
 /* The factors of one step, rounded once. */
 typedef struct factors {
@@ -17,14 +18,18 @@ typedef struct factors {
     float weight_decay;
 } factors_t;
 
-typedef struct range {
+typedef struct job {
+    const loong_adamw_attr_t *attr;
+    factors_t f;
+    uint64_t key; /* of random bits */
+    int64_t step;
     const float *grad;
     float *param;   /* fp32 */
     uint16_t *high; /* bf16 */
     uint16_t *low;
-    float *exp_avg;
-    float *exp_avg_sq;
-} range_t;
+    fast_mat_t exp_avg;
+    fast_mat_t exp_avg_sq;
+} job_t;
 
 static factors_t make_factors(const loong_kernel_call_t *call)
 {
@@ -56,31 +61,26 @@ VEC_INLINE float updated(const factors_t *f, float grad, float p, float *m_p,
     return p - f->lr * (change + f->weight_decay * p);
 }
 
-static void update(const factors_t *factors, const range_t *r, int64_t begin,
-                   int64_t end)
+static void update(const job_t *j, int64_t at, int64_t n, float *m, float *v)
 {
-    const factors_t f = *factors;
-    const float *grad = r->grad;
-    float *param = r->param;
-    float *m = r->exp_avg;
-    float *v = r->exp_avg_sq;
+    const factors_t f = j->f;
+    const float *grad = j->grad + at;
+    float *param = j->param + at;
 #pragma omp simd
-    for (int64_t i = begin; i < end; i++) {
+    for (int64_t i = 0; i < n; i++) {
         param[i] = updated(&f, grad[i], param[i], m + i, v + i);
     }
 }
 
-static void update_half(const factors_t *factors, const range_t *r,
-                        int64_t begin, int64_t end)
+static void update_half(const job_t *j, int64_t at, int64_t n, float *m,
+                        float *v)
 {
-    const factors_t f = *factors;
-    const float *grad = r->grad;
-    uint16_t *high = r->high;
-    uint16_t *low = r->low;
-    float *m = r->exp_avg;
-    float *v = r->exp_avg_sq;
+    const factors_t f = j->f;
+    const float *grad = j->grad + at;
+    uint16_t *high = j->high + at;
+    uint16_t *low = j->low + at;
 #pragma omp simd
-    for (int64_t i = begin; i < end; i++) {
+    for (int64_t i = 0; i < n; i++) {
         uint32_t l = low[i];
         uint32_t bits = ((uint32_t)high[i] - (l >> 15)) << 16 | l;
         float p;
@@ -92,24 +92,116 @@ static void update_half(const factors_t *factors, const range_t *r,
     }
 }
 
+/* ---- moments of bf16 ----------------------------------------------------- */
+
+/* Random words of n elements that follow one another in the whole parameter,
+ * from number e on. */
+static void draw_run(const job_t *j, int64_t e, int64_t n, uint32_t *words)
+{
+    philox_counters_t c;
+    uint32_t some[FAST_CHUNK] __attribute__((aligned(64)));
+    for (int64_t done = 0; done < n;) {
+        int64_t skip = (e + done) % 4;
+        int64_t count = LOONG_MIN(n - done, FAST_CHUNK - skip);
+        int side = (int)loongi_round_up(skip + count, 4 * PHILOX_STEP) / 4;
+        for (int b = 0; b < side; b++) {
+            c.low[b] = (uint64_t)((e + done) / 4 + b);
+            c.high[b] = (uint64_t)j->step;
+        }
+        fast_philox(&c, j->key, side, some);
+        memcpy(words + done, some + skip, (size_t)count * sizeof(*words));
+        done += count;
+    }
+}
+
+/* Random words of elements at .. at + n - 1. */
+static void draw(const job_t *j, int64_t at, int64_t n,
+                 uint32_t words[FAST_CHUNK])
+{
+    int64_t run = j->attr->run;
+    for (int64_t i = 0; i < n;) {
+        int64_t rest = run - (j->attr->begin + at + i) % run;
+        int64_t count = LOONG_MIN(n - i, rest);
+        draw_run(j, loongi_moments_element(j->attr, at + i), count, words + i);
+        i += count;
+    }
+}
+
+static void narrow_by_chance(const float *src, uint16_t *dst, int64_t n,
+                             const uint32_t *words, int shift)
+{
+    const word_t *bits = (const word_t *)src;
+#pragma omp simd
+    for (int64_t i = 0; i < n; i++) {
+        dst[i] = loongi_round_by_chance(bits[i], words[i] >> shift);
+    }
+}
+
+/* n elements of a moment as floats: in place, or widened into buf. */
+static float *take(const fast_mat_t *m, int64_t at, int64_t n, float *buf)
+{
+    float *x = fast_place(m, 0, at, buf);
+    if (m->half) {
+        fast_widen((const uint16_t *)(const void *)fast_at(m, 0, at), x, n);
+    }
+    return x;
+}
+
+/* words: NULL: to nearest. */
+static void give(const fast_mat_t *m, int64_t at, int64_t n, const float *x,
+                 const uint32_t *words, int shift)
+{
+    if (m->half && words != NULL) {
+        narrow_by_chance(x, (uint16_t *)(void *)fast_at(m, 0, at), n, words,
+                         shift);
+    } else {
+        fast_put(m, 0, at, n, x);
+    }
+}
+
+static void update_chunk(const job_t *j, int64_t at, int64_t n)
+{
+    float buf[2][FAST_CHUNK] __attribute__((aligned(64)));
+    uint32_t words[FAST_CHUNK] __attribute__((aligned(64)));
+    bool chance = j->attr->stochastic;
+    float *m = take(&j->exp_avg, at, n, buf[0]);
+    float *v = take(&j->exp_avg_sq, at, n, buf[1]);
+    if (j->high != NULL) {
+        update_half(j, at, n, m, v);
+    } else {
+        update(j, at, n, m, v);
+    }
+    if (chance) {
+        draw(j, at, n, words);
+    }
+    give(&j->exp_avg, at, n, m, chance ? words : NULL, 0);
+    give(&j->exp_avg_sq, at, n, v, chance ? words : NULL, 16);
+}
+
+/* ---- the kernel ---------------------------------------------------------- */
+
 static loong_status_t run(const loong_kernel_call_t *call)
 {
     const loong_karg_t *arg = call->query->arg;
+    const loong_adamw_attr_t *a = call->query->attr;
     int64_t n = loong_karg_cols(&arg[0], call->frame);
-    factors_t f = make_factors(call);
     bool half = arg[1].dtype == LOONG_BF16;
-    range_t r = {call->ptr[0], half ? NULL : call->ptr[1],
-                 half ? call->ptr[1] : NULL, call->ptr[2], call->ptr[3],
-                 call->ptr[4]};
+    job_t j = {a,
+               make_factors(call),
+               loongi_moments_key(a, call->frame->seed),
+               call->frame->step,
+               call->ptr[0],
+               half ? NULL : call->ptr[1],
+               half ? call->ptr[1] : NULL,
+               call->ptr[2],
+               fast_out(call, 2),
+               fast_out(call, 3)};
     int64_t pieces = (n + FAST_PIECE - 1) / FAST_PIECE;
 #pragma omp parallel for schedule(static) num_threads(call->query->threads)
     for (int64_t i = 0; i < pieces; i++) {
-        int64_t begin = i * FAST_PIECE;
-        int64_t end = LOONG_MIN(begin + FAST_PIECE, n);
-        if (half) {
-            update_half(&f, &r, begin, end);
-        } else {
-            update(&f, &r, begin, end);
+        int64_t end = LOONG_MIN((i + 1) * FAST_PIECE, n);
+        for (int64_t at = i * FAST_PIECE; at < end; at += FAST_CHUNK) {
+            update_chunk(&j, at, LOONG_MIN(end - at, FAST_CHUNK));
         }
     }
     return LOONG_OK;
@@ -123,7 +215,7 @@ static bool support(const loong_kernel_query_t *query,
                  "a bf16 parameter needs the low half of its master");
         return false;
     }
-    return fast_support(query, 1u << 0 | 1u << 3 | 1u << 4, reason);
+    return fast_support(query, 1u << 0, reason);
 }
 
 FAST_KERNEL(adamw, support, NULL, run);

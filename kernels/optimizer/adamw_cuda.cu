@@ -3,6 +3,7 @@
  * adamw in one pass over memory; the formula stands in loong/ops.h. Step,
  * learning rate and scale come from the frame on the device. */
 #include "map.cuh"
+#include "stochastic.h"
 
 using namespace loong_cuda;
 
@@ -109,6 +110,77 @@ __device__ __forceinline__ void words_out(const half_t *from, half_t *to,
     }
 }
 
+/* ---- moments ------------------------------------------------------------- */
+
+struct words_t {
+    unsigned v[PACK];
+};
+
+/* Random words of elements i .. i + PACK - 1: two blocks where they begin one
+ * and follow one another in the whole parameter. */
+__device__ __forceinline__ words_t draw(const loong_adamw_attr_t &a,
+                                        const loong_frame_t *frame, int64_t i)
+{
+    uint64_t key = loongi_moments_key(&a, frame->seed);
+    int64_t e = loongi_moments_element(&a, i);
+    words_t w;
+    uint32_t one[4];
+    if (e % 4 == 0 && (a.begin + i) % a.run + PACK <= a.run) {
+#pragma unroll
+        for (int b = 0; b < PACK / 4; b++) {
+            loongi_moments_counter(frame->step, e / 4 + b, one);
+            loongi_philox(one, key);
+            for (int k = 0; k < 4; k++) {
+                w.v[4 * b + k] = one[k];
+            }
+        }
+        return w;
+    }
+#pragma unroll
+    for (int k = 0; k < PACK; k++) {
+        e = loongi_moments_element(&a, i + k);
+        loongi_moments_counter(frame->step, e / 4, one);
+        loongi_philox(one, key);
+        unsigned first = e % 2 == 0 ? one[0] : one[1];
+        unsigned second = e % 2 == 0 ? one[2] : one[3];
+        w.v[k] = e % 4 < 2 ? first : second;
+    }
+    return w;
+}
+
+__device__ __forceinline__ void store_by_chance(const mat_t &m, int64_t c,
+                                                const pack_t &x, int n,
+                                                const words_t &w, int shift)
+{
+    half_t h[PACK];
+    if (!m.half) {
+        store_at(m, 0, c, x, n);
+        return;
+    }
+    for (int i = 0; i < PACK; i++) {
+        h[i] = loongi_round_by_chance(__float_as_uint(x.v[i]),
+                                      w.v[i] >> shift);
+    }
+    words_out(h, row_of<half_t>(m, 0) + c, n, m.packed && c % PACK == 0);
+}
+
+__device__ __forceinline__ void store_moments(const adamw_t &a,
+                                              const loong_frame_t *frame,
+                                              int64_t c, const pack_t &m,
+                                              const pack_t &v, int n)
+{
+    if (a.attr.stochastic) {
+        words_t w = draw(a.attr, frame, c);
+        store_by_chance(a.exp_avg, c, m, n, w, 0);
+        store_by_chance(a.exp_avg_sq, c, v, n, w, 16);
+    } else {
+        store_at(a.exp_avg, 0, c, m, n);
+        store_at(a.exp_avg_sq, 0, c, v, n);
+    }
+}
+
+/* ---- the kernel ---------------------------------------------------------- */
+
 __global__ void __launch_bounds__(BLOCK)
     adamw_kernel(adamw_t a, const loong_frame_t *frame)
 {
@@ -142,8 +214,7 @@ __global__ void __launch_bounds__(BLOCK)
         for (int i = 0; i < PACK; i++) {
             p.v[i] = updated(f, g.v[i], p.v[i], &m.v[i], &v.v[i]);
         }
-        store_at(a.exp_avg, 0, c, m, n);
-        store_at(a.exp_avg_sq, 0, c, v, n);
+        store_moments(a, frame, c, m, v, n);
         if (a.param.half) {
             split(p, h, l);
             words_out(h, high + c, n, packed);
@@ -174,7 +245,7 @@ static bool support(const loong_kernel_query_t *query,
                  "a bf16 parameter needs the low half of its master");
         return false;
     }
-    return cuda_support(query, 1u << 0 | 1u << 3 | 1u << 4, 1u << 2, reason);
+    return cuda_support(query, 1u << 0, 1u << 2, reason);
 }
 
 CUDA_KERNEL(adamw, support, NULL, run);

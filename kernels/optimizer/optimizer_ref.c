@@ -6,6 +6,7 @@
 #include "list.h"
 #include "loong/moe.h"
 #include "ref.h"
+#include "stochastic.h"
 
 static double master_get(const ref_mat_t *p, const uint16_t *low, int64_t i)
 {
@@ -32,6 +33,30 @@ static void master_set(const ref_mat_t *p, uint16_t *low, int64_t i, double v)
     ((uint16_t *)p->p)[i] = (uint16_t)((bits >> 16) + (low[i] >> 15));
 }
 
+/* The random bits of an element's two moments. */
+static uint32_t chance_of(const loong_kernel_call_t *call, int64_t i)
+{
+    const loong_adamw_attr_t *a = call->query->attr;
+    uint32_t words[4];
+    int64_t e = loongi_moments_element(a, i);
+    loongi_moments_counter(call->frame->step, e / 4, words);
+    loongi_philox(words, loongi_moments_key(a, call->frame->seed));
+    return words[e % 4];
+}
+
+static void put_by_chance(const ref_mat_t *m, int64_t i, double v,
+                          uint32_t chance)
+{
+    float value = (float)v;
+    uint32_t bits;
+    memcpy(&bits, &value, sizeof(bits));
+    if (m->dtype == LOONG_BF16) {
+        ((uint16_t *)m->p)[i] = loongi_round_by_chance(bits, chance);
+    } else {
+        ref_put(m, 0, i, v);
+    }
+}
+
 static loong_status_t adamw(const loong_kernel_call_t *call)
 {
     const loong_adamw_attr_t *a = call->query->attr;
@@ -50,8 +75,14 @@ static loong_status_t adamw(const loong_kernel_call_t *call)
         double mi = a->beta1 * ref_at(&m, 0, i) + (1.0 - a->beta1) * x;
         double vi = a->beta2 * ref_at(&v, 0, i) + (1.0 - a->beta2) * x * x;
         double w = master_get(&p, low, i);
-        ref_put(&m, 0, i, mi);
-        ref_put(&v, 0, i, vi);
+        if (a->stochastic) {
+            uint32_t chance = chance_of(call, i);
+            put_by_chance(&m, i, mi, chance);
+            put_by_chance(&v, i, vi, chance >> 16);
+        } else {
+            ref_put(&m, 0, i, mi);
+            ref_put(&v, 0, i, vi);
+        }
         double change = mi / c1 / (sqrt(vi / c2) + a->eps);
         master_set(&p, low, i, w - lr * (change + a->weight_decay * w));
     }

@@ -221,7 +221,7 @@ static const loong_draft_option_t *beside(const loong_draft_matcher_t *m,
     for (int64_t i = 0; i < m->count && stem > 0; i++) {
         const loong_draft_option_t *o = &m->options[i];
         const char *other = text_of(m, o);
-        if (o->taken && strncmp(other, text, stem) == 0 &&
+        if (o->taken && !o->bias && strncmp(other, text, stem) == 0 &&
             strchr(other + stem, '.') == NULL) {
             return o;
         }
@@ -290,9 +290,14 @@ static void drop_halves(loong_draft_matcher_t *m)
     }
 }
 
+/* A bias goes where its matrix went: a guess, when that was one. */
 bool loongi_draft_is_sure(const loong_draft_matcher_t *m,
                           const loong_draft_option_t *o)
 {
+    const loong_draft_option_t *w = o->bias ? beside(m, o) : NULL;
+    if (w != NULL && !loongi_draft_is_sure(m, w)) {
+        return false;
+    }
     for (int64_t i = 0; i < m->count; i++) {
         const loong_draft_option_t *p = &m->options[i];
         if (p != o && p->choice.score >= o->choice.score &&

@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "draft.h"
+#include "hf_quant.h"
 
 enum { MOST_VALUES = 2048 };
 
@@ -205,6 +206,9 @@ static loong_status_t collect(loong_context_t *ctx,
     for (int64_t i = 0; i < loongi_safetensors_set_count(set); i++) {
         const loong_safetensor_t *t = loongi_safetensors_set_get(set, i);
         loong_draft_pattern_t p;
+        if (loongi_hf_quant_is_scale(set, t->name)) {
+            continue; /* an import finds it beside its tensor */
+        }
         memset(&p, 0, sizeof(p));
         make_text(numbers, t->name, &p);
         p.ndim = t->ndim;

@@ -108,7 +108,8 @@ static loong_status_t run_import(importer_t *im)
     if (loongi_pairs_get(im->metadata, LOONG_HF_AUTO_MAP) != NULL) {
         LOONG_TRY(loongi_hf_files_read_code(im->files, p->hf_dir));
     }
-    loongi_text_printf(&im->key, "import 1\n");
+    loongi_text_printf(&im->key, "import 1 %lld\n",
+                       (long long)p->max_file_bytes);
     loongi_workdir_add_source(&im->key, p->hf_dir);
     loongi_workdir_add_source(&im->key, p->names.map);
     loongi_workdir_add_source(&im->key, p->names.model);
@@ -120,6 +121,7 @@ static loong_status_t run_import(importer_t *im)
     write.metadata = im->metadata;
     write.files = im->files;
     write.key = im->key.data;
+    write.file_bytes = p->max_file_bytes;
     write.count = im->count;
     write.tensors = im->tensors;
     write.source = import_rows;

@@ -9,8 +9,10 @@ const char *const loongi_hf_beside_names[] = {
     "video_token_id",       "video_start_token_id",
     "video_end_token_id",   NULL};
 
-const char *const loongi_hf_switch_names[] = {"use_dynamic_ntk",
-                                              "use_logn_attn", NULL};
+const char *const loongi_hf_switch_names[] = {
+    "use_dynamic_ntk", "use_logn_attn", "dual_chunk_attention_config", NULL};
+
+const char *const loongi_hf_spelling_names[] = {"activation_function", NULL};
 
 static loong_status_t keep(loong_context_t *ctx, const char *name,
                            const loong_json_t *value, loong_pairs_t *pairs)
@@ -94,6 +96,7 @@ loong_status_t loongi_hf_beside_read(loong_context_t *ctx,
                                      loong_pairs_t *pairs)
 {
     LOONG_TRY(keep_all(ctx, loongi_hf_switch_names, config, pairs));
+    LOONG_TRY(keep_all(ctx, loongi_hf_spelling_names, config, pairs));
     if (loongi_json_get(config, "vision_config") == NULL) {
         return LOONG_OK;
     }
@@ -118,5 +121,6 @@ loong_status_t loongi_hf_beside_take(const loong_pairs_t *from,
                                      loong_pairs_t *pairs)
 {
     LOONG_TRY(take_all(loongi_hf_switch_names, from, pairs));
+    LOONG_TRY(take_all(loongi_hf_spelling_names, from, pairs));
     return take_all(loongi_hf_beside_names, from, pairs);
 }

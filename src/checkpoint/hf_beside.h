@@ -18,9 +18,14 @@ extern "C" {
 /* "vision_config", "image_token_id", ...; ends with NULL. */
 extern const char *const loongi_hf_beside_names[];
 
-/* What the first Qwen does beyond the length that it was trained with, which
- * concerns no training: "use_dynamic_ntk", "use_logn_attn"; ends with NULL. */
+/* What some do with texts beyond the length that they were trained with, which
+ * concerns no training: "use_dynamic_ntk", "use_logn_attn" of the first Qwen,
+ * "dual_chunk_attention_config" of Qwen2.5-1M; ends with NULL. */
 extern const char *const loongi_hf_switch_names[];
+
+/* What can be said in several words: "activation_function", which is the same
+ * as gelu_new and as gelu_pytorch_tanh; ends with NULL. */
+extern const char *const loongi_hf_spelling_names[];
 
 /* Adds the fields of a config.json that has some, in the words of
  * transformers. */

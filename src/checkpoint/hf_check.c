@@ -84,6 +84,20 @@ static loong_status_t list_missing(check_t *c)
     return LOONG_OK;
 }
 
+/* A layer that predicts further tokens mixes their embeddings in. Another one
+ * behind the last is the model's, of which config.json has too few. */
+static bool is_predictor(const loong_hf_t *hf, const char *name)
+{
+    char mixer[80];
+    long long layer = 0;
+    if (!loongi_hf_map_predicts(hf->map, name) ||
+        sscanf(name, "model.layers.%lld.", &layer) != 1) {
+        return loongi_hf_map_predicts(hf->map, name);
+    }
+    snprintf(mixer, sizeof(mixer), "model.layers.%lld.eh_proj.weight", layer);
+    return loongi_safetensors_set_find(hf->set, mixer) != NULL;
+}
+
 static loong_status_t list_extra(check_t *c)
 {
     const loong_hf_t *hf = c->hf;
@@ -101,7 +115,7 @@ static loong_status_t list_extra(check_t *c)
             bsearch(&t, sorted, count, sizeof(*sorted), by_address) != NULL) {
             continue;
         }
-        if (loongi_hf_map_predicts(hf->map, t->name)) {
+        if (is_predictor(hf, t->name)) {
             c->layers_left_out++;
         } else if (loongi_hf_map_beside(hf->map, t->name)) {
             c->beside_name = c->beside++ == 0 ? t->name : c->beside_name;

@@ -27,6 +27,11 @@ extern "C" {
 LOONG_NODISCARD loong_status_t loongi_hf_config_read(loong_context_t *ctx,
                                                      const char *dir,
                                                      loong_pairs_t **pairs_p);
+/* The same; each key gets "DIR/config.json: field" in origins, the field that
+ * says it ("model_type" when none does). */
+LOONG_NODISCARD loong_status_t
+loongi_hf_config_trace(loong_context_t *ctx, const char *dir,
+                       loong_pairs_t *origins, loong_pairs_t **pairs_p);
 
 typedef struct loong_hf_config_params {
     const char *dir;

@@ -193,10 +193,18 @@ bool loongi_hf_is_empty(const loong_json_t *value)
     }
 }
 
+static const loong_hf_field_t *find_common(const char *name)
+{
+    const loong_hf_field_t *f = loongi_hf_common_fields;
+    while (f->name != NULL && strcmp(f->name, name) != 0) {
+        f++;
+    }
+    return f->name != NULL ? f : NULL;
+}
+
 static void check_other_fields(loong_hf_reader_t *r,
                                const loong_hf_field_t *known)
 {
-    const loong_hf_field_t *common = loongi_hf_common_fields;
     for (const loong_json_member_t *m = loongi_json_first(r->json); m != NULL;
          m = loongi_json_next(r->json, m)) {
         const char *name = loongi_json_member_key(m);
@@ -204,15 +212,15 @@ static void check_other_fields(loong_hf_reader_t *r,
         if (loongi_hf_has_field(known, name) || is_ignored(name)) {
             continue;
         }
-        const loong_hf_field_t *f = common;
-        while (f->name != NULL && strcmp(f->name, name) != 0) {
-            f++;
-        }
-        if (f->name != NULL && f->kind == LOONG_HF_CODE) {
-            loongi_hf_check_quant(r, value);
-        } else if (f->name != NULL) {
+        const loong_hf_field_t *f =
+            loongi_hf_unread_field(r->type->model_type, name);
+        bool unread = f != NULL;
+        f = unread ? f : find_common(name);
+        if (f != NULL && f->kind == LOONG_HF_NEUTRAL) {
             loongi_hf_check_neutral(r, name, value, f->fallback);
-        } else if (!loongi_hf_is_empty(value)) {
+        } else if (f != NULL && !unread) { /* quantization_config */
+            loongi_hf_check_quant(r, value);
+        } else if (f == NULL && !loongi_hf_is_empty(value)) {
             loongi_hf_refuse(
                 r, name, value,
                 "the field is not known; if it does not change what the "
@@ -221,16 +229,26 @@ static void check_other_fields(loong_hf_reader_t *r,
     }
 }
 
+/* The class of the type, or the one of the same meaning that the publisher's
+ * own Python files have. */
+static bool is_architecture(const loong_hf_reader_t *r, const char *name)
+{
+    return strcmp(name, r->type->architecture) == 0 ||
+           (loongi_hf_is_type(r, "ernie4_5") &&
+            strcmp(name, "Ernie4_5_ForCausalLM") == 0);
+}
+
 static void check_architecture(loong_hf_reader_t *r)
 {
     const loong_json_t *list = loongi_hf_field(r->json, "architectures");
-    if (list == NULL) {
-        return;
-    }
-    const loong_json_t *first = loongi_json_at(list, 0);
-    if (first == NULL || loongi_json_count(list) != 1 ||
-        strcmp(loongi_json_string(first), r->type->architecture) != 0) {
-        loongi_hf_refuse(r, "architectures", list, r->type->architecture);
+    const loong_json_t *first =
+        list != NULL ? loongi_json_at(list, 0) : NULL;
+    char allowed[80];
+    if (list != NULL &&
+        (first == NULL || loongi_json_count(list) != 1 ||
+         !is_architecture(r, loongi_json_string(first)))) {
+        snprintf(allowed, sizeof(allowed), "%.60s is", r->type->architecture);
+        loongi_hf_refuse(r, "architectures", list, allowed);
     }
 }
 
@@ -348,89 +366,6 @@ bool loongi_hf_is_type(const loong_hf_reader_t *r, const char *model_type)
     return strcmp(r->type->model_type, model_type) == 0;
 }
 
-/* The first layers with full attention, then layers with the window. */
-static loong_status_t map_window(loong_hf_reader_t *r)
-{
-    const loong_json_t *window = loongi_hf_field(r->json, "sliding_window");
-    static const char usual[] = "4096"; /* of the classes */
-    const char *absent = NULL;          /* NULL: no window then */
-    int64_t layers = 0;
-    int64_t full_layers = 0;
-    loongi_pairs_int(r->pairs, "num_layers", &layers);
-    if (strcmp(r->type->model_type, "mistral") == 0) {
-        absent = usual;
-    } else if (loongi_hf_is_type(r, "mixtral")) {
-        full_layers = 0;
-    } else if (loongi_hf_is_type(r, "qwen3_moe")) { /* all layers or none */
-        if (!loongi_hf_flag(r, "use_sliding_window", false)) {
-            return LOONG_OK;
-        }
-        absent = usual;
-    } else if (loongi_hf_is_type(r, "qwen2_moe") &&
-               loongi_hf_flag(r, "use_sliding_window", false)) {
-        loongi_hf_refuse(r, "use_sliding_window",
-                         loongi_hf_field(r->json, "use_sliding_window"),
-                         "false is");
-        return LOONG_OK;
-    } else if (loongi_hf_has_field(r->type->fields, "use_sliding_window")) {
-        const loong_json_t *value =
-            loongi_hf_field(r->json, "max_window_layers");
-        if (value != NULL && loongi_json_kind(value) != LOONG_JSON_INT) {
-            loongi_hf_refuse(r, "max_window_layers", value,
-                             "an integer is needed");
-        }
-        full_layers = value != NULL ? loongi_json_int(value) : 28;
-        if (!loongi_hf_flag(r, "use_sliding_window", false) ||
-            full_layers >= layers) {
-            return LOONG_OK;
-        }
-        absent = usual;
-    } else {
-        return LOONG_OK;
-    }
-    if (window != NULL) {
-        LOONG_TRY(
-            loongi_hf_map_int(r, window, "sliding_window", "window_size"));
-    } else if (loongi_json_get(r->json, "sliding_window") == NULL &&
-               absent != NULL) {
-        LOONG_TRY(loongi_pairs_set(r->pairs, "window_size", absent));
-    } else {
-        return LOONG_OK;
-    }
-    return full_layers > 0 ? loongi_pairs_set_int(r->pairs, "max_window_layers",
-                                                  full_layers)
-                           : LOONG_OK;
-}
-
-static void check_layer_types(loong_hf_reader_t *r)
-{
-    const loong_json_t *list = loongi_hf_field(r->json, "layer_types");
-    int64_t layers = 0;
-    int64_t full = 0;
-    if (list == NULL || !loongi_pairs_int(r->pairs, "num_layers", &layers)) {
-        return; /* already reported */
-    }
-    bool window = loongi_pairs_get(r->pairs, "window_size") != NULL;
-    loongi_pairs_int(r->pairs, "max_window_layers", &full);
-    if (loongi_json_count(list) != layers) {
-        loongi_hf_refuse(r, "layer_types", list,
-                         "one entry for each layer is needed");
-        return;
-    }
-    for (int64_t i = 0; i < layers; i++) {
-        const char *text = loongi_json_string(loongi_json_at(list, i));
-        const char *expected =
-            window && i >= full ? "sliding_attention" : "full_attention";
-        if (strcmp(text, expected) != 0) {
-            loongi_problems_add(
-                &r->problems,
-                "layer_types[%" PRId64 "] = '%s' is not supported (with this "
-                "sliding_window and max_window_layers it must be '%s')",
-                i, text, expected);
-        }
-    }
-}
-
 static loong_status_t map_gpt2(loong_hf_reader_t *r)
 {
     const loong_json_t *inner = loongi_hf_field(r->json, "n_inner");
@@ -459,11 +394,15 @@ static loong_status_t map_qwen(loong_hf_reader_t *r)
                                 loongi_json_int(value) / 2);
 }
 
+bool loongi_hf_has_width(const loong_hf_reader_t *r)
+{
+    return loongi_hf_is_type(r, "qwen3") || loongi_hf_is_type(r, "ernie4_5") ||
+           loongi_hf_is_type(r, "minimax_m2");
+}
+
 static loong_status_t map_rotary(loong_hf_reader_t *r)
 {
-    /* These classes have a width of their own that the others derive. */
-    if ((loongi_hf_is_type(r, "qwen3") || loongi_hf_is_type(r, "ernie4_5") ||
-         loongi_hf_is_type(r, "minimax_m2")) &&
+    if (loongi_hf_has_width(r) &&
         loongi_json_get(r->json, "head_dim") == NULL) {
         LOONG_TRY(loongi_pairs_set(r->pairs, "kv_channels", "128"));
     }
@@ -471,9 +410,7 @@ static loong_status_t map_rotary(loong_hf_reader_t *r)
     LOONG_TRY(map_biases(r));
     LOONG_TRY(loongi_hf_map_mixture(r));
     LOONG_TRY(loongi_hf_map_rope(r));
-    LOONG_TRY(map_window(r));
-    check_layer_types(r);
-    return LOONG_OK;
+    return loongi_hf_map_window(r);
 }
 
 static loong_status_t map_all(loong_hf_reader_t *r)
@@ -483,6 +420,9 @@ static loong_status_t map_all(loong_hf_reader_t *r)
     LOONG_TRY(map_fields(r));
     LOONG_TRY(set_fixed(r));
     bool latent = loongi_hf_has_field(r->type->fields, "kv_lora_rank");
+    if (latent) {
+        LOONG_TRY(map_biases(r));
+    }
     LOONG_TRY(gpt2                           ? map_gpt2(r)
               : loongi_hf_is_type(r, "qwen") ? map_qwen(r)
               : latent                       ? loongi_hf_map_deepseek(r)
@@ -516,7 +456,8 @@ static void enter_text(loong_hf_reader_t *r)
     }
 }
 
-static loong_status_t read_config(loong_hf_reader_t *r)
+static loong_status_t read_config(loong_hf_reader_t *r,
+                                  loong_pairs_t *origins)
 {
     const loong_json_t *type = loongi_hf_field(r->json, "model_type");
     LOONG_CHECK(r->ctx, type != NULL, LOONG_ERR_FORMAT, "%s: no model_type",
@@ -537,14 +478,18 @@ static loong_status_t read_config(loong_hf_reader_t *r)
     loong_status_t listed =
         loongi_problems_end(&r->problems, LOONG_ERR_UNSUPPORTED, r->path);
     status = status != LOONG_OK ? status : listed;
+    if (status == LOONG_OK && origins != NULL) {
+        status = loongi_hf_tell_origins(r, origins);
+    }
     if (status != LOONG_OK) {
         loongi_pairs_destroy(&r->pairs);
     }
     return status;
 }
 
-loong_status_t loongi_hf_config_read(loong_context_t *ctx, const char *dir,
-                                     loong_pairs_t **pairs_p)
+loong_status_t loongi_hf_config_trace(loong_context_t *ctx, const char *dir,
+                                      loong_pairs_t *origins,
+                                      loong_pairs_t **pairs_p)
 {
     loong_hf_reader_t reader = {0};
     loong_json_t *json = NULL;
@@ -558,7 +503,7 @@ loong_status_t loongi_hf_config_read(loong_context_t *ctx, const char *dir,
         reader.ctx = ctx;
         reader.path = path.data;
         reader.json = json;
-        status = read_config(&reader);
+        status = read_config(&reader, origins);
         loongi_json_destroy(&json);
     }
     loongi_text_free(&path);
@@ -566,4 +511,10 @@ loong_status_t loongi_hf_config_read(loong_context_t *ctx, const char *dir,
         *pairs_p = reader.pairs;
     }
     return status;
+}
+
+loong_status_t loongi_hf_config_read(loong_context_t *ctx, const char *dir,
+                                     loong_pairs_t **pairs_p)
+{
+    return loongi_hf_config_trace(ctx, dir, NULL, pairs_p);
 }

@@ -51,12 +51,18 @@ loongi_hf_set_kinds(loong_hf_reader_t *r, const loong_layer_kinds_t *kinds,
 /* As Qwen says it: decoder_sparse_step, mlp_only_layers. */
 LOONG_NODISCARD loong_status_t loongi_hf_map_kinds(loong_hf_reader_t *r);
 bool loongi_hf_is_type(const loong_hf_reader_t *r, const char *model_type);
+/* The class has a width of heads of its own that others derive. */
+bool loongi_hf_has_width(const loong_hf_reader_t *r);
 /* A field that is true, false or absent. */
 bool loongi_hf_flag(loong_hf_reader_t *r, const char *name, bool fallback);
 LOONG_NODISCARD loong_status_t loongi_hf_map_rope(loong_hf_reader_t *r);
+LOONG_NODISCARD loong_status_t loongi_hf_map_window(loong_hf_reader_t *r);
 /* What a mixture says beyond its table; nothing for other types. */
 LOONG_NODISCARD loong_status_t loongi_hf_map_mixture(loong_hf_reader_t *r);
 LOONG_NODISCARD loong_status_t loongi_hf_map_deepseek(loong_hf_reader_t *r);
+/* For each key "FILE: field", of what has been read. */
+LOONG_NODISCARD loong_status_t
+loongi_hf_tell_origins(const loong_hf_reader_t *r, loong_pairs_t *origins);
 
 #ifdef __cplusplus
 }

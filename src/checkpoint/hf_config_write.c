@@ -293,6 +293,17 @@ static void emit_rotary(loong_hf_writer_t *w)
     emit_window(w);
 }
 
+/* The file that the model comes from may have said it in other words, which
+ * transformers computes by other code. */
+static const char *gelu_word(const loong_hf_writer_t *w)
+{
+    static const char other[] = "\"gelu_pytorch_tanh\"";
+    const char *kept = w->kept != NULL
+                           ? loongi_pairs_get(w->kept, "activation_function")
+                           : NULL;
+    return kept != NULL && strcmp(kept, other) == 0 ? other : "\"gelu_new\"";
+}
+
 static void emit_gpt2(loong_hf_writer_t *w)
 {
     const char *activation = loongi_pairs_get(w->model, "activation");
@@ -309,7 +320,7 @@ static void emit_gpt2(loong_hf_writer_t *w)
         loongi_hf_emit_int(w, "n_inner", "ffn_hidden_size");
     }
     loongi_hf_emit(w, "activation_function",
-                   exact ? "\"gelu\"" : "\"gelu_new\"");
+                   exact ? "\"gelu\"" : gelu_word(w));
     loongi_hf_want_value(w, "window_size", "0");
     if (!exact) {
         loongi_hf_want_value(w, "activation", "gelu_tanh");
@@ -406,6 +417,7 @@ static void emit_model(loong_hf_writer_t *w)
         emit_qwen(w);
     } else if (loongi_hf_writes(w, "kv_lora_rank")) {
         loongi_hf_emit_deepseek(w);
+        emit_biases(w);
         loongi_hf_emit_rope(w);
     } else {
         emit_rotary(w);
@@ -437,20 +449,21 @@ static void emit_kept(loong_hf_writer_t *w, const char *name)
     }
 }
 
-/* Of the first Qwen, as its files said; no other type has a place for them. */
+/* As the file said that the model comes from; of other types there is no place
+ * for them. The first Qwen's class has true for those that are absent. */
 static void emit_switches(loong_hf_writer_t *w)
 {
-    bool own = strcmp(w->type->model_type, "qwen") == 0;
+    bool first = strcmp(w->type->model_type, "qwen") == 0;
     for (const char *const *n = loongi_hf_switch_names; *n != NULL; n++) {
         const char *kept = w->kept != NULL ? loongi_pairs_get(w->kept, *n)
                                            : NULL;
-        if (own) {
+        if (loongi_hf_writes(w, *n) && (kept != NULL || first)) {
             loongi_hf_emit(w, *n, kept != NULL ? kept : "false");
-        } else if (kept != NULL && strcmp(kept, "true") == 0) {
+        } else if (kept != NULL && strcmp(kept, "false") != 0) {
             loongi_log(w->ctx, LOONG_LOG_WARN,
-                       "%s: true is left out, model type %s has no place for "
+                       "%s: %s is left out, model type %s has no place for "
                        "it: texts longer than max_position_embeddings are "
-                       "read otherwise", *n, w->type->model_type);
+                       "read otherwise", *n, kept, w->type->model_type);
         }
     }
 }

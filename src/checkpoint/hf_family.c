@@ -82,7 +82,9 @@ static const loong_hf_field_t mistral_fields[] = {
     ROTARY_FIELDS, CODE_FIELD("use_sliding_window"), \
         CODE_FIELD("sliding_window"), CODE_FIELD("max_window_layers")
 
-static const loong_hf_field_t qwen2_fields[] = {QWEN_FIELDS, FIELDS_END};
+/* Of attention in chunks, for texts beyond those of the training. */
+static const loong_hf_field_t qwen2_fields[] = {
+    QWEN_FIELDS, CODE_FIELD("dual_chunk_attention_config"), FIELDS_END};
 
 static const loong_hf_field_t qwen3_fields[] = {
     QWEN_FIELDS, CODE_FIELD("attention_bias"), FIELDS_END};
@@ -115,7 +117,8 @@ static const loong_hf_field_t mixtral_fields[] = {
 static const loong_hf_field_t ernie4_5_fields[] = {
     ROTARY_CORE("1e-05"), CODE_FIELD("use_bias"),
     NEUTRAL_FIELD("attention_dropout", "0.0|0"),
-    NEUTRAL_FIELD("compression_ratio", "1.0|1"), FIELDS_END};
+    NEUTRAL_FIELD("compression_ratio", "1.0|1"), CODE_FIELD("auto_map"),
+    FIELDS_END};
 
 /* Models with code of their own beside them: auto_map names it. */
 static const loong_hf_field_t internlm2_fields[] = {
@@ -173,6 +176,7 @@ static const loong_hf_field_t qwen_fields[] = {
         CODE_FIELD("topk_group"), CODE_FIELD("first_k_dense_replace"),      \
         CODE_FIELD("routed_scaling_factor"), CODE_FIELD("ep_size"),         \
         CODE_FIELD("aux_loss_alpha"), CODE_FIELD("seq_aux"),                \
+        CODE_FIELD("attention_bias"),                                       \
         CODE_FIELD("auto_map"), NEUTRAL_FIELD("moe_layer_freq", "1")
 
 static const loong_hf_field_t deepseek_v2_fields[] = {
@@ -214,7 +218,7 @@ static const loong_hf_field_t ernie4_5_vl_moe_fields[] = {
     FIELDS_END};
 
 /* The publisher's own file of such a model: all side by side, a number for
- * texts and one for images. What steers only training is CODE too. */
+ * texts and one for images. */
 static const loong_hf_field_t ernie4_5_moe_vl_fields[] = {
     INT_FIELD("num_hidden_layers", "num_layers", NULL),
     INT_FIELD("hidden_size", "hidden_size", NULL),
@@ -229,49 +233,22 @@ static const loong_hf_field_t ernie4_5_moe_vl_fields[] = {
     REAL_FIELD("rms_norm_eps", "layernorm_epsilon", "1e-05"),
     REAL_FIELD("initializer_range", "init_method_std", "0.02"),
     CODE_FIELD("hidden_act"), CODE_FIELD("tie_word_embeddings"),
-    NEUTRAL_FIELD("use_bias", "false"), NEUTRAL_FIELD("use_rmsnorm", "true"),
+    NEUTRAL_FIELD("use_bias", "false"),
     NEUTRAL_FIELD("compression_ratio", "1.0|1"),
-    NEUTRAL_FIELD("attention_probs_dropout_prob", "0.0|0"),
-    NEUTRAL_FIELD("hidden_dropout_prob", "0.0|0"),
     INT_FIELD("moe_k", "moe_router_topk", "6"), CODE_FIELD("moe_num_experts"),
     CODE_FIELD("moe_intermediate_size"), CODE_FIELD("moe_num_shared_experts"),
     CODE_FIELD("moe_layer_start_index"), CODE_FIELD("moe_layer_end_index"),
     NEUTRAL_FIELD("moe_layer_interval", "1"),
     NEUTRAL_FIELD("moe_gate", "\"topk\"|\"top2_fused\""),
-    NEUTRAL_FIELD("moe_gate_act", "\"softmax\""),
-    NEUTRAL_FIELD("moe_norm_gate_logits", "true"),
     NEUTRAL_FIELD("moe_use_aux_free", "true"),
-    NEUTRAL_FIELD("moe_use_hard_gate", "true"),
     NEUTRAL_FIELD("moe_norm_min", "1e-12"),
-    NEUTRAL_FIELD("moe_dropout_prob", "0.0|0"),
-    NEUTRAL_FIELD("moe_all_to_all_dropout", "0.0|0"),
     NEUTRAL_FIELD("num_nextn_predict_layers", "0"),
     /* of what sees images */
     CODE_FIELD("vision_config"), CODE_FIELD("im_patch_id"),
     CODE_FIELD("pixel_hidden_size"), CODE_FIELD("spatial_conv_size"),
     CODE_FIELD("temporal_conv_size"), CODE_FIELD("use_temporal_conv"),
     CODE_FIELD("mm_vocab_size"), CODE_FIELD("max_text_id"),
-    /* of training, and of how the same is computed */
-    CODE_FIELD("moe_aux_loss_lambda"), CODE_FIELD("moe_z_loss_lambda"),
-    CODE_FIELD("moe_orthogonal_loss_lambda"),
-    CODE_FIELD("moe_group_orthogonal_loss"), CODE_FIELD("moe_group"),
-    CODE_FIELD("moe_capacity"), CODE_FIELD("moe_dense_experts_token_type_id"),
-    CODE_FIELD("moe_multimodal_dispatch_use_allgather"),
-    CODE_FIELD("multi_token_pred_lambda"), CODE_FIELD("sinkhorn_2gate"),
-    CODE_FIELD("sinkhorn_temp"), CODE_FIELD("num_acc_steps"),
-    CODE_FIELD("enable_delay_scale_loss"), CODE_FIELD("ignored_index"),
-    CODE_FIELD("fuse_gate_detach_matmul"), CODE_FIELD("fuse_linear"),
-    CODE_FIELD("fuse_swiglu"), CODE_FIELD("fuse_attn_ffn"),
-    CODE_FIELD("fuse_rope"), CODE_FIELD("fuse_rms_norm"),
-    CODE_FIELD("fuse_ln"), CODE_FIELD("fuse_softmax_mask"),
-    CODE_FIELD("recompute"), CODE_FIELD("recompute_granularity"),
-    CODE_FIELD("recompute_use_reentrant"), CODE_FIELD("use_recompute_loss_fn"),
-    CODE_FIELD("use_flash_attention"), CODE_FIELD("use_flash_attn"),
-    CODE_FIELD("use_flash_attn_with_mask"), CODE_FIELD("use_mem_eff_attn"),
-    CODE_FIELD("use_sparse_flash_attn"), CODE_FIELD("weight_share_add_bias"),
-    CODE_FIELD("max_sequence_length"), CODE_FIELD("micro_batch_size"),
-    CODE_FIELD("tensor_parallel_degree"), CODE_FIELD("pp_seg_method"),
-    CODE_FIELD("paddleformers_version"), CODE_FIELD("auto_map"), FIELDS_END};
+    CODE_FIELD("auto_map"), FIELDS_END};
 
 static const loong_hf_field_t minimax_m2_fields[] = {
     ROTARY_FIELDS, INT_FIELD("num_local_experts", "num_experts", "256"),
@@ -391,13 +368,16 @@ static const loong_hf_fixed_t mixtral_fixed[] = {
 
 static const loong_hf_fixed_t deepseek_v2_fixed[] = {
     ROTARY_FIXED,
-    NO_BIASES,
+    {"add_bias_linear", "false"},
     {"qk_layernorm", "false"},
     {"rotary_interleaved", "true"},
     {NULL, NULL}};
 
 static const loong_hf_fixed_t deepseek_v3_fixed[] = {
-    ROTARY_FIXED, NO_BIASES, {"qk_layernorm", "false"}, {NULL, NULL}};
+    ROTARY_FIXED,
+    {"add_bias_linear", "false"},
+    {"qk_layernorm", "false"},
+    {NULL, NULL}};
 
 static const loong_hf_fixed_t ernie4_5_moe_fixed[] = {
     MOE_FIXED,
@@ -547,8 +527,8 @@ const char *const loongi_hf_ignored_fields[] = {
     /* losses of routers are the recipe's */
     "router_aux_loss_coef", "output_router_logits",
     /* how the same product is cut, an old name of n_positions, notes */
-    "pretraining_tp", "n_ctx", "is_llama_config", "unsloth_version",
-    "unsloth_fixed", "transformers.js_config", NULL};
+    "pretraining_tp", "n_ctx", "output_past", "is_llama_config",
+    "unsloth_version", "unsloth_fixed", "transformers.js_config", NULL};
 
 #define SCALED " linear dynamic llama3 yarn "
 const loong_hf_rope_key_t loongi_hf_rope_keys[] = {

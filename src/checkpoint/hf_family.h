@@ -60,6 +60,11 @@ extern const loong_hf_field_t loongi_hf_whole_fields[];
 /* Fields that never change the mathematics; ends with NULL. */
 extern const char *const loongi_hf_ignored_fields[];
 
+/* A field that a publisher's files of the type have and its class does not
+ * read: NEUTRAL, or CODE when any value will do. NULL: none. */
+const loong_hf_field_t *loongi_hf_unread_field(const char *model_type,
+                                               const char *name);
+
 /* Keys of rope_scaling / rope_parameters per scaling type. */
 typedef struct loong_hf_rope_key {
     const char *name;

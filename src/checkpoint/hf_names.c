@@ -85,6 +85,9 @@ static loong_status_t read_latent(loong_hf_map_t *map,
     map->conditions[HF_IF_SHORT_Q] =
         loongi_pairs_get(model, "q_lora_rank") != NULL;
     map->conditions[HF_IF_WHOLE_Q] = !map->conditions[HF_IF_SHORT_Q];
+    map->conditions[HF_IF_SHORT_Q_BIAS] =
+        map->conditions[HF_IF_SHORT_Q] &&
+        loongi_pairs_true(model, "add_qkv_bias");
     return map->conditions[HF_IF_SHORT_Q]
                ? read_size(map, model, "q_lora_rank", &s[HF_Q_RANK])
                : LOONG_OK;

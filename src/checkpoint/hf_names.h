@@ -47,6 +47,7 @@ typedef enum loong_hf_condition {
     HF_IF_UNTIED,
     HF_IF_WHOLE_Q, /* of latent attention */
     HF_IF_SHORT_Q,
+    HF_IF_SHORT_Q_BIAS,
     HF_IF_DENSE, /* the layer has a feed-forward; else these: */
     HF_IF_EXPERTS,
     HF_IF_BIAS, /* of the choice of experts */

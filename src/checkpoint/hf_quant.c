@@ -29,7 +29,8 @@ void loongi_hf_check_quant(loong_hf_reader_t *r, const loong_json_t *value)
     const char *algorithm = text_of(value, "quant_algo");
     if (loongi_json_kind(value) == LOONG_JSON_NULL ||
         (strcmp(method, "fp8") == 0 &&
-         (fmt[0] == '\0' || strcmp(fmt, "e4m3") == 0)) ||
+         (fmt[0] == '\0' || strcmp(fmt, "e4m3") == 0 ||
+          strcmp(fmt, "float8_e4m3fn") == 0)) ||
         (strcmp(method, "compressed-tensors") == 0 &&
          (strcmp(format, "float-quantized") == 0 ||
           strcmp(format, "naive-quantized") == 0)) ||

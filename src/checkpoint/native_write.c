@@ -21,7 +21,7 @@
 #include "native_save.h"
 #include "workdir.h"
 
-#define FILE_BYTES INT64_C(2000000000)
+#define DEFAULT_FILE_BYTES INT64_C(2000000000)
 
 /* Rows of a tensor in one file. */
 typedef struct part {
@@ -78,15 +78,17 @@ static loong_status_t add_part(writer_t *w, int64_t tensor, int64_t row,
 /* A tensor is cut when it alone is larger than a file. */
 static loong_status_t plan(writer_t *w)
 {
-    int64_t used = FILE_BYTES;
+    int64_t room = w->params->file_bytes > 0 ? w->params->file_bytes
+                                             : DEFAULT_FILE_BYTES;
+    int64_t used = room;
     for (int64_t i = 0; i < w->params->count; i++) {
         const loong_checkpoint_tensor_t *t = &w->params->tensors[i];
         int64_t row_bytes = row_bytes_of(t);
-        int64_t most = LOONG_MAX(FILE_BYTES / LOONG_MAX(row_bytes, 1), 1);
+        int64_t most = LOONG_MAX(room / LOONG_MAX(row_bytes, 1), 1);
         for (int64_t row = 0; row < rows_of(t); row += most) {
             int64_t rows = LOONG_MIN(most, rows_of(t) - row);
             int64_t bytes = rows * row_bytes;
-            if (w->files == 0 || bytes > FILE_BYTES - used) {
+            if (w->files == 0 || bytes > room - used) {
                 w->files++;
                 used = 0;
             }
@@ -174,8 +176,22 @@ static loong_status_t write_file(writer_t *w, const part_t *parts,
     return status;
 }
 
-/* Its list is there and true. The list is written when the file is synced. */
-static bool is_whole(writer_t *w, const char *path, const char *list)
+static bool same_piece(const loong_layout_piece_t *a,
+                       const loong_layout_piece_t *b)
+{
+    size_t size = (size_t)a->tensor.ndim * sizeof(*a->begin);
+    return strcmp(a->dataset, b->dataset) == 0 &&
+           a->tensor.dtype == b->tensor.dtype &&
+           a->tensor.ndim == b->tensor.ndim &&
+           memcmp(a->tensor.shape, b->tensor.shape, size) == 0 &&
+           memcmp(a->begin, b->begin, size) == 0 &&
+           memcmp(a->count, b->count, size) == 0;
+}
+
+/* Its list is there and true, and of the pieces that are wanted. The list is
+ * written when the file is synced. */
+static bool is_whole(writer_t *w, const loong_layout_t *wanted,
+                     const char *path, const char *list)
 {
     loong_layout_t *layout = NULL;
     struct stat info;
@@ -186,12 +202,30 @@ static bool is_whole(writer_t *w, const char *path, const char *list)
     }
     bool whole =
         loongi_layout_read(layout, list, &step, NULL) == LOONG_OK &&
-        layout->file_count == 1 && layout->files[0].bytes == info.st_size;
+        layout->file_count == 1 && layout->files[0].bytes == info.st_size &&
+        layout->piece_count == wanted->piece_count;
+    for (int64_t i = 0; whole && i < wanted->piece_count; i++) {
+        whole = same_piece(&layout->pieces[i], &wanted->pieces[i]);
+    }
     if (!whole) {
         loong_context_clear_error(w->ctx);
     }
     loongi_layout_destroy(&layout);
     return whole;
+}
+
+/* An old list goes first: it would tell of what is half written. */
+static loong_status_t make_anew(writer_t *w, const part_t *parts,
+                                loong_layout_t *layout, const char *path,
+                                const char *list)
+{
+    (void)unlink(list);
+    loong_status_t status = write_file(w, parts, layout, path);
+    if (status != LOONG_OK) {
+        (void)unlink(path); /* half of it is of no use */
+        return status;
+    }
+    return loongi_layout_write(w->ctx, layout, w->params->step, NULL, list);
 }
 
 static loong_status_t make_file(writer_t *w, const part_t *parts,
@@ -208,23 +242,15 @@ static loong_status_t make_file(writer_t *w, const part_t *parts,
         bytes += parts[i].rows *
                  row_bytes_of(&w->params->tensors[parts[i].tensor]);
     }
-    if (is_whole(w, path, list)) {
-        loongi_meter_add(w->params->meter, bytes);
-        return LOONG_OK;
-    }
     LOONG_TRY(loongi_layout_create(w->ctx, &layout));
     loong_status_t status = loongi_layout_add_file(layout, name, 0, 0);
     for (int64_t i = 0; i < count && status == LOONG_OK; i++) {
         status = add_piece(w, &parts[i], layout);
     }
-    if (status == LOONG_OK) {
-        status = write_file(w, parts, layout, path);
-    }
-    if (status == LOONG_OK) {
-        status = loongi_layout_write(w->ctx, layout, w->params->step, NULL,
-                                     list);
-    } else {
-        (void)unlink(path); /* half of it is of no use */
+    if (status == LOONG_OK && is_whole(w, layout, path, list)) {
+        loongi_meter_add(w->params->meter, bytes);
+    } else if (status == LOONG_OK) {
+        status = make_anew(w, parts, layout, path, list);
     }
     loongi_layout_destroy(&layout);
     return status;

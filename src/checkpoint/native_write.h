@@ -19,6 +19,7 @@ typedef struct loong_native_write_params {
     /* What it is made from. A write that was interrupted is gone on with when
      * the key is the same; files that are whole are not made again. */
     const char *key;
+    int64_t file_bytes; /* so much is done again at most; 0: 2 GB */
     int64_t count;
     const loong_checkpoint_tensor_t *tensors;
     /* The index is the tensor's, a row that of its leading dimension. */
@@ -27,8 +28,7 @@ typedef struct loong_native_write_params {
     loong_meter_t *meter;
 } loong_native_write_params_t;
 
-/* Files of 2 GB: so much is done again after an interruption. Errors:
- * the source's, LOONG_ERR_IO. */
+/* Errors: the source's, LOONG_ERR_IO. */
 LOONG_NODISCARD loong_status_t
 loongi_native_write(loong_context_t *ctx,
                     const loong_native_write_params_t *params);

@@ -524,6 +524,11 @@ loong_status_t (loong_comm_wait)(loong_comm_t *comm,
     return status;
 }
 
+bool loong_comm_cancel(loong_comm_t *comm, loong_comm_request_t *request)
+{
+    return comm->ops->cancel == NULL || comm->ops->cancel(comm, request);
+}
+
 loong_status_t (loong_comm_send)(loong_comm_t *comm, const void *data,
                                size_t bytes, int peer, int tag)
 {
@@ -557,6 +562,9 @@ loong_status_t loong_comm_alloc_shared(loong_comm_t *comm, size_t bytes,
                                        const char *what, void *ptr_p)
 {
     void *ptr = NULL;
+    LOONG_CHECK(comm->ctx, comm->ops->alloc_shared != NULL,
+                LOONG_ERR_UNSUPPORTED,
+                "%s: ranks do not share the memory of their devices", what);
     LOONG_TRY(loong_comm_barrier(comm, what));
     LOONG_TRY(comm->ops->alloc_shared(comm, bytes, what, &ptr));
     memcpy(ptr_p, &ptr, sizeof(ptr));

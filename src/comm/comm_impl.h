@@ -22,10 +22,6 @@ typedef enum loong_wait_mood {
     LOONG_WAIT_OVER    /* it gives up */
 } loong_wait_mood_t;
 
-/* Calls that a communicator of a device has under way at one time: whoever
- * makes one more waits on the host. */
-enum { LOONG_COMM_UNDER_WAY = 64 };
-
 struct loong_comm {
     loong_context_t *ctx;
     char name[LOONG_GROUP_NAME];
@@ -56,8 +52,8 @@ struct loong_comm {
     bool lonely; /* no other may be used at the same time */
     void *stream; /* of a device; NULL on a CPU */
     /* (optional) Of a communicator whose calls return before they are done:
-     * asked while somebody waits for them; an error ends the waiting. */
-    loong_status_t (*watch)(struct loong_comm *comm);
+     * as loong_device_watch_fn. */
+    loong_status_t (*watch)(struct loong_comm *comm, bool waits);
     /* (optional) Room for so many messages under way, of up to so many bytes.
      */
     loong_status_t (*reserve)(struct loong_comm *comm, int count,
@@ -83,7 +79,8 @@ bool loongi_comm_is_concurrent(const loong_comm_t *comm);
 bool loongi_comm_progress(loong_comm_t *comm);
 
 /* LOONG_OK when it has nothing to watch. */
-LOONG_NODISCARD loong_status_t loongi_comm_watch(loong_comm_t *comm);
+LOONG_NODISCARD loong_status_t loongi_comm_watch(loong_comm_t *comm,
+                                                 bool waits);
 
 /* What a device captures of the calls between a mark and its rewind is not
  * done: it counts when a graph that holds it is launched (replay, right behind

@@ -8,9 +8,9 @@ bool loongi_comm_progress(loong_comm_t *comm)
     return comm->progress != NULL && comm->progress(comm);
 }
 
-loong_status_t loongi_comm_watch(loong_comm_t *comm)
+loong_status_t loongi_comm_watch(loong_comm_t *comm, bool waits)
 {
-    return comm->watch != NULL ? comm->watch(comm) : LOONG_OK;
+    return comm->watch != NULL ? comm->watch(comm, waits) : LOONG_OK;
 }
 
 loong_status_t loongi_comm_reserve(loong_comm_t *comm, int count,

@@ -313,6 +313,17 @@ static void make_positions(loong_loader_t *loader)
     }
 }
 
+/* 1: one of vision_ids, 0: text. */
+static int32_t token_type(const loong_loader_t *loader, int32_t id)
+{
+    const loong_loader_params_t *p = &loader->params;
+    bool vision = false;
+    for (int i = 0; i < p->num_vision_ids; i++) {
+        vision = vision || p->vision_ids[i] == id;
+    }
+    return vision;
+}
+
 /* This rank's tokens of the current row, draw g, into a batch's row. */
 static void write_row(loong_loader_t *loader, int64_t g, int64_t row,
                       loong_batch_t *batch)
@@ -337,8 +348,7 @@ static void write_row(loong_loader_t *loader, int64_t g, int64_t row,
             batch->loss_weight[at] = (float)loader->weight[t];
         }
         if (batch->token_types != NULL) {
-            batch->token_types[at] =
-                loong_loader_token_type(loader, loader->ids[t]);
+            batch->token_types[at] = token_type(loader, loader->ids[t]);
         }
         if (batch->position_ids != NULL) {
             batch->position_ids[at] = loader->position[t];
@@ -420,16 +430,6 @@ loong_status_t loong_loader_fill(loong_loader_t *loader, int64_t consumed,
         batch->cu_seqlens[i] = (int32_t)(rows * loader->T);
     }
     return LOONG_OK;
-}
-
-int32_t loong_loader_token_type(const loong_loader_t *loader, int32_t id)
-{
-    const loong_loader_params_t *p = &loader->params;
-    bool vision = false;
-    for (int i = 0; i < p->num_vision_ids; i++) {
-        vision = vision || p->vision_ids[i] == id;
-    }
-    return vision;
 }
 
 void loong_loader_prefetch(const loong_loader_t *loader, int64_t consumed)

@@ -7,30 +7,10 @@
 #include <time.h>
 
 #include "base.h"
+#include "device_impl.h"
 #include "planned.h"
 #include "registry.h"
-
-/* The host's copy of a place. */
-typedef struct mirror {
-    struct mirror *next;
-    const void *place;
-    size_t bytes;
-    void *copy;
-    void *copied; /* event */
-} mirror_t;
-
-struct loong_device {
-    loong_context_t *ctx;
-    const loong_device_ops_t *ops;
-    void *data;
-    int index;
-    void *reached; /* event of whoever waits; NULL: none yet */
-    uint64_t waits;
-    bool capturing;
-    loong_device_watch_fn watch;
-    void *watch_user;
-    mirror_t *mirrors;
-};
+#include "waited.h"
 
 enum { SPIN_TURNS = 2000, NAP_NANOSECONDS = 20000 };
 
@@ -119,28 +99,12 @@ loong_status_t loong_device_create_local(loong_context_t *ctx,
     return loongi_device_open(ctx, ops, local_rank, NULL, device_p);
 }
 
-static void free_mirror(loong_device_t *device, mirror_t *m)
-{
-    loong_device_event_destroy(device, m->copied);
-    loong_device_host_free(device, m->copy);
-    loongi_free(device->ctx, m);
-}
-
-static void free_mirrors(loong_device_t *device)
-{
-    while (device->mirrors != NULL) {
-        mirror_t *m = device->mirrors;
-        device->mirrors = m->next;
-        free_mirror(device, m);
-    }
-}
-
 void loong_device_destroy(loong_device_t **device_p)
 {
     loong_device_t *device = *device_p;
     if (device != NULL) {
         loong_device_event_destroy(device, device->reached);
-        free_mirrors(device);
+        loongi_mirrors_free(device);
         device->ops->destroy(device->ctx, device->data);
         loongi_free(device->ctx, device);
         *device_p = NULL;
@@ -224,26 +188,10 @@ loong_status_t loong_device_alloc(loong_device_t *device, size_t bytes,
     return device->ops->alloc(device->ctx, device->data, bytes, what, ptr_p);
 }
 
-/* What lies in [ptr, ptr + bytes) later is something else. */
-static void retire_mirrors(loong_device_t *device, const char *ptr,
-                           size_t bytes)
-{
-    mirror_t **at = &device->mirrors;
-    while (*at != NULL) {
-        mirror_t *m = *at;
-        if ((uintptr_t)m->place - (uintptr_t)ptr < bytes) {
-            *at = m->next;
-            free_mirror(device, m);
-        } else {
-            at = &m->next;
-        }
-    }
-}
-
 void loong_device_free(loong_device_t *device, void *ptr, size_t bytes)
 {
     if (ptr != NULL) {
-        retire_mirrors(device, ptr, bytes);
+        loongi_mirrors_retire(device, ptr, bytes);
         device->ops->free(device->ctx, device->data, ptr, bytes);
     }
 }
@@ -416,9 +364,12 @@ static loong_status_t poll(loong_device_t *device, void *event)
         if (done) {
             return LOONG_OK;
         }
-        device->waits += turn == 0;
+        if (turn == 0) {
+            device->waits++;
+            device->waits_since = loongi_now();
+        }
         if (device->watch != NULL) {
-            LOONG_TRY(device->watch(device->watch_user));
+            LOONG_TRY(device->watch(device->watch_user, true));
         }
         if (turn > SPIN_TURNS) {
             nanosleep(&nap, NULL);
@@ -470,6 +421,11 @@ loong_status_t loong_device_event_await(loong_device_t *device, void *event,
     LOONG_CHECK(device->ctx, !device->capturing, LOONG_ERR_INTERNAL,
                 "the host waits for %s while a graph is captured", what);
     loong_status_t status = poll(device, event);
+    device->waits_since = 0.0;
+    if (device->watch != NULL) {
+        loong_status_t over = device->watch(device->watch_user, false);
+        status = status == LOONG_OK ? over : status;
+    }
     if (status != LOONG_OK) {
         loongi_error_note(device->ctx, "waiting for %s", what);
     }
@@ -495,6 +451,12 @@ loong_status_t loong_device_synchronize(loong_device_t *device,
 uint64_t loong_device_waits(const loong_device_t *device)
 {
     return device->waits;
+}
+
+double loongi_device_waited(const loong_device_t *device)
+{
+    return device->waits_since > 0.0 ? loongi_now() - device->waits_since
+                                     : 0.0;
 }
 
 void loong_device_set_watch(loong_device_t *device,
@@ -536,57 +498,6 @@ loong_status_t loong_device_stream_synchronize(loong_device_t *device,
                                                void *stream)
 {
     return device->ops->synchronize(device->data, stream);
-}
-
-/* ---- mirrors ------------------------------------------------------------- */
-
-static mirror_t *find_mirror(const loong_device_t *device, const void *place,
-                             size_t bytes)
-{
-    mirror_t *m = device->mirrors;
-    while (m != NULL && (m->place != place || m->bytes != bytes)) {
-        m = m->next;
-    }
-    return m;
-}
-
-static loong_status_t make_mirror(loong_device_t *device, const void *place,
-                                  size_t bytes, mirror_t **mirror_p)
-{
-    mirror_t *m = NULL;
-    LOONG_TRY(loongi_alloc(device->ctx, sizeof(*m), "mirror", &m));
-    m->next = device->mirrors;
-    device->mirrors = m; /* which frees what it has so far */
-    LOONG_TRY(loong_device_host_alloc(device, bytes, "mirror", &m->copy));
-    LOONG_TRY(loong_device_event_create(device, &m->copied));
-    m->place = place;
-    m->bytes = bytes;
-    *mirror_p = m;
-    return LOONG_OK;
-}
-
-loong_status_t loong_device_mirror(loong_device_t *device, void *stream,
-                                   const void *ptr, size_t bytes)
-{
-    mirror_t *m = find_mirror(device, ptr, bytes);
-    if (m == NULL) {
-        LOONG_TRY(make_mirror(device, ptr, bytes, &m));
-    }
-    LOONG_TRY(loong_device_stream_copy(device, stream, m->copy, ptr, bytes));
-    return loong_device_event_record(device, m->copied, stream);
-}
-
-loong_status_t loong_device_mirrored(loong_device_t *device, const void *ptr,
-                                     size_t bytes, const char *what,
-                                     const void **host_p)
-{
-    const mirror_t *m = find_mirror(device, ptr, bytes);
-    LOONG_CHECK(device->ctx, m != NULL, LOONG_ERR_INTERNAL,
-                "%s: %zu bytes of device %s:%d that were not mirrored", what,
-                bytes, device->ops->name, device->index);
-    LOONG_TRY(loong_device_event_await(device, m->copied, what));
-    *host_p = m->copy;
-    return LOONG_OK;
 }
 
 loong_status_t loong_device_peer_enable(loong_device_t *device, int other,

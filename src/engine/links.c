@@ -64,12 +64,14 @@ static loong_status_t meet_all(loong_links_t *links, loong_device_t *device,
             status = meet(links->comm[i], sends, memory);
         }
     }
+    if (status == LOONG_OK) { /* kernels are loaded next: nothing may wait */
+        status = loong_device_synchronize(device, "first messages");
+    }
     loong_device_free(device, memory, DIRECTIONS * FIRST_BYTES);
     return status;
 }
 
-static loong_status_t create_all(loong_links_t *links, loong_device_t *device,
-                                 loong_comm_t *pipeline,
+static loong_status_t create_all(loong_links_t *links, loong_comm_t *pipeline,
                                  const loong_schedule_t *schedule)
 {
     LOONG_TRY(loongi_calloc(links->ctx, (size_t)links->count,
@@ -78,7 +80,7 @@ static loong_status_t create_all(loong_links_t *links, loong_device_t *device,
     for (int i = 0; i < links->count; i++) {
         LOONG_TRY(create_one(links, pipeline, schedule, i));
     }
-    return meet_all(links, device, schedule, loong_comm_rank(pipeline));
+    return LOONG_OK;
 }
 
 loong_status_t loongi_links_create(loong_context_t *ctx,
@@ -92,13 +94,17 @@ loong_status_t loongi_links_create(loong_context_t *ctx,
                            &links));
     links->ctx = ctx;
     links->count = DIRECTIONS * (loongi_schedule_stages(schedule) - 1);
-    loong_status_t status = create_all(links, device, pipeline, schedule);
-    if (status != LOONG_OK) {
-        loongi_links_destroy(&links);
-        return status;
+    loong_status_t status = create_all(links, pipeline, schedule);
+    if (status == LOONG_OK) {
+        *links_p = links; /* which whoever waits for the device watches */
+        status = meet_all(links, device, schedule, loong_comm_rank(pipeline));
     }
-    *links_p = links;
-    return LOONG_OK;
+    if (status != LOONG_OK) { /* the others are told before it waits for them */
+        *links_p = NULL;
+        loong_comm_abort(pipeline, loong_context_error(ctx));
+        loongi_links_destroy(&links);
+    }
+    return status;
 }
 
 void loongi_links_destroy(loong_links_t **links_p)
@@ -122,11 +128,11 @@ loong_comm_t *loongi_links_get(const loong_links_t *links, int stage,
     return index >= 0 && index < links->count ? links->comm[index] : NULL;
 }
 
-loong_status_t loongi_links_watch(const loong_links_t *links)
+loong_status_t loongi_links_watch(const loong_links_t *links, bool waits)
 {
     for (int i = 0; links != NULL && i < links->count; i++) {
         if (links->comm[i] != NULL) {
-            LOONG_TRY(loongi_comm_watch(links->comm[i]));
+            LOONG_TRY(loongi_comm_watch(links->comm[i], waits));
         }
     }
     return LOONG_OK;

@@ -40,7 +40,8 @@ loong_comm_t *loongi_links_get(const loong_links_t *links, int stage,
                                int direction);
 
 /* As loongi_comm_watch, of all. links may be NULL. */
-LOONG_NODISCARD loong_status_t loongi_links_watch(const loong_links_t *links);
+LOONG_NODISCARD loong_status_t loongi_links_watch(const loong_links_t *links,
+                                                  bool waits);
 
 #ifdef __cplusplus
 }

@@ -59,9 +59,15 @@ static int64_t alive(const loong_schedule_params_t *p, int rank)
     return LOONG_MIN(ahead(p, rank) + 1, total(p));
 }
 
-static bool whole_groups(const loong_schedule_params_t *p,
-                         char reason[LOONG_REASON_SIZE])
+static bool chunks_in_groups(const loong_schedule_params_t *p,
+                             char reason[LOONG_REASON_SIZE])
 {
+    if (p->chunks < 2) {
+        snprintf(reason, LOONG_REASON_SIZE,
+                 "%d chunk a rank, 2 or more are wanted; with 1 it would be "
+                 "1f1b", p->chunks);
+        return false;
+    }
     snprintf(reason, LOONG_REASON_SIZE,
              "%d micro-batches, a multiple of the %d ranks is allowed",
              p->micro_batches, p->ranks);
@@ -72,7 +78,7 @@ const loong_schedule_kind_t loongi_schedule_interleaved = {
     .name = "interleaved",
     .about = "1f1b with several chunks a rank",
     .pairs = true,
-    .accepts = whole_groups,
+    .accepts = chunks_in_groups,
     .order = order,
     .alive = alive,
 };

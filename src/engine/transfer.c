@@ -19,7 +19,7 @@ typedef struct messages {
     loong_comm_t *comm; /* they go over */
     int peer;
     int first_tag;
-    bool active;
+    int begun; /* of the tensors */
     double begin;
     loong_comm_request_t request[MAX_TENSORS];
 } messages_t;
@@ -64,22 +64,6 @@ static const loong_port_t *gradient_of(const loong_port_t *port,
     return NULL; /* the chunk only evaluates */
 }
 
-/* A receive begins long before it is needed: waiting on the host for the oldest
- * one would be waiting for what stands later in the list. */
-static loong_status_t check_room(const loong_transfer_t *t,
-                                 const tensors_t *tensors)
-{
-    LOONG_CHECK(t->ctx,
-                t->links == NULL ||
-                    t->num_slots * tensors->count <= LOONG_COMM_UNDER_WAY,
-                LOONG_ERR_UNSUPPORTED,
-                "stage %d has %lld micro-batches of %d tensors under way; "
-                "%d messages can be, between two devices",
-                t->stage, (long long)t->num_slots, tensors->count,
-                (int)LOONG_COMM_UNDER_WAY);
-    return LOONG_OK;
-}
-
 /* Boundary tensors of one side, and their gradients on the other. */
 static loong_status_t collect(loong_transfer_t *t, side_t side, side_t other,
                               tensors_t *forward, tensors_t *backward)
@@ -98,7 +82,7 @@ static loong_status_t collect(loong_transfer_t *t, side_t side, side_t other,
             backward->port[backward->count++] = grad;
         }
     }
-    return check_room(t, forward);
+    return LOONG_OK;
 }
 
 static loong_status_t collect_all(loong_transfer_t *t, const loong_chunk_t *c)
@@ -143,7 +127,9 @@ static loong_comm_t *comm_of(const loong_transfer_t *t, bool send,
     return link;
 }
 
-/* A message of each tensor in each slot. */
+/* A message of each tensor in each slot. A receive begins long before it is
+ * needed: waiting on the host for room would be waiting for what stands later
+ * in the list. */
 static loong_transfer_room_t room_of(const loong_transfer_t *t, bool send,
                                      int direction)
 {
@@ -229,7 +215,7 @@ static loong_status_t wait_for(loong_transfer_t *t, bool received,
 {
     loong_transfer_stats_t *stats = &t->stats[received];
     double begin = loongi_now();
-    if (!m->active) {
+    if (m->begun == 0) {
         return LOONG_OK;
     }
     for (int i = 0; i < tensors->count; i++) {
@@ -243,7 +229,7 @@ static loong_status_t wait_for(loong_transfer_t *t, bool received,
     stats->count += tensors->count;
     stats->seconds += end - m->begin;
     stats->blocked += end - begin;
-    m->active = false;
+    m->begun = 0;
     return LOONG_OK;
 }
 
@@ -296,6 +282,33 @@ loong_status_t loongi_transfer_finish(loong_transfer_t *transfer)
     return LOONG_OK;
 }
 
+static bool cancel(messages_t *m)
+{
+    bool done = true;
+    for (int i = 0; i < m->begun; i++) {
+        done = loong_comm_cancel(m->comm, &m->request[i]) && done;
+    }
+    m->begun = done ? 0 : m->begun;
+    return done;
+}
+
+bool loongi_transfer_cancel(loong_transfer_t *transfer)
+{
+    loong_transfer_t *t = transfer;
+    bool done = true;
+    for (int64_t s = 0; t != NULL && s < t->num_slots; s++) {
+        for (int d = 0; d < DIRECTIONS; d++) {
+            done = cancel(&t->slots[s].sent[d]) && done;
+            done = cancel(&t->slots[s].received[d]) && done;
+        }
+    }
+    if (!done) {
+        t->slots = NULL; /* they stay: their requests are under way */
+        t->num_slots = 0;
+    }
+    return done;
+}
+
 /* ---- beginning ---------------------------------------------------------- */
 
 /* Tags belong to the stage that sends. */
@@ -340,9 +353,9 @@ loong_status_t loongi_transfer_begin(loong_transfer_t *transfer,
         LOONG_TRY(begin_one(m, i, send, port,
                             run->base[port->operand.base] +
                                 port->operand.offset));
+        m->begun++;
     }
-    m->active = tensors->count > 0;
-    if (m->active) {
+    if (m->begun > 0) {
         loongi_lane_wake(run->lane);
     }
     return LOONG_OK;

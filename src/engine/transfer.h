@@ -62,6 +62,11 @@ LOONG_NODISCARD loong_status_t
 loongi_transfer_room(const loong_chunk_t *chunk, int64_t num_slots, bool send,
                      int direction, loong_transfer_room_t *room_p);
 
+/* Gives up what nobody waits for any more, before its communicators and its
+ * memory go. False: some is under way all the same (loong_comm_cancel), so that
+ * the memory must stay. NULL is accepted. */
+bool loongi_transfer_cancel(loong_transfer_t *transfer);
+
 /* Waits for all sends. */
 LOONG_NODISCARD loong_status_t
 loongi_transfer_finish(loong_transfer_t *transfer);

@@ -34,7 +34,10 @@ static loong_val_t shorten(latent_t *m, const char *name, loong_val_t x,
     loong_graph_push(m->g, "%s", name);
     loong_val_t w =
         loong_nn_matrix(m->nn, "weight", width, m->p->hidden, m->nn->init_std);
-    x = loong_linear(m->g, x, w, LOONG_NONE);
+    loong_val_t b = m->p->short_bias ? loong_nn_vector(m->nn, "bias", width,
+                                                       LOONG_INIT_ZEROS)
+                                     : LOONG_NONE;
+    x = loong_linear(m->g, x, w, b);
     loong_graph_pop(m->g);
     return x;
 }
@@ -203,7 +206,7 @@ loong_val_t loong_nn_latent_attention(loong_nn_t *nn, loong_val_t x,
     loong_val_t o = p->absorb ? absorbed(&m, q, x) : plain(&m, q, x);
     o = loong_nn_row_linear(nn, "o_proj", o,
                             loongi_nn_channels(m.heads, p->v_head_dim),
-                            p->hidden, false);
+                            p->hidden, p->output_bias);
     o = loong_nn_leave(nn, o);
     loong_graph_pop(m.g);
     return o;

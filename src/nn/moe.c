@@ -123,12 +123,14 @@ static void route(moe_t *m, loong_val_t x)
 }
 
 /* The experts that balance counts for: those with the best scores, without what
- * else takes part in the choice, as in Megatron-Core since 0.12. */
+ * else takes part in the choice, as in Megatron-Core since 0.12. Of a record it
+ * is the choice itself, which rounding does not change. */
 static loong_val_t best_scored(const moe_t *m, loong_router_attr_t router)
 {
     loong_router_inputs_t in = {LOONG_NONE, LOONG_NONE, m->p->types};
     loong_val_t indices = LOONG_NONE;
-    if (router.forced || (!m->p->bias && router.num_groups == 0)) {
+    if (router.forced || m->p->routing == LOONG_ROUTING_REPLAY ||
+        (!m->p->bias && router.num_groups == 0)) {
         return m->indices;
     }
     router.num_groups = 0;
@@ -137,10 +139,22 @@ static loong_val_t best_scored(const moe_t *m, loong_router_attr_t router)
     return indices;
 }
 
+static loong_val_t add_to(loong_graph_t *g, loong_val_t sum, loong_val_t x)
+{
+    return sum == LOONG_NONE ? x : loong_add(g, sum, x);
+}
+
+/* Over all ranks that have rows of the micro-batch. */
+static loong_val_t all_counts(loong_graph_t *g, loong_val_t counts)
+{
+    counts = loong_all_reduce(g, counts, LOONG_GROUP_TP);
+    return loong_all_reduce(g, counts, LOONG_GROUP_CP);
+}
+
 /* The losses of this rank's rows. Choices are counted over all ranks that have
  * rows of the micro-batch. A context parallel rank has the same part of every
  * sequence, one after the other: a span of its tokens. */
-static loong_val_t losses(moe_t *m)
+static void losses(moe_t *m, loong_val_t *loss_p)
 {
     const loong_nn_moe_t *p = m->p;
     const loong_mesh_t *mesh = loong_graph_mesh(m->g);
@@ -154,17 +168,49 @@ static loong_val_t losses(moe_t *m)
         .score = p->router.score, .z = p->z_loss, .span = span,
         .begin = first, .sets = sets_of(m),
         .choices = span * contexts * p->router.topk};
-    if (p->aux_loss > 0.0 || attr.sets > 0) {
+    if (p->aux_loss > 0.0 || attr.sets > 0 || p->pool != NULL) {
         loong_expert_counts_attr_t c = {
             all_experts(m), (int)(tokens / span), span, first};
         counts =
             loong_expert_counts(m->g, best_scored(m, p->router), &c);
-        counts = loong_all_reduce(m->g, counts, LOONG_GROUP_TP);
-        counts = loong_all_reduce(m->g, counts, LOONG_GROUP_CP);
+    }
+    if (p->pool != NULL) {
+        p->pool->logits[p->pool->layers++] = m->logits;
+        p->pool->counts = add_to(m->g, p->pool->counts, counts);
+        counts = LOONG_NONE;
+    } else if (counts != LOONG_NONE) {
+        counts = all_counts(m->g, counts);
         attr.aux = p->aux_loss * p->experts /
                    ((double)p->router.topk * (double)(span * contexts));
     }
-    return loong_router_loss(m->g, m->logits, counts, p->types, &attr);
+    if (attr.aux > 0.0 || attr.z > 0.0) {
+        *loss_p = add_to(m->g, *loss_p,
+                         loong_router_loss(m->g, m->logits, counts, p->types,
+                                           &attr));
+    }
+}
+
+/* E sum over e of C_e / (L n) S_e / (L n), with C_e the choices and S_e the sum
+ * of the softmax in L layers of n tokens: load_balancing_loss_func. */
+void loong_nn_pooled_loss(loong_nn_t *nn, const loong_nn_router_pool_t *pool,
+                          double factor, loong_val_t *loss_p)
+{
+    loong_graph_t *g = nn->graph;
+    const loong_mesh_t *mesh = loong_graph_mesh(g);
+    loong_val_t counts = all_counts(g, pool->counts);
+    for (int i = 0; i < pool->layers; i++) {
+        loong_shape_t shape = loong_value_shape(g, pool->logits[i]);
+        int64_t tokens = shape.dim[0] * mesh->size[LOONG_AXIS_TP];
+        double n = (double)(tokens * mesh->size[LOONG_AXIS_CP]);
+        loong_router_loss_attr_t attr = {
+            .score = LOONG_SCORE_SOFTMAX, .span = tokens,
+            .begin = shape.dim[0] * mesh->coord[LOONG_AXIS_TP]};
+        attr.aux = factor * (double)shape.dim[1] /
+                   ((double)pool->layers * pool->layers * n);
+        *loss_p = add_to(g, *loss_p,
+                         loong_router_loss(g, pool->logits[i], counts,
+                                           LOONG_NONE, &attr));
+    }
 }
 
 /* Tokens as they came to the ranks of their experts. */
@@ -276,11 +322,10 @@ loong_val_t loong_nn_moe(loong_nn_t *nn, loong_val_t x,
                LOONG_NONE, 0};
     loong_graph_push(m.g, "mlp");
     route(&m, x);
-    if (params->aux_loss > 0.0 || params->z_loss > 0.0) {
+    if (params->aux_loss > 0.0 || params->z_loss > 0.0 ||
+        params->pool != NULL) {
         loong_graph_push(m.g, "gate");
-        loong_val_t loss = losses(&m);
-        *loss_p = *loss_p == LOONG_NONE ? loss
-                                        : loong_add(m.g, *loss_p, loss);
+        losses(&m, loss_p);
         loong_graph_pop(m.g);
     }
     loong_val_t y = experts(&m, x);

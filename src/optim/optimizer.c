@@ -1,9 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "optimizer.h"
 
+#include <assert.h>
+
 #include "exact_sum.h"
 #include "loong/moe.h"
 #include "loong/ops.h"
+#include "part.h"
+#include "rng.h"
 #include "steps.h"
 
 enum { OPTIM_ALIGN = 64 };
@@ -17,16 +21,27 @@ static int64_t take(loong_optimizer_t *o, int64_t bytes)
     return at;
 }
 
+static int64_t exp_avg_size(const loong_optimizer_t *o)
+{
+    return (int64_t)loong_dtype_size(
+        loongi_exp_avg_dtype(&o->params, o->shards->wide));
+}
+
+static int64_t exp_avg_sq_size(const loong_optimizer_t *o)
+{
+    return (int64_t)loong_dtype_size(
+        loongi_exp_avg_sq_dtype(&o->params, o->shards->wide));
+}
+
 static void place_moments(loong_optimizer_t *o, loong_bucket_t *b)
 {
     const loong_flat_t *flat = &o->shards->flats[b->flat];
-    int64_t wide = (int64_t)loong_dtype_size(o->shards->wide);
     int64_t n = b->update_end - b->update_begin;
     if (flat->sign_rate > 0.0) {
         return;
     }
-    b->exp_avg = take(o, n * wide);
-    b->exp_avg_sq = take(o, n * wide);
+    b->exp_avg = take(o, n * exp_avg_size(o));
+    b->exp_avg_sq = take(o, n * exp_avg_sq_size(o));
     b->low = flat->dtype == LOONG_BF16 ? take(o, n * 2) : -1;
 }
 
@@ -53,41 +68,101 @@ static loong_status_t append(loong_optimizer_t *o, loong_program_t *program,
 
 /* ---- steps --------------------------------------------------------------- */
 
-static loong_status_t add_update(loong_optimizer_t *o,
-                                 const loong_optimizer_params_t *params,
-                                 const loong_bucket_t *b)
+/* Elements begin .. end - 1 of a flat buffer, in one step. */
+static loong_status_t add_adamw(loong_optimizer_t *o, const loong_bucket_t *b,
+                                int64_t begin, int64_t end,
+                                const loong_adamw_attr_t *how)
 {
     loong_step_t step;
     loong_adamw_attr_t *attr = NULL;
     const loong_flat_t *flat = &o->shards->flats[b->flat];
     loong_dtype_t wide = o->shards->wide;
-    int64_t n = b->update_end - b->update_begin;
-    if (n == 0) {
-        return LOONG_OK;
-    }
+    int64_t n = end - begin;
+    int64_t at = begin - b->update_begin;
     LOONG_TRY(loongi_arena_alloc(o->arena, sizeof(*attr), &attr));
-    attr->group = 0;
-    attr->beta1 = params->beta1;
-    attr->beta2 = params->beta2;
-    attr->eps = params->eps;
-    attr->weight_decay = flat->weight_decay * params->weight_decay;
+    *attr = *how;
     loongi_step_begin(&step, "adamw", "optimizer", o->shards->params.threads);
     step.query.attr = attr;
     step.query.num_in = 1;
     step.query.num_out = 4;
     step.query.arg[0] = loongi_flat_arg(wide, n);
-    step.operand[0] = grad_at(o, b, b->update_begin);
+    step.operand[0] = grad_at(o, b, begin);
     step.query.arg[1] = loongi_flat_arg(flat->dtype, n);
-    step.operand[1] = param_at(o, b, b->update_begin);
+    step.operand[1] = param_at(o, b, begin);
     if (b->low >= 0) {
         step.query.arg[2] = loongi_flat_arg(LOONG_U16, n);
-        step.operand[2] = loongi_at(LOONG_BASE_OPTIM, b->low);
+        step.operand[2] = loongi_at(LOONG_BASE_OPTIM, b->low + at * 2);
     }
-    step.query.arg[3] = loongi_flat_arg(wide, n);
-    step.operand[3] = loongi_at(LOONG_BASE_OPTIM, b->exp_avg);
-    step.query.arg[4] = loongi_flat_arg(wide, n);
-    step.operand[4] = loongi_at(LOONG_BASE_OPTIM, b->exp_avg_sq);
+    step.query.arg[3] =
+        loongi_flat_arg(loongi_exp_avg_dtype(&o->params, wide), n);
+    step.operand[3] =
+        loongi_at(LOONG_BASE_OPTIM, b->exp_avg + at * exp_avg_size(o));
+    step.query.arg[4] =
+        loongi_flat_arg(loongi_exp_avg_sq_dtype(&o->params, wide), n);
+    step.operand[4] =
+        loongi_at(LOONG_BASE_OPTIM, b->exp_avg_sq + at * exp_avg_sq_size(o));
     return append(o, &o->update, &step);
+}
+
+/* Where elements of what the rank has of a parameter, from `begin` on, are in
+ * the whole: see loong_adamw_attr_t. */
+static void locate(const loong_param_place_t *p, int64_t begin,
+                   loong_adamw_attr_t *attr)
+{
+    loong_part_t part = loongi_part_of(p);
+    attr->stochastic = true;
+    attr->stream = loongi_rng_name(p->name);
+    attr->begin = begin;
+    attr->first = part.row * part.all_cols + part.col;
+    attr->run = part.cols;
+    attr->stride = part.all_cols;
+    if (part.span > 0) {
+        assert(part.cols == part.all_cols);
+        attr->run *= part.span;
+        attr->stride *= part.apart;
+    } else if (part.cols == part.all_cols) {
+        attr->run = attr->stride = LOONG_MAX(p->elements, 1);
+    }
+}
+
+/* By parameters, where random bits depend on them. */
+static loong_status_t add_by_params(loong_optimizer_t *o,
+                                    const loong_bucket_t *b,
+                                    const loong_adamw_attr_t *common)
+{
+    for (int64_t i = 0; i < o->chunk->num_params; i++) {
+        const loong_param_place_t *p = &o->chunk->params[i];
+        int64_t begin = LOONG_MAX(b->update_begin, p->flat_offset);
+        int64_t end =
+            LOONG_MIN(b->update_end, p->flat_offset + p->elements);
+        loong_adamw_attr_t attr = *common;
+        if (p->flat == b->flat && begin < end) {
+            locate(p, begin - p->flat_offset, &attr);
+            LOONG_TRY(add_adamw(o, b, begin, end, &attr));
+        }
+    }
+    return LOONG_OK;
+}
+
+static loong_status_t add_update(loong_optimizer_t *o,
+                                 const loong_bucket_t *b)
+{
+    const loong_optimizer_params_t *p = &o->params;
+    const loong_flat_t *flat = &o->shards->flats[b->flat];
+    loong_adamw_attr_t attr = {
+        .group = 0,
+        .beta1 = p->beta1,
+        .beta2 = p->beta2,
+        .eps = p->eps,
+        .weight_decay = flat->weight_decay * p->weight_decay,
+        .run = 1,
+    };
+    if (b->update_begin == b->update_end) {
+        return LOONG_OK;
+    }
+    return p->stochastic_rounding && (p->exp_avg_bf16 || p->exp_avg_sq_bf16)
+               ? add_by_params(o, b, &attr)
+               : add_adamw(o, b, b->update_begin, b->update_end, &attr);
 }
 
 /* A step against the sign. */
@@ -167,8 +242,7 @@ static loong_status_t add_late(loong_optimizer_t *o, const loong_bucket_t *b)
 
 /* ---- object -------------------------------------------------------------- */
 
-static loong_status_t plan(loong_optimizer_t *o, loong_shards_t *shards,
-                           const loong_optimizer_params_t *params)
+static loong_status_t plan(loong_optimizer_t *o, loong_shards_t *shards)
 {
     bool gathers = shards->params.sharding == LOONG_SHARDING_OPTIM ||
                    shards->params.sharding == LOONG_SHARDING_GRADS;
@@ -186,7 +260,7 @@ static loong_status_t plan(loong_optimizer_t *o, loong_shards_t *shards,
         LOONG_TRY(add_norm(o, b));
         LOONG_TRY(shards->flats[b->flat].sign_rate > 0.0
                       ? add_sign_update(o, b)
-                      : add_update(o, params, b));
+                      : add_update(o, b));
         if (gathers) {
             LOONG_TRY(add_gather(o, b));
         }
@@ -194,15 +268,18 @@ static loong_status_t plan(loong_optimizer_t *o, loong_shards_t *shards,
     return LOONG_OK;
 }
 
-loong_status_t loongi_optimizer_create(loong_shards_t *shards,
+loong_status_t loongi_optimizer_create(const loong_chunk_t *chunk,
+                                       loong_shards_t *shards,
                                        const loong_optimizer_params_t *params,
                                        loong_optimizer_t **optimizer_p)
 {
     loong_optimizer_t *o = NULL;
     LOONG_TRY(loongi_alloc(shards->ctx, sizeof(*o), "optimizer", &o));
     o->ctx = shards->ctx;
+    o->chunk = chunk;
     o->shards = shards;
-    loong_status_t status = plan(o, shards, params);
+    o->params = *params;
+    loong_status_t status = plan(o, shards);
     if (status != LOONG_OK) {
         loongi_optimizer_destroy(&o);
         return status;

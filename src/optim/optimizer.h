@@ -17,12 +17,31 @@ typedef struct loong_optimizer_params {
     double beta2;
     double eps;
     double weight_decay; /* of parameters that are subject to it */
+    bool exp_avg_bf16;   /* the first moment; else the wide type */
+    bool exp_avg_sq_bf16;
+    bool stochastic_rounding; /* of moments in bf16; else to nearest */
 } loong_optimizer_params_t;
+
+static inline loong_dtype_t
+loongi_exp_avg_dtype(const loong_optimizer_params_t *params,
+                     loong_dtype_t wide)
+{
+    return params->exp_avg_bf16 ? LOONG_BF16 : wide;
+}
+
+static inline loong_dtype_t
+loongi_exp_avg_sq_dtype(const loong_optimizer_params_t *params,
+                        loong_dtype_t wide)
+{
+    return params->exp_avg_sq_bf16 ? LOONG_BF16 : wide;
+}
 
 typedef struct loong_optimizer {
     loong_context_t *ctx;
     loong_arena_t *arena;
-    const loong_shards_t *shards; /* borrowed */
+    const loong_chunk_t *chunk; /* both borrowed */
+    const loong_shards_t *shards;
+    loong_optimizer_params_t params;
     int64_t optim_bytes;
     int64_t record_offset; /* of the norm's exact accumulator in OPTIM */
     loong_program_t norm;  /* sums of squares of this rank's parts */
@@ -33,9 +52,10 @@ typedef struct loong_optimizer {
     loong_program_t late;
 } loong_optimizer_t;
 
-/* Plans moments, which it places in the buckets, and programs. Pure. */
+/* Plans moments, which it places in the buckets, and programs, for the
+ * parameters of a chunk. Pure. */
 LOONG_NODISCARD loong_status_t
-loongi_optimizer_create(loong_shards_t *shards,
+loongi_optimizer_create(const loong_chunk_t *chunk, loong_shards_t *shards,
                         const loong_optimizer_params_t *params,
                         loong_optimizer_t **optimizer_p);
 void loongi_optimizer_destroy(loong_optimizer_t **optimizer_p);

@@ -144,9 +144,10 @@ loongi_pass_memory(loong_graph_t *g, const loong_layout_params_t *params,
                    loong_layout_t *layout);
 
 /* The order of the steps of two programs that run together: each goes on to
- * its next collective while that of the other is under way; where neither has
- * one inside a layer both advance by equal parts of their costs. order[] has
- * room for the steps of both; 0 stands for a, 1 for b. */
+ * its next collective inside a layer while that of the other is under way, or
+ * to its next one at all where neither has such; with none both advance by
+ * equal parts of their costs. order[] has room for the steps of both; 0 stands
+ * for a, 1 for b. */
 void loongi_pass_interleave(const loong_program_t *a, const loong_program_t *b,
                             uint8_t *order);
 

@@ -112,7 +112,8 @@ static const loong_recipe_key_t keys[] = {
            "keys and values; auto: where 2 kv_lora_rank < qk_head_dim + "
            "v_head_dim, which costs less"),
     BOOL(M "add_bias_linear", NULL, SAME, "biases in the feed-forward"),
-    BOOL(M "add_qkv_bias", NULL, SAME, "biases of q, k and v"),
+    BOOL(M "add_qkv_bias", NULL, SAME,
+         "biases of q, k and v; in latent attention of the short vectors"),
     BOOL(M "add_attn_proj_bias", NULL, SAME, "bias of attention's output"),
     CHOICE(M "activation", NULL, "swiglu gelu gelu_tanh", SAME,
            "of the feed-forward"),
@@ -177,8 +178,10 @@ static const loong_recipe_key_t keys[] = {
     REAL(M "moe_router_bias_update_rate", NULL, 0, 10, SAME,
          "what a step adds to it or takes away to even choices out; 0: it "
          "stays; 1e-3 when not given"),
-    CHOICE(M "moe_router_load_balancing_type", NULL, "aux_loss seq_aux_loss",
-           SAME, "what the auxiliary loss balances: micro-batch or sequence"),
+    CHOICE(M "moe_router_load_balancing_type", NULL,
+           "aux_loss seq_aux_loss pooled_aux_loss", SAME,
+           "what the auxiliary loss balances: a layer's micro-batch or "
+           "sequence, or a micro-batch in all layers, as transformers"),
     REAL(M "moe_aux_loss_coeff", NULL, 0, 1e6, SAME,
          "of the load balancing loss; 0: none"),
     REAL(M "moe_z_loss_coeff", NULL, 0, 1e6, SAME,
@@ -325,6 +328,14 @@ static const loong_recipe_key_t keys[] = {
     REAL("optimizer.adam_beta1", "0.9", 0, 0.99999, SAME, "first moment"),
     REAL("optimizer.adam_beta2", "0.95", 0, 0.999999, SAME, "second moment"),
     REAL("optimizer.adam_eps", "1e-8", 0, 1, SAME, "added to the root"),
+    CHOICE("optimizer.exp_avg_dtype", "fp32", "fp32 bf16", FREE,
+           "how the first moment is stored; fp32 stands for fp64 where that "
+           "is params_dtype"),
+    CHOICE("optimizer.exp_avg_sq_dtype", "fp32", "fp32 bf16", FREE,
+           "how the second moment is stored, likewise"),
+    BOOL("optimizer.stochastic_rounding", "false", FREE,
+         "of moments stored in bf16: up or down by chance, so that what is "
+         "smaller than their last place adds up; else to nearest"),
     REAL("optimizer.weight_decay", "0.1", 0, 100, FREE,
          "of matrices and embeddings, not of norms and biases"),
     TEXT("optimizer.weight_decay_rules[].scope", NULL, FREE,

@@ -319,6 +319,35 @@ static void check_overlap(check_t *c)
     }
 }
 
+static bool has_text(const check_t *c, const char *key, const char *text)
+{
+    return strcmp(loong_recipe_text(c->recipe, key), text) == 0;
+}
+
+/* Types of numbers. */
+static void check_types(check_t *c)
+{
+    if (loong_recipe_bool(c->recipe, "parallel.grad_reduce_in_bf16") &&
+        has_text(c, "precision.params_dtype", "fp64")) {
+        problem(c, "parallel.grad_reduce_in_bf16",
+                "gradients of precision.params_dtype fp64 are not sent in "
+                "bf16");
+    }
+    if (loong_recipe_bool(c->recipe, "precision.tf32") &&
+        !has_text(c, "precision.params_dtype", "fp32")) {
+        problem(c, "precision.tf32",
+                "needs precision.params_dtype fp32: it is how products of "
+                "fp32 are made");
+    }
+    if (loong_recipe_bool(c->recipe, "optimizer.stochastic_rounding") &&
+        !has_text(c, "optimizer.exp_avg_dtype", "bf16") &&
+        !has_text(c, "optimizer.exp_avg_sq_dtype", "bf16")) {
+        problem(c, "optimizer.stochastic_rounding",
+                "has no effect: neither optimizer.exp_avg_dtype nor "
+                "optimizer.exp_avg_sq_dtype is bf16");
+    }
+}
+
 static void check_settings(check_t *c)
 {
     const char *grain = loong_recipe_text(c->recipe, "recompute.granularity");
@@ -333,20 +362,6 @@ static void check_settings(check_t *c)
     if (is_set(c, "init.from_hf") &&
         loong_recipe_count(c->recipe, "init.by_scope") > 0) {
         problem(c, "init.by_scope", "has no effect beside init.from_hf");
-    }
-    if (loong_recipe_bool(c->recipe, "parallel.grad_reduce_in_bf16") &&
-        strcmp(loong_recipe_text(c->recipe, "precision.params_dtype"),
-               "fp64") == 0) {
-        problem(c, "parallel.grad_reduce_in_bf16",
-                "gradients of precision.params_dtype fp64 are not sent in "
-                "bf16");
-    }
-    if (loong_recipe_bool(c->recipe, "precision.tf32") &&
-        strcmp(loong_recipe_text(c->recipe, "precision.params_dtype"),
-               "fp32") != 0) {
-        problem(c, "precision.tf32",
-                "needs precision.params_dtype fp32: it is how products of "
-                "fp32 are made");
     }
     if (loong_recipe_bool(c->recipe, "parallel.sequence_parallel") &&
         get(c, "parallel.tensor_model_parallel_size") == 1) {
@@ -495,6 +510,7 @@ loong_status_t loong_recipe_check(const loong_recipe_t *recipe, int world_size)
     check_length(&c);
     check_schedule(&c);
     check_sources(&c);
+    check_types(&c);
     check_settings(&c);
     check_router_replay(&c);
     check_vision_ids(&c);

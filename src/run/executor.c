@@ -366,12 +366,10 @@ static loong_status_t run_steps(const loong_replay_job_t *job)
 
 /* ---- replay -------------------------------------------------------------- */
 
-/* Where it comes to nothing, the steps are still to run. */
 static loong_status_t capture(flight_t *f, loong_recording_t *recording,
                               loong_piece_t *piece)
 {
     const loong_run_t *run = f->job->run[0];
-    const flight_t before = *f;
     bool go_on = false;
     loong_status_t status = loongi_replay_begin(run->replay, recording);
     if (status == LOONG_OK) {
@@ -383,16 +381,12 @@ static loong_status_t capture(flight_t *f, loong_recording_t *recording,
     LOONG_TRY(loongi_replay_end(run->replay, recording, piece, status,
                                 &go_on));
     if (go_on) {
-        *f = before;
         loongi_ahead_cancel(run->ahead);
-        for (int k = 0; k < f->job->num; k++) {
-            loongi_ahead_open(run->ahead, k, f->track[k].begun);
-        }
     }
     return LOONG_OK;
 }
 
-/* The steps of a graph that is launched are behind. */
+/* These steps are in a graph, or the host's. */
 static void pass_over(flight_t *f, int64_t end)
 {
     for (; f->at < end; f->at++) {
@@ -407,16 +401,45 @@ static void pass_over(flight_t *f, int64_t end)
 static loong_status_t run_piece(flight_t *f, loong_recording_t *recording,
                                 loong_piece_t *piece)
 {
-    loong_replay_t *replay = f->job->run[0]->replay;
-    if (!piece->host && !piece->captured && !recording->off) {
-        LOONG_TRY(capture(f, recording, piece));
-    }
-    if (piece->captured) {
+    const loong_run_t *run = f->job->run[0];
+    if (!piece->host) {
         pass_over(f, piece->end);
-        return loongi_replay_launch(replay, recording, piece);
+        return loongi_replay_launch(run->replay, recording, piece);
     }
     LOONG_TRY(advance_to(f, piece->end));
-    return loongi_ahead_join(f->job->run[0]->ahead);
+    return loongi_ahead_join(run->ahead);
+}
+
+static loong_status_t record(loong_recording_t *recording)
+{
+    flight_t f = begin_flight(&recording->job);
+    for (int k = 0; k < recording->job.num; k++) {
+        f.track[k].frames.device = &recording->frame[k];
+    }
+    for (int i = 0; i < recording->num_pieces && !recording->off; i++) {
+        loong_piece_t *piece = &recording->pieces[i];
+        if (piece->host) {
+            pass_over(&f, piece->end);
+        } else {
+            LOONG_TRY(capture(&f, recording, piece));
+        }
+    }
+    recording->captured = !recording->off;
+    return LOONG_OK;
+}
+
+loong_status_t loongi_run_record(const loong_run_t *run)
+{
+    loong_recording_t *recording = NULL;
+    if (run->replay == NULL) {
+        return LOONG_OK;
+    }
+    LOONG_TRY(loongi_replay_next(run->replay, &recording));
+    while (recording != NULL) {
+        LOONG_TRY(record(recording));
+        LOONG_TRY(loongi_replay_next(run->replay, &recording));
+    }
+    return LOONG_OK;
 }
 
 static loong_status_t run_recording(const loong_replay_job_t *job,

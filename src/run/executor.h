@@ -82,6 +82,10 @@ LOONG_NODISCARD loong_status_t
 loongi_pair_run(const loong_run_t run[2], const loong_program_pair_t *pair,
                 const loong_frame_t *const frame[2]);
 
+/* Makes graphs of what has run step by step so far. Nothing may be under way on
+ * the devices of any rank; all ranks do it then. Not collective. */
+LOONG_NODISCARD loong_status_t loongi_run_record(const loong_run_t *run);
+
 /* LOONG_ERR_ARG when a run-time count is outside of what was planned. */
 LOONG_NODISCARD loong_status_t
 loongi_frame_check(const loong_chunk_t *chunk, const loong_frame_t *frame);

@@ -44,6 +44,7 @@ static void destroy_recording(loong_replay_t *replay, loong_recording_t *r)
         loong_device_graph_destroy(replay->device, r->pieces[i].graph);
     }
     loong_device_free(replay->device, r->frame, 2 * sizeof(*r->frame));
+    loongi_free(replay->ctx, r->run);
     loongi_free(replay->ctx, r->pieces);
     loongi_free(replay->ctx, r);
 }
@@ -94,11 +95,12 @@ uint32_t loongi_replay_flags(const loong_program_t *program,
 
 static bool is_of(const loong_recording_t *r, const loong_replay_job_t *job)
 {
-    bool same = r->num == job->num;
+    bool same = r->job.num == job->num;
     for (int k = 0; k < job->num && same; k++) {
-        same = r->program[k] == job->program[k] &&
+        same = r->job.program[k] == job->program[k] &&
                r->flags[k] == (flags_of(job->frame[k]) & r->asked[k]) &&
-               memcmp(r->base[k], job->run[k]->base, sizeof(r->base[k])) == 0;
+               memcmp(r->run[k].base, job->run[k]->base,
+                      sizeof(r->run[k].base)) == 0;
     }
     return same;
 }
@@ -141,24 +143,24 @@ static int cut(const loong_replay_job_t *job, loong_piece_t *pieces)
 static loong_status_t make(loong_replay_t *replay,
                            const loong_replay_job_t *job, loong_recording_t *r)
 {
-    void *frame = NULL;
     r->name = loongi_program_name(job->program[0]->kind);
     r->group = job->run[0]->group;
-    r->num = job->num;
+    r->job = *job;
+    LOONG_TRY(loongi_calloc(replay->ctx, 2, sizeof(*r->run),
+                            "runs of a recording", &r->run));
     for (int k = 0; k < job->num; k++) {
-        r->program[k] = job->program[k];
+        r->run[k] = *job->run[k];
+        r->host[k] = *job->frame[k];
+        r->job.run[k] = &r->run[k];
+        r->job.frame[k] = &r->host[k];
         r->asked[k] = asked_by(job->program[k]);
         r->flags[k] = flags_of(job->frame[k]) & r->asked[k];
-        memcpy(r->base[k], job->run[k]->base, sizeof(r->base[k]));
     }
     int pieces = cut(job, NULL);
     LOONG_TRY(loongi_calloc(replay->ctx, (size_t)LOONG_MAX(pieces, 1),
                             sizeof(*r->pieces), "pieces of a program",
                             &r->pieces));
     r->num_pieces = cut(job, r->pieces);
-    LOONG_TRY(loong_device_alloc(replay->device, 2 * sizeof(*r->frame),
-                                 "frames of a graph", &frame));
-    r->frame = frame;
     return LOONG_OK;
 }
 
@@ -166,11 +168,12 @@ loong_status_t loongi_replay_find(loong_replay_t *replay,
                                   const loong_replay_job_t *job,
                                   loong_recording_t **recording_p)
 {
-    loong_recording_t *r = replay->list;
-    while (r != NULL && !is_of(r, job)) {
-        r = r->next;
+    loong_recording_t **at = &replay->list;
+    while (*at != NULL && !is_of(*at, job)) {
+        at = &(*at)->next;
     }
-    if (r == NULL) {
+    if (*at == NULL) {
+        loong_recording_t *r = NULL;
         LOONG_TRY(loongi_alloc(replay->ctx, sizeof(*r),
                                "recording of a program", &r));
         loong_status_t status = make(replay, job, r);
@@ -178,10 +181,26 @@ loong_status_t loongi_replay_find(loong_replay_t *replay,
             destroy_recording(replay, r);
             return status;
         }
-        r->next = replay->list;
-        replay->list = r;
+        *at = r;
     }
-    *recording_p = r->runs++ > 0 && !r->off ? r : NULL;
+    *recording_p = (*at)->captured ? *at : NULL;
+    return LOONG_OK;
+}
+
+loong_status_t loongi_replay_next(loong_replay_t *replay,
+                                  loong_recording_t **recording_p)
+{
+    loong_recording_t *r = replay->list;
+    void *frame = NULL;
+    while (r != NULL && (r->captured || r->off)) {
+        r = r->next;
+    }
+    if (r != NULL) {
+        LOONG_TRY(loong_device_alloc(replay->device, 2 * sizeof(*r->frame),
+                                     "frames of a graph", &frame));
+        r->frame = frame;
+    }
+    *recording_p = r;
     return LOONG_OK;
 }
 
@@ -221,9 +240,9 @@ static bool communicates(const loong_recording_t *r)
     if (r->group == NULL || loong_comm_size(r->group[LOONG_GROUP_WORLD]) == 1) {
         return false;
     }
-    for (int k = 0; k < r->num; k++) {
-        for (int64_t i = 0; i < r->program[k]->num_steps; i++) {
-            const loong_kernel_t *kernel = r->program[k]->steps[i].kernel;
+    for (int k = 0; k < r->job.num; k++) {
+        for (int64_t i = 0; i < r->job.program[k]->num_steps; i++) {
+            const loong_kernel_t *kernel = r->job.program[k]->steps[i].kernel;
             if (kernel->communicates || kernel->joins) {
                 return true;
             }
@@ -273,7 +292,6 @@ loong_status_t loongi_replay_end(loong_replay_t *replay,
         piece->groups = 0;
         return give_up(replay, recording, status, go_on_p);
     }
-    piece->captured = true;
     replay->stats.graphs += piece->graph != NULL;
     LOONG_TRY(loong_device_room(replay->device, &replay->knows_room, &room));
     if (replay->knows_room && room < replay->room) {

@@ -1,8 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Programs that a device replays. The first run of a program is step by step,
- * the second is captured, piece by piece, as graphs of the device, all others
- * launch these. A recording is of one program, or pair, its bases and the flags
+ * Programs that a device replays. The first run of a program is step by step.
+ * When nothing is under way on any rank (loongi_run_record), what has run so is
+ * captured, piece by piece, as graphs of the device, which later runs launch:
+ * to make one takes memory, for which the driver may wait for all that is on
+ * the device. A recording is of one program, or pair, its bases and the flags
  * of its frames that its steps ask for; all else that changes is in the frames,
  * of which a recording has copies of its own on the device. Steps whose kernels
  * need the host (loong_kernel_t: waits, counts) stand between two pieces, and
@@ -37,7 +39,6 @@ typedef struct loong_replay_job {
 typedef struct loong_piece {
     int64_t end;
     bool host;     /* step by step, in every run */
-    bool captured;
     void *graph;   /* NULL: nothing in it runs */
     int64_t launches;
     uint32_t groups; /* bit g: collectives of that loong_group_t */
@@ -48,14 +49,14 @@ typedef struct loong_recording {
     struct loong_recording *next;
     const char *name; /* in profilers and messages */
     loong_comm_t *const *group; /* NULL on one rank */
-    int num;
-    const loong_program_t *program[2];
-    char *base[2][LOONG_BASE_COUNT];
+    loong_replay_job_t job; /* that ran, of these copies: */
+    loong_run_t *run;       /* [2] */
+    loong_frame_t host[2];
     uint32_t asked[2]; /* flags that the steps ask for */
     uint32_t flags[2]; /* these, in the frames of the recording */
-    uint64_t runs;
+    bool captured;
     bool off; /* its capture failed: it runs step by step */
-    loong_frame_t *frame; /* [2], the device's */
+    loong_frame_t *frame; /* [2], the device's; NULL before it is captured */
     int num_pieces;
     loong_piece_t *pieces;
 } loong_recording_t;
@@ -91,10 +92,15 @@ void loongi_replay_destroy(loong_replay_t **replay_p);
 uint32_t loongi_replay_flags(const loong_program_t *program,
                              const loong_frame_t *frame);
 
-/* *recording_p: to be captured or launched; NULL: this run is step by step. */
+/* *recording_p: to be launched; NULL: this run is step by step. */
 LOONG_NODISCARD loong_status_t
 loongi_replay_find(loong_replay_t *replay, const loong_replay_job_t *job,
                    loong_recording_t **recording_p);
+
+/* The next one that is to be captured, in the order of their first runs; NULL:
+ * none. */
+LOONG_NODISCARD loong_status_t
+loongi_replay_next(loong_replay_t *replay, loong_recording_t **recording_p);
 
 /* What is put on the streams in between becomes the graph of the piece. */
 LOONG_NODISCARD loong_status_t

@@ -260,15 +260,16 @@ static loong_status_t create_transfers(loong_component_t *c, int index)
 
 /* ---- communicators of the device ----------------------------------------- */
 
-static loong_status_t watch_groups(void *user)
+static loong_status_t watch_groups(void *user, bool waits)
 {
     const loong_component_t *c = user;
     for (int g = 0; g < LOONG_GROUP_COUNT; g++) {
         if (c->device_groups.comm[g] != NULL) {
-            LOONG_TRY(loongi_comm_watch(c->device_groups.comm[g]));
+            LOONG_TRY(loongi_comm_watch(c->device_groups.comm[g],
+                                        waits));
         }
     }
-    return loongi_links_watch(c->links);
+    return loongi_links_watch(c->links, waits);
 }
 
 static loong_status_t open_groups(loong_component_t *c)
@@ -300,17 +301,31 @@ static loong_status_t open_groups(loong_component_t *c)
                                &c->links);
 }
 
+/* Of a run that failed: none was left otherwise. */
+static void cancel_messages(loong_component_t *c)
+{
+    for (int i = 0; i < c->num_stages && c->stages != NULL; i++) {
+        for (int k = 0; k < LOONG_STAGE_CHUNKS && c->stages[i] != NULL; k++) {
+            bool done = loongi_transfer_cancel(c->stages[i]->transfer[k]);
+            c->busy = c->busy || !done;
+        }
+    }
+}
+
 /* What is still on the streams ends first; or, where ranks have lost each
  * other, it is given up, after the graphs that know the communicators. */
 void loongi_component_disconnect(loong_component_t *component)
 {
     loong_component_t *c = component;
+    if (c != NULL) {
+        cancel_messages(c);
+    }
     if (c == NULL || c->device_world == NULL) {
         return;
     }
     loong_status_t status = c->groups->comm[LOONG_GROUP_WORLD]->failed
                                 ? LOONG_ERR_COMM
-                                : watch_groups(c);
+                                : watch_groups(c, true);
     if (status == LOONG_OK) {
         status = loong_device_synchronize(c->device, "the end");
     }
@@ -488,7 +503,9 @@ void loongi_component_destroy(loong_component_t **component_p)
     }
     loongi_component_disconnect(c);
     close_lane(c);
-    loongi_component_give_memory_back(c);
+    if (!c->busy) {
+        loongi_component_give_memory_back(c);
+    }
     loongi_program_clear(c->ctx, &c->tie);
     loongi_rank_destroy(&c->rank);
     for (int i = 0; i < c->num_stages && c->stages != NULL; i++) {

@@ -51,6 +51,7 @@ typedef struct loong_component {
     loong_links_t *links; /* of its messages between stages */
     loong_device_t *device;       /* borrowed; NULL until allocate */
     void *shared[LOONG_BASE_COUNT]; /* memory that peers read; NULL: none */
+    bool busy; /* messages are under way that cannot be given up */
     int64_t bytes[LOONG_BASE_COUNT]; /* planned, equal to allocated */
     loong_run_t run;
 } loong_component_t;
@@ -60,10 +61,10 @@ LOONG_NODISCARD loong_status_t
 loongi_component_create(loong_context_t *ctx,
                         const loong_component_params_t *params,
                         loong_component_t **component_p);
-/* Ends, or when ranks have lost each other gives up, what is under way on the
- * device, whose communicators go; nothing the second time, on the processor, or
- * for NULL. Whatever waits for the device comes behind. Collective on: world.
- */
+/* Gives messages up that are under way after a failure. Ends, or when ranks
+ * have lost each other gives up, what is under way on the device, whose
+ * communicators go; nothing the second time, on the processor, or for NULL.
+ * Whatever waits for the device comes behind. Collective on: world. */
 void loongi_component_disconnect(loong_component_t *component);
 /* Disconnects. Collective on: world, once allocated. */
 void loongi_component_destroy(loong_component_t **component_p);

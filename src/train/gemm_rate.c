@@ -1,12 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "gemm_rate.h"
 
+#include <math.h>
 #include <string.h>
 
 #include "loong/ops.h"
 
-enum { SIZE = 1024, SIZE_F64 = 512, MIN_RUNS = 3 };
-static const double budget = 0.06; /* seconds */
+/* The matrices grow until a product takes so long that launching it and
+ * waiting for it do not count. */
+enum { SMALLEST = 256, LARGEST = 8192, MIN_RUNS = 3,
+       ROOM_SHARE = 16 /* of what is free, one part: the rest is others' */ };
+static const double enough = 0.002; /* seconds of a product */
+static const double budget = 0.06;  /* of the products that count */
 
 static void set_arg(loong_step_t *step, int i, loong_dtype_t dtype, int64_t n)
 {
@@ -41,13 +46,14 @@ static loong_status_t make_program(loong_trainer_t *t, int64_t n,
 }
 
 static loong_status_t time_program(loong_trainer_t *t, loong_run_t *run,
-                                   const loong_program_t *program,
+                                   const loong_program_t *program, bool last,
                                    double *best_p)
 {
     loong_frame_t frame;
     double begin = loongi_now();
     memset(&frame, 0, sizeof(frame));
-    for (int i = 0; i <= MIN_RUNS || loongi_now() - begin < budget; i++) {
+    for (int i = 0; i <= MIN_RUNS || ((last || *best_p >= enough) &&
+                                      loongi_now() - begin < budget); i++) {
         double at = loongi_now();
         LOONG_TRY(loongi_program_run(run, program, &frame));
         LOONG_TRY(loong_device_synchronize(t->device, "a product"));
@@ -89,7 +95,7 @@ static loong_status_t measure(loong_trainer_t *t, int64_t n,
         status = loong_device_fill(t->device, memory[0], 0x3c, bytes[0]);
     }
     if (status == LOONG_OK) {
-        status = time_program(t, &run, &program, best_p);
+        status = time_program(t, &run, &program, n == LARGEST, best_p);
     }
     for (int i = 0; i < 2; i++) {
         loong_device_free(t->device, memory[i], bytes[i]);
@@ -98,19 +104,38 @@ static loong_status_t measure(loong_trainer_t *t, int64_t n,
     return status;
 }
 
+/* NAN where not even small matrices find room: what is trained has it all. */
+static loong_status_t measure_rank(loong_trainer_t *t, loong_arena_t *arena,
+                                   double *gflops_p)
+{
+    size_t element = loong_dtype_size(t->component->params.precision.compute);
+    double seconds = 0.0;
+    size_t room = 0;
+    bool own = false;
+    *gflops_p = NAN;
+    LOONG_TRY(loong_device_room(t->device, &own, &room));
+    for (int64_t n = SMALLEST;
+         n <= LARGEST && seconds < enough &&
+         (!own || 3 * (size_t)(n * n) * element <= room / ROOM_SHARE);
+         n *= 2) {
+        loong_status_t status = measure(t, n, arena, &seconds);
+        if (status == LOONG_ERR_MEMORY) {
+            loong_context_clear_error(t->ctx);
+            break;
+        }
+        LOONG_TRY(status);
+        *gflops_p = 2e-9 * (double)n * (double)n * (double)n / seconds;
+    }
+    return LOONG_OK;
+}
+
 loong_status_t loongi_gemm_rate(loong_trainer_t *t, double *gflops_p)
 {
-    bool f64 = t->component->params.precision.compute == LOONG_F64;
-    int64_t n = f64 ? SIZE_F64 : SIZE;
     loong_arena_t *arena = NULL;
-    double best = 0.0;
     LOONG_TRY(loongi_arena_create(t->ctx, "rate of products", &arena));
-    loong_status_t status = measure(t, n, arena, &best);
+    loong_status_t status = measure_rank(t, arena, gflops_p);
     loongi_arena_destroy(&arena);
     LOONG_TRY(status);
-    double gflops = 2e-9 * (double)n * (double)n * (double)n / best;
-    LOONG_TRY(loong_comm_all_reduce(t->comm, &gflops, 1, LOONG_F64,
-                                    LOONG_REDUCE_SUM, "rate of products"));
-    *gflops_p = gflops;
-    return LOONG_OK;
+    return loong_comm_all_reduce(t->comm, gflops_p, 1, LOONG_F64,
+                                 LOONG_REDUCE_SUM, "rate of products");
 }

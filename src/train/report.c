@@ -70,15 +70,25 @@ void loongi_report_reset(loong_trainer_t *t)
     t->window.loss_tokens = 0;
 }
 
-void loongi_report_memory(loong_trainer_t *t)
+/* What is taken of the device's memory, or of the machine's. */
+loong_status_t loongi_report_memory(loong_trainer_t *t)
 {
+    loong_device_usage_t u;
     size_t memory = 0;
-    if (loongi_memory_used(t->ctx, &memory) == LOONG_OK) {
-        t->report.memory_peak =
-            LOONG_MAX(t->report.memory_peak, (double)memory);
+    double taken = 0.0;
+    if (loong_device_beside(t->device) != NULL) {
+        LOONG_TRY(loong_device_usage(t->device, &u));
+        taken = (double)u.total - (double)u.available;
+        t->report.memory_total = (double)u.total;
+    } else if (loongi_memory_used(t->ctx, &memory) == LOONG_OK) {
+        taken = (double)memory;
+        t->report.memory_total = (double)sysconf(_SC_PHYS_PAGES) *
+                                 (double)sysconf(_SC_PAGESIZE);
     } else {
         loong_context_clear_error(t->ctx); /* a figure less in the log */
     }
+    t->report.memory_peak = LOONG_MAX(t->report.memory_peak, taken);
+    return LOONG_OK;
 }
 
 double loongi_report_step_seconds(const loong_trainer_t *t)
@@ -96,21 +106,33 @@ double loongi_report_seconds_left(const loong_trainer_t *t)
            (double)(t->set.train_iters - t->state.step);
 }
 
+/* Of the rank that has least left of its own; their devices may differ. */
+static loong_status_t measure_memory(loong_trainer_t *t, loong_metrics_t *m)
+{
+    LOONG_TRY(loongi_report_memory(t));
+    double memory[2] = {t->report.memory_peak, t->report.memory_total};
+    double own = memory[1] > 0.0 ? memory[0] / memory[1] : 0.0;
+    double most = own;
+    LOONG_TRY(loong_comm_all_reduce(t->comm, &most, 1, LOONG_F64,
+                                    LOONG_REDUCE_MAX, "memory"));
+    if (own < most) {
+        memory[0] = memory[1] = 0.0;
+    }
+    LOONG_TRY(loong_comm_all_reduce(t->comm, memory, 2, LOONG_F64,
+                                    LOONG_REDUCE_MAX, "memory"));
+    if (memory[0] > 0.0) {
+        m->memory_bytes = memory[0];
+        m->memory_limit = memory[1];
+    }
+    return LOONG_OK;
+}
+
 /* What only all ranks together know. */
 static loong_status_t measure_ranks(loong_trainer_t *t, loong_metrics_t *m)
 {
-    double memory = 0.0;
-    loongi_report_memory(t);
-    memory = t->report.memory_peak;
+    LOONG_TRY(measure_memory(t, m));
     if (t->report.gemm_gflops == 0.0) {
         LOONG_TRY(loongi_gemm_rate(t, &t->report.gemm_gflops));
-    }
-    LOONG_TRY(loong_comm_all_reduce(t->comm, &memory, 1, LOONG_F64,
-                                    LOONG_REDUCE_MAX, "memory"));
-    if (memory > 0.0) {
-        m->memory_bytes = memory;
-        m->memory_limit = (double)sysconf(_SC_PHYS_PAGES) *
-                          (double)sysconf(_SC_PAGESIZE);
     }
     m->gemm_share = m->gflops / t->report.gemm_gflops;
     return LOONG_OK;
@@ -138,7 +160,10 @@ static void measure(loong_trainer_t *t, loong_metrics_t *m)
     m->tokens_per_second = (double)t->window.tokens / seconds;
     m->ms_per_step = 1e3 * seconds / (double)t->window.steps;
     m->data_share = t->window.data_seconds / seconds;
-    m->comm_share = comm / seconds;
+    if (t->component->device_world == NULL || t->mesh.world == 1) {
+        /* else streams wait, which the host does not see */
+        m->comm_share = comm / seconds;
+    }
     m->gflops = 1e-9 * m->tokens_per_second *
                 t->component->facts.flops_per_token;
     t->report.ms_per_step = m->ms_per_step;

@@ -11,7 +11,7 @@
 #include "convert.h"
 #include "loong/tokenizer.h"
 #include "rng.h"
-#include "trainer_impl.h"
+#include "sample.h"
 
 typedef struct sampler {
     loong_trainer_t *t;
@@ -60,7 +60,7 @@ static loong_status_t fill_stage(const sampler_t *s,
     }
     LOONG_TRY(send(s, stage, p->tokens, s->window));
     for (int64_t i = 0; i < s->window; i++) {
-        row[i] = loong_loader_token_type(s->t->loader, row[i]);
+        row[i] = loongi_trainer_token_type(s->t, row[i]);
     }
     LOONG_TRY(send(s, stage, p->token_types, s->window));
     for (int64_t i = 0; i < s->window; i++) {
@@ -255,6 +255,22 @@ static bool draws(const loong_trainer_t *t)
            loong_mesh_group_size(&t->mesh, LOONG_GROUP_ETP_EP) > 1 ||
            (t->mesh.coord[LOONG_AXIS_DP] == 0 &&
             t->mesh.coord[LOONG_AXIS_CP] == 0);
+}
+
+int64_t loongi_sample_window(const loong_trainer_t *t)
+{
+    static const char *const limits[] = {
+        "model.foundation.max_position_embeddings",
+        "model.foundation.rope_scaling.original_max_position_embeddings"};
+    const char *type =
+        loong_recipe_text(t->recipe, "model.foundation.rope_scaling.type");
+    int64_t window = LOONG_MIN(t->set.seq_length, 256);
+    for (int i = 0; i < 2 && type != NULL && strcmp(type, "dynamic") == 0;
+         i++) {
+        int64_t limit = (int64_t)loong_recipe_real(t->recipe, limits[i]);
+        window = limit > 0 ? LOONG_MIN(window, limit) : window;
+    }
+    return window;
 }
 
 loong_status_t loongi_sample_open(loong_trainer_t *t)

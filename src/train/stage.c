@@ -50,6 +50,8 @@ static loong_status_t build_chunk(loong_stage_t *s, loong_stage_chunk_t which)
     if (which == LOONG_STAGE_LOGITS) {
         request.head = LOONG_MODEL_LOGITS;
         request.tokens = request.max_seqlen = p->logits_tokens;
+        request.seq_length = LOONG_MIN(request.seq_length, p->logits_tokens);
+        request.routing = p->logits_routing;
         mesh.size[LOONG_AXIS_CP] = 1; /* one rank has all of a prompt */
         mesh.coord[LOONG_AXIS_CP] = 0;
         mesh.cp_a2a = 1;
@@ -82,8 +84,8 @@ static loong_status_t share_out(loong_stage_t *s)
             LOONG_TRY(loongi_shards_place(s->shards, s->chunk[i]));
         }
     }
-    return p->train ? loongi_optimizer_create(s->shards, &p->optimizer,
-                                              &s->optimizer)
+    return p->train ? loongi_optimizer_create(first, s->shards,
+                                              &p->optimizer, &s->optimizer)
                     : LOONG_OK;
 }
 

@@ -11,6 +11,7 @@
 #include "executor.h"
 #include "loong/family.h"
 #include "optimizer.h"
+#include "part.h"
 #include "program.h"
 #include "transfer.h"
 
@@ -37,6 +38,7 @@ typedef struct loong_component_params {
     loong_shards_params_t shards;
     loong_optimizer_params_t optimizer;
     int64_t logits_tokens; /* T of the chunk for sampling; 0: none */
+    loong_routing_t logits_routing; /* of it: texts are sampled live */
     bool train;            /* false: evaluation and logits only */
     const char *schedule;  /* "auto", "one_stage", "1f1b", ... */
     int micro_batches;     /* of the largest step */
@@ -107,21 +109,6 @@ loongi_stage_set_param(loong_stage_t *stage, const loong_param_place_t *place,
  * with zero. Not collective: every rank makes the same. */
 LOONG_NODISCARD loong_status_t loongi_stage_initialize(loong_stage_t *stage,
                                                        uint64_t seed);
-
-/* What a rank holds of a parameter, seen as a matrix: `rows` rows of `cols`
- * elements in storage, which are rows row .. and columns col .. of a tensor
- * [all_rows, all_cols] outside. Padding of the vocabulary is not counted. */
-typedef struct loong_part {
-    int64_t row, rows, all_rows;
-    int64_t col, cols, all_cols;
-    /* Rows follow one another outside for so many, which begin so many apart;
-     * span 0: all of them do. */
-    int64_t span, apart;
-} loong_part_t;
-loong_part_t loongi_part_of(const loong_param_place_t *place);
-/* Where row `row` of the part is outside; *n_p, rows that are wanted from there
- * on, becomes how many of them follow one another there. */
-int64_t loongi_part_row(const loong_part_t *part, int64_t row, int64_t *n_p);
 
 /* The optimizer keeps some of it. */
 static inline bool loongi_has_moments(const loong_param_params_t *params)

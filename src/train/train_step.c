@@ -283,7 +283,7 @@ static loong_status_t reduce_records(loong_trainer_t *t)
         t->window.loss_sum += t->state.loss * tokens;
         t->window.loss_tokens += t->loss_tokens;
     }
-    return LOONG_OK;
+    return loongi_run_record(&t->component->run); /* all devices are idle */
 }
 
 /* The gradients [begin, end) of a bucket are finite. */

@@ -13,6 +13,7 @@
 #include "peers.h"
 #include "products.h"
 #include "router_replay.h"
+#include "sample.h"
 #include "stage_load.h"
 #include "timeline.h"
 #include "trainer_hf.h"
@@ -270,6 +271,11 @@ static loong_status_t read_graphs(const loong_trainer_t *t,
     return LOONG_OK;
 }
 
+static bool is_bf16(const loong_recipe_t *r, const char *key)
+{
+    return strcmp(loong_recipe_text(r, key), "bf16") == 0;
+}
+
 static loong_status_t plan_component(loong_trainer_t *t,
                                      const loong_component_params_t *model)
 {
@@ -298,6 +304,10 @@ static loong_status_t plan_component(loong_trainer_t *t,
     p.optimizer.beta2 = loong_recipe_real(r, "optimizer.adam_beta2");
     p.optimizer.eps = loong_recipe_real(r, "optimizer.adam_eps");
     p.optimizer.weight_decay = loong_recipe_real(r, "optimizer.weight_decay");
+    p.optimizer.exp_avg_bf16 = is_bf16(r, "optimizer.exp_avg_dtype");
+    p.optimizer.exp_avg_sq_bf16 = is_bf16(r, "optimizer.exp_avg_sq_dtype");
+    p.optimizer.stochastic_rounding =
+        loong_recipe_bool(r, "optimizer.stochastic_rounding");
     p.shards.device = p.compile.device;
     p.shards.threads = p.compile.threads;
     p.shards.bucket_bytes = loong_recipe_int(r, "parallel.bucket_bytes");
@@ -305,7 +315,7 @@ static loong_status_t plan_component(loong_trainer_t *t,
     p.shards.reduce_bf16 = loong_recipe_bool(r, BF16_KEY);
     p.shards.lanes = p.compile.lanes;
     if (loong_recipe_count(r, "eval.sample.prompts") > 0) {
-        p.logits_tokens = LOONG_MIN(t->set.seq_length, 256);
+        p.logits_tokens = loongi_sample_window(t);
     }
     p.train = !t->evaluate_only;
     p.mesh = t->mesh;
@@ -356,6 +366,16 @@ static loong_status_t load_model(loong_trainer_t *t)
     return status;
 }
 
+static loong_status_t require_samples(const loong_trainer_t *t)
+{
+    int64_t steps = t->set.train_iters - t->state.step;
+    return t->blend == NULL
+               ? LOONG_OK
+               : loong_blend_require(t->blend,
+                                     t->state.consumed_samples +
+                                         steps * t->set.global_batch_size);
+}
+
 static loong_status_t start(loong_trainer_t *t)
 {
     LOONG_TRY(loongi_run_dirs_open(t));
@@ -369,10 +389,7 @@ static loong_status_t start(loong_trainer_t *t)
     LOONG_TRY(loongi_component_allocate(t->component, t->device, &t->groups));
     LOONG_TRY(loongi_figures_open(t));
     LOONG_TRY(load_model(t));
-    LOONG_TRY(loong_blend_require(
-        t->blend,
-        t->state.consumed_samples + (t->set.train_iters - t->state.step) *
-                                        t->set.global_batch_size));
+    LOONG_TRY(require_samples(t));
     LOONG_TRY(loongi_router_replay_open(t));
     LOONG_TRY(loongi_report_open(t));
     LOONG_TRY(loongi_tensors_open(t));
@@ -455,8 +472,8 @@ static loong_status_t plan(loong_trainer_t *t)
 {
     loong_component_params_t model;
     memset(&model, 0, sizeof(model));
-    LOONG_TRY(loongi_trainer_adopt_hf(t, "model.from_hf"));
-    LOONG_TRY(loongi_trainer_adopt_hf(t, "init.from_hf"));
+    LOONG_TRY(loong_trainer_fill_recipe(t->ctx, t->recipe,
+                                        loong_comm_rank(t->comm) == 0));
     if (t->evaluate_only) {
         LOONG_TRY(complete_for_evaluation(t));
     } else if (t->plan_only) {
@@ -470,17 +487,21 @@ static loong_status_t plan(loong_trainer_t *t)
     return loong_recipe_hash(t->recipe, &t->recipe_hash);
 }
 
-/* All ranks go on, or none does. Collective. */
+/* All ranks go on, or none, for the reason of the first that cannot: a wrong
+ * recipe is not a device that fails. Collective. */
 static loong_status_t agree(loong_trainer_t *t, loong_status_t status)
 {
+    enum { STATUSES = 256 };
     int size = loong_comm_size(t->comm);
-    int64_t first = status != LOONG_OK ? loong_comm_rank(t->comm) : size;
+    int rank = status != LOONG_OK ? loong_comm_rank(t->comm) : size;
+    int64_t first = (int64_t)rank * STATUSES + (int)status;
     loong_status_t agreed = loong_comm_all_reduce(
         t->comm, &first, 1, LOONG_I64, LOONG_REDUCE_MIN, "start");
     LOONG_TRY(status);
     LOONG_TRY(agreed);
-    LOONG_CHECK(t->ctx, first == size, LOONG_ERR_CONFIG,
-                "rank %lld cannot start", (long long)first);
+    LOONG_CHECK(t->ctx, first / STATUSES == size,
+                (loong_status_t)(first % STATUSES), "rank %lld cannot start",
+                (long long)(first / STATUSES));
     return LOONG_OK;
 }
 

@@ -4,7 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "trainer_impl.h"
+#include "sample.h"
 
 enum { MAX_SOURCES = 256 };
 
@@ -175,15 +175,35 @@ static void note_vision(const loong_trainer_t *t)
     }
 }
 
+/* An evaluation wants sources of the training only for what it leaves. */
+static bool wants_sources(const loong_trainer_t *t)
+{
+    return !t->evaluate_only ||
+           loong_recipe_count(t->recipe, "data.train") > 0 ||
+           loong_recipe_real(t->recipe, "data.validation_split") > 0.0;
+}
+
 loong_status_t loongi_trainer_open_data(loong_trainer_t *t)
 {
     loong_blend_source_t sources[MAX_SOURCES];
-    LOONG_TRY(open_train(t, sources));
-    loong_loader_params_t p = loader_params(t, t->blend);
-    p.rampup_batch_size = loongi_trainer_rampup(t->recipe);
-    LOONG_TRY(loong_loader_create(t->ctx, &p, &t->loader));
+    if (wants_sources(t)) {
+        LOONG_TRY(open_train(t, sources));
+        loong_loader_params_t p = loader_params(t, t->blend);
+        p.rampup_batch_size = loongi_trainer_rampup(t->recipe);
+        LOONG_TRY(loong_loader_create(t->ctx, &p, &t->loader));
+    }
     note_vision(t);
     return open_validation(t, sources);
+}
+
+int32_t loongi_trainer_token_type(const loong_trainer_t *t, int32_t id)
+{
+    int64_t count = loong_recipe_count(t->recipe, "data.vision_token_ids");
+    bool vision = false;
+    for (int64_t i = 0; i < count; i++) {
+        vision = vision || vision_id(t, i) == id;
+    }
+    return vision;
 }
 
 void loongi_trainer_close_data(loong_trainer_t *t)

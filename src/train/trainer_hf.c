@@ -34,95 +34,146 @@ static bool is_of_training(const char *key)
     return false;
 }
 
+/* The recipe that is filled. */
+typedef struct adoption {
+    loong_context_t *ctx;
+    loong_recipe_t *recipe;
+    const char *dir;
+    const loong_pairs_t *read; /* from its config.json */
+} adoption_t;
+
+/* A key of config.json that belongs to a value which the recipe replaces: it
+ * would have no effect. */
+static bool is_replaced(const adoption_t *a, const char *key)
+{
+    static const char type[] = FOUNDATION ".rope_scaling.type";
+    static const char window[] = FOUNDATION ".window_size";
+    const loong_recipe_t *r = a->recipe;
+    const char *theirs = loongi_pairs_get(a->read, "rope_scaling.type");
+    if (strncmp(key, "rope_scaling.", 13) == 0) {
+        return loong_recipe_is_set(r, type) &&
+               strcmp(loong_recipe_text(r, type),
+                      theirs != NULL ? theirs : "none") != 0;
+    }
+    return strcmp(key, "max_window_layers") == 0 &&
+           loong_recipe_is_set(r, window) && loong_recipe_int(r, window) == 0;
+}
+
 /* The recipe holds against config.json, but not silently: what it sets is
- * compared with all that config.json means, defaults included. read: as there;
- * theirs, ours: the same without and with the keys of the recipe, filled. */
-static void tell_overrides(const loong_trainer_t *t, const loong_pairs_t *read,
-                           const loong_pairs_t *theirs,
-                           const loong_pairs_t *ours, const char *dir)
+ * compared with all that config.json means, defaults included. theirs, ours:
+ * what is read without and with the keys of the recipe, filled. */
+static void tell_overrides(const adoption_t *a, const loong_pairs_t *theirs,
+                           const loong_pairs_t *ours)
 {
     for (int64_t i = 0; i < theirs->count; i++) {
         char path[256];
         const char *key = theirs->items[i].key;
         const char *means = theirs->items[i].value;
         const char *holds = loongi_pairs_get(ours, key);
-        const char *written = loongi_pairs_get(read, key);
+        const char *written = loongi_pairs_get(a->read, key);
         snprintf(path, sizeof(path), FOUNDATION ".%s", key);
-        if (loong_recipe_is_set(t->recipe, path) && holds != NULL &&
+        if (loong_recipe_is_set(a->recipe, path) && holds != NULL &&
             (written != NULL || !is_of_training(key)) &&
             strcmp(holds, means) != 0) {
-            loongi_log(t->ctx, LOONG_LOG_WARN,
+            loongi_log(a->ctx, LOONG_LOG_WARN,
                        "%s: %s in the recipe holds, %s/config.json means %s",
-                       path, loong_recipe_text(t->recipe, path), dir,
+                       path, loong_recipe_text(a->recipe, path), a->dir,
                        written != NULL ? written : means);
         }
     }
 }
 
-static loong_status_t compare(const loong_trainer_t *t,
-                              const loong_pairs_t *read, const char *dir,
-                              loong_pairs_t *theirs, loong_pairs_t *ours)
+static loong_status_t compare(const adoption_t *a, loong_pairs_t *theirs,
+                              loong_pairs_t *ours)
 {
-    for (int64_t i = 0; i < read->count; i++) {
-        const loong_pair_t *pair = &read->items[i];
+    for (int64_t i = 0; i < a->read->count; i++) {
+        const loong_pair_t *pair = &a->read->items[i];
         LOONG_TRY(loongi_pairs_set(theirs, pair->key, pair->value));
-        LOONG_TRY(loongi_pairs_set(ours, pair->key, pair->value));
+        if (!is_replaced(a, pair->key)) {
+            LOONG_TRY(loongi_pairs_set(ours, pair->key, pair->value));
+        }
     }
-    LOONG_TRY(loong_recipe_each(t->recipe, FOUNDATION, add_set, ours));
-    if (loongi_decoder_fill(t->ctx, theirs) != LOONG_OK ||
-        loongi_decoder_fill(t->ctx, ours) != LOONG_OK) {
-        loong_context_clear_error(t->ctx); /* configuring will say it again */
+    LOONG_TRY(loong_recipe_each(a->recipe, FOUNDATION, add_set, ours));
+    if (loongi_decoder_fill(a->ctx, theirs) != LOONG_OK ||
+        loongi_decoder_fill(a->ctx, ours) != LOONG_OK) {
+        loong_context_clear_error(a->ctx); /* configuring will say it again */
         return LOONG_OK;
     }
-    tell_overrides(t, read, theirs, ours, dir);
+    tell_overrides(a, theirs, ours);
     return LOONG_OK;
 }
 
-static loong_status_t compare_with_recipe(const loong_trainer_t *t,
-                                          const loong_pairs_t *read,
-                                          const char *dir)
+static loong_status_t compare_with_recipe(const adoption_t *a)
 {
     loong_pairs_t *theirs = NULL;
     loong_pairs_t *ours = NULL;
-    if (loong_comm_rank(t->comm) != 0) {
-        return LOONG_OK;
-    }
-    loong_status_t status = loongi_pairs_create(t->ctx, &theirs);
+    loong_status_t status = loongi_pairs_create(a->ctx, &theirs);
     if (status == LOONG_OK) {
-        status = loongi_pairs_create(t->ctx, &ours);
+        status = loongi_pairs_create(a->ctx, &ours);
     }
     if (status == LOONG_OK) {
-        status = compare(t, read, dir, theirs, ours);
+        status = compare(a, theirs, ours);
     }
     loongi_pairs_destroy(&ours);
     loongi_pairs_destroy(&theirs);
     return status;
 }
 
-loong_status_t loongi_trainer_adopt_hf(loong_trainer_t *t, const char *key)
+/* Sets what the recipe does not say itself. */
+static loong_status_t set_keys(const adoption_t *a,
+                               const loong_pairs_t *origins)
 {
-    const char *dir = loong_recipe_text(t->recipe, key);
-    loong_pairs_t *pairs = NULL;
-    if (dir == NULL) {
-        return LOONG_OK;
-    }
-    loong_status_t read = loongi_hf_config_read(t->ctx, dir, &pairs);
-    if (read != LOONG_OK) {
-        loongi_error_note(t->ctx, "wanted by %s (%s)", key,
-                          loong_recipe_where(t->recipe, key));
-        return read;
-    }
-    loong_status_t status = compare_with_recipe(t, pairs, dir);
-    for (int64_t i = 0; i < pairs->count && status == LOONG_OK; i++) {
+    for (int64_t i = 0; i < a->read->count; i++) {
+        const loong_pair_t *pair = &a->read->items[i];
         char path[256];
-        snprintf(path, sizeof(path), FOUNDATION ".%s", pairs->items[i].key);
-        if (!loong_recipe_is_set(t->recipe, path)) {
-            status = loong_recipe_set(t->recipe, path, pairs->items[i].value,
-                                      dir);
+        snprintf(path, sizeof(path), FOUNDATION ".%s", pair->key);
+        if (!loong_recipe_is_set(a->recipe, path) &&
+            !is_replaced(a, pair->key)) {
+            LOONG_TRY(loong_recipe_set(a->recipe, path, pair->value,
+                                       loongi_pairs_get(origins, pair->key)));
         }
     }
+    return LOONG_OK;
+}
+
+/* From the config.json that a key of the recipe names; without `sets` it is
+ * compared alone. */
+static loong_status_t adopt(loong_context_t *ctx, loong_recipe_t *recipe,
+                            const char *key, bool tells, bool sets)
+{
+    adoption_t a = {ctx, recipe, loong_recipe_text(recipe, key), NULL};
+    loong_pairs_t *origins = NULL;
+    loong_pairs_t *pairs = NULL;
+    if (a.dir == NULL) {
+        return LOONG_OK;
+    }
+    LOONG_TRY(loongi_pairs_create(ctx, &origins));
+    loong_status_t status =
+        loongi_hf_config_trace(ctx, a.dir, origins, &pairs);
+    if (status != LOONG_OK) {
+        loongi_error_note(ctx, "wanted by %s (%s)", key,
+                          loong_recipe_where(recipe, key));
+    }
+    a.read = pairs;
+    if (status == LOONG_OK && tells) {
+        status = compare_with_recipe(&a);
+    }
+    if (status == LOONG_OK && sets) {
+        status = set_keys(&a, origins);
+    }
     loongi_pairs_destroy(&pairs);
+    loongi_pairs_destroy(&origins);
     return status;
+}
+
+loong_status_t loong_trainer_fill_recipe(loong_context_t *ctx,
+                                         loong_recipe_t *recipe, bool tells)
+{
+    /* What a model's file leaves out it does not have: nothing comes from the
+     * file of the weights then. */
+    bool described = loong_recipe_text(recipe, "model.from_hf") != NULL;
+    LOONG_TRY(adopt(ctx, recipe, "model.from_hf", tells, true));
+    return adopt(ctx, recipe, "init.from_hf", tells, !described);
 }
 
 const char *loongi_trainer_hf_dir(const loong_trainer_t *t)

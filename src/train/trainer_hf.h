@@ -10,10 +10,6 @@
 extern "C" {
 #endif
 
-/* The config.json that a key of the recipe names gives the model's keys that
- * are not set so far. */
-LOONG_NODISCARD loong_status_t loongi_trainer_adopt_hf(loong_trainer_t *t,
-                                                       const char *key);
 /* The directory that the model is from; NULL: none. */
 const char *loongi_trainer_hf_dir(const loong_trainer_t *t);
 /* Adds LOONG_HF_AUTO_MAP (hf_code.h) when that directory, or the checkpoint

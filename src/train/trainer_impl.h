@@ -158,7 +158,7 @@ struct loong_trainer {
         loong_tensorboard_t *board; /* likewise */
         loong_window_t losses;
         double gemm_gflops; /* of all ranks; 0: not measured yet */
-        double memory_peak; /* of this rank, in bytes */
+        double memory_peak, memory_total; /* of this rank, in bytes */
         double ms_per_step; /* of the last interval; 0: none yet */
         double last_loss;   /* of the last interval */
         double lowest_loss; /* of all of this run */
@@ -280,7 +280,7 @@ double loongi_report_step_seconds(const loong_trainer_t *t);
 /* What is left to run, in seconds; NAN before the first step. */
 double loongi_report_seconds_left(const loong_trainer_t *t);
 /* Takes the memory of this moment into the highest that was seen. */
-void loongi_report_memory(loong_trainer_t *t);
+LOONG_NODISCARD loong_status_t loongi_report_memory(loong_trainer_t *t);
 /* A checkpoint that is whole now. */
 LOONG_NODISCARD loong_status_t loongi_report_save(loong_trainer_t *t);
 /* The last line of a run. */

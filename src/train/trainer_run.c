@@ -58,7 +58,7 @@ static loong_status_t after_step(loong_trainer_t *t, bool *stop_p)
     }
     if (every(step, t->set.eval_interval) || last) {
         LOONG_TRY(loongi_trainer_evaluate(t));
-        loongi_report_memory(t);
+        LOONG_TRY(loongi_report_memory(t));
         loongi_report_reset(t);
     }
     if (!t->set.saves && (t->flags & LOONG_STEP_SAVE) != 0) {
@@ -71,7 +71,7 @@ static loong_status_t after_step(loong_trainer_t *t, bool *stop_p)
         (every(step, t->set.save_interval) || last || *stop_p ||
          (t->flags & LOONG_STEP_SAVE) != 0)) {
         LOONG_TRY(loongi_trainer_save(t));
-        loongi_report_memory(t);
+        LOONG_TRY(loongi_report_memory(t));
         t->last_save_time = loongi_now();
     }
     return LOONG_OK;
@@ -162,12 +162,28 @@ static void describe_parameters(loong_trainer_t *t)
     describe_phase(t);
 }
 
+static bool moments_bf16(const loong_trainer_t *t)
+{
+    const loong_optimizer_params_t *p = &t->component->params.optimizer;
+    return p->exp_avg_bf16 || p->exp_avg_sq_bf16;
+}
+
 static void describe_optimizer(loong_trainer_t *t)
 {
     const loong_recipe_t *r = t->recipe;
-    loongi_text_printf(&t->text, "optimizer: %s, learning rate %g, %s\n",
+    const loong_optimizer_params_t *p = &t->component->params.optimizer;
+    loongi_text_printf(&t->text, "optimizer: %s, learning rate %g, %s",
                        loong_recipe_text(r, "optimizer.name"), t->set.lr.lr,
                        loong_recipe_text(r, "optimizer.lr_decay_style"));
+    if (moments_bf16(t)) {
+        loongi_text_printf(&t->text, ", moments: %s%s%s in bf16, rounded %s",
+                           p->exp_avg_bf16 ? "exp_avg" : "",
+                           p->exp_avg_bf16 && p->exp_avg_sq_bf16 ? " and " : "",
+                           p->exp_avg_sq_bf16 ? "exp_avg_sq" : "",
+                           p->stochastic_rounding ? "stochastically"
+                                                  : "to nearest");
+    }
+    loongi_text_printf(&t->text, "\n");
 }
 
 /* The compute type and why; what works in a wider or slower one than it. */
@@ -193,7 +209,9 @@ static void describe_precision(loong_trainer_t *t)
     }
     if (compute == LOONG_BF16) {
         loongi_text_printf(&t->text, "; fp32 in the sums of every op, "
-                                     "gradients, masters and moments");
+                                     "gradients%s",
+                           moments_bf16(t) ? " and masters"
+                                           : ", masters and moments");
     }
     for (int64_t i = 0; i < wider; i++) {
         char path[64];

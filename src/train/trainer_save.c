@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Native checkpoints of a run: what each rank owns, by global name. Parameters
- * are stored as their masters (fp32 with bf16 training), moments as they are.
+ * are stored as their masters (fp32 with bf16 training), moments as they are;
+ * they are read into what the recipe says.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -11,6 +12,7 @@
 #include "earlier.h"
 #include "hf_code.h"
 #include "loong/checkpoint.h"
+#include "moments.h"
 #include "native_dir.h"
 #include "problems.h"
 #include "save_source.h"
@@ -114,22 +116,23 @@ static loong_status_t add_moments(loong_trainer_t *t, const rows_t *r,
 {
     const loong_param_place_t *p = r->param;
     const loong_bucket_t *b = r->bucket;
-    const char *const kinds[2] = {"exp_avg", "exp_avg_sq"};
-    const int64_t offsets[2] = {b->exp_avg, b->exp_avg_sq};
-    int64_t wide =
-        (int64_t)loong_dtype_size(t->component->params.precision.wide);
+    loong_moment_t moments[LOONG_MOMENTS];
     int64_t cols = loongi_part_of(p).cols;
     int64_t element = p->flat_offset + r->row * cols - b->update_begin;
     char name[512];
     snprintf(name, sizeof(name), COMPONENT "%s", p->name);
-    for (int i = 0; i < 2; i++) {
+    loongi_moments_of(r->stage->params, b, moments);
+    for (int i = 0; i < LOONG_MOMENTS; i++) {
+        const loong_moment_t *m = &moments[i];
         loong_checkpoint_piece_t piece =
-            describe(t, p, kinds[i], r->row, r->rows);
+            describe(t, p, m->kind, r->row, r->rows);
         piece.name = name;
-        LOONG_TRY(loongi_save_source(t,
-                             r->stage->run.base[LOONG_BASE_OPTIM] +
-                                 offsets[i] + element * wide,
-                             NULL, arena, &piece));
+        piece.dtype = m->dtype;
+        LOONG_TRY(loongi_save_source(
+            t,
+            r->stage->run.base[LOONG_BASE_OPTIM] + m->offset +
+                element * (int64_t)loong_dtype_size(m->dtype),
+            NULL, arena, &piece));
         LOONG_TRY(loongi_checkpoint_save_add(t->save, &piece));
     }
     return LOONG_OK;
@@ -380,8 +383,7 @@ static loong_status_t load_moments(reader_t *r,
                                    const loong_param_place_t *p,
                                    const loong_bucket_t *b)
 {
-    const char *const kinds[2] = {"exp_avg", "exp_avg_sq"};
-    const int64_t offsets[2] = {b->exp_avg, b->exp_avg_sq};
+    loong_moment_t moments[LOONG_MOMENTS];
     int64_t cols = loongi_part_of(p).cols;
     int64_t step = LOONG_MAX(r->room / cols, 1);
     int64_t row = 0;
@@ -389,15 +391,17 @@ static loong_status_t load_moments(reader_t *r,
     if (!rows_in(p, b->update_begin, b->update_end, &row, &rows)) {
         return LOONG_OK;
     }
-    r->dtype = r->stage->params->precision.wide;
-    int64_t size = (int64_t)loong_dtype_size(r->dtype);
+    loongi_moments_of(r->stage->params, b, moments);
     int64_t element = p->flat_offset + row * cols - b->update_begin;
-    for (int i = 0; i < 2; i++) {
-        r->kind = kinds[i];
+    for (int i = 0; i < LOONG_MOMENTS; i++) {
+        r->kind = moments[i].kind;
+        r->dtype = moments[i].dtype;
+        int64_t size = (int64_t)loong_dtype_size(r->dtype);
         for (int64_t at = 0; at < rows; at += step) {
             int64_t n = LOONG_MIN(step, rows - at);
             loong_operand_t to = {LOONG_BASE_OPTIM,
-                                  offsets[i] + (element + at * cols) * size};
+                                  moments[i].offset +
+                                      (element + at * cols) * size};
             LOONG_TRY(read_block(r, p, row + at, n, r->block));
             LOONG_TRY(loongi_run_write(&r->stage->run, to, r->block,
                                        (size_t)(n * cols * size)));
@@ -433,6 +437,9 @@ static loong_status_t load_stage(loong_stage_t *stage, loong_checkpoint_t *ck,
 
 static loong_status_t load_tensors(loong_trainer_t *t, loong_checkpoint_t *ck)
 {
+    if (t->set.load_optim) {
+        loongi_moments_tell(t, ck);
+    }
     for (int i = 0; i < t->component->num_stages; i++) {
         LOONG_TRY(load_stage(t->component->stages[i], ck, t->set.load_optim));
     }

@@ -5,8 +5,9 @@ loong_test(NAME vision SOURCES tests/checkpoint/test_vision.c LABELS unit)
 # Proposed maps where all modules, and a sixth of the other words, mean
 # nothing.
 add_test(NAME draft_meaningless COMMAND test_draft 12 100)
-set_tests_properties(draft_meaningless PROPERTIES LABELS "unit;full"
-  TIMEOUT 300)
+add_test(NAME draft_guesses COMMAND test_draft 12 600)
+set_tests_properties(draft_meaningless draft_guesses PROPERTIES
+  LABELS "unit;full" TIMEOUT 300)
 
 # What is proposed is used; what a directory brings beside its weights stays.
 add_test(NAME draft_recipes COMMAND

@@ -286,8 +286,32 @@ static void ignore_line(void *user, const char *line)
 
 typedef struct share {
     int64_t right;
+    int64_t silent; /* wrong, and the map does not say that it is a guess */
     int64_t all;
 } share_t;
+
+/* The line of the map for a tensor says that it is a guess, or of no use that
+ * is known, or that some of its kind lack. */
+static bool is_told(const char *map, const char *name)
+{
+    for (const char *at = map; at != NULL && *at != '\0';
+         at = strchr(at, '\n'), at += at != NULL) {
+        char line[1024], key[512];
+        snprintf(line, sizeof(line), "%.*s", (int)strcspn(at, "\n"), at);
+        bool unused = strncmp(line, "  - ", 4) == 0;
+        const char *from = line + (unused ? 4 : 2);
+        if (strncmp(line, "  ", 2) != 0 || line[2] == ' ') {
+            continue;
+        }
+        from += *from == '"';
+        snprintf(key, sizeof(key), "%.*s", (int)strcspn(from, "\": "), from);
+        if (loongi_hf_pattern_matches(key, name)) {
+            return unused || strstr(line, ", a guess") != NULL ||
+                   strstr(line, "more are needed") != NULL;
+        }
+    }
+    return false;
+}
 
 /* Every tensor of every parameter: is it the one that was renamed so, and
  * does it lie so? */
@@ -296,6 +320,9 @@ static void count_right(loong_context_t *ctx, const loong_pairs_t *model,
 {
     loong_hf_map_t *truth = NULL;
     loong_hf_map_t *draft = NULL;
+    char *text = NULL;
+    size_t bytes = 0;
+    assert_ok(ctx, loongi_file_read(ctx, map_path, &text, &bytes));
     assert_ok(ctx, loongi_hf_map_create(ctx, model, &truth));
     bool read = loongi_hf_map_load(ctx, model, map_path, &draft) == LOONG_OK;
     loong_context_clear_error(ctx);
@@ -309,14 +336,16 @@ static void count_right(loong_context_t *ctx, const loong_pairs_t *model,
                      p->prefixed ? loongi_hf_map_prefix(truth) : "",
                      loongi_hf_piece_name(p, k));
             rename_tensor(r, full, name);
+            bool right = q != NULL && q->pieces == p->pieces &&
+                         strcmp(loongi_hf_piece_name(q, k), name) == 0 &&
+                         q->transposed == p->transposed &&
+                         q->offset == p->offset && q->stride == p->stride;
             share->all++;
-            share->right +=
-                q != NULL && q->pieces == p->pieces &&
-                strcmp(loongi_hf_piece_name(q, k), name) == 0 &&
-                q->transposed == p->transposed && q->offset == p->offset &&
-                q->stride == p->stride;
+            share->right += right;
+            share->silent += !right && !is_told(text, name);
         }
     }
+    loongi_free(ctx, text);
     loongi_hf_map_destroy(&draft);
     loongi_hf_map_destroy(&truth);
 }
@@ -367,27 +396,31 @@ static const char *const families[] = {
     "mixtral", "qwen2_moe", "qwen3_moe", "ernie4_5_moe", "ernie4_5_vl_moe",
     "minimax_m2", "deepseek_v2_lite", "deepseek_v3_groups", "kimi_k2"};
 
-/* The least share of a family. */
-static double measure(int seeds, int meaningless)
+/* Of all families, and the least share of one. */
+static share_t measure(int seeds, int meaningless, double *least_p)
 {
-    share_t all = {0, 0};
+    share_t all = {0, 0, 0};
     double least = 1;
     for (int64_t f = 0; f < LOONG_COUNT_OF(families); f++) {
-        share_t share = {0, 0};
+        share_t share = {0, 0, 0};
         for (int seed = 0; seed < seeds; seed++) {
             try_one(families[f], (uint64_t)(seed * 100 + f), meaningless,
                     &share);
         }
         double right = (double)share.right / (double)share.all;
-        printf("%-20s %5.1f %% of %lld tensors\n", families[f], 100 * right,
-               (long long)share.all);
+        printf("%-20s %5.1f %% of %lld tensors, %lld wrong without a mark\n",
+               families[f], 100 * right, (long long)share.all,
+               (long long)share.silent);
         all.right += share.right;
+        all.silent += share.silent;
         all.all += share.all;
         least = LOONG_MIN(least, right);
     }
-    printf("%-20s %5.1f %%\n", "all",
-           100.0 * (double)all.right / (double)all.all);
-    return least;
+    printf("%-20s %5.1f %%, %lld of %lld wrong ones without a mark\n", "all",
+           100.0 * (double)all.right / (double)all.all, (long long)all.silent,
+           (long long)(all.all - all.right));
+    *least_p = least;
+    return all;
 }
 
 static void own_names_are_found(void **state)
@@ -410,11 +443,28 @@ static void own_names_are_found(void **state)
     }
 }
 
-/* A fifth of the modules, and a thirtieth of the leaves, mean nothing. */
+/* A fifth of the modules, and a thirtieth of the leaves, mean nothing. What is
+ * wrong then is marked. */
 static void renamed_tensors_are_found(void **state)
 {
     (void)state;
-    assert_true(measure(12, 20) >= 0.95);
+    double least = 0.0;
+    share_t all = measure(12, 20, &least);
+    assert_true(least >= 0.95);
+    assert_true(all.right < all.all);
+    assert_int_equal(all.silent, 0);
+}
+
+enum { ALL_MEANINGLESS = 600 };
+
+/* Where no word means anything, the shapes alone choose: only that they guess
+ * is asked. One in a thousand words of random letters may be a word. */
+static bool passes(int seeds, int meaningless)
+{
+    double least = 0.0;
+    share_t all = measure(seeds, meaningless, &least);
+    return (least >= 0.95 || meaningless >= ALL_MEANINGLESS) &&
+           1000 * all.silent <= all.all - all.right;
 }
 
 int main(int argc, char **argv)
@@ -425,8 +475,8 @@ int main(int argc, char **argv)
     };
     if (argc == 3) { /* SEEDS and words of a hundred that mean nothing */
         make_dir(NULL);
-        double least = measure(atoi(argv[1]), atoi(argv[2]));
-        return remove_dir(NULL) != 0 || least < 0.95;
+        bool passed = passes(atoi(argv[1]), atoi(argv[2]));
+        return remove_dir(NULL) != 0 || !passed;
     }
     return cmocka_run_group_tests(tests, make_dir, remove_dir);
 }

@@ -114,6 +114,20 @@ static void compare_imported(loong_context_t *ctx, const fp8_files_t *a,
     assert_true(equal);
 }
 
+static void find_scale(void *user, const char *line)
+{
+    *(bool *)user = *(bool *)user || strstr(line, "_scale_inv") != NULL;
+}
+
+/* A draft leaves scales to the tensors that they belong to. */
+static void draft_has_no_scales(loong_context_t *ctx, const fp8_files_t *f)
+{
+    bool found = false;
+    loong_checkpoint_draft_params_t p = {f->dir, NULL, find_scale, &found};
+    assert_ok(ctx, loong_checkpoint_draft(ctx, &p));
+    assert_false(found);
+}
+
 static void refuses(loong_context_t *ctx, fp8_files_t f)
 {
     char wanted[600];
@@ -155,6 +169,7 @@ static void reads_alike(const char *fixture, const char *map,
     fp8.max_shard_bytes = 1 << 30;
     (void)fp8_write(ctx, &fp8);
     compare_read(ctx, &fp8, &products);
+    draft_has_no_scales(ctx, &fp8);
     refuses(ctx, fp8);
     free(config);
     test_context_end(&ctx);

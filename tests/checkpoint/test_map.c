@@ -105,7 +105,7 @@ static void try_one(loong_context_t *ctx, const places_t *p)
 {
     loong_hf_open_params_t params = {p->from, NULL, p->map};
     loong_checkpoint_import_params_t in = {p->from, p->native,
-                                           {NULL, p->map}, NULL, NULL};
+                                           {NULL, p->map}, NULL, NULL, 0};
     loong_checkpoint_export_params_t out;
     loong_hf_t *plain = NULL;
     loong_hf_t *other = NULL;

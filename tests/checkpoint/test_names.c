@@ -15,15 +15,6 @@
 
 TEST_DIR(dir)
 
-static const char *in_dir(const char *name)
-{
-    static char paths[32][256];
-    static int turn;
-    turn = (turn + 1) % 32;
-    snprintf(paths[turn], sizeof(paths[turn]), "%s/%s", dir, name);
-    return paths[turn];
-}
-
 static void write_text(loong_context_t *ctx, const char *name,
                        const char *text)
 {

@@ -38,15 +38,6 @@ static const char flat[] =
     "\"patch_size\": 2, \"spatial_merge_size\": 2,\n"
     "\"model_type\": \"DFNRope_vision_transformer\", \"attn_sep\": true}}\n";
 
-static const char *in_dir(const char *name)
-{
-    static char paths[8][128];
-    static int turn;
-    turn = (turn + 1) % 8;
-    snprintf(paths[turn], sizeof(paths[turn]), "%s/%s", dir, name);
-    return paths[turn];
-}
-
 /* The text with one part in place of another. */
 static void write_flat(loong_context_t *ctx, const char *part,
                        const char *other)
@@ -116,7 +107,7 @@ static loong_json_t *pass_through(loong_context_t *ctx, const char *from,
                                   const char *as)
 {
     loong_checkpoint_import_params_t in = {
-        from, in_dir("native"), {NULL, NULL}, NULL, NULL};
+        from, in_dir("native"), {NULL, NULL}, NULL, NULL, 0};
     loong_checkpoint_convert_params_t convert = {
         in_dir("native"), in_dir("narrow"), LOONG_BF16, 0, NULL, NULL};
     loong_checkpoint_export_params_t out;

@@ -111,31 +111,87 @@ static void inspect_reports(void **state)
     assert_run("verify %/g", 1, "rank_00000.h5: checksum");
 }
 
-static void verify_counts_odd_numbers(void **state)
+/* gpt2_tied with other bytes in place of the last ones, or of those that are
+ * `there`. */
+static void make_changed(const char *name, const char *there,
+                         const void *bytes, size_t count)
 {
-    (void)state;
-    static const uint32_t odd[3] = {0x7fc00000u, 0xff800000u, 0x7f800001u};
     loong_context_t *ctx = test_context();
     char path[128], config[128];
-    char *bytes = NULL;
+    char *file = NULL;
     size_t length = 0;
-    snprintf(path, sizeof(path), "%s/odd", dir);
+    snprintf(path, sizeof(path), "%s/%s", dir, name);
     assert_ok(ctx, loongi_dir_make(ctx, path));
-    snprintf(config, sizeof(config), "%s/odd/config.json", dir);
+    snprintf(config, sizeof(config), "%s/%s/config.json", dir, name);
     assert_ok(ctx, loongi_file_copy(ctx, FIXTURES "/gpt2_tied/config.json",
                                     config));
     assert_ok(ctx, loongi_file_read(ctx,
                                     FIXTURES "/gpt2_tied/model.safetensors",
-                                    &bytes, &length));
-    memcpy(bytes + length - sizeof(odd), odd, sizeof(odd));
-    snprintf(path, sizeof(path), "%s/odd/model.safetensors", dir);
-    assert_ok(ctx, loongi_file_write(ctx, path, bytes, length));
-    loongi_free(ctx, bytes);
+                                    &file, &length));
+    char *at = there != NULL ? strstr(file + 8, there) : file + length - count;
+    assert_non_null(at);
+    memcpy(at, bytes, count);
+    snprintf(path, sizeof(path), "%s/%s/model.safetensors", dir, name);
+    assert_ok(ctx, loongi_file_write(ctx, path, file, length));
+    loongi_free(ctx, file);
     test_context_end(&ctx);
+}
+
+static void verify_counts_odd_numbers(void **state)
+{
+    (void)state;
+    static const uint32_t odd[3] = {0x7fc00000u, 0xff800000u, 0x7f800001u};
+    make_changed("odd", NULL, odd, sizeof(odd));
     assert_run("verify %/odd", 1, ": 2 NaN and 1 infinite of");
     assert_run("verify %/odd", 1, "2 NaN, 1 infinite");
     assert_run("import %/odd %/oddn", 0, "");
     assert_run("verify %/oddn", 1, "2 NaN, 1 infinite");
+}
+
+/* 4 - 1 is the largest gap, 0.01 - 0.001 the largest part of a number. */
+static void diff_tells_how_much(void **state)
+{
+    (void)state;
+    static const float a[3] = {1.0f, 0.001f, -7.0f};
+    static const float b[3] = {4.0f, 0.01f, -7.0f};
+    make_changed("ones", NULL, a, sizeof(a));
+    make_changed("fours", NULL, b, sizeof(b));
+    static const char wanted[] = " elements differ, largest difference 3 "
+                                 "absolute, 0.9 relative\n";
+    assert_run("diff %/ones %/fours", 1, wanted);
+    const char *line = strstr(output, wanted);
+    while (line > output && line[-1] != '\n') {
+        line--;
+    }
+    assert_non_null(strstr(line, ": 2 of "));
+    assert_run("import %/ones %/onesn", 0, "");
+    assert_run("diff %/onesn %/fours", 1, wanted);
+    assert_run("diff %/onesn %/ones", 0, "all values are equal");
+}
+
+static bool is_there(const char *name)
+{
+    char path[128];
+    snprintf(path, sizeof(path), "%s/%s", dir, name);
+    return access(path, F_OK) == 0;
+}
+
+/* A tensor of another name: it and the one that lacks are told with the name
+ * that is nearest, and nothing is written. */
+static void unknown_tensors(void **state)
+{
+    (void)state;
+    static const char name[] = "h.1.ln_2.weight";
+    make_changed("renamed", name, "h.1.ln_X.weight", sizeof(name) - 1);
+    assert_run("import %/renamed %/renamedn", 1,
+               "missing: transformer.h.1.ln_2.weight [24]; nearest: "
+               "transformer.h.1.ln_X.weight");
+    assert_non_null(
+        strstr(output, "unexpected: transformer.h.1.ln_X.weight [24]; "
+                       "nearest: transformer.h.1.ln_2.weight"));
+    assert_false(is_there("renamedn"));
+    assert_run("export %/renamedn %/renamedh", 66, "renamedn");
+    assert_false(is_there("renamedh"));
 }
 
 static bool file_has(const char *name, const char *wanted)
@@ -212,6 +268,35 @@ static void own_code_goes_along(void **state)
     assert_run("diff %/half %/halfhf", 0, "all values are equal");
 }
 
+/* The word that the file had for the same function comes back. */
+static void activations_keep_their_word(void **state)
+{
+    (void)state;
+    static const char was[] = "\"gelu_new\"";
+    static const char *const files[][2] = {{"notes.txt", "-"}};
+    loong_context_t *ctx = test_context();
+    char path[128];
+    char *text = NULL;
+    size_t length = 0;
+    make_source("gpt2_tied", "tanh", files, 1);
+    snprintf(path, sizeof(path), "%s/tanh/config.json", dir);
+    assert_ok(ctx, loongi_file_read(ctx, path, &text, &length));
+    char *at = strstr(text, was);
+    assert_non_null(at);
+    loong_text_t other = loongi_text_begin(ctx);
+    loongi_text_printf(&other, "%.*s\"gelu_pytorch_tanh\"%s",
+                       (int)(at - text), text, at + sizeof(was) - 1);
+    assert_ok(ctx, loongi_file_write(ctx, path, loongi_text_get(&other),
+                                     other.length));
+    loongi_text_free(&other);
+    loongi_free(ctx, text);
+    test_context_end(&ctx);
+    assert_run("import %/tanh %/tanhn", 0, "");
+    assert_run("export %/tanhn %/tanhhf", 0, "");
+    assert_true(file_has("tanhhf/config.json",
+                         "\"activation_function\": \"gelu_pytorch_tanh\""));
+}
+
 static void tokenizers_keep_their_code(void **state)
 {
     (void)state;
@@ -253,10 +338,15 @@ static void errors_have_codes(void **state)
     assert_run("", 2, "no command");
     assert_run("frobnicate", 2, "unknown command: frobnicate");
     assert_run("inspect", 2, "inspect needs PATH");
-    assert_run("export a b --dtype int8", 2, "wrong option or value: --dtype");
-    assert_run("export a b --color", 2, "--color");
+    assert_run("export a b --dtype int8", 2, "wrong value of --dtype: int8");
+    assert_run("export a b --dtype", 2, "no value behind: --dtype");
+    assert_run("export a b --bos -3", 2, "wrong value of --bos: -3");
+    assert_run("export a b --max-shard-gb 0", 2, "of --max-shard-gb: 0");
+    assert_run("export a b --color", 2, "unknown option: --color");
+    assert_run("diff a b --quiet", 2, "diff has no option: --quiet");
+    assert_run("draft a b --dtype bf16", 2, "draft has no option: --dtype");
     assert_run("convert a b", 2, "convert needs --dtype");
-    assert_run("convert a b --map x", 2, "wrong option or value: --map");
+    assert_run("convert a b --map x", 2, "convert has no option: --map");
     assert_run("verify", 2, "verify needs PATH");
     assert_run("verify %/none", 66, "none' is not a directory");
     assert_run("import " FIXTURES "/gpt2_tied/config.json %/x", 66,
@@ -292,7 +382,10 @@ int main(int argc, char **argv)
         cmocka_unit_test(bf16_export_differs),
         cmocka_unit_test(inspect_reports),
         cmocka_unit_test(verify_counts_odd_numbers),
+        cmocka_unit_test(diff_tells_how_much),
+        cmocka_unit_test(unknown_tensors),
         cmocka_unit_test(own_code_goes_along),
+        cmocka_unit_test(activations_keep_their_word),
         cmocka_unit_test(tokenizers_keep_their_code),
         cmocka_unit_test(other_types_must_fit),
         cmocka_unit_test(errors_have_codes),

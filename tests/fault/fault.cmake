@@ -4,8 +4,8 @@ if(MPI_C_FOUND)
     ${PROJECT_SOURCE_DIR}/tests/fault/loongrun_faults.sh ${PROJECT_BINARY_DIR}
     ${PROJECT_SOURCE_DIR} ${MPIEXEC_EXECUTABLE})
   set_tests_properties(loongrun_faults PROPERTIES LABELS fault TIMEOUT 300
-    RUN_SERIAL ON
     ENVIRONMENT "OMPI_ALLOW_RUN_AS_ROOT=1;OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1")
+  loong_test_waits(loongrun_faults)
 endif()
 # Two machines, which are namespaces of this one; for root.
 option(LOONG_TEST_MACHINES "the test two_machines (root)" OFF)

@@ -9,8 +9,9 @@ function(loong_supervise_test name labels)
       ${PROJECT_SOURCE_DIR}/tests/fault/supervise.sh ${PROJECT_BINARY_DIR}
       ${PROJECT_SOURCE_DIR} ${MPIEXEC_EXECUTABLE} ${ARGN})
     set_tests_properties(supervise_${name} PROPERTIES LABELS "${labels}"
-      TIMEOUT 300 RUN_SERIAL ON
+      TIMEOUT 300
       ENVIRONMENT "OMPI_ALLOW_RUN_AS_ROOT=1;OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1")
+    loong_test_waits(supervise_${name})
   endif()
 endfunction()
 loong_supervise_test(lost fault kill stop exit wrong_collective corrupt)

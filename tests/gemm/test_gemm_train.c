@@ -64,17 +64,27 @@ static void test_algorithms(void **state)
     assert_true(same_bits(&cpu[0], &cpu[1]));
 }
 
-/* The directory is not there: said before the first step. */
+/* No directory, or something there that is no file: said before the first
+ * step. */
 static void test_no_place(void **state)
 {
+    static const char *const cases[][2] = {
+        {"gemm: {algorithms_file: /nowhere/at/all}\n",
+         "cannot lock '/nowhere/at/all.lock'"},
+        {"gemm: {algorithms_file: /dev/null}\n",
+         "gemm.algorithms_file: '/dev/null' is not a regular file"},
+        {"gemm: {algorithms_file: ''}\n",
+         "gemm.algorithms_file: '' is not a regular file"},
+    };
     (void)state;
-    job_t job = make_job("cuda", "fp32");
-    job.extra = "gemm: {algorithms_file: /nowhere/at/all}\n";
-    loong_context_t *ctx = test_context();
-    assert_fails(ctx, try_train(ctx, &job), LOONG_ERR_IO,
-                 "cannot lock '/nowhere/at/all.lock'");
-    test_context_end(&ctx);
-    cudasim_reset();
+    for (int64_t i = 0; i < LOONG_COUNT_OF(cases); i++) {
+        job_t job = make_job("cuda", "fp32");
+        job.extra = cases[i][0];
+        loong_context_t *ctx = test_context();
+        assert_fails(ctx, try_train(ctx, &job), LOONG_ERR_IO, cases[i][1]);
+        test_context_end(&ctx);
+        cudasim_reset();
+    }
 }
 
 static void test_tf32(void **state)

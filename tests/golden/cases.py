@@ -184,6 +184,11 @@ CASES = [
     _decoder("mixtral", "mixtral", 3, 1, 24, 32, seq=29, rms_norm_eps=1e-5,
              num_local_experts=4, num_experts_per_tok=2, sliding_window=7,
              rope_parameters=_rope(1e6)),
+    # three of five, heads that are wider than hidden_size / heads
+    _decoder("mixtral_tied", "mixtral", 4, 2, 16, 12, seq=23, vocab_size=61,
+             head_dim=6, num_local_experts=5, num_experts_per_tok=3,
+             sliding_window=None, weighted=True, tie_word_embeddings=True,
+             rope_parameters=_rope(1e4)),
 
     # three query heads of each key head alternate with it in wqkv
     _decoder("internlm2_gqa", "llama", 6, 2, 24, 40, seq=31, rms_norm_eps=1e-5,
@@ -231,6 +236,13 @@ CASES = [
          rope_parameters=_rope(1e4, rope_type="yarn", factor=4.0, mscale=1.0,
                                mscale_all_dim=1.0,
                                original_max_position_embeddings=16)),
+    # sigmoids that are not divided by their sum, experts in every layer
+    _mla("deepseek_v3_plain", "deepseek_v3", 2, q_lora_rank=None, seq=23,
+         hidden_size=16, vocab_size=61, n_routed_experts=6, n_group=2,
+         topk_group=1, num_experts_per_tok=2, moe_intermediate_size=8,
+         n_shared_experts=2, norm_topk_prob=False, first_k_dense_replace=0,
+         routed_scaling_factor=1.5, num_mtp_layers=0, weighted=True,
+         tie_word_embeddings=True),
     _mla("kimi_k2", "deepseek_v3", 2, seq=29, n_group=1, topk_group=1,
          num_experts_per_tok=4, routed_scaling_factor=2.827,
          num_mtp_layers=0, disguise="kimi_k2", **MLA_EXPERTS),
@@ -297,6 +309,17 @@ CASES = [
          topk_group=1, first_k_dense_replace=0, num_mtp_layers=0,
          routed_scaling_factor=1.5, rope_parameters=_rope(5e4),
          disguise="kimi_k2"),
+    # biases of the short vectors and of the output
+    _mla("deepseek_v3_bias", "deepseek_v3", 2, batch=1, seq=23, vocab_size=53,
+         num_hidden_layers=1, first_k_dense_replace=1, attention_bias=True,
+         num_mtp_layers=0, tie_word_embeddings=True),
+    # a window in all layers; and with heads of a width of their own
+    _decoder("mistral_window", "mistral", 2, 1, 16, 12, batch=1, seq=17,
+             vocab_size=43, sliding_window=5, num_hidden_layers=1,
+             tie_word_embeddings=True, rope_parameters=_rope(1e4)),
+    _decoder("mistral_wide", "mistral", 3, 1, 12, 16, head_dim=6, batch=1,
+             seq=17, vocab_size=37, sliding_window=9, num_hidden_layers=1,
+             weighted=True, rope_parameters=_rope(1e6)),
 ]
 
 # A fixture keeps the number that it was made with, wherever its case stands.
@@ -313,4 +336,5 @@ SEEDS = dict(gpt2_tied=0, gpt2_untied=1, gpt2_packed=2, llama2_mha=3,
     ernie4_5_moe=37, ernie4_5_moe_untied=40, ernie4_5_bias=28,
     ernie4_5_vl_moe=48, ernie4_5_vl_moe_untied=49,
     mixtral_all=42, qwen2_moe_all=43, qwen3_moe_all=44, ernie4_5_moe_all=45,
-    minimax_m2_all=46, kimi_k2_all=47)
+    minimax_m2_all=46, kimi_k2_all=47, mixtral_tied=50, deepseek_v3_plain=51,
+    deepseek_v3_bias=52, mistral_window=53, mistral_wide=54)

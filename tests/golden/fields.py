@@ -112,7 +112,6 @@ VALUES = {
     "num_local_experts": [5],
     "moe_k": [1, 3], "moe_num_experts": [5], "moe_num_shared_experts": [2],
     "moe_layer_start_index": [0, 2], "moe_layer_end_index": [1, 2],
-    "moe_intermediate_size": [[12, 6], [10, 8], 10],
     "mlp_layer_types": [["sparse"] * 3, ["dense", "sparse", "dense"],
                         ["dense"] * 3, ["sparse", "other", "sparse"]],
     "moe_layer_interval": [2], "first_k_dense_replace": [0, 2],
@@ -226,6 +225,8 @@ def differs(left, right):
 def values(name, value):
     if name in VALUES:
         return VALUES[name]
+    if name == "moe_intermediate_size" and isinstance(value, list):
+        return [[12, 6], [10, 8], 10]
     if isinstance(value, bool):
         return [not value]
     if isinstance(value, (int, float)):

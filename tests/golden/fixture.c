@@ -67,17 +67,18 @@ static void plan(fixture_t *f, const fixture_params_t *q,
     p->request.routing =
         q->routing != NULL ? LOONG_ROUTING_REPLAY : LOONG_ROUTING_LIVE;
     p->logits_tokens = p->request.tokens;
+    p->logits_routing = p->request.routing;
     f->precision.compute = q->dtype;
     f->precision.wide = q->dtype == LOONG_F64 ? LOONG_F64 : LOONG_F32;
     p->precision = f->precision;
     p->compile.device = FIXTURE_DEVICE;
-    p->compile.threads = 2;
+    p->compile.threads = q->threads ? 2 : 1;
     p->compile.fuse = q->fuse;
     p->compile.in_place = q->in_place;
     p->compile.num_recompute = q->recompute != NULL ? 1 : 0;
     p->compile.recompute = &q->recompute;
     p->shards.device = FIXTURE_DEVICE;
-    p->shards.threads = 2;
+    p->shards.threads = p->compile.threads;
     p->optimizer.beta1 = 0.9;
     p->optimizer.beta2 = 0.95;
     p->optimizer.eps = 1e-8;
@@ -350,13 +351,13 @@ int64_t fixture_num_grads(const fixture_t *f)
     return count;
 }
 
-void fixture_grad_get(const fixture_t *f, int64_t index, fixture_grad_t *g)
+/* The gradient of a parameter in the file, and what `g` says of it there. */
+static const double *find_grad(const fixture_t *f,
+                               const loong_param_place_t *place,
+                               fixture_grad_t *g, bool *as_here)
 {
-    const loong_chunk_t *c = f->stage->chunk[LOONG_STAGE_TRAIN];
     const loong_hf_map_t *map = loongi_hf_get_map(f->hf);
-    const loong_param_place_t *place = trained(f, index);
     const loong_hf_param_t *hf = loongi_hf_map_find(map, place->name);
-    loong_dtype_t wide = f->precision.wide;
     int64_t n = 0;
     g->name = place->name;
     g->part = hf->part;
@@ -365,8 +366,8 @@ void fixture_grad_get(const fixture_t *f, int64_t index, fixture_grad_t *g)
     snprintf(g->golden, sizeof(g->golden), "grad.%s%s",
              hf->prefixed ? loongi_hf_map_prefix(map) : "", hf->hf_name);
     const double *file = fixture_find(f, g->golden, &n);
-    bool as_here = file == NULL;
-    if (as_here) { /* modules are named as here, files not */
+    *as_here = file == NULL;
+    if (*as_here) { /* modules are named as here, files not */
         g->part = 0;
         g->parts = 1;
         snprintf(g->golden, sizeof(g->golden), "grad.%s%s",
@@ -375,8 +376,19 @@ void fixture_grad_get(const fixture_t *f, int64_t index, fixture_grad_t *g)
     }
     if (file == NULL) {
         fail_msg("%s is not in the golden file", g->golden);
-        return;
     }
+    return file;
+}
+
+void fixture_grad_get(const fixture_t *f, int64_t index, fixture_grad_t *g)
+{
+    const loong_chunk_t *c = f->stage->chunk[LOONG_STAGE_TRAIN];
+    const loong_param_place_t *place = trained(f, index);
+    const loong_hf_param_t *hf =
+        loongi_hf_map_find(loongi_hf_get_map(f->hf), place->name);
+    loong_dtype_t wide = f->precision.wide;
+    bool as_here = false;
+    const double *file = find_grad(f, place, g, &as_here);
     loong_operand_t grad = {
         LOONG_BASE_GRAD,
         c->flats[place->flat].grad_offset +
@@ -403,4 +415,24 @@ void fixture_grad_free(fixture_grad_t *g)
     free(g->mine);
     free(g->theirs);
     free(g->place);
+}
+
+void fixture_all_grads(const fixture_t *f)
+{
+    for (int64_t i = 0; i < loongi_safetensors_count(f->golden); i++) {
+        const char *name = loongi_safetensors_get(f->golden, i)->name;
+        int64_t count = 0;
+        int64_t asked = 0; /* parts belong to several parameters */
+        (void)fixture_find(f, name, &count);
+        for (int64_t k = 0; k < fixture_num_grads(f); k++) {
+            fixture_grad_t g;
+            bool as_here = false;
+            (void)find_grad(f, trained(f, k), &g, &as_here);
+            asked += strcmp(g.golden, name) == 0 ? g.count : 0;
+        }
+        if (strncmp(name, "grad.", 5) == 0 && asked != count) {
+            fail_msg("%s has %lld numbers, the model asks for %lld", name,
+                     (long long)count, (long long)asked);
+        }
+    }
 }

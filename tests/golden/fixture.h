@@ -19,10 +19,11 @@ typedef struct fixture_params {
     loong_dtype_t dtype;
     bool fuse;
     bool in_place;
+    bool threads; /* two; else one, which such small models are faster on */
     const char *recompute; /* NULL: nothing */
     /* Changes the model before it is built: a planted bug. NULL: none. */
     void (*change)(loong_decoder_config_t *model);
-    /* Experts that training takes: {layer: [token][choice]}, borrowed; NULL:
+    /* Experts that tokens go to: {layer: [token][choice]}, borrowed; NULL:
      * routers choose. */
     const loong_json_t *routing;
 } fixture_params_t;
@@ -83,5 +84,9 @@ typedef struct fixture_grad {
 int64_t fixture_num_grads(const fixture_t *f);
 void fixture_grad_get(const fixture_t *f, int64_t index, fixture_grad_t *g);
 void fixture_grad_free(fixture_grad_t *g);
+
+/* Fails when the file has a gradient, or a part of one, that no parameter
+ * here asks for. */
+void fixture_all_grads(const fixture_t *f);
 
 #endif

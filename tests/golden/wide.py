@@ -16,8 +16,9 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
 MODULES = ["modeling_rope_utils"] + [
-    f"models.{m}.modeling_{m}" for m in ("gpt2", "llama", "qwen2", "qwen3",
-                                        "mixtral", "qwen2_moe", "qwen3_moe",
+    f"models.{m}.modeling_{m}" for m in ("gpt2", "llama", "mistral",
+                                        "qwen2", "qwen3", "mixtral",
+                                        "qwen2_moe", "qwen3_moe",
                                         "ernie4_5", "ernie4_5_moe",
                                         "minimax_m2", "deepseek_v2",
                                         "ernie4_5_vl_moe",

@@ -11,21 +11,31 @@ else()
   message(STATUS "tests/gpu/run.sh: not tested, no python3")
 endif()
 
-# Libraries of CUDA's names that are not NVIDIA's.
+# Libraries of CUDA's names that are not NVIDIA's; and when what ran on the GPU
+# (tests/gpu/gaps.py).
 if(LOONG_CUDA_FOUND)
   add_test(NAME gpu_kunlun COMMAND ${PROJECT_SOURCE_DIR}/tests/gpu/kunlun.sh
     ${PROJECT_BINARY_DIR} ${CMAKE_C_COMPILER})
   set_tests_properties(gpu_kunlun PROPERTIES LABELS cli TIMEOUT 60)
+  if(TARGET CUDA::cupti)
+    add_library(loong_trace MODULE tests/gpu/trace.c)
+    target_link_libraries(loong_trace PRIVATE CUDA::cupti)
+  else()
+    message(STATUS "tests/gpu/gaps.py: without CUPTI, nsys alone")
+  endif()
 endif()
 
 if(NOT LOONG_TEST_GPU)
   return()
 endif()
 if(NOT LOONG_CUDA_FOUND)
-  message(FATAL_ERROR "LOONG_TEST_GPU=ON, but there is no CUDA toolkit of version 13")
+  message(FATAL_ERROR "LOONG_TEST_GPU=ON needs CUDA: ${LOONG_CUDA_WHY}")
 endif()
 
-add_custom_target(gpu DEPENDS loongrun loong-bench)
+add_custom_target(gpu DEPENDS loongrun loong-bench loong-ckpt)
+if(TARGET loong_trace)
+  add_dependencies(gpu loong_trace)
+endif()
 foreach(name ${LOONG_CUDA_OP_TESTS})
   loong_test(NAME gpu_op_${name} LABELS "gpu;gpu_ops" TIMEOUT 300 SOURCES
     ${PROJECT_SOURCE_DIR}/tests/ops/test_${name}.c ${LOONG_OP_TEST_SOURCES})
@@ -43,12 +53,3 @@ foreach(name golden bf16)
   loong_with_cuda(test_gpu_golden_${name})
   add_dependencies(gpu test_gpu_golden_${name})
 endforeach()
-
-# When what ran on the GPU (tests/gpu/gaps.py).
-if(TARGET CUDA::cupti)
-  add_library(loong_trace MODULE tests/gpu/trace.c)
-  target_link_libraries(loong_trace PRIVATE CUDA::cupti)
-  add_dependencies(gpu loong_trace)
-else()
-  message(STATUS "tests/gpu/gaps.py: without CUPTI, nsys alone")
-endif()

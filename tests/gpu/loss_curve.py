@@ -4,6 +4,7 @@
 
   loss_curve.py check --build DIR --work DIR --device NAME --dtype fp32|bf16
                       [--whole] [--curve FILE]
+  loss_curve.py graphs --build DIR --work DIR --device NAME --dtype fp32|bf16
   loss_curve.py make  --build DIR --work DIR [--curve FILE]
 
 The model is that of recipes/curve.yaml, SmolLM2-135M; the text that of
@@ -21,6 +22,10 @@ asked to be nearer than SPACING, that of fp32, in which losses of tokens are kep
 what functions like exp and log err by does not average out over tokens as
 roundings do. fp32 is some thousand times tighter than bf16.
 
+`graphs` trains the first steps twice, as CUDA graphs and without, and saves:
+losses and norms must have the same digits, and parameters and moments the same
+bits (loong-ckpt diff).
+
 With --whole the training goes on to the end of the corpus. Its loss there must
 not be below the entropy of the text, which nothing can, nor above that of the
 frequencies of its ids, which anything that learns is.
@@ -30,6 +35,8 @@ import itertools
 import json
 import math
 import os
+import re
+import shutil
 import subprocess
 import sys
 import time
@@ -63,11 +70,13 @@ def loongrun(args, prefix, log, *keys, level=""):
     environment = dict(os.environ)
     if level:
         environment["ONEDNN_MAX_CPU_ISA"] = level
-    done = subprocess.run(command, stdout=subprocess.DEVNULL,
-                          stderr=subprocess.PIPE, text=True, env=environment)
+    done = subprocess.run(command, stdout=subprocess.PIPE,
+                          stderr=subprocess.STDOUT, text=True, env=environment)
+    with open(os.path.join(log, "said"), "w") as f:
+        f.write(done.stdout)
     if done.returncode != 0:
         sys.exit(f"{' '.join(command)}: exit code {done.returncode}\n"
-                 + done.stderr[-2000:])
+                 + done.stdout[-2000:])
     with open(metrics) as f:
         lines = [json.loads(line) for line in f]
     return [x for x in lines if "grad_norm" in x]
@@ -142,6 +151,39 @@ def check(args):
     return 0 if passed else 1
 
 
+def graphs(args):
+    runs, saved, equal = [], [], True
+    for impl in ("local", "none"):
+        log = os.path.join(args.work, f"{args.device}_{args.dtype}_{impl}")
+        saved.append(os.path.join(log, "save"))
+        shutil.rmtree(saved[-1], ignore_errors=True)
+        runs.append(rows(loongrun(
+            args, prepare(args.work), log, f"device={args.device}",
+            f"precision.params_dtype={args.dtype}",
+            f"train.train_iters={STEPS}", f"train.cuda_graph_impl={impl}",
+            f"checkpoint.save={saved[-1]}")))
+    with open(os.path.join(args.work, f"{args.device}_{args.dtype}_local",
+                           "said")) as f:
+        told = re.search(r"graphs: (\d+) of the device's", f.read())
+    if not told:
+        print("FAIL: the run says nothing of graphs")
+    for k, what in enumerate(("loss", "norm")):
+        same = len(runs[0][k]) == STEPS and runs[0][k] == runs[1][k]
+        equal = equal and same
+        print(f"{what}, as graphs and without: {runs[0][k]} {runs[1][k]}: "
+              + ("ok" if same else "FAIL"))
+    diff = subprocess.run([os.path.join(args.build, "loong-ckpt"), "diff",
+                           *saved], stdout=subprocess.PIPE,
+                          stderr=subprocess.STDOUT, text=True)
+    print(diff.stdout[-2000:])
+    equal = equal and diff.returncode == 0 and told is not None
+    print(json.dumps(dict(graphs=args.dtype, equal=equal, steps=STEPS,
+                          count=int(told[1]) if told else 0)))
+    for path in saved:
+        shutil.rmtree(path)
+    return 0 if equal else 1
+
+
 # ---- making the file ---------------------------------------------------------
 
 
@@ -188,7 +230,7 @@ def make(args):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    parser.add_argument("command", choices=("check", "make"))
+    parser.add_argument("command", choices=("check", "graphs", "make"))
     parser.add_argument("--build", required=True)
     parser.add_argument("--work", required=True)
     parser.add_argument("--device", default="cuda")
@@ -196,7 +238,7 @@ def main():
     parser.add_argument("--whole", action="store_true")
     parser.add_argument("--curve", default=os.path.join(HERE, "curve.json"))
     args = parser.parse_args()
-    return make(args) if args.command == "make" else check(args)
+    return dict(check=check, graphs=graphs, make=make)[args.command](args)
 
 
 if __name__ == "__main__":

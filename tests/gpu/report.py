@@ -19,7 +19,8 @@ MODELS = {
 DATASHEET = 989e12  # bf16 FLOP/s of an H200
 BANDWIDTH_BOUND = ("rmsnorm", "add_rmsnorm", "rmsnorm_grad", "layernorm",
                    "add_layernorm", "layernorm_grad", "rope", "swiglu",
-                   "swiglu_grad", "gelu", "gelu_grad", "adamw", "cast", "add")
+                   "swiglu_grad", "gelu", "gelu_grad", "adamw", "adamw_bf16",
+                   "adamw_stochastic", "cast", "add")
 LLAMA, LARGE, SMALL = "llama", "gpt2_1.5b", "gpt2_124m"
 
 
@@ -69,8 +70,9 @@ class Results:
                        lines("stages.tsv")]
         self.kernels = records("kernels.log")
         self.steps = records("llama.log") + records("gpt2.log")
-        self.training = [r for r in records("training.log")
-                         if "training" in r]
+        trained = records("training.log")
+        self.training = [r for r in trained if "training" in r]
+        self.graphs = [r for r in trained if "graphs" in r]
         self.gaps = [r for r in records("gaps.log") if "gaps" in r]
         for r in self.steps:
             if "tokens_per_second" in r:
@@ -267,6 +269,11 @@ def write_tables(r, put):
         put(f"| {t['training']} | {'passed' if t['passed'] else 'FAILED'} | "
             f"{t['steps']} | {far[0]} | {far[1]} | "
             f"{'' if end is None else f'{end:.4f}'} |")
+    put("\n## The same training as CUDA graphs\n\n| type | bits of a training "
+        "without | steps | graphs |\n|---|---|---|---|")
+    for g in r.graphs:
+        put(f"| {g['graphs']} | {'equal' if g['equal'] else '**DIFFERENT**'} "
+            f"| {g['steps']} | {g['count']} |")
     put("\n## Steps\n\n| model | by | type | layers | ms | tokens/s | TFLOP/s "
         "|\n|---|---|---|---|---|---|---|")
     for s in r.steps:
@@ -296,7 +303,8 @@ def main():
         date=datetime.date.today().isoformat(), stages=r.stages,
         targets=[dict(what=w, target=t, reached=v, text=x)
                  for w, t, v, x in rows],
-        training=r.training, steps=r.steps, gaps=r.gaps, kernels=r.kernels,
+        training=r.training, graphs=r.graphs, steps=r.steps, gaps=r.gaps,
+        kernels=r.kernels,
         tests=[line.strip() for name in ("ops.log", "golden.log")
                for line in lines(name) if re.search(r"Test +#", line)],
         sanitizer=[line for line in lines("sanitizer.log")

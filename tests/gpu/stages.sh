@@ -29,8 +29,11 @@ built() {
 }
 
 # The op tests compute their references on the processor, so several at once.
+# Of what they draw (tests/ops/op_draw.h) more than every day, and other cases.
 run_ops() {
   built CTestTestfile.cmake
+  export OP_SEED=${OP_SEED:-$RANDOM$RANDOM} OP_CASES=${OP_CASES:-200}
+  echo "OP_SEED=$OP_SEED OP_CASES=$OP_CASES"
   ctest --test-dir "$build" -L gpu_ops --output-on-failure \
     --no-tests=error -j $((cores / 4 + 1))
 }
@@ -42,10 +45,14 @@ run_golden() {
 }
 
 # A model of 135 M parameters: fp32 as far as the curve of the processor goes,
-# bf16 to the end of the corpus.
+# bf16 to the end of the corpus; its first steps as graphs and without.
 run_training() {
-  local code=0
-  built loongrun
+  local code=0 dtype
+  built loongrun loong-ckpt
+  for dtype in fp32 bf16; do
+    python3 "$gpu/loss_curve.py" graphs --device cuda --build "$build" \
+      --dtype $dtype --work "$out/training" || code=1
+  done
   python3 "$gpu/loss_curve.py" check --device cuda --build "$build" \
     --dtype fp32 --work "$out/training" || code=1
   python3 "$gpu/loss_curve.py" check --device cuda --build "$build" \

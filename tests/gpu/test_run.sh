@@ -101,20 +101,23 @@ esac
 TOOL
 # --dry-run: 20 GiB and 4 a layer. Else the curve of the processor.
 tool build/loongrun <<'TOOL'
-layers=16 dir="" steps=7
+layers=16 dir="" steps=7 graphs=""
 for a; do
   case $a in
   model.foundation.num_layers=*) layers=${a#*=} ;;
   log.dir=*) dir=${a#*=} ;;
   train.train_iters=*) steps=${a#*=} ;;
   precision.params_dtype=*) dtype=${a#*=} ;;
+  train.cuda_graph_impl=*) graphs=${a#*=} ;;
   esac
 done
 if [ "$1" = --dry-run ]; then
   echo "  on the device  $((20 + 4 * layers)).00 GiB"
   exit 0
 fi
-mkdir -p "$dir"
+mkdir -p "$dir/save"
+[ "$graphs" != local ] || echo "graphs: 6 of the device's, 3.5 MiB"
+[ "$graphs" != none ] || OFF=${OFF_WITHOUT:-1}
 python3 - "$CURVE" "$dtype" "$steps" "${OFF:-1}" > "$dir/metrics.jsonl" \
   <<'PYTHON'
 import json, sys
@@ -126,6 +129,9 @@ for i in range(int(steps)):
                           else 1.3, grad_norm=norm[at],
                           tokens_per_second=1e5)))
 PYTHON
+TOOL
+tool build/loong-ckpt <<'TOOL'
+[ $# = 3 ] && [ "$1" = diff ] && [ -d "$2" ] && [ -d "$3" ]
 TOOL
 export CURVE=$source/tests/gpu/curve.json
 touch build/CTestTestfile.cmake
@@ -182,17 +188,19 @@ has out/report.md '# NVIDIA H200, 9.0' \
   '| rmsnorm: share of a copy, % | >= 85 | 100 (4000 GB/s) | 1.18 | met |' \
   '| llama: memory above --dry-run, % | <= 2 |' \
   '| gpt2_1.5b: time between kernels, % of a step | <= 3 | 2.00 (by nsys' \
-  '| bf16 | passed | 3000 |' '| fp32 | passed | 7 |'
+  '| bf16 | passed | 3000 |' '| fp32 | passed | 7 |' \
+  '| bf16 | equal | 7 | 6 |' '| fp32 | equal | 7 | 6 |'
 python3 - out/report.json <<'PYTHON' || fail "report.json"
 import json, sys
 report = json.load(open(sys.argv[1]))
-assert len(report["targets"]) == 30, report["targets"]
+assert len(report["targets"]) == 32, report["targets"]
 assert [s["result"] for s in report["stages"]] == ["passed"] * 9
 assert len(report["sanitizer"]) == 4, report["sanitizer"]
 PYTHON
 
 # A stage again: what passed the sanitizer is not repeated; nsys and the
-# sanitizer are missing; a curve that is too far off, an op test that fails.
+# sanitizer are missing; a curve that is too far off, an op test that fails;
+# graphs that do something else.
 run 0 sanitizer
 [ "$(wc -l < sanitizer_calls)" = 2 ] || fail "the sanitizer ran again"
 mv bin/nsys bin/compute-sanitizer .
@@ -211,6 +219,8 @@ has out/training.log 'FAIL'
 has out/report.md '| ops | FAILED |' '| fp32 | FAILED | 7 |' \
   '| kernels | passed |'
 rm broken
+OFF_WITHOUT=1.00000001 run 1 training
+has out/report.md '| fp32 | passed | 7 |' '| fp32 | **DIFFERENT** | 7 | 6 |'
 run 0 ops
 has out/report.md '| ops | passed |'
 

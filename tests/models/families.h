@@ -24,6 +24,9 @@ typedef struct family_case {
 #define EP "expert_model_parallel_size: "
 #define ETP "expert_tensor_parallel_size: "
 #define A2A "moe_token_dispatcher_type: alltoall"
+#define BALANCE                                       \
+    "moe_aux_loss_coeff: 1e-2, moe_z_loss_coeff: 1e-3, " \
+    "moe_router_load_balancing_type: "
 
 static const family_case_t family_cases[] = {
     {"gpt2", "gpt2_tied", 4, "{" TP "2, " SP ", " PP "2}", false, NULL, NULL},
@@ -41,21 +44,22 @@ static const family_case_t family_cases[] = {
     {"ernie4_5", "ernie4_5_gqa", 4, "{" CP "2, " PP "2}", true, NULL, NULL},
     {"mixtral", "mixtral", 4, "{" PP "2, " EP "2, " A2A "}", true, NULL, NULL},
     {"qwen2_moe", "qwen2_moe_sparse", 4, "{" TP "2, " SP ", " EP "4}",
-     false, NULL, NULL},
+     false, "{" BALANCE "pooled_aux_loss}", NULL},
     {"qwen3_moe", "qwen3_moe", 4, "{" TP "2, " SP ", " PP "2, " EP "2}",
-     false, NULL, NULL},
+     false, "{" BALANCE "aux_loss}", NULL},
     {"ernie4_5_moe", "ernie4_5_moe", 4, "{" CP "2, " PP "2, " EP "2}",
      true, NULL, NULL},
     {"ernie4_5_vl_moe", "ernie4_5_vl_moe", 8,
      "{" TP "2, " SP ", " CP "2, " PP "2, " EP "2, " A2A "}", true,
-     "{moe_aux_loss_coeff: 1e-2, moe_z_loss_coeff: 1e-3}",
+     "{" BALANCE "aux_loss}",
      "[2, 3, 5, 7, 11, 13, 17, 19, 23, 29]"},
     {"minimax_m2", "minimax_m2", 4,
      "{" TP "2, " SP ", " PP "2, " EP "2, " A2A "}", true, NULL, NULL},
     {"deepseek_v2", "deepseek_v2_lite", 4,
      "{" TP "2, " SP ", " PP "2, " EP "2, " A2A "}", true, NULL, NULL},
     {"deepseek_v3", "deepseek_v3_groups", 4,
-     "{" CP "2, " PP "2, " EP "2, " ETP "1}", true, NULL, NULL},
+     "{" CP "2, " PP "2, " EP "2, " ETP "1}", true,
+     "{" BALANCE "seq_aux_loss}", NULL},
     {"kimi_k2", "kimi_k2", 4, "{" TP "2, " SP ", " PP "2, " ETP "2}",
      true, NULL, NULL},
 };

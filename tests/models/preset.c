@@ -95,6 +95,13 @@ void preset_measure(loong_context_t *ctx, const loong_pairs_t *pairs,
         }
         size->parameters += elements;
     }
+    memset(&size->rope, 0, sizeof(size->rope));
+    for (int64_t i = 0; i < graph->num_nodes; i++) {
+        if (strcmp(graph->nodes[i].op->name, "rope_table") == 0) {
+            size->rope =
+                *(const loong_rope_table_attr_t *)graph->nodes[i].attr;
+        }
+    }
     loongi_decoder_facts(&config, &facts);
     size->active = size->parameters - facts.idle_parameters;
     loong_graph_destroy(&graph);

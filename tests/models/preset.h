@@ -4,6 +4,7 @@
 #ifndef PRESET_H
 #define PRESET_H
 
+#include "loong/rope.h"
 #include "pairs.h"
 
 /* Calls visit with "qwen3/qwen3_8b" for every preset, in the order of the
@@ -16,6 +17,7 @@ loong_pairs_t *preset_load(loong_context_t *ctx, const char *name);
 typedef struct preset_size {
     int64_t parameters; /* a tied output matrix counts once */
     int64_t active;     /* those that a token meets */
+    loong_rope_table_attr_t rope; /* of its graph; base 0: no rotation */
 } preset_size_t;
 void preset_measure(loong_context_t *ctx, const loong_pairs_t *pairs,
                     preset_size_t *size);

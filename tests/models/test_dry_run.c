@@ -43,6 +43,55 @@ static loong_recipe_t *read_recipe(loong_context_t *ctx, const plan_t *plan)
     return recipe;
 }
 
+/* A line for each stage, which follow one another through the layers, with
+ * seven sizes: five classes, inputs, and all together. */
+static void tells_stages(const plan_t *plan, int stages, int64_t layers,
+                         const char *text)
+{
+    const char *at = strstr(text, "memory by stage, of its largest rank:\n");
+    int next = 0;
+    assert_non_null(at);
+    at = strchr(at, '\n') + 1; /* to the heads of columns */
+    for (int i = 0; i < stages; i++) {
+        char line[256];
+        int rank = -1, first = -1, last = -1, sizes = 0;
+        at = strchr(at, '\n') + 1;
+        snprintf(line, sizeof(line), "%.*s", (int)strcspn(at, "\n"), at);
+        for (const char *c = line; (c = strstr(c, "iB")) != NULL; c += 2) {
+            sizes++;
+        }
+        if (sscanf(line, "%d %d-%d", &rank, &first, &last) < 2 || sizes != 7 ||
+            first != next) {
+            fail_msg("%s, stage %d of %d: %s", plan->model, i, stages, line);
+        }
+        next = (last < 0 ? first : last) + 1;
+    }
+    assert_int_equal(next, layers);
+}
+
+/* The parameters that the preset's graph has, and memory. */
+static void tells_all(loong_context_t *ctx, const plan_t *plan, int stages,
+                      const char *text)
+{
+    char wanted[64];
+    preset_size_t size;
+    int64_t layers = 0;
+    loong_pairs_t *pairs = preset_load(ctx, plan->model);
+    preset_measure(ctx, pairs, &size);
+    assert_true(loongi_pairs_int(pairs, "num_layers", &layers));
+    loongi_pairs_destroy(&pairs);
+    snprintf(wanted, sizeof(wanted), "parameters: %lld (",
+             (long long)size.parameters);
+    if (strstr(text, wanted) == NULL) {
+        fail_msg("%s: '%s' is not told", plan->model, wanted);
+    }
+    if (stages == 1) {
+        assert_non_null(strstr(text, "memory of this rank:\n  parameters "));
+    } else {
+        tells_stages(plan, stages, layers, text);
+    }
+}
+
 static void plans_in_time(void **state)
 {
     const plan_t *plan = *state;
@@ -61,6 +110,10 @@ static void plans_in_time(void **state)
     assert_ok(ctx, loong_trainer_describe(trainer, &text));
     printf("%s:\n%s", plan->model, text); /* cmocka cuts long ones */
     double planned = cpu_seconds() - begin;
+    tells_all(ctx, plan,
+              (int)loong_recipe_int(
+                  recipe, "parallel.pipeline_model_parallel_size"), text);
+    begin += cpu_seconds() - begin - planned; /* the check is not counted */
     assert_ok(ctx, loong_trainer_predict(trainer, &text));
     loong_trainer_destroy(&trainer);
     loong_recipe_destroy(&recipe);

@@ -9,10 +9,12 @@
 #include "loong/comm.h"
 #include "loong/recipe.h"
 #include "loong/register.h"
+#include "loong/rope.h"
 #include "loong/trainer.h"
 #include "safetensors.h"
 #include "test.h"
 #include "test_dir.h"
+#include "trainer_impl.h"
 
 #define FIXTURES LOONG_SOURCE_DIR "/tests/golden/fixtures"
 
@@ -24,19 +26,25 @@ typedef struct place {
     loong_recipe_t *recipe;
 } place_t;
 
-static loong_status_t plan(place_t *p, const char *dir,
-                           loong_trainer_t **trainer_p)
+static loong_status_t plan_text(place_t *p, const char *text,
+                                loong_trainer_t **trainer_p)
 {
-    char text[600];
     p->ctx = test_context();
     assert_ok(p->ctx, loong_register_builtin(p->ctx));
     assert_ok(p->ctx, loong_comm_create_self(p->ctx, NULL, &p->comm));
-    snprintf(text, sizeof(text), "model: {from_hf: %s}\n", dir);
     assert_ok(p->ctx, loong_recipe_parse(p->ctx, "r.yaml", text, NULL,
                                          &p->recipe));
     loong_trainer_params_t params = {.comm = p->comm, .recipe = p->recipe,
                                      .plan_only = true};
     return loong_trainer_create(p->ctx, &params, trainer_p);
+}
+
+static loong_status_t plan(place_t *p, const char *dir,
+                           loong_trainer_t **trainer_p)
+{
+    char text[600];
+    snprintf(text, sizeof(text), "model: {from_hf: %s}\n", dir);
+    return plan_text(p, text, trainer_p);
 }
 
 static void end(place_t *p)
@@ -87,6 +95,45 @@ static void keep_config(loong_context_t *ctx, const char *dir)
     loongi_free(ctx, text);
 }
 
+/* --print-config: each key of the model is there with the field that says it,
+ * of those in the file. */
+static void tells_origins(place_t *p, const char *name)
+{
+    char path[64], wanted[96];
+    char *config = NULL;
+    size_t bytes = 0;
+    const char *text = NULL;
+    int keys = 0;
+    snprintf(path, sizeof(path), "%s/config.json", root);
+    snprintf(wanted, sizeof(wanted), "  # %s: ", path);
+    assert_ok(p->ctx, loongi_file_read(p->ctx, path, &config, &bytes));
+    assert_ok(p->ctx, loong_recipe_print(p->recipe, true, &text));
+    const char *at = strstr(text, "\n  foundation:\n");
+    assert_non_null(at);
+    for (at += 15; strncmp(at, "    ", 4) == 0; at = strchr(at, '\n') + 1) {
+        char line[256], field[96];
+        snprintf(line, sizeof(line), "%.*s", (int)strcspn(at, "\n"), at);
+        const char *origin = strstr(line, wanted);
+        if (strstr(line, "rope_scaling:") != NULL) {
+            continue;
+        }
+        if (origin == NULL) {
+            fail_msg("%s: no field is told of: %s", name, line);
+        }
+        origin += strlen(wanted);
+        origin += strchr(origin, '.') != NULL ? strcspn(origin, ".") + 1 : 0;
+        snprintf(field, sizeof(field), "\"%.*s\":",
+                 (int)strcspn(origin, ","), origin);
+        if (strstr(config, field) == NULL) {
+            fail_msg("%s: config.json has no %s, told of: %s", name, field,
+                     line);
+        }
+        keys++;
+    }
+    assert_true(keys > 20);
+    loongi_free(p->ctx, config);
+}
+
 static void describes(const char *name)
 {
     char dir[300];
@@ -108,6 +155,7 @@ static void describes(const char *name)
     if (strstr(line, wanted) == NULL) {
         fail_msg("%s: '%s' is not in: %s", name, wanted, line);
     }
+    tells_origins(&p, name);
     loong_trainer_destroy(&trainer);
     end(&p);
 }
@@ -166,6 +214,100 @@ static void refusals(void **state)
     }
 }
 
+#define OF(fixture_, keys_)                                     \
+    "model: {from_hf: " FIXTURES "/" fixture_ ", foundation: {" \
+    keys_ "}}\n"
+#define M "model.foundation."
+
+/* Where the recipe takes another scaling or no window, numbers of those of
+ * config.json are not read; numbers that it sets itself for nothing are
+ * refused. */
+static void replaced(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *text;
+        const char *key;    /* not set then */
+        const char *refusal; /* NULL: planned */
+    } cases[] = {
+        {OF("llama31_rope_mqa", "rope_scaling: {type: none}"),
+         M "rope_scaling.factor", NULL},
+        {OF("llama31_rope_mqa", "rope_scaling: {type: linear, factor: 2}"),
+         M "rope_scaling.low_freq_factor", NULL},
+        {OF("qwen2_window", "window_size: 0"), M "max_window_layers", NULL},
+        /* nor what the file of the weights has and the model's has not */
+        {"model: {from_hf: " FIXTURES "/qwen2_gqa}\n"
+         "init: {from_hf: " FIXTURES "/qwen2_window}\n",
+         M "window_size", NULL},
+        {OF("llama_yarn", "rope_scaling: {low_freq_factor: 2}"), NULL,
+         "rope_scaling.low_freq_factor: has no effect with rope_scaling.type "
+         "yarn"},
+        {OF("llama_linear", "rope_scaling: {beta_fast: 2}"), NULL,
+         "rope_scaling.beta_fast: has no effect with rope_scaling.type "
+         "linear"},
+        {OF("llama2_mha", "rope_scaling: {factor: 2}"), NULL,
+         "rope_scaling.factor: has no effect without rope_scaling.type"},
+        {OF("qwen2_gqa", "max_window_layers: 1"), NULL,
+         "max_window_layers: has no effect without window_size"},
+    };
+    for (int64_t i = 0; i < LOONG_COUNT_OF(cases); i++) {
+        place_t p;
+        loong_trainer_t *trainer = NULL;
+        loong_status_t status = plan_text(&p, cases[i].text, &trainer);
+        if (cases[i].refusal != NULL) {
+            assert_int_equal(status, LOONG_ERR_CONFIG);
+            assert_non_null(
+                strstr(loong_context_error(p.ctx), cases[i].refusal));
+        } else {
+            assert_ok(p.ctx, status);
+            assert_false(loong_recipe_is_set(p.recipe, cases[i].key));
+        }
+        loong_trainer_destroy(&trainer);
+        end(&p);
+    }
+}
+
+/* The length that the rotary tables of a chunk are made for. */
+static double table_length(const loong_chunk_t *chunk)
+{
+    double length = -1.0;
+    for (int p = 0; p < LOONG_PROGRAM_COUNT; p++) {
+        const loong_program_t *program = &chunk->programs[p];
+        for (int64_t i = 0; i < program->num_steps; i++) {
+            if (strcmp(program->steps[i].op->name, "rope_table") == 0) {
+                const loong_rope_table_attr_t *a =
+                    program->steps[i].query.attr;
+                assert_true(length < 0.0 || length == a->length);
+                length = a->length;
+            }
+        }
+    }
+    return length;
+}
+
+/* Dynamic NTK: samples of 41 tokens raise the base, a prompt of what the model
+ * knows, 24, does not. */
+static void prompts_have_their_length(void **state)
+{
+    (void)state;
+    place_t p;
+    loong_trainer_t *t = NULL;
+    loong_status_t status = plan_text(
+        &p, "model: {from_hf: " FIXTURES "/internlm2_dynamic}\n"
+            "data: {seq_length: 41, tokenizer: bytes}\n"
+            "train: {global_batch_size: 1, train_iters: 1}\n"
+            "optimizer: {lr: 0}\n"
+            "eval: {sample: {prompts: [a]}}\n", &t);
+    assert_ok(p.ctx, status);
+    loong_chunk_t *const *chunk = t->component->stages[0]->chunk;
+    assert_true(table_length(chunk[LOONG_STAGE_TRAIN]) == 41.0);
+    assert_true(table_length(chunk[LOONG_STAGE_EVAL]) == 41.0);
+    assert_true(table_length(chunk[LOONG_STAGE_LOGITS]) == 24.0);
+    assert_int_equal(t->component->params.logits_tokens, 24);
+    loong_trainer_destroy(&t);
+    end(&p);
+}
+
 /* A recipe without a model, and one of a family that there is not. */
 static void no_model(void **state)
 {
@@ -199,6 +341,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_fixture),
         cmocka_unit_test(refusals),
+        cmocka_unit_test(replaced),
+        cmocka_unit_test(prompts_have_their_length),
         cmocka_unit_test(no_model),
     };
     return cmocka_run_group_tests(tests, make_dir, remove_dir);

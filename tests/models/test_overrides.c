@@ -189,6 +189,23 @@ static void measure(const subject_t *s, const change_t *change,
     loongi_pairs_destroy(&pairs);
 }
 
+/* A rope that was changed is the one that the graph turns by. */
+static void rope_is_changed(const subject_t *s, const preset_size_t *size)
+{
+    const loong_rope_table_attr_t *was = &s->c.rope;
+    bool scaled = was->scaling != LOONG_ROPE_DEFAULT;
+    if (s->c.learned_positions) {
+        assert_true(size->rope.base == 0.0);
+        return;
+    }
+    if (size->rope.base != 5000.0 ||
+        size->rope.scaling != (scaled ? was->scaling : LOONG_ROPE_LINEAR) ||
+        size->rope.factor != (scaled ? was->factor : 2.0)) {
+        fail_msg("%s: base %g, scaling %d, factor %g", s->name,
+                 size->rope.base, (int)size->rope.scaling, size->rope.factor);
+    }
+}
+
 /* Each change alone has the parameters that follow from it; together they are
  * planned. */
 static void fits_are_planned(const subject_t *s)
@@ -209,6 +226,7 @@ static void fits_are_planned(const subject_t *s)
         (void)fits[i].make(s, &all);
     }
     measure(s, &all, &size);
+    rope_is_changed(s, &size);
     assert_ok(s->ctx, plan(s, &all, text, sizeof(text)));
     snprintf(wanted, sizeof(wanted), "parameters: %lld (",
              (long long)size.parameters);

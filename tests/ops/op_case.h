@@ -21,6 +21,7 @@ typedef struct op_arg {
     const void *values;        /* instead: copied (dense, of dtype) */
     const double *wide_values; /* instead: rounded to dtype */
     int stream; /* of the normal values; 0: the operand's number + 1 */
+    int within; /* its rows begin as those of operand within - 1; 0: own ones */
 } op_arg_t;
 
 /* The L2 error may be `roundings` times the rounding unit of the storage type
@@ -43,17 +44,18 @@ typedef struct op_case {
     int threads;         /* 0: 2 */
     loong_frame_t frame;
     op_bound_t bound;
+    uint64_t seed; /* of normal values; 0: 17 */
 } op_case_t;
 
 static inline op_arg_t op_mat(loong_dtype_t dtype, int64_t rows, int64_t cols)
 {
-    op_arg_t arg = {dtype, 2, {rows, cols, 0, 0}, 0, 0.0, NULL, NULL, 0};
+    op_arg_t arg = {dtype, 2, {rows, cols, 0, 0}, 0, 0.0, NULL, NULL, 0, 0};
     return arg;
 }
 
 static inline op_arg_t op_vec(loong_dtype_t dtype, int64_t size)
 {
-    op_arg_t arg = {dtype, 1, {size, 0, 0, 0}, 0, 0.0, NULL, NULL, 0};
+    op_arg_t arg = {dtype, 1, {size, 0, 0, 0}, 0, 0.0, NULL, NULL, 0, 0};
     return arg;
 }
 

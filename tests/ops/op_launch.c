@@ -93,7 +93,8 @@ double op_value(const op_case_t *c, int i, int64_t n)
     uint64_t stream = (uint64_t)(a->stream > 0 ? a->stream : i + 1);
     double value = a->wide_values != NULL
                        ? a->wide_values[n]
-                       : loongi_rng_normal(17, stream, (uint64_t)n) *
+                       : loongi_rng_normal(c->seed > 0 ? c->seed : 17, stream,
+                                           (uint64_t)n) *
                              (a->scale > 0.0 ? a->scale : 1.0);
     assert_int_equal(
         loongi_convert(NULL, LOONG_F64, &value, a->dtype, narrow, 1), LOONG_OK);
@@ -107,13 +108,23 @@ static void fill(const op_case_t *c, launch_t *l, int i)
     size_t size = loong_dtype_size(k->dtype);
     int64_t cols = op_arg_cols(a);
     int64_t rows = op_arg_rows(a);
-    int64_t elements = rows > 0 ? (rows - 1) * k->ld + cols : 0;
+    int64_t elements = rows > 0 && a->within == 0
+                           ? (rows - 1) * k->ld + cols : 0;
     l->buffer[i] = buffer_make((size_t)elements * size);
-    if (i >= c->num_in && !(c->accumulate & 1u << (i - c->num_in))) {
+    if (a->within > 0) {
+        assert_true(a->within <= i && k->ld == l->query.arg[a->within - 1].ld);
+        return;
+    }
+    bool made = i >= c->num_in && !(c->accumulate & 1u << (i - c->num_in));
+    if (made && !loongi_dtype_is_float(k->dtype)) {
         return;
     }
     for (int64_t r = 0; r < rows; r++) {
         char *row = l->buffer[i].data + (size_t)(r * k->ld) * size;
+        if (made) { /* NaN: what is added to it shows */
+            memset(row, 0xFF, (size_t)cols * size);
+            continue;
+        }
         if (!loongi_dtype_is_float(k->dtype) ||
             (a->values != NULL && k->dtype == a->dtype)) {
             memcpy(row, (const char *)a->values + (size_t)(r * cols) * size,
@@ -176,7 +187,8 @@ loong_status_t launch_run(const op_case_t *c, launch_t *l)
 {
     void *ptr[LOONG_MAX_OPERANDS];
     for (int i = 0; i < c->num_in + c->num_out; i++) {
-        ptr[i] = l->buffer[i].data;
+        int from = c->arg[i].within > 0 ? c->arg[i].within - 1 : i;
+        ptr[i] = l->buffer[from].data;
     }
     loong_kernel_call_t call = {l->ctx,    &l->query,     l->state,
                                 &l->frame, ptr,           l->workspace.data,
@@ -217,7 +229,7 @@ void launch_check_untouched(const op_case_t *c, const launch_t *l)
     char what[32];
     buffer_check(&l->workspace, l->kernel->name, "its workspace");
     for (int i = 0; i < c->num_in + c->num_out; i++) {
-        if (c->arg[i].rank > 0) {
+        if (c->arg[i].rank > 0 && c->arg[i].within == 0) {
             snprintf(what, sizeof(what), "operand %d", i);
             buffer_check(&l->buffer[i], l->kernel->name, what);
             check_gaps(c, l, i);

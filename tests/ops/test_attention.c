@@ -4,6 +4,8 @@
  * groupings, windows, packed segments, odd sizes, strided operands, queries and
  * keys that are some of the rows. */
 #include "op_case.h"
+#include "op_device.h"
+#include "op_draw.h"
 
 enum { MAX_ENTRIES = 8, MAX_TOKENS = 400 };
 
@@ -67,6 +69,9 @@ static const setting_t settings[] = {
     {4, 2, 20, true, 30, 0.2, 3, {0, 90, 170}, {{{40, 80}, {100, 170}}},
      {{{20, 60}, {90, 160}}}, 12},
     {1, 1, 192, true, 0, 0.0, 2, {0, 140}, ALL, ALL, 128},
+    /* Latent attention that is absorbed. */
+    {2, 1, 576, true, 0, 0.0, 2, {0, 37}, ALL, ALL, 512},
+    {1, 1, 400, false, 0, 0.2, 3, {0, 5, 35}, {{{3, 20}}}, ALL, 0},
 };
 
 /* For cuDNN beside the others: segments that are all alike, many and empty
@@ -80,6 +85,8 @@ static const setting_t fused[] = {
 };
 
 static loong_attention_backend_t backend; /* of the cases */
+static uint64_t seed;
+static bool latent; /* values are the first channels of the only key */
 static const loong_dtype_t types[] = {LOONG_F64, LOONG_F32, LOONG_BF16};
 
 static int64_t keys[MAX_TOKENS];
@@ -168,6 +175,16 @@ static op_arg_t values_arg(const setting_t *s, loong_dtype_t dtype, bool gap)
                       gap);
 }
 
+/* The first channels of operand k. */
+static op_arg_t channels_of(const op_case_t *c, int k, int channels)
+{
+    op_arg_t a = c->arg[k];
+    a.gap += a.dim[1] - channels;
+    a.dim[1] = channels;
+    a.within = k + 1;
+    return a;
+}
+
 static op_arg_t queries_arg(const setting_t *s, loong_dtype_t dtype, bool gap)
 {
     return matrix_arg(queries_of(s), (int64_t)s->heads * s->head_dim, dtype,
@@ -213,7 +230,8 @@ static op_case_t forward_case(const setting_t *s,
     op_case_t c = {.op = "attention", .attr = attr, .num_in = 7, .num_out = 2};
     c.arg[0] = queries_arg(s, dtype, gap);
     c.arg[1] = keys_arg(s, dtype, gap);
-    c.arg[2] = values_arg(s, dtype, gap);
+    c.arg[2] = latent ? channels_of(&c, 1, v_dim(s))
+                      : values_arg(s, dtype, gap);
     c.arg[3] = cu_arg(s);
     if (s->dropout > 0.0) {
         c.arg[4] = key_arg(s);
@@ -224,6 +242,7 @@ static op_case_t forward_case(const setting_t *s,
     c.arg[8] = op_mat(wide(dtype), queries_of(s), s->heads);
     c.frame.seed = 99;
     c.frame.step = 5;
+    c.seed = seed;
     /* Probabilities and the result are rounded; a score is a sum of head_dim
      * terms, the result one of max_seqlen. */
     c.bound.roundings = dtype == LOONG_BF16 ? 2 : 4;
@@ -273,7 +292,8 @@ static void backward(const setting_t *s, loong_dtype_t dtype, bool gap,
     c.arg[0] = outputs_arg(s, dtype, gap);
     c.arg[1] = queries_arg(s, dtype, gap);
     c.arg[2] = keys_arg(s, dtype, gap);
-    c.arg[3] = values_arg(s, dtype, gap);
+    c.arg[3] = latent ? channels_of(&c, 2, v_dim(s))
+                      : values_arg(s, dtype, gap);
     c.arg[4] = outputs_arg(s, dtype, false);
     c.arg[5] = op_mat(wide(dtype), queries_of(s), s->heads);
     c.arg[6] = cu_arg(s);
@@ -286,6 +306,7 @@ static void backward(const setting_t *s, loong_dtype_t dtype, bool gap,
     c.arg[11] = keys_arg(s, dtype, gap);
     c.arg[12] = values_arg(s, dtype, gap);
     c.frame = f.frame;
+    c.seed = seed;
     c.threads = threads;
     /* p, ds, o and the result; p and ds carry the error of a score. */
     c.bound.roundings = 4;
@@ -311,6 +332,94 @@ static void test_backward(void **state)
                 backward(&settings[i], types[t], i % 2 == 1, 1 + i % 3);
             }
         }
+    }
+}
+
+static void test_latent(void **state)
+{
+    (void)state;
+    static const setting_t absorbed[] = {
+        {1, 1, 576, true, 0, 0.0, 4, {0, 40, 40, 67}, ALL, ALL, 512},
+        {2, 1, 300, true, 20, 0.2, 2, {0, 37}, ALL, ALL, 270},
+        {1, 1, 40, false, 0, 0.0, 3, {0, 9, 20}, ALL, ALL, 32},
+    };
+    latent = true;
+    for (int i = 0; i < 2 * LOONG_COUNT_OF(absorbed); i++) {
+        forward(&absorbed[i / 2], i % 2, 1 + i % 2);
+        backward(&absorbed[i / 2], types[1 + i % 2], i % 4 < 2, 2);
+    }
+    latent = false;
+}
+
+/* Up to three ranges of the rows, or all. */
+static ranges_t drawn_ranges(op_draw_t *d, int32_t tokens)
+{
+    ranges_t r = ALL;
+    int32_t at = op_draw_below(d, tokens);
+    for (int i = 0; i < 3 && at < tokens && op_draw_below(d, 4) > 0; i++) {
+        r.at[i][0] = at;
+        r.at[i][1] = at + 1 + op_draw_below(d, tokens - at);
+        at = r.at[i][1] + 1 + op_draw_below(d, tokens);
+    }
+    return r;
+}
+
+/* No few keys: gradients of scores would be what larger terms leave. */
+static setting_t drawn_setting(op_draw_t *d)
+{
+    setting_t s = {0};
+    s.kv_heads = 1 + op_draw_below(d, 2);
+    s.heads = s.kv_heads * (1 + op_draw_below(d, 3));
+    s.head_dim = (int)op_draw_size(d, op_draw_below(d, 4) == 0 ? 600 : 130);
+    s.v_dim = op_draw_below(d, 3) == 0 ? (int)op_draw_size(d, 130) : 0;
+    s.causal = op_draw_below(d, 3) > 0;
+    s.window = op_draw_below(d, 4) == 0 ? 8 + op_draw_size(d, 60) : 0;
+    s.window = s.causal ? s.window : 0;
+    s.dropout = op_draw_below(d, 3) == 0 ? 0.2 : 0.0;
+    s.entries = 2 + op_draw_below(d, MAX_ENTRIES - 1);
+    for (int i = 1; i < s.entries; i++) {
+        bool empty = op_draw_below(d, 4) == 0 && i > 1;
+        s.cu_seqlens[i] = s.cu_seqlens[i - 1] +
+                          (empty ? 0 : (int32_t)op_draw_size(d, 46) + 1) +
+                          (i == 1 ? 8 : 0);
+    }
+    return s;
+}
+
+static void test_drawn(void **state)
+{
+    (void)state;
+    op_draw_t d = op_draw_begin(4);
+    while (op_draw_next(&d)) {
+        setting_t s = drawn_setting(&d);
+        int t = 1 + op_draw_below(&d, 2);
+        int variant = op_draw_below(&d, 12);
+        seed = d.seed;
+        backward(&s, types[t], variant % 2 == 1, 1 + variant % 3);
+        int32_t tokens = s.cu_seqlens[s.entries - 1];
+        if (op_draw_below(&d, 2) == 0) {
+            s.queries = drawn_ranges(&d, tokens);
+            s.keys = drawn_ranges(&d, tokens);
+        }
+        forward(&s, variant, t);
+    }
+    seed = 0;
+}
+
+/* Whatever the scale; tensor cores want a positive one. */
+static void test_scales(void **state)
+{
+    (void)state;
+    static const setting_t s = {2, 1, 20, true, 0, 0.0, 3, {0, 30, 41}, ALL,
+                                ALL, 0};
+    static const double scales[] = {0.0, -0.3};
+    for (int i = 0; i < 2 * LOONG_COUNT_OF(scales); i++) {
+        loong_dtype_t dtype = types[1 + i % 2];
+        loong_attention_attr_t attr = attr_of(&s);
+        attr.scale = scales[i / 2];
+        op_case_t c = forward_case(&s, &attr, dtype, false);
+        int kernels = op_case_reference(&c);
+        expect(strcmp(OP_DEVICE, "cpu") == 0 ? 1 : kernels, dtype);
     }
 }
 
@@ -479,6 +588,9 @@ int main(void)
         cmocka_unit_test(test_forward),
         cmocka_unit_test(test_backward),
         cmocka_unit_test(test_fused),
+        cmocka_unit_test(test_latent),
+        cmocka_unit_test(test_drawn),
+        cmocka_unit_test(test_scales),
         cmocka_unit_test(test_differences),
         cmocka_unit_test(test_bad_segments),
         cmocka_unit_test(test_bad_rows),

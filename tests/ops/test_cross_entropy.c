@@ -4,6 +4,7 @@
  * ignored labels, z-loss, absent gradients, several chunks. */
 #include "op_case.h"
 #include "op_device.h"
+#include "op_draw.h"
 
 enum { MAX_TOKENS = 500 };
 
@@ -79,6 +80,28 @@ static void test_reference(void **state)
             }
             expect(op_case_reference(&c), types[t]);
         }
+    }
+}
+
+static void test_drawn(void **state)
+{
+    (void)state;
+    op_draw_t d = op_draw_begin(8);
+    while (op_draw_next(&d)) {
+        setting_t s = {op_draw_size(&d, 150), op_draw_size(&d, 70), 0,
+                       op_draw_size(&d, 520), 0.0, op_draw_below(&d, 2) == 1};
+        loong_dtype_t dtype = op_draw_dtype(&d);
+        s.rows = s.vocab + op_draw_below(&d, 20); /* padding */
+        s.z_loss = op_draw_below(&d, 2) * 1e-2;
+        loong_cross_entropy_attr_t attr = {.loss = 1, .vocab = s.vocab,
+                                           .z_loss = s.z_loss};
+        op_case_t c = make_case(&s, &attr, dtype);
+        for (int i = 0; i < 7; i++) {
+            c.arg[i].gap = c.arg[i].rank > 1 ? op_draw_gap(&d) : 0;
+        }
+        c.threads = 1 + op_draw_below(&d, 3);
+        c.seed = d.seed;
+        expect(op_case_reference(&c), dtype);
     }
 }
 
@@ -195,6 +218,7 @@ int main(void)
         cmocka_unit_test(test_reference), cmocka_unit_test(test_absent),
         cmocka_unit_test(test_chunks),    cmocka_unit_test(test_differences),
         cmocka_unit_test(test_bad_label), cmocka_unit_test(test_nan),
+        cmocka_unit_test(test_drawn),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

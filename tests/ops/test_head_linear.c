@@ -5,6 +5,7 @@
  * test_gradients.c. */
 #include "loong/latent.h"
 #include "op_case.h"
+#include "op_draw.h"
 
 typedef struct shape {
     int64_t tokens;
@@ -93,11 +94,37 @@ static void test_threads(void **state)
     }
 }
 
+static void test_drawn(void **state)
+{
+    (void)state;
+    op_draw_t d = op_draw_begin(10);
+    while (op_draw_next(&d)) {
+        loong_dtype_t dtype = op_draw_dtype(&d);
+        int stride = (int)op_draw_size(&d, 40);
+        int first = op_draw_below(&d, stride);
+        int count = 1 + op_draw_below(&d, stride - first);
+        shape_t s = {op_draw_size(&d, 70), op_draw_size(&d, 130),
+                     {1 + op_draw_below(&d, 5), stride, first, count,
+                      op_draw_below(&d, 2) == 1}};
+        bool dw = op_draw_below(&d, 2) == 1;
+        op_case_t c = dw ? dw_case(&s.attr, &s, dtype)
+                         : forward_case(&s.attr, &s, dtype);
+        for (int i = 0; i < 3; i++) {
+            c.arg[i].gap = op_draw_gap(&d);
+        }
+        c.accumulate = dw ? (uint32_t)op_draw_below(&d, 2) : 0;
+        c.threads = 1 + op_draw_below(&d, 3);
+        c.seed = d.seed;
+        expect(op_case_reference(&c), &c, dtype);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_kernels),
         cmocka_unit_test(test_threads),
+        cmocka_unit_test(test_drawn),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -4,6 +4,7 @@
  * layouts and odd sizes. */
 #include "op_case.h"
 #include "op_device.h"
+#include "op_draw.h"
 
 typedef struct shape {
     int64_t t, n, k;
@@ -179,6 +180,61 @@ static void test_linear_dw(void **state)
     }
 }
 
+static op_case_t drawn_dw(op_draw_t *d, const loong_linear_attr_t *attr,
+                          shape_t s, loong_dtype_t dtype)
+{
+    bool bias = strcmp(OP_DEVICE, "cpu") != 0 && op_draw_below(d, 2) == 1;
+    op_case_t c = {.op = bias ? "linear_dw_db" : "linear_dw", .attr = attr,
+                   .num_in = 2, .num_out = bias ? 2 : 1};
+    c.arg[0] = op_mat(dtype, s.t, s.n);
+    c.arg[1] = op_mat(dtype, s.t, s.k);
+    c.arg[2] = attr->transposed ? op_mat(LOONG_F32, s.k, s.n)
+                                : op_mat(LOONG_F32, s.n, s.k);
+    if (bias) {
+        c.arg[3] = op_vec(LOONG_F32, s.n);
+    }
+    c.accumulate = (uint32_t)op_draw_below(d, bias ? 4 : 2);
+    c.bound.terms = s.t;
+    return c;
+}
+
+static op_case_t drawn_linear(op_draw_t *d, loong_linear_attr_t *attr,
+                              shape_t s, loong_dtype_t dtype)
+{
+    op_case_t c = linear_case(attr, s, dtype, op_draw_below(d, 2) == 1);
+    attr->activation = (loong_activation_t)op_draw_below(d, 3);
+    if (attr->activation != LOONG_ACT_NONE) { /* where GELU bends */
+        c.arg[0].scale = 2.0 / sqrt((double)s.k);
+    }
+    if (attr->activation != LOONG_ACT_NONE && op_draw_below(d, 2) == 1) {
+        c.arg[4] = c.arg[3];
+    }
+    return c;
+}
+
+static void test_drawn(void **state)
+{
+    (void)state;
+    op_draw_t d = op_draw_begin(12);
+    while (op_draw_next(&d)) {
+        shape_t s = {op_draw_size(&d, 140), op_draw_size(&d, 140),
+                     op_draw_size(&d, 140)};
+        loong_dtype_t dtype = op_draw_dtype(&d);
+        loong_linear_attr_t attr = {op_draw_below(&d, 2) == 1,
+                                    LOONG_ACT_NONE};
+        op_case_t c = op_draw_below(&d, 2) == 0
+                          ? drawn_linear(&d, &attr, s, dtype)
+                          : drawn_dw(&d, &attr, s, dtype);
+        for (int i = 0; i < c.num_in + c.num_out; i++) {
+            c.arg[i].gap = c.arg[i].rank > 1 ? op_draw_gap(&d) : 0;
+        }
+        c.threads = 1 + op_draw_below(&d, 3);
+        c.seed = d.seed;
+        int kernels = op_case_reference(&c);
+        expect(c.arg[4].rank > 0 ? 1 : kernels, dtype); /* as above */
+    }
+}
+
 /* dx is a linear with w the other way round, dw the op linear_dw. */
 static void test_differences(void **state)
 {
@@ -254,6 +310,7 @@ int main(void)
         cmocka_unit_test(test_linear_gelu_grad),
         cmocka_unit_test(test_slope),
         cmocka_unit_test(test_linear_dw),
+        cmocka_unit_test(test_drawn),
         cmocka_unit_test(test_differences),
         cmocka_unit_test(test_choice),
     };

@@ -4,6 +4,8 @@
  * references, gradients against finite differences, refused integers. */
 #include "loong/moe.h"
 #include "op_case.h"
+#include "op_device.h"
+#include "op_draw.h"
 
 static const loong_dtype_t types[] = {LOONG_F64, LOONG_F32, LOONG_BF16};
 
@@ -198,6 +200,99 @@ static void test_move_refusals(void **state)
     }
 }
 
+/* ---- what is drawn ------------------------------------------------------- */
+
+/* k different experts of each token, some dropped; the rows of those that are
+ * here, as the reference orders them. */
+typedef struct drawn {
+    int64_t tokens, k;
+    loong_expert_order_attr_t attr;
+    int32_t *chosen, *source, *dest;
+} drawn_t;
+
+static int32_t *whole_numbers(double *from, int64_t n)
+{
+    int32_t *to = malloc(sizeof(*to) * (size_t)n);
+    for (int64_t i = 0; i < n; i++) {
+        to[i] = (int32_t)from[i];
+    }
+    free(from);
+    return to;
+}
+
+static void drawn_order(op_draw_t *d, drawn_t *x)
+{
+    double *out[LOONG_MAX_OPERANDS];
+    int experts = (int)op_draw_size(d, 70);
+    x->tokens = op_draw_size(d, 300);
+    x->k = 1 + op_draw_below(d, LOONG_MIN(experts, 9));
+    x->attr.experts = experts;
+    x->attr.begin = op_draw_below(d, experts);
+    x->attr.count = 1 + op_draw_below(d, experts - (int)x->attr.begin);
+    x->chosen = malloc(sizeof(int32_t) * (size_t)(x->tokens * x->k));
+    for (int64_t t = 0; t < x->tokens; t++) {
+        int begin = op_draw_below(d, experts);
+        for (int64_t j = 0; j < x->k; j++) {
+            x->chosen[t * x->k + j] =
+                j > 0 && op_draw_below(d, 9) == 0
+                    ? -1
+                    : (int32_t)((begin + j) % experts);
+        }
+    }
+    op_case_t c = {.op = "expert_order", .attr = &x->attr, .num_in = 1,
+                   .num_out = 3};
+    c.arg[0] = integers(x->tokens, x->k, x->chosen);
+    c.arg[1] = op_vec(LOONG_I32, x->attr.count + 1);
+    c.arg[2] = op_vec(LOONG_I32, x->tokens * x->k);
+    c.arg[3] = op_mat(LOONG_I32, x->tokens, x->k);
+    op_case_reference(&c);
+    op_case_outputs(&c, "expert_order_ref", out);
+    free(out[0]);
+    x->source = whole_numbers(out[1], x->tokens * x->k);
+    x->dest = whole_numbers(out[2], x->tokens * x->k);
+}
+
+static void drawn_moves(op_draw_t *d, const drawn_t *x, loong_dtype_t dtype)
+{
+    int64_t rows[2] = {x->tokens, x->tokens * x->k};
+    int64_t cols = op_draw_size(d, 140);
+    bool back = op_draw_below(d, 2) == 1;
+    op_case_t c = {.op = back ? "unpermute" : "permute", .num_in = 4,
+                   .num_out = 1};
+    c.arg[0] = op_mat(dtype, rows[back], cols);
+    c.arg[1] = integers(rows[1], 0, x->source);
+    c.arg[2] = integers(x->tokens, x->k, x->dest);
+    c.arg[3] = op_mat(LOONG_F32, x->tokens, x->k);
+    c.arg[4] = op_mat(dtype, rows[!back], cols);
+    c.arg[0].gap = op_draw_gap(d);
+    c.bound.roundings = 1;
+    c.bound.terms = x->k;
+    c.seed = d->seed;
+    expect(op_case_reference(&c), &c, dtype);
+    op_case_t g = {.op = "unpermute_dw", .num_in = 3, .num_out = 1};
+    g.arg[0] = op_mat(dtype, rows[0], cols);
+    g.arg[1] = op_mat(dtype, rows[1], cols);
+    g.arg[2] = c.arg[2];
+    g.arg[3] = c.arg[3];
+    g.bound.terms = cols;
+    g.seed = d->seed;
+    expect(op_case_reference(&g), &g, dtype);
+}
+
+static void test_moves_drawn(void **state)
+{
+    (void)state;
+    op_draw_t d = op_draw_begin(5);
+    while (op_draw_next(&d)) {
+        drawn_t x = {0};
+        drawn_order(&d, &x);
+        drawn_moves(&d, &x, op_draw_dtype(&d));
+        free(x.chosen);
+        free(x.source);
+        free(x.dest);
+    }
+}
+
 /* ---- grouped_linear ------------------------------------------------------ */
 
 typedef struct grouped {
@@ -288,6 +383,34 @@ static void test_grouped(void **state)
                 expect(op_case_reference(&c), &c, types[t]);
             }
         }
+    }
+}
+
+static void test_grouped_drawn(void **state)
+{
+    (void)state;
+    op_draw_t d = op_draw_begin(8);
+    while (op_draw_next(&d)) {
+        grouped_t p = {0, op_draw_size(&d, 140), op_draw_size(&d, 140),
+                       1 + op_draw_below(&d, 5), {0}};
+        loong_dtype_t dtype = op_draw_dtype(&d);
+        loong_grouped_linear_attr_t attr = {op_draw_below(&d, 2) == 1, 1.0};
+        for (int e = 0; e < p.experts; e++) {
+            bool empty = op_draw_below(&d, 4) == 0;
+            p.offset[e + 1] =
+                p.offset[e] + (empty ? 0 : (int32_t)op_draw_size(&d, 130));
+        }
+        p.rows = p.offset[p.experts] + op_draw_below(&d, 20) + 1;
+        op_case_t c = op_draw_below(&d, 2) == 0
+                          ? grouped_case(&p, dtype, &attr)
+                          : grouped_dw_case(&p, dtype);
+        c.accumulate = strcmp(c.op, "grouped_linear_dw") == 0
+                           ? (uint32_t)op_draw_below(&d, 2)
+                           : 0;
+        c.arg[0].gap = op_draw_gap(&d);
+        c.threads = 1 + op_draw_below(&d, 3);
+        c.seed = d.seed;
+        expect(op_case_reference(&c), &c, dtype);
     }
 }
 
@@ -398,6 +521,25 @@ static void test_gate_gradient(void **state)
     free(dy);
 }
 
+/* ---- loss_scale ---------------------------------------------------------- */
+
+/* What the frame says of the loss, exactly. */
+static void test_loss_scale(void **state)
+{
+    (void)state;
+    for (int n = 1; n <= 600; n = 3 * n + 2) {
+        loong_loss_attr_t attr = {n % 3};
+        op_case_t c = {.op = "loss_scale", .attr = &attr, .num_in = 1,
+                       .num_out = 1};
+        c.arg[0] = c.arg[1] = op_vec(LOONG_F32, n);
+        for (int i = 0; i < 3; i++) {
+            c.frame.loss_scale[i] = 0.25 * (i + 1);
+        }
+        int kernels = op_case_reference(&c);
+        assert_true(kernels > 0 || strcmp(OP_DEVICE, "cpu") == 0);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -406,9 +548,12 @@ int main(void)
         cmocka_unit_test(test_moves),
         cmocka_unit_test(test_move_gradients),
         cmocka_unit_test(test_move_refusals),
+        cmocka_unit_test(test_moves_drawn),
         cmocka_unit_test(test_grouped),
+        cmocka_unit_test(test_grouped_drawn),
         cmocka_unit_test(test_grouped_gradients),
         cmocka_unit_test(test_grouped_refusals),
+        cmocka_unit_test(test_loss_scale),
         cmocka_unit_test(test_gate),
         cmocka_unit_test(test_gate_gradient),
     };

@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * adamw, sumsq and sum: every kernel against the reference on the same bits;
- * records are equal, not close. */
+ * records are equal, not close. test_adamw_bf16.c: moments rounded by
+ * chance. */
+#include "convert.h"
 #include "exact_sum.h"
 #include "loong/register.h"
 #include "loong/kernel.h"
@@ -21,7 +23,16 @@ typedef struct state {
     uint16_t low[SIZE];
     float exp_avg[SIZE];
     float exp_avg_sq[SIZE];
+    uint16_t half_avg[SIZE]; /* where they are bf16 */
+    uint16_t half_avg_sq[SIZE];
 } state_t;
+
+/* What is bf16. */
+typedef struct how {
+    bool param;
+    bool exp_avg;
+    bool exp_avg_sq;
+} how_t;
 
 static const int64_t sizes[] = {1, 7, 63, 1023, 4097, SIZE - 1};
 
@@ -44,6 +55,8 @@ static void fill(state_t *s)
         s->high[i] = (uint16_t)((bits >> 16) + (bits >> 15 & 1u));
         s->exp_avg[i] = 0.1f * (float)loongi_rng_normal(5, 4, i);
         s->exp_avg_sq[i] = 0.01f * (float)loongi_rng_uniform(5, 6, i);
+        s->half_avg[i] = loongi_f32_to_bf16(s->exp_avg[i]);
+        s->half_avg_sq[i] = loongi_f32_to_bf16(s->exp_avg_sq[i]);
     }
 }
 
@@ -56,16 +69,27 @@ static float master(const state_t *s, int64_t i)
     return value;
 }
 
+/* Products of these with numbers of 8 bits lie half-way between two of them by
+ * chance alone, as those of 0.9 do not. */
+static const double beta1 = 0.8996;
+static const double beta2 = 0.9497;
+
 /* Updates the first n numbers of a fresh state. */
-static void update(const loong_kernel_t *kernel, bool half, int64_t n,
+static void update(const loong_kernel_t *kernel, how_t how, int64_t n,
                    int threads, state_t *s)
 {
-    static const loong_adamw_attr_t attr = {1, 0.9, 0.95, 1e-8, 0.1};
+    bool half = how.param;
+    const loong_adamw_attr_t attr = {.group = 1, .beta1 = beta1,
+                                     .beta2 = beta2, .eps = 1e-8,
+                                     .weight_decay = 0.1, .run = 1};
     loong_kernel_query_t q = {"adamw", &attr, 1, 4, threads, 0, {{0}}};
-    loong_frame_t frame = {.step = 4, .grad_scale = 0.7, .lr = {9.0, 3e-3}};
+    loong_frame_t frame = {.step = n % 4 == 3 ? 100000 : 4,
+                           .grad_scale = 0.7, .lr = {9.0, 3e-3}};
     char reason[LOONG_REASON_SIZE];
     void *ptr[5] = {s->grad, half ? (void *)s->high : s->param,
-                    half ? s->low : NULL, s->exp_avg, s->exp_avg_sq};
+                    half ? s->low : NULL,
+                    how.exp_avg ? (void *)s->half_avg : s->exp_avg,
+                    how.exp_avg_sq ? (void *)s->half_avg_sq : s->exp_avg_sq};
     loong_kernel_call_t call = {s->ctx, &q, NULL, &frame, ptr, NULL,
                                 NULL,   0,  NULL, NULL,   NULL, NULL, false};
     fill(s);
@@ -74,8 +98,8 @@ static void update(const loong_kernel_t *kernel, bool half, int64_t n,
     if (half) {
         q.arg[2] = vector(LOONG_U16, n);
     }
-    q.arg[3] = vector(LOONG_F32, n);
-    q.arg[4] = vector(LOONG_F32, n);
+    q.arg[3] = vector(how.exp_avg ? LOONG_BF16 : LOONG_F32, n);
+    q.arg[4] = vector(how.exp_avg_sq ? LOONG_BF16 : LOONG_F32, n);
     assert_true(kernel->support == NULL || kernel->support(&q, reason));
     assert_ok(s->ctx, op_device_run(kernel, &call));
 }
@@ -88,18 +112,38 @@ static void close_to(const char *kernel, float got, float want, float error)
     }
 }
 
+/* Equal, but where the fp32 value is so near the middle of two numbers that its
+ * own error decides: 2^-22 of the terms before a place of 2^-8 of the result,
+ * so one of 2^14 where the result is as large as its terms. */
+static void compare_half(const char *kernel, int64_t n, const uint16_t *got,
+                         const uint16_t *want)
+{
+    int64_t unequal = 0;
+    for (int64_t i = 0; i < n; i++) {
+        int apart = abs((int)got[i] - (int)want[i]);
+        if (apart > 1) {
+            fail_msg("%s: %#x, reference %#x", kernel, got[i], want[i]);
+        }
+        unequal += apart;
+    }
+    assert_in_range(unequal, 0, 1 + n / 1024);
+}
+
 /* Each rounding gives 2^-24 of the terms: 4 on the way to the average, 8 to
  * the average of squares, 14 to a step of the parameter. */
-static void compare(const char *kernel, bool half, int64_t n,
+static void compare(const char *kernel, how_t how, int64_t n,
                     const state_t *got, const state_t *want,
                     const state_t *begin)
 {
-    const float first = 1.0f - powf(0.9f, 5.0f); /* as in update() */
-    const float second = 1.0f - powf(0.95f, 5.0f);
+    bool half = how.param;
+    const float first = 1.0f - powf((float)beta1, 5.0f); /* as in update() */
+    const float second = 1.0f - powf((float)beta2, 5.0f);
     for (int64_t i = 0; i < n; i++) {
         float terms = fabsf(begin->exp_avg[i]) + fabsf(begin->grad[i]);
-        float step = 3e-3f * terms / first /
-                     sqrtf(want->exp_avg_sq[i] / second);
+        float squares = how.exp_avg_sq
+                            ? loongi_bf16_to_f32(want->half_avg_sq[i])
+                            : want->exp_avg_sq[i];
+        float step = 3e-3f * terms / first / sqrtf(squares / second);
         close_to(kernel, got->exp_avg[i], want->exp_avg[i],
                  0x1p-22f * terms);
         close_to(kernel, got->exp_avg_sq[i], want->exp_avg_sq[i],
@@ -109,6 +153,12 @@ static void compare(const char *kernel, bool half, int64_t n,
         close_to(kernel, p, r,
                  0x1p-23f * fabsf(begin->param[i]) + 0x1p-20f * step);
     }
+    compare_half(kernel, SIZE, got->half_avg, want->half_avg);
+    compare_half(kernel, SIZE, got->half_avg_sq, want->half_avg_sq);
+    assert_memory_equal(got->half_avg + n, begin->half_avg + n,
+                        2 * (size_t)(SIZE - n));
+    assert_memory_equal(got->half_avg_sq + n, begin->half_avg_sq + n,
+                        2 * (size_t)(SIZE - n));
     assert_memory_equal(got->param + n, want->param + n,
                         sizeof(float) * (size_t)(SIZE - n));
     assert_memory_equal(got->high + n, want->high + n,
@@ -150,26 +200,40 @@ static int kernels_of(loong_context_t *ctx, const char *op,
     return count;
 }
 
+static void check_adamw(state_t *s, how_t how, int64_t n)
+{
+    const loong_kernel_t *list[MAX_KERNELS];
+    int count = kernels_of(s[0].ctx, "adamw", list);
+    update(list[count - 1], how, n, 2, &s[0]);
+    for (int k = 0; k + 1 < count; k++) {
+        update(list[k], how, n, 1, &s[1]);
+        compare(list[k]->name, how, n, &s[1], &s[0], &s[3]);
+        for (int threads = 2; threads <= 3; threads++) {
+            update(list[k], how, n, threads, &s[2]);
+            assert_memory_equal(&s[1], &s[2], sizeof(s[2]));
+        }
+    }
+}
+
 static void test_adamw(void **state)
 {
     state_t *s = *state;
-    const loong_kernel_t *list[MAX_KERNELS];
-    int count = kernels_of(s[0].ctx, "adamw", list);
     fill(&s[3]);
     for (int half = 0; half < 2; half++) {
         for (int i = 0; i < LOONG_COUNT_OF(sizes); i++) {
-            update(list[count - 1], half != 0, sizes[i], 2, &s[0]);
-            for (int k = 0; k + 1 < count; k++) {
-                update(list[k], half != 0, sizes[i], 1, &s[1]);
-                compare(list[k]->name, half != 0, sizes[i], &s[1], &s[0],
-                        &s[3]);
-                for (int threads = 2; threads <= 3; threads++) {
-                    update(list[k], half != 0, sizes[i], threads, &s[2]);
-                    assert_memory_equal(&s[1], &s[2], sizeof(s[2]));
-                }
-            }
+            check_adamw(s, (how_t){half != 0, false, false}, sizes[i]);
         }
     }
+}
+
+static void test_adamw_bf16_moments(void **state)
+{
+    state_t *s = *state;
+    fill(&s[3]);
+    check_adamw(s, (how_t){false, true, true}, SIZE - 1);
+    check_adamw(s, (how_t){true, true, true}, 4097);
+    check_adamw(s, (how_t){false, true, false}, 63);
+    check_adamw(s, (how_t){true, false, true}, 1023);
 }
 
 /* Against the sign, whatever the size; where there is none nothing moves. */
@@ -256,6 +320,21 @@ static void test_sums(void **state)
     }
 }
 
+/* So many addends that what a thread holds does not fit a number of fp64: it
+ * goes into the record in between. */
+static void test_long_sum(void **state)
+{
+    enum { LONG = 1 << 20 };
+    state_t *s = *state;
+    float *x = malloc(LONG * sizeof(*x));
+    assert_non_null(x);
+    for (uint64_t i = 0; i < LONG; i++) {
+        x[i] = i % 4 == 3 ? 0x1p-18f : 0x1p24f;
+    }
+    check_sums(s, "sum", x, LONG);
+    free(x);
+}
+
 static int setup(void **state)
 {
     state_t *s = calloc(4, sizeof(*s));
@@ -279,8 +358,10 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_adamw),
+        cmocka_unit_test(test_adamw_bf16_moments),
         cmocka_unit_test(test_sign_step),
         cmocka_unit_test(test_sums),
+        cmocka_unit_test(test_long_sum),
     };
     return cmocka_run_group_tests(tests, setup, teardown);
 }

@@ -6,6 +6,7 @@
 #include "loong/latent.h"
 #include "op_case.h"
 #include "op_device.h"
+#include "op_draw.h"
 
 typedef struct shape {
     int64_t rows, cols;
@@ -538,6 +539,21 @@ static void test_bf16(void **state)
     }
 }
 
+static void test_drawn(void **state)
+{
+    (void)state;
+    op_draw_t d = op_draw_begin(20);
+    while (op_draw_next(&d)) {
+        variant_t v = {{op_draw_size(&d, 70), op_draw_size(&d, 530)},
+                       op_draw_dtype(&d), LOONG_F32,
+                       op_draw_below(&d, VARIANTS)};
+        op_case_t c =
+            case_of(&entries[op_draw_below(&d, LOONG_COUNT_OF(entries))], &v);
+        c.seed = d.seed;
+        assert_true(!op_present(c.op) || op_case_reference(&c) > 0);
+    }
+}
+
 static void test_bad_id(void **state)
 {
     (void)state;
@@ -576,6 +592,7 @@ int main(void)
         cmocka_unit_test(test_bf16),
         cmocka_unit_test(test_threads),
         cmocka_unit_test(test_counts),
+        cmocka_unit_test(test_drawn),
         cmocka_unit_test(test_bad_id),
     };
     return cmocka_run_group_tests(tests, setup, NULL);

@@ -10,6 +10,7 @@
 #include "loong/register.h"
 #include "op_case.h"
 #include "op_device.h"
+#include "op_draw.h"
 
 enum { NUMBERS = 65536, ROWS = 200, COLS = 300 };
 
@@ -214,6 +215,22 @@ static void test_shapes(void **state)
     }
 }
 
+static void test_drawn(void **state)
+{
+    (void)state;
+    op_draw_t d = op_draw_begin(8);
+    while (op_draw_next(&d)) {
+        op_arg_t x = op_mat(op_draw_dtype(&d), op_draw_size(&d, 300),
+                            op_draw_size(&d, 300));
+        double *values = op_normal(x.dim[0] * x.dim[1], (int)(d.seed % 65536),
+                                   exp2(op_draw_below(&d, 40) - 20.0));
+        x.wide_values = values;
+        x.gap = op_draw_gap(&d);
+        check_shape(&attrs[op_draw_below(&d, LOONG_COUNT_OF(attrs))], x);
+        free(values);
+    }
+}
+
 /* Zeros, the smallest numbers, and what is none, each in a block of its own. */
 static void test_odd(void **state)
 {
@@ -370,7 +387,7 @@ int main(void)
         cmocka_unit_test(test_oracle),  cmocka_unit_test(test_shapes),
         cmocka_unit_test(test_odd),     cmocka_unit_test(test_counts),
         cmocka_unit_test(test_numbers), cmocka_unit_test(test_dequantize),
-        cmocka_unit_test(test_refused),
+        cmocka_unit_test(test_refused), cmocka_unit_test(test_drawn),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

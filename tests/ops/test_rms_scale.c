@@ -3,6 +3,7 @@
  * mean_squares and rms_scale, the RMS norm of channels that ranks share: every
  * kernel against the reference. Gradients: test_gradients.c. */
 #include "op_case.h"
+#include "op_draw.h"
 
 typedef struct shape {
     int64_t rows, cols;
@@ -78,11 +79,29 @@ static void test_threads(void **state)
     }
 }
 
+static void test_drawn(void **state)
+{
+    (void)state;
+    op_draw_t d = op_draw_begin(10);
+    while (op_draw_next(&d)) {
+        shape_t s = {op_draw_size(&d, 80), op_draw_size(&d, 1100)};
+        loong_dtype_t dtype = op_draw_dtype(&d);
+        op_case_t c = make(op_draw_below(&d, OPS), s, dtype,
+                           op_draw_below(&d, VARIANTS));
+        c.seed = d.seed;
+        if (op_case_reference(&c) < 1) {
+            fail_msg("%s: only the reference supports %s", c.op,
+                     loong_dtype_name(dtype));
+        }
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_kernels),
         cmocka_unit_test(test_threads),
+        cmocka_unit_test(test_drawn),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

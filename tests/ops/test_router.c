@@ -5,6 +5,7 @@
 #include "loong/moe.h"
 #include "op_case.h"
 #include "op_device.h"
+#include "op_draw.h"
 
 static const loong_dtype_t types[] = {LOONG_F64, LOONG_F32};
 
@@ -337,6 +338,63 @@ static void test_router_types(void **state)
     }
 }
 
+/* Logits so far apart that fp32 chooses as fp64 does, groups' sums too. */
+static double *drawn_logits(op_draw_t *d, int64_t tokens, int groups, int each)
+{
+    double *x = malloc(sizeof(double) * (size_t)(tokens * groups * each));
+    for (int64_t t = 0; t < tokens; t++) {
+        int turn[2] = {op_draw_below(d, groups), op_draw_below(d, each)};
+        for (int e = 0; e < groups * each; e++) {
+            int g = (e / each + turn[0]) % groups;
+            x[t * groups * each + e] =
+                3.0643 * g / groups +
+                3.0 * ((e + turn[1] * (g + 1)) % each) / each - 3.0;
+        }
+    }
+    return x;
+}
+
+static void test_drawn(void **state)
+{
+    (void)state;
+    op_draw_t d = op_draw_begin(8);
+    while (op_draw_next(&d)) {
+        loong_router_attr_t a = routers[op_draw_below(&d, 3) * 2 + 1];
+        int groups = 1 << op_draw_below(&d, 4);
+        int each = (int)op_draw_size(&d, 65);
+        int64_t tokens = op_draw_size(&d, 70);
+        a.num_groups = groups > 1 ? groups : 0;
+        a.group_topk = groups > 1 ? 1 + op_draw_below(&d, groups) : 0;
+        a.group_scores = groups > 1 ? 1 + op_draw_below(&d, each) : 0;
+        a.topk = 1 + op_draw_below(
+                         &d, LOONG_MIN(each * LOONG_MAX(a.group_topk, 1), 12));
+        double *x = drawn_logits(&d, tokens, groups, each);
+        double *out[LOONG_MAX_OPERANDS];
+        op_case_t c = {.op = "topk_router", .attr = &a, .num_in = 1,
+                       .num_out = 2, .seed = d.seed};
+        c.arg[0] = op_mat(LOONG_F64, tokens, (int64_t)groups * each);
+        c.arg[0].wide_values = x;
+        c.arg[1] = op_mat(LOONG_F64, tokens, a.topk);
+        c.arg[2] = op_mat(LOONG_I32, tokens, a.topk);
+        check_kernels(c);
+        op_case_outputs(&c, "topk_router_ref", out);
+        int32_t *chosen = malloc(sizeof(*chosen) * (size_t)(tokens * a.topk));
+        for (int64_t i = 0; i < tokens * a.topk; i++) {
+            chosen[i] = (int32_t)out[1][i];
+        }
+        op_case_t g = {.op = "topk_router_grad", .attr = &a, .num_in = 3,
+                       .num_out = 1, .seed = d.seed,
+                       .arg = {c.arg[1], c.arg[0],
+                               integers(tokens, a.topk, chosen), c.arg[0]}};
+        g.bound.terms = (int64_t)groups * each;
+        check_kernels(g);
+        free(chosen);
+        free(out[0]);
+        free(out[1]);
+        free(x);
+    }
+}
+
 /* ---- losses of the router ------------------------------------------------ */
 
 static const int32_t choices[TOKENS * 2] = {0, 3, 3, 1,  0, 2, 11, 3, 7,
@@ -529,6 +587,7 @@ int main(void)
         cmocka_unit_test(test_router_ties),
         cmocka_unit_test(test_router_gradient),
         cmocka_unit_test(test_router_types),
+        cmocka_unit_test(test_drawn),
         cmocka_unit_test(test_counts),
         cmocka_unit_test(test_forced),
         cmocka_unit_test(test_replayed),

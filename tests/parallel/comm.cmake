@@ -21,11 +21,13 @@ if(MPI_C_FOUND)
     PASS_REGULAR_EXPRESSION "srun started 4 processes, but each is a job"
     ENVIRONMENT "SLURM_PROCID=0;SLURM_NTASKS=4")
 endif()
+loong_test(NAME cancel LABELS parallel SOURCES tests/parallel/test_cancel.c)
 add_executable(bench_comm tests/bench/bench_comm.c)
 target_link_libraries(bench_comm PRIVATE loong_all)
 add_executable(worker_fault tests/fault/worker_fault.c)
 target_link_libraries(worker_fault PRIVATE loong_all)
-loong_test(NAME parent SOURCES tests/fault/test_parent.c LABELS fault SERIAL
+loong_test(NAME parent SOURCES tests/fault/test_parent.c LABELS fault
   ARGS $<TARGET_FILE:worker_fault> "${MPIEXEC_EXECUTABLE}" TIMEOUT 240)
 set_property(TEST parent APPEND PROPERTY ENVIRONMENT
   OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1)
+loong_test_waits(parent)

@@ -364,6 +364,36 @@ static loong_status_t expect(cases_t *c, bool condition, const char *what)
     return LOONG_OK;
 }
 
+/* A receive that nobody wants any more; what is sent later under its tag goes
+ * to the one that is there then. */
+static loong_status_t try_cancel(cases_t *c)
+{
+    enum { TAG = 200 };
+    loong_comm_request_t request[2];
+    int next = (c->rank + 1) % c->size;
+    int previous = (c->rank + c->size - 1) % c->size;
+    size_t bytes = (size_t)draw_count(c, c->params->longest / 2);
+    fill_all(c, LOONG_U8, (int64_t)bytes);
+    LOONG_TRY(loong_comm_irecv(c->comm, c->other + bytes, bytes, previous, TAG,
+                               &request[0]));
+    LOONG_TRY(expect(c, loong_comm_cancel(c->comm, &request[0]), "cancel"));
+    LOONG_TRY(expect(c, loong_comm_cancel(c->comm, &request[0]), "again"));
+    memset(c->other, 0x5a, 2 * bytes);
+    LOONG_TRY(loong_comm_barrier(c->comm, "nobody waits"));
+    LOONG_TRY(loong_comm_isend(c->comm, c->data, bytes, next, TAG,
+                               &request[0]));
+    LOONG_TRY(loong_comm_irecv(c->comm, c->other, bytes, previous, TAG,
+                               &request[1]));
+    LOONG_TRY(loong_comm_wait(c->comm, &request[1]));
+    LOONG_TRY(loong_comm_wait(c->comm, &request[0]));
+    LOONG_TRY(expect(c, loong_comm_cancel(c->comm, &request[1]), "complete"));
+    for (size_t i = bytes; i < 2 * bytes; i++) {
+        LOONG_TRY(expect(c, c->other[i] == 0x5a, "what was given up came"));
+    }
+    return check_bytes(c, "behind a cancelled one", c->other,
+                       c->inputs + (size_t)previous * c->stride, bytes);
+}
+
 /* Odd and even ranks, in reverse order; rank 0 stays out of the second. */
 static loong_status_t try_split(cases_t *c)
 {
@@ -410,6 +440,7 @@ static loong_status_t try_all(cases_t *c)
         LOONG_TRY(try_all_to_all(c));
         LOONG_TRY(try_root(c));
         LOONG_TRY(try_messages(c));
+        LOONG_TRY(try_cancel(c));
         LOONG_TRY(loong_comm_barrier(c->comm, "case"));
     }
     return try_split(c);

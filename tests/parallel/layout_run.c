@@ -52,7 +52,7 @@ static void recipe_text(const layout_place_t *place, const layout_run_t *r,
         "  vision_token_ids: %s\n"
         "train: {micro_batch_size: %d, global_batch_size: 24,\n"
         "  z_loss_coeff: %g, train_iters: %d, exit_interval: %d%s}\n"
-        "optimizer: {lr: 3e-3, lr_warmup_iters: 2}\n"
+        "optimizer: {lr: 3e-3, lr_warmup_iters: 2%s%s}\n"
         "parallel: %s\n"
         "checkpoint: {save: %s/%s%s%s}\n"
         "%s\n",
@@ -61,7 +61,9 @@ static void recipe_text(const layout_place_t *place, const layout_run_t *r,
         r->unpacked ? "false" : "true",
         r->vision_ids != NULL ? r->vision_ids : "null", r->micro_batch_size,
         r->z_loss,
-        r->steps, r->stop_at, ramp, r->parallel, place->dir, r->save,
+        r->steps, r->stop_at, ramp, r->optimizer != NULL ? ", " : "",
+        r->optimizer != NULL ? r->optimizer : "", r->parallel, place->dir,
+        r->save,
         r->load != NULL ? ", load: " : "", r->load != NULL ? r->load : "",
         r->more);
     assert_true(length > 0 && (size_t)length < size);

@@ -14,6 +14,7 @@ typedef struct layout_run {
     const char *model;    /* YAML flow mapping of model.foundation */
     const char *parallel; /* of parallel */
     const char *more;     /* lines of YAML; may be "" */
+    const char *optimizer; /* more of its keys; NULL: none */
     int ramp;             /* samples of the first steps, rising; 0: all */
     const char *dtype;    /* "fp64" */
     int ranks;

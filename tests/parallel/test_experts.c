@@ -384,12 +384,18 @@ static void impossible_layouts(void **state)
 #define RATED                                                                 \
     "{family: qwen3_moe, " COMMON "num_layers: 2, "                           \
     "moe_router_bias_update_rate: 0.01}"
+#define POOLED                                                                \
+    "{family: qwen3_moe, " COMMON "num_layers: 2, moe_aux_loss_coeff: 0.01, " \
+    "moe_router_load_balancing_type: pooled_aux_loss}"
     static const struct {
         const char *model;
         int ranks;
         const char *parallel;
         const char *text;
     } cases[] = {
+        {POOLED, 2, "{pipeline_model_parallel_size: 2}",
+         "pooled_aux_loss counts the choices of all layers, "
+         "pipeline_model_parallel_size 1 is wanted, not 2"},
         {NOWHERE, 1, "{}", "moe_layer_freq: found [0]*2: no layer has"},
         {THREE, 1, "{}", "found [1]*3: 3 layers, there are 2"},
         {RATED, 1, "{}", "has no effect without moe_router_enable_expert_bias"},

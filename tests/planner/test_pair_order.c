@@ -2,8 +2,9 @@
  *
  * Pairs of programs on ranks that cost differently: tensor parallel ranks with
  * uneven heads whose experts are held by all of them gather experts together
- * (ZeRO-3), so that every rank must begin what it shares with another in one
- * order, whatever its own steps weigh. */
+ * (ZeRO-3), and data-parallel ranks may have devices of several kinds. Every
+ * rank must begin what it shares with another in one order, whatever its own
+ * steps weigh. */
 #include "passes.h"
 #include "rng.h"
 #include "test.h"
@@ -33,7 +34,7 @@ typedef enum kind { COMPUTES, LAYER, JOINS, EXPERTS, KINDS } kind_t;
 
 /* A program of a seed as a rank has it: `bare` has no collective inside a
  * layer. Own steps weigh what they like, and before what experts share a rank
- * has gathers of its own, more of them or fewer. */
+ * has gathers of its own, more of them or fewer, unless all are alike: bare. */
 static void make(uint64_t seed, int rank, bool bare, loong_step_t *steps,
                  loong_program_t *p)
 {
@@ -43,7 +44,7 @@ static void make(uint64_t seed, int rank, bool bare, loong_step_t *steps,
     p->steps = steps;
     for (int i = 0; i < n; i++) {
         kind_t kind = (kind_t)draw(seed, 1, i, KINDS - 1);
-        uint64_t own = bare ? seed : seed + 1000 * (uint64_t)(rank + 1);
+        uint64_t own = seed + 1000 * (uint64_t)(rank + 1);
         int gathers = kind == EXPERTS && !bare ? draw(own, 2, i, 2) : 0;
         for (int k = 0; k < gathers; k++) {
             steps[p->num_steps++].kernel = &collective;

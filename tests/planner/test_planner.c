@@ -23,7 +23,7 @@ static fake_options_t random_options(uint64_t seed)
     int kind = (int)fake_draw(seed, 500, 5);
     o.schedule = names[kind];
     o.params.ranks = kind > 0 ? 1 + (int)fake_draw(seed, 501, 4) : 1;
-    o.params.chunks = kind == 2   ? 1 + (int)fake_draw(seed, 502, 3)
+    o.params.chunks = kind == 2   ? 2 + (int)fake_draw(seed, 502, 2)
                       : kind == 4 ? 2
                                   : 1;
     o.params.micro_batches = 1 + (int)fake_draw(seed, 503, 6);

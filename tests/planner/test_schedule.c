@@ -43,10 +43,13 @@ static void test_refusals(void **state)
                  LOONG_ERR_ARG, "one_stage, 1f1b, interleaved");
     assert_fails(ctx, loongi_schedule_create(ctx, "one_stage", &p, &s),
                  LOONG_ERR_ARG, "2 ranks of 1 chunks, 1 of 1 is allowed");
+    assert_fails(ctx, loongi_schedule_create(ctx, "interleaved", &p, &s),
+                 LOONG_ERR_ARG, "1 chunk a rank, 2 or more are wanted; with 1 "
+                                "it would be 1f1b");
     p.micro_batches = 3;
+    p.chunks = 2;
     assert_fails(ctx, loongi_schedule_create(ctx, "interleaved", &p, &s),
                  LOONG_ERR_ARG, "3 micro-batches, a multiple of the 2 ranks");
-    p.chunks = 2;
     assert_fails(ctx, loongi_schedule_create(ctx, "1f1b", &p, &s),
                  LOONG_ERR_ARG, "2 chunks a rank, 1 is allowed");
     p.chunks = 1;
@@ -90,7 +93,7 @@ static loong_schedule_params_t random_params(const loong_schedule_kind_t *kind,
         p.chunks = kind->folded ? 2 : 1;
     }
     if (kind->accepts != NULL && !kind->accepts(&p, reason)) {
-        p.chunks = 1 + (int)draw(seed, 1, 4);
+        p.chunks = 2 + (int)draw(seed, 1, 3);
         p.micro_batches = p.ranks * (1 + (int)draw(seed, 5, 5));
     }
     if (kind->accepts != NULL && !kind->accepts(&p, reason)) {
@@ -175,7 +178,7 @@ static void test_bubbles(void **state)
                               simulate(ctx, "zero_bubble_v", &p, 1, 1, 1),
                               3.0 * m + (ranks - 1) / 2.0);
             }
-            for (int chunks = 1; chunks <= 4 && m % ranks == 0; chunks++) {
+            for (int chunks = 2; chunks <= 4 && m % ranks == 0; chunks++) {
                 p.chunks = chunks;
                 assert_theory("interleaved", &p,
                               simulate(ctx, "interleaved", &p, 1, 2, 0),

@@ -15,3 +15,10 @@ add_test(NAME sanitize COMMAND ${PROJECT_SOURCE_DIR}/tests/setup/sanitize.sh
   ${PROJECT_BINARY_DIR}/sanitize ${PROJECT_SOURCE_DIR})
 set_tests_properties(sanitize PROPERTIES LABELS "setup;full" TIMEOUT 3600
   RUN_SERIAL ON)
+if(LOONG_CUDA_FOUND)
+  add_test(NAME cuda_parts COMMAND
+    ${PROJECT_SOURCE_DIR}/tests/setup/cuda_parts.sh
+    ${PROJECT_BINARY_DIR}/cuda_parts ${PROJECT_SOURCE_DIR}
+    ${CMAKE_CUDA_COMPILER})
+  set_tests_properties(cuda_parts PROPERTIES LABELS "setup;full" TIMEOUT 600)
+endif()

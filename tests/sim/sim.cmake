@@ -3,9 +3,7 @@
 
 # Of tests/ops, what runs on a CUDA device: here, and on a real one (tests/gpu).
 set(LOONG_CUDA_OP_TESTS linear head_linear attention cross_entropy pointwise tables in_place
-  optimizer moe router router_sets rms_scale quantize rules)
-set(LOONG_OP_TEST_SOURCES op_case.c op_counts.c op_launch.c op_device.c)
-list(TRANSFORM LOONG_OP_TEST_SOURCES PREPEND ${PROJECT_SOURCE_DIR}/tests/ops/)
+  optimizer adamw_bf16 moe router router_sets rms_scale quantize rules)
 
 if(LOONG_SANITIZE)
   message(STATUS "Simulated CUDA device: skipped, it sanitizes by itself")
@@ -116,7 +114,8 @@ set_tests_properties(cuda_bench PROPERTIES LABELS sim TIMEOUT 120
   ENVIRONMENT OMP_NUM_THREADS=1)
 if(MPI_C_FOUND)
   add_test(NAME cuda_loongrun COMMAND ${cudasim}/loongrun.sh
-    ${PROJECT_BINARY_DIR} ${PROJECT_SOURCE_DIR} ${MPIEXEC_EXECUTABLE})
+    ${PROJECT_BINARY_DIR} ${PROJECT_SOURCE_DIR} ${MPIEXEC_EXECUTABLE}
+    $<$<BOOL:${LOONG_CUDA_FOUND}>:loongrun>)
   add_test(NAME cuda_abort COMMAND ${cudasim}/abort.sh
     ${PROJECT_BINARY_DIR} ${PROJECT_SOURCE_DIR} ${MPIEXEC_EXECUTABLE})
   add_test(NAME cuda_uses COMMAND ${cudasim}/uses.sh
@@ -130,8 +129,9 @@ if(MPI_C_FOUND)
   endforeach()
   set_tests_properties(cuda_uses_long PROPERTIES LABELS "sim;full")
   set_tests_properties(cuda_loongrun cuda_abort PROPERTIES LABELS "sim;fault"
-    TIMEOUT 240 RUN_SERIAL ON
+    TIMEOUT 240
     ENVIRONMENT "OMPI_ALLOW_RUN_AS_ROOT=1;OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1")
+  loong_test_waits(cuda_loongrun cuda_abort)
 endif()
 # What transformers computed, as far as there are kernels.
 loong_cuda_sim_test(NAME cuda_golden LABELS "sim;golden" TIMEOUT 300
@@ -147,13 +147,16 @@ foreach(name cuda_golden cuda_golden_bf16)
 endforeach()
 loong_cuda_sim_test(NAME cuda_predict LABELS sim
   SOURCES ${cudasim}/test_predict.c)
-loong_cuda_sim_test(NAME cuda_nccl LABELS sim SOURCES ${cudasim}/test_nccl.c)
+loong_cuda_sim_test(NAME cuda_nccl LABELS sim
+  SOURCES ${cudasim}/test_nccl.c ${cudasim}/comm_place.c)
 loong_cuda_sim_test(NAME cuda_train LABELS sim
   SOURCES ${cudasim}/test_train.c ${cudasim}/train_run.c)
 loong_cuda_sim_test(NAME cuda_beside LABELS sim
   SOURCES ${cudasim}/test_beside.c ${cudasim}/train_run.c)
 loong_cuda_sim_test(NAME cuda_dispatch LABELS sim
   SOURCES ${cudasim}/test_dispatch.c)
+loong_cuda_sim_test(NAME cuda_loaded LABELS sim
+  SOURCES ${cudasim}/test_loaded.c)
 loong_cuda_sim_test(NAME cuda_layouts LABELS sim
   SOURCES ${cudasim}/test_layouts.c ${cudasim}/train_run.c)
 add_test(NAME cuda_layouts_long COMMAND test_cuda_layouts long
@@ -161,7 +164,7 @@ add_test(NAME cuda_layouts_long COMMAND test_cuda_layouts long
 set_tests_properties(cuda_layouts_long PROPERTIES LABELS "sim;full"
   TIMEOUT 1200 ENVIRONMENT OMP_NUM_THREADS=1)
 loong_cuda_sim_test(NAME cuda_staged LABELS sim
-  SOURCES ${cudasim}/test_staged.c ${cudasim}/staged_place.c)
+  SOURCES ${cudasim}/test_staged.c ${cudasim}/comm_place.c)
 loong_cuda_sim_test(NAME cuda_mixed LABELS sim
   SOURCES ${cudasim}/test_mixed.c ${cudasim}/train_run.c)
 loong_cuda_sim_test(NAME cuda_experts LABELS sim TIMEOUT 300
@@ -204,3 +207,7 @@ foreach(name ${LOONG_CUDA_OP_TESTS})
     ${PROJECT_SOURCE_DIR}/tests/ops/test_${name}.c ${LOONG_OP_TEST_SOURCES})
   target_compile_definitions(test_cuda_op_${name} PRIVATE OP_DEVICE="cuda")
 endforeach()
+# Sums of biases' gradients that cuBLASLt does not take into a product.
+add_test(NAME cuda_op_linear_apart COMMAND test_cuda_op_linear)
+set_tests_properties(cuda_op_linear_apart PROPERTIES LABELS "sim;ops"
+  TIMEOUT 300 ENVIRONMENT "OMP_NUM_THREADS=1;CUDASIM_BIAS_SUMS=0")

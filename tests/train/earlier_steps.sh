@@ -6,16 +6,7 @@
 set -eu
 build=$1
 source=$2
-place=$(mktemp -d)
-trap 'rm -rf "$place"' EXIT
-cd "$place"
-export OMP_NUM_THREADS=1
-
-fail() {
-    echo "$1"
-    tail -n 30 "$place"/out "$place"/err
-    exit 1
-}
+. "$source/tests/in_place.sh"
 
 # run CODE ARGUMENTS...: the exit code must be this one
 run() {

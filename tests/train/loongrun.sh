@@ -74,6 +74,8 @@ has err "possible on 2 ranks:"
 has err "    train.micro_batch_size=1   (data parallel 2)"
 run 74 --dry-run --schedule-plot none/step.svg
 has err "cannot create 'none/step.svg"
+run 2 --profile device=cuda
+has err "--profile wants a FILE, found device=cuda"
 
 # The ranks of a mixture of experts, by how they share these.
 run 0 --dry-run --ranks 4 model.foundation.family=qwen3_moe \
@@ -125,6 +127,14 @@ has err2 "another run writes into save (process "
 "$build/loongrun" eval recipe.yaml checkpoint.load=auto >out2 2>err2 ||
     fail "eval beside a run: $(cat err2)"
 has out2 "| eval docs | loss "
+has out2 "sample | The "
+# An evaluation wants no data to train on, nor a set when there are prompts.
+loss=$(grep -o "eval docs | loss [0-9.]*" out2)
+"$build/loongrun" eval recipe.yaml checkpoint.load=auto ~data.train \
+    >out2 2>err2 || fail "eval without data.train: $(cat err2)"
+has out2 "$loss"
+"$build/loongrun" eval recipe.yaml checkpoint.load=auto ~data.train \
+    ~data.validation >out2 2>err2 || fail "eval of prompts: $(cat err2)"
 has out2 "sample | The "
 kill -TERM $pid
 wait $pid || code=$?

@@ -18,13 +18,6 @@
 
 TEST_DIR(dir)
 
-static const char *in_dir(const char *name)
-{
-    static char path[512];
-    snprintf(path, sizeof(path), "%s/%s", dir, name);
-    return path;
-}
-
 /* Calls the function for every fixture; returns how many there are. */
 static int each_fixture(void (*function)(loong_context_t *, const char *))
 {

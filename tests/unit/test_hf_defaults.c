@@ -28,7 +28,37 @@ typedef struct row {
     const char *value; /* NULL: not there; refused: a part of the message */
 } row_t;
 
+#define MIXTURE                                                             \
+    "\"model_type\":\"qwen3_moe\",\"num_key_value_heads\":8," EXPERTS SIZES \
+    ",\"num_experts_per_tok\":2,"
+#define ERNIE "\"model_type\":\"ernie4_5\",\"num_key_value_heads\":2," SIZES
+
 static const row_t rows[] = {
+    /* of publishers' files, which no class reads */
+    {MIXTURE "\"qkv_bias\":false,\"shared_expert_intermediate_size\":0,"
+             "\"use_qk_norm\":true",
+     "qk_layernorm", "true"},
+    {MIXTURE "\"shared_expert_intermediate_size\":8", NULL,
+     "shared_expert_intermediate_size = 8"},
+    {MIXTURE "\"use_qk_norm\":false", NULL, "use_qk_norm = false"},
+    {ERNIE ",\"architectures\":[\"Ernie4_5_ForCausalLM\"],"
+           "\"auto_map\":{\"AutoConfig\":\"a.B\"},\"use_rmsnorm\":true,"
+           "\"fuse_rope\":true,\"max_sequence_length\":4096,"
+           "\"hidden_dropout_prob\":0.0",
+     "max_position_embeddings", "32"},
+    {ERNIE ",\"architectures\":[\"Ernie4_5Model\"]", NULL,
+     "(Ernie4_5ForCausalLM is)"},
+    {ERNIE ",\"use_rmsnorm\":false", NULL, "use_rmsnorm = false"},
+    {M2 "\"num_key_value_heads\":2,\"quantization_config\":{"
+        "\"activation_scheme\":\"dynamic\",\"fmt\":\"float8_e4m3fn\","
+        "\"quant_method\":\"fp8\",\"weight_block_size\":[128,128]}",
+     "num_experts", "4"},
+    {"\"model_type\":\"gpt2\",\"n_layer\":1,\"n_embd\":8,\"n_head\":2,"
+     "\"output_past\":true,\"n_ctx\":1024",
+     "num_layers", "1"},
+    {"\"model_type\":\"qwen2\",\"num_key_value_heads\":8," SIZES
+     ",\"dual_chunk_attention_config\":{\"chunk_size\":16}",
+     "max_position_embeddings", "32"},
     /* how many heads share a key, and how wide they are */
     {"\"model_type\":\"llama\"," SIZES, "num_query_groups", "8"},
     {"\"model_type\":\"mixtral\"," SIZES, NULL, "num_key_value_heads"},
@@ -178,6 +208,33 @@ static void comes_back(void **state)
     }
 }
 
+/* What Qwen2.5-1M does with longer texts comes with the checkpoint. */
+static void is_kept(void **state)
+{
+    static const char json[] = "{\"chunk_size\":16}";
+    loong_context_t *ctx = test_context();
+    loong_pairs_t *pairs = NULL;
+    loong_pairs_t *kept = NULL;
+    char path[256];
+    char *text = NULL;
+    size_t length = 0;
+    (void)state;
+    assert_ok(ctx, take(ctx, "\"model_type\":\"qwen2\","
+                             "\"num_key_value_heads\":8," SIZES, &pairs));
+    assert_ok(ctx, loongi_pairs_create(ctx, &kept));
+    assert_ok(ctx, loongi_pairs_set(kept, "dual_chunk_attention_config",
+                                    json));
+    loong_hf_config_params_t params = {dir, pairs, LOONG_BF16, kept};
+    assert_ok(ctx, loongi_hf_config_write(ctx, &params));
+    snprintf(path, sizeof(path), "%s/config.json", dir);
+    assert_ok(ctx, loongi_file_read(ctx, path, &text, &length));
+    assert_non_null(strstr(text, json));
+    loongi_free(ctx, text);
+    loongi_pairs_destroy(&kept);
+    loongi_pairs_destroy(&pairs);
+    test_context_end(&ctx);
+}
+
 /* Models that a type has no place for, by a key that is changed. */
 static const struct {
     const char *json;
@@ -222,6 +279,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(means),
                                        cmocka_unit_test(comes_back),
+                                       cmocka_unit_test(is_kept),
                                        cmocka_unit_test(cannot_be_said)};
     return cmocka_run_group_tests(tests, make_dir, remove_dir);
 }

@@ -20,13 +20,6 @@
 
 TEST_DIR(dir)
 
-static const char *in_dir(const char *name)
-{
-    static char path[512];
-    snprintf(path, sizeof(path), "%s/%s", dir, name);
-    return path;
-}
-
 /* ---- ranks as threads ---- */
 
 typedef struct team {

@@ -72,6 +72,8 @@ static const struct {
      "data.train[0].weight: 0 takes nothing from this source"},
     {"data.train=[{path: a, weight: 1}, {path: b}]",
      "data.train[1].weight: not set, but 1 of 2 sources have a weight"},
+    {"optimizer.stochastic_rounding=true",
+     "optimizer.stochastic_rounding: has no effect: neither"},
     {"precision.tf32=true",
      "precision.tf32: needs precision.params_dtype fp32"},
     {"parallel.sequence_parallel=true",

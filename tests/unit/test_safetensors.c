@@ -14,13 +14,6 @@
 
 TEST_DIR(dir)
 
-static const char *in_dir(const char *name)
-{
-    static char path[256];
-    snprintf(path, sizeof(path), "%s/%s", dir, name);
-    return path;
-}
-
 /* A file from a header text and a number of data bytes. */
 static size_t build(char *bytes, const char *header, size_t data)
 {

@@ -20,6 +20,8 @@ typedef struct decoder {
     loong_val_t stream_key; /* token_key of the rows of the stream */
     loong_val_t token_types; /* of the rows of the stream; LOONG_NONE: none */
     loong_val_t router_loss; /* of the layers so far; LOONG_NONE: none */
+    loong_nn_router_pool_t pool; /* of layers that are balanced together */
+    loong_val_t pooled[LOONG_MAX_LAYERS];
 } decoder_t;
 
 static uint64_t stream_of(int layer, int site)
@@ -162,9 +164,12 @@ static loong_val_t mixture(decoder_t *d, loong_val_t x, int index)
     moe.shared_ffn = c->shared_expert_ffn;
     moe.shared_gate = c->shared_expert_gate;
     if (d->request->train) {
-        moe.aux_loss = c->aux_loss_coeff;
+        bool pooled = c->balance == LOONG_BALANCE_POOLED;
+        bool each = c->balance == LOONG_BALANCE_SEQUENCE;
+        moe.aux_loss = pooled ? 0.0 : c->aux_loss_coeff;
+        moe.pool = pooled && c->aux_loss_coeff > 0.0 ? &d->pool : NULL;
         moe.z_loss = c->router_z_loss_coeff;
-        moe.sequence = c->sequence_balance ? d->request->max_seqlen : 0;
+        moe.sequence = each ? d->request->max_seqlen : 0;
     }
     return loong_nn_moe(&d->nn, x, &moe, &d->router_loss);
 }
@@ -195,6 +200,8 @@ static loong_val_t latent_attention(decoder_t *d, loong_val_t x, int index)
     latent.dropout = d->request->train ? c->attention_dropout : 0.0;
     latent.stream = stream_of(index, SITE_ATTENTION);
     latent.interleaved = c->rope_interleaved;
+    latent.short_bias = c->qkv_bias;
+    latent.output_bias = c->attention_output_bias;
     latent.absorb = c->mla_absorb == LOONG_ABSORB_AUTO
                         ? loong_nn_latent_absorbs(c->kv_lora_rank,
                                                   c->qk_head_dim,
@@ -283,6 +290,8 @@ loong_status_t loongi_decoder_build(loong_graph_t *graph, const void *config,
         d.nn.output_init_std /= sqrt(2.0 * c->num_layers);
     }
     d.router_loss = LOONG_NONE;
+    d.pool.counts = LOONG_NONE;
+    d.pool.logits = d.pooled;
     d.vocab =
         loong_nn_vocabulary(&d.nn, c->vocab_size, c->padded_vocab_size);
     sequence(&d);
@@ -298,6 +307,10 @@ loong_status_t loongi_decoder_build(loong_graph_t *graph, const void *config,
         end(&d, x);
     } else {
         loong_nn_stage_output(&d.nn, x);
+    }
+    if (d.pool.layers > 0) {
+        loong_nn_pooled_loss(&d.nn, &d.pool, c->aux_loss_coeff,
+                             &d.router_loss);
     }
     if (d.router_loss != LOONG_NONE) {
         loong_loss(graph, LOONG_ROUTER_LOSS, d.router_loss, 1.0);

@@ -25,6 +25,13 @@ typedef enum loong_absorb {
     LOONG_ABSORB_NO
 } loong_absorb_t;
 
+/* What the auxiliary loss balances. */
+typedef enum loong_balance {
+    LOONG_BALANCE_MICRO_BATCH,
+    LOONG_BALANCE_SEQUENCE,
+    LOONG_BALANCE_POOLED /* a micro-batch in all layers together */
+} loong_balance_t;
+
 typedef struct loong_decoder_config {
     int num_layers;
     int64_t hidden_size;
@@ -74,7 +81,7 @@ typedef struct loong_decoder_config {
     double bias_update_rate; /* a step; 0: the bias stays as it is */
     int64_t shared_expert_ffn; /* 0: none */
     bool shared_expert_gate;
-    bool sequence_balance; /* the auxiliary loss of each sequence */
+    loong_balance_t balance; /* of the auxiliary loss */
     double aux_loss_coeff;
     double router_z_loss_coeff;
 } loong_decoder_config_t;

@@ -225,6 +225,12 @@ static void check_experts(loong_problems_t *problems, loong_decoder_config_t *c,
             "number wanted",
             c->router.scaling_factor);
     }
+    if (c->balance == LOONG_BALANCE_POOLED && c->vision_ffn > 0) {
+        loongi_problems_add(problems,
+                            "moe_router_load_balancing_type: pooled_aux_loss "
+                            "is of one set of experts, and "
+                            "moe_vision_ffn_hidden_size gives a second");
+    }
     if (!(c->aux_loss_coeff >= 0.0) || !(c->router_z_loss_coeff >= 0.0)) {
         loongi_problems_add(
             problems,
@@ -254,19 +260,50 @@ static void check_positions(loong_problems_t *problems,
     }
 }
 
+/* Has a scaling this number? */
+static bool has_number(loong_rope_scaling_t scaling, const char *name)
+{
+    static const struct {
+        const char *name;
+        unsigned scalings;
+    } numbers[] = {
+        {"low_freq_factor", 1u << LOONG_ROPE_LLAMA3},
+        {"high_freq_factor", 1u << LOONG_ROPE_LLAMA3},
+        {"original_max_position_embeddings",
+         1u << LOONG_ROPE_LLAMA3 | 1u << LOONG_ROPE_YARN |
+             1u << LOONG_ROPE_DYNAMIC},
+        {"beta_fast", 1u << LOONG_ROPE_YARN},
+        {"beta_slow", 1u << LOONG_ROPE_YARN},
+        {"attention_factor", 1u << LOONG_ROPE_YARN},
+        {"mscale", 1u << LOONG_ROPE_YARN},
+        {"mscale_all_dim", 1u << LOONG_ROPE_YARN},
+        {"truncate", 1u << LOONG_ROPE_YARN},
+    };
+    for (int64_t i = 0; i < LOONG_COUNT_OF(numbers); i++) {
+        if (strcmp(numbers[i].name, name) == 0) {
+            return (numbers[i].scalings & 1u << scaling) != 0;
+        }
+    }
+    return scaling != LOONG_ROPE_DEFAULT; /* factor */
+}
+
 /* A scaling is complete, and numbers of one are not there for nothing. */
 static void check_scaling(loong_problems_t *problems,
                           const loong_decoder_config_t *c,
                           const loong_pairs_t *pairs)
 {
     static const char prefix[] = "rope_scaling.";
+    const char *type = loongi_pairs_get(pairs, "rope_scaling.type");
     bool scaled = c->rope.scaling != LOONG_ROPE_DEFAULT;
-    for (int64_t i = 0; i < pairs->count && !scaled; i++) {
+    for (int64_t i = 0; i < pairs->count; i++) {
         const char *key = pairs->items[i].key;
         if (strncmp(key, prefix, strlen(prefix)) == 0 &&
-            strcmp(key, "rope_scaling.type") != 0) {
-            loongi_problems_add(
-                problems, "%s: has no effect without rope_scaling.type", key);
+            strcmp(key, "rope_scaling.type") != 0 &&
+            !has_number(c->rope.scaling, key + strlen(prefix))) {
+            loongi_problems_add(problems,
+                                "%s: has no effect %s rope_scaling.type%s%s",
+                                key, scaled ? "with" : "without",
+                                scaled ? " " : "", scaled ? type : "");
         }
     }
     if (scaled && loongi_pairs_get(pairs, "rope_scaling.factor") == NULL) {
@@ -330,19 +367,24 @@ static void check_latent(loong_problems_t *problems,
             c->qk_head_dim + c->qk_pos_emb_head_dim, c->num_attention_heads,
             c->kv_channels, c->num_query_groups);
     }
-    if (c->learned_positions || c->qk_norm || c->qkv_bias ||
-        c->attention_output_bias || c->window_size > 0 ||
+    if (c->learned_positions || c->qk_norm || c->window_size > 0 ||
         c->rotary_percent != 1.0) {
         loongi_problems_add(
             problems, "kv_lora_rank: latent attention has rope on all of "
-                      "qk_pos_emb_head_dim, no qk_layernorm, add_qkv_bias, "
-                      "add_attn_proj_bias or window_size");
+                      "qk_pos_emb_head_dim, no qk_layernorm or window_size");
     }
 }
 
-static void check_norms(loong_problems_t *problems,
-                        const loong_decoder_config_t *c)
+/* Keys that another one gives a meaning. */
+static void check_companions(loong_problems_t *problems,
+                             const loong_decoder_config_t *c,
+                             const loong_pairs_t *pairs)
 {
+    if (c->window_size == 0 &&
+        loongi_pairs_get(pairs, "max_window_layers") != NULL) {
+        loongi_problems_add(problems, "max_window_layers: has no effect "
+                                      "without window_size");
+    }
     if (c->qk_norm_whole && !c->qk_norm) {
         loongi_problems_add(problems, "qk_layernorm_whole: has no effect "
                                       "without qk_layernorm");
@@ -381,7 +423,7 @@ void loongi_decoder_check(loong_problems_t *problems,
     check_sizes(problems, config);
     check_sections(problems, config, pairs);
     check_latent(problems, config, pairs);
-    check_norms(problems, config);
+    check_companions(problems, config, pairs);
     check_scale(problems, config, pairs);
     check_experts(problems, config, pairs);
 }

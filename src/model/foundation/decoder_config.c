@@ -49,7 +49,10 @@ static const choice_t weights[] = {{"auto", LOONG_WEIGHTS_AUTO},
                                    {"false", LOONG_WEIGHTS_PLAIN},
                                    {NULL, 0}};
 static const choice_t balances[] = {
-    {"aux_loss", 0}, {"seq_aux_loss", 1}, {NULL, 0}};
+    {"aux_loss", LOONG_BALANCE_MICRO_BATCH},
+    {"seq_aux_loss", LOONG_BALANCE_SEQUENCE},
+    {"pooled_aux_loss", LOONG_BALANCE_POOLED},
+    {NULL, 0}};
 
 static const choice_t absorbs[] = {{"auto", LOONG_ABSORB_AUTO},
                                    {"true", LOONG_ABSORB_YES},
@@ -137,7 +140,7 @@ static const field_t fields[] = {
     {"moe_router_force_load_balancing", BOOL, AT(router.forced), NULL},
     {"moe_router_enable_expert_bias", BOOL, AT(expert_bias), NULL},
     {"moe_router_bias_update_rate", REAL, AT(bias_update_rate), NULL},
-    {"moe_router_load_balancing_type", CHOICE, AT(sequence_balance), balances},
+    {"moe_router_load_balancing_type", CHOICE, AT(balance), balances},
     {"moe_aux_loss_coeff", REAL, AT(aux_loss_coeff), NULL},
     {"moe_z_loss_coeff", REAL, AT(router_z_loss_coeff), NULL},
     {"moe_shared_expert_intermediate_size", LONG, AT(shared_expert_ffn), NULL},
@@ -147,8 +150,7 @@ static const field_t fields[] = {
 /* Choices between two, kept as a flag. */
 static bool is_flag(const field_t *f)
 {
-    return f->choices == positions || f->choices == balances ||
-           f->choices == policies;
+    return f->choices == positions || f->choices == policies;
 }
 
 static void set_choice(loong_problems_t *problems, const field_t *f,

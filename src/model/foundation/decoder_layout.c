@@ -77,6 +77,14 @@ static void check_experts(loong_problems_t *problems,
                             "rank routes tokens of its own", tp,
                             c->num_experts);
     }
+    if (c->balance == LOONG_BALANCE_POOLED && c->aux_loss_coeff > 0.0 &&
+        mesh->size[LOONG_AXIS_PP] > 1) {
+        loongi_problems_add(problems,
+                            "moe_router_load_balancing_type: pooled_aux_loss "
+                            "counts the choices of all layers, "
+                            "pipeline_model_parallel_size 1 is wanted, not "
+                            "%d", mesh->size[LOONG_AXIS_PP]);
+    }
 }
 
 loong_status_t loongi_decoder_check_mesh(loong_context_t *ctx,

@@ -8,16 +8,8 @@ set -u
 build=$1
 source=$2
 mpirun=$3
-place=$(mktemp -d)
-trap 'rm -rf "$place"' EXIT
-cd "$place" || exit 1
-export OMP_NUM_THREADS=1 CUDASIM_DEVICES=4
-
-fail() {
-    printf 'FAILED: %s\n' "$1"
-    tail -n 20 out err*
-    exit 1
-}
+. "$source/tests/in_place.sh"
+export CUDASIM_DEVICES=4
 
 "$build/loong-data" index --tokenizer bytes --append-eod --quiet \
     --suffixes .md --output-prefix text "$source/docs/devices" >/dev/null

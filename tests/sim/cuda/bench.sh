@@ -24,7 +24,7 @@ small() { # OP: a shape for it
   grouped_linear*) echo 3,4,16,8 ;;
   *permute) echo 10,2,16 ;;
   rope) echo 6,2,16 ;;
-  adamw) echo 300 ;;
+  adamw*) echo 300 ;;
   *) echo 6,48 ;;
   esac
 }
@@ -34,7 +34,7 @@ while read -r op _; do
   "$build/loong_bench_cudasim" op --device cuda --op "$op" --seconds 0 \
     --shape "$(small "$op")" --json > out 2>&1 || fail "op $op"
   # One kernel, which is named, timed and moves bytes or multiplies.
-  grep -qE '^\{"op":"[a-z_]+","kernel":"[a-z_]+cuda",.*"device":"cuda",' out ||
+  grep -qE '^\{"op":"[a-z0-9_]+","kernel":"[a-z_]+cuda",.*"device":"cuda",' out ||
     fail "what it says of $op"
   ! grep -q '"gflops":0,"gbytes_per_s":0,' out || fail "$op: it does nothing"
   count=$((count + 1))

@@ -224,7 +224,9 @@ static bool has_kernel(const cudasim_desc *desc, const cudasim_layout *a,
            (!bias || desc->bias_type == -1 || desc->bias_type == c->type) &&
            (!aux || ((desc->aux_type == -1 || desc->aux_type == c->type) &&
                      desc->aux_ld >= c->rows && desc->aux_ld % 8 == 0)) &&
-           (desc->epilogue == CUBLASLT_EPILOGUE_DEFAULT || c->batch == 1);
+           (desc->epilogue == CUBLASLT_EPILOGUE_DEFAULT ||
+            (c->batch == 1 && !sim.no_epilogues &&
+             !(sim.no_sums && (desc->epilogue & (SUM_A | SUM_B)) != 0)));
 }
 
 // The largest power of two, up to 256, that addresses are multiples of.
@@ -254,6 +256,19 @@ static std::string as_checked(const algorithm_t &algo,
                        c->cols, c->batch, (int64_t)desc->epilogue};
     return std::string(reinterpret_cast<const char *>(&algo), sizeof(algo)) +
            std::string(reinterpret_cast<const char *>(sizes), sizeof(sizes));
+}
+
+extern "C" void cudasim_epilogues(int there) { sim.no_epilogues = there == 0; }
+
+// A kernel of the library, by what it computes.
+static std::string key_of(const algorithm_t &algo, const cudasim_desc *desc,
+                          const cudasim_layout *a, const cudasim_layout *c)
+{
+    int64_t what[] = {(int64_t)algo.id,  desc->trans[0],
+                      desc->trans[1],    a->type,
+                      c->type,           (int64_t)desc->epilogue};
+    return "product" +
+           std::string(reinterpret_cast<const char *>(what), sizeof(what));
 }
 
 static uint64_t extra_alignment(const cudasim_desc *desc)
@@ -563,6 +578,8 @@ cublasLtMatmul(cublasLtHandle_t, cublasLtMatmulDesc_t desc, const void *alpha,
                (long long)a_desc->rows, (long long)a_desc->cols);
         return CUBLAS_STATUS_INVALID_VALUE;
     }
+    load_late(key_of(how, desc, a_desc, c_desc), "a product of cuBLASLt",
+              stream_of(stream)->device);
     product_t p = {*desc,
                    *a_desc,
                    *b_desc,

@@ -32,6 +32,10 @@ void cudasim_devices(int count, size_t bytes);
  * waits for ever: then that is what was found wrong. 10 s. */
 void cudasim_patience(double seconds);
 
+/* Nothing runs on the streams of a device while it hangs: whoever waits for
+ * them waits until it does not. */
+void cudasim_hang(int device, int on);
+
 /* Bytes of shared memory that a block may have: 227 KiB, as on sm_90; 163 on
  * sm_80, 99 on sm_86 and sm_89. */
 void cudasim_shared_limit(size_t bytes);
@@ -43,6 +47,10 @@ void cudasim_quiet(int quiet);
 
 /* Forgets errors, streams, events and memory. */
 void cudasim_reset(void);
+
+/* Whether cuBLASLt has products that do more; at the start it has, but none
+ * that sum a bias's gradient where env CUDASIM_BIAS_SUMS is 0. */
+void cudasim_epilogues(int there);
 
 /* Plans of cuDNN are refused for this reason; "": they are not. */
 void cudasim_cudnn_refuse(const char *why);

@@ -1,22 +1,14 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
-# usage: loongrun.sh BUILD SOURCE MPIRUN: two processes with a simulated device
-# each, as a person starts them: the losses of the processor, a rank that is
-# killed, resumed on the processor, more ranks than devices.
+# usage: loongrun.sh BUILD SOURCE MPIRUN [loongrun]: two processes with a
+# simulated device each, as a person starts them: the losses of the processor, a
+# rank that is killed, resumed on the processor, more ranks than devices.
 set -u
 build=$1
 source=$2
 mpirun=$3
-place=$(mktemp -d)
-trap 'rm -rf "$place"' EXIT
-cd "$place" || exit 1
-export OMP_NUM_THREADS=1
-
-fail() {
-    printf 'FAILED: %s\n' "$1"
-    tail -n 20 out err
-    exit 1
-}
+real=${4:-} # where it is built with CUDA
+. "$source/tests/in_place.sh"
 
 # two CODE ARGUMENTS...
 two() {
@@ -115,7 +107,7 @@ for rank in 0 1; do
 done
 
 # planned, with and without the devices
-for exe in loongrun_cudasim loongrun; do
+for exe in loongrun_cudasim $real; do
     "$build/$exe" --dry-run --ranks 4 recipe.yaml checkpoint.save=no \
         'devices=[cpu:0-1, cuda:2-]' model.foundation.num_layers=2 \
         parallel.pipeline_model_parallel_size=2 >out 2>err || fail "a plan, $exe"

@@ -2,7 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 # usage: planted.sh BUILD [all]: bugs planted in kernels and in host code as they
 # are (plant.cc, tests/ops/op_device.c). Of each a test must see that something
-# is wrong; that the tests pass without is ctest's. all: the slow ones too.
+# is wrong; that the tests pass without is ctest's. A wait is one of the engine's
+# between streams, by its number. all: the slow ones too.
 set -u
 build=$1
 all=${2:-}
@@ -54,6 +55,7 @@ every cuda_op_cross_entropy block softmax_kernel
 every cuda_op_pointwise block norm_forward
 every cuda_op_pointwise stride rmsnorm 0
 every cuda_op_attention stride attention 0
+every cuda_layouts wait 5
 long cuda_op_optimizer block sum_kernel
 long cuda_op_optimizer barrier sum_kernel 2
 long cuda_op_pointwise block map_kernel
@@ -68,6 +70,11 @@ long cuda_op_rms_scale barrier scale_grad 1
 long cuda_op_rms_scale barrier scale_grad 2
 long cuda_op_cross_entropy barrier softmax_kernel 2
 long cuda_op_linear block finish_kernel
+long cuda_layouts wait 3
+long cuda_layouts wait 6
+long cuda_layouts wait 7
+long cuda_layouts wait 9
+long cuda_layouts wait 10
 LIST
 echo "$count planted, $missed missed"
 [ $missed = 0 ]

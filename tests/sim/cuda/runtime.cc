@@ -393,14 +393,20 @@ static bool grid_ok(const cudasim_launch *l)
 
 // Kernels are loaded when they are first needed, for which CUDA may wait until
 // nothing else is on the device: not while something there waits for others.
-static void load_late(const cudasim_launch *l, int device)
+void cudasim::load_late(const std::string &key, const char *name, int device)
 {
-    if (sim.loaded.insert({device, l->kernel}).second &&
+    if (sim.loaded.insert({device, key}).second &&
         sim.communicates[device] > 0) {
-        report("kernel %s is loaded by its first launch while %d operations of "
-               "NCCL are under way on device %d: it may wait for them for ever",
-               l->name, sim.communicates[device], device);
+        report("%s is loaded by its first launch while %d operations of NCCL "
+               "are under way on device %d: it may wait for them for ever",
+               name, sim.communicates[device], device);
     }
+}
+
+static std::string key_of(const void *kernel)
+{
+    return std::string(reinterpret_cast<const char *>(&kernel),
+                       sizeof(kernel));
 }
 
 extern "C" void cudasim_enqueue(const cudasim_launch *launch,
@@ -425,7 +431,8 @@ extern "C" void cudasim_enqueue(const cudasim_launch *launch,
     if (fail(error) != cudaSuccess) {
         return;
     }
-    load_late(launch, s->device);
+    std::string name = std::string("kernel ") + launch->name;
+    load_late(key_of(launch->kernel), name.c_str(), s->device);
     cudasim_launch l = *launch;
     std::string bytes(static_cast<const char *>(arguments), size);
     int device = s->device;
@@ -437,7 +444,7 @@ extern "C" cudaError_t cudaFuncGetAttributes(struct cudaFuncAttributes *attr,
 {
     ENTER("cudaFuncGetAttributes");
     attr->maxThreadsPerBlock = 1024;
-    sim.loaded.insert({current_device, kernel});
+    sim.loaded.insert({current_device, key_of(kernel)});
     return cudaSuccess;
 }
 
@@ -450,7 +457,7 @@ extern "C" cudaError_t cudaFuncSetAttribute(const void *kernel,
              (size_t)value <= sim.most_shared,
          cudaErrorInvalidValue, "cudaFuncSetAttribute: %d bytes", value);
     sim.shared[kernel] = (size_t)value;
-    sim.loaded.insert({current_device, kernel});
+    sim.loaded.insert({current_device, key_of(kernel)});
     return cudaSuccess;
 }
 

@@ -48,8 +48,11 @@ struct sim_t {
     std::set<CUevent_st *> events, dead;
     std::map<const void *, size_t> shared; // limits of kernels
     std::set<std::pair<int, int>> peers[2]; // of pools: [1]
-    std::set<std::pair<int, const void *>> loaded; // kernels, by device
+    std::set<std::pair<int, std::string>> loaded; // by device, with products
+    bool no_epilogues; // products have none
+    bool no_sums;      // none of biases' gradients, for the whole process
     std::map<int, int> communicates; // device: NCCL's operations, not over
+    std::set<int> hanging; // devices
     std::map<uint64_t, capture_t> captures; // under way
     uint64_t last_capture;
     std::set<CUgraph_st *> graphs;
@@ -86,6 +89,8 @@ void enqueue(CUstream_st *s, std::function<cudaError_t()> run,
              CUevent_st *recorded = nullptr);
 // A piece that needs others who are not here.
 void enqueue_again(CUstream_st *s, const maker_t &make);
+/* What a launch or a product needs is loaded now, or was. */
+void load_late(const std::string &key, const char *name, int device);
 void step_any(); // some stream's next piece
 /* Runs s until its first `count` pieces are done, and of others only what they
  * wait for. */

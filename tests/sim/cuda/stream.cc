@@ -52,7 +52,9 @@ void cudasim::begin()
     const char *seed = getenv("CUDASIM_SEED");
     const char *devices = getenv("CUDASIM_DEVICES");
     const char *kill = getenv("CUDASIM_KILL_AT_GRAPH");
+    const char *sums = getenv("CUDASIM_BIAS_SUMS");
     sim.begun = true;
+    sim.no_sums = sums != nullptr && atoi(sums) == 0;
     sim.kill_at = kill != nullptr ? atoll(kill) : 0;
     sim.devices = devices != nullptr ? atoi(devices) : 1;
     sim.bytes = (size_t)4 << 30;
@@ -171,6 +173,11 @@ static CUstream_st *null_stream()
     return sim.streams.back();
 }
 
+static bool hangs(const CUstream_st *s)
+{
+    return sim.hanging.count(s->device) > 0;
+}
+
 static bool blocked(const CUstream_st *s)
 {
     const piece_t &p = s->queue.front();
@@ -205,7 +212,8 @@ static bool step()
     CUstream_st *chosen = nullptr;
     uint64_t seen = 0;
     for (CUstream_st *s : sim.streams) {
-        if (!s->queue.empty() && !blocked(s) && below(++seen) == 0) {
+        if (!s->queue.empty() && !hangs(s) && !blocked(s) &&
+            below(++seen) == 0) {
             chosen = s;
         }
     }
@@ -227,7 +235,7 @@ static void progress()
 static void wait_a_little()
 {
     for (CUstream_st *s : sim.streams) {
-        if (!s->queue.empty() && !blocked(s)) {
+        if (!s->queue.empty() && !hangs(s) && !blocked(s)) {
             run_next(s);
         }
     }
@@ -245,6 +253,9 @@ static bool busy(CUstream_st *s)
 void cudasim::drain(CUstream_st *s, size_t count)
 {
     while (count-- > 0 && busy(s)) {
+        while (busy(s) && hangs(s)) {
+            wait_a_little();
+        }
         while (busy(s) && blocked(s)) {
             drain(s->queue.front().event->stream, 1);
         }
@@ -260,7 +271,7 @@ static void nudge(CUstream_st *s)
     while (s != nullptr && !s->queue.empty() && blocked(s)) {
         s = s->queue.front().event->stream;
     }
-    if (s != nullptr && !s->queue.empty()) {
+    if (s != nullptr && !s->queue.empty() && !hangs(s)) {
         run_next(s);
     }
 }
@@ -490,6 +501,16 @@ extern "C" void cudasim_devices(int count, size_t bytes)
     sim.bytes = bytes;
 }
 
+extern "C" void cudasim_hang(int device, int on)
+{
+    std::lock_guard<std::recursive_mutex> guard(sim.mutex);
+    if (on != 0) {
+        sim.hanging.insert(device);
+    } else {
+        sim.hanging.erase(device);
+    }
+}
+
 extern "C" void cudasim_shared_limit(size_t bytes)
 {
     begin();
@@ -518,7 +539,9 @@ extern "C" void cudasim_reset(void)
     sim.peers[1].clear();
     sim.shared.clear();
     sim.loaded.clear();
+    sim.no_epilogues = false;
     sim.communicates.clear();
+    sim.hanging.clear();
     sim.last = sim.sticky = cudaSuccess;
     sim.fail_at = 0;
     sim.failed = false;

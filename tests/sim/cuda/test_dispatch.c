@@ -133,6 +133,10 @@ static loong_status_t find_routes(place_t *p, bool there)
     void *ptr[5];
     for (int i = 0; i < 5; i++) {
         ptr[i] = there ? pairs[i]->there : pairs[i]->host;
+        if (there && i > 0) { /* no -1, which is what tails get */
+            LOONG_TRY(loong_device_fill(p->device, ptr[i], 0x5a,
+                                        pairs[i]->bytes));
+        }
     }
     return launch(p, &q, there, ptr);
 }

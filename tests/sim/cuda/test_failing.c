@@ -126,12 +126,42 @@ static void test_graphs(void **state)
     every(", cuda_graph_impl: local", cudaErrorIllegalAddress);
 }
 
+/* At the start, on one of two ranks: the other one gives the same reason, for
+ * no recipe is wrong, unless there is no such device at all. */
+static void test_ranks(void **state)
+{
+    int found = 0;
+    (void)state;
+    for (int64_t n = 7; n <= 14; n++) {
+        loong_context_t *ctx = test_context();
+        job_t job = small("");
+        job.ranks = 2;
+        job.batch = 2;
+        cudasim_fail_at(n, cudaErrorMemoryAllocation);
+        loong_status_t status = try_train(ctx, &job);
+        cudasim_fail_at(0, cudaSuccess);
+        const char *text = loong_context_error(ctx);
+        bool there = strstr(text, "no device cuda:") == NULL;
+        if (there ? status != LOONG_ERR_MEMORY && status != LOONG_ERR_DEVICE
+                  : status != LOONG_ERR_NOT_FOUND) {
+            fail_msg("call %lld: status %d, said: %s", (long long)n,
+                     (int)status, text);
+        }
+        assert_non_null(strstr(text, "cannot start"));
+        found += there;
+        test_context_end(&ctx);
+        cudasim_reset();
+    }
+    assert_true(found >= 3);
+}
+
 int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_launch),
         cmocka_unit_test(test_memory),
         cmocka_unit_test(test_graphs),
+        cmocka_unit_test(test_ranks),
     };
     stride = argc > 1 && strcmp(argv[1], "long") == 0 ? 1 : stride;
     return cmocka_run_group_tests(tests, make_data, remove_data);

@@ -34,6 +34,9 @@ static const layout_t of_two[] = {
     {2, 4, 4, PP "2, " CHUNKS, "interleaved"},
 };
 
+/* A program has more collectives than any ring of calls or events. */
+static const layout_t many = {2, 20, 2, ZERO "optim_grads_params", NULL};
+
 static const layout_t of_four[] = {
     {4, 2, 4, TP "2, sequence_parallel: true, " PP "2", NULL},
     {4, 2, 4, TP "2, sequence_parallel: true, " ZERO "optim", NULL},
@@ -120,6 +123,17 @@ static void test_two(void **state)
     }
 }
 
+static void test_many(void **state)
+{
+    (void)state;
+    job_t one;
+    job_t job;
+    train_one(&many, "cpu", "fp32", 1, &one);
+    train_layout(&many, "fp32", 1, 4, &job);
+    compare(&one, &job, 64.0 * 0x1p-24);
+    assert_true(job.collectives > 100);
+}
+
 static void test_four(void **state)
 {
     (void)state;
@@ -160,6 +174,7 @@ int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_two),
+        cmocka_unit_test(test_many),
         cmocka_unit_test(test_four),
         cmocka_unit_test(test_bf16),
     };

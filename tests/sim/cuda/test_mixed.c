@@ -11,7 +11,7 @@
 #define PP "pipeline_model_parallel_size: "
 #define CP "context_parallel_size: "
 #define ZERO "bucket_bytes: 4096, data_parallel_sharding: "
-#define CHUNKS "num_layers_per_virtual_pipeline_stage: 1"
+#define PAIRS "overlap_moe_expert_parallel_comm: true, "
 
 #define GRAPHS ", cuda_graph_impl: local"
 #define STAGED "comm: {device_backend: staged}\n"
@@ -35,6 +35,7 @@ static const layout_t dense[] = {
     {2, 2, 4, "[cuda:0, cpu:1]", ZERO "none", "", ""},
     {2, 2, 4, "[cpu:0, cuda:1]", ZERO "optim_grads", "", ""},
     {2, 2, 4, "[cuda:0, cpu:1]", ZERO "optim_grads_params", "", ""},
+    {2, 2, 4, "[cuda:0, cpu:1]", PAIRS ZERO "optim_grads_params", "", ""},
     {2, 2, 2, "[cuda:0, cpu:1]", TP "2, sequence_parallel: true", "", ""},
     {4, 2, 4, "[cuda:0-1, cpu:2-]", PP "2, " TP "2", "", ""},
     {4, 4, 8, "[cuda:0, cpu:1-2, cuda:3]", PP "4", "", ""},

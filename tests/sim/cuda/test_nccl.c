@@ -3,150 +3,11 @@
  * Collectives on the memory of simulated devices: every kind against what it
  * should give, with pieces of one and of several lengths; messages; and what
  * is said when a rank does not come, or calls something else. */
-#include "test.h"
+#include "comm_place.h"
 
 #include <unistd.h>
 
-#include "comm_impl.h"
-#include "cudasim.h"
-#include "loong/device.h"
-#include "loong/register.h"
-
-enum { RANKS = 3, N = 5000 }; /* in chunks of the simulator, and a rest */
-
-/* A rank's device, its communicator, and N numbers per rank in its memory. */
-typedef struct place {
-    loong_context_t *ctx;
-    loong_device_t *device;
-    loong_comm_t *host;
-    loong_comm_t *comm;
-    int rank;
-    float *there;
-    float *second;
-    float here[RANKS * N];
-} place_t;
-
-static loong_status_t watch(void *user)
-{
-    return loongi_comm_watch(user);
-}
-
-static loong_status_t open_place(loong_context_t *ctx, loong_comm_t *host,
-                                 place_t **place_p)
-{
-    place_t *p = calloc(1, sizeof(*p));
-    void *memory = NULL;
-    assert_non_null(p);
-    *place_p = p;
-    p->ctx = ctx;
-    p->host = host;
-    p->rank = loong_comm_rank(host);
-    LOONG_TRY(loong_register_builtin(ctx));
-    LOONG_TRY(loong_device_create(ctx, "cuda", p->rank, &p->device));
-    LOONG_TRY(loong_device_communicator(p->device, host, &p->comm));
-    LOONG_TRY(loong_device_alloc(p->device, sizeof(p->here), "a", &memory));
-    p->there = memory;
-    LOONG_TRY(loong_device_alloc(p->device, sizeof(p->here), "b", &memory));
-    p->second = memory;
-    loong_comm_set_stream(p->comm, loong_device_stream(p->device));
-    loong_device_set_watch(p->device, watch, p->comm);
-    return LOONG_OK;
-}
-
-static void close_place(place_t *p)
-{
-    loong_status_t status = loong_device_synchronize(p->device, "the end");
-    loong_device_set_watch(p->device, NULL, NULL);
-    if (status != LOONG_OK) {
-        loong_comm_abort(p->comm, loong_context_error(p->ctx));
-    }
-    loong_comm_destroy(&p->comm);
-    loong_device_free(p->device, p->there, sizeof(p->here));
-    loong_device_free(p->device, p->second, sizeof(p->here));
-    loong_device_destroy(&p->device);
-    free(p);
-}
-
-/* Whole numbers that tell ranks and places apart. */
-static float number(int rank, int64_t i)
-{
-    return (float)(rank * 7 + (int)(i % 1000));
-}
-
-static loong_status_t send(place_t *p)
-{
-    for (int64_t i = 0; i < RANKS * N; i++) {
-        p->here[i] = number(p->rank, i);
-    }
-    return loong_device_copy(p->device, p->there, p->here, sizeof(p->here));
-}
-
-static loong_status_t receive(place_t *p, const float *from)
-{
-    return loong_device_read(p->device, p->here, from, sizeof(p->here), "it");
-}
-
-static float sum_of(int64_t i)
-{
-    float sum = 0.0f;
-    for (int r = 0; r < RANKS; r++) {
-        sum += number(r, i);
-    }
-    return sum;
-}
-
-static loong_status_t check(place_t *p, int64_t i, float wanted)
-{
-    LOONG_CHECK(p->ctx, p->here[i] == wanted, LOONG_ERR_INTERNAL,
-                "element %lld is %g, %g wanted", (long long)i, p->here[i],
-                wanted);
-    return LOONG_OK;
-}
-
-static loong_status_t reduce(place_t *p, const int64_t *counts)
-{
-    int64_t begin = 0;
-    LOONG_TRY(send(p));
-    LOONG_TRY(loong_comm_all_reduce(p->comm, p->there, RANKS * N, LOONG_F32,
-                                    LOONG_REDUCE_SUM, "sum"));
-    LOONG_TRY(receive(p, p->there));
-    for (int64_t i = 0; i < RANKS * N; i++) {
-        LOONG_TRY(check(p, i, sum_of(i)));
-    }
-    LOONG_TRY(send(p));
-    LOONG_TRY(loong_comm_reduce_scatter(p->comm, p->there, counts, LOONG_F32,
-                                        LOONG_REDUCE_SUM, "pieces"));
-    LOONG_TRY(receive(p, p->there));
-    for (int r = 0; r < p->rank; r++) {
-        begin += counts[r];
-    }
-    for (int64_t i = begin; i < begin + counts[p->rank]; i++) {
-        LOONG_TRY(check(p, i, sum_of(i)));
-    }
-    return LOONG_OK;
-}
-
-static loong_status_t gather(place_t *p, const int64_t *counts)
-{
-    int64_t begin = 0;
-    LOONG_TRY(send(p));
-    LOONG_TRY(loong_comm_all_gather(p->comm, p->there, counts, LOONG_F32,
-                                    "pieces"));
-    LOONG_TRY(receive(p, p->there));
-    for (int r = 0; r < RANKS; begin += counts[r++]) {
-        for (int64_t i = begin; i < begin + counts[r]; i++) {
-            LOONG_TRY(check(p, i, number(r, i)));
-        }
-    }
-    LOONG_TRY(send(p));
-    LOONG_TRY(loong_comm_broadcast(p->comm, p->there, sizeof(p->here), 1,
-                                   "all"));
-    LOONG_TRY(receive(p, p->there));
-    for (int64_t i = 0; i < RANKS * N; i++) {
-        LOONG_TRY(check(p, i, number(1, i)));
-    }
-    return LOONG_OK;
-}
+enum { RANKS = 3 };
 
 /* Rank q sends 100 q + 10 r + 1 elements to rank r. */
 static loong_status_t exchange(place_t *p)
@@ -159,9 +20,9 @@ static loong_status_t exchange(place_t *p)
         received[r] = 100 * r + 10 * p->rank + 1;
     }
     const loong_all_to_all_t blocks = {p->there, sent, p->second, received};
-    LOONG_TRY(send(p));
-    LOONG_TRY(loong_comm_all_to_all(p->comm, &blocks, LOONG_F32, "blocks"));
-    LOONG_TRY(receive(p, p->second));
+    LOONG_TRY(put_numbers(p));
+    LOONG_TRY(loong_comm_all_to_all(p->comm, &blocks, LOONG_F64, "blocks"));
+    LOONG_TRY(get(p, p->second));
     for (int r = 0; r < RANKS; r++) {
         int64_t from = 0;
         for (int k = 0; k < p->rank; k++) {
@@ -175,19 +36,22 @@ static loong_status_t exchange(place_t *p)
 }
 
 /* Messages of the pair of the first two ranks and of the last alone: begun far
- * ahead, in each direction on its own link, read behind the wait. */
-enum { MESSAGES = 5 };
+ * ahead, more of them than a communicator has room for unasked, in each
+ * direction on its own link, read behind the wait. */
+enum { MESSAGES = 150, LENGTH = ALL / MESSAGES };
 
 static loong_status_t begin(place_t *p, loong_comm_t *link, bool sends,
                             loong_comm_request_t *request)
 {
     int peer = loong_comm_size(link) - 1 - loong_comm_rank(link);
-    float *at = sends ? p->there : p->second;
-    for (int i = 0; i < MESSAGES; i++, at += N / 2) {
-        LOONG_TRY(sends ? loong_comm_isend(link, at, sizeof(*at) * (N / 2),
-                                           peer, i, &request[i])
-                        : loong_comm_irecv(link, at, sizeof(*at) * (N / 2),
-                                           peer, i, &request[i]));
+    double *at = sends ? p->there : p->second;
+    size_t bytes = sizeof(*at) * LENGTH;
+    LOONG_TRY(loongi_comm_reserve(link, MESSAGES, bytes));
+    for (int i = 0; i < MESSAGES; i++, at += LENGTH) {
+        LOONG_TRY(sends ? loong_comm_isend(link, at, bytes, peer, i,
+                                           &request[i])
+                        : loong_comm_irecv(link, at, bytes, peer, i,
+                                           &request[i]));
     }
     return LOONG_OK;
 }
@@ -207,7 +71,7 @@ static loong_status_t send_both_ways(place_t *p, loong_comm_t *const *link,
     loong_comm_request_t request[2][MESSAGES];
     int rank = loong_comm_rank(link[0]);
     int peer = loong_comm_size(link[0]) > 1 ? 1 - p->rank : p->rank;
-    LOONG_TRY(send(p));
+    LOONG_TRY(put_numbers(p));
     for (int i = 0; i < 2; i++) {
         int k = i ^ first;
         loong_comm_set_stream(link[k], loong_device_stream(p->device));
@@ -215,9 +79,10 @@ static loong_status_t send_both_ways(place_t *p, loong_comm_t *const *link,
     }
     LOONG_TRY(finish(link[0], request[0]));
     LOONG_TRY(finish(link[1], request[1]));
-    LOONG_TRY(loong_device_fill(p->device, p->there, 0xff, sizeof(p->here)));
-    LOONG_TRY(receive(p, p->second));
-    for (int64_t i = 0; i < MESSAGES * (N / 2); i++) {
+    LOONG_TRY(loong_device_fill(p->device, p->there, 0xff,
+                                ALL * sizeof(double)));
+    LOONG_TRY(get(p, p->second));
+    for (int64_t i = 0; i < MESSAGES * LENGTH; i++) {
         LOONG_TRY(check(p, i, number(peer, i)));
     }
     return LOONG_OK;
@@ -251,26 +116,17 @@ static loong_status_t run_all(loong_context_t *ctx, loong_comm_t *host,
     static const int64_t several[RANKS] = {N + 9, 0, 2 * N - 9};
     place_t *p = NULL;
     (void)user;
-    loong_status_t status = open_place(ctx, host, &p);
+    loong_status_t status = open_place(ctx, host, NCCL, &p);
     for (int k = 0; k < 2 && status == LOONG_OK; k++) {
         const int64_t *counts = k == 0 ? equal : several;
-        status = reduce(p, counts);
-        status = status == LOONG_OK ? gather(p, counts) : status;
+        status = check_reduce(p, counts);
+        status = status == LOONG_OK ? check_gather(p, counts) : status;
     }
     status = status == LOONG_OK ? exchange(p) : status;
     status = status == LOONG_OK ? messages(p) : status;
+    status = status == LOONG_OK ? check_many(p) : status;
     close_place(p);
     return status;
-}
-
-static loong_status_t run_ranks(loong_context_t *ctx, loong_threads_fn fn,
-                                double timeout, void *user)
-{
-    loong_threads_params_t params = {0};
-    params.size = RANKS;
-    params.comm.timeout = timeout;
-    cudasim_devices(RANKS, (size_t)16 << 20);
-    return loong_threads_run(ctx, &params, fn, user);
 }
 
 static void test_values(void **state)
@@ -279,12 +135,51 @@ static void test_values(void **state)
     for (uint64_t seed = 1; seed < 4; seed++) {
         loong_context_t *ctx = test_context();
         cudasim_seed(seed);
-        assert_ok(ctx, run_ranks(ctx, run_all, 30.0, NULL));
+        assert_ok(ctx, run_places(ctx, RANKS, run_all, 30.0, NULL));
         test_context_end(&ctx);
         assert_string_equal(cudasim_report(), "");
         assert_int_equal(cudasim_alive(), 0);
         cudasim_reset();
     }
+}
+
+/* The last rank comes late to each of several: the others wait for it, one
+ * call after the other, and in the end nobody does. */
+static loong_status_t come_late(loong_context_t *ctx, loong_comm_t *host,
+                                void *user)
+{
+    place_t *p = NULL;
+    (void)user;
+    loong_status_t status = open_place(ctx, host, NCCL, &p);
+    for (int i = 0; i < 4 && status == LOONG_OK; i++) {
+        usleep(p->rank == RANKS - 1 ? 100000 : 0);
+        status = loong_comm_all_reduce(p->comm, p->there, N, LOONG_F32,
+                                       LOONG_REDUCE_SUM, "gradients");
+    }
+    if (status == LOONG_OK) {
+        status = loong_device_synchronize(p->device, "norm and loss");
+    }
+    if (status == LOONG_OK) {
+        status = loong_comm_barrier(host, "all have waited");
+    }
+    for (int r = 0; r < RANKS && status == LOONG_OK; r++) {
+        int waiter = loongi_board_waiter(host->board, r);
+        LOONG_CHECK(ctx, waiter < 0, LOONG_ERR_INTERNAL,
+                    "rank %d still waits for rank %d", waiter, r);
+    }
+    close_place(p);
+    return status;
+}
+
+static void test_late(void **state)
+{
+    (void)state;
+    loong_context_t *ctx = test_context();
+    cudasim_seed(1);
+    cudasim_pace(1.0);
+    assert_ok(ctx, run_places(ctx, RANKS, come_late, 30.0, NULL));
+    test_context_end(&ctx);
+    cudasim_reset();
 }
 
 /* The last rank leaves one out; the others go on until they wait. */
@@ -293,10 +188,10 @@ static loong_status_t leave_out(loong_context_t *ctx, loong_comm_t *host,
 {
     place_t *p = NULL;
     (void)user;
-    loong_status_t status = open_place(ctx, host, &p);
+    loong_status_t status = open_place(ctx, host, NCCL, &p);
     for (int i = 0; i < 2 && status == LOONG_OK; i++) {
         if (i == 0 || p->rank < RANKS - 1) {
-            status = loong_comm_all_reduce(p->comm, p->there, N, LOONG_F32,
+            status = loong_comm_all_reduce(p->comm, p->there, N, LOONG_F64,
                                            LOONG_REDUCE_SUM, "gradients");
         } else {
             sleep(2);
@@ -314,7 +209,7 @@ static void test_missing(void **state)
     (void)state;
     loong_context_t *ctx = test_context();
     cudasim_seed(1);
-    loong_status_t status = run_ranks(ctx, leave_out, 1.0, NULL);
+    loong_status_t status = run_places(ctx, RANKS, leave_out, 1.0, NULL);
     const char *text = loong_context_error(ctx);
     assert_int_equal(status, LOONG_ERR_COMM);
     assert_non_null(strstr(text, "all_reduce #2 'gradients' of world"));
@@ -331,15 +226,15 @@ static loong_status_t differ(loong_context_t *ctx, loong_comm_t *host,
 {
     place_t *p = NULL;
     (void)user;
-    loong_status_t status = open_place(ctx, host, &p);
+    loong_status_t status = open_place(ctx, host, NCCL, &p);
     if (status == LOONG_OK) {
-        status = loong_comm_all_reduce(p->comm, p->there, N, LOONG_F32,
+        status = loong_comm_all_reduce(p->comm, p->there, N, LOONG_F64,
                                        LOONG_REDUCE_SUM, "first");
     }
     if (status == LOONG_OK && p->rank == 1) {
         status = loong_comm_broadcast(p->comm, p->there, 64, 0, "second");
     } else if (status == LOONG_OK) {
-        status = loong_comm_all_reduce(p->comm, p->there, N, LOONG_F32,
+        status = loong_comm_all_reduce(p->comm, p->there, N, LOONG_F64,
                                        LOONG_REDUCE_SUM, "second");
     }
     if (status == LOONG_OK) {
@@ -354,7 +249,7 @@ static void test_stranger(void **state)
     (void)state;
     loong_context_t *ctx = test_context();
     cudasim_seed(2);
-    loong_status_t status = run_ranks(ctx, differ, 30.0, NULL);
+    loong_status_t status = run_places(ctx, RANKS, differ, 30.0, NULL);
     const char *text = loong_context_error(ctx);
     assert_int_equal(status, LOONG_ERR_COMM);
     assert_non_null(strstr(text, "all_reduce #2 'second' of world"));
@@ -389,7 +284,7 @@ static loong_status_t send_two(place_t *p, loong_comm_t *link,
     if (p->rank == lost->idle) {
         sleep(2);
     }
-    loong_device_set_watch(p->device, watch, link);
+    loong_device_set_watch(p->device, watch_comm, link);
     return loong_device_synchronize(p->device, "norm and loss");
 }
 
@@ -398,7 +293,7 @@ static loong_status_t lose(loong_context_t *ctx, loong_comm_t *host,
 {
     place_t *p = NULL;
     loong_comm_t *link = NULL;
-    loong_status_t status = open_place(ctx, host, &p);
+    loong_status_t status = open_place(ctx, host, NCCL, &p);
     if (status == LOONG_OK) {
         status = loong_comm_split(p->comm, p->rank < 2 ? 0 : -1, p->rank,
                                   "stage 0 to 1", &link);
@@ -433,8 +328,8 @@ static void test_lost_message(void **state)
     for (int64_t i = 0; i < LOONG_COUNT_OF(cases); i++) {
         loong_context_t *ctx = test_context();
         cudasim_seed((uint64_t)i + 1);
-        loong_status_t status =
-            run_ranks(ctx, lose, 1.0, (void *)(uintptr_t)&cases[i].lost);
+        void *lost = (void *)(uintptr_t)&cases[i].lost;
+        loong_status_t status = run_places(ctx, RANKS, lose, 1.0, lost);
         assert_int_equal(status, LOONG_ERR_COMM);
         for (int k = 0; k < 3; k++) {
             if (strstr(loong_context_error(ctx), cases[i].text[k]) == NULL) {
@@ -461,12 +356,12 @@ static loong_status_t replay(place_t *p, int times, bool hasty)
     int64_t bytes = 0;
     loong_comm_mark_t mark = loongi_comm_mark(p->comm);
     LOONG_TRY(loong_device_capture_begin(p->device));
-    LOONG_TRY(loong_comm_all_reduce(p->comm, p->there, N, LOONG_F32,
+    LOONG_TRY(loong_comm_all_reduce(p->comm, p->there, N, LOONG_F64,
                                     LOONG_REDUCE_SUM, "kept"));
     LOONG_TRY(loong_device_capture_end(p->device, &graph, &launches));
     bool any = loongi_comm_rewind(p->comm, &mark, &bytes);
     loong_status_t status = LOONG_OK;
-    if (!any || launches != 1 || bytes != N * 4) {
+    if (!any || launches != 1 || bytes != N * 8) {
         status = LOONG_FAIL(p->ctx, LOONG_ERR_INTERNAL,
                             "%lld launches, %lld bytes", (long long)launches,
                             (long long)bytes);
@@ -495,21 +390,21 @@ static loong_status_t replay_all(loong_context_t *ctx, loong_comm_t *host,
 {
     const replay_t *how = user;
     place_t *p = NULL;
-    loong_status_t status = open_place(ctx, host, &p);
+    loong_status_t status = open_place(ctx, host, NCCL, &p);
     if (status == LOONG_OK) { /* the ranks are connected */
-        status = loong_comm_all_reduce(p->comm, p->second, N, LOONG_F32,
+        status = loong_comm_all_reduce(p->comm, p->second, N, LOONG_F64,
                                        LOONG_REDUCE_SUM, "first");
     }
-    status = status == LOONG_OK ? send(p) : status;
+    status = status == LOONG_OK ? put_numbers(p) : status;
     bool less = how->missing && p->rank == RANKS - 1;
     status =
         status == LOONG_OK ? replay(p, less ? 1 : 2, how->hasty) : status;
     if (less) {
         sleep(2);
     }
-    status = status == LOONG_OK ? receive(p, p->there) : status;
+    status = status == LOONG_OK ? get(p, p->there) : status;
     for (int64_t i = 0; i < N && status == LOONG_OK && !less; i++) {
-        status = check(p, i, (float)RANKS * sum_of(i));
+        status = check(p, i, (double)RANKS * sum_of(p, i));
     }
     close_place(p);
     return status;
@@ -518,7 +413,7 @@ static loong_status_t replay_all(loong_context_t *ctx, loong_comm_t *host,
 static loong_status_t run_replay(loong_context_t *ctx, replay_t *how)
 {
     cudasim_seed((uint64_t)(how->missing + 2 * how->hasty) + 1);
-    return run_ranks(ctx, replay_all, how->missing ? 1.0 : 30.0, how);
+    return run_places(ctx, RANKS, replay_all, how->missing ? 1.0 : 30.0, how);
 }
 
 /* A graph is one call, however often it is launched. */
@@ -536,7 +431,7 @@ static void test_replay(void **state)
             const char *text = loong_context_error(ctx);
             assert_int_equal(status, LOONG_ERR_COMM);
             assert_non_null(
-                strstr(text, "replay #3 'step' of world (20000 bytes"));
+                strstr(text, "replay #3 'step' of world (32008 bytes"));
             assert_non_null(strstr(text, "1 of 3 ranks did not come in 1."));
             assert_non_null(strstr(text, "rank 2 "));
         }
@@ -569,6 +464,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_values),
+        cmocka_unit_test(test_late),
         cmocka_unit_test(test_missing),
         cmocka_unit_test(test_stranger),
         cmocka_unit_test(test_lost_message),

@@ -4,68 +4,14 @@
  * of call in several pieces against what it should give, the adjoint of every
  * transfer, messages begun far ahead, and what is said when a rank does not
  * come, calls something else or has no room. */
-#include "staged_place.h"
+#include "comm_place.h"
 
 #include <math.h>
 #include <unistd.h>
 
-static double sum_of(int64_t i)
-{
-    double sum = 0.0;
-    for (int r = 0; r < RANKS; r++) {
-        sum += number(r, i);
-    }
-    return sum;
-}
+enum { RANKS = MOST_RANKS };
 
 /* ---- values -------------------------------------------------------------- */
-
-static loong_status_t reduce(place_t *p, const int64_t *counts)
-{
-    int64_t begin = 0;
-    LOONG_TRY(put_numbers(p));
-    LOONG_TRY(loong_comm_all_reduce(p->comm, p->there, ALL, LOONG_F64,
-                                    LOONG_REDUCE_SUM, "sum"));
-    LOONG_TRY(get(p, p->there));
-    for (int64_t i = 0; i < ALL; i++) {
-        LOONG_TRY(check(p, i, sum_of(i)));
-    }
-    LOONG_TRY(put_numbers(p));
-    LOONG_TRY(loong_comm_reduce_scatter(p->comm, p->there, counts, LOONG_F64,
-                                        LOONG_REDUCE_SUM, "pieces"));
-    LOONG_TRY(get(p, p->there));
-    for (int r = 0; r < p->rank; r++) {
-        begin += counts[r];
-    }
-    for (int64_t i = begin; i < begin + counts[p->rank]; i++) {
-        LOONG_TRY(check(p, i, sum_of(i)));
-    }
-    return LOONG_OK;
-}
-
-static loong_status_t gather(place_t *p, const int64_t *counts)
-{
-    int64_t begin = 0;
-    LOONG_TRY(put_numbers(p));
-    LOONG_TRY(loong_comm_all_gather(p->comm, p->there, counts, LOONG_F64,
-                                    "pieces"));
-    LOONG_TRY(get(p, p->there));
-    for (int r = 0; r < RANKS; begin += counts[r++]) {
-        for (int64_t i = begin; i < begin + counts[r]; i++) {
-            LOONG_TRY(check(p, i, number(r, i)));
-        }
-    }
-    for (int root = 1; root < 3; root++) {
-        LOONG_TRY(put_numbers(p));
-        LOONG_TRY(loong_comm_broadcast(p->comm, p->there, ALL * sizeof(double),
-                                       root, "all"));
-        LOONG_TRY(get(p, p->there));
-        for (int64_t i = 0; i < ALL; i++) {
-            LOONG_TRY(check(p, i, number(root, i)));
-        }
-    }
-    return LOONG_OK;
-}
 
 /* Elements from rank q to rank r. */
 static int64_t sent(int q, int r)
@@ -343,7 +289,7 @@ static loong_status_t in_a_row(place_t *p, void *stream)
     LOONG_TRY(loong_device_stream_synchronize(p->device, stream));
     LOONG_TRY(get(p, p->there));
     for (int64_t i = 0; i < N; i++) {
-        LOONG_TRY(check(p, i, sum_of(i)));
+        LOONG_TRY(check(p, i, sum_of(p, i)));
     }
     LOONG_TRY(get(p, p->second));
     for (int64_t i = 0; i < 3 * N; i++) {
@@ -359,7 +305,7 @@ static loong_status_t run_in_a_row(loong_context_t *ctx, loong_comm_t *host,
     void *stream = NULL;
     place_t *p = NULL;
     (void)user;
-    loong_status_t status = open_place(ctx, host, false, &p);
+    loong_status_t status = open_place(ctx, host, MIXED, &p);
     if (status == LOONG_OK) {
         status = loong_device_stream_create(p->device, &stream);
     }
@@ -407,42 +353,33 @@ static loong_status_t run_all(loong_context_t *ctx, loong_comm_t *host,
                               void *user)
 {
     static const int64_t equal[RANKS] = {N, N, N, N};
-    bool always = *(const bool *)user;
+    const place_kind_t *kind = user;
     place_t *p = NULL;
-    loong_status_t status = open_place(ctx, host, always, &p);
+    loong_status_t status = open_place(ctx, host, *kind, &p);
     for (int k = 0; k < 2 && status == LOONG_OK; k++) {
         const int64_t *counts = k == 0 ? equal : uneven;
-        status = reduce(p, counts);
-        status = status == LOONG_OK ? gather(p, counts) : status;
+        status = check_reduce(p, counts);
+        status = status == LOONG_OK ? check_gather(p, counts) : status;
     }
     status = status == LOONG_OK ? exchange(p) : status;
     status = status == LOONG_OK ? nothing(p) : status;
     status = status == LOONG_OK ? adjoints(p) : status;
     status = status == LOONG_OK ? messages(p) : status;
-    status = status == LOONG_OK && !always ? groups(p) : status;
+    status = status == LOONG_OK ? check_many(p) : status;
+    status = status == LOONG_OK && *kind == MIXED ? groups(p) : status;
     close_place(p);
     return status;
 }
 
-static loong_status_t run_ranks(loong_context_t *ctx, loong_threads_fn fn,
-                                double timeout, void *user)
-{
-    loong_threads_params_t params = {0};
-    params.size = RANKS;
-    params.comm.timeout = timeout;
-    cudasim_devices(RANKS, (size_t)16 << 20);
-    return loong_threads_run(ctx, &params, fn, user);
-}
-
 /* Seed 0: a device does nothing before somebody waits for it. */
-static void try_ranks(loong_threads_fn fn, bool always, uint64_t seed)
+static void try_ranks(loong_threads_fn fn, place_kind_t kind, uint64_t seed)
 {
     loong_context_t *ctx = test_context();
     cudasim_seed(seed);
     if (seed == 0) {
         cudasim_pace(0.0);
     }
-    assert_ok(ctx, run_ranks(ctx, fn, 30.0, &always));
+    assert_ok(ctx, run_places(ctx, RANKS, fn, 30.0, &kind));
     test_context_end(&ctx);
     assert_string_equal(cudasim_report(), "");
     assert_int_equal(cudasim_alive(), 0);
@@ -453,8 +390,8 @@ static void test_values(void **state)
 {
     (void)state;
     for (uint64_t seed = 0; seed < 4; seed++) {
-        try_ranks(run_all, false, seed);
-        try_ranks(run_in_a_row, false, seed);
+        try_ranks(run_all, MIXED, seed);
+        try_ranks(run_in_a_row, MIXED, seed);
     }
 }
 
@@ -462,7 +399,7 @@ static void test_values(void **state)
 static void test_always(void **state)
 {
     (void)state;
-    try_ranks(run_all, true, 3);
+    try_ranks(run_all, STAGED, 3);
 }
 
 /* ---- what is said -------------------------------------------------------- */
@@ -479,7 +416,7 @@ static loong_status_t run_odd(loong_context_t *ctx, loong_comm_t *host,
     static const int64_t counts[RANKS] = {1, 1, 1, 1};
     const odd_t *odd = user;
     place_t *p = NULL;
-    loong_status_t status = open_place(ctx, host, false, &p);
+    loong_status_t status = open_place(ctx, host, MIXED, &p);
     if (status == LOONG_OK && p->rank != odd->rank) {
         status = loong_comm_all_reduce(p->comm, p->there, N, LOONG_F64,
                                        LOONG_REDUCE_SUM, "gradients");
@@ -501,13 +438,104 @@ static void test_odd(void **state)
         char name[16];
         loong_context_t *ctx = test_context();
         cudasim_seed((uint64_t)i);
-        loong_status_t status = run_ranks(ctx, run_odd, 1.0, &odd);
+        loong_status_t status = run_places(ctx, RANKS, run_odd, 1.0, &odd);
         const char *text = loong_context_error(ctx);
         snprintf(name, sizeof(name), "rank %d", odd.rank);
         assert_int_equal(status, LOONG_ERR_COMM);
         assert_non_null(strstr(text, odd.other ? "do not call the same: "
                                                : "'gradients' of world"));
         assert_non_null(strstr(text, name));
+        test_context_end(&ctx);
+        assert_string_equal(cudasim_report(), "");
+        cudasim_reset();
+    }
+}
+
+/* ---- a device that hangs ------------------------------------------------- */
+
+/* Whose devices, and in what. */
+typedef struct hang {
+    int first;
+    int last;
+    int message; /* else in a collective */
+} hang_t;
+
+static loong_status_t send_next(place_t *p)
+{
+    size_t bytes = N * sizeof(double);
+    int peer = p->rank ^ 1;
+    return p->rank < peer
+               ? loong_comm_send(p->comm, p->there, bytes, peer, 0)
+               : loong_comm_recv(p->comm, p->there, bytes, peer, 0);
+}
+
+static loong_status_t run_hang(loong_context_t *ctx, loong_comm_t *host,
+                               void *user)
+{
+    const hang_t *hang = user;
+    place_t *p = NULL;
+    loong_status_t status = open_place(ctx, host, STAGED, &p);
+    status = status == LOONG_OK ? put_numbers(p) : status;
+    status = status == LOONG_OK ? get(p, p->there) : status;
+    if (status == LOONG_OK) {
+        status = loongi_comm_reserve(p->comm, 1, N * sizeof(double));
+    }
+    bool hangs = p->rank >= hang->first && p->rank <= hang->last;
+    cudasim_hang(p->rank, hangs);
+    if (status == LOONG_OK && hang->message) {
+        status = send_next(p);
+    } else if (status == LOONG_OK) {
+        status = loong_comm_all_reduce(p->comm, p->there, N, LOONG_F64,
+                                       LOONG_REDUCE_SUM, "gradients");
+    }
+    /* The next wait does not begin anew. */
+    double begin = loongi_now();
+    if (hangs && loong_device_synchronize(p->device, "norm and loss") !=
+                     LOONG_ERR_COMM) {
+        status = LOONG_ERR_INTERNAL;
+    }
+    assert_true(loongi_now() - begin < 0.5);
+    if (status != LOONG_OK && p->comm != NULL) {
+        loong_comm_abort(p->comm, loong_context_error(ctx));
+        loong_comm_destroy(&p->comm); /* frees nothing that the device has */
+        loong_device_set_watch(p->device, NULL, NULL);
+        cudasim_hang(p->rank, 0);
+    }
+    close_place(p);
+    return status;
+}
+
+/* Who waits for a device waits no longer than the limit, whether others wait
+ * for this rank or for their own devices. */
+static void test_hang(void **state)
+{
+    static const struct {
+        hang_t hang;
+        const char *text[3];
+    } cases[] = {
+        {{2, 2, 0}, {"all_reduce #1 'gradients' of world (32008 bytes",
+                     ": rank 2 has waited ", "waiting for gradients"}},
+        {{0, 3, 0}, {"all_reduce #1 'gradients' of world (32008 bytes",
+                     " s for its device (limit 1.0 s)",
+                     "waiting for gradients"}},
+        {{0, 0, 1}, {"world: rank 0 has waited ", " s for its device",
+                     "waiting for a message"}},
+    };
+    (void)state;
+    for (int64_t i = 0; i < LOONG_COUNT_OF(cases); i++) {
+        loong_context_t *ctx = test_context();
+        double begin = loongi_now();
+        cudasim_seed((uint64_t)i);
+        void *hang = (void *)(uintptr_t)&cases[i].hang;
+        loong_status_t status = run_places(ctx, RANKS, run_hang, 1.0, hang);
+        assert_true(loongi_now() - begin < 10.0);
+        assert_int_equal(status, LOONG_ERR_COMM);
+        for (int k = 0; k < 3; k++) {
+            if (strstr(loong_context_error(ctx), cases[i].text[k]) == NULL) {
+                fail_msg("case %d: no '%s' in: %s", (int)i, cases[i].text[k],
+                         loong_context_error(ctx));
+            }
+        }
         test_context_end(&ctx);
         assert_string_equal(cudasim_report(), "");
         cudasim_reset();
@@ -521,7 +549,7 @@ static loong_status_t overfill(loong_context_t *ctx, loong_comm_t *host,
     loong_comm_request_t request;
     place_t *p = NULL;
     (void)user;
-    LOONG_TRY(open_place(ctx, host, false, &p));
+    LOONG_TRY(open_place(ctx, host, MIXED, &p));
     loong_status_t status = loongi_comm_reserve(p->comm, 1, 64);
     if (status == LOONG_OK) {
         status = loong_comm_irecv(p->comm, p->there, 65, p->rank ^ 1, 0,
@@ -535,7 +563,8 @@ static void test_room(void **state)
 {
     (void)state;
     loong_context_t *ctx = test_context();
-    assert_int_equal(run_ranks(ctx, overfill, 5.0, NULL), LOONG_ERR_INTERNAL);
+    assert_int_equal(run_places(ctx, RANKS, overfill, 5.0, NULL),
+                     LOONG_ERR_INTERNAL);
     assert_non_null(strstr(loong_context_error(ctx),
                            "a message of 65 bytes beside 0 others, room is "
                            "for 1 of 64"));
@@ -549,6 +578,7 @@ int main(void)
         cmocka_unit_test(test_values),
         cmocka_unit_test(test_always),
         cmocka_unit_test(test_odd),
+        cmocka_unit_test(test_hang),
         cmocka_unit_test(test_room),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -9,6 +9,7 @@
 #include <math.h>
 
 #include "file.h"
+#include "loong/checkpoint.h"
 #include "train_run.h"
 
 static void test_equal(void **state)
@@ -58,6 +59,26 @@ static void test_ahead(void **state)
     cudasim_seed(1);
 }
 
+/* So many micro-batches that rings of frames and inputs are gone round while
+ * the device has not begun. */
+static void test_rings(void **state)
+{
+    (void)state;
+    job_t job[3] = {make_job("cpu", "fp32"), make_job("cuda", "fp32"),
+                    make_job("cuda", "fp32")};
+    job[2].train = ", cuda_graph_impl: local";
+    for (int i = 0; i < 3; i++) {
+        job[i].layers = 1;
+        job[i].batch = 80;
+        job[i].steps = 3;
+        cudasim_seed((uint64_t)i);
+        cudasim_pace(0.0);
+        train(&job[i]);
+        compare(&job[0], &job[i], 64.0 * 0x1p-24);
+    }
+    cudasim_seed(1);
+}
+
 /* Four steps at once, and one, two, one, each on the other device. */
 static void test_checkpoints(void **state)
 {
@@ -80,6 +101,109 @@ static void test_checkpoints(void **state)
                 64.0 * 0x1p-24 * whole.loss[STEPS]);
     assert_true(fabs(last.norm[STEPS] - whole.norm[STEPS]) <=
                 64.0 * 0x1p-24 * whole.norm[STEPS]);
+}
+
+/* A run of two steps, or of `steps` from the other's checkpoint: it saves and
+ * exports under its name. */
+typedef struct saved {
+    const char *name;
+    const char *device;
+    const char *from; /* NULL: from the start */
+    int steps;
+} saved_t;
+
+static void path_of(char path[300], const char *dtype, const char *name,
+                    const char *what)
+{
+    snprintf(path, 300, "%s/%s_%s%s", train_dir(), dtype, name, what);
+}
+
+static job_t run_saved(const saved_t *s, const char *dtype)
+{
+    char path[3][300];
+    char extra[1000];
+    char load[320] = "";
+    job_t job = make_job(s->device, dtype);
+    path_of(path[0], dtype, s->name, "");
+    path_of(path[1], dtype, s->name, "_hf");
+    if (s->from != NULL) {
+        path_of(path[2], dtype, s->from, "");
+        snprintf(load, sizeof(load), ", load: %s", path[2]);
+    }
+    snprintf(extra, sizeof(extra),
+             "checkpoint: {save: %s%s}\n"
+             "resume: {override: [train, device]}\n"
+             "parallel: {data_parallel_sharding: optim_grads,\n"
+             "  bucket_bytes: 4096}\n", path[0], load);
+    job.extra = extra;
+    job.ranks = 2;
+    job.steps = s->steps;
+    job.export_dir = path[1];
+    train(&job);
+    return job;
+}
+
+static void print_line(void *user, const char *line)
+{
+    (void)user;
+    print_message("%s\n", line);
+}
+
+/* Parameters, masters and moments, and the exported file, byte by byte. */
+static void check_same(loong_context_t *ctx, const char *dtype, const char *a,
+                       const char *b)
+{
+    const char *const names[2] = {a, b};
+    char dir[2][300];
+    char file[2][300];
+    char *bytes[2];
+    size_t size[2];
+    bool equal = false;
+    for (int i = 0; i < 2; i++) {
+        path_of(dir[i], dtype, names[i], "");
+        path_of(file[i], dtype, names[i], "_hf/model.safetensors");
+        assert_ok(ctx, loongi_file_read(ctx, file[i], &bytes[i], &size[i]));
+    }
+    loong_checkpoint_diff_params_t params = {.a = dir[0], .b = dir[1],
+                                             .line = print_line};
+    assert_ok(ctx, loong_checkpoint_diff(ctx, &params, &equal));
+    assert_true(equal);
+    assert_true(size[0] > 1000 && size[0] == size[1]);
+    assert_memory_equal(bytes[0], bytes[1], size[0]);
+    loongi_free(ctx, bytes[0]);
+    loongi_free(ctx, bytes[1]);
+}
+
+/* What a device has saved the processor saves and exports again to the bit,
+ * another device what the processor has; each goes on. */
+static void test_saved_bits(void **state)
+{
+    (void)state;
+    static const char *const dtypes[] = {"fp32", "bf16"};
+    static const double bounds[] = {64.0 * 0x1p-24, 4.0 * 0x1p-8};
+    static const saved_t runs[] = {{"first", "cuda", NULL, 2},
+                                   {"cpu", "cpu", "first", 2},
+                                   {"back", "cuda", "cpu", 2},
+                                   {"on_cpu", "cpu", "back", STEPS},
+                                   {"on_cuda", "cuda", "cpu", STEPS}};
+    enum { RUNS = LOONG_COUNT_OF(runs) };
+    for (int d = 0; d < 2; d++) {
+        job_t job[RUNS];
+        loong_context_t *ctx = test_context();
+        for (int i = 0; i < RUNS; i++) {
+            job[i] = run_saved(&runs[i], dtypes[d]);
+        }
+        check_same(ctx, dtypes[d], "first", "cpu");
+        check_same(ctx, dtypes[d], "first", "back");
+        for (int i = 3; i <= STEPS; i++) {
+            double loss = job[3].loss[i];
+            double norm = job[3].norm[i];
+            assert_true(loss > 0.0 && norm > 0.0);
+            assert_true(fabs(job[4].loss[i] - loss) <= bounds[d] * loss);
+            assert_true(fabs(job[4].norm[i] - norm) <= bounds[d] * norm);
+        }
+        test_context_end(&ctx);
+    }
 }
 
 /* Two ranks, a device each. */
@@ -152,7 +276,9 @@ int main(void)
         cmocka_unit_test(test_equal),
         cmocka_unit_test(test_bf16),
         cmocka_unit_test(test_ahead),
+        cmocka_unit_test(test_rings),
         cmocka_unit_test(test_checkpoints),
+        cmocka_unit_test(test_saved_bits),
         cmocka_unit_test(test_layouts),
         cmocka_unit_test(test_replay),
     };

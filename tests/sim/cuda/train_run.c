@@ -70,6 +70,10 @@ static void note(void *user, const loong_trainer_progress_t *now)
     job->norm[now->step] = s.grad_norm;
     job->waits[now->step] = loong_device_waits(job->trainer->device);
     loong_component_t *c = job->trainer->component;
+    job->collectives =
+        c->run.group != NULL
+            ? loong_comm_stats(c->run.group[LOONG_GROUP_DP]).calls
+            : 0;
     if (c->params.staging.on) {
         assert_ok(c->ctx, loongi_staging_bytes(job->trainer, c,
                                                &job->pinned_planned));
@@ -94,6 +98,15 @@ static loong_status_t sum_params(loong_context_t *ctx, loong_trainer_t *t,
     *sum_p = loongi_crc(LOONG_CRC32C, memory, bytes);
     loongi_free(ctx, memory);
     return status;
+}
+
+static loong_status_t note_memory(const loong_trainer_t *t, job_t *job)
+{
+    if (loong_device_beside(t->device) != NULL) {
+        LOONG_TRY(loong_device_usage(t->device, &job->usage));
+    }
+    job->planned = t->memory.rank;
+    return loongi_beside_plan(t, &job->beside);
 }
 
 static loong_status_t run_rank(loong_context_t *ctx, loong_comm_t *comm,
@@ -137,17 +150,15 @@ static loong_status_t run_rank(loong_context_t *ctx, loong_comm_t *comm,
         job->trainer = loong_comm_rank(comm) == 0 ? trainer : job->trainer;
         status = loong_trainer_run(trainer);
     }
+    if (status == LOONG_OK && job->export_dir != NULL) {
+        status = loong_trainer_export(trainer, job->export_dir);
+    }
     if (status == LOONG_OK) {
         status = sum_params(ctx, trainer,
                             &job->params[loong_comm_rank(comm) % 2]);
     }
-    if (status == LOONG_OK && loong_comm_rank(comm) == 0 &&
-        loong_device_beside(trainer->device) != NULL) {
-        status = loong_device_usage(trainer->device, &job->usage);
-    }
     if (status == LOONG_OK && loong_comm_rank(comm) == 0) {
-        job->planned = trainer->memory.rank;
-        status = loongi_beside_plan(trainer, &job->beside);
+        status = note_memory(trainer, job);
     }
     job->calls = cudasim_calls();
     loong_trainer_destroy(&trainer);

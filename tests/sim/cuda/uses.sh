@@ -9,16 +9,8 @@ build=$1
 source=$2
 mpirun=$3
 all=${4:-}
-place=$(mktemp -d)
-trap 'rm -rf "$place"' EXIT
-cd "$place" || exit 1
-export OMP_NUM_THREADS=1 CUDASIM_DEVICES=2
-
-fail() {
-    printf 'FAILED: %s\n' "$1"
-    tail -n 20 out err
-    exit 1
-}
+. "$source/tests/in_place.sh"
+export CUDASIM_DEVICES=2
 
 # ranks COUNT NAME ARGUMENTS...: a log in NAME_log
 ranks() {

@@ -1,0 +1,44 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Stochastic rounding to bf16 as a function of where the element is; the
+ * contract stands in loong/ops.h. */
+#ifndef LOONG_STOCHASTIC_H
+#define LOONG_STOCHASTIC_H
+
+#include "loong/ops.h"
+#include "rng.h"
+
+LOONG_EVERYWHERE static inline uint64_t
+loongi_moments_key(const loong_adamw_attr_t *a, uint64_t seed)
+{
+    return seed ^ (a->stream * 0x9E3779B97F4A7C15u + 0x3C6EF372FE94F82Bu);
+}
+
+/* The number in the whole parameter of element i of the operands. */
+LOONG_EVERYWHERE static inline int64_t
+loongi_moments_element(const loong_adamw_attr_t *a, int64_t i)
+{
+    int64_t p = a->begin + i;
+    return a->first + p / a->run * a->stride + p % a->run;
+}
+
+/* The counter of the block of elements 4 * block .. 4 * block + 3. */
+LOONG_EVERYWHERE static inline void
+loongi_moments_counter(int64_t step, int64_t block, uint32_t counter[4])
+{
+    counter[0] = (uint32_t)block;
+    counter[1] = (uint32_t)((uint64_t)block >> 32);
+    counter[2] = (uint32_t)step;
+    counter[3] = (uint32_t)((uint64_t)step >> 32);
+}
+
+/* The bits of an fp32 number to bf16, with 16 random bits; NaN stays NaN. */
+LOONG_EVERYWHERE static inline uint16_t
+loongi_round_by_chance(uint32_t bits, uint32_t chance)
+{
+    uint32_t nan = bits >> 16 | 0x40u;
+    uint32_t sum = (bits + (chance & 0xffffu)) >> 16;
+    return (uint16_t)((bits & 0x7fffffffu) > 0x7f800000u ? nan : sum);
+}
+
+#endif

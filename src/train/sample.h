@@ -1,0 +1,24 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * What sampled texts ask of the rest of the trainer. */
+#ifndef LOONG_SAMPLE_H
+#define LOONG_SAMPLE_H
+
+#include "trainer_impl.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* Tokens of a text that are seen at once. With dynamic scaling no more than the
+ * model knows without it, so that the frequencies are those of a text so
+ * long. */
+int64_t loongi_sample_window(const loong_trainer_t *t);
+/* 1: the id stands for a part of an image, 0: it is of a text. */
+int32_t loongi_trainer_token_type(const loong_trainer_t *t, int32_t id);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

@@ -1,0 +1,193 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "comm_place.h"
+
+#include "loong/register.h"
+#include "staged_comm.h"
+
+loong_status_t watch_comm(void *user, bool waits)
+{
+    return loongi_comm_watch(user, waits);
+}
+
+bool has_device(int rank)
+{
+    return rank % 2 == 0;
+}
+
+static loong_status_t alloc(place_t *p, double **ptr_p)
+{
+    void *memory = NULL;
+    LOONG_TRY(loong_device_alloc(p->device, ALL * sizeof(double), "numbers",
+                                 &memory));
+    *ptr_p = memory;
+    return LOONG_OK;
+}
+
+loong_status_t open_place(loong_context_t *ctx, loong_comm_t *host,
+                          place_kind_t kind, place_t **place_p)
+{
+    place_t *p = calloc(1, sizeof(*p));
+    assert_non_null(p);
+    *place_p = p;
+    p->ctx = ctx;
+    p->host = host;
+    p->rank = loong_comm_rank(host);
+    p->ranks = loong_comm_size(host);
+    p->here = calloc(ALL, sizeof(*p->here));
+    assert_non_null(p->here);
+    bool device = kind != MIXED || has_device(p->rank);
+    int index = kind != MIXED ? p->rank : device ? p->rank / 2 : 0;
+    LOONG_TRY(loong_register_builtin(ctx));
+    LOONG_TRY(
+        loong_device_create(ctx, device ? "cuda" : "cpu", index, &p->device));
+    const loong_staged_params_t params = {kind == STAGED, PIECE};
+    LOONG_TRY(kind == NCCL ? loong_device_communicator(p->device, host,
+                                                       &p->comm)
+                           : loongi_staged_create(ctx, p->device, host,
+                                                  &params, &p->comm));
+    LOONG_TRY(alloc(p, &p->there));
+    LOONG_TRY(alloc(p, &p->second));
+    loong_comm_set_stream(p->comm, loong_device_stream(p->device));
+    loong_device_set_watch(p->device, watch_comm, p->comm);
+    return LOONG_OK;
+}
+
+void close_place(place_t *p)
+{
+    loong_status_t status =
+        p->device != NULL ? loong_device_synchronize(p->device, "the end")
+                          : LOONG_OK;
+    if (p->comm != NULL) {
+        loong_device_set_watch(p->device, NULL, NULL);
+        if (status != LOONG_OK) {
+            loong_comm_abort(p->comm, loong_context_error(p->ctx));
+        }
+        loong_comm_destroy(&p->comm);
+        loong_device_free(p->device, p->there, ALL * sizeof(double));
+        loong_device_free(p->device, p->second, ALL * sizeof(double));
+    }
+    loong_device_destroy(&p->device);
+    free(p->here);
+    free(p);
+}
+
+loong_status_t run_places(loong_context_t *ctx, int ranks, loong_threads_fn fn,
+                          double timeout, void *user)
+{
+    loong_threads_params_t params = {0};
+    params.size = ranks;
+    params.comm.timeout = timeout;
+    cudasim_devices(ranks, (size_t)16 << 20);
+    return loong_threads_run(ctx, &params, fn, user);
+}
+
+/* ---- numbers ------------------------------------------------------------- */
+
+double number(int rank, int64_t i)
+{
+    return (double)(rank * 7 + (int)(i % 1000));
+}
+
+double sum_of(const place_t *p, int64_t i)
+{
+    double sum = 0.0;
+    for (int r = 0; r < p->ranks; r++) {
+        sum += number(r, i);
+    }
+    return sum;
+}
+
+loong_status_t put(place_t *p, double *to)
+{
+    return loong_device_copy(p->device, to, p->here, ALL * sizeof(double));
+}
+
+loong_status_t put_numbers(place_t *p)
+{
+    for (int64_t i = 0; i < ALL; i++) {
+        p->here[i] = number(p->rank, i);
+    }
+    return put(p, p->there);
+}
+
+loong_status_t get(place_t *p, const double *from)
+{
+    return loong_device_read(p->device, p->here, from, ALL * sizeof(double),
+                             "numbers");
+}
+
+loong_status_t check(place_t *p, int64_t i, double wanted)
+{
+    LOONG_CHECK(p->ctx, p->here[i] == wanted, LOONG_ERR_INTERNAL,
+                "rank %d: element %lld is %g, %g wanted", p->rank,
+                (long long)i, p->here[i], wanted);
+    return LOONG_OK;
+}
+
+/* ---- collectives --------------------------------------------------------- */
+
+loong_status_t check_reduce(place_t *p, const int64_t *counts)
+{
+    int64_t all = (int64_t)p->ranks * N;
+    int64_t begin = 0;
+    LOONG_TRY(put_numbers(p));
+    LOONG_TRY(loong_comm_all_reduce(p->comm, p->there, all, LOONG_F64,
+                                    LOONG_REDUCE_SUM, "sum"));
+    LOONG_TRY(get(p, p->there));
+    for (int64_t i = 0; i < all; i++) {
+        LOONG_TRY(check(p, i, sum_of(p, i)));
+    }
+    LOONG_TRY(put_numbers(p));
+    LOONG_TRY(loong_comm_reduce_scatter(p->comm, p->there, counts, LOONG_F64,
+                                        LOONG_REDUCE_SUM, "pieces"));
+    LOONG_TRY(get(p, p->there));
+    for (int r = 0; r < p->rank; r++) {
+        begin += counts[r];
+    }
+    for (int64_t i = begin; i < begin + counts[p->rank]; i++) {
+        LOONG_TRY(check(p, i, sum_of(p, i)));
+    }
+    return LOONG_OK;
+}
+
+loong_status_t check_gather(place_t *p, const int64_t *counts)
+{
+    size_t all = (size_t)p->ranks * N;
+    int64_t begin = 0;
+    LOONG_TRY(put_numbers(p));
+    LOONG_TRY(loong_comm_all_gather(p->comm, p->there, counts, LOONG_F64,
+                                    "pieces"));
+    LOONG_TRY(get(p, p->there));
+    for (int r = 0; r < p->ranks; begin += counts[r++]) {
+        for (int64_t i = begin; i < begin + counts[r]; i++) {
+            LOONG_TRY(check(p, i, number(r, i)));
+        }
+    }
+    for (int root = 1; root < 3; root++) {
+        LOONG_TRY(put_numbers(p));
+        LOONG_TRY(loong_comm_broadcast(p->comm, p->there,
+                                       all * sizeof(double), root, "all"));
+        LOONG_TRY(get(p, p->there));
+        for (size_t i = 0; i < all; i++) {
+            LOONG_TRY(check(p, (int64_t)i, number(root, (int64_t)i)));
+        }
+    }
+    return LOONG_OK;
+}
+
+loong_status_t check_many(place_t *p)
+{
+    enum { CALLS = 100, PART = N / CALLS };
+    LOONG_TRY(put_numbers(p));
+    for (int64_t k = 0; k < CALLS; k++) {
+        LOONG_TRY(loong_comm_all_reduce(p->comm, p->there + k * PART, PART,
+                                        LOONG_F64, LOONG_REDUCE_SUM, "many"));
+    }
+    LOONG_TRY(get(p, p->there));
+    for (int64_t i = 0; i < ALL; i++) {
+        LOONG_TRY(check(p, i,
+                        i < (int64_t)CALLS * PART ? sum_of(p, i)
+                                                  : number(p->rank, i)));
+    }
+    return LOONG_OK;
+}

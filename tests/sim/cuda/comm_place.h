@@ -1,0 +1,65 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Ranks on simulated devices, or on those and on the processor, with numbers
+ * in their memory and a communicator of all; and what collectives of any such
+ * communicator should give. */
+#ifndef COMM_PLACE_H
+#define COMM_PLACE_H
+
+#include "test.h"
+
+#include "comm_impl.h"
+#include "cudasim.h"
+#include "loong/device.h"
+
+/* N numbers of 8 bytes for each rank: an exchange of all takes four pieces or
+ * more, and a rest. */
+enum { MOST_RANKS = 4, N = 4001, ALL = MOST_RANKS * N, PIECE = 32 << 10 };
+
+/* Ranks 0 and 2 have a device (MIXED), or all, which exchange through host
+ * memory (STAGED) or by themselves (NCCL). */
+typedef enum place_kind { MIXED, STAGED, NCCL } place_kind_t;
+
+typedef struct place {
+    loong_context_t *ctx;
+    loong_device_t *device;
+    loong_comm_t *host;
+    loong_comm_t *comm;
+    int rank;
+    int ranks;
+    double *there; /* ALL, in the device's memory */
+    double *second;
+    double *here;
+} place_t;
+
+/* The place is to be closed on an error, too. */
+loong_status_t open_place(loong_context_t *ctx, loong_comm_t *host,
+                          place_kind_t kind, place_t **place_p);
+void close_place(place_t *p);
+/* fn on so many ranks, as threads, with a time limit in seconds. */
+loong_status_t run_places(loong_context_t *ctx, int ranks, loong_threads_fn fn,
+                          double timeout, void *user);
+/* As loongi_comm_watch; user is the communicator. */
+loong_status_t watch_comm(void *user, bool waits);
+
+/* Of a mixed place. */
+bool has_device(int rank);
+/* Whole numbers that tell ranks and places apart, and their sum. */
+double number(int rank, int64_t i);
+double sum_of(const place_t *p, int64_t i);
+
+/* From p->here, to it. */
+loong_status_t put(place_t *p, double *to);
+loong_status_t put_numbers(place_t *p);
+loong_status_t get(place_t *p, const double *from);
+loong_status_t check(place_t *p, int64_t i, double wanted);
+
+/* All-reduce and reduce-scatter, all-gather and broadcast, of pieces of so many
+ * numbers, N for a rank in all. */
+loong_status_t check_reduce(place_t *p, const int64_t *counts);
+loong_status_t check_gather(place_t *p, const int64_t *counts);
+/* 100 all-reduces in a row, each of its own part, before one is waited for:
+ * more than any ring of calls holds. */
+loong_status_t check_many(place_t *p);
+
+#endif

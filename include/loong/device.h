@@ -252,8 +252,7 @@ LOONG_API void loong_device_range_begin(loong_device_t *device,
 LOONG_API void loong_device_range_end(loong_device_t *device);
 
 /* *comm_p: the communicator for collectives on this device's memory, owned by
- * the caller; NULL: `host`, which must outlive it, serves. Collective on: host.
- */
+ * the caller; NULL: `host`, which must outlive it, serves. Collective: host. */
 LOONG_API LOONG_NODISCARD loong_status_t
 loong_device_communicator(loong_device_t *device, loong_comm_t *host,
                           loong_comm_t **comm_p);
@@ -279,9 +278,8 @@ loong_device_stream_synchronize(loong_device_t *device, void *stream);
  * begun here in the order of `stream`. The newest one of what lies at `ptr` is
  * complete on return of _mirrored, borrowed, and stays until the next; `what`
  * names the waiting for it, which is for the copy alone, not for what came on
- * the stream behind it. Memory for copies is taken once per place, and
- * given back with that of the place. Errors:
- * LOONG_ERR_INTERNAL where nothing was mirrored. */
+ * the stream behind it. Memory for copies is taken once per place, and given
+ * back with it. Errors: LOONG_ERR_INTERNAL where nothing was mirrored. */
 LOONG_API LOONG_NODISCARD loong_status_t
 loong_device_mirror(loong_device_t *device, void *stream, const void *ptr,
                     size_t bytes);

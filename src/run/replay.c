@@ -38,12 +38,23 @@ loong_status_t loongi_replay_create(loong_context_t *ctx,
     return LOONG_OK;
 }
 
-static void destroy_recording(loong_replay_t *replay, loong_recording_t *r)
+/* What it has of the device. */
+static void release(loong_replay_t *replay, loong_recording_t *r)
 {
     for (int i = 0; i < r->num_pieces; i++) {
+        replay->stats.graphs -= r->pieces[i].graph != NULL;
         loong_device_graph_destroy(replay->device, r->pieces[i].graph);
+        r->pieces[i].graph = NULL;
     }
+    replay->stats.bytes -= r->bytes;
     loong_device_free(replay->device, r->frame, 2 * sizeof(*r->frame));
+    r->bytes = 0;
+    r->frame = NULL;
+}
+
+static void destroy_recording(loong_replay_t *replay, loong_recording_t *r)
+{
+    release(replay, r);
     loongi_free(replay->ctx, r->run);
     loongi_free(replay->ctx, r->pieces);
     loongi_free(replay->ctx, r);
@@ -270,6 +281,7 @@ static loong_status_t give_up(loong_replay_t *replay,
                "step from here on",
                r->name, loong_context_error(replay->ctx));
     loong_context_clear_error(replay->ctx);
+    release(replay, r);
     r->off = replay->stats.off = true;
     *go_on_p = true;
     return LOONG_OK;
@@ -295,6 +307,7 @@ loong_status_t loongi_replay_end(loong_replay_t *replay,
     replay->stats.graphs += piece->graph != NULL;
     LOONG_TRY(loong_device_room(replay->device, &replay->knows_room, &room));
     if (replay->knows_room && room < replay->room) {
+        recording->bytes += (int64_t)(replay->room - room);
         replay->stats.bytes += (int64_t)(replay->room - room);
     }
     return LOONG_OK;

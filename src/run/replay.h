@@ -57,6 +57,7 @@ typedef struct loong_recording {
     bool captured;
     bool off; /* its capture failed: it runs step by step */
     loong_frame_t *frame; /* [2], the device's; NULL before it is captured */
+    int64_t bytes;        /* of the device, that its graphs took */
     int num_pieces;
     loong_piece_t *pieces;
 } loong_recording_t;

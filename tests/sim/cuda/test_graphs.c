@@ -14,6 +14,7 @@ static bool drop_waits; /* of a graph, for collectives */
 static int64_t dropped;
 static int64_t fail_within; /* the n-th call of the runtime, of each capture */
 static int64_t fail_at_end; /* likewise, of those that end it */
+static int fail_piece = -1; /* the end of this one, where there are several */
 static _Thread_local bool capturing;
 
 loong_status_t __real_loongi_replay_begin(loong_replay_t *replay,
@@ -45,6 +46,10 @@ loong_status_t __wrap_loongi_replay_end(loong_replay_t *replay,
                                         loong_status_t status, bool *go_on_p)
 {
     capturing = false;
+    if (recording->num_pieces > 1 &&
+        piece - recording->pieces == fail_piece) {
+        cudasim_fail_at(1, cudaErrorMemoryAllocation);
+    }
     if (fail_at_end > 0) {
         cudasim_fail_at(fail_at_end, cudaErrorMemoryAllocation);
     }
@@ -225,6 +230,45 @@ static void test_pieces(void **state)
     assert_true(same_bits(&plain, &graphs));
 }
 
+/* What the device says of it is left aside. */
+static void train_in_spite(job_t *job)
+{
+    loong_context_t *ctx = test_context();
+    assert_ok(ctx, try_train(ctx, job));
+    test_context_end(&ctx);
+    assert_int_equal(cudasim_alive(), 0);
+    cudasim_reset();
+}
+
+/* Of a program whose third piece fails no graph is left, as of one whose first
+ * piece does. */
+static void test_given_up(void **state)
+{
+    (void)state;
+    job_t job[2];
+    double taken[2];
+    cudasim_quiet(1);
+    by_host = "swiglu";
+    for (int i = 0; i < 2; i++) {
+        job[i] = job_of(&layouts[0], AUTO);
+        fail_piece = 2 * i;
+        cudasim_seed(3);
+        train_in_spite(&job[i]);
+        const loong_device_usage_t *u = &job[i].usage;
+        taken[i] = (double)u->total - (double)u->available - (double)u->pool;
+        assert_true(job[i].replayed[STEPS].off);
+        assert_true(taken[i] == (double)job[i].replayed[STEPS].bytes);
+    }
+    fail_piece = -1;
+    by_host = NULL;
+    cudasim_quiet(0);
+    assert_true(same_bits(&job[0], &job[1]));
+    assert_true(job[0].replayed[STEPS].graphs > 0);
+    assert_int_equal(job[0].replayed[STEPS].graphs,
+                     job[1].replayed[STEPS].graphs);
+    assert_true(taken[0] == taken[1]);
+}
+
 /* ---- a missing edge ------------------------------------------------------ */
 
 static void test_missing_edge(void **state)
@@ -269,15 +313,11 @@ static void fails(const layout_t *layout, const char *graphs,
 
 static void goes_on(const job_t *plain)
 {
-    loong_context_t *ctx = test_context();
     job_t job = job_of(&layouts[2], AUTO);
-    assert_ok(ctx, try_train(ctx, &job));
+    train_in_spite(&job);
     assert_true(job.replayed[STEPS].off);
     assert_int_equal(job.replayed[STEPS].launches, 0);
     assert_true(same_bits(plain, &job));
-    test_context_end(&ctx);
-    assert_int_equal(cudasim_alive(), 0);
-    cudasim_reset();
 }
 
 static void test_failures(void **state)
@@ -325,6 +365,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_equal),
         cmocka_unit_test(test_pieces),
+        cmocka_unit_test(test_given_up),
         cmocka_unit_test(test_missing_edge),
         cmocka_unit_test(test_failures),
         cmocka_unit_test(test_refused),

@@ -177,11 +177,22 @@ static uint64_t cuda_identity(void *data)
 
 /* ---- memory -------------------------------------------------------------- */
 
+/* With what the pool keeps and nobody uses. */
 static loong_status_t cuda_room(void *data, size_t *bytes_p)
 {
     cuda_data_t *d = data;
+    cudaMemPool_t pool = NULL;
+    uint64_t reserved = 0;
+    uint64_t used = 0;
+    size_t available = 0;
     size_t total = 0;
-    CUDA_TRY(d, cudaMemGetInfo(bytes_p, &total));
+    CUDA_TRY(d, cudaMemGetInfo(&available, &total));
+    CUDA_TRY(d, cudaDeviceGetDefaultMemPool(&pool, d->index));
+    CUDA_TRY(d, cudaMemPoolGetAttribute(
+                    pool, cudaMemPoolAttrReservedMemCurrent, &reserved));
+    CUDA_TRY(d, cudaMemPoolGetAttribute(pool, cudaMemPoolAttrUsedMemCurrent,
+                                        &used));
+    *bytes_p = available + (size_t)(reserved - used);
     return LOONG_OK;
 }
 
@@ -199,6 +210,18 @@ static loong_status_t cuda_usage(void *data, loong_device_usage_t *u)
                                         &most));
     u->pool = (size_t)reserved;
     u->pool_most = (size_t)most;
+    return LOONG_OK;
+}
+
+static loong_status_t cuda_trim(void *data)
+{
+    cuda_data_t *d = data;
+    cudaMemPool_t pool = NULL;
+    uint64_t anew = 0; /* all that may be set: from what is used now */
+    CUDA_TRY(d, cudaDeviceGetDefaultMemPool(&pool, d->index));
+    CUDA_TRY(d, cudaMemPoolTrimTo(pool, 0));
+    CUDA_TRY(d, cudaMemPoolSetAttribute(pool, cudaMemPoolAttrUsedMemHigh,
+                                        &anew));
     return LOONG_OK;
 }
 
@@ -508,4 +531,5 @@ const loong_device_ops_t loongi_cuda_device = {
     .room = cuda_room,
     .beside = &cuda_beside,
     .usage = cuda_usage,
+    .trim = cuda_trim,
 };

@@ -117,6 +117,7 @@ typedef struct loong_device_ops {
     const loong_device_beside_t *beside; /* (optional): nothing */
     /* (with `beside`) */
     loong_status_t (*usage)(void *data, loong_device_usage_t *usage_p);
+    loong_status_t (*trim)(void *data); /* likewise: loongi_device_trim */
     /* (optional): nothing. For a profiler of the device: what is launched from
      * here on, by this thread, is of that name; until the end. They nest. */
     void (*range_begin)(void *data, const char *name);

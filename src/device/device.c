@@ -9,6 +9,7 @@
 #include "base.h"
 #include "device_impl.h"
 #include "planned.h"
+#include "pool.h"
 #include "registry.h"
 #include "waited.h"
 
@@ -174,6 +175,15 @@ loong_status_t loong_device_usage(const loong_device_t *device,
 {
     memset(usage_p, 0, sizeof(*usage_p));
     return device->ops->usage(device->data, usage_p);
+}
+
+loong_status_t loongi_device_trim(loong_device_t *device)
+{
+    if (device->ops->beside == NULL) {
+        return LOONG_OK;
+    }
+    LOONG_TRY(loong_device_synchronize(device, "memory to be given back"));
+    return device->ops->trim(device->data);
 }
 
 void loong_device_describe(const loong_device_t *device, char *text,

@@ -191,7 +191,8 @@ loong_status_t loongi_beside_tell(const loong_trainer_t *t)
     loongi_log(t->ctx, LOONG_LOG_INFO,
                "device memory: %s allocated, of them %s planned; beside that "
                "%s is taken, all programs together, planned %s",
-               loongi_human_bytes((double)u.pool_most, a[0]),
+               loongi_human_bytes(
+                   (double)LOONG_MAX(t->report.pool_most, u.pool_most), a[0]),
                loongi_human_bytes((double)t->memory.rank, a[1]),
                loongi_human_bytes(beside, a[2]),
                loongi_human_bytes(b.bytes[0] + b.bytes[1] + b.bytes[2], a[3]));

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "loong/ops.h"
+#include "pool.h"
 
 /* The matrices grow until a product takes so long that launching it and
  * waiting for it do not count. */
@@ -136,6 +137,7 @@ loong_status_t loongi_gemm_rate(loong_trainer_t *t, double *gflops_p)
     loong_status_t status = measure_rank(t, arena, gflops_p);
     loongi_arena_destroy(&arena);
     LOONG_TRY(status);
+    LOONG_TRY(loongi_device_trim(t->device)); /* of the matrices */
     return loong_comm_all_reduce(t->comm, gflops_p, 1, LOONG_F64,
                                  LOONG_REDUCE_SUM, "rate of products");
 }

@@ -80,6 +80,7 @@ loong_status_t loongi_report_memory(loong_trainer_t *t)
         LOONG_TRY(loong_device_usage(t->device, &u));
         taken = (double)u.total - (double)u.available;
         t->report.memory_total = (double)u.total;
+        t->report.pool_most = LOONG_MAX(t->report.pool_most, u.pool_most);
     } else if (loongi_memory_used(t->ctx, &memory) == LOONG_OK) {
         taken = (double)memory;
         t->report.memory_total = (double)sysconf(_SC_PHYS_PAGES) *

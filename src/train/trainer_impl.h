@@ -159,6 +159,7 @@ struct loong_trainer {
         loong_window_t losses;
         double gemm_gflops; /* of all ranks; 0: not measured yet */
         double memory_peak, memory_total; /* of this rank, in bytes */
+        size_t pool_most;   /* until its device's was counted anew */
         double ms_per_step; /* of the last interval; 0: none yet */
         double last_loss;   /* of the last interval */
         double lowest_loss; /* of all of this run */

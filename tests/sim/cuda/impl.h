@@ -51,7 +51,11 @@ enum kind_t { DEVICE, PINNED, POOLED }; /* POOLED: of a device's pool */
 void *allocate(kind_t kind, size_t size, int device); /* NULL: full */
 bool release(kind_t kind, void *ptr);
 size_t used_bytes(int device);
-size_t most_bytes(int device); /* at one time, since the last reset */
+struct pool_t {
+    size_t used, kept; /* kept: with what was freed and not trimmed */
+    size_t most;       /* used at one time, since it was last reset */
+};
+pool_t *pool_of(int device);
 int64_t alive_ranges();
 void forget_memory();
 bool is_device(const void *ptr);

@@ -43,7 +43,7 @@ static room_t rooms[2]; // of a device, pinned
 static std::vector<image_t> images;
 static int unlocked;
 enum { DEVICES = 64 };
-static size_t now[DEVICES], most[DEVICES]; // allocated
+static pool_t all_pools[DEVICES];
 
 static void on_segv(int signal, siginfo_t *info, void *)
 {
@@ -117,8 +117,10 @@ void *allocate(kind_t kind, size_t size, int device)
     }
     r->used += (pages + 1) * PAGE;
     if (kind != PINNED) {
-        now[device] += size;
-        most[device] = std::max(most[device], now[device]);
+        pool_t &p = all_pools[device];
+        p.used += kind == POOLED ? size : 0;
+        p.kept = std::max(p.kept, p.used);
+        p.most = std::max(p.most, p.used);
         unlock();
         memset(reinterpret_cast<void *>(at), 0xff, size); // NaN, no index
         lock();
@@ -136,14 +138,14 @@ bool release(kind_t kind, void *ptr)
     }
     range->alive = false;
     size_t size = range->end - range->begin;
-    now[range->device] -= kind != PINNED ? size : 0;
+    all_pools[range->device].used -= range->kind == POOLED ? size : 0;
     madvise(ptr, (size + PAGE - 1) / PAGE * PAGE, MADV_DONTNEED);
     return true;
 }
 
-size_t most_bytes(int device)
+pool_t *pool_of(int device)
 {
-    return most[device];
+    return &all_pools[device];
 }
 
 size_t used_bytes(int device)
@@ -176,7 +178,7 @@ void forget_memory()
         }
         rooms[k].forgotten = rooms[k].ranges.size();
     }
-    memset(most, 0, sizeof(most));
+    memset(all_pools, 0, sizeof(all_pools));
 }
 
 static bool is_kind(kind_t kind, const void *ptr)

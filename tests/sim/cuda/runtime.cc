@@ -220,8 +220,16 @@ extern "C" cudaError_t cudaFreeAsync(void *ptr, cudaStream_t stream)
     return cudaSuccess;
 }
 
-// Freed memory is never given out again here: nothing to set.
+// Addresses of freed memory are never given out again here.
 static char pools[64];
+
+// NULL: no pool of a device.
+static pool_t *pool_at(cudaMemPool_t pool)
+{
+    ptrdiff_t device = reinterpret_cast<char *>(pool) - pools;
+    return device >= 0 && device < sim.devices ? pool_of((int)device)
+                                               : nullptr;
+}
 
 extern "C" cudaError_t cudaDeviceGetDefaultMemPool(cudaMemPool_t *pool,
                                                    int device)
@@ -238,25 +246,40 @@ extern "C" cudaError_t cudaMemPoolSetAttribute(cudaMemPool_t pool,
                                                void *value)
 {
     ENTER("cudaMemPoolSetAttribute");
-    NEED(pool != nullptr && attr == cudaMemPoolAttrReleaseThreshold &&
-             value != nullptr,
+    pool_t *p = pool_at(pool);
+    bool high = attr == cudaMemPoolAttrUsedMemHigh;
+    NEED(p != nullptr && value != nullptr &&
+             (attr == cudaMemPoolAttrReleaseThreshold ||
+              (high && *static_cast<uint64_t *>(value) == 0)),
          cudaErrorInvalidValue, "cudaMemPoolSetAttribute: attribute %d",
          (int)attr);
+    p->most = high ? p->used : p->most;
     return cudaSuccess;
 }
 
-// All that is allocated is of the pool, which gives back what is freed.
+// It keeps what is freed, whatever the threshold.
 extern "C" cudaError_t cudaMemPoolGetAttribute(cudaMemPool_t pool,
                                                enum cudaMemPoolAttr attr,
                                                void *value)
 {
     ENTER("cudaMemPoolGetAttribute");
-    int device = (int)(reinterpret_cast<char *>(pool) - pools);
-    NEED(device >= 0 && device < sim.devices && value != nullptr,
-         cudaErrorInvalidValue, "cudaMemPoolGetAttribute: unknown pool");
+    const pool_t *p = pool_at(pool);
+    NEED(p != nullptr && value != nullptr, cudaErrorInvalidValue,
+         "cudaMemPoolGetAttribute: unknown pool");
     *static_cast<uint64_t *>(value) =
-        attr == cudaMemPoolAttrUsedMemHigh ? most_bytes(device)
-                                           : used_bytes(device);
+        attr == cudaMemPoolAttrUsedMemHigh          ? p->most
+        : attr == cudaMemPoolAttrReservedMemCurrent ? p->kept
+                                                    : p->used;
+    return cudaSuccess;
+}
+
+extern "C" cudaError_t cudaMemPoolTrimTo(cudaMemPool_t pool, size_t kept)
+{
+    ENTER_IDLE("cudaMemPoolTrimTo");
+    pool_t *p = pool_at(pool);
+    NEED(p != nullptr, cudaErrorInvalidValue,
+         "cudaMemPoolTrimTo: unknown pool");
+    p->kept = std::max(p->used, std::min(kept, p->kept));
     return cudaSuccess;
 }
 
@@ -281,8 +304,10 @@ extern "C" cudaError_t cudaMemGetInfo(size_t *available, size_t *total)
 {
     ENTER("cudaMemGetInfo");
     *total = sim.bytes;
-    *available = sim.bytes - used_bytes(current_device) -
-                 graph_bytes(current_device);
+    const pool_t *p = pool_of(current_device);
+    size_t taken = used_bytes(current_device) + graph_bytes(current_device) +
+                   (p->kept - p->used);
+    *available = sim.bytes - std::min(taken, sim.bytes);
     return cudaSuccess;
 }
 

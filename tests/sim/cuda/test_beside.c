@@ -47,6 +47,20 @@ static void test_arenas(void **state)
     }
 }
 
+/* The matrices of the rate of products are gone when it is known, though the
+ * pool keeps what is freed. */
+static void test_rate(void **state)
+{
+    (void)state;
+    job_t job = make_job("cuda", "fp32");
+    job.measures = true;
+    train(&job);
+    assert_true(job.rate > 0.0);
+    assert_true(beside(&job) == 0.0);
+    assert_true(job.usage.pool_most < (size_t)job.planned + 65536);
+    assert_true(job.usage.pool < (size_t)job.planned + 65536);
+}
+
 /* Graphs are as many as planned; their pieces about so many. */
 static void test_graphs(void **state)
 {
@@ -74,6 +88,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_arenas),
+        cmocka_unit_test(test_rate),
         cmocka_unit_test(test_graphs),
     };
     return cmocka_run_group_tests(tests, make_data, remove_data);

@@ -4,6 +4,7 @@
 #include "cudasim.h"
 #include "loong/device.h"
 #include "loong/register.h"
+#include "pool.h"
 #include "test.h"
 
 enum { SIZE = 5000 };
@@ -53,6 +54,36 @@ static void test_copies(void **state)
         loong_device_destroy(&device);
         end(&ctx);
     }
+}
+
+/* What is freed stays with the pool, where it can be had, until it is given
+ * back. */
+static void test_pool(void **state)
+{
+    (void)state;
+    loong_context_t *ctx = begin();
+    loong_device_t *device = NULL;
+    loong_device_usage_t u;
+    size_t room[2] = {0, 0};
+    bool own = false;
+    void *a = NULL;
+    assert_ok(ctx, loong_device_create(ctx, "cuda", 0, &device));
+    assert_ok(ctx, loong_device_room(device, &own, &room[0]));
+    assert_ok(ctx, loong_device_alloc(device, SIZE, "a", &a));
+    loong_device_free(device, a, SIZE);
+    assert_ok(ctx, loong_device_synchronize(device, "it"));
+    assert_ok(ctx, loong_device_usage(device, &u));
+    assert_int_equal(u.pool, SIZE);
+    assert_int_equal(u.pool_most, SIZE);
+    assert_int_equal(u.total - u.available, SIZE);
+    assert_ok(ctx, loong_device_room(device, &own, &room[1]));
+    assert_true(own && room[0] == room[1]);
+    assert_ok(ctx, loongi_device_trim(device));
+    assert_ok(ctx, loong_device_usage(device, &u));
+    assert_int_equal(u.pool + u.pool_most, 0);
+    assert_int_equal(u.available, u.total);
+    loong_device_destroy(&device);
+    end(&ctx);
 }
 
 /* A copy stream fills a buffer that the compute stream reads: with the event
@@ -227,9 +258,10 @@ static void test_injected(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_copies),   cmocka_unit_test(test_streams),
-        cmocka_unit_test(test_peers),    cmocka_unit_test(test_messages),
-        cmocka_unit_test(test_mirrors),  cmocka_unit_test(test_injected),
+        cmocka_unit_test(test_copies),   cmocka_unit_test(test_pool),
+        cmocka_unit_test(test_streams),  cmocka_unit_test(test_peers),
+        cmocka_unit_test(test_messages), cmocka_unit_test(test_mirrors),
+        cmocka_unit_test(test_injected),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

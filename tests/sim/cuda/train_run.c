@@ -106,6 +106,7 @@ static loong_status_t note_memory(const loong_trainer_t *t, job_t *job)
         LOONG_TRY(loong_device_usage(t->device, &job->usage));
     }
     job->planned = t->memory.rank;
+    job->rate = t->report.gemm_gflops;
     return loongi_beside_plan(t, &job->beside);
 }
 
@@ -145,8 +146,8 @@ static loong_status_t run_rank(loong_context_t *ctx, loong_comm_t *comm,
                                      .progress = note,
                                      .progress_user = job};
     loong_status_t status = loong_trainer_create(ctx, &params, &trainer);
-    if (status == LOONG_OK) { /* which need not measure its products */
-        trainer->report.gemm_gflops = 1.0;
+    if (status == LOONG_OK) {
+        trainer->report.gemm_gflops = job->measures ? 0.0 : 1.0;
         job->trainer = loong_comm_rank(comm) == 0 ? trainer : job->trainer;
         status = loong_trainer_run(trainer);
     }

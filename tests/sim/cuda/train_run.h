@@ -25,6 +25,7 @@ typedef struct job {
     int layers;
     int batch; /* micro-batches of one sample, of all ranks */
     int steps;
+    bool measures; /* the rate of products */
     const char *export_dir; /* NULL; of Hugging Face files at the end */
     loong_context_params_t context; /* who hears its warnings */
     double loss[STEPS + 1];
@@ -38,6 +39,7 @@ typedef struct job {
     int64_t calls; /* cudasim_calls when it had ended, or failed */
     /* Of rank 0's device at the end, beside what was planned. */
     loong_device_usage_t usage;
+    double rate; /* of products, as it was measured */
     loong_beside_t beside;
     int64_t planned;
     loong_trainer_t *trainer; /* of rank 0 */

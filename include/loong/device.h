@@ -2,8 +2,7 @@
  *
  * A device: where buffers live and kernels run. A backend is one ops table,
  * entered with loong_register_device; nothing above names a backend. On a CPU
- * a stream is in order and synchronous.
- */
+ * a stream is in order and synchronous. */
 #ifndef LOONG_DEVICE_H
 #define LOONG_DEVICE_H
 

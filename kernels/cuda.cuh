@@ -209,7 +209,8 @@ static inline loong_status_t shared_limit(const loong_kernel_call_t *call,
     return LOONG_OK;
 }
 
-/* Dynamic shared memory beyond what every kernel may have. */
+/* Dynamic shared memory beyond what every kernel may have: the most that any
+ * launch of this one takes, since graphs hold launches from before. */
 template <class Kernel>
 static inline loong_status_t allow_shared(const loong_kernel_call_t *call,
                                           Kernel *kernel, size_t bytes)

@@ -319,7 +319,7 @@ static loong_status_t run(const loong_kernel_call_t *call)
 {
     attention_t a = forward_of(call);
     LOONG_TRY(make_spans(call, a, 3));
-    LOONG_TRY(allow_shared(call, forward_rows, shared_of(a)));
+    LOONG_TRY(allow_shared(call, forward_rows, SHARED));
     LOONG_LAUNCH((forward_rows), grid_of_warps(a.q.rows * a.heads),
                  dim3(BLOCK), shared_of(a), stream_of(call), a,
                  call->device_frame);
@@ -332,8 +332,8 @@ static loong_status_t run_grad(const loong_kernel_call_t *call)
     int64_t rows = a.q.rows * a.heads;
     LOONG_TRY(make_spans(call, a, 6));
     LOONG_TRY(make_delta(call, a));
-    LOONG_TRY(allow_shared(call, query_rows, shared_of(a)));
-    LOONG_TRY(allow_shared(call, key_rows, shared_of(a)));
+    LOONG_TRY(allow_shared(call, query_rows, SHARED));
+    LOONG_TRY(allow_shared(call, key_rows, SHARED));
     LOONG_LAUNCH((query_rows), grid_of_warps(rows), dim3(BLOCK), shared_of(a),
                  stream_of(call), a, call->device_frame);
     LOONG_LAUNCH((key_rows), grid_of_warps(a.k.rows * a.heads / a.group),

@@ -112,6 +112,14 @@ static __global__ void __launch_bounds__(BLOCK) plan_tiles(grouped_t g)
     }
 }
 
+/* Rows of expert e; none where the plan found wrong offsets: it begins with a
+ * tile wherever there are rows. */
+static __device__ __forceinline__ int64_t rows_of_expert(const grouped_t &g,
+                                                         int64_t e)
+{
+    return g.tiles[0].expert < 0 ? 0 : g.offset[e + 1] - g.offset[e];
+}
+
 static inline loong_status_t plan_rows(const loong_kernel_call_t *call,
                                        const grouped_t &g)
 {
@@ -125,11 +133,12 @@ static inline bool is_turned(const loong_kernel_query_t *query)
         ->transposed;
 }
 
-/* dtype: of x, w, dy and y. */
+/* dtype: of x, w, dy and y; height: rows of a tile. */
 static inline bool grouped_support(const loong_kernel_query_t *query,
-                                   loong_dtype_t dtype,
+                                   loong_dtype_t dtype, int height,
                                    char reason[LOONG_REASON_SIZE])
 {
+    enum { MOST = 65535 }; /* of a grid, but in its first direction */
     bool dw = strcmp(query->op, "grouped_linear_dw") == 0;
     for (int i = 0; i < 4; i++) {
         loong_dtype_t want = i == 3 && dw ? LOONG_F32 : dtype;
@@ -143,6 +152,13 @@ static inline bool grouped_support(const loong_kernel_query_t *query,
     }
     if (query->arg[0].count >= 0) {
         snprintf(reason, LOONG_REASON_SIZE, "rows counted at run time");
+        return false;
+    }
+    if (row_tiles(query, height) > MOST) {
+        snprintf(reason, LOONG_REASON_SIZE,
+                 "%lld rows of %lld experts, this kernel takes %d tiles of %d",
+                 (long long)query->arg[0].dim[0],
+                 (long long)query->arg[2].dim[0] - 1, (int)MOST, height);
         return false;
     }
     return true;

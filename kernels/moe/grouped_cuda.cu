@@ -87,7 +87,7 @@ __global__ void __launch_bounds__(BLOCK) multiply_groups(grouped_t g)
         w.row = (int64_t)blockIdx.y * SIDE;
         w.rows = g.a.cols;
         w.a_row = w.b_row = g.offset[e];
-        w.depth = g.offset[e + 1] - g.offset[e];
+        w.depth = rows_of_expert(g, e);
     } else {
         row_tile_t tile = g.tiles[blockIdx.y];
         if (tile.expert < 0) {
@@ -153,7 +153,7 @@ static size_t workspace(const loong_kernel_query_t *query)
 static bool support(const loong_kernel_query_t *query,
                     char reason[LOONG_REASON_SIZE])
 {
-    return grouped_support(query, LOONG_F32, reason);
+    return grouped_support(query, LOONG_F32, SIDE, reason);
 }
 
 CUDA_KERNEL(grouped_linear, support, workspace, run);

@@ -161,7 +161,7 @@ __global__ void __launch_bounds__(THREADS) multiply_groups(grouped_t g)
         w.row = (int64_t)blockIdx.y * SIDE;
         w.rows = g.a.cols;
         w.a_row = w.b_row = g.offset[e];
-        w.depth = g.offset[e + 1] - g.offset[e];
+        w.depth = rows_of_expert(g, e);
         sum_up<KIND>(g, w, c, room);
         store_sums(g, w, e * w.rows, c);
         return;
@@ -227,7 +227,7 @@ static size_t workspace(const loong_kernel_query_t *query)
 static bool support(const loong_kernel_query_t *query,
                     char reason[LOONG_REASON_SIZE])
 {
-    return grouped_support(query, LOONG_BF16, reason);
+    return grouped_support(query, LOONG_BF16, SIDE, reason);
 }
 
 CUDA_KERNEL_NAMED(grouped_linear, tiles, support, workspace, run);

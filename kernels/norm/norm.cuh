@@ -148,17 +148,14 @@ static inline size_t sums_bytes(const column_sums_t &s)
            (size_t)near_width<TEAM>(s.d);
 }
 
-/* Whether they lie in shared memory, beside what a block has anyway. Those of
- * warps always do. */
-template <int TEAM>
-static inline loong_status_t sums_are_near(const loong_kernel_call_t *call,
-                                           const column_sums_t &s,
-                                           bool *near_p)
+/* The shared memory there is for sums, beside what a block has anyway. Those of
+ * warps always fit. */
+static inline loong_status_t sums_room(const loong_kernel_call_t *call,
+                                       size_t *bytes_p)
 {
     enum { ELSE = 1024 };
-    size_t limit = 0;
-    LOONG_TRY(shared_limit(call, &limit));
-    *near_p = TEAM == WARP || sums_bytes<TEAM>(s) + ELSE <= limit;
+    LOONG_TRY(shared_limit(call, bytes_p));
+    *bytes_p -= ELSE;
     return LOONG_OK;
 }
 

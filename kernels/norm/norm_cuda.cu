@@ -258,11 +258,10 @@ static loong_status_t backward_by(const loong_kernel_call_t *call,
                                   const norm_t &a)
 {
     size_t shared = sums_bytes<TEAM>(a.sums);
-    bool near = false;
-    LOONG_TRY(sums_are_near<TEAM>(call, a.sums, &near));
-    if (near) {
-        LOONG_TRY(
-            allow_shared(call, norm_backward<TEAM, CENTER, true>, shared));
+    size_t room = 0;
+    LOONG_TRY(sums_room(call, &room));
+    if (TEAM == WARP || shared <= room) {
+        LOONG_TRY(allow_shared(call, norm_backward<TEAM, CENTER, true>, room));
         LOONG_LAUNCH((norm_backward<TEAM, CENTER, true>), dim3(FOLD_PARTS),
                      dim3(BLOCK), shared, stream_of(call), a,
                      call->device_frame);

@@ -148,10 +148,10 @@ loong_status_t scale_grad_by(const loong_kernel_call_t *call,
                              const scale_grad_t &a)
 {
     size_t shared = sums_bytes<TEAM>(a.sums);
-    bool near = false;
-    LOONG_TRY(sums_are_near<TEAM>(call, a.sums, &near));
-    if (near) {
-        LOONG_TRY(allow_shared(call, scale_grad_kernel<TEAM, true>, shared));
+    size_t room = 0;
+    LOONG_TRY(sums_room(call, &room));
+    if (TEAM == WARP || shared <= room) {
+        LOONG_TRY(allow_shared(call, scale_grad_kernel<TEAM, true>, room));
         LOONG_LAUNCH((scale_grad_kernel<TEAM, true>), dim3(FOLD_PARTS),
                      dim3(BLOCK), shared, stream_of(call), a,
                      call->device_frame);

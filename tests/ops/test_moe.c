@@ -469,6 +469,13 @@ static void test_grouped_refusals(void **state)
                 op_case_status(&c, fast ? NULL : "grouped_linear_ref", text),
                 LOONG_ERR_ARG);
             assert_non_null(strstr(text, wrong[i].text));
+            c = grouped_dw_case(&groups[0], LOONG_F32);
+            c.arg[2].values = wrong[i].offset;
+            assert_int_equal(
+                op_case_status(&c, fast ? NULL : "grouped_linear_dw_ref",
+                               text),
+                LOONG_ERR_ARG);
+            assert_non_null(strstr(text, wrong[i].text));
         }
     }
 }

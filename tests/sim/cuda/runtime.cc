@@ -481,6 +481,10 @@ extern "C" cudaError_t cudaFuncSetAttribute(const void *kernel,
     NEED(attr == cudaFuncAttributeMaxDynamicSharedMemorySize && value >= 0 &&
              (size_t)value <= sim.most_shared,
          cudaErrorInvalidValue, "cudaFuncSetAttribute: %d bytes", value);
+    // Graphs hold launches that were allowed more.
+    NEED((size_t)value >= shared_limit(kernel), cudaErrorInvalidValue,
+         "cudaFuncSetAttribute: %d bytes of shared memory, after %zu", value,
+         shared_limit(kernel));
     sim.shared[kernel] = (size_t)value;
     sim.loaded.insert({current_device, key_of(kernel)});
     return cudaSuccess;

@@ -2,10 +2,13 @@
  *
  * Kernels on devices whose blocks have 227 KiB of shared memory (sm_90,
  * sm_100), 163 (sm_80) and 99 (sm_86, sm_89): each against the reference, and
- * sums of norms with the same bits on all. */
+ * sums of norms with the same bits on all. Products of experts with more tiles
+ * of rows than a grid may have are refused. */
 #include "cudasim.h"
 #include "loong/moe.h"
+#include "loong/register.h"
 #include "op_case.h"
+#include "op_launch.h"
 
 static const size_t limits[] = {227 * 1024, 163 * 1024, 99 * 1024};
 
@@ -148,6 +151,49 @@ static void test_attention(void **state)
     free(out[1]);
 }
 
+/* ---- what launches allow ------------------------------------------------- */
+
+static void launch(const op_case_t *c, const char *name)
+{
+    char text[512];
+    assert_int_equal(op_case_status(c, name, text), LOONG_OK);
+}
+
+/* A launch that wants less leaves its kernel as much: a graph may hold one that
+ * wants more. The device tells. */
+static void test_allowed(void **state)
+{
+    static const int64_t cols[] = {20000, 14000};
+    static const int dims[] = {640, 480};
+    (void)state;
+    for (int i = 0; i < 2; i++) {
+        op_case_t norm = norm_case(0, 3, cols[i]);
+        op_case_t scale = norm_case(2, 3, cols[i]);
+        launch(&norm, "rmsnorm_grad_cuda");
+        launch(&scale, "rms_scale_grad_cuda");
+        loong_attention_attr_t a = {.heads = 1, .kv_heads = 1,
+                                    .head_dim = dims[i], .max_seqlen = 3,
+                                    .scale = 0.1};
+        static const int32_t one[2] = {0, 3};
+        op_arg_t x = op_mat(LOONG_F32, 3, dims[i]);
+        op_case_t c = {.op = "attention", .attr = &a, .num_in = 7,
+                       .num_out = 2, .arg = {x, x, x, op_vec(LOONG_I32, 2)}};
+        c.arg[3].values = one;
+        c.arg[7] = x;
+        c.arg[8] = op_mat(LOONG_F32, 3, 1);
+        launch(&c, "attention_cuda");
+        c.op = "attention_grad";
+        c.num_in = 10;
+        c.num_out = 3;
+        c.arg[4] = c.arg[7];
+        c.arg[5] = c.arg[8];
+        c.arg[6] = c.arg[3];
+        memset(c.arg + 7, 0, 3 * sizeof(x));
+        c.arg[3] = c.arg[10] = c.arg[11] = c.arg[12] = x;
+        launch(&c, "attention_grad_cuda");
+    }
+}
+
 /* ---- router -------------------------------------------------------------- */
 
 /* As many experts as the kernel takes, and a few. */
@@ -169,12 +215,50 @@ static void test_router(void **state)
     }
 }
 
+/* ---- experts ------------------------------------------------------------- */
+
+/* The most rows that a grid has tiles for, and one more, by each kernel. */
+static void test_grouped(void **state)
+{
+    static const int heights[] = {128, 32}; /* bf16, fp32 */
+    static const loong_grouped_linear_attr_t plain = {false, 1.0};
+    enum { EXPERTS = 3, MOST = 65535 - (EXPERTS + 1) };
+    loong_context_t *ctx = op_context();
+    (void)state;
+    for (int i = 0; i < 4; i++) {
+        const char *op = i < 2 ? "grouped_linear" : "grouped_linear_dw";
+        loong_dtype_t dtype = i % 2 == 0 ? LOONG_BF16 : LOONG_F32;
+        loong_dtype_t wide = i < 2 ? dtype : LOONG_F32;
+        int64_t rows = (int64_t)MOST * heights[i % 2];
+        char reason[LOONG_REASON_SIZE] = "";
+        for (int more = 0; more < 2; more++) {
+            op_case_t c = {.op = op, .attr = &plain, .num_in = 3,
+                           .num_out = 1};
+            const loong_kernel_t *k = NULL;
+            int count = 0;
+            c.arg[0] = c.arg[1] = op_mat(dtype, rows + more, 8);
+            c.arg[2] = op_vec(LOONG_I32, EXPERTS + 1);
+            c.arg[3] = op_mat(wide, rows + more, 8);
+            loong_kernel_query_t q = op_query(&c, false);
+            for (int n = 0;
+                 (k = loong_find_kernel(ctx, op, "cuda", n)) != NULL; n++) {
+                bool is_ours = strcmp(k->device, "cuda") == 0;
+                count += is_ours && k->support(&q, reason);
+            }
+            assert_int_equal(count, 1 - more);
+        }
+    }
+    op_context_end(&ctx);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(test_norms, begin, end),
         cmocka_unit_test_setup_teardown(test_attention, begin, end),
+        cmocka_unit_test_setup_teardown(test_allowed, begin, end),
         cmocka_unit_test_setup_teardown(test_router, begin, end),
+        cmocka_unit_test_setup_teardown(test_grouped, begin, end),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

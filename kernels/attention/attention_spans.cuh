@@ -128,7 +128,9 @@ static __device__ void find_span(const sequence_t &s, int side, int64_t t,
     int64_t last = s.cu_seqlens[i + 1];
     int64_t window = s.attr.window;
     span_t span;
-    span.place = (int32_t)(row - first);
+    /* Never below 0, also of rows that were told to be wrong: it numbers words
+     * of random bits. */
+    span.place = row > first ? (int32_t)(row - first) : 0;
     if (side == 0) {
         last = s.attr.causal ? row + 1 : last;
         first = window > 0 && row + 1 - window > first ? row + 1 - window

@@ -174,6 +174,57 @@ static void test_measured(void **state)
     assert_string_equal(cudasim_report(), "");
 }
 
+/* Whatever an algorithm depends on makes a line of its own, and nothing else
+ * does: products that differ in one thing each, twice. */
+static void test_keys(void **state)
+{
+    enum { FIELDS = 16 };
+    loong_cublaslt_params_t p[FIELDS];
+    (void)state;
+    for (int i = 0; i < FIELDS; i++) {
+        p[i] = params_of(LOONG_F32);
+        p[i].k = 24;
+        p[i].trans_b = true; /* one stride serves both ways */
+        p[i].lda = p[i].ldb = p[i].ldc = 48;
+        p[i].batch = 2;
+        for (int j = 0; j < 3; j++) {
+            p[i].step[j] = 48 * 48;
+        }
+    }
+    p[1].m = 32;
+    p[2].n = 16;
+    p[3].k = 16;
+    p[4].lda = 56;
+    p[5].ldb = 56;
+    p[6].ldc = 56;
+    p[7].batch = 3;
+    p[8].step[0] *= 2;
+    p[9].step[1] *= 2;
+    p[10].step[2] *= 2;
+    p[11].trans_a = false;
+    p[12].trans_b = false;
+    p[13].in = LOONG_BF16;
+    p[14].in = p[14].out = LOONG_BF16;
+    p[15].lda = 49; /* no wide loads */
+    for (int round = 0; round < 2; round++) {
+        for (int i = 0; i < FIELDS; i++) {
+            loong_cublaslt_t *product = NULL;
+            loong_context_t *ctx = begin(false, path);
+            assert_ok(ctx, loongi_cublaslt_create(ctx, &p[i], &product));
+            loongi_cublaslt_destroy(ctx, product);
+            char *text = read_file(ctx);
+            int lines = 0;
+            for (const char *c = text; *c != '\0'; c++) {
+                lines += *c == '\n';
+            }
+            free(text);
+            assert_int_equal(lines, 1 + (round == 0 ? i + 1 : FIELDS));
+            test_context_end(&ctx);
+        }
+    }
+    assert_string_equal(said, "");
+}
+
 /* An algorithm of another library under this one's key. */
 static void test_unknown(void **state)
 {
@@ -329,6 +380,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup(test_measured, begin_test),
+        cmocka_unit_test_setup(test_keys, begin_test),
         cmocka_unit_test_setup(test_unknown, begin_test),
         cmocka_unit_test_setup(test_no_room, begin_test),
         cmocka_unit_test_setup(test_failures, begin_test),

@@ -195,9 +195,8 @@ LOONG_API LOONG_NODISCARD loong_status_t
 loong_device_synchronize(loong_device_t *device, const char *what);
 /* How often the host had to wait, since creation. */
 LOONG_API uint64_t loong_device_waits(const loong_device_t *device);
-/* Asked again and again while the host waits; an error ends the waiting. Told
- * once, `waits` false, when it waits no longer, however that came; an error is
- * one of the wait then. NULL: none. */
+/* Asked again and again while the host waits (an error ends it), and once more,
+ * `waits` false, when it waits no longer, however that came. NULL: none. */
 typedef loong_status_t (*loong_device_watch_fn)(void *user, bool waits);
 LOONG_API void loong_device_set_watch(loong_device_t *device,
                                       loong_device_watch_fn watch, void *user);

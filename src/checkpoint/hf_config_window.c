@@ -89,9 +89,35 @@ static void check_layer_types(loong_hf_reader_t *r)
     }
 }
 
+/* Of MiniMax: 0 is linear attention, which its older models have. */
+static void check_attention_list(loong_hf_reader_t *r)
+{
+    static const char name[] = "attn_type_list";
+    const loong_json_t *list = loongi_hf_has_field(r->type->fields, name)
+                                   ? loongi_hf_field(r->json, name)
+                                   : NULL;
+    int64_t layers = 0;
+    if (list == NULL || !loongi_pairs_int(r->pairs, "num_layers", &layers)) {
+        return;
+    }
+    if (loongi_json_count(list) != layers) {
+        loongi_hf_refuse(r, name, list, "one entry for each layer is needed");
+        return;
+    }
+    for (int64_t i = 0; i < layers; i++) {
+        const loong_json_t *kind = loongi_json_at(list, i);
+        if (loongi_json_kind(kind) != LOONG_JSON_INT ||
+            loongi_json_int(kind) != 1) {
+            loongi_hf_refuse(r, name, list, "1 for every layer is");
+            return;
+        }
+    }
+}
+
 loong_status_t loongi_hf_map_window(loong_hf_reader_t *r)
 {
     LOONG_TRY(map_window(r));
     check_layer_types(r);
+    check_attention_list(r);
     return LOONG_OK;
 }

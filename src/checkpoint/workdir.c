@@ -13,6 +13,7 @@
 #include <unistd.h>
 
 #include "file.h"
+#include "loong/version.h"
 
 static bool holds_key(loong_context_t *ctx, const char *path, const char *key)
 {
@@ -108,11 +109,18 @@ loong_status_t loongi_workdir_open(loong_context_t *ctx, const char *path,
 {
     loong_workdir_t dir = {-1, false};
     loong_text_t file = loongi_text_begin(ctx);
+    loong_text_t text = loongi_text_begin(ctx);
     loongi_text_printf(&file, "%s/" LOONG_WORKDIR_KEY, path);
-    loong_status_t status = file.status;
-    if (status == LOONG_OK) {
-        status = claim(ctx, path, file.data, key, &dir);
+    if (key[0] != '\0') {
+        loongi_text_printf(&text, "libloong %s\n%s", loong_version(), key);
     }
+    loong_status_t status =
+        file.status != LOONG_OK ? file.status : text.status;
+    if (status == LOONG_OK) {
+        status =
+            claim(ctx, path, file.data, loongi_text_get(&text), &dir);
+    }
+    loongi_text_free(&text);
     loongi_text_free(&file);
     if (status != LOONG_OK) {
         loongi_workdir_close(&dir);

@@ -2,7 +2,8 @@
  *
  * The directory in which a long job puts its files together. A job that was
  * killed is taken up again by the next one for the same thing: what that is,
- * sources and options, stands in the directory as a text. */
+ * sources and options, stands in the directory as a text, behind the version of
+ * the library: another one may put the files together in another way. */
 #ifndef LOONG_WORKDIR_H
 #define LOONG_WORKDIR_H
 

@@ -8,12 +8,14 @@
 #include <unistd.h>
 
 #include "loong/checkpoint.h"
+#include "loong/version.h"
 #include "native_dir.h"
 #include "native_layout.h"
 #include "native_save.h"
 #include "native_write.h"
 #include "test.h"
 #include "test_dir.h"
+#include "workdir.h"
 
 #define FIXTURES LOONG_SOURCE_DIR "/tests/golden/fixtures"
 
@@ -170,6 +172,35 @@ static void a_killed_one_is_gone_on_with(void **state)
     test_context_end(&ctx);
 }
 
+/* Another one may put the files together in another way. */
+static void another_version_begins_anew(void **state)
+{
+    static const char *const made[] = {"killed", NULL};
+    loong_context_t *ctx = test_context();
+    job_t job = {FIXTURES "/qwen3_gqa_tied", in_dir("killed"), true};
+    char path[500];
+    char *key = NULL;
+    size_t length = 0;
+    (void)state;
+    run(&job);
+    struct stat before = file_of(job.to, true, 0);
+    snprintf(path, sizeof(path),
+             "%s/" LOONG_TMP_PREFIX LOONG_STEP_FORMAT "/" LOONG_WORKDIR_KEY,
+             job.to, 0LL);
+    assert_ok(ctx, loongi_file_read(ctx, path, &key, &length));
+    char *version = strstr(key, loong_version());
+    assert_non_null(version);
+    version[0] = '?';
+    assert_ok(ctx, loongi_file_write(ctx, path, key, length));
+    loongi_free(ctx, key);
+    job.killed = false;
+    run(&job);
+    struct stat after = file_of(job.to, false, 0);
+    assert_false(same_file(&before, &after));
+    remove_all(ctx, made);
+    test_context_end(&ctx);
+}
+
 /* Another value in every tensor, and the same sizes. */
 static void change_source(loong_context_t *ctx)
 {
@@ -296,6 +327,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_killed_one_is_gone_on_with),
+        cmocka_unit_test(another_version_begins_anew),
         cmocka_unit_test(another_source_is_another_import),
         cmocka_unit_test(other_files_are_made_again),
     };

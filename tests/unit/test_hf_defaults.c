@@ -53,6 +53,12 @@ static const row_t rows[] = {
         "\"activation_scheme\":\"dynamic\",\"fmt\":\"float8_e4m3fn\","
         "\"quant_method\":\"fp8\",\"weight_block_size\":[128,128]}",
      "num_experts", "4"},
+    {M2 "\"num_key_value_heads\":2,\"attn_type_list\":[1,1,1]",
+     "num_layers", "3"},
+    {M2 "\"num_key_value_heads\":2,\"attn_type_list\":[1,1,0]", NULL,
+     "attn_type_list = [1,1,0] is not supported (1 for every layer is)"},
+    {M2 "\"num_key_value_heads\":2,\"attn_type_list\":[1]", NULL,
+     "one entry for each layer"},
     {"\"model_type\":\"gpt2\",\"n_layer\":1,\"n_embd\":8,\"n_head\":2,"
      "\"output_past\":true,\"n_ctx\":1024",
      "num_layers", "1"},

@@ -197,12 +197,13 @@ loong_status_t loongi_staged_wait(staged_t *s, loong_comm_request_t *request)
         LOONG_TRY(loong_device_event_record(s->root->device, m->free, stream));
     }
     m->busy = false;
+    request->backend[0] = 0; /* the room is the next message's */
     return LOONG_OK;
 }
 
 /* The room is not given again: what the device copies may be under way. */
 bool loongi_staged_cancel(staged_t *s, loong_comm_request_t *request)
 {
-    uint64_t number = request->backend[0]; /* 0: there was no room */
+    uint64_t number = request->backend[0]; /* 0: it has no room */
     return number == 0 || cancel_parts(s, &s->messages[number - 1]);
 }

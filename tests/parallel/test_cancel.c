@@ -75,17 +75,23 @@ static loong_status_t begin_staged(loong_comm_t *comm, char *memory,
     return LOONG_OK; /* and nobody waits */
 }
 
-static loong_status_t staged_side(loong_context_t *ctx, loong_comm_t *comm,
-                                  char *memory, bool sends)
+static loong_status_t open_staged(loong_context_t *ctx, loong_comm_t *comm,
+                                  loong_device_t **device_p,
+                                  loong_comm_t **staged_p)
 {
     /* Messages of four parts. */
     const loong_staged_params_t params = {true, BYTES};
+    LOONG_TRY(loong_register_builtin(ctx));
+    LOONG_TRY(loong_device_create(ctx, "cpu", 0, device_p));
+    return loongi_staged_create(ctx, *device_p, comm, &params, staged_p);
+}
+
+static loong_status_t staged_side(loong_context_t *ctx, loong_comm_t *comm,
+                                  char *memory, bool sends)
+{
     loong_device_t *device = NULL;
     loong_comm_t *staged = NULL;
-    LOONG_TRY(loong_register_builtin(ctx));
-    LOONG_TRY(loong_device_create(ctx, "cpu", 0, &device));
-    loong_status_t status =
-        loongi_staged_create(ctx, device, comm, &params, &staged);
+    loong_status_t status = open_staged(ctx, comm, &device, &staged);
     status = status == LOONG_OK ? in_turn(comm, true) : status;
     status = status == LOONG_OK ? begin_staged(staged, memory, sends) : status;
     loong_comm_destroy(&staged);
@@ -97,6 +103,57 @@ static void test_staged(void **state)
 {
     (void)state;
     try_both(staged_side);
+}
+
+/* What is complete has no room any more: another message may have it. */
+static loong_status_t receive_two(loong_comm_t *comm, loong_comm_t *staged)
+{
+    char first[MESSAGES];
+    char second[MESSAGES] = {0};
+    loong_comm_request_t request[2];
+    LOONG_TRY(loong_comm_irecv(staged, first, MESSAGES, 0, 0, &request[0]));
+    LOONG_TRY(loong_comm_wait(staged, &request[0]));
+    LOONG_TRY(loong_comm_irecv(staged, second, MESSAGES, 0, 1, &request[1]));
+    assert_true(loong_comm_cancel(staged, &request[0]));
+    LOONG_TRY(loong_comm_barrier(comm, "the second is awaited"));
+    LOONG_TRY(loong_comm_wait(staged, &request[1]));
+    assert_memory_equal(second, "two", MESSAGES);
+    return LOONG_OK;
+}
+
+static loong_status_t run_two(loong_context_t *ctx, loong_comm_t *comm,
+                              void *user)
+{
+    loong_device_t *device = NULL;
+    loong_comm_t *staged = NULL;
+    (void)user;
+    LOONG_TRY(open_staged(ctx, comm, &device, &staged));
+    loong_status_t status = loongi_comm_reserve(staged, 1, MESSAGES);
+    if (status == LOONG_OK && loong_comm_rank(comm) == 1) {
+        status = receive_two(comm, staged);
+    } else if (status == LOONG_OK) {
+        status = loong_comm_send(staged, "one", MESSAGES, 1, 0);
+        status = status == LOONG_OK
+                     ? loong_comm_barrier(comm, "the second is awaited")
+                     : status;
+        status = status == LOONG_OK
+                     ? loong_comm_send(staged, "two", MESSAGES, 1, 1)
+                     : status;
+    }
+    loong_comm_destroy(&staged);
+    loong_device_destroy(&device);
+    return status;
+}
+
+static void test_complete(void **state)
+{
+    (void)state;
+    loong_context_t *ctx = test_context();
+    loong_threads_params_t params = {0};
+    params.size = RANKS;
+    params.comm.timeout = 2.0;
+    assert_ok(ctx, loong_threads_run(ctx, &params, run_two, NULL));
+    test_context_end(&ctx);
 }
 
 /* ---- between stages ------------------------------------------------------ */
@@ -151,6 +208,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_staged),
+        cmocka_unit_test(test_complete),
         cmocka_unit_test(test_transfer),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -2,6 +2,7 @@
 #include "links.h"
 
 #include <stdio.h>
+#include <string.h>
 
 #include "comm_impl.h"
 
@@ -29,45 +30,74 @@ static loong_status_t create_one(loong_links_t *links, loong_comm_t *pipeline,
                             &links->comm[index]);
 }
 
-/* A message as the link will carry them; of a rank to itself both ends. */
-static loong_status_t meet(loong_comm_t *link, bool sends, char *memory)
-{
+/* The first messages of a link: what it sends, what it receives. */
+typedef struct first {
+    loong_comm_t *link;
+    bool sends;
+    bool receives;
+    bool begun[2];
     loong_comm_request_t request[2];
-    bool self = loong_comm_size(link) == 1;
-    LOONG_TRY(loongi_comm_reserve(link, LOONG_LINK_MESSAGES, FIRST_BYTES));
+} first_t;
+
+/* A message as the link will carry them; of a rank to itself both ends. */
+static loong_status_t meet(first_t *f, char *memory)
+{
+    loong_comm_t *link = f->link;
     int peer = loong_comm_size(link) - 1 - loong_comm_rank(link);
-    if (sends) {
+    LOONG_TRY(loongi_comm_reserve(link, LOONG_LINK_MESSAGES, FIRST_BYTES));
+    if (f->sends) {
         LOONG_TRY(loong_comm_isend(link, memory, FIRST_BYTES, peer, 0,
-                                   &request[0]));
+                                   &f->request[0]));
+        f->begun[0] = true;
     }
-    if (self || !sends) {
+    if (f->receives) {
         LOONG_TRY(loong_comm_irecv(link, memory + FIRST_BYTES, FIRST_BYTES,
-                                   peer, 0, &request[1]));
+                                   peer, 0, &f->request[1]));
+        f->begun[1] = true;
     }
-    if (sends) {
-        LOONG_TRY(loong_comm_wait(link, &request[0]));
+    if (f->sends) {
+        LOONG_TRY(loong_comm_wait(link, &f->request[0]));
     }
-    return self || !sends ? loong_comm_wait(link, &request[1]) : LOONG_OK;
+    return f->receives ? loong_comm_wait(link, &f->request[1]) : LOONG_OK;
+}
+
+/* False: one is under way all the same, in its memory. */
+static bool give_up(first_t *f)
+{
+    bool done = true;
+    for (int i = 0; i < 2; i++) {
+        done = (!f->begun[i] || loong_comm_cancel(f->link, &f->request[i])) &&
+               done;
+    }
+    return done;
 }
 
 static loong_status_t meet_all(loong_links_t *links, loong_device_t *device,
                                const loong_schedule_t *schedule, int rank)
 {
+    first_t first;
     void *memory = NULL;
     loong_status_t status = LOONG_OK;
+    memset(&first, 0, sizeof(first));
     LOONG_TRY(loong_device_alloc(device, DIRECTIONS * FIRST_BYTES,
                                  "first messages", &memory));
     for (int i = 0; i < links->count && status == LOONG_OK; i++) {
         int sender = i / DIRECTIONS + i % DIRECTIONS;
-        bool sends = loongi_schedule_rank(schedule, sender) == rank;
         if (links->comm[i] != NULL) {
-            status = meet(links->comm[i], sends, memory);
+            memset(&first, 0, sizeof(first));
+            first.link = links->comm[i];
+            first.sends = loongi_schedule_rank(schedule, sender) == rank;
+            first.receives =
+                !first.sends || loong_comm_size(first.link) == 1;
+            status = meet(&first, memory);
         }
     }
     if (status == LOONG_OK) { /* kernels are loaded next: nothing may wait */
         status = loong_device_synchronize(device, "first messages");
     }
-    loong_device_free(device, memory, DIRECTIONS * FIRST_BYTES);
+    if (status == LOONG_OK || give_up(&first)) {
+        loong_device_free(device, memory, DIRECTIONS * FIRST_BYTES);
+    }
     return status;
 }
 

@@ -5,3 +5,4 @@ loong_test(NAME overlap LABELS parallel TIMEOUT 300
 set_tests_properties(overlap PROPERTIES
   ENVIRONMENT "OMP_NUM_THREADS=1;GOMP_SPINCOUNT=10000")
 loong_test(NAME lane LABELS engine SOURCES tests/engine/test_lane.c)
+loong_test(NAME links LABELS engine SOURCES tests/engine/test_links.c)

@@ -168,23 +168,42 @@ static void stop_waiting(nccl_t *n)
     }
 }
 
-/* Nobody of this communicator is missing: another that is lost keeps one of
- * them, or the device itself hangs. */
+/* Why the job is lost, as far as this machine knows; else an empty text. */
+static void tell_lost(const loong_comm_t *comm, char *text, size_t size)
+{
+    loong_board_verdict_t verdict;
+    text[0] = '\0';
+    if (comm->board == NULL) {
+        return;
+    }
+    if (loongi_board_verdict(comm->board, &verdict)) {
+        snprintf(text, size, "%s", verdict.text);
+    }
+    for (int r = 0; r < comm->size && text[0] == '\0'; r++) {
+        loong_board_slot_t *slot =
+            loongi_board_find(comm->board, comm->world_ranks[r]);
+        if (slot != NULL && loongi_slot_state(slot) == LOONG_RANK_FAILED) {
+            loongi_board_describe(comm->board, comm->world_ranks[r],
+                                  loongi_now(), text, size);
+        }
+    }
+}
+
+/* Nobody of this communicator is missing: one that has failed since, or another
+ * that is lost, keeps it from ending, or the device itself hangs. */
 static loong_status_t does_not_end(nccl_t *n, const loong_collective_t *call)
 {
     char text[LOONG_BOARD_TEXT];
-    loong_board_verdict_t verdict;
+    char lost[2 * LOONG_BOARD_TEXT];
     double seconds = loongi_now() - n->wait.begin;
-    bool judged = n->comm->board != NULL &&
-                  loongi_board_verdict(n->comm->board, &verdict);
+    tell_lost(n->comm, lost, sizeof(lost));
     stop_waiting(n);
     loongi_call_text(n->comm, call, text, sizeof(text));
     return LOONG_FAIL(n->ctx, LOONG_ERR_COMM,
                       "%s: all its ranks of this machine called it, but it "
                       "did not end on the device in %.1f s (limit %.1f s)%s%s",
                       text, seconds, n->comm->timeout,
-                      judged ? "; the job is lost: " : "",
-                      judged ? verdict.text : "");
+                      lost[0] != '\0' ? "; the job is lost: " : "", lost);
 }
 
 static loong_status_t give_up(nccl_t *n, const loong_collective_t *call,

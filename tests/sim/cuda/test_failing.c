@@ -155,6 +155,47 @@ static void test_ranks(void **state)
     assert_true(found >= 3);
 }
 
+/* By its name; libraries have their own. */
+static bool names_it(const char *text)
+{
+    return strstr(text, "cudaErrorLaunchFailure") != NULL ||
+           strstr(text, "cublasLt") != NULL ||
+           strstr(text, "unhandled cuda error") != NULL;
+}
+
+/* Later, while memory is taken or kernels are loaded, or in a step: the rank
+ * says what failed, the other one by whom it is given up, and why. */
+static void test_lost(void **state)
+{
+    enum { FROM = 241, TO = 2000 };
+    int told = 0;
+    (void)state;
+    for (int64_t n = FROM; n <= TO; n += 19 * stride + 5) {
+        loong_context_t *ctx = test_context();
+        job_t job = small("");
+        job.ranks = job.batch = 2;
+        job.extra = "parallel: {data_parallel_sharding: optim_grads_params}\n";
+        cudasim_fail_at(n, cudaErrorLaunchFailure);
+        loong_status_t status = try_train(ctx, &job);
+        cudasim_fail_at(0, cudaSuccess);
+        const char *call = cudasim_report();
+        const char *text = loong_context_error(ctx);
+        bool other = status == LOONG_ERR_COMM; /* the lowest rank's */
+        bool fits =
+            other ? strstr(text, "given up by rank 1: ") != NULL ||
+                        strstr(text, "rank 1 (pid ") != NULL
+                  : status == LOONG_ERR_DEVICE;
+        if (!frees(call) && !(fits && names_it(text))) {
+            fail_msg("call %lld, %s: status %d, said: %s", (long long)n,
+                     call, (int)status, text);
+        }
+        told += fits;
+        test_context_end(&ctx);
+        cudasim_reset();
+    }
+    assert_true(told >= 2);
+}
+
 int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
@@ -162,6 +203,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(test_memory),
         cmocka_unit_test(test_graphs),
         cmocka_unit_test(test_ranks),
+        cmocka_unit_test(test_lost),
     };
     stride = argc > 1 && strcmp(argv[1], "long") == 0 ? 1 : stride;
     return cmocka_run_group_tests(tests, make_data, remove_data);

@@ -162,6 +162,9 @@ static loong_status_t run_rank(loong_context_t *ctx, loong_comm_t *comm,
         status = note_memory(trainer, job);
     }
     job->calls = cudasim_calls();
+    if (trainer != NULL && status != LOONG_OK) { /* as loongrun does */
+        loong_comm_abort(comm, loong_context_error(ctx));
+    }
     loong_trainer_destroy(&trainer);
     loong_recipe_destroy(&recipe);
     return status;

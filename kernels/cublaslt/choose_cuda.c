@@ -357,7 +357,7 @@ static loong_status_t choose(loong_context_t *ctx, loong_cublaslt_t *s,
     }
     LOONG_TRY(make_key(&c, key));
     LOONG_TRY(recall(&c, key, &found));
-    return found ? LOONG_OK : measure_and_keep(&c, key);
+    return found || s->wanted.fixed ? LOONG_OK : measure_and_keep(&c, key);
 }
 
 loong_status_t loongi_cublaslt_none(loong_context_t *ctx,

@@ -4,6 +4,7 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -214,6 +215,23 @@ bool loongi_file_exists(const char *path)
 {
     struct stat info;
     return stat(path, &info) == 0 && S_ISREG(info.st_mode);
+}
+
+static bool may_not_write(const char *path)
+{
+    return faccessat(AT_FDCWD, path, W_OK, AT_EACCESS) != 0 &&
+           (errno == EACCES || errno == EROFS || errno == EPERM);
+}
+
+bool loongi_file_is_fixed(const char *path)
+{
+    char dir[PATH_MAX] = ".";
+    const char *slash = strrchr(path, '/');
+    if (slash != NULL) {
+        int length = (int)LOONG_MAX(slash - path, 1);
+        snprintf(dir, sizeof(dir), "%.*s", length, path);
+    }
+    return may_not_write(path) || may_not_write(dir);
 }
 
 bool loongi_dir_exists(const char *path)

@@ -53,6 +53,9 @@ LOONG_NODISCARD loong_status_t loongi_file_copy(loong_context_t *ctx,
 
 bool loongi_file_exists(const char *path);
 bool loongi_dir_exists(const char *path);
+/* This process may not write it: the file is there and read-only, or could not
+ * be replaced or made where it is. False where there is no such directory. */
+bool loongi_file_is_fixed(const char *path);
 
 /* mkdir -p. */
 LOONG_NODISCARD loong_status_t loongi_dir_make(loong_context_t *ctx,

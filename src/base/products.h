@@ -19,6 +19,7 @@ typedef struct loong_products {
      * used. */
     const char *algorithms;
     int attention; /* a loong_attention_backend_t */
+    bool fixed;    /* the file may not be written: nothing is measured */
 } loong_products_t;
 
 void loongi_context_set_products(loong_context_t *ctx,

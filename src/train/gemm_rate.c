@@ -133,6 +133,8 @@ static loong_status_t measure_rank(loong_trainer_t *t, loong_arena_t *arena,
 loong_status_t loongi_gemm_rate(loong_trainer_t *t, double *gflops_p)
 {
     loong_arena_t *arena = NULL;
+    /* A product that is loaded may wait for all that is on the device. */
+    LOONG_TRY(loong_device_synchronize(t->device, "the rate of products"));
     LOONG_TRY(loongi_arena_create(t->ctx, "rate of products", &arena));
     loong_status_t status = measure_rank(t, arena, gflops_p);
     loongi_arena_destroy(&arena);

@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "choices.h"
 #include "devices.h"
 #include "hf_config.h"
 #include "isa.h"
@@ -210,67 +211,6 @@ static loong_sharding_t read_sharding(const loong_recipe_t *r)
     return (loong_sharding_t)level;
 }
 
-#define ATTENTION_KEY "train.attention_backend"
-
-static loong_status_t read_attention(const loong_trainer_t *t, int *backend_p)
-{
-    const char *text = loong_recipe_text(t->recipe, ATTENTION_KEY);
-    bool has = loong_device_has_fused_attention(t->device);
-    bool fused = strcmp(text, "fused") == 0;
-    LOONG_CHECK(t->ctx, has || !fused || loongi_devices_are_mixed(t),
-                LOONG_ERR_CONFIG,
-                ATTENTION_KEY ": fused, but device %s has no cuDNN; auto takes "
-                "it where there is one, local never",
-                loong_device_name(t->device));
-    *backend_p = strcmp(text, "local") == 0 ? LOONG_ATTENTION_LOCAL
-                 : fused                    ? LOONG_ATTENTION_FUSED
-                                            : LOONG_ATTENTION_AUTO;
-    return LOONG_OK;
-}
-
-/* How products and attention are made, where a device leaves a choice. */
-static loong_status_t read_products(loong_trainer_t *t)
-{
-    const char *name = loong_device_name(t->device);
-    loong_products_t p = {
-        loong_recipe_bool(t->recipe, "precision.tf32"),
-        loong_recipe_text(t->recipe, "gemm.algorithms_file"),
-        LOONG_ATTENTION_LOCAL};
-    bool mixed = loongi_devices_are_mixed(t);
-    p.tf32 = p.tf32 && (!mixed || loong_device_has_tf32(t->device));
-    LOONG_TRY(read_attention(t, &p.attention));
-    LOONG_CHECK(t->ctx, !p.tf32 || loong_device_has_tf32(t->device),
-                LOONG_ERR_CONFIG,
-                "precision.tf32: device %s does not multiply tf32; leave the "
-                "key out, or choose a device that does", name);
-    if (p.algorithms != NULL && loong_comm_rank(t->comm) == 0 && !mixed &&
-        !loong_device_has_algorithms(t->device)) {
-        loongi_log(t->ctx, LOONG_LOG_WARN,
-                   "gemm.algorithms_file has no effect: device %s has no "
-                   "algorithms to choose from", name);
-    }
-    loongi_context_set_products(t->ctx, &p);
-    return LOONG_OK;
-}
-
-#define GRAPHS_KEY "train.cuda_graph_impl"
-
-static loong_status_t read_graphs(const loong_trainer_t *t,
-                                  loong_component_params_t *p)
-{
-    const char *impl = loong_recipe_text(t->recipe, GRAPHS_KEY);
-    bool has = loong_device_has_graphs(t->device);
-    LOONG_CHECK(t->ctx,
-                has || strcmp(impl, "local") != 0 || p->staging.on,
-                LOONG_ERR_CONFIG,
-                GRAPHS_KEY ": local, but device %s has no graphs; auto takes "
-                "them where there are, none never",
-                loong_device_name(t->device));
-    p->graphs_go_on = strcmp(impl, "auto") == 0;
-    p->graphs = has && strcmp(impl, "none") != 0;
-    return LOONG_OK;
-}
-
 static bool is_bf16(const loong_recipe_t *r, const char *key)
 {
     return strcmp(loong_recipe_text(r, key), "bf16") == 0;
@@ -293,8 +233,8 @@ static loong_status_t plan_component(loong_trainer_t *t,
                       t->mesh.world > 1;
     p.compile.overlap = loong_recipe_bool(r, "parallel.tp_comm_overlap");
     p.compile.lane_work = loong_recipe_int(r, "comm.overlap_work");
-    LOONG_TRY(read_products(t));
-    LOONG_TRY(read_graphs(t, &p));
+    LOONG_TRY(loongi_choices_products(t));
+    LOONG_TRY(loongi_choices_graphs(t, &p));
     LOONG_TRY(read_recompute(t, &p.compile));
     LOONG_TRY(loongi_read_globs(r, "precision.fp32_scopes", arena,
                                 &p.compile.num_wide, &p.compile.wide));
@@ -560,7 +500,7 @@ loong_status_t loong_trainer_create(loong_context_t *ctx,
 
 void loong_trainer_destroy(loong_trainer_t **trainer_p)
 {
-    const loong_products_t defaults = {false, NULL, LOONG_ATTENTION_LOCAL};
+    const loong_products_t defaults = {.attention = LOONG_ATTENTION_LOCAL};
     loong_trainer_t *t = *trainer_p;
     if (t == NULL) {
         return;

@@ -39,7 +39,7 @@ static int begin_test(void **state)
 
 static loong_context_t *begin(bool tf32, const char *algorithms)
 {
-    loong_products_t products = {tf32, algorithms, 0};
+    loong_products_t products = {tf32, algorithms, 0, false};
     loong_context_params_t params = {keep, NULL, LOONG_LOG_WARN};
     loong_context_t *ctx = NULL;
     assert_int_equal(loong_context_create(&params, &ctx), LOONG_OK);

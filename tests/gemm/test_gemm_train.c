@@ -4,6 +4,8 @@
  * measured at the first start and stay; tf32. */
 #include <math.h>
 #include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 #include "file.h"
 #include "test.h"
@@ -87,6 +89,64 @@ static void test_no_place(void **state)
     }
 }
 
+static int warnings;
+
+static void hear(void *user, loong_log_level_t level, const char *line)
+{
+    (void)user;
+    (void)level;
+    warnings += strstr(line, "may not be written: no product is measured") !=
+                NULL;
+}
+
+/* As a user to whom nothing there belongs. */
+static void train_as_nobody(job_t *job)
+{
+    enum { NOBODY = 65534 };
+    bool root = geteuid() == 0;
+    warnings = 0;
+    assert_int_equal(chmod(train_dir(), 0555), 0);
+    assert_int_equal(root ? seteuid(NOBODY) : 0, 0);
+    train(job);
+    assert_int_equal(root ? seteuid(0) : 0, 0);
+    assert_int_equal(chmod(train_dir(), 0755), 0);
+}
+
+/* A file that may be read alone: what it has is taken, for the rest it is as
+ * without a file, and it stays as it is; told by one of two ranks. */
+static void test_read_only(void **state)
+{
+    (void)state;
+    char path[300];
+    char extra[400];
+    job_t job[4];
+    snprintf(path, sizeof(path), "%s/kept", train_dir());
+    snprintf(extra, sizeof(extra), "gemm: {algorithms_file: %s}\n", path);
+    for (int i = 0; i < LOONG_COUNT_OF(job); i++) {
+        job[i] = make_job("cuda", "fp32");
+        job[i].ranks = 2;
+        job[i].extra = i > 0 ? extra : "";
+        job[i].context.log = hear;
+        job[i].context.log_level = LOONG_LOG_WARN;
+    }
+    train(&job[0]);
+    train_as_nobody(&job[1]); /* there is none */
+    assert_int_equal(warnings, 1);
+    assert_false(loongi_file_exists(path));
+    assert_true(same_bits(&job[0], &job[1]));
+    train(&job[2]);
+    char *text = read_file(path);
+    job[3].measures = true; /* of products that it lacks */
+    train_as_nobody(&job[3]);
+    assert_int_equal(warnings, 1);
+    char *after = read_file(path);
+    assert_string_equal(text, after);
+    assert_true(same_bits(&job[2], &job[3]));
+    assert_false(same_bits(&job[0], &job[2]));
+    free(text);
+    free(after);
+}
+
 static void test_tf32(void **state)
 {
     (void)state;
@@ -136,6 +196,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_algorithms),
         cmocka_unit_test(test_no_place),
+        cmocka_unit_test(test_read_only),
         cmocka_unit_test(test_tf32),
         cmocka_unit_test(test_gelu),
     };

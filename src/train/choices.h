@@ -1,0 +1,24 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * What a recipe says where a device leaves a choice: how products and attention
+ * are made, and whether programs are replayed as graphs. */
+#ifndef LOONG_CHOICES_H
+#define LOONG_CHOICES_H
+
+#include "trainer_impl.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* Into the context. */
+LOONG_NODISCARD loong_status_t loongi_choices_products(loong_trainer_t *t);
+
+LOONG_NODISCARD loong_status_t
+loongi_choices_graphs(const loong_trainer_t *t, loong_component_params_t *p);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

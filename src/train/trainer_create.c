@@ -422,8 +422,12 @@ static loong_status_t plan(loong_trainer_t *t)
     LOONG_TRY(check_recipe(t, &model));
     LOONG_TRY(loongi_devices_check(t));
     read_settings(t);
-    LOONG_TRY(loongi_devices_open(t));
-    LOONG_TRY(plan_component(t, &model));
+    loong_status_t status = loongi_devices_open(t);
+    if (status == LOONG_OK) {
+        status = plan_component(t, &model);
+    }
+    /* What this device lacks the recipe should not have asked for. */
+    LOONG_TRY(status == LOONG_ERR_UNSUPPORTED ? LOONG_ERR_CONFIG : status);
     return loong_recipe_hash(t->recipe, &t->recipe_hash);
 }
 

@@ -129,7 +129,7 @@ static void test_errors(void **state)
           "train.attention_backend: fused; with auto own kernels take what "
           "cuDNN refuses");
     cudasim_cudnn_refuse("");
-    fails(job_of(FUSED, "fp32"), LOONG_ERR_UNSUPPORTED,
+    fails(job_of(FUSED, "fp32"), LOONG_ERR_CONFIG,
           "attention_cudnn_cuda: operand 0 is fp32, cuDNN takes bf16; "
           "attention_tiles_cuda: train.attention_backend is fused");
     cpu.device = "cpu";
@@ -148,7 +148,7 @@ static void test_dropout(void **state)
     job.model = ", attention_dropout: 0.1";
     train(&job);
     job.train = FUSED;
-    fails(job, LOONG_ERR_UNSUPPORTED,
+    fails(job, LOONG_ERR_CONFIG,
           "cuDNN drops by random numbers of its own");
 }
 

@@ -70,6 +70,12 @@ two 0 device=cpu checkpoint.save=killed log.dir=killed_log \
     checkpoint.load=auto 'resume.override=[device,fault,log]'
 alike cpu_log killed_log 1
 
+# what a device lacks is a wrong recipe for it
+CUDASIM_NAME=P800 two 2 device=cuda checkpoint.save=few
+grep -q 'cuda:0: P800 is a Kunlun XPU' err || fail 'a device of another kind'
+two 2 device=cuda precision.params_dtype=fp64 checkpoint.save=few
+grep -q 'no kernel of device cuda for ' err || fail 'a kernel that there is not'
+
 CUDASIM_DEVICES=1 two 2 device=cuda checkpoint.save=few
 grep -q '2 ranks of this machine came to cuda:0' err ||
     fail 'more ranks than devices'

@@ -33,14 +33,23 @@ loong_module(NAME data DIR src/data USES base LIBS xxhash z zstd)
 loong_module(NAME tokenizer DIR src/data/tokenizer USES base
   LIBS pcre2-8 utf8proc xxhash)
 pkg_check_modules(HDF5 REQUIRED hdf5)
-loong_module(NAME checkpoint DIR src/checkpoint USES base recipe foundation
-  LIBS ${HDF5_LINK_LIBRARIES} xxhash INCLUDES ${HDF5_INCLUDE_DIRS})
+loong_module(NAME safetensors DIR src/checkpoint/safetensors USES base
+  LIBS xxhash)
+loong_module(NAME huggingface DIR src/checkpoint/huggingface
+  USES base recipe foundation safetensors)
+loong_module(NAME native DIR src/checkpoint/native
+  USES base safetensors huggingface
+  LIBS ${HDF5_LINK_LIBRARIES} INCLUDES ${HDF5_INCLUDE_DIRS})
+loong_module(NAME draft DIR src/checkpoint/draft
+  USES base safetensors huggingface native)
+loong_module(NAME exchange DIR src/checkpoint
+  USES base safetensors huggingface native)
 loong_module(NAME metrics DIR src/metrics USES base)
 loong_module(NAME optim DIR src/optim USES base comm graph pass run)
 loong_module(NAME plan DIR src/plan USES base device graph pass run)
 loong_module(NAME train DIR src/train
   USES base recipe comm mesh launch device graph pass run nn foundation optim
-  checkpoint data engine kernels metrics tokenizer plan comm_staged)
+  exchange data engine kernels metrics tokenizer plan comm_staged)
 
 # Kernels: contracts and implementations, raw pointers and sizes only.
 file(GLOB kernel_sources CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/kernels/*.c
@@ -55,5 +64,5 @@ include(cmake/LoongCuda.cmake)
 loong_module(NAME registry DIR src/registry
   USES base comm device graph pass run op kernels optim device_cpu foundation
   cuda_absent)
-loong_module(NAME version DIR src/version USES base kernels checkpoint comm_mpi
+loong_module(NAME version DIR src/version USES base kernels native comm_mpi
   DEFINES LOONG_PROJECT_VERSION="${PROJECT_VERSION}")

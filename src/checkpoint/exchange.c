@@ -427,6 +427,11 @@ loong_checkpoint_export(loong_context_t *ctx,
                 LOONG_ERR_CONFIG,
                 "an export with the names of %s is of no model type, not of "
                 "%s", params->map, params->as);
+    LOONG_CHECK(ctx, !loongi_checkpoint_is_native(params->out_dir),
+                LOONG_ERR_CONFIG,
+                "'%s' is a native checkpoint: another directory is wanted for "
+                "an export",
+                params->out_dir);
     if (params->component != NULL) {
         source.component = params->component;
     }

@@ -35,7 +35,7 @@ vendor() {
 }
 vendor 'mpi\.h' 'backends/mpi/'
 vendor '(oneapi/)?dnnl' 'kernels/|tools/loong_bench_floor|backends/cpu/'
-vendor 'hdf5' 'src/checkpoint/native_h5\.c'
+vendor 'hdf5' 'src/checkpoint/native/native_h5\.c'
 vendor 'jansson' 'src/base/json\.c'
 vendor 'yaml' 'src/recipe/tree_parse\.c'
 vendor 'pcre2' 'src/data/tokenizer/'

@@ -11,7 +11,7 @@
 
 #include "base.h"
 #include "loong/dtype.h"
-#include "stream.h"
+#include "tensor_stream.h"
 
 #ifdef __cplusplus
 extern "C" {

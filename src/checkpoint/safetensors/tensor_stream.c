@@ -3,7 +3,7 @@
  * Threads that fill a file. Fetching and writing go on side by side; the
  * checksum takes the blocks in the order of the file. */
 #define _GNU_SOURCE
-#include "stream.h"
+#include "tensor_stream.h"
 
 #include <errno.h>
 #include <pthread.h>

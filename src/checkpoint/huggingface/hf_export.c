@@ -11,7 +11,6 @@
 #include "hf_files.h"
 #include "hf_tokens.h"
 #include "hf_weights.h"
-#include "native.h"
 #include "safetensors.h"
 
 #define DEFAULT_SHARD_BYTES INT64_C(5000000000)
@@ -272,10 +271,6 @@ static loong_status_t write_beside(const exporter_t *e)
 static loong_status_t check_params(const loong_hf_export_params_t *p,
                                    loong_context_t *ctx)
 {
-    LOONG_CHECK(ctx, !loongi_checkpoint_is_native(p->dir), LOONG_ERR_CONFIG,
-                "'%s' is a native checkpoint: another directory is wanted for "
-                "an export",
-                p->dir);
     LOONG_CHECK(ctx,
                 p->dtype == LOONG_F64 || p->dtype == LOONG_F32 ||
                     p->dtype == LOONG_BF16 || p->dtype == LOONG_F16,

@@ -11,7 +11,7 @@
 
 #include "loong/dtype.h"
 #include "pairs.h"
-#include "stream.h"
+#include "tensor_stream.h"
 
 #ifdef __cplusplus
 extern "C" {

@@ -3,8 +3,8 @@
  * Filling a large file by several threads in blocks: each takes the next
  * block of the file, gets it from the source, writes it. Blocks of zeros are
  * left out, so that holes stay holes. Memory is one block for each thread. */
-#ifndef LOONG_STREAM_H
-#define LOONG_STREAM_H
+#ifndef LOONG_TENSOR_STREAM_H
+#define LOONG_TENSOR_STREAM_H
 
 #include "base.h"
 #include "loong/checkpoint.h"

@@ -5,7 +5,7 @@
 #define LOONG_NATIVE_WRITE_H
 
 #include "native.h"
-#include "stream.h"
+#include "tensor_stream.h"
 
 #ifdef __cplusplus
 extern "C" {

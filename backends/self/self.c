@@ -32,6 +32,10 @@ static loong_status_t self_join(loong_context_t *ctx, self_t *self,
         .ops = &self->ops,
     };
     LOONG_TRY(loongi_board_parent_open(ctx, &self->parent));
+    if (self->parent.slot != NULL &&
+        loongi_slot_state(self->parent.slot) >= LOONG_RANK_RUNNING) {
+        loongi_board_parent_close(&self->parent); /* the job has another */
+    }
     self->world.board = self->parent.board;
     loong_threads_group_t *group =
         loongi_threads_group(&self->world, &first, 1);

@@ -220,6 +220,7 @@ static void test_hopeless(void **state)
         {"strays", 4, "rank 1 waits for rank 0, is in barrier #", "3"},
         {"dawdles", 0, "rank 1 pid", "2"},
         {"reads", 0, "rank 1 pid", "2"},
+        {"parts", 0, "rank 1 pid", "2"},
     };
     job_t *jobs = calloc(LOONG_COUNT_OF(faults) + 1, sizeof(*jobs));
     job_t *aside = &jobs[LOONG_COUNT_OF(faults)];

@@ -5,7 +5,8 @@
  * Faults of the victim, at step 3: kill, segv, stop, hang, code77, return, io
  * (it fails alone), divides (another collective), strays (a collective of
  * another group), dawdles (comes late, slowly), reads (comes late, from a file
- * that takes its time). Before joining: absent, usage.
+ * that takes its time), parts (closes a communicator of its own, comes late).
+ * Before joining: absent, usage.
  * none: 10 steps. wait: steps until a signal asks to stop. deaf: asks not. */
 #include <pthread.h>
 #include <signal.h>
@@ -91,6 +92,11 @@ static loong_status_t suffer(job_t *job)
         }
     } else if (is(job, "reads")) {
         read_late();
+    } else if (is(job, "parts")) {
+        loong_comm_t *own = NULL;
+        LOONG_TRY(loong_comm_create_self(job->ctx, NULL, &own));
+        loong_comm_destroy(&own);
+        usleep(1500000);
     } else if (is(job, "strays")) {
         return loong_comm_barrier(job->group, "astray");
     } else if (is(job, "code77")) {

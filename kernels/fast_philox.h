@@ -9,9 +9,6 @@
 
 typedef uint64_t lane_t __attribute__((may_alias));
 typedef uint64_t lanes_t __attribute__((vector_size(VEC_SIZE * 4)));
-typedef uint64_t ulanes_t
-    __attribute__((vector_size(VEC_SIZE * 4), aligned(8), may_alias));
-
 enum {
     PHILOX_SIDE = FAST_CHUNK / 4,
     PHILOX_LANES = VEC_SIZE / 2,
@@ -20,11 +17,10 @@ enum {
     PHILOX_STEP = PHILOX_ROW * PHILOX_LANES
 };
 
-/* Counters of blocks: words 0 and 1, words 2 and 3, the first one below. */
-typedef struct philox_counters {
-    uint64_t low[PHILOX_SIDE];
-    uint64_t high[PHILOX_SIDE];
-} philox_counters_t;
+/* The words of a block in each lane; what stands above a word is anything. */
+typedef struct philox_words {
+    lanes_t of[4];
+} philox_words_t;
 
 /* Products of low halves; the compiler has but those of all 64 bits. */
 VEC_INLINE lanes_t philox_product(lanes_t a, uint32_t b)
@@ -57,37 +53,48 @@ VEC_INLINE void philox_store(lane_t *out, lanes_t low, lanes_t high)
 #endif
 }
 
-/* words[4 * b + k], b < side: word k of the block whose counter is c->..[b];
- * side is a multiple of PHILOX_STEP. */
-VEC_INLINE void fast_philox(const philox_counters_t *c, uint64_t key, int side,
-                            uint32_t words[FAST_CHUNK])
+VEC_INLINE void philox_round(philox_words_t *x, uint64_t key, int round)
 {
+    uint32_t k0 = (uint32_t)key + (uint32_t)round * 0x9E3779B9u;
+    uint32_t k1 = (uint32_t)(key >> 32) + (uint32_t)round * 0xBB67AE85u;
+    lanes_t u = philox_product(x->of[0], 0xD2511F53u);
+    lanes_t v = philox_product(x->of[2], 0xCD9E8D57u);
+    x->of[0] = v >> 32 ^ x->of[1] ^ k0;
+    x->of[1] = v;
+    x->of[2] = u >> 32 ^ x->of[3] ^ k1;
+    x->of[3] = u;
+}
+
+/* words[4 * b + k], b < side: word k of the block whose counter is `first` with
+ * b added to word `counts`, 0 or 2, alone; side is a multiple of PHILOX_STEP.
+ * With the other words the same in all blocks, half of the first two rounds is
+ * so too: they stand apart for that to be done once. */
+VEC_INLINE void fast_philox(const uint32_t first[4], int counts, uint64_t key,
+                            int side, uint32_t words[FAST_CHUNK])
+{
+    lanes_t lane;
+    for (int i = 0; i < PHILOX_LANES; i++) {
+        lane[i] = (uint64_t)i;
+    }
     for (int b = 0; b < side; b += PHILOX_STEP) {
-        lanes_t c0[PHILOX_ROW], c1[PHILOX_ROW], c2[PHILOX_ROW], c3[PHILOX_ROW];
-        uint32_t k0 = (uint32_t)key;
-        uint32_t k1 = (uint32_t)(key >> 32);
+        philox_words_t x[PHILOX_ROW];
         for (int r = 0; r < PHILOX_ROW; r++) {
-            c0[r] = *(const ulanes_t *)(c->low + b + r * PHILOX_LANES);
-            c2[r] = *(const ulanes_t *)(c->high + b + r * PHILOX_LANES);
-            c1[r] = c0[r] >> 32;
-            c3[r] = c2[r] >> 32;
-        }
-        for (int round = 0; round < 10; round++) {
-            for (int r = 0; r < PHILOX_ROW; r++) {
-                lanes_t u = philox_product(c0[r], 0xD2511F53u);
-                lanes_t v = philox_product(c2[r], 0xCD9E8D57u);
-                c0[r] = v >> 32 ^ c1[r] ^ k0;
-                c1[r] = v;
-                c2[r] = u >> 32 ^ c3[r] ^ k1;
-                c3[r] = u;
+            for (int k = 0; k < 4; k++) {
+                x[r].of[k] = (lanes_t){0} + first[k];
             }
-            k0 += 0x9E3779B9u;
-            k1 += 0xBB67AE85u;
+            x[r].of[counts] += lane + (uint64_t)(b + r * PHILOX_LANES);
+            philox_round(&x[r], key, 0);
+            philox_round(&x[r], key, 1);
+        }
+        for (int round = 2; round < 10; round++) {
+            for (int r = 0; r < PHILOX_ROW; r++) {
+                philox_round(&x[r], key, round);
+            }
         }
         for (int r = 0; r < PHILOX_ROW; r++) {
             philox_store((lane_t *)words + 2 * (b + r * PHILOX_LANES),
-                         (c0[r] & 0xffffffffu) | c1[r] << 32,
-                         (c2[r] & 0xffffffffu) | c3[r] << 32);
+                         (x[r].of[0] & 0xffffffffu) | x[r].of[1] << 32,
+                         (x[r].of[2] & 0xffffffffu) | x[r].of[3] << 32);
         }
     }
 }

@@ -259,26 +259,26 @@ loong_cross_entropy(loong_graph_t *g, const char *name, loong_val_t x,
  * master bits = ((hi - (low >> 15)) << 16) | low.
  *
  * The step takes the moments as they were calculated; bf16 ones are stored
- * rounded to nearest even, or with `stochastic` up or down by chance, so that
- * the mean is the fp32 value: 16 random bits are added to its bits, and the low
- * 16 of the sum are cut off. They depend on the frame's seed and step, the
- * parameter and the element's number e in the whole of it alone: part e mod 4
- * of a Philox block (kernels/optimizer/stochastic.h), the low half for exp_avg,
- * the high half for exp_avg_sq. Element i of the operands is p = begin + i of
- * what the rank has of the parameter, and e = first + p / run * stride + p mod
- * run. */
+ * rounded to nearest even, or where pieces are named up or down by chance, so
+ * that the mean is the fp32 value: 16 random bits are added to its bits, and
+ * the low 16 of the sum are cut off. They depend on the frame's seed and step,
+ * the parameter and the element's number e in the whole of it alone: part e mod
+ * 4 of a Philox block (kernels/optimizer/stochastic.h), the low half for
+ * exp_avg, the high half for exp_avg_sq. Elements of the operands from `at` on,
+ * up to the next piece, are of one parameter: i is p = begin + i - at of what
+ * the rank has of it, and e = first + p / run * stride + p mod run. */
+typedef struct loong_adamw_piece {
+    int64_t at;      /* 0 in the first one, then above that of the last */
+    uint64_t stream; /* of random bits: the parameter's */
+    int64_t begin, first, run, stride; /* run: above 0 */
+} loong_adamw_piece_t;
 typedef struct loong_adamw_attr {
     int group; /* of frame.lr[] */
-    double beta1;
-    double beta2;
+    double beta1, beta2;
     double eps;
     double weight_decay;
-    bool stochastic; /* the rest is for it alone */
-    uint64_t stream; /* of random bits: the parameter's */
-    int64_t begin;
-    int64_t first;
-    int64_t run; /* above 0 */
-    int64_t stride;
+    int num_pieces; /* 0: rounded to nearest */
+    const loong_adamw_piece_t *pieces;
 } loong_adamw_attr_t;
 
 /* sumsq: x wide [n] -> record i64 [LOONG_EXACT_WORDS]: the sum of squares of

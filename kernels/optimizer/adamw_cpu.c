@@ -21,7 +21,7 @@ typedef struct factors {
 typedef struct job {
     const loong_adamw_attr_t *attr;
     factors_t f;
-    uint64_t key; /* of random bits */
+    uint64_t seed;
     int64_t step;
     const float *grad;
     float *param;   /* fp32 */
@@ -94,37 +94,52 @@ static void update_half(const job_t *j, int64_t at, int64_t n, float *m,
 
 /* ---- moments of bf16 ----------------------------------------------------- */
 
-/* Random words of n elements that follow one another in the whole parameter,
- * from number e on. */
-static void draw_run(const job_t *j, int64_t e, int64_t n, uint32_t *words)
+enum { WORDS = FAST_CHUNK + 4 * PHILOX_STEP }; /* whole steps of blocks */
+
+/* How many elements from number `at` of the operands on have blocks that follow
+ * one another by the first word of their counters. */
+static int64_t together(const job_t *j, int piece, int64_t at)
 {
-    philox_counters_t c;
-    uint32_t some[FAST_CHUNK] __attribute__((aligned(64)));
-    for (int64_t done = 0; done < n;) {
-        int64_t skip = (e + done) % 4;
-        int64_t count = LOONG_MIN(n - done, FAST_CHUNK - skip);
-        int side = (int)loongi_round_up(skip + count, 4 * PHILOX_STEP) / 4;
-        for (int b = 0; b < side; b++) {
-            c.low[b] = (uint64_t)((e + done) / 4 + b);
-            c.high[b] = (uint64_t)j->step;
-        }
-        fast_philox(&c, j->key, side, some);
-        memcpy(words + done, some + skip, (size_t)count * sizeof(*words));
-        done += count;
-    }
+    const loong_adamw_piece_t *p = &j->attr->pieces[piece];
+    const int64_t wraps = INT64_C(1) << 34;
+    int64_t n = LOONG_MIN(loongi_moments_together(p, at),
+                          wraps - loongi_moments_element(p, at) % wraps);
+    return piece + 1 < j->attr->num_pieces ? LOONG_MIN(n, p[1].at - at) : n;
 }
 
-/* Random words of elements at .. at + n - 1. */
-static void draw(const job_t *j, int64_t at, int64_t n,
-                 uint32_t words[FAST_CHUNK])
+/* Random words of such elements, n <= FAST_CHUNK: from the place that is
+ * returned on. */
+static const uint32_t *draw_together(const job_t *j, int piece, int64_t at,
+                                     int64_t n, uint32_t words[WORDS])
 {
-    int64_t run = j->attr->run;
+    const loong_adamw_piece_t *p = &j->attr->pieces[piece];
+    int64_t e = loongi_moments_element(p, at);
+    uint32_t counter[4];
+    loongi_moments_counter(j->step, e / 4, counter);
+    fast_philox(counter, 0, loongi_moments_key(p, j->seed),
+                (int)loongi_round_up(e % 4 + n, 4 * PHILOX_STEP) / 4, words);
+    return words + e % 4;
+}
+
+/* Random words of any; *piece_p: one that is not behind the first of them. */
+static const uint32_t *draw(const job_t *j, int *piece_p, int64_t at,
+                            int64_t n, uint32_t words[WORDS])
+{
+    const loong_adamw_attr_t *a = j->attr;
+    uint32_t some[WORDS] __attribute__((aligned(64)));
     for (int64_t i = 0; i < n;) {
-        int64_t rest = run - (j->attr->begin + at + i) % run;
-        int64_t count = LOONG_MIN(n - i, rest);
-        draw_run(j, loongi_moments_element(j->attr, at + i), count, words + i);
+        int piece = loongi_moments_piece(a->pieces, a->num_pieces, *piece_p,
+                                         at + i);
+        int64_t count = LOONG_MIN(together(j, piece, at + i), n - i);
+        *piece_p = piece;
+        if (count == n) {
+            return draw_together(j, piece, at, n, words);
+        }
+        memcpy(words + i, draw_together(j, piece, at + i, count, some),
+               (size_t)count * sizeof(*words));
         i += count;
     }
+    return words;
 }
 
 static void narrow_by_chance(const float *src, uint16_t *dst, int64_t n,
@@ -159,11 +174,12 @@ static void give(const fast_mat_t *m, int64_t at, int64_t n, const float *x,
     }
 }
 
-static void update_chunk(const job_t *j, int64_t at, int64_t n)
+/* *piece_p: see draw. */
+static void update_chunk(const job_t *j, int *piece_p, int64_t at, int64_t n)
 {
     float buf[2][FAST_CHUNK] __attribute__((aligned(64)));
-    uint32_t words[FAST_CHUNK] __attribute__((aligned(64)));
-    bool chance = j->attr->stochastic;
+    uint32_t room[WORDS] __attribute__((aligned(64)));
+    const uint32_t *words = NULL;
     float *m = take(&j->exp_avg, at, n, buf[0]);
     float *v = take(&j->exp_avg_sq, at, n, buf[1]);
     if (j->high != NULL) {
@@ -171,11 +187,11 @@ static void update_chunk(const job_t *j, int64_t at, int64_t n)
     } else {
         update(j, at, n, m, v);
     }
-    if (chance) {
-        draw(j, at, n, words);
+    if (j->attr->num_pieces > 0) {
+        words = draw(j, piece_p, at, n, room);
     }
-    give(&j->exp_avg, at, n, m, chance ? words : NULL, 0);
-    give(&j->exp_avg_sq, at, n, v, chance ? words : NULL, 16);
+    give(&j->exp_avg, at, n, m, words, 0);
+    give(&j->exp_avg_sq, at, n, v, words, 16);
 }
 
 /* ---- the kernel ---------------------------------------------------------- */
@@ -188,7 +204,7 @@ static loong_status_t run(const loong_kernel_call_t *call)
     bool half = arg[1].dtype == LOONG_BF16;
     job_t j = {a,
                make_factors(call),
-               loongi_moments_key(a, call->frame->seed),
+               call->frame->seed,
                call->frame->step,
                call->ptr[0],
                half ? NULL : call->ptr[1],
@@ -200,8 +216,9 @@ static loong_status_t run(const loong_kernel_call_t *call)
 #pragma omp parallel for schedule(static) num_threads(call->query->threads)
     for (int64_t i = 0; i < pieces; i++) {
         int64_t end = LOONG_MIN((i + 1) * FAST_PIECE, n);
+        int piece = 0;
         for (int64_t at = i * FAST_PIECE; at < end; at += FAST_CHUNK) {
-            update_chunk(&j, at, LOONG_MIN(end - at, FAST_CHUNK));
+            update_chunk(&j, &piece, at, LOONG_MIN(end - at, FAST_CHUNK));
         }
     }
     return LOONG_OK;

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * adamw in one pass over memory; the formula stands in loong/ops.h. Step,
- * learning rate and scale come from the frame on the device. */
+ * learning rate and scale come from the frame on the device. Where random bits
+ * depend on parameters, a launch takes as many as its arguments hold. */
 #include "map.cuh"
 #include "stochastic.h"
 
@@ -50,7 +51,17 @@ __device__ __forceinline__ float updated(const factors_t &f, float grad,
 struct adamw_t {
     mat_t grad, param, low, exp_avg, exp_avg_sq;
     loong_adamw_attr_t attr;
+    int64_t begin, end; /* elements of this launch; begin: a whole pack's */
 };
+
+/* The parameters of a launch. */
+struct pieces_t {
+    enum { MOST = 64 }; /* arguments are 4 KiB at most */
+    int count;
+    loong_adamw_piece_t of[MOST];
+};
+
+struct no_pieces_t {};
 
 /* Bits of both halves of n parameters, and back; see loong/ops.h. */
 __device__ __forceinline__ pack_t join(const half_t *high, const half_t *low,
@@ -116,41 +127,56 @@ struct words_t {
     unsigned v[PACK];
 };
 
-/* Random words of elements i .. i + PACK - 1: two blocks where they begin one
- * and follow one another in the whole parameter. */
-__device__ __forceinline__ words_t draw(const loong_adamw_attr_t &a,
+struct no_words_t {};
+
+/* Random words of elements i .. i + PACK - 1, *piece_p: a piece that is not
+ * behind them. Two blocks where they begin one and follow one another in the
+ * whole parameter. */
+__device__ __forceinline__ words_t draw(const pieces_t &pieces, int *piece_p,
                                         const loong_frame_t *frame, int64_t i)
 {
-    uint64_t key = loongi_moments_key(&a, frame->seed);
-    int64_t e = loongi_moments_element(&a, i);
+    int k = loongi_moments_piece(pieces.of, pieces.count, *piece_p, i);
+    const loong_adamw_piece_t &piece = pieces.of[k];
+    int64_t e = loongi_moments_element(&piece, i);
+    bool ends = k + 1 < pieces.count && pieces.of[k + 1].at < i + PACK;
     words_t w;
     uint32_t one[4];
-    if (e % 4 == 0 && (a.begin + i) % a.run + PACK <= a.run) {
+    *piece_p = k;
+    if (e % 4 == 0 && !ends && loongi_moments_together(&piece, i) >= PACK) {
+        uint64_t key = loongi_moments_key(&piece, frame->seed);
 #pragma unroll
         for (int b = 0; b < PACK / 4; b++) {
             loongi_moments_counter(frame->step, e / 4 + b, one);
             loongi_philox(one, key);
-            for (int k = 0; k < 4; k++) {
-                w.v[4 * b + k] = one[k];
+            for (int j = 0; j < 4; j++) {
+                w.v[4 * b + j] = one[j];
             }
         }
         return w;
     }
 #pragma unroll
-    for (int k = 0; k < PACK; k++) {
-        e = loongi_moments_element(&a, i + k);
+    for (int j = 0; j < PACK; j++) {
+        k = loongi_moments_piece(pieces.of, pieces.count, k, i + j);
+        e = loongi_moments_element(&pieces.of[k], i + j);
         loongi_moments_counter(frame->step, e / 4, one);
-        loongi_philox(one, key);
+        loongi_philox(one, loongi_moments_key(&pieces.of[k], frame->seed));
         unsigned first = e % 2 == 0 ? one[0] : one[1];
         unsigned second = e % 2 == 0 ? one[2] : one[3];
-        w.v[k] = e % 4 < 2 ? first : second;
+        w.v[j] = e % 4 < 2 ? first : second;
     }
     return w;
 }
 
-__device__ __forceinline__ void store_by_chance(const mat_t &m, int64_t c,
-                                                const pack_t &x, int n,
-                                                const words_t &w, int shift)
+__device__ __forceinline__ no_words_t draw(const no_pieces_t &, int *,
+                                           const loong_frame_t *, int64_t)
+{
+    return no_words_t();
+}
+
+/* A moment: by the random bits from `shift` on, or to nearest. */
+__device__ __forceinline__ void store_moment(const mat_t &m, int64_t c,
+                                             const pack_t &x, int n,
+                                             const words_t &w, int shift)
 {
     half_t h[PACK];
     if (!m.half) {
@@ -164,25 +190,18 @@ __device__ __forceinline__ void store_by_chance(const mat_t &m, int64_t c,
     words_out(h, row_of<half_t>(m, 0) + c, n, m.packed && c % PACK == 0);
 }
 
-__device__ __forceinline__ void store_moments(const adamw_t &a,
-                                              const loong_frame_t *frame,
-                                              int64_t c, const pack_t &m,
-                                              const pack_t &v, int n)
+__device__ __forceinline__ void store_moment(const mat_t &m, int64_t c,
+                                             const pack_t &x, int n,
+                                             const no_words_t &, int)
 {
-    if (a.attr.stochastic) {
-        words_t w = draw(a.attr, frame, c);
-        store_by_chance(a.exp_avg, c, m, n, w, 0);
-        store_by_chance(a.exp_avg_sq, c, v, n, w, 16);
-    } else {
-        store_at(a.exp_avg, 0, c, m, n);
-        store_at(a.exp_avg_sq, 0, c, v, n);
-    }
+    store_at(m, 0, c, x, n);
 }
 
 /* ---- the kernel ---------------------------------------------------------- */
 
+template <class Pieces>
 __global__ void __launch_bounds__(BLOCK)
-    adamw_kernel(adamw_t a, const loong_frame_t *frame)
+    adamw_kernel(adamw_t a, Pieces pieces, const loong_frame_t *frame)
 {
     LOONG_SHARED(factors_t, shared, 1);
     if (threadIdx.x == 0) { /* powers in double: once a block */
@@ -191,13 +210,16 @@ __global__ void __launch_bounds__(BLOCK)
     __syncthreads();
     const factors_t f = *shared;
     int64_t cols = cols_of(a.grad, frame);
+    int64_t end = cols < a.end ? cols : a.end;
+    int k = 0;
     int64_t step = (int64_t)gridDim.x * BLOCK * PACK;
     half_t *high = static_cast<half_t *>(a.param.p);
     half_t *low = static_cast<half_t *>(a.low.p);
     bool packed = a.param.packed && a.low.packed;
-    for (int64_t c = ((int64_t)blockIdx.x * BLOCK + threadIdx.x) * PACK;
-         c < cols; c += step) {
-        int n = least(PACK, cols - c);
+    for (int64_t c =
+             a.begin + ((int64_t)blockIdx.x * BLOCK + threadIdx.x) * PACK;
+         c < end; c += step) {
+        int n = least(PACK, end - c);
         half_t h[PACK];
         half_t l[PACK];
         pack_t g = load_at(a.grad, 0, c, n);
@@ -214,7 +236,9 @@ __global__ void __launch_bounds__(BLOCK)
         for (int i = 0; i < PACK; i++) {
             p.v[i] = updated(f, g.v[i], p.v[i], &m.v[i], &v.v[i]);
         }
-        store_moments(a, frame, c, m, v, n);
+        auto w = draw(pieces, &k, frame, c);
+        store_moment(a.exp_avg, c, m, n, w, 0);
+        store_moment(a.exp_avg_sq, c, v, n, w, 16);
         if (a.param.half) {
             split(p, h, l);
             words_out(h, high + c, n, packed);
@@ -225,16 +249,51 @@ __global__ void __launch_bounds__(BLOCK)
     }
 }
 
+/* From a.begin on, as far as the pieces go that fit, whole packs but at the
+ * end; a.end: where. *first: the piece of a.begin. */
+pieces_t take_pieces(adamw_t *a, int *first, int64_t n)
+{
+    const loong_adamw_attr_t &attr = a->attr;
+    pieces_t p;
+    *first = loongi_moments_piece(attr.pieces, attr.num_pieces, *first,
+                                  a->begin);
+    int rest = attr.num_pieces - *first;
+    p.count = LOONG_MIN(rest, (int)pieces_t::MOST);
+    memcpy(p.of, attr.pieces + *first, sizeof(*p.of) * (size_t)p.count);
+    a->end = rest > p.count ? attr.pieces[*first + p.count].at / PACK * PACK
+                            : n;
+    return p;
+}
+
+template <class Pieces>
+loong_status_t launch(const loong_kernel_call_t *call, const adamw_t &a,
+                      const Pieces &pieces)
+{
+    int64_t packs = (a.end - a.begin + PACK - 1) / PACK;
+    LOONG_LAUNCH((adamw_kernel<Pieces>), grid_of((packs + BLOCK - 1) / BLOCK),
+                 dim3(BLOCK), 0, stream_of(call), a, pieces,
+                 call->device_frame);
+    return launched(call);
+}
+
 } // namespace
 
 static loong_status_t run(const loong_kernel_call_t *call)
 {
     adamw_t a = {mat_arg(call, 0), mat_out(call, 0), mat_out(call, 1),
                  mat_out(call, 2), mat_out(call, 3),
-                 *static_cast<const loong_adamw_attr_t *>(call->query->attr)};
-    LOONG_LAUNCH((adamw_kernel), grid_for(a.grad), dim3(BLOCK), 0,
-                 stream_of(call), a, call->device_frame);
-    return launched(call);
+                 *static_cast<const loong_adamw_attr_t *>(call->query->attr),
+                 0, 0};
+    int64_t n = a.grad.cols;
+    if (a.attr.num_pieces == 0) {
+        a.end = n;
+        return launch(call, a, no_pieces_t());
+    }
+    for (int first = 0; a.end < n; a.begin = a.end) {
+        pieces_t pieces = take_pieces(&a, &first, n);
+        LOONG_TRY(launch(call, a, pieces));
+    }
+    return LOONG_OK;
 }
 
 static bool support(const loong_kernel_query_t *query,

@@ -37,10 +37,12 @@ static void master_set(const ref_mat_t *p, uint16_t *low, int64_t i, double v)
 static uint32_t chance_of(const loong_kernel_call_t *call, int64_t i)
 {
     const loong_adamw_attr_t *a = call->query->attr;
+    const loong_adamw_piece_t *piece =
+        a->pieces + loongi_moments_piece(a->pieces, a->num_pieces, 0, i);
     uint32_t words[4];
-    int64_t e = loongi_moments_element(a, i);
+    int64_t e = loongi_moments_element(piece, i);
     loongi_moments_counter(call->frame->step, e / 4, words);
-    loongi_philox(words, loongi_moments_key(a, call->frame->seed));
+    loongi_philox(words, loongi_moments_key(piece, call->frame->seed));
     return words[e % 4];
 }
 
@@ -75,7 +77,7 @@ static loong_status_t adamw(const loong_kernel_call_t *call)
         double mi = a->beta1 * ref_at(&m, 0, i) + (1.0 - a->beta1) * x;
         double vi = a->beta2 * ref_at(&v, 0, i) + (1.0 - a->beta2) * x * x;
         double w = master_get(&p, low, i);
-        if (a->stochastic) {
+        if (a->num_pieces > 0) {
             uint32_t chance = chance_of(call, i);
             put_by_chance(&m, i, mi, chance);
             put_by_chance(&v, i, vi, chance >> 16);

@@ -8,18 +8,37 @@
 #include "loong/ops.h"
 #include "rng.h"
 
-LOONG_EVERYWHERE static inline uint64_t
-loongi_moments_key(const loong_adamw_attr_t *a, uint64_t seed)
+/* The piece of element i of the operands, which is the one of number `from` or
+ * behind it. */
+LOONG_EVERYWHERE static inline int
+loongi_moments_piece(const loong_adamw_piece_t *pieces, int count, int from,
+                     int64_t i)
 {
-    return seed ^ (a->stream * 0x9E3779B97F4A7C15u + 0x3C6EF372FE94F82Bu);
+    while (from + 1 < count && pieces[from + 1].at <= i) {
+        from++;
+    }
+    return from;
 }
 
-/* The number in the whole parameter of element i of the operands. */
-LOONG_EVERYWHERE static inline int64_t
-loongi_moments_element(const loong_adamw_attr_t *a, int64_t i)
+LOONG_EVERYWHERE static inline uint64_t
+loongi_moments_key(const loong_adamw_piece_t *piece, uint64_t seed)
 {
-    int64_t p = a->begin + i;
-    return a->first + p / a->run * a->stride + p % a->run;
+    return seed ^ (piece->stream * 0x9E3779B97F4A7C15u + 0x3C6EF372FE94F82Bu);
+}
+
+/* The number in the whole parameter of element i of the operands, and how many
+ * follow it there as they do in the operands, as far as the piece goes. */
+LOONG_EVERYWHERE static inline int64_t
+loongi_moments_element(const loong_adamw_piece_t *piece, int64_t i)
+{
+    int64_t p = piece->begin + i - piece->at;
+    return piece->first + p / piece->run * piece->stride + p % piece->run;
+}
+
+LOONG_EVERYWHERE static inline int64_t
+loongi_moments_together(const loong_adamw_piece_t *piece, int64_t i)
+{
+    return piece->run - (piece->begin + i - piece->at) % piece->run;
 }
 
 /* The counter of the block of elements 4 * block .. 4 * block + 3. */
@@ -36,9 +55,9 @@ loongi_moments_counter(int64_t step, int64_t block, uint32_t counter[4])
 LOONG_EVERYWHERE static inline uint16_t
 loongi_round_by_chance(uint32_t bits, uint32_t chance)
 {
-    uint32_t nan = bits >> 16 | 0x40u;
-    uint32_t sum = (bits + (chance & 0xffffu)) >> 16;
-    return (uint16_t)((bits & 0x7fffffffu) > 0x7f800000u ? nan : sum);
+    uint32_t nan = bits | 0x400000u;
+    uint32_t sum = bits + (chance & 0xffffu);
+    return (uint16_t)(((bits & 0x7fffffffu) > 0x7f800000u ? nan : sum) >> 16);
 }
 
 #endif

@@ -68,77 +68,74 @@ static loong_status_t append(loong_optimizer_t *o, loong_program_t *program,
 
 /* ---- steps --------------------------------------------------------------- */
 
-/* Elements begin .. end - 1 of a flat buffer, in one step. */
 static loong_status_t add_adamw(loong_optimizer_t *o, const loong_bucket_t *b,
-                                int64_t begin, int64_t end,
-                                const loong_adamw_attr_t *how)
+                                const loong_adamw_attr_t *attr)
 {
     loong_step_t step;
-    loong_adamw_attr_t *attr = NULL;
     const loong_flat_t *flat = &o->shards->flats[b->flat];
     loong_dtype_t wide = o->shards->wide;
-    int64_t n = end - begin;
-    int64_t at = begin - b->update_begin;
-    LOONG_TRY(loongi_arena_alloc(o->arena, sizeof(*attr), &attr));
-    *attr = *how;
+    int64_t n = b->update_end - b->update_begin;
     loongi_step_begin(&step, "adamw", "optimizer", o->shards->params.threads);
     step.query.attr = attr;
     step.query.num_in = 1;
     step.query.num_out = 4;
     step.query.arg[0] = loongi_flat_arg(wide, n);
-    step.operand[0] = grad_at(o, b, begin);
+    step.operand[0] = grad_at(o, b, b->update_begin);
     step.query.arg[1] = loongi_flat_arg(flat->dtype, n);
-    step.operand[1] = param_at(o, b, begin);
+    step.operand[1] = param_at(o, b, b->update_begin);
     if (b->low >= 0) {
         step.query.arg[2] = loongi_flat_arg(LOONG_U16, n);
-        step.operand[2] = loongi_at(LOONG_BASE_OPTIM, b->low + at * 2);
+        step.operand[2] = loongi_at(LOONG_BASE_OPTIM, b->low);
     }
     step.query.arg[3] =
         loongi_flat_arg(loongi_exp_avg_dtype(&o->params, wide), n);
-    step.operand[3] =
-        loongi_at(LOONG_BASE_OPTIM, b->exp_avg + at * exp_avg_size(o));
+    step.operand[3] = loongi_at(LOONG_BASE_OPTIM, b->exp_avg);
     step.query.arg[4] =
         loongi_flat_arg(loongi_exp_avg_sq_dtype(&o->params, wide), n);
-    step.operand[4] =
-        loongi_at(LOONG_BASE_OPTIM, b->exp_avg_sq + at * exp_avg_sq_size(o));
+    step.operand[4] = loongi_at(LOONG_BASE_OPTIM, b->exp_avg_sq);
     return append(o, &o->update, &step);
 }
 
 /* Where elements of what the rank has of a parameter, from `begin` on, are in
- * the whole: see loong_adamw_attr_t. */
-static void locate(const loong_param_place_t *p, int64_t begin,
-                   loong_adamw_attr_t *attr)
+ * the whole. */
+static loong_adamw_piece_t locate(const loong_param_place_t *p, int64_t begin)
 {
     loong_part_t part = loongi_part_of(p);
-    attr->stochastic = true;
-    attr->stream = loongi_rng_name(p->name);
-    attr->begin = begin;
-    attr->first = part.row * part.all_cols + part.col;
-    attr->run = part.cols;
-    attr->stride = part.all_cols;
+    loong_adamw_piece_t piece = {
+        .stream = loongi_rng_name(p->name),
+        .begin = begin,
+        .first = part.row * part.all_cols + part.col,
+        .run = part.cols,
+        .stride = part.all_cols,
+    };
     if (part.span > 0) {
         assert(part.cols == part.all_cols);
-        attr->run *= part.span;
-        attr->stride *= part.apart;
+        piece.run *= part.span;
+        piece.stride *= part.apart;
     } else if (part.cols == part.all_cols) {
-        attr->run = attr->stride = LOONG_MAX(p->elements, 1);
+        piece.run = piece.stride = LOONG_MAX(p->elements, 1);
     }
+    return piece;
 }
 
-/* By parameters, where random bits depend on them. */
-static loong_status_t add_by_params(loong_optimizer_t *o,
-                                    const loong_bucket_t *b,
-                                    const loong_adamw_attr_t *common)
+/* The pieces of what a bucket updates, one of each parameter. */
+static loong_status_t add_pieces(loong_optimizer_t *o, const loong_bucket_t *b,
+                                 loong_adamw_attr_t *attr)
 {
+    loong_adamw_piece_t *pieces = NULL;
+    LOONG_TRY(loongi_arena_alloc(
+        o->arena, sizeof(*pieces) * (size_t)o->chunk->num_params, &pieces));
+    attr->pieces = pieces;
     for (int64_t i = 0; i < o->chunk->num_params; i++) {
         const loong_param_place_t *p = &o->chunk->params[i];
         int64_t begin = LOONG_MAX(b->update_begin, p->flat_offset);
         int64_t end =
             LOONG_MIN(b->update_end, p->flat_offset + p->elements);
-        loong_adamw_attr_t attr = *common;
         if (p->flat == b->flat && begin < end) {
-            locate(p, begin - p->flat_offset, &attr);
-            LOONG_TRY(add_adamw(o, b, begin, end, &attr));
+            loong_adamw_piece_t *piece = &pieces[attr->num_pieces++];
+            *piece = locate(p, begin - p->flat_offset);
+            piece->at = begin - b->update_begin;
+            assert(piece == pieces || piece->at > piece[-1].at);
         }
     }
     return LOONG_OK;
@@ -148,21 +145,23 @@ static loong_status_t add_update(loong_optimizer_t *o,
                                  const loong_bucket_t *b)
 {
     const loong_optimizer_params_t *p = &o->params;
-    const loong_flat_t *flat = &o->shards->flats[b->flat];
-    loong_adamw_attr_t attr = {
+    loong_adamw_attr_t *attr = NULL;
+    if (b->update_begin == b->update_end) {
+        return LOONG_OK;
+    }
+    LOONG_TRY(loongi_arena_alloc(o->arena, sizeof(*attr), &attr));
+    *attr = (loong_adamw_attr_t){
         .group = 0,
         .beta1 = p->beta1,
         .beta2 = p->beta2,
         .eps = p->eps,
-        .weight_decay = flat->weight_decay * p->weight_decay,
-        .run = 1,
+        .weight_decay = o->shards->flats[b->flat].weight_decay *
+                        p->weight_decay,
     };
-    if (b->update_begin == b->update_end) {
-        return LOONG_OK;
+    if (p->stochastic_rounding && (p->exp_avg_bf16 || p->exp_avg_sq_bf16)) {
+        LOONG_TRY(add_pieces(o, b, attr));
     }
-    return p->stochastic_rounding && (p->exp_avg_bf16 || p->exp_avg_sq_bf16)
-               ? add_by_params(o, b, &attr)
-               : add_adamw(o, b, b->update_begin, b->update_end, &attr);
+    return add_adamw(o, b, attr);
 }
 
 /* A step against the sign. */

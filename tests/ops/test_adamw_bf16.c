@@ -25,7 +25,7 @@ typedef struct data {
     uint16_t exp_avg_sq[SIZE];
 } data_t;
 
-/* Which elements: see loong_adamw_attr_t. */
+/* Which elements: see loong_adamw_piece_t. */
 typedef struct part {
     int64_t n;
     int64_t begin, first, run, stride;
@@ -120,15 +120,19 @@ static double exact_avg_sq(const data_t *before, int64_t i)
            0.5 * g * g;
 }
 
+/* Takes the place of the part's. */
+static const loong_adamw_piece_t unnamed;
+static const loong_adamw_attr_t by_chance = {
+    .beta1 = 0.5, .beta2 = 0.5, .eps = 1e-8, .num_pieces = 1,
+    .pieces = &unnamed};
+
 static void run(const loong_kernel_t *kernel, const loong_adamw_attr_t *attr,
                 const part_t *part, when_t when, data_t *d)
 {
     loong_adamw_attr_t a = *attr;
-    a.stream = stream;
-    a.begin = part->begin;
-    a.first = part->first;
-    a.run = part->run;
-    a.stride = part->stride;
+    loong_adamw_piece_t piece = {0, stream, part->begin, part->first, part->run,
+                                 part->stride};
+    a.pieces = a.pieces == &unnamed ? &piece : a.pieces;
     int threads = part->n > 4096 ? 2 : 1;
     loong_kernel_query_t q = {"adamw", &a, 1, 4, threads, 0, {{0}}};
     loong_frame_t frame = {.step = when.step, .seed = when.seed,
@@ -140,9 +144,6 @@ static void run(const loong_kernel_t *kernel, const loong_adamw_attr_t *attr,
     q.arg[3] = q.arg[4] = vector(LOONG_BF16, part->n);
     assert_ok(ctx, op_device_run(kernel, &call));
 }
-
-static const loong_adamw_attr_t by_chance = {
-    .beta1 = 0.5, .beta2 = 0.5, .eps = 1e-8, .stochastic = true};
 
 /* ---- tests --------------------------------------------------------------- */
 
@@ -202,12 +203,13 @@ static void take(const data_t *from, const int64_t *elements, int64_t n,
     }
 }
 
-static void copy(const data_t *from, int64_t n, data_t *to)
+static void take_from(const data_t *from, int64_t begin, int64_t n, data_t *to)
 {
-    memcpy(to->grad, from->grad, (size_t)n * sizeof(*to->grad));
-    memcpy(to->param, from->param, (size_t)n * sizeof(*to->param));
-    memcpy(to->exp_avg, from->exp_avg, (size_t)n * sizeof(*to->exp_avg));
-    memcpy(to->exp_avg_sq, from->exp_avg_sq,
+    memcpy(to->grad, from->grad + begin, (size_t)n * sizeof(*to->grad));
+    memcpy(to->param, from->param + begin, (size_t)n * sizeof(*to->param));
+    memcpy(to->exp_avg, from->exp_avg + begin,
+           (size_t)n * sizeof(*to->exp_avg));
+    memcpy(to->exp_avg_sq, from->exp_avg_sq + begin,
            (size_t)n * sizeof(*to->exp_avg_sq));
 }
 
@@ -260,6 +262,50 @@ static void parts_are_bit_equal_to_the_whole(void **state)
     free(elements);
 }
 
+/* One call with the pieces of many parameters rounds each as a call of its own:
+ * sizes of a few elements, so that a pack has several, and more pieces than a
+ * launch of any kernel takes; the last one is long. */
+static void pieces_are_bit_equal_to_calls(void **state)
+{
+    enum { PIECES = 300 };
+    data_t *d = *state;
+    loong_adamw_piece_t pieces[PIECES];
+    const loong_kernel_t *list[MAX_KERNELS];
+    const when_t when = {7, 5};
+    int64_t at = 0;
+    int count = kernels_of(list);
+    fill(&d[0]);
+    for (int i = 0; i < PIECES; i++) {
+        uint32_t c[4] = {(uint32_t)i, 9, 9, 9};
+        loongi_philox(c, 3);
+        pieces[i] = (loong_adamw_piece_t){
+            at, stream + c[0], c[1] % 50, c[2] % 9, 60 + c[3] % 9, 90};
+        at += i % 3 == 0 ? 1 + c[0] % 3 : 1 + c[0] % 90;
+    }
+    assert_true(at < SIZE);
+    for (int k = 0; k < count; k++) {
+        loong_adamw_attr_t attr = by_chance;
+        const part_t all = {SIZE, 0, 0, 1, 1};
+        d[1] = d[0];
+        attr.num_pieces = PIECES;
+        attr.pieces = pieces;
+        run(list[k], &attr, &all, when, &d[1]);
+        attr.num_pieces = 1;
+        for (int i = 0; i < PIECES; i++) {
+            int64_t begin = pieces[i].at;
+            int64_t end = i + 1 < PIECES ? pieces[i + 1].at : SIZE;
+            loong_adamw_piece_t alone = pieces[i];
+            part_t part = {end - begin, 0, 0, 1, 1};
+            alone.at = 0;
+            attr.pieces = &alone;
+            take_from(&d[0], begin, part.n, &d[2]);
+            take_from(&d[1], begin, part.n, &d[3]);
+            run(list[k], &attr, &part, when, &d[2]);
+            assert_true(is_equal(&d[2], &d[3], part.n));
+        }
+    }
+}
+
 /* In places of bf16. */
 static double error_of(uint16_t stored, double exact)
 {
@@ -287,8 +333,8 @@ static void rounding_has_no_bias(void **state)
     (void)kernels_of(list);
     fill(&d[0]);
     for (uint64_t seed = 0; seed < SEEDS; seed++) {
-        copy(&d[0], ELEMENTS, &d[1]);
-        copy(&d[0], ELEMENTS, &d[2]);
+        take_from(&d[0], 0, ELEMENTS, &d[1]);
+        take_from(&d[0], 0, ELEMENTS, &d[2]);
         run(list[0], &by_chance, &some, (when_t){seed, 6}, &d[1]);
         run(list[0], &by_chance, &some, (when_t){seed, 7}, &d[2]);
         for (int64_t i = 0; i < ELEMENTS; i++) {
@@ -327,7 +373,7 @@ static void slow_averages_need_chance(void **state)
     for (int chance = 0; chance < 2; chance++) {
         loong_adamw_attr_t attr = by_chance;
         attr.beta2 = 0.996;
-        attr.stochastic = chance != 0;
+        attr.num_pieces = chance;
         memset(&d[1], 0, sizeof(d[1]));
         for (int64_t i = 0; i < ELEMENTS; i++) {
             d[1].grad[i] = 1.0f;
@@ -370,6 +416,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(bits_are_the_contracts),
         cmocka_unit_test(parts_are_bit_equal_to_the_whole),
+        cmocka_unit_test(pieces_are_bit_equal_to_calls),
         cmocka_unit_test(rounding_has_no_bias),
         cmocka_unit_test(slow_averages_need_chance),
     };

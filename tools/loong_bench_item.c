@@ -219,6 +219,9 @@ static void fill(const bench_item_t *item, int i, void *to)
         case LOONG_I64:
             ((int64_t *)to)[k] = k;
             break;
+        case LOONG_F8_E4M3:
+            ((uint8_t *)to)[k] = (uint8_t)(k % 0x60); /* finite */
+            break;
         default:
             break;
         }
@@ -349,6 +352,9 @@ void bench_item_end(loong_context_t *ctx, bench_item_t *item)
 {
     if (item->kernel != NULL && item->kernel->destroy != NULL) {
         item->kernel->destroy(ctx, item->state);
+    }
+    if (item->device == NULL) { /* never prepared */
+        return;
     }
     for (int i = 0; i < LOONG_MAX_OPERANDS; i++) {
         if (item->owned[i] > 0) {

@@ -24,6 +24,9 @@ small() { # OP: a shape for it
   grouped_linear*) echo 3,4,16,8 ;;
   *permute) echo 10,2,16 ;;
   rope) echo 6,2,16 ;;
+  topk_router*) echo 6,16,2 ;;
+  embedding*) echo 6,10,16 ;;
+  head_linear*) echo 6,2,16,8 ;;
   adamw*) echo 300 ;;
   *) echo 6,48 ;;
   esac
@@ -37,9 +40,11 @@ while read -r op _; do
   grep -qE '^\{"op":"[a-z0-9_]+","kernel":"[a-z_]+cuda",.*"device":"cuda",' out ||
     fail "what it says of $op"
   ! grep -q '"gflops":0,"gbytes_per_s":0,' out || fail "$op: it does nothing"
+  grep -q '"gbytes_per_s":[0-9.e+-]*[1-9]' out || fail "$op: it moves nothing"
+  grep -qE '"copy_share":[0-9.e+-]*[1-9]' out || fail "$op: no share of a copy"
   count=$((count + 1))
 done < "$source/tests/gpu/kernels.txt"
-[ $count -ge 25 ] || fail "only $count ops in kernels.txt"
+[ $count -ge 40 ] || fail "only $count ops in kernels.txt"
 
 for recipe in llama gpt2_124m; do
   set -- model.foundation.num_layers=1 model.foundation.hidden_size=32 \

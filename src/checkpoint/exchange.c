@@ -169,6 +169,7 @@ loong_checkpoint_import(loong_context_t *ctx,
     im.key = loongi_text_begin(ctx);
     LOONG_TRY(loongi_checkpoint_check_model(ctx, params->hf_dir));
     LOONG_TRY(check_no_run(ctx, params->save_dir));
+    LOONG_TRY(loongi_hf_check_model(ctx, &open));
     LOONG_TRY(loongi_hf_open_as(ctx, &open, &im.hf));
     loong_status_t status = run_import(&im);
     loongi_text_free(&im.key);

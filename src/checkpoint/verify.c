@@ -185,6 +185,7 @@ static loong_status_t check_files(const verifier_t *v, const char *path)
         open.map = v->names->map;
     }
     say(v, "Hugging Face directory %s", path);
+    LOONG_TRY(loongi_hf_check_model(v->ctx, &open));
     LOONG_TRY(loongi_hf_open_as(v->ctx, &open, &hf));
     loongi_hf_close(&hf);
     say(v, "all tensors of the model are there, in their shapes");

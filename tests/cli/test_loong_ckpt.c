@@ -268,33 +268,83 @@ static void own_code_goes_along(void **state)
     assert_run("diff %/half %/halfhf", 0, "all values are equal");
 }
 
-/* The word that the file had for the same function comes back. */
-static void activations_keep_their_word(void **state)
+/* A fixture with another text in its config.json. */
+static void make_config(const char *fixture, const char *name, const char *was,
+                        const char *becomes)
 {
-    (void)state;
-    static const char was[] = "\"gelu_new\"";
     static const char *const files[][2] = {{"notes.txt", "-"}};
     loong_context_t *ctx = test_context();
     char path[128];
     char *text = NULL;
     size_t length = 0;
-    make_source("gpt2_tied", "tanh", files, 1);
-    snprintf(path, sizeof(path), "%s/tanh/config.json", dir);
+    make_source(fixture, name, files, 1);
+    snprintf(path, sizeof(path), "%s/%s/config.json", dir, name);
     assert_ok(ctx, loongi_file_read(ctx, path, &text, &length));
     char *at = strstr(text, was);
     assert_non_null(at);
     loong_text_t other = loongi_text_begin(ctx);
-    loongi_text_printf(&other, "%.*s\"gelu_pytorch_tanh\"%s",
-                       (int)(at - text), text, at + sizeof(was) - 1);
+    loongi_text_printf(&other, "%.*s%s%s", (int)(at - text), text, becomes,
+                       at + strlen(was));
     assert_ok(ctx, loongi_file_write(ctx, path, loongi_text_get(&other),
                                      other.length));
     loongi_text_free(&other);
     loongi_free(ctx, text);
     test_context_end(&ctx);
+}
+
+/* The word that the file had for the same function comes back. */
+static void activations_keep_their_word(void **state)
+{
+    (void)state;
+    make_config("gpt2_tied", "tanh", "\"gelu_new\"", "\"gelu_pytorch_tanh\"");
     assert_run("import %/tanh %/tanhn", 0, "");
     assert_run("export %/tanhn %/tanhhf", 0, "");
     assert_true(file_has("tanhhf/config.json",
                          "\"activation_function\": \"gelu_pytorch_tanh\""));
+}
+
+/* What the engine would refuse, with the field that says it. */
+static void impossible_models(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *fixture;
+        const char *was;
+        const char *becomes;
+        const char *problem;
+        const char *origin;
+    } cases[] = {
+        {"deepseek_v3_groups", "tok\": 3", "tok\": 9",
+         "moe_router_topk: found 9, 1 to num_experts 8 wanted",
+         "moe_router_topk is from %/bad/config.json: num_experts_per_tok"},
+        {"deepseek_v3_groups", "n_group\": 4", "n_group\": 3",
+         "moe_router_num_groups: 3 does not divide num_experts 8",
+         "num_experts is from %/bad/config.json: n_routed_experts"},
+        {"llama_yarn", "factor\": 2.0", "factor\": 0.0",
+         "rope_scaling.factor: found 0, more than 0 wanted",
+         "rope_scaling.factor is from %/bad/config.json: "
+         "rope_parameters.factor"},
+        {"llama_yarn", "10000.0", "0.5",
+         "rotary_base: found 0.5, more than 1 wanted",
+         "rotary_base is from %/bad/config.json: rope_parameters.rope_theta"},
+        {"llama_yarn", "value_heads\": 2", "value_heads\": 3",
+         "num_query_groups: 3 does not divide num_attention_heads 2",
+         "num_query_groups is from %/bad/config.json: num_key_value_heads"},
+        {"llama_yarn", "layers\": 2", "layers\": 4294967300",
+         "num_layers: found 4294967300, at most 2147483647 wanted",
+         "num_layers is from %/bad/config.json: num_hidden_layers"},
+    };
+    for (int64_t i = 0; i < LOONG_COUNT_OF(cases); i++) {
+        char origin[256];
+        const char *at = strchr(cases[i].origin, '%');
+        snprintf(origin, sizeof(origin), "%.*s%s%s",
+                 (int)(at - cases[i].origin), cases[i].origin, dir, at + 1);
+        make_config(cases[i].fixture, "bad", cases[i].was, cases[i].becomes);
+        assert_run("import %/bad %/badn", 1, cases[i].problem);
+        assert_non_null(strstr(output, origin));
+        assert_run("verify %/bad", 1, origin);
+        assert_false(is_there("badn"));
+    }
 }
 
 static void tokenizers_keep_their_code(void **state)
@@ -386,6 +436,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(unknown_tensors),
         cmocka_unit_test(own_code_goes_along),
         cmocka_unit_test(activations_keep_their_word),
+        cmocka_unit_test(impossible_models),
         cmocka_unit_test(tokenizers_keep_their_code),
         cmocka_unit_test(other_types_must_fit),
         cmocka_unit_test(errors_have_codes),

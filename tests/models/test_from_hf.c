@@ -175,6 +175,13 @@ static void every_fixture(void **state)
     free(names);
 }
 
+#define WRONG_HEADS                                            \
+    "{\"model_type\": \"llama\", \"num_hidden_layers\": 1, "     \
+    "\"hidden_size\": 8, \"intermediate_size\": 8, "             \
+    "\"vocab_size\": 9, \"max_position_embeddings\": 16, "       \
+    "\"rms_norm_eps\": 1e-6, \"num_attention_heads\": 2, "       \
+    "\"num_key_value_heads\": 3}"
+
 static void refusals(void **state)
 {
     (void)state;
@@ -187,6 +194,10 @@ static void refusals(void **state)
          "model_type 'qwen3moe' is not supported, the nearest is qwen3_moe"},
         {"{\"model_type\": \"qwen3moe\"}", LOONG_ERR_UNSUPPORTED,
          "wanted by model.from_hf (r.yaml:1)"},
+        {WRONG_HEADS, LOONG_ERR_CONFIG,
+         "num_query_groups: 3 does not divide num_attention_heads 2"},
+        {WRONG_HEADS, LOONG_ERR_CONFIG, "num_query_groups is from /"},
+        {WRONG_HEADS, LOONG_ERR_CONFIG, "/config.json: num_key_value_heads"},
         {"{\"model_type\": \"llama\"}", LOONG_ERR_UNSUPPORTED,
          "num_hidden_layers is missing"},
         {NULL, LOONG_ERR_NOT_FOUND, "config.json' does not exist"},
@@ -242,6 +253,9 @@ static void replaced(void **state)
         {OF("llama_yarn", "rope_scaling: {low_freq_factor: 2}"), NULL,
          "rope_scaling.low_freq_factor: has no effect with rope_scaling.type "
          "yarn"},
+        {OF("llama_yarn", "rope_scaling: {beta_fast: 0}"), NULL,
+         "  rope_scaling.beta_fast: found 0, at least 1 wanted\n"
+         "  rope_scaling.beta_fast is from r.yaml:1"},
         {OF("llama_linear", "rope_scaling: {beta_fast: 2}"), NULL,
          "rope_scaling.beta_fast: has no effect with rope_scaling.type "
          "linear"},

@@ -1,10 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * A model described by a YAML file, as configs/models has them. */
+ * A model described by a YAML file, as configs/models has them, and whether
+ * the engine takes what describes it. */
 #include <stdio.h>
 
 #include "decoder_config.h"
 #include "file.h"
+#include "hf_config.h"
 #include "hf_weights.h"
 #include "tree.h"
 
@@ -93,4 +95,31 @@ loong_status_t loongi_hf_model_read(loong_context_t *ctx, const char *path,
     }
     *pairs_p = pairs;
     return LOONG_OK;
+}
+
+static loong_status_t check_config(loong_context_t *ctx, const char *dir,
+                                   loong_pairs_t *origins)
+{
+    loong_decoder_config_t config;
+    loong_pairs_t *model = NULL;
+    LOONG_TRY(loongi_hf_config_trace(ctx, dir, origins, &model));
+    loong_status_t status = loongi_decoder_configure(ctx, model, &config);
+    if (status != LOONG_OK) {
+        loongi_decoder_note_origins(ctx, origins);
+    }
+    loongi_pairs_destroy(&model);
+    return status;
+}
+
+loong_status_t loongi_hf_check_model(loong_context_t *ctx,
+                                     const loong_hf_open_params_t *params)
+{
+    loong_pairs_t *origins = NULL;
+    if (params->model != NULL) {
+        return LOONG_OK; /* reading it checks */
+    }
+    LOONG_TRY(loongi_pairs_create(ctx, &origins));
+    loong_status_t status = check_config(ctx, params->dir, origins);
+    loongi_pairs_destroy(&origins);
+    return status;
 }

@@ -129,6 +129,11 @@ typedef struct loong_hf_open_params {
     const char *model; /* YAML, keys of model.foundation; NULL: config.json */
     const char *map;   /* YAML, as hf_map_file.h; NULL: the family's names */
 } loong_hf_open_params_t;
+/* Refuses a model that the engine would, with the fields that say it. A recipe
+ * may yet mend it: opening does not ask. Errors: LOONG_ERR_CONFIG, those of
+ * the reader. */
+LOONG_NODISCARD loong_status_t loongi_hf_check_model(
+    loong_context_t *ctx, const loong_hf_open_params_t *params);
 LOONG_NODISCARD loong_status_t
 loongi_hf_open_as(loong_context_t *ctx, const loong_hf_open_params_t *params,
                   loong_hf_t **hf_p);

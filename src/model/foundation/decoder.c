@@ -2,6 +2,7 @@
 #include "decoder.h"
 
 #include <math.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "decoder_config.h"
@@ -391,6 +392,26 @@ static loong_status_t add_pair(void *user, const char *key, const char *value)
     return loongi_pairs_set(user, key, value);
 }
 
+static loong_status_t note_origins(loong_context_t *ctx,
+                                   const loong_recipe_t *recipe,
+                                   const char *component,
+                                   const loong_pairs_t *keys)
+{
+    loong_pairs_t *origins = NULL;
+    loong_status_t status = loongi_pairs_create(ctx, &origins);
+    for (int64_t i = 0; i < keys->count && status == LOONG_OK; i++) {
+        char path[256];
+        snprintf(path, sizeof(path), "%s.%s", component, keys->items[i].key);
+        status = loongi_pairs_set(origins, keys->items[i].key,
+                                  loong_recipe_where(recipe, path));
+    }
+    if (status == LOONG_OK) {
+        loongi_decoder_note_origins(ctx, origins);
+    }
+    loongi_pairs_destroy(&origins);
+    return status;
+}
+
 static loong_status_t configure(loong_context_t *ctx,
                                 const loong_recipe_t *recipe,
                                 const char *component, void *config)
@@ -401,6 +422,10 @@ static loong_status_t configure(loong_context_t *ctx,
         loong_recipe_each(recipe, component, add_pair, keys);
     if (status == LOONG_OK) {
         status = loongi_decoder_configure(ctx, keys, config);
+        if (status == LOONG_ERR_CONFIG) {
+            loong_status_t noted = note_origins(ctx, recipe, component, keys);
+            status = noted != LOONG_OK ? noted : status;
+        }
     }
     loongi_pairs_destroy(&keys);
     return status;

@@ -312,6 +312,62 @@ static void check_scaling(loong_problems_t *problems,
     }
 }
 
+/* A number of the rotation, above the least one or, if need be, at it. */
+static void want_number(loong_problems_t *problems, const char *key,
+                        double value, double least, bool above)
+{
+    if (!(above ? value > least : value >= least)) {
+        loongi_problems_add(problems, "%s: found %g, %s %g wanted", key, value,
+                            above ? "more than" : "at least", least);
+    }
+}
+
+static void check_yarn(loong_problems_t *problems,
+                       const loong_rope_table_attr_t *r)
+{
+    want_number(problems, "rope_scaling.beta_slow", r->beta_slow, 0.0, true);
+    want_number(problems, "rope_scaling.beta_fast", r->beta_fast,
+                r->beta_slow, false);
+    want_number(problems, "rope_scaling.attention_factor",
+                r->attention_factor, 0.0, false);
+    want_number(problems, "rope_scaling.mscale", r->mscale, 0.0, false);
+    want_number(problems, "rope_scaling.mscale_all_dim", r->mscale_all_dim,
+                0.0, false);
+}
+
+/* What the table of the rotation divides by or takes the logarithm of. */
+static void check_rotation(loong_problems_t *problems,
+                           const loong_decoder_config_t *c)
+{
+    const loong_rope_table_attr_t *r = &c->rope;
+    bool yarn = r->scaling == LOONG_ROPE_YARN;
+    bool dynamic = r->scaling == LOONG_ROPE_DYNAMIC;
+    if (c->learned_positions) {
+        return;
+    }
+    want_number(problems, "rotary_base", r->base, yarn ? 1.0 : 0.0, true);
+    if (r->scaling == LOONG_ROPE_DEFAULT) {
+        return;
+    }
+    want_number(problems, "rope_scaling.factor", r->factor,
+                dynamic ? 1.0 : 0.0, !dynamic);
+    want_number(problems, "rope_scaling.original_max_position_embeddings",
+                r->original_max_position_embeddings, 0.0, false);
+    if (dynamic && r->rotary_dim == 2) {
+        loongi_problems_add(problems, "rope_scaling.type: dynamic wants more "
+                                      "than 2 rotated channels (kv_channels x "
+                                      "rotary_percent)");
+    }
+    if (r->scaling == LOONG_ROPE_LLAMA3) {
+        want_number(problems, "rope_scaling.low_freq_factor",
+                    r->low_freq_factor, 0.0, true);
+        want_number(problems, "rope_scaling.high_freq_factor",
+                    r->high_freq_factor, r->low_freq_factor, true);
+    } else if (yarn) {
+        check_yarn(problems, r);
+    }
+}
+
 /* Rotated pairs of channels for height, width and time. The positions of a
  * text are the same on all three, so they change nothing. */
 static void check_sections(loong_problems_t *problems,
@@ -421,6 +477,7 @@ void loongi_decoder_check(loong_problems_t *problems,
     check_positions(problems, config, pairs);
     check_scaling(problems, config, pairs);
     check_sizes(problems, config);
+    check_rotation(problems, config);
     check_sections(problems, config, pairs);
     check_latent(problems, config, pairs);
     check_companions(problems, config, pairs);

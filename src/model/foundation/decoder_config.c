@@ -1,7 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "decoder_config.h"
 
+#include <ctype.h>
 #include <errno.h>
+#include <limits.h>
+#include <math.h>
 #include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -183,11 +186,14 @@ static void set_number(loong_problems_t *problems, const field_t *f,
     char *end = NULL;
     errno = 0;
     double real = strtod(text, &end);
-    bool integral = real == (double)(long long)real;
+    double largest = f->type == INT ? INT_MAX : 0x1p53;
     if (end == text || *end != '\0' || errno != 0 ||
-        (f->type != REAL && !integral)) {
+        (f->type != REAL && real != floor(real))) {
         loongi_problems_add(problems, "%s: found %s, %s wanted", f->key, text,
                             f->type == REAL ? "a number" : "a whole number");
+    } else if (f->type != REAL && fabs(real) > largest) {
+        loongi_problems_add(problems, "%s: found %s, at most %.0f wanted",
+                            f->key, text, largest);
     } else if (f->type == REAL || f->type == WHOLE) {
         *(double *)at = real;
     } else if (f->type == LONG) {
@@ -334,6 +340,37 @@ loong_status_t loongi_decoder_configure(loong_context_t *ctx,
         }
     }
     return loongi_problems_end(&problems, LOONG_ERR_CONFIG, "the model");
+}
+
+/* The text has it as a word of its own. */
+static bool mentions(const char *text, const char *key)
+{
+    size_t length = strlen(key);
+    const char *at = strstr(text, key);
+    for (; at != NULL; at = strstr(at + 1, key)) {
+        unsigned char before = at > text ? (unsigned char)at[-1] : ' ';
+        unsigned char behind = (unsigned char)at[length];
+        if (!isalnum(before) && strchr("_.", before) == NULL &&
+            !isalnum(behind) && behind != '_') {
+            return true;
+        }
+    }
+    return false;
+}
+
+void loongi_decoder_note_origins(loong_context_t *ctx,
+                                 const loong_pairs_t *origins)
+{
+    loong_text_t told = loongi_text_begin(ctx);
+    loongi_text_printf(&told, "%s", loong_context_error(ctx));
+    for (int64_t i = 0; i < origins->count; i++) {
+        const loong_pair_t *origin = &origins->items[i];
+        if (mentions(loongi_text_get(&told), origin->key)) {
+            loongi_error_note(ctx, "  %s is from %s", origin->key,
+                              origin->value);
+        }
+    }
+    loongi_text_free(&told);
 }
 
 /* Keys whose defaults other programs do not share. */

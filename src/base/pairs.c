@@ -63,6 +63,24 @@ loong_status_t loongi_pairs_set(loong_pairs_t *pairs, const char *key,
     return LOONG_OK;
 }
 
+loong_status_t loongi_pairs_copy(loong_context_t *ctx,
+                                 const loong_pairs_t *pairs,
+                                 loong_pairs_t **copy_p)
+{
+    loong_pairs_t *copy = NULL;
+    LOONG_TRY(loongi_pairs_create(ctx, &copy));
+    for (int64_t i = 0; i < pairs->count; i++) {
+        loong_status_t status = loongi_pairs_set(copy, pairs->items[i].key,
+                                                 pairs->items[i].value);
+        if (status != LOONG_OK) {
+            loongi_pairs_destroy(&copy);
+            return status;
+        }
+    }
+    *copy_p = copy;
+    return LOONG_OK;
+}
+
 loong_status_t loongi_pairs_set_int(loong_pairs_t *pairs, const char *key,
                                     int64_t value)
 {

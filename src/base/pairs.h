@@ -27,6 +27,9 @@ typedef struct loong_pairs {
 
 LOONG_NODISCARD loong_status_t loongi_pairs_create(loong_context_t *ctx,
                                                    loong_pairs_t **pairs_p);
+LOONG_NODISCARD loong_status_t loongi_pairs_copy(loong_context_t *ctx,
+                                                 const loong_pairs_t *pairs,
+                                                 loong_pairs_t **copy_p);
 void loongi_pairs_destroy(loong_pairs_t **pairs);
 /* Adds or replaces. Both texts are copied. */
 LOONG_NODISCARD loong_status_t loongi_pairs_set(loong_pairs_t *pairs,

@@ -374,7 +374,7 @@ static void harmless_fields_pass(void **state)
     assert_pair(pairs, "num_query_groups", "2");
     assert_pair(pairs, "rotary_base", "10000.0");
     loongi_pairs_destroy(&pairs);
-    write_config(ctx, "{\"model_type\":\"mistral\",\"hidden_size\":8,"
+    write_config(ctx, "{\"model_type\":\"mistral\",\"hidden_size\":16,"
                       "\"intermediate_size\":12,\"num_hidden_layers\":2,"
                       "\"num_attention_heads\":4,\"num_key_value_heads\":2,"
                       "\"vocab_size\":9,\"max_position_embeddings\":16,"

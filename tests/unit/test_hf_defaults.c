@@ -4,6 +4,7 @@
  * files do: the defaults are those of transformers' configuration classes. */
 #include <unistd.h>
 
+#include "decoder_config.h"
 #include "file.h"
 #include "hf_config.h"
 #include "test.h"
@@ -20,7 +21,14 @@ TEST_DIR(dir)
     "\"model_type\":\"deepseek_v3\"," SIZES ",\"n_routed_experts\":16," \
     "\"n_shared_experts\":1,\"moe_intermediate_size\":8,"          \
     "\"first_k_dense_replace\":1,"
-#define M2 "\"model_type\":\"minimax_m2\"," SIZES ",\"num_local_experts\":4,"
+#define V2                                                              \
+    "\"model_type\":\"deepseek_v2\"," SIZES ",\"first_k_dense_replace\":0," \
+    "\"n_routed_experts\":4,\"n_shared_experts\":1,"                    \
+    "\"moe_intermediate_size\":8,\"num_experts_per_tok\":2,"
+#define M2 "\"model_type\":\"minimax_m2\"," SIZES ",\"num_local_experts\":8,"
+#define ERNIE_MOE                                                       \
+    "\"model_type\":\"ernie4_5_moe\",\"num_key_value_heads\":8," SIZES  \
+    ",\"moe_num_shared_experts\":1"
 
 typedef struct row {
     const char *json;
@@ -52,7 +60,7 @@ static const row_t rows[] = {
     {M2 "\"num_key_value_heads\":2,\"quantization_config\":{"
         "\"activation_scheme\":\"dynamic\",\"fmt\":\"float8_e4m3fn\","
         "\"quant_method\":\"fp8\",\"weight_block_size\":[128,128]}",
-     "num_experts", "4"},
+     "num_experts", "8"},
     {M2 "\"num_key_value_heads\":2,\"attn_type_list\":[1,1,1]",
      "num_layers", "3"},
     {M2 "\"num_key_value_heads\":2,\"attn_type_list\":[1,1,0]", NULL,
@@ -83,11 +91,12 @@ static const row_t rows[] = {
     {V3 "\"num_experts_per_tok\":8", "moe_router_group_topk", "4"},
     {V3 "\"num_experts_per_tok\":8,\"n_group\":1", "moe_router_num_groups",
      NULL},
-    {"\"model_type\":\"deepseek_v2\"," SIZES ",\"first_k_dense_replace\":0,"
-     "\"n_routed_experts\":4,\"n_shared_experts\":1,"
-     "\"moe_intermediate_size\":8,\"num_experts_per_tok\":2,"
-     "\"topk_method\":\"group_limited_greedy\"",
-     "moe_router_num_groups", NULL},
+    {V2 "\"topk_method\":\"group_limited_greedy\"", "moe_router_num_groups",
+     NULL},
+    {V2 "\"topk_method\":\"group_limited_greedy\",\"n_group\":2,"
+        "\"topk_group\":1",
+     "moe_router_group_scores", "1"},
+    {ERNIE_MOE, "moe_shared_expert_intermediate_size", "1536"},
     /* weights of experts: divided by their sum, one alone as well */
     {V3 "\"num_experts_per_tok\":2", "moe_router_norm_topk_prob", NULL},
     {V3 "\"num_experts_per_tok\":2,\"norm_topk_prob\":false",
@@ -241,7 +250,95 @@ static void is_kept(void **state)
     test_context_end(&ctx);
 }
 
-/* Models that a type has no place for, by a key that is changed. */
+/* As it would be without a key. */
+static loong_pairs_t *without(loong_context_t *ctx, const loong_pairs_t *pairs,
+                              const char *key)
+{
+    loong_pairs_t *rest = NULL;
+    assert_ok(ctx, loongi_pairs_create(ctx, &rest));
+    for (int64_t i = 0; i < pairs->count; i++) {
+        if (strcmp(pairs->items[i].key, key) != 0) {
+            assert_ok(ctx, loongi_pairs_set(rest, pairs->items[i].key,
+                                            pairs->items[i].value));
+        }
+    }
+    return rest;
+}
+
+/* What two ways of saying it come to. */
+static loong_decoder_config_t settled(loong_context_t *ctx,
+                                      const loong_pairs_t *pairs)
+{
+    loong_decoder_config_t c;
+    assert_ok(ctx, loongi_decoder_configure(ctx, pairs, &c));
+    loong_router_attr_t *r = &c.router;
+    if (r->group_topk > 0 && r->group_scores == 0) {
+        r->group_scores = r->topk / r->group_topk;
+    }
+    if (r->weights == LOONG_WEIGHTS_AUTO &&
+        r->score != LOONG_SCORE_SOFTMAX) {
+        r->weights =
+            r->topk > 1 ? LOONG_WEIGHTS_DIVIDED : LOONG_WEIGHTS_PLAIN;
+    }
+    c.scaled_output_init = false; /* config.json does not say it */
+    return c;
+}
+
+/* One key left to the engine's default: what is written means that default,
+ * not that of the class, or nothing is. Whether it is written. */
+static bool means_default(loong_context_t *ctx, const loong_pairs_t *pairs,
+                          const char *key)
+{
+    loong_decoder_config_t config;
+    loong_pairs_t *back = NULL;
+    loong_pairs_t *rest = without(ctx, pairs, key);
+    loong_hf_config_params_t params = {dir, rest, LOONG_BF16, NULL};
+    bool written = loongi_pairs_get(rest, "family") != NULL &&
+                   loongi_decoder_configure(ctx, rest, &config) == LOONG_OK &&
+                   loongi_hf_config_write(ctx, &params) == LOONG_OK;
+    if (written) {
+        assert_ok(ctx, loongi_hf_config_read(ctx, dir, &back));
+        loong_decoder_config_t a = settled(ctx, rest);
+        loong_decoder_config_t b = settled(ctx, back);
+        if (memcmp(&a, &b, sizeof(a)) != 0) {
+            fail_msg("without %s another model of family %s comes back", key,
+                     loongi_pairs_get(rest, "family"));
+        }
+    }
+    loong_context_clear_error(ctx);
+    loongi_pairs_destroy(&back);
+    loongi_pairs_destroy(&rest);
+    return written;
+}
+
+static void leaves_to_defaults(void **state)
+{
+    (void)state;
+    static const char *const models[] = {
+        V3 "\"num_experts_per_tok\":4",
+        V2 "\"n_group\":2,\"topk_group\":1,"
+           "\"topk_method\":\"group_limited_greedy\"",
+        M2 "\"num_key_value_heads\":2,\"num_experts_per_tok\":1",
+        ERNIE_MOE, ERNIE, MIXTURE "\"norm_topk_prob\":true",
+        "\"model_type\":\"gpt2\",\"n_layer\":1,\"n_embd\":8,\"n_head\":2",
+        "\"model_type\":\"llama\"," SIZES
+        ",\"rope_scaling\":{\"type\":\"yarn\",\"factor\":2.0}"};
+    int written = 0;
+    for (int64_t i = 0; i < LOONG_COUNT_OF(models); i++) {
+        loong_context_t *ctx = test_context();
+        loong_pairs_t *pairs = NULL;
+        assert_ok(ctx, take(ctx, models[i], &pairs));
+        for (int64_t k = 0; k < pairs->count; k++) {
+            written += means_default(ctx, pairs, pairs->items[k].key);
+        }
+        loongi_pairs_destroy(&pairs);
+        test_context_end(&ctx);
+    }
+    assert_true(written > 150);
+}
+
+/* Models that a type has no place for, by a key that is changed (NULL: left
+ * to the engine's default). */
 static const struct {
     const char *json;
     const char *key;
@@ -262,6 +359,29 @@ static const struct {
      "rope_scaling.original_max_position_embeddings", "16",
      "rope_scaling.original_max_position_embeddings = 16: model type llama "
      "has 32"},
+    /* what the class has is not what the engine does by itself */
+    {V3 "\"num_experts_per_tok\":4", "moe_router_group_scores", NULL,
+     "moe_router_group_scores = 0, which takes 1: model type deepseek_v3 has "
+     "2"},
+    {V2 "\"n_group\":2,\"topk_group\":1,"
+        "\"topk_method\":\"group_limited_greedy\"",
+     "moe_router_group_scores", NULL,
+     "moe_router_group_scores = 0, which takes 2: model type deepseek_v2 has "
+     "1"},
+    {V3 "\"num_experts_per_tok\":8", "moe_router_score_function", NULL,
+     "moe_router_score_function = softmax: model type deepseek_v3 has "
+     "sigmoid"},
+    {M2 "\"num_key_value_heads\":2,\"num_experts_per_tok\":2",
+     "moe_router_score_function", NULL,
+     "moe_router_score_function = softmax: model type minimax_m2 has sigmoid"},
+    {V3 "\"num_experts_per_tok\":8", "moe_router_enable_expert_bias", NULL,
+     "moe_router_enable_expert_bias = false: model type deepseek_v3 has true"},
+    {M2 "\"num_key_value_heads\":2,\"num_experts_per_tok\":2",
+     "moe_router_enable_expert_bias", NULL,
+     "moe_router_enable_expert_bias = false: model type minimax_m2 has true"},
+    {ERNIE_MOE, "moe_router_enable_expert_bias", NULL,
+     "moe_router_enable_expert_bias = false: model type ernie4_5_moe has "
+     "true"},
 };
 
 static void cannot_be_said(void **state)
@@ -272,10 +392,14 @@ static void cannot_be_said(void **state)
         loong_pairs_t *pairs = NULL;
         assert_ok(ctx, take(ctx, changes[i].json, &pairs));
         assert_ok(ctx, loongi_hf_config_check(ctx, pairs));
-        assert_ok(ctx, loongi_pairs_set(pairs, changes[i].key,
-                                        changes[i].value));
-        assert_fails(ctx, loongi_hf_config_check(ctx, pairs),
+        loong_pairs_t *other = without(ctx, pairs, changes[i].key);
+        if (changes[i].value != NULL) {
+            assert_ok(ctx, loongi_pairs_set(other, changes[i].key,
+                                            changes[i].value));
+        }
+        assert_fails(ctx, loongi_hf_config_check(ctx, other),
                      LOONG_ERR_UNSUPPORTED, changes[i].message);
+        loongi_pairs_destroy(&other);
         loongi_pairs_destroy(&pairs);
         test_context_end(&ctx);
     }
@@ -286,6 +410,7 @@ int main(void)
     const struct CMUnitTest tests[] = {cmocka_unit_test(means),
                                        cmocka_unit_test(comes_back),
                                        cmocka_unit_test(is_kept),
+                                       cmocka_unit_test(leaves_to_defaults),
                                        cmocka_unit_test(cannot_be_said)};
     return cmocka_run_group_tests(tests, make_dir, remove_dir);
 }

@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "decoder_config.h"
 #include "file.h"
 #include "hf_beside.h"
 #include "hf_code.h"
@@ -23,28 +24,17 @@ void loongi_hf_emit_int(loong_hf_writer_t *w, const char *name, const char *key)
 {
     char text[32];
     int64_t value = 0;
-    if (!loongi_pairs_int(w->model, key, &value)) {
-        const char *found = loongi_pairs_get(w->model, key);
-        loongi_problems_add(&w->problems, "%s = %s: an integer is needed", key,
-                            found != NULL ? found : "(missing)");
-    }
+    loongi_pairs_int(w->model, key, &value);
     snprintf(text, sizeof(text), "%" PRId64, value);
     loongi_hf_emit(w, name, text);
 }
 
-/* A key that is absent takes the fallback; NULL: it must be there. */
 void loongi_hf_emit_real(loong_hf_writer_t *w, const char *name,
-                         const char *key, const char *fallback)
+                         const char *key)
 {
     char text[LOONG_REAL_TEXT];
     double value = 0;
-    const char *found = loongi_pairs_get(w->model, key);
-    if (found == NULL && fallback != NULL) {
-        sscanf(fallback, "%lf", &value);
-    } else if (!loongi_pairs_real(w->model, key, &value)) {
-        loongi_problems_add(&w->problems, "%s = %s: a number is needed", key,
-                            found != NULL ? found : "(missing)");
-    }
+    loongi_pairs_real(w->model, key, &value);
     loongi_hf_emit(w, name, loongi_real_text(value, text));
 }
 
@@ -70,10 +60,12 @@ static bool same_value(const loong_pairs_t *model, const char *key,
 void loongi_hf_want_value(loong_hf_writer_t *w, const char *key,
                           const char *expected)
 {
-    const char *found = loongi_pairs_get(w->model, key);
-    if (found != NULL && !same_value(w->model, key, expected)) {
-        loongi_problems_add(&w->problems, "%s = %s: model type %s has %s", key,
-                            found, w->type->model_type, expected);
+    const char *given = loongi_pairs_get(w->given, key);
+    if (!same_value(w->model, key, expected)) {
+        loongi_problems_add(
+            &w->problems, "%s = %s: model type %s has %s", key,
+            given != NULL ? given : loongi_pairs_get(w->model, key),
+            w->type->model_type, expected);
     }
 }
 
@@ -162,8 +154,7 @@ static void emit_table(loong_hf_writer_t *w)
         if (f->kind == LOONG_HF_INT) {
             loongi_hf_emit_int(w, f->name, f->key);
         } else if (f->kind == LOONG_HF_REAL) {
-            loongi_hf_emit_real(w, f->name, f->key,
-                                is_rate(f->key) ? "0" : f->fallback);
+            loongi_hf_emit_real(w, f->name, f->key);
         } else if (f->kind == LOONG_HF_BOOL) {
             loongi_hf_emit_bool(w, f->name,
                                 loongi_pairs_true(w->model, f->key));
@@ -179,8 +170,8 @@ static void emit_table(loong_hf_writer_t *w)
             loongi_hf_want_value(w, f->key, f->value);
         }
     }
-    for (int64_t i = 0; i < w->model->count; i++) {
-        const char *key = w->model->items[i].key;
+    for (int64_t i = 0; i < w->given->count; i++) {
+        const char *key = w->given->items[i].key;
         if (!is_known(w, key) && !is_neutral(w, key) && !is_rate(key)) {
             loongi_problems_add(&w->problems,
                                 "%s: model type %s has nothing like it", key,
@@ -193,8 +184,8 @@ static void emit_table(loong_hf_writer_t *w)
 static bool has_window(const loong_hf_writer_t *w)
 {
     int64_t window = 0;
-    return loongi_pairs_get(w->model, "window_size") != NULL &&
-           !(loongi_pairs_int(w->model, "window_size", &window) && window == 0);
+    loongi_pairs_int(w->model, "window_size", &window);
+    return window > 0;
 }
 
 static void emit_window(loong_hf_writer_t *w)
@@ -220,11 +211,7 @@ static void emit_window(loong_hf_writer_t *w)
             return;
         }
         loongi_hf_emit_int(w, "sliding_window", "window_size");
-        if (loongi_pairs_get(w->model, "max_window_layers") != NULL) {
-            loongi_hf_emit_int(w, "max_window_layers", "max_window_layers");
-        } else {
-            loongi_hf_emit(w, "max_window_layers", "0");
-        }
+        loongi_hf_emit_int(w, "max_window_layers", "max_window_layers");
     } else if (window) {
         loongi_hf_want_value(w, "window_size", "0");
     }
@@ -347,7 +334,7 @@ static void emit_qwen(loong_hf_writer_t *w)
     snprintf(text, sizeof(text), "%" PRId64, heads);
     loongi_hf_want_value(w, "num_query_groups", text);
     loongi_hf_want_value(w, "window_size", "0");
-    loongi_hf_want_value(w, "rope_scaling.type", "none");
+    loongi_hf_want_value(w, "rope_scaling.type", "default");
 }
 
 /* Those of generation_config.json, else the given ones. */
@@ -388,15 +375,18 @@ static const char *torch_dtype(loong_dtype_t dtype)
 
 static loong_status_t find_type(loong_hf_writer_t *w)
 {
-    const char *family = loongi_pairs_get(w->model, "family");
+    const char *family = loongi_pairs_get(w->given, "family");
     LOONG_CHECK(w->ctx, family != NULL, LOONG_ERR_ARG,
                 "the model has no family");
-    bool window = has_window(w);
-    bool llama = strcmp(family, "llama") == 0;
-    w->type = loongi_hf_type_find(llama && window ? "mistral" : family);
+    w->type = loongi_hf_type_find(family);
     LOONG_CHECK(w->ctx, w->type != NULL, LOONG_ERR_UNSUPPORTED,
                 "family '%s' has no Hugging Face model type (%s have)", family,
                 loongi_hf_type_list());
+    LOONG_TRY(loongi_pairs_copy(w->ctx, w->given, &w->model));
+    LOONG_TRY(loongi_decoder_fill(w->ctx, w->model));
+    if (strcmp(family, "llama") == 0 && has_window(w)) {
+        w->type = loongi_hf_type_find("mistral");
+    }
     return LOONG_OK;
 }
 
@@ -512,6 +502,32 @@ static loong_status_t write_generation(loong_hf_writer_t *w,
     return status;
 }
 
+static loong_hf_writer_t begin(loong_context_t *ctx,
+                               const loong_hf_config_params_t *params)
+{
+    loong_hf_writer_t w = {0};
+    w.ctx = ctx;
+    w.given = params->model;
+    w.kept = params->tokens;
+    w.code = w.kept != NULL ? loongi_pairs_get(w.kept, LOONG_HF_AUTO_MAP)
+                            : NULL;
+    w.text = loongi_text_begin(ctx);
+    w.problems = loongi_problems_begin(ctx);
+    return w;
+}
+
+static loong_status_t end_problems(loong_hf_writer_t *w)
+{
+    return loongi_problems_end(&w->problems, LOONG_ERR_UNSUPPORTED,
+                               "the model as a Hugging Face config.json");
+}
+
+static void end(loong_hf_writer_t *w)
+{
+    loongi_text_free(&w->text);
+    loongi_pairs_destroy(&w->model);
+}
+
 static loong_status_t write_files(loong_hf_writer_t *w,
                                   const loong_hf_config_params_t *params,
                                   const char *config, const char *generation)
@@ -523,8 +539,7 @@ static loong_status_t write_files(loong_hf_writer_t *w,
     }
     compose(w, ids, params);
     loongi_json_destroy(&ids);
-    LOONG_TRY(loongi_problems_end(&w->problems, LOONG_ERR_UNSUPPORTED,
-                                  "the model as a Hugging Face config.json"));
+    LOONG_TRY(end_problems(w));
     LOONG_TRY(w->text.status);
     LOONG_TRY(loongi_file_write(w->ctx, config, w->text.data, w->text.length));
     return present ? LOONG_OK : write_generation(w, params, generation);
@@ -534,36 +549,29 @@ loong_status_t loongi_hf_config_check(loong_context_t *ctx,
                                       const loong_pairs_t *model)
 {
     loong_hf_config_params_t params = {"", model, LOONG_F32, NULL};
-    loong_hf_writer_t w = {0};
-    w.ctx = ctx;
-    w.model = model;
-    w.text = loongi_text_begin(ctx);
-    w.problems = loongi_problems_begin(ctx);
-    LOONG_TRY(find_type(&w));
-    compose(&w, NULL, &params);
-    loongi_text_free(&w.text);
-    return loongi_problems_end(&w.problems, LOONG_ERR_UNSUPPORTED,
-                               "the model as a Hugging Face config.json");
+    loong_hf_writer_t w = begin(ctx, &params);
+    loong_status_t status = find_type(&w);
+    if (status == LOONG_OK) {
+        compose(&w, NULL, &params);
+        status = end_problems(&w);
+    }
+    end(&w);
+    return status;
 }
 
 loong_status_t loongi_hf_config_write(loong_context_t *ctx,
                                       const loong_hf_config_params_t *params)
 {
-    loong_hf_writer_t w = {0};
+    loong_hf_writer_t w = begin(ctx, params);
     loong_arena_t *paths = NULL;
     char *config = NULL;
     char *generation = NULL;
-    w.ctx = ctx;
-    w.model = params->model;
-    w.kept = params->tokens;
-    w.code = w.kept != NULL ? loongi_pairs_get(w.kept, LOONG_HF_AUTO_MAP)
-                            : NULL;
-    w.text = loongi_text_begin(ctx);
-    w.problems = loongi_problems_begin(ctx);
-    LOONG_TRY(find_type(&w));
     LOONG_TRY(loongi_arena_create(ctx, "config paths", &paths));
-    loong_status_t status =
-        loongi_arena_printf(paths, &config, "%s/config.json", params->dir);
+    loong_status_t status = find_type(&w);
+    if (status == LOONG_OK) {
+        status =
+            loongi_arena_printf(paths, &config, "%s/config.json", params->dir);
+    }
     if (status == LOONG_OK) {
         status = loongi_arena_printf(paths, &generation,
                                      "%s/generation_config.json", params->dir);
@@ -574,7 +582,7 @@ loong_status_t loongi_hf_config_write(loong_context_t *ctx,
     if (status == LOONG_OK) {
         status = write_files(&w, params, config, generation);
     }
-    loongi_text_free(&w.text);
+    end(&w);
     loongi_arena_destroy(&paths);
     return status;
 }

@@ -14,7 +14,8 @@ extern "C" {
 
 typedef struct loong_hf_writer {
     loong_context_t *ctx;
-    const loong_pairs_t *model;
+    const loong_pairs_t *given; /* the keys that somebody wrote */
+    loong_pairs_t *model;       /* all, with the engine's defaults */
     const loong_hf_type_t *type;
     const loong_pairs_t *kept; /* LOONG_HF_AUTO_MAP, hf_beside.h; or NULL */
     const char *code;          /* the first of them; or NULL */
@@ -25,11 +26,11 @@ typedef struct loong_hf_writer {
 void loongi_hf_emit(loong_hf_writer_t *w, const char *name, const char *json);
 void loongi_hf_emit_int(loong_hf_writer_t *w, const char *name,
                         const char *key);
-/* A key that is absent takes the fallback; NULL: it must be there. */
 void loongi_hf_emit_real(loong_hf_writer_t *w, const char *name,
-                         const char *key, const char *fallback);
+                         const char *key);
 void loongi_hf_emit_bool(loong_hf_writer_t *w, const char *name, bool value);
-/* A key of another value is a problem. */
+/* A key of another value is a problem, also where that is the engine's
+ * default. */
 void loongi_hf_want_value(loong_hf_writer_t *w, const char *key,
                           const char *expected);
 /* The type has the field. */

@@ -120,7 +120,7 @@ static void emit_division(loong_hf_writer_t *w)
 {
     static const char key[] = "moe_router_norm_topk_prob";
     const char *told = loongi_pairs_get(w->model, key);
-    bool divided = told == NULL || strcmp(told, "auto") == 0
+    bool divided = strcmp(told, "auto") == 0
                        ? value_of(w, "moe_router_topk") > 1
                        : strcmp(told, "true") == 0;
     if (loongi_hf_writes(w, "norm_topk_prob")) {
@@ -129,7 +129,7 @@ static void emit_division(loong_hf_writer_t *w)
         loongi_problems_add(&w->problems,
                             "%s = %s, with %" PRId64 " experts a token: model "
                             "type %s divides the weights by their sum",
-                            key, told != NULL ? told : "auto",
+                            key, told,
                             value_of(w, "moe_router_topk"),
                             w->type->model_type);
     }
@@ -137,7 +137,6 @@ static void emit_division(loong_hf_writer_t *w)
 
 void loongi_hf_emit_mixture(loong_hf_writer_t *w)
 {
-    const char *width = loongi_pairs_get(w->model, "ffn_hidden_size");
     if (loongi_hf_writes(w, "num_experts_per_tok") ||
         loongi_hf_writes(w, "moe_k")) {
         emit_kinds(w);
@@ -150,15 +149,16 @@ void loongi_hf_emit_mixture(loong_hf_writer_t *w)
         loongi_hf_emit_bool(
             w, "norm_topk_prob",
             !loongi_pairs_true(w->model, "moe_router_pre_softmax"));
-    } else if (loongi_hf_writes(w, "num_local_experts") && width != NULL) {
-        loongi_hf_want_value(w, "moe_ffn_hidden_size", width);
+    } else if (loongi_hf_writes(w, "num_local_experts")) {
+        loongi_hf_want_value(w, "moe_ffn_hidden_size",
+                             loongi_pairs_get(w->model, "ffn_hidden_size"));
     } else if (loongi_hf_writes(w, "moe_k")) {
         emit_shared(w, "moe_num_shared_experts");
     }
     if (loongi_hf_writes(w, "mlp_layer_types")) {
         static const char second[] = "moe_vision_ffn_hidden_size";
         char widths[64];
-        if (loongi_pairs_get(w->model, second) == NULL) {
+        if (value_of(w, second) == 0) {
             loongi_problems_add(&w->problems,
                                 "%s is not set: model type %s has two sets of "
                                 "experts", second, w->type->model_type);
@@ -207,15 +207,24 @@ bool loongi_hf_writes_mixture(const loong_hf_writer_t *w, const char *key)
     return false;
 }
 
-static void emit_groups(loong_hf_writer_t *w, const char *scores)
+/* A group counts by so many of its best experts: of the class, and of the
+ * engine, where 0 is as many as a token takes of it. */
+static void emit_groups(loong_hf_writer_t *w, int64_t scores)
 {
+    static const char key[] = "moe_router_group_scores";
     int64_t groups = value_of(w, "moe_router_num_groups");
+    int64_t chosen = value_of(w, "moe_router_group_topk");
+    int64_t told = value_of(w, key);
+    int64_t used = told > 0      ? told
+                   : chosen > 0 ? value_of(w, "moe_router_topk") / chosen
+                                : 0;
     emit_number(w, "n_group", groups > 0 ? groups : 1);
-    if (groups > 0) {
-        loongi_hf_emit_int(w, "topk_group", "moe_router_group_topk");
-        loongi_hf_want_value(w, "moe_router_group_scores", scores);
-    } else {
-        loongi_hf_emit(w, "topk_group", "1");
+    emit_number(w, "topk_group", groups > 0 ? chosen : 1);
+    if (groups > 0 && used != scores) {
+        loongi_problems_add(&w->problems,
+                            "%s = %" PRId64 ", which takes %" PRId64 ": model "
+                            "type %s has %" PRId64,
+                            key, told, used, w->type->model_type, scores);
     }
 }
 
@@ -228,14 +237,14 @@ static void emit_deepseek_experts(loong_hf_writer_t *w)
     emit_shared(w, "n_shared_experts");
     emit_kinds(w);
     loongi_hf_emit_real(w, "routed_scaling_factor",
-                        "moe_router_topk_scaling_factor", "1");
+                        "moe_router_topk_scaling_factor");
     loongi_hf_want_value(w, "moe_router_score_function",
                          v2 ? "softmax" : "sigmoid");
     loongi_hf_want_value(w, "moe_router_pre_softmax", v2 ? "true" : "false");
     loongi_hf_want_value(w, "moe_router_enable_expert_bias",
                          v2 ? "false" : "true");
     loongi_hf_want_value(w, "moe_shared_expert_gate", "false");
-    emit_groups(w, v2 ? "1" : "2");
+    emit_groups(w, v2 ? 1 : 2);
     if (!v2) {
         emit_division(w);
     }
@@ -251,7 +260,7 @@ void loongi_hf_emit_deepseek(loong_hf_writer_t *w)
     char sum[32];
     loongi_hf_emit_int(w, "num_key_value_heads", "num_attention_heads");
     loongi_hf_emit(w, "hidden_act", "\"silu\"");
-    if (loongi_pairs_get(w->model, "q_lora_rank") != NULL) {
+    if (value_of(w, "q_lora_rank") > 0) {
         loongi_hf_emit_int(w, "q_lora_rank", "q_lora_rank");
     } else {
         loongi_hf_emit(w, "q_lora_rank", "null");
@@ -260,7 +269,7 @@ void loongi_hf_emit_deepseek(loong_hf_writer_t *w)
              value_of(w, "qk_head_dim") + value_of(w, "qk_pos_emb_head_dim"));
     loongi_hf_want_value(w, "kv_channels", sum);
     loongi_hf_want_value(w, "window_size", "0");
-    if (loongi_pairs_get(w->model, "num_experts") != NULL) {
+    if (value_of(w, "num_experts") > 0) {
         emit_deepseek_experts(w);
     } else {
         loongi_hf_emit_int(w, "first_k_dense_replace", "num_layers");

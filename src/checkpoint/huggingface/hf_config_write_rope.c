@@ -28,10 +28,10 @@ void loongi_hf_end_object(loong_hf_writer_t *w, const char *name,
 static void emit_sections(loong_hf_writer_t *w)
 {
     const char *sections = loongi_pairs_get(w->model, "mrope_section");
-    loongi_hf_want_value(w, "rope_scaling.type", "none");
+    loongi_hf_want_value(w, "rope_scaling.type", "default");
     loong_text_t whole = loongi_hf_begin_object(w);
     loongi_hf_emit(w, "rope_type", "\"default\"");
-    loongi_hf_emit_real(w, "rope_theta", "rotary_base", "10000");
+    loongi_hf_emit_real(w, "rope_theta", "rotary_base");
     if (sections != NULL) {
         loongi_hf_emit(w, "mrope_section", sections);
     }
@@ -43,7 +43,7 @@ void loongi_hf_emit_rope(loong_hf_writer_t *w)
     const char *type = loongi_pairs_get(w->model, "rope_scaling.type");
     char key[96];
     if (loongi_hf_writes(w, "partial_rotary_factor")) {
-        loongi_hf_emit_real(w, "partial_rotary_factor", "rotary_percent", "1");
+        loongi_hf_emit_real(w, "partial_rotary_factor", "rotary_percent");
     } else {
         loongi_hf_want_value(w, "rotary_percent", "1");
     }
@@ -51,23 +51,15 @@ void loongi_hf_emit_rope(loong_hf_writer_t *w)
         emit_sections(w);
         return;
     }
-    loongi_hf_emit_real(w, "rope_theta", "rotary_base", "10000");
-    if (type == NULL || strcmp(type, "none") == 0 ||
-        strcmp(type, "default") == 0) {
+    loongi_hf_emit_real(w, "rope_theta", "rotary_base");
+    if (strcmp(type, "default") == 0) {
         loongi_hf_emit(w, "rope_scaling", "null");
         return;
     }
-    if (!loongi_hf_rope_is_scaling(type)) {
-        loongi_problems_add(&w->problems,
-                            "rope_scaling.type = %s: linear, "
-                            "dynamic, llama3 and yarn are known",
-                            type);
-        return;
-    }
-    const char *limit = loongi_pairs_get(w->model, "max_position_embeddings");
-    if (strcmp(type, "dynamic") == 0 && limit != NULL) { /* counts from it */
+    if (strcmp(type, "dynamic") == 0) { /* counts from it */
         loongi_hf_want_value(
-            w, "rope_scaling.original_max_position_embeddings", limit);
+            w, "rope_scaling.original_max_position_embeddings",
+            loongi_pairs_get(w->model, "max_position_embeddings"));
     }
     loong_text_t whole = loongi_hf_begin_object(w);
     snprintf(key, sizeof(key), "\"%s\"", type);
@@ -77,7 +69,7 @@ void loongi_hf_emit_rope(loong_hf_writer_t *w)
          k++) {
         snprintf(key, sizeof(key), "rope_scaling.%s", k->name);
         if (strstr(k->types, type) == NULL ||
-            (!k->required && loongi_pairs_get(w->model, key) == NULL)) {
+            (!k->required && loongi_pairs_get(w->given, key) == NULL)) {
             continue;
         }
         if (strcmp(k->name, "original_max_position_embeddings") == 0) {
@@ -85,7 +77,7 @@ void loongi_hf_emit_rope(loong_hf_writer_t *w)
         } else if (strcmp(k->name, "truncate") == 0) {
             loongi_hf_emit_bool(w, k->name, loongi_pairs_true(w->model, key));
         } else {
-            loongi_hf_emit_real(w, k->name, key, NULL);
+            loongi_hf_emit_real(w, k->name, key);
         }
     }
     loongi_hf_end_object(w, "rope_scaling", whole);

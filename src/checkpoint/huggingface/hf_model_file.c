@@ -42,11 +42,7 @@ static loong_status_t state_sizes(loong_pairs_t *pairs)
         "add_attn_proj_bias", "qk_layernorm",
         "untie_embeddings_and_output_weights"};
     loong_pairs_t *filled = NULL;
-    loong_status_t status = loongi_pairs_create(pairs->ctx, &filled);
-    for (int64_t i = 0; i < pairs->count && status == LOONG_OK; i++) {
-        status = loongi_pairs_set(filled, pairs->items[i].key,
-                                  pairs->items[i].value);
-    }
+    loong_status_t status = loongi_pairs_copy(pairs->ctx, pairs, &filled);
     if (status == LOONG_OK) {
         status = loongi_decoder_fill(pairs->ctx, filled);
     }

@@ -355,7 +355,8 @@ static const loong_recipe_key_t keys[] = {
     REAL("init.by_scope[].std", "0", 0, 1000, FREE,
          "standard deviation, of uniform too; 0: as the model has it"),
     TEXT("export.hf", NULL, FREE,
-         "Hugging Face directory to write at the end"),
+         "Hugging Face directory to write at the end, in the place of one of "
+         "the same model if it is there; needs checkpoint.save"),
     TEXT("export.as", NULL, FREE,
          "model type of its config.json, of those that can say the same "
          "model, as llama for an internlm2; default: its own"),

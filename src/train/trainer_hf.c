@@ -6,7 +6,9 @@
 
 #include "decoder_config.h"
 #include "hf_config.h"
+#include "problems.h"
 #include "trainer_hf.h"
+#include "view.h"
 
 #define FOUNDATION "model.foundation"
 
@@ -174,6 +176,83 @@ loong_status_t loong_trainer_fill_recipe(loong_context_t *ctx,
     bool described = loong_recipe_text(recipe, "model.from_hf") != NULL;
     LOONG_TRY(adopt(ctx, recipe, "model.from_hf", tells, true));
     return adopt(ctx, recipe, "init.from_hf", tells, !described);
+}
+
+/* ---- imported checkpoints ------------------------------------------------ */
+
+static void judge_key(const loong_trainer_t *t, const char *key,
+                      const char *before, const char *now,
+                      loong_problems_t *problems)
+{
+    char path[256];
+    now = now != NULL ? now : "not set";
+    snprintf(path, sizeof(path), FOUNDATION ".%s", key);
+    if (is_of_training(key) || strcmp(before, now) == 0) {
+        return;
+    }
+    if (loong_recipe_may_change(t->recipe, path)) {
+        loongi_log(t->ctx, LOONG_LOG_INFO,
+                   "other than in the checkpoint: %s: %s -> %s "
+                   "(resume.override)", path, before, now);
+    } else {
+        loongi_problems_add(problems, "%s: %s in the checkpoint, now %s", path,
+                            before, now);
+    }
+}
+
+/* Keys of another family mean other things. */
+static loong_status_t judge_import(const loong_trainer_t *t,
+                                   loong_pairs_t *theirs, loong_pairs_t *ours)
+{
+    const char *family = loongi_pairs_get(theirs, "family");
+    const char *now = loongi_pairs_get(ours, "family");
+    bool same = family != NULL && now != NULL && strcmp(family, now) == 0;
+    if (same) {
+        LOONG_TRY(loongi_decoder_fill(t->ctx, theirs));
+        LOONG_TRY(loongi_decoder_fill(t->ctx, ours));
+    }
+    loong_problems_t problems = loongi_problems_begin(t->ctx);
+    for (int64_t i = 0; i < theirs->count; i++) {
+        const loong_pair_t *pair = &theirs->items[i];
+        if (same || strcmp(pair->key, "family") == 0) {
+            judge_key(t, pair->key, pair->value,
+                      loongi_pairs_get(ours, pair->key), &problems);
+        }
+    }
+    return loongi_problems_end(
+        &problems, LOONG_ERR_MISMATCH,
+        "another model than was imported; what is meant goes into "
+        "resume.override");
+}
+
+static loong_status_t compare_import(const loong_trainer_t *t,
+                                     const loong_pairs_t *meta,
+                                     loong_pairs_t *theirs,
+                                     loong_pairs_t *ours)
+{
+    LOONG_TRY(loongi_view_model_keys(meta, LOONG_FOUNDATION, theirs));
+    if (theirs->count == 0) { /* weights alone: names and shapes have to do */
+        return LOONG_OK;
+    }
+    LOONG_TRY(loong_recipe_each(t->recipe, FOUNDATION, add_set, ours));
+    return judge_import(t, theirs, ours);
+}
+
+loong_status_t loongi_trainer_check_import(const loong_trainer_t *t,
+                                           const loong_pairs_t *meta)
+{
+    loong_pairs_t *theirs = NULL;
+    loong_pairs_t *ours = NULL;
+    loong_status_t status = loongi_pairs_create(t->ctx, &theirs);
+    if (status == LOONG_OK) {
+        status = loongi_pairs_create(t->ctx, &ours);
+    }
+    if (status == LOONG_OK) {
+        status = compare_import(t, meta, theirs, ours);
+    }
+    loongi_pairs_destroy(&ours);
+    loongi_pairs_destroy(&theirs);
+    return status;
 }
 
 const char *loongi_trainer_hf_dir(const loong_trainer_t *t)

@@ -68,6 +68,10 @@ static loong_status_t check_as(loong_trainer_t *t, loong_pairs_t *code)
     if (status == LOONG_OK) {
         status = loongi_hf_config_check(t->ctx, model);
     }
+    if (status == LOONG_OK) {
+        status = loongi_hf_check_replaced(
+            t->ctx, loong_recipe_text(t->recipe, "export.hf"), model);
+    }
     loongi_pairs_destroy(&model);
     return status;
 }

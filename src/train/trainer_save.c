@@ -489,6 +489,8 @@ loong_status_t loongi_trainer_check_resume(loong_trainer_t *t,
     const char *data = loongi_pairs_get(meta, "data");
     if (recipe != NULL) {
         LOONG_TRY(compare_recipes(t, recipe));
+    } else {
+        LOONG_TRY(loongi_trainer_check_import(t, meta));
     }
     if (data != NULL && !t->evaluate_only &&
         !loong_recipe_may_change(t->recipe, "data")) {

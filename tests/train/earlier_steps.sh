@@ -54,6 +54,15 @@ run 0 recipe.yaml checkpoint.save=own checkpoint.load=save export.hf=hf4
 [ "$(cat own/latest)" = step_00000004 ] || fail "step 4 was not saved"
 same save/step_00000004 hf4 || fail "the export is not what was loaded"
 
+# An export replaces one of its own model alone, which is asked at the start.
+cp -r "$source/tests/golden/fixtures/qwen3_gqa_tied" theirs
+run 2 recipe.yaml checkpoint.save=never export.hf=theirs
+has err "'theirs' holds another model (qwen3 with "
+has err "wanted for export.hf"
+[ ! -e never ] || fail "it was trained"
+cmp theirs/model.safetensors \
+    "$source/tests/golden/fixtures/qwen3_gqa_tied/model.safetensors"
+
 # An imported model has no moments: an evaluation does not ask for them, a
 # training does unless it is told. What is missing is told, or how much more.
 "$build/loong-ckpt" import hf4 imported >out 2>err || fail "import"
@@ -66,8 +75,23 @@ cmp wanted found || fail "an imported model evaluates to something else"
 run 2 recipe.yaml checkpoint.load=imported
 has err "checkpoint.no_load_optim=true begins with moments of 0"
 run 0 recipe.yaml checkpoint.load=imported checkpoint.no_load_optim=true
+# Another model with tensors of the same names and shapes is another model.
 run 2 recipe.yaml checkpoint.load=imported checkpoint.no_load_optim=true \
-    model.foundation.num_layers=60
+    model.foundation.rotary_base=77 model.foundation.attention_dropout=0.1
+has err "another model than was imported; what is meant goes into resume.over"
+has err "model.foundation.rotary_base: 10000 in the checkpoint, now 77"
+! grep -q attention_dropout err || fail "dropout is of the training"
+run 2 eval recipe.yaml checkpoint.load=imported model.foundation.rotary_base=77
+has err "model.foundation.rotary_base: 10000 in the checkpoint, now 77"
+run 2 eval recipe.yaml checkpoint.load=imported model.foundation.family=llama
+has err "model.foundation.family: qwen3 in the checkpoint, now llama"
+run 0 recipe.yaml checkpoint.load=imported checkpoint.no_load_optim=true \
+    model.foundation.rotary_base=77 \
+    'resume.override=[model.foundation.rotary_base]'
+has out "rotary_base: 10000 -> 77 (resume.override)"
+run 2 recipe.yaml checkpoint.load=imported checkpoint.no_load_optim=true \
+    model.foundation.num_layers=60 \
+    'resume.override=[model.foundation.num_layers]'
 has err "missing: param foundation."
 grep -qE '^  and [0-9]+ more$' err || fail "a list ends without a count"
 

@@ -276,7 +276,11 @@ static loong_status_t check_params(const loong_hf_export_params_t *p,
                     p->dtype == LOONG_BF16 || p->dtype == LOONG_F16,
                 LOONG_ERR_ARG, "weights cannot be exported as %s",
                 loong_dtype_name(p->dtype));
-    return p->map != NULL ? LOONG_OK : loongi_hf_config_check(ctx, p->model);
+    if (p->map != NULL) {
+        return LOONG_OK;
+    }
+    LOONG_TRY(loongi_hf_config_check(ctx, p->model));
+    return loongi_hf_check_replaced(ctx, p->dir, p->model);
 }
 
 static loong_status_t run(exporter_t *e)

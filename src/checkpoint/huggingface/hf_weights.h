@@ -211,6 +211,12 @@ typedef struct loong_hf_export_params {
     void *progress_user;
 } loong_hf_export_params_t;
 
+/* An export takes the place of one of the same model: family, names and shapes
+ * of the parameters. dir need not be there. Errors: LOONG_ERR_CONFIG (it holds
+ * another model), those of loongi_hf_config_read. */
+LOONG_NODISCARD loong_status_t loongi_hf_check_replaced(
+    loong_context_t *ctx, const char *dir, const loong_pairs_t *model);
+
 /* Writes a complete model directory: config.json, generation_config.json, the
  * weights, the tokenizer's files. Not collective: one rank calls it. */
 LOONG_NODISCARD loong_status_t

@@ -58,7 +58,8 @@ static const loong_recipe_key_t keys[] = {
     INT(M "num_layers", NULL, 1, 10000, SAME, "transformer layers"),
     INT(M "hidden_size", NULL, 1, 1e6, SAME, "width of the residual stream"),
     INT(M "ffn_hidden_size", NULL, 1, 1e7, SAME,
-        "width of the feed-forward; 4 x hidden_size when not given"),
+        "width of the feed-forward of layers without experts; 4 x hidden_size "
+        "when not given"),
     INT(M "num_attention_heads", NULL, 1, 1e5, SAME, "query heads"),
     INT(M "num_query_groups", NULL, 1, 1e5, SAME,
         "key and value heads; num_attention_heads when not given"),

@@ -90,6 +90,34 @@ static loong_status_t add_entry(const loong_component_t *c,
                : LOONG_OK;
 }
 
+/* Programs that run between two steps are captured behind the second one. */
+static loong_status_t add_evaluations(const loong_trainer_t *t, records_t *r)
+{
+    const loong_component_t *c = t->component;
+    int64_t interval = t->set.eval_interval;
+    bool validates = loong_recipe_count(t->recipe, "data.validation") > 0 ||
+                     loong_recipe_real(t->recipe, "data.validation_split") > 0;
+    if (interval == 0 || interval >= t->set.train_iters) {
+        return LOONG_OK;
+    }
+    for (int k = LOONG_STAGE_EVAL; k < LOONG_STAGE_CHUNKS; k++) {
+        if (c->use[k] < 0 || (k == LOONG_STAGE_EVAL && !validates)) {
+            continue;
+        }
+        const loong_rank_schedule_t *list =
+            loongi_component_entries(c, (loong_stage_chunk_t)k);
+        for (int64_t i = 0; i < list->num_entries; i++) {
+            const loong_entry_t *e = &list->entries[i];
+            if (e->kind == LOONG_ENTRY_E) {
+                const loong_stage_t *s = c->stages[e->chunk];
+                LOONG_TRY(add(r, &s->chunk[k]->programs[LOONG_PROGRAM_E],
+                              e->slot, false, false));
+            }
+        }
+    }
+    return LOONG_OK;
+}
+
 /* ---- communicators ------------------------------------------------------- */
 
 /* Each boundary of stages has a link for each direction. */
@@ -124,6 +152,9 @@ loong_status_t loongi_beside_plan(const loong_trainer_t *t,
             loongi_component_entries(c, LOONG_STAGE_TRAIN);
         for (int64_t i = 0; i < list->num_entries && status == LOONG_OK; i++) {
             status = add_entry(c, &list->entries[i], &r);
+        }
+        if (status == LOONG_OK) {
+            status = add_evaluations(t, &r);
         }
         b.communicators = links_of(c);
     }

@@ -63,13 +63,21 @@ static void test_rate(void **state)
     assert_true(job.usage.pool < (size_t)job.planned + 65536);
 }
 
-/* Graphs are as many as planned; their pieces about so many. */
+/* Graphs are as many as planned, also of evaluations that come again; their
+ * pieces about so many. */
 static void test_graphs(void **state)
 {
     (void)state;
-    for (int64_t i = 0; i < LOONG_COUNT_OF(layouts); i++) {
+    static const int kinds[] = {0, 1, 2, 3, 0, 3};
+    for (int64_t n = 0; n < LOONG_COUNT_OF(kinds); n++) {
+        int i = kinds[n];
+        bool evaluates = n >= LOONG_COUNT_OF(layouts);
+        char extra[200];
+        snprintf(extra, sizeof(extra), "%s%s", layouts[i],
+                 evaluates ? "eval: {interval: 2, iters: 1}\n" : "");
         job_t job = make_job("cuda", "fp32");
-        job.extra = layouts[i];
+        job.extra = extra;
+        job.data_keys = "  validation_split: 0.3\n";
         job.train = ", cuda_graph_impl: local";
         job.ranks = i > 0 ? 2 : 1;
         train(&job);

@@ -6,9 +6,10 @@
   fields.py --check    measures again and compares
 
 Every field that transformers writes for a model type is changed, one at a
-time, in a tiny model whose weights stay; EXTRA adds what such files carry
-besides. "changes" says whether parameters, logits or (with dropout, seed
-fixed) training logits became others; "error" that transformers refuses.
+time, and made null where its class takes that, in a tiny model whose weights
+stay; EXTRA and COMMON add what such files carry besides. "changes" says
+whether parameters, logits or (with dropout, seed fixed) training logits became
+others; "error" that transformers refuses.
 tests/unit/test_hf_fields.c then holds the reader of config.json to it: what
 changes something is mapped or refused by name, never ignored.
 """
@@ -176,6 +177,8 @@ EXTRA = {
         dict(topk_method="greedy"), dict(scoring_func="softmax"),
         dict(moe_layer_freq=2), dict(ep_size=2), dict(rope_interleave=False)],
 }
+# of every class, though none writes it
+COMMON = [dict(is_causal=False), dict(is_causal=None)]
 
 
 def build(family, fields):
@@ -247,8 +250,10 @@ def survey(family):
     reference = measure(family, base, weights)
     cases = [dict({name: v}) for name, value in base.items()
              for v in values(name, value) if v != value]
+    cases += [{name: None} for name, value in base.items()
+              if value is not None and {name: None} not in cases]
     result = []
-    for case in cases + EXTRA[family]:
+    for case in cases + EXTRA[family] + COMMON:
         try:
             changes = differs(reference, measure(
                 family, {**base, **case}, weights))
@@ -256,6 +261,8 @@ def survey(family):
             print(f"{family} {case}: {type(error).__name__}: "
                   f"{str(error)[:70]}")
             changes = "error"
+            if None in case.values() and case not in EXTRA[family]:
+                continue  # no class reads that null
         result.append(dict(set=case, changes=changes))
     return dict(model_type=family, inside=INSIDE.get(family, ""), base=base,
                 cases=result)

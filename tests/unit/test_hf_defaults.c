@@ -106,6 +106,25 @@ static const row_t rows[] = {
      "moe_router_norm_topk_prob", NULL},
     {M2 "\"num_key_value_heads\":2,\"num_experts_per_tok\":1",
      "moe_router_norm_topk_prob", "true"},
+    /* flags that Python takes for false when they are null */
+    {V3 "\"num_experts_per_tok\":8,\"norm_topk_prob\":null", NULL,
+     "norm_topk_prob = null is not supported (true or false is needed)"},
+    {V3 "\"num_experts_per_tok\":8,\"rope_interleave\":null", NULL,
+     "rope_interleave = null"},
+    {MIXTURE "\"norm_topk_prob\":null", "moe_router_pre_softmax", "true"},
+    {ERNIE ",\"tie_word_embeddings\":null", NULL,
+     "tie_word_embeddings = null"},
+    {"\"model_type\":\"llama\"," SIZES ",\"tie_word_embeddings\":null",
+     "untie_embeddings_and_output_weights", "true"},
+    {"\"model_type\":\"gpt2\",\"n_layer\":1,\"n_embd\":8,\"n_head\":2,"
+     "\"scale_attn_weights\":null",
+     NULL, "scale_attn_weights = null"},
+    {"\"model_type\":\"llama\"," SIZES ",\"is_causal\":true", "num_layers",
+     "3"},
+    {"\"model_type\":\"llama\"," SIZES ",\"is_causal\":false", NULL,
+     "is_causal = false"},
+    {"\"model_type\":\"llama\"," SIZES ",\"is_causal\":null", NULL,
+     "is_causal = null"},
     /* a window of usual width, behind the first layers */
     {"\"model_type\":\"qwen2\",\"num_key_value_heads\":8,"
      "\"use_sliding_window\":true,\"max_window_layers\":1," SIZES,

@@ -9,7 +9,7 @@
 #include "hf_config_read.h"
 #include "hf_quant.h"
 
-/* Absent and null are the same in these files. */
+/* Absent and null are the same in these files, but for flags. */
 const loong_json_t *loongi_hf_field(const loong_json_t *object,
                                     const char *name)
 {
@@ -92,21 +92,27 @@ void loongi_hf_check_neutral(loong_hf_reader_t *r, const char *name,
                              const loong_json_t *value, const char *allowed)
 {
     char note[96];
-    if (loongi_json_kind(value) != LOONG_JSON_NULL &&
-        !is_listed(r, value, allowed)) {
+    bool absent = loongi_json_kind(value) == LOONG_JSON_NULL &&
+                  strcmp(allowed, "true") != 0;
+    if (!absent && !is_listed(r, value, allowed)) {
         snprintf(note, sizeof(note), "it must be %.60s or absent", allowed);
         loongi_hf_refuse(r, name, value, note);
     }
 }
 
-static loong_status_t map_flag(loong_hf_reader_t *r, const loong_json_t *value,
-                               const loong_hf_field_t *f)
+/* Python takes null for false, whatever the class has by itself. */
+bool loongi_hf_flag(loong_hf_reader_t *r, const char *name, bool fallback)
 {
-    if (loongi_json_kind(value) != LOONG_JSON_BOOL) {
-        loongi_hf_refuse(r, f->name, value, "true or false is needed");
-        return LOONG_OK;
+    const loong_json_t *value = loongi_json_get(r->json, name);
+    if (value == NULL ||
+        (loongi_json_kind(value) == LOONG_JSON_NULL && !fallback)) {
+        return fallback;
     }
-    return loongi_pairs_set_bool(r->pairs, f->key, loongi_json_bool(value));
+    if (loongi_json_kind(value) != LOONG_JSON_BOOL) {
+        loongi_hf_refuse(r, name, value, "true or false is needed");
+        return fallback;
+    }
+    return loongi_json_bool(value);
 }
 
 /* The value of a class when the file has none. */
@@ -132,6 +138,7 @@ static loong_status_t map_field(loong_hf_reader_t *r, const loong_hf_field_t *f)
     case LOONG_HF_CODE:
         return LOONG_OK;
     case LOONG_HF_NEUTRAL:
+        value = loongi_json_get(r->json, f->name);
         if (value != NULL) {
             loongi_hf_check_neutral(r, f->name, value, f->fallback);
         }
@@ -143,7 +150,9 @@ static loong_status_t map_field(loong_hf_reader_t *r, const loong_hf_field_t *f)
         return value != NULL ? loongi_hf_map_real(r, value, f->name, f->key)
                              : set_fallback(r, f);
     case LOONG_HF_BOOL:
-        return value != NULL ? map_flag(r, value, f) : set_fallback(r, f);
+        return loongi_pairs_set_bool(
+            r->pairs, f->key,
+            loongi_hf_flag(r, f->name, strcmp(f->fallback, "true") == 0));
     }
     return LOONG_OK;
 }
@@ -258,20 +267,6 @@ static loong_status_t set_fixed(loong_hf_reader_t *r)
         LOONG_TRY(loongi_pairs_set(r->pairs, f->key, f->value));
     }
     return LOONG_OK;
-}
-
-/* A field that is true, false or absent. */
-bool loongi_hf_flag(loong_hf_reader_t *r, const char *name, bool fallback)
-{
-    const loong_json_t *value = loongi_hf_field(r->json, name);
-    if (value == NULL) {
-        return fallback;
-    }
-    if (loongi_json_kind(value) != LOONG_JSON_BOOL) {
-        loongi_hf_refuse(r, name, value, "true or false is needed");
-        return fallback;
-    }
-    return loongi_json_bool(value);
 }
 
 static loong_status_t map_heads(loong_hf_reader_t *r)

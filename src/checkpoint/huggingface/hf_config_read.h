@@ -24,7 +24,7 @@ typedef struct loong_hf_reader {
     loong_problems_t problems;
 } loong_hf_reader_t;
 
-/* NULL when it is absent or null: the same in these files. */
+/* NULL when it is absent or null: the same in these files, but for flags. */
 const loong_json_t *loongi_hf_field(const loong_json_t *object,
                                     const char *name);
 bool loongi_hf_is_empty(const loong_json_t *value);
@@ -33,7 +33,8 @@ bool loongi_hf_has_field(const loong_hf_field_t *fields, const char *name);
 
 void loongi_hf_refuse(loong_hf_reader_t *r, const char *name,
                       const loong_json_t *value, const char *allowed);
-/* Refuses all values but `allowed` ('|' between) and null. */
+/* Refuses all values but `allowed` ('|' between) and null, which a flag that
+ * must be true may not be either. */
 void loongi_hf_check_neutral(loong_hf_reader_t *r, const char *name,
                              const loong_json_t *value, const char *allowed);
 LOONG_NODISCARD loong_status_t loongi_hf_map_int(loong_hf_reader_t *r,
@@ -53,7 +54,8 @@ LOONG_NODISCARD loong_status_t loongi_hf_map_kinds(loong_hf_reader_t *r);
 bool loongi_hf_is_type(const loong_hf_reader_t *r, const char *model_type);
 /* The class has a width of heads of its own that others derive. */
 bool loongi_hf_has_width(const loong_hf_reader_t *r);
-/* A field that is true, false or absent. */
+/* A field that is true, false or absent; null is false, and refused where
+ * absent is not. */
 bool loongi_hf_flag(loong_hf_reader_t *r, const char *name, bool fallback);
 LOONG_NODISCARD loong_status_t loongi_hf_map_rope(loong_hf_reader_t *r);
 LOONG_NODISCARD loong_status_t loongi_hf_map_window(loong_hf_reader_t *r);

@@ -490,6 +490,7 @@ const loong_hf_field_t loongi_hf_common_fields[] = {
     NEUTRAL_FIELD("router_jitter_noise", "0|0.0"),
     NEUTRAL_FIELD("add_cross_attention", "false"),
     NEUTRAL_FIELD("is_encoder_decoder", "false"),
+    NEUTRAL_FIELD("is_causal", "true"),
     CODE_FIELD("quantization_config"),
     NEUTRAL_FIELD("auto_map", "null"),
     FIELDS_END};

@@ -128,8 +128,7 @@ static void set_counts(const job_t *j, const int64_t *of, int64_t k,
     }
 }
 
-/* On the host. */
-static loong_status_t exchange_piece(const job_t *j, int64_t k)
+static loong_status_t call_host(const job_t *j, int64_t k)
 {
     const loong_collective_t *c = j->call;
     staged_t *s = j->s;
@@ -159,6 +158,15 @@ static loong_status_t exchange_piece(const job_t *j, int64_t k)
     const loong_all_to_all_t blocks = {at, counts, at + s->root->piece / 2,
                                        counts + j->size};
     return (loong_comm_all_to_all)(host, &blocks, c->dtype, c->label);
+}
+
+/* On the host. */
+static loong_status_t exchange_piece(const job_t *j, int64_t k)
+{
+    double begin = loongi_now();
+    loong_status_t status = call_host(j, k);
+    loongi_staged_waited(j->s, begin);
+    return status;
 }
 
 /* Copies of the next piece are on the stream while this one is exchanged. */

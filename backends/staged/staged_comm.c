@@ -77,7 +77,7 @@ static loong_status_t staged_watch(loong_comm_t *comm, bool waits)
 {
     staged_t *s = impl_of(comm);
     return waits ? loongi_staged_check(
-                       s, loongi_device_waited(s->root->device))
+                       s, NULL, loongi_device_waited(s->root->device))
                  : LOONG_OK;
 }
 
@@ -88,14 +88,24 @@ static bool staged_progress(loong_comm_t *comm)
 
 /* ---- making and ending --------------------------------------------------- */
 
+/* A call that was given up has left copies on its stream. */
+static void free_place(staged_root_t *root, int i)
+{
+    loong_status_t ignored[2] = {
+        loong_device_event_await(root->device, root->ring.out[i], "pieces"),
+        loong_device_event_await(root->device, root->ring.in[i], "pieces")};
+    (void)ignored;
+    loong_device_host_free(root->device, root->ring.place[i]);
+}
+
 static void destroy_ring(staged_root_t *root)
 {
     for (int i = 0; i < STAGED_PLACES; i++) {
+        if (root->ring.place[i] != NULL && !loongi_staged_is_lost(root)) {
+            free_place(root, i);
+        }
         loong_device_event_destroy(root->device, root->ring.out[i]);
         loong_device_event_destroy(root->device, root->ring.in[i]);
-        if (root->ring.place[i] != NULL && !root->lost) {
-            loong_device_host_free(root->device, root->ring.place[i]);
-        }
     }
 }
 
@@ -129,9 +139,10 @@ static void staged_destroy(loong_comm_t *comm, bool failed)
 {
     staged_t *s = impl_of(comm);
     loong_status_t ignored =
-        s->root->lost ? LOONG_OK
-                       : loong_device_synchronize(s->root->device,
-                                                  "the end of messages");
+        loongi_staged_is_lost(s->root)
+            ? LOONG_OK
+            : loong_device_synchronize(s->root->device,
+                                       "the end of messages");
     (void)ignored;
     (void)failed; /* nobody is waited for */
     free_staged(s);

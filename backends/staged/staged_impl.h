@@ -30,7 +30,7 @@ typedef struct staged_root {
     loong_comm_t *kin_host; /* beneath the device's own of all its ranks */
     staged_ring_t ring;
     size_t held; /* bytes of pinned memory, of all communicators */
-    bool lost; /* it was given up: nothing waits for the device any more */
+    bool lost; /* atomic: nothing waits for the device any more */
 } staged_root_t;
 
 /* A message under way. */
@@ -63,13 +63,20 @@ typedef struct staged {
 void *loongi_staged_stream(const staged_t *s);
 
 /* ---- staged_wait.c ---- */
-/* What the host looks at when it has waited so long for its device. An error
- * ends the waiting. */
-LOONG_NODISCARD loong_status_t loongi_staged_check(staged_t *s,
-                                                   double seconds);
+/* What the host looks at when it has waited so long for its device, in a call
+ * or elsewhere (NULL). An error ends the waiting. */
+LOONG_NODISCARD loong_status_t
+loongi_staged_check(staged_t *s, const loong_collective_t *call,
+                    double seconds);
+/* The device was given up. */
+bool loongi_staged_is_lost(const staged_root_t *root);
 /* As loong_device_event_await. */
 LOONG_NODISCARD loong_status_t loongi_staged_await(staged_t *s, void *event,
                                                    const char *what);
+
+/* Others kept the host since then: a figure, where nothing is computed beside.
+ */
+void loongi_staged_waited(staged_t *s, double since);
 
 /* ---- staged_collective.c ---- */
 LOONG_NODISCARD loong_status_t

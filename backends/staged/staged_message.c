@@ -35,7 +35,7 @@ static bool cancel_parts(const staged_t *s, staged_message_t *m)
 static void free_message(const staged_t *s, staged_message_t *m)
 {
     loong_device_event_destroy(s->root->device, m->free);
-    if (m->memory != NULL && !s->root->lost) {
+    if (m->memory != NULL && !loongi_staged_is_lost(s->root)) {
         loong_device_host_free(s->root->device, m->memory);
         s->root->held -= s->bytes;
     }
@@ -183,9 +183,11 @@ loong_status_t loongi_staged_wait(staged_t *s, loong_comm_request_t *request)
     void *stream = loongi_staged_stream(s);
     for (int i = 0; i < m->parts; i++) {
         size_t begin = part_begin(request, m->parts, i);
+        double since = loongi_now();
         LOONG_TRY((loong_comm_wait)(
             loong_comm_at(s->host, s->comm->current->file,
                           s->comm->current->line), &m->part[i]));
+        loongi_staged_waited(s, since);
         if (comes && m->memory != NULL) {
             LOONG_TRY(loong_device_stream_copy(
                 s->root->device, stream, (char *)request->data + begin,

@@ -43,12 +43,15 @@ static loong_status_t is_lost(const staged_t *s, const char *call,
                       call, world_rank(s), seconds, verdict->text);
 }
 
-loong_status_t loongi_staged_check(staged_t *s, double seconds)
+/* Also while another thread of the rank makes calls: what is told is told by
+ * who is first. */
+loong_status_t loongi_staged_check(staged_t *s, const loong_collective_t *call,
+                                   double seconds)
 {
-    char call[LOONG_BOARD_TEXT];
+    char text[LOONG_BOARD_TEXT];
     loong_board_verdict_t verdict;
     (void)loongi_comm_progress(s->host);
-    if (s->root->lost) { /* and has told why */
+    if (loongi_staged_is_lost(s->root)) {
         return LOONG_ERR_COMM;
     }
     bool judged = s->host->board != NULL && seconds > LOOK_SECONDS &&
@@ -56,10 +59,40 @@ loong_status_t loongi_staged_check(staged_t *s, double seconds)
     if (!judged && seconds < s->host->timeout) {
         return LOONG_OK;
     }
-    s->root->lost = true;
-    loongi_call_text(s->comm, s->comm->current, call, sizeof(call));
-    return judged ? is_lost(s, call, seconds, &verdict)
-                  : does_not_come(s, call, seconds);
+    if (__atomic_exchange_n(&s->root->lost, true, __ATOMIC_ACQ_REL)) {
+        return LOONG_ERR_COMM;
+    }
+    loongi_call_text(s->comm, call, text, sizeof(text));
+    return judged ? is_lost(s, text, seconds, &verdict)
+                  : does_not_come(s, text, seconds);
+}
+
+bool loongi_staged_is_lost(const staged_root_t *root)
+{
+    return __atomic_load_n(&root->lost, __ATOMIC_ACQUIRE);
+}
+
+static bool is_in(const loong_comm_t *comm, loong_wait_mood_t mood)
+{
+    return comm->mood != NULL && comm->mood(comm->mood_user) == mood;
+}
+
+void loongi_staged_waited(staged_t *s, double since)
+{
+    if (!is_in(s->comm, LOONG_WAIT_BESIDE)) {
+        s->comm->stats.wait += loongi_now() - since;
+    }
+}
+
+static loong_status_t check(staged_t *s, double seconds)
+{
+    const loong_comm_t *comm = s->comm;
+    if (is_in(comm, LOONG_WAIT_OVER)) {
+        return LOONG_FAIL(comm->ctx, LOONG_ERR_COMM,
+                          "%s: given up, this rank does not go on",
+                          comm->name);
+    }
+    return loongi_staged_check(s, comm->current, seconds);
 }
 
 loong_status_t loongi_staged_await(staged_t *s, void *event, const char *what)
@@ -73,7 +106,7 @@ loong_status_t loongi_staged_await(staged_t *s, void *event, const char *what)
             return LOONG_OK;
         }
         since = turn == 0 ? loongi_now() : since;
-        loong_status_t status = loongi_staged_check(s, loongi_now() - since);
+        loong_status_t status = check(s, loongi_now() - since);
         if (status != LOONG_OK) {
             loongi_error_note(s->root->ctx, "waiting for %s", what);
             return status;

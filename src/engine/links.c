@@ -167,3 +167,15 @@ loong_status_t loongi_links_watch(const loong_links_t *links, bool waits)
     }
     return LOONG_OK;
 }
+
+double loongi_links_seconds(const loong_links_t *links, bool waiting)
+{
+    double seconds = 0.0;
+    for (int i = 0; links != NULL && i < links->count; i++) {
+        if (links->comm[i] != NULL) {
+            loong_comm_stats_t stats = loong_comm_stats(links->comm[i]);
+            seconds += waiting ? stats.wait : stats.seconds;
+        }
+    }
+    return seconds;
+}

@@ -39,6 +39,8 @@ void loongi_links_destroy(loong_links_t **links_p);
 loong_comm_t *loongi_links_get(const loong_links_t *links, int stage,
                                int direction);
 
+/* As loongi_groups_seconds. links may be NULL. */
+double loongi_links_seconds(const loong_links_t *links, bool waiting);
 /* As loongi_comm_watch, of all. links may be NULL. */
 LOONG_NODISCARD loong_status_t loongi_links_watch(const loong_links_t *links,
                                                   bool waits);

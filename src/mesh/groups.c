@@ -69,13 +69,19 @@ static bool is_alias(const loong_groups_t *groups, int group)
            groups->comm[group] == groups->comm[LOONG_GROUP_CP];
 }
 
-double loongi_groups_seconds(const loong_groups_t *groups)
+static double seconds_of(const loong_comm_t *comm, bool waiting)
+{
+    loong_comm_stats_t stats = loong_comm_stats(comm);
+    return waiting ? stats.wait : stats.seconds;
+}
+
+double loongi_groups_seconds(const loong_groups_t *groups, bool waiting)
 {
     loong_comm_t *world = groups->comm[LOONG_GROUP_WORLD];
-    double seconds = loong_comm_stats(world).seconds;
+    double seconds = seconds_of(world, waiting);
     for (int g = 0; g < LOONG_GROUP_COUNT; g++) {
         if (groups->comm[g] != world && !is_alias(groups, g)) {
-            seconds += loong_comm_stats(groups->comm[g]).seconds;
+            seconds += seconds_of(groups->comm[g], waiting);
         }
     }
     return seconds;

@@ -21,8 +21,9 @@ typedef struct loong_groups {
 LOONG_NODISCARD loong_status_t
 loongi_groups_create(loong_context_t *ctx, loong_comm_t *world,
                      const loong_mesh_t *mesh, loong_groups_t *groups_p);
-/* Seconds inside the calls of all of them. Not collective. */
-double loongi_groups_seconds(const loong_groups_t *groups);
+/* Seconds inside the calls of all of them, or waiting for other ranks. Not
+ * collective. */
+double loongi_groups_seconds(const loong_groups_t *groups, bool waiting);
 /* All but WORLD. Collective on: world. */
 void loongi_groups_destroy(loong_groups_t *groups);
 

@@ -7,6 +7,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "comm_impl.h"
 #include "file.h"
 #include "gemm_rate.h"
 #include "trainer_impl.h"
@@ -46,14 +47,34 @@ void loongi_report_close(loong_trainer_t *t)
     loongi_tensorboard_destroy(&t->report.board);
 }
 
+/* Of ranks with devices: for the others, where it is the host that waits for
+ * them and not a stream. What the lane does beside is not in it. */
 double loongi_report_blocked(const loong_trainer_t *t)
 {
-    double seconds = loongi_groups_seconds(&t->groups);
-    if (t->component->run.lane != NULL) {
-        loong_lane_stats_t s = loongi_lane_stats(t->component->run.lane);
+    const loong_component_t *c = t->component;
+    bool device = !loong_device_is_host(t->device);
+    double seconds = loongi_groups_seconds(&t->groups, false);
+    if (c->device_world != NULL) {
+        seconds += loongi_groups_seconds(&c->device_groups, device) +
+                   loongi_links_seconds(c->links, device);
+    }
+    if (c->run.lane != NULL && !device) {
+        loong_lane_stats_t s = loongi_lane_stats(c->run.lane);
         seconds -= s.seconds - s.blocked;
     }
     return seconds;
+}
+
+static bool streams_wait(const loong_trainer_t *t)
+{
+    const loong_component_t *c = t->component;
+    bool found = false;
+    for (int g = 0; c->device_world != NULL && g < LOONG_GROUP_COUNT; g++) {
+        const loong_comm_t *comm = c->device_groups.comm[g];
+        found = found || (loong_comm_size(comm) > 1 &&
+                          !loongi_comm_is_on_host(comm));
+    }
+    return found && !loong_device_is_host(t->device);
 }
 
 void loongi_report_reset(loong_trainer_t *t)
@@ -161,8 +182,7 @@ static void measure(loong_trainer_t *t, loong_metrics_t *m)
     m->tokens_per_second = (double)t->window.tokens / seconds;
     m->ms_per_step = 1e3 * seconds / (double)t->window.steps;
     m->data_share = t->window.data_seconds / seconds;
-    if (t->component->device_world == NULL || t->mesh.world == 1) {
-        /* else streams wait, which the host does not see */
+    if (!streams_wait(t)) { /* which the host does not see */
         m->comm_share = comm / seconds;
     }
     m->gflops = 1e-9 * m->tokens_per_second *

@@ -96,6 +96,8 @@ for order in 'cuda:0, cpu:1' 'cpu:0, cuda:1-'; do
     rm -rf mixed mixed_log
     two 0 "devices=[$order]" checkpoint.save=mixed log.dir=mixed_log
     alike cpu_log mixed_log 3
+    grep -q '"comm_share"' mixed_log/metrics.jsonl ||
+        fail 'waiting for ranks of another kind'
 done
 [ "$(cd mixed && find . -type f | sort)" = \
     "$(cd cpu && find . -type f | sort)" ] || fail 'files of a checkpoint'

@@ -5,6 +5,7 @@
  * their groups. */
 #include <string.h>
 
+#include "loong/collective.h"
 #include "passes.h"
 
 /* ---- order --------------------------------------------------------------- */
@@ -179,6 +180,14 @@ static double work_of(const loong_step_t *step, const region_t *regions,
     return work;
 }
 
+/* Calls of one group come one behind the other. */
+static bool of_one_group(const loong_step_t *a, const loong_step_t *b)
+{
+    const loong_collective_attr_t *x = a->query.attr;
+    const loong_collective_attr_t *y = b->query.attr;
+    return x->group == y->group;
+}
+
 /* Finds who awaits the collective at step `at`, number `number`. */
 static void place(loong_program_t *p, int64_t at, int32_t number,
                   int64_t least)
@@ -190,16 +199,17 @@ static void place(loong_program_t *p, int64_t at, int32_t number,
         region_t others[MAX_REGIONS];
         loong_step_t *step = &p->steps[i];
         int num_others = find_regions(step, others);
-        if (step->lane == LOONG_LANE_COMM) {
+        bool comm = step->lane == LOONG_LANE_COMM;
+        if (comm && of_one_group(step, &p->steps[at])) {
             continue;
         }
         if (conflict(regions, count, others, num_others)) {
             step->await = LOONG_MAX(step->await, number);
-            if (step->when == LOONG_WHEN_ALWAYS) {
+            if (!comm && step->when == LOONG_WHEN_ALWAYS) {
                 break; /* else the next one may be the first that runs */
             }
         }
-        work += work_of(step, others, num_others);
+        work += comm ? 0.0 : work_of(step, others, num_others);
     }
     p->steps[at].beside = work > 0.0 && work >= (double)least;
 }

@@ -77,7 +77,9 @@ typedef struct loong_step {
     uint32_t add_later; /* bit o: added to from the second micro-batch on */
     loong_lane_kind_t lane;
     bool beside;   /* of lane COMM: there is work before it is awaited */
-    int32_t await; /* so many of the program's collectives are complete */
+    /* So many of the program's collectives are complete; of lane COMM: where
+     * calls of other groups than its own need not come in order. */
+    int32_t await;
     loong_when_t when;
     bool recomputed;
     loong_cost_t cost;

@@ -1,33 +1,34 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Rings of frames and of events. A number in a ring is given again when what
- * used it before is far behind: an event then stands for something later on
- * the same stream, which is as good. */
+ * Rings of frames and of events. A place in a ring is given again when what had
+ * it before is far behind, and awaited. */
 #include "ahead.h"
 
 #include <string.h>
 
 #include "lane.h"
 
-enum { FRAMES = 64, EVENTS = 64 };
+/* More events than collectives can be under way: of the lane, too. */
+enum { FRAMES = 64, EVENTS = 2 * LOONG_LANE_JOBS };
 
 struct loong_ahead {
     loong_context_t *ctx;
     loong_device_t *device;
     void *compute;
-    void *comm; /* NULL: none of its own */
+    void *comm[LOONG_CALLERS]; /* NULL: none of their own */
     loong_frame_t *host; /* [FRAMES], what is copied from */
     loong_frame_t *there;
     void *free[FRAMES]; /* events: nobody reads the frame any more */
     uint64_t frames;
-    void *done[LOONG_LANE_TRACKS][EVENTS]; /* of collectives */
-    /* Of numbers: that of the last collective up to it that runs; the last one;
-     * up to this one everything is awaited. */
-    int64_t ran[LOONG_LANE_TRACKS][EVENTS];
+    /* Of collectives: what they need is computed; they are done. */
+    void *computed[LOONG_LANE_TRACKS][EVENTS];
+    void *done[LOONG_LANE_TRACKS][EVENTS];
+    /* Of numbers, and of each caller: that of its last collective up to it that
+     * runs; the last one; up to this one everything is awaited. */
+    int64_t ran[LOONG_LANE_TRACKS][EVENTS][LOONG_CALLERS];
     int64_t latest[LOONG_LANE_TRACKS];
-    int64_t awaited[LOONG_LANE_TRACKS];
-    bool forked; /* collectives have begun since the last join */
-    void *computed;
+    int64_t awaited[LOONG_LANE_TRACKS][LOONG_CALLERS];
+    bool forked[LOONG_CALLERS]; /* collectives began since the last join */
     void *joined;
 };
 
@@ -49,12 +50,16 @@ static loong_status_t create_frames(loong_ahead_t *a)
 
 static loong_status_t create_lane(loong_ahead_t *a)
 {
-    LOONG_TRY(loong_device_stream_create(a->device, &a->comm));
-    LOONG_TRY(loong_device_event_create(a->device, &a->computed));
+    for (int c = 0; c < LOONG_CALLERS; c++) {
+        LOONG_TRY(loong_device_stream_create(a->device, &a->comm[c]));
+    }
     LOONG_TRY(loong_device_event_create(a->device, &a->joined));
     for (int i = 0; i < LOONG_LANE_TRACKS * EVENTS; i++) {
-        LOONG_TRY(loong_device_event_create(
-            a->device, &a->done[i / EVENTS][i % EVENTS]));
+        int t = i / EVENTS;
+        LOONG_TRY(loong_device_event_create(a->device,
+                                            &a->computed[t][i % EVENTS]));
+        LOONG_TRY(
+            loong_device_event_create(a->device, &a->done[t][i % EVENTS]));
     }
     return LOONG_OK;
 }
@@ -87,15 +92,17 @@ void loongi_ahead_destroy(loong_ahead_t **ahead_p)
     if (a == NULL) {
         return;
     }
-    loong_device_stream_destroy(a->device, a->comm);
+    for (int c = 0; c < LOONG_CALLERS; c++) {
+        loong_device_stream_destroy(a->device, a->comm[c]);
+    }
     for (int i = 0; i < FRAMES; i++) {
         loong_device_event_destroy(a->device, a->free[i]);
     }
     for (int i = 0; i < LOONG_LANE_TRACKS * EVENTS; i++) {
-        loong_device_event_destroy(a->device,
-                                   a->done[i / EVENTS][i % EVENTS]);
+        int t = i / EVENTS;
+        loong_device_event_destroy(a->device, a->computed[t][i % EVENTS]);
+        loong_device_event_destroy(a->device, a->done[t][i % EVENTS]);
     }
-    loong_device_event_destroy(a->device, a->computed);
     loong_device_event_destroy(a->device, a->joined);
     loong_device_free(a->device, a->there, FRAMES * sizeof(*a->there));
     loong_device_host_free(a->device, a->host);
@@ -142,75 +149,103 @@ loong_status_t loongi_ahead_frame_into(loong_ahead_t *ahead,
 
 /* ---- collectives --------------------------------------------------------- */
 
-void *loongi_ahead_comm(const loong_ahead_t *ahead)
+bool loongi_ahead_has_lanes(const loong_ahead_t *ahead)
 {
-    return ahead->comm;
+    return ahead->comm[LOONG_CALLED_BY_DEVICE] != NULL;
+}
+
+static int64_t *ran_by(loong_ahead_t *a, int track, int64_t number)
+{
+    return a->ran[track][number % EVENTS];
 }
 
 void loongi_ahead_open(loong_ahead_t *ahead, int track, int64_t number)
 {
-    ahead->latest[track] = ahead->awaited[track] = number;
-    ahead->ran[track][number % EVENTS] = number;
-}
-
-loong_status_t loongi_ahead_begin(loong_ahead_t *ahead)
-{
-    ahead->forked = true;
-    LOONG_TRY(loong_device_event_record(ahead->device, ahead->computed,
-                                        ahead->compute));
-    return loong_device_event_wait(ahead->device, ahead->computed,
-                                   ahead->comm);
-}
-
-static void *event_of(loong_ahead_t *a, int track, int64_t number)
-{
-    return a->done[track][number % EVENTS];
-}
-
-void loongi_ahead_skip(loong_ahead_t *ahead, int track, int64_t number)
-{
-    int64_t *ran = ahead->ran[track];
-    ran[number % EVENTS] = ran[ahead->latest[track] % EVENTS];
     ahead->latest[track] = number;
+    for (int c = 0; c < LOONG_CALLERS; c++) {
+        ahead->awaited[track][c] = ran_by(ahead, track, number)[c] = number;
+    }
+}
+
+/* Who had the place of this number is awaited: of the lane's no more are under
+ * way than half of the places. */
+loong_status_t loongi_ahead_skip(loong_ahead_t *ahead, int track,
+                                 int64_t number)
+{
+    loong_ahead_t *a = ahead;
+    if (number > EVENTS) {
+        LOONG_TRY(loongi_ahead_await(a, track, number - EVENTS));
+    }
+    memcpy(ran_by(a, track, number), ran_by(a, track, a->latest[track]),
+           sizeof(a->ran[track][0]));
+    a->latest[track] = number;
+    return LOONG_OK;
+}
+
+loong_status_t loongi_ahead_fork(loong_ahead_t *ahead, int track,
+                                 int64_t number, loong_caller_t caller)
+{
+    LOONG_TRY(loongi_ahead_skip(ahead, track, number));
+    ran_by(ahead, track, number)[caller] = number;
+    ahead->forked[caller] = true;
+    return loong_device_event_record(ahead->device,
+                                     ahead->computed[track][number % EVENTS],
+                                     ahead->compute);
+}
+
+loong_status_t loongi_ahead_begin(loong_ahead_t *ahead, int track,
+                                  int64_t number, loong_caller_t caller,
+                                  void **stream_p)
+{
+    *stream_p = ahead->comm[caller];
+    return loong_device_event_wait(ahead->device,
+                                   ahead->computed[track][number % EVENTS],
+                                   *stream_p);
 }
 
 loong_status_t loongi_ahead_end(loong_ahead_t *ahead, int track,
-                                int64_t number)
+                                int64_t number, void *stream)
 {
-    ahead->ran[track][number % EVENTS] = number;
-    ahead->latest[track] = number;
     return loong_device_event_record(
-        ahead->device, event_of(ahead, track, number), ahead->comm);
+        ahead->device, ahead->done[track][number % EVENTS], stream);
 }
 
 loong_status_t loongi_ahead_await(loong_ahead_t *ahead, int track,
                                   int64_t number)
 {
-    int64_t ran = ahead->ran[track][number % EVENTS];
-    if (number <= ahead->awaited[track] || ran <= ahead->awaited[track]) {
-        return LOONG_OK;
+    int64_t *awaited = ahead->awaited[track];
+    for (int c = 0; c < LOONG_CALLERS; c++) {
+        int64_t ran = ran_by(ahead, track, number)[c];
+        if (number > awaited[c] && ran > awaited[c]) {
+            awaited[c] = ran;
+            LOONG_TRY(loong_device_event_wait(
+                ahead->device, ahead->done[track][ran % EVENTS],
+                ahead->compute));
+        }
     }
-    ahead->awaited[track] = ran;
-    return loong_device_event_wait(
-        ahead->device, event_of(ahead, track, ran), ahead->compute);
+    return LOONG_OK;
 }
 
 loong_status_t loongi_ahead_join(loong_ahead_t *ahead)
 {
-    if (!ahead->forked) {
-        return LOONG_OK;
+    for (int c = 0; c < LOONG_CALLERS; c++) {
+        if (ahead->forked[c]) {
+            ahead->forked[c] = false;
+            LOONG_TRY(loong_device_event_record(ahead->device, ahead->joined,
+                                                ahead->comm[c]));
+            LOONG_TRY(loong_device_event_wait(ahead->device, ahead->joined,
+                                              ahead->compute));
+        }
     }
-    ahead->forked = false;
     for (int t = 0; t < LOONG_LANE_TRACKS; t++) {
-        ahead->awaited[t] = ahead->latest[t];
+        for (int c = 0; c < LOONG_CALLERS; c++) {
+            ahead->awaited[t][c] = ahead->latest[t];
+        }
     }
-    LOONG_TRY(loong_device_event_record(ahead->device, ahead->joined,
-                                        ahead->comm));
-    return loong_device_event_wait(ahead->device, ahead->joined,
-                                   ahead->compute);
+    return LOONG_OK;
 }
 
 void loongi_ahead_cancel(loong_ahead_t *ahead)
 {
-    ahead->forked = false;
+    memset(ahead->forked, 0, sizeof(ahead->forked));
 }

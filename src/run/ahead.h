@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * What a rank needs to run ahead of its device: copies of frames that the
- * device reads, a stream for its collectives, events between that and the
+ * device reads, streams for its collectives, events between them and the
  * compute stream. Nothing here waits, unless the host is far ahead. A device
  * whose memory is the host's runs its programs without.
  */
@@ -17,7 +17,15 @@ extern "C" {
 
 typedef struct loong_ahead loong_ahead_t;
 
-/* lanes: collectives have a stream of their own. Not collective. */
+/* Who makes the calls of collectives. Those of the host come when the others
+ * have: what the device calls may not stand behind them on a stream. */
+typedef enum loong_caller {
+    LOONG_CALLED_BY_DEVICE,
+    LOONG_CALLED_BY_HOST,
+    LOONG_CALLERS
+} loong_caller_t;
+
+/* lanes: collectives have streams of their own. Not collective. */
 LOONG_NODISCARD loong_status_t loongi_ahead_create(loong_context_t *ctx,
                                                    loong_device_t *device,
                                                    bool lanes,
@@ -38,22 +46,30 @@ LOONG_NODISCARD loong_status_t
 loongi_ahead_frame_into(loong_ahead_t *ahead, const loong_frame_t *frame,
                         loong_frame_t *there);
 
-/* The stream of collectives; NULL: they go on the compute stream. */
-void *loongi_ahead_comm(const loong_ahead_t *ahead);
+/* False: collectives go on the compute stream. */
+bool loongi_ahead_has_lanes(const loong_ahead_t *ahead);
 /* The numbers of a track begin, after `number`: nothing is under way. */
 void loongi_ahead_open(loong_ahead_t *ahead, int track, int64_t number);
-/* What comes on the stream of collectives is behind all that is computed. */
-LOONG_NODISCARD loong_status_t loongi_ahead_begin(loong_ahead_t *ahead);
-/* The number-th collective of a track is on its stream. */
-LOONG_NODISCARD loong_status_t loongi_ahead_end(loong_ahead_t *ahead, int track,
-                                                int64_t number);
-/* That one does not run in this program. */
-void loongi_ahead_skip(loong_ahead_t *ahead, int track, int64_t number);
-/* What is computed from here on is behind that collective; behind all. */
+/* The number-th collective of a track comes behind all that is computed so
+ * far; or it does not run in this program. */
+LOONG_NODISCARD loong_status_t loongi_ahead_fork(loong_ahead_t *ahead,
+                                                 int track, int64_t number,
+                                                 loong_caller_t caller);
+LOONG_NODISCARD loong_status_t loongi_ahead_skip(loong_ahead_t *ahead,
+                                                 int track, int64_t number);
+/* It goes on this stream from here on, and is on it; from any thread. */
+LOONG_NODISCARD loong_status_t
+loongi_ahead_begin(loong_ahead_t *ahead, int track, int64_t number,
+                   loong_caller_t caller, void **stream_p);
+LOONG_NODISCARD loong_status_t loongi_ahead_end(loong_ahead_t *ahead,
+                                                int track, int64_t number,
+                                                void *stream);
+/* What is computed from here on is behind that collective, which is on its
+ * stream; behind all that have been forked. */
 LOONG_NODISCARD loong_status_t
 loongi_ahead_await(loong_ahead_t *ahead, int track, int64_t number);
 LOONG_NODISCARD loong_status_t loongi_ahead_join(loong_ahead_t *ahead);
-/* What was begun since the last join is forgotten: it was only captured. */
+/* What was forked since the last join is forgotten: it was only captured. */
 void loongi_ahead_cancel(loong_ahead_t *ahead);
 
 #ifdef __cplusplus

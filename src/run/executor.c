@@ -3,6 +3,9 @@
 
 #include <string.h>
 
+#include "comm_impl.h"
+#include "loong/collective.h"
+
 bool loongi_step_runs(const loong_step_t *step, const loong_frame_t *frame)
 {
     switch (step->when) {
@@ -100,19 +103,22 @@ static loong_status_t launch(const loong_run_t *run, const loong_step_t *step,
                              frames_t frames, void *stream, void *const *ptr)
 {
     loong_kernel_call_t call = call_of(run, step, frames, stream, ptr);
-    bool kept =
-        run->device != NULL && loong_device_is_capturing(run->device);
     if (run->ahead != NULL) {
         loong_device_range_begin(run->device, step->scope);
-    }
-    if (run->replay != NULL && !kept) {
-        loongi_replay_count(run->replay);
     }
     loong_status_t status = step->kernel->run(&call);
     if (run->ahead != NULL) {
         loong_device_range_end(run->device);
     }
     return tell(run, step, frames.host, status);
+}
+
+/* What is launched, and not captured. */
+static void count_launch(const loong_run_t *run)
+{
+    if (run->replay != NULL && !loong_device_is_capturing(run->device)) {
+        loongi_replay_count(run->replay);
+    }
 }
 
 /* One step on the rank's own thread. */
@@ -124,6 +130,7 @@ static loong_status_t run_step(const loong_run_t *run,
     void *ptr[LOONG_MAX_OPERANDS];
     loong_step_time_t time = {0.0, 0.0, 0.0};
     find_operands(run, step, ptr);
+    count_launch(run);
     if (run->hook == NULL) {
         return launch(run, step, frames, run->stream, ptr);
     }
@@ -184,14 +191,34 @@ loong_status_t loongi_frame_check(const loong_chunk_t *chunk,
     return LOONG_OK;
 }
 
-/* ---- the lane ------------------------------------------------------------ */
+/* ---- collectives --------------------------------------------------------- */
 
+/* A collective on a stream of its own. */
+static loong_status_t launch_apart(const loong_lane_job_t *job,
+                                   loong_caller_t caller)
+{
+    const loong_run_t *run = job->owner;
+    const loong_step_t *step = &job->program->steps[job->index];
+    void *ptr[LOONG_MAX_OPERANDS];
+    void *stream = NULL;
+    frames_t frames = {job->frame, job->device_frame};
+    find_operands(run, step, ptr);
+    LOONG_TRY(loongi_ahead_begin(run->ahead, job->track, job->number, caller,
+                                 &stream));
+    LOONG_TRY(launch(run, step, frames, stream, ptr));
+    return loongi_ahead_end(run->ahead, job->track, job->number, stream);
+}
+
+/* On either thread. */
 static loong_status_t run_lane_job(const loong_lane_job_t *job)
 {
     const loong_step_t *step = &job->program->steps[job->index];
     void *ptr[LOONG_MAX_OPERANDS];
     frames_t frames = {job->frame, NULL};
     const loong_run_t *run = job->owner;
+    if (run->ahead != NULL) {
+        return launch_apart(job, LOONG_CALLED_BY_HOST);
+    }
     find_operands(run, step, ptr);
     return launch(run, step, frames, run->stream, ptr);
 }
@@ -210,8 +237,9 @@ typedef struct track {
     const loong_run_t *run;
     const loong_program_t *program;
     frames_t frames;
+    bool apart;         /* collectives have streams of their own */
+    bool called[LOONG_CALLERS]; /* some, so far */
     loong_lane_t *lane; /* NULL: none, or the program knows of none */
-    void *comm;         /* the stream of collectives, likewise */
     int number;         /* of the track */
     int64_t next;       /* step */
     int64_t begun;      /* collectives */
@@ -221,79 +249,116 @@ typedef struct track {
 static void begin_track(const loong_run_t *run, const loong_program_t *program,
                         const loong_frame_t *frame, int number, track_t *t)
 {
-    bool apart = program->placed && run->hook == NULL;
     memset(t, 0, sizeof(*t));
     t->run = run;
     t->program = program;
     t->frames.host = frame;
     t->number = number;
     t->lane = program->placed ? run->lane : NULL;
-    if (run->ahead != NULL) {
-        t->comm = apart ? loongi_ahead_comm(run->ahead) : NULL;
+    if (run->ahead != NULL) { /* timed steps are waited for, one by one */
+        t->lane = run->hook == NULL ? t->lane : NULL;
+        t->apart = program->placed && run->hook == NULL &&
+                   loongi_ahead_has_lanes(run->ahead);
         loongi_ahead_open(run->ahead, number, 0);
     }
 }
 
-/* A collective on its stream. */
-static loong_status_t launch_apart(track_t *t, int64_t index, bool runs)
+/* The host makes the calls of its communicator: the first word of attributes
+ * of collectives is the group. */
+static bool is_called_by_host(const loong_run_t *run, const loong_step_t *step)
 {
-    const loong_step_t *step = &t->program->steps[index];
-    void *ptr[LOONG_MAX_OPERANDS];
-    int64_t number = ++t->begun;
-    if (!runs) {
-        loongi_ahead_skip(t->run->ahead, t->number, number);
-        return LOONG_OK;
-    }
-    find_operands(t->run, step, ptr);
-    LOONG_TRY(loongi_ahead_begin(t->run->ahead));
-    LOONG_TRY(launch(t->run, step, t->frames, t->comm, ptr));
-    return loongi_ahead_end(t->run->ahead, t->number, number);
+    const loong_collective_attr_t *a = step->query.attr;
+    return run->group != NULL && loongi_comm_is_on_host(run->group[a->group]);
 }
 
-static loong_status_t await_apart(track_t *t, const loong_step_t *step)
+/* A collective is awaited on the host first: nothing on a stream waits for
+ * what is not there yet. Ranks come to what joins in one order. */
+static loong_status_t await_step(track_t *t, const loong_step_t *step)
 {
     if (step->kernel->joins) {
-        return loongi_ahead_join(t->run->ahead);
+        LOONG_TRY(t->lane != NULL ? loongi_lane_settle(t->lane) : LOONG_OK);
+        return t->apart ? loongi_ahead_join(t->run->ahead) : LOONG_OK;
     }
     if (step->await <= t->awaited) {
         return LOONG_OK;
     }
     t->awaited = step->await;
-    return loongi_ahead_await(t->run->ahead, t->number, step->await);
+    LOONG_TRY(t->lane != NULL
+                  ? loongi_lane_await(t->lane, t->number, step->await)
+                  : LOONG_OK);
+    return t->apart ? loongi_ahead_await(t->run->ahead, t->number, step->await)
+                    : LOONG_OK;
 }
 
-/* The next step of a track; `company`: that of another runs meanwhile. */
+/* Two callers know nothing of each other's order. */
+static loong_status_t await_other_caller(track_t *t, const loong_step_t *step,
+                                         loong_caller_t caller)
+{
+    t->called[caller] = true;
+    return t->called[LOONG_CALLED_BY_DEVICE] && t->called[LOONG_CALLED_BY_HOST]
+               ? await_step(t, step)
+               : LOONG_OK;
+}
+
+/* What a device calls it calls at once, in the order of programs. Who makes a
+ * call for it waits for the others, and does that on the lane; but not where
+ * the host waits for the device as well, who watches over one wait. */
+static loong_status_t begin_apart(track_t *t, loong_lane_job_t *job)
+{
+    const loong_step_t *step = &t->program->steps[job->index];
+    loong_ahead_t *ahead = t->run->ahead;
+    bool host = t->lane != NULL && is_called_by_host(t->run, step);
+    loong_caller_t caller =
+        host ? LOONG_CALLED_BY_HOST : LOONG_CALLED_BY_DEVICE;
+    if (job->run == NULL) {
+        LOONG_TRY(loongi_ahead_skip(ahead, t->number, job->number));
+    } else {
+        LOONG_TRY(await_other_caller(t, step, caller));
+        LOONG_TRY(loongi_ahead_fork(ahead, t->number, job->number, caller));
+    }
+    if (job->run != NULL && (!host || step->kernel->waits)) {
+        LOONG_TRY(host ? loongi_lane_settle(t->lane) : LOONG_OK);
+        job->run = NULL;
+        job->beside = false;
+        LOONG_TRY(launch_apart(job, caller));
+    }
+    return t->lane != NULL ? loongi_lane_begin(t->lane, job) : LOONG_OK;
+}
+
+/* `company`: a step of another track runs meanwhile. */
+static loong_status_t begin_collective(track_t *t, int64_t index, bool runs,
+                                       bool company)
+{
+    const loong_step_t *step = &t->program->steps[index];
+    loong_lane_job_t job = {.run = runs ? run_lane_job : NULL,
+                            .done = t->run->hook ? tell_job : NULL,
+                            .owner = t->run,
+                            .program = t->program,
+                            .frame = t->frames.host,
+                            .device_frame = t->frames.device,
+                            .index = index,
+                            .track = t->number,
+                            .number = ++t->begun,
+                            .beside = runs && (step->beside || company)};
+    if (runs) {
+        count_launch(t->run);
+    }
+    return t->apart ? begin_apart(t, &job) : loongi_lane_begin(t->lane, &job);
+}
+
+/* The next step of a track. */
 static loong_status_t advance(track_t *t, bool company)
 {
     int64_t index = t->next++;
     const loong_step_t *step = &t->program->steps[index];
     bool runs = loongi_step_runs(step, t->frames.host);
-    if (t->comm != NULL && step->lane == LOONG_LANE_COMM) {
-        return launch_apart(t, index, runs);
-    }
-    if (t->lane != NULL && step->lane == LOONG_LANE_COMM) {
-        loong_lane_job_t job = {.run = runs ? run_lane_job : NULL,
-                                .done = t->run->hook ? tell_job : NULL,
-                                .owner = t->run,
-                                .program = t->program,
-                                .frame = t->frames.host,
-                                .index = index,
-                                .track = t->number,
-                                .number = ++t->begun,
-                                .beside = runs && (step->beside || company)};
-        return loongi_lane_begin(t->lane, &job);
+    if (step->lane == LOONG_LANE_COMM && (t->apart || t->lane != NULL)) {
+        return begin_collective(t, index, runs, company);
     }
     if (!runs) {
         return LOONG_OK;
     }
-    if (t->comm != NULL) {
-        LOONG_TRY(await_apart(t, step));
-    } else if (t->lane != NULL && step->kernel->joins) {
-        LOONG_TRY(loongi_lane_settle(t->lane)); /* ranks come in one order */
-    } else if (t->lane != NULL && step->await > t->awaited) {
-        t->awaited = step->await;
-        LOONG_TRY(loongi_lane_await(t->lane, t->number, step->await));
-    }
+    LOONG_TRY(await_step(t, step));
     return run_step(t->run, t->program, index, t->frames);
 }
 
@@ -328,21 +393,23 @@ static loong_status_t advance_to(flight_t *f, int64_t end)
     return LOONG_OK;
 }
 
-/* Nothing may be under way when the frames and bases go. */
+/* Nothing may be under way when the frames and bases go, and what comes next on
+ * the compute stream is behind all of it. */
 static loong_status_t finish(const flight_t *f, loong_status_t status)
 {
+    const loong_run_t *run = f->job->run[0];
     loong_lane_t *lane = NULL;
     for (int k = 0; k < f->job->num && lane == NULL; k++) {
         lane = f->track[k].lane;
     }
-    if (lane == NULL) {
-        return status;
-    }
-    if (status != LOONG_OK) {
+    if (lane != NULL && status != LOONG_OK) {
         loongi_lane_abandon(lane);
-        return status;
+    } else if (lane != NULL) {
+        status = loongi_lane_drain(lane);
     }
-    return loongi_lane_drain(lane);
+    return status == LOONG_OK && run->ahead != NULL
+               ? loongi_ahead_join(run->ahead)
+               : status;
 }
 
 static loong_status_t run_steps(const loong_replay_job_t *job)
@@ -353,15 +420,11 @@ static loong_status_t run_steps(const loong_replay_job_t *job)
         LOONG_TRY(loongi_ahead_frame(ahead, job->frame[k],
                                      &f.track[k].frames.device));
     }
-    loong_status_t status = advance_to(&f, job->num_steps);
-    if (ahead != NULL && status == LOONG_OK) {
-        status = loongi_ahead_join(ahead);
+    LOONG_TRY(finish(&f, advance_to(&f, job->num_steps)));
+    for (int k = 0; k < job->num && ahead != NULL; k++) {
+        LOONG_TRY(loongi_ahead_frame_end(ahead, f.track[k].frames.device));
     }
-    for (int k = 0; k < job->num && ahead != NULL && status == LOONG_OK;
-         k++) {
-        status = loongi_ahead_frame_end(ahead, f.track[k].frames.device);
-    }
-    return finish(&f, status);
+    return LOONG_OK;
 }
 
 /* ---- replay -------------------------------------------------------------- */
@@ -393,21 +456,37 @@ static void pass_over(flight_t *f, int64_t end)
         track_t *t = &f->track[f->job->order != NULL ? f->job->order[f->at]
                                                      : 0];
         const loong_step_t *step = &t->program->steps[t->next++];
-        t->begun += t->comm != NULL && step->lane == LOONG_LANE_COMM;
-        loongi_ahead_open(t->run->ahead, t->number, t->begun);
+        if (t->apart && step->lane == LOONG_LANE_COMM) {
+            loongi_ahead_open(t->run->ahead, t->number, ++t->begun);
+        }
     }
+}
+
+/* Where the host makes calls a graph holds none: it awaits those before it. */
+static loong_status_t await_piece(const flight_t *f, int64_t end)
+{
+    flight_t look = *f;
+    for (; look.at < end; look.at++) {
+        int k = f->job->order != NULL ? f->job->order[look.at] : 0;
+        track_t *t = &look.track[k];
+        LOONG_TRY(await_step(t, &t->program->steps[t->next++]));
+    }
+    return LOONG_OK;
 }
 
 static loong_status_t run_piece(flight_t *f, loong_recording_t *recording,
                                 loong_piece_t *piece)
 {
     const loong_run_t *run = f->job->run[0];
-    if (!piece->host) {
-        pass_over(f, piece->end);
-        return loongi_replay_launch(run->replay, recording, piece);
+    if (piece->host) {
+        LOONG_TRY(advance_to(f, piece->end));
+        return run->lane == NULL ? loongi_ahead_join(run->ahead) : LOONG_OK;
     }
-    LOONG_TRY(advance_to(f, piece->end));
-    return loongi_ahead_join(run->ahead);
+    if (run->lane != NULL) {
+        LOONG_TRY(await_piece(f, piece->end));
+    }
+    pass_over(f, piece->end);
+    return loongi_replay_launch(run->replay, recording, piece);
 }
 
 static loong_status_t record(loong_recording_t *recording)
@@ -415,6 +494,7 @@ static loong_status_t record(loong_recording_t *recording)
     flight_t f = begin_flight(&recording->job);
     for (int k = 0; k < recording->job.num; k++) {
         f.track[k].frames.device = &recording->frame[k];
+        f.track[k].lane = NULL; /* nothing is called */
     }
     for (int i = 0; i < recording->num_pieces && !recording->off; i++) {
         loong_piece_t *piece = &recording->pieces[i];
@@ -451,10 +531,11 @@ static loong_status_t run_recording(const loong_replay_job_t *job,
         LOONG_TRY(loongi_ahead_frame_into(job->run[k]->ahead, job->frame[k],
                                           &recording->frame[k]));
     }
-    for (int i = 0; i < recording->num_pieces; i++) {
-        LOONG_TRY(run_piece(&f, recording, &recording->pieces[i]));
+    loong_status_t status = LOONG_OK;
+    for (int i = 0; i < recording->num_pieces && status == LOONG_OK; i++) {
+        status = run_piece(&f, recording, &recording->pieces[i]);
     }
-    return LOONG_OK;
+    return finish(&f, status);
 }
 
 static loong_status_t run_job(const loong_replay_job_t *job)

@@ -11,7 +11,7 @@
 #include <string.h>
 #include <time.h>
 
-enum { RING = 64, POLL_NANOSECONDS = 200000 };
+enum { RING = LOONG_LANE_JOBS, POLL_NANOSECONDS = 200000 };
 
 struct loong_lane {
     loong_context_t *ctx;

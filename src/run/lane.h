@@ -20,9 +20,10 @@ typedef struct loong_lane loong_lane_t;
 typedef struct loong_lane_job {
     loong_status_t (*run)(const struct loong_lane_job *job);
     void (*done)(const struct loong_lane_job *job); /* (optional) */
-    const void *owner;   /* of the job, as are program and frame */
+    const void *owner;   /* of the job, as are program and frames */
     const loong_program_t *program;
     const loong_frame_t *frame;
+    const loong_frame_t *device_frame;
     int64_t index; /* step */
     int track;
     int64_t number; /* in its track, from 1 and without gaps */
@@ -32,7 +33,8 @@ typedef struct loong_lane_job {
     double blocked; /* of that, the rank had nothing else to do */
 } loong_lane_job_t;
 
-enum { LOONG_LANE_TRACKS = 2 };
+/* Under way at one time: who begins more waits. */
+enum { LOONG_LANE_TRACKS = 2, LOONG_LANE_JOBS = 64 };
 
 /* Since creation. */
 typedef struct loong_lane_stats {

@@ -127,13 +127,15 @@ bool loongi_kernel_needs_host(const loong_kernel_t *kernel,
     return kernel->waits || (kernel->counts && counts);
 }
 
-/* Cuts the steps of the job; pieces NULL: counts them. */
+/* Cuts the steps of the job; pieces NULL: counts them. A graph waits at its
+ * begin for what the host calls: so it ends before a step that awaits more. */
 static int cut(const loong_replay_job_t *job, loong_piece_t *pieces)
 {
     loong_comm_t *const *group = job->run[0]->group;
     bool staged = group != NULL && group[LOONG_GROUP_WORLD] != NULL &&
                   loongi_comm_is_on_host(group[LOONG_GROUP_WORLD]);
     int64_t next[2] = {0, 0};
+    int64_t awaited[2] = {0, 0};
     int count = 0;
     bool before = false;
     for (int64_t i = 0; i < job->num_steps; i++) {
@@ -141,7 +143,9 @@ static int cut(const loong_replay_job_t *job, loong_piece_t *pieces)
         const loong_step_t *s = &job->program[k]->steps[next[k]++];
         bool host = loongi_kernel_needs_host(s->kernel, &s->query) ||
                     (staged && (s->kernel->communicates || s->kernel->joins));
-        count += i == 0 || host != before;
+        bool waits = staged && !host && s->await > awaited[k];
+        awaited[k] = LOONG_MAX(awaited[k], waits ? s->await : 0);
+        count += i == 0 || host != before || waits;
         before = host;
         if (pieces != NULL) {
             pieces[count - 1].host = host;

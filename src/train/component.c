@@ -353,12 +353,15 @@ static loong_wait_mood_t mood_of_lane(void *user)
                                          : LOONG_WAIT_EAGER;
 }
 
-/* The communicators of collectives; stages send messages themselves. */
+/* The communicators of collectives that run on it; stages send messages
+ * themselves. */
 static void set_moods(loong_component_t *c)
 {
     loong_lane_t *lane = c->run.lane;
+    bool all = lane == NULL || loong_device_is_host(c->device);
     for (int g = 0; g < LOONG_GROUP_COUNT; g++) {
-        if (g != LOONG_GROUP_WORLD && g != LOONG_GROUP_PP) {
+        if (g != LOONG_GROUP_WORLD && g != LOONG_GROUP_PP &&
+            (all || loongi_comm_is_on_host(c->run.group[g]))) {
             loongi_comm_set_mood(c->run.group[g],
                                  lane != NULL ? mood_of_lane : NULL, lane);
         }
@@ -371,20 +374,12 @@ static bool poll_messages(void *user)
     return loongi_comm_progress(user);
 }
 
+/* A thread, where the host makes the calls of collectives. */
 static loong_status_t open_lane(loong_component_t *c)
 {
     loong_comm_t *world = c->groups->comm[LOONG_GROUP_WORLD];
-    bool lanes = c->params.compile.lanes;
-    if (!loong_device_is_host(c->device)) {
-        LOONG_TRY(
-            loongi_ahead_create(c->ctx, c->device, lanes, &c->run.ahead));
-        return c->params.graphs
-                   ? loongi_replay_create(c->ctx, c->device,
-                                          c->params.graphs_go_on,
-                                          &c->run.replay)
-                   : LOONG_OK;
-    }
-    if (!lanes) {
+    if (!loong_device_is_host(c->device) &&
+        !loongi_comm_is_on_host(c->run.group[LOONG_GROUP_WORLD])) {
         return LOONG_OK;
     }
     if (!loongi_comm_is_concurrent(world)) {
@@ -401,6 +396,19 @@ static loong_status_t open_lane(loong_component_t *c)
                          c->groups->comm[LOONG_GROUP_PP]);
     set_moods(c);
     return LOONG_OK;
+}
+
+static loong_status_t open_streams(loong_component_t *c)
+{
+    if (loong_device_is_host(c->device)) {
+        return LOONG_OK;
+    }
+    LOONG_TRY(loongi_ahead_create(c->ctx, c->device, c->params.compile.lanes,
+                                  &c->run.ahead));
+    return c->params.graphs
+               ? loongi_replay_create(c->ctx, c->device,
+                                      c->params.graphs_go_on, &c->run.replay)
+               : LOONG_OK;
 }
 
 static void close_lane(loong_component_t *c)
@@ -436,7 +444,8 @@ loong_status_t loongi_component_allocate(loong_component_t *component,
     LOONG_TRY(open_groups(c));
     c->run.device = device;
     c->run.stream = loong_device_stream(device);
-    LOONG_TRY(open_lane(c));
+    LOONG_TRY(open_streams(c));
+    LOONG_TRY(c->params.compile.lanes ? open_lane(c) : LOONG_OK);
     /* Kernels that are measured take memory meanwhile: before all else does. */
     for (int i = 0; i < c->num_stages; i++) {
         LOONG_TRY(loongi_stage_prepare(c->stages[i]));

@@ -167,6 +167,10 @@ loong_cuda_sim_test(NAME cuda_staged LABELS sim
   SOURCES ${cudasim}/test_staged.c ${cudasim}/comm_place.c)
 loong_cuda_sim_test(NAME cuda_mixed LABELS sim
   SOURCES ${cudasim}/test_mixed.c ${cudasim}/train_run.c)
+loong_cuda_sim_test(NAME cuda_staged_lane LABELS "sim;fault"
+  SOURCES ${cudasim}/test_staged_lane.c ${cudasim}/train_run.c)
+target_link_options(test_cuda_staged_lane PRIVATE
+  LINKER:--wrap=loongi_staged_run)
 loong_cuda_sim_test(NAME cuda_experts LABELS sim TIMEOUT 300
   SOURCES ${cudasim}/test_experts.c ${cudasim}/train_run.c)
 loong_cuda_sim_test(NAME cuda_graphs LABELS sim

@@ -4,6 +4,7 @@
 #include <math.h>
 #include <stdlib.h>
 
+#include "comm_impl.h"
 #include "crc.h"
 #include "file.h"
 #include "loong/dataset.h"
@@ -69,6 +70,7 @@ static void note(void *user, const loong_trainer_progress_t *now)
     job->loss[now->step] = s.loss;
     job->norm[now->step] = s.grad_norm;
     job->waits[now->step] = loong_device_waits(job->trainer->device);
+    job->blocked[now->step] = loongi_report_blocked(job->trainer);
     loong_component_t *c = job->trainer->component;
     job->collectives =
         c->run.group != NULL
@@ -166,6 +168,7 @@ static loong_status_t run_rank(loong_context_t *ctx, loong_comm_t *comm,
         loong_comm_abort(comm, loong_context_error(ctx));
     }
     loong_trainer_destroy(&trainer);
+    assert_null(comm->mood); /* which asks who is gone */
     loong_recipe_destroy(&recipe);
     return status;
 }
@@ -174,7 +177,7 @@ loong_status_t try_train(loong_context_t *ctx, job_t *job)
 {
     loong_threads_params_t params = {0};
     params.size = job->ranks;
-    params.comm.timeout = 60.0;
+    params.comm.timeout = job->timeout > 0.0 ? job->timeout : 60.0;
     params.context = job->context;
     cudasim_devices(job->ranks, (size_t)64 << 20);
     return loong_threads_run(ctx, &params, run_rank, job);

@@ -25,12 +25,14 @@ typedef struct job {
     int layers;
     int batch; /* micro-batches of one sample, of all ranks */
     int steps;
+    double timeout; /* of collectives, seconds; 0: 60 */
     bool measures; /* the rate of products */
     const char *export_dir; /* NULL; of Hugging Face files at the end */
     loong_context_params_t context; /* who hears its warnings */
     double loss[STEPS + 1];
     double norm[STEPS + 1];
     uint64_t waits[STEPS + 1];
+    double blocked[STEPS + 1]; /* seconds of rank 0, as in its figures */
     loong_replay_stats_t replayed[STEPS + 1];
     uint64_t collectives; /* of rank 0's data-parallel group */
     int64_t pinned; /* of rank 0, between devices of several kinds; */

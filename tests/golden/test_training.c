@@ -33,7 +33,8 @@ static const void *tensor(const run_t *r, const char *name)
     return t->data;
 }
 
-static void open_run(run_t *r, const char *name)
+/* by_chance: moments of bf16, rounded so. */
+static void open_run(run_t *r, const char *name, bool by_chance)
 {
     char path[512];
     loong_component_params_t p;
@@ -64,6 +65,8 @@ static void open_run(run_t *r, const char *name)
     p.optimizer.beta2 = 0.95;
     p.optimizer.eps = 1e-8;
     p.optimizer.weight_decay = 0.1;
+    p.optimizer.exp_avg_bf16 = p.optimizer.exp_avg_sq_bf16 = by_chance;
+    p.optimizer.stochastic_rounding = by_chance;
     p.shards.bucket_bytes = 1 << 14;
     p.shards.sharding = LOONG_SHARDING_OPTIM;
     p.train = true;
@@ -197,7 +200,7 @@ static void twenty_steps(void **state)
     loong_frame_t frame;
     memset(&r, 0, sizeof(r));
     memset(&frame, 0, sizeof(frame));
-    open_run(&r, *state);
+    open_run(&r, *state, false);
     const double *losses = tensor(&r, "loss");
     const double *norms = tensor(&r, "grad_norm");
     for (int step = 0; step < STEPS; step++) {
@@ -213,12 +216,29 @@ static void twenty_steps(void **state)
     close_run(&r);
 }
 
+/* Random bits depend on parameters: their update takes no more steps. */
+static void test_update_steps(void **state)
+{
+    int64_t steps[2];
+    (void)state;
+    for (int by_chance = 0; by_chance < 2; by_chance++) {
+        run_t r;
+        memset(&r, 0, sizeof(r));
+        open_run(&r, "gpt2_tied", by_chance != 0);
+        steps[by_chance] = r.stage->optimizer->update.num_steps;
+        assert_true(steps[by_chance] < r.stage->layout->num_params);
+        close_run(&r);
+    }
+    assert_int_equal(steps[0], steps[1]);
+}
+
 int main(void)
 {
     struct CMUnitTest tests[] = {
         {"gpt2", twenty_steps, NULL, NULL, (void *)(uintptr_t)"gpt2_tied"},
         {"qwen3", twenty_steps, NULL, NULL,
          (void *)(uintptr_t)"qwen3_gqa_tied"},
+        cmocka_unit_test(test_update_steps),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -28,7 +28,10 @@ factor_of(const chance_t &c, const loong_frame_t *frame, int64_t t, int head,
                                    frame->step, c.first_head, c.limit, 1.0};
     uint32_t number[4];
     loongi_attention_random(&d, c.token_key[t], head, place / 4, number);
-    return number[place % 4] >> 8 >= c.limit ? c.keep : 0.0f;
+    /* An index would put the numbers into memory. */
+    uint32_t first = place % 2 == 0 ? number[0] : number[1];
+    uint32_t second = place % 2 == 0 ? number[2] : number[3];
+    return (place % 4 < 2 ? first : second) >> 8 >= c.limit ? c.keep : 0.0f;
 }
 
 /* ---- a launch ------------------------------------------------------------ */

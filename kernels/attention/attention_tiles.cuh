@@ -101,7 +101,8 @@ struct place_t {
  * a warp, dropout keeps: bit (m * COLS / 8 + n) * 4 + i for element i of
  * product [m][n]. Rows are queries, or keys with TURNED. One after the other,
  * before the products are there: many numbers at a time, beside them, would not
- * fit into registers. */
+ * fit into registers. Lanes part for a number and are together behind it: the
+ * product that comes next takes a whole warp, and waits for it. */
 template <int MT, int COLS, bool TURNED, bool DROPS>
 static __device__ __forceinline__ uint32_t kept_of(const attention_t &a,
                                                    const place_t &place,

@@ -44,6 +44,8 @@ static void test_whole_scalings(void **state)
     static const char *const cases[][2] = {
         {"rope_scaling.type=linear", "rope_scaling.factor: must be set"},
         {"rope_scaling.factor=4", "rope_scaling.factor: has no effect"},
+        {"rope_scaling.attention_factor=0",
+         "rope_scaling.attention_factor: found 0, a positive number wanted"},
     };
     static const char *const base[] = {
         "family=gpt2", "num_layers=2", "hidden_size=24",

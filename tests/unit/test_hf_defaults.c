@@ -30,6 +30,10 @@ TEST_DIR(dir)
     "\"model_type\":\"ernie4_5_moe\",\"num_key_value_heads\":8," SIZES  \
     ",\"moe_num_shared_experts\":1"
 
+#define FP8(block_)                                                 \
+    "\"model_type\":\"llama\"," SIZES ",\"quantization_config\":{" \
+    "\"quant_method\":\"fp8\",\"weight_block_size\":" block_ "}"
+
 typedef struct row {
     const char *json;
     const char *key;   /* NULL: refused */
@@ -61,6 +65,19 @@ static const row_t rows[] = {
         "\"activation_scheme\":\"dynamic\",\"fmt\":\"float8_e4m3fn\","
         "\"quant_method\":\"fp8\",\"weight_block_size\":[128,128]}",
      "num_experts", "8"},
+    /* blocks of another form than two sizes */
+    {FP8("[16.0,16.0]"), NULL,
+     "quantization_config.weight_block_size = [16.0,16.0] is not supported "
+     "(two positive integers are needed)"},
+    {FP8("\"16x16\""), NULL, "weight_block_size = \"16x16\""},
+    {FP8("[0,16]"), NULL, "weight_block_size = [0,16]"},
+    {FP8("[16,16,16]"), NULL, "weight_block_size = [16,16,16]"},
+    {FP8("null"), "num_layers", "3"},
+    {"\"model_type\":\"llama\"," SIZES ",\"quantization_config\":{"
+     "\"quant_method\":\"compressed-tensors\",\"format\":"
+     "\"float-quantized\",\"config_groups\":{\"group_0\":{\"weights\":{"
+     "\"block_structure\":[16]}}}}",
+     NULL, "config_groups: block_structure = [16]"},
     {M2 "\"num_key_value_heads\":2,\"attn_type_list\":[1,1,1]",
      "num_layers", "3"},
     {M2 "\"num_key_value_heads\":2,\"attn_type_list\":[1,1,0]", NULL,
@@ -96,6 +113,13 @@ static const row_t rows[] = {
     {V2 "\"topk_method\":\"group_limited_greedy\",\"n_group\":2,"
         "\"topk_group\":1",
      "moe_router_group_scores", "1"},
+    {V2 "\"topk_method\":\"group_limited_greedy\",\"n_group\":1,"
+        "\"topk_group\":0",
+     NULL, "topk_group = 0"},
+    {V3 "\"num_experts_per_tok\":8,\"n_group\":1,\"topk_group\":0", NULL,
+     "topk_group = 0"},
+    {V3 "\"num_experts_per_tok\":8,\"n_group\":1,\"topk_group\":1",
+     "moe_router_num_groups", NULL},
     {ERNIE_MOE, "moe_shared_expert_intermediate_size", "1536"},
     /* weights of experts: divided by their sum, one alone as well */
     {V3 "\"num_experts_per_tok\":2", "moe_router_norm_topk_prob", NULL},
@@ -144,7 +168,14 @@ static const row_t rows[] = {
      ",\"num_experts_per_tok\":2,\"use_sliding_window\":true,"
      "\"sliding_window\":5,\"max_window_layers\":2",
      "max_window_layers", NULL},
-    /* transformers wants the width of a head beside YaRN */
+    {"\"model_type\":\"llama\"," SIZES
+     ",\"rope_scaling\":{\"type\":\"yarn\",\"factor\":2.0,"
+     "\"attention_factor\":0.0}",
+     NULL, "rope_scaling.attention_factor = 0.0"},
+    /* transformers wants the width of a head beside YaRN and dynamic */
+    {"\"model_type\":\"mixtral\",\"num_key_value_heads\":2," SIZES
+     ",\"rope_scaling\":{\"type\":\"dynamic\",\"factor\":2.0}",
+     "kv_channels", "8"},
     {"\"model_type\":\"mixtral\",\"num_key_value_heads\":2," SIZES
      ",\"rope_scaling\":{\"type\":\"yarn\",\"factor\":2.0}",
      "kv_channels", "8"},
@@ -242,31 +273,46 @@ static void comes_back(void **state)
     }
 }
 
-/* What Qwen2.5-1M does with longer texts comes with the checkpoint. */
-static void is_kept(void **state)
+/* Fields that come with the checkpoint, or that transformers needs. */
+static const struct {
+    const char *json;
+    const char *kept; /* or NULL */
+    const char *text;
+} texts[] = {
+    {"\"model_type\":\"qwen2\",\"num_key_value_heads\":8," SIZES,
+     "{\"chunk_size\":16}", "\"dual_chunk_attention_config\": "
+                            "{\"chunk_size\":16}"},
+    {"\"model_type\":\"mixtral\",\"num_key_value_heads\":2," SIZES
+     ",\"rope_scaling\":{\"type\":\"dynamic\",\"factor\":2.0}",
+     NULL, "\"head_dim\": 8"},
+};
+
+static void is_written(void **state)
 {
-    static const char json[] = "{\"chunk_size\":16}";
-    loong_context_t *ctx = test_context();
-    loong_pairs_t *pairs = NULL;
-    loong_pairs_t *kept = NULL;
-    char path[256];
-    char *text = NULL;
-    size_t length = 0;
     (void)state;
-    assert_ok(ctx, take(ctx, "\"model_type\":\"qwen2\","
-                             "\"num_key_value_heads\":8," SIZES, &pairs));
-    assert_ok(ctx, loongi_pairs_create(ctx, &kept));
-    assert_ok(ctx, loongi_pairs_set(kept, "dual_chunk_attention_config",
-                                    json));
-    loong_hf_config_params_t params = {dir, pairs, LOONG_BF16, kept};
-    assert_ok(ctx, loongi_hf_config_write(ctx, &params));
-    snprintf(path, sizeof(path), "%s/config.json", dir);
-    assert_ok(ctx, loongi_file_read(ctx, path, &text, &length));
-    assert_non_null(strstr(text, json));
-    loongi_free(ctx, text);
-    loongi_pairs_destroy(&kept);
-    loongi_pairs_destroy(&pairs);
-    test_context_end(&ctx);
+    for (int64_t i = 0; i < LOONG_COUNT_OF(texts); i++) {
+        loong_context_t *ctx = test_context();
+        loong_pairs_t *pairs = NULL;
+        loong_pairs_t *kept = NULL;
+        char path[256];
+        char *text = NULL;
+        size_t length = 0;
+        assert_ok(ctx, take(ctx, texts[i].json, &pairs));
+        assert_ok(ctx, loongi_pairs_create(ctx, &kept));
+        if (texts[i].kept != NULL) {
+            assert_ok(ctx, loongi_pairs_set(kept, "dual_chunk_attention_config",
+                                            texts[i].kept));
+        }
+        loong_hf_config_params_t params = {dir, pairs, LOONG_BF16, kept};
+        assert_ok(ctx, loongi_hf_config_write(ctx, &params));
+        snprintf(path, sizeof(path), "%s/config.json", dir);
+        assert_ok(ctx, loongi_file_read(ctx, path, &text, &length));
+        assert_non_null(strstr(text, texts[i].text));
+        loongi_free(ctx, text);
+        loongi_pairs_destroy(&kept);
+        loongi_pairs_destroy(&pairs);
+        test_context_end(&ctx);
+    }
 }
 
 /* As it would be without a key. */
@@ -428,7 +474,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(means),
                                        cmocka_unit_test(comes_back),
-                                       cmocka_unit_test(is_kept),
+                                       cmocka_unit_test(is_written),
                                        cmocka_unit_test(leaves_to_defaults),
                                        cmocka_unit_test(cannot_be_said)};
     return cmocka_run_group_tests(tests, make_dir, remove_dir);

@@ -112,6 +112,10 @@ static loong_status_t map_groups(loong_hf_reader_t *r, int64_t scores)
                      : absent && !v2 ? 8
                                      : 1;
     if (groups <= 1) {
+        const loong_json_t *chosen = loongi_hf_field(r->json, "topk_group");
+        if (chosen != NULL) {
+            loongi_hf_check_neutral(r, "topk_group", chosen, "1");
+        }
         return LOONG_OK;
     }
     LOONG_TRY(loongi_pairs_set_int(r->pairs, "moe_router_num_groups", groups));

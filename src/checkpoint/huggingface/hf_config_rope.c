@@ -61,6 +61,10 @@ static loong_status_t map_rope_keys(loong_hf_reader_t *r,
             LOONG_TRY(loongi_pairs_set(r->pairs, target, limit));
         } else if (value == NULL && k->required) {
             loongi_problems_add(&r->problems, "%s is missing", full);
+        } else if (value != NULL && loongi_json_real(value) == 0.0 &&
+                   strcmp(k->name, "attention_factor") == 0) {
+            /* of the engine: not given */
+            loongi_hf_refuse(r, full, value, "a number > 0 is needed");
         } else if (value != NULL && original) {
             LOONG_TRY(loongi_hf_map_int(r, value, full, target));
         } else if (value != NULL &&

@@ -248,22 +248,17 @@ static void emit_biases(loong_hf_writer_t *w)
     }
 }
 
-/* Qwen2's classes have no head_dim, Mixtral's has none of its own: it is stated
- * only when it says more than hidden size / heads, and of Mixtral with YaRN,
- * where transformers does not work it out. */
+/* Qwen2's classes have no head_dim: it is stated only when it says more than
+ * hidden size / heads. */
 static bool has_other_width(const loong_hf_writer_t *w)
 {
     int64_t hidden = 0;
     int64_t heads = 0;
     int64_t width = 0;
-    const char *type = w->type->model_type;
-    const char *scaling = loongi_pairs_get(w->model, "rope_scaling.type");
-    return (strncmp(type, "qwen2", 5) != 0 && strcmp(type, "mixtral") != 0) ||
-           (strcmp(type, "mixtral") == 0 && scaling != NULL &&
-            strcmp(scaling, "yarn") == 0) ||
-           !loongi_pairs_int(w->model, "hidden_size", &hidden) ||
-           !loongi_pairs_int(w->model, "num_attention_heads", &heads) ||
-           !loongi_pairs_int(w->model, "kv_channels", &width) ||
+    loongi_pairs_int(w->model, "hidden_size", &hidden);
+    loongi_pairs_int(w->model, "num_attention_heads", &heads);
+    loongi_pairs_int(w->model, "kv_channels", &width);
+    return strncmp(w->type->model_type, "qwen2", 5) != 0 ||
            width * heads != hidden;
 }
 

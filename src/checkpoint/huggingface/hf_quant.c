@@ -21,12 +21,46 @@ static const char *text_of(const loong_json_t *object, const char *name)
                : "";
 }
 
+/* The blocks' size, and the name of the field; NULL: not told. */
+static const loong_json_t *find_block(const loong_json_t *config,
+                                      const char **name_p)
+{
+    const loong_json_t *groups = loongi_json_get(config, "config_groups");
+    *name_p = "quantization_config.weight_block_size";
+    const loong_json_t *block = loongi_hf_field(config, "weight_block_size");
+    if (block == NULL && loongi_json_count(groups) > 0 &&
+        loongi_json_kind(groups) == LOONG_JSON_OBJECT) {
+        const loong_json_t *weights = loongi_json_get(
+            loongi_json_member_value(loongi_json_first(groups)), "weights");
+        *name_p = "quantization_config.config_groups: block_structure";
+        block = loongi_hf_field(weights, "block_structure");
+    }
+    return block;
+}
+
+static bool is_block(const loong_json_t *list)
+{
+    bool pair = loongi_json_kind(list) == LOONG_JSON_ARRAY &&
+                loongi_json_count(list) == 2;
+    for (int i = 0; i < 2 && pair; i++) {
+        const loong_json_t *size = loongi_json_at(list, i);
+        pair = loongi_json_kind(size) == LOONG_JSON_INT &&
+               loongi_json_int(size) > 0;
+    }
+    return pair;
+}
+
 void loongi_hf_check_quant(loong_hf_reader_t *r, const loong_json_t *value)
 {
     const char *method = text_of(value, "quant_method");
     const char *fmt = text_of(value, "fmt");
     const char *format = text_of(value, "format");
     const char *algorithm = text_of(value, "quant_algo");
+    const char *name = NULL;
+    const loong_json_t *block = find_block(value, &name);
+    if (block != NULL && !is_block(block)) {
+        loongi_hf_refuse(r, name, block, "two positive integers are needed");
+    }
     if (loongi_json_kind(value) == LOONG_JSON_NULL ||
         (strcmp(method, "fp8") == 0 &&
          (fmt[0] == '\0' || strcmp(fmt, "e4m3") == 0 ||
@@ -40,29 +74,6 @@ void loongi_hf_check_quant(loong_hf_reader_t *r, const loong_json_t *value)
     loongi_hf_refuse(r, "quantization_config", value,
                      "e4m3 is read: quant_method fp8, compressed-tensors with "
                      "format float-quantized, modelopt with quant_algo FP8");
-}
-
-static const loong_json_t *find_block(const loong_json_t *config)
-{
-    const loong_json_t *groups = loongi_json_get(config, "config_groups");
-    const loong_json_t *block = loongi_json_get(config, "weight_block_size");
-    if (block == NULL && loongi_json_count(groups) > 0 &&
-        loongi_json_kind(groups) == LOONG_JSON_OBJECT) {
-        const loong_json_t *weights = loongi_json_get(
-            loongi_json_member_value(loongi_json_first(groups)), "weights");
-        block = loongi_json_get(weights, "block_structure");
-    }
-    return block;
-}
-
-static void read_block(const loong_json_t *config, int64_t block[2])
-{
-    const loong_json_t *list = find_block(config);
-    for (int i = 0; list != NULL && loongi_json_count(list) == 2 && i < 2;
-         i++) {
-        int64_t size = loongi_json_int(loongi_json_at(list, i));
-        block[i] = size > 0 ? size : block[i];
-    }
 }
 
 static loong_dtype_t read_type(const loong_json_t *json)
@@ -84,6 +95,19 @@ static loong_dtype_t read_type(const loong_json_t *json)
     return LOONG_BF16;
 }
 
+static loong_status_t read_block(loong_context_t *ctx, const char *path,
+                                 const loong_json_t *config, int64_t sizes[2])
+{
+    const char *name = NULL;
+    const loong_json_t *block = find_block(config, &name);
+    LOONG_CHECK(ctx, block == NULL || is_block(block), LOONG_ERR_UNSUPPORTED,
+                "%s: %s: two positive integers are needed", path, name);
+    for (int i = 0; i < 2 && block != NULL; i++) {
+        sizes[i] = loongi_json_int(loongi_json_at(block, i));
+    }
+    return LOONG_OK;
+}
+
 loong_status_t loongi_hf_quant_read(loong_context_t *ctx, const char *dir,
                                     loong_hf_quant_t *quant_p)
 {
@@ -97,7 +121,9 @@ loong_status_t loongi_hf_quant_read(loong_context_t *ctx, const char *dir,
     }
     if (status == LOONG_OK && json != NULL) {
         quant.dtype = read_type(json);
-        read_block(loongi_hf_field(json, "quantization_config"), quant.block);
+        status = read_block(
+            ctx, path.data, loongi_hf_field(json, "quantization_config"),
+            quant.block);
         loongi_json_destroy(&json);
     }
     loongi_text_free(&path);

@@ -310,6 +310,14 @@ static void check_scaling(loong_problems_t *problems,
         loongi_problems_add(problems, "rope_scaling.factor: must be set with "
                                       "rope_scaling.type");
     }
+    if (!(c->rope.attention_factor > 0.0) &&
+        loongi_pairs_get(pairs, "rope_scaling.attention_factor") != NULL) {
+        loongi_problems_add(problems,
+                            "rope_scaling.attention_factor: found %g, a "
+                            "positive number wanted; 0.1 ln(factor) + 1 when "
+                            "not given",
+                            c->rope.attention_factor);
+    }
 }
 
 /* A number of the rotation, above the least one or, if need be, at it. */

@@ -15,6 +15,8 @@ loong_test(NAME hf_import SOURCES tests/checkpoint/test_import.c LABELS unit)
 loong_test(NAME predictors SOURCES tests/checkpoint/test_predictors.c
   LABELS "unit;models")
 loong_test(NAME draft SOURCES tests/checkpoint/test_draft.c LABELS unit)
+loong_test(NAME draft_fields SOURCES tests/checkpoint/test_draft_fields.c
+  LABELS unit)
 
 # Conversions of large models, and of models with other names.
 add_executable(make_model tests/checkpoint/make_model.c)

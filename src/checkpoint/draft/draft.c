@@ -47,6 +47,7 @@ static const synonyms_t sizes[] = {
 };
 static const char head_sizes[] =
     "head_dim kv_channels d_head d_kv attention_head_dim";
+enum { USED = LOONG_COUNT_OF(sizes) + 1 };
 
 typedef struct draft {
     loong_context_t *ctx;
@@ -58,6 +59,9 @@ typedef struct draft {
     loong_draft_patterns_t patterns;
     loong_draft_match_t match;
     bool known; /* the model type */
+    int used_count;
+    loong_hf_field_t used[USED + 1]; /* for sizes, when it is not */
+    loong_problems_t unused;         /* fields that nothing follows from */
 } draft_t;
 
 /* ---- the model's keys ---- */
@@ -68,27 +72,34 @@ static bool is_number(const loong_json_t *value)
                              loongi_json_kind(value) == LOONG_JSON_REAL);
 }
 
-/* Of the object, or of an object in it ("rope_parameters"). */
-static const loong_json_t *find_name(const loong_json_t *config,
-                                     const char *name)
+/* Of the file, or of an object in it ("rope_parameters"). */
+static const loong_json_t *find_name(draft_t *d, const char *name)
 {
-    const loong_json_t *value = loongi_json_get(config, name);
+    const loong_json_t *config = d->config;
+    const loong_json_t *value = NULL;
     const loong_json_member_t *m = loongi_json_first(config);
+    for (; m != NULL; m = loongi_json_next(config, m)) {
+        if (strcmp(loongi_json_member_key(m), name) == 0 &&
+            is_number(loongi_json_member_value(m))) {
+            d->used[d->used_count++].name = loongi_json_member_key(m);
+            return loongi_json_member_value(m);
+        }
+    }
+    m = loongi_json_first(config);
     for (; m != NULL && !is_number(value); m = loongi_json_next(config, m)) {
         value = loongi_json_get(loongi_json_member_value(m), name);
     }
     return is_number(value) ? value : NULL;
 }
 
-static const loong_json_t *find_field(const loong_json_t *config,
-                                      const char *fields)
+static const loong_json_t *find_field(draft_t *d, const char *fields)
 {
     char name[64];
     const loong_json_t *value = NULL;
     while (*fields != '\0' && value == NULL) {
         size_t length = strcspn(fields, " ");
         snprintf(name, sizeof(name), "%.*s", (int)length, fields);
-        value = find_name(config, name);
+        value = find_name(d, name);
         fields += length + strspn(fields + length, " ");
     }
     return value;
@@ -96,7 +107,7 @@ static const loong_json_t *find_field(const loong_json_t *config,
 
 static loong_status_t set_size(draft_t *d, const synonyms_t *s)
 {
-    const loong_json_t *value = find_field(d->config, s->fields);
+    const loong_json_t *value = find_field(d, s->fields);
     if (value == NULL) {
         LOONG_CHECK(d->ctx, s->fallback != NULL, LOONG_ERR_UNSUPPORTED,
                     "%s/config.json has none of the fields %s, one of which "
@@ -115,7 +126,7 @@ static loong_status_t set_size(draft_t *d, const synonyms_t *s)
 
 static loong_status_t set_head_size(draft_t *d)
 {
-    const loong_json_t *value = find_field(d->config, head_sizes);
+    const loong_json_t *value = find_field(d, head_sizes);
     int64_t hidden = 0;
     int64_t heads = 0;
     loongi_pairs_int(d->model, "hidden_size", &hidden);
@@ -129,7 +140,8 @@ static loong_status_t set_head_size(draft_t *d)
                                               : hidden / heads);
 }
 
-/* Sizes alone; the rest is a LLaMA's, until the tensors say otherwise. */
+/* Sizes, and what known types call so; the rest is a LLaMA's, until the
+ * tensors say otherwise. */
 static loong_status_t guess_model(draft_t *d)
 {
     LOONG_TRY(loongi_pairs_create(d->ctx, &d->model));
@@ -141,7 +153,9 @@ static loong_status_t guess_model(draft_t *d)
     LOONG_TRY(
         loongi_pairs_set(d->model, "position_embedding_type", "rope"));
     LOONG_TRY(loongi_pairs_set(d->model, "normalization", "RMSNorm"));
-    return loongi_pairs_set(d->model, "activation", "swiglu");
+    LOONG_TRY(loongi_pairs_set(d->model, "activation", "swiglu"));
+    return loongi_hf_config_guess(d->ctx, d->config, d->used, d->model,
+                                  &d->unused);
 }
 
 static loong_status_t read_model(draft_t *d)
@@ -336,12 +350,32 @@ static void print_keys(const loong_pairs_t *model, loong_text_t *text)
     }
 }
 
+static void print_unused(const draft_t *d, const char *before,
+                         loong_text_t *text)
+{
+    const char *line = loongi_text_get(&d->unused.text);
+    if (d->unused.count > 0) {
+        loongi_text_printf(text, "%s%" PRId64 " field%s of %s/config.json "
+                           "not used:\n", before, d->unused.count,
+                           d->unused.count > 1 ? "s" : "", d->params->dir);
+    }
+    for (; *line != '\0'; line += strcspn(line, "\n") + 1) {
+        loongi_text_printf(text, "%s  %.*s\n", before,
+                           (int)strcspn(line, "\n"), line);
+    }
+    if (d->unused.shown < d->unused.count) {
+        loongi_text_printf(text, "%s  and %" PRId64 " more\n", before,
+                           d->unused.count - d->unused.shown);
+    }
+}
+
 static void print_model(const draft_t *d, loong_text_t *text)
 {
     loongi_text_printf(text, "# Keys of model.foundation, from %s/config.json%s"
                        "\n", d->params->dir,
                        d->known ? "" : ", whose model type is not known:\n"
                                        "# compare them with the model's code");
+    print_unused(d, "# ", text);
     print_keys(d->model, text);
 }
 
@@ -362,11 +396,21 @@ static void print_recipe(const draft_t *d, loong_text_t *text)
         LOONG_MIN(positions, 2048));
 }
 
+static void say_lines(const draft_t *d, const loong_text_t *text)
+{
+    char *line = text->data;
+    for (char *end = strchr(line, '\n'); end != NULL;
+         end = strchr(line, '\n')) {
+        *end = '\0';
+        d->params->line(d->params->user, line);
+        line = end + 1;
+    }
+}
+
 static loong_status_t put(const draft_t *d, const char *name,
                           const loong_text_t *text)
 {
     const loong_checkpoint_draft_params_t *p = d->params;
-    char *line = text->data;
     LOONG_TRY(text->status);
     if (p->out_dir != NULL) {
         loong_text_t path = loongi_text_begin(d->ctx);
@@ -374,18 +418,13 @@ static loong_status_t put(const draft_t *d, const char *name,
         loong_status_t status = path.status;
         if (status == LOONG_OK) {
             status =
-                loongi_file_write(d->ctx, path.data, line, text->length);
+                loongi_file_write(d->ctx, path.data, text->data, text->length);
         }
         loongi_text_free(&path);
         return status;
     }
     p->line(p->user, name);
-    for (char *end = strchr(line, '\n'); end != NULL;
-         end = strchr(line, '\n')) {
-        *end = '\0';
-        p->line(p->user, line);
-        line = end + 1;
-    }
+    say_lines(d, text);
     return LOONG_OK;
 }
 
@@ -411,9 +450,10 @@ static loong_status_t write_drafts(const draft_t *d)
 }
 
 /* Not found is said, one by one. */
-static void tell(const draft_t *d)
+static loong_status_t tell(const draft_t *d)
 {
     char line[256];
+    loong_text_t unused = loongi_text_begin(d->ctx);
     int64_t guesses = 0;
     int64_t lacks = 0;
     for (int64_t i = 0; i < d->match.count; i++) {
@@ -427,7 +467,16 @@ static void tell(const draft_t *d)
              " tensors are not there in some layers", d->patterns.count,
              d->match.count, guesses, d->match.unused, d->match.uncovered,
              lacks);
+    if (d->params->out_dir != NULL) { /* else it stands in model.yaml above */
+        print_unused(d, "", &unused);
+    }
+    loong_status_t status = unused.status;
+    if (status == LOONG_OK && unused.length > 0) {
+        say_lines(d, &unused);
+    }
+    loongi_text_free(&unused);
     d->params->line(d->params->user, line);
+    return status;
 }
 
 static loong_status_t run(draft_t *d)
@@ -440,8 +489,7 @@ static loong_status_t run(draft_t *d)
     LOONG_TRY(read_model(d));
     LOONG_TRY(choose_names(d));
     LOONG_TRY(write_drafts(d));
-    tell(d);
-    return LOONG_OK;
+    return tell(d);
 }
 
 loong_status_t
@@ -451,7 +499,9 @@ loong_checkpoint_draft(loong_context_t *ctx,
     draft_t d = {0};
     d.ctx = ctx;
     d.params = params;
+    d.unused = loongi_problems_begin(ctx);
     loong_status_t status = run(&d);
+    loongi_text_free(&d.unused.text);
     loongi_draft_match_free(&d.match);
     loongi_free(ctx, d.patterns.items);
     loongi_hf_map_destroy(&d.map);

@@ -15,8 +15,11 @@
 #ifndef LOONG_HF_CONFIG_H
 #define LOONG_HF_CONFIG_H
 
+#include "hf_family.h"
+#include "json.h"
 #include "loong/dtype.h"
 #include "pairs.h"
+#include "problems.h"
 
 #ifdef __cplusplus
 extern "C" {
@@ -32,6 +35,15 @@ LOONG_NODISCARD loong_status_t loongi_hf_config_read(loong_context_t *ctx,
 LOONG_NODISCARD loong_status_t
 loongi_hf_config_trace(loong_context_t *ctx, const char *dir,
                        loong_pairs_t *origins, loong_pairs_t **pairs_p);
+
+/* Of a type that is not known: adds to model, which has the sizes, what fields
+ * that known types share say of positions, windows and training. Fields that
+ * may say more and are neither of these nor in `used` (ends with a NULL name)
+ * become problems. */
+LOONG_NODISCARD loong_status_t loongi_hf_config_guess(
+    loong_context_t *ctx, const loong_json_t *config,
+    const loong_hf_field_t *used, loong_pairs_t *model,
+    loong_problems_t *unused);
 
 typedef struct loong_hf_config_params {
     const char *dir;

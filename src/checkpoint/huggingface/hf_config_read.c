@@ -211,29 +211,36 @@ static const loong_hf_field_t *find_common(const char *name)
     return f->name != NULL ? f : NULL;
 }
 
+void loongi_hf_check_other_field(loong_hf_reader_t *r,
+                                 const loong_json_member_t *member)
+{
+    const char *name = loongi_json_member_key(member);
+    const loong_json_t *value = loongi_json_member_value(member);
+    const loong_hf_field_t *f =
+        loongi_hf_unread_field(r->type->model_type, name);
+    bool unread = f != NULL;
+    f = unread ? f : find_common(name);
+    if (is_ignored(name)) {
+        return;
+    }
+    if (f != NULL && f->kind == LOONG_HF_NEUTRAL) {
+        loongi_hf_check_neutral(r, name, value, f->fallback);
+    } else if (f != NULL && !unread) { /* quantization_config */
+        loongi_hf_check_quant(r, value);
+    } else if (f == NULL && !loongi_hf_is_empty(value)) {
+        loongi_hf_refuse(r, name, value,
+                         "the field is not known; if it does not change what "
+                         "the model computes, remove it");
+    }
+}
+
 static void check_other_fields(loong_hf_reader_t *r,
                                const loong_hf_field_t *known)
 {
     for (const loong_json_member_t *m = loongi_json_first(r->json); m != NULL;
          m = loongi_json_next(r->json, m)) {
-        const char *name = loongi_json_member_key(m);
-        const loong_json_t *value = loongi_json_member_value(m);
-        if (loongi_hf_has_field(known, name) || is_ignored(name)) {
-            continue;
-        }
-        const loong_hf_field_t *f =
-            loongi_hf_unread_field(r->type->model_type, name);
-        bool unread = f != NULL;
-        f = unread ? f : find_common(name);
-        if (f != NULL && f->kind == LOONG_HF_NEUTRAL) {
-            loongi_hf_check_neutral(r, name, value, f->fallback);
-        } else if (f != NULL && !unread) { /* quantization_config */
-            loongi_hf_check_quant(r, value);
-        } else if (f == NULL && !loongi_hf_is_empty(value)) {
-            loongi_hf_refuse(
-                r, name, value,
-                "the field is not known; if it does not change what the "
-                "model computes, remove it");
+        if (!loongi_hf_has_field(known, loongi_json_member_key(m))) {
+            loongi_hf_check_other_field(r, m);
         }
     }
 }

@@ -59,6 +59,11 @@ bool loongi_hf_has_width(const loong_hf_reader_t *r);
 bool loongi_hf_flag(loong_hf_reader_t *r, const char *name, bool fallback);
 LOONG_NODISCARD loong_status_t loongi_hf_map_rope(loong_hf_reader_t *r);
 LOONG_NODISCARD loong_status_t loongi_hf_map_window(loong_hf_reader_t *r);
+/* layer_types against the window that has been read. */
+void loongi_hf_check_layer_types(loong_hf_reader_t *r);
+/* A field that the table of the type has not. */
+void loongi_hf_check_other_field(loong_hf_reader_t *r,
+                                 const loong_json_member_t *member);
 /* What a mixture says beyond its table; nothing for other types. */
 LOONG_NODISCARD loong_status_t loongi_hf_map_mixture(loong_hf_reader_t *r);
 LOONG_NODISCARD loong_status_t loongi_hf_map_deepseek(loong_hf_reader_t *r);

@@ -60,7 +60,7 @@ static loong_status_t map_window(loong_hf_reader_t *r)
                            : LOONG_OK;
 }
 
-static void check_layer_types(loong_hf_reader_t *r)
+void loongi_hf_check_layer_types(loong_hf_reader_t *r)
 {
     const loong_json_t *list = loongi_hf_field(r->json, "layer_types");
     int64_t layers = 0;
@@ -117,7 +117,7 @@ static void check_attention_list(loong_hf_reader_t *r)
 loong_status_t loongi_hf_map_window(loong_hf_reader_t *r)
 {
     LOONG_TRY(map_window(r));
-    check_layer_types(r);
+    loongi_hf_check_layer_types(r);
     check_attention_list(r);
     return LOONG_OK;
 }

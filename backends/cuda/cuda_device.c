@@ -41,14 +41,18 @@ typedef struct cuda_data {
     uint64_t identity;
 } cuda_data_t;
 
+static loong_status_t status_of(cudaError_t error)
+{
+    return error == cudaErrorMemoryAllocation ? LOONG_ERR_MEMORY
+                                              : LOONG_ERR_DEVICE;
+}
+
 static loong_status_t failed(loong_context_t *ctx, int index,
                              const char *call, cudaError_t error)
 {
-    return LOONG_FAIL(ctx,
-                      error == cudaErrorMemoryAllocation ? LOONG_ERR_MEMORY
-                                                         : LOONG_ERR_DEVICE,
-                      "cuda:%d: %s: %s (%s)", index, call,
-                      cudaGetErrorString(error), cudaGetErrorName(error));
+    return LOONG_FAIL(ctx, status_of(error), "cuda:%d: %s: %s (%s)", index,
+                      call, cudaGetErrorString(error),
+                      cudaGetErrorName(error));
 }
 
 /* A call of the runtime, on the device of `data`. */
@@ -238,10 +242,7 @@ static loong_status_t cuda_alloc(loong_context_t *ctx, void *data,
         cudaMallocAsync(&ptr, LOONG_MAX(bytes, 1), d->compute);
     if (error != cudaSuccess) {
         cudaGetLastError(); /* it is told here */
-        return LOONG_FAIL(d->ctx,
-                          error == cudaErrorMemoryAllocation
-                              ? LOONG_ERR_MEMORY
-                              : LOONG_ERR_DEVICE,
+        return LOONG_FAIL(d->ctx, status_of(error),
                           "cuda:%d: %zu bytes for %s: %s; %zu of %zu bytes "
                           "are free",
                           d->index, bytes, what, cudaGetErrorString(error),
@@ -277,7 +278,7 @@ static loong_status_t cuda_host_alloc(loong_context_t *ctx, void *data,
     if (error == cudaSuccess) {
         error = cudaMallocHost(&ptr, LOONG_MAX(bytes, 1));
     }
-    LOONG_CHECK(d->ctx, error == cudaSuccess, LOONG_ERR_MEMORY,
+    LOONG_CHECK(d->ctx, error == cudaSuccess, status_of(error),
                 "cuda:%d: %zu bytes of pinned host memory for %s: %s",
                 d->index, bytes, what, cudaGetErrorString(error));
     memset(ptr, 0, bytes);

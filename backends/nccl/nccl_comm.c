@@ -182,7 +182,7 @@ static void tell_lost(const loong_comm_t *comm, char *text, size_t size)
     for (int r = 0; r < comm->size && text[0] == '\0'; r++) {
         loong_board_slot_t *slot =
             loongi_board_find(comm->board, comm->world_ranks[r]);
-        if (slot != NULL && loongi_slot_state(slot) == LOONG_RANK_FAILED) {
+        if (slot != NULL && loongi_slot_state(slot) >= LOONG_RANK_FAILED) {
             loongi_board_describe(comm->board, comm->world_ranks[r],
                                   loongi_now(), text, size);
         }

@@ -70,12 +70,14 @@ __device__ int32_t label_of(const softmax_t &a, int64_t token)
     return LOONG_IGNORE_LABEL;
 }
 
-/* Sum of exp(logit - top), and top: each thread keeps its own largest. */
-__device__ float measure(const softmax_t &a, const float *row, float *room,
-                         float *top_p)
+/* Sum of exp(logit - top), and top: each thread keeps its own largest, and the
+ * sum without its 1: p - 1 of a label that is nearly certain is what the others
+ * are, which rounding beside the 1 would take from it. */
+__device__ double measure(const softmax_t &a, const float *row, float *room,
+                          float *top_p)
 {
     float top = -INFINITY;
-    float sum = 0.0f;
+    float rest = 0.0f;
     for (int64_t c = (int64_t)threadIdx.x * PACK; c < a.columns;
          c += BLOCK * PACK) {
         int n = least(PACK, a.columns - c);
@@ -85,17 +87,25 @@ __device__ float measure(const softmax_t &a, const float *row, float *room,
         for (int i = 0; i < PACK && i < n; i++) {
             more = fmaxf(more, p.v[i]);
         }
-        sum *= top < more ? expf(top - more) : 1.0f;
+        bool is_new = top < more;
+        rest = is_new && top > -INFINITY ? (rest + 1.0f) * expf(top - more)
+                                         : rest;
         top = more;
 #pragma unroll
         for (int i = 0; i < PACK && i < n; i++) {
-            sum += expf(p.v[i] - top);
+            bool is_top = is_new && p.v[i] == top;
+            is_new = is_new && !is_top;
+            rest += is_top ? 0.0f : expf(p.v[i] - top);
         }
     }
     float all = block_max(top, room);
-    sum = top == -INFINITY ? sum : sum * expf(top - all);
+    bool has_top = top == all && top > -INFINITY;
+    if (!has_top && top > -INFINITY) {
+        rest = (rest + 1.0f) * expf(top - all);
+    }
     *top_p = all;
-    return block_sum(sum, room);
+    double ones = (double)block_sum(has_top ? 1.0f : 0.0f, room);
+    return ones + (double)block_sum(rest, room);
 }
 
 /* The gradient, in place: a step's writes end before the next one's reads
@@ -128,8 +138,8 @@ __device__ loong_softmax_stats_t own_stats(const softmax_t &a,
                                            float *room)
 {
     float top = 0.0f;
-    float sum = measure(a, row, room, &top);
-    loong_softmax_stats_t s = {(double)top, (double)sum,
+    double sum = measure(a, row, room, &top);
+    loong_softmax_stats_t s = {(double)top, sum,
                                column >= 0 ? (double)row[column] : 0.0};
     return s;
 }

@@ -105,6 +105,19 @@ static void test_drawn(void **state)
     }
 }
 
+/* A label that is nearly certain: what is left of p - 1 is as exact as other
+ * gradients (values that a drawn case had). */
+static void test_certain(void **state)
+{
+    (void)state;
+    const setting_t s = {3, 44, 7, 3, 1e-2, false};
+    loong_cross_entropy_attr_t attr = {.loss = 1, .vocab = s.vocab,
+                                       .z_loss = s.z_loss};
+    op_case_t c = make_case(&s, &attr, LOONG_F32);
+    c.seed = 4412;
+    expect(op_case_reference(&c), LOONG_F32);
+}
+
 /* Gradients that nobody wants are absent. */
 static void test_absent(void **state)
 {
@@ -218,6 +231,7 @@ int main(void)
         cmocka_unit_test(test_reference), cmocka_unit_test(test_absent),
         cmocka_unit_test(test_chunks),    cmocka_unit_test(test_differences),
         cmocka_unit_test(test_bad_label), cmocka_unit_test(test_nan),
+        cmocka_unit_test(test_certain),
         cmocka_unit_test(test_drawn),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

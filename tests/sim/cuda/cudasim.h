@@ -23,7 +23,8 @@ void cudasim_pace(double share);
 int64_t cudasim_calls(void);
 void cudasim_fail_at(int64_t n, cudaError_t error);
 
-/* Env CUDASIM_KILL_AT_GRAPH: the process is killed when it launches so many. */
+/* Env CUDASIM_KILL_AT_GRAPH: the process is killed when it launches so many.
+ * Env CUDASIM_HANG_AT: its device hangs from so many calls on. */
 
 /* Devices (env CUDASIM_DEVICES, 1), bytes of memory of each (4 GiB). */
 void cudasim_devices(int count, size_t bytes);

@@ -113,6 +113,13 @@ for rank in 0 1; do
     grep -q "rank $rank" err || fail "the message does not name rank $rank"
     [ $((SECONDS - begin)) -lt 30 ] || fail "a killed rank: $SECONDS s"
 done
+# a device that hangs while calls are under way: giving back what it has would
+# wait for it for ever
+begin=$SECONDS
+CUDASIM_HANG_AT=1500 two 4 'devices=[cuda:0, cpu:1]' checkpoint.save=no \
+    log.interval=9 comm.timeout=5s comm.overlap_work=0
+grep -q 'rank 0 has waited .* for its device' err || fail 'a device that hangs'
+[ $((SECONDS - begin)) -lt 30 ] || fail "a hanging device: $SECONDS s"
 
 # planned, with and without the devices
 for exe in loongrun_cudasim $real; do

@@ -194,6 +194,7 @@ static void unknown_tensors(void **state)
     assert_non_null(
         strstr(output, "unexpected: transformer.h.1.ln_X.weight [24]; "
                        "nearest: transformer.h.1.ln_2.weight"));
+    assert_non_null(strstr(output, "loong-ckpt draft "));
     assert_false(is_there("renamedn"));
     assert_run("export %/renamedn %/renamedh", 66, "renamedn");
     assert_false(is_there("renamedh"));
@@ -389,6 +390,23 @@ static void other_types_must_fit(void **state)
                "all values are equal");
 }
 
+/* Shards whose index was left behind. */
+static void shards_without_index(void **state)
+{
+    (void)state;
+    static const char *const files[][2] = {{"notes.txt", "-"}};
+    char from[256], to[256];
+    make_source("gpt2_tied", "shards", files, 1);
+    snprintf(from, sizeof(from), "%s/shards/model.safetensors", dir);
+    snprintf(to, sizeof(to), "%s/shards/model-1.safetensors", dir);
+    assert_int_equal(rename(from, to), 0);
+    assert_run("import %/shards %/shardsn", 66,
+               "has 1 file of tensors (model-1.safetensors), but not "
+               "model.safetensors.index.json");
+    unlink(to);
+    assert_run("import %/shards %/shardsn", 66, "pytorch_model.bin");
+}
+
 static void errors_have_codes(void **state)
 {
     (void)state;
@@ -420,6 +438,8 @@ static void errors_have_codes(void **state)
     assert_run("inspect %/none", 66, "none' is not a directory");
     assert_run("import %/none %/x", 66, "none' is not a directory");
     assert_run("export %/none %/x", 66, "none");
+    assert_run("export " FIXTURES "/gpt2_tied %/x", 66,
+               "loong-ckpt import makes one of it");
     assert_run("import " FIXTURES "/gpt2_tied %/given", 0, "");
     assert_run("export %/given %/asked --tokenizer %/none", 66,
                "has no file of a tokenizer");
@@ -446,6 +466,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(impossible_models),
         cmocka_unit_test(tokenizers_keep_their_code),
         cmocka_unit_test(other_types_must_fit),
+        cmocka_unit_test(shards_without_index),
         cmocka_unit_test(errors_have_codes),
     };
     if (argc != 2) {

@@ -314,6 +314,11 @@ loong_status_t loongi_hf_compare(const loong_hf_t *hf)
     }
     loong_status_t listed =
         loongi_problems_end(&check.problems, LOONG_ERR_MISMATCH, hf->dir);
+    if (listed != LOONG_OK && check.missing_count > 0 &&
+        check.extra_count > 0) {
+        loongi_error_note(hf->ctx, "names of its own? loong-ckpt draft %s "
+                          "proposes a map for them", hf->dir);
+    }
     loongi_arena_destroy(&check.arena);
     return status != LOONG_OK ? status : listed;
 }

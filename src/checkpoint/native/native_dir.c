@@ -141,6 +141,7 @@ loong_status_t loongi_native_resolve(loong_arena_t *arena, loong_context_t *ctx,
                                      const char *path, char **step_dir_p)
 {
     char *latest = NULL;
+    char *config = NULL;
     char *name = NULL;
     char *step_dir = NULL;
     size_t length = 0;
@@ -156,7 +157,11 @@ loong_status_t loongi_native_resolve(loong_arena_t *arena, loong_context_t *ctx,
             "'%s' has no " LOONG_MANIFEST ": an incomplete checkpoint", path);
     }
     LOONG_TRY(loongi_arena_printf(arena, &latest, "%s/" LOONG_LATEST, path));
+    LOONG_TRY(loongi_arena_printf(arena, &config, "%s/config.json", path));
     if (!loongi_file_exists(latest)) {
+        LOONG_CHECK(ctx, !loongi_file_exists(config), LOONG_ERR_NOT_FOUND,
+                    "'%s' is a Hugging Face directory, a native checkpoint is "
+                    "wanted: loong-ckpt import makes one of it", path);
         return fail_missing(ctx, path,
                             "has neither " LOONG_MANIFEST " nor " LOONG_LATEST);
     }

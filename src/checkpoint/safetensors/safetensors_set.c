@@ -2,6 +2,9 @@
  *
  * A model directory of safetensors files: model.safetensors, or shards and
  * model.safetensors.index.json. */
+#include <dirent.h>
+#include <inttypes.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -137,6 +140,38 @@ static loong_status_t check_index(loong_safetensors_set_t *set,
     return LOONG_OK;
 }
 
+/* Shards that lie there without an index. */
+static loong_status_t fail_missing(const loong_safetensors_set_t *set,
+                                   const char *path)
+{
+    static const char end[] = ".safetensors";
+    char name[256] = "";
+    int64_t count = 0;
+    struct dirent *entry = NULL;
+    DIR *dir = opendir(path);
+    while (dir != NULL && (entry = readdir(dir)) != NULL) {
+        size_t length = strlen(entry->d_name);
+        if (length >= sizeof(end) &&
+            strcmp(entry->d_name + length - sizeof(end) + 1, end) == 0) {
+            snprintf(name, sizeof(name), "%s", entry->d_name);
+            count++;
+        }
+    }
+    if (dir != NULL) {
+        closedir(dir);
+    }
+    LOONG_CHECK(set->ctx, count == 0, LOONG_ERR_NOT_FOUND,
+                "'%s' has %" PRId64 " file%s of tensors (%s%s), but not "
+                INDEX_NAME ", which says what is in which",
+                path, count, count > 1 ? "s" : "", name,
+                count > 1 ? " and others" : "");
+    return LOONG_FAIL(set->ctx, LOONG_ERR_NOT_FOUND,
+                      "'%s' has neither " SINGLE_NAME " nor " INDEX_NAME
+                      " (pytorch_model.bin is not read: transformers' "
+                      "save_pretrained turns it into safetensors)",
+                      path);
+}
+
 static loong_status_t open_all(loong_safetensors_set_t *set, const char *dir)
 {
     char *index_path = NULL;
@@ -151,11 +186,9 @@ static loong_status_t open_all(loong_safetensors_set_t *set, const char *dir)
         LOONG_TRY(open_shard(set, dir, SINGLE_NAME));
         return collect(set, dir);
     }
-    LOONG_CHECK(set->ctx, loongi_file_exists(index_path), LOONG_ERR_NOT_FOUND,
-                "'%s' has neither " SINGLE_NAME " nor " INDEX_NAME
-                " (pytorch_model.bin is not read: transformers' "
-                "save_pretrained turns it into safetensors)",
-                dir);
+    if (!loongi_file_exists(index_path)) {
+        return fail_missing(set, dir);
+    }
     loong_json_t *index = NULL;
     LOONG_TRY(loongi_json_load(set->ctx, index_path, &index));
     const loong_json_t *map = loongi_json_get(index, "weight_map");

@@ -300,8 +300,10 @@ loong_val_t loong_graph_pack(loong_graph_t *graph, int num_params,
             find_param(g, params[i].name) >= 0) {
             return loong_graph_fail(g, LOONG_ERR_ARG,
                                     "parameter %s cannot be packed with %s: "
-                                    "type, columns, freezing and weight decay "
-                                    "must be the same",
+                                    "type, columns, freezing (model.freeze) "
+                                    "and weight decay "
+                                    "(optimizer.weight_decay_rules) must be "
+                                    "the same",
                                     params[i].name, params[0].name);
         }
         loong_param_t *p = &g->params[g->num_params];

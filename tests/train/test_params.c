@@ -175,6 +175,9 @@ static void rules_that_cannot_hold_are_refused(void **state)
                    "optimizer.weight_decay_rules=[{scope: '*.q_proj', "
                    "factor: 0}]\n",
                    "cannot be packed with");
+    assert_refused(&p, "model.freeze=['*.q_proj']\n",
+                   "freezing (model.freeze) and weight decay "
+                   "(optimizer.weight_decay_rules) must be the same");
     assert_refused(&p,
                    "init.from_hf=/nowhere\ninit.by_scope=[{scope: layers}]\n",
                    "/nowhere");

@@ -376,8 +376,8 @@ static loong_status_t complete_for_evaluation(loong_trainer_t *t)
                                      "an evaluation");
 }
 
-/* A recipe that says nothing but what the model is still has a plan: that of
- * one micro-batch a rank. */
+/* A recipe that says nothing but what the model is, and at most the length of
+ * samples, still has a plan: that of one micro-batch a rank. */
 static loong_status_t complete_for_plan(loong_trainer_t *t)
 {
     static const char longest[] = FOUNDATION ".max_position_embeddings";
@@ -387,7 +387,7 @@ static loong_status_t complete_for_plan(loong_trainer_t *t)
     int64_t length = loong_recipe_int(t->recipe, longest);
     const char *origin = "assumed: the recipe is a model alone";
     char values[LOONG_COUNT_OF(keys)][24] = {"", "", "1", "0"};
-    for (int64_t i = 0; i < LOONG_COUNT_OF(keys); i++) {
+    for (int64_t i = 1; i < LOONG_COUNT_OF(keys); i++) {
         if (loong_recipe_is_set(t->recipe, keys[i])) {
             return LOONG_OK;
         }
@@ -397,7 +397,8 @@ static loong_status_t complete_for_plan(loong_trainer_t *t)
     snprintf(values[1], sizeof(values[1]), "%lld",
              (long long)loong_recipe_int(t->recipe, "train.micro_batch_size") *
                  t->parallel.ranks);
-    for (int64_t i = 0; i < LOONG_COUNT_OF(keys); i++) {
+    int64_t first = loong_recipe_is_set(t->recipe, keys[0]) ? 1 : 0;
+    for (int64_t i = first; i < LOONG_COUNT_OF(keys); i++) {
         LOONG_TRY(loong_recipe_set(t->recipe, keys[i], values[i], origin));
         if (loong_comm_rank(t->comm) == 0) {
             loongi_log(t->ctx, LOONG_LOG_INFO, "%s: %s %s", origin, keys[i],

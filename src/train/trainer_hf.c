@@ -173,9 +173,12 @@ loong_status_t loong_trainer_fill_recipe(loong_context_t *ctx,
 {
     /* What a model's file leaves out it does not have: nothing comes from the
      * file of the weights then. */
-    bool described = loong_recipe_text(recipe, "model.from_hf") != NULL;
+    const char *model = loong_recipe_text(recipe, "model.from_hf");
+    const char *init = loong_recipe_text(recipe, "init.from_hf");
+    bool same = model != NULL && init != NULL && strcmp(model, init) == 0;
     LOONG_TRY(adopt(ctx, recipe, "model.from_hf", tells, true));
-    return adopt(ctx, recipe, "init.from_hf", tells, !described);
+    return same ? LOONG_OK
+                : adopt(ctx, recipe, "init.from_hf", tells, model == NULL);
 }
 
 /* ---- imported checkpoints ------------------------------------------------ */

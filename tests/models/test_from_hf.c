@@ -281,6 +281,50 @@ static void replaced(void **state)
     }
 }
 
+static void count_overrides(void *user, loong_log_level_t level,
+                            const char *line)
+{
+    (void)level;
+    *(int *)user += strstr(line, "in the recipe holds") != NULL;
+}
+
+/* The same directory for model and weights is compared once. */
+static void told_once(void **state)
+{
+    (void)state;
+    static const char text[] =
+        "model: {from_hf: " FIXTURES "/qwen2_gqa, foundation: "
+        "{rotary_base: 5e5}}\ninit: {from_hf: " FIXTURES "/qwen2_gqa}\n";
+    loong_recipe_t *recipe = NULL;
+    loong_context_t *ctx = NULL;
+    int told = 0;
+    loong_context_params_t params = {.log = count_overrides,
+                                     .log_user = &told,
+                                     .log_level = LOONG_LOG_WARN};
+    assert_int_equal(loong_context_create(&params, &ctx), LOONG_OK);
+    assert_ok(ctx, loong_recipe_parse(ctx, "r.yaml", text, NULL, &recipe));
+    assert_ok(ctx, loong_trainer_fill_recipe(ctx, recipe, true));
+    assert_int_equal(told, 1);
+    loong_recipe_destroy(&recipe);
+    loong_context_destroy(&ctx);
+}
+
+/* A model and the length of samples are enough for a plan. */
+static void length_alone(void **state)
+{
+    (void)state;
+    place_t p;
+    loong_trainer_t *t = NULL;
+    loong_status_t status = plan_text(
+        &p, "model: {from_hf: " FIXTURES "/qwen2_gqa}\n"
+            "data: {seq_length: 11}\n", &t);
+    assert_ok(p.ctx, status);
+    assert_int_equal(loong_recipe_int(p.recipe, "data.seq_length"), 11);
+    assert_int_equal(loong_recipe_int(p.recipe, "train.global_batch_size"), 1);
+    loong_trainer_destroy(&t);
+    end(&p);
+}
+
 /* The length that the rotary tables of a chunk are made for. */
 static double table_length(const loong_chunk_t *chunk)
 {
@@ -356,6 +400,8 @@ int main(void)
         cmocka_unit_test(every_fixture),
         cmocka_unit_test(refusals),
         cmocka_unit_test(replaced),
+        cmocka_unit_test(told_once),
+        cmocka_unit_test(length_alone),
         cmocka_unit_test(prompts_have_their_length),
         cmocka_unit_test(no_model),
     };

@@ -498,6 +498,65 @@ static void differences_are_listed(void **state)
     test_context_end(&ctx);
 }
 
+static loong_status_t of_zeros(void *user, const loong_hf_block_t *block,
+                               loong_dtype_t dtype, void *dst)
+{
+    (void)user;
+    memset(dst, 0, (size_t)(block->rows * block->columns) *
+                       loong_dtype_size(dtype));
+    return LOONG_OK;
+}
+
+/* Classes that have shared experts of no width state them in their files. */
+static void hollow_tensors(void **state)
+{
+    (void)state;
+    static const char shared[] = "model.layers.%d.mlp.shared_experts.%s.weight";
+    static const char *const types[] = {"deepseek_v2", "deepseek_v3"};
+    static const char *const parts[] = {"gate_proj", "up_proj", "down_proj"};
+    for (int64_t i = 0; i < LOONG_COUNT_OF(types); i++) {
+        loong_context_t *ctx = test_context();
+        loong_hf_export_params_t params = {0};
+        loong_pairs_t *pairs = NULL;
+        loong_safetensors_set_t *set = NULL;
+        loong_hf_t *hf = NULL;
+        char name[128], text[1024];
+        snprintf(text, sizeof(text),
+                 "{\"model_type\":\"%s\",\"hidden_size\":8,"
+                 "\"intermediate_size\":12,\"num_hidden_layers\":2,"
+                 "\"num_attention_heads\":2,\"vocab_size\":9,"
+                 "\"max_position_embeddings\":16,\"q_lora_rank\":4,"
+                 "\"kv_lora_rank\":4,\"qk_nope_head_dim\":4,"
+                 "\"qk_rope_head_dim\":2,\"v_head_dim\":4,"
+                 "\"first_k_dense_replace\":1,\"n_routed_experts\":4,"
+                 "\"n_shared_experts\":0,\"num_experts_per_tok\":2,"
+                 "\"n_group\":1,\"moe_intermediate_size\":4}",
+                 types[i]);
+        write_config(ctx, text);
+        assert_ok(ctx, loongi_hf_config_read(ctx, in_dir("config"), &pairs));
+        params.dir = in_dir("hollow");
+        params.model = pairs;
+        params.dtype = LOONG_BF16;
+        params.source = of_zeros;
+        assert_ok(ctx, loongi_hf_export(ctx, &params));
+        assert_ok(ctx, loongi_safetensors_set_open(ctx, params.dir, &set));
+        for (int k = 0; k < 6; k++) { /* the first layer is dense */
+            snprintf(name, sizeof(name), shared, k / 3, parts[k % 3]);
+            const loong_safetensor_t *t =
+                loongi_safetensors_set_find(set, name);
+            assert_int_equal(t != NULL, k / 3);
+            assert_true(t == NULL || (t->shape[0] == (k < 5 ? 0 : 8) &&
+                                      t->shape[1] == (k < 5 ? 8 : 0)));
+        }
+        loongi_safetensors_set_close(&set);
+        assert_ok(ctx, loongi_hf_open(ctx, params.dir, &hf));
+        loongi_hf_close(&hf);
+        assert_ok(ctx, loongi_dir_remove(ctx, params.dir));
+        loongi_pairs_destroy(&pairs);
+        test_context_end(&ctx);
+    }
+}
+
 /* The n-th allocation fails, for every n: an error, no leak, no crash. */
 static void memory_runs_out(void **state)
 {
@@ -528,6 +587,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(configs_are_mapped),
         cmocka_unit_test(fixtures_round_trip),
+        cmocka_unit_test(hollow_tensors),
         cmocka_unit_test(conv1d_is_turned),
         cmocka_unit_test(fields_are_refused),
         cmocka_unit_test(problems_come_together),

@@ -112,6 +112,7 @@ static loong_status_t list_extra(check_t *c)
     for (int64_t i = 0; i < all; i++) {
         const loong_safetensor_t *t = loongi_safetensors_set_get(hf->set, i);
         if (is_buffer(t->name) || loongi_hf_map_ignores(hf->map, t->name) ||
+            loongi_shape_count(t->ndim, t->shape) == 0 ||
             bsearch(&t, sorted, count, sizeof(*sorted), by_address) != NULL) {
             continue;
         }

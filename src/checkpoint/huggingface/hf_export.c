@@ -28,7 +28,6 @@ typedef struct exporter {
     const loong_hf_export_params_t *params;
     loong_hf_map_t *map;
     loong_safetensors_set_writer_t *out;
-    int64_t count;
     int64_t capacity;
     made_t *tensors; /* by handle */
 } exporter_t;
@@ -62,31 +61,56 @@ static loong_dtype_t type_of_all(const exporter_t *e, const loong_hf_param_t *p)
 
 /* ---- which tensors there are ---- */
 
-static loong_status_t declare(exporter_t *e, int64_t first, int64_t piece)
+static loong_status_t declare(exporter_t *e, const loong_hf_param_t *p,
+                              const loong_safetensor_t *tensor,
+                              int64_t *handle_p)
 {
-    const loong_hf_param_t *p = loongi_hf_map_get(e->map, first);
-    int64_t shape[3];
-    int64_t handle = 0;
-    int ndim = loongi_hf_file_shape(p, shape);
-    loong_dtype_t dtype = type_of_all(e, p);
     loong_text_t name = loongi_text_begin(e->ctx);
     loongi_text_printf(&name, "%s%s",
                        p->prefixed ? loongi_hf_map_prefix(e->map) : "",
-                       loongi_hf_piece_name(p, piece));
+                       tensor->name);
     loong_status_t status = name.status;
     if (status == LOONG_OK) {
-        status = loongi_safetensors_set_declare(
-            e->out, name.data, dtype, ndim, shape, &handle);
+        status = loongi_safetensors_set_declare(e->out, name.data,
+                                                tensor->dtype, tensor->ndim,
+                                                tensor->shape, handle_p);
     }
     loongi_text_free(&name);
-    LOONG_TRY(status);
+    return status;
+}
+
+static loong_status_t declare_piece(exporter_t *e, int64_t first,
+                                    int64_t piece)
+{
+    const loong_hf_param_t *p = loongi_hf_map_get(e->map, first);
+    loong_safetensor_t tensor = {.name = loongi_hf_piece_name(p, piece),
+                                 .dtype = type_of_all(e, p)};
+    int64_t handle = 0;
+    tensor.ndim = loongi_hf_file_shape(p, tensor.shape);
+    LOONG_TRY(declare(e, p, &tensor, &handle));
     LOONG_TRY(loongi_grow(e->ctx, &e->tensors, &e->capacity, handle + 1,
                           sizeof(*e->tensors), "tensors of an export"));
     e->tensors[handle].first = first;
     e->tensors[handle].piece = piece;
     e->tensors[handle].height = loongi_hf_file_rows(p);
-    e->tensors[handle].dtype = dtype;
-    e->count = handle + 1;
+    e->tensors[handle].dtype = tensor.dtype;
+    return LOONG_OK;
+}
+
+/* Nobody asks for their rows: they stand behind all others. */
+static loong_status_t declare_hollow(exporter_t *e)
+{
+    int64_t count =
+        e->params->map == NULL ? loongi_hf_map_hollow_count(e->map) : 0;
+    for (int64_t i = 0; i < count; i++) {
+        const loong_hf_param_t *p = loongi_hf_map_hollow(e->map, i);
+        loong_safetensor_t tensor = {.name = p->hf_name,
+                                     .dtype = e->params->dtype,
+                                     .ndim = p->ndim,
+                                     .shape = {p->shape[0], p->shape[1]}};
+        int64_t handle = 0;
+        LOONG_TRY(declare(e, p, &tensor, &handle));
+    }
     return LOONG_OK;
 }
 
@@ -99,11 +123,11 @@ static loong_status_t declare_all(exporter_t *e)
         int64_t end = p->stacked ? p->units : p->pieces;
         for (int64_t k = 0; k < end && p->part == 0; k++) {
             if (!p->fused || k % p->units == 0) {
-                LOONG_TRY(declare(e, i, k));
+                LOONG_TRY(declare_piece(e, i, k));
             }
         }
     }
-    return LOONG_OK;
+    return declare_hollow(e);
 }
 
 /* ---- where its rows come from ---- */

@@ -212,6 +212,23 @@ static void place_runs(const loong_hf_map_t *map, const loong_hf_row_t *row,
     param->run = map->sizes[row->rows] / runs;
 }
 
+/* A row of the file alone. */
+static loong_status_t add_hollow(loong_hf_map_t *map,
+                                 const loong_hf_row_t *row, int64_t layer)
+{
+    loong_hf_param_t param = {0};
+    LOONG_TRY(expand(map, row->hf_name, layer, &param.hf_name));
+    param.ndim = 2;
+    param.shape[0] = map->sizes[row->rows];
+    param.shape[1] = map->sizes[row->columns];
+    param.prefixed = true;
+    LOONG_TRY(loongi_grow(map->ctx, &map->hollow, &map->hollow_capacity,
+                          map->hollow_count + 1, sizeof(param),
+                          "parameter map"));
+    map->hollow[map->hollow_count++] = param;
+    return LOONG_OK;
+}
+
 static loong_status_t add(loong_hf_map_t *map, const loong_hf_row_t *row,
                           int64_t layer)
 {
@@ -258,8 +275,12 @@ static loong_status_t expand_rows(loong_hf_map_t *map)
         }
         for (int64_t layer = 0; layer < (layered ? map->layers : 1); layer++) {
             for (const loong_hf_row_t *r = begin; r < row; r++) {
-                if (holds(map, r->condition, layered ? layer : -1)) {
+                int64_t at = layered ? layer : -1;
+                if (holds(map, r->condition, at)) {
                     LOONG_TRY(add(map, r, layer));
+                } else if ((r->how & HF_HOLLOW) != 0 &&
+                           holds(map, HF_IF_EXPERTS, at)) {
+                    LOONG_TRY(add_hollow(map, r, layer));
                 }
             }
         }
@@ -331,6 +352,7 @@ void loongi_hf_map_destroy(loong_hf_map_t **map)
         return;
     }
     loongi_free((*map)->ctx, (*map)->params);
+    loongi_free((*map)->ctx, (*map)->hollow);
     loongi_arena_destroy(&(*map)->arena);
     loongi_free((*map)->ctx, *map);
     *map = NULL;
@@ -350,6 +372,17 @@ const loong_hf_param_t *loongi_hf_map_get(const loong_hf_map_t *map,
                                           int64_t index)
 {
     return &map->params[index];
+}
+
+int64_t loongi_hf_map_hollow_count(const loong_hf_map_t *map)
+{
+    return map->hollow_count;
+}
+
+const loong_hf_param_t *loongi_hf_map_hollow(const loong_hf_map_t *map,
+                                             int64_t index)
+{
+    return &map->hollow[index];
 }
 
 const loong_hf_param_t *loongi_hf_map_find(const loong_hf_map_t *map,

@@ -62,7 +62,8 @@ enum {
     HF_GROUPED = 2, /* parts alternate, one key head after the other */
     HF_EXACT = 4,   /* fp32, in files of narrower types too */
     HF_FLAT = 8,    /* a vector as a matrix of a row for each set of experts */
-    HF_STACKED = 16 /* all experts in one tensor, one after the other */
+    HF_STACKED = 16, /* all experts in one tensor, one after the other */
+    HF_HOLLOW = 32 /* the class has it without elements when we do not */
 };
 
 typedef struct loong_hf_row {
@@ -111,6 +112,9 @@ struct loong_hf_map {
     int64_t capacity;
     loong_hf_param_t *params;
     const loong_hf_param_t **by_name;
+    int64_t hollow_count;
+    int64_t hollow_capacity;
+    loong_hf_param_t *hollow; /* HF_HOLLOW: of the file alone */
 };
 
 /* The first of a row's parameters; NULL when the model has none. */

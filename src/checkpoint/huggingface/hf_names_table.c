@@ -201,16 +201,16 @@ static const loong_hf_row_t internlm2_rows[] = {
         PLAIN("layers.#.post_attention_layernorm.weight", HF_HIDDEN, HF_NONE, \
               HF_ALWAYS)
 #define SHARED "shared_experts."
-#define SHARED_EXPERTS                                                   \
-    RENAMED(MLP "shared_expert.gate_proj.weight",                        \
-            MLP SHARED "gate_proj.weight", HF_SHARED_FFN, HF_HIDDEN,     \
-            HF_IF_SHARED),                                               \
-        RENAMED(MLP "shared_expert.up_proj.weight",                      \
-                MLP SHARED "up_proj.weight", HF_SHARED_FFN, HF_HIDDEN,   \
-                HF_IF_SHARED),                                           \
-        RENAMED(MLP "shared_expert.down_proj.weight",                    \
-                MLP SHARED "down_proj.weight", HF_HIDDEN, HF_SHARED_FFN, \
-                HF_IF_SHARED)
+#define SHARED_EXPERTS(how_)                                               \
+    ROW(MLP "shared_expert.gate_proj.weight",                              \
+        MLP SHARED "gate_proj.weight", HF_SHARED_FFN, HF_HIDDEN,           \
+        HF_IF_SHARED, how_),                                               \
+        ROW(MLP "shared_expert.up_proj.weight",                            \
+            MLP SHARED "up_proj.weight", HF_SHARED_FFN, HF_HIDDEN,         \
+            HF_IF_SHARED, how_),                                           \
+        ROW(MLP "shared_expert.down_proj.weight",                          \
+            MLP SHARED "down_proj.weight", HF_HIDDEN, HF_SHARED_FFN,       \
+            HF_IF_SHARED, how_)
 #define BIAS "e_score_correction_bias"
 
 static const loong_hf_row_t deepseek_rows[] = {
@@ -229,7 +229,7 @@ static const loong_hf_row_t deepseek_rows[] = {
     DENSE,
     MIXTURE,
     ROW(MLP "gate." BIAS, NULL, HF_EXPERTS, HF_NONE, HF_IF_BIAS, HF_EXACT),
-    SHARED_EXPERTS,
+    SHARED_EXPERTS(HF_HOLLOW),
     ROTARY_END};
 
 static const loong_hf_row_t minimax_m2_rows[] = {
@@ -260,7 +260,7 @@ static const loong_hf_row_t ernie_moe_rows[] = {
     MIXTURE_EXPERTS,
     ROW(MLP "gate." BIAS, MLP "moe_statics." BIAS, HF_EXPERTS, HF_NONE,
         HF_IF_BIAS, HF_EXACT | HF_FLAT),
-    SHARED_EXPERTS,
+    SHARED_EXPERTS(0),
     ROTARY_END};
 
 /* A set of experts for texts, one for images; the router weights of all are
@@ -284,7 +284,7 @@ static const loong_hf_row_t ernie_vl_rows[] = {
            HF_DOWN, HF_VISION_FFN),
     ROW(MLP "gate." BIAS, MLP "moe_statics." BIAS, HF_ALL_EXPERTS, HF_NONE,
         HF_IF_BIAS, HF_EXACT | HF_FLAT),
-    SHARED_EXPERTS,
+    SHARED_EXPERTS(0),
     ROTARY_END};
 /* What sees images: no part of the language model. */
 static const char *const ernie_vl_beside[] = {

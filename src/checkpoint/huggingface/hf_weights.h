@@ -75,6 +75,11 @@ int64_t loongi_hf_map_count(const loong_hf_map_t *map);
 int64_t loongi_hf_map_pieces(const loong_hf_map_t *map);
 const loong_hf_param_t *loongi_hf_map_get(const loong_hf_map_t *map,
                                           int64_t index);
+/* Tensors without elements that the family's class has: of them hf_name,
+ * prefixed, ndim and shape. */
+int64_t loongi_hf_map_hollow_count(const loong_hf_map_t *map);
+const loong_hf_param_t *loongi_hf_map_hollow(const loong_hf_map_t *map,
+                                             int64_t index);
 /* NULL when the model has no such parameter. */
 const loong_hf_param_t *loongi_hf_map_find(const loong_hf_map_t *map,
                                            const char *name);

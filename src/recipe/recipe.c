@@ -255,6 +255,15 @@ static void whole_path(const char *text, int length, char path[PATH_LENGTH])
              text);
 }
 
+/* A bare text is cut where YAML has a comment, which nobody means here. */
+static bool is_cut(const char *text, const loong_tree_t *value)
+{
+    text += strspn(text, " ");
+    return (value == NULL || value->kind == LOONG_TREE_SCALAR) &&
+           strchr("'\"", text[0]) == NULL &&
+           (text[0] == '#' || strstr(text, " #") != NULL);
+}
+
 /* "a.b=value" without its signs. */
 static loong_status_t assign(loong_recipe_t *r, const char *text, bool add)
 {
@@ -266,6 +275,9 @@ static loong_status_t assign(loong_recipe_t *r, const char *text, bool add)
     whole_path(text, (int)(equal - text), path);
     LOONG_TRY(loongi_tree_parse(r->ctx, r->arena, command_line, equal + 1,
                                 strlen(equal + 1), &value));
+    LOONG_CHECK(r->ctx, !is_cut(equal + 1, value), LOONG_ERR_CONFIG,
+                "a '#' begins a comment: %s='...' in quotation marks keeps it",
+                path);
     if (value == NULL) {
         LOONG_TRY(loongi_tree_scalar(r->arena, command_line, "", &value));
     }

@@ -29,7 +29,7 @@ struct loong_ahead {
     int64_t latest[LOONG_LANE_TRACKS];
     int64_t awaited[LOONG_LANE_TRACKS][LOONG_CALLERS];
     bool forked[LOONG_CALLERS]; /* collectives began since the last join */
-    void *joined;
+    void *joined[LOONG_CALLERS]; /* one for all would know its last record */
 };
 
 /* ---- object -------------------------------------------------------------- */
@@ -52,8 +52,8 @@ static loong_status_t create_lane(loong_ahead_t *a)
 {
     for (int c = 0; c < LOONG_CALLERS; c++) {
         LOONG_TRY(loong_device_stream_create(a->device, &a->comm[c]));
+        LOONG_TRY(loong_device_event_create(a->device, &a->joined[c]));
     }
-    LOONG_TRY(loong_device_event_create(a->device, &a->joined));
     for (int i = 0; i < LOONG_LANE_TRACKS * EVENTS; i++) {
         int t = i / EVENTS;
         LOONG_TRY(loong_device_event_create(a->device,
@@ -94,6 +94,7 @@ void loongi_ahead_destroy(loong_ahead_t **ahead_p)
     }
     for (int c = 0; c < LOONG_CALLERS; c++) {
         loong_device_stream_destroy(a->device, a->comm[c]);
+        loong_device_event_destroy(a->device, a->joined[c]);
     }
     for (int i = 0; i < FRAMES; i++) {
         loong_device_event_destroy(a->device, a->free[i]);
@@ -103,7 +104,6 @@ void loongi_ahead_destroy(loong_ahead_t **ahead_p)
         loong_device_event_destroy(a->device, a->computed[t][i % EVENTS]);
         loong_device_event_destroy(a->device, a->done[t][i % EVENTS]);
     }
-    loong_device_event_destroy(a->device, a->joined);
     loong_device_free(a->device, a->there, FRAMES * sizeof(*a->there));
     loong_device_host_free(a->device, a->host);
     loongi_free(a->ctx, a);
@@ -231,10 +231,10 @@ loong_status_t loongi_ahead_join(loong_ahead_t *ahead)
     for (int c = 0; c < LOONG_CALLERS; c++) {
         if (ahead->forked[c]) {
             ahead->forked[c] = false;
-            LOONG_TRY(loong_device_event_record(ahead->device, ahead->joined,
-                                                ahead->comm[c]));
-            LOONG_TRY(loong_device_event_wait(ahead->device, ahead->joined,
-                                              ahead->compute));
+            LOONG_TRY(loong_device_event_record(
+                ahead->device, ahead->joined[c], ahead->comm[c]));
+            LOONG_TRY(loong_device_event_wait(
+                ahead->device, ahead->joined[c], ahead->compute));
         }
     }
     for (int t = 0; t < LOONG_LANE_TRACKS; t++) {

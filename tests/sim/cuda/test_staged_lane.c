@@ -90,6 +90,9 @@ static const layout_t layouts[] = {
     {2, "[cuda:0-1]", ZERO "optim_grads", "device_backend: staged, ", ""},
     {4, "[cuda:0-1, cpu:2-3]", "tensor_model_parallel_size: 2, " ZERO "optim",
      "", ""},
+    {4, "[cuda:0-1, cpu:2-3]", /* NCCL's calls and the host's, to one end */
+     "tensor_model_parallel_size: 2, sequence_parallel: true, " ZERO
+     "optim_grads_params", "", ""},
 };
 
 static job_t job_of(const layout_t *l, const char *overlap, char extra[400])

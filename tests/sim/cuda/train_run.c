@@ -158,7 +158,7 @@ static loong_status_t run_rank(loong_context_t *ctx, loong_comm_t *comm,
     }
     if (status == LOONG_OK) {
         status = sum_params(ctx, trainer,
-                            &job->params[loong_comm_rank(comm) % 2]);
+                            &job->params[loong_comm_rank(comm) % 4]);
     }
     if (status == LOONG_OK && loong_comm_rank(comm) == 0) {
         status = note_memory(trainer, job);

@@ -37,7 +37,7 @@ typedef struct job {
     uint64_t collectives; /* of rank 0's data-parallel group */
     int64_t pinned; /* of rank 0, between devices of several kinds; */
     int64_t pinned_planned;
-    uint32_t params[2]; /* checksum of the last ones, of each rank */
+    uint32_t params[4]; /* checksum of the last ones, of each rank */
     int64_t calls; /* cudasim_calls when it had ended, or failed */
     /* Of rank 0's device at the end, beside what was planned. */
     loong_device_usage_t usage;

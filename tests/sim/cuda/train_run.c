@@ -112,6 +112,14 @@ static loong_status_t note_memory(const loong_trainer_t *t, job_t *job)
     return loongi_beside_plan(t, &job->beside);
 }
 
+static void look_at(job_t *job, loong_trainer_t *trainer, int rank)
+{
+    trainer->report.gemm_gflops = job->measures ? 0.0 : 1.0;
+    if (rank == 0) { /* no other rank writes it, not even back */
+        job->trainer = trainer;
+    }
+}
+
 static loong_status_t run_rank(loong_context_t *ctx, loong_comm_t *comm,
                                void *user)
 {
@@ -149,8 +157,7 @@ static loong_status_t run_rank(loong_context_t *ctx, loong_comm_t *comm,
                                      .progress_user = job};
     loong_status_t status = loong_trainer_create(ctx, &params, &trainer);
     if (status == LOONG_OK) {
-        trainer->report.gemm_gflops = job->measures ? 0.0 : 1.0;
-        job->trainer = loong_comm_rank(comm) == 0 ? trainer : job->trainer;
+        look_at(job, trainer, loong_comm_rank(comm));
         status = loong_trainer_run(trainer);
     }
     if (status == LOONG_OK && job->export_dir != NULL) {

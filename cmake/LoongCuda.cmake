@@ -65,7 +65,12 @@ else()
   check_language(CUDA)
   if(CMAKE_CUDA_COMPILER)
     enable_language(CUDA)
+    # CMake 3.25's module fails for a project that asks for 3.25 where there is
+    # no libnvToolsExt: CUDA 13 has none.
+    set(minimum ${CMAKE_MINIMUM_REQUIRED_VERSION})
+    set(CMAKE_MINIMUM_REQUIRED_VERSION 3.24)
     find_package(CUDAToolkit)
+    set(CMAKE_MINIMUM_REQUIRED_VERSION ${minimum})
   endif()
   loong_cuda_lacks(LOONG_CUDA_WHY)
   if(NOT LOONG_CUDA_WHY)

@@ -171,6 +171,8 @@ loong_cuda_sim_test(NAME cuda_staged_lane LABELS "sim;fault"
   SOURCES ${cudasim}/test_staged_lane.c ${cudasim}/train_run.c)
 target_link_options(test_cuda_staged_lane PRIVATE
   LINKER:--wrap=loongi_staged_run)
+# It counts what the two threads of a rank do at one time: alone.
+set_tests_properties(cuda_staged_lane PROPERTIES RUN_SERIAL TRUE)
 loong_cuda_sim_test(NAME cuda_experts LABELS sim TIMEOUT 300
   SOURCES ${cudasim}/test_experts.c ${cudasim}/train_run.c)
 loong_cuda_sim_test(NAME cuda_graphs LABELS sim

@@ -2,7 +2,9 @@
  *
  * The one place that knows jansson. loong_json_t is its json_t, and an object
  * member is its iterator, under our names. */
+#include <errno.h>
 #include <jansson.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "file.h"
@@ -18,14 +20,75 @@ static json_t *inner_mutable(const loong_json_t *json)
     return (json_t *)(uintptr_t)json;
 }
 
+static json_t *decode(const char *text, size_t length, json_error_t *error)
+{
+    return json_loadb(text, length, JSON_REJECT_DUPLICATES | JSON_DECODE_ANY |
+                                        JSON_ALLOW_NUL, error);
+}
+
+/* The length of the string or number at `text`, or 1; *wide_p: it is an
+ * integer that does not fit in 64 bits. */
+static size_t token_length(const char *text, const char *end, bool *wide_p)
+{
+    enum { INT64_DIGITS = 19 };
+    const char *c = text;
+    *wide_p = false;
+    if (*c == '"') {
+        for (c++; c < end && *c != '"'; c++) {
+            c += *c == '\\';
+        }
+        return c < end ? (size_t)(c - text) + 1 : (size_t)(end - text);
+    }
+    while (c < end && strchr("+-.0123456789Ee", *c) != NULL && *c != '\0') {
+        c++;
+    }
+    size_t length = (size_t)(c - text);
+    if (length >= INT64_DIGITS && memchr(text, '.', length) == NULL &&
+        memchr(text, 'e', length) == NULL &&
+        memchr(text, 'E', length) == NULL) {
+        char digits[INT64_DIGITS + 3] = "";
+        memcpy(digits, text, LOONG_MIN(length, sizeof(digits) - 1));
+        errno = 0;
+        (void)strtoll(digits, NULL, 10);
+        *wide_p = errno == ERANGE;
+    }
+    return LOONG_MAX(length, 1);
+}
+
+/* Python writes integers of any size ("model_max_length" of many tokenizers);
+ * those beyond 64 bits are decoded as reals. */
+static json_t *decode_wide(loong_context_t *ctx, const char *text,
+                           size_t length, json_error_t *error)
+{
+    const char *end = text + length;
+    loong_text_t real = loongi_text_begin(ctx);
+    while (text < end) {
+        bool wide = false;
+        size_t token = token_length(text, end, &wide);
+        loongi_text_append(&real, text, token);
+        if (wide) {
+            loongi_text_append(&real, ".0", 2);
+        }
+        text += token;
+    }
+    json_t *json = NULL;
+    if (real.status == LOONG_OK) {
+        json = decode(real.data, real.length, error);
+    }
+    loongi_text_free(&real);
+    return json;
+}
+
 loong_status_t loongi_json_parse(loong_context_t *ctx, const char *text,
                                  size_t length, const char *where,
                                  loong_json_t **json_p)
 {
     json_error_t error;
-    json_t *json = json_loadb(
-        text, length, JSON_REJECT_DUPLICATES | JSON_DECODE_ANY | JSON_ALLOW_NUL,
-        &error);
+    json_t *json = decode(text, length, &error);
+    if (json == NULL &&
+        json_error_code(&error) == json_error_numeric_overflow) {
+        json = decode_wide(ctx, text, length, &error);
+    }
     if (json == NULL && memchr(text, '\n', length) == NULL) {
         return LOONG_FAIL(ctx, LOONG_ERR_FORMAT, "%s: column %d: %s", where,
                           error.column, error.text);

@@ -81,6 +81,53 @@ static void rows_convert_unaligned(void **state)
     test_context_end(&ctx);
 }
 
+/* Python's integers have no limit, its files have them. */
+static void json_takes_integers_of_any_size(void **state)
+{
+    (void)state;
+    loong_context_t *ctx = test_context();
+    static const struct {
+        const char *text;
+        loong_json_kind_t kind;
+        double value;
+    } cases[] = {
+        {"9223372036854775807", LOONG_JSON_INT, 9223372036854775807.0},
+        {"-9223372036854775808", LOONG_JSON_INT, -9223372036854775808.0},
+        {"9223372036854775808", LOONG_JSON_REAL, 9223372036854775808.0},
+        {"-9223372036854775809", LOONG_JSON_REAL, -9223372036854775808.0},
+        {"1000000000000000019884624838656", LOONG_JSON_REAL, 1e30},
+        {"1000000000000000019884624838656.5", LOONG_JSON_REAL, 1e30},
+        {"100000000000000001988462483865e1", LOONG_JSON_REAL, 1e30},
+    };
+    for (int64_t i = 0; i < LOONG_COUNT_OF(cases); i++) {
+        char text[256];
+        loong_json_t *json = NULL;
+        /* one of them in a string stays what it is */
+        snprintf(text, sizeof(text),
+                 "{\"q\\\" 99999999999999999999 \":[%s,1],"
+                 "\"w\":18446744073709551616}", cases[i].text);
+        assert_ok(ctx, loongi_json_parse(ctx, text, strlen(text), "t", &json));
+        const loong_json_t *list =
+            loongi_json_get(json, "q\" 99999999999999999999 ");
+        const loong_json_t *value = loongi_json_at(list, 0);
+        assert_int_equal(loongi_json_kind(value), cases[i].kind);
+        assert_true(loongi_json_real(value) == cases[i].value);
+        assert_int_equal(loongi_json_int(loongi_json_at(list, 1)), 1);
+        loongi_json_destroy(&json);
+    }
+    loong_json_t *json = NULL;
+    const char *twice = "{\"a\":99999999999999999999,\n\"a\":2}";
+    assert_fails(ctx, loongi_json_parse(ctx, twice, strlen(twice), "d", &json),
+                 LOONG_ERR_FORMAT, "d: line 2, column 3: duplicate");
+    const char *cut = "[99999999999999999999, 1";
+    assert_fails(ctx, loongi_json_parse(ctx, cut, strlen(cut), "d", &json),
+                 LOONG_ERR_FORMAT, "d: column");
+    const char *infinite = "[1e999]";
+    assert_fails(ctx, loongi_json_parse(ctx, infinite, 7, "d", &json),
+                 LOONG_ERR_FORMAT, "real number overflow");
+    test_context_end(&ctx);
+}
+
 static void json_reads_and_writes(void **state)
 {
     (void)state;
@@ -150,6 +197,7 @@ int main(void)
         cmocka_unit_test(narrowing_rounds_to_even),
         cmocka_unit_test(rows_convert_unaligned),
         cmocka_unit_test(json_reads_and_writes),
+        cmocka_unit_test(json_takes_integers_of_any_size),
         cmocka_unit_test(files_are_whole),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -27,3 +27,16 @@ set_tests_properties(convert PROPERTIES LABELS cli TIMEOUT 300)
 add_test(NAME convert_100gb COMMAND
   ${PROJECT_SOURCE_DIR}/tests/checkpoint/convert.sh ${PROJECT_BINARY_DIR} 100)
 set_tests_properties(convert_100gb PROPERTIES LABELS "cli;full" TIMEOUT 1200)
+
+# Directories with all files and fields that publishers ship.
+find_program(LOONG_PYTHON python3)
+if(LOONG_PYTHON)
+  set(published ${LOONG_PYTHON}
+    ${PROJECT_SOURCE_DIR}/tests/checkpoint/published_dirs.py
+    ${PROJECT_BINARY_DIR} ${PROJECT_SOURCE_DIR})
+  add_test(NAME published_dirs COMMAND ${published} llama3 deepseek_v2)
+  set_tests_properties(published_dirs PROPERTIES LABELS cli TIMEOUT 60)
+  add_test(NAME published_dirs_all COMMAND ${published})
+  set_tests_properties(published_dirs_all PROPERTIES LABELS "cli;full"
+    TIMEOUT 300)
+endif()

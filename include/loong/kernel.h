@@ -34,7 +34,8 @@ enum {
 /* Everything that changes between two runs of one program. The host writes
  * it before the entry runs; kernels only read it. */
 typedef struct loong_frame {
-    int64_t step;        /* optimizer step, 0-based */
+    int64_t step;        /* of the training, 0-based */
+    int64_t updates;     /* applied to the optimizer's moments before this */
     int64_t micro_batch; /* of this rank, in this step, 0-based */
     uint64_t seed;       /* of the run */
     int32_t first;       /* 1 on the first micro-batch of the step */

@@ -250,7 +250,7 @@ loong_cross_entropy(loong_graph_t *g, const char *name, loong_val_t x,
  * low u16 [n] (only with a bf16 param: low half of the fp32 master, see
  * below; else absent), exp_avg [n], exp_avg_sq [n], each wide or bf16; the
  * outputs are updated in place. With g = grad * frame.grad_scale, t =
- * frame.step + 1, lr = frame.lr[group]:
+ * frame.updates + 1, lr = frame.lr[group]:
  *   m = beta1 m + (1 - beta1) g;  v = beta2 v + (1 - beta2) g g
  *   p = p - lr (m / (1 - beta1^t) / (sqrt(v / (1 - beta2^t)) + eps)
  *               + weight_decay p)

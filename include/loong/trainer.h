@@ -104,10 +104,11 @@ LOONG_API LOONG_NODISCARD loong_status_t
 loong_trainer_profile_end(loong_trainer_t *trainer, const char *trace,
                           const char **table_p);
 
-/* The loss of the last step, its gradient norm, and steps done. */
+/* The loss of the last step, its gradient norm, steps and updates done. */
 typedef struct loong_trainer_state {
     int64_t step;
     int64_t consumed_samples;
+    int64_t updates; /* applied to the optimizer's moments */
     double loss;
     double grad_norm;
     double router_loss; /* of all layers' routers; 0: none */

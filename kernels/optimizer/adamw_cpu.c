@@ -34,7 +34,7 @@ typedef struct job {
 static factors_t make_factors(const loong_kernel_call_t *call)
 {
     const loong_adamw_attr_t *a = call->query->attr;
-    double t = (double)call->frame->step + 1.0;
+    double t = (double)call->frame->updates + 1.0;
     factors_t f;
     f.grad_scale = (float)call->frame->grad_scale;
     f.beta1 = (float)a->beta1;

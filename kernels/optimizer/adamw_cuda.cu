@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * adamw in one pass over memory; the formula stands in loong/ops.h. Step,
- * learning rate and scale come from the frame on the device. Where random bits
- * depend on parameters, a launch takes as many as its arguments hold. */
+ * adamw in one pass over memory; the formula stands in loong/ops.h. Number of
+ * updates, learning rate and scale come from the frame on the device. Where
+ * random bits depend on parameters, a launch takes as many as its arguments
+ * hold. */
 #include "map.cuh"
 #include "stochastic.h"
 
@@ -21,7 +22,7 @@ struct factors_t {
 __device__ factors_t make_factors(const loong_adamw_attr_t &a,
                                   const loong_frame_t *frame)
 {
-    double t = (double)frame->step + 1.0;
+    double t = (double)frame->updates + 1.0;
     factors_t f;
     f.grad_scale = (float)frame->grad_scale;
     f.beta1 = (float)a.beta1;

@@ -67,7 +67,7 @@ static loong_status_t adamw(const loong_kernel_call_t *call)
     uint16_t *low = call->ptr[2];
     ref_mat_t m = ref_out(call, 2);
     ref_mat_t v = ref_out(call, 3);
-    double t = (double)call->frame->step + 1.0;
+    double t = (double)call->frame->updates + 1.0;
     double lr = call->frame->lr[a->group];
     double c1 = 1.0 - pow(a->beta1, t);
     double c2 = 1.0 - pow(a->beta2, t);

@@ -218,7 +218,8 @@ void loongi_metrics_json(const loong_metrics_t *m,
     add_known(&line, "loss_z", m->loss_z);
     add_real(&line, "grad_norm", m->grad_norm);
     add_known(&line, "router_loss", m->router_loss);
-    add(&line, ",\"skipped_steps\":%lld", (long long)m->skipped);
+    add(&line, ",\"updates\":%lld,\"skipped_steps\":%lld",
+        (long long)m->updates, (long long)m->skipped);
     add_known(&line, "lr", m->lr);
     add_known(&line, "tokens_per_second", m->tokens_per_second);
     add_known(&line, "ms_per_step", m->ms_per_step);

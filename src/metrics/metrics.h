@@ -23,6 +23,7 @@ typedef struct loong_metrics {
     double loss_z;          /* of loongi_window_add */
     double grad_norm;       /* before clipping */
     double router_loss;     /* NAN: the model has none */
+    int64_t updates; /* applied to the optimizer's moments */
     int64_t skipped; /* steps of this run that were not applied */
     double lr;              /* of the last step */
     double tokens_per_second; /* of all ranks */

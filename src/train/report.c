@@ -173,6 +173,7 @@ static void measure(loong_trainer_t *t, loong_metrics_t *m)
                   ? t->window.loss_sum / (double)t->window.loss_tokens
                   : NAN;
     m->loss_z = loongi_window_add(&t->report.losses, m->loss);
+    m->updates = t->state.updates;
     m->skipped = t->report.skipped;
     m->grad_norm = t->state.grad_norm;
     if (t->state.router_loss > 0.0) {
@@ -300,6 +301,12 @@ void loongi_report_end(loong_trainer_t *t, bool stopped)
                stopped ? "stopped" : "finished", (long long)t->state.step,
                (long long)t->set.train_iters, tokens, t->report.last_loss,
                lowest, loongi_metrics_time(loongi_now() - t->start_time, took));
+    if (t->report.skipped > 0) {
+        loongi_log(t->ctx, LOONG_LOG_WARN,
+                   "%lld steps were not applied, %lld updates were made with "
+                   "these moments",
+                   (long long)t->report.skipped, (long long)t->state.updates);
+    }
     if (save == NULL && loong_comm_rank(t->comm) == 0) {
         loongi_log(t->ctx, LOONG_LOG_WARN,
                    "nothing is kept: checkpoint.save is not set");

@@ -416,6 +416,7 @@ static loong_status_t update(loong_trainer_t *t)
     loongi_timeline_mark( /* U is the last entry of all */
         t, loongi_component_entries(t->component, LOONG_STAGE_TRAIN)
                    ->num_entries - 1, begin);
+    t->state.updates++;
     return LOONG_OK;
 }
 
@@ -426,6 +427,7 @@ static loong_status_t train_step(loong_trainer_t *t)
     LOONG_TRY(loongi_fault_begin_step(t->faults, t->state.step));
     LOONG_TRY(agree_on_step(t));
     t->frame.step = t->state.step;
+    t->frame.updates = t->state.updates;
     t->frame.seed = t->set.seed;
     t->frame.log_tensors = loongi_tensors_due(t);
     t->frame.lr[0] = loongi_lr(&t->set.lr, t->state.step);

@@ -199,6 +199,7 @@ static loong_status_t fill_metadata(loong_trainer_t *t, loong_pairs_t *meta)
     LOONG_TRY(loongi_pairs_set_int(meta, "step", t->state.step));
     LOONG_TRY(loongi_pairs_set_int(meta, "consumed_samples",
                                    t->state.consumed_samples));
+    LOONG_TRY(loongi_pairs_set_int(meta, "updates", t->state.updates));
     for (int64_t i = 0; t->tokens != NULL && i < t->tokens->count; i++) {
         const loong_pair_t *token = &t->tokens->items[i];
         LOONG_TRY(loongi_pairs_set(meta, token->key, token->value));
@@ -528,6 +529,19 @@ static bool is_own(const loong_trainer_t *t, const loong_checkpoint_t *ck)
            own.st_dev == loaded.st_dev && own.st_ino == loaded.st_ino;
 }
 
+/* Moments that begin at 0 have seen none. */
+static void load_updates(loong_trainer_t *t, const loong_pairs_t *meta)
+{
+    if (t->set.load_optim &&
+        !loongi_pairs_int(meta, "updates", &t->state.updates)) {
+        t->state.updates = t->state.step;
+        loongi_log(t->ctx, LOONG_LOG_INFO,
+                   "the checkpoint does not count updates: as many as steps, "
+                   "%lld, are taken to be in its moments",
+                   (long long)t->state.step);
+    }
+}
+
 loong_status_t loongi_trainer_load(loong_trainer_t *t, loong_checkpoint_t *ck)
 {
     const loong_pairs_t *meta = loongi_checkpoint_metadata(ck);
@@ -537,6 +551,7 @@ loong_status_t loongi_trainer_load(loong_trainer_t *t, loong_checkpoint_t *ck)
     LOONG_TRY(loong_comm_barrier(t->comm, "resume")); /* all have loaded */
     loongi_pairs_int(meta, "step", &t->state.step);
     loongi_pairs_int(meta, "consumed_samples", &t->state.consumed_samples);
+    load_updates(t, meta);
     t->saved_step = is_own(t, ck) ? t->state.step : -1;
     t->loaded_bytes = loongi_checkpoint_bytes_read(ck);
     loongi_log(t->ctx, LOONG_LOG_INFO,

@@ -125,7 +125,8 @@ static double step_loss(run_t *r, loong_frame_t *frame, int step)
     for (int m = 0; m < MICRO; m++) {
         tokens += fill(r, step, m);
     }
-    frame->step = step;
+    frame->step = 3 * step + 7; /* updates count, not steps */
+    frame->updates = step;
     frame->lr[0] = 1e-3;
     frame->loss_scale[0] = 1.0 / (double)tokens;
     for (int m = 0; m < MICRO; m++) {

@@ -83,7 +83,7 @@ static void update(const loong_kernel_t *kernel, how_t how, int64_t n,
                                      .beta2 = beta2, .eps = 1e-8,
                                      .weight_decay = 0.1};
     loong_kernel_query_t q = {"adamw", &attr, 1, 4, threads, 0, {{0}}};
-    loong_frame_t frame = {.step = n % 4 == 3 ? 100000 : 4,
+    loong_frame_t frame = {.step = 7, .updates = n % 4 == 3 ? 100000 : 4,
                            .grad_scale = 0.7, .lr = {9.0, 3e-3}};
     char reason[LOONG_REASON_SIZE];
     void *ptr[5] = {s->grad, half ? (void *)s->high : s->param,

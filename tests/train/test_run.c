@@ -2,10 +2,10 @@
  *
  * The loop of a training: batch and learning rate by step, clipping, saving,
  * stopping, numbers that are not finite, going on with something changed. */
+#include "native_layout.h"
 #include "train_job.h"
 
 #include <dirent.h>
-
 
 enum { ROOM = 64 };
 
@@ -261,6 +261,98 @@ static void a_step_with_nan_is_not_applied(void **state)
     job_end(&p);
 }
 
+/* ---- updates ------------------------------------------------------------- */
+
+#define MATRIX "foundation.layers.1.mlp.down_proj.weight"
+#define EVERY_STEP                                                             \
+    "optimizer.weight_decay=0\ntrain.on_nan=skip\n"                            \
+    "checkpoint.save_interval=1\ncheckpoint.keep_last=0\n" PLAIN
+
+/* The step that makes checkpoint `step` of `save` out of the one before is
+ * AdamW's update number t, as the moments in it say: 1 is the first with these
+ * moments. */
+static void assert_update(const job_place_t *p, const char *before,
+                          const char *after, double t)
+{
+    static const char *const kinds[] = {"param", "exp_avg", "exp_avg_sq"};
+    double *old = NULL;
+    double *now[3] = {NULL, NULL, NULL};
+    int64_t n = job_tensor(p, before, "param", MATRIX, &old);
+    for (int k = 0; k < 3; k++) {
+        job_tensor(p, after, kinds[k], MATRIX, &now[k]);
+    }
+    for (int64_t i = 0; i < n; i++) {
+        double m = now[1][i] / (1.0 - pow(0.9, t));
+        double v = now[2][i] / (1.0 - pow(0.95, t));
+        double step = 3e-3 * m / (sqrt(v) + 1e-8);
+        if (!(fabs(old[i] - now[0][i] - step) <= 1e-9 * fabs(step) + 1e-15)) {
+            fail_msg("%s: element %lld moved by %.9g, update %g is %.9g",
+                     after, (long long)i, old[i] - now[0][i], t, step);
+        }
+    }
+    free(old);
+    for (int k = 0; k < 3; k++) {
+        free(now[k]);
+    }
+}
+
+/* A checkpoint as it was written before it counted updates. */
+static void forget_updates(const job_place_t *p, const char *step)
+{
+    char path[128];
+    int64_t at = 0;
+    loong_layout_t *layout = NULL;
+    loong_pairs_t *meta = NULL;
+    snprintf(path, sizeof(path), "%s/%s/checkpoint.json", p->dir, step);
+    assert_ok(p->ctx, loongi_layout_create(p->ctx, &layout));
+    assert_ok(p->ctx, loongi_pairs_create(p->ctx, &meta));
+    assert_ok(p->ctx, loongi_layout_read(layout, path, &at, meta));
+    for (int64_t i = 0; i < meta->count; i++) {
+        if (strcmp(meta->items[i].key, "updates") == 0) {
+            meta->items[i].key = "else";
+        }
+    }
+    assert_ok(p->ctx, loongi_layout_write(p->ctx, layout, at, meta, path));
+    loongi_layout_destroy(&layout);
+    loongi_pairs_destroy(&meta);
+}
+
+/* Steps that were not applied leave the moments as they are, and their age. */
+static void updates_are_counted_not_steps(void **state)
+{
+    double updates[ROOM];
+    (void)state;
+    job_place_t p = job_begin();
+    job_result_t r;
+    run_ok(&p, 2, EVERY_STEP "train.train_iters=7\nfault=["
+           "{kind: nan_gradient, step: 0}, {kind: nan_gradient, step: 1}, "
+           "{kind: nan_gradient, step: 2}, {kind: nan_gradient, step: 3}, "
+           "{kind: nan_gradient, step: 4}]\n", &r);
+    assert_int_equal(r.state.updates, 2);
+    assert_update(&p, "save/step_00000005", "save/step_00000006", 1.0);
+    assert_update(&p, "save/step_00000006", "save/step_00000007", 2.0);
+    assert_int_equal(job_metrics(&p, NULL, "updates", updates, ROOM), 7);
+    assert_true(updates[4] == 0.0 && updates[6] == 2.0);
+    assert_non_null(strstr(r.log, "5 steps were not applied"));
+    /* They live on in checkpoints; */
+    run_ok(&p, 2, EVERY_STEP "train.train_iters=8\ncheckpoint.load=auto\n",
+           &r);
+    assert_update(&p, "save/step_00000007", "save/step_00000008", 3.0);
+    /* new moments are of age 0 at any step; */
+    run_ok(&p, 2, EVERY_STEP "train.train_iters=10\ncheckpoint.load=auto\n"
+           "checkpoint.no_load_optim=true\n", &r);
+    assert_int_equal(r.state.updates, 2);
+    assert_update(&p, "save/step_00000008", "save/step_00000009", 1.0);
+    assert_update(&p, "save/step_00000009", "save/step_00000010", 2.0);
+    /* and where a checkpoint does not tell, it is its step. */
+    forget_updates(&p, "save/step_00000010");
+    run_ok(&p, 2, EVERY_STEP "train.train_iters=11\ncheckpoint.load=auto\n",
+           &r);
+    assert_non_null(strstr(r.log, "does not count updates"));
+    assert_update(&p, "save/step_00000010", "save/step_00000011", 11.0);
+    job_end(&p);
+}
+
 static void assert_resume(const job_place_t *p, const char *overrides,
                           const char *refusal)
 {
@@ -338,6 +430,7 @@ int main(void)
         cmocka_unit_test(checkpoints_are_made_and_thinned),
         cmocka_unit_test(runs_stop_when_asked),
         cmocka_unit_test(a_step_with_nan_is_not_applied),
+        cmocka_unit_test(updates_are_counted_not_steps),
         cmocka_unit_test(what_may_change_at_a_resume),
         cmocka_unit_test(layers_may_be_written_otherwise),
     };

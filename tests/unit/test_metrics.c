@@ -134,7 +134,8 @@ static void test_json(void **state)
     loong_metrics_t m = sample();
     loongi_metrics_json(&m, line);
     loong_json_t *json = parse(ctx, line);
-    assert_int_equal(loongi_json_count(json), 18);
+    assert_int_equal(loongi_json_count(json), 19);
+    assert_int_equal(loongi_json_int(loongi_json_get(json, "updates")), 0);
     assert_int_equal(loongi_json_int(loongi_json_get(json, "skipped_steps")),
                      0);
     assert_int_equal(loongi_json_int(loongi_json_get(json, "step")), 120);

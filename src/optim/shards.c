@@ -3,6 +3,8 @@
 
 #include <string.h>
 
+#include "part.h"
+
 enum { SHARD_ALIGN = 64 };
 
 const char *loongi_sharding_name(loong_sharding_t sharding)
@@ -17,15 +19,13 @@ const char *loongi_sharding_name(loong_sharding_t sharding)
 
 /* ---- parts --------------------------------------------------------------- */
 
-/* The first element of a row at or after `target` within parameter p. */
+/* The first element of a row at or after `target` within parameter p. Rows are
+ * those of its part, which checkpoints have as well: of experts, the rows of
+ * each expert's matrix. */
 static int64_t next_row(const loong_param_place_t *p, int64_t target)
 {
-    int64_t row = 1;
-    for (int d = 1; d < p->shape.rank; d++) {
-        row *= p->shape.dim[d];
-    }
     int64_t inside = target - p->flat_offset;
-    return p->flat_offset + loongi_round_up(inside, row);
+    return p->flat_offset + loongi_round_up(inside, loongi_part_of(p).cols);
 }
 
 /* The first cut between rows at or after `target`; padding belongs to what

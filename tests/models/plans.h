@@ -74,7 +74,7 @@ static const plan_t plans[] = {
      {PLAN_TP "8", PLAN_SP, PLAN_PP "8", PLAN_EP "32", PLAN_62_ON_8}},
     {"mixtral/mixtral_8x22b",
      128,
-     false,
+     true,
      {PLAN_TP "8", PLAN_SP, PLAN_PP "4", PLAN_EP "8"}},
 };
 

@@ -86,7 +86,7 @@ void preset_measure(loong_context_t *ctx, const loong_pairs_t *pairs,
                                      .num_layers = config.num_layers};
     assert_ok(ctx, loong_graph_create(ctx, precision, &graph));
     assert_ok(ctx, loongi_decoder_build(graph, &config, &request));
-    size->parameters = 0;
+    size->parameters = size->experts = 0;
     for (int64_t i = 0; i < graph->num_params; i++) {
         const loong_shape_t *shape = &graph->params[i].params.shape;
         int64_t elements = 1;
@@ -94,6 +94,9 @@ void preset_measure(loong_context_t *ctx, const loong_pairs_t *pairs,
             elements *= shape->dim[d];
         }
         size->parameters += elements;
+        if (strstr(graph->params[i].params.name, ".experts.") != NULL) {
+            size->experts += elements;
+        }
     }
     memset(&size->rope, 0, sizeof(size->rope));
     for (int64_t i = 0; i < graph->num_nodes; i++) {

@@ -17,6 +17,7 @@ loong_pairs_t *preset_load(loong_context_t *ctx, const char *name);
 typedef struct preset_size {
     int64_t parameters; /* a tied output matrix counts once */
     int64_t active;     /* those that a token meets */
+    int64_t experts;    /* those of routed experts */
     loong_rope_table_attr_t rope; /* of its graph; base 0: no rotation */
 } preset_size_t;
 void preset_measure(loong_context_t *ctx, const loong_pairs_t *pairs,

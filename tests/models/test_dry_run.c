@@ -43,52 +43,140 @@ static loong_recipe_t *read_recipe(loong_context_t *ctx, const plan_t *plan)
     return recipe;
 }
 
+/* ---- memory, by hand ----------------------------------------------------- */
+
+enum { PARAMETERS, GRADIENTS, OPTIMIZER, SCRATCH, SLOTS, INPUTS, ALL, SIZES };
+
+/* What a plan comes to in fp32, in bytes. */
+typedef struct by_hand {
+    int stages;
+    int tensor;
+    double parameters; /* a rank of each stage, added up */
+    double optimizer;  /* two moments, shared among the replicas */
+    double hidden;     /* of a micro-batch on one rank */
+} by_hand_t;
+
+static by_hand_t reckon(const loong_recipe_t *recipe, const plan_t *plan,
+                        const preset_size_t *size, int64_t hidden_size)
+{
+    by_hand_t h;
+    double experts = 4.0 * (double)size->experts;
+    double dense = 4.0 * (double)size->parameters - experts;
+    h.tensor = (int)loong_recipe_int(recipe,
+                                     "parallel.tensor_model_parallel_size");
+    int64_t expert =
+        loong_recipe_int(recipe, "parallel.expert_model_parallel_size");
+    h.stages = (int)loong_recipe_int(recipe,
+                                     "parallel.pipeline_model_parallel_size");
+    double ranks = (double)plan->ranks / h.stages; /* of a stage */
+    h.parameters = dense / h.tensor + experts / (double)expert;
+    h.optimizer = 2.0 * (dense + experts) / ranks;
+    h.hidden = 4.0 *
+               (double)(loong_recipe_int(recipe, "data.seq_length") *
+                        hidden_size / h.tensor);
+    return h;
+}
+
+static void is_near(const char *model, const char *what, double found,
+                    double wanted, double more)
+{
+    if (found < 0.99 * wanted || found > more * wanted) {
+        fail_msg("%s: %s %.3f GiB; by hand %.3f, at most %.2f times that",
+                 model, what, found / 0x1p30, wanted / 0x1p30, more);
+    }
+}
+
+/* "766.13 MiB 1.32 GiB ...": the sizes of a line, in bytes. */
+static void read_sizes(const char *line, double bytes[SIZES])
+{
+    for (int i = 0; i < SIZES; i++) {
+        const char *unit = strstr(line, "iB");
+        const char *begin = unit - 2;
+        assert_non_null(unit);
+        while (begin > line && begin[-1] != ' ') {
+            begin--;
+        }
+        bytes[i] = strtod(begin, NULL);
+        for (const char *u = "KMGT"; *u != unit[-1]; u++) {
+            bytes[i] *= 1024.0;
+        }
+        bytes[i] *= 1024.0;
+        line = unit + 2;
+    }
+    assert_null(strstr(line, "iB"));
+}
+
+/* With full recomputation a slot keeps the input of each layer, and at most
+ * one hidden state more, before the head that of all ranks of TP; 1F1B has as
+ * many slots as stages are left. */
+static void keeps_inputs(const plan_t *plan, const by_hand_t *h, int stage,
+                         int layers, double slots)
+{
+    double states = (double)(h->stages - stage) * layers * h->hidden;
+    double more = stage == h->stages - 1 ? h->tensor : 1.0;
+    is_near(plan->model, "slots", slots, states,
+            1.05 * (layers + more) / layers);
+}
+
 /* A line for each stage, which follow one another through the layers, with
  * seven sizes: five classes, inputs, and all together. */
-static void tells_stages(const plan_t *plan, int stages, int64_t layers,
-                         const char *text)
+static void tells_stages(const plan_t *plan, const by_hand_t *h,
+                         int64_t layers, const char *text)
 {
     const char *at = strstr(text, "memory by stage, of its largest rank:\n");
+    double sum[SIZES] = {0.0};
     int next = 0;
     assert_non_null(at);
     at = strchr(at, '\n') + 1; /* to the heads of columns */
-    for (int i = 0; i < stages; i++) {
+    for (int i = 0; i < h->stages; i++) {
         char line[256];
-        int rank = -1, first = -1, last = -1, sizes = 0;
+        double bytes[SIZES], all = 0.0;
+        int rank = -1, first = -1, last = -1, end = 0;
         at = strchr(at, '\n') + 1;
         snprintf(line, sizeof(line), "%.*s", (int)strcspn(at, "\n"), at);
-        for (const char *c = line; (c = strstr(c, "iB")) != NULL; c += 2) {
-            sizes++;
-        }
-        if (sscanf(line, "%d %d-%d", &rank, &first, &last) < 2 || sizes != 7 ||
+        if (sscanf(line, "%d %d-%d%n", &rank, &first, &last, &end) < 2 ||
             first != next) {
-            fail_msg("%s, stage %d of %d: %s", plan->model, i, stages, line);
+            fail_msg("%s, stage %d of %d: %s", plan->model, i, h->stages,
+                     line);
         }
-        next = (last < 0 ? first : last) + 1;
+        last = last < 0 ? first : last;
+        read_sizes(line, bytes);
+        for (int k = 0; k < SIZES; k++) {
+            sum[k] += bytes[k];
+            all += k < ALL ? bytes[k] : 0.0;
+        }
+        is_near(plan->model, "together", bytes[ALL], all, 1.01);
+        keeps_inputs(plan, h, i, last - first + 1, bytes[SLOTS]);
+        next = last + 1;
     }
     assert_int_equal(next, layers);
+    is_near(plan->model, "parameters", sum[PARAMETERS], h->parameters, 1.02);
+    is_near(plan->model, "gradients", sum[GRADIENTS], h->parameters, 1.02);
+    is_near(plan->model, "moments", sum[OPTIMIZER], h->optimizer, 1.02);
 }
 
 /* The parameters that the preset's graph has, and memory. */
-static void tells_all(loong_context_t *ctx, const plan_t *plan, int stages,
-                      const char *text)
+static void tells_all(loong_context_t *ctx, const plan_t *plan,
+                      const loong_recipe_t *recipe, const char *text)
 {
     char wanted[64];
     preset_size_t size;
-    int64_t layers = 0;
+    int64_t layers = 0, hidden_size = 0;
     loong_pairs_t *pairs = preset_load(ctx, plan->model);
     preset_measure(ctx, pairs, &size);
     assert_true(loongi_pairs_int(pairs, "num_layers", &layers));
+    assert_true(loongi_pairs_int(pairs, "hidden_size", &hidden_size));
     loongi_pairs_destroy(&pairs);
+    by_hand_t h = reckon(recipe, plan, &size, hidden_size);
     snprintf(wanted, sizeof(wanted), "parameters: %lld (",
              (long long)size.parameters);
     if (strstr(text, wanted) == NULL) {
         fail_msg("%s: '%s' is not told", plan->model, wanted);
     }
-    if (stages == 1) {
+    if (h.stages == 1) {
         assert_non_null(strstr(text, "memory of this rank:\n  parameters "));
     } else {
-        tells_stages(plan, stages, layers, text);
+        tells_stages(plan, &h, layers, text);
     }
 }
 
@@ -110,9 +198,7 @@ static void plans_in_time(void **state)
     assert_ok(ctx, loong_trainer_describe(trainer, &text));
     printf("%s:\n%s", plan->model, text); /* cmocka cuts long ones */
     double planned = cpu_seconds() - begin;
-    tells_all(ctx, plan,
-              (int)loong_recipe_int(
-                  recipe, "parallel.pipeline_model_parallel_size"), text);
+    tells_all(ctx, plan, recipe, text);
     begin += cpu_seconds() - begin - planned; /* the check is not counted */
     assert_ok(ctx, loong_trainer_predict(trainer, &text));
     loong_trainer_destroy(&trainer);

@@ -4,6 +4,12 @@ if(MPI_C_FOUND)
     ${PROJECT_BINARY_DIR} ${PROJECT_SOURCE_DIR})
   set_tests_properties(demo_twice PROPERTIES LABELS cli TIMEOUT 300)
 endif()
+if(MPI_C_FOUND)
+  add_test(NAME demo COMMAND ${PROJECT_SOURCE_DIR}/tests/setup/demo.sh
+    ${PROJECT_BINARY_DIR} ${PROJECT_SOURCE_DIR})
+  set_tests_properties(demo PROPERTIES LABELS "setup;full" TIMEOUT 3600
+    RUN_SERIAL ON)
+endif()
 add_test(NAME deps COMMAND ${PROJECT_SOURCE_DIR}/tests/setup/deps.sh
   ${PROJECT_SOURCE_DIR})
 set_tests_properties(deps PROPERTIES LABELS cli TIMEOUT 60)

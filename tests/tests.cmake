@@ -37,6 +37,8 @@ add_test(NAME cli_data COMMAND ${PROJECT_SOURCE_DIR}/tests/cli/data.sh
   $<TARGET_FILE:loong-data>)
 set_tests_properties(cli_data PROPERTIES LABELS cli TIMEOUT 60)
 loong_fuzz(NAME idx)
+loong_fuzz(NAME config)
+loong_fuzz(NAME checkpoint)
 # Ops: each also on processors without bf16 and, in the long tests, without AVX2.
 set(LOONG_OP_TEST_SOURCES op_case.c op_counts.c op_draw.c op_launch.c op_device.c)
 list(TRANSFORM LOONG_OP_TEST_SOURCES PREPEND ${PROJECT_SOURCE_DIR}/tests/ops/)
@@ -86,7 +88,7 @@ loong_test(NAME recipe_resume SOURCES tests/unit/test_recipe_resume.c
 loong_test(NAME recipe_print SOURCES tests/unit/test_recipe_print.c LABELS unit)
 loong_test(NAME recipe_together SOURCES tests/unit/test_recipe_together.c
   LABELS unit)
-loong_fuzz(NAME recipe RUNS 1000)
+loong_fuzz(NAME recipe)
 add_executable(recipe_reference tests/docs/recipe_reference.c)
 target_link_libraries(recipe_reference PRIVATE loong)
 add_test(NAME recipe_reference COMMAND sh -c

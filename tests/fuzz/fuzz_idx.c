@@ -9,19 +9,13 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "fuzz.h"
 #include "loong/blend.h"
 #include "loong/dataset.h"
 
 enum { HEAD = 3, MAX_TOKENS = 65536 };
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
-
-static void require(int condition)
-{
-    if (!condition) {
-        abort();
-    }
-}
 
 static void put(const char *path, const uint8_t *bytes, size_t size)
 {

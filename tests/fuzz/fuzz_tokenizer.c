@@ -4,16 +4,10 @@
  * encoded and its ids decoded. */
 #include <stdlib.h>
 
+#include "fuzz.h"
 #include "loong/tokenizer.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
-
-static void require(int condition)
-{
-    if (!condition) {
-        abort();
-    }
-}
 
 static void use(loong_context_t *ctx, const loong_tokenizer_t *t)
 {

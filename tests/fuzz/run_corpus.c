@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Runs a fuzz target without libFuzzer: each file of the corpus, then a fixed
- * number of its mutations, the same in every run.
+ * number of mutations, shared among the files, the same in every run.
  *
- *   fuzz_NAME CORPUS_DIR RUNS_PER_FILE
+ *   fuzz_NAME CORPUS_DIR RUNS
  */
 #include <dirent.h>
 #include <stdint.h>
@@ -79,23 +79,28 @@ static int run_file(const char *path, long runs)
     return 1;
 }
 
+static int is_shown(const struct dirent *entry)
+{
+    return entry->d_name[0] != '.';
+}
+
 int main(int argc, char **argv)
 {
+    struct dirent **entries = NULL;
+    int found = argc == 3 ? scandir(argv[1], &entries, is_shown, alphasort) : 0;
     int files = 0;
-    DIR *dir = argc == 3 ? opendir(argv[1]) : NULL;
-    struct dirent *entry = NULL;
-    if (dir == NULL) {
-        fprintf(stderr, "usage: %s CORPUS_DIR RUNS_PER_FILE\n", argv[0]);
+    if (found <= 0) {
+        fprintf(stderr, "usage: %s CORPUS_DIR RUNS\n", argv[0]);
         return 2;
     }
-    while ((entry = readdir(dir)) != NULL) {
+    long runs = strtol(argv[2], NULL, 10) / found;
+    for (int i = 0; i < found; i++) {
         char path[4096];
-        snprintf(path, sizeof(path), "%s/%s", argv[1], entry->d_name);
-        if (entry->d_name[0] != '.') {
-            files += run_file(path, strtol(argv[2], NULL, 10));
-        }
+        snprintf(path, sizeof(path), "%s/%s", argv[1], entries[i]->d_name);
+        files += run_file(path, runs);
+        free(entries[i]);
     }
-    closedir(dir);
-    printf("%d files\n", files);
-    return files > 0 ? 0 : 1;
+    free(entries);
+    printf("%d files, %ld mutations of each\n", files, runs);
+    return files == found ? 0 : 1;
 }

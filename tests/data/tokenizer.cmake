@@ -3,9 +3,9 @@ loong_test(NAME tokenizer_corrupt SOURCES tests/unit/test_tokenizer_corrupt.c
   LABELS unit)
 loong_test(NAME tokenizer_merges SOURCES tests/unit/test_tokenizer_merges.c
   LABELS unit)
-loong_fuzz(NAME tokenizer)
-loong_fuzz(NAME text)
-loong_fuzz(NAME tokenizer_config)
+loong_fuzz(NAME tokenizer RUNS 2000)
+loong_fuzz(NAME text RUNS 2000)
+loong_fuzz(NAME tokenizer_config RUNS 500)
 target_compile_definitions(fuzz_text PRIVATE
   LOONG_SOURCE_DIR="${PROJECT_SOURCE_DIR}")
 if(LOONG_FUZZ)

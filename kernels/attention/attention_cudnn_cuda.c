@@ -13,9 +13,17 @@
 #include "list.h"
 #include "products.h"
 
-/* Segments have blocks of their own in cuDNN's kernels, empty ones too. Of
- * memory a launch gets no more than this. */
-enum { MOST_SEGMENTS = 512, MOST_GIB = 8, ALIGN = 256 };
+/* What the gradient keeps of scores, one launch of segments and heads, is at
+ * most this, which fills a device many times over; where even one group of heads
+ * of one segment has more, up to the second bound. */
+#ifndef LOONG_CUDNN_LAUNCH_BYTES
+#define LOONG_CUDNN_LAUNCH_BYTES (2ll << 30)
+#endif
+enum { MOST_GIB = 8 };
+
+/* Segments of any length have blocks of their own in cuDNN's kernels, empty
+ * ones too, and so do launches. */
+enum { MOST_SEGMENTS = 512, MOST_LAUNCHES = 64, ALIGN = 256 };
 
 /* ---- operands ------------------------------------------------------------ */
 
@@ -54,8 +62,9 @@ static bool is_dense(const loong_kernel_query_t *query, int64_t segments,
     return q->count < 0 && segments * length == q->dim[0];
 }
 
+/* All that is asked for. */
 static loong_cudnn_attention_params_t
-params_of(const loong_kernel_query_t *query)
+whole_of(const loong_kernel_query_t *query)
 {
     const loong_attention_attr_t *attr = query->attr;
     loong_cudnn_attention_params_t p;
@@ -78,6 +87,57 @@ params_of(const loong_kernel_query_t *query)
         p.ld[o] = at >= 0 ? query->arg[at].ld : 0;
     }
     return p;
+}
+
+/* The largest divisor of `of` that is at most `most`, 1 at least. */
+static int64_t divisor(int64_t of, int64_t most)
+{
+    int64_t n = LOONG_MAX(LOONG_MIN(of, most), 1);
+    while (of % n != 0) {
+        n--;
+    }
+    return n;
+}
+
+/* Key heads of one launch, as many as fit; without `dense` the lse of its heads
+ * begins at a multiple of 16 bytes. */
+static int heads_of(const loong_cudnn_attention_params_t *whole, int64_t most)
+{
+    enum { ALIKE = 4 };
+    int group = whole->heads / whole->kv_heads;
+    int n = (int)divisor(whole->kv_heads, most);
+    while (!whole->dense && n < whole->kv_heads &&
+           (n * group % ALIKE != 0 || whole->kv_heads % n != 0)) {
+        n++;
+    }
+    return n;
+}
+
+/* The part of it that one launch makes: of the gradient some segments, or of
+ * one segment the query heads of some key heads. Without `dense` the last
+ * launch may have segments beyond those that there are. */
+static loong_cudnn_attention_params_t
+part_of(const loong_cudnn_attention_params_t *whole)
+{
+    loong_cudnn_attention_params_t p = *whole;
+    int64_t segment = loongi_cudnn_attention_scores(whole) / whole->segments;
+    if (segment > LOONG_CUDNN_LAUNCH_BYTES) {
+        int64_t of_head = segment / whole->kv_heads;
+        p.segments = 1;
+        p.kv_heads = heads_of(whole, LOONG_CUDNN_LAUNCH_BYTES / of_head);
+        p.heads = p.kv_heads * (whole->heads / whole->kv_heads);
+    } else if (segment > 0) {
+        int64_t most = LOONG_CUDNN_LAUNCH_BYTES / segment;
+        p.segments = whole->dense ? divisor(whole->segments, most)
+                                  : LOONG_MIN(whole->segments, most);
+    }
+    return p;
+}
+
+static int64_t rounds_of(const loong_cudnn_attention_params_t *whole,
+                         const loong_cudnn_attention_params_t *part)
+{
+    return (whole->segments + part->segments - 1) / part->segments;
 }
 
 static const loong_kernel_t *own_kernel(const loong_kernel_query_t *query)
@@ -137,7 +197,9 @@ static bool takes_rows(const loong_kernel_query_t *query,
 static bool takes_sizes(const loong_cudnn_attention_params_t *p,
                         char reason[LOONG_REASON_SIZE])
 {
-    double room = (double)loongi_cudnn_attention_room(p) / (1 << 30);
+    loong_cudnn_attention_params_t part = part_of(p);
+    double room = (double)loongi_cudnn_attention_scores(&part) / (1 << 30);
+    int64_t launches = rounds_of(p, &part) * (p->heads / part.heads);
     if (p->head_dim % 8 != 0 || p->v_head_dim % 8 != 0 ||
         LOONG_MAX(p->head_dim, p->v_head_dim) > 256) {
         return refuse(reason,
@@ -152,10 +214,18 @@ static bool takes_sizes(const loong_cudnn_attention_params_t *p,
                       "up to %lld segments of any length, at most %d are taken",
                       (long long)p->segments, (int)MOST_SEGMENTS);
     }
+    if (!p->dense && launches > MOST_LAUNCHES) {
+        return refuse(reason,
+                      "sums in a fixed order want %lld launches for up to %lld "
+                      "segments of any length, at most %d are made",
+                      (long long)launches, (long long)p->segments,
+                      (int)MOST_LAUNCHES);
+    }
     if (room > MOST_GIB) {
         return refuse(reason,
-                      "sums in a fixed order want %.1f GiB of workspace, at "
-                      "most %d are given", room, (int)MOST_GIB);
+                      "sums in a fixed order want %.1f GiB of workspace for "
+                      "the %d query heads of a key head, at most %d are given",
+                      room, part.heads, (int)MOST_GIB);
     }
     return true;
 }
@@ -178,33 +248,45 @@ static bool support(const loong_kernel_query_t *query,
     if (!(attr->scale > 0.0)) {
         return refuse(reason, "scale %g is not positive", attr->scale);
     }
-    loong_cudnn_attention_params_t p = params_of(query);
+    loong_cudnn_attention_params_t p = whole_of(query);
     return takes_rows(query, reason) && takes_sizes(&p, reason);
 }
 
-/* ---- workspace: lengths, beginnings, the plan's -------------------------- */
+/* ---- workspace ----------------------------------------------------------- */
 
-static int64_t lengths_bytes(const loong_cudnn_attention_params_t *p)
-{
-    return p->dense ? 0
-                    : loongi_round_up(p->segments * (int64_t)sizeof(int32_t),
-                                      ALIGN);
-}
+/* What a call uses, in bytes: with segments of any length the lengths and, of
+ * each operand, the beginnings of those of each round of launches, else the lse
+ * by heads; then the plan's, one launch after the other. */
+typedef struct layout {
+    int64_t rounds;
+    int64_t lengths, begin; /* of a round */
+    int64_t lse, plan;
+} layout_t;
 
-static int64_t begin_bytes(const loong_cudnn_attention_params_t *p)
+static layout_t layout_of(const loong_cudnn_attention_params_t *whole)
 {
-    return p->dense
-               ? 0
-               : loongi_round_up((p->segments + 1) * (int64_t)sizeof(int64_t),
-                                 ALIGN);
+    loong_cudnn_attention_params_t part = part_of(whole);
+    layout_t l = {rounds_of(whole, &part), 0, 0, 0,
+                  loongi_cudnn_attention_room(&part)};
+    int64_t lse = whole->lse ? loongi_cudnn_attention_lse_length(whole) : 0;
+    if (whole->dense) {
+        l.lse = whole->segments * whole->heads * lse * (int64_t)sizeof(float);
+        l.lse = loongi_round_up(l.lse, ALIGN);
+    } else {
+        l.lengths = loongi_round_up(part.segments * (int64_t)sizeof(int32_t),
+                                    ALIGN);
+        l.begin = loongi_round_up((part.segments + 1) *
+                                      (int64_t)sizeof(int64_t), ALIGN);
+    }
+    return l;
 }
 
 static size_t workspace(const loong_kernel_query_t *query)
 {
-    loong_cudnn_attention_params_t p = params_of(query);
-    size_t bytes = (size_t)(ALIGN + lengths_bytes(&p) +
-                            LOONG_CUDNN_OPERANDS * begin_bytes(&p) +
-                            loongi_cudnn_attention_room(&p));
+    loong_cudnn_attention_params_t whole = whole_of(query);
+    layout_t l = layout_of(&whole);
+    int64_t segments = l.rounds * (l.lengths + LOONG_CUDNN_OPERANDS * l.begin);
+    size_t bytes = (size_t)(ALIGN + segments + l.lse + l.plan);
     return LOONG_MAX(bytes, own_kernel(query)->workspace(query));
 }
 
@@ -296,7 +378,8 @@ static loong_status_t find_plan(loong_context_t *ctx,
                                 const loong_kernel_query_t *query,
                                 plans_t *plans, const plan_t **plan_p)
 {
-    loong_cudnn_attention_params_t params = params_of(query);
+    loong_cudnn_attention_params_t whole = whole_of(query);
+    loong_cudnn_attention_params_t params = part_of(&whole);
     plan_t *plan = plans->first;
     while (plan != NULL &&
            memcmp(&plan->params, &params, sizeof(params)) != 0) {
@@ -349,38 +432,135 @@ static void destroy(loong_context_t *ctx, void *state)
 
 /* ---- running ------------------------------------------------------------- */
 
-static loong_status_t run(const loong_kernel_call_t *call)
+/* All launches of a call. */
+typedef struct launches {
+    const loong_kernel_call_t *call;
+    loong_cudnn_attention_params_t whole;
+    layout_t layout;
+    const loong_cudnn_attention_params_t *part;
+    loong_cudnn_attention_operands_t all; /* of the first launch */
+    float *lse; /* by heads; NULL: not with these */
+} launches_t;
+
+/* Pointers to the whole, and the workspace cut up. */
+static loong_status_t lay_out(launches_t *l)
 {
+    const loong_kernel_call_t *call = l->call;
     const loong_kernel_query_t *query = call->query;
-    const plan_t *plan = ((const state_t *)call->state)->plan;
-    const loong_cudnn_attention_params_t *p = &plan->params;
-    loong_cudnn_attention_operands_t x;
-    loong_attention_begins_t b;
-    if (plan->attention == NULL) {
-        return own_kernel(query)->run(call);
-    }
-    memset(&x, 0, sizeof(x));
-    memset(&b, 0, sizeof(b));
+    loong_cudnn_attention_operands_t *x = &l->all;
+    layout_t layout = l->layout;
     uintptr_t base = (uintptr_t)call->workspace;
-    x.workspace = (char *)loongi_round_up((int64_t)base, ALIGN);
-    x.stream = call->stream;
-    x.lengths = b.lengths = p->dense ? NULL : (int32_t *)(void *)x.workspace;
-    x.workspace += lengths_bytes(p);
+    x->stream = call->stream;
+    x->workspace = (char *)loongi_round_up((int64_t)base, ALIGN);
+    x->lengths =
+        l->whole.dense ? NULL : (int32_t *)(void *)x->workspace;
+    x->workspace += layout.rounds * layout.lengths;
     for (int o = 0; o < LOONG_CUDNN_OPERANDS; o++) {
         int at = place_of(query, o);
-        x.ptr[o] = at >= 0 ? call->ptr[at] : NULL;
-        LOONG_CHECK(call->ctx, (uintptr_t)x.ptr[o] % 16 == 0, LOONG_ERR_ARG,
+        x->ptr[o] = at >= 0 ? call->ptr[at] : NULL;
+        LOONG_CHECK(call->ctx, (uintptr_t)x->ptr[o] % 16 == 0, LOONG_ERR_ARG,
                     "%s: operand %d begins at no multiple of 16 bytes",
                     query->op, at);
-        x.begin[o] = b.begin[o] =
-            p->dense || x.ptr[o] == NULL ? NULL
-                                         : (int64_t *)(void *)x.workspace;
-        b.ld[o] = p->ld[o];
-        x.workspace += begin_bytes(p);
+        x->begin[o] = l->whole.dense || x->ptr[o] == NULL
+                          ? NULL
+                          : (int64_t *)(void *)x->workspace;
+        x->workspace += layout.rounds * layout.begin;
     }
-    LOONG_TRY(loongi_attention_begins(call, cu_of(query),
-                                      place_of(query, LOONG_CUDNN_K), &b));
-    return loongi_cudnn_attention_run(call->ctx, plan->attention, &x);
+    if (layout.lse > 0) {
+        l->lse = x->ptr[LOONG_CUDNN_LSE] = (float *)(void *)x->workspace;
+        x->workspace += layout.lse;
+    }
+    return LOONG_OK;
+}
+
+static loong_status_t find_begins(const launches_t *l)
+{
+    const loong_kernel_query_t *query = l->call->query;
+    loong_attention_begins_t b;
+    memset(&b, 0, sizeof(b));
+    b.launches = l->layout.rounds;
+    b.segments = l->part->segments;
+    b.lengths_pitch = l->layout.lengths / (int64_t)sizeof(*b.lengths);
+    b.begin_pitch = l->layout.begin / (int64_t)sizeof(*b.begin[0]);
+    b.lengths = l->all.lengths;
+    memcpy(b.begin, l->all.begin, sizeof(b.begin));
+    memcpy(b.ld, l->whole.ld, sizeof(b.ld));
+    return loongi_attention_begins(l->call, cu_of(query),
+                                   place_of(query, LOONG_CUDNN_K), &b);
+}
+
+/* `back`: what a forward wrote. */
+static loong_status_t turn_lse(const launches_t *l, bool back)
+{
+    const loong_cudnn_attention_params_t *p = &l->whole;
+    loong_attention_lse_t lse = {
+        place_of(l->call->query, LOONG_CUDNN_LSE), l->lse, p->length,
+        loongi_cudnn_attention_lse_length(p), back};
+    return l->lse != NULL && back == !p->gradient
+               ? loongi_attention_turn_lse(l->call, &lse)
+               : LOONG_OK;
+}
+
+/* The launch of these segments, from round * part->segments on, and heads. */
+static loong_status_t run_part(const launches_t *l,
+                               loong_cudnn_attention_t *attention,
+                               int64_t round, int head)
+{
+    static const bool of_keys[LOONG_CUDNN_OPERANDS] = {
+        [LOONG_CUDNN_K] = true, [LOONG_CUDNN_V] = true,
+        [LOONG_CUDNN_DK] = true, [LOONG_CUDNN_DV] = true};
+    static const bool of_values[LOONG_CUDNN_OPERANDS] = {
+        [LOONG_CUDNN_V] = true, [LOONG_CUDNN_O] = true,
+        [LOONG_CUDNN_GRAD_O] = true, [LOONG_CUDNN_DV] = true};
+    const loong_cudnn_attention_params_t *p = &l->whole;
+    loong_cudnn_attention_operands_t x = l->all;
+    int64_t segment = round * l->part->segments;
+    int64_t row = p->dense ? segment * p->length : 0;
+    int group = p->heads / p->kv_heads;
+    for (int o = 0; o < LOONG_CUDNN_OPERANDS; o++) {
+        int h = of_keys[o] ? head / group : head;
+        int64_t at = row * p->ld[o] +
+                     (int64_t)h * (of_values[o] ? p->v_head_dim : p->head_dim);
+        if (x.begin[o] != NULL) {
+            x.begin[o] += round * l->layout.begin / (int64_t)sizeof(int64_t);
+        }
+        if (x.ptr[o] != NULL && o != LOONG_CUDNN_LSE) {
+            x.ptr[o] = (uint16_t *)x.ptr[o] + at;
+        }
+    }
+    if (x.ptr[LOONG_CUDNN_LSE] != NULL) {
+        int64_t at = p->dense ? (segment * p->heads + head) *
+                                    loongi_cudnn_attention_lse_length(p)
+                              : head;
+        x.ptr[LOONG_CUDNN_LSE] = (float *)x.ptr[LOONG_CUDNN_LSE] + at;
+    }
+    if (x.lengths != NULL) {
+        x.lengths += round * l->layout.lengths / (int64_t)sizeof(int32_t);
+    }
+    return loongi_cudnn_attention_run(l->call->ctx, attention, &x);
+}
+
+static loong_status_t run(const loong_kernel_call_t *call)
+{
+    const plan_t *plan = ((const state_t *)call->state)->plan;
+    launches_t l;
+    if (plan->attention == NULL) {
+        return own_kernel(call->query)->run(call);
+    }
+    memset(&l, 0, sizeof(l));
+    l.call = call;
+    l.whole = whole_of(call->query);
+    l.layout = layout_of(&l.whole);
+    l.part = &plan->params;
+    LOONG_TRY(lay_out(&l));
+    LOONG_TRY(find_begins(&l));
+    LOONG_TRY(turn_lse(&l, false));
+    for (int64_t r = 0; r < l.layout.rounds; r++) {
+        for (int h = 0; h < l.whole.heads; h += l.part->heads) {
+            LOONG_TRY(run_part(&l, plan->attention, r, h));
+        }
+    }
+    return turn_lse(&l, true);
 }
 
 const loong_kernel_t loongi_attention_cudnn_cuda = {

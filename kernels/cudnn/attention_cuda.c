@@ -89,16 +89,22 @@ static loong_cudnn_tensor_t describe(sketch_t *s, loong_cudnn_operand_t o)
                 o == LOONG_CUDNN_DK || o == LOONG_CUDNN_DV;
     bool values = o == LOONG_CUDNN_V || o == LOONG_CUDNN_O ||
                   o == LOONG_CUDNN_GRAD_O || o == LOONG_CUDNN_DV;
-    int64_t d = o == LOONG_CUDNN_LSE ? 1
-                : values             ? p->v_head_dim
-                                     : p->head_dim;
+    int64_t d = values ? p->v_head_dim : p->head_dim;
     loong_cudnn_tensor_t t = {
-        o == LOONG_CUDNN_LSE ? CUDNN_DATA_FLOAT : CUDNN_DATA_BFLOAT16,
+        CUDNN_DATA_BFLOAT16,
         LOONG_CUDNN_MEMORY,
         {p->segments, keys ? p->kv_heads : p->heads, p->length, d},
         {p->length * p->ld[o], d, p->ld[o], 1},
         LOONG_CUDNN_NONE,
         NULL};
+    if (o == LOONG_CUDNN_LSE) {
+        int64_t length = loongi_cudnn_attention_lse_length(p);
+        t.type = CUDNN_DATA_FLOAT;
+        t.dim[3] = 1;
+        t.stride[1] = p->dense ? length : 1;
+        t.stride[2] = p->dense ? 1 : p->ld[o];
+        t.stride[0] = p->dense ? p->heads * length : p->length * p->ld[o];
+    }
     return t;
 }
 
@@ -284,11 +290,6 @@ static int sum_products(sketch_t *s)
     int sum = per_query(s, 1);
     loongi_cudnn_reduce(g, CUDNN_REDUCE_TENSOR_ADD, products, sum);
     loong_cudnn_tensor_t t = describe(s, LOONG_CUDNN_LSE);
-    if (p->dense) {
-        t.stride[0] = p->heads * p->length;
-        t.stride[1] = p->length;
-        t.stride[2] = 1;
-    }
     t.ragged = s->begin[LOONG_CUDNN_LSE];
     int kept = loongi_cudnn_tensor(g, &t);
     bind(s, kept, SUMS, 0);
@@ -383,9 +384,26 @@ enum { PLAN_ALIGN = 256 };
 
 static int64_t sum_bytes(const loong_cudnn_attention_params_t *p)
 {
-    int64_t sums = p->dense ? p->segments * p->length * p->heads
+    int64_t sums = p->dense ? p->segments * p->heads *
+                                  loongi_cudnn_attention_lse_length(p)
                             : p->rows * p->ld[LOONG_CUDNN_LSE];
     return p->gradient ? sums * (int64_t)sizeof(float) : 0;
+}
+
+int64_t
+loongi_cudnn_attention_lse_length(const loong_cudnn_attention_params_t *params)
+{
+    return loongi_round_up(params->length,
+                           LOONG_CUDNN_ALIGN / (int)sizeof(float));
+}
+
+int64_t
+loongi_cudnn_attention_scores(const loong_cudnn_attention_params_t *params)
+{
+    enum { TILE = 128 };
+    const loong_cudnn_attention_params_t *p = params;
+    int64_t length = loongi_round_up(p->length, TILE);
+    return p->gradient ? p->segments * p->heads * length * length * 2 : 0;
 }
 
 /* Above what versions 9.19 ask for on GPUs of 8.0, 9.0 and 10.0 (tests/cudnn):
@@ -397,10 +415,8 @@ loongi_cudnn_attention_room(const loong_cudnn_attention_params_t *params)
     enum { TILE = 128, TABLE = 512, MORE = 1024 * 1024 };
     const loong_cudnn_attention_params_t *p = params;
     int64_t length = loongi_round_up(p->length, TILE);
-    int64_t bytes = MORE + TABLE * p->segments + sum_bytes(p);
-    if (p->gradient) {
-        bytes += p->segments * p->heads * length * length * 2;
-    }
+    int64_t bytes = MORE + TABLE * p->segments + sum_bytes(p) +
+                    loongi_cudnn_attention_scores(p);
     if (p->gradient && p->heads != p->kv_heads) {
         bytes += p->segments * p->heads * length *
                  (p->head_dim + p->v_head_dim) * 2;

@@ -39,8 +39,10 @@ typedef enum loong_cudnn_operand {
     LOONG_CUDNN_OPERANDS
 } loong_cudnn_operand_t;
 
-/* q, o and their gradients [rows, heads * d], k and v likewise with kv_heads;
- * lse [rows, heads] fp32, all others bf16. */
+/* Of one launch. q, o and their gradients [rows, heads * d], k and v likewise
+ * with kv_heads, all bf16; rows may be parts of longer ones: heads of a slice.
+ * lse fp32: with `dense` [segments, heads, loongi_cudnn_attention_lse_length],
+ * else [rows, heads]. */
 typedef struct loong_cudnn_attention_params {
     bool gradient;
     bool lse;   /* the forward writes it */
@@ -57,11 +59,18 @@ typedef struct loong_cudnn_attention_params {
     int64_t ld[LOONG_CUDNN_OPERANDS];
 } loong_cudnn_attention_params_t;
 
+/* The length, with what aligns the next head. */
+int64_t
+loongi_cudnn_attention_lse_length(const loong_cudnn_attention_params_t *params);
+
 /* Bytes of workspace that a plan may take, known without the library. That of
  * the gradient grows with the square of length: engines that add up dq in a
- * fixed order keep the gradients of all scores. */
+ * fixed order keep the gradients of all scores, as many bytes as the second
+ * function says. */
 int64_t
 loongi_cudnn_attention_room(const loong_cudnn_attention_params_t *params);
+int64_t
+loongi_cudnn_attention_scores(const loong_cudnn_attention_params_t *params);
 
 typedef struct loong_cudnn_attention_operands {
     void *ptr[LOONG_CUDNN_OPERANDS];

@@ -39,7 +39,8 @@ typedef struct plan_case {
 
 static const plan_case_t quick[] = {
     {h200, false, true, 1, 8192, 32, 8, 128, 128, 0, NULL},
-    {h200, true, true, 1, 8192, 32, 8, 128, 128, 0, NULL},
+    {h200, true, true, 2, 4096, 32, 8, 128, 128, 0, NULL},
+    {h200, true, true, 1, 32768, 4, 1, 128, 128, 0, NULL},
     {h200, false, false, 8, 1000, 12, 4, 64, 64, 300, NULL},
     {a100, true, false, 8, 1024, 32, 8, 128, 128, 0, NO_ENGINE},
 };
@@ -52,6 +53,12 @@ static const plan_case_t others[] = {
     {h200, true, true, 1, 4096, 8, 4, 256, 256, 0, NULL},
     {h200, true, true, 4, 100, 2, 1, 32, 32, 0, NULL},
     {h200, true, true, 1, 8192, 32, 8, 128, 128, 1024, NULL},
+    {h200, true, true, 1, 8192, 32, 8, 128, 128, 0, NULL},
+    {h200, true, true, 1, 32768, 1, 1, 64, 64, 0, NULL},
+    {h200, true, true, 2, 333, 6, 2, 64, 64, 0, NULL},
+    {h200, true, false, 1, 32768, 4, 1, 128, 128, 0, NULL},
+    {h200, true, false, 2, 4096, 32, 8, 128, 128, 0, NULL},
+    {b200, true, true, 1, 32768, 4, 1, 128, 128, 0, NULL},
     {h200, true, false, 8, 1000, 32, 32, 128, 128, 0, NULL},
     {h200, true, false, 8, 2048, 32, 8, 80, 80, 512, NULL},
     {h200, true, false, 3, 33, 2, 1, 8, 8, 0, NULL},

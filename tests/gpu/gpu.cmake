@@ -39,7 +39,8 @@ endif()
 foreach(name ${LOONG_CUDA_OP_TESTS})
   loong_test(NAME gpu_op_${name} LABELS "gpu;gpu_ops" TIMEOUT 300 SOURCES
     ${PROJECT_SOURCE_DIR}/tests/ops/test_${name}.c ${LOONG_OP_TEST_SOURCES})
-  target_compile_definitions(test_gpu_op_${name} PRIVATE OP_DEVICE="cuda")
+  target_compile_definitions(test_gpu_op_${name} PRIVATE OP_DEVICE="cuda"
+    OP_LARGE=1)
   loong_with_cuda(test_gpu_op_${name})
   add_dependencies(gpu test_gpu_op_${name})
 endforeach()

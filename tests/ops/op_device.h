@@ -12,6 +12,10 @@
 #ifndef OP_DEVICE
 #define OP_DEVICE "cpu"
 #endif
+/* 1: cases as large as in training too; a real device is fast enough. */
+#ifndef OP_LARGE
+#define OP_LARGE 0
+#endif
 
 /* True when the device has a kernel for the op. A CPU has one for each. */
 bool op_present(const char *op);

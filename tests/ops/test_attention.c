@@ -82,7 +82,14 @@ static const setting_t fused[] = {
     {6, 2, 32, true, 20, 0.0, 3, {0, 50, 100}, ALL, ALL, 0},
     {4, 1, 8, true, 0, 0.0, 7, {0, 1, 1, 30, 77, 78, 78}, ALL, ALL, 0},
     {4, 2, 24, true, 9, 0.0, 5, {0, 33, 60, 60, 61}, ALL, ALL, 40},
+    {2, 2, 16, true, 0, 0.0, 5, {0, 33, 66, 99, 132}, ALL, ALL, 0},
+    {8, 8, 8, true, 0, 0.0, 4, {0, 21, 30, 60}, ALL, ALL, 0},
+    {6, 6, 8, false, 0, 0.0, 3, {0, 5, 130}, ALL, ALL, 0},
 };
+
+/* As large as in training, on a real device alone. */
+static const setting_t large = {
+    32, 8, 128, true, 0, 0.0, 2, {0, 4096}, ALL, ALL, 0};
 
 static loong_attention_backend_t backend; /* of the cases */
 static uint64_t seed;
@@ -490,6 +497,10 @@ static void test_fused(void **state)
     for (int i = 0; i < LOONG_COUNT_OF(fused); i++) {
         forward(&fused[i], i, BF16);
         backward(&fused[i], LOONG_BF16, i % 2 == 0, 2);
+    }
+    if (OP_LARGE) {
+        forward(&large, 1, BF16);
+        backward(&large, LOONG_BF16, false, 0);
     }
     backend = LOONG_ATTENTION_LOCAL;
 }

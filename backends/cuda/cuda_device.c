@@ -166,6 +166,11 @@ static loong_status_t cuda_create(loong_context_t *ctx, int index,
     return LOONG_OK;
 }
 
+static int cuda_generation(const void *data)
+{
+    return ((const cuda_data_t *)data)->major;
+}
+
 static void cuda_describe(void *data, char *text, size_t size)
 {
     const cuda_data_t *d = data;
@@ -499,6 +504,7 @@ const loong_device_ops_t loongi_cuda_device = {
     .tf32 = true,
     .algorithms = true,
     .fused_attention = true,
+    .generation = cuda_generation,
     .count = cuda_count,
     .create = cuda_create,
     .destroy = cuda_destroy,

@@ -235,7 +235,7 @@ static bool support(const loong_kernel_query_t *query,
 {
     const loong_attention_attr_t *attr = query->attr;
     if (attr->backend == LOONG_ATTENTION_LOCAL) {
-        return refuse(reason, "train.attention_backend is local");
+        return refuse(reason, "train.attention_backend chooses own kernels here");
     }
     for (int o = 0; o < LOONG_CUDNN_OPERANDS; o++) {
         if (!takes_operand(query, o, reason)) {

@@ -152,6 +152,13 @@ bool loong_device_has_fused_attention(const loong_device_t *device)
     return device->ops->fused_attention;
 }
 
+int loong_device_generation(const loong_device_t *device)
+{
+    return device->ops->generation != NULL
+               ? device->ops->generation(device->data)
+               : 0;
+}
+
 uint64_t loong_device_identity(const loong_device_t *device)
 {
     return device->ops->identity != NULL ? device->ops->identity(device->data)

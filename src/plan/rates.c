@@ -6,6 +6,7 @@
 #include "executor.h"
 #include "loong/collective.h"
 #include "loong/moe.h"
+#include "loong/ops.h"
 #include "timing.h"
 
 /* ---- the table ----------------------------------------------------------- */
@@ -14,24 +15,25 @@
 #define TERA 1e12
 
 /* Rates of products, memory and links: NVIDIA's datasheets (A100 80GB SXM, H100
- * SXM, H200 SXM, B200 SXM), links one way. Measured, on one H200: 788 of 989
- * TFLOP/s for a product of 8192 x 8192 x 8192 in bf16 and 4.3 of 4.8 TB/s for a
- * copy; the same shares are taken for the others. The rest is assumed: what our
- * kernels reach (docs/devices/cuda.md has the arithmetic), gaps and latencies,
- * 80 % of a link and 90 % of a network card (400 Gb/s for each GPU, 200 of an
- * A100). */
+ * SXM, H200 SXM, B200 SXM), links one way. Measured, on one H200: 4.3 of 4.8
+ * TB/s for a copy, and 788 of 989 TFLOP/s for a product of 8192 x 8192 x 8192 in
+ * bf16, alone; for as long as a step the power allows less: 0.70 is predicted.
+ * Predicted too, and not measured: shares of attention, ours by the
+ * instructions of its loops (docs/devices/cuda.md), cuDNN's by what is published
+ * of kernels of its kind, its gradient in a fixed order; what passes over memory
+ * reach, gaps and latencies, 80 % of a link and 90 % of a network card (400 Gb/s
+ * for each GPU, 200 of an A100). */
+#define LINKS(link_, network_) 0.8 * (link_) * GB, 0.9 * (network_) * GB, 4e-6
+#define GAPS 1e-6, 3e-6
 static const loong_rates_t table[] = {
-    {"a100", 312 * TERA, 156 * TERA, 19.5 * TERA, 0.8, 0.6, 0.43,
-     0.9 * 2039 * GB, 0.85, 1e-6, 3e-6, 0.8 * 300 * GB, 0.9 * 25 * GB, 4e-6,
-     80 * GB, 8},
-    {"h100", 989 * TERA, 494 * TERA, 67 * TERA, 0.8, 0.37, 0.27,
-     0.9 * 3350 * GB, 0.85, 1e-6, 3e-6, 0.8 * 450 * GB, 0.9 * 50 * GB, 4e-6,
-     80 * GB, 8},
-    {"h200", 989 * TERA, 494 * TERA, 67 * TERA, 0.797, 0.37, 0.27, 4300 * GB,
-     0.85, 1e-6, 3e-6, 0.8 * 450 * GB, 0.9 * 50 * GB, 4e-6, 141 * GB, 8},
-    {"b200", 2250 * TERA, 1100 * TERA, 75 * TERA, 0.8, 0.18, 0.13,
-     0.9 * 8000 * GB, 0.85, 1e-6, 3e-6, 0.8 * 900 * GB, 0.9 * 50 * GB, 4e-6,
-     180 * GB, 8},
+    {"a100", 8, 312 * TERA, 156 * TERA, 19.5 * TERA, 0.70, 0.49, 0.32, 0.60,
+     0.45, 0.9 * 2039 * GB, 0.85, GAPS, LINKS(300, 25), 80 * GB, 8},
+    {"h100", 9, 989 * TERA, 494 * TERA, 67 * TERA, 0.70, 0.30, 0.20, 0.60,
+     0.45, 0.9 * 3350 * GB, 0.85, GAPS, LINKS(450, 50), 80 * GB, 8},
+    {"h200", 9, 989 * TERA, 494 * TERA, 67 * TERA, 0.70, 0.30, 0.20, 0.60,
+     0.45, 4300 * GB, 0.85, GAPS, LINKS(450, 50), 141 * GB, 8},
+    {"b200", 10, 2250 * TERA, 1100 * TERA, 75 * TERA, 0.70, 0.15, 0.10, 0.60,
+     0.45, 0.9 * 8000 * GB, 0.85, GAPS, LINKS(900, 50), 180 * GB, 8},
 };
 
 const loong_rates_t *loongi_rates_find(const char *name)
@@ -46,6 +48,11 @@ const loong_rates_t *loongi_rates_find(const char *name)
 
 /* ---- one step ------------------------------------------------------------ */
 
+static bool is_fused(const loong_step_t *step)
+{
+    return strstr(step->kernel->name, "cudnn") != NULL;
+}
+
 /* Operations a second of what a step multiplies. */
 static double rate_of(const loong_rates_params_t *p, const loong_step_t *step,
                       bool attention)
@@ -54,9 +61,11 @@ static double rate_of(const loong_rates_params_t *p, const loong_step_t *step,
     bool wide = step->query.arg[0].dtype != LOONG_BF16;
     if (!wide) {
         bool back = strcmp(step->query.op, "attention_grad") == 0;
-        return r->bf16 * (!attention ? r->products
-                          : back     ? r->attention_grad
-                                     : r->attention);
+        return r->bf16 * (!attention        ? r->products
+                          : !is_fused(step) ? (back ? r->attention_grad
+                                                    : r->attention)
+                          : back            ? r->fused_grad
+                                            : r->fused);
     }
     /* Attention of fp32 uses no tensor cores. */
     return r->products * (p->tf32 && !attention ? r->tf32 : r->fp32);
@@ -75,6 +84,18 @@ static double bytes_of_logits(const loong_kernel_query_t *q)
     return (double)loong_karg_rows(&q->arg[0], NULL) *
            (double)loong_karg_rows(&q->arg[1], NULL) *
            (gradient ? 12.0 + 3.0 * size : 8.0);
+}
+
+/* What cuDNN's gradient keeps of each score that counts, in bf16, is written and
+ * read; the op has five products with it. */
+static double bytes_of_scores(const loong_step_t *step)
+{
+    const loong_attention_attr_t *a = step->query.attr;
+    if (strcmp(step->query.op, "attention_grad") != 0 || !is_fused(step)) {
+        return 0.0;
+    }
+    int dv = a->v_head_dim > 0 ? a->v_head_dim : a->head_dim;
+    return 4.0 * step->cost.flops / (2.0 * (3.0 * a->head_dim + 2.0 * dv));
 }
 
 /* Kernels and copies of a step of a program, on the mean: those that the
@@ -96,7 +117,8 @@ static double compute(const loong_rates_params_t *p, const loong_step_t *step,
     bool back = strcmp(op, "attention_grad") == 0;
     bool attention = back || strcmp(op, "attention") == 0;
     double flops = attention || multiplies(op) ? cost.flops : 0.0;
-    double bytes = cost.bytes + bytes_of_logits(&step->query);
+    double bytes = cost.bytes + bytes_of_logits(&step->query) +
+                   bytes_of_scores(step);
     double products = flops / rate_of(p, step, attention);
     double passes = bytes / (p->rates->copy * p->rates->passes);
     double gap = LAUNCHES * (p->graphs ? p->rates->gap : p->rates->launch);

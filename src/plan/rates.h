@@ -20,10 +20,13 @@ extern "C" {
  * one of its machine, and to another machine. */
 typedef struct loong_rates {
     const char *name;
+    int generation; /* the first number of its compute capability */
     double bf16, tf32, fp32;
     double products;       /* share of these that a large product reaches */
     double attention;      /* share of the first, our kernel forward */
     double attention_grad; /* and backward */
+    double fused;          /* the same of cuDNN's */
+    double fused_grad;
     double copy;
     double passes;  /* share of it that our kernels move */
     double gap;     /* seconds from one kernel of a graph to the next */

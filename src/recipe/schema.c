@@ -307,9 +307,10 @@ static const loong_recipe_key_t keys[] = {
     CHOICE("train.cuda_graph_impl", "none", "none local auto", FREE,
            "programs are captured once and replayed as graphs of the device; "
            "auto: where it has them, and step by step should that fail"),
-    CHOICE("train.attention_backend", "local", "local fused auto", FREE,
+    CHOICE("train.attention_backend", "auto", "local fused auto", FREE,
            "who makes attention on a GPU: local: the library's own kernels; "
-           "fused: cuDNN; auto: cuDNN, and own kernels for what it refuses"),
+           "fused: cuDNN; auto: cuDNN on compute capability 9.x and 10.x, and "
+           "own kernels for what it refuses and on other GPUs"),
     CHOICE("train.on_nan", "stop", "stop skip", FREE,
            "a loss or gradient that is not finite"),
 

@@ -1,16 +1,29 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "choices.h"
 
+#include <stdio.h>
 #include <string.h>
 
 #include "devices.h"
 #include "file.h"
 #include "loong/ops.h"
+#include "predict.h"
 #include "products.h"
 
 /* ---- products and attention ---------------------------------------------- */
 
 #define ATTENTION_KEY "train.attention_backend"
+
+/* Where its kernels use instructions that ours do not: Hopper, Blackwell. Of a
+ * device that is planned predict.device tells. */
+static bool prefers_fused(const loong_trainer_t *t)
+{
+    int generation = loong_device_is_planned(t->device)
+                         ? loongi_predict_rates(t).generation
+                         : loong_device_generation(t->device);
+    return loong_device_has_fused_attention(t->device) &&
+           (generation == 9 || generation == 10);
+}
 
 static loong_status_t read_attention(const loong_trainer_t *t, int *backend_p)
 {
@@ -22,10 +35,60 @@ static loong_status_t read_attention(const loong_trainer_t *t, int *backend_p)
                 ATTENTION_KEY ": fused, but device %s has no cuDNN; auto takes "
                 "it where there is one, local never",
                 loong_device_name(t->device));
-    *backend_p = strcmp(text, "local") == 0 ? LOONG_ATTENTION_LOCAL
-                 : fused                    ? LOONG_ATTENTION_FUSED
-                                            : LOONG_ATTENTION_AUTO;
+    bool prefers = strcmp(text, "auto") == 0 && prefers_fused(t);
+    *backend_p = fused     ? LOONG_ATTENTION_FUSED
+                 : prefers ? LOONG_ATTENTION_AUTO
+                           : LOONG_ATTENTION_LOCAL;
     return LOONG_OK;
+}
+
+/* A step that cuDNN was asked for first and refuses. */
+static bool falls_back(const loong_step_t *step)
+{
+    const char *op = step->query.op;
+    const loong_attention_attr_t *attr = step->query.attr;
+    return (strcmp(op, "attention") == 0 ||
+            strcmp(op, "attention_grad") == 0) &&
+           attr->backend == LOONG_ATTENTION_AUTO && step->refusals[0] != '\0';
+}
+
+/* `seen` has a line for each op and reason. */
+static void tell_step(const loong_trainer_t *t, const loong_step_t *step,
+                      loong_text_t *seen)
+{
+    char line[1024];
+    snprintf(line, sizeof(line), "%s by %s: %s\n", step->query.op,
+             step->kernel->name, step->refusals);
+    if (strstr(loongi_text_get(seen), line) == NULL) {
+        loongi_text_printf(seen, "%s", line);
+        loongi_log(t->ctx, LOONG_LOG_INFO, ATTENTION_KEY ": auto, %.*s",
+                   (int)strcspn(line, "\n"), line);
+    }
+}
+
+static void tell_chunk(const loong_trainer_t *t, const loong_chunk_t *chunk,
+                       loong_text_t *seen)
+{
+    for (int p = 0; chunk != NULL && p < LOONG_PROGRAM_COUNT; p++) {
+        const loong_program_t *program = &chunk->programs[p];
+        for (int64_t s = 0; s < program->num_steps; s++) {
+            if (falls_back(&program->steps[s])) {
+                tell_step(t, &program->steps[s], seen);
+            }
+        }
+    }
+}
+
+void loongi_choices_tell_attention(const loong_trainer_t *t)
+{
+    const loong_component_t *c = t->component;
+    loong_text_t seen = loongi_text_begin(t->ctx);
+    for (int i = 0; i < c->num_stages && loong_comm_rank(t->comm) == 0; i++) {
+        for (int k = 0; k < LOONG_STAGE_CHUNKS; k++) {
+            tell_chunk(t, c->stages[i]->chunk[k], &seen);
+        }
+    }
+    loongi_text_free(&seen);
 }
 
 #define FILE_KEY "gemm.algorithms_file"

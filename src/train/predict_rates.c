@@ -92,10 +92,11 @@ static void tell_rates(loong_trainer_t *t, const loong_rates_t *r)
     loongi_text_printf(
         &t->text,
         "  predicted, not measured, by rates of an %s: products %.4g of %.4g "
-        "TFLOP/s, attention %.3g and back %.3g, passes %.3g of %.3g TB/s, "
+        "TFLOP/s, attention %.3g and back %.3g, cuDNN's %.3g and %.3g, passes %.3g of %.3g TB/s, "
         "%.1f us from kernel to kernel",
         name, 1e-12 * r->bf16 * r->products, 1e-12 * r->bf16,
         1e-12 * r->bf16 * r->attention, 1e-12 * r->bf16 * r->attention_grad,
+        1e-12 * r->bf16 * r->fused, 1e-12 * r->bf16 * r->fused_grad,
         1e-12 * r->copy * r->passes, 1e-12 * r->copy,
         1e6 * (t->component->params.graphs ? r->gap : r->launch));
     if (t->mesh.world > 1) {

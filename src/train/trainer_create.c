@@ -261,6 +261,7 @@ static loong_status_t plan_component(loong_trainer_t *t,
     p.mesh = t->mesh;
     LOONG_TRY(read_pipeline(t, &p));
     LOONG_TRY(loongi_component_create(t->ctx, &p, &t->component));
+    loongi_choices_tell_attention(t);
     LOONG_TRY(check_rampup(t));
     return loongi_param_rules_check(t->ctx, r, t->component);
 }

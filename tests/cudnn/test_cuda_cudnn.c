@@ -7,17 +7,19 @@
 
 #include "train_run.h"
 
+#define LOCAL ", attention_backend: local"
 #define FUSED ", attention_backend: fused"
 #define AUTO ", attention_backend: auto"
 #define GRAPHS ", cuda_graph_impl: local"
 
-static char said[8192]; /* warnings */
+static char said[8192]; /* warnings, and why own kernels are taken */
 
 static void keep(void *user, loong_log_level_t level, const char *line)
 {
     size_t length = strlen(said);
     (void)user;
-    if (level >= LOONG_LOG_WARN) {
+    if (level <= LOONG_LOG_WARN ||
+        strstr(line, "train.attention_backend: auto") != NULL) {
         snprintf(said + length, sizeof(said) - length, "%s\n", line);
     }
 }
@@ -27,7 +29,7 @@ static job_t job_of(const char *train, const char *dtype)
     job_t job = make_job("cuda", dtype);
     job.train = train;
     job.context.log = keep;
-    job.context.log_level = LOONG_LOG_WARN;
+    job.context.log_level = LOONG_LOG_INFO;
     said[0] = '\0';
     return job;
 }
@@ -42,9 +44,10 @@ static bool same_bits(const job_t *a, const job_t *b)
 static void test_training(void **state)
 {
     (void)state;
-    job_t local = job_of("", "bf16");
+    job_t local = job_of(LOCAL, "bf16");
     job_t fused = job_of(FUSED, "bf16");
-    job_t others[] = {job_of(AUTO, "bf16"), job_of(FUSED GRAPHS, "bf16")};
+    job_t others[] = {job_of(AUTO, "bf16"), job_of("", "bf16"),
+                      job_of(FUSED GRAPHS, "bf16")};
     train(&local);
     train(&fused);
     compare(&local, &fused, 4.0 * 0x1p-8);
@@ -65,7 +68,7 @@ static void test_packed(void **state)
     (void)state;
     job_t job[2];
     for (int i = 0; i < 2; i++) {
-        job[i] = job_of(i > 0 ? FUSED : "", "bf16");
+        job[i] = job_of(i > 0 ? FUSED : LOCAL, "bf16");
         job[i].data = "short";
         job[i].data_keys = "  reset_attention_mask: true\n"
                            "  reset_position_ids: true\n";
@@ -91,7 +94,7 @@ static int count_of(const char *text, const char *part)
 static void test_refusal(void **state)
 {
     (void)state;
-    job_t local = job_of("", "bf16");
+    job_t local = job_of(LOCAL, "bf16");
     train(&local);
     job_t job = job_of(AUTO, "bf16");
     cudasim_cudnn_refuse("a planted refusal");
@@ -147,9 +150,31 @@ static void test_dropout(void **state)
     job_t job = job_of(AUTO, "bf16");
     job.model = ", attention_dropout: 0.1";
     train(&job);
+    assert_int_equal(count_of(said, "auto, attention_grad by "
+                                    "attention_grad_tiles_cuda: "
+                                    "attention_grad_cudnn_cuda: cuDNN drops by "
+                                    "random numbers of its own\n"), 1);
+    assert_int_equal(count_of(said, "auto, attention by "), 1);
     job.train = FUSED;
     fails(job, LOONG_ERR_CONFIG,
           "cuDNN drops by random numbers of its own");
+}
+
+/* A GPU of another generation has own kernels, and nothing to tell. */
+static void test_generation(void **state)
+{
+    (void)state;
+    static const char *const others[] = {"8", "12"};
+    job_t local = job_of(LOCAL, "bf16");
+    train(&local);
+    for (int i = 0; i < LOONG_COUNT_OF(others); i++) {
+        setenv("CUDASIM_GENERATION", others[i], 1);
+        job_t job = job_of("", "bf16");
+        train(&job);
+        unsetenv("CUDASIM_GENERATION");
+        assert_true(same_bits(&local, &job));
+        assert_null(strstr(said, "attention"));
+    }
 }
 
 int main(void)
@@ -160,6 +185,7 @@ int main(void)
         cmocka_unit_test(test_refusal),
         cmocka_unit_test(test_errors),
         cmocka_unit_test(test_dropout),
+        cmocka_unit_test(test_generation),
     };
     return cmocka_run_group_tests(tests, make_data, remove_data);
 }

@@ -355,6 +355,8 @@ extern "C" cudaError_t cudaGetDeviceProperties(struct cudaDeviceProp *prop,
     NEED(device >= 0 && device < sim.devices, cudaErrorInvalidDevice,
          "cudaGetDeviceProperties: %d of %d", device, sim.devices);
     *prop = {"simulated device", {{(char)(device + 1)}}, sim.bytes, 9, 0, 4};
+    const char *generation = getenv("CUDASIM_GENERATION");
+    prop->major = generation != NULL ? atoi(generation) : prop->major;
     const char *name = getenv("CUDASIM_NAME");
     snprintf(prop->name, sizeof(prop->name), "%s",
              name != NULL ? name : "simulated device");

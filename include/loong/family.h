@@ -119,6 +119,9 @@ typedef struct loong_family {
                                 const loong_recipe_t *recipe,
                                 const char *component, void *config);
     void (*facts)(const void *config, loong_model_facts_t *facts);
+    /* Operations of attention scores and what is summed by them, forward and
+     * backward, of a token on the mean over a text of so many; NULL: 0. */
+    double (*attention_flops)(const void *config, int64_t length);
     /* Whether the model can be laid out on a mesh; every broken rule in one
      * message. NULL: on any that has no tensor or context parallel ranks. */
     loong_status_t (*check_mesh)(loong_context_t *ctx, const void *config,

@@ -186,8 +186,7 @@ static void measure(loong_trainer_t *t, loong_metrics_t *m)
     if (!streams_wait(t)) { /* which the host does not see */
         m->comm_share = comm / seconds;
     }
-    m->gflops = 1e-9 * m->tokens_per_second *
-                t->component->facts.flops_per_token;
+    m->gflops = 1e-9 * m->tokens_per_second * t->component->flops_per_token;
     t->report.ms_per_step = m->ms_per_step;
     m->seconds_left = loongi_report_seconds_left(t);
     t->report.last_loss = m->loss;

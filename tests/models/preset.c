@@ -2,6 +2,7 @@
 #include "preset.h"
 
 #include <dirent.h>
+#include <math.h>
 
 #include "decoder_config.h"
 #include "graph_impl.h"
@@ -72,6 +73,29 @@ loong_pairs_t *preset_load(loong_context_t *ctx, const char *name)
     return pairs;
 }
 
+/* The model's own count against its graph: query by query. */
+static void count_attention(const loong_graph_t *graph,
+                            const loong_decoder_config_t *config)
+{
+    enum { LENGTH = 5000 };
+    double flops = 0.0;
+    for (int64_t i = 0; i < graph->num_nodes; i++) {
+        const loong_attention_attr_t *a = graph->nodes[i].attr;
+        double keys = 0.0;
+        if (strcmp(graph->nodes[i].op->name, "attention") != 0) {
+            continue;
+        }
+        for (int64_t t = 1; t <= LENGTH; t++) {
+            keys += (double)(a->window > 0 && t > a->window ? a->window : t);
+        }
+        int values = a->v_head_dim > 0 ? a->v_head_dim : a->head_dim;
+        flops += 3.0 * 2.0 * keys / LENGTH * a->heads *
+                 (a->head_dim + values);
+    }
+    double own = loongi_decoder_attention_flops(config, LENGTH);
+    assert_true(flops > 0.0 && fabs(own - flops) <= 1e-9 * flops);
+}
+
 void preset_measure(loong_context_t *ctx, const loong_pairs_t *pairs,
                     preset_size_t *size)
 {
@@ -105,6 +129,7 @@ void preset_measure(loong_context_t *ctx, const loong_pairs_t *pairs,
                 *(const loong_rope_table_attr_t *)graph->nodes[i].attr;
         }
     }
+    count_attention(graph, &config);
     loongi_decoder_facts(&config, &facts);
     size->active = size->parameters - facts.idle_parameters;
     loong_graph_destroy(&graph);

@@ -112,8 +112,13 @@ static void a_save_tells_what_it_cost(void **state)
 static void figures_fit_each_other(void **state)
 {
     (void)state;
+    /* Layers, the head; scores of 3 heads of 8 channels for 8.5 keys. */
+    const double flops_per_token =
+        6.0 * (2 * (24 * (2 * 24 + 2 * 8) + 3 * 24 * 40) + 24 * 61) +
+        6.0 * 2 * 3 * (8 + 8) * 8.5;
     double gflops[ROOM];
     double share[ROOM];
+    double tokens[ROOM];
     double ms[ROOM];
     double left[ROOM];
     double memory[ROOM];
@@ -128,6 +133,7 @@ static void figures_fit_each_other(void **state)
            &r);
     int n = job_metrics(&p, NULL, "gflops", gflops, ROOM);
     job_metrics(&p, NULL, "gemm_share", share, ROOM);
+    job_metrics(&p, NULL, "tokens_per_second", tokens, ROOM);
     job_metrics(&p, NULL, "ms_per_step", ms, ROOM);
     job_metrics(&p, NULL, "seconds_left", left, ROOM);
     job_metrics(&p, NULL, "memory_bytes", memory, ROOM);
@@ -136,6 +142,8 @@ static void figures_fit_each_other(void **state)
     for (int i = 0; i < n; i++) {
         int step = i < 4 ? i + 1 : 6 + 2 * (i - 4);
         assert_true(share[i] > 0.0 && share[i] < 1.0);
+        double flops = 1e9 * gflops[i] / tokens[i];
+        assert_true(fabs(flops - flops_per_token) < 1e-6 * flops);
         /* One rate of products a run. */
         int first = i < 4 ? 0 : 4;
         double rate = gflops[first] / share[first];

@@ -50,6 +50,11 @@ static double embedding_std(const loong_decoder_config_t *c)
     return c->embedding_init_std > 0.0 ? c->embedding_init_std : c->init_std;
 }
 
+static int64_t window_of(const loong_decoder_config_t *c, int layer)
+{
+    return layer >= c->max_window_layers ? c->window_size : 0;
+}
+
 static bool has_experts(const loong_decoder_config_t *c, int layer)
 {
     return c->num_experts > 0 && c->kinds.experts[layer] != 0;
@@ -225,7 +230,7 @@ static loong_val_t head_attention(decoder_t *d, loong_val_t x, int index)
     attention.qk_norm = c->qk_norm;
     attention.qk_norm_whole = c->qk_norm_whole;
     attention.norm_eps = c->norm_eps;
-    attention.window = index >= c->max_window_layers ? c->window_size : 0;
+    attention.window = window_of(c, index);
     attention.max_seqlen = d->request->max_seqlen;
     attention.scale = c->softmax_scale;
     attention.dropout = d->request->train ? c->attention_dropout : 0.0;
@@ -368,6 +373,24 @@ static double flops_per_token(const loong_decoder_config_t *config)
            (config->num_layers * attention_parameters(config) + mlp + head);
 }
 
+/* A query sees itself and what stands before it, or the last of that. Two
+ * products forward, and the gradients of both operands of each. */
+double loongi_decoder_attention_flops(const void *config, int64_t length)
+{
+    const loong_decoder_config_t *c = config;
+    double n = (double)length;
+    double values = (double)(c->kv_lora_rank > 0 ? c->v_head_dim
+                                                 : c->kv_channels);
+    double keys = 0.0; /* of a query, in all layers */
+    for (int i = 0; i < c->num_layers; i++) {
+        double w = (double)window_of(c, i);
+        keys += w == 0.0 || w >= n ? (n + 1.0) / 2.0
+                                   : w - w * (w - 1.0) / (2.0 * n);
+    }
+    return 6.0 * (double)c->num_attention_heads *
+           ((double)c->kv_channels + values) * keys;
+}
+
 void loongi_decoder_facts(const void *config, loong_model_facts_t *facts)
 {
     const loong_decoder_config_t *c = config;
@@ -435,6 +458,7 @@ static loong_status_t configure(loong_context_t *ctx,
     {                                                                         \
         .name = name_, .config_size = sizeof(loong_decoder_config_t),         \
         .configure = configure, .facts = loongi_decoder_facts,                \
+        .attention_flops = loongi_decoder_attention_flops,                    \
         .check_mesh = loongi_decoder_check_mesh,                              \
         .build = loongi_decoder_build, .state = loongi_decoder_state          \
     }

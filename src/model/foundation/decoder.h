@@ -98,6 +98,7 @@ LOONG_NODISCARD loong_status_t
 loongi_decoder_build(loong_graph_t *graph, const void *config,
                      const loong_model_request_t *request);
 void loongi_decoder_facts(const void *config, loong_model_facts_t *facts);
+double loongi_decoder_attention_flops(const void *config, int64_t length);
 
 /* Enters the families that are settings of the decoder. */
 LOONG_NODISCARD loong_status_t loongi_register_decoders(loong_context_t *ctx);

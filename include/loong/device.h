@@ -54,8 +54,7 @@ typedef struct loong_device_ops {
     bool tf32; /* multiplies fp32 through it, where that is asked for */
     bool algorithms; /* its products choose among several */
     bool fused_attention; /* there is a library's, beside our own */
-    /* (optional) The first number of its compute capability. */
-    int (*generation)(const void *data);
+    int (*generation)(const void *data); /* (optional): 0 */
     /* How many such devices this process sees, 0 with a reason when none. */
     int (*count)(char *reason, size_t size);
     loong_status_t (*create)(loong_context_t *ctx, int index, void **data_p);
@@ -163,8 +162,7 @@ LOONG_API bool loong_device_is_host(const loong_device_t *device);
 LOONG_API bool loong_device_has_bf16(const loong_device_t *device);
 LOONG_API bool loong_device_has_tf32(const loong_device_t *device);
 LOONG_API bool loong_device_has_algorithms(const loong_device_t *device);
-LOONG_API bool
-loong_device_has_fused_attention(const loong_device_t *device);
+LOONG_API bool loong_device_has_fused_attention(const loong_device_t *device);
 /* The first number of its compute capability; 0: it has none, or is planned. */
 LOONG_API int loong_device_generation(const loong_device_t *device);
 /* 0: any number of processes may have it. */

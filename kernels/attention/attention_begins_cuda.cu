@@ -102,9 +102,9 @@ loongi_attention_begins(const loong_kernel_call_t *call, int cu, int keys,
     s.side[1] = mat_arg(call, keys);
     s.attr = *static_cast<const loong_attention_attr_t *>(query->attr);
     s.flaw = call->flaw;
-    LOONG_LAUNCH((find_begins), grid_of(begins->launches * (begins->segments + 1) /
-                                    BLOCK + 1), dim3(BLOCK),
-                 0, stream_of(call), s, *begins, call->device_frame);
+    int64_t places = begins->launches * (begins->segments + 1);
+    LOONG_LAUNCH((find_begins), grid_of(places / BLOCK + 1), dim3(BLOCK), 0,
+                 stream_of(call), s, *begins, call->device_frame);
     if (call->load && begins->lengths != NULL) {
         make_empty(call, begins);
     }

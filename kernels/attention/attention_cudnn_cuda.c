@@ -14,8 +14,8 @@
 #include "products.h"
 
 /* What the gradient keeps of scores, one launch of segments and heads, is at
- * most this, which fills a device many times over; where even one group of heads
- * of one segment has more, up to the second bound. */
+ * most this, which fills a device many times over; where even one group of
+ * heads of one segment has more, up to the second bound. */
 #ifndef LOONG_CUDNN_LAUNCH_BYTES
 #define LOONG_CUDNN_LAUNCH_BYTES (2ll << 30)
 #endif
@@ -235,7 +235,7 @@ static bool support(const loong_kernel_query_t *query,
 {
     const loong_attention_attr_t *attr = query->attr;
     if (attr->backend == LOONG_ATTENTION_LOCAL) {
-        return refuse(reason, "train.attention_backend chooses own kernels here");
+        return refuse(reason, "train.attention_backend chooses own kernels");
     }
     for (int o = 0; o < LOONG_CUDNN_OPERANDS; o++) {
         if (!takes_operand(query, o, reason)) {

@@ -16,13 +16,13 @@
 
 /* Rates of products, memory and links: NVIDIA's datasheets (A100 80GB SXM, H100
  * SXM, H200 SXM, B200 SXM), links one way. Measured, on one H200: 4.3 of 4.8
- * TB/s for a copy, and 788 of 989 TFLOP/s for a product of 8192 x 8192 x 8192 in
- * bf16, alone; for as long as a step the power allows less: 0.70 is predicted.
- * Predicted too, and not measured: shares of attention, ours by the
- * instructions of its loops (docs/devices/cuda.md), cuDNN's by what is published
- * of kernels of its kind, its gradient in a fixed order; what passes over memory
- * reach, gaps and latencies, 80 % of a link and 90 % of a network card (400 Gb/s
- * for each GPU, 200 of an A100). */
+ * TB/s for a copy, and 788 of 989 TFLOP/s for a product of 8192 x 8192 x 8192
+ * in bf16, alone; for as long as a step the power allows less: 0.70 is
+ * predicted. Predicted too, and not measured: shares of attention, ours by the
+ * instructions of its loops (docs/devices/cuda.md), cuDNN's by what is
+ * published of kernels of its kind, its gradient in a fixed order; what passes
+ * over memory reach, gaps and latencies, 80 % of a link and 90 % of a network
+ * card (400 Gb/s for each GPU, 200 of an A100). */
 #define LINKS(link_, network_) 0.8 * (link_) * GB, 0.9 * (network_) * GB, 4e-6
 #define GAPS 1e-6, 3e-6
 static const loong_rates_t table[] = {
@@ -86,8 +86,8 @@ static double bytes_of_logits(const loong_kernel_query_t *q)
            (gradient ? 12.0 + 3.0 * size : 8.0);
 }
 
-/* What cuDNN's gradient keeps of each score that counts, in bf16, is written and
- * read; the op has five products with it. */
+/* What cuDNN's gradient keeps of each score that counts, in bf16, is written
+ * and read; the op has five products with it. */
 static double bytes_of_scores(const loong_step_t *step)
 {
     const loong_attention_attr_t *a = step->query.attr;

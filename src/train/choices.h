@@ -14,8 +14,8 @@ extern "C" {
 /* Into the context. */
 LOONG_NODISCARD loong_status_t loongi_choices_products(loong_trainer_t *t);
 
-/* One line for each reason why attention that cuDNN was asked for is made by own
- * kernels. */
+/* One line for each reason why attention that cuDNN was asked for is made by
+ * own kernels. */
 void loongi_choices_tell_attention(const loong_trainer_t *t);
 
 LOONG_NODISCARD loong_status_t

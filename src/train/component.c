@@ -467,12 +467,6 @@ static loong_status_t plan(loong_component_t *c)
     loong_cut_params_t cut = {0, c->params.mesh.size[LOONG_AXIS_PP],
                               c->params.layers_per_chunk, c->params.layout};
     c->params.family->facts(c->params.config, &c->facts);
-    c->flops_per_token =
-        c->facts.flops_per_token +
-        (c->params.family->attention_flops != NULL
-             ? c->params.family->attention_flops(
-                   c->params.config, c->params.request.seq_length)
-             : 0.0);
     cut.num_layers = c->facts.num_layers;
     LOONG_TRY(loongi_arena_create(c->ctx, "component", &c->arena));
     LOONG_TRY(loongi_pipeline_cut(c->ctx, &cut, c->arena, &c->cuts,

@@ -32,7 +32,6 @@ typedef struct loong_component {
     loong_arena_t *arena;
     loong_component_params_t params;
     loong_model_facts_t facts;
-    double flops_per_token; /* attention in texts of seq_length included */
     int64_t num_whole;
     loong_whole_param_t *whole;
     loong_stage_cut_t *cuts; /* of all stages of the pipeline */

@@ -92,7 +92,8 @@ static void tell_rates(loong_trainer_t *t, const loong_rates_t *r)
     loongi_text_printf(
         &t->text,
         "  predicted, not measured, by rates of an %s: products %.4g of %.4g "
-        "TFLOP/s, attention %.3g and back %.3g, cuDNN's %.3g and %.3g, passes %.3g of %.3g TB/s, "
+        "TFLOP/s, attention %.3g and back %.3g, cuDNN's %.3g and %.3g, passes "
+        "%.3g of %.3g TB/s, "
         "%.1f us from kernel to kernel",
         name, 1e-12 * r->bf16 * r->products, 1e-12 * r->bf16,
         1e-12 * r->bf16 * r->attention, 1e-12 * r->bf16 * r->attention_grad,

@@ -160,6 +160,16 @@ static loong_status_t measure_ranks(loong_trainer_t *t, loong_metrics_t *m)
     return LOONG_OK;
 }
 
+static double flops_per_token(const loong_component_t *c)
+{
+    const loong_family_t *family = c->params.family;
+    int64_t length = c->params.request.seq_length;
+    return c->facts.flops_per_token +
+           (family->attention_flops != NULL
+                ? family->attention_flops(c->params.config, length)
+                : 0.0);
+}
+
 static void measure(loong_trainer_t *t, loong_metrics_t *m)
 {
     double seconds = loongi_now() - t->window.time;
@@ -186,7 +196,7 @@ static void measure(loong_trainer_t *t, loong_metrics_t *m)
     if (!streams_wait(t)) { /* which the host does not see */
         m->comm_share = comm / seconds;
     }
-    m->gflops = 1e-9 * m->tokens_per_second * t->component->flops_per_token;
+    m->gflops = 1e-9 * m->tokens_per_second * flops_per_token(t->component);
     t->report.ms_per_step = m->ms_per_step;
     m->seconds_left = loongi_report_seconds_left(t);
     t->report.last_loss = m->loss;

@@ -10,8 +10,10 @@ include(cmake/LoongMpi.cmake)
 if(MPI_C_FOUND)
   loong_module(NAME comm_mpi DIR backends/mpi USES base comm launch
     SOURCES backends/mpi/mpi_comm.c backends/mpi/mpi_world.c
-    backends/mpi/mpi_version.c
-    INCLUDES ${MPI_C_INCLUDE_DIRS} LIBS ${MPI_C_LIBRARIES})
+    backends/mpi/mpi_version.c backends/mpi/mpi_launcher.c
+    DEFINES ${LOONG_PMIX_DEFINES}
+    INCLUDES ${MPI_C_INCLUDE_DIRS} ${PMIX_INCLUDE_DIRS}
+    LIBS ${MPI_C_LIBRARIES} ${PMIX_LINK_LIBRARIES})
 else()
   loong_module(NAME comm_mpi DIR backends/mpi USES base comm
     SOURCES backends/mpi/mpi_absent.c)

@@ -25,8 +25,9 @@ static const char usage[] =
     "  --log FILE       a line of JSON for each attempt is added here\n"
     "                   (loong-supervise.jsonl)\n"
     "\n"
-    "signals: TERM, INT, HUP, USR1 and USR2 are passed on; after all but USR1\n"
-    "nothing is restarted. The exit code is the job's. What is restarted:\n"
+    "signals: TERM, INT, HUP, USR2 become USR2 for the command: it finishes\n"
+    "the step, saves, ends, and is not restarted; INT twice ends it at once.\n"
+    "USR1 is passed on. The exit code is the job's. What is restarted:\n"
     "docs/faults.md\n";
 
 typedef struct options {
@@ -105,6 +106,14 @@ static bool parse(char **argv, options_t *o)
 
 /* ---- attempts ------------------------------------------------------------ */
 
+/* A launcher that was told to end beside its ranks knows nothing of what they
+ * still saved. */
+static bool is_saved(const supervise_ending_t *e)
+{
+    return e->asked && e->code != LOONG_EXIT_OK && !e->has_verdict &&
+           e->has_progress && e->progress.saved_step == e->progress.step;
+}
+
 static bool run_attempt(const options_t *o, const char *dir,
                         const sigset_t *set, int attempt,
                         supervise_ending_t *ending_p)
@@ -123,6 +132,9 @@ static bool run_attempt(const options_t *o, const char *dir,
     ending_p->has_progress =
         loong_job_read_progress(dir, &ending_p->progress);
     ending_p->has_verdict = loong_job_read_verdict(dir, &ending_p->verdict);
+    if (is_saved(ending_p)) {
+        ending_p->code = LOONG_EXIT_STOPPED;
+    }
     return true;
 }
 

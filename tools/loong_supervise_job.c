@@ -13,6 +13,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "loong/exit_code.h"
 #include "loong_supervise.h"
 
 enum { CANNOT_RUN = 126, NOT_FOUND = 127, SIGNALS = 128 };
@@ -100,22 +101,40 @@ static void kill_children(void)
     }
 }
 
-/* A launcher that was killed leaves ranks, which are our children now: the
- * next attempt shall find neither them nor their locks. */
-static void clear_up(void)
+/* What reached a job so far. */
+typedef struct requests {
+    bool asked; /* to end */
+    int interrupts;
+} requests_t;
+
+/* mpirun answers TERM and INT by killing ranks, but passes USR2 on, as srun
+ * does: so that is what a request to end becomes. INT twice ends all. */
+static void pass_on(pid_t job, int number, requests_t *r)
+{
+    r->interrupts += number == SIGINT;
+    if (r->interrupts > 1) {
+        kill(job, SIGKILL);
+        kill_children();
+    } else if (!asks_to_end(number)) {
+        kill(job, number);
+    } else if (!r->asked) {
+        r->asked = true;
+        kill(job, SIGUSR2);
+    }
+}
+
+/* A launcher that is gone leaves ranks, which are our children now: the next
+ * attempt shall find neither them nor their locks. Ranks that were asked to end
+ * finish their step and save. */
+static void clear_up(const sigset_t *set, requests_t *r)
 {
     double grace = supervise_now() + GRACE_SECONDS;
-    for (;;) {
-        pid_t pid = waitpid(-1, NULL, WNOHANG);
-        if (pid < 0 && errno == ECHILD) {
-            return;
-        }
-        if (pid == 0) {
-            struct timespec nap = {0, 20000000};
-            if (supervise_now() > grace) {
-                kill_children();
-            }
-            nanosleep(&nap, NULL);
+    while (waitpid(-1, NULL, WNOHANG) >= 0 || errno != ECHILD) {
+        int number = next_signal(set, LOOK_SECONDS / 5.0);
+        r->interrupts += number == SIGINT;
+        r->asked = r->asked || asks_to_end(number);
+        if (r->interrupts > 1 || (!r->asked && supervise_now() > grace)) {
+            kill_children();
         }
     }
 }
@@ -127,7 +146,7 @@ static void clear_up(void)
 static void become(char *const *command, const sigset_t *set, pid_t parent)
 {
     setpgid(0, 0);
-    prctl(PR_SET_PDEATHSIG, SIGTERM);
+    prctl(PR_SET_PDEATHSIG, SIGUSR2); /* it stops and saves */
     int nothing = open("/dev/null", O_RDONLY);
     if (nothing >= 0) {
         dup2(nothing, STDIN_FILENO);
@@ -163,6 +182,7 @@ bool supervise_run(char *const *command, const sigset_t *set,
                    supervise_ending_t *ending_p)
 {
     supervise_ending_t e = {0};
+    requests_t requests = {false, 0};
     int status = 0;
     pid_t self = getpid();
     e.begin = supervise_now();
@@ -179,14 +199,15 @@ bool supervise_run(char *const *command, const sigset_t *set,
     while (!reap(job, &status)) {
         int number = next_signal(set, LOOK_SECONDS);
         if (number != 0 && number != SIGCHLD) {
-            e.asked = e.asked || asks_to_end(number);
-            kill(job, number);
+            pass_on(job, number, &requests);
         }
     }
     e.end = supervise_now();
-    e.code = WIFEXITED(status) ? WEXITSTATUS(status)
-                               : SIGNALS + WTERMSIG(status);
-    clear_up();
+    clear_up(set, &requests);
+    e.asked = requests.asked;
+    e.code = requests.interrupts > 1 ? LOONG_EXIT_FAILED
+             : WIFEXITED(status)     ? WEXITSTATUS(status)
+                                     : SIGNALS + WTERMSIG(status);
     *ending_p = e;
     return true;
 }

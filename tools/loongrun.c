@@ -41,7 +41,8 @@ static const char usage[] =
     "  --version           this build and the libraries it works with\n"
     "\n"
     "signals: USR1 saves and goes on; USR2, TERM, INT finish the step, save\n"
-    "and exit with 75. Exit codes: docs/faults.md\n";
+    "and exit with 75 (after TERM and INT mpirun itself ends with 1, and does\n"
+    "not wait). Exit codes: docs/faults.md\n";
 
 typedef struct options {
     const char *recipe;

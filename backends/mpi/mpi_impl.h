@@ -69,6 +69,11 @@ loong_status_t loongi_mpi_agree(loong_context_t *ctx, MPI_Comm mpi,
 loong_status_t loongi_mpi_common(loong_context_t *ctx, MPI_Comm mpi,
                                  size_t bytes, const char *what, void **ptr_p);
 
+/* Open MPI ends a process at once when the launcher's daemon on its machine is
+ * gone. From here on that is a request to stop, as TERM is. Once MPI is
+ * initialised; does nothing where MPI was not started through PMIx. */
+void loongi_mpi_survive_launcher(void);
+
 /* Wraps an MPI communicator, which the object then owns. */
 loong_status_t loongi_mpi_wrap(loong_context_t *ctx, mpi_world_t *world,
                                MPI_Comm mpi, const char *name,

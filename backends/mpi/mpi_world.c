@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <unistd.h>
 
+#include "launcher.h"
 #include "loong/launch.h"
 #include "mpi_impl.h"
 #include "pages.h"
@@ -90,6 +91,7 @@ static loong_status_t start_mpi(loong_context_t *ctx, mpi_world_t *world)
                                  &world->thread_level));
         world->initialised = true;
     }
+    loongi_mpi_survive_launcher();
     LOONG_TRY_MPI(ctx, MPI_Query_thread(&world->thread_level));
     MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
     LOONG_TRY_MPI(ctx, MPI_Comm_rank(MPI_COMM_WORLD, &world->rank));
@@ -188,8 +190,8 @@ void loongi_mpi_world_end(loong_context_t *ctx, mpi_world_t *world, bool failed)
         loongi_slot_set_state(
             slot, failed ? LOONG_RANK_FAILED : LOONG_RANK_FINISHED, NULL);
     }
-    /* Finalising waits for all ranks: not after a failure. */
-    if (world->initialised && !failed) {
+    /* Finalising waits for all ranks and the launcher: not after a failure. */
+    if (world->initialised && !failed && !loongi_launcher_is_lost()) {
         MPI_Finalize();
     }
     loongi_board_parent_close(&world->parent);

@@ -55,13 +55,17 @@ typedef struct loong_parent_params {
 } loong_parent_params_t;
 
 /* Forks: the child returns as LOONG_ROLE_WORKER and goes on to be the rank; it
- * dies with its parent. The parent forwards USR1, USR2, TERM, INT and HUP to
- * it, watches the status board of the machine, and returns with the exit code
- * when the worker is gone. A worker that dies by a signal, exits with an
- * unknown code, or does not come to a collective in time is reported by rank,
- * process, and what it last did, and makes every parent of the machine end its
- * worker and return LOONG_EXIT_LOST. Call it before MPI, threads, signal
- * handlers. Not collective. */
+ * dies with its parent. Under a launcher the parent is forked itself, by a
+ * process that returns as LOONG_ROLE_PARENT too, with its exit code: a launcher
+ * that kills what it started asks the worker to stop.
+ *
+ * The parent forwards USR1, USR2, TERM, INT and HUP to it, watches the status
+ * board of the machine, and returns with the exit code when the worker is gone.
+ * A worker that dies by a signal, exits with an unknown code, or does not come
+ * to a collective in time is reported by rank, process, and what it last did,
+ * and makes every parent of the machine end its worker and return
+ * LOONG_EXIT_LOST. Call it before MPI, threads, signal handlers. Not
+ * collective. */
 LOONG_API LOONG_NODISCARD loong_status_t
 loong_parent_run(loong_context_t *ctx, const loong_parent_params_t *params,
                  loong_role_t *role_p, int *exit_code_p);
@@ -69,11 +73,13 @@ loong_parent_run(loong_context_t *ctx, const loong_parent_params_t *params,
 /* ---- Signals ------------------------------------------------------------- */
 
 enum {
-    LOONG_SIGNAL_STOP = 1, /* USR2, TERM, INT: finish the step, save, exit */
+    /* USR2, TERM, INT, a launcher that is gone: finish the step, save, exit. */
+    LOONG_SIGNAL_STOP = 1,
     LOONG_SIGNAL_SAVE = 2  /* USR1: save and go on */
 };
 
 /* Installs the handlers for the whole process; a second INT ends it at once.
+ * From a request to stop on, SIGPIPE is ignored.
  * The flags are the one exception to "no mutable data at file scope": a
  * handler has nothing else to write to. */
 LOONG_API LOONG_NODISCARD loong_status_t

@@ -18,8 +18,8 @@ extern "C" {
 enum { LOONG_STEP_COUNTS = 16, LOONG_STEP_MESSAGE = 160 };
 
 enum {
-    LOONG_STEP_STOP = 1, /* finish this step, save, exit */
-    LOONG_STEP_SAVE = 2, /* save after this step and go on */
+    LOONG_STEP_STOP = 1, /* save what is done and exit */
+    LOONG_STEP_SAVE = 2, /* save what is done and go on */
     LOONG_STEP_NAN = 4,  /* the last step's loss or gradient was not finite */
     LOONG_STEP_SKIP = 8, /* this rank has no usable samples */
     LOONG_STEP_WRITING = 16 /* this rank still writes its part of a save */

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The parent of a worker. mpirun starts parents; each forks its rank before
- * MPI begins, so that somebody is left to say what happened to it. Parents of
- * a machine share the status board (src/comm/board.h) through a file that
- * carries the job's name until all of them have opened it. */
+ * The parent of a worker. A launcher's stub (launcher.h), or a shell, starts
+ * parents; each forks its rank before MPI begins, so that somebody is left to
+ * say what happened to it. Parents of a machine share the status board
+ * (src/comm/board.h) through a file that carries the job's name until all of
+ * them have opened it. */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <fcntl.h>
@@ -21,6 +22,7 @@
 
 #include "base.h"
 #include "board_parent.h"
+#include "launcher.h"
 #include "loong/exit_code.h"
 #include "loong/job.h"
 #include "loong/launch.h"
@@ -49,6 +51,7 @@ typedef struct parent {
     loong_pulse_t pulse;  /* of the worker, while it is waited for */
     bool reported;
     bool killed; /* by us, after the grace */
+    bool stopping; /* it was asked to */
     int interrupts;
 } parent_t;
 
@@ -61,8 +64,7 @@ static void report(const parent_t *parent, const char *line)
     }
 }
 
-/* ---- The board
- * -------------------------------------------------------------*/
+/* ---- The board ----------------------------------------------------------- */
 
 /* What only the processes of this job on this machine have in common. */
 static void name_board(char *name, size_t size)
@@ -131,8 +133,7 @@ static void drop_name(parent_t *parent, bool at_end)
     }
 }
 
-/* ---- Verdicts
- * --------------------------------------------------------------*/
+/* ---- Verdicts ------------------------------------------------------------ */
 
 static void who(const parent_t *parent, char *text, size_t size)
 {
@@ -293,8 +294,7 @@ static void judge_absent(parent_t *parent)
     }
 }
 
-/* ---- Watching
- * --------------------------------------------------------------*/
+/* ---- Watching ------------------------------------------------------------ */
 
 /* Every other worker of this machine is stopped, and there are some. */
 static bool others_are_stopped(const parent_t *parent)
@@ -427,6 +427,20 @@ static void look(parent_t *parent)
     }
 }
 
+/* Once, and by one rank: a step may be long, and a launcher does not wait. */
+static void tell_stop(parent_t *parent, int number)
+{
+    if (number != SIGUSR1 && !parent->stopping && parent->launch.rank == 0) {
+        char line[LINE_BYTES];
+        snprintf(line, sizeof(line),
+                 "asked to stop (%s): the step is finished and saved, also if "
+                 "the launcher ends before that (process %ld)",
+                 strsignal(number), (long)parent->worker);
+        report(parent, line);
+    }
+    parent->stopping = parent->stopping || number != SIGUSR1;
+}
+
 /* True when the worker is over, with its wait status. */
 static bool next_signal(parent_t *parent, const sigset_t *set, int *status_p)
 {
@@ -434,6 +448,7 @@ static bool next_signal(parent_t *parent, const sigset_t *set, int *status_p)
     int number = sigtimedwait(set, NULL, &limit);
     if (number > 0 && number != SIGCHLD) {
         parent->interrupts += number == SIGINT;
+        tell_stop(parent, number);
         kill(parent->worker, number);
     }
     pid_t over = waitpid(parent->worker, status_p, WNOHANG);
@@ -499,8 +514,7 @@ static int watch(parent_t *parent, const sigset_t *set)
     return verdict.code;
 }
 
-/* ---- Starting
- * --------------------------------------------------------------*/
+/* ---- Starting ------------------------------------------------------------ */
 
 /* The child becomes the rank. */
 static loong_status_t become_worker(loong_context_t *ctx, parent_t *parent,
@@ -523,31 +537,31 @@ static loong_status_t become_worker(loong_context_t *ctx, parent_t *parent,
     return LOONG_OK;
 }
 
-static loong_status_t start(loong_context_t *ctx, parent_t *parent,
-                            sigset_t *set, loong_role_t *role_p)
+static void block_signals(sigset_t *set, sigset_t *old)
 {
-    sigset_t old;
-    pid_t self = getpid();
     sigemptyset(set);
     sigaddset(set, SIGCHLD);
     for (int64_t i = 0; i < LOONG_COUNT_OF(forwarded); i++) {
         sigaddset(set, forwarded[i]);
     }
-    sigprocmask(SIG_BLOCK, set, &old);
+    sigprocmask(SIG_BLOCK, set, old);
+}
+
+static loong_status_t start(loong_context_t *ctx, parent_t *parent,
+                            const sigset_t *old, loong_role_t *role_p)
+{
+    pid_t self = getpid();
     loongi_slot_set_parent(parent->slot, (int)self);
     loongi_slot_claim(parent->slot, parent->launch.rank, 0);
     pid_t worker = fork();
-    if (worker < 0) {
-        int error = errno;
-        sigprocmask(SIG_SETMASK, &old, NULL);
-        return LOONG_FAIL(ctx, LOONG_ERR_MEMORY, "cannot start a worker: %s",
-                          strerror(error));
-    }
+    LOONG_CHECK(ctx, worker >= 0, LOONG_ERR_MEMORY,
+                "cannot start a worker: %s", strerror(errno));
     if (worker == 0) {
         *role_p = LOONG_ROLE_WORKER;
-        return become_worker(ctx, parent, self, &old);
+        return become_worker(ctx, parent, self, old);
     }
     setpgid(worker, worker);
+    signal(SIGPIPE, SIG_IGN); /* a launcher that is gone reads nothing */
     parent->worker = worker;
     loongi_slot_set_pid(parent->slot, (int)worker);
     *role_p = LOONG_ROLE_PARENT;
@@ -561,9 +575,19 @@ loong_status_t loong_parent_run(loong_context_t *ctx,
     parent_t parent = {.params = params, .file = -1};
     loong_role_t role = LOONG_ROLE_PARENT;
     sigset_t set;
+    sigset_t old;
+    bool is_stub = false;
     loong_launch_detect(&parent.launch);
     LOONG_TRY(open_board(ctx, &parent));
-    LOONG_TRY(start(ctx, &parent, &set, &role));
+    block_signals(&set, &old);
+    if (parent.launch.launcher != NULL) {
+        LOONG_TRY(loongi_stub_run(ctx, &set, &is_stub, exit_code_p));
+    }
+    if (is_stub) {
+        *role_p = LOONG_ROLE_PARENT;
+        return LOONG_OK;
+    }
+    LOONG_TRY(start(ctx, &parent, &old, &role));
     if (role == LOONG_ROLE_PARENT) {
         int code = watch(&parent, &set);
         drop_name(&parent, true);

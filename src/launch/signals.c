@@ -6,11 +6,13 @@
 #include <string.h>
 
 #include "base.h"
+#include "launcher.h"
 #include "loong/launch.h"
 
 /* Written by the handler; see loong_signals_install. */
 static volatile sig_atomic_t stop_requested;
 static volatile sig_atomic_t save_requested;
+static volatile sig_atomic_t launcher_lost;
 
 static void on_signal(int number)
 {
@@ -23,6 +25,20 @@ static void on_signal(int number)
         raise(SIGINT);
     }
     stop_requested = 1;
+    /* What reads the output may be asked to end as well, and must not take the
+     * last checkpoint with it. */
+    signal(SIGPIPE, SIG_IGN);
+}
+
+void loongi_launcher_set_lost(void)
+{
+    launcher_lost = 1;
+    on_signal(SIGTERM);
+}
+
+bool loongi_launcher_is_lost(void)
+{
+    return launcher_lost != 0;
 }
 
 loong_status_t loong_signals_install(loong_context_t *ctx)

@@ -29,7 +29,7 @@ static loong_status_t agree_on_step(loong_trainer_t *t)
         mine.status = loongi_router_replay_check(t);
     }
     mine.counts[0] = loongi_trainer_speaks(t) ? tokens : 0;
-    mine.flags = t->flags;
+    mine.flags = loongi_trainer_requests(t);
     if (loongi_fault_due(t->faults, LOONG_FAULT_IO_ERROR, t->state.step)) {
         mine.status = LOONG_FAIL(t->ctx, LOONG_ERR_IO,
                                  "cannot read the samples (on request)");
@@ -420,12 +420,17 @@ static loong_status_t update(loong_trainer_t *t)
     return LOONG_OK;
 }
 
-static loong_status_t train_step(loong_trainer_t *t)
+loong_status_t loongi_train_begin(loong_trainer_t *t)
 {
+    LOONG_TRY(plan_schedule(t));
     memset(t->record, 0, sizeof(t->record));
     loong_comm_set_step(t->comm, t->state.step);
     LOONG_TRY(loongi_fault_begin_step(t->faults, t->state.step));
-    LOONG_TRY(agree_on_step(t));
+    return agree_on_step(t);
+}
+
+static loong_status_t train_step(loong_trainer_t *t)
+{
     t->frame.step = t->state.step;
     t->frame.updates = t->state.updates;
     t->frame.seed = t->set.seed;
@@ -458,7 +463,6 @@ static loong_status_t train_step(loong_trainer_t *t)
 
 loong_status_t loongi_train_step(loong_trainer_t *t)
 {
-    LOONG_TRY(plan_schedule(t));
     loong_device_range_begin(t->device, "step");
     loong_status_t status = train_step(t);
     loong_device_range_end(t->device);

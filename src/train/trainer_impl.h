@@ -18,12 +18,9 @@
 #include "pairs.h"
 #include "profiler.h"
 #include "component.h"
+#include "lr_schedule.h"
 #include "step_header.h"
 #include "tensorboard.h"
-
-/* optim/schedule.h and engine/schedule.h: one of a learning rate, one of
- * entries. */
-#include "lr_schedule.h"
 
 #ifdef __cplusplus
 extern "C" {
@@ -186,7 +183,10 @@ loongi_trainer_model(loong_trainer_t *t, loong_component_params_t *params);
 /* This rank's losses and tokens are counted: of the ranks that hold the same
  * ones, the first. */
 bool loongi_trainer_speaks(const loong_trainer_t *t);
+/* A step: what all agree on, t->flags in it, and work that need not follow. */
+LOONG_NODISCARD loong_status_t loongi_train_begin(loong_trainer_t *t);
 LOONG_NODISCARD loong_status_t loongi_train_step(loong_trainer_t *t);
+unsigned loongi_trainer_requests(const loong_trainer_t *t);
 /* One forward without gradients through the chunks of all stages, whose inputs
  * are filled. */
 LOONG_NODISCARD loong_status_t

@@ -21,8 +21,8 @@ static bool every(int64_t step, int64_t interval)
     return interval > 0 && step % interval == 0;
 }
 
-/* This rank's wishes; the next step header makes them everybody's. */
-static unsigned own_requests(const loong_trainer_t *t)
+/* This rank's wishes; the step header makes them everybody's. */
+unsigned loongi_trainer_requests(const loong_trainer_t *t)
 {
     unsigned signals = loong_signals_get();
     double now = loongi_now();
@@ -43,16 +43,42 @@ static unsigned own_requests(const loong_trainer_t *t)
     return flags;
 }
 
-/* After a step; *stop_p: the run ends here, on request. */
+static loong_status_t save(loong_trainer_t *t)
+{
+    LOONG_TRY(loongi_trainer_save(t));
+    LOONG_TRY(loongi_report_memory(t));
+    t->last_save_time = loongi_now();
+    return LOONG_OK;
+}
+
+/* What the step header brought, before the step that it opens: a request is
+ * about the steps that are done, so that nobody waits for one more. */
+static loong_status_t heed_requests(loong_trainer_t *t, bool *stop_p)
+{
+    *stop_p = (t->flags & LOONG_STEP_STOP) != 0;
+    bool wanted = *stop_p || (t->flags & LOONG_STEP_SAVE) != 0;
+    bool done = t->state.step > t->told.from_step;
+    if (t->save != NULL && (t->flags & LOONG_STEP_WRITING) == 0) {
+        LOONG_TRY(loongi_trainer_advance_save(t)); /* ready on every rank */
+    }
+    if (*stop_p && t->window.steps > 0) {
+        LOONG_TRY(loongi_report_interval(t));
+    }
+    if (!t->set.saves && (t->flags & LOONG_STEP_SAVE) != 0) {
+        loongi_log(t->ctx, LOONG_LOG_WARN,
+                   "step %lld: a save was asked for, but checkpoint.save is "
+                   "not set",
+                   (long long)t->state.step);
+    }
+    return wanted && done && t->set.saves ? save(t) : LOONG_OK;
+}
+
+/* *stop_p: the run ends here, as the recipe says. */
 static loong_status_t after_step(loong_trainer_t *t, bool *stop_p)
 {
     int64_t step = t->state.step;
     bool last = step == t->set.train_iters;
-    bool requested = (t->flags & LOONG_STEP_STOP) != 0;
-    *stop_p = !last && (requested || every(step, t->set.exit_interval));
-    if (t->save != NULL && (t->flags & LOONG_STEP_WRITING) == 0) {
-        LOONG_TRY(loongi_trainer_advance_save(t)); /* ready on every rank */
-    }
+    *stop_p = !last && every(step, t->set.exit_interval);
     if (every(step, t->set.log_interval) || last || *stop_p) {
         LOONG_TRY(loongi_report_interval(t));
     }
@@ -61,20 +87,8 @@ static loong_status_t after_step(loong_trainer_t *t, bool *stop_p)
         LOONG_TRY(loongi_report_memory(t));
         loongi_report_reset(t);
     }
-    if (!t->set.saves && (t->flags & LOONG_STEP_SAVE) != 0) {
-        loongi_log(t->ctx, LOONG_LOG_WARN,
-                   "step %lld: a save was asked for, but checkpoint.save is "
-                   "not set",
-                   (long long)step);
-    }
-    if (t->set.saves &&
-        (every(step, t->set.save_interval) || last || *stop_p ||
-         (t->flags & LOONG_STEP_SAVE) != 0)) {
-        LOONG_TRY(loongi_trainer_save(t));
-        LOONG_TRY(loongi_report_memory(t));
-        t->last_save_time = loongi_now();
-    }
-    return LOONG_OK;
+    bool due = every(step, t->set.save_interval) || last || *stop_p;
+    return due && t->set.saves ? save(t) : LOONG_OK;
 }
 
 static void tell_progress(loong_trainer_t *t)
@@ -103,7 +117,11 @@ loong_status_t loong_trainer_run(loong_trainer_t *trainer)
     loongi_report_reset(t);
     loongi_supervise_begin(t);
     while (t->state.step < t->set.train_iters && !stop) {
-        t->flags = own_requests(t);
+        LOONG_TRY(loongi_train_begin(t));
+        LOONG_TRY(heed_requests(t, &stop));
+        if (stop) {
+            break;
+        }
         LOONG_TRY(loongi_train_step(t));
         tell_progress(t);
         loongi_supervise_step(t);

@@ -109,6 +109,9 @@ static loong_status_t steps(loong_context_t *ctx, loong_comm_t *comm,
         status = loong_comm_barrier(comm, "before the step");
         seen.on = seen.on || (i > 1 && loong_comm_rank(comm) == 0);
         if (status == LOONG_OK) {
+            status = loongi_train_begin(t);
+        }
+        if (status == LOONG_OK) {
             status = loongi_train_step(t);
         }
         seen.count += loong_context_alloc_count(ctx) != before;

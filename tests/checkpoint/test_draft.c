@@ -6,6 +6,7 @@
 #include <ctype.h>
 #include <unistd.h>
 
+#include "draft_schemes.h"
 #include "file.h"
 #include "hf_config.h"
 #include "hf_map_file.h"
@@ -92,6 +93,7 @@ static const char *const containers[] = {
     "decoder.block.", "net.stage_", "backbone.layer"};
 
 typedef struct renamer {
+    const scheme_t *scheme; /* NULL: word by word */
     uint64_t state;
     int meaningless; /* of a hundred words of modules; leaves a sixth of it */
     bool strict; /* every word must have others */
@@ -188,6 +190,29 @@ static const char *rename_word(renamer_t *r, const char *above,
     return r->known[i].to;
 }
 
+/* What the scheme calls a tensor of a layer, or of none. */
+static void rename_by_scheme(const scheme_t *scheme, const char *name,
+                             char to[512])
+{
+    size_t used = 0;
+    to[0] = '\0';
+    if (strncmp(name, "layers.", 7) == 0) {
+        int n = (int)strcspn(name + 7, ".");
+        used = (size_t)snprintf(to, 512, "%s%.*s.", scheme->container, n,
+                                name + 7);
+        name += 7 + n + 1;
+    }
+    for (int i = 0; scheme->names[i][0] != NULL; i++) {
+        size_t n = strlen(scheme->names[i][0]);
+        if (strncmp(scheme->names[i][0], name, n) == 0) {
+            snprintf(to + used, 512 - used, "%s%s", scheme->names[i][1],
+                     name + n);
+            return;
+        }
+    }
+    fail_msg("%s has no name for %s", scheme->name, name);
+}
+
 /* The family's name, word by word. */
 static void rename_tensor(renamer_t *r, const char *name, char to[512])
 {
@@ -195,6 +220,10 @@ static void rename_tensor(renamer_t *r, const char *name, char to[512])
     size_t used = 0;
     size_t skip = strlen(r->prefix);
     name += strncmp(name, r->prefix, skip) == 0 ? skip : 0;
+    if (r->scheme != NULL) {
+        rename_by_scheme(r->scheme, name, to);
+        return;
+    }
     to[0] = '\0';
     if (strncmp(name, "layers.", 7) == 0 || strncmp(name, "h.", 2) == 0) {
         name = strchr(name, '.') + 1;
@@ -364,8 +393,9 @@ static void rename_model(renamer_t *r, const loong_hf_map_t *map)
     r->strict = false;
 }
 
-static void try_one(const char *family, uint64_t seed, int meaningless,
-                    share_t *share)
+/* With the names of a scheme, or such as are drawn. */
+static void try_one(const char *family, const scheme_t *scheme, uint64_t seed,
+                    int meaningless, share_t *share)
 {
     loong_context_t *ctx = test_context();
     loong_pairs_t *model = NULL;
@@ -379,6 +409,7 @@ static void try_one(const char *family, uint64_t seed, int meaningless,
     assert_ok(ctx, loongi_hf_config_read(ctx, from, &model));
     assert_ok(ctx, loongi_hf_map_create(ctx, model, &map));
     start(&r, loongi_hf_map_prefix(map), seed, meaningless);
+    r.scheme = scheme;
     rename_model(&r, map);
     write_renamed(ctx, from, to, &r);
     loong_checkpoint_draft_params_t params = {to, out, ignore_line, NULL};
@@ -404,8 +435,8 @@ static share_t measure(int seeds, int meaningless, double *least_p)
     for (int64_t f = 0; f < LOONG_COUNT_OF(families); f++) {
         share_t share = {0, 0, 0};
         for (int seed = 0; seed < seeds; seed++) {
-            try_one(families[f], (uint64_t)(seed * 100 + f), meaningless,
-                    &share);
+            try_one(families[f], NULL, (uint64_t)(seed * 100 + f),
+                    meaningless, &share);
         }
         double right = (double)share.right / (double)share.all;
         printf("%-20s %5.1f %% of %lld tensors, %lld wrong without a mark\n",
@@ -443,6 +474,21 @@ static void own_names_are_found(void **state)
     }
 }
 
+/* Names that were not chosen here. */
+static void published_names_are_found(void **state)
+{
+    (void)state;
+    for (int64_t i = 0; i < LOONG_COUNT_OF(schemes); i++) {
+        share_t share = {0, 0, 0};
+        try_one(schemes[i].family, &schemes[i], 0, 0, &share);
+        if (share.right < share.all) {
+            fail_msg("%s, %s: %lld of %lld tensors", schemes[i].name,
+                     schemes[i].family, (long long)share.right,
+                     (long long)share.all);
+        }
+    }
+}
+
 /* A fifth of the modules, and a thirtieth of the leaves, mean nothing. What is
  * wrong then is marked. */
 static void renamed_tensors_are_found(void **state)
@@ -471,6 +517,7 @@ int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(own_names_are_found),
+        cmocka_unit_test(published_names_are_found),
         cmocka_unit_test(renamed_tensors_are_found),
     };
     if (argc == 3) { /* SEEDS and words of a hundred that mean nothing */

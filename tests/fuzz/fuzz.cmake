@@ -5,7 +5,8 @@
 #
 # Always: the everyday test fuzz_NAME runs the corpus and a fixed number of
 # mutations of it, with the modules that read files built once more for the
-# address sanitizer. The corpus grew under libFuzzer (grow.sh). With clang, -DLOONG_FUZZ=ON and
+# address sanitizer. Files with names of ten hexadecimal digits are what
+# libFuzzer found that reaches new code. With clang, -DLOONG_FUZZ=ON and
 # -DLOONG_SANITIZE=fuzzer-no-link,address: libFuzzer as fuzz_NAME_live, e.g.
 # build/fuzz_safetensors_live tests/fuzz/corpus/safetensors
 option(LOONG_FUZZ "libFuzzer programs (clang)" OFF)

@@ -28,6 +28,9 @@ add_test(NAME convert_doc COMMAND
   ${PROJECT_SOURCE_DIR}/tests/cli/convert_doc.sh ${PROJECT_BINARY_DIR}
   ${PROJECT_SOURCE_DIR})
 set_tests_properties(convert_doc PROPERTIES LABELS cli TIMEOUT 120)
+add_test(NAME cli_check COMMAND ${PROJECT_SOURCE_DIR}/tests/cli/check.sh
+  ${PROJECT_BINARY_DIR} ${PROJECT_SOURCE_DIR})
+set_tests_properties(cli_check PROPERTIES LABELS cli TIMEOUT 60)
 include(tests/fuzz/fuzz.cmake)
 loong_fuzz(NAME safetensors)
 loong_fuzz(NAME map)

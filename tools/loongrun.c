@@ -27,10 +27,15 @@ static const char usage[] =
     "  eval                loss and perplexity of the validation sets\n"
     "  a.b=c +a.b=c ~a.b   change, add, remove a key of the recipe\n"
     "  --print-config      the whole recipe, with the origin of each value\n"
-    "  --dry-run           parameters, tokens per step, memory, and the time\n"
-    "                      of a step: from its kernels timed one by one, for\n"
-    "                      device=cuda from rates of a GPU, without one too\n"
-    "  --ranks N           with --dry-run or --explain: as if on N ranks\n"
+    "  --check             can it run here? Recipe, layout, memory, data,\n"
+    "                      tokenizer, checkpoints and outputs are judged, all\n"
+    "                      that is wrong is told; parameters, tokens, memory\n"
+    "  --dry-run           the same, and the time of a step: from its kernels\n"
+    "                      timed one by one, for device=cuda from rates of a\n"
+    "                      GPU, without one too\n"
+    "  --elsewhere         with these: a plan for other machines; the recipe\n"
+    "                      alone is judged, not what is on this one\n"
+    "  --ranks N           as if on N ranks, elsewhere\n"
     "  --schedule-plot FILE  with --dry-run the timeline of the predicted "
     "step,\n"
     "                      else of the last step, measured (SVG)\n"
@@ -48,14 +53,21 @@ typedef struct options {
     const char *recipe;
     bool eval;
     bool print_config;
+    bool check;
     bool dry_run;
     bool explain;
+    bool elsewhere;
     const char *profile;
     const char *plot;
     int ranks; /* 0: those there are */
     int num_overrides;
     const char **overrides;
 } options_t;
+
+static bool plans(const options_t *o)
+{
+    return o->check || o->dry_run || o->explain;
+}
 
 static void print_parent(void *user, const char *line)
 {
@@ -123,6 +135,27 @@ static loong_status_t predict(const options_t *o, loong_comm_t *comm,
     return status == LOONG_OK ? plot(o, comm, trainer) : status;
 }
 
+static loong_status_t tell_plan(const options_t *o, loong_comm_t *comm,
+                                loong_trainer_t *trainer)
+{
+    const char *text = NULL;
+    loong_status_t status = LOONG_OK;
+    if (o->explain) {
+        status = loong_trainer_explain(trainer, &text);
+        return status == LOONG_OK ? print_text(comm, text) : status;
+    }
+    if (o->dry_run) {
+        status = predict(o, comm, trainer);
+    }
+    if (status == LOONG_OK) {
+        status = loong_trainer_check_room(trainer);
+    }
+    return status != LOONG_OK || !o->check
+               ? status
+               : print_text(comm, o->elsewhere ? "check: the recipe can run\n"
+                                               : "check: it can run here\n");
+}
+
 static loong_status_t with_trainer(const options_t *o, loong_recipe_t *recipe,
                                    loong_comm_t *comm,
                                    loong_trainer_t *trainer)
@@ -139,15 +172,8 @@ static loong_status_t with_trainer(const options_t *o, loong_recipe_t *recipe,
     if (status == LOONG_OK) {
         status = print_text(comm, text);
     }
-    if (status == LOONG_OK && o->explain) {
-        status = loong_trainer_explain(trainer, &text);
-        return status == LOONG_OK ? print_text(comm, text) : status;
-    }
-    if (status == LOONG_OK && o->dry_run) {
-        return predict(o, comm, trainer);
-    }
-    if (status != LOONG_OK) {
-        return status;
+    if (status != LOONG_OK || plans(o)) {
+        return status == LOONG_OK ? tell_plan(o, comm, trainer) : status;
     }
     if (loong_comm_rank(comm) == 0) {
         loong_recipe_warn_unread(recipe);
@@ -198,7 +224,8 @@ static loong_status_t run_recipe(loong_context_t *ctx, const options_t *o,
     loong_trainer_params_t params = {
         .comm = comm,
         .recipe = recipe,
-        .plan_only = o->dry_run || o->explain,
+        .plan_only = o->check || o->dry_run || o->explain,
+        .judge = (o->check || o->dry_run) && !o->elsewhere,
         .evaluate_only = o->eval,
         .progress = screen_progress,
         .progress_user = screen,
@@ -276,7 +303,10 @@ static int work(loong_context_t *ctx, const options_t *o, screen_t *screen)
     int agreed = 0;
     loong_launch_detect(&launch);
     bus_install();
-    loong_status_t loaded = loong_recipe_load(ctx, o->recipe, &params, &recipe);
+    loong_status_t loaded =
+        o->print_config
+            ? loong_recipe_load(ctx, o->recipe, &params, &recipe)
+            : loong_recipe_load_unjudged(ctx, o->recipe, &params, &recipe);
     loong_status_t status = loong_signals_install(ctx);
     if (status == LOONG_OK) {
         status = connect(ctx, recipe, comm);
@@ -325,9 +355,12 @@ static bool consistent(const options_t *o)
 {
     if (o->recipe == NULL) {
         fprintf(stderr, "loongrun: no recipe given\n%s", usage);
-    } else if (o->ranks > 0 && !o->dry_run && !o->explain) {
-        fprintf(stderr, "loongrun: --ranks is for --dry-run and --explain; "
-                        "mpirun -n %d starts as many\n", o->ranks);
+    } else if (o->ranks > 0 && !plans(o)) {
+        fprintf(stderr, "loongrun: --ranks is for --check, --dry-run and "
+                        "--explain; mpirun -n %d starts as many\n", o->ranks);
+    } else if (o->elsewhere && !plans(o)) {
+        fprintf(stderr, "loongrun: --elsewhere is for --check, --dry-run and "
+                        "--explain\n");
     } else if (o->plot != NULL && (o->eval || o->explain)) {
         fprintf(stderr, "loongrun: --schedule-plot is for training and "
                         "--dry-run\n");
@@ -356,6 +389,10 @@ static bool parse(int argc, char **argv, options_t *o)
             o->print_config = true;
         } else if (strcmp(a, "--dry-run") == 0) {
             o->dry_run = true;
+        } else if (strcmp(a, "--check") == 0) {
+            o->check = true;
+        } else if (strcmp(a, "--elsewhere") == 0) {
+            o->elsewhere = true;
         } else if (strcmp(a, "--explain") == 0) {
             o->explain = true;
         } else if (strcmp(a, "--profile") == 0 && i + 1 < argc) {
@@ -373,6 +410,7 @@ static bool parse(int argc, char **argv, options_t *o)
             if (o->ranks < 1) {
                 return false;
             }
+            o->elsewhere = true;
         } else if (strcmp(a, "train") == 0 && o->recipe == NULL) {
             o->eval = false;
         } else if (strcmp(a, "eval") == 0 && o->recipe == NULL) {

@@ -80,6 +80,14 @@ LOONG_API LOONG_NODISCARD loong_status_t
 loong_recipe_load(loong_context_t *ctx, const char *path,
                   const loong_recipe_params_t *params,
                   loong_recipe_t **recipe_p);
+
+/* The same, but what is wrong against the schema reads as if it were not set,
+ * and loong_recipe_check tells it beside everything else: for those who call
+ * that before they use a value. */
+LOONG_API LOONG_NODISCARD loong_status_t
+loong_recipe_load_unjudged(loong_context_t *ctx, const char *path,
+                           const loong_recipe_params_t *params,
+                           loong_recipe_t **recipe_p);
 /* The same from text; `name` stands for the file in messages. */
 LOONG_API LOONG_NODISCARD loong_status_t
 loong_recipe_parse(loong_context_t *ctx, const char *name, const char *text,

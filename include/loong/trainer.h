@@ -27,7 +27,9 @@ typedef struct loong_trainer_progress {
 typedef struct loong_trainer_params {
     loong_comm_t *comm;     /* borrowed */
     loong_recipe_t *recipe; /* borrowed; model keys of init.from_hf are added */
-    bool plan_only;         /* no data, no memory: for --dry-run */
+    bool plan_only;         /* nothing runs: for --check and --dry-run */
+    bool judge; /* with plan_only: the plan is for this machine; its memory,
+                   the data, the tokenizer and checkpoints are judged too */
     bool evaluate_only;     /* no training, and no files are written */
     /* Called by rank 0 behind every step; NULL: not. */
     void (*progress)(void *user, const loong_trainer_progress_t *now);
@@ -44,9 +46,9 @@ typedef struct loong_trainer_params {
 LOONG_API LOONG_NODISCARD loong_status_t loong_trainer_fill_recipe(
     loong_context_t *ctx, loong_recipe_t *recipe, bool tells);
 
-/* Checks everything and reports all problems, compiles the programs and,
- * unless plan_only, opens the data, takes the memory, and initialises or loads
- * the model. The context needs loong_register_builtin before.
+/* Checks everything and reports all problems together, compiles the programs
+ * and, unless plan_only, takes the memory and initialises or loads the model.
+ * The context needs loong_register_builtin before.
  * Errors: LOONG_ERR_CONFIG, LOONG_ERR_NOT_FOUND, LOONG_ERR_FORMAT,
  * LOONG_ERR_MISMATCH, LOONG_ERR_MEMORY, LOONG_ERR_COMM. */
 LOONG_API LOONG_NODISCARD loong_status_t
@@ -73,6 +75,12 @@ loong_trainer_export(loong_trainer_t *trainer, const char *dir);
  * that of every stage's largest rank. Borrowed until the next call. */
 LOONG_API LOONG_NODISCARD loong_status_t
 loong_trainer_describe(loong_trainer_t *trainer, const char **text_p);
+
+/* Does it fit into this machine? A plan that does not is still described.
+ * Not collective. Errors: LOONG_ERR_MEMORY, LOONG_ERR_CONFIG where ranks share
+ * a device. */
+LOONG_API LOONG_NODISCARD loong_status_t
+loong_trainer_check_room(loong_trainer_t *trainer);
 
 /* How long a step will take, on the largest rank of every stage, by its
  * schedule: on a processor from its kernels, which are timed one by one at the

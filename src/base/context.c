@@ -161,15 +161,26 @@ static const char *base_name(const char *path)
     return slash != NULL ? slash + 1 : path;
 }
 
+/* What a user mends, who does not look for it in our code. */
+static bool is_users(loong_status_t status)
+{
+    return status == LOONG_ERR_CONFIG || status == LOONG_ERR_NOT_FOUND ||
+           status == LOONG_ERR_FORMAT || status == LOONG_ERR_MISMATCH ||
+           status == LOONG_ERR_UNSUPPORTED || status == LOONG_ERR_ARG;
+}
+
 loong_status_t loongi_fail_at(loong_context_t *ctx, loong_status_t status,
                               const char *file, int line, const char *fmt, ...)
 {
     char text[LINE_SIZE];
     va_list args;
-    int n = snprintf(text, sizeof(text), "%s:%d: ", base_name(file), line);
     va_start(args, fmt);
-    vsnprintf(text + n, sizeof(text) - (size_t)n, fmt, args);
+    int n = vsnprintf(text, sizeof(text), fmt, args);
     va_end(args);
+    if (n >= 0 && n < (int)sizeof(text) && !is_users(status)) {
+        snprintf(text + n, sizeof(text) - (size_t)n, " (%s:%d)",
+                 base_name(file), line);
+    }
     trail_append(ctx, text);
     return status;
 }

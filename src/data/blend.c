@@ -148,9 +148,12 @@ static loong_status_t blend_open(loong_blend_t *blend,
                             sizeof(*blend->sources), "blend sources",
                             &blend->sources));
     blend->num_sources = params->num_sources;
-    for (int64_t s = 0; s < params->num_sources; s++) {
-        LOONG_TRY(open_source(blend, s, &params->sources[s]));
+    loong_status_t status = LOONG_OK;
+    for (int64_t s = 0; s < params->num_sources; s++) { /* tells of all */
+        loong_status_t opened = open_source(blend, s, &params->sources[s]);
+        status = status != LOONG_OK ? status : opened;
     }
+    LOONG_TRY(status);
     LOONG_TRY(share_out(blend, params->sources));
     return loongi_blend_describe(blend);
 }

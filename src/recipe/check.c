@@ -7,7 +7,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "problems.h"
 #include "recipe_impl.h"
 
 enum { PATH_SIZE = LOONG_RECIPE_PATH, HINT_LIMIT = 4 };
@@ -83,12 +82,12 @@ bool loongi_recipe_flag(const char *text, bool *value_p)
 
 typedef struct check {
     const loong_recipe_t *recipe;
-    loong_problems_t problems;
+    loong_problems_t *problems;
 } check_t;
 
 /* What is looked at: a value, and the line where its key stands. */
 typedef struct place {
-    const loong_tree_t *node;
+    loong_tree_t *node;
     int line;
     const char *path;
 } place_t;
@@ -104,11 +103,12 @@ static void problem(check_t *c, const place_t *at, const char *fmt, ...)
     va_start(args, fmt);
     vsnprintf(text, sizeof(text), fmt, args);
     va_end(args);
+    at->node->is_wrong = true;
     if (at->line > 0) {
-        loongi_problems_add(&c->problems, "%s:%d: %s", at->node->file,
+        loongi_problems_add(c->problems, "%s:%d: %s", at->node->file,
                             at->line, text);
     } else {
-        loongi_problems_add(&c->problems, "%s: %s", at->node->file, text);
+        loongi_problems_add(c->problems, "%s: %s", at->node->file, text);
     }
 }
 
@@ -298,7 +298,7 @@ static void check_list(check_t *c, const place_t *list,
 {
     for (int64_t i = 0; i < list->node->count; i++) {
         char path[PATH_SIZE + 24];
-        const loong_tree_t *value = list->node->items[i].value;
+        loong_tree_t *value = list->node->items[i].value;
         place_t at = {value, value->line, path};
         snprintf(path, sizeof(path), "%s[%lld]", list->path, (long long)i);
         if (key == NULL && value->kind != LOONG_TREE_MAP) {
@@ -371,10 +371,17 @@ static void check_node(check_t *c, const place_t *at)
     }
 }
 
-loong_status_t loongi_recipe_check_schema(const loong_recipe_t *recipe)
+void loongi_recipe_judge_schema(const loong_recipe_t *recipe,
+                                loong_problems_t *problems)
 {
-    check_t c = {recipe, loongi_problems_begin(recipe->ctx)};
+    check_t c = {recipe, problems};
     place_t all = {recipe->root, recipe->root->line, ""};
     check_map(&c, &all);
-    return loongi_problems_end(&c.problems, LOONG_ERR_CONFIG, "the recipe");
+}
+
+loong_status_t loongi_recipe_check_schema(const loong_recipe_t *recipe)
+{
+    loong_problems_t problems = loongi_problems_begin(recipe->ctx);
+    loongi_recipe_judge_schema(recipe, &problems);
+    return loongi_problems_end(&problems, LOONG_ERR_CONFIG, "the recipe");
 }

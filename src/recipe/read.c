@@ -59,7 +59,8 @@ static const char *text_at(const loong_recipe_t *recipe, const char *path,
     if (node != NULL) {
         node->is_read = true;
     }
-    if (node != NULL && node->kind == LOONG_TREE_SCALAR && !node->is_null) {
+    if (node != NULL && node->kind == LOONG_TREE_SCALAR && !node->is_null &&
+        !node->is_wrong) {
         return node->text;
     }
     return key->fallback;
@@ -175,7 +176,8 @@ each(loong_tree_t *node, const char *path,
 {
     if (node->kind == LOONG_TREE_SCALAR) {
         node->is_read = true;
-        return node->is_null ? LOONG_OK : visit(user, path, node->text);
+        return node->is_null || node->is_wrong ? LOONG_OK
+                                               : visit(user, path, node->text);
     }
     for (int64_t i = 0; i < node->count && node->kind == LOONG_TREE_MAP; i++) {
         char child[LOONG_RECIPE_PATH];

@@ -341,6 +341,18 @@ static loong_status_t create(loong_context_t *ctx,
     return LOONG_OK;
 }
 
+/* Marks what is wrong; a failure unless it is told later. */
+static loong_status_t judge(const loong_recipe_t *r)
+{
+    loong_problems_t problems = loongi_problems_begin(r->ctx);
+    if (!r->judged_later) {
+        return loongi_recipe_check_schema(r);
+    }
+    loongi_recipe_judge_schema(r, &problems);
+    loongi_text_free(&problems.text);
+    return LOONG_OK;
+}
+
 static loong_status_t finish(loong_recipe_t *r, loong_status_t status,
                              loong_recipe_t **recipe_p)
 {
@@ -348,7 +360,7 @@ static loong_status_t finish(loong_recipe_t *r, loong_status_t status,
         status = apply_override(r, r->params.overrides[i]);
     }
     if (status == LOONG_OK) {
-        status = loongi_recipe_check_schema(r);
+        status = judge(r);
     }
     if (status != LOONG_OK) {
         loong_recipe_destroy(&r);
@@ -358,13 +370,14 @@ static loong_status_t finish(loong_recipe_t *r, loong_status_t status,
     return LOONG_OK;
 }
 
-loong_status_t loong_recipe_load(loong_context_t *ctx, const char *path,
-                                 const loong_recipe_params_t *params,
-                                 loong_recipe_t **recipe_p)
+static loong_status_t load(loong_context_t *ctx, const char *path,
+                           const loong_recipe_params_t *params,
+                           bool judged_later, loong_recipe_t **recipe_p)
 {
     loong_recipe_t *r = NULL;
     chain_t *chain = NULL;
     LOONG_TRY(create(ctx, params, &r));
+    r->judged_later = judged_later;
     loong_status_t status =
         loongi_alloc(ctx, sizeof(*chain), "recipe files", &chain);
     if (status == LOONG_OK) {
@@ -372,6 +385,21 @@ loong_status_t loong_recipe_load(loong_context_t *ctx, const char *path,
         loongi_free(ctx, chain);
     }
     return finish(r, status, recipe_p);
+}
+
+loong_status_t loong_recipe_load(loong_context_t *ctx, const char *path,
+                                 const loong_recipe_params_t *params,
+                                 loong_recipe_t **recipe_p)
+{
+    return load(ctx, path, params, false, recipe_p);
+}
+
+loong_status_t loong_recipe_load_unjudged(loong_context_t *ctx,
+                                          const char *path,
+                                          const loong_recipe_params_t *params,
+                                          loong_recipe_t **recipe_p)
+{
+    return load(ctx, path, params, true, recipe_p);
 }
 
 loong_status_t loong_recipe_parse(loong_context_t *ctx, const char *name,
@@ -433,7 +461,7 @@ loong_status_t loong_recipe_set(loong_recipe_t *recipe, const char *path,
     loong_tree_t *before = r->root;
     LOONG_TRY(loongi_tree_edit(r->ctx, r->arena, before, path, node,
                                &r->root));
-    loong_status_t status = loongi_recipe_check_schema(r);
+    loong_status_t status = judge(r);
     if (status != LOONG_OK) {
         r->root = before;
     }

@@ -4,6 +4,7 @@
 
 #include "base.h"
 #include "loong/recipe.h"
+#include "problems.h"
 #include "tree.h"
 
 #ifdef __cplusplus
@@ -18,6 +19,7 @@ struct loong_recipe {
     loong_recipe_params_t params;
     const loong_recipe_key_t **sorted; /* all keys, by path */
     loong_tree_t *root;
+    bool judged_later; /* loong_recipe_check tells what is wrong */
     loong_text_t printed;
     loong_status_t *status; /* of reading; apart, as readers see a const */
 };
@@ -56,7 +58,9 @@ bool loongi_recipe_exists(const loong_recipe_t *recipe, const char *path);
 /* Items of a list, without being a reader of it. */
 int64_t loongi_recipe_items(const loong_recipe_t *recipe, const char *path);
 
-/* Checks the whole tree against the schema; all problems in one message. */
+/* Checks the whole tree against the schema, and marks what is wrong. */
+void loongi_recipe_judge_schema(const loong_recipe_t *recipe,
+                                loong_problems_t *problems);
 LOONG_NODISCARD loong_status_t
 loongi_recipe_check_schema(const loong_recipe_t *recipe);
 

@@ -15,6 +15,11 @@ typedef struct check {
     loong_problems_t problems;
 } check_t;
 
+static bool is_set(const check_t *c, const char *path)
+{
+    return loong_recipe_is_set(c->recipe, path);
+}
+
 /* Starts a line with the place where the key was set, if it was. */
 static void problem(check_t *c, const char *path, const char *fmt, ...)
     LOONG_PRINTF(3, 4);
@@ -23,7 +28,7 @@ static void problem(check_t *c, const char *path, const char *fmt, ...)
 {
     char text[512];
     va_list args;
-    bool set = loongi_tree_find(c->recipe->root, path) != NULL;
+    bool set = is_set(c, path);
     va_start(args, fmt);
     vsnprintf(text, sizeof(text), fmt, args);
     va_end(args);
@@ -35,11 +40,6 @@ static void problem(check_t *c, const char *path, const char *fmt, ...)
 static int64_t get(const check_t *c, const char *path)
 {
     return loong_recipe_int(c->recipe, path);
-}
-
-static bool is_set(const check_t *c, const char *path)
-{
-    return loong_recipe_is_set(c->recipe, path);
 }
 
 static void want(check_t *c, const char *path, const char *why)
@@ -504,6 +504,7 @@ loong_status_t loong_recipe_check(const loong_recipe_t *recipe, int world_size)
     check_t c = {recipe, loongi_problems_begin(recipe->ctx)};
     LOONG_CHECK(recipe->ctx, world_size > 0, LOONG_ERR_ARG,
                 "found %d ranks, 1 or more wanted", world_size);
+    loongi_recipe_judge_schema(recipe, &c.problems);
     check_needed(&c);
     check_batch(&c, world_size);
     check_context(&c);

@@ -30,6 +30,7 @@ struct loong_tree {
     const char *text; /* of a scalar; "" for null */
     bool is_null;     /* ~, null or nothing, not quoted */
     bool is_read;     /* somebody asked for the value */
+    bool is_wrong;    /* against the schema: reads as if it were the default */
     const char *file; /* "demo.yaml", "command line", "default" */
     int line;         /* 1-based; 0: no line */
     int column;

@@ -123,10 +123,15 @@ void loongi_room_tell(const loong_trainer_t *t, loong_text_t *text)
                        t->memory.room.what);
 }
 
-loong_status_t loongi_room_check(loong_trainer_t *t)
+loong_status_t loong_trainer_check_room(loong_trainer_t *trainer)
 {
+    loong_trainer_t *t = trainer;
     loong_text_t text = loongi_text_begin(t->ctx);
     loong_status_t status = LOONG_OK;
+    if (t->plan_only &&
+        (!t->judge || loong_device_is_planned(t->device))) {
+        return LOONG_OK; /* of other machines */
+    }
     LOONG_CHECK(t->ctx,
                 loong_device_identity(t->device) == 0 || t->memory.ranks == 1,
                 LOONG_ERR_CONFIG,

@@ -3,8 +3,8 @@
 
 #include <string.h>
 
-static loong_status_t check_names(const loong_component_t *s,
-                                  const loong_hf_t *hf)
+loong_status_t loongi_component_check_hf(const loong_component_t *s,
+                                         const loong_hf_t *hf)
 {
     loong_hf_wanted_t *wanted = NULL;
     LOONG_TRY(loongi_calloc(s->ctx, (size_t)s->num_whole, sizeof(*wanted),
@@ -92,7 +92,7 @@ static loong_status_t load_stage(loong_stage_t *stage, const loong_hf_t *hf)
 loong_status_t loongi_component_load_hf(loong_component_t *component,
                                         const loong_hf_t *hf)
 {
-    LOONG_TRY(check_names(component, hf));
+    LOONG_TRY(loongi_component_check_hf(component, hf));
     for (int i = 0; i < component->num_stages; i++) {
         LOONG_TRY(load_stage(component->stages[i], hf));
     }

@@ -11,6 +11,11 @@
 extern "C" {
 #endif
 
+/* Are its tensors those of the model? */
+LOONG_NODISCARD loong_status_t
+loongi_component_check_hf(const loong_component_t *component,
+                          const loong_hf_t *hf);
+
 /* Fills all parameters from a Hugging Face directory; rows that pad the
  * vocabulary become zero. Not collective: every rank reads. Errors: those of
  * loongi_hf_check and loongi_hf_read. */

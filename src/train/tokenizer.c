@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "hf_tokens.h"
+#include "preflight.h"
 #include "trainer_hf.h"
 
 loong_status_t loongi_trainer_tokenizer(loong_trainer_t *t,
@@ -27,7 +28,11 @@ loong_status_t loongi_trainer_tokenizer(loong_trainer_t *t,
 static loong_status_t check_vocabulary(loong_trainer_t *t, const char *key)
 {
     int64_t ids = loong_tokenizer_get_vocab_size(t->tokenizer);
-    int64_t vocab = t->component->facts.vocab_size;
+    int64_t vocab =
+        loong_recipe_int(t->recipe, "model.foundation.vocab_size");
+    if (vocab == 0) {
+        return LOONG_OK; /* the model is told to be wrong */
+    }
     LOONG_CHECK(t->ctx, ids <= vocab, LOONG_ERR_CONFIG,
                 "%s: %s: the tokenizer has %lld ids, the model knows %lld: "
                 "model.foundation.vocab_size must be %lld or more",
@@ -69,14 +74,15 @@ loong_status_t loongi_trainer_open_tokenizer(loong_trainer_t *t)
     if (loong_comm_rank(t->comm) != 0) {
         return LOONG_OK;
     }
-    LOONG_TRY(loongi_trainer_keep(t));
+    loong_status_t status = loongi_trainer_keep(t);
     if (!named && !samples) {
-        return LOONG_OK;
+        return status;
     }
-    loong_status_t status = loongi_trainer_tokenizer(t, &t->tokenizer);
-    if (status != LOONG_OK) {
+    loong_status_t opened = loongi_trainer_tokenizer(t, &t->tokenizer);
+    if (opened != LOONG_OK) {
         loongi_error_note(t->ctx, "wanted by %s", key);
     }
+    status = loongi_first_of(status, opened);
     if (status != LOONG_OK || t->tokenizer == NULL) {
         return status;
     }

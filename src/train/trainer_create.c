@@ -12,6 +12,7 @@
 #include "loong/ops.h"
 #include "param_rules.h"
 #include "peers.h"
+#include "preflight.h"
 #include "products.h"
 #include "router_replay.h"
 #include "sample.h"
@@ -271,32 +272,14 @@ static loong_status_t plan_component(loong_trainer_t *t,
 static loong_status_t load_model(loong_trainer_t *t)
 {
     const char *hf = loong_recipe_text(t->recipe, "init.from_hf");
-    const char *load = loong_recipe_text(t->recipe, "checkpoint.load");
-    const char *save = loong_recipe_text(t->recipe, "checkpoint.save");
-    bool begun = save != NULL && loongi_checkpoint_is_native(save);
-    if (load != NULL && strcmp(load, "auto") == 0) {
-        if (begun) {
-            return loongi_trainer_resume_newest(t, save);
-        }
-        load = NULL;
-    }
-    LOONG_CHECK(t->ctx, load != NULL || !begun, LOONG_ERR_CONFIG,
-                "checkpoint.save: %s has checkpoints of an earlier run: "
-                "checkpoint.load=auto goes on with it, another directory or "
-                "an empty one begins anew",
-                save);
+    const char *load = NULL;
+    LOONG_TRY(loongi_find_weights(t, &load));
     if (load != NULL) {
-        return loongi_trainer_resume(t, load);
+        return strcmp(load, "auto") == 0
+                   ? loongi_trainer_resume_newest(
+                         t, loong_recipe_text(t->recipe, "checkpoint.save"))
+                   : loongi_trainer_resume(t, load);
     }
-    LOONG_CHECK(t->ctx,
-                hf != NULL || strcmp(loong_recipe_text(t->recipe,
-                                                       "training_phase"),
-                                     "midtrain") != 0,
-                LOONG_ERR_CONFIG,
-                "training_phase: midtrain goes on from trained weights; "
-                "checkpoint.load is auto, and %s has no checkpoint yet: "
-                "init.from_hf, or a directory in checkpoint.load the first "
-                "time", save != NULL ? save : "checkpoint.save");
     if (hf == NULL) {
         return loongi_component_initialize(t->component, t->set.seed);
     }
@@ -321,8 +304,6 @@ static loong_status_t start(loong_trainer_t *t)
 {
     LOONG_TRY(loongi_run_dirs_open(t));
     LOONG_TRY(loongi_supervise_open(t));
-    LOONG_TRY(loongi_trainer_open_tokenizer(t));
-    LOONG_TRY(loongi_trainer_open_data(t));
     LOONG_TRY(loongi_calloc(t->ctx, (size_t)t->component->params.request.tokens,
                             sizeof(*t->weights), "loss weights", &t->weights));
     LOONG_TRY(loongi_step_exchange_create(t->ctx, t->comm, &t->exchange));
@@ -343,9 +324,9 @@ static loong_status_t check_recipe(loong_trainer_t *t,
                                    loong_component_params_t *model)
 {
     loong_status_t status = loongi_trainer_model(t, model);
-    if (status != LOONG_OK) { /* what else is wrong is told as well */
-        LOONG_TRY(loong_recipe_check(t->recipe, t->parallel.ranks));
-        return status;
+    if (status != LOONG_OK) {
+        return loongi_first_of(
+            loong_recipe_check(t->recipe, t->parallel.ranks), status);
     }
     t->parallel.family = model->family;
     t->parallel.config = model->config;
@@ -414,17 +395,21 @@ static loong_status_t plan(loong_trainer_t *t)
 {
     loong_component_params_t model;
     memset(&model, 0, sizeof(model));
-    LOONG_TRY(loong_trainer_fill_recipe(t->ctx, t->recipe,
-                                        loong_comm_rank(t->comm) == 0));
+    loong_status_t status = loong_trainer_fill_recipe(
+        t->ctx, t->recipe, loong_comm_rank(t->comm) == 0);
+    if (status != LOONG_OK) { /* what else is wrong is told as well */
+        return loongi_first_of(
+            status, loong_recipe_check(t->recipe, t->parallel.ranks));
+    }
     if (t->evaluate_only) {
         LOONG_TRY(complete_for_evaluation(t));
-    } else if (t->plan_only) {
+    } else if (t->plan_only && !t->judge) {
         LOONG_TRY(complete_for_plan(t));
     }
-    LOONG_TRY(check_recipe(t, &model));
-    LOONG_TRY(loongi_devices_check(t));
+    status = check_recipe(t, &model);
+    LOONG_TRY(loongi_first_of(status, loongi_devices_check(t)));
     read_settings(t);
-    loong_status_t status = loongi_devices_open(t);
+    status = loongi_devices_open(t);
     if (status == LOONG_OK) {
         status = plan_component(t, &model);
     }
@@ -451,15 +436,34 @@ static loong_status_t agree(loong_trainer_t *t, loong_status_t status)
     return LOONG_OK;
 }
 
-/* What cannot be planned, or does not fit, is known to all while the
- * communicator is intact; what fails later ends the waiting of others. */
+/* Everything that is wrong, told together. Collective. */
+static loong_status_t judge(loong_trainer_t *t)
+{
+    loong_status_t status = plan(t);
+    int64_t planned = status == LOONG_OK;
+    LOONG_TRY(loong_comm_all_reduce(t->comm, &planned, 1, LOONG_I64,
+                                    LOONG_REDUCE_MIN, "plan"));
+    if (planned == 1) {
+        status = loongi_room_measure(t);
+    }
+    if (t->plan_only && !t->judge) {
+        return status;
+    }
+    loong_status_t room =
+        planned == 1 ? loong_trainer_check_room(t) : LOONG_OK;
+    loong_status_t needs = loongi_preflight(t);
+    if (t->plan_only && status == LOONG_OK && needs == LOONG_OK) {
+        loong_context_clear_error(t->ctx); /* too large, but a plan */
+        return LOONG_OK;
+    }
+    return loongi_first_of(loongi_first_of(status, room), needs);
+}
+
+/* What is wrong is known to all while the communicator is intact; what fails
+ * later ends the waiting of others. */
 static loong_status_t create(loong_trainer_t *t)
 {
-    LOONG_TRY(agree(t, plan(t)));
-    LOONG_TRY(agree(t, loongi_room_measure(t)));
-    if (!t->plan_only) {
-        LOONG_TRY(agree(t, loongi_room_check(t)));
-    }
+    LOONG_TRY(agree(t, judge(t)));
     loong_status_t status = t->plan_only ? LOONG_OK : start(t);
     if (status == LOONG_OK) {
         status = loong_recipe_status(t->recipe);
@@ -487,6 +491,7 @@ loong_status_t loong_trainer_create(loong_context_t *ctx,
     t->recipe = params->recipe;
     t->evaluate_only = params->evaluate_only;
     t->plan_only = params->plan_only;
+    t->judge = params->judge;
     t->parallel.ctx = ctx;
     t->parallel.recipe = params->recipe;
     t->parallel.ranks = LOONG_MAX(params->plan_ranks, ranks);

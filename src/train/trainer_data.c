@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "preflight.h"
 #include "sample.h"
 
 enum { MAX_SOURCES = 256 };
@@ -30,13 +31,20 @@ static loong_status_t note_split(loong_trainer_t *t, loong_status_t status)
     return status;
 }
 
+/* Data is looked at beside a recipe that is wrong, too. */
+static int64_t seq_length(const loong_trainer_t *t)
+{
+    return LOONG_MAX(loong_recipe_int(t->recipe, "data.seq_length"), 1);
+}
+
 static loong_status_t open_train(loong_trainer_t *t,
                                  loong_blend_source_t *sources)
 {
     int64_t count = loong_recipe_count(t->recipe, "data.train");
     double split = loong_recipe_real(t->recipe, "data.validation_split");
     LOONG_CHECK(t->ctx, count > 0 && count <= MAX_SOURCES, LOONG_ERR_CONFIG,
-                "data.train: %lld sources, 1 to %d wanted", (long long)count,
+                "data.train: %lld sources, 1 to %d wanted: a list of maps, "
+                "each with the path of a data set", (long long)count,
                 MAX_SOURCES);
     memset(sources, 0, sizeof(*sources) * (size_t)count);
     for (int64_t i = 0; i < count; i++) {
@@ -52,8 +60,12 @@ static loong_status_t open_train(loong_trainer_t *t,
         sources[i].split_end = split > 0.0 ? 1.0 - split : 0.0;
     }
     loong_blend_params_t params = {"train",           sources, count,
-                                   t->set.seq_length, t->set.seed, true};
+                                   seq_length(t), t->set.seed, true};
     loong_status_t status = loong_blend_create(t->ctx, &params, &t->blend);
+    if (status != LOONG_OK) {
+        loongi_error_note(t->ctx, "wanted by data.train (%s)",
+                          loong_recipe_where(t->recipe, "data.train"));
+    }
     return split > 0.0 ? note_split(t, status) : status;
 }
 
@@ -99,10 +111,13 @@ static loong_status_t add_validation(loong_trainer_t *t, const char *name,
     loong_blend_info_t info;
     loong_validation_t *v = &t->validation[t->num_validation];
     loong_blend_params_t params = {
-        name, sources, count, t->set.seq_length, t->set.seed, false};
+        name, sources, count, seq_length(t), t->set.seed, false};
     LOONG_TRY(loong_blend_create(t->ctx, &params, &v->blend));
     t->num_validation++;
     v->name = name;
+    if (t->component == NULL) {
+        return LOONG_OK;
+    }
     loong_blend_get_info(v->blend, &info);
     loong_loader_params_t p = loader_params(t, v->blend);
     p.global_batch_size =
@@ -128,6 +143,7 @@ static loong_status_t add_held_out(loong_trainer_t *t,
 static loong_status_t open_validation(loong_trainer_t *t,
                                       loong_blend_source_t *sources)
 {
+    loong_status_t status = LOONG_OK;
     int64_t count = loong_recipe_count(t->recipe, "data.validation");
     LOONG_CHECK(t->ctx, count < LOONG_MAX_VALIDATION, LOONG_ERR_CONFIG,
                 "data.validation: %lld sets, fewer than %d allowed",
@@ -140,11 +156,14 @@ static loong_status_t open_validation(loong_trainer_t *t,
         LOONG_TRY(check_path(t, key, whole.prefix));
         snprintf(key, sizeof(key), "data.validation[%lld].name", (long long)i);
         const char *name = loong_recipe_text(t->recipe, key);
-        LOONG_TRY(add_validation(t, name != NULL ? name : "validation", &whole,
-                                 1));
+        status = loongi_first_of(
+            status, add_validation(t, name != NULL ? name : "validation",
+                                   &whole, 1));
     }
     bool split = loong_recipe_real(t->recipe, "data.validation_split") > 0.0;
-    return split ? add_held_out(t, sources) : LOONG_OK;
+    return split && status == LOONG_OK && t->blend != NULL
+               ? add_held_out(t, sources)
+               : status;
 }
 
 loong_rampup_t loongi_trainer_rampup(const loong_recipe_t *recipe)
@@ -186,14 +205,19 @@ static bool wants_sources(const loong_trainer_t *t)
 loong_status_t loongi_trainer_open_data(loong_trainer_t *t)
 {
     loong_blend_source_t sources[MAX_SOURCES];
+    loong_status_t status = LOONG_OK;
     if (wants_sources(t)) {
-        LOONG_TRY(open_train(t, sources));
+        status = open_train(t, sources);
+    }
+    if (t->blend != NULL && t->component != NULL) {
         loong_loader_params_t p = loader_params(t, t->blend);
         p.rampup_batch_size = loongi_trainer_rampup(t->recipe);
-        LOONG_TRY(loong_loader_create(t->ctx, &p, &t->loader));
+        status = loong_loader_create(t->ctx, &p, &t->loader);
     }
-    note_vision(t);
-    return open_validation(t, sources);
+    if (t->component != NULL) {
+        note_vision(t);
+    }
+    return loongi_first_of(status, open_validation(t, sources));
 }
 
 int32_t loongi_trainer_token_type(const loong_trainer_t *t, int32_t id)

@@ -80,6 +80,7 @@ struct loong_trainer {
     loong_recipe_t *recipe;
     bool evaluate_only;
     bool plan_only;
+    bool judge; /* a plan for this machine and what is on it */
     loong_parallel_t parallel; /* that the recipe asks for */
     uint64_t recipe_hash;
     loong_train_settings_t set;
@@ -237,8 +238,6 @@ LOONG_NODISCARD loong_status_t loongi_room_measure(loong_trainer_t *t);
 bool loongi_room_suffices(const loong_trainer_t *t);
 /* "needs 1.1 TiB ..., this machine has ...". */
 void loongi_room_tell(const loong_trainer_t *t, loong_text_t *text);
-/* Errors: LOONG_ERR_MEMORY, with that. */
-LOONG_NODISCARD loong_status_t loongi_room_check(loong_trainer_t *t);
 
 /* ---- run_dirs.c ---- */
 /* Rank 0: makes checkpoint.save and log.dir and keeps other runs out of them.

@@ -43,8 +43,9 @@ def query(what):
 
 def planned(args, keys):
     """Bytes that --dry-run plans, and what it expects beside them."""
-    command = [os.path.join(args.build, "loongrun"), "--dry-run", args.recipe,
-               "device=cuda", "data.train=[{path: none}]", *keys]
+    command = [os.path.join(args.build, "loongrun"), "--dry-run",
+               "--elsewhere", args.recipe, "device=cuda",
+               "data.train=[{path: none}]", *keys]
     said = subprocess.run(command, capture_output=True, text=True)
     found = re.search(r"^ *on the device +([\d.]+) (\w+)$", said.stdout, re.M)
     if said.returncode != 0 or not found:

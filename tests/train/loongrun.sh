@@ -60,7 +60,7 @@ YAML
 
 # A layout without its ranks: planned, drawn, refused with the nearest ones.
 run 2 --ranks 4
-has err "--ranks is for --dry-run and --explain; mpirun -n 4 starts as many"
+has err "--ranks is for --check, --dry-run and --explain; mpirun -n 4 starts"
 run 2 --dry-run --ranks none
 has err "--ranks none: 1 to 1048576 allowed"
 run 0 --dry-run --ranks 2 +parallel.tensor_model_parallel_size=2 \
@@ -202,7 +202,7 @@ saved=$(ls save)
 has out '"ms_median"'
 [ "$saved" = "$(ls save)" ] || fail "a benchmark touched the checkpoints"
 # The type that auto means is the trainer's.
-run 0 --dry-run
+run 0 --check --elsewhere
 dtype=$(sed -n 's/^precision: \([a-z0-9]*\) (auto.*/\1/p' out)
 "$build/loong-bench" step recipe.yaml --steps 1 --floor-seconds 0 --json \
     >out 2>err || fail "bench of a recipe without a type"

@@ -49,7 +49,7 @@ recipe trillion.yaml 'model: {foundation: {family: llama, num_layers: 128,
 
 for name in 405b:405853388800 trillion:1100; do
     file=${name%:*}.yaml
-    limited 0 "$build/loongrun" --dry-run "$file"
+    limited 0 "$build/loongrun" --dry-run --elsewhere "$file"
     has "^parameters: ${name#*:}"
     has '^  optimizer .*TiB$'
     has '^too little memory: needs [0-9.]+ TiB per rank, this machine has '
@@ -62,13 +62,13 @@ for name in 405b:405853388800 trillion:1100; do
 done
 
 # sequences whose very positions are gigabytes
-limited 0 "$build/loongrun" --dry-run trillion.yaml data.seq_length=500M \
+limited 0 "$build/loongrun" --dry-run --elsewhere trillion.yaml data.seq_length=500M \
     model.foundation.max_position_embeddings=500000000
 has '^predicted step: '
 
 # two ranks share a machine, and what it has
-limited 0 "$mpirun" --oversubscribe -n 2 "$build/loongrun" --dry-run 405b.yaml \
-    comm.backend=auto
+limited 0 "$mpirun" --oversubscribe -n 2 "$build/loongrun" --dry-run \
+    --elsewhere 405b.yaml comm.backend=auto
 has 'needs [0-9.]+ TiB per rank \([0-9.]+ TiB for the 2 ranks here\), this'
 limited 1 "$mpirun" --oversubscribe -n 2 "$build/loongrun" 405b.yaml \
     comm.backend=auto

@@ -447,6 +447,8 @@ static loong_status_t configure(loong_context_t *ctx,
         status = loongi_decoder_configure(ctx, keys, config);
         if (status == LOONG_ERR_CONFIG) {
             loong_status_t noted = note_origins(ctx, recipe, component, keys);
+            loongi_error_note(ctx, "  %s is from %s", component,
+                              loong_recipe_where(recipe, component));
             status = noted != LOONG_OK ? noted : status;
         }
     }

@@ -8,26 +8,30 @@
 #include <stdio.h>
 #include <string.h>
 
-static void want_positive(loong_problems_t *problems, const char *key,
-                          int64_t value)
+static void want(loong_problems_t *problems, const loong_pairs_t *pairs,
+                 const char *key, int64_t value)
 {
-    if (value <= 0) {
+    if (value <= 0 && loongi_pairs_get(pairs, key) == NULL) {
+        loongi_problems_add(problems, "%s: not set, every model needs it",
+                            key);
+    } else if (value <= 0) {
         loongi_problems_add(problems,
                             "%s: found %lld, a positive number wanted", key,
                             (long long)value);
     }
 }
 
-static void check_sizes(loong_problems_t *problems, loong_decoder_config_t *c)
+static void check_sizes(loong_problems_t *problems,
+                        const loong_pairs_t *pairs, loong_decoder_config_t *c)
 {
-    want_positive(problems, "num_layers", c->num_layers);
-    want_positive(problems, "hidden_size", c->hidden_size);
-    want_positive(problems, "num_attention_heads", c->num_attention_heads);
-    want_positive(problems, "vocab_size", c->vocab_size);
-    want_positive(problems, "make_vocab_size_divisible_by",
-                  c->padded_vocab_size);
-    want_positive(problems, "max_position_embeddings",
-                  c->max_position_embeddings);
+    want(problems, pairs, "num_layers", c->num_layers);
+    want(problems, pairs, "hidden_size", c->hidden_size);
+    want(problems, pairs, "num_attention_heads", c->num_attention_heads);
+    want(problems, pairs, "vocab_size", c->vocab_size);
+    want(problems, pairs, "make_vocab_size_divisible_by",
+         c->padded_vocab_size);
+    want(problems, pairs, "max_position_embeddings",
+         c->max_position_embeddings);
     if (problems->count > 0) {
         return;
     }
@@ -190,10 +194,10 @@ static void check_experts(loong_problems_t *problems, loong_decoder_config_t *c,
     if (c->moe_ffn_hidden_size == 0) {
         c->moe_ffn_hidden_size = c->ffn_hidden_size;
     }
-    want_positive(problems, "num_experts", c->num_experts);
-    want_positive(problems, "moe_ffn_hidden_size", c->moe_ffn_hidden_size);
+    want(problems, pairs, "num_experts", c->num_experts);
+    want(problems, pairs, "moe_ffn_hidden_size", c->moe_ffn_hidden_size);
     if (loongi_pairs_get(pairs, "moe_vision_ffn_hidden_size") != NULL) {
-        want_positive(problems, "moe_vision_ffn_hidden_size", c->vision_ffn);
+        want(problems, pairs, "moe_vision_ffn_hidden_size", c->vision_ffn);
     }
     if (c->router.topk < 1 || c->router.topk > c->num_experts) {
         loongi_problems_add(problems,
@@ -417,10 +421,10 @@ static void check_latent(loong_problems_t *problems,
     if (c->kv_lora_rank == 0) {
         return;
     }
-    want_positive(problems, "kv_lora_rank", c->kv_lora_rank);
-    want_positive(problems, "qk_head_dim", c->qk_head_dim);
-    want_positive(problems, "qk_pos_emb_head_dim", c->qk_pos_emb_head_dim);
-    want_positive(problems, "v_head_dim", c->v_head_dim);
+    want(problems, pairs, "kv_lora_rank", c->kv_lora_rank);
+    want(problems, pairs, "qk_head_dim", c->qk_head_dim);
+    want(problems, pairs, "qk_pos_emb_head_dim", c->qk_pos_emb_head_dim);
+    want(problems, pairs, "v_head_dim", c->v_head_dim);
     if (c->kv_channels != c->qk_head_dim + c->qk_pos_emb_head_dim ||
         c->num_query_groups != c->num_attention_heads) {
         loongi_problems_add(
@@ -484,7 +488,7 @@ void loongi_decoder_check(loong_problems_t *problems,
 {
     check_positions(problems, config, pairs);
     check_scaling(problems, config, pairs);
-    check_sizes(problems, config);
+    check_sizes(problems, pairs, config);
     check_rotation(problems, config);
     check_sections(problems, config, pairs);
     check_latent(problems, config, pairs);

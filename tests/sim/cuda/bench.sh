@@ -57,7 +57,7 @@ for recipe in llama gpt2_124m; do
     fail "steps of $recipe"
   grep -q '^{"bench":"step",.*"tokens_per_second":[1-9]' out ||
     fail "what it says of steps of $recipe"
-  "$build/loongrun_cudasim" --dry-run "$source/tests/gpu/recipes/$recipe.yaml" \
+  "$build/loongrun_cudasim" --dry-run --elsewhere "$source/tests/gpu/recipes/$recipe.yaml" \
     device=cuda 'data.train=[{path: none}]' "$@" > out 2>&1 ||
     fail "--dry-run of $recipe"
   grep -qE '^ *on the device +[0-9.]+ [KMG]iB$' out || fail "memory of $recipe"

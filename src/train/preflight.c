@@ -1,0 +1,121 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * What a run needs beside its recipe: tokenizer, data, weights, places to
+ * write to. All that is wrong is told in one go. */
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "preflight.h"
+#include "stage_load.h"
+#include "trainer_hf.h"
+
+loong_status_t loongi_find_weights(const loong_trainer_t *t,
+                                   const char **load_p)
+{
+    const char *phase = loong_recipe_text(t->recipe, "training_phase");
+    const char *hf = loong_recipe_text(t->recipe, "init.from_hf");
+    const char *load = loong_recipe_text(t->recipe, "checkpoint.load");
+    const char *save = loong_recipe_text(t->recipe, "checkpoint.save");
+    bool begun = save != NULL && loongi_checkpoint_is_native(save);
+    bool newest = load != NULL && strcmp(load, "auto") == 0;
+    LOONG_CHECK(t->ctx, load != NULL || !begun, LOONG_ERR_CONFIG,
+                "checkpoint.save: %s has checkpoints of an earlier run: "
+                "checkpoint.load=auto goes on with it, another directory or "
+                "an empty one begins anew",
+                save);
+    load = newest && !begun ? NULL : load;
+    LOONG_CHECK(t->ctx,
+                load != NULL || hf != NULL || strcmp(phase, "midtrain") != 0,
+                LOONG_ERR_CONFIG,
+                "training_phase: midtrain goes on from trained weights; "
+                "checkpoint.load is auto, and %s has no checkpoint yet: "
+                "init.from_hf, or a directory in checkpoint.load the first "
+                "time", save != NULL ? save : "checkpoint.save");
+    *load_p = load;
+    return LOONG_OK;
+}
+
+static loong_status_t check_native(loong_trainer_t *t, const char *path)
+{
+    loong_checkpoint_t *checkpoint = NULL;
+    loong_status_t status =
+        loongi_checkpoint_open(t->ctx, path, &checkpoint);
+    if (status != LOONG_OK) {
+        loongi_error_note(t->ctx, "wanted by checkpoint.load (%s)",
+                          loong_recipe_where(t->recipe, "checkpoint.load"));
+        return status;
+    }
+    status = t->component != NULL && t->blend != NULL
+                 ? loongi_trainer_check_resume(t, checkpoint)
+                 : LOONG_OK;
+    loongi_checkpoint_close(&checkpoint);
+    return status;
+}
+
+static loong_status_t check_hf(loong_trainer_t *t, const char *dir)
+{
+    loong_hf_t *model = NULL;
+    LOONG_TRY(loongi_hf_open(t->ctx, dir, &model));
+    loong_status_t status = loongi_component_check_hf(t->component, model);
+    loongi_hf_close(&model);
+    return status;
+}
+
+static loong_status_t check_weights(loong_trainer_t *t)
+{
+    const char *hf = loong_recipe_text(t->recipe, "init.from_hf");
+    const char *load = NULL;
+    LOONG_TRY(loongi_find_weights(t, &load));
+    if (load != NULL) {
+        return check_native(t, strcmp(load, "auto") != 0
+                                   ? load
+                                   : loong_recipe_text(t->recipe,
+                                                       "checkpoint.save"));
+    }
+    return hf != NULL && t->component != NULL ? check_hf(t, hf) : LOONG_OK;
+}
+
+/* A directory that is not there yet is made in the nearest one that is. */
+static loong_status_t check_output(const loong_trainer_t *t, const char *key)
+{
+    char path[1024];
+    const char *dir = loong_recipe_text(t->recipe, key);
+    if (dir == NULL) {
+        return LOONG_OK;
+    }
+    snprintf(path, sizeof(path), "%s", dir);
+    while (access(path, F_OK) != 0 && strcmp(path, ".") != 0) {
+        char *slash = strrchr(path, '/');
+        if (slash == NULL) {
+            snprintf(path, sizeof(path), ".");
+        } else {
+            slash[slash == path] = '\0';
+        }
+    }
+    LOONG_CHECK(t->ctx, access(path, W_OK | X_OK) == 0, LOONG_ERR_IO,
+                "%s: %s: %s cannot be written into", key, dir, path);
+    return LOONG_OK;
+}
+
+loong_status_t loongi_preflight(loong_trainer_t *t)
+{
+    static const char *const outputs[] = {"checkpoint.save", "log.dir",
+                                          "export.hf"};
+    loong_status_t status = loongi_trainer_open_tokenizer(t);
+    status = loongi_first_of(status, loongi_trainer_open_data(t));
+    if (loong_comm_rank(t->comm) != 0 ||
+        (t->component != NULL && !t->judge)) {
+        return status;
+    }
+    if (t->blend != NULL && t->component != NULL) {
+        int64_t samples = t->set.train_iters * t->set.global_batch_size;
+        status = loongi_first_of(status,
+                                 loong_blend_require(t->blend, samples));
+    }
+    status = loongi_first_of(status, check_weights(t));
+    for (int64_t i = 0; i < LOONG_COUNT_OF(outputs); i++) {
+        status = loongi_first_of(status, check_output(t, outputs[i]));
+    }
+    return status;
+}

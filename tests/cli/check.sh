@@ -1,0 +1,106 @@
+#!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
+# usage: check.sh BUILD SOURCE: loongrun --check and --dry-run tell everything
+# that would keep a recipe from running here, in one go, by an exit code.
+set -eu
+build=$1
+source=$2
+. "$source/tests/in_place.sh"
+export OMP_NUM_THREADS=1
+
+fail() {
+    echo "FAILED: $*"
+    cat out err
+    exit 1
+}
+run() { # CODE ARGUMENT...
+    local code=0 expected=$1
+    shift
+    "$build/loongrun" "$@" >out 2>err || code=$?
+    [ $code = "$expected" ] || fail "$*: exit $code, not $expected"
+}
+has() { grep -qF -- "$2" "$1" || fail "no \"$2\" in $1"; }
+hasnt() { ! grep -qF -- "$2" "$1" || fail "\"$2\" in $1"; }
+
+"$build/loong-data" index --tokenizer bytes --quiet --output-prefix text \
+    "$source/README.md" >/dev/null
+cat >good.yaml <<'YAML'
+model:
+  foundation: {family: llama, num_layers: 2, hidden_size: 32,
+    num_attention_heads: 2, vocab_size: 300, max_position_embeddings: 64}
+device: cpu
+data: {train: [{path: text}], tokenizer: bytes, seq_length: 32}
+train: {micro_batch_size: 2, global_batch_size: 2, train_iters: 3}
+optimizer: {lr: 1e-3}
+checkpoint: {save: saved, load: auto}
+YAML
+
+# It runs, and nothing was written.
+run 0 good.yaml --check
+has out "parameters: "
+has out "check: it can run here"
+hasnt out "predicted step"
+[ ! -e saved ] || fail "a check wrote"
+
+# Everything at once: keys, types, the family, what is missing, the data, the
+# tokenizer, the checkpoint.
+cat >bad.yaml <<'YAML'
+model: {foundation: {family: lama, hidden_size: 64, num_heads: 4}}
+data: {train: [{path: nowhere}, {path: nothere}], tokenizer: missing,
+  validation: [{name: a, path: gone}, {name: b, path: left}], seq_length: 32}
+train: {global_batch_size: 6, train_iters: abc}
+checkpoint: {load: nock}
+YAML
+for mode in --check --dry-run ""; do # a training as well
+    run 2 bad.yaml $mode
+    has err "bad.yaml:1: model.foundation.family: found lama"
+    has err "bad.yaml:1: unknown key model.foundation.num_heads"
+    has err "bad.yaml:4: train.train_iters: found abc, a whole number"
+    has err "optimizer.lr: not set, every run needs it"
+    has err "'missing' does not exist"
+    for name in nowhere nothere gone left; do
+        has err "cannot open '$name.idx'"
+    done
+    has err "'nock' is not a directory"
+    has err "wanted by checkpoint.load (bad.yaml:5)"
+    ! grep -qE '[a-z]\.c:[0-9]+' err || fail "a position in our code"
+done
+
+# One thing each: what a plan alone passes.
+run 66 good.yaml --check 'data.train=[{path: a}, {path: text}]'
+run 66 good.yaml --dry-run 'data.train=[{path: a}, {path: text}]'
+run 66 good.yaml --check data.tokenizer=nowhere
+run 2 good.yaml --check model.foundation.vocab_size=200
+has err "the tokenizer has 257 ids, the model knows 200"
+run 2 good.yaml --dry-run optimizer.lr=null
+has err "  optimizer.lr: not set"
+run 2 good.yaml --check data.train=null
+has err "data.train: 0 sources, 1 to 256 wanted"
+run 2 good.yaml --check model.foundation.num_layers=null
+has err "num_layers: not set, every model needs it"
+has err "model.foundation is from good.yaml:2"
+run 2 good.yaml --check 'data.train=[{path: text, max_epochs: 1}]' \
+    train.train_iters=100000
+has err "samples are needed, there are"
+run 66 good.yaml --check init.from_hf=nowhere
+run 74 good.yaml --check checkpoint.save=/dev/null/place
+has err "checkpoint.save: /dev/null/place: /dev/null cannot be written into"
+run 1 good.yaml --check model.foundation.hidden_size=524288
+has out "too little memory: needs"
+has err "too little memory: needs"
+hasnt out "can run"
+cp -r "$source/tests/golden/fixtures/llama3_gqa_tied" hf
+head -c 20000 hf/model.safetensors >cut && mv cut hf/model.safetensors
+sed 's/^model:/init: {from_hf: hf}/; /foundation/,/num_att/d' good.yaml >hf.yaml
+run 1 hf.yaml --check data.tokenizer=null
+has err "model.safetensors"
+
+# For other machines only the recipe counts.
+run 0 good.yaml --check --elsewhere 'data.train=[{path: a}]' data.tokenizer=b \
+    model.foundation.hidden_size=524288
+has out "check: the recipe can run"
+run 0 good.yaml --check --ranks 2 'data.train=[{path: a}]' \
+    train.global_batch_size=4
+run 2 good.yaml --check --elsewhere train.micro_batch_size=7
+run 2 good.yaml --elsewhere
+has err "--elsewhere is for --check, --dry-run and --explain"

@@ -128,7 +128,7 @@ static const struct option long_options[] = {
 
 int bench_tokenizer(loong_context_t *ctx, int argc, char **argv)
 {
-    options_t o = {9, "text", {NULL, 0, NULL, false, false, 0}};
+    options_t o = {9, "text", {NULL, 0, NULL, false}};
     int option = 0;
     while ((option = getopt_long(argc, argv, "h", long_options, NULL)) != -1) {
         if (option == 'h') {

@@ -20,6 +20,8 @@ static const data_command_t commands[] = {
      data_index},
     {"inspect", "what is in an indexed data set, and whether it is sound",
      data_inspect},
+    {"merge", "data sets as one, documents shuffled, or a part of them",
+     data_merge},
     {"tokenizer", "train a tokenizer; text to ids and back", data_tokenizer},
 };
 enum { COMMANDS = sizeof(commands) / sizeof(commands[0]) };

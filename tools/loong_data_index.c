@@ -28,8 +28,9 @@ static const char help_text[] =
     "                        (compared without .gz and .zst; default: all)\n"
     "  --json-key KEY        the text of a JSON line (default: text)\n"
     "  --split-blank-lines   text files: a document ends at an empty line\n"
-    "  --shuffle SEED        files in a random order (default: sorted), so\n"
-    "                        that a split by documents is a random one\n"
+    "  --shuffle SEED        documents in a random order (default: as they\n"
+    "                        come), so that a split by documents is one too;\n"
+    "                        takes the size of the data set twice meanwhile\n"
     "  --skip-broken         leave out JSON lines that give no text, with a\n"
     "                        warning; without it the first one ends the work\n"
     "  --append-eod          the end-of-document token behind each document\n"
@@ -46,6 +47,8 @@ typedef struct options {
     bool append_eod;
     const char *eod_token; /* NULL: the tokenizer's */
     bool skip_broken;
+    bool shuffle;
+    uint64_t seed;
     bool quiet;
     int64_t workers;
     loong_corpus_params_t corpus;
@@ -133,6 +136,10 @@ static void report(const options_t *o, const loong_corpus_info_t *files,
            files->files, 1e-6 * (double)r->text_bytes,
            (double)r->text_bytes / (double)r->tokens, elapsed,
            1e-6 * (double)r->text_bytes / elapsed);
+    if (files->empty > 0) {
+        printf("%s: %" PRId64 " of the files are empty\n", o->prefix,
+               files->empty);
+    }
     if (r->empty > 0) {
         printf("%s: %" PRId64 " documents without a token were left out\n",
                o->prefix, r->empty);
@@ -187,7 +194,9 @@ static int build(loong_context_t *ctx, const options_t *o,
                                    tokenizer->encoder_user,
                                    draw,
                                    &bar,
-                                   o->skip_broken};
+                                   o->skip_broken,
+                                   o->shuffle,
+                                   o->seed};
     loong_status_t status = loong_index_build(ctx, &params, &result);
     fputs(loong_progress_wipe(&bar.screen), stderr); /* the report stays */
     if (status != LOONG_OK) {
@@ -255,11 +264,11 @@ static bool take(options_t *o, int option)
         o->corpus.split_blank_lines = true;
         return true;
     case 'r':
-        o->corpus.shuffle = true;
+        o->shuffle = true;
         if (!data_integer("index", "shuffle", optarg, seeds, &value)) {
             return false;
         }
-        o->corpus.seed = (uint64_t)value;
+        o->seed = (uint64_t)value;
         return true;
     case OPT_SKIP:
         o->skip_broken = true;

@@ -30,8 +30,6 @@ typedef struct loong_corpus_params {
     const char *suffixes;   /* for files in directories: ".rst,.txt", compared
                                without .gz and .zst; NULL: all files */
     bool split_blank_lines; /* text: documents end at empty lines */
-    bool shuffle;           /* files in an order that depends on the seed */
-    uint64_t seed;
 } loong_corpus_params_t;
 
 /* Lists the files: those of a directory sorted by path, links to files
@@ -46,6 +44,7 @@ LOONG_API void loong_corpus_destroy(loong_corpus_t **corpus);
 typedef struct loong_corpus_info {
     int64_t files;
     int64_t files_read; /* completely */
+    int64_t empty; /* of these without a record */
     int64_t bytes;      /* of all files, as they are on disk */
     int64_t bytes_read; /* so far, as they are on disk */
 } loong_corpus_info_t;

@@ -2,7 +2,7 @@
  *
  * From a corpus to an indexed data set: reading and writing in the calling
  * thread, JSON and tokenisation in worker threads. Documents are written in
- * the order of the corpus, whatever the number of threads.
+ * the order of the corpus, or shuffled, whatever the number of threads.
  */
 #ifndef LOONG_INDEXER_H
 #define LOONG_INDEXER_H
@@ -57,6 +57,9 @@ typedef struct loong_index_params {
     bool skip_broken; /* leave out JSON lines that give no text: each is
                          counted, the first 20 are warnings with file and line;
                          false: the first one ends the work */
+    bool shuffle; /* documents in an order of the seed alone; takes the data
+                     set's size again while it is written */
+    uint64_t seed;
 } loong_index_params_t;
 
 /* Writes the data set; on failure nothing is left of it. Not collective.

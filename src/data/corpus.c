@@ -12,7 +12,6 @@
 #include "base.h"
 #include "json.h"
 #include "loong/corpus.h"
-#include "permutation.h"
 #include "stream.h"
 
 enum { READ_SIZE = 1 << 16 };
@@ -29,9 +28,10 @@ struct loong_corpus {
     int64_t num_files;
     int64_t capacity;
     int64_t bytes;
-    int64_t *order; /* [num_files] */
     /* Reading. */
-    int64_t next;       /* in order */
+    int64_t next;
+    int64_t empty; /* files without a record */
+    bool gave;     /* the open file had one */
     int64_t bytes_done; /* of the files read completely */
     loong_stream_t *stream;
     const char *path; /* of the open file */
@@ -195,13 +195,6 @@ static loong_status_t list_files(loong_corpus_t *c,
     for (int64_t i = 0; i < params->num_paths; i++) {
         LOONG_TRY(add_path(c, params->paths[i], params->suffixes));
     }
-    LOONG_TRY(loongi_calloc(c->ctx, (size_t)c->num_files, sizeof(*c->order),
-                            "corpus order", &c->order));
-    uint64_t key = loongi_permutation_key(params->seed, 0);
-    for (int64_t i = 0; i < c->num_files; i++) {
-        c->order[i] =
-            params->shuffle ? loongi_permutation_get(key, c->num_files, i) : i;
-    }
     c->buffer_size = 4 * READ_SIZE;
     return loongi_alloc(c->ctx, (size_t)c->buffer_size, "corpus buffer",
                         &c->buffer);
@@ -235,7 +228,6 @@ void loong_corpus_destroy(loong_corpus_t **corpus)
         loongi_free(c->ctx, c->files[i].path);
     }
     loongi_free(c->ctx, c->files);
-    loongi_free(c->ctx, c->order);
     loongi_free(c->ctx, c->buffer);
     loongi_free(c->ctx, c);
     *corpus = NULL;
@@ -245,6 +237,7 @@ void loong_corpus_get_info(const loong_corpus_t *c, loong_corpus_info_t *info)
 {
     info->files = c->num_files;
     info->files_read = c->next - (c->stream != NULL);
+    info->empty = c->empty;
     info->bytes = c->bytes;
     info->bytes_read = c->bytes_done;
     if (c->stream != NULL) {
@@ -268,10 +261,38 @@ static loong_status_t fill(loong_corpus_t *c)
     return LOONG_OK;
 }
 
+/* The beginning of a file tells whether it is text at all. */
+static loong_status_t check_text(loong_corpus_t *c)
+{
+    static const struct {
+        const char *begin;
+        const char *what;
+    } magics[] = {{"PAR1", "a Parquet file"},
+                  {"%PDF-", "a PDF file"},
+                  {"PK\x03\x04", "a zip archive"}};
+    const char *begin = c->buffer + c->begin;
+    size_t length = (size_t)(c->end - c->begin);
+    const char *nul = memchr(begin, '\0', length);
+    for (int64_t i = 0; i < LOONG_COUNT_OF(magics); i++) {
+        size_t n = strlen(magics[i].begin);
+        LOONG_CHECK(c->ctx,
+                    length < n || memcmp(begin, magics[i].begin, n) != 0,
+                    LOONG_ERR_FORMAT,
+                    "'%s' is %s, not text: it must be turned into text or "
+                    "JSON lines first", c->path, magics[i].what);
+    }
+    LOONG_CHECK(c->ctx, nul == NULL, LOONG_ERR_FORMAT,
+                "'%s' is not text: byte %" PRId64 " is 0 (binary, or UTF-16); "
+                "in directories --suffixes chooses files", c->path,
+                (int64_t)(nul - begin));
+    return LOONG_OK;
+}
+
 static loong_status_t open_next(loong_corpus_t *c)
 {
     static const char mark[] = {'\xef', '\xbb', '\xbf'};
-    c->path = c->files[c->order[c->next]].path;
+    c->path = c->files[c->next].path;
+    c->gave = false;
     LOONG_TRY(loongi_stream_create(c->ctx, c->path, &c->stream));
     c->next++;
     c->json = is_json(c->path);
@@ -285,7 +306,7 @@ static loong_status_t open_next(loong_corpus_t *c)
         memcmp(c->buffer, mark, sizeof(mark)) == 0) {
         c->begin = sizeof(mark);
     }
-    return LOONG_OK;
+    return check_text(c);
 }
 
 /* End of the line that begins at begin + from, behind its newline, relative
@@ -388,10 +409,12 @@ loong_status_t loong_corpus_next(loong_corpus_t *c, loong_record_t *record)
             LOONG_TRY(next_whole(c, record));
         }
         if (record->bytes != NULL) {
+            c->gave = true;
             return LOONG_OK;
         }
         loongi_stream_destroy(&c->stream);
-        c->bytes_done += c->files[c->order[c->next - 1]].bytes;
+        c->bytes_done += c->files[c->next - 1].bytes;
+        c->empty += !c->gave;
     }
 }
 

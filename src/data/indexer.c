@@ -6,9 +6,11 @@
 #include <inttypes.h>
 #include <pthread.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "base.h"
 #include "loong/dataset.h"
+#include "loong/dataset_merge.h"
 #include "loong/indexer.h"
 #include "utf8.h"
 
@@ -348,9 +350,9 @@ static void finish(pipeline_t *p)
     pthread_mutex_destroy(&p->lock);
 }
 
-loong_status_t loong_index_build(loong_context_t *ctx,
-                                 const loong_index_params_t *params,
-                                 loong_index_result_t *result)
+static loong_status_t build(loong_context_t *ctx,
+                            const loong_index_params_t *params,
+                            loong_index_result_t *result)
 {
     pipeline_t p = {0};
     LOONG_CHECK(ctx, params->threads >= 1 && params->threads <= MAX_THREADS,
@@ -368,5 +370,53 @@ loong_status_t loong_index_build(loong_context_t *ctx,
     if (status == LOONG_OK) {
         *result = p.result;
     }
+    return status;
+}
+
+/* The set in the order of the corpus beside the one that is wanted, whose
+ * documents are then taken from it. */
+static loong_status_t build_shuffled(loong_context_t *ctx,
+                                     const loong_index_params_t *params,
+                                     const char *sorted,
+                                     loong_index_result_t *result)
+{
+    static const char *const suffixes[] = {".bin", ".idx"};
+    loong_index_params_t p = *params;
+    loong_dataset_merge_params_t merge = {
+        &sorted, 1, params->prefix, true, params->seed, 0.0, 1.0};
+    loong_index_result_t made;
+    int64_t documents = 0;
+    int64_t tokens = 0;
+    p.prefix = sorted;
+    loong_status_t status = build(ctx, &p, &made);
+    if (status == LOONG_OK) {
+        status = loong_dataset_merge(ctx, &merge, &documents, &tokens);
+    }
+    for (int i = 0; i < 2; i++) {
+        loong_text_t path = loongi_text_begin(ctx);
+        loongi_text_printf(&path, "%s%s", sorted, suffixes[i]);
+        (void)unlink(loongi_text_get(&path));
+        loongi_text_free(&path);
+    }
+    if (status == LOONG_OK) {
+        *result = made;
+    }
+    return status;
+}
+
+loong_status_t loong_index_build(loong_context_t *ctx,
+                                 const loong_index_params_t *params,
+                                 loong_index_result_t *result)
+{
+    if (!params->shuffle) {
+        return build(ctx, params, result);
+    }
+    loong_text_t sorted = loongi_text_begin(ctx);
+    loongi_text_printf(&sorted, "%s.sorted", params->prefix);
+    loong_status_t status =
+        sorted.status != LOONG_OK
+            ? sorted.status
+            : build_shuffled(ctx, params, sorted.data, result);
+    loongi_text_free(&sorted);
     return status;
 }

@@ -174,4 +174,51 @@ expect 0 "1 documents are not UTF-8 throughout" "$tool" index --quiet \
 expect 2 "has no '[NONE]'" "$tool" index --quiet --eod-token '[NONE]' \
     --tokenizer "$bpe" --output-prefix latin latin.txt
 
+# ---- shuffled by documents, merged, split ----
+for i in $(seq 100 299); do echo "{\"text\": \"$i\"}"; done > lines.jsonl
+index() { "$tool" index --quiet --tokenizer bytes "$@"; }
+texts() { # SET: its documents, sorted
+    tr -d '\0' < "$1.bin" | sed 's/.../&\n/g' | sort
+}
+expect 0 "200 documents" index --output-prefix plain lines.jsonl
+expect 0 "200 documents" index --output-prefix mixed --shuffle 7 lines.jsonl
+expect 0 "200 documents" index --output-prefix again --shuffle 7 --workers 3 \
+    lines.jsonl
+expect 0 "200 documents" index --output-prefix other --shuffle 8 lines.jsonl
+cmp -s mixed.bin plain.bin && failed "--shuffle leaves the order of lines"
+cmp -s mixed.bin again.bin || failed "the order depends on the workers"
+cmp -s mixed.bin other.bin && failed "the order does not depend on the seed"
+[ "$(texts mixed)" = "$(texts plain)" ] || failed "other documents"
+[ ! -e mixed.sorted.bin ] && [ ! -e mixed.sorted.idx ] || failed "files left"
+head -c 300 mixed.bin | tr -d '\0' | grep -q "^10010110210310410510610" &&
+    failed "the beginning is in order"
+expect 0 "400 documents" "$tool" merge --output-prefix both plain mixed
+cat plain.bin mixed.bin | cmp -s - both.bin || failed "a merge changes content"
+expect 0 "150 documents" "$tool" merge --output-prefix head --documents 0:0.75 \
+    mixed
+expect 0 "50 documents" "$tool" merge --output-prefix tail --documents 0.75:1 \
+    mixed
+cat head.bin tail.bin | cmp -s - mixed.bin || failed "a part is lost"
+expect 0 "200 documents" "$tool" merge --output-prefix third --shuffle 7 plain
+cmp -s third.bin mixed.bin || failed "two orders of one seed"
+expect 2 "--documents '0.5'" "$tool" merge --output-prefix x --documents 0.5 plain
+expect 2 "both a source and the output" "$tool" merge --output-prefix plain plain
+expect 66 "cannot open 'none.idx'" "$tool" merge --output-prefix x plain none
+
+# ---- what is no text ----
+printf 'PAR1 and more' > a.parquet
+printf '\313\r\r\n\0\0\0\0code' > b.pyc
+mkdir tree
+cp a.parquet tree/
+echo text > tree/c.txt
+expect 1 "'a.parquet' is a Parquet file, not text" index --output-prefix x \
+    a.parquet
+expect 1 "'b.pyc' is not text: byte 4 is 0" index --output-prefix x b.pyc
+expect 1 "'tree/a.parquet' is a Parquet file" index --output-prefix x tree
+expect 0 "1 documents" index --output-prefix x --suffixes .txt tree
+: > tree/d.txt
+: > tree/e.jsonl
+expect 0 "2 of the files are empty" index --output-prefix x \
+    --suffixes .txt,.jsonl tree
+
 finish

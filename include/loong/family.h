@@ -122,8 +122,9 @@ typedef struct loong_family {
     /* Operations of attention scores and what is summed by them, forward and
      * backward, of a token on the mean over a text of so many; NULL: 0. */
     double (*attention_flops)(const void *config, int64_t length);
-    /* Whether the model can be laid out on a mesh; every broken rule in one
-     * message. NULL: on any that has no tensor or context parallel ranks. */
+    /* Whether the model can be laid out on a mesh, its first chunk as the
+     * request says; every broken rule in one message. NULL: on any that has no
+     * tensor or context parallel ranks. */
     loong_status_t (*check_mesh)(loong_context_t *ctx, const void *config,
                                  const loong_model_request_t *request,
                                  const loong_mesh_t *mesh);

@@ -104,14 +104,18 @@ static bool sized_mesh(const loong_parallel_t *l, loong_mesh_t *mesh_p)
     return loong_mesh_create(l->ctx, &p, 0, mesh_p) == LOONG_OK;
 }
 
+/* first: chunk of the model; NULL: it cannot be cut so. */
 static loong_status_t check_family(const loong_parallel_t *l,
-                                   const loong_mesh_t *mesh)
+                                   const loong_mesh_t *mesh,
+                                   const loong_stage_cut_t *first)
 {
     const loong_family_t *family = l->family;
     const int *size = mesh->size;
     loong_model_request_t request;
     memset(&request, 0, sizeof(request));
     loongi_parallel_request(l, mesh, &request);
+    request.begins = true;
+    request.ends = first == NULL || first->ends;
     if (family->check_mesh != NULL) {
         return family->check_mesh(l->ctx, l->config, &request, mesh);
     }
@@ -129,13 +133,14 @@ static loong_status_t first_of(loong_status_t a, loong_status_t b)
     return a != LOONG_OK ? a : b;
 }
 
-/* The cut of the model, and the schedule of so many stages. */
+/* The cut of the model, and the schedule of so many stages. *cuts_p: NULL when
+ * it cannot be cut. */
 static loong_status_t check_pipeline(const loong_parallel_t *l,
                                      const loong_mesh_t *mesh,
-                                     loong_arena_t *arena, bool whole_mesh)
+                                     loong_arena_t *arena, bool whole_mesh,
+                                     loong_stage_cut_t **cuts_p)
 {
     loong_model_facts_t facts;
-    loong_stage_cut_t *cuts = NULL;
     loong_schedule_params_t p = {
         .ranks = mesh->size[LOONG_AXIS_PP],
         .pair = loong_recipe_bool(l->recipe, PAIR_KEY)};
@@ -146,7 +151,8 @@ static loong_status_t check_pipeline(const loong_parallel_t *l,
         loong_recipe_text(l->recipe,
                           "parallel.pipeline_model_parallel_layout")};
     loong_status_t status =
-        loongi_pipeline_cut(l->ctx, &cut, arena, &cuts, &p.chunks);
+        loongi_pipeline_cut(l->ctx, &cut, arena, cuts_p, &p.chunks);
+    *cuts_p = status == LOONG_OK ? *cuts_p : NULL;
     int64_t samples = loong_recipe_int(l->recipe, "train.micro_batch_size") *
                       mesh->size[LOONG_AXIS_DP];
     int64_t batch = loong_recipe_int(l->recipe, "train.global_batch_size");
@@ -166,6 +172,7 @@ loong_status_t loongi_parallel_rules(const loong_parallel_t *layout)
     const loong_parallel_t *l = layout;
     loong_mesh_t mesh;
     loong_arena_t *arena = NULL;
+    loong_stage_cut_t *cuts = NULL;
     loong_status_t status = loong_recipe_check(l->recipe, l->ranks);
     bool whole = loongi_parallel_mesh(l, 0, &mesh) == LOONG_OK;
     status = first_of(status, whole ? LOONG_OK : LOONG_ERR_CONFIG);
@@ -173,8 +180,8 @@ loong_status_t loongi_parallel_rules(const loong_parallel_t *layout)
         return status;
     }
     LOONG_TRY(loongi_arena_create(l->ctx, "layout", &arena));
-    status = first_of(status, check_family(l, &mesh));
-    status = first_of(status, check_pipeline(l, &mesh, arena, whole));
+    status = first_of(status, check_pipeline(l, &mesh, arena, whole, &cuts));
+    status = first_of(status, check_family(l, &mesh, cuts));
     loongi_arena_destroy(&arena);
     return status;
 }

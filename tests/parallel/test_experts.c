@@ -394,8 +394,11 @@ static void impossible_layouts(void **state)
         const char *text;
     } cases[] = {
         {POOLED, 2, "{pipeline_model_parallel_size: 2}",
-         "pooled_aux_loss counts the choices of all layers, "
-         "pipeline_model_parallel_size 1 is wanted, not 2"},
+         "pooled_aux_loss counts the choices of all layers, so the model is "
+         "not cut"},
+        {POOLED, 1, "{pipeline_model_parallel_layout: 'Et|tL'}",
+         "so the model is not cut: neither by pipeline_model_parallel_size "
+         "(1) nor by"},
         {NOWHERE, 1, "{}", "moe_layer_freq: found [0]*2: no layer has"},
         {THREE, 1, "{}", "found [1]*3: 3 layers, there are 2"},
         {RATED, 1, "{}", "has no effect without moe_router_enable_expert_bias"},

@@ -78,12 +78,15 @@ static void check_experts(loong_problems_t *problems,
                             c->num_experts);
     }
     if (c->balance == LOONG_BALANCE_POOLED && c->aux_loss_coeff > 0.0 &&
-        mesh->size[LOONG_AXIS_PP] > 1) {
+        !request->ends) {
         loongi_problems_add(problems,
                             "moe_router_load_balancing_type: pooled_aux_loss "
-                            "counts the choices of all layers, "
-                            "pipeline_model_parallel_size 1 is wanted, not "
-                            "%d", mesh->size[LOONG_AXIS_PP]);
+                            "counts the choices of all layers, so the model "
+                            "is not cut: neither by "
+                            "pipeline_model_parallel_size (%d) nor by "
+                            "pipeline_model_parallel_layout or "
+                            "num_layers_per_virtual_pipeline_stage",
+                            mesh->size[LOONG_AXIS_PP]);
     }
 }
 

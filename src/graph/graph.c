@@ -236,14 +236,19 @@ static int64_t find_param(const loong_graph_t *g, const char *name)
     return -1;
 }
 
+/* As a recipe can have it otherwise. */
+static bool same_rules(const loong_param_params_t *a,
+                       const loong_param_params_t *b)
+{
+    return a->frozen == b->frozen && a->weight_decay == b->weight_decay;
+}
+
 static bool can_pack(const loong_param_params_t *a,
                      const loong_param_params_t *b)
 {
     loong_shape_t here = loongi_param_shape(a);
     loong_shape_t there = loongi_param_shape(b);
-    bool same = a->dtype == b->dtype && a->frozen == b->frozen &&
-                here.rank == there.rank &&
-                a->weight_decay == b->weight_decay &&
+    bool same = a->dtype == b->dtype && here.rank == there.rank &&
                 a->sign_rate == b->sign_rate &&
                 a->place.partial == b->place.partial &&
                 (!a->place.partial || a->place.group == b->place.group);
@@ -296,14 +301,19 @@ loong_val_t loong_graph_pack(loong_graph_t *graph, int num_params,
                                            params[0].dtype, &shape);
     shape.dim[0] = 0;
     for (int i = 0; i < num_params && v != LOONG_NONE; i++) {
+        if (!same_rules(&params[0], &params[i])) {
+            return loong_graph_fail(g, LOONG_ERR_CONFIG,
+                                    "%s and %s are rows of one matrix: globs "
+                                    "of model.freeze and scopes of "
+                                    "optimizer.weight_decay_rules must match "
+                                    "both of them or neither",
+                                    params[0].name, params[i].name);
+        }
         if (!can_pack(&params[0], &params[i]) ||
             find_param(g, params[i].name) >= 0) {
             return loong_graph_fail(g, LOONG_ERR_ARG,
                                     "parameter %s cannot be packed with %s: "
-                                    "type, columns, freezing (model.freeze) "
-                                    "and weight decay "
-                                    "(optimizer.weight_decay_rules) must be "
-                                    "the same",
+                                    "type and columns must be the same",
                                     params[i].name, params[0].name);
         }
         loong_param_t *p = &g->params[g->num_params];

@@ -174,10 +174,11 @@ static void rules_that_cannot_hold_are_refused(void **state)
     assert_refused(&p,
                    "optimizer.weight_decay_rules=[{scope: '*.q_proj', "
                    "factor: 0}]\n",
-                   "cannot be packed with");
-    assert_refused(&p, "model.freeze=['*.q_proj']\n",
-                   "freezing (model.freeze) and weight decay "
-                   "(optimizer.weight_decay_rules) must be the same");
+                   "must match both of them or neither");
+    assert_refused(&p, "model.freeze=['*gate*']\n",
+                   "layers.0.mlp.gate_proj.weight and "
+                   "layers.0.mlp.up_proj.weight are rows of one matrix: globs "
+                   "of model.freeze and");
     assert_refused(&p,
                    "init.from_hf=/nowhere\ninit.by_scope=[{scope: layers}]\n",
                    "/nowhere");

@@ -198,16 +198,17 @@ loong_staging_t loongi_devices_staging(const loong_trainer_t *t)
 
 /* ---- opening ------------------------------------------------------------- */
 
-/* How many lower ranks of this machine have a device of the same kind. */
+/* How many lower ranks of this machine have a device of the same kind.
+ * Collective: a rank that cannot say its machine takes part all the same. */
 static loong_status_t find_index(loong_trainer_t *t, const char *kind,
                                  int *index_p)
 {
     int rank = loong_comm_rank(t->comm);
     size_t size = (size_t)loong_comm_size(t->comm);
-    loong_memory_room_t room;
+    loong_memory_room_t room = {.bytes = 0};
     int64_t *ids = NULL;
     *index_p = 0;
-    LOONG_TRY(loongi_memory_room(t->ctx, "", &room));
+    loong_status_t found = loongi_memory_room(t->ctx, "", &room);
     LOONG_TRY(loongi_calloc(t->ctx, 2 * size, sizeof(*ids), "machines", &ids));
     for (size_t r = 0; r < size; r++) {
         ids[size + r] = 1;
@@ -220,7 +221,7 @@ static loong_status_t find_index(loong_trainer_t *t, const char *kind,
                     strcmp(loongi_devices_kind(t->recipe, r), kind) == 0;
     }
     loongi_free(t->ctx, ids);
-    return status;
+    return found != LOONG_OK ? found : status;
 }
 
 /* A plan needs no device, where there are kernels to plan with. */

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "layer_kinds.h"
+#include "recipe_impl.h"
 
 #define KINDS "model.foundation.moe_layer_freq"
 
@@ -44,7 +45,9 @@ loong_status_t loongi_earlier_recipe(loong_context_t *ctx, const char *text,
     static const char name[] = "the checkpoint's recipe";
     loong_recipe_t *earlier = NULL;
     bool same = false;
-    LOONG_TRY(loong_recipe_parse(ctx, name, text, NULL, &earlier));
+    loong_recipe_params_t params = {NULL, 0, NULL, now->params.num_keys,
+                                    now->params.keys};
+    LOONG_TRY(loong_recipe_parse(ctx, name, text, &params, &earlier));
     loong_status_t status = same_kinds(ctx, earlier, now, &same);
     if (status != LOONG_OK || same) {
         loong_recipe_destroy(&earlier);
@@ -55,7 +58,8 @@ loong_status_t loongi_earlier_recipe(loong_context_t *ctx, const char *text,
         loongi_text_printf(&line, KINDS "='%s'",
                            loong_recipe_text(now, KINDS));
         const char *override = loongi_text_get(&line);
-        loong_recipe_params_t params = {NULL, 1, &override, 0, NULL};
+        params.num_overrides = 1;
+        params.overrides = &override;
         status = line.status != LOONG_OK
                      ? line.status
                      : loong_recipe_parse(ctx, name, text, &params,

@@ -11,7 +11,8 @@
 extern "C" {
 #endif
 
-/* Layers with experts are written as the recipe of now writes them, where they
+/* It may have the caller's own keys, as the recipe of now declares them. Layers
+ * with experts are written as the recipe of now writes them, where they
  * are the same: [0]*1+[1]*26 and [0]+[1]* of 27 layers. */
 LOONG_NODISCARD loong_status_t
 loongi_earlier_recipe(loong_context_t *ctx, const char *text,

@@ -390,11 +390,11 @@ static loong_status_t complete_for_plan(loong_trainer_t *t)
     return LOONG_OK;
 }
 
-/* What needs no other rank. */
-static loong_status_t plan(loong_trainer_t *t)
+/* What is asked for, which needs no other rank. */
+static loong_status_t check(loong_trainer_t *t,
+                            loong_component_params_t *model)
 {
-    loong_component_params_t model;
-    memset(&model, 0, sizeof(model));
+    memset(model, 0, sizeof(*model));
     loong_status_t status = loong_trainer_fill_recipe(
         t->ctx, t->recipe, loong_comm_rank(t->comm) == 0);
     if (status != LOONG_OK) { /* what else is wrong is told as well */
@@ -406,12 +406,19 @@ static loong_status_t plan(loong_trainer_t *t)
     } else if (t->plan_only && !t->judge) {
         LOONG_TRY(complete_for_plan(t));
     }
-    status = check_recipe(t, &model);
+    status = check_recipe(t, model);
     LOONG_TRY(loongi_first_of(status, loongi_devices_check(t)));
     read_settings(t);
-    status = loongi_devices_open(t);
+    return LOONG_OK;
+}
+
+/* Collective, as the devices of a machine are shared out. */
+static loong_status_t plan(loong_trainer_t *t,
+                           const loong_component_params_t *model)
+{
+    loong_status_t status = loongi_devices_open(t);
     if (status == LOONG_OK) {
-        status = plan_component(t, &model);
+        status = plan_component(t, model);
     }
     /* What this device lacks the recipe should not have asked for. */
     LOONG_TRY(status == LOONG_ERR_UNSUPPORTED ? LOONG_ERR_CONFIG : status);
@@ -436,21 +443,36 @@ static loong_status_t agree(loong_trainer_t *t, loong_status_t status)
     return LOONG_OK;
 }
 
+/* *all_p: no rank has failed. Collective. */
+static loong_status_t on_all(loong_trainer_t *t, loong_status_t mine,
+                             bool *all_p)
+{
+    int64_t good = mine == LOONG_OK;
+    LOONG_TRY(loong_comm_all_reduce(t->comm, &good, 1, LOONG_I64,
+                                    LOONG_REDUCE_MIN, "plan"));
+    *all_p = good == 1;
+    return LOONG_OK;
+}
+
 /* Everything that is wrong, told together. Collective. */
 static loong_status_t judge(loong_trainer_t *t)
 {
-    loong_status_t status = plan(t);
-    int64_t planned = status == LOONG_OK;
-    LOONG_TRY(loong_comm_all_reduce(t->comm, &planned, 1, LOONG_I64,
-                                    LOONG_REDUCE_MIN, "plan"));
-    if (planned == 1) {
+    loong_component_params_t model;
+    bool planned = false;
+    loong_status_t status = check(t, &model);
+    LOONG_TRY(on_all(t, status, &planned));
+    if (planned) {
+        status = plan(t, &model);
+        LOONG_TRY(on_all(t, status, &planned));
+    }
+    if (planned) {
         status = loongi_room_measure(t);
     }
     if (t->plan_only && !t->judge) {
         return status;
     }
     loong_status_t room =
-        planned == 1 ? loong_trainer_check_room(t) : LOONG_OK;
+        planned ? loong_trainer_check_room(t) : LOONG_OK;
     loong_status_t needs = loongi_preflight(t);
     if (t->plan_only && status == LOONG_OK && needs == LOONG_OK) {
         loong_context_clear_error(t->ctx); /* too large, but a plan */

@@ -24,7 +24,8 @@ extern "C" {
  * is what the boundary outputs of a chunk carry, "backward" the gradients of
  * its boundary inputs. Sends and receives only begin; a program waits for the
  * receive that it reads, a slot is used again only when its sends are
- * complete. */
+ * complete. Offload and reload are planned, checked and simulated; the trainer
+ * runs none. */
 #define LOONG_ENTRY_LIST(X)                                                   \
     LOONG_PROGRAM_LIST(X)                                                     \
     X(SEND_FORWARD, "send forward")                                           \

@@ -183,6 +183,9 @@ static loong_status_t run_entry(loong_trainer_t *t, int64_t index)
     }
     loong_stage_t *s = stage_of(t, entry);
     loong_run_t run = bind(t, LOONG_STAGE_TRAIN, entry);
+    if (entry->kind < (loong_entry_kind_t)LOONG_PROGRAM_COUNT) {
+        return run_program(t, index);
+    }
     switch (entry->kind) {
     case LOONG_ENTRY_REDUCE:
         return reduce(t, index, entry->chunk);
@@ -193,7 +196,9 @@ static loong_status_t run_entry(loong_trainer_t *t, int64_t index)
         return loongi_transfer_begin(s->transfer[LOONG_STAGE_TRAIN], &run,
                                      entry);
     default:
-        return run_program(t, index);
+        return LOONG_FAIL(t->ctx, LOONG_ERR_UNSUPPORTED,
+                          "the trainer does not run entries of the kind "
+                          "'%s' of a schedule", loongi_entry_name(entry->kind));
     }
 }
 

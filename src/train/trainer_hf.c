@@ -67,20 +67,21 @@ static bool is_replaced(const adoption_t *a, const char *key)
 static void tell_overrides(const adoption_t *a, const loong_pairs_t *theirs,
                            const loong_pairs_t *ours)
 {
-    for (int64_t i = 0; i < theirs->count; i++) {
+    for (int64_t i = 0; i < ours->count; i++) {
         char path[256];
-        const char *key = theirs->items[i].key;
-        const char *means = theirs->items[i].value;
-        const char *holds = loongi_pairs_get(ours, key);
+        const char *key = ours->items[i].key;
+        const char *means = loongi_pairs_get(theirs, key);
         const char *written = loongi_pairs_get(a->read, key);
         snprintf(path, sizeof(path), FOUNDATION ".%s", key);
-        if (loong_recipe_is_set(a->recipe, path) && holds != NULL &&
+        if (loong_recipe_is_set(a->recipe, path) &&
             (written != NULL || !is_of_training(key)) &&
-            strcmp(holds, means) != 0) {
+            (means == NULL || strcmp(ours->items[i].value, means) != 0)) {
             loongi_log(a->ctx, LOONG_LOG_WARN,
                        "%s: %s in the recipe holds, %s/config.json means %s",
                        path, loong_recipe_text(a->recipe, path), a->dir,
-                       written != NULL ? written : means);
+                       written != NULL ? written
+                       : means != NULL ? means
+                                       : "none");
         }
     }
 }

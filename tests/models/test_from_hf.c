@@ -288,13 +288,15 @@ static void count_overrides(void *user, loong_log_level_t level,
     *(int *)user += strstr(line, "in the recipe holds") != NULL;
 }
 
-/* The same directory for model and weights is compared once. */
+/* The same directory for model and weights is compared once, also with keys
+ * that its config.json has nothing for. */
 static void told_once(void **state)
 {
     (void)state;
     static const char text[] =
         "model: {from_hf: " FIXTURES "/qwen2_gqa, foundation: "
-        "{rotary_base: 5e5}}\ninit: {from_hf: " FIXTURES "/qwen2_gqa}\n";
+        "{rotary_base: 5e5, mrope_section: '[1, 1, 2]'}}\n"
+        "init: {from_hf: " FIXTURES "/qwen2_gqa}\n";
     loong_recipe_t *recipe = NULL;
     loong_context_t *ctx = NULL;
     int told = 0;
@@ -304,7 +306,7 @@ static void told_once(void **state)
     assert_int_equal(loong_context_create(&params, &ctx), LOONG_OK);
     assert_ok(ctx, loong_recipe_parse(ctx, "r.yaml", text, NULL, &recipe));
     assert_ok(ctx, loong_trainer_fill_recipe(ctx, recipe, true));
-    assert_int_equal(told, 1);
+    assert_int_equal(told, 2);
     loong_recipe_destroy(&recipe);
     loong_context_destroy(&ctx);
 }

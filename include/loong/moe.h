@@ -216,14 +216,14 @@ typedef struct loong_sign_step_attr {
     double rate;
 } loong_sign_step_attr_t;
 
-/* router_loss: logits wide [T,E], counts wide [spans,E] of all ranks or none,
- * token types i32 [T] or none -> wide [T]: aux * sum over e of counts[s,e] p_e
- * + z * lse^2, with p the softmax of the logits (sigmoid, sqrtsoftplus: the
- * scores divided by their sum), s the token's span, lse the natural log of the
- * sum of exponentials. With sets of experts all that is of the token's set, and
- * each set has a loss of its own, as if its tokens were all: where n of a
- * span's `choices` are of the set, aux is (choices / n)^2 times as large and z
- * choices / n times.
+/* router_loss: logits wide [T,E], counts wide [spans,E] of all ranks (none: aux
+ * is 0), token types i32 [T] or none -> wide [T]: aux * sum over e of
+ * counts[s,e] p_e + z * lse^2, with p the softmax of the logits (sigmoid,
+ * sqrtsoftplus: the scores divided by their sum), s the token's span, lse the
+ * natural log of the sum of exponentials. With sets of experts all that is of
+ * the token's set, and each set is balanced by itself, as if its tokens were
+ * all: where n of a span's `choices` are of the set, aux is (choices / n)^2
+ * times as large. z is the same for every token.
  * router_loss_grad: dloss wide [T], logits, counts, types -> dlogits. */
 typedef struct loong_router_loss_attr {
     loong_score_function_t score;

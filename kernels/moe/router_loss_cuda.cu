@@ -18,8 +18,7 @@ struct token_t {
     double lse;
     double mean; /* sum of c p */
     double sum;  /* what scores are divided by; 1 with softmax */
-    double aux;  /* factors of its set */
-    double z;
+    double aux;  /* the factor of its set */
     int64_t span;
     int first; /* expert of its set */
 };
@@ -37,7 +36,7 @@ __device__ token_t weigh_token(const loss_t &a, int64_t t, double *p,
                                double *soft)
 {
     bool own = a.attr.score != LOONG_SCORE_SOFTMAX;
-    token_t k = {0.0, 0.0, 1.0, a.attr.aux, a.attr.z, 0,
+    token_t k = {0.0, 0.0, 1.0, a.attr.aux, 0,
                  first_of(a.sets, t)};
     for (int e = lane_of(); e < a.experts; e += WARP) {
         soft[e] = (double)load_one(a.x, t, k.first + e);
@@ -60,10 +59,9 @@ __device__ token_t weigh_token(const loss_t &a, int64_t t, double *p,
         all += c;
     }
     k.mean = warp_add(mean);
-    if (a.attr.sets > 0) {
+    if (a.attr.sets > 0 && a.counts.p != NULL) {
         double less = (double)a.attr.choices / warp_add(all);
         k.aux *= less * less;
-        k.z *= less;
     }
     return k;
 }
@@ -80,7 +78,7 @@ __global__ void __launch_bounds__(THREADS, BLOCKS)
         token_t k = weigh_token(a, t, p, soft);
         if (!GRADIENT && lane_of() == 0) {
             static_cast<float *>(a.y.p)[t] =
-                (float)(k.aux * k.mean + k.z * k.lse * k.lse);
+                (float)(k.aux * k.mean + a.attr.z * k.lse * k.lse);
         }
         for (int e = lane_of(); GRADIENT && a.attr.sets > 0 && e < a.y.cols;
              e += WARP) {
@@ -99,7 +97,7 @@ __global__ void __launch_bounds__(THREADS, BLOCKS)
                     : slope_of(a.attr.score, x, p[e] * k.sum) / k.sum;
             row_of<float>(a.y, t)[k.first + e] =
                 (float)(d * (k.aux * slope * more +
-                             2.0 * k.z * k.lse * soft[e]));
+                             2.0 * a.attr.z * k.lse * soft[e]));
         }
         __syncwarp();
     }

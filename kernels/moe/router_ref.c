@@ -388,8 +388,7 @@ typedef struct token {
     double lse;
     double mean; /* sum of c p */
     double sum;  /* what scores are divided by; 1 with softmax */
-    double aux;  /* factors of its set */
-    double z;
+    double aux;  /* the factor of its set */
 } token_t;
 
 static token_t weigh_token(const loong_router_loss_attr_t *a, int64_t n,
@@ -399,7 +398,7 @@ static token_t weigh_token(const loong_router_loss_attr_t *a, int64_t n,
     double *p = work + n;
     double *soft = work + 2 * n;
     double all = 0.0;
-    token_t t = {softmax(work, n, soft), 0.0, 1.0, a->aux, a->z};
+    token_t t = {softmax(work, n, soft), 0.0, 1.0, a->aux};
     memcpy(p, soft, sizeof(*p) * (size_t)n);
     if (a->score != LOONG_SCORE_SOFTMAX) {
         t.sum = TINY;
@@ -414,10 +413,9 @@ static token_t weigh_token(const loong_router_loss_attr_t *a, int64_t n,
         t.mean += c * p[e];
         all += c;
     }
-    if (a->sets > 0) {
+    if (a->sets > 0 && counts != NULL) {
         double less = (double)a->choices / all;
         t.aux *= less * less;
-        t.z *= less;
     }
     return t;
 }
@@ -450,7 +448,7 @@ static loong_status_t loss(const loong_kernel_call_t *call)
         token_t k = weigh_token(a, sets.size, c,
                                 c != NULL ? (a->begin + t) / a->span : 0,
                                 first, work);
-        ref_put(&y, 0, t, k.aux * k.mean + k.z * k.lse * k.lse);
+        ref_put(&y, 0, t, k.aux * k.mean + a->z * k.lse * k.lse);
     }
     return LOONG_OK;
 }
@@ -486,7 +484,7 @@ static loong_status_t loss_grad(const loong_kernel_call_t *call)
                     : slope_of(a->score, work[e], p * k.sum) / k.sum;
             ref_put(&dx, t, first + e,
                     d * (k.aux * slope * more +
-                         2.0 * k.z * k.lse * work[2 * n + e]));
+                         2.0 * a->z * k.lse * work[2 * n + e]));
         }
     }
     return LOONG_OK;

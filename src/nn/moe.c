@@ -168,7 +168,7 @@ static void losses(moe_t *m, loong_val_t *loss_p)
         .score = p->router.score, .z = p->z_loss, .span = span,
         .begin = first, .sets = sets_of(m),
         .choices = span * contexts * p->router.topk};
-    if (p->aux_loss > 0.0 || attr.sets > 0 || p->pool != NULL) {
+    if (p->aux_loss > 0.0 || p->pool != NULL) {
         loong_expert_counts_attr_t c = {
             all_experts(m), (int)(tokens / span), span, first};
         counts =

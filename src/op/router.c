@@ -322,11 +322,10 @@ static loong_status_t want_loss(const loong_op_call_t *call, int logits,
     const loong_router_loss_attr_t *a = call->attr;
     LOONG_TRY(want_logits(call, logits));
     LOONG_TRY(want_score(call, a->score));
-    bool counted = a->aux != 0.0 || a->sets > 0;
+    bool counted = a->aux != 0.0;
     LOONG_CHECK(call->ctx, loongi_has(call, counts) == counted, LOONG_ERR_ARG,
-                "%s: %s counts, with a factor %g of their loss and %d sets",
-                call->op, loongi_has(call, counts) ? "" : "no", a->aux,
-                a->sets);
+                "%s: %s counts, with a factor %g of their loss", call->op,
+                loongi_has(call, counts) ? "" : "no", a->aux);
     LOONG_TRY(want_sets(call, a->sets, call->in[logits].shape.dim[1]));
     LOONG_TRY(want_types(call, counts + 1, a->sets, logits));
     if (!loongi_has(call, counts)) {

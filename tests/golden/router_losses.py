@@ -8,7 +8,7 @@ whose k best scores expert e is:
 
   aux_loss      E / k * sum over e of (c_e / n) * (mean of s_e)
   seq_aux_loss  the same for each sequence; their mean
-  z_loss        mean of logsumexp(logits)^2
+  z_loss        mean of logsumexp(logits)^2, over the tokens of all sets
   transformers  what transformers adds to its loss, where its class does
 
 Sums over the layers, but for the last, which pools the tokens of all layers
@@ -129,7 +129,8 @@ def measure(model, case, ids):
             assert abs(theirs - balance(x, k, False)) < 1e-12 * theirs
     return (sum(balance(x, k, sigmoid) for x in values),
             sum(each_sequence(x, k, sigmoid, rows) for x in values),
-            sum(torch.logsumexp(x, -1).square().mean() for x in values), own)
+            sum(torch.logsumexp(x, -1).square().sum() for x in values)
+            / ids.numel(), own)
 
 
 def run(config, weights, case, ids):

@@ -370,6 +370,27 @@ static void losses_count(void **state)
     layout_end(&place);
 }
 
+/* The z-loss of two sets of experts is a mean over the tokens of the step, so
+ * what a micro-batch happens to hold of each set does not count. */
+static void z_loss_of_two_sets(void **state)
+{
+    (void)state;
+    layout_place_t place = layout_begin();
+    layout_run_t one = make_run(
+        "one",
+        "{family: mixtral, " COMMON "num_layers: 2, moe_z_loss_coeff: 0.02, "
+        "moe_vision_ffn_hidden_size: 12}", 1, "{}");
+    one.vision_ids = "[3, 5, 7, 11, 13, 17, 19, 23]";
+    layout_run_t four = one;
+    one.micro_batch_size = 1;
+    four.micro_batch_size = 4;
+    four.save = "four";
+    layout_run(&place, &one);
+    layout_run(&place, &four);
+    layout_compare(&place, &four, &one, 1e-9);
+    layout_end(&place);
+}
+
 /* Whatever is wrong with a layout is told before anything starts. */
 static void impossible_layouts(void **state)
 {
@@ -435,6 +456,7 @@ int main(void)
         cmocka_unit_test(checkpoints_change_layout),
         cmocka_unit_test(biases_follow),
         cmocka_unit_test(losses_count),
+        cmocka_unit_test(z_loss_of_two_sets),
         cmocka_unit_test(impossible_layouts),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -231,6 +231,7 @@ static loong_status_t seed(differentiation_t *d)
         loong_val_t grad =
             loong_graph_input(g, name, value.dtype, value.shape);
         LOONG_TRY(g->status);
+        g->inputs[g->values[grad].index].gradient = true;
         LOONG_TRY(add_part(d, output.value, grad));
     }
     return LOONG_OK;
@@ -254,6 +255,8 @@ static loong_status_t deliver(differentiation_t *d)
         const char *name = grad_name(g, input.name);
         LOONG_TRY(g->status);
         loong_graph_output(g, name, grad);
+        LOONG_TRY(g->status);
+        g->outputs[g->num_outputs - 1].gradient = true;
     }
     return g->status;
 }

@@ -107,6 +107,7 @@ typedef struct loong_input {
     const char *name;
     loong_val_t value;
     bool boundary; /* of the chunk, with a gradient */
+    bool gradient; /* of a boundary, which crosses it the other way */
 } loong_input_t;
 
 typedef struct loong_loss {

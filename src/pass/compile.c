@@ -446,8 +446,7 @@ static loong_status_t run_passes(compiler_t *k, bool train)
         LOONG_TRY(loongi_pass_label(g, params->num_watch, params->watch));
     }
     if (params->fuse) {
-        LOONG_TRY(loongi_pass_fuse(g, train ? params->num_recompute : 0,
-                                   params->recompute));
+        LOONG_TRY(loongi_pass_fuse(g, &scopes));
     }
     if (more) {
         LOONG_TRY(loongi_pass_fuse_gelu(g, &scopes));

@@ -50,13 +50,10 @@ static bool is_product_for(const loong_graph_t *g, int64_t n, loong_val_t v,
         return false;
     }
     const loong_linear_attr_t *attr = product->attr;
-    for (int i = 0; i < scopes->num_wide; i++) {
-        if (loongi_scope_match(scopes->wide[i], node->scope) !=
-            loongi_scope_match(scopes->wide[i], product->scope)) {
-            return false;
-        }
-    }
     return attr->activation == LOONG_ACT_NONE &&
+           loongi_scope_any(scopes->num_wide, scopes->wide, node->scope) ==
+               loongi_scope_any(scopes->num_wide, scopes->wide,
+                                product->scope) &&
            loongi_scope_instance(scopes->num_recompute, scopes->recompute,
                                  node->scope) ==
                loongi_scope_instance(scopes->num_recompute, scopes->recompute,

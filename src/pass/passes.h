@@ -17,12 +17,9 @@ extern "C" {
 uint64_t loongi_scope_instance(int num_globs, const char *const *globs,
                                const char *scope);
 
-/* Forms fused ops (add + norm) in the forward, but none that would begin a
- * part that is run again (recompute globs): the part would then keep both
- * terms of the sum, not the sum. */
-LOONG_NODISCARD loong_status_t loongi_pass_fuse(loong_graph_t *g,
-                                                int num_globs,
-                                                const char *const *globs);
+/* Does any of the globs match the scope? */
+bool loongi_scope_any(int num_globs, const char *const *globs,
+                      const char *scope);
 
 /* Scopes whose nodes a fused op may not stand on both sides of. */
 typedef struct loong_fuse_scopes {
@@ -31,6 +28,13 @@ typedef struct loong_fuse_scopes {
     int num_recompute; /* that are run again */
     const char *const *recompute;
 } loong_fuse_scopes_t;
+
+/* Forms fused ops (add + norm) in the forward, but none of two types, which
+ * would round otherwise than its two ops do, and none that would begin a part
+ * that is run again: the part would then keep both terms of the sum, not the
+ * sum. */
+LOONG_NODISCARD loong_status_t
+loongi_pass_fuse(loong_graph_t *g, const loong_fuse_scopes_t *scopes);
 
 /* The device has products that do more than to multiply. */
 bool loongi_fuses_products(const loong_context_t *ctx, const char *device);

@@ -4,7 +4,11 @@
  * wide type; casts stand where types meet. A value keeps its number and gets
  * the wide type when its op does; who reads it from elsewhere reads a cast. A
  * cast serves one program: what lives on from the forward to the backward is
- * the narrow value. */
+ * the narrow value.
+ *
+ * What crosses the border of a chunk has the wide type wherever any scope has
+ * it: neither side knows what type the other's op works in, and a narrow number
+ * comes through unchanged. So a cut rounds nothing. */
 #include "loong/ops.h"
 #include "passes.h"
 
@@ -19,14 +23,20 @@ typedef struct precision {
     loong_val_t (*cast)[LOONG_PROGRAM_COUNT]; /* per value: the other type */
 } precision_t;
 
-static bool is_wide(const precision_t *p, const char *scope)
+bool loongi_scope_any(int num_globs, const char *const *globs,
+                      const char *scope)
 {
-    for (int i = 0; i < p->num_globs; i++) {
-        if (loongi_scope_match(p->globs[i], scope)) {
+    for (int i = 0; i < num_globs; i++) {
+        if (loongi_scope_match(globs[i], scope)) {
             return true;
         }
     }
     return false;
+}
+
+static bool crosses(const loong_input_t *port)
+{
+    return port->boundary || port->gradient;
 }
 
 /* v in another type, for a program; made on first use, in `scope`. */
@@ -90,14 +100,39 @@ static loong_status_t retype_outputs(precision_t *p, const loong_node_t *node)
     return LOONG_OK;
 }
 
+/* Others see what leaves the graph in the type that they expect. */
+static loong_status_t cast_outputs(precision_t *p)
+{
+    loong_graph_t *g = p->g;
+    for (int i = 0; i < g->num_outputs; i++) {
+        loong_input_t *port = &g->outputs[i];
+        loong_dtype_t dtype = p->dtype[port->value];
+        const loong_node_t *node = loongi_producer(g, port->value);
+        if (crosses(port) && dtype == g->precision.compute) {
+            dtype = g->precision.wide;
+        }
+        if (node != NULL && g->values[port->value].dtype != dtype) {
+            LOONG_TRY(cast_to(p, port->value, dtype, node->program,
+                              node->scope, &port->value));
+        }
+    }
+    return LOONG_OK;
+}
+
 static loong_status_t rewrite(precision_t *p)
 {
     loong_graph_t *g = p->g;
     g->num_nodes = 0;
+    for (int i = 0; i < g->num_inputs; i++) {
+        loong_value_t *value = &g->values[g->inputs[i].value];
+        if (crosses(&g->inputs[i]) && value->dtype == g->precision.compute) {
+            value->dtype = g->precision.wide;
+        }
+    }
     for (int64_t n = 0; n < p->num_nodes; n++) {
         loong_node_t *node = &p->nodes[n];
         /* `accumulate` takes any type. */
-        bool wide = is_wide(p, node->scope);
+        bool wide = loongi_scope_any(p->num_globs, p->globs, node->scope);
         if (!node->dead && node->num_out > 0) {
             LOONG_TRY(cast_inputs(p, node, wide));
         }
@@ -109,15 +144,7 @@ static loong_status_t rewrite(precision_t *p)
             loongi_graph_make_view(g, node);
         }
     }
-    for (int i = 0; i < g->num_outputs; i++) {
-        loong_val_t v = g->outputs[i].value;
-        const loong_node_t *node = loongi_producer(g, v);
-        if (node != NULL && g->values[v].dtype != p->dtype[v]) {
-            LOONG_TRY(cast_to(p, v, p->dtype[v], node->program, node->scope,
-                              &g->outputs[i].value));
-        }
-    }
-    return LOONG_OK;
+    return cast_outputs(p);
 }
 
 static loong_status_t run(precision_t *p)

@@ -64,10 +64,10 @@ static loong_status_t fuse_add_norm(loong_graph_t *g, int64_t n,
     return LOONG_OK;
 }
 
-/* Is n a norm of a sum that is made in the same part, when n's part is run
- * again? */
-static bool can_fuse_add(const loong_graph_t *g, int64_t n, int num_globs,
-                         const char *const *globs)
+/* Is n a norm of a sum that is made in the same type, and in the same part when
+ * n's part is run again? */
+static bool can_fuse_add(const loong_graph_t *g, int64_t n,
+                         const loong_fuse_scopes_t *scopes)
 {
     const loong_node_t *node = &g->nodes[n];
     const loong_node_t *sum = loongi_producer(g, node->in[0]);
@@ -76,13 +76,19 @@ static bool can_fuse_add(const loong_graph_t *g, int64_t n, int num_globs,
         g->values[node->in[0]].root != node->in[0]) {
         return false;
     }
-    uint64_t part = loongi_scope_instance(num_globs, globs, node->scope);
-    return part == 0 ||
-           part == loongi_scope_instance(num_globs, globs, sum->scope);
+    if (loongi_scope_any(scopes->num_wide, scopes->wide, node->scope) !=
+        loongi_scope_any(scopes->num_wide, scopes->wide, sum->scope)) {
+        return false;
+    }
+    uint64_t part = loongi_scope_instance(scopes->num_recompute,
+                                          scopes->recompute, node->scope);
+    return part == 0 || part == loongi_scope_instance(scopes->num_recompute,
+                                                      scopes->recompute,
+                                                      sum->scope);
 }
 
-loong_status_t loongi_pass_fuse(loong_graph_t *g, int num_globs,
-                                const char *const *globs)
+loong_status_t loongi_pass_fuse(loong_graph_t *g,
+                                const loong_fuse_scopes_t *scopes)
 {
     static const char *const norms[][2] = {{"rmsnorm", "add_rmsnorm"},
                                            {"layernorm", "add_layernorm"}};
@@ -90,8 +96,7 @@ loong_status_t loongi_pass_fuse(loong_graph_t *g, int num_globs,
         const loong_op_t *plain = loong_find_op(g->ctx, norms[i][0]);
         const loong_op_t *fused = loong_find_op(g->ctx, norms[i][1]);
         for (int64_t n = 0; n < g->num_nodes && plain && fused; n++) {
-            if (g->nodes[n].op == plain &&
-                can_fuse_add(g, n, num_globs, globs)) {
+            if (g->nodes[n].op == plain && can_fuse_add(g, n, scopes)) {
                 LOONG_TRY(fuse_add_norm(g, n, fused));
             }
         }

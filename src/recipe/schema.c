@@ -255,7 +255,8 @@ static const loong_recipe_key_t keys[] = {
     CHOICE("precision.params_dtype", "auto", "auto bf16 fp32 fp64", SAME,
            "compute type; auto: bf16 where the processor multiplies it"),
     TEXTS("precision.fp32_scopes", SAME,
-          "globs of scopes whose ops work in fp32 where others use bf16"),
+          "globs of scopes whose ops work in fp32 where others use bf16; what "
+          "stages of a pipeline send each other is then fp32"),
     BOOL("precision.tf32", "false", SAME,
          "products of fp32 round their operands to tf32, which has 10 bits of "
          "mantissa; on devices that multiply it"),

@@ -283,6 +283,55 @@ static void pipelines_are_bit_equal(void **state)
 
 /* Parameters and moments go from layout to layout bit for bit; the run goes on
  * as if nothing had been. */
+/* What works in fp32 in a bf16 model does so wherever the model is cut, also
+ * between stages and at the borders of what is run again. */
+static void wide_scopes_are_bit_equal(void **state)
+{
+#define AGAIN(scopes_) \
+    "recompute: {granularity: selective, scopes: [" scopes_ "]}"
+#define LATENT                                                                \
+    "{family: deepseek_v3, num_layers: 4, hidden_size: 16, "                  \
+    "ffn_hidden_size: 24, num_attention_heads: 2, kv_lora_rank: 10, "         \
+    "qk_head_dim: 8, qk_pos_emb_head_dim: 4, v_head_dim: 6, vocab_size: 61, " \
+    "max_position_embeddings: 64, untie_embeddings_and_output_weights: true}"
+    static const char *const models[] = {DEEP, DEEP_GPT, LATENT};
+    static const char *const types[] = {
+        "bf16, fp32_scopes: ['*']",
+        "bf16, fp32_scopes: ['layers.1.*', 'layers.2']",
+        "bf16, fp32_scopes: ['*norm*', 'layers.2']"};
+    static const struct {
+        int ranks;
+        const char *parallel;
+        const char *more;
+    } cuts[] = {{2, "{" PP "2}", ""},
+                {1, "{}", AGAIN("'*norm*'")},
+                {1, "{}", AGAIN("layers.*.mlp, layers.*.self_attn")},
+                {2, "{" PP "2, num_layers_per_virtual_pipeline_stage: 1}",
+                 "schedule: interleaved\nrecompute: {granularity: full}"}};
+    (void)state;
+    layout_place_t place = layout_begin();
+    for (int t = 0; t < LOONG_COUNT_OF(types); t++) {
+        char name[24];
+        snprintf(name, sizeof(name), "one%d", t);
+        layout_run_t one = make_run(name, models[t], 1, "{}");
+        one.dtype = types[t];
+        one.steps = 3;
+        layout_run(&place, &one);
+        for (int i = 0; i < LOONG_COUNT_OF(cuts); i++) {
+            char save[24];
+            layout_run_t run = one;
+            snprintf(save, sizeof(save), "cut%d%d", t, i);
+            run.save = save;
+            run.ranks = cuts[i].ranks;
+            run.parallel = cuts[i].parallel;
+            run.more = cuts[i].more;
+            layout_run(&place, &run);
+            layout_compare(&place, &run, &one, 0.0);
+        }
+    }
+    layout_end(&place);
+}
+
 static void checkpoints_change_layout(void **state)
 {
     (void)state;
@@ -450,6 +499,7 @@ int main(void)
         cmocka_unit_test(pipeline_chunks),
         cmocka_unit_test(tied_ends_together),
         cmocka_unit_test(pipelines_are_bit_equal),
+        cmocka_unit_test(wide_scopes_are_bit_equal),
         cmocka_unit_test(checkpoints_change_layout),
         cmocka_unit_test(resharding_is_bit_equal),
         cmocka_unit_test(narrow_types),

@@ -101,8 +101,8 @@ struct place_t {
  * a warp, dropout keeps: bit (m * COLS / 8 + n) * 4 + i for element i of
  * product [m][n]. Rows are queries, or keys with TURNED. One after the other,
  * before the products are there: many numbers at a time, beside them, would not
- * fit into registers. Lanes part for a number and are together behind it: the
- * product that comes next takes a whole warp, and waits for it. */
+ * fit into registers. Lanes part for a number, and the product that comes next
+ * takes a whole warp: they meet behind it. */
 template <int MT, int COLS, bool TURNED, bool DROPS>
 static __device__ __forceinline__ uint32_t kept_of(const attention_t &a,
                                                    const place_t &place,
@@ -123,6 +123,9 @@ static __device__ __forceinline__ uint32_t kept_of(const attention_t &a,
                       a.keys[key].place) > 0.0f) {
             kept |= 1u << e;
         }
+    }
+    if (DROPS) {
+        __syncwarp();
     }
     return kept;
 }

@@ -15,6 +15,7 @@ set(LOONG_CUDA_SOURCES ${PROJECT_SOURCE_DIR}/backends/cuda/cuda_device.c
   ${PROJECT_SOURCE_DIR}/backends/nccl/nccl_comm.c
   ${PROJECT_SOURCE_DIR}/backends/nccl/nccl_calls.c
   ${PROJECT_SOURCE_DIR}/kernels/list_cuda.c
+  ${PROJECT_SOURCE_DIR}/kernels/cublaslt/library_cuda.c
   ${PROJECT_SOURCE_DIR}/kernels/cublaslt/cublaslt_cuda.c
   ${PROJECT_SOURCE_DIR}/kernels/cublaslt/choose_cuda.c
   ${PROJECT_SOURCE_DIR}/kernels/attention/attention_cudnn_cuda.c

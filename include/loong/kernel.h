@@ -106,7 +106,7 @@ typedef struct loong_kernel_call {
     void *state; /* what prepare made, or NULL */
     const loong_frame_t *frame; /* NULL: a graph is captured, see `waits` */
     void *const *ptr;
-    void *workspace; /* query_workspace bytes, 64-byte aligned, undefined */
+    void *workspace; /* query_workspace bytes, 256-byte aligned, undefined */
     void *stream;    /* of the device; NULL on a CPU */
     uint32_t accumulate; /* bit o: add to output o, else overwrite it */
     loong_comm_t *const *group; /* by loong_group_t; NULL on one rank */

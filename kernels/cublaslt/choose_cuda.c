@@ -22,11 +22,10 @@ typedef struct choice {
 
 /* ---- suggestions --------------------------------------------------------- */
 
-static size_t alignment_of(const loong_cublaslt_t *s, int class)
+/* Of an operand's rows: what its class has, else that of its elements. */
+static size_t alignment_of(int class, loong_dtype_t dtype)
 {
-    return class == 0 ? LOONG_CUBLASLT_WIDE
-                      : LOONG_MIN(loong_dtype_size(s->params.in),
-                                  loong_dtype_size(s->params.out));
+    return class == 0 ? LOONG_CUBLASLT_WIDE : loong_dtype_size(dtype);
 }
 
 static loong_status_t wish_for(const choice_t *c,
@@ -37,14 +36,16 @@ static loong_status_t wish_for(const choice_t *c,
         CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES,
         CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES,
         CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES};
-    const loong_cublaslt_library_t *l = &c->s->lib;
-    uint32_t bytes = (uint32_t)alignment_of(c->s, c->class);
+    const loong_cublaslt_library_t *l = c->s->lib;
+    const loong_cublaslt_params_t *p = &c->s->params;
     uint64_t room = LOONG_CUBLASLT_WORKSPACE;
     LOONG_LT_TRY(c->ctx, l,
                  MatmulPreferenceSetAttribute(
                      wish, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, &room,
                      sizeof(room)));
     for (int i = 0; i < LOONG_COUNT_OF(place); i++) {
+        uint32_t bytes =
+            (uint32_t)alignment_of(c->class, i < 2 ? p->in : p->out);
         LOONG_LT_TRY(c->ctx, l,
                      MatmulPreferenceSetAttribute(wish, place[i], &bytes,
                                                   sizeof(bytes)));
@@ -56,28 +57,53 @@ static loong_status_t wish_for(const choice_t *c,
 static loong_status_t point_anywhere(const choice_t *c)
 {
     const void *address =
-        (const void *)(uintptr_t)alignment_of(c->s, c->class);
+        (const void *)(uintptr_t)alignment_of(c->class, c->s->params.out);
     return loongi_cublaslt_point(c->ctx, c->s, address, address);
 }
 
-/* None is no error: other operands may have some. */
-static loong_status_t suggest(choice_t *c, int wanted)
+/* The results that the library itself says are valid stand first. */
+static void keep_valid(choice_t *c)
+{
+    int count = 0;
+    for (int i = 0; i < c->count; i++) {
+        if (c->result[i].state == CUBLAS_STATUS_SUCCESS) {
+            c->result[count++] = c->result[i];
+        } else {
+            c->s->refusal = c->result[i].state;
+        }
+    }
+    c->count = count;
+}
+
+/* None is no error where the library refuses these operands: others may have
+ * some. Whatever else it says is one. */
+static loong_status_t suggest(choice_t *c)
 {
     loong_cublaslt_t *s = c->s;
-    const loong_cublaslt_library_t *l = &s->lib;
+    const loong_cublaslt_library_t *l = s->lib;
     cublasLtMatmulPreference_t wish = NULL;
+    cublasStatus_t said = CUBLAS_STATUS_SUCCESS;
     LOONG_TRY(point_anywhere(c));
     LOONG_LT_TRY(c->ctx, l, MatmulPreferenceCreate(&wish));
     loong_status_t status = wish_for(c, wish);
-    if (status == LOONG_OK &&
-        l->MatmulAlgoGetHeuristic(s->handle, s->desc, s->layout[0],
-                                  s->layout[1], s->layout[2], s->layout[2],
-                                  wish, wanted, c->result,
-                                  &c->count) != CUBLAS_STATUS_SUCCESS) {
-        c->count = 0;
+    if (status == LOONG_OK) {
+        said = l->MatmulAlgoGetHeuristic(
+            s->handle, s->desc, s->layout[0], s->layout[1], s->layout[2],
+            s->layout[2], wish, SUGGESTIONS, c->result, &c->count);
     }
     l->MatmulPreferenceDestroy(wish);
-    return status;
+    LOONG_TRY(status);
+    if (said == CUBLAS_STATUS_SUCCESS) {
+        keep_valid(c);
+        return LOONG_OK;
+    }
+    c->count = 0;
+    s->refusal = said;
+    return said == CUBLAS_STATUS_NOT_SUPPORTED ||
+                   said == CUBLAS_STATUS_INVALID_VALUE
+               ? LOONG_OK
+               : loongi_cublaslt_failed(c->ctx, l, "MatmulAlgoGetHeuristic",
+                                        said);
 }
 
 /* ---- measuring ----------------------------------------------------------- */
@@ -162,7 +188,7 @@ static loong_status_t multiply(const bench_t *b,
     const loong_cublaslt_t *s = b->s;
     const float one = 1.0f;
     const float none = 0.0f;
-    cublasStatus_t status = s->lib.Matmul(
+    cublasStatus_t status = s->lib->Matmul(
         s->handle, s->desc, &one, b->operand[0], s->layout[0], b->operand[1],
         s->layout[1], &none, b->operand[2], s->layout[2], b->operand[2],
         s->layout[2], algo, b->operand[5], LOONG_CUBLASLT_WORKSPACE,
@@ -171,7 +197,7 @@ static loong_status_t multiply(const bench_t *b,
     LOONG_CHECK(b->ctx, *runs_p || status == CUBLAS_STATUS_NOT_SUPPORTED ||
                             status == CUBLAS_STATUS_INVALID_VALUE,
                 LOONG_ERR_DEVICE, "measuring products of cuBLASLt: %s",
-                s->lib.GetStatusString(status));
+                s->lib->GetStatusString(status));
     return LOONG_OK;
 }
 
@@ -266,7 +292,7 @@ static loong_status_t make_key(const choice_t *c, char key[KEY_SIZE])
              "%s %d.%d, cuBLASLt %zu, %s%s to %s, m %lld n %lld k %lld, %s%s, "
              "strides %lld %lld %lld %lld, batch %lld %lld %lld %lld, "
              "epilogue %d, aligned to %zu, workspace %zu",
-             prop.name, prop.major, prop.minor, c->s->lib.GetVersion(),
+             prop.name, prop.major, prop.minor, c->s->lib->GetVersion(),
              c->s->wanted.tf32 && p->in == LOONG_F32 ? "tf32 of " : "",
              loong_dtype_name(p->in), loong_dtype_name(p->out),
              (long long)p->m, (long long)p->n, (long long)p->k,
@@ -274,7 +300,7 @@ static loong_status_t make_key(const choice_t *c, char key[KEY_SIZE])
              (long long)p->ldb, (long long)p->ldc, (long long)p->ld_aux,
              (long long)p->batch, (long long)p->step[0],
              (long long)p->step[1], (long long)p->step[2], (int)p->epilogue,
-             alignment_of(c->s, c->class), (size_t)LOONG_CUBLASLT_WORKSPACE);
+             alignment_of(c->class, p->in), (size_t)LOONG_CUBLASLT_WORKSPACE);
     return LOONG_OK;
 }
 
@@ -282,9 +308,11 @@ static loong_status_t make_key(const choice_t *c, char key[KEY_SIZE])
 static bool runs(const loong_cublaslt_t *s, const cublasLtMatmulAlgo_t *algo)
 {
     cublasLtMatmulHeuristicResult_t result;
-    return s->lib.MatmulAlgoCheck(s->handle, s->desc, s->layout[0],
-                                  s->layout[1], s->layout[2], s->layout[2],
-                                  algo, &result) == CUBLAS_STATUS_SUCCESS &&
+    memset(&result, 0, sizeof(result));
+    return s->lib->MatmulAlgoCheck(s->handle, s->desc, s->layout[0],
+                                   s->layout[1], s->layout[2], s->layout[2],
+                                   algo, &result) == CUBLAS_STATUS_SUCCESS &&
+           result.state == CUBLAS_STATUS_SUCCESS &&
            result.workspaceSize <= LOONG_CUBLASLT_WORKSPACE;
 }
 
@@ -345,7 +373,7 @@ static loong_status_t choose(loong_context_t *ctx, loong_cublaslt_t *s,
     c.ctx = ctx;
     c.s = s;
     c.class = class;
-    LOONG_TRY(suggest(&c, s->wanted.algorithms != NULL ? SUGGESTIONS : 1));
+    LOONG_TRY(suggest(&c));
     s->size[0].found[class] = c.count > 0;
     if (c.count == 0) {
         return LOONG_OK;
@@ -366,11 +394,12 @@ loong_status_t loongi_cublaslt_none(loong_context_t *ctx,
     const loong_cublaslt_params_t *p = &product->params;
     return LOONG_FAIL(ctx, LOONG_ERR_UNSUPPORTED,
                       "cuBLASLt has no product of %s to %s for m %lld, n %lld, "
-                      "k %lld, strides %lld, %lld, %lld",
+                      "k %lld, strides %lld, %lld, %lld: %s",
                       loong_dtype_name(p->in), loong_dtype_name(p->out),
                       (long long)p->m, (long long)product->n,
                       (long long)product->k, (long long)p->lda,
-                      (long long)p->ldb, (long long)p->ldc);
+                      (long long)p->ldb, (long long)p->ldc,
+                      product->lib->GetStatusString(product->refusal));
 }
 
 loong_status_t loongi_cublaslt_choose(loong_context_t *ctx,
@@ -403,7 +432,7 @@ loong_status_t loongi_cublaslt_refit(loong_context_t *ctx,
         bool same = largest->found[class] &&
                     runs(product, &largest->algo[class]);
         if (!same) {
-            LOONG_TRY(suggest(&c, 1));
+            LOONG_TRY(suggest(&c));
         }
         size->found[class] = same || c.count > 0;
         size->algo[class] = same ? largest->algo[class] : c.result[0].algo;

@@ -1,27 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "cublaslt_impl.h"
 
-#include <dlfcn.h>
-
-static loong_status_t load(loong_context_t *ctx, loong_cublaslt_library_t *lib)
-{
-    static const char *const places[] = {"libcublasLt.so.13",
-                                         LOONG_CUBLASLT_LIBRARY};
-    for (int i = 0; i < LOONG_COUNT_OF(places) && lib->handle == NULL; i++) {
-        lib->handle = dlopen(places[LOONG_COUNT_OF(places) - 1 - i],
-                             RTLD_NOW | RTLD_LOCAL);
-    }
-    LOONG_CHECK(ctx, lib->handle != NULL, LOONG_ERR_UNSUPPORTED,
-                "matrix products need cuBLASLt: %s", dlerror());
-#define LOAD(name_)                                                           \
-    *(void **)(void *)&lib->name_ = dlsym(lib->handle, "cublasLt" #name_);    \
-    LOONG_CHECK(ctx, lib->name_ != NULL, LOONG_ERR_UNSUPPORTED,               \
-                "%s has no cublasLt" #name_, places[0]);
-    LOONG_CUBLASLT_FUNCTIONS(LOAD)
-#undef LOAD
-    return LOONG_OK;
-}
-
 /* fp8 wants a scale of each operand, and comes with them. */
 static bool is_made(loong_dtype_t dtype)
 {
@@ -36,7 +15,7 @@ static cudaDataType_t type_of(loong_dtype_t dtype)
 /* ---- description --------------------------------------------------------- */
 
 #define SET(ctx_, s_, name_, value_)                                          \
-    LOONG_LT_TRY(ctx_, &(s_)->lib,                                            \
+    LOONG_LT_TRY(ctx_, (s_)->lib,                                            \
                  MatmulDescSetAttribute((s_)->desc,                           \
                                         CUBLASLT_MATMUL_DESC_##name_,         \
                                         &(value_), sizeof(value_)))
@@ -83,7 +62,7 @@ static loong_status_t describe(loong_context_t *ctx, loong_cublaslt_t *s)
     bool tf32 = s->wanted.tf32 && p->in == LOONG_F32;
     int32_t trans[2] = {p->trans_a ? CUBLAS_OP_T : CUBLAS_OP_N,
                         p->trans_b ? CUBLAS_OP_T : CUBLAS_OP_N};
-    LOONG_LT_TRY(ctx, &s->lib,
+    LOONG_LT_TRY(ctx, s->lib,
                  MatmulDescCreate(&s->desc,
                                   tf32 ? CUBLAS_COMPUTE_32F_FAST_TF32
                                        : CUBLAS_COMPUTE_32F,
@@ -98,7 +77,7 @@ static loong_status_t set_layout(loong_context_t *ctx,
                                  cublasLtMatrixLayoutAttribute_t attribute,
                                  const void *value, size_t size)
 {
-    LOONG_LT_TRY(ctx, &s->lib,
+    LOONG_LT_TRY(ctx, s->lib,
                  MatrixLayoutSetAttribute(s->layout[layout], attribute, value,
                                           size));
     return LOONG_OK;
@@ -109,7 +88,7 @@ static loong_status_t make_layout(loong_context_t *ctx, loong_cublaslt_t *s,
 {
     const loong_cublaslt_params_t *p = &s->params;
     const int64_t ld[3] = {p->lda, p->ldb, p->ldc};
-    LOONG_LT_TRY(ctx, &s->lib,
+    LOONG_LT_TRY(ctx, s->lib,
                  MatrixLayoutCreate(&s->layout[i],
                                     type_of(i < 2 ? p->in : p->out),
                                     (uint64_t)rows, (uint64_t)cols, ld[i]));
@@ -152,12 +131,8 @@ loong_status_t loongi_cublaslt_create(loong_context_t *ctx,
     LOONG_TRY(loongi_alloc(ctx, sizeof(*s), "product of cuBLASLt", &s));
     s->params = *params;
     s->wanted = loongi_context_products(ctx);
-    LOONG_TRY_GOTO(load(ctx, &s->lib), status, err_product);
-    if (s->lib.Create(&s->handle) != CUBLAS_STATUS_SUCCESS) {
-        s->handle = NULL;
-        status = LOONG_FAIL(ctx, LOONG_ERR_DEVICE, "cublasLtCreate failed");
-        goto err_product;
-    }
+    LOONG_TRY_GOTO(loongi_cublaslt_open(ctx, &s->lib, &s->handle), status,
+                   err_product);
     LOONG_TRY_GOTO(describe(ctx, s), status, err_product);
     LOONG_TRY_GOTO(make_layouts(ctx, s), status, err_product);
     LOONG_TRY_GOTO(loongi_cublaslt_choose(ctx, s), status, err_product);
@@ -173,7 +148,7 @@ void loongi_cublaslt_destroy(loong_context_t *ctx, loong_cublaslt_t *product)
     if (product == NULL) {
         return;
     }
-    const loong_cublaslt_library_t *l = &product->lib;
+    const loong_cublaslt_library_t *l = product->lib;
     for (int i = 0; i < 3; i++) {
         if (product->layout[i] != NULL) {
             l->MatrixLayoutDestroy(product->layout[i]);
@@ -181,12 +156,6 @@ void loongi_cublaslt_destroy(loong_context_t *ctx, loong_cublaslt_t *product)
     }
     if (product->desc != NULL) {
         l->MatmulDescDestroy(product->desc);
-    }
-    if (product->handle != NULL) {
-        l->Destroy(product->handle);
-    }
-    if (l->handle != NULL) {
-        dlclose(l->handle);
     }
     loongi_free(ctx, product);
 }
@@ -297,7 +266,7 @@ loong_status_t loongi_cublaslt_run(loong_context_t *ctx,
                 "cuBLASLt has no product for operands that do not begin at "
                 "multiples of %d bytes", (int)LOONG_CUBLASLT_WIDE);
     LOONG_TRY(loongi_cublaslt_point(ctx, product, o->bias, o->aux));
-    LOONG_LT_TRY(ctx, &product->lib,
+    LOONG_LT_TRY(ctx, product->lib,
                  Matmul(product->handle, product->desc, &one, o->a,
                         product->layout[0], o->b, product->layout[1], &beta,
                         o->c, product->layout[2], o->c, product->layout[2],

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * A product of cuBLASLt: cublaslt_cuda.c describes and runs it, choose_cuda.c
- * chooses its algorithms. */
+ * A product of cuBLASLt: library_cuda.c opens the library, cublaslt_cuda.c
+ * describes and runs the product, choose_cuda.c chooses its algorithms. */
 #ifndef LOONG_CUBLASLT_IMPL_H
 #define LOONG_CUBLASLT_IMPL_H
 
@@ -29,8 +29,11 @@
     X(MatrixLayoutDestroy)          \
     X(MatrixLayoutSetAttribute)
 
+enum { LOONG_CUBLASLT_DEVICES = 64 };
+
+/* Of a context. A handle belongs to a device. */
 typedef struct loong_cublaslt_library {
-    void *handle;
+    cublasLtHandle_t handle[LOONG_CUBLASLT_DEVICES]; /* NULL: none yet */
 #define LOONG_CUBLASLT_POINTER(name_) __typeof__(&cublasLt##name_) name_;
     LOONG_CUBLASLT_FUNCTIONS(LOONG_CUBLASLT_POINTER)
 #undef LOONG_CUBLASLT_POINTER
@@ -52,26 +55,40 @@ typedef struct loong_cublaslt_size {
 } loong_cublaslt_size_t;
 
 struct loong_cublaslt {
-    loong_cublaslt_library_t lib;
+    const loong_cublaslt_library_t *lib;
+    cublasLtHandle_t handle; /* the library's */
     loong_cublaslt_params_t params;
     loong_products_t wanted;
-    cublasLtHandle_t handle;
     cublasLtMatmulDesc_t desc;
     cublasLtMatrixLayout_t layout[3]; /* a, b, c */
     int64_t n; /* as the layouts have them */
     int64_t k;
     loong_cublaslt_size_t size[LOONG_CUBLASLT_SIZES]; /* [0]: the largest */
     int replaced; /* of the others, last */
+    cublasStatus_t refusal; /* of the last size without an algorithm */
 };
 
 #define LOONG_LT_TRY(ctx_, lib_, call_)                                       \
     do {                                                                      \
         cublasStatus_t status_ = (lib_)->call_;                               \
-        LOONG_CHECK(ctx_, status_ == CUBLAS_STATUS_SUCCESS, LOONG_ERR_DEVICE, \
-                    "cublasLt%s: %s", #call_,                                 \
-                    (lib_)->GetStatusString(status_));                        \
+        if (status_ != CUBLAS_STATUS_SUCCESS) {                               \
+            return loongi_cublaslt_failed(ctx_, lib_, #call_, status_);       \
+        }                                                                     \
     } while (0)
 
+/* ---- library_cuda.c ---- */
+/* The context's library, with the handle for the current device. */
+LOONG_NODISCARD loong_status_t
+loongi_cublaslt_open(loong_context_t *ctx,
+                     const loong_cublaslt_library_t **library_p,
+                     cublasLtHandle_t *handle_p);
+/* LOONG_ERR_DEVICE with the library's reason, and with CUDA's where the device
+ * itself is lost. */
+LOONG_NODISCARD loong_status_t
+loongi_cublaslt_failed(loong_context_t *ctx,
+                       const loong_cublaslt_library_t *library,
+                       const char *call, cublasStatus_t status);
+/* ---- cublaslt_cuda.c and choose_cuda.c ---- */
 /* Bias and aux are part of the description. */
 LOONG_NODISCARD loong_status_t
 loongi_cublaslt_point(loong_context_t *ctx, const loong_cublaslt_t *product,

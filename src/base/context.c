@@ -31,6 +31,7 @@ struct loong_context {
     size_t alloc_peak;
     loong_registry_t registry;
     loong_products_t products;
+    loong_product_library_t product_library;
     void *attention_plans;
     size_t trail_length;
     char trail[TRAIL_SIZE];
@@ -72,6 +73,9 @@ void loong_context_destroy(loong_context_t **ctx_p)
         return;
     }
     loongi_registry_clear(ctx);
+    if (ctx->product_library.data != NULL) {
+        ctx->product_library.destroy(ctx, ctx->product_library.data);
+    }
     while (ctx->head.next != &ctx->head) {
         block_t *block = ctx->head.next;
         loongi_log(ctx, LOONG_LOG_WARN, "leak: %zu bytes of %s", block->size,
@@ -103,6 +107,11 @@ void loongi_context_set_products(loong_context_t *ctx,
 loong_products_t loongi_context_products(const loong_context_t *ctx)
 {
     return ctx->products;
+}
+
+loong_product_library_t *loongi_context_product_library(loong_context_t *ctx)
+{
+    return &ctx->product_library;
 }
 
 void **loongi_context_attention_plans(loong_context_t *ctx)

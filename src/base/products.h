@@ -26,6 +26,15 @@ void loongi_context_set_products(loong_context_t *ctx,
                                  const loong_products_t *products);
 loong_products_t loongi_context_products(const loong_context_t *ctx);
 
+/* A library of products, opened once for all of the context's: its loader's to
+ * set, NULL before the first product is made. It is ended with the context. */
+typedef struct loong_product_library {
+    void *data;
+    void (*destroy)(loong_context_t *ctx, void *data);
+} loong_product_library_t;
+
+loong_product_library_t *loongi_context_product_library(loong_context_t *ctx);
+
 /* What attention kernels of this context share beyond their states: theirs to
  * set, NULL before the first of them is prepared and behind the last. */
 void **loongi_context_attention_plans(loong_context_t *ctx);

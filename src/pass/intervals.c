@@ -5,8 +5,6 @@
 
 #include "passes.h"
 
-enum { PLACE_ALIGN = 64 };
-
 static int by_size(const void *a, const void *b)
 {
     const loong_interval_t *x = *(const loong_interval_t *const *)a;
@@ -51,7 +49,7 @@ static int64_t best_gap(loong_interval_t *const *placed, int64_t count,
             best_room = room;
         }
         end = LOONG_MAX(end, loongi_round_up(other->offset + other->bytes,
-                                             PLACE_ALIGN));
+                                             LOONG_PLACE_ALIGN));
     }
     return best >= 0 ? best : end;
 }
@@ -76,6 +74,6 @@ loong_status_t loongi_place_intervals(loong_context_t *ctx, int64_t count,
         peak = LOONG_MAX(peak, sorted[i]->offset + sorted[i]->bytes);
     }
     loongi_free(ctx, sorted);
-    *peak_p = loongi_round_up(peak, PLACE_ALIGN);
+    *peak_p = loongi_round_up(peak, LOONG_PLACE_ALIGN);
     return LOONG_OK;
 }

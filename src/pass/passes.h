@@ -161,10 +161,14 @@ typedef struct loong_interval {
     int32_t begin; /* first position, inclusive */
     int32_t end;   /* last position, inclusive */
     int64_t bytes;
-    int64_t offset; /* result, a multiple of 64 */
+    int64_t offset; /* result, a multiple of LOONG_PLACE_ALIGN */
 } loong_interval_t;
 
-/* Greedy by size, best gap. *peak_p receives the bytes needed in all. */
+/* What libraries of devices ask of a workspace. */
+enum { LOONG_PLACE_ALIGN = 256 };
+
+/* Greedy by size, best gap. *peak_p receives the bytes needed in all, a
+ * multiple of LOONG_PLACE_ALIGN. */
 LOONG_NODISCARD loong_status_t
 loongi_place_intervals(loong_context_t *ctx, int64_t count,
                        loong_interval_t *intervals, int64_t *peak_p);

@@ -5,6 +5,7 @@
  * its last operand. The linker sends the requests through wrappers
  * (engine.cmake). Pages that are really held: worker_memory.c. */
 #include "engine_run.h"
+#include "passes.h"
 
 static struct {
     int64_t bytes;
@@ -104,6 +105,9 @@ static void check(loong_dtype_t dtype, int recompute, int watch)
         int64_t slack = full[i] == LOONG_BASE_PARAM ||
                                 full[i] == LOONG_BASE_GRAD
                             ? 64 * (int64_t)loong_dtype_size(element)
+                        : full[i] == LOONG_BASE_SLOT ||
+                                full[i] == LOONG_BASE_SCRATCH
+                            ? LOONG_PLACE_ALIGN
                             : 64;
         assert_true(run.component->bytes[full[i]] < end[full[i]] + slack);
     }

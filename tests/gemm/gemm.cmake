@@ -5,6 +5,7 @@ if(COMMAND loong_cuda_sim_test)
     SOURCES ${PROJECT_SOURCE_DIR}/tests/gemm/test_cuda_gemm.c)
   target_compile_definitions(test_cuda_gemm PRIVATE
     LOONG_CUBLASLT_WORKSPACE=4096) # as the kernels have it there
+  target_link_options(test_cuda_gemm PRIVATE LINKER:--wrap=dlopen)
   loong_cuda_sim_test(NAME cuda_fuse_products LABELS sim
     SOURCES ${PROJECT_SOURCE_DIR}/tests/gemm/test_fuse_products.c)
   loong_cuda_sim_test(NAME cuda_gemm_train LABELS sim

@@ -6,6 +6,8 @@
  * algorithms has bits of its own. */
 #include "cublaslt/cublaslt.h"
 
+#include <dlfcn.h>
+
 #include "cublaslt/algorithms.h"
 #include "cudasim.h"
 #include "products.h"
@@ -363,6 +365,76 @@ static void test_sizes(void **state)
     assert_string_equal(cudasim_report(), "");
 }
 
+/* Kernels of the library that a graph knows may not go with it. */
+static int loads;
+void *__real_dlopen(const char *name, int flags);
+void *__wrap_dlopen(const char *name, int flags);
+void *__wrap_dlopen(const char *name, int flags)
+{
+    loads++;
+    assert_true((flags & RTLD_NODELETE) != 0);
+    return __real_dlopen(name, flags);
+}
+
+/* Products that come and go share one library, and one handle a device. */
+static void test_one_library(void **state)
+{
+    const loong_cublaslt_params_t params = params_of(LOONG_BF16);
+    (void)state;
+    cudasim_devices(2, (size_t)16 << 20);
+    loong_context_t *ctx = begin(false, NULL);
+    int64_t made = cudasim_cublaslt_handles(0);
+    loads = 0;
+    for (int i = 0; i < 6; i++) {
+        loong_cublaslt_t *product = NULL;
+        assert_int_equal(cudaSetDevice(i / 3), cudaSuccess);
+        assert_ok(ctx, loongi_cublaslt_create(ctx, &params, &product));
+        loongi_cublaslt_destroy(ctx, product);
+        assert_int_equal(cudasim_cublaslt_handles(0) - made, 1 + i / 3);
+    }
+    assert_int_equal(loads, 1);
+    test_context_end(&ctx);
+    assert_int_equal(cudasim_cublaslt_handles(1), 0);
+    assert_string_equal(cudasim_report(), "");
+}
+
+/* Operands of two types that begin at any element of theirs. */
+static void test_unaligned(void **state)
+{
+    loong_cublaslt_params_t params = params_of(LOONG_BF16);
+    loong_cublaslt_t *product = NULL;
+    bool can = false;
+    (void)state;
+    params.out = LOONG_F32;
+    params.ldc = M + 1;
+    loong_context_t *ctx = begin(false, NULL);
+    assert_ok(ctx, loongi_cublaslt_create(ctx, &params, &product));
+    assert_ok(ctx, loongi_cublaslt_can(ctx, product, NULL, &can));
+    assert_true(can);
+    loongi_cublaslt_destroy(ctx, product);
+    test_context_end(&ctx);
+}
+
+/* A device that fails while algorithms are looked for is no lack of them. */
+static void test_device_lost(void **state)
+{
+    const loong_cublaslt_params_t params = params_of(LOONG_BF16);
+    loong_cublaslt_t *product = NULL;
+    (void)state;
+    loong_context_t *ctx = begin(false, NULL);
+    cudasim_quiet(1);
+    cudasim_fail_at(2, cudaErrorIllegalAddress);
+    assert_fails(ctx, loongi_cublaslt_create(ctx, &params, &product),
+                 LOONG_ERR_DEVICE, "MatmulAlgoGetHeuristic: internal error");
+    assert_non_null(strstr(cudasim_report(), "AlgoGetHeuristic fails as told"));
+    loong_context_clear_error(ctx);
+    cudasim_lose(cudaErrorIllegalAddress);
+    assert_fails(ctx, loongi_cublaslt_create(ctx, &params, &product),
+                 LOONG_ERR_DEVICE, "cudaErrorIllegalAddress");
+    cudasim_quiet(0);
+    test_context_end(&ctx);
+}
+
 static void test_fp8(void **state)
 {
     (void)state;
@@ -386,6 +458,9 @@ int main(void)
         cmocka_unit_test_setup(test_failures, begin_test),
         cmocka_unit_test_setup(test_tf32, begin_test),
         cmocka_unit_test_setup(test_sizes, begin_test),
+        cmocka_unit_test_setup(test_one_library, begin_test),
+        cmocka_unit_test_setup(test_unaligned, begin_test),
+        cmocka_unit_test_setup(test_device_lost, begin_test),
         cmocka_unit_test_setup(test_fp8, begin_test),
     };
     return cmocka_run_group_tests(tests, make_dir, remove_dir);

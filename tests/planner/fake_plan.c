@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "fake_replay.h"
+#include "passes.h"
 
 loong_chunk_t *fake_chunk_of(replay_t *r, int stage)
 {
@@ -156,8 +157,10 @@ bool fake_plan_exact(replay_t *r)
     for (int rank = 0; rank < r->schedule->params.ranks; rank++) {
         for (int b = 0; b < LOONG_COUNT_OF(bases); b++) {
             fake_region_t *region = r->base[rank][bases[b]];
+            int64_t align =
+                bases[b] == LOONG_BASE_INPUT ? 64 : LOONG_PLACE_ALIGN;
             exact = exact &&
-                    loongi_round_up(region->touched, 64) == region->bytes;
+                    loongi_round_up(region->touched, align) == region->bytes;
             if (!exact) {
                 fake_world_fail(&r->world,
                                 "rank %d: %lld bytes of %s are planned, %lld "

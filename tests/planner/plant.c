@@ -59,7 +59,7 @@ loong_status_t __wrap_loongi_place_intervals(loong_context_t *ctx,
     }
     if ((is(PLANT_PEAK) || is(PLANT_WASTE)) && *peak_p > 0) {
         plant_state.planted++;
-        *peak_p += is(PLANT_WASTE) ? 64 : -64;
+        *peak_p += is(PLANT_WASTE) ? LOONG_PLACE_ALIGN : -LOONG_PLACE_ALIGN;
     }
     return LOONG_OK;
 }

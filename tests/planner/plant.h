@@ -14,8 +14,8 @@
     X(BEGIN, "an interval of memory begins one step late")                    \
     X(OFFSET, "two intervals of memory overlap")                              \
     X(IN_PLACE, "an output takes over an input that is read later")           \
-    X(PEAK, "64 bytes less are planned than are used")                        \
-    X(WASTE, "64 bytes more are planned than are used")                       \
+    X(PEAK, "256 bytes less are planned than are used")                        \
+    X(WASTE, "256 bytes more are planned than are used")                       \
     X(COLOUR, "one slot too few, shared in turn")                             \
     X(HOST, "all copies on the host lie in one place")                        \
     X(SPLIT, "a node that B needs runs in W")                                 \

@@ -1,59 +1,38 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Matrix products of the simulated device: sums in double, one rounding to the
-// type of the result. What a call may not do is refused: sizes and types that
-// do not fit, operands that are less aligned than the algorithm was asked for.
-// There are several algorithms: the first suggested is the slowest, and each
-// gives bits of its own. One that was suggested for even sizes runs even sizes
-// only, and no one runs a size that it was neither suggested nor checked for.
-#include <cmath>
+// Calls of the simulated cuBLASLt. What one may not do is refused: sizes and
+// types that do not fit, a wish for operands that begin within an element,
+// operands that are less aligned than was wished, a workspace that is less
+// aligned than WORKSPACE, a handle of another device. There are several
+// algorithms: the first suggested is the slowest, and each gives bits of its
+// own; in front of it stands a result that its state says is none. One that
+// was suggested for even sizes runs even sizes only, and no one runs a size
+// that it was neither suggested nor checked for.
 #include <cstring>
 #include <set>
 #include <string>
-#include <vector>
 
-#include "cublasLt.h"
-#include "sim.h"
+#include "blaslt_sim.h"
 
 using namespace cudasim;
 
-struct cudasim_desc {
-    cublasComputeType_t compute;
-    bool trans[2];
-    uint32_t epilogue;
-    void *bias, *aux;
-    int64_t aux_ld;
-    int32_t bias_type, aux_type; // -1: that of the result
-};
-struct cudasim_layout {
-    cudaDataType_t type;
-    int64_t rows, cols, ld;
-    int32_t batch;
-    int64_t step;
-};
 struct cudasim_preference {
     size_t workspace;
-    uint32_t alignment;
+    uint32_t alignment[4]; // of a, b, c, d
+};
+struct cublasLtContext {
+    int device;
 };
 
-enum {
-    BIAS = 4,
-    GELU = 32,
-    DGELU = 64,
-    AUX = 128,
-    SUM_A = 256,
-    SUM_B = 512,
-    POINTS = BIAS | SUM_A | SUM_B, // reads the bias, or writes it
-    ALGORITHMS = 3
-};
+enum { ALGORITHMS = 3, WORKSPACE = 256 };
 
 // What cublasLtMatmulAlgo_t holds.
 struct algorithm_t {
     uint64_t magic, id;
-    uint64_t alignment; // of operands, as was wished
-    uint64_t extra;     // of bias and aux, as it was found
+    uint16_t alignment[4]; // of operands, as was wished
+    uint64_t extra;        // of bias and aux, as it was found
     uint64_t workspace;
-    uint64_t even;      // n and k are
+    uint64_t even; // n and k are
     uint64_t unused[2];
 };
 static_assert(sizeof(algorithm_t) == sizeof(cublasLtMatmulAlgo_t), "");
@@ -65,21 +44,47 @@ extern "C" const char *cublasLtGetStatusString(cublasStatus_t status)
     return status == CUBLAS_STATUS_SUCCESS            ? "success"
            : status == CUBLAS_STATUS_INVALID_VALUE    ? "invalid value"
            : status == CUBLAS_STATUS_EXECUTION_FAILED ? "execution failed"
+           : status == CUBLAS_STATUS_INTERNAL_ERROR   ? "internal error"
                                                       : "not supported";
 }
 
 extern "C" size_t cublasLtGetVersion() { return 130100; }
 
+static std::set<cublasLtHandle_t> handles;
+static int64_t handles_made;
+
 extern "C" cublasStatus_t cublasLtCreate(cublasLtHandle_t *handle)
 {
-    *handle = reinterpret_cast<cublasLtHandle_t>(new int(0));
+    std::lock_guard<std::recursive_mutex> guard(sim.mutex);
+    *handle = new cublasLtContext{current_device};
+    handles.insert(*handle);
+    handles_made++;
     return CUBLAS_STATUS_SUCCESS;
 }
 
 extern "C" cublasStatus_t cublasLtDestroy(cublasLtHandle_t handle)
 {
-    delete reinterpret_cast<int *>(handle);
+    std::lock_guard<std::recursive_mutex> guard(sim.mutex);
+    if (handles.erase(handle) == 0) {
+        report("cublasLtDestroy: unknown handle");
+        return CUBLAS_STATUS_INVALID_VALUE;
+    }
+    delete handle;
     return CUBLAS_STATUS_SUCCESS;
+}
+
+extern "C" int64_t cudasim_cublaslt_handles(int alive)
+{
+    return alive ? (int64_t)handles.size() : handles_made;
+}
+
+static bool handle_ok(const char *call, cublasLtHandle_t handle, int device)
+{
+    bool ok = handles.count(handle) > 0 && handle->device == device;
+    if (!ok) {
+        report("%s: the handle is not of device %d", call, device);
+    }
+    return ok;
 }
 
 extern "C" cublasStatus_t cublasLtMatmulDescCreate(cublasLtMatmulDesc_t *desc,
@@ -170,7 +175,7 @@ cublasLtMatrixLayoutSetAttribute(cublasLtMatrixLayout_t layout,
 extern "C" cublasStatus_t
 cublasLtMatmulPreferenceCreate(cublasLtMatmulPreference_t *p)
 {
-    *p = new cudasim_preference{0, 256};
+    *p = new cudasim_preference{0, {256, 256, 256, 256}};
     return CUBLAS_STATUS_SUCCESS;
 }
 
@@ -188,15 +193,11 @@ cublasLtMatmulPreferenceSetAttribute(cublasLtMatmulPreference_t p,
 {
     if (attr == CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES) {
         memcpy(&p->workspace, value, size);
-    } else { // one for all here
-        memcpy(&p->alignment, value, size);
+    } else {
+        memcpy(&p->alignment[attr - CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES],
+               value, size);
     }
     return CUBLAS_STATUS_SUCCESS;
-}
-
-static size_t size_of(cudaDataType_t type)
-{
-    return type == CUDA_R_16BF ? 2 : 4;
 }
 
 // op(a) [m,k] op(b) [k,n] -> c [m,n], and columns that do not overlap.
@@ -278,38 +279,61 @@ static uint64_t extra_alignment(const cudasim_desc *desc)
     return alignment_of(bias | aux);
 }
 
+// What is wished is a multiple of an element's size, for each operand.
+static bool wishes_ok(const cudasim_preference *p, const cudasim_layout *a,
+                      const cudasim_layout *b, const cudasim_layout *c)
+{
+    const cudasim_layout *l[] = {a, b, c, c};
+    for (int i = 0; i < 4; i++) {
+        if (p->alignment[i] % size_of(l[i]->type) != 0) {
+            return false;
+        }
+    }
+    return true;
+}
+
 extern "C" cublasStatus_t cublasLtMatmulAlgoGetHeuristic(
-    cublasLtHandle_t, cublasLtMatmulDesc_t desc, cublasLtMatrixLayout_t a,
-    cublasLtMatrixLayout_t b, cublasLtMatrixLayout_t c,
-    cublasLtMatrixLayout_t d, cublasLtMatmulPreference_t preference,
+    cublasLtHandle_t handle, cublasLtMatmulDesc_t desc,
+    cublasLtMatrixLayout_t a, cublasLtMatrixLayout_t b,
+    cublasLtMatrixLayout_t c, cublasLtMatrixLayout_t d,
+    cublasLtMatmulPreference_t preference,
     int wanted, cublasLtMatmulHeuristicResult_t *results, int *count)
 {
     std::lock_guard<std::recursive_mutex> guard(sim.mutex);
     *count = 0;
-    if (!sizes_fit(desc, a, b, c) || c != d || wanted < 1) {
+    if (enter("cublasLtMatmulAlgoGetHeuristic") != cudaSuccess) {
+        return CUBLAS_STATUS_INTERNAL_ERROR;
+    }
+    if (!sizes_fit(desc, a, b, c) || c != d || wanted < 1 ||
+        !handle_ok("cublasLtMatmulAlgoGetHeuristic", handle,
+                   current_device)) {
         return CUBLAS_STATUS_INVALID_VALUE;
     }
     uint64_t extra = extra_alignment(desc);
     // Here the second output is written by pieces of 16 bytes.
-    bool narrow = extra < 16 || preference->alignment < 16;
-    if (!has_kernel(desc, a, b, c) || ((desc->epilogue & AUX) && narrow)) {
+    const uint32_t *wished = preference->alignment;
+    bool narrow = extra < 16 || wished[3] < 16;
+    if (!has_kernel(desc, a, b, c) || !wishes_ok(preference, a, b, c) ||
+        ((desc->epilogue & AUX) && narrow)) {
         return CUBLAS_STATUS_NOT_SUPPORTED;
     }
-    for (int i = 0; i < wanted && i < ALGORITHMS; i++) {
-        algorithm_t algo = {MAGIC, (uint64_t)i, preference->alignment, extra,
-                            preference->workspace, even_sizes(desc, a, c),
-                            {0}};
-        memset(&results[i], 0, sizeof(results[i]));
-        memcpy(&results[i].algo, &algo, sizeof(algo));
-        results[i].workspaceSize = algo.workspace;
+    memset(results, 0, (size_t)wanted * sizeof(*results));
+    results[0].state = CUBLAS_STATUS_NOT_SUPPORTED;
+    for (*count = 1; *count < wanted && *count <= ALGORITHMS; ++*count) {
+        algorithm_t algo = {MAGIC, (uint64_t)*count - 1,
+                            {(uint16_t)wished[0], (uint16_t)wished[1],
+                             (uint16_t)wished[2], (uint16_t)wished[3]},
+                            extra, preference->workspace,
+                            even_sizes(desc, a, c), {0}};
+        memcpy(&results[*count].algo, &algo, sizeof(algo));
+        results[*count].workspaceSize = algo.workspace;
         checked.insert(as_checked(algo, desc, a, c));
-        *count = i + 1;
     }
     return CUBLAS_STATUS_SUCCESS;
 }
 
 extern "C" cublasStatus_t
-cublasLtMatmulAlgoCheck(cublasLtHandle_t, cublasLtMatmulDesc_t desc,
+cublasLtMatmulAlgoCheck(cublasLtHandle_t handle, cublasLtMatmulDesc_t desc,
                         cublasLtMatrixLayout_t a, cublasLtMatrixLayout_t b,
                         cublasLtMatrixLayout_t c, cublasLtMatrixLayout_t d,
                         const cublasLtMatmulAlgo_t *algo,
@@ -317,7 +341,9 @@ cublasLtMatmulAlgoCheck(cublasLtHandle_t, cublasLtMatmulDesc_t desc,
 {
     algorithm_t known;
     memcpy(&known, algo, sizeof(known));
-    if (!sizes_fit(desc, a, b, c) || c != d) {
+    std::lock_guard<std::recursive_mutex> guard(sim.mutex);
+    if (!sizes_fit(desc, a, b, c) || c != d ||
+        !handle_ok("cublasLtMatmulAlgoCheck", handle, current_device)) {
         return CUBLAS_STATUS_INVALID_VALUE;
     }
     if (known.magic != MAGIC || known.id >= ALGORITHMS ||
@@ -325,178 +351,10 @@ cublasLtMatmulAlgoCheck(cublasLtHandle_t, cublasLtMatmulDesc_t desc,
         (known.even && !even_sizes(desc, a, c))) {
         return CUBLAS_STATUS_NOT_SUPPORTED;
     }
-    std::lock_guard<std::recursive_mutex> guard(sim.mutex);
     checked.insert(as_checked(known, desc, a, c));
     memset(result, 0, sizeof(*result));
     result->workspaceSize = known.workspace;
     return CUBLAS_STATUS_SUCCESS;
-}
-
-static double read(const void *p, cudaDataType_t type, int64_t i)
-{
-    uint32_t bits;
-    float x;
-    if (type == CUDA_R_16BF) {
-        bits = (uint32_t) static_cast<const uint16_t *>(p)[i] << 16;
-        memcpy(&x, &bits, sizeof(x));
-        return (double)x;
-    }
-    return (double)static_cast<const float *>(p)[i];
-}
-
-static void write(void *p, cudaDataType_t type, int64_t i, double v)
-{
-    float x = (float)v;
-    uint32_t bits;
-    memcpy(&bits, &x, sizeof(bits));
-    if (type == CUDA_R_16BF) {
-        uint32_t even = (bits + 0x7fffu + (bits >> 16 & 1u)) >> 16;
-        bool nan = (bits & 0x7fffffffu) > 0x7f800000u;
-        static_cast<uint16_t *>(p)[i] = (uint16_t)(nan ? 0x7fffu : even);
-    } else {
-        static_cast<float *>(p)[i] = x;
-    }
-}
-
-struct product_t {
-    cudasim_desc desc;
-    cudasim_layout a_desc, b_desc, c_desc;
-    const char *a, *b;
-    char *c;
-    double alpha, beta;
-    int id; // of the algorithm
-};
-
-// To the 10 bits of mantissa that tf32 has.
-static double as_tf32(double x)
-{
-    float f = (float)x;
-    uint32_t bits;
-    memcpy(&bits, &f, sizeof(bits));
-    bits = (bits + 0x1000u) & 0xffffe000u;
-    memcpy(&f, &bits, sizeof(f));
-    return std::isfinite(x) ? (double)f : x;
-}
-
-// An operand as rows of the sums' length, one behind the other; `along`: these
-// lie along its columns.
-static std::vector<double> pack(const cudasim_layout &l, const void *from,
-                                bool along, bool tf32)
-{
-    int64_t rows = along ? l.cols : l.rows;
-    int64_t k = along ? l.rows : l.cols;
-    std::vector<double> to((size_t)(rows * k));
-    for (int64_t i = 0; i < rows; i++) {
-        for (int64_t j = 0; j < k; j++) {
-            int64_t at = along ? i * l.ld + j : j * l.ld + i;
-            double x = read(from, l.type, at);
-            to[(size_t)(i * k + j)] = tf32 ? as_tf32(x) : x;
-        }
-    }
-    return to;
-}
-
-static double dot(const double *a, const double *b, int64_t k)
-{
-    double sum[8] = {0.0};
-    int64_t l = 0;
-    for (; l + 8 <= k; l += 8) {
-        for (int u = 0; u < 8; u++) {
-            sum[u] += a[l + u] * b[l + u];
-        }
-    }
-    for (; l < k; l++) {
-        sum[0] += a[l] * b[l];
-    }
-    return ((sum[0] + sum[1]) + (sum[2] + sum[3])) +
-           ((sum[4] + sum[5]) + (sum[6] + sum[7]));
-}
-
-// Algorithm 0 in one piece; another in pieces that are rounded to fp32.
-static double dot_by(int id, const double *a, const double *b, int64_t k)
-{
-    if (id == 0) {
-        return dot(a, b, k);
-    }
-    int64_t part = (k + id) / (id + 1);
-    float sum = 0.0f;
-    for (int64_t l = 0; l < k; l += part) {
-        sum += (float)dot(a + l, b + l, k - l < part ? k - l : part);
-    }
-    return (double)sum;
-}
-
-static double finish(const product_t &p, int64_t i, int64_t j, double x)
-{
-    cudaDataType_t type = p.c_desc.type;
-    if (p.desc.epilogue & BIAS) {
-        x += read(p.desc.bias, type, i);
-    }
-    int64_t at = j * p.desc.aux_ld + i;
-    const double c = 0.79788456080286535588;
-    if (p.desc.epilogue & DGELU) {
-        double a = read(p.desc.aux, type, at);
-        double t = std::tanh(c * (a + 0.044715 * a * a * a));
-        return x * (0.5 * (1.0 + t) +
-                    0.5 * a * (1.0 - t * t) * c * (1.0 + 0.134145 * a * a));
-    }
-    if (p.desc.epilogue & AUX) {
-        write(p.desc.aux, type, at, x);
-    }
-    if (p.desc.epilogue & GELU) {
-        x = 0.5 * x * (1.0 + std::tanh(c * (x + 0.044715 * x * x * x)));
-    }
-    return x;
-}
-
-// Sums of an operand's rows of k.
-static void add_up(const product_t &p, const std::vector<double> &rows,
-                   int64_t k)
-{
-    for (int64_t i = 0; i < (int64_t)rows.size() / k; i++) {
-        double sum = 0.0;
-        for (int64_t l = 0; l < k; l++) {
-            sum += rows[(size_t)(i * k + l)];
-        }
-        write(p.desc.bias, p.c_desc.type, i, sum);
-    }
-}
-
-static void multiply(const product_t &p)
-{
-    int64_t k = p.desc.trans[0] ? p.a_desc.rows : p.a_desc.cols;
-    bool tf32 = p.desc.compute == CUBLAS_COMPUTE_32F_FAST_TF32;
-    std::vector<double> a = pack(p.a_desc, p.a, p.desc.trans[0], tf32);
-    std::vector<double> b = pack(p.b_desc, p.b, !p.desc.trans[1], tf32);
-    if (p.desc.epilogue & SUM_A) {
-        add_up(p, a, k);
-    } else if (p.desc.epilogue & SUM_B) {
-        add_up(p, b, k);
-    }
-    for (int64_t j = 0; j < p.c_desc.cols; j++) {
-        for (int64_t i = 0; i < p.c_desc.rows; i++) {
-            double sum =
-                dot_by(p.id, a.data() + i * k, b.data() + j * k, k);
-            int64_t at = j * p.c_desc.ld + i;
-            sum *= p.alpha;
-            if (p.beta != 0.0) { // otherwise c is not read
-                sum += p.beta * read(p.c, p.c_desc.type, at);
-            }
-            write(p.c, p.c_desc.type, at, finish(p, i, j, sum));
-        }
-    }
-}
-
-static cudaError_t multiply_all(const product_t &all)
-{
-    for (int32_t i = 0; i < all.c_desc.batch; i++) {
-        product_t p = all;
-        p.a += i * p.a_desc.step * (int64_t)size_of(p.a_desc.type);
-        p.b += i * p.b_desc.step * (int64_t)size_of(p.b_desc.type);
-        p.c += i * p.c_desc.step * (int64_t)size_of(p.c_desc.type);
-        multiply(p);
-    }
-    return cudaSuccess;
 }
 
 static bool bytes_ok(const char *name, const void *p, size_t size,
@@ -506,8 +364,8 @@ static bool bytes_ok(const char *name, const void *p, size_t size,
         report("cublasLtMatmul: %s needs %zu bytes from %s", name, size,
                where((uintptr_t)p));
     } else if (!aligned) {
-        report("cublasLtMatmul: %s is less aligned than the algorithm counts "
-               "on", name);
+        report("cublasLtMatmul: %s at %p is less aligned than the algorithm "
+               "counts on", name, p);
     } else {
         return true;
     }
@@ -542,10 +400,10 @@ static bool extras_ok(const cudasim_desc *desc, const cudasim_layout *c,
 }
 
 extern "C" cublasStatus_t
-cublasLtMatmul(cublasLtHandle_t, cublasLtMatmulDesc_t desc, const void *alpha,
-               const void *a, cublasLtMatrixLayout_t a_desc, const void *b,
-               cublasLtMatrixLayout_t b_desc, const void *beta, const void *c,
-               cublasLtMatrixLayout_t c_desc, void *d,
+cublasLtMatmul(cublasLtHandle_t handle, cublasLtMatmulDesc_t desc,
+               const void *alpha, const void *a, cublasLtMatrixLayout_t a_desc,
+               const void *b, cublasLtMatrixLayout_t b_desc, const void *beta,
+               const void *c, cublasLtMatrixLayout_t c_desc, void *d,
                cublasLtMatrixLayout_t d_desc, const cublasLtMatmulAlgo_t *algo,
                void *workspace, size_t workspace_size, cudaStream_t stream)
 {
@@ -561,10 +419,12 @@ cublasLtMatmul(cublasLtHandle_t, cublasLtMatmulDesc_t desc, const void *alpha,
     if (c != d || c_desc != d_desc ||
         !sizes_fit(desc, a_desc, b_desc, c_desc) ||
         how.magic != MAGIC || workspace_size < how.workspace ||
-        !range_ok(workspace, workspace_size) ||
-        !operand_ok("a", a, a_desc, how.alignment) ||
-        !operand_ok("b", b, b_desc, how.alignment) ||
-        !operand_ok("c", d, c_desc, how.alignment) ||
+        !handle_ok("cublasLtMatmul", handle, stream_of(stream)->device) ||
+        !bytes_ok("the workspace", workspace, workspace_size,
+                  (uintptr_t)workspace % WORKSPACE == 0) ||
+        !operand_ok("a", a, a_desc, how.alignment[0]) ||
+        !operand_ok("b", b, b_desc, how.alignment[1]) ||
+        !operand_ok("c", d, c_desc, how.alignment[3]) ||
         !extras_ok(desc, c_desc, how.extra)) {
         return CUBLAS_STATUS_INVALID_VALUE;
     }

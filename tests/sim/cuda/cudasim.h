@@ -23,6 +23,9 @@ void cudasim_pace(double share);
 int64_t cudasim_calls(void);
 void cudasim_fail_at(int64_t n, cudaError_t error);
 
+/* The device is lost, as by a kernel: from here on every call says so. */
+void cudasim_lose(cudaError_t error);
+
 /* Env CUDASIM_KILL_AT_GRAPH: the process is killed when it launches so many.
  * Env CUDASIM_HANG_AT: its device hangs from so many calls on. */
 
@@ -52,6 +55,9 @@ void cudasim_reset(void);
 /* Whether cuBLASLt has products that do more; at the start it has, but none
  * that sum a bias's gradient where env CUDASIM_BIAS_SUMS is 0. */
 void cudasim_epilogues(int there);
+
+/* Handles of cuBLASLt that are alive, or that were ever made. */
+int64_t cudasim_cublaslt_handles(int alive);
 
 /* Plans of cuDNN are refused for this reason; "": they are not. */
 void cudasim_cudnn_refuse(const char *why);

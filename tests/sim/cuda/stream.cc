@@ -499,6 +499,11 @@ extern "C" void cudasim_fail_at(int64_t n, cudaError_t error)
     sim.fail_with = error;
 }
 
+extern "C" void cudasim_lose(cudaError_t error)
+{
+    sim.sticky = fail(error);
+}
+
 extern "C" void cudasim_devices(int count, size_t bytes)
 {
     begin();

@@ -138,7 +138,7 @@ static loong_status_t run_rank(loong_context_t *ctx, loong_comm_t *comm,
              "    max_position_embeddings: 64%s}\n"
              "precision: {params_dtype: %s}\n"
              "data:\n"
-             "  seq_length: 8\n"
+             "  seq_length: %d\n"
              "  train: [{path: %s/%s}]\n"
              "%s"
              "train: {micro_batch_size: 1, global_batch_size: %d,\n"
@@ -148,8 +148,8 @@ static loong_status_t run_rank(loong_context_t *ctx, loong_comm_t *comm,
              "%s",
              job->device[0] == '[' ? "devices" : "device", job->device,
              job->layers, VOCAB, job->activation, job->model,
-             job->dtype, dir, job->data, job->data_keys, job->batch,
-             job->steps, job->train, job->extra);
+             job->dtype, job->seq_length, dir, job->data, job->data_keys,
+             job->batch, job->steps, job->train, job->extra);
     LOONG_TRY(loong_register_builtin(ctx));
     LOONG_TRY(loong_recipe_parse(ctx, "test", text, NULL, &recipe));
     loong_trainer_params_t params = {.comm = comm, .recipe = recipe,
@@ -214,6 +214,7 @@ job_t make_job(const char *device, const char *dtype)
     job.data_keys = "";
     job.ranks = 1;
     job.layers = 2;
+    job.seq_length = 8;
     job.batch = 2;
     job.steps = STEPS;
     return job;

@@ -23,6 +23,7 @@ typedef struct job {
     const char *data_keys; /* more lines under `data` */
     int ranks;
     int layers;
+    int seq_length;
     int batch; /* micro-batches of one sample, of all ranks */
     int steps;
     double timeout; /* of collectives, seconds; 0: 60 */

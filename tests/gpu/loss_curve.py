@@ -126,10 +126,15 @@ def check(args):
     if len(got[0]) != steps:
         sys.exit(f"{len(got[0])} steps of {steps}")
     ours = curve["processor"][args.dtype]
-    print(" step  reference  processor     device   norms: the same")
+    print(" step  reference  processor     device   norms: the same       "
+          "distances of the device")
+    seen = [[math.nan if x is None else x for x in row] for row in got]
     for i in range(steps):
-        print("{:5} {:10.6f} {:10.6f} {:10.6f}   {:.6f} {:.6f} {:.6f}".format(
-            i + 1, *(row[k][i] for k in (0, 1) for row in (exact, ours, got))))
+        print("{:5} {:10.6f} {:10.6f} {:10.6f}   {:.6f} {:.6f} {:.6f}"
+              "  {:+.2e} {:+.2e}".format(
+                  i + 1, *(row[k][i] for k in (0, 1)
+                           for row in (exact, ours, seen)),
+                  *(seen[k][i] / exact[k][i] - 1.0 for k in (0, 1))))
     there = distance(ours, exact)
     here = distance(got, exact)
     passed = True

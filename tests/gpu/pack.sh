@@ -71,6 +71,13 @@ for tool in ninja pkgconf; do
   ldd "$path" | awk '$1 ~ /^libpkgconf/ {print $1, $3}' |
     while read -r name from; do cp -L "$from" "$work/lib/$name"; done
 done
-ln -s pkgconf "$work/bin/pkg-config"
+# It alone wants a library of these: they shall not stand in front of others'.
+cat > "$work/bin/pkg-config" <<'TOOL'
+#!/bin/sh
+here=$(cd "$(dirname "$0")" && pwd)
+LD_LIBRARY_PATH=$here/../lib${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH} \
+  exec "$here/pkgconf" "$@"
+TOOL
+chmod +x "$work/bin/pkg-config"
 tar -C "$work" -cJf "$out" include lib bin
 echo "$out: $(du -h "$out" | cut -f1)"

@@ -35,7 +35,7 @@ def say(**record):
 # ---- kernels ---------------------------------------------------------------
 
 
-def rate(op, work, flops=0.0, nbytes=0.0):
+def rate(op, work, flops=0.0, nbytes=0.0, **more):
     """Runs `work` for half a second; prints the median of batches."""
     for _ in range(3):
         work()
@@ -52,7 +52,7 @@ def rate(op, work, flops=0.0, nbytes=0.0):
         times.append(begin.elapsed_time(end) / 5)
     ms = statistics.median(times)
     say(op=op, by="torch " + torch.__version__, ms_median=ms,
-        gflops=flops / ms * 1e-6, gbytes_per_s=nbytes / ms * 1e-6)
+        gflops=flops / ms * 1e-6, gbytes_per_s=nbytes / ms * 1e-6, **more)
 
 
 def tensor(*shape, grad=False):
@@ -60,12 +60,12 @@ def tensor(*shape, grad=False):
                        ).requires_grad_(grad)
 
 
-def backward(op, build, inputs, flops=0.0, nbytes=0.0):
+def backward(op, build, inputs, flops=0.0, nbytes=0.0, **more):
     """The gradient alone: of one forward, again and again."""
     out = build()
     dy = torch.randn_like(out)
     rate(op, lambda: torch.autograd.grad(out, inputs, dy, retain_graph=True),
-         flops, nbytes)
+         flops, nbytes, **more)
 
 
 def products():
@@ -81,6 +81,17 @@ def products():
     rate("linear_dw", lambda: dy.t() @ x, flops)
 
 
+def backend(q, k, v):
+    """The name of what PyTorch takes for these."""
+    try:
+        from torch.nn.attention import SDPBackend
+        number = torch._fused_sdp_choice(q, k, v, is_causal=True,
+                                         enable_gqa=q.shape[1] != k.shape[1])
+        return SDPBackend(number).name.lower()
+    except (ImportError, AttributeError, TypeError, ValueError) as error:
+        return f"unknown: {type(error).__name__}"
+
+
 def attention():
     b, t, heads, kv, d = 4, 8192, 32, 8, 128
     q = tensor(b, heads, t, d, grad=True)
@@ -91,9 +102,11 @@ def attention():
         return F.scaled_dot_product_attention(q, k, v, is_causal=True,
                                               enable_gqa=True)
     with best_attention():
+        by = backend(q, k, v)
         with torch.no_grad():
-            rate("attention", forward, flops)
-        backward("attention_grad", forward, (q, k, v), 2.5 * flops)
+            rate("attention", forward, flops, attention=by)
+        backward("attention_grad", forward, (q, k, v), 2.5 * flops,
+                 attention=by)
 
 
 def norms():
@@ -181,6 +194,17 @@ def build(args):
     return model, vocab
 
 
+def model_backend(args):
+    """What the attention of a model's layers is made by."""
+    sizes = MODELS[args.model][1]
+    heads, kv = sizes["H"], sizes.get("K", sizes["H"])
+    q, k = (torch.empty(args.samples, n, args.length, sizes["C"] // heads,
+                        device=args.device, requires_grad=True,
+                        dtype=torch.float32 if args.dtype == "fp32"
+                        else torch.bfloat16) for n in (heads, kv))
+    return backend(q, k, k)
+
+
 def times_of(args, model, vocab):
     """Milliseconds of each step."""
     optimizer = torch.optim.AdamW(model.parameters(), lr=3e-4,
@@ -219,6 +243,7 @@ def model(args):
     try:
         with best_attention():
             times = times_of(args, *build(args))
+            by = model_backend(args)
     except torch.cuda.OutOfMemoryError as error:
         if args.layers <= 4:
             return say(step=args.model, by="torch", dtype=args.dtype,
@@ -233,7 +258,7 @@ def model(args):
     ms = statistics.median(times)
     tokens = args.samples * args.micros * args.length
     say(step=args.model, by="torch " + torch.__version__, dtype=args.dtype,
-        layers=args.layers, ms_median=ms, ms_best=min(times),
+        layers=args.layers, attention=by, ms_median=ms, ms_best=min(times),
         tokens_per_second=tokens / ms * 1e3)
 
 

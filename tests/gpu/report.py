@@ -59,6 +59,7 @@ def flops(record):
     attention, forward and twice that backward; and by llm.c's count, or 0."""
     layer, head, layers, width, length, theirs = MODELS[record["step"]]
     layers = layers or record["layers"]
+    length = record.get("seq_length", length)
     mine = 6.0 * (layers * layer + head + layers * width * length)
     return mine, 6.0 * theirs + 6.0 * layers * width * length if theirs else 0
 
@@ -73,6 +74,7 @@ class Results:
         trained = records("training.log")
         self.training = [r for r in trained if "training" in r]
         self.graphs = [r for r in trained if "graphs" in r]
+        self.libraries = [r for r in records("doctor.log") if "library" in r]
         self.gaps = [r for r in records("gaps.log") if "gaps" in r]
         for r in self.steps:
             if "tokens_per_second" in r:
@@ -108,7 +110,9 @@ class Results:
         for r in self.steps:
             if r.get("step") == name and r.get("by", "").startswith(by) \
                     and r.get("dtype", dtype) == dtype \
-                    and layers in (None, r.get("layers")):
+                    and layers in (None, r.get("layers")) \
+                    and r.get("seq_length", MODELS[name][4]) \
+                    == MODELS[name][4]:
                 return r
         return None
 
@@ -163,8 +167,8 @@ def attention(r):
                 "PyTorch" if ours else op)
         else:
             share = 100.0 * peer["ms_median"] / ours["ms_median"]
-            yield what, 50.0, share, "{:.0f} ({:.0f} TFLOP/s)".format(
-                share, ours["gflops"] * 1e-3)
+            yield what, 50.0, share, "{:.0f} ({:.0f} TFLOP/s; {})".format(
+                share, ours["gflops"] * 1e-3, peer.get("attention", "unknown"))
 
 
 def fused(r):
@@ -259,6 +263,10 @@ def write_tables(r, put):
     for s in r.stages:
         reason = f": {s['reason']}" if s.get("reason") else ""
         put(f"| {s['stage']} | {s['result']}{reason} | {s['seconds']} |")
+    put("\n## Libraries\n\n| library | version | from |\n|---|---|---|")
+    for x in r.libraries:
+        put(f"| {x['library']} | {x.get('version', 'not found')} | "
+            f"{x.get('path', '')} |")
     put("\n## Training beside the processor\n\n| type | result | steps | loss: "
         "distance, allowed, processor's | norm: the same | loss at the end |"
         "\n|---|---|---|---|---|---|")
@@ -274,17 +282,20 @@ def write_tables(r, put):
     for g in r.graphs:
         put(f"| {g['graphs']} | {'equal' if g['equal'] else '**DIFFERENT**'} "
             f"| {g['steps']} | {g['count']} |")
-    put("\n## Steps\n\n| model | by | type | layers | ms | tokens/s | TFLOP/s "
-        "|\n|---|---|---|---|---|---|---|")
+    put("\n## Steps\n\n| model | by | type | layers | length | attention | ms "
+        "| tokens/s | TFLOP/s |\n|---|---|---|---|---|---|---|---|---|")
     for s in r.steps:
         if "tflops" in s:
-            put("| {} | {} | {} | {} | {:.1f} | {:.0f} | {:.1f} |".format(
+            put("| {} | {} | {} | {} | {} | {} | {:.1f} | {:.0f} | {:.1f} |"
+                .format(
                 s["step"], s["by"], s.get("dtype", "bf16"),
-                s.get("layers") or MODELS[s["step"]][2], s["ms_median"],
+                s.get("layers") or MODELS[s["step"]][2],
+                s.get("seq_length", MODELS[s["step"]][4]),
+                s.get("attention", ""), s["ms_median"],
                 s["tokens_per_second"], s["tflops"]))
         else:
             put(f"| {s.get('step')} | {s.get('by')} | {s.get('dtype', '')} | "
-                f"not run: {s.get('not_run')} | | | |")
+                f"not run: {s.get('not_run')} | | | | | |")
     put("\n## Kernels\n\n| op | kernel | shape | ms | TFLOP/s | GB/s | of the "
         "roof | PyTorch's time / ours |\n|---|---|---|---|---|---|---|---|")
     for k in r.kernels:
@@ -304,7 +315,7 @@ def main():
         targets=[dict(what=w, target=t, reached=v, text=x)
                  for w, t, v, x in rows],
         training=r.training, graphs=r.graphs, steps=r.steps, gaps=r.gaps,
-        kernels=r.kernels,
+        kernels=r.kernels, libraries=r.libraries,
         tests=[line.strip() for name in ("ops.log", "golden.log")
                for line in lines(name) if re.search(r"Test +#", line)],
         sanitizer=[line for line in lines("sanitizer.log")

@@ -5,6 +5,7 @@
 # Exit code 77: not run, the last line says why.
 set -uo pipefail
 : "${source:?}" "${build:?}" "${out:?}" "${architecture:?}" "${cores:?}"
+: "${again:?}" "${rpath?}"
 gpu=$source/tests/gpu
 
 not_run() {
@@ -15,9 +16,42 @@ not_run() {
 run_build() {
   command -v nvcc >/dev/null || not_run "nvcc was not found"
   command -v cmake >/dev/null || not_run "cmake was not found"
-  cmake -S "$source" -B "$build" -G Ninja -DLOONG_CUDA=ON \
-    -DLOONG_CUDA_ARCHITECTURES="$architecture" -DLOONG_TEST_GPU=ON &&
+  # An RPATH, unlike a RUNPATH, also holds for what a library loads.
+  cmake -S "$source" -B "$build" -G Ninja -DLOONG_CUDA=ON -DLOONG_MPI=OFF \
+    -DLOONG_CUDA_ARCHITECTURES="$architecture" -DLOONG_TEST_GPU=ON \
+    -DCMAKE_BUILD_RPATH="$rpath" \
+    -DCMAKE_EXE_LINKER_FLAGS=-Wl,--disable-new-dtags \
+    -DCMAKE_SHARED_LINKER_FLAGS=-Wl,--disable-new-dtags &&
     cmake --build "$build" --target gpu
+}
+
+# once KEY COMMAND...: what it prints, which is kept until the next build, so
+# that a stage that was ended goes on where it was.
+once() {
+  local kept=$out/kept/$1 code=0
+  shift
+  if [ "$again" = 0 ] && [ -s "$kept" ] &&
+    [ ! "$build/loong-bench" -nt "$kept" ]; then
+    cat "$kept"
+    return 0
+  fi
+  mkdir -p "$out/kept"
+  "$@" | tee "$kept.new" || code=$?
+  [ $code != 0 ] || grep -q '"not_run"' "$kept.new" || mv "$kept.new" "$kept"
+  return $code
+}
+
+# Versions and places of what is used, one product, one attention by either
+# kernel, a few steps as graphs: what else would be found out one by one.
+run_doctor() {
+  local code=0
+  built loong-bench loongrun
+  "$build/loongrun" --doctor || code=1
+  python3 "$gpu/doctor.py" libraries "$build" || code=1
+  "$build/loong-bench" step --json --floor-seconds 0 --steps 3 \
+    "$gpu/recipes/curve.yaml" device=cuda precision.params_dtype=bf16 \
+    train.cuda_graph_impl=local || code=1
+  return "$code"
 }
 
 # built FILE...: else the stage is not run.
@@ -29,10 +63,11 @@ built() {
 }
 
 # The op tests compute their references on the processor, so several at once.
-# Of what they draw (tests/ops/op_draw.h) more than every day, and other cases.
+# Of what they draw (tests/ops/op_draw.h) more than every day, and other cases;
+# OP_CASES=200 for many more.
 run_ops() {
   built CTestTestfile.cmake
-  export OP_SEED=${OP_SEED:-$RANDOM$RANDOM} OP_CASES=${OP_CASES:-200}
+  export OP_SEED=${OP_SEED:-$RANDOM$RANDOM} OP_CASES=${OP_CASES:-20}
   echo "OP_SEED=$OP_SEED OP_CASES=$OP_CASES"
   ctest --test-dir "$build" -L gpu_ops --output-on-failure \
     --no-tests=error -j $((cores / 4 + 1))
@@ -67,36 +102,53 @@ run_kernels() {
   built loong-bench
   while read -r op shape; do
     case $op in '' | \#*) continue ;; esac
-    "$build/loong-bench" op --device cuda --op "$op" --shape "$shape" \
-      --seconds 0.5 --json || code=1
+    once "$op-$shape" "$build/loong-bench" op --device cuda --op "$op" \
+      --shape "$shape" --seconds 0.5 --json || code=1
   done < "$gpu/kernels.txt"
-  python3 "$gpu/peers.py" kernels || code=1
+  once torch-kernels python3 "$gpu/peers.py" kernels || code=1
   return "$code"
 }
 
 # ours RECIPE [KEY=VALUE...]: steps of it, what nvidia-smi saw of memory, and
 # what --dry-run says of it.
 ours() {
-  local recipe=$gpu/recipes/$1.yaml name=$1
+  local recipe=$gpu/recipes/$1.yaml name=$1 key
+  key=$(echo "$*" | tr ' /' '__')
   shift
-  python3 "$gpu/step.py" --build "$build" --name "$name" "$recipe" "$@"
+  once "$key" python3 "$gpu/step.py" --build "$build" --name "$name" \
+    "$recipe" "$@"
 }
 
 # peer MODEL [OPTION...]
-peer() { python3 "$gpu/peers.py" model "$@"; }
+peer() { once "torch-$(echo "$*" | tr -d ' ')" python3 "$gpu/peers.py" model "$@"; }
 
+# fits KEY=VALUE...: layers of llama.yaml that fit.
+fits() {
+  python3 "$gpu/step.py" --build "$build" --layers-that-fit \
+    "$gpu/recipes/llama.yaml" "$@"
+}
+
+# 32k tokens a step in samples of several lengths; beside PyTorch, which needs
+# more memory than we do, with 16 layers; at last with all that fit.
 run_llama() {
-  local code=0 layers same
+  local code=0 layers most length samples backend attention
   built loong-bench loongrun
-  layers=$(python3 "$gpu/step.py" --build "$build" --layers-that-fit \
-    "$gpu/recipes/llama.yaml") || return 1
-  echo "layers that fit: $layers"
-  ours llama "model.foundation.num_layers=$layers" || code=1
-  # Beside PyTorch, which needs more memory, with fewer.
-  same=$((layers < 16 ? layers : 16))
-  [ $same = "$layers" ] ||
-    ours llama "model.foundation.num_layers=$same" || code=1
-  peer llama --layers $same || code=1
+  most=$(fits) || return 1
+  echo "layers that fit: $most"
+  attention=train.attention_backend
+  for backend in auto:4096:2 auto:8192:1 auto:32768:1 local:4096:2; do
+    IFS=: read -r backend length samples <<< "$backend"
+    set -- "$attention=$backend" "data.seq_length=$length" \
+      "train.micro_batch_size=$samples" \
+      "train.global_batch_size=$((32768 / length))" \
+      model.foundation.max_position_embeddings=32768
+    layers=$(fits "$@") || { code=1; continue; }
+    ours llama "$@" \
+      "model.foundation.num_layers=$((layers < 16 ? layers : 16))" || code=1
+    [ "$backend$length" != auto4096 ] ||
+      peer llama --layers $((layers < 16 ? layers : 16)) || code=1
+  done
+  ours llama "$attention=auto" "model.foundation.num_layers=$most" || code=1
   return "$code"
 }
 
@@ -109,7 +161,7 @@ llmc_step() { # MODEL DEPTH SAMPLES STEPS
   }
   (cd "$llmc" && { [ -x train_gpt2cu ] ||
     make train_gpt2cu NO_MULTI_GPU=1 NO_USE_MPI=1 PRECISION=BF16; } &&
-    python3 "$gpu/llmc.py" "$1" "$2" "$3" "$4")
+    once "llmc_$1" python3 "$gpu/llmc.py" "$1" "$2" "$3" "$4")
 }
 
 run_gpt2() {
@@ -146,7 +198,8 @@ run_gaps() {
 gaps() { # RECIPE [KEY=VALUE...]
   local recipe=$gpu/recipes/$1.yaml name=$1
   shift
-  python3 "$gpu/gaps.py" --build "$build" --name "$name" "$recipe" "$@"
+  once "gaps_$name" python3 "$gpu/gaps.py" --build "$build" --name "$name" \
+    "$recipe" "$@"
 }
 
 # Every op test again, its accesses and its barriers watched. One that passed
@@ -179,6 +232,7 @@ run_sanitizer() {
 
 case $1 in
 build) run_build ;;
+doctor) run_doctor ;;
 ops) run_ops ;;
 golden) run_golden ;;
 training) run_training ;;

@@ -3,7 +3,7 @@
 """Steps of a recipe on the GPU, by loong-bench, and the memory they take.
 
   step.py --build DIR --name NAME RECIPE [KEY=VALUE...]
-  step.py --build DIR --layers-that-fit RECIPE
+  step.py --build DIR --layers-that-fit RECIPE [KEY=VALUE...]
 
 The first prints one line of JSON: what `loong-bench step --json` says, the
 memory that nvidia-smi saw at most less what was taken before, and the memory
@@ -21,7 +21,10 @@ import threading
 UNITS = {"B": 1, "KiB": 2 ** 10, "MiB": 2 ** 20, "GiB": 2 ** 30,
          "TiB": 2 ** 40}
 ROOM = 0.92  # of the free memory: the rest is for the context and libraries
-WARM_UP, STEPS = 2, 12
+STEPS = 8
+# What a line says of the recipe.
+KEYS = dict(layers="model.foundation.num_layers", seq_length="data.seq_length",
+            attention="train.attention_backend")
 
 
 def device():
@@ -56,7 +59,8 @@ def planned(args, keys):
 
 def layers_that_fit(args):
     """Memory grows with layers by equal parts."""
-    few, more = (planned(args, [f"model.foundation.num_layers={n}"])
+    few, more = (planned(args, [*args.keys,
+                                f"model.foundation.num_layers={n}"])
                  for n in (2, 4))
     free = query("memory.free") * ROOM
     layers = int(2 + (free - few) / ((more - few) / 2)) if more > few else 0
@@ -99,11 +103,13 @@ def step(args):
         sys.exit(f"{' '.join(command)}: exit code {said.returncode}\n"
                  + said.stdout[-2000:])
     record = json.loads(lines[-1])
-    layers = [k for k in args.keys if k.startswith("model.foundation.num_lay")]
+    keys = dict(key.split("=", 1) for key in args.keys)
     record.update(step=args.name, by="libloong", planned_bytes=plan,
                   taken_bytes=taken)
-    if layers:
-        record["layers"] = int(layers[0].split("=")[1])
+    for name, key in KEYS.items():
+        if key in keys:
+            value = keys[key]
+            record[name] = int(value) if value.isdigit() else value
     print(json.dumps(record), flush=True)
 
 

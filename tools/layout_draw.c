@@ -14,36 +14,62 @@ typedef struct axis {
     const char *label;
     const char *key;
     layout_role_t role;
-    const char *values; /* NULL: all choices of the schema, or `cuts` */
+    const char *values; /* NULL: all choices of the schema, or of `draws` */
+    const char *bits;   /* values that give the same bits; "": all, NULL: none*/
 } axis_t;
 
 static const axis_t axes[] = {
-    {"tp", "parallel.tensor_model_parallel_size", LAYOUT_RANKS, "1 2 3 4"},
-    {"pp", "parallel.pipeline_model_parallel_size", LAYOUT_RANKS, "1 2 3 4"},
-    {"cp", "parallel.context_parallel_size", LAYOUT_RANKS, "1 2 3 4"},
-    {"cp_comm", "parallel.cp_comm_type", LAYOUT_FREE, NULL},
+    {"tp", "parallel.tensor_model_parallel_size", LAYOUT_RANKS, "1 2 3 4",
+     NULL},
+    {"pp", "parallel.pipeline_model_parallel_size", LAYOUT_RANKS, "1 2 3 4",
+     ""},
+    {"cp", "parallel.context_parallel_size", LAYOUT_RANKS, "1 2 3 4", NULL},
+    {"cp_comm", "parallel.cp_comm_type", LAYOUT_FREE, NULL, NULL},
     {"a2a,p2p", "parallel.hierarchical_context_parallel_sizes", LAYOUT_FREE,
-     "null [2,2] [1,3] [2,1]"},
-    {"ep", "parallel.expert_model_parallel_size", LAYOUT_FREE, "1 1 2 4"},
-    {"etp", "parallel.expert_tensor_parallel_size", LAYOUT_FREE, "1 1 2"},
-    {"dispatch", "parallel.moe_token_dispatcher_type", LAYOUT_FREE, NULL},
+     "null [2,2] [1,3] [2,1]", NULL},
+    {"ep", "parallel.expert_model_parallel_size", LAYOUT_FREE, "1 1 2 4",
+     NULL},
+    {"etp", "parallel.expert_tensor_parallel_size", LAYOUT_FREE, "1 1 2",
+     NULL},
+    {"dispatch", "parallel.moe_token_dispatcher_type", LAYOUT_FREE, NULL, ""},
     {"chunk", "parallel.num_layers_per_virtual_pipeline_stage", LAYOUT_FREE,
-     "0 0 1 2"},
-    {"cut", "parallel.pipeline_model_parallel_layout", LAYOUT_FREE, NULL},
-    {"sp", "parallel.sequence_parallel", LAYOUT_FREE, "false true"},
-    {"products", "parallel.tp_comm_overlap", LAYOUT_FREE,
-     "false true"},
-    {"schedule", "schedule", LAYOUT_FREE, NULL},
+     "0 0 1 2", ""},
+    {"cut", "parallel.pipeline_model_parallel_layout", LAYOUT_FREE, NULL, ""},
+    {"sp", "parallel.sequence_parallel", LAYOUT_FREE, "false true", NULL},
+    {"products", "parallel.tp_comm_overlap", LAYOUT_FREE, "false true", NULL},
+    {"schedule", "schedule", LAYOUT_FREE, NULL, ""},
     {"pairs", "parallel.overlap_moe_expert_parallel_comm", LAYOUT_FREE,
-     "false true"},
-    {"lane", "comm.overlap_work", LAYOUT_FREE, "0 256KiB"},
-    {"sharding", "parallel.data_parallel_sharding", LAYOUT_FREE, NULL},
-    {"bucket", "parallel.bucket_bytes", LAYOUT_FREE, "4096 32MiB"},
-    {"micro", "train.micro_batch_size", LAYOUT_FREE, "1 2 3 4"},
-    {"recompute", "recompute.granularity", LAYOUT_FREE, "none full"},
+     "false true", ""},
+    {"lane", "comm.overlap_work", LAYOUT_FREE, "0 256KiB", ""},
+    {"sharding", "parallel.data_parallel_sharding", LAYOUT_FREE, NULL,
+     "none optim"},
+    {"bucket", "parallel.bucket_bytes", LAYOUT_FREE, "4096 32MiB", ""},
+    {"micro", "train.micro_batch_size", LAYOUT_FREE, "1 2 3 4", NULL},
+    {"recompute", "recompute.granularity", LAYOUT_FREE, "none full selective",
+     ""},
+    {"again", "recompute.scopes", LAYOUT_FREE,
+     "[] ['*norm*'] [layers.*.mlp] [layers.*.self_attn]", ""},
+    {"resume", "train.exit_interval", LAYOUT_FREE, "0 0 2", ""},
+    {"eval", "eval.interval", LAYOUT_FREE, "0 0 2", ""},
     {"untied", "model.foundation.untie_embeddings_and_output_weights",
-     LAYOUT_MODEL, "false true"},
-    {"packed", "data.reset_attention_mask", LAYOUT_MODEL, "false true"},
+     LAYOUT_MODEL, "false true", NULL},
+    {"packed", "data.reset_attention_mask", LAYOUT_MODEL, "false true", NULL},
+    {"positions", "data.reset_position_ids", LAYOUT_MODEL, "false true", NULL},
+    {"ramp", "train.rampup_batch_size", LAYOUT_MODEL, NULL, NULL},
+    {"dropout", "model.foundation.hidden_dropout", LAYOUT_MODEL, "0 0.1",
+     NULL},
+    {"window", "model.foundation.window_size", LAYOUT_MODEL, "0 0 8", NULL},
+    {"moments", "optimizer.exp_avg_dtype", LAYOUT_MODEL, "fp32 fp32 bf16",
+     NULL},
+    {"squares", "optimizer.exp_avg_sq_dtype", LAYOUT_MODEL, "fp32 bf16", NULL},
+    {"chance", "optimizer.stochastic_rounding", LAYOUT_MODEL, "false true",
+     NULL},
+    {"freeze", "model.freeze", LAYOUT_MODEL, "[] [] ['*norm*'] [layers.0]",
+     NULL},
+    {"wide", "precision.fp32_scopes", LAYOUT_MODEL,
+     "[] ['*'] ['*norm*'] [layers.0]", NULL},
+    {"skip", "fault", LAYOUT_MODEL,
+     "[] [] [{\"kind\":\"nan_gradient\",\"step\":1}]", NULL},
 };
 _Static_assert(sizeof(axes) / sizeof(axes[0]) == LAYOUT_AXES,
                "LAYOUT_AXES is their number");
@@ -57,9 +83,14 @@ static const struct {
 } only[] = {
     {"a2a,p2p", "cp_comm", "a2a+p2p"},
     {"products", "sp", "true"},
+    {"again", "recompute", "selective"},
+    {"squares", "moments", "bf16"},
+    {"chance", "moments", "bf16"},
+    {"skip", "pp", "1"}, /* the first rank has a loss */
 };
 
-layout_draws_t layout_draws(uint64_t seed, int max_ranks, int64_t layers)
+layout_draws_t layout_draws(uint64_t seed, int max_ranks, int64_t layers,
+                            int64_t batch)
 {
     layout_draws_t d;
     memset(&d, 0, sizeof(d));
@@ -68,6 +99,9 @@ layout_draws_t layout_draws(uint64_t seed, int max_ranks, int64_t layers)
     long long n = (long long)layers;
     snprintf(d.cuts, sizeof(d.cuts), "null null null Et|t*%lldL E|t*%lld|L "
              "Et*%lld|t|t|L", n - 1, n, n - 2);
+    long long half = (long long)batch / 2;
+    snprintf(d.ramps, sizeof(d.ramps), "null null [%lld,%lld,%lld]", half,
+             half, 2 * half);
     return d;
 }
 
@@ -125,6 +159,12 @@ static int word(const char *list, int index, char text[LAYOUT_VALUE])
 
 static const char *values_of(const layout_draws_t *d, const axis_t *axis)
 {
+    if (d->bits && axis->bits != NULL && axis->bits[0] != '\0') {
+        return axis->bits;
+    }
+    if (strcmp(axis->label, "ramp") == 0) {
+        return d->ramps;
+    }
     for (int64_t i = 0; i < loong_recipe_num_keys(); i++) {
         const loong_recipe_key_t *key = loong_recipe_key(i);
         if (axis->values == NULL && strcmp(key->path, axis->key) == 0) {
@@ -134,24 +174,52 @@ static const char *values_of(const layout_draws_t *d, const axis_t *axis)
     return axis->values;
 }
 
-void layout_draw(layout_draws_t *d, layout_t *layout)
+static void draw_axis(const layout_draws_t *d, int axis, layout_t *layout)
+{
+    char *value = layout->value[axis];
+    const char *values = d->pinned[axis][0] != '\0'
+                             ? d->pinned[axis]
+                             : values_of(d, &axes[axis]);
+    int count = word(values, -1, value);
+    word(values, drawn(layout, &axes[axis]) ? draw(d, axis, count) : 0, value);
+}
+
+/* Ranks that are not data-parallel. */
+static int unit_of(const layout_t *layout)
 {
     int unit = 1;
+    for (int i = 0; i < LAYOUT_AXES; i++) {
+        unit *= axes[i].role == LAYOUT_RANKS ? atoi(layout->value[i]) : 1;
+    }
+    return unit;
+}
+
+void layout_draw(layout_draws_t *d, layout_t *layout)
+{
     do {
         d->draws++;
-        unit = 1;
         for (int i = 0; i < LAYOUT_AXES; i++) {
-            char *value = layout->value[i];
-            const char *values = d->pinned[i][0] != '\0'
-                                     ? d->pinned[i]
-                                     : values_of(d, &axes[i]);
-            int count = word(values, -1, value);
-            word(values, drawn(layout, &axes[i]) ? draw(d, i, count) : 0,
-                 value);
-            unit *= axes[i].role == LAYOUT_RANKS ? atoi(value) : 1;
+            draw_axis(d, i, layout);
         }
-    } while (unit > d->max_ranks);
+    } while (unit_of(layout) > d->max_ranks);
+    int unit = unit_of(layout);
     layout->ranks = unit * (1 + draw(d, LAYOUT_AXES, d->max_ranks / unit));
+}
+
+void layout_draw_equal(layout_draws_t *d, const layout_t *from,
+                       layout_t *layout)
+{
+    int replicas = from->ranks / unit_of(from);
+    do {
+        d->draws++;
+        *layout = *from;
+        for (int i = 0; i < LAYOUT_AXES; i++) {
+            if (axes[i].bits != NULL) {
+                draw_axis(d, i, layout);
+            }
+        }
+        layout->ranks = replicas * unit_of(layout);
+    } while (layout->ranks > d->max_ranks);
 }
 
 layout_role_t layout_role(const layout_draws_t *d, int axis)

@@ -8,10 +8,10 @@
 #include <stdint.h>
 
 enum {
-    LAYOUT_AXES = 21,
+    LAYOUT_AXES = 34,
     LAYOUT_VALUE = 48,
     LAYOUT_VALUES = 8, /* of an axis, at most */
-    LAYOUT_LINE = 2048
+    LAYOUT_LINE = 4096
 };
 
 /* What a layout is drawn from. */
@@ -31,19 +31,26 @@ typedef struct layout_draws {
     uint64_t draws; /* so far */
     int max_ranks;
     bool micro_counts; /* the size of a micro-batch changes what is computed */
-    char cuts[LAYOUT_VALUE * 4]; /* uneven pipelines of the model */
+    bool bits;         /* of axes that promise the same bits, these values */
+    char cuts[LAYOUT_VALUE * 4];  /* uneven pipelines of the model */
+    char ramps[LAYOUT_VALUE * 2]; /* of the batch */
     char pinned[LAYOUT_AXES][LAYOUT_VALUE]; /* not drawn; "": drawn */
     int covered[LAYOUT_AXES][LAYOUT_VALUES];
 } layout_draws_t;
 
-/* For a model of so many layers. */
-layout_draws_t layout_draws(uint64_t seed, int max_ranks, int64_t layers);
+/* For a model of so many layers, in batches of so many samples. */
+layout_draws_t layout_draws(uint64_t seed, int max_ranks, int64_t layers,
+                            int64_t batch);
 
 /* Whether an override, key=value, is of an axis, which then has that value. */
 bool layout_pin(layout_draws_t *d, const char *override);
 
 /* The ranks that are left to the data-parallel size are drawn as well. */
 void layout_draw(layout_draws_t *d, layout_t *layout);
+/* Another value for each axis that promises the same bits, with as many
+ * data-parallel ranks; all else is that of `from`. */
+void layout_draw_equal(layout_draws_t *d, const layout_t *from,
+                       layout_t *layout);
 
 layout_role_t layout_role(const layout_draws_t *d, int axis);
 const char *layout_key(int axis);

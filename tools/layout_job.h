@@ -16,6 +16,8 @@ typedef struct layout_data {
     int64_t vocab_size;
     int documents;
     int length;
+    bool masked; /* every other document has tokens without loss */
+    uint32_t seed; /* 0: 7 */
 } layout_data_t;
 LOONG_NODISCARD loong_status_t layout_data_write(loong_context_t *ctx,
                                                  const layout_data_t *data);
@@ -25,11 +27,13 @@ typedef struct layout_job {
     const char *path;             /* of the recipe */
     const char *text; /* the recipe itself, path its name; NULL: read it */
     int ranks;
+    bool plan_only; /* whether it is possible, which costs little */
     /* What is done with the trainer; NULL: loong_trainer_run. */
     loong_status_t (*work)(loong_trainer_t *trainer);
     double *losses;   /* of each step; may be NULL */
     bool refused;     /* when it failed: before the training began */
-    double loss;      /* of the last step */
+    int64_t step;     /* that it came to */
+    double loss;      /* of that one */
     double grad_norm;
 } layout_job_t;
 

@@ -1,11 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * loong-bench parity: random layouts of a recipe against one rank. */
+ * loong-bench parity: random layouts of a recipe against one rank, or against
+ * others that promise the same bits. */
 #include <getopt.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 #include "base.h"
 #include "file.h"
@@ -14,7 +16,7 @@
 #include "loong_bench.h"
 #include "tool_configs.h"
 
-enum { MAX_REFUSALS = 500, /* in a row */ MAX_MODELS = 16, VALUE = 48 };
+enum { MAX_REFUSALS = 2000, /* in a row */ MAX_MODELS = 64, VALUE = 48 };
 
 /* How close the losses of a layout are, of all steps and of the first ones;
  * whether norm, parameters and moments are as well. Choices of experts are
@@ -32,14 +34,17 @@ static const type_t types[] = {
     {"fp32", 1e-4, 1e-5, false},
     {"bf16", 0x1p-8, 0x1p-8, false}, /* half a unit of its 8 bits */
 };
+/* --bits: nothing may differ. */
+static const type_t bits_types[] = {
+    {"fp64", 0.0, 0.0, true}, {"fp32", 0.0, 0.0, true},
+    {"bf16", 0.0, 0.0, true}};
 
 /* A short training and nothing beside it. */
 static const char *const fixed[] = {
     "++train.train_samples=null",
     "++train.train_tokens=null",
-    "++train.rampup_batch_size=null",
-    "++train.exit_interval=0",
     "++train.max_wall_time=0",
+    "++train.on_nan=skip",
     "++optimizer.lr_decay_style=cosine",
     "++optimizer.lr_decay_iters=null",
     "++optimizer.lr_warmup_iters=2",
@@ -47,7 +52,7 @@ static const char *const fixed[] = {
     "++data.validation=[]",
     "++data.validation_split=0",
     "++eval.sample.prompts=[]",
-    "++checkpoint.load=null",
+    "++eval.iters=1",
     "++checkpoint.save_interval=0",
     "++checkpoint.save_interval_seconds=0",
     "++export.hf=null",
@@ -55,7 +60,7 @@ static const char *const fixed[] = {
     "++log.tensors=[]",
     "++log.interval=1000000",
 };
-enum { FIXED = sizeof(fixed) / sizeof(fixed[0]), OWN = 6 };
+enum { FIXED = sizeof(fixed) / sizeof(fixed[0]), OWN = 8 };
 
 typedef struct options {
     int layouts;
@@ -63,6 +68,7 @@ typedef struct options {
     int steps;
     uint64_t seed;
     const type_t *type;
+    bool bits;
     const char *device; /* of the layouts; NULL: the recipe's */
 } options_t;
 
@@ -93,18 +99,28 @@ typedef struct bench {
 
 /* ---- runs ---------------------------------------------------------------- */
 
+/* One rank alone, with the model of a layout? */
+static bool is_alone(const bench_t *b, const char *name, const char *one)
+{
+    return !b->o->bits && strcmp(name, one) == 0;
+}
+
 /* What a run into `name` sets, beside what is fixed; the number of keys. */
 static int own_keys(const bench_t *b, const layout_t *layout,
                     const char *name, const char *one,
                     char own[OWN + LAYOUT_AXES][256])
 {
-    bool alone = strcmp(name, one) == 0;
+    bool alone = is_alone(b, name, one);
     layout_role_t least = alone ? LAYOUT_MODEL : LAYOUT_RANKS;
     int n = 0;
     snprintf(own[n++], 256, "++train.train_iters=%d", b->o->steps);
     snprintf(own[n++], 256, "++precision.params_dtype=%s", b->o->type->name);
     snprintf(own[n++], 256, "++data.train=[{path: %s/data}]", b->dir);
     snprintf(own[n++], 256, "++checkpoint.save=%s/%s", b->dir, name);
+    if (!alone) {
+        snprintf(own[n++], 256,
+                 "++data.validation=[{name: held, path: %s/data}]", b->dir);
+    }
     if (b->replay) {
         snprintf(own[n++], 256, "++router_replay.%s_file=%s/%s.npy",
                  alone ? "record" : "replay", b->dir, one);
@@ -121,6 +137,24 @@ static int own_keys(const bench_t *b, const layout_t *layout,
     return n;
 }
 
+/* Trains, and goes on where it stopped (train.exit_interval). */
+static loong_status_t train_parts(bench_t *b, const char **load,
+                                  layout_job_t *job)
+{
+    *load = "++checkpoint.load=null";
+    loong_status_t status = layout_job_run(b->ctx, job);
+    while (status == LOONG_OK && !job->plan_only &&
+           job->step < b->o->steps) {
+        int64_t step = job->step;
+        *load = "++checkpoint.load=auto";
+        status = layout_job_run(b->ctx, job);
+        LOONG_CHECK(b->ctx, status != LOONG_OK || job->step > step,
+                    LOONG_ERR_INTERNAL, "a resume stays at step %lld",
+                    (long long)step);
+    }
+    return status;
+}
+
 /* Trains into the directory `name`: one rank when it is that of `one`, else the
  * layout. */
 static loong_status_t train(bench_t *b, const layout_t *layout,
@@ -130,9 +164,8 @@ static loong_status_t train(bench_t *b, const layout_t *layout,
     char configs[PATH_MAX];
     char own[OWN + LAYOUT_AXES][256];
     const char **all = NULL;
-    bool alone = strcmp(name, one) == 0;
-    int n = 0;
-    int room = b->num_given + FIXED + OWN + LAYOUT_AXES;
+    int n = 1; /* behind the key that a resume sets */
+    int room = 1 + b->num_given + FIXED + OWN + LAYOUT_AXES;
     LOONG_TRY(loongi_calloc(b->ctx, (size_t)room, sizeof(*all), "overrides",
                             &all));
     for (int i = 0; i < b->num_given; i++) {
@@ -151,19 +184,20 @@ static loong_status_t train(bench_t *b, const layout_t *layout,
     job->params.num_overrides = n;
     job->params.overrides = all;
     job->path = b->recipe;
-    job->ranks = alone ? 1 : layout->ranks;
-    loong_status_t status = layout_job_run(b->ctx, job);
+    job->ranks = is_alone(b, name, one) ? 1 : layout->ranks;
+    loong_status_t status = train_parts(b, &all[0], job);
     loongi_free(b->ctx, all);
     return status;
 }
 
-/* One rank with the model of a layout; each variant is trained once. */
+/* What a layout is compared with: one rank with its model, each variant trained
+ * once, or with --bits the layout itself. */
 static loong_status_t one_rank(bench_t *b, const layout_t *layout,
                                const model_run_t **one_p)
 {
     layout_job_t job;
     memset(&job, 0, sizeof(job));
-    for (int i = 0; i < b->num_models; i++) {
+    for (int i = 0; i < b->num_models && !b->o->bits; i++) {
         if (layout_same_model(&b->draws, &b->models[i].model, layout)) {
             *one_p = &b->models[i];
             return LOONG_OK;
@@ -198,7 +232,8 @@ static double larger(double a, double b)
 enum { EARLY, LOSS, NORM, PARAM, MOMENT, ERRORS };
 
 static void tell(bench_t *b, int index, const layout_t *layout,
-                 const double error[ERRORS], const layout_difference_t *d)
+                 const model_run_t *one, const double error[ERRORS],
+                 const layout_difference_t *d)
 {
     const type_t *type = b->o->type;
     char text[LAYOUT_LINE];
@@ -214,6 +249,9 @@ static void tell(bench_t *b, int index, const layout_t *layout,
         layout_describe(layout, true, text);
         printf("      BEYOND %g: %d ranks with %s\n      farthest: %s; %s\n",
                type->bound, layout->ranks, text, d->worst[0], d->worst[1]);
+        layout_describe(&one->model, true, text);
+        printf("      against: %d rank%s with %s\n",
+               b->o->bits ? one->model.ranks : 1, b->o->bits ? "s" : "", text);
         b->beyond++;
     }
     fflush(stdout);
@@ -222,21 +260,21 @@ static void tell(bench_t *b, int index, const layout_t *layout,
     layout_count(&b->draws, layout);
 }
 
-/* Draws until a layout is one that the rules allow, and trains in it. */
-static loong_status_t train_any(bench_t *b, layout_t *layout,
-                                layout_job_t *job, const model_run_t **one_p)
+/* Draws until a layout is one that the rules allow; with `from` one that gives
+ * the bits of that. */
+static loong_status_t draw_any(bench_t *b, const layout_t *from,
+                               layout_t *layout)
 {
     for (int tries = 0; tries < MAX_REFUSALS; tries++) {
+        layout_job_t job;
+        memset(&job, 0, sizeof(job));
+        job.plan_only = true;
         do {
-            layout_draw(&b->draws, layout);
-        } while (layout->ranks == 1);
-        LOONG_TRY(one_rank(b, layout, one_p));
-        memset(job, 0, sizeof(*job));
-        job->losses = b->losses;
-        loong_status_t status =
-            train(b, layout, "layout", (*one_p)->name, job);
-        if (!job->refused || (status != LOONG_ERR_CONFIG &&
-                              status != LOONG_ERR_UNSUPPORTED)) {
+            from != NULL ? layout_draw_equal(&b->draws, from, layout)
+                         : layout_draw(&b->draws, layout);
+        } while (layout->ranks == 1 && !b->o->bits);
+        loong_status_t status = train(b, layout, "layout", "", &job);
+        if (status != LOONG_ERR_CONFIG && status != LOONG_ERR_UNSUPPORTED) {
             return status;
         }
         b->refused++;
@@ -248,6 +286,20 @@ static loong_status_t train_any(bench_t *b, layout_t *layout,
                       "refused, the last one like this", MAX_REFUSALS,
                       b->o->max_ranks);
     return LOONG_ERR_CONFIG;
+}
+
+/* A layout and what it is compared with, both trained. */
+static loong_status_t train_any(bench_t *b, layout_t *layout,
+                                layout_job_t *job, const model_run_t **one_p)
+{
+    LOONG_TRY(draw_any(b, NULL, layout));
+    LOONG_TRY(one_rank(b, layout, one_p));
+    if (b->o->bits) {
+        LOONG_TRY(draw_any(b, &(*one_p)->model, layout));
+    }
+    memset(job, 0, sizeof(*job));
+    job->losses = b->losses;
+    return train(b, layout, "layout", (*one_p)->name, job);
 }
 
 static loong_status_t compare(bench_t *b, const model_run_t *one,
@@ -283,7 +335,7 @@ static loong_status_t run_layout(bench_t *b, int index)
         status = compare(b, one, &job, error, &d);
     }
     if (status == LOONG_OK) {
-        tell(b, index, &layout, error, &d);
+        tell(b, index, &layout, one, error, &d);
         return LOONG_OK;
     }
     layout_describe(&layout, true, text);
@@ -310,6 +362,10 @@ static void pin_for(layout_draws_t *d, const loong_recipe_t *r)
         "parallel.tensor_model_parallel_size=1",
         "parallel.sequence_parallel=false", "parallel.tp_comm_overlap=false",
         "parallel.context_parallel_size=1"};
+    static const char *const uncut[] = {
+        "parallel.pipeline_model_parallel_size=1",
+        "parallel.num_layers_per_virtual_pipeline_stage=0",
+        "parallel.pipeline_model_parallel_layout=null"};
     bool limited = above_0(r, MODEL_KEY("moe_expert_capacity_factor"));
     const char *balance =
         loong_recipe_text(r, MODEL_KEY("moe_router_load_balancing_type"));
@@ -320,9 +376,15 @@ static void pin_for(layout_draws_t *d, const loong_recipe_t *r)
     for (int64_t i = 0; limited && i < LOONG_COUNT_OF(whole); i++) {
         layout_pin(d, whole[i]);
     }
-    d->micro_counts =
-        limited || (above_0(r, MODEL_KEY("moe_aux_loss_coeff")) &&
-                    (balance == NULL || strcmp(balance, "aux_loss") == 0));
+    bool balanced = above_0(r, MODEL_KEY("moe_aux_loss_coeff"));
+    bool pooled = balanced && balance != NULL &&
+                  strcmp(balance, "pooled_aux_loss") == 0;
+    for (int64_t i = 0; pooled && i < LOONG_COUNT_OF(uncut); i++) {
+        layout_pin(d, uncut[i]);
+    }
+    d->micro_counts = limited || pooled ||
+                      (balanced &&
+                       (balance == NULL || strcmp(balance, "aux_loss") == 0));
 }
 
 /* Documents of about a sample each, and enough of them for a few steps. */
@@ -342,9 +404,18 @@ static loong_status_t make_data(bench_t *b)
     int64_t batch = loong_recipe_int(r, "train.global_batch_size");
     int64_t layers = loong_recipe_int(r, "model.foundation.num_layers");
     bool experts = loong_recipe_is_set(r, "model.foundation.num_experts");
-    b->replay = experts && strcmp(b->o->type->name, "fp64") != 0;
-    b->draws = layout_draws(b->o->seed, b->o->max_ranks, layers);
+    b->replay = experts && strcmp(b->o->type->name, "fp64") != 0 &&
+                !b->o->bits;
+    b->draws = layout_draws(b->o->seed, b->o->max_ranks, layers, batch);
     pin_for(&b->draws, r);
+    if (!b->o->type->all) { /* moments of bf16 tip over by less */
+        layout_pin(&b->draws, "optimizer.exp_avg_dtype=fp32");
+    }
+    b->draws.bits = b->o->bits;
+    if (b->o->bits) { /* tied ends add up in another order when cut */
+        layout_pin(&b->draws, MODEL_KEY("untie_embeddings_and_output_weights")
+                   "=true");
+    }
     loong_recipe_destroy(&r);
     LOONG_CHECK(b->ctx, vocab > 1 && length > 0 && batch > 0,
                 LOONG_ERR_CONFIG,
@@ -356,7 +427,8 @@ static loong_status_t make_data(bench_t *b)
                 1 << 24);
     snprintf(prefix, sizeof(prefix), "%s/data", b->dir);
     layout_data_t data = {prefix, vocab, (int)(4 * batch + 1),
-                          (int)(length - length / 4)};
+                          (int)(length - length / 4), true,
+                          (uint32_t)b->o->seed};
     return layout_data_write(b->ctx, &data);
 }
 
@@ -370,10 +442,12 @@ static loong_status_t run_all(bench_t *b)
     for (int i = 0; i < b->num_given; i++) {
         (void)layout_pin(&b->draws, b->given[i]);
     }
-    printf("%s: %d random layouts up to %d ranks, seed %llu; %d steps in %s "
-           "against one rank%s\n", b->recipe, b->o->layouts, b->o->max_ranks,
-           (unsigned long long)b->o->seed, b->o->steps, type->name,
-           b->replay ? ", with its choices of experts" : "");
+    printf("%s: %d random layouts up to %d ranks; %d steps in %s against %s%s; "
+           "once more: --seed %llu\n", b->recipe, b->o->layouts,
+           b->o->max_ranks, b->o->steps, type->name,
+           b->o->bits ? "the bits of another layout" : "one rank",
+           b->replay ? ", with its choices of experts" : "",
+           (unsigned long long)b->o->seed);
     printf("%4s  %5s  %8s  %8s  %8s  %10s  %8s  %s\n", "#", "ranks",
            "5 losses", "losses", "norm", "parameters", "moments", "layout");
     for (int i = 0; i < b->o->layouts; i++) {
@@ -397,12 +471,15 @@ static int help(void)
            "given behind the recipe is not drawn. In fp32 and bf16 layouts "
            "take\nthe experts that one rank chose. Exit code 1 when a "
            "relative difference is beyond:\nfp64 %g; losses of fp32 %g, of "
-           "the first %d steps %g; of bf16 %g.\n\n"
+           "the first %d steps %g; of bf16 %g. With --bits two layouts\n"
+           "that promise the same bits are compared, and nothing may "
+           "differ.\n\n"
            "  --layouts N   10\n"
            "  --steps N     20\n"
            "  --ranks MAX   16\n"
-           "  --seed S      1\n"
-           "  --dtype TYPE  fp64\n"
+           "  --seed S      of the draws and data; a new one each time\n"
+           "  --bits\n"
+           "  --dtype TYPE  fp64; with --bits bf16\n"
            "  --device NAME of the layouts; one rank has that of the recipe\n",
            types[0].bound, types[1].bound, FIRST,
            types[1].first, types[2].bound);
@@ -410,11 +487,12 @@ static int help(void)
 }
 
 /* NULL when there is none of that name. */
-static const type_t *find_type(const char *name)
+static const type_t *find_type(const char *name, bool bits)
 {
+    name = name != NULL ? name : bits ? "bf16" : "fp64";
     for (int64_t i = 0; i < LOONG_COUNT_OF(types); i++) {
         if (strcmp(types[i].name, name) == 0) {
-            return &types[i];
+            return bits ? &bits_types[i] : &types[i];
         }
     }
     return NULL;
@@ -428,9 +506,11 @@ static bool parse(int argc, char **argv, options_t *o, bool *help_p)
         {"ranks", required_argument, NULL, 'r'},
         {"seed", required_argument, NULL, 'x'},
         {"dtype", required_argument, NULL, 'd'},
+        {"bits", no_argument, NULL, 'b'},
         {"device", required_argument, NULL, 'v'},
         {"help", no_argument, NULL, 'h'},
         {NULL, 0, NULL, 0}};
+    const char *dtype = NULL;
     int c;
     while ((c = getopt_long(argc, argv, "", table, NULL)) != -1) {
         switch (c) {
@@ -447,7 +527,10 @@ static bool parse(int argc, char **argv, options_t *o, bool *help_p)
             o->seed = strtoull(optarg, NULL, 10);
             break;
         case 'd':
-            o->type = find_type(optarg);
+            dtype = optarg;
+            break;
+        case 'b':
+            o->bits = true;
             break;
         case 'v':
             o->device = optarg;
@@ -459,12 +542,14 @@ static bool parse(int argc, char **argv, options_t *o, bool *help_p)
             return false;
         }
     }
+    o->type = find_type(dtype, o->bits);
     return true;
 }
 
 int bench_parity(loong_context_t *ctx, int argc, char **argv)
 {
-    options_t o = {10, 16, 20, 1, &types[0], NULL};
+    options_t o = {.layouts = 10, .max_ranks = 16, .steps = 20,
+                   .seed = (uint64_t)time(NULL) % 1000000007};
     bench_t *b = NULL;
     bool wants_help = false;
     if (!parse(argc, argv, &o, &wants_help)) {

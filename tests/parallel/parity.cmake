@@ -1,12 +1,19 @@
-# Random layouts against one rank: a few every day, more in the long tests.
-foreach(model qwen gpt moe latent absorbed minimax)
+# Random layouts against one rank, and against others of the same bits: a few
+# every day, more in the long tests. Each run draws anew; the first line that it
+# prints says how to repeat it.
+foreach(model qwen gpt moe latent absorbed minimax vision)
   set(recipe ${PROJECT_SOURCE_DIR}/tests/parallel/parity_${model}.yaml)
   add_test(NAME parity_${model} COMMAND loong-bench parity ${recipe}
-    --layouts 2 --steps 4 --ranks 6 --seed 1)
-  set_tests_properties(parity_${model} PROPERTIES LABELS parallel TIMEOUT 300)
+    --layouts 1 --steps 3 --ranks 6)
+  add_test(NAME bits_${model} COMMAND loong-bench parity ${recipe}
+    --bits --layouts 1 --steps 3 --ranks 4)
+  set_tests_properties(parity_${model} bits_${model} PROPERTIES
+    LABELS parallel TIMEOUT 300)
   add_test(NAME parity_${model}_long COMMAND loong-bench parity ${recipe}
-    --layouts 40 --steps 100 --ranks 16 --seed 2)
-  set_tests_properties(parity_${model}_long PROPERTIES
+    --layouts 40 --steps 100 --ranks 16)
+  add_test(NAME bits_${model}_long COMMAND loong-bench parity ${recipe}
+    --bits --layouts 40 --steps 20 --ranks 16)
+  set_tests_properties(parity_${model}_long bits_${model}_long PROPERTIES
     LABELS "parallel;full" TIMEOUT 7200)
 endforeach()
 # Drawn around what a random sample may miss: zero bubbles that recompute, pairs
@@ -30,10 +37,10 @@ parity_around(pairs moe --layouts 1 --steps 4 --ranks 8
 parity_around(capacity moe --layouts 2 --steps 4 --ranks 8
   model.foundation.moe_expert_capacity_factor=0.6
   parallel.expert_model_parallel_size=2)
-parity_around(fp32 moe --dtype fp32 --layouts 1 --steps 8 --ranks 6 --seed 3)
+parity_around(fp32 moe --dtype fp32 --layouts 1 --steps 8 --ranks 6)
 foreach(model qwen gpt moe latent)
   parity_around(${model}_fp32_long ${model} --dtype fp32 --layouts 20
-    --steps 100 --ranks 16 --seed 4)
+    --steps 100 --ranks 16)
   set_tests_properties(parity_${model}_fp32_long PROPERTIES
     LABELS "parallel;full" TIMEOUT 7200)
 endforeach()

@@ -327,9 +327,9 @@ static bool is_told(const char *map, const char *name)
          at = strchr(at, '\n'), at += at != NULL) {
         char line[1024], key[512];
         snprintf(line, sizeof(line), "%.*s", (int)strcspn(at, "\n"), at);
-        bool unused = strncmp(line, "  - ", 4) == 0;
-        const char *from = line + (unused ? 4 : 2);
-        if (strncmp(line, "  ", 2) != 0 || line[2] == ' ') {
+        bool unused = strncmp(line, "#  - ", 5) == 0;
+        const char *from = line + (unused ? 5 : 2);
+        if (!unused && (strncmp(line, "  ", 2) != 0 || line[2] == ' ')) {
             continue;
         }
         from += *from == '"';

@@ -20,9 +20,9 @@ static void add_line(void *user, const char *line)
 
 /* The fixture with another text in its config.json; its draft's model.yaml
  * and what is said. */
-static void draft_changed(loong_context_t *ctx, const char *fixture,
-                          const char *was, const char *becomes,
-                          loong_text_t *said)
+static loong_status_t draft_changed(loong_context_t *ctx, const char *fixture,
+                                    const char *was, const char *becomes,
+                                    loong_text_t *said)
 {
     char from[512], to[256], out[256];
     char *config = NULL;
@@ -44,9 +44,56 @@ static void draft_changed(loong_context_t *ctx, const char *fixture,
     assert_ok(ctx, loongi_file_copy(ctx, from, to));
     snprintf(to, sizeof(to), "%s/changed", dir);
     loong_checkpoint_draft_params_t params = {to, out, add_line, said};
-    assert_ok(ctx, loong_checkpoint_draft(ctx, &params));
+    loong_status_t status = loong_checkpoint_draft(ctx, &params);
     loongi_text_free(&text);
     loongi_free(ctx, config);
+    return status;
+}
+
+/* A model that is not computed gets no draft, and with somebody's model and
+ * map it is neither imported nor verified. */
+static void others_are_refused(void **state)
+{
+    static const struct {
+        const char *becomes;
+        const char *told;
+    } cases[] = {
+        {"\"mine\", \"logits_scaling\": 8", "logits_scaling = 8 is"},
+        {"\"mine\", \"attention_multiplier\": 2", "attention_multiplier = 2 "},
+        {"\"mine\", \"attn_logit_softcapping\": 50.0",
+         "attn_logit_softcapping = 50.0 is not computed"},
+        {"\"gemma2\"", "model_type gemma2 is not computed: norms that"},
+        {"\"olmo2\"", "model_type olmo2 is not computed: norms behind"},
+        {"\"phi3\"", "model_type phi3 is not computed: LongRoPE"},
+        {"\"gpt_oss\"", "model_type gpt_oss is not computed: attention sinks"},
+        {"\"cohere\"", "model_type cohere is not computed: attention and"},
+        {"\"llama\", \"logits_scaling\": 8", "logits_scaling = 8 is"},
+        {"\"llama\", \"shape_of_things\": 8", "shape_of_things = 8 is"},
+    };
+    (void)state;
+    for (int64_t i = 0; i < LOONG_COUNT_OF(cases); i++) {
+        loong_context_t *ctx = test_context();
+        loong_text_t said = loongi_text_begin(ctx);
+        char from[256], native[256], model[256];
+        assert_fails(ctx, draft_changed(ctx, "llama_yarn", "\"llama\"",
+                                        cases[i].becomes, &said),
+                     LOONG_ERR_UNSUPPORTED, cases[i].told);
+        assert_null(strstr(loong_context_error(ctx), "nearest is gpt2"));
+        snprintf(from, sizeof(from), "%s/changed", dir);
+        snprintf(native, sizeof(native), "%s/native", dir);
+        snprintf(model, sizeof(model), "%s/model.yaml", dir);
+        static const char keys[] = "family: llama\n";
+        assert_ok(ctx, loongi_file_write(ctx, model, keys, strlen(keys)));
+        loong_checkpoint_import_params_t import = {
+            .hf_dir = from, .save_dir = native, .names = {.model = model}};
+        if (strstr(cases[i].told, "shape") == NULL) {
+            loong_context_clear_error(ctx);
+            assert_fails(ctx, loong_checkpoint_import(ctx, &import),
+                         LOONG_ERR_UNSUPPORTED, cases[i].told);
+        }
+        loongi_text_free(&said);
+        test_context_end(&ctx);
+    }
 }
 
 static bool is_shared(const char *key)
@@ -85,7 +132,8 @@ static void known_fields_are_read(void **state)
         char path[512];
         snprintf(path, sizeof(path), FIXTURES "/%s", cases[i][0]);
         assert_ok(ctx, loongi_hf_config_read(ctx, path, &theirs));
-        draft_changed(ctx, cases[i][0], cases[i][1], "\"mine\"", &said);
+        assert_ok(ctx, draft_changed(ctx, cases[i][0], cases[i][1],
+                                     "\"mine\"", &said));
         assert_null(strstr(said.data, "not used"));
         snprintf(path, sizeof(path), "%s/drafted/model.yaml", dir);
         assert_ok(ctx, loongi_hf_model_read(ctx, path, &model));
@@ -113,13 +161,10 @@ static void other_fields_are_told(void **state)
         const char *becomes; /* the type of llama_yarn */
         const char *told;
     } cases[] = {
-        {"\"mine\", \"logits_scaling\": 8", "logits_scaling = 8 is"},
-        {"\"mine\", \"attention_multiplier\": 2", "attention_multiplier = 2 "},
         {"\"mine\", \"num_experts\": 4", "num_experts = 4 is"},
         {"\"mine\", \"layer_types\": [\"x\"]", "layer_types = [\"x\"] is"},
         {"\"mine\", \"rope_scaling\": {\"type\": \"longrope\"}",
          "rope_scaling and rope_parameters are both there"},
-        {"\"llama\", \"logits_scaling\": 8", "logits_scaling = 8 is"},
     };
     (void)state;
     for (int64_t i = 0; i < LOONG_COUNT_OF(cases); i++) {
@@ -128,7 +173,8 @@ static void other_fields_are_told(void **state)
         char path[256];
         char *model = NULL;
         size_t length = 0;
-        draft_changed(ctx, "llama_yarn", "\"llama\"", cases[i].becomes, &said);
+        assert_ok(ctx, draft_changed(ctx, "llama_yarn", "\"llama\"",
+                                     cases[i].becomes, &said));
         snprintf(path, sizeof(path), "%s/drafted/model.yaml", dir);
         assert_ok(ctx, loongi_file_read(ctx, path, &model, &length));
         assert_non_null(strstr(said.data, "1 field of "));
@@ -148,6 +194,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(known_fields_are_read),
         cmocka_unit_test(other_fields_are_told),
+        cmocka_unit_test(others_are_refused),
     };
     return cmocka_run_group_tests(tests, make_dir, remove_dir);
 }

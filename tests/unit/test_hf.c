@@ -280,8 +280,9 @@ static const struct {
 } refused[] = {
     {"{}", "no model_type"},
     {"{\"model_type\":\"bert\"}",
-     "'bert' is not supported, the nearest is gpt2 (gpt2, llama"},
+     "'bert' is not supported (gpt2, llama"},
     {"{\"model_type\":\"deepseek_v32\"}", "the nearest is deepseek_v2 ("},
+    {"{\"model_type\":\"gemma2\"}", "'gemma2' is not supported: it has norms"},
     {"{\"model_type\":\"llama\"}", "hidden_size is missing"},
     {"{" LLAMA ",\"hidden_act\":\"relu\"}", "hidden_act = \"relu\""},
     {"{" QWEN2 ",\"attention_bias\":true}", "attention_bias = true"},

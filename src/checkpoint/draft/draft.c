@@ -10,6 +10,7 @@
 #include "draft.h"
 #include "file.h"
 #include "hf_config.h"
+#include "hf_foreign.h"
 #include "json.h"
 #include "native.h"
 
@@ -164,9 +165,15 @@ static loong_status_t read_model(draft_t *d)
         d->known = true;
         return LOONG_OK;
     }
+    const loong_json_t *type = loongi_json_get(d->config, "model_type");
+    if (loongi_hf_type_find(loongi_json_string(type)) != NULL) {
+        return LOONG_FAIL(d->ctx, LOONG_ERR_UNSUPPORTED,
+                          "the type is known, so that nothing is guessed: "
+                          "what is named above stands in the way");
+    }
     loongi_log(d->ctx, LOONG_LOG_WARN,
-               "the model type is guessed to be like llama, as config.json is "
-               "not understood: %s", loong_context_error(d->ctx));
+               "the model type is not known; what its fields share with a "
+               "LLaMA's is taken as there: %s", loong_context_error(d->ctx));
     loong_context_clear_error(d->ctx);
     return guess_model(d);
 }
@@ -294,10 +301,12 @@ static void print_map(const draft_t *d, loong_text_t *text)
         const loong_draft_pattern_t *p = &d->patterns.items[i];
         /* an import leaves out tensors of other parts by itself */
         if (!is_chosen(d, i) && !loongi_hf_map_beside(d->map, p->text)) {
-            loongi_text_printf(text, "%s  - ",
+            loongi_text_printf(text, "%s#  - ",
                                begun ? ""
-                                     : "# Of no use that is known; what is "
-                                       "right here may stay:\nignore:\n");
+                                     : "# Of no use that is known, and so an "
+                                       "import refuses them; what the\n"
+                                       "# model computes without may be left "
+                                       "out:\n# ignore:\n");
             begun = true;
             loongi_hf_yaml_name(text, p->text);
             loongi_text_printf(text, " # %s\n",
@@ -485,6 +494,7 @@ static loong_status_t run(draft_t *d)
     LOONG_TRY(loongi_checkpoint_check_model(d->ctx, d->params->dir));
     snprintf(path, sizeof(path), "%s/config.json", d->params->dir);
     LOONG_TRY(loongi_json_load(d->ctx, path, &d->config));
+    LOONG_TRY(loongi_hf_check_foreign(d->ctx, path, d->config));
     LOONG_TRY(loongi_safetensors_set_open(d->ctx, d->params->dir, &d->set));
     LOONG_TRY(read_model(d));
     LOONG_TRY(choose_names(d));

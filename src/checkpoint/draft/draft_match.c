@@ -119,10 +119,23 @@ static bool lies_by_head(const loong_draft_role_t *role,
                                       strstr(p->rest, "wqkv") != NULL;
 }
 
+/* The weight of a norm is no bias of a matrix. */
+static bool is_no_bias(const loong_draft_pattern_t *p, const char *role)
+{
+    const char *leaf = strrchr(p->text, '.');
+    return leaf != NULL && strcmp(leaf, ".weight") == 0 &&
+           strstr(p->rest, "norm") != NULL && strstr(role, "norm") == NULL;
+}
+
 static loong_status_t add_option(loong_draft_matcher_t *m, int64_t pattern,
                                  const int *roles, int count, bool turned)
 {
     const loong_draft_pattern_t *p = &m->patterns->items[pattern];
+    const char *first = m->roles[roles[0]].name;
+    bool bias = loongi_draft_find_role(m, first, ".bias", ".weight") >= 0;
+    if (bias && is_no_bias(p, first)) {
+        return LOONG_OK;
+    }
     LOONG_TRY(loongi_grow(m->ctx, &m->options, &m->capacity, m->count + 1,
                           sizeof(*m->options), "choices of names"));
     loong_draft_option_t *o = &m->options[m->count++];
@@ -135,8 +148,7 @@ static loong_status_t add_option(loong_draft_matcher_t *m, int64_t pattern,
         o->roles[i] = roles[i];
         o->choice.holds[i] = m->roles[roles[i]].name;
     }
-    o->bias =
-        loongi_draft_find_role(m, o->choice.holds[0], ".bias", ".weight") >= 0;
+    o->bias = bias;
     o->choice.score = loongi_draft_sound(p->rest, o->choice.holds, count);
     if (count == 1) {
         o->choice.score += family_bonus(m, &m->roles[roles[0]], p);

@@ -7,6 +7,7 @@
 
 #include "hf_config.h"
 #include "hf_config_read.h"
+#include "hf_foreign.h"
 #include "hf_quant.h"
 
 /* Absent and null are the same in these files, but for flags. */
@@ -458,6 +459,22 @@ static void enter_text(loong_hf_reader_t *r)
     }
 }
 
+static loong_status_t unknown_type(const loong_hf_reader_t *r,
+                                   const char *name)
+{
+    const char *what = loongi_hf_foreign_type(name);
+    const char *near = loongi_hf_type_nearest(name);
+    return LOONG_FAIL(r->ctx, LOONG_ERR_UNSUPPORTED,
+                      "%s: model_type '%s' is not supported%s%s (%s are)",
+                      r->path, name,
+                      what != NULL   ? ": it has "
+                      : near != NULL ? ", the nearest is "
+                                     : "",
+                      what != NULL   ? what
+                      : near != NULL ? near
+                                     : "", loongi_hf_type_list());
+}
+
 static loong_status_t read_config(loong_hf_reader_t *r,
                                   loong_pairs_t *origins)
 {
@@ -465,11 +482,9 @@ static loong_status_t read_config(loong_hf_reader_t *r,
     LOONG_CHECK(r->ctx, type != NULL, LOONG_ERR_FORMAT, "%s: no model_type",
                 r->path);
     r->type = loongi_hf_type_find(loongi_json_string(type));
-    LOONG_CHECK(r->ctx, r->type != NULL, LOONG_ERR_UNSUPPORTED,
-                "%s: model_type '%s' is not supported, the nearest is %s "
-                "(%s are)", r->path, loongi_json_string(type),
-                loongi_hf_type_nearest(loongi_json_string(type)),
-                loongi_hf_type_list());
+    if (r->type == NULL) {
+        return unknown_type(r, loongi_json_string(type));
+    }
     LOONG_TRY(loongi_pairs_create(r->ctx, &r->pairs));
     r->problems = loongi_problems_begin(r->ctx);
     r->tied = r->type->tied;

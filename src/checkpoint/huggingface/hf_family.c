@@ -461,8 +461,8 @@ const loong_hf_type_t *loongi_hf_type_find(const char *model_type)
 
 const char *loongi_hf_type_nearest(const char *model_type)
 {
-    const char *nearest = types[0].model_type;
-    int best = LONGEST_TYPE;
+    const char *nearest = NULL;
+    int best = 2 + (int)LOONG_MIN(strlen(model_type), LONGEST_TYPE) / 3;
     for (int64_t i = 0; i < LOONG_COUNT_OF(types); i++) {
         int distance =
             loongi_edit_distance(model_type, types[i].model_type, best);

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "convert.h"
+#include "hf_foreign.h"
 #include "hf_config.h"
 #include "hf_impl.h"
 #include "mapped.h"
@@ -79,6 +80,9 @@ loong_status_t loongi_hf_open_as(loong_context_t *ctx,
                                  loong_hf_t **hf_p)
 {
     loong_hf_t *hf = NULL;
+    if (params->model != NULL) { /* else config.json itself is read */
+        LOONG_TRY(loongi_hf_check_foreign_dir(ctx, params->dir));
+    }
     LOONG_TRY(loongi_alloc(ctx, sizeof(*hf), "Hugging Face directory", &hf));
     hf->ctx = ctx;
     loong_status_t status = open_all(hf, params);

@@ -112,13 +112,16 @@ static void cancel_internal(void *owner, loong_comm_request_t *request)
     (void)cancel(request);
 }
 
-static bool probe_internal(void *owner, int peer, int *tag_p)
+static bool probe_internal(void *owner, int *peer_p, int *tag_p)
 {
     mpi_t *mpi = owner;
     MPI_Status status;
     int found = 0;
-    int code = MPI_Iprobe(peer, MPI_ANY_TAG, mpi->internal, &found, &status);
+    int code = MPI_Iprobe(*peer_p >= 0 ? *peer_p : MPI_ANY_SOURCE,
+                          *tag_p >= 0 ? *tag_p : MPI_ANY_TAG, mpi->internal,
+                          &found, &status);
     if (code == MPI_SUCCESS && found != 0) {
+        *peer_p = status.MPI_SOURCE;
         *tag_p = status.MPI_TAG;
     }
     return code == MPI_SUCCESS && found != 0;
@@ -326,6 +329,12 @@ static void *mpi_peer_pointer(loong_comm_t *comm, const void *ptr, int peer)
 /* ---- The table ------------------------------------------------------------
  */
 
+static int mpi_machine(const loong_comm_t *comm, int rank)
+{
+    const mpi_t *mpi = comm->impl;
+    return mpi->world->node_of[comm->world_ranks[rank]];
+}
+
 static loong_status_t mpi_run(loong_comm_t *comm,
                               const loong_collective_t *call)
 {
@@ -339,6 +348,8 @@ static void mpi_abort(loong_comm_t *comm, const char *text)
     mpi_t *mpi = comm->impl;
     if (mpi->shared != NULL) {
         loongi_shared_abort(mpi->shared, text);
+    } else {
+        loongi_message_abort(mpi->message, text);
     }
 }
 
@@ -384,6 +395,7 @@ static const loong_comm_ops_t mpi_ops = {
     .name = "mpi",
     .run = mpi_run,
     .split = mpi_split,
+    .machine = mpi_machine,
     .isend = mpi_isend,
     .irecv = mpi_irecv,
     .wait = mpi_wait,
@@ -410,6 +422,7 @@ static loong_status_t make_engine(loong_context_t *ctx, mpi_t *mpi,
 {
     if (!one_node(mpi->world, world_ranks, mpi->size)) {
         loong_message_params_t params = {
+            .rank = mpi->rank,
             .size = mpi->size,
             .owner = mpi,
             .post = post_internal,

@@ -8,6 +8,7 @@
 #include "loong/launch.h"
 #include "mpi_impl.h"
 #include "pages.h"
+#include "tiers.h"
 
 loong_status_t loongi_mpi_check(loong_context_t *ctx, int code,
                                 const char *what)
@@ -162,6 +163,7 @@ static loong_status_t join(loong_context_t *ctx, mpi_world_t *world,
     LOONG_TRY(status);
     LOONG_TRY_MPI(ctx, MPI_Comm_dup(MPI_COMM_WORLD, &all));
     LOONG_TRY(loongi_mpi_wrap(ctx, world, all, "world", comm_p));
+    LOONG_TRY(loongi_tiers_create(comm_p));
     ((mpi_t *)loong_comm_impl(*comm_p))->first = true;
     return LOONG_OK;
 }

@@ -172,15 +172,22 @@ static void cancel_message(void *owner, loong_comm_request_t *request)
     loongi_mailbox_cancel(threads->group->internal, threads->rank, request);
 }
 
-static bool probe_message(void *owner, int peer, int *tag_p)
+static bool probe_message(void *owner, int *peer_p, int *tag_p)
 {
     threads_t *threads = owner;
-    return loongi_mailbox_probe(threads->group->internal, threads->rank, peer,
+    return loongi_mailbox_probe(threads->group->internal, threads->rank, peer_p,
                                 tag_p);
 }
 
 /* ---- The table ------------------------------------------------------------
  */
+
+static int threads_machine(const loong_comm_t *comm, int rank)
+{
+    const threads_t *threads = comm->impl;
+    int per_node = threads->world->params.ranks_per_node;
+    return per_node > 0 ? comm->world_ranks[rank] / per_node : 0;
+}
 
 static loong_status_t threads_run(loong_comm_t *comm,
                                   const loong_collective_t *call)
@@ -315,6 +322,8 @@ static void threads_abort(loong_comm_t *comm, const char *text)
     threads_t *threads = comm->impl;
     if (threads->shared != NULL) {
         loongi_shared_abort(threads->shared, text);
+    } else {
+        loongi_message_abort(threads->message, text);
     }
 }
 
@@ -443,6 +452,7 @@ const loong_comm_ops_t *loongi_threads_ops(void)
         .name = "threads",
         .run = threads_run,
         .split = threads_split,
+        .machine = threads_machine,
         .isend = threads_isend,
         .irecv = threads_irecv,
         .wait = threads_wait,
@@ -471,6 +481,7 @@ static loong_status_t make_engine(loong_context_t *ctx, threads_t *threads,
         return loongi_shared_create(ctx, &params, &threads->shared);
     }
     loong_message_params_t params = {
+        .rank = threads->rank,
         .size = size,
         .owner = threads,
         .post = post_message,

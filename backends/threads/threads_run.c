@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include "threads.h"
+#include "tiers.h"
 
 typedef struct runner {
     pthread_t thread;
@@ -36,6 +37,9 @@ static void *run_rank(void *argument)
         runner->ctx, runner->world, runner->group, NULL, &description, &comm);
     if (runner->status == LOONG_OK) {
         loongi_slot_set_state(runner->slot, LOONG_RANK_RUNNING, NULL);
+        runner->status = loongi_tiers_create(&comm);
+    }
+    if (runner->status == LOONG_OK) {
         runner->status = runner->fn(runner->ctx, comm, runner->user);
     }
     if (runner->status != LOONG_OK) {

@@ -125,6 +125,9 @@ typedef struct loong_comm_stats {
     uint64_t bytes; /* of this rank's buffers */
     double seconds; /* inside calls, waiting included */
     double wait;    /* of these: waiting for other ranks */
+    /* Sent by this rank to other machines in collectives. */
+    uint64_t messages;
+    uint64_t message_bytes;
 } loong_comm_stats_t;
 
 /* Since creation, of this communicator alone. */

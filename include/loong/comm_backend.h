@@ -71,6 +71,11 @@ typedef struct loong_comm_ops {
     /* color < 0 gives NULL. The new object comes from loong_comm_create. */
     loong_status_t (*split)(loong_comm_t *comm, int color, int key,
                             const char *name, loong_comm_t **group_p);
+    /* (optional; default: all ranks are on one) A number of the machine that
+     * the rank is on. Where a group has several ranks on each of several
+     * machines, ranks next to each other, its collectives are made of those of
+     * the ranks of each machine and those of one rank of every machine. */
+    int (*machine)(const loong_comm_t *comm, int rank);
     /* request: peer, tag and bytes are set; backend[] is zero and free. */
     loong_status_t (*isend)(loong_comm_t *comm, const void *data,
                             loong_comm_request_t *request);

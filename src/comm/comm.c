@@ -8,19 +8,9 @@
 
 #include "comm_impl.h"
 #include "convert.h"
+#include "tiers.h"
 
 static const double DEFAULT_TIMEOUT = 600.0;
-
-const char *loong_reduce_name(loong_reduce_t reduce)
-{
-    static const char *const names[] = {
-#define LOONG_REDUCE_TEXT(name_, text_) text_,
-        LOONG_REDUCE_LIST(LOONG_REDUCE_TEXT)
-#undef LOONG_REDUCE_TEXT
-    };
-    bool inside = (int)reduce >= 0 && reduce < LOONG_REDUCE_COUNT;
-    return inside ? names[reduce] : "unknown reduction";
-}
 
 const char *loong_collective_name(loong_collective_kind_t kind)
 {
@@ -78,6 +68,7 @@ void loongi_comm_set_mood(loong_comm_t *comm,
 {
     comm->mood = mood;
     comm->mood_user = user;
+    loongi_tiers_set_mood(comm);
 }
 
 bool loongi_comm_is_concurrent(const loong_comm_t *comm)
@@ -91,6 +82,7 @@ void loong_comm_destroy(loong_comm_t **comm_p)
     if (comm == NULL) {
         return;
     }
+    loongi_tiers_destroy(comm);
     comm->ops->destroy(comm, comm->failed);
     loongi_free(comm->ctx, comm);
     *comm_p = NULL;
@@ -123,7 +115,9 @@ const char *loong_comm_backend(const loong_comm_t *comm)
 
 loong_comm_stats_t loong_comm_stats(const loong_comm_t *comm)
 {
-    return comm->stats;
+    loong_comm_stats_t stats = comm->stats;
+    loongi_tiers_add_stats(comm, &stats);
+    return stats;
 }
 
 void *loong_comm_impl(const loong_comm_t *comm)
@@ -182,6 +176,7 @@ void loong_comm_abort(loong_comm_t *comm, const char *text)
     if (comm->slot != NULL) {
         loongi_slot_set_state(comm->slot, LOONG_RANK_FAILED, text);
     }
+    loongi_tiers_abort(comm, text);
     if (comm->ops->abort != NULL) {
         comm->ops->abort(comm, text);
     }
@@ -265,7 +260,8 @@ static loong_status_t dispatch(loong_comm_t *comm, loong_collective_t *call)
         comm->history = mix(comm->history, (uint64_t)bytes);
     }
     report(comm, call, begin);
-    loong_status_t status = comm->ops->run(comm, call);
+    loong_status_t status = comm->tiers != NULL ? loongi_tiers_run(comm, call)
+                                                : comm->ops->run(comm, call);
     double end = loongi_now();
     comm->current = NULL;
     comm->stats.calls++;
@@ -554,6 +550,7 @@ loong_status_t loong_comm_split(loong_comm_t *comm, int color, int key,
     if (group != NULL && comm->board != NULL) {
         loongi_comm_set_board(group, comm->board);
     }
+    LOONG_TRY(group != NULL ? loongi_tiers_create(&group) : LOONG_OK);
     *group_p = group;
     return LOONG_OK;
 }

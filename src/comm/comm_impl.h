@@ -31,6 +31,7 @@ struct loong_comm {
     bool *missing; /* scratch: who is named when a wait fails */
     const loong_comm_ops_t *ops;
     void *impl;
+    struct loong_tiers *tiers; /* NULL: one machine, or one rank on each */
     double timeout;
     bool failed;
     uint64_t sequence;

@@ -135,15 +135,18 @@ void loongi_mailbox_cancel(loong_mailbox_t *mailbox, int me,
     pthread_mutex_unlock(&mailbox->lock);
 }
 
-bool loongi_mailbox_probe(loong_mailbox_t *mailbox, int me, int peer,
+bool loongi_mailbox_probe(loong_mailbox_t *mailbox, int me, int *peer_p,
                           int *tag_p)
 {
     pthread_mutex_lock(&mailbox->lock);
     loong_comm_request_t *send = mailbox->box[me].sends;
-    while (send != NULL && letter(send)->from != peer) {
+    while (send != NULL &&
+           ((*peer_p >= 0 && letter(send)->from != *peer_p) ||
+            (*tag_p >= 0 && send->tag != *tag_p))) {
         send = letter(send)->next;
     }
     if (send != NULL) {
+        *peer_p = letter(send)->from;
         *tag_p = send->tag;
     }
     pthread_mutex_unlock(&mailbox->lock);

@@ -30,7 +30,7 @@ loong_message_state_t loongi_mailbox_test(loong_comm_request_t *request,
                                           size_t *other_bytes_p);
 void loongi_mailbox_cancel(loong_mailbox_t *mailbox, int me,
                            loong_comm_request_t *request);
-bool loongi_mailbox_probe(loong_mailbox_t *mailbox, int me, int peer,
+bool loongi_mailbox_probe(loong_mailbox_t *mailbox, int me, int *peer_p,
                           int *tag_p);
 
 #ifdef __cplusplus

@@ -4,28 +4,21 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "message.h"
+#include "message_impl.h"
 #include "pages.h"
 #include "piece.h"
 #include "reduce.h"
 
 /* Receive buffers of a reduction, all peers together, and of one peer. */
 static const int64_t STAGING_BYTES = 16 << 20;
-static const int64_t SLICE_MIN = 64 << 10;
+static const int64_t SLICE_MIN = 4 << 10;
 static const int64_t SLICE_MAX = 1 << 20;
 /* A message that needs no buffer. */
 static const int64_t COPY_SLICE = 16 << 20;
+/* What goes through the tree, and how many children a rank has there. */
+enum { TREE_BYTES = 4 << 10, TREE_CHILDREN = 31 };
 enum { SEQUENCES = 4096, KINDS = 8, PROBE_TURNS = 1024 };
 _Static_assert((int)LOONG_COLLECTIVE_SEND < (int)KINDS, "a kind fits a tag");
-
-struct loong_message {
-    loong_message_params_t params;
-    unsigned char *staging;
-    int64_t slice; /* bytes of one peer in the staging buffer */
-    const void **sources;
-    loong_comm_request_t *requests; /* [2 * size] */
-    int active;
-};
 
 static size_t staging_bytes(const loong_message_t *message)
 {
@@ -62,6 +55,8 @@ loong_status_t loongi_message_create(loong_context_t *ctx,
 void loongi_message_destroy(loong_context_t *ctx, loong_message_t **message_p)
 {
     if (*message_p != NULL) {
+        loongi_roll_linger(*message_p);
+        loongi_message_cancel(*message_p);
         loongi_pages_free((*message_p)->staging, staging_bytes(*message_p));
         loongi_free(ctx, *message_p);
         *message_p = NULL;
@@ -75,16 +70,15 @@ static int tag_of(const loong_collective_t *call)
     return (int)(call->sequence % SEQUENCES) * KINDS + (int)call->kind;
 }
 
-static loong_status_t start(loong_message_t *message,
-                            const loong_collective_t *call,
-                            loong_collective_kind_t kind, void *data,
-                            size_t bytes, int peer)
+loong_status_t loongi_message_post(loong_message_t *message,
+                                   loong_collective_kind_t kind, int tag,
+                                   void *data, size_t bytes, int peer)
 {
     loong_comm_request_t *request = &message->requests[message->active];
     memset(request, 0, sizeof(*request));
     request->kind = (int)kind;
     request->peer = peer;
-    request->tag = tag_of(call);
+    request->tag = tag;
     request->data = data;
     request->bytes = bytes;
     LOONG_TRY(message->params.post(message->params.owner, request));
@@ -98,22 +92,18 @@ static loong_status_t start_send(loong_message_t *message,
 {
     /* Not written to: the request serves both directions. */
     void *from = (void *)(uintptr_t)data;
-    return start(message, call, LOONG_COLLECTIVE_SEND, from, bytes, peer);
+    message->stats->messages++;
+    message->stats->message_bytes += bytes;
+    return loongi_message_post(message, LOONG_COLLECTIVE_SEND, tag_of(call),
+                               from, bytes, peer);
 }
 
 static loong_status_t start_receive(loong_message_t *message,
                                     const loong_collective_t *call, void *data,
                                     size_t bytes, int peer)
 {
-    return start(message, call, LOONG_COLLECTIVE_RECV, data, bytes, peer);
-}
-
-static void cancel_all(loong_message_t *message)
-{
-    for (int i = 0; i < message->active; i++) {
-        message->params.cancel(message->params.owner, &message->requests[i]);
-    }
-    message->active = 0;
+    return loongi_message_post(message, LOONG_COLLECTIVE_RECV, tag_of(call),
+                               data, bytes, peer);
 }
 
 static loong_status_t other_call(loong_comm_t *comm, int peer, int tag)
@@ -132,19 +122,28 @@ static loong_status_t other_call(loong_comm_t *comm, int peer, int tag)
         tag / KINDS, SEQUENCES, theirs);
 }
 
-static loong_status_t not_done(loong_message_t *message, loong_comm_t *comm,
-                               loong_wait_t *wait)
+/* Now and then while waiting: the peer calls something else, or somebody calls
+ * the roll. */
+static loong_status_t look_around(loong_message_t *message, loong_comm_t *comm,
+                                  loong_wait_t *wait,
+                                  loong_comm_request_t *request)
 {
+    const loong_message_params_t *params = &message->params;
     size_t other = 0;
-    memset(comm->missing, 0, (size_t)comm->size * sizeof(*comm->missing));
-    for (int i = 0; i < message->active; i++) {
-        loong_comm_request_t *request = &message->requests[i];
-        loong_message_state_t state =
-            message->params.test(message->params.owner, request, &other);
-        comm->missing[request->peer] =
-            comm->missing[request->peer] || state == LOONG_MESSAGE_PENDING;
+    int tag = LOONG_ROLL_TAG;
+    int peer = -1;
+    if (params->probe(params->owner, &peer, &tag)) {
+        return loongi_roll_call(message, comm, wait, request->peer);
     }
-    return loongi_wait_failed(wait);
+    tag = -1;
+    peer = request->peer;
+    if (params->probe(params->owner, &peer, &tag) && tag != request->tag &&
+        tag != LOONG_ROLL_TAG &&
+        /* The peer may have come and gone on since the last test. */
+        params->test(params->owner, request, &other) == LOONG_MESSAGE_PENDING) {
+        return other_call(comm, request->peer, tag);
+    }
+    return LOONG_OK;
 }
 
 static loong_status_t finish_one(loong_message_t *message, loong_comm_t *comm,
@@ -153,20 +152,14 @@ static loong_status_t finish_one(loong_message_t *message, loong_comm_t *comm,
 {
     const loong_message_params_t *params = &message->params;
     size_t other = 0;
-    int tag = 0;
     loong_message_state_t state;
     while ((state = params->test(params->owner, request, &other)) ==
            LOONG_MESSAGE_PENDING) {
-        if (wait->turns % PROBE_TURNS == PROBE_TURNS - 1 &&
-            params->probe(params->owner, request->peer, &tag) &&
-            tag != request->tag &&
-            /* The peer may have come and gone on since the test above. */
-            params->test(params->owner, request, &other) ==
-                LOONG_MESSAGE_PENDING) {
-            return other_call(comm, request->peer, tag);
+        if (wait->turns % PROBE_TURNS == PROBE_TURNS - 1) {
+            LOONG_TRY(look_around(message, comm, wait, request));
         }
         if (!loongi_wait_step(wait, request->peer)) {
-            return not_done(message, comm, wait);
+            return loongi_roll_call(message, comm, wait, request->peer);
         }
     }
     if (state == LOONG_MESSAGE_OTHER_SIZE) {
@@ -199,14 +192,67 @@ static loong_status_t finish(loong_message_t *message, loong_comm_t *comm)
 /* ---- The collectives ------------------------------------------------------
  */
 
-/* Everybody tells everybody, so that whoever is missing is known by name. */
-static loong_status_t barrier(loong_message_t *message, loong_comm_t *comm,
-                              const loong_collective_t *call)
+/* The rank that stands at a place of the tree whose top is the root. */
+static int at_place(const loong_comm_t *comm, int root, int place)
 {
-    for (int p = 0; p < comm->size; p++) {
-        if (p != comm->rank) {
-            LOONG_TRY(start_receive(message, call, NULL, 0, p));
-            LOONG_TRY(start_send(message, call, NULL, 0, p));
+    return (place + root) % comm->size;
+}
+
+static int place_of(const loong_comm_t *comm, int root)
+{
+    return (comm->rank - root + comm->size) % comm->size;
+}
+
+/* From the leaves to the root; data becomes the reduction of what is below,
+ * in rank order. */
+static loong_status_t climb(loong_message_t *message, loong_comm_t *comm,
+                            const loong_collective_t *call, size_t bytes)
+{
+    const void *sources[TREE_CHILDREN + 1] = {call->data};
+    void *target = call->data;
+    int children = 0;
+    int place = place_of(comm, call->root);
+    int bit = 1;
+    for (; bit < comm->size && (place & bit) == 0; bit <<= 1) {
+        if (place + bit < comm->size) {
+            void *staged = message->staging + (size_t)children * TREE_BYTES;
+            sources[++children] = staged;
+            LOONG_TRY(start_receive(message, call, staged, bytes,
+                                    at_place(comm, call->root, place + bit)));
+        }
+    }
+    LOONG_TRY(finish(message, comm));
+    loong_reduction_t reduction = {call->dtype,  call->reduce, sources,
+                                   children + 1, &target,      1,
+                                   call->count};
+    if (children > 0 && bytes > 0) {
+        loongi_reduce(&reduction);
+    }
+    if (place > 0) {
+        LOONG_TRY(start_send(message, call, call->data, bytes,
+                             at_place(comm, call->root, place - bit)));
+    }
+    return finish(message, comm);
+}
+
+/* The root's data to everybody. */
+static loong_status_t descend(loong_message_t *message, loong_comm_t *comm,
+                              const loong_collective_t *call, size_t bytes)
+{
+    int place = place_of(comm, call->root);
+    int bit = 1;
+    while (bit < comm->size && (place & bit) == 0) {
+        bit <<= 1;
+    }
+    if (place > 0) {
+        LOONG_TRY(start_receive(message, call, call->data, bytes,
+                                at_place(comm, call->root, place - bit)));
+        LOONG_TRY(finish(message, comm));
+    }
+    for (bit >>= 1; bit > 0; bit >>= 1) {
+        if (place + bit < comm->size) {
+            LOONG_TRY(start_send(message, call, call->data, bytes,
+                                 at_place(comm, call->root, place + bit)));
         }
     }
     return finish(message, comm);
@@ -384,13 +430,24 @@ static loong_status_t gather(loong_message_t *message, loong_comm_t *comm,
     return LOONG_OK;
 }
 
+static bool is_short(const loong_collective_t *call)
+{
+    return (size_t)call->count * loong_dtype_size(call->dtype) <= TREE_BYTES;
+}
+
 static loong_status_t run(loong_message_t *message, loong_comm_t *comm,
                           const loong_collective_t *call)
 {
+    size_t bytes = (size_t)call->count * loong_dtype_size(call->dtype);
     switch (call->kind) {
     case LOONG_COLLECTIVE_BARRIER:
-        return barrier(message, comm, call);
+        LOONG_TRY(climb(message, comm, call, 0));
+        return descend(message, comm, call, 0);
     case LOONG_COLLECTIVE_ALL_REDUCE:
+        if (is_short(call) && !loongi_needs_order(call)) {
+            LOONG_TRY(climb(message, comm, call, bytes));
+            return descend(message, comm, call, bytes);
+        }
         LOONG_TRY(reduce_pieces(message, comm, call));
         return gather_pieces(message, comm, call, false);
     case LOONG_COLLECTIVE_REDUCE_SCATTER:
@@ -400,6 +457,9 @@ static loong_status_t run(loong_message_t *message, loong_comm_t *comm,
     case LOONG_COLLECTIVE_ALL_TO_ALL:
         return exchange(message, comm, call);
     case LOONG_COLLECTIVE_BROADCAST:
+        if (is_short(call)) {
+            return descend(message, comm, call, bytes);
+        }
         LOONG_TRY(gather_pieces(message, comm, call, true));
         return gather_pieces(message, comm, call, false);
     default:
@@ -410,9 +470,10 @@ static loong_status_t run(loong_message_t *message, loong_comm_t *comm,
 loong_status_t loongi_message_run(loong_message_t *message, loong_comm_t *comm,
                                   const loong_collective_t *call)
 {
+    message->stats = &comm->stats;
     loong_status_t status = run(message, comm, call);
     if (status != LOONG_OK) {
-        cancel_all(message);
+        loongi_message_abort(message, loong_context_error(comm->ctx));
     }
     return status;
 }

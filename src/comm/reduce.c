@@ -108,3 +108,14 @@ void loongi_reduce(const loong_reduction_t *reduction)
     };
     table[reduction->dtype][reduction->reduce](reduction);
 }
+
+const char *loong_reduce_name(loong_reduce_t reduce)
+{
+    static const char *const names[] = {
+#define LOONG_REDUCE_TEXT(name_, text_) text_,
+        LOONG_REDUCE_LIST(LOONG_REDUCE_TEXT)
+#undef LOONG_REDUCE_TEXT
+    };
+    bool inside = (int)reduce >= 0 && reduce < LOONG_REDUCE_COUNT;
+    return inside ? names[reduce] : "unknown reduction";
+}

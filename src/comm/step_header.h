@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The one exchange that opens a training step: what every rank knows of the
- * step goes in, what all agree on comes out, equal on every rank. So a bad
- * sample, an I/O error or a signal on one rank is everybody's knowledge before
- * the first kernel, and never a hang.
+ * The exchange that opens a training step: what every rank knows of the step
+ * goes in, what all agree on comes out, equal on every rank. So a bad sample,
+ * an I/O error or a signal on one rank is everybody's knowledge before the
+ * first kernel, and never a hang.
  */
 #ifndef LOONG_COMM_STEP_HEADER_H
 #define LOONG_COMM_STEP_HEADER_H
@@ -53,7 +53,8 @@ loongi_step_exchange_create(loong_context_t *ctx, loong_comm_t *comm,
                             loong_step_exchange_t **exchange_p);
 void loongi_step_exchange_destroy(loong_step_exchange_t **exchange_p);
 
-/* One collective, no allocation. LOONG_ERR_MISMATCH, on every rank and naming
+/* Two all-reduces, of 12 and 17 words, no allocation; only where a rank differs
+ * or failed it is asked for more. LOONG_ERR_MISMATCH, on every rank and naming
  * the first rank that differs from rank 0, when step or recipe hash differ or
  * the ranks did not make the same collectives before. An error that a rank
  * reports is not a failure of this call. Collective on: comm. */

@@ -147,7 +147,7 @@ case_kill() {
         "FAULT INJECTION (command line:1): rank 1, step 6: kill" \
         "lost: rank 1 was killed by signal 9" "not in this attempt any more" \
         "what the ranks of this machine did last:" \
-        "is in all_gather #" "'step header' of world (" "step_header.c:" \
+        "is in all_reduce #" "'step header' of world (" "step_header.c:" \
         "resumed from save/step_00000004"
     restarted 30
 }
@@ -186,7 +186,7 @@ case_exit() {
 case_wrong_collective() {
     supervise 0 -- "$(fault wrong_collective)" $sync
     is 1 exit_code 4
-    has "ranks of world do not call the same: rank 0 calls all_gather" \
+    has "ranks of world do not call the same: rank 0 calls all_reduce" \
         "rank 1 calls barrier #" "'wrong' (" "fault.c:"
     restarted 30
 }

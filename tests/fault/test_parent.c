@@ -237,7 +237,7 @@ static void test_hopeless(void **state)
         if (faults[i].code != 0) {
             assert_non_null(strstr(job->text, "what the ranks of this machine "
                                               "did last:"));
-            assert_non_null(strstr(job->text, "is in all_gather #"));
+            assert_non_null(strstr(job->text, "is in all_reduce #"));
             assert_non_null(strstr(job->text, "'step header' of world ("));
         }
     }

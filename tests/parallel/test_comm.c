@@ -2,6 +2,8 @@
  *
  * The communicators of one process: every collective against references, and
  * what happens when ranks disagree, stay away or end early. */
+#include <time.h>
+
 #include "board.h"
 #include "comm_cases.h"
 #include "loong/comm.h"
@@ -79,6 +81,21 @@ static void test_cases_messages(void **state)
     comm_cases_params_t large = {98, 200001, 1, 1};
     loong_threads_params_t params = threads_of(3, 1, 60.0);
     assert_ok(ctx, loong_threads_run(ctx, &params, comm_cases, &large));
+    test_context_end(&ctx);
+}
+
+/* Several ranks on each of several machines, the last one smaller. */
+static void test_cases_machines(void **state)
+{
+    (void)state;
+    loong_context_t *ctx = test_context();
+    for (int per_node = 2; per_node <= 3; per_node++) {
+        for (int size = per_node + 1; size <= 8; size += 2) {
+            comm_cases_params_t cases = {(uint64_t)size, 3000, 2, per_node};
+            loong_threads_params_t params = threads_of(size, per_node, 60.0);
+            assert_ok(ctx, loong_threads_run(ctx, &params, comm_cases, &cases));
+        }
+    }
     test_context_end(&ctx);
 }
 
@@ -180,6 +197,49 @@ static void test_missing_rank(void **state)
         assert_non_null(strstr(text, "step 17) finished barrier #1 'first'"));
         assert_non_null(strstr(text, "(0 bytes, step 17, test_comm.c:"));
         loong_context_clear_error(ctx);
+    }
+    test_context_end(&ctx);
+}
+
+/* Between machines: the one that is missing is named by all, not the ones
+ * that wait for it themselves. user: the rank that stays away. */
+static loong_status_t one_stays_away(loong_context_t *ctx, loong_comm_t *comm,
+                                     void *user)
+{
+    int away = *(const int *)user;
+    char name[32];
+    LOONG_TRY(loong_comm_barrier(comm, "first"));
+    if (loong_comm_rank(comm) == away) {
+        struct timespec nap = {4, 0};
+        nanosleep(&nap, NULL);
+        return LOONG_OK;
+    }
+    loong_status_t status = loong_comm_barrier(comm, "second");
+    LOONG_CHECK(ctx, status == LOONG_ERR_COMM, LOONG_ERR_INTERNAL,
+                "rank %d came alone", loong_comm_rank(comm));
+    snprintf(name, sizeof(name), "rank %d (", away);
+    LOONG_CHECK(ctx, strstr(loong_context_error(ctx), name) != NULL,
+                LOONG_ERR_INTERNAL, "rank %d is not named", away);
+    return status;
+}
+
+static void test_missing_between_machines(void **state)
+{
+    (void)state;
+    loong_context_t *ctx = test_context();
+    int away = 5;
+    for (int per_node = 1; per_node < 3; per_node++) {
+        loong_threads_params_t params = threads_of(8, per_node, 0.5);
+        double begin = loongi_now();
+        assert_int_equal(loong_threads_run(ctx, &params, one_stays_away, &away),
+                         LOONG_ERR_COMM);
+        const char *text = loong_context_error(ctx);
+        assert_non_null(strstr(text, per_node == 1 ? "1 of 8 ranks did not come"
+                                                   : "given up by rank 4: "));
+        assert_non_null(strstr(text, "rank 5 ("));
+        assert_null(strstr(text, "is not named"));
+        loong_context_clear_error(ctx);
+        assert_true(loongi_now() - begin < 30.0);
     }
     test_context_end(&ctx);
 }
@@ -324,7 +384,7 @@ static void test_step_header(void **state)
 {
     (void)state;
     loong_context_t *ctx = test_context();
-    for (int per_node = 0; per_node < 2; per_node++) {
+    for (int per_node = 0; per_node < 3; per_node++) {
         loong_threads_params_t params = threads_of(4, per_node, 30.0);
         for (int what = 0; what < 2; what++) {
             assert_ok(ctx, loong_threads_run(ctx, &params, open_step, &what));
@@ -333,6 +393,58 @@ static void test_step_header(void **state)
         assert_fails(ctx, loong_threads_run(ctx, &params, open_step, &recipe),
                      LOONG_ERR_MISMATCH,
                      "rank 3 runs another recipe than rank 0");
+    }
+    test_context_end(&ctx);
+}
+
+/* user: uint64_t[2], the most messages and bytes that a rank may send to other
+ * machines for a barrier and a step header. */
+static loong_status_t count_messages(loong_context_t *ctx, loong_comm_t *comm,
+                                     void *user)
+{
+    const uint64_t *limit = user;
+    loong_step_exchange_t *exchange = NULL;
+    loong_step_report_t report = {.step = 1, .recipe_hash = 7};
+    loong_step_header_t agreed;
+    report.counts[0] = 1;
+    LOONG_TRY(loongi_step_exchange_create(ctx, comm, &exchange));
+    loong_comm_stats_t before = loong_comm_stats(comm);
+    loong_status_t status =
+        loongi_step_exchange_run(exchange, &report, &agreed);
+    if (status == LOONG_OK) {
+        status = loong_comm_barrier(comm, "behind the step header");
+    }
+    loong_comm_stats_t after = loong_comm_stats(comm);
+    loongi_step_exchange_destroy(&exchange);
+    LOONG_TRY(status);
+    LOONG_CHECK(ctx, agreed.counts[0] == loong_comm_size(comm),
+                LOONG_ERR_INTERNAL, "wrong sum");
+    uint64_t messages = after.messages - before.messages;
+    uint64_t bytes = after.message_bytes - before.message_bytes;
+    LOONG_CHECK(ctx, messages <= limit[0] && bytes <= limit[1],
+                LOONG_ERR_INTERNAL, "rank %d sends %llu messages, %llu bytes",
+                loong_comm_rank(comm), (unsigned long long)messages,
+                (unsigned long long)bytes);
+    LOONG_CHECK(ctx, messages > 0 || limit[0] == 0 || loong_comm_rank(comm) > 0,
+                LOONG_ERR_INTERNAL, "messages are not counted");
+    return LOONG_OK;
+}
+
+/* At most 4 log2(ranks) messages and 4 KiB a rank, and between machines of 8
+ * ranks 4 log2(machines). */
+static void test_messages_of_a_step(void **state)
+{
+    (void)state;
+    static const int sizes[] = {4, 64, 256};
+    static const uint64_t logs[] = {2, 6, 8};
+    loong_context_t *ctx = test_context();
+    for (int i = 0; i < 3; i++) {
+        uint64_t limit[2] = {4 * logs[i], 4096};
+        loong_threads_params_t params = threads_of(sizes[i], 1, 60.0);
+        assert_ok(ctx, loong_threads_run(ctx, &params, count_messages, limit));
+        limit[0] = sizes[i] > 8 ? 4 * (logs[i] - 3) : 0;
+        params = threads_of(sizes[i], 8, 60.0);
+        assert_ok(ctx, loong_threads_run(ctx, &params, count_messages, limit));
     }
     test_context_end(&ctx);
 }
@@ -383,12 +495,15 @@ int main(void)
         cmocka_unit_test(test_cases_self),
         cmocka_unit_test(test_cases_threads),
         cmocka_unit_test(test_cases_messages),
+        cmocka_unit_test(test_cases_machines),
         cmocka_unit_test(test_disagreement),
         cmocka_unit_test(test_missing_rank),
+        cmocka_unit_test(test_missing_between_machines),
         cmocka_unit_test(test_early_return),
         cmocka_unit_test(test_arguments),
         cmocka_unit_test(test_exit_codes),
         cmocka_unit_test(test_step_header),
+        cmocka_unit_test(test_messages_of_a_step),
         cmocka_unit_test(test_memory),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

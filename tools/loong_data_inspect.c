@@ -232,6 +232,9 @@ static int run(loong_context_t *ctx, const options_t *o, const char *prefix)
     data_tokenizer_t tokenizer;
     loong_dataset_t *ds = NULL;
     loong_status_t status = loong_dataset_create(ctx, prefix, &ds);
+    if (status == LOONG_OK) {
+        status = loong_dataset_check_index(ds);
+    }
     if (status == LOONG_OK && o->tokenizer == NULL) {
         status = print_all(ctx, o, ds, NULL);
     } else if (status == LOONG_OK) {

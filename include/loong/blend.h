@@ -51,6 +51,8 @@ typedef struct loong_blend_source {
     double split_begin; /* share of the documents, floor(share * documents): */
     double split_end;   /* [begin, end); both 0: all documents */
     int64_t max_epochs; /* 0: no bound */
+    /* (optional) What another rank found when it checked the index. */
+    const loong_index_digest_t *known;
 } loong_blend_source_t;
 
 typedef struct loong_blend_params {

@@ -28,6 +28,15 @@ extern "C" {
 
 typedef struct loong_dataset loong_dataset_t;
 
+/* What a complete check of an index has found, and of which file. */
+typedef struct loong_index_digest {
+    uint64_t size;     /* bytes of the .idx file; 0: nothing is known */
+    int64_t changed_s; /* when it was changed last: st_ctim */
+    int64_t changed_ns;
+    int64_t tokens;
+    uint64_t hash; /* of the .idx file */
+} loong_index_digest_t;
+
 typedef struct loong_dataset_info {
     const char *prefix; /* borrowed from the data set */
     loong_dtype_t dtype;
@@ -36,17 +45,32 @@ typedef struct loong_dataset_info {
     int64_t tokens;
     bool has_mask;
     uint64_t hash; /* of the index, the sizes and samples of the content */
+    loong_index_digest_t index;
 } loong_dataset_info_t;
 
-/* Maps PREFIX.bin and PREFIX.idx, and PREFIX.mask.bin when it is there. The
- * index is validated completely: magic, version, type, sizes of all files,
- * every length and offset, every document start; the token ids are checked
- * when they are read. The files must not change while the data set is open.
+/* Maps PREFIX.bin and PREFIX.idx, and PREFIX.mask.bin when it is there. Magic,
+ * version, type and the sizes of all files are checked; the index completely,
+ * every length, offset and document start, when neither `known` (may be NULL)
+ * nor PREFIX.idx.digest tells that this was done since the file was changed
+ * last. The digest is left beside it then, where the directory can be written.
+ * Otherwise opening reads a fixed number of pages, and entries are checked when
+ * they are read, as token ids are. The files must not change while the data set
+ * is open.
  * Not collective. *dataset_p is owned by the caller.
  * Errors: LOONG_ERR_NOT_FOUND, LOONG_ERR_IO, LOONG_ERR_FORMAT (what is broken
  * and where), LOONG_ERR_UNSUPPORTED (multimodal index), LOONG_ERR_MEMORY. */
+LOONG_API LOONG_NODISCARD loong_status_t loong_dataset_create_known(
+    loong_context_t *ctx, const char *prefix, const loong_index_digest_t *known,
+    loong_dataset_t **dataset_p);
+
+/* The same with nothing known. */
 LOONG_API LOONG_NODISCARD loong_status_t loong_dataset_create(
     loong_context_t *ctx, const char *prefix, loong_dataset_t **dataset_p);
+
+/* Checks the index completely, whatever was known of it.
+ * Errors: LOONG_ERR_FORMAT (what is broken and where). */
+LOONG_API LOONG_NODISCARD loong_status_t
+loong_dataset_check_index(const loong_dataset_t *dataset);
 
 /* Unmaps; NULL is accepted, *dataset becomes NULL. */
 LOONG_API void loong_dataset_destroy(loong_dataset_t **dataset);
@@ -55,11 +79,13 @@ LOONG_API void loong_dataset_get_info(const loong_dataset_t *dataset,
                                       loong_dataset_info_t *info);
 
 /* First token of a document, 0 <= document <= documents; `documents` gives
- * the end of the last one. Documents may be empty. */
+ * the end of the last one. Documents may be empty. -1: the index is damaged
+ * there, which stands in the context's error. */
 LOONG_API int64_t loong_dataset_get_start(const loong_dataset_t *dataset,
                                           int64_t document);
 
-/* The document that holds a token, 0 <= token < tokens. O(log documents). */
+/* The document that holds a token, 0 <= token < tokens; -1 as above.
+ * O(log documents). */
 LOONG_API int64_t loong_dataset_find_document(const loong_dataset_t *dataset,
                                               int64_t token);
 

@@ -57,16 +57,20 @@ static loong_status_t open_source(loong_blend_t *blend, int64_t s,
     loong_blend_source_info_t *info = &own->info;
     loong_dataset_info_t data;
     LOONG_TRY(check_source(blend, source));
-    LOONG_TRY(loong_dataset_create(blend->ctx, source->prefix, &own->dataset));
+    LOONG_TRY(loong_dataset_create_known(blend->ctx, source->prefix,
+                                         source->known, &own->dataset));
     loong_dataset_get_info(own->dataset, &data);
     info->dataset = own->dataset;
     info->max_epochs = source->max_epochs;
     choose_documents(source, data.documents, info);
     info->first_token =
         loong_dataset_get_start(own->dataset, info->first_document);
-    info->tokens = loong_dataset_get_start(own->dataset, info->first_document +
-                                                             info->documents) -
-                   info->first_token;
+    int64_t end = loong_dataset_get_start(
+        own->dataset, info->first_document + info->documents);
+    if (info->first_token < 0 || end < 0) {
+        return LOONG_ERR_FORMAT;
+    }
+    info->tokens = end - info->first_token;
     info->samples = (info->tokens - 1) / blend->seq_length;
     LOONG_CHECK(blend->ctx, data.tokens > 0, LOONG_ERR_FORMAT,
                 "data '%s': '%s' is empty: %" PRId64 " documents, 0 tokens",

@@ -14,6 +14,7 @@
 #include <xxhash.h>
 
 #include "base.h"
+#include "index_digest.h"
 #include "index_format.h"
 #include "loong/dataset.h"
 
@@ -22,6 +23,7 @@ typedef struct mapped {
     char *path;
     const uint8_t *bytes;
     size_t size;
+    struct timespec changed;
 } mapped_t;
 
 struct loong_dataset {
@@ -68,6 +70,7 @@ static loong_status_t map_bytes(loong_context_t *ctx, int fd, mapped_t *file)
                 file->path, strerror(errno));
     file->bytes = bytes;
     file->size = (size_t)info.st_size;
+    file->changed = info.st_ctim;
     return LOONG_OK;
 }
 
@@ -152,7 +155,8 @@ static loong_status_t check_tables(loong_dataset_t *ds)
     return LOONG_OK;
 }
 
-static loong_status_t check_sequences(loong_dataset_t *ds)
+static loong_status_t check_sequences(const loong_dataset_t *ds,
+                                      int64_t *tokens_p)
 {
     int64_t tokens = 0;
     for (int64_t i = 0; i < ds->info.sequences; i++) {
@@ -166,11 +170,11 @@ static loong_status_t check_sequences(loong_dataset_t *ds)
                     ds->idx.path, i, offset_of(ds, i), tokens * ds->element);
         tokens += length_of(ds, i);
     }
-    ds->info.tokens = tokens;
+    *tokens_p = tokens;
     return LOONG_OK;
 }
 
-static loong_status_t check_documents(loong_dataset_t *ds)
+static loong_status_t check_documents(const loong_dataset_t *ds)
 {
     int64_t last = 0;
     for (int64_t d = 0; d <= ds->info.documents; d++) {
@@ -210,13 +214,56 @@ static loong_status_t check_sizes(loong_dataset_t *ds)
     return LOONG_OK;
 }
 
+/* Of an index that was checked: what opening itself relies on. */
+static loong_status_t check_ends(const loong_dataset_t *ds)
+{
+    int64_t last = ds->info.sequences - 1;
+    int64_t end =
+        last < 0 ? 0 : offset_of(ds, last) + length_of(ds, last) * ds->element;
+    LOONG_CHECK(ds->ctx,
+                start_of(ds, 0) == 0 &&
+                    start_of(ds, ds->info.documents) == ds->info.sequences &&
+                    end == ds->info.tokens * ds->element &&
+                    (last < 0 || offset_of(ds, 0) == 0),
+                LOONG_ERR_FORMAT,
+                "'%s' does not begin and end as when it was checked",
+                ds->idx.path);
+    return LOONG_OK;
+}
+
+/* Completely, unless that has been done since the file was changed last. */
+static loong_status_t check_index(loong_dataset_t *ds,
+                                  const loong_index_digest_t *known)
+{
+    loong_index_digest_t *digest = &ds->info.index;
+    loong_index_digest_t kept;
+    digest->size = ds->idx.size;
+    digest->changed_s = (int64_t)ds->idx.changed.tv_sec;
+    digest->changed_ns = (int64_t)ds->idx.changed.tv_nsec;
+    if (known == NULL || !loongi_digest_same_file(known, digest)) {
+        bool found = loongi_digest_read(ds->idx.path, &kept);
+        known = found && loongi_digest_same_file(&kept, digest) ? &kept : NULL;
+    }
+    if (known != NULL) {
+        *digest = *known;
+        ds->info.tokens = known->tokens;
+        return check_ends(ds);
+    }
+    LOONG_TRY(check_sequences(ds, &ds->info.tokens));
+    LOONG_TRY(check_documents(ds));
+    digest->tokens = ds->info.tokens;
+    digest->hash = XXH3_64bits(ds->idx.bytes, ds->idx.size);
+    loongi_digest_write(ds->idx.path, digest);
+    return LOONG_OK;
+}
+
 /* Whole index, sizes, and up to 64 windows of the content: reading all of a
  * large .bin at every start would cost minutes. */
 static uint64_t hash_content(const loong_dataset_t *ds)
 {
     enum { WINDOWS = 64, WINDOW = 4096 };
     const mapped_t *files[] = {&ds->bin, &ds->mask};
-    uint64_t hash = XXH3_64bits(ds->idx.bytes, ds->idx.size);
+    uint64_t hash = ds->info.index.hash;
     for (int f = 0; f < 2; f++) {
         size_t size = files[f]->size;
         hash = XXH3_64bits_withSeed(&size, sizeof(size), hash);
@@ -245,7 +292,8 @@ static loong_status_t open_mask(loong_dataset_t *ds)
     return map_file(ds->ctx, ds->prefix, ".mask.bin", &ds->mask);
 }
 
-static loong_status_t open_all(loong_dataset_t *ds, const char *prefix)
+static loong_status_t open_all(loong_dataset_t *ds, const char *prefix,
+                               const loong_index_digest_t *known)
 {
     LOONG_TRY(loongi_strdup(ds->ctx, prefix, &ds->prefix));
     ds->info.prefix = ds->prefix;
@@ -254,25 +302,47 @@ static loong_status_t open_all(loong_dataset_t *ds, const char *prefix)
     LOONG_TRY(open_mask(ds));
     LOONG_TRY(check_header(ds));
     LOONG_TRY(check_tables(ds));
-    LOONG_TRY(check_sequences(ds));
-    LOONG_TRY(check_documents(ds));
+    LOONG_TRY(check_index(ds, known));
     LOONG_TRY(check_sizes(ds));
     ds->info.hash = hash_content(ds);
+    return LOONG_OK;
+}
+
+loong_status_t loong_dataset_create_known(loong_context_t *ctx,
+                                          const char *prefix,
+                                          const loong_index_digest_t *known,
+                                          loong_dataset_t **dataset_p)
+{
+    loong_dataset_t *ds = NULL;
+    LOONG_TRY(loongi_alloc(ctx, sizeof(*ds), "data set", &ds));
+    ds->ctx = ctx;
+    loong_status_t status = open_all(ds, prefix, known);
+    if (status != LOONG_OK) {
+        loong_dataset_destroy(&ds);
+        return status;
+    }
+    *dataset_p = ds;
     return LOONG_OK;
 }
 
 loong_status_t loong_dataset_create(loong_context_t *ctx, const char *prefix,
                                     loong_dataset_t **dataset_p)
 {
-    loong_dataset_t *ds = NULL;
-    LOONG_TRY(loongi_alloc(ctx, sizeof(*ds), "data set", &ds));
-    ds->ctx = ctx;
-    loong_status_t status = open_all(ds, prefix);
-    if (status != LOONG_OK) {
-        loong_dataset_destroy(&ds);
-        return status;
-    }
-    *dataset_p = ds;
+    return loong_dataset_create_known(ctx, prefix, NULL, dataset_p);
+}
+
+loong_status_t loong_dataset_check_index(const loong_dataset_t *ds)
+{
+    int64_t tokens = 0;
+    LOONG_TRY(check_sequences(ds, &tokens));
+    LOONG_TRY(check_documents(ds));
+    uint64_t hash = XXH3_64bits(ds->idx.bytes, ds->idx.size);
+    LOONG_CHECK(ds->ctx,
+                tokens == ds->info.tokens && hash == ds->info.index.hash,
+                LOONG_ERR_FORMAT,
+                "'%s' is not what was checked: hash %016" PRIx64
+                ", its digest says %016" PRIx64,
+                ds->idx.path, hash, ds->info.index.hash);
     return LOONG_OK;
 }
 
@@ -296,12 +366,38 @@ void loong_dataset_get_info(const loong_dataset_t *dataset,
     *info = dataset->info;
 }
 
+/* The two entries of a sequence fit those of the next. */
+static bool sequence_fits(const loong_dataset_t *ds, int64_t sequence)
+{
+    int64_t offset = offset_of(ds, sequence);
+    int64_t end = sequence + 1 < ds->info.sequences
+                      ? offset_of(ds, sequence + 1)
+                      : ds->info.tokens * ds->element;
+    return offset >= 0 && offset % ds->element == 0 && offset <= end &&
+           end <= ds->info.tokens * ds->element &&
+           end - offset == length_of(ds, sequence) * ds->element;
+}
+
 int64_t loong_dataset_get_start(const loong_dataset_t *ds, int64_t document)
 {
     int64_t sequence = start_of(ds, document);
-    return sequence == ds->info.sequences
-               ? ds->info.tokens
-               : offset_of(ds, sequence) / ds->element;
+    int64_t before = document > 0 ? start_of(ds, document - 1) : 0;
+    if (sequence == ds->info.sequences && before <= sequence) {
+        return ds->info.tokens;
+    }
+    if (sequence < before || sequence > ds->info.sequences ||
+        !sequence_fits(ds, sequence)) {
+        (void)LOONG_FAIL(ds->ctx, LOONG_ERR_FORMAT,
+                         "'%s' has changed since it was checked, or its disk "
+                         "fails: document %" PRId64 " starts at sequence "
+                         "%" PRId64 " of %" PRId64 ", the one before it at "
+                         "%" PRId64 ", or the sequence does not end where the "
+                         "next one begins",
+                         ds->idx.path, document, sequence, ds->info.sequences,
+                         before);
+        return -1;
+    }
+    return offset_of(ds, sequence) / ds->element;
 }
 
 int64_t loong_dataset_find_document(const loong_dataset_t *ds, int64_t token)
@@ -310,7 +406,11 @@ int64_t loong_dataset_find_document(const loong_dataset_t *ds, int64_t token)
     int64_t high = ds->info.documents; /* starts after it */
     while (high - low > 1) {
         int64_t middle = low + (high - low) / 2;
-        if (loong_dataset_get_start(ds, middle) <= token) {
+        int64_t start = loong_dataset_get_start(ds, middle);
+        if (start < 0) {
+            return -1;
+        }
+        if (start <= token) {
             low = middle;
         } else {
             high = middle;

@@ -37,7 +37,25 @@ static int64_t seq_length(const loong_trainer_t *t)
     return LOONG_MAX(loong_recipe_int(t->recipe, "data.seq_length"), 1);
 }
 
-static loong_status_t open_train(loong_trainer_t *t,
+/* What is known of each source of the training and each validation set. */
+typedef struct indices {
+    loong_index_digest_t train[MAX_SOURCES];
+    loong_index_digest_t validation[LOONG_MAX_VALIDATION];
+} indices_t;
+
+static void note_indices(const loong_blend_t *blend, int64_t count,
+                         loong_index_digest_t *known)
+{
+    for (int64_t i = 0; i < count; i++) {
+        loong_blend_source_info_t source;
+        loong_dataset_info_t info;
+        loong_blend_get_source(blend, i, &source);
+        loong_dataset_get_info(source.dataset, &info);
+        known[i] = info.index;
+    }
+}
+
+static loong_status_t open_train(loong_trainer_t *t, indices_t *known,
                                  loong_blend_source_t *sources)
 {
     int64_t count = loong_recipe_count(t->recipe, "data.train");
@@ -58,11 +76,14 @@ static loong_status_t open_train(loong_trainer_t *t,
                  (long long)i);
         sources[i].max_epochs = loong_recipe_int(t->recipe, key);
         sources[i].split_end = split > 0.0 ? 1.0 - split : 0.0;
+        sources[i].known = &known->train[i];
     }
     loong_blend_params_t params = {"train",           sources, count,
                                    seq_length(t), t->set.seed, true};
     loong_status_t status = loong_blend_create(t->ctx, &params, &t->blend);
-    if (status != LOONG_OK) {
+    if (status == LOONG_OK) {
+        note_indices(t->blend, count, known->train);
+    } else {
         loongi_error_note(t->ctx, "wanted by data.train (%s)",
                           loong_recipe_where(t->recipe, "data.train"));
     }
@@ -141,6 +162,7 @@ static loong_status_t add_held_out(loong_trainer_t *t,
 }
 
 static loong_status_t open_validation(loong_trainer_t *t,
+                                      indices_t *known,
                                       loong_blend_source_t *sources)
 {
     loong_status_t status = LOONG_OK;
@@ -150,15 +172,21 @@ static loong_status_t open_validation(loong_trainer_t *t,
                 (long long)count, LOONG_MAX_VALIDATION);
     for (int64_t i = 0; i < count; i++) {
         char key[64];
-        loong_blend_source_t whole = {NULL, 1.0, 0.0, 0.0, 1};
+        loong_blend_source_t whole = {
+            NULL, 1.0, 0.0, 0.0, 1, &known->validation[i]};
         snprintf(key, sizeof(key), "data.validation[%lld].path", (long long)i);
         whole.prefix = loong_recipe_text(t->recipe, key);
         LOONG_TRY(check_path(t, key, whole.prefix));
         snprintf(key, sizeof(key), "data.validation[%lld].name", (long long)i);
         const char *name = loong_recipe_text(t->recipe, key);
+        int before = t->num_validation;
         status = loongi_first_of(
             status, add_validation(t, name != NULL ? name : "validation",
                                    &whole, 1));
+        if (t->num_validation > before) {
+            note_indices(t->validation[before].blend, 1,
+                         &known->validation[i]);
+        }
     }
     bool split = loong_recipe_real(t->recipe, "data.validation_split") > 0.0;
     return split && status == LOONG_OK && t->blend != NULL
@@ -202,12 +230,12 @@ static bool wants_sources(const loong_trainer_t *t)
            loong_recipe_real(t->recipe, "data.validation_split") > 0.0;
 }
 
-loong_status_t loongi_trainer_open_data(loong_trainer_t *t)
+static loong_status_t open_data(loong_trainer_t *t, indices_t *known)
 {
     loong_blend_source_t sources[MAX_SOURCES];
     loong_status_t status = LOONG_OK;
     if (wants_sources(t)) {
-        status = open_train(t, sources);
+        status = open_train(t, known, sources);
     }
     if (t->blend != NULL && t->component != NULL) {
         loong_loader_params_t p = loader_params(t, t->blend);
@@ -217,7 +245,20 @@ loong_status_t loongi_trainer_open_data(loong_trainer_t *t)
     if (t->component != NULL) {
         note_vision(t);
     }
-    return loongi_first_of(status, open_validation(t, sources));
+    return loongi_first_of(status, open_validation(t, known, sources));
+}
+
+/* Rank 0 opens first: it checks the indices that nobody has checked since they
+ * were changed, and the others need not where their files are the same. */
+loong_status_t loongi_trainer_open_data(loong_trainer_t *t)
+{
+    indices_t known;
+    bool first = loong_comm_rank(t->comm) == 0;
+    memset(&known, 0, sizeof(known));
+    loong_status_t status = first ? open_data(t, &known) : LOONG_OK;
+    LOONG_TRY(loong_comm_broadcast(t->comm, &known, sizeof(known), 0,
+                                   "what is known of the data"));
+    return first ? status : open_data(t, &known);
 }
 
 int32_t loongi_trainer_token_type(const loong_trainer_t *t, int32_t id)

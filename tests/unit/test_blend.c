@@ -150,8 +150,8 @@ static loong_blend_t *make_blend(loong_context_t *ctx, const char *dir,
     char b[SCRATCH_SIZE];
     loong_blend_t *blend = NULL;
     loong_blend_source_t sources[] = {
-        {scratch_path(dir, "a", a), weights[0], 0, 0, 0},
-        {scratch_path(dir, "b", b), weights[1], 0, 0, 0}};
+        {scratch_path(dir, "a", a), weights[0], 0, 0, 0, NULL},
+        {scratch_path(dir, "b", b), weights[1], 0, 0, 0, NULL}};
     loong_blend_params_t params = {"train", sources, 2, 16, seed, true};
     assert_ok(ctx, loong_blend_create(ctx, &params, &blend));
     return blend;
@@ -219,7 +219,8 @@ static void test_split_and_bound(void **state)
     loong_blend_info_t info;
     loong_dataset_info_t data;
     make_sets(ctx, dir);
-    loong_blend_source_t source = {scratch_path(dir, "a", path), 1, 0, 0.9, 2};
+    loong_blend_source_t source = {scratch_path(dir, "a", path), 1, 0, 0.9, 2,
+                                   NULL};
     loong_blend_params_t params = {"train", &source, 1, 16, 1, true};
     assert_ok(ctx, loong_blend_create(ctx, &params, &train));
     source.split_begin = 0.9;
@@ -279,7 +280,7 @@ static void test_refusals(void **state)
     make_sets(ctx, dir);
     known_write(ctx, scratch_path(dir, "empty", e), 0, LOONG_U16, false);
     scratch_path(dir, "a", a);
-    loong_blend_source_t s[] = {{a, 1, 0, 0, 0}, {a, 1, 0, 0, 0}};
+    loong_blend_source_t s[] = {{a, 1, 0, 0, 0, NULL}, {a, 1, 0, 0, 0, NULL}};
     refuse(ctx, s, 0, 16, "0 sources");
     refuse(ctx, s, 2, 0, "seq_length 0");
     refuse(ctx, s, 2, 100000, "one sample of seq_length 100000 takes 100001");

@@ -26,9 +26,10 @@ static int setup(void **state)
     known_write(f->ctx, scratch_path(f->dir, "a", a), DOCUMENTS, LOONG_U16,
                 true);
     known_write(f->ctx, scratch_path(f->dir, "b", b), 100, LOONG_I32, false);
-    loong_blend_source_t sources[] = {{a, 0.75, 0, 0, 0}, {b, 0.25, 0, 0, 0}};
+    loong_blend_source_t sources[] = {{a, 0.75, 0, 0, 0, NULL},
+                                      {b, 0.25, 0, 0, 0, NULL}};
     loong_blend_params_t train = {"train", sources, 2, T, 11, true};
-    loong_blend_source_t part = {a, 0, 0, 0, 1};
+    loong_blend_source_t part = {a, 0, 0, 0, 1, NULL};
     loong_blend_params_t valid = {"valid", &part, 1, T, 0, false};
     assert_ok(f->ctx, loong_blend_create(f->ctx, &train, &f->blend));
     assert_ok(f->ctx, loong_blend_create(f->ctx, &valid, &f->valid));
@@ -491,8 +492,7 @@ int main(void)
                                         teardown),
         cmocka_unit_test_setup_teardown(test_resume, setup, teardown),
         cmocka_unit_test_setup_teardown(test_contents, setup, teardown),
-        cmocka_unit_test_setup_teardown(test_context_parallel, setup,
-                                        teardown),
+        cmocka_unit_test_setup_teardown(test_context_parallel, setup, teardown),
         cmocka_unit_test_setup_teardown(test_padding, setup, teardown),
         cmocka_unit_test_setup_teardown(test_rampup, setup, teardown),
         cmocka_unit_test_setup_teardown(test_refusals, setup, teardown),

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The loader. A row is read into a buffer of T + 1 ids with a weight for each
- * label and the document starts inside it; the arrays of a micro-batch are
- * written from that. */
+ * The loader. A row is T + 1 ids with a weight for each label and the document
+ * starts inside it. All rows of a step are read when the step is checked and
+ * stay; the arrays of a micro-batch are written from them. */
 #include <inttypes.h>
 #include <string.h>
 
@@ -12,6 +12,14 @@
 #include "loong/ops.h"
 #include "zigzag.h"
 
+typedef struct row {
+    int64_t draw;    /* whose it is; -1: none */
+    int64_t count;   /* weights of this rank's tokens */
+    int32_t *ids;    /* [T + 1] */
+    uint8_t *weight; /* [T + 1]; [t] belongs to the label of position t */
+    uint8_t *starts; /* [T + 1] 1: the token is the first of a document */
+} row_t;
+
 struct loong_loader {
     loong_context_t *ctx;
     loong_loader_params_t params;
@@ -20,12 +28,10 @@ struct loong_loader {
     /* Neighbours that exchange heads have tokens as one rank of `ring`. */
     int ring;
     int in_ring;
-    int64_t together; /* their tokens of a row */
-    /* The current row. */
-    int32_t *ids;      /* [T + 1] */
-    int32_t *position; /* [T + 1] */
-    uint8_t *weight; /* [T + 1]; [t] belongs to the label of position t */
-    uint8_t *starts; /* [T + 1] 1: the token is the first of a document */
+    int64_t together;  /* their tokens of a row */
+    int64_t num_rows;  /* of this rank in the largest step */
+    row_t *rows;       /* [num_rows] */
+    int32_t *position; /* [T + 1] of the row that is written */
 };
 
 static loong_status_t check_batch(loong_context_t *ctx, const char *name,
@@ -119,15 +125,28 @@ static loong_status_t check_params(loong_context_t *ctx,
     return LOONG_OK;
 }
 
-static loong_status_t alloc_row(loong_loader_t *loader)
+static loong_status_t alloc_rows(loong_loader_t *loader)
 {
+    const loong_loader_params_t *p = &loader->params;
     size_t n = (size_t)loader->T + 1;
-    LOONG_TRY(loongi_calloc(loader->ctx, n, sizeof(*loader->ids), "loader row",
-                            &loader->ids));
+    size_t row = (size_t)loongi_round_up((int64_t)(n * (sizeof(int32_t) + 2)),
+                                         (int64_t)sizeof(int32_t));
+    char *memory = NULL;
+    loader->num_rows = p->global_batch_size / p->data_parallel_size;
+    size_t rows = (size_t)loader->num_rows;
     LOONG_TRY(loongi_calloc(loader->ctx, n, sizeof(*loader->position),
                             "loader row", &loader->position));
-    LOONG_TRY(loongi_alloc(loader->ctx, n, "loader row", &loader->weight));
-    return loongi_alloc(loader->ctx, n, "loader row", &loader->starts);
+    LOONG_TRY(loongi_calloc(loader->ctx, rows, sizeof(*loader->rows),
+                            "loader rows", &loader->rows));
+    LOONG_TRY(
+        loongi_calloc(loader->ctx, rows, row, "samples of a step", &memory));
+    for (size_t r = 0; r < rows; r++) {
+        loader->rows[r].draw = -1;
+        loader->rows[r].ids = (int32_t *)(void *)(memory + r * row);
+        loader->rows[r].weight = (uint8_t *)(loader->rows[r].ids + n);
+        loader->rows[r].starts = loader->rows[r].weight + n;
+    }
+    return LOONG_OK;
 }
 
 loong_status_t loong_loader_create(loong_context_t *ctx,
@@ -154,7 +173,7 @@ loong_status_t loong_loader_create(loong_context_t *ctx,
     loader->ring = params->context_parallel_size / a2a;
     loader->in_ring = params->context_parallel_rank / a2a;
     loader->together = blend.seq_length / loader->ring;
-    loong_status_t status = alloc_row(loader);
+    loong_status_t status = alloc_rows(loader);
     if (status != LOONG_OK) {
         loong_loader_destroy(&loader);
         return status;
@@ -169,10 +188,11 @@ void loong_loader_destroy(loong_loader_t **loader_p)
     if (loader == NULL) {
         return;
     }
-    loongi_free(loader->ctx, loader->ids);
+    if (loader->rows != NULL) {
+        loongi_free(loader->ctx, loader->rows[0].ids);
+    }
+    loongi_free(loader->ctx, loader->rows);
     loongi_free(loader->ctx, loader->position);
-    loongi_free(loader->ctx, loader->weight);
-    loongi_free(loader->ctx, loader->starts);
     loongi_free(loader->ctx, loader);
     *loader_p = NULL;
 }
@@ -217,8 +237,8 @@ static bool past_end(const loong_loader_t *loader, int64_t g)
 static int64_t place_of(const loong_loader_t *loader, int64_t i)
 {
     return loongi_zigzag_place(loader->params.context_parallel_rank,
-                               loader->params.context_parallel_size,
-                               loader->T, i);
+                               loader->params.context_parallel_size, loader->T,
+                               i);
 }
 
 static int64_t place_in(const loong_loader_t *loader, int rank, int64_t i)
@@ -227,61 +247,77 @@ static int64_t place_in(const loong_loader_t *loader, int rank, int64_t i)
 }
 
 /* Marks the document starts among the T + 1 tokens from `token` on. */
-static void mark_starts(loong_loader_t *loader, const loong_dataset_t *dataset,
-                        int64_t token)
+static loong_status_t mark_starts(const loong_loader_t *loader,
+                                  const loong_dataset_t *dataset, int64_t token,
+                                  uint8_t *starts)
 {
     int64_t end = token + loader->T + 1;
     loong_dataset_info_t info;
     loong_dataset_get_info(dataset, &info);
-    memset(loader->starts, 0, (size_t)loader->T + 1);
+    memset(starts, 0, (size_t)loader->T + 1);
     int64_t document = loong_dataset_find_document(dataset, token);
-    while (document < info.documents) {
-        int64_t start = loong_dataset_get_start(dataset, document);
+    int64_t start = document < 0 ? -1 : 0;
+    for (; start >= 0 && document < info.documents; document++) {
+        start = loong_dataset_get_start(dataset, document);
         if (start >= end) {
-            return;
+            break;
         }
         if (start >= token) {
-            loader->starts[start - token] = 1;
+            starts[start - token] = 1;
         }
-        document++;
     }
+    return start < 0 ? LOONG_ERR_FORMAT : LOONG_OK;
 }
 
-/* Reads draw g into the row buffer; *loss_tokens_p counts the weights of this
- * rank's tokens. */
-static loong_status_t read_row(loong_loader_t *loader, int64_t g,
-                               int64_t *loss_tokens_p)
+static loong_status_t read_sample(const loong_loader_t *loader, int64_t g,
+                                  row_t *row)
 {
     const loong_loader_params_t *p = &loader->params;
     int64_t T = loader->T;
     loong_sample_t sample;
     loong_blend_source_info_t source;
-    if (past_end(loader, g)) {
-        memset(loader->ids, 0, (size_t)(T + 1) * sizeof(*loader->ids));
-        memset(loader->weight, 0, (size_t)T + 1);
-        memset(loader->starts, 0, (size_t)T + 1);
-        *loss_tokens_p = 0;
-        return LOONG_OK;
-    }
     LOONG_TRY(loong_blend_locate(p->blend, g, &sample));
     loong_blend_get_source(p->blend, sample.source, &source);
     LOONG_TRY(loong_dataset_read(source.dataset, sample.token, T + 1,
-                                 p->vocab_size, loader->ids));
+                                 p->vocab_size, row->ids));
     LOONG_TRY(loong_dataset_read_mask(source.dataset, sample.token + 1, T,
-                                      loader->weight));
+                                      row->weight));
     if (p->eod_mask_loss || p->reset_position_ids || p->reset_attention_mask) {
-        mark_starts(loader, source.dataset, sample.token);
+        LOONG_TRY(
+            mark_starts(loader, source.dataset, sample.token, row->starts));
     }
-    int64_t count = 0;
-    for (int64_t t = 0; t < T; t++) {
-        if (p->eod_mask_loss && loader->starts[t + 1]) {
-            loader->weight[t] = 0;
+    for (int64_t t = 0; p->eod_mask_loss && t < T; t++) {
+        if (row->starts[t + 1]) {
+            row->weight[t] = 0;
         }
     }
-    for (int64_t i = 0; i < loader->own; i++) {
-        count += loader->weight[place_of(loader, i)];
+    return LOONG_OK;
+}
+
+/* A row of this rank in a step, read unless it is here. */
+static loong_status_t get_row(loong_loader_t *loader, int64_t consumed,
+                              int64_t micro_batch, int64_t j, row_t **row_p)
+{
+    int64_t g = row_draw(loader, consumed, micro_batch, j);
+    row_t *row =
+        &loader->rows[micro_batch * loader->params.micro_batch_size + j];
+    *row_p = row;
+    if (row->draw == g) {
+        return LOONG_OK;
     }
-    *loss_tokens_p = count;
+    row->draw = -1;
+    row->count = 0;
+    if (past_end(loader, g)) {
+        memset(row->ids, 0, (size_t)(loader->T + 1) * sizeof(*row->ids));
+        memset(row->weight, 0, (size_t)loader->T + 1);
+        memset(row->starts, 0, (size_t)loader->T + 1);
+    } else {
+        LOONG_TRY(read_sample(loader, g, row));
+    }
+    for (int64_t i = 0; i < loader->own; i++) {
+        row->count += row->weight[place_of(loader, i)];
+    }
+    row->draw = g;
     return LOONG_OK;
 }
 
@@ -292,21 +328,20 @@ loong_status_t loong_loader_check_step(loong_loader_t *loader, int64_t consumed,
     int64_t total = 0;
     for (int64_t k = 0; k < micro_batches; k++) {
         for (int64_t j = 0; j < loader->params.micro_batch_size; j++) {
-            int64_t count = 0;
-            LOONG_TRY(
-                read_row(loader, row_draw(loader, consumed, k, j), &count));
-            total += count;
+            row_t *row = NULL;
+            LOONG_TRY(get_row(loader, consumed, k, j, &row));
+            total += row->count;
         }
     }
     *loss_tokens_p = total;
     return LOONG_OK;
 }
 
-static void make_positions(loong_loader_t *loader)
+static void make_positions(loong_loader_t *loader, const row_t *row)
 {
     int32_t position = 0;
     for (int64_t t = 0; t < loader->T; t++) {
-        if (loader->params.reset_position_ids && loader->starts[t]) {
+        if (loader->params.reset_position_ids && row->starts[t]) {
             position = 0;
         }
         loader->position[t] = position++;
@@ -324,31 +359,32 @@ static int32_t token_type(const loong_loader_t *loader, int32_t id)
     return vision;
 }
 
-/* This rank's tokens of the current row, draw g, into a batch's row. */
-static void write_row(loong_loader_t *loader, int64_t g, int64_t row,
+/* This rank's tokens of a row into row `row` of a batch. */
+static void write_row(loong_loader_t *loader, const row_t *from, int64_t row,
                       loong_batch_t *batch)
 {
+    int64_t g = from->draw;
     int64_t T = loader->T;
-    make_positions(loader);
+    make_positions(loader, from);
     if (batch->row_crc != NULL) {
-        batch->row_crc[row] = loongi_crc(LOONG_CRC32, loader->ids,
-                                         (size_t)T * sizeof(*loader->ids));
+        batch->row_crc[row] =
+            loongi_crc(LOONG_CRC32, from->ids, (size_t)T * sizeof(*from->ids));
     }
     for (int64_t i = 0; i < loader->own; i++) {
         int64_t t = place_of(loader, i);
         int64_t at = row * loader->own + i;
         if (batch->tokens != NULL) {
-            batch->tokens[at] = loader->ids[t];
+            batch->tokens[at] = from->ids[t];
         }
         if (batch->labels != NULL) {
             batch->labels[at] =
-                loader->weight[t] ? loader->ids[t + 1] : LOONG_IGNORE_LABEL;
+                from->weight[t] ? from->ids[t + 1] : LOONG_IGNORE_LABEL;
         }
         if (batch->loss_weight != NULL) {
-            batch->loss_weight[at] = (float)loader->weight[t];
+            batch->loss_weight[at] = (float)from->weight[t];
         }
         if (batch->token_types != NULL) {
-            batch->token_types[at] = token_type(loader, loader->ids[t]);
+            batch->token_types[at] = token_type(loader, from->ids[t]);
         }
         if (batch->position_ids != NULL) {
             batch->position_ids[at] = loader->position[t];
@@ -373,13 +409,14 @@ static void write_places(const loong_loader_t *loader, loong_batch_t *batch)
     }
     for (int r = 0; r < loader->ring; r++) {
         for (int64_t i = 0; i < loader->params.micro_batch_size * n; i++) {
-            batch->places[at++] = (int32_t)(i / n * loader->T +
-                                            place_in(loader, r, i % n));
+            batch->places[at++] =
+                (int32_t)(i / n * loader->T + place_in(loader, r, i % n));
         }
     }
 }
 
-static loong_status_t write_segments(loong_loader_t *loader, int64_t row,
+static loong_status_t write_segments(const loong_loader_t *loader,
+                                     const row_t *from, int64_t row,
                                      loong_batch_t *batch)
 {
     if (batch->cu_seqlens == NULL) {
@@ -388,8 +425,8 @@ static loong_status_t write_segments(loong_loader_t *loader, int64_t row,
     int64_t T = loader->T;
     int64_t begin = 0; /* of the open segment, in the row */
     for (int64_t t = 1; t <= T; t++) {
-        bool cut = t == T ||
-                   (loader->params.reset_attention_mask && loader->starts[t]);
+        bool cut =
+            t == T || (loader->params.reset_attention_mask && from->starts[t]);
         if (!cut) {
             continue;
         }
@@ -418,12 +455,11 @@ loong_status_t loong_loader_fill(loong_loader_t *loader, int64_t consumed,
     batch->loss_tokens = 0;
     write_places(loader, batch);
     for (int64_t j = 0; j < rows; j++) {
-        int64_t g = row_draw(loader, consumed, micro_batch, j);
-        int64_t count = 0;
-        LOONG_TRY(read_row(loader, g, &count));
-        batch->loss_tokens += count;
-        write_row(loader, g, j, batch);
-        LOONG_TRY(write_segments(loader, j, batch));
+        row_t *row = NULL;
+        LOONG_TRY(get_row(loader, consumed, micro_batch, j, &row));
+        batch->loss_tokens += row->count;
+        write_row(loader, row, j, batch);
+        LOONG_TRY(write_segments(loader, row, j, batch));
     }
     for (int64_t i = batch->num_segments;
          batch->cu_seqlens != NULL && i < batch->cu_seqlens_size; i++) {

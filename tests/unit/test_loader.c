@@ -151,6 +151,40 @@ static void test_independent_of_ranks(void **state)
 
 /* A loader that begins at `consumed` gives what one that ran there gives; the
  * calls in between leave no trace, and nothing is allocated. */
+/* A step is what was checked: its samples are read once, and what becomes of
+ * the files afterwards does not matter. */
+static void test_read_once(void **state)
+{
+    fixture_t *f = *state;
+    char path[SCRATCH_SIZE];
+    int64_t total = 0;
+    arrays_t a;
+    loong_loader_t *loader = NULL;
+    loong_loader_params_t p = base_params(f);
+    p.blend = f->valid;
+    assert_ok(f->ctx, loong_loader_create(f->ctx, &p, &loader));
+    assert_ok(f->ctx, loong_loader_check_step(loader, 0, &total));
+    uint64_t allocated = loong_context_alloc_count(f->ctx);
+    FILE *file = fopen(scratch_path(f->dir, "a.bin", path), "r+");
+    assert_non_null(file);
+    for (int i = 0; i < 8 * T + 1; i++) {
+        assert_int_equal(fputc(0, file), 0);
+        assert_int_equal(fputc(0, file), 0);
+    }
+    fclose(file);
+    for (int64_t k = 0; k < loong_loader_micro_batches(loader, 0); k++) {
+        loong_batch_t b = batch_of(&a, p.micro_batch_size);
+        assert_ok(f->ctx, loong_loader_fill(loader, 0, k, &b));
+        for (int64_t i = 0; i < p.micro_batch_size * T; i++) {
+            int64_t token = k * p.micro_batch_size * T + i;
+            assert_int_equal(a.tokens[i], known_id(token) % 1000);
+        }
+    }
+    loong_loader_prefetch(loader, loong_loader_batch(loader, 0));
+    assert_true(loong_context_alloc_count(f->ctx) == allocated);
+    loong_loader_destroy(&loader);
+}
+
 static void test_resume(void **state)
 {
     fixture_t *f = *state;
@@ -490,6 +524,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(test_independent_of_ranks, setup,
                                         teardown),
+        cmocka_unit_test_setup_teardown(test_read_once, setup, teardown),
         cmocka_unit_test_setup_teardown(test_resume, setup, teardown),
         cmocka_unit_test_setup_teardown(test_contents, setup, teardown),
         cmocka_unit_test_setup_teardown(test_context_parallel, setup, teardown),

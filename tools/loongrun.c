@@ -77,26 +77,42 @@ static void print_parent(void *user, const char *line)
 
 /* ---- commands that need no run ------------------------------------------- */
 
+static void help_key(const loong_recipe_key_t *key)
+{
+    printf("%-50s %s\n", key->path, key->help);
+    if (key->choices != NULL) {
+        printf("%-50s one of: %s\n", "", key->choices);
+    }
+    if (key->min != 0.0 || key->max != 0.0) {
+        printf("%-50s from %g to %g\n", "", key->min, key->max);
+    }
+    printf("%-50s default: %s\n", "", loong_recipe_default_text(key));
+}
+
+/* Keys that begin so; else the one that is called so elsewhere, and those that
+ * have it in their path. */
 static int help_config(const char *wanted)
 {
+    const loong_recipe_key_t *meant =
+        wanted != NULL ? loong_recipe_meant(wanted) : NULL;
     bool found = false;
-    for (int64_t i = 0; i < loong_recipe_num_keys(); i++) {
-        const loong_recipe_key_t *key = loong_recipe_key(i);
-        if (wanted != NULL && strncmp(key->path, wanted, strlen(wanted)) != 0) {
-            continue;
+    for (int pass = 0; pass < 2 && !found; pass++) {
+        if (pass == 1 && meant != NULL) {
+            help_key(meant);
+            found = true;
         }
-        found = true;
-        printf("%-50s %s\n", key->path, key->help);
-        if (key->choices != NULL) {
-            printf("%-50s one of: %s\n", "", key->choices);
+        for (int64_t i = 0; i < loong_recipe_num_keys(); i++) {
+            const loong_recipe_key_t *key = loong_recipe_key(i);
+            const char *at =
+                wanted != NULL ? strstr(key->path, wanted) : key->path;
+            if (at != NULL && key != meant && (pass == 1 || at == key->path)) {
+                help_key(key);
+                found = true;
+            }
         }
-        if (key->min != 0.0 || key->max != 0.0) {
-            printf("%-50s from %g to %g\n", "", key->min, key->max);
-        }
-        printf("%-50s default: %s\n", "", loong_recipe_default_text(key));
     }
     if (!found) {
-        fprintf(stderr, "no key begins with %s\n", wanted);
+        fprintf(stderr, "no key has %s in its name\n", wanted);
     }
     return found ? LOONG_EXIT_OK : LOONG_EXIT_USAGE;
 }
@@ -381,6 +397,34 @@ static const char *file_of(const char *option, const char *text)
     return NULL;
 }
 
+/* Options are told apart without their dashes. */
+static void unknown_option(const char *option)
+{
+    static const char *const names[] = {
+        "--print-config", "--check",    "--dry-run", "--elsewhere",
+        "--ranks",        "--explain",  "--profile", "--schedule-plot",
+        "--help-config",  "--doctor",   "--version", "--help"};
+    for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
+        const char *a = option;
+        const char *b = names[i];
+        while (*a != '\0' || *b != '\0') {
+            a += strspn(a, "-_");
+            b += strspn(b, "-_");
+            if (*a != *b) {
+                break;
+            }
+            a += *a != '\0';
+            b += *b != '\0';
+        }
+        if (*a == *b) {
+            fprintf(stderr, "loongrun: unknown option %s; did you mean %s?\n",
+                    option, names[i]);
+            return;
+        }
+    }
+    fprintf(stderr, "loongrun: unknown option %s\n%s", option, usage);
+}
+
 static bool parse(int argc, char **argv, options_t *o)
 {
     for (int i = 1; i < argc; i++) {
@@ -416,7 +460,7 @@ static bool parse(int argc, char **argv, options_t *o)
         } else if (strcmp(a, "eval") == 0 && o->recipe == NULL) {
             o->eval = true;
         } else if (a[0] == '-') {
-            fprintf(stderr, "loongrun: unknown option %s\n%s", a, usage);
+            unknown_option(a);
             return false;
         } else if (o->recipe == NULL) {
             o->recipe = a;

@@ -195,6 +195,9 @@ LOONG_API bool loong_recipe_may_change(const loong_recipe_t *recipe,
  * be given. */
 LOONG_API const char *loong_recipe_default_text(const loong_recipe_key_t *key);
 
+/* The key that other programs call so ("lr", "optimizer.betas"); NULL: none. */
+LOONG_API const loong_recipe_key_t *loong_recipe_meant(const char *path);
+
 /* The schema, for documents and --help-config. */
 LOONG_API int64_t loong_recipe_num_keys(void);
 LOONG_API const loong_recipe_key_t *loong_recipe_key(int64_t index);

@@ -9,7 +9,7 @@
 
 #include "recipe_impl.h"
 
-enum { PATH_SIZE = LOONG_RECIPE_PATH, HINT_LIMIT = 4 };
+enum { PATH_SIZE = LOONG_RECIPE_PATH, HINT_LIMIT = 4, SHORTEST_START = 8 };
 static const double LARGEST_WHOLE = 9e15; /* all below are exact */
 
 /* What may stand behind a number, by type. */
@@ -116,7 +116,10 @@ const loong_recipe_key_t *loongi_recipe_nearest(const loong_recipe_t *recipe,
                                                 const char *path)
 {
     char generic[PATH_SIZE];
-    const loong_recipe_key_t *nearest = NULL;
+    const loong_recipe_key_t *nearest = loong_recipe_meant(path);
+    if (nearest != NULL) {
+        return nearest;
+    }
     loongi_recipe_generic_path(path, generic);
     const char *mine = strrchr(generic, '.');
     mine = mine != NULL ? mine + 1 : generic;
@@ -129,6 +132,9 @@ const loong_recipe_key_t *loongi_recipe_nearest(const loong_recipe_t *recipe,
         int distance = loongi_edit_distance(generic, key->path, HINT_LIMIT);
         if (strcmp(last, mine) == 0) {
             distance = LOONG_MIN(distance, 1); /* right name, wrong place */
+        } else if (strlen(generic) >= SHORTEST_START &&
+                   strncmp(key->path, generic, strlen(generic)) == 0) {
+            distance = LOONG_MIN(distance, 2); /* the rest of it is missing */
         }
         if (distance < best) {
             best = distance;
@@ -165,7 +171,8 @@ static void unknown_key(check_t *c, const place_t *at)
 {
     char branch[PATH_SIZE];
     const char *near = NULL;
-    if (at->node->kind == LOONG_TREE_SCALAR) {
+    if (at->node->kind == LOONG_TREE_SCALAR ||
+        loong_recipe_meant(at->path) != NULL) {
         const loong_recipe_key_t *key =
             loongi_recipe_nearest(c->recipe, at->path);
         near = key != NULL ? key->path : NULL;

@@ -264,6 +264,24 @@ static bool is_cut(const char *text, const loong_tree_t *value)
            (text[0] == '#' || strstr(text, " #") != NULL);
 }
 
+/* "a.0.b" of a list is "a[0].b". */
+static loong_status_t check_index(const loong_recipe_t *r, const char *path)
+{
+    for (const char *dot = strchr(path, '.'); dot != NULL;
+         dot = strchr(dot + 1, '.')) {
+        char list[PATH_LENGTH];
+        size_t digits = strspn(dot + 1, "0123456789");
+        snprintf(list, sizeof(list), "%.*s", (int)(dot - path), path);
+        LOONG_CHECK(r->ctx,
+                    digits == 0 || strchr(".", dot[1 + digits]) == NULL ||
+                        !loongi_recipe_is_branch(r, list, "[]"),
+                    LOONG_ERR_CONFIG,
+                    "%s: %s is a list; did you mean %s[%.*s]%s?", path, list,
+                    list, (int)digits, dot + 1, dot + 1 + digits);
+    }
+    return LOONG_OK;
+}
+
 /* "a.b=value" without its signs. */
 static loong_status_t assign(loong_recipe_t *r, const char *text, bool add)
 {
@@ -273,6 +291,7 @@ static loong_status_t assign(loong_recipe_t *r, const char *text, bool add)
     LOONG_CHECK(r->ctx, equal != NULL && equal - text < PATH_LENGTH - 8,
                 LOONG_ERR_CONFIG, "a.b=c, +a.b=c, ++a.b=c or ~a.b wanted");
     whole_path(text, (int)(equal - text), path);
+    LOONG_TRY(check_index(r, path));
     LOONG_TRY(loongi_tree_parse(r->ctx, r->arena, command_line, equal + 1,
                                 strlen(equal + 1), &value));
     LOONG_CHECK(r->ctx, !is_cut(equal + 1, value), LOONG_ERR_CONFIG,

@@ -104,3 +104,24 @@ run 0 good.yaml --check --ranks 2 'data.train=[{path: a}]' \
 run 2 good.yaml --check --elsewhere train.micro_batch_size=7
 run 2 good.yaml --elsewhere
 has err "--elsewhere is for --check, --dry-run and --explain"
+
+# What newcomers type.
+hint() { # OVERRIDE KEY
+    run 2 good.yaml "$1"
+    has err "did you mean $2?"
+}
+hint train.micro_batch=2 train.micro_batch_size
+hint optimizer.warmup=1 optimizer.lr_warmup_iters
+hint 'optimizer.betas=[0.9, 0.95]' optimizer.adam_beta1
+hint parallel.tp=2 parallel.tensor_model_parallel_size
+hint parallel.zero_stage=1 parallel.data_parallel_sharding
+hint precision.dtype=bf16 precision.params_dtype
+hint train.epochs=1 train.train_tokens
+hint data.train.0.weight=3 'data.train[0].weight'
+hint --dryrun --dry-run
+run 0 --help-config lr
+has out "optimizer.lr  "
+has out "optimizer.lr_decay_style"
+run 0 --help-config warmup
+has out "optimizer.lr_warmup_iters"
+run 2 --help-config nonsense

@@ -191,7 +191,7 @@ timeout 30 "$mpirun" --oversubscribe \
     -n 1 -wdir "$place/here" "$build/loongrun" "$place/recipe.yaml" : \
     -n 1 -wdir "$place/there" "$build/loongrun" "$place/recipe.yaml" \
     >out 2>err || got=$?
-check 66 $got "one rank without data" "given up by rank 1: " \
+check 66 $got "one rank without data" "rank 1 cannot start" \
     "cannot open 'text.idx': No such file"
 
 # a limit of file sizes, a full disk: shared memory fits, checkpoints do not

@@ -181,7 +181,7 @@ static void test_faults(void **state)
         {"code77", 4, "rank 1 exited with the unknown code 77"},
         {"return", 4, "rank 1 (pid"},
         {"io", 74, "given up by rank 1: worker_fault.c"},
-        {"divides", 4, "rank 1 calls all_reduce #7 'odd one'"},
+        {"divides", 4, "rank 1 calls all_reduce #10 'odd one'"},
         {"absent", 4, "ended before it joined the job"},
         {"usage", 2, "no such option"},
     };

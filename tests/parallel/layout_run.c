@@ -14,7 +14,8 @@ layout_place_t layout_begin(void)
     char prefix[300];
     assert_non_null(mkdtemp(place.dir));
     snprintf(prefix, sizeof(prefix), "%s/data", place.dir);
-    layout_data_t data = {prefix, LAYOUT_VOCAB, 40, 120};
+    layout_data_t data = {.prefix = prefix, .vocab_size = LAYOUT_VOCAB,
+                          .documents = 40, .length = 120};
     assert_ok(place.ctx, layout_data_write(place.ctx, &data));
     return place;
 }

@@ -272,7 +272,8 @@ static void measured_step(void **state)
         "1f1b, 2 ranks of a pipeline, 12 micro-batches", "</svg>", NULL};
     static const char *const overrides[] = {
         PP "2", "++data.train=[{path: timeline_data}]"};
-    layout_data_t data = {"timeline_data", 61, 20, 60};
+    layout_data_t data = {.prefix = "timeline_data", .vocab_size = 61,
+                          .documents = 20, .length = 60};
     loong_context_t *ctx = test_context();
     layout_job_t job;
     memset(&job, 0, sizeof(job));

@@ -20,6 +20,11 @@ LOONG_NODISCARD loong_status_t loongi_preflight(loong_trainer_t *t);
 LOONG_NODISCARD loong_status_t loongi_find_weights(const loong_trainer_t *t,
                                                    const char **load_p);
 
+/* trainer_data.c: the sources of the training, and what the run takes of
+ * them; nothing where no data was opened. */
+void loongi_trainer_describe_data(const loong_trainer_t *t,
+                                  loong_text_t *text);
+
 static inline loong_status_t loongi_first_of(loong_status_t a,
                                              loong_status_t b)
 {

@@ -271,6 +271,46 @@ int32_t loongi_trainer_token_type(const loong_trainer_t *t, int32_t id)
     return vision;
 }
 
+/* "data: 2 sources, 1.20B tokens", and for each its part of the run. A batch
+ * that grows takes less than is told. */
+void loongi_trainer_describe_data(const loong_trainer_t *t, loong_text_t *text)
+{
+    char human[LOONG_HUMAN_SIZE];
+    loong_blend_info_t blend;
+    double all = 0.0;
+    int64_t samples = t->set.train_iters * t->set.global_batch_size;
+    if (t->blend == NULL || samples == 0) {
+        return;
+    }
+    loong_blend_get_info(t->blend, &blend);
+    for (int64_t i = 0; i < blend.num_sources; i++) {
+        loong_blend_source_info_t source;
+        loong_blend_get_source(t->blend, i, &source);
+        all += (double)source.tokens;
+    }
+    loongi_text_printf(text, "data: %lld source%s, %s tokens; ",
+                       (long long)blend.num_sources,
+                       blend.num_sources > 1 ? "s" : "",
+                       loongi_human_count(all, human));
+    loongi_text_printf(
+        text, "the run takes %s%s, %d validation set%s\n",
+        loongi_trainer_rampup(t->recipe).start > 0 ? "up to " : "",
+        loongi_human_count((double)samples * (double)blend.seq_length, human),
+        t->num_validation, t->num_validation == 1 ? "" : "s");
+    for (int64_t i = 0; i < blend.num_sources; i++) {
+        loong_blend_source_info_t source;
+        loong_dataset_info_t set;
+        loong_blend_get_source(t->blend, i, &source);
+        loong_dataset_get_info(source.dataset, &set);
+        double taken = (double)loong_blend_count(t->blend, i, samples);
+        loongi_text_printf(text, "  %5.1f %% %s: %s tokens, %.3g epochs\n",
+                           100.0 * (double)source.share / (double)blend.period,
+                           set.prefix,
+                           loongi_human_count((double)source.tokens, human),
+                           taken / (double)source.samples);
+    }
+}
+
 void loongi_trainer_close_data(loong_trainer_t *t)
 {
     for (int i = 0; i < t->num_validation; i++) {

@@ -9,6 +9,7 @@
 #include "loong/moe.h"
 #include "isa.h"
 #include "peers.h"
+#include "preflight.h"
 #include "products.h"
 #include "staging.h"
 #include "timeline.h"
@@ -364,6 +365,7 @@ loong_status_t loong_trainer_describe(loong_trainer_t *trainer,
                        schedule->kind->name,
                        schedule->params.pair ? ", in pairs" : "", experts,
                        s->params.compile.threads);
+    loongi_trainer_describe_data(t, &t->text);
     describe_experts(t);
     describe_precision(t);
     describe_optimizer(t);

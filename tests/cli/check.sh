@@ -40,6 +40,16 @@ run 0 good.yaml --check
 has out "parameters: "
 has out "check: it can run here"
 hasnt out "predicted step"
+tokens=$(($(stat -c %s text.bin) / 2))
+has out "data: 1 source, "
+has out "the run takes 192, 0 validation sets"
+run 0 good.yaml --check \
+    'data.train=[{path: text, weight: 3}, {path: text, weight: 1}]' \
+    train.train_iters=$((tokens / 32)) # twice as many samples as the set has
+grep -qE "^   75\.0 % text: [0-9.]+k tokens, 1\.[45][0-9]* epochs$" out ||
+    fail "the first source"
+grep -qE "^   25\.0 % text: [0-9.]+k tokens, 0\.(49|50)[0-9]* epochs$" out ||
+    fail "the second source"
 [ ! -e saved ] || fail "a check wrote"
 
 # Everything at once: keys, types, the family, what is missing, the data, the

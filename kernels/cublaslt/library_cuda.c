@@ -93,8 +93,8 @@ loong_status_t loongi_cublaslt_failed(loong_context_t *ctx,
     size_t total = 0;
     /* which fails where the device is lost */
     cudaError_t error = cudaMemGetInfo(&available, &total);
-    return LOONG_FAIL(ctx, LOONG_ERR_DEVICE, "cuBLASLt, %s: %s%s%s", call,
-                      library->GetStatusString(status),
+    return LOONG_FAIL(ctx, LOONG_ERR_DEVICE, "cuBLASLt: cublasLt%s: %s%s%s",
+                      call, library->GetStatusString(status),
                       error != cudaSuccess ? "; the device: " : "",
                       error != cudaSuccess ? cudaGetErrorString(error) : "");
 }

@@ -477,11 +477,6 @@ static bool parse(int argc, char **argv, options_t *o)
 static void settle_environment(char **argv)
 {
     char self[4096];
-    /* A stream of a GPU that waits shall not hold up another in its queue. */
-    setenv("CUDA_DEVICE_MAX_CONNECTIONS", "32", 0);
-    /* Memory of a stream-ordered pool cannot be exported to other ranks, as
-     * NCCL would try when its calls are captured in graphs. */
-    setenv("NCCL_GRAPH_REGISTER", "0", 0);
     if (getenv("GOMP_SPINCOUNT") != NULL ||
         setenv("GOMP_SPINCOUNT", "10000", 1) != 0) {
         return;

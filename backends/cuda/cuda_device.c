@@ -7,6 +7,7 @@
 #include <cuda_runtime_api.h>
 #include <nvtx3/nvToolsExt.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -81,9 +82,13 @@ static bool is_kunlun_name(const char *name)
     return strcasestr(name, "kunlun") != NULL || strstr(name, "P800") != NULL;
 }
 
+/* The first call of the driver in a process, which reads its settings then. A
+ * stream that waits shall not hold up another one in its queue: the links of a
+ * pipeline have a stream each. What the user set stays. */
 static int cuda_count(char *reason, size_t size)
 {
     int count = 0;
+    setenv("CUDA_DEVICE_MAX_CONNECTIONS", "32", 0);
     if (is_kunlun_host()) {
         snprintf(reason, size, "the CUDA libraries of this machine are those "
                                "of its Kunlun XPUs (/dev/xpu0, /dev/xpuctrl)");
@@ -347,11 +352,17 @@ static loong_flaw_t *cuda_flaw(void *data)
     return ((cuda_data_t *)data)->flaw;
 }
 
+/* Beside the compute stream there are copies and communication, which others
+ * wait for: they go before what has not begun of a product. */
 static loong_status_t cuda_stream_create(void *data, void **stream_p)
 {
     cuda_data_t *d = data;
     cudaStream_t stream = NULL;
-    CUDA_TRY(d, cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking));
+    int least = 0;
+    int greatest = 0;
+    CUDA_TRY(d, cudaDeviceGetStreamPriorityRange(&least, &greatest));
+    CUDA_TRY(d, cudaStreamCreateWithPriority(&stream, cudaStreamNonBlocking,
+                                             greatest));
     *stream_p = stream;
     return LOONG_OK;
 }

@@ -5,6 +5,7 @@
 #ifndef LOONG_NCCL_ABI_H
 #define LOONG_NCCL_ABI_H
 
+#include <limits.h>
 #include <stddef.h>
 
 #ifdef __cplusplus
@@ -42,15 +43,21 @@ typedef enum {
     ncclBfloat16 = 9
 } ncclDataType_t;
 
-/* The first fields; the library takes its defaults for those behind `size`. */
+/* As of 2.18; for fields that came later the library takes its defaults. */
 typedef struct {
     size_t size;
     unsigned int magic;   /* LOONG_NCCL_MAGIC */
     unsigned int version; /* LOONG_NCCL_VERSION */
-    int blocking;
+    int blocking;         /* LOONG_NCCL_DEFAULT, as of all that follow */
+    int cgaClusterSize;
+    int minCTAs;
+    int maxCTAs;
+    const char *netName; /* NULL: the default */
+    int splitShare;
 } ncclConfig_t;
 #define LOONG_NCCL_MAGIC 0xcafebeefu
-#define LOONG_NCCL_VERSION 21400u
+#define LOONG_NCCL_VERSION 21800u
+#define LOONG_NCCL_DEFAULT INT_MIN
 /* From 2.22 on the aborts of a group go on together. */
 #define LOONG_NCCL_LEAST 22200
 

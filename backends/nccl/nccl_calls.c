@@ -1,8 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * The calls of NCCL. Its communicators do not block: what a call has begun is
- * polled, so that a rank that does not come is found by the time limit. */
+ * polled, so that a rank that does not come is found by the time limit, when
+ * they connect as well as when NCCL connects more of its channels later. A
+ * call is launched by a thread of NCCL's, also into a stream that is captured
+ * here, and nothing is given to that stream before it is. */
 #include <dlfcn.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "nccl_impl.h"
@@ -18,8 +22,12 @@ static loong_status_t load(loong_context_t *ctx, nccl_library_t *lib)
 {
     static const char *const places[] = {LOONG_NCCL_LIBRARY, "libnccl.so.2"};
     int version = 0;
+    /* Memory of a stream-ordered pool cannot be exported to other ranks, as
+     * NCCL would try when its calls are captured. What the user set stays. */
+    setenv("NCCL_GRAPH_REGISTER", "0", 0);
     for (int i = 0; i < LOONG_COUNT_OF(places) && lib->handle == NULL; i++) {
-        lib->handle = dlopen(places[i], RTLD_NOW | RTLD_LOCAL);
+        lib->handle =
+            dlopen(places[i], RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
     }
     LOONG_CHECK(ctx, lib->handle != NULL, LOONG_ERR_UNSUPPORTED,
                 "several ranks on GPUs need NCCL: %s", dlerror());
@@ -58,9 +66,21 @@ static loong_status_t settle(nccl_t *n, const char *call, ncclResult_t result)
 
 loong_status_t loongi_nccl_connect(nccl_t *n)
 {
+    /* Of a link, which waits for its peer on the device, and meanwhile keeps
+     * products from so many multiprocessors. */
+    enum { LINK_CTAS = 4 };
     ncclUniqueId id;
-    ncclConfig_t config = {sizeof(config), LOONG_NCCL_MAGIC,
-                           LOONG_NCCL_VERSION, 0};
+    ncclConfig_t config = {
+        .size = sizeof(config),
+        .magic = LOONG_NCCL_MAGIC,
+        .version = LOONG_NCCL_VERSION,
+        .blocking = 0,
+        .cgaClusterSize = LOONG_NCCL_DEFAULT,
+        .minCTAs = LOONG_NCCL_DEFAULT,
+        .maxCTAs = n->messages != NULL ? LINK_CTAS : LOONG_NCCL_DEFAULT,
+        .netName = NULL,
+        .splitShare = LOONG_NCCL_DEFAULT,
+    };
     memset(&id, 0, sizeof(id));
     LOONG_TRY(load(n->ctx, &n->lib));
     for (int i = 0; i < n->room; i++) { /* and the device is current */

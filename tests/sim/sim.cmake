@@ -26,8 +26,8 @@ set(cudasim ${PROJECT_SOURCE_DIR}/tests/sim/cuda)
 add_library(cudasim SHARED ${cudasim}/engine.cc ${cudasim}/memory.cc
   ${cudasim}/stream.cc ${cudasim}/graph.cc ${cudasim}/runtime.cc
   ${cudasim}/blaslt.cc ${cudasim}/blaslt_run.cc ${cudasim}/tensor.cc
-  ${cudasim}/nccl.cc ${cudasim}/plant.cc ${cudasim}/cudnn.cc
-  ${cudasim}/cudnn_run.cc)
+  ${cudasim}/nccl.cc ${cudasim}/nccl_run.cc ${cudasim}/plant.cc
+  ${cudasim}/cudnn.cc ${cudasim}/cudnn_run.cc)
 target_include_directories(cudasim PUBLIC ${cudasim}/include ${cudasim})
 target_include_directories(cudasim PRIVATE ${PROJECT_SOURCE_DIR}/backends/nccl
   ${PROJECT_SOURCE_DIR}/kernels/cudnn)

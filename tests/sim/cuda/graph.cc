@@ -57,6 +57,7 @@ bool cudasim::keep(CUstream_st *s, const maker_t &make, bool again)
     if (c == nullptr) {
         return false;
     }
+    check_launching(s);
     c->graph->nodes.push_back({make, s->tail, again});
     s->tail = {c->graph->nodes.size() - 1};
     return true;
@@ -158,6 +159,7 @@ extern "C" cudaError_t cudaStreamEndCapture(cudaStream_t stream,
     NEED(begun.thread == std::this_thread::get_id(),
          cudaErrorStreamCaptureWrongThread,
          "cudaStreamEndCapture: on another thread than it began on");
+    check_launching(stream);
     size_t all = begun.graph->nodes.size();
     size_t joined = reach(begun.graph, stream->tail).size();
     capture_t c = end_capture(stream->capture);

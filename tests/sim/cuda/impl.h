@@ -60,6 +60,7 @@ int64_t alive_ranges();
 void forget_memory();
 bool is_device(const void *ptr);
 bool is_pinned(const void *ptr);
+bool is_pooled(const void *ptr);
 /* size bytes from ptr are within one live allocation, or are of the host. */
 bool range_ok(const void *ptr, size_t size);
 int device_of(const void *ptr); /* -1: of the host */

@@ -202,6 +202,14 @@ bool range_ok(const void *ptr, size_t size)
            at + size <= range->end;
 }
 
+bool is_pooled(const void *ptr)
+{
+    uintptr_t at = reinterpret_cast<uintptr_t>(ptr);
+    room_t *r = room_of(at);
+    range_t *range = r == &rooms[DEVICE] ? range_of(r, at) : nullptr;
+    return range != nullptr && range->kind == POOLED;
+}
+
 int device_of(const void *ptr)
 {
     uintptr_t at = reinterpret_cast<uintptr_t>(ptr);

@@ -1,15 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// NCCL between simulated devices, of threads or of processes of one machine:
-// through memory that they share, chunk by chunk. An operation is a piece of
-// its stream that is tried again until the other ranks have done their part;
-// meanwhile a thread of the simulator lets the streams of this process go on,
-// as a device does whose host waits for something else. Ranks that call
-// different things hang, as in NCCL.
-#include "nccl_abi.h"
+// Calls of NCCL between simulated devices, of threads or of processes of one
+// machine. An operation is a piece of its stream that is tried again until the
+// other ranks have done their part (nccl_run.cc); meanwhile a thread of the
+// simulator lets the streams of this process go on, as a device does whose host
+// waits for something else. Ranks that call different things hang, as in NCCL.
+// Communicators do not block: a thread of its own launches what a group has,
+// and until it has, the stream is its.
+#include "nccl_sim.h"
 
-#include <atomic>
 #include <cstdio>
+#include <cstdlib>
 #include <cstring>
 #include <fcntl.h>
 #include <memory>
@@ -18,40 +19,7 @@
 #include <unistd.h>
 #include <vector>
 
-#include "sim.h"
-
 using namespace cudasim;
-
-enum { RANKS = 8, CHUNK = 32 * 1024, BOX = 4 * 1024 };
-
-// What one rank shows the others.
-struct desk_t {
-    std::atomic<uint64_t> posted, done; // chunks
-    std::atomic<uint64_t> what;         // that is posted
-    char data[CHUNK];
-};
-
-// From one rank to another.
-struct box_t {
-    std::atomic<uint64_t> sent, taken;
-    std::atomic<uint64_t> bytes; // of the whole message
-    char data[BOX];
-};
-
-struct table_t {
-    std::atomic<int> joined;
-    desk_t desk[RANKS];
-    box_t box[RANKS][RANKS];
-};
-
-struct ncclComm {
-    int rank, size;
-    table_t *table;
-    char name[64];
-    std::atomic<bool> aborted;
-    std::atomic<int> under_way;
-    std::atomic<int> held; // calls of it in graphs that are alive
-};
 
 // A call in a graph: of what is captured, of what was made of it, and of each
 // launch that is under way.
@@ -61,23 +29,6 @@ struct hold_t {
     ~hold_t() { comm->held--; }
     hold_t(const hold_t &) = delete;
     hold_t &operator=(const hold_t &) = delete;
-};
-
-enum verb_t { ALL_REDUCE, REDUCE, REDUCE_SCATTER, ALL_GATHER, BROADCAST, SEND,
-              RECV };
-
-struct op_t {
-    verb_t kind;
-    const char *send;
-    char *receive;
-    size_t count;
-    ncclDataType_t type;
-    ncclRedOp_t op;
-    int peer; // or root
-    ncclComm *comm;
-    cudaStream_t stream;
-    size_t at;
-    bool posted;
 };
 
 // ---- the simulator's own thread ---------------------------------------------
@@ -112,209 +63,6 @@ static void use(int change)
     }
 }
 
-// ---- numbers ----------------------------------------------------------------
-
-static size_t size_of(ncclDataType_t type)
-{
-    switch (type) {
-    case ncclInt8:
-    case ncclUint8: return 1;
-    case ncclFloat16:
-    case ncclBfloat16: return 2;
-    case ncclInt32:
-    case ncclFloat32: return 4;
-    default: return 8;
-    }
-}
-
-template <class T> static T combine(T a, T b, ncclRedOp_t op)
-{
-    return op == ncclSum ? (T)(a + b) : op == ncclMax ? (a > b ? a : b)
-                                                      : (a < b ? a : b);
-}
-
-template <class T>
-static void fold(const ncclComm *c, char *out, size_t n, size_t from,
-                 ncclRedOp_t op)
-{
-    for (size_t i = 0; i < n; i++) {
-        T sum;
-        memcpy(&sum, c->table->desk[0].data + (from + i) * sizeof(T),
-               sizeof(T));
-        for (int r = 1; r < c->size; r++) {
-            T x;
-            memcpy(&x, c->table->desk[r].data + (from + i) * sizeof(T),
-                   sizeof(T));
-            sum = combine(sum, x, op);
-        }
-        memcpy(out + i * sizeof(T), &sum, sizeof(T));
-    }
-}
-
-static float widen(uint16_t half)
-{
-    uint32_t bits = (uint32_t)half << 16;
-    float x;
-    memcpy(&x, &bits, sizeof(x));
-    return x;
-}
-
-static uint16_t narrow(float x)
-{
-    uint32_t bits;
-    memcpy(&bits, &x, sizeof(bits));
-    bits += 0x7fffu + (bits >> 16 & 1u);
-    return (uint16_t)(bits >> 16);
-}
-
-static void fold_bf16(const ncclComm *c, char *out, size_t n, size_t from,
-                      ncclRedOp_t op)
-{
-    for (size_t i = 0; i < n; i++) {
-        float sum = 0.0f;
-        for (int r = 0; r < c->size; r++) {
-            uint16_t half;
-            memcpy(&half, c->table->desk[r].data + 2 * (from + i), 2);
-            sum = r == 0 ? widen(half) : combine(sum, widen(half), op);
-        }
-        uint16_t rounded = narrow(sum);
-        memcpy(out + 2 * i, &rounded, 2);
-    }
-}
-
-static void reduce(const op_t &o, char *out, size_t n, size_t from)
-{
-    switch (o.type) {
-    case ncclFloat32: fold<float>(o.comm, out, n, from, o.op); break;
-    case ncclFloat64: fold<double>(o.comm, out, n, from, o.op); break;
-    case ncclInt64: fold<int64_t>(o.comm, out, n, from, o.op); break;
-    case ncclInt32: fold<int32_t>(o.comm, out, n, from, o.op); break;
-    case ncclBfloat16: fold_bf16(o.comm, out, n, from, o.op); break;
-    default: fold<uint8_t>(o.comm, out, n, from, o.op); break;
-    }
-}
-
-// ---- collectives ------------------------------------------------------------
-
-static size_t elements(const op_t &o)
-{
-    return o.kind == REDUCE_SCATTER ? o.count * (size_t)o.comm->size : o.count;
-}
-
-static bool all(const op_t &o, bool done, uint64_t wanted)
-{
-    for (int r = 0; r < o.comm->size; r++) {
-        const desk_t &d = o.comm->table->desk[r];
-        if ((done ? d.done : d.posted) < wanted) {
-            return false;
-        }
-    }
-    return true;
-}
-
-static uint64_t what(const op_t &o)
-{
-    return ((uint64_t)o.kind << 56) ^ ((uint64_t)o.type << 48) ^
-           ((uint64_t)o.peer << 40) ^ o.count;
-}
-
-static bool alike(const op_t &o)
-{
-    for (int r = 0; r < o.comm->size; r++) {
-        if (o.comm->table->desk[r].what != what(o)) {
-            return false;
-        }
-    }
-    return true;
-}
-
-// Elements [at, at + n) are on every desk.
-static void take(const op_t &o, size_t n)
-{
-    const ncclComm *c = o.comm;
-    size_t size = size_of(o.type);
-    size_t bytes = n * size;
-    if (o.kind == ALL_REDUCE || (o.kind == REDUCE && o.peer == c->rank)) {
-        reduce(o, o.receive + o.at * size, n, 0);
-    } else if (o.kind == REDUCE_SCATTER) {
-        size_t begin = o.count * (size_t)c->rank;
-        size_t end = begin + o.count;
-        size_t first = o.at > begin ? o.at : begin;
-        size_t last = o.at + n < end ? o.at + n : end;
-        if (first < last) {
-            reduce(o, o.receive + (first - begin) * size, last - first,
-                   first - o.at);
-        }
-    } else if (o.kind == ALL_GATHER) {
-        for (int r = 0; r < c->size; r++) {
-            memcpy(o.receive + ((size_t)r * o.count + o.at) * size,
-                   c->table->desk[r].data, bytes);
-        }
-    } else if (o.kind == BROADCAST) {
-        memcpy(o.receive + o.at * size, c->table->desk[o.peer].data, bytes);
-    }
-}
-
-// True: complete.
-static bool advance_collective(op_t &o)
-{
-    desk_t &own = o.comm->table->desk[o.comm->rank];
-    size_t size = size_of(o.type);
-    while (o.at < elements(o)) {
-        size_t n = CHUNK / size;
-        n = n < elements(o) - o.at ? n : elements(o) - o.at;
-        if (!o.posted) {
-            uint64_t next = own.posted + 1;
-            if (!all(o, true, next - 1)) {
-                return false;
-            }
-            if (o.kind != BROADCAST || o.peer == o.comm->rank) {
-                memcpy(own.data, o.send + o.at * size, n * size);
-            }
-            own.what = what(o);
-            own.posted = next;
-            o.posted = true;
-        }
-        if (!all(o, false, own.posted) || !alike(o)) {
-            return false;
-        }
-        take(o, n);
-        o.at += n;
-        o.posted = false;
-        own.done = own.posted.load();
-    }
-    return true;
-}
-
-// ---- messages ---------------------------------------------------------------
-
-static bool advance_message(op_t &o)
-{
-    ncclComm *c = o.comm;
-    box_t &box = o.kind == SEND ? c->table->box[c->rank][o.peer]
-                                : c->table->box[o.peer][c->rank];
-    size_t bytes = o.count * size_of(o.type);
-    while (o.at < bytes) {
-        size_t n = bytes - o.at < (size_t)BOX ? bytes - o.at : (size_t)BOX;
-        if ((o.kind == SEND) != (box.sent == box.taken)) {
-            return false; // full, or empty
-        }
-        if (o.kind == SEND) {
-            memcpy(box.data, o.send + o.at, n);
-            box.bytes = bytes;
-            box.sent++;
-        } else if (box.bytes != bytes) {
-            return false;
-        } else {
-            memcpy(o.receive + o.at, box.data, n);
-            box.taken++;
-        }
-        o.at += n;
-    }
-    // Who sends may not count on room elsewhere.
-    return o.kind == RECV || box.sent == box.taken;
-}
-
 // ---- groups -----------------------------------------------------------------
 
 static thread_local int depth;
@@ -340,14 +88,21 @@ static cudaError_t advance(std::vector<op_t> &ops)
     return complete ? cudaSuccess : cudaErrorNotReady;
 }
 
-static ncclResult_t submit()
+// NCCL would have the memory of captured calls registered.
+static bool registered(const CUstream_st *s, const void *end)
+{
+    const char *wanted = getenv("NCCL_GRAPH_REGISTER");
+    bool on = wanted == nullptr || strcmp(wanted, "0") != 0;
+    if (on && is_captured(s) && is_pooled(end)) {
+        report("NCCL: memory of a pool cannot be registered");
+        return false;
+    }
+    return true;
+}
+
+static ncclResult_t submit(const std::vector<op_t> &ops)
 {
     std::lock_guard<std::recursive_mutex> guard(sim.mutex);
-    const std::vector<op_t> ops = group;
-    group.clear();
-    if (ops.empty()) {
-        return ncclSuccess;
-    }
     if (enter("nccl") != cudaSuccess) {
         return ncclUnhandledCudaError;
     }
@@ -364,6 +119,9 @@ static ncclResult_t submit()
         if (!is_device(end) || !range_ok(end, n * size)) {
             report("NCCL: %zu bytes of %s", n * size, where((uintptr_t)end));
             return ncclInvalidArgument;
+        }
+        if (!registered(s, end)) {
+            return ncclUnhandledCudaError;
         }
     }
     auto hold = is_captured(s)
@@ -383,10 +141,40 @@ static ncclResult_t submit()
     return ncclSuccess;
 }
 
+// Launches the group's calls, as said above.
+static ncclResult_t launch()
+{
+    const std::vector<op_t> ops = group;
+    group.clear();
+    if (ops.empty()) {
+        return ncclSuccess;
+    }
+    ncclComm *c = ops.front().comm;
+    const CUstream_st *s = ops.front().stream;
+    if (c->launching.exchange(true)) {
+        report("NCCL: a call before the last one is launched");
+        return ncclInvalidUsage;
+    }
+    {
+        std::lock_guard<std::recursive_mutex> guard(sim.mutex);
+        sim.launching.insert(s);
+    }
+    std::thread([ops, c, s] {
+        current_device = c->device;
+        launches = true;
+        ncclResult_t result = submit(ops);
+        std::lock_guard<std::recursive_mutex> guard(sim.mutex);
+        sim.launching.erase(s);
+        c->launched = result;
+        c->launching = false;
+    }).detach();
+    return ncclInProgress;
+}
+
 static ncclResult_t add(const op_t &o)
 {
     group.push_back(o);
-    return depth > 0 ? ncclSuccess : submit();
+    return depth > 0 ? ncclSuccess : launch();
 }
 
 extern "C" ncclResult_t ncclGroupStart(void)
@@ -399,7 +187,7 @@ static ncclResult_t reclaim();
 
 extern "C" ncclResult_t ncclGroupEnd(void)
 {
-    ncclResult_t result = --depth > 0 ? ncclSuccess : submit();
+    ncclResult_t result = --depth > 0 ? ncclSuccess : launch();
     return depth > 0 || result != ncclSuccess ? result : reclaim();
 }
 
@@ -486,7 +274,9 @@ extern "C" ncclResult_t ncclCommInitRankConfig(ncclComm_t *comm, int size,
                                                ncclConfig_t *config)
 {
     if (size > RANKS || rank < 0 || rank >= size ||
-        config->magic != LOONG_NCCL_MAGIC || config->blocking != 0) {
+        config->magic != LOONG_NCCL_MAGIC || config->blocking != 0 ||
+        config->size < sizeof(*config) || config->minCTAs == 0 ||
+        config->maxCTAs == 0) {
         report("NCCL: rank %d of %d, at most %d ranks", rank, size,
                (int)RANKS);
         return ncclInvalidArgument;
@@ -501,8 +291,9 @@ extern "C" ncclResult_t ncclCommInitRankConfig(ncclComm_t *comm, int size,
     if (map == MAP_FAILED) {
         return ncclSystemError;
     }
-    ncclComm *c = new ncclComm{rank, size, static_cast<table_t *>(map), {},
-                               {false}, {0}, {0}};
+    ncclComm *c = new ncclComm{rank, size, current_device,
+                               static_cast<table_t *>(map), {}, {false}, {0},
+                               {0}, {false}, {ncclSuccess}};
     memcpy(c->name, id.internal, sizeof(c->name) - 1);
     if (++c->table->joined == size) {
         shm_unlink(c->name);
@@ -515,8 +306,9 @@ extern "C" ncclResult_t ncclCommInitRankConfig(ncclComm_t *comm, int size,
 extern "C" ncclResult_t ncclCommGetAsyncError(ncclComm_t comm,
                                               ncclResult_t *error)
 {
-    *error =
-        comm->table->joined < comm->size ? ncclInProgress : ncclSuccess;
+    *error = comm->table->joined < comm->size || comm->launching
+                 ? ncclInProgress
+                 : comm->launched.load();
     return ncclSuccess;
 }
 
@@ -532,6 +324,9 @@ extern "C" void cudasim_patience(double seconds)
 static bool let_go(const ncclComm *comm, const char *call)
 {
     enum { NAP = 100 }; // microseconds
+    while (comm->launching) {
+        usleep(NAP);
+    }
     for (double waited = 0.0; comm->held > 0; waited += 1e-6 * NAP) {
         if (waited > patience) {
             std::lock_guard<std::recursive_mutex> guard(sim.mutex);

@@ -394,6 +394,26 @@ extern "C" cudaError_t cudaDeviceEnablePeerAccess(int peer, unsigned flags)
     return fresh ? cudaSuccess : fail(cudaErrorPeerAccessAlreadyEnabled);
 }
 
+enum { LEAST = 0, GREATEST = -5 };
+
+extern "C" cudaError_t cudaDeviceGetStreamPriorityRange(int *least,
+                                                        int *greatest)
+{
+    *least = LEAST;
+    *greatest = GREATEST;
+    return cudaSuccess;
+}
+
+extern "C" cudaError_t cudaStreamCreateWithPriority(cudaStream_t *stream,
+                                                    unsigned flags,
+                                                    int priority)
+{
+    if (priority > LEAST || priority < GREATEST) {
+        report("cudaStreamCreateWithPriority: %d", priority);
+    }
+    return cudaStreamCreateWithFlags(stream, flags);
+}
+
 bool cudasim::peer_allowed(int device, int other, bool pooled)
 {
     return sim.peers[pooled].count({device, other}) > 0;

@@ -19,10 +19,18 @@
 
 namespace cudasim {
 
+// One record of an event, on one stream. Whoever waits for the event waits for
+// the last one that there was then.
+struct record_t {
+    CUstream_st *stream;
+    bool done = false;
+    uint64_t when = 0; // in turns
+};
+typedef std::shared_ptr<record_t> record_ptr_t;
+
 struct piece_t {
-    std::function<cudaError_t()> run; // empty: waits for the event
-    CUevent_st *event;                // waited for, or recorded
-    uint64_t version; // of the event
+    std::function<cudaError_t()> run; // empty: waits for the record
+    record_ptr_t record;              // waited for, or made
     bool again = false; // cudaErrorNotReady: to be tried once more
 };
 
@@ -45,13 +53,14 @@ struct capture_t {
 struct sim_t {
     std::recursive_mutex mutex;
     std::list<CUstream_st *> streams;
-    std::set<CUevent_st *> events, dead;
+    std::set<CUevent_st *> events;
     std::map<const void *, size_t> shared; // limits of kernels
     std::set<std::pair<int, int>> peers[2]; // of pools: [1]
     std::set<std::pair<int, std::string>> loaded; // by device, with products
     bool no_epilogues; // products have none
     bool no_sums;      // none of biases' gradients, for the whole process
     std::map<int, int> communicates; // device: NCCL's operations, not over
+    std::set<const CUstream_st *> launching; // NCCL's threads, there
     std::set<int> hanging; // devices
     std::map<uint64_t, capture_t> captures; // under way
     uint64_t last_capture;
@@ -87,11 +96,14 @@ bool fails_as_told(const char *name); /* plant.cc: cudasim_fail_at */
 CUstream_st *stream_of(cudaStream_t stream);
 bool known(CUstream_st *s);
 void enqueue(CUstream_st *s, std::function<cudaError_t()> run,
-             CUevent_st *recorded = nullptr);
+             const record_ptr_t &record = nullptr);
 // A piece that needs others who are not here.
 void enqueue_again(CUstream_st *s, const maker_t &make);
 /* What a launch or a product needs is loaded now, or was. */
 void load_late(const std::string &key, const char *name, int device);
+// This thread is one of NCCL's, which launches a call.
+extern thread_local bool launches;
+void check_launching(const CUstream_st *s); // another one does not use it
 void step_any(); // some stream's next piece
 /* Runs s until its first `count` pieces are done, and of others only what they
  * wait for. */
@@ -123,10 +135,7 @@ struct CUstream_st {
 };
 
 struct CUevent_st {
-    CUstream_st *stream; // that records it
-    uint64_t recorded;   // times
-    uint64_t reached;
-    uint64_t when; // in turns
+    cudasim::record_ptr_t last; // NULL: there was none
     bool timed;
     uint64_t capture = 0; // of its last record; 0: none
     std::set<size_t> tail = {};

@@ -186,7 +186,7 @@ static bool hangs(const CUstream_st *s)
 static bool blocked(const CUstream_st *s)
 {
     const piece_t &p = s->queue.front();
-    return !p.run && p.event->reached < p.version;
+    return !p.run && !p.record->done;
 }
 
 // False: it waits for somebody who is not here.
@@ -194,7 +194,7 @@ static bool run_next(CUstream_st *s)
 {
     piece_t p = s->queue.front();
     cudaError_t error = cudaSuccess;
-    if (p.run && (sim.sticky == cudaSuccess || p.event != nullptr)) {
+    if (p.run && (sim.sticky == cudaSuccess || p.record != nullptr)) {
         unlock();
         error = p.run();
         lock();
@@ -262,7 +262,7 @@ void cudasim::drain(CUstream_st *s, size_t count)
             wait_a_little();
         }
         while (busy(s) && blocked(s)) {
-            drain(s->queue.front().event->stream, 1);
+            drain(s->queue.front().record->stream, 1);
         }
         while (busy(s) && !run_next(s)) {
             wait_a_little();
@@ -274,7 +274,7 @@ void cudasim::drain(CUstream_st *s, size_t count)
 static void nudge(CUstream_st *s)
 {
     while (s != nullptr && !s->queue.empty() && blocked(s)) {
-        s = s->queue.front().event->stream;
+        s = s->queue.front().record->stream;
     }
     if (s != nullptr && !s->queue.empty() && !hangs(s)) {
         run_next(s);
@@ -317,21 +317,31 @@ bool cudasim::known(CUstream_st *s)
 }
 
 void cudasim::enqueue(CUstream_st *s, std::function<cudaError_t()> run,
-                      CUevent_st *recorded)
+                      const record_ptr_t &record)
 {
-    if (recorded == nullptr && keep(s, [=] { return run; }, false)) {
+    if (record == nullptr && keep(s, [=] { return run; }, false)) {
         return;
     }
+    check_launching(s);
     drain_blocking(s);
-    s->queue.push_back({run, recorded, 0, false});
+    s->queue.push_back({run, record, false});
     progress();
 }
 
 void cudasim::enqueue_again(CUstream_st *s, const maker_t &make)
 {
     if (!keep(s, make, true)) {
-        s->queue.push_back({make(), nullptr, 0, true});
+        s->queue.push_back({make(), nullptr, true});
         progress();
+    }
+}
+
+thread_local bool cudasim::launches;
+
+void cudasim::check_launching(const CUstream_st *s)
+{
+    if (!launches && sim.launching.count(s) > 0) {
+        report("a stream is used before NCCL has launched its call there");
     }
 }
 
@@ -353,9 +363,6 @@ extern "C" cudaError_t cudaStreamDestroy(cudaStream_t stream)
     NEED(known(stream), cudaErrorInvalidResourceHandle, "unknown stream");
     drain(stream, stream->queue.size());
     sim.streams.remove(stream);
-    for (CUevent_st *e : sim.events) { // of the dead nothing is left to do
-        e->stream = e->stream == stream ? nullptr : e->stream;
-    }
     delete stream;
     return cudaSuccess;
 }
@@ -390,7 +397,7 @@ extern "C" cudaError_t cudaEventCreateWithFlags(cudaEvent_t *event,
 {
     ENTER("cudaEventCreateWithFlags");
     bool timed = (flags & cudaEventDisableTiming) == 0;
-    *event = new CUevent_st{nullptr, 0, 0, 0, timed};
+    *event = new CUevent_st{nullptr, timed};
     sim.events.insert(*event);
     return cudaSuccess;
 }
@@ -401,7 +408,7 @@ extern "C" cudaError_t cudaEventDestroy(cudaEvent_t event)
     NEED(sim.events.count(event) > 0, cudaErrorInvalidResourceHandle,
          "unknown event");
     sim.events.erase(event);
-    sim.dead.insert(event); // what is on streams knows it still
+    delete event;
     return cudaSuccess;
 }
 
@@ -415,14 +422,19 @@ extern "C" cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream)
     if (is_captured(s)) {
         return cudaSuccess;
     }
-    uint64_t version = ++event->recorded;
-    event->stream = s;
-    enqueue(s, [=] {
-        event->reached = version > event->reached ? version : event->reached;
-        event->when = sim.turns;
+    auto record = std::make_shared<record_t>(record_t{s});
+    event->last = record;
+    enqueue(s, [record] {
+        record->done = true;
+        record->when = sim.turns;
         return cudaSuccess;
-    }, event);
+    }, record);
     return cudaSuccess;
+}
+
+static bool is_pending(const CUevent_st *event)
+{
+    return event->last != nullptr && !event->last->done;
 }
 
 // What was recorded until now; nothing, when nothing was.
@@ -439,8 +451,8 @@ extern "C" cudaError_t cudaStreamWaitEvent(cudaStream_t stream,
     if (is_captured(s) || event->capture != 0) {
         return fail(keep_wait(s, event));
     }
-    if (event->reached < event->recorded) {
-        s->queue.push_back({nullptr, event, event->recorded, false});
+    if (is_pending(event)) {
+        s->queue.push_back({nullptr, event->last, false});
     }
     return cudaSuccess;
 }
@@ -452,8 +464,8 @@ extern "C" cudaError_t cudaEventQuery(cudaEvent_t event)
          "unknown event");
     NEED(event->capture == 0, cudaErrorCapturedEvent,
          "cudaEventQuery of what was captured");
-    if (event->reached < event->recorded) { // who asks again and again waits
-        nudge(event->stream);
+    if (is_pending(event)) { // who asks again and again waits
+        nudge(event->last->stream);
         return fail(sim.sticky) != cudaSuccess ? sim.sticky
                                                : cudaErrorNotReady;
     }
@@ -467,8 +479,9 @@ extern "C" cudaError_t cudaEventSynchronize(cudaEvent_t event)
          "unknown event");
     NEED(event->capture == 0, cudaErrorCapturedEvent,
          "cudaEventSynchronize with what was captured");
-    while (event->reached < event->recorded) {
-        drain(event->stream, 1);
+    const record_ptr_t record = event->last; // as of now
+    while (record != nullptr && !record->done) {
+        drain(record->stream, 1);
     }
     return fail(sim.sticky);
 }
@@ -478,14 +491,14 @@ extern "C" cudaError_t cudaEventElapsedTime(float *ms, cudaEvent_t begin,
 {
     ENTER("cudaEventElapsedTime");
     NEED(sim.events.count(begin) > 0 && sim.events.count(end) > 0 &&
-             begin->timed && end->timed && begin->recorded > 0 &&
-             end->recorded > 0,
+             begin->timed && end->timed && begin->last != nullptr &&
+             end->last != nullptr,
          cudaErrorInvalidResourceHandle,
          "cudaEventElapsedTime: an event without a time");
-    if (begin->reached < begin->recorded || end->reached < end->recorded) {
+    if (is_pending(begin) || is_pending(end)) {
         return cudaErrorNotReady;
     }
-    *ms = (float)(int64_t)(end->when - begin->when);
+    *ms = (float)(int64_t)(end->last->when - begin->last->when);
     return cudaSuccess;
 }
 
@@ -533,16 +546,13 @@ extern "C" void cudasim_quiet(int quiet) { sim.quiet = quiet != 0; }
 
 extern "C" void cudasim_reset(void)
 {
-    for (const auto *events : {&sim.events, &sim.dead}) {
-        for (CUevent_st *e : *events) {
-            delete e;
-        }
+    for (CUevent_st *e : sim.events) {
+        delete e;
     }
     for (CUstream_st *s : sim.streams) {
         delete s;
     }
     sim.events.clear();
-    sim.dead.clear();
     sim.streams.clear();
     forget_graphs();
     sim.peers[0].clear();
@@ -551,6 +561,7 @@ extern "C" void cudasim_reset(void)
     sim.loaded.clear();
     sim.no_epilogues = false;
     sim.communicates.clear();
+    sim.launching.clear();
     sim.hanging.clear();
     sim.last = sim.sticky = cudaSuccess;
     sim.fail_at = 0;

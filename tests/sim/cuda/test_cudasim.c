@@ -248,6 +248,52 @@ static void launch_too_large(void)
     assert_non_null(strstr(cudasim_report(), "grid (0,1,1)"));
 }
 
+/* Whoever waits for an event waits for the record that there was then, on its
+ * stream, whatever is recorded afterwards and where. */
+static void test_events(void **state)
+{
+    enum { BYTES = 64 };
+    (void)state;
+    for (uint64_t seed = 0; seed < SEEDS; seed++) {
+        cudaStream_t stream[3];
+        cudaEvent_t event = NULL;
+        unsigned char got[2 * BYTES];
+        cudasim_reset();
+        cudasim_seed(seed);
+        unsigned char *a = device(BYTES);
+        unsigned char *b = device(2 * BYTES);
+        must(cudaEventCreateWithFlags(&event, cudaEventDisableTiming));
+        for (int i = 0; i < 3; i++) {
+            must(cudaStreamCreateWithFlags(&stream[i],
+                                           cudaStreamNonBlocking));
+        }
+        must(cudaMemsetAsync(a, 7, BYTES, stream[0]));
+        must(cudaEventRecord(event, stream[0]));
+        must(cudaStreamWaitEvent(stream[2], event, 0));
+        must(cudaMemsetAsync(b + BYTES, 9, BYTES, stream[1]));
+        must(cudaEventRecord(event, stream[1]));
+        must(cudaMemcpyAsync(b, a, BYTES, cudaMemcpyDeviceToDevice,
+                             stream[2]));
+        must(cudaEventSynchronize(event));
+        must(cudaStreamSynchronize(stream[2]));
+        must(cudaMemcpyAsync(got, b, 2 * BYTES, cudaMemcpyDeviceToHost,
+                             stream[2]));
+        must(cudaStreamSynchronize(stream[2]));
+        for (int i = 0; i < BYTES; i++) {
+            assert_int_equal(got[i], 7);
+            assert_int_equal(got[BYTES + i], 9);
+        }
+        must(cudaEventDestroy(event));
+        for (int i = 0; i < 3; i++) {
+            must(cudaStreamDestroy(stream[i]));
+        }
+        must(cudaFree(a));
+        must(cudaFree(b));
+        assert_int_equal(cudasim_alive(), 0);
+    }
+    cudasim_reset();
+}
+
 static void test_refused(void **state)
 {
     (void)state;
@@ -300,6 +346,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_right),    cmocka_unit_test(test_bugs),
         cmocka_unit_test(test_wrong),    cmocka_unit_test(test_host),
+        cmocka_unit_test(test_events),
         cmocka_unit_test(test_refused), cmocka_unit_test(test_injected),
     };
     cudasim_quiet(1);

@@ -56,6 +56,25 @@ static void test_copies(void **state)
     }
 }
 
+/* Whatever program it is that uses a device. */
+static void test_environment(void **state)
+{
+    (void)state;
+    for (int i = 0; i < 2; i++) {
+        loong_context_t *ctx = begin();
+        loong_device_t *device = NULL;
+        unsetenv("CUDA_DEVICE_MAX_CONNECTIONS");
+        if (i == 1) {
+            setenv("CUDA_DEVICE_MAX_CONNECTIONS", "4", 1);
+        }
+        assert_ok(ctx, loong_device_create(ctx, "cuda", 0, &device));
+        assert_string_equal(getenv("CUDA_DEVICE_MAX_CONNECTIONS"),
+                            i == 0 ? "32" : "4"); /* the user's */
+        loong_device_destroy(&device);
+        end(&ctx);
+    }
+}
+
 /* What is freed stays with the pool, where it can be had, until it is given
  * back. */
 static void test_pool(void **state)
@@ -258,6 +277,7 @@ static void test_injected(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_environment),
         cmocka_unit_test(test_copies),   cmocka_unit_test(test_pool),
         cmocka_unit_test(test_streams),  cmocka_unit_test(test_peers),
         cmocka_unit_test(test_messages), cmocka_unit_test(test_mirrors),

@@ -180,7 +180,7 @@ static void test_faults(void **state)
         {"stop", 4, "lost: rank 1 is stopped (SIGSTOP)"},
         {"code77", 4, "rank 1 exited with the unknown code 77"},
         {"return", 4, "rank 1 (pid"},
-        {"io", 74, "given up by rank 1: worker_fault.c"},
+        {"io", 74, "given up by rank 1: cannot read shard 7"},
         {"divides", 4, "rank 1 calls all_reduce #10 'odd one'"},
         {"absent", 4, "ended before it joined the job"},
         {"usage", 2, "no such option"},

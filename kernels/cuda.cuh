@@ -174,11 +174,21 @@ static inline cudaStream_t stream_of(const loong_kernel_call_t *call)
     return static_cast<cudaStream_t>(call->stream);
 }
 
-/* Blocks for `units` pieces of work, at most so many that a device is full
- * several times over: kernels step by the grid. */
+/* Blocks for `units` pieces of work, at most so many that the device is full
+ * several times over: kernels step by the grid, and what they compute does not
+ * depend on it. Where the device does not say how many multiprocessors it has,
+ * `launched` tells why. */
 static inline dim3 grid_of(int64_t units)
 {
-    return dim3((unsigned)LOONG_MAX(LOONG_MIN(units, (int64_t)132 * 16), 1));
+    enum { EACH_HAS = 16 };
+    int device = 0;
+    int processors = 0;
+    if (cudaGetDevice(&device) == cudaSuccess) {
+        (void)cudaDeviceGetAttribute(&processors,
+                                     cudaDevAttrMultiProcessorCount, device);
+    }
+    int64_t most = (int64_t)EACH_HAS * processors;
+    return dim3((unsigned)LOONG_MAX(LOONG_MIN(units, most), 1));
 }
 
 /* What the launches of a run came to. */

@@ -11,7 +11,8 @@
 
 namespace loong_cuda {
 
-/* Twice the multiprocessors, of a large device and of the simulated one. */
+/* Of every device alike, so that sums have the same bits on all: two blocks for
+ * each of 132 multiprocessors (H100, H200), some more for each of fewer. */
 #ifdef CUDASIM
 enum { FOLD_PARTS = 8 };
 #else

@@ -44,6 +44,10 @@ void cudasim_hang(int device, int on);
  * sm_80, 99 on sm_86 and sm_89. */
 void cudasim_shared_limit(size_t bytes);
 
+/* Multiprocessors, 4 at the start; blocks of the largest launch since then. */
+void cudasim_processors(int count);
+int64_t cudasim_blocks(void);
+
 /* What was found wrong first since the last reset; "" when nothing was. It
  * also goes to stderr unless quiet. */
 const char *cudasim_report(void);

@@ -354,7 +354,8 @@ extern "C" cudaError_t cudaGetDeviceProperties(struct cudaDeviceProp *prop,
     ENTER("cudaGetDeviceProperties");
     NEED(device >= 0 && device < sim.devices, cudaErrorInvalidDevice,
          "cudaGetDeviceProperties: %d of %d", device, sim.devices);
-    *prop = {"simulated device", {{(char)(device + 1)}}, sim.bytes, 9, 0, 4};
+    *prop = {"simulated device", {{(char)(device + 1)}}, sim.bytes, 9, 0,
+             sim.processors};
     const char *generation = getenv("CUDASIM_GENERATION");
     prop->major = generation != NULL ? atoi(generation) : prop->major;
     const char *name = getenv("CUDASIM_NAME");
@@ -462,6 +463,8 @@ extern "C" void cudasim_enqueue(const cudasim_launch *launch,
     std::lock_guard<std::recursive_mutex> guard(sim.mutex);
     cudaError_t error = enter(launch->name);
     CUstream_st *s = stream_of(launch->stream);
+    const dim3 &g = launch->grid;
+    sim.blocks = std::max(sim.blocks, (int64_t)g.x * g.y * g.z);
     if (error == cudaSuccess && !known(s)) {
         report("kernel %s: unknown stream", launch->name);
         error = cudaErrorInvalidResourceHandle;

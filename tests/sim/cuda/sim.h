@@ -80,6 +80,8 @@ struct sim_t {
     int devices;
     size_t bytes;
     size_t most_shared; // memory of a block
+    int processors;
+    int64_t blocks; // of the largest launch
     bool quiet;
     char report[1024];
     bool begun;

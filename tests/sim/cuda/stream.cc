@@ -61,6 +61,7 @@ void cudasim::begin()
     sim.devices = devices != nullptr ? atoi(devices) : 1;
     sim.bytes = (size_t)4 << 30;
     cudasim_shared_limit(227 * 1024);
+    cudasim_processors(4);
     cudasim_seed(seed != nullptr ? strtoull(seed, nullptr, 10) : 1);
 }
 
@@ -540,6 +541,15 @@ extern "C" void cudasim_shared_limit(size_t bytes)
     sim.most_shared = bytes;
     sim.shared.clear(); // what kernels were allowed
 }
+
+extern "C" void cudasim_processors(int count)
+{
+    begin();
+    sim.processors = count;
+    sim.blocks = 0;
+}
+
+extern "C" int64_t cudasim_blocks(void) { return sim.blocks; }
 
 extern "C" const char *cudasim_report(void) { return sim.report; }
 extern "C" void cudasim_quiet(int quiet) { sim.quiet = quiet != 0; }

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Kernels on devices whose blocks have 227 KiB of shared memory (sm_90,
- * sm_100), 163 (sm_80) and 99 (sm_86, sm_89): each against the reference, and
- * sums of norms with the same bits on all. Products of experts with more tiles
+ * sm_100), 163 (sm_80) and 99 (sm_86, sm_89), with different numbers of
+ * multiprocessors: each against the reference, and sums of norms with the same
+ * bits on all. Products of experts with more tiles
  * of rows than a grid may have are refused. */
 #include "cudasim.h"
 #include "loong/moe.h"
@@ -11,6 +12,7 @@
 #include "op_launch.h"
 
 static const size_t limits[] = {227 * 1024, 163 * 1024, 99 * 1024};
+static const int processors[] = {4, 1, 7};
 
 static int begin(void **state)
 {
@@ -24,6 +26,7 @@ static int end(void **state)
     (void)state;
     assert_string_equal(cudasim_report(), "");
     cudasim_shared_limit(limits[0]);
+    cudasim_processors(processors[0]);
     return 0;
 }
 
@@ -35,6 +38,7 @@ static void check(const op_case_t *c, const char *name, bool same_bits)
     for (int l = 0; l < LOONG_COUNT_OF(limits); l++) {
         double *out[LOONG_MAX_OPERANDS] = {NULL};
         cudasim_shared_limit(limits[l]);
+        cudasim_processors(processors[l]);
         assert_true(op_case_reference(c) > 0);
         op_case_outputs(c, name, out);
         for (int o = 0; o < c->num_out; o++) {
@@ -194,6 +198,23 @@ static void test_allowed(void **state)
     }
 }
 
+/* ---- grids --------------------------------------------------------------- */
+
+/* As large as the device wants. */
+static void test_grids(void **state)
+{
+    static const loong_scale_attr_t half = {0.5};
+    (void)state;
+    for (int l = 0; l < LOONG_COUNT_OF(processors); l++) {
+        op_case_t c = {.op = "scale", .attr = &half, .num_in = 1,
+                       .num_out = 1};
+        c.arg[0] = c.arg[1] = op_mat(LOONG_BF16, 300, 1024);
+        cudasim_processors(processors[l]);
+        launch(&c, "scale_cuda");
+        assert_int_equal(cudasim_blocks(), 16 * processors[l]);
+    }
+}
+
 /* ---- router -------------------------------------------------------------- */
 
 /* As many experts as the kernel takes, and a few. */
@@ -256,6 +277,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(test_norms, begin, end),
         cmocka_unit_test_setup_teardown(test_attention, begin, end),
+        cmocka_unit_test_setup_teardown(test_grids, begin, end),
         cmocka_unit_test_setup_teardown(test_allowed, begin, end),
         cmocka_unit_test_setup_teardown(test_router, begin, end),
         cmocka_unit_test_setup_teardown(test_grouped, begin, end),

@@ -302,13 +302,6 @@ void loongi_shards_kept(const loong_shards_t *shards,
     }
 }
 
-/* Values as they are stored, on their way. */
-enum { SET_BLOCK = 2048 };
-typedef struct block {
-    double param[SET_BLOCK]; /* room for any type */
-    uint16_t low[SET_BLOCK]; /* of bf16: the rest of the master */
-} block_t;
-
 static void set_half(uint16_t *param, uint16_t *low, float value)
 {
     uint32_t bits;
@@ -317,37 +310,50 @@ static void set_half(uint16_t *param, uint16_t *low, float value)
     *low = (uint16_t)bits;
 }
 
+enum { MANY = 1 << 16 }; /* elements that threads share */
+
 static void store(loong_dtype_t dtype, const double *values, int64_t count,
-                  block_t *b)
+                  void *param)
 {
+#pragma omp parallel for schedule(static) if (count >= MANY)
     for (int64_t i = 0; i < count; i++) {
+        uint16_t low = 0;
         if (dtype == LOONG_F64) {
-            b->param[i] = values[i];
+            ((double *)param)[i] = values[i];
         } else if (dtype == LOONG_F32) {
-            ((float *)(void *)b->param)[i] = (float)values[i];
+            ((float *)param)[i] = (float)values[i];
         } else {
-            set_half((uint16_t *)(void *)b->param + i, &b->low[i],
-                     (float)values[i]);
+            set_half((uint16_t *)param + i, &low, (float)values[i]);
         }
     }
 }
 
+/* What values of bf16 leave of the masters. */
+static void store_low(const double *values, int64_t count, uint16_t *low)
+{
+#pragma omp parallel for schedule(static) if (count >= MANY)
+    for (int64_t i = 0; i < count; i++) {
+        uint16_t param = 0;
+        set_half(&param, &low[i], (float)values[i]);
+    }
+}
+
 /* Elements [begin, end) of a flat buffer that the rank has, no more than a
- * block. */
-static loong_status_t set_block(const loong_shards_t *s,
-                                const loong_run_t *run, int flat,
+ * piece. */
+static loong_status_t set_piece(const loong_shards_t *s,
+                                loong_upload_t *upload, int flat,
                                 int64_t begin, int64_t end,
                                 const double *values)
 {
-    block_t block;
     const loong_bucket_t *b = loongi_shards_bucket(s, flat, begin);
     loong_dtype_t dtype = s->flats[flat].dtype;
+    size_t bytes = (size_t)(end - begin) * loong_dtype_size(dtype);
     loong_operand_t to = {LOONG_BASE_PARAM,
                           loongi_shards_param(s, flat, begin)};
-    store(dtype, values, end - begin, &block);
-    LOONG_TRY(loongi_run_write(run, to, block.param,
-                               (size_t)(end - begin) *
-                                   loong_dtype_size(dtype)));
+    void *room = NULL;
+    LOONG_TRY(loongi_upload_room(upload, to, bytes, &room));
+    store(dtype, values, end - begin, room);
+    LOONG_TRY(loongi_upload_send(upload, to, room, bytes));
     if (b == NULL || b->low < 0) {
         return LOONG_OK;
     }
@@ -358,23 +364,28 @@ static loong_status_t set_block(const loong_shards_t *s,
     }
     to.base = LOONG_BASE_OPTIM;
     to.offset = b->low + (first - b->update_begin) * (int64_t)sizeof(uint16_t);
-    return loongi_run_write(run, to, block.low + (first - begin),
-                            (size_t)(last - first) * sizeof(uint16_t));
+    bytes = (size_t)(last - first) * sizeof(uint16_t);
+    LOONG_TRY(loongi_upload_room(upload, to, bytes, &room));
+    store_low(values + (first - begin), last - first, room);
+    return loongi_upload_send(upload, to, room, bytes);
 }
 
 loong_status_t loongi_shards_set(const loong_shards_t *shards,
-                                 const loong_run_t *run,
+                                 loong_upload_t *upload,
                                  const loong_param_place_t *place, int64_t at,
                                  int64_t count, const double *values)
 {
     int64_t begin = 0;
     int64_t end = 0;
+    loong_dtype_t dtype = shards->flats[place->flat].dtype;
+    int64_t piece = LOONG_UPLOAD_PIECE / (int64_t)loong_dtype_size(dtype);
     loongi_shards_kept(shards, place, &begin, &end);
     begin = LOONG_MAX(begin, at);
     end = LOONG_MIN(end, at + count);
-    for (int64_t i = begin; i < end; i += SET_BLOCK) {
-        int64_t n = LOONG_MIN(end - i, (int64_t)SET_BLOCK);
-        LOONG_TRY(set_block(shards, run, place->flat, place->flat_offset + i,
+    for (int64_t i = begin; i < end; i += piece) {
+        int64_t n = LOONG_MIN(end - i, piece);
+        LOONG_TRY(set_piece(shards, upload, place->flat,
+                            place->flat_offset + i,
                             place->flat_offset + i + n, values + (i - at)));
     }
     return LOONG_OK;

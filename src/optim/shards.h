@@ -22,9 +22,9 @@
 #ifndef LOONG_SHARDS_H
 #define LOONG_SHARDS_H
 
-#include "executor.h"
 #include "loong/mesh.h"
 #include "program.h"
+#include "upload.h"
 
 #ifdef __cplusplus
 extern "C" {
@@ -138,10 +138,9 @@ void loongi_shards_kept(const loong_shards_t *shards,
                         int64_t *end_p);
 
 /* Sets elements [at, at + count) of a parameter, as far as this rank has them,
- * and the low halves of bf16 masters. Not from several threads for the same
- * elements. */
+ * and the low halves of bf16 masters. */
 LOONG_NODISCARD loong_status_t
-loongi_shards_set(const loong_shards_t *shards, const loong_run_t *run,
+loongi_shards_set(const loong_shards_t *shards, loong_upload_t *upload,
                   const loong_param_place_t *place, int64_t at, int64_t count,
                   const double *values);
 

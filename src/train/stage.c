@@ -207,6 +207,24 @@ loong_status_t loongi_stage_set_param(loong_stage_t *stage,
                                       int64_t at, int64_t count,
                                       const double *values)
 {
-    return loongi_shards_set(stage->shards, &stage->run, place, at, count,
+    return loongi_shards_set(stage->shards, stage->upload, place, at, count,
                              values);
+}
+
+loong_status_t loongi_stage_upload(loong_stage_t *stage)
+{
+    int64_t elements = 0;
+    for (int64_t i = 0; i < stage->layout->num_params; i++) {
+        elements += loongi_shape_elements(&stage->layout->params[i].shape);
+    }
+    return loongi_upload_create(&stage->run,
+                                (size_t)elements * sizeof(double),
+                                &stage->upload);
+}
+
+loong_status_t loongi_stage_uploaded(loong_stage_t *stage,
+                                     loong_status_t status)
+{
+    loong_status_t finished = loongi_upload_finish(&stage->upload);
+    return status != LOONG_OK ? status : finished;
 }

@@ -14,6 +14,7 @@
 #include "part.h"
 #include "program.h"
 #include "transfer.h"
+#include "upload.h"
 
 #ifdef __cplusplus
 extern "C" {
@@ -85,6 +86,7 @@ typedef struct loong_stage {
     loong_shards_t *shards;
     loong_optimizer_t *optimizer; /* NULL without training */
     loong_run_t run; /* its bases, slot 0 */
+    loong_upload_t *upload; /* while parameters are set; NULL */
 } loong_stage_t;
 
 /* Builds and compiles. Not collective. */
@@ -99,8 +101,13 @@ LOONG_NODISCARD loong_status_t loongi_stage_prepare(loong_stage_t *stage);
 /* loongi_program_load of the optimizer's programs. */
 LOONG_NODISCARD loong_status_t loongi_stage_load(const loong_stage_t *stage);
 
-/* Sets elements [at, at + count) of a parameter, master included, as far as
- * this rank has them. */
+/* Begins to set parameters, and ends: `status` is what became of it. */
+LOONG_NODISCARD loong_status_t loongi_stage_upload(loong_stage_t *stage);
+LOONG_NODISCARD loong_status_t loongi_stage_uploaded(loong_stage_t *stage,
+                                                     loong_status_t status);
+
+/* In between: sets elements [at, at + count) of a parameter, master included,
+ * as far as this rank has them. */
 LOONG_NODISCARD loong_status_t
 loongi_stage_set_param(loong_stage_t *stage, const loong_param_place_t *place,
                        int64_t at, int64_t count, const double *values);

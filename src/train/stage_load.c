@@ -61,9 +61,10 @@ static loong_status_t load_param(loong_stage_t *s, const loong_hf_t *hf,
         LOONG_TRY(loongi_stage_set_param(s, p, row * part.cols, n * part.cols,
                                          b->block));
     }
-    memset(b->block, 0, (size_t)part.cols * sizeof(*b->block));
-    for (int64_t row = part.rows; row < p->shape.dim[0]; row++) {
-        LOONG_TRY(loongi_stage_set_param(s, p, row * part.cols, part.cols,
+    for (int64_t row = part.rows; row < p->shape.dim[0]; row += n) {
+        n = LOONG_MIN(step, p->shape.dim[0] - row);
+        memset(b->block, 0, (size_t)(n * part.cols) * sizeof(*b->block));
+        LOONG_TRY(loongi_stage_set_param(s, p, row * part.cols, n * part.cols,
                                          b->block));
     }
     return LOONG_OK;
@@ -71,7 +72,7 @@ static loong_status_t load_param(loong_stage_t *s, const loong_hf_t *hf,
 
 static loong_status_t load_stage(loong_stage_t *stage, const loong_hf_t *hf)
 {
-    buffers_t b = {NULL, NULL, 1024 * 1024};
+    buffers_t b = {NULL, NULL, 2 * 1024 * 1024};
     for (int64_t i = 0; i < stage->layout->num_params; i++) {
         loong_part_t part =
             loongi_part_of(&stage->layout->params[i]);
@@ -80,11 +81,12 @@ static loong_status_t load_stage(loong_stage_t *stage, const loong_hf_t *hf)
     LOONG_TRY(loongi_calloc(stage->ctx, 2 * (size_t)b.room, sizeof(*b.block),
                             "rows of a checkpoint", &b.block));
     b.rows = b.block + b.room;
-    loong_status_t status = LOONG_OK;
+    loong_status_t status = loongi_stage_upload(stage);
     for (int64_t i = 0; i < stage->layout->num_params && status == LOONG_OK;
          i++) {
         status = load_param(stage, hf, &stage->layout->params[i], &b);
     }
+    status = loongi_stage_uploaded(stage, status);
     loongi_free(stage->ctx, b.block);
     return status;
 }

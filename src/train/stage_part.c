@@ -8,7 +8,8 @@
 #include "rng.h"
 #include "stage.h"
 
-enum { INIT_BLOCK = 4096 };
+/* Elements that a thread draws together, and all at a time. */
+enum { INIT_BLOCK = 4096, INIT_ROOM = 2 * 1024 * 1024 };
 
 void loongi_stage_kept_rows(const loong_stage_t *stage,
                             const loong_param_place_t *place, int64_t *row_p,
@@ -24,12 +25,10 @@ void loongi_stage_kept_rows(const loong_stage_t *stage,
 
 /* ---- start -------------------------------------------------------------- */
 
-static loong_status_t initialize_block(loong_stage_t *s,
-                                       const loong_param_place_t *p,
-                                       uint64_t seed, int64_t at, int64_t end)
+/* Elements [at, at + count) of what the rank has of a parameter. */
+static void draw_block(const loong_param_place_t *p, uint64_t seed, int64_t at,
+                       int64_t count, double *values)
 {
-    double values[INIT_BLOCK];
-    int64_t count = LOONG_MIN(end - at, (int64_t)INIT_BLOCK);
     loong_part_t part = loongi_part_of(p);
     loong_draw_t draw = {seed, loongi_rng_name(p->name), 0, 0};
     for (int64_t i = 0; i < count; i += draw.count) {
@@ -41,24 +40,39 @@ static loong_status_t initialize_block(loong_stage_t *s,
         draw.count = LOONG_MIN(rest, count - i);
         loongi_initial(&p->params, &draw, values + i);
     }
-    return loongi_stage_set_param(s, p, at, count, values);
+}
+
+static loong_status_t initialize_param(loong_stage_t *s,
+                                       const loong_param_place_t *p,
+                                       uint64_t seed, double *values)
+{
+    int64_t begin = 0;
+    int64_t end = 0;
+    loongi_shards_kept(s->shards, p, &begin, &end);
+    for (int64_t first = begin; first < end; first += INIT_ROOM) {
+        int64_t last = LOONG_MIN(first + INIT_ROOM, end);
+#pragma omp parallel for schedule(static)
+        for (int64_t at = first; at < last; at += INIT_BLOCK) {
+            draw_block(p, seed, at, LOONG_MIN(last - at, (int64_t)INIT_BLOCK),
+                       values + (at - first));
+        }
+        LOONG_TRY(loongi_stage_set_param(s, p, first, last - first, values));
+    }
+    return LOONG_OK;
 }
 
 loong_status_t loongi_stage_initialize(loong_stage_t *stage, uint64_t seed)
 {
-    loong_status_t failed = LOONG_OK;
-    for (int64_t i = 0; i < stage->layout->num_params; i++) {
-        const loong_param_place_t *p = &stage->layout->params[i];
-        int64_t begin = 0;
-        int64_t end = 0;
-        loongi_shards_kept(stage->shards, p, &begin, &end);
-#pragma omp parallel for schedule(static) reduction(max : failed)
-        for (int64_t at = begin; at < end; at += INIT_BLOCK) {
-            loong_status_t status =
-                initialize_block(stage, p, seed, at, end);
-            failed = LOONG_MAX(failed, status);
-        }
-        LOONG_TRY(failed);
+    double *values = NULL;
+    LOONG_TRY(loongi_alloc(stage->ctx, INIT_ROOM * sizeof(*values),
+                           "first values", &values));
+    loong_status_t status = loongi_stage_upload(stage);
+    for (int64_t i = 0; i < stage->layout->num_params && status == LOONG_OK;
+         i++) {
+        status = initialize_param(stage, &stage->layout->params[i], seed,
+                                  values);
     }
-    return LOONG_OK;
+    status = loongi_stage_uploaded(stage, status);
+    loongi_free(stage->ctx, values);
+    return status;
 }

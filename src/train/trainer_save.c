@@ -415,14 +415,14 @@ static loong_status_t load_stage(loong_stage_t *stage, loong_checkpoint_t *ck,
                                  bool moments)
 {
     const loong_chunk_t *c = stage->layout;
-    reader_t reader = {.ck = ck, .stage = stage, .room = 1024 * 1024};
+    reader_t reader = {.ck = ck, .stage = stage, .room = 2 * 1024 * 1024};
     for (int64_t i = 0; i < c->num_params; i++) {
         loong_part_t part = loongi_part_of(&c->params[i]);
         reader.room = LOONG_MAX(reader.room, part.cols);
     }
     LOONG_TRY(loongi_calloc(stage->ctx, (size_t)reader.room, sizeof(double),
                             "rows of a checkpoint", &reader.block));
-    loong_status_t status = LOONG_OK;
+    loong_status_t status = loongi_stage_upload(stage);
     for (int64_t i = 0; i < c->num_params && status == LOONG_OK; i++) {
         const loong_param_place_t *p = &c->params[i];
         status = load_param(&reader, p);
@@ -432,6 +432,7 @@ static loong_status_t load_stage(loong_stage_t *stage, loong_checkpoint_t *ck,
                 loongi_shards_bucket(stage->shards, p->flat, p->flat_offset));
         }
     }
+    status = loongi_stage_uploaded(stage, status);
     loongi_free(stage->ctx, reader.block);
     return status;
 }

@@ -268,7 +268,7 @@ static inline bool cuda_support(const loong_kernel_query_t *query,
 #define CUDA_KERNEL(op_, support_, workspace_, run_)                          \
     extern "C" const loong_kernel_t loongi_##op_##_cuda = {                   \
         #op_ "_cuda", #op_, "cuda", support_, workspace_, NULL,               \
-        NULL,         run_, false, false, false, false}
+        NULL,         run_, false, false, false, false, NULL}
 #define CUDA_KERNEL_NAMED(op_, suffix_, support_, workspace_, run_)           \
     extern "C" const loong_kernel_t loongi_##op_##_##suffix_##_cuda = {       \
         #op_ "_" #suffix_ "_cuda",                                            \
@@ -282,15 +282,16 @@ static inline bool cuda_support(const loong_kernel_query_t *query,
         false,                                                                \
         false,                                                                \
         false,                                                                \
-        false}
+        false,                                                                \
+        NULL}
 #define CUDA_KERNEL_STATE(op_, support_, workspace_, prepare_, destroy_,      \
                           run_)                                               \
     extern "C" const loong_kernel_t loongi_##op_##_cuda = {                   \
         #op_ "_cuda", #op_, "cuda", support_, workspace_, prepare_,           \
-        destroy_,     run_, false,  false,    true,       false}
+        destroy_,     run_, false,  false,    true,       false,    NULL}
 #define CUDA_KERNEL_COMM(op_, support_, workspace_, prepare_, destroy_, run_) \
     extern "C" const loong_kernel_t loongi_##op_##_cuda = {                   \
         #op_ "_cuda", #op_, "cuda", support_, workspace_, prepare_,           \
-        destroy_,     run_, true,   false,    false,      true}
+        destroy_,     run_, true,   false,    false,      true,     NULL}
 
 #endif

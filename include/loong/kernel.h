@@ -148,6 +148,9 @@ typedef struct loong_kernel {
      * run to run is read on the device, in device_frame. */
     bool counts;
     bool waits;
+    /* Bytes that one launch reads and writes beyond what the op is said to:
+     * what it keeps between passes of its own. NULL: none. */
+    double (*more_bytes)(const loong_kernel_query_t *query);
 } loong_kernel_t;
 
 /* Rows of operand a: product of all dimensions but the last, with the

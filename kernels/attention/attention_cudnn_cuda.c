@@ -563,6 +563,16 @@ static loong_status_t run(const loong_kernel_call_t *call)
     return turn_lse(&l, true);
 }
 
+/* The gradients of scores that count, in bf16, are written and read. */
+static double more_bytes(const loong_kernel_query_t *query)
+{
+    loong_cudnn_attention_params_t p = whole_of(query);
+    double n = (double)p.length;
+    double w = p.window > 0 ? LOONG_MIN((double)p.window, n) : n;
+    double keys = p.causal ? w - w * (w - 1.0) / (2.0 * n) : n;
+    return 4.0 * (double)p.rows * p.heads * keys;
+}
+
 const loong_kernel_t loongi_attention_cudnn_cuda = {
     .name = "attention_cudnn_cuda",
     .op = "attention",
@@ -583,4 +593,5 @@ const loong_kernel_t loongi_attention_grad_cudnn_cuda = {
     .prepare = prepare,
     .destroy = destroy,
     .run = run,
+    .more_bytes = more_bytes,
 };

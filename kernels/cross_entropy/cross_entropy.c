@@ -28,9 +28,11 @@ int64_t loongi_cross_entropy_columns(const loong_kernel_query_t *query)
                      attr->vocab - attr->begin);
 }
 
-/* Bytes of logits of a chunk: larger chunks read w and dw less often. */
+/* Bytes of logits of a chunk: larger chunks read w and dw less often. A GPU may
+ * be among ranks that share a vocabulary: more, in steps of its tiles. */
 #define CHUNK_BYTES ((int64_t)64 << 20)
-enum { CHUNK_STEP = 16 };
+#define SHARED_BYTES ((int64_t)256 << 20)
+enum { CHUNK_STEP = 16, SHARED_STEP = 256 };
 
 /* A rank whose part of the vocabulary is padded has fewer columns, not more
  * rows. */
@@ -38,14 +40,17 @@ int64_t loongi_cross_entropy_chunk(const loong_kernel_query_t *query)
 {
     const loong_cross_entropy_attr_t *attr = query->attr;
     int64_t tokens = loong_karg_rows(&query->arg[0], NULL);
-    int64_t columns = attr->size > 1 ? loong_karg_rows(&query->arg[1], NULL)
-                                     : loongi_cross_entropy_columns(query);
-    int64_t most = CHUNK_BYTES / (columns * (int64_t)sizeof(float));
-    most = LOONG_MAX(most / CHUNK_STEP * CHUNK_STEP, (int64_t)CHUNK_STEP);
+    bool shared = attr->size > 1;
+    int64_t step = shared ? SHARED_STEP : CHUNK_STEP;
+    int64_t columns = shared ? loong_karg_rows(&query->arg[1], NULL)
+                             : loongi_cross_entropy_columns(query);
+    int64_t most = (shared ? SHARED_BYTES : CHUNK_BYTES) /
+                   (columns * (int64_t)sizeof(float));
+    most = LOONG_MAX(most / step * step, step);
     int64_t chunks = LOONG_MAX((tokens + most - 1) / most, (int64_t)1);
     /* Of about equal size. */
-    return LOONG_MIN(
-        loongi_round_up((tokens + chunks - 1) / chunks, CHUNK_STEP), tokens);
+    return LOONG_MIN(loongi_round_up((tokens + chunks - 1) / chunks, step),
+                     tokens);
 }
 
 /* ---- a shared vocabulary ------------------------------------------------ */

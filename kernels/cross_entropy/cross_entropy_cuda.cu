@@ -13,11 +13,13 @@ using namespace loong_cuda;
 
 namespace {
 
-/* Logits of a chunk, in elements. */
+/* Rows of a chunk, multiples of the first, so that no tile of a product is cut:
+ * as many as have so many logits, but no fewer than LEAST, since w and dw are
+ * read and written once a chunk. */
 #ifdef CUDASIM
-constexpr int64_t CHUNK = 1 << 15;
+constexpr int64_t STEP = 4, LEAST = 8, MOST = 64, LOGITS = 1 << 15;
 #else
-constexpr int64_t CHUNK = 1 << 27; /* 512 MiB */
+constexpr int64_t STEP = 256, LEAST = 2048, MOST = 4096, LOGITS = 1 << 28;
 #endif
 
 struct softmax_t {
@@ -249,10 +251,11 @@ int64_t ld_of(const loong_kernel_query_t *q)
  * have different columns of it, and be on processors. */
 int64_t chunk_of(const loong_kernel_query_t *q)
 {
-    int64_t rows =
-        attr_of(q)->size > 1
-            ? loongi_cross_entropy_chunk(q)
-            : LOONG_MIN(CHUNK / ld_of(q), loong_karg_rows(&q->arg[0], NULL));
+    int64_t rows = LOGITS / ld_of(q) / STEP * STEP;
+    rows = LOONG_MAX(LOONG_MIN(rows, MOST), LEAST);
+    rows = attr_of(q)->size > 1
+               ? loongi_cross_entropy_chunk(q)
+               : LOONG_MIN(rows, loong_karg_rows(&q->arg[0], NULL));
     return LOONG_MAX(rows, 1);
 }
 
@@ -486,7 +489,27 @@ static bool support(const loong_kernel_query_t *query,
     return cuda_support(query, 1u << 3 | 1u << 4 | 1u << 6, 1u << 2, reason);
 }
 
+/* Logits are written in fp32, read for the loss and again for their gradient,
+ * which is written and read by two products; and what the sums of a chunk are
+ * added to is read and written again. */
+static double more_bytes(const loong_kernel_query_t *query)
+{
+    const loong_karg_t *arg = query->arg;
+    bool gradient = arg[5].rank > 0 || arg[6].rank > 0;
+    double tokens = (double)loong_karg_rows(&arg[0], NULL);
+    double columns = (double)loongi_cross_entropy_columns(query);
+    double size = (double)loong_dtype_size(arg[0].dtype);
+    double chunks = ceil(tokens / (double)chunk_of(query));
+    double dw = arg[6].rank > 0
+                    ? columns * (double)loong_karg_cols(&arg[6], NULL) *
+                          (double)sizeof(float)
+                    : 0.0;
+    return tokens * columns * (gradient ? 12.0 + 3.0 * size : 8.0) +
+           2.0 * dw * (chunks - 1.0);
+}
+
 /* It joins: computes, and needs the other ranks in between. */
 extern "C" const loong_kernel_t loongi_cross_entropy_cuda = {
     "cross_entropy_cuda", "cross_entropy", "cuda", support, workspace, prepare,
-    destroy,              run,             false,  true,    true,      false};
+    destroy,              run,             false,  true,    true,      false,
+    more_bytes};

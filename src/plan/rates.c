@@ -6,7 +6,6 @@
 #include "executor.h"
 #include "loong/collective.h"
 #include "loong/moe.h"
-#include "loong/ops.h"
 #include "timing.h"
 
 /* ---- the table ----------------------------------------------------------- */
@@ -71,33 +70,6 @@ static double rate_of(const loong_rates_params_t *p, const loong_step_t *step,
     return r->products * (p->tf32 && !attention ? r->tf32 : r->fp32);
 }
 
-/* The logits of a loss are no operand of it: a product writes them in fp32,
- * they are read for the loss and again for their gradient, which is written and
- * read by two products. */
-static double bytes_of_logits(const loong_kernel_query_t *q)
-{
-    if (strcmp(q->op, "cross_entropy") != 0) {
-        return 0.0;
-    }
-    bool gradient = q->arg[q->num_in + 1].rank > 0;
-    double size = (double)loong_dtype_size(q->arg[0].dtype);
-    return (double)loong_karg_rows(&q->arg[0], NULL) *
-           (double)loong_karg_rows(&q->arg[1], NULL) *
-           (gradient ? 12.0 + 3.0 * size : 8.0);
-}
-
-/* What cuDNN's gradient keeps of each score that counts, in bf16, is written
- * and read; the op has five products with it. */
-static double bytes_of_scores(const loong_step_t *step)
-{
-    const loong_attention_attr_t *a = step->query.attr;
-    if (strcmp(step->query.op, "attention_grad") != 0 || !is_fused(step)) {
-        return 0.0;
-    }
-    int dv = a->v_head_dim > 0 ? a->v_head_dim : a->head_dim;
-    return 4.0 * step->cost.flops / (2.0 * (3.0 * a->head_dim + 2.0 * dv));
-}
-
 /* Kernels and copies of a step of a program, on the mean: those that the
  * simulated device counted were 1.3 of llama's, 1.9 of GPT-2's. */
 static const double LAUNCHES = 1.6;
@@ -117,8 +89,9 @@ static double compute(const loong_rates_params_t *p, const loong_step_t *step,
     bool back = strcmp(op, "attention_grad") == 0;
     bool attention = back || strcmp(op, "attention") == 0;
     double flops = attention || multiplies(op) ? cost.flops : 0.0;
-    double bytes = cost.bytes + bytes_of_logits(&step->query) +
-                   bytes_of_scores(step);
+    double bytes = cost.bytes + (step->kernel->more_bytes != NULL
+                                     ? step->kernel->more_bytes(&step->query)
+                                     : 0.0);
     double products = flops / rate_of(p, step, attention);
     double passes = bytes / (p->rates->copy * p->rates->passes);
     double gap = LAUNCHES * (p->graphs ? p->rates->gap : p->rates->launch);

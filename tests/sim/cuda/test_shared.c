@@ -215,6 +215,46 @@ static void test_grids(void **state)
     }
 }
 
+/* ---- loss ---------------------------------------------------------------- */
+
+/* Chunks of rows, as many as simulated: a multiple of 4, 8 to 64, with 2^15
+ * logits or so. dw is read and written again by all but the first. */
+static void test_loss_chunks(void **state)
+{
+    enum { HIDDEN = 24, TOKENS_OF_ALL = 200 };
+    static const struct {
+        int64_t vocab, rows, chunks;
+    } cases[] = {{6000, 8, 25}, {1024, 32, 7}, {2496, 12, 17}, {128, 64, 4}};
+    loong_context_t *ctx = test_context();
+    (void)state;
+    assert_ok(ctx, loong_register_builtin(ctx));
+    const loong_kernel_t *k = loong_find_kernel(ctx, "cross_entropy", "cuda",
+                                                0);
+    for (int i = 0; i < LOONG_COUNT_OF(cases); i++) {
+        int64_t vocab = cases[i].vocab;
+        loong_cross_entropy_attr_t a = {.vocab = vocab, .size = 1};
+        loong_karg_t x = {LOONG_BF16, 2, -1, {TOKENS_OF_ALL, HIDDEN}, HIDDEN};
+        loong_karg_t w = {LOONG_BF16, 2, -1, {vocab, HIDDEN}, HIDDEN};
+        loong_karg_t dw = {LOONG_F32, 2, -1, {vocab, HIDDEN}, HIDDEN};
+        loong_karg_t ids = {LOONG_I32, 1, -1, {TOKENS_OF_ALL}, 1};
+        loong_karg_t loss = {LOONG_F32, 1, -1, {TOKENS_OF_ALL}, 1};
+        loong_kernel_query_t q = {.op = "cross_entropy", .attr = &a,
+                                  .num_in = 4, .num_out = 3,
+                                  .arg = {x, w, ids, loss, loss, x, dw}};
+        loong_kernel_query_t none = q;
+        none.arg[5].rank = none.arg[6].rank = 0;
+        none.arg[0].dim[0] = none.arg[2].dim[0] = 1;
+        size_t row = 4 * (size_t)vocab; /* fp32 */
+        size_t rest = k->workspace(&none) - row;
+        assert_int_equal(k->workspace(&q) - rest, cases[i].rows * (int64_t)row);
+        double bytes = (double)TOKENS_OF_ALL * (double)vocab * 18.0 +
+                       (double)(cases[i].chunks - 1) * 8.0 * HIDDEN *
+                           (double)vocab;
+        assert_true(k->more_bytes(&q) == bytes);
+    }
+    test_context_end(&ctx);
+}
+
 /* ---- router -------------------------------------------------------------- */
 
 /* As many experts as the kernel takes, and a few. */
@@ -278,6 +318,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_norms, begin, end),
         cmocka_unit_test_setup_teardown(test_attention, begin, end),
         cmocka_unit_test_setup_teardown(test_grids, begin, end),
+        cmocka_unit_test_setup_teardown(test_loss_chunks, begin, end),
         cmocka_unit_test_setup_teardown(test_allowed, begin, end),
         cmocka_unit_test_setup_teardown(test_router, begin, end),
         cmocka_unit_test_setup_teardown(test_grouped, begin, end),

@@ -9,8 +9,9 @@
 
 #include "algorithms.h"
 #include "cublaslt_impl.h"
+#include "fill.h"
 
-enum { SUGGESTIONS = 8, RUNS = 4, KEY_SIZE = 512 };
+enum { SUGGESTIONS = 8, RUNS = 10, KEY_SIZE = 512 };
 
 typedef struct choice {
     loong_context_t *ctx;
@@ -152,10 +153,26 @@ static void close_bench(bench_t *b)
     }
 }
 
-/* Small numbers, as any bytes of 0x3c are in both types. */
+static cudaError_t fill(const bench_t *b, char *operand, size_t bytes,
+                        loong_dtype_t dtype)
+{
+    char values[LOONG_FILL_BYTES];
+    size_t done = LOONG_MIN(bytes,
+                            LOONG_FILL_COUNT * loong_dtype_size(dtype));
+    loongi_fill_normal(dtype, values);
+    cudaError_t error = cudaMemcpyAsync(operand, values, done,
+                                        cudaMemcpyHostToDevice, b->stream);
+    while (done < bytes && error == cudaSuccess) {
+        size_t n = LOONG_MIN(bytes - done, done);
+        error = cudaMemcpyAsync(operand + done, operand, n,
+                                cudaMemcpyDeviceToDevice, b->stream);
+        done += n;
+    }
+    return error;
+}
+
 static cudaError_t open_bench(bench_t *b)
 {
-    enum { SMALL = 0x3c };
     cudaError_t error = cudaStreamCreateWithFlags(&b->stream,
                                                   cudaStreamNonBlocking);
     for (int i = 0; i < 2 && error == cudaSuccess; i++) {
@@ -167,7 +184,8 @@ static cudaError_t open_bench(bench_t *b)
             error = cudaMalloc(&b->operand[i], bytes);
         }
         if (bytes > 0 && error == cudaSuccess) {
-            error = cudaMemsetAsync(b->operand[i], SMALL, bytes, b->stream);
+            error = fill(b, b->operand[i], bytes,
+                         i < 2 ? b->s->params.in : b->s->params.out);
         }
     }
     return error;

@@ -4,12 +4,13 @@
 #include <math.h>
 #include <string.h>
 
+#include "fill.h"
 #include "loong/ops.h"
 #include "pool.h"
 
 /* The matrices grow until a product takes so long that launching it and
  * waiting for it do not count. */
-enum { SMALLEST = 256, LARGEST = 8192, MIN_RUNS = 3,
+enum { SMALLEST = 256, LARGEST = 8192, MIN_RUNS = 10,
        ROOM_SHARE = 16 /* of what is free, one part: the rest is others' */ };
 static const double enough = 0.002; /* seconds of a product */
 static const double budget = 0.06;  /* of the products that count */
@@ -65,6 +66,25 @@ static loong_status_t time_program(loong_trainer_t *t, loong_run_t *run,
     return LOONG_OK;
 }
 
+static loong_status_t fill(loong_trainer_t *t, char *memory, size_t bytes)
+{
+    loong_dtype_t dtype = t->component->params.precision.compute;
+    char *values = NULL;
+    size_t done = LOONG_MIN(bytes,
+                            LOONG_FILL_COUNT * loong_dtype_size(dtype));
+    LOONG_TRY(loongi_alloc(t->ctx, LOONG_FILL_BYTES, "rate of products",
+                           &values));
+    loongi_fill_normal(dtype, values);
+    loong_status_t status = loong_device_copy(t->device, memory, values, done);
+    while (done < bytes && status == LOONG_OK) {
+        size_t more = LOONG_MIN(bytes - done, done);
+        status = loong_device_copy(t->device, memory + done, memory, more);
+        done += more;
+    }
+    loongi_free(t->ctx, values);
+    return status;
+}
+
 static loong_status_t measure(loong_trainer_t *t, int64_t n,
                               loong_arena_t *arena, double *best_p)
 {
@@ -92,8 +112,7 @@ static loong_status_t measure(loong_trainer_t *t, int64_t n,
     if (status == LOONG_OK) {
         run.base[LOONG_BASE_INPUT] = memory[0];
         run.base[LOONG_BASE_SCRATCH] = memory[1];
-        /* Small normal numbers in every floating type. */
-        status = loong_device_fill(t->device, memory[0], 0x3c, bytes[0]);
+        status = fill(t, memory[0], bytes[0]);
     }
     if (status == LOONG_OK) {
         status = time_program(t, &run, &program, n == LARGEST, best_p);

@@ -164,7 +164,7 @@ struct loong_trainer {
         int64_t lowest_step;
         int64_t skipped; /* steps that were not applied, in this run */
         loong_replay_stats_t replayed; /* until the last interval */
-        int64_t graphs_told;
+        int64_t graphs_told, gemm_measured; /* so many times */
     } report;
 };
 

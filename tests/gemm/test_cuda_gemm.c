@@ -153,7 +153,9 @@ static void test_measured(void **state)
     multiply(ctx, LOONG_F32, first);
     test_context_end(&ctx);
     ctx = begin(false, path);
+    int64_t uniform = cudasim_uniform_products();
     multiply(ctx, LOONG_F32, fastest);
+    assert_int_equal(cudasim_uniform_products(), uniform);
     assert_false(same(first, fastest));
     char *text = read_file(ctx);
     assert_non_null(strstr(text, "cuBLASLt 130100, fp32 to fp32, m 40 n 24 k "

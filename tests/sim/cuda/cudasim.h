@@ -63,6 +63,12 @@ void cudasim_epilogues(int there);
 /* Handles of cuBLASLt that are alive, or that were ever made. */
 int64_t cudasim_cublaslt_handles(int alive);
 
+/* Copies asked for so far, of any kind. */
+int64_t cudasim_copies(void);
+
+/* Products so far whose first operand was one number again and again. */
+int64_t cudasim_uniform_products(void);
+
 /* Plans of cuDNN are refused for this reason; "": they are not. */
 void cudasim_cudnn_refuse(const char *why);
 

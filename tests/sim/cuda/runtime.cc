@@ -37,6 +37,7 @@ extern "C" cudaError_t cudaMemcpyAsync(void *dst, const void *src,
                                        cudaStream_t stream)
 {
     ENTER("cudaMemcpyAsync");
+    sim.copies++;
     CUstream_st *s = stream_of(stream);
     NEED(known(s), cudaErrorInvalidResourceHandle, "unknown stream");
     bool to = is_device(dst);

@@ -81,6 +81,7 @@ struct sim_t {
     size_t bytes;
     size_t most_shared; // memory of a block
     int processors;
+    int64_t copies;
     int64_t blocks; // of the largest launch
     bool quiet;
     char report[1024];

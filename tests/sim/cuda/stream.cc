@@ -549,6 +549,8 @@ extern "C" void cudasim_processors(int count)
     sim.blocks = 0;
 }
 
+extern "C" int64_t cudasim_copies(void) { return sim.copies; }
+
 extern "C" int64_t cudasim_blocks(void) { return sim.blocks; }
 
 extern "C" const char *cudasim_report(void) { return sim.report; }

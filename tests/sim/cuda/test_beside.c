@@ -47,6 +47,21 @@ static void test_arenas(void **state)
     }
 }
 
+/* Parameters and the low halves of their masters are on the device after a copy
+ * for each tensor of less than 4 MiB, and few others. */
+static void test_upload(void **state)
+{
+    enum { HIDDEN = 2048, TENSORS = 2 + 2 * 9, OTHERS = 16 };
+    (void)state;
+    job_t job = make_job("cuda", "bf16");
+    job.hidden = HIDDEN;
+    job.layers = 2;
+    job.steps = 1;
+    int64_t copies = cudasim_copies();
+    train(&job);
+    assert_in_range(job.copies - copies, TENSORS, 2 * TENSORS + OTHERS);
+}
+
 /* The matrices of the rate of products are gone when it is known, though the
  * pool keeps what is freed. */
 static void test_rate(void **state)
@@ -54,10 +69,13 @@ static void test_rate(void **state)
     (void)state;
     job_t job = make_job("cuda", "fp32");
     job.measures = true;
+    job.roof = 1e-9;
     job.extra = layouts[1]; /* its update leaves collectives under way */
     job.ranks = 2;
+    int64_t uniform = cudasim_uniform_products();
     train(&job);
-    assert_true(job.rate > 0.0);
+    assert_int_equal(cudasim_uniform_products(), uniform);
+    assert_true(job.rate > job.roof);
     assert_true(beside(&job) == 0.0);
     assert_true(job.usage.pool_most < (size_t)job.planned + 65536);
     assert_true(job.usage.pool < (size_t)job.planned + 65536);
@@ -99,6 +117,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_arenas),
         cmocka_unit_test(test_rate),
+        cmocka_unit_test(test_upload),
         cmocka_unit_test(test_graphs),
     };
     return cmocka_run_group_tests(tests, make_data, remove_data);

@@ -114,7 +114,8 @@ static loong_status_t note_memory(const loong_trainer_t *t, job_t *job)
 
 static void look_at(job_t *job, loong_trainer_t *trainer, int rank)
 {
-    trainer->report.gemm_gflops = job->measures ? 0.0 : 1.0;
+    job->copies = cudasim_copies();
+    trainer->report.gemm_gflops = job->measures ? job->roof : 1.0;
     if (rank == 0) { /* no other rank writes it, not even back */
         job->trainer = trainer;
     }
@@ -131,7 +132,7 @@ static loong_status_t run_rank(loong_context_t *ctx, loong_comm_t *comm,
              "seed: 11\n"
              "%s: %s\n"
              "model:\n"
-             "  foundation: {family: qwen3, num_layers: %d, hidden_size: 16,\n"
+             "  foundation: {family: qwen3, num_layers: %d, hidden_size: %d,\n"
              "    ffn_hidden_size: 24, num_attention_heads: 2,\n"
              "    num_query_groups: 1, kv_channels: 8, vocab_size: %d,\n"
              "    make_vocab_size_divisible_by: 8, activation: %s,\n"
@@ -147,7 +148,7 @@ static loong_status_t run_rank(loong_context_t *ctx, loong_comm_t *comm,
              "  lr_decay_iters: 4}\n"
              "%s",
              job->device[0] == '[' ? "devices" : "device", job->device,
-             job->layers, VOCAB, job->activation, job->model,
+             job->layers, job->hidden, VOCAB, job->activation, job->model,
              job->dtype, job->seq_length, dir, job->data, job->data_keys,
              job->batch, job->steps, job->train, job->extra);
     LOONG_TRY(loong_register_builtin(ctx));
@@ -215,6 +216,7 @@ job_t make_job(const char *device, const char *dtype)
     job.ranks = 1;
     job.layers = 2;
     job.seq_length = 8;
+    job.hidden = 16;
     job.batch = 2;
     job.steps = STEPS;
     return job;

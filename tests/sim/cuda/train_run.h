@@ -27,7 +27,10 @@ typedef struct job {
     int batch; /* micro-batches of one sample, of all ranks */
     int steps;
     double timeout; /* of collectives, seconds; 0: 60 */
+    int hidden;     /* channels, 16 */
+    int64_t copies; /* cudasim_copies when it begins to train */
     bool measures; /* the rate of products */
+    double roof;   /* of a measurement before */
     const char *export_dir; /* NULL; of Hugging Face files at the end */
     loong_context_params_t context; /* who hears its warnings */
     double loss[STEPS + 1];

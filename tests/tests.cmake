@@ -5,6 +5,8 @@ loong_test(NAME rng SOURCES tests/unit/test_rng.c LABELS unit)
 loong_test(NAME exact_sum SOURCES tests/unit/test_exact_sum.c LABELS unit)
 loong_test(NAME base_io SOURCES tests/unit/test_base_io.c LABELS unit)
 loong_test(NAME dataset SOURCES tests/unit/test_dataset.c LABELS unit)
+loong_test(NAME index_digest LABELS unit
+  SOURCES tests/unit/test_index_digest.c)
 loong_test(NAME blend SOURCES tests/unit/test_blend.c LABELS unit)
 loong_test(NAME loader SOURCES tests/unit/test_loader.c LABELS unit)
 loong_test(NAME safetensors SOURCES tests/unit/test_safetensors.c LABELS unit)

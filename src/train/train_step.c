@@ -38,9 +38,9 @@ static loong_status_t agree_on_step(loong_trainer_t *t)
         const char *trail = loong_context_error(t->ctx);
         strncpy(mine.message, trail, sizeof(mine.message) - 1);
     }
-    loong_loader_prefetch(
-        t->loader, t->state.consumed_samples +
-                       loong_loader_batch(t->loader, t->state.consumed_samples));
+    int64_t next = t->state.consumed_samples;
+    next += loong_loader_batch(t->loader, next);
+    loong_loader_prefetch(t->loader, next);
     t->window.data_seconds += loongi_now() - begin;
     LOONG_TRY(loongi_step_exchange_run(t->exchange, &mine, &agreed));
     t->flags = agreed.flags;

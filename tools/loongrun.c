@@ -2,6 +2,7 @@
  *
  * loongrun: a recipe, run on every rank. A small parent watches over the
  * worker that trains (loong/launch.h). */
+#include <omp.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -172,6 +173,18 @@ static loong_status_t tell_plan(const options_t *o, loong_comm_t *comm,
                                                : "check: it can run here\n");
 }
 
+/* Where the user wants more threads than there are cores. */
+static void warn_threads(screen_t *screen)
+{
+    char text[512];
+    loong_launch_t launch;
+    loong_launch_detect(&launch);
+    loong_launch_advice(&launch, omp_get_max_threads(), text, sizeof(text));
+    for (char *at = strtok(text, "\n"); at != NULL; at = strtok(NULL, "\n")) {
+        screen_log(screen, LOONG_LOG_WARN, at);
+    }
+}
+
 static loong_status_t with_trainer(const options_t *o, loong_recipe_t *recipe,
                                    loong_comm_t *comm,
                                    loong_trainer_t *trainer)
@@ -247,6 +260,9 @@ static loong_status_t run_recipe(loong_context_t *ctx, const options_t *o,
         .progress_user = screen,
         .plan_ranks = o->ranks};
     loong_status_t status = loong_trainer_create(ctx, &params, &trainer);
+    if (status == LOONG_OK && loong_comm_rank(comm) == 0) {
+        warn_threads(screen);
+    }
     if (status == LOONG_OK) {
         status = with_trainer(o, recipe, comm, trainer);
     }
@@ -471,14 +487,25 @@ static bool parse(int argc, char **argv, options_t *o)
     return consistent(o);
 }
 
+/* True where it was not set. */
+static bool settle(const char *name, int value)
+{
+    char text[16];
+    snprintf(text, sizeof(text), "%d", value);
+    return getenv(name) == NULL && setenv(name, text, 1) == 0;
+}
+
 /* libgomp reads its settings when it is loaded, so they must stand in the
  * environment before: a short spin keeps barriers cheap without starving other
- * ranks of the machine. What the user set stays. */
+ * ranks of the machine, and these share its cores. What the user set stays. */
 static void settle_environment(char **argv)
 {
     char self[4096];
-    if (getenv("GOMP_SPINCOUNT") != NULL ||
-        setenv("GOMP_SPINCOUNT", "10000", 1) != 0) {
+    loong_launch_t launch;
+    loong_launch_detect(&launch);
+    bool spin = settle("GOMP_SPINCOUNT", 10000);
+    bool share = settle("OMP_NUM_THREADS", loong_launch_threads(&launch));
+    if (!spin && !share) {
         return;
     }
     /* by its path: process lists would show the link's name */

@@ -36,6 +36,10 @@ LOONG_API void loong_launch_detect(loong_launch_t *launch_p);
 LOONG_API LOONG_NODISCARD loong_status_t loong_launch_check(
     loong_context_t *ctx, const loong_launch_t *launch, int comm_size);
 
+/* How many threads this process should have: its share of the machine's cores,
+ * at most those that it is bound to, at least 1. Not collective. */
+LOONG_API int loong_launch_threads(const loong_launch_t *launch);
+
 /* Writes what will make this launch slow, one sentence a line, or "": more
  * ranks x threads than cores, and threads bound to fewer cores than there are
  * (what mpirun does with two ranks). Not collective. */

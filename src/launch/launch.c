@@ -27,9 +27,10 @@ static const launcher_t launchers[] = {
      "this program must be built with the MPI that its mpirun belongs to"},
     {"MPICH", "PMI_RANK", "PMI_SIZE", "MPI_LOCALRANKID", "MPI_LOCALNRANKS",
      "this program must be built with the MPI that its mpirun belongs to"},
-    {"srun", "SLURM_PROCID", "SLURM_NTASKS", "SLURM_LOCALID", NULL,
-     "start it with srun --mpi=pmix, or with mpirun; for one rank set "
-     "SLURM_NTASKS=1"},
+    /* Of a step: a batch script has SLURM_NTASKS, and is one process. */
+    {"srun", "SLURM_PROCID", "SLURM_STEP_NUM_TASKS", "SLURM_LOCALID", NULL,
+     "start it with srun --mpi=pmix, or with mpirun; for one rank with "
+     "srun -n 1"},
     {"torchrun", "RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE",
      "start it with mpirun"},
 };
@@ -94,21 +95,43 @@ loong_status_t loong_comm_create_world(loong_context_t *ctx,
     return loong_comm_create_self(ctx, params, comm_p);
 }
 
+/* Of the machine, and of those the ones that this process may run on. */
+static int count_cores(int *bound_p)
+{
+    cpu_set_t set;
+    int cores = (int)sysconf(_SC_NPROCESSORS_ONLN);
+    *bound_p = sched_getaffinity(0, sizeof(set), &set) == 0 ? CPU_COUNT(&set)
+                                                            : cores;
+    return cores;
+}
+
+int loong_launch_threads(const loong_launch_t *launch)
+{
+    int bound = 0;
+    int share = count_cores(&bound) / LOONG_MAX(launch->local_size, 1);
+    return LOONG_MAX(LOONG_MIN(share, bound), 1);
+}
+
 void loong_launch_advice(const loong_launch_t *launch, int threads, char *text,
                          size_t size)
 {
-    cpu_set_t set;
-    long cores = sysconf(_SC_NPROCESSORS_ONLN);
-    int bound = sched_getaffinity(0, sizeof(set), &set) == 0 ? CPU_COUNT(&set)
-                                                             : (int)cores;
+    int bound = 0;
+    int cores = count_cores(&bound);
     int ranks = LOONG_MAX(launch->local_size, 1);
     int n = 0;
     text[0] = '\0';
-    if ((long)ranks * threads > cores) {
+    if ((int64_t)ranks * threads > cores) {
+        char cure[64] = "use fewer ranks";
+        if (ranks <= cores) {
+            snprintf(cure, sizeof(cure), "use OMP_NUM_THREADS=%d%s",
+                     cores / ranks, ranks > 1 ? " or fewer ranks" : "");
+        }
         n = snprintf(text, size,
-                     "%d ranks x %d threads on %ld cores: they will wait for "
-                     "each other; use %ld threads per rank or fewer ranks\n",
-                     ranks, threads, cores, LOONG_MAX(cores / ranks, 1L));
+                     "%d rank%s x %d thread%s on %d core%s: they will wait for "
+                     "each other; %s\n",
+                     ranks, ranks > 1 ? "s" : "", threads,
+                     threads > 1 ? "s" : "", cores, cores > 1 ? "s" : "",
+                     cure);
     }
     if (bound < threads && bound < cores && n >= 0 && (size_t)n < size) {
         snprintf(text + n, size - (size_t)n,

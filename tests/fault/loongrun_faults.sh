@@ -282,7 +282,7 @@ two 0 "the step is not applied|finished at step 4 of 4" train.on_nan=skip \
     'fault=[{kind: nan_gradient, rank: 1, step: 2}]'
 
 # several singletons by mistake
-for launcher in "srun:SLURM_PROCID=0 SLURM_NTASKS=2:srun --mpi=pmix" \
+for launcher in "srun:SLURM_PROCID=0 SLURM_STEP_NUM_TASKS=2:srun --mpi=pmix" \
     "torchrun:RANK=0 WORLD_SIZE=2 LOCAL_RANK=0:start it with mpirun" \
     "MPICH:PMI_RANK=0 PMI_SIZE=2:must be built with the MPI"; do
     IFS=: read -r name variables text <<<"$launcher"

@@ -322,16 +322,30 @@ static void test_launchers(void **state)
 {
     (void)state;
     char text[512];
-    check_launch("SLURM_PROCID", "SLURM_NTASKS", "srun");
+    check_launch("SLURM_PROCID", "SLURM_STEP_NUM_TASKS", "srun");
+    setenv("SLURM_PROCID", "0", 1);
+    setenv("SLURM_NTASKS", "4", 1); /* a batch script */
+    loong_launch_t launch = {0};
+    loong_launch_detect(&launch);
+    assert_null(launch.launcher);
+    assert_int_equal(launch.size, 1);
+    unsetenv("SLURM_PROCID");
+    unsetenv("SLURM_NTASKS");
     check_launch("OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "Open MPI");
     check_launch("PMI_RANK", "PMI_SIZE", "MPICH");
     check_launch("RANK", "WORLD_SIZE", "torchrun");
-    loong_launch_t launch = {"Open MPI", 0, 1000, 0, 1000};
+    launch = (loong_launch_t){"Open MPI", 0, 1000, 0, 1000};
+    assert_int_equal(loong_launch_threads(&launch), 1);
     loong_launch_advice(&launch, 4, text, sizeof(text));
     assert_non_null(strstr(text, "1000 ranks x 4 threads"));
+    assert_non_null(strstr(text, "use fewer ranks\n"));
     launch.local_size = 1;
-    loong_launch_advice(&launch, 1, text, sizeof(text));
+    loong_launch_advice(&launch, loong_launch_threads(&launch), text,
+                        sizeof(text));
     assert_string_equal(text, "");
+    loong_launch_advice(&launch, 1 << 20, text, sizeof(text));
+    assert_non_null(strstr(text, "1 rank x 1048576 threads on "));
+    assert_non_null(strstr(text, "OMP_NUM_THREADS="));
 }
 
 int main(int argc, char **argv)

@@ -19,7 +19,7 @@ if(MPI_C_FOUND)
   add_test(NAME comm_mpi_singleton COMMAND worker_comm cases 0)
   set_tests_properties(comm_mpi_singleton PROPERTIES LABELS parallel TIMEOUT 60
     PASS_REGULAR_EXPRESSION "srun started 4 processes, but each is a job"
-    ENVIRONMENT "SLURM_PROCID=0;SLURM_NTASKS=4")
+    ENVIRONMENT "SLURM_PROCID=0;SLURM_STEP_NUM_TASKS=4")
 endif()
 loong_test(NAME cancel LABELS parallel SOURCES tests/parallel/test_cancel.c)
 add_executable(bench_comm tests/bench/bench_comm.c)

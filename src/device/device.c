@@ -8,6 +8,7 @@
 
 #include "base.h"
 #include "device_impl.h"
+#include "first.h"
 #include "planned.h"
 #include "pool.h"
 #include "registry.h"
@@ -60,6 +61,19 @@ static loong_status_t find_backend(loong_context_t *ctx, const char *name,
     loongi_text_free(&names);
     loongi_text_free(&why);
     return status;
+}
+
+const char *loongi_device_first(const loong_context_t *ctx)
+{
+    const loong_registry_t *r = loongi_context_registry_const(ctx);
+    for (int64_t i = r->num_devices - 1; i >= 0; i--) {
+        const loong_device_ops_t *ops = r->devices[i];
+        char reason[256] = "";
+        if (ops->count(reason, sizeof(reason)) > 0) {
+            return ops->name;
+        }
+    }
+    return "";
 }
 
 loong_status_t loongi_device_open(loong_context_t *ctx,

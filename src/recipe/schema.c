@@ -45,7 +45,8 @@ static const loong_recipe_key_t keys[] = {
            "midtrain: pretraining that goes on from trained weights, with the "
            "same data and loss"),
     CHOICE("device", "auto", "auto cpu cuda xpu", FREE,
-           "kind of device, of all ranks"),
+           "kind of device, of all ranks; auto: an accelerator where every "
+           "rank finds one, else cpu"),
     TEXTS("devices", FREE,
           "kinds with their ranks, as [cuda:0-3, cpu:4-], in place of device: "
           "ranks of one job on devices of several kinds"),

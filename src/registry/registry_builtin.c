@@ -33,8 +33,7 @@ loong_status_t loong_register_builtin(loong_context_t *ctx)
     LOONG_TRY(register_kernels(ctx, loongi_cpu_kernels));
     LOONG_TRY(register_kernels(ctx, loongi_cuda_kernels));
     LOONG_TRY(loongi_register_decoders(ctx));
-    /* The last one is "auto" where it is found: training is complete on
-     * processors. */
-    LOONG_TRY(loong_register_device(ctx, &loongi_cuda_device));
-    return loong_register_device(ctx, &loongi_cpu_device);
+    /* The last one is "auto" where it is found. */
+    LOONG_TRY(loong_register_device(ctx, &loongi_cpu_device));
+    return loong_register_device(ctx, &loongi_cuda_device);
 }

@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "first.h"
 #include "loong/launch.h"
 
 #define LIST "devices"
@@ -197,6 +198,35 @@ loong_staging_t loongi_devices_staging(const loong_trainer_t *t)
 }
 
 /* ---- opening ------------------------------------------------------------- */
+
+loong_status_t loongi_devices_settle(loong_trainer_t *t)
+{
+    const char *found = loongi_device_first(t->ctx);
+    int64_t has[2] = {strcmp(found, "cpu") != 0 && found[0] != '\0', 0};
+    has[1] = -has[0];
+    if (loong_recipe_count(t->recipe, LIST) > 0 ||
+        strcmp(loong_recipe_text(t->recipe, "device"), "auto") != 0) {
+        return LOONG_OK;
+    }
+    LOONG_TRY(loong_comm_all_reduce(t->comm, has, 2, LOONG_I64,
+                                    LOONG_REDUCE_MIN, "devices"));
+    bool all = has[0] == 1;
+    if (has[1] == 0) {
+        return LOONG_OK; /* nobody has one */
+    }
+    if (loong_comm_rank(t->comm) == 0 && all) {
+        loongi_log(t->ctx, LOONG_LOG_INFO,
+                   "device: auto is %s here; device=cpu stays with the "
+                   "processor", found);
+    } else if (loong_comm_rank(t->comm) == 0) {
+        loongi_log(t->ctx, LOONG_LOG_WARN,
+                   "device: auto is cpu: some ranks have an accelerator and "
+                   "others have none; devices=[cuda:0-3, cpu:4-] would use "
+                   "both");
+    }
+    return loong_recipe_set(t->recipe, "device", all ? found : "cpu",
+                            "device: auto");
+}
 
 /* How many lower ranks of this machine have a device of the same kind.
  * Collective: a rank that cannot say its machine takes part all the same. */

@@ -12,6 +12,10 @@
 extern "C" {
 #endif
 
+/* "auto" is the accelerator that every rank finds, else the processor: one kind
+ * for all, which the recipe says from here on. Collective. */
+LOONG_NODISCARD loong_status_t loongi_devices_settle(loong_trainer_t *t);
+
 /* Refuses a list that leaves out a rank of the plan or names one twice, and
  * what ranks on several kinds of devices would decide differently. */
 LOONG_NODISCARD loong_status_t loongi_devices_check(const loong_trainer_t *t);

@@ -5,6 +5,7 @@
 #include "loong/device.h"
 #include "loong/register.h"
 #include "pool.h"
+#include "first.h"
 #include "test.h"
 
 enum { SIZE = 5000 };
@@ -192,7 +193,9 @@ static void test_messages(void **state)
                  "cuda:0: id 61 at token 2, allowed 0 to 60");
     assert_ok(ctx, loong_device_synchronize(device, "it")); /* told once */
     loong_device_destroy(&device);
+    assert_string_equal(loongi_device_first(ctx), "cuda");
     cudasim_devices(0, 0);
+    assert_string_equal(loongi_device_first(ctx), "cpu");
     assert_fails(ctx, loong_device_create(ctx, "cuda", 0, &device),
                  LOONG_ERR_NOT_FOUND, "cuda: 0 found, cudaErrorNoDevice");
     assert_ok(ctx, loong_device_create(ctx, "auto", 0, &device));

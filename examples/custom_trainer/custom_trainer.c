@@ -6,13 +6,17 @@
  * checkpoints, ranks) is the library's.
  *
  *   cc custom_trainer.c $(pkg-config --cflags --libs loong) \
- *       -Wl,-rpath,$(pkg-config --variable=libdir loong) -o custom_trainer
+ *       -Wl,-rpath,$(pkg-config --variable=libdir loong) -lm \
+ *       -o custom_trainer
  *   ./custom_trainer TEXT DIR        learns the bytes of a text; files in DIR
  *   mpirun -n 2 ./custom_trainer TEXT DIR
  */
+#include <errno.h>
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 
 #include <loong/comm.h>
 #include <loong/dataset.h>
@@ -162,7 +166,8 @@ static loong_val_t layer(loong_nn_t *nn, const config_t *c, loong_val_t x,
     loong_nn_attention_t attention = {
         .heads = c->heads, .kv_heads = c->heads,
         .head_dim = (int)(c->hidden / c->heads), .hidden = c->hidden,
-        .max_seqlen = max_seqlen, .scale = 1.0 / 8.0};
+        .max_seqlen = max_seqlen,
+        .scale = 1.0 / sqrt((double)c->hidden / c->heads)};
     loong_graph_push(g, "layers");
     loong_graph_push(g, "%d", index);
     loong_val_t h = loong_nn_norm(nn, "input_norm", LOONG_NORM_RMS, x,
@@ -308,6 +313,10 @@ static loong_status_t run(loong_context_t *ctx, const char *text,
     TRY(loong_comm_create_world(ctx, NULL, &comm));
     *rank = loong_comm_rank(comm);
     if (*rank == 0) {
+        if (mkdir(dir, 0777) != 0 && errno != EEXIST) {
+            fprintf(stderr, "cannot make %s: %s\n", dir, strerror(errno));
+            return LOONG_ERR_IO;
+        }
         TRY(write_data(ctx, text, prefix));
     }
     TRY(loong_comm_barrier(comm, "data"));

@@ -15,8 +15,7 @@ libdir=$(pkg-config --variable=libdir loong)
 cc -std=c11 -Wall -Wextra -Werror \
     "$source/examples/custom_trainer/custom_trainer.c" \
     $(pkg-config --cflags --libs loong) -Wl,-rpath,"$libdir" \
-    -o "$place/custom_trainer"
-mkdir "$place/run"
+    -lm -o "$place/custom_trainer"
 loss=$("$place/custom_trainer" "$source/LICENSE" "$place/run" |
     sed -n 's/.*loss of //p')
 echo "custom_trainer: loss $loss"

@@ -283,22 +283,24 @@ void loongi_metrics_save_json(const loong_metrics_save_t *s,
 
 double loongi_window_add(loong_window_t *w, double value)
 {
-    double z = NAN;
+    int n = (int)LOONG_MIN(w->count, (int64_t)LOONG_WINDOW_SIZE);
+    w->z = NAN;
     if (!isfinite(value)) {
-        return z;
+        return w->z;
     }
-    if (w->count >= LOONG_WINDOW_SIZE) {
+    if (n >= LOONG_WINDOW_LEAST) {
+        double shift = w->values[0]; /* equal values vary by exactly 0 */
         double mean = 0.0;
         double square = 0.0;
-        for (int i = 0; i < LOONG_WINDOW_SIZE; i++) {
-            mean += w->values[i] / LOONG_WINDOW_SIZE;
+        for (int i = 0; i < n; i++) {
+            mean += (w->values[i] - shift) / n;
         }
-        for (int i = 0; i < LOONG_WINDOW_SIZE; i++) {
-            double d = w->values[i] - mean;
-            square += d * d / LOONG_WINDOW_SIZE;
+        for (int i = 0; i < n; i++) {
+            double d = w->values[i] - shift - mean;
+            square += d * d / n;
         }
-        z = square > 0.0 ? (value - mean) / sqrt(square) : NAN;
+        w->z = square > 0.0 ? (value - shift - mean) / sqrt(square) : NAN;
     }
     w->values[w->count++ % LOONG_WINDOW_SIZE] = value;
-    return z;
+    return w->z;
 }

@@ -20,7 +20,7 @@ typedef struct loong_metrics {
     int64_t tokens;         /* consumed since the start of training */
     double unix_time;       /* seconds since 1970 */
     double loss;            /* mean over the interval's loss tokens */
-    double loss_z;          /* of loongi_window_add */
+    double loss_z;          /* of the last step, by loongi_window_add */
     double grad_norm;       /* before clipping */
     double router_loss;     /* NAN: the model has none */
     int64_t updates; /* applied to the optimizer's moments */
@@ -83,16 +83,17 @@ void loongi_metrics_eval_json(const loong_metrics_eval_t *eval,
 void loongi_metrics_save_json(const loong_metrics_save_t *save,
                               char line[LOONG_METRICS_LINE]);
 
-/* The loss of the last intervals, to say how unusual the newest is. */
-enum { LOONG_WINDOW_SIZE = 128 };
+/* The losses of the last steps, to say how unusual the newest is. */
+enum { LOONG_WINDOW_SIZE = 128, LOONG_WINDOW_LEAST = 16 };
 typedef struct loong_window {
     int64_t count; /* of all values ever added */
+    double z;      /* what loongi_window_add returned last */
     double values[LOONG_WINDOW_SIZE];
 } loong_window_t;
 
-/* Distance of value from the mean of the full window in standard deviations,
- * then takes value in. NAN until the window is full, when it does not vary,
- * and for a value that is not finite (which is not taken in). */
+/* Distance of value from the mean of the window in standard deviations, then
+ * takes value in. NAN until the window has LOONG_WINDOW_LEAST values, when it
+ * does not vary, and for a value that is not finite (which is not taken in). */
 double loongi_window_add(loong_window_t *window, double value);
 
 /* "45s", "12m05s", "1h06m", "2d03h"; "-" for a negative time or NAN. */

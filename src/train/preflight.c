@@ -10,6 +10,31 @@
 #include "stage_load.h"
 #include "trainer_hf.h"
 
+/* An evaluation scores weights that somebody has trained. */
+static loong_status_t check_evaluation(const loong_trainer_t *t, bool begun)
+{
+    const char *load = loong_recipe_text(t->recipe, "checkpoint.load");
+    const char *save = loong_recipe_text(t->recipe, "checkpoint.save");
+    bool newest = load != NULL && strcmp(load, "auto") == 0;
+    bool model = loong_recipe_text(t->recipe, "init.from_hf") != NULL;
+    LOONG_CHECK(t->ctx, !newest || begun, LOONG_ERR_NOT_FOUND,
+                "nothing to evaluate: checkpoint.load is auto, and "
+                "checkpoint.save: %s has no checkpoint; checkpoint.load=DIR "
+                "names one, init.from_hf without checkpoint.load a model",
+                save != NULL ? save : "not set");
+    LOONG_CHECK(t->ctx, load != NULL || !begun, LOONG_ERR_CONFIG,
+                "checkpoint.save: %s has checkpoints, checkpoint.load is not "
+                "set: auto evaluates the newest, a directory the one in it; "
+                "without checkpoint.save %s", save,
+                model ? "the model of init.from_hf is evaluated"
+                      : "there is nothing to evaluate");
+    LOONG_CHECK(t->ctx, load != NULL || model, LOONG_ERR_CONFIG,
+                "nothing to evaluate: set checkpoint.load (a directory, or "
+                "auto for the newest checkpoint in checkpoint.save) or "
+                "init.from_hf");
+    return LOONG_OK;
+}
+
 loong_status_t loongi_find_weights(const loong_trainer_t *t,
                                    const char **load_p)
 {
@@ -19,6 +44,9 @@ loong_status_t loongi_find_weights(const loong_trainer_t *t,
     const char *save = loong_recipe_text(t->recipe, "checkpoint.save");
     bool begun = save != NULL && loongi_checkpoint_is_native(save);
     bool newest = load != NULL && strcmp(load, "auto") == 0;
+    if (t->evaluate_only) {
+        LOONG_TRY(check_evaluation(t, begun));
+    }
     LOONG_CHECK(t->ctx, load != NULL || !begun, LOONG_ERR_CONFIG,
                 "checkpoint.save: %s has checkpoints of an earlier run: "
                 "checkpoint.load=auto goes on with it, another directory or "

@@ -10,6 +10,7 @@
 #include "comm_impl.h"
 #include "file.h"
 #include "gemm_rate.h"
+#include "set_aside.h"
 #include "trainer_impl.h"
 
 enum { MOST_GEMM_RATES = 3 };
@@ -29,6 +30,9 @@ loong_status_t loongi_report_open(loong_trainer_t *t)
         return LOONG_OK;
     }
     LOONG_TRY(loongi_dir_make(t->ctx, dir));
+    if (t->state.step == 0) {
+        LOONG_TRY(loongi_set_aside(t->ctx, dir));
+    }
     snprintf(path, sizeof(path), "%s/metrics.jsonl", dir);
     LOONG_TRY(
         loongi_jsonl_open(t->ctx, path, t->state.step + 1, &t->report.jsonl));
@@ -194,7 +198,7 @@ static void measure(loong_trainer_t *t, loong_metrics_t *m)
     m->loss = t->window.loss_tokens > 0
                   ? t->window.loss_sum / (double)t->window.loss_tokens
                   : NAN;
-    m->loss_z = loongi_window_add(&t->report.losses, m->loss);
+    m->loss_z = t->report.losses.z;
     m->updates = t->state.updates;
     m->skipped = t->report.skipped;
     m->grad_norm = t->state.grad_norm;

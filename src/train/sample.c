@@ -12,6 +12,7 @@
 #include "loong/tokenizer.h"
 #include "rng.h"
 #include "sample.h"
+#include "top_k.h"
 
 typedef struct sampler {
     loong_trainer_t *t;
@@ -145,31 +146,11 @@ static loong_status_t exchange_counts(sampler_t *s)
     return LOONG_OK;
 }
 
-/* Moves the k likeliest tokens to the front of order, likeliest first. */
-static int64_t select_top(sampler_t *s)
+static int32_t draw(sampler_t *s, uint64_t index)
 {
     int64_t k = s->top_k > 0 ? LOONG_MIN(s->top_k, s->vocab) : s->vocab;
     k = s->temperature > 0.0 ? k : 1;
-    for (int64_t v = 0; v < s->vocab; v++) {
-        s->order[v] = (int32_t)v;
-    }
-    for (int64_t i = 0; i < k; i++) {
-        int64_t best = i;
-        for (int64_t j = i + 1; j < s->vocab; j++) {
-            if (s->logits[s->order[j]] > s->logits[s->order[best]]) {
-                best = j;
-            }
-        }
-        int32_t swap = s->order[i];
-        s->order[i] = s->order[best];
-        s->order[best] = swap;
-    }
-    return k;
-}
-
-static int32_t draw(sampler_t *s, uint64_t index)
-{
-    int64_t k = select_top(s);
+    loongi_top_k(s->logits, s->vocab, k, s->order);
     double top = s->logits[s->order[0]];
     double temperature = s->temperature > 0.0 ? s->temperature : 1.0;
     double sum = 0.0;

@@ -287,6 +287,7 @@ static loong_status_t reduce_records(loong_trainer_t *t)
     t->state.loss = loongi_exact_value(t->record[1]) / tokens;
     t->state.router_loss = loongi_exact_value(t->record[2]) /
                            (double)all_tokens(t);
+    loongi_window_add(&t->report.losses, t->state.loss);
     if (isfinite(t->state.loss)) {
         t->window.loss_sum += t->state.loss * tokens;
         t->window.loss_tokens += t->loss_tokens;
@@ -379,7 +380,7 @@ static loong_status_t handle_nan(loong_trainer_t *t)
     snprintf(text, sizeof(text),
              "step %lld, rank %d: loss %g, gradient norm %g; first parameter "
              "with a gradient that is not finite: %s",
-             (long long)t->state.step, rank, t->state.loss,
+             (long long)t->state.step + 1, rank, t->state.loss,
              t->state.grad_norm, name[0] != '\0' ? name : "none");
     LOONG_CHECK(t->ctx, t->set.skip_nan, LOONG_ERR_NUMERIC,
                 "%s; train.on_nan is stop", text);
@@ -398,7 +399,7 @@ static void leave_out(loong_trainer_t *t)
         loongi_log(t->ctx, LOONG_LOG_WARN,
                    "step %lld: no token of its samples counts in the loss; "
                    "the step is not applied",
-                   (long long)t->state.step);
+                   (long long)t->state.step + 1);
     }
     t->report.skipped++;
 }

@@ -416,7 +416,10 @@ static loong_status_t check(loong_trainer_t *t,
 static loong_status_t plan(loong_trainer_t *t,
                            const loong_component_params_t *model)
 {
-    loong_status_t status = loongi_devices_open(t);
+    loong_status_t status = loongi_devices_settle(t);
+    if (status == LOONG_OK) {
+        status = loongi_devices_open(t);
+    }
     if (status == LOONG_OK) {
         status = plan_component(t, model);
     }

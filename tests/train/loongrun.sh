@@ -136,6 +136,18 @@ has out2 "$loss"
 "$build/loongrun" eval recipe.yaml checkpoint.load=auto ~data.train \
     ~data.validation >out2 2>err2 || fail "eval of prompts: $(cat err2)"
 has out2 "sample | The "
+# Weights that nobody has trained are not scored.
+unscored() { # CODE TEXT ARGUMENTS...
+    local code2=0
+    "$build/loongrun" eval recipe.yaml "${@:3}" >out2 2>err2 || code2=$?
+    [ $code2 = "$1" ] || fail "eval ${*:3} ended with $code2, not $1"
+    has err2 "$2"
+}
+unscored 66 "checkpoint.save: sav has no checkpoint" checkpoint.load=auto \
+    checkpoint.save=sav
+unscored 2 "auto needs checkpoint.save" checkpoint.load=auto ~checkpoint.save
+unscored 2 "nothing to evaluate: set checkpoint.load" ~checkpoint.save
+unscored 2 "auto evaluates the newest"
 kill -TERM $pid
 wait $pid || code=$?
 pid=

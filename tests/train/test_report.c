@@ -1,14 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * What a training tells of itself, and the directories it tells it in. */
+#define _GNU_SOURCE
 #include "train_job.h"
 
 #include <fcntl.h>
+#include <math.h>
 #include <sys/file.h>
 #include <unistd.h>
 
 #include "file.h"
 #include "json.h"
+#include "rng.h"
+#include "top_k.h"
 
 enum { ROOM = 64 };
 
@@ -215,8 +219,8 @@ static void directories_are_tried_and_held(void **state)
                    "has checkpoints of an earlier run: checkpoint.load=auto "
                    "goes on with it");
     run_ok(&p, 2, "train.train_iters=2\ncheckpoint.load=auto\n", &r);
-    assert_refused(&p, "checkpoint.save=$DIR/data.bin/save\n", LOONG_ERR_IO,
-                   "data.bin/save cannot be made");
+    assert_refused(&p, "checkpoint.save=$DIR/data.bin/save\n",
+                   LOONG_ERR_IO, "data.bin/save cannot be made");
     assert_refused(&p, "log.dir=/proc/loong\ncheckpoint.save=$DIR/b\n",
                    LOONG_ERR_IO, "/proc/loong");
     snprintf(path, sizeof(path), "%s/save/lock", p.dir);
@@ -227,6 +231,79 @@ static void directories_are_tried_and_held(void **state)
     close(fd);
     run_ok(&p, 2, "checkpoint.load=auto\nlog.dir=$DIR/save\n", &r);
     job_end(&p);
+}
+
+/* Nothing of an earlier run is lost, and each has its own files. */
+static void an_earlier_run_is_set_aside(void **state)
+{
+    (void)state;
+    job_place_t p = job_begin();
+    job_result_t r;
+    for (int run = 0; run < 3; run++) {
+        char path[1024];
+        run_ok(&p, 1, "train.train_iters=1\n~checkpoint.save\n", &r);
+        assert_true((strstr(r.log, "files of an earlier run") != NULL) ==
+                    (run > 0));
+        for (int n = 1; n <= 3; n++) {
+            snprintf(path, sizeof(path), "%s/log/earlier_%d/metrics.jsonl",
+                     p.dir, n);
+            assert_int_equal(access(path, R_OK) == 0, n <= run);
+        }
+        snprintf(path, sizeof(path), "%s/log/metrics.jsonl", p.dir);
+        assert_int_equal(access(path, R_OK), 0);
+    }
+    job_end(&p);
+}
+
+/* Of steps, not of lines. */
+static void the_loss_is_judged_by_steps(void **state)
+{
+    (void)state;
+    job_place_t p = job_begin();
+    job_result_t r;
+    run_ok(&p, 1, "train.train_iters=20\nlog.interval=10\n", &r);
+    const char *first = strstr(r.log, "step 10/20 | loss ");
+    const char *second = strstr(r.log, "step 20/20 | loss ");
+    assert_true(first != NULL && second != NULL);
+    assert_null(memmem(first, strcspn(first, "\n"), "z) | gnorm", 10));
+    assert_non_null(memmem(second, strcspn(second, "\n"), "z) | gnorm", 10));
+    job_end(&p);
+}
+
+static int by_logit(const void *a, const void *b, void *logits)
+{
+    const double *l = logits;
+    int32_t x = *(const int32_t *)a;
+    int32_t y = *(const int32_t *)b;
+    return l[x] != l[y] ? (l[x] < l[y] ? 1 : -1) : (x < y ? -1 : 1);
+}
+
+/* The likeliest tokens as a sort finds them, in a large vocabulary too. */
+static void top_k_is_that_of_a_sort(void **state)
+{
+    (void)state;
+    static const int64_t sizes[][2] = {{1, 1},     {7, 3},         {7, 7},
+                                       {1000, 50}, {151936, 1},
+                                       {151936, 40}, {151936, 151936}};
+    double *logits = malloc(151936 * sizeof(*logits));
+    int32_t *sorted = malloc(151936 * sizeof(*sorted));
+    int32_t *ids = malloc(151936 * sizeof(*ids));
+    double begin = loongi_now();
+    for (int64_t s = 0; s < LOONG_COUNT_OF(sizes); s++) {
+        int64_t n = sizes[s][0];
+        int64_t k = sizes[s][1];
+        for (int64_t i = 0; i < n; i++) { /* with ties */
+            logits[i] = floor(1e4 * loongi_rng_uniform(7, 1, (uint64_t)i));
+            sorted[i] = (int32_t)i;
+        }
+        qsort_r(sorted, (size_t)n, sizeof(*sorted), by_logit, logits);
+        loongi_top_k(logits, n, k, ids);
+        assert_memory_equal(ids, sorted, (size_t)k * sizeof(*ids));
+    }
+    assert_true(loongi_now() - begin < 5.0); /* pair by pair: a minute */
+    free(logits);
+    free(sorted);
+    free(ids);
 }
 
 static void a_device_that_is_not_there_is_named(void **state)
@@ -245,6 +322,9 @@ int main(void)
         cmocka_unit_test(figures_fit_each_other),
         cmocka_unit_test(evaluation_is_the_same_on_all_ranks),
         cmocka_unit_test(directories_are_tried_and_held),
+        cmocka_unit_test(an_earlier_run_is_set_aside),
+        cmocka_unit_test(the_loss_is_judged_by_steps),
+        cmocka_unit_test(top_k_is_that_of_a_sort),
         cmocka_unit_test(a_device_that_is_not_there_is_named),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

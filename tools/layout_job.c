@@ -189,7 +189,9 @@ static loong_status_t is_noise(const pair_t *pair, const char *name,
     for (int k = 0; k < 2; k++) {
         const loong_checkpoint_tensor_t *v =
             loongi_checkpoint_find(pair->of[k], "exp_avg_sq", name);
-        if (v == NULL || v->dtype != LOONG_F64) {
+        const loong_checkpoint_tensor_t *param =
+            loongi_checkpoint_find(pair->of[k], "param", name);
+        if (v == NULL || param == NULL || param->dtype != LOONG_F64) {
             return LOONG_OK;
         }
         int64_t elements = v->shape[0] * (v->ndim > 1 ? v->shape[1] : 1);

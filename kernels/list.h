@@ -133,6 +133,9 @@ extern "C" {
     X(router_loss_grad)      \
     X(expert_capacity)       \
     X(expert_order)          \
+    X(expert_rounds)         \
+    X(expert_window)         \
+    X(expert_routes)         \
     X(permute)               \
     X(unpermute)             \
     X(unpermute_dw)          \
@@ -150,7 +153,6 @@ extern "C" {
     X(all_to_all_rows)        \
     X(all_to_all_columns)     \
     X(ring_shift)             \
-    X(expert_routes)          \
     X(exchange_rows)          \
     X(flat_all_reduce)        \
     X(flat_reduce_scatter)    \
@@ -219,6 +221,8 @@ extern "C" {
     X(expert_excess)          \
     X(expert_capacity)        \
     X(expert_order)           \
+    X(expert_rounds)          \
+    X(expert_window)          \
     X(expert_routes)          \
     X(exchange_rows)          \
     X(permute)                \

@@ -74,6 +74,9 @@ typedef struct loong_model_request {
     int64_t seq_length;   /* of a sample, 2 x ranks of CP divide it */
     loong_cp_comm_t cp_comm;
     loong_dispatcher_t dispatcher;
+    /* Rows of experts that are laid out for a layer on a rank, times an even
+     * share; where there are more they run in rounds. 0: all there can be. */
+    double capacity_plan;
     loong_routing_t routing;
     int64_t max_seqlen;   /* longest segment */
     int64_t max_segments; /* entries of cu_seqlens less one */

@@ -109,6 +109,7 @@ typedef struct loong_kernel_call {
     void *workspace; /* query_workspace bytes, 256-byte aligned, undefined */
     void *stream;    /* of the device; NULL on a CPU */
     uint32_t accumulate; /* bit o: add to output o, else overwrite it */
+    int64_t round; /* of a part that runs in rounds, from 0 */
     loong_comm_t *const *group; /* by loong_group_t; NULL on one rank */
     /* NULL on a CPU; elsewhere kernels read and write these in place of
      * `frame` and of a returned status. */

@@ -111,33 +111,58 @@ typedef struct loong_expert_rows {
     loong_val_t offsets;
     loong_val_t source;
     loong_val_t dest;
-    double share; /* of R that is there with even routing */
+    double share; /* of R that costs are told for, 1 if nobody says */
 } loong_expert_rows_t;
 LOONG_API loong_expert_rows_t
 loong_expert_order(loong_graph_t *g, loong_val_t indices,
                    const loong_expert_order_attr_t *attr);
 
+/* A layer's experts run in rounds where a rank of the group has more rows than
+ * are laid out. Expert e of a set is on rank e ranks / E of the `ranks` that
+ * hold different experts, E those of a set. The tokens of the whole group come
+ * to a rank in their order; that one whose first row there is row p of the rank
+ * has its rows in round p / slots, all of them. So a round has at most slots +
+ * k - 1 rows, and not more than k of a token.
+ * expert_rounds: indices i32 [T,k] of the group -> i32 [1], the rounds of the
+ * rank that has most, 1 at least.
+ * expert_window: indices i32 [T,k] -> i32 [T,k], with -1 for what is not of the
+ * kernel call's round. No gradients. */
+typedef struct loong_expert_window_attr {
+    int experts; /* of all sets together */
+    int sets;    /* 0: one */
+    int ranks;
+    int64_t slots;
+} loong_expert_window_attr_t;
+LOONG_API loong_val_t loong_expert_rounds(
+    loong_graph_t *g, loong_val_t indices,
+    const loong_expert_window_attr_t *attr);
+LOONG_API loong_val_t loong_expert_window(
+    loong_graph_t *g, loong_val_t indices,
+    const loong_expert_window_attr_t *attr);
+
 /* Dispatch by all-to-all over the n ranks of a group, which hold all experts
  * together: rank r those of number r / copies of every set, experts x copies /
  * n each, so that `copies` ranks hold a part of the same. Each token goes once
  * to every rank that has to do with it.
- * expert_routes: indices i32 [T,k] -> source i32 [S], dest i32 [T,n] (row
- * source[s] / n goes to rank source[s] % n as row s, in the order of ranks,
- * then tokens; -1 where there is none), counts i32 [2,n] (rows that go to each
- * rank, and that come from it), arrived i32 [n T,k] (indices of the rows that
- * come, in the order of ranks, -1 behind the last). S = T * min(n, k x copies).
- * No gradient.
- * exchange_rows: x [S,C], counts -> [n T,C], the rows that come; `back`: x
- * [n T,C] -> [S,C], the way back. Rows behind the last are zero. Each is the
- * other's adjoint. */
+ * expert_routes: indices i32 [n T,k], gathered -> source i32 [S], dest i32
+ * [T,n] (row source[s] / n of this rank's goes to rank source[s] % n as row s,
+ * in the order of ranks, then tokens; -1 where there is none), counts i32 [2,n]
+ * (rows that go to each rank, and that come from it), arrived i32 [A,k]
+ * (indices of the rows that come, in the order of ranks, -1 behind the last).
+ * S = T * min(n, k x copies). A = n T, or `rows` when that is less and not 0;
+ * more rows are LOONG_ERR_ARG. No gradient.
+ * exchange_rows: x [S,C], counts -> [A,C], the rows that come; `back`: x
+ * [A,C] -> [S,C], the way back. Each is the other's adjoint. */
 typedef struct loong_expert_routes_attr {
-    loong_collective_attr_t at; /* first: as in all collectives */
+    int size; /* of the group */
+    int rank;
     int experts; /* of all sets together */
     int copies;
     int sets; /* 0: one */
+    int64_t rows;
 } loong_expert_routes_attr_t;
 typedef struct loong_exchange_rows_attr {
-    loong_collective_attr_t at;
+    loong_collective_attr_t at; /* first: as in all collectives */
     int64_t rows; /* of the result */
     int64_t back_rows; /* of the result of the way back */
     bool back;
@@ -148,13 +173,12 @@ typedef struct loong_expert_routes {
     loong_val_t counts;
     loong_group_t group;
 } loong_expert_routes_t;
-LOONG_API loong_expert_routes_t loong_expert_routes(loong_graph_t *g,
-                                                    loong_val_t indices,
-                                                    loong_group_t group,
-                                                    int experts, int sets,
-                                                    int copies);
+/* size and rank of the attributes are those of the group. */
+LOONG_API loong_expert_routes_t
+loong_expert_routes(loong_graph_t *g, loong_val_t indices, loong_group_t group,
+                    const loong_expert_routes_attr_t *attr);
 
-/* x [T,C] -> [n T,C], the rows of all tokens that come; and [n T,C] -> [T,C],
+/* x [T,C] -> [A,C], the rows of all tokens that come; and [A,C] -> [T,C],
  * the sum over the ranks that a token went to, in their order: permute and
  * exchange_rows, and back. Each is the other's adjoint. */
 LOONG_API loong_val_t loong_expert_dispatch(

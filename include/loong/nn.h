@@ -32,6 +32,7 @@ typedef struct loong_nn {
     bool sequence_parallel; /* the stream is cut into rows over TP */
     loong_cp_comm_t cp_comm;
     loong_dispatcher_t dispatcher;
+    double capacity_plan;
     int64_t seq_length; /* of a sample, on all ranks of CP together */
     bool begins; /* this part of the model has its beginning */
 } loong_nn_t;
@@ -256,8 +257,7 @@ typedef struct loong_nn_moe {
     loong_router_attr_t router;
     loong_routing_t routing;
     int layer; /* names the port of its choices */
-    /* An expert takes so many times an even share of a rank's tokens of a
-     * micro-batch, rounded up, and drops the others; 0: all. */
+    /* Tokens that an expert takes, times an even share of a rank's; 0: all. */
     double capacity_factor;
     bool drop_by_position; /* the last ones; else those of least weight */
     bool bias; /* gate.e_score_correction_bias [E of all sets] (wide) */

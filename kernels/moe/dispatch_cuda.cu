@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Tokens to the ranks of their experts, as in dispatch_comm.c. Every rank is
- * told what the tokens of all ranks chose, by one all-gather whose size is
- * known beforehand, and finds on the device which rows go and which come: a
- * block takes 256 tokens of one rank on their way to another, counts them, and,
- * when one more block has summed the counts up, puts each in its place.
+ * Tokens to the ranks of their experts, as in window_ref.c and dispatch_comm.c.
+ * Every rank knows what the tokens of all ranks chose, and finds on the device
+ * which rows go and which come: a block takes 256 tokens of one rank on their
+ * way to another, counts them, and, when one more block has summed the counts
+ * up, puts each in its place.
  *
  * Sends and receives take their sizes from the host. The counts are copied
  * there as soon as they are summed up, in front of the rest; whoever exchanges
@@ -23,7 +23,7 @@ struct routes_t {
     int64_t tokens, k;
     int size, rank;
     int set, each, copies, experts; /* of a set, of it on a rank */
-    int64_t rows;              /* of source */
+    int64_t rows, room;        /* of source, of arrived */
     int32_t *source, *dest, *counts, *arrived;
     int32_t *at;   /* [2, size, chunks]: rows before those of a chunk */
     int32_t *base; /* [2, size + 1]: rows before those with a rank, all */
@@ -148,12 +148,13 @@ __global__ void __launch_bounds__(BLOCK) place_routes(routes_t a)
     if (p.side == 0 && here) {
         a.source[row] = (int32_t)slot;
     }
-    for (int64_t j = 0; j < a.k && p.side == 1 && here; j++) {
+    for (int64_t j = 0; j < a.k && p.side == 1 && here && row < a.room;
+         j++) {
         a.arrived[row * a.k + j] = p.chosen[p.token * a.k + j];
     }
     int32_t *rest = p.side == 0 ? a.source : a.arrived;
     int64_t width = p.side == 0 ? 1 : a.k;
-    int64_t end = p.side == 0 ? a.rows : a.size * a.tokens * a.k;
+    int64_t end = p.side == 0 ? a.rows : a.room * a.k;
     int64_t block = (int64_t)blockIdx.y * gridDim.x + blockIdx.x;
     int64_t step = (int64_t)gridDim.x * gridDim.y * BLOCK;
     for (int64_t i = base[a.size] * width + block * BLOCK + threadIdx.x;
@@ -182,7 +183,7 @@ __global__ void __launch_bounds__(BLOCK)
 
 int64_t chunks_of(const loong_kernel_query_t *query)
 {
-    return LOONG_MAX((query->arg[0].dim[0] + BLOCK - 1) / BLOCK, 1);
+    return LOONG_MAX((query->arg[2].dim[0] + BLOCK - 1) / BLOCK, 1);
 }
 
 /* ---- the host's side ----------------------------------------------------- */
@@ -228,50 +229,29 @@ loong_status_t comm_of(const loong_kernel_call_t *call, loong_comm_t **comm_p)
     return LOONG_OK;
 }
 
-/* The choices of all ranks, in the workspace. */
-loong_status_t gather_choices(const loong_kernel_call_t *call)
-{
-    const loong_collective_attr_t *at = at_of(call->query);
-    const loong_karg_t *x = &call->query->arg[0];
-    state_t *s = static_cast<state_t *>(call->state);
-    int64_t own = x->dim[0] * x->dim[1];
-    int32_t *all = static_cast<int32_t *>(call->workspace);
-    loong_comm_t *comm = NULL;
-    for (int r = 0; r < at->size; r++) {
-        s->go[r] = own;
-    }
-    LOONG_TRY(comm_of(call, &comm));
-    LOONG_TRY(loong_device_stream_copy(call->device, call->stream,
-                                       all + at->rank * own, call->ptr[0],
-                                       (size_t)own * sizeof(int32_t)));
-    return call->load ? LOONG_OK
-                      : loong_comm_all_gather(comm, all, s->go, LOONG_I32,
-                                              at->label);
-}
-
 routes_t routes_of(const loong_kernel_call_t *call)
 {
     const loong_kernel_query_t *q = call->query;
     const loong_expert_routes_attr_t *attr =
         static_cast<const loong_expert_routes_attr_t *>(q->attr);
     routes_t a;
-    a.tokens = q->arg[0].dim[0];
+    a.tokens = q->arg[2].dim[0];
     a.k = q->arg[0].dim[1];
-    a.size = attr->at.size;
-    a.rank = attr->at.rank;
+    a.size = attr->size;
+    a.rank = attr->rank;
     a.set = attr->experts / LOONG_MAX(attr->sets, 1);
-    a.each = a.set / (attr->at.size / attr->copies);
+    a.each = a.set / (attr->size / attr->copies);
     a.copies = attr->copies;
     a.experts = attr->experts;
     a.rows = q->arg[1].dim[0];
+    a.room = q->arg[4].dim[0];
     a.source = static_cast<int32_t *>(call->ptr[1]);
     a.dest = static_cast<int32_t *>(call->ptr[2]);
     a.counts = static_cast<int32_t *>(call->ptr[3]);
     a.arrived = static_cast<int32_t *>(call->ptr[4]);
     a.chunks = chunks_of(q);
-    int32_t *all = static_cast<int32_t *>(call->workspace);
-    a.all = all;
-    a.at = all + a.size * a.tokens * a.k;
+    a.all = static_cast<const int32_t *>(call->ptr[0]);
+    a.at = static_cast<int32_t *>(call->workspace);
     a.base = a.at + 2 * a.size * a.chunks;
     a.op = q->op;
     a.flaw = call->flaw;
@@ -302,17 +282,15 @@ loong_status_t set_blocks(const loong_kernel_call_t *call,
 
 static size_t routes_room(const loong_kernel_query_t *query)
 {
-    size_t size = (size_t)at_of(query)->size;
-    size_t own = (size_t)(query->arg[0].dim[0] * query->arg[0].dim[1]);
-    return sizeof(int32_t) * (size * own + 2 * size * (size_t)chunks_of(query) +
-                              2 * (size + 1));
+    size_t size = (size_t)query->arg[2].dim[1];
+    return sizeof(int32_t) *
+           (2 * size * (size_t)chunks_of(query) + 2 * (size + 1));
 }
 
 static loong_status_t run_routes(const loong_kernel_call_t *call)
 {
     routes_t a = routes_of(call);
     dim3 parts((unsigned)a.chunks, (unsigned)a.size, 2);
-    LOONG_TRY(gather_choices(call));
     LOONG_LAUNCH((count_routes), parts, dim3(BLOCK), 0, stream_of(call), a);
     LOONG_LAUNCH((sum_routes), dim3(1), dim3(BLOCK), 0, stream_of(call), a);
     LOONG_TRY(loong_device_mirror(call->device, call->stream, a.counts,
@@ -377,7 +355,6 @@ static bool support_exchange(const loong_kernel_query_t *query,
     return cuda_support(query, 0, 1u << 1, reason);
 }
 
-CUDA_KERNEL_COMM(expert_routes, support_routes, routes_room, prepare, destroy,
-                 run_routes);
+CUDA_KERNEL_SHOWS(expert_routes, support_routes, routes_room, run_routes);
 CUDA_KERNEL_COMM(exchange_rows, support_exchange, NULL, prepare, destroy,
                  run_exchange);

@@ -56,4 +56,10 @@ static __device__ __forceinline__ int32_t index_at(const indices_t &x,
 
 } // namespace loong_cuda
 
+/* A kernel that shows the host what it made (loong_device_mirror). */
+#define CUDA_KERNEL_SHOWS(op_, support_, workspace_, run_)                    \
+    extern "C" const loong_kernel_t loongi_##op_##_cuda = {                   \
+        #op_ "_cuda", #op_, "cuda", support_, workspace_, NULL,               \
+        NULL,         run_, false,  false,    false,      true}
+
 #endif

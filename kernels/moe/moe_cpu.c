@@ -62,7 +62,11 @@ static void sum_rows(const loong_kernel_call_t *call, const fast_mat_t *x,
     float sum[FAST_CHUNK] __attribute__((aligned(64)));
     for (int64_t c = 0; c < y->cols; c += FAST_CHUNK) {
         int64_t n = LOONG_MIN(y->cols - c, FAST_CHUNK);
-        memset(sum, 0, sizeof(sum));
+        if (call->accumulate & 1u) {
+            memcpy(sum, fast_get(y, t, c, n, in), sizeof(*sum) * (size_t)n);
+        } else {
+            memset(sum, 0, sizeof(sum));
+        }
         for (int64_t s = t * k; s < (t + 1) * k; s++) {
             if (dest[s] < 0) {
                 continue;
@@ -119,7 +123,8 @@ static loong_status_t run_unpermute_dw(const loong_kernel_call_t *call)
 #pragma omp parallel for schedule(static) num_threads(call->query->threads)
     for (int64_t t = 0; t < dy.rows; t++) {
         for (int64_t s = t * k; s < (t + 1) * k; s++) {
-            dw[s] = dest[s] < 0 ? 0.0f : dot_rows(&dy, t, &x, dest[s]);
+            float sum = dest[s] < 0 ? 0.0f : dot_rows(&dy, t, &x, dest[s]);
+            dw[s] = (call->accumulate & 1u ? dw[s] : 0.0f) + sum;
         }
     }
     return LOONG_OK;

@@ -37,12 +37,16 @@ struct permute_fn {
 
 struct unpermute_fn {
     mat_t x, w;
+    mat_t sum; /* that is added to, or none */
     indices_t dest;
     int64_t k;
     __device__ pack_t operator()(int64_t row, int64_t col, int n,
                                  const loong_frame_t *) const
     {
         pack_t y = {{0}};
+        if (sum.p != NULL) {
+            y = load_at(sum, row, col, n);
+        }
         for (int64_t slot = row * k; slot < (row + 1) * k; slot++) {
             int64_t from = index_at(dest, slot);
             if (from < 0) {
@@ -63,6 +67,7 @@ struct dw_t {
     indices_t dest;
     float *dw;
     int64_t slots, k;
+    bool add;
 };
 
 /* The sum over channels of two rows, in all lanes of a warp. */
@@ -90,7 +95,7 @@ __global__ void __launch_bounds__(BLOCK) weigh_slots(dw_t a)
         int64_t row = index_at(a.dest, s);
         float sum = row >= 0 ? dot_rows(a.dy, s / a.k, a.x, row) : 0.0f;
         if (threadIdx.x % WARP == 0) {
-            a.dw[s] = sum;
+            a.dw[s] = a.add ? a.dw[s] + sum : sum;
         }
     }
 }
@@ -170,7 +175,9 @@ static loong_status_t run_permute(const loong_kernel_call_t *call)
 static loong_status_t run_unpermute(const loong_kernel_call_t *call)
 {
     mat_t x = mat_arg(call, 0);
-    unpermute_fn fn = {x, weights_of(call), indices_of(call, 2, -1, x.rows),
+    unpermute_fn fn = {x, weights_of(call),
+                       call->accumulate & 1u ? mat_out(call, 0) : mat_none(),
+                       indices_of(call, 2, -1, x.rows),
                        call->query->arg[2].dim[1]};
     return generate(call, fn, mat_out(call, 0));
 }
@@ -184,7 +191,8 @@ static loong_status_t run_unpermute_dw(const loong_kernel_call_t *call)
               indices_of(call, 2, -1, x.rows),
               static_cast<float *>(call->ptr[3]),
               dest->dim[0] * dest->dim[1],
-              dest->dim[1]};
+              dest->dim[1],
+              (call->accumulate & 1u) != 0};
     LOONG_LAUNCH((weigh_slots), grid_of_warps(a.slots), dim3(BLOCK), 0,
                  stream_of(call), a);
     return launched(call);

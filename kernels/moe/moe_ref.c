@@ -144,7 +144,7 @@ static loong_status_t unpermute(const loong_kernel_call_t *call)
                            ? weight(call, s) * ref_at(&x, dest[s], c)
                            : 0.0;
             }
-            ref_put(&y, t, c, sum);
+            ref_add(call, 0, &y, t, c, sum);
         }
     }
     return LOONG_OK;
@@ -165,7 +165,7 @@ static loong_status_t unpermute_dw(const loong_kernel_call_t *call)
             for (int64_t c = 0; c < (r < 0 ? 0 : dy.cols); c++) {
                 sum += ref_at(&dy, t, c) * ref_at(&x, r, c);
             }
-            ref_put(&dw, t, j, sum);
+            ref_add(call, 0, &dw, t, j, sum);
         }
     }
     return LOONG_OK;

@@ -171,6 +171,7 @@ static loong_status_t differentiate_node(differentiation_t *d, int64_t n)
         any = any || wanted[i];
     }
     g->scope_copy = node.scope;
+    g->repeat = node.repeat;
     for (int i = 0; i < node.num_out && any; i++) {
         out_grad[i] = LOONG_NONE;
         if (node.out[i] >= 0) {
@@ -294,6 +295,7 @@ static loong_status_t differentiate(differentiation_t *d)
         LOONG_TRY(differentiate_node(d, n));
     }
     g->scope_copy = NULL;
+    g->repeat = 0;
     return deliver(d);
 }
 
@@ -306,7 +308,6 @@ loong_status_t loongi_graph_differentiate(loong_graph_t *g)
     d.g = g;
     d.num_values = g->num_values;
     loong_status_t status = differentiate(&d);
-    g->program = LOONG_PROGRAM_F;
-    g->scope_copy = NULL;
+    loongi_graph_like(g, NULL);
     return status;
 }

@@ -35,6 +35,7 @@ void loong_graph_destroy(loong_graph_t **graph_p)
     loongi_free(g->ctx, g->nodes);
     loongi_free(g->ctx, g->params);
     loongi_free(g->ctx, g->states);
+    loongi_free(g->ctx, g->rounds);
     loongi_arena_destroy(&g->arena);
     loongi_free(g->ctx, g);
     *graph_p = NULL;
@@ -445,6 +446,7 @@ static loong_status_t add_node(loong_graph_t *g, const loong_op_t *op,
     node->num_in = num_in;
     node->num_out = op->num_out;
     node->program = g->program;
+    node->repeat = g->repeat;
     node->scope = scope_string(g);
     LOONG_TRY(loongi_arena_alloc(
         g->arena, sizeof(loong_val_t) * (size_t)(num_in + op->num_out),

@@ -92,6 +92,8 @@ typedef struct loong_node {
     loong_program_kind_t program;
     bool dead;
     bool recomputed; /* a clone made by the recompute pass */
+    int32_t repeat;  /* the part run in rounds that it is of, from 1; 0: none */
+    bool again;      /* runs only where there is more than one round */
     bool logged;     /* runs only in steps whose tensors are logged */
 } loong_node_t;
 
@@ -132,6 +134,7 @@ struct loong_graph {
     loong_mesh_t mesh;
     loong_status_t status;
     loong_program_kind_t program; /* that new nodes get */
+    int32_t repeat;               /* likewise */
 
     loong_value_t *values;
     int64_t num_values, cap_values;
@@ -141,6 +144,8 @@ struct loong_graph {
     int64_t num_params, cap_params;
     loong_val_t *states;
     int64_t num_states, cap_states;
+    loong_val_t *rounds; /* of each part run in rounds */
+    int64_t num_repeats, cap_repeats;
 
     int num_inputs;
     loong_input_t inputs[LOONG_MAX_INPUTS];
@@ -237,6 +242,18 @@ loongi_graph_infer(loong_graph_t *g, const loong_op_t *op, const void *attr,
 /* Appends a node whose operands are there already. */
 LOONG_NODISCARD loong_status_t
 loongi_graph_append_node(loong_graph_t *g, const loong_node_t *node);
+
+/* Nodes built from here on are of a part that runs `rounds` times (i32 [1],
+ * made before it) in each program: values made and read inside are of one
+ * round; what is read outside is added up over the rounds, by ops that can
+ * (`accumulates`). Gradients of its nodes form such a part of the backward.
+ * pass/repeat.c says the rest. */
+void loongi_graph_repeat_begin(loong_graph_t *g, loong_val_t rounds);
+void loongi_graph_repeat_end(loong_graph_t *g);
+
+/* New nodes get program, scope and rounds of `node`; NULL: those of builders
+ * again. */
+void loongi_graph_like(loong_graph_t *g, const loong_node_t *node);
 
 /* Says of the output of a view where in the storage of its input it is. A
  * reshape takes its input to be without gaps (pass `dense` sees to it). */

@@ -61,14 +61,18 @@ loong_status_t loongi_graph_count_uses(const loong_graph_t *g,
     for (int i = 0; i < g->num_outputs; i++) {
         uses[g->outputs[i].value]++;
     }
+    for (int64_t i = 0; i < g->num_repeats; i++) {
+        uses[g->rounds[i]]++;
+    }
     *uses_p = uses;
     return LOONG_OK;
 }
 
-/* A node that writes a state has an effect beyond its outputs. */
+/* A node that writes a state has an effect beyond its outputs, one that makes
+ * another's again in its place. */
 static bool has_effect(const loong_graph_t *g, const loong_node_t *node)
 {
-    if (node->num_out == 0) {
+    if (node->num_out == 0 || node->again) {
         return true;
     }
     for (int i = 0; i < node->num_out; i++) {

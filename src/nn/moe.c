@@ -220,8 +220,57 @@ typedef struct routed {
     loong_val_t weights;
 } routed_t;
 
+/* How many rows are laid out for this rank's experts: `planned` times an even
+ * share of the choices, and a token's more, for no token is parted between
+ * rounds. 0: as many as there can be, in one round. */
+typedef struct room {
+    int64_t slots; /* of a round, see expert_window */
+    int64_t rows;
+    int64_t most; /* that the capacity of experts allows; 0: all */
+    double even;  /* rows with even routing */
+} room_t;
+
+static room_t plan_room(const moe_t *m, loong_val_t indices)
+{
+    const loong_mesh_t *mesh = loong_graph_mesh(m->g);
+    loong_shape_t all = loong_value_shape(m->g, indices);
+    int64_t count = m->p->experts / mesh->size[LOONG_AXIS_EP];
+    int64_t each = LOONG_MIN(all.dim[1], count);
+    int64_t bound = all.dim[0] * each;
+    room_t room = {.even = (double)(all.dim[0] * all.dim[1]) *
+                           (double)count / m->p->experts};
+    if (m->capacity > 0) {
+        room.most = m->capacity * count *
+                    loong_mesh_group_size(mesh, LOONG_GROUP_ETP_EP);
+        bound = LOONG_MIN(bound, room.most);
+    }
+    int64_t slots = (int64_t)ceil(m->nn->capacity_plan * room.even);
+    if (slots > 0 && slots + each - 1 < bound) {
+        room.slots = slots;
+        room.rows = room.most = slots + each - 1;
+    }
+    return room;
+}
+
+/* From here on the layer runs in rounds, when its rows may not fit in one:
+ * what the tokens of the group chose, in the round. */
+static loong_val_t begin_rounds(moe_t *m, const room_t *room,
+                                loong_val_t indices)
+{
+    loong_expert_window_attr_t attr = {
+        all_experts(m), m->p->num_sets,
+        loong_graph_mesh(m->g)->size[LOONG_AXIS_EP], room->slots};
+    if (room->slots == 0) {
+        return indices;
+    }
+    loongi_graph_repeat_begin(m->g,
+                              loong_expert_rounds(m->g, indices, &attr));
+    return loong_expert_window(m->g, indices, &attr);
+}
+
 /* This rank's experts of a set on the tokens that it has: [T,H]. */
-static loong_val_t own_experts(moe_t *m, int set, const routed_t *tokens)
+static loong_val_t own_experts(moe_t *m, int set, const routed_t *tokens,
+                               const room_t *room)
 {
     const loong_nn_moe_t *p = m->p;
     loong_graph_t *g = m->g;
@@ -230,12 +279,12 @@ static loong_val_t own_experts(moe_t *m, int set, const routed_t *tokens)
                               p->hidden};
     loong_expert_order_attr_t order = {
         all_experts(m), set * p->experts + (int)own.experts.begin,
-        (int)own.experts.count, 0};
+        (int)own.experts.count, room->most};
     push_set(m, set);
     loong_graph_push(g, "experts");
-    order.most = m->capacity * own.experts.count *
-                 loong_mesh_group_size(loong_graph_mesh(g), LOONG_GROUP_ETP_EP);
     loong_expert_rows_t rows = loong_expert_order(g, tokens->indices, &order);
+    double laid_out = (double)loong_value_shape(g, rows.source).dim[0];
+    rows.share = LOONG_MIN(room->even / LOONG_MAX(laid_out, 1.0), 1.0);
     loong_val_t w = loong_nn_experts_in(m->nn, "gate_up_proj", &own,
                                         m->nn->init_std);
     loong_val_t h = loong_permute(g, tokens->x, &rows, LOONG_NONE);
@@ -250,15 +299,6 @@ static loong_val_t own_experts(moe_t *m, int set, const routed_t *tokens)
     loong_graph_pop(g);
     pop_set(m, set);
     return h;
-}
-
-static loong_val_t all_sets(moe_t *m, const routed_t *tokens)
-{
-    loong_val_t y = own_experts(m, 0, tokens);
-    for (int s = 1; s < m->p->num_sets; s++) {
-        y = loong_add(m->g, y, own_experts(m, s, tokens));
-    }
-    return y;
 }
 
 static loong_val_t shared_expert(moe_t *m, loong_val_t x)
@@ -278,40 +318,90 @@ static loong_val_t shared_expert(moe_t *m, loong_val_t x)
     return y;
 }
 
-/* Tokens to the ranks of their experts, and back; the shared expert is made
- * while they are on their way. */
+/* All tokens of the group to all its ranks, and the sums back. */
+static loong_val_t gathered_experts(moe_t *m, const room_t *room,
+                                    routed_t *tokens)
+{
+    loong_val_t y[LOONG_NN_MAX_EXPERT_SETS];
+    loong_graph_push(m->g, "experts");
+    tokens->indices = begin_rounds(m, room, tokens->indices);
+    loong_graph_pop(m->g);
+    for (int s = 0; s < m->p->num_sets; s++) {
+        y[s] = own_experts(m, s, tokens, room);
+    }
+    loongi_graph_repeat_end(m->g);
+    for (int s = 1; s < m->p->num_sets; s++) {
+        y[0] = loong_add(m->g, y[0], y[s]);
+    }
+    loong_graph_push(m->g, "experts");
+    y[0] = loong_reduce_scatter(m->g, y[0], LOONG_GROUP_ETP_EP);
+    loong_graph_pop(m->g);
+    return y[0];
+}
+
+/* Tokens to the ranks of their experts. */
+static loong_expert_routes_t dispatch(moe_t *m, const room_t *room,
+                                      loong_val_t x, routed_t *tokens)
+{
+    loong_expert_routes_attr_t attr = {
+        .experts = all_experts(m), .sets = m->p->num_sets,
+        .copies = loong_graph_mesh(m->g)->size[LOONG_AXIS_ETP],
+        .rows = room->rows};
+    loong_expert_routes_t routes = loong_expert_routes(
+        m->g, begin_rounds(m, room, tokens->indices), LOONG_GROUP_ETP_EP,
+        &attr);
+    tokens->indices = routes.arrived;
+    tokens->x = loong_expert_dispatch(m->g, x, &routes);
+    tokens->weights = loong_expert_dispatch(m->g, m->weights, &routes);
+    return routes;
+}
+
+/* And back. */
+static loong_val_t combine(moe_t *m, const room_t *room,
+                           const routed_t *tokens,
+                           const loong_expert_routes_t *routes)
+{
+    loong_val_t y = own_experts(m, 0, tokens, room);
+    for (int s = 1; s < m->p->num_sets; s++) {
+        y = loong_add(m->g, y, own_experts(m, s, tokens, room));
+    }
+    loong_graph_push(m->g, "experts");
+    y = loong_expert_combine(m->g, y, routes);
+    loong_graph_pop(m->g);
+    loongi_graph_repeat_end(m->g);
+    return y;
+}
+
+/* The shared expert is made while tokens are on their way. */
 static loong_val_t experts(moe_t *m, loong_val_t x)
 {
     loong_graph_t *g = m->g;
-    const loong_mesh_t *mesh = loong_graph_mesh(g);
     loong_group_t group = LOONG_GROUP_ETP_EP;
     loong_expert_routes_t routes;
-    routed_t tokens;
     loong_val_t shared = LOONG_NONE;
     bool exchanged = m->nn->dispatcher == LOONG_DISPATCH_ALL_TO_ALL &&
-                     loong_mesh_group_size(mesh, group) > 1;
+                     loong_mesh_group_size(loong_graph_mesh(g), group) > 1;
     loong_graph_push(g, "experts");
-    if (exchanged) {
-        routes = loong_expert_routes(g, m->kept, group, all_experts(m),
-                                     m->p->num_sets,
-                                     mesh->size[LOONG_AXIS_ETP]);
-        tokens.indices = routes.arrived;
-        tokens.x = loong_expert_dispatch(g, x, &routes);
-        tokens.weights = loong_expert_dispatch(g, m->weights, &routes);
-    } else {
+    routed_t tokens = {LOONG_NONE, LOONG_NONE, LOONG_NONE};
+    if (!exchanged) {
         tokens.x = loong_all_gather(g, x, group);
-        tokens.indices = loong_all_gather(g, m->kept, group);
+    }
+    tokens.indices = loong_all_gather(g, m->kept, group);
+    room_t room = plan_room(m, tokens.indices);
+    if (exchanged) {
+        routes = dispatch(m, &room, x, &tokens);
+    } else {
         tokens.weights = loong_all_gather(g, m->weights, group);
     }
     loong_graph_pop(g);
-    if (m->p->shared_ffn > 0) {
+    if (m->p->shared_ffn > 0) { /* once, whatever rounds there are */
+        int32_t repeat = g->repeat;
+        g->repeat = 0;
         shared = shared_expert(m, x);
+        g->repeat = repeat;
     }
-    x = all_sets(m, &tokens);
-    loong_graph_push(g, "experts");
-    x = exchanged ? loong_expert_combine(g, x, &routes)
-                  : loong_reduce_scatter(g, x, group);
-    loong_graph_pop(g);
+    x = exchanged ? combine(m, &room, &tokens, &routes)
+                  : gathered_experts(m, &room, &tokens);
     return shared != LOONG_NONE ? loong_add(g, x, shared) : x;
 }
 

@@ -58,6 +58,7 @@ loong_nn_t loong_nn_begin(loong_graph_t *graph,
                      request->sequence_parallel,
                      request->cp_comm,
                      request->dispatcher,
+                     request->capacity_plan,
                      request->seq_length,
                      request->begins};
     return nn;

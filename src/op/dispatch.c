@@ -23,14 +23,19 @@ static loong_status_t infer_capacity(const loong_op_call_t *call)
 }
 
 /* Experts in turn. */
+static void example_choices(int experts, const loong_kernel_query_t *q, int i,
+                            int32_t *index)
+{
+    int64_t n = loong_karg_rows(&q->arg[0], NULL) * q->arg[0].dim[1];
+    for (int64_t s = 0; i == 0 && s < n; s++) {
+        index[s] = (int32_t)(s % experts);
+    }
+}
+
 static void example_capacity(const loong_kernel_query_t *q, int i, void *data)
 {
     const loong_expert_capacity_attr_t *a = q->attr;
-    int32_t *index = data;
-    int64_t n = loong_karg_rows(&q->arg[0], NULL) * q->arg[0].dim[1];
-    for (int64_t s = 0; i == 0 && s < n; s++) {
-        index[s] = (int32_t)(s % a->experts);
-    }
+    example_choices(a->experts, q, i, data);
 }
 
 static const loong_op_t expert_capacity = {
@@ -53,12 +58,80 @@ loong_val_t loong_expert_capacity(loong_graph_t *g, loong_val_t indices,
     return loong_graph_apply(g, &expert_capacity, attr, 2, in, 1, &y);
 }
 
+/* ---- expert_rounds and expert_window ------------------------------------- */
+
+static loong_status_t infer_window(const loong_op_call_t *call)
+{
+    const loong_expert_window_attr_t *a = call->attr;
+    LOONG_TRY(loongi_want_rank(call, 0, "indices", 2));
+    LOONG_TRY(loongi_want_dtype(call, 0, "indices", LOONG_I32));
+    LOONG_CHECK(call->ctx,
+                a->ranks >= 1 && a->sets >= 0 && a->slots >= 1 &&
+                    a->experts % (a->ranks * LOONG_MAX(a->sets, 1)) == 0,
+                LOONG_ERR_ARG,
+                "%s: %d experts in %d sets on %d ranks, %lld rows a round",
+                call->op, a->experts, a->sets, a->ranks, (long long)a->slots);
+    LOONG_CHECK(call->ctx, call->in[0].shape.count < 0, LOONG_ERR_UNSUPPORTED,
+                "%s: tokens counted at run time", call->op);
+    call->out[0] = call->in[0];
+    return LOONG_OK;
+}
+
+static loong_status_t infer_rounds(const loong_op_call_t *call)
+{
+    LOONG_TRY(infer_window(call));
+    call->out[0].shape = loong_shape_1d(1);
+    return LOONG_OK;
+}
+
+static void example_window(const loong_kernel_query_t *q, int i, void *data)
+{
+    const loong_expert_window_attr_t *a = q->attr;
+    example_choices(a->experts, q, i, data);
+}
+
+static const loong_op_t expert_rounds = {
+    .name = "expert_rounds",
+    .attr_size = sizeof(loong_expert_window_attr_t),
+    .min_in = 1,
+    .max_in = 1,
+    .num_out = 1,
+    .infer = infer_rounds,
+    .example = example_window,
+};
+const loong_op_t *const loongi_op_expert_rounds = &expert_rounds;
+
+static const loong_op_t expert_window = {
+    .name = "expert_window",
+    .attr_size = sizeof(loong_expert_window_attr_t),
+    .min_in = 1,
+    .max_in = 1,
+    .num_out = 1,
+    .infer = infer_window,
+    .example = example_window,
+};
+const loong_op_t *const loongi_op_expert_window = &expert_window;
+
+loong_val_t loong_expert_rounds(loong_graph_t *g, loong_val_t indices,
+                                const loong_expert_window_attr_t *attr)
+{
+    loong_val_t y;
+    return loong_graph_apply(g, &expert_rounds, attr, 1, &indices, 1, &y);
+}
+
+loong_val_t loong_expert_window(loong_graph_t *g, loong_val_t indices,
+                                const loong_expert_window_attr_t *attr)
+{
+    loong_val_t y;
+    return loong_graph_apply(g, &expert_window, attr, 1, &indices, 1, &y);
+}
+
 /* ---- expert_routes ------------------------------------------------------- */
 
 static loong_status_t infer_routes(const loong_op_call_t *call)
 {
     const loong_expert_routes_attr_t *a = call->attr;
-    int64_t n = a->at.size;
+    int64_t n = a->size;
     LOONG_TRY(loongi_want_rank(call, 0, "indices", 2));
     LOONG_TRY(loongi_want_dtype(call, 0, "indices", LOONG_I32));
     const loong_shape_t *shape = &call->in[0].shape;
@@ -71,7 +144,10 @@ static loong_status_t infer_routes(const loong_op_call_t *call)
                 a->copies);
     LOONG_CHECK(call->ctx, shape->count < 0, LOONG_ERR_UNSUPPORTED,
                 "%s: tokens counted at run time", call->op);
-    int64_t tokens = shape->dim[0];
+    int64_t tokens = shape->dim[0] / n;
+    LOONG_CHECK(call->ctx, tokens * n == shape->dim[0], LOONG_ERR_ARG,
+                "%s: %lld tokens of %lld ranks", call->op,
+                (long long)shape->dim[0], (long long)n);
     LOONG_CHECK(call->ctx, tokens * n <= INT32_MAX, LOONG_ERR_UNSUPPORTED,
                 "%s: %lld tokens on each of %lld ranks", call->op,
                 (long long)tokens, (long long)n);
@@ -82,7 +158,9 @@ static loong_status_t infer_routes(const loong_op_call_t *call)
         loong_shape_1d(tokens * LOONG_MIN(n, shape->dim[1] * a->copies));
     call->out[1].shape = loong_shape_2d(tokens, n);
     call->out[2].shape = loong_shape_2d(2, n);
-    call->out[3].shape = loong_shape_2d(tokens * n, shape->dim[1]);
+    call->out[3].shape = loong_shape_2d(
+        a->rows > 0 ? LOONG_MIN(a->rows, shape->dim[0]) : shape->dim[0],
+        shape->dim[1]);
     return LOONG_OK;
 }
 
@@ -93,6 +171,12 @@ static uint32_t same_routes(const void *attr, int o, uint32_t in)
     return o == 3 ? in | LOONG_SAME_ETP : in;
 }
 
+static void example_routes(const loong_kernel_query_t *q, int i, void *data)
+{
+    const loong_expert_routes_attr_t *a = q->attr;
+    example_choices(a->experts, q, i, data);
+}
+
 static const loong_op_t expert_routes = {
     .name = "expert_routes",
     .attr_size = sizeof(loong_expert_routes_attr_t),
@@ -101,28 +185,20 @@ static const loong_op_t expert_routes = {
     .num_out = 4,
     .infer = infer_routes,
     .same = same_routes,
+    .example = example_routes,
 };
 const loong_op_t *const loongi_op_expert_routes = &expert_routes;
 
-static loong_collective_attr_t over(loong_graph_t *g, loong_group_t group,
-                                    const loong_op_t *op)
+loong_expert_routes_t
+loong_expert_routes(loong_graph_t *g, loong_val_t indices, loong_group_t group,
+                    const loong_expert_routes_attr_t *attr)
 {
     const loong_mesh_t *mesh = loong_graph_mesh(g);
-    loong_collective_attr_t at = {group, loong_mesh_group_size(mesh, group),
-                                  loong_mesh_group_rank(mesh, group), NULL,
-                                  op->name, 0};
-    return at;
-}
-
-loong_expert_routes_t loong_expert_routes(loong_graph_t *g,
-                                          loong_val_t indices,
-                                          loong_group_t group, int experts,
-                                          int sets, int copies)
-{
-    loong_expert_routes_attr_t attr = {over(g, group, &expert_routes), experts,
-                                       copies, sets};
+    loong_expert_routes_attr_t own = *attr;
+    own.size = loong_mesh_group_size(mesh, group);
+    own.rank = loong_mesh_group_rank(mesh, group);
     loong_val_t out[4] = {LOONG_NONE, LOONG_NONE, LOONG_NONE, LOONG_NONE};
-    loong_graph_apply(g, &expert_routes, &attr, 1, &indices, 4, out);
+    loong_graph_apply(g, &expert_routes, &own, 1, &indices, 4, out);
     loong_expert_routes_t routes = {
         out[3], {LOONG_NONE, out[0], out[1], 1.0}, out[2], group};
     return routes;
@@ -180,6 +256,16 @@ static const loong_op_t exchange_rows = {
     .grad = grad_exchange,
 };
 const loong_op_t *const loongi_op_exchange_rows = &exchange_rows;
+
+static loong_collective_attr_t over(loong_graph_t *g, loong_group_t group,
+                                    const loong_op_t *op)
+{
+    const loong_mesh_t *mesh = loong_graph_mesh(g);
+    loong_collective_attr_t at = {group, loong_mesh_group_size(mesh, group),
+                                  loong_mesh_group_rank(mesh, group), NULL,
+                                  op->name, 0};
+    return at;
+}
 
 static loong_val_t exchange(loong_graph_t *g, loong_val_t x,
                             const loong_expert_routes_t *r, bool back)

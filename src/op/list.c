@@ -71,6 +71,8 @@
     X(router_loss_grad)  \
     X(expert_capacity)   \
     X(expert_order)      \
+    X(expert_rounds)     \
+    X(expert_window)     \
     X(expert_routes)     \
     X(exchange_rows)     \
     X(permute)           \

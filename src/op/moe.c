@@ -79,12 +79,7 @@ loong_expert_rows_t loong_expert_order(loong_graph_t *g, loong_val_t indices,
 {
     loong_val_t out[3] = {LOONG_NONE, LOONG_NONE, LOONG_NONE};
     loong_graph_apply(g, &expert_order, attr, 1, &indices, 3, out);
-    loong_shape_t shape = loong_value_shape(g, indices);
-    double even = (double)(shape.dim[0] * shape.dim[1]) * attr->count /
-                  attr->experts;
-    double most = (double)LOONG_MAX(most_rows(attr, &shape), 1);
-    loong_expert_rows_t rows = {out[0], out[1], out[2],
-                                LOONG_MIN(even / most, 1.0)};
+    loong_expert_rows_t rows = {out[0], out[1], out[2], 1.0};
     return rows;
 }
 
@@ -163,6 +158,7 @@ static const loong_op_t unpermute_dw = {
     .min_in = 3,
     .max_in = 3,
     .num_out = 1,
+    .accumulates = 1u << 0,
     .strided_in = true,
     .infer = infer_unpermute_dw,
     .example = example_rows,
@@ -200,6 +196,7 @@ static const loong_op_t unpermute = {
     .min_in = 3,
     .max_in = 4,
     .num_out = 1,
+    .accumulates = 1u << 0,
     .strided_in = true,
     .infer = infer_unpermute,
     .grad = grad_unpermute,

@@ -78,16 +78,34 @@ static loong_status_t add_touch(placer_t *k, touch_t touch)
     return LOONG_OK;
 }
 
+/* The end of the part run in rounds that begins at a step. */
+static int64_t end_of_rounds(const loong_program_t *program, int64_t step)
+{
+    while (!(program->steps[step].repeat & LOONG_REPEAT_ENDS)) {
+        step++;
+    }
+    return step;
+}
+
 static loong_status_t collect(placer_t *k)
 {
     for (int p = 0; p < LOONG_PROGRAM_COUNT; p++) {
         const loong_program_t *program = &k->c->programs[p];
+        int64_t first = 0;
+        int64_t last = -1;
         k->start[p + 1] = k->start[p] + program->num_steps;
         for (int64_t i = 0; i < program->num_steps; i++) {
             const loong_kernel_query_t *q = &program->steps[i].query;
+            if (i > last) {
+                first = last = i;
+                if (program->steps[i].repeat & LOONG_REPEAT_BEGINS) {
+                    last = end_of_rounds(program, i);
+                }
+            }
             for (int a = 0; a < q->num_in + q->num_out; a++) {
                 touch_t touch = {.program = p, .step = i, .arg = a,
-                                 .at = k->start[p] + i};
+                                 .first = first, .last = last,
+                                 .at = k->start[p] + last};
                 LOONG_TRY(add_touch(k, touch));
             }
         }
@@ -103,7 +121,7 @@ loong_status_t loongi_add_span(placer_t *k, const touch_t *t, int64_t before)
                           k->num_spans + 1, sizeof(*k->spans),
                           "times of buckets"));
     span_t span = {.bucket = t->bucket, .grad = t->grad,
-                   .program = t->program, .first = t->step, .last = t->step,
+                   .program = t->program, .first = t->first, .last = t->last,
                    .begin = k->start[t->program] + before, .end = t->at,
                    .before = before};
     k->spans[k->num_spans++] = span;
@@ -114,7 +132,7 @@ static void use_span(placer_t *k, touch_t *t, int64_t span)
 {
     t->span = span;
     k->spans[span].program = t->program;
-    k->spans[span].last = t->step;
+    k->spans[span].last = t->last;
     k->spans[span].end = t->at;
 }
 
@@ -129,7 +147,7 @@ static loong_status_t span_gradients(placer_t *k, int64_t bucket)
         }
         if (span < 0) {
             span = k->num_spans;
-            LOONG_TRY(loongi_add_span(k, t, t->step));
+            LOONG_TRY(loongi_add_span(k, t, t->first));
         }
         use_span(k, t, span);
     }
@@ -164,7 +182,7 @@ static loong_status_t span_parameters(placer_t *k)
                          k->spans[previous].program == t->program;
             span = k->num_spans;
             LOONG_TRY(loongi_add_span(
-                k, t, ahead ? k->spans[previous].first : t->step));
+                k, t, ahead ? k->spans[previous].first : t->first));
             k->open[t->bucket] = previous = span;
         }
         use_span(k, t, span);

@@ -16,7 +16,9 @@ typedef struct touch {
     int64_t step;
     int arg;
     bool grad;
-    int64_t at; /* in time */
+    int64_t first; /* steps between which it stays: in rounds all of them */
+    int64_t last;
+    int64_t at; /* of the last, in time */
     int64_t bucket;
     int64_t begin; /* elements of the flat buffer */
     int64_t end;

@@ -23,13 +23,13 @@ static int64_t finish_behind(const placer_t *k, const touch_t *last)
 {
     int64_t found = k->c->programs[last->program].num_steps - 1;
     if (!k->s->params.lanes) {
-        return last->step;
+        return last->last;
     }
     for (int64_t b = 0; b < k->s->num_buckets; b++) {
         const touch_t *t = last_writer(k, b);
         if (t != NULL && t->program == last->program &&
-            t->step > last->step) {
-            found = LOONG_MIN(found, t->step);
+            t->last > last->last) {
+            found = LOONG_MIN(found, t->last);
         }
     }
     return found;
@@ -51,7 +51,7 @@ loong_status_t loongi_span_sum(placer_t *k, int64_t bucket)
     }
     int64_t end = k->start[last->program] + finish_behind(k, last);
     if (rounds(k, &k->s->buckets[bucket])) {
-        LOONG_TRY(loongi_add_span(k, last, last->step));
+        LOONG_TRY(loongi_add_span(k, last, last->last));
         k->spans[k->num_spans - 1].half = true;
         k->spans[k->num_spans - 1].end = end;
     } else if (last->span >= 0) {
@@ -96,7 +96,7 @@ static loong_status_t put_collective(placer_t *k, const loong_bucket_t *b,
     step.when = when_summed(k);
     step.query.arg[0] = where->query.arg[0];
     step.operand[0] = where->operand[0];
-    return loongi_put_step(k, last->program, 2 * last->step + 1, &step);
+    return loongi_put_step(k, last->program, 2 * last->last + 1, &step);
 }
 
 /* Sums a bucket behind its last gradient: over ranks that each have a part of
@@ -123,7 +123,7 @@ static loong_status_t put_sum(placer_t *k, const loong_bucket_t *b,
         round.query.arg[1].dtype = LOONG_BF16;
         round.operand[0] = where.operand[0];
         round.operand[1] = loongi_in_comm(k, half, b->begin);
-        LOONG_TRY(loongi_put_step(k, last->program, 2 * last->step + 1,
+        LOONG_TRY(loongi_put_step(k, last->program, 2 * last->last + 1,
                                   &round));
         where.operand[0] = round.operand[1];
         where.query.arg[0].dtype = LOONG_BF16;

@@ -171,7 +171,8 @@ void loongi_program_explain(const loong_program_t *program,
                            "%5lld %-18s %-22s %-28s%s%s %.3f GFLOP %.3f MB",
                            (long long)i, step->query.op, step->kernel->name,
                            step->scope, step->recomputed ? " (again)" : "",
-                           step->when == LOONG_WHEN_LOGGED ? " (when logged)"
+                           step->when == LOONG_WHEN_AGAIN ? " (other rounds)"
+                           : step->when == LOONG_WHEN_LOGGED ? " (when logged)"
                            : (step->add | step->add_later) != 0 ? " (adds)"
                                                                 : "",
                            step->cost.flops * 1e-9, step->cost.bytes * 1e-6);

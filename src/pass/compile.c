@@ -137,6 +137,8 @@ typedef struct compiler {
     loong_step_t *steps; /* per entry of order */
     int64_t *workspace;  /* per node */
     bool *comm;          /* per node: a collective that runs on its lane */
+    int32_t *range;      /* per entry of order: the part run in rounds */
+    bool *leaves;        /* per value: such a part */
     int64_t *state_offset; /* per state */
     loong_layout_t layout;
 } compiler_t;
@@ -200,6 +202,26 @@ static bool left_out(const compiler_t *k, const loong_node_t *node, int o,
                      k->g->values[v].into < 0);
 }
 
+/* Of the ordinary case: what is made again is not there. */
+static void tell_cost(const loong_node_t *node, loong_step_t *step)
+{
+    const loong_kernel_query_t *q = &step->query;
+    if (node->again) {
+        return;
+    }
+    if (node->op->cost != NULL) {
+        node->op->cost(q, &step->cost);
+    } else {
+        for (int i = 0; i < q->num_in + q->num_out; i++) {
+            const loong_karg_t *a = &q->arg[i];
+            step->cost.bytes += (double)loong_karg_rows(a, NULL) *
+                                (double)loong_karg_cols(a, NULL) *
+                                (double)loong_dtype_size(a->dtype) *
+                                (a->rank > 0);
+        }
+    }
+}
+
 static loong_status_t query_node(compiler_t *k, const loong_node_t *node,
                                  const int32_t *uses, loong_step_t *step)
 {
@@ -207,7 +229,10 @@ static loong_status_t query_node(compiler_t *k, const loong_node_t *node,
     loong_kernel_query_t *q = &step->query;
     step->op = node->op;
     step->recomputed = node->recomputed;
-    step->when = node->logged ? LOONG_WHEN_LOGGED : LOONG_WHEN_ALWAYS;
+    step->when = node->logged  ? LOONG_WHEN_LOGGED
+                 : node->again ? LOONG_WHEN_AGAIN
+                               : LOONG_WHEN_ALWAYS;
+    step->repeat = node->repeat != 0 ? LOONG_REPEAT_REPEATS : 0;
     q->op = node->op->name;
     q->num_in = node->num_in;
     q->num_out = node->num_out;
@@ -237,18 +262,13 @@ static loong_status_t query_node(compiler_t *k, const loong_node_t *node,
             step->add |= value->write == LOONG_WRITE_ADD ? 1u << o : 0;
             step->add_later |= value->write == LOONG_WRITE_FIRST ? 1u << o : 0;
         }
-    }
-    if (node->op->cost != NULL) {
-        node->op->cost(q, &step->cost);
-    } else {
-        for (int i = 0; i < q->num_in + q->num_out; i++) {
-            const loong_karg_t *a = &q->arg[i];
-            step->cost.bytes += (double)loong_karg_rows(a, NULL) *
-                                (double)loong_karg_cols(a, NULL) *
-                                (double)loong_dtype_size(a->dtype) *
-                                (a->rank > 0);
+        if (node->repeat != 0 &&
+            (value->into >= 0 || k->leaves[node->out[o]])) {
+            q->accumulate |= 1u << o;
+            step->add_rounds |= 1u << o;
         }
     }
+    tell_cost(node, step);
     return LOONG_OK;
 }
 
@@ -316,6 +336,7 @@ static loong_status_t choose_kernels(compiler_t *k)
         &k->workspace));
     LOONG_TRY(loongi_arena_alloc(
         g->arena, (size_t)g->num_nodes * sizeof(*k->comm), &k->comm));
+    LOONG_TRY(loongi_repeat_leaves(g, &k->leaves));
     LOONG_TRY(loongi_graph_count_uses(g, &uses));
     loong_status_t status = LOONG_OK;
     for (int64_t i = 0; i < k->num_order && status == LOONG_OK; i++) {
@@ -376,6 +397,24 @@ static loong_status_t copy_watches(compiler_t *k)
     return LOONG_OK;
 }
 
+/* Where parts that run in rounds begin and end. */
+static void mark_rounds(compiler_t *k, int64_t i)
+{
+    const loong_graph_t *g = k->g;
+    loong_program_kind_t program = g->nodes[k->order[i]].program;
+    bool first = i == 0 || k->range[i - 1] != k->range[i] ||
+                 g->nodes[k->order[i - 1]].program != program;
+    bool last = i + 1 == k->num_order || k->range[i + 1] != k->range[i] ||
+                g->nodes[k->order[i + 1]].program != program;
+    if (k->range[i] != 0 && first) {
+        k->steps[i].repeat |= LOONG_REPEAT_BEGINS;
+        k->steps[i].rounds = operand_of(k, g->rounds[k->range[i] - 1]);
+    }
+    if (k->range[i] != 0 && last) {
+        k->steps[i].repeat |= LOONG_REPEAT_ENDS;
+    }
+}
+
 static loong_status_t emit_steps(compiler_t *k)
 {
     loong_graph_t *g = k->g;
@@ -383,6 +422,7 @@ static loong_status_t emit_steps(compiler_t *k)
     for (int64_t i = 0; i < k->num_order; i++) {
         const loong_node_t *node = &g->nodes[k->order[i]];
         loong_step_t *step = &k->steps[i];
+        mark_rounds(k, i);
         for (int a = 0; a < node->num_in + node->num_out; a++) {
             loong_val_t v =
                 a < node->num_in ? node->in[a] : node->out[a - node->num_in];
@@ -467,6 +507,7 @@ static loong_status_t run_passes(compiler_t *k, bool train)
         if (params->ahead || params->split) {
             LOONG_TRY(loongi_pass_gather(g));
         }
+        LOONG_TRY(loongi_pass_repeat(g));
         LOONG_TRY(loongi_pass_accumulate(g, !params->no_direct));
         LOONG_TRY(loongi_graph_remove_dead(g));
         LOONG_TRY(loongi_pass_watch(g, params->num_watch > 0,
@@ -506,10 +547,14 @@ static loong_status_t compile(loong_graph_t *g, bool train,
     LOONG_TRY(copy_watches(&k));
     LOONG_TRY(order_nodes(&k));
     LOONG_TRY(choose_kernels(&k));
-    loongi_pass_hoist(g, k.num_order, k.order, k.steps, k.comm);
+    LOONG_TRY(loongi_arena_alloc(
+        g->arena, (size_t)LOONG_MAX(k.num_order, 1) * sizeof(*k.range),
+        &k.range));
+    LOONG_TRY(loongi_repeat_ranges(g, k.num_order, k.order, k.range));
+    loongi_pass_hoist(g, k.num_order, k.order, k.steps, k.comm, k.range);
     loong_layout_params_t layout = {
-        k.num_order, k.order,      k.workspace,
-        params->in_place, k.comm, params->num_offload, params->offload};
+        k.num_order, k.order, k.workspace, params->in_place,
+        k.comm,      k.range, params->num_offload, params->offload};
     LOONG_TRY(loongi_pass_memory(g, &layout, &k.layout));
     LOONG_TRY(emit_steps(&k));
     return make_results(&k);

@@ -13,11 +13,9 @@ static loong_status_t insert_copy(loong_graph_t *g, int64_t n, int input,
 {
     loong_val_t v = g->nodes[n].in[input];
     loong_val_t out = LOONG_NONE;
-    g->program = g->nodes[n].program;
-    g->scope_copy = g->nodes[n].scope;
+    loongi_graph_like(g, &g->nodes[n]);
     loong_graph_apply(g, copy, NULL, 1, &v, 1, &out);
-    g->program = LOONG_PROGRAM_F;
-    g->scope_copy = NULL;
+    loongi_graph_like(g, NULL);
     LOONG_TRY(g->status);
     loong_node_t node = g->nodes[g->num_nodes - 1];
     memmove(&g->nodes[n + 1], &g->nodes[n],
@@ -54,11 +52,9 @@ static loong_status_t fill_outputs(loong_graph_t *g, const loong_op_t *copy)
         }
         LOONG_CHECK(g->ctx, copy != NULL, LOONG_ERR_INTERNAL,
                     "op copy is not registered");
-        g->program = node->program;
-        g->scope_copy = node->scope;
+        loongi_graph_like(g, node);
         loong_graph_apply(g, copy, NULL, 1, &v, 1, &g->outputs[i].value);
-        g->program = LOONG_PROGRAM_F;
-        g->scope_copy = NULL;
+        loongi_graph_like(g, NULL);
         LOONG_TRY(g->status);
     }
     return LOONG_OK;

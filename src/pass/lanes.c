@@ -93,7 +93,8 @@ static void move_up(int32_t *order, loong_step_t *steps, int64_t from,
 }
 
 void loongi_pass_hoist(const loong_graph_t *g, int64_t num_order,
-                       int32_t *order, loong_step_t *steps, const bool *comm)
+                       int32_t *order, loong_step_t *steps, const bool *comm,
+                       const int32_t *range)
 {
     int64_t least = 0;
     for (int64_t i = 0; i < num_order; i++) {
@@ -103,6 +104,7 @@ void loongi_pass_hoist(const loong_graph_t *g, int64_t num_order,
             continue;
         }
         while (to > least && !comm[order[to - 1]] &&
+               range[to - 1] == range[i] &&
                g->nodes[order[to - 1]].program == c->program &&
                !depend(g, &g->nodes[order[to - 1]], c)) {
             to--;

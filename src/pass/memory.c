@@ -21,6 +21,8 @@ typedef struct storage {
     bool used;
     bool kept; /* a declared output: readable until the slot is reused */
     bool away; /* begins in F in a scope that is offloaded */
+    int32_t seen; /* 1 + where the part run in rounds begins that saw it last */
+    bool again;   /* that part makes it again before it reads it */
     int32_t rep; /* storage that this one was merged into, or itself */
 } storage_t;
 
@@ -72,6 +74,10 @@ static void collect(const loong_graph_t *g, const loong_layout_params_t *p,
     for (int64_t k = 0; k < p->num_order; k++) {
         const loong_node_t *node = &g->nodes[p->order[k]];
         bool away = is_offloaded(p, node);
+        if (p->range[k] != 0) {
+            touch(&storages[storage_of(g, g->rounds[p->range[k] - 1])],
+                  (int32_t)k, node->program);
+        }
         for (int i = 0; i < node->num_in + node->num_out; i++) {
             loong_val_t v = storage_of(
                 g, i < node->num_in ? node->in[i]
@@ -88,6 +94,51 @@ static void collect(const loong_graph_t *g, const loong_layout_params_t *p,
                                   : g->losses[i - g->num_outputs].value);
         if (v != LOONG_NONE) {
             storages[v].kept = true;
+        }
+    }
+}
+
+/* In rounds what comes in, or leaves, or is of the first round alone lives
+ * from the first step of the part to its last. */
+static void keep_round(const loong_graph_t *g, const loong_layout_params_t *p,
+                       int32_t begin, int32_t end, storage_t *storages)
+{
+    for (int32_t k = begin; k <= end; k++) {
+        const loong_node_t *node = &g->nodes[p->order[k]];
+        for (int i = 0; i < node->num_in + node->num_out; i++) {
+            loong_val_t v = storage_of(
+                g, i < node->num_in ? node->in[i]
+                                    : node->out[i - node->num_in]);
+            if (v == LOONG_NONE) {
+                continue;
+            }
+            storage_t *s = &storages[v];
+            s->again = s->seen == begin + 1
+                           ? s->again
+                           : node->again && i >= node->num_in;
+            s->seen = begin + 1;
+            bool crosses = s->begin < begin || s->end > end;
+            if ((crosses && !s->again) || node->repeat == 0) {
+                s->begin = LOONG_MIN(s->begin, begin);
+                s->end = LOONG_MAX(s->end, end);
+            }
+        }
+    }
+}
+
+static void keep_rounds(const loong_graph_t *g, const loong_layout_params_t *p,
+                        storage_t *storages)
+{
+    for (int64_t k = 0; k < p->num_order; k++) {
+        int64_t begin = k;
+        loong_program_kind_t program = g->nodes[p->order[k]].program;
+        while (p->range[begin] != 0 && k + 1 < p->num_order &&
+               p->range[k + 1] == p->range[begin] &&
+               g->nodes[p->order[k + 1]].program == program) {
+            k++;
+        }
+        if (p->range[begin] != 0) {
+            keep_round(g, p, (int32_t)begin, (int32_t)k, storages);
         }
     }
 }
@@ -274,6 +325,7 @@ loong_status_t loongi_pass_memory(loong_graph_t *g,
         m.storages[v].rep = (int32_t)v;
     }
     collect(g, params, m.storages);
+    keep_rounds(g, params, m.storages);
     if (params->in_place) {
         share_in_place(g, params, m.storages);
     }

@@ -150,11 +150,9 @@ static loong_val_t apply(overlap_t *o, const loong_node_t *like,
 {
     loong_graph_t *g = o->g;
     loong_val_t out = LOONG_NONE;
-    g->program = like->program;
-    g->scope_copy = like->scope;
+    loongi_graph_like(g, like);
     loong_graph_apply(g, op, attr, num_in, in, 1, &out);
-    g->program = LOONG_PROGRAM_F;
-    g->scope_copy = NULL;
+    loongi_graph_like(g, NULL);
     if (g->status == LOONG_OK) {
         g->nodes[g->num_nodes - 1].recomputed = like->recomputed;
     }

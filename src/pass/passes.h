@@ -86,6 +86,22 @@ LOONG_NODISCARD loong_status_t loongi_pass_split(loong_graph_t *g);
 /* Puts all that accumulates into one gradient into one program. */
 LOONG_NODISCARD loong_status_t loongi_pass_gather(loong_graph_t *g);
 
+/* Lets the backward of a part that runs in rounds make again, in each round,
+ * what it reads of the same part of an earlier program, where the last round
+ * has written over the others: nodes that run only when there is more than one
+ * round. Before pass `accumulate`. */
+LOONG_NODISCARD loong_status_t loongi_pass_repeat(loong_graph_t *g);
+/* Per value: made in a part run in rounds, and read outside of it. */
+LOONG_NODISCARD loong_status_t loongi_repeat_leaves(const loong_graph_t *g,
+                                                    bool **leaves_p);
+/* Per position of the order: the part run in rounds that it lies in, from its
+ * first node to its last; 0: none. Those between that are not of it run in the
+ * first round alone. Errors: LOONG_ERR_UNSUPPORTED where parts overlap, or
+ * something between reads what only the last round completes. */
+LOONG_NODISCARD loong_status_t
+loongi_repeat_ranges(const loong_graph_t *g, int64_t num_order,
+                     const int32_t *order, int32_t *range);
+
 /* Turns `accumulate` into writes to main gradients and states; with `direct`
  * producers add into them themselves where they can. Says for each writer of
  * a gradient whether it begins the step. */
@@ -120,15 +136,18 @@ typedef struct loong_layout_params {
     const int64_t *workspace_bytes; /* per node */
     bool in_place;    /* outputs may take the storage of dying inputs */
     const bool *comm; /* per node: runs until its outputs are read */
+    const int32_t *range; /* per position: see loongi_repeat_ranges */
     int num_offload;  /* scopes whose values are offloaded between F and B */
     const char *const *offload;
 } loong_layout_params_t;
 
 /* Moves collectives up the order, to right behind what they read, but not
- * above the first reader of the collective before. `comm` says which nodes are
- * collectives; `steps` stand in the same order and move along. */
+ * above the first reader of the collective before, nor into or out of a part
+ * run in rounds. `comm` says which nodes are collectives; `steps` stand in the
+ * same order and move along. */
 void loongi_pass_hoist(const loong_graph_t *g, int64_t num_order,
-                       int32_t *order, loong_step_t *steps, const bool *comm);
+                       int32_t *order, loong_step_t *steps, const bool *comm,
+                       const int32_t *range);
 
 /* The position of the first node behind `at` that reads what the collective
  * there makes; that behind the program when none does. */

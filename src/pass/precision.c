@@ -39,20 +39,24 @@ static bool crosses(const loong_input_t *port)
     return port->boundary || port->gradient;
 }
 
-/* v in another type, for a program; made on first use, in `scope`. */
+/* v in another type, for the program of a reader; made on first use, in
+ * `scope`, and of a part run in rounds when both its ends are. */
 static loong_status_t cast_to(precision_t *p, loong_val_t v,
-                              loong_dtype_t dtype,
-                              loong_program_kind_t program, const char *scope,
-                              loong_val_t *out_p)
+                              loong_dtype_t dtype, const loong_node_t *reader,
+                              const char *scope, loong_val_t *out_p)
 {
     loong_graph_t *g = p->g;
-    loong_val_t *made = &p->cast[v][program];
+    loong_val_t *made = &p->cast[v][reader->program];
     if (*made == LOONG_NONE) {
-        g->program = program;
-        g->scope_copy = scope;
+        const loong_node_t *from = loongi_producer(g, v);
+        loong_node_t like = *reader;
+        like.scope = scope;
+        if (from == NULL || from->repeat != reader->repeat) {
+            like.repeat = 0;
+        }
+        loongi_graph_like(g, &like);
         *made = loong_cast(g, v, dtype);
-        g->program = LOONG_PROGRAM_F;
-        g->scope_copy = NULL;
+        loongi_graph_like(g, NULL);
     }
     *out_p = *made;
     return g->status;
@@ -76,10 +80,10 @@ static loong_status_t cast_inputs(precision_t *p, loong_node_t *node,
             continue;
         }
         if (wide && g->values[v].dtype == g->precision.compute) {
-            LOONG_TRY(cast_to(p, v, g->precision.wide, node->program,
-                              node->scope, &node->in[i]));
+            LOONG_TRY(cast_to(p, v, g->precision.wide, node, node->scope,
+                              &node->in[i]));
         } else if (!wide && g->values[v].dtype != p->dtype[v]) {
-            LOONG_TRY(cast_to(p, v, p->dtype[v], node->program,
+            LOONG_TRY(cast_to(p, v, p->dtype[v], node,
                               scope_of(p, v, node->scope), &node->in[i]));
         }
     }
@@ -112,8 +116,8 @@ static loong_status_t cast_outputs(precision_t *p)
             dtype = g->precision.wide;
         }
         if (node != NULL && g->values[port->value].dtype != dtype) {
-            LOONG_TRY(cast_to(p, port->value, dtype, node->program,
-                              node->scope, &port->value));
+            LOONG_TRY(cast_to(p, port->value, dtype, node, node->scope,
+                              &port->value));
         }
     }
     return LOONG_OK;

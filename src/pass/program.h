@@ -52,7 +52,8 @@ typedef enum loong_when {
     LOONG_WHEN_ALWAYS,
     LOONG_WHEN_FIRST,
     LOONG_WHEN_LAST,
-    LOONG_WHEN_LOGGED /* steps whose tensors are logged */
+    LOONG_WHEN_LOGGED, /* steps whose tensors are logged */
+    LOONG_WHEN_AGAIN   /* where a part runs in more than one round */
 } loong_when_t;
 
 /* A queue of a device; steps of one lane run in order. */
@@ -63,6 +64,15 @@ typedef enum loong_lane_kind {
     LOONG_LANE_COPY_OUT,
     LOONG_LANE_COUNT
 } loong_lane_kind_t;
+
+/* A part of a program that runs in rounds, from a step that begins it to one
+ * that ends it: all steps run in the first round, those that repeat in the
+ * others. */
+typedef enum loong_repeat {
+    LOONG_REPEAT_BEGINS = 1,
+    LOONG_REPEAT_REPEATS = 2,
+    LOONG_REPEAT_ENDS = 4
+} loong_repeat_t;
 
 typedef struct loong_step {
     const loong_op_t *op;
@@ -75,6 +85,9 @@ typedef struct loong_step {
     loong_operand_t workspace;
     uint32_t add;       /* bit o: output o is always added to */
     uint32_t add_later; /* bit o: added to from the second micro-batch on */
+    uint32_t add_rounds; /* bit o: added to from the second round on */
+    uint32_t repeat;     /* bits of loong_repeat_t */
+    loong_operand_t rounds; /* i32 [1], of a step that begins a part */
     loong_lane_kind_t lane;
     bool beside;   /* of lane COMM: there is work before it is awaited */
     /* So many of the program's collectives are complete; of lane COMM: where

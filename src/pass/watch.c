@@ -3,7 +3,7 @@
  * Tensor logging: right after the node that makes a value with a label
  * (label.c), or its gradient, a node that puts its statistics into a state of
  * three numbers. These nodes run only in steps that are logged; micro-batches
- * are added up. */
+ * are added up, and rounds: what these complete is watched behind them. */
 #include <string.h>
 
 #include "loong/register.h"
@@ -14,6 +14,7 @@ typedef struct watch_pass {
     const loong_op_t *stats;
     loong_watch_t *watches;
     int64_t num_watches, cap_watches;
+    bool *leaves; /* per value: a part run in rounds */
 } watch_pass_t;
 
 static loong_status_t add_watch(watch_pass_t *w, loong_val_t of,
@@ -62,11 +63,12 @@ static loong_status_t insert(watch_pass_t *w, const loong_watch_t *watch,
 {
     loong_graph_t *g = w->g;
     loong_val_t out = LOONG_NONE;
+    loongi_graph_like(g, after);
     g->program = program;
     g->scope_copy = after != NULL ? after->scope : "";
+    g->repeat = w->leaves[watch->value] ? 0 : g->repeat;
     loong_graph_apply(g, w->stats, NULL, 1, &watch->value, 1, &out);
-    g->program = LOONG_PROGRAM_F;
-    g->scope_copy = NULL;
+    loongi_graph_like(g, NULL);
     LOONG_TRY(g->status);
     g->values[out].into = watch->state;
     g->values[out].write = LOONG_WRITE_FIRST;
@@ -85,6 +87,21 @@ static loong_status_t insert_inputs(watch_pass_t *w)
     return LOONG_OK;
 }
 
+/* The node behind which a value is complete; -1: it is an input. */
+static int32_t completes(const watch_pass_t *w, loong_val_t v)
+{
+    const loong_graph_t *g = w->g;
+    int32_t last = g->values[v].node;
+    for (int64_t n = last; n < g->num_nodes && w->leaves[v]; n++) {
+        const loong_node_t *from = &g->nodes[g->values[v].node];
+        if (!g->nodes[n].dead && g->nodes[n].repeat == from->repeat &&
+            g->nodes[n].program == from->program) {
+            last = (int32_t)n;
+        }
+    }
+    return last;
+}
+
 static loong_status_t rebuild(watch_pass_t *w)
 {
     loong_graph_t *g = w->g;
@@ -100,7 +117,7 @@ static loong_status_t rebuild(watch_pass_t *w)
     int32_t *head = next + w->num_watches; /* 1 + index; 0: none */
     memcpy(nodes, g->nodes, (size_t)num_nodes * sizeof(*nodes));
     for (int64_t i = w->num_watches - 1; i >= 0; i--) {
-        int32_t node = g->values[w->watches[i].value].node;
+        int32_t node = completes(w, w->watches[i].value);
         if (node >= 0) {
             next[i] = head[node];
             head[node] = (int32_t)(i + 1);
@@ -128,6 +145,7 @@ static loong_status_t watch_all(watch_pass_t *w)
     LOONG_CHECK(g->ctx, w->stats != NULL, LOONG_ERR_INTERNAL,
                 "op tensor_stats is not registered");
     int64_t num_values = g->num_values;
+    LOONG_TRY(loongi_repeat_leaves(g, &w->leaves));
     for (loong_val_t v = 0; v < num_values; v++) {
         LOONG_TRY(watch_value(w, v));
     }
@@ -138,7 +156,7 @@ loong_status_t loongi_pass_watch(loong_graph_t *g, bool any,
                                  int64_t *num_watches_p,
                                  loong_watch_t **watches_p)
 {
-    watch_pass_t w = {g, NULL, NULL, 0, 0};
+    watch_pass_t w = {g, NULL, NULL, 0, 0, NULL};
     *num_watches_p = 0;
     *watches_p = NULL;
     if (!any) {

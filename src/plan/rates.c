@@ -141,15 +141,12 @@ static double exchanged(const loong_step_t *step)
 }
 
 /* Bytes of all ranks' parts together. */
-static double volume(const loong_step_t *step, int size)
+static double volume(const loong_step_t *step)
 {
     const loong_kernel_query_t *q = &step->query;
     double most = 0.0;
     if (strcmp(q->op, "exchange_rows") == 0) {
         return exchanged(step);
-    }
-    if (strcmp(q->op, "expert_routes") == 0) { /* what all chose */
-        return (double)size * (double)loongi_timing_extent(&q->arg[0]);
     }
     for (int i = 0; i < q->num_in + q->num_out; i++) {
         double bytes = q->arg[i].rank > 0
@@ -171,7 +168,7 @@ static double collective(const loong_rates_params_t *p,
     int near = neighbours(r, p->mesh, a->group, a->size);
     double far = (double)(a->size - near);
     double n = (double)a->size;
-    double bytes = volume(step, a->size);
+    double bytes = volume(step);
     double ring = far > 0.0 ? LOONG_MIN(r->link, near * r->network) : r->link;
     bool sums = strstr(op, "all_reduce") != NULL;
     if (a->size < 2) {

@@ -232,6 +232,10 @@ static const loong_recipe_key_t keys[] = {
            "allgather alltoall", FREE,
            "how tokens come to experts on other ranks: all tokens to all "
            "ranks, or each to those that have its experts"),
+    REAL("parallel.moe_capacity_plan", "1.5", 0, 1e6, FREE,
+         "rows of experts that memory is laid out for, times an even share; a "
+         "layer with more on a rank runs in rounds; 0: as many as there can "
+         "be"),
     BOOL("parallel.tp_comm_overlap", "false", FREE,
          "with sequence_parallel: products work on the rows of one rank after "
          "the other, while those of the next come or go"),

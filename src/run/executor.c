@@ -6,46 +6,11 @@
 #include "comm_impl.h"
 #include "loong/collective.h"
 
-bool loongi_step_runs(const loong_step_t *step, const loong_frame_t *frame)
-{
-    switch (step->when) {
-    case LOONG_WHEN_FIRST:
-        return frame->first != 0;
-    case LOONG_WHEN_LAST:
-        return frame->last != 0;
-    case LOONG_WHEN_LOGGED:
-        return frame->log_tensors != 0;
-    default:
-        return true;
-    }
-}
-
 static void *address(const loong_run_t *run, loong_operand_t operand)
 {
     return operand.base == LOONG_BASE_NONE
                ? NULL
                : run->base[operand.base] + operand.offset;
-}
-
-loong_status_t loongi_run_read(const loong_run_t *run, loong_operand_t from,
-                               void *to, size_t bytes, const char *what)
-{
-    if (run->device != NULL) {
-        return loong_device_read(run->device, to, address(run, from), bytes,
-                                 what);
-    }
-    memcpy(to, address(run, from), bytes);
-    return LOONG_OK;
-}
-
-loong_status_t loongi_run_write(const loong_run_t *run, loong_operand_t to,
-                                const void *from, size_t bytes)
-{
-    if (run->device != NULL) {
-        return loong_device_copy(run->device, address(run, to), from, bytes);
-    }
-    memcpy(address(run, to), from, bytes);
-    return LOONG_OK;
 }
 
 static void find_operands(const loong_run_t *run, const loong_step_t *step,
@@ -61,6 +26,7 @@ static void find_operands(const loong_run_t *run, const loong_step_t *step,
 typedef struct frames {
     const loong_frame_t *host;
     const loong_frame_t *device; /* NULL: it reads the host's */
+    int64_t round;
 } frames_t;
 
 static loong_kernel_call_t call_of(const loong_run_t *run,
@@ -83,7 +49,9 @@ static loong_kernel_call_t call_of(const loong_run_t *run,
         run->device != NULL ? loong_device_flaw(run->device) : NULL;
     call.group = run->group;
     call.accumulate =
-        step->add | (frames.host->first ? 0 : step->add_later);
+        step->add | (frames.host->first ? 0 : step->add_later) |
+        (frames.round > 0 ? step->add_rounds : 0);
+    call.round = frames.round;
     call.load = false;
     return call;
 }
@@ -151,9 +119,10 @@ static loong_status_t load_step(const loong_run_t *run,
 {
     void *ptr[LOONG_MAX_OPERANDS];
     find_operands(run, step, ptr);
-    for (int first = 1; first >= (step->add_later == 0); first--) {
+    bool adds = step->add_later != 0 || step->add_rounds != 0;
+    for (int first = 1; first >= !adds; first--) {
         const loong_frame_t frame = {.first = first};
-        frames_t frames = {&frame, NULL};
+        frames_t frames = {&frame, NULL, !first};
         loong_kernel_call_t call =
             call_of(run, step, frames, run->stream, ptr);
         call.load = true;
@@ -174,23 +143,6 @@ loong_status_t loongi_program_load(const loong_run_t *run,
     return LOONG_OK;
 }
 
-loong_status_t loongi_frame_check(const loong_chunk_t *chunk,
-                                  const loong_frame_t *frame)
-{
-    for (int i = 0; i < chunk->num_counts; i++) {
-        const loong_count_t *c = &chunk->counts[i];
-        int64_t count = frame->count[i];
-        LOONG_CHECK(chunk->ctx, count >= 0 && count <= c->planned,
-                    LOONG_ERR_ARG,
-                    "count %s: %lld in micro-batch %lld of step %lld; 0 to "
-                    "%lld are planned, %lld possible",
-                    c->name, (long long)count, (long long)frame->micro_batch,
-                    (long long)frame->step, (long long)c->planned,
-                    (long long)c->bound);
-    }
-    return LOONG_OK;
-}
-
 /* ---- collectives --------------------------------------------------------- */
 
 /* A collective on a stream of its own. */
@@ -201,7 +153,7 @@ static loong_status_t launch_apart(const loong_lane_job_t *job,
     const loong_step_t *step = &job->program->steps[job->index];
     void *ptr[LOONG_MAX_OPERANDS];
     void *stream = NULL;
-    frames_t frames = {job->frame, job->device_frame};
+    frames_t frames = {job->frame, job->device_frame, 0};
     find_operands(run, step, ptr);
     LOONG_TRY(loongi_ahead_begin(run->ahead, job->track, job->number, caller,
                                  &stream));
@@ -214,7 +166,7 @@ static loong_status_t run_lane_job(const loong_lane_job_t *job)
 {
     const loong_step_t *step = &job->program->steps[job->index];
     void *ptr[LOONG_MAX_OPERANDS];
-    frames_t frames = {job->frame, NULL};
+    frames_t frames = {job->frame, NULL, 0};
     const loong_run_t *run = job->owner;
     if (run->ahead != NULL) {
         return launch_apart(job, LOONG_CALLED_BY_HOST);
@@ -244,6 +196,8 @@ typedef struct track {
     int64_t next;       /* step */
     int64_t begun;      /* collectives */
     int64_t awaited;
+    int64_t repeat; /* step that began the part run in rounds */
+    int64_t rounds; /* of it; 0: not asked for yet */
 } track_t;
 
 static void begin_track(const loong_run_t *run, const loong_program_t *program,
@@ -346,12 +300,72 @@ static loong_status_t begin_collective(track_t *t, int64_t index, bool runs,
     return t->apart ? begin_apart(t, &job) : loongi_lane_begin(t->lane, &job);
 }
 
-/* The next step of a track. */
-static loong_status_t advance(track_t *t, bool company)
+/* ---- rounds -------------------------------------------------------------- */
+
+/* How many rounds the part has. A device has shown it to the host, who asks as
+ * late as it can. */
+static loong_status_t find_rounds(track_t *t)
 {
-    int64_t index = t->next++;
+    const loong_run_t *run = t->run;
+    const void *shown = address(run, t->program->steps[t->repeat].rounds);
+    if (t->rounds > 0) {
+        return LOONG_OK;
+    }
+    if (run->ahead != NULL) {
+        LOONG_TRY(loong_device_mirrored(run->device, shown, sizeof(int32_t),
+                                        "rounds of experts", &shown));
+    }
+    t->rounds = *(const int32_t *)shown;
+    LOONG_CHECK(run->ctx, t->rounds > 0, LOONG_ERR_INTERNAL,
+                "%lld rounds in scope '%s'", (long long)t->rounds,
+                t->program->steps[t->repeat].scope);
+    return LOONG_OK;
+}
+
+/* The rounds behind the first, whose last step is `end`: one step after the
+ * other, with nothing beside them. */
+static loong_status_t run_rounds(track_t *t, int64_t end)
+{
+    LOONG_TRY(find_rounds(t));
+    if (t->rounds == 1) {
+        return LOONG_OK;
+    }
+    LOONG_TRY(t->lane != NULL ? loongi_lane_settle(t->lane) : LOONG_OK);
+    LOONG_TRY(t->apart ? loongi_ahead_join(t->run->ahead) : LOONG_OK);
+    frames_t frames = t->frames;
+    for (frames.round = 1; frames.round < t->rounds; frames.round++) {
+        for (int64_t i = t->repeat; i <= end; i++) {
+            const loong_step_t *step = &t->program->steps[i];
+            if ((step->repeat & LOONG_REPEAT_REPEATS) &&
+                loongi_step_runs(step, frames.host)) {
+                LOONG_TRY(run_step(t->run, t->program, i, frames));
+            }
+        }
+    }
+    return LOONG_OK;
+}
+
+/* Notes where a part begins; says whether the step runs. */
+static loong_status_t runs_here(track_t *t, int64_t index, bool *runs_p)
+{
     const loong_step_t *step = &t->program->steps[index];
-    bool runs = loongi_step_runs(step, t->frames.host);
+    if (step->repeat & LOONG_REPEAT_BEGINS) {
+        t->repeat = index;
+        t->rounds = 0;
+    }
+    *runs_p = loongi_step_runs(step, t->frames.host);
+    if (step->when == LOONG_WHEN_AGAIN) {
+        LOONG_TRY(find_rounds(t));
+        *runs_p = t->rounds > 1;
+    }
+    return LOONG_OK;
+}
+
+static loong_status_t advance_step(track_t *t, int64_t index, bool company)
+{
+    const loong_step_t *step = &t->program->steps[index];
+    bool runs = false;
+    LOONG_TRY(runs_here(t, index, &runs));
     if (step->lane == LOONG_LANE_COMM && (t->apart || t->lane != NULL)) {
         return begin_collective(t, index, runs, company);
     }
@@ -360,6 +374,16 @@ static loong_status_t advance(track_t *t, bool company)
     }
     LOONG_TRY(await_step(t, step));
     return run_step(t->run, t->program, index, t->frames);
+}
+
+/* The next step of a track. */
+static loong_status_t advance(track_t *t, bool company)
+{
+    int64_t index = t->next++;
+    LOONG_TRY(advance_step(t, index, company));
+    return t->program->steps[index].repeat & LOONG_REPEAT_ENDS
+               ? run_rounds(t, index)
+               : LOONG_OK;
 }
 
 /* ---- one program, or two ------------------------------------------------- */

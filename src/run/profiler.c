@@ -110,6 +110,8 @@ static part_t part_of(const loong_step_t *step)
                {"router_loss", ROUTER},      {"router_loss_grad", ROUTER},
                {"expert_counts", ROUTER},    {"expert_excess", ROUTER},
                {"expert_capacity", ROUTER},  {"expert_order", PERMUTE},
+               {"expert_rounds", PERMUTE},   {"expert_window", PERMUTE},
+               {"expert_routes", PERMUTE},
                {"permute", PERMUTE},         {"unpermute", PERMUTE},
                {"unpermute_dw", PERMUTE}};
     for (int i = 0; i < LOONG_COUNT_OF(ops); i++) {

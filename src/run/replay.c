@@ -127,6 +127,14 @@ bool loongi_kernel_needs_host(const loong_kernel_t *kernel,
     return kernel->waits || (kernel->counts && counts);
 }
 
+/* What depends on how many rounds a part has: where it begins, where it ends,
+ * and what runs only when there are more than one. */
+static bool asks_for_rounds(const loong_step_t *step)
+{
+    return step->when == LOONG_WHEN_AGAIN ||
+           (step->repeat & ~(uint32_t)LOONG_REPEAT_REPEATS) != 0;
+}
+
 /* Cuts the steps of the job; pieces NULL: counts them. A graph waits at its
  * begin for what the host calls: so it ends before a step that awaits more. */
 static int cut(const loong_replay_job_t *job, loong_piece_t *pieces)
@@ -142,6 +150,7 @@ static int cut(const loong_replay_job_t *job, loong_piece_t *pieces)
         int k = job->order != NULL ? job->order[i] : 0;
         const loong_step_t *s = &job->program[k]->steps[next[k]++];
         bool host = loongi_kernel_needs_host(s->kernel, &s->query) ||
+                    asks_for_rounds(s) ||
                     (staged && (s->kernel->communicates || s->kernel->joins));
         bool waits = staged && !host && s->await > awaited[k];
         awaited[k] = LOONG_MAX(awaited[k], waits ? s->await : 0);

@@ -85,6 +85,7 @@ void loongi_parallel_request(const loong_parallel_t *layout,
                "alltoall") == 0
             ? LOONG_DISPATCH_ALL_TO_ALL
             : LOONG_DISPATCH_ALL_GATHER;
+    p->capacity_plan = loong_recipe_real(r, "parallel.moe_capacity_plan");
     p->z_loss = loong_recipe_real(r, "train.z_loss_coeff");
 }
 

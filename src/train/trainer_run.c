@@ -259,16 +259,16 @@ static void describe_precision(loong_trainer_t *t)
 }
 
 /* The first grouped product of a layer's experts here; NULL: none. */
-static const loong_kernel_query_t *expert_product(const loong_component_t *s)
+static const loong_step_t *expert_product(const loong_component_t *s)
 {
     for (int i = 0; i < s->num_stages * LOONG_STAGE_CHUNKS; i++) {
         const loong_chunk_t *c =
             s->stages[i / LOONG_STAGE_CHUNKS]->chunk[i % LOONG_STAGE_CHUNKS];
         for (int p = 0; c != NULL && p < LOONG_PROGRAM_COUNT; p++) {
             for (int64_t k = 0; k < c->programs[p].num_steps; k++) {
-                const loong_kernel_query_t *q = &c->programs[p].steps[k].query;
-                if (strcmp(q->op, "grouped_linear") == 0) {
-                    return q;
+                const loong_step_t *step = &c->programs[p].steps[k];
+                if (strcmp(step->query.op, "grouped_linear") == 0) {
+                    return step;
                 }
             }
         }
@@ -276,20 +276,24 @@ static const loong_kernel_query_t *expert_product(const loong_component_t *s)
     return NULL;
 }
 
-/* Memory is laid out for whatever routers choose. */
+/* Memory is laid out for more rows than an even share, or for whatever routers
+ * choose. */
 static void describe_experts(loong_trainer_t *t)
 {
-    const loong_kernel_query_t *q = expert_product(t->component);
-    if (q == NULL) {
+    const loong_step_t *step = expert_product(t->component);
+    if (step == NULL) {
         return;
     }
-    const loong_grouped_linear_attr_t *attr = q->attr;
-    double rows = (double)q->arg[0].dim[0];
+    const loong_grouped_linear_attr_t *attr = step->query.attr;
+    double rows = (double)step->query.arg[0].dim[0];
     bool alone = loong_mesh_group_size(&t->mesh, LOONG_GROUP_ETP_EP) == 1;
     loongi_text_printf(&t->text,
-                       "experts: room for %.0f rows of a layer, the most there "
-                       "can be; %.0f with even routing%s%s\n",
-                       rows, rows * attr->share,
+                       "experts: room for %.0f rows of a layer%s; %.0f with "
+                       "even routing%s%s\n",
+                       rows,
+                       step->repeat != 0 ? ", more run in rounds"
+                                         : ", the most there can be",
+                       rows * attr->share,
                        alone ? "" : "; tokens come by ",
                        alone ? ""
                              : loong_recipe_text(

@@ -23,6 +23,7 @@ typedef struct plan {
 #define PLAN_SP "parallel.sequence_parallel=true"
 #define PLAN_PP "parallel.pipeline_model_parallel_size="
 #define PLAN_EP "parallel.expert_model_parallel_size="
+#define PLAN_A2A "parallel.moe_token_dispatcher_type=alltoall"
 #define PLAN_LAYOUT "parallel.pipeline_model_parallel_layout="
 /* Stages of so many layers, the ends with fewer. */
 #define PLAN_61_ON_16 PLAN_LAYOUT "Et*3|(t*4|)*14t*2L"
@@ -35,15 +36,16 @@ static const plan_t plans[] = {
     {"qwen3/qwen3_235b_a22b",
      128,
      true,
-     {PLAN_TP "4", PLAN_SP, PLAN_PP "8", PLAN_EP "16", PLAN_94_ON_8}},
+     {PLAN_TP "4", PLAN_SP, PLAN_PP "8", PLAN_EP "16", PLAN_94_ON_8,
+      PLAN_A2A}},
     {"deepseek_v3/deepseek_v3_671b",
      1024,
      true,
-     {PLAN_PP "16", PLAN_EP "64", PLAN_61_ON_16}},
+     {PLAN_PP "16", PLAN_EP "64", PLAN_61_ON_16, PLAN_A2A}},
     {"kimi_k2/kimi_k2_1t",
      1024,
      true,
-     {PLAN_PP "16", PLAN_EP "64", PLAN_61_ON_16}},
+     {PLAN_PP "16", PLAN_EP "64", PLAN_61_ON_16, PLAN_A2A}},
     {"moe/moe_1t_64e",
      768,
      true,

@@ -118,6 +118,34 @@ static void keeps_inputs(const plan_t *plan, const by_hand_t *h, int stage,
             1.05 * (layers + more) / layers);
 }
 
+/* Models with experts whose layout is that of a paper. */
+static bool exchanges(const plan_t *plan)
+{
+    bool found = false;
+    for (int i = 0; i < PLAN_OVERRIDES && plan->overrides[i] != NULL; i++) {
+        found = found || strcmp(plan->overrides[i], PLAN_A2A) == 0;
+    }
+    return found;
+}
+
+/* Rows of experts are laid out for at most twice an even share. */
+static void tells_rows(const plan_t *plan, const char *text)
+{
+    double room = 0.0;
+    double even = 0.0;
+    const char *at = strstr(text, "experts: room for ");
+    if (at == NULL) { /* none in the first stage, which this is about */
+        assert_string_equal(plan->model, "deepseek_v3/deepseek_v3_671b");
+        return;
+    }
+    assert_int_equal(sscanf(at, "experts: room for %lf rows of a layer, more "
+                                "run in rounds; %lf with", &room, &even), 2);
+    if (!(room <= 2.0 * even)) {
+        fail_msg("%s: room for %.0f rows, %.0f are even", plan->model, room,
+                 even);
+    }
+}
+
 /* A line for each stage, which follow one another through the layers, with
  * seven sizes: five classes, inputs, and all together. */
 static void tells_stages(const plan_t *plan, const by_hand_t *h,
@@ -147,6 +175,10 @@ static void tells_stages(const plan_t *plan, const by_hand_t *h,
         }
         is_near(plan->model, "together", bytes[ALL], all, 1.01);
         keeps_inputs(plan, h, i, last - first + 1, bytes[SLOTS]);
+        if (exchanges(plan) && !(bytes[ALL] <= 80e9)) {
+            fail_msg("%s: stage %d takes %.3g bytes", plan->model, i,
+                     bytes[ALL]);
+        }
         next = last + 1;
     }
     assert_int_equal(next, layers);
@@ -177,6 +209,9 @@ static void tells_all(loong_context_t *ctx, const plan_t *plan,
         assert_non_null(strstr(text, "memory of this rank:\n  parameters "));
     } else {
         tells_stages(plan, &h, layers, text);
+        if (exchanges(plan)) {
+            tells_rows(plan, text);
+        }
     }
 }
 

@@ -192,7 +192,7 @@ loong_status_t launch_run(const op_case_t *c, launch_t *l)
     }
     loong_kernel_call_t call = {l->ctx,    &l->query,     l->state,
                                 &l->frame, ptr,           l->workspace.data,
-                                NULL,      c->accumulate, NULL,
+                                NULL,      c->accumulate, 0, NULL,
                                 NULL,      NULL, NULL, false};
     return op_device_run(l->kernel, &call);
 }

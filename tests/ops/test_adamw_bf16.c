@@ -139,7 +139,7 @@ static void run(const loong_kernel_t *kernel, const loong_adamw_attr_t *attr,
                            .grad_scale = 1.0, .lr = {1e-3}};
     void *ptr[5] = {d->grad, d->param, NULL, d->exp_avg, d->exp_avg_sq};
     loong_kernel_call_t call = {ctx, &q, NULL, &frame, ptr, NULL,
-                                NULL, 0, NULL, NULL,  NULL, NULL, false};
+                                NULL, 0, 0, NULL, NULL, NULL, NULL, false};
     q.arg[0] = q.arg[1] = vector(LOONG_F32, part->n);
     q.arg[3] = q.arg[4] = vector(LOONG_BF16, part->n);
     assert_ok(ctx, op_device_run(kernel, &call));

@@ -118,7 +118,7 @@ static void launch(loong_context_t *ctx, const loong_kernel_t *kernel,
         ptr[q->num_in] = ptr[0];
     }
     loong_kernel_call_t call = {ctx, q,         NULL, &frame,
-                                ptr, workspace, NULL, 0, NULL,
+                                ptr, workspace, NULL, 0, 0, NULL,
                                 NULL, NULL, NULL, false};
     assert_ok(ctx, op_device_run(kernel, &call));
 }

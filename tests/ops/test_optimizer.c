@@ -91,7 +91,7 @@ static void update(const loong_kernel_t *kernel, how_t how, int64_t n,
                     how.exp_avg ? (void *)s->half_avg : s->exp_avg,
                     how.exp_avg_sq ? (void *)s->half_avg_sq : s->exp_avg_sq};
     loong_kernel_call_t call = {s->ctx, &q, NULL, &frame, ptr, NULL,
-                                NULL,   0,  NULL, NULL,   NULL, NULL, false};
+                                NULL,   0, 0, NULL, NULL, NULL, NULL, false};
     fill(s);
     q.arg[0] = vector(LOONG_F32, n);
     q.arg[1] = vector(half ? LOONG_BF16 : LOONG_F32, n);
@@ -249,7 +249,7 @@ static void test_sign_step(void **state)
     float copy[5];
     void *ptr[2] = {copy, param};
     loong_kernel_call_t call = {s->ctx, &q, NULL, &frame, ptr, NULL,
-                                NULL,   0,  NULL, NULL,   NULL, NULL, false};
+                                NULL,   0, 0, NULL, NULL, NULL, NULL, false};
     memcpy(copy, grad, sizeof(copy));
     q.arg[0] = q.arg[1] = vector(LOONG_F32, 5);
     assert_ok(s->ctx, op_device_run(reference_of(s->ctx, "sign_step"), &call));
@@ -264,7 +264,7 @@ static void sum_into(loong_context_t *ctx, const loong_kernel_t *kernel,
     loong_frame_t frame = {.step = 0};
     void *ptr[2] = {(void *)(uintptr_t)x, record};
     loong_kernel_call_t call = {ctx, &q, NULL, &frame, ptr, NULL,
-                                NULL, 1, NULL, NULL,  NULL, NULL, false};
+                                NULL, 1, 0, NULL, NULL, NULL, NULL, false};
     q.arg[0] = vector(LOONG_F32, n);
     q.arg[1] = vector(LOONG_I64, LOONG_EXACT_WORDS);
     assert_ok(ctx, op_device_run(kernel, &call));

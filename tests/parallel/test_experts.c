@@ -90,6 +90,37 @@ static void chosen_layouts(void **state)
     check_layouts(SIGMOID, LOONG_COUNT_OF(layouts), layouts, ranks);
 }
 
+#define PLAN "moe_capacity_plan: "
+#define AGAIN "\nrecompute: {granularity: full}"
+#define SOME                                                                  \
+    "\nrecompute: {granularity: selective, scopes: ['layers.*.mlp.experts']}"
+#define H1 "\nschedule: zero_bubble_h1"
+
+/* Rows laid out for a part of an even share: every layer runs in several
+ * rounds, in every program. */
+static void rounds(void **state)
+{
+    (void)state;
+    static const char *const layouts[] = {
+        "{" PLAN "0.3}", "{" PLAN "0.2}" AGAIN, "{" PLAN "0.4}" SOME,
+        "{" EP "2, " PLAN "0.3}", "{" EP "4, " A2A ", " PLAN "0.3}",
+        "{" EP "4, " A2A ", " PLAN "0.3}" AGAIN,
+        "{" EP "2, " A2A ", " PLAN "0.4, " SHARD "optim_grads_params}" SOME,
+        "{" PP "2, " EP "2, " PLAN "0.3}" H1,
+        "{" PP "2, " EP "2, " A2A ", " PLAN "0.3, " SHARD "optim_grads}" H1,
+        "{" PP "2, " EP "2, " A2A ", " PLAN "0.3}" H1 AGAIN,
+        "{" ETP "2, " EP "2, " A2A ", " PLAN "0.2}",
+        "{" TP "2, " SP ", " ETP "4, " PLAN "0.2, " SHARD
+        "optim_grads_params}",
+        "{" TP "2, " SP ", " EP "4, " A2A ", " PLAN "0.3}"
+        "\ncomm: {overlap: true, overlap_work: 0}",
+        "{" PP "2, " EP "2, overlap_moe_expert_parallel_comm: true, "
+        "num_layers_per_virtual_pipeline_stage: 1, " A2A ", " PLAN "0.2}"};
+    static const int ranks[] = {1, 1, 1, 2, 4, 4, 2, 4, 4, 4, 4, 4, 4, 4};
+    check_layouts(SOFTMAX, LOONG_COUNT_OF(layouts), layouts, ranks);
+    check_layouts(SIGMOID, LOONG_COUNT_OF(layouts), layouts, ranks);
+}
+
 /* Stages without a router have no loss of it. */
 static void layers_without_experts(void **state)
 {
@@ -447,6 +478,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(chosen_layouts),
+        cmocka_unit_test(rounds),
         cmocka_unit_test(layers_without_experts),
         cmocka_unit_test(random_layouts),
         cmocka_unit_test(experts_drop_tokens),

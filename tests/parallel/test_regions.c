@@ -59,7 +59,10 @@ static loong_expert_routes_t routes_of(loong_graph_t *g, loong_val_t x,
     loong_val_t indices = LOONG_NONE;
     loong_topk_router(g, loong_scale(g, loong_slice(g, x, 0, EXPERTS), 1.0),
                       &none, &attr, &indices);
-    return loong_expert_routes(g, indices, group, EXPERTS, 1, 1);
+    const loong_expert_routes_attr_t routes = {.experts = EXPERTS,
+                                               .copies = 1};
+    return loong_expert_routes(g, loong_all_gather(g, indices, group), group,
+                               &routes);
 }
 
 static loong_val_t dispatch(loong_graph_t *g, loong_val_t x,

@@ -185,6 +185,56 @@ static void records_decide(void **state)
     layout_end(&place);
 }
 
+/* All tokens to the same experts, and none to the others: the fullest rank has
+ * more rows than are laid out, most have none. */
+static void all_to_the_same(void **state)
+{
+    (void)state;
+    static const struct {
+        int ranks;
+        const char *parallel;
+    } ways[] = {
+        {1, "{moe_capacity_plan: 0.3}"},
+        {4, "{" EP "4}"},
+        {4, "{" EP "4, " A2A "}"},
+        {8, "{" TP "2, " SP ", " EP "8, " A2A "}" AGAIN},
+        {8, "{" CP "2, " EP "8, " A2A
+            ", data_parallel_sharding: optim_grads_params}"},
+        {8, "{" PP "2, " EP "4, " A2A "}\nschedule: zero_bubble_h1"},
+        {16, "{" TP "2, " SP ", " CP "2, " EP "8, " ETP "2, " A2A "}"},
+    };
+    layout_place_t place = layout_begin();
+    char more[200];
+    size_t size = 0;
+    layout_run_t one = make_run(
+        "one", 1, "{}", key_text(&place, "record_file", "one.npy", more));
+    one.dtype = "fp64";
+    layout_run(&place, &one);
+    char *bytes = file_of(&place, "one.npy", &size);
+    for (size_t at = 256; at < size; at += 2) {
+        size_t cell = (at - 256) % (4 + LAYERS * TOKENS * TOPK * 2);
+        if (cell >= 4 && bytes[at] != 0) {
+            bytes[at] = (char)((cell - 4) / 2 % TOPK + 1);
+        }
+    }
+    write_file(&place, "same.npy", bytes, size);
+    loongi_free(place.ctx, bytes);
+    key_text(&place, "replay_file", "same.npy", more);
+    layout_run_t same = make_run("same", 1, "{}", more);
+    same.dtype = "fp64";
+    layout_run(&place, &same);
+    for (int i = 0; i < LOONG_COUNT_OF(ways); i++) {
+        char save[16];
+        snprintf(save, sizeof(save), "way%d", i);
+        layout_run_t run =
+            make_run(save, ways[i].ranks, ways[i].parallel, more);
+        run.dtype = "fp64";
+        layout_run(&place, &run);
+        layout_compare(&place, &run, &same, 1e-9);
+    }
+    layout_end(&place);
+}
+
 /* What does not fit is refused with its reason, and before any step. */
 static const struct {
     const char *model; /* NULL: that of the record */
@@ -278,6 +328,7 @@ int main(void)
         cmocka_unit_test(layouts_follow),
         cmocka_unit_test(records_are_equal),
         cmocka_unit_test(records_decide),
+        cmocka_unit_test(all_to_the_same),
         cmocka_unit_test(misfits),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -140,7 +140,7 @@ static void run_kernel(interpreter_t *k, const loong_node_t *node, bool add)
         loong_find_kernel(k->ctx, q.op, FAKE_DEVICE, 0);
     char workspace[256];
     loong_kernel_call_t call = {k->ctx, &q,        NULL,      &k->frame,
-                                ptr,    workspace, &k->world, add ? 1 : 0,
+                                ptr,    workspace, &k->world, add ? 1 : 0, 0,
                                 NULL,   NULL,      NULL, NULL, false};
     if (kernel->run(&call) != LOONG_OK) {
         fprintf(stderr, "the reference fails: %s\n", k->world.error);

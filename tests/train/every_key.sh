@@ -104,6 +104,7 @@ parallel.hierarchical_context_parallel_sizes=[1,1]
 parallel.expert_model_parallel_size=1
 parallel.expert_tensor_parallel_size=1
 parallel.moe_token_dispatcher_type=allgather
+parallel.moe_capacity_plan=0.5
 parallel.data_parallel_sharding=optim
 parallel.bucket_bytes=1MiB
 parallel.grad_reduce_in_bf16=true

@@ -54,11 +54,14 @@ typedef struct place {
     loong_comm_t *host;
     loong_comm_t *comm;
     const dispatch_case_t *c;
+    loong_collective_attr_t at;
     loong_expert_routes_attr_t routes;
+    int64_t round;
     int64_t sent;    /* rows there is room for */
     int64_t arrived;
     pair_t chosen, source, dest, counts, coming;
     pair_t x, y, back;
+    pair_t kept, rounds;
 } place_t;
 
 /* ---- launches ------------------------------------------------------------ */
@@ -78,11 +81,10 @@ static loong_status_t launch(place_t *p, const loong_kernel_query_t *q,
         loong_find_kernel(p->ctx, q->op, there ? "cuda" : "cpu", 0);
     loong_comm_t *group[LOONG_GROUP_COUNT] = {NULL};
     loong_kernel_call_t call = {.ctx = p->ctx, .query = q, .ptr = ptr,
-                                .group = group};
+                                .group = group, .round = p->round};
     char reason[LOONG_REASON_SIZE] = "";
     size_t room = 0;
     assert_non_null(kernel);
-    assert_true(kernel->communicates);
     LOONG_CHECK(p->ctx, kernel->support == NULL || kernel->support(q, reason),
                 LOONG_ERR_UNSUPPORTED, "%s", reason);
     group[LOONG_GROUP_ETP_EP] = there ? p->comm : p->host;
@@ -97,12 +99,16 @@ static loong_status_t launch(place_t *p, const loong_kernel_query_t *q,
     } else {
         LOONG_TRY(loongi_alloc(p->ctx, room + 1, "room", &call.workspace));
     }
-    LOONG_TRY(kernel->prepare(p->ctx, q, &call.state));
+    if (kernel->prepare != NULL) {
+        LOONG_TRY(kernel->prepare(p->ctx, q, &call.state));
+    }
     call.load = there && !unloaded;
     loong_status_t status = call.load ? kernel->run(&call) : LOONG_OK;
     call.load = false;
     status = status == LOONG_OK ? kernel->run(&call) : status;
-    kernel->destroy(p->ctx, call.state);
+    if (kernel->destroy != NULL) {
+        kernel->destroy(p->ctx, call.state);
+    }
     if (there) {
         loong_device_free(p->device, call.workspace, room);
     } else {
@@ -116,7 +122,7 @@ static loong_kernel_query_t query_routes(const place_t *p)
     const dispatch_case_t *c = p->c;
     loong_kernel_query_t q = {.op = "expert_routes", .attr = &p->routes,
                               .num_in = 1, .num_out = 4, .threads = 1};
-    q.arg[0] = mat(LOONG_I32, c->tokens, c->k);
+    q.arg[0] = mat(LOONG_I32, c->tokens * c->ranks, c->k);
     q.arg[1] = mat(LOONG_I32, p->sent, 1);
     q.arg[1].rank = 1;
     q.arg[2] = mat(LOONG_I32, c->tokens, c->ranks);
@@ -144,7 +150,7 @@ static loong_status_t find_routes(place_t *p, bool there)
 static loong_status_t exchange(place_t *p, bool there, const pair_t *from,
                                const pair_t *to, bool back)
 {
-    loong_exchange_rows_attr_t attr = {p->routes.at,
+    loong_exchange_rows_attr_t attr = {p->at,
                                        back ? p->sent : p->arrived,
                                        back ? p->arrived : p->sent, back};
     loong_kernel_query_t q = {.op = "exchange_rows", .attr = &attr,
@@ -184,11 +190,12 @@ static uint64_t draw(uint64_t seed, uint64_t stream, uint64_t i)
     return (uint64_t)(loongi_rng_uniform(seed, stream, i) * 0x1p48);
 }
 
-/* Slot j of a token. */
+/* Slot j of a token of the group. */
 static int32_t choose(const place_t *p, int64_t token, int64_t j)
 {
     const dispatch_case_t *c = p->c;
-    uint64_t seed = (uint64_t)p->routes.at.rank + 1;
+    uint64_t seed = (uint64_t)(token / c->tokens) + 1;
+    token %= c->tokens;
     uint64_t bits = draw(seed, 3, (uint64_t)token);
     int32_t first = (int32_t)(bits % (uint64_t)c->experts);
     bool dropped = bits >> 40 & 1 && j == c->k - 1;
@@ -207,7 +214,7 @@ static int32_t choose(const place_t *p, int64_t token, int64_t j)
 /* Whole numbers below 8, which both types have. */
 static void fill(place_t *p, const pair_t *pair, uint64_t stream)
 {
-    uint64_t seed = (uint64_t)p->routes.at.rank + 1;
+    uint64_t seed = (uint64_t)p->at.rank + 1;
     bool half = p->c->dtype == LOONG_BF16;
     for (size_t i = 0; i < pair->bytes / (half ? 2 : 4); i++) {
         float value = (float)(draw(seed, stream, i) % 8);
@@ -249,7 +256,9 @@ static loong_status_t open_place(loong_context_t *ctx, loong_comm_t *host,
     int rank = loong_comm_rank(host);
     loong_collective_attr_t at = {LOONG_GROUP_ETP_EP, c->ranks, rank, NULL,
                                   "rows", 0};
-    p->routes.at = at;
+    p->at = at;
+    p->routes.size = c->ranks;
+    p->routes.rank = rank;
     p->routes.experts = c->experts;
     p->routes.copies = c->copies;
     p->routes.sets = c->sets;
@@ -260,7 +269,10 @@ static loong_status_t open_place(loong_context_t *ctx, loong_comm_t *host,
     LOONG_TRY(loong_device_communicator(p->device, host, &p->comm));
     size_t row = (size_t)c->cols * loong_dtype_size(c->dtype);
     size_t tokens = (size_t)c->tokens;
-    LOONG_TRY(make_pair(p, tokens * (size_t)c->k * 4, &p->chosen));
+    size_t chosen = (size_t)p->arrived * (size_t)c->k * 4;
+    LOONG_TRY(make_pair(p, chosen, &p->chosen));
+    LOONG_TRY(make_pair(p, chosen, &p->kept));
+    LOONG_TRY(make_pair(p, 4, &p->rounds));
     LOONG_TRY(make_pair(p, (size_t)p->sent * 4, &p->source));
     LOONG_TRY(make_pair(p, tokens * (size_t)c->ranks * 4, &p->dest));
     LOONG_TRY(make_pair(p, 2 * (size_t)c->ranks * 4, &p->counts));
@@ -268,7 +280,7 @@ static loong_status_t open_place(loong_context_t *ctx, loong_comm_t *host,
     LOONG_TRY(make_pair(p, (size_t)p->sent * row, &p->x));
     LOONG_TRY(make_pair(p, (size_t)p->arrived * row, &p->y));
     LOONG_TRY(make_pair(p, (size_t)p->sent * row, &p->back));
-    for (int64_t i = 0; i < c->tokens * c->k; i++) {
+    for (int64_t i = 0; i < p->arrived * c->k; i++) {
         ((int32_t *)p->chosen.host)[i] = choose(p, i / c->k, i % c->k);
     }
     return send(p, &p->chosen);
@@ -277,7 +289,8 @@ static loong_status_t open_place(loong_context_t *ctx, loong_comm_t *host,
 static void close_place(place_t *p)
 {
     pair_t *pairs[] = {&p->chosen, &p->source, &p->dest, &p->counts,
-                       &p->coming, &p->x,      &p->y,    &p->back};
+                       &p->coming, &p->x,      &p->y,    &p->back,
+                       &p->kept,   &p->rounds};
     for (int i = 0; i < LOONG_COUNT_OF(pairs); i++) {
         free_pair(p, pairs[i]);
     }
@@ -337,12 +350,44 @@ static loong_status_t move(place_t *p)
     return LOONG_OK;
 }
 
+/* How many rounds there are, and what each of them keeps. */
+static loong_status_t find_rounds(place_t *p)
+{
+    const dispatch_case_t *c = p->c;
+    loong_expert_window_attr_t attr = {c->experts, c->sets,
+                                       c->ranks / c->copies, 9};
+    loong_kernel_query_t q = {.op = "expert_rounds", .attr = &attr,
+                              .num_in = 1, .num_out = 1, .threads = 1};
+    q.arg[0] = mat(LOONG_I32, p->arrived, c->k);
+    q.arg[1] = mat(LOONG_I32, 1, 1);
+    q.arg[1].rank = 1;
+    for (int there = 0; there < 2; there++) {
+        void *ptr[2] = {there ? p->chosen.there : p->chosen.host,
+                        there ? p->rounds.there : p->rounds.host};
+        LOONG_TRY(launch(p, &q, there, ptr));
+    }
+    LOONG_TRY(same(p, &p->rounds, "rounds"));
+    q.op = "expert_window";
+    q.arg[1] = q.arg[0];
+    for (p->round = 0; p->round < *(int32_t *)p->rounds.host; p->round++) {
+        for (int there = 0; there < 2; there++) {
+            void *ptr[2] = {there ? p->chosen.there : p->chosen.host,
+                            there ? p->kept.there : p->kept.host};
+            LOONG_TRY(launch(p, &q, there, ptr));
+        }
+        LOONG_TRY(same(p, &p->kept, "a round"));
+    }
+    p->round = 0;
+    return LOONG_OK;
+}
+
 static loong_status_t run_both(loong_context_t *ctx, loong_comm_t *host,
                                void *user)
 {
     place_t p;
     LOONG_TRY(open_place(ctx, host, user, &p));
-    loong_status_t status = find_routes(&p, false);
+    loong_status_t status = find_rounds(&p);
+    status = status == LOONG_OK ? find_routes(&p, false) : status;
     for (int again = 0; again < 2 && status == LOONG_OK; again++) {
         status = find_routes(&p, true);
         status = status == LOONG_OK ? move(&p) : status;
@@ -389,6 +434,8 @@ static loong_status_t run_unloaded(loong_context_t *ctx, loong_comm_t *host,
     LOONG_TRY(open_place(ctx, host, user, &p));
     loong_device_range_begin(p.device, "step");
     loong_status_t status = find_routes(&p, true);
+    status = status == LOONG_OK ? exchange(&p, true, &p.x, &p.y, false)
+                                : status;
     loong_device_range_end(p.device);
     close_place(&p);
     return status;
@@ -398,7 +445,7 @@ static void test_unloaded(void **state)
 {
     (void)state;
     static const char *const text[] = {
-        "kernel (count_routes) is loaded by its first launch while 1 "
+        "kernel (check_counts) is loaded by its first launch while 1 "
         "operations of NCCL are under way on device ",
         "cudaMallocHost: 16 bytes within a step"};
     for (int i = 0; i < 2; i++) {
@@ -426,8 +473,9 @@ static loong_status_t run_wrong(loong_context_t *ctx, loong_comm_t *host,
 {
     place_t p;
     LOONG_TRY(open_place(ctx, host, user, &p));
-    if (p.routes.at.rank == p.c->ranks - 1) {
-        ((int32_t *)p.chosen.host)[p.c->k * 3 + 1] = 77;
+    if (p.at.rank == p.c->ranks - 1) {
+        ((int32_t *)p.chosen.host)
+            [(p.at.rank * p.c->tokens + 3) * p.c->k + 1] = 77;
         LOONG_TRY(send(&p, &p.chosen));
     }
     loong_status_t status = find_routes(&p, true);

@@ -1,0 +1,61 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * What is asked of bound bases and of a frame beside running programs. The
+ * trainer and the executor call it; executor.h says what they mean. */
+#include <string.h>
+
+#include "executor.h"
+
+bool loongi_step_runs(const loong_step_t *step, const loong_frame_t *frame)
+{
+    switch (step->when) {
+    case LOONG_WHEN_FIRST:
+        return frame->first != 0;
+    case LOONG_WHEN_LAST:
+        return frame->last != 0;
+    case LOONG_WHEN_LOGGED:
+        return frame->log_tensors != 0;
+    default:
+        return true;
+    }
+}
+
+loong_status_t loongi_run_read(const loong_run_t *run, loong_operand_t from,
+                               void *to, size_t bytes, const char *what)
+{
+    if (run->device != NULL) {
+        return loong_device_read(run->device, to,
+                                 run->base[from.base] + from.offset, bytes,
+                                 what);
+    }
+    memcpy(to, run->base[from.base] + from.offset, bytes);
+    return LOONG_OK;
+}
+
+loong_status_t loongi_run_write(const loong_run_t *run, loong_operand_t to,
+                                const void *from, size_t bytes)
+{
+    if (run->device != NULL) {
+        return loong_device_copy(run->device, run->base[to.base] + to.offset,
+                                 from, bytes);
+    }
+    memcpy(run->base[to.base] + to.offset, from, bytes);
+    return LOONG_OK;
+}
+
+loong_status_t loongi_frame_check(const loong_chunk_t *chunk,
+                                  const loong_frame_t *frame)
+{
+    for (int i = 0; i < chunk->num_counts; i++) {
+        const loong_count_t *c = &chunk->counts[i];
+        int64_t count = frame->count[i];
+        LOONG_CHECK(chunk->ctx, count >= 0 && count <= c->planned,
+                    LOONG_ERR_ARG,
+                    "count %s: %lld in micro-batch %lld of step %lld; 0 to "
+                    "%lld are planned, %lld possible",
+                    c->name, (long long)count, (long long)frame->micro_batch,
+                    (long long)frame->step, (long long)c->planned,
+                    (long long)c->bound);
+    }
+    return LOONG_OK;
+}

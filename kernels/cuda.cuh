@@ -259,6 +259,30 @@ static inline bool cuda_support(const loong_kernel_query_t *query,
     return true;
 }
 
+/* True when all operands but those in the bits of `other` are of one type,
+ * which their kernel is compiled for. */
+static inline bool cuda_support_same(const loong_kernel_query_t *query,
+                                     uint32_t other,
+                                     char reason[LOONG_REASON_SIZE])
+{
+    int first = -1;
+    for (int i = 0; i < query->num_in + query->num_out; i++) {
+        if (query->arg[i].rank == 0 || (other >> i & 1u)) {
+            continue;
+        }
+        first = first < 0 ? i : first;
+        if (query->arg[i].dtype != query->arg[first].dtype) {
+            snprintf(reason, LOONG_REASON_SIZE,
+                     "operand %d is %s, operand %d %s: this kernel takes them "
+                     "in one type",
+                     first, loong_dtype_name(query->arg[first].dtype), i,
+                     loong_dtype_name(query->arg[i].dtype));
+            return false;
+        }
+    }
+    return true;
+}
+
 } // namespace loong_cuda
 
 /* Defines one kernel; `workspace_` may be NULL. CUDA_KERNEL_NAMED: one of

@@ -21,11 +21,6 @@ namespace loong_cuda {
 #define COPY_ASYNC(to_, from_, bytes_) cudasim_copy_async(to_, from_, bytes_)
 #define COPIES_COMMIT() cudasim_copies_commit()
 #define COPIES_WAIT(left_) cudasim_copies_wait(left_)
-
-static inline float exp2_of(float x)
-{
-    return exp2f(x);
-}
 #else
 /* c [16,8] += a [16,16] b [16,8] */
 #define MMA(c_, a_, b_)                                                       \
@@ -72,30 +67,7 @@ copy_async(half_t *to, const half_t *from, int bytes)
 #define COPIES_COMMIT() asm volatile("cp.async.commit_group;" : : : "memory")
 #define COPIES_WAIT(left_)                                                    \
     asm volatile("cp.async.wait_group %0;" : : "n"(left_) : "memory")
-
-static __device__ __forceinline__ float exp2_of(float x)
-{
-    float y;
-    asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
-    return y;
-}
 #endif
-
-/* Two values as bf16, the first one below. */
-static __device__ __forceinline__ unsigned both(float first, float second)
-{
-#ifdef CUDASIM
-    half_t low;
-    half_t high;
-    narrow(first, &low);
-    narrow(second, &high);
-    return low | (unsigned)high << 16;
-#else
-    unsigned y;
-    asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(y) : "f"(second), "f"(first));
-    return y;
-#endif
-}
 
 } // namespace loong_cuda
 

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Elements of device memory: fp32 and bf16, eight at a time. */
+ * Elements of device memory: fp32 and bf16, eight at a time (a pack). A pack
+ * is read as words of 16 bytes (fetch) and widened behind the last read of a
+ * thread: so all its reads are under way before the first is waited for. */
 #ifndef LOONG_PACK_CUH
 #define LOONG_PACK_CUH
 
@@ -13,6 +15,7 @@ typedef unsigned short half_t; /* bf16, as bits */
 
 enum { WARP = 32, PACK = 8 };
 constexpr unsigned EACH = 0xffffffffu; /* all lanes */
+constexpr float LOG2_E = 1.4426950408889634f;
 
 static __device__ __forceinline__ float widen(half_t x)
 {
@@ -40,50 +43,151 @@ template <class T> static __device__ __forceinline__ float stored(float x)
     return widen(y);
 }
 
+/* Two values as bf16, the first one below. */
+static __device__ __forceinline__ unsigned both(float first, float second)
+{
+#ifdef CUDASIM
+    half_t low;
+    half_t high;
+    narrow(first, &low);
+    narrow(second, &high);
+    return low | (unsigned)high << 16;
+#else
+    unsigned y;
+    asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(y) : "f"(second), "f"(first));
+    return y;
+#endif
+}
+
+/* 2^x and 1 / x of the units for that: wrong by at most 2^-22 and 2^-23 of the
+ * result, 0 where that is no normal number. */
+#ifdef CUDASIM
+static inline float exp2_of(float x)
+{
+    return exp2f(x);
+}
+static inline float inverse_of(float x)
+{
+    return 1.0f / x;
+}
+#else
+static __device__ __forceinline__ float exp2_of(float x)
+{
+    float y;
+    asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
+    return y;
+}
+static __device__ __forceinline__ float inverse_of(float x)
+{
+    float y;
+    asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
+    return y;
+}
+#endif
+
 /* ---- eight elements at a time -------------------------------------------- */
 
 struct pack_t {
     float v[PACK];
 };
 
-/* x[0 .. n - 1], n <= PACK; the rest is 0. */
-static __device__ __forceinline__ pack_t load(const half_t *x, int n,
-                                              bool packed)
+/* The words of a pack as they stand in memory: 16 bytes of bf16, 32 of fp32. */
+template <class T> struct raw_t {
+    enum { WORDS = PACK * sizeof(T) / sizeof(unsigned) };
+    unsigned word[WORDS];
+};
+
+/* A whole pack, from a multiple of 16 bytes. */
+template <class T>
+static __device__ __forceinline__ raw_t<T> fetch(const T *x)
 {
-    pack_t y;
-    if (packed && n == PACK) {
-        uint4 w = *reinterpret_cast<const uint4 *>(x);
-        unsigned word[4] = {w.x, w.y, w.z, w.w};
-        for (int i = 0; i < 4; i++) {
-            y.v[2 * i] = __uint_as_float(word[i] << 16);
-            y.v[2 * i + 1] = __uint_as_float(word[i] & 0xffff0000u);
-        }
-        return y;
-    }
-    for (int i = 0; i < PACK; i++) {
-        y.v[i] = i < n ? widen(x[i]) : 0.0f;
+    raw_t<T> y;
+#pragma unroll
+    for (int i = 0; i < raw_t<T>::WORDS; i += 4) {
+        uint4 w = *reinterpret_cast<const uint4 *>(x + i * PACK /
+                                                           raw_t<T>::WORDS);
+        y.word[i] = w.x;
+        y.word[i + 1] = w.y;
+        y.word[i + 2] = w.z;
+        y.word[i + 3] = w.w;
     }
     return y;
 }
 
-static __device__ __forceinline__ pack_t load(const float *x, int n,
-                                              bool packed)
+/* x[0 .. n - 1], n <= PACK, one by one; the rest is 0. */
+static __device__ __forceinline__ raw_t<half_t> gather(const half_t *x, int n)
 {
-    pack_t y;
-    if (packed && n == PACK) {
-        for (int i = 0; i < 2; i++) {
-            float4 w = reinterpret_cast<const float4 *>(x)[i];
-            y.v[4 * i] = w.x;
-            y.v[4 * i + 1] = w.y;
-            y.v[4 * i + 2] = w.z;
-            y.v[4 * i + 3] = w.w;
-        }
-        return y;
-    }
-    for (int i = 0; i < PACK; i++) {
-        y.v[i] = i < n ? x[i] : 0.0f;
+    raw_t<half_t> y;
+#pragma unroll
+    for (int i = 0; i < PACK; i += 2) {
+        y.word[i / 2] = (i < n ? (unsigned)x[i] : 0u) |
+                        (i + 1 < n ? (unsigned)x[i + 1] << 16 : 0u);
     }
     return y;
+}
+
+static __device__ __forceinline__ raw_t<float> gather(const float *x, int n)
+{
+    raw_t<float> y;
+#pragma unroll
+    for (int i = 0; i < PACK; i++) {
+        y.word[i] = i < n ? __float_as_uint(x[i]) : 0u;
+    }
+    return y;
+}
+
+static __device__ __forceinline__ pack_t unpack(const raw_t<half_t> &x)
+{
+    pack_t y;
+#pragma unroll
+    for (int i = 0; i < PACK; i += 2) {
+        y.v[i] = __uint_as_float(x.word[i / 2] << 16);
+        y.v[i + 1] = __uint_as_float(x.word[i / 2] & 0xffff0000u);
+    }
+    return y;
+}
+
+static __device__ __forceinline__ pack_t unpack(const raw_t<float> &x)
+{
+    pack_t y;
+#pragma unroll
+    for (int i = 0; i < PACK; i++) {
+        y.v[i] = __uint_as_float(x.word[i]);
+    }
+    return y;
+}
+
+/* The words that hold a pack, rounded to T. */
+template <class T>
+static __device__ __forceinline__ raw_t<T> packed_as(const pack_t &x);
+
+template <>
+__device__ __forceinline__ raw_t<half_t> packed_as<half_t>(const pack_t &x)
+{
+    raw_t<half_t> y;
+#pragma unroll
+    for (int i = 0; i < PACK; i += 2) {
+        y.word[i / 2] = both(x.v[i], x.v[i + 1]);
+    }
+    return y;
+}
+
+template <>
+__device__ __forceinline__ raw_t<float> packed_as<float>(const pack_t &x)
+{
+    raw_t<float> y;
+#pragma unroll
+    for (int i = 0; i < PACK; i++) {
+        y.word[i] = __float_as_uint(x.v[i]);
+    }
+    return y;
+}
+
+/* x[0 .. n - 1], n <= PACK; the rest is 0. */
+template <class T>
+static __device__ __forceinline__ pack_t load(const T *x, int n, bool packed)
+{
+    return unpack(packed && n == PACK ? fetch(x) : gather(x, n));
 }
 
 /* 16 bytes to device memory, not to shared memory, at once. In the machine's
@@ -102,44 +206,56 @@ static __device__ __forceinline__ void store_words(void *y, const uint4 &w)
 #endif
 }
 
-static __device__ __forceinline__ void store(half_t *y, const pack_t &x,
-                                             int n, bool packed)
+/* A whole pack, to a multiple of 16 bytes. */
+template <class T>
+static __device__ __forceinline__ void put(T *y, const raw_t<T> &x)
 {
-    half_t h[PACK];
-    for (int i = 0; i < PACK; i++) {
-        narrow(x.v[i], &h[i]);
+#pragma unroll
+    for (int i = 0; i < raw_t<T>::WORDS; i += 4) {
+        uint4 w = {x.word[i], x.word[i + 1], x.word[i + 2], x.word[i + 3]};
+        store_words(y + i * PACK / raw_t<T>::WORDS, w);
     }
-    if (packed && n == PACK) {
-        uint4 w = {h[0] | (unsigned)h[1] << 16, h[2] | (unsigned)h[3] << 16,
-                   h[4] | (unsigned)h[5] << 16, h[6] | (unsigned)h[7] << 16};
-        store_words(y, w);
-        return;
-    }
+}
+
+/* The first n elements of a pack, one by one. */
+static __device__ __forceinline__ void scatter(half_t *y,
+                                               const raw_t<half_t> &x, int n)
+{
+#pragma unroll
     for (int i = 0; i < PACK; i++) {
         if (i < n) {
-            y[i] = h[i];
+            y[i] = (half_t)(x.word[i / 2] >> i % 2 * 16);
         }
     }
 }
 
-static __device__ __forceinline__ void store(float *y, const pack_t &x, int n,
-                                             bool packed)
+static __device__ __forceinline__ void scatter(float *y,
+                                               const raw_t<float> &x, int n)
 {
-    if (packed && n == PACK) {
-        for (int i = 0; i < 2; i++) {
-            uint4 w = {__float_as_uint(x.v[4 * i]),
-                       __float_as_uint(x.v[4 * i + 1]),
-                       __float_as_uint(x.v[4 * i + 2]),
-                       __float_as_uint(x.v[4 * i + 3])};
-            store_words(y + 4 * i, w);
-        }
-        return;
-    }
+#pragma unroll
     for (int i = 0; i < PACK; i++) {
         if (i < n) {
-            y[i] = x.v[i];
+            y[i] = __uint_as_float(x.word[i]);
         }
     }
+}
+
+template <class T>
+static __device__ __forceinline__ void store_raw(T *y, const raw_t<T> &x,
+                                                 int n, bool packed)
+{
+    if (packed && n == PACK) {
+        put(y, x);
+    } else {
+        scatter(y, x, n);
+    }
+}
+
+template <class T>
+static __device__ __forceinline__ void store(T *y, const pack_t &x, int n,
+                                             bool packed)
+{
+    store_raw(y, packed_as<T>(x), n, packed);
 }
 
 } // namespace loong_cuda

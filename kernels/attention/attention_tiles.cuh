@@ -15,7 +15,6 @@ namespace loong_cuda {
 
 enum { TILE_WARPS = 4, TILE_THREADS = TILE_WARPS * WARP };
 enum { NARROW = 256 }; /* channels of a head */
-constexpr float LOG2_E = 1.44269504088896340736f;
 constexpr float LN_2 = 0.69314718055994530942f;
 
 /* Rows of one side that a thread has in products of MT * 16 rows to a warp:

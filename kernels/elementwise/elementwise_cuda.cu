@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * add, scale, cast, copy and accumulate; the formulas stand in
- * elementwise_ref.c. */
-#include "map.cuh"
+ * elementwise_ref.c. Bytes an element: those of its operands (map.cuh). */
+#include "copy.cuh"
 
 using namespace loong_cuda;
 
@@ -27,13 +27,6 @@ struct scale_fn {
     }
 };
 
-struct copy_fn {
-    __device__ void operator()(const pack_t *in, pack_t *out) const
-    {
-        *out = in[0];
-    }
-};
-
 } // namespace
 
 static loong_status_t run_add(const loong_kernel_call_t *call)
@@ -52,15 +45,17 @@ static loong_status_t run_scale(const loong_kernel_call_t *call)
     return map<1, 1>(call, fn, arg);
 }
 
-/* y = x, or y = y + x. */
 static loong_status_t run_copy(const loong_kernel_call_t *call)
 {
-    mat_t x = mat_arg(call, 0);
-    mat_t y = mat_out(call, 0);
-    const mat_t copied[2] = {x, y};
-    const mat_t added[3] = {y, x, y};
-    return call->accumulate & 1 ? map<2, 1>(call, add_fn(), added)
-                                : map<1, 1>(call, copy_fn(), copied);
+    return copy(call, mat_arg(call, 0), mat_out(call, 0),
+                (call->accumulate & 1u) != 0);
+}
+
+static bool support_same(const loong_kernel_query_t *query,
+                         char reason[LOONG_REASON_SIZE])
+{
+    return cuda_support(query, 0, 0, reason) &&
+           cuda_support_same(query, 0, reason);
 }
 
 static bool support(const loong_kernel_query_t *query,
@@ -69,8 +64,8 @@ static bool support(const loong_kernel_query_t *query,
     return cuda_support(query, 0, 0, reason);
 }
 
-CUDA_KERNEL(add, support, NULL, run_add);
-CUDA_KERNEL(scale, support, NULL, run_scale);
+CUDA_KERNEL(add, support_same, NULL, run_add);
+CUDA_KERNEL(scale, support_same, NULL, run_scale);
 CUDA_KERNEL(cast, support, NULL, run_copy);
 CUDA_KERNEL(copy, support, NULL, run_copy);
 CUDA_KERNEL(accumulate, support, NULL, run_copy);

@@ -2,6 +2,7 @@
  *
  * concat, slice_grad, zigzag, repeat_heads, sum_heads and sum_rows; the
  * formulas stand in elementwise_ref.c. */
+#include "copy.cuh"
 #include "fold.cuh"
 #include "loong/collective.h"
 #include "map.cuh"
@@ -10,13 +11,6 @@
 using namespace loong_cuda;
 
 namespace {
-
-struct same_fn {
-    __device__ void operator()(const pack_t *in, pack_t *out) const
-    {
-        *out = in[0];
-    }
-};
 
 /* x in columns begin .., zero elsewhere. */
 struct slice_grad_fn {
@@ -122,8 +116,7 @@ static loong_status_t run_concat(const loong_kernel_call_t *call)
     int64_t column = 0;
     for (int i = 0; i < call->query->num_in; i++) {
         mat_t x = mat_arg(call, i);
-        const mat_t arg[2] = {x, mat_columns(y, column, x.cols)};
-        LOONG_TRY((map<1, 1>(call, same_fn(), arg)));
+        LOONG_TRY(copy(call, x, mat_columns(y, column, x.cols), false));
         column += x.cols;
     }
     return LOONG_OK;

@@ -5,6 +5,7 @@
  * multiplies with its slope, sums the gradient of the bias where it can; what
  * it cannot do comes in one more pass. */
 #include "cublaslt.h"
+#include "copy.cuh"
 #include "fold.cuh"
 #include "gelu.cuh"
 
@@ -45,22 +46,6 @@ __global__ void __launch_bounds__(BLOCK)
         store_at(a.y, row, col, y, n);
     }
 }
-
-struct sum_fn {
-    __device__ void operator()(const pack_t *in, pack_t *out) const
-    {
-        for (int i = 0; i < PACK; i++) {
-            out->v[i] = in[0].v[i] + in[1].v[i];
-        }
-    }
-};
-
-struct same_fn {
-    __device__ void operator()(const pack_t *in, pack_t *out) const
-    {
-        *out = *in;
-    }
-};
 
 /* y times the slope of GELU. */
 struct slope_fn {
@@ -254,9 +239,8 @@ static loong_status_t round_bias(const loong_kernel_call_t *call,
     mat_t narrow = bias;
     narrow.p = static_cast<char *>(call->workspace) + LOONG_CUBLASLT_WORKSPACE;
     narrow.half = narrow.packed = 1;
-    const mat_t arg[2] = {bias, narrow};
     *bias_p = narrow.p;
-    return map<1, 1>(call, same_fn(), arg);
+    return copy(call, bias, narrow, false);
 }
 
 /* What the product did not do. */
@@ -349,8 +333,7 @@ static loong_status_t multiply_dw(const loong_kernel_call_t *call,
         return LOONG_OK;
     }
     LOONG_TRY(loongi_cublaslt_run(call->ctx, s->whole, &o));
-    const mat_t arg[3] = {db, sums, db};
-    return has_sums(q) && add ? map<2, 1>(call, sum_fn(), arg) : LOONG_OK;
+    return has_sums(q) && add ? copy(call, sums, db, true) : LOONG_OK;
 }
 
 static loong_status_t run_dw(const loong_kernel_call_t *call)
@@ -397,6 +380,9 @@ static bool support(const loong_kernel_query_t *query,
     if ((query->accumulate & 1u) && !is_dw(query) && more) {
         snprintf(reason, LOONG_REASON_SIZE,
                  "bias or activation of a product that is added");
+        return false;
+    }
+    if (is_slope(query) && !cuda_support_same(query, 3, reason)) {
         return false;
     }
     uint32_t wide = has_sums(query) ? 3u << 2 : third ? 1u << 2 : 0;

@@ -2,8 +2,13 @@
  *
  * rmsnorm, layernorm, each with what is added before and their gradients; the
  * formulas stand in rmsnorm_ref.c and layernorm_ref.c. A team of threads, a
- * warp or a block, takes a group of d channels: it reads it from memory once,
- * and again from the first cache. */
+ * warp or a block, takes a group of d channels: it reads it from memory once
+ * and keeps the words in registers (norm.cuh) up to 8192 channels of bf16.
+ *
+ * Bytes an element of bf16: norm 4, with an addition 8, gradient 6, with an
+ * addition 8; some 10 and 20 FLOP: bound by memory. A thread has all of its
+ * part of the row under way before it uses any: at d = 4096 on a multiprocessor
+ * 4 blocks x 256 threads x 32 bytes an input forward, 2 blocks backward. */
 #include "norm/norm.cuh"
 
 using namespace loong_cuda;
@@ -14,85 +19,119 @@ struct norm_t {
     mat_t x, more, w, b; /* more: added to x, or to dx */
     mat_t y, mean, rstd, sum, dy;
     float eps;
+    int packed;      /* all of them, and groups begin packs */
     int64_t groups;  /* of a row */
     column_sums_t sums; /* for dw and db */
 };
 
-/* ---- forward ------------------------------------------------------------- */
-
-/* x (+ more), rounded to storage where it is stored. */
-template <bool ADD>
-__device__ __forceinline__ pack_t first_read(const norm_t &a, int64_t row,
-                                             int64_t col, int n)
+/* Number `at` of a walk over the groups: a row and a column of it. */
+template <class T>
+__device__ __forceinline__ T *group_at(const mat_t &m, const walk_t &at,
+                                       int64_t d)
 {
-    pack_t x = load_at(a.x, row, col, n);
-    if (ADD) {
-        pack_t more = load_at(a.more, row, col, n);
-        for (int i = 0; i < PACK; i++) {
-            x.v[i] += more.v[i];
-        }
-        x = stored_as(a.sum, x);
-        store_at(a.sum, row, col, x, n);
-    }
-    return x;
+    return row_of<T>(m, at.row) + at.col * d;
 }
 
-template <int TEAM, bool CENTER, bool ADD>
-__global__ void __launch_bounds__(BLOCK, 3) /* blocks: else some spill */
+template <int TEAM>
+__device__ __forceinline__ walk_t walk_groups(const norm_t &a)
+{
+    enum { TEAMS = BLOCK / TEAM };
+    return walk_of((int64_t)blockIdx.x * TEAMS + threadIdx.x / TEAM,
+                   (int64_t)gridDim.x * TEAMS, a.groups);
+}
+
+/* ---- forward ------------------------------------------------------------- */
+
+/* sum = x + more, rounded to storage. */
+template <class T, int TEAM>
+__device__ __forceinline__ void add_rows(const columns_t<T, TEAM> &c,
+                                         const T *x, const T *more, T *sum,
+                                         raw_t<T> *kept)
+{
+    raw_t<T> other[columns_t<T, TEAM>::KEEP];
+    auto both = [](pack_t p, const pack_t &q) {
+        for (int i = 0; i < PACK; i++) {
+            p.v[i] += q.v[i];
+        }
+        return packed_as<T>(p);
+    };
+    fetch_kept(c, x, kept);
+    fetch_kept(c, more, other);
+    each_kept(c, [&](int k, int64_t col) {
+        kept[k] = both(unpack(kept[k]), unpack(other[k]));
+        put(sum + col, kept[k]);
+    });
+    each_other(c, [&](int64_t col, int n) {
+        bool packed = c.kept > 0;
+        raw_t<T> w = both(load(x + col, n, packed), load(more + col, n, packed));
+        store_raw(sum + col, w, n, packed);
+    });
+}
+
+template <class T, int TEAM, bool CENTER, bool ADD>
+__global__ void __launch_bounds__(BLOCK, 4 - ADD - CENTER)
     norm_forward(norm_t a, const loong_frame_t *frame)
 {
     LOONG_SHARED(float, room, WARPS);
-    int64_t d = a.w.cols;
+    typedef columns_t<T, TEAM> columns;
+    const int64_t d = a.w.cols;
+    const columns c = columns_of<T, TEAM>(d, a.packed);
+    const float *w = row_of<float>(a.w, 0);
+    const float *b = CENTER ? row_of<float>(a.b, 0) : NULL;
     int64_t units = rows_of(a.y, frame) * a.groups;
-    int64_t first = (int64_t)threadIdx.x % TEAM * PACK;
-    const mat_t &x = ADD ? a.sum : a.x;
-    for (int64_t u = (int64_t)blockIdx.x * (BLOCK / TEAM) +
-                     threadIdx.x / TEAM;
-         u < units; u += (int64_t)gridDim.x * (BLOCK / TEAM)) {
-        int64_t row = u / a.groups;
-        int64_t col = u % a.groups * d;
+    for (walk_t u = walk_groups<TEAM>(a); u.at < units; advance(&u)) {
+        raw_t<T> kept[columns::KEEP];
+        const T *x = group_at<T>(ADD ? a.sum : a.x, u, d);
+        T *y = group_at<T>(a.y, u, d);
         float total = 0.0f;
         float mean = 0.0f;
-        for (int64_t c = first; c < d; c += TEAM * PACK) {
-            pack_t p = first_read<ADD>(a, row, col + c, least(PACK, d - c));
+        if (ADD) {
+            add_rows(c, group_at<T>(a.x, u, d), group_at<T>(a.more, u, d),
+                     group_at<T>(a.sum, u, d), kept);
+        } else {
+            fetch_kept(c, x, kept);
+        }
+        each_pack(c, kept, x, [&](const pack_t &p, int) {
             for (int i = 0; i < PACK; i++) {
                 total += CENTER ? p.v[i] : p.v[i] * p.v[i];
             }
-        }
+        });
         total = team_sum<TEAM>(total, room);
         if (CENTER) {
             mean = total / (float)d;
             total = 0.0f;
-            for (int64_t c = first; c < d; c += TEAM * PACK) {
-                int n = least(PACK, d - c);
-                pack_t p = load_at(x, row, col + c, n);
+            each_pack(c, kept, x, [&](const pack_t &p, int n) {
 #pragma unroll
                 for (int i = 0; i < PACK && i < n; i++) {
                     total += (p.v[i] - mean) * (p.v[i] - mean);
                 }
-            }
+            });
             total = team_sum<TEAM>(total, room);
         }
         float r = 1.0f / sqrtf(total / (float)d + a.eps);
-        for (int64_t c = first; c < d; c += TEAM * PACK) {
-            int n = least(PACK, d - c);
-            pack_t p = load_at(x, row, col + c, n);
-            pack_t w = load_at(a.w, 0, c, n);
+        auto normed = [&](pack_t p, int64_t col, int n) {
+            pack_t by = load(w + col, n, c.kept > 0);
             for (int i = 0; i < PACK; i++) {
-                p.v[i] = (p.v[i] - mean) * r * w.v[i];
+                p.v[i] = (p.v[i] - mean) * r * by.v[i];
             }
-            if (CENTER && a.b.p != NULL) {
-                pack_t b = load_at(a.b, 0, c, n);
+            if (CENTER && b != NULL) {
+                pack_t plus = load(b + col, n, c.kept > 0);
                 for (int i = 0; i < PACK; i++) {
-                    p.v[i] += b.v[i];
+                    p.v[i] += plus.v[i];
                 }
             }
-            store_at(a.y, row, col + c, p, n);
-        }
-        if (first == 0) {
-            *statistic(a.rstd, row, u % a.groups) = r;
+            store(y + col, p, n, c.kept > 0);
+        };
+        each_kept(c, [&](int k, int64_t col) {
+            normed(unpack(kept[k]), col, PACK);
+        });
+        each_other(c, [&](int64_t col, int n) {
+            normed(load(x + col, n, c.kept > 0), col, n);
+        });
+        if (c.first == 0) {
+            *statistic(a.rstd, u.row, u.col) = r;
             if (CENTER) {
-                *statistic(a.mean, row, 0) = mean;
+                *statistic(a.mean, u.row, 0) = mean;
             }
         }
     }
@@ -102,87 +141,104 @@ __global__ void __launch_bounds__(BLOCK, 3) /* blocks: else some spill */
 
 /* A group of a row: its statistics, and means of g norm(x) and of g. */
 struct group_t {
-    int64_t row, col;
     float mean, rstd;
     float dot, sum;
 };
 
-template <int TEAM, bool CENTER, bool NEAR>
-__device__ __forceinline__ void measure(const norm_t &a, const own_sums_t &s,
-                                        group_t &g, float *room)
+/* What a pack adds to the means and to the sums by columns. */
+template <int TEAM, bool NEAR>
+__device__ __forceinline__ void measure(const own_sums_t &s, group_t *g,
+                                        int64_t col, int n, bool packed,
+                                        const pack_t of[3])
 {
-    int64_t d = a.w.cols;
-    float dot = 0.0f;
-    float sum = 0.0f;
-    for (int64_t c = (int64_t)threadIdx.x % TEAM * PACK; c < d;
-         c += TEAM * PACK) {
-        int n = least(PACK, d - c);
-        pack_t dy = load_at(a.dy, g.row, g.col + c, n);
-        pack_t x = load_at(a.x, g.row, g.col + c, n);
-        pack_t w = load_at(a.w, 0, c, n);
-        pack_t dw;
-        for (int i = 0; i < PACK; i++) { /* dy is 0 behind the n */
-            float norm = (x.v[i] - g.mean) * g.rstd;
-            dw.v[i] = dy.v[i] * norm;
-            dot += dy.v[i] * w.v[i] * norm;
-            sum += dy.v[i] * w.v[i];
-        }
-        if (s.of[0] != NULL) {
-            add_columns<TEAM, NEAR>(s.of[0], c, dw, n, d % PACK == 0);
-        }
-        if (s.of[1] != NULL) {
-            add_columns<TEAM, NEAR>(s.of[1], c, dy, n, d % PACK == 0);
-        }
+    pack_t dw;
+    for (int i = 0; i < PACK; i++) { /* dy is 0 behind the n */
+        float norm = (of[1].v[i] - g->mean) * g->rstd;
+        dw.v[i] = of[0].v[i] * norm;
+        g->dot += of[0].v[i] * of[2].v[i] * norm;
+        g->sum += of[0].v[i] * of[2].v[i];
     }
-    g.dot = team_sum<TEAM>(dot, room) / (float)d;
-    g.sum = CENTER ? team_sum<TEAM>(sum, room) / (float)d : 0.0f;
+    if (s.of[0] != NULL) {
+        add_columns<TEAM, NEAR>(s.of[0], col, dw, n, packed);
+    }
+    if (s.of[1] != NULL) {
+        add_columns<TEAM, NEAR>(s.of[1], col, of[0], n, packed);
+    }
 }
 
-template <int TEAM>
-__device__ __forceinline__ void write_dx(const norm_t &a, const group_t &g)
+/* dx of dy, x, w. */
+__device__ __forceinline__ pack_t input_gradient(const group_t &g, const pack_t of[3])
 {
-    int64_t d = a.w.cols;
-    for (int64_t c = (int64_t)threadIdx.x % TEAM * PACK; c < d;
-         c += TEAM * PACK) {
-        int n = least(PACK, d - c);
-        pack_t dy = load_at(a.dy, g.row, g.col + c, n);
-        pack_t x = load_at(a.x, g.row, g.col + c, n);
-        pack_t w = load_at(a.w, 0, c, n);
-        pack_t dx;
-        for (int i = 0; i < PACK; i++) {
-            float norm = (x.v[i] - g.mean) * g.rstd;
-            dx.v[i] = g.rstd * (dy.v[i] * w.v[i] - g.sum - norm * g.dot);
-        }
-        if (a.more.p != NULL) {
-            pack_t more = load_at(a.more, g.row, g.col + c, n);
-            for (int i = 0; i < PACK; i++) {
-                dx.v[i] += more.v[i];
-            }
-        }
-        store_at(a.y, g.row, g.col + c, dx, n);
+    pack_t dx;
+    for (int i = 0; i < PACK; i++) {
+        float norm = (of[1].v[i] - g.mean) * g.rstd;
+        dx.v[i] = g.rstd * (of[0].v[i] * of[2].v[i] - g.sum - norm * g.dot);
     }
+    return dx;
 }
 
 /* dx of every unit, and the block's part of dw and db. */
-template <int TEAM, bool CENTER, bool NEAR>
-__global__ void __launch_bounds__(BLOCK)
+template <class T, int TEAM, bool CENTER, bool NEAR>
+__global__ void __launch_bounds__(BLOCK, 2)
     norm_backward(norm_t a, const loong_frame_t *frame)
 {
     LOONG_SHARED(float, room, WARPS);
     LOONG_SHARED_DYNAMIC(float, sums);
-    enum { TEAMS = BLOCK / TEAM };
+    typedef columns_t<T, TEAM> columns;
+    const int64_t d = a.w.cols;
+    const columns c = columns_of<T, TEAM>(d, a.packed);
+    const bool packed = c.kept > 0;
+    const float *w = row_of<float>(a.w, 0);
     int64_t units = rows_of(a.x, frame) * a.groups;
-    int team = (int)threadIdx.x / TEAM;
     own_sums_t own = clear_sums<TEAM, NEAR>(a.sums, sums);
-    for (int64_t u = (int64_t)blockIdx.x * TEAMS + team; u < units;
-         u += (int64_t)gridDim.x * TEAMS) {
-        group_t g;
-        g.row = u / a.groups;
-        g.col = u % a.groups * a.w.cols;
-        g.rstd = *statistic(a.rstd, g.row, u % a.groups);
-        g.mean = CENTER ? *statistic(a.mean, g.row, 0) : 0.0f;
-        measure<TEAM, CENTER, NEAR>(a, own, g, room);
-        write_dx<TEAM>(a, g);
+    for (walk_t u = walk_groups<TEAM>(a); u.at < units; advance(&u)) {
+        const T *from[3] = {group_at<T>(a.dy, u, d), group_at<T>(a.x, u, d),
+                            group_at<T>(a.more, u, d)};
+        T *to = group_at<T>(a.y, u, d);
+        raw_t<T> kept[3][columns::KEEP];
+        group_t g = {0.0f, 0.0f, 0.0f, 0.0f};
+        fetch_kept(c, from[0], kept[0]);
+        fetch_kept(c, from[1], kept[1]);
+        if (a.more.p != NULL) {
+            fetch_kept(c, from[2], kept[2]);
+        }
+        g.rstd = *statistic(a.rstd, u.row, u.col);
+        g.mean = CENTER ? *statistic(a.mean, u.row, 0) : 0.0f;
+        each_kept(c, [&](int k, int64_t col) {
+            pack_t of[3] = {unpack(kept[0][k]), unpack(kept[1][k]),
+                            load(w + col, PACK, true)};
+            measure<TEAM, NEAR>(own, &g, col, PACK, true, of);
+        });
+        each_other(c, [&](int64_t col, int n) {
+            pack_t of[3] = {load(from[0] + col, n, packed),
+                            load(from[1] + col, n, packed),
+                            load(w + col, n, packed)};
+            measure<TEAM, NEAR>(own, &g, col, n, packed, of);
+        });
+        g.dot = team_sum<TEAM>(g.dot, room) / (float)d;
+        g.sum = CENTER ? team_sum<TEAM>(g.sum, room) / (float)d : 0.0f;
+        auto write = [&](const pack_t of[3], pack_t more, int64_t col, int n) {
+            pack_t dx = input_gradient(g, of);
+            for (int i = 0; i < PACK && a.more.p != NULL; i++) {
+                dx.v[i] += more.v[i];
+            }
+            store(to + col, dx, n, packed);
+        };
+        each_kept(c, [&](int k, int64_t col) {
+            pack_t of[3] = {unpack(kept[0][k]), unpack(kept[1][k]),
+                            load(w + col, PACK, true)};
+            write(of, unpack(kept[2][k]), col, PACK);
+        });
+        each_other(c, [&](int64_t col, int n) {
+            pack_t of[3] = {load(from[0] + col, n, packed),
+                            load(from[1] + col, n, packed),
+                            load(w + col, n, packed)};
+            pack_t more = of[0];
+            if (a.more.p != NULL) {
+                more = load(from[2] + col, n, packed);
+            }
+            write(of, more, col, n);
+        });
     }
     if (NEAR) {
         __syncthreads();
@@ -194,20 +250,40 @@ __global__ void __launch_bounds__(BLOCK)
 
 /* ---- launches ------------------------------------------------------------ */
 
-template <bool CENTER, bool ADD>
-static loong_status_t forward(const loong_kernel_call_t *call,
-                              const norm_t &a)
+/* Whether rows of every operand begin at multiples of 16 bytes, and groups of
+ * them whole packs. */
+static bool is_packed(const norm_t &a)
+{
+    const mat_t *all[] = {&a.x, &a.more, &a.w, &a.b, &a.y, &a.sum, &a.dy};
+    bool packed = a.w.cols % PACK == 0;
+    for (int i = 0; i < LOONG_COUNT_OF(all); i++) {
+        packed = packed && all[i]->packed;
+    }
+    return packed;
+}
+
+template <class T, bool CENTER, bool ADD>
+static loong_status_t forward_as(const loong_kernel_call_t *call,
+                                 const norm_t &a)
 {
     if (a.w.cols <= WARP_WIDTH) {
         dim3 grid = grid_of((a.y.rows * a.groups + WARPS - 1) / WARPS);
-        LOONG_LAUNCH((norm_forward<WARP, CENTER, ADD>), grid, dim3(BLOCK), 0,
-                     stream_of(call), a, call->device_frame);
+        LOONG_LAUNCH((norm_forward<T, WARP, CENTER, ADD>), grid, dim3(BLOCK),
+                     0, stream_of(call), a, call->device_frame);
     } else {
-        LOONG_LAUNCH((norm_forward<BLOCK, CENTER, ADD>),
+        LOONG_LAUNCH((norm_forward<T, BLOCK, CENTER, ADD>),
                      grid_of(a.y.rows * a.groups), dim3(BLOCK), 0,
                      stream_of(call), a, call->device_frame);
     }
     return launched(call);
+}
+
+template <bool CENTER, bool ADD>
+static loong_status_t forward(const loong_kernel_call_t *call,
+                              const norm_t &a)
+{
+    return a.x.half ? forward_as<half_t, CENTER, ADD>(call, a)
+                    : forward_as<float, CENTER, ADD>(call, a);
 }
 
 static norm_t forward_args(const loong_kernel_call_t *call, bool center,
@@ -230,6 +306,7 @@ static norm_t forward_args(const loong_kernel_call_t *call, bool center,
     a.eps = (float)attr->eps;
     a.groups = a.y.cols / a.w.cols;
     a.sums = no_sums(a.w.cols);
+    a.packed = is_packed(a);
     return a;
 }
 
@@ -253,7 +330,7 @@ static loong_status_t run_add_layernorm(const loong_kernel_call_t *call)
     return forward<true, true>(call, forward_args(call, true, true));
 }
 
-template <int TEAM, bool CENTER>
+template <class T, int TEAM, bool CENTER>
 static loong_status_t backward_by(const loong_kernel_call_t *call,
                                   const norm_t &a)
 {
@@ -261,15 +338,25 @@ static loong_status_t backward_by(const loong_kernel_call_t *call,
     size_t room = 0;
     LOONG_TRY(sums_room(call, &room));
     if (TEAM == WARP || shared <= room) {
-        LOONG_TRY(allow_shared(call, norm_backward<TEAM, CENTER, true>, room));
-        LOONG_LAUNCH((norm_backward<TEAM, CENTER, true>), dim3(FOLD_PARTS),
+        LOONG_TRY(
+            allow_shared(call, norm_backward<T, TEAM, CENTER, true>, room));
+        LOONG_LAUNCH((norm_backward<T, TEAM, CENTER, true>), dim3(FOLD_PARTS),
                      dim3(BLOCK), shared, stream_of(call), a,
                      call->device_frame);
     } else {
-        LOONG_LAUNCH((norm_backward<BLOCK, CENTER, false>), dim3(FOLD_PARTS),
-                     dim3(BLOCK), 0, stream_of(call), a, call->device_frame);
+        LOONG_LAUNCH((norm_backward<T, BLOCK, CENTER, false>),
+                     dim3(FOLD_PARTS), dim3(BLOCK), 0, stream_of(call), a,
+                     call->device_frame);
     }
     return launched(call);
+}
+
+template <class T, bool CENTER>
+static loong_status_t backward_as(const loong_kernel_call_t *call,
+                                  const norm_t &a)
+{
+    return a.w.cols <= WARP_WIDTH ? backward_by<T, WARP, CENTER>(call, a)
+                                  : backward_by<T, BLOCK, CENTER>(call, a);
 }
 
 template <bool CENTER>
@@ -288,11 +375,9 @@ static loong_status_t backward(const loong_kernel_call_t *call)
     a.eps = 0.0f;
     a.groups = a.x.cols / a.w.cols;
     a.sums = sums_of(call, 1, a.w.cols);
-    if (a.w.cols <= WARP_WIDTH) {
-        LOONG_TRY((backward_by<WARP, CENTER>(call, a)));
-    } else {
-        LOONG_TRY((backward_by<BLOCK, CENTER>(call, a)));
-    }
+    a.packed = is_packed(a);
+    LOONG_TRY((a.x.half ? backward_as<half_t, CENTER>(call, a)
+                        : backward_as<float, CENTER>(call, a)));
     return fold_sums(call, 1, a.sums);
 }
 
@@ -303,25 +388,34 @@ static size_t workspace(const loong_kernel_query_t *query)
 
 /* ---- support ------------------------------------------------------------- */
 
+/* Vectors and statistics, `wide`, are fp32; all others are of one type, but for
+ * the outputs in the bits of `sums`. */
+static bool supported(const loong_kernel_query_t *query, uint32_t wide,
+                      uint32_t sums, char reason[LOONG_REASON_SIZE])
+{
+    return cuda_support(query, wide, 0, reason) &&
+           cuda_support_same(query, wide | sums << query->num_in, reason);
+}
+
 static bool support(const loong_kernel_query_t *query,
                     char reason[LOONG_REASON_SIZE])
 {
     bool center = strcmp(query->op, "layernorm") == 0;
-    return cuda_support(query, center ? 0x36 : 0xa, 0, reason);
+    return supported(query, center ? 0x36 : 0xa, 0, reason);
 }
 
 static bool support_add(const loong_kernel_query_t *query,
                         char reason[LOONG_REASON_SIZE])
 {
     bool center = strcmp(query->op, "add_layernorm") == 0;
-    return cuda_support(query, center ? 0x6c : 0x14, 0, reason);
+    return supported(query, center ? 0x6c : 0x14, 0, reason);
 }
 
 static bool support_grad(const loong_kernel_query_t *query,
                          char reason[LOONG_REASON_SIZE])
 {
     bool center = strcmp(query->op, "layernorm_grad") == 0;
-    return cuda_support(query, center ? 0x1c : 0xc, 0, reason);
+    return supported(query, center ? 0x1c : 0xc, 3 << 1, reason);
 }
 
 CUDA_KERNEL(rmsnorm, support, NULL, run_rmsnorm);

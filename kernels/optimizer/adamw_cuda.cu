@@ -3,7 +3,11 @@
  * adamw in one pass over memory; the formula stands in loong/ops.h. Number of
  * updates, learning rate and scale come from the frame on the device. Where
  * random bits depend on parameters, a launch takes as many as its arguments
- * hold. */
+ * hold.
+ *
+ * Bytes a parameter: 28 with bf16 parameters and moments of fp32, 20 with
+ * moments of bf16; some 60 instructions, and 40 more for random bits: bound by
+ * memory. A thread has 96 to 128 bytes under way, of its eight parameters. */
 #include "map.cuh"
 #include "stochastic.h"
 
@@ -52,6 +56,7 @@ __device__ __forceinline__ float updated(const factors_t &f, float grad,
 struct adamw_t {
     mat_t grad, param, low, exp_avg, exp_avg_sq;
     loong_adamw_attr_t attr;
+    int packed;         /* all of them */
     int64_t begin, end; /* elements of this launch; begin: a whole pack's */
 };
 
@@ -64,61 +69,28 @@ struct pieces_t {
 
 struct no_pieces_t {};
 
-/* Bits of both halves of n parameters, and back; see loong/ops.h. */
-__device__ __forceinline__ pack_t join(const half_t *high, const half_t *low,
-                                       int n)
+/* A parameter in both halves of its bits, and back; see loong/ops.h. */
+__device__ __forceinline__ pack_t join(const raw_t<half_t> &high,
+                                       const raw_t<half_t> &low)
 {
     pack_t p;
     for (int i = 0; i < PACK; i++) {
-        unsigned l = i < n ? low[i] : 0;
-        unsigned h = i < n ? high[i] : 0;
+        unsigned l = low.word[i / 2] >> i % 2 * 16 & 0xffffu;
+        unsigned h = high.word[i / 2] >> i % 2 * 16 & 0xffffu;
         p.v[i] = __uint_as_float((h - (l >> 15)) << 16 | l);
     }
     return p;
 }
 
-__device__ __forceinline__ void split(const pack_t &p, half_t *high,
-                                      half_t *low)
+__device__ __forceinline__ void split(const pack_t &p, raw_t<half_t> *high,
+                                      raw_t<half_t> *low)
 {
-    for (int i = 0; i < PACK; i++) {
-        unsigned bits = __float_as_uint(p.v[i]);
-        low[i] = (half_t)bits;
-        high[i] = (half_t)((bits >> 16) + (bits >> 15 & 1u));
-    }
-}
-
-/* n 16-bit words as they are, all at once where they are a whole pack. */
-__device__ __forceinline__ void words_in(const half_t *from, half_t *to,
-                                         int n, bool packed)
-{
-    if (packed && n == PACK) {
-        uint4 w = *reinterpret_cast<const uint4 *>(from);
-        unsigned word[4] = {w.x, w.y, w.z, w.w};
-        for (int i = 0; i < PACK; i++) {
-            to[i] = (half_t)(word[i / 2] >> i % 2 * 16);
-        }
-        return;
-    }
-#pragma unroll
-    for (int i = 0; i < PACK && i < n; i++) {
-        to[i] = from[i];
-    }
-}
-
-__device__ __forceinline__ void words_out(const half_t *from, half_t *to,
-                                          int n, bool packed)
-{
-    if (packed && n == PACK) {
-        uint4 w = {from[0] | (unsigned)from[1] << 16,
-                   from[2] | (unsigned)from[3] << 16,
-                   from[4] | (unsigned)from[5] << 16,
-                   from[6] | (unsigned)from[7] << 16};
-        *reinterpret_cast<uint4 *>(to) = w;
-        return;
-    }
-#pragma unroll
-    for (int i = 0; i < PACK && i < n; i++) {
-        to[i] = from[i];
+    for (int i = 0; i < PACK; i += 2) {
+        unsigned a = __float_as_uint(p.v[i]);
+        unsigned b = __float_as_uint(p.v[i + 1]);
+        low->word[i / 2] = (a & 0xffffu) | b << 16;
+        high->word[i / 2] = (((a >> 16) + (a >> 15 & 1u)) & 0xffffu) |
+                            ((b >> 16) + (b >> 15 & 1u)) << 16;
     }
 }
 
@@ -174,33 +146,104 @@ __device__ __forceinline__ no_words_t draw(const no_pieces_t &, int *,
     return no_words_t();
 }
 
-/* A moment: by the random bits from `shift` on, or to nearest. */
-__device__ __forceinline__ void store_moment(const mat_t &m, int64_t c,
-                                             const pack_t &x, int n,
-                                             const words_t &w, int shift)
+/* A moment in its storage: by the random bits from `shift` on, or to nearest.
+ */
+template <class T>
+__device__ __forceinline__ raw_t<T> rounded(const pack_t &x,
+                                            const no_words_t &, int)
 {
-    half_t h[PACK];
-    if (!m.half) {
-        store_at(m, 0, c, x, n);
-        return;
-    }
-    for (int i = 0; i < PACK; i++) {
-        h[i] = loongi_round_by_chance(__float_as_uint(x.v[i]),
-                                      w.v[i] >> shift);
-    }
-    words_out(h, row_of<half_t>(m, 0) + c, n, m.packed && c % PACK == 0);
+    return packed_as<T>(x);
 }
 
-__device__ __forceinline__ void store_moment(const mat_t &m, int64_t c,
-                                             const pack_t &x, int n,
-                                             const no_words_t &, int)
+template <class T>
+__device__ __forceinline__ raw_t<T> rounded(const pack_t &x, const words_t &w,
+                                            int shift)
 {
-    store_at(m, 0, c, x, n);
+    raw_t<T> y = packed_as<T>(x);
+    for (int i = 0; sizeof(T) == sizeof(half_t) && i < PACK; i += 2) {
+        unsigned low = loongi_round_by_chance(__float_as_uint(x.v[i]),
+                                              w.v[i] >> shift);
+        unsigned high = loongi_round_by_chance(__float_as_uint(x.v[i + 1]),
+                                               w.v[i + 1] >> shift);
+        y.word[i / 2] = low | high << 16;
+    }
+    return y;
 }
 
 /* ---- the kernel ---------------------------------------------------------- */
 
-template <class Pieces>
+/* Eight elements of each operand. P: the parameter, M and V: its moments. */
+template <class P, class M, class V> struct read_t {
+    raw_t<float> grad;
+    raw_t<P> param;
+    raw_t<half_t> low; /* of a parameter in bf16 */
+    raw_t<M> exp_avg;
+    raw_t<V> exp_avg_sq;
+};
+
+template <class T>
+__device__ __forceinline__ T *at(const mat_t &m, int64_t c)
+{
+    return static_cast<T *>(m.p) + c;
+}
+
+template <class P, class M, class V>
+__device__ __forceinline__ read_t<P, M, V> read(const adamw_t &a, int64_t c,
+                                                int n, bool whole)
+{
+    const bool halves = sizeof(P) == sizeof(half_t);
+    read_t<P, M, V> r;
+    if (whole) {
+        r.grad = fetch(at<float>(a.grad, c));
+        r.exp_avg = fetch(at<M>(a.exp_avg, c));
+        r.exp_avg_sq = fetch(at<V>(a.exp_avg_sq, c));
+        r.param = fetch(at<P>(a.param, c));
+        if (halves) {
+            r.low = fetch(at<half_t>(a.low, c));
+        }
+    } else {
+        r.grad = gather(at<float>(a.grad, c), n);
+        r.exp_avg = gather(at<M>(a.exp_avg, c), n);
+        r.exp_avg_sq = gather(at<V>(a.exp_avg_sq, c), n);
+        r.param = gather(at<P>(a.param, c), n);
+        if (halves) {
+            r.low = gather(at<half_t>(a.low, c), n);
+        }
+    }
+    return r;
+}
+
+__device__ __forceinline__ pack_t master(const raw_t<float> &param,
+                                         const raw_t<half_t> &)
+{
+    return unpack(param);
+}
+
+__device__ __forceinline__ pack_t master(const raw_t<half_t> &param,
+                                         const raw_t<half_t> &low)
+{
+    return join(param, low);
+}
+
+__device__ __forceinline__ void store_master(const adamw_t &a, int64_t c,
+                                             const pack_t &p, int n,
+                                             bool whole, float *)
+{
+    store(at<float>(a.param, c), p, n, whole);
+}
+
+__device__ __forceinline__ void store_master(const adamw_t &a, int64_t c,
+                                             const pack_t &p, int n,
+                                             bool whole, half_t *)
+{
+    raw_t<half_t> high;
+    raw_t<half_t> low;
+    split(p, &high, &low);
+    store_raw(at<half_t>(a.param, c), high, n, whole);
+    store_raw(at<half_t>(a.low, c), low, n, whole);
+}
+
+template <class P, class M, class V, class Pieces>
 __global__ void __launch_bounds__(BLOCK)
     adamw_kernel(adamw_t a, Pieces pieces, const loong_frame_t *frame)
 {
@@ -212,41 +255,25 @@ __global__ void __launch_bounds__(BLOCK)
     const factors_t f = *shared;
     int64_t cols = cols_of(a.grad, frame);
     int64_t end = cols < a.end ? cols : a.end;
-    int k = 0;
+    int piece = 0;
     int64_t step = (int64_t)gridDim.x * BLOCK * PACK;
-    half_t *high = static_cast<half_t *>(a.param.p);
-    half_t *low = static_cast<half_t *>(a.low.p);
-    bool packed = a.param.packed && a.low.packed;
     for (int64_t c =
              a.begin + ((int64_t)blockIdx.x * BLOCK + threadIdx.x) * PACK;
          c < end; c += step) {
         int n = least(PACK, end - c);
-        half_t h[PACK];
-        half_t l[PACK];
-        pack_t g = load_at(a.grad, 0, c, n);
-        pack_t m = load_at(a.exp_avg, 0, c, n);
-        pack_t v = load_at(a.exp_avg_sq, 0, c, n);
-        pack_t p;
-        if (a.param.half) {
-            words_in(high + c, h, n, packed);
-            words_in(low + c, l, n, packed);
-            p = join(h, l, n);
-        } else {
-            p = load_at(a.param, 0, c, n);
-        }
+        bool whole = a.packed && n == PACK;
+        read_t<P, M, V> r = read<P, M, V>(a, c, n, whole);
+        auto w = draw(pieces, &piece, frame, c); /* while that is under way */
+        pack_t g = unpack(r.grad);
+        pack_t m = unpack(r.exp_avg);
+        pack_t v = unpack(r.exp_avg_sq);
+        pack_t p = master(r.param, r.low);
         for (int i = 0; i < PACK; i++) {
             p.v[i] = updated(f, g.v[i], p.v[i], &m.v[i], &v.v[i]);
         }
-        auto w = draw(pieces, &k, frame, c);
-        store_moment(a.exp_avg, c, m, n, w, 0);
-        store_moment(a.exp_avg_sq, c, v, n, w, 16);
-        if (a.param.half) {
-            split(p, h, l);
-            words_out(h, high + c, n, packed);
-            words_out(l, low + c, n, packed);
-        } else {
-            store_at(a.param, 0, c, p, n);
-        }
+        store_raw(at<M>(a.exp_avg, c), rounded<M>(m, w, 0), n, whole);
+        store_raw(at<V>(a.exp_avg_sq, c), rounded<V>(v, w, 16), n, whole);
+        store_master(a, c, p, n, whole, static_cast<P *>(NULL));
     }
 }
 
@@ -266,15 +293,36 @@ pieces_t take_pieces(adamw_t *a, int *first, int64_t n)
     return p;
 }
 
+template <class P, class M, class V, class Pieces>
+loong_status_t launch_as(const loong_kernel_call_t *call, const adamw_t &a,
+                         const Pieces &pieces)
+{
+    int64_t packs = (a.end - a.begin + PACK - 1) / PACK;
+    LOONG_LAUNCH((adamw_kernel<P, M, V, Pieces>),
+                 grid_of((packs + BLOCK - 1) / BLOCK), dim3(BLOCK), 0,
+                 stream_of(call), a, pieces, call->device_frame);
+    return launched(call);
+}
+
+template <class P, class Pieces>
+loong_status_t launch_with(const loong_kernel_call_t *call, const adamw_t &a,
+                           const Pieces &pieces)
+{
+    if (a.exp_avg.half) {
+        return a.exp_avg_sq.half
+                   ? launch_as<P, half_t, half_t>(call, a, pieces)
+                   : launch_as<P, half_t, float>(call, a, pieces);
+    }
+    return a.exp_avg_sq.half ? launch_as<P, float, half_t>(call, a, pieces)
+                             : launch_as<P, float, float>(call, a, pieces);
+}
+
 template <class Pieces>
 loong_status_t launch(const loong_kernel_call_t *call, const adamw_t &a,
                       const Pieces &pieces)
 {
-    int64_t packs = (a.end - a.begin + PACK - 1) / PACK;
-    LOONG_LAUNCH((adamw_kernel<Pieces>), grid_of((packs + BLOCK - 1) / BLOCK),
-                 dim3(BLOCK), 0, stream_of(call), a, pieces,
-                 call->device_frame);
-    return launched(call);
+    return a.param.half ? launch_with<half_t>(call, a, pieces)
+                        : launch_with<float>(call, a, pieces);
 }
 
 } // namespace
@@ -284,8 +332,10 @@ static loong_status_t run(const loong_kernel_call_t *call)
     adamw_t a = {mat_arg(call, 0), mat_out(call, 0), mat_out(call, 1),
                  mat_out(call, 2), mat_out(call, 3),
                  *static_cast<const loong_adamw_attr_t *>(call->query->attr),
-                 0, 0};
+                 0, 0, 0};
     int64_t n = a.grad.cols;
+    a.packed = a.grad.packed && a.param.packed && a.low.packed &&
+               a.exp_avg.packed && a.exp_avg_sq.packed;
     if (a.attr.num_pieces == 0) {
         a.end = n;
         return launch(call, a, no_pieces_t());

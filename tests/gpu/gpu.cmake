@@ -17,6 +17,35 @@ if(LOONG_CUDA_FOUND)
   add_test(NAME gpu_kunlun COMMAND ${PROJECT_SOURCE_DIR}/tests/gpu/kunlun.sh
     ${PROJECT_BINARY_DIR} ${CMAKE_C_COMPILER})
   set_tests_properties(gpu_kunlun PROPERTIES LABELS cli TIMEOUT 60)
+  # Reads that kernels have under way: in what nvcc writes, and where there is a
+  # disassembler in the machine code of the library.
+  if(LOONG_PYTHON)
+    set(loads ${LOONG_PYTHON} ${PROJECT_SOURCE_DIR}/tests/gpu/loads.py)
+    set(table ${PROJECT_SOURCE_DIR}/tests/gpu/loads.txt)
+    set(kernels ${PROJECT_SOURCE_DIR}/kernels)
+    set(includes -I${kernels} -I${PROJECT_SOURCE_DIR}/include
+      -I${PROJECT_SOURCE_DIR}/src/base -I${PROJECT_SOURCE_DIR}/src/device)
+    list(JOIN includes " " includes)
+    add_test(NAME cuda_loads COMMAND ${loads}
+      --nvcc "${CMAKE_CUDA_COMPILER} -std=c++17 -arch=sm_90 ${includes}" ${table}
+      ${kernels}/elementwise/elementwise_cuda.cu
+      ${kernels}/activation/activation_cuda.cu ${kernels}/rope/rope_cuda.cu)
+    set_tests_properties(cuda_loads PROPERTIES LABELS cli TIMEOUT 120)
+    find_program(LOONG_CUOBJDUMP cuobjdump PATHS ${CUDAToolkit_BIN_DIR})
+    if(LOONG_CUOBJDUMP)
+      get_filename_component(where ${LOONG_CUOBJDUMP} DIRECTORY)
+      set(objects ${PROJECT_BINARY_DIR}/CMakeFiles/loong_cuda.dir/kernels)
+      add_test(NAME cuda_loads_sass COMMAND ${CMAKE_COMMAND} -E env
+        "PATH=${where}:$ENV{PATH}" ${loads} ${table}
+        ${objects}/elementwise/elementwise_cuda.cu.o
+        ${objects}/activation/activation_cuda.cu.o
+        ${objects}/rope/rope_cuda.cu.o ${objects}/norm/norm_cuda.cu.o
+        ${objects}/optimizer/adamw_cuda.cu.o)
+      set_tests_properties(cuda_loads_sass PROPERTIES LABELS cli TIMEOUT 60)
+    else()
+      message(STATUS "cuda_loads_sass: skipped, no cuobjdump")
+    endif()
+  endif()
   if(TARGET CUDA::cupti)
     add_library(loong_trace MODULE tests/gpu/trace.c)
     target_link_libraries(loong_trace PRIVATE CUDA::cupti)

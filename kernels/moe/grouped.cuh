@@ -92,6 +92,7 @@ static __device__ __forceinline__ int64_t tiles_of(const grouped_t &g, int e)
 static __global__ void __launch_bounds__(BLOCK) plan_tiles(grouped_t g)
 {
     LOONG_SHARED(int, wrong, 1);
+    LOONG_SHARED(int, room, WARPS);
     row_tile_t none = {-1, 0};
     for (int64_t t = threadIdx.x; t < g.count; t += BLOCK) {
         g.tiles[t] = none;
@@ -99,16 +100,17 @@ static __global__ void __launch_bounds__(BLOCK) plan_tiles(grouped_t g)
     if (!offsets_fit(g, wrong)) { /* has barriers */
         return;
     }
-    for (int e = (int)threadIdx.x; e <= g.experts; e += BLOCK) {
-        int64_t at = 0;
-        for (int before = 0; before < e; before++) {
-            at += tiles_of(g, before);
-        }
-        int64_t n = tiles_of(g, e);
-        for (int64_t t = 0; t < n; t++) {
+    int at = 0; /* tiles of earlier experts */
+    for (int first = 0; first <= g.experts; first += BLOCK) {
+        int e = first + (int)threadIdx.x;
+        int n = e <= g.experts ? (int)tiles_of(g, e) : 0;
+        int all = 0;
+        row_tile_t *to = g.tiles + at + sum_before(n, room, &all);
+        for (int t = 0; t < n; t++) {
             row_tile_t tile = {e, (int32_t)(g.offset[e] + t * g.height)};
-            g.tiles[at + t] = tile;
+            to[t] = tile;
         }
+        at += all;
     }
 }
 

@@ -54,6 +54,31 @@ static __device__ __forceinline__ int32_t index_at(const indices_t &x,
     return -1;
 }
 
+/* The sum over the threads of a block before this one, *all: over all of them.
+ * room [WARPS] is shared. */
+static __device__ __forceinline__ int sum_before(int x, int *room, int *all)
+{
+    int warp = (int)threadIdx.x / WARP;
+    int lane = (int)threadIdx.x % WARP;
+    int sum = x;
+    for (int by = 1; by < WARP; by *= 2) {
+        int other = __shfl_up_sync(EACH, sum, by);
+        sum += lane >= by ? other : 0;
+    }
+    __syncthreads(); /* the sums before were read */
+    if (lane == WARP - 1) {
+        room[warp] = sum;
+    }
+    __syncthreads();
+    int before = 0;
+    *all = 0;
+    for (int w = 0; w < WARPS; w++) {
+        before += w < warp ? room[w] : 0;
+        *all += room[w];
+    }
+    return before + sum - x;
+}
+
 } // namespace loong_cuda
 
 /* A kernel that shows the host what it made (loong_device_mirror). */

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * expert_order, a counting sort that keeps the order of the tokens: blocks
- * count the choices of a chunk of slots each, one block finds where the rows of
- * each expert begin in each chunk, blocks place the slots of their chunk. A
- * thread has an expert and goes through the chunk, which lies in shared memory:
+ * count the choices of a chunk of slots each, blocks find where the rows of 32
+ * experts begin in each chunk, blocks place the slots of their chunk. A thread
+ * has an expert and goes through the chunk, which lies in shared memory:
  * nothing is added atomically. expert_counts, expert_excess and expert_capacity
  * count on the same ground. */
 #include "moe/moe.cuh"
@@ -75,28 +75,74 @@ __global__ void __launch_bounds__(BLOCK) count_chunk(order_t a)
     }
 }
 
-/* One block: rows of an expert in earlier chunks, then of earlier experts. */
+/* Rows of a lane's expert in chunks begin .. end - 1; or, from `sum` on, those
+ * in earlier chunks in place of each. Eight reads are under way at a time. */
+template <bool PLACE>
+__device__ int32_t go_through(const order_t &a, int e, int begin, int end,
+                              int32_t sum)
+{
+    enum { EACH_TIME = 8 };
+    for (int c = begin; c < end; c += EACH_TIME) {
+        int32_t n[EACH_TIME];
+#pragma unroll
+        for (int i = 0; i < EACH_TIME; i++) {
+            n[i] = c + i < end ? a.at[(int64_t)(c + i) * a.count + e] : 0;
+        }
+#pragma unroll
+        for (int i = 0; i < EACH_TIME; i++) {
+            if (PLACE && c + i < end) {
+                a.at[(int64_t)(c + i) * a.count + e] = sum;
+            }
+            sum += n[i];
+        }
+    }
+    return sum;
+}
+
+/* A block has 32 experts, one a lane, a warp some of the chunks: rows of an
+ * expert in earlier chunks, and in all. */
 __global__ void __launch_bounds__(BLOCK) place_chunks(order_t a)
 {
-    for (int e = (int)threadIdx.x; e < a.count; e += BLOCK) {
-        int32_t sum = 0;
-        for (int64_t c = 0; c < a.chunks; c++) {
-            int32_t n = a.at[c * a.count + e];
-            a.at[c * a.count + e] = sum;
-            sum += n;
-        }
+    LOONG_SHARED(int32_t, sums, WARPS * WARP);
+    int warp = (int)threadIdx.x / WARP;
+    int lane = (int)threadIdx.x % WARP;
+    int e = (int)blockIdx.x * WARP + lane;
+    int each = (a.chunks + WARPS - 1) / WARPS;
+    int begin = least(warp * each, a.chunks);
+    int end = e < a.count ? least(begin + each, a.chunks) : begin;
+    int32_t sum = 0;
+    sums[warp * WARP + lane] = go_through<false>(a, e, begin, end, 0);
+    __syncthreads();
+    for (int w = 0; w < warp; w++) {
+        sum += sums[w * WARP + lane];
+    }
+    sum = go_through<true>(a, e, begin, end, sum);
+    if (warp == WARPS - 1 && e < a.count) {
         a.offset[e + 1] = sum;
     }
-    __syncthreads();
+}
+
+/* One block: rows of earlier experts. */
+__global__ void __launch_bounds__(BLOCK) place_experts(order_t a)
+{
+    LOONG_SHARED(int, room, WARPS);
+    int before = 0;
+    for (int first = 0; first < a.count; first += BLOCK) {
+        int e = first + (int)threadIdx.x;
+        int n = e < a.count ? a.offset[e + 1] : 0;
+        int all = 0;
+        int end = before + sum_before(n, room, &all) + n;
+        if (e < a.count) {
+            a.offset[e + 1] = end;
+        }
+        before += all;
+    }
     if (threadIdx.x == 0) {
         a.offset[0] = 0;
-        for (int e = 0; e < a.count; e++) {
-            a.offset[e + 1] += a.offset[e];
-        }
-        if (a.offset[a.count] > a.rows) {
+        if (before > a.rows) {
             loong_flaw_t f = {LOONG_FLAW_EXPERT_ROOM,
                               0,
-                              a.offset[a.count],
+                              before,
                               a.begin,
                               a.begin + a.count - 1,
                               a.rows,
@@ -142,7 +188,9 @@ loong_status_t make_order(const loong_kernel_call_t *call, const order_t &a)
 {
     dim3 chunks((unsigned)a.chunks);
     LOONG_LAUNCH((count_chunk), chunks, dim3(BLOCK), 0, stream_of(call), a);
-    LOONG_LAUNCH((place_chunks), dim3(1), dim3(BLOCK), 0, stream_of(call), a);
+    LOONG_LAUNCH((place_chunks), dim3((unsigned)(a.count + WARP - 1) / WARP),
+                 dim3(BLOCK), 0, stream_of(call), a);
+    LOONG_LAUNCH((place_experts), dim3(1), dim3(BLOCK), 0, stream_of(call), a);
     LOONG_LAUNCH((place_slots), chunks, dim3(BLOCK), 0, stream_of(call), a);
     return launched(call);
 }

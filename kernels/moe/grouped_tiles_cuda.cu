@@ -149,8 +149,8 @@ __device__ __forceinline__ void store_sums(const grouped_t &g, const work_t &w,
     }
 }
 
-/* Tiles of rows that are taken side by side. Of Mixtral (width 4096, 28672 by an
- * expert) 264 blocks at a time read 34 MB so, row by row 236. */
+/* Tiles of rows that are taken side by side. Of Mixtral's experts (4096 by
+ * 28672) 264 blocks at a time read 34 MB so, row by row 236. */
 #ifdef CUDASIM
 constexpr unsigned BAND = 2;
 #else

@@ -63,7 +63,8 @@ __device__ __forceinline__ void add_rows(const columns_t<T, TEAM> &c,
     });
     each_other(c, [&](int64_t col, int n) {
         bool packed = c.kept > 0;
-        raw_t<T> w = both(load(x + col, n, packed), load(more + col, n, packed));
+        raw_t<T> w =
+            both(load(x + col, n, packed), load(more + col, n, packed));
         store_raw(sum + col, w, n, packed);
     });
 }
@@ -167,7 +168,8 @@ __device__ __forceinline__ void measure(const own_sums_t &s, group_t *g,
 }
 
 /* dx of dy, x, w. */
-__device__ __forceinline__ pack_t input_gradient(const group_t &g, const pack_t of[3])
+__device__ __forceinline__ pack_t input_gradient(const group_t &g,
+                                                 const pack_t of[3])
 {
     pack_t dx;
     for (int i = 0; i < PACK; i++) {

@@ -28,7 +28,9 @@ unsigned loongi_trainer_requests(const loong_trainer_t *t)
     unsigned signals = loong_signals_get();
     double now = loongi_now();
     unsigned flags = 0;
+    /* A run does one step at least: one that is queued again gets on. */
     bool late = t->set.max_wall_time > 0.0 &&
+                t->state.step > t->told.from_step &&
                 now - t->start_time > t->set.max_wall_time;
     bool due = t->set.save_interval_seconds > 0.0 &&
                now - t->last_save_time > t->set.save_interval_seconds;

@@ -231,10 +231,10 @@ start() {
     failed "$name: no checkpoint within 10 s"
 }
 
-worker() { # RANK: the process that mpirun's child watches over
-    local parents
-    parents=$(pgrep -P "$(pgrep -P $job)" -x loongrun)
-    pgrep -P "$(sed -n "$(($1 + 1))p" <<<"$parents")"
+worker() { # RANK: below mpirun a stub starts the parent, and that its worker
+    local stubs
+    stubs=$(pgrep -P "$(pgrep -P $job)" -x loongrun)
+    pgrep -P "$(pgrep -P "$(sed -n "$(($1 + 1))p" <<<"$stubs")")"
 }
 
 finish() { # CODE WHAT TEXT...: the end of the job, within 30 s

@@ -432,10 +432,15 @@ static loong_status_t run_unloaded(loong_context_t *ctx, loong_comm_t *host,
 {
     place_t p;
     LOONG_TRY(open_place(ctx, host, user, &p));
+    loong_status_t status = LOONG_OK;
+    if (unloaded) { /* the host has the counts when the step begins */
+        status = find_routes(&p, true);
+    }
     loong_device_range_begin(p.device, "step");
-    loong_status_t status = find_routes(&p, true);
-    status = status == LOONG_OK ? exchange(&p, true, &p.x, &p.y, false)
-                                : status;
+    if (status == LOONG_OK) {
+        status = unloaded ? exchange(&p, true, &p.x, &p.y, false)
+                          : find_routes(&p, true);
+    }
     loong_device_range_end(p.device);
     close_place(&p);
     return status;

@@ -201,13 +201,13 @@ loong_staging_t loongi_devices_staging(const loong_trainer_t *t)
 
 loong_status_t loongi_devices_settle(loong_trainer_t *t)
 {
-    const char *found = loongi_device_first(t->ctx);
-    int64_t has[2] = {strcmp(found, "cpu") != 0 && found[0] != '\0', 0};
-    has[1] = -has[0];
     if (loong_recipe_count(t->recipe, LIST) > 0 ||
         strcmp(loong_recipe_text(t->recipe, "device"), "auto") != 0) {
         return LOONG_OK;
     }
+    const char *found = loongi_device_first(t->ctx);
+    int64_t has[2] = {strcmp(found, "cpu") != 0 && found[0] != '\0', 0};
+    has[1] = -has[0];
     LOONG_TRY(loong_comm_all_reduce(t->comm, has, 2, LOONG_I64,
                                     LOONG_REDUCE_MIN, "devices"));
     bool all = has[0] == 1;

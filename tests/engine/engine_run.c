@@ -144,6 +144,7 @@ void engine_copy_params(engine_run_t *to, const engine_run_t *from)
     const loong_chunk_t *a = from->stage->chunk[LOONG_STAGE_TRAIN];
     const loong_chunk_t *b = to->stage->chunk[LOONG_STAGE_TRAIN];
     assert_int_equal(a->num_params, b->num_params);
+    assert_ok(to->ctx, loongi_stage_upload(to->stage));
     for (int64_t i = 0; i < a->num_params; i++) {
         double *values = engine_read(from, &a->params[i], false);
         assert_string_equal(a->params[i].name, b->params[i].name);
@@ -152,6 +153,7 @@ void engine_copy_params(engine_run_t *to, const engine_run_t *from)
                                a->params[i].elements, values));
         free(values);
     }
+    assert_ok(to->ctx, loongi_stage_uploaded(to->stage, LOONG_OK));
 }
 
 void engine_make_data(loong_context_t *ctx, const char *dir, int vocab,

@@ -345,7 +345,9 @@ static void test_watch_counts(void **state)
         "layers.1.post_attention_layernorm.weight");
     assert_non_null(bad);
     double nan = NAN;
+    assert_ok(run.ctx, loongi_stage_upload(run.stage));
     assert_ok(run.ctx, loongi_stage_set_param(run.stage, bad, 7, 1, &nan));
+    assert_ok(run.ctx, loongi_stage_uploaded(run.stage, LOONG_OK));
     frame.log_tensors = 1;
     engine_step(&run, &frame);
     read_stats(&run, find_watch(&run, "layers.0.mlp.swiglu", false), stats);

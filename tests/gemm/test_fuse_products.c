@@ -95,7 +95,12 @@ static void compile(const build_t *b, char names[512], bool *before_p)
     }
     const loong_program_t *f =
         &c->programs[b->train ? LOONG_PROGRAM_F : LOONG_PROGRAM_E];
-    const loong_kernel_query_t *q = &f->steps[0].query;
+    int64_t first = 0; /* behind casts of what comes in, if there are any */
+    while (first + 1 < f->num_steps &&
+           strcmp(f->steps[first].query.op, "linear") != 0) {
+        first++;
+    }
+    const loong_kernel_query_t *q = &f->steps[first].query;
     *before_p = q->num_out > 1 && q->arg[q->num_in + 1].rank > 0;
     loongi_chunk_destroy(&c);
     test_context_end(&ctx);

@@ -151,8 +151,10 @@ void fixture_drop(fixture_t *f, const char *name)
         if (strcmp(p->name, name) == 0) {
             double *zeros = calloc((size_t)p->elements, sizeof(*zeros));
             assert_non_null(zeros);
-            assert_ok(f->ctx, loongi_stage_set_param(f->stage, p, 0,
-                                                     p->elements, zeros));
+            assert_ok(f->ctx, loongi_stage_upload(f->stage));
+            loong_status_t status = loongi_stage_set_param(
+                f->stage, p, 0, p->elements, zeros);
+            assert_ok(f->ctx, loongi_stage_uploaded(f->stage, status));
             free(zeros);
             return;
         }

@@ -6,6 +6,7 @@
  * are made, and <A x, w> = <x, A' w> where the graph is linear. */
 #include "executor.h"
 #include "groups.h"
+#include "isa.h"
 #include "lane.h"
 #include "loong/collective.h"
 #include "loong/ops.h"
@@ -40,11 +41,15 @@ static int64_t pick(uint64_t seed, int what, int64_t least, int64_t most)
 
 static plan_t random_plan(uint64_t seed)
 {
+    /* Below AVX-512 oneDNN sums a row in an order that depends on how many
+     * rows there are; our own products of fp64 never do. */
     static const loong_precision_t types[] = {{LOONG_F64, LOONG_F64},
                                               {LOONG_F32, LOONG_F32},
                                               {LOONG_BF16, LOONG_F32}};
     plan_t p = {.seed = seed};
-    p.precision = types[pick(seed, 0, 0, 2)];
+    p.precision = types[loongi_isa() >= LOONG_ISA_LEVEL_avx512
+                            ? pick(seed, 0, 0, 2)
+                            : 0];
     p.ranks = (int)pick(seed, 1, 2, 4);
     p.threads = (int)pick(seed, 2, 1, 2);
     p.rows = pick(seed, 3, 1, 40);
@@ -418,6 +423,9 @@ static void test_large(void **state)
         {{LOONG_F32, LOONG_F32}, 2, 96, 768, 1152},
         {{LOONG_F32, LOONG_F32}, 1, 33, 1100, 517},
     };
+    if (loongi_isa() < LOONG_ISA_LEVEL_avx512) {
+        skip(); /* see random_plan */
+    }
     for (int i = 0; i < LOONG_COUNT_OF(sizes); i++) {
         plan_t p = {.seed = (uint64_t)i, .precision = sizes[i].precision,
                     .ranks = 2, .threads = sizes[i].threads,

@@ -93,7 +93,7 @@ exported c.hf
 # ---- a model that sees images ----
 has() { grep -qF -- "$2" "$1" || fail "no \"$2\" in $1"; }
 vl=$source/tests/golden/fixtures/ernie4_5_vl_moe
-tr 0-9 '\0-\11' <digits.txt >small.txt # the vocabulary has 61 ids
+tr 0-9 '\1-\12' <digits.txt >small.txt # the vocabulary has 61 ids
 "$build/loong-data" index --tokenizer bytes --quiet --output-prefix text \
     small.txt >/dev/null
 run recipe.yaml init.from_hf="$vl" checkpoint.save=e train.train_iters=2 \

@@ -14,6 +14,8 @@ static const char model[] =
 #define EP "expert_model_parallel_size: "
 #define ETP "expert_tensor_parallel_size: "
 #define A2A "moe_token_dispatcher_type: alltoall, "
+#define ALL "moe_capacity_plan: 0, " /* room for all rows: no rounds */
+#define FULL "recompute: {granularity: full}\n"
 #define SP "sequence_parallel: true, tensor_model_parallel_size: "
 
 static const struct {
@@ -124,9 +126,9 @@ static void test_orders(void **state)
     test_context_end(&ctx);
 }
 
-/* Rank 0 waits once a step for norm and loss, and with all-to-all once a layer
- * of the two for how many rows come, not again in the backward: at most, as
- * another rank's waiting may let its device go on. */
+/* Rank 0 waits once a step for norm and loss, and once a layer of the two for
+ * how many rows come (all-to-all) or how many rounds they take, not again in the
+ * backward: at most, as another rank's waiting may let its device go on. */
 static void test_waits(void **state)
 {
     (void)state;
@@ -134,9 +136,13 @@ static void test_waits(void **state)
         const char *extra;
         uint64_t waits;
     } runs[] = {
-        {"parallel: {" EP "2}\n", 1},
+        {"parallel: {" ALL EP "2}\n", 1},
+        {"parallel: {" ALL A2A EP "2}\n", 1 + 2},
+        {"parallel: {" ALL A2A EP "2}\n" FULL, 1 + 4},
+        {"parallel: {" EP "2}\n", 1 + 2},
+        {"parallel: {" EP "2}\n" FULL, 1 + 2},
         {"parallel: {" A2A EP "2}\n", 1 + 2},
-        {"parallel: {" A2A EP "2}\nrecompute: {granularity: full}\n", 1 + 4},
+        {"parallel: {" A2A EP "2}\n" FULL, 1 + 4},
     };
     for (int64_t i = 0; i < LOONG_COUNT_OF(runs); i++) {
         job_t job = make_experts("cuda", "fp32");

@@ -127,8 +127,8 @@ static void test_orders(void **state)
 }
 
 /* Rank 0 waits once a step for norm and loss, and once a layer of the two for
- * how many rows come (all-to-all) or how many rounds they take, not again in the
- * backward: at most, as another rank's waiting may let its device go on. */
+ * how many rows come (all-to-all) or how many rounds they take, not again in
+ * the backward: at most, as another rank's waiting may let its device go on. */
 static void test_waits(void **state)
 {
     (void)state;

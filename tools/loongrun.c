@@ -281,7 +281,7 @@ static loong_status_t connect(loong_context_t *ctx,
                               const loong_recipe_t *recipe,
                               loong_comm_t **comm_p)
 {
-    loong_comm_params_t params = {0.0, 0};
+    loong_comm_params_t params = {.timeout = 0.0};
     const char *backend = "auto";
     if (recipe != NULL) {
         params.timeout = loong_recipe_real(recipe, "comm.timeout");

@@ -59,6 +59,11 @@ typedef struct loong_comm_params {
     /* For tests: pretend that every so many ranks are a machine of their own
      * (no shared memory between them); 0: as it is. */
     int ranks_per_node;
+    /* Seconds after which a rank on another machine that is waited for and
+     * does not answer is lost, and a call in which the devices of all its ranks
+     * stand does not end any more; 0: 40. Other ranks are waited for to the
+     * timeout. */
+    double heartbeat_timeout;
 } loong_comm_params_t;
 
 /* The communicator of one rank. params may be NULL. Owned by the caller. */

@@ -34,6 +34,7 @@ extern "C" {
     X(ERR_UNSUPPORTED, "not supported")                                       \
     X(ERR_MEMORY, "out of memory")                                            \
     X(ERR_IO, "input or output failed")                                       \
+    X(ERR_CANNOT_WRITE, "an output cannot be written")                        \
     X(ERR_NUMERIC, "not a number or infinity in loss or gradient")            \
     X(ERR_INTERRUPTED, "stopped on request")                                  \
     X(ERR_DEVICE, "device failed")                                            \

@@ -45,6 +45,8 @@ loong_exit_code_t loong_exit_code_from_status(loong_status_t status)
         return LOONG_EXIT_NO_INPUT;
     case LOONG_ERR_IO:
         return LOONG_EXIT_IO;
+    case LOONG_ERR_CANNOT_WRITE:
+        return LOONG_EXIT_CANNOT_WRITE;
     case LOONG_ERR_NUMERIC:
         return LOONG_EXIT_DIVERGED;
     case LOONG_ERR_INTERRUPTED:

@@ -147,7 +147,7 @@ static loong_status_t table_staged(loong_context_t *ctx, bench_t *b)
 static loong_status_t run(loong_context_t *ctx, int64_t only)
 {
     size_t bytes = (size_t)256 << 20;
-    loong_comm_params_t params = {60.0, 0};
+    loong_comm_params_t params = {.timeout = 60.0};
     const char *per_node = getenv("RANKS_PER_NODE");
     bench_t b = {.only = only};
     char *private_data = NULL;

@@ -134,7 +134,7 @@ static loong_status_t take_step(job_t *job, int64_t step, unsigned *flags_p)
 
 static loong_status_t run(job_t *job)
 {
-    loong_comm_params_t params = {job->timeout, 0};
+    loong_comm_params_t params = {.timeout = job->timeout};
     LOONG_TRY(loong_signals_install(job->ctx));
     LOONG_TRY(loong_comm_create_world(job->ctx, &params, &job->comm));
     if (is(job, "strays")) {

@@ -20,7 +20,8 @@ static void print_log(void *user, loong_log_level_t level, const char *line)
 static loong_status_t run(loong_context_t *ctx, int per_node)
 {
     loong_comm_t *comm = NULL;
-    loong_comm_params_t params = {60.0, per_node};
+    loong_comm_params_t params = {.timeout = 60.0,
+                                  .ranks_per_node = per_node};
     LOONG_TRY(loong_comm_create_mpi(ctx, &params, &comm));
     comm_cases_params_t small = {7, 3000, 3, per_node};
     comm_cases_params_t large = {8, 700001, 3, per_node};

@@ -76,7 +76,6 @@ bool peer_allowed(int device, int other, bool pooled);
 /* ---- plant.cc: is a bug planted here? ------------------------------------ */
 bool plant_barrier(const char *kernel, int number); /* of the thread, from 1 */
 bool plant_block(const char *kernel, uint64_t block, uint64_t blocks);
-bool plant_wait();
 
 /* ---- stream.cc ----------------------------------------------------------- */
 void report(const char *format, ...) __attribute__((format(printf, 1, 2)));

@@ -3,7 +3,9 @@
 // Bugs on request, in kernels and host code as they are: env CUDASIM_PLANT.
 //   "barrier KERNEL N"  threads of that kernel pass their N-th barrier
 //   "block KERNEL"      its last block does not run
-//   "wait N"            the N-th wait of a stream for an event is left out
+//   "wait N"            the N-th wait of a stream for an event is left out;
+//                       only those count that no earlier wait implies and whose
+//                       event has not come, and none in a capture
 // KERNEL is a part of its name. What is planted is told once, where it acts.
 // And calls that fail because a test wants it.
 #include <cstdio>
@@ -76,9 +78,24 @@ bool cudasim::plant_block(const char *kernel, uint64_t block, uint64_t blocks)
     return true;
 }
 
-bool cudasim::plant_wait()
+// Does the stream come behind some work of the record only if it waits?
+static bool adds_order(const CUstream_st *s,
+                       const cudasim::record_t &record)
 {
-    if (plant.what != THE_WAIT || --plant.number != 0) {
+    for (const auto &b : record.before) {
+        auto own = s->before.find(b.first);
+        if (b.first != s &&
+            (own == s->before.end() || own->second < b.second)) {
+            return true;
+        }
+    }
+    return false;
+}
+
+bool cudasim::plant_wait(const CUstream_st *s, const record_t &record)
+{
+    if (plant.what != THE_WAIT || !adds_order(s, record) ||
+        --plant.number != 0) {
         return false;
     }
     plant.tell("a wait for an event");

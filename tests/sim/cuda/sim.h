@@ -19,12 +19,16 @@
 
 namespace cudasim {
 
+// By stream, the number of its last piece of work that is over before.
+typedef std::map<const CUstream_st *, uint64_t> order_t;
+
 // One record of an event, on one stream. Whoever waits for the event waits for
 // the last one that there was then.
 struct record_t {
     CUstream_st *stream;
     bool done = false;
     uint64_t when = 0; // in turns
+    order_t before = {};
 };
 typedef std::shared_ptr<record_t> record_ptr_t;
 
@@ -68,6 +72,7 @@ struct sim_t {
     std::set<CUgraphExec_st *> execs;
     uint64_t chance;
     uint64_t turns; // pieces run, the device's clock
+    uint64_t works; // pieces of work queued
     double pace;
     int64_t calls;
     int64_t fail_at;
@@ -95,6 +100,8 @@ extern thread_local int current_device;
 void begin(); /* reads the environment, once */
 cudaError_t enter(const char *name);
 bool fails_as_told(const char *name); /* plant.cc: cudasim_fail_at */
+/* plant.cc: the wait of a stream for a record is left out. */
+bool plant_wait(const CUstream_st *s, const record_t &record);
 /* The given stream, or the default one of the current device. */
 CUstream_st *stream_of(cudaStream_t stream);
 bool known(CUstream_st *s);
@@ -135,6 +142,7 @@ struct CUstream_st {
     bool null; // the default stream of a device
     uint64_t capture = 0; // 0: none
     std::set<size_t> tail = {}; // what the next captured piece comes behind
+    cudasim::order_t before = {}; // what the next piece comes behind
 };
 
 struct CUevent_st {

@@ -326,6 +326,9 @@ void cudasim::enqueue(CUstream_st *s, std::function<cudaError_t()> run,
     check_launching(s);
     drain_blocking(s);
     s->queue.push_back({run, record, false});
+    if (record == nullptr) {
+        s->before[s] = ++sim.works;
+    }
     progress();
 }
 
@@ -333,6 +336,7 @@ void cudasim::enqueue_again(CUstream_st *s, const maker_t &make)
 {
     if (!keep(s, make, true)) {
         s->queue.push_back({make(), nullptr, true});
+        s->before[s] = ++sim.works;
         progress();
     }
 }
@@ -424,6 +428,7 @@ extern "C" cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream)
         return cudaSuccess;
     }
     auto record = std::make_shared<record_t>(record_t{s});
+    record->before = s->before;
     event->last = record;
     enqueue(s, [record] {
         record->done = true;
@@ -446,13 +451,14 @@ extern "C" cudaError_t cudaStreamWaitEvent(cudaStream_t stream,
     CUstream_st *s = stream_of(stream);
     NEED(sim.events.count(event) > 0 && known(s) && flags == 0,
          cudaErrorInvalidResourceHandle, "unknown event, stream or flag");
-    if (plant_wait()) {
-        return cudaSuccess;
-    }
     if (is_captured(s) || event->capture != 0) {
         return fail(keep_wait(s, event));
     }
-    if (is_pending(event)) {
+    if (is_pending(event) && !plant_wait(s, *event->last)) {
+        for (const auto &b : event->last->before) {
+            uint64_t &own = s->before[b.first];
+            own = own > b.second ? own : b.second;
+        }
         s->queue.push_back({nullptr, event->last, false});
     }
     return cudaSuccess;

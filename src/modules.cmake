@@ -9,7 +9,8 @@ loong_module(NAME comm_self DIR backends/self USES base comm comm_threads)
 include(cmake/LoongMpi.cmake)
 if(MPI_C_FOUND)
   loong_module(NAME comm_mpi DIR backends/mpi USES base comm launch
-    SOURCES backends/mpi/mpi_comm.c backends/mpi/mpi_world.c
+    SOURCES backends/mpi/mpi_comm.c backends/mpi/mpi_heartbeat.c
+            backends/mpi/mpi_world.c
     backends/mpi/mpi_version.c backends/mpi/mpi_launcher.c
     DEFINES ${LOONG_PMIX_DEFINES}
     INCLUDES ${MPI_C_INCLUDE_DIRS} ${PMIX_INCLUDE_DIRS}

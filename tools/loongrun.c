@@ -285,6 +285,8 @@ static loong_status_t connect(loong_context_t *ctx,
     const char *backend = "auto";
     if (recipe != NULL) {
         params.timeout = loong_recipe_real(recipe, "comm.timeout");
+        params.heartbeat_timeout =
+            loong_recipe_real(recipe, "comm.heartbeat_timeout");
         backend = loong_recipe_text(recipe, "comm.backend");
     }
     if (strcmp(backend, "self") == 0) {

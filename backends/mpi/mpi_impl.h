@@ -15,6 +15,8 @@
 #include "region.h"
 #include "shared.h"
 
+typedef struct mpi_heartbeat mpi_heartbeat_t;
+
 /* One per process: what all communicators of the job have in common. */
 typedef struct mpi_world {
     bool initialised; /* MPI, by us */
@@ -23,6 +25,7 @@ typedef struct mpi_world {
     int size;
     int *node_of; /* [size]: the lowest rank of the machine */
     double timeout;
+    mpi_heartbeat_t *heartbeat; /* NULL: one machine, or MPI is for one thread */
     loong_regions_t regions;
     uint64_t regions_made; /* by this rank as leader */
     loong_board_parent_t parent;
@@ -73,6 +76,16 @@ loong_status_t loongi_mpi_common(loong_context_t *ctx, MPI_Comm mpi,
  * gone. From here on that is a request to stop, as TERM is. Once MPI is
  * initialised; does nothing where MPI was not started through PMIx. */
 void loongi_mpi_survive_launcher(void);
+
+/* ---- mpi_heartbeat.c ---- */
+/* Where ranks are on several machines: asks those that this rank waits for, and
+ * answers others, in a thread of its own. Once machines and board are known.
+ * Collective on: the job. */
+loong_status_t loongi_mpi_heartbeat_start(loong_context_t *ctx,
+                                          mpi_world_t *world);
+/* Collective on: the job, unless it has failed. */
+void loongi_mpi_heartbeat_end(loong_context_t *ctx, mpi_world_t *world,
+                              bool failed);
 
 /* Wraps an MPI communicator, which the object then owns. */
 loong_status_t loongi_mpi_wrap(loong_context_t *ctx, mpi_world_t *world,

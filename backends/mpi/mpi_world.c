@@ -140,7 +140,8 @@ static loong_status_t find_board(loong_context_t *ctx, mpi_world_t *world,
 }
 
 static loong_status_t join(loong_context_t *ctx, mpi_world_t *world,
-                           int ranks_per_node, loong_comm_t **comm_p)
+                           const loong_comm_params_t *params,
+                           loong_comm_t **comm_p)
 {
     loong_launch_t launch;
     MPI_Comm node = MPI_COMM_NULL;
@@ -155,12 +156,14 @@ static loong_status_t join(loong_context_t *ctx, mpi_world_t *world,
     LOONG_TRY(loong_launch_check(ctx, &launch, world->size));
     LOONG_TRY_MPI(ctx, MPI_Comm_split_type(MPI_COMM_WORLD, MPI_COMM_TYPE_SHARED,
                                            world->rank, MPI_INFO_NULL, &node));
-    loong_status_t status = find_nodes(ctx, world, node, ranks_per_node);
+    loong_status_t status = find_nodes(ctx, world, node, params->ranks_per_node);
     if (status == LOONG_OK) {
         status = find_board(ctx, world, node);
     }
     MPI_Comm_free(&node);
     LOONG_TRY(status);
+    loongi_board_set_heartbeat(world->board, params->heartbeat_timeout);
+    LOONG_TRY(loongi_mpi_heartbeat_start(ctx, world));
     LOONG_TRY_MPI(ctx, MPI_Comm_dup(MPI_COMM_WORLD, &all));
     LOONG_TRY(loongi_mpi_wrap(ctx, world, all, "world", comm_p));
     LOONG_TRY(loongi_tiers_create(comm_p));
@@ -172,11 +175,12 @@ loong_status_t loong_comm_create_mpi(loong_context_t *ctx,
                                      const loong_comm_params_t *params,
                                      loong_comm_t **comm_p)
 {
+    static const loong_comm_params_t defaults = {.timeout = 0.0};
     mpi_world_t *world = NULL;
+    params = params != NULL ? params : &defaults;
     LOONG_TRY(loongi_alloc(ctx, sizeof(*world), "MPI job", &world));
-    world->timeout = params != NULL ? params->timeout : 0.0;
-    loong_status_t status =
-        join(ctx, world, params != NULL ? params->ranks_per_node : 0, comm_p);
+    world->timeout = params->timeout;
+    loong_status_t status = join(ctx, world, params, comm_p);
     if (status != LOONG_OK) {
         loongi_mpi_world_end(ctx, world, true);
     }
@@ -192,6 +196,7 @@ void loongi_mpi_world_end(loong_context_t *ctx, mpi_world_t *world, bool failed)
         loongi_slot_set_state(
             slot, failed ? LOONG_RANK_FAILED : LOONG_RANK_FINISHED, NULL);
     }
+    loongi_mpi_heartbeat_end(ctx, world, failed);
     /* Finalising waits for all ranks and the launcher: not after a failure. */
     if (world->initialised && !failed && !loongi_launcher_is_lost()) {
         MPI_Finalize();

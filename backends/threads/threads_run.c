@@ -117,6 +117,7 @@ loong_status_t loong_threads_run(loong_context_t *ctx,
     LOONG_TRY(
         loongi_alloc(ctx, loongi_board_bytes(size), "status board", &memory));
     world.board = loongi_board_init(memory, size);
+    loongi_board_set_heartbeat(world.board, params->comm.heartbeat_timeout);
     LOONG_TRY_GOTO(
         loongi_calloc(ctx, (size_t)size, sizeof(*runners), "threads", &runners),
         status, err_runners);

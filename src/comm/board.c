@@ -7,7 +7,7 @@
 
 #include "board.h"
 
-enum { RING = 8, WAITS = 2 /* threads of a rank that may wait */ };
+enum { RING = 8, WAITS = LOONG_BOARD_WAITS };
 enum { VERDICT_NONE, VERDICT_WRITING, VERDICT_READY };
 
 typedef struct event {
@@ -30,6 +30,12 @@ typedef struct waiting {
     _Atomic bool beside;
 } waiting_t;
 
+/* rank as above; 0: nothing was heard. */
+typedef struct heard {
+    _Atomic int rank;
+    char text[LOONG_BOARD_TEXT];
+} heard_t;
+
 struct loong_board_slot {
     _Alignas(64) _Atomic int state;
     _Atomic int claimed;
@@ -39,6 +45,7 @@ struct loong_board_slot {
     _Atomic bool joined;
     _Atomic int64_t step;
     waiting_t wait[WAITS];
+    heard_t heard[WAITS];
     _Atomic uint64_t events;
     event_t ring[RING];
     char text[LOONG_BOARD_TEXT];
@@ -48,6 +55,7 @@ struct loong_board {
     _Alignas(64) _Atomic int slots;
     _Atomic int verdict_state;
     _Atomic bool told;
+    _Atomic double heartbeat;
     loong_board_verdict_t verdict;
     loong_board_slot_t slot[];
 };
@@ -121,6 +129,17 @@ loong_board_t *loongi_board_init(void *memory, int slots)
 int loongi_board_slots(const loong_board_t *board)
 {
     return atomic_load(&board->slots);
+}
+
+void loongi_board_set_heartbeat(loong_board_t *board, double seconds)
+{
+    static const double DEFAULT_SECONDS = 40.0;
+    atomic_store(&board->heartbeat, seconds > 0.0 ? seconds : DEFAULT_SECONDS);
+}
+
+double loongi_board_heartbeat(const loong_board_t *board)
+{
+    return atomic_load(&board->heartbeat);
 }
 
 loong_board_slot_t *loongi_board_slot(loong_board_t *board, int index)
@@ -253,6 +272,39 @@ void loongi_slot_wait_end(loong_board_slot_t *slot, int *record_p)
     }
 }
 
+bool loongi_slot_waits(const loong_board_slot_t *slot, int i,
+                       loong_board_wait_t *wait_p)
+{
+    const waiting_t *w = &slot->wait[i];
+    wait_p->world_rank = atomic_load(&w->rank) - 1;
+    wait_p->since = atomic_load(&w->since);
+    wait_p->limit = atomic_load(&w->limit);
+    wait_p->beside = atomic_load(&w->beside);
+    return wait_p->world_rank >= 0;
+}
+
+void loongi_slot_hear(loong_board_slot_t *slot, int i, int world_rank,
+                      const char *text)
+{
+    heard_t *heard = &slot->heard[i];
+    atomic_store(&heard->rank, 0);
+    loongi_board_text(heard->text, sizeof(heard->text), text);
+    atomic_store(&heard->rank, world_rank + 1);
+}
+
+/* What the rank said of itself to one of this machine; NULL: nothing. */
+static const char *find_heard(loong_board_t *board, int world_rank)
+{
+    int slots = board != NULL ? loongi_board_slots(board) : 0;
+    for (int i = 0; i < WAITS * slots; i++) {
+        heard_t *heard = &board->slot[i / WAITS].heard[i % WAITS];
+        if (atomic_load(&heard->rank) == world_rank + 1) {
+            return heard->text;
+        }
+    }
+    return NULL;
+}
+
 double loongi_board_overdue(loong_board_t *board, int world_rank, double now,
                             int *waiter_p)
 {
@@ -329,28 +381,51 @@ static int newest_inside(const loong_board_slot_t *slot)
     return 0;
 }
 
+static bool slot_event(const loong_board_slot_t *slot, int back, double now,
+                       char *text, size_t size)
+{
+    uint64_t events =
+        atomic_load_explicit(&slot->events, memory_order_acquire);
+    if (back >= RING || (uint64_t)back >= events) {
+        return false;
+    }
+    event_text(&slot->ring[(events - 1 - (uint64_t)back) % RING], now, text,
+               size);
+    return true;
+}
+
 void loongi_board_describe(loong_board_t *board, int world_rank, double now,
                            char *text, size_t size)
 {
     loong_board_slot_t *slot =
         board != NULL ? loongi_board_find(board, world_rank) : NULL;
-    if (slot == NULL) {
+    const char *heard = find_heard(board, world_rank);
+    if (heard != NULL) {
+        snprintf(text, size, "%s", heard);
+    } else if (slot != NULL) {
+        loongi_slot_describe(slot, now, text, size);
+    } else {
         snprintf(text, size, "rank %d (on another machine)", world_rank);
-        return;
     }
+}
+
+void loongi_slot_describe(const loong_board_slot_t *slot, double now,
+                          char *text, size_t size)
+{
     /* The text was written before the state that it explains. */
     loong_rank_state_t state = loongi_slot_state(slot);
     bool over = state == LOONG_RANK_FAILED || state == LOONG_RANK_ENDED;
     const char *why = over ? slot->text : "";
     int n = snprintf(text, size, "rank %d (pid %d, %s%s%s, step %lld) ",
-                     world_rank, loongi_slot_pid(slot), state_name(state),
+                     loongi_slot_world_rank(slot), loongi_slot_pid(slot),
+                     state_name(state),
                      why[0] != '\0' ? ": " : "", why,
                      (long long)atomic_load(&slot->step));
     if (n < 0 || (size_t)n >= size) {
         return;
     }
-    if (!loongi_board_event(board, world_rank, newest_inside(slot), now,
-                            text + n, size - (size_t)n)) {
+    if (!slot_event(slot, newest_inside(slot), now, text + n,
+                    size - (size_t)n)) {
         snprintf(text + n, size - (size_t)n, "took part in nothing yet");
     }
 }
@@ -358,17 +433,8 @@ void loongi_board_describe(loong_board_t *board, int world_rank, double now,
 bool loongi_board_event(loong_board_t *board, int world_rank, int back,
                         double now, char *text, size_t size)
 {
-    loong_board_slot_t *slot = loongi_board_find(board, world_rank);
-    uint64_t events = 0;
-    if (slot != NULL) {
-        events = atomic_load_explicit(&slot->events, memory_order_acquire);
-    }
-    if (back >= RING || (uint64_t)back >= events) {
-        return false;
-    }
-    event_text(&slot->ring[(events - 1 - (uint64_t)back) % RING], now, text,
-               size);
-    return true;
+    const loong_board_slot_t *slot = loongi_board_find(board, world_rank);
+    return slot != NULL && slot_event(slot, back, now, text, size);
 }
 
 bool loongi_board_judge(loong_board_t *board,

@@ -18,7 +18,8 @@ enum {
     LOONG_BOARD_TEXT = 256,
     LOONG_GROUP_NAME = 32,
     LOONG_EVENT_LABEL = 32,
-    LOONG_SOURCE_TEXT = 40
+    LOONG_SOURCE_TEXT = 40,
+    LOONG_BOARD_WAITS = 4 /* at one time, of a rank */
 };
 
 /* X(name, text). FAILED: the rank said so itself; ENDED: its process or
@@ -51,6 +52,10 @@ size_t loongi_board_bytes(int slots);
  * that maps it calls this with the same number. */
 loong_board_t *loongi_board_init(void *memory, int slots);
 int loongi_board_slots(const loong_board_t *board);
+
+/* loong_comm_params_t.heartbeat_timeout of the job. */
+void loongi_board_set_heartbeat(loong_board_t *board, double seconds);
+double loongi_board_heartbeat(const loong_board_t *board);
 
 /* NULL when the index is outside. */
 loong_board_slot_t *loongi_board_slot(loong_board_t *board, int index);
@@ -103,6 +108,12 @@ typedef struct loong_board_wait {
 void loongi_slot_wait_for(loong_board_slot_t *slot,
                           const loong_board_wait_t *wait, int *record_p);
 void loongi_slot_wait_end(loong_board_slot_t *slot, int *record_p);
+/* Record i below LOONG_BOARD_WAITS; false: it is free. */
+bool loongi_slot_waits(const loong_board_slot_t *slot, int i,
+                       loong_board_wait_t *wait_p);
+/* What a rank of another machine said of itself, which record i waits for. */
+void loongi_slot_hear(loong_board_slot_t *slot, int i, int world_rank,
+                      const char *text);
 /* The seconds by which the longest wait for the world rank has passed its
  * limit (negative: none has), and who waits. */
 double loongi_board_overdue(loong_board_t *board, int world_rank, double now,
@@ -114,9 +125,13 @@ int loongi_board_waits_for(loong_board_t *board, int world_rank,
                            double *since_p);
 
 /* "rank 1 (pid 77, running, step 12) finished all_gather #41 'params' of dp
- * (4096 bytes, step 12, stage.c:7) 3.2 s ago". */
+ * (4096 bytes, step 12, stage.c:7) 3.2 s ago"; of a rank on another machine
+ * what it said last, if one of this machine has asked it. */
 void loongi_board_describe(loong_board_t *board, int world_rank, double now,
                            char *text, size_t size);
+/* The same, of what the slot knows itself. */
+void loongi_slot_describe(const loong_board_slot_t *slot, double now,
+                          char *text, size_t size);
 /* The event before the last one (back = 1), the one before that, ...; false
  * when there is none. */
 bool loongi_board_event(loong_board_t *board, int world_rank, int back,

@@ -414,7 +414,7 @@ static void look(parent_t *parent)
     if (parent->lost_since == 0.0) {
         parent->lost_since = now;
         if (ours && verdict.code == LOONG_EXIT_LOST) {
-            judge_hang(parent, "others waited for it to the time limit");
+            judge_hang(parent, "others have given it up");
         }
         tell_verdict(parent, &verdict);
     }

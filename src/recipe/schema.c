@@ -404,6 +404,10 @@ static const loong_recipe_key_t keys[] = {
            "through host memory, as between devices of several kinds"),
     {"comm.timeout", LOONG_RECIPE_SECONDS, "300", 1, BIG, NULL,
      LOONG_RESUME_FREE, "a collective that waits longer for a rank fails"},
+    {"comm.heartbeat_timeout", LOONG_RECIPE_SECONDS, "40", 1, BIG, NULL,
+     LOONG_RESUME_FREE,
+     "a rank on another machine that is waited for and does not answer for so "
+     "long is lost; so is a collective in which all its devices stand"},
     BOOL("comm.overlap", "true", FREE,
          "collectives run beside computation, on a thread of their own"),
     BYTES("comm.overlap_work", "256KiB", 0, BIG, FREE,

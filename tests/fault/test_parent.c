@@ -248,6 +248,30 @@ static void test_hopeless(void **state)
     free(jobs);
 }
 
+/* Ranks that are machines of their own, as far as they know: one that does not
+ * answer is named, with its host, long before the time limit; one that is slow
+ * is waited for, though it comes after three times the limit of heartbeats. */
+static void test_heartbeat(void **state)
+{
+    (void)state;
+    need_mpi();
+    char text[160];
+    char host[64] = "";
+    job_t *job = calloc(1, sizeof(*job));
+    gethostname(host, sizeof(host) - 1);
+    start_job(job, "3", "far_stop", "100");
+    snprintf(text, sizeof(text), "of 3 ranks did not come in ");
+    expect(job, LOONG_EXIT_LOST, text);
+    snprintf(text, sizeof(text),
+             "rank 1 (on %.31s, which has not answered for 1.", host);
+    assert_non_null(strstr(job->text, text));
+    assert_true(job->seconds < 12.0);
+    start_job(job, "3", "far_ponders", "100");
+    expect(job, LOONG_EXIT_OK, "rank 1 pid");
+    assert_null(strstr(job->text, "answered"));
+    free(job);
+}
+
 /* From outside, at any moment, every time: exit code 4, the victim named. */
 static void test_kill_from_outside(void **state)
 {
@@ -356,6 +380,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(test_parent_killed),
         cmocka_unit_test(test_faults),
         cmocka_unit_test(test_hopeless),
+        cmocka_unit_test(test_heartbeat),
         cmocka_unit_test(test_kill_from_outside),
         cmocka_unit_test(test_signals),
     };

@@ -6,7 +6,8 @@
  * (it fails alone), divides (another collective), strays (a collective of
  * another group), dawdles (comes late, slowly), reads (comes late, from a file
  * that takes its time), parts (closes a communicator of its own, comes late).
- * Before joining: absent, usage.
+ * Before joining: absent, usage. far_NAME: the same, each rank a machine of its
+ * own, heartbeats within 1 s; ponders (comes 3 s late, and was computing).
  * none: 10 steps. wait: steps until a signal asks to stop. deaf: asks not. */
 #include <pthread.h>
 #include <signal.h>
@@ -47,9 +48,14 @@ static void print_log(void *user, loong_log_level_t level, const char *line)
     fprintf(stderr, "%s\n", line);
 }
 
+static bool is_far(const job_t *job)
+{
+    return strncmp(job->fault, "far_", 4) == 0;
+}
+
 static bool is(const job_t *job, const char *fault)
 {
-    return strcmp(job->fault, fault) == 0;
+    return strcmp(job->fault + (is_far(job) ? 4 : 0), fault) == 0;
 }
 
 static void *write_late(void *user)
@@ -89,6 +95,9 @@ static loong_status_t suffer(job_t *job)
     } else if (is(job, "dawdles")) {
         for (int i = 0; i < LATE_NAPS; i++) {
             usleep(500000);
+        }
+    } else if (is(job, "ponders")) {
+        for (double end = loongi_now() + 3.0; loongi_now() < end;) {
         }
     } else if (is(job, "reads")) {
         read_late();
@@ -134,7 +143,9 @@ static loong_status_t take_step(job_t *job, int64_t step, unsigned *flags_p)
 
 static loong_status_t run(job_t *job)
 {
-    loong_comm_params_t params = {.timeout = job->timeout};
+    loong_comm_params_t params = {.timeout = job->timeout,
+                                  .ranks_per_node = is_far(job) ? 1 : 0,
+                                  .heartbeat_timeout = 1.0};
     LOONG_TRY(loong_signals_install(job->ctx));
     LOONG_TRY(loong_comm_create_world(job->ctx, &params, &job->comm));
     if (is(job, "strays")) {

@@ -8,11 +8,13 @@
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/prctl.h>
 #include <time.h>
 #include <unistd.h>
 
 #include "loong/exit_code.h"
 #include "mpi_impl.h"
+#include "pulse.h"
 
 enum { QUESTION, ANSWER }; /* tags */
 enum { HOST_TEXT = 32, SENDS = 32, TURN_NANOSECONDS = 50000000 };
@@ -26,6 +28,7 @@ typedef struct ask {
     int rank;     /* -1: nobody is asked */
     double asked; /* last; 0: not yet */
     double heard; /* last, or when first asked */
+    bool judged;
     char text[LOONG_BOARD_TEXT]; /* the last answer; "" */
 } ask_t;
 
@@ -143,13 +146,14 @@ static void look_after(mpi_heartbeat_t *h, int i, double now)
         return;
     }
     if (ask->rank != wait.world_rank) {
-        ask_t fresh = {wait.world_rank, 0.0, now, {0}};
+        ask_t fresh = {wait.world_rank, 0.0, now, false, {0}};
         *ask = fresh;
     }
     if (now - ask->asked > h->interval && post(h, ask->rank, QUESTION, "")) {
         ask->asked = now;
     }
-    if (now - ask->heard > h->limit) {
+    if (now - ask->heard > h->limit && !ask->judged) {
+        ask->judged = true;
         judge(h, i, now);
     }
 }
@@ -158,6 +162,7 @@ static void *beat(void *user)
 {
     mpi_heartbeat_t *h = user;
     struct timespec nap = {0, TURN_NANOSECONDS};
+    prctl(PR_SET_NAME, LOONG_PULSE_APART);
     h->looked = loongi_now();
     while (!__atomic_load_n(&h->over, __ATOMIC_ACQUIRE)) {
         double now = loongi_now();

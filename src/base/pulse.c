@@ -84,6 +84,16 @@ static bool waits(const char *folder)
     return found;
 }
 
+/* One that answers for the process, whatever the process does. */
+static bool is_apart(const char *folder)
+{
+    char path[128];
+    char text[TEXT];
+    snprintf(path, sizeof(path), "%s/comm", folder);
+    return read_proc(path, text) &&
+           strcmp(text, LOONG_PULSE_APART "\n") == 0;
+}
+
 /* Every thread of it waits. */
 static bool all_wait(int pid)
 {
@@ -95,7 +105,7 @@ static bool all_wait(int pid)
     while (folder != NULL && wait && (entry = readdir(folder)) != NULL) {
         snprintf(path, sizeof(path), "/proc/%d/task/%.20s", pid,
                  entry->d_name);
-        wait = entry->d_name[0] == '.' || waits(path);
+        wait = entry->d_name[0] == '.' || is_apart(path) || waits(path);
     }
     if (folder != NULL) {
         closedir(folder);

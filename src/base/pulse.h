@@ -23,6 +23,10 @@ typedef enum loong_pulse_state {
     LOONG_PULSE_STILL
 } loong_pulse_state_t;
 
+/* The name (prctl PR_SET_NAME) of a thread that tells nothing of the process: it
+ * is left out. */
+#define LOONG_PULSE_APART "heartbeat"
+
 /* Zero-initialise. */
 typedef struct loong_pulse {
     loong_pulse_state_t state;

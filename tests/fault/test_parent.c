@@ -217,6 +217,8 @@ static void test_hopeless(void **state)
                     "and it has done nothing for 15", "2"},
         {"hang", 4, "lost: rank 1 hangs, rank 0 waits for it and it has done "
                     "nothing for 15", "2"},
+        {"far_hang", 4, "lost: rank 1 hangs, rank 0 waits for it and it has "
+                        "done nothing for 15", "2"},
         {"strays", 4, "rank 1 waits for rank 0, is in barrier #", "3"},
         {"dawdles", 0, "rank 1 pid", "2"},
         {"reads", 0, "rank 1 pid", "2"},

@@ -1,9 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Products whose rows belong to experts, by offsets that only the device knows:
- * what the kernels of bf16 and of fp32 share. No synchronisation: a first
- * kernel makes a table of tiles of rows, the grid has as many as there can be,
- * and blocks behind the last end at once. */
+ * what the kernels of bf16 and of fp32 share. The host knows no offset: the
+ * grid has as many tiles of rows as there can be, each block finds its own tile
+ * in the offsets (one read of each and a sum over the block; a table would take
+ * a kernel before each product and two reads, one behind the other), and blocks
+ * behind the last tile end at once. */
 #ifndef LOONG_GROUPED_CUH
 #define LOONG_GROUPED_CUH
 
@@ -12,7 +14,7 @@
 namespace loong_cuda {
 
 /* y = x w', y = x w, dw = dy' x */
-enum grouped_kind_t { GROUPED_PLAIN, GROUPED_TURNED, GROUPED_DW };
+enum grouped_kind_t { GROUPED_PLAIN, GROUPED_TRANSPOSED, GROUPED_DW };
 
 /* A tile of rows; `expert` past the last one: rows of nobody, which become
  * zero; -1: no tile. */
@@ -24,7 +26,6 @@ struct row_tile_t {
 struct grouped_t {
     mat_t a, b, c; /* operands 0, 1 and the output */
     const int32_t *offset;
-    row_tile_t *tiles;
     int experts;
     int height; /* rows of a tile */
     int64_t rows; /* of x */
@@ -47,7 +48,6 @@ static inline grouped_t grouped_of(const loong_kernel_call_t *call, int height)
     g.b = mat_arg(call, 1);
     g.c = mat_out(call, 0);
     g.offset = static_cast<const int32_t *>(call->ptr[2]);
-    g.tiles = static_cast<row_tile_t *>(call->workspace);
     g.experts = (int)q->arg[2].dim[0] - 1;
     g.height = height;
     g.rows = q->arg[0].dim[0];
@@ -58,7 +58,7 @@ static inline grouped_t grouped_of(const loong_kernel_call_t *call, int height)
 }
 
 /* Offsets begin with 0, do not fall, and end within the rows. The first wrong
- * one is told; then there is no tile, and no expert has rows. */
+ * one is reported; then there is no tile, and no expert has rows. */
 static __device__ bool offsets_fit(const grouped_t &g, int *wrong)
 {
     if (threadIdx.x == 0) {
@@ -89,47 +89,46 @@ static __device__ __forceinline__ int64_t tiles_of(const grouped_t &g, int e)
     return (end - g.offset[e] + g.height - 1) / g.height;
 }
 
-static __global__ void __launch_bounds__(BLOCK) plan_tiles(grouped_t g)
+/* Tile number `number`, by all threads of a block of TEAM warps. */
+template <int TEAM>
+static __device__ row_tile_t find_rows(const grouped_t &g, int number)
 {
+    enum { THREADS = TEAM * WARP };
     LOONG_SHARED(int, wrong, 1);
-    LOONG_SHARED(int, room, WARPS);
+    LOONG_SHARED(int, sums, TEAM);
+    LOONG_SHARED(row_tile_t, found, 1);
     row_tile_t none = {-1, 0};
-    for (int64_t t = threadIdx.x; t < g.count; t += BLOCK) {
-        g.tiles[t] = none;
-    }
     if (!offsets_fit(g, wrong)) { /* has barriers */
-        return;
+        return none;
+    }
+    if (threadIdx.x == 0) {
+        *found = none;
     }
     int at = 0; /* tiles of earlier experts */
-    for (int first = 0; first <= g.experts; first += BLOCK) {
+    for (int first = 0; first <= g.experts && at <= number; first += THREADS) {
         int e = first + (int)threadIdx.x;
         int n = e <= g.experts ? (int)tiles_of(g, e) : 0;
         int all = 0;
-        row_tile_t *to = g.tiles + at + sum_before(n, room, &all);
-        for (int t = 0; t < n; t++) {
-            row_tile_t tile = {e, (int32_t)(g.offset[e] + t * g.height)};
-            to[t] = tile;
+        int begin = at + sum_before<TEAM>(n, sums, &all); /* has barriers */
+        if (number >= begin && number < begin + n) {
+            found->expert = e;
+            found->first = g.offset[e] + (number - begin) * g.height;
         }
         at += all;
     }
+    __syncthreads();
+    return *found;
 }
 
-/* Rows of expert e; none where the plan found wrong offsets: it begins with a
- * tile wherever there are rows. */
+/* Rows of expert e; none where offsets are wrong. */
 static __device__ __forceinline__ int64_t rows_of_expert(const grouped_t &g,
                                                          int64_t e)
 {
-    return g.tiles[0].expert < 0 ? 0 : g.offset[e + 1] - g.offset[e];
+    LOONG_SHARED(int, wrong, 1);
+    return offsets_fit(g, wrong) ? g.offset[e + 1] - g.offset[e] : 0;
 }
 
-static inline loong_status_t plan_rows(const loong_kernel_call_t *call,
-                                       const grouped_t &g)
-{
-    LOONG_LAUNCH((plan_tiles), dim3(1), dim3(BLOCK), 0, stream_of(call), g);
-    return launched(call);
-}
-
-static inline bool is_turned(const loong_kernel_query_t *query)
+static inline bool is_transposed(const loong_kernel_query_t *query)
 {
     return static_cast<const loong_grouped_linear_attr_t *>(query->attr)
         ->transposed;

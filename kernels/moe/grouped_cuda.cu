@@ -52,14 +52,14 @@ __device__ void multiply(const grouped_t &g, const work_t &w,
         __syncthreads(); /* what was here was used */
         for (int r = y; r < SIDE; r += EACH_ROW) {
             /* Neighbours read neighbours. */
-            bool turned = KIND == GROUPED_DW;
-            int i = turned ? x : r;
-            int d = turned ? r : x;
+            bool transposed = KIND == GROUPED_DW;
+            int i = transposed ? x : r;
+            int d = transposed ? r : x;
             left[i * (SIDE + 1) + d] =
                 left_at<KIND>(g, w, w.row + i, l + d);
-            turned = KIND != GROUPED_PLAIN;
-            int j = turned ? x : r;
-            d = turned ? r : x;
+            transposed = KIND != GROUPED_PLAIN;
+            int j = transposed ? x : r;
+            d = transposed ? r : x;
             right[j * (SIDE + 1) + d] =
                 right_at<KIND>(g, w, w.col + j, l + d);
         }
@@ -89,7 +89,7 @@ __global__ void __launch_bounds__(BLOCK) multiply_groups(grouped_t g)
         w.a_row = w.b_row = g.offset[e];
         w.depth = rows_of_expert(g, e);
     } else {
-        row_tile_t tile = g.tiles[blockIdx.y];
+        row_tile_t tile = find_rows<WARPS>(g, (int)blockIdx.y);
         if (tile.expert < 0) {
             return;
         }
@@ -124,10 +124,9 @@ static loong_status_t run(const loong_kernel_call_t *call)
 {
     grouped_t g = grouped_of(call, SIDE);
     dim3 grid(sides(g.c.cols), (unsigned)g.count);
-    LOONG_TRY(plan_rows(call, g));
-    if (is_turned(call->query)) {
-        LOONG_LAUNCH((multiply_groups<GROUPED_TURNED>), grid, dim3(BLOCK), 0,
-                     stream_of(call), g);
+    if (is_transposed(call->query)) {
+        LOONG_LAUNCH((multiply_groups<GROUPED_TRANSPOSED>), grid, dim3(BLOCK),
+                     0, stream_of(call), g);
     } else {
         LOONG_LAUNCH((multiply_groups<GROUPED_PLAIN>), grid, dim3(BLOCK), 0,
                      stream_of(call), g);
@@ -139,15 +138,9 @@ static loong_status_t run_dw(const loong_kernel_call_t *call)
 {
     grouped_t g = grouped_of(call, SIDE);
     dim3 grid(sides(g.c.cols), sides(g.a.cols), (unsigned)g.experts);
-    LOONG_TRY(plan_rows(call, g)); /* checks the offsets */
     LOONG_LAUNCH((multiply_groups<GROUPED_DW>), grid, dim3(BLOCK), 0,
                  stream_of(call), g);
     return launched(call);
-}
-
-static size_t workspace(const loong_kernel_query_t *query)
-{
-    return sizeof(row_tile_t) * (size_t)row_tiles(query, SIDE);
 }
 
 static bool support(const loong_kernel_query_t *query,
@@ -156,5 +149,5 @@ static bool support(const loong_kernel_query_t *query,
     return grouped_support(query, LOONG_F32, SIDE, reason);
 }
 
-CUDA_KERNEL(grouped_linear, support, workspace, run);
-CUDA_KERNEL(grouped_linear_dw, support, workspace, run_dw);
+CUDA_KERNEL(grouped_linear, support, NULL, run);
+CUDA_KERNEL(grouped_linear_dw, support, NULL, run_dw);

@@ -55,8 +55,8 @@ __device__ __forceinline__ void fetch(const grouped_t &g, const work_t &w,
 /* Left operand of a tile whose rows are summed over: its columns of pieces
  * `piece` and the next one, rows row .. row + 15. */
 template <int COLS>
-__device__ __forceinline__ void load_left_turned(unsigned a[4], half_t *tile,
-                                                 int row, int piece)
+__device__ __forceinline__ void
+load_left_transposed(unsigned a[4], half_t *tile, int row, int piece)
 {
     int lane = (int)threadIdx.x % WARP;
     LOAD_MATRICES(a,
@@ -76,7 +76,7 @@ __device__ __forceinline__ void multiply(float c[MT][SIDE / 8][4],
 #pragma unroll
         for (int m = 0; m < MT; m++) {
             if (KIND == GROUPED_DW) {
-                load_left_turned<SIDE>(a[m], left, k * 16,
+                load_left_transposed<SIDE>(a[m], left, k * 16,
                                        (row + m * 16) / PACK);
             } else {
                 load_left<DEPTH>(a[m], left, row + m * 16, k * 2);
@@ -187,7 +187,7 @@ __global__ void __launch_bounds__(THREADS) multiply_groups(grouped_t g)
         return;
     }
     unsigned column = 0;
-    row_tile_t tile = g.tiles[find_tile(&column)];
+    row_tile_t tile = find_rows<TEAM>(g, (int)find_tile(&column));
     w.col = (int64_t)column * SIDE;
     int64_t e = tile.expert;
     if (e < 0) {
@@ -217,7 +217,6 @@ template <int KIND>
 loong_status_t launch(const loong_kernel_call_t *call, const grouped_t &g,
                       dim3 grid)
 {
-    LOONG_TRY(plan_rows(call, g)); /* also checks the offsets */
     LOONG_TRY(allow_shared(call, multiply_groups<KIND>, SHARED));
     LOONG_LAUNCH((multiply_groups<KIND>), grid, dim3(THREADS), SHARED,
                  stream_of(call), g);
@@ -230,8 +229,9 @@ static loong_status_t run(const loong_kernel_call_t *call)
 {
     grouped_t g = grouped_of(call, SIDE);
     dim3 grid(sides(g.c.cols), (unsigned)g.count);
-    return is_turned(call->query) ? launch<GROUPED_TURNED>(call, g, grid)
-                                  : launch<GROUPED_PLAIN>(call, g, grid);
+    return is_transposed(call->query)
+               ? launch<GROUPED_TRANSPOSED>(call, g, grid)
+               : launch<GROUPED_PLAIN>(call, g, grid);
 }
 
 static loong_status_t run_dw(const loong_kernel_call_t *call)
@@ -241,16 +241,11 @@ static loong_status_t run_dw(const loong_kernel_call_t *call)
     return launch<GROUPED_DW>(call, g, grid);
 }
 
-static size_t workspace(const loong_kernel_query_t *query)
-{
-    return sizeof(row_tile_t) * (size_t)row_tiles(query, SIDE);
-}
-
 static bool support(const loong_kernel_query_t *query,
                     char reason[LOONG_REASON_SIZE])
 {
     return grouped_support(query, LOONG_BF16, SIDE, reason);
 }
 
-CUDA_KERNEL_NAMED(grouped_linear, tiles, support, workspace, run);
-CUDA_KERNEL_NAMED(grouped_linear_dw, tiles, support, workspace, run_dw);
+CUDA_KERNEL_NAMED(grouped_linear, tiles, support, NULL, run);
+CUDA_KERNEL_NAMED(grouped_linear_dw, tiles, support, NULL, run_dw);

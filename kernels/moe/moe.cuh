@@ -55,7 +55,8 @@ static __device__ __forceinline__ int32_t index_at(const indices_t &x,
 }
 
 /* The sum over the threads of a block before this one, *all: over all of them.
- * room [WARPS] is shared. */
+ * room [TEAM] is shared, an element for each of the block's warps. */
+template <int TEAM = WARPS>
 static __device__ __forceinline__ int sum_before(int x, int *room, int *all)
 {
     int warp = (int)threadIdx.x / WARP;
@@ -72,7 +73,7 @@ static __device__ __forceinline__ int sum_before(int x, int *room, int *all)
     __syncthreads();
     int before = 0;
     *all = 0;
-    for (int w = 0; w < WARPS; w++) {
+    for (int w = 0; w < TEAM; w++) {
         before += w < warp ? room[w] : 0;
         *all += room[w];
     }

@@ -16,6 +16,7 @@
 
 #include "base.h"
 #include "list.h"
+#include "loong/device.h"
 #include "loong/kernel.h"
 #include "loong/ops.h"
 #include "pack.cuh"
@@ -177,18 +178,12 @@ static inline cudaStream_t stream_of(const loong_kernel_call_t *call)
 
 /* Blocks for `units` pieces of work, at most so many that the device is full
  * several times over: kernels step by the grid, and what they compute does not
- * depend on it. Where the device does not say how many multiprocessors it has,
- * `launched` tells why. */
-static inline dim3 grid_of(int64_t units)
+ * depend on it. */
+static inline dim3 grid_of(const loong_kernel_call_t *call, int64_t units)
 {
     enum { EACH_HAS = 16 };
-    int device = 0;
-    int processors = 0;
-    if (cudaGetDevice(&device) == cudaSuccess) {
-        (void)cudaDeviceGetAttribute(&processors,
-                                     cudaDevAttrMultiProcessorCount, device);
-    }
-    int64_t most = (int64_t)EACH_HAS * processors;
+    int64_t most =
+        (int64_t)EACH_HAS * loong_device_limits(call->device).processors;
     return dim3((unsigned)LOONG_MAX(LOONG_MIN(units, most), 1));
 }
 
@@ -202,22 +197,10 @@ static inline loong_status_t launched(const loong_kernel_call_t *call)
     return LOONG_OK;
 }
 
-/* Bytes of shared memory that a block of the current device may have. */
-static inline loong_status_t shared_limit(const loong_kernel_call_t *call,
-                                          size_t *bytes_p)
+/* Bytes of shared memory that a block may have. */
+static inline size_t shared_limit(const loong_kernel_call_t *call)
 {
-    int device = 0;
-    int bytes = 0;
-    cudaError_t error = cudaGetDevice(&device);
-    if (error == cudaSuccess) {
-        error = cudaDeviceGetAttribute(
-            &bytes, cudaDevAttrMaxSharedMemoryPerBlockOptin, device);
-    }
-    LOONG_CHECK(call->ctx, error == cudaSuccess, LOONG_ERR_DEVICE,
-                "%s: shared memory of the device: %s", call->query->op,
-                cudaGetErrorString(error));
-    *bytes_p = (size_t)bytes;
-    return LOONG_OK;
+    return loong_device_limits(call->device).block_shared;
 }
 
 /* Dynamic shared memory beyond what every kernel may have: the most that any

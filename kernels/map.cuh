@@ -49,10 +49,10 @@ template <int NUM> struct mats_t {
 };
 
 /* Blocks for the packs of an operand. */
-static inline dim3 grid_for(const mat_t &m)
+static inline dim3 grid_for(const loong_kernel_call_t *call, const mat_t &m)
 {
     int64_t packs = m.rows * ((m.cols + PACK - 1) / PACK);
-    return grid_of((packs + BLOCK - 1) / BLOCK);
+    return grid_of(call, (packs + BLOCK - 1) / BLOCK);
 }
 
 /* ---- a walk over packs --------------------------------------------------- */
@@ -186,8 +186,9 @@ loong_status_t map_as(const loong_kernel_call_t *call, Fn fn, const mat_t *arg)
         }
         m.packed = m.packed && a->packed;
     }
-    LOONG_LAUNCH((map_kernel<In, Out, ADD, IN, OUT, Fn>), grid_for(m.arg[IN]),
-                 dim3(BLOCK), 0, stream_of(call), fn, m, call->device_frame);
+    LOONG_LAUNCH((map_kernel<In, Out, ADD, IN, OUT, Fn>),
+                 grid_for(call, m.arg[IN]), dim3(BLOCK), 0, stream_of(call), fn,
+                 m, call->device_frame);
     return launched(call);
 }
 
@@ -222,7 +223,7 @@ __global__ void __launch_bounds__(BLOCK)
 template <class Fn>
 loong_status_t generate(const loong_kernel_call_t *call, Fn fn, mat_t y)
 {
-    LOONG_LAUNCH((generate_kernel<Fn>), grid_for(y), dim3(BLOCK), 0,
+    LOONG_LAUNCH((generate_kernel<Fn>), grid_for(call, y), dim3(BLOCK), 0,
                  stream_of(call), fn, y, call->device_frame);
     return launched(call);
 }

@@ -39,6 +39,7 @@ typedef struct cuda_data {
     int major;
     int minor;
     size_t memory;
+    loong_device_limits_t limits;
     uint64_t identity;
 } cuda_data_t;
 
@@ -121,6 +122,8 @@ static loong_status_t open_device(cuda_data_t *d)
     d->major = prop.major;
     d->minor = prop.minor;
     d->memory = prop.totalGlobalMem;
+    d->limits.processors = prop.multiProcessorCount;
+    d->limits.block_shared = prop.sharedMemPerBlockOptin;
     uint64_t half[2];
     memcpy(half, prop.uuid.bytes, sizeof(half));
     d->identity = half[0] ^ half[1];
@@ -174,6 +177,11 @@ static loong_status_t cuda_create(loong_context_t *ctx, int index,
 static int cuda_generation(const void *data)
 {
     return ((const cuda_data_t *)data)->major;
+}
+
+static loong_device_limits_t cuda_limits(const void *data)
+{
+    return ((const cuda_data_t *)data)->limits;
 }
 
 static void cuda_describe(void *data, char *text, size_t size)
@@ -516,6 +524,7 @@ const loong_device_ops_t loongi_cuda_device = {
     .algorithms = true,
     .fused_attention = true,
     .generation = cuda_generation,
+    .limits = cuda_limits,
     .count = cuda_count,
     .create = cuda_create,
     .destroy = cuda_destroy,

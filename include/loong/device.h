@@ -43,6 +43,12 @@ typedef struct loong_device_usage {
     size_t pool_most; /* that was allocated at one time */
 } loong_device_usage_t;
 
+/* What kernels size their launches by. */
+typedef struct loong_device_limits {
+    int processors;      /* that blocks run on */
+    size_t block_shared; /* bytes of shared memory that a block may have */
+} loong_device_limits_t;
+
 /* A backend. Slots marked (optional) may be NULL. Every function but
  * `create` gets the private data that `create` made. */
 typedef struct loong_device_ops {
@@ -55,6 +61,7 @@ typedef struct loong_device_ops {
     bool algorithms; /* its products choose among several */
     bool fused_attention; /* there is a library's, beside our own */
     int (*generation)(const void *data); /* (optional): 0 */
+    loong_device_limits_t (*limits)(const void *data); /* (optional): 0 */
     /* How many such devices this process sees, 0 with a reason when none. */
     int (*count)(char *reason, size_t size);
     loong_status_t (*create)(loong_context_t *ctx, int index, void **data_p);
@@ -165,6 +172,9 @@ LOONG_API bool loong_device_has_algorithms(const loong_device_t *device);
 LOONG_API bool loong_device_has_fused_attention(const loong_device_t *device);
 /* The first number of its compute capability; 0: it has none, or is planned. */
 LOONG_API int loong_device_generation(const loong_device_t *device);
+/* As they were when it was opened: the driver is not asked. */
+LOONG_API loong_device_limits_t
+loong_device_limits(const loong_device_t *device);
 /* 0: any number of processes may have it. */
 LOONG_API uint64_t loong_device_identity(const loong_device_t *device);
 /* Bytes that can be had now; *own_p false: they are the machine's. */

@@ -138,7 +138,7 @@ static inline loong_status_t make_spans(const loong_kernel_call_t *call,
     s.span[1] = const_cast<span_t *>(a.keys);
     s.flaw = call->flaw;
     int64_t blocks = (a.q.rows + a.k.rows + BLOCK - 1) / BLOCK;
-    LOONG_LAUNCH((find_spans), grid_of(blocks), dim3(BLOCK), 0,
+    LOONG_LAUNCH((find_spans), grid_of(call, blocks), dim3(BLOCK), 0,
                  stream_of(call), s, call->device_frame);
     return launched(call);
 }
@@ -174,7 +174,7 @@ static inline loong_status_t make_delta(const loong_kernel_call_t *call,
                                         const attention_t &a)
 {
     LOONG_LAUNCH((sum_deltas),
-                 grid_of((a.q.rows * a.heads + WARPS - 1) / WARPS),
+                 grid_of(call, (a.q.rows * a.heads + WARPS - 1) / WARPS),
                  dim3(BLOCK), 0, stream_of(call), a, call->device_frame);
     return launched(call);
 }

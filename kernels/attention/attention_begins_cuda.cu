@@ -85,8 +85,8 @@ loongi_attention_turn_lse(const loong_kernel_call_t *call,
                           const loong_attention_lse_t *lse)
 {
     mat_t m = mat_arg(call, lse->operand);
-    LOONG_LAUNCH((turn_lse), grid_of((m.rows * m.cols + BLOCK - 1) / BLOCK),
-                 dim3(BLOCK), 0, stream_of(call), m, *lse);
+    dim3 grid = grid_of(call, (m.rows * m.cols + BLOCK - 1) / BLOCK);
+    LOONG_LAUNCH((turn_lse), grid, dim3(BLOCK), 0, stream_of(call), m, *lse);
     return launched(call);
 }
 
@@ -103,8 +103,8 @@ loongi_attention_begins(const loong_kernel_call_t *call, int cu, int keys,
     s.attr = *static_cast<const loong_attention_attr_t *>(query->attr);
     s.flaw = call->flaw;
     int64_t places = begins->launches * (begins->segments + 1);
-    LOONG_LAUNCH((find_begins), grid_of(places / BLOCK + 1), dim3(BLOCK), 0,
-                 stream_of(call), s, *begins, call->device_frame);
+    LOONG_LAUNCH((find_begins), grid_of(call, places / BLOCK + 1), dim3(BLOCK),
+                 0, stream_of(call), s, *begins, call->device_frame);
     if (call->load && begins->lengths != NULL) {
         make_empty(call, begins);
     }

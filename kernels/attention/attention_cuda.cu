@@ -303,9 +303,9 @@ __global__ void __launch_bounds__(BLOCK)
     }
 }
 
-dim3 grid_of_warps(int64_t units)
+dim3 grid_of_warps(const loong_kernel_call_t *call, int64_t units)
 {
-    return grid_of((units + WARPS - 1) / WARPS);
+    return grid_of(call, (units + WARPS - 1) / WARPS);
 }
 
 size_t shared_of(const attention_t &a)
@@ -320,7 +320,7 @@ static loong_status_t run(const loong_kernel_call_t *call)
     attention_t a = forward_of(call);
     LOONG_TRY(make_spans(call, a, 3));
     LOONG_TRY(allow_shared(call, forward_rows, SHARED));
-    LOONG_LAUNCH((forward_rows), grid_of_warps(a.q.rows * a.heads),
+    LOONG_LAUNCH((forward_rows), grid_of_warps(call, a.q.rows * a.heads),
                  dim3(BLOCK), shared_of(a), stream_of(call), a,
                  call->device_frame);
     return launched(call);
@@ -334,9 +334,9 @@ static loong_status_t run_grad(const loong_kernel_call_t *call)
     LOONG_TRY(make_delta(call, a));
     LOONG_TRY(allow_shared(call, query_rows, SHARED));
     LOONG_TRY(allow_shared(call, key_rows, SHARED));
-    LOONG_LAUNCH((query_rows), grid_of_warps(rows), dim3(BLOCK), shared_of(a),
-                 stream_of(call), a, call->device_frame);
-    LOONG_LAUNCH((key_rows), grid_of_warps(a.k.rows * a.heads / a.group),
+    LOONG_LAUNCH((query_rows), grid_of_warps(call, rows), dim3(BLOCK),
+                 shared_of(a), stream_of(call), a, call->device_frame);
+    LOONG_LAUNCH((key_rows), grid_of_warps(call, a.k.rows * a.heads / a.group),
                  dim3(BLOCK), shared_of(a), stream_of(call), a,
                  call->device_frame);
     return launched(call);

@@ -69,7 +69,7 @@ static loong_status_t run(const loong_kernel_call_t *call)
                  mat_arg(call, 3), mat_out(call, 0), mat_out(call, 1), 0};
     m.width = m.o.cols / m.lse.cols;
     LOONG_LAUNCH((merge_heads),
-                 grid_of((m.o.rows * m.lse.cols + WARPS - 1) / WARPS),
+                 grid_of(call, (m.o.rows * m.lse.cols + WARPS - 1) / WARPS),
                  dim3(BLOCK), 0, stream_of(call), m, call->device_frame);
     return launched(call);
 }

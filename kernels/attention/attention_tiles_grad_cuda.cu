@@ -438,9 +438,7 @@ loong_status_t launch(const loong_kernel_call_t *call, const attention_t &a)
 loong_status_t launch_widest(const loong_kernel_call_t *call,
                              const attention_t &a)
 {
-    size_t limit = 0;
-    LOONG_TRY(shared_limit(call, &limit));
-    return limit >= key_shape_t<256, 256, 32, 2>::SHARED
+    return shared_limit(call) >= key_shape_t<256, 256, 32, 2>::SHARED
                ? launch<256, 256, 1, 32, 32, 2>(call, a)
                : launch<256, 256, 1, 16, 16, 2>(call, a);
 }

@@ -289,9 +289,7 @@ loong_status_t launch(const loong_kernel_call_t *call, const attention_t &a)
 static loong_status_t run(const loong_kernel_call_t *call)
 {
     attention_t a = forward_of(call);
-    size_t limit = 0;
-    LOONG_TRY(shared_limit(call, &limit));
-    if (limit < SHARED) {
+    if (shared_limit(call) < SHARED) {
         return loongi_attention_cuda.run(call);
     }
     if (a.q.rows == 0) {

@@ -436,9 +436,8 @@ loong_status_t launch_keys(const loong_kernel_call_t *call,
 static loong_status_t run(const loong_kernel_call_t *call)
 {
     attention_t a = gradient_of(call);
-    size_t limit = 0;
-    LOONG_TRY(shared_limit(call, &limit));
-    if (limit < LOONG_MAX(QUERY_SHARED, (key_shape_t<false, 1>::SHARED))) {
+    if (shared_limit(call) <
+        LOONG_MAX(QUERY_SHARED, (key_shape_t<false, 1>::SHARED))) {
         return loongi_attention_grad_cuda.run(call);
     }
     LOONG_TRY(make_spans(call, a, 6));
@@ -448,7 +447,7 @@ static loong_status_t run(const loong_kernel_call_t *call)
         return launch_keys<false, 1>(call, a);
     }
     LOONG_TRY(launch_queries<true>(call, a));
-    return limit >= key_shape_t<true, 2>::SHARED
+    return shared_limit(call) >= key_shape_t<true, 2>::SHARED
                ? launch_keys<true, 2>(call, a)
                : launch_keys<true, 1>(call, a);
 }

@@ -171,7 +171,7 @@ void sort_keys(const loong_kernel_call_t *call, const embedding_grad_t &a)
 {
     cudaStream_t stream = stream_of(call);
     dim3 segments((unsigned)(a.count / SEGMENT));
-    dim3 pairs = grid_of((a.count / 2 + BLOCK - 1) / BLOCK);
+    dim3 pairs = grid_of(call, (a.count / 2 + BLOCK - 1) / BLOCK);
     LOONG_LAUNCH((sort_near), segments, dim3(BLOCK), 0, stream, a, (int64_t)2,
                  (int64_t)SEGMENT);
     for (int64_t block = 2 * SEGMENT; block <= a.count; block *= 2) {
@@ -211,10 +211,10 @@ static loong_status_t run_grad(const loong_kernel_call_t *call)
                           (size_t)a.dtable.cols * sizeof(float),
                           (size_t)a.dtable.rows, stream);
     }
-    LOONG_LAUNCH((make_keys), grid_of((a.count + BLOCK - 1) / BLOCK),
+    LOONG_LAUNCH((make_keys), grid_of(call, (a.count + BLOCK - 1) / BLOCK),
                  dim3(BLOCK), 0, stream, a, call->device_frame);
     sort_keys(call, a);
-    LOONG_LAUNCH((sum_tokens), grid_for(a.dy), dim3(BLOCK), 0, stream, a,
+    LOONG_LAUNCH((sum_tokens), grid_for(call, a.dy), dim3(BLOCK), 0, stream, a,
                  call->device_frame);
     return launched(call);
 }

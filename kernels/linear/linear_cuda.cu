@@ -261,7 +261,7 @@ static loong_status_t finish(const loong_kernel_call_t *call,
         (!bias && f.before.p == NULL && f.activation == LOONG_ACT_NONE)) {
         return LOONG_OK;
     }
-    LOONG_LAUNCH((finish_kernel), grid_for(f.y), dim3(BLOCK), 0,
+    LOONG_LAUNCH((finish_kernel), grid_for(call, f.y), dim3(BLOCK), 0,
                  stream_of(call), f, call->device_frame);
     return launched(call);
 }

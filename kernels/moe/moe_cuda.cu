@@ -156,9 +156,9 @@ mat_t weights_of(const loong_kernel_call_t *call)
     return call->query->num_in > 3 ? mat_arg(call, 3) : mat_none();
 }
 
-dim3 grid_of_warps(int64_t units)
+dim3 grid_of_warps(const loong_kernel_call_t *call, int64_t units)
 {
-    return grid_of((units + WARPS - 1) / WARPS);
+    return grid_of(call, (units + WARPS - 1) / WARPS);
 }
 
 } // namespace
@@ -193,7 +193,7 @@ static loong_status_t run_unpermute_dw(const loong_kernel_call_t *call)
               dest->dim[0] * dest->dim[1],
               dest->dim[1],
               (call->accumulate & 1u) != 0};
-    LOONG_LAUNCH((weigh_slots), grid_of_warps(a.slots), dim3(BLOCK), 0,
+    LOONG_LAUNCH((weigh_slots), grid_of_warps(call, a.slots), dim3(BLOCK), 0,
                  stream_of(call), a);
     return launched(call);
 }
@@ -209,9 +209,9 @@ static loong_status_t run_gate_grad(const loong_kernel_call_t *call)
     mat_t dy = mat_arg(call, 0);
     mat_t gate = mat_arg(call, 2);
     gate_fn fn = {dy, gate};
-    LOONG_LAUNCH((gate_slopes), grid_of_warps(dy.rows), dim3(BLOCK), 0,
-                 stream_of(call), dy, mat_arg(call, 1), gate,
-                 mat_out(call, 1), call->device_frame);
+    LOONG_LAUNCH((gate_slopes), grid_of_warps(call, dy.rows), dim3(BLOCK), 0,
+                 stream_of(call), dy, mat_arg(call, 1), gate, mat_out(call, 1),
+                 call->device_frame);
     return generate(call, fn, mat_out(call, 0));
 }
 

@@ -265,7 +265,7 @@ loong_status_t run_counts_of(const loong_kernel_call_t *call, counts_t a,
     cudaMemsetAsync(a.count, 0,
                     sizeof(int32_t) * (size_t)a.spans * (size_t)a.experts,
                     stream_of(call));
-    LOONG_LAUNCH((count_slots), grid_of((a.slots + BLOCK - 1) / BLOCK),
+    LOONG_LAUNCH((count_slots), grid_of(call, (a.slots + BLOCK - 1) / BLOCK),
                  dim3(BLOCK), 0, stream_of(call), a);
     counts_fn fn = {a.count, a.experts, set};
     return generate(call, fn, mat_out(call, 0));
@@ -403,7 +403,7 @@ static loong_status_t run_capacity(const loong_kernel_call_t *call)
                     attr->experts,
                     attr->by_position,
                     static_cast<int32_t *>(call->ptr[2])};
-    LOONG_LAUNCH((keep_slots), grid_of((o.slots + BLOCK - 1) / BLOCK),
+    LOONG_LAUNCH((keep_slots), grid_of(call, (o.slots + BLOCK - 1) / BLOCK),
                  dim3(BLOCK), 0, stream_of(call), a);
     return launched(call);
 }

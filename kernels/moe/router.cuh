@@ -134,9 +134,10 @@ static inline int teams_of(int experts)
     return fit < TEAMS ? fit : (int)TEAMS;
 }
 
-static inline dim3 grid_of_tokens(int64_t tokens, int teams)
+static inline dim3 grid_of_tokens(const loong_kernel_call_t *call,
+                                  int64_t tokens, int teams)
 {
-    return grid_of((tokens + teams - 1) / teams);
+    return grid_of(call, (tokens + teams - 1) / teams);
 }
 
 /* Token types are operand i. */

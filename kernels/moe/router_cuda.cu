@@ -320,9 +320,9 @@ static loong_status_t run(const loong_kernel_call_t *call)
     a.w = mat_out(call, 0);
     a.chosen = static_cast<int32_t *>(call->ptr[q->num_in + 1]);
     a.chosen_ld = q->arg[q->num_in + 1].ld;
-    LOONG_LAUNCH((route), grid_of_tokens(a.x.rows, teams), dim3(teams * WARP),
-                 teams * room_of(a.experts), stream_of(call), a,
-                 call->device_frame);
+    LOONG_LAUNCH((route), grid_of_tokens(call, a.x.rows, teams),
+                 dim3(teams * WARP), teams * room_of(a.experts),
+                 stream_of(call), a, call->device_frame);
     return launched(call);
 }
 
@@ -333,7 +333,7 @@ static loong_status_t run_grad(const loong_kernel_call_t *call)
     a.dw = mat_arg(call, 0);
     a.index = indices_of(call, 2, 0, a.x.cols);
     a.dx = mat_out(call, 0);
-    LOONG_LAUNCH((route_grad), grid_of_tokens(a.x.rows, teams),
+    LOONG_LAUNCH((route_grad), grid_of_tokens(call, a.x.rows, teams),
                  dim3(teams * WARP), teams * room_of(a.experts),
                  stream_of(call), a, call->device_frame);
     return launched(call);

@@ -119,7 +119,7 @@ static loong_status_t run_loss(const loong_kernel_call_t *call)
     a.sets = sets_of(call, x + 2, a.attr.sets, a.x.cols);
     a.experts = a.sets.experts;
     int teams = teams_of(a.experts);
-    LOONG_LAUNCH((lose<GRADIENT>), grid_of_tokens(a.x.rows, teams),
+    LOONG_LAUNCH((lose<GRADIENT>), grid_of_tokens(call, a.x.rows, teams),
                  dim3(teams * WARP), teams * room_of(a.experts),
                  stream_of(call), a, call->device_frame);
     return launched(call);

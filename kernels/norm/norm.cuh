@@ -224,13 +224,10 @@ static inline size_t sums_bytes(const column_sums_t &s)
 
 /* The shared memory there is for sums, beside what a block has anyway. Those of
  * warps always fit. */
-static inline loong_status_t sums_room(const loong_kernel_call_t *call,
-                                       size_t *bytes_p)
+static inline size_t sums_room(const loong_kernel_call_t *call)
 {
     enum { ELSE = 1024 };
-    LOONG_TRY(shared_limit(call, bytes_p));
-    *bytes_p -= ELSE;
-    return LOONG_OK;
+    return shared_limit(call) - ELSE;
 }
 
 /* The outputs from the parts of all blocks. */

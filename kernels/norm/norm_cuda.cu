@@ -269,12 +269,12 @@ static loong_status_t forward_as(const loong_kernel_call_t *call,
                                  const norm_t &a)
 {
     if (a.w.cols <= WARP_WIDTH) {
-        dim3 grid = grid_of((a.y.rows * a.groups + WARPS - 1) / WARPS);
+        dim3 grid = grid_of(call, (a.y.rows * a.groups + WARPS - 1) / WARPS);
         LOONG_LAUNCH((norm_forward<T, WARP, CENTER, ADD>), grid, dim3(BLOCK),
                      0, stream_of(call), a, call->device_frame);
     } else {
         LOONG_LAUNCH((norm_forward<T, BLOCK, CENTER, ADD>),
-                     grid_of(a.y.rows * a.groups), dim3(BLOCK), 0,
+                     grid_of(call, a.y.rows * a.groups), dim3(BLOCK), 0,
                      stream_of(call), a, call->device_frame);
     }
     return launched(call);
@@ -337,8 +337,7 @@ static loong_status_t backward_by(const loong_kernel_call_t *call,
                                   const norm_t &a)
 {
     size_t shared = sums_bytes<TEAM>(a.sums);
-    size_t room = 0;
-    LOONG_TRY(sums_room(call, &room));
+    size_t room = sums_room(call);
     if (TEAM == WARP || shared <= room) {
         LOONG_TRY(
             allow_shared(call, norm_backward<T, TEAM, CENTER, true>, room));

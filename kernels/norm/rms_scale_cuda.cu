@@ -148,8 +148,7 @@ loong_status_t scale_grad_by(const loong_kernel_call_t *call,
                              const scale_grad_t &a)
 {
     size_t shared = sums_bytes<TEAM>(a.sums);
-    size_t room = 0;
-    LOONG_TRY(sums_room(call, &room));
+    size_t room = sums_room(call);
     if (TEAM == WARP || shared <= room) {
         LOONG_TRY(allow_shared(call, scale_grad_kernel<TEAM, true>, room));
         LOONG_LAUNCH((scale_grad_kernel<TEAM, true>), dim3(FOLD_PARTS),
@@ -170,13 +169,13 @@ static loong_status_t run_squares(const loong_kernel_call_t *call)
     float factor = (float)factor_of(call);
     if (x.cols <= WARP_WIDTH) {
         LOONG_LAUNCH((squares_kernel<WARP>),
-                     grid_of((x.rows + WARPS - 1) / WARPS), dim3(BLOCK), 0,
-                     stream_of(call), x, mat_out(call, 0), factor,
+                     grid_of(call, (x.rows + WARPS - 1) / WARPS), dim3(BLOCK),
+                     0, stream_of(call), x, mat_out(call, 0), factor,
                      call->device_frame);
     } else {
-        LOONG_LAUNCH((squares_kernel<BLOCK>), grid_of(x.rows), dim3(BLOCK), 0,
-                     stream_of(call), x, mat_out(call, 0), factor,
-                     call->device_frame);
+        LOONG_LAUNCH((squares_kernel<BLOCK>), grid_of(call, x.rows),
+                     dim3(BLOCK), 0, stream_of(call), x, mat_out(call, 0),
+                     factor, call->device_frame);
     }
     return launched(call);
 }

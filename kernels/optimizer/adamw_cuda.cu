@@ -299,7 +299,7 @@ loong_status_t launch_as(const loong_kernel_call_t *call, const adamw_t &a,
 {
     int64_t packs = (a.end - a.begin + PACK - 1) / PACK;
     LOONG_LAUNCH((adamw_kernel<P, M, V, Pieces>),
-                 grid_of((packs + BLOCK - 1) / BLOCK), dim3(BLOCK), 0,
+                 grid_of(call, (packs + BLOCK - 1) / BLOCK), dim3(BLOCK), 0,
                  stream_of(call), a, pieces, call->device_frame);
     return launched(call);
 }

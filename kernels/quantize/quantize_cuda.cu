@@ -256,7 +256,7 @@ loong_status_t quantize(const loong_kernel_call_t *call, const quantize_t &a,
     dim3 tiles((unsigned)((a.x.rows + SIDE - 1) / SIDE), (unsigned)across);
     if (rows) {
         LOONG_LAUNCH((quantize_rows<E5M2>),
-                     grid_of((a.x.rows * across + STEP - 1) / STEP),
+                     grid_of(call, (a.x.rows * across + STEP - 1) / STEP),
                      dim3(BLOCK), 0, stream_of(call), a, call->device_frame);
     } else if (a.turned.p != NULL) {
         LOONG_LAUNCH((quantize_tiles<E5M2, true>), tiles, dim3(BLOCK), 0,
@@ -360,7 +360,7 @@ static loong_status_t run_back(const loong_kernel_call_t *call)
     dequantize_t a = {mat_arg(call, 0), mat_arg(call, 1), mat_out(call, 0),
                       attr_of(call->query)->block_rows};
     int64_t across = (a.y.cols + PIECE - 1) / PIECE;
-    dim3 grid = grid_of((a.y.rows * across + BLOCK - 1) / BLOCK);
+    dim3 grid = grid_of(call, (a.y.rows * across + BLOCK - 1) / BLOCK);
     if (call->query->arg[0].dtype == LOONG_F8_E5M2) {
         LOONG_LAUNCH((dequantize_pieces<true>), grid, dim3(BLOCK), 0,
                      stream_of(call), a, call->device_frame);

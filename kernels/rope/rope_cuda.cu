@@ -144,7 +144,7 @@ __global__ void __launch_bounds__(BLOCK)
 template <class T>
 loong_status_t rope_as(const loong_kernel_call_t *call, const rope_t &a)
 {
-    LOONG_LAUNCH((rope_kernel<T>), grid_for(a.x), dim3(BLOCK), 0,
+    LOONG_LAUNCH((rope_kernel<T>), grid_for(call, a.x), dim3(BLOCK), 0,
                  stream_of(call), a, call->device_frame);
     return launched(call);
 }

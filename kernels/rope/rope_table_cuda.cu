@@ -56,8 +56,9 @@ static loong_status_t run(const loong_kernel_call_t *call)
     for (int i = 0; i < a.half; i++) {
         a.theta[i] = loongi_rope_frequency(attr, i);
     }
-    LOONG_LAUNCH((make_table), grid_of((a.y.rows * a.half + BLOCK - 1) / BLOCK),
-                 dim3(BLOCK), 0, stream_of(call), a, call->device_frame);
+    dim3 grid = grid_of(call, (a.y.rows * a.half + BLOCK - 1) / BLOCK);
+    LOONG_LAUNCH((make_table), grid, dim3(BLOCK), 0, stream_of(call), a,
+                 call->device_frame);
     return launched(call);
 }
 

@@ -173,6 +173,13 @@ int loong_device_generation(const loong_device_t *device)
                : 0;
 }
 
+loong_device_limits_t loong_device_limits(const loong_device_t *device)
+{
+    loong_device_limits_t none = {0, 0};
+    return device->ops->limits != NULL ? device->ops->limits(device->data)
+                                       : none;
+}
+
 uint64_t loong_device_identity(const loong_device_t *device)
 {
     return device->ops->identity != NULL ? device->ops->identity(device->data)

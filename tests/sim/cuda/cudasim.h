@@ -63,8 +63,9 @@ void cudasim_epilogues(int there);
 /* Handles of cuBLASLt that are alive, or that were ever made. */
 int64_t cudasim_cublaslt_handles(int alive);
 
-/* Copies asked for so far, of any kind. */
+/* Copies asked for so far, of any kind; questions what device there is. */
 int64_t cudasim_copies(void);
+int64_t cudasim_questions(void);
 
 /* Products so far whose first operand was one number again and again. */
 int64_t cudasim_uniform_products(void);

@@ -345,18 +345,25 @@ extern "C" cudaError_t cudaSetDevice(int device)
 extern "C" cudaError_t cudaGetDevice(int *device)
 {
     ENTER("cudaGetDevice");
+    sim.questions++;
     *device = current_device;
     return cudaSuccess;
+}
+
+extern "C" int64_t cudasim_questions(void)
+{
+    return sim.questions;
 }
 
 extern "C" cudaError_t cudaGetDeviceProperties(struct cudaDeviceProp *prop,
                                                int device)
 {
     ENTER("cudaGetDeviceProperties");
+    sim.questions++;
     NEED(device >= 0 && device < sim.devices, cudaErrorInvalidDevice,
          "cudaGetDeviceProperties: %d of %d", device, sim.devices);
     *prop = {"simulated device", {{(char)(device + 1)}}, sim.bytes, 9, 0,
-             sim.processors};
+             sim.processors,     sim.most_shared};
     const char *generation = getenv("CUDASIM_GENERATION");
     prop->major = generation != NULL ? atoi(generation) : prop->major;
     const char *name = getenv("CUDASIM_NAME");

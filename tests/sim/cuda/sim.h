@@ -87,6 +87,7 @@ struct sim_t {
     size_t most_shared; // memory of a block
     int processors;
     int64_t copies;
+    int64_t questions; // what device there is
     int64_t blocks; // of the largest launch
     bool quiet;
     char report[1024];

@@ -42,7 +42,8 @@ static void test_bf16(void **state)
     compare(&cpu, &cuda, 4.0 * 0x1p-8);
 }
 
-/* Nothing runs before somebody waits: he does so once a step. */
+/* Nothing runs before somebody waits: he does so once a step. Nobody asks the
+ * driver what device there is. */
 static void test_ahead(void **state)
 {
     (void)state;
@@ -53,6 +54,7 @@ static void test_ahead(void **state)
     for (int i = 2; i <= STEPS; i++) {
         uint64_t waits = job.waits[i] - job.waits[i - 1];
         assert_int_equal(waits, 1);
+        assert_int_equal(job.questions[i], job.questions[1]);
     }
     assert_true(cudasim_ranges("layers.1.mlp") > 0);
     assert_int_equal(cudasim_open_ranges(), 0);

@@ -69,6 +69,7 @@ static void note(void *user, const loong_trainer_progress_t *now)
     assert_true(now->step >= 1 && now->step <= STEPS);
     job->loss[now->step] = s.loss;
     job->norm[now->step] = s.grad_norm;
+    job->questions[now->step] = cudasim_questions();
     job->waits[now->step] = loong_device_waits(job->trainer->device);
     job->blocked[now->step] = loongi_report_blocked(job->trainer);
     loong_component_t *c = job->trainer->component;

@@ -29,6 +29,7 @@ typedef struct job {
     double timeout; /* of collectives, seconds; 0: 60 */
     int hidden;     /* channels, 16 */
     int64_t copies; /* cudasim_copies when it begins to train */
+    int64_t questions[STEPS + 1]; /* cudasim_questions after each step */
     bool measures; /* the rate of products */
     double roof;   /* of a measurement before */
     const char *export_dir; /* NULL; of Hugging Face files at the end */

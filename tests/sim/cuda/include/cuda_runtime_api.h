@@ -110,6 +110,7 @@ struct cudaDeviceProp {
     int major;
     int minor;
     int multiProcessorCount;
+    size_t sharedMemPerBlockOptin;
 };
 
 const char *cudaGetErrorName(cudaError_t error);

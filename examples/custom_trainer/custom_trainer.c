@@ -278,7 +278,7 @@ static loong_status_t train(loong_context_t *ctx, loong_comm_t *comm,
              "precision: {params_dtype: fp32}\n"
              "data: {seq_length: 64, train: [{path: %s}]}\n"
              "train: {micro_batch_size: 4, global_batch_size: 8, "
-             "train_iters: 60}\n"
+             "train_iters: 150}\n"
              "optimizer: {lr: 3e-3, lr_warmup_iters: 10}\n"
              "log: {interval: 20}\n",
              prefix);

@@ -19,7 +19,9 @@ cc -std=c11 -Wall -Wextra -Werror \
 loss=$("$place/custom_trainer" "$source/LICENSE" "$place/run" |
     sed -n 's/.*loss of //p')
 echo "custom_trainer: loss $loss"
-awk "BEGIN { exit !($loss < 3.5) }" # 5.5 knows nothing
+# 5.5 knows nothing, 3.07 the frequencies of the bytes; with a gradient of zero
+# of the example's own op it comes to 2.68, as it is to 2.56.
+awk "BEGIN { exit !($loss < 2.62) }"
 # From anywhere: the tools find the library and the configurations.
 cd "$place/run"
 for tool in loong-ckpt loong-data loong-bench loong-supervise; do

@@ -22,10 +22,14 @@ set_tests_properties(cli_loongrun cli_earlier_steps PROPERTIES LABELS cli
   TIMEOUT 120)
 loong_test(NAME room SOURCES tests/unit/test_room.c LABELS unit)
 if(MPI_C_FOUND)
+  add_test(NAME cli_key_effects COMMAND
+    ${PROJECT_SOURCE_DIR}/tests/train/key_effects.sh ${PROJECT_BINARY_DIR}
+    ${PROJECT_SOURCE_DIR} ${MPIEXEC_EXECUTABLE})
   add_test(NAME too_large COMMAND
     ${PROJECT_SOURCE_DIR}/tests/train/too_large.sh ${PROJECT_BINARY_DIR}
     ${PROJECT_SOURCE_DIR} ${MPIEXEC_EXECUTABLE})
-  set_tests_properties(too_large PROPERTIES LABELS "cli;full" TIMEOUT 600
+  set_tests_properties(cli_key_effects too_large PROPERTIES
+    LABELS "cli;full" TIMEOUT 600
     ENVIRONMENT "OMPI_ALLOW_RUN_AS_ROOT=1;OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1")
 endif()
 loong_test(NAME parallel_near SOURCES tests/train/test_parallel_near.c

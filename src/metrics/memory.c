@@ -3,6 +3,7 @@
  * What the process holds, from the kernel's own account. */
 #include <errno.h>
 #include <fcntl.h>
+#include <malloc.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -49,4 +50,9 @@ loong_status_t loongi_memory_used(loong_context_t *ctx, size_t *bytes_p)
     LOONG_TRY(find_kib(ctx, text, "\nRssShmem:", &shared));
     *bytes_p = anonymous + shared;
     return LOONG_OK;
+}
+
+void loongi_memory_give_back(void)
+{
+    (void)malloc_trim(0);
 }

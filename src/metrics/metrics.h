@@ -125,6 +125,10 @@ void loongi_jsonl_destroy(loong_jsonl_t **jsonl);
  * Errors: LOONG_ERR_IO, LOONG_ERR_FORMAT. */
 LOONG_NODISCARD loong_status_t loongi_memory_used(loong_context_t *ctx,
                                                   size_t *bytes_p);
+/* Gives the system what malloc keeps of memory that was freed. oneDNN takes and
+ * frees about a megabyte a thread in each product, in the heap of the thread,
+ * which it leaves in pieces: several times as much stays there. */
+void loongi_memory_give_back(void);
 
 /* What can be taken: what the kernel calls available, or what the tightest
  * limit of a control group leaves, cached files not counted. */

@@ -159,6 +159,7 @@ loong_status_t loongi_gemm_rate(loong_trainer_t *t, double *gflops_p)
     loongi_arena_destroy(&arena);
     LOONG_TRY(status);
     LOONG_TRY(loongi_device_trim(t->device)); /* of the matrices */
+    loongi_memory_give_back();
     return loong_comm_all_reduce(t->comm, gflops_p, 1, LOONG_F64,
                                  LOONG_REDUCE_SUM, "rate of products");
 }

@@ -110,6 +110,7 @@ loong_status_t loongi_report_memory(loong_trainer_t *t)
         t->report.pool_most = LOONG_MAX(t->report.pool_most, u.pool_most);
     } else if (loongi_memory_used(t->ctx, &memory) == LOONG_OK) {
         taken = (double)memory;
+        loongi_memory_give_back();
         t->report.memory_total = (double)sysconf(_SC_PHYS_PAGES) *
                                  (double)sysconf(_SC_PAGESIZE);
     } else {

@@ -124,7 +124,8 @@ loong_expert_order(loong_graph_t *g, loong_val_t indices,
  * has its rows in round p / slots, all of them. So a round has at most slots +
  * k - 1 rows, and not more than k of a token.
  * expert_rounds: indices i32 [T,k] of the group -> i32 [1], the rounds of the
- * rank that has most, 1 at least.
+ * rank that has most, 1 at least; wide [1], those beyond the first (more_p may
+ * be NULL).
  * expert_window: indices i32 [T,k] -> i32 [T,k], with -1 for what is not of the
  * kernel call's round. No gradients. */
 typedef struct loong_expert_window_attr {
@@ -135,7 +136,7 @@ typedef struct loong_expert_window_attr {
 } loong_expert_window_attr_t;
 LOONG_API loong_val_t loong_expert_rounds(
     loong_graph_t *g, loong_val_t indices,
-    const loong_expert_window_attr_t *attr);
+    const loong_expert_window_attr_t *attr, loong_val_t *more_p);
 LOONG_API loong_val_t loong_expert_window(
     loong_graph_t *g, loong_val_t indices,
     const loong_expert_window_attr_t *attr);
@@ -213,8 +214,8 @@ loong_grouped_linear(loong_graph_t *g, loong_val_t x, loong_val_t w,
                      const loong_expert_rows_t *rows);
 
 /* expert_counts: indices i32 [T,k] -> wide [spans,E]: how many tokens of span s
- * chose e. The tokens are begin .. begin + T - 1 of a micro-batch, a span is
- * `span` of them. No gradient. */
+ * chose e; -1 is no choice. The tokens are begin .. begin + T - 1 of a
+ * micro-batch, a span is `span` of them. No gradient. */
 typedef struct loong_expert_counts_attr {
     int experts;
     int spans;

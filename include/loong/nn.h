@@ -250,8 +250,7 @@ typedef struct loong_nn_router_pool {
  * back: exact, and equal to one rank. */
 typedef struct loong_nn_moe {
     int64_t hidden;
-    int experts; /* of a set */
-    int num_sets;
+    int experts, num_sets; /* experts of a set */
     loong_nn_expert_set_t set[LOONG_NN_MAX_EXPERT_SETS];
     loong_val_t types; /* i32 [rows of the stream]: which set; of one: none */
     loong_router_attr_t router;
@@ -267,6 +266,7 @@ typedef struct loong_nn_moe {
     double aux_loss, z_loss; /* factors of the losses; 0: none */
     int64_t sequence; /* whose balance the loss measures; 0: micro-batch */
     loong_nn_router_pool_t *pool; /* joined by the layer; NULL: none */
+    bool metrics; /* of the layer are added up, moe_metrics.h */
 } loong_nn_moe_t;
 
 /* Tokens' losses of the router are added to *loss_p [rows of the stream],

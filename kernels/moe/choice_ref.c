@@ -20,12 +20,14 @@ static loong_status_t counts(const loong_kernel_call_t *call)
             ref_put(&c, s, e, 0.0);
         }
     }
-    LOONG_TRY(loongi_moe_check(call, 0, 0, a->experts - 1));
+    LOONG_TRY(loongi_moe_check(call, 0, -1, a->experts - 1));
     for (int64_t t = 0; t < index.rows; t++) {
         const int32_t *chosen = (const int32_t *)index.p + t * index.ld;
         int64_t s = (a->begin + t) / a->span;
         for (int64_t j = 0; j < index.cols; j++) {
-            ref_put(&c, s, chosen[j], ref_at(&c, s, chosen[j]) + 1.0);
+            if (chosen[j] >= 0) {
+                ref_put(&c, s, chosen[j], ref_at(&c, s, chosen[j]) + 1.0);
+            }
         }
     }
     return LOONG_OK;

@@ -258,7 +258,7 @@ struct counts_fn {
 loong_status_t run_counts_of(const loong_kernel_call_t *call, counts_t a,
                              int64_t set)
 {
-    a.index = indices_of(call, 0, 0, a.experts);
+    a.index = indices_of(call, 0, set > 0 ? 0 : -1, a.experts);
     a.slots = slots_of(call->query);
     a.k = call->query->arg[0].dim[1];
     a.count = static_cast<int32_t *>(call->workspace);

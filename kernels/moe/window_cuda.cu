@@ -28,6 +28,7 @@ struct window_t {
     int experts, set, each, ranks;
     int32_t *at; /* [chunks, ranks]: rows, then those of earlier chunks */
     int32_t *rounds;
+    float *more; /* NULL: nobody asks */
     int32_t *kept;
     loong_flaw_t *flaw;
 };
@@ -91,7 +92,11 @@ __global__ void __launch_bounds__(BLOCK) sum_window(window_t a)
         for (int i = 1; i < BLOCK; i++) {
             most = most > room[i] ? most : room[i];
         }
-        *a.rounds = (int32_t)((most + a.room - 1) / a.room);
+        int32_t rounds = (int32_t)((most + a.room - 1) / a.room);
+        *a.rounds = rounds;
+        if (a.more != NULL) {
+            *a.more = (float)(rounds - 1);
+        }
     }
 }
 
@@ -171,6 +176,7 @@ static loong_status_t run_rounds(const loong_kernel_call_t *call)
 {
     window_t a = window_of(call);
     a.rounds = static_cast<int32_t *>(call->ptr[1]);
+    a.more = static_cast<float *>(call->ptr[2]);
     count(call, a);
     LOONG_TRY(launched(call));
     return loong_device_mirror(call->device, call->stream, a.rounds,
@@ -196,7 +202,7 @@ static bool support_window(const loong_kernel_query_t *query,
                  (long long)query->arg[0].dim[1], (int)CHUNK);
         return false;
     }
-    return cuda_support(query, 0, 0x3, reason);
+    return cuda_support(query, 1u << 2, 0x3, reason);
 }
 
 CUDA_KERNEL_SHOWS(expert_rounds, support_window, window_room, run_rounds);

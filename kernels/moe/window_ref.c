@@ -83,7 +83,12 @@ static loong_status_t run_rounds(const loong_kernel_call_t *call)
     for (int r = 0; r < a->ranks; r++) {
         most = LOONG_MAX(most, rows[r]);
     }
-    *(int32_t *)call->ptr[1] = (int32_t)((most + a->slots - 1) / a->slots);
+    int32_t rounds = (int32_t)((most + a->slots - 1) / a->slots);
+    *(int32_t *)call->ptr[1] = rounds;
+    if (call->ptr[2] != NULL) {
+        ref_mat_t more = ref_out(call, 1);
+        ref_put(&more, 0, 0, rounds - 1);
+    }
     return LOONG_OK;
 }
 

@@ -35,6 +35,10 @@ void loongi_metrics_clear(loong_metrics_t *metrics)
     metrics->loss_z = NAN;
     metrics->grad_norm = NAN;
     metrics->router_loss = NAN;
+    metrics->expert_load = NAN;
+    metrics->dropped_tokens = NAN;
+    metrics->overflow_rounds = NAN;
+    metrics->router_z_loss = NAN;
     metrics->lr = NAN;
     metrics->tokens_per_second = NAN;
     metrics->ms_per_step = NAN;
@@ -110,6 +114,19 @@ static void add_memory(line_t *line, const loong_metrics_t *m)
     add(line, " GiB");
 }
 
+static void add_experts(line_t *line, const loong_metrics_t *m)
+{
+    add(line, " | expert load %.2fx", m->expert_load);
+    if (m->dropped_tokens > 0.0) {
+        add(line, ", dropped ");
+        add_count(line, m->dropped_tokens);
+    }
+    if (m->overflow_rounds > 0.0) {
+        add(line, ", overflow rounds ");
+        add_count(line, m->overflow_rounds);
+    }
+}
+
 void loongi_metrics_line(const loong_metrics_t *m,
                          char text[LOONG_METRICS_LINE])
 {
@@ -123,6 +140,9 @@ void loongi_metrics_line(const loong_metrics_t *m,
     add(&line, " | gnorm %.3g", m->grad_norm);
     if (!isnan(m->router_loss)) {
         add(&line, " | router %.3g", m->router_loss);
+    }
+    if (!isnan(m->expert_load)) {
+        add_experts(&line, m);
     }
     if (m->skipped > 0) {
         add(&line, " | skipped %lld", (long long)m->skipped);
@@ -218,6 +238,10 @@ void loongi_metrics_json(const loong_metrics_t *m,
     add_known(&line, "loss_z", m->loss_z);
     add_real(&line, "grad_norm", m->grad_norm);
     add_known(&line, "router_loss", m->router_loss);
+    add_known(&line, "router_z_loss", m->router_z_loss);
+    add_known(&line, "expert_load", m->expert_load);
+    add_known(&line, "dropped_tokens", m->dropped_tokens);
+    add_known(&line, "overflow_rounds", m->overflow_rounds);
     add(&line, ",\"updates\":%lld,\"skipped_steps\":%lld",
         (long long)m->updates, (long long)m->skipped);
     add_known(&line, "lr", m->lr);
@@ -262,6 +286,19 @@ void loongi_metrics_eval_json(const loong_metrics_eval_t *e,
     add_real(&line, "perplexity", exp(e->loss));
     add(&line, ",\"tokens\":%lld", (long long)e->tokens);
     add_known(&line, "seconds", e->seconds);
+    add(&line, "}");
+}
+
+void loongi_metrics_layer_json(const loong_metrics_layer_t *l,
+                               char text[LOONG_METRICS_LINE])
+{
+    line_t line = {text, 0};
+    add(&line, "{\"step\":%lld,\"layer\":%d", (long long)l->step, l->layer);
+    add_time(&line, l->unix_time);
+    add_known(&line, "expert_load", l->expert_load);
+    add_known(&line, "dropped_tokens", l->dropped_tokens);
+    add_known(&line, "overflow_rounds", l->overflow_rounds);
+    add_known(&line, "router_z_loss", l->router_z_loss);
     add(&line, "}");
 }
 

@@ -23,6 +23,10 @@ typedef struct loong_metrics {
     double loss_z;          /* of the last step, by loongi_window_add */
     double grad_norm;       /* before clipping */
     double router_loss;     /* NAN: the model has none */
+    double expert_load;     /* the largest of a layer */
+    double dropped_tokens;  /* of all layers together, as the next two */
+    double overflow_rounds;
+    double router_z_loss;
     int64_t updates; /* applied to the optimizer's moments */
     int64_t skipped; /* steps of this run that were not applied */
     double lr;              /* of the last step */
@@ -49,6 +53,17 @@ typedef struct loong_metrics_eval {
     int64_t tokens;
     double seconds;
 } loong_metrics_eval_t;
+
+/* A layer with experts, over one interval. NAN: it has no such thing. */
+typedef struct loong_metrics_layer {
+    int64_t step;
+    double unix_time;
+    int layer;
+    double expert_load;     /* tokens of the busiest expert over their mean */
+    double dropped_tokens;  /* counted once for each expert that had no room */
+    double overflow_rounds; /* beyond the first of a micro-batch */
+    double router_z_loss;   /* mean of a token */
+} loong_metrics_layer_t;
 
 /* One checkpoint, this rank's part of the work. */
 typedef struct loong_metrics_save {
@@ -80,6 +95,8 @@ void loongi_metrics_json(const loong_metrics_t *metrics,
                          char line[LOONG_METRICS_LINE]);
 void loongi_metrics_eval_json(const loong_metrics_eval_t *eval,
                               char line[LOONG_METRICS_LINE]);
+void loongi_metrics_layer_json(const loong_metrics_layer_t *layer,
+                               char line[LOONG_METRICS_LINE]);
 void loongi_metrics_save_json(const loong_metrics_save_t *save,
                               char line[LOONG_METRICS_LINE]);
 

@@ -231,6 +231,10 @@ loong_status_t loongi_tensorboard_metrics(loong_tensorboard_t *board,
     } known[] = {
         {"train/lr", m->lr},
         {"train/router_loss", m->router_loss},
+        {"train/router_z_loss", m->router_z_loss},
+        {"train/expert_load", m->expert_load},
+        {"train/dropped_tokens", m->dropped_tokens},
+        {"train/overflow_rounds", m->overflow_rounds},
         {"train/tokens", (double)m->tokens},
         {"perf/tokens_per_s", m->tokens_per_second},
         {"perf/ms_per_step", m->ms_per_step},
@@ -260,4 +264,27 @@ loong_status_t loongi_tensorboard_eval(loong_tensorboard_t *board,
     snprintf(tag, sizeof(tag), "eval/perplexity/%s", e->name);
     return loongi_tensorboard_scalar(board, e->step, e->unix_time, tag,
                                      exp(e->loss));
+}
+
+loong_status_t loongi_tensorboard_layer(loong_tensorboard_t *board,
+                                        const loong_metrics_layer_t *l)
+{
+    const struct {
+        const char *name;
+        double value;
+    } known[] = {
+        {"expert_load", l->expert_load},
+        {"dropped_tokens", l->dropped_tokens},
+        {"overflow_rounds", l->overflow_rounds},
+        {"router_z_loss", l->router_z_loss},
+    };
+    for (int64_t i = 0; i < LOONG_COUNT_OF(known); i++) {
+        char tag[TAG_LIMIT];
+        snprintf(tag, sizeof(tag), "%s/layer_%d", known[i].name, l->layer);
+        if (!isnan(known[i].value)) {
+            LOONG_TRY(loongi_tensorboard_scalar(board, l->step, l->unix_time,
+                                                tag, known[i].value));
+        }
+    }
+    return LOONG_OK;
 }

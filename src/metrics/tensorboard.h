@@ -33,6 +33,10 @@ loongi_tensorboard_scalar(loong_tensorboard_t *board, int64_t step,
 LOONG_NODISCARD loong_status_t
 loongi_tensorboard_metrics(loong_tensorboard_t *board,
                            const loong_metrics_t *metrics);
+/* expert_load/layer_<n> and its like. */
+LOONG_NODISCARD loong_status_t
+loongi_tensorboard_layer(loong_tensorboard_t *board,
+                         const loong_metrics_layer_t *layer);
 /* eval/loss/<name> and eval/perplexity/<name>. */
 LOONG_NODISCARD loong_status_t
 loongi_tensorboard_eval(loong_tensorboard_t *board,

@@ -8,6 +8,8 @@
 
 #include "graph_impl.h"
 #include "loong/collective.h"
+#include "loong/register.h"
+#include "moe_metrics.h"
 #include "nn_impl.h"
 
 typedef struct moe {
@@ -19,6 +21,8 @@ typedef struct moe {
     loong_val_t indices; /* i32 [rows, k] */
     loong_val_t kept;    /* of these, those that the experts have room for */
     int64_t capacity;    /* of an expert for these rows; 0: all */
+    loong_val_t counts;  /* wide [1,E] of the indices; LOONG_NONE: not made */
+    loong_val_t z;       /* wide [rows], z-losses; LOONG_NONE: not made */
 } moe_t;
 
 static loong_nn_share_t share_of(const moe_t *m, loong_axis_t axis,
@@ -122,6 +126,75 @@ static void route(moe_t *m, loong_val_t x)
     loong_graph_pop(m->g);
 }
 
+/* ---- metrics ------------------------------------------------------------- */
+
+const char *loongi_moe_metric_name(loong_moe_metric_t kind)
+{
+    static const char *const names[] = {
+#define NAME(name_, text_) text_,
+        LOONG_MOE_METRIC_LIST(NAME)
+#undef NAME
+    };
+    return names[kind];
+}
+
+/* Adds x to the state of a metric. */
+static void add_metric(moe_t *m, loong_moe_metric_t kind, loong_val_t x)
+{
+    char port[48];
+    loong_graph_t *g = m->g;
+    snprintf(port, sizeof(port), LOONG_MOE_METRIC_PORT,
+             loongi_moe_metric_name(kind), m->p->layer);
+    loong_val_t state = loong_graph_state(g, port, loong_value_dtype(g, x),
+                                          loong_value_shape(g, x));
+    loong_val_t in[2] = {state, x};
+    loong_graph_apply(g, loong_find_op(loong_graph_context(g), "accumulate"),
+                      NULL, 2, in, 0, NULL);
+    loong_graph_output(g, port, state);
+}
+
+static loong_val_t count_choices(moe_t *m, loong_val_t indices)
+{
+    int64_t rows = loong_value_shape(m->g, indices).dim[0];
+    loong_expert_counts_attr_t attr = {all_experts(m), 1, rows, 0};
+    return loongi_graph_moved(m->g,
+                              loong_expert_counts(m->g, indices, &attr));
+}
+
+static void add_counts(moe_t *m, loong_moe_metric_t kind, loong_val_t counts)
+{
+    loong_shape_t sets = loong_shape_2d(m->p->num_sets, m->p->experts);
+    add_metric(m, kind, loong_reshape(m->g, counts, sets));
+}
+
+/* Of all but the rounds. What the losses have made is not made again. */
+static void add_metrics(moe_t *m)
+{
+    loong_graph_t *g = m->g;
+    loong_router_loss_attr_t attr = {.z = m->p->z_loss, .span = 1,
+                                     .sets = sets_of(m)};
+    add_counts(m, LOONG_MOE_METRIC_LOAD,
+               m->counts != LOONG_NONE ? m->counts
+                                       : count_choices(m, m->indices));
+    if (m->capacity > 0) {
+        add_counts(m, LOONG_MOE_METRIC_KEPT, count_choices(m, m->kept));
+    }
+    if (attr.z > 0.0) {
+        loong_val_t z = m->z;
+        if (z == LOONG_NONE) {
+            z = loong_router_loss(g, m->logits, LOONG_NONE, m->p->types,
+                                  &attr);
+            loongi_graph_moved(g, z);
+        }
+        int64_t rows = loong_value_shape(g, z).dim[0];
+        z = loong_reshape(g, z, loong_shape_2d(rows, 1));
+        add_metric(m, LOONG_MOE_METRIC_Z_LOSS,
+                   loongi_graph_moved(g, loong_sum_rows(g, z)));
+    }
+}
+
+/* ---- losses -------------------------------------------------------------- */
+
 /* The experts that balance counts for: those with the best scores, without what
  * else takes part in the choice, as in Megatron-Core since 0.12. Of a record it
  * is the choice itself, which rounding does not change. */
@@ -171,8 +244,9 @@ static void losses(moe_t *m, loong_val_t *loss_p)
     if (p->aux_loss > 0.0 || p->pool != NULL) {
         loong_expert_counts_attr_t c = {
             all_experts(m), (int)(tokens / span), span, first};
-        counts =
-            loong_expert_counts(m->g, best_scored(m, p->router), &c);
+        loong_val_t best = best_scored(m, p->router);
+        counts = loong_expert_counts(m->g, best, &c);
+        m->counts = best == m->indices && c.spans == 1 ? counts : LOONG_NONE;
     }
     if (p->pool != NULL) {
         p->pool->logits[p->pool->layers++] = m->logits;
@@ -184,9 +258,10 @@ static void losses(moe_t *m, loong_val_t *loss_p)
                    ((double)p->router.topk * (double)(span * contexts));
     }
     if (attr.aux > 0.0 || attr.z > 0.0) {
-        *loss_p = add_to(m->g, *loss_p,
-                         loong_router_loss(m->g, m->logits, counts, p->types,
-                                           &attr));
+        loong_val_t own = loong_router_loss(m->g, m->logits, counts, p->types,
+                                            &attr);
+        *loss_p = add_to(m->g, *loss_p, own);
+        m->z = attr.aux > 0.0 ? LOONG_NONE : own;
     }
 }
 
@@ -260,11 +335,15 @@ static loong_val_t begin_rounds(moe_t *m, const room_t *room,
     loong_expert_window_attr_t attr = {
         all_experts(m), m->p->num_sets,
         loong_graph_mesh(m->g)->size[LOONG_AXIS_EP], room->slots};
+    loong_val_t more = LOONG_NONE;
     if (room->slots == 0) {
         return indices;
     }
-    loongi_graph_repeat_begin(m->g,
-                              loong_expert_rounds(m->g, indices, &attr));
+    loong_val_t rounds = loong_expert_rounds(m->g, indices, &attr, &more);
+    if (m->p->metrics) {
+        add_metric(m, LOONG_MOE_METRIC_ROUNDS, more);
+    }
+    loongi_graph_repeat_begin(m->g, rounds);
     return loong_expert_window(m->g, indices, &attr);
 }
 
@@ -409,13 +488,18 @@ loong_val_t loong_nn_moe(loong_nn_t *nn, loong_val_t x,
                          const loong_nn_moe_t *params, loong_val_t *loss_p)
 {
     moe_t m = {nn, nn->graph, params, LOONG_NONE, LOONG_NONE, LOONG_NONE,
-               LOONG_NONE, 0};
+               LOONG_NONE, 0, LOONG_NONE, LOONG_NONE};
     loong_graph_push(m.g, "mlp");
     route(&m, x);
     if (params->aux_loss > 0.0 || params->z_loss > 0.0 ||
         params->pool != NULL) {
         loong_graph_push(m.g, "gate");
         losses(&m, loss_p);
+        loong_graph_pop(m.g);
+    }
+    if (params->metrics) {
+        loong_graph_push(m.g, "gate");
+        add_metrics(&m);
         loong_graph_pop(m.g);
     }
     loong_val_t y = experts(&m, x);

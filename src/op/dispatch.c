@@ -80,7 +80,8 @@ static loong_status_t infer_window(const loong_op_call_t *call)
 static loong_status_t infer_rounds(const loong_op_call_t *call)
 {
     LOONG_TRY(infer_window(call));
-    call->out[0].shape = loong_shape_1d(1);
+    call->out[0].shape = call->out[1].shape = loong_shape_1d(1);
+    call->out[1].dtype = call->precision.wide;
     return LOONG_OK;
 }
 
@@ -95,7 +96,8 @@ static const loong_op_t expert_rounds = {
     .attr_size = sizeof(loong_expert_window_attr_t),
     .min_in = 1,
     .max_in = 1,
-    .num_out = 1,
+    .num_out = 2,
+    .optional_out = 1u << 1,
     .infer = infer_rounds,
     .example = example_window,
 };
@@ -113,10 +115,15 @@ static const loong_op_t expert_window = {
 const loong_op_t *const loongi_op_expert_window = &expert_window;
 
 loong_val_t loong_expert_rounds(loong_graph_t *g, loong_val_t indices,
-                                const loong_expert_window_attr_t *attr)
+                                const loong_expert_window_attr_t *attr,
+                                loong_val_t *more_p)
 {
-    loong_val_t y;
-    return loong_graph_apply(g, &expert_rounds, attr, 1, &indices, 1, &y);
+    loong_val_t out[2] = {LOONG_NONE, LOONG_NONE};
+    loong_graph_apply(g, &expert_rounds, attr, 1, &indices, 2, out);
+    if (more_p != NULL) {
+        *more_p = out[1];
+    }
+    return out[0];
 }
 
 loong_val_t loong_expert_window(loong_graph_t *g, loong_val_t indices,

@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include "comm_impl.h"
+#include "expert_metrics.h"
 #include "file.h"
 #include "gemm_rate.h"
 #include "set_aside.h"
@@ -161,6 +162,7 @@ static loong_status_t measure_ranks(loong_trainer_t *t, loong_metrics_t *m)
 {
     double gflops = m->gflops; /* by the clock of this rank */
     LOONG_TRY(measure_memory(t, m));
+    LOONG_TRY(loongi_expert_metrics_measure(t, m));
     LOONG_TRY(loong_comm_all_reduce(t->comm, &gflops, 1, LOONG_F64,
                                     LOONG_REDUCE_MAX, "rate of steps"));
     /* Other programs may have been at work when products were measured. */
@@ -266,6 +268,7 @@ loong_status_t loongi_report_interval(loong_trainer_t *t)
         loongi_metrics_json(&m, line);
         LOONG_TRY(loongi_jsonl_add(t->report.jsonl, line));
     }
+    LOONG_TRY(loongi_expert_metrics_tell(t, &m));
     return t->report.board != NULL
                ? loongi_tensorboard_metrics(t->report.board, &m)
                : LOONG_OK;

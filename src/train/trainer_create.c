@@ -7,6 +7,7 @@
 
 #include "choices.h"
 #include "devices.h"
+#include "expert_metrics.h"
 #include "hf_config.h"
 #include "isa.h"
 #include "loong/ops.h"
@@ -315,6 +316,7 @@ static loong_status_t start(loong_trainer_t *t)
     LOONG_TRY(loongi_router_replay_open(t));
     LOONG_TRY(loongi_report_open(t));
     LOONG_TRY(loongi_tensors_open(t));
+    LOONG_TRY(loongi_expert_metrics_open(t));
     LOONG_TRY(loongi_sample_open(t));
     return loong_comm_barrier(t->comm, "start");
 }
@@ -564,6 +566,7 @@ void loong_trainer_destroy(loong_trainer_t **trainer_p)
     loongi_hf_files_destroy(&t->files);
     loongi_free(t->ctx, t->weights);
     loongi_tensors_close(t);
+    loongi_expert_metrics_close(t);
     loongi_text_free(&t->text);
     loongi_context_set_products(t->ctx, &defaults); /* not of the recipe */
     loongi_free(t->ctx, t);

@@ -71,6 +71,7 @@ typedef struct loong_timeline {
 } loong_timeline_t;
 
 typedef struct loong_router_replay loong_router_replay_t;
+typedef struct loong_expert_metrics loong_expert_metrics_t;
 
 struct loong_trainer {
     loong_context_t *ctx;
@@ -78,8 +79,7 @@ struct loong_trainer {
     loong_mesh_t mesh;
     loong_groups_t groups;
     loong_recipe_t *recipe;
-    bool evaluate_only;
-    bool plan_only;
+    bool evaluate_only, plan_only;
     bool judge; /* a plan for this machine and what is on it */
     loong_parallel_t parallel; /* that the recipe asks for */
     uint64_t recipe_hash;
@@ -94,6 +94,7 @@ struct loong_trainer {
     loong_router_replay_t *router_replay; /* NULL: routers choose, unheard */
     int num_validation;
     loong_validation_t validation[LOONG_MAX_VALIDATION];
+    loong_expert_metrics_t *expert_metrics; /* NULL: the model has none */
     struct {
         int64_t count;     /* logged tensors of all stages */
         const char **name; /* "o" of an output or "g" of a gradient, and name */

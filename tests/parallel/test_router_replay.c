@@ -4,6 +4,7 @@
  * routers of equal layouts soon choose differently; records themselves in f64.
  */
 #include "file.h"
+#include "json.h"
 #include "layout_run.h"
 
 #define MODEL(more_)                                                          \
@@ -13,6 +14,9 @@
     "num_layers: 4, moe_layer_freq: '[0,1,1,1]', hidden_dropout: 0.1, "       \
     "moe_aux_loss_coeff: 0.05, moe_z_loss_coeff: 0.01, " more_ "}"
 #define EXPERTS MODEL("num_experts: 8, moe_router_topk: 3")
+#define DROPPING                                                              \
+    MODEL("num_experts: 8, moe_router_topk: 3, "                              \
+          "moe_expert_capacity_factor: 1.25")
 
 enum { STEPS = 8, LAYERS = 4, TOPK = 3, TOKENS = 16, BATCH = 24 };
 
@@ -59,6 +63,7 @@ static void write_file(const layout_place_t *place, const char *name,
 #define CP "context_parallel_size: "
 #define A2A "moe_token_dispatcher_type: alltoall"
 #define AGAIN "\nrecompute: {granularity: full}"
+#define PLAN "moe_capacity_plan: "
 
 static const struct {
     int ranks;
@@ -235,6 +240,234 @@ static void all_to_the_same(void **state)
     layout_end(&place);
 }
 
+/* ---- metrics ------------------------------------------------------------- */
+
+enum { EXPERT_COUNT = 8 };
+
+/* A run whose metrics are compared with what its record says. A group of ranks
+ * that hold the experts together has `group` samples of a micro-batch, of which
+ * `own` are one rank's. */
+typedef struct metrics_case {
+    int ranks, ep;
+    const char *parallel;
+    int group, own;
+    double plan; /* moe_capacity_plan */
+    int stop_at;
+} metrics_case_t;
+
+static const metrics_case_t metrics_cases[] = {
+    {1, 1, PLAN "0.3}", 2, 2, 0.3, 0},
+    {2, 2, EP "2, " PLAN "1.1}", 4, 2, 1.1, 5},
+    {4, 2, EP "2, " A2A ", " PLAN "0.4}" AGAIN, 4, 2, 0.4, 0},
+    {4, 2, PP "2, " EP "2, " PLAN "0.6}\nschedule: zero_bubble_h1", 4, 2, 0.6,
+     0},
+    {4, 2, TP "2, " SP ", " EP "2, " PLAN "1}", 2, 1, 1.0, 0},
+    {4, 2, PP "2, " EP "2, num_layers_per_virtual_pipeline_stage: 1, " PLAN
+     "0}", 4, 2, 0.0, 0},
+    {4, 4, CP "2, " EP "4, " A2A ", " PLAN "0.5}", 4, 0, 0.5, 0},
+};
+
+typedef struct figures {
+    double load, dropped, rounds;
+} figures_t;
+
+/* Choices of the experts in samples [first, first + n) of a layer. */
+static void count(const char *record, int64_t first, int n, int layer,
+                  int64_t counts[EXPERT_COUNT])
+{
+    const int64_t sample = 4 + LAYERS * TOKENS * TOPK * 2;
+    memset(counts, 0, EXPERT_COUNT * sizeof(*counts));
+    for (int64_t s = first; s < first + n; s++) {
+        const char *cell = record + 256 + s * sample + 4 +
+                           (int64_t)layer * TOKENS * TOPK * 2;
+        for (int i = 0; i < TOKENS * TOPK; i++) {
+            counts[cell[2 * i] - 1]++;
+        }
+    }
+}
+
+/* Samples [first, first + n), a group's of a micro-batch. */
+static void add_group(const metrics_case_t *c, double factor,
+                      const char *record, int64_t first, int layer,
+                      figures_t *f)
+{
+    int64_t rows[EXPERT_COUNT] = {0};
+    int64_t most = 0;
+    int each = EXPERT_COUNT / c->ep;
+    double even = (double)(c->group * TOKENS * TOPK) / c->ep;
+    int64_t slots = (int64_t)ceil(c->plan * even);
+    int own = c->own > 0 ? c->own : c->group;
+    for (int s = 0; s < c->group; s += own) {
+        int64_t counts[EXPERT_COUNT];
+        count(record, first + s, own, layer, counts);
+        for (int e = 0; e < EXPERT_COUNT; e++) {
+            int64_t room = factor > 0.0
+                               ? (int64_t)ceil((double)(own * TOKENS * TOPK) /
+                                               EXPERT_COUNT * factor)
+                               : INT64_MAX;
+            int64_t kept = counts[e] < room ? counts[e] : room;
+            f->dropped += (double)(counts[e] - kept);
+            rows[e / each] += kept;
+        }
+    }
+    for (int r = 0; r < c->ep; r++) {
+        most = rows[r] > most ? rows[r] : most;
+    }
+    if (slots > 0 && most > slots) {
+        f->rounds += (double)((most - 1) / slots);
+    }
+}
+
+static figures_t figures_of(const metrics_case_t *c, double factor,
+                            const char *record, int from, int to, int layer)
+{
+    figures_t f = {0.0, 0.0, 0.0};
+    int64_t counts[EXPERT_COUNT];
+    int64_t most = 0;
+    count(record, (int64_t)from * BATCH, (to - from) * BATCH, layer, counts);
+    for (int e = 0; e < EXPERT_COUNT; e++) {
+        most = counts[e] > most ? counts[e] : most;
+    }
+    f.load = (double)most * EXPERT_COUNT /
+             (double)((to - from) * BATCH * TOKENS * TOPK);
+    for (int64_t s = (int64_t)from * BATCH; s < (int64_t)to * BATCH;
+         s += c->group) {
+        add_group(c, factor, record, s, layer, &f);
+    }
+    return f;
+}
+
+/* A number of a line; `none` where there is none. */
+static double number(const loong_json_t *line, const char *key, double none)
+{
+    const loong_json_t *value = loongi_json_get(line, key);
+    return value != NULL ? loongi_json_real(value) : none;
+}
+
+static void same_number(const metrics_case_t *c, const loong_json_t *line,
+                        const char *key, double want)
+{
+    double got = number(line, key, -1.0);
+    if (!(fabs(got - want) <= 1e-8 * fabs(want))) {
+        fail_msg("%s: step %g, layer %g: %s is %.9g, the record says %.9g",
+                 c->parallel, number(line, "step", -1.0),
+                 number(line, "layer", -1.0), key, got, want);
+    }
+}
+
+/* Lines of layers of steps (from, to] and the line of all. */
+static void check_line(const metrics_case_t *c, double factor,
+                       const char *record, const loong_json_t *line, int from)
+{
+    int to = (int)number(line, "step", -1.0);
+    int layer = (int)number(line, "layer", -1.0);
+    figures_t want = {0.0, 0.0, 0.0};
+    for (int i = layer >= 0 ? layer : 1; i < (layer >= 0 ? layer + 1 : LAYERS);
+         i++) {
+        figures_t f = figures_of(c, factor, record, from, to, i);
+        want.load = fmax(want.load, f.load);
+        want.dropped += f.dropped;
+        want.rounds += f.rounds;
+    }
+    assert_int_not_equal(layer, 0); /* which has no experts */
+    same_number(c, line, "expert_load", want.load);
+    same_number(c, line, "dropped_tokens", factor > 0.0 ? want.dropped : -1.0);
+    same_number(c, line, "overflow_rounds", c->plan > 0.0 ? want.rounds
+                                                          : -1.0);
+    assert_true(number(line, "router_z_loss", 0.0) > 0.0);
+}
+
+/* The lines of two intervals, or three; adds up the z-losses. */
+static void check_metrics(const layout_place_t *place, const metrics_case_t *c,
+                          double factor, const char *record, const char *dir,
+                          double *z_p)
+{
+    char name[80];
+    size_t size = 0;
+    int lines = 0;
+    int layers = 0;
+    int step = 0;
+    int before = 0;
+    snprintf(name, sizeof(name), "%s/metrics.jsonl", dir);
+    char *text = file_of(place, name, &size);
+    for (char *p = text; p < text + size; p = strchr(p, '\n') + 1) {
+        loong_json_t *line = NULL;
+        assert_ok(place->ctx, loongi_json_parse(place->ctx, p, strcspn(p, "\n"),
+                                                "line", &line));
+        if ((int)number(line, "step", -1.0) != step) {
+            before = step;
+            step = (int)number(line, "step", -1.0);
+        }
+        if (loongi_json_get(line, "save_bytes") == NULL) {
+            check_line(c, factor, record, line, before);
+            lines++;
+            layers += loongi_json_get(line, "layer") != NULL;
+            *z_p += number(line, "router_z_loss", 0.0) * (step - before) *
+                    (loongi_json_get(line, "layer") == NULL);
+        }
+        loongi_json_destroy(&line);
+    }
+    assert_int_equal(step, STEPS);
+    assert_int_equal(lines, LAYERS * (c->stop_at > 0 ? 3 : 2));
+    assert_int_equal(layers, (LAYERS - 1) * (c->stop_at > 0 ? 3 : 2));
+    loongi_free(place->ctx, text);
+}
+
+/* Load, dropped tokens and rounds of each layer are those that follow from what
+ * was recorded. */
+static void metrics_follow(const layout_place_t *place, int i, double factor,
+                           double *z_p)
+{
+    const metrics_case_t *c = &metrics_cases[i];
+    char more[400];
+    char save[24];
+    char parallel[300];
+    char record[48];
+    size_t size = 0;
+    snprintf(save, sizeof(save), "run%d_%g", i, factor);
+    snprintf(record, sizeof(record), "%s.npy", save);
+    snprintf(parallel, sizeof(parallel), "{%s", c->parallel);
+    snprintf(more, sizeof(more),
+             "router_replay: {record_file: %s/%s}\n"
+             "log: {dir: %s/log_%s, interval: 4}",
+             place->dir, record, place->dir, save);
+    layout_run_t run = make_run(save, c->ranks, parallel, more);
+    run.dtype = "fp64";
+    run.model = factor > 0.0 ? DROPPING : EXPERTS;
+    run.stop_at = c->stop_at;
+    layout_run(place, &run);
+    if (c->stop_at > 0) {
+        char dir[100];
+        snprintf(dir, sizeof(dir), "%s/%s", place->dir, save);
+        run.stop_at = 0;
+        run.load = dir;
+        layout_run(place, &run);
+    }
+    char *bytes = file_of(place, record, &size);
+    snprintf(record, sizeof(record), "log_%s", save);
+    check_metrics(place, c, factor, bytes, record, z_p);
+    loongi_free(place->ctx, bytes);
+}
+
+static void metrics_are_counted(void **state)
+{
+    (void)state;
+    layout_place_t place = layout_begin();
+    double first = 0.0;
+    for (int i = 0; i < LOONG_COUNT_OF(metrics_cases); i++) {
+        double z = 0.0;
+        metrics_follow(&place, i, 0.0, &z);
+        first = i == 0 ? z : first;
+        assert_true(fabs(z - first) <= 1e-7 * first);
+        if (i % 2 == 0 && metrics_cases[i].own > 0) {
+            metrics_follow(&place, i, 1.25, &z);
+        }
+    }
+    layout_end(&place);
+}
+
+/* ---- what does not fit --------------------------------------------------- */
+
 /* What does not fit is refused with its reason, and before any step. */
 static const struct {
     const char *model; /* NULL: that of the record */
@@ -329,6 +562,7 @@ int main(void)
         cmocka_unit_test(records_are_equal),
         cmocka_unit_test(records_decide),
         cmocka_unit_test(all_to_the_same),
+        cmocka_unit_test(metrics_are_counted),
         cmocka_unit_test(misfits),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

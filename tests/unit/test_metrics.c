@@ -67,6 +67,15 @@ static void test_line(void **state)
     m.router_loss = 0.01234;
     loongi_metrics_line(&m, line);
     assert_non_null(strstr(line, "| gnorm nan | router 0.0123 |"));
+    m.expert_load = 1.314;
+    m.dropped_tokens = m.overflow_rounds = 0.0;
+    loongi_metrics_line(&m, line);
+    assert_non_null(strstr(line, "| router 0.0123 | expert load 1.31x |"));
+    m.dropped_tokens = 41234.0;
+    m.overflow_rounds = 7.0;
+    loongi_metrics_line(&m, line);
+    assert_non_null(strstr(line, "| expert load 1.31x, dropped 41.2k, "
+                                 "overflow rounds 7 |"));
 }
 
 static void test_eval_line(void **state)
@@ -173,6 +182,11 @@ static void test_json(void **state)
     assert_null(loongi_json_get(json, "router_loss"));
     assert_null(loongi_json_get(json, "gflops"));
     loongi_json_destroy(&json);
+
+    loong_metrics_layer_t l = {7, 1.5, 3, 1.25, NAN, 2.0, NAN};
+    loongi_metrics_layer_json(&l, line);
+    assert_string_equal(line, "{\"step\":7,\"layer\":3,\"time\":1.500,"
+                              "\"expert_load\":1.25,\"overflow_rounds\":2}");
 
     loong_metrics_eval_t e = {7, 1.5, "a\"b\\\n\xe4\xb8\xad", 2.0, 10, 0.25};
     loongi_metrics_eval_json(&e, line);

@@ -169,6 +169,7 @@ static loong_val_t mixture(decoder_t *d, loong_val_t x, int index)
     moe.bias_rate = c->bias_update_rate;
     moe.shared_ffn = c->shared_expert_ffn;
     moe.shared_gate = c->shared_expert_gate;
+    moe.metrics = d->request->train;
     if (d->request->train) {
         bool pooled = c->balance == LOONG_BALANCE_POOLED;
         bool each = c->balance == LOONG_BALANCE_SEQUENCE;

@@ -61,7 +61,7 @@ typedef struct place {
     int64_t arrived;
     pair_t chosen, source, dest, counts, coming;
     pair_t x, y, back;
-    pair_t kept, rounds;
+    pair_t kept, rounds, more;
 } place_t;
 
 /* ---- launches ------------------------------------------------------------ */
@@ -273,6 +273,7 @@ static loong_status_t open_place(loong_context_t *ctx, loong_comm_t *host,
     LOONG_TRY(make_pair(p, chosen, &p->chosen));
     LOONG_TRY(make_pair(p, chosen, &p->kept));
     LOONG_TRY(make_pair(p, 4, &p->rounds));
+    LOONG_TRY(make_pair(p, 4, &p->more));
     LOONG_TRY(make_pair(p, (size_t)p->sent * 4, &p->source));
     LOONG_TRY(make_pair(p, tokens * (size_t)c->ranks * 4, &p->dest));
     LOONG_TRY(make_pair(p, 2 * (size_t)c->ranks * 4, &p->counts));
@@ -290,7 +291,7 @@ static void close_place(place_t *p)
 {
     pair_t *pairs[] = {&p->chosen, &p->source, &p->dest, &p->counts,
                        &p->coming, &p->x,      &p->y,    &p->back,
-                       &p->kept,   &p->rounds};
+                       &p->kept,   &p->rounds, &p->more};
     for (int i = 0; i < LOONG_COUNT_OF(pairs); i++) {
         free_pair(p, pairs[i]);
     }
@@ -357,17 +358,26 @@ static loong_status_t find_rounds(place_t *p)
     loong_expert_window_attr_t attr = {c->experts, c->sets,
                                        c->ranks / c->copies, 9};
     loong_kernel_query_t q = {.op = "expert_rounds", .attr = &attr,
-                              .num_in = 1, .num_out = 1, .threads = 1};
+                              .num_in = 1, .num_out = 2, .threads = 1};
     q.arg[0] = mat(LOONG_I32, p->arrived, c->k);
     q.arg[1] = mat(LOONG_I32, 1, 1);
-    q.arg[1].rank = 1;
+    q.arg[2] = mat(LOONG_F32, 1, 1);
+    q.arg[1].rank = q.arg[2].rank = 1;
     for (int there = 0; there < 2; there++) {
-        void *ptr[2] = {there ? p->chosen.there : p->chosen.host,
-                        there ? p->rounds.there : p->rounds.host};
+        void *ptr[3] = {there ? p->chosen.there : p->chosen.host,
+                        there ? p->rounds.there : p->rounds.host,
+                        there ? p->more.there : p->more.host};
         LOONG_TRY(launch(p, &q, there, ptr));
     }
     LOONG_TRY(same(p, &p->rounds, "rounds"));
+    LOONG_TRY(same(p, &p->more, "rounds beyond the first"));
+    LOONG_CHECK(p->ctx,
+                *(float *)p->more.host ==
+                    (float)(*(int32_t *)p->rounds.host - 1),
+                LOONG_ERR_INTERNAL, "%g rounds beyond the first",
+                (double)*(float *)p->more.host);
     q.op = "expert_window";
+    q.num_out = 1;
     q.arg[1] = q.arg[0];
     for (p->round = 0; p->round < *(int32_t *)p->rounds.host; p->round++) {
         for (int there = 0; there < 2; there++) {

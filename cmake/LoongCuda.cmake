@@ -14,6 +14,7 @@ set(LOONG_CUDNN_SOURCES ${PROJECT_SOURCE_DIR}/kernels/cudnn/cudnn_cuda.c
 set(LOONG_CUDA_SOURCES ${PROJECT_SOURCE_DIR}/backends/cuda/cuda_device.c
   ${PROJECT_SOURCE_DIR}/backends/nccl/nccl_comm.c
   ${PROJECT_SOURCE_DIR}/backends/nccl/nccl_calls.c
+  ${PROJECT_SOURCE_DIR}/backends/nccl/nccl_hang.c
   ${PROJECT_SOURCE_DIR}/kernels/list_cuda.c
   ${PROJECT_SOURCE_DIR}/kernels/cublaslt/library_cuda.c
   ${PROJECT_SOURCE_DIR}/kernels/cublaslt/cublaslt_cuda.c

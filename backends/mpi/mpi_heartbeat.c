@@ -32,9 +32,16 @@ typedef struct ask {
     char text[LOONG_BOARD_TEXT]; /* the last answer; "" */
 } ask_t;
 
+/* A question names a group; the answer says where the rank's device stands in
+ * it, and what the rank does. */
+typedef struct letter {
+    loong_board_stand_t stand;
+    char text[LOONG_BOARD_TEXT];
+} letter_t;
+
 typedef struct sending {
     MPI_Request request;
-    char text[LOONG_BOARD_TEXT];
+    letter_t letter;
 } sending_t;
 
 struct mpi_heartbeat {
@@ -52,25 +59,27 @@ struct mpi_heartbeat {
     pthread_t thread;
 };
 
+static const loong_board_stand_t nothing = {0, 0, 0};
+
 /* False when too many are under way; whoever waits asks again. */
-static bool post(mpi_heartbeat_t *h, int rank, int tag, const char *text)
+static bool post(mpi_heartbeat_t *h, int rank, int tag, const letter_t *letter)
 {
     for (int i = 0; i < SENDS; i++) {
         sending_t *s = &h->send[i];
         int done = 0;
         if (MPI_Test(&s->request, &done, MPI_STATUS_IGNORE) == MPI_SUCCESS &&
             done != 0) {
-            loongi_board_text(s->text, sizeof(s->text), text);
-            return MPI_Isend(s->text, (int)strlen(s->text) + 1, MPI_CHAR, rank,
+            s->letter = *letter;
+            return MPI_Isend(&s->letter, (int)sizeof(s->letter), MPI_BYTE, rank,
                              tag, h->comm, &s->request) == MPI_SUCCESS;
         }
     }
     return false;
 }
 
-/* The next text that came with the tag; false: there is none. */
+/* The next one that came with the tag; false: there is none. */
 static bool receive(mpi_heartbeat_t *h, int tag, int *rank_p,
-                    char text[LOONG_BOARD_TEXT])
+                    letter_t *letter_p)
 {
     MPI_Status status;
     int found = 0;
@@ -80,35 +89,37 @@ static bool receive(mpi_heartbeat_t *h, int tag, int *rank_p,
         return false;
     }
     *rank_p = status.MPI_SOURCE;
-    return MPI_Recv(text, LOONG_BOARD_TEXT, MPI_CHAR, *rank_p, tag, h->comm,
-                    MPI_STATUS_IGNORE) == MPI_SUCCESS;
+    return MPI_Recv(letter_p, (int)sizeof(*letter_p), MPI_BYTE, *rank_p, tag,
+                    h->comm, MPI_STATUS_IGNORE) == MPI_SUCCESS;
 }
 
 static void answer(mpi_heartbeat_t *h, double now)
 {
     int rank = 0;
     int me = h->world->rank;
-    char text[LOONG_BOARD_TEXT];
-    while (receive(h, QUESTION, &rank, text)) {
+    letter_t letter;
+    while (receive(h, QUESTION, &rank, &letter)) {
         char what[LOONG_BOARD_TEXT];
         loongi_slot_describe(h->slot, now, what, sizeof(what));
-        snprintf(text, sizeof(text), "%.*s on %s",
+        snprintf(letter.text, sizeof(letter.text), "%.*s on %s",
                  LOONG_BOARD_TEXT - HOST_TEXT - 5, what, h->hosts[me]);
-        (void)post(h, rank, ANSWER, text);
+        letter.stand =
+            loongi_board_stand(h->world->board, me, letter.stand.group);
+        (void)post(h, rank, ANSWER, &letter);
     }
 }
 
 static void listen(mpi_heartbeat_t *h, double now)
 {
     int rank = 0;
-    char text[LOONG_BOARD_TEXT];
-    while (receive(h, ANSWER, &rank, text)) {
+    letter_t letter;
+    while (receive(h, ANSWER, &rank, &letter)) {
         for (int i = 0; i < LOONG_BOARD_WAITS; i++) {
             ask_t *ask = &h->ask[i];
             if (ask->rank == rank) {
                 ask->heard = now;
-                memcpy(ask->text, text, sizeof(ask->text));
-                loongi_slot_hear(h->slot, i, rank, text);
+                memcpy(ask->text, letter.text, sizeof(ask->text));
+                loongi_slot_hear(h->slot, i, rank, ask->text, &letter.stand);
             }
         }
     }
@@ -125,7 +136,7 @@ static void judge(mpi_heartbeat_t *h, int i, double now)
              "or the link to it, is down%s%s)",
              ask->rank, h->hosts[ask->rank], now - ask->heard,
              ask->text[0] != '\0' ? "; before: " : "", ask->text);
-    loongi_slot_hear(h->slot, i, ask->rank, text);
+    loongi_slot_hear(h->slot, i, ask->rank, text, &nothing);
     loongi_board_text(verdict.text, sizeof(verdict.text), text);
     loongi_board_judge(h->world->board, &verdict);
 }
@@ -141,7 +152,7 @@ static void look_after(mpi_heartbeat_t *h, int i, double now)
         now - wait.since < h->interval) {
         if (ask->rank >= 0) {
             ask->rank = -1;
-            loongi_slot_hear(h->slot, i, -1, "");
+            loongi_slot_hear(h->slot, i, -1, "", &nothing);
         }
         return;
     }
@@ -149,7 +160,9 @@ static void look_after(mpi_heartbeat_t *h, int i, double now)
         ask_t fresh = {wait.world_rank, 0.0, now, false, {0}};
         *ask = fresh;
     }
-    if (now - ask->asked > h->interval && post(h, ask->rank, QUESTION, "")) {
+    letter_t question = {{wait.group, 0, 0}, ""};
+    if (now - ask->asked > h->interval &&
+        post(h, ask->rank, QUESTION, &question)) {
         ask->asked = now;
     }
     if (now - ask->heard > h->limit && !ask->judged) {

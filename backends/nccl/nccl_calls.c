@@ -85,6 +85,8 @@ loong_status_t loongi_nccl_connect(nccl_t *n)
     LOONG_TRY(load(n->ctx, &n->lib));
     for (int i = 0; i < n->room; i++) { /* and the device is current */
         LOONG_TRY(loong_device_event_create(n->device, &n->pending[i].event));
+        LOONG_TRY(
+            loong_device_event_create(n->device, &n->pending[i].reached));
     }
     if (n->comm->rank == 0) {
         ncclResult_t result = n->lib.GetUniqueId(&id);

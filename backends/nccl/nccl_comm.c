@@ -84,6 +84,8 @@ static loong_status_t take_room(nccl_t *n, int count)
     n->room = count;
     for (int i = 0; i < count && n->handle != NULL; i++) {
         LOONG_TRY(loong_device_event_create(n->device, &n->pending[i].event));
+        LOONG_TRY(
+            loong_device_event_create(n->device, &n->pending[i].reached));
     }
     return LOONG_OK;
 }
@@ -92,6 +94,7 @@ static void give_room(nccl_t *n)
 {
     for (int i = 0; i < n->room; i++) {
         loong_device_event_destroy(n->device, n->pending[i].event);
+        loong_device_event_destroy(n->device, n->pending[i].reached);
     }
     loongi_free(n->ctx, n->pending);
     loongi_free(n->ctx, n->end);
@@ -165,6 +168,7 @@ static void stop_waiting(nccl_t *n)
     if (n->waited != 0) {
         loongi_wait_end(&n->wait);
         n->waited = 0;
+        loongi_nccl_stand_nowhere(n);
     }
 }
 
@@ -231,7 +235,10 @@ static loong_status_t tell_stranger(nccl_t *n, const loong_collective_t *call,
 
 static loong_status_t judge(nccl_t *n)
 {
-    const loong_collective_t *call = &pending_at(n, n->ended)->call;
+    nccl_pending_t *pending = pending_at(n, n->ended);
+    const loong_collective_t *call = &pending->call;
+    bool hangs = false;
+    int next = -1;
     if (n->waited != n->ended + 1) {
         stop_waiting(n);
         n->wait = loongi_wait_begin(n->comm);
@@ -243,7 +250,13 @@ static loong_status_t judge(nccl_t *n)
     }
     LOONG_TRY(loongi_nccl_check(n));
     int missing = find_missing(n, call);
-    int peer = missing >= 0 ? missing : (n->comm->rank + 1) % n->comm->size;
+    LOONG_TRY(loongi_nccl_stand(n, pending, &next, &hangs));
+    if (hangs) {
+        return loongi_nccl_hangs(n, call);
+    }
+    int peer = missing >= 0 ? missing
+               : next >= 0  ? next
+                            : (n->comm->rank + 1) % n->comm->size;
     return loongi_wait_step(&n->wait, peer) ? LOONG_OK
                                             : give_up(n, call, missing);
 }
@@ -319,6 +332,8 @@ static loong_status_t nccl_run(loong_comm_t *comm,
     }
     LOONG_TRY(make_room(n));
     publish(n, call, comm->history);
+    LOONG_TRY(loong_device_event_record(
+        n->device, pending_at(n, n->begun)->reached, comm->stream));
     if (call->kind != LOONG_COLLECTIVE_REPLAY) { /* it is on the stream */
         LOONG_TRY(loongi_nccl_enqueue(n, call));
     }
@@ -410,6 +425,8 @@ static loong_status_t begin_message(nccl_t *n, void *data,
     LOONG_TRY(loong_device_event_wait(n->device, n->computed, n->messages));
     publish(n, &call, 2 * request->bytes +
                           (uint64_t)(send ? n->comm->rank : request->peer));
+    LOONG_TRY(loong_device_event_record(
+        n->device, pending_at(n, n->begun)->reached, n->messages));
     LOONG_TRY(loongi_nccl_enqueue(n, &call));
     LOONG_TRY(remember(n, &call, n->messages));
     request->backend[0] = n->begun;
@@ -564,6 +581,8 @@ loong_status_t loongi_nccl_create(loong_context_t *ctx,
     n->comm->reserve = nccl_reserve;
     loongi_comm_set_mood(n->comm, mood, NULL);
     loongi_comm_set_board(n->comm, host->board);
+    n->comm->group = loongi_nccl_group(n->comm);
+    loongi_nccl_stand_nowhere(n);
     *comm_p = n->comm;
     return LOONG_OK;
 }

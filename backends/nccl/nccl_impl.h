@@ -55,7 +55,8 @@ typedef struct nccl_progress {
 typedef struct nccl_pending {
     loong_collective_t call;
     char label[LOONG_EVENT_LABEL];
-    void *event;
+    void *reached; /* event: what stands before it is done, */
+    void *event;   /* and it is */
 } nccl_pending_t;
 
 /* One end of a message of a rank to itself, until the other one is there. */
@@ -83,6 +84,12 @@ typedef struct nccl {
     uint64_t ended;
     loong_wait_t wait; /* for pending `waited` - 1 */
     uint64_t waited;
+    /* For that one too: where devices stand, and the first that stands
+     * elsewhere, since when nothing of this has changed. */
+    loong_board_stand_t stand;
+    int elsewhere; /* rank; -1: none */
+    uint64_t elsewhere_in;
+    double since;
     void *messages; /* stream; NULL: there was none yet */
     void *computed; /* event: what a message is behind */
     nccl_end_t *end;
@@ -102,6 +109,19 @@ void loongi_nccl_disconnect(nccl_t *n, bool abort);
 void loongi_nccl_give_up(nccl_t *n);
 /* LOONG_ERR_COMM with the reason when NCCL has failed by itself. */
 LOONG_NODISCARD loong_status_t loongi_nccl_check(nccl_t *n);
+
+/* ---- nccl_hang.c ---- */
+uint64_t loongi_nccl_group(const loong_comm_t *comm);
+/* Where the devices stand, of a call that the host waits for. *next_p, when the
+ * device has come to it: the first rank that is not known to stand there, -1:
+ * all are. *hangs_p: long enough. */
+LOONG_NODISCARD loong_status_t
+loongi_nccl_stand(nccl_t *n, const nccl_pending_t *pending, int *next_p,
+                  bool *hangs_p);
+void loongi_nccl_stand_nowhere(nccl_t *n);
+/* LOONG_ERR_COMM, which says so, on the board as well. */
+LOONG_NODISCARD loong_status_t
+loongi_nccl_hangs(nccl_t *n, const loong_collective_t *call);
 
 #ifdef __cplusplus
 }

@@ -7,7 +7,7 @@
 
 #include "board.h"
 
-enum { RING = 8, WAITS = LOONG_BOARD_WAITS };
+enum { RING = 8, WAITS = LOONG_BOARD_WAITS, STANDS = 16 };
 enum { VERDICT_NONE, VERDICT_WRITING, VERDICT_READY };
 
 typedef struct event {
@@ -28,11 +28,19 @@ typedef struct waiting {
     _Atomic double since;
     _Atomic double limit;
     _Atomic bool beside;
+    _Atomic uint64_t group;
 } waiting_t;
+
+typedef struct standing {
+    _Atomic uint64_t group; /* 0: free */
+    _Atomic uint64_t sequence;
+    _Atomic int ranks;
+} standing_t;
 
 /* rank as above; 0: nothing was heard. */
 typedef struct heard {
     _Atomic int rank;
+    standing_t stand;
     char text[LOONG_BOARD_TEXT];
 } heard_t;
 
@@ -46,6 +54,7 @@ struct loong_board_slot {
     _Atomic int64_t step;
     waiting_t wait[WAITS];
     heard_t heard[WAITS];
+    standing_t stand[STANDS];
     _Atomic uint64_t events;
     event_t ring[RING];
     char text[LOONG_BOARD_TEXT];
@@ -260,6 +269,7 @@ void loongi_slot_wait_for(loong_board_slot_t *slot,
         atomic_store(&w->since, wait->since);
         atomic_store(&w->limit, wait->limit);
         atomic_store(&w->beside, wait->beside);
+        atomic_store(&w->group, wait->group);
         atomic_store(&w->rank, wait->world_rank + 1);
     }
 }
@@ -280,15 +290,79 @@ bool loongi_slot_waits(const loong_board_slot_t *slot, int i,
     wait_p->since = atomic_load(&w->since);
     wait_p->limit = atomic_load(&w->limit);
     wait_p->beside = atomic_load(&w->beside);
+    wait_p->group = atomic_load(&w->group);
     return wait_p->world_rank >= 0;
 }
 
+/* Ranks are read last, for the call that they belong to. */
+static void put_stand(standing_t *to, const loong_board_stand_t *stand)
+{
+    if (atomic_load(&to->sequence) != stand->sequence) {
+        atomic_store(&to->sequence, 0);
+        atomic_store(&to->ranks, 0);
+    }
+    atomic_store(&to->group, stand->group);
+    atomic_store(&to->ranks, stand->ranks);
+    atomic_store(&to->sequence, stand->sequence);
+}
+
+static loong_board_stand_t get_stand(const standing_t *from)
+{
+    loong_board_stand_t stand = {atomic_load(&from->group),
+                                 atomic_load(&from->sequence),
+                                 atomic_load(&from->ranks)};
+    return stand;
+}
+
+void loongi_slot_set_stand(loong_board_slot_t *slot,
+                           const loong_board_stand_t *stand)
+{
+    standing_t *to = NULL;
+    for (int i = 0; i < STANDS; i++) {
+        uint64_t group = atomic_load(&slot->stand[i].group);
+        if (group == stand->group) {
+            to = &slot->stand[i];
+            break;
+        }
+        if (to == NULL && atomic_load(&slot->stand[i].sequence) == 0) {
+            to = &slot->stand[i];
+        }
+    }
+    if (to != NULL) { /* else it is waited for to the time limit */
+        put_stand(to, stand);
+    }
+}
+
+loong_board_stand_t loongi_board_stand(loong_board_t *board, int world_rank,
+                                       uint64_t group)
+{
+    loong_board_stand_t none = {group, 0, 0};
+    const loong_board_slot_t *slot = loongi_board_find(board, world_rank);
+    for (int i = 0; i < STANDS && slot != NULL; i++) {
+        loong_board_stand_t stand = get_stand(&slot->stand[i]);
+        if (stand.group == group) {
+            return stand;
+        }
+    }
+    for (int i = 0; i < WAITS * loongi_board_slots(board) && slot == NULL;
+         i++) {
+        const heard_t *heard = &board->slot[i / WAITS].heard[i % WAITS];
+        loong_board_stand_t stand = get_stand(&heard->stand);
+        if (atomic_load(&heard->rank) == world_rank + 1 &&
+            stand.group == group) {
+            return stand;
+        }
+    }
+    return none;
+}
+
 void loongi_slot_hear(loong_board_slot_t *slot, int i, int world_rank,
-                      const char *text)
+                      const char *text, const loong_board_stand_t *stand)
 {
     heard_t *heard = &slot->heard[i];
     atomic_store(&heard->rank, 0);
     loongi_board_text(heard->text, sizeof(heard->text), text);
+    put_stand(&heard->stand, stand);
     atomic_store(&heard->rank, world_rank + 1);
 }
 

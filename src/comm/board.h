@@ -97,6 +97,19 @@ uint64_t loongi_slot_begin(loong_board_slot_t *slot,
                            const loong_board_event_t *event, double now);
 void loongi_slot_end(loong_board_slot_t *slot, uint64_t number, double now);
 
+/* A call of a group that a rank's device has come to and that is not over. */
+typedef struct loong_board_stand {
+    uint64_t group;    /* the same number on its ranks; not 0 */
+    uint64_t sequence; /* of the call; 0: in none */
+    int ranks; /* that are known to stand in it: this one, and those behind it
+                * in the group */
+} loong_board_stand_t;
+void loongi_slot_set_stand(loong_board_slot_t *slot,
+                           const loong_board_stand_t *stand);
+/* Also of a rank on another machine, as it said last; zero: in none. */
+loong_board_stand_t loongi_board_stand(loong_board_t *board, int world_rank,
+                                       uint64_t group);
+
 /* Who waits for whom: -1 in *record_p takes a record, which is kept until
  * loongi_slot_wait_end. */
 typedef struct loong_board_wait {
@@ -104,6 +117,7 @@ typedef struct loong_board_wait {
     double since;
     double limit; /* seconds */
     bool beside;  /* the rank itself goes on meanwhile */
+    uint64_t group; /* whose device is waited for; 0: the rank itself is */
 } loong_board_wait_t;
 void loongi_slot_wait_for(loong_board_slot_t *slot,
                           const loong_board_wait_t *wait, int *record_p);
@@ -111,9 +125,10 @@ void loongi_slot_wait_end(loong_board_slot_t *slot, int *record_p);
 /* Record i below LOONG_BOARD_WAITS; false: it is free. */
 bool loongi_slot_waits(const loong_board_slot_t *slot, int i,
                        loong_board_wait_t *wait_p);
-/* What a rank of another machine said of itself, which record i waits for. */
+/* What a rank of another machine said of itself, which record i waits for;
+ * rank -1: nothing is known any more. */
 void loongi_slot_hear(loong_board_slot_t *slot, int i, int world_rank,
-                      const char *text);
+                      const char *text, const loong_board_stand_t *stand);
 /* The seconds by which the longest wait for the world rank has passed its
  * limit (negative: none has), and who waits. */
 double loongi_board_overdue(loong_board_t *board, int world_rank, double now,

@@ -52,6 +52,7 @@ struct loong_comm {
     void *mood_user;
     bool lonely; /* no other may be used at the same time */
     void *stream; /* of a device; NULL on a CPU */
+    uint64_t group; /* of loong_board_stand_t; 0: no device stands in calls */
     /* (optional) Of a communicator whose calls return before they are done:
      * as loong_device_watch_fn. */
     loong_status_t (*watch)(struct loong_comm *comm, bool waits);

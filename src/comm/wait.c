@@ -58,7 +58,8 @@ static bool look_at_clock(loong_wait_t *wait, int peer)
         wait->told = now;
         loong_board_wait_t on = {comm->world_ranks[peer], wait->begin,
                                  comm->timeout,
-                                 mood_of(comm) != LOONG_WAIT_EAGER};
+                                 mood_of(comm) != LOONG_WAIT_EAGER,
+                                 comm->group};
         loongi_slot_wait_for(comm->slot, &on, &wait->record);
         if (will_not_come(wait, peer)) {
             wait->limit = LOONG_MIN(wait->limit, now + LAST_SECONDS);

@@ -40,6 +40,10 @@ void cudasim_patience(double seconds);
  * them waits until it does not. */
 void cudasim_hang(int device, int on);
 
+/* NCCL's calls on a device begin and do not go on: its links are cut, those
+ * inwards alone or both ways. */
+void cudasim_cut(int device, int inwards);
+
 /* Bytes of shared memory that a block may have: 227 KiB, as on sm_90; 163 on
  * sm_80, 99 on sm_86 and sm_89. */
 void cudasim_shared_limit(size_t bytes);

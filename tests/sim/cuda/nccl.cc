@@ -76,8 +76,9 @@ static cudaError_t advance(std::vector<op_t> &ops)
         if (o.comm->aborted) {
             break;
         }
-        bool done =
-            o.kind >= SEND ? advance_message(o) : advance_collective(o);
+        bool done = sim.cut.count(o.comm->device) == 0 &&
+                    (o.kind >= SEND ? advance_message(o)
+                                    : advance_collective(o));
         complete = complete && done;
         if (!done && o.kind < SEND) {
             break; // in order

@@ -158,7 +158,8 @@ bool cudasim::advance_collective(op_t &o)
             own.posted = next;
             o.posted = true;
         }
-        if (!all(o, false, own.posted) || !alike(o)) {
+        if (!all(o, false, own.posted) || !alike(o) ||
+            sim.deaf.count(o.comm->device) > 0) {
             return false;
         }
         take(o, n);

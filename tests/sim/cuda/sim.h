@@ -66,6 +66,8 @@ struct sim_t {
     std::map<int, int> communicates; // device: NCCL's operations, not over
     std::set<const CUstream_st *> launching; // NCCL's threads, there
     std::set<int> hanging; // devices
+    std::set<int> cut;     // off from the others,
+    std::set<int> deaf;    // hear nothing of them
     std::map<uint64_t, capture_t> captures; // under way
     uint64_t last_capture;
     std::set<CUgraph_st *> graphs;

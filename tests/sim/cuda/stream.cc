@@ -541,6 +541,12 @@ extern "C" void cudasim_hang(int device, int on)
     }
 }
 
+extern "C" void cudasim_cut(int device, int inwards)
+{
+    std::lock_guard<std::recursive_mutex> guard(sim.mutex);
+    (inwards != 0 ? sim.deaf : sim.cut).insert(device);
+}
+
 extern "C" void cudasim_shared_limit(size_t bytes)
 {
     begin();
@@ -581,6 +587,8 @@ extern "C" void cudasim_reset(void)
     sim.communicates.clear();
     sim.launching.clear();
     sim.hanging.clear();
+    sim.cut.clear();
+    sim.deaf.clear();
     sim.last = sim.sticky = cudaSuccess;
     sim.fail_at = 0;
     sim.failed = false;

@@ -182,6 +182,85 @@ static void test_late(void **state)
     cudasim_reset();
 }
 
+/* What becomes of device 1 before the second call; the last rank comes late. */
+typedef enum trouble { SLOW, BROKEN, BEHIND } trouble_t;
+
+static loong_status_t meet_trouble(place_t *p, trouble_t trouble)
+{
+    bool first = p->rank == 1;
+    LOONG_TRY(loong_comm_all_reduce(p->comm, p->there, N, LOONG_F64,
+                                    LOONG_REDUCE_SUM, "first"));
+    LOONG_TRY(loong_device_synchronize(p->device, "the first"));
+    LOONG_TRY(loong_comm_barrier(p->host, "the first"));
+    if (first && trouble == SLOW) {
+        cudasim_hang(1, 1); /* before it comes to the call */
+    } else if (first) {
+        cudasim_cut(1, trouble == BEHIND);
+    }
+    LOONG_TRY(loong_comm_barrier(p->host, "trouble"));
+    usleep(trouble == SLOW && p->rank == RANKS - 1 ? 1500000 : 0);
+    if (trouble == BEHIND) { /* ends for the others */
+        LOONG_TRY(loong_comm_broadcast(p->comm, p->there, 64, 0, "second"));
+    }
+    LOONG_TRY(loong_comm_all_reduce(p->comm, p->there, N, LOONG_F64,
+                                    LOONG_REDUCE_SUM, "last"));
+    if (first && trouble == SLOW) {
+        usleep(1500000);
+        cudasim_hang(1, 0);
+    }
+    return loong_device_synchronize(p->device, "norm and loss");
+}
+
+static loong_status_t in_trouble(loong_context_t *ctx, loong_comm_t *host,
+                                 void *user)
+{
+    place_t *p = NULL;
+    loong_status_t status = open_place(ctx, host, NCCL, &p);
+    if (status == LOONG_OK) {
+        status = meet_trouble(p, *(trouble_t *)user);
+    }
+    close_place(p);
+    return status;
+}
+
+/* Long before the time limit; who is slow, on the host or on the device, is
+ * waited for. */
+static void test_hang(void **state)
+{
+    (void)state;
+    static const struct {
+        trouble_t trouble;
+        loong_status_t status;
+        const char *text;
+    } cases[] = {
+        {SLOW, LOONG_OK, ""},
+        {BROKEN, LOONG_ERR_COMM,
+         "hangs: the devices of all its 3 ranks are in it for 0."},
+        {BEHIND, LOONG_ERR_COMM, "the device of rank 1 is still in #2 of world, that of rank "},
+    };
+    for (int64_t i = 0; i < LOONG_COUNT_OF(cases); i++) {
+        trouble_t trouble = cases[i].trouble;
+        loong_context_t *ctx = test_context();
+        loong_threads_params_t params = {.size = RANKS,
+                                         .comm = {.timeout = 100.0,
+                                                  .heartbeat_timeout = 0.7}};
+        double begin = loongi_now();
+        cudasim_seed(1);
+        cudasim_devices(RANKS, (size_t)16 << 20);
+        loong_status_t status =
+            loong_threads_run(ctx, &params, in_trouble, &trouble);
+        const char *text = loong_context_error(ctx);
+        if (status != cases[i].status ||
+            strstr(text, cases[i].text) == NULL) {
+            fail_msg("case %d: %s, no \"%s\" in %s", (int)i,
+                     loong_status_text(status), cases[i].text, text);
+        }
+        assert_true(loongi_now() - begin < 20.0);
+        test_context_end(&ctx);
+        cudasim_reset();
+    }
+}
+
 /* The last rank leaves one out; the others go on until they wait. */
 static loong_status_t leave_out(loong_context_t *ctx, loong_comm_t *host,
                                 void *user)
@@ -465,6 +544,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_values),
         cmocka_unit_test(test_late),
+        cmocka_unit_test(test_hang),
         cmocka_unit_test(test_missing),
         cmocka_unit_test(test_stranger),
         cmocka_unit_test(test_lost_message),

@@ -52,12 +52,40 @@ every cuda_op_optimizer block adamw_kernel
 every cuda_op_optimizer barrier sum_kernel 1
 every cuda_op_rms_scale block squares_kernel
 every cuda_op_router block route
+every cuda_op_moe block place_slots
+every cuda_op_moe block multiply_groups
+every cuda_op_moe barrier multiply_groups 5
+every cuda_op_moe block weigh_slots
+every cuda_dispatch block count_routes
+every cuda_dispatch block place_routes
+every cuda_op_attention block find_spans
+every cuda_op_attention block forward_tiles
+every cuda_op_attention barrier forward_tiles 1
+every cuda_op_attention barrier forward_tiles 2
+every cuda_op_attention block forward_rows
 every cuda_op_cross_entropy block softmax_kernel
 every cuda_op_pointwise block norm_forward
 every cuda_op_pointwise stride rmsnorm 0
 every cuda_op_attention stride attention 0
 every cuda_layouts wait 1
 every cuda_layouts wait 5
+long cuda_op_attention block query_tiles
+long cuda_op_attention barrier query_tiles 2
+long cuda_op_attention block key_tiles
+long cuda_op_attention barrier key_tiles 2
+long cuda_op_attention block query_rows
+long cuda_op_attention block key_rows
+long cuda_op_attention block sum_deltas
+long cuda_cudnn block find_begins
+long cuda_cudnn block turn_lse
+long cuda_op_moe block place_experts
+long cuda_op_moe barrier multiply_groups 4
+long cuda_op_moe barrier multiply_groups 7
+long cuda_op_router block keep_slots
+long cuda_dispatch block sum_routes
+long cuda_dispatch barrier count_routes 1
+long cuda_experts block sum_window
+long cuda_experts block keep_window
 long cuda_op_optimizer block sum_kernel
 long cuda_op_optimizer barrier sum_kernel 2
 long cuda_op_pointwise block map_kernel

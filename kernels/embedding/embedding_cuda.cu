@@ -2,10 +2,10 @@
  *
  * embedding and embedding_grad; the formulas stand in embedding_ref.c. The
  * gradient of a row of the table is one thread's sum over its tokens, in their
- * order: tokens are sorted by id and place first, by a bitonic network, whose
- * steps within a segment are one launch. */
+ * order: tokens are sorted by id and place first. */
 #include "embedding.h"
 #include "map.cuh"
+#include "sort.cuh"
 
 using namespace loong_cuda;
 
@@ -45,19 +45,13 @@ struct embedding_fn {
 
 /* ---- gradient ------------------------------------------------------------ */
 
-#ifdef CUDASIM
-enum { SEGMENT = 64 };
-#else
-enum { SEGMENT = 2048 }; /* keys that a block has in shared memory */
-#endif
-
 struct embedding_grad_t {
     const int32_t *ids;
     mat_t dy, dtable;
     loong_embedding_attr_t attr;
     loong_flaw_t *flaw;
     uint64_t *keys; /* of each token: id, place; behind the last: all ones */
-    int64_t count;  /* a power of two */
+    int64_t count;  /* sort_size */
 };
 
 __global__ void __launch_bounds__(BLOCK)
@@ -73,57 +67,6 @@ __global__ void __launch_bounds__(BLOCK)
             key = (uint64_t)(uint32_t)a.ids[t] << 32 | (uint64_t)t;
         }
         a.keys[t] = key;
-    }
-}
-
-/* The lower key comes first in blocks of `block` keys by turns, last in the
- * others. */
-__device__ __forceinline__ void order_pair(uint64_t *x, uint64_t *y,
-                                           int64_t place, int64_t block)
-{
-    uint64_t a = *x;
-    uint64_t b = *y;
-    bool up = (place & block) == 0;
-    if ((a > b) == up) {
-        *x = b;
-        *y = a;
-    }
-}
-
-/* One step between segments: keys `stride` apart. */
-__global__ void __launch_bounds__(BLOCK)
-    sort_far(embedding_grad_t a, int64_t block, int64_t stride)
-{
-    int64_t step = (int64_t)gridDim.x * BLOCK;
-    for (int64_t p = (int64_t)blockIdx.x * BLOCK + threadIdx.x;
-         p < a.count / 2; p += step) {
-        int64_t i = 2 * p - (p & (stride - 1));
-        order_pair(&a.keys[i], &a.keys[i + stride], i, block);
-    }
-}
-
-/* All steps within segments, of blocks of `from` to `to` keys. */
-__global__ void __launch_bounds__(BLOCK)
-    sort_near(embedding_grad_t a, int64_t from, int64_t to)
-{
-    LOONG_SHARED(uint64_t, room, SEGMENT);
-    int64_t first = (int64_t)blockIdx.x * SEGMENT;
-    for (int i = (int)threadIdx.x; i < SEGMENT; i += BLOCK) {
-        room[i] = a.keys[first + i];
-    }
-    for (int64_t block = from; block <= to; block *= 2) {
-        for (int stride = least(block, SEGMENT) / 2; stride > 0;
-             stride /= 2) {
-            __syncthreads();
-            for (int p = (int)threadIdx.x; p < SEGMENT / 2; p += BLOCK) {
-                int i = 2 * p - (p & (stride - 1));
-                order_pair(&room[i], &room[i + stride], first + i, block);
-            }
-        }
-    }
-    __syncthreads();
-    for (int i = (int)threadIdx.x; i < SEGMENT; i += BLOCK) {
-        a.keys[first + i] = room[i];
     }
 }
 
@@ -157,33 +100,6 @@ __global__ void __launch_bounds__(BLOCK)
     }
 }
 
-/* Whole segments, a power of two. */
-int64_t keys_of(int64_t tokens)
-{
-    int64_t count = SEGMENT;
-    while (count < tokens) {
-        count *= 2;
-    }
-    return count;
-}
-
-void sort_keys(const loong_kernel_call_t *call, const embedding_grad_t &a)
-{
-    cudaStream_t stream = stream_of(call);
-    dim3 segments((unsigned)(a.count / SEGMENT));
-    dim3 pairs = grid_of(call, (a.count / 2 + BLOCK - 1) / BLOCK);
-    LOONG_LAUNCH((sort_near), segments, dim3(BLOCK), 0, stream, a, (int64_t)2,
-                 (int64_t)SEGMENT);
-    for (int64_t block = 2 * SEGMENT; block <= a.count; block *= 2) {
-        for (int64_t stride = block / 2; stride >= SEGMENT; stride /= 2) {
-            LOONG_LAUNCH((sort_far), pairs, dim3(BLOCK), 0, stream, a, block,
-                         stride);
-        }
-        LOONG_LAUNCH((sort_near), segments, dim3(BLOCK), 0, stream, a, block,
-                     block);
-    }
-}
-
 } // namespace
 
 static loong_status_t run(const loong_kernel_call_t *call)
@@ -204,7 +120,7 @@ static loong_status_t run_grad(const loong_kernel_call_t *call)
     a.attr = *static_cast<const loong_embedding_attr_t *>(call->query->attr);
     a.flaw = call->flaw;
     a.keys = static_cast<uint64_t *>(call->workspace);
-    a.count = keys_of(a.dy.rows);
+    a.count = sort_size(a.dy.rows);
     cudaStream_t stream = stream_of(call);
     if (!(call->accumulate & 1)) {
         cudaMemset2DAsync(a.dtable.p, (size_t)a.dtable.ld * sizeof(float), 0,
@@ -213,7 +129,7 @@ static loong_status_t run_grad(const loong_kernel_call_t *call)
     }
     LOONG_LAUNCH((make_keys), grid_of(call, (a.count + BLOCK - 1) / BLOCK),
                  dim3(BLOCK), 0, stream, a, call->device_frame);
-    sort_keys(call, a);
+    LOONG_TRY(sort_keys(call, a.keys, a.count));
     LOONG_LAUNCH((sum_tokens), grid_for(call, a.dy), dim3(BLOCK), 0, stream, a,
                  call->device_frame);
     return launched(call);
@@ -222,7 +138,7 @@ static loong_status_t run_grad(const loong_kernel_call_t *call)
 static size_t workspace(const loong_kernel_query_t *query)
 {
     return sizeof(uint64_t) *
-           (size_t)keys_of(loong_karg_rows(&query->arg[1], NULL));
+           (size_t)sort_size(loong_karg_rows(&query->arg[1], NULL));
 }
 
 static bool support(const loong_kernel_query_t *query,

@@ -7,6 +7,7 @@
  * nothing is added atomically. expert_counts, expert_excess and expert_capacity
  * count on the same ground. */
 #include "moe/moe.cuh"
+#include "sort.cuh"
 
 using namespace loong_cuda;
 
@@ -273,41 +274,80 @@ loong_status_t run_counts_of(const loong_kernel_call_t *call, counts_t a,
 
 /* ---- capacity ------------------------------------------------------------ */
 
+/* Slots by priority are put in the order of the experts: where one stands among
+ * those of its expert is what its expert keeps or drops. */
 struct capacity_t {
     const int32_t *index;
-    const int32_t *offset, *source; /* the slots by expert */
     mat_t weight;
     int64_t slots, k, capacity;
-    int experts;
-    int by_position;
+    uint64_t *keys; /* by priority: 32 bits that fall with the weight, slot */
+    int64_t size;   /* sort_size */
+    int32_t *sorted; /* experts by priority; NULL: slots stand by priority */
+    const int32_t *offset, *dest; /* of expert_order */
     int32_t *kept;
 };
 
-/* True when slot r stands before slot s of the same expert. */
-__device__ __forceinline__ bool is_before(const capacity_t &a, int64_t r,
-                                          int64_t s)
+/* Bits that fall where x rises. */
+__device__ __forceinline__ uint32_t falling(float x)
 {
-    if (a.by_position) {
-        return r < s;
+    uint32_t bits = __float_as_uint(x + 0.0f); /* -0 is 0 */
+    return bits >> 31 != 0 ? bits : ~bits & 0x7fffffffu;
+}
+
+__global__ void __launch_bounds__(BLOCK) make_priorities(capacity_t a)
+{
+    int64_t step = (int64_t)gridDim.x * BLOCK;
+    for (int64_t s = (int64_t)blockIdx.x * BLOCK + threadIdx.x; s < a.size;
+         s += step) {
+        a.keys[s] = s < a.slots
+                        ? (uint64_t)falling(load_one(a.weight, s / a.k,
+                                                     s % a.k)) << 32 |
+                              (uint64_t)s
+                        : ~(uint64_t)0;
     }
-    float x = load_one(a.weight, r / a.k, r % a.k);
-    float y = load_one(a.weight, s / a.k, s % a.k);
-    return x > y || (!(x < y) && r < s);
+}
+
+/* `given` has the choices as tokens stand, which are checked here. */
+__global__ void __launch_bounds__(BLOCK)
+    gather_experts(capacity_t a, order_t given)
+{
+    int64_t step = (int64_t)gridDim.x * BLOCK;
+    for (int64_t i = (int64_t)blockIdx.x * BLOCK + threadIdx.x; i < a.slots;
+         i += step) {
+        int64_t s = (int64_t)(a.keys[i] & 0xffffffffu);
+        check_slot(given, s);
+        a.sorted[i] = a.index[s];
+    }
 }
 
 __global__ void __launch_bounds__(BLOCK) keep_slots(capacity_t a)
 {
     int64_t step = (int64_t)gridDim.x * BLOCK;
-    for (int64_t s = (int64_t)blockIdx.x * BLOCK + threadIdx.x; s < a.slots;
-         s += step) {
+    for (int64_t i = (int64_t)blockIdx.x * BLOCK + threadIdx.x; i < a.slots;
+         i += step) {
+        int64_t s =
+            a.sorted != NULL ? (int64_t)(a.keys[i] & 0xffffffffu) : i;
         int32_t e = a.index[s];
-        int64_t before = e >= 0 && e < a.experts ? 0 : a.capacity;
-        for (int64_t r = before == 0 ? a.offset[e] : 0;
-             before < a.capacity && r < a.offset[e + 1]; r++) {
-            before += is_before(a, a.source[r], s);
-        }
-        a.kept[s] = before < a.capacity ? e : -1;
+        int32_t row = a.dest[i];
+        bool kept = row >= 0 && row - a.offset[e] < a.capacity;
+        a.kept[s] = kept ? e : -1;
     }
+}
+
+/* From here on the order is that of the slots by priority. */
+loong_status_t sort_slots(const loong_kernel_call_t *call,
+                          const capacity_t &a, order_t *o)
+{
+    LOONG_LAUNCH((make_priorities),
+                 grid_of(call, (a.size + BLOCK - 1) / BLOCK), dim3(BLOCK), 0,
+                 stream_of(call), a);
+    LOONG_TRY(sort_keys(call, a.keys, a.size));
+    LOONG_LAUNCH((gather_experts),
+                 grid_of(call, (a.slots + BLOCK - 1) / BLOCK), dim3(BLOCK), 0,
+                 stream_of(call), a, *o);
+    o->index = a.sorted;
+    o->k = 1;
+    return launched(call);
 }
 
 } // namespace
@@ -374,35 +414,41 @@ static size_t counts_room(const loong_kernel_query_t *query)
                                       loong_karg_cols(y, NULL));
 }
 
-/* The slots by expert first: offsets, source and dest in the workspace. */
+/* In the workspace: keys, experts by priority, then what expert_order makes of
+ * them. */
 static loong_status_t run_capacity(const loong_kernel_call_t *call)
 {
     const loong_expert_capacity_attr_t *attr =
         static_cast<const loong_expert_capacity_attr_t *>(call->query->attr);
+    capacity_t a;
     order_t o;
-    o.index = static_cast<const int32_t *>(call->ptr[0]);
-    o.slots = slots_of(call->query);
-    o.k = call->query->arg[0].dim[1];
+    a.index = static_cast<const int32_t *>(call->ptr[0]);
+    a.weight = mat_arg(call, 1);
+    a.slots = o.slots = slots_of(call->query);
+    a.k = call->query->arg[0].dim[1];
+    a.capacity = attr->capacity;
+    a.keys = static_cast<uint64_t *>(call->workspace);
+    a.size = attr->by_position ? 0 : sort_size(a.slots);
+    int32_t *room = reinterpret_cast<int32_t *>(a.keys + a.size);
+    a.sorted = attr->by_position ? NULL : room;
+    a.kept = static_cast<int32_t *>(call->ptr[2]);
+    o.index = a.index;
+    o.k = a.k;
     o.experts = o.count = attr->experts;
     o.begin = 0;
     o.rows = o.slots;
-    o.offset = static_cast<int32_t *>(call->workspace);
+    o.offset = room + a.slots;
     o.source = o.offset + o.experts + 1;
     o.dest = o.source + o.slots;
     o.at = o.dest + o.slots;
     o.chunks = chunks_of(o.slots);
     o.flaw = call->flaw;
+    a.offset = o.offset;
+    a.dest = o.dest;
+    if (!attr->by_position) {
+        LOONG_TRY(sort_slots(call, a, &o));
+    }
     LOONG_TRY(make_order(call, o));
-    capacity_t a = {o.index,
-                    o.offset,
-                    o.source,
-                    mat_arg(call, 1),
-                    o.slots,
-                    o.k,
-                    attr->capacity,
-                    attr->experts,
-                    attr->by_position,
-                    static_cast<int32_t *>(call->ptr[2])};
     LOONG_LAUNCH((keep_slots), grid_of(call, (o.slots + BLOCK - 1) / BLOCK),
                  dim3(BLOCK), 0, stream_of(call), a);
     return launched(call);
@@ -414,7 +460,8 @@ static size_t capacity_room(const loong_kernel_query_t *query)
         static_cast<const loong_expert_capacity_attr_t *>(query->attr);
     size_t slots = (size_t)slots_of(query);
     size_t experts = (size_t)attr->experts;
-    return sizeof(int32_t) * (experts + 1 + 2 * slots +
+    return sizeof(uint64_t) * (size_t)sort_size((int64_t)slots) +
+           sizeof(int32_t) * (experts + 1 + 3 * slots +
                               (size_t)chunks_of((int64_t)slots) * experts);
 }
 

@@ -45,7 +45,9 @@ static loong_recipe_t *read_recipe(loong_context_t *ctx, const plan_t *plan)
 
 /* ---- memory, by hand ----------------------------------------------------- */
 
-enum { PARAMETERS, GRADIENTS, OPTIMIZER, SCRATCH, SLOTS, INPUTS, ALL, SIZES };
+enum {
+    PARAMETERS, GRADIENTS, OPTIMIZER, STATES, SCRATCH, SLOTS, INPUTS, ALL, SIZES
+};
 
 /* What a plan comes to in fp32, in bytes. */
 typedef struct by_hand {
@@ -86,24 +88,25 @@ static void is_near(const char *model, const char *what, double found,
     }
 }
 
-/* "766.13 MiB 1.32 GiB ...": the sizes of a line, in bytes. */
-static void read_sizes(const char *line, double bytes[SIZES])
+/* "766.13 MiB 1.32 GiB ...": the sizes of a line, in bytes; without experts
+ * there are no states. */
+static void read_sizes(const char *line, bool states, double bytes[SIZES])
 {
     for (int i = 0; i < SIZES; i++) {
-        const char *unit = strstr(line, "iB");
-        const char *begin = unit - 2;
-        assert_non_null(unit);
-        while (begin > line && begin[-1] != ' ') {
-            begin--;
+        char unit[8];
+        int end = 0;
+        bytes[i] = 0.0;
+        if (i == STATES && !states) {
+            continue;
         }
-        bytes[i] = strtod(begin, NULL);
-        for (const char *u = "KMGT"; *u != unit[-1]; u++) {
+        assert_int_equal(sscanf(line, "%lf %7s%n", &bytes[i], unit, &end), 2);
+        for (const char *u = "BKMGT"; *u != unit[0]; u++) {
+            assert_true(*u != '\0');
             bytes[i] *= 1024.0;
         }
-        bytes[i] *= 1024.0;
-        line = unit + 2;
+        line += end;
     }
-    assert_null(strstr(line, "iB"));
+    assert_int_equal(strspn(line, " "), strlen(line));
 }
 
 /* With full recomputation a slot keeps the input of each layer, and at most
@@ -147,7 +150,7 @@ static void tells_rows(const plan_t *plan, const char *text)
 }
 
 /* A line for each stage, which follow one another through the layers, with
- * seven sizes: five classes, inputs, and all together. */
+ * their sizes: classes, inputs, and all together. */
 static void tells_stages(const plan_t *plan, const by_hand_t *h,
                          int64_t layers, const char *text)
 {
@@ -156,19 +159,22 @@ static void tells_stages(const plan_t *plan, const by_hand_t *h,
     int next = 0;
     assert_non_null(at);
     at = strchr(at, '\n') + 1; /* to the heads of columns */
+    const char *states = strstr(at, " states ");
+    bool has_states = states != NULL && states < strchr(at, '\n');
     for (int i = 0; i < h->stages; i++) {
         char line[256];
         double bytes[SIZES], all = 0.0;
         int rank = -1, first = -1, last = -1, end = 0;
         at = strchr(at, '\n') + 1;
         snprintf(line, sizeof(line), "%.*s", (int)strcspn(at, "\n"), at);
-        if (sscanf(line, "%d %d-%d%n", &rank, &first, &last, &end) < 2 ||
+        sscanf(line, " %*s %*s%n", &end);
+        if (sscanf(line, "%d %d-%d", &rank, &first, &last) < 2 ||
             first != next) {
             fail_msg("%s, stage %d of %d: %s", plan->model, i, h->stages,
                      line);
         }
         last = last < 0 ? first : last;
-        read_sizes(line, bytes);
+        read_sizes(line + end, has_states, bytes);
         for (int k = 0; k < SIZES; k++) {
             sum[k] += bytes[k];
             all += k < ALL ? bytes[k] : 0.0;

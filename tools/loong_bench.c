@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include "loong/launch.h"
+#include "loong/nearest.h"
 
 static const bench_command_t commands[] = {
     {"op", "one op: every kernel that takes it", bench_op},
@@ -97,6 +98,10 @@ int main(int argc, char **argv)
         loong_context_destroy(&ctx);
         return code;
     }
-    fprintf(stderr, "loong-bench: there is no command '%s'\n", argv[1]);
+    const char *near =
+        loong_nearest(argv[1], commands, COMMANDS, sizeof(commands[0]));
+    fprintf(stderr, "loong-bench: no command '%s'%s%s%s\n", argv[1],
+            near != NULL ? "; did you mean " : "", near != NULL ? near : "",
+            near != NULL ? "?" : "");
     return help(stderr, LOONG_EXIT_USAGE);
 }

@@ -5,12 +5,12 @@
  * forward, gradient of the input, gradient of the weight added in the wide
  * type. The loss head goes in chunks of tokens. A step can hardly be faster
  * than this. */
-#include <getopt.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "loong_bench.h"
+#include "options.h"
 
 enum { KINDS = 5, PHASES = 3 };
 
@@ -368,7 +368,7 @@ static int parse(int argc, char **argv, options_t *o)
         {NULL, 0, NULL, 0}};
     bench_model_t *m = &o->model;
     int c;
-    while ((c = getopt_long(argc, argv, "", table, NULL)) != -1) {
+    while ((c = options_next(argc, argv, table)) != -1) {
         int64_t *number = number_of(m, c);
         if (number != NULL) {
             char *rest = NULL;
@@ -394,9 +394,10 @@ static int parse(int argc, char **argv, options_t *o)
             o->json = true;
         } else if (c == 'h') {
             return -1;
+        } else if (c == '?') { /* it has been said */
+            return LOONG_EXIT_USAGE;
         } else {
-            return bench_usage("floor", "'%s' is not allowed",
-                               optarg != NULL ? optarg : "this option");
+            return bench_usage("floor", "'%s' is not allowed", optarg);
         }
     }
     return LOONG_EXIT_OK;

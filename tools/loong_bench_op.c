@@ -2,13 +2,13 @@
  *
  * loong-bench op: every kernel of an op on one shape, in turn, for some
  * seconds, and between them a copy of as many bytes. */
-#include <getopt.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "loong_bench_ops.h"
+#include "options.h"
 
 enum { MAX_KERNELS = 16 };
 
@@ -293,7 +293,7 @@ static int parse(int argc, char **argv, options_t *o, const char **shape_p)
         {"help", no_argument, NULL, 'h'},
         {NULL, 0, NULL, 0}};
     int c;
-    while ((c = getopt_long(argc, argv, "", table, NULL)) != -1) {
+    while ((c = options_next(argc, argv, table)) != -1) {
         if (c == 'o' && find_op(optarg) != NULL) {
             o->of.op = optarg;
         } else if (c == 'o') {
@@ -324,7 +324,7 @@ static int parse(int argc, char **argv, options_t *o, const char **shape_p)
         } else if (c == 'h') {
             return -1;
         } else {
-            return bench_usage("op", "unknown option");
+            return LOONG_EXIT_USAGE; /* it has been said */
         }
     }
     return LOONG_EXIT_OK;

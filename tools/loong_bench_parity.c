@@ -2,7 +2,6 @@
  *
  * loong-bench parity: random layouts of a recipe against one rank, or against
  * others that promise the same bits. */
-#include <getopt.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -14,6 +13,7 @@
 #include "layout_draw.h"
 #include "layout_job.h"
 #include "loong_bench.h"
+#include "options.h"
 #include "tool_configs.h"
 
 enum { MAX_REFUSALS = 2000, /* in a row */ MAX_MODELS = 64, VALUE = 48 };
@@ -512,7 +512,7 @@ static bool parse(int argc, char **argv, options_t *o, bool *help_p)
         {NULL, 0, NULL, 0}};
     const char *dtype = NULL;
     int c;
-    while ((c = getopt_long(argc, argv, "", table, NULL)) != -1) {
+    while ((c = options_next(argc, argv, table)) != -1) {
         switch (c) {
         case 'l':
             o->layouts = atoi(optarg);
@@ -538,7 +538,7 @@ static bool parse(int argc, char **argv, options_t *o, bool *help_p)
         case 'h':
             *help_p = true;
             return true;
-        default:
+        default: /* it has been said */
             return false;
         }
     }
@@ -553,7 +553,7 @@ int bench_parity(loong_context_t *ctx, int argc, char **argv)
     bench_t *b = NULL;
     bool wants_help = false;
     if (!parse(argc, argv, &o, &wants_help)) {
-        return bench_usage("parity", "unknown option");
+        return LOONG_EXIT_USAGE;
     }
     if (wants_help) {
         return help();

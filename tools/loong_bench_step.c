@@ -3,7 +3,6 @@
  * loong-bench step: whole training steps of a recipe by the trainer itself, on
  * random tokens, and then the floor of the same model in the same run. */
 #include <dirent.h>
-#include <getopt.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -15,6 +14,7 @@
 #include "loong/dataset.h"
 #include "loong/trainer.h"
 #include "loong_bench.h"
+#include "options.h"
 #include "tool_configs.h"
 #include "trainer_impl.h"
 
@@ -352,7 +352,7 @@ int bench_step(loong_context_t *ctx, int argc, char **argv)
         {NULL, 0, NULL, 0}};
     options_t o = {12, 5.0, false};
     int c;
-    while ((c = getopt_long(argc, argv, "", table, NULL)) != -1) {
+    while ((c = options_next(argc, argv, table)) != -1) {
         switch (c) {
         case 's':
             o.steps = atoi(optarg);
@@ -365,8 +365,8 @@ int bench_step(loong_context_t *ctx, int argc, char **argv)
             break;
         case 'h':
             return help();
-        default:
-            return bench_usage("step", "unknown option");
+        default: /* it has been said */
+            return LOONG_EXIT_USAGE;
         }
     }
     if (optind == argc || o.steps < 1) {

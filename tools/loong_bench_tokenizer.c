@@ -3,7 +3,6 @@
  * loong-bench tokenizer: how fast one core turns documents into ids, and how
  * long a tokenizer takes to load. Times are processor time of the thread, so
  * that other programs disturb less. */
-#include <getopt.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -12,6 +11,7 @@
 #include "loong/corpus.h"
 #include "loong/tokenizer.h"
 #include "loong_bench.h"
+#include "options.h"
 
 enum { MAX_ROUNDS = 1000 };
 
@@ -130,7 +130,7 @@ int bench_tokenizer(loong_context_t *ctx, int argc, char **argv)
 {
     options_t o = {9, "text", {NULL, 0, NULL, false}};
     int option = 0;
-    while ((option = getopt_long(argc, argv, "h", long_options, NULL)) != -1) {
+    while ((option = options_next(argc, argv, long_options)) != -1) {
         if (option == 'h') {
             fputs(help_text, stdout);
             return LOONG_EXIT_OK;

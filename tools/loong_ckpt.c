@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include "loong/exit_code.h"
+#include "loong/nearest.h"
 
 static const char usage_text[] =
     "usage: loong-ckpt COMMAND ...\n"
@@ -67,6 +68,17 @@ static int wrong_usage(const char *what, const char *argument)
 {
     fprintf(stderr, "loong-ckpt: %s%s%s\n\n%s", what,
             argument[0] != '\0' ? ": " : "", argument, usage_text);
+    return LOONG_EXIT_USAGE;
+}
+
+/* Of a command or an option; near: the one that was probably meant, or NULL. */
+static int unknown(const char *what, const char *name, const char *near)
+{
+    if (near == NULL) {
+        return wrong_usage(what, name);
+    }
+    fprintf(stderr, "loong-ckpt: %s: %s; did you mean %s?\n", what, name,
+            near);
     return LOONG_EXIT_USAGE;
 }
 
@@ -236,7 +248,10 @@ static int parse_option(const struct command *command, char **argv,
     char what[64];
     const struct option *o = find_option(argv[0]);
     if (o == NULL) {
-        return wrong_usage("unknown option", argv[0]);
+        return unknown("unknown option", argv[0],
+                       loong_nearest(argv[0], options,
+                                     sizeof(options) / sizeof(options[0]),
+                                     sizeof(options[0])));
     }
     if ((command->options & o->bit) == 0) {
         snprintf(what, sizeof(what), "%s has no option", command->name);
@@ -310,5 +325,8 @@ int main(int argc, char **argv)
             return run_command(&commands[i], argc - 2, argv + 2);
         }
     }
-    return wrong_usage("unknown command", argv[1]);
+    return unknown("unknown command", argv[1],
+                   loong_nearest(argv[1], commands,
+                                 sizeof(commands) / sizeof(commands[0]),
+                                 sizeof(commands[0])));
 }

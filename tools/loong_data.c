@@ -12,6 +12,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "loong/nearest.h"
 #include "loong/progress.h"
 #include "loong_data.h"
 
@@ -133,6 +134,10 @@ int main(int argc, char **argv)
             return code;
         }
     }
-    fprintf(stderr, "loong-data: no command '%s'\n", argv[1]);
+    const char *near =
+        loong_nearest(argv[1], commands, COMMANDS, sizeof(commands[0]));
+    fprintf(stderr, "loong-data: no command '%s'%s%s%s\n", argv[1],
+            near != NULL ? "; did you mean " : "", near != NULL ? near : "",
+            near != NULL ? "?" : "");
     return help(stderr, LOONG_EXIT_USAGE);
 }

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * loong-data index: text to an indexed data set. */
-#include <getopt.h>
 #include <inttypes.h>
 #include <signal.h>
 #include <stdio.h>
@@ -14,13 +13,15 @@
 #include "loong/dataset.h"
 #include "loong/progress.h"
 #include "loong_data.h"
+#include "options.h"
 
 static const char help_text[] =
     "usage: loong-data index --tokenizer FILE --output-prefix PREFIX PATH...\n"
     "\n"
     "Turns the documents of files and directories (recursively) into\n"
     "PREFIX.bin and PREFIX.idx. Text files are one document each; .jsonl,\n"
-    ".ndjson and .json files one a line. gzip and zstd are unpacked.\n"
+    ".ndjson and .json files one a line, or one an element of an array. gzip\n"
+    "and zstd are unpacked.\n"
     "\n"
     "  --tokenizer FILE      tokenizer.json, or 'bytes'\n"
     "  --output-prefix PATH  where to write\n"
@@ -300,7 +301,7 @@ int data_index(loong_context_t *ctx, int argc, char **argv)
     o.json_key = "text";
     o.workers = sysconf(_SC_NPROCESSORS_ONLN);
     o.workers = o.workers < 1 ? 1 : o.workers > 256 ? 256 : o.workers;
-    while ((option = getopt_long(argc, argv, "h", long_options, NULL)) != -1) {
+    while ((option = options_next(argc, argv, long_options)) != -1) {
         if (option == 'h') {
             fputs(help_text, stdout);
             return LOONG_EXIT_OK;

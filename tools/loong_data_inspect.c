@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * loong-data inspect: what is in an indexed data set. */
-#include <getopt.h>
 #include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
@@ -10,6 +9,7 @@
 
 #include "loong/dataset.h"
 #include "loong_data.h"
+#include "options.h"
 
 static const char help_text[] =
     "usage: loong-data inspect [OPTION]... PREFIX\n"
@@ -283,7 +283,7 @@ int data_inspect(loong_context_t *ctx, int argc, char **argv)
 {
     options_t o = {NULL, 3, false, 0};
     int option = 0;
-    while ((option = getopt_long(argc, argv, "h", long_options, NULL)) != -1) {
+    while ((option = options_next(argc, argv, long_options)) != -1) {
         if (option == 'h') {
             fputs(help_text, stdout);
             return LOONG_EXIT_OK;

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * loong-data merge: data sets as one, shuffled, or a part of them. */
-#include <getopt.h>
 #include <inttypes.h>
 #include <stdio.h>
 
 #include "loong/dataset_merge.h"
 #include "loong_data.h"
+#include "options.h"
 
 static const char help_text[] =
     "usage: loong-data merge --output-prefix PREFIX [OPTION]... PREFIX...\n"
@@ -62,7 +62,7 @@ int data_merge(loong_context_t *ctx, int argc, char **argv)
     int64_t documents = 0;
     int64_t tokens = 0;
     int option = 0;
-    while ((option = getopt_long(argc, argv, "h", long_options, NULL)) != -1) {
+    while ((option = options_next(argc, argv, long_options)) != -1) {
         if (option == 'h') {
             fputs(help_text, stdout);
             return LOONG_EXIT_OK;

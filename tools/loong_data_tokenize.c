@@ -2,7 +2,6 @@
  *
  * loong-data tokenizer encode and decode; train is in loong_data_train.c. */
 #include <errno.h>
-#include <getopt.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -10,6 +9,7 @@
 
 #include "loong/tokenizer.h"
 #include "loong_data.h"
+#include "options.h"
 
 static const char help_text[] =
     "usage: loong-data tokenizer train [OPTION]... --output FILE PATH...\n"
@@ -188,9 +188,9 @@ static int encode_or_decode(loong_context_t *ctx, int argc, char **argv)
     bool encoding = strcmp(argv[0], "encode") == 0;
     options_t o = {NULL, false};
     int option = 0;
-    while ((option = getopt_long(argc, argv, "h",
-                                 encoding ? encode_options : decode_options,
-                                 NULL)) != -1) {
+    while ((option = options_next(
+                argc, argv, encoding ? encode_options : decode_options)) !=
+           -1) {
         if (option == 'h') {
             fputs(help_text, stdout);
             return LOONG_EXIT_OK;

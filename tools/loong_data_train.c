@@ -2,7 +2,6 @@
  *
  * loong-data tokenizer train: a corpus to a tokenizer.json. */
 #include <errno.h>
-#include <getopt.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -12,6 +11,7 @@
 #include "loong/corpus.h"
 #include "loong/tokenizer.h"
 #include "loong_data.h"
+#include "options.h"
 
 static const char help_text[] =
     "usage: loong-data tokenizer train [OPTION]... --output FILE PATH...\n"
@@ -222,7 +222,7 @@ int data_tokenizer_train(loong_context_t *ctx, int argc, char **argv)
     o.min_frequency = 2;
     o.max_bytes = INT64_MAX;
     o.pretokenizer = LOONG_PRETOKENIZER_QWEN2;
-    while ((option = getopt_long(argc, argv, "h", long_options, NULL)) != -1) {
+    while ((option = options_next(argc, argv, long_options)) != -1) {
         if (option == 'h') {
             fputs(help_text, stdout);
             return LOONG_EXIT_OK;

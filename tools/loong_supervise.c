@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "loong/exit_code.h"
+#include "loong/nearest.h"
 #include "loong_supervise.h"
 
 static const char usage[] =
@@ -89,8 +90,14 @@ static bool parse(char **argv, options_t *o)
         } else if (strcmp(a, "--log") == 0 && value != NULL) {
             o->log = value;
         } else {
+            static const char *const names[] = {"--restarts", "--same",
+                                                "--backoff", "--log"};
+            const char *near = loong_nearest(
+                a, names, sizeof(names) / sizeof(names[0]), sizeof(names[0]));
             fprintf(stderr, "loong-supervise: %s: unknown option, or its "
-                            "value is missing\n%s", a, usage);
+                            "value is missing%s%s%s\n%s", a,
+                    near != NULL ? "; did you mean " : "",
+                    near != NULL ? near : "", near != NULL ? "?" : "", usage);
             good = false;
         }
         if (!good) {

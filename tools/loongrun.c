@@ -12,6 +12,7 @@
 #include "loong/device.h"
 #include "loong/exit_code.h"
 #include "loong/launch.h"
+#include "loong/nearest.h"
 #include "loong/recipe.h"
 #include "loong/register.h"
 #include "loong/trainer.h"
@@ -415,32 +416,21 @@ static const char *file_of(const char *option, const char *text)
     return NULL;
 }
 
-/* Options are told apart without their dashes. */
 static void unknown_option(const char *option)
 {
     static const char *const names[] = {
         "--print-config", "--check",    "--dry-run", "--elsewhere",
         "--ranks",        "--explain",  "--profile", "--schedule-plot",
         "--help-config",  "--doctor",   "--version", "--help"};
-    for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
-        const char *a = option;
-        const char *b = names[i];
-        while (*a != '\0' || *b != '\0') {
-            a += strspn(a, "-_");
-            b += strspn(b, "-_");
-            if (*a != *b) {
-                break;
-            }
-            a += *a != '\0';
-            b += *b != '\0';
-        }
-        if (*a == *b) {
-            fprintf(stderr, "loongrun: unknown option %s; did you mean %s?\n",
-                    option, names[i]);
-            return;
-        }
+    const char *near =
+        loong_nearest(option, names, sizeof(names) / sizeof(names[0]),
+                      sizeof(names[0]));
+    if (near != NULL) {
+        fprintf(stderr, "loongrun: unknown option %s; did you mean %s?\n",
+                option, near);
+    } else {
+        fprintf(stderr, "loongrun: unknown option %s\n%s", option, usage);
     }
-    fprintf(stderr, "loongrun: unknown option %s\n%s", option, usage);
 }
 
 static bool parse(int argc, char **argv, options_t *o)

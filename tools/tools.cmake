@@ -2,7 +2,8 @@
 add_executable(loong-ckpt tools/loong_ckpt.c tools/loong_ckpt_write.c)
 target_link_libraries(loong-ckpt PRIVATE loong)
 install(TARGETS loong-ckpt RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
-add_executable(loong-data tools/loong_data.c tools/loong_data_index.c
+add_executable(loong-data tools/loong_data.c tools/options.c
+  tools/loong_data_index.c
   tools/loong_data_inspect.c tools/loong_data_merge.c tools/loong_data_tokenizer.c
   tools/loong_data_tokenize.c tools/loong_data_train.c)
 target_link_libraries(loong-data PRIVATE loong_all)
@@ -33,7 +34,7 @@ install(TARGETS loong-supervise RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
 set(LOONG_BENCH_SOURCES tools/loong_bench.c tools/loong_bench_floor.c
   tools/loong_bench_item.c tools/loong_bench_op.c tools/loong_bench_ops.c
   tools/loong_bench_parity.c tools/layout_draw.c tools/loong_bench_step.c
-  tools/loong_bench_tokenizer.c)
+  tools/loong_bench_tokenizer.c tools/options.c)
 add_executable(loong-bench ${LOONG_BENCH_SOURCES})
 target_link_libraries(loong-bench PRIVATE loong_layouts)
 loong_with_cuda(loong-bench)

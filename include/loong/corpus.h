@@ -4,8 +4,9 @@
  * compressed, one after the other.
  *
  * Compression (gzip, zstd) is recognised by content. Without its .gz or .zst,
- * a name that ends in .jsonl, .ndjson or .json holds one JSON object a line
- * and each line is a document; every other file is text, and is one document
+ * a name that ends in .jsonl, .ndjson or .json holds one JSON object a line, or
+ * is one array of them, and each object is a document; every other file is
+ * text, and is one document
  * or, with split_blank_lines, one a paragraph. A byte order mark is dropped.
  */
 #ifndef LOONG_CORPUS_H

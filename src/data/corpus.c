@@ -36,6 +36,8 @@ struct loong_corpus {
     loong_stream_t *stream;
     const char *path; /* of the open file */
     bool json;
+    bool array;       /* JSON: the file is one array of records */
+    int64_t elements; /* of the array, read so far */
     bool file_end;
     int64_t line; /* of begin */
     char *buffer;
@@ -288,6 +290,37 @@ static loong_status_t check_text(loong_corpus_t *c)
     return LOONG_OK;
 }
 
+/* Passes over blanks; *byte_p: what stands behind them, -1: the file ends. */
+static loong_status_t peek(loong_corpus_t *c, int *byte_p)
+{
+    for (;;) {
+        for (; c->begin < c->end; c->begin++) {
+            char byte = c->buffer[c->begin];
+            if (byte == '\0' || strchr(" \t\r\n", byte) == NULL) {
+                *byte_p = (unsigned char)byte;
+                return LOONG_OK;
+            }
+            c->line += byte == '\n';
+        }
+        if (c->file_end) {
+            *byte_p = -1;
+            return LOONG_OK;
+        }
+        LOONG_TRY(fill(c));
+    }
+}
+
+/* A JSON file that begins with '[' is an array. */
+static loong_status_t begin_array(loong_corpus_t *c)
+{
+    int byte = 0;
+    LOONG_TRY(peek(c, &byte));
+    c->array = byte == '[';
+    c->begin += c->array;
+    c->elements = 0;
+    return LOONG_OK;
+}
+
 static loong_status_t open_next(loong_corpus_t *c)
 {
     static const char mark[] = {'\xef', '\xbb', '\xbf'};
@@ -306,7 +339,9 @@ static loong_status_t open_next(loong_corpus_t *c)
         memcmp(c->buffer, mark, sizeof(mark)) == 0) {
         c->begin = sizeof(mark);
     }
-    return check_text(c);
+    LOONG_TRY(check_text(c));
+    c->array = false;
+    return c->json ? begin_array(c) : LOONG_OK;
 }
 
 /* End of the line that begins at begin + from, behind its newline, relative
@@ -382,6 +417,71 @@ static loong_status_t next_lines(loong_corpus_t *c, bool paragraph,
     return LOONG_OK;
 }
 
+/* Bytes and line ends up to the comma or bracket behind the element that begins
+ * at begin, or to the end of the file; the reader of JSON judges them. */
+static loong_status_t measure_element(loong_corpus_t *c, int64_t *length_p,
+                                      int64_t *lines_p)
+{
+    int64_t depth = 0;
+    bool quoted = false;
+    bool escaped = false;
+    *lines_p = 0;
+    for (*length_p = 0;; (*length_p)++) {
+        if (c->begin + *length_p == c->end) {
+            LOONG_TRY(fill(c));
+            if (c->file_end) {
+                return LOONG_OK;
+            }
+        }
+        char byte = c->buffer[c->begin + *length_p];
+        *lines_p += byte == '\n';
+        if (quoted) {
+            quoted = escaped || byte != '"';
+            escaped = !escaped && byte == '\\';
+        } else if (byte == '"') {
+            quoted = true;
+        } else if (byte == '[' || byte == '{') {
+            depth++;
+        } else if (depth == 0 && (byte == ',' || byte == ']')) {
+            return LOONG_OK;
+        } else if (byte == ']' || byte == '}') {
+            depth--;
+        }
+    }
+}
+
+/* The next element of the array; leaves bytes NULL behind the last one. */
+static loong_status_t next_element(loong_corpus_t *c, loong_record_t *record)
+{
+    int64_t length = 0;
+    int64_t lines = 0;
+    int byte = 0;
+    LOONG_TRY(peek(c, &byte));
+    if (byte == ']') {
+        c->begin++;
+        LOONG_TRY(peek(c, &byte));
+        LOONG_CHECK(c->ctx, byte == -1, LOONG_ERR_FORMAT,
+                    "%s:%" PRId64 ": text behind the end of the array",
+                    c->path, c->line);
+        c->array = false; /* nothing is left, as of lines */
+        return LOONG_OK;
+    }
+    if (c->elements > 0 && byte == ',') {
+        c->begin++;
+        LOONG_TRY(peek(c, &byte));
+    }
+    LOONG_TRY(measure_element(c, &length, &lines));
+    LOONG_CHECK(c->ctx, c->begin + length < c->end, LOONG_ERR_FORMAT,
+                "%s:%" PRId64 ": the file ends inside its array", c->path,
+                c->line);
+    LOONG_CHECK(c->ctx, length > 0, LOONG_ERR_FORMAT,
+                "%s:%" PRId64 ": no value in front of '%c'", c->path, c->line,
+                byte);
+    c->elements++;
+    take(c, length, lines, record);
+    return LOONG_OK;
+}
+
 static loong_status_t next_whole(loong_corpus_t *c, loong_record_t *record)
 {
     while (!c->file_end) {
@@ -403,7 +503,9 @@ loong_status_t loong_corpus_next(loong_corpus_t *c, loong_record_t *record)
             }
             LOONG_TRY(open_next(c));
         }
-        if (c->json || c->split_blank_lines) {
+        if (c->array) {
+            LOONG_TRY(next_element(c, record));
+        } else if (c->json || c->split_blank_lines) {
             LOONG_TRY(next_lines(c, !c->json, record));
         } else {
             LOONG_TRY(next_whole(c, record));

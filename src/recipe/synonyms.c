@@ -71,6 +71,7 @@ static const struct {
     {"seq_len", "data.seq_length"},
     {"sequence_length", "data.seq_length"},
     {"sliding_window", MODEL "window_size"},
+    {"split", "data.validation_split"},
     {"steps", "train.train_iters"},
     {"tensor_parallel", PARALLEL "tensor_model_parallel_size"},
     {"tie_word_embeddings", MODEL "untie_embeddings_and_output_weights"},

@@ -128,7 +128,10 @@ hint parallel.zero_stage=1 parallel.data_parallel_sharding
 hint precision.dtype=bf16 precision.params_dtype
 hint train.epochs=1 train.train_tokens
 hint data.train.0.weight=3 'data.train[0].weight'
+hint 'data.split="969,30,1"' data.validation_split
+hint 'data.train[0].split=0.1' data.validation_split
 hint --dryrun --dry-run
+hint --print_confg --print-config
 run 0 --help-config lr
 has out "optimizer.lr  "
 has out "optimizer.lr_decay_style"

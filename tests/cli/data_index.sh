@@ -52,6 +52,45 @@ printf '{"text": "one"}\n{"text": "not \xff UTF-8"}\n{"text": "two"}\n' > line.j
 expect 1 "line.jsonl:2: column 14: unable to decode byte 0xff" index line.jsonl
 expect 0 "set: 1 broken lines were left out" index --skip-broken line.jsonl
 same old
+
+# A file that is one array is as good as lines, however it is laid out.
+printf '{"text": "one ] , \\" }"}\n{"text": "two"}\n{"text": "three"}\n' > l.jsonl
+expect 0 "3 documents" index l.jsonl
+cp set.bin lines.bin
+cp set.idx lines.idx
+printf '\n [{"text": "one ] , \\" }"},{"a": [1, {"b": 2}],\n "text": "two"}\n\n,
+{\n"text":\n"three"} ]\n\n' > array.json
+expect 0 "3 documents" index array.json
+same lines
+gzip -k array.json
+expect 0 "3 documents" index array.json.gz
+same lines
+head -c 300000 /dev/zero | tr '\0' 'a' > long
+printf '[{"text": "%s"}, {"text": "two"}]' "$(cat long)" > long.json
+expect 0 "2 documents" index long.json
+printf '[]' > array.json
+expect 1 "token" index array.json
+while IFS='|' read -r wrong array; do
+    printf "$array" > array.json
+    expect 1 "array.json:$wrong" index array.json
+done <<'ARRAYS'
+1: the file ends inside its array|[{"text": "one"}\n
+2: the file ends inside its array|[{"text": "one"},\n{"text": "tw
+1: column 17: end of file expected|[{"text": "one"} {"text": "two"}]
+1: no value in front of ']'|[{"text": "one"}, ]
+1: no value in front of ','|[{"text": "one"}, , {"text": "two"}]
+2: text behind the end of the array|[{"text": "one"}]\n{"text": "two"}
+2: a string, must be an object|[{"text": "one"},\n"two"]
+2: no key 'text'; keys are: 'body'|[{"text": "one"},\n{"body": "two"}]
+ARRAYS
+printf '[{"text": "one"}, 7, {"text": "two"}]' > array.json
+expect 0 "set: 1 broken lines were left out" index --skip-broken array.json
+expect 0 "2 documents" index good.jsonl
+
+# A wrong name is answered with the likely one.
+expect 2 "did you mean --tokenizer?" "$tool" index --tokeniser x
+expect 2 "did you mean index?" "$tool" indx
+
 for n in $(seq 30); do
     printf '{"text": "one"\n'
 done | cat - good.jsonl > many.jsonl

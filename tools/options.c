@@ -1,0 +1,27 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "options.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "loong/nearest.h"
+
+int options_next(int argc, char **argv, const struct option *options)
+{
+    size_t count = 0;
+    int option = getopt_long(argc, argv, "h", options, NULL);
+    const char *given = argv[optind > 0 ? optind - 1 : 0];
+    if (option != '?' || optopt != 0 || strncmp(given, "--", 2) != 0) {
+        return option;
+    }
+    while (options[count].name != NULL) {
+        count++;
+    }
+    char name[128];
+    snprintf(name, sizeof(name), "%.*s", (int)strcspn(given, "="), given);
+    const char *near = loong_nearest(name, options, count, sizeof(*options));
+    if (near != NULL) {
+        fprintf(stderr, "%s: did you mean --%s?\n", argv[0], near);
+    }
+    return option;
+}

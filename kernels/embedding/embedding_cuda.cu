@@ -1,8 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * embedding and embedding_grad; the formulas stand in embedding_ref.c. The
- * gradient of a row of the table is one thread's sum over its tokens, in their
- * order: tokens are sorted by id and place first. */
+ * embedding and embedding_grad; the formulas stand in embedding_ref.c. Of the
+ * gradient tokens are sorted by id and place first. Then a thread adds up to
+ * PIECE tokens of an id, in their order, and where an id has more, another one
+ * its pieces: of n tokens of one id PIECE + n / PIECE sums are behind one
+ * another, and what an id gets depends on its own tokens alone. */
 #include "embedding.h"
 #include "map.cuh"
 #include "sort.cuh"
@@ -45,6 +47,15 @@ struct embedding_fn {
 
 /* ---- gradient ------------------------------------------------------------ */
 
+#ifdef CUDASIM
+enum { PIECE = 4 };
+#else
+enum { PIECE = 64 };
+#endif
+
+/* Tokens stand by id and place. Of each PIECE of them one at most is the first
+ * of an id with several pieces, since these have as many tokens between
+ * them. */
 struct embedding_grad_t {
     const int32_t *ids;
     mat_t dy, dtable;
@@ -52,6 +63,9 @@ struct embedding_grad_t {
     loong_flaw_t *flaw;
     uint64_t *keys; /* of each token: id, place; behind the last: all ones */
     int64_t count;  /* sort_size */
+    int32_t *number; /* of a token among those of its id */
+    int32_t *first;  /* [windows]: first token of several pieces there, or -1 */
+    float *piece;    /* [windows, 2, cols]: sums of later and of first pieces */
 };
 
 __global__ void __launch_bounds__(BLOCK)
@@ -70,9 +84,83 @@ __global__ void __launch_bounds__(BLOCK)
     }
 }
 
-/* The first token of an id adds all of them up. */
+__device__ __forceinline__ uint64_t id_at(const embedding_grad_t &a, int64_t p)
+{
+    return a.keys[p] >> 32;
+}
+
+/* Whether the piece that begins with token p is followed by another one. */
+__device__ __forceinline__ bool goes_on(const embedding_grad_t &a, int64_t p,
+                                        int64_t tokens)
+{
+    return p + PIECE < tokens && id_at(a, p + PIECE) == id_at(a, p);
+}
+
+__device__ __forceinline__ float *piece_at(const embedding_grad_t &a,
+                                           int64_t p, int64_t col)
+{
+    int64_t place = p / PIECE * 2 + (a.number[p] == 0);
+    return a.piece + place * a.dy.cols + col;
+}
+
 __global__ void __launch_bounds__(BLOCK)
-    sum_tokens(embedding_grad_t a, const loong_frame_t *frame)
+    number_tokens(embedding_grad_t a, const loong_frame_t *frame)
+{
+    int64_t tokens = rows_of(a.dy, frame);
+    int64_t step = (int64_t)gridDim.x * BLOCK;
+    for (int64_t p = (int64_t)blockIdx.x * BLOCK + threadIdx.x; p < tokens;
+         p += step) {
+        uint64_t id = id_at(a, p);
+        int64_t low = 0; /* the first token of the id is in low .. high */
+        int64_t high = p;
+        while (low < high) {
+            int64_t middle = (low + high) / 2;
+            if (id_at(a, middle) < id) {
+                low = middle + 1;
+            } else {
+                high = middle;
+            }
+        }
+        a.number[p] = (int32_t)(p - low);
+        if (p == low && goes_on(a, p, tokens)) {
+            a.first[p / PIECE] = (int32_t)p;
+        }
+    }
+}
+
+/* *sum: and the tokens of the piece that begins with token p. Four reads are
+ * under way at a time. */
+__device__ __forceinline__ void add_tokens(const embedding_grad_t &a,
+                                           int64_t p, int64_t tokens,
+                                           int64_t col, pack_t *sum)
+{
+    enum { EACH_TIME = 4 };
+    uint64_t id = id_at(a, p);
+    int n = least(PACK, a.dy.cols - col);
+    int64_t end = least(p + PIECE, tokens);
+    for (; p < end && id_at(a, p) == id; p += EACH_TIME) {
+        pack_t dy[EACH_TIME];
+        bool there[EACH_TIME];
+#pragma unroll
+        for (int i = 0; i < EACH_TIME; i++) {
+            uint64_t key = p + i < end ? a.keys[p + i] : ~(uint64_t)0;
+            there[i] = p + i < end && key >> 32 == id;
+            if (there[i]) {
+                dy[i] = load_at(a.dy, (int64_t)(key & 0xffffffffu), col, n);
+            }
+        }
+#pragma unroll
+        for (int i = 0; i < EACH_TIME; i++) {
+            for (int c = 0; there[i] && c < PACK; c++) {
+                sum->v[c] += dy[i].v[c];
+            }
+        }
+    }
+}
+
+/* The first token of a piece adds it up. */
+__global__ void __launch_bounds__(BLOCK)
+    sum_pieces(embedding_grad_t a, const loong_frame_t *frame)
 {
     int64_t packs = (a.dy.cols + PACK - 1) / PACK;
     int64_t tokens = rows_of(a.dy, frame);
@@ -81,23 +169,61 @@ __global__ void __launch_bounds__(BLOCK)
          u < tokens * packs; u += step) {
         int64_t p = u / packs;
         int64_t col = u % packs * PACK;
-        uint64_t id = a.keys[p] >> 32;
-        int64_t row = row_of_id(a.attr, (int32_t)id,
+        int64_t row = row_of_id(a.attr, (int32_t)id_at(a, p),
                                 (int64_t)(a.keys[p] & 0xffffffffu), a.flaw);
         int n = least(PACK, a.dy.cols - col);
-        if (row < 0 || (p > 0 && a.keys[p - 1] >> 32 == id)) {
+        if (row < 0 || a.number[p] % PIECE != 0) {
             continue;
         }
+        pack_t sum = {{0}};
+        bool alone = a.number[p] == 0 && !goes_on(a, p, tokens);
+        if (alone) {
+            sum = load_at(a.dtable, row, col, n);
+        }
+        add_tokens(a, p, tokens, col, &sum);
+        if (alone) {
+            store_at(a.dtable, row, col, sum, n);
+        } else {
+            store(piece_at(a, p, col), sum, n, false);
+        }
+    }
+}
+
+/* The pieces of ids that have several. */
+__global__ void __launch_bounds__(BLOCK)
+    add_pieces(embedding_grad_t a, int64_t windows, const loong_frame_t *frame)
+{
+    int64_t packs = (a.dy.cols + PACK - 1) / PACK;
+    int64_t tokens = rows_of(a.dy, frame);
+    int64_t step = (int64_t)gridDim.x * BLOCK;
+    for (int64_t u = (int64_t)blockIdx.x * BLOCK + threadIdx.x;
+         u < windows * packs; u += step) {
+        int64_t p = a.first[u / packs];
+        int64_t col = u % packs * PACK;
+        if (p < 0) {
+            continue;
+        }
+        int64_t row = row_of_id(a.attr, (int32_t)id_at(a, p),
+                                (int64_t)(a.keys[p] & 0xffffffffu), a.flaw);
+        int n = least(PACK, a.dy.cols - col);
+        if (row < 0) {
+            continue;
+        }
+        uint64_t id = id_at(a, p);
         pack_t sum = load_at(a.dtable, row, col, n);
-        for (; p < tokens && a.keys[p] >> 32 == id; p++) {
-            pack_t dy =
-                load_at(a.dy, (int64_t)(a.keys[p] & 0xffffffffu), col, n);
+        for (; p < tokens && id_at(a, p) == id; p += PIECE) {
+            pack_t x = load(piece_at(a, p, col), n, false);
             for (int i = 0; i < PACK; i++) {
-                sum.v[i] += dy.v[i];
+                sum.v[i] += x.v[i];
             }
         }
         store_at(a.dtable, row, col, sum, n);
     }
+}
+
+int64_t windows_of(int64_t tokens)
+{
+    return (tokens + PIECE - 1) / PIECE;
 }
 
 } // namespace
@@ -111,6 +237,27 @@ static loong_status_t run(const loong_kernel_call_t *call)
     return generate(call, fn, mat_out(call, 0));
 }
 
+static loong_status_t launch_grad(const loong_kernel_call_t *call,
+                                  const embedding_grad_t &a)
+{
+    cudaStream_t stream = stream_of(call);
+    int64_t windows = windows_of(a.dy.rows);
+    cudaMemsetAsync(a.first, 0xff, sizeof(*a.first) * (size_t)windows, stream);
+    LOONG_LAUNCH((make_keys), grid_of(call, (a.count + BLOCK - 1) / BLOCK),
+                 dim3(BLOCK), 0, stream, a, call->device_frame);
+    LOONG_TRY(sort_keys(call, a.keys, a.count));
+    LOONG_LAUNCH((number_tokens),
+                 grid_of(call, (a.dy.rows + BLOCK - 1) / BLOCK), dim3(BLOCK),
+                 0, stream, a, call->device_frame);
+    LOONG_LAUNCH((sum_pieces), grid_for(call, a.dy), dim3(BLOCK), 0, stream, a,
+                 call->device_frame);
+    int64_t packs = (a.dy.cols + PACK - 1) / PACK;
+    LOONG_LAUNCH((add_pieces),
+                 grid_of(call, (windows * packs + BLOCK - 1) / BLOCK),
+                 dim3(BLOCK), 0, stream, a, windows, call->device_frame);
+    return launched(call);
+}
+
 static loong_status_t run_grad(const loong_kernel_call_t *call)
 {
     embedding_grad_t a;
@@ -121,24 +268,26 @@ static loong_status_t run_grad(const loong_kernel_call_t *call)
     a.flaw = call->flaw;
     a.keys = static_cast<uint64_t *>(call->workspace);
     a.count = sort_size(a.dy.rows);
-    cudaStream_t stream = stream_of(call);
+    a.number = reinterpret_cast<int32_t *>(a.keys + a.count);
+    a.first = a.number + a.dy.rows;
+    a.piece =
+        reinterpret_cast<float *>(a.first + windows_of(a.dy.rows));
     if (!(call->accumulate & 1)) {
         cudaMemset2DAsync(a.dtable.p, (size_t)a.dtable.ld * sizeof(float), 0,
                           (size_t)a.dtable.cols * sizeof(float),
-                          (size_t)a.dtable.rows, stream);
+                          (size_t)a.dtable.rows, stream_of(call));
     }
-    LOONG_LAUNCH((make_keys), grid_of(call, (a.count + BLOCK - 1) / BLOCK),
-                 dim3(BLOCK), 0, stream, a, call->device_frame);
-    LOONG_TRY(sort_keys(call, a.keys, a.count));
-    LOONG_LAUNCH((sum_tokens), grid_for(call, a.dy), dim3(BLOCK), 0, stream, a,
-                 call->device_frame);
-    return launched(call);
+    return launch_grad(call, a);
 }
 
 static size_t workspace(const loong_kernel_query_t *query)
 {
-    return sizeof(uint64_t) *
-           (size_t)sort_size(loong_karg_rows(&query->arg[1], NULL));
+    int64_t tokens = loong_karg_rows(&query->arg[1], NULL);
+    int64_t windows = windows_of(tokens);
+    return sizeof(uint64_t) * (size_t)sort_size(tokens) +
+           sizeof(int32_t) * (size_t)(tokens + windows) +
+           sizeof(float) *
+               (size_t)(windows * 2 * loong_karg_cols(&query->arg[1], NULL));
 }
 
 static bool support(const loong_kernel_query_t *query,

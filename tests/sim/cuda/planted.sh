@@ -65,6 +65,7 @@ every cuda_op_attention barrier forward_tiles 2
 every cuda_op_attention block forward_rows
 every cuda_op_cross_entropy block softmax_kernel
 every cuda_op_pointwise block norm_forward
+every cuda_op_pointwise block add_pieces
 every cuda_op_pointwise stride rmsnorm 0
 every cuda_op_attention stride attention 0
 every cuda_layouts wait 1

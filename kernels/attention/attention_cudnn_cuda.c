@@ -22,7 +22,9 @@
 enum { MOST_GIB = 8 };
 
 /* Segments of any length have blocks of their own in cuDNN's kernels, empty
- * ones too, and so do launches. */
+ * ones too, and so do launches: segments x heads x rows / 128, of which at most
+ * heads x (rows / 128 + segments) have rows. With 4096 rows 512 segments are 32
+ * blocks for each one of them. */
 enum { MOST_SEGMENTS = 512, MOST_LAUNCHES = 64, ALIGN = 256 };
 
 /* ---- operands ------------------------------------------------------------ */

@@ -5,6 +5,7 @@
 
 #include <math.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 /* A line that grows in a fixed buffer. */
@@ -340,4 +341,35 @@ double loongi_window_add(loong_window_t *w, double value)
     }
     w->values[w->count++ % LOONG_WINDOW_SIZE] = value;
     return w->z;
+}
+
+void loongi_window_print(const loong_window_t *w, char text[LOONG_WINDOW_TEXT])
+{
+    int n = (int)LOONG_MIN(w->count, (int64_t)LOONG_WINDOW_SIZE);
+    int used = snprintf(text, LOONG_WINDOW_TEXT, "%lld", (long long)w->count);
+    for (int i = 0; i < n; i++) {
+        used += snprintf(text + used, (size_t)(LOONG_WINDOW_TEXT - used),
+                         " %a", w->values[i]);
+    }
+}
+
+bool loongi_window_read(const char *text, loong_window_t *window)
+{
+    loong_window_t w;
+    char *end = NULL;
+    memset(&w, 0, sizeof(w));
+    w.z = NAN;
+    w.count = strtoll(text, &end, 10);
+    bool good = end != text && w.count >= 0;
+    int n = good ? (int)LOONG_MIN(w.count, (int64_t)LOONG_WINDOW_SIZE) : 0;
+    for (int i = 0; i < n && good; i++) {
+        const char *at = end;
+        w.values[i] = strtod(at, &end);
+        good = end != at && isfinite(w.values[i]);
+    }
+    if (good && *end == '\0') {
+        *window = w;
+        return true;
+    }
+    return false;
 }

@@ -113,6 +113,13 @@ typedef struct loong_window {
  * does not vary, and for a value that is not finite (which is not taken in). */
 double loongi_window_add(loong_window_t *window, double value);
 
+/* The count and the values in hexadecimal, and back: the same bits. False, and
+ * *window as it was, for another text. */
+enum { LOONG_WINDOW_TEXT = 26 * (LOONG_WINDOW_SIZE + 1) };
+void loongi_window_print(const loong_window_t *window,
+                         char text[LOONG_WINDOW_TEXT]);
+bool loongi_window_read(const char *text, loong_window_t *window);
+
 /* "45s", "12m05s", "1h06m", "2d03h"; "-" for a negative time or NAN. */
 enum { LOONG_TIME_SIZE = 24 };
 const char *loongi_metrics_time(double seconds, char text[LOONG_TIME_SIZE]);

@@ -194,8 +194,11 @@ static loong_status_t add_pieces(loong_trainer_t *t, loong_arena_t *arena)
 static loong_status_t fill_metadata(loong_trainer_t *t, loong_pairs_t *meta)
 {
     const char *text = NULL;
+    char window[LOONG_WINDOW_TEXT];
+    loongi_window_print(&t->report.losses, window);
     LOONG_TRY(loong_recipe_print(t->recipe, false, &text));
     LOONG_TRY(loongi_pairs_set(meta, "recipe", text));
+    LOONG_TRY(loongi_pairs_set(meta, "loss_window", window));
     LOONG_TRY(loongi_pairs_set_int(meta, "step", t->state.step));
     LOONG_TRY(loongi_pairs_set_int(meta, "consumed_samples",
                                    t->state.consumed_samples));
@@ -553,6 +556,12 @@ loong_status_t loongi_trainer_load(loong_trainer_t *t, loong_checkpoint_t *ck)
     loongi_pairs_int(meta, "step", &t->state.step);
     loongi_pairs_int(meta, "consumed_samples", &t->state.consumed_samples);
     load_updates(t, meta);
+    const char *window = loongi_pairs_get(meta, "loss_window");
+    LOONG_CHECK(t->ctx,
+                window == NULL ||
+                    loongi_window_read(window, &t->report.losses),
+                LOONG_ERR_FORMAT, "%s: loss_window is no list of losses",
+                loongi_checkpoint_path(ck));
     t->saved_step = is_own(t, ck) ? t->state.step : -1;
     t->loaded_bytes = loongi_checkpoint_bytes_read(ck);
     loongi_log(t->ctx, LOONG_LOG_INFO,

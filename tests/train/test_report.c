@@ -11,6 +11,7 @@
 
 #include "file.h"
 #include "json.h"
+#include "metrics.h"
 #include "rng.h"
 #include "top_k.h"
 
@@ -270,6 +271,27 @@ static void the_loss_is_judged_by_steps(void **state)
     job_end(&p);
 }
 
+/* A run that goes on judges as one that did not stop. */
+static void the_judgement_goes_on(void **state)
+{
+    (void)state;
+    double whole[ROOM];
+    double again[ROOM];
+    job_place_t p = job_begin();
+    job_result_t r;
+    run_ok(&p, 2, "train.train_iters=22\ncheckpoint.save=$DIR/one\n", &r);
+    assert_int_equal(job_metrics(&p, NULL, "loss_z", whole, ROOM), 22);
+    job_run(&p, 2, "train.train_iters=22\ntrain.exit_interval=18\n", &r);
+    assert_int_equal(r.status, LOONG_ERR_INTERRUPTED);
+    run_ok(&p, 2, "train.train_iters=22\ncheckpoint.load=auto\n", &r);
+    assert_int_equal(job_metrics(&p, NULL, "loss_z", again, ROOM), 22);
+    for (int i = 0; i < 22; i++) {
+        assert_true(i < LOONG_WINDOW_LEAST ? isnan(again[i])
+                                           : again[i] == whole[i]);
+    }
+    job_end(&p);
+}
+
 static int by_logit(const void *a, const void *b, void *logits)
 {
     const double *l = logits;
@@ -324,6 +346,7 @@ int main(void)
         cmocka_unit_test(directories_are_tried_and_held),
         cmocka_unit_test(an_earlier_run_is_set_aside),
         cmocka_unit_test(the_loss_is_judged_by_steps),
+        cmocka_unit_test(the_judgement_goes_on),
         cmocka_unit_test(top_k_is_that_of_a_sort),
         cmocka_unit_test(a_device_that_is_not_there_is_named),
     };

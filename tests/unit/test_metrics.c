@@ -3,6 +3,7 @@
  * Log lines, metrics.jsonl, TensorBoard files, progress, own memory. */
 #include <dirent.h>
 #include <fcntl.h>
+#include <float.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
@@ -12,6 +13,7 @@
 #include "metrics.h"
 #include "loong/progress.h"
 #include "tensorboard.h"
+
 #include "test.h"
 #include "test_dir.h"
 
@@ -127,6 +129,25 @@ static void test_window(void **state)
     double square = (63.0 * 1 + 64.0 * 9 + 25.0) / LOONG_WINDOW_SIZE;
     assert_float_equal(loongi_window_add(&w, 2.0),
                        (2.0 - mean) / sqrt(square - mean * mean), 1e-9);
+    /* Read back, it goes on bit for bit. */
+    char text[LOONG_WINDOW_TEXT];
+    loong_window_t again = {0};
+    w.values[7] = 0.1 + 1e-17;
+    w.values[9] = -DBL_MIN / 3.0; /* of the longest text */
+    loongi_window_print(&w, text);
+    assert_true(loongi_window_read(text, &again));
+    assert_memory_equal(again.values, w.values, sizeof(w.values));
+    for (int i = 0; i < 3; i++) {
+        double value = 1.0 + 0.3 * i;
+        assert_true(loongi_window_add(&again, value) ==
+                    loongi_window_add(&w, value));
+    }
+    const char *const bad[] = {"", "x", "-1", "1", "2 0x1p+0", "1 nan",
+                               "1 0x1p+0 x", "1 0x1p+0 0x1p+0"};
+    for (int64_t i = 0; i < LOONG_COUNT_OF(bad); i++) {
+        assert_false(loongi_window_read(bad[i], &again));
+        assert_int_equal(again.count, w.count);
+    }
     loong_window_t flat;
     memset(&flat, 0, sizeof(flat));
     for (int i = 0; i <= LOONG_WINDOW_SIZE; i++) {

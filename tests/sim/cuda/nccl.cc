@@ -145,6 +145,7 @@ static ncclResult_t submit(const std::vector<op_t> &ops)
 // Launches the group's calls, as said above.
 static ncclResult_t launch()
 {
+    enum { LATE = 50000 }; // microseconds
     const std::vector<op_t> ops = group;
     group.clear();
     if (ops.empty()) {
@@ -156,20 +157,23 @@ static ncclResult_t launch()
         report("NCCL: a call before the last one is launched");
         return ncclInvalidUsage;
     }
+    bool late = false;
     {
         std::lock_guard<std::recursive_mutex> guard(sim.mutex);
         sim.launching.insert(s);
+        late = plant_launch();
     }
-    std::thread([ops, c, s] {
+    std::thread([ops, c, s, late] {
         current_device = c->device;
         launches = true;
+        usleep(late ? LATE : 0);
         ncclResult_t result = submit(ops);
         std::lock_guard<std::recursive_mutex> guard(sim.mutex);
         sim.launching.erase(s);
         c->launched = result;
         c->launching = false;
     }).detach();
-    return ncclInProgress;
+    return late ? ncclSuccess : ncclInProgress;
 }
 
 static ncclResult_t add(const op_t &o)

@@ -6,6 +6,8 @@
 //   "wait N"            the N-th wait of a stream for an event is left out;
 //                       only those count that no earlier wait implies and whose
 //                       event has not come, and none in a capture
+//   "launch N"          of the N-th call of NCCL it is said that it is launched,
+//                       which its thread does only some time later
 // KERNEL is a part of its name. What is planted is told once, where it acts.
 // And calls that fail because a test wants it.
 #include <cstdio>
@@ -16,7 +18,7 @@
 
 namespace {
 
-enum what_t { NOTHING, THE_BARRIER, THE_BLOCK, THE_WAIT };
+enum what_t { NOTHING, THE_BARRIER, THE_BLOCK, THE_WAIT, THE_LAUNCH };
 
 struct plant_t {
     what_t what = NOTHING;
@@ -36,6 +38,8 @@ struct plant_t {
             what = THE_BLOCK;
         } else if (sscanf(text, "wait %d", &number) == 1) {
             what = THE_WAIT;
+        } else if (sscanf(text, "launch %d", &number) == 1) {
+            what = THE_LAUNCH;
         } else {
             fprintf(stderr, "cudasim: CUDASIM_PLANT=%s: unknown\n", text);
             abort();
@@ -99,6 +103,15 @@ bool cudasim::plant_wait(const CUstream_st *s, const record_t &record)
         return false;
     }
     plant.tell("a wait for an event");
+    return true;
+}
+
+bool cudasim::plant_launch()
+{
+    if (plant.what != THE_LAUNCH || --plant.number != 0) {
+        return false;
+    }
+    plant.tell("a launch of NCCL");
     return true;
 }
 

@@ -3,7 +3,8 @@
 # usage: planted.sh BUILD [all]: bugs planted in kernels and in host code as they
 # are (plant.cc, tests/ops/op_device.c). Of each a test must see that something
 # is wrong; that the tests pass without is ctest's. A wait is one of the engine's
-# between streams, by its number among those that order something. all: the slow
+# between streams, by its number among those that order something; a launch
+# one of NCCL's threads, whose end the engine would not wait for. all: the slow
 # ones too.
 set -u
 build=$1
@@ -70,6 +71,7 @@ every cuda_op_pointwise stride rmsnorm 0
 every cuda_op_attention stride attention 0
 every cuda_layouts wait 1
 every cuda_layouts wait 5
+every cuda_layouts launch 2
 long cuda_op_attention block query_tiles
 long cuda_op_attention barrier query_tiles 2
 long cuda_op_attention block key_tiles
@@ -105,6 +107,8 @@ long cuda_layouts wait 3
 long cuda_layouts wait 10
 long cuda_layouts wait 30
 long cuda_layouts wait 80
+long cuda_layouts launch 20
+long cuda_nccl launch 5
 LIST
 echo "$count planted, $missed missed"
 [ $missed = 0 ]

@@ -105,6 +105,7 @@ cudaError_t enter(const char *name);
 bool fails_as_told(const char *name); /* plant.cc: cudasim_fail_at */
 /* plant.cc: the wait of a stream for a record is left out. */
 bool plant_wait(const CUstream_st *s, const record_t &record);
+bool plant_launch(); /* NCCL's call is launched late */
 /* The given stream, or the default one of the current device. */
 CUstream_st *stream_of(cudaStream_t stream);
 bool known(CUstream_st *s);

@@ -106,6 +106,16 @@ static inline mat_t mat_out(const loong_kernel_call_t *call, int o)
     return mat_arg(call, call->query->num_in + o);
 }
 
+/* The last offset of operand i, which counts the rows; NULL: all. */
+static inline const int32_t *rows_by(const loong_kernel_call_t *call, int i)
+{
+    const loong_kernel_query_t *q = call->query;
+    return i < q->num_in && call->ptr[i] != NULL
+               ? static_cast<const int32_t *>(call->ptr[i]) +
+                     q->arg[i].dim[0] - 1
+               : NULL;
+}
+
 /* Columns begin .. begin + cols - 1. */
 static inline mat_t mat_columns(mat_t m, int64_t begin, int64_t cols)
 {

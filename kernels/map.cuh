@@ -46,6 +46,7 @@ static __device__ __forceinline__ void store_at(const mat_t &m, int64_t row,
 template <int NUM> struct mats_t {
     mat_t arg[NUM];
     int packed; /* all of them */
+    const int32_t *rows; /* of this run; NULL: all */
 };
 
 /* Blocks for the packs of an operand. */
@@ -95,7 +96,8 @@ __global__ void __launch_bounds__(BLOCK)
     const mat_t &y = m.arg[IN];
     int64_t cols = cols_of(y, frame);
     int64_t packs = (cols + PACK - 1) / PACK;
-    int64_t units = rows_of(y, frame) * packs;
+    int64_t rows = rows_of(y, frame);
+    int64_t units = (m.rows != NULL ? least(*m.rows, rows) : rows) * packs;
     walk_t w = walk_of((int64_t)blockIdx.x * BLOCK + threadIdx.x,
                        (int64_t)gridDim.x * BLOCK, packs);
     while (w.at < units) {
@@ -165,13 +167,16 @@ __global__ void __launch_bounds__(BLOCK)
 }
 
 /* arg: IN inputs, then OUT outputs; an output may be the memory of an input.
- * Dense operands are one long row. */
+ * rows: how many of them, on the device; NULL: all. Dense operands are one long
+ * row. */
 template <class In, class Out, bool ADD, int IN, int OUT, class Fn>
-loong_status_t map_as(const loong_kernel_call_t *call, Fn fn, const mat_t *arg)
+loong_status_t map_as(const loong_kernel_call_t *call, Fn fn, const mat_t *arg,
+                      const int32_t *rows = NULL)
 {
     mats_t<IN + OUT> m;
-    bool dense = true;
+    bool dense = rows == NULL;
     m.packed = true;
+    m.rows = rows;
     for (int i = 0; i < IN + OUT; i++) {
         m.arg[i] = arg[i];
         dense = dense && arg[i].ld == arg[i].cols && arg[i].count < 0;

@@ -68,8 +68,8 @@ include(tests/cudnn/cudnn.cmake)
 include(tests/gpu/gpu.cmake)
 include(tests/gpu/architectures.cmake)
 loong_op_test(attention)
-foreach(name pointwise gradients in_place optimizer adamw_bf16 moe router
-    router_sets head_linear rms_scale quantize)
+foreach(name pointwise gradients in_place optimizer adamw_bf16 moe moe_rows
+    router router_sets head_linear rms_scale quantize)
   loong_op_test(${name})
 endforeach()
 loong_test(NAME op_rules SOURCES tests/ops/test_rules.c LABELS ops)

@@ -5,7 +5,8 @@
  * token and expert that are together on this rank, those of one expert behind
  * one another, in the order of the tokens. R is a bound that no routing
  * exceeds; how many rows there are, and of whom, is known to the kernels alone
- * (`offsets`), so no token is ever dropped. Rows behind the last are zero.
+ * (`offsets`), so no token is ever dropped. Rows behind the last are neither
+ * written nor read, whatever is there.
  *
  * The formulas and derivatives stand in kernels/moe/.
  */
@@ -99,8 +100,10 @@ LOONG_API loong_val_t loong_expert_capacity(
  * experts begin .. begin + count - 1, which are on this rank; expert e has rows
  * offsets[e - begin] .. offsets[e - begin + 1] - 1. R = T * min(k, count), or
  * `most` when that is less and not 0; more rows are LOONG_ERR_ARG. No
- * gradient. An index of -1 is no choice; one outside of 0 .. experts - 1, or
- * twice in a token, is LOONG_ERR_ARG. */
+ * gradient. An index of -1 is no choice; one of LOONG_NO_TOKEN says that there
+ * is no token, and dest says so too; another outside of 0 .. experts - 1, or
+ * one twice in a token, is LOONG_ERR_ARG. */
+enum { LOONG_NO_TOKEN = -2 };
 typedef struct loong_expert_order_attr {
     int experts;
     int begin;
@@ -149,11 +152,13 @@ LOONG_API loong_val_t loong_expert_window(
  * [T,n] (row source[s] / n of this rank's goes to rank source[s] % n as row s,
  * in the order of ranks, then tokens; -1 where there is none), counts i32 [2,n]
  * (rows that go to each rank, and that come from it), arrived i32 [A,k]
- * (indices of the rows that come, in the order of ranks, -1 behind the last).
- * S = T * min(n, k x copies). A = n T, or `rows` when that is less and not 0;
- * more rows are LOONG_ERR_ARG. No gradient.
+ * (indices of the rows that come, in the order of ranks; behind the last
+ * LOONG_NO_TOKEN, or with several sets -1, since what the sets make of a token
+ * is added up). S = T * min(n, k x copies). A = n T, or `rows` when that is
+ * less and not 0; more rows are LOONG_ERR_ARG. No gradient.
  * exchange_rows: x [S,C], counts -> [A,C], the rows that come; `back`: x
- * [A,C] -> [S,C], the way back. Each is the other's adjoint. */
+ * [A,C] -> [S,C], the way back. Each is the other's adjoint. Rows behind the
+ * last are neither read nor written. */
 typedef struct loong_expert_routes_attr {
     int size; /* of the group */
     int rank;
@@ -187,13 +192,14 @@ LOONG_API loong_val_t loong_expert_dispatch(
 LOONG_API loong_val_t loong_expert_combine(
     loong_graph_t *g, loong_val_t y, const loong_expert_routes_t *routes);
 
-/* permute: x [T,H], source, dest, weights wide [T,k] or none -> rows [R,H]:
- * row r is x of its token (times its weight).
- * unpermute: rows [R,H], source, dest, weights or none -> y [T,H]: the sum over
- * a token's rows (times their weights), in the order of dest. Each is the
- * other's adjoint.
+/* permute: x [T,H], source, dest, weights wide [T,k] or none, offsets or none
+ * -> rows [R,H]: row r is x of its token (times its weight). A row without a
+ * source is not written.
+ * unpermute: rows [R,H], source, dest, weights or none, offsets or none -> y
+ * [T,H]: the sum over a token's rows (times their weights), in the order of
+ * dest; not written where there is no token. Each is the other's adjoint.
  * unpermute_dw: dy [T,H], rows [R,H], dest -> dweights wide [T,k]; 0 where
- * there is no row. */
+ * there is no row, not written where there is no token. */
 LOONG_API loong_val_t loong_permute(loong_graph_t *g, loong_val_t x,
                                     const loong_expert_rows_t *rows,
                                     loong_val_t weights);
@@ -202,7 +208,8 @@ LOONG_API loong_val_t loong_unpermute(loong_graph_t *g, loong_val_t x,
                                       loong_val_t weights);
 
 /* grouped_linear: x [R,K], w [n,N,K] (or [n,K,N] with `transposed`), offsets
- * i32 [n+1] -> y [R,N]: rows of expert e are x w[e]'.
+ * i32 [n+1] -> y [R,N]: rows of expert e are x w[e]'. Rows behind the last are
+ * not written.
  * grouped_linear_dw: dy [R,N], x [R,K], offsets -> [n,N,K] wide. Only w
  * [n,N,K] has a gradient. */
 typedef struct loong_grouped_linear_attr {

@@ -81,6 +81,9 @@ struct loong_op {
     bool assembles;
     /* Bit o: output o may share the storage of input 0 when that dies here. */
     uint32_t in_place;
+    /* The input whose last integer says how many rows output 0 has, where there
+     * is one: the rows behind them are not written. 0: none. */
+    int counted_by;
     /* Bit o: output o is left out (NULL for the kernel) when nobody reads it.
      * Other outputs always have storage. */
     uint32_t optional_out;

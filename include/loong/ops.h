@@ -131,9 +131,11 @@ LOONG_API loong_val_t
 loong_attention(loong_graph_t *g, const loong_attention_operands_t *operands,
                 const loong_attention_attr_t *attr);
 
-/* swiglu: x [T,2F] = gate|up -> silu(gate) * up [T,F].
- * swiglu_grad: dy [T,F], x -> dx [T,2F]. No attributes. */
-LOONG_API loong_val_t loong_swiglu(loong_graph_t *g, loong_val_t x);
+/* swiglu: x [T,2F] = gate|up, offsets i32 [n+1] or none -> silu(gate) * up
+ * [T,F], of the rows before offsets[n] alone (moe.h) or of all.
+ * swiglu_grad: dy [T,F], x, offsets -> dx [T,2F]. No attributes. */
+LOONG_API loong_val_t loong_swiglu(loong_graph_t *g, loong_val_t x,
+                                   loong_val_t offsets);
 
 /* gelu: x -> like x. gelu_grad: dy, x -> dx. */
 typedef struct loong_gelu_attr {
@@ -285,8 +287,9 @@ typedef struct loong_adamw_attr {
  * x as an exact accumulator (base/exact_sum.h); the call's accumulate bit 0
  * adds to the record. sum: the same for the sum of x (losses). */
 
-/* tensor_stats: x [..] -> f64 [3]: the sum of squares, the largest finite |x|
- * and the number of elements that are not finite; the call's accumulate bit 0
+/* tensor_stats: x [..], offsets i32 [n+1] or none -> f64 [3]: the sum of
+ * squares, the largest finite |x| and the number of elements that are not
+ * finite, of the rows before offsets[n] or of all; the call's accumulate bit 0
  * takes what the output holds in. Of no gradient; tensor logging inserts it.
  */
 

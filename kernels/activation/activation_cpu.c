@@ -5,6 +5,7 @@
  * which is exact in both tails. */
 #include "fast.h"
 #include "fast_math.h"
+#include "moe/moe.h"
 
 static void swiglu_chunk(const void *how, const float *const *in,
                          float *const *out, int64_t n)
@@ -113,6 +114,7 @@ static loong_status_t run_swiglu(const loong_kernel_call_t *call)
 {
     fast_mat_t x = fast_arg(call, 0);
     fast_mat_t y = fast_out(call, 0);
+    LOONG_TRY(loongi_moe_count_rows(call, 1, x.rows, &x.rows));
     fast_map_t m = {swiglu_chunk, NULL, call->query->threads, 2, 1,
                     {fast_columns(x, 0, y.cols),
                      fast_columns(x, y.cols, y.cols), y}};
@@ -125,6 +127,7 @@ static loong_status_t run_swiglu_grad(const loong_kernel_call_t *call)
     fast_mat_t dy = fast_arg(call, 0);
     fast_mat_t x = fast_arg(call, 1);
     fast_mat_t dx = fast_out(call, 0);
+    LOONG_TRY(loongi_moe_count_rows(call, 2, dy.rows, &dy.rows));
     fast_map_t m = {swiglu_grad_chunk, NULL, call->query->threads, 3, 2,
                     {dy, fast_columns(x, 0, dy.cols),
                      fast_columns(x, dy.cols, dy.cols),

@@ -80,9 +80,9 @@ static loong_status_t run_swiglu(const loong_kernel_call_t *call)
     const mat_t arg[3] = {mat_columns(x, 0, y.cols),
                           mat_columns(x, y.cols, y.cols), y};
     return x.half ? map_as<half_t, half_t, false, 2, 1>(
-                        call, swiglu_fn<half_t>(), arg)
+                        call, swiglu_fn<half_t>(), arg, rows_by(call, 1))
                   : map_as<float, float, false, 2, 1>(
-                        call, swiglu_fn<float>(), arg);
+                        call, swiglu_fn<float>(), arg, rows_by(call, 1));
 }
 
 static loong_status_t run_swiglu_grad(const loong_kernel_call_t *call)
@@ -95,9 +95,9 @@ static loong_status_t run_swiglu_grad(const loong_kernel_call_t *call)
                           mat_columns(dx, 0, dy.cols),
                           mat_columns(dx, dy.cols, dy.cols)};
     return x.half ? map_as<half_t, half_t, false, 3, 2>(
-                        call, swiglu_grad_fn<half_t>(), arg)
+                        call, swiglu_grad_fn<half_t>(), arg, rows_by(call, 2))
                   : map_as<float, float, false, 3, 2>(
-                        call, swiglu_grad_fn<float>(), arg);
+                        call, swiglu_grad_fn<float>(), arg, rows_by(call, 2));
 }
 
 static loong_status_t run_gelu(const loong_kernel_call_t *call)
@@ -126,7 +126,28 @@ static bool support(const loong_kernel_query_t *query,
            cuda_support_same(query, 0, reason);
 }
 
-CUDA_KERNEL(swiglu, support, NULL, run_swiglu);
-CUDA_KERNEL(swiglu_grad, support, NULL, run_swiglu_grad);
+/* Offsets are integers; `from` operands stand before them. */
+static bool support_counted(const loong_kernel_query_t *query, int from,
+                            char reason[LOONG_REASON_SIZE])
+{
+    uint32_t offsets = query->num_in > from ? 1u << from : 0;
+    return cuda_support(query, 0, offsets, reason) &&
+           cuda_support_same(query, offsets, reason);
+}
+
+static bool support_swiglu(const loong_kernel_query_t *query,
+                           char reason[LOONG_REASON_SIZE])
+{
+    return support_counted(query, 1, reason);
+}
+
+static bool support_swiglu_grad(const loong_kernel_query_t *query,
+                                char reason[LOONG_REASON_SIZE])
+{
+    return support_counted(query, 2, reason);
+}
+
+CUDA_KERNEL(swiglu, support_swiglu, NULL, run_swiglu);
+CUDA_KERNEL(swiglu_grad, support_swiglu_grad, NULL, run_swiglu_grad);
 CUDA_KERNEL(gelu, support, NULL, run_gelu);
 CUDA_KERNEL(gelu_grad, support, NULL, run_gelu_grad);

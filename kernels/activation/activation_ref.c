@@ -1,10 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * SwiGLU (Shazeer 2020): y = silu(a) b with x = [a | b], silu(a) = a s(a);
- *   da = dy b s(a) (1 + a (1 - s(a))),  db = dy silu(a).
+ *   da = dy b s(a) (1 + a (1 - s(a))),  db = dy silu(a);
+ * of all rows, or of those of experts.
  * GELU (Hendrycks and Gimpel 2016): y = x Phi(x), dy/dx = Phi(x) + x phi(x);
  * tanh form: y = x (1 + tanh u) / 2, u = sqrt(2/pi) (x + 0.044715 x^3). */
 #include "list.h"
+#include "moe/moe.h"
 #include "ref.h"
 
 static double sigmoid(double x)
@@ -16,6 +18,7 @@ static loong_status_t swiglu(const loong_kernel_call_t *call)
 {
     ref_mat_t x = ref_arg(call, 0);
     ref_mat_t y = ref_out(call, 0);
+    LOONG_TRY(loongi_moe_count_rows(call, 1, y.rows, &y.rows));
 #pragma omp parallel for
     for (int64_t t = 0; t < y.rows; t++) {
         for (int64_t c = 0; c < y.cols; c++) {
@@ -31,6 +34,7 @@ static loong_status_t swiglu_grad(const loong_kernel_call_t *call)
     ref_mat_t dy = ref_arg(call, 0);
     ref_mat_t x = ref_arg(call, 1);
     ref_mat_t dx = ref_out(call, 0);
+    LOONG_TRY(loongi_moe_count_rows(call, 2, dy.rows, &dy.rows));
 #pragma omp parallel for
     for (int64_t t = 0; t < dy.rows; t++) {
         for (int64_t c = 0; c < dy.cols; c++) {

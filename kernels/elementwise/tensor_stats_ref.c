@@ -5,6 +5,7 @@
  * so that threads change nothing. It runs in logged steps only: no faster
  * kernel is wanted. */
 #include "list.h"
+#include "moe/moe.h"
 #include "ref.h"
 
 enum { BLOCKS = 64, STATS = 3 };
@@ -25,8 +26,9 @@ static void take_row(const ref_mat_t *x, int64_t row, double stats[STATS])
 static loong_status_t run(const loong_kernel_call_t *call)
 {
     ref_mat_t x = ref_arg(call, 0);
-    double *out = call->ptr[1];
+    double *out = call->ptr[call->query->num_in];
     double (*block)[STATS] = call->workspace;
+    LOONG_TRY(loongi_moe_count_rows(call, 1, x.rows, &x.rows));
 #pragma omp parallel for schedule(static) num_threads(call->query->threads)
     for (int b = 0; b < BLOCKS; b++) {
         double stats[STATS] = {0.0, 0.0, 0.0};

@@ -6,8 +6,6 @@
  *   exchange_rows  rows of S_r to rank r: y = x_0's, x_1's, ... x_n-1's
  *   back           the same rows the other way
  */
-#include <string.h>
-
 #include "list.h"
 #include "moe.h"
 
@@ -60,7 +58,7 @@ static loong_status_t exchange(const loong_kernel_call_t *call,
 
 /* The sizes of blocks in elements; *rows_p: rows of all. */
 static loong_status_t set_blocks(const loong_kernel_call_t *call, int side,
-                                 int64_t most, int64_t *block, int64_t *rows_p)
+                                 int64_t most, int64_t *block)
 {
     const loong_kernel_query_t *q = call->query;
     int n = at_of(q)->size;
@@ -75,7 +73,6 @@ static loong_status_t set_blocks(const loong_kernel_call_t *call, int side,
         rows += count[r];
         block[r] = count[r] * cols;
     }
-    *rows_p = rows;
     return LOONG_OK;
 }
 
@@ -85,14 +82,9 @@ static loong_status_t run_exchange_rows(const loong_kernel_call_t *call)
     const loong_exchange_rows_attr_t *a = q->attr;
     const loong_karg_t *y = &q->arg[2];
     state_t *s = call->state;
-    int64_t rows = 0;
-    LOONG_TRY(set_blocks(call, a->back, q->arg[0].dim[0], s->go, &rows));
-    LOONG_TRY(set_blocks(call, !a->back, y->dim[0], s->come, &rows));
-    LOONG_TRY(exchange(call, call->ptr[0], call->ptr[2], y->dtype));
-    size_t row = (size_t)y->dim[1] * loong_dtype_size(y->dtype);
-    memset((char *)call->ptr[2] + (size_t)rows * row, 0,
-           (size_t)(y->dim[0] - rows) * row);
-    return LOONG_OK;
+    LOONG_TRY(set_blocks(call, a->back, q->arg[0].dim[0], s->go));
+    LOONG_TRY(set_blocks(call, !a->back, y->dim[0], s->come));
+    return exchange(call, call->ptr[0], call->ptr[2], y->dtype);
 }
 
 const loong_kernel_t loongi_exchange_rows_comm = {

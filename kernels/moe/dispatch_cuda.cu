@@ -23,6 +23,7 @@ struct routes_t {
     int64_t tokens, k;
     int size, rank;
     int set, each, copies, experts; /* of a set, of it on a rank */
+    int32_t none; /* choices of rows that no token comes to */
     int64_t rows, room;        /* of source, of arrived */
     int32_t *source, *dest, *counts, *arrived;
     int32_t *at;   /* [2, size, chunks]: rows before those of a chunk */
@@ -159,7 +160,7 @@ __global__ void __launch_bounds__(BLOCK) place_routes(routes_t a)
     int64_t step = (int64_t)gridDim.x * gridDim.y * BLOCK;
     for (int64_t i = base[a.size] * width + block * BLOCK + threadIdx.x;
          i < end; i += step) {
-        rest[i] = -1;
+        rest[i] = p.side == 0 ? -1 : a.none;
     }
 }
 
@@ -243,6 +244,7 @@ routes_t routes_of(const loong_kernel_call_t *call)
     a.each = a.set / (attr->size / attr->copies);
     a.copies = attr->copies;
     a.experts = attr->experts;
+    a.none = attr->sets > 1 ? -1 : LOONG_NO_TOKEN;
     a.rows = q->arg[1].dim[0];
     a.room = q->arg[4].dim[0];
     a.source = static_cast<int32_t *>(call->ptr[1]);
@@ -335,10 +337,6 @@ static loong_status_t run_exchange(const loong_kernel_call_t *call)
     const loong_all_to_all_t blocks = {call->ptr[0], s->go, call->ptr[2],
                                        s->come};
     LOONG_TRY(loong_comm_all_to_all(comm, &blocks, y->dtype, attr->at.label));
-    size_t row = (size_t)y->dim[1] * loong_dtype_size(y->dtype);
-    size_t there = (size_t)rows[!attr->back];
-    cudaMemsetAsync(static_cast<char *>(call->ptr[2]) + there * row, 0,
-                    ((size_t)y->dim[0] - there) * row, stream_of(call));
     launch_check(call, rows);
     return launched(call);
 }

@@ -16,8 +16,7 @@ namespace loong_cuda {
 /* y = x w', y = x w, dw = dy' x */
 enum grouped_kind_t { GROUPED_PLAIN, GROUPED_TRANSPOSED, GROUPED_DW };
 
-/* A tile of rows; `expert` past the last one: rows of nobody, which become
- * zero; -1: no tile. */
+/* A tile of rows; `expert` -1: no tile. */
 struct row_tile_t {
     int32_t expert;
     int32_t first;
@@ -82,11 +81,10 @@ static __device__ bool offsets_fit(const grouped_t &g, int *wrong)
     return e > g.experts;
 }
 
-/* Tiles of the rows of expert e, or of those behind the last. */
+/* Tiles of the rows of expert e. */
 static __device__ __forceinline__ int64_t tiles_of(const grouped_t &g, int e)
 {
-    int64_t end = e < g.experts ? g.offset[e + 1] : g.rows;
-    return (end - g.offset[e] + g.height - 1) / g.height;
+    return (g.offset[e + 1] - g.offset[e] + g.height - 1) / g.height;
 }
 
 /* Tile number `number`, by all threads of a block of TEAM warps. */
@@ -105,9 +103,9 @@ static __device__ row_tile_t find_rows(const grouped_t &g, int number)
         *found = none;
     }
     int at = 0; /* tiles of earlier experts */
-    for (int first = 0; first <= g.experts && at <= number; first += THREADS) {
+    for (int first = 0; first < g.experts && at <= number; first += THREADS) {
         int e = first + (int)threadIdx.x;
-        int n = e <= g.experts ? (int)tiles_of(g, e) : 0;
+        int n = e < g.experts ? (int)tiles_of(g, e) : 0;
         int all = 0;
         int begin = at + sum_before<TEAM>(n, sums, &all); /* has barriers */
         if (number >= begin && number < begin + n) {

@@ -311,7 +311,6 @@ static void multiply_columns(const job_t *j, const unit_t *u, scratch_t *s)
 static void run_team(const job_t *j)
 {
     int64_t units = 0;
-    int64_t last = j->offset[j->experts];
     pieces_t size = {NULL, 0};
     (void)take_scratch(j, &size);
     for (int64_t e = 0; e < j->experts; e++) {
@@ -321,7 +320,7 @@ static void run_team(const job_t *j)
     {
         pieces_t own = {j->call->workspace, size.used * omp_get_thread_num()};
         scratch_t s = take_scratch(j, &own);
-#pragma omp for schedule(monotonic : dynamic, 1) nowait
+#pragma omp for schedule(monotonic : dynamic, 1)
         for (int64_t i = 0; i < units; i++) {
             unit_t u = unit_at(j, i, &s);
             if (j->transposed) {
@@ -329,10 +328,6 @@ static void run_team(const job_t *j)
             } else {
                 multiply_rows(j, &u, &s);
             }
-        }
-#pragma omp for schedule(static)
-        for (int64_t r = last; r < j->y.rows; r++) {
-            memset(fast_at(&j->y, r, 0), 0, sizeof(elem_t) * (size_t)j->y.cols);
         }
     }
 }

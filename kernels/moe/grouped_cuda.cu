@@ -95,9 +95,9 @@ __global__ void __launch_bounds__(BLOCK) multiply_groups(grouped_t g)
         }
         e = tile.expert;
         w.row = tile.first;
-        w.rows = e < g.experts ? g.offset[e + 1] : g.rows;
+        w.rows = g.offset[e + 1];
         w.a_row = 0;
-        w.depth = e < g.experts ? g.a.cols : 0;
+        w.depth = g.a.cols;
         w.b_row = e * (g.b.rows / g.experts);
     }
     float sum[SIDE / EACH_ROW] = {0.0f, 0.0f, 0.0f, 0.0f};

@@ -164,7 +164,7 @@ static loong_status_t run_expert(const loong_kernel_call_t *call,
     return LOONG_OK;
 }
 
-/* Rows of the output that no product writes. */
+/* Rows of the gradient of an expert that has none. */
 static void clear(const loong_kernel_call_t *call, int64_t row, int64_t rows)
 {
     const loong_karg_t *c = &call->query->arg[call->query->num_in];
@@ -194,9 +194,6 @@ static loong_status_t run_all(const loong_kernel_call_t *call, bool widened)
             int64_t n = q->arg[q->num_in].dim[1];
             clear(call, e * n, n);
         }
-    }
-    if (!is_dw(q)) {
-        clear(call, offset[experts], rows - offset[experts]);
     }
     return LOONG_OK;
 }

@@ -195,9 +195,9 @@ __global__ void __launch_bounds__(THREADS) multiply_groups(grouped_t g)
     }
     int warp = (int)threadIdx.x / WARP;
     w.row = tile.first;
-    w.rows = e < g.experts ? g.offset[e + 1] : g.rows;
+    w.rows = g.offset[e + 1];
     w.a_row = 0;
-    w.depth = e < g.experts ? g.a.cols : 0;
+    w.depth = g.a.cols;
     w.b_row = e * (g.b.rows / g.experts);
     sum_up<KIND>(g, w, c, room);
     const float one[MT][2] = {{1.0f, 1.0f}, {1.0f, 1.0f}};

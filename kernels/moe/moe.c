@@ -39,9 +39,25 @@ loong_status_t loongi_moe_check_offsets(const loong_kernel_call_t *call, int i,
     return LOONG_OK;
 }
 
+loong_status_t loongi_moe_count_rows(const loong_kernel_call_t *call, int i,
+                                     int64_t rows, int64_t *rows_p)
+{
+    *rows_p = rows;
+    if (i < call->query->num_in && call->ptr[i] != NULL) {
+        int64_t last = elements(&call->query->arg[i]) - 1;
+        *rows_p = ((const int32_t *)call->ptr[i])[last];
+        LOONG_CHECK(call->ctx, *rows_p >= 0 && *rows_p <= rows, LOONG_ERR_ARG,
+                    "%s: offset %lld is %lld, there are %lld rows",
+                    call->query->op, (long long)last, (long long)*rows_p,
+                    (long long)rows);
+    }
+    return LOONG_OK;
+}
+
 loong_status_t loongi_moe_check_rows(const loong_kernel_call_t *call)
 {
     const loong_kernel_query_t *q = call->query;
     LOONG_TRY(loongi_moe_check(call, 1, -1, elements(&q->arg[2]) - 1));
-    return loongi_moe_check(call, 2, -1, elements(&q->arg[1]) - 1);
+    return loongi_moe_check(call, 2, LOONG_NO_TOKEN,
+                            elements(&q->arg[1]) - 1);
 }

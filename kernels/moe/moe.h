@@ -24,6 +24,12 @@ loongi_moe_check(const loong_kernel_call_t *call, int i, int64_t low,
 LOONG_NODISCARD loong_status_t
 loongi_moe_check_offsets(const loong_kernel_call_t *call, int i, int64_t rows);
 
+/* *rows_p: the last offset of operand i, which is 0 .. rows; `rows` where the
+ * operand is absent. */
+LOONG_NODISCARD loong_status_t
+loongi_moe_count_rows(const loong_kernel_call_t *call, int i, int64_t rows,
+                      int64_t *rows_p);
+
 /* source (operand 1) and dest (operand 2) of permute and unpermute index into
  * one another. */
 LOONG_NODISCARD loong_status_t

@@ -43,8 +43,9 @@ static loong_status_t run_permute(const loong_kernel_call_t *call)
     for (int64_t r = 0; r < y.rows; r++) {
         int64_t s = source[r];
         if (s < 0) {
-            memset(fast_at(&y, r, 0), 0, row);
-        } else if (weighted) {
+            continue;
+        }
+        if (weighted) {
             scale_row(&x, s / k, &y, r, weight_of(call, s));
         } else {
             memcpy(fast_at(&y, r, 0), fast_at(&x, s / k, 0), row);
@@ -90,10 +91,14 @@ static loong_status_t run_unpermute(const loong_kernel_call_t *call)
 {
     fast_mat_t x = fast_arg(call, 0);
     fast_mat_t y = fast_out(call, 0);
+    const int32_t *dest = call->ptr[2];
+    int64_t k = call->query->arg[2].dim[1];
     LOONG_TRY(loongi_moe_check_rows(call));
 #pragma omp parallel for schedule(static) num_threads(call->query->threads)
     for (int64_t t = 0; t < y.rows; t++) {
-        sum_rows(call, &x, &y, t);
+        if (dest[t * k] != LOONG_NO_TOKEN) {
+            sum_rows(call, &x, &y, t);
+        }
     }
     return LOONG_OK;
 }
@@ -119,10 +124,11 @@ static loong_status_t run_unpermute_dw(const loong_kernel_call_t *call)
     const int32_t *dest = call->ptr[2];
     float *dw = call->ptr[3];
     int64_t k = call->query->arg[2].dim[1];
-    LOONG_TRY(loongi_moe_check(call, 2, -1, x.rows - 1));
+    LOONG_TRY(loongi_moe_check(call, 2, LOONG_NO_TOKEN, x.rows - 1));
 #pragma omp parallel for schedule(static) num_threads(call->query->threads)
     for (int64_t t = 0; t < dy.rows; t++) {
-        for (int64_t s = t * k; s < (t + 1) * k; s++) {
+        bool there = dest[t * k] != LOONG_NO_TOKEN;
+        for (int64_t s = t * k; s < (there ? (t + 1) * k : 0); s++) {
             float sum = dest[s] < 0 ? 0.0f : dot_rows(&dy, t, &x, dest[s]);
             dw[s] = (call->accumulate & 1u ? dw[s] : 0.0f) + sum;
         }

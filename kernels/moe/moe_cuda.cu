@@ -14,24 +14,48 @@ __device__ __forceinline__ float weight_of(const mat_t &w, int64_t slot)
     return w.p != NULL ? static_cast<const float *>(w.p)[slot] : 1.0f;
 }
 
+/* Packs of rows; those that fn has nothing for are left alone. */
+template <class Fn>
+__global__ void __launch_bounds__(BLOCK) move_kernel(Fn fn, mat_t y)
+{
+    int64_t packs = (y.cols + PACK - 1) / PACK;
+    int64_t step = (int64_t)gridDim.x * BLOCK;
+    for (int64_t u = (int64_t)blockIdx.x * BLOCK + threadIdx.x;
+         u < y.rows * packs; u += step) {
+        int64_t col = u % packs * PACK;
+        int n = least(PACK, y.cols - col);
+        pack_t p = {{0}};
+        if (fn(u / packs, col, n, &p)) {
+            store_at(y, u / packs, col, p, n);
+        }
+    }
+}
+
+template <class Fn>
+loong_status_t move_rows(const loong_kernel_call_t *call, Fn fn, mat_t y)
+{
+    LOONG_LAUNCH((move_kernel<Fn>), grid_for(call, y), dim3(BLOCK), 0,
+                 stream_of(call), fn, y);
+    return launched(call);
+}
+
 struct permute_fn {
     mat_t x, w;
     indices_t source;
     int64_t k;
-    __device__ pack_t operator()(int64_t row, int64_t col, int n,
-                                 const loong_frame_t *) const
+    __device__ bool operator()(int64_t row, int64_t col, int n,
+                               pack_t *y) const
     {
-        pack_t y = {{0}};
         int64_t slot = index_at(source, row);
         if (slot < 0) {
-            return y;
+            return false;
         }
-        y = load_at(x, slot / k, col, n);
+        *y = load_at(x, slot / k, col, n);
         float w1 = weight_of(w, slot);
         for (int i = 0; i < PACK; i++) {
-            y.v[i] *= w1;
+            y->v[i] *= w1;
         }
-        return y;
+        return true;
     }
 };
 
@@ -40,12 +64,14 @@ struct unpermute_fn {
     mat_t sum; /* that is added to, or none */
     indices_t dest;
     int64_t k;
-    __device__ pack_t operator()(int64_t row, int64_t col, int n,
-                                 const loong_frame_t *) const
+    __device__ bool operator()(int64_t row, int64_t col, int n,
+                               pack_t *y) const
     {
-        pack_t y = {{0}};
+        if (dest.p[row * k] == LOONG_NO_TOKEN) {
+            return false;
+        }
         if (sum.p != NULL) {
-            y = load_at(sum, row, col, n);
+            *y = load_at(sum, row, col, n);
         }
         for (int64_t slot = row * k; slot < (row + 1) * k; slot++) {
             int64_t from = index_at(dest, slot);
@@ -55,10 +81,10 @@ struct unpermute_fn {
             pack_t p = load_at(x, from, col, n);
             float w1 = weight_of(w, slot);
             for (int i = 0; i < PACK; i++) {
-                y.v[i] += w1 * p.v[i];
+                y->v[i] += w1 * p.v[i];
             }
         }
-        return y;
+        return true;
     }
 };
 
@@ -94,7 +120,7 @@ __global__ void __launch_bounds__(BLOCK) weigh_slots(dw_t a)
          s < a.slots; s += (int64_t)gridDim.x * WARPS) {
         int64_t row = index_at(a.dest, s);
         float sum = row >= 0 ? dot_rows(a.dy, s / a.k, a.x, row) : 0.0f;
-        if (threadIdx.x % WARP == 0) {
+        if (threadIdx.x % WARP == 0 && row != LOONG_NO_TOKEN) {
             a.dw[s] = a.add ? a.dw[s] + sum : sum;
         }
     }
@@ -169,7 +195,7 @@ static loong_status_t run_permute(const loong_kernel_call_t *call)
     permute_fn fn = {mat_arg(call, 0), weights_of(call),
                      indices_of(call, 1, -1, dest->dim[0] * dest->dim[1]),
                      dest->dim[1]};
-    return generate(call, fn, mat_out(call, 0));
+    return move_rows(call, fn, mat_out(call, 0));
 }
 
 static loong_status_t run_unpermute(const loong_kernel_call_t *call)
@@ -177,9 +203,9 @@ static loong_status_t run_unpermute(const loong_kernel_call_t *call)
     mat_t x = mat_arg(call, 0);
     unpermute_fn fn = {x, weights_of(call),
                        call->accumulate & 1u ? mat_out(call, 0) : mat_none(),
-                       indices_of(call, 2, -1, x.rows),
+                       indices_of(call, 2, LOONG_NO_TOKEN, x.rows),
                        call->query->arg[2].dim[1]};
-    return generate(call, fn, mat_out(call, 0));
+    return move_rows(call, fn, mat_out(call, 0));
 }
 
 static loong_status_t run_unpermute_dw(const loong_kernel_call_t *call)
@@ -188,7 +214,7 @@ static loong_status_t run_unpermute_dw(const loong_kernel_call_t *call)
     mat_t x = mat_arg(call, 1);
     dw_t a = {mat_arg(call, 0),
               x,
-              indices_of(call, 2, -1, x.rows),
+              indices_of(call, 2, LOONG_NO_TOKEN, x.rows),
               static_cast<float *>(call->ptr[3]),
               dest->dim[0] * dest->dim[1],
               dest->dim[1],
@@ -227,7 +253,9 @@ static bool support_move(const loong_kernel_query_t *query,
                          char reason[LOONG_REASON_SIZE])
 {
     return cuda_support(query, query->num_in > 3 ? 1u << 3 : 0,
-                        1u << 1 | 1u << 2, reason);
+                        1u << 1 | 1u << 2 |
+                            (query->num_in > 4 ? 1u << 4 : 0),
+                        reason);
 }
 
 static bool support_dw(const loong_kernel_query_t *query,

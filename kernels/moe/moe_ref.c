@@ -12,7 +12,8 @@
  *     dx = s dy,  dg = s (1 - s) sum over channels of dy x
  *   loss_scale      y = the frame's scale of a loss
  *
- * Without weights w = 1. Slots and rows without one another (-1) count 0.
+ * Without weights w = 1. Slots without a row (-1) count 0; rows without a slot
+ * and tokens that are none (LOONG_NO_TOKEN) are neither read nor written.
  */
 #include "list.h"
 #include "moe.h"
@@ -27,7 +28,8 @@ static loong_status_t check_choice(const loong_kernel_call_t *call,
 {
     const loong_expert_order_attr_t *a = call->query->attr;
     for (int64_t j = 0; j < k; j++) {
-        LOONG_CHECK(call->ctx, chosen[j] >= -1 && chosen[j] < a->experts,
+        LOONG_CHECK(call->ctx,
+                    chosen[j] >= LOONG_NO_TOKEN && chosen[j] < a->experts,
                     LOONG_ERR_ARG,
                     "%s: expert %d of token %lld, allowed -1 to %d",
                     call->query->op, chosen[j], (long long)token,
@@ -88,7 +90,7 @@ static loong_status_t order(const loong_kernel_call_t *call)
     for (int64_t s = 0; s < index.rows * k; s++) {
         int32_t e = chosen[s] - a->begin;
         bool here = e >= 0 && e < a->count;
-        dest[s] = here ? offset[e + 1]++ : -1;
+        dest[s] = here ? offset[e + 1]++ : LOONG_MIN(chosen[s], -1);
         if (here) {
             source[dest[s]] = (int32_t)s;
         }
@@ -120,9 +122,8 @@ static loong_status_t permute(const loong_kernel_call_t *call)
 #pragma omp parallel for schedule(static) num_threads(call->query->threads)
     for (int64_t r = 0; r < y.rows; r++) {
         int64_t s = source[r];
-        double w = s >= 0 ? weight(call, s) : 0.0;
-        for (int64_t c = 0; c < y.cols; c++) {
-            ref_put(&y, r, c, s >= 0 ? w * ref_at(&x, s / k, c) : 0.0);
+        for (int64_t c = 0; c < (s >= 0 ? y.cols : 0); c++) {
+            ref_put(&y, r, c, weight(call, s) * ref_at(&x, s / k, c));
         }
     }
     return LOONG_OK;
@@ -137,7 +138,8 @@ static loong_status_t unpermute(const loong_kernel_call_t *call)
     LOONG_TRY(loongi_moe_check_rows(call));
 #pragma omp parallel for schedule(static) num_threads(call->query->threads)
     for (int64_t t = 0; t < y.rows; t++) {
-        for (int64_t c = 0; c < y.cols; c++) {
+        int64_t cols = dest[t * k] != LOONG_NO_TOKEN ? y.cols : 0;
+        for (int64_t c = 0; c < cols; c++) {
             double sum = 0.0;
             for (int64_t s = t * k; s < (t + 1) * k; s++) {
                 sum += dest[s] >= 0
@@ -156,10 +158,11 @@ static loong_status_t unpermute_dw(const loong_kernel_call_t *call)
     ref_mat_t x = ref_arg(call, 1);
     ref_mat_t dw = ref_out(call, 0);
     const int32_t *dest = ref_i32(call, 2);
-    LOONG_TRY(loongi_moe_check(call, 2, -1, x.rows - 1));
+    LOONG_TRY(loongi_moe_check(call, 2, LOONG_NO_TOKEN, x.rows - 1));
 #pragma omp parallel for schedule(static) num_threads(call->query->threads)
     for (int64_t t = 0; t < dw.rows; t++) {
-        for (int64_t j = 0; j < dw.cols; j++) {
+        bool there = dest[t * dw.cols] != LOONG_NO_TOKEN;
+        for (int64_t j = 0; j < (there ? dw.cols : 0); j++) {
             int64_t r = dest[t * dw.cols + j];
             double sum = 0.0;
             for (int64_t c = 0; c < (r < 0 ? 0 : dy.cols); c++) {
@@ -186,7 +189,8 @@ static loong_status_t grouped(const loong_kernel_call_t *call)
     double *x = loongi_ref_load(call, 0, &cursor);
     double *w = loongi_ref_load(call, 1, &cursor);
     double *y = loongi_ref_output(call, 0, &cursor);
-    for (int64_t e = 0; e < q->arg[1].dim[0]; e++) {
+    int64_t experts = q->arg[1].dim[0];
+    for (int64_t e = 0; e < experts; e++) {
         loong_ref_matmul_t product = {
             offset[e + 1] - offset[e], n, k,
             x + offset[e] * k, k, 1,
@@ -198,7 +202,10 @@ static loong_status_t grouped(const loong_kernel_call_t *call)
         }
         loongi_ref_matmul(&product);
     }
-    loongi_ref_store(call, 0, y);
+    ref_mat_t to = ref_out(call, 0);
+    for (int64_t i = 0; i < offset[experts] * n; i++) {
+        ref_put(&to, i / n, i % n, y[i]);
+    }
     return LOONG_OK;
 }
 

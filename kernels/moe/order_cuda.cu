@@ -47,7 +47,7 @@ __device__ void check_slot(const order_t &a, int64_t s)
     int32_t e = a.index[s];
     int64_t token = s / a.k;
     loong_flaw_t f = {LOONG_FLAW_EXPERT, 0, e, token, 0, a.experts, NULL};
-    if (e < -1 || e >= a.experts) {
+    if (e < LOONG_NO_TOKEN || e >= a.experts) {
         tell_integer(a.flaw, f);
     }
     for (int64_t i = token * a.k; i < s && e >= 0; i++) {
@@ -161,7 +161,8 @@ __global__ void __launch_bounds__(BLOCK) place_slots(order_t a)
     for (int i = (int)threadIdx.x; i < CHUNK && first + i < a.slots;
          i += BLOCK) {
         if (room[i] < 0) {
-            a.dest[first + i] = -1;
+            bool none = a.index[first + i] == LOONG_NO_TOKEN;
+            a.dest[first + i] = none ? LOONG_NO_TOKEN : -1;
         }
     }
     for (int e = (int)threadIdx.x; e < a.count; e += BLOCK) {

@@ -10,7 +10,7 @@
  *                  before them, are of round p / slots
  *   expert_routes  S_r = tokens that go to rank r, to each once, ascending;
  *                  rows S_0, S_1, ... S_n-1, and what the tokens chose that
- *                  come from the others
+ *                  come from the others, LOONG_NO_TOKEN behind them
  *
  * All three know what the tokens of the whole group chose, so that its ranks
  * agree. */
@@ -194,7 +194,7 @@ static loong_status_t run_routes(const loong_kernel_call_t *call)
                 "%s: %lld tokens come to rank %d of %d, room for %lld", q->op,
                 (long long)rows, a->rank, a->size, (long long)room);
     for (int64_t i = rows * k; i < room * k; i++) {
-        arrived[i] = -1;
+        arrived[i] = a->sets > 1 ? -1 : LOONG_NO_TOKEN;
     }
     return LOONG_OK;
 }

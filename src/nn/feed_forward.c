@@ -19,7 +19,7 @@ loong_val_t loongi_nn_feed_forward(loong_nn_t *nn, loong_val_t x,
     x = loong_nn_enter(nn, x);
     if (p->kind == LOONG_MLP_SWIGLU) {
         h = loong_nn_column_linear(nn, 2, columns, x, p->bias);
-        h = loong_swiglu(g, h);
+        h = loong_swiglu(g, h, LOONG_NONE);
     } else {
         h = loong_nn_column_linear(nn, 1, columns + 1, x, p->bias);
         h = loong_gelu(g, h, p->kind == LOONG_MLP_GELU_TANH);

@@ -367,7 +367,7 @@ static loong_val_t own_experts(moe_t *m, int set, const routed_t *tokens,
     loong_val_t w = loong_nn_experts_in(m->nn, "gate_up_proj", &own,
                                         m->nn->init_std);
     loong_val_t h = loong_permute(g, tokens->x, &rows, LOONG_NONE);
-    h = loong_swiglu(g, loong_grouped_linear(g, h, w, &rows));
+    h = loong_swiglu(g, loong_grouped_linear(g, h, w, &rows), rows.offsets);
     w = loong_nn_experts_out(m->nn, "down_proj", &own,
                              m->nn->output_init_std);
     h = loong_grouped_linear(g, h, w, &rows);

@@ -14,8 +14,29 @@ static void cost(const loong_kernel_query_t *q, loong_cost_t *cost)
 
 /* ---- swiglu -------------------------------------------------------------- */
 
+/* Offsets of the rows of experts, or none. */
+static loong_status_t want_offsets(const loong_op_call_t *call, int i)
+{
+    if (!loongi_has(call, i)) {
+        return LOONG_OK;
+    }
+    LOONG_TRY(loongi_want_rank(call, i, "offsets", 1));
+    return loongi_want_dtype(call, i, "offsets", LOONG_I32);
+}
+
+/* All rows that are laid out. */
+static void example_swiglu(const loong_kernel_query_t *q, int i, void *data)
+{
+    int32_t *offset = data;
+    int64_t last = q->arg[i].dim[0] - 1;
+    for (int64_t e = 0; e <= last; e++) {
+        offset[e] = (int32_t)(q->arg[0].dim[0] * e / LOONG_MAX(last, 1));
+    }
+}
+
 static loong_status_t infer_swiglu(const loong_op_call_t *call)
 {
+    LOONG_TRY(want_offsets(call, 1));
     LOONG_TRY(loongi_want_rank(call, 0, "x", 2));
     LOONG_TRY(loongi_want_float(call, 0, "x"));
     int64_t cols = loongi_type_cols(&call->in[0]);
@@ -30,6 +51,7 @@ static loong_status_t infer_swiglu(const loong_op_call_t *call)
 /* dy, x -> like x. */
 static loong_status_t infer_swiglu_grad(const loong_op_call_t *call)
 {
+    LOONG_TRY(want_offsets(call, 2));
     int64_t cols = loongi_type_cols(&call->in[0]);
     LOONG_TRY(loongi_want_rank(call, 0, "dy", 2));
     LOONG_TRY(loongi_want_float(call, 0, "dy"));
@@ -52,19 +74,22 @@ static loong_status_t infer_gelu_grad(const loong_op_call_t *call)
 static const loong_op_t swiglu_grad = {
     .name = "swiglu_grad",
     .min_in = 2,
-    .max_in = 2,
+    .max_in = 3,
     .num_out = 1,
+    .counted_by = 2,
     .strided_in = true,
     .strided_out = true,
     .infer = infer_swiglu_grad,
+    .example = example_swiglu,
     .cost = cost,
 };
 const loong_op_t *const loongi_op_swiglu_grad = &swiglu_grad;
 
 static loong_status_t grad_swiglu(const loong_grad_call_t *call)
 {
-    loong_val_t in[2] = {call->out_grad[0], call->in[0]};
-    loong_graph_apply(call->graph, &swiglu_grad, NULL, 2, in, 1,
+    loong_val_t in[3] = {call->out_grad[0], call->in[0],
+                         call->num_in > 1 ? call->in[1] : LOONG_NONE};
+    loong_graph_apply(call->graph, &swiglu_grad, NULL, call->num_in + 1, in, 1,
                       &call->in_grad[0]);
     return LOONG_OK;
 }
@@ -72,20 +97,24 @@ static loong_status_t grad_swiglu(const loong_grad_call_t *call)
 static const loong_op_t swiglu = {
     .name = "swiglu",
     .min_in = 1,
-    .max_in = 1,
+    .max_in = 2,
     .num_out = 1,
+    .counted_by = 1,
     .strided_in = true,
     .strided_out = true,
     .infer = infer_swiglu,
+    .example = example_swiglu,
     .grad = grad_swiglu,
     .cost = cost,
 };
 const loong_op_t *const loongi_op_swiglu = &swiglu;
 
-loong_val_t loong_swiglu(loong_graph_t *g, loong_val_t x)
+loong_val_t loong_swiglu(loong_graph_t *g, loong_val_t x, loong_val_t offsets)
 {
+    loong_val_t in[2] = {x, offsets};
     loong_val_t y;
-    return loong_graph_apply(g, &swiglu, NULL, 1, &x, 1, &y);
+    return loong_graph_apply(g, &swiglu, NULL, offsets == LOONG_NONE ? 1 : 2,
+                             in, 1, &y);
 }
 
 /* ---- gelu ---------------------------------------------------------------- */

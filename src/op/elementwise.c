@@ -239,6 +239,9 @@ const loong_op_t *const loongi_op_sum_rows = &sum_rows;
 static loong_status_t infer_tensor_stats(const loong_op_call_t *call)
 {
     LOONG_TRY(loongi_want_float(call, 0, "x"));
+    if (loongi_has(call, 1)) {
+        LOONG_TRY(loongi_want_dtype(call, 1, "offsets", LOONG_I32));
+    }
     call->out[0].dtype = LOONG_F64;
     call->out[0].shape = loong_shape_1d(3);
     return LOONG_OK;
@@ -247,7 +250,7 @@ static loong_status_t infer_tensor_stats(const loong_op_call_t *call)
 static const loong_op_t tensor_stats = {
     .name = "tensor_stats",
     .min_in = 1,
-    .max_in = 1,
+    .max_in = 2,
     .num_out = 1,
     .accumulates = 1,
     .strided_in = true,

@@ -93,7 +93,10 @@ static void example_rows(const loong_kernel_query_t *q, int i, void *data)
     int64_t tokens = dest->dim[0];
     int64_t k = dest->dim[1];
     int64_t rows = q->arg[1].dim[0]; /* of source, or of what is summed */
-    if (i == 2) {
+    if (i == 4) {
+        int64_t last = q->arg[4].dim[0] - 1;
+        number[last] = (int32_t)LOONG_MIN(rows, tokens * k);
+    } else if (i == 2) {
         for (int64_t s = 0; s < tokens * k; s++) {
             int64_t r = s / k + s % k * tokens;
             number[s] = r < rows ? (int32_t)r : -1;
@@ -107,7 +110,7 @@ static void example_rows(const loong_kernel_query_t *q, int i, void *data)
     }
 }
 
-/* x, source [R], dest [T,k], weights [T,k] or none. */
+/* x, source [R], dest [T,k], weights [T,k] or none, offsets or none. */
 static loong_status_t want_rows(const loong_op_call_t *call)
 {
     LOONG_TRY(loongi_want_rank(call, 0, "x", 2));
@@ -118,7 +121,7 @@ static loong_status_t want_rows(const loong_op_call_t *call)
         LOONG_TRY(loongi_want_like(call, 3, "weights", 2));
         LOONG_TRY(loongi_want_dtype(call, 3, "weights", call->precision.wide));
     }
-    return LOONG_OK;
+    return loongi_has(call, 4) ? want_i32(call, 4, "offsets", 1) : LOONG_OK;
 }
 
 static loong_status_t infer_permute(const loong_op_call_t *call)
@@ -172,8 +175,9 @@ static const loong_op_t permute;
 static loong_status_t move_back(const loong_grad_call_t *call,
                                 const loong_op_t *back)
 {
-    loong_val_t in[4] = {call->out_grad[0], call->in[1], call->in[2],
-                         call->num_in > 3 ? call->in[3] : LOONG_NONE};
+    loong_val_t in[5] = {call->out_grad[0], call->in[1], call->in[2],
+                         call->num_in > 3 ? call->in[3] : LOONG_NONE,
+                         call->num_in > 4 ? call->in[4] : LOONG_NONE};
     if (call->wanted[0]) {
         loong_graph_apply(call->graph, back, NULL, call->num_in, in, 1,
                           &call->in_grad[0]);
@@ -183,7 +187,7 @@ static loong_status_t move_back(const loong_grad_call_t *call,
 
 static loong_status_t grad_unpermute(const loong_grad_call_t *call)
 {
-    if (call->num_in > 3 && call->wanted[3]) {
+    if (call->num_in > 3 && call->in[3] >= 0 && call->wanted[3]) {
         loong_val_t in[3] = {call->out_grad[0], call->in[0], call->in[2]};
         loong_graph_apply(call->graph, &unpermute_dw, NULL, 3, in, 1,
                           &call->in_grad[3]);
@@ -194,7 +198,7 @@ static loong_status_t grad_unpermute(const loong_grad_call_t *call)
 static const loong_op_t unpermute = {
     .name = "unpermute",
     .min_in = 3,
-    .max_in = 4,
+    .max_in = 5,
     .num_out = 1,
     .accumulates = 1u << 0,
     .strided_in = true,
@@ -207,7 +211,8 @@ const loong_op_t *const loongi_op_unpermute = &unpermute;
 static loong_status_t grad_permute(const loong_grad_call_t *call)
 {
     LOONG_CHECK(loong_graph_context(call->graph),
-                call->num_in < 4 || !call->wanted[3], LOONG_ERR_UNSUPPORTED,
+                call->num_in < 4 || call->in[3] < 0 || !call->wanted[3],
+                LOONG_ERR_UNSUPPORTED,
                 "permute: its weights have no gradient; weigh where the rows "
                 "are summed, in unpermute");
     return move_back(call, &unpermute);
@@ -216,8 +221,9 @@ static loong_status_t grad_permute(const loong_grad_call_t *call)
 static const loong_op_t permute = {
     .name = "permute",
     .min_in = 3,
-    .max_in = 4,
+    .max_in = 5,
     .num_out = 1,
+    .counted_by = 4,
     .strided_in = true,
     .infer = infer_permute,
     .grad = grad_permute,
@@ -228,10 +234,12 @@ const loong_op_t *const loongi_op_permute = &permute;
 static loong_val_t move(loong_graph_t *g, const loong_op_t *op, loong_val_t x,
                         const loong_expert_rows_t *rows, loong_val_t weights)
 {
-    loong_val_t in[4] = {x, rows->source, rows->dest, weights};
+    loong_val_t in[5] = {x, rows->source, rows->dest, weights, rows->offsets};
     loong_val_t y;
-    return loong_graph_apply(g, op, NULL, weights == LOONG_NONE ? 3 : 4, in, 1,
-                             &y);
+    int num_in = rows->offsets != LOONG_NONE ? 5
+                 : weights != LOONG_NONE     ? 4
+                                             : 3;
+    return loong_graph_apply(g, op, NULL, num_in, in, 1, &y);
 }
 
 loong_val_t loong_permute(loong_graph_t *g, loong_val_t x,
@@ -353,6 +361,7 @@ static const loong_op_t grouped_linear = {
     .min_in = 3,
     .max_in = 3,
     .num_out = 1,
+    .counted_by = 2,
     .strided_in = true,
     .infer = infer_grouped,
     .grad = grad_grouped,

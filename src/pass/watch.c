@@ -56,6 +56,14 @@ static loong_status_t watch_value(watch_pass_t *w, loong_val_t v)
     return grad >= 0 && !sums ? add_watch(w, v, grad, true) : LOONG_OK;
 }
 
+/* What counts the rows of a value, LOONG_NONE: it has all. */
+static loong_val_t counted_by(const loong_graph_t *g, loong_val_t value)
+{
+    const loong_node_t *node = loongi_producer(g, value);
+    int i = node != NULL && value == node->out[0] ? node->op->counted_by : 0;
+    return i > 0 && i < node->num_in ? node->in[i] : LOONG_NONE;
+}
+
 /* The node that watches, with an output that goes to the state. */
 static loong_status_t insert(watch_pass_t *w, const loong_watch_t *watch,
                              loong_program_kind_t program,
@@ -63,11 +71,13 @@ static loong_status_t insert(watch_pass_t *w, const loong_watch_t *watch,
 {
     loong_graph_t *g = w->g;
     loong_val_t out = LOONG_NONE;
+    loong_val_t in[2] = {watch->value, counted_by(g, watch->value)};
     loongi_graph_like(g, after);
     g->program = program;
     g->scope_copy = after != NULL ? after->scope : "";
     g->repeat = w->leaves[watch->value] ? 0 : g->repeat;
-    loong_graph_apply(g, w->stats, NULL, 1, &watch->value, 1, &out);
+    loong_graph_apply(g, w->stats, NULL, in[1] == LOONG_NONE ? 1 : 2, in, 1,
+                      &out);
     loongi_graph_like(g, NULL);
     LOONG_TRY(g->status);
     g->values[out].into = watch->state;

@@ -328,6 +328,12 @@ static void describe_lack(loong_trainer_t *t)
     }
 }
 
+static loong_status_t take_text(loong_trainer_t *t, const char **text_p)
+{
+    *text_p = loongi_text_get(&t->text);
+    return t->text.status;
+}
+
 loong_status_t loong_trainer_describe(loong_trainer_t *trainer,
                                       const char **text_p)
 {
@@ -384,8 +390,7 @@ loong_status_t loong_trainer_describe(loong_trainer_t *trainer,
     LOONG_TRY(loongi_staging_describe(t, &t->text));
     LOONG_TRY(loongi_beside_describe(t, &t->text));
     describe_lack(t);
-    *text_p = loongi_text_get(&t->text);
-    return t->text.status;
+    return take_text(t, text_p);
 }
 
 static void explain_stage(const loong_stage_t *s, loong_text_t *text)
@@ -411,6 +416,5 @@ loong_status_t loong_trainer_explain(loong_trainer_t *trainer,
     for (int i = 0; i < t->component->num_stages; i++) {
         explain_stage(t->component->stages[i], &t->text);
     }
-    *text_p = loongi_text_get(&t->text);
-    return t->text.status;
+    return take_text(t, text_p);
 }

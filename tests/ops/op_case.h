@@ -22,6 +22,8 @@ typedef struct op_arg {
     const double *wide_values; /* instead: rounded to dtype */
     int stream; /* of the normal values; 0: the operand's number + 1 */
     int within; /* its rows begin as those of operand within - 1; 0: own ones */
+    int64_t spare; /* rows behind the last: NaN where they are read, and left as
+                      they are where others are written */
 } op_arg_t;
 
 /* The L2 error may be `roundings` times the rounding unit of the storage type
@@ -45,17 +47,18 @@ typedef struct op_case {
     loong_frame_t frame;
     op_bound_t bound;
     uint64_t seed; /* of normal values; 0: 17 */
+    int64_t round; /* of a part that runs in rounds */
 } op_case_t;
 
 static inline op_arg_t op_mat(loong_dtype_t dtype, int64_t rows, int64_t cols)
 {
-    op_arg_t arg = {dtype, 2, {rows, cols, 0, 0}, 0, 0.0, NULL, NULL, 0, 0};
+    op_arg_t arg = {dtype, 2, {rows, cols, 0, 0}, 0, 0.0, NULL, NULL, 0, 0, 0};
     return arg;
 }
 
 static inline op_arg_t op_vec(loong_dtype_t dtype, int64_t size)
 {
-    op_arg_t arg = {dtype, 1, {size, 0, 0, 0}, 0, 0.0, NULL, NULL, 0, 0};
+    op_arg_t arg = {dtype, 1, {size, 0, 0, 0}, 0, 0.0, NULL, NULL, 0, 0, 0};
     return arg;
 }
 
@@ -71,6 +74,9 @@ void op_case_threads(const op_case_t *c);
  * with `live` rows, though inputs behind them are NaN, and leaves the rest of
  * its outputs as it was. Returns how many kernels took part. */
 int op_case_counts(const op_case_t *c, int64_t rows, int64_t live);
+
+/* How many rows of output `o` the kernel that would be chosen writes. */
+int64_t op_case_written(const op_case_t *c, int o);
 
 /* Name of the kernel that would be chosen. */
 const char *op_case_chosen(const op_case_t *c);

@@ -121,7 +121,10 @@ static void fill(const op_case_t *c, launch_t *l, int i)
     }
     for (int64_t r = 0; r < rows; r++) {
         char *row = l->buffer[i].data + (size_t)(r * k->ld) * size;
-        if (made) { /* NaN: what is added to it shows */
+        if (r >= rows - a->spare && i >= c->num_in) {
+            continue;
+        }
+        if (made || r >= rows - a->spare) { /* NaN: what is added to it shows */
             memset(row, 0xFF, (size_t)cols * size);
             continue;
         }
@@ -192,7 +195,7 @@ loong_status_t launch_run(const op_case_t *c, launch_t *l)
     }
     loong_kernel_call_t call = {l->ctx,    &l->query,     l->state,
                                 &l->frame, ptr,           l->workspace.data,
-                                NULL,      c->accumulate, 0, NULL,
+                                NULL,      c->accumulate, c->round, NULL,
                                 NULL,      NULL, NULL, false};
     return op_device_run(l->kernel, &call);
 }
@@ -206,6 +209,30 @@ void launch_end(launch_t *l)
         free(l->buffer[i].base);
     }
     free(l->workspace.base);
+}
+
+bool launch_wrote(const op_case_t *c, const launch_t *l, int i, int64_t row)
+{
+    const loong_karg_t *k = &l->query.arg[i];
+    size_t size = loong_dtype_size(k->dtype);
+    const char *at = l->buffer[i].data + (size_t)(row * k->ld) * size;
+    bool wrote = false;
+    for (size_t b = 0; b < (size_t)op_arg_cols(&c->arg[i]) * size; b++) {
+        wrote = wrote || (unsigned char)at[b] != OP_PATTERN;
+    }
+    return wrote;
+}
+
+static void check_spare(const op_case_t *c, const launch_t *l, int i)
+{
+    int64_t rows = op_arg_rows(&c->arg[i]);
+    for (int64_t r = rows - c->arg[i].spare; r < rows; r++) {
+        if (i >= c->num_in && launch_wrote(c, l, i, r)) {
+            fail_msg("%s wrote row %lld of operand %d, which has %lld",
+                     l->kernel->name, (long long)r, i,
+                     (long long)(rows - c->arg[i].spare));
+        }
+    }
 }
 
 static void check_gaps(const op_case_t *c, const launch_t *l, int i)
@@ -233,6 +260,7 @@ void launch_check_untouched(const op_case_t *c, const launch_t *l)
             snprintf(what, sizeof(what), "operand %d", i);
             buffer_check(&l->buffer[i], l->kernel->name, what);
             check_gaps(c, l, i);
+            check_spare(c, l, i);
         }
     }
 }

@@ -48,7 +48,9 @@ void launch_begin_query(const op_case_t *c, loong_context_t *ctx,
                         const loong_kernel_t *kernel,
                         const loong_kernel_query_t *query, launch_t *l);
 loong_status_t launch_run(const op_case_t *c, launch_t *l);
-/* Fails the test where bytes around or between the rows changed. */
+/* Is a row of operand i other than untouched memory? */
+bool launch_wrote(const op_case_t *c, const launch_t *l, int i, int64_t row);
+/* Fails the test where bytes around, between or behind the rows changed. */
 void launch_check_untouched(const op_case_t *c, const launch_t *l);
 void launch_end(launch_t *l);
 

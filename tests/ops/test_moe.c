@@ -3,31 +3,19 @@
  * The ops of mixtures of experts behind the router: all kernels against the
  * references, gradients against finite differences, refused integers. */
 #include "loong/moe.h"
+#include "moe_case.h"
 #include "op_case.h"
 #include "op_device.h"
 #include "op_draw.h"
-
-static const loong_dtype_t types[] = {LOONG_F64, LOONG_F32, LOONG_BF16};
 
 static loong_dtype_t wide(loong_dtype_t dtype)
 {
     return dtype == LOONG_F64 ? LOONG_F64 : LOONG_F32;
 }
 
-static op_arg_t integers(int64_t rows, int64_t cols, const int32_t *values)
-{
-    op_arg_t arg = op_mat(LOONG_I32, rows, cols);
-    arg.values = values;
-    if (cols == 0) {
-        arg = op_vec(LOONG_I32, rows);
-        arg.values = values;
-    }
-    return arg;
-}
-
 /* ---- order --------------------------------------------------------------- */
 
-enum { T = 6, K = 2, WIDTH = 70 };
+enum { T = 6, K = 2, WIDTH = 70, ROWS = 7 };
 
 /* Experts 1 to 3 of 5 are here; 2 has no token. */
 static const int32_t experts_of[T * K] = {3, 0, 1, 4, 0, 4, 1, 3, 3, 1, 4, 3};
@@ -102,6 +90,7 @@ static op_case_t move_case(const char *op, loong_dtype_t dtype, bool weighted)
         c.num_in = 3;
     }
     c.arg[c.num_in] = op_mat(dtype, back ? T : T * K, WIDTH);
+    c.arg[back ? 0 : c.num_in].spare = T * K - ROWS;
     c.bound.roundings = 1;
     c.bound.terms = K;
     return c;
@@ -112,18 +101,11 @@ static op_case_t dw_case(loong_dtype_t dtype)
     op_case_t c = {.op = "unpermute_dw", .num_in = 3, .num_out = 1};
     c.arg[0] = op_mat(dtype, T, WIDTH);
     c.arg[1] = op_mat(dtype, (int64_t)T * K, WIDTH);
+    c.arg[1].spare = T * K - ROWS;
     c.arg[2] = integers(T, K, dest);
     c.arg[3] = op_mat(wide(dtype), T, K);
     c.bound.terms = WIDTH;
     return c;
-}
-
-static void expect(int kernels, const op_case_t *c, loong_dtype_t dtype)
-{
-    if (dtype != LOONG_F64 && kernels < 1) {
-        fail_msg("%s: only the reference supports %s", c->op,
-                 loong_dtype_name(dtype));
-    }
 }
 
 static void test_moves(void **state)
@@ -184,6 +166,49 @@ static void test_move_gradients(void **state)
     free(dy);
 }
 
+/* Of tokens 0 .. T - 1 those from LAST on are none. */
+static void test_no_token(void **state)
+{
+    (void)state;
+    enum { LAST = 4 };
+    static const int32_t chosen[T * K] = {3,  0,  1,  4,  0,  4,
+                                          1,  3,  -2, -2, -2, -2};
+    static const int32_t to[T * K] = {2,  -1, 0,  -1, -1, -1,
+                                      1,  3,  -2, -2, -2, -2};
+    static const int32_t from[T * K] = {2,  6,  0,  7,  -1, -1,
+                                        -1, -1, -1, -1, -1, -1};
+    loong_expert_order_attr_t attr = {5, 1, 3, 0};
+    double *out[LOONG_MAX_OPERANDS];
+    op_case_t c = {.op = "expert_order", .attr = &attr, .num_in = 1,
+                   .num_out = 3};
+    c.arg[0] = integers(T, K, chosen);
+    c.arg[1] = op_vec(LOONG_I32, 4);
+    c.arg[2] = op_vec(LOONG_I32, (int64_t)T * K);
+    c.arg[3] = op_mat(LOONG_I32, T, K);
+    op_case_reference(&c);
+    op_case_outputs(&c, "expert_order_ref", out);
+    for (int i = 0; i < T * K; i++) {
+        assert_int_equal((int)out[1][i], from[i]);
+        assert_int_equal((int)out[2][i], to[i]);
+    }
+    for (int o = 0; o < 3; o++) {
+        free(out[o]);
+    }
+    for (int t = 0; t < LOONG_COUNT_OF(types); t++) {
+        op_case_t y = move_case("unpermute", types[t], true);
+        y.arg[1].values = from;
+        y.arg[2].values = to;
+        y.arg[0].spare = T * K - 4;
+        y.arg[4].spare = T - LAST;
+        expect(op_case_reference(&y), &y, types[t]);
+        op_case_t dw = dw_case(types[t]);
+        dw.arg[1].spare = T * K - 4;
+        dw.arg[2].values = to;
+        dw.arg[3].spare = T - LAST;
+        expect(op_case_reference(&dw), &dw, types[t]);
+    }
+}
+
 static void test_move_refusals(void **state)
 {
     (void)state;
@@ -208,17 +233,8 @@ typedef struct drawn {
     int64_t tokens, k;
     loong_expert_order_attr_t attr;
     int32_t *chosen, *source, *dest;
+    int64_t rows; /* of the experts that are here */
 } drawn_t;
-
-static int32_t *whole_numbers(double *from, int64_t n)
-{
-    int32_t *to = malloc(sizeof(*to) * (size_t)n);
-    for (int64_t i = 0; i < n; i++) {
-        to[i] = (int32_t)from[i];
-    }
-    free(from);
-    return to;
-}
 
 static void drawn_order(op_draw_t *d, drawn_t *x)
 {
@@ -247,6 +263,7 @@ static void drawn_order(op_draw_t *d, drawn_t *x)
     c.arg[3] = op_mat(LOONG_I32, x->tokens, x->k);
     op_case_reference(&c);
     op_case_outputs(&c, "expert_order_ref", out);
+    x->rows = (int64_t)out[0][x->attr.count];
     free(out[0]);
     x->source = whole_numbers(out[1], x->tokens * x->k);
     x->dest = whole_numbers(out[2], x->tokens * x->k);
@@ -264,6 +281,7 @@ static void drawn_moves(op_draw_t *d, const drawn_t *x, loong_dtype_t dtype)
     c.arg[2] = integers(x->tokens, x->k, x->dest);
     c.arg[3] = op_mat(LOONG_F32, x->tokens, x->k);
     c.arg[4] = op_mat(dtype, rows[!back], cols);
+    c.arg[back ? 0 : 4].spare = rows[1] - x->rows;
     c.arg[0].gap = op_draw_gap(d);
     c.bound.roundings = 1;
     c.bound.terms = x->k;
@@ -272,6 +290,7 @@ static void drawn_moves(op_draw_t *d, const drawn_t *x, loong_dtype_t dtype)
     op_case_t g = {.op = "unpermute_dw", .num_in = 3, .num_out = 1};
     g.arg[0] = op_mat(dtype, rows[0], cols);
     g.arg[1] = op_mat(dtype, rows[1], cols);
+    g.arg[1].spare = rows[1] - x->rows;
     g.arg[2] = c.arg[2];
     g.arg[3] = c.arg[3];
     g.bound.terms = cols;
@@ -322,6 +341,7 @@ static op_case_t grouped_case(const grouped_t *p, loong_dtype_t dtype,
     c.arg[1].dim[2] = attr->transposed ? p->n : p->k;
     c.arg[2] = integers(p->experts + 1, 0, p->offset);
     c.arg[3] = op_mat(dtype, p->rows, p->n);
+    c.arg[0].spare = c.arg[3].spare = p->rows - p->offset[p->experts];
     c.bound.roundings = 1;
     c.bound.terms = p->k;
     return c;
@@ -332,6 +352,7 @@ static op_case_t grouped_dw_case(const grouped_t *p, loong_dtype_t dtype)
     op_case_t c = {.op = "grouped_linear_dw", .num_in = 3, .num_out = 1};
     c.arg[0] = op_mat(dtype, p->rows, p->n);
     c.arg[1] = op_mat(dtype, p->rows, p->k);
+    c.arg[0].spare = c.arg[1].spare = p->rows - p->offset[p->experts];
     c.arg[2] = integers(p->experts + 1, 0, p->offset);
     c.arg[3] = op_mat(wide(dtype), p->experts, p->n);
     c.arg[3].rank = 3;
@@ -560,6 +581,7 @@ int main(void)
         cmocka_unit_test(test_grouped_drawn),
         cmocka_unit_test(test_grouped_gradients),
         cmocka_unit_test(test_grouped_refusals),
+        cmocka_unit_test(test_no_token),
         cmocka_unit_test(test_loss_scale),
         cmocka_unit_test(test_gate),
         cmocka_unit_test(test_gate_gradient),

@@ -232,7 +232,7 @@ static const loong_head_linear_attr_t beyond = {2, 10, 8, 3, false};
       "rope: table is bf16, fp32 wanted")                                     \
     X(rope_count, loong_rope(g, v->counted, v->angles, 6, false),             \
       "rope: the rows of table are counted by symbol -1, 0 wanted")           \
-    X(swiglu_odd, loong_swiglu(g, v->odd),                                    \
+    X(swiglu_odd, loong_swiglu(g, v->odd, LOONG_NONE),                        \
       "swiglu: x has 7 channels, an even number wanted")                      \
     X(swiglu_grad_width,                                                      \
       apply(g, "swiglu_grad", NULL, IN(v->x, v->x)),                          \

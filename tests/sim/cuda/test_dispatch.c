@@ -170,6 +170,7 @@ static loong_status_t make_pair(place_t *p, size_t bytes, pair_t *pair)
 {
     pair->bytes = bytes;
     LOONG_TRY(loongi_alloc(p->ctx, bytes, "operand", &pair->host));
+    memset(pair->host, 0xff, bytes);
     LOONG_TRY(loong_device_alloc(p->device, bytes, "operand", &pair->there));
     return loong_device_fill(p->device, pair->there, 0xff, bytes);
 }
@@ -228,11 +229,17 @@ static void fill(place_t *p, const pair_t *pair, uint64_t stream)
     }
 }
 
-static double dot(const place_t *p, const pair_t *a, const pair_t *b)
+/* Of the rows that go (side 0) or come. */
+static double dot(const place_t *p, int side, const pair_t *a, const pair_t *b)
 {
     bool half = p->c->dtype == LOONG_BF16;
+    const int32_t *count = (int32_t *)p->counts.host + side * p->c->ranks;
     double sum = 0.0;
-    for (size_t i = 0; i < a->bytes / (half ? 2 : 4); i++) {
+    size_t n = 0;
+    for (int r = 0; r < p->c->ranks; r++) {
+        n += (size_t)(count[r] * p->c->cols);
+    }
+    for (size_t i = 0; i < n; i++) {
         const pair_t *of[2] = {a, b};
         float value[2];
         for (int k = 0; k < 2; k++) {
@@ -334,12 +341,12 @@ static loong_status_t move(place_t *p)
     pair_t w = {NULL, NULL, p->y.bytes};
     LOONG_TRY(make_pair(p, p->y.bytes, &w));
     fill(p, &w, 2);
-    both[0] = dot(p, &p->y, &w);
+    both[0] = dot(p, 1, &p->y, &w);
     LOONG_TRY(send(p, &w));
     LOONG_TRY(exchange(p, false, &w, &p->back, true));
     LOONG_TRY(exchange(p, true, &w, &p->back, true));
     LOONG_TRY(same(p, &p->back, "rows that come back"));
-    both[1] = dot(p, &p->x, &p->back);
+    both[1] = dot(p, 0, &p->x, &p->back);
     free_pair(p, &w);
     LOONG_TRY(loong_comm_all_reduce(p->host, both, 2, LOONG_F64,
                                     LOONG_REDUCE_SUM, "test"));

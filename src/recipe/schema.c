@@ -228,10 +228,11 @@ static const loong_recipe_key_t keys[] = {
         "ranks that share the experts of a layer"),
     INT("parallel.expert_tensor_parallel_size", "1", 1, 1024, FREE,
         "ranks that share each expert"),
-    CHOICE("parallel.moe_token_dispatcher_type", "allgather",
-           "allgather alltoall", FREE,
+    CHOICE("parallel.moe_token_dispatcher_type", "auto",
+           "auto allgather alltoall", FREE,
            "how tokens come to experts on other ranks: all tokens to all "
-           "ranks, or each to those that have its experts"),
+           "ranks, or each to those that have its experts; auto: as fewer "
+           "bytes are moved"),
     REAL("parallel.moe_capacity_plan", "1.5", 0, 1e6, FREE,
          "rows of experts that memory is laid out for, times an even share; a "
          "layer with more on a rank runs in rounds; 0: as many as there can "

@@ -67,6 +67,35 @@ loong_status_t loongi_parallel_mesh(const loong_parallel_t *layout, int rank,
     return loong_mesh_create(layout->ctx, &p, rank, mesh_p);
 }
 
+loong_dispatch_rows_t
+loongi_dispatch_rows(const loong_mesh_t *mesh,
+                     const loong_model_facts_t *facts)
+{
+    double n = loong_mesh_group_size(mesh, LOONG_GROUP_ETP_EP);
+    int experts = facts->num_experts;
+    int elsewhere = experts - experts / mesh->size[LOONG_AXIS_EP];
+    double none = 1.0; /* of a token's choices are on a given rank */
+    for (int j = 0; j < facts->router_topk; j++) {
+        none *= (double)LOONG_MAX(elsewhere - j, 0) / LOONG_MAX(experts - j, 1);
+    }
+    double q = 1.0 - none;
+    loong_dispatch_rows_t rows = {3.0 * n - 2.0, q * (6.0 * n - 2.0) + 1.0};
+    return rows;
+}
+
+static loong_dispatcher_t dispatcher_of(const loong_parallel_t *layout,
+                                        const loong_mesh_t *mesh)
+{
+    const char *text = loong_recipe_text(
+        layout->recipe, "parallel.moe_token_dispatcher_type");
+    loong_model_facts_t facts;
+    layout->family->facts(layout->config, &facts);
+    loong_dispatch_rows_t rows = loongi_dispatch_rows(mesh, &facts);
+    bool fewer = strcmp(text, "auto") == 0 && rows.exchanged < rows.gathered;
+    return fewer || strcmp(text, "alltoall") == 0 ? LOONG_DISPATCH_ALL_TO_ALL
+                                                  : LOONG_DISPATCH_ALL_GATHER;
+}
+
 void loongi_parallel_request(const loong_parallel_t *layout,
                              const loong_mesh_t *mesh,
                              loong_model_request_t *request)
@@ -80,11 +109,7 @@ void loongi_parallel_request(const loong_parallel_t *layout,
     p->max_segments = cut ? samples * p->seq_length : samples;
     p->tokens = samples * p->seq_length / mesh->size[LOONG_AXIS_CP];
     p->cp_comm = comm_of(r);
-    p->dispatcher =
-        strcmp(loong_recipe_text(r, "parallel.moe_token_dispatcher_type"),
-               "alltoall") == 0
-            ? LOONG_DISPATCH_ALL_TO_ALL
-            : LOONG_DISPATCH_ALL_GATHER;
+    p->dispatcher = dispatcher_of(layout, mesh);
     p->capacity_plan = loong_recipe_real(r, "parallel.moe_capacity_plan");
     p->z_loss = loong_recipe_real(r, "train.z_loss_coeff");
 }

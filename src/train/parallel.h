@@ -31,6 +31,23 @@ void loongi_parallel_request(const loong_parallel_t *layout,
                              const loong_mesh_t *mesh,
                              loong_model_request_t *request);
 
+/* Rows of the stream that dispatch to the n ranks of a group of experts moves
+ * for a token of a layer, there and back: those that come from other ranks, and
+ * those that are written or read for it alone. With even routing a token has to
+ * do with a share q of the ranks, and
+ *
+ *   all-gather     2 (n - 1) + n: sums of all tokens are written
+ *   all-to-all   2 q (n - 1) + 4 q n + 1: rows are gathered and summed up on
+ *                both sides
+ */
+typedef struct loong_dispatch_rows {
+    double gathered;
+    double exchanged;
+} loong_dispatch_rows_t;
+loong_dispatch_rows_t
+loongi_dispatch_rows(const loong_mesh_t *mesh,
+                     const loong_model_facts_t *facts);
+
 /* What keys of the recipe must be together, and every rule of mesh, model and
  * schedule; all that is broken is told. When it is the layout that breaks
  * them, overrides that give the nearest possible layouts are told as well.

@@ -8,6 +8,7 @@
 #include "loong/launch.h"
 #include "loong/moe.h"
 #include "isa.h"
+#include "parallel.h"
 #include "peers.h"
 #include "preflight.h"
 #include "products.h"
@@ -278,29 +279,51 @@ static const loong_step_t *expert_product(const loong_component_t *s)
     return NULL;
 }
 
+/* How tokens come to other ranks, and why so. */
+static void describe_dispatch(loong_trainer_t *t)
+{
+    const loong_component_t *c = t->component;
+    loong_dispatch_rows_t rows = loongi_dispatch_rows(&t->mesh, &c->facts);
+    const char *asked =
+        loong_recipe_text(t->recipe, "parallel.moe_token_dispatcher_type");
+    bool exchanged =
+        c->params.request.dispatcher == LOONG_DISPATCH_ALL_TO_ALL;
+    loongi_text_printf(&t->text, "; tokens come by %s",
+                       exchanged ? "alltoall" : "allgather");
+    if (strcmp(asked, "auto") == 0) {
+        loongi_text_printf(&t->text,
+                           " (auto: %.1f rows moved for a token, by %s %.1f)",
+                           exchanged ? rows.exchanged : rows.gathered,
+                           exchanged ? "allgather" : "alltoall",
+                           exchanged ? rows.gathered : rows.exchanged);
+    }
+}
+
 /* Memory is laid out for more rows than an even share, or for whatever routers
- * choose. */
+ * choose. Of the first stage that has experts, among those that are planned. */
 static void describe_experts(loong_trainer_t *t)
 {
     const loong_step_t *step = expert_product(t->component);
+    for (int r = 0; step == NULL && t->peers != NULL &&
+                    r < t->mesh.size[LOONG_AXIS_PP]; r++) {
+        step = expert_product(t->peers[r]);
+    }
     if (step == NULL) {
         return;
     }
     const loong_grouped_linear_attr_t *attr = step->query.attr;
     double rows = (double)step->query.arg[0].dim[0];
-    bool alone = loong_mesh_group_size(&t->mesh, LOONG_GROUP_ETP_EP) == 1;
     loongi_text_printf(&t->text,
                        "experts: room for %.0f rows of a layer%s; %.0f with "
-                       "even routing%s%s\n",
+                       "even routing",
                        rows,
                        step->repeat != 0 ? ", more run in rounds"
                                          : ", the most there can be",
-                       rows * attr->share,
-                       alone ? "" : "; tokens come by ",
-                       alone ? ""
-                             : loong_recipe_text(
-                                   t->recipe,
-                                   "parallel.moe_token_dispatcher_type"));
+                       rows * attr->share);
+    if (loong_mesh_group_size(&t->mesh, LOONG_GROUP_ETP_EP) > 1) {
+        describe_dispatch(t);
+    }
+    loongi_text_printf(&t->text, "\n");
 }
 
 static void describe_memory(loong_trainer_t *t)
@@ -378,11 +401,13 @@ loong_status_t loong_trainer_describe(loong_trainer_t *trainer,
                        schedule->params.pair ? ", in pairs" : "", experts,
                        s->params.compile.threads);
     loongi_trainer_describe_data(t, &t->text);
+    if (t->plan_only && t->mesh.world > 1) {
+        LOONG_TRY(loongi_peers_plan(t));
+    }
     describe_experts(t);
     describe_precision(t);
     describe_optimizer(t);
-    if (t->plan_only && t->mesh.world > 1) {
-        LOONG_TRY(loongi_peers_plan(t));
+    if (t->peers != NULL) {
         loongi_peers_describe(t, &t->text);
     } else {
         describe_memory(t);

@@ -24,6 +24,7 @@ typedef struct plan {
 #define PLAN_PP "parallel.pipeline_model_parallel_size="
 #define PLAN_EP "parallel.expert_model_parallel_size="
 #define PLAN_A2A "parallel.moe_token_dispatcher_type=alltoall"
+#define PLAN_TWO "model.foundation.num_layers=2"
 #define PLAN_LAYOUT "parallel.pipeline_model_parallel_layout="
 /* Stages of so many layers, the ends with fewer. */
 #define PLAN_61_ON_16 PLAN_LAYOUT "Et*3|(t*4|)*14t*2L"

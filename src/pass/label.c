@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What the values of a model are logged as, in every layout the same: by scope
- * and op as one rank builds them, before anything is fused. What a layout puts
+ * What the values of a model are logged as, in every layout the same: products
+ * of one parameter by its name, others by scope and op, as one rank builds
+ * them, before anything is fused. What a layout puts
  * between has no name of its own: a sum over ranks takes that of its parts,
  * and what is only moved is not logged. With it goes among which ranks a value
  * is equal, so that each element is counted once. */
@@ -11,10 +12,12 @@
 #include "convert.h"
 #include "passes.h"
 
-static bool matches(int num_globs, const char *const *globs, const char *scope)
+static bool matches(const loong_graph_t *g, int num_globs,
+                    const char *const *globs, const loong_node_t *node)
 {
     for (int i = 0; i < num_globs; i++) {
-        if (loongi_scope_match(globs[i], scope)) {
+        if (loongi_scope_match(globs[i], node->scope) ||
+            loongi_product_match(g, globs[i], node)) {
             return true;
         }
     }
@@ -33,8 +36,23 @@ static bool counts(const loong_graph_t *g, const loong_node_t *node)
     return !first->moved && first->instead == 0 && !first->continues;
 }
 
-/* "layers.0.mlp.linear.2": op, a number from the second such node of its scope
- * on, and the output when it is not the first. */
+/* A product that is logged by the name of its parameter: the only one, in every
+ * layout, and not that of queries, which goes on with keys and values. */
+static bool has_own_name(const loong_graph_t *g, int64_t n)
+{
+    const loong_node_t *node = &g->nodes[n];
+    bool own = loongi_product_members(g, node) == 1;
+    for (int64_t k = n + 1; k < g->num_nodes && own; k++) {
+        const loong_node_t *next = &g->nodes[k];
+        if (next->op == node->op && strcmp(next->scope, node->scope) == 0) {
+            return !g->values[next->out[0]].logged.continues;
+        }
+    }
+    return own;
+}
+
+/* "layers.0.mlp.down_proj", or "layers.0.mlp.add.2": op, and a number from the
+ * second such node of its scope on; and the output when it is not the first. */
 static loong_status_t name_of(const loong_graph_t *g, int64_t n, int output,
                               const char **name_p)
 {
@@ -42,10 +60,18 @@ static loong_status_t name_of(const loong_graph_t *g, int64_t n, int output,
     int number = counts(g, node);
     char nth[32] = "";
     char out[32] = "";
+    char own[LOONG_MAX_SCOPE + 64];
     char *name = NULL;
+    if (output == 0 && has_own_name(g, n)) {
+        loongi_product_name(g, node, 0, own, sizeof(own));
+        LOONG_TRY(loongi_arena_strdup(g->arena, own, &name));
+        *name_p = name;
+        return LOONG_OK;
+    }
     for (int64_t k = 0; k < n; k++) {
         number += g->nodes[k].op == node->op && counts(g, &g->nodes[k]) &&
-                  strcmp(g->nodes[k].scope, node->scope) == 0;
+                  strcmp(g->nodes[k].scope, node->scope) == 0 &&
+                  !has_own_name(g, k);
     }
     if (number > 1) {
         snprintf(nth, sizeof(nth), ".%d", number);
@@ -159,7 +185,7 @@ loong_status_t loongi_pass_label(loong_graph_t *g, int num_globs,
     same_inputs(g);
     for (int64_t n = 0; n < g->num_nodes; n++) {
         const loong_node_t *node = &g->nodes[n];
-        bool wanted = matches(num_globs, globs, node->scope);
+        bool wanted = matches(g, num_globs, globs, node);
         same_outputs(g, node);
         for (int o = 0; o < node->num_out; o++) {
             if (node->out[o] >= 0) {

@@ -52,11 +52,22 @@ loongi_pass_fuse_gradients(loong_graph_t *g,
  * part run again begins. */
 LOONG_NODISCARD loong_status_t loongi_pass_absorb(loong_graph_t *g);
 
-/* Every glob matches the scope of some node. `what` names the list. Errors:
- * LOONG_ERR_CONFIG, with the glob and what scopes look like. */
+/* Every glob matches the scope of some node, or with `products` the name of a
+ * parameter that some product is of. `what` names the list. Errors:
+ * LOONG_ERR_CONFIG, with the glob, the likeliest name and all of them. */
 LOONG_NODISCARD loong_status_t
 loongi_pass_check_globs(const loong_graph_t *g, const char *what,
-                        int num_globs, const char *const *globs);
+                        bool products, int num_globs,
+                        const char *const *globs);
+
+/* Parameters that a product multiplies with at once; 0: it is no product. The
+ * name of one of them, without ".weight". Whether a glob matches any. */
+int loongi_product_members(const loong_graph_t *g, const loong_node_t *node);
+const char *loongi_product_name(const loong_graph_t *g,
+                                const loong_node_t *node, int member,
+                                char *name, size_t size);
+bool loongi_product_match(const loong_graph_t *g, const char *glob,
+                          const loong_node_t *node);
 
 /* Makes the ops of the scopes that match, forward and gradient, work in the
  * wide type, with casts where types meet. Declared outputs keep their type. */

@@ -8,22 +8,6 @@
 #include "loong/register.h"
 #include "passes.h"
 
-loong_status_t loongi_pass_check_globs(const loong_graph_t *g,
-                                       const char *what, int num_globs,
-                                       const char *const *globs)
-{
-    for (int i = 0; i < num_globs; i++) {
-        bool found = false;
-        for (int64_t n = 0; n < g->num_nodes && !found; n++) {
-            found = loongi_scope_match(globs[i], g->nodes[n].scope);
-        }
-        LOONG_CHECK(g->ctx, found, LOONG_ERR_CONFIG,
-                    "%s: '%s' matches no scope; one is '%s'", what, globs[i],
-                    g->num_nodes > 0 ? g->nodes[g->num_nodes / 2].scope : "");
-    }
-    return LOONG_OK;
-}
-
 /* ---- fuse ------------------------------------------------------------- */
 
 /* norm(add(a, b)) becomes add_norm(a, b); its last output is the sum, which

@@ -15,14 +15,14 @@
 static loong_status_t check_globs(const loong_graph_t *g,
                                   const loong_compile_params_t *p)
 {
-    LOONG_TRY(loongi_pass_check_globs(g, "scopes in fp32", p->num_wide,
+    LOONG_TRY(loongi_pass_check_globs(g, "scopes in fp32", false, p->num_wide,
                                       p->wide));
-    LOONG_TRY(loongi_pass_check_globs(g, "scopes to log", p->num_watch,
+    LOONG_TRY(loongi_pass_check_globs(g, "scopes to log", true, p->num_watch,
                                       p->watch));
-    LOONG_TRY(loongi_pass_check_globs(g, "scopes to recompute",
+    LOONG_TRY(loongi_pass_check_globs(g, "scopes to recompute", false,
                                       p->num_recompute, p->recompute));
-    return loongi_pass_check_globs(g, "scopes to offload", p->num_offload,
-                                   p->offload);
+    return loongi_pass_check_globs(g, "scopes to offload", false,
+                                   p->num_offload, p->offload);
 }
 
 static loong_status_t keep_whole(loong_component_t *c, const loong_graph_t *g)

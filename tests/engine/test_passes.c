@@ -215,6 +215,22 @@ static void test_globs_that_match_nothing(void **state)
     p.compile.watch = wrong;
     assert_fails(ctx, loongi_component_create(ctx, &p, &component),
                  LOONG_ERR_CONFIG, "scopes to log: 'layrs.*'");
+    static const char *const meant[][3] = {
+        {"layers.*.mpl", "did you mean 'layers.*.mlp'?", "lm_head"},
+        {"layers.1.mlp.down_prj", "did you mean 'layers.*.mlp.down_proj'?",
+         "layers.*.mlp.gate_proj, layers.*.mlp.up_proj"},
+        {"layers.*.self_atn", "did you mean 'layers.*.self_attn'?",
+         "layers.*.self_attn.o_proj"},
+        {"lmhead.weight", "did you mean 'lm_head'?", "embed_tokens"},
+    };
+    for (int i = 0; i < LOONG_COUNT_OF(meant); i++) {
+        p.compile.num_watch = 1;
+        p.compile.watch = meant[i];
+        assert_fails(ctx, loongi_component_create(ctx, &p, &component),
+                     LOONG_ERR_CONFIG, meant[i][1]);
+        assert_fails(ctx, loongi_component_create(ctx, &p, &component),
+                     LOONG_ERR_CONFIG, meant[i][2]);
+    }
     test_context_end(&ctx);
 }
 
@@ -328,6 +344,32 @@ static void test_watch_figures(void **state)
     engine_end(&run);
 }
 
+/* Products are found and named by their parameters; of several at once, by any
+ * of them, and the op's name stays. */
+static void test_watch_names(void **state)
+{
+    (void)state;
+    static const char *const globs[] = {"layers.1.mlp.up_proj",
+                                        "layers.*.mlp.down_proj",
+                                        "layers.0.self_attn.o_proj"};
+    engine_run_t run;
+    loong_component_params_t p = engine_params(LOONG_BF16);
+    p.compile.num_watch = 3;
+    p.compile.watch = globs;
+    engine_begin(&run, &p);
+    int64_t outputs = 0;
+    for (int64_t w = 0;
+         w < run.stage->chunk[LOONG_STAGE_TRAIN]->num_watches; w++) {
+        outputs += !run.stage->chunk[LOONG_STAGE_TRAIN]->watches[w].gradient;
+    }
+    assert_int_equal(outputs, 4);
+    find_watch(&run, "layers.1.mlp.linear", false);
+    find_watch(&run, "layers.0.mlp.down_proj", true);
+    find_watch(&run, "layers.1.mlp.down_proj", false);
+    find_watch(&run, "layers.0.self_attn.o_proj", true);
+    engine_end(&run);
+}
+
 /* Parameters that are not finite show in every tensor behind them. */
 static void test_watch_counts(void **state)
 {
@@ -410,6 +452,7 @@ int main(void)
         cmocka_unit_test(test_globs_that_match_nothing),
         cmocka_unit_test(test_full_recompute),
         cmocka_unit_test(test_watch_figures),
+        cmocka_unit_test(test_watch_names),
         cmocka_unit_test(test_watch_counts),
         cmocka_unit_test(test_watch_cost),
     };

@@ -69,7 +69,7 @@ every cuda_op_pointwise block norm_forward
 every cuda_op_pointwise block add_pieces
 every cuda_op_pointwise stride rmsnorm 0
 every cuda_op_attention stride attention 0
-every cuda_layouts wait 1
+every cuda_layouts wait 7
 every cuda_layouts wait 5
 every cuda_layouts launch 2
 long cuda_op_attention block query_tiles
@@ -103,6 +103,7 @@ long cuda_op_rms_scale barrier scale_grad 1
 long cuda_op_rms_scale barrier scale_grad 2
 long cuda_op_cross_entropy barrier softmax_kernel 2
 long cuda_op_linear block finish_kernel
+long cuda_layouts wait 1
 long cuda_layouts wait 3
 long cuda_layouts wait 10
 long cuda_layouts wait 30

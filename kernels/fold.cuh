@@ -19,10 +19,40 @@ enum { FOLD_PARTS = 8 };
 enum { FOLD_PARTS = 264 };
 #endif
 
+enum { FOLD_EACH = 4 }; /* rows that a thread reads at a time */
+
 /* Workspace for sums of so many columns. */
 static inline size_t fold_bytes(int64_t cols)
 {
     return sizeof(float) * FOLD_PARTS * (size_t)cols;
+}
+
+/* *sum: and packs first, first + step, ... of x, COUNT of them, in order; those
+ * from `rows` on are not there. All are read before the first is used. */
+template <int COUNT, class T>
+static __device__ __forceinline__ void add_rows(const T *x, int64_t ld,
+                                                int64_t first, int64_t step,
+                                                int64_t rows, int n, bool whole,
+                                                pack_t *sum)
+{
+    raw_t<T> in[COUNT];
+#pragma unroll
+    for (int k = 0; whole && k < COUNT; k++) {
+        int64_t row = first + k * step;
+        in[k] = fetch(x + (row < rows ? row : first) * ld);
+    }
+#pragma unroll
+    for (int k = 0; !whole && k < COUNT; k++) {
+        int64_t row = first + k * step;
+        in[k] = gather(x + (row < rows ? row : first) * ld, n);
+    }
+#pragma unroll
+    for (int k = 0; k < COUNT; k++) {
+        pack_t p = unpack(in[k]);
+        for (int i = 0; first + k * step < rows && i < PACK; i++) {
+            sum->v[i] += p.v[i];
+        }
+    }
 }
 
 static __global__ void __launch_bounds__(BLOCK)
@@ -34,15 +64,10 @@ static __global__ void __launch_bounds__(BLOCK)
     }
     int n = least(PACK, y.cols - col);
     bool packed = y.cols % PACK == 0;
-    pack_t sum;
-    for (int i = 0; i < PACK; i++) {
-        sum.v[i] = 0.0f;
-    }
-    for (int64_t part = 0; part < FOLD_PARTS; part++) {
-        pack_t p = load(partial + part * y.cols + col, n, packed);
-        for (int i = 0; i < PACK; i++) {
-            sum.v[i] += p.v[i];
-        }
+    pack_t sum = {{0}};
+    for (int64_t part = 0; part < FOLD_PARTS; part += FOLD_EACH) {
+        add_rows<FOLD_EACH>(partial + col, y.cols, part, 1, FOLD_PARTS, n,
+                            packed, &sum);
     }
     if (add) {
         pack_t p = load_at(y, 0, col, n);
@@ -68,7 +93,8 @@ static inline loong_status_t fold(const loong_kernel_call_t *call, int o,
 }
 
 /* Block (column, part): sums of every FOLD_PARTS-th row. */
-static __global__ void __launch_bounds__(BLOCK)
+template <class T>
+__global__ void __launch_bounds__(BLOCK)
     sum_rows_kernel(mat_t x, float *partial, const loong_frame_t *frame)
 {
     int64_t rows = rows_of(x, frame);
@@ -77,15 +103,10 @@ static __global__ void __launch_bounds__(BLOCK)
         return;
     }
     int n = least(PACK, x.cols - col);
-    pack_t sum;
-    for (int i = 0; i < PACK; i++) {
-        sum.v[i] = 0.0f;
-    }
-    for (int64_t t = blockIdx.y; t < rows; t += gridDim.y) {
-        pack_t p = load_at(x, t, col, n);
-        for (int i = 0; i < PACK; i++) {
-            sum.v[i] += p.v[i];
-        }
+    pack_t sum = {{0}};
+    for (int64_t t = blockIdx.y; t < rows; t += FOLD_EACH * gridDim.y) {
+        add_rows<FOLD_EACH>(row_of<T>(x, 0) + col, x.ld, t, gridDim.y, rows, n,
+                            x.packed && n == PACK, &sum);
     }
     store(partial + (int64_t)blockIdx.y * x.cols + col, sum, n,
           x.cols % PACK == 0);
@@ -98,8 +119,13 @@ static inline loong_status_t sum_rows(const loong_kernel_call_t *call, int i,
     mat_t x = mat_arg(call, i);
     int64_t packs = (x.cols + PACK - 1) / PACK;
     dim3 grid((unsigned)((packs + BLOCK - 1) / BLOCK), FOLD_PARTS);
-    LOONG_LAUNCH((sum_rows_kernel), grid, dim3(BLOCK), 0, stream_of(call), x,
-                 partial, call->device_frame);
+    if (x.half) {
+        LOONG_LAUNCH((sum_rows_kernel<half_t>), grid, dim3(BLOCK), 0,
+                     stream_of(call), x, partial, call->device_frame);
+    } else {
+        LOONG_LAUNCH((sum_rows_kernel<float>), grid, dim3(BLOCK), 0,
+                     stream_of(call), x, partial, call->device_frame);
+    }
     return fold(call, o, partial, x.cols);
 }
 

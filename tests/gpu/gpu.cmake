@@ -29,6 +29,7 @@ if(LOONG_CUDA_FOUND)
     add_test(NAME cuda_loads COMMAND ${loads}
       --nvcc "${CMAKE_CUDA_COMPILER} -std=c++17 -arch=sm_90 ${includes}" ${table}
       ${kernels}/elementwise/elementwise_cuda.cu
+      ${kernels}/elementwise/move_cuda.cu
       ${kernels}/activation/activation_cuda.cu ${kernels}/rope/rope_cuda.cu)
     set_tests_properties(cuda_loads PROPERTIES LABELS cli TIMEOUT 120)
     find_program(LOONG_CUOBJDUMP cuobjdump PATHS ${CUDAToolkit_BIN_DIR})
@@ -38,6 +39,7 @@ if(LOONG_CUDA_FOUND)
       add_test(NAME cuda_loads_sass COMMAND ${CMAKE_COMMAND} -E env
         "PATH=${where}:$ENV{PATH}" ${loads} ${table}
         ${objects}/elementwise/elementwise_cuda.cu.o
+        ${objects}/elementwise/move_cuda.cu.o
         ${objects}/activation/activation_cuda.cu.o
         ${objects}/rope/rope_cuda.cu.o ${objects}/norm/norm_cuda.cu.o
         ${objects}/optimizer/adamw_cuda.cu.o)

@@ -3,7 +3,9 @@
  * Requests by signal. */
 #include <errno.h>
 #include <signal.h>
+#include <stdatomic.h>
 #include <string.h>
+#include <time.h>
 
 #include "base.h"
 #include "launcher.h"
@@ -13,6 +15,18 @@
 static volatile sig_atomic_t stop_requested;
 static volatile sig_atomic_t save_requested;
 static volatile sig_atomic_t launcher_lost;
+static atomic_llong first_request; /* to stop, in ms */
+
+/* One INT can arrive several times: Slurm sends it to each process of a step,
+ * and the parent passes its own on. */
+enum { APART_MS = 300 };
+
+static long long now_ms(void)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return now.tv_sec * 1000LL + now.tv_nsec / 1000000;
+}
 
 static void on_signal(int number)
 {
@@ -20,9 +34,13 @@ static void on_signal(int number)
         save_requested = 1;
         return;
     }
-    if (number == SIGINT && stop_requested != 0) {
+    if (number == SIGINT && stop_requested != 0 &&
+        now_ms() - atomic_load(&first_request) >= APART_MS) {
         signal(SIGINT, SIG_DFL);
         raise(SIGINT);
+    }
+    if (stop_requested == 0) {
+        atomic_store(&first_request, now_ms());
     }
     stop_requested = 1;
     /* What reads the output may be asked to end as well, and must not take the

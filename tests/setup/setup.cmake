@@ -21,6 +21,12 @@ add_test(NAME sanitize COMMAND ${PROJECT_SOURCE_DIR}/tests/setup/sanitize.sh
   ${PROJECT_BINARY_DIR}/sanitize ${PROJECT_SOURCE_DIR})
 set_tests_properties(sanitize PROPERTIES LABELS "setup;full" TIMEOUT 3600
   RUN_SERIAL ON)
+if(MPI_C_FOUND)
+  add_test(NAME slurm COMMAND ${PROJECT_SOURCE_DIR}/tests/setup/slurm.sh
+    ${PROJECT_BINARY_DIR} ${PROJECT_SOURCE_DIR} 4)
+  set_tests_properties(slurm PROPERTIES LABELS "fault;full" TIMEOUT 600
+    SKIP_RETURN_CODE 77 RUN_SERIAL ON)
+endif()
 if(LOONG_CUDA_FOUND)
   add_test(NAME cuda_parts COMMAND
     ${PROJECT_SOURCE_DIR}/tests/setup/cuda_parts.sh

@@ -25,7 +25,7 @@ typedef struct mpi_world {
     int size;
     int *node_of; /* [size]: the lowest rank of the machine */
     double timeout;
-    mpi_heartbeat_t *heartbeat; /* NULL: one machine, or MPI is for one thread */
+    mpi_heartbeat_t *heartbeat; /* NULL: one machine, or one thread */
     loong_regions_t regions;
     uint64_t regions_made; /* by this rank as leader */
     loong_board_parent_t parent;

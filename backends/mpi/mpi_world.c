@@ -156,7 +156,8 @@ static loong_status_t join(loong_context_t *ctx, mpi_world_t *world,
     LOONG_TRY(loong_launch_check(ctx, &launch, world->size));
     LOONG_TRY_MPI(ctx, MPI_Comm_split_type(MPI_COMM_WORLD, MPI_COMM_TYPE_SHARED,
                                            world->rank, MPI_INFO_NULL, &node));
-    loong_status_t status = find_nodes(ctx, world, node, params->ranks_per_node);
+    loong_status_t status =
+        find_nodes(ctx, world, node, params->ranks_per_node);
     if (status == LOONG_OK) {
         status = find_board(ctx, world, node);
     }

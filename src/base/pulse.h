@@ -23,8 +23,8 @@ typedef enum loong_pulse_state {
     LOONG_PULSE_STILL
 } loong_pulse_state_t;
 
-/* The name (prctl PR_SET_NAME) of a thread that tells nothing of the process: it
- * is left out. */
+/* The name (prctl PR_SET_NAME) of a thread that tells nothing of the process:
+ * it is left out. */
 #define LOONG_PULSE_APART "heartbeat"
 
 /* Zero-initialise. */

@@ -4,6 +4,7 @@
 // its desk, and takes what it needs of the others'; messages go through boxes.
 #include <cstring>
 
+#include "cudasim.h"
 #include "nccl_sim.h"
 
 using namespace cudasim;
@@ -197,4 +198,12 @@ bool cudasim::advance_message(op_t &o)
     }
     // Who sends may not count on room elsewhere.
     return o.kind == RECV || box.sent == box.taken;
+}
+
+// ---- links that are cut -----------------------------------------------------
+
+extern "C" void cudasim_cut(int device, int inwards)
+{
+    std::lock_guard<std::recursive_mutex> guard(sim.mutex);
+    (inwards != 0 ? sim.deaf : sim.cut).insert(device);
 }

@@ -541,12 +541,6 @@ extern "C" void cudasim_hang(int device, int on)
     }
 }
 
-extern "C" void cudasim_cut(int device, int inwards)
-{
-    std::lock_guard<std::recursive_mutex> guard(sim.mutex);
-    (inwards != 0 ? sim.deaf : sim.cut).insert(device);
-}
-
 extern "C" void cudasim_shared_limit(size_t bytes)
 {
     begin();
@@ -579,16 +573,14 @@ extern "C" void cudasim_reset(void)
     sim.events.clear();
     sim.streams.clear();
     forget_graphs();
-    sim.peers[0].clear();
-    sim.peers[1].clear();
+    sim.peers[0] = sim.peers[1] = {};
     sim.shared.clear();
     sim.loaded.clear();
     sim.no_epilogues = false;
     sim.communicates.clear();
     sim.launching.clear();
     sim.hanging.clear();
-    sim.cut.clear();
-    sim.deaf.clear();
+    sim.cut = sim.deaf = {};
     sim.last = sim.sticky = cudaSuccess;
     sim.fail_at = 0;
     sim.failed = false;

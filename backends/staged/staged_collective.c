@@ -204,12 +204,24 @@ static loong_status_t count_pieces(job_t *j)
                 "%s of %s: more than %zu ranks", loong_collective_name(c->kind),
                 j->s->comm->name, j->s->root->piece / 2 / j->element);
     if (exchanges) {
+        double begin = loongi_now();
         LOONG_TRY((loong_comm_all_reduce)(
             loong_comm_at(j->s->host, c->file, c->line), &most, 1, LOONG_I64,
             LOONG_REDUCE_MAX, c->label));
+        loongi_staged_waited(j->s, begin);
     }
     j->pieces = (most + j->most - 1) / j->most;
     return LOONG_OK;
+}
+
+loong_status_t loongi_staged_barrier(staged_t *s,
+                                     const loong_collective_t *call)
+{
+    double begin = loongi_now();
+    loong_status_t status = (loong_comm_barrier)(
+        loong_comm_at(s->host, call->file, call->line), call->label);
+    loongi_staged_waited(s, begin);
+    return status;
 }
 
 loong_status_t loongi_staged_run(staged_t *s, const loong_collective_t *call)
@@ -221,8 +233,7 @@ loong_status_t loongi_staged_run(staged_t *s, const loong_collective_t *call)
                .element = loong_dtype_size(call->dtype)};
     LOONG_TRY(count_pieces(&j));
     if (j.pieces == 0) { /* the others may wait, and see what was called */
-        return (loong_comm_barrier)(
-            loong_comm_at(s->host, call->file, call->line), call->label);
+        return loongi_staged_barrier(s, call);
     }
     return run_pieces(&j);
 }

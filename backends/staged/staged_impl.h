@@ -82,6 +82,10 @@ void loongi_staged_waited(staged_t *s, double since);
 LOONG_NODISCARD loong_status_t
 loongi_staged_run(staged_t *s, const loong_collective_t *call);
 
+/* Of the host's communicator. */
+LOONG_NODISCARD loong_status_t
+loongi_staged_barrier(staged_t *s, const loong_collective_t *call);
+
 /* ---- staged_message.c ---- */
 LOONG_NODISCARD loong_status_t loongi_staged_reserve(staged_t *s, int count,
                                                      size_t bytes);

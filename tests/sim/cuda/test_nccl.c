@@ -236,7 +236,8 @@ static void test_hang(void **state)
         {SLOW, LOONG_OK, ""},
         {BROKEN, LOONG_ERR_COMM,
          "hangs: the devices of all its 3 ranks are in it for 0."},
-        {BEHIND, LOONG_ERR_COMM, "the device of rank 1 is still in #2 of world, that of rank "},
+        {BEHIND, LOONG_ERR_COMM,
+         "the device of rank 1 is still in #2 of world, that of rank "},
     };
     for (int64_t i = 0; i < LOONG_COUNT_OF(cases); i++) {
         trouble_t trouble = cases[i].trouble;
@@ -539,6 +540,43 @@ static void test_hasty(void **state)
     cudasim_reset();
 }
 
+/* The last rank comes 0.5 s late; the others count that once, here or with the
+ * communicator of the job. */
+static loong_status_t wait_for_last(loong_context_t *ctx, loong_comm_t *host,
+                                    void *user)
+{
+    place_t *p = NULL;
+    (void)user;
+    loong_status_t status = open_place(ctx, host, STAGED, &p);
+    double begin = loong_comm_stats(host).seconds;
+    if (status == LOONG_OK) {
+        usleep(p->rank == RANKS - 1 ? 500000 : 0);
+        double since = loongi_now();
+        status = loong_comm_all_reduce(p->comm, p->there, N, LOONG_F64,
+                                       LOONG_REDUCE_SUM, "late");
+        double seconds = loongi_now() - since;
+        double counted = loong_comm_stats(host).seconds - begin +
+                         loong_comm_stats(p->comm).wait;
+        LOONG_CHECK(ctx,
+                    status != LOONG_OK || p->rank == RANKS - 1 ||
+                        (counted > 0.3 && counted < 1.2 * seconds),
+                    LOONG_ERR_INTERNAL, "counted %g s of %g", counted,
+                    seconds);
+    }
+    close_place(p);
+    return status;
+}
+
+static void test_counted_once(void **state)
+{
+    (void)state;
+    loong_context_t *ctx = test_context();
+    cudasim_seed(3);
+    assert_ok(ctx, run_places(ctx, RANKS, wait_for_last, 30.0, NULL));
+    test_context_end(&ctx);
+    cudasim_reset();
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -550,6 +588,7 @@ int main(void)
         cmocka_unit_test(test_lost_message),
         cmocka_unit_test(test_replay),
         cmocka_unit_test(test_hasty),
+        cmocka_unit_test(test_counted_once),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

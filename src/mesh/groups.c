@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "base.h"
+#include "comm_impl.h"
 
 /* Nobody has company in it, on any rank. */
 static bool trivial(const loong_mesh_t *mesh, loong_group_t group)
@@ -73,6 +74,16 @@ static double seconds_of(const loong_comm_t *comm, bool waiting)
 {
     loong_comm_stats_t stats = loong_comm_stats(comm);
     return waiting ? stats.wait : stats.seconds;
+}
+
+bool loongi_groups_failed(const loong_groups_t *groups)
+{
+    bool failed = false;
+    for (int g = 0; g < LOONG_GROUP_COUNT; g++) {
+        const loong_comm_t *comm = groups->comm[g];
+        failed = failed || (comm != NULL && comm->failed);
+    }
+    return failed;
 }
 
 double loongi_groups_seconds(const loong_groups_t *groups, bool waiting)

@@ -323,9 +323,11 @@ void loongi_component_disconnect(loong_component_t *component)
     if (c == NULL || c->device_world == NULL) {
         return;
     }
-    loong_status_t status = c->groups->comm[LOONG_GROUP_WORLD]->failed
-                                ? LOONG_ERR_COMM
-                                : watch_groups(c, true);
+    loong_status_t status =
+        loongi_groups_failed(c->groups) ||
+                loongi_groups_failed(&c->device_groups)
+            ? LOONG_ERR_COMM
+            : watch_groups(c, true);
     if (status == LOONG_OK) {
         status = loong_device_synchronize(c->device, "the end");
     }

@@ -80,7 +80,11 @@ static loong_status_t copy_document(merger_t *m, int64_t document)
     const loong_dataset_t *source = m->sources[s];
     int64_t own = document - m->first[s];
     int64_t token = loong_dataset_get_start(source, own);
-    int64_t count = loong_dataset_get_start(source, own + 1) - token;
+    int64_t end = token >= 0 ? loong_dataset_get_start(source, own + 1) : -1;
+    int64_t count = end - token;
+    if (end < 0) { /* which it has told */
+        return LOONG_ERR_FORMAT;
+    }
     LOONG_TRY(loongi_grow(m->ctx, &m->ids, &m->ids_size, count,
                           sizeof(*m->ids), "ids of a document"));
     LOONG_TRY(loong_dataset_read(source, token, count, INT32_MAX, m->ids));

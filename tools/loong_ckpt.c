@@ -95,8 +95,10 @@ int ckpt_finish(loong_context_t *ctx, loong_status_t status, bool writes)
     if (status == LOONG_ERR_ARG) {
         return LOONG_EXIT_USAGE;
     }
-    return status == LOONG_ERR_IO && writes ? LOONG_EXIT_CANNOT_WRITE
-                                            : LOONG_EXIT_FAILED;
+    return status == LOONG_ERR_CANNOT_WRITE ||
+                   (status == LOONG_ERR_IO && writes)
+               ? LOONG_EXIT_CANNOT_WRITE
+               : LOONG_EXIT_FAILED;
 }
 
 /* ---- commands that only read ---- */
@@ -137,9 +139,12 @@ static int run_map(loong_context_t *ctx, const ckpt_arguments_t *a)
 
 static int run_draft(loong_context_t *ctx, const ckpt_arguments_t *a)
 {
+    bool whole = false;
     loong_checkpoint_draft_params_t params = {a->places[0], a->places[1],
-                                              print_line, stdout};
-    return ckpt_finish(ctx, loong_checkpoint_draft(ctx, &params), true);
+                                              print_line, stdout, &whole};
+    loong_status_t status = loong_checkpoint_draft(ctx, &params);
+    return status == LOONG_OK && !whole ? LOONG_EXIT_FAILED
+                                        : ckpt_finish(ctx, status, true);
 }
 
 static const struct command {

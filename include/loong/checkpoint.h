@@ -144,6 +144,7 @@ typedef struct loong_checkpoint_draft_params {
     const char *out_dir; /* NULL: the files are told line by line */
     loong_line_fn line;
     void *user;
+    bool *whole_p; /* every parameter has its tensors; NULL: not asked */
 } loong_checkpoint_draft_params_t;
 
 /* Proposes model.yaml, map.yaml (as loong_checkpoint_names_t takes them) and

@@ -19,6 +19,18 @@ static loong_status_t fail_io(loong_context_t *ctx, const char *verb,
                       strerror(errno));
 }
 
+/* A wrong place stays wrong; all else, such as a full disk, may be over when
+ * it is tried again. */
+static loong_status_t fail_create(loong_context_t *ctx, const char *what,
+                                  const char *path)
+{
+    bool wrong = errno == EACCES || errno == EPERM || errno == EROFS ||
+                 errno == ENOENT || errno == ENOTDIR || errno == EISDIR ||
+                 errno == ELOOP || errno == ENAMETOOLONG;
+    return LOONG_FAIL(ctx, wrong ? LOONG_ERR_CANNOT_WRITE : LOONG_ERR_IO,
+                      "cannot create %s'%s': %s", what, path, strerror(errno));
+}
+
 /* An input that is not there is another failure than one that fails. */
 static loong_status_t fail_open(loong_context_t *ctx, const char *path)
 {
@@ -171,7 +183,7 @@ static loong_status_t write_new(loong_context_t *ctx, const char *path,
 {
     int fd = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
     if (fd < 0) {
-        return fail_io(ctx, "create", path);
+        return fail_create(ctx, "", path);
     }
     loong_status_t status = loongi_file_pwrite(ctx, fd, path, bytes, length, 0);
     if (status == LOONG_OK) {
@@ -252,10 +264,11 @@ loong_status_t loongi_dir_make(loong_context_t *ctx, const char *path)
         char saved = *c;
         *c = '\0';
         if (mkdir(part, 0777) != 0 && errno != EEXIST) {
-            status = fail_io(ctx, "create directory", part);
+            status = fail_create(ctx, "directory ", part);
         } else if (!loongi_dir_exists(part)) {
             status =
-                LOONG_FAIL(ctx, LOONG_ERR_IO, "'%s' is not a directory", part);
+                LOONG_FAIL(ctx, LOONG_ERR_CANNOT_WRITE,
+                           "'%s' is not a directory", part);
         }
         *c = saved;
     }

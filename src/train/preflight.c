@@ -2,8 +2,10 @@
  *
  * What a run needs beside its recipe: tokenizer, data, weights, places to
  * write to. All that is wrong is told in one go. */
+#include <errno.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "preflight.h"
@@ -104,10 +106,12 @@ static loong_status_t check_weights(loong_trainer_t *t)
     return hf != NULL && t->component != NULL ? check_hf(t, hf) : LOONG_OK;
 }
 
-/* A directory that is not there yet is made in the nearest one that is. */
+/* A directory that is not there yet is made in the nearest one that is: the
+ * first of it is tried, and taken away again. */
 static loong_status_t check_output(const loong_trainer_t *t, const char *key)
 {
     char path[1024];
+    char missing[1024] = "";
     const char *dir = loong_recipe_text(t->recipe, key);
     if (dir == NULL) {
         return LOONG_OK;
@@ -115,14 +119,24 @@ static loong_status_t check_output(const loong_trainer_t *t, const char *key)
     snprintf(path, sizeof(path), "%s", dir);
     while (access(path, F_OK) != 0 && strcmp(path, ".") != 0) {
         char *slash = strrchr(path, '/');
+        memcpy(missing, path, sizeof(missing));
         if (slash == NULL) {
             snprintf(path, sizeof(path), ".");
         } else {
             slash[slash == path] = '\0';
         }
     }
-    LOONG_CHECK(t->ctx, access(path, W_OK | X_OK) == 0, LOONG_ERR_IO,
+    LOONG_CHECK(t->ctx, access(path, W_OK | X_OK) == 0, LOONG_ERR_CANNOT_WRITE,
                 "%s: %s: %s cannot be written into", key, dir, path);
+    if (missing[0] != '\0') {
+        int made = mkdir(missing, 0777);
+        LOONG_CHECK(t->ctx, made == 0 || errno == EEXIST,
+                    LOONG_ERR_CANNOT_WRITE, "%s: %s: cannot create '%s': %s",
+                    key, dir, missing, strerror(errno));
+        if (made == 0) {
+            rmdir(missing);
+        }
+    }
     return LOONG_OK;
 }
 

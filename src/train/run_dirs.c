@@ -64,8 +64,8 @@ static loong_status_t hold(loong_trainer_t *t, const char *key, int *fd_p)
     }
     snprintf(path, sizeof(path), "%s/lock", dir);
     int fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0666);
-    LOONG_CHECK(t->ctx, fd >= 0, LOONG_ERR_IO, "%s: cannot write into %s: %s",
-                key, dir, strerror(errno));
+    LOONG_CHECK(t->ctx, fd >= 0, LOONG_ERR_CANNOT_WRITE,
+                "%s: cannot write into %s: %s", key, dir, strerror(errno));
     if (same_file(t->locks[0], fd)) {
         close(fd); /* one directory for both */
         return LOONG_OK;

@@ -412,7 +412,7 @@ static void try_one(const char *family, const scheme_t *scheme, uint64_t seed,
     r.scheme = scheme;
     rename_model(&r, map);
     write_renamed(ctx, from, to, &r);
-    loong_checkpoint_draft_params_t params = {to, out, ignore_line, NULL};
+    loong_checkpoint_draft_params_t params = {to, out, ignore_line, NULL, NULL};
     assert_ok(ctx, loong_checkpoint_draft(ctx, &params));
     count_right(ctx, model, path, &r, share);
     loongi_hf_map_destroy(&map);
@@ -464,7 +464,7 @@ static void own_names_are_found(void **state)
         snprintf(out, sizeof(out), "%s/own", dir);
         snprintf(path, sizeof(path), "%s/map.yaml", out);
         loong_checkpoint_draft_params_t params = {from, out, ignore_line,
-                                                  NULL};
+                                                  NULL, NULL};
         loong_hf_open_params_t open = {from, NULL, path};
         loong_hf_t *hf = NULL;
         assert_ok(ctx, loong_checkpoint_draft(ctx, &params));

@@ -43,7 +43,7 @@ static loong_status_t draft_changed(loong_context_t *ctx, const char *fixture,
     snprintf(to, sizeof(to), "%s/changed/model.safetensors", dir);
     assert_ok(ctx, loongi_file_copy(ctx, from, to));
     snprintf(to, sizeof(to), "%s/changed", dir);
-    loong_checkpoint_draft_params_t params = {to, out, add_line, said};
+    loong_checkpoint_draft_params_t params = {to, out, add_line, said, NULL};
     loong_status_t status = loong_checkpoint_draft(ctx, &params);
     loongi_text_free(&text);
     loongi_free(ctx, config);

@@ -123,7 +123,8 @@ static void find_scale(void *user, const char *line)
 static void draft_has_no_scales(loong_context_t *ctx, const fp8_files_t *f)
 {
     bool found = false;
-    loong_checkpoint_draft_params_t p = {f->dir, NULL, find_scale, &found};
+    loong_checkpoint_draft_params_t p = {f->dir, NULL, find_scale, &found,
+                                         NULL};
     assert_ok(ctx, loong_checkpoint_draft(ctx, &p));
     assert_false(found);
 }

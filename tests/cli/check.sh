@@ -93,8 +93,12 @@ run 2 good.yaml --check 'data.train=[{path: text, max_epochs: 1}]' \
     train.train_iters=100000
 has err "samples are needed, there are"
 run 66 good.yaml --check init.from_hf=nowhere
-run 74 good.yaml --check checkpoint.save=/dev/null/place
+run 73 good.yaml --check checkpoint.save=/dev/null/place
 has err "checkpoint.save: /dev/null/place: /dev/null cannot be written into"
+run 73 good.yaml --check checkpoint.save=/proc/x
+has err "checkpoint.save: /proc/x: cannot create '/proc/x': "
+run 73 good.yaml checkpoint.save=/proc/x
+has err "checkpoint.save: /proc/x cannot be made"
 run 1 good.yaml --check model.foundation.hidden_size=524288
 has out "too little memory: needs"
 has err "too little memory: needs"

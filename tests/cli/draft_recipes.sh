@@ -20,4 +20,12 @@ for model in "$source"/tests/golden/fixtures/*; do
         --map "$name/map.yaml" >out 2>err || fail "$name: not read"
     count=$((count + 1))
 done
+
+# A layer more than there are tensors for.
+cp -r "$source/tests/golden/fixtures/llama3_gqa_tied" more
+sed -i -E 's/("num_hidden_layers": *)[0-9]+/\19/; /"layer_types"/d' \
+    more/config.json
+code=0
+"$build/loong-ckpt" draft more drafted >out 2>err || code=$?
+[ $code = 1 ] || fail "tensors of layers are missing: exit $code"
 [ $count -ge 50 ] || fail "only $count models"

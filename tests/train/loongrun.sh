@@ -72,7 +72,7 @@ run 2 --dry-run --ranks 3
 has err "train.global_batch_size: 2 is no multiple of 6"
 has err "possible on 2 ranks:"
 has err "    train.micro_batch_size=1   (data parallel 2)"
-run 74 --dry-run --schedule-plot none/step.svg
+run 73 --dry-run --schedule-plot none/step.svg
 has err "cannot create 'none/step.svg"
 run 2 --profile device=cuda
 has err "--profile wants a FILE, found device=cuda"
@@ -256,6 +256,6 @@ run 2 comm.timeout=0
 has err "comm.timeout"
 run 66 device=cuda checkpoint.save=other
 has err "no device cuda"
-run 74 log.dir=recipe.yaml/logs checkpoint.save=other
+run 73 log.dir=recipe.yaml/logs checkpoint.save=other
 has err "log.dir: recipe.yaml/logs cannot be made"
 echo "signals, exit codes and messages are as documented"

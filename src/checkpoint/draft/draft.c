@@ -485,6 +485,9 @@ static loong_status_t tell(const draft_t *d)
     }
     loongi_text_free(&unused);
     d->params->line(d->params->user, line);
+    if (d->params->whole_p != NULL) {
+        *d->params->whole_p = d->match.uncovered == 0 && lacks == 0;
+    }
     return status;
 }
 

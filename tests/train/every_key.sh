@@ -180,6 +180,7 @@ comm.device_backend=auto
 comm.overlap=true
 comm.overlap_work=1MiB
 comm.timeout=1m
+comm.heartbeat_timeout=1m
 comm.overlap=true
 comm.overlap_work=64KiB
 fault=[{kind: slow, rank: 0, step: 1, seconds: 10ms, attempts: 1}]

@@ -82,9 +82,9 @@ enum {
     LOONG_SIGNAL_SAVE = 2  /* USR1: save and go on */
 };
 
-/* Installs the handlers for the whole process; a second INT, 0.3 s or more behind
- * the first request to stop, ends it at once. From a request to stop on, SIGPIPE
- * is ignored.
+/* Installs the handlers for the whole process; a second INT, 0.3 s or more
+ * behind the first request to stop, ends it at once. From a request to stop
+ * on, SIGPIPE is ignored.
  * The flags are the one exception to "no mutable data at file scope": a
  * handler has nothing else to write to. */
 LOONG_API LOONG_NODISCARD loong_status_t

@@ -1,7 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
-# usage: slurm.sh BUILD SOURCE SECONDS: a Slurm of one node in a directory of its
-# own, and requests to end that reach a job of two ranks, whose steps last
+# usage: slurm.sh BUILD SOURCE SECONDS: a Slurm of one node in a directory of
+# its own, and requests to end that reach a job of two ranks, whose steps last
 # SECONDS, in the ways that Slurm has. Skipped (77) without root or
 # `apt install slurm-wlm`.
 set -u
@@ -18,7 +18,7 @@ trap 'kill $(cat *.pid) 2>/dev/null; cd /; rm -rf "$place"' EXIT
 cd "$place" || exit 1
 export OMP_NUM_THREADS=1 SLURM_CONF=$place/slurm.conf
 
-# ---- a node -------------------------------------------------------------------
+# ---- a node ------------------------------------------------------------------
 
 mkdir state spool
 cp /etc/munge/munge.key key
@@ -58,7 +58,7 @@ for _ in $(seq 100); do
     sleep 0.1
 done
 
-# ---- a job --------------------------------------------------------------------
+# ---- a job -------------------------------------------------------------------
 
 "$build/loong-data" index --tokenizer bytes --append-eod --quiet \
     --suffixes .md --output-prefix text "$source/docs" >/dev/null

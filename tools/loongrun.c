@@ -18,6 +18,7 @@
 #include "loong/trainer.h"
 #include "loongrun_banner.h"
 #include "loongrun_bus.h"
+#include "loongrun_config.h"
 #include "loongrun_doctor.h"
 #include "loongrun_screen.h"
 #include "tool_configs.h"
@@ -237,19 +238,28 @@ static loong_status_t with_trainer(const options_t *o, loong_recipe_t *recipe,
     return status;
 }
 
+static loong_status_t print_config(loong_context_t *ctx, loong_comm_t *comm,
+                                   loong_recipe_t *recipe)
+{
+    const char *text = NULL;
+    loong_status_t status = loong_trainer_fill_recipe(
+        ctx, recipe, loong_comm_rank(comm) == 0);
+    if (status == LOONG_OK) {
+        status = config_state_family(ctx, recipe);
+    }
+    if (status == LOONG_OK) {
+        status = loong_recipe_print(recipe, true, &text);
+    }
+    return status == LOONG_OK ? print_text(comm, text) : status;
+}
+
 static loong_status_t run_recipe(loong_context_t *ctx, const options_t *o,
                                  loong_recipe_t *recipe, screen_t *screen)
 {
     loong_trainer_t *trainer = NULL;
     loong_comm_t *comm = screen->comm;
-    const char *text = NULL;
     if (o->print_config) {
-        loong_status_t printed = loong_trainer_fill_recipe(
-            ctx, recipe, loong_comm_rank(comm) == 0);
-        if (printed == LOONG_OK) {
-            printed = loong_recipe_print(recipe, true, &text);
-        }
-        return printed == LOONG_OK ? print_text(comm, text) : printed;
+        return print_config(ctx, comm, recipe);
     }
     loong_trainer_params_t params = {
         .comm = comm,

@@ -13,7 +13,8 @@ add_custom_target(loong_commit BYPRODUCTS ${PROJECT_BINARY_DIR}/loong_commit.h
   -DOUT=${PROJECT_BINARY_DIR}/loong_commit.h
   -P ${PROJECT_SOURCE_DIR}/cmake/LoongCommit.cmake)
 set(LOONGRUN_SOURCES tools/loongrun.c tools/loongrun_banner.c
-  tools/loongrun_bus.c tools/loongrun_doctor.c tools/loongrun_screen.c)
+  tools/loongrun_bus.c tools/loongrun_config.c tools/loongrun_doctor.c
+  tools/loongrun_screen.c)
 add_executable(loongrun ${LOONGRUN_SOURCES})
 add_dependencies(loongrun loong_commit)
 set_source_files_properties(tools/loongrun_banner.c PROPERTIES

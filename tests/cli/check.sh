@@ -119,6 +119,12 @@ run 2 good.yaml --check --elsewhere train.micro_batch_size=7
 run 2 good.yaml --elsewhere
 has err "--elsewhere is for --check, --dry-run and --explain"
 
+# What the family sets is shown, as its own.
+run 0 good.yaml --print-config
+has out "untie_embeddings_and_output_weights: "
+has out "  # default of the family"
+has out "layernorm_epsilon: 1e-0"
+
 # What newcomers type.
 hint() { # OVERRIDE KEY
     run 2 good.yaml "$1"

@@ -27,29 +27,33 @@ static inline size_t fold_bytes(int64_t cols)
     return sizeof(float) * FOLD_PARTS * (size_t)cols;
 }
 
-/* *sum: and packs first, first + step, ... of x, COUNT of them, in order; those
- * from `rows` on are not there. All are read before the first is used. */
-template <int COUNT, class T>
+/* Rows first, first + step, ... below `rows`. */
+struct stride_t {
+    int64_t first, step, rows;
+};
+
+/* *sum: and FOLD_EACH packs of x, a matrix, in order. All are read before the
+ * first is used. */
+template <class T>
 static __device__ __forceinline__ void add_rows(const T *x, int64_t ld,
-                                                int64_t first, int64_t step,
-                                                int64_t rows, int n, bool whole,
-                                                pack_t *sum)
+                                                const stride_t &s, int n,
+                                                bool whole, pack_t *sum)
 {
-    raw_t<T> in[COUNT];
+    raw_t<T> in[FOLD_EACH];
 #pragma unroll
-    for (int k = 0; whole && k < COUNT; k++) {
-        int64_t row = first + k * step;
-        in[k] = fetch(x + (row < rows ? row : first) * ld);
+    for (int k = 0; whole && k < FOLD_EACH; k++) {
+        int64_t row = s.first + k * s.step;
+        in[k] = fetch(x + (row < s.rows ? row : s.first) * ld);
     }
 #pragma unroll
-    for (int k = 0; !whole && k < COUNT; k++) {
-        int64_t row = first + k * step;
-        in[k] = gather(x + (row < rows ? row : first) * ld, n);
+    for (int k = 0; !whole && k < FOLD_EACH; k++) {
+        int64_t row = s.first + k * s.step;
+        in[k] = gather(x + (row < s.rows ? row : s.first) * ld, n);
     }
 #pragma unroll
-    for (int k = 0; k < COUNT; k++) {
+    for (int k = 0; k < FOLD_EACH; k++) {
         pack_t p = unpack(in[k]);
-        for (int i = 0; first + k * step < rows && i < PACK; i++) {
+        for (int i = 0; s.first + k * s.step < s.rows && i < PACK; i++) {
             sum->v[i] += p.v[i];
         }
     }
@@ -66,8 +70,8 @@ static __global__ void __launch_bounds__(BLOCK)
     bool packed = y.cols % PACK == 0;
     pack_t sum = {{0}};
     for (int64_t part = 0; part < FOLD_PARTS; part += FOLD_EACH) {
-        add_rows<FOLD_EACH>(partial + col, y.cols, part, 1, FOLD_PARTS, n,
-                            packed, &sum);
+        stride_t s = {part, 1, FOLD_PARTS};
+        add_rows(partial + col, y.cols, s, n, packed, &sum);
     }
     if (add) {
         pack_t p = load_at(y, 0, col, n);
@@ -105,8 +109,9 @@ __global__ void __launch_bounds__(BLOCK)
     int n = least(PACK, x.cols - col);
     pack_t sum = {{0}};
     for (int64_t t = blockIdx.y; t < rows; t += FOLD_EACH * gridDim.y) {
-        add_rows<FOLD_EACH>(row_of<T>(x, 0) + col, x.ld, t, gridDim.y, rows, n,
-                            x.packed && n == PACK, &sum);
+        stride_t s = {t, gridDim.y, rows};
+        add_rows(row_of<T>(x, 0) + col, x.ld, s, n, x.packed && n == PACK,
+                 &sum);
     }
     store(partial + (int64_t)blockIdx.y * x.cols + col, sum, n,
           x.cols % PACK == 0);

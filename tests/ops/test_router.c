@@ -461,40 +461,6 @@ static void test_capacity(void **state)
     free(w);
 }
 
-/* More slots than a block sorts; few different weights, of either sign, so that
- * many are equal. */
-static void test_capacity_drawn(void **state)
-{
-    (void)state;
-    op_draw_t d = op_draw_begin(6);
-    while (op_draw_next(&d)) {
-        int experts = (int)op_draw_size(&d, 70);
-        int64_t tokens = op_draw_size(&d, 300);
-        int k = 1 + op_draw_below(&d, LOONG_MIN(experts, 5));
-        loong_expert_capacity_attr_t attr = {
-            experts, op_draw_size(&d, (int)(tokens * k / experts) + 2),
-            op_draw_below(&d, 4) == 0};
-        int32_t *chosen = malloc(sizeof(*chosen) * (size_t)(tokens * k));
-        double *w = malloc(sizeof(*w) * (size_t)(tokens * k));
-        for (int64_t t = 0; t < tokens; t++) {
-            int begin = op_draw_below(&d, 1 + experts / 2);
-            for (int j = 0; j < k; j++) {
-                chosen[t * k + j] = (begin + j) % experts;
-                w[t * k + j] = (op_draw_below(&d, 9) - 3) * 0.125;
-            }
-        }
-        op_case_t c = {.op = "expert_capacity", .attr = &attr, .num_in = 2,
-                       .num_out = 1};
-        c.arg[0] = integers(tokens, k, chosen);
-        c.arg[1] = op_mat(LOONG_F64, tokens, k);
-        c.arg[1].wide_values = w;
-        c.arg[2] = op_mat(LOONG_I32, tokens, k);
-        check_kernels(c);
-        free(chosen);
-        free(w);
-    }
-}
-
 /* Expert 3 is chosen five times of 18, by twelve experts. */
 static void test_excess(void **state)
 {
@@ -626,7 +592,6 @@ int main(void)
         cmocka_unit_test(test_forced),
         cmocka_unit_test(test_replayed),
         cmocka_unit_test(test_capacity),
-        cmocka_unit_test(test_capacity_drawn),
         cmocka_unit_test(test_excess),
         cmocka_unit_test(test_loss),
         cmocka_unit_test(test_loss_gradient),

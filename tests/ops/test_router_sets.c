@@ -2,10 +2,11 @@
  *
  * Sets of experts for types of tokens: the router and its losses do with the
  * tokens of a type what they do without types on these tokens and the set's
- * experts alone. */
+ * experts alone. And whom experts keep, of drawn choices. */
 #include "loong/moe.h"
 #include "op_case.h"
 #include "op_device.h"
+#include "op_draw.h"
 
 enum { TOKENS = 11, SETS = 2, EACH = 6, EXPERTS = SETS * EACH, K = 3 };
 
@@ -321,6 +322,40 @@ static void test_loss_gradient(void **state)
     free(dl);
 }
 
+/* More slots than a block sorts; few different weights, of either sign, so that
+ * many are equal. */
+static void test_capacity_drawn(void **state)
+{
+    (void)state;
+    op_draw_t d = op_draw_begin(6);
+    while (op_draw_next(&d)) {
+        int experts = (int)op_draw_size(&d, 70);
+        int64_t tokens = op_draw_size(&d, 300);
+        int k = 1 + op_draw_below(&d, LOONG_MIN(experts, 5));
+        loong_expert_capacity_attr_t attr = {
+            experts, op_draw_size(&d, (int)(tokens * k / experts) + 2),
+            op_draw_below(&d, 4) == 0};
+        int32_t *chosen = malloc(sizeof(*chosen) * (size_t)(tokens * k));
+        double *w = malloc(sizeof(*w) * (size_t)(tokens * k));
+        for (int64_t t = 0; t < tokens; t++) {
+            int begin = op_draw_below(&d, 1 + experts / 2);
+            for (int j = 0; j < k; j++) {
+                chosen[t * k + j] = (begin + j) % experts;
+                w[t * k + j] = (op_draw_below(&d, 9) - 3) * 0.125;
+            }
+        }
+        op_case_t c = {.op = "expert_capacity", .attr = &attr, .num_in = 2,
+                       .num_out = 1};
+        c.arg[0] = integers(tokens, k, chosen);
+        c.arg[1] = op_mat(LOONG_F64, tokens, k);
+        c.arg[1].wide_values = w;
+        c.arg[2] = op_mat(LOONG_I32, tokens, k);
+        check_kernels(c);
+        free(chosen);
+        free(w);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -330,6 +365,7 @@ int main(void)
         cmocka_unit_test(test_excess),
         cmocka_unit_test(test_loss),
         cmocka_unit_test(test_loss_gradient),
+        cmocka_unit_test(test_capacity_drawn),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -142,6 +142,15 @@ static ncclResult_t submit(const std::vector<op_t> &ops)
     return ncclSuccess;
 }
 
+thread_local bool cudasim::launches;
+
+void cudasim::check_launching(const CUstream_st *s)
+{
+    if (!launches && sim.launching.count(s) > 0) {
+        report("a stream is used before NCCL has launched its call there");
+    }
+}
+
 // Launches the group's calls, as said above.
 static ncclResult_t launch()
 {

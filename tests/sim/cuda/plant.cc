@@ -6,8 +6,8 @@
 //   "wait N"            the N-th wait of a stream for an event is left out;
 //                       only those count that no earlier wait implies and whose
 //                       event has not come, and none in a capture
-//   "launch N"          of the N-th call of NCCL it is said that it is launched,
-//                       which its thread does only some time later
+//   "launch N"          the N-th call of NCCL is said to be launched, which its
+//                       thread does only some time later
 // KERNEL is a part of its name. What is planted is told once, where it acts.
 // And calls that fail because a test wants it.
 #include <cstdio>

@@ -341,15 +341,6 @@ void cudasim::enqueue_again(CUstream_st *s, const maker_t &make)
     }
 }
 
-thread_local bool cudasim::launches;
-
-void cudasim::check_launching(const CUstream_st *s)
-{
-    if (!launches && sim.launching.count(s) > 0) {
-        report("a stream is used before NCCL has launched its call there");
-    }
-}
-
 // ---- streams and events -----------------------------------------------------
 
 extern "C" cudaError_t cudaStreamCreateWithFlags(cudaStream_t *stream,

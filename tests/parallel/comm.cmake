@@ -14,6 +14,11 @@ loong_mpi_test(NAME comm_mpi_4_nodes RANKS 4 PROGRAM worker_comm ARGS cases 1
   LABELS parallel)
 loong_mpi_test(NAME comm_mpi_2x2_nodes RANKS 4 PROGRAM worker_comm
   ARGS cases 2 LABELS parallel)
+# Counted among processes; with one rank on a machine, and eight.
+foreach(on_machine 1 8)
+  loong_mpi_test(NAME comm_mpi_64_count_${on_machine} RANKS 64
+    PROGRAM worker_comm ARGS count ${on_machine} LABELS parallel full)
+endforeach()
 # As under srun without --mpi=pmix: alone, though four were started.
 if(MPI_C_FOUND)
   add_test(NAME comm_mpi_singleton COMMAND worker_comm cases 0)

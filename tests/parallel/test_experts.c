@@ -32,11 +32,11 @@
     "moe_router_topk: 3, moe_layer_freq: '[0]*2+[1,0]', "                     \
     "moe_aux_loss_coeff: 0.05}"
 
-/* Of a run; LOONG_LAYOUT_STEPS for more. */
+/* Of a run; LOONG_LAYOUT_STEPS for more, and for both models on each layout. */
 static int steps(void)
 {
     const char *text = getenv("LOONG_LAYOUT_STEPS");
-    return text != NULL ? atoi(text) : 8;
+    return text != NULL ? atoi(text) : 4;
 }
 
 static layout_run_t make_run(const char *save, const char *model, int ranks,
@@ -55,13 +55,35 @@ static void check_layouts(const char *model, int count,
     layout_run_t one = make_run("one", model, 1, "{}");
     layout_run(&place, &one);
     for (int i = 0; i < count; i++) {
-        char save[16];
+        char save[24];
         snprintf(save, sizeof(save), "layout%d", i);
         layout_run_t run = make_run(save, model, ranks[i], layouts[i]);
         layout_run(&place, &run);
         layout_compare(&place, &run, &one, 1e-9);
     }
     layout_end(&place);
+}
+
+/* Layouts take turns with the models. */
+static void check_models(int count, const char *const *layouts,
+                         const int *ranks)
+{
+    static const char *const models[] = {SOFTMAX, SIGMOID};
+    enum { MODELS = LOONG_COUNT_OF(models), MOST = 16 };
+    bool all = getenv("LOONG_LAYOUT_STEPS") != NULL;
+    assert_in_range(count, 1, MOST);
+    for (int m = 0; m < MODELS; m++) {
+        const char *chosen[MOST];
+        int of[MOST];
+        int n = 0;
+        for (int i = 0; i < count; i++) {
+            if (all || i % MODELS == m) {
+                chosen[n] = layouts[i];
+                of[n++] = ranks[i];
+            }
+        }
+        check_layouts(models[m], n, chosen, of);
+    }
 }
 
 #define TP "tensor_model_parallel_size: "
@@ -86,8 +108,7 @@ static void chosen_layouts(void **state)
         "{" TP "2, " SP ", " ETP "4, " SHARD "optim_grads_params}",
         "{" TP "2, " SP ", " CP "2, " EP "2}"};
     static const int ranks[] = {2, 2, 4, 4, 2, 4, 4, 2, 4, 4, 3, 4, 4, 4, 4};
-    check_layouts(SOFTMAX, LOONG_COUNT_OF(layouts), layouts, ranks);
-    check_layouts(SIGMOID, LOONG_COUNT_OF(layouts), layouts, ranks);
+    check_models(LOONG_COUNT_OF(layouts), layouts, ranks);
 }
 
 #define PLAN "moe_capacity_plan: "
@@ -117,8 +138,7 @@ static void rounds(void **state)
         "{" PP "2, " EP "2, overlap_moe_expert_parallel_comm: true, "
         "num_layers_per_virtual_pipeline_stage: 1, " A2A ", " PLAN "0.2}"};
     static const int ranks[] = {1, 1, 1, 2, 4, 4, 2, 4, 4, 4, 4, 4, 4, 4};
-    check_layouts(SOFTMAX, LOONG_COUNT_OF(layouts), layouts, ranks);
-    check_layouts(SIGMOID, LOONG_COUNT_OF(layouts), layouts, ranks);
+    check_models(LOONG_COUNT_OF(layouts), layouts, ranks);
 }
 
 /* Stages without a router have no loss of it. */
@@ -134,8 +154,9 @@ static void layers_without_experts(void **state)
 
 /* From the product of data, tensor, context, expert and pipeline parallel and
  * of what is shared out. */
-static void draw_layouts(const char *model)
+static void random_layouts(void **state)
 {
+    (void)state;
     static const char *const shardings[] = {"none", "optim", "optim_grads",
                                             "optim_grads_params"};
     enum { COUNT = 8 };
@@ -167,14 +188,7 @@ static void draw_layouts(const char *model)
         layouts[i] = text[i];
         print_message("%d ranks, %s\n", ranks[i], text[i]);
     }
-    check_layouts(model, COUNT, layouts, ranks);
-}
-
-static void random_layouts(void **state)
-{
-    (void)state;
-    draw_layouts(SOFTMAX);
-    draw_layouts(SIGMOID);
+    check_models(COUNT, layouts, ranks);
 }
 
 #define CAPACITY(factor_, policy_)                                            \

@@ -8,7 +8,7 @@
 static int steps(void)
 {
     const char *text = getenv("LOONG_LAYOUT_STEPS");
-    return text != NULL ? atoi(text) : 12;
+    return text != NULL ? atoi(text) : 4;
 }
 
 /* Uneven heads, norms of heads, biases of q, k and v, dropout. */

@@ -562,6 +562,7 @@ int main(int argc, char **argv)
             code = work(ctx, &o, &screen);
         }
     }
+    screen_close(&screen);
     loong_comm_destroy(&screen.comm);
     free(o.overrides);
     loong_context_destroy(&ctx);

@@ -258,4 +258,44 @@ run 66 device=cuda checkpoint.save=other
 has err "no device cuda"
 run 73 log.dir=recipe.yaml/logs checkpoint.save=other
 has err "log.dir: recipe.yaml/logs cannot be made"
+# A reader that stops, its pipe full: the training goes on and saves when asked;
+# what waits is read when it wakes.
+lines() { wc -l <logs/metrics.jsonl; }
+within() { # SECONDS COMMAND...: until it holds
+    local end=$((SECONDS + $1))
+    shift
+    until "$@" 2>/dev/null; do
+        [ $SECONDS -lt $end ] || return 1
+        sleep 0.05
+    done
+}
+for reader in stopped woken; do
+    rm -rf full logs
+    mkfifo full
+    exec 9<>full
+    "$build/loongrun" recipe.yaml log.interval=100 eval.sample.prompts=[] \
+        checkpoint.save=$reader >full 2>err &
+    pid=$!
+    within 20 test -s logs/metrics.jsonl || fail "$reader: no steps"
+    timeout 1 head -c 1000000 /dev/zero >&9 || true
+    before=$(lines)
+    within 20 eval '[ $(lines) -gt $((before + 5)) ]' ||
+        fail "the training waits for a reader of its log"
+    if [ $reader = woken ]; then
+        tr -d '\0' <full >out 9>&- &
+    fi
+    kill -TERM $pid
+    code=0
+    wait $pid || code=$?
+    pid=
+    exec 9>&-
+    [ $code = 75 ] || fail "$reader: exit $code, not 75"
+    [ -e $reader/latest ] || fail "$reader: nothing saved"
+done
+wait
+has out "stopped at step"
+for step in $(sed -n 's/.*"step":\([0-9]*\),"total.*/\1/p' logs/metrics.jsonl); do
+    has out "step $step/1000000 | loss"
+done
+
 echo "signals, exit codes and messages are as documented"

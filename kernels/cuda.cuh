@@ -2,11 +2,9 @@
  *
  * What the CUDA kernels share (kernels/<op>/<op>_cuda.cu). Storage is fp32 or
  * bf16, arithmetic fp32. Rows are read and written 8 elements at a time (16
- * bytes of bf16) where addresses allow, else one by one. Sizes that change
- * from run to run are read from the frame on the device: kernels take (symbol,
- * bound), grids are made for the bound. The same source runs on the simulated
- * device of the tests, whose headers stand in front of CUDA's: so kernels are
- * launched and shared arrays declared by the macros below.
+ * bytes of bf16) where addresses allow, else one by one. The same source runs
+ * on the simulated device of the tests, whose headers stand in front of CUDA's:
+ * so kernels are launched and shared arrays declared by the macros below.
  */
 #ifndef LOONG_CUDA_CUH
 #define LOONG_CUDA_CUH
@@ -62,21 +60,19 @@ static inline bool only_loaded(const loong_kernel_call_t *call,
 
 /* ---- operands ------------------------------------------------------------ */
 
-/* An operand as a matrix; `count` is the symbol of its rows or -1. */
+/* An operand as a matrix. */
 struct mat_t {
     void *p; /* NULL: absent */
-    int64_t rows;  /* the most there are */
-    int64_t inner; /* rows to one unit of the symbol; 0: a vector */
+    int64_t rows;
     int64_t cols;
     int64_t ld;
-    int count;
     int half;   /* bf16 */
     int packed; /* rows begin at multiples of 16 bytes */
 };
 
 static inline mat_t mat_none(void)
 {
-    mat_t m = {NULL, 0, 0, 0, 0, -1, 0, 1};
+    mat_t m = {NULL, 0, 0, 0, 0, 1};
     return m;
 }
 
@@ -89,11 +85,9 @@ static inline mat_t mat_arg(const loong_kernel_call_t *call, int a)
     const loong_karg_t *arg = &call->query->arg[a];
     mat_t m = mat_none();
     m.p = call->ptr[a];
-    m.rows = loong_karg_rows(arg, NULL);
-    m.cols = loong_karg_cols(arg, NULL);
-    m.inner = arg->rank > 1 ? m.rows / LOONG_MAX(arg->dim[0], 1) : 0;
+    m.rows = loong_karg_rows(arg);
+    m.cols = loong_karg_cols(arg);
     m.ld = arg->rank > 1 ? arg->ld : m.cols;
-    m.count = arg->count;
     m.half = arg->dtype == LOONG_BF16;
     size_t row = (size_t)m.ld * loong_dtype_size(arg->dtype);
     m.packed = ((uintptr_t)m.p % 16 == 0 && row % 16 == 0) ||
@@ -124,20 +118,6 @@ static inline mat_t mat_columns(mat_t m, int64_t begin, int64_t cols)
     m.cols = cols;
     m.packed = m.packed && begin * size % 16 == 0;
     return m;
-}
-
-/* Rows and columns of this run. */
-static __device__ __forceinline__ int64_t rows_of(const mat_t &m,
-                                                  const loong_frame_t *frame)
-{
-    return m.count < 0 || m.inner == 0 ? m.rows
-                                       : frame->count[m.count] * m.inner;
-}
-
-static __device__ __forceinline__ int64_t cols_of(const mat_t &m,
-                                                  const loong_frame_t *frame)
-{
-    return m.count < 0 || m.inner > 0 ? m.cols : frame->count[m.count];
 }
 
 template <class T>
@@ -235,13 +215,13 @@ static inline loong_status_t allow_shared(const loong_kernel_call_t *call,
 } // namespace loong_cuda
 
 /* Defines one kernel; `workspace_` may be NULL. CUDA_KERNEL_NAMED: one of
- * several of an op. CUDA_KERNEL_STATE: with what its launches share; the host
- * reads the rows of its operands. CUDA_KERNEL_COMM: and needs the other ranks
- * of a group; the host waits for sizes. */
+ * several of an op. CUDA_KERNEL_STATE: with what its launches share.
+ * CUDA_KERNEL_COMM: and needs the other ranks of a group; the host waits for
+ * sizes. */
 #define CUDA_KERNEL(op_, support_, workspace_, run_)                          \
     extern "C" const loong_kernel_t loongi_##op_##_cuda = {                   \
         #op_ "_cuda", #op_, "cuda", support_, workspace_, NULL,               \
-        NULL,         run_, false, false, false, false, NULL}
+        NULL,         run_, false, false, false, NULL}
 #define CUDA_KERNEL_NAMED(op_, suffix_, support_, workspace_, run_)           \
     extern "C" const loong_kernel_t loongi_##op_##_##suffix_##_cuda = {       \
         #op_ "_" #suffix_ "_cuda",                                            \
@@ -255,16 +235,15 @@ static inline loong_status_t allow_shared(const loong_kernel_call_t *call,
         false,                                                                \
         false,                                                                \
         false,                                                                \
-        false,                                                                \
         NULL}
 #define CUDA_KERNEL_STATE(op_, support_, workspace_, prepare_, destroy_,      \
                           run_)                                               \
     extern "C" const loong_kernel_t loongi_##op_##_cuda = {                   \
         #op_ "_cuda", #op_, "cuda", support_, workspace_, prepare_,           \
-        destroy_,     run_, false,  false,    true,       false,    NULL}
+        destroy_,     run_, false,  false,    false,      NULL}
 #define CUDA_KERNEL_COMM(op_, support_, workspace_, prepare_, destroy_, run_) \
     extern "C" const loong_kernel_t loongi_##op_##_cuda = {                   \
         #op_ "_cuda", #op_, "cuda", support_, workspace_, prepare_,           \
-        destroy_,     run_, true,   false,    false,      true,     NULL}
+        destroy_,     run_, true,   false,    true,       NULL}
 
 #endif

@@ -45,8 +45,8 @@ static inline fast_mat_t fast_arg(const loong_kernel_call_t *call, int a)
     if (fast_present(call, a)) {
         const loong_karg_t *arg = &call->query->arg[a];
         m.p = call->ptr[a];
-        m.rows = loong_karg_rows(arg, call->frame);
-        m.cols = loong_karg_cols(arg, call->frame);
+        m.rows = loong_karg_rows(arg);
+        m.cols = loong_karg_cols(arg);
         m.ld = arg->ld;
         m.half = arg->dtype == LOONG_BF16;
     }

@@ -99,9 +99,9 @@ static inline loong_status_t fold(const loong_kernel_call_t *call, int o,
 /* Block (column, part): sums of every FOLD_PARTS-th row. */
 template <class T>
 __global__ void __launch_bounds__(BLOCK)
-    sum_rows_kernel(mat_t x, float *partial, const loong_frame_t *frame)
+    sum_rows_kernel(mat_t x, float *partial)
 {
-    int64_t rows = rows_of(x, frame);
+    int64_t rows = x.rows;
     int64_t col = ((int64_t)blockIdx.x * BLOCK + threadIdx.x) * PACK;
     if (col >= x.cols) {
         return;
@@ -126,10 +126,10 @@ static inline loong_status_t sum_rows(const loong_kernel_call_t *call, int i,
     dim3 grid((unsigned)((packs + BLOCK - 1) / BLOCK), FOLD_PARTS);
     if (x.half) {
         LOONG_LAUNCH((sum_rows_kernel<half_t>), grid, dim3(BLOCK), 0,
-                     stream_of(call), x, partial, call->device_frame);
+                     stream_of(call), x, partial);
     } else {
         LOONG_LAUNCH((sum_rows_kernel<float>), grid, dim3(BLOCK), 0,
-                     stream_of(call), x, partial, call->device_frame);
+                     stream_of(call), x, partial);
     }
     return fold(call, o, partial, x.cols);
 }

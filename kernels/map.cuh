@@ -90,13 +90,13 @@ static __device__ __forceinline__ void advance(walk_t *w)
  * takes PACKS packs of each at a time. */
 template <class In, class Out, bool ADD, int IN, int OUT, class Fn>
 __global__ void __launch_bounds__(BLOCK)
-    map_kernel(Fn fn, mats_t<IN + OUT> m, const loong_frame_t *frame)
+    map_kernel(Fn fn, mats_t<IN + OUT> m)
 {
     enum { PACKS = 4 / sizeof(In), READS = ADD ? OUT : 1 };
     const mat_t &y = m.arg[IN];
-    int64_t cols = cols_of(y, frame);
+    int64_t cols = y.cols;
     int64_t packs = (cols + PACK - 1) / PACK;
-    int64_t rows = rows_of(y, frame);
+    int64_t rows = y.rows;
     int64_t units = (m.rows != NULL ? least(*m.rows, rows) : rows) * packs;
     walk_t w = walk_of((int64_t)blockIdx.x * BLOCK + threadIdx.x,
                        (int64_t)gridDim.x * BLOCK, packs);
@@ -179,7 +179,7 @@ loong_status_t map_as(const loong_kernel_call_t *call, Fn fn, const mat_t *arg,
     m.rows = rows;
     for (int i = 0; i < IN + OUT; i++) {
         m.arg[i] = arg[i];
-        dense = dense && arg[i].ld == arg[i].cols && arg[i].count < 0;
+        dense = dense && arg[i].ld == arg[i].cols;
     }
     for (int i = 0; i < IN + OUT; i++) {
         mat_t *a = &m.arg[i];
@@ -193,7 +193,7 @@ loong_status_t map_as(const loong_kernel_call_t *call, Fn fn, const mat_t *arg,
     }
     LOONG_LAUNCH((map_kernel<In, Out, ADD, IN, OUT, Fn>),
                  grid_for(call, m.arg[IN]), dim3(BLOCK), 0, stream_of(call), fn,
-                 m, call->device_frame);
+                 m);
     return launched(call);
 }
 
@@ -212,9 +212,9 @@ template <class Fn>
 __global__ void __launch_bounds__(BLOCK)
     generate_kernel(Fn fn, mat_t y, const loong_frame_t *frame)
 {
-    int64_t cols = cols_of(y, frame);
+    int64_t cols = y.cols;
     int64_t packs = (cols + PACK - 1) / PACK;
-    int64_t units = rows_of(y, frame) * packs;
+    int64_t units = y.rows * packs;
     int64_t step = (int64_t)gridDim.x * BLOCK;
     for (int64_t u = (int64_t)blockIdx.x * BLOCK + threadIdx.x; u < units;
          u += step) {

@@ -55,8 +55,8 @@ static inline ref_mat_t ref_arg(const loong_kernel_call_t *call, int a)
     ref_mat_t m;
     m.p = call->ptr[a];
     m.dtype = arg->dtype;
-    m.rows = loong_karg_rows(arg, call->frame);
-    m.cols = loong_karg_cols(arg, call->frame);
+    m.rows = loong_karg_rows(arg);
+    m.cols = loong_karg_cols(arg);
     m.ld = arg->ld;
     return m;
 }

@@ -9,7 +9,7 @@
 size_t loongi_ref_bytes(const loong_kernel_query_t *query, int i)
 {
     const loong_karg_t *arg = &query->arg[i];
-    int64_t count = loong_karg_rows(arg, NULL) * loong_karg_cols(arg, NULL);
+    int64_t count = loong_karg_rows(arg) * loong_karg_cols(arg);
     return arg->rank == 0 ? 0
                           : (size_t)loongi_round_up(
                                 count * (int64_t)sizeof(double), REF_ALIGN);

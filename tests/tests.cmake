@@ -45,7 +45,7 @@ loong_fuzz(NAME idx)
 loong_fuzz(NAME config)
 loong_fuzz(NAME checkpoint)
 # Ops: each also on processors without bf16 and, in the long tests, without AVX2.
-set(LOONG_OP_TEST_SOURCES op_case.c op_counts.c op_draw.c op_launch.c op_device.c)
+set(LOONG_OP_TEST_SOURCES op_case.c op_draw.c op_launch.c op_device.c)
 list(TRANSFORM LOONG_OP_TEST_SOURCES PREPEND ${PROJECT_SOURCE_DIR}/tests/ops/)
 function(loong_op_test name)
   loong_test(NAME op_${name} SOURCES tests/ops/test_${name}.c

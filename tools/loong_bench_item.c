@@ -118,7 +118,6 @@ static loong_karg_t karg_of(const loong_tensor_type_t *type)
 {
     loong_karg_t arg;
     memset(&arg, 0, sizeof(arg));
-    arg.count = -1;
     if (type->shape.rank > 0) {
         arg.dtype = type->dtype;
         arg.rank = type->shape.rank;
@@ -192,7 +191,7 @@ static double next_number(uint32_t *state)
 static void fill(const bench_item_t *item, int i, void *to)
 {
     const loong_karg_t *arg = &item->query.arg[i];
-    int64_t n = loong_karg_rows(arg, NULL) * loong_karg_cols(arg, NULL);
+    int64_t n = loong_karg_rows(arg) * loong_karg_cols(arg);
     uint32_t state = (uint32_t)i * 77u + 1u;
     for (int64_t k = 0; k < n; k++) {
         double value = next_number(&state);
@@ -248,7 +247,7 @@ static loong_status_t make_operand(const loong_op_t *op, bench_item_t *item,
 {
     const loong_kernel_query_t *q = &item->query;
     const loong_karg_t *arg = &q->arg[i];
-    size_t size = (size_t)loong_karg_rows(arg, NULL) * (size_t)arg->ld *
+    size_t size = (size_t)loong_karg_rows(arg) * (size_t)arg->ld *
                   loong_dtype_size(arg->dtype);
     void *host = NULL;
     loong_status_t status = loong_device_alloc(item->device, size, "operand",

@@ -119,7 +119,7 @@ static loong_status_t describe_grouped(loong_context_t *ctx,
     loong_grouped_linear_attr_t attr = {dx, 1.0};
     loong_tensor_type_t x = mat(o->dtype, s[0] * s[1], s[3]);
     loong_tensor_type_t y = mat(o->dtype, s[0] * s[1], s[2]);
-    loong_tensor_type_t w = {o->dtype, {3, -1, {s[0], s[2], s[3], 0}}};
+    loong_tensor_type_t w = {o->dtype, {3, {s[0], s[2], s[3], 0}}};
     loong_tensor_type_t offsets = vec(LOONG_I32, s[0] + 1);
     loong_tensor_type_t forward[3] = {x, w, offsets};
     loong_tensor_type_t grad_x[3] = {y, w, offsets};
@@ -244,7 +244,7 @@ static loong_status_t describe_adamw(loong_context_t *ctx,
     for (int i = 0; i < 5; i++) {
         int rank = i != 2 || o->dtype == LOONG_BF16;
         item->query.arg[i] =
-            (loong_karg_t){dtypes[i], rank, -1, {n, 0, 0, 0}, n};
+            (loong_karg_t){dtypes[i], rank, {n, 0, 0, 0}, n};
     }
     return LOONG_OK;
 }

@@ -69,7 +69,7 @@ static bool only_f32(const loong_kernel_query_t *query,
 static int64_t elements(const loong_kernel_call_t *call)
 {
     const loong_karg_t *x = &call->query->arg[0];
-    return loong_karg_rows(x, call->frame) * loong_karg_cols(x, call->frame);
+    return loong_karg_rows(x) * loong_karg_cols(x);
 }
 
 static loong_status_t run_forward(const loong_kernel_call_t *call)

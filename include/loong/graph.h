@@ -34,23 +34,20 @@ typedef struct loong_op loong_op_t;
 typedef int32_t loong_val_t;
 enum { LOONG_NONE = -1 };
 
-/* A shape. Dimension 0 may be a count symbol, known only at run time: then
- * dim[0] is its planned size, which memory is laid out for. */
 typedef struct loong_shape {
     int rank;
-    int count; /* index of the symbol of dim[0], or -1 */
     int64_t dim[LOONG_MAX_DIMS];
 } loong_shape_t;
 
 static inline loong_shape_t loong_shape_1d(int64_t n)
 {
-    loong_shape_t shape = {1, -1, {n, 0, 0, 0}};
+    loong_shape_t shape = {1, {n, 0, 0, 0}};
     return shape;
 }
 
 static inline loong_shape_t loong_shape_2d(int64_t rows, int64_t cols)
 {
-    loong_shape_t shape = {2, -1, {rows, cols, 0, 0}};
+    loong_shape_t shape = {2, {rows, cols, 0, 0}};
     return shape;
 }
 
@@ -173,11 +170,6 @@ LOONG_API loong_val_t loong_graph_pack(loong_graph_t *graph, int num_params,
 LOONG_API loong_val_t loong_graph_state(loong_graph_t *graph, const char *name,
                                         loong_dtype_t dtype,
                                         loong_shape_t shape);
-
-/* Declares a count symbol: at run time at most `planned`, of `bound` that are
- * possible. Returns its index (-1 on error). */
-LOONG_API int loong_graph_count(loong_graph_t *graph, const char *name,
-                                int64_t bound, int64_t planned);
 
 /* Applies an op. `attr` is copied (op->attr_size bytes; may be NULL when that
  * is 0). An absent optional input is LOONG_NONE. out[], an array of its own,

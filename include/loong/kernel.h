@@ -25,7 +25,6 @@ extern "C" {
 enum {
     LOONG_MAX_DIMS = 4,
     LOONG_MAX_OPERANDS = 16, /* inputs and outputs of one op together */
-    LOONG_MAX_COUNTS = 16,   /* count symbols of one chunk */
     LOONG_MAX_LOSSES = 8,    /* losses of one chunk */
     LOONG_MAX_OPT_GROUPS = 16,
     LOONG_REASON_SIZE = 160
@@ -40,7 +39,6 @@ typedef struct loong_frame {
     uint64_t seed;       /* of the run */
     int32_t first;       /* 1 on the first micro-batch of the step */
     int32_t last;        /* 1 on the last micro-batch of the step */
-    int64_t count[LOONG_MAX_COUNTS];     /* run-time value of each symbol */
     double loss_scale[LOONG_MAX_LOSSES]; /* weight / normaliser of each loss */
     double grad_scale; /* multiplies gradients in the optimizer (clipping) */
     double lr[LOONG_MAX_OPT_GROUPS]; /* learning rate of each group */
@@ -80,8 +78,7 @@ typedef struct loong_flaw {
 typedef struct loong_karg {
     loong_dtype_t dtype;
     int rank;    /* 0 and dtype 0: the operand is absent, its pointer NULL */
-    int count;   /* symbol of dim[0] in frame.count[], or -1: static */
-    int64_t dim[LOONG_MAX_DIMS]; /* count >= 0: dim[0] is the most there are */
+    int64_t dim[LOONG_MAX_DIMS];
     int64_t ld;  /* elements from one row to the next, >= dim[rank - 1] */
 } loong_karg_t;
 
@@ -143,38 +140,29 @@ typedef struct loong_kernel {
     bool communicates; /* needs the other ranks of a group, and only moves data
                           or sums it: may run beside computation */
     bool joins; /* computes, and needs the other ranks in between */
-    /* Of a device: its host side reads run-time counts of the frame, or waits
-     * for the device. No part of a graph then: a kernel that waits, and one
-     * that counts where an operand has a count symbol. What else changes from
-     * run to run is read on the device, in device_frame. */
-    bool counts;
+    /* Of a device: its host side waits for the device, so that it is no part of
+     * a graph. What changes from run to run is read on the device, in
+     * device_frame. */
     bool waits;
     /* Bytes that one launch reads and writes beyond what the op is said to:
      * what it keeps between passes of its own. NULL: none. */
     double (*more_bytes)(const loong_kernel_query_t *query);
 } loong_kernel_t;
 
-/* Rows of operand a: product of all dimensions but the last, with the
- * run-time count in place of dim[0] where there is one. frame may be NULL:
- * the planned size. A scalar or vector of rank 1 is one row. */
-static inline int64_t loong_karg_rows(const loong_karg_t *arg,
-                                      const loong_frame_t *frame)
+/* Rows of operand a: product of all dimensions but the last. A scalar or vector
+ * of rank 1 is one row. */
+static inline int64_t loong_karg_rows(const loong_karg_t *arg)
 {
     int64_t rows = 1;
     for (int i = 0; i + 1 < arg->rank; i++) {
-        bool dynamic = i == 0 && arg->count >= 0 && frame != NULL;
-        rows *= dynamic ? frame->count[arg->count] : arg->dim[i];
+        rows *= arg->dim[i];
     }
     return rows;
 }
 
-/* Elements of one row. With rank 1 and a count symbol, the run-time count. */
-static inline int64_t loong_karg_cols(const loong_karg_t *arg,
-                                      const loong_frame_t *frame)
+/* Elements of one row. */
+static inline int64_t loong_karg_cols(const loong_karg_t *arg)
 {
-    if (arg->rank == 1 && arg->count >= 0 && frame != NULL) {
-        return frame->count[arg->count];
-    }
     return arg->rank > 0 ? arg->dim[arg->rank - 1] : 0;
 }
 

@@ -38,7 +38,7 @@ static rows_t rows_of(const loong_kernel_call_t *call, int operand, int of,
 {
     const loong_kernel_query_t *q = call->query;
     rows_t r = {"rows", operand < q->num_in ? call->ptr[operand] : NULL,
-                loong_karg_rows(&q->arg[of], call->frame),
+                loong_karg_rows(&q->arg[of]),
                 s->cu_seqlens[s->segments]};
     return r;
 }
@@ -103,14 +103,14 @@ static loong_status_t find_keys(loong_context_t *ctx, const rows_t *rows,
 
 int64_t loongi_attention_max_runs(const loong_kernel_query_t *query)
 {
-    return loong_karg_rows(&query->arg[0], NULL);
+    return loong_karg_rows(&query->arg[0]);
 }
 
 size_t loongi_attention_sequence_bytes(const loong_kernel_query_t *query,
                                        int cu)
 {
     size_t runs = (size_t)loongi_attention_max_runs(query);
-    size_t keys = (size_t)loong_karg_rows(&query->arg[2], NULL);
+    size_t keys = (size_t)loong_karg_rows(&query->arg[2]);
     return runs * sizeof(loong_attention_run_t) +
            (keys + (size_t)query->arg[cu].dim[0]) * sizeof(int32_t);
 }
@@ -123,7 +123,7 @@ loong_status_t loongi_attention_sequence(
     loong_attention_sequence_t s = {
         .cu_seqlens = call->ptr[cu],
         .token_key = cu + 1 < q->num_in ? call->ptr[cu + 1] : NULL,
-        .keys = loong_karg_rows(&q->arg[2], call->frame),
+        .keys = loong_karg_rows(&q->arg[2]),
         .runs = memory};
     s.key_place =
         (int32_t *)(void *)(s.runs + loongi_attention_max_runs(q));

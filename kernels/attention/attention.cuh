@@ -52,8 +52,8 @@ struct attention_t {
 static inline size_t attention_bytes(const loong_kernel_query_t *query,
                                      bool gradient)
 {
-    int64_t queries = loong_karg_rows(&query->arg[0], NULL);
-    int64_t keys = loong_karg_rows(&query->arg[2], NULL);
+    int64_t queries = loong_karg_rows(&query->arg[0]);
+    int64_t keys = loong_karg_rows(&query->arg[2]);
     const loong_attention_attr_t *attr =
         static_cast<const loong_attention_attr_t *>(query->attr);
     return sizeof(span_t) * (size_t)(queries + keys) +
@@ -139,16 +139,16 @@ static inline loong_status_t make_spans(const loong_kernel_call_t *call,
     s.flaw = call->flaw;
     int64_t blocks = (a.q.rows + a.k.rows + BLOCK - 1) / BLOCK;
     LOONG_LAUNCH((find_spans), grid_of(call, blocks), dim3(BLOCK), 0,
-                 stream_of(call), s, call->device_frame);
+                 stream_of(call), s);
     return launched(call);
 }
 
 /* ---- delta, for gradients ------------------------------------------------ */
 
 static __global__ void __launch_bounds__(BLOCK)
-    sum_deltas(attention_t a, const loong_frame_t *frame)
+    sum_deltas(attention_t a)
 {
-    int64_t units = rows_of(a.q, frame) * a.heads;
+    int64_t units = a.q.rows * a.heads;
     for (int64_t u = (int64_t)blockIdx.x * WARPS + threadIdx.x / WARP;
          u < units; u += (int64_t)gridDim.x * WARPS) {
         int64_t t = u / a.heads;
@@ -175,7 +175,7 @@ static inline loong_status_t make_delta(const loong_kernel_call_t *call,
 {
     LOONG_LAUNCH((sum_deltas),
                  grid_of(call, (a.q.rows * a.heads + WARPS - 1) / WARPS),
-                 dim3(BLOCK), 0, stream_of(call), a, call->device_frame);
+                 dim3(BLOCK), 0, stream_of(call), a);
     return launched(call);
 }
 

@@ -8,11 +8,10 @@ namespace {
 
 /* A wrong entry is told; what it makes of lengths stays within the rows. */
 __global__ void __launch_bounds__(BLOCK)
-    find_begins(sequence_t s, loong_attention_begins_t b,
-                const loong_frame_t *frame)
+    find_begins(sequence_t s, loong_attention_begins_t b)
 {
     LOONG_SHARED(int, worst, 1);
-    int64_t rows = rows_of(s.side[1], frame);
+    int64_t rows = s.side[1].rows;
     if (blockIdx.x == 0) {
         check_segments(s, rows, worst);
     }
@@ -104,7 +103,7 @@ loongi_attention_begins(const loong_kernel_call_t *call, int cu, int keys,
     s.flaw = call->flaw;
     int64_t places = begins->launches * (begins->segments + 1);
     LOONG_LAUNCH((find_begins), grid_of(call, places / BLOCK + 1), dim3(BLOCK),
-                 0, stream_of(call), s, *begins, call->device_frame);
+                 0, stream_of(call), s, *begins);
     if (call->load && begins->lengths != NULL) {
         make_empty(call, begins);
     }

@@ -64,7 +64,7 @@ static size_t workspace(const loong_kernel_query_t *q)
 static bool support(const loong_kernel_query_t *q,
                     char reason[LOONG_REASON_SIZE])
 {
-    return tiles_support(q, 3, reason);
+    return tiles_support(q, reason);
 }
 
 /* Maxima over the new scores; gives the factor for what was summed before. */

@@ -79,7 +79,7 @@ static inline part_t part_of(const job_t *j, int64_t segment, int head)
 }
 
 /* The operands' own conditions; q, k, v are operands first .. first + 2. */
-static inline bool tiles_support(const loong_kernel_query_t *q, int operands,
+static inline bool tiles_support(const loong_kernel_query_t *q,
                                  char reason[LOONG_REASON_SIZE])
 {
     const loong_attention_attr_t *attr = q->attr;
@@ -93,13 +93,6 @@ static inline bool tiles_support(const loong_kernel_query_t *q, int operands,
         snprintf(reason, LOONG_REASON_SIZE, "operands of type %s",
                  loong_dtype_name(dtype));
         return false;
-    }
-    for (int i = 0; i < operands; i++) {
-        if (q->arg[i].rank > 0 && q->arg[i].count >= 0) {
-            snprintf(reason, LOONG_REASON_SIZE,
-                     "operand %d has a run-time row count", i);
-            return false;
-        }
     }
     if (!(attr->scale > 0.0)) {
         snprintf(reason, LOONG_REASON_SIZE, "scale %g is not positive",
@@ -117,7 +110,7 @@ static inline job_t job_of(const loong_kernel_query_t *q, int cu)
     memset(&j, 0, sizeof(j));
     j.attr = q->attr;
     j.entries = q->arg[cu].dim[0];
-    j.tokens = loong_karg_rows(&q->arg[2], NULL);
+    j.tokens = loong_karg_rows(&q->arg[2]);
     j.qk.d = j.attr->head_dim;
     j.qk.width = round_to(j.qk.d, VEC_SIZE);
     j.v.d = loongi_attention_v_dim(j.attr);

@@ -179,7 +179,7 @@ __global__ void __launch_bounds__(BLOCK)
     forward_rows(attention_t a, const loong_frame_t *frame)
 {
     LOONG_SHARED_DYNAMIC(float, room);
-    int64_t units = rows_of(a.q, frame) * a.heads;
+    int64_t units = a.q.rows * a.heads;
     for (int64_t u = (int64_t)blockIdx.x * WARPS + threadIdx.x / WARP;
          u < units; u += (int64_t)gridDim.x * WARPS) {
         forward_row(a, frame, u / a.heads, (int)(u % a.heads), room);
@@ -246,7 +246,7 @@ __global__ void __launch_bounds__(BLOCK)
     query_rows(attention_t a, const loong_frame_t *frame)
 {
     LOONG_SHARED_DYNAMIC(float, room);
-    int64_t units = rows_of(a.q, frame) * a.heads;
+    int64_t units = a.q.rows * a.heads;
     for (int64_t u = (int64_t)blockIdx.x * WARPS + threadIdx.x / WARP;
          u < units; u += (int64_t)gridDim.x * WARPS) {
         query_row(a, frame, u / a.heads, (int)(u % a.heads), room);
@@ -284,7 +284,7 @@ __global__ void __launch_bounds__(BLOCK)
 {
     LOONG_SHARED_DYNAMIC(float, room);
     int heads = a.heads / a.group;
-    int64_t units = rows_of(a.k, frame) * heads;
+    int64_t units = a.k.rows * heads;
     for (int64_t u = (int64_t)blockIdx.x * WARPS + threadIdx.x / WARP;
          u < units; u += (int64_t)gridDim.x * WARPS) {
         int64_t key = u / heads;

@@ -61,7 +61,7 @@ static bool is_dense(const loong_kernel_query_t *query, int64_t segments,
                      int64_t length)
 {
     const loong_karg_t *q = &query->arg[place_of(query, LOONG_CUDNN_Q)];
-    return q->count < 0 && segments * length == q->dim[0];
+    return segments * length == q->dim[0];
 }
 
 /* All that is asked for. */

@@ -84,7 +84,7 @@ static size_t workspace(const loong_kernel_query_t *q)
 static bool support(const loong_kernel_query_t *q,
                     char reason[LOONG_REASON_SIZE])
 {
-    return tiles_support(q, 6, reason);
+    return tiles_support(q, reason);
 }
 
 /* delta = do . o, lse as a power of two; queries that are not there, or saw no

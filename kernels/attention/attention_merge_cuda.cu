@@ -32,11 +32,11 @@ __device__ __forceinline__ float weigh(float la, float lb, float *wa,
 /* o may be the memory of a, lse is read before it is written: a head is one
  * warp's. */
 __global__ void __launch_bounds__(BLOCK)
-    merge_heads(merge_t m, const loong_frame_t *frame)
+    merge_heads(merge_t m)
 {
     int lane = (int)threadIdx.x % WARP;
     int64_t heads = m.lse.cols;
-    int64_t units = rows_of(m.o, frame) * heads;
+    int64_t units = m.o.rows * heads;
     for (int64_t u = (int64_t)blockIdx.x * WARPS + threadIdx.x / WARP;
          u < units; u += (int64_t)gridDim.x * WARPS) {
         int64_t t = u / heads;
@@ -70,7 +70,7 @@ static loong_status_t run(const loong_kernel_call_t *call)
     m.width = m.o.cols / m.lse.cols;
     LOONG_LAUNCH((merge_heads),
                  grid_of(call, (m.o.rows * m.lse.cols + WARPS - 1) / WARPS),
-                 dim3(BLOCK), 0, stream_of(call), m, call->device_frame);
+                 dim3(BLOCK), 0, stream_of(call), m);
     return launched(call);
 }
 

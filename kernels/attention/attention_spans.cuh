@@ -145,11 +145,11 @@ static __device__ void find_span(const sequence_t &s, int side, int64_t t,
 }
 
 static __global__ void __launch_bounds__(BLOCK)
-    find_spans(sequence_t s, const loong_frame_t *frame)
+    find_spans(sequence_t s)
 {
     LOONG_SHARED(int, worst, 1);
-    int64_t queries = rows_of(s.side[0], frame);
-    int64_t keys = rows_of(s.side[1], frame);
+    int64_t queries = s.side[0].rows;
+    int64_t keys = s.side[1].rows;
     if (blockIdx.x == 0) {
         check_segments(s, keys, worst);
     }

@@ -178,8 +178,8 @@ __global__ void __launch_bounds__(TILE_THREADS)
     LOONG_SHARED_DYNAMIC(half_t, q);
     half_t *k = q + QUERIES * DK;
     half_t *v = k + KEYS * DK;
-    int queries = (int)rows_of(a.q, frame);
-    int keys = (int)rows_of(a.k, frame);
+    int queries = (int)a.q.rows;
+    int keys = (int)a.k.rows;
     /* Late queries see the most keys: they come first. */
     int first = (int)(gridDim.x - 1 - blockIdx.x) * QUERIES;
     int head = (int)blockIdx.y;

@@ -124,8 +124,8 @@ __global__ void __launch_bounds__(TILE_THREADS)
     LOONG_SHARED_DYNAMIC(half_t, q);
     half_t *grad = q + QUERIES * DK;
     half_t *stage = grad + QUERIES * DV; /* two of keys and values */
-    int queries = (int)rows_of(a.q, frame);
-    int keys = (int)rows_of(a.k, frame);
+    int queries = (int)a.q.rows;
+    int keys = (int)a.k.rows;
     /* Late queries see the most keys: they come first. */
     int first = (int)(gridDim.x - 1 - blockIdx.x) * QUERIES;
     int head = (int)blockIdx.y;
@@ -334,8 +334,8 @@ __global__ void __launch_bounds__(SPLIT * TILE_THREADS)
     half_t *v = k + KEYS * DK;
     half_t *stage = v + KEYS * DV;
     float *slopes = reinterpret_cast<float *>(stage + 2 * shape::STAGE);
-    int queries = (int)rows_of(a.q, frame);
-    int keys = (int)rows_of(a.k, frame);
+    int queries = (int)a.q.rows;
+    int keys = (int)a.k.rows;
     int first = (int)blockIdx.x * KEYS; /* early: the most queries */
     int of = (int)blockIdx.y;
     if (first >= keys) {

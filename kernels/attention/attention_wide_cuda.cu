@@ -213,8 +213,8 @@ __global__ void __launch_bounds__(WIDE_THREADS)
     LOONG_SHARED_DYNAMIC(half_t, shared);
     room_t r = room_of(shared);
     at_t w = at_of();
-    int queries = (int)rows_of(a.q, frame);
-    int keys = (int)rows_of(a.k, frame);
+    int queries = (int)a.q.rows;
+    int keys = (int)a.k.rows;
     /* Late queries see the most keys: they come first. */
     int first = (int)(gridDim.x - 1 - blockIdx.x) * QUERIES;
     int head = (int)blockIdx.y;

@@ -145,8 +145,8 @@ __global__ void __launch_bounds__(WIDE_THREADS)
     half_t *stage = grad + WIDE_TILE * WIDE_VALUES;
     slopes_t r = slopes_of(q + QUERY_TILES);
     at_t w = at_of();
-    int queries = (int)rows_of(a.q, frame);
-    int keys = (int)rows_of(a.k, frame);
+    int queries = (int)a.q.rows;
+    int keys = (int)a.k.rows;
     int first = (int)(gridDim.x - 1 - blockIdx.x) * WIDE_TILE;
     int head = (int)blockIdx.y;
     int of = head / a.group;
@@ -338,8 +338,8 @@ __global__ void __launch_bounds__(WIDE_THREADS)
     slopes_t r = slopes_of(k + shape::TILES);
     float *slopes = r.of;
     at_t w = at_of();
-    int queries = (int)rows_of(a.q, frame);
-    int keys = (int)rows_of(a.k, frame);
+    int queries = (int)a.q.rows;
+    int keys = (int)a.k.rows;
     int first = (int)blockIdx.x * WIDE_TILE; /* early: most queries */
     int of = (int)blockIdx.y;
     if (first >= keys) {

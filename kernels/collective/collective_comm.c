@@ -64,7 +64,7 @@ static loong_status_t copy_rows(const loong_kernel_call_t *call,
 
 static int64_t elements(const loong_karg_t *arg)
 {
-    return loong_karg_rows(arg, NULL) * loong_karg_cols(arg, NULL);
+    return loong_karg_rows(arg) * loong_karg_cols(arg);
 }
 
 static size_t bytes_of(const loong_karg_t *arg)
@@ -171,8 +171,8 @@ static loong_status_t move_blocks(const loong_kernel_call_t *call,
     size_t element = loong_dtype_size(x->dtype);
     size_t apart = (size_t)x->ld * element;
     loong_device_rows_t r = {
-        .bytes = (size_t)loong_karg_cols(x, NULL) / (size_t)size * element,
-        .rows = (size_t)loong_karg_rows(x, NULL)};
+        .bytes = (size_t)loong_karg_cols(x) / (size_t)size * element,
+        .rows = (size_t)loong_karg_rows(x)};
     r.dst_apart = pack ? r.bytes : apart;
     r.src_apart = pack ? apart : r.bytes;
     for (int b = 0; b < size; b++) {

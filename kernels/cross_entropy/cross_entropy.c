@@ -7,7 +7,7 @@ loong_status_t loongi_cross_entropy_labels(const loong_kernel_call_t *call)
 {
     const loong_cross_entropy_attr_t *attr = call->query->attr;
     const int32_t *labels = call->ptr[2];
-    int64_t rows = loong_karg_rows(&call->query->arg[0], call->frame);
+    int64_t rows = loong_karg_rows(&call->query->arg[0]);
     for (int64_t t = 0; t < rows; t++) {
         LOONG_CHECK(call->ctx,
                     labels[t] == LOONG_IGNORE_LABEL ||
@@ -24,7 +24,7 @@ loong_status_t loongi_cross_entropy_labels(const loong_kernel_call_t *call)
 int64_t loongi_cross_entropy_columns(const loong_kernel_query_t *query)
 {
     const loong_cross_entropy_attr_t *attr = query->attr;
-    return LOONG_MIN(loong_karg_rows(&query->arg[1], NULL),
+    return LOONG_MIN(loong_karg_rows(&query->arg[1]),
                      attr->vocab - attr->begin);
 }
 
@@ -39,10 +39,10 @@ enum { CHUNK_STEP = 16, SHARED_STEP = 256 };
 int64_t loongi_cross_entropy_chunk(const loong_kernel_query_t *query)
 {
     const loong_cross_entropy_attr_t *attr = query->attr;
-    int64_t tokens = loong_karg_rows(&query->arg[0], NULL);
+    int64_t tokens = loong_karg_rows(&query->arg[0]);
     bool shared = attr->size > 1;
     int64_t step = shared ? SHARED_STEP : CHUNK_STEP;
-    int64_t columns = shared ? loong_karg_rows(&query->arg[1], NULL)
+    int64_t columns = shared ? loong_karg_rows(&query->arg[1])
                              : loongi_cross_entropy_columns(query);
     int64_t most = (shared ? SHARED_BYTES : CHUNK_BYTES) /
                    (columns * (int64_t)sizeof(float));

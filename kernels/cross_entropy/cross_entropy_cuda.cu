@@ -163,11 +163,11 @@ __device__ loong_softmax_stats_t all_stats(const softmax_t &a, int64_t row)
 
 /* A block takes a row of the chunk. */
 __global__ void __launch_bounds__(BLOCK)
-    stats_kernel(softmax_t a, const loong_frame_t *frame)
+    stats_kernel(softmax_t a)
 {
     LOONG_SHARED(float, room, WARPS);
     int64_t token = a.first + blockIdx.x;
-    if (token >= a.end || token >= rows_of(a.x, frame)) {
+    if (token >= a.end || token >= a.x.rows) {
         return;
     }
     const float *row = a.logits + (int64_t)blockIdx.x * a.ld;
@@ -184,7 +184,7 @@ __global__ void __launch_bounds__(BLOCK)
 {
     LOONG_SHARED(float, room, WARPS);
     int64_t token = a.first + blockIdx.x;
-    if (token >= a.end || token >= rows_of(a.x, frame)) {
+    if (token >= a.end || token >= a.x.rows) {
         return;
     }
     float *row = a.logits + (int64_t)blockIdx.x * a.ld;
@@ -255,7 +255,7 @@ int64_t chunk_of(const loong_kernel_query_t *q)
     rows = LOONG_MAX(LOONG_MIN(rows, MOST), LEAST);
     rows = attr_of(q)->size > 1
                ? loongi_cross_entropy_chunk(q)
-               : LOONG_MIN(rows, loong_karg_rows(&q->arg[0], NULL));
+               : LOONG_MIN(rows, loong_karg_rows(&q->arg[0]));
     return LOONG_MAX(rows, 1);
 }
 
@@ -279,7 +279,7 @@ loong_status_t make_logits(const chunk_t &c)
     const loong_kernel_call_t *call = c.call;
     loong_cublaslt_operands_t o = {
         call->ptr[1], row_at(c, 0), c.logits, c.rows,
-        loong_karg_cols(&call->query->arg[0], NULL), false, call->workspace,
+        loong_karg_cols(&call->query->arg[0]), false, call->workspace,
         call->stream, NULL, NULL};
     return loongi_cublaslt_run(call->ctx, c.state->logits, &o);
 }
@@ -309,7 +309,7 @@ loong_status_t exchange(const chunk_t &c, const softmax_t &a)
 {
     const loong_kernel_call_t *call = c.call;
     LOONG_LAUNCH((stats_kernel), dim3((unsigned)c.rows), dim3(BLOCK), 0,
-                 stream_of(call), a, call->device_frame);
+                 stream_of(call), a);
     LOONG_TRY(launched(call));
     LOONG_CHECK(call->ctx, call->group != NULL, LOONG_ERR_INTERNAL,
                 "cross_entropy: no communicator of group %s",
@@ -374,7 +374,7 @@ void clear_rest(const loong_kernel_call_t *call, int64_t first)
 static loong_status_t run(const loong_kernel_call_t *call)
 {
     const loong_kernel_query_t *q = call->query;
-    int64_t rows = loongi_cublaslt_rows(call, 0);
+    int64_t rows = loong_karg_rows(&q->arg[0]);
     int64_t chunk = chunk_of(q);
     clear_rest(call, rows > 0 ? loongi_cross_entropy_columns(q) : 0);
     float *logits = reinterpret_cast<float *>(
@@ -420,7 +420,7 @@ static loong_status_t make_products(loong_context_t *ctx,
 {
     const loong_karg_t *arg = q->arg;
     int64_t columns = loongi_cross_entropy_columns(q);
-    int64_t hidden = loong_karg_cols(&arg[0], NULL);
+    int64_t hidden = loong_karg_cols(&arg[0]);
     int64_t rows = chunk_of(q);
     loong_cublaslt_params_t logits = product(q, columns, rows, hidden);
     loong_cublaslt_params_t dx = product(q, hidden, rows, columns);
@@ -496,12 +496,12 @@ static double more_bytes(const loong_kernel_query_t *query)
 {
     const loong_karg_t *arg = query->arg;
     bool gradient = arg[5].rank > 0 || arg[6].rank > 0;
-    double tokens = (double)loong_karg_rows(&arg[0], NULL);
+    double tokens = (double)loong_karg_rows(&arg[0]);
     double columns = (double)loongi_cross_entropy_columns(query);
     double size = (double)loong_dtype_size(arg[0].dtype);
     double chunks = ceil(tokens / (double)chunk_of(query));
     double dw = arg[6].rank > 0
-                    ? columns * (double)loong_karg_cols(&arg[6], NULL) *
+                    ? columns * (double)loong_karg_cols(&arg[6]) *
                           (double)sizeof(float)
                     : 0.0;
     return tokens * columns * (gradient ? 12.0 + 3.0 * size : 8.0) +
@@ -511,5 +511,5 @@ static double more_bytes(const loong_kernel_query_t *query)
 /* It joins: computes, and needs the other ranks in between. */
 extern "C" const loong_kernel_t loongi_cross_entropy_cuda = {
     "cross_entropy_cuda", "cross_entropy", "cuda", support, workspace, prepare,
-    destroy,              run,             false,  true,    true,      false,
+    destroy,              run,             false,  true,    false,
     more_bytes};

@@ -46,8 +46,8 @@ static plan_t plan_of(const loong_kernel_query_t *q, bool widened)
     memset(&p, 0, sizeof(p));
     p.q = q;
     p.widened = widened;
-    p.tokens = loong_karg_rows(&q->arg[0], NULL);
-    p.hidden = loong_karg_cols(&q->arg[0], NULL);
+    p.tokens = loong_karg_rows(&q->arg[0]);
+    p.hidden = loong_karg_cols(&q->arg[0]);
     p.vocab = loongi_cross_entropy_columns(q);
     p.has_dx = q->arg[5].rank > 0;
     p.has_dw = q->arg[6].rank > 0;
@@ -128,13 +128,6 @@ static loong_product_params_t dw_params(const plan_t *p, int64_t rows, bool add)
 static bool plan_support(const plan_t *p, char reason[LOONG_REASON_SIZE])
 {
     loong_product_params_t params = logits_params(p, p->rows);
-    for (int i = 0; i < 4; i++) {
-        if (p->q->arg[i].count >= 0) {
-            snprintf(reason, LOONG_REASON_SIZE,
-                     "operand %d has a run-time row count", i);
-            return false;
-        }
-    }
     if (p->tokens == 0) {
         snprintf(reason, LOONG_REASON_SIZE, "no tokens");
         return false;

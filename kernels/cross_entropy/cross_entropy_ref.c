@@ -26,13 +26,13 @@
 
 static size_t logits_bytes(const loong_kernel_query_t *query)
 {
-    return (size_t)loong_karg_rows(&query->arg[0], NULL) *
+    return (size_t)loong_karg_rows(&query->arg[0]) *
            (size_t)loongi_cross_entropy_columns(query) * sizeof(double);
 }
 
 static size_t workspace(const loong_kernel_query_t *query)
 {
-    int64_t rows = loong_karg_rows(&query->arg[0], NULL);
+    int64_t rows = loong_karg_rows(&query->arg[0]);
     return loongi_ref_workspace(query) + logits_bytes(query) + 128 +
            loongi_cross_entropy_room(query, rows);
 }
@@ -117,8 +117,8 @@ static loong_status_t run(const loong_kernel_call_t *call)
     double *dx = loongi_ref_output(call, 1, &cursor);
     double *dw = loongi_ref_output(call, 2, &cursor);
     double *a = loongi_ref_take(&cursor, logits_bytes(q));
-    int64_t rows = loong_karg_rows(&q->arg[0], call->frame);
-    int64_t h = loong_karg_cols(&q->arg[0], NULL);
+    int64_t rows = loong_karg_rows(&q->arg[0]);
+    int64_t h = loong_karg_cols(&q->arg[0]);
     int64_t v = loongi_cross_entropy_columns(q);
     void *room = loongi_ref_take(&cursor, loongi_cross_entropy_room(q, rows));
     loong_ref_matmul_t forward = {rows, v, h, x, h, 1, w, 1, h, a, q->threads};

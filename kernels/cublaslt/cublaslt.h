@@ -90,15 +90,6 @@ LOONG_NODISCARD loong_status_t
 loongi_cublaslt_run(loong_context_t *ctx, loong_cublaslt_t *product,
                     const loong_cublaslt_operands_t *operands);
 
-/* Rows of operand i of a launch; while it is only loaded the most there can be,
- * since no frame tells how many there are. */
-static inline int64_t loongi_cublaslt_rows(const loong_kernel_call_t *call,
-                                           int i)
-{
-    return loong_karg_rows(&call->query->arg[i],
-                           call->load ? NULL : call->frame);
-}
-
 #ifdef __cplusplus
 }
 #endif

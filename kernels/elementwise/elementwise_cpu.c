@@ -137,7 +137,7 @@ static loong_status_t run_sum_heads(const loong_kernel_call_t *call)
 static size_t workspace(const loong_kernel_query_t *query)
 {
     return sizeof(float) * FAST_BLOCKS *
-           (size_t)loong_karg_cols(&query->arg[0], NULL);
+           (size_t)loong_karg_cols(&query->arg[0]);
 }
 
 static bool support(const loong_kernel_query_t *query,

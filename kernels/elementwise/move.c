@@ -18,9 +18,9 @@ static void move(const loong_kernel_call_t *call, int in, int64_t begin,
     const loong_karg_t *y = &call->query->arg[call->query->num_in];
     size_t size = loong_dtype_size(y->dtype);
     size_t before = (size_t)begin * size;
-    size_t own = (size_t)loong_karg_cols(x, call->frame) * size;
-    size_t all = (size_t)loong_karg_cols(y, call->frame) * size;
-    int64_t rows = loong_karg_rows(y, call->frame);
+    size_t own = (size_t)loong_karg_cols(x) * size;
+    size_t all = (size_t)loong_karg_cols(y) * size;
+    int64_t rows = loong_karg_rows(y);
     const char *from = call->ptr[in];
     char *to = call->ptr[call->query->num_in];
 #pragma omp parallel for schedule(static) num_threads(call->query->threads)
@@ -45,7 +45,7 @@ static loong_status_t concat(const loong_kernel_call_t *call)
     int64_t column = 0;
     for (int i = 0; i < call->query->num_in; i++) {
         move(call, i, column, false);
-        column += loong_karg_cols(&call->query->arg[i], call->frame);
+        column += loong_karg_cols(&call->query->arg[i]);
     }
     return LOONG_OK;
 }
@@ -62,9 +62,9 @@ static loong_status_t zigzag(const loong_kernel_call_t *call)
 {
     const loong_zigzag_attr_t *a = call->query->attr;
     const loong_karg_t *x = &call->query->arg[0];
-    size_t row = (size_t)loong_karg_cols(x, NULL) * loong_dtype_size(x->dtype);
+    size_t row = (size_t)loong_karg_cols(x) * loong_dtype_size(x->dtype);
     int64_t chunk = a->length / (2 * (int64_t)a->ranks);
-    int64_t samples = loong_karg_rows(x, NULL) / a->length;
+    int64_t samples = loong_karg_rows(x) / a->length;
     size_t bytes = (size_t)chunk * row;
     const char *from = call->ptr[0];
     char *to = call->ptr[1];
@@ -89,8 +89,8 @@ static loong_status_t repeat_heads(const loong_kernel_call_t *call)
     const loong_karg_t *y = &call->query->arg[1];
     size_t size = loong_dtype_size(x->dtype);
     size_t head = (size_t)a->head_dim * size;
-    int64_t rows = loong_karg_rows(x, call->frame);
-    int64_t heads = loong_karg_cols(y, call->frame) / a->head_dim;
+    int64_t rows = loong_karg_rows(x);
+    int64_t heads = loong_karg_cols(y) / a->head_dim;
 #pragma omp parallel for schedule(static) num_threads(call->query->threads)
     for (int64_t t = 0; t < rows; t++) {
         const char *from =

@@ -162,7 +162,7 @@ static loong_status_t run_sum_rows(const loong_kernel_call_t *call)
 
 static size_t sum_rows_workspace(const loong_kernel_query_t *query)
 {
-    return fold_bytes(loong_karg_cols(&query->arg[0], NULL));
+    return fold_bytes(loong_karg_cols(&query->arg[0]));
 }
 
 static bool support(const loong_kernel_query_t *query,

@@ -33,13 +33,12 @@ __device__ __forceinline__ stats_t warp_stats(stats_t s)
 }
 
 __global__ void __launch_bounds__(BLOCK)
-    part_stats(mat_t x, const int32_t *counted, stats_t *part,
-               const loong_frame_t *frame)
+    part_stats(mat_t x, const int32_t *counted, stats_t *part)
 {
     LOONG_SHARED(stats_t, room, WARPS);
-    int64_t cols = cols_of(x, frame);
+    int64_t cols = x.cols;
     int64_t packs = (cols + PACK - 1) / PACK;
-    int64_t rows = rows_of(x, frame);
+    int64_t rows = x.rows;
     int64_t units = (counted != NULL ? least(*counted, rows) : rows) * packs;
     stats_t s = {0.0, 0.0, 0.0};
     for (int64_t u = (int64_t)blockIdx.x * BLOCK + threadIdx.x; u < units;
@@ -91,8 +90,7 @@ static loong_status_t run(const loong_kernel_call_t *call)
 {
     stats_t *part = static_cast<stats_t *>(call->workspace);
     LOONG_LAUNCH((part_stats), dim3(FOLD_PARTS), dim3(BLOCK), 0,
-                 stream_of(call), mat_arg(call, 0), rows_by(call, 1), part,
-                 call->device_frame);
+                 stream_of(call), mat_arg(call, 0), rows_by(call, 1), part);
     LOONG_LAUNCH((all_stats), dim3(1), dim3(WARP), 0, stream_of(call), part,
                  static_cast<stats_t *>(call->ptr[call->query->num_in]),
                  (call->accumulate & 1u) != 0);

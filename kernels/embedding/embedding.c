@@ -28,9 +28,9 @@ static loong_status_t run(const loong_kernel_call_t *call)
     const int32_t *ids = call->ptr[0];
     const loong_karg_t *table = &call->query->arg[1];
     const loong_karg_t *y = &call->query->arg[2];
-    int64_t tokens = loong_karg_rows(y, call->frame);
+    int64_t tokens = loong_karg_rows(y);
     size_t size = loong_dtype_size(table->dtype);
-    size_t row = (size_t)loong_karg_cols(y, call->frame) * size;
+    size_t row = (size_t)loong_karg_cols(y) * size;
     const char *from = call->ptr[1];
     char *to = call->ptr[2];
     LOONG_TRY(loongi_embedding_check(call, ids, tokens));

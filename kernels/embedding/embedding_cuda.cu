@@ -69,9 +69,9 @@ struct embedding_grad_t {
 };
 
 __global__ void __launch_bounds__(BLOCK)
-    make_keys(embedding_grad_t a, const loong_frame_t *frame)
+    make_keys(embedding_grad_t a)
 {
-    int64_t tokens = rows_of(a.dy, frame);
+    int64_t tokens = a.dy.rows;
     int64_t step = (int64_t)gridDim.x * BLOCK;
     for (int64_t t = (int64_t)blockIdx.x * BLOCK + threadIdx.x; t < a.count;
          t += step) {
@@ -104,9 +104,9 @@ __device__ __forceinline__ float *piece_at(const embedding_grad_t &a,
 }
 
 __global__ void __launch_bounds__(BLOCK)
-    number_tokens(embedding_grad_t a, const loong_frame_t *frame)
+    number_tokens(embedding_grad_t a)
 {
-    int64_t tokens = rows_of(a.dy, frame);
+    int64_t tokens = a.dy.rows;
     int64_t step = (int64_t)gridDim.x * BLOCK;
     for (int64_t p = (int64_t)blockIdx.x * BLOCK + threadIdx.x; p < tokens;
          p += step) {
@@ -160,10 +160,10 @@ __device__ __forceinline__ void add_tokens(const embedding_grad_t &a,
 
 /* The first token of a piece adds it up. */
 __global__ void __launch_bounds__(BLOCK)
-    sum_pieces(embedding_grad_t a, const loong_frame_t *frame)
+    sum_pieces(embedding_grad_t a)
 {
     int64_t packs = (a.dy.cols + PACK - 1) / PACK;
-    int64_t tokens = rows_of(a.dy, frame);
+    int64_t tokens = a.dy.rows;
     int64_t step = (int64_t)gridDim.x * BLOCK;
     for (int64_t u = (int64_t)blockIdx.x * BLOCK + threadIdx.x;
          u < tokens * packs; u += step) {
@@ -191,10 +191,10 @@ __global__ void __launch_bounds__(BLOCK)
 
 /* The pieces of ids that have several. */
 __global__ void __launch_bounds__(BLOCK)
-    add_pieces(embedding_grad_t a, int64_t windows, const loong_frame_t *frame)
+    add_pieces(embedding_grad_t a, int64_t windows)
 {
     int64_t packs = (a.dy.cols + PACK - 1) / PACK;
-    int64_t tokens = rows_of(a.dy, frame);
+    int64_t tokens = a.dy.rows;
     int64_t step = (int64_t)gridDim.x * BLOCK;
     for (int64_t u = (int64_t)blockIdx.x * BLOCK + threadIdx.x;
          u < windows * packs; u += step) {
@@ -244,17 +244,16 @@ static loong_status_t launch_grad(const loong_kernel_call_t *call,
     int64_t windows = windows_of(a.dy.rows);
     cudaMemsetAsync(a.first, 0xff, sizeof(*a.first) * (size_t)windows, stream);
     LOONG_LAUNCH((make_keys), grid_of(call, (a.count + BLOCK - 1) / BLOCK),
-                 dim3(BLOCK), 0, stream, a, call->device_frame);
+                 dim3(BLOCK), 0, stream, a);
     LOONG_TRY(sort_keys(call, a.keys, a.count));
     LOONG_LAUNCH((number_tokens),
                  grid_of(call, (a.dy.rows + BLOCK - 1) / BLOCK), dim3(BLOCK),
-                 0, stream, a, call->device_frame);
-    LOONG_LAUNCH((sum_pieces), grid_for(call, a.dy), dim3(BLOCK), 0, stream, a,
-                 call->device_frame);
+                 0, stream, a);
+    LOONG_LAUNCH((sum_pieces), grid_for(call, a.dy), dim3(BLOCK), 0, stream, a);
     int64_t packs = (a.dy.cols + PACK - 1) / PACK;
     LOONG_LAUNCH((add_pieces),
                  grid_of(call, (windows * packs + BLOCK - 1) / BLOCK),
-                 dim3(BLOCK), 0, stream, a, windows, call->device_frame);
+                 dim3(BLOCK), 0, stream, a, windows);
     return launched(call);
 }
 
@@ -282,12 +281,12 @@ static loong_status_t run_grad(const loong_kernel_call_t *call)
 
 static size_t workspace(const loong_kernel_query_t *query)
 {
-    int64_t tokens = loong_karg_rows(&query->arg[1], NULL);
+    int64_t tokens = loong_karg_rows(&query->arg[1]);
     int64_t windows = windows_of(tokens);
     return sizeof(uint64_t) * (size_t)sort_size(tokens) +
            sizeof(int32_t) * (size_t)(tokens + windows) +
            sizeof(float) *
-               (size_t)(windows * 2 * loong_karg_cols(&query->arg[1], NULL));
+               (size_t)(windows * 2 * loong_karg_cols(&query->arg[1]));
 }
 
 static bool support(const loong_kernel_query_t *query,

@@ -56,13 +56,13 @@ loong_cublaslt_params_t product_of(const loong_kernel_query_t *q)
 {
     const loong_head_linear_attr_t *attr = attr_of(q);
     roles_t roles = roles_of(q);
-    int64_t tokens = loong_karg_rows(&q->arg[0], NULL) / attr->heads;
+    int64_t tokens = loong_karg_rows(&q->arg[0]) / attr->heads;
     loong_cublaslt_params_t p = loongi_cublaslt_begin();
     p.in = q->arg[0].dtype;
     p.out = q->arg[2].dtype;
-    p.m = loong_karg_cols(&q->arg[2], NULL);
+    p.m = loong_karg_cols(&q->arg[2]);
     p.n = is_dw(q) ? attr->count : tokens;
-    p.k = is_dw(q) ? tokens : loong_karg_cols(&q->arg[0], NULL);
+    p.k = is_dw(q) ? tokens : loong_karg_cols(&q->arg[0]);
     p.trans_a = !is_dw(q) && !attr->transposed;
     p.trans_b = is_dw(q);
     p.lda = ld_of(q, roles.of[0]);
@@ -107,7 +107,7 @@ static loong_status_t run(const loong_kernel_call_t *call)
     const loong_kernel_query_t *q = call->query;
     const loong_head_linear_attr_t *attr = attr_of(q);
     roles_t roles = roles_of(q);
-    int64_t tokens = loong_karg_rows(&q->arg[0], NULL) / attr->heads;
+    int64_t tokens = loong_karg_rows(&q->arg[0]) / attr->heads;
     bool add = (call->accumulate & 1u) != 0;
     if (is_dw(q) && !add && attr->count < attr->stride) {
         /* Rows of nobody. */
@@ -121,7 +121,7 @@ static loong_status_t run(const loong_kernel_call_t *call)
         operand(call, roles.of[1]),
         operand(call, roles.of[2]),
         is_dw(q) ? attr->count : tokens,
-        is_dw(q) ? tokens : loong_karg_cols(&q->arg[0], NULL),
+        is_dw(q) ? tokens : loong_karg_cols(&q->arg[0]),
         add,
         call->workspace,
         call->stream,

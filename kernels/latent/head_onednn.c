@@ -38,8 +38,8 @@ static part_t tokens_of(const loong_kernel_query_t *q, int i)
 {
     const loong_head_linear_attr_t *attr = q->attr;
     const loong_karg_t *arg = &q->arg[i];
-    part_t p = {i, loong_karg_rows(arg, NULL) / attr->heads,
-                loong_karg_cols(arg, NULL), attr->heads * arg->ld, 0, arg->ld};
+    part_t p = {i, loong_karg_rows(arg) / attr->heads,
+                loong_karg_cols(arg), attr->heads * arg->ld, 0, arg->ld};
     return p;
 }
 
@@ -48,7 +48,7 @@ static part_t rows_of(const loong_kernel_query_t *q, int i)
 {
     const loong_head_linear_attr_t *attr = q->attr;
     const loong_karg_t *arg = &q->arg[i];
-    part_t p = {i, attr->count, loong_karg_cols(arg, NULL), arg->ld,
+    part_t p = {i, attr->count, loong_karg_cols(arg), arg->ld,
                 attr->first * arg->ld, attr->stride * arg->ld};
     return p;
 }

@@ -20,10 +20,10 @@ static loong_status_t run(const loong_kernel_call_t *call)
     const double *x = loongi_ref_load(call, 0, &cursor);
     const double *w = loongi_ref_load(call, 1, &cursor);
     double *y = loongi_ref_output(call, 0, &cursor);
-    int64_t rows = loong_karg_rows(&q->arg[0], NULL);
-    int64_t k = loong_karg_cols(&q->arg[0], NULL);
-    int64_t n = loong_karg_cols(&q->arg[2], NULL);
-    int64_t wide = loong_karg_cols(&q->arg[1], NULL);
+    int64_t rows = loong_karg_rows(&q->arg[0]);
+    int64_t k = loong_karg_cols(&q->arg[0]);
+    int64_t n = loong_karg_cols(&q->arg[2]);
+    int64_t wide = loong_karg_cols(&q->arg[1]);
 #pragma omp parallel for schedule(static) num_threads(q->threads)
     for (int64_t r = 0; r < rows; r++) {
         const double *own = w + (r % a->heads * a->stride + a->first) * wide;
@@ -49,8 +49,8 @@ static loong_status_t run_dw(const loong_kernel_call_t *call)
     in[0] = loongi_ref_load(call, 0, &cursor);
     in[1] = loongi_ref_load(call, 1, &cursor);
     double *dw = loongi_ref_output(call, 0, &cursor);
-    int64_t tokens = loong_karg_rows(&q->arg[0], NULL) / a->heads;
-    int64_t wide = loong_karg_cols(&q->arg[2], NULL);
+    int64_t tokens = loong_karg_rows(&q->arg[0]) / a->heads;
+    int64_t wide = loong_karg_cols(&q->arg[2]);
     for (int64_t h = 0; h < a->heads; h++) {
         loong_ref_matmul_t p = {a->count,
                                 wide,

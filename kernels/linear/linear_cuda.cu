@@ -20,10 +20,10 @@ struct finish_t {
 };
 
 __global__ void __launch_bounds__(BLOCK)
-    finish_kernel(finish_t a, const loong_frame_t *frame)
+    finish_kernel(finish_t a)
 {
     int64_t packs = (a.y.cols + PACK - 1) / PACK;
-    int64_t units = rows_of(a.y, frame) * packs;
+    int64_t units = a.y.rows * packs;
     int64_t step = (int64_t)gridDim.x * BLOCK;
     for (int64_t u = (int64_t)blockIdx.x * BLOCK + threadIdx.x; u < units;
          u += step) {
@@ -117,21 +117,21 @@ loong_cublaslt_params_t product_of(const loong_kernel_query_t *q)
 {
     const loong_karg_t *c = &q->arg[q->num_in];
     bool turned = attr_of(q)->transposed;
-    int64_t rows = loong_karg_rows(&q->arg[0], NULL);
+    int64_t rows = loong_karg_rows(&q->arg[0]);
     loong_cublaslt_params_t p = loongi_cublaslt_begin();
     p.in = q->arg[0].dtype;
     p.out = c->dtype;
-    p.m = loong_karg_cols(c, NULL);
+    p.m = loong_karg_cols(c);
     p.ldc = c->ld;
     if (is_dw(q)) {
-        p.n = loong_karg_rows(c, NULL);
+        p.n = loong_karg_rows(c);
         p.k = rows;
         p.trans_b = true;
         p.lda = q->arg[turned ? 0 : 1].ld;
         p.ldb = q->arg[turned ? 1 : 0].ld;
     } else {
         p.n = rows;
-        p.k = loong_karg_cols(&q->arg[0], NULL);
+        p.k = loong_karg_cols(&q->arg[0]);
         p.trans_a = !turned;
         p.lda = q->arg[1].ld;
         p.ldb = q->arg[0].ld;
@@ -149,10 +149,10 @@ size_t more_bytes(const loong_kernel_query_t *q)
 {
     const loong_karg_t *y = &q->arg[q->num_in];
     if (has_sums(q)) { /* those of this launch, or parts of them */
-        return fold_bytes(loong_karg_cols(&q->arg[0], NULL));
+        return fold_bytes(loong_karg_cols(&q->arg[0]));
     }
     return has_bias(q) && y->dtype != LOONG_F32
-               ? (size_t)loong_karg_cols(y, NULL) * loong_dtype_size(y->dtype)
+               ? (size_t)loong_karg_cols(y) * loong_dtype_size(y->dtype)
                : 0;
 }
 
@@ -179,17 +179,15 @@ static loong_status_t make_products(loong_context_t *ctx,
                                : 0;
     LOONG_TRY(loongi_cublaslt_create(ctx, &p, &s->whole));
     LOONG_TRY(loongi_cublaslt_can(ctx, s->whole, NULL, &can));
-    if (p.epilogue == LOONG_EPILOGUE_NONE || (can && q->arg[0].count < 0)) {
+    if (p.epilogue == LOONG_EPILOGUE_NONE || can) {
         return LOONG_OK;
     }
-    if (!can) { /* else fewer rows may have none */
-        loongi_log(ctx, LOONG_LOG_DEBUG,
-                   "%s: cuBLASLt has not all products of %s with bias %d and "
-                   "activation %d, m %lld, n %lld, k %lld: a pass over the "
-                   "result does it", q->op, loong_dtype_name(p.in),
-                   (int)has_bias(q), (int)attr_of(q)->activation,
-                   (long long)p.m, (long long)p.n, (long long)p.k);
-    }
+    loongi_log(ctx, LOONG_LOG_DEBUG,
+               "%s: cuBLASLt has not all products of %s with bias %d and "
+               "activation %d, m %lld, n %lld, k %lld: a pass over the result "
+               "does it", q->op, loong_dtype_name(p.in), (int)has_bias(q),
+               (int)attr_of(q)->activation, (long long)p.m, (long long)p.n,
+               (long long)p.k);
     p.epilogue = LOONG_EPILOGUE_NONE;
     p.ld_aux = 0;
     return loongi_cublaslt_create(ctx, &p, &s->plain);
@@ -262,24 +260,17 @@ static loong_status_t finish(const loong_kernel_call_t *call,
         return LOONG_OK;
     }
     LOONG_LAUNCH((finish_kernel), grid_for(call, f.y), dim3(BLOCK), 0,
-                 stream_of(call), f, call->device_frame);
+                 stream_of(call), f);
     return launched(call);
-}
-
-/* Other numbers of rows than those it is loaded with may need the plain one. */
-static bool is_loaded_too(const loong_kernel_call_t *call)
-{
-    return call->load &&
-           static_cast<const state_t *>(call->state)->plain != NULL;
 }
 
 static loong_status_t run(const loong_kernel_call_t *call)
 {
     const loong_kernel_query_t *q = call->query;
     const state_t *s = static_cast<const state_t *>(call->state);
-    int64_t rows = loongi_cublaslt_rows(call, 0);
+    int64_t rows = loong_karg_rows(&q->arg[0]);
     loong_cublaslt_operands_t o =
-        operands_of(call, 1, rows, loong_karg_cols(&q->arg[0], NULL));
+        operands_of(call, 1, rows, loong_karg_cols(&q->arg[0]));
     bool whole = true;
     if (rows == 0) {
         return LOONG_OK;
@@ -291,15 +282,12 @@ static loong_status_t run(const loong_kernel_call_t *call)
     if (s->plain != NULL) {
         LOONG_TRY(loongi_cublaslt_can(call->ctx, s->whole, &o, &whole));
     }
-    if (!whole || is_loaded_too(call)) {
+    if (!whole) {
         LOONG_TRY(loongi_cublaslt_run(call->ctx, s->plain, &o));
-        LOONG_TRY(finish(call, LOONG_EPILOGUE_NONE));
+        return finish(call, LOONG_EPILOGUE_NONE);
     }
-    if (whole) {
-        LOONG_TRY(loongi_cublaslt_run(call->ctx, s->whole, &o));
-        LOONG_TRY(finish(call, epilogue_of(q)));
-    }
-    return LOONG_OK;
+    LOONG_TRY(loongi_cublaslt_run(call->ctx, s->whole, &o));
+    return finish(call, epilogue_of(q));
 }
 
 /* dw, and db where it is wanted: the library writes its sums, and so beside
@@ -323,14 +311,11 @@ static loong_status_t multiply_dw(const loong_kernel_call_t *call,
     if (s->plain != NULL) {
         LOONG_TRY(loongi_cublaslt_can(call->ctx, s->whole, &o, &whole));
     }
-    if (!whole || is_loaded_too(call)) {
+    if (!whole) {
         loong_cublaslt_operands_t plain = o;
         plain.bias = NULL;
         LOONG_TRY(loongi_cublaslt_run(call->ctx, s->plain, &plain));
-        LOONG_TRY(sum_rows(call, 0, 1, room));
-    }
-    if (!whole) {
-        return LOONG_OK;
+        return sum_rows(call, 0, 1, room);
     }
     LOONG_TRY(loongi_cublaslt_run(call->ctx, s->whole, &o));
     return has_sums(q) && add ? copy(call, sums, db, true) : LOONG_OK;
@@ -339,7 +324,7 @@ static loong_status_t multiply_dw(const loong_kernel_call_t *call,
 static loong_status_t run_dw(const loong_kernel_call_t *call)
 {
     const loong_kernel_query_t *q = call->query;
-    int64_t rows = loongi_cublaslt_rows(call, 0);
+    int64_t rows = loong_karg_rows(&q->arg[0]);
     mat_t dw = mat_out(call, 0);
     mat_t db = has_sums(q) ? mat_out(call, 1) : mat_none();
     if (rows > 0) {

@@ -44,16 +44,16 @@ static loong_product_params_t product_of(const loong_kernel_query_t *q)
     const loong_karg_t *c = &q->arg[q->num_in];
     loong_product_params_t p;
     memset(&p, 0, sizeof(p));
-    p.m = loong_karg_rows(c, NULL);
-    p.n = loong_karg_cols(c, NULL);
+    p.m = loong_karg_rows(c);
+    p.n = loong_karg_cols(c);
     p.c = matrix_of(c, false);
     p.threads = q->threads;
     if (is_dw(q)) {
-        p.k = loong_karg_rows(&q->arg[0], NULL);
+        p.k = loong_karg_rows(&q->arg[0]);
         p.a = matrix_of(&q->arg[attr->transposed ? 1 : 0], true);
         p.b = matrix_of(&q->arg[attr->transposed ? 0 : 1], false);
     } else {
-        p.k = loong_karg_cols(&q->arg[0], NULL);
+        p.k = loong_karg_cols(&q->arg[0]);
         p.a = matrix_of(&q->arg[0], false);
         p.b = matrix_of(&q->arg[1], !attr->transposed);
         p.bias = has_bias(q);
@@ -78,13 +78,6 @@ static loong_product_params_t widened_of(const loong_kernel_query_t *q)
 static bool shape_support(const loong_kernel_query_t *q,
                           char reason[LOONG_REASON_SIZE])
 {
-    for (int i = 0; i < q->num_in + q->num_out; i++) {
-        if (q->arg[i].rank > 0 && q->arg[i].count >= 0) {
-            snprintf(reason, LOONG_REASON_SIZE,
-                     "operand %d has a run-time row count", i);
-            return false;
-        }
-    }
     if (!is_dw(q) && q->num_out > 1 && q->arg[q->num_in + 1].rank > 0) {
         snprintf(reason, LOONG_REASON_SIZE,
                  "the value before the activation is wanted too");
@@ -142,8 +135,8 @@ static size_t workspace(const loong_kernel_query_t *q)
 
 static size_t float_bytes(const loong_karg_t *arg)
 {
-    return (size_t)loongi_round_up(loong_karg_rows(arg, NULL) *
-                                       loong_karg_cols(arg, NULL) *
+    return (size_t)loongi_round_up(loong_karg_rows(arg) *
+                                       loong_karg_cols(arg) *
                                        (int64_t)sizeof(float),
                                    64);
 }
@@ -218,8 +211,8 @@ static const float *widen_operand(const loong_kernel_call_t *call, int i,
     const loong_karg_t *arg = &call->query->arg[i];
     float *copy = (float *)(void *)*cursor;
     *cursor += float_bytes(arg);
-    loongi_widen(call->ptr[i], arg->ld, copy, loong_karg_rows(arg, NULL),
-                 loong_karg_cols(arg, NULL), call->query->threads);
+    loongi_widen(call->ptr[i], arg->ld, copy, loong_karg_rows(arg),
+                 loong_karg_cols(arg), call->query->threads);
     return copy;
 }
 
@@ -244,7 +237,7 @@ static loong_status_t widened_run(const loong_kernel_call_t *call)
     LOONG_TRY(loongi_product_run(call->ctx, product_of_call(call), &o));
     if (narrow) {
         loongi_narrow(o.c, call->ptr[q->num_in], c->ld,
-                      loong_karg_rows(c, NULL), loong_karg_cols(c, NULL),
+                      loong_karg_rows(c), loong_karg_cols(c),
                       q->threads);
     }
     return LOONG_OK;

@@ -68,9 +68,9 @@ static void multiply(const loong_kernel_call_t *call, const double *x,
 {
     const loong_kernel_query_t *q = call->query;
     const loong_linear_attr_t *attr = q->attr;
-    int64_t rows = loong_karg_rows(&q->arg[0], call->frame);
-    int64_t k = loong_karg_cols(&q->arg[0], NULL);
-    int64_t n = loong_karg_cols(&q->arg[q->num_in], NULL);
+    int64_t rows = loong_karg_rows(&q->arg[0]);
+    int64_t k = loong_karg_cols(&q->arg[0]);
+    int64_t n = loong_karg_cols(&q->arg[q->num_in]);
     loong_ref_matmul_t product = {rows, n, k, x, k, 1, w, 1, k, y, q->threads};
     if (attr->transposed) {
         product.bp = n;
@@ -88,9 +88,9 @@ static loong_status_t linear_gelu_grad_run(const loong_kernel_call_t *call)
     double *w = loongi_ref_load(call, 1, &cursor);
     double *before = loongi_ref_load(call, 2, &cursor);
     double *y = loongi_ref_output(call, 0, &cursor);
-    int64_t rows = loong_karg_rows(&q->arg[0], call->frame);
+    int64_t rows = loong_karg_rows(&q->arg[0]);
     multiply(call, x, w, y);
-    for (int64_t i = 0; i < rows * loong_karg_cols(&q->arg[3], NULL); i++) {
+    for (int64_t i = 0; i < rows * loong_karg_cols(&q->arg[3]); i++) {
         y[i] *= slope(attr->activation, before[i]);
     }
     loongi_ref_store(call, 0, y);
@@ -106,9 +106,9 @@ static loong_status_t linear_run(const loong_kernel_call_t *call)
     double *bias = loongi_ref_load(call, 2, &cursor);
     double *y = loongi_ref_output(call, 0, &cursor);
     double *before = loongi_ref_output(call, 1, &cursor);
-    int64_t rows = loong_karg_rows(&q->arg[0], call->frame);
+    int64_t rows = loong_karg_rows(&q->arg[0]);
     multiply(call, x, w, y);
-    finish(call, rows, loong_karg_cols(&q->arg[q->num_in], NULL), bias, y,
+    finish(call, rows, loong_karg_cols(&q->arg[q->num_in]), bias, y,
            before);
     loongi_ref_store(call, 1, before);
     loongi_ref_store(call, 0, y);
@@ -124,9 +124,9 @@ static loong_status_t linear_dw_run(const loong_kernel_call_t *call)
     double *x = loongi_ref_load(call, 1, &cursor);
     double *dw = loongi_ref_output(call, 0, &cursor);
     double *db = q->num_out > 1 ? loongi_ref_output(call, 1, &cursor) : NULL;
-    int64_t rows = loong_karg_rows(&q->arg[0], call->frame);
-    int64_t n = loong_karg_cols(&q->arg[0], NULL);
-    int64_t k = loong_karg_cols(&q->arg[1], NULL);
+    int64_t rows = loong_karg_rows(&q->arg[0]);
+    int64_t n = loong_karg_cols(&q->arg[0]);
+    int64_t k = loong_karg_cols(&q->arg[1]);
     loong_ref_matmul_t product = {n, k, rows, dy, 1,         n,
                                   x, k, 1,    dw, q->threads};
     if (attr->transposed) {

@@ -54,7 +54,7 @@ static int by_claim(const void *a, const void *b)
 
 static size_t capacity_room(const loong_kernel_query_t *q)
 {
-    return sizeof(claim_t) * (size_t)(loong_karg_rows(&q->arg[0], NULL) *
+    return sizeof(claim_t) * (size_t)(loong_karg_rows(&q->arg[0]) *
                                       q->arg[0].dim[1]);
 }
 

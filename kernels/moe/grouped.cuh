@@ -149,10 +149,6 @@ static inline bool grouped_support(const loong_kernel_query_t *query,
             return false;
         }
     }
-    if (query->arg[0].count >= 0) {
-        snprintf(reason, LOONG_REASON_SIZE, "rows counted at run time");
-        return false;
-    }
     if (row_tiles(query, height) > MOST) {
         snprintf(reason, LOONG_REASON_SIZE,
                  "%lld rows of %lld experts, this kernel takes %d tiles of %d",

@@ -22,7 +22,7 @@ static loong_product_matrix_t matrix_of(const loong_karg_t *arg, bool widened,
                                         bool transposed)
 {
     loong_product_matrix_t m = {widened ? LOONG_F32 : arg->dtype,
-                                widened ? loong_karg_cols(arg, NULL) : arg->ld,
+                                widened ? loong_karg_cols(arg) : arg->ld,
                                 transposed};
     return m;
 }
@@ -33,18 +33,18 @@ static loong_product_params_t product_of(const loong_kernel_query_t *q,
     const loong_karg_t *c = &q->arg[q->num_in];
     loong_product_params_t p;
     memset(&p, 0, sizeof(p));
-    p.n = loong_karg_cols(c, NULL);
+    p.n = loong_karg_cols(c);
     p.c = matrix_of(c, widened && c->dtype == LOONG_BF16, false);
     p.threads = q->threads;
     p.a = matrix_of(&q->arg[0], widened, is_dw(q));
     if (is_dw(q)) {
-        p.m = loong_karg_cols(&q->arg[0], NULL);
+        p.m = loong_karg_cols(&q->arg[0]);
         p.k = LOONG_PRODUCT_RUNTIME;
         p.b = matrix_of(&q->arg[1], widened, false);
     } else {
         const loong_grouped_linear_attr_t *attr = q->attr;
         p.m = LOONG_PRODUCT_RUNTIME;
-        p.k = loong_karg_cols(&q->arg[0], NULL);
+        p.k = loong_karg_cols(&q->arg[0]);
         p.b = matrix_of(&q->arg[1], widened, !attr->transposed);
     }
     return p;
@@ -121,7 +121,7 @@ static const float *widen(const loong_kernel_call_t *call, int i, int64_t row,
                           int64_t rows, char **cursor)
 {
     const loong_karg_t *arg = &call->query->arg[i];
-    int64_t cols = loong_karg_cols(arg, NULL);
+    int64_t cols = loong_karg_cols(arg);
     float *copy = (float *)(void *)*cursor;
     loongi_widen(at(call, i, row), arg->ld, copy, rows, cols,
                  call->query->threads);
@@ -159,7 +159,7 @@ static loong_status_t run_expert(const loong_kernel_call_t *call,
     LOONG_TRY(loongi_product_run(call->ctx, e->product, &o));
     if (narrow) {
         loongi_narrow(o.c, at(call, q->num_in, c_row), c->ld, e->rows,
-                      loong_karg_cols(c, NULL), q->threads);
+                      loong_karg_cols(c), q->threads);
     }
     return LOONG_OK;
 }
@@ -168,7 +168,7 @@ static loong_status_t run_expert(const loong_kernel_call_t *call,
 static void clear(const loong_kernel_call_t *call, int64_t row, int64_t rows)
 {
     const loong_karg_t *c = &call->query->arg[call->query->num_in];
-    size_t bytes = (size_t)loong_karg_cols(c, NULL) *
+    size_t bytes = (size_t)loong_karg_cols(c) *
                    loong_dtype_size(c->dtype);
 #pragma omp parallel for schedule(static) num_threads(call->query->threads)
     for (int64_t r = row; r < row + rows; r++) {
@@ -215,12 +215,12 @@ static size_t widened_workspace(const loong_kernel_query_t *q)
     const loong_karg_t *c = &q->arg[q->num_in];
     int64_t rows = q->arg[0].dim[0];
     int64_t b_rows = is_dw(q) ? rows : w->dim[1];
-    int64_t bytes = loongi_round_up(rows * loong_karg_cols(&q->arg[0], NULL) *
+    int64_t bytes = loongi_round_up(rows * loong_karg_cols(&q->arg[0]) *
                                         (int64_t)sizeof(float), 64);
-    bytes += loongi_round_up(b_rows * loong_karg_cols(w, NULL) *
+    bytes += loongi_round_up(b_rows * loong_karg_cols(w) *
                                  (int64_t)sizeof(float), 64);
     bytes += c->dtype == LOONG_BF16
-                 ? loongi_round_up(rows * loong_karg_cols(c, NULL) *
+                 ? loongi_round_up(rows * loong_karg_cols(c) *
                                        (int64_t)sizeof(float), 64)
                  : 0;
     return (size_t)bytes;

@@ -3,7 +3,7 @@
 
 static int64_t elements(const loong_karg_t *arg)
 {
-    return loong_karg_rows(arg, NULL) * loong_karg_cols(arg, NULL);
+    return loong_karg_rows(arg) * loong_karg_cols(arg);
 }
 
 loong_status_t loongi_moe_check(const loong_kernel_call_t *call, int i,

@@ -86,6 +86,6 @@ static __device__ __forceinline__ int sum_before(int x, int *room, int *all)
 #define CUDA_KERNEL_SHOWS(op_, support_, workspace_, run_)                    \
     extern "C" const loong_kernel_t loongi_##op_##_cuda = {                   \
         #op_ "_cuda", #op_, "cuda", support_, workspace_, NULL,               \
-        NULL,         run_, false,  false,    false,      true, NULL}
+        NULL,         run_, false,  false,    true,       NULL}
 
 #endif

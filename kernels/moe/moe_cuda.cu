@@ -149,10 +149,9 @@ struct gate_fn {
 
 /* dg of a row: a warp. */
 __global__ void __launch_bounds__(BLOCK)
-    gate_slopes(mat_t dy, mat_t x, mat_t gate, mat_t dgate,
-                const loong_frame_t *frame)
+    gate_slopes(mat_t dy, mat_t x, mat_t gate, mat_t dgate)
 {
-    int64_t rows = rows_of(dy, frame);
+    int64_t rows = dy.rows;
     for (int64_t t = (int64_t)blockIdx.x * WARPS + threadIdx.x / WARP;
          t < rows; t += (int64_t)gridDim.x * WARPS) {
         float s = gate_at(gate, t);
@@ -236,8 +235,7 @@ static loong_status_t run_gate_grad(const loong_kernel_call_t *call)
     mat_t gate = mat_arg(call, 2);
     gate_fn fn = {dy, gate};
     LOONG_LAUNCH((gate_slopes), grid_of_warps(call, dy.rows), dim3(BLOCK), 0,
-                 stream_of(call), dy, mat_arg(call, 1), gate, mat_out(call, 1),
-                 call->device_frame);
+                 stream_of(call), dy, mat_arg(call, 1), gate, mat_out(call, 1));
     return generate(call, fn, mat_out(call, 0));
 }
 

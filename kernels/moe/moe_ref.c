@@ -182,8 +182,8 @@ static loong_status_t grouped(const loong_kernel_call_t *call)
     const loong_grouped_linear_attr_t *attr = q->attr;
     const int32_t *offset = ref_i32(call, 2);
     int64_t rows = q->arg[0].dim[0];
-    int64_t k = loong_karg_cols(&q->arg[0], NULL);
-    int64_t n = loong_karg_cols(&q->arg[3], NULL);
+    int64_t k = loong_karg_cols(&q->arg[0]);
+    int64_t n = loong_karg_cols(&q->arg[3]);
     char *cursor = call->workspace;
     LOONG_TRY(loongi_moe_check_offsets(call, 2, rows));
     double *x = loongi_ref_load(call, 0, &cursor);
@@ -213,8 +213,8 @@ static loong_status_t grouped_dw(const loong_kernel_call_t *call)
 {
     const loong_kernel_query_t *q = call->query;
     const int32_t *offset = ref_i32(call, 2);
-    int64_t n = loong_karg_cols(&q->arg[0], NULL);
-    int64_t k = loong_karg_cols(&q->arg[1], NULL);
+    int64_t n = loong_karg_cols(&q->arg[0]);
+    int64_t k = loong_karg_cols(&q->arg[1]);
     char *cursor = call->workspace;
     LOONG_TRY(loongi_moe_check_offsets(call, 2, q->arg[0].dim[0]));
     double *dy = loongi_ref_load(call, 0, &cursor);

@@ -411,8 +411,8 @@ static loong_status_t run_excess(const loong_kernel_call_t *call)
 static size_t counts_room(const loong_kernel_query_t *query)
 {
     const loong_karg_t *y = &query->arg[1];
-    return sizeof(int32_t) * (size_t)(loong_karg_rows(y, NULL) *
-                                      loong_karg_cols(y, NULL));
+    return sizeof(int32_t) * (size_t)(loong_karg_rows(y) *
+                                      loong_karg_cols(y));
 }
 
 /* In the workspace: keys, experts by priority, then what expert_order makes of

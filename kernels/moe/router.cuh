@@ -165,7 +165,7 @@ static inline bool support_experts(const loong_kernel_query_t *query,
                                    char reason[LOONG_REASON_SIZE])
 {
     enum { MOST = ROOM / EACH_EXPERT / 64 * 64 };
-    int64_t experts = loong_karg_cols(&query->arg[logits], NULL) /
+    int64_t experts = loong_karg_cols(&query->arg[logits]) /
                       LOONG_MAX(sets, 1);
     if (experts > MOST) {
         snprintf(reason, LOONG_REASON_SIZE,

@@ -214,7 +214,7 @@ __device__ void make_keys(const router_t &a, int first, const double *score,
 }
 
 __global__ void __launch_bounds__(THREADS, BLOCKS)
-    route(router_t a, const loong_frame_t *frame)
+    route(router_t a)
 {
     LOONG_SHARED_DYNAMIC(unsigned char, room);
     double *score = row_at(room, a.experts, 0);
@@ -222,7 +222,7 @@ __global__ void __launch_bounds__(THREADS, BLOCKS)
     double *taken = row_at(room, a.experts, 2);
     int32_t *index =
         reinterpret_cast<int32_t *>(row_at(room, a.experts, ROWS));
-    int64_t tokens = rows_of(a.x, frame);
+    int64_t tokens = a.x.rows;
     for (int64_t t = first_token(); t < tokens; t += token_step()) {
         int first = first_of(a.sets, t);
         score_all(a, t, first, score);
@@ -275,12 +275,12 @@ __device__ void route_back(const router_t &a, int64_t t, int first,
 }
 
 __global__ void __launch_bounds__(THREADS, BLOCKS)
-    route_grad(router_t a, const loong_frame_t *frame)
+    route_grad(router_t a)
 {
     LOONG_SHARED_DYNAMIC(unsigned char, room);
     int32_t *index =
         reinterpret_cast<int32_t *>(row_at(room, a.experts, ROWS));
-    int64_t tokens = rows_of(a.x, frame);
+    int64_t tokens = a.x.rows;
     for (int64_t t = first_token(); t < tokens; t += token_step()) {
         /* The choice tells the set. */
         int32_t one = index_at(a.index, t * a.attr.topk);
@@ -322,7 +322,7 @@ static loong_status_t run(const loong_kernel_call_t *call)
     a.chosen_ld = q->arg[q->num_in + 1].ld;
     LOONG_LAUNCH((route), grid_of_tokens(call, a.x.rows, teams),
                  dim3(teams * WARP), teams * room_of(a.experts),
-                 stream_of(call), a, call->device_frame);
+                 stream_of(call), a);
     return launched(call);
 }
 
@@ -335,7 +335,7 @@ static loong_status_t run_grad(const loong_kernel_call_t *call)
     a.dx = mat_out(call, 0);
     LOONG_LAUNCH((route_grad), grid_of_tokens(call, a.x.rows, teams),
                  dim3(teams * WARP), teams * room_of(a.experts),
-                 stream_of(call), a, call->device_frame);
+                 stream_of(call), a);
     return launched(call);
 }
 

@@ -68,12 +68,12 @@ __device__ token_t weigh_token(const loss_t &a, int64_t t, double *p,
 
 template <bool GRADIENT>
 __global__ void __launch_bounds__(THREADS, BLOCKS)
-    lose(loss_t a, const loong_frame_t *frame)
+    lose(loss_t a)
 {
     LOONG_SHARED_DYNAMIC(unsigned char, room);
     double *p = row_at(room, a.experts, 0);
     double *soft = row_at(room, a.experts, 1);
-    int64_t tokens = rows_of(a.x, frame);
+    int64_t tokens = a.x.rows;
     for (int64_t t = first_token(); t < tokens; t += token_step()) {
         token_t k = weigh_token(a, t, p, soft);
         if (!GRADIENT && lane_of() == 0) {
@@ -121,7 +121,7 @@ static loong_status_t run_loss(const loong_kernel_call_t *call)
     int teams = teams_of(a.experts);
     LOONG_LAUNCH((lose<GRADIENT>), grid_of_tokens(call, a.x.rows, teams),
                  dim3(teams * WARP), teams * room_of(a.experts),
-                 stream_of(call), a, call->device_frame);
+                 stream_of(call), a);
     return launched(call);
 }
 

@@ -41,7 +41,7 @@ static const double TINY = 1e-20;
 static size_t room(const loong_kernel_query_t *q, int logits)
 {
     return (size_t)q->threads * ROWS * sizeof(double) *
-           (size_t)loong_karg_cols(&q->arg[logits], NULL);
+           (size_t)loong_karg_cols(&q->arg[logits]);
 }
 
 static double *own_room(const loong_kernel_call_t *call, int64_t experts)

@@ -201,7 +201,7 @@ static loong_status_t run_grad(const loong_kernel_call_t *call)
 static size_t workspace(const loong_kernel_query_t *query)
 {
     return sizeof(float) * 2 * FAST_BLOCKS *
-           (size_t)loong_karg_cols(&query->arg[1], NULL);
+           (size_t)loong_karg_cols(&query->arg[1]);
 }
 
 /* Weights and statistics are fp32: operands [w .. end of in), outputs 1, 2. */

@@ -71,7 +71,7 @@ __device__ __forceinline__ void add_rows(const columns_t<T, TEAM> &c,
 
 template <class T, int TEAM, bool CENTER, bool ADD>
 __global__ void __launch_bounds__(BLOCK, 4 - ADD - CENTER)
-    norm_forward(norm_t a, const loong_frame_t *frame)
+    norm_forward(norm_t a)
 {
     LOONG_SHARED(float, room, WARPS);
     typedef columns_t<T, TEAM> columns;
@@ -79,7 +79,7 @@ __global__ void __launch_bounds__(BLOCK, 4 - ADD - CENTER)
     const columns c = columns_of<T, TEAM>(d, a.packed);
     const float *w = row_of<float>(a.w, 0);
     const float *b = CENTER ? row_of<float>(a.b, 0) : NULL;
-    int64_t units = rows_of(a.y, frame) * a.groups;
+    int64_t units = a.y.rows * a.groups;
     for (walk_t u = walk_groups<TEAM>(a); u.at < units; advance(&u)) {
         raw_t<T> kept[columns::KEEP];
         const T *x = group_at<T>(ADD ? a.sum : a.x, u, d);
@@ -182,7 +182,7 @@ __device__ __forceinline__ pack_t input_gradient(const group_t &g,
 /* dx of every unit, and the block's part of dw and db. */
 template <class T, int TEAM, bool CENTER, bool NEAR>
 __global__ void __launch_bounds__(BLOCK, 2)
-    norm_backward(norm_t a, const loong_frame_t *frame)
+    norm_backward(norm_t a)
 {
     LOONG_SHARED(float, room, WARPS);
     LOONG_SHARED_DYNAMIC(float, sums);
@@ -191,7 +191,7 @@ __global__ void __launch_bounds__(BLOCK, 2)
     const columns c = columns_of<T, TEAM>(d, a.packed);
     const bool packed = c.kept > 0;
     const float *w = row_of<float>(a.w, 0);
-    int64_t units = rows_of(a.x, frame) * a.groups;
+    int64_t units = a.x.rows * a.groups;
     own_sums_t own = clear_sums<TEAM, NEAR>(a.sums, sums);
     for (walk_t u = walk_groups<TEAM>(a); u.at < units; advance(&u)) {
         const T *from[3] = {group_at<T>(a.dy, u, d), group_at<T>(a.x, u, d),
@@ -271,11 +271,11 @@ static loong_status_t forward_as(const loong_kernel_call_t *call,
     if (a.w.cols <= WARP_WIDTH) {
         dim3 grid = grid_of(call, (a.y.rows * a.groups + WARPS - 1) / WARPS);
         LOONG_LAUNCH((norm_forward<T, WARP, CENTER, ADD>), grid, dim3(BLOCK),
-                     0, stream_of(call), a, call->device_frame);
+                     0, stream_of(call), a);
     } else {
         LOONG_LAUNCH((norm_forward<T, BLOCK, CENTER, ADD>),
                      grid_of(call, a.y.rows * a.groups), dim3(BLOCK), 0,
-                     stream_of(call), a, call->device_frame);
+                     stream_of(call), a);
     }
     return launched(call);
 }
@@ -342,12 +342,10 @@ static loong_status_t backward_by(const loong_kernel_call_t *call,
         LOONG_TRY(
             allow_shared(call, norm_backward<T, TEAM, CENTER, true>, room));
         LOONG_LAUNCH((norm_backward<T, TEAM, CENTER, true>), dim3(FOLD_PARTS),
-                     dim3(BLOCK), shared, stream_of(call), a,
-                     call->device_frame);
+                     dim3(BLOCK), shared, stream_of(call), a);
     } else {
         LOONG_LAUNCH((norm_backward<T, BLOCK, CENTER, false>),
-                     dim3(FOLD_PARTS), dim3(BLOCK), 0, stream_of(call), a,
-                     call->device_frame);
+                     dim3(FOLD_PARTS), dim3(BLOCK), 0, stream_of(call), a);
     }
     return launched(call);
 }
@@ -384,7 +382,7 @@ static loong_status_t backward(const loong_kernel_call_t *call)
 
 static size_t workspace(const loong_kernel_query_t *query)
 {
-    return 2 * fold_bytes(loong_karg_cols(&query->arg[2], NULL));
+    return 2 * fold_bytes(loong_karg_cols(&query->arg[2]));
 }
 
 /* ---- support ------------------------------------------------------------- */

@@ -148,7 +148,7 @@ static loong_status_t run_scale_grad(const loong_kernel_call_t *call)
 static size_t workspace(const loong_kernel_query_t *query)
 {
     return sizeof(float) * FAST_BLOCKS *
-           (size_t)loong_karg_cols(&query->arg[1], NULL);
+           (size_t)loong_karg_cols(&query->arg[1]);
 }
 
 static bool support_squares(const loong_kernel_query_t *query,

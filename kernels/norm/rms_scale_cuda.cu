@@ -12,11 +12,11 @@ namespace {
 
 template <int TEAM>
 __global__ void __launch_bounds__(BLOCK)
-    squares_kernel(mat_t x, mat_t m, float factor, const loong_frame_t *frame)
+    squares_kernel(mat_t x, mat_t m, float factor)
 {
     LOONG_SHARED(float, room, WARPS);
     enum { TEAMS = BLOCK / TEAM };
-    int64_t rows = rows_of(x, frame);
+    int64_t rows = x.rows;
     int64_t first = (int64_t)threadIdx.x % TEAM * PACK;
     for (int64_t row = (int64_t)blockIdx.x * TEAMS + threadIdx.x / TEAM;
          row < rows; row += (int64_t)gridDim.x * TEAMS) {
@@ -114,12 +114,12 @@ __device__ __forceinline__ void scale_back(const scale_grad_t &a,
 
 template <int TEAM, bool NEAR>
 __global__ void __launch_bounds__(BLOCK)
-    scale_grad_kernel(scale_grad_t a, const loong_frame_t *frame)
+    scale_grad_kernel(scale_grad_t a)
 {
     LOONG_SHARED(float, room, WARPS);
     LOONG_SHARED_DYNAMIC(float, sums);
     enum { TEAMS = BLOCK / TEAM };
-    int64_t rows = rows_of(a.x, frame);
+    int64_t rows = a.x.rows;
     own_sums_t own = clear_sums<TEAM, NEAR>(a.sums, sums);
     for (int64_t row = (int64_t)blockIdx.x * TEAMS + threadIdx.x / TEAM;
          row < rows; row += (int64_t)gridDim.x * TEAMS) {
@@ -152,11 +152,10 @@ loong_status_t scale_grad_by(const loong_kernel_call_t *call,
     if (TEAM == WARP || shared <= room) {
         LOONG_TRY(allow_shared(call, scale_grad_kernel<TEAM, true>, room));
         LOONG_LAUNCH((scale_grad_kernel<TEAM, true>), dim3(FOLD_PARTS),
-                     dim3(BLOCK), shared, stream_of(call), a,
-                     call->device_frame);
+                     dim3(BLOCK), shared, stream_of(call), a);
     } else {
         LOONG_LAUNCH((scale_grad_kernel<BLOCK, false>), dim3(FOLD_PARTS),
-                     dim3(BLOCK), 0, stream_of(call), a, call->device_frame);
+                     dim3(BLOCK), 0, stream_of(call), a);
     }
     return launched(call);
 }
@@ -170,12 +169,11 @@ static loong_status_t run_squares(const loong_kernel_call_t *call)
     if (x.cols <= WARP_WIDTH) {
         LOONG_LAUNCH((squares_kernel<WARP>),
                      grid_of(call, (x.rows + WARPS - 1) / WARPS), dim3(BLOCK),
-                     0, stream_of(call), x, mat_out(call, 0), factor,
-                     call->device_frame);
+                     0, stream_of(call), x, mat_out(call, 0), factor);
     } else {
         LOONG_LAUNCH((squares_kernel<BLOCK>), grid_of(call, x.rows),
                      dim3(BLOCK), 0, stream_of(call), x, mat_out(call, 0),
-                     factor, call->device_frame);
+                     factor);
     }
     return launched(call);
 }
@@ -215,7 +213,7 @@ static loong_status_t run_scale_grad(const loong_kernel_call_t *call)
 
 static size_t workspace(const loong_kernel_query_t *query)
 {
-    return fold_bytes(loong_karg_cols(&query->arg[1], NULL));
+    return fold_bytes(loong_karg_cols(&query->arg[1]));
 }
 
 static bool support_squares(const loong_kernel_query_t *query,

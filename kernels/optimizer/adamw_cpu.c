@@ -200,7 +200,7 @@ static loong_status_t run(const loong_kernel_call_t *call)
 {
     const loong_karg_t *arg = call->query->arg;
     const loong_adamw_attr_t *a = call->query->attr;
-    int64_t n = loong_karg_cols(&arg[0], call->frame);
+    int64_t n = loong_karg_cols(&arg[0]);
     bool half = arg[1].dtype == LOONG_BF16;
     job_t j = {a,
                make_factors(call),

@@ -253,7 +253,7 @@ __global__ void __launch_bounds__(BLOCK)
     }
     __syncthreads();
     const factors_t f = *shared;
-    int64_t cols = cols_of(a.grad, frame);
+    int64_t cols = a.grad.cols;
     int64_t end = cols < a.end ? cols : a.end;
     int piece = 0;
     int64_t step = (int64_t)gridDim.x * BLOCK * PACK;

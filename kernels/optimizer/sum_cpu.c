@@ -116,7 +116,7 @@ VEC_INLINE void add_all(const loong_kernel_call_t *call, bool squares)
 {
     const float *x = call->ptr[0];
     int64_t *record = call->ptr[1];
-    int64_t n = loong_karg_cols(&call->query->arg[0], call->frame);
+    int64_t n = loong_karg_cols(&call->query->arg[0]);
     int64_t blocks = (n + BLOCK - 1) / BLOCK;
     if (!(call->accumulate & 1)) {
         memset(record, 0, sizeof(*record) * LOONG_EXACT_WORDS);

@@ -95,10 +95,10 @@ __device__ void flush(parts_t *sum, word_t *record)
 
 template <bool SQUARES>
 __global__ void __launch_bounds__(BLOCK)
-    sum_kernel(mat_t x, word_t *records, const loong_frame_t *frame)
+    sum_kernel(mat_t x, word_t *records)
 {
     LOONG_SHARED(word_t, record, LOONG_EXACT_WORDS);
-    int64_t cols = cols_of(x, frame);
+    int64_t cols = x.cols;
     int64_t step = (int64_t)gridDim.x * BLOCK * PACK;
     parts_t sum = {{0.0, 0.0, 0.0, 0.0}};
     int held = 0;
@@ -173,7 +173,7 @@ static loong_status_t run(const loong_kernel_call_t *call)
     word_t *records = static_cast<word_t *>(call->workspace);
     int64_t blocks = blocks_of(x.cols);
     LOONG_LAUNCH((sum_kernel<SQUARES>), dim3((unsigned)blocks), dim3(BLOCK),
-                 0, stream_of(call), x, records, call->device_frame);
+                 0, stream_of(call), x, records);
     LOONG_LAUNCH((add_records), dim3(1), dim3(WARP), 0, stream_of(call),
                  records, (int)blocks, static_cast<word_t *>(call->ptr[1]),
                  (call->accumulate & 1u) != 0);
@@ -183,7 +183,7 @@ static loong_status_t run(const loong_kernel_call_t *call)
 static size_t workspace(const loong_kernel_query_t *query)
 {
     return sizeof(word_t) * LOONG_EXACT_WORDS *
-           (size_t)blocks_of(loong_karg_cols(&query->arg[0], NULL));
+           (size_t)blocks_of(loong_karg_cols(&query->arg[0]));
 }
 
 static bool support(const loong_kernel_query_t *query,

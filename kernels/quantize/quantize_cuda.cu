@@ -129,10 +129,10 @@ __device__ __forceinline__ float given_scale(const quantize_t &a)
 
 template <bool E5M2>
 __global__ void __launch_bounds__(BLOCK)
-    quantize_rows(quantize_t a, const loong_frame_t *frame)
+    quantize_rows(quantize_t a)
 {
     int64_t across = (a.x.cols + SIDE - 1) / SIDE;
-    int64_t units = rows_of(a.x, frame) * across;
+    int64_t units = a.x.rows * across;
     int lane = (int)threadIdx.x % LANES;
     float scale = given_scale(a);
     unsigned most = 0;
@@ -257,7 +257,7 @@ loong_status_t quantize(const loong_kernel_call_t *call, const quantize_t &a,
     if (rows) {
         LOONG_LAUNCH((quantize_rows<E5M2>),
                      grid_of(call, (a.x.rows * across + STEP - 1) / STEP),
-                     dim3(BLOCK), 0, stream_of(call), a, call->device_frame);
+                     dim3(BLOCK), 0, stream_of(call), a);
     } else if (a.turned.p != NULL) {
         LOONG_LAUNCH((quantize_tiles<E5M2, true>), tiles, dim3(BLOCK), 0,
                      stream_of(call), a);
@@ -290,10 +290,10 @@ struct dequantize_t {
 
 template <bool E5M2>
 __global__ void __launch_bounds__(BLOCK)
-    dequantize_pieces(dequantize_t a, const loong_frame_t *frame)
+    dequantize_pieces(dequantize_t a)
 {
     int64_t across = (a.y.cols + PIECE - 1) / PIECE;
-    int64_t units = rows_of(a.y, frame) * across;
+    int64_t units = a.y.rows * across;
     for (int64_t u = (int64_t)blockIdx.x * BLOCK + threadIdx.x; u < units;
          u += (int64_t)gridDim.x * BLOCK) {
         int64_t row = u / across;
@@ -363,10 +363,10 @@ static loong_status_t run_back(const loong_kernel_call_t *call)
     dim3 grid = grid_of(call, (a.y.rows * across + BLOCK - 1) / BLOCK);
     if (call->query->arg[0].dtype == LOONG_F8_E5M2) {
         LOONG_LAUNCH((dequantize_pieces<true>), grid, dim3(BLOCK), 0,
-                     stream_of(call), a, call->device_frame);
+                     stream_of(call), a);
     } else {
         LOONG_LAUNCH((dequantize_pieces<false>), grid, dim3(BLOCK), 0,
-                     stream_of(call), a, call->device_frame);
+                     stream_of(call), a);
     }
     return launched(call);
 }

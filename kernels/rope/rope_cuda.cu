@@ -111,7 +111,7 @@ __device__ __forceinline__ void rotate(const rope_t &a, int64_t row, int64_t h,
  * before and behind, head by head. */
 template <class T>
 __global__ void __launch_bounds__(BLOCK)
-    rope_kernel(rope_t a, const loong_frame_t *frame)
+    rope_kernel(rope_t a)
 {
     int64_t rotated = (a.half + PACK - 1) / PACK;
     int64_t end = a.begin + 2 * a.half;
@@ -119,7 +119,7 @@ __global__ void __launch_bounds__(BLOCK)
     int64_t others = front + (a.head - end + PACK - 1) / PACK;
     int64_t heads = a.x.cols / a.head;
     int64_t twos = (heads + HEADS - 1) / HEADS * rotated;
-    int64_t rows = rows_of(a.x, frame);
+    int64_t rows = a.x.rows;
     walk_t w = walk_of((int64_t)blockIdx.x * BLOCK + threadIdx.x,
                        (int64_t)gridDim.x * BLOCK, twos + heads * others);
     for (; w.row < rows; advance(&w)) {
@@ -145,7 +145,7 @@ template <class T>
 loong_status_t rope_as(const loong_kernel_call_t *call, const rope_t &a)
 {
     LOONG_LAUNCH((rope_kernel<T>), grid_for(call, a.x), dim3(BLOCK), 0,
-                 stream_of(call), a, call->device_frame);
+                 stream_of(call), a);
     return launched(call);
 }
 

@@ -21,9 +21,9 @@ struct table_t {
 
 /* A thread makes cosine and sine of one pair. */
 __global__ void __launch_bounds__(BLOCK)
-    make_table(table_t a, const loong_frame_t *frame)
+    make_table(table_t a)
 {
-    int64_t units = rows_of(a.y, frame) * a.half;
+    int64_t units = a.y.rows * a.half;
     int64_t step = (int64_t)gridDim.x * BLOCK;
     for (int64_t u = (int64_t)blockIdx.x * BLOCK + threadIdx.x; u < units;
          u += step) {
@@ -57,8 +57,7 @@ static loong_status_t run(const loong_kernel_call_t *call)
         a.theta[i] = loongi_rope_frequency(attr, i);
     }
     dim3 grid = grid_of(call, (a.y.rows * a.half + BLOCK - 1) / BLOCK);
-    LOONG_LAUNCH((make_table), grid, dim3(BLOCK), 0, stream_of(call), a,
-                 call->device_frame);
+    LOONG_LAUNCH((make_table), grid, dim3(BLOCK), 0, stream_of(call), a);
     return launched(call);
 }
 

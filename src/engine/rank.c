@@ -243,7 +243,6 @@ loong_status_t loongi_rank_run(const loong_rank_t *rank, int use,
     const loong_rank_use_t *u = &rank->use[use];
     const loong_entry_t *list = u->schedule->ranks[rank->rank].entries;
     const loong_entry_t *e = &list[index];
-    LOONG_TRY(loongi_frame_check(u->chunks[e->chunk], frame[0]));
     if (e->pair < 0) {
         loong_run_t bound = loongi_rank_bind(rank, use, run, e);
         return loongi_program_run(&bound, program_of(u, e), frame[0]);
@@ -252,7 +251,6 @@ loong_status_t loongi_rank_run(const loong_rank_t *rank, int use,
         return LOONG_OK;
     }
     const loong_entry_t *other = &list[e->pair];
-    LOONG_TRY(loongi_frame_check(u->chunks[other->chunk], frame[1]));
     bool forward = e->kind == LOONG_ENTRY_F;
     const loong_frame_t *frames[2] = {frame[!forward], frame[forward]};
     return forward ? run_pair(rank, run, e, other, frames)

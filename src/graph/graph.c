@@ -102,18 +102,6 @@ loong_val_t loongi_graph_add_value(loong_graph_t *g, loong_value_kind_t kind,
     if (status != LOONG_OK) {
         return broken(g, status);
     }
-    if (shape->count >= 0 &&
-        (shape->count >= g->num_counts ||
-         shape->dim[0] != g->counts[shape->count].planned)) {
-        return loong_graph_fail(
-            g, LOONG_ERR_ARG,
-            "dimension 0 is %lld, counted by symbol %d of %d, which is "
-            "planned as %lld",
-            (long long)shape->dim[0], shape->count, g->num_counts,
-            shape->count < g->num_counts
-                ? (long long)g->counts[shape->count].planned
-                : 0LL);
-    }
     loong_val_t v = (loong_val_t)g->num_values++;
     loong_value_t *value = &g->values[v];
     memset(value, 0, sizeof(*value));
@@ -363,25 +351,6 @@ loong_val_t loong_graph_state(loong_graph_t *graph, const char *name,
     return v;
 }
 
-int loong_graph_count(loong_graph_t *graph, const char *name, int64_t bound,
-                      int64_t planned)
-{
-    loong_graph_t *g = graph;
-    if (g->num_counts == LOONG_MAX_COUNTS || planned > bound || bound < 1) {
-        loong_graph_fail(g, LOONG_ERR_ARG,
-                         "count %s: bound %lld, planned %lld, %d declared of "
-                         "at most %d",
-                         name, (long long)bound, (long long)planned,
-                         g->num_counts, LOONG_MAX_COUNTS);
-        return -1;
-    }
-    loong_count_t *count = &g->counts[g->num_counts];
-    count->name = name_copy(g, name);
-    count->bound = bound;
-    count->planned = planned;
-    return g->num_counts++;
-}
-
 loong_status_t loongi_graph_infer(loong_graph_t *g, const loong_op_t *op,
                                   const void *attr, int num_in,
                                   const loong_val_t *in,
@@ -576,7 +545,7 @@ loong_dtype_t loong_value_dtype(const loong_graph_t *graph, loong_val_t value)
 
 loong_shape_t loong_value_shape(const loong_graph_t *graph, loong_val_t value)
 {
-    loong_shape_t none = {0, -1, {0, 0, 0, 0}};
+    loong_shape_t none = {0, {0, 0, 0, 0}};
     return value >= 0 && value < graph->num_values ? graph->values[value].shape
                                                    : none;
 }

@@ -118,12 +118,6 @@ typedef struct loong_loss {
     double weight;
 } loong_loss_t;
 
-typedef struct loong_count {
-    const char *name;
-    int64_t bound;
-    int64_t planned;
-} loong_count_t;
-
 /* Recorded routing takes one for each layer with experts. */
 enum { LOONG_MAX_INPUTS = 256, LOONG_MAX_OUTPUTS = 256, LOONG_MAX_SCOPE = 200 };
 
@@ -153,8 +147,6 @@ struct loong_graph {
     loong_loss_t losses[LOONG_MAX_LOSSES];
     int num_outputs;
     loong_input_t outputs[LOONG_MAX_OUTPUTS];
-    int num_counts;
-    loong_count_t counts[LOONG_MAX_COUNTS];
 
     char scope[LOONG_MAX_SCOPE]; /* current path */
     const char *scope_copy;      /* its copy in the arena, NULL: stale */

@@ -252,7 +252,7 @@ static loong_val_t expert_matrices(loong_nn_t *nn, const char *name,
     char full[NAME_SIZE];
     start_t start = {LOONG_INIT_NORMAL, std};
     int parts = dim == 1 ? 2 : 1;
-    loong_shape_t shape = {3, -1, {e->experts.total, 0, 0, 0}};
+    loong_shape_t shape = {3, {e->experts.total, 0, 0, 0}};
     shape.dim[dim] = parts * e->ffn.total;
     shape.dim[3 - dim] = e->hidden;
     loong_placement_t none;

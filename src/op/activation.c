@@ -5,8 +5,8 @@ static void cost(const loong_kernel_query_t *q, loong_cost_t *cost)
 {
     for (int i = 0; i < q->num_in + q->num_out; i++) {
         const loong_karg_t *a = &q->arg[i];
-        double n = (double)loong_karg_rows(a, NULL) *
-                   (double)loong_karg_cols(a, NULL);
+        double n = (double)loong_karg_rows(a) *
+                   (double)loong_karg_cols(a);
         cost->bytes += n * (double)loong_dtype_size(a->dtype);
         cost->flops += 4.0 * n;
     }

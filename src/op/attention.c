@@ -149,7 +149,7 @@ static double product_flops(const loong_kernel_query_t *q, double keys,
                             double values)
 {
     const loong_attention_attr_t *a = q->attr;
-    return 2.0 * (double)loong_karg_rows(&q->arg[0], NULL) * a->heads *
+    return 2.0 * (double)loong_karg_rows(&q->arg[0]) * a->heads *
            (keys * a->head_dim + values * (double)v_dim(a)) * mean_keys(a);
 }
 

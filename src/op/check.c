@@ -59,11 +59,6 @@ loong_status_t loongi_want_like(const loong_op_call_t *call, int i,
 loong_status_t loongi_want_rows(const loong_op_call_t *call, int i,
                                 const char *name, int j)
 {
-    LOONG_CHECK(call->ctx, call->in[i].shape.count == call->in[j].shape.count,
-                LOONG_ERR_ARG,
-                "%s: the rows of %s are counted by symbol %d, %d wanted",
-                call->op, name, call->in[i].shape.count,
-                call->in[j].shape.count);
     return loongi_want_dim(call, i, name, 0, call->in[j].shape.dim[0]);
 }
 
@@ -96,8 +91,8 @@ double loongi_cost_bytes(const loong_kernel_query_t *query)
         const loong_karg_t *arg = &query->arg[i];
         if (arg->rank > 0) {
             bytes += (double)loong_dtype_size(arg->dtype) *
-                     (double)loong_karg_rows(arg, NULL) *
-                     (double)loong_karg_cols(arg, NULL);
+                     (double)loong_karg_rows(arg) *
+                     (double)loong_karg_cols(arg);
         }
     }
     return bytes;

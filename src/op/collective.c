@@ -56,8 +56,6 @@ static loong_status_t infer_rows(const loong_op_call_t *call, bool more)
 {
     const loong_collective_attr_t *a = call->attr;
     const loong_shape_t *shape = &call->in[0].shape;
-    LOONG_CHECK(call->ctx, shape->count < 0, LOONG_ERR_UNSUPPORTED,
-                "%s: rows counted at run time", call->op);
     call->out[0] = call->in[0];
     int64_t rows = shape->dim[0];
     if (more) {
@@ -338,8 +336,6 @@ loong_val_t loong_all_to_all_columns(loong_graph_t *g, loong_val_t x,
 static loong_status_t infer_shift(const loong_op_call_t *call)
 {
     const loong_collective_attr_t *a = call->attr;
-    LOONG_CHECK(call->ctx, call->in[0].shape.count < 0, LOONG_ERR_UNSUPPORTED,
-                "%s: rows counted at run time", call->op);
     LOONG_CHECK(call->ctx, a->distance > 0 && a->distance < a->size,
                 LOONG_ERR_ARG, "%s: distance %d among %d ranks; 1 to %d wanted",
                 call->op, a->distance, a->size, a->size - 1);

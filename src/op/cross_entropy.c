@@ -53,9 +53,9 @@ static void cost(const loong_kernel_query_t *q, loong_cost_t *cost)
     const loong_karg_t *x = &q->arg[0];
     int products =
         1 + (q->arg[q->num_in + 1].rank > 0) + (q->arg[q->num_in + 2].rank > 0);
-    cost->flops = 2.0 * products * (double)loong_karg_rows(x, NULL) *
-                  (double)loong_karg_cols(x, NULL) *
-                  (double)loong_karg_rows(&q->arg[1], NULL);
+    cost->flops = 2.0 * products * (double)loong_karg_rows(x) *
+                  (double)loong_karg_cols(x) *
+                  (double)loong_karg_rows(&q->arg[1]);
     cost->bytes = loongi_cost_bytes(q);
 }
 

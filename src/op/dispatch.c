@@ -26,7 +26,7 @@ static loong_status_t infer_capacity(const loong_op_call_t *call)
 static void example_choices(int experts, const loong_kernel_query_t *q, int i,
                             int32_t *index)
 {
-    int64_t n = loong_karg_rows(&q->arg[0], NULL) * q->arg[0].dim[1];
+    int64_t n = loong_karg_rows(&q->arg[0]) * q->arg[0].dim[1];
     for (int64_t s = 0; i == 0 && s < n; s++) {
         index[s] = (int32_t)(s % experts);
     }
@@ -71,8 +71,6 @@ static loong_status_t infer_window(const loong_op_call_t *call)
                 LOONG_ERR_ARG,
                 "%s: %d experts in %d sets on %d ranks, %lld rows a round",
                 call->op, a->experts, a->sets, a->ranks, (long long)a->slots);
-    LOONG_CHECK(call->ctx, call->in[0].shape.count < 0, LOONG_ERR_UNSUPPORTED,
-                "%s: tokens counted at run time", call->op);
     call->out[0] = call->in[0];
     return LOONG_OK;
 }
@@ -149,8 +147,6 @@ static loong_status_t infer_routes(const loong_op_call_t *call)
                 "%s: %d experts in %d sets on %lld ranks, %d of which hold "
                 "the same", call->op, a->experts, a->sets, (long long)n,
                 a->copies);
-    LOONG_CHECK(call->ctx, shape->count < 0, LOONG_ERR_UNSUPPORTED,
-                "%s: tokens counted at run time", call->op);
     int64_t tokens = shape->dim[0] / n;
     LOONG_CHECK(call->ctx, tokens * n == shape->dim[0], LOONG_ERR_ARG,
                 "%s: %lld tokens of %lld ranks", call->op,

@@ -24,7 +24,6 @@ static loong_status_t infer(const loong_op_call_t *call)
     LOONG_TRY(want_part(call, call->in[1].shape.dim[0]));
     call->out[0].dtype = call->in[1].dtype;
     call->out[0].shape.rank = 2;
-    call->out[0].shape.count = call->in[0].shape.count;
     call->out[0].shape.dim[0] = call->in[0].shape.dim[0];
     call->out[0].shape.dim[1] = call->in[1].shape.dim[1];
     return LOONG_OK;
@@ -50,8 +49,8 @@ static loong_status_t infer_grad(const loong_op_call_t *call)
 static void cost(const loong_kernel_query_t *q, loong_cost_t *cost)
 {
     const loong_karg_t *y = &q->arg[q->num_in];
-    cost->bytes = 2.0 * (double)loong_karg_rows(y, NULL) *
-                  (double)loong_karg_cols(y, NULL) *
+    cost->bytes = 2.0 * (double)loong_karg_rows(y) *
+                  (double)loong_karg_cols(y) *
                   (double)loong_dtype_size(y->dtype);
 }
 
@@ -60,8 +59,8 @@ static void example_ids(const loong_kernel_query_t *q, int i, void *data)
 {
     const loong_embedding_attr_t *a = q->attr;
     int32_t *ids = data;
-    int64_t n = loong_karg_rows(&q->arg[i], NULL) *
-                loong_karg_cols(&q->arg[i], NULL);
+    int64_t n = loong_karg_rows(&q->arg[i]) *
+                loong_karg_cols(&q->arg[i]);
     for (int64_t k = 0; k < n; k++) {
         ids[k] = (int32_t)(a->begin + k % LOONG_MAX(a->rows, 1));
     }

@@ -26,8 +26,7 @@ static loong_status_t want_heads(const loong_op_call_t *call, int i,
     const loong_shape_t *shape = &call->in[i].shape;
     LOONG_TRY(loongi_want_rank(call, i, name, 2));
     LOONG_TRY(loongi_want_float(call, i, name));
-    LOONG_CHECK(call->ctx, shape->count < 0 && shape->dim[0] % a->heads == 0,
-                LOONG_ERR_ARG,
+    LOONG_CHECK(call->ctx, shape->dim[0] % a->heads == 0, LOONG_ERR_ARG,
                 "%s: %s has %lld rows, a multiple of its %d heads wanted",
                 call->op, name, (long long)shape->dim[0], a->heads);
     return width > 0 ? loongi_want_dim(call, i, name, 1, width) : LOONG_OK;
@@ -66,8 +65,8 @@ static loong_status_t infer_dw(const loong_op_call_t *call)
 static void count(const loong_kernel_query_t *q, int of, loong_cost_t *cost)
 {
     const loong_head_linear_attr_t *a = q->attr;
-    cost->flops = 2.0 * (double)loong_karg_rows(&q->arg[0], NULL) *
-                  (double)a->count * (double)loong_karg_cols(&q->arg[of], NULL);
+    cost->flops = 2.0 * (double)loong_karg_rows(&q->arg[0]) *
+                  (double)a->count * (double)loong_karg_cols(&q->arg[of]);
     cost->bytes = loongi_cost_bytes(q);
 }
 

@@ -193,17 +193,6 @@ static loong_status_t infer_reshape(const loong_op_call_t *call)
     LOONG_CHECK(call->ctx, rest == 1, LOONG_ERR_ARG,
                 "%s: %lld elements for each of the new shape's (of %lld)",
                 call->op, (long long)rest, (long long)have);
-    /* A count that is known at run time only must stay where it is. */
-    int count = call->in[0].shape.count;
-    LOONG_CHECK(call->ctx,
-                a->shape.count == count &&
-                    (count < 0 ||
-                     a->shape.dim[0] == call->in[0].shape.dim[0]),
-                LOONG_ERR_ARG,
-                "%s: %lld rows counted by symbol %d cannot become %lld "
-                "counted by symbol %d",
-                call->op, (long long)call->in[0].shape.dim[0], count,
-                (long long)a->shape.dim[0], a->shape.count);
     call->out[0].dtype = call->in[0].dtype;
     call->out[0].shape = a->shape;
     return LOONG_OK;
@@ -243,8 +232,6 @@ static loong_status_t infer_zigzag(const loong_op_call_t *call)
     const loong_zigzag_attr_t *a = call->attr;
     LOONG_TRY(loongi_want_rank(call, 0, "x", 2));
     int64_t rows = call->in[0].shape.dim[0];
-    LOONG_CHECK(call->ctx, call->in[0].shape.count < 0, LOONG_ERR_UNSUPPORTED,
-                "%s: rows counted at run time", call->op);
     LOONG_CHECK(call->ctx,
                 a->ranks > 0 && a->length > 0 &&
                     a->length % (2 * (int64_t)a->ranks) == 0 &&

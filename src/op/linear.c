@@ -44,18 +44,18 @@ static void linear_cost(const loong_kernel_query_t *q, loong_cost_t *cost)
 {
     const loong_karg_t *x = &q->arg[0];
     const loong_karg_t *y = &q->arg[q->num_in];
-    cost->flops = 2.0 * (double)loong_karg_rows(y, NULL) *
-                  (double)loong_karg_cols(x, NULL) *
-                  (double)loong_karg_cols(y, NULL);
+    cost->flops = 2.0 * (double)loong_karg_rows(y) *
+                  (double)loong_karg_cols(x) *
+                  (double)loong_karg_cols(y);
     cost->bytes = loongi_cost_bytes(q);
 }
 
 static void linear_dw_cost(const loong_kernel_query_t *q, loong_cost_t *cost)
 {
     const loong_karg_t *dy = &q->arg[0];
-    cost->flops = 2.0 * (double)loong_karg_rows(dy, NULL) *
-                  (double)loong_karg_cols(dy, NULL) *
-                  (double)loong_karg_cols(&q->arg[1], NULL);
+    cost->flops = 2.0 * (double)loong_karg_rows(dy) *
+                  (double)loong_karg_cols(dy) *
+                  (double)loong_karg_cols(&q->arg[1]);
     cost->bytes = loongi_cost_bytes(q);
 }
 

@@ -34,8 +34,6 @@ static loong_status_t infer_order(const loong_op_call_t *call)
                     a->begin <= a->experts - a->count,
                 LOONG_ERR_ARG, "%s: %d experts from %d on, there are %d",
                 call->op, a->count, a->begin, a->experts);
-    LOONG_CHECK(call->ctx, shape->count < 0, LOONG_ERR_UNSUPPORTED,
-                "%s: tokens counted at run time", call->op);
     call->out[0].dtype = call->out[1].dtype = LOONG_I32;
     call->out[0].shape = loong_shape_1d(a->count + 1);
     call->out[1].shape = loong_shape_1d(most_rows(a, shape));
@@ -48,7 +46,7 @@ static void example_choice(const loong_kernel_query_t *q, int i, void *data)
 {
     const loong_expert_order_attr_t *a = q->attr;
     int32_t *index = data;
-    int64_t n = loong_karg_rows(&q->arg[i], NULL) * q->arg[i].dim[1];
+    int64_t n = loong_karg_rows(&q->arg[i]) * q->arg[i].dim[1];
     for (int64_t s = 0; i == 0 && s < n; s++) {
         index[s] = (int32_t)(s % a->experts);
     }
@@ -284,7 +282,6 @@ static loong_status_t infer_grouped_dw(const loong_op_call_t *call)
     call->out[0].dtype = call->precision.wide;
     loong_shape_t *shape = &call->out[0].shape;
     shape->rank = 3;
-    shape->count = -1;
     shape->dim[0] = call->in[2].shape.dim[0] - 1;
     shape->dim[1] = call->in[0].shape.dim[1];
     shape->dim[2] = call->in[1].shape.dim[1];
@@ -298,9 +295,9 @@ static void cost_grouped(const loong_kernel_query_t *q, loong_cost_t *cost)
     const loong_karg_t *y = &q->arg[strcmp(q->op, "grouped_linear") == 0
                                         ? q->num_in
                                         : 1];
-    cost->flops = 2.0 * attr->share * (double)loong_karg_rows(x, NULL) *
-                  (double)loong_karg_cols(x, NULL) *
-                  (double)loong_karg_cols(y, NULL);
+    cost->flops = 2.0 * attr->share * (double)loong_karg_rows(x) *
+                  (double)loong_karg_cols(x) *
+                  (double)loong_karg_cols(y);
     cost->bytes = loongi_cost_bytes(q);
 }
 

@@ -128,13 +128,13 @@ static void cost_norm(const loong_kernel_query_t *q, loong_cost_t *cost)
     for (int i = 0; i < q->num_in + q->num_out; i++) {
         const loong_karg_t *a = &q->arg[i];
         if (a->rank > 0) {
-            cost->bytes += (double)loong_karg_rows(a, NULL) *
-                           (double)loong_karg_cols(a, NULL) *
+            cost->bytes += (double)loong_karg_rows(a) *
+                           (double)loong_karg_cols(a) *
                            (double)loong_dtype_size(a->dtype);
         }
     }
-    cost->flops = 6.0 * (double)loong_karg_rows(&q->arg[0], NULL) *
-                  (double)loong_karg_cols(&q->arg[0], NULL);
+    cost->flops = 6.0 * (double)loong_karg_rows(&q->arg[0]) *
+                  (double)loong_karg_cols(&q->arg[0]);
 }
 
 static const loong_op_t rmsnorm_grad = {

@@ -34,7 +34,7 @@ static inline bool loongi_has(const loong_op_call_t *call, int i)
 {
     return i < call->num_in && call->in[i].shape.rank > 0;
 }
-/* Input i must have the rows of input j, the count symbol included. */
+/* Input i must have the rows of input j. */
 loong_status_t loongi_want_rows(const loong_op_call_t *call, int i,
                                 const char *name, int j);
 /* A vector of this length in the wide type. */

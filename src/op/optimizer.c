@@ -17,12 +17,12 @@ static void cost(const loong_kernel_query_t *q, loong_cost_t *cost)
     for (int i = 0; i < q->num_in + q->num_out; i++) {
         const loong_karg_t *a = &q->arg[i];
         if (a->rank > 0) {
-            double n = (double)loong_karg_cols(a, NULL) *
+            double n = (double)loong_karg_cols(a) *
                        (double)loong_dtype_size(a->dtype);
             cost->bytes += i < q->num_in ? n : 2.0 * n;
         }
     }
-    cost->flops = 12.0 * (double)loong_karg_cols(&q->arg[0], NULL);
+    cost->flops = 12.0 * (double)loong_karg_cols(&q->arg[0]);
 }
 
 static const loong_op_t adamw = {

@@ -9,22 +9,15 @@
 static loong_status_t want_blocks(const loong_op_call_t *call)
 {
     const loong_quantize_attr_t *a = call->attr;
-    bool known = call->in[0].shape.count < 0;
     LOONG_CHECK(call->ctx,
                 a->block_rows == 0 || a->block_rows == 1 ||
                     a->block_rows == LOONG_QUANTIZE_BLOCK,
                 LOONG_ERR_ARG,
                 "%s: blocks of %d rows, 1 or %d wanted, or 0 for one scale",
                 call->op, a->block_rows, (int)LOONG_QUANTIZE_BLOCK);
-    LOONG_CHECK(call->ctx, known || a->block_rows < LOONG_QUANTIZE_BLOCK,
-                LOONG_ERR_ARG,
-                "%s: blocks of %d rows of a number of rows that is known at "
-                "run time", call->op, a->block_rows);
-    LOONG_CHECK(call->ctx, !a->transposed || (known && a->block_rows != 1),
-                LOONG_ERR_ARG,
-                "%s: a transposed copy with %s", call->op,
-                known ? "blocks of 1 row: its blocks would be columns"
-                      : "a number of rows that is known at run time");
+    LOONG_CHECK(call->ctx, !a->transposed || a->block_rows != 1, LOONG_ERR_ARG,
+                "%s: a transposed copy with blocks of 1 row: its blocks would "
+                "be columns", call->op);
     return LOONG_OK;
 }
 

@@ -66,7 +66,6 @@ static loong_status_t infer_table(const loong_op_call_t *call)
     call->out[0].dtype = call->precision.wide;
     call->out[0].shape =
         loong_shape_2d(call->in[0].shape.dim[0], a->rotary_dim);
-    call->out[0].shape.count = call->in[0].shape.count;
     return LOONG_OK;
 }
 

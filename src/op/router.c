@@ -138,7 +138,7 @@ static void example_choice(const loong_kernel_query_t *q, int i, void *data)
 {
     int32_t *index = data;
     int64_t experts = q->arg[1].dim[1];
-    int64_t n = loong_karg_rows(&q->arg[i], NULL) * q->arg[i].dim[1];
+    int64_t n = loong_karg_rows(&q->arg[i]) * q->arg[i].dim[1];
     for (int64_t s = 0; i == 2 && s < n; s++) {
         index[s] = (int32_t)(s % experts);
     }
@@ -181,7 +181,7 @@ static void example_router(const loong_kernel_query_t *q, int i, void *data)
     const loong_router_attr_t *a = q->attr;
     int32_t *index = data;
     int64_t experts = q->arg[0].dim[1] / LOONG_MAX(a->sets, 1);
-    int64_t n = loong_karg_rows(&q->arg[i], NULL) * q->arg[i].dim[1];
+    int64_t n = loong_karg_rows(&q->arg[i]) * q->arg[i].dim[1];
     for (int64_t s = 0; i == 2 && s < n; s++) {
         index[s] = (int32_t)(s % experts);
     }
@@ -253,7 +253,7 @@ static void example_counts(const loong_kernel_query_t *q, int i, void *data)
 {
     const loong_expert_counts_attr_t *a = q->attr;
     int32_t *index = data;
-    int64_t n = loong_karg_rows(&q->arg[0], NULL) * q->arg[0].dim[1];
+    int64_t n = loong_karg_rows(&q->arg[0]) * q->arg[0].dim[1];
     for (int64_t s = 0; i == 0 && s < n; s++) {
         index[s] = (int32_t)(s % a->experts);
     }
@@ -297,7 +297,7 @@ static void example_excess(const loong_kernel_query_t *q, int i, void *data)
 {
     const loong_expert_excess_attr_t *a = q->attr;
     int32_t *index = data;
-    int64_t n = loong_karg_rows(&q->arg[0], NULL) * q->arg[0].dim[1];
+    int64_t n = loong_karg_rows(&q->arg[0]) * q->arg[0].dim[1];
     for (int64_t s = 0; i == 0 && s < n; s++) {
         index[s] = (int32_t)(s % a->experts);
     }

@@ -29,8 +29,8 @@ static int64_t element_size(const placer_t *k, const span_t *span)
 
 static int64_t extent(const loong_karg_t *arg)
 {
-    return (loong_karg_rows(arg, NULL) - 1) * arg->ld +
-           loong_karg_cols(arg, NULL);
+    return (loong_karg_rows(arg) - 1) * arg->ld +
+           loong_karg_cols(arg);
 }
 
 /* The flat buffer and element at an offset of PARAM or GRAD. */

@@ -7,7 +7,7 @@ enum { MIN_ROW = 64, MAX_ROW = 4096 /* elements: a thread's piece */ };
 
 loong_karg_t loongi_flat_arg(loong_dtype_t dtype, int64_t n)
 {
-    loong_karg_t arg = {dtype, 1, -1, {n, 0, 0, 0}, n};
+    loong_karg_t arg = {dtype, 1, {n, 0, 0, 0}, n};
     return arg;
 }
 

@@ -114,18 +114,6 @@ static loong_status_t place_inputs(const loong_graph_t *g, loong_chunk_t *c)
     return LOONG_OK;
 }
 
-static loong_status_t copy_counts(const loong_graph_t *g, loong_chunk_t *c)
-{
-    for (int i = 0; i < g->num_counts; i++) {
-        char *name = NULL;
-        LOONG_TRY(loongi_arena_strdup(c->arena, g->counts[i].name, &name));
-        c->counts[i] = g->counts[i];
-        c->counts[i].name = name;
-        c->num_counts++;
-    }
-    return LOONG_OK;
-}
-
 /* ---- operands ----------------------------------------------------------- */
 
 typedef struct compiler {
@@ -180,14 +168,13 @@ static loong_operand_t operand_of(const compiler_t *k, loong_val_t v)
 
 static loong_karg_t karg_of(const loong_graph_t *g, loong_val_t v)
 {
-    loong_karg_t arg = {LOONG_F64, 0, -1, {0, 0, 0, 0}, 0};
+    loong_karg_t arg = {LOONG_F64, 0, {0, 0, 0, 0}, 0};
     if (v < 0) {
         return arg;
     }
     const loong_value_t *value = &g->values[v];
     arg.dtype = value->dtype;
     arg.rank = value->shape.rank;
-    arg.count = value->shape.count;
     memcpy(arg.dim, value->shape.dim, sizeof(arg.dim));
     arg.ld = arg.rank > 1 ? value->ld : arg.dim[0];
     return arg;
@@ -214,8 +201,8 @@ static void tell_cost(const loong_node_t *node, loong_step_t *step)
     } else {
         for (int i = 0; i < q->num_in + q->num_out; i++) {
             const loong_karg_t *a = &q->arg[i];
-            step->cost.bytes += (double)loong_karg_rows(a, NULL) *
-                                (double)loong_karg_cols(a, NULL) *
+            step->cost.bytes += (double)loong_karg_rows(a) *
+                                (double)loong_karg_cols(a) *
                                 (double)loong_dtype_size(a->dtype) *
                                 (a->rank > 0);
         }
@@ -542,7 +529,6 @@ static loong_status_t compile(loong_graph_t *g, bool train,
     LOONG_TRY(run_passes(&k, train));
     LOONG_TRY(place_params(g, c));
     LOONG_TRY(place_inputs(g, c));
-    LOONG_TRY(copy_counts(g, c));
     LOONG_TRY(place_states(&k));
     LOONG_TRY(copy_watches(&k));
     LOONG_TRY(order_nodes(&k));

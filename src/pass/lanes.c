@@ -136,8 +136,8 @@ static int find_regions(const loong_step_t *step, region_t *regions)
             continue;
         }
         region_t *r = &regions[count++];
-        int64_t extent = (loong_karg_rows(arg, NULL) - 1) * arg->ld +
-                         loong_karg_cols(arg, NULL);
+        int64_t extent = (loong_karg_rows(arg) - 1) * arg->ld +
+                         loong_karg_cols(arg);
         r->base = step->operand[a].base;
         r->begin = step->operand[a].offset;
         r->end = r->begin + extent * (int64_t)loong_dtype_size(arg->dtype);

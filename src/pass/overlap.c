@@ -59,8 +59,7 @@ static bool is_product(const overlap_t *o, const loong_node_t *node)
         return false;
     }
     const loong_linear_attr_t *attr = node->attr;
-    return attr->activation == LOONG_ACT_NONE &&
-           o->g->values[node->in[0]].shape.count < 0;
+    return attr->activation == LOONG_ACT_NONE;
 }
 
 /* The first product of the same program that reads what node n gathers. */

@@ -182,8 +182,6 @@ typedef struct loong_chunk {
     loong_port_t outputs[LOONG_MAX_OUTPUTS];
     int num_losses;
     loong_port_t losses[LOONG_MAX_LOSSES];
-    int num_counts;
-    loong_count_t counts[LOONG_MAX_COUNTS];
     int64_t num_watches;
     loong_watch_t *watches;
 } loong_chunk_t;

@@ -67,7 +67,6 @@ loongi_calibration_get(const loong_calibration_t *calibration)
 static bool same_arg(const loong_karg_t *a, const loong_karg_t *b)
 {
     return a->dtype == b->dtype && a->rank == b->rank && a->ld == b->ld &&
-           a->count == b->count &&
            memcmp(a->dim, b->dim, sizeof(a->dim)) == 0;
 }
 
@@ -141,14 +140,13 @@ static bool takes(loong_calibration_t *c, const loong_step_t *step)
     memset(out, 0, sizeof(out));
     for (int i = 0; i < q->num_in + q->num_out; i++) {
         const loong_karg_t *arg = &q->arg[i];
-        if (arg->rank > 0 && (arg->count >= 0 || arg->dtype == LOONG_I32 ||
-                              arg->dtype == LOONG_I64)) {
+        if (arg->rank > 0 &&
+            (arg->dtype == LOONG_I32 || arg->dtype == LOONG_I64)) {
             return false;
         }
         flat = flat && arg->rank <= 1;
         types[i].dtype = arg->dtype;
         types[i].shape.rank = arg->rank;
-        types[i].shape.count = -1;
         memcpy(types[i].shape.dim, arg->dim, sizeof(arg->dim));
     }
     if (step->kernel->support != NULL && !step->kernel->support(q, reason)) {

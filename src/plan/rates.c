@@ -136,7 +136,7 @@ static double exchanged(const loong_step_t *step)
     const loong_exchange_rows_attr_t *a = step->query.attr;
     const loong_karg_t *x = &step->query.arg[0];
     double rows = (double)LOONG_MIN(a->rows, a->back_rows);
-    return rows * (double)loong_karg_cols(x, NULL) *
+    return rows * (double)loong_karg_cols(x) *
            (double)loong_dtype_size(x->dtype);
 }
 

@@ -31,8 +31,8 @@ bool loongi_timing_is_hot(loong_base_t base)
 
 int64_t loongi_timing_extent(const loong_karg_t *arg)
 {
-    int64_t elements = (loong_karg_rows(arg, NULL) - 1) * arg->ld +
-                       loong_karg_cols(arg, NULL);
+    int64_t elements = (loong_karg_rows(arg) - 1) * arg->ld +
+                       loong_karg_cols(arg);
     return loongi_round_up(elements * (int64_t)loong_dtype_size(arg->dtype),
                            ALIGN);
 }

@@ -42,20 +42,3 @@ loong_status_t loongi_run_write(const loong_run_t *run, loong_operand_t to,
     memcpy(run->base[to.base] + to.offset, from, bytes);
     return LOONG_OK;
 }
-
-loong_status_t loongi_frame_check(const loong_chunk_t *chunk,
-                                  const loong_frame_t *frame)
-{
-    for (int i = 0; i < chunk->num_counts; i++) {
-        const loong_count_t *c = &chunk->counts[i];
-        int64_t count = frame->count[i];
-        LOONG_CHECK(chunk->ctx, count >= 0 && count <= c->planned,
-                    LOONG_ERR_ARG,
-                    "count %s: %lld in micro-batch %lld of step %lld; 0 to "
-                    "%lld are planned, %lld possible",
-                    c->name, (long long)count, (long long)frame->micro_batch,
-                    (long long)frame->step, (long long)c->planned,
-                    (long long)c->bound);
-    }
-    return LOONG_OK;
-}

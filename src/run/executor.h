@@ -86,10 +86,6 @@ loongi_pair_run(const loong_run_t run[2], const loong_program_pair_t *pair,
  * the devices of any rank; all ranks do it then. Not collective. */
 LOONG_NODISCARD loong_status_t loongi_run_record(const loong_run_t *run);
 
-/* LOONG_ERR_ARG when a run-time count is outside of what was planned. */
-LOONG_NODISCARD loong_status_t
-loongi_frame_check(const loong_chunk_t *chunk, const loong_frame_t *frame);
-
 #ifdef __cplusplus
 }
 #endif

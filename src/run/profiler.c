@@ -93,8 +93,8 @@ static double buffer_bytes(const loong_step_t *step)
     double most = 0.0;
     for (int i = 0; i < q->num_in + q->num_out; i++) {
         const loong_karg_t *a = &q->arg[i];
-        double bytes = (double)loong_karg_rows(a, NULL) *
-                       (double)loong_karg_cols(a, NULL) *
+        double bytes = (double)loong_karg_rows(a) *
+                       (double)loong_karg_cols(a) *
                        (double)loong_dtype_size(a->dtype);
         most = a->rank > 0 ? LOONG_MAX(most, bytes) : most;
     }

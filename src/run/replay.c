@@ -116,17 +116,6 @@ static bool is_of(const loong_recording_t *r, const loong_replay_job_t *job)
     return same;
 }
 
-bool loongi_kernel_needs_host(const loong_kernel_t *kernel,
-                              const loong_kernel_query_t *query)
-{
-    bool counts = false;
-    for (int i = 0; i < query->num_in + query->num_out; i++) {
-        counts = counts ||
-                 (query->arg[i].rank > 0 && query->arg[i].count >= 0);
-    }
-    return kernel->waits || (kernel->counts && counts);
-}
-
 /* What depends on how many rounds a part has: where it begins, where it ends,
  * and what runs only when there are more than one. */
 static bool asks_for_rounds(const loong_step_t *step)
@@ -149,7 +138,7 @@ static int cut(const loong_replay_job_t *job, loong_piece_t *pieces)
     for (int64_t i = 0; i < job->num_steps; i++) {
         int k = job->order != NULL ? job->order[i] : 0;
         const loong_step_t *s = &job->program[k]->steps[next[k]++];
-        bool host = loongi_kernel_needs_host(s->kernel, &s->query) ||
+        bool host = s->kernel->waits ||
                     asks_for_rounds(s) ||
                     (staged && (s->kernel->communicates || s->kernel->joins));
         bool waits = staged && !host && s->await > awaited[k];

@@ -72,11 +72,6 @@ typedef struct loong_replay_stats {
     bool off;         /* a capture failed */
 } loong_replay_stats_t;
 
-/* The kernel's host side is needed in every run of this query: it is no part of
- * a graph, and has the host's frame. */
-bool loongi_kernel_needs_host(const loong_kernel_t *kernel,
-                              const loong_kernel_query_t *query);
-
 /* go_on: a capture that fails is a warning, and the program runs step by step
  * from then on; where they have collectives it is an error still, because a
  * collective is captured by all its ranks or by none. Errors:

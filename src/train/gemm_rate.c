@@ -17,7 +17,7 @@ static const double budget = 0.06;  /* of the products that count */
 
 static void set_arg(loong_step_t *step, int i, loong_dtype_t dtype, int64_t n)
 {
-    loong_karg_t arg = {dtype, 2, -1, {n, n, 0, 0}, n};
+    loong_karg_t arg = {dtype, 2, {n, n, 0, 0}, n};
     step->query.arg[i] = arg;
     step->operand[i].base = LOONG_BASE_INPUT;
     step->operand[i].offset =

@@ -39,8 +39,8 @@ loong_status_t __wrap_loong_comm_alloc_shared(loong_comm_t *comm, size_t bytes,
 /* Bytes from the operand's first to behind its last element. */
 static int64_t extent(const loong_karg_t *arg)
 {
-    int64_t rows = loong_karg_rows(arg, NULL);
-    return ((rows - 1) * arg->ld + loong_karg_cols(arg, NULL)) *
+    int64_t rows = loong_karg_rows(arg);
+    return ((rows - 1) * arg->ld + loong_karg_cols(arg)) *
            (int64_t)loong_dtype_size(arg->dtype);
 }
 

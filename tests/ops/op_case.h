@@ -69,12 +69,6 @@ int op_case_reference(const op_case_t *c);
  * threads. */
 void op_case_threads(const op_case_t *c);
 
-/* The first dimension, where it is `rows`, becomes a count symbol whose value
- * is `live` at run time. Every kernel that supports this gives the same bits as
- * with `live` rows, though inputs behind them are NaN, and leaves the rest of
- * its outputs as it was. Returns how many kernels took part. */
-int op_case_counts(const op_case_t *c, int64_t rows, int64_t live);
-
 /* How many rows of output `o` the kernel that would be chosen writes. */
 int64_t op_case_written(const op_case_t *c, int o);
 

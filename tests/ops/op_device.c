@@ -27,8 +27,8 @@ bool op_present(const char *op)
 
 static size_t bytes_of(const loong_karg_t *a)
 {
-    int64_t rows = loong_karg_rows(a, NULL);
-    int64_t cols = loong_karg_cols(a, NULL);
+    int64_t rows = loong_karg_rows(a);
+    int64_t cols = loong_karg_cols(a);
     int64_t ld = a->rank > 1 ? a->ld : cols;
     return rows > 0 ? (size_t)((rows - 1) * ld + cols) *
                           loong_dtype_size(a->dtype)
@@ -78,7 +78,7 @@ static void open_device(there_t *t, const loong_kernel_t *kernel,
     t->call.flaw = loong_device_flaw(t->device);
     t->frame = send(t, t->call.frame, sizeof(*t->call.frame));
     t->call.device_frame = t->frame;
-    if (!loongi_kernel_needs_host(kernel, t->call.query)) {
+    if (!kernel->waits) {
         t->call.frame = NULL; /* as in a graph */
     }
     t->call.ptr = t->ptr;

@@ -59,7 +59,6 @@ loong_kernel_query_t op_query(const op_case_t *c, bool wide)
     for (int i = 0; i < c->num_in + c->num_out; i++) {
         const op_arg_t *a = &c->arg[i];
         loong_karg_t *k = &q.arg[i];
-        k->count = -1;
         if (a->rank == 0) {
             continue;
         }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * One launch of a kernel on guarded memory, for op_case.c and op_counts.c. */
+ * One launch of a kernel on guarded memory, for op_case.c. */
 #ifndef LOONG_OP_LAUNCH_H
 #define LOONG_OP_LAUNCH_H
 

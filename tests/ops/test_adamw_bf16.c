@@ -41,7 +41,7 @@ static loong_context_t *ctx;
 
 static loong_karg_t vector(loong_dtype_t dtype, int64_t n)
 {
-    loong_karg_t a = {dtype, 1, -1, {n, 0, 0, 0}, n};
+    loong_karg_t a = {dtype, 1, {n, 0, 0, 0}, n};
     return a;
 }
 

@@ -50,12 +50,12 @@ typedef struct memory {
 
 static loong_karg_t arg_of(char kind, loong_dtype_t dtype)
 {
-    loong_karg_t full = {dtype, 2, -1, {ROWS, COLS, 0, 0}, COLS};
-    loong_karg_t weights = {LOONG_F32, 1, -1, {COLS, 0, 0, 0}, COLS};
-    loong_karg_t statistic = {LOONG_F32, 2, -1, {ROWS, 1, 0, 0}, 1};
-    loong_karg_t angles = {LOONG_F32, 2, -1, {ROWS, 64, 0, 0}, 64};
-    loong_karg_t keys = {LOONG_I64, 1, -1, {ROWS, 0, 0, 0}, ROWS};
-    loong_karg_t absent = {0, 0, -1, {0, 0, 0, 0}, 0};
+    loong_karg_t full = {dtype, 2, {ROWS, COLS, 0, 0}, COLS};
+    loong_karg_t weights = {LOONG_F32, 1, {COLS, 0, 0, 0}, COLS};
+    loong_karg_t statistic = {LOONG_F32, 2, {ROWS, 1, 0, 0}, 1};
+    loong_karg_t angles = {LOONG_F32, 2, {ROWS, 64, 0, 0}, 64};
+    loong_karg_t keys = {LOONG_I64, 1, {ROWS, 0, 0, 0}, ROWS};
+    loong_karg_t absent = {0, 0, {0, 0, 0, 0}, 0};
     switch (kind) {
     case 'f':
         return full;
@@ -90,8 +90,8 @@ static void fill(const loong_kernel_query_t *q, memory_t *m)
 {
     memset(m, 0, sizeof(*m));
     for (int i = 0; i < q->num_in; i++) {
-        int64_t n = loong_karg_rows(&q->arg[i], NULL) *
-                    loong_karg_cols(&q->arg[i], NULL);
+        int64_t n = loong_karg_rows(&q->arg[i]) *
+                    loong_karg_cols(&q->arg[i]);
         bool keys = q->arg[i].dtype == LOONG_I64;
         for (int64_t k = 0; k < n && q->arg[i].rank > 0 && !keys; k++) {
             double v = loongi_rng_normal(4, (uint64_t)i, (uint64_t)k);

@@ -38,7 +38,7 @@ static const int64_t sizes[] = {1, 7, 63, 1023, 4097, SIZE - 1};
 
 static loong_karg_t vector(loong_dtype_t dtype, int64_t n)
 {
-    loong_karg_t a = {dtype, 1, -1, {n, 0, 0, 0}, n};
+    loong_karg_t a = {dtype, 1, {n, 0, 0, 0}, n};
     return a;
 }
 

@@ -517,21 +517,6 @@ static void test_threads(void **state)
     }
 }
 
-/* 23 rows of at most 37. */
-static void test_counts(void **state)
-{
-    (void)state;
-    for (int i = 0; i < LOONG_COUNT_OF(entries); i++) {
-        for (int bits = 0; bits < VARIANTS; bits++) {
-            variant_t v = {{37, 40}, LOONG_F32, LOONG_F32, bits};
-            op_case_t c = case_of(&entries[i], &v);
-            if (op_present(c.op) && op_case_counts(&c, 37, 23) == 0) {
-                fail_msg("%s: no kernel takes a count symbol", c.op);
-            }
-        }
-    }
-}
-
 static void test_bf16(void **state)
 {
     (void)state;
@@ -592,7 +577,6 @@ int main(void)
         cmocka_unit_test(test_float),
         cmocka_unit_test(test_bf16),
         cmocka_unit_test(test_threads),
-        cmocka_unit_test(test_counts),
         cmocka_unit_test(test_drawn),
         cmocka_unit_test(test_bad_id),
     };

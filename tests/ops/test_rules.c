@@ -18,7 +18,6 @@ typedef struct values {
     loong_val_t narrow;  /* [T,8] */
     loong_val_t odd;     /* [T,7] */
     loong_val_t wide;    /* [T,H], fp32 */
-    loong_val_t counted; /* [T,H], T known at run time */
     loong_val_t cube;    /* [T,3,4] */
     loong_val_t whole;   /* [T,H], i32 */
     loong_val_t ids;     /* [T] i32 */
@@ -42,15 +41,12 @@ static loong_val_t input(loong_graph_t *g, const char *name,
 static values_t make_values(loong_graph_t *g)
 {
     loong_shape_t full = loong_shape_2d(T, H);
-    loong_shape_t cube = {3, -1, {T, 3, 4, 0}};
-    loong_shape_t counted = full;
+    loong_shape_t cube = {3, {T, 3, 4, 0}};
     values_t v;
-    counted.count = loong_graph_count(g, "tokens", 100, T);
     v.x = input(g, "x", LOONG_BF16, full);
     v.narrow = input(g, "narrow", LOONG_BF16, loong_shape_2d(T, 8));
     v.odd = input(g, "odd", LOONG_BF16, loong_shape_2d(T, 7));
     v.wide = input(g, "wide", LOONG_F32, full);
-    v.counted = input(g, "counted", LOONG_BF16, counted);
     v.cube = input(g, "cube", LOONG_BF16, cube);
     v.whole = input(g, "whole", LOONG_I32, full);
     v.ids = input(g, "ids", LOONG_I32, loong_shape_1d(T));
@@ -199,8 +195,6 @@ static const loong_head_linear_attr_t beyond = {2, 10, 8, 3, false};
       "add_rmsnorm: dimension 1 of residual is 8, 12 wanted")                 \
     X(add_rmsnorm_type, fused(g, "add_rmsnorm", v->x, v->wide, v->w),         \
       "add_rmsnorm: residual is fp32, bf16 wanted")                           \
-    X(add_rmsnorm_count, fused(g, "add_rmsnorm", v->x, v->counted, v->w),     \
-      "add_rmsnorm: the rows of residual are counted by symbol 0, -1 wanted") \
     X(add_layernorm_type, fused(g, "add_layernorm", v->x, v->wide, v->w),     \
       "add_layernorm: residual is fp32, bf16 wanted")                         \
     X(layernorm_bias, loong_layernorm(g, v->x, v->w, v->w5, 1e-5),            \
@@ -230,8 +224,6 @@ static const loong_head_linear_attr_t beyond = {2, 10, 8, 3, false};
       "rope: 12 channels, heads of 6, 8 rotated from 0 on")                   \
     X(rope_type, loong_rope(g, v->x, v->narrow, 6, false),                    \
       "rope: table is bf16, fp32 wanted")                                     \
-    X(rope_count, loong_rope(g, v->counted, v->angles, 6, false),             \
-      "rope: the rows of table are counted by symbol -1, 0 wanted")           \
     X(swiglu_odd, loong_swiglu(g, v->odd, LOONG_NONE),                        \
       "swiglu: x has 7 channels, an even number wanted")                      \
     X(swiglu_grad_width,                                                      \
@@ -247,8 +239,6 @@ static const loong_head_linear_attr_t beyond = {2, 10, 8, 3, false};
       "add: dimension 1 of b is 8, 12 wanted")                                \
     X(add_rank, loong_add(g, v->x, v->half),                                  \
       "add: b has 1 dimensions, 2 wanted")                                    \
-    X(add_count, loong_add(g, v->x, v->counted),                              \
-      "add: the rows of b are counted by symbol 0, -1 wanted")                \
     X(dropout_one, loong_dropout(g, v->x, v->keys, 1.0, 0),                   \
       "dropout: probability 1, from 0 up to but not 1 wanted")                \
     X(dropout_nan, loong_dropout(g, v->x, v->keys, NAN, 0),                   \
@@ -277,9 +267,6 @@ static const loong_head_linear_attr_t beyond = {2, 10, 8, 3, false};
       "reshape: 2 elements for each of the new shape's (of 72)")              \
     X(reshape_negative, reshape(g, v->x, -T, -H),                             \
       "reshape: dimension 0 is -6")                                           \
-    X(reshape_count, reshape(g, v->counted, T, H),                            \
-      "reshape: 6 rows counted by symbol 0 cannot become 6 counted by "       \
-      "symbol -1")                                                            \
     X(zigzag_length, loong_zigzag(g, v->x, 2, T, false),                      \
       "zigzag: 6 rows of samples of 6 over 2 ranks; whole samples of a "      \
       "multiple of twice the ranks wanted")                                   \
@@ -489,7 +476,7 @@ static loong_kernel_query_t query_of(const loong_op_t *op, const void *attr)
     loong_kernel_query_t q = {op->name, attr, op->max_in, op->num_out, 1, 0,
                               {{0}}};
     for (int i = 0; i < q.num_in + q.num_out; i++) {
-        loong_karg_t full = {LOONG_F64, 2, -1, {T, H, 0, 0}, H};
+        loong_karg_t full = {LOONG_F64, 2, {T, H, 0, 0}, H};
         q.arg[i] = full;
     }
     return q;

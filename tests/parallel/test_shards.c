@@ -118,7 +118,7 @@ static bool is_own(const loong_step_t *step)
 
 static int64_t bytes_of(const loong_karg_t *arg)
 {
-    return loong_karg_rows(arg, NULL) * loong_karg_cols(arg, NULL) *
+    return loong_karg_rows(arg) * loong_karg_cols(arg) *
            (int64_t)loong_dtype_size(arg->dtype);
 }
 

@@ -100,8 +100,6 @@ typedef struct fake_model {
     uint64_t seed;
     int stages;
     bool tied;    /* the first and last stage share a parameter */
-    bool dynamic; /* tensors with a count symbol */
-    bool full;    /* all counts are as large as planned */
     loong_precision_t precision;
 } fake_model_t;
 
@@ -109,8 +107,8 @@ fake_model_t fake_model_make(uint64_t seed, int stages);
 loong_status_t fake_model_build(loong_context_t *ctx, const fake_model_t *model,
                                 int stage, loong_graph_t **graph_p);
 /* The frame of a micro-batch on a stage; its seed is the stage. */
-loong_frame_t fake_model_frame(const fake_model_t *model, int stage, int step,
-                               int micro_batch, int micro_batches);
+loong_frame_t fake_model_frame(int stage, int step, int micro_batch,
+                               int micro_batches);
 uint64_t fake_draw(uint64_t seed, uint64_t index, uint64_t bound);
 
 #define FAKE_TIED "tied"
@@ -165,7 +163,6 @@ typedef struct fake_counters {
     int64_t pairs;
     int64_t offloaded; /* bytes */
     int64_t reused;    /* slots taken over */
-    int64_t dynamic;   /* operands with fewer rows than planned */
     int64_t tied;
     int64_t messages;
 } fake_counters_t;

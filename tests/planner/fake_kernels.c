@@ -60,8 +60,8 @@ static operand_t operand_of(const loong_kernel_call_t *call, int i)
     const loong_karg_t *a = &call->query->arg[i];
     operand_t x = {call->ptr[i], 0, 0, 0, 0};
     if (a->rank > 0) {
-        x.rows = loong_karg_rows(a, call->frame);
-        x.cols = loong_karg_cols(a, call->frame);
+        x.rows = loong_karg_rows(a);
+        x.cols = loong_karg_cols(a);
         x.size = (int64_t)loong_dtype_size(a->dtype);
         x.stride = a->ld * x.size;
     }

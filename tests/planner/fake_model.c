@@ -2,7 +2,7 @@
  *
  * Random stages: graphs with views, views of views, concats, in-place ops, ops
  * with several outputs, parameters alone, packed and read twice, states,
- * dynamic rows, losses of both kinds, relayed and gapped boundary tensors. */
+ * losses of both kinds, relayed and gapped boundary tensors. */
 #include <stdio.h>
 #include <string.h>
 
@@ -28,7 +28,6 @@ typedef struct builder {
     bool read[MAX_POOL]; /* by somebody */
     int params;
     int layer;
-    int count; /* the symbol, or -1 */
 } builder_t;
 
 static int draw(builder_t *b, int bound)
@@ -49,21 +48,14 @@ fake_model_t fake_model_make(uint64_t seed, int stages)
         {LOONG_F32, LOONG_F32},
         {LOONG_BF16, LOONG_F32},
         {LOONG_F64, LOONG_F64}};
-    fake_model_t m = {seed, stages, false, false, false, precisions[0]};
+    fake_model_t m = {seed, stages, false, precisions[0]};
     m.tied = fake_draw(seed, 1, 2) == 0;
-    m.dynamic = fake_draw(seed, 2, 2) == 0;
-    m.full = fake_draw(seed, 3, 2) == 0;
     m.precision = precisions[fake_draw(seed, 4, 3)];
     return m;
 }
 
-static int64_t planned(const fake_model_t *m, int stage)
-{
-    return ROWS + (int64_t)fake_draw(m->seed, 100 + (uint64_t)stage, ROWS);
-}
-
-loong_frame_t fake_model_frame(const fake_model_t *model, int stage, int step,
-                               int micro_batch, int micro_batches)
+loong_frame_t fake_model_frame(int stage, int step, int micro_batch,
+                               int micro_batches)
 {
     loong_frame_t f;
     memset(&f, 0, sizeof(f));
@@ -72,13 +64,6 @@ loong_frame_t fake_model_frame(const fake_model_t *model, int stage, int step,
     f.seed = (uint64_t)stage;
     f.first = micro_batch == 0;
     f.last = micro_batch + 1 == micro_batches;
-    f.count[0] = planned(model, stage);
-    if (model->dynamic && !model->full) {
-        uint64_t at = 1000u + 97u * (uint64_t)stage + 7u * (uint64_t)step +
-                      (uint64_t)micro_batch;
-        f.count[0] = (int64_t)fake_draw(model->seed, at,
-                                        (uint64_t)f.count[0] + 1);
-    }
     return f;
 }
 
@@ -127,10 +112,6 @@ static loong_tensor_type_t random_type(builder_t *b)
                              loong_shape_2d(ROWS, 2 + 2 * draw(b, 4))};
     if (chance(b, 25)) {
         t.dtype = b->model->precision.wide;
-    }
-    if (b->count >= 0 && chance(b, 35)) {
-        t.shape.count = b->count;
-        t.shape.dim[0] = planned(b->model, b->stage);
     }
     return t;
 }
@@ -216,8 +197,7 @@ static bool same_type(const loong_graph_t *g, loong_val_t a, loong_val_t b)
     loong_shape_t x = loong_value_shape(g, a);
     loong_shape_t y = loong_value_shape(g, b);
     return loong_value_dtype(g, a) == loong_value_dtype(g, b) &&
-           x.rank == y.rank && x.count == y.count && x.dim[0] == y.dim[0] &&
-           x.dim[1] == y.dim[1];
+           x.rank == y.rank && x.dim[0] == y.dim[0] && x.dim[1] == y.dim[1];
 }
 
 static void build_add(builder_t *b)
@@ -264,7 +244,7 @@ static void build_view(builder_t *b)
                         1 + draw(b, (int)(s.dim[1] - begin)));
         s = loong_value_shape(b->g, x);
     }
-    if (chance(b, 50) && s.count < 0 && s.dim[1] % 2 == 0) {
+    if (chance(b, 50) && s.dim[1] % 2 == 0) {
         x = loong_reshape(b->g, x, loong_shape_2d(2 * s.dim[0], s.dim[1] / 2));
     }
     push(b, x);
@@ -275,9 +255,6 @@ static void build_state(builder_t *b)
     char name[24];
     loong_val_t x = pick(b);
     loong_shape_t s = loong_value_shape(b->g, x);
-    if (s.count >= 0) {
-        return;
-    }
     snprintf(name, sizeof(name), "s%d", b->params++);
     loong_val_t in[2] = {
         loong_graph_state(b->g, name, b->model->precision.wide, s), x};
@@ -429,11 +406,6 @@ loong_status_t fake_model_build(loong_context_t *ctx, const fake_model_t *model,
     b.model = model;
     b.stage = stage;
     b.seed = fake_mix(model->seed, 31 + (uint64_t)stage);
-    b.count = -1;
-    if (model->dynamic) {
-        b.count = loong_graph_count(b.g, "routed", 3 * planned(model, stage),
-                                    planned(model, stage));
-    }
     loong_graph_push(b.g, "begin");
     build_begin(&b);
     build_middle(&b);

@@ -65,7 +65,6 @@ static void count_step(fake_counters_t *n, const loong_step_t *step,
         bool out = i >= q->num_in;
         n->strided += !out && !loong_karg_dense(&q->arg[i]);
         n->assembled += out && !loong_karg_dense(&q->arg[i]);
-        n->dynamic += q->arg[i].rank > 0 && q->arg[i].count >= 0;
         n->in_place += out && q->num_in > 0 && q->arg[i].rank > 0 &&
                        step->operand[i].base != LOONG_BASE_NONE &&
                        step->operand[i].base == step->operand[0].base &&

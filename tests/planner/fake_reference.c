@@ -85,12 +85,10 @@ static loong_karg_t dense_arg(const interpreter_t *k, loong_val_t v)
 {
     loong_karg_t arg;
     memset(&arg, 0, sizeof(arg));
-    arg.count = -1;
     if (v != LOONG_NONE) {
         const loong_value_t *value = &k->stages[k->stage].g->values[v];
         arg.dtype = value->dtype;
         arg.rank = value->shape.rank;
-        arg.count = value->shape.count;
         memcpy(arg.dim, value->shape.dim, sizeof(arg.dim));
         arg.ld = cols_of(value);
     }
@@ -174,9 +172,6 @@ static void note(interpreter_t *k, const char *name, loong_val_t v)
     const stage_t *s = &k->stages[k->stage];
     const loong_value_t *value = &s->g->values[v];
     int64_t rows = rows_of(value);
-    if (value->shape.count >= 0) {
-        rows = k->frame.count[value->shape.count];
-    }
     size_t size = loong_dtype_size(value->dtype);
     int64_t stride = cols_of(value) * (int64_t)size;
     fake_table_put(&k->out->results,
@@ -226,7 +221,7 @@ static void run_stage(interpreter_t *k, int stage, int step, int micro_batch,
 {
     k->stage = stage;
     k->frame =
-        fake_model_frame(k->model, stage, step, micro_batch, micro_batches);
+        fake_model_frame(stage, step, micro_batch, micro_batches);
     const loong_graph_t *g = k->stages[stage].g;
     fill_inputs(k, backward);
     for (int64_t n = 0; n < g->num_nodes; n++) {

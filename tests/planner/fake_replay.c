@@ -46,15 +46,15 @@ static int64_t port_bytes(const loong_port_t *port)
 static bool check_port(replay_t *r, const loong_run_t *run, int stage,
                        int micro_batch, const loong_port_t *port)
 {
-    loong_frame_t frame =
-        fake_model_frame(r->model, stage, r->step, micro_batch,
-                         r->schedule->params.micro_batches);
     const loong_shape_t *s = &port->shape;
     int64_t cols = s->dim[s->rank - 1];
     int64_t rows = loongi_shape_elements(s) / cols;
-    rows = s->count >= 0 ? frame.count[s->count] : rows;
     int64_t stride = cols * (int64_t)loong_dtype_size(port->dtype);
     uint64_t want = 0;
+    if (!fake_world_read(&r->world, port_data(run, port), port_bytes(port),
+                         port->name)) {
+        return false;
+    }
     if (!fake_table_get(&r->reference->results,
                         fake_message_key(stage, r->step, micro_batch,
                                          port->name),
@@ -271,7 +271,7 @@ static loong_frame_t frame_of(const replay_t *r, int rank,
                               const loong_entry_t *e)
 {
     return fake_model_frame(
-        r->model, loongi_schedule_stage(r->schedule, rank, e->chunk), r->step,
+        loongi_schedule_stage(r->schedule, rank, e->chunk), r->step,
         LOONG_MAX(e->micro_batch, 0), r->schedule->params.micro_batches);
 }
 
@@ -547,7 +547,7 @@ bool fake_replay_run(loong_context_t *ctx, const fake_model_t *model,
     for (r->step = 0; good && r->step < options->steps; r->step++) {
         good = run_step(r);
     }
-    if (good && (!model->dynamic || model->full)) {
+    if (good) {
         good = fake_plan_exact(r);
     }
     snprintf(error, FAKE_ERROR_SIZE, "%.300s %.600s", r->world.error,

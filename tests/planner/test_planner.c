@@ -99,18 +99,18 @@ static void test_random(void **state)
     }
     print_message(
         "%lld steps compiled: %lld in place, %lld inputs with gaps, %lld "
-        "direct, %lld assembled, %lld again, %lld in W, %lld dynamic\n"
+        "direct, %lld assembled, %lld again, %lld in W\n"
         "%lld pairs, %lld bytes offloaded, %lld slots taken over, %lld tied, "
         "%lld messages\n",
         (long long)n.steps_run, (long long)n.in_place, (long long)n.strided,
         (long long)n.direct, (long long)n.assembled, (long long)n.recomputed,
-        (long long)n.weights, (long long)n.dynamic, (long long)n.pairs,
+        (long long)n.weights, (long long)n.pairs,
         (long long)n.offloaded, (long long)n.reused, (long long)n.tied,
         (long long)n.messages);
     int64_t least = (int64_t)seeds / 6;
     assert_true(n.in_place > least && n.strided > least && n.direct > least &&
                 n.assembled > least && n.recomputed > least &&
-                n.weights > least && n.dynamic > least && n.pairs > least &&
+                n.weights > least && n.pairs > least &&
                 n.offloaded > least && n.reused > least && n.tied > least &&
                 n.messages > least);
     test_context_end(&ctx);
@@ -155,45 +155,6 @@ static void test_passes(void **state)
 }
 
 /* ---- refusals ----------------------------------------------------------- */
-
-static void test_counts(void **state)
-{
-    (void)state;
-    loong_context_t *ctx = test_context();
-    loong_precision_t precision = {LOONG_F32, LOONG_F32};
-    loong_graph_t *g = NULL;
-    assert_ok(ctx, fake_register(ctx));
-    assert_ok(ctx, loong_graph_create(ctx, precision, &g));
-    int count = loong_graph_count(g, "routed", 40, 12);
-    loong_shape_t shape = loong_shape_2d(12, 4);
-    shape.count = count;
-    loong_val_t x = loong_graph_input(g, "x", LOONG_F32, shape);
-    loong_graph_output(g, "y", loong_add(g, x, x));
-    loong_compile_params_t params = {.device = FAKE_DEVICE, .threads = 1};
-    loong_chunk_t *chunk = NULL;
-    assert_ok(ctx, loongi_chunk_compile(g, false, &params, &chunk));
-    assert_int_equal(chunk->slot_bytes,
-                     loongi_round_up(12 * 4 * 4, LOONG_PLACE_ALIGN));
-    loong_frame_t frame = {.step = 7, .micro_batch = 2};
-    frame.count[count] = 12;
-    assert_ok(ctx, loongi_frame_check(chunk, &frame));
-    frame.count[count] = 13;
-    assert_fails(ctx, loongi_frame_check(chunk, &frame), LOONG_ERR_ARG,
-                 "count routed: 13 in micro-batch 2 of step 7; 0 to 12 are "
-                 "planned, 40 possible");
-    frame.count[count] = -1;
-    assert_fails(ctx, loongi_frame_check(chunk, &frame), LOONG_ERR_ARG,
-                 "count routed: -1");
-    loongi_chunk_destroy(&chunk);
-    shape.dim[0] = 40;
-    loong_context_clear_error(ctx);
-    assert_int_equal(loong_graph_input(g, "z", LOONG_F32, shape), LOONG_NONE);
-    assert_non_null(strstr(loong_context_error(ctx),
-                           "dimension 0 is 40, counted by symbol 0 of 1, "
-                           "which is planned as 12"));
-    loong_graph_destroy(&g);
-    test_context_end(&ctx);
-}
 
 static void test_boundaries(void **state)
 {
@@ -271,7 +232,6 @@ static void test_planted(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_counts),
         cmocka_unit_test(test_boundaries),
         cmocka_unit_test(test_passes),
         cmocka_unit_test(test_planted),

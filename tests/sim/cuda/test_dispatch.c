@@ -70,7 +70,7 @@ static bool unloaded; /* a mistake: kernels are launched at once */
 
 static loong_karg_t mat(loong_dtype_t dtype, int64_t rows, int64_t cols)
 {
-    loong_karg_t a = {dtype, 2, -1, {rows, cols, 0, 0}, cols};
+    loong_karg_t a = {dtype, 2, {rows, cols, 0, 0}, cols};
     return a;
 }
 

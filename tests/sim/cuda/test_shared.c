@@ -233,11 +233,11 @@ static void test_loss_chunks(void **state)
     for (int i = 0; i < LOONG_COUNT_OF(cases); i++) {
         int64_t vocab = cases[i].vocab;
         loong_cross_entropy_attr_t a = {.vocab = vocab, .size = 1};
-        loong_karg_t x = {LOONG_BF16, 2, -1, {TOKENS_OF_ALL, HIDDEN}, HIDDEN};
-        loong_karg_t w = {LOONG_BF16, 2, -1, {vocab, HIDDEN}, HIDDEN};
-        loong_karg_t dw = {LOONG_F32, 2, -1, {vocab, HIDDEN}, HIDDEN};
-        loong_karg_t ids = {LOONG_I32, 1, -1, {TOKENS_OF_ALL}, 1};
-        loong_karg_t loss = {LOONG_F32, 1, -1, {TOKENS_OF_ALL}, 1};
+        loong_karg_t x = {LOONG_BF16, 2, {TOKENS_OF_ALL, HIDDEN}, HIDDEN};
+        loong_karg_t w = {LOONG_BF16, 2, {vocab, HIDDEN}, HIDDEN};
+        loong_karg_t dw = {LOONG_F32, 2, {vocab, HIDDEN}, HIDDEN};
+        loong_karg_t ids = {LOONG_I32, 1, {TOKENS_OF_ALL}, 1};
+        loong_karg_t loss = {LOONG_F32, 1, {TOKENS_OF_ALL}, 1};
         loong_kernel_query_t q = {.op = "cross_entropy", .attr = &a,
                                   .num_in = 4, .num_out = 3,
                                   .arg = {x, w, ids, loss, loss, x, dw}};

@@ -57,7 +57,8 @@ static loong_status_t count(loong_context_t *ctx, loong_comm_t *comm,
                loong_comm_size(comm), per_node, (long long)most[0] / STEPS,
                (long long)most[1] / STEPS);
     }
-    LOONG_CHECK(ctx, most[0] == 3 * log * STEPS && most[1] == 232 * log * STEPS,
+    LOONG_CHECK(ctx,
+                most[0] == 3 * log * STEPS && most[1] == 232 * log * STEPS,
                 LOONG_ERR_INTERNAL, "%lld messages, %lld bytes in %d steps",
                 (long long)most[0], (long long)most[1], STEPS);
     return LOONG_OK;

@@ -92,7 +92,8 @@ int main(int argc, char **argv)
     if (argc != 3 || loong_context_create(&params, &ctx) != LOONG_OK) {
         return 2;
     }
-    loong_status_t status = run(ctx, strcmp(argv[1], "count") == 0, atoi(argv[2]));
+    bool counts = strcmp(argv[1], "count") == 0;
+    loong_status_t status = run(ctx, counts, atoi(argv[2]));
     if (status != LOONG_OK) {
         fprintf(stderr, "%s: %s\n", loong_status_text(status),
                 loong_context_error(ctx));

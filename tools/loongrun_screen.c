@@ -167,7 +167,6 @@ void screen_close(screen_t *screen)
     enum { PATIENCE = 5000 };
     drain(&screen->out, PATIENCE);
     drain(&screen->err, PATIENCE);
-    pthread_mutex_destroy(&screen->lock);
 }
 
 void screen_log(void *user, loong_log_level_t level, const char *line)

@@ -36,7 +36,8 @@ void screen_log(void *user, loong_log_level_t level, const char *line);
 void screen_progress(void *user, const loong_trainer_progress_t *now);
 /* Takes the bar away. */
 void screen_wipe(screen_t *screen);
-/* Writes what is left, for a reader that takes some of it every 5 seconds. */
+/* Writes what is left, for a reader that takes some of it every 5 seconds. What
+ * is logged behind it is written if it can be. */
 void screen_close(screen_t *screen);
 
 #endif

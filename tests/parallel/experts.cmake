@@ -2,7 +2,8 @@
 loong_test(NAME layer_kinds SOURCES tests/unit/test_layer_kinds.c LABELS unit)
 loong_test(NAME experts LABELS parallel TIMEOUT 300
   SOURCES tests/parallel/test_experts.c tests/parallel/layout_run.c
-  LIBS loong_layouts)
+  tests/parallel/poison_rows.c LIBS loong_layouts)
+target_link_options(test_experts PRIVATE LINKER:--wrap=loong_register_builtin)
 set_tests_properties(experts PROPERTIES
   ENVIRONMENT "OMP_NUM_THREADS=1;GOMP_SPINCOUNT=10000")
 add_test(NAME experts_long COMMAND test_experts

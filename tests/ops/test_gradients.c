@@ -29,10 +29,12 @@ typedef struct gradient {
 static const int32_t ids[ROWS] = {2, 0, 2, 1};
 static const int64_t keys[ROWS] = {7, 8, 1, 90000000000};
 
-#define MAT(rows_, cols_) {LOONG_F64, 2, {rows_, cols_, 0, 0}, 0, 0, 0, 0, 0, 0}
-#define VEC(size_) {LOONG_F64, 1, {size_, 0, 0, 0}, 0, 0, 0, 0, 0, 0}
-#define IDS {LOONG_I32, 1, {ROWS, 0, 0, 0}, 0, 0, ids, 0, 0, 0}
-#define KEYS {LOONG_I64, 1, {ROWS, 0, 0, 0}, 0, 0, keys, 0, 0, 0}
+#define MAT(rows_, cols_)                                                     \
+    {LOONG_F64, 2, {rows_, cols_, 0, 0}, 0, 0, 0, 0, 0, 0, 0}
+#define VEC(size_)                                                            \
+    {LOONG_F64, 1, {size_, 0, 0, 0}, 0, 0, 0, 0, 0, 0, 0}
+#define IDS {LOONG_I32, 1, {ROWS, 0, 0, 0}, 0, 0, ids, 0, 0, 0, 0}
+#define KEYS {LOONG_I64, 1, {ROWS, 0, 0, 0}, 0, 0, keys, 0, 0, 0, 0}
 #define FULL MAT(ROWS, COLS)
 #define STAT MAT(ROWS, 1)
 

@@ -221,9 +221,9 @@ static void directories_are_tried_and_held(void **state)
                    "goes on with it");
     run_ok(&p, 2, "train.train_iters=2\ncheckpoint.load=auto\n", &r);
     assert_refused(&p, "checkpoint.save=$DIR/data.bin/save\n",
-                   LOONG_ERR_IO, "data.bin/save cannot be made");
+                   LOONG_ERR_CANNOT_WRITE, "data.bin/save cannot be made");
     assert_refused(&p, "log.dir=/proc/loong\ncheckpoint.save=$DIR/b\n",
-                   LOONG_ERR_IO, "/proc/loong");
+                   LOONG_ERR_CANNOT_WRITE, "/proc/loong");
     snprintf(path, sizeof(path), "%s/save/lock", p.dir);
     int fd = open(path, O_RDWR);
     assert_true(fd >= 0 && flock(fd, LOCK_EX | LOCK_NB) == 0);

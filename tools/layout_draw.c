@@ -206,6 +206,20 @@ void layout_draw(layout_draws_t *d, layout_t *layout)
     layout->ranks = unit * (1 + draw(d, LAYOUT_AXES, d->max_ranks / unit));
 }
 
+/* What is drawn only with another value stands beside it. */
+static bool fits(const layout_draws_t *d, const layout_t *layout)
+{
+    for (int i = 0; i < LAYOUT_AXES; i++) {
+        char first[LAYOUT_VALUE];
+        word(d->pinned[i][0] != '\0' ? d->pinned[i] : values_of(d, &axes[i]),
+             0, first);
+        if (!drawn(layout, &axes[i]) && strcmp(layout->value[i], first) != 0) {
+            return false;
+        }
+    }
+    return true;
+}
+
 void layout_draw_equal(layout_draws_t *d, const layout_t *from,
                        layout_t *layout)
 {
@@ -219,7 +233,7 @@ void layout_draw_equal(layout_draws_t *d, const layout_t *from,
             }
         }
         layout->ranks = replicas * unit_of(layout);
-    } while (layout->ranks > d->max_ranks);
+    } while (layout->ranks > d->max_ranks || !fits(d, layout));
 }
 
 layout_role_t layout_role(const layout_draws_t *d, int axis)

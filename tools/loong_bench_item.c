@@ -341,6 +341,7 @@ loong_status_t bench_item_run(loong_context_t *ctx, const bench_item_t *item)
     call.ptr = item->ptr;
     call.workspace = item->workspace;
     call.accumulate = item->accumulate;
+    call.device = item->device_frame != NULL ? item->device : NULL;
     call.stream = loong_device_stream(item->device);
     call.device_frame = item->device_frame;
     call.flaw = loong_device_flaw(item->device);

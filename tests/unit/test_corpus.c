@@ -149,7 +149,8 @@ static void test_json_lines(void **state)
 {
     static const char *const broken[][2] = {
         {"{\"text\": \"a\"}\n{\"text\": \"b\"", ".jsonl:2: column 12"},
-        {"\n\n[1]\n", ".jsonl:3: an array, must be an object"},
+        {"\n\n[1]\n", ".jsonl:3: an integer, must be an object"},
+        {"{\"text\": \"a\"}\n[1]\n", ".jsonl:2: an array, must be an object"},
         {"\"text\"\n", "a string, must be an object"},
         {"{\"body\": \"a\", \"n\": 1}\n",
          ".jsonl:1: no key 'text'; keys are: 'body' 'n'"},

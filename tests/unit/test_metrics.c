@@ -419,7 +419,7 @@ static void test_tensorboard_files(void **state)
     assert_ok(ctx, loongi_tensorboard_eval(b, &e));
     loongi_tensorboard_destroy(&b);
     assert_fails(ctx, loongi_tensorboard_create(ctx, "/proc/no", 0, &a),
-                 LOONG_ERR_IO, "/proc/no");
+                 LOONG_ERR_CANNOT_WRITE, "/proc/no");
     assert_null(a);
     test_context_end(&ctx);
 }

@@ -2,10 +2,12 @@
  *
  * Requests by signal. */
 #include <errno.h>
+#include <pthread.h>
 #include <signal.h>
 #include <stdatomic.h>
 #include <string.h>
 #include <time.h>
+#include <unistd.h>
 
 #include "base.h"
 #include "launcher.h"
@@ -59,25 +61,70 @@ bool loongi_launcher_is_lost(void)
     return launcher_lost != 0;
 }
 
+static const int numbers[] = {SIGUSR1, SIGUSR2, SIGTERM, SIGINT, SIGHUP};
+
+static sigset_t requests(void)
+{
+    sigset_t set;
+    sigemptyset(&set);
+    for (int64_t i = 0; i < LOONG_COUNT_OF(numbers); i++) {
+        sigaddset(&set, numbers[i]);
+    }
+    return set;
+}
+
+static void *receive(void *unused)
+{
+    sigset_t set = requests();
+    (void)unused;
+    pthread_sigmask(SIG_UNBLOCK, &set, NULL);
+    for (;;) {
+        pause();
+    }
+    return NULL;
+}
+
+/* A handler must not run on a thread that computes: an fp32 product of oneDNN
+ * 2.6 keeps the stack pointer in a buffer of its own, in the heap, while it
+ * runs, and the kernel would write the frame of the handler below it. */
+static int start_receiver(void)
+{
+    static bool started;
+    pthread_t thread;
+    sigset_t set = requests();
+    sigset_t before;
+    int error = 0;
+    pthread_sigmask(SIG_BLOCK, &set, &before);
+    if (!started) {
+        error = pthread_create(&thread, NULL, receive, NULL);
+        if (error == 0) {
+            started = true;
+            pthread_detach(thread);
+        } else {
+            pthread_sigmask(SIG_SETMASK, &before, NULL);
+        }
+    }
+    return error;
+}
+
 loong_status_t loong_signals_install(loong_context_t *ctx)
 {
-    static const int numbers[] = {SIGUSR1, SIGUSR2, SIGTERM, SIGINT, SIGHUP};
     struct sigaction action;
-    sigset_t set;
     memset(&action, 0, sizeof(action));
     action.sa_handler = on_signal;
     action.sa_flags = SA_RESTART;
-    sigemptyset(&set);
+    sigemptyset(&action.sa_mask);
     for (int64_t i = 0; i < LOONG_COUNT_OF(numbers); i++) {
         LOONG_CHECK(ctx, sigaction(numbers[i], &action, NULL) == 0,
                     LOONG_ERR_INTERNAL, "cannot handle signal %d: %s",
                     numbers[i], strerror(errno));
-        sigaddset(&set, numbers[i]);
     }
     /* A file above the size limit is an error of the write, with its path. */
     signal(SIGXFSZ, SIG_IGN);
-    /* A launcher may have left them blocked. */
-    sigprocmask(SIG_UNBLOCK, &set, NULL);
+    int error = start_receiver();
+    LOONG_CHECK(ctx, error == 0, LOONG_ERR_MEMORY,
+                "cannot start the thread that receives signals: %s",
+                strerror(error));
     return LOONG_OK;
 }
 

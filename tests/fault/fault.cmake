@@ -1,3 +1,4 @@
+loong_test(NAME signals LABELS fault SOURCES tests/fault/test_signals.c)
 # Bad input and faults, on two ranks as a person starts them.
 if(MPI_C_FOUND)
   add_test(NAME loongrun_faults COMMAND

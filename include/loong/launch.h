@@ -87,8 +87,9 @@ enum {
  * on, SIGPIPE is ignored. The handlers run on a thread of their own: the
  * signals are blocked in the calling thread and in those it starts from then
  * on, also for programs that it executes. Call it before MPI and before
- * anything computes. A program with handlers of its own does likewise, or gives
- * them SA_ONSTACK: products of oneDNN 2.6 keep the stack pointer in the heap. Errors: LOONG_ERR_MEMORY when the thread cannot start.
+ * anything computes. A program with handlers of its own does likewise, or lets
+ * them run on a sigaltstack: products of oneDNN 2.6 keep the stack pointer in
+ * the heap. Errors: LOONG_ERR_MEMORY when the thread cannot start.
  * The flags are the one exception to "no mutable data at file scope": a
  * handler has nothing else to write to. */
 LOONG_API LOONG_NODISCARD loong_status_t

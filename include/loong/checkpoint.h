@@ -77,7 +77,9 @@ typedef struct loong_checkpoint_export_params {
 
 /* Writes the parameters of one component as a Hugging Face directory that
  * transformers loads. An export that was interrupted is gone on with. Errors:
- * as import; LOONG_ERR_MISMATCH lists what the checkpoint lacks. */
+ * as import; LOONG_ERR_MISMATCH lists what the checkpoint lacks,
+ * LOONG_ERR_FORMAT files of another checksum and parameters with NaN or
+ * infinity: then nothing is written. */
 LOONG_API LOONG_NODISCARD loong_status_t loong_checkpoint_export(
     loong_context_t *ctx, const loong_checkpoint_export_params_t *params);
 

@@ -281,6 +281,8 @@ export_model(native_source_t *source, const loong_pairs_t *model,
     loong_status_t status = check_params(source, map);
     loongi_hf_map_destroy(&map);
     LOONG_TRY(status);
+    LOONG_TRY(loongi_verify_component(source->checkpoint, source->ctx,
+                                      source->component));
     LOONG_TRY(loongi_checkpoint_map(source->checkpoint));
     memset(&hf, 0, sizeof(hf));
     hf.dir = params->out_dir;

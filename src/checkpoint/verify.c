@@ -10,6 +10,7 @@
 #include "hf_config.h"
 #include "hf_map_file.h"
 #include "loong/checkpoint.h"
+#include "problems.h"
 #include "view.h"
 
 enum { BLOCK_BYTES = 8 << 20 };
@@ -126,6 +127,40 @@ static loong_status_t scan_tensor(verifier_t *v, const loong_view_t *view,
         v->infinite += (double)odd.infinite;
     }
     return status;
+}
+
+/* ---- before an export ---- */
+
+static void add_problem(void *user, const char *line)
+{
+    loongi_problems_add(user, "%s", line);
+}
+
+loong_status_t loongi_verify_component(loong_checkpoint_t *checkpoint,
+                                       loong_context_t *ctx,
+                                       const char *component)
+{
+    loong_problems_t problems = loongi_problems_begin(ctx);
+    verifier_t v = {ctx, NULL, add_problem, &problems, 0, 0, 0};
+    const loong_view_t view = {.ctx = ctx, .native = checkpoint};
+    size_t length = strlen(component);
+    LOONG_TRY(loongi_checkpoint_verify(checkpoint, 0, 1));
+    loong_status_t status = LOONG_OK;
+    for (int64_t i = 0;
+         i < loongi_checkpoint_count(checkpoint) && status == LOONG_OK; i++) {
+        const loong_checkpoint_tensor_t *t =
+            loongi_checkpoint_get(checkpoint, i);
+        loong_view_tensor_t tensor = {t->name, t->dtype, t->ndim, {0}, t};
+        memcpy(tensor.shape, t->shape, sizeof(t->shape));
+        if (strcmp(t->kind, "param") == 0 &&
+            strncmp(t->name, component, length) == 0 &&
+            t->name[length] == '.') {
+            status = scan_tensor(&v, &view, &tensor);
+        }
+    }
+    loong_status_t found = loongi_problems_end(
+        &problems, LOONG_ERR_FORMAT, loongi_checkpoint_path(checkpoint));
+    return status != LOONG_OK ? status : found;
 }
 
 /* ---- completeness ---- */

@@ -60,6 +60,13 @@ int64_t loongi_view_row_length(const loong_view_tensor_t *tensor);
 LOONG_NODISCARD loong_status_t loongi_view_model_keys(
     const loong_pairs_t *metadata, const char *component, loong_pairs_t *model);
 
+/* What loong_checkpoint_verify says of the files and of the parameters of a
+ * component: checksums, NaN and infinity. Errors: LOONG_ERR_FORMAT, which
+ * lists them by file and tensor; LOONG_ERR_IO. */
+LOONG_NODISCARD loong_status_t loongi_verify_component(
+    loong_checkpoint_t *checkpoint, loong_context_t *ctx,
+    const char *component);
+
 #ifdef __cplusplus
 }
 #endif

@@ -92,6 +92,13 @@ static void bf16_export_differs(void **state)
     assert_run("diff %/q %/q16n", 1, "they differ");
 }
 
+static bool is_there(const char *name)
+{
+    char path[128];
+    snprintf(path, sizeof(path), "%s/%s", dir, name);
+    return access(path, F_OK) == 0;
+}
+
 static void inspect_reports(void **state)
 {
     (void)state;
@@ -114,6 +121,8 @@ static void inspect_reports(void **state)
     loongi_free(ctx, bytes);
     test_context_end(&ctx);
     assert_run("verify %/g", 1, "rank_00000.h5: checksum");
+    assert_run("export %/g %/ghf", 1, "rank_00000.h5: checksum");
+    assert_false(is_there("ghf"));
 }
 
 /* gpt2_tied with other bytes in place of the last ones, or of those that are
@@ -151,6 +160,8 @@ static void verify_counts_odd_numbers(void **state)
     assert_run("verify %/odd", 1, "2 NaN, 1 infinite");
     assert_run("import %/odd %/oddn", 0, "");
     assert_run("verify %/oddn", 1, "2 NaN, 1 infinite");
+    assert_run("export %/oddn %/oddhf", 1, ": 2 NaN and 1 infinite of");
+    assert_false(is_there("oddhf"));
 }
 
 /* 4 - 1 is the largest gap, 0.01 - 0.001 the largest part of a number. */
@@ -172,13 +183,6 @@ static void diff_tells_how_much(void **state)
     assert_run("import %/ones %/onesn", 0, "");
     assert_run("diff %/onesn %/fours", 1, wanted);
     assert_run("diff %/onesn %/ones", 0, "all values are equal");
-}
-
-static bool is_there(const char *name)
-{
-    char path[128];
-    snprintf(path, sizeof(path), "%s/%s", dir, name);
-    return access(path, F_OK) == 0;
 }
 
 /* A tensor of another name: it and the one that lacks are told with the name

@@ -17,6 +17,11 @@ TAGS = {
     "loss": "train/loss",
     "grad_norm": "train/grad_norm",
     "lr": "train/lr",
+    "router_loss": "train/router_loss",
+    "router_z_loss": "train/router_z_loss",
+    "expert_load": "train/expert_load",
+    "dropped_tokens": "train/dropped_tokens",
+    "overflow_rounds": "train/overflow_rounds",
     "tokens": "train/tokens",
     "tokens_per_second": "perf/tokens_per_s",
     "ms_per_step": "perf/ms_per_step",
@@ -45,6 +50,10 @@ def expected(path):
             if "eval" in line:
                 tags = {k: f"eval/{k}/{line['eval']}"
                         for k in ("loss", "perplexity")}
+            elif "layer" in line:
+                tags = {k: f"{k}/layer_{line['layer']}"
+                        for k in ("expert_load", "dropped_tokens",
+                                  "overflow_rounds", "router_z_loss")}
             else:
                 tags = TAGS
             for key, tag in tags.items():

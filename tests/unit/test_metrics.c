@@ -373,6 +373,8 @@ static void test_tensorboard_bytes(void **state)
                  LOONG_ERR_ARG, "0 bytes");
     tag[200] = '\0';
     assert_ok(ctx, loongi_tensorboard_scalar(board, INT64_MAX, 0.0, tag, 1.0));
+    loong_metrics_layer_t layer = {301, 2.0, 3, NAN, 1.5, NAN, NAN};
+    assert_ok(ctx, loongi_tensorboard_layer(board, &layer));
     loongi_tensorboard_destroy(&board);
 
     find_file(dir, path);
@@ -395,6 +397,11 @@ static void test_tensorboard_bytes(void **state)
     assert_int_equal(n, sizeof(scalar));
     assert_memory_equal(data, scalar, sizeof(scalar));
     next_record(&at, &n);
+    data = next_record(&at, &n); /* what is not known has no record */
+    static const char name[] = "dropped_tokens/layer_3";
+    assert_int_equal(n, sizeof(scalar) + sizeof(name) - 1 - 3);
+    assert_memory_equal(data + 18, name, sizeof(name) - 1);
+    assert_memory_equal(data + n - 5, scalar + sizeof(scalar) - 5, 5);
     assert_int_equal(at - (const unsigned char *)text, length);
     loongi_free(ctx, text);
     test_context_end(&ctx);
@@ -543,6 +550,16 @@ static void write_run(loong_context_t *ctx, const char *dir, int64_t from,
         loongi_metrics_eval_json(&e, line);
         assert_ok(ctx, loongi_jsonl_add(jsonl, line));
         assert_ok(ctx, loongi_tensorboard_eval(board, &e));
+        loong_metrics_layer_t layer = {.step = step,
+                                       .layer = 3,
+                                       .unix_time = m.unix_time,
+                                       .expert_load = 1.0 + loss,
+                                       .dropped_tokens = NAN,
+                                       .overflow_rounds = 2.0,
+                                       .router_z_loss = 1.0 / loss};
+        loongi_metrics_layer_json(&layer, line);
+        assert_ok(ctx, loongi_jsonl_add(jsonl, line));
+        assert_ok(ctx, loongi_tensorboard_layer(board, &layer));
     }
     loongi_jsonl_destroy(&jsonl);
     loongi_tensorboard_destroy(&board);

@@ -50,9 +50,11 @@ loong_module(NAME exchange DIR src/checkpoint
 loong_module(NAME metrics DIR src/metrics USES base)
 loong_module(NAME optim DIR src/optim USES base comm graph pass run)
 loong_module(NAME plan DIR src/plan USES base device graph pass run)
+loong_module(NAME component DIR src/component
+  USES base comm mesh device graph pass run nn engine optim comm_staged)
 loong_module(NAME train DIR src/train
   USES base recipe comm mesh launch device graph pass run nn foundation optim
-  exchange data engine kernels metrics tokenizer plan comm_staged)
+  exchange data engine component kernels metrics tokenizer plan comm_staged)
 
 # Kernels: contracts and implementations, raw pointers and sizes only.
 file(GLOB kernel_sources CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/kernels/*.c

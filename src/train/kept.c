@@ -31,7 +31,7 @@ static void open_earlier(loong_trainer_t *t, loong_checkpoint_t **ck_p)
     if (load == NULL || !loongi_checkpoint_is_native(load)) {
         return;
     }
-    if (loongi_checkpoint_open(t->ctx, load, ck_p) != LOONG_OK) {
+    if (loongi_checkpoint_open_part(t->ctx, load, 0, 0, ck_p) != LOONG_OK) {
         loong_context_clear_error(t->ctx);
         *ck_p = NULL;
     }

@@ -9,6 +9,13 @@
 
 enum { NAME_SIZE = 64, PATH_SIZE = 4096 };
 
+static loong_status_t open_mine(loong_trainer_t *t, const char *path,
+                                loong_checkpoint_t **ck_p)
+{
+    return loongi_checkpoint_open_part(t->ctx, path, loong_comm_rank(t->comm),
+                                       loong_comm_size(t->comm), ck_p);
+}
+
 static loong_status_t verify(loong_trainer_t *t, loong_checkpoint_t *ck)
 {
     return loongi_checkpoint_verify(ck, loong_comm_rank(t->comm),
@@ -18,7 +25,7 @@ static loong_status_t verify(loong_trainer_t *t, loong_checkpoint_t *ck)
 loong_status_t loongi_trainer_resume(loong_trainer_t *t, const char *path)
 {
     loong_checkpoint_t *ck = NULL;
-    LOONG_TRY(loongi_checkpoint_open(t->ctx, path, &ck));
+    LOONG_TRY(open_mine(t, path, &ck));
     loong_status_t status = loongi_trainer_check_resume(t, ck);
     if (status == LOONG_OK) {
         status = verify(t, ck);
@@ -70,7 +77,7 @@ static loong_status_t try_one(loong_trainer_t *t, const char *path,
     loong_checkpoint_t *ck = NULL;
     bool whole = false;
     loong_status_t status =
-        agree(t, loongi_checkpoint_open(t->ctx, path, &ck), path, &whole);
+        agree(t, open_mine(t, path, &ck), path, &whole);
     if (status == LOONG_OK && whole) {
         status = loongi_trainer_check_resume(t, ck);
     }

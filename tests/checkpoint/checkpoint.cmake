@@ -5,6 +5,13 @@ foreach(wrapped fsync pwrite posix_fallocate rename unlink rmdir)
   target_link_options(test_native_async PRIVATE LINKER:--wrap=${wrapped})
 endforeach()
 
+# The index of many ranks; with `big` that of 10,240, and its figures.
+loong_test(NAME native_index SOURCES tests/checkpoint/test_native_index.c
+  LABELS unit)
+add_test(NAME native_index_10240 COMMAND test_native_index big)
+set_tests_properties(native_index_10240 PROPERTIES LABELS "unit;full"
+  TIMEOUT 300)
+
 # Names from files, fp8.
 loong_test(NAME names SOURCES tests/checkpoint/test_names.c LABELS unit)
 loong_test(NAME fp8_families SOURCES tests/checkpoint/test_fp8_families.c

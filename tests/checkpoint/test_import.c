@@ -100,6 +100,7 @@ static loong_layout_t *layout_of(loong_context_t *ctx, const char *to)
     assert_ok(ctx, loongi_pairs_create(ctx, &metadata));
     assert_ok(ctx, loongi_layout_create(ctx, &layout));
     assert_ok(ctx, loongi_layout_read(layout, path, &step, metadata));
+    assert_ok(ctx, loongi_layout_check(layout, 0, 1, path));
     loongi_pairs_destroy(&metadata);
     return layout;
 }
@@ -121,33 +122,45 @@ static char *bytes_of(loong_context_t *ctx, const char *to,
     return file;
 }
 
+static void same_piece(loong_context_t *ctx, const char *const dirs[2],
+                       loong_layout_t *const layouts[2],
+                       const loong_layout_piece_t *p,
+                       const loong_layout_piece_t *q)
+{
+    size_t length[2];
+    char *mine = bytes_of(ctx, dirs[0], layouts[0], p, &length[0]);
+    char *theirs = bytes_of(ctx, dirs[1], layouts[1], q, &length[1]);
+    assert_string_equal(p->dataset, q->dataset);
+    assert_int_equal(p->tensor.dtype, q->tensor.dtype);
+    assert_int_equal(p->file, q->file);
+    assert_int_equal(length[0], length[1]);
+    if (memcmp(mine, theirs, length[0]) != 0) {
+        fail_msg("%s is another one in %s and %s", p->dataset, dirs[0],
+                 dirs[1]);
+    }
+    loongi_free(ctx, theirs);
+    loongi_free(ctx, mine);
+}
+
 /* The same pieces in the same files, bit for bit: HDF5 itself notes seconds.
  * Returns how many files hold weights. */
 static int64_t same_bits(loong_context_t *ctx, const char *a, const char *b)
 {
-    loong_layout_t *x = layout_of(ctx, a);
-    loong_layout_t *y = layout_of(ctx, b);
+    const char *dirs[2] = {a, b};
+    loong_layout_t *layouts[2] = {layout_of(ctx, a), layout_of(ctx, b)};
     int64_t files = 0;
-    assert_int_equal(x->piece_count, y->piece_count);
-    for (int64_t i = 0; i < x->piece_count; i++) {
-        const loong_layout_piece_t *p = &x->pieces[i];
-        const loong_layout_piece_t *q = &y->pieces[i];
-        size_t length[2];
-        char *mine = bytes_of(ctx, a, x, p, &length[0]);
-        char *theirs = bytes_of(ctx, b, y, q, &length[1]);
-        assert_string_equal(p->dataset, q->dataset);
-        assert_int_equal(p->tensor.dtype, q->tensor.dtype);
-        assert_int_equal(p->file, q->file);
-        assert_int_equal(length[0], length[1]);
-        if (memcmp(mine, theirs, length[0]) != 0) {
-            fail_msg("%s is another one in %s and %s", p->dataset, a, b);
+    assert_int_equal(layouts[0]->tensor_count, layouts[1]->tensor_count);
+    for (int64_t t = 0; t < layouts[0]->tensor_count; t++) {
+        const loong_layout_tensor_t *x = &layouts[0]->tensors[t];
+        const loong_layout_tensor_t *y = &layouts[1]->tensors[t];
+        assert_int_equal(x->count, y->count);
+        for (int64_t i = 0; i < x->count; i++) {
+            same_piece(ctx, dirs, layouts, &x->pieces[i], &y->pieces[i]);
+            files = LOONG_MAX(files, x->pieces[i].file + 1);
         }
-        files = LOONG_MAX(files, p->file + 1);
-        loongi_free(ctx, theirs);
-        loongi_free(ctx, mine);
     }
-    loongi_layout_destroy(&y);
-    loongi_layout_destroy(&x);
+    loongi_layout_destroy(&layouts[1]);
+    loongi_layout_destroy(&layouts[0]);
     return files;
 }
 

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Opens a native checkpoint with h5py and compares it with checkpoint.json.
+"""Opens a native checkpoint with h5py and compares it with checkpoint.json and
+pieces.json.
 
     h5py_open.py STEP_DIR [HF_DIR]
 
@@ -33,12 +34,25 @@ def raw_piece(step, files, piece):
     return values.reshape(piece["count"])
 
 
+def read_tensors(step, manifest):
+    """{(kind, name): [piece]} of checkpoint.json and pieces.json."""
+    tensors = {}
+    lines = json.loads((step / "pieces.json").read_text())
+    assert len(lines) == len(manifest["tensors"])
+    for tensor, rows in zip(manifest["tensors"], lines):
+        assert len(rows) == tensor["pieces"]
+        n = len(tensor["shape"])
+        tensors[tensor["kind"], tensor["name"]] = [
+            {"file": row[0], "offset": row[1], "dtype": tensor["dtype"],
+             "shape": tensor["shape"], "begin": row[3:3 + n],
+             "count": row[3 + n:]} for row in rows]
+    return tensors
+
+
 def main():
     step = pathlib.Path(sys.argv[1])
     manifest = json.loads((step / "checkpoint.json").read_text())
-    tensors = {}
-    for piece in manifest["pieces"]:
-        tensors.setdefault((piece["kind"], piece["name"]), []).append(piece)
+    tensors = read_tensors(step, manifest)
     checked = 0
     with h5py.File(step / "index.h5", "r") as index:
         assert index.attrs["step"] == manifest["step"]

@@ -300,10 +300,12 @@ static void assert_update(const job_place_t *p, const char *before,
 static void forget_updates(const job_place_t *p, const char *step)
 {
     char path[128];
+    char dir[96];
     int64_t at = 0;
     loong_layout_t *layout = NULL;
     loong_pairs_t *meta = NULL;
-    snprintf(path, sizeof(path), "%s/%s/checkpoint.json", p->dir, step);
+    snprintf(dir, sizeof(dir), "%s/%s", p->dir, step);
+    snprintf(path, sizeof(path), "%s/checkpoint.json", dir);
     assert_ok(p->ctx, loongi_layout_create(p->ctx, &layout));
     assert_ok(p->ctx, loongi_pairs_create(p->ctx, &meta));
     assert_ok(p->ctx, loongi_layout_read(layout, path, &at, meta));
@@ -312,7 +314,8 @@ static void forget_updates(const job_place_t *p, const char *step)
             meta->items[i].key = "else";
         }
     }
-    assert_ok(p->ctx, loongi_layout_write(p->ctx, layout, at, meta, path));
+    assert_ok(p->ctx, loongi_layout_check(layout, 0, 1, dir));
+    assert_ok(p->ctx, loongi_layout_write_index(layout, at, meta, dir));
     loongi_layout_destroy(&layout);
     loongi_pairs_destroy(&meta);
 }

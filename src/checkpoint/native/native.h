@@ -7,7 +7,8 @@
  *   SAVE/latest                    the name of the newest complete step
  *   SAVE/step_00000100/
  *     checkpoint.json              metadata, files with size and checksum,
- *                                  pieces with their place; has a checksum
+ *                                  tensors; has a checksum
+ *     pieces.json                  pieces with their place, by tensor
  *     rank_00000.h5 ...            HDF5, /KIND/NAME: the rank's rectangles
  *     index.h5                     HDF5, /KIND/NAME: whole tensors (virtual)
  *     hf/                          tokenizer files (optional)
@@ -128,6 +129,12 @@ typedef struct loong_checkpoint_tensor {
  * Errors: LOONG_ERR_NOT_FOUND, LOONG_ERR_FORMAT, LOONG_ERR_MISMATCH. */
 LOONG_NODISCARD loong_status_t loongi_checkpoint_open(
     loong_context_t *ctx, const char *path, loong_checkpoint_t **checkpoint_p);
+/* The same for one of `parts` ranks: it looks at the files part, part + parts,
+ * ... and the tensors part, part + parts, ...; parts 0: at checkpoint.json
+ * alone. What a rank reads later is checked then. */
+LOONG_NODISCARD loong_status_t
+loongi_checkpoint_open_part(loong_context_t *ctx, const char *path, int part,
+                            int parts, loong_checkpoint_t **checkpoint_p);
 void loongi_checkpoint_close(loong_checkpoint_t **checkpoint);
 /* The names of the complete steps in a save directory: what `latest` names
  * first, then those completed last. Errors: LOONG_ERR_IO. */
@@ -151,6 +158,8 @@ int loongi_checkpoint_ranks(const loong_checkpoint_t *checkpoint);
 /* Of all tensors, and of what was read of them so far. */
 int64_t loongi_checkpoint_bytes(const loong_checkpoint_t *checkpoint);
 int64_t loongi_checkpoint_bytes_read(const loong_checkpoint_t *checkpoint);
+/* Read of checkpoint.json and pieces.json so far. */
+int64_t loongi_checkpoint_index_bytes(const loong_checkpoint_t *checkpoint);
 const loong_pairs_t *
 loongi_checkpoint_metadata(const loong_checkpoint_t *checkpoint);
 /* Sorted by kind and name. */
@@ -189,7 +198,8 @@ loongi_checkpoint_check(const loong_checkpoint_t *checkpoint,
                         const loong_checkpoint_tensor_t *wanted, int64_t count);
 
 /* Checksums of the files part, part + parts, ... and, for part 0, that HDF5
- * sees in index.h5 what checkpoint.json says. (0, 1) checks all.
+ * sees in index.h5 what checkpoint.json says. (0, 1) checks all, and that HDF5
+ * sees every piece in its file.
  * Errors: LOONG_ERR_FORMAT, files and tensors are named. */
 LOONG_NODISCARD loong_status_t
 loongi_checkpoint_verify(loong_checkpoint_t *checkpoint, int part, int parts);

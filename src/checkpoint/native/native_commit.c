@@ -168,7 +168,7 @@ static loong_status_t collect(const loong_native_files_t *files,
                     "%s lists %lld files instead of one", path,
                     (long long)(layout->file_count - r));
     }
-    return loongi_layout_check(layout, files->name);
+    return loongi_layout_check(layout, 0, 1, files->name);
 }
 
 static loong_status_t add_index(const loong_native_files_t *files,
@@ -186,7 +186,7 @@ static loong_status_t add_index(const loong_native_files_t *files,
 }
 
 static loong_status_t describe(const loong_native_files_t *files,
-                               loong_layout_t *layout, const char *manifest)
+                               loong_layout_t *layout)
 {
     char path[PATH_MAX];
     snprintf(path, sizeof(path), "%s/hf", files->tmp_dir);
@@ -196,8 +196,8 @@ static loong_status_t describe(const loong_native_files_t *files,
     LOONG_TRY(collect(files, layout));
     snprintf(path, sizeof(path), "%s/index.h5", files->tmp_dir);
     LOONG_TRY(add_index(files, layout, path));
-    return loongi_layout_write(layout->ctx, layout, files->step,
-                               files->metadata, manifest);
+    return loongi_layout_write_index(layout, files->step, files->metadata,
+                                     files->tmp_dir);
 }
 
 /* What was needed on the way alone. The key goes last: with it the lists may
@@ -224,7 +224,7 @@ loong_status_t loongi_native_assemble(loong_context_t *ctx,
     if (!loongi_file_exists(manifest)) {
         loong_layout_t *layout = NULL;
         LOONG_TRY(loongi_layout_create(ctx, &layout));
-        loong_status_t status = describe(files, layout, manifest);
+        loong_status_t status = describe(files, layout);
         loongi_layout_destroy(&layout);
         LOONG_TRY(status);
     }

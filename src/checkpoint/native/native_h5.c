@@ -7,6 +7,7 @@
 #include <inttypes.h>
 #include <pthread.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -267,15 +268,13 @@ static void tensor_path(const loong_checkpoint_tensor_t *tensor,
 }
 
 static bool write_virtual(hid_t file, const loong_layout_t *layout,
-                          int64_t tensor, const char *path)
+                          const loong_layout_tensor_t *t, const char *path)
 {
-    const loong_layout_piece_t *first = &layout->pieces[layout->first[tensor]];
     hid_t creation = H5Pcreate(H5P_DATASET_CREATE);
-    hid_t space = shape_space(first->tensor.ndim, first->tensor.shape);
+    hid_t space = shape_space(t->tensor.ndim, t->tensor.shape);
     bool good = true;
-    for (int64_t i = layout->first[tensor]; i < layout->first[tensor + 1];
-         i++) {
-        const loong_layout_piece_t *piece = &layout->pieces[i];
+    for (int64_t i = 0; i < t->count; i++) {
+        const loong_layout_piece_t *piece = &t->pieces[i];
         hid_t source = shape_space(piece->tensor.ndim, piece->count);
         select_piece(space, piece);
         good = H5Pset_virtual(creation, space, layout->files[piece->file].name,
@@ -285,7 +284,7 @@ static bool write_virtual(hid_t file, const loong_layout_t *layout,
     }
     H5Sselect_all(space);
     hid_t dataset =
-        create_dataset(file, path, first->tensor.dtype, space, creation);
+        create_dataset(file, path, t->tensor.dtype, space, creation);
     good = dataset >= 0 && H5Dclose(dataset) >= 0 && good;
     H5Sclose(space);
     H5Pclose(creation);
@@ -304,9 +303,10 @@ static loong_status_t fill_index(loong_context_t *ctx, const char *path,
     }
     for (int64_t t = 0; t < layout->tensor_count; t++) {
         loong_text_t name = loongi_text_begin(ctx);
-        tensor_path(&layout->pieces[layout->first[t]].tensor, &name);
+        tensor_path(&layout->tensors[t].tensor, &name);
         loong_status_t status = name.status;
-        if (status == LOONG_OK && !write_virtual(file, layout, t, name.data)) {
+        if (status == LOONG_OK &&
+            !write_virtual(file, layout, &layout->tensors[t], name.data)) {
             status = fail_h5(ctx, "write", path, name.data);
         }
         loongi_text_free(&name);
@@ -373,8 +373,7 @@ static void check_index(hid_t file, const loong_layout_t *layout,
                         loong_problems_t *problems)
 {
     for (int64_t t = 0; t < layout->tensor_count; t++) {
-        const loong_checkpoint_tensor_t *tensor =
-            &layout->pieces[layout->first[t]].tensor;
+        const loong_checkpoint_tensor_t *tensor = &layout->tensors[t].tensor;
         loong_text_t path = loongi_text_begin(layout->ctx);
         tensor_path(tensor, &path);
         if (!same_dataset(file, loongi_text_get(&path), tensor, tensor->shape,
@@ -386,52 +385,91 @@ static void check_index(hid_t file, const loong_layout_t *layout,
     }
 }
 
-static void check_rank_file(const char *dir, const loong_layout_t *layout,
-                            int64_t number, loong_problems_t *problems)
+static int by_file(const void *a, const void *b)
 {
-    const char *name = layout->files[number].name;
-    loong_text_t path = loongi_text_begin(layout->ctx);
+    const loong_layout_piece_t *const *x = a;
+    const loong_layout_piece_t *const *y = b;
+    return ((*x)->file > (*y)->file) - ((*x)->file < (*y)->file);
+}
+
+/* All pieces, file by file. */
+static loong_status_t
+list_by_file(loong_layout_t *layout, const char *dir,
+             const loong_layout_piece_t ***list_p, int64_t *count_p)
+{
+    int64_t count = 0;
+    for (int64_t t = 0; t < layout->tensor_count; t++) {
+        LOONG_TRY(loongi_layout_load(layout, t, dir));
+        count += layout->tensors[t].count;
+    }
+    LOONG_TRY(loongi_calloc(layout->ctx, (size_t)count + 1, sizeof(**list_p),
+                            "pieces by file", list_p));
+    *count_p = count;
+    count = 0;
+    for (int64_t t = 0; t < layout->tensor_count; t++) {
+        for (int64_t i = 0; i < layout->tensors[t].count; i++) {
+            (*list_p)[count++] = &layout->tensors[t].pieces[i];
+        }
+    }
+    qsort(*list_p, (size_t)count, sizeof(**list_p), by_file);
+    return LOONG_OK;
+}
+
+static hid_t open_in(loong_context_t *ctx, const char *dir, const char *name,
+                     loong_problems_t *problems)
+{
+    loong_text_t path = loongi_text_begin(ctx);
     loongi_text_printf(&path, "%s/%s", dir, name);
     hid_t file = open_file(loongi_text_get(&path));
     loongi_text_free(&path);
     if (file < 0) {
         loongi_problems_add(problems, "%s is not an HDF5 file", name);
-        return;
     }
-    for (int64_t i = 0; i < layout->piece_count; i++) {
-        const loong_layout_piece_t *piece = &layout->pieces[i];
-        if (piece->file == number &&
-            !same_dataset(file, piece->dataset, &piece->tensor, piece->count,
-                          piece->offset)) {
+    return file;
+}
+
+/* The pieces of one file. Returns how many there are. */
+static int64_t check_rank_file(const char *dir, const loong_layout_t *layout,
+                               const loong_layout_piece_t **list,
+                               int64_t count, loong_problems_t *problems)
+{
+    const char *name = layout->files[list[0]->file].name;
+    hid_t file = open_in(layout->ctx, dir, name, problems);
+    int64_t i = 0;
+    for (; i < count && list[i]->file == list[0]->file; i++) {
+        if (file >= 0 &&
+            !same_dataset(file, list[i]->dataset, &list[i]->tensor,
+                          list[i]->count, list[i]->offset)) {
             loongi_problems_add(problems, "%s has another %s", name,
-                                piece->dataset);
+                                list[i]->dataset);
         }
     }
-    H5Fclose(file);
+    if (file >= 0) {
+        H5Fclose(file);
+    }
+    return i;
 }
 
 loong_status_t loongi_h5_check(loong_context_t *ctx, const char *dir,
-                               const loong_layout_t *layout)
+                               loong_layout_t *layout, bool pieces)
 {
+    const loong_layout_piece_t **list = NULL;
+    int64_t count = 0;
+    if (pieces) {
+        LOONG_TRY(list_by_file(layout, dir, &list, &count));
+    }
     loong_problems_t problems = loongi_problems_begin(ctx);
     lock();
-    for (int64_t i = 0; i < layout->file_count; i++) {
-        if (strcmp(layout->files[i].name, "index.h5") != 0) {
-            check_rank_file(dir, layout, i, &problems);
-            continue;
-        }
-        loong_text_t path = loongi_text_begin(ctx);
-        loongi_text_printf(&path, "%s/index.h5", dir);
-        hid_t file = open_file(loongi_text_get(&path));
-        loongi_text_free(&path);
-        if (file < 0) {
-            loongi_problems_add(&problems, "index.h5 is not an HDF5 file");
-            continue;
-        }
-        check_index(file, layout, &problems);
-        H5Fclose(file);
+    for (int64_t i = 0; i < count;) {
+        i += check_rank_file(dir, layout, list + i, count - i, &problems);
+    }
+    hid_t index = open_in(ctx, dir, "index.h5", &problems);
+    if (index >= 0) {
+        check_index(index, layout, &problems);
+        H5Fclose(index);
     }
     unlock();
+    loongi_free(ctx, list);
     return loongi_problems_end(&problems, LOONG_ERR_FORMAT, dir);
 }
 

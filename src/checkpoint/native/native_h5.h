@@ -26,11 +26,12 @@ LOONG_NODISCARD loong_status_t loongi_h5_create_index(
     loong_context_t *ctx, const char *path, const loong_layout_t *layout,
     int64_t step, const loong_pairs_t *metadata);
 
-/* Compares what HDF5 finds with the layout: every tensor in the index, every
- * piece at its offset. */
+/* Compares what HDF5 finds with the layout: every tensor in the index and, if
+ * asked, every piece at its offset. */
 LOONG_NODISCARD loong_status_t loongi_h5_check(loong_context_t *ctx,
                                                const char *dir,
-                                               const loong_layout_t *layout);
+                                               loong_layout_t *layout,
+                                               bool pieces);
 
 /* "1.10.8". Returns text. */
 const char *loongi_h5_version(char *text, size_t size);

@@ -1,18 +1,21 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * checkpoint.json. Its last member is the checksum of everything before it,
- * so that a changed digit does not go unseen. */
+ * checkpoint.json, and the list of one rank, which is written like one of
+ * version 1: with all pieces in itself. The last member is the checksum of
+ * everything before it, so that a changed digit does not go unseen. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "file.h"
+#include "native_dir.h"
 #include "native_layout.h"
 
 #define FORMAT "loong-checkpoint"
 #define CHECKSUM_MARK ",\n\"checksum\":\""
-enum { VERSION = 1 };
+enum { WHOLE_VERSION = 1, VERSION = 2 };
+#define PIECES "pieces.json"
 
 static void list_text(loong_text_t *text, const char *name, int ndim,
                       const int64_t *values)
@@ -114,13 +117,16 @@ static loong_status_t parse_pieces(loong_layout_t *layout,
     return LOONG_OK;
 }
 
-static void compose(const loong_layout_t *layout, int64_t step,
-                    const loong_pairs_t *metadata, loong_text_t *text)
+/* ---- writing ------------------------------------------------------------- */
+
+static void compose_head(const loong_layout_t *layout, int version,
+                         int64_t step, const loong_pairs_t *metadata,
+                         loong_text_t *text)
 {
     loongi_text_printf(text,
                        "{\"format\":\"" FORMAT "\",\"version\":%d,\"step\":"
                        "%" PRId64 ",\n\"metadata\":{",
-                       (int)VERSION, step);
+                       version, step);
     for (int64_t i = 0; metadata != NULL && i < metadata->count; i++) {
         loongi_text_printf(text, "%s\n", i > 0 ? "," : "");
         loongi_text_json_string(text, metadata->items[i].key);
@@ -136,33 +142,88 @@ static void compose(const loong_layout_t *layout, int64_t step,
                            i > 0 ? "," : "", file->name, file->bytes,
                            file->xxh3);
     }
-    loongi_text_printf(text, "],\n\"pieces\":[");
-    for (int64_t i = 0; i < layout->piece_count; i++) {
-        loongi_text_printf(text, "%s\n", i > 0 ? "," : "");
-        piece_text(&layout->pieces[i], text);
-    }
-    loongi_text_printf(text, "]");
 }
 
-loong_status_t loongi_layout_write(loong_context_t *ctx,
-                                   const loong_layout_t *layout, int64_t step,
-                                   const loong_pairs_t *metadata,
-                                   const char *path)
+/* Frees the text. */
+static loong_status_t write_text(loong_context_t *ctx, loong_text_t *text,
+                                 const char *path)
 {
-    loong_text_t text = loongi_text_begin(ctx);
-    compose(layout, step, metadata, &text);
-    loong_status_t status = text.status;
+    loong_status_t status = text->status;
     if (status == LOONG_OK) {
-        uint64_t sum = loongi_checksum(text.data, text.length);
-        loongi_text_printf(&text, CHECKSUM_MARK "%016" PRIx64 "\"}\n", sum);
-        status = text.status;
+        uint64_t sum = loongi_checksum(text->data, text->length);
+        loongi_text_printf(text, CHECKSUM_MARK "%016" PRIx64 "\"}\n", sum);
+        status = text->status;
     }
     if (status == LOONG_OK) {
-        status = loongi_file_write(ctx, path, text.data, text.length);
+        status = loongi_file_write(ctx, path, text->data, text->length);
     }
-    loongi_text_free(&text);
+    loongi_text_free(text);
     return status;
 }
+
+loong_status_t loongi_layout_write_list(loong_context_t *ctx,
+                                        const loong_layout_t *layout,
+                                        int64_t step, const char *path)
+{
+    loong_text_t text = loongi_text_begin(ctx);
+    compose_head(layout, WHOLE_VERSION, step, NULL, &text);
+    loongi_text_printf(&text, "],\n\"pieces\":[");
+    for (int64_t i = 0; i < layout->piece_count; i++) {
+        loongi_text_printf(&text, "%s\n", i > 0 ? "," : "");
+        piece_text(&layout->pieces[i], &text);
+    }
+    loongi_text_printf(&text, "]");
+    return write_text(ctx, &text, path);
+}
+
+static void tensor_text(const loong_layout_tensor_t *t, loong_text_t *text)
+{
+    loongi_text_printf(text, "{\"kind\":");
+    loongi_text_json_string(text, t->tensor.kind);
+    loongi_text_printf(text, ",\"name\":");
+    loongi_text_json_string(text, t->tensor.name);
+    loongi_text_printf(text, ",\"dtype\":\"%s\"",
+                       loong_dtype_name(t->tensor.dtype));
+    list_text(text, "shape", t->tensor.ndim, t->tensor.shape);
+    loongi_text_printf(text,
+                       ",\"pieces\":%" PRId64 ",\"offset\":%" PRId64
+                       ",\"bytes\":%" PRId64 ",\"xxh3\":\"%016" PRIx64 "\"}",
+                       t->count, t->offset, t->bytes, t->xxh3);
+}
+
+loong_status_t loongi_layout_write_index(loong_layout_t *layout, int64_t step,
+                                         const loong_pairs_t *metadata,
+                                         const char *dir)
+{
+    loong_context_t *ctx = layout->ctx;
+    loong_text_t path = loongi_text_begin(ctx);
+    loongi_text_printf(&path, "%s/" PIECES, dir);
+    loong_status_t status =
+        path.status != LOONG_OK ? path.status
+                                : loongi_pieces_write(layout, path.data);
+    loongi_text_free(&path);
+    LOONG_TRY(status);
+    loong_text_t text = loongi_text_begin(ctx);
+    compose_head(layout, VERSION, step, metadata, &text);
+    loongi_text_printf(&text, "],\n\"tensors\":[");
+    for (int64_t i = 0; i < layout->tensor_count; i++) {
+        loongi_text_printf(&text, "%s\n", i > 0 ? "," : "");
+        tensor_text(&layout->tensors[i], &text);
+    }
+    loongi_text_printf(&text, "]");
+    path = loongi_text_begin(ctx);
+    loongi_text_printf(&path, "%s/" LOONG_MANIFEST, dir);
+    status = path.status;
+    if (status == LOONG_OK) {
+        status = write_text(ctx, &text, path.data);
+    } else {
+        loongi_text_free(&text);
+    }
+    loongi_text_free(&path);
+    return status;
+}
+
+/* ---- reading ------------------------------------------------------------- */
 
 static loong_status_t check_sum(loong_context_t *ctx, const char *path,
                                 const char *text, size_t length)
@@ -205,6 +266,82 @@ static loong_status_t parse_files(loong_layout_t *layout,
     return LOONG_OK;
 }
 
+static bool parse_tensor(const loong_json_t *json, loong_layout_tensor_t *t)
+{
+    const loong_json_t *kind = member(json, "kind", LOONG_JSON_STRING);
+    const loong_json_t *name = member(json, "name", LOONG_JSON_STRING);
+    const loong_json_t *dtype = member(json, "dtype", LOONG_JSON_STRING);
+    const loong_json_t *pieces = member(json, "pieces", LOONG_JSON_INT);
+    const loong_json_t *offset = member(json, "offset", LOONG_JSON_INT);
+    const loong_json_t *bytes = member(json, "bytes", LOONG_JSON_INT);
+    const loong_json_t *xxh3 = member(json, "xxh3", LOONG_JSON_STRING);
+    if (kind == NULL || name == NULL || dtype == NULL || pieces == NULL ||
+        offset == NULL || bytes == NULL || xxh3 == NULL ||
+        !loong_dtype_from_name(loongi_json_string(dtype), &t->tensor.dtype)) {
+        return false;
+    }
+    t->tensor.kind = loongi_json_string(kind);
+    t->tensor.name = loongi_json_string(name);
+    t->tensor.ndim = -1;
+    t->count = loongi_json_int(pieces);
+    t->offset = loongi_json_int(offset);
+    t->bytes = loongi_json_int(bytes);
+    t->xxh3 = strtoull(loongi_json_string(xxh3), NULL, 16);
+    return parse_list(json, "shape", &t->tensor.ndim, t->tensor.shape) &&
+           loongi_layout_is_shape(&t->tensor) && t->count > 0 &&
+           t->offset >= 0 && t->bytes > 0 && t->offset <= INT64_MAX - t->bytes;
+}
+
+static bool ascends(const loong_layout_tensor_t *a,
+                    const loong_layout_tensor_t *b)
+{
+    int order = strcmp(a->tensor.kind, b->tensor.kind);
+    return order < 0 ||
+           (order == 0 && strcmp(a->tensor.name, b->tensor.name) < 0);
+}
+
+static loong_status_t parse_tensors(loong_layout_t *layout,
+                                    const loong_json_t *list, const char *path)
+{
+    LOONG_CHECK(layout->ctx, list != NULL && layout->tensor_count == 0,
+                LOONG_ERR_FORMAT, "%s: no list of tensors, or a second one",
+                path);
+    int64_t count = loongi_json_count(list);
+    LOONG_TRY(loongi_grow(layout->ctx, &layout->tensors,
+                          &layout->tensor_capacity, count,
+                          sizeof(*layout->tensors), "checkpoint tensors"));
+    for (int64_t i = 0; i < count; i++) {
+        loong_layout_tensor_t *t = &layout->tensors[i];
+        char *kind = NULL;
+        char *name = NULL;
+        memset(t, 0, sizeof(*t));
+        LOONG_CHECK(layout->ctx, parse_tensor(loongi_json_at(list, i), t),
+                    LOONG_ERR_FORMAT, "%s: tensor %" PRId64 " is malformed",
+                    path, i);
+        LOONG_TRY(loongi_arena_strdup(layout->arena, t->tensor.kind, &kind));
+        LOONG_TRY(loongi_arena_strdup(layout->arena, t->tensor.name, &name));
+        t->tensor.kind = kind;
+        t->tensor.name = name;
+        LOONG_CHECK(layout->ctx, i == 0 || ascends(t - 1, t), LOONG_ERR_FORMAT,
+                    "%s: tensor %" PRId64 " is not behind the one before it",
+                    path, i);
+    }
+    layout->tensor_count = count;
+    return LOONG_OK;
+}
+
+/* pieces.json is beside it. */
+static loong_status_t set_lists(loong_layout_t *layout, const char *path)
+{
+    const char *slash = strrchr(path, '/');
+    char *lists = NULL;
+    LOONG_TRY(loongi_arena_printf(
+        layout->arena, &lists, "%.*s" PIECES,
+        slash != NULL ? (int)(slash - path) + 1 : 0, path));
+    layout->lists = lists;
+    return LOONG_OK;
+}
+
 static loong_status_t parse(loong_layout_t *layout, const loong_json_t *json,
                             const char *path, int64_t *step_p,
                             loong_pairs_t *metadata)
@@ -218,10 +355,13 @@ static loong_status_t parse(loong_layout_t *layout, const loong_json_t *json,
                     strcmp(loongi_json_string(format), FORMAT) == 0,
                 LOONG_ERR_FORMAT, "%s: not a checkpoint", path);
     LOONG_CHECK(
-        layout->ctx, version != NULL && loongi_json_int(version) == VERSION,
+        layout->ctx,
+        version != NULL && loongi_json_int(version) >= WHOLE_VERSION &&
+            loongi_json_int(version) <= VERSION,
         LOONG_ERR_UNSUPPORTED,
-        "%s: checkpoint version %" PRId64 ", this library reads %d", path,
-        version != NULL ? loongi_json_int(version) : 0, (int)VERSION);
+        "%s: checkpoint version %" PRId64 ", this library reads %d and %d",
+        path, version != NULL ? loongi_json_int(version) : 0,
+        (int)WHOLE_VERSION, (int)VERSION);
     for (const loong_json_member_t *m = loongi_json_first(pairs); m != NULL;
          m = loongi_json_next(pairs, m)) {
         LOONG_TRY(
@@ -232,7 +372,13 @@ static loong_status_t parse(loong_layout_t *layout, const loong_json_t *json,
     *step_p = loongi_json_int(step);
     LOONG_TRY(
         parse_files(layout, member(json, "files", LOONG_JSON_ARRAY), path));
-    return parse_pieces(layout, loongi_json_get(json, "pieces"), first, path);
+    if (loongi_json_int(version) == WHOLE_VERSION) {
+        return parse_pieces(layout, loongi_json_get(json, "pieces"), first,
+                            path);
+    }
+    LOONG_TRY(set_lists(layout, path));
+    return parse_tensors(layout, member(json, "tensors", LOONG_JSON_ARRAY),
+                         path);
 }
 
 loong_status_t loongi_layout_read(loong_layout_t *layout, const char *path,
@@ -242,6 +388,7 @@ loong_status_t loongi_layout_read(loong_layout_t *layout, const char *path,
     size_t length = 0;
     loong_json_t *json = NULL;
     LOONG_TRY(loongi_file_read(layout->ctx, path, &text, &length));
+    layout->index_bytes += (int64_t)length;
     loong_status_t status = check_sum(layout->ctx, path, text, length);
     if (status == LOONG_OK) {
         status = loongi_json_parse(layout->ctx, text, length, path, &json);

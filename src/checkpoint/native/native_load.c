@@ -32,10 +32,12 @@ struct loong_checkpoint {
     atomic_int_least64_t bytes_read;
 };
 
-static loong_status_t check_files(loong_checkpoint_t *checkpoint)
+static loong_status_t check_files(loong_checkpoint_t *checkpoint, int part,
+                                  int parts)
 {
     loong_problems_t problems = loongi_problems_begin(checkpoint->ctx);
-    for (int64_t i = 0; i < checkpoint->layout->file_count; i++) {
+    for (int64_t i = part;
+         parts > 0 && i < checkpoint->layout->file_count; i += parts) {
         const loong_layout_file_t *file = &checkpoint->layout->files[i];
         struct stat info;
         loong_text_t path = loongi_text_begin(checkpoint->ctx);
@@ -52,7 +54,8 @@ static loong_status_t check_files(loong_checkpoint_t *checkpoint)
     return loongi_problems_end(&problems, LOONG_ERR_FORMAT, checkpoint->dir);
 }
 
-static loong_status_t open_all(loong_checkpoint_t *checkpoint, const char *path)
+static loong_status_t open_part(loong_checkpoint_t *checkpoint,
+                                const char *path, int part, int parts)
 {
     loong_context_t *ctx = checkpoint->ctx;
     char *manifest = NULL;
@@ -65,8 +68,9 @@ static loong_status_t open_all(loong_checkpoint_t *checkpoint, const char *path)
     LOONG_TRY(loongi_layout_create(ctx, &checkpoint->layout));
     LOONG_TRY(loongi_layout_read(checkpoint->layout, manifest,
                                  &checkpoint->step, checkpoint->metadata));
-    LOONG_TRY(check_files(checkpoint));
-    LOONG_TRY(loongi_layout_check(checkpoint->layout, checkpoint->dir));
+    LOONG_TRY(check_files(checkpoint, part, parts));
+    LOONG_TRY(loongi_layout_check(checkpoint->layout, part, parts,
+                                  checkpoint->dir));
     size_t count = (size_t)checkpoint->layout->file_count;
     LOONG_TRY(loongi_arena_alloc(checkpoint->arena,
                                  count * sizeof(*checkpoint->files),
@@ -79,11 +83,19 @@ static loong_status_t open_all(loong_checkpoint_t *checkpoint, const char *path)
 loong_status_t loongi_checkpoint_open(loong_context_t *ctx, const char *path,
                                       loong_checkpoint_t **checkpoint_p)
 {
+    return loongi_checkpoint_open_part(ctx, path, 0, 1, checkpoint_p);
+}
+
+loong_status_t loongi_checkpoint_open_part(loong_context_t *ctx,
+                                           const char *path, int part,
+                                           int parts,
+                                           loong_checkpoint_t **checkpoint_p)
+{
     loong_checkpoint_t *checkpoint = NULL;
     LOONG_TRY(
         loongi_alloc(ctx, sizeof(*checkpoint), "checkpoint", &checkpoint));
     checkpoint->ctx = ctx;
-    loong_status_t status = open_all(checkpoint, path);
+    loong_status_t status = open_part(checkpoint, path, part, parts);
     if (status != LOONG_OK) {
         loongi_checkpoint_close(&checkpoint);
         return status;
@@ -130,10 +142,11 @@ int loongi_checkpoint_ranks(const loong_checkpoint_t *checkpoint)
 int64_t loongi_checkpoint_bytes(const loong_checkpoint_t *checkpoint)
 {
     int64_t bytes = 0;
-    for (int64_t i = 0; i < checkpoint->layout->piece_count; i++) {
-        const loong_layout_piece_t *p = &checkpoint->layout->pieces[i];
-        bytes += loongi_shape_count(p->tensor.ndim, p->count) *
-                 (int64_t)loong_dtype_size(p->tensor.dtype);
+    for (int64_t i = 0; i < checkpoint->layout->tensor_count; i++) {
+        const loong_checkpoint_tensor_t *t = loongi_checkpoint_get(checkpoint,
+                                                                   i);
+        bytes += loongi_shape_count(t->ndim, t->shape) *
+                 (int64_t)loong_dtype_size(t->dtype);
     }
     return bytes;
 }
@@ -141,6 +154,11 @@ int64_t loongi_checkpoint_bytes(const loong_checkpoint_t *checkpoint)
 int64_t loongi_checkpoint_bytes_read(const loong_checkpoint_t *checkpoint)
 {
     return checkpoint->bytes_read;
+}
+
+int64_t loongi_checkpoint_index_bytes(const loong_checkpoint_t *checkpoint)
+{
+    return checkpoint->layout->index_bytes;
 }
 
 const loong_pairs_t *
@@ -157,8 +175,7 @@ int64_t loongi_checkpoint_count(const loong_checkpoint_t *checkpoint)
 const loong_checkpoint_tensor_t *
 loongi_checkpoint_get(const loong_checkpoint_t *checkpoint, int64_t index)
 {
-    const loong_layout_t *layout = checkpoint->layout;
-    return &layout->pieces[layout->first[index]].tensor;
+    return &checkpoint->layout->tensors[index].tensor;
 }
 
 /* Index of the tensor, or -1. */
@@ -224,8 +241,12 @@ static loong_status_t map_file(loong_checkpoint_t *checkpoint, int64_t number)
 
 loong_status_t loongi_checkpoint_map(loong_checkpoint_t *checkpoint)
 {
-    for (int64_t i = 0; i < checkpoint->layout->piece_count; i++) {
-        LOONG_TRY(map_file(checkpoint, checkpoint->layout->pieces[i].file));
+    loong_layout_t *layout = checkpoint->layout;
+    for (int64_t t = 0; t < layout->tensor_count; t++) {
+        LOONG_TRY(loongi_layout_load(layout, t, checkpoint->dir));
+        for (int64_t i = 0; i < layout->tensors[t].count; i++) {
+            LOONG_TRY(map_file(checkpoint, layout->tensors[t].pieces[i].file));
+        }
     }
     return LOONG_OK;
 }
@@ -308,7 +329,7 @@ loong_status_t loongi_checkpoint_read(loong_checkpoint_t *checkpoint,
                                       const int64_t *count, loong_dtype_t dtype,
                                       void *dst)
 {
-    const loong_layout_t *layout = checkpoint->layout;
+    loong_layout_t *layout = checkpoint->layout;
     int64_t index = find(checkpoint, tensor->kind, tensor->name);
     LOONG_CHECK(checkpoint->ctx, index >= 0, LOONG_ERR_NOT_FOUND,
                 "'%s' has no %s %s", checkpoint->dir, tensor->kind,
@@ -322,10 +343,12 @@ loong_status_t loongi_checkpoint_read(loong_checkpoint_t *checkpoint,
                     " in dimension %d",
                     tensor->name, begin[d], count[d], tensor->shape[d], d);
     }
-    for (int64_t i = layout->first[index]; i < layout->first[index + 1]; i++) {
+    LOONG_TRY(loongi_layout_load(layout, index, checkpoint->dir));
+    const loong_layout_tensor_t *found = &layout->tensors[index];
+    for (int64_t i = 0; i < found->count; i++) {
         copy_t copy = {0};
         copy.ctx = checkpoint->ctx;
-        copy.piece = &layout->pieces[i];
+        copy.piece = &found->pieces[i];
         copy.begin = begin;
         copy.count = count;
         copy.dtype = dtype;
@@ -347,13 +370,14 @@ bool loongi_checkpoint_lend(loong_checkpoint_t *checkpoint,
                             const loong_checkpoint_tensor_t *tensor,
                             int64_t row, int64_t rows, loong_lent_t *lent)
 {
-    const loong_layout_t *layout = checkpoint->layout;
-    int64_t index = find(checkpoint, tensor->kind, tensor->name);
+    const loong_layout_tensor_t *found =
+        &checkpoint->layout
+             ->tensors[find(checkpoint, tensor->kind, tensor->name)];
     int64_t length = loongi_shape_count(tensor->ndim, tensor->shape) /
                      LOONG_MAX(tensor->shape[0], 1);
     size_t size = loong_dtype_size(tensor->dtype);
-    for (int64_t i = layout->first[index]; i < layout->first[index + 1]; i++) {
-        const loong_layout_piece_t *p = &layout->pieces[i];
+    for (int64_t i = 0; i < found->count; i++) {
+        const loong_layout_piece_t *p = &found->pieces[i];
         int64_t before = row - p->begin[0];
         if (before < 0 || before + rows > p->count[0] ||
             loongi_shape_count(tensor->ndim, p->count) / p->count[0] !=
@@ -462,6 +486,7 @@ loong_status_t loongi_checkpoint_verify(loong_checkpoint_t *checkpoint,
     }
     LOONG_TRY(
         loongi_problems_end(&problems, LOONG_ERR_FORMAT, checkpoint->dir));
-    return part == 0 ? loongi_h5_check(ctx, checkpoint->dir, checkpoint->layout)
+    return part == 0 ? loongi_h5_check(ctx, checkpoint->dir, checkpoint->layout,
+                                       parts == 1)
                      : LOONG_OK;
 }

@@ -207,8 +207,8 @@ static loong_status_t write_file(loong_checkpoint_save_t *save,
     close(fd);
     LOONG_TRY(status);
     LOONG_TRY(loongi_checksum_file(ctx, path, &save->layout->files[0].xxh3));
-    return loongi_layout_write(ctx, save->layout, save->params.step, NULL,
-                               save->list_path);
+    return loongi_layout_write_list(ctx, save->layout, save->params.step,
+                                    save->list_path);
 }
 
 /* ---- work, on a thread or not ---- */

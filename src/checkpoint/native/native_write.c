@@ -225,7 +225,7 @@ static loong_status_t make_anew(writer_t *w, const part_t *parts,
         (void)unlink(path); /* half of it is of no use */
         return status;
     }
-    return loongi_layout_write(w->ctx, layout, w->params->step, NULL, list);
+    return loongi_layout_write_list(w->ctx, layout, w->params->step, list);
 }
 
 static loong_status_t make_file(writer_t *w, const part_t *parts,

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * The status board. */
+#define _GNU_SOURCE /* sched_getaffinity */
+#include <sched.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
@@ -52,6 +54,8 @@ struct loong_board_slot {
     _Atomic int parent;
     _Atomic bool joined;
     _Atomic int64_t step;
+    _Atomic int cores; /* 0: not known; */
+    _Atomic uint64_t core_set; /* hash of which */
     waiting_t wait[WAITS];
     heard_t heard[WAITS];
     standing_t stand[STANDS];
@@ -191,6 +195,37 @@ void loongi_slot_set_parent(loong_board_slot_t *slot, int pid)
 int loongi_slot_parent(const loong_board_slot_t *slot)
 {
     return atomic_load(&slot->parent);
+}
+
+/* Ranks are bound to the same cores or to others, so a hash tells enough. */
+void loongi_slot_set_cores(loong_board_slot_t *slot)
+{
+    cpu_set_t set;
+    uint64_t hash = UINT64_C(0xcbf29ce484222325);
+    CPU_ZERO(&set);
+    if (sched_getaffinity(0, sizeof(set), &set) != 0) {
+        return;
+    }
+    for (int i = 0; i < CPU_SETSIZE; i++) {
+        hash = (hash ^ (uint64_t)(CPU_ISSET(i, &set) != 0)) *
+               UINT64_C(0x100000001b3);
+    }
+    atomic_store(&slot->core_set, hash);
+    atomic_store(&slot->cores, CPU_COUNT(&set));
+}
+
+bool loongi_board_is_crowded(loong_board_t *board,
+                             const loong_board_slot_t *slot)
+{
+    int ranks = 0;
+    int cores = atomic_load(&slot->cores);
+    int slots = loongi_board_slots(board);
+    for (int i = 0; i < slots; i++) {
+        const loong_board_slot_t *other = &board->slot[i];
+        ranks += atomic_load(&other->cores) == cores &&
+                 atomic_load(&other->core_set) == atomic_load(&slot->core_set);
+    }
+    return cores > 0 && ranks > cores;
 }
 
 int loongi_slot_world_rank(const loong_board_slot_t *slot)

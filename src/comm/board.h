@@ -77,6 +77,12 @@ void loongi_slot_set_state(loong_board_slot_t *slot, loong_rank_state_t state,
                            const char *text);
 void loongi_slot_set_step(loong_board_slot_t *slot, int64_t step);
 
+/* The cores that the calling thread may run on, for the other ranks to see. */
+void loongi_slot_set_cores(loong_board_slot_t *slot);
+/* More ranks of this machine than cores run on those of this one. */
+bool loongi_board_is_crowded(loong_board_t *board,
+                             const loong_board_slot_t *slot);
+
 typedef struct loong_board_event {
     const char *what; /* a static string */
     const char *group;

@@ -61,6 +61,9 @@ void loongi_comm_set_board(loong_comm_t *comm, loong_board_t *board)
     int world_rank = comm->world_ranks[comm->rank];
     comm->slot = board != NULL ? loongi_board_find(board, world_rank) : NULL;
     comm->board = comm->slot != NULL ? board : NULL;
+    if (comm->slot != NULL) {
+        loongi_slot_set_cores(comm->slot);
+    }
 }
 
 void loongi_comm_set_mood(loong_comm_t *comm,

@@ -109,11 +109,13 @@ typedef struct loong_wait {
     double limit; /* 0: the clock has not been looked at yet */
     double told;  /* when the board heard last */
     uint32_t turns;
-    int record; /* on the board; -1: none */
+    int record;   /* on the board; -1: none */
+    bool crowded; /* ranks share cores: who is waited for may want this one */
 } loong_wait_t;
 
 loong_wait_t loongi_wait_begin(loong_comm_t *comm);
-/* Spins, then yields (not beside a computation), then sleeps 0.05 ms. `peer`
+/* Spins, then yields (not beside a computation, and only for a moment where
+ * ranks share cores), then sleeps 0.05 ms. `peer`
  * is the first rank that is missing. True: go on; false: the limit is over, the
  * board says that nobody will come, or this rank gives up. */
 bool loongi_wait_step(loong_wait_t *wait, int peer);

@@ -10,7 +10,14 @@
 #include "comm_impl.h"
 #include "loong/exit_code.h"
 
-enum { SPIN_TURNS = 200, YIELD_TURNS = 20000, CLOCK_TURNS = 64 };
+/* CROWDED_TURNS: as YIELD_TURNS, where more ranks than cores are on a machine.
+ * Each yield is a call of the system there that changes to another rank. */
+enum {
+    SPIN_TURNS = 200,
+    CROWDED_TURNS = 250,
+    YIELD_TURNS = 20000,
+    CLOCK_TURNS = 64
+};
 enum { NAMED_RANKS = 4 };
 static const double TELL_SECONDS = 0.02;
 /* What a rank sent before it ended may still be under way. */
@@ -18,7 +25,7 @@ static const double LAST_SECONDS = 0.5;
 
 loong_wait_t loongi_wait_begin(loong_comm_t *comm)
 {
-    loong_wait_t wait = {comm, 0.0, 0.0, 0.0, 0, -1};
+    loong_wait_t wait = {comm, 0.0, 0.0, 0.0, 0, -1, false};
     return wait;
 }
 
@@ -79,8 +86,13 @@ bool loongi_wait_step(loong_wait_t *wait, int peer)
         (void)look_at_clock(wait, peer);
         return false;
     }
+    if (wait->turns == CROWDED_TURNS && wait->comm->slot != NULL) {
+        wait->crowded =
+            loongi_board_is_crowded(wait->comm->board, wait->comm->slot);
+    }
     if (mood == LOONG_WAIT_DEVICE ||
-        (mood == LOONG_WAIT_EAGER && wait->turns < YIELD_TURNS)) {
+        (mood == LOONG_WAIT_EAGER && wait->turns < YIELD_TURNS &&
+         !wait->crowded)) {
         sched_yield();
         return wait->turns % CLOCK_TURNS != 0 || look_at_clock(wait, peer);
     }

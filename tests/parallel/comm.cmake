@@ -1,6 +1,7 @@
 # Communicators, the per-rank parent, faults.
 loong_test(NAME comm LABELS parallel TIMEOUT 180
   SOURCES tests/parallel/test_comm.c tests/parallel/comm_cases.c)
+target_link_options(test_comm PRIVATE LINKER:--wrap=sched_yield)
 add_executable(worker_comm tests/parallel/worker_comm.c
   tests/parallel/comm_cases.c)
 target_link_libraries(worker_comm PRIVATE loong_all)

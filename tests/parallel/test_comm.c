@@ -2,10 +2,15 @@
  *
  * The communicators of one process: every collective against references, and
  * what happens when ranks disagree, stay away or end early. */
+#define _GNU_SOURCE /* sched_setaffinity */
+#include <sched.h>
+#include <stdatomic.h>
 #include <time.h>
+#include <unistd.h>
 
 #include "board.h"
 #include "comm_cases.h"
+#include "comm_impl.h"
 #include "loong/comm.h"
 #include "loong/exit_code.h"
 #include "step_header.h"
@@ -94,6 +99,79 @@ static void test_cases_machines(void **state)
             comm_cases_params_t cases = {(uint64_t)size, 3000, 2, per_node};
             loong_threads_params_t params = threads_of(size, per_node, 60.0);
             assert_ok(ctx, loong_threads_run(ctx, &params, comm_cases, &cases));
+        }
+    }
+    test_context_end(&ctx);
+}
+
+/* ---- ranks that share cores ---------------------------------------------- */
+
+static atomic_int yields;
+
+int __real_sched_yield(void);
+int __wrap_sched_yield(void);
+
+int __wrap_sched_yield(void)
+{
+    atomic_fetch_add(&yields, 1);
+    return __real_sched_yield();
+}
+
+typedef struct share {
+    bool bound; /* each rank to a core of its own */
+    bool crowded;
+} share_t;
+
+static void bind_to(int which)
+{
+    cpu_set_t all, one;
+    sched_getaffinity(0, sizeof(all), &all);
+    CPU_ZERO(&one);
+    for (int i = 0; i < CPU_SETSIZE; i++) {
+        if (CPU_ISSET(i, &all) && which-- == 0) {
+            CPU_SET(i, &one);
+        }
+    }
+    assert_int_equal(sched_setaffinity(0, sizeof(one), &one), 0);
+}
+
+static loong_status_t wait_for_last(loong_context_t *ctx, loong_comm_t *comm,
+                                    void *user)
+{
+    const share_t *share = user;
+    if (share->bound) {
+        bind_to(comm->rank);
+        loongi_slot_set_cores(comm->slot);
+    }
+    LOONG_TRY(loong_comm_barrier(comm, "all are there"));
+    bool crowded = loongi_board_is_crowded(comm->board, comm->slot);
+    LOONG_CHECK(ctx, crowded == share->crowded, LOONG_ERR_INTERNAL,
+                "%d ranks: crowded %d instead of %d", comm->size, crowded,
+                share->crowded);
+    LOONG_TRY(loong_comm_barrier(comm, "all have looked"));
+    if (comm->rank == comm->size - 1) {
+        atomic_store(&yields, 0);
+        usleep(200000);
+    }
+    return loong_comm_barrier(comm, "the last one");
+}
+
+/* Who waits leaves its core after a moment, where a rank may want it. */
+static void test_shared_cores(void **state)
+{
+    (void)state;
+    cpu_set_t set;
+    sched_getaffinity(0, sizeof(set), &set);
+    int cores = CPU_COUNT(&set);
+    loong_context_t *ctx = test_context();
+    share_t cases[] = {{false, true}, {false, false}, {true, false}};
+    for (int i = 0; i < 3; i++) {
+        int size = cores + (cases[i].crowded ? 1 : 0);
+        loong_threads_params_t params = threads_of(size, 0, 60.0);
+        assert_ok(ctx,
+                  loong_threads_run(ctx, &params, wait_for_last, &cases[i]));
+        if (cases[i].crowded) { /* old waits made up to 20000 each */
+            assert_true(atomic_load(&yields) < 1000 * size);
         }
     }
     test_context_end(&ctx);
@@ -497,6 +575,7 @@ int main(void)
         cmocka_unit_test(test_cases_threads),
         cmocka_unit_test(test_cases_messages),
         cmocka_unit_test(test_cases_machines),
+        cmocka_unit_test(test_shared_cores),
         cmocka_unit_test(test_disagreement),
         cmocka_unit_test(test_missing_rank),
         cmocka_unit_test(test_missing_between_machines),

@@ -42,10 +42,10 @@ LOONG_API loong_val_t loong_embedding_part(loong_graph_t *g, loong_val_t ids,
                                            int64_t vocab);
 
 /* linear: x [T,K], w [N,K] (or [K,N] with `transposed`), bias [N] or none ->
- * y [T,N] = act(x w' + bias); with an activation also output 1, the value
- * before it, when the gradient needs it.
- * linear_dw: dy [T,N], x [T,K] -> dy' x [N,K] wide (or x' dy [K,N] with
- * `transposed`). */
+ * y [T,N] = act(x w' + bias), of w's type: that of x, or wide where there is
+ * neither bias nor act, which has output 1, the value before it, where wanted.
+ * linear_dw: dy [T,N] like x or wide, x [T,K] -> dy' x [N,K] wide (or x' dy
+ * [K,N] with `transposed`). */
 typedef struct loong_linear_attr {
     bool transposed;
     loong_activation_t activation;

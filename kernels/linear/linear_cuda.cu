@@ -3,7 +3,12 @@
  * linear, linear_gelu_grad, linear_dw and linear_dw_db by cuBLASLt. It adds the
  * bias, rounded to the type of the output, applies GELU's tanh form or
  * multiplies with its slope, sums the gradient of the bias where it can; what
- * it cannot do comes in one more pass. */
+ * it cannot do comes in one more pass.
+ *
+ * An fp32 operand beside one of bf16 (a router's weight, the gradient of its
+ * logits) is multiplied as the sum of two bf16 matrices, high + low, one
+ * product behind the other. They keep 16 of its 24 bits: each element is wrong
+ * by at most 2^-17 of itself. */
 #include "cublaslt.h"
 #include "copy.cuh"
 #include "fold.cuh"
@@ -111,30 +116,56 @@ loong_epilogue_t epilogue_of(const loong_kernel_query_t *q)
     return bias ? LOONG_EPILOGUE_GELU_BIAS : LOONG_EPILOGUE_GELU;
 }
 
+/* The fp32 operand beside one of bf16; -1: both have one type. */
+int split_operand(const loong_kernel_query_t *q)
+{
+    return q->arg[0].dtype == q->arg[1].dtype ? -1
+           : q->arg[0].dtype == LOONG_F32     ? 0
+                                              : 1;
+}
+
+/* Which operand is a of the product; the other one is b. */
+int a_of(const loong_kernel_query_t *q)
+{
+    return is_dw(q) && attr_of(q)->transposed ? 0 : 1;
+}
+
+/* Elements from row to row of operand i as it is multiplied: of a half of the
+ * one that is split rows begin at multiples of 16 bytes. */
+int64_t ld_of(const loong_kernel_query_t *q, int i)
+{
+    return i == split_operand(q)
+               ? loongi_round_up(loong_karg_cols(&q->arg[i]), PACK)
+               : q->arg[i].ld;
+}
+
+size_t half_bytes(const loong_kernel_query_t *q, int i)
+{
+    return (size_t)(loong_karg_rows(&q->arg[i]) * ld_of(q, i)) *
+           sizeof(half_t);
+}
+
 /* A row-major matrix is its transposed by columns: y' = w x' and dw' = x' dy,
  * and dw = dy' x where the table lies the other way. */
 loong_cublaslt_params_t product_of(const loong_kernel_query_t *q)
 {
     const loong_karg_t *c = &q->arg[q->num_in];
-    bool turned = attr_of(q)->transposed;
     int64_t rows = loong_karg_rows(&q->arg[0]);
     loong_cublaslt_params_t p = loongi_cublaslt_begin();
-    p.in = q->arg[0].dtype;
+    p.in = split_operand(q) >= 0 ? LOONG_BF16 : q->arg[0].dtype;
     p.out = c->dtype;
     p.m = loong_karg_cols(c);
+    p.lda = ld_of(q, a_of(q));
+    p.ldb = ld_of(q, 1 - a_of(q));
     p.ldc = c->ld;
     if (is_dw(q)) {
         p.n = loong_karg_rows(c);
         p.k = rows;
         p.trans_b = true;
-        p.lda = q->arg[turned ? 0 : 1].ld;
-        p.ldb = q->arg[turned ? 1 : 0].ld;
     } else {
         p.n = rows;
         p.k = loong_karg_cols(&q->arg[0]);
-        p.trans_a = !turned;
-        p.lda = q->arg[1].ld;
-        p.ldb = q->arg[0].ld;
+        p.trans_a = !attr_of(q)->transposed;
     }
     return p;
 }
@@ -144,10 +175,25 @@ struct state_t {
     loong_cublaslt_t *whole, *plain;
 };
 
-/* Bytes behind the workspace of a product: for a bias of the output's type. */
+/* x = high + low */
+struct split_fn {
+    __device__ void operator()(const pack_t *in, pack_t *out) const
+    {
+        for (int i = 0; i < PACK; i++) {
+            out[0].v[i] = stored<half_t>(in[0].v[i]);
+            out[1].v[i] = in[0].v[i] - out[0].v[i];
+        }
+    }
+};
+
+/* Bytes behind the workspace of a product: for the halves of an operand, or for
+ * a bias of the output's type. */
 size_t more_bytes(const loong_kernel_query_t *q)
 {
     const loong_karg_t *y = &q->arg[q->num_in];
+    if (split_operand(q) >= 0) {
+        return 2 * half_bytes(q, split_operand(q));
+    }
     if (has_sums(q)) { /* those of this launch, or parts of them */
         return fold_bytes(loong_karg_cols(&q->arg[0]));
     }
@@ -208,10 +254,37 @@ static loong_status_t prepare(loong_context_t *ctx,
     return LOONG_OK;
 }
 
-/* a and b of the product are operands `a` and 1 - a. */
-static loong_cublaslt_operands_t operands_of(const loong_kernel_call_t *call,
-                                             int a, int64_t n, int64_t k)
+/* One product, or two where an operand is split. */
+static loong_status_t multiply(const loong_kernel_call_t *call,
+                               loong_cublaslt_t *product,
+                               loong_cublaslt_operands_t o)
 {
+    const loong_kernel_query_t *q = call->query;
+    int split = split_operand(q);
+    if (split < 0) {
+        return loongi_cublaslt_run(call->ctx, product, &o);
+    }
+    mat_t x = mat_arg(call, split);
+    mat_t high = x;
+    high.p = static_cast<char *>(call->workspace) + LOONG_CUBLASLT_WORKSPACE;
+    high.ld = ld_of(q, split);
+    high.half = high.packed = 1;
+    mat_t low = high;
+    low.p = static_cast<char *>(high.p) + half_bytes(q, split);
+    const mat_t arg[3] = {x, high, low};
+    LOONG_TRY((map_as<float, half_t, false, 1, 2>(call, split_fn(), arg)));
+    const void **side = split == a_of(q) ? &o.a : &o.b;
+    *side = high.p;
+    LOONG_TRY(loongi_cublaslt_run(call->ctx, product, &o));
+    *side = low.p;
+    o.add = true;
+    return loongi_cublaslt_run(call->ctx, product, &o);
+}
+
+static loong_cublaslt_operands_t operands_of(const loong_kernel_call_t *call,
+                                             int64_t n, int64_t k)
+{
+    int a = a_of(call->query);
     loong_cublaslt_operands_t o = {call->ptr[a],
                                    call->ptr[1 - a],
                                    mat_out(call, 0).p,
@@ -270,7 +343,7 @@ static loong_status_t run(const loong_kernel_call_t *call)
     const state_t *s = static_cast<const state_t *>(call->state);
     int64_t rows = loong_karg_rows(&q->arg[0]);
     loong_cublaslt_operands_t o =
-        operands_of(call, 1, rows, loong_karg_cols(&q->arg[0]));
+        operands_of(call, rows, loong_karg_cols(&q->arg[0]));
     bool whole = true;
     if (rows == 0) {
         return LOONG_OK;
@@ -286,7 +359,7 @@ static loong_status_t run(const loong_kernel_call_t *call)
         LOONG_TRY(loongi_cublaslt_run(call->ctx, s->plain, &o));
         return finish(call, LOONG_EPILOGUE_NONE);
     }
-    LOONG_TRY(loongi_cublaslt_run(call->ctx, s->whole, &o));
+    LOONG_TRY(multiply(call, s->whole, o));
     return finish(call, epilogue_of(q));
 }
 
@@ -317,7 +390,7 @@ static loong_status_t multiply_dw(const loong_kernel_call_t *call,
         LOONG_TRY(loongi_cublaslt_run(call->ctx, s->plain, &plain));
         return sum_rows(call, 0, 1, room);
     }
-    LOONG_TRY(loongi_cublaslt_run(call->ctx, s->whole, &o));
+    LOONG_TRY(multiply(call, s->whole, o));
     return has_sums(q) && add ? copy(call, sums, db, true) : LOONG_OK;
 }
 
@@ -328,8 +401,7 @@ static loong_status_t run_dw(const loong_kernel_call_t *call)
     mat_t dw = mat_out(call, 0);
     mat_t db = has_sums(q) ? mat_out(call, 1) : mat_none();
     if (rows > 0) {
-        loong_cublaslt_operands_t o =
-            operands_of(call, attr_of(q)->transposed ? 0 : 1, dw.rows, rows);
+        loong_cublaslt_operands_t o = operands_of(call, dw.rows, rows);
         return multiply_dw(call, o);
     }
     if (!(call->accumulate & 1u)) {
@@ -355,7 +427,9 @@ static bool support(const loong_kernel_query_t *query,
     bool third = is_dw(query) || has_bias(query); /* which is wide */
     bool more = has_bias(query) || has_before(query) ||
                 attr_of(query)->activation != LOONG_ACT_NONE;
-    if (query->arg[0].dtype != query->arg[1].dtype) {
+    if (split_operand(query) >= 0 &&
+        (has_sums(query) || more ||
+         query->arg[query->num_in].dtype != LOONG_F32)) {
         snprintf(reason, LOONG_REASON_SIZE,
                  "operands are %s and %s, this kernel takes one type",
                  loong_dtype_name(query->arg[0].dtype),

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * linear and linear_dw by oneDNN (formulas: linear_ref.c). Two kernels each:
- * in the operands' own types, and, where the processor has no bf16 product,
- * one that widens bf16 operands into the workspace and multiplies in fp32.
+ * in the operands' own type, and, where the processor has no bf16 product or
+ * one operand is fp32, one that widens bf16 operands into the workspace and
+ * multiplies in fp32.
  */
 #include <stdio.h>
 #include <string.h>
@@ -62,16 +63,21 @@ static loong_product_params_t product_of(const loong_kernel_query_t *q)
     return p;
 }
 
-/* The same on dense fp32 copies. */
+/* A dense fp32 copy in place of a matrix of bf16. */
+static void widen_matrix(loong_product_matrix_t *m, int64_t rows, int64_t cols)
+{
+    if (m->dtype == LOONG_BF16) {
+        m->dtype = LOONG_F32;
+        m->ld = m->transposed ? rows : cols;
+    }
+}
+
 static loong_product_params_t widened_of(const loong_kernel_query_t *q)
 {
     loong_product_params_t p = product_of(q);
-    p.a.dtype = p.b.dtype = p.c.dtype = LOONG_F32;
-    p.a.ld = p.a.transposed ? p.m : p.k;
-    p.b.ld = p.b.transposed ? p.k : p.n;
-    if (q->arg[q->num_in].dtype == LOONG_BF16) {
-        p.c.ld = p.n;
-    }
+    widen_matrix(&p.a, p.m, p.k);
+    widen_matrix(&p.b, p.k, p.n);
+    widen_matrix(&p.c, p.m, p.n);
     return p;
 }
 
@@ -98,17 +104,21 @@ static bool support(const loong_kernel_query_t *q,
     return shape_support(q, reason) && loongi_product_support(&p, reason);
 }
 
+static bool is_narrow(const loong_karg_t *arg)
+{
+    return arg->dtype == LOONG_BF16;
+}
+
 static bool widened_support(const loong_kernel_query_t *q,
                             char reason[LOONG_REASON_SIZE])
 {
     const loong_karg_t *c = &q->arg[q->num_in];
     loong_product_params_t p = widened_of(q);
-    if (q->arg[0].dtype != LOONG_BF16 || q->arg[1].dtype != LOONG_BF16 ||
-        (c->dtype != LOONG_BF16 && c->dtype != LOONG_F32)) {
+    if (!is_narrow(&q->arg[0]) && !is_narrow(&q->arg[1])) {
         snprintf(reason, LOONG_REASON_SIZE, "only widens bf16 operands");
         return false;
     }
-    if (q->accumulate != 0 && c->dtype == LOONG_BF16) {
+    if (q->accumulate != 0 && is_narrow(c)) {
         snprintf(reason, LOONG_REASON_SIZE, "adds to no bf16 output");
         return false;
     }
@@ -133,8 +143,12 @@ static size_t workspace(const loong_kernel_query_t *q)
     return product_bytes(q, product_of(q));
 }
 
-static size_t float_bytes(const loong_karg_t *arg)
+/* Of the fp32 copy of an operand; none of one that is not narrow. */
+static size_t copy_bytes(const loong_karg_t *arg)
 {
+    if (!is_narrow(arg)) {
+        return 0;
+    }
     return (size_t)loongi_round_up(loong_karg_rows(arg) *
                                        loong_karg_cols(arg) *
                                        (int64_t)sizeof(float),
@@ -143,10 +157,8 @@ static size_t float_bytes(const loong_karg_t *arg)
 
 static size_t widened_workspace(const loong_kernel_query_t *q)
 {
-    const loong_karg_t *c = &q->arg[q->num_in];
-    return product_bytes(q, widened_of(q)) + float_bytes(&q->arg[0]) +
-           float_bytes(&q->arg[1]) +
-           (c->dtype == LOONG_BF16 ? float_bytes(c) : 0);
+    return product_bytes(q, widened_of(q)) + copy_bytes(&q->arg[0]) +
+           copy_bytes(&q->arg[1]) + copy_bytes(&q->arg[q->num_in]);
 }
 
 static void destroy(loong_context_t *ctx, void *state)
@@ -210,7 +222,10 @@ static const float *widen_operand(const loong_kernel_call_t *call, int i,
 {
     const loong_karg_t *arg = &call->query->arg[i];
     float *copy = (float *)(void *)*cursor;
-    *cursor += float_bytes(arg);
+    if (!is_narrow(arg)) {
+        return call->ptr[i];
+    }
+    *cursor += copy_bytes(arg);
     loongi_widen(call->ptr[i], arg->ld, copy, loong_karg_rows(arg),
                  loong_karg_cols(arg), call->query->threads);
     return copy;
@@ -221,7 +236,6 @@ static loong_status_t widened_run(const loong_kernel_call_t *call)
     const loong_kernel_query_t *q = call->query;
     const linear_state_t *s = call->state;
     const loong_karg_t *c = &q->arg[q->num_in];
-    bool narrow = c->dtype == LOONG_BF16;
     char *cursor = call->workspace;
     const float *in[2];
     in[0] = widen_operand(call, 0, &cursor);
@@ -229,13 +243,13 @@ static loong_status_t widened_run(const loong_kernel_call_t *call)
     loong_product_operands_t o = {in[s->a], in[1 - s->a],
                                   s->bias ? call->ptr[2] : NULL,
                                   call->ptr[q->num_in], NULL, 0};
-    if (narrow) {
+    if (is_narrow(c)) {
         o.c = cursor;
-        cursor += float_bytes(c);
+        cursor += copy_bytes(c);
     }
     o.workspace = cursor;
     LOONG_TRY(loongi_product_run(call->ctx, product_of_call(call), &o));
-    if (narrow) {
+    if (is_narrow(c)) {
         loongi_narrow(o.c, call->ptr[q->num_in], c->ld,
                       loong_karg_rows(c), loong_karg_cols(c),
                       q->threads);

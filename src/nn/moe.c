@@ -82,20 +82,17 @@ static void choose(moe_t *m, loong_val_t bias)
     }
 }
 
-/* Router logits in the wide type, of one set beside those of the other. */
+/* Router logits in the wide type, which the weight has, of one set beside those
+ * of the other. */
 static loong_val_t score(moe_t *m, loong_val_t x)
 {
     const loong_nn_moe_t *p = m->p;
     loong_val_t logits[LOONG_NN_MAX_EXPERT_SETS];
-    loong_dtype_t wide = loong_graph_precision(m->g).wide;
     for (int s = 0; s < p->num_sets; s++) {
         push_set(m, s);
         loong_graph_push(m->g, "gate");
         loong_val_t w = loong_nn_wide_matrix(m->nn, "weight", p->experts,
                                              p->hidden, m->nn->init_std);
-        if (loong_value_dtype(m->g, x) != wide) {
-            x = loong_cast(m->g, x, wide);
-        }
         logits[s] = loong_linear(m->g, x, w, LOONG_NONE);
         loong_graph_pop(m->g);
         pop_set(m, s);

@@ -5,8 +5,25 @@
 #include "loong/register.h"
 #include "op_impl.h"
 
+/* Operand `wide` has the wide type beside one of the compute type. */
+static bool is_mixed(const loong_op_call_t *call, int wide)
+{
+    return call->in[0].dtype != call->in[1].dtype &&
+           call->in[wide].dtype == call->precision.wide &&
+           call->in[1 - wide].dtype == call->precision.compute;
+}
+
 static loong_status_t check_bias(const loong_op_call_t *call, int64_t n)
 {
+    const loong_linear_attr_t *attr = call->attr;
+    LOONG_CHECK(call->ctx,
+                !is_mixed(call, 1) || (attr->activation == LOONG_ACT_NONE &&
+                                    !loongi_has(call, 2)),
+                LOONG_ERR_ARG,
+                "%s: x is %s and w is %s, with a bias or an activation both "
+                "have one type", call->op,
+                loong_dtype_name(call->in[0].dtype),
+                loong_dtype_name(call->in[1].dtype));
     if (!loongi_has(call, 2)) {
         return LOONG_OK;
     }
@@ -15,16 +32,19 @@ static loong_status_t check_bias(const loong_op_call_t *call, int64_t n)
     return loongi_want_dtype(call, 2, "bias", call->precision.wide);
 }
 
-/* x, w -> y = x w' */
+/* x, w -> y = x w', of w's type. */
 static loong_status_t infer_product(const loong_op_call_t *call)
 {
     const loong_linear_attr_t *attr = call->attr;
     LOONG_TRY(loongi_want_rank(call, 0, "x", 2));
     LOONG_TRY(loongi_want_rank(call, 1, "w", 2));
-    LOONG_TRY(loongi_want_dtype(call, 1, "w", call->in[0].dtype));
+    if (!is_mixed(call, 1)) {
+        LOONG_TRY(loongi_want_dtype(call, 1, "w", call->in[0].dtype));
+    }
     int out = attr->transposed ? 1 : 0;
     LOONG_TRY(loongi_want_dim(call, 1, "w", 1 - out, call->in[0].shape.dim[1]));
     call->out[0] = call->in[0];
+    call->out[0].dtype = call->in[1].dtype;
     call->out[0].shape.dim[1] = call->in[1].shape.dim[out];
     return LOONG_OK;
 }
@@ -65,7 +85,9 @@ static loong_status_t linear_dw_infer(const loong_op_call_t *call)
     LOONG_TRY(loongi_want_rank(call, 0, "dy", 2));
     LOONG_TRY(loongi_want_rank(call, 1, "x", 2));
     LOONG_TRY(loongi_want_rows(call, 1, "x", 0));
-    LOONG_TRY(loongi_want_dtype(call, 1, "x", call->in[0].dtype));
+    if (!is_mixed(call, 0)) {
+        LOONG_TRY(loongi_want_dtype(call, 1, "x", call->in[0].dtype));
+    }
     int64_t n = call->in[0].shape.dim[1];
     int64_t k = call->in[1].shape.dim[1];
     call->out[0].dtype = call->precision.wide;
@@ -78,6 +100,7 @@ static loong_status_t linear_gelu_grad_infer(const loong_op_call_t *call)
 {
     const loong_linear_attr_t *attr = call->attr;
     LOONG_TRY(infer_product(call));
+    LOONG_TRY(loongi_want_dtype(call, 1, "w", call->in[0].dtype));
     LOONG_CHECK(call->ctx, attr->activation != LOONG_ACT_NONE, LOONG_ERR_ARG,
                 "%s: no activation, a form of GELU wanted", call->op);
     LOONG_TRY(loongi_want_rank(call, 2, "before", 2));
@@ -104,6 +127,7 @@ const loong_op_t *const loongi_op_linear_gelu_grad = &linear_gelu_grad;
 static loong_status_t linear_dw_db_infer(const loong_op_call_t *call)
 {
     LOONG_TRY(linear_dw_infer(call));
+    LOONG_TRY(loongi_want_dtype(call, 1, "x", call->in[0].dtype));
     call->out[1].dtype = call->precision.wide;
     call->out[1].shape = loong_shape_1d(call->in[0].shape.dim[1]);
     return LOONG_OK;
@@ -144,6 +168,13 @@ static const loong_op_t *find(const loong_graph_t *g, const char *name)
     return loong_find_op(loong_graph_context(g), name);
 }
 
+static loong_val_t cast_to(loong_graph_t *g, loong_val_t v,
+                           loong_dtype_t dtype)
+{
+    return loong_value_dtype(g, v) == dtype ? v : loong_cast(g, v, dtype);
+}
+
+/* dx has the type of x, and so has what it is made of; dw takes dy as it is. */
 static loong_status_t linear_grad(const loong_grad_call_t *call)
 {
     loong_graph_t *g = call->graph;
@@ -159,10 +190,12 @@ static loong_status_t linear_grad(const loong_grad_call_t *call)
     }
     attr.activation = LOONG_ACT_NONE;
     if (call->wanted[0]) { /* first: other ranks may wait for it */
-        loong_linear_attr_t turned = attr;
-        loong_val_t in[2] = {dy, call->in[1]};
-        turned.transposed = !attr.transposed;
-        loong_graph_apply(g, find(g, "linear"), &turned, 2, in, 1,
+        loong_linear_attr_t flipped = attr;
+        loong_dtype_t dtype = loong_value_dtype(g, call->in[0]);
+        loong_val_t in[2] = {cast_to(g, dy, dtype),
+                             cast_to(g, call->in[1], dtype)};
+        flipped.transposed = !attr.transposed;
+        loong_graph_apply(g, find(g, "linear"), &flipped, 2, in, 1,
                           &call->in_grad[0]);
     }
     if (call->wanted[1]) {

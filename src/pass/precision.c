@@ -9,6 +9,8 @@
  * What crosses the border of a chunk has the wide type wherever any scope has
  * it: neither side knows what type the other's op works in, and a narrow number
  * comes through unchanged. So a cut rounds nothing. */
+#include <string.h>
+
 #include "loong/ops.h"
 #include "passes.h"
 
@@ -90,6 +92,22 @@ static loong_status_t cast_inputs(precision_t *p, loong_node_t *node,
     return LOONG_OK;
 }
 
+/* A cast to the compute type rounds nothing where ops work in the wide one. */
+static loong_status_t widen_cast(precision_t *p, loong_node_t *node)
+{
+    loong_graph_t *g = p->g;
+    const loong_cast_attr_t *narrow = node->attr;
+    loong_cast_attr_t *attr = NULL;
+    if (strcmp(node->op->name, "cast") != 0 ||
+        narrow->dtype != g->precision.compute) {
+        return LOONG_OK;
+    }
+    LOONG_TRY(loongi_arena_alloc(g->arena, sizeof(*attr), &attr));
+    attr->dtype = g->precision.wide;
+    node->attr = attr;
+    return LOONG_OK;
+}
+
 static loong_status_t retype_outputs(precision_t *p, const loong_node_t *node)
 {
     loong_graph_t *g = p->g;
@@ -139,6 +157,9 @@ static loong_status_t rewrite(precision_t *p)
         bool wide = loongi_scope_any(p->num_globs, p->globs, node->scope);
         if (!node->dead && node->num_out > 0) {
             LOONG_TRY(cast_inputs(p, node, wide));
+        }
+        if (!node->dead && wide) {
+            LOONG_TRY(widen_cast(p, node));
         }
         LOONG_TRY(loongi_graph_append_node(g, node));
         if (!node->dead && wide) {

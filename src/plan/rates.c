@@ -57,8 +57,11 @@ static double rate_of(const loong_rates_params_t *p, const loong_step_t *step,
                       bool attention)
 {
     const loong_rates_t *r = p->rates;
-    bool wide = step->query.arg[0].dtype != LOONG_BF16;
-    if (!wide) {
+    const loong_karg_t *arg = step->query.arg;
+    if (arg[0].dtype != arg[1].dtype) { /* a product made of two */
+        return r->products * r->bf16 / 2.0;
+    }
+    if (arg[0].dtype == LOONG_BF16) {
         bool back = strcmp(step->query.op, "attention_grad") == 0;
         return r->bf16 * (!attention        ? r->products
                           : !is_fused(step) ? (back ? r->attention_grad

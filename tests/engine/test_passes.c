@@ -61,16 +61,36 @@ static double gradient_error(const engine_run_t *a, const engine_run_t *b,
     return sqrt(d / (n + 1e-300));
 }
 
-/* Everything in fp32 over bf16 parameters is the fp32 model, bit for bit. */
-static void test_precision_of_all(void **state)
+/* Turns the feed-forwards of the engine's model into experts. */
+static void add_experts(void)
 {
-    (void)state;
+    loong_decoder_config_t *c = &engine_model;
+    c->num_experts = 8;
+    c->moe_ffn_hidden_size = 40;
+    c->router.topk = 2;
+    c->router.scaling_factor = 1.0;
+    c->aux_loss_coeff = 0.05;
+    for (int l = 0; l < c->num_layers; l++) {
+        c->kinds.experts[l] = true;
+    }
+}
+
+/* Everything in fp32 over bf16 parameters is the fp32 model, bit for bit. */
+static void check_precision_of_all(bool experts)
+{
     static const char *const all[] = {"*"};
     engine_run_t mixed;
     engine_run_t wide;
     loong_frame_t frame = {0};
     loong_component_params_t p = engine_params(LOONG_F32);
-    bf16_with(&mixed, 1, all);
+    loong_component_params_t q = p;
+    if (experts) {
+        add_experts();
+    }
+    q.precision.compute = LOONG_BF16;
+    q.compile.num_wide = 1;
+    q.compile.wide = all;
+    engine_begin(&mixed, &q);
     engine_begin(&wide, &p);
     engine_copy_params(&wide, &mixed);
     double a = engine_step(&mixed, &frame);
@@ -81,6 +101,47 @@ static void test_precision_of_all(void **state)
     }
     engine_end(&mixed);
     engine_end(&wide);
+}
+
+static void test_precision_of_all(void **state)
+{
+    (void)state;
+    check_precision_of_all(false);
+    check_precision_of_all(true);
+}
+
+/* A router's logits are the product of bf16 rows and an fp32 weight, and its
+ * gradient that of the bf16 rows and fp32 gradients of logits: none is cast. */
+static void test_router_types(void **state)
+{
+    (void)state;
+    engine_run_t run;
+    loong_component_params_t p = engine_params(LOONG_BF16);
+    int found[2] = {0, 0};
+    add_experts();
+    engine_begin(&run, &p);
+    for (int k = 0; k < LOONG_PROGRAM_COUNT; k++) {
+        const loong_program_t *program =
+            &run.stage->chunk[LOONG_STAGE_TRAIN]->programs[k];
+        for (int64_t i = 0; i < program->num_steps; i++) {
+            const loong_step_t *step = &program->steps[i];
+            const loong_karg_t *arg = step->query.arg;
+            bool dw = strcmp(step->query.op, "linear_dw") == 0;
+            if (strcmp(step->scope, "layers.1.mlp.gate") != 0) {
+                continue;
+            }
+            if (dw || (strcmp(step->query.op, "linear") == 0 &&
+                       arg[1].dtype == LOONG_F32)) {
+                assert_int_equal(arg[0].dtype, dw ? LOONG_F32 : LOONG_BF16);
+                assert_int_equal(arg[1].dtype, dw ? LOONG_BF16 : LOONG_F32);
+                assert_int_equal(arg[2].dtype, LOONG_F32);
+                found[dw]++;
+            }
+        }
+    }
+    assert_int_equal(found[0], 1);
+    assert_int_equal(found[1], 1);
+    engine_end(&run);
 }
 
 static bool is_cast(const loong_step_t *step)
@@ -446,6 +507,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_missing_attributes),
         cmocka_unit_test(test_precision_of_all),
+        cmocka_unit_test(test_router_types),
         cmocka_unit_test(test_precision_at_the_border),
         cmocka_unit_test(test_precision_of_scopes),
         cmocka_unit_test(test_precision_in_f64),

@@ -180,6 +180,83 @@ static void test_linear_dw(void **state)
     }
 }
 
+/* One operand is fp32, the other one bf16. A GPU multiplies the former as two
+ * bf16 matrices, which keep 2^-17 of each element: 128 roundings of fp32. */
+static op_case_t mixed_case(const loong_linear_attr_t *attr, shape_t s,
+                            bool dw)
+{
+    op_case_t c = linear_case(attr, s, LOONG_F32, false);
+    c.arg[0].dtype = LOONG_BF16;
+    if (dw) {
+        c.op = "linear_dw";
+        c.num_in = 2;
+        c.num_out = 1;
+        c.arg[0] = op_mat(LOONG_F32, s.t, s.n);
+        c.arg[1] = op_mat(LOONG_BF16, s.t, s.k);
+        c.arg[2] = attr->transposed ? op_mat(LOONG_F32, s.k, s.n)
+                                    : op_mat(LOONG_F32, s.n, s.k);
+        c.arg[3].rank = 0;
+        c.bound.terms = s.t;
+    }
+    c.bound.roundings = strcmp(OP_DEVICE, "cpu") == 0 ? 1 : 128;
+    return c;
+}
+
+static void test_mixed(void **state)
+{
+    (void)state;
+    for (int i = 0; i < LOONG_COUNT_OF(shapes); i++) {
+        for (int variant = 0; variant < 8; variant++) {
+            loong_linear_attr_t attr = {(variant & 1) != 0, LOONG_ACT_NONE};
+            bool dw = (variant & 2) != 0;
+            op_case_t c = mixed_case(&attr, shapes[i], dw);
+            c.accumulate = dw && i % 2 == 1;
+            for (int a = 0; a < c.num_in + c.num_out && variant & 4; a++) {
+                c.arg[a].gap = c.arg[a].rank > 0 ? 3 + 2 * a : 0;
+            }
+            expect(op_case_reference(&c), LOONG_BF16);
+        }
+    }
+}
+
+/* The k largest of a row are marked. */
+static void mark_largest(const double *row, int count, int k, bool *marked)
+{
+    memset(marked, 0, sizeof(*marked) * (size_t)count);
+    for (int c = 0; c < k; c++) {
+        int best = -1;
+        for (int i = 0; i < count; i++) {
+            if (!marked[i] && (best < 0 || row[i] > row[best])) {
+                best = i;
+            }
+        }
+        marked[best] = true;
+    }
+}
+
+/* A router's logits from a weight of fp32 choose the same experts as those of
+ * the reference; with the weight rounded to bf16 some tokens choose others. */
+static void test_router_choice(void **state)
+{
+    (void)state;
+    enum { EXPERTS = 64, CHOSEN = 8 };
+    loong_linear_attr_t attr = {false, LOONG_ACT_NONE};
+    shape_t s = {4096, EXPERTS, 96};
+    op_case_t c = mixed_case(&attr, s, false);
+    double *y[LOONG_MAX_OPERANDS];
+    double *exact[LOONG_MAX_OPERANDS];
+    op_case_outputs(&c, NULL, y);
+    op_case_outputs(&c, "linear_ref", exact);
+    for (int64_t t = 0; t < s.t; t++) {
+        bool chosen[2][EXPERTS];
+        mark_largest(y[0] + t * EXPERTS, EXPERTS, CHOSEN, chosen[0]);
+        mark_largest(exact[0] + t * EXPERTS, EXPERTS, CHOSEN, chosen[1]);
+        assert_memory_equal(chosen[0], chosen[1], sizeof(chosen[0]));
+    }
+    free(y[0]);
+    free(exact[0]);
+}
+
 static op_case_t drawn_dw(op_draw_t *d, const loong_linear_attr_t *attr,
                           shape_t s, loong_dtype_t dtype)
 {
@@ -289,11 +366,17 @@ static void test_choice(void **state)
     if (strcmp(OP_DEVICE, "cpu") != 0) {
         c = linear_case(&attr, s, LOONG_BF16, false);
         assert_string_equal(op_case_chosen(&c), "linear_" OP_DEVICE);
+        c = mixed_case(&attr, s, false);
+        assert_string_equal(op_case_chosen(&c), "linear_" OP_DEVICE);
+        c = mixed_case(&attr, s, true);
+        assert_string_equal(op_case_chosen(&c), "linear_dw_" OP_DEVICE);
         return;
     }
     assert_string_equal(op_case_chosen(&c), "linear_ref");
     c = linear_case(&attr, s, LOONG_F32, false);
     assert_string_equal(op_case_chosen(&c), "linear_onednn");
+    c = mixed_case(&attr, s, false);
+    assert_string_equal(op_case_chosen(&c), "linear_onednn_widened");
     c = linear_case(&attr, s, LOONG_BF16, false);
     if (limit != NULL && strcmp(limit, "ALL") != 0) {
         assert_string_equal(op_case_chosen(&c), "linear_onednn_widened");
@@ -310,6 +393,8 @@ int main(void)
         cmocka_unit_test(test_linear_gelu_grad),
         cmocka_unit_test(test_slope),
         cmocka_unit_test(test_linear_dw),
+        cmocka_unit_test(test_mixed),
+        cmocka_unit_test(test_router_choice),
         cmocka_unit_test(test_drawn),
         cmocka_unit_test(test_differences),
         cmocka_unit_test(test_choice),

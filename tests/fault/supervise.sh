@@ -1,8 +1,9 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
 # usage: supervise.sh BUILD SOURCE MPIRUN CASE...: jobs of two ranks under
-# loong-supervise. A job that was restarted must end with the checkpoint and
-# the loss curve of one that was not, bit for bit.
+# loong-supervise, which mostly wait: the cases run beside each other. A job that
+# was restarted must end with the checkpoint and the loss curve of one that was
+# not, bit for bit.
 set -u
 build=$1
 source=$2
@@ -10,9 +11,9 @@ mpirun=$3
 shift 3
 place=$(mktemp -d)
 job=
-trap '[ -z "$job" ] || kill -9 $job 2>/dev/null; rm -rf "$place"' EXIT
+trap 'rm -rf "$place"' EXIT
 cd "$place" || exit 1
-export OMP_NUM_THREADS=1 TMPDIR=$place
+export OMP_NUM_THREADS=1
 failures=0
 checks=0
 
@@ -43,7 +44,7 @@ model:
     normalization: RMSNorm
     activation: swiglu
     qk_layernorm: true
-data: {seq_length: 64, train: [{path: text}]}
+data: {seq_length: 64, train: [{path: ../text}]}
 train: {micro_batch_size: 2, global_batch_size: 8, train_iters: 16}
 optimizer: {lr: 1e-3, lr_warmup_iters: 4}
 checkpoint: {load: auto, save_interval: 4}
@@ -63,7 +64,8 @@ supervise() {
     rm -rf save logs log.jsonl
     timeout -k 5 90 "$build/loong-supervise" --backoff 0.2 --log log.jsonl \
         "${options[@]}" -- "$mpirun" --oversubscribe -n 2 "$build/loongrun" \
-        recipe.yaml checkpoint.save=save log.dir=logs "$@" >out 2>err || got=$?
+        ../recipe.yaml checkpoint.save=save log.dir=logs "$@" >out 2>err ||
+        got=$?
     want "exit $got, not $wanted" [ $got = "$wanted" ]
 }
 
@@ -90,24 +92,23 @@ curve() { # DIRECTORY: step, loss, gradient norm, learning rate of each step
         "$1/metrics.jsonl"
 }
 
-# whole_run ARGUMENTS...: the same as a run that nothing happened to.
-whole_of=none
+# whole_run ARGUMENTS...: the same as a run that nothing happened to, which the
+# first case that wants it makes.
 whole_run() {
-    if [ "$whole_of" != "$*" ]; then
-        rm -rf whole whole_logs
-        whole_of=$*
-        "$mpirun" --oversubscribe -n 2 "$build/loongrun" recipe.yaml \
-            checkpoint.save=whole log.dir=whole_logs "$@" >whole_out 2>&1 ||
-            failed "the run without faults: $(cat whole_out)"
-        curve whole_logs >whole_curve
-        want "$(wc -l <whole_curve) steps, not 16" \
-            [ "$(wc -l <whole_curve)" = 16 ]
-    fi
+    local whole differs=0
+    whole=../whole_$(cksum <<<"$*" | tr ' ' _)
+    (
+        flock 9
+        [ -e "$whole.out" ] || "$mpirun" --oversubscribe -n 2 \
+            "$build/loongrun" ../recipe.yaml checkpoint.save="$whole" \
+            log.dir="$whole.logs" "$@" >"$whole.out" 2>&1
+    ) 9>"$whole.lock" || failed "the run without faults: $(cat "$whole.out")"
+    curve "$whole.logs" >whole_curve
+    want "$(wc -l <whole_curve) steps, not 16" [ "$(wc -l <whole_curve)" = 16 ]
     curve logs >curve
     want "another loss curve: $(diff whole_curve curve)" \
         cmp -s whole_curve curve
-    local differs=0
-    "$build/loong-ckpt" diff whole save >diff 2>&1 || differs=$?
+    "$build/loong-ckpt" diff "$whole" save >diff 2>&1 || differs=$?
     want "other weights or moments: $(cat diff)" [ $differs = 0 ]
 }
 
@@ -238,7 +239,7 @@ case_corrupt() {
         printf XXXX | dd of="$step/rank_00000.h5" bs=1 seek=3000 \
             conv=notrunc status=none
     done
-    "$build/loongrun" recipe.yaml checkpoint.save=save train.train_iters=17 \
+    "$build/loongrun" ../recipe.yaml checkpoint.save=save train.train_iters=17 \
         >out 2>err || got=$?
     want "exit $got, not 1" [ $got = 1 ]
     has "none of the 2 checkpoints in 'save' is whole"
@@ -319,7 +320,7 @@ launcher=("$mpirun" --oversubscribe -n 2)
 start() {
     rm -rf save logs log.jsonl
     "$build/loong-supervise" --backoff 0.2 --log log.jsonl "${launcher[@]}" \
-        "$build/loongrun" recipe.yaml \
+        "$build/loongrun" ../recipe.yaml \
         checkpoint.save=save log.dir=logs "$@" >out 2>err &
     job=$!
     for _ in $(seq 400); do
@@ -339,7 +340,7 @@ finish() { # CODE
 nobody_left() {
     local pid
     for pid in $(pgrep -x loongrun); do
-        [ "$(readlink /proc/$pid/cwd)" != "$place" ] || return 1
+        [ "$(readlink /proc/$pid/cwd)" != "$PWD" ] || return 1
     done
 }
 
@@ -363,7 +364,7 @@ case_alone() {
     has "it was asked to end" "stopped at step "
     rm -rf save logs log.jsonl
     "$build/loong-supervise" --backoff 200 --log log.jsonl \
-        "$build/loongrun" recipe.yaml checkpoint.save=save log.dir=logs \
+        "$build/loongrun" ../recipe.yaml checkpoint.save=save log.dir=logs \
         'fault=[{kind: crash, step: 6}]' >out 2>err &
     job=$!
     for _ in $(seq 200); do
@@ -407,7 +408,7 @@ case_options() {
     refuses 2 "--log: unknown option, or its value is missing" --log
     refuses 73 "cannot write 'no/where': No such file" --log no/where true
     refuses 127 "cannot run 'no_such_command': No such file" no_such_command
-    refuses 126 "cannot run './recipe.yaml': Permission denied" ./recipe.yaml
+    refuses 126 "cannot run '../recipe.yaml': Permission denied" ../recipe.yaml
     refuses 0 "finished" --log log.jsonl -- true
     rm -f loong-supervise.jsonl
     refuses 0 "usage: loong-supervise" --help
@@ -423,13 +424,29 @@ case_launcher() {
     is 2 last_step 1500
 }
 
-for name; do
+# one NAME: a case in a directory of its own
+one() {
+    name=$1
+    mkdir "$name" && cd "$name" || exit 1
+    export TMPDIR=$PWD
+    trap '[ -z "$job" ] || kill -9 $job 2>/dev/null' EXIT
     : >out
     : >err
     "case_$name"
     want "processes are left" nobody_left
     want "files are left: $(ls -d loong-job-* 2>/dev/null)" \
         [ -z "$(ls -d loong-job-* 2>/dev/null)" ]
+    echo "$name: $checks checks, $failures failures"
+    [ $failures = 0 ]
+}
+
+cases=()
+for name; do
+    one "$name" &
+    cases+=($!)
 done
-echo "$checks checks, $failures failures"
-[ $failures = 0 ]
+bad=0
+for case in "${cases[@]}"; do
+    wait "$case" || bad=1
+done
+exit $bad

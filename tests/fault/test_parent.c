@@ -5,6 +5,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
+#include <pthread.h>
 #include <signal.h>
 #include <sys/wait.h>
 #include <time.h>
@@ -23,6 +24,7 @@ static const char *mpirun;
 
 typedef struct job {
     pid_t pid;
+    int status; /* as waitpid tells it */
     int output;
     size_t length;
     char text[OUTPUT];
@@ -82,16 +84,28 @@ static bool read_until(job_t *job, const char *text, int times)
     return false;
 }
 
-/* The exit code. Nothing of the job may be left. */
-static int end_job(job_t *job)
+/* Until nothing of the job is left. */
+static void *await_end(void *user)
 {
-    int status = 0;
+    job_t *job = user;
     (void)read_until(job, "", 0);
     close(job->output);
-    waitpid(job->pid, &status, 0);
+    waitpid(job->pid, &job->status, 0);
     job->seconds = loongi_now() - job->begin;
-    assert_true(WIFEXITED(status));
-    return WEXITSTATUS(status);
+    return job;
+}
+
+/* The exit code of a job that has ended. */
+static int code_of(const job_t *job)
+{
+    assert_true(WIFEXITED(job->status));
+    return WEXITSTATUS(job->status);
+}
+
+static int end_job(job_t *job)
+{
+    await_end(job);
+    return code_of(job);
 }
 
 static pid_t pid_of(job_t *job, int rank)
@@ -103,14 +117,21 @@ static pid_t pid_of(job_t *job, int rank)
     return (pid_t)atoi(at + strlen(text));
 }
 
-static void expect(job_t *job, int code, const char *text)
+/* Of a job that has ended. */
+static void judge(const job_t *job, int code, const char *text)
 {
-    int got = end_job(job);
+    int got = code_of(job);
     if (got != code || strstr(job->text, text) == NULL) {
         fail_msg("exit code %d, expected %d with '%s' in:\n%s", got, code, text,
                  job->text);
     }
     assert_true(job->seconds < AGREED_SECONDS);
+}
+
+static void expect(job_t *job, int code, const char *text)
+{
+    await_end(job);
+    judge(job, code, text);
 }
 
 static void need_mpi(void)
@@ -210,41 +231,59 @@ static void set_aside(job_t *job, int number)
 }
 
 /* Long before the time limit of a collective, and without a word of the rank.
- * One that is only slow is waited for, and a job that was set aside. */
-static void test_hopeless(void **state)
+ * One that is only slow is waited for, and a job that was set aside. All of
+ * them wait while the other tests run. */
+static const struct {
+    const char *fault;
+    int code;
+    const char *text;
+    const char *ranks;
+    double seconds; /* at least */
+} hopeless[] = {
+    {"stop", 4, "lost: rank 1 is stopped (SIGSTOP), rank 0 waits for it "
+                "and it has done nothing for 15", "2", 15.0},
+    {"hang", 4, "lost: rank 1 hangs, rank 0 waits for it and it has done "
+                "nothing for 15", "2", 15.0},
+    {"far_hang", 4, "lost: rank 1 hangs, rank 0 waits for it and it has "
+                    "done nothing for 15", "2", 15.0},
+    {"strays", 4, "rank 1 waits for rank 0, is in barrier #", "3", 15.0},
+    {"dawdles", 0, "rank 1 pid", "2", 15.0},
+    {"reads", 0, "rank 1 pid", "2", 15.0},
+    {"parts", 0, "rank 1 pid", "2", 1.5},
+};
+enum { HOPELESS = LOONG_COUNT_OF(hopeless) };
+static job_t *hopeless_jobs; /* and the one that is set aside */
+static pthread_t hopeless_threads[HOPELESS];
+
+static void test_hopeless_begin(void **state)
 {
     (void)state;
     need_mpi();
-    static const struct {
-        const char *fault;
-        int code;
-        const char *text;
-        const char *ranks;
-    } faults[] = {
-        {"stop", 4, "lost: rank 1 is stopped (SIGSTOP), rank 0 waits for it "
-                    "and it has done nothing for 15", "2"},
-        {"hang", 4, "lost: rank 1 hangs, rank 0 waits for it and it has done "
-                    "nothing for 15", "2"},
-        {"far_hang", 4, "lost: rank 1 hangs, rank 0 waits for it and it has "
-                        "done nothing for 15", "2"},
-        {"strays", 4, "rank 1 waits for rank 0, is in barrier #", "3"},
-        {"dawdles", 0, "rank 1 pid", "2"},
-        {"reads", 0, "rank 1 pid", "2"},
-        {"parts", 0, "rank 1 pid", "2"},
-    };
-    job_t *jobs = calloc(LOONG_COUNT_OF(faults) + 1, sizeof(*jobs));
-    job_t *aside = &jobs[LOONG_COUNT_OF(faults)];
-    start_job(aside, "2", "wait", "600");
-    set_aside(aside, SIGSTOP);
-    for (int64_t i = 0; i < LOONG_COUNT_OF(faults); i++) {
-        start_job(&jobs[i], faults[i].ranks, faults[i].fault, "600");
+    hopeless_jobs = calloc(HOPELESS + 1, sizeof(*hopeless_jobs));
+    start_job(&hopeless_jobs[HOPELESS], "2", "wait", "600");
+    set_aside(&hopeless_jobs[HOPELESS], SIGSTOP);
+    for (int i = 0; i < HOPELESS; i++) {
+        job_t *job = &hopeless_jobs[i];
+        start_job(job, hopeless[i].ranks, hopeless[i].fault, "600");
+        assert_int_equal(
+            pthread_create(&hopeless_threads[i], NULL, await_end, job), 0);
     }
-    for (int64_t i = 0; i < LOONG_COUNT_OF(faults); i++) {
-        job_t *job = &jobs[i];
-        expect(job, faults[i].code, faults[i].text);
-        print_message("%s: %.1f s\n", faults[i].fault, job->seconds);
-        assert_true(job->seconds > 15.0);
-        if (faults[i].code != 0) {
+}
+
+static void test_hopeless_end(void **state)
+{
+    (void)state;
+    need_mpi();
+    job_t *aside = &hopeless_jobs[HOPELESS];
+    for (int i = 0; i < HOPELESS; i++) {
+        pthread_join(hopeless_threads[i], NULL);
+    }
+    for (int i = 0; i < HOPELESS; i++) {
+        const job_t *job = &hopeless_jobs[i];
+        judge(job, hopeless[i].code, hopeless[i].text);
+        print_message("%s: %.1f s\n", hopeless[i].fault, job->seconds);
+        assert_true(job->seconds > hopeless[i].seconds);
+        if (hopeless[i].code != 0) {
             assert_non_null(strstr(job->text, "what the ranks of this machine "
                                               "did last:"));
             assert_non_null(strstr(job->text, "is in all_reduce #"));
@@ -255,7 +294,7 @@ static void test_hopeless(void **state)
     kill(aside->pid, SIGUSR2);
     assert_int_equal(end_job(aside), LOONG_EXIT_STOPPED);
     assert_non_null(strstr(aside->text, "rank 1 stops at step"));
-    free(jobs);
+    free(hopeless_jobs);
 }
 
 /* Ranks that are machines of their own, as far as they know: one that does not
@@ -385,14 +424,15 @@ static void test_launchers(void **state)
 int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_hopeless_begin),
         cmocka_unit_test(test_launchers),
         cmocka_unit_test(test_one_rank),
         cmocka_unit_test(test_parent_killed),
         cmocka_unit_test(test_faults),
-        cmocka_unit_test(test_hopeless),
         cmocka_unit_test(test_heartbeat),
         cmocka_unit_test(test_kill_from_outside),
         cmocka_unit_test(test_signals),
+        cmocka_unit_test(test_hopeless_end),
     };
     worker = argc > 1 ? argv[1] : "";
     mpirun = argc > 2 ? argv[2] : "";

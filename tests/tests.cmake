@@ -81,6 +81,11 @@ loong_test(NAME trainer SOURCES tests/parallel/test_trainer.c LABELS parallel
 # Up to four ranks of one thread each.
 set_tests_properties(trainer PROPERTIES
   ENVIRONMENT "OMP_NUM_THREADS=1;GOMP_SPINCOUNT=10000")
+add_test(NAME trainer_long COMMAND test_trainer
+  WORKING_DIRECTORY ${PROJECT_BINARY_DIR})
+set_tests_properties(trainer_long PROPERTIES LABELS "parallel;full"
+  TIMEOUT 1200 ENVIRONMENT
+  "OMP_NUM_THREADS=1;GOMP_SPINCOUNT=10000;LOONG_LAYOUT_STEPS=100")
 include(tests/train/train.cmake)
 loong_test(NAME schedule SOURCES tests/planner/test_schedule.c LABELS planner)
 loong_test(NAME pair_order SOURCES tests/planner/test_pair_order.c LABELS planner)

@@ -16,6 +16,11 @@ loong_test(NAME router_replay LABELS parallel TIMEOUT 300
   LIBS loong_layouts)
 set_tests_properties(router_replay PROPERTIES
   ENVIRONMENT "OMP_NUM_THREADS=1;GOMP_SPINCOUNT=10000")
+add_test(NAME router_replay_long COMMAND test_router_replay
+  WORKING_DIRECTORY ${PROJECT_BINARY_DIR})
+set_tests_properties(router_replay_long PROPERTIES LABELS "parallel;full"
+  TIMEOUT 1200 ENVIRONMENT
+  "OMP_NUM_THREADS=1;GOMP_SPINCOUNT=10000;LOONG_LAYOUT_STEPS=6")
 if(MPI_C_FOUND)
   add_test(NAME experts_mpi COMMAND
     ${PROJECT_SOURCE_DIR}/tests/parallel/experts_mpi.sh ${PROJECT_BINARY_DIR}

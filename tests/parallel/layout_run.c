@@ -30,6 +30,16 @@ void layout_end(layout_place_t *place)
     test_context_end(&place->ctx);
 }
 
+bool layout_long(void)
+{
+    return getenv("LOONG_LAYOUT_STEPS") != NULL;
+}
+
+int layout_steps(void)
+{
+    return layout_long() ? atoi(getenv("LOONG_LAYOUT_STEPS")) : 3;
+}
+
 /* ---- a run -------------------------------------------------------------- */
 
 static void recipe_text(const layout_place_t *place, const layout_run_t *r,
@@ -51,20 +61,20 @@ static void recipe_text(const layout_place_t *place, const layout_run_t *r,
         "  reset_position_ids: %s\n"
         "  reset_attention_mask: %s\n"
         "  vision_token_ids: %s\n"
-        "train: {micro_batch_size: %d, global_batch_size: 24,\n"
+        "train: {micro_batch_size: %d, global_batch_size: %d,\n"
         "  z_loss_coeff: %g, train_iters: %d, exit_interval: %d%s}\n"
         "optimizer: {lr: 3e-3, lr_warmup_iters: 2%s%s}\n"
         "parallel: %s\n"
-        "checkpoint: {save: %s/%s%s%s}\n"
+        "checkpoint: {save: %s/%s, save_interval: %d%s%s}\n"
         "%s\n",
         r->model, r->dtype, r->seq_length > 0 ? r->seq_length : 16,
         place->dir, r->unpacked ? "false" : "true",
         r->unpacked ? "false" : "true",
         r->vision_ids != NULL ? r->vision_ids : "null", r->micro_batch_size,
-        r->z_loss,
+        r->global_batch_size > 0 ? r->global_batch_size : 24, r->z_loss,
         r->steps, r->stop_at, ramp, r->optimizer != NULL ? ", " : "",
         r->optimizer != NULL ? r->optimizer : "", r->parallel, place->dir,
-        r->save,
+        r->save, r->save_interval,
         r->load != NULL ? ", load: " : "", r->load != NULL ? r->load : "",
         r->more);
     assert_true(length > 0 && (size_t)length < size);

@@ -19,12 +19,14 @@ typedef struct layout_run {
     const char *dtype;    /* "fp64" */
     int ranks;
     int micro_batch_size;
-    int seq_length; /* 0: 16 */
+    int global_batch_size; /* 0: 24 */
+    int seq_length;        /* 0: 16 */
     const char *vision_ids; /* data.vision_token_ids; NULL: none */
     bool unpacked;  /* documents of a sample see each other */
     double z_loss;  /* its coefficient */
     int steps;
     int stop_at;      /* 0: not */
+    int save_interval; /* 0: at the end alone */
     const char *load; /* NULL: from the start */
     bool save_only;   /* what was loaded, without a step */
     bool save_first;  /* what was loaded, and then the steps */
@@ -44,6 +46,10 @@ typedef struct layout_place {
     char dir[64];
 } layout_place_t;
 layout_place_t layout_begin(void);
+
+/* The long tests: LOONG_LAYOUT_STEPS says how many steps a run has. */
+bool layout_long(void);
+int layout_steps(void); /* everyday: 3 */
 void layout_end(layout_place_t *place);
 
 void layout_run(const layout_place_t *place, layout_run_t *run);

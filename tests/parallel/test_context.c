@@ -5,13 +5,6 @@
  * of their types; validation; what is refused. */
 #include "layout_run.h"
 
-/* Of a run; LOONG_LAYOUT_STEPS for more. */
-static int steps(void)
-{
-    const char *text = getenv("LOONG_LAYOUT_STEPS");
-    return text != NULL ? atoi(text) : 4;
-}
-
 /* Grouped heads, norms of heads, biases, dropout everywhere, tied ends. */
 #define QWEN                                                                  \
     "{family: qwen3, num_layers: 2, hidden_size: 24, ffn_hidden_size: 42, "   \
@@ -50,8 +43,9 @@ static layout_run_t make_run(const char *save, const char *model, int ranks,
 {
     layout_run_t run = {.save = save, .model = model, .parallel = parallel,
                         .more = "", .dtype = "fp64", .ranks = ranks,
-                        .micro_batch_size = 2, .seq_length = 64,
-                        .z_loss = 1e-3, .steps = steps()};
+                        .micro_batch_size = 2, .global_batch_size = 8,
+                        .seq_length = 64, .z_loss = 1e-3};
+    run.steps = layout_long() ? layout_steps() : 6;
     return run;
 }
 

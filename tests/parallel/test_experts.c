@@ -32,19 +32,12 @@
     "moe_router_topk: 3, moe_layer_freq: '[0]*2+[1,0]', "                     \
     "moe_aux_loss_coeff: 0.05}"
 
-/* Of a run; LOONG_LAYOUT_STEPS for more, and for both models on each layout. */
-static int steps(void)
-{
-    const char *text = getenv("LOONG_LAYOUT_STEPS");
-    return text != NULL ? atoi(text) : 4;
-}
-
 static layout_run_t make_run(const char *save, const char *model, int ranks,
                              const char *parallel)
 {
     layout_run_t run = {.save = save, .model = model, .parallel = parallel,
                         .more = "", .dtype = "fp64", .ranks = ranks,
-                        .micro_batch_size = 2, .steps = steps()};
+                        .micro_batch_size = 2, .steps = layout_steps()};
     return run;
 }
 
@@ -64,13 +57,13 @@ static void check_layouts(const char *model, int count,
     layout_end(&place);
 }
 
-/* Layouts take turns with the models. */
+/* Layouts take turns with the models, but in the long tests. */
 static void check_models(int count, const char *const *layouts,
                          const int *ranks)
 {
     static const char *const models[] = {SOFTMAX, SIGMOID};
     enum { MODELS = LOONG_COUNT_OF(models), MOST = 16 };
-    bool all = getenv("LOONG_LAYOUT_STEPS") != NULL;
+    bool all = layout_long();
     assert_in_range(count, 1, MOST);
     for (int m = 0; m < MODELS; m++) {
         const char *chosen[MOST];
@@ -153,13 +146,16 @@ static void layers_without_experts(void **state)
 }
 
 /* From the product of data, tensor, context, expert and pipeline parallel and
- * of what is shared out. */
+ * of what is shared out; every day parity_moe draws others. */
 static void random_layouts(void **state)
 {
     (void)state;
     static const char *const shardings[] = {"none", "optim", "optim_grads",
                                             "optim_grads_params"};
     enum { COUNT = 8 };
+    if (!layout_long()) {
+        skip();
+    }
     char text[COUNT][384];
     const char *layouts[COUNT];
     int ranks[COUNT];
@@ -298,8 +294,10 @@ static void imports_come_to_parts(void **state)
 static void checkpoints_change_layout(void **state)
 {
     (void)state;
-    change_layouts(SOFTMAX);
     change_layouts(SIGMOID);
+    if (layout_long()) {
+        change_layouts(SOFTMAX);
+    }
 }
 
 /* The biases of the first layer after a run. */

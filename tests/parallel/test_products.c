@@ -47,7 +47,7 @@
     "num_experts: 4, moe_router_topk: 2, moe_ffn_hidden_size: 20, "           \
     "moe_shared_expert_intermediate_size: 20}"
 
-enum { STEPS = 5 };
+enum { STEPS = 3 };
 
 typedef struct variant {
     const char *model;
@@ -119,7 +119,10 @@ static void products(void **state)
     };
     layout_place_t place = layout_begin();
     for (int i = 0; i < LOONG_COUNT_OF(cases); i++) {
-        run_both(&place, i, &cases[i]);
+        /* Its bf16 would be the fp64 of the one before it. */
+        if (i != 1 || dtype_of(&cases[i]) == cases[i].dtype) {
+            run_both(&place, i, &cases[i]);
+        }
     }
     layout_end(&place);
 }

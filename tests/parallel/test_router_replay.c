@@ -18,7 +18,7 @@
     MODEL("num_experts: 8, moe_router_topk: 3, "                              \
           "moe_expert_capacity_factor: 1.25")
 
-enum { STEPS = 8, LAYERS = 4, TOPK = 3, TOKENS = 16, BATCH = 24 };
+enum { STEPS = 6, LAYERS = 4, TOPK = 3, TOKENS = 16, BATCH = 24 };
 
 /* A run with its key of router_replay. */
 static layout_run_t make_run(const char *save, int ranks, const char *parallel,
@@ -203,9 +203,9 @@ static void all_to_the_same(void **state)
         {4, "{" EP "4}"},
         {4, "{" EP "4, " A2A "}"},
         {8, "{" TP "2, " SP ", " EP "8, " A2A "}" AGAIN},
+        {8, "{" PP "2, " EP "4, " A2A "}\nschedule: zero_bubble_h1"},
         {8, "{" CP "2, " EP "8, " A2A
             ", data_parallel_sharding: optim_grads_params}"},
-        {8, "{" PP "2, " EP "4, " A2A "}\nschedule: zero_bubble_h1"},
         {16, "{" TP "2, " SP ", " CP "2, " EP "8, " ETP "2, " A2A "}"},
     };
     layout_place_t place = layout_begin();
@@ -228,7 +228,7 @@ static void all_to_the_same(void **state)
     layout_run_t same = make_run("same", 1, "{}", more);
     same.dtype = "fp64";
     layout_run(&place, &same);
-    for (int i = 0; i < LOONG_COUNT_OF(ways); i++) {
+    for (int i = 0; i < LOONG_COUNT_OF(ways) - (layout_long() ? 0 : 2); i++) {
         char save[16];
         snprintf(save, sizeof(save), "way%d", i);
         layout_run_t run =

@@ -17,6 +17,8 @@ set_tests_properties(golden_bf16_SSE41 PROPERTIES LABELS "golden;full")
 loong_test(NAME training SOURCES tests/golden/test_training.c LABELS golden)
 loong_test(NAME hf_fields SOURCES tests/unit/test_hf_fields.c LABELS unit)
 loong_test(NAME hf_defaults SOURCES tests/unit/test_hf_defaults.c LABELS unit)
+loong_test(NAME family_defaults SOURCES tests/unit/test_family_defaults.c
+  LABELS unit)
 
 # What transformers itself has to do, with the Python of README.md.
 function(loong_oracle_test name)

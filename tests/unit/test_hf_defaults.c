@@ -433,18 +433,18 @@ static const struct {
      "moe_router_group_scores", NULL,
      "moe_router_group_scores = 0, which takes 2: model type deepseek_v2 has "
      "1"},
-    {V3 "\"num_experts_per_tok\":8", "moe_router_score_function", NULL,
+    {V3 "\"num_experts_per_tok\":8", "moe_router_score_function", "softmax",
      "moe_router_score_function = softmax: model type deepseek_v3 has "
      "sigmoid"},
     {M2 "\"num_key_value_heads\":2,\"num_experts_per_tok\":2",
-     "moe_router_score_function", NULL,
+     "moe_router_score_function", "softmax",
      "moe_router_score_function = softmax: model type minimax_m2 has sigmoid"},
-    {V3 "\"num_experts_per_tok\":8", "moe_router_enable_expert_bias", NULL,
+    {V3 "\"num_experts_per_tok\":8", "moe_router_enable_expert_bias", "false",
      "moe_router_enable_expert_bias = false: model type deepseek_v3 has true"},
     {M2 "\"num_key_value_heads\":2,\"num_experts_per_tok\":2",
-     "moe_router_enable_expert_bias", NULL,
+     "moe_router_enable_expert_bias", "false",
      "moe_router_enable_expert_bias = false: model type minimax_m2 has true"},
-    {ERNIE_MOE, "moe_router_enable_expert_bias", NULL,
+    {ERNIE_MOE, "moe_router_enable_expert_bias", "false",
      "moe_router_enable_expert_bias = false: model type ernie4_5_moe has "
      "true"},
 };

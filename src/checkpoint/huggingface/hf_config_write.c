@@ -132,6 +132,7 @@ static bool is_neutral(const loong_hf_writer_t *w, const char *key)
         {"rotary_interleaved", "false"},
         {"qk_layernorm_whole", "false"},
         {"moe_router_group_scores", "0"},
+        {"moe_expert_capacity_factor", "0"},
         {"moe_router_enable_expert_bias", "false"},
     };
     for (int64_t i = 0; i < LOONG_COUNT_OF(neutral); i++) {

@@ -8,6 +8,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#define SCALING "rope_scaling."
+
 static void want(loong_problems_t *problems, const loong_pairs_t *pairs,
                  const char *key, int64_t value)
 {
@@ -183,6 +185,25 @@ static void check_choice(loong_problems_t *problems,
     }
 }
 
+/* How scores become weights. */
+static void check_scores(loong_problems_t *problems, loong_router_attr_t *r,
+                         const loong_pairs_t *pairs)
+{
+    if (r->score != LOONG_SCORE_SOFTMAX) {
+        r->pre_softmax = false; /* some families have it true */
+        if (loongi_pairs_true(pairs, "moe_router_pre_softmax")) {
+            loongi_problems_add(problems, "moe_router_pre_softmax: only with "
+                                          "moe_router_score_function softmax");
+        }
+    }
+    if (r->weights != LOONG_WEIGHTS_AUTO &&
+        r->score == LOONG_SCORE_SOFTMAX) {
+        loongi_problems_add(problems, "moe_router_norm_topk_prob: with "
+                                      "moe_router_score_function softmax "
+                                      "moe_router_pre_softmax says it");
+    }
+}
+
 static void check_experts(loong_problems_t *problems, loong_decoder_config_t *c,
                           const loong_pairs_t *pairs)
 {
@@ -212,16 +233,7 @@ static void check_experts(loong_problems_t *problems, loong_decoder_config_t *c,
             problems, "num_experts: experts have activation swiglu and no "
                       "biases (add_bias_linear)");
     }
-    if (c->router.pre_softmax && c->router.score != LOONG_SCORE_SOFTMAX) {
-        loongi_problems_add(problems, "moe_router_pre_softmax: only with "
-                                      "moe_router_score_function softmax");
-    }
-    if (c->router.weights != LOONG_WEIGHTS_AUTO &&
-        c->router.score == LOONG_SCORE_SOFTMAX) {
-        loongi_problems_add(problems, "moe_router_norm_topk_prob: with "
-                                      "moe_router_score_function softmax "
-                                      "moe_router_pre_softmax says it");
-    }
+    check_scores(problems, &c->router, pairs);
     if (!(c->router.scaling_factor > 0.0)) {
         loongi_problems_add(
             problems,
@@ -249,7 +261,7 @@ static void check_positions(loong_problems_t *problems,
                             const loong_decoder_config_t *c,
                             const loong_pairs_t *pairs)
 {
-    static const char *const prefixes[] = {"rotary_", "rope_scaling.",
+    static const char *const prefixes[] = {"rotary_", SCALING,
                                            "mrope_section"};
     for (int64_t i = 0; i < pairs->count && c->learned_positions; i++) {
         const char *key = pairs->items[i].key;
@@ -264,9 +276,9 @@ static void check_positions(loong_problems_t *problems,
     }
 }
 
-/* Has a scaling this number? */
-static bool has_number(loong_rope_scaling_t scaling, const char *name)
+bool loongi_decoder_scales_by(loong_rope_scaling_t scaling, const char *key)
 {
+    const char *name = key + strlen(SCALING);
     static const struct {
         const char *name;
         unsigned scalings;
@@ -296,14 +308,13 @@ static void check_scaling(loong_problems_t *problems,
                           const loong_decoder_config_t *c,
                           const loong_pairs_t *pairs)
 {
-    static const char prefix[] = "rope_scaling.";
     const char *type = loongi_pairs_get(pairs, "rope_scaling.type");
     bool scaled = c->rope.scaling != LOONG_ROPE_DEFAULT;
     for (int64_t i = 0; i < pairs->count; i++) {
         const char *key = pairs->items[i].key;
-        if (strncmp(key, prefix, strlen(prefix)) == 0 &&
+        if (strncmp(key, SCALING, strlen(SCALING)) == 0 &&
             strcmp(key, "rope_scaling.type") != 0 &&
-            !has_number(c->rope.scaling, key + strlen(prefix))) {
+            !loongi_decoder_scales_by(c->rope.scaling, key)) {
             loongi_problems_add(problems,
                                 "%s: has no effect %s rope_scaling.type%s%s",
                                 key, scaled ? "with" : "without",
@@ -453,7 +464,7 @@ static void check_companions(loong_problems_t *problems,
         loongi_problems_add(problems, "max_window_layers: has no effect "
                                       "without window_size");
     }
-    if (c->qk_norm_whole && !c->qk_norm) {
+    if (loongi_pairs_true(pairs, "qk_layernorm_whole") && !c->qk_norm) {
         loongi_problems_add(problems, "qk_layernorm_whole: has no effect "
                                       "without qk_layernorm");
     }

@@ -16,6 +16,8 @@ extern "C" {
 void loongi_decoder_check(loong_problems_t *problems,
                           loong_decoder_config_t *config,
                           const loong_pairs_t *pairs);
+/* Has a scaling this number, a key below rope_scaling? */
+bool loongi_decoder_scales_by(loong_rope_scaling_t scaling, const char *key);
 
 #ifdef __cplusplus
 }

@@ -256,7 +256,8 @@ static void set_defaults(loong_decoder_config_t *c)
 }
 
 /* What the name of a family alone says: the defaults of its configuration
- * class in transformers. */
+ * class in transformers, but for sizes (widths and counts, also of experts of
+ * a token and of groups) and dropout, which is none. */
 static const struct {
     const char *family;
     loong_pair_t pair;
@@ -268,45 +269,66 @@ static const struct {
     {"gpt2", {"add_attn_proj_bias", "true"}},
     {"gpt2", {"add_bias_linear", "true"}},
     {"gpt2", {"use_scaled_init_method", "true"}},
+    {"llama", {"layernorm_epsilon", "1e-6"}},
+    {"llama", {"untie_embeddings_and_output_weights", "true"}},
     {"qwen", {"add_qkv_bias", "true"}},
     {"qwen", {"layernorm_epsilon", "1e-6"}},
     {"qwen", {"untie_embeddings_and_output_weights", "true"}},
     {"qwen2", {"add_qkv_bias", "true"}},
     {"qwen2", {"layernorm_epsilon", "1e-6"}},
+    {"qwen2", {"untie_embeddings_and_output_weights", "true"}},
     {"qwen3", {"qk_layernorm", "true"}},
     {"qwen3", {"layernorm_epsilon", "1e-6"}},
+    {"qwen3", {"untie_embeddings_and_output_weights", "true"}},
     {"internlm2", {"untie_embeddings_and_output_weights", "true"}},
+    {"internlm2", {"layernorm_epsilon", "1e-6"}},
+    {"internlm2", {"add_qkv_bias", "true"}},
+    {"internlm2", {"add_attn_proj_bias", "true"}},
     {"mimo", {"add_qkv_bias", "true"}},
+    {"mimo", {"layernorm_epsilon", "1e-6"}},
     {"mimo", {"untie_embeddings_and_output_weights", "true"}},
     {"ernie4_5", {"rotary_interleaved", "true"}},
     {"ernie4_5", {"rotary_base", "5e5"}},
     {"deepseek_v2", {"untie_embeddings_and_output_weights", "true"}},
     {"deepseek_v2", {"layernorm_epsilon", "1e-6"}},
     {"deepseek_v2", {"rotary_interleaved", "true"}},
+    {"deepseek_v2", {"moe_router_pre_softmax", "true"}},
     {"deepseek_v3", {"untie_embeddings_and_output_weights", "true"}},
     {"deepseek_v3", {"layernorm_epsilon", "1e-6"}},
     {"deepseek_v3", {"rotary_interleaved", "true"}},
+    {"deepseek_v3", {"moe_router_score_function", "sigmoid"}},
+    {"deepseek_v3", {"moe_router_enable_expert_bias", "true"}},
+    {"deepseek_v3", {"moe_router_topk_scaling_factor", "2.5"}},
     {"kimi_k2", {"untie_embeddings_and_output_weights", "true"}},
     {"kimi_k2", {"layernorm_epsilon", "1e-6"}},
     {"kimi_k2", {"rotary_interleaved", "true"}},
+    {"kimi_k2", {"moe_router_score_function", "sigmoid"}},
+    {"kimi_k2", {"moe_router_enable_expert_bias", "true"}},
+    {"kimi_k2", {"moe_router_topk_scaling_factor", "2.5"}},
     {"ernie4_5_moe", {"rotary_interleaved", "true"}},
     {"ernie4_5_moe", {"rotary_base", "5e5"}},
+    {"ernie4_5_moe", {"moe_router_enable_expert_bias", "true"}},
     {"ernie4_5_vl_moe", {"rotary_interleaved", "true"}},
     {"ernie4_5_vl_moe", {"rotary_base", "5e5"}},
+    {"ernie4_5_vl_moe", {"moe_router_enable_expert_bias", "true"}},
     {"minimax_m2", {"untie_embeddings_and_output_weights", "true"}},
     {"minimax_m2", {"layernorm_epsilon", "1e-6"}},
     {"minimax_m2", {"rotary_base", "5e6"}},
     {"minimax_m2", {"qk_layernorm", "true"}},
     {"minimax_m2", {"qk_layernorm_whole", "true"}},
+    {"minimax_m2", {"moe_router_score_function", "sigmoid"}},
+    {"minimax_m2", {"moe_router_enable_expert_bias", "true"}},
     {"mixtral", {"untie_embeddings_and_output_weights", "true"}},
     {"mixtral", {"rotary_base", "1e6"}},
     {"qwen2_moe", {"untie_embeddings_and_output_weights", "true"}},
     {"qwen2_moe", {"add_qkv_bias", "true"}},
     {"qwen2_moe", {"layernorm_epsilon", "1e-6"}},
     {"qwen2_moe", {"moe_shared_expert_gate", "true"}},
+    {"qwen2_moe", {"moe_router_pre_softmax", "true"}},
     {"qwen3_moe", {"untie_embeddings_and_output_weights", "true"}},
     {"qwen3_moe", {"qk_layernorm", "true"}},
     {"qwen3_moe", {"layernorm_epsilon", "1e-6"}},
+    {"qwen3_moe", {"moe_router_pre_softmax", "true"}},
 };
 
 static void set_family_defaults(loong_problems_t *problems,
@@ -373,31 +395,101 @@ void loongi_decoder_note_origins(loong_context_t *ctx,
     loongi_text_free(&told);
 }
 
-/* Keys whose defaults other programs do not share. */
-static const char *const stated[] = {"ffn_hidden_size",
-                                     "num_query_groups",
-                                     "kv_channels",
-                                     "position_embedding_type",
-                                     "normalization",
-                                     "layernorm_epsilon",
-                                     "qk_layernorm",
-                                     "add_bias_linear",
-                                     "add_qkv_bias",
-                                     "add_attn_proj_bias",
-                                     "activation",
-                                     "untie_embeddings_and_output_weights",
-                                     NULL};
-static const char *const stated_experts[] = {
-    "moe_ffn_hidden_size", "moe_router_topk", "moe_router_pre_softmax",
-    "moe_shared_expert_gate", NULL};
-static const char *const stated_rope[] = {"rotary_base", "rotary_percent",
-                                          "rotary_interleaved", NULL};
-static const char *const stated_scaling[] = {"rope_scaling.factor", NULL};
-static const char *const stated_yarn[] = {
-    "rope_scaling.original_max_position_embeddings", NULL};
-static const char *const stated_llama3[] = {
-    "rope_scaling.low_freq_factor", "rope_scaling.high_freq_factor",
-    "rope_scaling.original_max_position_embeddings", NULL};
+/* Keys that have an effect although nothing is said, with when they have. */
+typedef enum applies {
+    ALWAYS,
+    WITH_WINDOW,
+    WITH_ROTATION,
+    WITH_SCALING, /* that has this number */
+    WITH_EXPERTS,
+    WITH_PROBABILITIES, /* experts chosen by softmax */
+    WITH_SCORES,        /* and otherwise */
+    WITH_BIAS,
+    WITH_GROUPS,
+    WITH_SHARED
+} applies_t;
+
+static const struct {
+    const char *key;
+    applies_t when;
+} stated[] = {
+    {"ffn_hidden_size", ALWAYS},
+    {"num_query_groups", ALWAYS},
+    {"kv_channels", ALWAYS},
+    {"position_embedding_type", ALWAYS},
+    {"rotary_base", WITH_ROTATION},
+    {"rotary_percent", WITH_ROTATION},
+    {"rotary_interleaved", WITH_ROTATION},
+    {"rope_scaling.factor", WITH_SCALING},
+    {"rope_scaling.original_max_position_embeddings", WITH_SCALING},
+    {"rope_scaling.low_freq_factor", WITH_SCALING},
+    {"rope_scaling.high_freq_factor", WITH_SCALING},
+    {"rope_scaling.beta_fast", WITH_SCALING},
+    {"rope_scaling.beta_slow", WITH_SCALING},
+    {"rope_scaling.truncate", WITH_SCALING},
+    {"normalization", ALWAYS},
+    {"layernorm_epsilon", ALWAYS},
+    {"qk_layernorm", ALWAYS},
+    {"qk_layernorm_whole", ALWAYS},
+    {"add_bias_linear", ALWAYS},
+    {"add_qkv_bias", ALWAYS},
+    {"add_attn_proj_bias", ALWAYS},
+    {"activation", ALWAYS},
+    {"untie_embeddings_and_output_weights", ALWAYS},
+    {"window_size", ALWAYS},
+    {"max_window_layers", WITH_WINDOW},
+    {"attention_dropout", ALWAYS},
+    {"hidden_dropout", ALWAYS},
+    {"embedding_dropout", ALWAYS},
+    {"init_method_std", ALWAYS},
+    {"use_scaled_init_method", ALWAYS},
+    {"moe_ffn_hidden_size", WITH_EXPERTS},
+    {"moe_router_topk", WITH_EXPERTS},
+    {"moe_router_score_function", WITH_EXPERTS},
+    {"moe_router_pre_softmax", WITH_PROBABILITIES},
+    {"moe_router_norm_topk_prob", WITH_SCORES},
+    {"moe_router_num_groups", WITH_EXPERTS},
+    {"moe_router_group_topk", WITH_GROUPS},
+    {"moe_router_topk_scaling_factor", WITH_EXPERTS},
+    {"moe_expert_capacity_factor", WITH_EXPERTS},
+    {"moe_router_enable_expert_bias", WITH_EXPERTS},
+    {"moe_router_bias_update_rate", WITH_BIAS},
+    {"moe_router_load_balancing_type", WITH_EXPERTS},
+    {"moe_aux_loss_coeff", WITH_EXPERTS},
+    {"moe_z_loss_coeff", WITH_EXPERTS},
+    {"moe_shared_expert_gate", WITH_SHARED},
+};
+
+static bool does_apply(const loong_decoder_config_t *c, const char *key,
+                       applies_t when)
+{
+    bool experts = c->num_experts > 0;
+    bool softmax = c->router.score == LOONG_SCORE_SOFTMAX;
+    switch (when) {
+    case ALWAYS:
+        return true;
+    case WITH_WINDOW:
+        return c->window_size > 0;
+    case WITH_ROTATION:
+        return !c->learned_positions;
+    case WITH_SCALING:
+        return !c->learned_positions &&
+               loongi_decoder_scales_by(c->rope.scaling, key);
+    case WITH_EXPERTS:
+        return experts;
+    case WITH_PROBABILITIES:
+        return experts && softmax;
+    case WITH_SCORES:
+        return experts && !softmax;
+    case WITH_BIAS:
+        return experts && c->expert_bias;
+    case WITH_GROUPS:
+        return experts && c->router.num_groups > 0;
+    case WITH_SHARED:
+        return experts && c->shared_expert_ffn > 0;
+    }
+    return false;
+}
 
 static const char *choice_name(const field_t *f, const void *at)
 {
@@ -449,42 +541,20 @@ static loong_status_t state_field(const loong_decoder_config_t *config,
     return to->add(to->user, f->key, text);
 }
 
-static loong_status_t state_all(const loong_decoder_config_t *config,
-                                const char *const *keys, const receiver_t *to)
-{
-    for (; *keys != NULL; keys++) {
-        for (int64_t i = 0; i < LOONG_COUNT_OF(fields); i++) {
-            if (strcmp(fields[i].key, *keys) == 0) {
-                LOONG_TRY(state_field(config, &fields[i], to));
-            }
-        }
-    }
-    return LOONG_OK;
-}
-
 loong_status_t loongi_decoder_state(const void *config,
                                     loong_model_state_fn add, void *user)
 {
-    const loong_decoder_config_t *c = config;
     receiver_t to = {add, user};
-    LOONG_TRY(state_all(c, stated, &to));
-    if (c->num_experts > 0) {
-        LOONG_TRY(state_all(c, stated_experts, &to));
+    for (int64_t k = 0; k < LOONG_COUNT_OF(stated); k++) {
+        const field_t *f = fields;
+        while (strcmp(f->key, stated[k].key) != 0) {
+            f++;
+        }
+        if (does_apply(config, f->key, stated[k].when)) {
+            LOONG_TRY(state_field(config, f, &to));
+        }
     }
-    if (c->learned_positions) {
-        return LOONG_OK;
-    }
-    LOONG_TRY(state_all(c, stated_rope, &to));
-    if (c->rope.scaling == LOONG_ROPE_DEFAULT) {
-        return LOONG_OK;
-    }
-    LOONG_TRY(state_all(c, stated_scaling, &to));
-    if (c->rope.scaling == LOONG_ROPE_YARN) {
-        return state_all(c, stated_yarn, &to);
-    }
-    return c->rope.scaling == LOONG_ROPE_LLAMA3
-               ? state_all(c, stated_llama3, &to)
-               : LOONG_OK;
+    return LOONG_OK;
 }
 
 static loong_status_t set_pair(void *user, const char *key, const char *value)

@@ -106,7 +106,8 @@ void loongi_recipe_suggest_preset(const char *config_dir, const char *wanted,
     if (v.near[0] != '\0') {
         loongi_text_printf(text, "; did you mean %s?", v.near);
     }
-    loongi_text_printf(text, "%s there are ", v.near[0] != '\0' ? "" : ";");
+    loongi_text_printf(text, "%s are ",
+                       v.near[0] != '\0' ? " There" : "; there");
     v.visit = add_family;
     visit_all(&v, models);
     if (v.listed == 0) {

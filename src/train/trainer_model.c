@@ -33,10 +33,11 @@ static loong_status_t unknown_family(loong_trainer_t *t, const char *name)
                          "model.from_hf what config.json of a directory says, "
                          "%s one of %s", path, loongi_text_get(&names))
             : LOONG_FAIL(t->ctx, LOONG_ERR_CONFIG,
-                         "%s: %s: found %s%s%s%s; there are %s",
+                         "%s: %s: found %s%s%s%s are %s",
                          loong_recipe_where(t->recipe, path), path, name,
                          near[0] != '\0' ? "; did you mean " : "", near,
-                         near[0] != '\0' ? "?" : "", loongi_text_get(&names));
+                         near[0] != '\0' ? "? There" : "; there",
+                         loongi_text_get(&names));
     loongi_text_free(&names);
     return status;
 }

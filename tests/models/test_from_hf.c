@@ -376,7 +376,7 @@ static void no_model(void **state)
         {"seed: 1\n", "no model: model: FAMILY/SIZE takes a preset"},
         {"foundation: {family: quen3}\n",
          "r.yaml:1: model.foundation.family: found quen3; did you mean "
-         "qwen3?; there are gpt2"}};
+         "qwen3? There are gpt2"}};
     for (int64_t i = 0; i < LOONG_COUNT_OF(cases); i++) {
         loong_context_t *ctx = test_context();
         loong_comm_t *comm = NULL;

@@ -153,7 +153,7 @@ static void test_mistakes(void **state)
          "r.yaml:1: model: no preset 'qwen3/qwen3_80b'"},
         {{"model: qwen3/qwen3_80b\n", {NULL}},
          LOONG_ERR_NOT_FOUND,
-         "did you mean qwen3/qwen3_8b? there are qwen3/qwen3_0.6b, "},
+         "did you mean qwen3/qwen3_8b? There are qwen3/qwen3_0.6b, "},
         {{"seed: 2\nmodel: kimi_k2_1t\n", {NULL}},
          LOONG_ERR_NOT_FOUND,
          "r.yaml:2: model: no preset 'kimi_k2_1t'"},

@@ -52,7 +52,7 @@ static const loong_recipe_key_t keys[] = {
           "ranks of one job on devices of several kinds"),
 
     TEXT(M "family", NULL, SAME,
-         "gpt2, llama, qwen, qwen2, qwen3, internlm2, mimo, ernie4_5, "
+         "gpt2, llama, phi3, qwen, qwen2, qwen3, internlm2, mimo, ernie4_5, "
          "mixtral, qwen2_moe, qwen3_moe, ernie4_5_moe, ernie4_5_vl_moe, "
          "minimax_m2, deepseek_v2, deepseek_v3, kimi_k2, or one that was "
          "registered"),

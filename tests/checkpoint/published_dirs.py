@@ -443,6 +443,21 @@ MODELS = {
             chat_template=CHAT, model_max_length=NO_LIMIT,
             model_input_names=["input_ids", "attention_mask"],
             tokenizer_class="PreTrainedTokenizerFast")),
+    "phi3": dict(
+        fixture="phi3_window", style="llama2", tokens=LLAMA2_TOKENS,
+        files=("configuration_phi3.py", "modeling_phi3.py", "tokenizer.model",
+               "added_tokens.json", "sample_finetune.py", "CODE_OF_CONDUCT.md"),
+        config=common(
+            "phi3", "Phi3ForCausalLM", attention_bias=False,
+            attention_dropout=0.0, auto_map=auto_map("phi3", "Phi3"),
+            embd_pdrop=0.0, original_max_position_embeddings=4096,
+            pad_token_id=PAD, partial_rotary_factor=0.75, resid_pdrop=0.0,
+            rope_scaling=None, rope_theta=10000.0, sliding_window=11,
+            _name_or_path="Phi-3-mini-4k-instruct"),
+        generation_config=generation(eos_token_id=[EOS, PAD],
+                                     pad_token_id=PAD),
+        tokenizer_config=dict(LLAMA2_TOKENIZER, chat_template=CHAT,
+                              add_bos_token=False, model_max_length=4096)),
     "smollm2": dict(
         fixture="llama3_gqa_tied", style="smollm2", single=True,
         tokens=("<|im_start|>", "<|im_end|>", "<|endoftext|>"),

@@ -64,7 +64,6 @@ static void others_are_refused(void **state)
          "attn_logit_softcapping = 50.0 is not computed"},
         {"\"gemma2\"", "model_type gemma2 is not computed: norms that"},
         {"\"olmo2\"", "model_type olmo2 is not computed: norms behind"},
-        {"\"phi3\"", "model_type phi3 is not computed: LongRoPE"},
         {"\"gpt_oss\"", "model_type gpt_oss is not computed: attention sinks"},
         {"\"cohere\"", "model_type cohere is not computed: attention and"},
         {"\"llama\", \"logits_scaling\": 8", "logits_scaling = 8 is"},

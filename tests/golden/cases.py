@@ -320,6 +320,15 @@ CASES = [
     _decoder("mistral_wide", "mistral", 3, 1, 12, 16, head_dim=6, batch=1,
              seq=17, vocab_size=37, sliding_window=9, num_hidden_layers=1,
              weighted=True, rope_parameters=_rope(1e6)),
+    # q, k and v of different heights in one tensor, gate and up in another; a
+    # part of a head rotated, a window in all layers; and none of both, tied
+    _decoder("phi3_window", "phi3", 6, 2, 48, 20, seq=29, pad_token_id=None,
+             sliding_window=11, weighted=True,
+             rope_parameters=_rope(1e4, partial_rotary_factor=0.75)),
+    _decoder("phi3_tied", "phi3", 4, 1, 24, 28, batch=1, seq=21, vocab_size=61,
+             pad_token_id=None,
+             num_hidden_layers=1, tie_word_embeddings=True,
+             rope_parameters=_rope(2.5e5)),
 ]
 
 # A fixture keeps the number that it was made with, wherever its case stands.
@@ -337,4 +346,5 @@ SEEDS = dict(gpt2_tied=0, gpt2_untied=1, gpt2_packed=2, llama2_mha=3,
     ernie4_5_vl_moe=48, ernie4_5_vl_moe_untied=49,
     mixtral_all=42, qwen2_moe_all=43, qwen3_moe_all=44, ernie4_5_moe_all=45,
     minimax_m2_all=46, kimi_k2_all=47, mixtral_tied=50, deepseek_v3_plain=51,
-    deepseek_v3_bias=52, mistral_window=53, mistral_wide=54)
+    deepseek_v3_bias=52, mistral_window=53, mistral_wide=54,
+    phi3_window=55, phi3_tied=56)

@@ -42,6 +42,7 @@ BASES = {
                  n_positions=64, resid_pdrop=0.0, embd_pdrop=0.0,
                  attn_pdrop=0.0),
     "llama": ROTARY, "mistral": dict(ROTARY, sliding_window=5),
+    "phi3": dict(ROTARY, pad_token_id=None, sliding_window=5),
     "qwen2": {k: v for k, v in ROTARY.items() if k != "head_dim"},
     "qwen3": ROTARY,
     "mixtral": dict(ROTARY, **ROUTED, num_local_experts=4),
@@ -154,6 +155,10 @@ EXTRA = {
              dict(tie_word_embeddings=False), dict(pruned_heads={"0": [1]}),
              dict(summary_type="mean", summary_use_proj=False)],
     "llama": OLD, "mistral": OLD + [dict(sliding_window=None)],
+    "phi3": OLD + [dict(sliding_window=None)] + [
+        dict(rope_scaling=dict(type="su", short_factor=[1.5, 2.0],
+                               long_factor=[2.0, 3.0]),
+             original_max_position_embeddings=8, rope_parameters=None)],
     "qwen2": OLD + WINDOWS, "qwen3": OLD + WINDOWS,
     "mixtral": OLD + [dict(sliding_window=5)],
     "qwen2_moe": OLD + WINDOWS, "qwen3_moe": OLD + WINDOWS,

@@ -16,7 +16,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
 MODULES = ["modeling_rope_utils"] + [
-    f"models.{m}.modeling_{m}" for m in ("gpt2", "llama", "mistral",
+    f"models.{m}.modeling_{m}" for m in ("gpt2", "llama", "mistral", "phi3",
                                         "qwen2", "qwen3", "mixtral",
                                         "qwen2_moe", "qwen3_moe",
                                         "ernie4_5", "ernie4_5_moe",

@@ -32,6 +32,8 @@ static const family_case_t family_cases[] = {
     {"gpt2", "gpt2_tied", 4, "{" TP "2, " SP ", " PP "2}", false, NULL, NULL},
     {"llama", "llama3_gqa_tied", 4, "{" TP "2, " SP ", " CP "2}",
      false, NULL, NULL},
+    {"phi3", "phi3_window", 4, "{" TP "2, " SP ", " PP "2}", false, NULL,
+     NULL},
     {"qwen", "qwen1_mha", 4, "{" CP "2, " PP "2}", false, NULL, NULL},
     {"qwen2", "qwen2_window", 4,
      "{" TP "2, " PP "2, pipeline_model_parallel_layout: Et|ttL}",

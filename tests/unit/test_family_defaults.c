@@ -76,6 +76,7 @@ static const char *const types[] = {
     "\"model_type\":\"qwen\",\"num_hidden_layers\":3,\"hidden_size\":64,"
     "\"intermediate_size\":8,\"num_attention_heads\":8,\"vocab_size\":11,"
     "\"seq_length\":32",
+    TYPE("phi3"),
     TYPE("qwen2"),
     TYPE("qwen3"),
     TYPE("mimo"),

@@ -30,6 +30,8 @@ TEST_DIR(dir)
     "\"model_type\":\"ernie4_5_moe\",\"num_key_value_heads\":8," SIZES  \
     ",\"moe_num_shared_experts\":1"
 
+#define PHI3 "\"model_type\":\"phi3\"," SIZES
+
 #define FP8(block_)                                                 \
     "\"model_type\":\"llama\"," SIZES ",\"quantization_config\":{" \
     "\"quant_method\":\"fp8\",\"weight_block_size\":" block_ "}"
@@ -90,6 +92,19 @@ static const row_t rows[] = {
     {"\"model_type\":\"qwen2\",\"num_key_value_heads\":8," SIZES
      ",\"dual_chunk_attention_config\":{\"chunk_size\":16}",
      "max_position_embeddings", "32"},
+    /* a window in all layers; its yarn and su are LongRoPE too */
+    {PHI3 ",\"sliding_window\":2047,\"resid_pdrop\":0.25", "window_size",
+     "2047"},
+    {PHI3 ",\"resid_pdrop\":0.25", "hidden_dropout", "0.25"},
+    {PHI3 ",\"partial_rotary_factor\":0.75", "rotary_percent", "0.75"},
+    {PHI3 ",\"original_max_position_embeddings\":4096", "window_size", NULL},
+    {PHI3 ",\"embd_pdrop\":0.1", NULL, "embd_pdrop = 0.1"},
+    {PHI3 ",\"rope_scaling\":{\"type\":\"su\",\"short_factor\":[1,1],"
+          "\"long_factor\":[1,2]}",
+     NULL, "rope_scaling.rope_type = 'su' is not supported (default is; "
+           "LongRoPE is not computed)"},
+    {PHI3 ",\"rope_scaling\":{\"type\":\"yarn\",\"factor\":2.0}", NULL,
+     "rope_scaling.rope_type = 'yarn' is not supported (default is"},
     /* how many heads share a key, and how wide they are */
     {"\"model_type\":\"llama\"," SIZES, "num_query_groups", "8"},
     {"\"model_type\":\"mixtral\"," SIZES, NULL, "num_key_value_heads"},

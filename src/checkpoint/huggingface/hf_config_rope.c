@@ -202,6 +202,12 @@ loong_status_t loongi_hf_map_rope(loong_hf_reader_t *r)
         loongi_hf_refuse(r, name, rope, "rope_type default is");
         return LOONG_OK;
     }
+    if (loongi_hf_is_type(r, "phi3")) { /* yarn and su are its LongRoPE */
+        loongi_problems_add(&r->problems,
+                            "%s.rope_type = '%s' is not supported (default "
+                            "is; LongRoPE is not computed)", name, type);
+        return LOONG_OK;
+    }
     if (!loongi_hf_rope_is_scaling(type)) {
         loongi_problems_add(&r->problems,
                             "%s.rope_type = '%s' is not supported (default, "

@@ -17,7 +17,8 @@ static loong_status_t map_window(loong_hf_reader_t *r)
     loongi_pairs_int(r->pairs, "num_layers", &layers);
     if (strcmp(r->type->model_type, "mistral") == 0) {
         absent = usual;
-    } else if (loongi_hf_is_type(r, "mixtral")) {
+    } else if (loongi_hf_is_type(r, "mixtral") ||
+               loongi_hf_is_type(r, "phi3")) {
         full_layers = 0;
     } else if (loongi_hf_is_type(r, "qwen3_moe")) { /* all layers or none */
         if (!loongi_hf_flag(r, "use_sliding_window", false)) {

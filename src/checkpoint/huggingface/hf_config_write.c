@@ -195,6 +195,7 @@ static void emit_window(loong_hf_writer_t *w)
     const char *type = w->type->model_type;
     if (strcmp(type, "mistral") == 0 ||
         (window && (strcmp(type, "mixtral") == 0 ||
+                    strcmp(type, "phi3") == 0 ||
                     strcmp(type, "qwen3_moe") == 0))) {
         loongi_hf_want_value(w, "max_window_layers", "0");
         loongi_hf_emit_int(w, "sliding_window", "window_size");

@@ -52,6 +52,9 @@ void loongi_hf_emit_rope(loong_hf_writer_t *w)
         return;
     }
     loongi_hf_emit_real(w, "rope_theta", "rotary_base");
+    if (strcmp(w->type->model_type, "phi3") == 0) {
+        loongi_hf_want_value(w, "rope_scaling.type", "default");
+    }
     if (strcmp(type, "default") == 0) {
         loongi_hf_emit(w, "rope_scaling", "null");
         return;

@@ -78,6 +78,15 @@ static const loong_hf_field_t llama_fields[] = {
 static const loong_hf_field_t mistral_fields[] = {
     ROTARY_FIELDS, CODE_FIELD("sliding_window"), FIELDS_END};
 
+/* Its class has no embd_pdrop. */
+static const loong_hf_field_t phi3_fields[] = {
+    ROTARY_FIELDS_EPS("1e-05"),
+    REAL_FIELD("resid_pdrop", "hidden_dropout", "0"),
+    NEUTRAL_FIELD("embd_pdrop", "0.0|0"),
+    CODE_FIELD("partial_rotary_factor"),
+    CODE_FIELD("original_max_position_embeddings"),
+    CODE_FIELD("sliding_window"), CODE_FIELD("auto_map"), FIELDS_END};
+
 #define QWEN_FIELDS                                  \
     ROTARY_FIELDS, CODE_FIELD("use_sliding_window"), \
         CODE_FIELD("sliding_window"), CODE_FIELD("max_window_layers")
@@ -275,6 +284,12 @@ static const loong_hf_field_t minimax_m2_fields[] = {
         "embedding_dropout", "0.0"                                     \
     }
 
+#define NO_BIASES                                              \
+    {"add_bias_linear", "false"}, {"add_qkv_bias", "false"},   \
+    {                                                          \
+        "add_attn_proj_bias", "false"                          \
+    }
+
 static const loong_hf_fixed_t gpt2_fixed[] = {
     {"position_embedding_type", "learned_absolute"},
     {"normalization", "LayerNorm"},
@@ -288,11 +303,15 @@ static const loong_hf_fixed_t llama_fixed[] = {
     ROTARY_FIXED, {"qk_layernorm", "false"}, {NULL, NULL}};
 
 static const loong_hf_fixed_t mistral_fixed[] = {
-    ROTARY_FIXED,
+    ROTARY_FIXED, NO_BIASES, {"qk_layernorm", "false"}, {NULL, NULL}};
+
+static const loong_hf_fixed_t phi3_fixed[] = {
+    {"position_embedding_type", "rope"},
+    {"normalization", "RMSNorm"},
+    {"activation", "swiglu"},
+    {"embedding_dropout", "0.0"},
     {"qk_layernorm", "false"},
-    {"add_bias_linear", "false"},
-    {"add_qkv_bias", "false"},
-    {"add_attn_proj_bias", "false"},
+    NO_BIASES,
     {NULL, NULL}};
 
 static const loong_hf_fixed_t qwen2_fixed[] = {ROTARY_FIXED,
@@ -360,12 +379,6 @@ static const loong_hf_fixed_t mixtral_fixed[] = {
     {"moe_shared_expert_gate", "false"},
     {NULL, NULL}};
 
-#define NO_BIASES                                              \
-    {"add_bias_linear", "false"}, {"add_qkv_bias", "false"},   \
-    {                                                          \
-        "add_attn_proj_bias", "false"                          \
-    }
-
 static const loong_hf_fixed_t deepseek_v2_fixed[] = {
     ROTARY_FIXED,
     {"add_bias_linear", "false"},
@@ -411,6 +424,8 @@ static const loong_hf_type_t types[] = {
      false, false},
     {"mistral", "MistralForCausalLM", "llama", mistral_fields, mistral_fixed,
      1e4, false, true},
+    {"phi3", "Phi3ForCausalLM", "phi3", phi3_fields, phi3_fixed, 1e4, false,
+     false},
     {"qwen", "QWenLMHeadModel", "qwen", qwen_fields, qwen_fixed, 1e4, false,
      false},
     {"qwen2", "Qwen2ForCausalLM", "qwen2", qwen2_fields, qwen2_fixed, 1e4,
@@ -476,7 +491,7 @@ const char *loongi_hf_type_nearest(const char *model_type)
 
 const char *loongi_hf_type_list(void)
 {
-    return "gpt2, llama, mistral, qwen, qwen2, qwen3, internlm2, mimo, "
+    return "gpt2, llama, mistral, phi3, qwen, qwen2, qwen3, internlm2, mimo, "
            "ernie4_5, mixtral, qwen2_moe, qwen3_moe, ernie4_5_moe, "
            "ernie4_5_vl_moe, ernie4_5_moe_vl, minimax_m2, deepseek_v2, "
            "deepseek_v3, kimi_k2";

@@ -46,8 +46,6 @@ static const struct {
     {"opt", "positions with an offset, ReLU"},
     {"persimmon", "LayerNorm of q and k, squared ReLU"},
     {"phi", PARALLEL},
-    {"phi3", "LongRoPE where the context is 128k; and no name map here cuts "
-             "the packed qkv_proj and gate_up_proj of all its files"},
     {"qwen3_next", "layers of linear attention, gated attention"},
     {"stablelm", "LayerNorm, and a part of a head rotated"},
     {"starcoder2", "LayerNorm and GELU in rotated attention"},

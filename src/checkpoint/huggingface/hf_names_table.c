@@ -22,6 +22,11 @@
     {                                                                 \
         name_, hf_, rows_, columns_, condition_, how_, part_, 3, NULL \
     }
+/* A half of one, of a feed-forward. */
+#define HALF(name_, hf_, part_)                                         \
+    {                                                                   \
+        name_, hf_, HF_FFN, HF_HIDDEN, HF_ALWAYS, 0, part_, 2, NULL     \
+    }
 #define EXPERT(name_, hf_, second_, rows_, columns_)                 \
     {                                                                \
         name_, hf_, rows_, columns_, HF_IF_EXPERTS, 0, 0, 1, second_ \
@@ -58,6 +63,23 @@ static const loong_hf_row_t rotary_rows[] = {
     PLAIN(MLP "up_proj.bias", HF_FFN, HF_NONE, HF_IF_MLP_BIAS),
     PLAIN(MLP "down_proj.weight", HF_HIDDEN, HF_FFN, HF_ALWAYS),
     PLAIN(MLP "down_proj.bias", HF_HIDDEN, HF_NONE, HF_IF_MLP_BIAS),
+    ROTARY_END};
+
+static const loong_hf_row_t phi3_rows[] = {
+    PLAIN("embed_tokens.weight", HF_VOCAB, HF_HIDDEN, HF_ALWAYS),
+    PLAIN("layers.#.input_layernorm.weight", HF_HIDDEN, HF_NONE, HF_ALWAYS),
+    PART(ATTN "q_proj.weight", ATTN "qkv_proj.weight", HF_QUERY, HF_HIDDEN, 0,
+         HF_ALWAYS, 0),
+    PART(ATTN "k_proj.weight", ATTN "qkv_proj.weight", HF_KEY, HF_HIDDEN, 1,
+         HF_ALWAYS, 0),
+    PART(ATTN "v_proj.weight", ATTN "qkv_proj.weight", HF_KEY, HF_HIDDEN, 2,
+         HF_ALWAYS, 0),
+    PLAIN(ATTN "o_proj.weight", HF_HIDDEN, HF_QUERY, HF_ALWAYS),
+    PLAIN("layers.#.post_attention_layernorm.weight", HF_HIDDEN, HF_NONE,
+          HF_ALWAYS),
+    HALF(MLP "gate_proj.weight", MLP "gate_up_proj.weight", 0),
+    HALF(MLP "up_proj.weight", MLP "gate_up_proj.weight", 1),
+    PLAIN(MLP "down_proj.weight", HF_HIDDEN, HF_FFN, HF_ALWAYS),
     ROTARY_END};
 
 #define DENSE                                                        \
@@ -293,6 +315,7 @@ static const char *const ernie_vl_beside[] = {
 static const loong_hf_names_t families[] = {
     {"gpt2", "transformer.", gpt2_rows, false, NULL},
     {"llama", "model.", rotary_rows, false, NULL},
+    {"phi3", "model.", phi3_rows, false, NULL},
     {"qwen", "transformer.", qwen_rows, false, NULL},
     {"internlm2", "model.", internlm2_rows, false, NULL},
     {"mimo", "model.", rotary_rows, true, NULL},

@@ -271,6 +271,7 @@ static const struct {
     {"gpt2", {"use_scaled_init_method", "true"}},
     {"llama", {"layernorm_epsilon", "1e-6"}},
     {"llama", {"untie_embeddings_and_output_weights", "true"}},
+    {"phi3", {"untie_embeddings_and_output_weights", "true"}},
     {"qwen", {"add_qkv_bias", "true"}},
     {"qwen", {"layernorm_epsilon", "1e-6"}},
     {"qwen", {"untie_embeddings_and_output_weights", "true"}},

@@ -122,7 +122,10 @@ static loong_status_t steps(loong_context_t *ctx, loong_comm_t *comm,
     return status;
 }
 
-static void run(const char *dtype, const char *extra, int ranks)
+typedef loong_status_t (*job_fn)(loong_context_t *ctx, loong_comm_t *comm,
+                                 void *user);
+
+static void run(job_fn what, const char *dtype, const char *extra, int ranks)
 {
     job_t job = {"/tmp/loong-quiet-XXXXXX", dtype, extra};
     loong_context_t *ctx = test_context();
@@ -131,7 +134,7 @@ static void run(const char *dtype, const char *extra, int ranks)
     assert_non_null(mkdtemp(job.dir));
     engine_make_data(ctx, job.dir, ENGINE_VOCAB, 1 << 15);
     memset(&seen, 0, sizeof(seen));
-    assert_ok(ctx, loong_threads_run(ctx, &params, steps, &job));
+    assert_ok(ctx, loong_threads_run(ctx, &params, what, &job));
     if (seen.count != 0) {
         fail_msg("%s, %d ranks: %d calls in four steps:%s", dtype, ranks,
                  seen.count, seen.names);
@@ -145,10 +148,50 @@ static void run(const char *dtype, const char *extra, int ranks)
 static void test_steps(void **state)
 {
     (void)state;
-    run("fp32", "", 1);
-    run("bf16", "", 1);
-    run("fp64", "recompute: {granularity: full}\n", 1);
-    run("bf16", "", 2);
+    run(steps, "fp32", "", 1);
+    run(steps, "bf16", "", 1);
+    run(steps, "fp64", "recompute: {granularity: full}\n", 1);
+    run(steps, "bf16", "", 2);
+}
+
+/* A schedule can offload, the trainer cannot: an entry that stands in a step
+ * all the same is refused, not run as the program of that number. */
+static loong_status_t offload(loong_context_t *ctx, loong_comm_t *comm,
+                              void *user)
+{
+    const job_t *job = user;
+    loong_recipe_t *recipe = NULL;
+    loong_trainer_t *t = NULL;
+    LOONG_TRY(loong_register_builtin(ctx));
+    LOONG_TRY(make_recipe(ctx, job, &recipe));
+    loong_trainer_params_t params = {.comm = comm, .recipe = recipe};
+    loong_status_t status = loong_trainer_create(ctx, &params, &t);
+    for (int i = 0; i < 2 && status == LOONG_OK; i++) {
+        const loong_rank_schedule_t *list =
+            loongi_component_entries(t->component, LOONG_STAGE_TRAIN);
+        if (i == 1) {
+            list->entries[list->num_entries / 2].kind = LOONG_ENTRY_OFFLOAD;
+        }
+        status = loongi_train_begin(t);
+        if (status == LOONG_OK) {
+            status = loongi_train_step(t);
+        }
+        if (i == 1) {
+            assert_int_equal(status, LOONG_ERR_UNSUPPORTED);
+            assert_non_null(strstr(loong_context_error(ctx),
+                                   "entries of the kind 'offload'"));
+            loong_context_clear_error(ctx);
+        }
+    }
+    loong_trainer_destroy(&t);
+    loong_recipe_destroy(&recipe);
+    return status == LOONG_ERR_UNSUPPORTED ? LOONG_OK : LOONG_ERR_INTERNAL;
+}
+
+static void test_offload(void **state)
+{
+    (void)state;
+    run(offload, "fp32", "", 1);
 }
 
 /* The wrappers see what the library does. */
@@ -219,6 +262,7 @@ int main(void)
         cmocka_unit_test(test_wrappers),
         cmocka_unit_test(test_steps),
         cmocka_unit_test(test_overhead),
+        cmocka_unit_test(test_offload),
     };
     return cmocka_run_group_tests_name("quiet_step", tests, NULL, NULL);
 }

@@ -47,6 +47,16 @@ function(loong_test)
     LABELS "${T_LABELS}" ENVIRONMENT "OMP_NUM_THREADS=2;GOMP_SPINCOUNT=10000")
 endfunction()
 
+# Tests that take long begin first, so that none of them ends alone.
+function(loong_tests_first)
+  get_property(tests DIRECTORY PROPERTY TESTS)
+  foreach(name ${ARGV})
+    if(name IN_LIST tests)
+      set_tests_properties(${name} PROPERTIES COST 100)
+    endif()
+  endforeach()
+endfunction()
+
 # Tests that mostly wait for time limits of their own, which work beside them
 # would disturb: they come last, beside each other (loong_tests_order).
 function(loong_test_waits)

@@ -45,6 +45,23 @@ loong_fuzz(NAME idx)
 loong_fuzz(NAME config)
 loong_fuzz(NAME checkpoint)
 # Ops: each also on processors without bf16 and, in the long tests, without AVX2.
+# Where this processor has no more than such a level, the plain test is that one
+# already, and it belongs to the long tests as well.
+file(STRINGS /proc/cpuinfo flags REGEX "^flags" LIMIT_COUNT 1)
+set(LOONG_LEVELS_BELOW "")
+if(flags MATCHES " avx512_(bf16|vnni)")
+  list(APPEND LOONG_LEVELS_BELOW AVX512_CORE)
+endif()
+if(flags MATCHES " (avx512f|avx_vnni)")
+  list(APPEND LOONG_LEVELS_BELOW AVX2)
+endif()
+function(loong_test_level name isa labels)
+  if(NOT isa IN_LIST LOONG_LEVELS_BELOW)
+    list(APPEND labels full)
+  endif()
+  set_tests_properties(${name} PROPERTIES LABELS "${labels}" ENVIRONMENT
+    "OMP_NUM_THREADS=2;GOMP_SPINCOUNT=10000;ONEDNN_MAX_CPU_ISA=${isa}")
+endfunction()
 set(LOONG_OP_TEST_SOURCES op_case.c op_draw.c op_launch.c op_device.c)
 list(TRANSFORM LOONG_OP_TEST_SOURCES PREPEND ${PROJECT_SOURCE_DIR}/tests/ops/)
 function(loong_op_test name)
@@ -53,11 +70,9 @@ function(loong_op_test name)
   foreach(isa AVX2 SSE41)
     add_test(NAME op_${name}_${isa} COMMAND test_op_${name}
       WORKING_DIRECTORY ${PROJECT_BINARY_DIR})
-    set_tests_properties(op_${name}_${isa} PROPERTIES TIMEOUT 600 LABELS ops
-      ENVIRONMENT
-      "OMP_NUM_THREADS=2;GOMP_SPINCOUNT=10000;ONEDNN_MAX_CPU_ISA=${isa}")
+    set_tests_properties(op_${name}_${isa} PROPERTIES TIMEOUT 600)
+    loong_test_level(op_${name}_${isa} ${isa} ops)
   endforeach()
-  set_tests_properties(op_${name}_SSE41 PROPERTIES LABELS "ops;full")
 endfunction()
 loong_op_test(linear)
 loong_op_test(cross_entropy)
@@ -127,4 +142,7 @@ foreach(planted pass_memory place_intervals schedule_colour pass_split pass_gath
     pair_run program_run)
   target_link_options(test_planner PRIVATE LINKER:--wrap=loongi_${planted})
 endforeach()
+loong_tests_first(layouts experts context reshard trainer router_replay overlap
+  cuda_dispatch cuda_op_attention cuda_experts cuda_op_moe golden families comm
+  convert draft_recipes gpu_run)
 loong_tests_order()

@@ -9,11 +9,9 @@ loong_test(NAME router_losses LABELS golden
 foreach(isa AVX512_CORE AVX2 SSE41)
   add_test(NAME golden_bf16_${isa} COMMAND test_golden_bf16
     WORKING_DIRECTORY ${PROJECT_BINARY_DIR})
-  set_tests_properties(golden_bf16_${isa} PROPERTIES TIMEOUT 120 LABELS golden
-    ENVIRONMENT
-    "OMP_NUM_THREADS=2;GOMP_SPINCOUNT=10000;ONEDNN_MAX_CPU_ISA=${isa}")
+  set_tests_properties(golden_bf16_${isa} PROPERTIES TIMEOUT 120)
+  loong_test_level(golden_bf16_${isa} ${isa} golden)
 endforeach()
-set_tests_properties(golden_bf16_SSE41 PROPERTIES LABELS "golden;full")
 loong_test(NAME training SOURCES tests/golden/test_training.c LABELS golden)
 loong_test(NAME hf_fields SOURCES tests/unit/test_hf_fields.c LABELS unit)
 loong_test(NAME hf_defaults SOURCES tests/unit/test_hf_defaults.c LABELS unit)

@@ -37,3 +37,6 @@ foreach(dtype fp32 bf16)
 endforeach()
 loong_test(NAME log LABELS engine
   SOURCES tests/engine/test_log.c tests/engine/engine_run.c)
+# Up to four ranks of one thread each.
+set_tests_properties(log PROPERTIES
+  ENVIRONMENT "OMP_NUM_THREADS=1;GOMP_SPINCOUNT=10000")

@@ -1,7 +1,10 @@
-# Small trainings on ranks that are threads of the test.
+# Small trainings on ranks that are threads of the test, of one thread each:
+# more of them than cores would wait for each other.
 function(loong_train_test name)
   loong_test(NAME train_${name} SOURCES tests/train/test_${name}.c
     tests/train/train_job.c LABELS train TIMEOUT 120)
+  set_tests_properties(train_${name} PROPERTIES
+    ENVIRONMENT "OMP_NUM_THREADS=1;GOMP_SPINCOUNT=10000")
 endfunction()
 loong_train_test(params)
 loong_train_test(run)

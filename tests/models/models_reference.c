@@ -357,9 +357,10 @@ static void print_sources(const report_t *r)
                loongi_json_string(loongi_json_at(names, i)));
     }
     printf(" (of transformers the defaults of\n"
-           "classes that are written after a published model; `table`: public "
-           "recipes; `config.json`:\n"
-           "the publisher's own). What is listed here nobody else says, so "
+           "classes that are written after a published model; `mlc`: MLC LLM's "
+           "copies of config.json;\n"
+           "`pai`: Alibaba's scripts for Megatron; `table`: public recipes; "
+           "`config.json`: the publisher's\nown). What is listed here nobody else says, so "
            "compare it with the\n"
            "publisher's file, or take that by `from_hf`.\n\n"
            "| `model:` | confirmed | not confirmed |\n|---|---|---|\n");

@@ -20,7 +20,16 @@ SOURCE is any of
   --litgpt WHEEL       the table of models in litgpt (0.5.13):
                        pip download --no-deps litgpt==0.5.13
   --table FILE         a Markdown table of models, rows as in TABLE
+  --mlc FILE           MLC LLM's copies of config.json
+                       (python/mlc_llm/model/model_preset.py, July 2026)
+  --maxtext DIR        MaxText's models (configs/models, August 2026; wants
+                       PyYAML)
+  --pai DIR            Alibaba's scripts for Megatron (Pai-Megatron-Patch,
+                       examples, December 2025)
+  --llm-analysis DIR   llm-analysis' models (llm_analysis/model_configs)
   --config NAME=DIR    the publisher's own config.json of a preset
+
+With --add sources.json keeps what sources that are not named here confirm.
 """
 import argparse
 import importlib.util
@@ -49,6 +58,30 @@ KNOWN = {
     ("litgpt", "mixtral/mixtral_8x22b"): dict(
         vocab_size=(32768, "Instruct's, which has 768 tokens more than the "
                            "base model; litgpt gives both the same")),
+    ("maxtext", "mixtral/mixtral_8x22b"): dict(
+        vocab_size=(32768, "Instruct's, as litgpt")),
+    ("maxtext", "qwen2.5/qwen2.5_14b"): dict(
+        rms_norm_eps=(1e-6, "Instruct's, which the file says it is; litgpt "
+                            "has 1e-5 for the base model")),
+    ("maxtext", "qwen3/qwen3_30b_a3b"): dict(
+        rope_theta=(10000000, "Qwen3-2507's")),
+    ("maxtext", "qwen3/qwen3_235b_a22b"): dict(
+        rope_theta=(5000000, "Qwen3-2507's")),
+    ("mlc", "qwen1.5/qwen1.5_moe_a2.7b"): dict(
+        max_position_embeddings=(32768, "the chat model's")),
+    ("mlc", "qwen2/qwen2_0.5b"): dict(
+        max_position_embeddings=(32768, "that of the instruct model")),
+    ("mlc", "qwen2/qwen2_1.5b"): dict(
+        max_position_embeddings=(32768, "that of the instruct model")),
+    ("mlc", "qwen2/qwen2_7b"): dict(
+        max_position_embeddings=(32768, "that of the instruct model")),
+    ("pai", "qwen1.5/qwen1.5_4b"): dict(
+        rope_theta=(1e6, "one number for all sizes of a script; nobody else "
+                         "says which it is, so look at the publisher's "
+                         "file")),
+    ("pai", "qwen2.5/qwen2.5_1.5b"): dict(
+        max_position_embeddings=(32768, "Instruct's; litgpt has 131072 for "
+                                        "the base model")),
     ("table", "qwen/qwen_7b"): dict(
         rope_theta=(1e6, "Qwen1.5's, which is in the same row")),
     ("table", "internlm2.5/internlm2.5_7b"): dict(
@@ -287,6 +320,172 @@ def read_table(models, path):
     return "table", out
 
 
+# ---- MLC LLM -----------------------------------------------------------------
+
+# base models, and others where they differ in nothing but what KNOWN has
+MLC = {"gpt2": "gpt2/gpt2_124m", "gpt2_medium": "gpt2/gpt2_355m",
+       "Mixtral-8x7B-v0.1": "mixtral/mixtral_8x7b", "qwen": "qwen/qwen_1.8b",
+       "qwen2moe": "qwen1.5/qwen1.5_moe_a2.7b",
+       "qwen2_0_5b": "qwen2/qwen2_0.5b", "qwen2_1_5b": "qwen2/qwen2_1.5b",
+       "qwen2_7b": "qwen2/qwen2_7b", "qwen2.5_3b": "qwen2.5/qwen2.5_3b",
+       "qwen3_0.6b": "qwen3/qwen3_0.6b", "qwen3_1.7b": "qwen3/qwen3_1.7b",
+       "internlm2_5_7b": "internlm2.5/internlm2.5_7b",
+       "deepseek_v2_lite": "deepseek_v2/deepseek_v2_lite",
+       "llama3_1_8b": "llama3.1/llama3.1_8b",
+       "llama3_1_70b": "llama3.1/llama3.1_70b",
+       "smollm2_135m": "smollm2/smollm2_135m",
+       "smollm2_360m": "smollm2/smollm2_360m"}
+
+
+def read_mlc(models, path):
+    spec = importlib.util.spec_from_file_location("mlc_presets", path)
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    out = {}
+    for name, preset in MLC.items():
+        copy = dict(module.MODEL_PRESETS[name])
+        # what its class has by itself, the copy does not say
+        said = unified(copy).keys() | {"attention_bias"} & copy.keys()
+        if copy["model_type"] == "internlm2":
+            copy["auto_map"] = None
+            said |= {"attention_bias"}  # its bias
+        out[preset] = {k: v for k, v in stated(copy)[1].items() if k in said}
+    return "mlc", out
+
+
+# ---- MaxText -----------------------------------------------------------------
+
+MAXTEXT = {"base_emb_dim": "hidden_size", "base_mlp_dim": "intermediate_size",
+           "base_num_query_heads": "num_attention_heads",
+           "base_num_kv_heads": "num_key_value_heads",
+           "base_moe_mlp_dim": "moe_intermediate_size",
+           "base_num_decoder_layers": "num_hidden_layers",
+           "first_num_dense_layers": "first_k_dense_replace",
+           "normalization_layer_epsilon": "rms_norm_eps",
+           "rope_max_timescale": "rope_theta",
+           "shared_experts": "n_shared_experts",
+           "routed_score_func": "scoring_func",
+           "logits_via_embedding": "tie_word_embeddings",
+           "n_routing_groups": "n_group", "topk_routing_group": "topk_group",
+           "rope_factor": "rope_scaling.factor",
+           "beta_fast": "rope_scaling.beta_fast",
+           "beta_slow": "rope_scaling.beta_slow",
+           "mscale": "rope_scaling.mscale",
+           "original_max_position_embeddings":
+               "rope_scaling.original_max_position_embeddings"}
+MAXTEXT_SAME = ("vocab_size", "head_dim", "num_experts", "num_experts_per_tok",
+                "routed_scaling_factor", "kv_lora_rank", "q_lora_rank",
+                "qk_nope_head_dim", "qk_rope_head_dim", "v_head_dim",
+                "norm_topk_prob", "attention_bias", "max_position_embeddings")
+MAXTEXT_NAMES = {"deepseek_v2/deepseek_v2_lite": "deepseek2-16b",
+                 "deepseek_v2/deepseek_v2_236b": "deepseek2-236b",
+                 "deepseek_v3/deepseek_v3_671b": "deepseek3-671b",
+                 "kimi_k2/kimi_k2_1t": "kimi-k2-1t",
+                 "qwen3/qwen3_coder_480b_a35b": "qwen3-480b-a35b"}
+
+
+def maxtext_fields(c):
+    mixed = c.get("decoder_block") in ("qwen3_moe", "mixtral")
+    latent = "kv_lora_rank" in c
+    out = {k: c[k] for k in MAXTEXT_SAME if k in c}
+    out.update({v: c[k] for k, v in MAXTEXT.items() if k in c})
+    out["rms_norm_eps"] = float(out["rms_norm_eps"])  # YAML: 1e-06 is a text
+    if latent:
+        out.pop("head_dim", None)
+        out["rope_scaling.type"] = c["rope_type"]
+        out["q_lora_rank"] = out["q_lora_rank"] or None
+    if c.get("decoder_block") == "qwen3_moe":
+        del out["intermediate_size"]  # it repeats that of the experts
+    if mixed and c["decoder_block"] == "mixtral":
+        out.pop("moe_intermediate_size", None)
+    return out
+
+
+def read_maxtext(models, folder):
+    import yaml
+    out = {}
+    for name in models:
+        short = MAXTEXT_NAMES.get(name, name.split("/")[1].replace("_", "-"))
+        path = os.path.join(folder, short + ".yml")
+        if os.path.exists(path):
+            with open(path) as f:
+                out[name] = maxtext_fields(yaml.safe_load(f))
+    return "maxtext", out
+
+
+# ---- Pai-Megatron-Patch ------------------------------------------------------
+
+PAI = {"qwen": "qwen/run_pretrain_megatron_qwen.sh",
+       "qwen1.5": "qwen1_5/run_pretrain_mcore_qwen.sh",
+       "qwen2": "qwen2/run_mcore_qwen.sh",
+       "qwen2.5": "qwen2_5/run_mcore_qwen.sh"}
+PAI_SIZES = {"NUM_LAYERS": "num_hidden_layers", "HIDDEN_SIZE": "hidden_size",
+             "NUM_ATTN_HEADS": "num_attention_heads",
+             "INTERMEDIATE_SIZE": "intermediate_size",
+             "MAX_POSITION_EMBEDDINGS": "max_position_embeddings",
+             "NUM_KEY_VALUE_HEADS": "num_key_value_heads",
+             "RMS_NORM_EPS": "rms_norm_eps", "NUM_EXPERTS": "num_experts",
+             "NUM_EXPERTS_PER_TOPK": "num_experts_per_tok",
+             "MOE_INTERMEDIATE_SIZE": "moe_intermediate_size",
+             "SHARED_EXPERT_INTERMEDIATE_SIZE":
+                 "shared_expert_intermediate_size"}
+QWEN_WORDS = 151643  # to which a script adds EXTRA_VOCAB_SIZE
+
+
+def pai_fields(block, whole):
+    """One size; `whole` says what all sizes of the script share."""
+    found = dict(re.findall(r"^([A-Z_]+)=([0-9.e-]+)$", block, re.M))
+    out = {PAI_SIZES[k]: float(v) for k, v in found.items() if k in PAI_SIZES}
+    groups = re.search(r"--num-query-groups (\d+)", block)
+    if groups:
+        out["num_key_value_heads"] = float(groups.group(1))
+    out.setdefault("num_key_value_heads", out["num_attention_heads"])
+    if "EXTRA_VOCAB_SIZE" in found:
+        out["vocab_size"] = QWEN_WORDS + int(found["EXTRA_VOCAB_SIZE"])
+    if "tie_option" in block:
+        out["tie_word_embeddings"] = "--untie-embeddings" not in block
+    for option, key in (("norm-epsilon", "rms_norm_eps"),
+                        ("rotary-base", "rope_theta")):
+        value = re.search(rf"--{option} ([0-9.e-]+)", whole)
+        if value:
+            out.setdefault(key, float(value.group(1)))
+    return out
+
+
+def read_pai(models, folder):
+    out = {}
+    for family, script in PAI.items():
+        with open(os.path.join(folder, script)) as f:
+            whole = f.read()
+        for size, block in re.findall(
+                r"if \[ \$MODEL_SIZE = (\S+) \]; then(.*?)(?=\nelif|\nfi)",
+                whole, re.S):
+            size = "57b_a14b" if size == "A14B" else size.lower()
+            name = f"{family}/{family}_{size}"
+            if name in models:
+                out[name] = pai_fields(block, whole)
+    return "pai", out
+
+
+# ---- llm-analysis ------------------------------------------------------------
+
+ANALYSIS = {"gpt2": "gpt2_124m", "gpt2-medium": "gpt2_355m",
+            "gpt2-large": "gpt2_774m", "gpt2-xl": "gpt2_1.5b"}
+ANALYSIS_SIZES = {"num_layers": "num_hidden_layers", "n_head":
+                  "num_attention_heads", "hidden_dim": "hidden_size",
+                  "max_seq_len": "max_position_embeddings",
+                  "vocab_size": "vocab_size"}
+
+
+def read_analysis(models, folder):
+    out = {}
+    for short, preset in ANALYSIS.items():
+        with open(os.path.join(folder, short + ".json")) as f:
+            c = json.load(f)
+        out["gpt2/" + preset] = {v: c[k] for k, v in ANALYSIS_SIZES.items()}
+    return "llm-analysis", out
+
+
 # ---- comparison --------------------------------------------------------------
 
 def read_config(models, text):
@@ -326,11 +525,33 @@ def compare(models, sources):
     return found, excuses, problems
 
 
+def keep(found, excuses, renewed, crc):
+    """Adds what sources.json has of other sources; their names."""
+    with open(PATH) as f:
+        before = json.load(f)
+    if before["published_crc32"] != crc:
+        sys.exit("sources.json is of another published.json: all sources are "
+                 "wanted")
+    others = {s for s in before["sources"] if s not in renewed}
+    short = {s.split()[0] for s in others}
+    for name, by in before["presets"].items():
+        for key, sources in by.items():
+            found[name][key] = sorted({*found[name][key],
+                                       *(short & {*sources})})
+    excuses[:0] = [e for e in before["otherwise"] if e[3] in others]
+    return others
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--transformers", action="store_true")
     parser.add_argument("--litgpt", metavar="WHEEL")
     parser.add_argument("--table", metavar="FILE")
+    parser.add_argument("--mlc", metavar="FILE")
+    parser.add_argument("--maxtext", metavar="DIR")
+    parser.add_argument("--pai", metavar="DIR")
+    parser.add_argument("--llm-analysis", metavar="DIR")
+    parser.add_argument("--add", action="store_true")
     parser.add_argument("--config", metavar="NAME=DIR", action="append",
                         default=[])
     parser.add_argument("--check", action="store_true")
@@ -339,20 +560,21 @@ def main():
         published = f.read()
     models = {n: e["config"] for n, e in json.loads(published).items()
               if e["published"]}
-    sources = []
-    if args.transformers:
-        sources.append(read_transformers(models))
-    if args.litgpt:
-        sources.append(read_litgpt(models, args.litgpt))
-    if args.table:
-        sources.append(read_table(models, args.table))
+    sources = [read_transformers(models)] if args.transformers else []
+    sources += [read(models, place) for read, place in (
+        (read_litgpt, args.litgpt), (read_table, args.table),
+        (read_mlc, args.mlc), (read_maxtext, args.maxtext),
+        (read_pai, args.pai), (read_analysis, args.llm_analysis)) if place]
     sources += [read_config(models, c) for c in args.config]
     found, excuses, problems = compare(models, sources)
+    names = {s for s, _ in sources}
+    if args.add:
+        names |= keep(found, excuses, names, zlib.crc32(published))
     for problem in problems:
         print("FAIL " + problem)
     lines = [f"{json.dumps(n)}: {json.dumps(by)}" for n, by in found.items()]
     text = (f'{{"published_crc32": {zlib.crc32(published)},\n"sources": ' +
-            json.dumps(sorted({s for s, _ in sources})) +
+            json.dumps(sorted(names)) +
             ',\n"otherwise": [\n' + ",\n".join(map(json.dumps, excuses)) +
             '],\n"presets": {\n' + ",\n".join(lines) + "}}\n")
     settings = [by for b in found.values() for by in b.values()]

@@ -28,6 +28,8 @@ extern "C" {
 
 typedef struct loong_dataset loong_dataset_t;
 
+enum { LOONG_INDEX_WINDOW = 256, LOONG_INDEX_WINDOWS = 13 };
+
 /* What a complete check of an index has found, and of which file. */
 typedef struct loong_index_digest {
     uint64_t size;     /* bytes of the .idx file; 0: nothing is known */
@@ -35,6 +37,9 @@ typedef struct loong_index_digest {
     int64_t changed_ns;
     int64_t tokens;
     uint64_t hash; /* of the .idx file */
+    /* [k]: the most documents that begin within LOONG_INDEX_WINDOW << k tokens
+     * in a row, empty ones too. */
+    int64_t starts[LOONG_INDEX_WINDOWS];
 } loong_index_digest_t;
 
 typedef struct loong_dataset_info {
@@ -88,6 +93,11 @@ LOONG_API int64_t loong_dataset_get_start(const loong_dataset_t *dataset,
  * O(log documents). */
 LOONG_API int64_t loong_dataset_find_document(const loong_dataset_t *dataset,
                                               int64_t token);
+
+/* At most so many documents have a part in any `tokens` tokens in a row. O(1):
+ * that of the next power of two, or of several of the largest windows. */
+LOONG_API int64_t loong_dataset_most_documents(const loong_dataset_t *dataset,
+                                               int64_t tokens);
 
 /* Copies `count` ids from `token` on. Every id must lie in 0 .. vocab_size-1.
  * Errors: LOONG_ERR_ARG (range outside the data set), LOONG_ERR_FORMAT (id out

@@ -197,6 +197,44 @@ static loong_status_t check_documents(const loong_dataset_t *ds)
     return LOONG_OK;
 }
 
+/* The first token of a document of an index that is right. */
+static int64_t first_token(const loong_dataset_t *ds, int64_t document)
+{
+    int64_t sequence = start_of(ds, document);
+    return sequence < ds->info.sequences ? offset_of(ds, sequence) / ds->element
+                                         : ds->info.tokens;
+}
+
+/* Of each window, ended by each document in turn. */
+static void count_starts(const loong_dataset_t *ds,
+                         int64_t most[LOONG_INDEX_WINDOWS])
+{
+    int64_t first[LOONG_INDEX_WINDOWS] = {0};
+    memset(most, 0, sizeof(*most) * LOONG_INDEX_WINDOWS);
+    for (int64_t d = 0; d < ds->info.documents; d++) {
+        int64_t token = first_token(ds, d);
+        for (int k = 0; k < LOONG_INDEX_WINDOWS; k++) {
+            int64_t window = (int64_t)LOONG_INDEX_WINDOW << k;
+            while (token - first_token(ds, first[k]) >= window) {
+                first[k]++;
+            }
+            most[k] = LOONG_MAX(most[k], d - first[k] + 1);
+        }
+    }
+}
+
+int64_t loong_dataset_most_documents(const loong_dataset_t *ds, int64_t tokens)
+{
+    int k = 0;
+    while (k + 1 < LOONG_INDEX_WINDOWS &&
+           ((int64_t)LOONG_INDEX_WINDOW << k) < tokens) {
+        k++;
+    }
+    int64_t window = (int64_t)LOONG_INDEX_WINDOW << k;
+    int64_t windows = (tokens + window - 1) / window;
+    return LOONG_MIN(tokens, 1 + windows * ds->info.index.starts[k]);
+}
+
 static loong_status_t check_sizes(loong_dataset_t *ds)
 {
     size_t promised = (size_t)(ds->info.tokens * ds->element);
@@ -253,6 +291,7 @@ static loong_status_t check_index(loong_dataset_t *ds,
     LOONG_TRY(check_documents(ds));
     digest->tokens = ds->info.tokens;
     digest->hash = XXH3_64bits(ds->idx.bytes, ds->idx.size);
+    count_starts(ds, digest->starts);
     loongi_digest_write(ds->idx.path, digest);
     return LOONG_OK;
 }

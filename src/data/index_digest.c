@@ -12,7 +12,7 @@
 
 #include <xxhash.h>
 
-enum { LINE = 256, YOUNG_SECONDS = 1 };
+enum { LINE = 640, YOUNG_SECONDS = 1 };
 
 bool loongi_digest_same_file(const loong_index_digest_t *a,
                              const loong_index_digest_t *b)
@@ -23,11 +23,35 @@ bool loongi_digest_same_file(const loong_index_digest_t *a,
 
 static int body_of(const loong_index_digest_t *d, char *line)
 {
-    return snprintf(line, LINE,
-                    "loong index 1: %" PRIu64 " bytes, changed %" PRId64
-                    ".%09" PRId64 ", %" PRId64 " tokens, hash %016" PRIx64
-                    ", check ",
-                    d->size, d->changed_s, d->changed_ns, d->tokens, d->hash);
+    int n = snprintf(line, LINE,
+                     "loong index 2: %" PRIu64 " bytes, changed %" PRId64
+                     ".%09" PRId64 ", %" PRId64 " tokens, hash %016" PRIx64
+                     ", starts",
+                     d->size, d->changed_s, d->changed_ns, d->tokens, d->hash);
+    for (int k = 0; k < LOONG_INDEX_WINDOWS; k++) {
+        n += snprintf(line + n, (size_t)(LINE - n), " %" PRId64, d->starts[k]);
+    }
+    return n + snprintf(line + n, (size_t)(LINE - n), ", check ");
+}
+
+static bool parse(const char *line, loong_index_digest_t *d)
+{
+    int at = 0;
+    if (sscanf(line,
+               "loong index 2: %" SCNu64 " bytes, changed %" SCNd64 ".%" SCNd64
+               ", %" SCNd64 " tokens, hash %" SCNx64 ", starts%n",
+               &d->size, &d->changed_s, &d->changed_ns, &d->tokens, &d->hash,
+               &at) != 5 || at == 0) {
+        return false;
+    }
+    for (int k = 0; k < LOONG_INDEX_WINDOWS; k++) {
+        int read = 0;
+        if (sscanf(line + at, " %" SCNd64 "%n", &d->starts[k], &read) != 1) {
+            return false;
+        }
+        at += read;
+    }
+    return true;
 }
 
 /* The whole line. */
@@ -52,11 +76,7 @@ bool loongi_digest_read(const char *idx_path, loong_index_digest_t *digest_p)
     }
     bool read = fgets(line, sizeof(line), file) != NULL;
     fclose(file);
-    if (!read ||
-        sscanf(line,
-               "loong index 1: %" SCNu64 " bytes, changed %" SCNd64 ".%" SCNd64
-               ", %" SCNd64 " tokens, hash %" SCNx64,
-               &d.size, &d.changed_s, &d.changed_ns, &d.tokens, &d.hash) != 5) {
+    if (!read || !parse(line, &d)) {
         return false;
     }
     line_of(&d, again);

@@ -105,8 +105,7 @@ void loongi_parallel_request(const loong_parallel_t *layout,
     p->sequence_parallel = loong_recipe_bool(r, "parallel.sequence_parallel");
     p->seq_length = p->max_seqlen = loong_recipe_int(r, "data.seq_length");
     int64_t samples = loong_recipe_int(r, "train.micro_batch_size");
-    bool cut = loong_recipe_bool(r, "data.reset_attention_mask");
-    p->max_segments = cut ? samples * p->seq_length : samples;
+    p->max_segments = samples;
     p->tokens = samples * p->seq_length / mesh->size[LOONG_AXIS_CP];
     p->cp_comm = comm_of(r);
     p->dispatcher = dispatcher_of(layout, mesh);

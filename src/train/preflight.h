@@ -20,6 +20,13 @@ LOONG_NODISCARD loong_status_t loongi_preflight(loong_trainer_t *t);
 LOONG_NODISCARD loong_status_t loongi_find_weights(const loong_trainer_t *t,
                                                    const char **load_p);
 
+/* trainer_data.c: the most segments that a sample can have: one, or with
+ * data.reset_attention_mask as many as documents of the run's data sets have a
+ * part in it; of a plan without data, or data that cannot be opened, one a
+ * token. Collective. */
+LOONG_NODISCARD loong_status_t
+loongi_trainer_count_segments(loong_trainer_t *t, int64_t *segments_p);
+
 /* trainer_data.c: the sources of the training, and what the run takes of
  * them; nothing where no data was opened. */
 void loongi_trainer_describe_data(const loong_trainer_t *t,

@@ -219,12 +219,14 @@ static bool is_bf16(const loong_recipe_t *r, const char *key)
 }
 
 static loong_status_t plan_component(loong_trainer_t *t,
-                                     const loong_component_params_t *model)
+                                     const loong_component_params_t *model,
+                                     int64_t segments)
 {
     loong_component_params_t p = *model;
     const loong_recipe_t *r = t->recipe;
     loong_arena_t *arena = t->model_keys->arena;
     loongi_parallel_request(&t->parallel, &t->mesh, &p.request);
+    p.request.max_segments *= segments;
     LOONG_TRY(loongi_router_replay_mode(t, &p, &p.request.routing));
     p.precision = loongi_recipe_precision(t->recipe, t->device);
     p.compile.device = loong_device_name(t->device);
@@ -418,12 +420,14 @@ static loong_status_t check(loong_trainer_t *t,
 static loong_status_t plan(loong_trainer_t *t,
                            const loong_component_params_t *model)
 {
+    int64_t segments = 0;
+    LOONG_TRY(loongi_trainer_count_segments(t, &segments));
     loong_status_t status = loongi_devices_settle(t);
     if (status == LOONG_OK) {
         status = loongi_devices_open(t);
     }
     if (status == LOONG_OK) {
-        status = plan_component(t, model);
+        status = plan_component(t, model, segments);
     }
     /* What this device lacks the recipe should not have asked for. */
     LOONG_TRY(status == LOONG_ERR_UNSUPPORTED ? LOONG_ERR_CONFIG : status);

@@ -261,6 +261,47 @@ loong_status_t loongi_trainer_open_data(loong_trainer_t *t)
     return first ? status : open_data(t, &known);
 }
 
+/* The documents in a sample of data set number i of a list. What is wrong with
+ * the set the preflight tells. */
+static int64_t documents_of(const loong_trainer_t *t, const char *list,
+                            int64_t i)
+{
+    char key[64];
+    loong_dataset_t *set = NULL;
+    int64_t most = seq_length(t);
+    snprintf(key, sizeof(key), "%s[%lld].path", list, (long long)i);
+    const char *prefix = loong_recipe_text(t->recipe, key);
+    if (prefix == NULL ||
+        loong_dataset_create(t->ctx, prefix, &set) != LOONG_OK) {
+        loong_context_clear_error(t->ctx);
+        return most;
+    }
+    most = loong_dataset_most_documents(set, most);
+    loong_dataset_destroy(&set);
+    return most;
+}
+
+loong_status_t loongi_trainer_count_segments(loong_trainer_t *t,
+                                             int64_t *segments_p)
+{
+    static const char *const lists[] = {"data.train", "data.validation"};
+    bool packed = loong_recipe_bool(t->recipe, "data.reset_attention_mask");
+    int64_t most = 1;
+    if (packed && t->plan_only && !t->judge) {
+        most = seq_length(t);
+    }
+    for (int l = 0; packed && loong_comm_rank(t->comm) == 0 && l < 2; l++) {
+        int64_t count = loong_recipe_count(t->recipe, lists[l]);
+        for (int64_t i = 0; i < count && most < seq_length(t); i++) {
+            most = LOONG_MAX(most, documents_of(t, lists[l], i));
+        }
+    }
+    LOONG_TRY(loong_comm_broadcast(t->comm, &most, sizeof(most), 0,
+                                   "segments of a sample"));
+    *segments_p = most;
+    return LOONG_OK;
+}
+
 int32_t loongi_trainer_token_type(const loong_trainer_t *t, int32_t id)
 {
     int64_t count = loong_recipe_count(t->recipe, "data.vision_token_ids");

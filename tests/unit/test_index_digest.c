@@ -128,6 +128,51 @@ static void test_digest_file(void **state)
     test_context_end(&ctx);
 }
 
+/* The most documents that begin within `window` tokens in a row. */
+static int64_t count_starts(int64_t documents, int64_t window)
+{
+    int64_t most = 0;
+    for (int64_t d = 0; d < documents; d++) {
+        int64_t count = 0;
+        int64_t token = 0; /* from the first of document d on */
+        for (int64_t e = d; e < documents && token < window; e++) {
+            token += known_length(e);
+            count++;
+        }
+        most = LOONG_MAX(most, count);
+    }
+    return most;
+}
+
+/* How many documents have a part in some tokens: of the next power of two. */
+static void test_most_documents(void **state)
+{
+    (void)state;
+    enum { DOCUMENTS = 3000 };
+    static const int64_t sizes[][2] = {{1, 256},      {300, 512},
+                                       {1024, 1024},  {4096, 4096},
+                                       {4097, 8192},  {1 << 20, 1 << 20},
+                                       {3 << 19, 2 << 20}};
+    loong_context_t *ctx = test_context();
+    char dir[SCRATCH_SIZE];
+    char prefix[SCRATCH_SIZE];
+    loong_dataset_t *ds = NULL;
+    scratch_make(dir);
+    known_write(ctx, scratch_path(dir, "set", prefix), DOCUMENTS, LOONG_U16,
+                false);
+    assert_ok(ctx, loong_dataset_create(ctx, prefix, &ds));
+    for (int i = 0; i < LOONG_COUNT_OF(sizes); i++) {
+        int64_t window = LOONG_MIN(sizes[i][1], 1 << 20);
+        int64_t most = 1 + sizes[i][1] / window *
+                               count_starts(DOCUMENTS, window);
+        assert_int_equal(loong_dataset_most_documents(ds, sizes[i][0]),
+                         LOONG_MIN(sizes[i][0], most));
+    }
+    loong_dataset_destroy(&ds);
+    scratch_remove(ctx, dir);
+    test_context_end(&ctx);
+}
+
 static int64_t resident_kib(void)
 {
     long pages = 0;
@@ -201,6 +246,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_known_index),
         cmocka_unit_test(test_digest_file),
+        cmocka_unit_test(test_most_documents),
         cmocka_unit_test(test_huge_index),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -137,7 +137,7 @@ static loong_status_t run_rank(loong_context_t *ctx, loong_comm_t *comm,
              "    ffn_hidden_size: 24, num_attention_heads: 2,\n"
              "    num_query_groups: 1, kv_channels: 8, vocab_size: %d,\n"
              "    make_vocab_size_divisible_by: 8, activation: %s,\n"
-             "    max_position_embeddings: 64%s}\n"
+             "    max_position_embeddings: %d%s}\n"
              "precision: {params_dtype: %s}\n"
              "data:\n"
              "  seq_length: %d\n"
@@ -149,8 +149,9 @@ static loong_status_t run_rank(loong_context_t *ctx, loong_comm_t *comm,
              "  lr_decay_iters: 4}\n"
              "%s",
              job->device[0] == '[' ? "devices" : "device", job->device,
-             job->layers, job->hidden, VOCAB, job->activation, job->model,
-             job->dtype, job->seq_length, dir, job->data, job->data_keys,
+             job->layers, job->hidden, VOCAB, job->activation,
+             LOONG_MAX(64, job->seq_length), job->model, job->dtype,
+             job->seq_length, dir, job->data, job->data_keys,
              job->batch, job->steps, job->train, job->extra);
     LOONG_TRY(loong_register_builtin(ctx));
     LOONG_TRY(loong_recipe_parse(ctx, "test", text, NULL, &recipe));

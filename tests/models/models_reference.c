@@ -360,8 +360,8 @@ static void print_sources(const report_t *r)
            "classes that are written after a published model; `mlc`: MLC LLM's "
            "copies of config.json;\n"
            "`pai`: Alibaba's scripts for Megatron; `table`: public recipes; "
-           "`config.json`: the publisher's\nown). What is listed here nobody else says, so "
-           "compare it with the\n"
+           "`config.json`: the publisher's\n"
+           "own). What is listed here nobody else says, so compare it with the\n"
            "publisher's file, or take that by `from_hf`.\n\n"
            "| `model:` | confirmed | not confirmed |\n|---|---|---|\n");
     for (const loong_json_member_t *m = loongi_json_first(all); m != NULL;

@@ -361,7 +361,8 @@ static void print_sources(const report_t *r)
            "copies of config.json;\n"
            "`pai`: Alibaba's scripts for Megatron; `table`: public recipes; "
            "`config.json`: the publisher's\n"
-           "own). What is listed here nobody else says, so compare it with the\n"
+           "own). What is listed here nobody else says, so compare it with "
+           "the\n"
            "publisher's file, or take that by `from_hf`.\n\n"
            "| `model:` | confirmed | not confirmed |\n|---|---|---|\n");
     for (const loong_json_member_t *m = loongi_json_first(all); m != NULL;

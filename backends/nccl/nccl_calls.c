@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include "nccl_impl.h"
+#include "progress.h"
 
 static loong_status_t failed(nccl_t *n, const char *call, ncclResult_t result)
 {
@@ -102,11 +103,11 @@ loong_status_t loongi_nccl_connect(nccl_t *n)
 
 void loongi_nccl_disconnect(nccl_t *n, bool abort)
 {
-    if (n->handle != NULL) {
+    if (n->handle != NULL && !loongi_device_hangs(n->device)) {
         (void)(abort ? n->lib.CommAbort(n->handle)
                      : n->lib.CommDestroy(n->handle));
-        n->handle = NULL;
     }
+    n->handle = NULL;
 }
 
 /* Each is told to end before one is waited for: a launch of a graph ends when

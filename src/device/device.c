@@ -11,10 +11,11 @@
 #include "first.h"
 #include "planned.h"
 #include "pool.h"
+#include "progress.h"
 #include "registry.h"
 #include "waited.h"
 
-enum { SPIN_TURNS = 2000, NAP_NANOSECONDS = 20000 };
+enum { SPIN_TURNS = 2000, NAP_NANOSECONDS = 20000, CHECK_TURNS = 256 };
 
 loong_status_t loong_register_device(loong_context_t *ctx,
                                      const loong_device_ops_t *ops)
@@ -120,7 +121,10 @@ void loong_device_destroy(loong_device_t **device_p)
     if (device != NULL) {
         loong_device_event_destroy(device, device->reached);
         loongi_mirrors_free(device);
-        device->ops->destroy(device->ctx, device->data);
+        loongi_progress_free(device);
+        if (!device->progress.hangs) {
+            device->ops->destroy(device->ctx, device->data);
+        }
         loongi_free(device->ctx, device);
         *device_p = NULL;
     }
@@ -228,7 +232,7 @@ loong_status_t loong_device_alloc(loong_device_t *device, size_t bytes,
 
 void loong_device_free(loong_device_t *device, void *ptr, size_t bytes)
 {
-    if (ptr != NULL) {
+    if (ptr != NULL && !device->progress.hangs) {
         loongi_mirrors_retire(device, ptr, bytes);
         device->ops->free(device->ctx, device->data, ptr, bytes);
     }
@@ -275,7 +279,7 @@ void loong_device_host_free(loong_device_t *device, void *ptr)
 {
     if (device->ops->host_free == NULL) {
         loongi_free(device->ctx, ptr);
-    } else if (ptr != NULL) {
+    } else if (ptr != NULL && !device->progress.hangs) {
         device->ops->host_free(device->ctx, device->data, ptr);
     }
 }
@@ -294,7 +298,8 @@ loong_status_t loong_device_stream_create(loong_device_t *device,
 
 void loong_device_stream_destroy(loong_device_t *device, void *stream)
 {
-    if (device->ops->stream_destroy != NULL && stream != NULL) {
+    if (device->ops->stream_destroy != NULL && stream != NULL &&
+        !device->progress.hangs) {
         device->ops->stream_destroy(device->data, stream);
     }
 }
@@ -311,7 +316,8 @@ loong_status_t loong_device_event_create(loong_device_t *device,
 
 void loong_device_event_destroy(loong_device_t *device, void *event)
 {
-    if (device->ops->event_destroy != NULL && event != NULL) {
+    if (device->ops->event_destroy != NULL && event != NULL &&
+        !device->progress.hangs) {
         device->ops->event_destroy(device->data, event);
     }
 }
@@ -380,13 +386,15 @@ void loong_device_capture_cancel(loong_device_t *device)
 
 loong_status_t loong_device_graph_launch(loong_device_t *device, void *graph)
 {
-    return device->ops->graph_launch(device->data, graph,
-                                     loong_device_stream(device));
+    LOONG_TRY(device->ops->graph_launch(device->data, graph,
+                                        loong_device_stream(device)));
+    loongi_progress_mark(device, true);
+    return LOONG_OK;
 }
 
 void loong_device_graph_destroy(loong_device_t *device, void *graph)
 {
-    if (graph != NULL) {
+    if (graph != NULL && !device->progress.hangs) {
         device->ops->graph_destroy(device->data, graph);
     }
 }
@@ -409,6 +417,9 @@ static loong_status_t poll(loong_device_t *device, void *event)
         if (device->watch != NULL) {
             LOONG_TRY(device->watch(device->watch_user, true));
         }
+        if (turn % CHECK_TURNS == CHECK_TURNS - 1) {
+            LOONG_TRY(loongi_progress_check(device));
+        }
         if (turn > SPIN_TURNS) {
             nanosleep(&nap, NULL);
         }
@@ -427,6 +438,7 @@ void loong_device_range_end(loong_device_t *device)
     if (device->ops->range_end != NULL) {
         device->ops->range_end(device->data);
     }
+    loongi_progress_mark(device, false); /* what is launched has a range */
 }
 
 loong_status_t loong_device_communicator(loong_device_t *device,
@@ -458,6 +470,7 @@ loong_status_t loong_device_event_await(loong_device_t *device, void *event,
     }
     LOONG_CHECK(device->ctx, !device->capturing, LOONG_ERR_INTERNAL,
                 "the host waits for %s while a graph is captured", what);
+    LOONG_TRY(loongi_progress_begin(device));
     loong_status_t status = poll(device, event);
     device->waits_since = 0.0;
     if (device->watch != NULL) {
@@ -535,6 +548,7 @@ loong_status_t loong_device_stream_copy(loong_device_t *device, void *stream,
 loong_status_t loong_device_stream_synchronize(loong_device_t *device,
                                                void *stream)
 {
+    LOONG_TRY(loongi_progress_begin(device));
     return device->ops->synchronize(device->data, stream);
 }
 

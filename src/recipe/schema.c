@@ -408,7 +408,8 @@ static const loong_recipe_key_t keys[] = {
     {"comm.heartbeat_timeout", LOONG_RECIPE_SECONDS, "40", 1, BIG, NULL,
      LOONG_RESUME_FREE,
      "a rank on another machine that is waited for and does not answer for so "
-     "long is lost; so is a collective in which all its devices stand"},
+     "long is lost; so is a collective in which all its devices stand, and a "
+     "device that ends nothing of what was launched"},
     BOOL("comm.overlap", "true", FREE,
          "collectives run beside computation, on a thread of their own"),
     BYTES("comm.overlap_work", "256KiB", 0, BIG, FREE,

@@ -7,6 +7,7 @@
 
 #include "first.h"
 #include "loong/launch.h"
+#include "progress.h"
 
 #define LIST "devices"
 
@@ -260,6 +261,11 @@ static loong_status_t open_device(loong_trainer_t *t, const char *name,
 {
     loong_status_t status =
         loong_device_create_local(t->ctx, name, index, &t->device);
+    if (status == LOONG_OK) {
+        return loongi_device_set_limit(
+            t->device,
+            loong_recipe_real(t->recipe, "comm.heartbeat_timeout"));
+    }
     if (status != LOONG_ERR_NOT_FOUND || !t->plan_only) {
         return status;
     }

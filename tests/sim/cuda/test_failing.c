@@ -9,6 +9,8 @@
 #include <string.h>
 
 #include "loong/exit_code.h"
+#include "loong/register.h"
+#include "progress.h"
 #include "train_run.h"
 
 static int64_t stride = 23; /* from call to call */
@@ -196,6 +198,60 @@ static void test_lost(void **state)
     assert_true(told >= 2);
 }
 
+/* ---- a device that hangs, with nobody else to end the process ------------- */
+
+/* Many more launches than marks. */
+static void launch_many(loong_context_t *ctx, loong_device_t *device, void *to)
+{
+    for (int i = 0; i < 20000; i++) {
+        loong_device_range_begin(device, "fill");
+        assert_ok(ctx, loong_device_fill(device, to, i, 64));
+        loong_device_range_end(device);
+    }
+}
+
+/* One that goes on is waited for, for longer than the limit. One that does not
+ * is named, and nothing waits for it then. */
+static void test_hangs(void **state)
+{
+    static const double limit = 0.4;
+    (void)state;
+    loong_context_t *ctx = test_context();
+    loong_device_t *device = NULL;
+    void *to = NULL;
+    void *pinned = NULL;
+    void *stream = NULL;
+    cudasim_seed(3);
+    cudasim_pace(0.0); /* a launch runs when somebody asks */
+    assert_ok(ctx, loong_register_builtin(ctx));
+    assert_ok(ctx, loong_device_create(ctx, "cuda", 0, &device));
+    assert_ok(ctx, loongi_device_set_limit(device, limit));
+    assert_ok(ctx, loong_device_alloc(device, 64, "bytes", &to));
+    assert_ok(ctx, loong_device_host_alloc(device, 64, "bytes", &pinned));
+    assert_ok(ctx, loong_device_stream_create(device, &stream));
+    launch_many(ctx, device, to);
+    double begin = loongi_now();
+    assert_ok(ctx, loong_device_synchronize(device, "many launches"));
+    assert_true(loongi_now() - begin > limit);
+    launch_many(ctx, device, to);
+    cudasim_hang(0, 1);
+    begin = loongi_now();
+    assert_fails(ctx, loong_device_synchronize(device, "norm and loss"),
+                 LOONG_ERR_DEVICE, "cuda:0: hangs: nothing that was launched "
+                                   "has ended for 0.");
+    assert_true(loongi_now() - begin > limit);
+    begin = loongi_now();
+    assert_fails(ctx, loong_device_synchronize(device, "the end"),
+                 LOONG_ERR_DEVICE, "cuda:0 hangs");
+    loong_device_stream_destroy(device, stream);
+    loong_device_host_free(device, pinned);
+    loong_device_free(device, to, 64);
+    loong_device_destroy(&device);
+    assert_true(loongi_now() - begin < 60.0); /* it would wait for ever */
+    loong_context_destroy(&ctx); /* what the device has stays */
+    cudasim_reset();
+}
+
 int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
@@ -204,6 +260,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(test_graphs),
         cmocka_unit_test(test_ranks),
         cmocka_unit_test(test_lost),
+        cmocka_unit_test(test_hangs),
     };
     stride = argc > 1 && strcmp(argv[1], "long") == 0 ? 1 : stride;
     return cmocka_run_group_tests(tests, make_data, remove_data);

@@ -7,6 +7,8 @@
 
 #include <unistd.h>
 
+#include "progress.h"
+
 enum { RANKS = 3 };
 
 /* Rank q sends 100 q + 10 r + 1 elements to rank r. */
@@ -183,7 +185,7 @@ static void test_late(void **state)
 }
 
 /* What becomes of device 1 before the second call; the last rank comes late. */
-typedef enum trouble { SLOW, BROKEN, BEHIND } trouble_t;
+typedef enum trouble { SLOW, BROKEN, BEHIND, STUCK } trouble_t;
 
 static loong_status_t meet_trouble(place_t *p, trouble_t trouble)
 {
@@ -192,7 +194,10 @@ static loong_status_t meet_trouble(place_t *p, trouble_t trouble)
                                     LOONG_REDUCE_SUM, "first"));
     LOONG_TRY(loong_device_synchronize(p->device, "the first"));
     LOONG_TRY(loong_comm_barrier(p->host, "the first"));
-    if (first && trouble == SLOW) {
+    if (trouble == STUCK) { /* others wait for it longer than that */
+        LOONG_TRY(loongi_device_set_limit(p->device, first ? 1.0 : 0.2));
+    }
+    if (first && (trouble == SLOW || trouble == STUCK)) {
         cudasim_hang(1, 1); /* before it comes to the call */
     } else if (first) {
         cudasim_cut(1, trouble == BEHIND);
@@ -208,7 +213,10 @@ static loong_status_t meet_trouble(place_t *p, trouble_t trouble)
         usleep(1500000);
         cudasim_hang(1, 0);
     }
-    return loong_device_synchronize(p->device, "norm and loss");
+    loong_status_t status =
+        loong_device_synchronize(p->device, "norm and loss");
+    cudasim_hang(1, 0); /* what others free waits for all devices here */
+    return status;
 }
 
 static loong_status_t in_trouble(loong_context_t *ctx, loong_comm_t *host,
@@ -238,6 +246,7 @@ static void test_hang(void **state)
          "hangs: the devices of all its 3 ranks are in it for 0."},
         {BEHIND, LOONG_ERR_COMM,
          "the device of rank 1 is still in #2 of world, that of rank "},
+        {STUCK, LOONG_ERR_DEVICE, "cuda:1: hangs: nothing that was launched"},
     };
     for (int64_t i = 0; i < LOONG_COUNT_OF(cases); i++) {
         trouble_t trouble = cases[i].trouble;

@@ -2,6 +2,7 @@
  *
  * Meshes: groups are partitions, numbering is Megatron's, communicators have
  * the members that the mesh says. */
+#include "comm_impl.h"
 #include "groups.h"
 #include "rng.h"
 #include "test.h"
@@ -120,6 +121,48 @@ static void test_megatron(void **state)
     test_context_end(&ctx);
 }
 
+/* A rank does not come to a call of tensor parallel ranks: the others have lost
+ * it, though their world has not failed. */
+static loong_status_t lose_one(loong_context_t *ctx, loong_comm_t *comm,
+                               void *user)
+{
+    const loong_mesh_params_t *p = user;
+    loong_mesh_t m;
+    loong_groups_t groups;
+    int rank = loong_comm_rank(comm);
+    LOONG_TRY(loong_mesh_create(ctx, p, rank, &m));
+    LOONG_TRY(loongi_groups_create(ctx, comm, &m, &groups));
+    bool before = loongi_groups_failed(&groups);
+    if (rank == 0) { /* rank 1 stays away, 2 and 3 are a group of their own */
+        loong_status_t lost =
+            loong_comm_barrier(groups.comm[LOONG_GROUP_TP], "alone");
+        LOONG_CHECK(ctx, lost == LOONG_ERR_COMM, LOONG_ERR_INTERNAL,
+                    "rank 1 came");
+        loong_context_clear_error(ctx);
+    } else if (rank > 1) {
+        LOONG_TRY(loong_comm_barrier(groups.comm[LOONG_GROUP_TP], "both"));
+    }
+    bool failed = loongi_groups_failed(&groups);
+    bool world = comm->failed;
+    loongi_groups_destroy(&groups);
+    LOONG_CHECK(ctx, !before && !world && failed == (rank == 0),
+                LOONG_ERR_INTERNAL,
+                "rank %d: failed %d before, %d after, the world %d", rank,
+                before, failed, world);
+    return LOONG_OK;
+}
+
+static void test_failed_group(void **state)
+{
+    (void)state;
+    loong_context_t *ctx = test_context();
+    loong_mesh_params_t p = {.world = 4, .tp = 2, .cp = 1, .pp = 1, .ep = 1,
+                             .etp = 1};
+    loong_threads_params_t params = {.size = 4, .comm = {.timeout = 0.5}};
+    assert_ok(ctx, loong_threads_run(ctx, &params, lose_one, &p));
+    test_context_end(&ctx);
+}
+
 static loong_status_t check_comms(loong_context_t *ctx, loong_comm_t *comm,
                                   void *user)
 {
@@ -173,6 +216,7 @@ int main(void)
         cmocka_unit_test(test_groups),
         cmocka_unit_test(test_megatron),
         cmocka_unit_test(test_comms),
+        cmocka_unit_test(test_failed_group),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

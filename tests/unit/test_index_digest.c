@@ -10,6 +10,7 @@
 #include "data_test.h"
 #include "index_digest.h"
 #include "index_format.h"
+#include "loong/dataset_merge.h"
 
 static void write_at(const char *path, const void *bytes, size_t size,
                      int64_t at)
@@ -83,6 +84,28 @@ static void test_known_index(void **state)
     test_context_end(&ctx);
 }
 
+/* A source whose index was damaged since it was checked: a merge refuses it by
+ * document, whichever end of one it reads, and leaves nothing. */
+static void check_merge(loong_context_t *ctx, const char *dir,
+                        const char *prefix, int bad)
+{
+    char output[SCRATCH_SIZE];
+    char text[64];
+    int64_t documents = 0;
+    int64_t tokens = 0;
+    loong_dataset_merge_params_t params = {
+        .prefixes = &prefix, .num_prefixes = 1, .end = 1.0};
+    params.output = scratch_path(dir, "merged", output);
+    snprintf(text, sizeof(text), "document %d starts at sequence", bad);
+    assert_fails(ctx, loong_dataset_merge(ctx, &params, &documents, &tokens),
+                 LOONG_ERR_FORMAT, text);
+    assert_true(documents == 0 && tokens == 0);
+    assert_int_not_equal(access(scratch_path(dir, "merged.idx", output), F_OK),
+                         0);
+    assert_int_not_equal(access(scratch_path(dir, "merged.bin", output), F_OK),
+                         0);
+}
+
 /* It is written once the index is old enough, read where it is whole and of
  * that very file, and does no harm where it is neither. */
 static void test_digest_file(void **state)
@@ -122,6 +145,11 @@ static void test_digest_file(void **state)
     assert_fails(ctx, loong_dataset_create(ctx, prefix, &ds), LOONG_ERR_FORMAT,
                  "sequence 21 begins at byte");
     assert_true(loongi_digest_read(idx, &kept));
+    struct timespec nap = {2, 100000000};
+    nanosleep(&nap, NULL);
+    pretend_checked(idx, &digest);
+    loongi_digest_write(idx, &digest);
+    check_merge(ctx, dir, prefix, 20);
     write_at(file, "2", 1, 15); /* of its size */
     assert_false(loongi_digest_read(idx, &kept));
     scratch_remove(ctx, dir);

@@ -494,6 +494,7 @@ loong_status_t loongi_trainer_check_resume(loong_trainer_t *t,
     const char *data = loongi_pairs_get(meta, "data");
     if (recipe != NULL) {
         LOONG_TRY(compare_recipes(t, recipe));
+        LOONG_TRY(loongi_trainer_check_stated(t, meta));
     } else {
         LOONG_TRY(loongi_trainer_check_import(t, meta));
     }

@@ -95,6 +95,18 @@ run 2 recipe.yaml checkpoint.load=imported checkpoint.no_load_optim=true \
 has err "missing: param foundation."
 grep -qE '^  and [0-9]+ more$' err || fail "a list ends without a count"
 
+# What a recipe leaves to the family is as it was, or it is named: another
+# family has the same tensors here, and turns them otherwise.
+untied=model.foundation.untie_embeddings_and_output_weights=true
+run 0 recipe.yaml checkpoint.save=llama train.train_iters=1 $untied \
+    model.foundation.family=llama
+run 2 recipe.yaml checkpoint.load=llama $untied \
+    model.foundation.family=ernie4_5 \
+    'resume.override=[model.foundation.family]'
+has err "state it, and name it in resume.override: 3 problems"
+has err "model.foundation.rotary_base: 10000 in the checkpoint, now 500000"
+run 0 recipe.yaml checkpoint.load=llama $untied model.foundation.family=llama
+
 # No token to learn is no loss of 0.
 cp text.bin none.bin
 cp text.idx none.idx

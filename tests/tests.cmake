@@ -62,11 +62,20 @@ function(loong_test_level name isa labels)
   set_tests_properties(${name} PROPERTIES LABELS "${labels}" ENVIRONMENT
     "OMP_NUM_THREADS=2;GOMP_SPINCOUNT=10000;ONEDNN_MAX_CPU_ISA=${isa}")
 endfunction()
-set(LOONG_OP_TEST_SOURCES op_case.c op_draw.c op_launch.c op_device.c)
-list(TRANSFORM LOONG_OP_TEST_SOURCES PREPEND ${PROJECT_SOURCE_DIR}/tests/ops/)
+# What all tests of ops share is built once for each device.
+function(loong_op_cases name)
+  set(sources op_case.c op_draw.c op_launch.c op_device.c)
+  list(TRANSFORM sources PREPEND ${PROJECT_SOURCE_DIR}/tests/ops/)
+  add_library(${name} STATIC ${sources})
+  target_link_libraries(${name} PUBLIC loong_all cmocka)
+  target_include_directories(${name} PUBLIC ${PROJECT_SOURCE_DIR}/tests
+    ${PROJECT_SOURCE_DIR}/tests/ops)
+  target_compile_definitions(${name} PUBLIC ${ARGN})
+endfunction()
+loong_op_cases(loong_op_cases_cpu)
 function(loong_op_test name)
   loong_test(NAME op_${name} SOURCES tests/ops/test_${name}.c
-    ${LOONG_OP_TEST_SOURCES} LABELS ops TIMEOUT 600)
+    LIBS loong_op_cases_cpu LABELS ops TIMEOUT 600)
   foreach(isa AVX2 SSE41)
     add_test(NAME op_${name}_${isa} COMMAND test_op_${name}
       WORKING_DIRECTORY ${PROJECT_BINARY_DIR})
@@ -89,7 +98,7 @@ foreach(name pointwise gradients in_place optimizer adamw_bf16 moe moe_rows
 endforeach()
 loong_test(NAME op_rules SOURCES tests/ops/test_rules.c LABELS ops)
 loong_test(NAME op_tables LABELS ops
-  SOURCES tests/ops/test_tables.c ${LOONG_OP_TEST_SOURCES})
+  SOURCES tests/ops/test_tables.c LIBS loong_op_cases_cpu)
 loong_test(NAME metrics SOURCES tests/unit/test_metrics.c LABELS unit)
 loong_test(NAME trainer SOURCES tests/parallel/test_trainer.c LABELS parallel
   TIMEOUT 300)

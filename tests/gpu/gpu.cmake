@@ -67,11 +67,10 @@ add_custom_target(gpu DEPENDS loongrun loong-bench loong-ckpt)
 if(TARGET loong_trace)
   add_dependencies(gpu loong_trace)
 endif()
+loong_op_cases(loong_op_cases_gpu OP_DEVICE="cuda" OP_LARGE=1)
 foreach(name ${LOONG_CUDA_OP_TESTS})
   loong_test(NAME gpu_op_${name} LABELS "gpu;gpu_ops" TIMEOUT 300 SOURCES
-    ${PROJECT_SOURCE_DIR}/tests/ops/test_${name}.c ${LOONG_OP_TEST_SOURCES})
-  target_compile_definitions(test_gpu_op_${name} PRIVATE OP_DEVICE="cuda"
-    OP_LARGE=1)
+    ${PROJECT_SOURCE_DIR}/tests/ops/test_${name}.c LIBS loong_op_cases_gpu)
   loong_with_cuda(test_gpu_op_${name})
   add_dependencies(gpu test_gpu_op_${name})
 endforeach()

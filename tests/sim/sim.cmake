@@ -96,11 +96,9 @@ endfunction()
 loong_cuda_sim_test(NAME cuda_device LABELS sim
   SOURCES ${cudasim}/test_device.c)
 # Devices with less shared memory.
+loong_op_cases(loong_op_cases_cuda OP_DEVICE="cuda")
 loong_cuda_sim_test(NAME cuda_shared LABELS sim
-  SOURCES ${cudasim}/test_shared.c ${LOONG_OP_TEST_SOURCES})
-target_compile_definitions(test_cuda_shared PRIVATE OP_DEVICE="cuda")
-target_include_directories(test_cuda_shared PRIVATE
-  ${PROJECT_SOURCE_DIR}/tests/ops)
+  SOURCES ${cudasim}/test_shared.c LIBS loong_op_cases_cuda)
 # loongrun on this device: processes that have one each.
 add_executable(loongrun_cudasim ${LOONGRUN_SOURCES}
   $<TARGET_OBJECTS:loong_cuda_sim>)
@@ -213,8 +211,7 @@ set_tests_properties(parity_cuda_long PROPERTIES LABELS "sim;parallel;full"
   TIMEOUT 3600 ENVIRONMENT "OMP_NUM_THREADS=1;CUDASIM_DEVICES=4")
 foreach(name ${LOONG_CUDA_OP_TESTS})
   loong_cuda_sim_test(NAME cuda_op_${name} LABELS "sim;ops" TIMEOUT 300 SOURCES
-    ${PROJECT_SOURCE_DIR}/tests/ops/test_${name}.c ${LOONG_OP_TEST_SOURCES})
-  target_compile_definitions(test_cuda_op_${name} PRIVATE OP_DEVICE="cuda")
+    ${PROJECT_SOURCE_DIR}/tests/ops/test_${name}.c LIBS loong_op_cases_cuda)
 endforeach()
 # Sums of biases' gradients that cuBLASLt does not take into a product.
 add_test(NAME cuda_op_linear_apart COMMAND test_cuda_op_linear)

@@ -20,7 +20,9 @@ entropy=$(sed -n 's/^unigram entropy: \([0-9.]*\) nats.*/\1/p' "$place/said")
 loss=$(sed -n 's/.*"eval":"held out".*"loss":\([0-9.]*\).*/\1/p' \
   "$demo/logs/metrics.jsonl" | tail -n 1)
 echo "unigram entropy $entropy nats a token, validation loss $loss"
-# The bar is a fifth below it.
+# The bar is a fifth below it: 5.60 where the entropy is 6.9955. After 125 of the
+# 300 steps the loss was 5.438 (5.656 after 100); its end, and what a model with
+# an operation that does not learn reaches, are not measured.
 awk "BEGIN { exit !($loss > 0 && $loss < 0.8 * $entropy) }" || {
   echo "FAILED: not below 0.8 of the unigram entropy"
   exit 1

@@ -9,7 +9,6 @@
 #include <string.h>
 
 #include "nccl_impl.h"
-#include "progress.h"
 
 static nccl_t *impl_of(const loong_comm_t *comm)
 {
@@ -234,22 +233,6 @@ static loong_status_t tell_stranger(nccl_t *n, const loong_collective_t *call,
                       rank, n->comm->name, other);
 }
 
-/* The device has come to the call, or to a graph that may hold it: it waits for
- * other ranks there, which is judged here and not taken for a device that
- * hangs by itself. */
-static loong_status_t excuse_device(nccl_t *n, const nccl_pending_t *pending)
-{
-    bool reached = true;
-    if (pending->call.kind != LOONG_COLLECTIVE_REPLAY) {
-        LOONG_TRY(loong_device_event_is_done(n->device, pending->reached,
-                                             &reached));
-    }
-    if (reached) {
-        loongi_device_waits_for_others(n->device);
-    }
-    return LOONG_OK;
-}
-
 static loong_status_t judge(nccl_t *n)
 {
     nccl_pending_t *pending = pending_at(n, n->ended);
@@ -266,7 +249,7 @@ static loong_status_t judge(nccl_t *n)
         return tell_stranger(n, call, stranger);
     }
     LOONG_TRY(loongi_nccl_check(n));
-    LOONG_TRY(excuse_device(n, pending));
+    LOONG_TRY(loongi_nccl_excuse(n, pending));
     int missing = find_missing(n, call);
     LOONG_TRY(loongi_nccl_stand(n, pending, &next, &hangs));
     if (hangs) {

@@ -10,6 +10,7 @@
  * with each look; on another machine a heartbeat brings it. */
 #include "loong/exit_code.h"
 #include "nccl_impl.h"
+#include "progress.h"
 
 static uint64_t mix(uint64_t hash, uint64_t word)
 {
@@ -26,6 +27,19 @@ uint64_t loongi_nccl_group(const loong_comm_t *comm)
         hash = mix(hash, (uint64_t)comm->world_ranks[r]);
     }
     return hash | 1;
+}
+
+loong_status_t loongi_nccl_excuse(nccl_t *n, const nccl_pending_t *pending)
+{
+    bool reached = true;
+    if (pending->call.kind != LOONG_COLLECTIVE_REPLAY) {
+        LOONG_TRY(loong_device_event_is_done(n->device, pending->reached,
+                                             &reached));
+    }
+    if (reached) {
+        loongi_device_waits_for_others(n->device);
+    }
+    return LOONG_OK;
 }
 
 void loongi_nccl_stand_nowhere(nccl_t *n)

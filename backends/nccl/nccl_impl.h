@@ -112,6 +112,10 @@ LOONG_NODISCARD loong_status_t loongi_nccl_check(nccl_t *n);
 
 /* ---- nccl_hang.c ---- */
 uint64_t loongi_nccl_group(const loong_comm_t *comm);
+/* Where the device has come to the call, or to a graph that may hold it, it
+ * waits for other ranks, which is judged here: it does not hang by itself. */
+LOONG_NODISCARD loong_status_t
+loongi_nccl_excuse(nccl_t *n, const nccl_pending_t *pending);
 /* Where the devices stand, of a call that the host waits for. *next_p, when the
  * device has come to it: the first rank that is not known to stand there, -1:
  * all are. *hangs_p: long enough. */

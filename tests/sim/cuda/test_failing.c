@@ -198,7 +198,7 @@ static void test_lost(void **state)
     assert_true(told >= 2);
 }
 
-/* ---- a device that hangs, with nobody else to end the process ------------- */
+/* ---- a device that hangs, with nobody else to end the process ------------ */
 
 /* Many more launches than marks. */
 static void launch_many(loong_context_t *ctx, loong_device_t *device, void *to)

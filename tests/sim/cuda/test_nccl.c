@@ -4,10 +4,9 @@
  * should give, with pieces of one and of several lengths; messages; and what
  * is said when a rank does not come, or calls something else. */
 #include "comm_place.h"
+#include "progress.h"
 
 #include <unistd.h>
-
-#include "progress.h"
 
 enum { RANKS = 3 };
 
@@ -194,9 +193,8 @@ static loong_status_t meet_trouble(place_t *p, trouble_t trouble)
                                     LOONG_REDUCE_SUM, "first"));
     LOONG_TRY(loong_device_synchronize(p->device, "the first"));
     LOONG_TRY(loong_comm_barrier(p->host, "the first"));
-    if (trouble == STUCK) { /* others wait for it longer than that */
-        LOONG_TRY(loongi_device_set_limit(p->device, first ? 1.0 : 0.2));
-    }
+    double limit = trouble == STUCK ? (first ? 1.0 : 0.2) : 0.0;
+    LOONG_TRY(loongi_device_set_limit(p->device, limit)); /* others wait */
     if (first && (trouble == SLOW || trouble == STUCK)) {
         cudasim_hang(1, 1); /* before it comes to the call */
     } else if (first) {
@@ -213,8 +211,7 @@ static loong_status_t meet_trouble(place_t *p, trouble_t trouble)
         usleep(1500000);
         cudasim_hang(1, 0);
     }
-    loong_status_t status =
-        loong_device_synchronize(p->device, "norm and loss");
+    loong_status_t status = loong_device_synchronize(p->device, "it all");
     cudasim_hang(1, 0); /* what others free waits for all devices here */
     return status;
 }

@@ -18,37 +18,43 @@ using namespace loong_cuda;
 
 namespace {
 
-/* before = y + bias; y = f(before). */
+/* before = y + bias; y = f(before). The bias is fp32. */
 struct finish_t {
     mat_t y, bias, before;
     loong_activation_t activation;
+    bool packed; /* all of them */
 };
 
+/* y and before have type T; what a thread reads it reads before it uses any. */
+template <class T>
 __global__ void __launch_bounds__(BLOCK)
     finish_kernel(finish_t a)
 {
     int64_t packs = (a.y.cols + PACK - 1) / PACK;
-    int64_t units = a.y.rows * packs;
-    int64_t step = (int64_t)gridDim.x * BLOCK;
-    for (int64_t u = (int64_t)blockIdx.x * BLOCK + threadIdx.x; u < units;
-         u += step) {
-        int64_t row = u / packs;
-        int64_t col = u % packs * PACK;
+    walk_t w = walk_of((int64_t)blockIdx.x * BLOCK + threadIdx.x,
+                       (int64_t)gridDim.x * BLOCK, packs);
+    const float *bias = row_of<float>(a.bias, 0);
+    for (; w.at < a.y.rows * packs; advance(&w)) {
+        int64_t col = w.col * PACK;
         int n = least(PACK, a.y.cols - col);
-        pack_t y = load_at(a.y, row, col, n);
-        if (a.bias.p != NULL) {
-            pack_t b = load_at(a.bias, 0, col, n);
-            for (int i = 0; i < PACK; i++) {
-                y.v[i] += b.v[i];
-            }
+        bool whole = a.packed && n == PACK;
+        T *at = row_of<T>(a.y, w.row) + col;
+        raw_t<float> added = {{0}};
+        if (bias != NULL) {
+            added = whole ? fetch(bias + col) : gather(bias + col, n);
+        }
+        pack_t y = unpack(whole ? fetch(at) : gather(at, n));
+        pack_t b = unpack(added);
+        for (int i = 0; i < PACK; i++) {
+            y.v[i] += b.v[i];
         }
         if (a.before.p != NULL) {
-            store_at(a.before, row, col, y, n);
+            store(row_of<T>(a.before, w.row) + col, y, n, whole);
         }
         for (int i = 0; i < PACK && a.activation != LOONG_ACT_NONE; i++) {
             y.v[i] = gelu_of(y.v[i], a.activation == LOONG_ACT_GELU_TANH);
         }
-        store_at(a.y, row, col, y, n);
+        store(at, y, n, whole);
     }
 }
 
@@ -322,7 +328,7 @@ static loong_status_t finish(const loong_kernel_call_t *call,
     bool bias = has_bias(q) && done == LOONG_EPILOGUE_NONE;
     finish_t f = {mat_out(call, 0), bias ? mat_arg(call, 2) : mat_none(),
                   has_before(q) ? mat_out(call, 1) : mat_none(),
-                  attr_of(q)->activation};
+                  attr_of(q)->activation, true};
     if (is_slope(q) && done == LOONG_EPILOGUE_NONE) {
         const mat_t arg[3] = {f.y, mat_arg(call, 2), f.y};
         slope_fn fn = {f.activation == LOONG_ACT_GELU_TANH};
@@ -332,8 +338,14 @@ static loong_status_t finish(const loong_kernel_call_t *call,
         (!bias && f.before.p == NULL && f.activation == LOONG_ACT_NONE)) {
         return LOONG_OK;
     }
-    LOONG_LAUNCH((finish_kernel), grid_for(call, f.y), dim3(BLOCK), 0,
-                 stream_of(call), f);
+    f.packed = f.y.packed && f.bias.packed && f.before.packed;
+    if (f.y.half) {
+        LOONG_LAUNCH((finish_kernel<half_t>), grid_for(call, f.y), dim3(BLOCK),
+                     0, stream_of(call), f);
+    } else {
+        LOONG_LAUNCH((finish_kernel<float>), grid_for(call, f.y), dim3(BLOCK),
+                     0, stream_of(call), f);
+    }
     return launched(call);
 }
 

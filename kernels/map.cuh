@@ -208,29 +208,78 @@ loong_status_t map(const loong_kernel_call_t *call, Fn fn, const mat_t *arg)
 
 /* ---- generate: y = fn(row, col, n, frame) -------------------------------- */
 
-template <class Fn>
-__global__ void __launch_bounds__(BLOCK)
-    generate_kernel(Fn fn, mat_t y, const loong_frame_t *frame)
+/* Elements 0 .. n - 1 from `col` of a row of type T; WHOLE: a pack that begins
+ * at a multiple of 16 bytes. */
+template <class T, bool WHOLE>
+static __device__ __forceinline__ pack_t load_as(const mat_t &m, int64_t row,
+                                                 int64_t col, int n)
 {
-    int64_t cols = y.cols;
-    int64_t packs = (cols + PACK - 1) / PACK;
+    const T *x = row_of<T>(m, row) + col;
+    return WHOLE ? unpack(fetch(x))
+                 : load(x, n, m.packed && col % PACK == 0);
+}
+
+/* fn.at<WHOLE> makes a pack; with WHOLE it reads whole ones alone, without a
+ * branch. A thread makes PACKS of them before it writes any. */
+template <class T, class Fn>
+__global__ void __launch_bounds__(BLOCK)
+    generate_kernel(Fn fn, mat_t y, bool aligned, const loong_frame_t *frame)
+{
+    enum { PACKS = 4 / sizeof(T) };
+    int64_t packs = (y.cols + PACK - 1) / PACK;
     int64_t units = y.rows * packs;
-    int64_t step = (int64_t)gridDim.x * BLOCK;
-    for (int64_t u = (int64_t)blockIdx.x * BLOCK + threadIdx.x; u < units;
-         u += step) {
-        int64_t row = u / packs;
-        int64_t col = u % packs * PACK;
-        int n = least(PACK, cols - col);
-        store_at(y, row, col, fn(row, col, n, frame), n);
+    walk_t w = walk_of((int64_t)blockIdx.x * BLOCK + threadIdx.x,
+                       (int64_t)gridDim.x * BLOCK, packs);
+    while (w.at < units) {
+        int64_t row[PACKS];
+        int64_t col[PACKS];
+        int n[PACKS]; /* 0: none, made again and not written */
+        pack_t out[PACKS];
+        bool whole = aligned;
+#pragma unroll
+        for (int k = 0; k < PACKS; k++) {
+            bool there = k == 0 || w.at < units;
+            row[k] = there ? w.row : row[0];
+            col[k] = there ? w.col * PACK : col[0];
+            n[k] = there ? least(PACK, y.cols - col[k]) : 0;
+            whole = whole && col[k] + PACK <= y.cols;
+            advance(&w);
+        }
+        if (whole) {
+#pragma unroll
+            for (int k = 0; k < PACKS; k++) {
+                out[k] = fn.template at<true>(row[k], col[k], PACK, frame);
+            }
+        } else {
+#pragma unroll
+            for (int k = 0; k < PACKS; k++) {
+                out[k] = fn.template at<false>(row[k], col[k], n[k], frame);
+            }
+        }
+#pragma unroll
+        for (int k = 0; k < PACKS; k++) {
+            store(row_of<T>(y, row[k]) + col[k], out[k], n[k], y.packed);
+        }
     }
 }
 
-template <class Fn>
-loong_status_t generate(const loong_kernel_call_t *call, Fn fn, mat_t y)
+template <class T, class Fn>
+loong_status_t generate_as(const loong_kernel_call_t *call, Fn fn, mat_t y)
 {
-    LOONG_LAUNCH((generate_kernel<Fn>), grid_for(call, y), dim3(BLOCK), 0,
-                 stream_of(call), fn, y, call->device_frame);
+    LOONG_LAUNCH((generate_kernel<T, Fn>), grid_for(call, y), dim3(BLOCK), 0,
+                 stream_of(call), fn, y, y.packed && fn.aligned(),
+                 call->device_frame);
     return launched(call);
+}
+
+/* Fn<T> of these members, T the type of y. fn.aligned(): where y's packs are
+ * whole, so are those that they are made of. */
+template <template <class> class Fn, class... Members>
+loong_status_t generate(const loong_kernel_call_t *call, mat_t y,
+                        Members... members)
+{
+    return y.half ? generate_as<half_t>(call, Fn<half_t>{members...}, y)
+                  : generate_as<float>(call, Fn<float>{members...}, y);
 }
 
 } // namespace loong_cuda

@@ -9,17 +9,22 @@ using namespace loong_cuda;
 
 namespace {
 
-struct dropout_fn {
+template <class T> struct dropout_fn {
     mat_t x;
     const int64_t *keys;
     uint64_t stream;
     uint32_t limit;
     float factor;
-    __device__ pack_t operator()(int64_t row, int64_t col, int n,
-                                 const loong_frame_t *frame) const
+    bool aligned() const
+    {
+        return x.packed;
+    }
+    template <bool WHOLE>
+    __device__ pack_t at(int64_t row, int64_t col, int n,
+                         const loong_frame_t *frame) const
     {
         uint64_t key = loongi_dropout_key(frame->seed, stream);
-        pack_t y = load_at(x, row, col, n);
+        pack_t y = load_as<T, WHOLE>(x, row, col, n);
         for (int b = 0; b < PACK / 4; b++) {
             uint32_t words[4];
             loongi_dropout_words(key, frame->step, keys[row],
@@ -39,16 +44,17 @@ static loong_status_t run(const loong_kernel_call_t *call)
 {
     const loong_dropout_attr_t *a =
         static_cast<const loong_dropout_attr_t *>(call->query->attr);
-    dropout_fn fn = {mat_arg(call, 0),
-                     static_cast<const int64_t *>(call->ptr[1]), a->stream,
-                     loongi_dropout_limit(a->p), (float)(1.0 / (1.0 - a->p))};
-    return generate(call, fn, mat_out(call, 0));
+    return generate<dropout_fn>(
+        call, mat_out(call, 0), mat_arg(call, 0),
+        static_cast<const int64_t *>(call->ptr[1]), a->stream,
+        loongi_dropout_limit(a->p), (float)(1.0 / (1.0 - a->p)));
 }
 
 static bool support(const loong_kernel_query_t *query,
                     char reason[LOONG_REASON_SIZE])
 {
-    return cuda_support(query, 0, 1u << 1, reason);
+    return cuda_support(query, 0, 1u << 1, reason) &&
+           cuda_support_same(query, 1u << 1, reason);
 }
 
 CUDA_KERNEL(dropout, support, NULL, run);

@@ -13,32 +13,42 @@ using namespace loong_cuda;
 namespace {
 
 /* x in columns begin .., zero elsewhere. */
-struct slice_grad_fn {
+template <class T> struct slice_grad_fn {
     mat_t x;
     int64_t begin;
-    __device__ pack_t operator()(int64_t row, int64_t col, int n,
-                                 const loong_frame_t *) const
+    bool aligned() const
+    {
+        return x.packed && begin % PACK == 0 && x.cols % PACK == 0;
+    }
+    template <bool WHOLE>
+    __device__ pack_t at(int64_t row, int64_t col, int n,
+                         const loong_frame_t *) const
     {
         int64_t from = col - begin;
         pack_t y;
         if (from >= 0 && from + n <= x.cols) {
-            return load_at(x, row, from, n);
+            return load_as<T, WHOLE>(x, row, from, n);
         }
         for (int i = 0; i < PACK; i++) {
             bool inside = i < n && from + i >= 0 && from + i < x.cols;
-            y.v[i] = inside ? load_one(x, row, from + i) : 0.0f;
+            y.v[i] = inside ? widen(row_of<T>(x, row)[from + i]) : 0.0f;
         }
         return y;
     }
 };
 
 /* Row t of rank's rows stands in row `place` of the samples. */
-struct zigzag_fn {
+template <class T> struct zigzag_fn {
     mat_t x;
     loong_zigzag_attr_t attr;
     int64_t samples;
-    __device__ pack_t operator()(int64_t row, int64_t col, int n,
-                                 const loong_frame_t *) const
+    bool aligned() const
+    {
+        return x.packed;
+    }
+    template <bool WHOLE>
+    __device__ pack_t at(int64_t row, int64_t col, int n,
+                         const loong_frame_t *) const
     {
         int64_t own = attr.length / attr.ranks;
         if (attr.inverse) {
@@ -46,7 +56,7 @@ struct zigzag_fn {
             int64_t place =
                 row / own % samples * attr.length +
                 loongi_zigzag_place(rank, attr.ranks, attr.length, row % own);
-            return load_at(x, place, col, n);
+            return load_as<T, WHOLE>(x, place, col, n);
         }
         /* The chunk of the sample says the rank, and which half it is. */
         int64_t chunk = own / 2;
@@ -56,43 +66,56 @@ struct zigzag_fn {
         int64_t rank = late ? 2 * attr.ranks - 1 - c : c;
         int64_t from = (rank * samples + sample) * own +
                        (late ? chunk : 0) + row % chunk;
-        return load_at(x, from, col, n);
+        return load_as<T, WHOLE>(x, from, col, n);
     }
 };
 
-struct repeat_heads_fn {
+template <class T> struct repeat_heads_fn {
     mat_t x;
     int64_t d, times;
-    __device__ pack_t operator()(int64_t row, int64_t col, int n,
-                                 const loong_frame_t *) const
+    bool aligned() const
+    {
+        return x.packed && d % PACK == 0;
+    }
+    template <bool WHOLE>
+    __device__ pack_t at(int64_t row, int64_t col, int n,
+                         const loong_frame_t *) const
     {
         pack_t y;
-        if (d % PACK == 0) { /* within one head */
-            return load_at(x, row, col / (d * times) * d + col % d, n);
+        bool within = WHOLE || d % PACK == 0; /* one head */
+        if (within) {
+            return load_as<T, WHOLE>(
+                x, row, col / (d * times) * d + col % d, n);
         }
         for (int i = 0; i < PACK; i++) {
             int64_t c = col + i;
-            y.v[i] = i < n ? load_one(x, row, c / (d * times) * d + c % d)
-                           : 0.0f;
+            int64_t from = c / (d * times) * d + c % d;
+            y.v[i] = i < n ? widen(row_of<T>(x, row)[from]) : 0.0f;
         }
         return y;
     }
 };
 
-struct sum_heads_fn {
+template <class T> struct sum_heads_fn {
     mat_t x;
     int64_t d, times;
-    __device__ pack_t operator()(int64_t row, int64_t col, int n,
-                                 const loong_frame_t *) const
+    bool aligned() const
+    {
+        return x.packed && d % PACK == 0;
+    }
+    template <bool WHOLE>
+    __device__ pack_t at(int64_t row, int64_t col, int n,
+                         const loong_frame_t *) const
     {
         pack_t y;
+        bool within = WHOLE || d % PACK == 0; /* one head */
         for (int i = 0; i < PACK; i++) {
             y.v[i] = 0.0f;
         }
         for (int64_t k = 0; k < times; k++) {
-            if (d % PACK == 0) {
-                pack_t p = load_at(x, row,
-                                   (col / d * times + k) * d + col % d, n);
+            if (within) {
+                pack_t p = load_as<T, WHOLE>(
+                    x, row, (col / d * times + k) * d + col % d, n);
                 for (int i = 0; i < PACK; i++) {
                     y.v[i] += p.v[i];
                 }
@@ -101,7 +124,8 @@ struct sum_heads_fn {
 #pragma unroll
             for (int i = 0; i < PACK && i < n; i++) {
                 int64_t c = col + i;
-                y.v[i] += load_one(x, row, (c / d * times + k) * d + c % d);
+                int64_t from = (c / d * times + k) * d + c % d;
+                y.v[i] += widen(row_of<T>(x, row)[from]);
             }
         }
         return y;
@@ -126,8 +150,8 @@ static loong_status_t run_slice_grad(const loong_kernel_call_t *call)
 {
     const loong_slice_grad_attr_t *a =
         static_cast<const loong_slice_grad_attr_t *>(call->query->attr);
-    slice_grad_fn fn = {mat_arg(call, 0), a->begin};
-    return generate(call, fn, mat_out(call, 0));
+    return generate<slice_grad_fn>(call, mat_out(call, 0), mat_arg(call, 0),
+                                   a->begin);
 }
 
 static loong_status_t run_zigzag(const loong_kernel_call_t *call)
@@ -135,24 +159,24 @@ static loong_status_t run_zigzag(const loong_kernel_call_t *call)
     const loong_zigzag_attr_t *a =
         static_cast<const loong_zigzag_attr_t *>(call->query->attr);
     mat_t x = mat_arg(call, 0);
-    zigzag_fn fn = {x, *a, x.rows / a->length};
-    return generate(call, fn, mat_out(call, 0));
+    return generate<zigzag_fn>(call, mat_out(call, 0), x, *a,
+                               x.rows / a->length);
 }
 
 static loong_status_t run_repeat_heads(const loong_kernel_call_t *call)
 {
     const loong_repeat_heads_attr_t *a =
         static_cast<const loong_repeat_heads_attr_t *>(call->query->attr);
-    repeat_heads_fn fn = {mat_arg(call, 0), a->head_dim, a->times};
-    return generate(call, fn, mat_out(call, 0));
+    return generate<repeat_heads_fn>(call, mat_out(call, 0), mat_arg(call, 0),
+                                     (int64_t)a->head_dim, (int64_t)a->times);
 }
 
 static loong_status_t run_sum_heads(const loong_kernel_call_t *call)
 {
     const loong_repeat_heads_attr_t *a =
         static_cast<const loong_repeat_heads_attr_t *>(call->query->attr);
-    sum_heads_fn fn = {mat_arg(call, 0), a->head_dim, a->times};
-    return generate(call, fn, mat_out(call, 0));
+    return generate<sum_heads_fn>(call, mat_out(call, 0), mat_arg(call, 0),
+                                  (int64_t)a->head_dim, (int64_t)a->times);
 }
 
 static loong_status_t run_sum_rows(const loong_kernel_call_t *call)
@@ -171,9 +195,15 @@ static bool support(const loong_kernel_query_t *query,
     return cuda_support(query, 0, 0, reason);
 }
 
+static bool support_same(const loong_kernel_query_t *query,
+                         char reason[LOONG_REASON_SIZE])
+{
+    return support(query, reason) && cuda_support_same(query, 0, reason);
+}
+
 CUDA_KERNEL(concat, support, NULL, run_concat);
-CUDA_KERNEL(slice_grad, support, NULL, run_slice_grad);
-CUDA_KERNEL(zigzag, support, NULL, run_zigzag);
-CUDA_KERNEL(repeat_heads, support, NULL, run_repeat_heads);
-CUDA_KERNEL(sum_heads, support, NULL, run_sum_heads);
+CUDA_KERNEL(slice_grad, support_same, NULL, run_slice_grad);
+CUDA_KERNEL(zigzag, support_same, NULL, run_zigzag);
+CUDA_KERNEL(repeat_heads, support_same, NULL, run_repeat_heads);
+CUDA_KERNEL(sum_heads, support_same, NULL, run_sum_heads);
 CUDA_KERNEL(sum_rows, support, sum_rows_workspace, run_sum_rows);

@@ -31,17 +31,22 @@ __device__ __forceinline__ int64_t row_of_id(const loong_embedding_attr_t &a,
     return loongi_embedding_row(&a, id);
 }
 
-struct embedding_fn {
+template <class T> struct embedding_fn {
     const int32_t *ids;
     mat_t table;
     loong_embedding_attr_t attr;
     loong_flaw_t *flaw;
-    __device__ pack_t operator()(int64_t row, int64_t col, int n,
-                                 const loong_frame_t *) const
+    bool aligned() const
     {
-        int64_t at = row_of_id(attr, ids[row], row, flaw);
+        return table.packed;
+    }
+    template <bool WHOLE>
+    __device__ pack_t at(int64_t row, int64_t col, int n,
+                         const loong_frame_t *) const
+    {
+        int64_t from = row_of_id(attr, ids[row], row, flaw);
         pack_t zero = {{0}};
-        return at < 0 ? zero : load_at(table, at, col, n);
+        return from < 0 ? zero : load_as<T, WHOLE>(table, from, col, n);
     }
 };
 
@@ -232,9 +237,9 @@ static loong_status_t run(const loong_kernel_call_t *call)
 {
     const loong_embedding_attr_t *attr =
         static_cast<const loong_embedding_attr_t *>(call->query->attr);
-    embedding_fn fn = {static_cast<const int32_t *>(call->ptr[0]),
-                       mat_arg(call, 1), *attr, call->flaw};
-    return generate(call, fn, mat_out(call, 0));
+    return generate<embedding_fn>(call, mat_out(call, 0),
+                                  static_cast<const int32_t *>(call->ptr[0]),
+                                  mat_arg(call, 1), *attr, call->flaw);
 }
 
 static loong_status_t launch_grad(const loong_kernel_call_t *call,
@@ -292,7 +297,8 @@ static size_t workspace(const loong_kernel_query_t *query)
 static bool support(const loong_kernel_query_t *query,
                     char reason[LOONG_REASON_SIZE])
 {
-    return cuda_support(query, 0, 1u << 0, reason);
+    return cuda_support(query, 0, 1u << 0, reason) &&
+           cuda_support_same(query, 1u << 0, reason);
 }
 
 static bool support_grad(const loong_kernel_query_t *query,

@@ -13,7 +13,7 @@ namespace {
 /* Outputs whose heads have two parts: the first `inner` of `width` channels
  * come from columns head * from_width + from of x; the others from columns
  * head * rest_width + rest of y. */
-struct halves_fn {
+template <class T> struct halves_fn {
     mat_t x, y;
     int64_t inner, width;
     int64_t x_width, x_begin;
@@ -29,36 +29,50 @@ struct halves_fn {
                     : head * y_width + y_begin + i - inner;
         return first ? x : y;
     }
-    __device__ pack_t operator()(int64_t row, int64_t col, int n,
-                                 const loong_frame_t *) const
+    bool aligned() const
+    {
+        return x.packed && y.packed &&
+               (inner | width | x_width | x_begin | y_width | y_begin) % PACK ==
+                   0;
+    }
+    template <bool WHOLE>
+    __device__ pack_t at(int64_t row, int64_t col, int n,
+                         const loong_frame_t *) const
     {
         int64_t i = col % width;
         int64_t end = i < inner ? inner : width;
-        int64_t at = 0;
+        int64_t from = 0;
         pack_t out = {{0}};
-        if (i + n <= end) {
-            const mat_t &m = find(col, &at);
-            return load_at(m, row, at, n);
+        bool within = WHOLE || i + n <= end; /* one part */
+        if (within) {
+            const mat_t &m = find(col, &from);
+            return load_as<T, WHOLE>(m, row, from, n);
         }
 #pragma unroll
         for (int j = 0; j < PACK && j < n; j++) {
-            const mat_t &m = find(col + j, &at);
-            out.v[j] = load_one(m, row, at);
+            const mat_t &m = find(col + j, &from);
+            out.v[j] = widen(row_of<T>(m, row)[from]);
         }
         return out;
     }
 };
 
 /* The sum over heads of channels begin .. of a head. */
-struct sum_fn {
+template <class T> struct sum_fn {
     mat_t x;
     int64_t heads, width, begin;
-    __device__ pack_t operator()(int64_t row, int64_t col, int n,
-                                 const loong_frame_t *) const
+    bool aligned() const
+    {
+        return x.packed && (width | begin) % PACK == 0;
+    }
+    template <bool WHOLE>
+    __device__ pack_t at(int64_t row, int64_t col, int n,
+                         const loong_frame_t *) const
     {
         pack_t sum = {{0}};
         for (int64_t h = 0; h < heads; h++) {
-            pack_t p = load_at(x, row, h * width + begin + col, n);
+            pack_t p =
+                load_as<T, WHOLE>(x, row, h * width + begin + col, n);
             for (int i = 0; i < PACK; i++) {
                 sum.v[i] += p.v[i];
             }
@@ -78,28 +92,33 @@ static loong_status_t run(const loong_kernel_call_t *call)
 {
     const loong_latent_attr_t *a = attr_of(call);
     mat_t kv = mat_arg(call, 0);
-    halves_fn keys = {kv, mat_arg(call, 1), a->nope, a->nope + a->rope,
-                      a->nope + a->v, 0, 0, 0};
-    halves_fn values = {kv, kv, a->v, a->v, a->nope + a->v, a->nope, 0, 0};
-    LOONG_TRY(generate(call, keys, mat_out(call, 0)));
-    return generate(call, values, mat_out(call, 1));
+    const int64_t nope = a->nope;
+    const int64_t none = 0;
+    LOONG_TRY(generate<halves_fn>(call, mat_out(call, 0), kv, mat_arg(call, 1),
+                                  nope, nope + a->rope, nope + a->v, none, none,
+                                  none));
+    return generate<halves_fn>(call, mat_out(call, 1), kv, kv, (int64_t)a->v,
+                               (int64_t)a->v, nope + a->v, nope, none, none);
 }
 
 static loong_status_t run_grad(const loong_kernel_call_t *call)
 {
     const loong_latent_attr_t *a = attr_of(call);
     mat_t k = mat_arg(call, 0);
-    halves_fn kv = {k, mat_arg(call, 1), a->nope, a->nope + a->v,
-                    a->nope + a->rope, 0, a->v, 0};
-    sum_fn shared = {k, a->heads, a->nope + a->rope, a->nope};
-    LOONG_TRY(generate(call, kv, mat_out(call, 0)));
-    return generate(call, shared, mat_out(call, 1));
+    const int64_t nope = a->nope;
+    const int64_t none = 0;
+    LOONG_TRY(generate<halves_fn>(call, mat_out(call, 0), k, mat_arg(call, 1),
+                                  nope, nope + a->v, nope + a->rope, none,
+                                  (int64_t)a->v, none));
+    return generate<sum_fn>(call, mat_out(call, 1), k, (int64_t)a->heads,
+                            nope + a->rope, nope);
 }
 
 static bool support(const loong_kernel_query_t *query,
                     char reason[LOONG_REASON_SIZE])
 {
-    return cuda_support(query, 0, 0, reason);
+    return cuda_support(query, 0, 0, reason) &&
+           cuda_support_same(query, 0, reason);
 }
 
 CUDA_KERNEL(latent_keys, support, NULL, run);

@@ -128,18 +128,23 @@ __global__ void __launch_bounds__(BLOCK) weigh_slots(dw_t a)
 
 /* ---- sigmoid_gate -------------------------------------------------------- */
 
-__device__ __forceinline__ float gate_at(const mat_t &gate, int64_t row)
+__device__ __forceinline__ float gate_of(float x)
 {
-    return 1.0f / (1.0f + expf(-load_one(gate, row, 0)));
+    return 1.0f / (1.0f + expf(-x));
 }
 
-struct gate_fn {
+template <class T> struct gate_fn {
     mat_t x, gate;
-    __device__ pack_t operator()(int64_t row, int64_t col, int n,
-                                 const loong_frame_t *) const
+    bool aligned() const
     {
-        pack_t y = load_at(x, row, col, n);
-        float s = gate_at(gate, row);
+        return x.packed;
+    }
+    template <bool WHOLE>
+    __device__ pack_t at(int64_t row, int64_t col, int n,
+                         const loong_frame_t *) const
+    {
+        pack_t y = load_as<T, WHOLE>(x, row, col, n);
+        float s = gate_of(widen(*row_of<T>(gate, row)));
         for (int i = 0; i < PACK; i++) {
             y.v[i] *= s;
         }
@@ -154,7 +159,7 @@ __global__ void __launch_bounds__(BLOCK)
     int64_t rows = dy.rows;
     for (int64_t t = (int64_t)blockIdx.x * WARPS + threadIdx.x / WARP;
          t < rows; t += (int64_t)gridDim.x * WARPS) {
-        float s = gate_at(gate, t);
+        float s = gate_of(load_one(gate, t, 0));
         pack_t slope = {{0}};
         slope.v[0] = s * (1.0f - s) * dot_rows(dy, t, x, t);
         if (threadIdx.x % WARP == 0) {
@@ -163,10 +168,15 @@ __global__ void __launch_bounds__(BLOCK)
     }
 }
 
-struct loss_scale_fn {
+template <class T> struct loss_scale_fn {
     int loss;
-    __device__ pack_t operator()(int64_t, int64_t, int,
-                                 const loong_frame_t *frame) const
+    bool aligned() const
+    {
+        return true;
+    }
+    template <bool WHOLE>
+    __device__ pack_t at(int64_t, int64_t, int,
+                         const loong_frame_t *frame) const
     {
         pack_t y;
         for (int i = 0; i < PACK; i++) {
@@ -225,25 +235,24 @@ static loong_status_t run_unpermute_dw(const loong_kernel_call_t *call)
 
 static loong_status_t run_gate(const loong_kernel_call_t *call)
 {
-    gate_fn fn = {mat_arg(call, 0), mat_arg(call, 1)};
-    return generate(call, fn, mat_out(call, 0));
+    return generate<gate_fn>(call, mat_out(call, 0), mat_arg(call, 0),
+                             mat_arg(call, 1));
 }
 
 static loong_status_t run_gate_grad(const loong_kernel_call_t *call)
 {
     mat_t dy = mat_arg(call, 0);
     mat_t gate = mat_arg(call, 2);
-    gate_fn fn = {dy, gate};
     LOONG_LAUNCH((gate_slopes), grid_of_warps(call, dy.rows), dim3(BLOCK), 0,
                  stream_of(call), dy, mat_arg(call, 1), gate, mat_out(call, 1));
-    return generate(call, fn, mat_out(call, 0));
+    return generate<gate_fn>(call, mat_out(call, 0), dy, gate);
 }
 
 static loong_status_t run_loss_scale(const loong_kernel_call_t *call)
 {
-    loss_scale_fn fn = {
-        static_cast<const loong_loss_attr_t *>(call->query->attr)->loss};
-    return generate(call, fn, mat_out(call, 0));
+    return generate<loss_scale_fn>(
+        call, mat_out(call, 0),
+        static_cast<const loong_loss_attr_t *>(call->query->attr)->loss);
 }
 
 /* Weights are wide, source and dest integers. */
@@ -265,7 +274,8 @@ static bool support_dw(const loong_kernel_query_t *query,
 static bool support(const loong_kernel_query_t *query,
                     char reason[LOONG_REASON_SIZE])
 {
-    return cuda_support(query, 0, 0, reason);
+    return cuda_support(query, 0, 0, reason) &&
+           cuda_support_same(query, 0, reason);
 }
 
 CUDA_KERNEL(permute, support_move, NULL, run_permute);

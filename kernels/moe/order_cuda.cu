@@ -231,11 +231,11 @@ __global__ void __launch_bounds__(BLOCK) count_slots(counts_t a)
 }
 
 /* Counts; of `set` experts each: times that, less what the set has in all. */
-struct counts_fn {
+template <class T> struct counts_fn {
     const int32_t *count;
     int64_t experts;
     int64_t set; /* 0: as they are */
-    __device__ float at(int64_t row, int64_t e) const
+    __device__ float one(int64_t row, int64_t e) const
     {
         const int32_t *own = count + row * experts;
         int64_t all = 0;
@@ -244,13 +244,18 @@ struct counts_fn {
         }
         return set > 0 ? (float)(set * own[e] - all) : (float)own[e];
     }
-    __device__ pack_t operator()(int64_t row, int64_t col, int n,
-                                 const loong_frame_t *) const
+    bool aligned() const
+    {
+        return true;
+    }
+    template <bool WHOLE>
+    __device__ pack_t at(int64_t row, int64_t col, int n,
+                         const loong_frame_t *) const
     {
         pack_t y = {{0}};
 #pragma unroll
         for (int i = 0; i < PACK && i < n; i++) {
-            y.v[i] = at(row, col + i);
+            y.v[i] = one(row, col + i);
         }
         return y;
     }
@@ -269,8 +274,8 @@ loong_status_t run_counts_of(const loong_kernel_call_t *call, counts_t a,
                     stream_of(call));
     LOONG_LAUNCH((count_slots), grid_of(call, (a.slots + BLOCK - 1) / BLOCK),
                  dim3(BLOCK), 0, stream_of(call), a);
-    counts_fn fn = {a.count, a.experts, set};
-    return generate(call, fn, mat_out(call, 0));
+    return generate<counts_fn>(call, mat_out(call, 0), a.count, a.experts,
+                               set);
 }
 
 /* ---- capacity ------------------------------------------------------------ */

@@ -34,14 +34,19 @@ __global__ void __launch_bounds__(BLOCK)
     }
 }
 
-struct squares_grad_fn {
+template <class T> struct squares_grad_fn {
     mat_t x, dm;
     float factor;
-    __device__ pack_t operator()(int64_t row, int64_t col, int n,
-                                 const loong_frame_t *) const
+    bool aligned() const
+    {
+        return x.packed;
+    }
+    template <bool WHOLE>
+    __device__ pack_t at(int64_t row, int64_t col, int n,
+                         const loong_frame_t *) const
     {
         float by = factor * *statistic(dm, row, 0);
-        pack_t p = load_at(x, row, col, n);
+        pack_t p = load_as<T, WHOLE>(x, row, col, n);
         for (int i = 0; i < PACK; i++) {
             p.v[i] *= by;
         }
@@ -57,15 +62,20 @@ __device__ __forceinline__ float inverse_root(const mat_t &m, int64_t row,
     return 1.0f / sqrtf(*statistic(m, row, 0) + eps);
 }
 
-struct scale_fn {
+template <class T> struct scale_fn {
     mat_t x, m, w;
     float eps;
-    __device__ pack_t operator()(int64_t row, int64_t col, int n,
-                                 const loong_frame_t *) const
+    bool aligned() const
+    {
+        return x.packed && w.packed;
+    }
+    template <bool WHOLE>
+    __device__ pack_t at(int64_t row, int64_t col, int n,
+                         const loong_frame_t *) const
     {
         float r = inverse_root(m, row, eps);
-        pack_t p = load_at(x, row, col, n);
-        pack_t by = load_at(w, 0, col, n);
+        pack_t p = load_as<T, WHOLE>(x, row, col, n);
+        pack_t by = load_as<float, WHOLE>(w, 0, col, n);
         for (int i = 0; i < PACK; i++) {
             p.v[i] = p.v[i] * r * by.v[i];
         }
@@ -180,16 +190,16 @@ static loong_status_t run_squares(const loong_kernel_call_t *call)
 
 static loong_status_t run_squares_grad(const loong_kernel_call_t *call)
 {
-    squares_grad_fn fn = {mat_arg(call, 0), mat_arg(call, 1),
-                          (float)(2.0 * factor_of(call))};
-    return generate(call, fn, mat_out(call, 0));
+    return generate<squares_grad_fn>(call, mat_out(call, 0), mat_arg(call, 0),
+                                     mat_arg(call, 1),
+                                     (float)(2.0 * factor_of(call)));
 }
 
 static loong_status_t run_scale(const loong_kernel_call_t *call)
 {
-    scale_fn fn = {mat_arg(call, 0), mat_arg(call, 1), mat_arg(call, 2),
-                   eps_of(call)};
-    return generate(call, fn, mat_out(call, 0));
+    return generate<scale_fn>(call, mat_out(call, 0), mat_arg(call, 0),
+                              mat_arg(call, 1), mat_arg(call, 2),
+                              eps_of(call));
 }
 
 static loong_status_t run_scale_grad(const loong_kernel_call_t *call)
@@ -219,13 +229,15 @@ static size_t workspace(const loong_kernel_query_t *query)
 static bool support_squares(const loong_kernel_query_t *query,
                             char reason[LOONG_REASON_SIZE])
 {
-    return cuda_support(query, 1u << 1, 0, reason);
+    return cuda_support(query, 1u << 1, 0, reason) &&
+           cuda_support_same(query, 1u << 1, reason);
 }
 
 static bool support_scale(const loong_kernel_query_t *query,
                           char reason[LOONG_REASON_SIZE])
 {
-    return cuda_support(query, 1u << 1 | 1u << 2, 0, reason);
+    return cuda_support(query, 1u << 1 | 1u << 2, 0, reason) &&
+           cuda_support_same(query, 1u << 1 | 1u << 2, reason);
 }
 
 static bool support_scale_grad(const loong_kernel_query_t *query,

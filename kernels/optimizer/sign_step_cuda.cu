@@ -8,14 +8,19 @@ using namespace loong_cuda;
 
 namespace {
 
-struct sign_fn {
+template <class T> struct sign_fn {
     mat_t grad, param;
     float rate;
-    __device__ pack_t operator()(int64_t row, int64_t col, int n,
-                                 const loong_frame_t *) const
+    bool aligned() const
     {
-        pack_t g = load_at(grad, row, col, n);
-        pack_t p = load_at(param, row, col, n);
+        return grad.packed && param.packed;
+    }
+    template <bool WHOLE>
+    __device__ pack_t at(int64_t row, int64_t col, int n,
+                         const loong_frame_t *) const
+    {
+        pack_t g = load_as<T, WHOLE>(grad, row, col, n);
+        pack_t p = load_as<T, WHOLE>(param, row, col, n);
         for (int i = 0; i < PACK; i++) {
             float step = g.v[i] > 0.0f ? -rate : g.v[i] < 0.0f ? rate : 0.0f;
             p.v[i] += step;
@@ -31,8 +36,7 @@ static loong_status_t run(const loong_kernel_call_t *call)
     const loong_sign_step_attr_t *a =
         static_cast<const loong_sign_step_attr_t *>(call->query->attr);
     mat_t p = mat_out(call, 0);
-    sign_fn fn = {mat_arg(call, 0), p, (float)a->rate};
-    return generate(call, fn, p);
+    return generate<sign_fn>(call, p, mat_arg(call, 0), p, (float)a->rate);
 }
 
 static bool support(const loong_kernel_query_t *query,

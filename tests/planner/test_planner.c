@@ -88,7 +88,7 @@ static void test_random(void **state)
     fake_counters_t n;
     char error[FAKE_ERROR_SIZE];
     const char *most = getenv("LOONG_PLANNER_SEEDS");
-    uint64_t seeds = most != NULL ? (uint64_t)atoll(most) : 500;
+    uint64_t seeds = most != NULL ? (uint64_t)atoll(most) : 250;
     memset(&n, 0, sizeof(n));
     assert_ok(ctx, fake_register(ctx));
     for (uint64_t seed = 0; seed < seeds; seed++) {

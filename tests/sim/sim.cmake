@@ -24,7 +24,7 @@ if(CCACHE)
 endif()
 set(cudasim ${PROJECT_SOURCE_DIR}/tests/sim/cuda)
 
-add_library(cudasim SHARED ${cudasim}/engine.cc ${cudasim}/memory.cc
+add_library(cudasim SHARED ${cudasim}/engine.cc ${cudasim}/warp.cc ${cudasim}/memory.cc
   ${cudasim}/stream.cc ${cudasim}/graph.cc ${cudasim}/runtime.cc
   ${cudasim}/blaslt.cc ${cudasim}/blaslt_run.cc ${cudasim}/tensor.cc
   ${cudasim}/nccl.cc ${cudasim}/nccl_run.cc ${cudasim}/plant.cc
@@ -34,7 +34,8 @@ target_include_directories(cudasim PRIVATE ${PROJECT_SOURCE_DIR}/backends/nccl
   ${PROJECT_SOURCE_DIR}/kernels/cudnn)
 target_link_libraries(cudasim PRIVATE Threads::Threads)
 # Contexts of threads are switched by hand: no frame may be assumed.
-target_compile_options(cudasim PRIVATE -O2 -fno-omit-frame-pointer)
+target_compile_options(cudasim PRIVATE -O2 -fno-omit-frame-pointer
+  -fno-semantic-interposition)
 
 # Every access of device code is announced to memory.cc. Vectors that the
 # source does not name would change the sizes of accesses.

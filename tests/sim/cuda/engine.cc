@@ -9,7 +9,7 @@
 #include <sys/mman.h>
 #include <vector>
 
-#include "impl.h"
+#include "engine.h"
 
 extern "C" {
 cudasim_ids cudasim_now;
@@ -31,8 +31,6 @@ asm(".text\n"
     "  ret\n"
     ".size cudasim_switch, .-cudasim_switch\n");
 
-typedef void *context_t;
-
 static void context_switch(context_t *save, context_t *to)
 {
     cudasim_switch(save, *to);
@@ -48,9 +46,6 @@ static void context_make(context_t *c, char *stack, size_t size, void (*f)())
     *c = top - 6;
 }
 #else
-#include <ucontext.h>
-typedef ucontext_t context_t;
-
 static void context_switch(context_t *save, context_t *to)
 {
     swapcontext(save, to);
@@ -70,55 +65,12 @@ namespace cudasim {
 
 // ---- state ------------------------------------------------------------------
 
-enum { MOST_THREADS = 1024, STACK = 64 * 1024, PAGE = 4096, LANES = 32 };
-enum state_t { READY, BARRIER, WARP, DONE };
+// Stacks are no power of two apart, nor do they begin at one place of a page:
+// otherwise all would want the same few lines of the caches.
+enum { PAGE = 4096, STACK = 17 * PAGE, COLOURS = 16, COLOUR = 192 };
+enum { REDZONE = 64 };
 
-struct thread_t {
-    context_t context;
-    dim3 id;
-    state_t state;
-    bool begun;
-    int barriers;     // that it came to
-    cudasim_place at; // where it waits
-    // The warp operation it waits in.
-    int op, arg, width;
-    unsigned mask;
-    uint64_t value, result;
-    void (*together)(void *const *lane);
-};
-
-struct warp_t {
-    int waiting;   // lanes in a warp operation
-    unsigned gone; // lanes that have ended, or do not exist
-};
-
-struct shared_t {
-    const void *key;
-    char *at;
-    size_t size;
-};
-
-enum { SHARED_ROOM = 1024 * 1024, REDZONE = 64, MOST_ARRAYS = 32 };
-
-static struct engine_t {
-    char *stacks;
-    char *shared;
-    thread_t threads[MOST_THREADS];
-    warp_t warps[MOST_THREADS / LANES];
-    std::vector<int> ready; // can run, in no order
-    context_t scheduler;
-    int current; // thread
-    int count;   // threads of the block
-    int live;
-    int waiting; // at the barrier
-    cudaError_t fault;
-    const cudasim_launch *launch;
-    int device;
-    const void *arguments;
-    shared_t arrays[MOST_ARRAYS];
-    int num_arrays;
-    size_t shared_used;
-} e;
+engine_t e;
 
 // Arguments of the running kernel, as its constant memory.
 static char constants[32 * 1024] __attribute__((aligned(64)));
@@ -181,35 +133,21 @@ static char *shared_array(const void *key, size_t size)
     return a->at;
 }
 
-int in_shared(uintptr_t at, size_t size)
+bool in_shared(uintptr_t at, size_t size, uintptr_t *begin_p,
+               uintptr_t *end_p)
 {
-    uintptr_t begin = reinterpret_cast<uintptr_t>(e.shared);
-    if (at - begin >= SHARED_ROOM) {
-        return 0;
-    }
     for (int i = 0; i < e.num_arrays; i++) {
         uintptr_t first = reinterpret_cast<uintptr_t>(e.arrays[i].at);
         if (at >= first && at + size <= first + e.arrays[i].size) {
-            return 1;
+            *begin_p = first;
+            *end_p = first + e.arrays[i].size;
+            return true;
         }
     }
-    return -1;
+    return false;
 }
 
 // ---- threads ----------------------------------------------------------------
-
-// Gives way to the scheduler; returns when it is this thread's turn again.
-static void leave()
-{
-    thread_t *t = &e.threads[e.current];
-    context_switch(&t->context, &e.scheduler);
-}
-
-static void make_ready(int thread)
-{
-    e.threads[thread].state = READY;
-    e.ready.push_back(thread);
-}
 
 static void open_barrier()
 {
@@ -224,43 +162,81 @@ static void open_barrier()
     e.waiting = 0;
 }
 
-// A lane that ends is missed by those that wait for it.
-static void check_lane_missed(int thread)
+static void end_thread()
 {
-    int lane = thread % LANES;
-    for (int i = thread - lane; i < thread - lane + LANES && i < e.count;
-         i++) {
-        const thread_t *t = &e.threads[i];
-        if (t->state == WARP && (t->mask >> lane & 1u)) {
-            kernel_fault(cudaErrorLaunchFailure,
-                         "%s:%d: lane %d of the mask %08x has ended",
-                         t->at.file, t->at.line, lane, t->mask);
-        }
-    }
-}
-
-static void thread_main()
-{
-    e.launch->run(e.arguments);
     check_lane_missed(e.current);
     e.threads[e.current].state = DONE;
     e.warps[e.current / LANES].gone |= 1u << e.current % LANES;
     e.live--;
     open_barrier();
-    leave();
 }
 
-static void resume(int thread)
+// One of those that can run; -1: none can.
+static int pick()
+{
+    if (e.num_ready == 0) {
+        return -1;
+    }
+    int k = (int)below((uint64_t)e.num_ready);
+    int thread = e.ready[k];
+    e.ready[k] = e.ready[--e.num_ready];
+    return thread;
+}
+
+static void become(int thread, int stack)
+{
+    e.current = thread;
+    cudasim_now.thread = e.threads[thread].id;
+    e.threads[thread].stack = stack;
+}
+
+// A thread that has not begun takes over the stack of one that has ended.
+static void thread_main()
+{
+    int stack = e.threads[e.current].stack;
+    int next = 0;
+    context_t lost;
+    for (;;) {
+        e.launch->run(e.arguments);
+        end_thread();
+        next = pick();
+        if (next < 0 || e.threads[next].stack >= 0) {
+            break;
+        }
+        become(next, stack);
+    }
+    e.free[e.num_free++] = stack; // nobody writes to it before the switch
+    if (next >= 0) {
+        become(next, e.threads[next].stack);
+    }
+    context_switch(&lost, next < 0 ? &e.scheduler : &e.threads[next].context);
+    __builtin_unreachable();
+}
+
+// The context of a thread, whose turn it is now.
+static context_t *enter(int thread)
 {
     thread_t *t = &e.threads[thread];
-    e.current = thread;
-    cudasim_now.thread = t->id;
-    if (!t->begun) {
-        t->begun = true;
-        context_make(&t->context, e.stacks + (size_t)thread * STACK + PAGE,
-                     STACK - PAGE, thread_main);
+    if (t->stack < 0) {
+        int stack = e.free[--e.num_free];
+        char *at = e.stacks + (size_t)stack * STACK + PAGE;
+        context_make(&t->context, at,
+                     STACK - PAGE - (size_t)(stack % COLOURS) * COLOUR,
+                     thread_main);
+        t->stack = stack;
     }
-    context_switch(&e.scheduler, &t->context);
+    become(thread, t->stack);
+    return &t->context;
+}
+
+void leave()
+{
+    int thread = e.current;
+    int next = pick();
+    if (next != thread) {
+        context_switch(&e.threads[thread].context,
+                       next < 0 ? &e.scheduler : enter(next));
+    }
 }
 
 // Nobody can run and somebody waits.
@@ -284,32 +260,23 @@ static void report_stuck()
 
 static void run_block()
 {
-    const dim3 &b = e.launch->block;
-    e.count = e.live = (int)(b.x * b.y * b.z);
+    e.live = e.num_ready = e.count;
     e.waiting = e.num_arrays = 0;
     e.shared_used = 0;
-    e.ready.clear();
-    forget_copies(e.count);
+    forget_copies();
+    forget_checks();
     for (int w = 0; w * LANES < e.count; w++) {
         int lanes = e.count - w * LANES;
         e.warps[w].waiting = 0;
         e.warps[w].gone = lanes < LANES ? ~0u << lanes : 0;
     }
     for (int i = 0; i < e.count; i++) {
-        thread_t *t = &e.threads[i];
-        t->id = dim3((unsigned)i % b.x, (unsigned)i / b.x % b.y,
-                     (unsigned)i / (b.x * b.y));
-        t->begun = false;
-        t->barriers = 0;
-        make_ready(i);
+        e.threads[i].state = READY;
+        e.threads[i].stack = -1;
+        e.threads[i].barriers = 0;
+        e.ready[i] = i;
     }
-    while (!e.ready.empty() && e.fault == cudaSuccess) {
-        size_t k = below(e.ready.size());
-        int thread = e.ready[k];
-        e.ready[k] = e.ready.back();
-        e.ready.pop_back();
-        resume(thread);
-    }
+    context_switch(&e.scheduler, enter(pick()));
     if (e.fault == cudaSuccess && e.live > 0) {
         report_stuck();
     }
@@ -331,6 +298,28 @@ static void prepare()
     }
     e.shared = static_cast<char *>(
         mmap(nullptr, SHARED_ROOM, PROT_READ | PROT_WRITE, flags, -1, 0));
+    live.shared = reinterpret_cast<uintptr_t>(e.shared);
+}
+
+static void begin_kernel(const cudasim_launch &launch, int device)
+{
+    const dim3 &b = launch.block;
+    e.launch = &launch;
+    e.arguments = constants;
+    e.device = device;
+    e.fault = cudaSuccess;
+    e.count = (int)(b.x * b.y * b.z);
+    e.num_free = MOST_THREADS; // a fault leaves stacks behind
+    for (int i = 0; i < MOST_THREADS; i++) {
+        e.free[i] = i;
+    }
+    for (int i = 0; i < e.count; i++) {
+        e.threads[i].id = dim3((unsigned)i % b.x, (unsigned)i / b.x % b.y,
+                               (unsigned)i / (b.x * b.y));
+    }
+    running = true;
+    cudasim_now.grid_dim = launch.grid;
+    cudasim_now.block_dim = launch.block;
 }
 
 cudaError_t run_kernel(const cudasim_launch &launch, const void *arguments,
@@ -339,19 +328,14 @@ cudaError_t run_kernel(const cudasim_launch &launch, const void *arguments,
     prepare();
     memcpy(constants, arguments, size);
     const dim3 &g = launch.grid;
-    std::vector<uint64_t> order((size_t)g.x * g.y * g.z);
+    static std::vector<uint64_t> order;
+    order.resize((size_t)g.x * g.y * g.z);
     for (size_t i = 0; i < order.size(); i++) {
         size_t k = below(i + 1);
         order[i] = order[k];
         order[k] = i;
     }
-    e.launch = &launch;
-    e.arguments = constants;
-    e.device = device;
-    e.fault = cudaSuccess;
-    running = true;
-    cudasim_now.grid_dim = launch.grid;
-    cudasim_now.block_dim = launch.block;
+    begin_kernel(launch, device);
     for (uint64_t b : order) {
         if (plant_block(launch.name, b, order.size())) {
             continue;
@@ -366,93 +350,6 @@ cudaError_t run_kernel(const cudasim_launch &launch, const void *arguments,
     }
     running = false;
     return e.fault;
-}
-
-// ---- warps ------------------------------------------------------------------
-
-static int source_lane(const thread_t *t, int lane)
-{
-    int first = lane / t->width * t->width;
-    int source = lane;
-    switch (t->op) {
-    case CUDASIM_SHFL:
-        return first + (t->arg & (t->width - 1));
-    case CUDASIM_SHFL_UP:
-        source = lane - t->arg;
-        return source < first ? lane : source;
-    case CUDASIM_SHFL_DOWN:
-        source = lane + t->arg;
-        break;
-    case CUDASIM_SHFL_XOR:
-        source = lane ^ t->arg;
-        break;
-    }
-    return source >= first + t->width ? lane : source;
-}
-
-static void run_together(int first)
-{
-    void *lane[LANES];
-    for (int l = 0; l < LANES; l++) {
-        lane[l] = reinterpret_cast<void *>(e.threads[first + l].value);
-    }
-    e.threads[first].together(lane);
-}
-
-// All lanes of the mask are there: each gets its result and can run.
-static void finish_warp(int first, unsigned mask)
-{
-    if (e.threads[e.current].op == CUDASIM_TOGETHER) {
-        run_together(first);
-    }
-    unsigned votes = 0;
-    for (int l = 0; l < LANES; l++) {
-        if (mask >> l & 1u) {
-            votes |= e.threads[first + l].value != 0 ? 1u << l : 0;
-        }
-    }
-    for (int l = 0; l < LANES; l++) {
-        if (!(mask >> l & 1u)) {
-            continue;
-        }
-        thread_t *t = &e.threads[first + l];
-        int source = source_lane(t, l);
-        if (t->op == CUDASIM_BALLOT) {
-            t->result = votes;
-        } else if (t->op != CUDASIM_SYNC && t->op != CUDASIM_TOGETHER &&
-                   !(mask >> source & 1u)) {
-            kernel_fault(cudaErrorLaunchFailure,
-                         "%s:%d: lane %d takes the value of lane %d, which "
-                         "is not in the mask %08x",
-                         t->at.file, t->at.line, l, source, mask);
-        } else {
-            t->result = e.threads[first + source].value;
-        }
-        make_ready(first + l);
-        e.warps[first / LANES].waiting--;
-    }
-}
-
-// True when all lanes of the running one's mask wait for the same.
-static bool warp_complete(const thread_t *t, int first)
-{
-    bool all = true;
-    for (int l = 0; l < LANES; l++) {
-        const thread_t *other = &e.threads[first + l];
-        if (!(t->mask >> l & 1u)) {
-            continue;
-        }
-        if (first + l >= e.count || other->state == DONE) {
-            kernel_fault(cudaErrorLaunchFailure,
-                         "%s:%d: lane %d of the mask %08x %s", t->at.file,
-                         t->at.line, l, t->mask,
-                         first + l >= e.count ? "does not exist"
-                                              : "has ended");
-        }
-        all = all && other->state == WARP && other->mask == t->mask &&
-              other->op == t->op && other->at.line == t->at.line;
-    }
-    return all;
 }
 
 } // namespace cudasim
@@ -484,43 +381,6 @@ extern "C" void cudasim_barrier(cudasim_place place)
     leave();
 }
 
-extern "C" uint64_t cudasim_warp(int op, cudasim_place place, unsigned mask,
-                                 uint64_t value, int arg, int width)
-{
-    thread_t *t = &e.threads[e.current];
-    int lane = e.current % LANES;
-    int first = e.current - lane;
-    t->op = op;
-    t->arg = arg;
-    t->width = width;
-    t->mask = mask;
-    t->value = value;
-    t->at = place;
-    t->state = WARP;
-    warp_t *w = &e.warps[first / LANES];
-    w->waiting++;
-    if (!(mask >> lane & 1u)) {
-        kernel_fault(cudaErrorLaunchFailure,
-                     "%s:%d: lane %d is not in its own mask %08x", place.file,
-                     place.line, lane, mask);
-    }
-    bool look = (mask & w->gone) != 0 ||
-                w->waiting >= __builtin_popcount(mask);
-    if (look && warp_complete(t, first)) {
-        finish_warp(first, mask);
-    }
-    leave();
-    return t->result;
-}
-
-extern "C" void cudasim_together(cudasim_place place, void *mine,
-                                 void (*run)(void *const *lane))
-{
-    e.threads[e.current].together = run;
-    cudasim_warp(CUDASIM_TOGETHER, place, 0xffffffffu,
-                 reinterpret_cast<uint64_t>(mine), 0, LANES);
-}
-
 extern "C" void cudasim_yield(void)
 {
     make_ready(e.current);
@@ -529,7 +389,7 @@ extern "C" void cudasim_yield(void)
 
 extern "C" void cudasim_global(const void *at)
 {
-    if (in_shared(reinterpret_cast<uintptr_t>(at), 16) != 0) {
+    if (is_shared(reinterpret_cast<uintptr_t>(at))) {
         kernel_fault(cudaErrorIllegalAddress,
                      "shared memory, by an instruction for device memory");
     }

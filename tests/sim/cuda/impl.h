@@ -11,11 +11,19 @@
 #include "cuda_runtime.h"
 #include "cudasim.h"
 
-namespace cudasim {
+namespace cudasim __attribute__((visibility("hidden"))) {
 
 /* ---- chance -------------------------------------------------------------- */
-uint64_t draw();                 /* 64 random bits */
-inline uint64_t below(uint64_t n) { return draw() % n; }
+extern uint64_t chance;
+inline uint64_t draw() /* 64 random bits */
+{
+    uint64_t z = chance += 0x9E3779B97F4A7C15u;
+    z = (z ^ (z >> 30)) * 0xBF58476D1CE4E5B9u;
+    z = (z ^ (z >> 27)) * 0x94D049BB133111EBu;
+    return z ^ (z >> 31);
+}
+/* n below 2^32 */
+inline uint64_t below(uint64_t n) { return (draw() >> 32) * n >> 32; }
 
 /* ---- engine.cc ----------------------------------------------------------- */
 cudaError_t run_kernel(const cudasim_launch &launch, const void *arguments,
@@ -24,6 +32,7 @@ cudaError_t run_kernel(const cudasim_launch &launch, const void *arguments,
 struct live_t {
     uintptr_t stacks; /* of the fibers: so many bytes from here on */
     size_t stack_bytes;
+    uintptr_t shared; /* memory of the block */
 };
 extern live_t live;
 /* It runs on this thread: others do the host's work meanwhile. */
@@ -38,13 +47,16 @@ inline bool in_fiber_stack(uintptr_t at)
 {
     return at - live.stacks < live.stack_bytes;
 }
-/* 0: not shared memory, 1: within one array, -1: outside of all. */
-int in_shared(uintptr_t at, size_t size);
+enum { SHARED_ROOM = 1024 * 1024 };
+inline bool is_shared(uintptr_t at) { return at - live.shared < SHARED_ROOM; }
+/* Within one array of the block, which is from *begin_p to *end_p. */
+bool in_shared(uintptr_t at, size_t size, uintptr_t *begin_p,
+               uintptr_t *end_p);
 enum { STATIC_SHARED = 48 * 1024 };
 size_t most_shared(); /* of a block, static and dynamic */
 
 /* ---- tensor.cc ----------------------------------------------------------- */
-void forget_copies(int threads); /* a block begins */
+void forget_copies(); /* a block begins */
 
 /* ---- memory.cc ----------------------------------------------------------- */
 enum kind_t { DEVICE, PINNED, POOLED }; /* POOLED: of a device's pool */
@@ -67,6 +79,8 @@ int device_of(const void *ptr); /* -1: of the host */
 const char *where(uintptr_t at); /* in words */
 /* A read of the running kernel, at a multiple of its size. */
 void check_read(const void *ptr, size_t size);
+/* A block begins: its shared arrays, and what is alive, may be others. */
+void forget_checks();
 /* While the device works its memory can be touched. */
 void unlock();
 void lock();

@@ -316,37 +316,57 @@ static inline void check_aligned(uintptr_t at, size_t size)
     }
 }
 
-static void check_outside(uintptr_t at, size_t size, bool write)
+// What this block may touch, by a page of it.
+enum { SEEN = 64 };
+static image_t seen[SEEN];
+
+void forget_checks()
 {
-    room_t *r = room_of(at);
-    if (r != nullptr) {
-        range_t *range = range_of(r, at);
-        if (range == nullptr || at + size > range->end) {
-            refuse(at, size, write, "out of bounds");
-        } else if (!range->alive) {
-            refuse(at, size, write, "after it was freed");
-        } else if (r == &rooms[DEVICE] && range->device != kernel_device() &&
-                   !peer_allowed(kernel_device(), range->device,
-                                 range->kind == POOLED)) {
-            refuse(at, size, write, "on another device without peer access");
-        }
-        return;
-    }
-    int shared = in_shared(at, size);
-    if (shared < 0) {
+    memset(seen, 0, sizeof(seen));
+}
+
+static void check_shared(uintptr_t at, size_t size, bool write)
+{
+    image_t &near = seen[at / PAGE % SEEN];
+    if (!in_shared(at, size, &near.begin, &near.end)) {
         kernel_fault(cudaErrorIllegalAddress,
                      "%s of %zu bytes outside of the shared arrays",
                      write ? "write" : "read", size);
     }
-    if (shared == 0 && !in_image(at)) {
-        refuse(at, size, write, "of pageable host memory");
-    }
 }
 
-// Most accesses are to a thread's own memory.
+static void check_outside(uintptr_t at, size_t size, bool write)
+{
+    room_t *r = room_of(at);
+    if (is_shared(at)) {
+        check_shared(at, size, write);
+        return;
+    }
+    if (r == nullptr) {
+        if (!in_image(at)) {
+            refuse(at, size, write, "of pageable host memory");
+        }
+        return;
+    }
+    range_t *range = range_of(r, at);
+    if (range == nullptr || at + size > range->end) {
+        refuse(at, size, write, "out of bounds");
+    } else if (!range->alive) {
+        refuse(at, size, write, "after it was freed");
+    } else if (r == &rooms[DEVICE] && range->device != kernel_device() &&
+               !peer_allowed(kernel_device(), range->device,
+                             range->kind == POOLED)) {
+        refuse(at, size, write, "on another device without peer access");
+    }
+    seen[at / PAGE % SEEN] = {range->begin, range->end};
+}
+
+// Most accesses are to a thread's own memory, or near an earlier one.
 static inline void check(uintptr_t at, size_t size, bool write)
 {
-    if (!in_fiber_stack(at) && in_kernel()) {
+    const image_t &near = seen[at / PAGE % SEEN];
+    if (!in_fiber_stack(at) && !(at >= near.begin && at + size <= near.end) &&
+        in_kernel()) {
         check_outside(at, size, write); // the pages refuse the host
     }
 }

@@ -72,7 +72,6 @@ struct sim_t {
     uint64_t last_capture;
     std::set<CUgraph_st *> graphs;
     std::set<CUgraphExec_st *> execs;
-    uint64_t chance;
     uint64_t turns; // pieces run, the device's clock
     uint64_t works; // pieces of work queued
     double pace;

@@ -19,13 +19,7 @@ thread_local int cudasim::current_device;
 
 // ---- chance -----------------------------------------------------------------
 
-uint64_t cudasim::draw()
-{
-    uint64_t z = sim.chance += 0x9E3779B97F4A7C15u;
-    z = (z ^ (z >> 30)) * 0xBF58476D1CE4E5B9u;
-    z = (z ^ (z >> 27)) * 0x94D049BB133111EBu;
-    return z ^ (z >> 31);
-}
+uint64_t cudasim::chance;
 
 static bool happens(double share)
 {
@@ -35,7 +29,7 @@ static bool happens(double share)
 extern "C" void cudasim_seed(uint64_t seed)
 {
     static const double paces[] = {0.0, 0.1, 0.5, 0.9, 1.0};
-    sim.chance = seed * 0x2545F4914F6CDD1Du + 1;
+    chance = seed * 0x2545F4914F6CDD1Du + 1;
     sim.pace = paces[below(5)];
 }
 

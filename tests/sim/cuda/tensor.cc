@@ -7,9 +7,16 @@
 #include <cstring>
 #include <vector>
 
-#include "impl.h"
+#include "engine.h"
 
 using namespace cudasim;
+
+// 16 bytes of a shared array.
+static bool in_array(uintptr_t at)
+{
+    uintptr_t begin, end;
+    return in_shared(at, 16, &begin, &end);
+}
 
 // ---- products ---------------------------------------------------------------
 
@@ -82,7 +89,7 @@ static void load_matrices(void *const *lane)
     for (int l = 0; l < 32; l++) {
         const matrices_t *m = static_cast<const matrices_t *>(lane[l]);
         uintptr_t at = reinterpret_cast<uintptr_t>(m->row);
-        if (at % 16 != 0 || in_shared(at, 16) != 1) {
+        if (at % 16 != 0 || !in_array(at)) {
             kernel_fault(cudaErrorIllegalAddress,
                          "ldmatrix: the row of lane %d is %s", l,
                          at % 16 != 0 ? "at no multiple of 16 bytes"
@@ -117,21 +124,21 @@ struct copy_t {
     size_t there; // of 16 bytes; the others become zero
 };
 
-struct copies_t {
-    std::vector<std::vector<copy_t>> groups; // the last one is open
-};
+typedef std::vector<std::vector<copy_t>> groups_t; // the last one is open
 
-static std::vector<copies_t> copies; // by thread
+static groups_t copies[MOST_THREADS];
+static bool copied; // by a thread of this block
 
-namespace cudasim {
-
-void forget_copies(int threads)
+void cudasim::forget_copies()
 {
-    copies.clear();
-    copies.resize((size_t)threads);
+    for (groups_t &groups : copies) {
+        if (!copied) {
+            break;
+        }
+        groups.clear();
+    }
+    copied = false;
 }
-
-} // namespace cudasim
 
 static void make(const copy_t &c)
 {
@@ -140,9 +147,10 @@ static void make(const copy_t &c)
     memcpy(c.to, bytes, 16);
 }
 
-static std::vector<std::vector<copy_t>> &own_groups()
+static groups_t &own_groups()
 {
-    auto &groups = copies[(size_t)current_thread()].groups;
+    groups_t &groups = copies[current_thread()];
+    copied = true;
     if (groups.empty()) {
         groups.emplace_back();
     }
@@ -152,7 +160,7 @@ static std::vector<std::vector<copy_t>> &own_groups()
 extern "C" void cudasim_copy_async(void *to, const void *from, size_t there)
 {
     uintptr_t at = reinterpret_cast<uintptr_t>(to);
-    if (at % 16 != 0 || in_shared(at, 16) != 1) {
+    if (at % 16 != 0 || !in_array(at)) {
         kernel_fault(cudaErrorIllegalAddress, "cp.async: to no 16 bytes of a "
                      "shared array");
     }
@@ -174,7 +182,7 @@ extern "C" void cudasim_copies_commit(void)
 
 extern "C" void cudasim_copies_wait(int left)
 {
-    auto &groups = own_groups();
+    groups_t &groups = own_groups();
     while ((int)groups.size() - 1 > left) {
         for (const copy_t &c : groups.front()) {
             make(c);

@@ -11,23 +11,25 @@ namespace loong_cuda {
 constexpr float ROOT_HALF = 0.70710678118654752440f;
 constexpr float ROOT_2_PI = 0.79788456080286535588f; /* sqrt(2 / pi) */
 
+/* (1 + tanh(u)) / 2 of the approximation, as 1 / (1 + exp(-2u)): where the
+ * tangent is near -1 its own error would be all that is left of the sum. */
 static __device__ __forceinline__ float tanh_part(float x)
 {
-    return tanhf(ROOT_2_PI * (x + 0.044715f * x * x * x));
+    float u = ROOT_2_PI * (x + 0.044715f * x * x * x);
+    return 1.0f / (1.0f + expf(-2.0f * u));
 }
 
 static __device__ __forceinline__ float gelu_of(float x, bool tanh_form)
 {
-    return tanh_form ? 0.5f * x * (1.0f + tanh_part(x))
-                     : 0.5f * x * erfcf(-x * ROOT_HALF);
+    return tanh_form ? x * tanh_part(x) : 0.5f * x * erfcf(-x * ROOT_HALF);
 }
 
 static __device__ __forceinline__ float gelu_slope(float x, bool tanh_form)
 {
     if (tanh_form) {
-        float t = tanh_part(x);
-        return 0.5f * (1.0f + t) + 0.5f * x * (1.0f - t * t) * ROOT_2_PI *
-                                       (1.0f + 3.0f * 0.044715f * x * x);
+        float s = tanh_part(x);
+        return s + 2.0f * x * s * (1.0f - s) * ROOT_2_PI *
+                       (1.0f + 3.0f * 0.044715f * x * x);
     }
     return 0.5f * erfcf(-x * ROOT_HALF) +
            x * 0.5f * ROOT_2_PI * expf(-0.5f * x * x);

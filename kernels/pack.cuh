@@ -59,16 +59,16 @@ static __device__ __forceinline__ unsigned both(float first, float second)
 #endif
 }
 
-/* 2^x and 1 / x of the units for that: wrong by at most 2^-22 and 2^-23 of the
- * result, 0 where that is no normal number. */
+/* 2^x and 1 / x of the units for that: wrong by at most 2 units of the last
+ * place and by one, 0 where the result is no normal number. */
 #ifdef CUDASIM
 static inline float exp2_of(float x)
 {
-    return exp2f(x);
+    return cudasim_ex2(x);
 }
 static inline float inverse_of(float x)
 {
-    return 1.0f / x;
+    return cudasim_rcp(x);
 }
 #else
 static __device__ __forceinline__ float exp2_of(float x)

@@ -2,6 +2,7 @@
 #include "proof.h"
 
 #include "cuda.cuh"
+#include "mma.cuh"
 
 using namespace loong_cuda;
 
@@ -123,6 +124,45 @@ extern "C" void proof_transpose(proof_bug_t bug, const float *x,
                  y, shape.rows, shape.cols);
 }
 
+/* ---- functions ----------------------------------------------------------- */
+
+static __device__ float value_of(int function, float x)
+{
+    switch (function) {
+    case PROOF_EX2:
+        return exp2_of(x);
+    case PROOF_RCP:
+        return inverse_of(x);
+    case PROOF_RSQRT:
+        return rsqrtf(x);
+    case PROOF_EXP:
+        return expf(x);
+    case PROOF_LOG:
+        return logf(x);
+    case PROOF_TANH:
+        return tanhf(x);
+    case PROOF_ERFC:
+        return erfcf(x);
+    default:
+        return x * inverse_of(x);
+    }
+}
+
+static __global__ void evaluate(int function, const float *x, float *y, int n)
+{
+    int i = (int)(blockIdx.x * blockDim.x + threadIdx.x);
+    if (i < n) {
+        y[i] = value_of(function, x[i]);
+    }
+}
+
+extern "C" void proof_function(proof_function_t function, const float *x,
+                               float *y, int n, cudaStream_t stream)
+{
+    LOONG_START((evaluate), dim3((unsigned)((n + BLOCK - 1) / BLOCK)),
+                 dim3(BLOCK), 0, stream, (int)function, x, y, n);
+}
+
 /* ---- one wrong thing ----------------------------------------------------- */
 
 static __global__ void wrong_access(int wrong, float *x, int n,
@@ -179,6 +219,35 @@ static __global__ void wrong_waiting(int wrong, float *x)
     }
 }
 
+static __global__ void wrong_lanes(int wrong, float *x)
+{
+    int i = (int)threadIdx.x;
+    bool low = i < WARP / 2;
+    unsigned half = 0xffffu;
+    if (wrong == WRONG_PLACES) {
+        if (low) {
+            x[i] = __shfl_xor_sync(EACH, x[i], 1);
+        } else {
+            x[i] = __shfl_xor_sync(EACH, x[i], 2);
+        }
+    }
+    if (wrong == WRONG_MASKS) {
+        __syncwarp(low ? half : EACH);
+    }
+    if (wrong == WRONG_OWN) {
+        x[i] = __shfl_xor_sync(half, x[i], 1);
+    }
+    if (wrong == WRONG_SOURCE && low) {
+        x[i] = __shfl_down_sync(half, x[i], 8);
+    }
+    if (wrong == WRONG_PRODUCT && i != 3) {
+        unsigned a[4] = {0, 0, 0, 0};
+        float c[4] = {0, 0, 0, 0};
+        MMA(c, a, a);
+        x[i] = c[0];
+    }
+}
+
 extern "C" void proof_wrong(proof_wrong_t wrong, float *x, int n,
                             cudaStream_t stream)
 {
@@ -189,6 +258,9 @@ extern "C" void proof_wrong(proof_wrong_t wrong, float *x, int n,
     if (wrong < WRONG_DIVERGED) {
         LOONG_START((wrong_access), dim3(2), dim3(64), 0, stream, (int)wrong,
                      x, n, (const float *)host);
+    } else if (wrong >= WRONG_PLACES) {
+        LOONG_START((wrong_lanes), dim3(1), dim3(32), 0, stream, (int)wrong,
+                     x);
     } else {
         LOONG_START((wrong_waiting), dim3(1), dim3(32), 0, stream,
                      (int)wrong, x);

@@ -35,6 +35,22 @@ void proof_sum(proof_bug_t bug, const float *x, int n, float *sum,
 void proof_transpose(proof_bug_t bug, const float *x, unsigned short *y,
                      proof_shape_t shape, cudaStream_t stream);
 
+/* y = f(x), n times, of what a GPU computes with an error. POWER takes 1 / x of
+ * powers of two for exact: x / x. */
+typedef enum proof_function {
+    PROOF_EX2,
+    PROOF_RCP,
+    PROOF_RSQRT,
+    PROOF_EXP,
+    PROOF_LOG,
+    PROOF_TANH,
+    PROOF_ERFC,
+    PROOF_FUNCTIONS,
+    PROOF_POWER = PROOF_FUNCTIONS
+} proof_function_t;
+void proof_function(proof_function_t function, const float *x, float *y, int n,
+                    cudaStream_t stream);
+
 /* Kernels that do one wrong thing each. */
 typedef enum proof_wrong {
     WRONG_READ,       /* one element after the end */
@@ -46,6 +62,11 @@ typedef enum proof_wrong {
     WRONG_DIVERGED,   /* two barriers for one block */
     WRONG_STUCK,      /* half a warp waits for the other half */
     WRONG_LANE,       /* a lane that has ended is named in the mask */
+    WRONG_PLACES,     /* halves of a warp shuffle at two lines, each with all */
+    WRONG_MASKS,      /* half a warp names itself, the other half all */
+    WRONG_OWN,        /* lanes that their mask does not name */
+    WRONG_SOURCE,     /* a value of a lane that the mask does not name */
+    WRONG_PRODUCT,    /* a product of tensor cores without one of the lanes */
     WRONG_COUNT
 } proof_wrong_t;
 void proof_wrong(proof_wrong_t wrong, float *x, int n, cudaStream_t stream);

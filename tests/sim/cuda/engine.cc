@@ -273,7 +273,7 @@ static void run_block()
     for (int i = 0; i < e.count; i++) {
         e.threads[i].state = READY;
         e.threads[i].stack = -1;
-        e.threads[i].barriers = 0;
+        e.threads[i].barriers = e.threads[i].syncs = 0;
         e.ready[i] = i;
     }
     context_switch(&e.scheduler, enter(pick()));

@@ -24,6 +24,7 @@ struct thread_t {
     int stack; // -1: it has not begun
     state_t state;
     int barriers;     // that it came to
+    int syncs;        // of its warp
     cudasim_place at; // where it waits
     dim3 id;
     // The warp operation it waits in.

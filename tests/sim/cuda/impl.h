@@ -89,6 +89,7 @@ bool peer_allowed(int device, int other, bool pooled);
 
 /* ---- plant.cc: is a bug planted here? ------------------------------------ */
 bool plant_barrier(const char *kernel, int number); /* of the thread, from 1 */
+bool plant_sync(const char *kernel, int number);    /* of the lane, from 1 */
 bool plant_block(const char *kernel, uint64_t block, uint64_t blocks);
 
 /* ---- stream.cc ----------------------------------------------------------- */

@@ -2,6 +2,7 @@
 //
 // Bugs on request, in kernels and host code as they are: env CUDASIM_PLANT.
 //   "barrier KERNEL N"  threads of that kernel pass their N-th barrier
+//   "sync KERNEL N"     lanes of that kernel pass their N-th __syncwarp
 //   "block KERNEL"      its last block does not run
 //   "wait N"            the N-th wait of a stream for an event is left out;
 //                       only those count that no earlier wait implies and whose
@@ -18,7 +19,14 @@
 
 namespace {
 
-enum what_t { NOTHING, THE_BARRIER, THE_BLOCK, THE_WAIT, THE_LAUNCH };
+enum what_t {
+    NOTHING,
+    THE_BARRIER,
+    THE_SYNC,
+    THE_BLOCK,
+    THE_WAIT,
+    THE_LAUNCH
+};
 
 struct plant_t {
     what_t what = NOTHING;
@@ -34,6 +42,8 @@ struct plant_t {
         }
         if (sscanf(text, "barrier %63s %d", kernel, &number) == 2) {
             what = THE_BARRIER;
+        } else if (sscanf(text, "sync %63s %d", kernel, &number) == 2) {
+            what = THE_SYNC;
         } else if (sscanf(text, "block %63s", kernel) == 1) {
             what = THE_BLOCK;
         } else if (sscanf(text, "wait %d", &number) == 1) {
@@ -64,13 +74,23 @@ plant_t plant;
 
 } // namespace
 
-bool cudasim::plant_barrier(const char *kernel, int number)
+static bool passes(what_t kind, const char *name, int number)
 {
-    if (!plant.is_in(THE_BARRIER, kernel) || number != plant.number) {
+    if (!plant.is_in(kind, name) || number != plant.number) {
         return false;
     }
-    plant.tell(kernel);
+    plant.tell(name);
     return true;
+}
+
+bool cudasim::plant_barrier(const char *kernel, int number)
+{
+    return passes(THE_BARRIER, kernel, number);
+}
+
+bool cudasim::plant_sync(const char *kernel, int number)
+{
+    return passes(THE_SYNC, kernel, number);
 }
 
 bool cudasim::plant_block(const char *kernel, uint64_t block, uint64_t blocks)

@@ -57,6 +57,10 @@ every cuda_op_moe block place_slots
 every cuda_op_moe block multiply_groups
 every cuda_op_moe barrier multiply_groups 5
 every cuda_op_moe block weigh_slots
+every cuda_dispatch block count_window
+every cuda_op_moe_rows barrier count_window 1
+every cuda_op_pointwise block merge_heads
+every cuda_op_attention sync forward_rows 1
 every cuda_dispatch block count_routes
 every cuda_dispatch block place_routes
 every cuda_op_attention block find_spans
@@ -87,8 +91,10 @@ long cuda_op_moe barrier multiply_groups 7
 long cuda_op_router block keep_slots
 long cuda_dispatch block sum_routes
 long cuda_dispatch barrier count_routes 1
-long cuda_experts block sum_window
-long cuda_experts block keep_window
+long cuda_op_moe_rows block sum_window
+long cuda_dispatch barrier sum_window 1
+long cuda_op_moe_rows block keep_window
+long cuda_op_moe_rows barrier keep_window 1
 long cuda_op_optimizer block sum_kernel
 long cuda_op_optimizer barrier sum_kernel 2
 long cuda_op_pointwise block map_kernel

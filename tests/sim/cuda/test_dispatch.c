@@ -358,12 +358,14 @@ static loong_status_t move(place_t *p)
     return LOONG_OK;
 }
 
-/* How many rounds there are, and what each of them keeps. */
+/* How many rounds there are, and what each of them keeps: about ten, of which
+ * the last one has few rows. */
 static loong_status_t find_rounds(place_t *p)
 {
     const dispatch_case_t *c = p->c;
-    loong_expert_window_attr_t attr = {c->experts, c->sets,
-                                       c->ranks / c->copies, 9};
+    loong_expert_window_attr_t attr = {
+        c->experts, c->sets, c->ranks / c->copies,
+        LOONG_MAX(9, p->arrived * c->k / 10 - 1)};
     loong_kernel_query_t q = {.op = "expert_rounds", .attr = &attr,
                               .num_in = 1, .num_out = 2, .threads = 1};
     q.arg[0] = mat(LOONG_I32, p->arrived, c->k);

@@ -158,6 +158,9 @@ extern "C" uint64_t cudasim_warp(int op, cudasim_place place, unsigned mask,
     thread_t *t = &e.threads[e.current];
     int lane = e.current % LANES;
     int first = e.current - lane;
+    if (op == CUDASIM_SYNC && plant_sync(e.launch->name, ++t->syncs)) {
+        return 0;
+    }
     t->op = op;
     t->arg = arg;
     t->width = width;

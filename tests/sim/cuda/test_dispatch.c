@@ -358,8 +358,7 @@ static loong_status_t move(place_t *p)
     return LOONG_OK;
 }
 
-/* How many rounds there are, and what each of them keeps: about ten, of which
- * the last one has few rows. */
+/* About ten rounds, the last one of few rows, and what each of them keeps. */
 static loong_status_t find_rounds(place_t *p)
 {
     const dispatch_case_t *c = p->c;

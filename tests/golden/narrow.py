@@ -168,21 +168,31 @@ def routing(replay, model, case):
             for i, name in enumerate(layers)}
 
 
-def parts(results):
-    """{name: tensor} of what is compared; GPT-2's q, k and v by themselves."""
+def split(name, grad, config):
+    """The parts of a fused matrix: q, k and v, or gate and up."""
+    if ".c_attn." in name:
+        return grad.chunk(3, -1)
+    if ".qkv_proj." in name:
+        width = config.hidden_size // config.num_attention_heads
+        return grad.split([n * width for n in (
+            config.num_attention_heads, config.num_key_value_heads,
+            config.num_key_value_heads)])
+    return grad.chunk(2) if ".gate_up_proj." in name else [grad]
+
+
+def parts(results, config):
+    """{name: tensor} of what is compared, of fused matrices each part."""
     tensors = {n: results[n].double() for n in ("logits", "loss_sum")}
     for name, grad in results["grads"].items():
-        if ".c_attn." in name:
-            for i, piece in enumerate(grad.double().chunk(3, -1)):
-                tensors[f"grad.{name}#{i}"] = piece
-        else:
-            tensors["grad." + name] = grad.double()
+        pieces = split(name, grad.double(), config)
+        for i, piece in enumerate(pieces):
+            tensors[f"grad.{name}" + f"#{i}" * (len(pieces) > 1)] = piece
     return tensors
 
 
 def envelope(config, weights, case, batch, wide):
     """{name: [error, along]}, and under "routing" the experts if routed."""
-    exact = parts(wide)
+    exact = parts(wide, config)
     squares = {n: [0.0, 0.0] for n in exact}
     replay = ReplayTopk()
     if case.routed:
@@ -195,7 +205,7 @@ def envelope(config, weights, case, batch, wide):
         model = golden.build(config, rounded, torch.bfloat16,
                              "spelled_out")
         with mode, replay.again() if case.routed else nullcontext():
-            run = parts(golden.run(model, case, batch))
+            run = parts(golden.run(model, case, batch), config)
         for name, x in exact.items():
             e = (run[name] - x).flatten()
             norm = x.norm().item()

@@ -70,7 +70,7 @@ whole_of(const loong_kernel_query_t *query)
 {
     const loong_attention_attr_t *attr = query->attr;
     loong_cudnn_attention_params_t p;
-    memset(&p, 0, sizeof(p)); /* compared as bytes */
+    memset(&p, 0, sizeof(p));
     p.gradient = is_gradient(query);
     p.lse = query->arg[place_of(query, LOONG_CUDNN_LSE)].rank > 0;
     p.causal = attr->causal;
@@ -384,7 +384,7 @@ static loong_status_t find_plan(loong_context_t *ctx,
     loong_cudnn_attention_params_t params = part_of(&whole);
     plan_t *plan = plans->first;
     while (plan != NULL &&
-           memcmp(&plan->params, &params, sizeof(params)) != 0) {
+           !loongi_cudnn_attention_is_alike(&plan->params, &params)) {
         plan = plan->next;
     }
     if (plan == NULL) {

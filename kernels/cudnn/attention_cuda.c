@@ -390,6 +390,20 @@ static int64_t sum_bytes(const loong_cudnn_attention_params_t *p)
     return p->gradient ? sums * (int64_t)sizeof(float) : 0;
 }
 
+/* Member by member: what stands between them does not survive a copy. */
+bool loongi_cudnn_attention_is_alike(const loong_cudnn_attention_params_t *a,
+                                     const loong_cudnn_attention_params_t *b)
+{
+    bool alike = a->gradient == b->gradient && a->lse == b->lse &&
+                 a->dense == b->dense && a->causal == b->causal &&
+                 a->window == b->window && a->segments == b->segments &&
+                 a->length == b->length && a->rows == b->rows &&
+                 a->heads == b->heads && a->kv_heads == b->kv_heads &&
+                 a->head_dim == b->head_dim &&
+                 a->v_head_dim == b->v_head_dim && a->scale == b->scale;
+    return alike && memcmp(a->ld, b->ld, sizeof(a->ld)) == 0;
+}
+
 int64_t
 loongi_cudnn_attention_lse_length(const loong_cudnn_attention_params_t *params)
 {

@@ -59,6 +59,10 @@ typedef struct loong_cudnn_attention_params {
     int64_t ld[LOONG_CUDNN_OPERANDS];
 } loong_cudnn_attention_params_t;
 
+/* Whether one plan is good for both. */
+bool loongi_cudnn_attention_is_alike(const loong_cudnn_attention_params_t *a,
+                                     const loong_cudnn_attention_params_t *b);
+
 /* The length, with what aligns the next head. */
 int64_t
 loongi_cudnn_attention_lse_length(const loong_cudnn_attention_params_t *params);

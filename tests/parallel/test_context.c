@@ -12,7 +12,8 @@
     "vocab_size: 61, make_vocab_size_divisible_by: 8, "                       \
     "max_position_embeddings: 64, qk_layernorm: true, add_qkv_bias: true, "   \
     "hidden_dropout: 0.1, attention_dropout: 0.1, embedding_dropout: 0.1, "   \
-    "activation: swiglu}"
+    "activation: swiglu, "                                                    \
+    "untie_embeddings_and_output_weights: false}"
 /* A sliding window from layer 1 on, untied. */
 #define WINDOW                                                                \
     "{family: qwen2, num_layers: 2, hidden_size: 24, ffn_hidden_size: 40, "   \
@@ -30,13 +31,15 @@
     "{family: qwen3, num_layers: 1, hidden_size: 32, ffn_hidden_size: 40, "   \
     "num_attention_heads: 16, num_query_groups: 2, kv_channels: 4, "          \
     "vocab_size: 61, max_position_embeddings: 64, qk_layernorm: true, "       \
-    "activation: swiglu}"
+    "activation: swiglu, "                                                    \
+    "untie_embeddings_and_output_weights: false}"
 /* Three key heads, two query heads to each. */
 #define UNEVEN                                                                \
     "{family: qwen3, num_layers: 2, hidden_size: 24, ffn_hidden_size: 42, "   \
     "num_attention_heads: 6, num_query_groups: 3, kv_channels: 8, "           \
     "vocab_size: 61, max_position_embeddings: 64, activation: swiglu, "       \
-    "attention_dropout: 0.1}"
+    "attention_dropout: 0.1, "                                                \
+    "untie_embeddings_and_output_weights: false}"
 
 static layout_run_t make_run(const char *save, const char *model, int ranks,
                              const char *parallel)

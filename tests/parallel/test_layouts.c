@@ -10,7 +10,8 @@
     "num_attention_heads: 6, num_query_groups: 3, kv_channels: 8, "           \
     "vocab_size: 61, make_vocab_size_divisible_by: 8, "                       \
     "max_position_embeddings: 64, qk_layernorm: true, add_qkv_bias: true, "   \
-    "hidden_dropout: 0.1, attention_dropout: 0.1, activation: swiglu}"
+    "hidden_dropout: 0.1, attention_dropout: 0.1, activation: swiglu, "       \
+    "untie_embeddings_and_output_weights: false}"
 /* Learned positions, LayerNorm, every bias, tied ends. */
 #define GPT                                                                   \
     "{family: gpt2, num_layers: 2, hidden_size: 24, ffn_hidden_size: 50, "    \

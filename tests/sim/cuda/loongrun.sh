@@ -46,6 +46,7 @@ model:
     vocab_size: 257
     max_position_embeddings: 16
     activation: swiglu
+    untie_embeddings_and_output_weights: false
 precision: {params_dtype: fp32}
 data: {seq_length: 16, train: [{path: text}]}
 train: {micro_batch_size: 1, global_batch_size: 4, train_iters: 3}

@@ -13,7 +13,6 @@
 #define ZERO "bucket_bytes: 4096, data_parallel_sharding: "
 #define CHUNKS "num_layers_per_virtual_pipeline_stage: 1"
 
-#define UNTIED ", untie_embeddings_and_output_weights: true"
 
 typedef struct layout {
     int ranks;
@@ -67,7 +66,7 @@ static void train_one(const layout_t *l, const char *device,
         last = make_job(device, dtype);
         last.layers = l->layers;
         last.batch = l->batch;
-        last.model = UNTIED;
+        last.untied = true;
         last.steps = steps;
         train(&last);
     }
@@ -82,7 +81,7 @@ static void train_layout(const layout_t *l, const char *dtype, int steps,
     job.ranks = l->ranks;
     job.layers = l->layers;
     job.batch = l->batch;
-    job.model = UNTIED;
+    job.untied = true;
     job.steps = steps;
     snprintf(extra, sizeof(extra), "parallel: {%s}\nschedule: %s\n",
              l->parallel, l->schedule != NULL ? l->schedule : "auto");

@@ -15,7 +15,6 @@
 
 #define GRAPHS ", cuda_graph_impl: local"
 #define STAGED "comm: {device_backend: staged}\n"
-#define UNTIED ", untie_embeddings_and_output_weights: true"
 
 enum { SHORT = 3 }; /* steps */
 
@@ -53,7 +52,7 @@ static void train_one(const layout_t *l, int steps, job_t *job_p)
         last = make_job("cpu", "fp32");
         last.layers = l->layers;
         last.batch = l->batch;
-        last.model = UNTIED;
+        last.untied = true;
         last.steps = steps;
         train(&last);
     }
@@ -82,7 +81,7 @@ static void near_processor(const layout_t *l, int steps, uint64_t seed)
     job.ranks = l->ranks;
     job.layers = l->layers;
     job.batch = l->batch;
-    job.model = UNTIED;
+    job.untied = true;
     job.train = l->train;
     job.steps = steps;
     snprintf(extra, sizeof(extra), "parallel: {%s}\n%s", l->parallel, l->more);

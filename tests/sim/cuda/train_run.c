@@ -137,7 +137,8 @@ static loong_status_t run_rank(loong_context_t *ctx, loong_comm_t *comm,
              "    ffn_hidden_size: 24, num_attention_heads: 2,\n"
              "    num_query_groups: 1, kv_channels: 8, vocab_size: %d,\n"
              "    make_vocab_size_divisible_by: 8, activation: %s,\n"
-             "    max_position_embeddings: %d%s}\n"
+             "    max_position_embeddings: %d,\n"
+             "    untie_embeddings_and_output_weights: %s%s}\n"
              "precision: {params_dtype: %s}\n"
              "data:\n"
              "  seq_length: %d\n"
@@ -150,7 +151,8 @@ static loong_status_t run_rank(loong_context_t *ctx, loong_comm_t *comm,
              "%s",
              job->device[0] == '[' ? "devices" : "device", job->device,
              job->layers, job->hidden, VOCAB, job->activation,
-             LOONG_MAX(64, job->seq_length), job->model, job->dtype,
+             LOONG_MAX(64, job->seq_length),
+             job->untied ? "true" : "false", job->model, job->dtype,
              job->seq_length, dir, job->data, job->data_keys,
              job->batch, job->steps, job->train, job->extra);
     LOONG_TRY(loong_register_builtin(ctx));

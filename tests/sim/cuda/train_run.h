@@ -16,6 +16,7 @@ typedef struct job {
     const char *device; /* or a list of devices: "[cuda:0, cpu:1]" */
     const char *extra; /* lines of the recipe */
     const char *model; /* more of its keys */
+    bool untied;
     const char *dtype;
     const char *activation;
     const char *train; /* more of the keys of `train` */

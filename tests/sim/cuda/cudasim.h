@@ -27,7 +27,7 @@ void cudasim_fail_at(int64_t n, cudaError_t error);
 void cudasim_lose(cudaError_t error);
 
 /* Env CUDASIM_KILL_AT_GRAPH: the process is killed when it launches so many.
- * Env CUDASIM_HANG_AT: its device hangs from so many calls on. */
+ * Env CUDASIM_HANG_FILE: its device hangs from when that file is there. */
 
 /* Devices (env CUDASIM_DEVICES, 1), bytes of memory of each (4 GiB). */
 void cudasim_devices(int count, size_t bytes);

@@ -117,15 +117,15 @@ done
 # a device that hangs while calls are under way: giving back what it has would
 # wait for it for ever
 begin=$SECONDS
-CUDASIM_HANG_AT=2012 two 4 'devices=[cuda:0, cpu:1]' checkpoint.save=no \
-    log.interval=9 comm.timeout=5s comm.overlap_work=0
+CUDASIM_HANG_FILE=hung/latest two 4 'devices=[cuda:0, cpu:1]' \
+    checkpoint.save=hung log.interval=9 comm.timeout=5s comm.overlap_work=0
 grep -q 'rank 0 has waited .* for its device' err || fail 'a device that hangs'
 [ $((SECONDS - begin)) -lt 30 ] || fail "a hanging device: $SECONDS s"
 # one rank alone, whom nobody else waits for: launch by launch, and in graphs
 for graphs in none local; do
     got=0
-    CUDASIM_HANG_AT=2500 timeout -k 5 60 "$build/loongrun_cudasim" recipe.yaml \
-        device=cuda checkpoint.save="alone_$graphs" train.train_iters=9 \
+    CUDASIM_HANG_FILE=alone_$graphs/latest timeout -k 5 60 \
+        "$build/loongrun_cudasim" recipe.yaml device=cuda checkpoint.save="alone_$graphs" train.train_iters=9 \
         train.cuda_graph_impl=$graphs comm.heartbeat_timeout=1s >out 2>err ||
         got=$?
     [ "$got" = 1 ] || fail "a device that hangs alone, $graphs: exit $got"

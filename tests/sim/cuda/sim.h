@@ -79,7 +79,7 @@ struct sim_t {
     int64_t fail_at;
     bool failed; // the call before this one did, as told
     int64_t kill_at; // launch of a graph; 0: none
-    int64_t hang_at; // call; 0: none
+    const char *hang_file; // null: none
     cudaError_t fail_with;
     cudaError_t last;   // of cudaGetLastError
     cudaError_t sticky; // a kernel went wrong: the device is lost

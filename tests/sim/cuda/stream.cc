@@ -46,12 +46,12 @@ void cudasim::begin()
     const char *seed = getenv("CUDASIM_SEED");
     const char *devices = getenv("CUDASIM_DEVICES");
     const char *kill = getenv("CUDASIM_KILL_AT_GRAPH");
-    const char *hang = getenv("CUDASIM_HANG_AT");
+    const char *hang = getenv("CUDASIM_HANG_FILE");
     const char *sums = getenv("CUDASIM_BIAS_SUMS");
     sim.begun = true;
     sim.no_sums = sums != nullptr && atoi(sums) == 0;
     sim.kill_at = kill != nullptr ? atoll(kill) : 0;
-    sim.hang_at = hang != nullptr ? atoll(hang) : 0;
+    sim.hang_file = hang;
     sim.devices = devices != nullptr ? atoi(devices) : 1;
     sim.bytes = (size_t)4 << 30;
     cudasim_shared_limit(227 * 1024);
@@ -90,7 +90,7 @@ cudaError_t cudasim::enter(const char *name)
 {
     begin();
     sim.calls++;
-    if (sim.calls == sim.hang_at) {
+    if (sim.hang_file != nullptr && access(sim.hang_file, F_OK) == 0) {
         sim.hanging.insert(current_device);
     }
     if (fails_as_told(name)) {

@@ -125,7 +125,8 @@ grep -q 'rank 0 has waited .* for its device' err || fail 'a device that hangs'
 for graphs in none local; do
     got=0
     CUDASIM_HANG_FILE=alone_$graphs/latest timeout -k 5 60 \
-        "$build/loongrun_cudasim" recipe.yaml device=cuda checkpoint.save="alone_$graphs" train.train_iters=9 \
+        "$build/loongrun_cudasim" recipe.yaml device=cuda \
+        checkpoint.save="alone_$graphs" train.train_iters=9 \
         train.cuda_graph_impl=$graphs comm.heartbeat_timeout=1s >out 2>err ||
         got=$?
     [ "$got" = 1 ] || fail "a device that hangs alone, $graphs: exit $got"

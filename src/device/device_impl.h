@@ -33,7 +33,7 @@ typedef struct loong_progress {
     double moved;  /* when one was seen to be passed */
     double limit;  /* seconds; 0: none */
     bool hangs;
-    loong_status_t failed; /* of a mark that nobody has been told of */
+    loong_status_t failed; /* of a mark, for good: any thread may be told */
 } loong_progress_t;
 
 struct loong_device {

@@ -113,11 +113,9 @@ void loongi_progress_mark(loong_device_t *device, bool always)
 
 loong_status_t loongi_progress_begin(loong_device_t *device)
 {
-    loong_status_t failed = device->progress.failed;
     LOONG_CHECK(device->ctx, !device->progress.hangs, LOONG_ERR_DEVICE,
                 "%s:%d hangs", device->ops->name, device->index);
-    device->progress.failed = LOONG_OK;
-    return failed;
+    return device->progress.failed;
 }
 
 loong_status_t loongi_progress_check(loong_device_t *device)

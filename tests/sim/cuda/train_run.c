@@ -122,14 +122,11 @@ static void look_at(job_t *job, loong_trainer_t *trainer, int rank)
     }
 }
 
-static loong_status_t run_rank(loong_context_t *ctx, loong_comm_t *comm,
-                               void *user)
+enum { RECIPE = 2048 };
+
+static void write_recipe(const job_t *job, char text[RECIPE])
 {
-    char text[2048];
-    job_t *job = user;
-    loong_recipe_t *recipe = NULL;
-    loong_trainer_t *trainer = NULL;
-    snprintf(text, sizeof(text),
+    snprintf(text, RECIPE,
              "seed: 11\n"
              "%s: %s\n"
              "model:\n"
@@ -155,6 +152,16 @@ static loong_status_t run_rank(loong_context_t *ctx, loong_comm_t *comm,
              job->untied ? "true" : "false", job->model, job->dtype,
              job->seq_length, dir, job->data, job->data_keys,
              job->batch, job->steps, job->train, job->extra);
+}
+
+static loong_status_t run_rank(loong_context_t *ctx, loong_comm_t *comm,
+                               void *user)
+{
+    char text[RECIPE];
+    job_t *job = user;
+    loong_recipe_t *recipe = NULL;
+    loong_trainer_t *trainer = NULL;
+    write_recipe(job, text);
     LOONG_TRY(loong_register_builtin(ctx));
     LOONG_TRY(loong_recipe_parse(ctx, "test", text, NULL, &recipe));
     loong_trainer_params_t params = {.comm = comm, .recipe = recipe,

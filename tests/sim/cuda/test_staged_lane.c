@@ -46,12 +46,12 @@ static void hold_device(void)
     int number = atomic_fetch_add(&held, 1);
     bool fails = fault == FAIL_THERE && number >= LATER;
     bool holds = (number < MOST && fault != COME_LATE) || fails;
-    int64_t calls = holds ? hold(3) : 0;
+    int64_t calls = 0;
+    do { /* of some calls nobody asks how they ended */
+        cudasim_fail_at(fails ? 1 : 0, cudaErrorIllegalState);
+        calls = holds ? hold(fails ? 1 : 3) : 0;
+    } while (fails && calls > 0);
     atomic_fetch_add(&beside, calls >= 3);
-    while (fails && calls > 0) { /* of some nobody asks how they ended */
-        cudasim_fail_at(1, cudaErrorIllegalState);
-        calls = hold(1);
-    }
     cudasim_fail_at(0, cudaSuccess);
 }
 

@@ -84,7 +84,7 @@ LOONG_API loong_val_t loong_topk_router(loong_graph_t *g, loong_val_t logits,
 /* expert_capacity: indices i32 [T,k], weights wide [T,k] -> indices i32 [T,k],
  * with -1 where an expert has more than `capacity` of these tokens: it keeps
  * the first ones (by_position) or those of the largest weights, the lower token
- * where they are equal. Megatron's drop policies. No gradient. */
+ * where they are equal in fp32. Megatron's drop policies. No gradient. */
 typedef struct loong_expert_capacity_attr {
     int experts;
     int64_t capacity;

@@ -70,7 +70,6 @@ whole_of(const loong_kernel_query_t *query)
 {
     const loong_attention_attr_t *attr = query->attr;
     loong_cudnn_attention_params_t p;
-    memset(&p, 0, sizeof(p));
     p.gradient = is_gradient(query);
     p.lse = query->arg[place_of(query, LOONG_CUDNN_LSE)].rank > 0;
     p.causal = attr->causal;

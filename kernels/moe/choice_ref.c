@@ -35,9 +35,11 @@ static loong_status_t counts(const loong_kernel_call_t *call)
 
 /* ---- expert_capacity ----------------------------------------------------- */
 
-/* The slots of the experts, heaviest first where weights decide. */
+/* The slots of the experts, heaviest first where weights decide. Equal tokens
+ * (a pad beside a pad) have weights that differ by rounding alone, which depends
+ * on the layout: in fp32 they are equal, and the earlier one stays. */
 typedef struct claim {
-    double weight;
+    float weight;
     int32_t expert;
     int32_t slot;
 } claim_t;
@@ -71,7 +73,7 @@ static loong_status_t capacity(const loong_kernel_call_t *call)
     LOONG_TRY(loongi_moe_check(call, 0, 0, a->experts - 1));
     for (int64_t s = 0; s < slots; s++) {
         double w = ref_at(&weight, s / index.cols, s % index.cols);
-        claim[s].weight = a->by_position ? 0.0 : w;
+        claim[s].weight = a->by_position ? 0.0f : (float)w;
         claim[s].expert = chosen[s];
         claim[s].slot = (int32_t)s;
     }

@@ -54,7 +54,7 @@ struct loong_board_slot {
     _Atomic int parent;
     _Atomic bool joined;
     _Atomic int64_t step;
-    _Atomic int cores; /* 0: not known; */
+    _Atomic int cores; /* 0: not known */
     _Atomic uint64_t core_set; /* hash of which */
     waiting_t wait[WAITS];
     heard_t heard[WAITS];

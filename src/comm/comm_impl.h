@@ -115,9 +115,9 @@ typedef struct loong_wait {
 
 loong_wait_t loongi_wait_begin(loong_comm_t *comm);
 /* Spins, then yields (not beside a computation, and only for a moment where
- * ranks share cores), then sleeps 0.05 ms. `peer`
- * is the first rank that is missing. True: go on; false: the limit is over, the
- * board says that nobody will come, or this rank gives up. */
+ * ranks share cores), then sleeps 0.05 ms. `peer` is the first rank that is
+ * missing. True: go on; false: the limit is over, the board says that nobody
+ * will come, or this rank gives up. */
 bool loongi_wait_step(loong_wait_t *wait, int peer);
 /* Adds the time to the figures. */
 void loongi_wait_end(loong_wait_t *wait);

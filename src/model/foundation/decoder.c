@@ -468,14 +468,12 @@ static loong_status_t configure(loong_context_t *ctx,
 
 /* One decoder; the names say what it is to Hugging Face. */
 static const loong_family_t families[] = {
-    FAMILY("gpt2"),      FAMILY("llama"),     FAMILY("phi3"),
-    FAMILY("qwen"),
-    FAMILY("qwen2"),     FAMILY("qwen3"),     FAMILY("internlm2"),
-    FAMILY("mimo"),      FAMILY("ernie4_5"),  FAMILY("mixtral"),
-    FAMILY("qwen2_moe"), FAMILY("qwen3_moe"), FAMILY("ernie4_5_moe"),
-    FAMILY("ernie4_5_vl_moe"),
-    FAMILY("minimax_m2"), FAMILY("deepseek_v2"), FAMILY("deepseek_v3"),
-    FAMILY("kimi_k2")};
+    FAMILY("gpt2"),        FAMILY("llama"),           FAMILY("phi3"),
+    FAMILY("qwen"),        FAMILY("qwen2"),           FAMILY("qwen3"),
+    FAMILY("internlm2"),   FAMILY("mimo"),            FAMILY("ernie4_5"),
+    FAMILY("mixtral"),     FAMILY("qwen2_moe"),       FAMILY("qwen3_moe"),
+    FAMILY("ernie4_5_moe"), FAMILY("ernie4_5_vl_moe"), FAMILY("minimax_m2"),
+    FAMILY("deepseek_v2"), FAMILY("deepseek_v3"),     FAMILY("kimi_k2")};
 
 loong_status_t loongi_register_decoders(loong_context_t *ctx)
 {

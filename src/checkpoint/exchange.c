@@ -270,6 +270,32 @@ static void export_key(const native_source_t *source,
     loongi_workdir_add_source(key, params->map);
 }
 
+/* Which files go along: those that the checkpoint keeps, once they are known
+ * to be right, or others that were asked for. */
+static loong_status_t
+choose_files(const native_source_t *source,
+             const loong_checkpoint_export_params_t *params,
+             const char *kept_files, loong_hf_export_params_t *hf)
+{
+    bool code = loongi_pairs_get(hf->tokens, LOONG_HF_AUTO_MAP) != NULL &&
+                params->map == NULL;
+    hf->files_dir = params->tokenizer_dir;
+    if (hf->files_dir != NULL && !code) {
+        return LOONG_OK;
+    }
+    LOONG_TRY(loongi_checkpoint_verify_hf(source->checkpoint));
+    if (!loongi_dir_exists(kept_files)) {
+        return LOONG_OK;
+    }
+    if (hf->files_dir == NULL) {
+        hf->files_dir = kept_files;
+    }
+    if (code) {
+        hf->code_dir = kept_files;
+    }
+    return LOONG_OK;
+}
+
 static loong_status_t
 export_model(native_source_t *source, const loong_pairs_t *model,
              const loong_checkpoint_export_params_t *params,
@@ -298,15 +324,7 @@ export_model(native_source_t *source, const loong_pairs_t *model,
     hf.progress = params->progress;
     hf.progress_user = params->user;
     hf.tokens = tokens;
-    if (params->tokenizer_dir != NULL) {
-        hf.files_dir = params->tokenizer_dir;
-    } else if (loongi_dir_exists(kept_files)) {
-        hf.files_dir = kept_files;
-    }
-    if (loongi_pairs_get(tokens, LOONG_HF_AUTO_MAP) != NULL &&
-        params->map == NULL && loongi_dir_exists(kept_files)) {
-        hf.code_dir = kept_files;
-    }
+    LOONG_TRY(choose_files(source, params, kept_files, &hf));
     loong_text_t key = loongi_text_begin(source->ctx);
     export_key(source, params, &hf, &key);
     status = key.status;

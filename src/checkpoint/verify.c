@@ -197,7 +197,11 @@ static loong_status_t check_native(const verifier_t *v,
         loongi_checkpoint_ranks(view->native),
         loongi_checkpoint_ranks(view->native) > 1 ? "s" : "");
     LOONG_TRY(loongi_checkpoint_verify(view->native, 0, 1));
-    say(v, "checksums of all files are right");
+    LOONG_TRY(loongi_checkpoint_verify_hf(view->native));
+    say(v, loongi_checkpoint_lists_hf(view->native)
+               ? "checksums of all files are right"
+               : "checksums of all files are right, but those in hf/ have "
+                 "none: an earlier version saved it");
     if (loongi_hf_map_create(v->ctx, view->model, &map) != LOONG_OK) {
         say(v, "which parameters belong to the model is not known: %s",
             loong_context_error(v->ctx));

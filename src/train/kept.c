@@ -19,22 +19,54 @@
 
 /* ---- the checkpoint that the run goes on from ---------------------------- */
 
-/* *ck_p: NULL when there is none. One that cannot be read is told when it is
- * loaded. */
-static void open_earlier(loong_trainer_t *t, loong_checkpoint_t **ck_p)
+/* NULL where it cannot be read, or the files that it keeps, if they are wanted,
+ * are not what was saved: the load tells that. */
+static loong_checkpoint_t *open_right(loong_context_t *ctx, const char *path,
+                                      bool files)
+{
+    loong_checkpoint_t *ck = NULL;
+    if (loongi_checkpoint_open_part(ctx, path, 0, 0, &ck) != LOONG_OK ||
+        (files && loongi_checkpoint_verify_hf(ck) != LOONG_OK)) {
+        loong_context_clear_error(ctx);
+        loongi_checkpoint_close(&ck);
+    }
+    return ck;
+}
+
+/* That of `auto`: the load passes over one that is damaged, too. */
+static loong_checkpoint_t *open_newest(loong_context_t *ctx, const char *dir,
+                                       bool files)
+{
+    loong_checkpoint_t *ck = NULL;
+    loong_arena_t *arena = NULL;
+    const char **names = NULL;
+    int64_t count = 0;
+    if (loongi_arena_create(ctx, "names of steps", &arena) != LOONG_OK ||
+        loongi_checkpoint_steps(ctx, arena, dir, &names, &count) != LOONG_OK) {
+        loong_context_clear_error(ctx);
+    }
+    for (int64_t i = 0; i < count && ck == NULL; i++) {
+        char path[PATH_MAX];
+        snprintf(path, sizeof(path), "%s/%s", dir, names[i]);
+        ck = open_right(ctx, path, files);
+    }
+    loongi_arena_destroy(&arena);
+    return ck;
+}
+
+/* NULL when there is none. */
+static loong_checkpoint_t *open_earlier(const loong_trainer_t *t, bool files)
 {
     const char *load = loong_recipe_text(t->recipe, "checkpoint.load");
-    *ck_p = NULL;
-    if (load != NULL && strcmp(load, "auto") == 0) {
-        load = loong_recipe_text(t->recipe, "checkpoint.save");
+    const char *save = loong_recipe_text(t->recipe, "checkpoint.save");
+    if (load == NULL || strcmp(load, "auto") != 0) {
+        return load != NULL && loongi_checkpoint_is_native(load)
+                   ? open_right(t->ctx, load, files)
+                   : NULL;
     }
-    if (load == NULL || !loongi_checkpoint_is_native(load)) {
-        return;
-    }
-    if (loongi_checkpoint_open_part(t->ctx, load, 0, 0, ck_p) != LOONG_OK) {
-        loong_context_clear_error(t->ctx);
-        *ck_p = NULL;
-    }
+    return save != NULL && loongi_checkpoint_is_native(save)
+               ? open_newest(t->ctx, save, files)
+               : NULL;
 }
 
 static const char *kept_dir(const loong_checkpoint_t *ck, char dir[PATH_MAX])
@@ -99,9 +131,8 @@ static loong_status_t code_of_earlier(loong_trainer_t *t,
 
 loong_status_t loongi_trainer_code(loong_trainer_t *t, loong_pairs_t *pairs)
 {
-    loong_checkpoint_t *ck = NULL;
     LOONG_TRY(code_of_dir(t, pairs, NULL));
-    open_earlier(t, &ck);
+    loong_checkpoint_t *ck = open_earlier(t, false);
     loong_status_t status =
         ck != NULL ? code_of_earlier(t, ck, pairs, NULL) : LOONG_OK;
     loongi_checkpoint_close(&ck);
@@ -139,10 +170,9 @@ static loong_status_t keep_tokenizer(loong_trainer_t *t,
 
 loong_status_t loongi_trainer_keep(loong_trainer_t *t)
 {
-    loong_checkpoint_t *ck = NULL;
     LOONG_TRY(loongi_pairs_create(t->ctx, &t->tokens));
     LOONG_TRY(loongi_hf_files_create(t->ctx, &t->files));
-    open_earlier(t, &ck);
+    loong_checkpoint_t *ck = open_earlier(t, true);
     loong_status_t status = keep_tokenizer(t, ck);
     if (status == LOONG_OK) {
         status = code_of_dir(t, t->tokens, t->files);

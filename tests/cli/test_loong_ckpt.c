@@ -5,6 +5,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "checksum.h"
 #include "file.h"
 #include "test.h"
 #include "test_dir.h"
@@ -373,6 +374,67 @@ static void tokenizers_keep_their_code(void **state)
     assert_false(file_has("wordshf/config.json", "auto_map"));
 }
 
+/* Overwrites a file in the test's directory; NULL removes it. */
+static void put(const char *name, const char *text)
+{
+    loong_context_t *ctx = test_context();
+    char path[256];
+    snprintf(path, sizeof(path), "%s/%s", dir, name);
+    assert_int_equal(unlink(path), 0);
+    if (text != NULL) {
+        assert_ok(ctx, loongi_file_write(ctx, path, text, strlen(text)));
+    }
+    test_context_end(&ctx);
+}
+
+/* checkpoint.json without its list of hf/, as it was saved before there was
+ * one; its own checksum is the last member. */
+static void forget_hf(const char *name)
+{
+    static const char mark[] = ",\n\"checksum\":\"";
+    loong_context_t *ctx = test_context();
+    char path[256];
+    char *text = NULL;
+    size_t length = 0;
+    snprintf(path, sizeof(path), "%s/%s", dir, name);
+    assert_ok(ctx, loongi_file_read(ctx, path, &text, &length));
+    char *list = strstr(text, ",\n\"hf\":[");
+    assert_non_null(list);
+    char *rest = strstr(list, "],\n\"tensors\"") + 1;
+    memmove(list, rest, strlen(rest) + 1);
+    char *end = strstr(text, mark);
+    snprintf(end + sizeof(mark) - 1, 20, "%016llx\"}\n",
+             (unsigned long long)loongi_checksum(text, (size_t)(end - text)));
+    assert_ok(ctx, loongi_file_write(ctx, path, text, strlen(text)));
+    loongi_free(ctx, text);
+    test_context_end(&ctx);
+}
+
+static void kept_files_are_compared(void **state)
+{
+    (void)state;
+    static const char *const files[][2] = {
+        {"tokenizer_config.json", "{\"model_max_length\": 99}"},
+        {"generation_config.json", "{}"}};
+    static const char *const commands[] = {
+        "verify %/kept", "export %/kept %/kepthf",
+        "convert %/kept %/kept16 --dtype bf16"};
+    make_source("qwen2_gqa", "keeps", files, 2);
+    assert_run("import %/keeps %/kept", 0, "");
+    put("kept/step_00000000/hf/tokenizer_config.json", "{\"a\": 98}");
+    put("kept/step_00000000/hf/generation_config.json", NULL);
+    for (int i = 0; i < 3; i++) {
+        assert_run(commands[i], 1, "hf/tokenizer_config.json: checksum");
+        assert_non_null(strstr(output, "hf/generation_config.json is missing"));
+        assert_false(is_there("kepthf"));
+        assert_false(is_there("kept16"));
+    }
+    assert_run("export %/kept %/kepthf --tokenizer %/keeps", 0, "");
+    forget_hf("kept/step_00000000/checkpoint.json");
+    assert_run("verify %/kept", 0, "those in hf/ have none: an earlier");
+    assert_run("export %/kept %/kepthf", 0, "");
+}
+
 static void other_types_must_fit(void **state)
 {
     (void)state;
@@ -469,6 +531,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(activations_keep_their_word),
         cmocka_unit_test(impossible_models),
         cmocka_unit_test(tokenizers_keep_their_code),
+        cmocka_unit_test(kept_files_are_compared),
         cmocka_unit_test(other_types_must_fit),
         cmocka_unit_test(shards_without_index),
         cmocka_unit_test(errors_have_codes),

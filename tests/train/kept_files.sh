@@ -90,6 +90,18 @@ run native.yaml checkpoint.load=auto checkpoint.save=b \
 kept "b/$(cat b/latest)/hf"
 exported c.hf
 
+# ---- what is kept is compared: a damaged step is passed over, told ----
+newest=b/$(cat b/latest)
+echo '# other' >"$newest/hf/helpers.py"
+run native.yaml checkpoint.load=auto checkpoint.save=b train.train_iters=6 \
+    export.hf=d.hf
+grep -q "$newest is damaged" err || fail "a changed helpers.py is not told"
+exported d.hf
+echo '# other' >"b/$(cat b/latest)/hf/helpers.py"
+! "$build/loongrun" native.yaml checkpoint.load="b/$(cat b/latest)" \
+    train.train_iters=8 >out 2>err || fail "a changed helpers.py is loaded"
+grep -q 'hf/helpers.py: checksum' err || fail "which file is not told"
+
 # ---- a model that sees images ----
 has() { grep -qF -- "$2" "$1" || fail "no \"$2\" in $1"; }
 vl=$source/tests/golden/fixtures/ernie4_5_vl_moe

@@ -52,6 +52,15 @@ int64_t loongi_hf_files_count(const loong_hf_files_t *files)
     return files->count;
 }
 
+const char *loongi_hf_files_get(const loong_hf_files_t *files, int64_t index,
+                                const char **bytes_p, size_t *length_p)
+{
+    const kept_t *kept = &files->items[index];
+    *bytes_p = kept->bytes;
+    *length_p = kept->length;
+    return kept->name;
+}
+
 static loong_status_t read_one(loong_hf_files_t *f, const char *path,
                                const char *name)
 {

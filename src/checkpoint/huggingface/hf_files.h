@@ -32,6 +32,9 @@ LOONG_NODISCARD loong_status_t
 loongi_hf_files_read_kept(loong_hf_files_t *files, const char *step_dir);
 
 int64_t loongi_hf_files_count(const loong_hf_files_t *files);
+/* The name of one, and its bytes, which stay those of `files`. */
+const char *loongi_hf_files_get(const loong_hf_files_t *files, int64_t index,
+                                const char **bytes_p, size_t *length_p);
 /* Writes all into a directory, which is made. From any thread, with its own
  * context. */
 LOONG_NODISCARD loong_status_t loongi_hf_files_write(

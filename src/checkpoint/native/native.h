@@ -11,7 +11,8 @@
  *     pieces.json                  pieces with their place, by tensor
  *     rank_00000.h5 ...            HDF5, /KIND/NAME: the rank's rectangles
  *     index.h5                     HDF5, /KIND/NAME: whole tensors (virtual)
- *     hf/                          tokenizer files (optional)
+ *     hf/                          tokenizer files (optional); checkpoint.json
+ *                                  has their sizes and checksums
  *
  * A directory gets its name only when all of it is on the disk: before that
  * it is SAVE/.tmp_step_..., which readers ignore and the next save removes.
@@ -203,6 +204,13 @@ loongi_checkpoint_check(const loong_checkpoint_t *checkpoint,
  * Errors: LOONG_ERR_FORMAT, files and tensors are named. */
 LOONG_NODISCARD loong_status_t
 loongi_checkpoint_verify(loong_checkpoint_t *checkpoint, int part, int parts);
+
+/* The files that checkpoint.json lists of hf/: sizes and checksums. Errors:
+ * LOONG_ERR_FORMAT, files are named. */
+LOONG_NODISCARD loong_status_t
+loongi_checkpoint_verify_hf(const loong_checkpoint_t *checkpoint);
+/* False: an earlier version saved it, so nothing is known of its hf/. */
+bool loongi_checkpoint_lists_hf(const loong_checkpoint_t *checkpoint);
 
 #ifdef __cplusplus
 }

@@ -185,13 +185,28 @@ static loong_status_t add_index(const loong_native_files_t *files,
     return loongi_file_sync_path(layout->ctx, path);
 }
 
+static loong_status_t keep_files(loong_context_t *ctx,
+                                 const loong_hf_files_t *files,
+                                 const char *dir, loong_layout_t *layout)
+{
+    LOONG_TRY(loongi_hf_files_write(ctx, files, dir));
+    for (int64_t i = 0; i < loongi_hf_files_count(files); i++) {
+        const char *bytes = NULL;
+        size_t length = 0;
+        const char *name = loongi_hf_files_get(files, i, &bytes, &length);
+        LOONG_TRY(loongi_layout_add_hf(layout, name, (int64_t)length,
+                                       loongi_checksum(bytes, length)));
+    }
+    return LOONG_OK;
+}
+
 static loong_status_t describe(const loong_native_files_t *files,
                                loong_layout_t *layout)
 {
     char path[PATH_MAX];
     snprintf(path, sizeof(path), "%s/hf", files->tmp_dir);
     if (files->files != NULL && loongi_hf_files_count(files->files) > 0) {
-        LOONG_TRY(loongi_hf_files_write(layout->ctx, files->files, path));
+        LOONG_TRY(keep_files(layout->ctx, files->files, path, layout));
     }
     LOONG_TRY(collect(files, layout));
     snprintf(path, sizeof(path), "%s/index.h5", files->tmp_dir);

@@ -119,6 +119,21 @@ static loong_status_t parse_pieces(loong_layout_t *layout,
 
 /* ---- writing ------------------------------------------------------------- */
 
+static void files_text(const loong_layout_file_t *files, int64_t count,
+                       loong_text_t *text)
+{
+    for (int64_t i = 0; i < count; i++) {
+        const char *slash = strchr(files[i].name, '/');
+        loongi_text_printf(text, "%s\n{\"name\":", i > 0 ? "," : "");
+        loongi_text_json_string(text,
+                                slash != NULL ? slash + 1 : files[i].name);
+        loongi_text_printf(text,
+                           ",\"bytes\":%" PRId64 ",\"xxh3\":\"%016" PRIx64
+                           "\"}",
+                           files[i].bytes, files[i].xxh3);
+    }
+}
+
 static void compose_head(const loong_layout_t *layout, int version,
                          int64_t step, const loong_pairs_t *metadata,
                          loong_text_t *text)
@@ -134,14 +149,7 @@ static void compose_head(const loong_layout_t *layout, int version,
         loongi_text_json_string(text, metadata->items[i].value);
     }
     loongi_text_printf(text, "},\n\"files\":[");
-    for (int64_t i = 0; i < layout->file_count; i++) {
-        const loong_layout_file_t *file = &layout->files[i];
-        loongi_text_printf(text,
-                           "%s\n{\"name\":\"%s\",\"bytes\":%" PRId64
-                           ",\"xxh3\":\"%016" PRIx64 "\"}",
-                           i > 0 ? "," : "", file->name, file->bytes,
-                           file->xxh3);
-    }
+    files_text(layout->files, layout->file_count, text);
 }
 
 /* Frees the text. */
@@ -205,6 +213,8 @@ loong_status_t loongi_layout_write_index(loong_layout_t *layout, int64_t step,
     LOONG_TRY(status);
     loong_text_t text = loongi_text_begin(ctx);
     compose_head(layout, VERSION, step, metadata, &text);
+    loongi_text_printf(&text, "],\n\"hf\":[");
+    files_text(layout->hf_files, layout->hf_count, &text);
     loongi_text_printf(&text, "],\n\"tensors\":[");
     for (int64_t i = 0; i < layout->tensor_count; i++) {
         loongi_text_printf(&text, "%s\n", i > 0 ? "," : "");
@@ -244,8 +254,13 @@ static loong_status_t check_sum(loong_context_t *ctx, const char *path,
     return LOONG_OK;
 }
 
+typedef loong_status_t (*add_file_fn)(loong_layout_t *layout,
+                                      const char *name, int64_t bytes,
+                                      uint64_t xxh3);
+
 static loong_status_t parse_files(loong_layout_t *layout,
-                                  const loong_json_t *list, const char *path)
+                                  const loong_json_t *list, add_file_fn add,
+                                  const char *path)
 {
     LOONG_CHECK(layout->ctx, list != NULL, LOONG_ERR_FORMAT,
                 "%s: no list of files", path);
@@ -259,9 +274,9 @@ static loong_status_t parse_files(loong_layout_t *layout,
                         strchr(loongi_json_string(name), '/') == NULL,
                     LOONG_ERR_FORMAT, "%s: file %" PRId64 " is malformed", path,
                     i);
-        LOONG_TRY(loongi_layout_add_file(
-            layout, loongi_json_string(name), loongi_json_int(bytes),
-            strtoull(loongi_json_string(xxh3), NULL, 16)));
+        LOONG_TRY(add(layout, loongi_json_string(name),
+                      loongi_json_int(bytes),
+                      strtoull(loongi_json_string(xxh3), NULL, 16)));
     }
     return LOONG_OK;
 }
@@ -370,8 +385,13 @@ static loong_status_t parse(loong_layout_t *layout, const loong_json_t *json,
     }
     int64_t first = layout->file_count;
     *step_p = loongi_json_int(step);
-    LOONG_TRY(
-        parse_files(layout, member(json, "files", LOONG_JSON_ARRAY), path));
+    LOONG_TRY(parse_files(layout, member(json, "files", LOONG_JSON_ARRAY),
+                          loongi_layout_add_file, path));
+    const loong_json_t *hf = member(json, "hf", LOONG_JSON_ARRAY);
+    layout->lists_hf = hf != NULL;
+    if (hf != NULL) {
+        LOONG_TRY(parse_files(layout, hf, loongi_layout_add_hf, path));
+    }
     if (loongi_json_int(version) == WHOLE_VERSION) {
         return parse_pieces(layout, loongi_json_get(json, "pieces"), first,
                             path);

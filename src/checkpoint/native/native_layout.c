@@ -32,6 +32,7 @@ void loongi_layout_destroy(loong_layout_t **layout)
     }
     loong_context_t *ctx = (*layout)->ctx;
     loongi_free(ctx, (*layout)->files);
+    loongi_free(ctx, (*layout)->hf_files);
     loongi_free(ctx, (*layout)->pieces);
     loongi_free(ctx, (*layout)->tensors);
     if ((*layout)->lists_file >= 0) {
@@ -45,15 +46,28 @@ void loongi_layout_destroy(loong_layout_t **layout)
 loong_status_t loongi_layout_add_file(loong_layout_t *layout, const char *name,
                                       int64_t bytes, uint64_t xxh3)
 {
+    loong_layout_file_t file = {NULL, bytes, xxh3};
     char *copy = NULL;
     LOONG_TRY(loongi_grow(layout->ctx, &layout->files, &layout->file_capacity,
                           layout->file_count + 1, sizeof(*layout->files),
                           "checkpoint files"));
     LOONG_TRY(loongi_arena_strdup(layout->arena, name, &copy));
-    loong_layout_file_t *file = &layout->files[layout->file_count++];
-    file->name = copy;
-    file->bytes = bytes;
-    file->xxh3 = xxh3;
+    file.name = copy;
+    layout->files[layout->file_count++] = file;
+    return LOONG_OK;
+}
+
+loong_status_t loongi_layout_add_hf(loong_layout_t *layout, const char *name,
+                                    int64_t bytes, uint64_t xxh3)
+{
+    loong_layout_file_t file = {NULL, bytes, xxh3};
+    char *copy = NULL;
+    LOONG_TRY(loongi_grow(layout->ctx, &layout->hf_files,
+                          &layout->hf_capacity, layout->hf_count + 1,
+                          sizeof(*layout->hf_files), "files of hf/"));
+    LOONG_TRY(loongi_arena_printf(layout->arena, &copy, "hf/%s", name));
+    file.name = copy;
+    layout->hf_files[layout->hf_count++] = file;
     return LOONG_OK;
 }
 

@@ -48,6 +48,11 @@ typedef struct loong_layout {
     int64_t file_count;
     int64_t file_capacity;
     loong_layout_file_t *files;
+    /* Those of hf/. Checkpoints of earlier versions do not list them. */
+    bool lists_hf;
+    int64_t hf_count;
+    int64_t hf_capacity;
+    loong_layout_file_t *hf_files;
     /* Those that were added one by one; the check sorts them. */
     int64_t piece_count;
     int64_t piece_capacity;
@@ -69,6 +74,11 @@ LOONG_NODISCARD loong_status_t loongi_layout_add_file(loong_layout_t *layout,
                                                       const char *name,
                                                       int64_t bytes,
                                                       uint64_t xxh3);
+/* A file of hf/. */
+LOONG_NODISCARD loong_status_t loongi_layout_add_hf(loong_layout_t *layout,
+                                                    const char *name,
+                                                    int64_t bytes,
+                                                    uint64_t xxh3);
 /* Texts are copied. */
 LOONG_NODISCARD loong_status_t loongi_layout_add_piece(
     loong_layout_t *layout, const loong_layout_piece_t *piece);

@@ -464,29 +464,53 @@ loong_status_t loongi_checkpoint_check(const loong_checkpoint_t *checkpoint,
     return loongi_problems_end(&problems, LOONG_ERR_MISMATCH, checkpoint->dir);
 }
 
+static void compare_sum(const loong_checkpoint_t *checkpoint,
+                        const loong_layout_file_t *file,
+                        loong_problems_t *problems)
+{
+    loong_context_t *ctx = checkpoint->ctx;
+    loong_text_t path = loongi_text_begin(ctx);
+    uint64_t xxh3 = 0;
+    loongi_text_printf(&path, "%s/%s", checkpoint->dir, file->name);
+    if (!loongi_file_exists(loongi_text_get(&path))) {
+        loongi_problems_add(problems, "%s is missing", file->name);
+    } else if (loongi_checksum_file(ctx, loongi_text_get(&path), &xxh3) !=
+               LOONG_OK) {
+        loongi_problems_add(problems, "%s cannot be read", file->name);
+    } else if (xxh3 != file->xxh3) {
+        loongi_problems_add(
+            problems, "%s: checksum %016" PRIx64 " instead of %016" PRIx64,
+            file->name, xxh3, file->xxh3);
+    }
+    loongi_text_free(&path);
+}
+
 loong_status_t loongi_checkpoint_verify(loong_checkpoint_t *checkpoint,
                                         int part, int parts)
 {
     loong_context_t *ctx = checkpoint->ctx;
     loong_problems_t problems = loongi_problems_begin(ctx);
     for (int64_t i = part; i < checkpoint->layout->file_count; i += parts) {
-        const loong_layout_file_t *file = &checkpoint->layout->files[i];
-        loong_text_t path = loongi_text_begin(ctx);
-        uint64_t xxh3 = 0;
-        loongi_text_printf(&path, "%s/%s", checkpoint->dir, file->name);
-        if (loongi_checksum_file(ctx, loongi_text_get(&path), &xxh3) !=
-            LOONG_OK) {
-            loongi_problems_add(&problems, "%s cannot be read", file->name);
-        } else if (xxh3 != file->xxh3) {
-            loongi_problems_add(
-                &problems, "%s: checksum %016" PRIx64 " instead of %016" PRIx64,
-                file->name, xxh3, file->xxh3);
-        }
-        loongi_text_free(&path);
+        compare_sum(checkpoint, &checkpoint->layout->files[i], &problems);
     }
     LOONG_TRY(
         loongi_problems_end(&problems, LOONG_ERR_FORMAT, checkpoint->dir));
     return part == 0 ? loongi_h5_check(ctx, checkpoint->dir, checkpoint->layout,
                                        parts == 1)
                      : LOONG_OK;
+}
+
+loong_status_t
+loongi_checkpoint_verify_hf(const loong_checkpoint_t *checkpoint)
+{
+    loong_problems_t problems = loongi_problems_begin(checkpoint->ctx);
+    for (int64_t i = 0; i < checkpoint->layout->hf_count; i++) {
+        compare_sum(checkpoint, &checkpoint->layout->hf_files[i], &problems);
+    }
+    return loongi_problems_end(&problems, LOONG_ERR_FORMAT, checkpoint->dir);
+}
+
+bool loongi_checkpoint_lists_hf(const loong_checkpoint_t *checkpoint)
+{
+    return checkpoint->layout->lists_hf;
 }

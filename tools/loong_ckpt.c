@@ -51,7 +51,8 @@ static const char usage_text[] =
     "\n"
     "docs/convert-your-model.md describes both files.\n"
     "Exit codes: 0 done or equal, 1 different or failed, 2 wrong command\n"
-    "line, 66 input missing, 73 output cannot be written.\n";
+    "line (also an output in the place of a checkpoint, an --as that is no\n"
+    "type), 66 input missing, 73 output cannot be written.\n";
 
 static void print_line(void *user, const char *line)
 {

@@ -330,7 +330,7 @@ static loong_status_t convert_files(converter_t *c)
     LOONG_TRY(loongi_hf_quant_read(c->ctx, p->from, &c->quant));
     LOONG_TRY(loongi_safetensors_set_create(c->ctx, &set, &out));
     loong_status_t status = write_set(c, out);
-    loongi_safetensors_set_destroy(&out);
+    loongi_safetensors_set_end(&out, status);
     return status;
 }
 
@@ -346,12 +346,12 @@ static loong_status_t check_places(const converter_t *c)
                 LOONG_ERR_ARG,
                 "parameters cannot be converted to %s; fp64, fp32, bf16 and "
                 "fp16 are types for them", loong_dtype_name(p->dtype));
-    LOONG_CHECK(c->ctx, strcmp(p->from, p->to) != 0, LOONG_ERR_CONFIG,
+    LOONG_CHECK(c->ctx, strcmp(p->from, p->to) != 0, LOONG_ERR_ARG,
                 "'%s' cannot be converted onto itself", p->from);
-    LOONG_CHECK(c->ctx, !loongi_checkpoint_is_native(p->to), LOONG_ERR_CONFIG,
+    LOONG_CHECK(c->ctx, !loongi_checkpoint_is_native(p->to), LOONG_ERR_ARG,
                 "'%s' has checkpoints: another directory is wanted for the "
                 "copy", p->to);
-    return LOONG_OK;
+    return loongi_checkpoint_check_outside(c->ctx, p->to);
 }
 
 loong_status_t

@@ -147,7 +147,7 @@ static loong_status_t check_no_run(loong_context_t *ctx, const char *dir)
         loongi_checkpoint_steps(ctx, arena, dir, &names, &count);
     for (int64_t i = 0; i < count && status == LOONG_OK; i++) {
         if (strcmp(names[i], first) != 0) {
-            status = LOONG_FAIL(ctx, LOONG_ERR_CONFIG,
+            status = LOONG_FAIL(ctx, LOONG_ERR_ARG,
                                 "'%s' has checkpoints of a run (%s): another "
                                 "directory is wanted for an import",
                                 dir, names[i]);
@@ -168,6 +168,7 @@ loong_checkpoint_import(loong_context_t *ctx,
     im.params = params;
     im.key = loongi_text_begin(ctx);
     LOONG_TRY(loongi_checkpoint_check_model(ctx, params->hf_dir));
+    LOONG_TRY(loongi_checkpoint_check_outside(ctx, params->save_dir));
     LOONG_TRY(check_no_run(ctx, params->save_dir));
     LOONG_TRY(loongi_hf_check_model(ctx, &open));
     LOONG_TRY(loongi_hf_open_as(ctx, &open, &im.hf));
@@ -351,7 +352,7 @@ read_tokens(loong_context_t *ctx, const loong_pairs_t *model,
         const char *name = loongi_hf_token_names[i];
         const char *known = loongi_pairs_get(metadata, name);
         if (asked[i] >= 0) {
-            LOONG_CHECK(ctx, asked[i] < vocab_size, LOONG_ERR_CONFIG,
+            LOONG_CHECK(ctx, asked[i] < vocab_size, LOONG_ERR_ARG,
                         "%s: %lld, the vocabulary has 0 to %lld", name,
                         (long long)asked[i], (long long)vocab_size - 1);
             LOONG_TRY(loongi_pairs_set_int(tokens, name, asked[i]));
@@ -444,15 +445,15 @@ loong_checkpoint_export(loong_context_t *ctx,
                         const loong_checkpoint_export_params_t *params)
 {
     native_source_t source = {ctx, NULL, LOONG_FOUNDATION};
-    LOONG_CHECK(ctx, params->as == NULL || params->map == NULL,
-                LOONG_ERR_CONFIG,
+    LOONG_CHECK(ctx, params->as == NULL || params->map == NULL, LOONG_ERR_ARG,
                 "an export with the names of %s is of no model type, not of "
                 "%s", params->map, params->as);
     LOONG_CHECK(ctx, !loongi_checkpoint_is_native(params->out_dir),
-                LOONG_ERR_CONFIG,
+                LOONG_ERR_ARG,
                 "'%s' is a native checkpoint: another directory is wanted for "
                 "an export",
                 params->out_dir);
+    LOONG_TRY(loongi_checkpoint_check_outside(ctx, params->out_dir));
     if (params->component != NULL) {
         source.component = params->component;
     }

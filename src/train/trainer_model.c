@@ -6,6 +6,7 @@
 #include "hf_code.h"
 #include "hf_config.h"
 #include "hf_weights.h"
+#include "native.h"
 #include "param_rules.h"
 #include "trainer_hf.h"
 
@@ -60,6 +61,8 @@ static loong_status_t check_as(loong_trainer_t *t, loong_pairs_t *code)
 {
     loong_hf_map_t *map = NULL;
     loong_pairs_t *model = NULL;
+    LOONG_TRY(loongi_checkpoint_check_outside(
+        t->ctx, loong_recipe_text(t->recipe, "export.hf")));
     LOONG_TRY(loongi_trainer_code(t, code));
     LOONG_TRY(loongi_hf_model_as(
         t->ctx, t->model_keys, loong_recipe_text(t->recipe, "export.as"),

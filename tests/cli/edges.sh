@@ -39,7 +39,7 @@ expect 0 "exported" run checkpoint.load=s checkpoint.save=other export.hf=new
 expect 0 "equal" ckpt diff s/step_00000004 new
 
 # an import is no step of a run; it is evaluated, and trained without moments
-expect 1 "'s' has checkpoints of a run (step_0000000" ckpt import new s
+expect 2 "'s' has checkpoints of a run (step_0000000" ckpt import new s
 expect 0 "" ckpt import new imported
 expect 0 "" ckpt import new imported
 expect 0 "ppl" "$build/loongrun" eval r.yaml checkpoint.load=imported \
@@ -49,8 +49,8 @@ expect 2 "checkpoint.no_load_optim" run checkpoint.load=imported \
     checkpoint.save=third
 expect 0 "finished at step 4" run checkpoint.load=imported \
     checkpoint.save=third checkpoint.no_load_optim=true
-expect 1 "'s' is a native checkpoint" ckpt export s s
-expect 1 "eos_token_id: 257, the vocabulary has 0 to 256" \
+expect 2 "'s' is a native checkpoint" ckpt export s s
+expect 2 "eos_token_id: 257, the vocabulary has 0 to 256" \
     ckpt export third out --eos 257
 
 # the recipe holds against config.json, with a word

@@ -435,21 +435,60 @@ static void kept_files_are_compared(void **state)
     assert_run("export %/kept %/kepthf", 0, "");
 }
 
+/* By whatever name, and whether or not it is there. */
+static void checkpoints_are_no_place(void **state)
+{
+    (void)state;
+    static const char *const commands[] = {
+        "export %/full %/full/step_00000000/hf",
+        "export %/full %/fulllink/hf/none",
+        "convert " FIXTURES "/gpt2_tied %/fulllink/x/y --dtype bf16",
+        "import " FIXTURES "/gpt2_tied %/full/step_00000000/none"};
+    char link[256];
+    assert_run("import " FIXTURES "/gpt2_tied %/full", 0, "");
+    snprintf(link, sizeof(link), "%s/fulllink", dir);
+    assert_int_equal(symlink("full/step_00000000", link), 0);
+    for (int64_t i = 0; i < LOONG_COUNT_OF(commands); i++) {
+        assert_run(commands[i], 2, "lies in the checkpoint");
+    }
+    assert_false(is_there("fulllink/none"));
+}
+
+/* A file that was broken when the checkpoint was made is known to no checksum:
+ * an import finds it, an export of an older checkpoint leaves nothing. */
+static void failures_leave_nothing(void **state)
+{
+    (void)state;
+    static const char *const broken[][2] = {{"generation_config.json", "{"}};
+    static const char *const whole[][2] = {{"generation_config.json", "{}"}};
+    make_source("gpt2_tied", "broken", broken, 1);
+    assert_run("import %/broken %/brokenn", 1,
+               "broken/generation_config.json: column");
+    assert_false(is_there("brokenn"));
+    make_source("gpt2_tied", "older", whole, 1);
+    assert_run("import %/older %/oldern", 0, "");
+    forget_hf("oldern/step_00000000/checkpoint.json");
+    put("oldern/step_00000000/hf/generation_config.json", "[]");
+    assert_run("export %/oldern %/olderhf", 1,
+               "hf/generation_config.json: an object is wanted");
+    assert_false(is_there("olderhf"));
+}
+
 static void other_types_must_fit(void **state)
 {
     (void)state;
     assert_run("import " FIXTURES "/llama3_gqa_tied %/l", 0, "");
     assert_run("export %/l %/x --as qwen3", 1,
                "qk_layernorm = false: model type qwen3 has true");
-    assert_run("export %/l %/x --as lama", 1, "the nearest is llama");
-    assert_run("export %/l %/x --as mistral", 1, "of family llama");
-    assert_run("export %/l %/x --as llama --map %/m.yaml", 1,
+    assert_run("export %/l %/x --as lama", 2, "the nearest is llama");
+    assert_run("export %/l %/x --as mistral", 2, "of family llama");
+    assert_run("export %/l %/x --as llama --map %/m.yaml", 2,
                "is of no model type");
     assert_false(file_has("asked/config.json", ""));
     assert_run("export %/l %/x --as internlm2", 0, "");
     assert_true(file_has("x/config.json", "\"bias\": false"));
     assert_run("import %/x %/xn", 0, "");
-    assert_run("export %/xn %/x --as llama", 1,
+    assert_run("export %/xn %/x --as llama", 2,
                "holds another model (internlm2 with ");
     assert_run("export %/xn %/y --as llama", 0, "");
     assert_run("diff " FIXTURES "/llama3_gqa_tied %/y", 0,
@@ -499,7 +538,7 @@ static void errors_have_codes(void **state)
     assert_run("map " FIXTURES "/gpt2_tied --model %/none.yaml", 66,
                "none.yaml' does not exist");
     assert_run("convert " FIXTURES "/gpt2_tied " FIXTURES
-               "/gpt2_tied --dtype bf16", 1, "onto itself");
+               "/gpt2_tied --dtype bf16", 2, "onto itself");
     assert_run("--help", 0, "usage: loong-ckpt");
     assert_run("inspect %/none", 66, "none' is not a directory");
     assert_run("import %/none %/x", 66, "none' is not a directory");
@@ -509,7 +548,9 @@ static void errors_have_codes(void **state)
     assert_run("import " FIXTURES "/gpt2_tied %/given", 0, "");
     assert_run("export %/given %/asked --tokenizer %/none", 66,
                "has no file of a tokenizer");
-    assert_run("import %/given %/x", 1, "is a native checkpoint");
+    assert_run("import %/given %/x", 2, "is a native checkpoint");
+    assert_run("export %/given %/given", 2, "is a native checkpoint");
+    assert_run("export %/given %/x --bos 9999", 2, "the vocabulary has 0 to");
     assert_run("verify " FIXTURES, 66, "neither a checkpoint");
     assert_false(file_has("asked/config.json", ""));
     assert_run("import " FIXTURES "/gpt2_tied /proc/none", 73, "/proc/none");
@@ -532,6 +573,8 @@ int main(int argc, char **argv)
         cmocka_unit_test(impossible_models),
         cmocka_unit_test(tokenizers_keep_their_code),
         cmocka_unit_test(kept_files_are_compared),
+        cmocka_unit_test(checkpoints_are_no_place),
+        cmocka_unit_test(failures_leave_nothing),
         cmocka_unit_test(other_types_must_fit),
         cmocka_unit_test(shards_without_index),
         cmocka_unit_test(errors_have_codes),

@@ -143,12 +143,12 @@ static loong_status_t check_other(loong_context_t *ctx, const char *as)
 {
     const loong_hf_type_t *type = loongi_hf_type_find(as);
     const char *near = loongi_hf_type_nearest(as);
-    LOONG_CHECK(ctx, type != NULL, LOONG_ERR_CONFIG,
+    LOONG_CHECK(ctx, type != NULL, LOONG_ERR_ARG,
                 "an export as model type '%s': there is none of that name%s%s "
                 "(%s are)",
                 as, near != NULL ? ", the nearest is " : "",
                 near != NULL ? near : "", loongi_hf_type_list());
-    LOONG_CHECK(ctx, strcmp(type->family, as) == 0, LOONG_ERR_CONFIG,
+    LOONG_CHECK(ctx, strcmp(type->family, as) == 0, LOONG_ERR_ARG,
                 "an export as model type '%s': a model of family %s becomes "
                 "one by what its keys say", as, type->family);
     return LOONG_OK;

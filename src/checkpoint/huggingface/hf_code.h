@@ -30,7 +30,7 @@ bool loongi_hf_code_tokenizes(loong_context_t *ctx, const char *dir);
 /* The keys of a model as an export of model type `as` has them; NULL: of its
  * own type, which is refused when transformers has no class for it and
  * has_code is false. Whether the type has all that the keys say is for
- * loongi_hf_config_check. Errors: LOONG_ERR_CONFIG. */
+ * loongi_hf_config_check. Errors: LOONG_ERR_ARG, LOONG_ERR_CONFIG. */
 LOONG_NODISCARD loong_status_t
 loongi_hf_model_as(loong_context_t *ctx, const loong_pairs_t *model,
                    const char *as, bool has_code, loong_pairs_t **model_p);

@@ -333,7 +333,7 @@ loong_status_t loongi_hf_export(loong_context_t *ctx,
     exporter.params = params;
     LOONG_TRY(check_params(params, ctx));
     loong_status_t status = run(&exporter);
-    loongi_safetensors_set_destroy(&exporter.out);
+    loongi_safetensors_set_end(&exporter.out, status);
     loongi_free(ctx, exporter.tensors);
     loongi_hf_map_destroy(&exporter.map);
     return status;

@@ -9,6 +9,7 @@
 
 #include "file.h"
 #include "hf_code.h"
+#include "json.h"
 
 typedef struct kept {
     char name[NAME_MAX + 1];
@@ -61,6 +62,17 @@ const char *loongi_hf_files_get(const loong_hf_files_t *files, int64_t index,
     return kept->name;
 }
 
+/* An export reads it again: what is wrong is told of the file that has it. */
+static loong_status_t check_object(loong_context_t *ctx, const char *path)
+{
+    loong_json_t *json = NULL;
+    LOONG_TRY(loongi_json_load(ctx, path, &json));
+    bool object = loongi_json_kind(json) == LOONG_JSON_OBJECT;
+    loongi_json_destroy(&json);
+    LOONG_CHECK(ctx, object, LOONG_ERR_FORMAT, "%s: an object is wanted", path);
+    return LOONG_OK;
+}
+
 static loong_status_t read_one(loong_hf_files_t *f, const char *path,
                                const char *name)
 {
@@ -73,6 +85,9 @@ static loong_status_t read_one(loong_hf_files_t *f, const char *path,
     }
     LOONG_TRY(loongi_grow(f->ctx, &f->items, &f->capacity, f->count + 1,
                           sizeof(*f->items), "files of a tokenizer"));
+    if (strcmp(name, "generation_config.json") == 0) {
+        LOONG_TRY(check_object(f->ctx, path));
+    }
     LOONG_TRY(loongi_file_read(f->ctx, path, &bytes, &length));
     kept_t *kept = &f->items[f->count++];
     snprintf(kept->name, sizeof(kept->name), "%s", name);

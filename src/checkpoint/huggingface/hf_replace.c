@@ -50,7 +50,7 @@ static loong_status_t compare(loong_context_t *ctx, const char *dir,
     }
     if (status == LOONG_OK &&
         (strcmp(family, own) != 0 || !same_tensors(there, here))) {
-        status = LOONG_FAIL(ctx, LOONG_ERR_CONFIG,
+        status = LOONG_FAIL(ctx, LOONG_ERR_ARG,
                             "'%s' holds another model (%s with %" PRId64
                             " parameters; this one is %s with %" PRId64
                             "): name another directory, or remove that one",

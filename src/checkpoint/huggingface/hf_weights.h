@@ -217,7 +217,7 @@ typedef struct loong_hf_export_params {
 } loong_hf_export_params_t;
 
 /* An export takes the place of one of the same model: family, names and shapes
- * of the parameters. dir need not be there. Errors: LOONG_ERR_CONFIG (it holds
+ * of the parameters. dir need not be there. Errors: LOONG_ERR_ARG (it holds
  * another model), those of loongi_hf_config_read. */
 LOONG_NODISCARD loong_status_t loongi_hf_check_replaced(
     loong_context_t *ctx, const char *dir, const loong_pairs_t *model);

@@ -147,9 +147,13 @@ loongi_checkpoint_steps(loong_context_t *ctx, loong_arena_t *arena,
  * LOONG_ERR_NOT_FOUND, with what is there instead. */
 LOONG_NODISCARD loong_status_t
 loongi_checkpoint_check_place(loong_context_t *ctx, const char *path);
-/* The same where a checkpoint is not wanted. Errors: LOONG_ERR_CONFIG too. */
+/* The same where a checkpoint is not wanted. Errors: LOONG_ERR_ARG too. */
 LOONG_NODISCARD loong_status_t
 loongi_checkpoint_check_model(loong_context_t *ctx, const char *path);
+/* For a directory that is to be written: it is no step of a checkpoint, nor in
+ * one, by links neither. Errors: LOONG_ERR_ARG. */
+LOONG_NODISCARD loong_status_t
+loongi_checkpoint_check_outside(loong_context_t *ctx, const char *path);
 /* True when path looks like a step or save directory. */
 bool loongi_checkpoint_is_native(const char *path);
 

@@ -4,6 +4,7 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -131,9 +132,34 @@ loong_status_t loongi_checkpoint_check_model(loong_context_t *ctx,
                                              const char *path)
 {
     LOONG_TRY(loongi_checkpoint_check_place(ctx, path));
-    LOONG_CHECK(ctx, !loongi_checkpoint_is_native(path), LOONG_ERR_CONFIG,
+    LOONG_CHECK(ctx, !loongi_checkpoint_is_native(path), LOONG_ERR_ARG,
                 "'%s' is a native checkpoint, a Hugging Face directory is "
                 "wanted: loong-ckpt export makes one of it", path);
+    return LOONG_OK;
+}
+
+loong_status_t loongi_checkpoint_check_outside(loong_context_t *ctx,
+                                               const char *path)
+{
+    char given[PATH_MAX], real[PATH_MAX];
+    int length = snprintf(given, sizeof(given), "%s%s",
+                          path[0] == '/' ? "" : "./", path);
+    LOONG_CHECK(ctx, length < (int)sizeof(given), LOONG_ERR_ARG,
+                "'%s' is too long a path", path);
+    while (realpath(given, real) == NULL) { /* the end of it will be made */
+        char *slash = strrchr(given, '/');
+        if (slash == given) {
+            return LOONG_OK;
+        }
+        *slash = '\0';
+    }
+    for (char *slash = real + strlen(real); slash > real;
+         slash = strrchr(real, '/')) {
+        *slash = '\0';
+        LOONG_CHECK(ctx, !is_step_dir(real), LOONG_ERR_ARG,
+                    "'%s' lies in the checkpoint '%s': another directory is "
+                    "wanted for an output", path, real);
+    }
     return LOONG_OK;
 }
 

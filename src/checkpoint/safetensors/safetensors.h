@@ -156,6 +156,10 @@ loongi_safetensors_set_fill(loong_safetensors_set_writer_t *writer,
 LOONG_NODISCARD loong_status_t
 loongi_safetensors_set_commit(loong_safetensors_set_writer_t *writer);
 /* Without commit, what is whole is left for the next attempt. */
+/* As destroy; after a failure that is not the disk's, for which another try
+ * would go on with it, what it left is removed. */
+void loongi_safetensors_set_end(loong_safetensors_set_writer_t **writer,
+                                loong_status_t outcome);
 void loongi_safetensors_set_destroy(loong_safetensors_set_writer_t **writer);
 
 #ifdef __cplusplus

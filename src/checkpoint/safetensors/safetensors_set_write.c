@@ -9,6 +9,7 @@
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "file.h"
 #include "json.h"
@@ -30,6 +31,7 @@ struct loong_safetensors_set_writer {
     loong_arena_t *arena;
     const char *dir;
     const char *work; /* the hidden directory */
+    bool made; /* dir, for this set */
     loong_workdir_t lock;
     int64_t max_shard_bytes;
     int64_t total_bytes;
@@ -58,6 +60,7 @@ static loong_status_t open_all(loong_safetensors_set_writer_t *writer,
     LOONG_TRY(loongi_arena_printf(writer->arena, &text, "%s/.tmp_model",
                                   params->dir));
     writer->work = text;
+    writer->made = !loongi_dir_exists(params->dir);
     return loongi_workdir_open(writer->ctx, writer->work, params->key,
                                &writer->lock);
 }
@@ -358,6 +361,21 @@ loongi_safetensors_set_commit(loong_safetensors_set_writer_t *writer)
     }
     LOONG_TRY(loongi_dir_remove(writer->ctx, writer->work));
     return loongi_dir_sync(writer->ctx, writer->dir);
+}
+
+void loongi_safetensors_set_end(loong_safetensors_set_writer_t **writer,
+                                loong_status_t outcome)
+{
+    const loong_safetensors_set_writer_t *w = *writer;
+    if (w != NULL && outcome != LOONG_OK && outcome != LOONG_ERR_IO &&
+        outcome != LOONG_ERR_CANNOT_WRITE) {
+        if (loongi_dir_remove(w->ctx, w->work) != LOONG_OK) {
+            loongi_log(w->ctx, LOONG_LOG_WARN, "'%s' stays", w->work);
+        } else if (w->made) {
+            (void)rmdir(w->dir);
+        }
+    }
+    loongi_safetensors_set_destroy(writer);
 }
 
 void loongi_safetensors_set_destroy(loong_safetensors_set_writer_t **writer)

@@ -45,7 +45,7 @@ loong_status_t loongi_trainer_resume(loong_trainer_t *t, const char *path)
 static bool is_damage(loong_status_t status)
 {
     return status == LOONG_ERR_FORMAT || status == LOONG_ERR_NOT_FOUND ||
-           status == LOONG_ERR_IO || status == LOONG_ERR_MISMATCH;
+           status == LOONG_ERR_IO;
 }
 
 /* *whole_p: it is so on every rank. The first rank that finds damage tells;

@@ -7,6 +7,8 @@
 
 #include "checksum.h"
 #include "file.h"
+#include "loong/exit_code.h"
+#include "native.h"
 #include "test.h"
 #include "test_dir.h"
 
@@ -387,21 +389,22 @@ static void put(const char *name, const char *text)
     test_context_end(&ctx);
 }
 
-/* checkpoint.json without its list of hf/, as it was saved before there was
- * one; its own checksum is the last member. */
-static void forget_hf(const char *name)
+/* checkpoint.json without what stands from one text up to another; its own
+ * checksum, the last member, is right again. */
+static void forget(const char *name, const char *from, const char *to)
 {
     static const char mark[] = ",\n\"checksum\":\"";
     loong_context_t *ctx = test_context();
     char path[256];
     char *text = NULL;
     size_t length = 0;
-    snprintf(path, sizeof(path), "%s/%s", dir, name);
+    snprintf(path, sizeof(path), "%s/%s/step_00000000/checkpoint.json", dir,
+             name);
     assert_ok(ctx, loongi_file_read(ctx, path, &text, &length));
-    char *list = strstr(text, ",\n\"hf\":[");
-    assert_non_null(list);
-    char *rest = strstr(list, "],\n\"tensors\"") + 1;
-    memmove(list, rest, strlen(rest) + 1);
+    char *begin = strstr(text, from);
+    assert_non_null(begin);
+    char *rest = strstr(begin, to);
+    memmove(begin, rest, strlen(rest) + 1);
     char *end = strstr(text, mark);
     snprintf(end + sizeof(mark) - 1, 20, "%016llx\"}\n",
              (unsigned long long)loongi_checksum(text, (size_t)(end - text)));
@@ -430,7 +433,7 @@ static void kept_files_are_compared(void **state)
         assert_false(is_there("kept16"));
     }
     assert_run("export %/kept %/kepthf --tokenizer %/keeps", 0, "");
-    forget_hf("kept/step_00000000/checkpoint.json");
+    forget("kept", ",\n\"hf\":[", ",\n\"tensors\"");
     assert_run("verify %/kept", 0, "those in hf/ have none: an earlier");
     assert_run("export %/kept %/kepthf", 0, "");
 }
@@ -454,6 +457,23 @@ static void checkpoints_are_no_place(void **state)
     assert_false(is_there("fulllink/none"));
 }
 
+/* The text is what was written, but not what the pieces hold: corrupt input for
+ * every tool, not another model than the recipe's. */
+static void wrong_pieces_are_corrupt(void **state)
+{
+    (void)state;
+    loong_context_t *ctx = test_context();
+    loong_checkpoint_t *ck = NULL;
+    char path[256];
+    assert_run("import " FIXTURES "/gpt2_tied %/cut", 0, "");
+    forget("cut", "7,24]", ",24]"); /* of [97,24] */
+    assert_run("verify %/cut", 1, "lies outside of the tensor");
+    snprintf(path, sizeof(path), "%s/cut", dir);
+    loong_status_t status = loongi_checkpoint_open(ctx, path, &ck);
+    assert_int_equal(loong_exit_code_from_status(status), LOONG_EXIT_FAILED);
+    test_context_end(&ctx);
+}
+
 /* A file that was broken when the checkpoint was made is known to no checksum:
  * an import finds it, an export of an older checkpoint leaves nothing. */
 static void failures_leave_nothing(void **state)
@@ -467,7 +487,7 @@ static void failures_leave_nothing(void **state)
     assert_false(is_there("brokenn"));
     make_source("gpt2_tied", "older", whole, 1);
     assert_run("import %/older %/oldern", 0, "");
-    forget_hf("oldern/step_00000000/checkpoint.json");
+    forget("oldern", ",\n\"hf\":[", ",\n\"tensors\"");
     put("oldern/step_00000000/hf/generation_config.json", "[]");
     assert_run("export %/oldern %/olderhf", 1,
                "hf/generation_config.json: an object is wanted");
@@ -557,6 +577,11 @@ static void errors_have_codes(void **state)
     assert_run("diff " FIXTURES "/gpt2_tied %/none", 66, "none");
     assert_run("diff " FIXTURES "/gpt2_tied " FIXTURES "/gpt2_untied", 1,
                "model activation: gelu_tanh and gelu");
+    assert_run("import " FIXTURES "/llama3_gqa_tied %/other", 0, "");
+    assert_run("diff %/given %/other", 1, "model family: gpt2 and llama");
+    assert_non_null(strstr(output, "norm.weight: shape [24] and [32]"));
+    assert_non_null(strstr(output, "gate_proj.weight: only in /"));
+    assert_non_null(strstr(output, "position_embeddings.weight: only in /"));
 }
 
 int main(int argc, char **argv)
@@ -575,6 +600,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(kept_files_are_compared),
         cmocka_unit_test(checkpoints_are_no_place),
         cmocka_unit_test(failures_leave_nothing),
+        cmocka_unit_test(wrong_pieces_are_corrupt),
         cmocka_unit_test(other_types_must_fit),
         cmocka_unit_test(shards_without_index),
         cmocka_unit_test(errors_have_codes),

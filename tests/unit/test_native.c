@@ -331,14 +331,14 @@ static void holes_and_overlaps_are_refused(void **state)
     job.dir = in_dir("hole");
     job.step = 2;
     job.skip_rank_1 = true;
-    assert_int_equal(save_ranks(&job, 3), LOONG_ERR_MISMATCH);
+    assert_int_equal(save_ranks(&job, 3), LOONG_ERR_FORMAT);
     assert_non_null(strstr(job.error, "param m.up.weight [23, 40]: "
                                       "600 of 920 elements are there"));
     job = (job_t){0};
     job.dir = in_dir("hole");
     job.step = 2;
     job.double_rank_1 = true;
-    assert_int_equal(save_ranks(&job, 3), LOONG_ERR_MISMATCH);
+    assert_int_equal(save_ranks(&job, 3), LOONG_ERR_FORMAT);
     assert_non_null(strstr(job.error, "overlap"));
     assert_false(loongi_dir_exists(in_dir("hole/step_00000002")));
     assert_false(loongi_dir_exists(in_dir("hole/.tmp_step_00000002")));

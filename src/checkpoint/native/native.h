@@ -97,7 +97,7 @@ bool loongi_checkpoint_save_ready(loong_checkpoint_save_t *save);
  * then rank 0 checks that the pieces of all ranks cover every tensor exactly,
  * and makes the checkpoint visible and durable: *whole_p. On failure nothing
  * of it is left and older checkpoints are untouched.
- * Errors: LOONG_ERR_IO (a full disk too), LOONG_ERR_MISMATCH (what the pieces
+ * Errors: LOONG_ERR_IO (a full disk too), LOONG_ERR_FORMAT (what the pieces
  * leave out is listed). Collective on: params->comm; all ranks return one
  * status. */
 LOONG_NODISCARD loong_status_t loongi_checkpoint_save_advance(
@@ -127,7 +127,7 @@ typedef struct loong_checkpoint_tensor {
 /* Opens a step directory, or a save directory at its `latest`. Checks
  * checkpoint.json, that every file is there with its size, and that the
  * pieces cover every tensor; problems are listed together.
- * Errors: LOONG_ERR_NOT_FOUND, LOONG_ERR_FORMAT, LOONG_ERR_MISMATCH. */
+ * Errors: LOONG_ERR_NOT_FOUND, LOONG_ERR_FORMAT. */
 LOONG_NODISCARD loong_status_t loongi_checkpoint_open(
     loong_context_t *ctx, const char *path, loong_checkpoint_t **checkpoint_p);
 /* The same for one of `parts` ranks: it looks at the files part, part + parts,

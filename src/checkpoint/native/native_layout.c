@@ -294,7 +294,7 @@ loong_status_t loongi_layout_check(loong_layout_t *layout, int part, int parts,
         loongi_text_free(&problems.text);
         return status;
     }
-    return loongi_problems_end(&problems, LOONG_ERR_MISMATCH, where);
+    return loongi_problems_end(&problems, LOONG_ERR_FORMAT, where);
 }
 
 loong_status_t loongi_layout_load(loong_layout_t *layout, int64_t tensor,

@@ -39,6 +39,25 @@ const loong_view_tensor_t *loongi_view_find(const loong_view_t *view,
                    sizeof(*view->tensors), by_name);
 }
 
+/* Runs did not always state these keys. Where they did not, and the recipe
+ * did not either, the model had these values, whatever its family. */
+static const loong_pair_t unstated[] = {
+    {"moe_router_score_function", "softmax"},
+    {"moe_router_enable_expert_bias", "false"},
+    {"moe_router_topk_scaling_factor", "1"},
+};
+
+static loong_status_t add_unstated(loong_pairs_t *model)
+{
+    for (int64_t i = 0; i < LOONG_COUNT_OF(unstated); i++) {
+        if (loongi_pairs_get(model, unstated[i].key) == NULL) {
+            LOONG_TRY(loongi_pairs_set(model, unstated[i].key,
+                                       unstated[i].value));
+        }
+    }
+    return LOONG_OK;
+}
+
 loong_status_t loongi_view_model_keys(const loong_pairs_t *metadata,
                                       const char *component,
                                       loong_pairs_t *model)
@@ -52,7 +71,10 @@ loong_status_t loongi_view_model_keys(const loong_pairs_t *metadata,
             LOONG_TRY(loongi_pairs_set(model, pair->key + length, pair->value));
         }
     }
-    return LOONG_OK;
+    bool is_of_run = loongi_pairs_get(metadata, "recipe") != NULL;
+    return is_of_run && loongi_pairs_get(model, "num_experts") != NULL
+               ? add_unstated(model)
+               : LOONG_OK;
 }
 
 static loong_status_t allocate(loong_view_t *view, int64_t count)

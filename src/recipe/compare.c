@@ -13,9 +13,17 @@
 typedef struct comparison {
     const loong_recipe_t *before;
     const loong_recipe_t *after;
+    loong_recipe_models_t models;
     loong_recipe_change_fn visit;
     void *user;
 } comparison_t;
+
+static const loong_recipe_models_t no_models = {NULL, NULL};
+
+static const char *value_of(const loong_pairs_t *model, const char *path)
+{
+    return model != NULL ? loongi_pairs_get(model, path) : NULL;
+}
 
 /* The canonical text of one value: 1e-3 and 0.001 are the same. */
 static void put_value(loong_recipe_type_t type, const char *text,
@@ -38,11 +46,13 @@ static void put_value(loong_recipe_type_t type, const char *text,
     }
 }
 
-/* The value at a path, false when there is none: neither set nor a default. */
-static bool put_text(const loong_recipe_t *recipe,
+/* The value at a path, false when there is none: neither set nor of the model
+ * nor a default. */
+static bool put_text(const loong_recipe_t *recipe, const loong_pairs_t *model,
                      const loong_recipe_key_t *key, const char *path,
                      loong_text_t *out)
 {
+    const char *stated = value_of(model, path);
     const loong_tree_t *node = loongi_tree_find(recipe->root, path);
     if (node != NULL && node->kind == LOONG_TREE_LIST) {
         for (int64_t i = 0; i < node->count; i++) {
@@ -56,6 +66,10 @@ static bool put_text(const loong_recipe_t *recipe,
         put_value(key->type, node->text, out);
         return true;
     }
+    if (stated != NULL) {
+        put_value(key->type, stated, out);
+        return true;
+    }
     if (key->fallback != NULL && loongi_recipe_exists(recipe, path)) {
         put_value(key->type, key->fallback, out);
         return true;
@@ -63,14 +77,25 @@ static bool put_text(const loong_recipe_t *recipe,
     return false;
 }
 
+/* However it is written. */
+static bool is_same(const loong_recipe_models_t *models, const char *path)
+{
+    const char *before = value_of(models->before, path);
+    const char *after = value_of(models->after, path);
+    return before != NULL && after != NULL && strcmp(before, after) == 0;
+}
+
 static loong_status_t compare_value(const comparison_t *c,
                                     const loong_recipe_key_t *key,
                                     const char *path)
 {
+    if (is_same(&c->models, path)) {
+        return LOONG_OK;
+    }
     loong_text_t a = loongi_text_begin(c->after->ctx);
     loong_text_t b = loongi_text_begin(c->after->ctx);
-    bool has_a = put_text(c->before, key, path, &a);
-    bool has_b = put_text(c->after, key, path, &b);
+    bool has_a = put_text(c->before, c->models.before, key, path, &a);
+    bool has_b = put_text(c->after, c->models.after, key, path, &b);
     loong_status_t status = a.status != LOONG_OK ? a.status : b.status;
     if (status == LOONG_OK &&
         (has_a != has_b ||
@@ -103,11 +128,12 @@ static loong_status_t compare_items(const comparison_t *c,
     return LOONG_OK;
 }
 
-loong_status_t loong_recipe_compare(const loong_recipe_t *before,
-                                    const loong_recipe_t *after,
-                                    loong_recipe_change_fn visit, void *user)
+loong_status_t loongi_recipe_compare(const loong_recipe_t *before,
+                                     const loong_recipe_t *after,
+                                     const loong_recipe_models_t *models,
+                                     loong_recipe_change_fn visit, void *user)
 {
-    comparison_t c = {before, after, visit, user};
+    comparison_t c = {before, after, *models, visit, user};
     for (int64_t i = 0; i < loongi_recipe_count_keys(after); i++) {
         const loong_recipe_key_t *key = loongi_recipe_key_at(after, i);
         if (strchr(key->path, '[') != NULL) {
@@ -117,6 +143,13 @@ loong_status_t loong_recipe_compare(const loong_recipe_t *before,
         }
     }
     return LOONG_OK;
+}
+
+loong_status_t loong_recipe_compare(const loong_recipe_t *before,
+                                    const loong_recipe_t *after,
+                                    loong_recipe_change_fn visit, void *user)
+{
+    return loongi_recipe_compare(before, after, &no_models, visit, user);
 }
 
 /* ---- resuming ------------------------------------------------------------ */
@@ -143,32 +176,51 @@ bool loong_recipe_may_change(const loong_recipe_t *recipe, const char *path)
     return false;
 }
 
+void loongi_recipe_refuse(const loong_recipe_t *after,
+                          const loong_recipe_change_t *change,
+                          loong_problems_t *problems)
+{
+    const char *before = change->before;
+    bool is_left = before != NULL && !loong_recipe_is_set(after, change->path);
+    loongi_problems_add(problems, "%s: %s: %s in the checkpoint, now %s%s%s%s",
+                        loong_recipe_where(after, change->path), change->path,
+                        before != NULL ? before : "not set",
+                        change->after != NULL ? change->after : "not set",
+                        is_left ? "; set it to " : "", is_left ? before : "",
+                        is_left ? " to go on as before" : "");
+}
+
 static loong_status_t judge(void *user, const loong_recipe_change_t *change)
 {
     resume_t *r = user;
-    const char *before = change->before != NULL ? change->before : "not set";
-    const char *after = change->after != NULL ? change->after : "not set";
     bool allowed = loong_recipe_may_change(r->after, change->path);
     if (change->resume == LOONG_RESUME_FREE || allowed) {
         loongi_log(r->after->ctx, LOONG_LOG_INFO,
                    "changed since the checkpoint: %s: %s -> %s%s", change->path,
-                   before, after, allowed ? " (resume.override)" : "");
+                   change->before != NULL ? change->before : "not set",
+                   change->after != NULL ? change->after : "not set",
+                   allowed ? " (resume.override)" : "");
     } else {
-        loongi_problems_add(&r->problems,
-                            "%s: %s: %s in the checkpoint, now %s",
-                            loong_recipe_where(r->after, change->path),
-                            change->path, before, after);
+        loongi_recipe_refuse(r->after, change, &r->problems);
     }
     return LOONG_OK;
+}
+
+loong_status_t loongi_recipe_check_resume(const loong_recipe_t *before,
+                                          const loong_recipe_t *after,
+                                          const loong_recipe_models_t *models)
+{
+    resume_t r = {after, loongi_problems_begin(after->ctx)};
+    loong_status_t status =
+        loongi_recipe_compare(before, after, models, judge, &r);
+    loong_status_t problems = loongi_problems_end(
+        &r.problems, LOONG_ERR_MISMATCH,
+        "the recipe changed; what is meant goes into resume.override");
+    return status != LOONG_OK ? status : problems;
 }
 
 loong_status_t loong_recipe_check_resume(const loong_recipe_t *before,
                                          const loong_recipe_t *after)
 {
-    resume_t r = {after, loongi_problems_begin(after->ctx)};
-    loong_status_t status = loong_recipe_compare(before, after, judge, &r);
-    loong_status_t problems = loongi_problems_end(
-        &r.problems, LOONG_ERR_MISMATCH,
-        "the recipe changed; what is meant goes into resume.override");
-    return status != LOONG_OK ? status : problems;
+    return loongi_recipe_check_resume(before, after, &no_models);
 }

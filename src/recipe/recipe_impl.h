@@ -4,6 +4,7 @@
 
 #include "base.h"
 #include "loong/recipe.h"
+#include "pairs.h"
 #include "problems.h"
 #include "tree.h"
 
@@ -63,6 +64,27 @@ void loongi_recipe_judge_schema(const loong_recipe_t *recipe,
                                 loong_problems_t *problems);
 LOONG_NODISCARD loong_status_t
 loongi_recipe_check_schema(const loong_recipe_t *recipe);
+
+/* Values of the models of two recipes, by path: equal ones are no change,
+ * whatever the recipes say, and they stand for what is not set. */
+typedef struct loong_recipe_models {
+    const loong_pairs_t *before;
+    const loong_pairs_t *after;
+} loong_recipe_models_t;
+
+/* As loong_recipe_compare and loong_recipe_check_resume, with models. */
+LOONG_NODISCARD loong_status_t loongi_recipe_compare(
+    const loong_recipe_t *before, const loong_recipe_t *after,
+    const loong_recipe_models_t *models, loong_recipe_change_fn visit,
+    void *user);
+LOONG_NODISCARD loong_status_t loongi_recipe_check_resume(
+    const loong_recipe_t *before, const loong_recipe_t *after,
+    const loong_recipe_models_t *models);
+
+/* Adds a change that is not allowed, with what goes on as before. */
+void loongi_recipe_refuse(const loong_recipe_t *after,
+                          const loong_recipe_change_t *change,
+                          loong_problems_t *problems);
 
 /* Text to number; false when it is none. */
 bool loongi_recipe_number(loong_recipe_type_t type, const char *text,

@@ -1,72 +1,136 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "earlier.h"
 
+#include <stdio.h>
 #include <string.h>
 
-#include "layer_kinds.h"
+#include "decoder_config.h"
 #include "recipe_impl.h"
+#include "view.h"
 
-#define KINDS "model.foundation.moe_layer_freq"
+#define FOUNDATION "model." LOONG_FOUNDATION
 
-static bool read_kinds(const loong_recipe_t *recipe, loong_layer_kinds_t *kinds)
+enum { BEFORE, AFTER };
+
+typedef struct earlier {
+    loong_context_t *ctx;
+    loong_recipe_t *recipe;
+    const loong_recipe_t *now;
+    loong_pairs_t *stated[2]; /* by each model */
+    loong_pairs_t *whole[2];  /* and what it leaves to defaults */
+    loong_pairs_t *told[2];   /* what is compared, by path */
+} earlier_t;
+
+/* A family of the caller's own has no defaults but what it states. */
+static loong_status_t fill(const earlier_t *e, int side)
 {
-    char problem[128];
-    memset(kinds, 0, sizeof(*kinds));
-    return loongi_layer_kinds_parse(
-        loong_recipe_text(recipe, KINDS),
-        loong_recipe_int(recipe, "model.foundation.num_layers"), kinds,
-        problem);
+    static const char *const alike[] = {"make_vocab_size_divisible_by",
+                                        "mla_absorb"};
+    loong_status_t status = loongi_decoder_fill(e->ctx, e->whole[side]);
+    if (status == LOONG_ERR_CONFIG) {
+        loong_context_clear_error(e->ctx);
+        status = LOONG_OK;
+    }
+    /* Filling makes these the same in all models. */
+    for (int64_t i = 0; i < LOONG_COUNT_OF(alike) && status == LOONG_OK; i++) {
+        const char *own = loongi_pairs_get(e->stated[side], alike[i]);
+        if (own != NULL) {
+            status = loongi_pairs_set(e->whole[side], alike[i], own);
+        }
+    }
+    return status;
 }
 
-/* moe_layer_freq is written otherwise and means the same layers. */
-static loong_status_t same_kinds(loong_context_t *ctx,
-                                 const loong_recipe_t *before,
-                                 const loong_recipe_t *after, bool *same_p)
+/* A key counts that one of the recipes sets or that both models state: what
+ * only one of them states has no effect in the other. */
+static bool does_count(const earlier_t *e, const char *key, const char *path)
 {
-    loong_layer_kinds_t *kinds = NULL;
-    const char *a = loong_recipe_text(before, KINDS);
-    const char *b = loong_recipe_text(after, KINDS);
-    *same_p = false;
-    if (a == NULL || b == NULL || strcmp(a, b) == 0) {
-        return LOONG_OK;
+    return loong_recipe_is_set(e->recipe, path) ||
+           loong_recipe_is_set(e->now, path) ||
+           (loongi_pairs_get(e->stated[BEFORE], key) != NULL &&
+            loongi_pairs_get(e->stated[AFTER], key) != NULL);
+}
+
+static loong_status_t tell_models(const earlier_t *e)
+{
+    for (int64_t i = 0; i < e->whole[BEFORE]->count; i++) {
+        const loong_pair_t *before = &e->whole[BEFORE]->items[i];
+        const char *after = loongi_pairs_get(e->whole[AFTER], before->key);
+        char path[LOONG_RECIPE_PATH];
+        snprintf(path, sizeof(path), FOUNDATION ".%s", before->key);
+        if (after != NULL && does_count(e, before->key, path)) {
+            LOONG_TRY(loongi_pairs_set(e->told[BEFORE], path, before->value));
+            LOONG_TRY(loongi_pairs_set(e->told[AFTER], path, after));
+        }
     }
-    LOONG_TRY(loongi_calloc(ctx, 2, sizeof(*kinds), "layers with experts",
-                            &kinds));
-    *same_p = read_kinds(before, &kinds[0]) && read_kinds(after, &kinds[1]) &&
-              memcmp(&kinds[0], &kinds[1], sizeof(*kinds)) == 0;
-    loongi_free(ctx, kinds);
     return LOONG_OK;
 }
 
-loong_status_t loongi_earlier_recipe(loong_context_t *ctx, const char *text,
-                                     const loong_recipe_t *now,
-                                     loong_recipe_t **earlier_p)
+static loong_status_t read_models(earlier_t *e, const loong_pairs_t *meta,
+                                  const loong_pairs_t *model)
 {
-    static const char name[] = "the checkpoint's recipe";
-    loong_recipe_t *earlier = NULL;
-    bool same = false;
+    LOONG_TRY(loongi_pairs_create(e->ctx, &e->stated[BEFORE]));
+    LOONG_TRY(loongi_view_model_keys(meta, LOONG_FOUNDATION,
+                                     e->stated[BEFORE]));
+    LOONG_TRY(loongi_pairs_copy(e->ctx, model, &e->stated[AFTER]));
+    for (int side = BEFORE; side <= AFTER; side++) {
+        LOONG_TRY(loongi_pairs_create(e->ctx, &e->told[side]));
+        LOONG_TRY(loongi_pairs_copy(e->ctx, e->stated[side],
+                                    &e->whole[side]));
+        LOONG_TRY(fill(e, side));
+    }
+    return tell_models(e);
+}
+
+typedef struct evaluation {
+    const loong_recipe_t *now;
+    loong_problems_t problems;
+} evaluation_t;
+
+static loong_status_t judge_model(void *user,
+                                  const loong_recipe_change_t *change)
+{
+    evaluation_t *v = user;
+    if (strncmp(change->path, "model.", 6) == 0) {
+        loongi_recipe_refuse(v->now, change, &v->problems);
+    }
+    return LOONG_OK;
+}
+
+static loong_status_t compare_models(const earlier_t *e,
+                                     const loong_recipe_models_t *models)
+{
+    evaluation_t v = {e->now, loongi_problems_begin(e->ctx)};
+    loong_status_t status =
+        loongi_recipe_compare(e->recipe, e->now, models, judge_model, &v);
+    loong_status_t found = loongi_problems_end(
+        &v.problems, LOONG_ERR_CONFIG, "another model than the checkpoint's");
+    return status != LOONG_OK ? status : found;
+}
+
+loong_status_t loongi_check_earlier(const loong_pairs_t *meta,
+                                    const loong_recipe_t *now,
+                                    const loong_pairs_t *model,
+                                    bool evaluate_only)
+{
+    earlier_t e = {.ctx = now->ctx, .now = now};
     loong_recipe_params_t params = {NULL, 0, NULL, now->params.num_keys,
                                     now->params.keys};
-    LOONG_TRY(loong_recipe_parse(ctx, name, text, &params, &earlier));
-    loong_status_t status = same_kinds(ctx, earlier, now, &same);
-    if (status != LOONG_OK || same) {
-        loong_recipe_destroy(&earlier);
+    LOONG_TRY(loong_recipe_parse(e.ctx, "the checkpoint's recipe",
+                                 loongi_pairs_get(meta, "recipe"), &params,
+                                 &e.recipe));
+    loong_status_t status = read_models(&e, meta, model);
+    if (status == LOONG_OK) {
+        loong_recipe_models_t models = {e.told[BEFORE], e.told[AFTER]};
+        status = evaluate_only
+                     ? compare_models(&e, &models)
+                     : loongi_recipe_check_resume(e.recipe, now, &models);
     }
-    LOONG_TRY(status);
-    if (same) {
-        loong_text_t line = loongi_text_begin(ctx);
-        loongi_text_printf(&line, KINDS "='%s'",
-                           loong_recipe_text(now, KINDS));
-        const char *override = loongi_text_get(&line);
-        params.num_overrides = 1;
-        params.overrides = &override;
-        status = line.status != LOONG_OK
-                     ? line.status
-                     : loong_recipe_parse(ctx, name, text, &params,
-                                          &earlier);
-        loongi_text_free(&line);
-        LOONG_TRY(status);
+    for (int side = BEFORE; side <= AFTER; side++) {
+        loongi_pairs_destroy(&e.told[side]);
+        loongi_pairs_destroy(&e.whole[side]);
+        loongi_pairs_destroy(&e.stated[side]);
     }
-    *earlier_p = earlier;
-    return LOONG_OK;
+    loong_recipe_destroy(&e.recipe);
+    return status;
 }

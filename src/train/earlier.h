@@ -1,22 +1,26 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The recipe that a checkpoint keeps, read for a comparison. */
+ * A checkpoint's run beside the run that goes on from it. */
 #ifndef LOONG_EARLIER_H
 #define LOONG_EARLIER_H
 
-#include "base.h"
 #include "loong/recipe.h"
+#include "pairs.h"
 
 #ifdef __cplusplus
 extern "C" {
 #endif
 
-/* It may have the caller's own keys, as the recipe of now declares them. Layers
- * with experts are written as the recipe of now writes them, where they
- * are the same: [0]*1+[1]*26 and [0]+[1]* of 27 layers. */
+/* meta: of the checkpoint, with its recipe, which may have the caller's own
+ * keys, as the recipe of now declares them. model: the keys of the model of
+ * now, those included that its family states. Models are compared by what they
+ * are: a default that is written out is no change, a family's default that
+ * is another one by now is. An evaluation asks for the same model and nothing
+ * else. Errors: LOONG_ERR_MISMATCH, of an evaluation LOONG_ERR_CONFIG, with
+ * every change. */
 LOONG_NODISCARD loong_status_t
-loongi_earlier_recipe(loong_context_t *ctx, const char *text,
-                      const loong_recipe_t *now, loong_recipe_t **earlier_p);
+loongi_check_earlier(const loong_pairs_t *meta, const loong_recipe_t *now,
+                     const loong_pairs_t *model, bool evaluate_only);
 
 #ifdef __cplusplus
 }

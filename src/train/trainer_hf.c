@@ -259,25 +259,6 @@ loong_status_t loongi_trainer_check_import(const loong_trainer_t *t,
     return status;
 }
 
-loong_status_t loongi_trainer_check_stated(const loong_trainer_t *t,
-                                           const loong_pairs_t *meta)
-{
-    loong_problems_t problems = loongi_problems_begin(t->ctx);
-    for (int64_t i = 0; i < t->model_keys->count; i++) {
-        const loong_pair_t *pair = &t->model_keys->items[i];
-        char path[256];
-        snprintf(path, sizeof(path), FOUNDATION ".%s", pair->key);
-        const char *before = loongi_pairs_get(meta, path);
-        if (before != NULL && !loong_recipe_is_set(t->recipe, path)) {
-            judge_key(t, pair->key, before, pair->value, &problems);
-        }
-    }
-    return loongi_problems_end(
-        &problems, LOONG_ERR_MISMATCH,
-        "the recipe leaves to the family what it had otherwise; state it, and "
-        "name it in resume.override");
-}
-
 const char *loongi_trainer_hf_dir(const loong_trainer_t *t)
 {
     const char *dir = loong_recipe_text(t->recipe, "init.from_hf");

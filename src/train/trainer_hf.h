@@ -17,11 +17,6 @@ const char *loongi_trainer_hf_dir(const loong_trainer_t *t);
 LOONG_NODISCARD loong_status_t
 loongi_trainer_check_import(const loong_trainer_t *t,
                             const loong_pairs_t *meta);
-/* A checkpoint of a run: what its model had of keys that the recipe leaves to
- * the family, whose defaults may be others by now. Errors: as above. */
-LOONG_NODISCARD loong_status_t
-loongi_trainer_check_stated(const loong_trainer_t *t,
-                            const loong_pairs_t *meta);
 /* Adds LOONG_HF_AUTO_MAP (hf_code.h) when that directory, or the checkpoint
  * that the run goes on from, has Python files of the model. */
 LOONG_NODISCARD loong_status_t loongi_trainer_code(loong_trainer_t *t,

@@ -451,50 +451,14 @@ static loong_status_t load_tensors(loong_trainer_t *t, loong_checkpoint_t *ck)
     return LOONG_OK;
 }
 
-/* An evaluation asks for the same model and nothing else. */
-static loong_status_t judge_model(void *user,
-                                  const loong_recipe_change_t *change)
-{
-    if (strncmp(change->path, "model.", 6) == 0) {
-        loongi_problems_add(
-            user, "%s: %s in the checkpoint, now %s", change->path,
-            change->before != NULL ? change->before : "not set",
-            change->after != NULL ? change->after : "not set");
-    }
-    return LOONG_OK;
-}
-
-static loong_status_t compare_models(loong_trainer_t *t,
-                                     const loong_recipe_t *old)
-{
-    loong_problems_t problems = loongi_problems_begin(t->ctx);
-    loong_status_t status =
-        loong_recipe_compare(old, t->recipe, judge_model, &problems);
-    loong_status_t found = loongi_problems_end(
-        &problems, LOONG_ERR_CONFIG, "another model than the checkpoint's");
-    return status != LOONG_OK ? status : found;
-}
-
-static loong_status_t compare_recipes(loong_trainer_t *t, const char *earlier)
-{
-    loong_recipe_t *old = NULL;
-    LOONG_TRY(loongi_earlier_recipe(t->ctx, earlier, t->recipe, &old));
-    loong_status_t status =
-        t->evaluate_only ? compare_models(t, old)
-                         : loong_recipe_check_resume(old, t->recipe);
-    loong_recipe_destroy(&old);
-    return status;
-}
-
 loong_status_t loongi_trainer_check_resume(loong_trainer_t *t,
                                            loong_checkpoint_t *ck)
 {
     const loong_pairs_t *meta = loongi_checkpoint_metadata(ck);
-    const char *recipe = loongi_pairs_get(meta, "recipe");
     const char *data = loongi_pairs_get(meta, "data");
-    if (recipe != NULL) {
-        LOONG_TRY(compare_recipes(t, recipe));
-        LOONG_TRY(loongi_trainer_check_stated(t, meta));
+    if (loongi_pairs_get(meta, "recipe") != NULL) {
+        LOONG_TRY(loongi_check_earlier(meta, t->recipe, t->model_keys,
+                                       t->evaluate_only));
     } else {
         LOONG_TRY(loongi_trainer_check_import(t, meta));
     }

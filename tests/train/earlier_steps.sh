@@ -103,9 +103,24 @@ run 0 recipe.yaml checkpoint.save=llama train.train_iters=1 $untied \
 run 2 recipe.yaml checkpoint.load=llama $untied \
     model.foundation.family=ernie4_5 \
     'resume.override=[model.foundation.family]'
-has err "state it, and name it in resume.override: 3 problems"
-has err "model.foundation.rotary_base: 10000 in the checkpoint, now 500000"
+has err "what is meant goes into resume.override: 3 problems"
+has err "rotary_base: 10000.0 in the checkpoint, now 500000.0; set it to 10000"
 run 0 recipe.yaml checkpoint.load=llama $untied model.foundation.family=llama
+run 0 eval recipe.yaml checkpoint.load=llama $untied \
+    model.foundation.family=llama
+# A default that is written out is no change, and one that is left out neither.
+for command in "" eval; do
+    # shellcheck disable=SC2086
+    run 0 $command recipe.yaml checkpoint.load=save \
+        model.foundation.num_query_groups=2 \
+        model.foundation.layernorm_epsilon=0.000001 \
+        model.foundation.rope_scaling.type=none
+    # shellcheck disable=SC2086
+    run 2 $command recipe.yaml checkpoint.load=save \
+        model.foundation.num_query_groups=1 '~model.foundation.ffn_hidden_size'
+    has err "model.foundation.num_query_groups: 2 in the checkpoint, now 1"
+    has err "ffn_hidden_size: 16 in the checkpoint, now 64; set it to 16 to go"
+done
 
 # No token to learn is no loss of 0.
 cp text.bin none.bin

@@ -2,6 +2,8 @@
  *
  * Recipes: units, reading by a wrong path, keys nobody reads, and what a
  * resumed run may change. */
+#include "decoder_config.h"
+#include "earlier.h"
 #include "loong/recipe.h"
 #include "test.h"
 
@@ -391,6 +393,148 @@ static void test_override(void **state)
     test_context_end(&ctx);
 }
 
+/* ---- models ---- */
+
+#define LLAMA "family: llama"
+#define EXPERTS                                                 \
+    "family: deepseek_v3, num_experts: 4, kv_lora_rank: 8, "    \
+    "qk_head_dim: 8, qk_pos_emb_head_dim: 8, v_head_dim: 8"
+#define F "model.foundation."
+
+static loong_recipe_t *parse_model(loong_context_t *ctx, const char *keys)
+{
+    char text[1000];
+    snprintf(text, sizeof(text),
+             "model: {foundation: {%s, num_layers: 3, hidden_size: 32,\n"
+             "  num_attention_heads: 4, vocab_size: 64,\n"
+             "  max_position_embeddings: 16}}\n", keys);
+    return parse(ctx, text, NULL);
+}
+
+static loong_status_t set_key(void *user, const char *key, const char *value)
+{
+    return loongi_pairs_set(user, key, value);
+}
+
+static loong_status_t add_key(void *user, const char *key, const char *value)
+{
+    return loongi_pairs_get(user, key) == NULL ? set_key(user, key, value)
+                                               : LOONG_OK;
+}
+
+/* The keys of a model, as a trainer has them. */
+static loong_pairs_t *state_model(loong_context_t *ctx,
+                                  const loong_recipe_t *recipe)
+{
+    loong_decoder_config_t config;
+    loong_pairs_t *keys = NULL;
+    assert_ok(ctx, loongi_pairs_create(ctx, &keys));
+    assert_ok(ctx,
+              loong_recipe_each(recipe, "model.foundation", set_key, keys));
+    assert_ok(ctx, loongi_decoder_configure(ctx, keys, &config));
+    assert_ok(ctx, loongi_decoder_state(&config, add_key, keys));
+    return keys;
+}
+
+/* The metadata of a checkpoint, of a time when families had other defaults:
+ * other is "key", which was not stated, or "key=value", parted by spaces. */
+static loong_pairs_t *metadata_of(loong_context_t *ctx, const char *keys,
+                                  const char *other)
+{
+    const char *text = NULL;
+    loong_pairs_t *meta = NULL;
+    loong_recipe_t *recipe = parse_model(ctx, keys);
+    loong_pairs_t *model = state_model(ctx, recipe);
+    assert_ok(ctx, loongi_pairs_create(ctx, &meta));
+    assert_ok(ctx, loong_recipe_print(recipe, false, &text));
+    assert_ok(ctx, loongi_pairs_set(meta, "recipe", text));
+    for (int64_t i = 0; i < model->count; i++) {
+        const loong_pair_t *pair = &model->items[i];
+        const char *at = strstr(other, pair->key);
+        char path[128];
+        char value[64];
+        size_t length = strlen(pair->key);
+        snprintf(path, sizeof(path), F "%s", pair->key);
+        snprintf(value, sizeof(value), "%s", pair->value);
+        if (at == NULL || strchr("= ", at[length]) == NULL ||
+            sscanf(at + length, "=%63s", value) == 1) {
+            assert_ok(ctx, loongi_pairs_set(meta, path, value));
+        }
+    }
+    loongi_pairs_destroy(&model);
+    loong_recipe_destroy(&recipe);
+    return meta;
+}
+
+static const struct {
+    const char *before;
+    const char *other;
+    const char *after;
+    const char *told; /* NULL: it goes on */
+} models[] = {
+    {LLAMA, "", LLAMA ", num_query_groups: 4, rotary_base: 1e4", NULL},
+    {LLAMA, "", LLAMA ", rope_scaling: {type: none}", NULL},
+    {LLAMA, "", LLAMA ", make_vocab_size_divisible_by: 1", NULL},
+    {LLAMA ", num_query_groups: 4", "", LLAMA, NULL},
+    {LLAMA, "", LLAMA ", make_vocab_size_divisible_by: 128",
+     F "make_vocab_size_divisible_by: 1 in the checkpoint, now 128"},
+    {LLAMA, "", LLAMA ", num_query_groups: 2",
+     "r.yaml:1: " F "num_query_groups: 4 in the checkpoint, now 2"},
+    {LLAMA ", num_query_groups: 2", "", LLAMA,
+     "default: " F "num_query_groups: 2 in the checkpoint, now 4; set it "
+     "to 2 to go on as before"},
+    {LLAMA, "untie_embeddings_and_output_weights=false", LLAMA,
+     F "untie_embeddings_and_output_weights: false in the checkpoint, now "
+     "true; set it to false to go on as before"},
+    {LLAMA, "untie_embeddings_and_output_weights=false",
+     LLAMA ", untie_embeddings_and_output_weights: false", NULL},
+    {EXPERTS, "moe_router_score_function moe_router_norm_topk_prob ",
+     EXPERTS,
+     F "moe_router_score_function: softmax in the checkpoint, now "
+     "sigmoid; set it to softmax to go on as before"},
+    {EXPERTS, "moe_router_topk_scaling_factor ", EXPERTS,
+     F "moe_router_topk_scaling_factor: 1.0 in the checkpoint, now 2.5; "
+     "set it to 1.0 to go on as before"},
+    {EXPERTS, "moe_router_enable_expert_bias ", EXPERTS,
+     F "moe_router_enable_expert_bias: false in the checkpoint, now true; "
+     "set it to false to go on as before"},
+    {EXPERTS, "moe_router_topk_scaling_factor ",
+     EXPERTS ", moe_router_topk_scaling_factor: 1", NULL},
+    {EXPERTS, "window_size qk_layernorm_whole ", EXPERTS, NULL},
+    {EXPERTS ", moe_layer_freq: '[0]*1+[1]*2'", "",
+     EXPERTS ", moe_layer_freq: '[0]+[1]*'", NULL},
+    {EXPERTS, "", EXPERTS ", moe_layer_freq: 1", NULL},
+    {EXPERTS, "", EXPERTS ", moe_layer_freq: '[0]+[1]*'",
+     F "moe_layer_freq: 1 in the checkpoint, now [0]+[1]*"},
+};
+
+/* Models are compared by what they are. */
+static void test_models(void **state)
+{
+    (void)state;
+    loong_context_t *ctx = test_context();
+    for (int64_t i = 0; i < LOONG_COUNT_OF(models); i++) {
+        loong_pairs_t *meta =
+            metadata_of(ctx, models[i].before, models[i].other);
+        loong_recipe_t *after = parse_model(ctx, models[i].after);
+        loong_pairs_t *model = state_model(ctx, after);
+        const char *told = models[i].told;
+        if (told == NULL) {
+            assert_ok(ctx, loongi_check_earlier(meta, after, model, false));
+            assert_ok(ctx, loongi_check_earlier(meta, after, model, true));
+        } else {
+            assert_fails(ctx, loongi_check_earlier(meta, after, model, false),
+                         LOONG_ERR_MISMATCH, told);
+            assert_fails(ctx, loongi_check_earlier(meta, after, model, true),
+                         LOONG_ERR_CONFIG, told);
+        }
+        loongi_pairs_destroy(&model);
+        loong_recipe_destroy(&after);
+        loongi_pairs_destroy(&meta);
+    }
+    test_context_end(&ctx);
+}
+
 /* ---- every allocation fails once
  * -------------------------------------------------- */
 
@@ -448,6 +592,7 @@ int main(void)
         cmocka_unit_test(test_compare),
         cmocka_unit_test(test_resume),
         cmocka_unit_test(test_override),
+        cmocka_unit_test(test_models),
         cmocka_unit_test(test_allocation_failures),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -16,8 +16,8 @@ namespace loong_cuda {
 
 #ifdef CUDASIM
 #define MMA(c_, a_, b_) cudasim_mma(CUDASIM_HERE, c_, a_, b_)
-#define LOAD_MATRICES(to_, row_, turned_)                                     \
-    cudasim_ldmatrix(CUDASIM_HERE, to_, row_, turned_)
+#define LOAD_MATRICES(to_, row_, transposed_) \
+    cudasim_ldmatrix(CUDASIM_HERE, to_, row_, transposed_)
 #define COPY_ASYNC(to_, from_, bytes_) cudasim_copy_async(to_, from_, bytes_)
 #define COPIES_COMMIT() cudasim_copies_commit()
 #define COPIES_WAIT(left_) cudasim_copies_wait(left_)
@@ -33,10 +33,10 @@ namespace loong_cuda {
 
 /* Four 8 x 8 matrices, of rows that lanes 0-7, 8-15, 16-23 and 24-31 name. */
 static __device__ __forceinline__ void
-load_matrices(unsigned to[4], const half_t *row, bool turned)
+load_matrices(unsigned to[4], const half_t *row, bool transposed)
 {
     unsigned at = (unsigned)__cvta_generic_to_shared(row);
-    if (turned) {
+    if (transposed) {
         asm volatile(
             "ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 "
             "{%0,%1,%2,%3}, [%4];"
@@ -51,7 +51,8 @@ load_matrices(unsigned to[4], const half_t *row, bool turned)
             : "memory");
     }
 }
-#define LOAD_MATRICES(to_, row_, turned_) load_matrices(to_, row_, turned_)
+#define LOAD_MATRICES(to_, row_, transposed_) \
+    load_matrices(to_, row_, transposed_)
 
 /* 16 bytes, of which the first `bytes` are read and the others zero. */
 static __device__ __forceinline__ void

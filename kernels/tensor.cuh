@@ -86,8 +86,8 @@ __device__ __forceinline__ void load_right(unsigned b[4], half_t *tile,
 /* The same of a tile whose rows are summed over: columns of pieces `piece` and
  * the next one, rows row .. row + 15. */
 template <int COLS>
-__device__ __forceinline__ void load_turned(unsigned b[4], half_t *tile,
-                                            int row, int piece)
+__device__ __forceinline__ void load_transposed(unsigned b[4], half_t *tile,
+                                                int row, int piece)
 {
     int lane = (int)threadIdx.x % WARP;
     LOAD_MATRICES(b, piece_of<COLS>(tile, row + lane % 16, piece + lane / 16),
@@ -151,7 +151,7 @@ __device__ __forceinline__ void multiply_on(float c[MT][N / 8][4],
 #pragma unroll
         for (int n = 0; n < N / 16; n++) {
             unsigned b[4];
-            load_turned<COLS>(b, tile, k * 16, piece + n * 2);
+            load_transposed<COLS>(b, tile, k * 16, piece + n * 2);
 #pragma unroll
             for (int m = 0; m < MT; m++) {
                 MMA(c[m][2 * n], a[m], b);

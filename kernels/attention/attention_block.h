@@ -52,30 +52,30 @@ static inline tile_source_t source_of(const job_t *j, int i, const place_t *at)
     return s;
 }
 
-/* Where a segment's turned blocks begin: whole units, also at its end. */
-static inline int64_t turned_offset(const job_t *j, int64_t segment)
+/* Where a segment's transposed blocks begin: whole units, also at its end. */
+static inline int64_t transposed_offset(const job_t *j, int64_t segment)
 {
     return round_to(j->sequence.first_key[segment] +
                         segment * (TILE_PAIR - 1),
                     TILE_PAIR);
 }
 
-static inline int64_t turned_tokens(int64_t tokens, int64_t entries)
+static inline int64_t transposed_tokens(int64_t tokens, int64_t entries)
 {
     return tokens + entries * TILE_PAIR;
 }
 
-/* The turned block [d, keys] that begins at key `begin` (a multiple of KEYS)
- * of a segment; its rows are *ld apart. */
-static inline elem_t *turned_block(const job_t *j, const part_t *p,
-                                   int64_t begin, int64_t *ld)
+/* The transposed block [d, keys] that begins at key `begin` (a multiple of
+ * KEYS) of a segment; its rows are *ld apart. */
+static inline elem_t *transposed_block(const job_t *j, const part_t *p,
+                                       int64_t begin, int64_t *ld)
 {
     int64_t keys = p->seen - begin < KEYS ? p->seen - begin : KEYS;
-    int64_t all = turned_tokens(j->tokens, j->entries);
+    int64_t all = transposed_tokens(j->tokens, j->entries);
     *ld = round_to(keys, TILE_PAIR);
-    return j->turned +
-           (p->kv_head * all + turned_offset(j, p->segment) + begin) *
-               j->turned_d;
+    return j->transposed +
+           (p->kv_head * all + transposed_offset(j, p->segment) + begin) *
+               j->transposed_d;
 }
 
 static inline elem_t *rows_of(const job_t *j, elem_t *rows, int64_t width,
@@ -90,7 +90,7 @@ typedef struct packing {
     head_t head;
     elem_t *rows;  /* all rows, or NULL: not kept */
     elem_t *local; /* without rows: room for [KEYS, width] */
-    word_t *words; /* blocks are turned over with this room; NULL: not */
+    word_t *words; /* blocks are transposed with this room; NULL: not */
 } packing_t;
 
 static inline void pack_part(const job_t *j, const part_t *p,
@@ -109,41 +109,41 @@ static inline void pack_part(const job_t *j, const part_t *p,
         tile_copy(&s, keys, d, to, width, keys);
         if (pack->words != NULL) {
             tile_rows_t rows = {to, width, keys, d};
-            elem_t *block = turned_block(j, p, begin, &ld);
+            elem_t *block = transposed_block(j, p, begin, &ld);
             tile_turn(&rows, block, ld, pack->words);
         }
     }
 }
 
 /* The rows of operand `i` for a block of queries: row-major (`rows`, zero
- * beyond the last query) and as B of a product over channels (`turned`). */
+ * beyond the last query) and as B of a product over channels (`transposed`). */
 static inline void pack_queries(const job_t *j, const block_t *b, int i,
-                                head_t head, elem_t *rows, elem_t *turned)
+                                head_t head, elem_t *rows, elem_t *transposed)
 {
     place_t at = place_of(b, head.d);
     tile_source_t s = source_of(j, i, &at);
     tile_copy(&s, b->queries, head.d, rows, head.width, QUERIES);
-    tile_pack_transposed(rows, QUERIES, head.width, turned);
+    tile_pack_transposed(rows, QUERIES, head.width, transposed);
 }
 
-/* C [keys, QUERIES] = rows of keys (or values) times turned queries. */
+/* C [keys, QUERIES] = rows of keys (or values) times transposed queries. */
 static inline void scores(int64_t width, const elem_t *rows, int64_t keys,
-                          const elem_t *turned, float *c)
+                          const elem_t *transposed, float *c)
 {
-    tile_product_t t = {keys,   QUERIES,        width, rows,    width,
-                        turned, width * TILE_N, c,     QUERIES, false,
+    tile_product_t t = {keys,       QUERIES,        width, rows,    width,
+                        transposed, width * TILE_N, c,     QUERIES, false,
                         NULL};
     tile_multiply(&t);
 }
 
-/* C [d, QUERIES] += turned keys (or values) times weights in units. */
-static inline void gather(const job_t *j, const elem_t *turned, int64_t ld,
+/* C [d, QUERIES] += transposed keys (or values) times weights in units. */
+static inline void gather(const job_t *j, const elem_t *transposed, int64_t ld,
                           int64_t keys, const elem_t *weights, float *c)
 {
     int64_t k = round_to(keys, TILE_PAIR);
-    tile_product_t t = {j->turned_d, QUERIES,    k, turned,  ld,
-                        weights,     k * TILE_N, c, QUERIES, true,
-                        NULL};
+    tile_product_t t = {
+        j->transposed_d, QUERIES, k,       transposed, ld,  weights,
+        k * TILE_N,      c,       QUERIES, true,       NULL};
     tile_multiply(&t);
 }
 

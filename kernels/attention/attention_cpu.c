@@ -16,7 +16,7 @@ typedef struct scratch {
     float *o;        /* [v.d, QUERIES] */
     float *out;      /* [QUERIES, v.d] */
     float *top;      /* [QUERIES] largest score so far */
-    float *sum;      /* [QUERIES] of powers */
+    float *sum;      /* [QUERIES] of probabilities */
     float *drawn;    /* [4, QUERIES] */
 } scratch_t;
 
@@ -42,10 +42,11 @@ static int64_t *take_shared(job_t *j, const loong_kernel_query_t *q,
                             pieces_t *from)
 {
     int64_t heads = j->attr->kv_heads;
-    j->turned_d = j->v.d;
+    j->transposed_d = j->v.d;
     j->k_rows = take_elems(from, heads * j->tokens * j->qk.width);
-    j->turned = take_elems(from, heads * turned_tokens(j->tokens, j->entries) *
-                                     j->turned_d);
+    j->transposed =
+        take_elems(from, heads * transposed_tokens(j->tokens, j->entries) *
+                             j->transposed_d);
     return take(from, (loongi_attention_max_runs(q) + 1) *
                           (int64_t)sizeof(int64_t));
 }
@@ -86,8 +87,8 @@ static void raise_top(const job_t *j, scratch_t *w, int64_t keys, float *decay)
 }
 
 /* Powers of the scores into p (in units), and their sums. */
-static void make_powers(const job_t *j, scratch_t *w, int64_t keys,
-                        const float *decay)
+static void make_probs(const job_t *j, scratch_t *w, int64_t keys,
+                       const float *decay)
 {
     vec_t factor = vec_set(j->factor);
     for (int v = 0; v < COLUMNS; v++) {
@@ -182,22 +183,22 @@ static void forward_block(const job_t *j, const block_t *queries,
     for (int64_t first = begin / KEYS * KEYS; first < end; first += KEYS) {
         int64_t ld = 0;
         clip_keys(&b, first, begin, end);
-        const elem_t *turned =
-            turned_block(j, p, first, &ld) + (b.key0 - first);
+        const elem_t *transposed =
+            transposed_block(j, p, first, &ld) + (b.key0 - first);
         scores(j->qk.width,
                rows_of(j, j->k_rows, j->qk.width, p) + b.key0 * j->qk.width,
                b.keys, w->queries, w->s);
         mask_scores(j, &b, w->s);
         raise_top(j, w, b.keys, decay);
         if (j->dropout.limit == 0) {
-            make_powers(j, w, b.keys, decay);
+            make_probs(j, w, b.keys, decay);
         } else {
             make_dropped(j, &b, w, decay);
         }
         if (first > begin) {
             scale_output(j, w->o, decay);
         }
-        gather(j, turned, ld, b.keys, w->p, w->o);
+        gather(j, transposed, ld, b.keys, w->p, w->o);
     }
     finish(j, &b, w);
 }

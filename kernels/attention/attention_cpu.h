@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * What the forward and the backward of the tiled attention share (compiled per
- * instruction set level). Everything is turned so that the queries of a block
- * are the columns of tiles: scores S' = K Q' [keys, QUERIES], so that maxima,
- * sums and masks over keys are vector operations without shuffles, and
+ * instruction set level). Everything is transposed so that the queries of a
+ * block are the columns of tiles: scores S' = K Q' [keys, QUERIES], so that
+ * maxima, sums and masks over keys are vector operations without shuffles, and
  * probabilities are stored in the layout of the next product at once.
  */
 #ifndef LOONG_ATTENTION_CPU_H
@@ -42,12 +42,12 @@ typedef struct job {
     head_t v;        /* of values and outputs */
     bool half;     /* operands are bf16 */
     float factor;  /* scale * log2(e): scores to powers of two */
-    /* Per key head: rows of keys (and of values), and blocks of keys turned
+    /* Per key head: rows of keys (and of values), and blocks of keys transposed
      * over (forward: of V, backward: of K). */
     elem_t *k_rows;
     elem_t *v_rows;
-    elem_t *turned;
-    int64_t turned_d; /* channels of those blocks */
+    elem_t *transposed;
+    int64_t transposed_d; /* channels of those blocks */
 } job_t;
 
 /* A segment, and one head in it. No query of it there: seen is 0. */

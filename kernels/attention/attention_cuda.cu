@@ -198,8 +198,8 @@ struct pair_t {
 };
 
 /* Gives ds (times scale) and, in p_p, the probability with its mask. */
-__device__ float slope_of(const attention_t &a, const loong_frame_t *frame,
-                          const pair_t &x, float *p_p)
+__device__ float ds_of(const attention_t &a, const loong_frame_t *frame,
+                       const pair_t &x, float *p_p)
 {
     int64_t at = x.t * a.heads + x.head;
     float p = expf(x.s - row_of<float>(a.lse, x.t)[x.head]);
@@ -231,7 +231,7 @@ __device__ void query_row(const attention_t &a, const loong_frame_t *frame,
         if (key < span.end) {
             pair_t x = {t, key, head, a.scale * dot(a.k, key, of, a.d, q),
                         dot(a.v, key, of, a.d_v, grad)};
-            weight[lane] = slope_of(a, frame, x, &p);
+            weight[lane] = ds_of(a, frame, x, &p);
         }
         __syncwarp();
         rows_t rows = {first, least(WARP, span.end - first), of, a.d};
@@ -260,7 +260,7 @@ __device__ void add_queries(const attention_t &a, const loong_frame_t *frame,
     int lane = (int)threadIdx.x % WARP;
     const float *k = vector_of(a, room, 0);
     const float *v = vector_of(a, room, 1);
-    float *slope = weights_of(a, room, 0);
+    float *ds = weights_of(a, room, 0);
     float *weight = weights_of(a, room, 1);
     span_t span = a.keys[key];
     for (int first = span.begin; first < span.end; first += WARP) {
@@ -269,10 +269,10 @@ __device__ void add_queries(const attention_t &a, const loong_frame_t *frame,
         if (t < span.end) {
             pair_t x = {t, key, head, a.scale * dot(a.q, t, head, a.d, k),
                         dot(a.grad_o, t, head, a.d_v, v)};
-            slope[lane] = slope_of(a, frame, x, &weight[lane]);
+            ds[lane] = ds_of(a, frame, x, &weight[lane]);
         }
         __syncwarp();
-        gather(a.q, rows, slope, 1.0f, vector_of(a, room, 2));
+        gather(a.q, rows, ds, 1.0f, vector_of(a, room, 2));
         rows.d = a.d_v;
         gather(a.grad_o, rows, weight, 1.0f, vector_of(a, room, 3));
         __syncwarp();

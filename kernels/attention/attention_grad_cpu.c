@@ -13,8 +13,8 @@ typedef struct scratch {
     elem_t *q_rows;    /* [QUERIES, width] */
     elem_t *do_rows;   /* [QUERIES, v.width] */
     elem_t *o_rows;    /* likewise */
-    elem_t *q_turned;  /* B over channels: for scores */
-    elem_t *do_turned; /* likewise, for dp */
+    elem_t *q_transposed;  /* B over channels: for scores */
+    elem_t *do_transposed; /* likewise, for dp */
     elem_t *q_units;   /* B over queries: for dk */
     elem_t *do_units;  /* likewise, for dv */
     word_t *words;
@@ -40,8 +40,8 @@ static scratch_t take_scratch(const job_t *j, pieces_t *from)
     w.q_rows = take_elems(from, queries);
     w.do_rows = take_elems(from, outputs);
     w.o_rows = take_elems(from, outputs);
-    w.q_turned = take_elems(from, queries);
-    w.do_turned = take_elems(from, outputs);
+    w.q_transposed = take_elems(from, queries);
+    w.do_transposed = take_elems(from, outputs);
     w.q_units = take_elems(from, queries);
     w.do_units = take_elems(from, outputs);
     w.words = take(from, KEYS * j->qk.width / TILE_PAIR * 4);
@@ -63,11 +63,12 @@ static scratch_t take_scratch(const job_t *j, pieces_t *from)
 static void take_shared(job_t *j, pieces_t *from)
 {
     int64_t heads = j->attr->kv_heads;
-    j->turned_d = j->qk.d;
+    j->transposed_d = j->qk.d;
     j->k_rows = take_elems(from, heads * j->tokens * j->qk.width);
     j->v_rows = take_elems(from, heads * j->tokens * j->v.width);
-    j->turned = take_elems(from, heads * turned_tokens(j->tokens, j->entries) *
-                                     j->turned_d);
+    j->transposed =
+        take_elems(from, heads * transposed_tokens(j->tokens, j->entries) *
+                             j->transposed_d);
 }
 
 static size_t workspace(const loong_kernel_query_t *q)
@@ -114,8 +115,8 @@ static void row_constants(const job_t *j, const block_t *b, scratch_t *w)
 
 static void pack_block(const job_t *j, const block_t *b, scratch_t *w)
 {
-    pack_queries(j, b, 1, j->qk, w->q_rows, w->q_turned);
-    pack_queries(j, b, 0, j->v, w->do_rows, w->do_turned);
+    pack_queries(j, b, 1, j->qk, w->q_rows, w->q_transposed);
+    pack_queries(j, b, 0, j->v, w->do_rows, w->do_transposed);
     tile_pack(w->q_rows, j->qk.width, QUERIES, j->qk.width, w->q_units);
     tile_pack(w->do_rows, j->v.width, QUERIES, j->v.width, w->do_units);
     row_constants(j, b, w);
@@ -183,17 +184,17 @@ static void backward_block(const job_t *j, const block_t *queries,
     for (int64_t first = begin / KEYS * KEYS; first < end; first += KEYS) {
         int64_t ld = 0;
         clip_keys(&b, first, begin, end);
-        const elem_t *turned =
-            turned_block(j, p, first, &ld) + (b.key0 - first);
+        const elem_t *transposed =
+            transposed_block(j, p, first, &ld) + (b.key0 - first);
         scores(width, rows_of(j, j->k_rows, width, p) + b.key0 * width, b.keys,
-               w->q_turned, w->s);
+               w->q_transposed, w->s);
         scores(v_width, rows_of(j, j->v_rows, v_width, p) + b.key0 * v_width,
-               b.keys, w->do_turned, w->dp);
+               b.keys, w->do_transposed, w->dp);
         mask_scores(j, &b, w->s);
         make_weights(j, &b, w);
         add_rows(v_width, b.keys, w->p, w->do_units, w->dv + b.key0 * v_width);
         add_rows(width, b.keys, w->ds, w->q_units, w->dk + b.key0 * width);
-        gather(j, turned, ld, b.keys, w->ds_units, w->dq);
+        gather(j, transposed, ld, b.keys, w->ds_units, w->dq);
     }
     tile_transpose((const word_t *)(const void *)w->dq, QUERIES, j->qk.d,
                    QUERIES, (word_t *)(void *)w->out, j->qk.d);

@@ -45,19 +45,19 @@ static __device__ __forceinline__ float row_max(float x)
 }
 
 /* The spans of rows first .. first + rows - 1 of one side, all together. */
-struct reach_t {
+struct bounds_t {
     int begin, end; /* seen by one of them */
     int all_begin, all_end; /* by each */
 };
 
-static __device__ __forceinline__ reach_t reach_of(const span_t *span,
-                                                   int first, int rows,
-                                                   int count)
+static __device__ __forceinline__ bounds_t bounds_of(const span_t *span,
+                                                     int first, int rows,
+                                                     int count)
 {
     bool whole = first + rows <= count;
     int last = (whole ? first + rows : count) - 1;
-    reach_t r = {span[first].begin, span[last].end, span[last].begin,
-                 whole ? span[first].end : 0};
+    bounds_t r = {span[first].begin, span[last].end, span[last].begin,
+                  whole ? span[first].end : 0};
     return r;
 }
 
@@ -71,15 +71,14 @@ head_rows(const mat_t &m, int64_t first, int64_t end, int head, int d)
 
 /* p = exp(s - lse), ds = scale p (m dp - delta); in s[] and dp[] stand p m and
  * ds / scale afterwards. */
-struct slope_t {
+struct stats_t {
     float factor; /* scale * log2(e) */
     float lse;    /* log2(e) times it */
     float delta;
 };
 
-static __device__ __forceinline__ void make_slope(const slope_t &of, bool seen,
-                                                  float mask, float *s,
-                                                  float *dp)
+static __device__ __forceinline__ void make_ds(const stats_t &of, bool seen,
+                                               float mask, float *s, float *dp)
 {
     float p = seen ? exp2_of(*s * of.factor - of.lse) : 0.0f;
     *dp = p * (mask * *dp - of.delta);
@@ -98,11 +97,11 @@ struct place_t {
 
 /* Which probabilities of a thread's products, MT * 16 rows and COLS columns to
  * a warp, dropout keeps: bit (m * COLS / 8 + n) * 4 + i for element i of
- * product [m][n]. Rows are queries, or keys with TURNED. One after the other,
- * before the products are there: many numbers at a time, beside them, would not
- * fit into registers. Lanes part for a number, and the product that comes next
- * takes a whole warp: they meet behind it. */
-template <int MT, int COLS, bool TURNED, bool DROPS>
+ * product [m][n]. Rows are queries, or keys with TRANSPOSED. One after the
+ * other, before the products are there: many numbers at a time, beside them,
+ * would not fit into registers. Lanes part for a number, and the product that
+ * comes next takes a whole warp: they meet behind it. */
+template <int MT, int COLS, bool TRANSPOSED, bool DROPS>
 static __device__ __forceinline__ uint32_t kept_of(const attention_t &a,
                                                    const place_t &place,
                                                    int queries, int keys)
@@ -115,8 +114,8 @@ static __device__ __forceinline__ uint32_t kept_of(const attention_t &a,
     for (int e = 0; DROPS && e < MT * COLS / 2; e++) {
         int row = row_in_tile(warp, MT, e / (COLS / 2), e % 4 / 2);
         int column = e / 4 % (COLS / 8) * 8 + col + e % 2;
-        int t = place.query + (TURNED ? column : row);
-        int key = place.key + (TURNED ? row : column);
+        int t = place.query + (TRANSPOSED ? column : row);
+        int key = place.key + (TRANSPOSED ? row : column);
         if (t < queries && key < keys &&
             factor_of(a.chance, place.frame, t, place.head,
                       a.keys[key].place) > 0.0f) {

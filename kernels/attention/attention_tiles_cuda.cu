@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * attention in tiles on tensor cores (running maximum and sum as in Dao et al.
- * 2022). Per tile of keys: scores, their powers, and these times the values;
- * scores and powers never leave registers. While a tile is multiplied the next
- * keys are on their way, during the scores its values. */
+ * 2022). Per tile of keys: scores, their probabilities, and these times the
+ * values; scores and probabilities never leave registers. While a tile is
+ * multiplied the next keys are on their way, during the scores its values. */
 #include "attention_tiles.cuh"
 
 using namespace loong_cuda;
@@ -21,7 +21,7 @@ template <int DK, int DV, int MT, int KEYS> struct forward_t {
 template <int DV, int MT> struct sums_t {
     float o[MT][DV / 8][4];
     float top[MT][2]; /* the largest score so far */
-    float sum[MT][2]; /* of powers, the thread's own part */
+    float sum[MT][2]; /* of probabilities, the thread's own part */
 };
 
 template <int DV, int MT>
@@ -67,12 +67,11 @@ __device__ __forceinline__ void mask(const attention_t &a,
     }
 }
 
-/* Scores of one row become powers, sums before are brought to the new
+/* Scores of one row become probabilities, sums before are brought to the new
  * maximum. */
 template <int DV, int MT, int KEYS>
-__device__ __forceinline__ void make_powers(sums_t<DV, MT> &r, int m, int h,
-                                            float s[KEYS / 8][4],
-                                            float factor)
+__device__ __forceinline__ void make_probs(sums_t<DV, MT> &r, int m, int h,
+                                           float s[KEYS / 8][4], float factor)
 {
     float top = r.top[m][h];
 #pragma unroll
@@ -118,7 +117,7 @@ __device__ __forceinline__ void drop(const attention_t &a, const place_t &place,
     }
 }
 
-/* Scores of a tile become powers; sums so far are brought along. */
+/* Scores of a tile become probabilities; sums so far are brought along. */
 template <int DV, int MT, int KEYS, bool DROPS, class Sums>
 __device__ __forceinline__ void weigh(const attention_t &a,
                                       const place_t &place, int queries,
@@ -131,8 +130,8 @@ __device__ __forceinline__ void weigh(const attention_t &a,
     }
 #pragma unroll
     for (int m = 0; m < MT; m++) {
-        make_powers<DV, MT, KEYS>(r, m, 0, s[m], factor);
-        make_powers<DV, MT, KEYS>(r, m, 1, s[m], factor);
+        make_probs<DV, MT, KEYS>(r, m, 0, s[m], factor);
+        make_probs<DV, MT, KEYS>(r, m, 1, s[m], factor);
     }
     if (DROPS) {
         drop<MT, KEYS>(a, place, s);
@@ -189,22 +188,25 @@ __global__ void __launch_bounds__(TILE_THREADS)
         return;
     }
     sums_t<DV, MT> r;
-    reach_t reach = reach_of(a.queries, first, QUERIES, queries);
+    bounds_t bounds = bounds_of(a.queries, first, QUERIES, queries);
     begin_rows<DV, MT>(r);
     load_tile<QUERIES, DK, TILE_THREADS>(
         q, head_rows(a.q, first, queries, head, a.d));
     load_tile<KEYS, DK, TILE_THREADS>(
-        k, head_rows(a.k, reach.begin, keys, of, a.d));
+        k, head_rows(a.k, bounds.begin, keys, of, a.d));
     COPIES_COMMIT();
-    for (int at = reach.begin; at < reach.end; at += KEYS) {
+    for (int at = bounds.begin; at < bounds.end; at += KEYS) {
         float s[MT][KEYS / 8][4];
         COPIES_WAIT(0);
         __syncthreads(); /* keys are there, values were used */
         load_tile<KEYS, DV, TILE_THREADS>(
             v, head_rows(a.v, at, keys, of, a.d_v));
         COPIES_COMMIT();
-        place_t place = {frame, first, at, head,
-                         at >= reach.all_begin && at + KEYS <= reach.all_end,
+        place_t place = {frame,
+                         first,
+                         at,
+                         head,
+                         at >= bounds.all_begin && at + KEYS <= bounds.all_end,
                          0};
         place.kept =
             kept_of<MT, KEYS, false, DROPS>(a, place, queries, keys);
@@ -213,7 +215,7 @@ __global__ void __launch_bounds__(TILE_THREADS)
         weigh<DV, MT, KEYS, DROPS>(a, place, queries, r, s);
         COPIES_WAIT(0);
         __syncthreads(); /* values are there, keys were used */
-        if (at + KEYS < reach.end) {
+        if (at + KEYS < bounds.end) {
             load_tile<KEYS, DK, TILE_THREADS>(
                 k, head_rows(a.k, at + KEYS, keys, of, a.d));
             COPIES_COMMIT();

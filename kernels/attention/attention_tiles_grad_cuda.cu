@@ -5,7 +5,7 @@
  * block of queries (dq), one through the queries of a block of keys, head by
  * head of the group (dk, dv). Both make the scores again: seven products where
  * one kernel with atomic sums would make five. The second has its products
- * turned over, keys by queries: probabilities and slopes are left operands of
+ * transposed, keys by queries: P and dS are left operands of
  * the next products as they stand in registers. */
 #include "attention_tiles.cuh"
 
@@ -42,12 +42,11 @@ __device__ __forceinline__ void read_queries(const attention_t &a, int first,
     }
 }
 
-/* Scores and do v of a tile of keys become slopes. */
+/* Scores and do v of a tile of keys become dS. */
 template <int MT, int KEYS, bool DROPS>
 __device__ __forceinline__ void
-query_slopes(const attention_t &a, const place_t &place, const queries_t &x,
-             float s[MT][KEYS / 8][4],
-             float dp[MT][KEYS / 8][4])
+query_ds(const attention_t &a, const place_t &place, const queries_t &x,
+         float s[MT][KEYS / 8][4], float dp[MT][KEYS / 8][4])
 {
     int warp = (int)threadIdx.x / WARP;
     int key = place.key + (int)threadIdx.x % 4 * 2;
@@ -56,7 +55,7 @@ query_slopes(const attention_t &a, const place_t &place, const queries_t &x,
 #pragma unroll
         for (int h = 0; h < 2; h++) {
             int row = row_in_tile(warp, MT, m, h);
-            slope_t of = {a.scale * LOG2_E, x.lse[row], x.delta[row]};
+            stats_t of = {a.scale * LOG2_E, x.lse[row], x.delta[row]};
             span_t span = {0, 0, 0};
             if (!place.whole && place.query + row < x.queries) {
                 span = a.queries[place.query + row];
@@ -70,7 +69,7 @@ query_slopes(const attention_t &a, const place_t &place, const queries_t &x,
                     float mask = DROPS ? factor_at(a, place,
                                                    (m * KEYS / 8 + n) * 4 + i)
                                        : 1.0f;
-                    make_slope(of, seen, mask, &s[m][n][i], &dp[m][n][i]);
+                    make_ds(of, seen, mask, &s[m][n][i], &dp[m][n][i]);
                 }
             }
         }
@@ -93,7 +92,7 @@ add_keys(const attention_t &a, place_t place, const queries_t &x,
     clear<MT, KEYS>(dp);
     multiply_rows<DK, MT, KEYS>(s, q, row, k);
     multiply_rows<DV, MT, KEYS>(dp, grad, row, k + KEYS * DK);
-    query_slopes<MT, KEYS, DROPS>(a, place, x, s, dp);
+    query_ds<MT, KEYS, DROPS>(a, place, x, s, dp);
     multiply_on<DK, MT, KEYS, DK>(dq, dp, k, 0);
 }
 
@@ -133,10 +132,10 @@ __global__ void __launch_bounds__(TILE_THREADS)
     if (first >= queries) {
         return;
     }
-    float *slopes = reinterpret_cast<float *>(q + shape::TILES);
-    queries_t x = {queries, keys, slopes, slopes + QUERIES};
+    float *stats = reinterpret_cast<float *>(q + shape::TILES);
+    queries_t x = {queries, keys, stats, stats + QUERIES};
     float dq[MT][DK / 8][4];
-    reach_t reach = reach_of(a.queries, first, QUERIES, queries);
+    bounds_t bounds = bounds_of(a.queries, first, QUERIES, queries);
     clear<MT, DK>(dq);
     read_queries(a, first, head, QUERIES, x);
     load_tile<QUERIES, DK, TILE_THREADS>(
@@ -144,22 +143,25 @@ __global__ void __launch_bounds__(TILE_THREADS)
     load_tile<QUERIES, DV, TILE_THREADS>(
         grad, head_rows(a.grad_o, first, queries, head, a.d_v));
     int turn = 0;
-    for (int next = reach.begin; next < reach.end + KEYS; next += KEYS) {
+    for (int next = bounds.begin; next < bounds.end + KEYS; next += KEYS) {
         half_t *k = stage + turn * KEYS * (DK + DV);
         turn = 1 - turn;
-        if (next < reach.end) { /* on its way during the tile before */
+        if (next < bounds.end) { /* on its way during the tile before */
             load_tile<KEYS, DK, TILE_THREADS>(
                 k, head_rows(a.k, next, keys, of, a.d));
             load_tile<KEYS, DV, TILE_THREADS>(
                 k + KEYS * DK, head_rows(a.v, next, keys, of, a.d_v));
         }
         COPIES_COMMIT();
-        if (next == reach.begin) {
+        if (next == bounds.begin) {
             continue;
         }
         int at = next - KEYS;
-        place_t place = {frame, first, at, head,
-                         at >= reach.all_begin && at + KEYS <= reach.all_end,
+        place_t place = {frame,
+                         first,
+                         at,
+                         head,
+                         at >= bounds.all_begin && at + KEYS <= bounds.all_end,
                          0};
         COPIES_WAIT(1);
         __syncthreads(); /* the tile is there */
@@ -191,9 +193,8 @@ template <int DK, int DV, int QUERIES_, int SPLIT> struct key_shape_t {
 
 /* What comes with a tile of queries: lse and delta of each. */
 template <class Shape>
-__device__ __forceinline__ void read_slopes(const attention_t &a,
-                                            int first, int count,
-                                            int head, float *to)
+__device__ __forceinline__ void read_stats(const attention_t &a, int first,
+                                           int count, int head, float *to)
 {
     for (int i = (int)threadIdx.x; i < 2 * Shape::QUERIES;
          i += Shape::THREADS) {
@@ -217,8 +218,8 @@ struct walk_t {
 
 template <int DK, int DV, class Shape>
 __device__ __forceinline__ void
-load_queries(const attention_t &a, const walk_t &w, int step,
-             int count, half_t *stage, float *slopes)
+load_queries(const attention_t &a, const walk_t &w, int step, int count,
+             half_t *stage, float *stats)
 {
     int head = w.head + step / w.tiles;
     int first = w.begin + step % w.tiles * Shape::QUERIES;
@@ -227,14 +228,14 @@ load_queries(const attention_t &a, const walk_t &w, int step,
     load_tile<Shape::QUERIES, DV, Shape::THREADS>(
         stage + Shape::QUERIES * DK,
         head_rows(a.grad_o, first, count, head, a.d_v));
-    read_slopes<Shape>(a, first, count, head, slopes);
+    read_stats<Shape>(a, first, count, head, stats);
 }
 
-/* Scores and do v, keys by queries, become slopes. */
+/* Scores and do v, keys by queries, become dS. */
 template <int QUERIES, bool DROPS, class Scores>
 __device__ __forceinline__ void
-key_slopes(const attention_t &a, const place_t &place, const span_t span[2],
-           const float *slopes, Scores &s, Scores &dp)
+key_ds(const attention_t &a, const place_t &place, const span_t span[2],
+       const float *stats, Scores &s, Scores &dp)
 {
     int col = (int)threadIdx.x % 4 * 2;
 #pragma unroll
@@ -242,11 +243,11 @@ key_slopes(const attention_t &a, const place_t &place, const span_t span[2],
 #pragma unroll
         for (int i = 0; i < 4; i++) {
             int c = n * 8 + col + i % 2;
-            slope_t of = {a.scale * LOG2_E, slopes[c], slopes[QUERIES + c]};
+            stats_t of = {a.scale * LOG2_E, stats[c], stats[QUERIES + c]};
             bool seen =
                 place.whole || is_seen(span[i / 2], place.query + c);
             float mask = DROPS ? factor_at(a, place, n * 4 + i) : 1.0f;
-            make_slope(of, seen, mask, &s[0][n][i], &dp[0][n][i]);
+            make_ds(of, seen, mask, &s[0][n][i], &dp[0][n][i]);
         }
     }
 }
@@ -277,9 +278,9 @@ begin_keys(const attention_t &a, int first, int keys,
 
 /* A tile of queries and gradients of outputs, which lies from q on. */
 template <int DK, int DV, int QUERIES, int SPLIT, bool DROPS, class Sums>
-__device__ __forceinline__ void
-add_queries(const attention_t &a, place_t place, half_t *k, half_t *q,
-            const float *slopes, Sums &r)
+__device__ __forceinline__ void add_queries(const attention_t &a, place_t place,
+                                            half_t *k, half_t *q,
+                                            const float *stats, Sums &r)
 {
     half_t *v = k + key_shape_t<DK, DV, QUERIES, SPLIT>::KEYS * DK;
     half_t *grad = q + QUERIES * DK;
@@ -293,7 +294,7 @@ add_queries(const attention_t &a, place_t place, half_t *k, half_t *q,
     clear<1, QUERIES>(dp);
     multiply_rows<DK, 1, QUERIES>(s, k, row, q);
     multiply_rows<DV, 1, QUERIES>(dp, v, row, grad);
-    key_slopes<QUERIES, DROPS>(a, place, r.span, slopes, s, dp);
+    key_ds<QUERIES, DROPS>(a, place, r.span, stats, s, dp);
     multiply_on<DV, 1, QUERIES, DV / SPLIT>(r.dv, s, grad,
                                             part * DV / SPLIT / PACK);
     multiply_on<DK, 1, QUERIES, DK / SPLIT>(r.dk, dp, q,
@@ -333,7 +334,7 @@ __global__ void __launch_bounds__(SPLIT * TILE_THREADS)
     LOONG_SHARED_DYNAMIC(half_t, k);
     half_t *v = k + KEYS * DK;
     half_t *stage = v + KEYS * DV;
-    float *slopes = reinterpret_cast<float *>(stage + 2 * shape::STAGE);
+    float *stats = reinterpret_cast<float *>(stage + 2 * shape::STAGE);
     int queries = (int)a.q.rows;
     int keys = (int)a.k.rows;
     int first = (int)blockIdx.x * KEYS; /* early: the most queries */
@@ -344,39 +345,41 @@ __global__ void __launch_bounds__(SPLIT * TILE_THREADS)
     key_sums_t<DK, DV, SPLIT> r;
     r.queries = queries;
     r.keys = keys;
-    reach_t reach = reach_of(a.keys, first, KEYS, keys);
-    walk_t walk = {reach.begin, reach.end,
-                   (reach.end - reach.begin + QUERIES - 1) / QUERIES,
+    bounds_t bounds = bounds_of(a.keys, first, KEYS, keys);
+    walk_t walk = {bounds.begin, bounds.end,
+                   (bounds.end - bounds.begin + QUERIES - 1) / QUERIES,
                    of * a.group};
-    int steps = reach.end > reach.begin ? walk.tiles * a.group : 0;
+    int steps = bounds.end > bounds.begin ? walk.tiles * a.group : 0;
     begin_keys<DK, DV, SPLIT>(a, first, keys, r);
     load_tile<KEYS, DK, shape::THREADS>(
         k, head_rows(a.k, first, keys, of, a.d));
     load_tile<KEYS, DV, shape::THREADS>(
         v, head_rows(a.v, first, keys, of, a.d_v));
     if (steps > 0) {
-        load_queries<DK, DV, shape>(a, walk, 0, queries, stage, slopes);
+        load_queries<DK, DV, shape>(a, walk, 0, queries, stage, stats);
     }
     COPIES_COMMIT();
     for (int step = 0; step < steps; step++) {
         int turn = step % 2;
         if (step + 1 < steps) { /* on its way during this one */
-            load_queries<DK, DV, shape>(
-                a, walk, step + 1, queries,
-                stage + (1 - turn) * shape::STAGE,
-                slopes + (1 - turn) * 2 * QUERIES);
+            load_queries<DK, DV, shape>(a, walk, step + 1, queries,
+                                        stage + (1 - turn) * shape::STAGE,
+                                        stats + (1 - turn) * 2 * QUERIES);
         }
         COPIES_COMMIT();
         COPIES_WAIT(1);
         __syncthreads(); /* the tile is there */
         int at = walk.begin + step % walk.tiles * QUERIES;
-        place_t place = {
-            frame, at, first, walk.head + step / walk.tiles,
-            at >= reach.all_begin && at + QUERIES <= reach.all_end,
-            0};
+        place_t place = {frame,
+                         at,
+                         first,
+                         walk.head + step / walk.tiles,
+                         at >= bounds.all_begin &&
+                             at + QUERIES <= bounds.all_end,
+                         0};
         add_queries<DK, DV, QUERIES_, SPLIT, DROPS>(
             a, place, k, stage + turn * shape::STAGE,
-            slopes + turn * 2 * QUERIES, r);
+            stats + turn * 2 * QUERIES, r);
         __syncthreads(); /* the tile was used */
     }
     place_t place = {frame, 0, first, of, true, 0};

@@ -5,8 +5,8 @@
  * form, where a token's values are the first channels of its only key. Then a
  * tile of keys is read once for both. Sums of such a head do not fit into a
  * warp's registers: the eight warps of a block share the scores of a tile
- * first, each 16 by 16 of them, and then the channels; in between powers and
- * slopes stand in shared memory. */
+ * first, each 16 by 16 of them, and then the channels; in between P and dS
+ * stand in shared memory. */
 #ifndef LOONG_ATTENTION_WIDE_CUH
 #define LOONG_ATTENTION_WIDE_CUH
 
@@ -20,8 +20,8 @@ enum {
     WIDE_TILE = 32,    /* rows of a tile that is gone through */
     WIDE_WARPS = 8,
     WIDE_THREADS = WIDE_WARPS * WARP,
-    /* Columns of a tile of powers or slopes, of which WIDE_TILE are used. */
-    POWERS = 64,
+    /* Columns of a tile of P or dS, of which WIDE_TILE are used. */
+    PROB_COLS = 64,
     /* What a warp sums: a quarter of the channels. */
     KEY_PART = WIDE / 4,
     VALUE_PART = WIDE_VALUES / 4
@@ -48,24 +48,24 @@ __device__ __forceinline__ void multiply_pair(float c[1][2][4], half_t *left,
     }
 }
 
-/* c [MT * 16, N] += rows of a tile of powers (from row) times the WIDE_TILE
+/* c [MT * 16, N] += rows of a tile of P or dS (from row) times the WIDE_TILE
  * rows of another one, N columns from piece `piece` on. */
 template <int COLS, int MT, int N>
-__device__ __forceinline__ void multiply_powers(float c[MT][N / 8][4],
-                                                half_t *powers, int row,
-                                                half_t *tile, int piece)
+__device__ __forceinline__ void multiply_probs(float c[MT][N / 8][4],
+                                               half_t *probs, int row,
+                                               half_t *tile, int piece)
 {
 #pragma unroll
     for (int k = 0; k < WIDE_TILE / 16; k++) {
         unsigned a[MT][4];
 #pragma unroll
         for (int m = 0; m < MT; m++) {
-            load_left<POWERS>(a[m], powers, row + m * 16, k * 2);
+            load_left<PROB_COLS>(a[m], probs, row + m * 16, k * 2);
         }
 #pragma unroll
         for (int n = 0; n < N / 16; n++) {
             unsigned b[4];
-            load_turned<COLS>(b, tile, k * 16, piece + n * 2);
+            load_transposed<COLS>(b, tile, k * 16, piece + n * 2);
 #pragma unroll
             for (int m = 0; m < MT; m++) {
                 MMA(c[m][2 * n], a[m], b);

@@ -2,8 +2,9 @@
  *
  * attention of wide heads (attention_wide.cuh). A block has 64 queries of a
  * head. Per tile of keys: scores, 16 queries by 16 keys to a warp, whose
- * largest both warps of a row tell each other; their powers, by way of shared
- * memory, times the values, 32 queries by a quarter of the channels to a warp.
+ * largest both warps of a row tell each other; their probabilities, by way of
+ * shared memory, times the values, 32 queries by a quarter of the channels to a
+ * warp.
  */
 #include "attention_wide.cuh"
 
@@ -13,17 +14,17 @@ namespace {
 
 enum { QUERIES = 64 };
 
-/* Shared memory: queries, keys and values or two tiles of keys, powers. */
+/* Shared memory: queries, keys and values or two tiles of keys, P. */
 struct room_t {
-    half_t *q, *stage, *powers;
+    half_t *q, *stage, *probs;
     float *top;   /* [2, QUERIES]: of each half of a tile's keys */
     float *sum;   /* [2, QUERIES] */
     float *decay; /* [QUERIES] */
 };
 
 constexpr size_t SHARED =
-    sizeof(half_t) * (QUERIES * WIDE + 2 * WIDE_TILE * WIDE +
-                      QUERIES * POWERS) +
+    sizeof(half_t) *
+        (QUERIES * WIDE + 2 * WIDE_TILE * WIDE + QUERIES * PROB_COLS) +
     sizeof(float) * 5 * QUERIES;
 
 __device__ __forceinline__ room_t room_of(half_t *shared)
@@ -31,8 +32,8 @@ __device__ __forceinline__ room_t room_of(half_t *shared)
     room_t r;
     r.q = shared;
     r.stage = r.q + QUERIES * WIDE;
-    r.powers = r.stage + 2 * WIDE_TILE * WIDE;
-    r.top = reinterpret_cast<float *>(r.powers + QUERIES * POWERS);
+    r.probs = r.stage + 2 * WIDE_TILE * WIDE;
+    r.top = reinterpret_cast<float *>(r.probs + QUERIES * PROB_COLS);
     r.sum = r.top + 2 * QUERIES;
     r.decay = r.sum + 2 * QUERIES;
     return r;
@@ -102,11 +103,10 @@ __device__ __forceinline__ void tell_top(const room_t &r, const at_t &w,
     }
 }
 
-/* Scores become powers, which are put down. */
-__device__ __forceinline__ void put_powers(const attention_t &a,
-                                           const room_t &r, const at_t &w,
-                                           const place_t &place, sums_t &x,
-                                           float s[1][2][4])
+/* Scores become probabilities, which are put down. */
+__device__ __forceinline__ void put_probs(const attention_t &a, const room_t &r,
+                                          const at_t &w, const place_t &place,
+                                          sums_t &x, float s[1][2][4])
 {
     const float one[1][2] = {{1.0f, 1.0f}};
     float factor = a.scale * LOG2_E;
@@ -139,7 +139,7 @@ __device__ __forceinline__ void put_powers(const attention_t &a,
             r.decay[row] = decay;
         }
     }
-    put_rows<POWERS, 1, 16>(r.powers, w.row, w.half * 2, s, one);
+    put_rows<PROB_COLS, 1, 16>(r.probs, w.row, w.half * 2, s, one);
 }
 
 template <bool LATENT>
@@ -159,8 +159,8 @@ __device__ __forceinline__ void add_values(const room_t &r, const at_t &w,
             }
         }
     }
-    multiply_powers<values_t<LATENT>::COLS, 2, VALUE_PART>(
-        o, r.powers, w.rows, v, w.part * VALUE_PART / PACK);
+    multiply_probs<values_t<LATENT>::COLS, 2, VALUE_PART>(
+        o, r.probs, w.rows, v, w.part * VALUE_PART / PACK);
 }
 
 /* Outputs into the room of the queries, from there to memory. */
@@ -224,23 +224,23 @@ __global__ void __launch_bounds__(WIDE_THREADS)
     }
     sums_t x;
     float o[2][VALUE_PART / 8][4];
-    reach_t reach = reach_of(a.queries, first, QUERIES, queries);
+    bounds_t bounds = bounds_of(a.queries, first, QUERIES, queries);
     clear<2, VALUE_PART>(o);
     begin_rows(a, w, first, queries, x);
     load_tile<QUERIES, WIDE, WIDE_THREADS>(
         r.q, head_rows(a.q, first, queries, head, a.d));
     if (LATENT) {
         load_tile<WIDE_TILE, WIDE, WIDE_THREADS>(
-            r.stage, head_rows(a.k, reach.begin, keys, of, a.d));
+            r.stage, head_rows(a.k, bounds.begin, keys, of, a.d));
     }
     COPIES_COMMIT();
     int turn = 0;
-    for (int at = reach.begin; at < reach.end; at += WIDE_TILE) {
+    for (int at = bounds.begin; at < bounds.end; at += WIDE_TILE) {
         half_t *k = r.stage + (LATENT ? turn * TILE : 0);
         half_t *v = LATENT ? k : k + TILE;
         int load = LATENT ? at + WIDE_TILE : at;
         turn = 1 - turn;
-        if (load < reach.end) {
+        if (load < bounds.end) {
             load_tile<WIDE_TILE, WIDE, WIDE_THREADS>(
                 LATENT ? r.stage + turn * TILE : k,
                 head_rows(a.k, load, keys, of, a.d));
@@ -252,9 +252,12 @@ __global__ void __launch_bounds__(WIDE_THREADS)
         COPIES_COMMIT();
         COPIES_WAIT(LATENT ? 1 : 0);
         __syncthreads(); /* the tile is there */
-        place_t place = {frame, first, at + w.half * 16, head,
-                         at >= reach.all_begin &&
-                             at + WIDE_TILE <= reach.all_end,
+        place_t place = {frame,
+                         first,
+                         at + w.half * 16,
+                         head,
+                         at >= bounds.all_begin &&
+                             at + WIDE_TILE <= bounds.all_end,
                          0};
         float s[1][2][4];
         clear<1, 16>(s);
@@ -262,10 +265,10 @@ __global__ void __launch_bounds__(WIDE_THREADS)
                                         k + w.half * 16 * WIDE);
         tell_top(r, w, x, place, s);
         __syncthreads(); /* both halves have told */
-        put_powers(a, r, w, place, x, s);
-        __syncthreads(); /* powers are there */
+        put_probs(a, r, w, place, x, s);
+        __syncthreads(); /* P is there */
         add_values<LATENT>(r, w, v, o);
-        __syncthreads(); /* the tile and the powers were used */
+        __syncthreads(); /* the tile and P were used */
     }
     place_t place = {frame, first, 0, head, true, 0};
     COPIES_WAIT(0);

@@ -4,7 +4,7 @@
  * attention_tiles_grad_cuda.cu and for its reasons: one goes through the keys
  * of 32 queries (dq), one through the queries of 32 keys, head by head (dk,
  * dv). Four warps of a block make the scores of a tile, four what its values
- * say (do v); slopes are made of both in between, and then each warp sums 16
+ * say (do v); dS is made of both in between, and then each warp sums 16
  * rows of a quarter of the channels. */
 #include "attention_wide.cuh"
 
@@ -13,29 +13,29 @@ using namespace loong_cuda;
 namespace {
 
 /* Rows of a tile of do v: odd ones lie in other banks. */
-enum { SAYS = WIDE_TILE + 4 };
+enum { DP_COLS = WIDE_TILE + 4 };
 
 /* Shared memory behind the tiles of bf16. */
-struct slopes_t {
-    half_t *powers, *slopes; /* [WIDE_TILE, POWERS] */
-    float *says;             /* [WIDE_TILE, SAYS]: do v */
-    float *of;               /* of queries, lse and delta: [2, WIDE_TILE] */
+struct grad_tiles_t {
+    half_t *p, *ds;          /* [WIDE_TILE, PROB_COLS] */
+    float *dp;               /* [WIDE_TILE, DP_COLS]: do v */
+    float *stats;            /* of queries, lse and delta: [2, WIDE_TILE] */
 };
 
 /* stages: of tiles whose queries have lse and delta. */
-constexpr size_t slopes_bytes(int stages)
+constexpr size_t grad_tiles_bytes(int stages)
 {
-    return sizeof(half_t) * 2 * WIDE_TILE * POWERS +
-           sizeof(float) * (WIDE_TILE * SAYS + stages * 2 * WIDE_TILE);
+    return sizeof(half_t) * 2 * WIDE_TILE * PROB_COLS +
+           sizeof(float) * (WIDE_TILE * DP_COLS + stages * 2 * WIDE_TILE);
 }
 
-__device__ __forceinline__ slopes_t slopes_of(half_t *behind)
+__device__ __forceinline__ grad_tiles_t grad_tiles_of(half_t *behind)
 {
-    slopes_t s;
-    s.powers = behind;
-    s.slopes = s.powers + WIDE_TILE * POWERS;
-    s.says = reinterpret_cast<float *>(s.slopes + WIDE_TILE * POWERS);
-    s.of = s.says + WIDE_TILE * SAYS;
+    grad_tiles_t s;
+    s.p = behind;
+    s.ds = s.p + WIDE_TILE * PROB_COLS;
+    s.dp = reinterpret_cast<float *>(s.ds + WIDE_TILE * PROB_COLS);
+    s.stats = s.dp + WIDE_TILE * DP_COLS;
     return s;
 }
 
@@ -59,9 +59,8 @@ __device__ __forceinline__ at_t at_of(void)
 }
 
 /* lse and delta of the queries of a tile. */
-__device__ __forceinline__ void read_slopes(const attention_t &a,
-                                            int first, int count,
-                                            int head, float *to)
+__device__ __forceinline__ void read_stats(const attention_t &a, int first,
+                                           int count, int head, float *to)
 {
     for (int i = (int)threadIdx.x; i < 2 * WIDE_TILE; i += WIDE_THREADS) {
         int t = first + i % WIDE_TILE;
@@ -77,7 +76,7 @@ __device__ __forceinline__ void read_slopes(const attention_t &a,
 /* The 16 by 16 of this warp, scores of tiles 0 and 1 or do v of tiles 2 and 3,
  * which have LEFT and RIGHT columns; those of do v are put down. */
 template <int LEFT, int RIGHT>
-__device__ __forceinline__ void multiply(const slopes_t &r, const at_t &w,
+__device__ __forceinline__ void multiply(const grad_tiles_t &r, const at_t &w,
                                          half_t *const tile[4],
                                          float s[1][2][4])
 {
@@ -93,8 +92,8 @@ __device__ __forceinline__ void multiply(const slopes_t &r, const at_t &w,
     for (int n = 0; n < 2; n++) {
 #pragma unroll
         for (int i = 0; i < 4; i++) {
-            r.says[(w.row + i / 2 * 8 + w.line) * SAYS + w.col + n * 8 +
-                   w.two + i % 2] = s[0][n][i];
+            r.dp[(w.row + i / 2 * 8 + w.line) * DP_COLS + w.col + n * 8 +
+                 w.two + i % 2] = s[0][n][i];
         }
     }
 }
@@ -105,12 +104,12 @@ __device__ __forceinline__ void multiply(const slopes_t &r, const at_t &w,
 constexpr size_t QUERY_TILES =
     WIDE_TILE * (WIDE + WIDE_VALUES) + 2 * WIDE_TILE * WIDE;
 constexpr size_t QUERY_SHARED =
-    sizeof(half_t) * QUERY_TILES + slopes_bytes(1);
+    sizeof(half_t) * QUERY_TILES + grad_tiles_bytes(1);
 
-/* Scores of a tile of keys become slopes, which are put down. */
+/* Scores of a tile of keys become stats, which are put down. */
 __device__ __forceinline__ void
-put_query_slopes(const attention_t &a, const slopes_t &r, const at_t &w,
-                 const place_t &place, const span_t span[2], float s[1][2][4])
+put_query_ds(const attention_t &a, const grad_tiles_t &r, const at_t &w,
+             const place_t &place, const span_t span[2], float s[1][2][4])
 {
     const float one[1][2] = {{1.0f, 1.0f}};
 #pragma unroll
@@ -126,13 +125,14 @@ put_query_slopes(const attention_t &a, const slopes_t &r, const at_t &w,
                 mask = factor_of(a.chance, place.frame, place.query + row,
                                  place.head, a.keys[key].place);
             }
-            slope_t of = {a.scale * LOG2_E, r.of[row], r.of[WIDE_TILE + row]};
-            float dp = r.says[row * SAYS + col];
-            make_slope(of, seen, mask, &s[0][n][i], &dp);
+            stats_t of = {a.scale * LOG2_E, r.stats[row],
+                          r.stats[WIDE_TILE + row]};
+            float dp = r.dp[row * DP_COLS + col];
+            make_ds(of, seen, mask, &s[0][n][i], &dp);
             s[0][n][i] = dp;
         }
     }
-    put_rows<POWERS, 1, 16>(r.slopes, w.row, w.col / PACK, s, one);
+    put_rows<PROB_COLS, 1, 16>(r.ds, w.row, w.col / PACK, s, one);
 }
 
 template <bool LATENT>
@@ -143,7 +143,7 @@ __global__ void __launch_bounds__(WIDE_THREADS)
     LOONG_SHARED_DYNAMIC(half_t, q);
     half_t *grad = q + TILE;
     half_t *stage = grad + WIDE_TILE * WIDE_VALUES;
-    slopes_t r = slopes_of(q + QUERY_TILES);
+    grad_tiles_t r = grad_tiles_of(q + QUERY_TILES);
     at_t w = at_of();
     int queries = (int)a.q.rows;
     int keys = (int)a.k.rows;
@@ -155,30 +155,30 @@ __global__ void __launch_bounds__(WIDE_THREADS)
     }
     span_t span[2];
     float dq[1][KEY_PART / 8][4];
-    reach_t reach = reach_of(a.queries, first, WIDE_TILE, queries);
+    bounds_t bounds = bounds_of(a.queries, first, WIDE_TILE, queries);
     clear<1, KEY_PART>(dq);
     for (int h = 0; h < 2; h++) {
         int t = first + w.row + h * 8 + w.line;
         span_t none = {0, 0, 0};
         span[h] = t < queries ? a.queries[t] : none;
     }
-    read_slopes(a, first, queries, head, r.of);
+    read_stats(a, first, queries, head, r.stats);
     load_tile<WIDE_TILE, WIDE, WIDE_THREADS>(
         q, head_rows(a.q, first, queries, head, a.d));
     load_tile<WIDE_TILE, WIDE_VALUES, WIDE_THREADS>(
         grad, head_rows(a.grad_o, first, queries, head, a.d_v));
     if (LATENT) {
         load_tile<WIDE_TILE, WIDE, WIDE_THREADS>(
-            stage, head_rows(a.k, reach.begin, keys, of, a.d));
+            stage, head_rows(a.k, bounds.begin, keys, of, a.d));
     }
     COPIES_COMMIT();
     int turn = 0;
-    for (int at = reach.begin; at < reach.end; at += WIDE_TILE) {
+    for (int at = bounds.begin; at < bounds.end; at += WIDE_TILE) {
         half_t *k = stage + (LATENT ? turn * TILE : 0);
         half_t *v = LATENT ? k : k + TILE;
         int load = LATENT ? at + WIDE_TILE : at;
         turn = 1 - turn;
-        if (load < reach.end) {
+        if (load < bounds.end) {
             load_tile<WIDE_TILE, WIDE, WIDE_THREADS>(
                 LATENT ? stage + turn * TILE : k,
                 head_rows(a.k, load, keys, of, a.d));
@@ -190,21 +190,24 @@ __global__ void __launch_bounds__(WIDE_THREADS)
         COPIES_COMMIT();
         COPIES_WAIT(LATENT ? 1 : 0);
         __syncthreads(); /* the tile is there */
-        place_t place = {frame, first, at, head,
-                         at >= reach.all_begin &&
-                             at + WIDE_TILE <= reach.all_end,
+        place_t place = {frame,
+                         first,
+                         at,
+                         head,
+                         at >= bounds.all_begin &&
+                             at + WIDE_TILE <= bounds.all_end,
                          0};
         half_t *const tile[4] = {q, k, grad, v};
         float s[1][2][4];
         multiply<WIDE_VALUES, VALUES>(r, w, tile, s);
         __syncthreads(); /* what values say is there */
         if (w.scores) {
-            put_query_slopes(a, r, w, place, span, s);
+            put_query_ds(a, r, w, place, span, s);
         }
-        __syncthreads(); /* slopes are there */
-        multiply_powers<WIDE, 1, KEY_PART>(dq, r.slopes, w.rows, k,
-                                           w.part * KEY_PART / PACK);
-        __syncthreads(); /* the tile and the slopes were used */
+        __syncthreads(); /* dS is there */
+        multiply_probs<WIDE, 1, KEY_PART>(dq, r.ds, w.rows, k,
+                                          w.part * KEY_PART / PACK);
+        __syncthreads(); /* the tile and the dS were used */
     }
     const float scale[1][2] = {{a.scale, a.scale}};
     COPIES_WAIT(0);
@@ -227,13 +230,13 @@ template <bool LATENT, int STAGES> struct key_shape_t {
         TILES = KEYS + STAGES * STAGE
     };
     static constexpr size_t SHARED =
-        sizeof(half_t) * TILES + slopes_bytes(STAGES);
+        sizeof(half_t) * TILES + grad_tiles_bytes(STAGES);
 };
 
-/* The same of a tile of queries, keys by queries; powers are put down too. */
+/* The same of a tile of queries, keys by queries; P is put down too. */
 __device__ __forceinline__ void
-put_key_slopes(const attention_t &a, const slopes_t &r, const at_t &w,
-               const place_t &place, const span_t span[2], float s[1][2][4])
+put_key_ds(const attention_t &a, const grad_tiles_t &r, const at_t &w,
+           const place_t &place, const span_t span[2], float s[1][2][4])
 {
     const float one[1][2] = {{1.0f, 1.0f}};
     float dp[1][2][4];
@@ -250,13 +253,14 @@ put_key_slopes(const attention_t &a, const slopes_t &r, const at_t &w,
                 mask = factor_of(a.chance, place.frame, query, place.head,
                                  span[i / 2].place);
             }
-            slope_t of = {a.scale * LOG2_E, r.of[col], r.of[WIDE_TILE + col]};
-            dp[0][n][i] = r.says[row * SAYS + col];
-            make_slope(of, seen, mask, &s[0][n][i], &dp[0][n][i]);
+            stats_t of = {a.scale * LOG2_E, r.stats[col],
+                          r.stats[WIDE_TILE + col]};
+            dp[0][n][i] = r.dp[row * DP_COLS + col];
+            make_ds(of, seen, mask, &s[0][n][i], &dp[0][n][i]);
         }
     }
-    put_rows<POWERS, 1, 16>(r.powers, w.row, w.col / PACK, s, one);
-    put_rows<POWERS, 1, 16>(r.slopes, w.row, w.col / PACK, dp, one);
+    put_rows<PROB_COLS, 1, 16>(r.p, w.row, w.col / PACK, s, one);
+    put_rows<PROB_COLS, 1, 16>(r.ds, w.row, w.col / PACK, dp, one);
 }
 
 /* Queries [begin, end) of the heads of a group, tile by tile, as one row. */
@@ -269,7 +273,7 @@ struct walk_t {
 __device__ __forceinline__ void load_queries(const attention_t &a,
                                              const walk_t &walk, int step,
                                              int count, half_t *stage,
-                                             float *slopes)
+                                             float *stats)
 {
     int head = walk.head + step / walk.tiles;
     int first = walk.begin + step % walk.tiles * WIDE_TILE;
@@ -278,7 +282,7 @@ __device__ __forceinline__ void load_queries(const attention_t &a,
     load_tile<WIDE_TILE, WIDE_VALUES, WIDE_THREADS>(
         stage + WIDE_TILE * WIDE,
         head_rows(a.grad_o, first, count, head, a.d_v));
-    read_slopes(a, first, count, head, slopes);
+    read_stats(a, first, count, head, stats);
 }
 
 /* What a thread sums for its two keys: its part of the channels. */
@@ -290,20 +294,20 @@ struct key_sums_t {
 
 template <bool LATENT>
 __device__ __forceinline__ void
-add_queries(const attention_t &a, const slopes_t &r, const at_t &w,
+add_queries(const attention_t &a, const grad_tiles_t &r, const at_t &w,
             const place_t &place, half_t *const tile[4], key_sums_t &x)
 {
     float s[1][2][4];
     multiply<values_t<LATENT>::COLS, WIDE_VALUES>(r, w, tile, s);
     __syncthreads(); /* what values say is there */
     if (w.scores) {
-        put_key_slopes(a, r, w, place, x.span, s);
+        put_key_ds(a, r, w, place, x.span, s);
     }
-    __syncthreads(); /* powers and slopes are there */
-    multiply_powers<WIDE_VALUES, 1, VALUE_PART>(
-        x.dv, r.powers, w.rows, tile[3], w.part * VALUE_PART / PACK);
-    multiply_powers<WIDE, 1, KEY_PART>(x.dk, r.slopes, w.rows, tile[1],
-                                       w.part * KEY_PART / PACK);
+    __syncthreads(); /* P and dS is there */
+    multiply_probs<WIDE_VALUES, 1, VALUE_PART>(x.dv, r.p, w.rows, tile[3],
+                                               w.part * VALUE_PART / PACK);
+    multiply_probs<WIDE, 1, KEY_PART>(x.dk, r.ds, w.rows, tile[1],
+                                      w.part * KEY_PART / PACK);
 }
 
 /* dk and dv through the rooms of the keys and of the queries. */
@@ -335,8 +339,8 @@ __global__ void __launch_bounds__(WIDE_THREADS)
     LOONG_SHARED_DYNAMIC(half_t, k);
     half_t *v = LATENT ? k : k + WIDE_TILE * WIDE;
     half_t *stage = k + shape::KEYS;
-    slopes_t r = slopes_of(k + shape::TILES);
-    float *slopes = r.of;
+    grad_tiles_t r = grad_tiles_of(k + shape::TILES);
+    float *stats = r.stats;
     at_t w = at_of();
     int queries = (int)a.q.rows;
     int keys = (int)a.k.rows;
@@ -346,11 +350,11 @@ __global__ void __launch_bounds__(WIDE_THREADS)
         return;
     }
     key_sums_t x;
-    reach_t reach = reach_of(a.keys, first, WIDE_TILE, keys);
-    walk_t walk = {reach.begin, reach.end,
-                   (reach.end - reach.begin + WIDE_TILE - 1) / WIDE_TILE,
+    bounds_t bounds = bounds_of(a.keys, first, WIDE_TILE, keys);
+    walk_t walk = {bounds.begin, bounds.end,
+                   (bounds.end - bounds.begin + WIDE_TILE - 1) / WIDE_TILE,
                    of * a.group};
-    int steps = reach.end > reach.begin ? walk.tiles * a.group : 0;
+    int steps = bounds.end > bounds.begin ? walk.tiles * a.group : 0;
     clear<1, KEY_PART>(x.dk);
     clear<1, VALUE_PART>(x.dv);
     for (int h = 0; h < 2; h++) {
@@ -365,7 +369,7 @@ __global__ void __launch_bounds__(WIDE_THREADS)
             v, head_rows(a.v, first, keys, of, a.d_v));
     }
     if (STAGES > 1 && steps > 0) {
-        load_queries(a, walk, 0, queries, stage, slopes);
+        load_queries(a, walk, 0, queries, stage, stats);
     }
     COPIES_COMMIT();
     for (int step = 0; step < steps; step++) {
@@ -374,19 +378,22 @@ __global__ void __launch_bounds__(WIDE_THREADS)
         int to = STAGES > 1 ? 1 - turn : 0;
         if (load < steps) {
             load_queries(a, walk, load, queries, stage + to * shape::STAGE,
-                         slopes + to * 2 * WIDE_TILE);
+                         stats + to * 2 * WIDE_TILE);
         }
         COPIES_COMMIT();
         COPIES_WAIT(STAGES > 1 ? 1 : 0);
         __syncthreads(); /* the tile is there */
         int at = walk.begin + step % walk.tiles * WIDE_TILE;
-        place_t place = {
-            frame, at, first, walk.head + step / walk.tiles,
-            at >= reach.all_begin && at + WIDE_TILE <= reach.all_end,
+        place_t place = {frame,
+                         at,
+                         first,
+                         walk.head + step / walk.tiles,
+                         at >= bounds.all_begin &&
+                             at + WIDE_TILE <= bounds.all_end,
                          0};
         half_t *q = stage + turn * shape::STAGE;
         half_t *const tile[4] = {k, q, v, q + WIDE_TILE * WIDE};
-        r.of = slopes + turn * 2 * WIDE_TILE;
+        r.stats = stats + turn * 2 * WIDE_TILE;
         add_queries<LATENT>(a, r, w, place, tile, x);
         __syncthreads(); /* the tile was used */
     }

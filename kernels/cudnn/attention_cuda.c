@@ -115,11 +115,11 @@ static void swap(int64_t v[4])
     v[3] = of_rows;
 }
 
-/* `turned`: channels before rows. */
-static void operand(sketch_t *s, loong_cudnn_operand_t o, bool turned)
+/* `transposed`: channels before rows. */
+static void operand(sketch_t *s, loong_cudnn_operand_t o, bool transposed)
 {
     loong_cudnn_tensor_t t = describe(s, o);
-    if (turned) {
+    if (transposed) {
         swap(t.dim);
         swap(t.stride);
     }

@@ -36,8 +36,8 @@ static loong_status_t counts(const loong_kernel_call_t *call)
 /* ---- expert_capacity ----------------------------------------------------- */
 
 /* The slots of the experts, heaviest first where weights decide. Equal tokens
- * (a pad beside a pad) have weights that differ by rounding alone, which depends
- * on the layout: in fp32 they are equal, and the earlier one stays. */
+ * (a pad beside a pad) have weights that differ by rounding alone, which
+ * depends on the layout: in fp32 they are equal, and the earlier one stays. */
 typedef struct claim {
     float weight;
     int32_t expert;

@@ -88,7 +88,7 @@ __device__ __forceinline__ void multiply(float c[MT][SIDE / 8][4],
             if (KIND == GROUPED_PLAIN) {
                 load_right<DEPTH>(b, right, n * 16, k * 2);
             } else {
-                load_turned<SIDE>(b, right, k * 16, n * 2);
+                load_transposed<SIDE>(b, right, k * 16, n * 2);
             }
 #pragma unroll
             for (int m = 0; m < MT; m++) {

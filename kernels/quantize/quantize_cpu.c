@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * quantize and dequantize; the formulas stand in quantize_ref.c. A thread takes
- * blocks of 128 columns and of as many rows as share a scale, or are turned
+ * blocks of 128 columns and of as many rows as share a scale, or are transposed
  * over together. */
 #include "fast.h"
 #include "loong/quantize.h"
@@ -123,8 +123,8 @@ typedef struct job {
     const format_t *format;
     fast_mat_t x;
     fast_mat_t scales; /* one, or those of blocks */
-    uint8_t *q, *turned; /* NULL: not wanted */
-    int64_t ld, turned_ld;
+    uint8_t *q, *transposed; /* NULL: not wanted */
+    int64_t ld, transposed_ld;
     int64_t rows; /* of a block */
     bool given;
 } job_t;
@@ -153,9 +153,9 @@ static uint32_t quantize_block(const job_t *j, int64_t row, int64_t col)
         narrow(j->format, fast_get(&j->x, r, col, n, buf), scale,
                j->q + r * j->ld + col, n);
     }
-    for (int64_t c = col; c < col + n && j->turned != NULL; c++) {
+    for (int64_t c = col; c < col + n && j->transposed != NULL; c++) {
         for (int64_t r = row; r < end; r++) {
-            j->turned[c * j->turned_ld + r] = j->q[r * j->ld + c];
+            j->transposed[c * j->transposed_ld + r] = j->q[r * j->ld + c];
         }
     }
     return most;
@@ -172,8 +172,8 @@ static loong_status_t run_quantize(const loong_kernel_call_t *call)
     j.scales = j.given ? fast_arg(call, 1) : fast_out(call, 1);
     j.q = call->ptr[call->query->num_in];
     j.ld = out->ld;
-    j.turned = a->transposed ? call->ptr[call->query->num_in + 3] : NULL;
-    j.turned_ld = out[3].ld;
+    j.transposed = a->transposed ? call->ptr[call->query->num_in + 3] : NULL;
+    j.transposed_ld = out[3].ld;
     j.rows = a->block_rows == SIDE || a->transposed ? SIDE : 1;
     int64_t across = (j.x.cols + SIDE - 1) / SIDE;
     int64_t blocks = (j.x.rows + j.rows - 1) / j.rows * across;

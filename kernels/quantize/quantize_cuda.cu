@@ -2,7 +2,7 @@
  *
  * quantize and dequantize; the formulas stand in quantize_ref.c. Eight lanes
  * take 128 columns of a row, 16 elements each. Where rows share a scale, or are
- * turned over, a block of threads takes 128 of them: it keeps their elements in
+ * transposed, a block of threads takes 128 of them: it keeps their elements in
  * registers from the largest magnitude to the result, so x is read once. */
 #include <cuda_fp8.h>
 
@@ -25,7 +25,7 @@ enum {
 struct quantize_t {
     mat_t x, q;
     mat_t scales;      /* one, or those of blocks */
-    mat_t turned;      /* p NULL: not wanted */
+    mat_t transposed;  /* p NULL: not wanted */
     unsigned *amax;
     int given; /* the scale */
     float most;
@@ -191,17 +191,17 @@ __device__ __forceinline__ void turn(const quantize_t &a, const unsigned *tile,
         }
         uint4 y = {word[0], word[1], word[2], word[3]};
         if (col + c < a.x.cols) {
-            write_piece(a.turned, col + c, row + first, y,
+            write_piece(a.transposed, col + c, row + first, y,
                         least(PIECE, rows - first));
         }
     }
 }
 
-template <bool E5M2, bool TURNED>
+template <bool E5M2, bool TRANSPOSED>
 __global__ void __launch_bounds__(BLOCK) quantize_tiles(quantize_t a)
 {
     LOONG_SHARED(unsigned, room, WARPS);
-    LOONG_SHARED(unsigned, tile, TURNED ? SIDE * PITCH : 1);
+    LOONG_SHARED(unsigned, tile, TRANSPOSED ? SIDE *PITCH : 1);
     int64_t row = (int64_t)blockIdx.x * SIDE;
     int64_t begin = (int64_t)blockIdx.y * SIDE;
     int64_t col = begin + (int)threadIdx.x % LANES * PIECE;
@@ -233,7 +233,7 @@ __global__ void __launch_bounds__(BLOCK) quantize_tiles(quantize_t a)
         if (row + r < a.x.rows) {
             write_piece(a.q, row + r, col, y, least(PIECE, a.x.cols - col));
         }
-        if (TURNED) {
+        if (TRANSPOSED) {
             unsigned *to =
                 tile + r * PITCH + (int)threadIdx.x % LANES * (PIECE / 4);
             to[0] = y.x;
@@ -242,7 +242,7 @@ __global__ void __launch_bounds__(BLOCK) quantize_tiles(quantize_t a)
             to[3] = y.w;
         }
     }
-    if (TURNED) {
+    if (TRANSPOSED) {
         __syncthreads();
         turn(a, tile, row, begin);
     }
@@ -258,7 +258,7 @@ loong_status_t quantize(const loong_kernel_call_t *call, const quantize_t &a,
         LOONG_LAUNCH((quantize_rows<E5M2>),
                      grid_of(call, (a.x.rows * across + STEP - 1) / STEP),
                      dim3(BLOCK), 0, stream_of(call), a);
-    } else if (a.turned.p != NULL) {
+    } else if (a.transposed.p != NULL) {
         LOONG_LAUNCH((quantize_tiles<E5M2, true>), tiles, dim3(BLOCK), 0,
                      stream_of(call), a);
     } else {
@@ -344,7 +344,7 @@ static loong_status_t run(const loong_kernel_call_t *call)
     a.given = attr->block_rows == 0;
     a.scales = a.given ? mat_arg(call, 1) : mat_out(call, 1);
     a.amax = static_cast<unsigned *>(call->ptr[call->query->num_in + 2]);
-    a.turned = mat_out(call, 3);
+    a.transposed = mat_out(call, 3);
     a.most = e5m2 ? 57344.0f : 448.0f;
     cudaMemsetAsync(a.amax, 0, sizeof(*a.amax), stream_of(call));
     LOONG_TRY(launched(call));

@@ -95,13 +95,13 @@ static void quantize_block(const loong_kernel_call_t *call,
 {
     ref_mat_t x = ref_arg(call, 0);
     ref_mat_t q = ref_out(call, 0);
-    int turned = call->query->num_in + 3;
+    int transposed = call->query->num_in + 3;
     for (int64_t i = from[0]; i < to[0]; i++) {
         for (int64_t j = from[1]; j < to[1]; j++) {
             uint8_t bits = nearest(n, divided(&x, i, j, s));
             ((uint8_t *)q.p)[i * q.ld + j] = bits;
-            if (!ref_absent(call, turned)) {
-                ref_mat_t t = ref_arg(call, turned);
+            if (!ref_absent(call, transposed)) {
+                ref_mat_t t = ref_arg(call, transposed);
                 ((uint8_t *)t.p)[j * t.ld + i] = bits;
             }
         }

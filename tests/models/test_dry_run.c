@@ -36,7 +36,8 @@ static loong_recipe_t *read_recipe(loong_context_t *ctx, const plan_t *plan)
         params.num_overrides++;
     }
     snprintf(text, sizeof(text),
-             "model: %s\nrecompute: {granularity: full}\ndevice: cpu\n",
+             "model: %s\nrecompute: {granularity: full}\ndevice: cpu\n"
+             "precision: {params_dtype: fp32}\n",
              plan->model);
     assert_ok(ctx, loong_recipe_parse(ctx, "dry.yaml", text, &params,
                                       &recipe));

@@ -47,7 +47,7 @@ recipe trillion.yaml 'model: {foundation: {family: llama, num_layers: 128,
   hidden_size: 24576, ffn_hidden_size: 98304, num_attention_heads: 192,
   num_query_groups: 16, vocab_size: 200000, max_position_embeddings: 4096}}'
 
-for name in 405b:405853388800 trillion:1100; do
+for name in 405b:405853388800 trillion:1105; do
     file=${name%:*}.yaml
     limited 0 "$build/loongrun" --dry-run --elsewhere "$file"
     has "^parameters: ${name#*:}"

@@ -275,10 +275,12 @@ static const loong_recipe_key_t keys[] = {
     TEXTS("recompute.scopes", FREE, "globs of scopes, for selective"),
 
     TEXT("data.tokenizer", NULL, SAME, "tokenizer.json or its directory"),
-    TEXT("data.train[].path", NULL, SAME, "prefix of an indexed data set"),
-    REAL("data.train[].weight", NULL, 0, 1e9, SAME,
+    /* A checkpoint has the content of each source and its share. */
+    TEXT("data.train[].path", NULL, FREE,
+         "prefix of an indexed data set; a resumed run wants the same content"),
+    REAL("data.train[].weight", NULL, 0, 1e9, FREE,
          "share of the blend, above 0; sources are drawn by their size when "
-         "none has a weight"),
+         "none has a weight; a resumed run wants the same shares"),
     INT("data.train[].max_epochs", "0", 0, 1e9, SAME, "0: no bound"),
     TEXT("data.validation[].name", NULL, FREE, "name in the log"),
     TEXT("data.validation[].path", NULL, FREE, "prefix of a data set"),

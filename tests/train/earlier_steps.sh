@@ -122,10 +122,18 @@ for command in "" eval; do
     has err "ffn_hidden_size: 16 in the checkpoint, now 64; set it to 16 to go"
 done
 
-# No token to learn is no loss of 0.
+# Data may be moved, and a share may be said otherwise: the content counts.
 cp text.bin none.bin
 cp text.idx none.idx
+run 0 recipe.yaml checkpoint.load=save \
+    "data.train=[{path: $PWD/none, weight: 3}]"
+has out "data.train[0].path: text -> $PWD/none"
 head -c "$(($(stat -c %s text.bin) / 2))" /dev/zero >none.mask.bin
+run 2 recipe.yaml checkpoint.load=save 'data.train=[{path: none}]'
+has err "  source 0 content: was "
+has err "resume.override: [data] goes on with changed data"
+
+# No token to learn is no loss of 0.
 run 2 eval recipe.yaml checkpoint.load=save \
     'data.validation=[{name: none, path: none}]'
 has err "data 'none': no token of it carries loss"

@@ -305,9 +305,9 @@ static void test_compare(void **state)
     assert_ok(ctx, loong_recipe_compare(before, after, collect, text));
     assert_string_equal(text,
                         "model.freeze: [a, b] -> [a, b, c] 0\n"
-                        "data.train[1].path: b -> c 0\n"
-                        "data.train[2].path: (none) -> d 0\n"
-                        "data.train[1].weight: (none) -> 2.0 0\n"
+                        "data.train[1].path: b -> c 1\n"
+                        "data.train[2].path: (none) -> d 1\n"
+                        "data.train[1].weight: (none) -> 2.0 1\n"
                         "data.seq_length: 64 -> (none) 0\n"
                         "train.rampup_batch_size: [2, 2, 100] -> (none) 0\n"
                         "train.train_iters: 2000 -> 3000 1\n"

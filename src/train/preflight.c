@@ -140,6 +140,86 @@ static loong_status_t check_output(const loong_trainer_t *t, const char *key)
     return LOONG_OK;
 }
 
+/* ---- token ids ----------------------------------------------------------- */
+
+enum { WINDOW_IDS = 1 << 15, MOST_IDS = 1 << 24 };
+
+/* The index does not have the largest id. It is looked for in windows that lie
+ * evenly in the source, `most` ids in all. */
+static loong_status_t find_largest(loong_trainer_t *t,
+                                   const loong_blend_source_info_t *source,
+                                   int64_t most, int32_t *ids)
+{
+    int64_t windows = LOONG_MAX(LOONG_MIN(most, source->tokens), 1);
+    windows = (windows + WINDOW_IDS - 1) / WINDOW_IDS;
+    int64_t room = source->tokens - windows * WINDOW_IDS;
+    for (int64_t i = 0; i < windows; i++) {
+        int64_t begin = i * WINDOW_IDS;
+        begin += room > 0 && windows > 1 ? room / (windows - 1) * i : 0;
+        int64_t count = LOONG_MIN(WINDOW_IDS, source->tokens - begin);
+        LOONG_TRY(loong_dataset_read(source->dataset,
+                                     source->first_token + begin, count,
+                                     INT32_MAX, ids));
+        for (int64_t k = 0; k < count; k++) {
+            t->largest_id = LOONG_MAX(t->largest_id, ids[k]);
+        }
+        t->ids_read += count;
+    }
+    t->ids_there += source->tokens;
+    return LOONG_OK;
+}
+
+static loong_status_t check_source(loong_trainer_t *t,
+                                   const loong_blend_t *blend, int64_t index,
+                                   int64_t most, int32_t *ids)
+{
+    int64_t vocab = t->component->facts.vocab_size;
+    loong_blend_source_info_t source;
+    loong_dataset_info_t set;
+    loong_blend_get_source(blend, index, &source);
+    loong_dataset_get_info(source.dataset, &set);
+    LOONG_TRY(find_largest(t, &source, most, ids));
+    LOONG_CHECK(t->ctx, t->largest_id < vocab, LOONG_ERR_CONFIG,
+                "data '%s' has token id %lld: model.foundation.vocab_size "
+                "must be %lld or more, found %lld",
+                set.prefix, (long long)t->largest_id,
+                (long long)t->largest_id + 1, (long long)vocab);
+    return LOONG_OK;
+}
+
+static int64_t sources_of(const loong_blend_t *blend)
+{
+    loong_blend_info_t info;
+    memset(&info, 0, sizeof(info));
+    if (blend != NULL) {
+        loong_blend_get_info(blend, &info);
+    }
+    return info.num_sources;
+}
+
+/* Whether the model knows the ids of the data, as far as they are read. */
+static loong_status_t check_ids(loong_trainer_t *t)
+{
+    const loong_blend_t *blends[LOONG_MAX_VALIDATION + 1] = {t->blend};
+    int64_t count = sources_of(t->blend);
+    int32_t *ids = NULL;
+    loong_status_t status = LOONG_OK;
+    for (int i = 0; i < t->num_validation; i++) {
+        blends[i + 1] = t->validation[i].blend;
+        count += sources_of(blends[i + 1]);
+    }
+    LOONG_TRY(loongi_calloc(t->ctx, WINDOW_IDS, sizeof(*ids), "token ids",
+                            &ids));
+    for (int i = 0; i <= t->num_validation; i++) {
+        for (int64_t k = 0; k < sources_of(blends[i]) && status == LOONG_OK;
+             k++) {
+            status = check_source(t, blends[i], k, MOST_IDS / count, ids);
+        }
+    }
+    loongi_free(t->ctx, ids);
+    return status;
+}
+
 loong_status_t loongi_preflight(loong_trainer_t *t)
 {
     static const char *const outputs[] = {"checkpoint.save", "log.dir",
@@ -154,6 +234,9 @@ loong_status_t loongi_preflight(loong_trainer_t *t)
         int64_t samples = t->set.train_iters * t->set.global_batch_size;
         status = loongi_first_of(status,
                                  loong_blend_require(t->blend, samples));
+    }
+    if (t->component != NULL) {
+        status = loongi_first_of(status, check_ids(t));
     }
     status = loongi_first_of(status, check_weights(t));
     for (int64_t i = 0; i < LOONG_COUNT_OF(outputs); i++) {

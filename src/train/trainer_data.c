@@ -350,6 +350,17 @@ void loongi_trainer_describe_data(const loong_trainer_t *t, loong_text_t *text)
                            loongi_human_count((double)source.tokens, human),
                            taken / (double)source.samples);
     }
+    if (t->ids_read > 0) {
+        char read[LOONG_HUMAN_SIZE];
+        loongi_text_printf(
+            text, "  token ids up to %lld in %s of %s tokens%s, the model "
+                  "knows 0 to %lld\n",
+            (long long)t->largest_id,
+            loongi_human_count((double)t->ids_read, read),
+            loongi_human_count((double)t->ids_there, human),
+            t->num_validation > 0 ? ", with validation sets" : "",
+            (long long)t->component->facts.vocab_size - 1);
+    }
 }
 
 void loongi_trainer_close_data(loong_trainer_t *t)

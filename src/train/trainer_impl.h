@@ -57,8 +57,7 @@ typedef struct loong_train_settings {
     int64_t sample_tokens; /* new ones of a sampled text */
     int64_t sample_top_k;
     double sample_temperature;
-    int64_t log_interval;
-    int64_t tensors_interval;
+    int64_t log_interval, tensors_interval;
     uint64_t seed;
 } loong_train_settings_t;
 
@@ -92,6 +91,7 @@ struct loong_trainer {
     loong_blend_t *blend;
     loong_loader_t *loader;
     loong_router_replay_t *router_replay; /* NULL: routers choose, unheard */
+    int64_t largest_id, ids_read, ids_there; /* of a judged plan's data */
     int num_validation;
     loong_validation_t validation[LOONG_MAX_VALIDATION];
     loong_expert_metrics_t *expert_metrics; /* NULL: the model has none */

@@ -82,6 +82,15 @@ run 66 good.yaml --dry-run 'data.train=[{path: a}, {path: text}]'
 run 66 good.yaml --check data.tokenizer=nowhere
 run 2 good.yaml --check model.foundation.vocab_size=200
 has err "the tokenizer has 257 ids, the model knows 200"
+for mode in --check --dry-run; do # the data's, without a tokenizer
+    run 2 good.yaml $mode data.tokenizer=null model.foundation.vocab_size=100
+    has err "data 'text' has token id 1"
+    has err ": model.foundation.vocab_size must be 1"
+done
+run 0 good.yaml --check data.tokenizer=null \
+    'data.validation=[{name: v, path: text}]'
+grep -qE "^  token ids up to 1[0-9]* in ([0-9.]+k) of \1 tokens, with v" out ||
+    fail "the largest id is not told"
 run 2 good.yaml --dry-run optimizer.lr=null
 has err "  optimizer.lr: not set"
 run 2 good.yaml --check data.train=null
@@ -106,7 +115,10 @@ hasnt out "can run"
 cp -r "$source/tests/golden/fixtures/llama3_gqa_tied" hf
 head -c 20000 hf/model.safetensors >cut && mv cut hf/model.safetensors
 sed 's/^model:/init: {from_hf: hf}/; /foundation/,/num_att/d' good.yaml >hf.yaml
-run 1 hf.yaml --check data.tokenizer=null
+seq 999 >digits.txt # the model knows 97 ids
+"$build/loong-data" index --tokenizer bytes --quiet --output-prefix digits \
+    digits.txt >/dev/null
+run 1 hf.yaml --check data.tokenizer=null 'data.train=[{path: digits}]'
 has err "model.safetensors"
 
 # For other machines only the recipe counts.

@@ -224,7 +224,7 @@ static bool file_has(const char *name, const char *wanted)
     return found;
 }
 
-/* A fixture, or NULL, with other files beside it: pairs of a name and a text. */
+/* A fixture, or NULL, with other files beside it: pairs of name and text. */
 static void make_source(const char *fixture, const char *name,
                         const char *const (*files)[2], int count)
 {
@@ -378,8 +378,8 @@ static void tokenizers_keep_their_code(void **state)
     assert_false(file_has("wordshf/config.json", "auto_map"));
 }
 
-/* checkpoint.json without what stands from one text up to another; its checksum,
- * the last member, is right again. */
+/* checkpoint.json without what stands from one text up to another; its last
+ * member, the checksum, is right again. */
 static void forget(const char *name, const char *from, const char *to)
 {
     static const char mark[] = ",\n\"checksum\":\"";
@@ -461,7 +461,7 @@ static void wrong_pieces_are_corrupt(void **state)
     test_context_end(&ctx);
 }
 
-/* An import finds a broken file, an export of one that did not leaves nothing. */
+/* An import finds a broken file; an export that does leaves nothing. */
 static void failures_leave_nothing(void **state)
 {
     (void)state;

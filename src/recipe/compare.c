@@ -13,16 +13,16 @@
 typedef struct comparison {
     const loong_recipe_t *before;
     const loong_recipe_t *after;
-    loong_recipe_models_t models;
+    loong_recipe_meant_t meant;
     loong_recipe_change_fn visit;
     void *user;
 } comparison_t;
 
-static const loong_recipe_models_t no_models = {NULL, NULL};
+static const loong_recipe_meant_t none_meant = {NULL, NULL};
 
-static const char *value_of(const loong_pairs_t *model, const char *path)
+static const char *value_of(const loong_pairs_t *all, const char *path)
 {
-    return model != NULL ? loongi_pairs_get(model, path) : NULL;
+    return all != NULL ? loongi_pairs_get(all, path) : NULL;
 }
 
 /* The canonical text of one value: 1e-3 and 0.001 are the same. */
@@ -46,13 +46,17 @@ static void put_value(loong_recipe_type_t type, const char *text,
     }
 }
 
-/* The value at a path, false when there is none: neither set nor of the model
- * nor a default. */
-static bool put_text(const loong_recipe_t *recipe, const loong_pairs_t *model,
+/* The value at a path, false when there is none: neither meant nor set nor a
+ * default. */
+static bool put_text(const loong_recipe_t *recipe, const loong_pairs_t *all,
                      const loong_recipe_key_t *key, const char *path,
                      loong_text_t *out)
 {
-    const char *stated = value_of(model, path);
+    const char *meant = value_of(all, path);
+    if (meant != NULL) {
+        put_value(key->type, meant, out);
+        return true;
+    }
     const loong_tree_t *node = loongi_tree_find(recipe->root, path);
     if (node != NULL && node->kind == LOONG_TREE_LIST) {
         for (int64_t i = 0; i < node->count; i++) {
@@ -66,10 +70,6 @@ static bool put_text(const loong_recipe_t *recipe, const loong_pairs_t *model,
         put_value(key->type, node->text, out);
         return true;
     }
-    if (stated != NULL) {
-        put_value(key->type, stated, out);
-        return true;
-    }
     if (key->fallback != NULL && loongi_recipe_exists(recipe, path)) {
         put_value(key->type, key->fallback, out);
         return true;
@@ -77,25 +77,14 @@ static bool put_text(const loong_recipe_t *recipe, const loong_pairs_t *model,
     return false;
 }
 
-/* However it is written. */
-static bool is_same(const loong_recipe_models_t *models, const char *path)
-{
-    const char *before = value_of(models->before, path);
-    const char *after = value_of(models->after, path);
-    return before != NULL && after != NULL && strcmp(before, after) == 0;
-}
-
 static loong_status_t compare_value(const comparison_t *c,
                                     const loong_recipe_key_t *key,
                                     const char *path)
 {
-    if (is_same(&c->models, path)) {
-        return LOONG_OK;
-    }
     loong_text_t a = loongi_text_begin(c->after->ctx);
     loong_text_t b = loongi_text_begin(c->after->ctx);
-    bool has_a = put_text(c->before, c->models.before, key, path, &a);
-    bool has_b = put_text(c->after, c->models.after, key, path, &b);
+    bool has_a = put_text(c->before, c->meant.before, key, path, &a);
+    bool has_b = put_text(c->after, c->meant.after, key, path, &b);
     loong_status_t status = a.status != LOONG_OK ? a.status : b.status;
     if (status == LOONG_OK &&
         (has_a != has_b ||
@@ -130,10 +119,10 @@ static loong_status_t compare_items(const comparison_t *c,
 
 loong_status_t loongi_recipe_compare(const loong_recipe_t *before,
                                      const loong_recipe_t *after,
-                                     const loong_recipe_models_t *models,
+                                     const loong_recipe_meant_t *meant,
                                      loong_recipe_change_fn visit, void *user)
 {
-    comparison_t c = {before, after, *models, visit, user};
+    comparison_t c = {before, after, *meant, visit, user};
     for (int64_t i = 0; i < loongi_recipe_count_keys(after); i++) {
         const loong_recipe_key_t *key = loongi_recipe_key_at(after, i);
         if (strchr(key->path, '[') != NULL) {
@@ -149,7 +138,7 @@ loong_status_t loong_recipe_compare(const loong_recipe_t *before,
                                     const loong_recipe_t *after,
                                     loong_recipe_change_fn visit, void *user)
 {
-    return loongi_recipe_compare(before, after, &no_models, visit, user);
+    return loongi_recipe_compare(before, after, &none_meant, visit, user);
 }
 
 /* ---- resuming ------------------------------------------------------------ */
@@ -208,11 +197,11 @@ static loong_status_t judge(void *user, const loong_recipe_change_t *change)
 
 loong_status_t loongi_recipe_check_resume(const loong_recipe_t *before,
                                           const loong_recipe_t *after,
-                                          const loong_recipe_models_t *models)
+                                          const loong_recipe_meant_t *meant)
 {
     resume_t r = {after, loongi_problems_begin(after->ctx)};
     loong_status_t status =
-        loongi_recipe_compare(before, after, models, judge, &r);
+        loongi_recipe_compare(before, after, meant, judge, &r);
     loong_status_t problems = loongi_problems_end(
         &r.problems, LOONG_ERR_MISMATCH,
         "the recipe changed; what is meant goes into resume.override");
@@ -222,5 +211,5 @@ loong_status_t loongi_recipe_check_resume(const loong_recipe_t *before,
 loong_status_t loong_recipe_check_resume(const loong_recipe_t *before,
                                          const loong_recipe_t *after)
 {
-    return loongi_recipe_check_resume(before, after, &no_models);
+    return loongi_recipe_check_resume(before, after, &none_meant);
 }

@@ -65,21 +65,22 @@ void loongi_recipe_judge_schema(const loong_recipe_t *recipe,
 LOONG_NODISCARD loong_status_t
 loongi_recipe_check_schema(const loong_recipe_t *recipe);
 
-/* Values of the models of two recipes, by path: equal ones are no change,
- * whatever the recipes say, and they stand for what is not set. */
-typedef struct loong_recipe_models {
+/* What two recipes came to, by path: of models, of what is auto. Where there
+ * is a value it is compared, and not what the recipe says. */
+typedef struct loong_recipe_meant {
     const loong_pairs_t *before;
     const loong_pairs_t *after;
-} loong_recipe_models_t;
+} loong_recipe_meant_t;
 
-/* As loong_recipe_compare and loong_recipe_check_resume, with models. */
+/* As loong_recipe_compare and loong_recipe_check_resume, of what they came
+ * to. */
 LOONG_NODISCARD loong_status_t loongi_recipe_compare(
     const loong_recipe_t *before, const loong_recipe_t *after,
-    const loong_recipe_models_t *models, loong_recipe_change_fn visit,
+    const loong_recipe_meant_t *meant, loong_recipe_change_fn visit,
     void *user);
 LOONG_NODISCARD loong_status_t loongi_recipe_check_resume(
     const loong_recipe_t *before, const loong_recipe_t *after,
-    const loong_recipe_models_t *models);
+    const loong_recipe_meant_t *meant);
 
 /* Adds a change that is not allowed, with what goes on as before. */
 void loongi_recipe_refuse(const loong_recipe_t *after,

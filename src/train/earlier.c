@@ -18,7 +18,7 @@ typedef struct earlier {
     const loong_recipe_t *now;
     loong_pairs_t *stated[2]; /* by each model */
     loong_pairs_t *whole[2];  /* and what it leaves to defaults */
-    loong_pairs_t *told[2];   /* what is compared, by path */
+    loong_pairs_t *meant[2];  /* what is compared, by path */
 } earlier_t;
 
 /* A family of the caller's own has no defaults but what it states. */
@@ -51,7 +51,7 @@ static bool does_count(const earlier_t *e, const char *key, const char *path)
             loongi_pairs_get(e->stated[AFTER], key) != NULL);
 }
 
-static loong_status_t tell_models(const earlier_t *e)
+static loong_status_t add_models(const earlier_t *e)
 {
     for (int64_t i = 0; i < e->whole[BEFORE]->count; i++) {
         const loong_pair_t *before = &e->whole[BEFORE]->items[i];
@@ -59,8 +59,8 @@ static loong_status_t tell_models(const earlier_t *e)
         char path[LOONG_RECIPE_PATH];
         snprintf(path, sizeof(path), FOUNDATION ".%s", before->key);
         if (after != NULL && does_count(e, before->key, path)) {
-            LOONG_TRY(loongi_pairs_set(e->told[BEFORE], path, before->value));
-            LOONG_TRY(loongi_pairs_set(e->told[AFTER], path, after));
+            LOONG_TRY(loongi_pairs_set(e->meant[BEFORE], path, before->value));
+            LOONG_TRY(loongi_pairs_set(e->meant[AFTER], path, after));
         }
     }
     return LOONG_OK;
@@ -74,12 +74,24 @@ static loong_status_t read_models(earlier_t *e, const loong_pairs_t *meta,
                                      e->stated[BEFORE]));
     LOONG_TRY(loongi_pairs_copy(e->ctx, model, &e->stated[AFTER]));
     for (int side = BEFORE; side <= AFTER; side++) {
-        LOONG_TRY(loongi_pairs_create(e->ctx, &e->told[side]));
+        LOONG_TRY(loongi_pairs_create(e->ctx, &e->meant[side]));
         LOONG_TRY(loongi_pairs_copy(e->ctx, e->stated[side],
                                     &e->whole[side]));
         LOONG_TRY(fill(e, side));
     }
-    return tell_models(e);
+    return add_models(e);
+}
+
+/* What auto was is not known of checkpoints that do not have it. */
+static loong_status_t add_dtype(const earlier_t *e, const loong_pairs_t *meta,
+                                const char *dtype)
+{
+    const char *before = loongi_pairs_get(meta, LOONG_PARAMS_DTYPE);
+    if (before == NULL) {
+        return LOONG_OK;
+    }
+    LOONG_TRY(loongi_pairs_set(e->meant[BEFORE], LOONG_PARAMS_DTYPE, before));
+    return loongi_pairs_set(e->meant[AFTER], LOONG_PARAMS_DTYPE, dtype);
 }
 
 typedef struct evaluation {
@@ -98,11 +110,11 @@ static loong_status_t judge_model(void *user,
 }
 
 static loong_status_t compare_models(const earlier_t *e,
-                                     const loong_recipe_models_t *models)
+                                     const loong_recipe_meant_t *meant)
 {
     evaluation_t v = {e->now, loongi_problems_begin(e->ctx)};
     loong_status_t status =
-        loongi_recipe_compare(e->recipe, e->now, models, judge_model, &v);
+        loongi_recipe_compare(e->recipe, e->now, meant, judge_model, &v);
     loong_status_t found = loongi_problems_end(
         &v.problems, LOONG_ERR_CONFIG, "another model than the checkpoint's");
     return status != LOONG_OK ? status : found;
@@ -111,7 +123,7 @@ static loong_status_t compare_models(const earlier_t *e,
 loong_status_t loongi_check_earlier(const loong_pairs_t *meta,
                                     const loong_recipe_t *now,
                                     const loong_pairs_t *model,
-                                    bool evaluate_only)
+                                    const char *dtype, bool evaluate_only)
 {
     earlier_t e = {.ctx = now->ctx, .now = now};
     loong_recipe_params_t params = {NULL, 0, NULL, now->params.num_keys,
@@ -121,13 +133,16 @@ loong_status_t loongi_check_earlier(const loong_pairs_t *meta,
                                  &e.recipe));
     loong_status_t status = read_models(&e, meta, model);
     if (status == LOONG_OK) {
-        loong_recipe_models_t models = {e.told[BEFORE], e.told[AFTER]};
+        status = add_dtype(&e, meta, dtype);
+    }
+    if (status == LOONG_OK) {
+        loong_recipe_meant_t meant = {e.meant[BEFORE], e.meant[AFTER]};
         status = evaluate_only
-                     ? compare_models(&e, &models)
-                     : loongi_recipe_check_resume(e.recipe, now, &models);
+                     ? compare_models(&e, &meant)
+                     : loongi_recipe_check_resume(e.recipe, now, &meant);
     }
     for (int side = BEFORE; side <= AFTER; side++) {
-        loongi_pairs_destroy(&e.told[side]);
+        loongi_pairs_destroy(&e.meant[side]);
         loongi_pairs_destroy(&e.whole[side]);
         loongi_pairs_destroy(&e.stated[side]);
     }

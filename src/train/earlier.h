@@ -11,16 +11,20 @@
 extern "C" {
 #endif
 
+/* Of the recipe, and of metadata: there never auto. */
+#define LOONG_PARAMS_DTYPE "precision.params_dtype"
+
 /* meta: of the checkpoint, with its recipe, which may have the caller's own
  * keys, as the recipe of now declares them. model: the keys of the model of
- * now, those included that its family states. Models are compared by what they
- * are: a default that is written out is no change, a family's default that
- * is another one by now is. An evaluation asks for the same model and nothing
- * else. Errors: LOONG_ERR_MISMATCH, of an evaluation LOONG_ERR_CONFIG, with
- * every change. */
+ * now, those included that its family states. dtype: what params_dtype is now.
+ * Models are compared by what they are: a default that is written out is no
+ * change, a family's default that is another one by now is. An evaluation asks
+ * for the same model and nothing else. Errors: LOONG_ERR_MISMATCH, of an
+ * evaluation LOONG_ERR_CONFIG, with every change. */
 LOONG_NODISCARD loong_status_t
 loongi_check_earlier(const loong_pairs_t *meta, const loong_recipe_t *now,
-                     const loong_pairs_t *model, bool evaluate_only);
+                     const loong_pairs_t *model, const char *dtype,
+                     bool evaluate_only);
 
 #ifdef __cplusplus
 }

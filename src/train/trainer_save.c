@@ -191,6 +191,11 @@ static loong_status_t add_pieces(loong_trainer_t *t, loong_arena_t *arena)
 
 /* ---- metadata ------------------------------------------------------------ */
 
+static const char *params_dtype(const loong_trainer_t *t)
+{
+    return loong_dtype_name(t->component->params.precision.compute);
+}
+
 static loong_status_t fill_metadata(loong_trainer_t *t, loong_pairs_t *meta)
 {
     const char *text = NULL;
@@ -198,6 +203,7 @@ static loong_status_t fill_metadata(loong_trainer_t *t, loong_pairs_t *meta)
     loongi_window_print(&t->report.losses, window);
     LOONG_TRY(loong_recipe_print(t->recipe, false, &text));
     LOONG_TRY(loongi_pairs_set(meta, "recipe", text));
+    LOONG_TRY(loongi_pairs_set(meta, LOONG_PARAMS_DTYPE, params_dtype(t)));
     LOONG_TRY(loongi_pairs_set(meta, "loss_window", window));
     LOONG_TRY(loongi_pairs_set_int(meta, "step", t->state.step));
     LOONG_TRY(loongi_pairs_set_int(meta, "consumed_samples",
@@ -458,7 +464,7 @@ loong_status_t loongi_trainer_check_resume(loong_trainer_t *t,
     const char *data = loongi_pairs_get(meta, "data");
     if (loongi_pairs_get(meta, "recipe") != NULL) {
         LOONG_TRY(loongi_check_earlier(meta, t->recipe, t->model_keys,
-                                       t->evaluate_only));
+                                       params_dtype(t), t->evaluate_only));
     } else {
         LOONG_TRY(loongi_trainer_check_import(t, meta));
     }

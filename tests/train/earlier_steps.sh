@@ -121,6 +121,15 @@ for command in "" eval; do
     has err "model.foundation.num_query_groups: 2 in the checkpoint, now 1"
     has err "ffn_hidden_size: 16 in the checkpoint, now 64; set it to 16 to go"
 done
+# What auto was is kept: this processor does not multiply bf16.
+export ONEDNN_MAX_CPU_ISA=AVX2
+run 0 recipe.yaml checkpoint.save=auto train.train_iters=1
+unset ONEDNN_MAX_CPU_ISA
+run 0 recipe.yaml checkpoint.load=auto checkpoint.save=auto \
+    precision.params_dtype=fp32
+run 2 recipe.yaml checkpoint.load=auto checkpoint.save=auto \
+    precision.params_dtype=bf16
+has err "precision.params_dtype: fp32 in the checkpoint, now bf16"
 
 # Data may be moved, and a share may be said otherwise: the content counts.
 cp text.bin none.bin

@@ -301,9 +301,17 @@ static loong_status_t assign(loong_recipe_t *r, const char *text, bool add)
         LOONG_TRY(loongi_tree_scalar(r->arena, command_line, "", &value));
     }
     value->line = 0;
-    LOONG_CHECK(r->ctx, !add || loongi_tree_find(r->root, path) == NULL,
-                LOONG_ERR_CONFIG, "the key is set already; %s=... changes it",
+    const loong_tree_t *there = loongi_tree_find(r->root, path);
+    LOONG_CHECK(r->ctx, !add || there == NULL, LOONG_ERR_CONFIG,
+                "the key is set already; %s=... changes it",
                 path);
+    LOONG_CHECK(r->ctx,
+                value->kind != LOONG_TREE_MAP || value->count > 0 ||
+                    there == NULL || there->kind != LOONG_TREE_MAP ||
+                    there->count == 0,
+                LOONG_ERR_CONFIG,
+                "a map is added to what is there, an empty one changes "
+                "nothing: ~%s takes all of it away", path);
     if (strcmp(path, "model") == 0 && is_preset(value)) {
         chain_t chain = {0};
         return load_preset(r, command_line, value, &chain, &r->root);

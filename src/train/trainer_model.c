@@ -57,12 +57,15 @@ static loong_status_t add_stated(void *user, const char *key,
                : loongi_pairs_set(user, key, value);
 }
 
-static loong_status_t check_as(loong_trainer_t *t, loong_pairs_t *code)
+/* dir: to be written, or NULL. */
+static loong_status_t check_as(loong_trainer_t *t, const char *dir,
+                               loong_pairs_t *code)
 {
     loong_hf_map_t *map = NULL;
     loong_pairs_t *model = NULL;
-    LOONG_TRY(loongi_checkpoint_check_outside(
-        t->ctx, loong_recipe_text(t->recipe, "export.hf")));
+    if (dir != NULL) {
+        LOONG_TRY(loongi_checkpoint_check_outside(t->ctx, dir));
+    }
     LOONG_TRY(loongi_trainer_code(t, code));
     LOONG_TRY(loongi_hf_model_as(
         t->ctx, t->model_keys, loong_recipe_text(t->recipe, "export.as"),
@@ -72,26 +75,34 @@ static loong_status_t check_as(loong_trainer_t *t, loong_pairs_t *code)
     if (status == LOONG_OK) {
         status = loongi_hf_config_check(t->ctx, model);
     }
-    if (status == LOONG_OK) {
-        status = loongi_hf_check_replaced(
-            t->ctx, loong_recipe_text(t->recipe, "export.hf"), model);
+    if (status == LOONG_OK && dir != NULL) {
+        status = loongi_hf_check_replaced(t->ctx, dir, model);
     }
     loongi_pairs_destroy(&model);
     return status;
 }
 
-/* What cannot be exported at the end is refused at the start. */
+/* What cannot be exported at the end is refused at the start; that it could not
+ * be later, a judged plan tells. */
 static loong_status_t check_export(loong_trainer_t *t)
 {
+    const char *dir = loong_recipe_text(t->recipe, "export.hf");
     loong_pairs_t *code = NULL;
-    if (loong_recipe_text(t->recipe, "export.hf") == NULL) {
+    if (dir == NULL && (!t->judge || loong_comm_rank(t->comm) != 0)) {
         return LOONG_OK;
     }
     LOONG_TRY(loongi_pairs_create(t->ctx, &code));
-    loong_status_t status = check_as(t, code);
+    loong_status_t status = check_as(t, dir, code);
     loongi_pairs_destroy(&code);
-    if (status != LOONG_OK) {
+    if (status != LOONG_OK && dir != NULL) {
         loongi_error_note(t->ctx, "wanted for export.hf");
+    } else if (status != LOONG_OK) {
+        loongi_log(t->ctx, LOONG_LOG_WARN,
+                   "the model as it is cannot be exported to Hugging Face "
+                   "form: %s",
+                   loong_context_error(t->ctx));
+        loong_context_clear_error(t->ctx);
+        status = LOONG_OK;
     }
     return status;
 }

@@ -91,6 +91,19 @@ run 0 good.yaml --check data.tokenizer=null \
     'data.validation=[{name: v, path: text}]'
 grep -qE "^  token ids up to 1[0-9]* in ([0-9.]+k) of \1 tokens, with v" out ||
     fail "the largest id is not told"
+run 2 good.yaml --check 'model.foundation={}'
+has err "an empty one changes nothing: ~model.foundation takes all of it away"
+run 0 good.yaml --check model.foundation.window_size=16 \
+    model.foundation.rotary_percent=0.5
+has err "warning: the model as it is cannot be exported to Hugging Face form: "
+has err "(a llama with a sliding window is of model type mistral): 1 problem"
+has err "rotary_percent = 0.5: model type mistral has 1"
+run 0 good.yaml --check model.foundation.family=minimax_m2 \
+    model.foundation.num_experts=4 model.foundation.moe_router_topk=2 \
+    model.foundation.ffn_hidden_size=64 model.foundation.moe_ffn_hidden_size=32
+has err "moe_ffn_hidden_size = 32: model type minimax_m2 has 64"
+run 0 good.yaml --check
+hasnt err "exported"
 run 2 good.yaml --dry-run optimizer.lr=null
 has err "  optimizer.lr: not set"
 run 2 good.yaml --check data.train=null

@@ -426,6 +426,7 @@ static const struct {
     {"name=#b", "a '#' begins a comment: name='...' in quotation marks"},
     {"seed=x", "command line: seed: found x, a whole number wanted"},
     {"sead=1", "command line: unknown key sead; did you mean seed?"},
+    {"train={}", "an empty one changes nothing: ~train takes all of it away"},
     {"train.lr=1", "unknown key train.lr; did you mean optimizer.lr?"},
 };
 

@@ -515,8 +515,12 @@ static loong_hf_writer_t begin(loong_context_t *ctx,
 
 static loong_status_t end_problems(loong_hf_writer_t *w)
 {
-    return loongi_problems_end(&w->problems, LOONG_ERR_UNSUPPORTED,
-                               "the model as a Hugging Face config.json");
+    bool window = strcmp(w->type->model_type, "mistral") == 0;
+    return loongi_problems_end(
+        &w->problems, LOONG_ERR_UNSUPPORTED,
+        window ? "the model as a Hugging Face config.json (a llama with a "
+                 "sliding window is of model type mistral)"
+               : "the model as a Hugging Face config.json");
 }
 
 static void end(loong_hf_writer_t *w)

@@ -242,7 +242,7 @@ static void test_disagreement(void **state)
 static loong_status_t stay_away(loong_context_t *ctx, loong_comm_t *comm,
                                 void *user)
 {
-    (void)user;
+    char byte;
     loong_comm_set_step(comm, 17);
     LOONG_TRY(loong_comm_barrier(comm, "first"));
     if (loong_comm_rank(comm) == 1) {
@@ -251,7 +251,9 @@ static loong_status_t stay_away(loong_context_t *ctx, loong_comm_t *comm,
         }
         return LOONG_OK;
     }
-    loong_status_t status = loong_comm_barrier(comm, "second");
+    loong_status_t status = user == NULL
+                                ? loong_comm_barrier(comm, "second")
+                                : loong_comm_recv(comm, &byte, 1, 1, 3);
     /* A communicator that has failed refuses at once. */
     LOONG_CHECK(ctx, loong_comm_barrier(comm, "third") == LOONG_ERR_COMM,
                 LOONG_ERR_INTERNAL, "a failed communicator goes on");
@@ -273,6 +275,10 @@ static void test_missing_rank(void **state)
         assert_non_null(strstr(text, "limit 0.3 s"));
         assert_non_null(strstr(text, "rank 1 (pid"));
         assert_non_null(strstr(text, "step 17) finished barrier #1 'first'"));
+        assert_int_equal(loong_threads_run(ctx, &params, stay_away, &params),
+                         LOONG_ERR_COMM);
+        assert_non_null(strstr(loong_context_error(ctx),
+                               "'rank 1 tag 3' of world (1 bytes, test_comm"));
         assert_non_null(strstr(text, "(0 bytes, step 17, test_comm.c:"));
         loong_context_clear_error(ctx);
     }

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "decoder_config.h"
+#include "loong/family.h"
 #include "recipe_impl.h"
 #include "view.h"
 
@@ -21,11 +22,17 @@ typedef struct earlier {
     loong_pairs_t *meant[2];  /* what is compared, by path */
 } earlier_t;
 
-/* A family of the caller's own has no defaults but what it states. */
+/* Of a family of the caller's own no default is known but what it states. */
 static loong_status_t fill(const earlier_t *e, int side)
 {
     static const char *const alike[] = {"make_vocab_size_divisible_by",
                                         "mla_absorb"};
+    const char *name = loongi_pairs_get(e->stated[side], "family");
+    const loong_family_t *family =
+        name != NULL ? loong_find_family(e->ctx, name) : NULL;
+    if (family == NULL || family->state != loongi_decoder_state) {
+        return LOONG_OK;
+    }
     loong_status_t status = loongi_decoder_fill(e->ctx, e->whole[side]);
     if (status == LOONG_ERR_CONFIG) {
         loong_context_clear_error(e->ctx);

@@ -159,6 +159,7 @@ static void own_keys_live_through_a_resume(void **state)
     assert_ok(p.ctx, loong_register_builtin(p.ctx));
     loong_family_t house = *loong_find_family(p.ctx, "llama");
     house.name = "house";
+    house.state = NULL;
     assert_ok(p.ctx, loong_register_family(p.ctx, &house));
     assert_ok(p.ctx, train_house(p.ctx, &own));
     own.rooms = "+house.rooms=4"; /* what they are by default */
@@ -167,6 +168,10 @@ static void own_keys_live_through_a_resume(void **state)
     own.rooms = "+house.rooms=5";
     assert_fails(p.ctx, train_house(p.ctx, &own), LOONG_ERR_MISMATCH,
                  "house.rooms: 4 in the checkpoint, now 5");
+    /* What a house has by default, the house alone knows. */
+    own.rooms = "+model.foundation.window_size=0";
+    assert_fails(p.ctx, train_house(p.ctx, &own), LOONG_ERR_MISMATCH,
+                 "window_size: not set in the checkpoint, now 0");
     job_end(&p);
 }
 

@@ -5,6 +5,7 @@
 #include "decoder_config.h"
 #include "earlier.h"
 #include "loong/recipe.h"
+#include "loong/register.h"
 #include "test.h"
 
 enum { LOG_SIZE = 4000 };
@@ -514,6 +515,7 @@ static void test_models(void **state)
     (void)state;
     const loong_status_t codes[] = {LOONG_ERR_MISMATCH, LOONG_ERR_CONFIG};
     loong_context_t *ctx = test_context();
+    assert_ok(ctx, loong_register_builtin(ctx));
     for (int64_t i = 0; i < LOONG_COUNT_OF(models); i++) {
         loong_pairs_t *meta =
             metadata_of(ctx, models[i].before, models[i].other);

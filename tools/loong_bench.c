@@ -92,6 +92,9 @@ int main(int argc, char **argv)
             fprintf(stderr, "loong-bench: out of memory\n");
             return LOONG_EXIT_FAILED;
         }
+        char name[64]; /* for what getopt says */
+        snprintf(name, sizeof(name), "loong-bench %s", argv[1]);
+        argv[1] = name;
         loong_status_t status = loong_register_builtin(ctx);
         int code = status == LOONG_OK ? commands[i].run(ctx, argc - 1, argv + 1)
                                       : bench_fail(ctx, status);

@@ -129,6 +129,9 @@ int main(int argc, char **argv)
                 fprintf(stderr, "loong-data: %s\n", loong_status_text(status));
                 return (int)loong_exit_code_from_status(status);
             }
+            char name[64]; /* for what getopt says */
+            snprintf(name, sizeof(name), "loong-data %s", argv[1]);
+            argv[1] = name;
             int code = commands[i].run(ctx, argc - 1, argv + 1);
             loong_context_destroy(&ctx);
             return code;

@@ -183,9 +183,9 @@ static const struct option decode_options[] = {
     {"help", no_argument, NULL, 'h'},
     {NULL, 0, NULL, 0}};
 
-static int encode_or_decode(loong_context_t *ctx, int argc, char **argv)
+static int encode_or_decode(loong_context_t *ctx, bool encoding, int argc,
+                            char **argv)
 {
-    bool encoding = strcmp(argv[0], "encode") == 0;
     options_t o = {NULL, false};
     int option = 0;
     while ((option = options_next(
@@ -213,16 +213,19 @@ static int encode_or_decode(loong_context_t *ctx, int argc, char **argv)
 
 int data_tokenizer(loong_context_t *ctx, int argc, char **argv)
 {
+    char name[64]; /* for what getopt says */
     const char *verb = argc > 1 ? argv[1] : "";
     if (strcmp(verb, "--help") == 0 || strcmp(verb, "-h") == 0) {
         fputs(help_text, stdout);
         return LOONG_EXIT_OK;
     }
-    if (strcmp(verb, "encode") == 0 || strcmp(verb, "decode") == 0) {
-        return encode_or_decode(ctx, argc - 1, argv + 1);
-    }
-    if (strcmp(verb, "train") == 0) {
-        return data_tokenizer_train(ctx, argc - 1, argv + 1);
+    bool encoding = strcmp(verb, "encode") == 0;
+    bool training = strcmp(verb, "train") == 0;
+    if (encoding || training || strcmp(verb, "decode") == 0) {
+        snprintf(name, sizeof(name), "%s %s", argv[0], verb);
+        argv[1] = name;
+        return training ? data_tokenizer_train(ctx, argc - 1, argv + 1)
+                        : encode_or_decode(ctx, encoding, argc - 1, argv + 1);
     }
     return data_usage("tokenizer",
                       argc > 1 ? "'%s': must be train, encode or decode"

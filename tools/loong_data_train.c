@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "loong/corpus.h"
@@ -20,7 +21,8 @@ static const char help_text[] =
     "JSON\n"
     "lines; gzip and zstd are unpacked) and writes it as a tokenizer.json.\n"
     "\n"
-    "  --output FILE         where to write\n"
+    "  --output FILE         where to write when all is learned; directories\n"
+    "                        are made, an earlier file is replaced\n"
     "  --vocab-size N        tokens, special ones included (default: 32000)\n"
     "  --min-frequency N     rarer pairs are not merged (default: 2)\n"
     "  --pretokenizer NAME   gpt2, qwen2 (digits alone) or llama3 (digits by\n"
@@ -134,8 +136,35 @@ static loong_status_t train(loong_context_t *ctx, const options_t *o,
     return status;
 }
 
+/* No directory, and not the text itself: said before hours of learning. */
+static int check_output(const options_t *o)
+{
+    struct stat out, in;
+    if (stat(o->output, &out) != 0) {
+        return LOONG_EXIT_OK;
+    }
+    if (S_ISDIR(out.st_mode)) {
+        fprintf(stderr, "loong-data tokenizer train: cannot write '%s': it is "
+                        "a directory, a file is wanted\n", o->output);
+        return LOONG_EXIT_CANNOT_WRITE;
+    }
+    for (int64_t i = 0; i < o->corpus.num_paths; i++) {
+        if (stat(o->corpus.paths[i], &in) == 0 && in.st_dev == out.st_dev &&
+            in.st_ino == out.st_ino) {
+            return data_usage("tokenizer train",
+                              "--output %s is '%s', which is to be read",
+                              o->output, o->corpus.paths[i]);
+        }
+    }
+    return LOONG_EXIT_OK;
+}
+
 static int run(loong_context_t *ctx, const options_t *o)
 {
+    int code = check_output(o);
+    if (code != LOONG_EXIT_OK) {
+        return code;
+    }
     if (!data_can_write("tokenizer train", o->output)) {
         return LOONG_EXIT_CANNOT_WRITE;
     }
@@ -236,9 +265,10 @@ int data_tokenizer_train(loong_context_t *ctx, int argc, char **argv)
     }
     o.corpus.paths = (const char *const *)argv + optind;
     o.corpus.num_paths = argc - optind;
-    if (o.output == NULL || o.corpus.num_paths == 0) {
+    bool named = o.output != NULL && o.output[0] != '\0';
+    if (!named || o.corpus.num_paths == 0) {
         return data_usage("tokenizer train", "%s is missing",
-                          o.output == NULL ? "--output FILE"
+                          !named ? "--output FILE"
                                            : "a file or directory");
     }
     return run(ctx, &o);

@@ -11,7 +11,7 @@ int options_next(int argc, char **argv, const struct option *options)
     size_t count = 0;
     int option = getopt_long(argc, argv, "h", options, NULL);
     const char *given = argv[optind > 0 ? optind - 1 : 0];
-    if (option != '?' || optopt != 0 || strncmp(given, "--", 2) != 0) {
+    if (option != '?') {
         return option;
     }
     while (options[count].name != NULL) {
@@ -19,9 +19,14 @@ int options_next(int argc, char **argv, const struct option *options)
     }
     char name[128];
     snprintf(name, sizeof(name), "%.*s", (int)strcspn(given, "="), given);
-    const char *near = loong_nearest(name, options, count, sizeof(*options));
+    const char *near =
+        optopt == 0 && strncmp(given, "--", 2) == 0
+            ? loong_nearest(name, options, count, sizeof(*options))
+            : NULL;
     if (near != NULL) {
         fprintf(stderr, "%s: did you mean --%s?\n", argv[0], near);
+    } else {
+        fprintf(stderr, "%s --help lists the options\n", argv[0]);
     }
     return option;
 }

@@ -7,8 +7,8 @@
 #include <getopt.h>
 
 /* The next of the long options, as getopt_long gives it (-h is --help); what
- * is wrong has been said when it is '?', with the option that was probably
- * meant. */
+ * is wrong has been said when it is '?', in the name of argv[0], with
+ * the option that was probably meant. */
 int options_next(int argc, char **argv, const struct option *options);
 
 #endif

@@ -95,11 +95,20 @@ expect 1 "(number 1) is no id" decode bytes ids
 train() { tokenizer train --output mine.json "$@"; }
 docs=("$source"/docs/*.md)
 expect 2 "--output FILE is missing" tokenizer train a
+expect 2 "--output FILE is missing" tokenizer train --output '' a
+expect 2 "loong-data tokenizer train: invalid option -- 'o'" \
+    tokenizer train -o mine.json a
+expect 2 "loong-data tokenizer train --help lists the options" train -o a
 expect 2 "a file or directory is missing" train
 expect 2 "must be a whole number from 257" train --vocab-size 256 a
 expect 2 "must be a whole number from 1" train --min-frequency 0 a
 expect 2 "must be gpt2, qwen2 or llama3" train --pretokenizer bert a
 expect 66 "'nowhere': No such file" train nowhere
+expect 2 "--output ./text is 'text', which is to be read" \
+    tokenizer train --output ./text nothing text
+mkdir made
+expect 73 "cannot write 'made/': it is a directory" \
+    tokenizer train --output made/ text
 touch file
 expect 73 "cannot write 'file/mine.json'" \
     tokenizer train --output file/mine.json "${docs[@]}"

@@ -61,7 +61,7 @@ static loong_status_t convert_native(converter_t *c)
     loong_native_write_params_t write = {0};
     loong_hf_files_t *files = NULL;
     LOONG_TRY(loongi_checkpoint_open(c->ctx, c->params->from, &c->native));
-    LOONG_TRY(loongi_checkpoint_verify_hf(c->native));
+    LOONG_TRY(loongi_checkpoint_verify_hf(c->native, true));
     LOONG_TRY(loongi_checkpoint_map(c->native));
     loongi_workdir_add_source(&c->key, loongi_checkpoint_path(c->native));
     c->count = loongi_checkpoint_count(c->native);

@@ -284,7 +284,7 @@ choose_files(const native_source_t *source,
     if (hf->files_dir != NULL && !code) {
         return LOONG_OK;
     }
-    LOONG_TRY(loongi_checkpoint_verify_hf(source->checkpoint));
+    LOONG_TRY(loongi_checkpoint_verify_hf(source->checkpoint, true));
     if (!loongi_dir_exists(kept_files)) {
         return LOONG_OK;
     }

@@ -197,7 +197,7 @@ static loong_status_t check_native(const verifier_t *v,
         loongi_checkpoint_ranks(view->native),
         loongi_checkpoint_ranks(view->native) > 1 ? "s" : "");
     LOONG_TRY(loongi_checkpoint_verify(view->native, 0, 1));
-    LOONG_TRY(loongi_checkpoint_verify_hf(view->native));
+    LOONG_TRY(loongi_checkpoint_verify_hf(view->native, true));
     say(v, loongi_checkpoint_lists_hf(view->native)
                ? "checksums of all files are right"
                : "checksums of all files are right, but those in hf/ have "

@@ -26,7 +26,7 @@ static loong_checkpoint_t *open_right(loong_context_t *ctx, const char *path,
 {
     loong_checkpoint_t *ck = NULL;
     if (loongi_checkpoint_open_part(ctx, path, 0, 0, &ck) != LOONG_OK ||
-        (files && loongi_checkpoint_verify_hf(ck) != LOONG_OK)) {
+        (files && loongi_checkpoint_verify_hf(ck, false) != LOONG_OK)) {
         loong_context_clear_error(ctx);
         loongi_checkpoint_close(&ck);
     }

@@ -19,7 +19,7 @@ static loong_status_t open_mine(loong_trainer_t *t, const char *path,
 static loong_status_t verify(loong_trainer_t *t, loong_checkpoint_t *ck)
 {
     if (loong_comm_rank(t->comm) == 0) { /* whose files the next save keeps */
-        LOONG_TRY(loongi_checkpoint_verify_hf(ck));
+        LOONG_TRY(loongi_checkpoint_verify_hf(ck, false));
     }
     return loongi_checkpoint_verify(ck, loong_comm_rank(t->comm),
                                     loong_comm_size(t->comm));

@@ -209,10 +209,11 @@ loongi_checkpoint_check(const loong_checkpoint_t *checkpoint,
 LOONG_NODISCARD loong_status_t
 loongi_checkpoint_verify(loong_checkpoint_t *checkpoint, int part, int parts);
 
-/* The files that checkpoint.json lists of hf/: sizes and checksums. Errors:
- * LOONG_ERR_FORMAT, files are named. */
-LOONG_NODISCARD loong_status_t
-loongi_checkpoint_verify_hf(const loong_checkpoint_t *checkpoint);
+/* The checksums of the files that checkpoint.json lists of hf/; others: no more
+ * of those that an export takes may be there. Errors: LOONG_ERR_FORMAT, files
+ * are named. */
+LOONG_NODISCARD loong_status_t loongi_checkpoint_verify_hf(
+    const loong_checkpoint_t *checkpoint, bool others);
 /* False: an earlier version saved it, so nothing is known of its hf/. */
 bool loongi_checkpoint_lists_hf(const loong_checkpoint_t *checkpoint);
 

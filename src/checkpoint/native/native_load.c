@@ -500,14 +500,51 @@ loong_status_t loongi_checkpoint_verify(loong_checkpoint_t *checkpoint,
                      : LOONG_OK;
 }
 
-loong_status_t
-loongi_checkpoint_verify_hf(const loong_checkpoint_t *checkpoint)
+static bool lists(const loong_layout_t *layout, const char *name)
 {
-    loong_problems_t problems = loongi_problems_begin(checkpoint->ctx);
-    for (int64_t i = 0; i < checkpoint->layout->hf_count; i++) {
-        compare_sum(checkpoint, &checkpoint->layout->hf_files[i], &problems);
+    int64_t i = 0;
+    while (i < layout->hf_count &&
+           strcmp(layout->hf_files[i].name + strlen("hf/"), name) != 0) {
+        i++;
     }
-    return loongi_problems_end(&problems, LOONG_ERR_FORMAT, checkpoint->dir);
+    return i < layout->hf_count;
+}
+
+/* Files of the tokenizer and of the model that came later. */
+static loong_status_t add_unlisted(const loong_checkpoint_t *checkpoint,
+                                   loong_problems_t *problems)
+{
+    loong_hf_files_t *files = NULL;
+    LOONG_TRY(loongi_hf_files_create(checkpoint->ctx, &files));
+    loong_status_t status = loongi_hf_files_read_kept(files, checkpoint->dir);
+    for (int64_t i = 0; i < loongi_hf_files_count(files); i++) {
+        const char *bytes = NULL;
+        size_t length = 0;
+        const char *name = loongi_hf_files_get(files, i, &bytes, &length);
+        if (!lists(checkpoint->layout, name)) {
+            loongi_problems_add(problems,
+                                "hf/%s: checkpoint.json does not list it",
+                                name);
+        }
+    }
+    loongi_hf_files_destroy(&files);
+    return status;
+}
+
+loong_status_t loongi_checkpoint_verify_hf(const loong_checkpoint_t *checkpoint,
+                                           bool others)
+{
+    const loong_layout_t *layout = checkpoint->layout;
+    loong_problems_t problems = loongi_problems_begin(checkpoint->ctx);
+    for (int64_t i = 0; i < layout->hf_count; i++) {
+        compare_sum(checkpoint, &layout->hf_files[i], &problems);
+    }
+    loong_status_t status = others && layout->lists_hf
+                                ? add_unlisted(checkpoint, &problems)
+                                : LOONG_OK;
+    loong_status_t found = loongi_problems_end(&problems, LOONG_ERR_FORMAT,
+                                               checkpoint->dir);
+    return status != LOONG_OK ? status : found;
 }
 
 bool loongi_checkpoint_lists_hf(const loong_checkpoint_t *checkpoint)

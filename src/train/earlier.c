@@ -25,8 +25,6 @@ typedef struct earlier {
 /* Of a family of the caller's own no default is known but what it states. */
 static loong_status_t fill(const earlier_t *e, int side)
 {
-    static const char *const alike[] = {"make_vocab_size_divisible_by",
-                                        "mla_absorb"};
     const char *name = loongi_pairs_get(e->stated[side], "family");
     const loong_family_t *family =
         name != NULL ? loong_find_family(e->ctx, name) : NULL;
@@ -38,20 +36,18 @@ static loong_status_t fill(const earlier_t *e, int side)
         loong_context_clear_error(e->ctx);
         status = LOONG_OK;
     }
-    /* Filling makes these the same in all models. */
-    for (int64_t i = 0; i < LOONG_COUNT_OF(alike) && status == LOONG_OK; i++) {
-        const char *own = loongi_pairs_get(e->stated[side], alike[i]);
-        if (own != NULL) {
-            status = loongi_pairs_set(e->whole[side], alike[i], own);
-        }
-    }
     return status;
 }
 
 /* A key counts that one of the recipes sets or that both models state: what
- * only one of them states has no effect in the other. */
+ * only one of them states has no effect in the other. What may change is
+ * listed as the recipes have it. */
 static bool does_count(const earlier_t *e, const char *key, const char *path)
 {
+    const loong_recipe_key_t *rule = loongi_recipe_find(e->now, path);
+    if (rule == NULL || rule->resume == LOONG_RESUME_FREE) {
+        return false;
+    }
     return loong_recipe_is_set(e->recipe, path) ||
            loong_recipe_is_set(e->now, path) ||
            (loongi_pairs_get(e->stated[BEFORE], key) != NULL &&
@@ -101,6 +97,22 @@ static loong_status_t add_dtype(const earlier_t *e, const loong_pairs_t *meta,
     return loongi_pairs_set(e->meant[AFTER], LOONG_PARAMS_DTYPE, dtype);
 }
 
+bool loongi_is_of_learning(const char *key)
+{
+    static const char *const keys[] = {
+        "attention_dropout", "hidden_dropout", "embedding_dropout",
+        "init_method_std", "embedding_init_method_std",
+        "use_scaled_init_method", "moe_router_bias_update_rate",
+        "moe_router_load_balancing_type", "moe_aux_loss_coeff",
+        "moe_z_loss_coeff"};
+    for (int64_t i = 0; i < LOONG_COUNT_OF(keys); i++) {
+        if (strcmp(keys[i], key) == 0) {
+            return true;
+        }
+    }
+    return false;
+}
+
 typedef struct evaluation {
     const loong_recipe_t *now;
     loong_problems_t problems;
@@ -109,8 +121,11 @@ typedef struct evaluation {
 static loong_status_t judge_model(void *user,
                                   const loong_recipe_change_t *change)
 {
+    static const char model[] = FOUNDATION ".";
     evaluation_t *v = user;
-    if (strncmp(change->path, "model.", 6) == 0) {
+    if (strncmp(change->path, model, strlen(model)) == 0 &&
+        change->resume != LOONG_RESUME_FREE &&
+        !loongi_is_of_learning(change->path + strlen(model))) {
         loongi_recipe_refuse(v->now, change, &v->problems);
     }
     return LOONG_OK;

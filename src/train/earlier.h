@@ -4,6 +4,8 @@
 #ifndef LOONG_EARLIER_H
 #define LOONG_EARLIER_H
 
+#include <stdbool.h>
+
 #include "loong/recipe.h"
 #include "pairs.h"
 
@@ -19,12 +21,15 @@ extern "C" {
  * now, those included that its family states. dtype: what params_dtype is now.
  * Models are compared by what they are: a default that is written out is no
  * change, a family's default that is another one by now is. An evaluation asks
- * for the same model and nothing else. Errors: LOONG_ERR_MISMATCH, of an
- * evaluation LOONG_ERR_CONFIG, with every change. */
+ * for the same model, not how it learns, and nothing else. Errors:
+ * LOONG_ERR_MISMATCH, of an evaluation LOONG_ERR_CONFIG, with every change. */
 LOONG_NODISCARD loong_status_t
 loongi_check_earlier(const loong_pairs_t *meta, const loong_recipe_t *now,
                      const loong_pairs_t *model, const char *dtype,
                      bool evaluate_only);
+
+/* A key of a model that says how it begins and learns, not what it is. */
+bool loongi_is_of_learning(const char *key);
 
 #ifdef __cplusplus
 }

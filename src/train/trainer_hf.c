@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "decoder_config.h"
+#include "earlier.h"
 #include "hf_config.h"
 #include "problems.h"
 #include "trainer_hf.h"
@@ -21,19 +22,15 @@ static loong_status_t add_set(void *user, const char *key, const char *value)
 static bool is_of_training(const char *key)
 {
     static const char *const keys[] = {
-        "attention_dropout", "hidden_dropout", "embedding_dropout",
-        "init_method_std", "embedding_init_method_std",
-        "use_scaled_init_method", "make_vocab_size_divisible_by", "mla_absorb",
+        "make_vocab_size_divisible_by", "mla_absorb",
         "moe_expert_capacity_factor", "moe_token_drop_policy",
-        "moe_router_force_load_balancing", "moe_router_bias_update_rate",
-        "moe_router_load_balancing_type", "moe_aux_loss_coeff",
-        "moe_z_loss_coeff"};
+        "moe_router_force_load_balancing"};
     for (int64_t i = 0; i < LOONG_COUNT_OF(keys); i++) {
         if (strcmp(keys[i], key) == 0) {
             return true;
         }
     }
-    return false;
+    return loongi_is_of_learning(key);
 }
 
 /* The recipe that is filled. */

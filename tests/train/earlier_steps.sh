@@ -121,6 +121,14 @@ for command in "" eval; do
     has err "model.foundation.num_query_groups: 2 in the checkpoint, now 1"
     has err "ffn_hidden_size: 16 in the checkpoint, now 64; set it to 16 to go"
 done
+# How a model learns, and where its sizes are from, is not asked of one that is
+# evaluated, and where it began not of one that goes on.
+run 0 eval recipe.yaml checkpoint.load=save 'model.freeze=["layers.*"]' \
+    model.foundation.attention_dropout=0.1 model.from_hf=hf4
+run 2 recipe.yaml checkpoint.load=save model.foundation.attention_dropout=0.1 \
+    model.foundation.init_method_std=0.1
+has err "what is meant goes into resume.override: 1 problem"
+
 # What auto was is kept: this processor does not multiply bf16.
 export ONEDNN_MAX_CPU_ISA=AVX2
 run 0 recipe.yaml checkpoint.save=auto train.train_iters=1

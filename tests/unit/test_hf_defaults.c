@@ -428,7 +428,7 @@ static const struct {
     /* it divides always: one weight is 1, not a score */
     {M2 "\"num_key_value_heads\":2,\"num_experts_per_tok\":1",
      "moe_router_norm_topk_prob", "auto",
-     "moe_router_norm_topk_prob = auto, with 1 experts a token"},
+     "moe_router_norm_topk_prob = false, with 1 experts a token"},
     {M2 "\"num_key_value_heads\":2,\"num_experts_per_tok\":2",
      "moe_ffn_hidden_size", "9", "moe_ffn_hidden_size = 9"},
     {"\"model_type\":\"gpt2\",\"n_layer\":1,\"n_embd\":8,\"n_head\":2",

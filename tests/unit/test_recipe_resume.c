@@ -475,10 +475,9 @@ static const struct {
 } models[] = {
     {LLAMA, "", LLAMA ", num_query_groups: 4, rotary_base: 1e4", NULL},
     {LLAMA, "", LLAMA ", rope_scaling: {type: none}", NULL},
-    {LLAMA, "", LLAMA ", make_vocab_size_divisible_by: 1", NULL},
+    {LLAMA, "", LLAMA ", make_vocab_size_divisible_by: 128", NULL},
     {LLAMA ", num_query_groups: 4", "", LLAMA, NULL},
-    {LLAMA, "", LLAMA ", make_vocab_size_divisible_by: 128",
-     F "make_vocab_size_divisible_by: 1 in the checkpoint, now 128"},
+    {EXPERTS, "", EXPERTS ", moe_router_norm_topk_prob: true", NULL},
     {LLAMA, "", LLAMA ", num_query_groups: 2",
      "r.yaml:1: " F "num_query_groups: 4 in the checkpoint, now 2"},
     {LLAMA ", num_query_groups: 2", "", LLAMA,

@@ -120,9 +120,7 @@ static void emit_division(loong_hf_writer_t *w)
 {
     static const char key[] = "moe_router_norm_topk_prob";
     const char *told = loongi_pairs_get(w->model, key);
-    bool divided = strcmp(told, "auto") == 0
-                       ? value_of(w, "moe_router_topk") > 1
-                       : strcmp(told, "true") == 0;
+    bool divided = strcmp(told, "false") != 0;
     if (loongi_hf_writes(w, "norm_topk_prob")) {
         loongi_hf_emit_bool(w, "norm_topk_prob", divided);
     } else if (!divided) {

@@ -584,6 +584,11 @@ loong_status_t loongi_decoder_fill(loong_context_t *ctx, loong_pairs_t *pairs)
     LOONG_TRY(loongi_decoder_configure(ctx, pairs, &config));
     config.padded_vocab_size = 1; /* as make_vocab_size_divisible_by */
     config.mla_absorb = LOONG_ABSORB_AUTO;
+    if (config.router.weights == LOONG_WEIGHTS_AUTO &&
+        config.router.score != LOONG_SCORE_SOFTMAX) {
+        config.router.weights = config.router.topk > 1 ? LOONG_WEIGHTS_DIVIDED
+                                                       : LOONG_WEIGHTS_PLAIN;
+    }
     for (int64_t i = 0; i < LOONG_COUNT_OF(fields); i++) {
         LOONG_TRY(state_field(&config, &fields[i], &to));
     }

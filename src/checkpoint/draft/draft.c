@@ -495,6 +495,10 @@ static loong_status_t run(draft_t *d)
 {
     char path[4096];
     LOONG_TRY(loongi_checkpoint_check_model(d->ctx, d->params->dir));
+    if (d->params->out_dir != NULL) {
+        LOONG_TRY(
+            loongi_checkpoint_check_outside(d->ctx, d->params->out_dir));
+    }
     snprintf(path, sizeof(path), "%s/config.json", d->params->dir);
     LOONG_TRY(loongi_json_load(d->ctx, path, &d->config));
     LOONG_TRY(loongi_hf_check_foreign(d->ctx, path, d->config));

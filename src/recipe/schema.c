@@ -274,7 +274,9 @@ static const loong_recipe_key_t keys[] = {
            "what the backward computes again: nothing, layers, scopes"),
     TEXTS("recompute.scopes", FREE, "globs of scopes, for selective"),
 
-    TEXT("data.tokenizer", NULL, SAME, "tokenizer.json or its directory"),
+    TEXT("data.tokenizer", NULL, FREE,
+         "tokenizer.json or its directory: for samples, and for what exports "
+         "bring; data sets are tokens already"),
     /* A checkpoint has the content of each source and its share. */
     TEXT("data.train[].path", NULL, FREE,
          "prefix of an indexed data set; a resumed run wants the same content"),

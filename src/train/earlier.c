@@ -85,12 +85,17 @@ static loong_status_t read_models(earlier_t *e, const loong_pairs_t *meta,
     return add_models(e);
 }
 
-/* What auto was is not known of checkpoints that do not have it. */
 static loong_status_t add_dtype(const earlier_t *e, const loong_pairs_t *meta,
                                 const char *dtype)
 {
     const char *before = loongi_pairs_get(meta, LOONG_PARAMS_DTYPE);
     if (before == NULL) {
+        before = loong_recipe_text(e->recipe, LOONG_PARAMS_DTYPE);
+    }
+    if (strcmp(before, "auto") == 0) {
+        loongi_log(e->ctx, LOONG_LOG_INFO,
+                   "the checkpoint does not say what " LOONG_PARAMS_DTYPE
+                   " auto was, now it is %s", dtype);
         return LOONG_OK;
     }
     LOONG_TRY(loongi_pairs_set(e->meant[BEFORE], LOONG_PARAMS_DTYPE, before));

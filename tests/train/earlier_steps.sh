@@ -142,7 +142,7 @@ has err "precision.params_dtype: fp32 in the checkpoint, now bf16"
 # Data may be moved, and a share may be said otherwise: the content counts.
 cp text.bin none.bin
 cp text.idx none.idx
-run 0 recipe.yaml checkpoint.load=save \
+run 0 recipe.yaml checkpoint.load=save data.tokenizer=bytes \
     "data.train=[{path: $PWD/none, weight: 3}]"
 has out "data.train[0].path: text -> $PWD/none"
 head -c "$(($(stat -c %s text.bin) / 2))" /dev/zero >none.mask.bin

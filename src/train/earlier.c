@@ -1,4 +1,7 @@
-/* SPDX-License-Identifier: Apache-2.0 */
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Compares a checkpoint's run with that of now, for trainer_save.c, before any
+ * tensor is read. Read src/recipe/compare.c first. */
 #include "earlier.h"
 
 #include <stdio.h>
@@ -32,7 +35,7 @@ static loong_status_t fill(const earlier_t *e, int side)
         return LOONG_OK;
     }
     loong_status_t status = loongi_decoder_fill(e->ctx, e->whole[side]);
-    if (status == LOONG_ERR_CONFIG) {
+    if (status == LOONG_ERR_CONFIG) { /* it was allowed then */
         loong_context_clear_error(e->ctx);
         status = LOONG_OK;
     }

@@ -2,15 +2,19 @@
  *
  * What a config.json means by what it does not say, or says in a way that few
  * files do: the defaults are those of transformers' configuration classes. */
+#include <dirent.h>
 #include <unistd.h>
 
 #include "decoder_config.h"
 #include "file.h"
+#include "hf_code.h"
 #include "hf_config.h"
 #include "test.h"
 #include "test_dir.h"
 
 TEST_DIR(dir)
+
+#define FIXTURES LOONG_SOURCE_DIR "/tests/golden/fixtures"
 
 #define SIZES                                                            \
     "\"num_hidden_layers\":3,\"hidden_size\":64,\"intermediate_size\":8," \
@@ -485,12 +489,106 @@ static void cannot_be_said(void **state)
     }
 }
 
+/* How a model was trained, which not every type can say. */
+static bool is_of_training(const char *key)
+{
+    return strstr(key, "dropout") != NULL || strstr(key, "init_method") ||
+           strstr(key, "_loss") != NULL || strstr(key, "update_rate") ||
+           strcmp(key, "family") == 0;
+}
+
+static loong_status_t note_key(void *user, const char *key, const char *value)
+{
+    return loongi_pairs_set(user, key, value);
+}
+
+/* The keys that count in a model, each in one way of writing. */
+static loong_pairs_t *meaning(loong_context_t *ctx, const loong_pairs_t *model)
+{
+    loong_decoder_config_t config;
+    loong_pairs_t *told = NULL;
+    loong_pairs_t *whole = NULL;
+    assert_ok(ctx, loongi_pairs_copy(ctx, model, &told));
+    assert_ok(ctx, loongi_decoder_configure(ctx, model, &config));
+    assert_ok(ctx, loongi_decoder_state(&config, note_key, told));
+    assert_ok(ctx, loongi_pairs_copy(ctx, model, &whole));
+    assert_ok(ctx, loongi_decoder_fill(ctx, whole));
+    for (int64_t i = 0; i < told->count; i++) {
+        const char *key = told->items[i].key;
+        assert_ok(ctx,
+                  loongi_pairs_set(told, key, loongi_pairs_get(whole, key)));
+    }
+    loongi_pairs_destroy(&whole);
+    return told;
+}
+
+/* A model as another type: what is written is the same model, or nothing is.
+ * Whether it is written. */
+static bool stays_itself(loong_context_t *ctx, const loong_pairs_t *own,
+                         const char *as)
+{
+    loong_pairs_t *other = NULL;
+    loong_pairs_t *back = NULL;
+    bool written = loongi_hf_model_as(ctx, own, as, true, &other) == LOONG_OK;
+    loong_hf_config_params_t params = {dir, other, LOONG_BF16, NULL};
+    written = written && loongi_hf_config_write(ctx, &params) == LOONG_OK;
+    loong_pairs_t *want = meaning(ctx, own);
+    if (written) {
+        assert_ok(ctx, loongi_hf_config_read(ctx, dir, &back));
+        assert_ok(ctx, loongi_decoder_fill(ctx, back));
+    }
+    for (int64_t i = 0; written && i < want->count; i++) {
+        const char *key = want->items[i].key;
+        const char *found = loongi_pairs_get(back, key);
+        if (!is_of_training(key) &&
+            (found == NULL || strcmp(found, want->items[i].value) != 0)) {
+            fail_msg("%s as %s: %s is %s, was %s",
+                     loongi_pairs_get(own, "family"), as, key,
+                     found != NULL ? found : "absent", want->items[i].value);
+        }
+    }
+    loong_context_clear_error(ctx);
+    loongi_pairs_destroy(&want);
+    loongi_pairs_destroy(&back);
+    loongi_pairs_destroy(&other);
+    return written;
+}
+
+/* Every published form as every type. */
+static void is_no_other_model(void **state)
+{
+    (void)state;
+    int written = 0;
+    DIR *folder = opendir(FIXTURES);
+    assert_non_null(folder);
+    for (struct dirent *e = readdir(folder); e != NULL; e = readdir(folder)) {
+        char path[512];
+        char types[512];
+        loong_context_t *ctx = test_context();
+        loong_pairs_t *own = NULL;
+        snprintf(path, sizeof(path), FIXTURES "/%s", e->d_name);
+        snprintf(types, sizeof(types), "%s", loongi_hf_type_list());
+        if (e->d_name[0] != '.') {
+            assert_ok(ctx, loongi_hf_config_read(ctx, path, &own));
+        }
+        for (char *as = strtok(types, ", "); own != NULL && as != NULL;
+             as = strtok(NULL, ", ")) {
+            written += stays_itself(ctx, own, as);
+        }
+        loongi_pairs_destroy(&own);
+        test_context_end(&ctx);
+    }
+    closedir(folder);
+    assert_true(written > 80);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(means),
                                        cmocka_unit_test(comes_back),
                                        cmocka_unit_test(is_written),
                                        cmocka_unit_test(leaves_to_defaults),
-                                       cmocka_unit_test(cannot_be_said)};
+                                       cmocka_unit_test(cannot_be_said),
+                                       cmocka_unit_test(is_no_other_model)};
     return cmocka_run_group_tests(tests, make_dir, remove_dir);
 }

@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "decoder_config.h"
 #include "file.h"
 #include "hf_beside.h"
 #include "hf_family.h"
@@ -154,6 +155,25 @@ static loong_status_t check_other(loong_context_t *ctx, const char *as)
     return LOONG_OK;
 }
 
+static loong_status_t add_stated(void *user, const char *key,
+                                 const char *value)
+{
+    return loongi_pairs_get(user, key) != NULL
+               ? LOONG_OK
+               : loongi_pairs_set(user, key, value);
+}
+
+/* What a model leaves to the defaults of its own family is said before it is
+ * called another. */
+static loong_status_t rename_family(loong_context_t *ctx, const char *as,
+                                    loong_pairs_t *model)
+{
+    loong_decoder_config_t config;
+    LOONG_TRY(loongi_decoder_configure(ctx, model, &config));
+    LOONG_TRY(loongi_decoder_state(&config, add_stated, model));
+    return loongi_pairs_set(model, "family", as);
+}
+
 loong_status_t loongi_hf_model_as(loong_context_t *ctx,
                                   const loong_pairs_t *model, const char *as,
                                   bool has_code, loong_pairs_t **model_p)
@@ -161,13 +181,9 @@ loong_status_t loongi_hf_model_as(loong_context_t *ctx,
     loong_pairs_t *out = NULL;
     LOONG_TRY(as != NULL ? check_other(ctx, as)
                          : check_own(ctx, model, has_code));
-    LOONG_TRY(loongi_pairs_create(ctx, &out));
-    loong_status_t status = LOONG_OK;
-    for (int64_t i = 0; i < model->count && status == LOONG_OK; i++) {
-        const loong_pair_t *pair = &model->items[i];
-        bool named = as != NULL && strcmp(pair->key, "family") == 0;
-        status = loongi_pairs_set(out, pair->key, named ? as : pair->value);
-    }
+    LOONG_TRY(loongi_pairs_copy(ctx, model, &out));
+    loong_status_t status =
+        as != NULL ? rename_family(ctx, as, out) : LOONG_OK;
     if (status != LOONG_OK) {
         loongi_pairs_destroy(&out);
         return status;

@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "native_dir.h"
 #include "trainer_impl.h"
 
 enum { NAME_SIZE = 64, PATH_SIZE = 4096 };
@@ -95,6 +96,19 @@ static loong_status_t try_one(loong_trainer_t *t, const char *path,
     return status;
 }
 
+/* A save directory whose `latest` is lost or wrong still has its steps. */
+static void warn_of_latest(loong_trainer_t *t, loong_arena_t *arena,
+                           const char *dir)
+{
+    char *step = NULL;
+    if (loongi_native_resolve(arena, t->ctx, dir, &step) != LOONG_OK) {
+        loongi_log(t->ctx, LOONG_LOG_WARN,
+                   "checkpoint.load: auto takes the step completed last: %s",
+                   loong_context_error(t->ctx));
+        loong_context_clear_error(t->ctx);
+    }
+}
+
 /* Rank 0 looks into the directory, so that all ranks try the same. */
 static loong_status_t name_of(loong_trainer_t *t, const char *dir,
                               int64_t index, char name[NAME_SIZE])
@@ -107,6 +121,9 @@ static loong_status_t name_of(loong_trainer_t *t, const char *dir,
         LOONG_TRY(loongi_arena_create(t->ctx, "names of steps", &arena));
         loong_status_t status =
             loongi_checkpoint_steps(t->ctx, arena, dir, &names, &count);
+        if (status == LOONG_OK && index == 0) {
+            warn_of_latest(t, arena, dir);
+        }
         if (status == LOONG_OK && index < count) {
             snprintf(name, NAME_SIZE, "%s", names[index]);
         }

@@ -54,6 +54,23 @@ run 0 recipe.yaml checkpoint.save=own checkpoint.load=save export.hf=hf4
 [ "$(cat own/latest)" = step_00000004 ] || fail "step 4 was not saved"
 same save/step_00000004 hf4 || fail "the export is not what was loaded"
 
+# Steps are there without `latest`, or with one that is wrong: auto goes on from
+# the newest and says so, a new run is refused.
+cp -a save lost
+for latest in missing empty stale; do
+    case $latest in
+    missing) rm lost/latest; said="has neither checkpoint.json nor latest" ;;
+    empty) : >lost/latest; said="lost/latest holds '', not the name" ;;
+    stale) echo step_00000009 >lost/latest; said="has a latest that names" ;;
+    esac
+    run 2 recipe.yaml checkpoint.save=lost
+    has err "lost has checkpoints of an earlier run"
+    run 0 recipe.yaml checkpoint.save=lost checkpoint.load=auto
+    has err "auto takes the step completed last: "
+    has err "$said"
+    has out "resumed from lost/step_00000004 at step 4"
+done
+
 # An export replaces one of its own model alone, which is asked at the start.
 cp -r "$source/tests/golden/fixtures/qwen3_gqa_tied" theirs
 run 2 recipe.yaml checkpoint.save=never export.hf=theirs

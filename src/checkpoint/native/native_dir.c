@@ -30,12 +30,31 @@ static bool is_step_dir(const char *path)
     return n < (int)sizeof(manifest) && loongi_file_exists(manifest);
 }
 
+static bool has_step(const char *path)
+{
+    bool found = false;
+    struct dirent *entry = NULL;
+    DIR *dir = opendir(path);
+    while (dir != NULL && !found && (entry = readdir(dir)) != NULL) {
+        char step[4096];
+        int n = snprintf(step, sizeof(step), "%s/%s", path, entry->d_name);
+        found = has_prefix(entry->d_name, "step_") &&
+                n < (int)sizeof(step) && is_step_dir(step);
+    }
+    if (dir != NULL) {
+        closedir(dir);
+    }
+    return found;
+}
+
+/* Steps make a save directory: `latest` may have been lost. */
 bool loongi_checkpoint_is_native(const char *path)
 {
     char latest[4096];
     int n = snprintf(latest, sizeof(latest), "%s/" LOONG_LATEST, path);
     return is_step_dir(path) ||
-           (n < (int)sizeof(latest) && loongi_file_exists(latest));
+           (n < (int)sizeof(latest) && loongi_file_exists(latest)) ||
+           has_step(path);
 }
 
 /* The steps that are there, for a message. */

@@ -2,9 +2,8 @@
  *
  * The one place that knows jansson. loong_json_t is its json_t, and an object
  * member is its iterator, under our names. */
-#include <errno.h>
+#include <float.h>
 #include <jansson.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "file.h"
@@ -26,49 +25,75 @@ static json_t *decode(const char *text, size_t length, json_error_t *error)
                                         JSON_ALLOW_NUL, error);
 }
 
-/* The length of the string or number at `text`, or 1; *wide_p: it is an
- * integer that does not fit in 64 bits. */
-static size_t token_length(const char *text, const char *end, bool *wide_p)
+static const char *skip_digits(const char *c, const char *end)
 {
-    enum { INT64_DIGITS = 19 };
+    while (c < end && *c >= '0' && *c <= '9') {
+        c++;
+    }
+    return c;
+}
+
+/* The length of the string or number at `text`, or 1. */
+static size_t token_length(const char *text, const char *end)
+{
     const char *c = text;
-    *wide_p = false;
     if (*c == '"') {
         for (c++; c < end && *c != '"'; c++) {
             c += *c == '\\';
         }
         return c < end ? (size_t)(c - text) + 1 : (size_t)(end - text);
     }
-    while (c < end && strchr("+-.0123456789Ee", *c) != NULL && *c != '\0') {
+    c = skip_digits(c + (*c == '-'), end);
+    if (c < end && *c == '.') {
+        c = skip_digits(c + 1, end);
+    }
+    if (c < end && (*c == 'e' || *c == 'E')) {
         c++;
+        c = skip_digits(c + (c < end && (*c == '+' || *c == '-')), end);
     }
-    size_t length = (size_t)(c - text);
-    if (length >= INT64_DIGITS && memchr(text, '.', length) == NULL &&
-        memchr(text, 'e', length) == NULL &&
-        memchr(text, 'E', length) == NULL) {
-        char digits[INT64_DIGITS + 3] = "";
-        memcpy(digits, text, LOONG_MIN(length, sizeof(digits) - 1));
-        errno = 0;
-        (void)strtoll(digits, NULL, 10);
-        *wide_p = errno == ERANGE;
-    }
-    return LOONG_MAX(length, 1);
+    return LOONG_MAX((size_t)(c - text), 1);
 }
 
-/* Python writes integers of any size ("model_max_length" of many tokenizers);
- * those beyond 64 bits are decoded as reals. */
+/* A number, and too large for what it is decoded as. */
+static bool overflows(const char *token, size_t length)
+{
+    json_error_t error;
+    json_t *json = decode(token, length, &error);
+    json_decref(json); /* accepts NULL */
+    return json == NULL &&
+           json_error_code(&error) == json_error_numeric_overflow;
+}
+
+static void append_token(loong_text_t *text, const char *token, size_t length)
+{
+    size_t begin = text->length;
+    loongi_text_append(text, token, length);
+    if (*token == '"' || !overflows(token, length)) {
+        return;
+    }
+    if (memchr(token, '.', length) == NULL &&
+        memchr(token, 'e', length) == NULL &&
+        memchr(token, 'E', length) == NULL) {
+        loongi_text_append(text, ".0", 2);
+    }
+    if (text->status == LOONG_OK &&
+        overflows(text->data + begin, text->length - begin)) {
+        text->length = begin;
+        loongi_text_printf(text, "%s%.17g", *token == '-' ? "-" : "", DBL_MAX);
+    }
+}
+
+/* Python writes integers of any size ("model_max_length" of many tokenizers)
+ * and reads reals of any size: integers beyond 64 bits are decoded as reals,
+ * what is beyond those as the largest one, which no use of a number takes. */
 static json_t *decode_wide(loong_context_t *ctx, const char *text,
                            size_t length, json_error_t *error)
 {
     const char *end = text + length;
     loong_text_t real = loongi_text_begin(ctx);
     while (text < end) {
-        bool wide = false;
-        size_t token = token_length(text, end, &wide);
-        loongi_text_append(&real, text, token);
-        if (wide) {
-            loongi_text_append(&real, ".0", 2);
-        }
+        size_t token = token_length(text, end);
+        append_token(&real, text, token);
         text += token;
     }
     json_t *json = NULL;

@@ -2,8 +2,8 @@
  *
  * JSON: a parsed value is a tree of borrowed children under one owned root.
  * Duplicate keys are an error, text is UTF-8, integers are 64 bit: one that
- * does not fit is a real. Writing goes through loong_text_t and
- * loongi_text_json_string.
+ * does not fit is a real, a number that fits in neither the largest real.
+ * Writing goes through loong_text_t and loongi_text_json_string.
  */
 #ifndef LOONG_JSON_H
 #define LOONG_JSON_H

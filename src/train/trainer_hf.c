@@ -74,8 +74,9 @@ static void tell_overrides(const adoption_t *a, const loong_pairs_t *theirs,
             (written != NULL || !is_of_training(key)) &&
             (means == NULL || strcmp(ours->items[i].value, means) != 0)) {
             loongi_log(a->ctx, LOONG_LOG_WARN,
-                       "%s: %s in the recipe holds, %s/config.json means %s",
-                       path, loong_recipe_text(a->recipe, path), a->dir,
+                       "%s: %s (%s) holds, %s/config.json means %s", path,
+                       loong_recipe_text(a->recipe, path),
+                       loong_recipe_where(a->recipe, path), a->dir,
                        written != NULL ? written
                        : means != NULL ? means
                                        : "none");

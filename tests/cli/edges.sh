@@ -61,10 +61,10 @@ train: {global_batch_size: 4, train_iters: 1}
 optimizer: {lr: 1e-2}
 device: cpu
 E2
-expect 0 "num_attention_heads: 4 in the recipe holds, new/config.json means 2" \
+expect 0 "num_attention_heads: 4 (command line) holds, new/config.json means 2" \
     "$build/loongrun" hf.yaml model.foundation.num_attention_heads=4 \
     model.foundation.kv_channels=4 model.foundation.num_query_groups=4
-expect 0 "rope_scaling.type: linear in the recipe holds, new/config.json means" \
+expect 0 "rope_scaling.type: linear (command line) holds, new/config.json means" \
     "$build/loongrun" hf.yaml +model.foundation.rope_scaling.type=linear \
     +model.foundation.rope_scaling.factor=2
 expect 0 "ONEDNN_MAX_CPU_ISA is BOGUS: not a level that oneDNN knows" \

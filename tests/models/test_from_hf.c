@@ -285,7 +285,7 @@ static void count_overrides(void *user, loong_log_level_t level,
                             const char *line)
 {
     (void)level;
-    *(int *)user += strstr(line, "in the recipe holds") != NULL;
+    *(int *)user += strstr(line, ") holds, ") != NULL;
 }
 
 /* The same directory for model and weights is compared once, also with keys

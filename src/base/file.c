@@ -252,6 +252,13 @@ bool loongi_dir_exists(const char *path)
     return stat(path, &info) == 0 && S_ISDIR(info.st_mode);
 }
 
+bool loongi_file_same(const char *a, const char *b)
+{
+    struct stat x, y;
+    return stat(a, &x) == 0 && stat(b, &y) == 0 && x.st_dev == y.st_dev &&
+           x.st_ino == y.st_ino;
+}
+
 loong_status_t loongi_dir_make(loong_context_t *ctx, const char *path)
 {
     char *part = NULL;

@@ -53,6 +53,8 @@ LOONG_NODISCARD loong_status_t loongi_file_copy(loong_context_t *ctx,
 
 bool loongi_file_exists(const char *path);
 bool loongi_dir_exists(const char *path);
+/* Both are there and one, whatever their names. */
+bool loongi_file_same(const char *a, const char *b);
 /* This process may not write it: the file is there and read-only, or could not
  * be replaced or made where it is. False where there is no such directory. */
 bool loongi_file_is_fixed(const char *path);

@@ -3,6 +3,7 @@
  * From the model keys of a recipe to a configured family. */
 #include <string.h>
 
+#include "file.h"
 #include "hf_code.h"
 #include "hf_config.h"
 #include "hf_weights.h"
@@ -57,6 +58,22 @@ static loong_status_t add_stated(void *user, const char *key,
                : loongi_pairs_set(user, key, value);
 }
 
+/* A published model is no place for what is made of it. */
+static loong_status_t check_no_source(const loong_trainer_t *t,
+                                      const char *dir)
+{
+    static const char *const keys[] = {"init.from_hf", "model.from_hf"};
+    for (int64_t i = 0; i < LOONG_COUNT_OF(keys); i++) {
+        const char *from = loong_recipe_text(t->recipe, keys[i]);
+        LOONG_CHECK(t->ctx, from == NULL || !loongi_file_same(dir, from),
+                    LOONG_ERR_CONFIG,
+                    "export.hf: '%s' is the directory of %s: the model in it "
+                    "would be replaced, another directory is wanted", dir,
+                    keys[i]);
+    }
+    return LOONG_OK;
+}
+
 /* dir: to be written, or NULL. */
 static loong_status_t check_as(loong_trainer_t *t, const char *dir,
                                loong_pairs_t *code)
@@ -65,6 +82,7 @@ static loong_status_t check_as(loong_trainer_t *t, const char *dir,
     loong_pairs_t *model = NULL;
     if (dir != NULL) {
         LOONG_TRY(loongi_checkpoint_check_outside(t->ctx, dir));
+        LOONG_TRY(check_no_source(t, dir));
     }
     LOONG_TRY(loongi_trainer_code(t, code));
     LOONG_TRY(loongi_hf_model_as(
@@ -96,6 +114,7 @@ static loong_status_t check_export(loong_trainer_t *t)
     loongi_pairs_destroy(&code);
     if (status != LOONG_OK && dir != NULL) {
         loongi_error_note(t->ctx, "wanted for export.hf");
+        status = status == LOONG_ERR_UNSUPPORTED ? LOONG_ERR_CONFIG : status;
     } else if (status != LOONG_OK) {
         loongi_log(t->ctx, LOONG_LOG_WARN,
                    "the model as it is cannot be exported to Hugging Face "

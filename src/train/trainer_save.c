@@ -7,9 +7,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 
 #include "earlier.h"
+#include "file.h"
 #include "hf_code.h"
 #include "loong/checkpoint.h"
 #include "moments.h"
@@ -493,15 +493,11 @@ static void step_path(const loong_trainer_t *t, int64_t step,
 static bool is_own(const loong_trainer_t *t, const loong_checkpoint_t *ck)
 {
     char path[PATH_SIZE];
-    struct stat own;
-    struct stat loaded;
     if (!t->set.saves) {
         return false;
     }
     step_path(t, t->state.step, path);
-    return stat(path, &own) == 0 &&
-           stat(loongi_checkpoint_path(ck), &loaded) == 0 &&
-           own.st_dev == loaded.st_dev && own.st_ino == loaded.st_ino;
+    return loongi_file_same(path, loongi_checkpoint_path(ck));
 }
 
 /* Moments that begin at 0 have seen none. */

@@ -48,7 +48,7 @@ static void an_unknown_family_cannot_be_exported(void **state)
     house.name = "house";
     assert_ok(ctx, loong_register_family(ctx, &house));
     assert_ok(ctx, plan(ctx, 0, NULL)); /* it trains */
-    assert_int_equal(plan(ctx, 1, to_hf), LOONG_ERR_UNSUPPORTED);
+    assert_int_equal(plan(ctx, 1, to_hf), LOONG_ERR_CONFIG);
     const char *error = loong_context_error(ctx);
     assert_non_null(strstr(error, "'house'"));
     assert_non_null(strstr(error, "gpt2, llama"));

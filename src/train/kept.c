@@ -141,6 +141,17 @@ loong_status_t loongi_trainer_code(loong_trainer_t *t, loong_pairs_t *pairs)
 
 /* ---- all of it ----------------------------------------------------------- */
 
+static loong_status_t keep_tokenizer_of(loong_trainer_t *t, const char *key)
+{
+    loong_status_t status = loongi_hf_files_read_tokenizer(
+        t->files, loong_recipe_text(t->recipe, key));
+    if (status != LOONG_OK) {
+        loongi_error_note(t->ctx, "wanted by %s (%s)", key,
+                          loong_recipe_where(t->recipe, key));
+    }
+    return status;
+}
+
 static loong_status_t keep_tokenizer(loong_trainer_t *t,
                                      const loong_checkpoint_t *earlier)
 {
@@ -149,12 +160,12 @@ static loong_status_t keep_tokenizer(loong_trainer_t *t,
     char dir[PATH_MAX];
     if (named != NULL) {
         return strcmp(named, "bytes") != 0
-                   ? loongi_hf_files_read_tokenizer(t->files, named)
+                   ? keep_tokenizer_of(t, "data.tokenizer")
                    : LOONG_OK;
     }
     if (hf != NULL) {
         LOONG_TRY(loongi_hf_tokens_read(t->ctx, hf, t->tokens));
-        return loongi_hf_files_read_tokenizer(t->files, hf);
+        return keep_tokenizer_of(t, "init.from_hf");
     }
     if (earlier == NULL) {
         return LOONG_OK;

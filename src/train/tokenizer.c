@@ -75,14 +75,13 @@ loong_status_t loongi_trainer_open_tokenizer(loong_trainer_t *t)
         return LOONG_OK;
     }
     loong_status_t status = loongi_trainer_keep(t);
-    if (!named && !samples) {
+    if (status != LOONG_OK || (!named && !samples)) {
         return status;
     }
-    loong_status_t opened = loongi_trainer_tokenizer(t, &t->tokenizer);
-    if (opened != LOONG_OK) {
+    status = loongi_trainer_tokenizer(t, &t->tokenizer);
+    if (status != LOONG_OK) {
         loongi_error_note(t->ctx, "wanted by %s", key);
     }
-    status = loongi_first_of(status, opened);
     if (status != LOONG_OK || t->tokenizer == NULL) {
         return status;
     }

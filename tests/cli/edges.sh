@@ -72,6 +72,21 @@ expect 0 "ONEDNN_MAX_CPU_ISA is BOGUS: not a level that oneDNN knows" \
 expect 2 "softmax_scale: found 0, a positive number wanted" \
     "$build/loongrun" hf.yaml +model.foundation.softmax_scale=0
 
+# what an export would refuse or overwrite is told before the training
+check() { "$build/loongrun" hf.yaml --check checkpoint.save=fifth "$@"; }
+ln -s new link
+expect 2 "export.hf: './link/' is the directory of init.from_hf" \
+    check export.hf=./link/
+expect 2 "export.hf: 'new' is the directory of model.from_hf" \
+    check ~init model.from_hf=link export.hf=new
+expect 2 "model type ernie4_5 has true" check export.hf=hf5 export.as=ernie4_5
+expect 0 "it can run here" check export.hf=hf5
+cp -r new cut && printf '{"model":' > cut/tokenizer.json
+expect 1 "cut/tokenizer.json: column" check init.from_hf=cut
+expect 1 "cut/tokenizer.json: column" ckpt import cut cutn
+expect 1 "wanted by init.from_hf (command line)" \
+    "$build/loongrun" hf.yaml init.from_hf=cut checkpoint.save=fifth
+
 # lengths and splits that leave nothing
 expect 2 "train.train_tokens: 10, less than a sample" \
     run ++train.train_iters=null train.train_tokens=10 checkpoint.save=fourth

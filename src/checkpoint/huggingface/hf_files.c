@@ -85,7 +85,8 @@ static loong_status_t read_one(loong_hf_files_t *f, const char *path,
     }
     LOONG_TRY(loongi_grow(f->ctx, &f->items, &f->capacity, f->count + 1,
                           sizeof(*f->items), "files of a tokenizer"));
-    if (strcmp(name, "generation_config.json") == 0) {
+    if (strcmp(name, "generation_config.json") == 0 ||
+        strcmp(name, "tokenizer.json") == 0) {
         LOONG_TRY(check_object(f->ctx, path));
     }
     LOONG_TRY(loongi_file_read(f->ctx, path, &bytes, &length));

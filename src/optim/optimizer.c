@@ -33,15 +33,19 @@ static int64_t exp_avg_sq_size(const loong_optimizer_t *o)
         loongi_exp_avg_sq_dtype(&o->params, o->shards->wide));
 }
 
-static void place_moments(loong_optimizer_t *o, loong_bucket_t *b)
+/* A frozen parameter has a master too: what bf16 rounds away of it goes into
+ * checkpoints. */
+static void place_state(loong_optimizer_t *o, loong_bucket_t *b)
 {
     const loong_flat_t *flat = &o->shards->flats[b->flat];
     int64_t n = b->update_end - b->update_begin;
     if (flat->sign_rate > 0.0) {
         return;
     }
-    b->exp_avg = take(o, n * exp_avg_size(o));
-    b->exp_avg_sq = take(o, n * exp_avg_sq_size(o));
+    if (!flat->frozen) {
+        b->exp_avg = take(o, n * exp_avg_size(o));
+        b->exp_avg_sq = take(o, n * exp_avg_sq_size(o));
+    }
     b->low = flat->dtype == LOONG_BF16 ? take(o, n * 2) : -1;
 }
 
@@ -251,10 +255,10 @@ static loong_status_t plan(loong_optimizer_t *o, loong_shards_t *shards)
         take(o, LOONG_EXACT_WORDS * (int64_t)sizeof(int64_t));
     for (int64_t i = 0; i < shards->num_buckets; i++) {
         loong_bucket_t *b = &shards->buckets[i];
+        place_state(o, b);
         if (shards->flats[b->flat].frozen) {
             continue;
         }
-        place_moments(o, b);
         LOONG_TRY(add_late(o, b));
         LOONG_TRY(add_norm(o, b));
         LOONG_TRY(shards->flats[b->flat].sign_rate > 0.0

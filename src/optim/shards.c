@@ -207,6 +207,14 @@ static loong_status_t cut_flat(loong_shards_t *s, const loong_chunk_t *chunk,
 
 /* ---- object -------------------------------------------------------------- */
 
+/* What is in no bucket every rank has whole: frozen parameters without
+ * masters. */
+static bool has_buckets(const loong_shards_t *s, const loong_flat_t *flat)
+{
+    return !flat->frozen || flat->dtype == LOONG_BF16 ||
+           s->params.sharding >= LOONG_SHARDING_PARAMS;
+}
+
 static loong_status_t plan(loong_shards_t *s, const loong_chunk_t *chunk)
 {
     bool grads = s->params.sharding >= LOONG_SHARDING_GRADS;
@@ -221,7 +229,7 @@ static loong_status_t plan(loong_shards_t *s, const loong_chunk_t *chunk)
         (size_t)(chunk->num_params + chunk->num_flats) * sizeof(*s->buckets),
         &s->buckets));
     for (int f = 0; f < chunk->num_flats; f++) {
-        if (!chunk->flats[f].frozen || params) {
+        if (has_buckets(s, &chunk->flats[f])) {
             LOONG_TRY(cut_flat(s, chunk, f));
         }
     }

@@ -101,9 +101,7 @@ static loong_status_t add_param(loong_trainer_t *t, const rows_t *r,
     const char *at = s->run.base[LOONG_BASE_PARAM] +
                      loongi_shards_param(s->shards, p->flat, element);
     const uint16_t *low = NULL;
-    if (flat->dtype == LOONG_BF16 && p->params.frozen) {
-        piece.dtype = LOONG_BF16;
-    } else if (flat->dtype == LOONG_BF16) {
+    if (flat->dtype == LOONG_BF16) {
         low = (const uint16_t *)(s->run.base[LOONG_BASE_OPTIM] + b->low) +
               (element - b->update_begin);
     }

@@ -251,6 +251,51 @@ static loong_status_t check_params(const native_source_t *source,
     return status;
 }
 
+static int64_t elements_of(const native_source_t *source,
+                           const loong_hf_map_t *map, loong_dtype_t dtype)
+{
+    int64_t elements = 0;
+    for (int64_t i = 0; i < loongi_hf_map_count(map); i++) {
+        const loong_hf_param_t *p = loongi_hf_map_get(map, i);
+        if (find_param(source, p->name)->dtype == dtype) {
+            elements += loongi_shape_count(p->ndim, p->shape);
+        }
+    }
+    return elements;
+}
+
+/* The type that config.json names: most weights have it. transformers reads
+ * all the others into it. */
+static loong_dtype_t most_common_type(const native_source_t *source,
+                                      const loong_hf_map_t *map)
+{
+    static const loong_dtype_t types[] = {LOONG_F64, LOONG_F32, LOONG_BF16,
+                                          LOONG_F16};
+    loong_dtype_t found = LOONG_F32;
+    int64_t most = 0;
+    for (int64_t i = 0; i < LOONG_COUNT_OF(types); i++) {
+        int64_t elements = elements_of(source, map, types[i]);
+        if (elements > most) {
+            found = types[i];
+            most = elements;
+        }
+    }
+    for (int64_t i = 0; i < loongi_hf_map_count(map); i++) {
+        const loong_hf_param_t *p = loongi_hf_map_get(map, i);
+        loong_dtype_t own = find_param(source, p->name)->dtype;
+        if (!p->exact && loongi_hf_wider(own, found) != found) {
+            loongi_log(source->ctx, LOONG_LOG_WARN,
+                       "config.json names %s, the type of most weights: "
+                       "transformers rounds to it what has more, such as %s "
+                       "in %s, unless from_pretrained is given a dtype",
+                       loong_dtype_name(found), p->name,
+                       loong_dtype_name(own));
+            break;
+        }
+    }
+    return found;
+}
+
 /* All that decides what is written. */
 static void export_key(const native_source_t *source,
                        const loong_checkpoint_export_params_t *params,
@@ -305,17 +350,19 @@ export_model(native_source_t *source, const loong_pairs_t *model,
     loong_hf_export_params_t hf;
     loong_hf_map_t *map = NULL;
     LOONG_TRY(loongi_hf_map_load(source->ctx, model, params->map, &map));
+    memset(&hf, 0, sizeof(hf));
     loong_status_t status = check_params(source, map);
+    if (status == LOONG_OK) {
+        hf.dtype = params->convert ? params->dtype
+                                   : most_common_type(source, map);
+    }
     loongi_hf_map_destroy(&map);
     LOONG_TRY(status);
     LOONG_TRY(loongi_verify_component(source->checkpoint, source->ctx,
                                       source->component));
     LOONG_TRY(loongi_checkpoint_map(source->checkpoint));
-    memset(&hf, 0, sizeof(hf));
     hf.dir = params->out_dir;
     hf.model = model;
-    hf.dtype = params->convert ? params->dtype
-                               : saved_type(source, "embed_tokens.weight");
     hf.type = params->convert ? NULL : saved_type;
     hf.max_shard_bytes = params->max_shard_bytes;
     hf.map = params->map;

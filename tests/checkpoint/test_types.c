@@ -205,10 +205,46 @@ static void routers_stay_wide(void **state)
     test_context_end(&ctx);
 }
 
+static loong_dtype_t table_half(const char *name)
+{
+    return strstr(name, "embed_tokens") != NULL ? LOONG_BF16 : LOONG_F32;
+}
+
+static loong_dtype_t table_wide(const char *name)
+{
+    return strstr(name, "embed_tokens") != NULL ? LOONG_F32 : LOONG_BF16;
+}
+
+/* config.json names the type of most weights, not of the first. */
+static void config_names_most(void **state)
+{
+    static const struct {
+        loong_dtype_t (*type)(const char *name);
+        const char *text;
+    } cases[] = {{table_half, "\"torch_dtype\": \"float32\""},
+                 {table_wide, "\"torch_dtype\": \"bfloat16\""}};
+    (void)state;
+    for (int64_t i = 0; i < LOONG_COUNT_OF(cases); i++) {
+        loong_context_t *ctx = test_context();
+        char *text = NULL;
+        size_t length = 0;
+        write_mixed(ctx, "llama_bias_mqa", cases[i].type);
+        there_and_back(ctx, NULL);
+        compare(ctx, true);
+        assert_ok(ctx, loongi_file_read(ctx, at("back/config.json"), &text,
+                                        &length));
+        assert_non_null(strstr(text, cases[i].text));
+        loongi_free(ctx, text);
+        clean(ctx);
+        test_context_end(&ctx);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(types_stay),
                                        cmocka_unit_test(nothing_is_lost),
-                                       cmocka_unit_test(routers_stay_wide)};
+                                       cmocka_unit_test(routers_stay_wide),
+                                       cmocka_unit_test(config_names_most)};
     return cmocka_run_group_tests(tests, make_dir, remove_dir);
 }

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "moments.h"
 
+#include <stdio.h>
 #include <string.h>
 
 void loongi_moments_of(const loong_component_params_t *params,
@@ -30,11 +31,40 @@ first_of(const loong_checkpoint_t *ck, const char *kind)
     return i < count ? loongi_checkpoint_get(ck, i) : NULL;
 }
 
+/* Parameters are saved in the wide type, as masters; a conversion may have
+ * made them less. */
+static void tell_params(const loong_trainer_t *t, const loong_checkpoint_t *ck)
+{
+    loong_dtype_t wide = t->component->params.precision.wide;
+    const loong_checkpoint_tensor_t *first = NULL;
+    long long count = 0;
+    for (int64_t i = 0; i < loongi_checkpoint_count(ck); i++) {
+        const loong_checkpoint_tensor_t *there = loongi_checkpoint_get(ck, i);
+        if (strcmp(there->kind, "param") == 0 && there->dtype != wide) {
+            first = first != NULL ? first : there;
+            count++;
+        }
+    }
+    if (first != NULL) {
+        char more[40] = "";
+        if (count > 1) {
+            snprintf(more, sizeof(more), " and %lld more", count - 1);
+        }
+        bool less = loong_dtype_size(first->dtype) < loong_dtype_size(wide);
+        loongi_log(t->ctx, LOONG_LOG_INFO,
+                   "param: %s in the checkpoint, converted to %s%s: %s%s",
+                   loong_dtype_name(first->dtype), loong_dtype_name(wide),
+                   less ? ", what masters had beyond it is not there" : "",
+                   first->name, more);
+    }
+}
+
 void loongi_moments_tell(const loong_trainer_t *t,
                          const loong_checkpoint_t *ck)
 {
     const loong_bucket_t none = {0};
     loong_moment_t moments[LOONG_MOMENTS];
+    tell_params(t, ck);
     loongi_moments_of(&t->component->params, &none, moments);
     for (int i = 0; i < LOONG_MOMENTS; i++) {
         const loong_moment_t *m = &moments[i];

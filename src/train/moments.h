@@ -21,8 +21,8 @@ void loongi_moments_of(const loong_component_params_t *params,
                        const loong_bucket_t *bucket,
                        loong_moment_t moments[LOONG_MOMENTS]);
 
-/* Says which ones are of another type in a checkpoint that is about to be
- * loaded: they are converted. */
+/* Says which ones, and which masters, are of another type in a checkpoint that
+ * is about to be loaded: they are converted. */
 void loongi_moments_tell(const loong_trainer_t *t,
                          const loong_checkpoint_t *ck);
 

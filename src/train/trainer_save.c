@@ -327,6 +327,29 @@ static bool has_moments(const loong_checkpoint_t *ck)
     return i < count;
 }
 
+/* Parameters that were frozen, or not there, have none. */
+static void note_moments(const loong_trainer_t *t,
+                         const loong_checkpoint_t *ck)
+{
+    const loong_component_t *s = t->component;
+    int64_t lacking = 0;
+    for (int64_t i = 0; t->set.load_optim && i < s->num_whole; i++) {
+        char name[512];
+        snprintf(name, sizeof(name), COMPONENT "%s", s->whole[i].name);
+        lacking += s->whole[i].moments &&
+                   loongi_checkpoint_find(ck, "param", name) != NULL &&
+                   loongi_checkpoint_find(ck, "exp_avg", name) == NULL;
+    }
+    if (lacking > 0) {
+        loongi_error_note(t->ctx,
+                          "the checkpoint has no moments of %lld parameter%s "
+                          "that %s trained now (frozen then?): "
+                          "checkpoint.no_load_optim=true begins with moments "
+                          "of 0 for all", (long long)lacking,
+                          lacking > 1 ? "s" : "", lacking > 1 ? "are" : "is");
+    }
+}
+
 static loong_status_t check_tensors(loong_trainer_t *t,
                                     const loong_checkpoint_t *ck)
 {
@@ -358,6 +381,9 @@ static loong_status_t check_tensors(loong_trainer_t *t,
     }
     if (status == LOONG_OK) {
         status = loongi_checkpoint_check(ck, wanted, count);
+        if (status != LOONG_OK) {
+            note_moments(t, ck);
+        }
     }
     loongi_arena_destroy(&arena);
     return status;

@@ -167,6 +167,19 @@ run 2 recipe.yaml checkpoint.load=auto checkpoint.save=auto \
     precision.params_dtype=bf16
 has err "precision.params_dtype: fp32 in the checkpoint, now bf16"
 
+# What a conversion took from masters is told, and what to do where
+# moments are not there because parameters were frozen.
+"$build/loong-ckpt" convert save/step_00000002 half --dtype bf16 >out 2>err ||
+    fail "convert"
+run 0 recipe.yaml checkpoint.load=half
+has out "param: bf16 in the checkpoint, converted to fp32, what masters had bey"
+run 0 recipe.yaml checkpoint.save=frozen train.train_iters=1 \
+    'model.freeze=[layers.0.mlp]'
+run 2 recipe.yaml checkpoint.load=frozen 'resume.override=[model.freeze]'
+has err "the checkpoint has no moments of 3 parameters that are trained now"
+run 0 recipe.yaml checkpoint.load=frozen 'resume.override=[model.freeze]' \
+    checkpoint.no_load_optim=true
+
 # Data may be moved, and a share may be said otherwise: the content counts.
 cp text.bin none.bin
 cp text.idx none.idx

@@ -130,8 +130,7 @@ static loong_status_t run_import(importer_t *im)
     return loongi_native_write(im->ctx, &write);
 }
 
-/* An import is step 0 and becomes the latest: not in the directory of a run.
- * An earlier import is replaced. */
+/* An import is step 0 and becomes the latest: not in the directory of a run. */
 static loong_status_t check_no_run(loong_context_t *ctx, const char *dir)
 {
     char first[32];
@@ -157,6 +156,33 @@ static loong_status_t check_no_run(loong_context_t *ctx, const char *dir)
     return status;
 }
 
+/* An earlier import of the same model is replaced. */
+static loong_status_t check_replaced(const importer_t *im)
+{
+    const char *dir = im->params->save_dir;
+    loong_checkpoint_t *there = NULL;
+    loong_pairs_t *model = NULL;
+    if (!loongi_checkpoint_is_native(dir)) {
+        return LOONG_OK;
+    }
+    LOONG_TRY(loongi_pairs_create(im->ctx, &model));
+    loong_status_t status = loongi_checkpoint_open(im->ctx, dir, &there);
+    if (status == LOONG_OK) {
+        status = loongi_view_model_keys(loongi_checkpoint_metadata(there),
+                                        LOONG_FOUNDATION, model);
+    }
+    loongi_checkpoint_close(&there);
+    if (status == LOONG_OK) {
+        status = loongi_hf_check_same(im->ctx, dir, model,
+                                      loongi_hf_model(im->hf));
+    } else {
+        loongi_error_note(im->ctx, "'%s' is not replaced: name another "
+                                   "directory, or remove that one", dir);
+    }
+    loongi_pairs_destroy(&model);
+    return status;
+}
+
 loong_status_t
 loong_checkpoint_import(loong_context_t *ctx,
                         const loong_checkpoint_import_params_t *params)
@@ -169,10 +195,14 @@ loong_checkpoint_import(loong_context_t *ctx,
     im.key = loongi_text_begin(ctx);
     LOONG_TRY(loongi_checkpoint_check_model(ctx, params->hf_dir));
     LOONG_TRY(loongi_checkpoint_check_outside(ctx, params->save_dir));
+    LOONG_TRY(loongi_checkpoint_check_no_model(ctx, params->save_dir));
     LOONG_TRY(check_no_run(ctx, params->save_dir));
     LOONG_TRY(loongi_hf_check_model(ctx, &open));
     LOONG_TRY(loongi_hf_open_as(ctx, &open, &im.hf));
-    loong_status_t status = run_import(&im);
+    loong_status_t status = check_replaced(&im);
+    if (status == LOONG_OK) {
+        status = run_import(&im);
+    }
     loongi_text_free(&im.key);
     loongi_hf_files_destroy(&im.files);
     loongi_pairs_destroy(&im.metadata);

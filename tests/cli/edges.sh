@@ -6,6 +6,7 @@
 # usage: edges.sh BUILD
 set -u
 build=$(readlink -f "$1")
+fixtures=$(dirname "$(readlink -f "$0")")/../golden/fixtures
 . "$(dirname "$(readlink -f "$0")")/expect.sh"
 run() { "$build/loongrun" r.yaml "$@"; }
 ckpt() { "$build/loong-ckpt" "$@"; }
@@ -42,6 +43,10 @@ expect 0 "equal" ckpt diff s/step_00000004 new
 expect 2 "'s' has checkpoints of a run (step_0000000" ckpt import new s
 expect 0 "" ckpt import new imported
 expect 0 "" ckpt import new imported
+expect 2 "'imported' holds another model (llama with 10832 parameters; this" \
+    ckpt import "$fixtures/gpt2_tied" imported
+expect 0 "equal" ckpt diff new imported
+expect 2 "'./old' is a Hugging Face directory" ckpt import new ./old
 expect 0 "ppl" "$build/loongrun" eval r.yaml checkpoint.load=imported \
     "data.validation=[{name: v, path: made/here/d}]" ~optimizer.lr \
     ~train.train_iters ~train.global_batch_size

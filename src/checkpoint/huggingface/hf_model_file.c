@@ -8,6 +8,7 @@
 #include "file.h"
 #include "hf_config.h"
 #include "hf_weights.h"
+#include "loong/recipe.h"
 #include "tree.h"
 
 /* Maps in maps become "rope_scaling.type". */
@@ -93,6 +94,26 @@ loong_status_t loongi_hf_model_read(loong_context_t *ctx, const char *path,
     return LOONG_OK;
 }
 
+/* A recipe may have it: the schema has the range of each key. */
+static loong_status_t check_ranges(loong_context_t *ctx,
+                                   const loong_pairs_t *model,
+                                   const loong_pairs_t *origins)
+{
+    loong_recipe_t *recipe = NULL;
+    char path[256];
+    LOONG_TRY(
+        loong_recipe_parse(ctx, "ranges", "version: 1", NULL, &recipe));
+    loong_status_t status = LOONG_OK;
+    for (int64_t i = 0; i < model->count && status == LOONG_OK; i++) {
+        const loong_pair_t *pair = &model->items[i];
+        snprintf(path, sizeof(path), "model.foundation.%s", pair->key);
+        status = loong_recipe_set(recipe, path, pair->value,
+                                  loongi_pairs_get(origins, pair->key));
+    }
+    loong_recipe_destroy(&recipe);
+    return status;
+}
+
 static loong_status_t check_config(loong_context_t *ctx, const char *dir,
                                    loong_pairs_t *origins)
 {
@@ -102,6 +123,8 @@ static loong_status_t check_config(loong_context_t *ctx, const char *dir,
     loong_status_t status = loongi_decoder_configure(ctx, model, &config);
     if (status != LOONG_OK) {
         loongi_decoder_note_origins(ctx, origins);
+    } else {
+        status = check_ranges(ctx, model, origins);
     }
     loongi_pairs_destroy(&model);
     return status;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What an export would replace. */
+ * What an export or an import would replace. */
 #include <inttypes.h>
 #include <string.h>
 
@@ -36,9 +36,9 @@ static bool same_tensors(const loong_hf_map_t *a, const loong_hf_map_t *b)
     return true;
 }
 
-static loong_status_t compare(loong_context_t *ctx, const char *dir,
-                              const loong_pairs_t *theirs,
-                              const loong_pairs_t *ours)
+loong_status_t loongi_hf_check_same(loong_context_t *ctx, const char *dir,
+                                    const loong_pairs_t *theirs,
+                                    const loong_pairs_t *ours)
 {
     loong_hf_map_t *there = NULL;
     loong_hf_map_t *here = NULL;
@@ -80,7 +80,7 @@ loong_status_t loongi_hf_check_replaced(loong_context_t *ctx, const char *dir,
                                "or remove that one", dir);
         return status;
     }
-    status = compare(ctx, dir, theirs, model);
+    status = loongi_hf_check_same(ctx, dir, theirs, model);
     loongi_pairs_destroy(&theirs);
     return status;
 }

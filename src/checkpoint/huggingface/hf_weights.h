@@ -216,9 +216,14 @@ typedef struct loong_hf_export_params {
     void *progress_user;
 } loong_hf_export_params_t;
 
-/* An export takes the place of one of the same model: family, names and shapes
- * of the parameters. dir need not be there. Errors: LOONG_ERR_ARG (it holds
- * another model), those of loongi_hf_config_read. */
+/* What takes the place of a model is the same one: family, names and shapes of
+ * the parameters. theirs, ours: the keys of the one in dir and of the new one.
+ * Errors: LOONG_ERR_ARG. */
+LOONG_NODISCARD loong_status_t loongi_hf_check_same(
+    loong_context_t *ctx, const char *dir, const loong_pairs_t *theirs,
+    const loong_pairs_t *ours);
+/* The same of an export and what is in dir, which need not be there. Errors:
+ * LOONG_ERR_ARG, those of loongi_hf_config_read. */
 LOONG_NODISCARD loong_status_t loongi_hf_check_replaced(
     loong_context_t *ctx, const char *dir, const loong_pairs_t *model);
 

@@ -150,6 +150,9 @@ loongi_checkpoint_check_place(loong_context_t *ctx, const char *path);
 /* The same where a checkpoint is not wanted. Errors: LOONG_ERR_ARG too. */
 LOONG_NODISCARD loong_status_t
 loongi_checkpoint_check_model(loong_context_t *ctx, const char *path);
+/* For a save directory: it holds no model. Errors: LOONG_ERR_ARG. */
+LOONG_NODISCARD loong_status_t
+loongi_checkpoint_check_no_model(loong_context_t *ctx, const char *path);
 /* For a directory that is to be written: it is no step of a checkpoint, nor in
  * one, by links neither. Errors: LOONG_ERR_ARG. */
 LOONG_NODISCARD loong_status_t

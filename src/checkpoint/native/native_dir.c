@@ -157,6 +157,19 @@ loong_status_t loongi_checkpoint_check_model(loong_context_t *ctx,
     return LOONG_OK;
 }
 
+loong_status_t loongi_checkpoint_check_no_model(loong_context_t *ctx,
+                                                const char *path)
+{
+    bool begun = false;
+    loong_text_t names = loongi_text_begin(ctx);
+    bool none = list_names(path, &names, &begun);
+    loongi_text_free(&names);
+    LOONG_CHECK(ctx, none, LOONG_ERR_ARG,
+                "'%s' is a Hugging Face directory: another directory is "
+                "wanted for a native checkpoint", path);
+    return LOONG_OK;
+}
+
 loong_status_t loongi_checkpoint_check_outside(loong_context_t *ctx,
                                                const char *path)
 {

@@ -220,12 +220,53 @@ static loong_status_t check_ids(loong_trainer_t *t)
     return status;
 }
 
+/* ---- loss masks ---------------------------------------------------------- */
+
+/* Reads up to the first token that carries loss. */
+static loong_status_t find_loss(const loong_blend_t *blend, uint8_t *mask,
+                                bool *found_p)
+{
+    for (int64_t k = 0; k < sources_of(blend); k++) {
+        loong_blend_source_info_t source;
+        loong_blend_get_source(blend, k, &source);
+        int64_t count = 0;
+        for (int64_t i = 0; i < source.tokens && !*found_p; i += count) {
+            count = LOONG_MIN(WINDOW_IDS, source.tokens - i);
+            LOONG_TRY(loong_dataset_read_mask(
+                source.dataset, source.first_token + i, count, mask));
+            *found_p = memchr(mask, 1, (size_t)count) != NULL;
+        }
+    }
+    return LOONG_OK;
+}
+
+static loong_status_t check_masks(const loong_trainer_t *t)
+{
+    uint8_t *mask = NULL;
+    loong_status_t status = LOONG_OK;
+    LOONG_TRY(loongi_calloc(t->ctx, WINDOW_IDS, 1, "loss mask", &mask));
+    for (int i = 0; i < t->num_validation && status == LOONG_OK; i++) {
+        bool found = t->validation[i].blend == NULL; /* that is told */
+        status = find_loss(t->validation[i].blend, mask, &found);
+        if (status == LOONG_OK && !found) {
+            status = LOONG_FAIL(t->ctx, LOONG_ERR_CONFIG,
+                                "data '%s': no token of it carries loss, "
+                                "nothing to evaluate", t->validation[i].name);
+        }
+    }
+    loongi_free(t->ctx, mask);
+    return status;
+}
+
 loong_status_t loongi_preflight(loong_trainer_t *t)
 {
     static const char *const outputs[] = {"checkpoint.save", "log.dir",
                                           "export.hf"};
     loong_status_t status = loongi_trainer_open_tokenizer(t);
     status = loongi_first_of(status, loongi_trainer_open_data(t));
+    if (loong_comm_rank(t->comm) == 0) {
+        status = loongi_first_of(status, check_masks(t));
+    }
     if (loong_comm_rank(t->comm) != 0 ||
         (t->component != NULL && !t->judge)) {
         return status;

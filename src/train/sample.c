@@ -182,11 +182,6 @@ static loong_status_t continue_prompt(sampler_t *s, int64_t number,
     loong_status_t status = loong_text_encode(encoder, prompt, strlen(prompt),
                                               true, &ids, &s->count);
     int64_t given = s->count;
-    if (status == LOONG_OK && given == 0) {
-        status = LOONG_FAIL(t->ctx, LOONG_ERR_CONFIG,
-                            "eval.sample.prompts[%lld] has no tokens",
-                            (long long)number);
-    }
     if (status == LOONG_OK) {
         status = loongi_calloc(t->ctx, (size_t)(given + fresh),
                                sizeof(*s->ids), "sampled tokens", &s->ids);
@@ -254,6 +249,31 @@ int64_t loongi_sample_window(const loong_trainer_t *t)
     return window;
 }
 
+loong_status_t loongi_sample_check_prompts(const loong_trainer_t *t)
+{
+    loong_text_encoder_t *encoder = NULL;
+    int64_t prompts = loong_recipe_count(t->recipe, "eval.sample.prompts");
+    LOONG_TRY(loong_text_encoder_create(t->ctx, t->tokenizer, &encoder));
+    loong_status_t status = LOONG_OK;
+    for (int64_t i = 0; i < prompts && status == LOONG_OK; i++) {
+        char path[64];
+        const int32_t *ids = NULL;
+        int64_t count = 0;
+        snprintf(path, sizeof(path), "eval.sample.prompts[%lld]",
+                 (long long)i);
+        const char *prompt = loong_recipe_text(t->recipe, path);
+        status = loong_text_encode(encoder, prompt, strlen(prompt), true, &ids,
+                                   &count);
+        if (status == LOONG_OK && count == 0) {
+            status = LOONG_FAIL(t->ctx, LOONG_ERR_CONFIG,
+                                "%s: %s has no tokens",
+                                loong_recipe_where(t->recipe, path), path);
+        }
+    }
+    loong_text_encoder_destroy(&encoder);
+    return status;
+}
+
 loong_status_t loongi_sample_open(loong_trainer_t *t)
 {
     if (loong_recipe_count(t->recipe, "eval.sample.prompts") == 0 ||
@@ -266,7 +286,7 @@ loong_status_t loongi_sample_open(loong_trainer_t *t)
     }
     LOONG_CHECK(t->ctx, t->tokenizer != NULL, LOONG_ERR_CONFIG,
                 "eval.sample.prompts wants data.tokenizer");
-    return LOONG_OK;
+    return loongi_sample_check_prompts(t);
 }
 
 static loong_status_t run_sampler(sampler_t *s, int64_t prompts)

@@ -7,6 +7,7 @@
 
 #include "hf_tokens.h"
 #include "preflight.h"
+#include "sample.h"
 #include "trainer_hf.h"
 
 loong_status_t loongi_trainer_tokenizer(loong_trainer_t *t,
@@ -86,5 +87,6 @@ loong_status_t loongi_trainer_open_tokenizer(loong_trainer_t *t)
         return status;
     }
     LOONG_TRY(check_vocabulary(t, key));
+    LOONG_TRY(loongi_sample_check_prompts(t));
     return named ? keep_tokens(t) : LOONG_OK;
 }

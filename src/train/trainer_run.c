@@ -86,13 +86,17 @@ static loong_status_t after_step(loong_trainer_t *t, bool *stop_p)
     if (every(step, t->set.log_interval) || last || *stop_p) {
         LOONG_TRY(loongi_report_interval(t));
     }
+    if (last && t->set.saves) { /* no evaluation that fails loses the run */
+        LOONG_TRY(save(t));
+        LOONG_TRY(loongi_trainer_finish_save(t));
+    }
     if (every(step, t->set.eval_interval) || last) {
         LOONG_TRY(loongi_trainer_evaluate(t));
         LOONG_TRY(loongi_report_memory(t));
         loongi_report_reset(t);
     }
-    bool due = every(step, t->set.save_interval) || last || *stop_p;
-    return due && t->set.saves ? save(t) : LOONG_OK;
+    bool due = every(step, t->set.save_interval) || *stop_p;
+    return due && !last && t->set.saves ? save(t) : LOONG_OK;
 }
 
 static void tell_progress(loong_trainer_t *t)

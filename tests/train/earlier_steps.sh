@@ -195,6 +195,24 @@ has err "resume.override: [data] goes on with changed data"
 run 2 eval recipe.yaml checkpoint.load=save \
     'data.validation=[{name: none, path: none}]'
 has err "data 'none': no token of it carries loss"
+# It is known before the training, as is a prompt with nothing to go on from.
+for check in "" --check; do
+    # shellcheck disable=SC2086
+    run 2 recipe.yaml $check checkpoint.save=early \
+        'data.validation=[{name: none, path: none}]' data.tokenizer=bytes \
+        '+eval.sample.prompts=["the", ""]'
+    has err "data 'none': no token of it carries loss"
+    has err "eval.sample.prompts[1] has no tokens"
+done
+[ ! -e early/latest ] || fail "it was trained"
+# What only the evaluation finds does not cost the training.
+cp text.bin high.bin
+cp text.idx high.idx
+printf '\377\177' | dd of=high.bin bs=2 seek=5 conv=notrunc status=none
+run 1 recipe.yaml checkpoint.save=high \
+    data.validation='[{name: high, path: high}]'
+has err "value 32767, allowed is 0 to 256"
+[ "$(cat high/latest)" = step_00000004 ] || fail "step 4 was not saved"
 # Nor is a training of less than a sample one that is over.
 run 2 recipe.yaml '~train.train_iters' +train.train_tokens=63
 has err "train.train_tokens: 63, less than a sample of data.seq_length 64"

@@ -3,10 +3,8 @@
 
 #include <string.h>
 
-#include "comm_impl.h"
 #include "component_memory.h"
 #include "passes.h"
-#include "staged_comm.h"
 #include "steps.h"
 
 /* ---- the whole model ----------------------------------------------------- */
@@ -250,7 +248,7 @@ static loong_status_t create_transfers(loong_component_t *c, int index)
         const loong_schedule_t *schedule =
             c->rank->use[c->use[k]].schedule;
         loong_transfer_params_t p = {
-            s->chunk[k], c->run.group[LOONG_GROUP_PP], c->links,
+            s->chunk[k], c->run.group[LOONG_GROUP_PP], c->comms.links,
             loongi_schedule_stage(schedule, rank, index),
             schedule->ranks[rank].chunks[index].slots};
         LOONG_TRY(loongi_transfer_create(&p, &s->transfer[k]));
@@ -258,48 +256,7 @@ static loong_status_t create_transfers(loong_component_t *c, int index)
     return LOONG_OK;
 }
 
-/* ---- communicators of the device ----------------------------------------- */
-
-static loong_status_t watch_groups(void *user, bool waits)
-{
-    const loong_component_t *c = user;
-    for (int g = 0; g < LOONG_GROUP_COUNT; g++) {
-        if (c->device_groups.comm[g] != NULL) {
-            LOONG_TRY(loongi_comm_watch(c->device_groups.comm[g],
-                                        waits));
-        }
-    }
-    return loongi_links_watch(c->links, waits);
-}
-
-static loong_status_t open_groups(loong_component_t *c)
-{
-    loong_comm_t *world = c->groups->comm[LOONG_GROUP_WORLD];
-    c->run.group = c->groups->comm;
-    const loong_staged_params_t staged = {
-        c->params.staging.always && !loong_device_is_host(c->device), 0};
-    LOONG_TRY(c->params.staging.on
-                  ? loongi_staged_create(c->ctx, c->device, world, &staged,
-                                         &c->device_world)
-                  : loong_device_communicator(c->device, world,
-                                              &c->device_world));
-    if (c->device_world == NULL) {
-        return LOONG_OK;
-    }
-    LOONG_TRY(loongi_groups_create(c->ctx, c->device_world, &c->params.mesh,
-                                   &c->device_groups));
-    c->run.group = c->device_groups.comm;
-    loong_device_set_watch(c->device, watch_groups, c);
-    loong_comm_t *pipeline = c->run.group[LOONG_GROUP_PP];
-    if (loong_comm_size(pipeline) == 1 && pipeline != c->device_world) {
-        /* What is alone in its group has the host's. */
-        LOONG_TRY(loong_device_communicator(c->device, pipeline,
-                                            &c->device_self));
-        pipeline = c->device_self != NULL ? c->device_self : pipeline;
-    }
-    return loongi_links_create(c->ctx, c->device, pipeline, c->evaluation,
-                               &c->links);
-}
+/* ---- allocation ---------------------------------------------------------- */
 
 /* Of a run that failed: none was left otherwise. */
 static void cancel_messages(loong_component_t *c)
@@ -312,121 +269,21 @@ static void cancel_messages(loong_component_t *c)
     }
 }
 
-/* What is still on the streams ends first; or, where ranks have lost each
- * other, it is given up, after the graphs that know the communicators. */
 void loongi_component_disconnect(loong_component_t *component)
 {
     loong_component_t *c = component;
     if (c != NULL) {
         cancel_messages(c);
+        loongi_resources_disconnect(c->comms.resources);
+        loongi_component_comms_disconnect(&c->comms);
+        c->run.group = c->comms.host.comm;
     }
-    if (c == NULL || c->device_world == NULL) {
-        return;
-    }
-    loong_status_t status =
-        loongi_groups_failed(c->groups) ||
-                loongi_groups_failed(&c->device_groups)
-            ? LOONG_ERR_COMM
-            : watch_groups(c, true);
-    if (status == LOONG_OK) {
-        status = loong_device_synchronize(c->device, "the end");
-    }
-    loong_device_set_watch(c->device, NULL, NULL);
-    loongi_replay_destroy(&c->run.replay);
-    if (status != LOONG_OK) {
-        loong_comm_abort(c->device_world, loong_context_error(c->ctx));
-    }
-    loongi_links_destroy(&c->links);
-    loong_comm_destroy(&c->device_self);
-    if (c->device_groups.comm[LOONG_GROUP_WORLD] != NULL) {
-        loongi_groups_destroy(&c->device_groups);
-    }
-    loong_comm_destroy(&c->device_world);
-    c->run.group = c->groups->comm;
-}
-
-/* ---- the lane of communication ------------------------------------------- */
-
-static loong_wait_mood_t mood_of_lane(void *user)
-{
-    const loong_lane_t *lane = user;
-    return loongi_lane_is_over(lane)     ? LOONG_WAIT_OVER
-           : loongi_lane_is_beside(lane) ? LOONG_WAIT_BESIDE
-                                         : LOONG_WAIT_EAGER;
-}
-
-/* The communicators of collectives that run on it; stages send messages
- * themselves. */
-static void set_moods(loong_component_t *c)
-{
-    loong_lane_t *lane = c->run.lane;
-    bool all = lane == NULL || loong_device_is_host(c->device);
-    for (int g = 0; g < LOONG_GROUP_COUNT; g++) {
-        if (g != LOONG_GROUP_WORLD && g != LOONG_GROUP_PP &&
-            (all || loongi_comm_is_on_host(c->run.group[g]))) {
-            loongi_comm_set_mood(c->run.group[g],
-                                 lane != NULL ? mood_of_lane : NULL, lane);
-        }
-    }
-}
-
-/* The messages between stages go on beside the computation. */
-static bool poll_messages(void *user)
-{
-    return loongi_comm_progress(user);
-}
-
-/* A thread, where the host makes the calls of collectives. */
-static loong_status_t open_lane(loong_component_t *c)
-{
-    loong_comm_t *world = c->groups->comm[LOONG_GROUP_WORLD];
-    if (!loong_device_is_host(c->device) &&
-        !loongi_comm_is_on_host(c->run.group[LOONG_GROUP_WORLD])) {
-        return LOONG_OK;
-    }
-    if (!loongi_comm_is_concurrent(world)) {
-        if (loong_comm_rank(world) == 0) {
-            loongi_log(c->ctx, LOONG_LOG_WARN,
-                       "comm.overlap: this MPI serves one thread of a process "
-                       "alone (no MPI_THREAD_MULTIPLE): collectives run in "
-                       "the order of the programs");
-        }
-        return LOONG_OK;
-    }
-    LOONG_TRY(loongi_lane_create(c->ctx, &c->run.lane));
-    loongi_lane_set_poll(c->run.lane, poll_messages,
-                         c->groups->comm[LOONG_GROUP_PP]);
-    set_moods(c);
-    return LOONG_OK;
-}
-
-static loong_status_t open_streams(loong_component_t *c)
-{
-    if (loong_device_is_host(c->device)) {
-        return LOONG_OK;
-    }
-    LOONG_TRY(loongi_ahead_create(c->ctx, c->device, c->params.compile.lanes,
-                                  &c->run.ahead));
-    return c->params.graphs
-               ? loongi_replay_create(c->ctx, c->device,
-                                      c->params.graphs_go_on, &c->run.replay)
-               : LOONG_OK;
-}
-
-static void close_lane(loong_component_t *c)
-{
-    if (c->run.lane != NULL) {
-        loongi_lane_destroy(&c->run.lane);
-        set_moods(c);
-    }
-    loongi_replay_destroy(&c->run.replay);
-    loongi_ahead_destroy(&c->run.ahead);
 }
 
 /* So that no step of training loads a kernel, or takes memory of the host. */
 static loong_status_t load(loong_component_t *c)
 {
-    if (loong_device_is_host(c->device)) {
+    if (loong_device_is_host(c->run.device)) {
         return LOONG_OK;
     }
     for (int i = 0; i < c->num_stages; i++) {
@@ -437,17 +294,13 @@ static loong_status_t load(loong_component_t *c)
 }
 
 loong_status_t loongi_component_allocate(loong_component_t *component,
-                                         loong_device_t *device,
-                                         const loong_groups_t *groups)
+                                         loong_resources_t *resources)
 {
     loong_component_t *c = component;
-    c->device = device;
-    c->groups = groups;
-    LOONG_TRY(open_groups(c));
-    c->run.device = device;
-    c->run.stream = loong_device_stream(device);
-    LOONG_TRY(open_streams(c));
-    LOONG_TRY(c->params.compile.lanes ? open_lane(c) : LOONG_OK);
+    LOONG_TRY(loongi_component_comms_open(&c->comms, resources, &c->params.mesh,
+                                          c->evaluation));
+    c->run = loongi_resources_run(resources);
+    c->run.group = loongi_component_comms_groups(&c->comms);
     /* Kernels that are measured take memory meanwhile: before all else does. */
     for (int i = 0; i < c->num_stages; i++) {
         LOONG_TRY(loongi_stage_prepare(c->stages[i]));
@@ -513,10 +366,11 @@ void loongi_component_destroy(loong_component_t **component_p)
         return;
     }
     loongi_component_disconnect(c);
-    close_lane(c);
+    loongi_resources_stop(c->comms.resources);
     if (!c->busy) {
         loongi_component_give_memory_back(c);
     }
+    loongi_component_comms_close(&c->comms);
     loongi_program_clear(c->ctx, &c->tie);
     loongi_rank_destroy(&c->rank);
     for (int i = 0; i < c->num_stages && c->stages != NULL; i++) {
@@ -548,7 +402,7 @@ loong_status_t loongi_component_plan_step(loong_component_t *component,
                     loongi_base_name((loong_base_t)b), (long long)c->bytes[b]);
     }
     bind_stages(c);
-    return loong_device_is_host(c->device)
+    return loong_device_is_host(c->run.device)
                ? LOONG_OK
                : loongi_rank_load(c->rank, &c->run, true);
 }

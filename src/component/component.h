@@ -7,9 +7,7 @@
 #ifndef LOONG_COMPONENT_H
 #define LOONG_COMPONENT_H
 
-#include "groups.h"
-#include "links.h"
-#include "loong/device.h"
+#include "component_comms.h"
 #include "rank.h"
 #include "stage.h"
 
@@ -43,17 +41,11 @@ typedef struct loong_component {
     loong_rank_t *rank;
     loong_program_t tie; /* once a step, behind the reductions of all stages */
     int use[LOONG_STAGE_CHUNKS];  /* of rank */
-    const loong_groups_t *groups; /* borrowed; NULL until allocate */
-    /* Of a device whose memory the host's communicators cannot take. */
-    loong_comm_t *device_world; /* NULL: groups serve */
-    loong_comm_t *device_self;  /* NULL: the pipeline is a group of it */
-    loong_groups_t device_groups;
-    loong_links_t *links; /* of its messages between stages */
-    loong_device_t *device;       /* borrowed; NULL until allocate */
+    loong_component_comms_t comms;  /* none until allocate */
     void *shared[LOONG_BASE_COUNT]; /* memory that peers read; NULL: none */
     bool busy; /* messages are under way that cannot be given up */
     int64_t bytes[LOONG_BASE_COUNT]; /* planned, equal to allocated */
-    loong_run_t run;
+    loong_run_t run;                 /* device: NULL until allocate */
 } loong_component_t;
 
 /* Cuts, builds and compiles. Not collective. */
@@ -61,19 +53,19 @@ LOONG_NODISCARD loong_status_t
 loongi_component_create(loong_context_t *ctx,
                         const loong_component_params_t *params,
                         loong_component_t **component_p);
-/* Gives messages up that are under way after a failure. Ends, or when ranks
- * have lost each other gives up, what is under way on the device, whose
- * communicators go; nothing the second time, on the processor, or for NULL.
- * Whatever waits for the device comes behind. Collective on: world. */
+/* Gives messages up that are under way after a failure, ends what runs on the
+ * device (loongi_resources_disconnect), and closes the communicators of
+ * devices; nothing the second time, or for NULL. Whatever waits for the device
+ * comes behind. Collective on: world. */
 void loongi_component_disconnect(loong_component_t *component);
 /* Disconnects. Collective on: world, once allocated. */
 void loongi_component_destroy(loong_component_t **component_p);
 
-/* Takes the memory of all bases (parameters and gradients where peers of the
- * machine can read them) and prepares kernels. Collective on: world. */
-LOONG_NODISCARD loong_status_t
-loongi_component_allocate(loong_component_t *component, loong_device_t *device,
-                          const loong_groups_t *groups);
+/* Opens the component's communicators, takes the memory of all bases
+ * (parameters and gradients where peers of the machine can read them) and
+ * prepares kernels. resources: borrowed. Collective on: world. */
+LOONG_NODISCARD loong_status_t loongi_component_allocate(
+    loong_component_t *component, loong_resources_t *resources);
 
 /* Makes the schedule of a step of so many micro-batches, no more than
  * planned; nothing when it is the same number. */

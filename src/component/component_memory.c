@@ -8,7 +8,8 @@
 /* Peers of the machine read it where it is. */
 static bool is_shared(const loong_component_t *c, int base)
 {
-    return (loong_device_is_host(c->device) || c->params.staging.processors) &&
+    return (loong_device_is_host(c->run.device) ||
+            c->params.resources.staging.processors) &&
            (base == LOONG_BASE_PARAM || base == LOONG_BASE_GRAD ||
             base == LOONG_BASE_COMM);
 }
@@ -16,12 +17,12 @@ static bool is_shared(const loong_component_t *c, int base)
 /* Of all ranks; one with memory of a device has no part in it. */
 static loong_status_t take_shared(loong_component_t *c, int b)
 {
-    bool host = loong_device_is_host(c->device);
+    bool host = loong_device_is_host(c->run.device);
     size_t bytes = host ? (size_t)c->bytes[b] : 0;
     void *memory = NULL;
-    LOONG_TRY(loong_comm_alloc_shared(
-        c->groups->comm[LOONG_GROUP_WORLD], LOONG_MAX(bytes, 1),
-        loongi_base_name((loong_base_t)b), &memory));
+    LOONG_TRY(
+        loong_comm_alloc_shared(c->comms.resources->world, LOONG_MAX(bytes, 1),
+                                loongi_base_name((loong_base_t)b), &memory));
     c->shared[b] = memory;
     c->run.base[b] = host ? memory : NULL;
     return LOONG_OK;
@@ -32,11 +33,11 @@ static loong_status_t take_shared(loong_component_t *c, int b)
 loong_status_t loongi_component_take_memory(loong_component_t *component)
 {
     loong_component_t *c = component;
-    loong_comm_t *world = c->groups->comm[LOONG_GROUP_WORLD];
+    loong_comm_t *world = c->comms.resources->world;
     int64_t most[LOONG_BASE_COUNT];
-    bool host = loong_device_is_host(c->device);
+    bool host = loong_device_is_host(c->run.device);
     memcpy(most, c->bytes, sizeof(most));
-    if (host || c->params.staging.processors) {
+    if (host || c->params.resources.staging.processors) {
         LOONG_TRY(loong_comm_all_reduce(world, most, LOONG_BASE_COUNT,
                                         LOONG_I64, LOONG_REDUCE_MAX,
                                         "memory of bases"));
@@ -47,7 +48,7 @@ loong_status_t loongi_component_take_memory(loong_component_t *component)
             LOONG_TRY(take_shared(c, b));
         }
         if (c->bytes[b] > 0 && (!host || !is_shared(c, b))) {
-            LOONG_TRY(loong_device_alloc(c->device, (size_t)c->bytes[b],
+            LOONG_TRY(loong_device_alloc(c->run.device, (size_t)c->bytes[b],
                                          loongi_base_name((loong_base_t)b),
                                          &memory));
             c->run.base[b] = memory;
@@ -59,12 +60,12 @@ loong_status_t loongi_component_take_memory(loong_component_t *component)
 void loongi_component_give_memory_back(loong_component_t *component)
 {
     loong_component_t *c = component;
-    for (int b = 0; b < LOONG_BASE_COUNT && c->device != NULL; b++) {
+    for (int b = 0; b < LOONG_BASE_COUNT && c->run.device != NULL; b++) {
         if (c->run.base[b] != c->shared[b]) {
-            loong_device_free(c->device, c->run.base[b], (size_t)c->bytes[b]);
+            loong_device_free(c->run.device, c->run.base[b],
+                              (size_t)c->bytes[b]);
         }
         c->run.base[b] = NULL;
-        loong_comm_free_shared(c->groups->comm[LOONG_GROUP_WORLD],
-                               &c->shared[b]);
+        loong_comm_free_shared(c->comms.resources->world, &c->shared[b]);
     }
 }

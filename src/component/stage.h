@@ -13,20 +13,13 @@
 #include "optimizer.h"
 #include "part.h"
 #include "program.h"
+#include "resources.h"
 #include "transfer.h"
 #include "upload.h"
 
 #ifdef __cplusplus
 extern "C" {
 #endif
-
-/* Collectives and messages of a device's memory go through the host's, see
- * staged_comm.h. */
-typedef struct loong_staging {
-    bool on;         /* where ranks have devices of several kinds */
-    bool always;     /* where they have one kind, too */
-    bool processors; /* some rank of the job has the processor */
-} loong_staging_t;
 
 typedef struct loong_component_params {
     loong_mesh_t mesh;
@@ -44,9 +37,7 @@ typedef struct loong_component_params {
     const char *schedule;  /* "auto", "one_stage", "1f1b", ... */
     int micro_batches;     /* of the largest step */
     bool pair; /* forwards run with backwards of other micro-batches */
-    loong_staging_t staging;
-    bool graphs;       /* programs are replayed as the device's graphs */
-    bool graphs_go_on; /* or step by step, where that fails */
+    loong_resources_params_t resources; /* that its rank is to have */
     int layers_per_chunk;  /* see loong_cut_params_t */
     const char *layout;    /* likewise */
 } loong_component_params_t;

@@ -161,7 +161,7 @@ loong_status_t loongi_beside_plan(const loong_trainer_t *t,
     for (int g = 0; g < LOONG_GROUP_COUNT; g++) {
         b.communicators += (int)(r.groups >> g & 1u);
     }
-    if (c->params.graphs) {
+    if (c->params.resources.graphs) {
         b.graphs = r.count;
         b.pieces = (int64_t)r.launches;
     }

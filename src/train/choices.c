@@ -142,12 +142,12 @@ loong_status_t loongi_choices_graphs(const loong_trainer_t *t,
     const char *impl = loong_recipe_text(t->recipe, GRAPHS_KEY);
     bool has = loong_device_has_graphs(t->device);
     LOONG_CHECK(t->ctx,
-                has || strcmp(impl, "local") != 0 || p->staging.on,
+                has || strcmp(impl, "local") != 0 || p->resources.staging.on,
                 LOONG_ERR_CONFIG,
                 GRAPHS_KEY ": local, but device %s has no graphs; auto takes "
                 "them where there are, none never",
                 loong_device_name(t->device));
-    p->graphs_go_on = strcmp(impl, "auto") == 0;
-    p->graphs = has && strcmp(impl, "none") != 0;
+    p->resources.graphs_go_on = strcmp(impl, "auto") == 0;
+    p->resources.graphs = has && strcmp(impl, "none") != 0;
     return LOONG_OK;
 }

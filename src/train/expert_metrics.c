@@ -240,11 +240,11 @@ static loong_status_t gather(loong_trainer_t *t)
     LOONG_TRY(take_own(t));
     if (e->num_sums > 0) { /* on all ranks of the stage */
         LOONG_TRY(loong_comm_all_reduce(
-            t->groups.comm[LOONG_GROUP_ETP_EP], e->sums, e->num_sums,
-            LOONG_F64, LOONG_REDUCE_SUM, "metrics of experts"));
+            t->component->comms.host.comm[LOONG_GROUP_ETP_EP], e->sums,
+            e->num_sums, LOONG_F64, LOONG_REDUCE_SUM, "metrics of experts"));
         LOONG_TRY(loong_comm_all_reduce(
-            t->groups.comm[LOONG_GROUP_EDP], e->sums, e->num_sums, LOONG_F64,
-            LOONG_REDUCE_SUM, "metrics of experts"));
+            t->component->comms.host.comm[LOONG_GROUP_EDP], e->sums,
+            e->num_sums, LOONG_F64, LOONG_REDUCE_SUM, "metrics of experts"));
     }
     for (int64_t i = 0; i < e->num_layers; i++) {
         memset(e->columns[i], 0, sizeof(e->columns[i]));
@@ -252,10 +252,10 @@ static loong_status_t gather(loong_trainer_t *t)
             judge(t, i);
         }
     }
-    return loong_comm_all_reduce(t->groups.comm[LOONG_GROUP_PP],
-                                 (double *)e->columns,
-                                 COLUMNS * e->num_layers, LOONG_F64,
-                                 LOONG_REDUCE_SUM, "metrics of experts");
+    return loong_comm_all_reduce(t->component->comms.host.comm[LOONG_GROUP_PP],
+                                 (double *)e->columns, COLUMNS * e->num_layers,
+                                 LOONG_F64, LOONG_REDUCE_SUM,
+                                 "metrics of experts");
 }
 
 /* What a layer is told with; false: it has no experts. */

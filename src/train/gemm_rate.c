@@ -96,7 +96,7 @@ static loong_status_t measure(loong_trainer_t *t, int64_t n,
     run.ctx = t->ctx;
     run.stream = t->component->run.stream;
     run.device = t->device;
-    run.ahead = t->component->run.ahead;
+    run.ahead = t->resources->ahead;
     size_t bytes[2] = {
         (size_t)(3 * n * n) *
             loong_dtype_size(t->component->params.precision.compute),

@@ -99,7 +99,7 @@ static void tell_rates(loong_trainer_t *t, const loong_rates_t *r)
         1e-12 * r->bf16 * r->attention, 1e-12 * r->bf16 * r->attention_grad,
         1e-12 * r->bf16 * r->fused, 1e-12 * r->bf16 * r->fused_grad,
         1e-12 * r->copy * r->passes, 1e-12 * r->copy,
-        1e6 * (t->component->params.graphs ? r->gap : r->launch));
+        1e6 * (t->component->params.resources.graphs ? r->gap : r->launch));
     if (t->mesh.world > 1) {
         loongi_text_printf(&t->text,
                            ", links %.4g GB/s, networks %.4g, %d GPUs a "
@@ -151,7 +151,7 @@ loong_status_t loongi_predict_by_rates(loong_trainer_t *t)
     source.rates.ctx = t->ctx;
     source.rates.sum = &sum;
     source.rates.rates = &rates;
-    source.rates.graphs = t->component->params.graphs;
+    source.rates.graphs = t->component->params.resources.graphs;
     source.rates.tf32 = loongi_context_products(t->ctx).tf32;
     LOONG_TRY(loongi_timeline_costs(t));
     for (int r = 0; r < t->mesh.size[LOONG_AXIS_PP]; r++) {

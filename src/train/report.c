@@ -60,13 +60,13 @@ double loongi_report_blocked(const loong_trainer_t *t)
 {
     const loong_component_t *c = t->component;
     bool device = !loong_device_is_host(t->device);
-    double seconds = loongi_groups_seconds(&t->groups, false);
-    if (c->device_world != NULL) {
-        seconds += loongi_groups_seconds(&c->device_groups, device) +
-                   loongi_links_seconds(c->links, device);
+    double seconds = loongi_groups_seconds(&c->comms.host, false);
+    if (t->resources->device_world != NULL) {
+        seconds += loongi_groups_seconds(&c->comms.device, device) +
+                   loongi_links_seconds(c->comms.links, device);
     }
-    if (c->run.lane != NULL && !device) {
-        loong_lane_stats_t s = loongi_lane_stats(c->run.lane);
+    if (t->resources->lane != NULL && !device) {
+        loong_lane_stats_t s = loongi_lane_stats(t->resources->lane);
         seconds -= s.seconds - s.blocked;
     }
     return seconds;
@@ -76,8 +76,9 @@ static bool streams_wait(const loong_trainer_t *t)
 {
     const loong_component_t *c = t->component;
     bool found = false;
-    for (int g = 0; c->device_world != NULL && g < LOONG_GROUP_COUNT; g++) {
-        const loong_comm_t *comm = c->device_groups.comm[g];
+    for (int g = 0; t->resources->device_world != NULL && g < LOONG_GROUP_COUNT;
+         g++) {
+        const loong_comm_t *comm = c->comms.device.comm[g];
         found = found || (loong_comm_size(comm) > 1 &&
                           !loongi_comm_is_on_host(comm));
     }
@@ -86,8 +87,8 @@ static bool streams_wait(const loong_trainer_t *t)
 
 void loongi_report_reset(loong_trainer_t *t)
 {
-    if (t->component->run.replay != NULL) {
-        t->report.replayed = loongi_replay_stats(t->component->run.replay);
+    if (t->resources->replay != NULL) {
+        t->report.replayed = loongi_replay_stats(t->resources->replay);
     }
     t->window.time = loongi_now();
     t->window.comm_seconds = loongi_report_blocked(t);
@@ -229,7 +230,7 @@ static void measure(loong_trainer_t *t, loong_metrics_t *m)
 /* Once all that a step runs is captured: what that saves. */
 static void tell_graphs(loong_trainer_t *t)
 {
-    const loong_replay_t *replay = t->component->run.replay;
+    const loong_replay_t *replay = t->resources->replay;
     const loong_replay_stats_t *then = &t->report.replayed;
     if (replay == NULL || t->window.steps == 0) {
         return;

@@ -88,7 +88,7 @@ static loong_status_t forward(sampler_t *s)
     loong_trainer_t *t = s->t;
     const loong_stage_t *head = loongi_component_head(t->component);
     const loong_port_t *out = find_logits(head);
-    loong_comm_t *stages = t->groups.comm[LOONG_GROUP_PP];
+    loong_comm_t *stages = t->component->comms.host.comm[LOONG_GROUP_PP];
     int64_t used = LOONG_MIN(s->count, s->window);
     loong_frame_t frame;
     memset(&frame, 0, sizeof(frame));
@@ -109,9 +109,9 @@ static loong_status_t forward(sampler_t *s)
         for (int64_t v = 0; v < columns; v++) {
             own[v] = element(s->row, out->dtype, v);
         }
-        LOONG_TRY(loong_comm_all_gather(t->groups.comm[LOONG_GROUP_TP],
-                                        s->logits, s->counts, LOONG_F64,
-                                        "logits"));
+        LOONG_TRY(
+            loong_comm_all_gather(t->component->comms.host.comm[LOONG_GROUP_TP],
+                                  s->logits, s->counts, LOONG_F64, "logits"));
     }
     return loong_comm_broadcast(stages, s->logits,
                                 (size_t)s->all * sizeof(*s->logits),
@@ -123,7 +123,7 @@ static loong_status_t forward(sampler_t *s)
 static loong_status_t exchange_counts(sampler_t *s)
 {
     loong_trainer_t *t = s->t;
-    loong_comm_t *tp = t->groups.comm[LOONG_GROUP_TP];
+    loong_comm_t *tp = t->component->comms.host.comm[LOONG_GROUP_TP];
     int size = loong_comm_size(tp);
     LOONG_TRY(loongi_calloc(t->ctx, 2 * (size_t)size, sizeof(*s->counts),
                             "parts of the vocabulary", &s->counts));
@@ -132,7 +132,7 @@ static loong_status_t exchange_counts(sampler_t *s)
         ones[r] = 1;
     }
     const loong_port_t *out = find_logits(loongi_component_head(t->component));
-    loong_comm_t *stages = t->groups.comm[LOONG_GROUP_PP];
+    loong_comm_t *stages = t->component->comms.host.comm[LOONG_GROUP_PP];
     s->counts[loong_comm_rank(tp)] = out != NULL ? out->shape.dim[1] : 0;
     LOONG_TRY(loong_comm_all_gather(tp, s->counts, ones, LOONG_I64,
                                     "parts of the vocabulary"));
@@ -198,8 +198,8 @@ static loong_status_t continue_prompt(sampler_t *s, int64_t number,
             *id = draw(s, index);
             /* Ranks that share experts may have rounded otherwise. */
             status = loong_comm_broadcast(
-                t->groups.comm[LOONG_GROUP_ETP_EP], id, sizeof(*id), 0,
-                "sampled token");
+                t->component->comms.host.comm[LOONG_GROUP_ETP_EP], id,
+                sizeof(*id), 0, "sampled token");
             if (*id == eos) {
                 break;
             }

@@ -24,7 +24,7 @@ static bool is_staged(const loong_trainer_t *t, const loong_component_t *c,
                       int other)
 {
     int rank = c->params.mesh.rank;
-    return other != rank && (c->params.staging.always ||
+    return other != rank && (c->params.resources.staging.always ||
                              strcmp(kind_of(t, rank), kind_of(t, other)) != 0);
 }
 
@@ -57,7 +57,7 @@ loong_status_t loongi_staging_bytes(const loong_trainer_t *t,
 {
     int stages = loongi_schedule_stages(c->evaluation);
     int64_t bytes = 0;
-    if (!c->params.staging.on ||
+    if (!c->params.resources.staging.on ||
         strcmp(kind_of(t, c->params.mesh.rank), "cpu") == 0) {
         *bytes_p = 0;
         return LOONG_OK;
@@ -101,13 +101,14 @@ loong_status_t loongi_staging_describe(const loong_trainer_t *t,
 {
     const loong_component_t *c = t->component;
     const char *graphs = loong_recipe_text(t->recipe, "train.cuda_graph_impl");
-    if (!c->params.staging.on) {
+    if (!c->params.resources.staging.on) {
         return LOONG_OK;
     }
     loongi_text_printf(text, "devices: ");
     loongi_devices_describe(t, text);
     loongi_text_printf(text, "; between %s through host memory%s\n",
-                       c->params.staging.always ? "all of them" : "kinds",
+                       c->params.resources.staging.always ? "all of them"
+                                                          : "kinds",
                        strcmp(graphs, "none") != 0
                            ? ", and what ranks exchange stands between graphs"
                            : "");

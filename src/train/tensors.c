@@ -84,7 +84,7 @@ static loong_status_t keep_names(loong_trainer_t *t, char *all)
 /* The lines of all stages, on every rank. Collective on: pp. */
 static loong_status_t share_names(loong_trainer_t *t, const loong_text_t *own)
 {
-    loong_comm_t *comm = t->groups.comm[LOONG_GROUP_PP];
+    loong_comm_t *comm = t->component->comms.host.comm[LOONG_GROUP_PP];
     int64_t most = (int64_t)own->length + 1;
     int ranks = loong_comm_size(comm);
     LOONG_TRY(loong_comm_all_reduce(comm, &most, 1, LOONG_I64,

@@ -76,8 +76,8 @@ static loong_status_t gather(loong_trainer_t *t, loong_span_t *all,
     const loong_schedule_t *s = t->component->schedule;
     loong_timeline_t *l = &t->timeline;
     size_t bytes = (size_t)l->room * sizeof(*l->own);
-    LOONG_TRY(loong_comm_gather(t->groups.comm[LOONG_GROUP_PP], l->own, bytes,
-                                all, 0, "timeline"));
+    LOONG_TRY(loong_comm_gather(t->component->comms.host.comm[LOONG_GROUP_PP],
+                                l->own, bytes, all, 0, "timeline"));
     LOONG_TRY(loongi_timeline_costs(t));
     for (int r = 0; r < s->params.ranks; r++) {
         const loong_rank_schedule_t *list = &s->ranks[r];

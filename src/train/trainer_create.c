@@ -230,7 +230,7 @@ static loong_status_t plan_component(loong_trainer_t *t,
     LOONG_TRY(loongi_router_replay_mode(t, &p, &p.request.routing));
     p.precision = loongi_recipe_precision(t->recipe, t->device);
     p.compile.device = loong_device_name(t->device);
-    p.staging = loongi_devices_staging(t);
+    p.resources.staging = loongi_devices_staging(t);
     p.compile.threads = omp_get_max_threads();
     p.compile.fuse = p.compile.in_place = true;
     p.compile.lanes = loong_recipe_bool(r, "comm.overlap") &&
@@ -257,7 +257,7 @@ static loong_status_t plan_component(loong_trainer_t *t,
     p.shards.bucket_bytes = loong_recipe_int(r, "parallel.bucket_bytes");
     p.shards.sharding = read_sharding(r);
     p.shards.reduce_bf16 = loong_recipe_bool(r, BF16_KEY);
-    p.shards.lanes = p.compile.lanes;
+    p.shards.lanes = p.resources.lanes = p.compile.lanes;
     if (loong_recipe_count(r, "eval.sample.prompts") > 0) {
         p.logits_tokens = loongi_sample_window(t);
     }
@@ -310,8 +310,10 @@ static loong_status_t start(loong_trainer_t *t)
     LOONG_TRY(loongi_calloc(t->ctx, (size_t)t->component->params.request.tokens,
                             sizeof(*t->weights), "loss weights", &t->weights));
     LOONG_TRY(loongi_step_exchange_create(t->ctx, t->comm, &t->exchange));
-    LOONG_TRY(loongi_groups_create(t->ctx, t->comm, &t->mesh, &t->groups));
-    LOONG_TRY(loongi_component_allocate(t->component, t->device, &t->groups));
+    LOONG_TRY(loongi_resources_create(t->ctx, t->device, t->comm,
+                                      &t->component->params.resources,
+                                      &t->resources));
+    LOONG_TRY(loongi_component_allocate(t->component, t->resources));
     LOONG_TRY(loongi_figures_open(t));
     LOONG_TRY(load_model(t));
     LOONG_TRY(require_samples(t));
@@ -561,7 +563,7 @@ void loong_trainer_destroy(loong_trainer_t **trainer_p)
     loongi_timeline_destroy(t);
     loongi_peers_destroy(t);
     loongi_component_destroy(&t->component);
-    loongi_groups_destroy(&t->groups);
+    loongi_resources_destroy(&t->resources);
     loongi_step_exchange_destroy(&t->exchange);
     loong_device_destroy(&t->device);
     loongi_run_dirs_close(t);

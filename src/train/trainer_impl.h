@@ -76,7 +76,6 @@ struct loong_trainer {
     loong_context_t *ctx;
     loong_comm_t *comm; /* world */
     loong_mesh_t mesh;
-    loong_groups_t groups;
     loong_recipe_t *recipe;
     bool evaluate_only, plan_only;
     bool judge; /* a plan for this machine and what is on it */
@@ -85,6 +84,7 @@ struct loong_trainer {
     loong_train_settings_t set;
     loong_pairs_t *model_keys;
     loong_device_t *device;
+    loong_resources_t *resources; /* NULL: nothing is allocated */
     loong_component_t *component;
     loong_component_t **peers; /* see peers.h; NULL: not planned */
     loong_step_exchange_t *exchange;

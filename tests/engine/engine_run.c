@@ -58,18 +58,19 @@ void engine_begin(engine_run_t *run, const loong_component_params_t *params)
     p.family = loong_find_family(run->ctx, "qwen3");
     assert_ok(run->ctx, loongi_component_create(run->ctx, &p, &run->component));
     run->stage = run->component->stages[0];
-    assert_ok(run->ctx, loongi_groups_create(run->ctx, run->comm, &params->mesh,
-                                             &run->groups));
-    assert_ok(run->ctx, loongi_component_allocate(run->component, run->device,
-                                                &run->groups));
+    assert_ok(run->ctx,
+              loongi_resources_create(run->ctx, run->device, run->comm,
+                                      &p.resources, &run->resources));
+    assert_ok(run->ctx,
+              loongi_component_allocate(run->component, run->resources));
     assert_ok(run->ctx, loongi_component_initialize(run->component, 5));
 }
 
 void engine_end(engine_run_t *run)
 {
     loongi_component_destroy(&run->component);
+    loongi_resources_destroy(&run->resources);
     loong_device_destroy(&run->device);
-    loongi_groups_destroy(&run->groups);
     loong_comm_destroy(&run->comm);
     test_context_end(&run->ctx);
 }

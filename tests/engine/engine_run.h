@@ -21,7 +21,7 @@ enum { ENGINE_TOKENS = 32, ENGINE_VOCAB = 97 };
 typedef struct engine_run {
     loong_context_t *ctx;
     loong_comm_t *comm;
-    loong_groups_t groups;
+    loong_resources_t *resources;
     loong_device_t *device;
     loong_component_t *component;
     loong_stage_t *stage; /* of it */

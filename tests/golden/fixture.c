@@ -121,10 +121,9 @@ bool fixture_open(fixture_t *f, const char *name,
     }
     assert_ok(f->ctx, status);
     f->stage = f->component->stages[0];
-    assert_ok(f->ctx, loongi_groups_create(f->ctx, f->comm, &p.mesh,
-                                           &f->groups));
-    assert_ok(f->ctx, loongi_component_allocate(f->component, f->device,
-                                                &f->groups));
+    assert_ok(f->ctx, loongi_resources_create(f->ctx, f->device, f->comm,
+                                              &p.resources, &f->resources));
+    assert_ok(f->ctx, loongi_component_allocate(f->component, f->resources));
     assert_ok(f->ctx, loongi_component_load_hf(f->component, f->hf));
     f->inputs = calloc(1, (size_t)f->component->bytes[LOONG_BASE_INPUT]);
     assert_non_null(f->inputs);
@@ -135,10 +134,10 @@ void fixture_close(fixture_t *f)
 {
     free(f->inputs);
     loongi_component_destroy(&f->component);
+    loongi_resources_destroy(&f->resources);
     loongi_hf_close(&f->hf);
     loongi_safetensors_close(&f->golden);
     loong_device_destroy(&f->device);
-    loongi_groups_destroy(&f->groups);
     loong_comm_destroy(&f->comm);
     test_context_end(&f->ctx);
 }

@@ -31,7 +31,7 @@ typedef struct fixture_params {
 typedef struct fixture {
     loong_context_t *ctx;
     loong_comm_t *comm;
-    loong_groups_t groups;
+    loong_resources_t *resources;
     loong_device_t *device;
     loong_safetensors_t *golden;
     loong_hf_t *hf;

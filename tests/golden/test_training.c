@@ -17,7 +17,7 @@ enum { STEPS = 20, ROWS = 4, TOKENS = 24, MICRO = 2 };
 typedef struct run {
     loong_context_t *ctx;
     loong_comm_t *comm;
-    loong_groups_t groups;
+    loong_resources_t *resources;
     loong_decoder_config_t config;
     loong_device_t *device;
     loong_hf_t *hf;
@@ -72,20 +72,19 @@ static void open_run(run_t *r, const char *name, bool by_chance)
     p.train = true;
     assert_ok(r->ctx, loongi_component_create(r->ctx, &p, &r->component));
     r->stage = r->component->stages[0];
-    assert_ok(r->ctx, loongi_groups_create(r->ctx, r->comm, &p.mesh,
-                                           &r->groups));
-    assert_ok(r->ctx, loongi_component_allocate(r->component, r->device,
-                                                &r->groups));
+    assert_ok(r->ctx, loongi_resources_create(r->ctx, r->device, r->comm,
+                                              &p.resources, &r->resources));
+    assert_ok(r->ctx, loongi_component_allocate(r->component, r->resources));
     assert_ok(r->ctx, loongi_component_load_hf(r->component, r->hf));
 }
 
 static void close_run(run_t *r)
 {
     loongi_component_destroy(&r->component);
+    loongi_resources_destroy(&r->resources);
     loongi_hf_close(&r->hf);
     loongi_safetensors_close(&r->golden);
     loong_device_destroy(&r->device);
-    loongi_groups_destroy(&r->groups);
     loong_comm_destroy(&r->comm);
     test_context_end(&r->ctx);
 }

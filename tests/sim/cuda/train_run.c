@@ -77,14 +77,15 @@ static void note(void *user, const loong_trainer_progress_t *now)
         c->run.group != NULL
             ? loong_comm_stats(c->run.group[LOONG_GROUP_DP]).calls
             : 0;
-    if (c->params.staging.on) {
+    if (c->params.resources.staging.on) {
         assert_ok(c->ctx, loongi_staging_bytes(job->trainer, c,
                                                &job->pinned_planned));
-        job->pinned = (int64_t)loongi_staged_held(c->device_world);
+        job->pinned =
+            (int64_t)loongi_staged_held(job->trainer->resources->device_world);
     }
-    if (job->trainer->component->run.replay != NULL) {
+    if (job->trainer->resources->replay != NULL) {
         job->replayed[now->step] =
-            loongi_replay_stats(job->trainer->component->run.replay);
+            loongi_replay_stats(job->trainer->resources->replay);
     }
 }
 

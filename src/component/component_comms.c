@@ -1,0 +1,110 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "component_comms.h"
+
+#include "comm_impl.h"
+#include "lane.h"
+
+static loong_status_t open_device(loong_component_comms_t *c,
+                                  const loong_mesh_t *mesh,
+                                  const loong_schedule_t *evaluation)
+{
+    const loong_resources_t *r = c->resources;
+    LOONG_TRY(loongi_groups_create(r->ctx, r->device_world, mesh, &c->device));
+    loong_comm_t *pipeline = c->device.comm[LOONG_GROUP_PP];
+    if (loong_comm_size(pipeline) == 1 && pipeline != r->device_world) {
+        /* What is alone in its group has the host's. */
+        LOONG_TRY(loong_device_communicator(r->device, pipeline, &c->self));
+        pipeline = c->self != NULL ? c->self : pipeline;
+    }
+    return loongi_links_create(r->ctx, r->device, pipeline, evaluation,
+                               &c->links);
+}
+
+loong_status_t loongi_component_comms_open(loong_component_comms_t *comms,
+                                           loong_resources_t *resources,
+                                           const loong_mesh_t *mesh,
+                                           const loong_schedule_t *evaluation)
+{
+    loong_component_comms_t *c = comms;
+    LOONG_TRY(
+        loongi_groups_create(resources->ctx, resources->world, mesh, &c->host));
+    c->resources = resources;
+    loongi_resources_add(resources, c);
+    if (resources->device_world != NULL) {
+        LOONG_TRY(open_device(c, mesh, evaluation));
+    }
+    loongi_component_comms_set_mood(c, resources->lane);
+    return LOONG_OK;
+}
+
+void loongi_component_comms_disconnect(loong_component_comms_t *comms)
+{
+    loongi_links_destroy(&comms->links);
+    loong_comm_destroy(&comms->self);
+    loongi_groups_destroy(&comms->device);
+}
+
+void loongi_component_comms_close(loong_component_comms_t *comms)
+{
+    loong_component_comms_t *c = comms;
+    if (c->resources == NULL) {
+        return;
+    }
+    loongi_component_comms_disconnect(c);
+    loongi_resources_remove(c->resources, c);
+    loongi_groups_destroy(&c->host);
+    c->resources = NULL;
+}
+
+loong_comm_t *const *
+loongi_component_comms_groups(const loong_component_comms_t *comms)
+{
+    return comms->device.comm[LOONG_GROUP_WORLD] != NULL ? comms->device.comm
+                                                         : comms->host.comm;
+}
+
+/* ---- the lane ------------------------------------------------------------ */
+
+static loong_wait_mood_t mood_of_lane(void *user)
+{
+    const loong_lane_t *lane = user;
+    return loongi_lane_is_over(lane)     ? LOONG_WAIT_OVER
+           : loongi_lane_is_beside(lane) ? LOONG_WAIT_BESIDE
+                                         : LOONG_WAIT_EAGER;
+}
+
+/* Stages send messages themselves. */
+void loongi_component_comms_set_mood(const loong_component_comms_t *comms,
+                                     loong_lane_t *lane)
+{
+    loong_comm_t *const *group = lane == NULL
+                                     ? comms->host.comm
+                                     : loongi_component_comms_groups(comms);
+    bool all = lane == NULL || loong_device_is_host(comms->resources->device);
+    for (int g = 0; g < LOONG_GROUP_COUNT; g++) {
+        if (g != LOONG_GROUP_WORLD && g != LOONG_GROUP_PP &&
+            (all || loongi_comm_is_on_host(group[g]))) {
+            loongi_comm_set_mood(group[g], lane != NULL ? mood_of_lane : NULL,
+                                 lane);
+        }
+    }
+}
+
+/* ---- while the host waits ------------------------------------------------ */
+
+loong_status_t
+loongi_component_comms_watch(const loong_component_comms_t *comms, bool waits)
+{
+    for (int g = 0; g < LOONG_GROUP_COUNT; g++) {
+        if (comms->device.comm[g] != NULL) {
+            LOONG_TRY(loongi_comm_watch(comms->device.comm[g], waits));
+        }
+    }
+    return loongi_links_watch(comms->links, waits);
+}
+
+bool loongi_component_comms_failed(const loong_component_comms_t *comms)
+{
+    return loongi_groups_failed(&comms->host) ||
+           loongi_groups_failed(&comms->device);
+}

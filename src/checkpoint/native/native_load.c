@@ -215,7 +215,7 @@ static loong_status_t map_file(loong_checkpoint_t *checkpoint, int64_t number)
     const loong_layout_file_t *file = &checkpoint->layout->files[number];
     loong_text_t path = loongi_text_begin(checkpoint->ctx);
     void *map = MAP_FAILED;
-    struct stat info;
+    struct stat info = {.st_size = file->bytes};
     if (checkpoint->maps[number] != NULL) {
         return LOONG_OK;
     }
@@ -230,6 +230,10 @@ static loong_status_t map_file(loong_checkpoint_t *checkpoint, int64_t number)
         if (fd >= 0) {
             close(fd);
         }
+        LOONG_CHECK(checkpoint->ctx, info.st_size == file->bytes,
+                    LOONG_ERR_FORMAT, "'%s/%s' has %lld bytes instead of %lld",
+                    checkpoint->dir, file->name, (long long)info.st_size,
+                    (long long)file->bytes);
         return LOONG_FAIL(checkpoint->ctx, LOONG_ERR_IO,
                           "cannot map '%s/%s': %s", checkpoint->dir,
                           file->name, strerror(code));

@@ -138,7 +138,8 @@ loong_status_t loongi_trainer_resume_newest(loong_trainer_t *t,
                                             const char *dir)
 {
     bool loaded = false;
-    for (int64_t i = 0; !loaded; i++) {
+    int64_t i = 0;
+    for (; !loaded; i++) {
         char name[NAME_SIZE];
         char path[PATH_SIZE];
         LOONG_TRY(name_of(t, dir, i, name));
@@ -147,6 +148,11 @@ loong_status_t loongi_trainer_resume_newest(loong_trainer_t *t,
                     (long long)i, dir);
         snprintf(path, sizeof(path), "%s/%s", dir, name);
         LOONG_TRY(try_one(t, path, &loaded));
+    }
+    if (i > 1 && !t->evaluate_only && loong_comm_rank(t->comm) == 0) {
+        loongi_log(t->ctx, LOONG_LOG_INFO,
+                   "checkpoint.keep_last does not count the damaged: they are "
+                   "the first to be removed");
     }
     return LOONG_OK;
 }

@@ -71,6 +71,17 @@ for latest in missing empty stale; do
     has out "resumed from lost/step_00000004 at step 4"
 done
 
+# A step that is passed over as damaged is not one of those that are kept.
+cp -a save bad
+printf x >>bad/step_00000004/rank_00000.h5
+run 0 recipe.yaml checkpoint.save=bad checkpoint.load=auto train.train_iters=5 \
+    checkpoint.keep_last=2
+has err "bad/step_00000004 is damaged, the one before it is tried"
+has out "resumed from bad/step_00000002 at step 2"
+has out "checkpoint.keep_last does not count the damaged"
+[ "$(echo bad/step_*)" = "bad/step_00000002 bad/step_00000005" ] ||
+    fail "left: $(echo bad/step_*)"
+
 # An export replaces one of its own model alone, which is asked at the start.
 cp -r "$source/tests/golden/fixtures/qwen3_gqa_tied" theirs
 run 2 recipe.yaml checkpoint.save=never export.hf=theirs

@@ -454,6 +454,19 @@ static loong_status_t drop(loong_context_t *ctx, const char *dir,
     return status;
 }
 
+loong_status_t loongi_native_renew(loong_context_t *ctx, const char *step_dir)
+{
+    char *manifest = NULL;
+    loong_status_t status = join(ctx, step_dir, LOONG_MANIFEST, &manifest);
+    if (status == LOONG_OK && utimensat(AT_FDCWD, manifest, NULL, 0) != 0) {
+        status = LOONG_FAIL(ctx, LOONG_ERR_IO,
+                            "cannot set the time of '%s': %s",
+                            manifest, strerror(errno));
+    }
+    loongi_free(ctx, manifest);
+    return status;
+}
+
 loong_status_t loongi_native_retain(loong_context_t *ctx, const char *dir,
                                     const char *name, int keep)
 {

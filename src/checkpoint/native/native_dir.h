@@ -33,6 +33,11 @@ LOONG_NODISCARD loong_status_t loongi_native_publish(loong_context_t *ctx,
                                                      const char *tmp_name,
                                                      const char *name);
 
+/* The step counts as completed now: a run goes on from it, so those completed
+ * later, damaged or of another course, are removed before it. */
+LOONG_NODISCARD loong_status_t loongi_native_renew(loong_context_t *ctx,
+                                                   const char *step_dir);
+
 /* Removes all steps but `name` and the keep - 1 that were completed last
  * before it. */
 LOONG_NODISCARD loong_status_t loongi_native_retain(loong_context_t *ctx,

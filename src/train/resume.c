@@ -156,3 +156,22 @@ loong_status_t loongi_trainer_resume_newest(loong_trainer_t *t,
     }
     return LOONG_OK;
 }
+
+/* Before a save: keep_last counts from the step that the run went on from. */
+void loongi_trainer_renew(const loong_trainer_t *t)
+{
+    char path[PATH_SIZE];
+    if (t->saved_step < 0 || t->saved_step != t->told.from_step ||
+        loong_comm_rank(t->comm) != 0) {
+        return;
+    }
+    snprintf(path, sizeof(path), "%s/" LOONG_STEP_FORMAT,
+             loong_recipe_text(t->recipe, "checkpoint.save"),
+             (long long)t->saved_step);
+    if (loongi_native_renew(t->ctx, path) != LOONG_OK) {
+        loongi_log(t->ctx, LOONG_LOG_WARN,
+                   "checkpoint.keep_last may keep later steps, damaged or not, "
+                   "instead of this one: %s", loong_context_error(t->ctx));
+        loong_context_clear_error(t->ctx);
+    }
+}

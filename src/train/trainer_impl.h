@@ -210,14 +210,14 @@ LOONG_NODISCARD loong_status_t loongi_trainer_load(loong_trainer_t *t,
                                                    loong_checkpoint_t *ck);
 
 /* ---- resume.c ---- */
-/* From one checkpoint, or the newest of a directory; a damaged one is an
- * error. */
+/* From one checkpoint, or the newest of a directory, which must be whole. */
 LOONG_NODISCARD loong_status_t loongi_trainer_resume(loong_trainer_t *t,
                                                      const char *path);
 /* From the newest checkpoint of a directory that is whole on all ranks; the
  * damaged ones before it are told as warnings. Collective. */
 LOONG_NODISCARD loong_status_t
 loongi_trainer_resume_newest(loong_trainer_t *t, const char *dir);
+void loongi_trainer_renew(const loong_trainer_t *t);
 
 /* ---- supervise.c ---- */
 /* Faults on request, and the supervisor if there is one: refuses what it could

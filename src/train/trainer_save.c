@@ -281,30 +281,13 @@ static void step_path(const loong_trainer_t *t, int64_t step,
              (long long)step);
 }
 
-/* keep_last counts from the step that the run went on from. */
-static void renew_loaded(const loong_trainer_t *t)
-{
-    char path[PATH_SIZE];
-    if (t->saved_step < 0 || t->saved_step != t->told.from_step ||
-        loong_comm_rank(t->comm) != 0) {
-        return;
-    }
-    step_path(t, t->saved_step, path);
-    if (loongi_native_renew(t->ctx, path) != LOONG_OK) {
-        loongi_log(t->ctx, LOONG_LOG_WARN,
-                   "checkpoint.keep_last may keep later steps, damaged or not, "
-                   "instead of this one: %s", loong_context_error(t->ctx));
-        loong_context_clear_error(t->ctx);
-    }
-}
-
 loong_status_t loongi_trainer_save(loong_trainer_t *t)
 {
     if (t->saved_step == t->state.step) {
         return LOONG_OK;
     }
     LOONG_TRY(loongi_trainer_finish_save(t));
-    renew_loaded(t);
+    loongi_trainer_renew(t);
     double begin = loongi_now();
     LOONG_TRY(loongi_pairs_create(t->ctx, &t->save_metadata));
     LOONG_TRY(loong_device_synchronize(t->device, "a checkpoint"));

@@ -97,10 +97,17 @@ run native.yaml checkpoint.load=auto checkpoint.save=b train.train_iters=6 \
     export.hf=d.hf
 grep -q "$newest is damaged" err || fail "a changed helpers.py is not told"
 exported d.hf
-echo '# other' >"b/$(cat b/latest)/hf/helpers.py"
-! "$build/loongrun" native.yaml checkpoint.load="b/$(cat b/latest)" \
-    train.train_iters=8 >out 2>err || fail "a changed helpers.py is loaded"
-grep -q 'hf/helpers.py: checksum' err || fail "which file is not told"
+newest=b/$(cat b/latest)
+"$build/loongrun" native.yaml --check checkpoint.load="$newest" \
+    train.train_iters=8 >out 2>err || fail "a whole checkpoint is refused"
+grep -q "$newest: no tensor was read" out || fail "what is not read is not told"
+echo '# other' >"$newest/hf/helpers.py"
+for check in --check ""; do
+    # shellcheck disable=SC2086
+    ! "$build/loongrun" native.yaml $check checkpoint.load="$newest" \
+        train.train_iters=8 >out 2>err || fail "a changed helpers.py is loaded"
+    grep -q 'hf/helpers.py: checksum' err || fail "which file is not told"
+done
 
 # ---- a model that sees images ----
 has() { grep -qF -- "$2" "$1" || fail "no \"$2\" in $1"; }

@@ -20,11 +20,10 @@ entropy=$(sed -n 's/^unigram entropy: \([0-9.]*\) nats.*/\1/p' "$place/said")
 loss=$(sed -n 's/.*"eval":"held out".*"loss":\([0-9.]*\).*/\1/p' \
   "$demo/logs/metrics.jsonl" | tail -n 1)
 echo "unigram entropy $entropy nats a token, validation loss $loss"
-# The bar is a fifth below it: 5.60 where the entropy is 6.9955. After 125 of the
-# 300 steps the loss was 5.438 (5.656 after 100); its end, and what a model with
-# an operation that does not learn reaches, are not measured.
-awk "BEGIN { exit !($loss > 0 && $loss < 0.8 * $entropy) }" || {
-  echo "FAILED: not below 0.8 of the unigram entropy"
+# Measured with the entropy 6.9955: 4.744, and 5.197 where attention sees no other
+# token (model.foundation.window_size=1); the bar lies between, at 4.967.
+awk "BEGIN { exit !($loss > 0 && $loss < 0.71 * $entropy) }" || {
+  echo "FAILED: not below 0.71 of the unigram entropy"
   exit 1
 }
 [ -s "$demo/huggingface/model.safetensors" ] ||

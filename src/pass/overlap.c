@@ -118,7 +118,8 @@ static void make_plans(overlap_t *o)
 
 /* ---- parts of values ----------------------------------------------------- */
 
-/* Lays v where block `block` of `rows` rows of `whole` is. */
+/* Lays v where block `block` of `rows` rows of `whole` is, which is complete
+ * when the last of its blocks is made. */
 static void lay(loong_graph_t *g, loong_val_t v, loong_val_t whole,
                 int64_t rows, int block)
 {
@@ -127,6 +128,9 @@ static void lay(loong_graph_t *g, loong_val_t v, loong_val_t whole,
     part->root = all->root;
     part->column = all->column + block * rows * all->ld;
     part->ld = all->ld;
+    if (part->node >= 0) {
+        g->values[whole].node = part->node;
+    }
 }
 
 /* The rows of one rank of a matrix. */
@@ -318,6 +322,7 @@ static loong_status_t emit_scatter(overlap_t *o, const loong_node_t *node,
     LOONG_TRY(g->status);
     g->values[sum].root = g->values[result].root;
     g->values[sum].column = g->values[result].column;
+    g->values[result].node = g->values[sum].node;
     return LOONG_OK;
 }
 

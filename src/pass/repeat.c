@@ -232,8 +232,9 @@ static loong_status_t check_between(const loong_graph_t *g,
                     from == NULL || from->repeat != part ||
                         from->program != program,
                     LOONG_ERR_UNSUPPORTED,
-                    "%s of scope '%s' reads what rounds make before the last "
-                    "one", node->op->name, node->scope);
+                    "%s of scope '%s' reads what %s of scope '%s' makes in "
+                    "rounds, before the last one", node->op->name,
+                    node->scope, from->op->name, from->scope);
     }
     return LOONG_OK;
 }

@@ -39,6 +39,9 @@
 #define PAIRS "overlap_moe_expert_parallel_comm: true"
 #define SHARD "data_parallel_sharding: "
 
+/* The shared expert runs while rows of other experts are on their way. */
+#define ROUNDS                                                                \
+    "moe_capacity_plan: 0.5, moe_token_dispatcher_type: alltoall, "
 #define SP "sequence_parallel: true"
 #define PRODUCTS "tp_comm_overlap: true"
 #define LATENT                                                                \
@@ -107,6 +110,8 @@ static void products(void **state)
         {UNEVEN, 2, "{" TP "2, " SP ", " PAIRS, "fp32", ""},
         {LATENT, 2, "{" TP "2, " SP, "fp32", ""},
         {EXPERTS, 4, "{" TP "2, " EP "4, " SP, "fp32", ""},
+        {LATENT, 4, "{" TP "2, " EP "2, " ROUNDS SP, "fp32",
+         "recompute: {granularity: full}"},
         {DENSE, 4, "{" TP "2, " CP "2, cp_comm_type: p2p, " SP, "fp32", ""},
         {DENSE, 2, "{" TP "2, " SP, "fp32",
          "recompute: {granularity: selective, scopes: [layers.*.mlp]}"},

@@ -32,6 +32,7 @@ static const axis_t axes[] = {
     {"etp", "parallel.expert_tensor_parallel_size", LAYOUT_FREE, "1 1 2",
      NULL},
     {"dispatch", "parallel.moe_token_dispatcher_type", LAYOUT_FREE, NULL, ""},
+    {"plan", "parallel.moe_capacity_plan", LAYOUT_FREE, "1.5 1.5 0.5 0", NULL},
     {"chunk", "parallel.num_layers_per_virtual_pipeline_stage", LAYOUT_FREE,
      "0 0 1 2", ""},
     {"cut", "parallel.pipeline_model_parallel_layout", LAYOUT_FREE, NULL, ""},
@@ -74,19 +75,28 @@ static const axis_t axes[] = {
 _Static_assert(sizeof(axes) / sizeof(axes[0]) == LAYOUT_AXES,
                "LAYOUT_AXES is their number");
 
-/* An axis that is drawn only where an earlier one has this value; elsewhere it
- * has its first. */
-static const struct {
+typedef struct condition {
     const char *label;
     const char *with;
     const char *value;
-} only[] = {
+} condition_t;
+
+/* An axis that is drawn only where an earlier one has this value; elsewhere it
+ * has its first. */
+static const condition_t only[] = {
     {"a2a,p2p", "cp_comm", "a2a+p2p"},
     {"products", "sp", "true"},
     {"again", "recompute", "selective"},
     {"squares", "moments", "bf16"},
     {"chance", "moments", "bf16"},
     {"skip", "pp", "1"}, /* the first rank has a loss */
+};
+
+/* An axis that promises the same bits only where another has this value. In
+ * more rounds than one `allgather` adds up what the rounds made of a token
+ * before what the ranks made, `alltoall` behind it. */
+static const condition_t promised[] = {
+    {"dispatch", "plan", "0"},
 };
 
 layout_draws_t layout_draws(uint64_t seed, int max_ranks, int64_t layers,
@@ -127,14 +137,28 @@ static const char *value_at(const layout_t *layout, const char *label)
     return layout->value[i];
 }
 
-static bool drawn(const layout_t *layout, const axis_t *axis)
+/* Whether an axis meets the condition of a list that is about it, if any. */
+static bool meets(const layout_t *layout, const axis_t *axis,
+                  const condition_t *list, size_t count)
 {
-    for (size_t i = 0; i < sizeof(only) / sizeof(only[0]); i++) {
-        if (strcmp(only[i].label, axis->label) == 0) {
-            return strcmp(value_at(layout, only[i].with), only[i].value) == 0;
+    for (size_t i = 0; i < count; i++) {
+        if (strcmp(list[i].label, axis->label) == 0) {
+            return strcmp(value_at(layout, list[i].with), list[i].value) == 0;
         }
     }
     return true;
+}
+
+static bool drawn(const layout_t *layout, const axis_t *axis)
+{
+    return meets(layout, axis, only, sizeof(only) / sizeof(only[0]));
+}
+
+static bool same_bits(const layout_t *layout, const axis_t *axis)
+{
+    return axis->bits != NULL &&
+           meets(layout, axis, promised,
+                 sizeof(promised) / sizeof(promised[0]));
 }
 
 static int draw(const layout_draws_t *d, int axis, int count)
@@ -228,7 +252,7 @@ void layout_draw_equal(layout_draws_t *d, const layout_t *from,
         d->draws++;
         *layout = *from;
         for (int i = 0; i < LAYOUT_AXES; i++) {
-            if (axes[i].bits != NULL) {
+            if (same_bits(from, &axes[i])) {
                 draw_axis(d, i, layout);
             }
         }

@@ -122,13 +122,15 @@ static loong_adamw_piece_t locate(const loong_param_place_t *p, int64_t begin)
     return piece;
 }
 
-/* The pieces of what a bucket updates, one of each parameter. */
+/* The pieces of what a bucket updates, one of each parameter, and one of the
+ * padding that may stand before the first. */
 static loong_status_t add_pieces(loong_optimizer_t *o, const loong_bucket_t *b,
                                  loong_adamw_attr_t *attr)
 {
     loong_adamw_piece_t *pieces = NULL;
     LOONG_TRY(loongi_arena_alloc(
-        o->arena, sizeof(*pieces) * (size_t)o->chunk->num_params, &pieces));
+        o->arena, sizeof(*pieces) * (size_t)(o->chunk->num_params + 1),
+        &pieces));
     attr->pieces = pieces;
     for (int64_t i = 0; i < o->chunk->num_params; i++) {
         const loong_param_place_t *p = &o->chunk->params[i];
@@ -136,10 +138,15 @@ static loong_status_t add_pieces(loong_optimizer_t *o, const loong_bucket_t *b,
         int64_t end =
             LOONG_MIN(b->update_end, p->flat_offset + p->elements);
         if (p->flat == b->flat && begin < end) {
+            int64_t at = begin - b->update_begin;
+            if (attr->num_pieces == 0 && at > 0) {
+                pieces[attr->num_pieces++] =
+                    (loong_adamw_piece_t){.run = at, .stride = at};
+            }
             loong_adamw_piece_t *piece = &pieces[attr->num_pieces++];
             *piece = locate(p, begin - p->flat_offset);
-            piece->at = begin - b->update_begin;
-            assert(piece == pieces || piece->at > piece[-1].at);
+            piece->at = at;
+            assert(at == 0 || at > piece[-1].at);
         }
     }
     return LOONG_OK;

@@ -17,6 +17,12 @@
     "vocab_size: 61, max_position_embeddings: 64, num_experts: 4, "           \
     "moe_ffn_hidden_size: 20, moe_router_topk: 2}"
 
+/* Of 8 shares of its parameters one begins with padding between two. */
+#define PADDED                                                                \
+    "{family: gpt2, num_layers: 2, hidden_size: 20, ffn_hidden_size: 50, "    \
+    "num_attention_heads: 4, num_query_groups: 4, kv_channels: 6, "           \
+    "vocab_size: 61, max_position_embeddings: 64, hidden_dropout: 0.1}"
+
 #define BF16 "exp_avg_dtype: bf16, exp_avg_sq_dtype: bf16"
 #define BY_CHANCE BF16 ", stochastic_rounding: true"
 #define TP "tensor_model_parallel_size: "
@@ -81,19 +87,25 @@ static void layouts_of_experts_agree(void **state)
 }
 
 /* One micro-batch to a rank; parts of unlike sizes. */
-static void sharding_is_bit_equal(void **state)
+static void check_sharding(const char *model, int ranks, const char *parallel)
 {
-    (void)state;
     layout_place_t place = layout_begin();
-    layout_run_t none = make_run("none", "bf16", 3, "{" SHARD "none}");
-    layout_run_t all = make_run(
-        "all", "bf16", 3,
-        "{" SHARD "optim_grads_params, bucket_bytes: 8192}");
-    none.micro_batch_size = all.micro_batch_size = 8;
+    layout_run_t none = make_run("none", "bf16", ranks, "{" SHARD "none}");
+    layout_run_t all = make_run("all", "bf16", ranks, parallel);
+    none.model = all.model = model;
+    none.micro_batch_size = all.micro_batch_size = 24 / ranks;
     layout_run(&place, &none);
     layout_run(&place, &all);
     layout_compare(&place, &all, &none, 0.0);
     layout_end(&place);
+}
+
+static void sharding_is_bit_equal(void **state)
+{
+    (void)state;
+    check_sharding(GPT, 3,
+                   "{" SHARD "optim_grads_params, bucket_bytes: 8192}");
+    check_sharding(PADDED, 8, "{" SHARD "optim}");
 }
 
 /* On as many ranks, in bf16, bit for bit; on another number in f64. */

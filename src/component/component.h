@@ -22,7 +22,8 @@ typedef struct loong_whole_param {
     int ndim;
     int64_t shape[2];
     bool frozen;
-    bool moments; /* of the optimizer */
+    /* That keeps states of it; NULL: none. */
+    const loong_optimizer_class_t *optimizer;
 } loong_whole_param_t;
 
 typedef struct loong_component {

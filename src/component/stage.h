@@ -103,16 +103,10 @@ LOONG_NODISCARD loong_status_t
 loongi_stage_set_param(loong_stage_t *stage, const loong_param_place_t *place,
                        int64_t at, int64_t count, const double *values);
 
-/* Fills parameters and masters from (seed, name, global index), the moments
- * with zero. Not collective: every rank makes the same. */
+/* Fills parameters and masters from (seed, name, global index), states of the
+ * optimizer with zero. Not collective: every rank makes the same. */
 LOONG_NODISCARD loong_status_t loongi_stage_initialize(loong_stage_t *stage,
                                                        uint64_t seed);
-
-/* The optimizer keeps some of it. */
-static inline bool loongi_has_moments(const loong_param_params_t *params)
-{
-    return !params->frozen && !(params->sign_rate > 0.0);
-}
 
 /* The rows of the part that this rank keeps of it. */
 void loongi_stage_kept_rows(const loong_stage_t *stage,

@@ -21,30 +21,31 @@ static int64_t take(loong_optimizer_t *o, int64_t bytes)
     return at;
 }
 
-static int64_t exp_avg_size(const loong_optimizer_t *o)
+static const loong_optimizer_class_t *class_of(const loong_optimizer_t *o,
+                                               const loong_bucket_t *b)
 {
-    return (int64_t)loong_dtype_size(
-        loongi_exp_avg_dtype(&o->params, o->shards->wide));
+    return loongi_optimizer_class(o->shards->flats[b->flat].optimizer);
 }
 
-static int64_t exp_avg_sq_size(const loong_optimizer_t *o)
+static loong_dtype_t state_dtype(const loong_optimizer_t *o,
+                                 const loong_bucket_t *b, int k)
 {
-    return (int64_t)loong_dtype_size(
-        loongi_exp_avg_sq_dtype(&o->params, o->shards->wide));
+    return loongi_state_dtype(&o->params, class_of(o, b)->states[k],
+                              o->shards->wide);
 }
 
 /* A frozen parameter has a master too: what bf16 rounds away of it goes into
  * checkpoints. */
-static void place_state(loong_optimizer_t *o, loong_bucket_t *b)
+static void place_states(loong_optimizer_t *o, loong_bucket_t *b)
 {
     const loong_flat_t *flat = &o->shards->flats[b->flat];
     int64_t n = b->update_end - b->update_begin;
     if (flat->sign_rate > 0.0) {
         return;
     }
-    if (!flat->frozen) {
-        b->exp_avg = take(o, n * exp_avg_size(o));
-        b->exp_avg_sq = take(o, n * exp_avg_sq_size(o));
+    for (int k = 0; k < class_of(o, b)->num_states && !flat->frozen; k++) {
+        b->state[k] =
+            take(o, n * (int64_t)loong_dtype_size(state_dtype(o, b, k)));
     }
     b->low = flat->dtype == LOONG_BF16 ? take(o, n * 2) : -1;
 }
@@ -72,18 +73,20 @@ static loong_status_t append(loong_optimizer_t *o, loong_program_t *program,
 
 /* ---- steps --------------------------------------------------------------- */
 
-static loong_status_t add_adamw(loong_optimizer_t *o, const loong_bucket_t *b,
-                                const loong_adamw_attr_t *attr)
+/* The op of a class: gradient -> parameter, low halves, states. */
+static loong_status_t add_step(loong_optimizer_t *o, const loong_bucket_t *b,
+                               const void *attr)
 {
     loong_step_t step;
     const loong_flat_t *flat = &o->shards->flats[b->flat];
-    loong_dtype_t wide = o->shards->wide;
+    const loong_optimizer_class_t *class = class_of(o, b);
     int64_t n = b->update_end - b->update_begin;
-    loongi_step_begin(&step, "adamw", "optimizer", o->shards->params.threads);
+    loongi_step_begin(&step, class->name, "optimizer",
+                      o->shards->params.threads);
     step.query.attr = attr;
     step.query.num_in = 1;
-    step.query.num_out = 4;
-    step.query.arg[0] = loongi_flat_arg(wide, n);
+    step.query.num_out = 2 + class->num_states;
+    step.query.arg[0] = loongi_flat_arg(o->shards->wide, n);
     step.operand[0] = grad_at(o, b, b->update_begin);
     step.query.arg[1] = loongi_flat_arg(flat->dtype, n);
     step.operand[1] = param_at(o, b, b->update_begin);
@@ -91,12 +94,10 @@ static loong_status_t add_adamw(loong_optimizer_t *o, const loong_bucket_t *b,
         step.query.arg[2] = loongi_flat_arg(LOONG_U16, n);
         step.operand[2] = loongi_at(LOONG_BASE_OPTIM, b->low);
     }
-    step.query.arg[3] =
-        loongi_flat_arg(loongi_exp_avg_dtype(&o->params, wide), n);
-    step.operand[3] = loongi_at(LOONG_BASE_OPTIM, b->exp_avg);
-    step.query.arg[4] =
-        loongi_flat_arg(loongi_exp_avg_sq_dtype(&o->params, wide), n);
-    step.operand[4] = loongi_at(LOONG_BASE_OPTIM, b->exp_avg_sq);
+    for (int k = 0; k < class->num_states; k++) {
+        step.query.arg[3 + k] = loongi_flat_arg(state_dtype(o, b, k), n);
+        step.operand[3 + k] = loongi_at(LOONG_BASE_OPTIM, b->state[k]);
+    }
     return append(o, &o->update, &step);
 }
 
@@ -152,6 +153,15 @@ static loong_status_t add_pieces(loong_optimizer_t *o, const loong_bucket_t *b,
     return LOONG_OK;
 }
 
+static bool has_bf16_states(const loong_optimizer_t *o, const loong_bucket_t *b)
+{
+    bool found = false;
+    for (int k = 0; k < class_of(o, b)->num_states; k++) {
+        found = found || state_dtype(o, b, k) == LOONG_BF16;
+    }
+    return found;
+}
+
 static loong_status_t add_update(loong_optimizer_t *o,
                                  const loong_bucket_t *b)
 {
@@ -169,10 +179,10 @@ static loong_status_t add_update(loong_optimizer_t *o,
         .weight_decay = o->shards->flats[b->flat].weight_decay *
                         p->weight_decay,
     };
-    if (p->stochastic_rounding && (p->exp_avg_bf16 || p->exp_avg_sq_bf16)) {
+    if (p->stochastic_rounding && has_bf16_states(o, b)) {
         LOONG_TRY(add_pieces(o, b, attr));
     }
-    return add_adamw(o, b, attr);
+    return add_step(o, b, attr);
 }
 
 /* A step against the sign. */
@@ -262,7 +272,7 @@ static loong_status_t plan(loong_optimizer_t *o, loong_shards_t *shards)
         take(o, LOONG_EXACT_WORDS * (int64_t)sizeof(int64_t));
     for (int64_t i = 0; i < shards->num_buckets; i++) {
         loong_bucket_t *b = &shards->buckets[i];
-        place_state(o, b);
+        place_states(o, b);
         if (shards->flats[b->flat].frozen) {
             continue;
         }

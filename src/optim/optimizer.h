@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The optimizer over flat buffers: moments and masters of what this rank
+ * The optimizer over flat buffers: states and masters of what this rank
  * updates (shards.h), the programs of the norm and of the update.
  */
 #ifndef LOONG_OPTIMIZER_H
@@ -17,23 +17,24 @@ typedef struct loong_optimizer_params {
     double beta2;
     double eps;
     double weight_decay; /* of parameters that are subject to it */
-    bool exp_avg_bf16;   /* the first moment; else the wide type */
-    bool exp_avg_sq_bf16;
-    bool stochastic_rounding; /* of moments in bf16; else to nearest */
+    bool bf16[LOONG_STATE_COUNT]; /* states stored so; else in the wide type */
+    bool stochastic_rounding;     /* of states in bf16; else to nearest */
 } loong_optimizer_params_t;
 
 static inline loong_dtype_t
-loongi_exp_avg_dtype(const loong_optimizer_params_t *params,
-                     loong_dtype_t wide)
+loongi_state_dtype(const loong_optimizer_params_t *params,
+                   loong_optimizer_state_t state, loong_dtype_t wide)
 {
-    return params->exp_avg_bf16 ? LOONG_BF16 : wide;
+    return params->bf16[state] ? LOONG_BF16 : wide;
 }
 
-static inline loong_dtype_t
-loongi_exp_avg_sq_dtype(const loong_optimizer_params_t *params,
-                        loong_dtype_t wide)
+/* The class that keeps states of a parameter; NULL: none does. */
+static inline const loong_optimizer_class_t *
+loongi_optimizer_of(const loong_param_params_t *params)
 {
-    return params->exp_avg_sq_bf16 ? LOONG_BF16 : wide;
+    return params->frozen || params->sign_rate > 0.0
+               ? NULL
+               : loongi_optimizer_class(params->optimizer);
 }
 
 typedef struct loong_optimizer {
@@ -45,14 +46,14 @@ typedef struct loong_optimizer {
     int64_t optim_bytes;
     int64_t record_offset; /* of the norm's exact accumulator in OPTIM */
     loong_program_t norm;  /* sums of squares of this rank's parts */
-    /* And gathers parameters where only moments are shared out. */
+    /* And gathers parameters where only states are shared out. */
     loong_program_t update;
     /* Reductions that wait until all stages are through: of what both ends of
      * a pipeline hold. */
     loong_program_t late;
 } loong_optimizer_t;
 
-/* Plans moments, which it places in the buckets, and programs, for the
+/* Plans states, which it places in the buckets, and programs, for the
  * parameters of a chunk. Pure. */
 LOONG_NODISCARD loong_status_t
 loongi_optimizer_create(const loong_chunk_t *chunk, loong_shards_t *shards,

@@ -89,7 +89,7 @@ static void place_bucket(loong_shards_t *s, loong_bucket_t *b)
     const loong_flat_t *flat = &s->flats[b->flat];
     int64_t wide = (int64_t)loong_dtype_size(s->wide);
     int64_t size = (int64_t)loong_dtype_size(flat->dtype);
-    b->exp_avg = b->exp_avg_sq = b->low = b->grad = -1;
+    b->low = b->grad = -1;
     choose(s, b, LOONG_SHARDING_OPTIM, &b->update_begin, &b->update_end);
     bool grads = choose(s, b, LOONG_SHARDING_GRADS, &b->grad_begin,
                         &b->grad_end);

@@ -23,6 +23,7 @@
 #define LOONG_SHARDS_H
 
 #include "loong/mesh.h"
+#include "optimizer_class.h"
 #include "program.h"
 #include "upload.h"
 
@@ -77,8 +78,7 @@ typedef struct loong_bucket {
     int64_t grad;  /* byte offset in GRAD of grad_begin; -1: frozen */
     int64_t param; /* byte offset in PARAM of param_begin */
     /* Set by the optimizer: byte offsets in OPTIM of update_begin. */
-    int64_t exp_avg;
-    int64_t exp_avg_sq;
+    int64_t state[LOONG_MAX_STATES]; /* in the order of the class */
     int64_t low; /* -1: none */
 } loong_bucket_t;
 

@@ -19,6 +19,7 @@ static int flat_of(loong_chunk_t *c, const loong_param_params_t *p)
                     (!f->partial || f->sum_group == p->place.group);
         if (f->dtype == p->dtype && f->frozen == p->frozen && sums &&
             f->copy == p->place.copy && f->expert == p->place.expert &&
+            f->optimizer == p->optimizer &&
             f->weight_decay == p->weight_decay &&
             f->sign_rate == p->sign_rate) {
             return i;
@@ -30,6 +31,7 @@ static int flat_of(loong_chunk_t *c, const loong_param_params_t *p)
     loong_flat_t *flat = &c->flats[c->num_flats];
     flat->dtype = p->dtype;
     flat->frozen = p->frozen;
+    flat->optimizer = p->optimizer;
     flat->weight_decay = p->weight_decay;
     flat->sign_rate = p->sign_rate;
     flat->copy = p->place.copy;

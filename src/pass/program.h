@@ -120,11 +120,12 @@ typedef struct loong_port {
 
 /* A flat buffer: parameters that share type, trainability and weight decay,
  * one after the other. Element e of it is element e of its main gradient and
- * of each optimizer moment. */
+ * of each state of the optimizer. */
 enum { LOONG_MAX_FLATS = 16 };
 typedef struct loong_flat {
     loong_dtype_t dtype;
     bool frozen;
+    int optimizer;       /* see loong_param_params_t */
     double weight_decay; /* factor of the optimizer's */
     double sign_rate;    /* see loong_param_params_t */
     bool copy;           /* see loong_placement_t */

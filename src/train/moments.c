@@ -1,22 +1,11 @@
-/* SPDX-License-Identifier: Apache-2.0 */
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * What a checkpoint must have so that a run can go on from it, and what is
+ * converted; trainer_save.c asks before it loads. */
 #include "moments.h"
 
 #include <stdio.h>
 #include <string.h>
-
-void loongi_moments_of(const loong_component_params_t *params,
-                       const loong_bucket_t *bucket,
-                       loong_moment_t moments[LOONG_MOMENTS])
-{
-    const loong_optimizer_params_t *p = &params->optimizer;
-    loong_dtype_t wide = params->precision.wide;
-    moments[0].kind = "exp_avg";
-    moments[0].offset = bucket->exp_avg;
-    moments[0].dtype = loongi_exp_avg_dtype(p, wide);
-    moments[1].kind = "exp_avg_sq";
-    moments[1].offset = bucket->exp_avg_sq;
-    moments[1].dtype = loongi_exp_avg_sq_dtype(p, wide);
-}
 
 /* All of a kind are of one type. */
 static const loong_checkpoint_tensor_t *
@@ -62,19 +51,110 @@ static void tell_params(const loong_trainer_t *t, const loong_checkpoint_t *ck)
 void loongi_moments_tell(const loong_trainer_t *t,
                          const loong_checkpoint_t *ck)
 {
-    const loong_bucket_t none = {0};
-    loong_moment_t moments[LOONG_MOMENTS];
+    const loong_component_params_t *p = &t->component->params;
     tell_params(t, ck);
-    loongi_moments_of(&t->component->params, &none, moments);
-    for (int i = 0; i < LOONG_MOMENTS; i++) {
-        const loong_moment_t *m = &moments[i];
-        const loong_checkpoint_tensor_t *there = first_of(ck, m->kind);
-        if (there != NULL && there->dtype != m->dtype) {
+    for (int i = 0; i < LOONG_STATE_COUNT; i++) {
+        const char *kind = loongi_state_name(i);
+        const loong_checkpoint_tensor_t *there = first_of(ck, kind);
+        loong_dtype_t dtype =
+            loongi_state_dtype(&p->optimizer, i, p->precision.wide);
+        if (there != NULL && there->dtype != dtype) {
             loongi_log(t->ctx, LOONG_LOG_INFO,
-                       "%s: %s in the checkpoint, converted to %s%s", m->kind,
-                       loong_dtype_name(there->dtype),
-                       loong_dtype_name(m->dtype),
-                       m->dtype == LOONG_BF16 ? ", rounded to nearest" : "");
+                       "%s: %s in the checkpoint, converted to %s%s", kind,
+                       loong_dtype_name(there->dtype), loong_dtype_name(dtype),
+                       dtype == LOONG_BF16 ? ", rounded to nearest" : "");
         }
     }
+}
+
+/* ---- what is to be there ---------------------------------------------------
+ */
+
+static bool has_moments(const loong_checkpoint_t *ck)
+{
+    int64_t i = 0;
+    int64_t count = loongi_checkpoint_count(ck);
+    while (i < count &&
+           strcmp(loongi_checkpoint_get(ck, i)->kind, "param") == 0) {
+        i++;
+    }
+    return i < count;
+}
+
+/* Parameters that were frozen, or of another class, have none. */
+static void note_moments(const loong_trainer_t *t, const loong_checkpoint_t *ck)
+{
+    const loong_component_t *s = t->component;
+    int64_t lacking = 0;
+    for (int64_t i = 0; t->set.load_optim && i < s->num_whole; i++) {
+        char name[512];
+        const loong_optimizer_class_t *class = s->whole[i].optimizer;
+        snprintf(name, sizeof(name), LOONG_SAVED_PREFIX "%s", s->whole[i].name);
+        lacking += class != NULL &&
+                   loongi_checkpoint_find(ck, "param", name) != NULL &&
+                   loongi_checkpoint_find(
+                       ck, loongi_state_name(class->states[0]), name) == NULL;
+    }
+    if (lacking > 0) {
+        loongi_error_note(t->ctx,
+                          "the checkpoint has no moments of %lld parameter%s "
+                          "that %s trained now (frozen then?): "
+                          "checkpoint.no_load_optim=true begins with moments "
+                          "of 0 for all",
+                          (long long)lacking, lacking > 1 ? "s" : "",
+                          lacking > 1 ? "are" : "is");
+    }
+}
+
+/* Adds what is to be there of a parameter: itself, and its states. */
+static loong_status_t want_param(const loong_whole_param_t *p, bool states,
+                                 loong_arena_t *arena, int64_t *count,
+                                 loong_checkpoint_tensor_t *wanted)
+{
+    int kinds =
+        1 + (states && p->optimizer != NULL ? p->optimizer->num_states : 0);
+    char *name = NULL;
+    LOONG_TRY(
+        loongi_arena_printf(arena, &name, LOONG_SAVED_PREFIX "%s", p->name));
+    for (int i = 0; i < kinds; i++) {
+        loong_checkpoint_tensor_t *w = &wanted[(*count)++];
+        w->kind =
+            i == 0 ? "param" : loongi_state_name(p->optimizer->states[i - 1]);
+        w->name = name;
+        w->ndim = p->ndim;
+        w->shape[0] = p->shape[0];
+        w->shape[1] = p->shape[1];
+    }
+    return LOONG_OK;
+}
+
+loong_status_t loongi_moments_check(loong_trainer_t *t,
+                                    const loong_checkpoint_t *ck)
+{
+    enum { KINDS = 1 + LOONG_MAX_STATES };
+    const loong_component_t *s = t->component;
+    loong_checkpoint_tensor_t *wanted = NULL;
+    loong_arena_t *arena = NULL;
+    int64_t count = 0;
+    LOONG_CHECK(t->ctx, !t->set.load_optim || has_moments(ck),
+                LOONG_ERR_MISMATCH,
+                "%s has parameters but no moments of the optimizer, like every "
+                "import; checkpoint.no_load_optim=true begins with moments of "
+                "0",
+                loongi_checkpoint_path(ck));
+    LOONG_TRY(loongi_arena_create(t->ctx, "wanted tensors", &arena));
+    loong_status_t status = loongi_arena_alloc(
+        arena, (size_t)s->num_whole * KINDS * sizeof(*wanted), &wanted);
+    for (int64_t i = 0; i < s->num_whole && status == LOONG_OK; i++) {
+        status =
+            want_param(&s->whole[i], t->set.load_optim, arena, &count, wanted);
+    }
+    if (status == LOONG_OK) {
+        status = loongi_checkpoint_check(ck, wanted, count);
+        if (status != LOONG_OK) {
+            note_moments(t, ck);
+        }
+    }
+    loongi_arena_destroy(&arena);
+    return status;
 }

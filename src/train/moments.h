@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The moments of the optimizer in checkpoints. */
+ * States of the optimizer, and masters, in checkpoints that are loaded. */
 #ifndef LOONG_MOMENTS_H
 #define LOONG_MOMENTS_H
 
@@ -10,19 +10,16 @@
 extern "C" {
 #endif
 
-enum { LOONG_MOMENTS = 2 };
-typedef struct loong_moment {
-    const char *kind;    /* of its tensors */
-    int64_t offset;      /* of a bucket's, in OPTIM */
-    loong_dtype_t dtype; /* as it is stored in memory and in checkpoints */
-} loong_moment_t;
+/* In front of the names of parameters in checkpoints. */
+#define LOONG_SAVED_PREFIX "foundation."
 
-void loongi_moments_of(const loong_component_params_t *params,
-                       const loong_bucket_t *bucket,
-                       loong_moment_t moments[LOONG_MOMENTS]);
+/* Whether all parameters are there in their shapes, and with them the states
+ * of their optimizers, unless these begin anew. Errors: LOONG_ERR_MISMATCH. */
+LOONG_NODISCARD loong_status_t
+loongi_moments_check(loong_trainer_t *t, const loong_checkpoint_t *ck);
 
-/* Says which ones, and which masters, are of another type in a checkpoint that
- * is about to be loaded: they are converted. */
+/* Says which states, and which masters, are of another type in a checkpoint
+ * that is about to be loaded: they are converted. */
 void loongi_moments_tell(const loong_trainer_t *t,
                          const loong_checkpoint_t *ck);
 

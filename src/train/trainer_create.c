@@ -248,8 +248,11 @@ static loong_status_t plan_component(loong_trainer_t *t,
     p.optimizer.beta2 = loong_recipe_real(r, "optimizer.adam_beta2");
     p.optimizer.eps = loong_recipe_real(r, "optimizer.adam_eps");
     p.optimizer.weight_decay = loong_recipe_real(r, "optimizer.weight_decay");
-    p.optimizer.exp_avg_bf16 = is_bf16(r, "optimizer.exp_avg_dtype");
-    p.optimizer.exp_avg_sq_bf16 = is_bf16(r, "optimizer.exp_avg_sq_dtype");
+    for (int i = 0; i < LOONG_STATE_COUNT; i++) {
+        char key[64];
+        snprintf(key, sizeof(key), "optimizer.%s_dtype", loongi_state_name(i));
+        p.optimizer.bf16[i] = is_bf16(r, key);
+    }
     p.optimizer.stochastic_rounding =
         loong_recipe_bool(r, "optimizer.stochastic_rounding");
     p.shards.device = p.compile.device;

@@ -188,10 +188,13 @@ static void describe_parameters(loong_trainer_t *t)
     describe_phase(t);
 }
 
-static bool moments_bf16(const loong_trainer_t *t)
+static int states_in_bf16(const loong_trainer_t *t)
 {
-    const loong_optimizer_params_t *p = &t->component->params.optimizer;
-    return p->exp_avg_bf16 || p->exp_avg_sq_bf16;
+    int count = 0;
+    for (int i = 0; i < LOONG_STATE_COUNT; i++) {
+        count += t->component->params.optimizer.bf16[i];
+    }
+    return count;
 }
 
 static void describe_optimizer(loong_trainer_t *t)
@@ -201,11 +204,15 @@ static void describe_optimizer(loong_trainer_t *t)
     loongi_text_printf(&t->text, "optimizer: %s, learning rate %g, %s",
                        loong_recipe_text(r, "optimizer.name"), t->set.lr.lr,
                        loong_recipe_text(r, "optimizer.lr_decay_style"));
-    if (moments_bf16(t)) {
-        loongi_text_printf(&t->text, ", moments: %s%s%s in bf16, rounded %s",
-                           p->exp_avg_bf16 ? "exp_avg" : "",
-                           p->exp_avg_bf16 && p->exp_avg_sq_bf16 ? " and " : "",
-                           p->exp_avg_sq_bf16 ? "exp_avg_sq" : "",
+    const char *between = ", moments: ";
+    for (int i = 0; i < LOONG_STATE_COUNT; i++) {
+        if (p->bf16[i]) {
+            loongi_text_printf(&t->text, "%s%s", between, loongi_state_name(i));
+            between = " and ";
+        }
+    }
+    if (states_in_bf16(t) > 0) {
+        loongi_text_printf(&t->text, " in bf16, rounded %s",
                            p->stochastic_rounding ? "stochastically"
                                                   : "to nearest");
     }
@@ -234,10 +241,11 @@ static void describe_precision(loong_trainer_t *t)
         loongi_text_printf(&t->text, "as the recipe says)");
     }
     if (compute == LOONG_BF16) {
-        loongi_text_printf(&t->text, "; fp32 in the sums of every op, "
-                                     "gradients%s",
-                           moments_bf16(t) ? " and masters"
-                                           : ", masters and moments");
+        loongi_text_printf(&t->text,
+                           "; fp32 in the sums of every op, "
+                           "gradients%s",
+                           states_in_bf16(t) > 0 ? " and masters"
+                                                 : ", masters and moments");
     }
     for (int64_t i = 0; i < wider; i++) {
         char path[64];

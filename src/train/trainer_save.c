@@ -18,8 +18,6 @@
 #include "save_source.h"
 #include "trainer_hf.h"
 
-#define COMPONENT "foundation."
-
 enum { PATH_SIZE = 4096 };
 
 /* ---- communication for the checkpoint module ----------------------------- */
@@ -93,7 +91,7 @@ static loong_status_t add_param(loong_trainer_t *t, const rows_t *r,
     const loong_bucket_t *b = r->bucket;
     const loong_flat_t *flat = &s->layout->flats[p->flat];
     char name[512];
-    snprintf(name, sizeof(name), COMPONENT "%s", p->name);
+    snprintf(name, sizeof(name), LOONG_SAVED_PREFIX "%s", p->name);
     loong_checkpoint_piece_t piece = describe(t, p, "param", r->row, r->rows);
     piece.name = name;
     int64_t cols = loongi_part_of(p).cols;
@@ -109,44 +107,52 @@ static loong_status_t add_param(loong_trainer_t *t, const rows_t *r,
     return loongi_checkpoint_save_add(t->save, &piece);
 }
 
-static loong_status_t add_moments(loong_trainer_t *t, const rows_t *r,
-                                  loong_arena_t *arena)
+/* A state of the optimizer as it is in memory and in checkpoints. */
+static loong_dtype_t state_dtype(const loong_stage_t *stage,
+                                 loong_optimizer_state_t state)
+{
+    return loongi_state_dtype(&stage->params->optimizer, state,
+                              stage->params->precision.wide);
+}
+
+static loong_status_t add_states(loong_trainer_t *t, const rows_t *r,
+                                 const loong_optimizer_class_t *class,
+                                 loong_arena_t *arena)
 {
     const loong_param_place_t *p = r->param;
     const loong_bucket_t *b = r->bucket;
-    loong_moment_t moments[LOONG_MOMENTS];
     int64_t cols = loongi_part_of(p).cols;
     int64_t element = p->flat_offset + r->row * cols - b->update_begin;
     char name[512];
-    snprintf(name, sizeof(name), COMPONENT "%s", p->name);
-    loongi_moments_of(r->stage->params, b, moments);
-    for (int i = 0; i < LOONG_MOMENTS; i++) {
-        const loong_moment_t *m = &moments[i];
-        loong_checkpoint_piece_t piece =
-            describe(t, p, m->kind, r->row, r->rows);
+    snprintf(name, sizeof(name), LOONG_SAVED_PREFIX "%s", p->name);
+    for (int i = 0; i < class->num_states; i++) {
+        loong_checkpoint_piece_t piece = describe(
+            t, p, loongi_state_name(class->states[i]), r->row, r->rows);
         piece.name = name;
-        piece.dtype = m->dtype;
+        piece.dtype = state_dtype(r->stage, class->states[i]);
         LOONG_TRY(loongi_save_source(
             t,
-            r->stage->run.base[LOONG_BASE_OPTIM] + m->offset +
-                element * (int64_t)loong_dtype_size(m->dtype),
+            r->stage->run.base[LOONG_BASE_OPTIM] + b->state[i] +
+                element * (int64_t)loong_dtype_size(piece.dtype),
             NULL, arena, &piece));
         LOONG_TRY(loongi_checkpoint_save_add(t->save, &piece));
     }
     return LOONG_OK;
 }
 
-/* Parameter and moments, piece by piece. */
+/* Parameter and states, piece by piece. */
 static loong_status_t add_rows(loong_trainer_t *t, rows_t r,
                                loong_arena_t *arena)
 {
     loong_part_t part = loongi_part_of(r.param);
+    const loong_optimizer_class_t *class =
+        loongi_optimizer_of(&r.param->params);
     for (int64_t end = r.row + r.rows; r.row < end; r.row += r.rows) {
         r.rows = end - r.row;
         loongi_part_row(&part, r.row, &r.rows);
         LOONG_TRY(add_param(t, &r, arena));
-        if (loongi_has_moments(&r.param->params)) {
-            LOONG_TRY(add_moments(t, &r, arena));
+        if (class != NULL) {
+            LOONG_TRY(add_states(t, &r, class, arena));
         }
     }
     return LOONG_OK;
@@ -299,79 +305,6 @@ loong_status_t loongi_trainer_save(loong_trainer_t *t)
 
 /* ---- loading ------------------------------------------------------------- */
 
-static bool has_moments(const loong_checkpoint_t *ck)
-{
-    int64_t i = 0;
-    int64_t count = loongi_checkpoint_count(ck);
-    while (i < count &&
-           strcmp(loongi_checkpoint_get(ck, i)->kind, "param") == 0) {
-        i++;
-    }
-    return i < count;
-}
-
-/* Parameters that were frozen, or not there, have none. */
-static void note_moments(const loong_trainer_t *t,
-                         const loong_checkpoint_t *ck)
-{
-    const loong_component_t *s = t->component;
-    int64_t lacking = 0;
-    for (int64_t i = 0; t->set.load_optim && i < s->num_whole; i++) {
-        char name[512];
-        snprintf(name, sizeof(name), COMPONENT "%s", s->whole[i].name);
-        lacking += s->whole[i].moments &&
-                   loongi_checkpoint_find(ck, "param", name) != NULL &&
-                   loongi_checkpoint_find(ck, "exp_avg", name) == NULL;
-    }
-    if (lacking > 0) {
-        loongi_error_note(t->ctx,
-                          "the checkpoint has no moments of %lld parameter%s "
-                          "that %s trained now (frozen then?): "
-                          "checkpoint.no_load_optim=true begins with moments "
-                          "of 0 for all", (long long)lacking,
-                          lacking > 1 ? "s" : "", lacking > 1 ? "are" : "is");
-    }
-}
-
-static loong_status_t check_tensors(loong_trainer_t *t,
-                                    const loong_checkpoint_t *ck)
-{
-    static const char *const kinds[] = {"param", "exp_avg", "exp_avg_sq"};
-    const loong_component_t *s = t->component;
-    loong_checkpoint_tensor_t *wanted = NULL;
-    loong_arena_t *arena = NULL;
-    int64_t count = 0;
-    LOONG_CHECK(t->ctx, !t->set.load_optim || has_moments(ck),
-                LOONG_ERR_MISMATCH,
-                "%s has parameters but no moments of the optimizer, like every "
-                "import; checkpoint.no_load_optim=true begins with moments of "
-                "0", loongi_checkpoint_path(ck));
-    LOONG_TRY(loongi_arena_create(t->ctx, "wanted tensors", &arena));
-    loong_status_t status = loongi_arena_alloc(
-        arena, (size_t)s->num_whole * 3 * sizeof(*wanted), &wanted);
-    for (int64_t i = 0; i < 3 * s->num_whole && status == LOONG_OK; i++) {
-        const loong_whole_param_t *p = &s->whole[i / 3];
-        if (i % 3 > 0 && (!p->moments || !t->set.load_optim)) {
-            continue;
-        }
-        char *name = NULL;
-        status = loongi_arena_printf(arena, &name, COMPONENT "%s", p->name);
-        wanted[count].kind = kinds[i % 3];
-        wanted[count].name = name;
-        wanted[count].ndim = p->ndim;
-        wanted[count].shape[0] = p->shape[0];
-        wanted[count++].shape[1] = p->shape[1];
-    }
-    if (status == LOONG_OK) {
-        status = loongi_checkpoint_check(ck, wanted, count);
-        if (status != LOONG_OK) {
-            note_moments(t, ck);
-        }
-    }
-    loongi_arena_destroy(&arena);
-    return status;
-}
-
 /* What is read into a stage, and as what. */
 typedef struct reader {
     loong_checkpoint_t *ck;
@@ -390,7 +323,7 @@ static loong_status_t read_block(const reader_t *r,
     loong_part_t part = loongi_part_of(p);
     size_t length = (size_t)part.cols * loong_dtype_size(r->dtype);
     char name[512];
-    snprintf(name, sizeof(name), COMPONENT "%s", p->name);
+    snprintf(name, sizeof(name), LOONG_SAVED_PREFIX "%s", p->name);
     int64_t n = 0;
     for (int64_t at = 0; at < rows; at += n) {
         n = rows - at;
@@ -422,30 +355,29 @@ static loong_status_t load_param(reader_t *r, const loong_param_place_t *p)
     return LOONG_OK;
 }
 
-/* Moments of the rows this rank updates. */
-static loong_status_t load_moments(reader_t *r,
-                                   const loong_param_place_t *p,
-                                   const loong_bucket_t *b)
+/* States of the rows this rank updates. */
+static loong_status_t load_states(reader_t *r, const loong_param_place_t *p)
 {
-    loong_moment_t moments[LOONG_MOMENTS];
+    const loong_optimizer_class_t *class = loongi_optimizer_of(&p->params);
+    const loong_bucket_t *b =
+        loongi_shards_bucket(r->stage->shards, p->flat, p->flat_offset);
     int64_t cols = loongi_part_of(p).cols;
     int64_t step = LOONG_MAX(r->room / cols, 1);
     int64_t row = 0;
     int64_t rows = 0;
-    if (!rows_in(p, b->update_begin, b->update_end, &row, &rows)) {
+    if (class == NULL ||
+        !rows_in(p, b->update_begin, b->update_end, &row, &rows)) {
         return LOONG_OK;
     }
-    loongi_moments_of(r->stage->params, b, moments);
     int64_t element = p->flat_offset + row * cols - b->update_begin;
-    for (int i = 0; i < LOONG_MOMENTS; i++) {
-        r->kind = moments[i].kind;
-        r->dtype = moments[i].dtype;
+    for (int i = 0; i < class->num_states; i++) {
+        r->kind = loongi_state_name(class->states[i]);
+        r->dtype = state_dtype(r->stage, class->states[i]);
         int64_t size = (int64_t)loong_dtype_size(r->dtype);
         for (int64_t at = 0; at < rows; at += step) {
             int64_t n = LOONG_MIN(step, rows - at);
             loong_operand_t to = {LOONG_BASE_OPTIM,
-                                  moments[i].offset +
-                                      (element + at * cols) * size};
+                                  b->state[i] + (element + at * cols) * size};
             LOONG_TRY(read_block(r, p, row + at, n, r->block));
             LOONG_TRY(loongi_run_write(&r->stage->run, to, r->block,
                                        (size_t)(n * cols * size)));
@@ -455,7 +387,7 @@ static loong_status_t load_moments(reader_t *r,
 }
 
 static loong_status_t load_stage(loong_stage_t *stage, loong_checkpoint_t *ck,
-                                 bool moments)
+                                 bool states)
 {
     const loong_chunk_t *c = stage->layout;
     reader_t reader = {.ck = ck, .stage = stage, .room = 2 * 1024 * 1024};
@@ -467,12 +399,9 @@ static loong_status_t load_stage(loong_stage_t *stage, loong_checkpoint_t *ck,
                             "rows of a checkpoint", &reader.block));
     loong_status_t status = loongi_stage_upload(stage);
     for (int64_t i = 0; i < c->num_params && status == LOONG_OK; i++) {
-        const loong_param_place_t *p = &c->params[i];
-        status = load_param(&reader, p);
-        if (status == LOONG_OK && moments && loongi_has_moments(&p->params)) {
-            status = load_moments(
-                &reader, p,
-                loongi_shards_bucket(stage->shards, p->flat, p->flat_offset));
+        status = load_param(&reader, &c->params[i]);
+        if (status == LOONG_OK && states) {
+            status = load_states(&reader, &c->params[i]);
         }
     }
     status = loongi_stage_uploaded(stage, status);
@@ -511,7 +440,7 @@ loong_status_t loongi_trainer_check_resume(loong_trainer_t *t,
             return status;
         }
     }
-    return check_tensors(t, ck);
+    return loongi_moments_check(t, ck);
 }
 
 /* What was loaded is this run's own step: there is no need to save it. */

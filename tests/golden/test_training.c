@@ -65,7 +65,8 @@ static void open_run(run_t *r, const char *name, bool by_chance)
     p.optimizer.beta2 = 0.95;
     p.optimizer.eps = 1e-8;
     p.optimizer.weight_decay = 0.1;
-    p.optimizer.exp_avg_bf16 = p.optimizer.exp_avg_sq_bf16 = by_chance;
+    p.optimizer.bf16[LOONG_STATE_EXP_AVG] = by_chance;
+    p.optimizer.bf16[LOONG_STATE_EXP_AVG_SQ] = by_chance;
     p.optimizer.stochastic_rounding = by_chance;
     p.shards.bucket_bytes = 1 << 14;
     p.shards.sharding = LOONG_SHARDING_OPTIM;

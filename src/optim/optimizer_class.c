@@ -1,0 +1,24 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The table of classes of optimizers; shards.c and optimizer.c place and
+ * update what it says, src/train saves and loads it. */
+#include "optimizer_class.h"
+
+static const loong_optimizer_class_t classes[] = {
+    {"adamw", 2, {LOONG_STATE_EXP_AVG, LOONG_STATE_EXP_AVG_SQ}},
+};
+
+const char *loongi_state_name(loong_optimizer_state_t state)
+{
+    static const char *const names[] = {
+#define STATE_NAME(name_, text_) text_,
+        LOONG_OPTIMIZER_STATES(STATE_NAME)
+#undef STATE_NAME
+    };
+    return names[state];
+}
+
+const loong_optimizer_class_t *loongi_optimizer_class(int number)
+{
+    return &classes[number];
+}

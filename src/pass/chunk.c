@@ -88,12 +88,11 @@ loong_status_t loongi_program_append(loong_context_t *ctx,
     at->state = NULL;
     LOONG_TRY(loongi_step_choose(ctx, arena, device, at));
     at->op = loong_find_op(ctx, at->query.op);
-    if (at->kernel->workspace != NULL) {
+    if (at->workspace_bytes > 0) {
         at->workspace.base = LOONG_BASE_SCRATCH;
         at->workspace.offset = 0;
         program->scratch_bytes =
-            LOONG_MAX(program->scratch_bytes,
-                      (int64_t)at->kernel->workspace(&at->query));
+            LOONG_MAX(program->scratch_bytes, at->workspace_bytes);
     }
     if (at->op != NULL && at->op->cost != NULL) {
         at->op->cost(&at->query, &at->cost);

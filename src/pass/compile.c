@@ -291,6 +291,10 @@ loong_status_t loongi_step_choose(loong_context_t *ctx, loong_arena_t *arena,
                             step->query.op, why.length > 0 ? ": " : "",
                             loongi_text_get(&why));
     }
+    step->workspace_bytes =
+        status == LOONG_OK && step->kernel->workspace != NULL
+            ? (int64_t)step->kernel->workspace(&step->query)
+            : 0;
     loongi_text_free(&why);
     return status;
 }
@@ -336,10 +340,7 @@ static loong_status_t choose_kernels(compiler_t *k)
             status = loongi_step_choose(g->ctx, k->c->arena,
                                         k->params->device, step);
         }
-        if (status == LOONG_OK && step->kernel->workspace != NULL) {
-            k->workspace[k->order[i]] =
-                (int64_t)step->kernel->workspace(&step->query);
-        }
+        k->workspace[k->order[i]] = step->workspace_bytes;
         if (status != LOONG_OK) {
             loongi_error_note(g->ctx, "in scope '%s'", node->scope);
         } else {
@@ -419,7 +420,7 @@ static loong_status_t emit_steps(compiler_t *k)
                 step->operand[a] = operand_of(k, v);
             }
         }
-        if (k->workspace[k->order[i]] > 0) {
+        if (step->workspace_bytes > 0) {
             step->workspace = k->layout.workspace[k->order[i]];
         }
         loong_program_t *p = &c->programs[node->program];

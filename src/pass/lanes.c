@@ -144,12 +144,11 @@ static int find_regions(const loong_step_t *step, region_t *regions)
         /* What has no output works in place. */
         r->written = a >= q->num_in || q->num_out == 0;
     }
-    if (step->workspace.base != LOONG_BASE_NONE &&
-        step->kernel->workspace != NULL) {
+    if (step->workspace.base != LOONG_BASE_NONE) {
         region_t *r = &regions[count++];
         r->base = step->workspace.base;
         r->begin = step->workspace.offset;
-        r->end = r->begin + (int64_t)step->kernel->workspace(q);
+        r->end = r->begin + step->workspace_bytes;
         r->written = true;
     }
     return count;

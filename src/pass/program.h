@@ -83,6 +83,7 @@ typedef struct loong_step {
     loong_kernel_query_t query;
     loong_operand_t operand[LOONG_MAX_OPERANDS];
     loong_operand_t workspace;
+    int64_t workspace_bytes; /* that the kernel needs; 0: none */
     uint32_t add;       /* bit o: output o is always added to */
     uint32_t add_later; /* bit o: added to from the second micro-batch on */
     uint32_t add_rounds; /* bit o: added to from the second round on */
@@ -254,8 +255,8 @@ void loongi_program_explain(const loong_program_t *program,
                             loong_text_t *text);
 void loongi_chunk_explain(const loong_chunk_t *chunk, loong_text_t *text);
 
-/* Chooses the first kernel that supports step->query; fills kernel and
- * refusals. */
+/* Chooses the first kernel that supports step->query; fills kernel,
+ * workspace_bytes and refusals. */
 LOONG_NODISCARD loong_status_t
 loongi_step_choose(loong_context_t *ctx, loong_arena_t *arena,
                    const char *device, loong_step_t *step);

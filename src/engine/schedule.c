@@ -28,109 +28,121 @@ const char *loongi_entry_name(loong_entry_kind_t kind)
 
 /* ---- lists -------------------------------------------------------------- */
 
-static loong_status_t append(loong_schedule_t *s, int rank,
+static loong_status_t append(loong_context_t *ctx, loong_rank_schedule_t *list,
                              const loong_entry_t *entry)
 {
-    loong_rank_schedule_t *r = &s->ranks[rank];
-    LOONG_TRY(loongi_grow(s->ctx, &r->entries, &r->cap_entries,
-                          r->num_entries + 1, sizeof(*entry), "schedule"));
-    r->entries[r->num_entries++] = *entry;
+    LOONG_TRY(loongi_grow(ctx, &list->entries, &list->cap_entries,
+                          list->num_entries + 1, sizeof(*entry), "schedule"));
+    list->entries[list->num_entries++] = *entry;
     return LOONG_OK;
-}
-
-static loong_entry_t make_entry(loong_entry_kind_t kind, int chunk,
-                                int micro_batch)
-{
-    loong_entry_t entry = {kind, chunk, micro_batch, -1, -1, -1, -1, -1};
-    return entry;
 }
 
 loong_status_t loongi_schedule_push(loong_schedule_t *s, int rank,
                                     loong_entry_kind_t kind, int chunk,
                                     int micro_batch)
 {
-    loong_entry_t entry = make_entry(kind, chunk, micro_batch);
-    return append(s, rank, &entry);
+    loong_entry_t entry = loongi_entry(kind, chunk, micro_batch);
+    return append(s->ctx, &s->ranks[rank], &entry);
+}
+
+static void pair_last(loong_rank_schedule_t *list)
+{
+    int32_t last = (int32_t)list->num_entries - 1;
+    list->entries[last].pair = last - 1;
+    list->entries[last - 1].pair = last;
 }
 
 void loongi_schedule_pair_last(loong_schedule_t *s, int rank)
 {
-    loong_rank_schedule_t *r = &s->ranks[rank];
-    int32_t last = (int32_t)r->num_entries - 1;
-    r->entries[last].pair = last - 1;
-    r->entries[last - 1].pair = last;
+    pair_last(&s->ranks[rank]);
+}
+
+loong_status_t loongi_entry_put(const loong_entry_writer_t *w,
+                                loong_entry_t entry)
+{
+    entry.component = entry.component < 0 ? -1 : w->component;
+    return append(w->schedule->ctx, w->list, &entry);
 }
 
 /* ---- everything around the computations --------------------------------- */
 
 /* A send or receive of a computation, unless the pipeline ends there. */
-static loong_status_t append_transfer(loong_schedule_t *s, int rank,
-                                      loong_entry_kind_t kind,
-                                      const loong_entry_t *work)
+static loong_status_t put_transfer(const loong_entry_writer_t *w,
+                                   loong_entry_kind_t kind,
+                                   const loong_entry_t *work)
 {
     bool after = kind == LOONG_ENTRY_SEND_FORWARD ||
                  kind == LOONG_ENTRY_RECV_BACKWARD;
-    int stage =
-        loongi_schedule_stage(s, rank, work->chunk) + (after ? 1 : -1);
-    if (stage < 0 || stage >= loongi_schedule_stages(s)) {
+    int stage = loongi_schedule_stage(w->schedule, w->rank, work->chunk) +
+                (after ? 1 : -1);
+    if (stage < 0 || stage >= loongi_schedule_stages(w->schedule)) {
         return LOONG_OK;
     }
-    loong_entry_t entry = make_entry(kind, work->chunk, work->micro_batch);
-    entry.peer = loongi_schedule_rank(s, stage);
-    return append(s, rank, &entry);
+    loong_entry_t entry = loongi_entry(kind, work->chunk, work->micro_batch);
+    entry.peer = loongi_schedule_rank(w->schedule, stage);
+    return loongi_entry_put(w, entry);
 }
 
-static loong_status_t append_before(loong_schedule_t *s, int rank,
-                                    const loong_entry_t *work, bool away)
+static loong_status_t put_before(const loong_entry_writer_t *w,
+                                 const loong_entry_t *work, bool away)
 {
     if (work->kind == LOONG_ENTRY_F || work->kind == LOONG_ENTRY_E) {
-        return append_transfer(s, rank, LOONG_ENTRY_RECV_FORWARD, work);
+        return put_transfer(w, LOONG_ENTRY_RECV_FORWARD, work);
     }
     if (work->kind == LOONG_ENTRY_B && away) {
-        return loongi_schedule_push(s, rank, LOONG_ENTRY_RELOAD, work->chunk,
-                                    work->micro_batch);
+        return loongi_entry_put(w, loongi_entry(LOONG_ENTRY_RELOAD, work->chunk,
+                                                work->micro_batch));
     }
     return LOONG_OK;
 }
 
 /* The gradient may come as soon as there is a slot for it: the rank that sends
  * it never waits for this one. */
-static loong_status_t append_after(loong_schedule_t *s, int rank,
-                                   const loong_entry_t *work, bool away)
+static loong_status_t put_after(const loong_entry_writer_t *w,
+                                const loong_entry_t *work, bool away)
 {
     if (work->kind == LOONG_ENTRY_B) {
-        return append_transfer(s, rank, LOONG_ENTRY_SEND_BACKWARD, work);
+        return put_transfer(w, LOONG_ENTRY_SEND_BACKWARD, work);
     }
     if (work->kind == LOONG_ENTRY_W) {
         return LOONG_OK;
     }
-    LOONG_TRY(append_transfer(s, rank, LOONG_ENTRY_SEND_FORWARD, work));
+    LOONG_TRY(put_transfer(w, LOONG_ENTRY_SEND_FORWARD, work));
     if (work->kind == LOONG_ENTRY_E) {
         return LOONG_OK;
     }
-    LOONG_TRY(append_transfer(s, rank, LOONG_ENTRY_RECV_BACKWARD, work));
-    return away ? loongi_schedule_push(s, rank, LOONG_ENTRY_OFFLOAD,
-                                       work->chunk, work->micro_batch)
+    LOONG_TRY(put_transfer(w, LOONG_ENTRY_RECV_BACKWARD, work));
+    return away ? loongi_entry_put(w,
+                                   loongi_entry(LOONG_ENTRY_OFFLOAD,
+                                                work->chunk, work->micro_batch))
                 : LOONG_OK;
 }
 
-/* One computation, or a pair, with what must come before and after. `away` is
- * false when the backward follows the forward at once. */
-static loong_status_t append_unit(loong_schedule_t *s, int rank, int count,
-                                  const loong_entry_t *work, const bool *away)
+loong_status_t loongi_entry_put_unit(const loong_entry_writer_t *w, int count,
+                                     const loong_entry_t *work,
+                                     const bool *away)
 {
     for (int i = 0; i < count; i++) {
-        LOONG_TRY(append_before(s, rank, &work[i], away[i]));
+        LOONG_TRY(put_before(w, &work[i], away[i]));
     }
     for (int i = 0; i < count; i++) {
-        LOONG_TRY(loongi_schedule_push(s, rank, work[i].kind, work[i].chunk,
-                                       work[i].micro_batch));
+        LOONG_TRY(loongi_entry_put(
+            w, loongi_entry(work[i].kind, work[i].chunk, work[i].micro_batch)));
     }
     if (count == 2) {
-        loongi_schedule_pair_last(s, rank);
+        pair_last(w->list);
     }
     for (int i = 0; i < count; i++) {
-        LOONG_TRY(append_after(s, rank, &work[i], away[i]));
+        LOONG_TRY(put_after(w, &work[i], away[i]));
+    }
+    return LOONG_OK;
+}
+
+loong_status_t loongi_entry_put_chunks(const loong_entry_writer_t *w,
+                                       loong_entry_kind_t kind)
+{
+    for (int c = 0; c < w->schedule->params.chunks; c++) {
+        LOONG_TRY(loongi_entry_put(w, loongi_entry(kind, c, -1)));
     }
     return LOONG_OK;
 }
@@ -153,39 +165,40 @@ static void find_away(const loong_schedule_t *s, int64_t count,
     }
 }
 
-static loong_status_t append_all(loong_schedule_t *s, int rank, int64_t count,
-                                 const loong_entry_t *work, const bool *away)
+static loong_status_t put_all(const loong_entry_writer_t *w, int64_t count,
+                              const loong_entry_t *work, const bool *away)
 {
-    bool train = !s->kind->evaluate;
-    for (int c = 0; c < s->params.chunks && train; c++) {
-        LOONG_TRY(loongi_schedule_push(s, rank, LOONG_ENTRY_P, c, -1));
+    bool train = !w->schedule->kind->evaluate;
+    if (train) {
+        LOONG_TRY(loongi_entry_put_chunks(w, LOONG_ENTRY_P));
     }
     for (int64_t k = 0; k < count;) {
         int n = work[k].pair >= 0 ? 2 : 1;
-        LOONG_TRY(append_unit(s, rank, n, &work[k], &away[k]));
+        LOONG_TRY(loongi_entry_put_unit(w, n, &work[k], &away[k]));
         k += n;
     }
-    for (int c = 0; c < s->params.chunks && train; c++) {
-        LOONG_TRY(loongi_schedule_push(s, rank, LOONG_ENTRY_REDUCE, c, -1));
+    if (train) {
+        LOONG_TRY(loongi_entry_put_chunks(w, LOONG_ENTRY_REDUCE));
+        LOONG_TRY(loongi_entry_put(w, loongi_entry(LOONG_ENTRY_U, -1, -1)));
     }
-    return train ? loongi_schedule_push(s, rank, LOONG_ENTRY_U, -1, -1)
-                 : LOONG_OK;
+    return LOONG_OK;
 }
 
-static loong_status_t surround(loong_schedule_t *s, int rank)
+static loong_status_t surround(const loong_entry_writer_t *w)
 {
-    loong_rank_schedule_t *r = &s->ranks[rank];
+    loong_context_t *ctx = w->schedule->ctx;
+    loong_rank_schedule_t *r = w->list;
     loong_entry_t *work = r->entries;
     int64_t count = r->num_entries;
     bool *away = NULL;
-    LOONG_TRY(loongi_calloc(s->ctx, (size_t)count, sizeof(*away),
+    LOONG_TRY(loongi_calloc(ctx, (size_t)count, sizeof(*away),
                             "offload of a schedule", &away));
     r->entries = NULL;
     r->num_entries = r->cap_entries = 0;
-    find_away(s, count, work, away);
-    loong_status_t status = append_all(s, rank, count, work, away);
-    loongi_free(s->ctx, away);
-    loongi_free(s->ctx, work);
+    find_away(w->schedule, count, work, away);
+    loong_status_t status = put_all(w, count, work, away);
+    loongi_free(ctx, away);
+    loongi_free(ctx, work);
     return status;
 }
 
@@ -252,9 +265,10 @@ static loong_status_t fill(loong_schedule_t *s)
         LOONG_TRY(loongi_calloc(s->ctx, (size_t)s->params.chunks,
                                 sizeof(*s->ranks[r].chunks),
                                 "slots of a schedule", &s->ranks[r].chunks));
+        loong_entry_writer_t w = {s, r, 0, &s->ranks[r]};
         LOONG_TRY(s->kind->order(s, r));
-        LOONG_TRY(surround(s, r));
-        LOONG_TRY(loongi_schedule_colour(s, r));
+        LOONG_TRY(surround(&w));
+        LOONG_TRY(loongi_schedule_colour(&w, s->ranks[r].chunks));
     }
     return LOONG_OK;
 }

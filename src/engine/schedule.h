@@ -25,16 +25,20 @@ extern "C" {
  * its boundary inputs. Sends and receives only begin; a program waits for the
  * receive that it reads, a slot is used again only when its sends are
  * complete. Offload and reload are planned, checked and simulated; the trainer
- * runs none. */
-#define LOONG_ENTRY_LIST(X)                                                   \
-    LOONG_PROGRAM_LIST(X)                                                     \
-    X(SEND_FORWARD, "send forward")                                           \
-    X(RECV_FORWARD, "receive forward")                                        \
-    X(SEND_BACKWARD, "send backward")                                         \
-    X(RECV_BACKWARD, "receive backward")                                      \
-    X(OFFLOAD, "offload") /* the away area to the host */                     \
-    X(RELOAD, "reload")   /* and back */                                      \
-    X(REDUCE, "reduce")   /* gradients over their holders, once a step */
+ * runs none. What edges between components carry stands in cells alone
+ * (cell.h). */
+#define LOONG_ENTRY_LIST(X)                                               \
+    LOONG_PROGRAM_LIST(X)                                                 \
+    X(SEND_FORWARD, "send forward")                                       \
+    X(RECV_FORWARD, "receive forward")                                    \
+    X(SEND_BACKWARD, "send backward")                                     \
+    X(RECV_BACKWARD, "receive backward")                                  \
+    X(OFFLOAD, "offload") /* the away area to the host */                 \
+    X(RELOAD, "reload")   /* and back */                                  \
+    X(REDUCE, "reduce")   /* gradients over their holders, once a step */ \
+    X(SEND_EDGE, "send edge")                                             \
+    X(RECV_EDGE, "receive edge")                                          \
+    X(COPY_EDGE, "copy edge") /* sent and received by one rank */
 
 typedef enum loong_entry_kind {
 #define LOONG_ENTRY_ENUM(name_, text_) LOONG_ENTRY_##name_,
@@ -45,6 +49,7 @@ typedef enum loong_entry_kind {
 
 typedef struct loong_entry {
     loong_entry_kind_t kind;
+    int32_t component;   /* of the cell; -1: all of them (U) */
     int32_t chunk;       /* of the rank; -1: all of them (U) */
     int32_t micro_batch; /* -1: of no micro-batch (P, REDUCE, U) */
     int32_t slot;        /* of the chunk; -1: none */
@@ -52,7 +57,22 @@ typedef struct loong_entry {
     int32_t host;        /* where OFFLOAD and RELOAD keep it; -1: none */
     int32_t pair;        /* entry run step by step with this one, or -1 */
     int32_t peer;        /* rank at the other end of a send or receive, or -1 */
+    int32_t message;     /* of the cell's table; -1: none */
+    int32_t area;        /* of EDGE, where the message arrives; -1: none */
 } loong_entry_t;
+
+/* An entry of component 0 that has nothing else yet. */
+static inline loong_entry_t loongi_entry(loong_entry_kind_t kind, int chunk,
+                                         int micro_batch)
+{
+    loong_entry_t entry = {kind,  kind == LOONG_ENTRY_U ? -1 : 0,
+                           chunk, micro_batch,
+                           -1,    -1,
+                           -1,    -1,
+                           -1,    -1,
+                           -1};
+    return entry;
+}
 
 /* How many of each a chunk needs: exactly as many as live at one time. */
 typedef struct loong_chunk_slots {

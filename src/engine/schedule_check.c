@@ -10,11 +10,15 @@
 typedef struct checker {
     const loong_schedule_t *s;
     int rank;
+    int component;
     const loong_rank_schedule_t *list;
+    const loong_chunk_slots_t *chunks;
+    bool alone;
     int64_t ids;   /* chunks * micro-batches */
     int64_t *at;   /* per (kind, id): position, -1: not there */
     int64_t *time; /* per entry: the two of a pair have the same */
-    int64_t *span; /* room for the begins and ends of ids */
+    int64_t *sent; /* per id: where an edge reads its slot last, or -1 */
+    loong_entry_span_t *span; /* room for two per id */
 } checker_t;
 
 #define FAIL_AT(k_, position_, ...)                                           \
@@ -105,7 +109,7 @@ static loong_status_t check_numbers(const checker_t *k, int64_t i)
                    ? LOONG_OK
                    : FAIL_AT(k, i, "has a slot");
     }
-    const loong_chunk_slots_t *n = &k->list->chunks[e->chunk];
+    const loong_chunk_slots_t *n = &k->chunks[e->chunk];
     bool copies =
         e->kind == LOONG_ENTRY_OFFLOAD || e->kind == LOONG_ENTRY_RELOAD;
     bool away = p->offload &&
@@ -140,22 +144,46 @@ static loong_status_t check_pair(const checker_t *k, int64_t i)
     return LOONG_OK;
 }
 
-/* Fills at[] and time[]. */
+static bool is_edge(loong_entry_kind_t kind)
+{
+    return kind == LOONG_ENTRY_SEND_EDGE || kind == LOONG_ENTRY_RECV_EDGE ||
+           kind == LOONG_ENTRY_COPY_EDGE;
+}
+
+/* A rank updates once, whatever of it is trained. */
+static bool belongs(const checker_t *k, const loong_entry_t *e)
+{
+    return e->kind == LOONG_ENTRY_U ? k->alone || !k->s->kind->evaluate
+                                    : e->component == k->component &&
+                                          e->kind != LOONG_ENTRY_RECV_EDGE;
+}
+
+/* Fills at[], time[] and sent[]. */
 static loong_status_t read_list(checker_t *k)
 {
     for (int64_t i = 0; i < k->ids * LOONG_ENTRY_COUNT; i++) {
         k->at[i] = -1;
     }
+    for (int64_t i = 0; i < k->ids; i++) {
+        k->sent[i] = -1;
+    }
     for (int64_t i = 0; i < k->list->num_entries; i++) {
         const loong_entry_t *e = &k->list->entries[i];
+        if (!belongs(k, e)) {
+            continue;
+        }
         LOONG_TRY(check_numbers(k, i));
         LOONG_TRY(check_pair(k, i));
+        k->time[i] = e->pair >= 0 && e->pair < i ? e->pair : i;
+        if (is_edge(e->kind)) {
+            k->sent[id_of(k, e)] = i;
+            continue;
+        }
         int64_t *at = place(k, e->kind, id_of(k, e));
         if (*at >= 0) {
             return FAIL_AT(k, i, "stands there twice");
         }
         *at = i;
-        k->time[i] = e->pair >= 0 && e->pair < i ? e->pair : i;
     }
     return LOONG_OK;
 }
@@ -183,6 +211,10 @@ static int wanted(const checker_t *k, loong_entry_kind_t kind, int stage)
     case LOONG_ENTRY_OFFLOAD:
     case LOONG_ENTRY_RELOAD:
         return k->s->params.offload ? -1 : 0;
+    case LOONG_ENTRY_SEND_EDGE:
+    case LOONG_ENTRY_RECV_EDGE:
+    case LOONG_ENTRY_COPY_EDGE:
+        return -1; /* read_list puts them apart */
     default:
         return train;
     }
@@ -282,42 +314,44 @@ static loong_status_t check_chunk_order(const checker_t *k, int chunk)
 
 /* ---- slots -------------------------------------------------------------- */
 
-typedef struct span {
-    int64_t begin;
-    int64_t end; /* inclusive */
-    int32_t index;
-} span_t;
-
 static int by_begin(const void *a, const void *b)
 {
-    const span_t *x = a;
-    const span_t *y = b;
+    const loong_entry_span_t *x = a;
+    const loong_entry_span_t *y = b;
     return x->begin < y->begin ? -1 : x->begin > y->begin;
+}
+
+int64_t loongi_spans_alive(int64_t count, loong_entry_span_t *spans,
+                           int64_t *clash_p)
+{
+    int64_t most = 0;
+    *clash_p = -1;
+    qsort(spans, (size_t)count, sizeof(*spans), by_begin);
+    for (int64_t i = 0; i < count; i++) {
+        int64_t alive = 1;
+        for (int64_t j = 0; j < i; j++) {
+            bool lives = spans[j].end >= spans[i].begin;
+            alive += lives;
+            if (lives && spans[j].index == spans[i].index && *clash_p < 0) {
+                *clash_p = i;
+            }
+        }
+        most = LOONG_MAX(most, alive);
+    }
+    return most;
 }
 
 /* Spans of one index apart from each other; as many indices as live at one
  * time. */
 static loong_status_t check_spans(const checker_t *k, int64_t count,
-                                  span_t *spans, int32_t indices,
+                                  loong_entry_span_t *spans, int32_t indices,
                                   const char *what)
 {
-    int64_t most = 0;
-    qsort(spans, (size_t)count, sizeof(*spans), by_begin);
-    for (int64_t i = 0; i < count; i++) {
-        int64_t alive = 1;
-        for (int64_t j = 0; j < i; j++) {
-            if (spans[j].end < spans[i].begin) {
-                continue;
-            }
-            alive++;
-            if (spans[j].index == spans[i].index) {
-                return FAIL_AT(k, spans[i].begin,
-                               "%s %d is taken by the one of entry %lld", what,
-                               (int)spans[i].index,
-                               (long long)spans[j].begin);
-            }
-        }
-        most = LOONG_MAX(most, alive);
+    int64_t clash = -1;
+    int64_t most = loongi_spans_alive(count, spans, &clash);
+    if (clash >= 0) {
+        return FAIL_AT(k, spans[clash].begin, "%s %d is taken already", what,
+                       (int)spans[clash].index);
     }
     return most == indices
                ? LOONG_OK
@@ -327,9 +361,9 @@ static loong_status_t check_spans(const checker_t *k, int64_t count,
 
 /* The span of entries first..last (by mask of kinds) of an id. */
 static bool find_span(const checker_t *k, int64_t id, uint32_t kinds,
-                      span_t *span_p)
+                      loong_entry_span_t *span_p)
 {
-    span_t span = {INT64_MAX, -1, -1};
+    loong_entry_span_t span = {INT64_MAX, -1, -1};
     for (int kind = 0; kind < LOONG_ENTRY_COUNT; kind++) {
         int64_t at = *place(k, (loong_entry_kind_t)kind, id);
         if (at >= 0 && (kinds >> kind & 1)) {
@@ -348,7 +382,7 @@ static const uint32_t work_kinds = BIT(F) | BIT(B) | BIT(W);
 static loong_status_t check_slots(const checker_t *k, int chunk)
 {
     int total = k->s->params.micro_batches;
-    span_t *spans = (span_t *)k->span;
+    loong_entry_span_t *spans = k->span;
     int64_t n = 0;
     for (int i = 0; i < total; i++) {
         int64_t id = (int64_t)chunk * total + i;
@@ -365,15 +399,16 @@ static loong_status_t check_slots(const checker_t *k, int chunk)
             slot = k->list->entries[at].slot;
         }
         find_span(k, id, ~step_kinds, &spans[n]);
+        spans[n].end = LOONG_MAX(spans[n].end, k->sent[id]);
         spans[n++].index = slot;
     }
-    return check_spans(k, n, spans, k->list->chunks[chunk].slots, "slot");
+    return check_spans(k, n, spans, k->chunks[chunk].slots, "slot");
 }
 
 static loong_status_t check_away(const checker_t *k, int chunk)
 {
     int total = k->s->params.micro_batches;
-    span_t *spans = (span_t *)k->span;
+    loong_entry_span_t *spans = k->span;
     int64_t n = 0;
     for (int i = 0; i < total; i++) {
         int64_t id = (int64_t)chunk * total + i;
@@ -400,13 +435,13 @@ static loong_status_t check_away(const checker_t *k, int chunk)
         }
         spans[n++].index = b->away;
     }
-    return check_spans(k, n, spans, k->list->chunks[chunk].away, "away area");
+    return check_spans(k, n, spans, k->chunks[chunk].away, "away area");
 }
 
 static loong_status_t check_host(const checker_t *k, int chunk)
 {
     int total = k->s->params.micro_batches;
-    span_t *spans = (span_t *)k->span;
+    loong_entry_span_t *spans = k->span;
     int64_t n = 0;
     for (int i = 0; i < total; i++) {
         int64_t id = (int64_t)chunk * total + i;
@@ -415,30 +450,24 @@ static loong_status_t check_host(const checker_t *k, int chunk)
             spans[n++].index = k->list->entries[out].host;
         }
     }
-    return check_spans(k, n, spans, k->list->chunks[chunk].host, "host area");
+    return check_spans(k, n, spans, k->chunks[chunk].host, "host area");
 }
 
 /* The generator's promise: micro-batches of all chunks alive at one time. */
 static loong_status_t check_promise(const checker_t *k)
 {
-    span_t *spans = (span_t *)k->span;
+    loong_entry_span_t *spans = k->span;
     for (int64_t id = 0; id < k->ids; id++) {
         find_span(k, id, ~step_kinds, &spans[id]);
+        spans[id].index = -1;
     }
-    qsort(spans, (size_t)k->ids, sizeof(*spans), by_begin);
+    int64_t clash = -1;
+    int64_t alive = loongi_spans_alive(k->ids, spans, &clash);
     int64_t promised = k->s->kind->alive(&k->s->params, k->rank);
-    for (int64_t i = 0; i < k->ids; i++) {
-        int64_t alive = 1;
-        for (int64_t j = 0; j < i; j++) {
-            alive += spans[j].end >= spans[i].begin;
-        }
-        if (alive > promised) {
-            return FAIL_AT(k, spans[i].begin,
-                           "%lld micro-batches live, %lld were promised",
-                           (long long)alive, (long long)promised);
-        }
-    }
-    return LOONG_OK;
+    return alive <= promised
+               ? LOONG_OK
+               : FAIL_AT(k, -1, "%lld micro-batches live, %lld were promised",
+                         (long long)alive, (long long)promised);
 }
 
 /* ---- the whole ---------------------------------------------------------- */
@@ -456,20 +485,29 @@ static loong_status_t check_rank(checker_t *k)
             LOONG_TRY(check_host(k, c));
         }
     }
-    return check_promise(k);
+    return k->alone ? check_promise(k) : LOONG_OK;
 }
 
-static loong_status_t check_one(const loong_schedule_t *s, int rank)
+loong_status_t loongi_schedule_check_part(const loong_entry_writer_t *w,
+                                          const loong_chunk_slots_t *chunks,
+                                          bool alone)
 {
-    checker_t k = {s, rank, &s->ranks[rank], 0, NULL, NULL, NULL};
+    const loong_schedule_t *s = w->schedule;
+    checker_t k = {.s = s,
+                   .rank = w->rank,
+                   .component = w->component,
+                   .list = w->list,
+                   .chunks = chunks,
+                   .alone = alone};
     k.ids = (int64_t)s->params.chunks * s->params.micro_batches;
     int64_t at = k.ids * LOONG_ENTRY_COUNT;
-    int64_t spans = 2 * k.ids * (int64_t)(sizeof(span_t) / sizeof(int64_t));
-    LOONG_TRY(loongi_calloc(
-        s->ctx, (size_t)(at + k.list->num_entries + spans), sizeof(int64_t),
-        "check of a schedule", &k.at));
+    int64_t spans = 2 * k.ids * (int64_t)(sizeof(*k.span) / sizeof(int64_t));
+    LOONG_TRY(loongi_calloc(s->ctx,
+                            (size_t)(at + k.list->num_entries + k.ids + spans),
+                            sizeof(int64_t), "check of a schedule", &k.at));
     k.time = k.at + at;
-    k.span = k.time + k.list->num_entries;
+    k.sent = k.time + k.list->num_entries;
+    k.span = (loong_entry_span_t *)(k.sent + k.ids);
     loong_status_t status = check_rank(&k);
     loongi_free(s->ctx, k.at);
     return status;
@@ -479,7 +517,8 @@ loong_status_t loongi_schedule_check(const loong_schedule_t *schedule)
 {
     loong_simulation_t simulation;
     for (int r = 0; r < schedule->params.ranks; r++) {
-        LOONG_TRY(check_one(schedule, r));
+        loong_entry_writer_t w = {schedule, r, 0, &schedule->ranks[r]};
+        LOONG_TRY(loongi_schedule_check_part(&w, w.list->chunks, true));
     }
     return loongi_schedule_simulate(schedule, NULL, NULL, &simulation);
 }

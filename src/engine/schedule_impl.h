@@ -19,9 +19,48 @@ LOONG_NODISCARD loong_status_t loongi_schedule_push(loong_schedule_t *s,
 /* Makes the last two computations a pair. */
 void loongi_schedule_pair_last(loong_schedule_t *s, int rank);
 
-/* Gives every entry of a rank its slot, away area and host area. */
-LOONG_NODISCARD loong_status_t loongi_schedule_colour(loong_schedule_t *s,
-                                                      int rank);
+/* Puts what a component computes on one rank of its pipeline into a list. */
+typedef struct loong_entry_writer {
+    const loong_schedule_t *schedule; /* of the component */
+    int rank;                         /* of its pipeline */
+    int component;
+    loong_rank_schedule_t *list;
+} loong_entry_writer_t;
+
+LOONG_NODISCARD loong_status_t loongi_entry_put(const loong_entry_writer_t *w,
+                                                loong_entry_t entry);
+/* One computation, or a pair, with what must come before and after. `away` is
+ * false when the backward follows the forward at once. */
+LOONG_NODISCARD loong_status_t
+loongi_entry_put_unit(const loong_entry_writer_t *w, int count,
+                      const loong_entry_t *work, const bool *away);
+/* P of each chunk; REDUCE of each chunk. */
+LOONG_NODISCARD loong_status_t
+loongi_entry_put_chunks(const loong_entry_writer_t *w, loong_entry_kind_t kind);
+
+/* Gives every entry of the component its slot, away area and host area; how
+ * many there are to chunks[], per chunk of the component. */
+LOONG_NODISCARD loong_status_t loongi_schedule_colour(
+    const loong_entry_writer_t *w, loong_chunk_slots_t *chunks);
+
+/* Proves the component's part of a list as loongi_schedule_check does. alone:
+ * the list has no other component, and keeps the generator's promise. */
+LOONG_NODISCARD loong_status_t
+loongi_schedule_check_part(const loong_entry_writer_t *w,
+                           const loong_chunk_slots_t *chunks, bool alone);
+
+/* Positions of a list, both inclusive, during which something holds a place
+ * with this index. */
+typedef struct loong_entry_span {
+    int64_t begin;
+    int64_t end;
+    int32_t index;
+} loong_entry_span_t;
+
+/* Sorts the spans; the most that are alive at one time. *clash_p: the first one
+ * with the index of another that is alive, or -1. */
+int64_t loongi_spans_alive(int64_t count, loong_entry_span_t *spans,
+                           int64_t *clash_p);
 
 extern const loong_schedule_kind_t loongi_schedule_one_stage;
 extern const loong_schedule_kind_t loongi_schedule_1f1b;

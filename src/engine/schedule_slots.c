@@ -12,6 +12,7 @@ typedef enum colour_class { CLASS_SLOT, CLASS_AWAY, CLASS_HOST } colour_class_t;
 /* Intervals are numbered by micro-batch; away areas have two each. */
 typedef struct colouring {
     colour_class_t class;
+    int component;
     int chunk;
     int64_t num_ids;
     int64_t *last;      /* per interval: position of its last entry */
@@ -24,7 +25,8 @@ typedef struct colouring {
 /* The interval that an entry belongs to, or -1. */
 static int64_t interval_of(const colouring_t *c, const loong_entry_t *e)
 {
-    if (e->chunk != c->chunk || e->micro_batch < 0) {
+    if (e->component != c->component || e->chunk != c->chunk ||
+        e->micro_batch < 0 || e->kind == LOONG_ENTRY_RECV_EDGE) {
         return -1;
     }
     bool out = e->kind == LOONG_ENTRY_OFFLOAD;
@@ -56,7 +58,8 @@ static void find_ends(const loong_rank_schedule_t *r, colouring_t *c)
 {
     for (int64_t k = 0; k < r->num_entries; k++) {
         const loong_entry_t *e = &r->entries[k];
-        if (e->kind == LOONG_ENTRY_OFFLOAD && e->chunk == c->chunk) {
+        if (e->kind == LOONG_ENTRY_OFFLOAD && e->component == c->component &&
+            e->chunk == c->chunk) {
             c->offloaded[e->micro_batch] = true;
         }
     }
@@ -109,12 +112,14 @@ static void give_out(loong_rank_schedule_t *r, colouring_t *c)
     }
 }
 
-static loong_status_t colour(loong_schedule_t *s, int rank, int chunk,
+static loong_status_t colour(const loong_entry_writer_t *w, int chunk,
                              colour_class_t class, int32_t *used_p)
 {
-    loong_rank_schedule_t *r = &s->ranks[rank];
-    colouring_t c = {class, chunk, 2 * (int64_t)s->params.micro_batches,
-                     NULL, NULL, NULL, NULL, 0};
+    const loong_schedule_t *s = w->schedule;
+    colouring_t c = {
+        class, w->component, chunk, 2 * (int64_t)s->params.micro_batches,
+        NULL,  NULL,         NULL,  NULL,
+        0};
     size_t ids = (size_t)c.num_ids;
     LOONG_TRY(loongi_calloc(s->ctx, ids,
                             sizeof(*c.last) + sizeof(*c.index) +
@@ -126,21 +131,22 @@ static loong_status_t colour(loong_schedule_t *s, int rank, int chunk,
     for (int64_t i = 0; i < c.num_ids; i++) {
         c.index[i] = -1;
     }
-    find_ends(r, &c);
-    give_out(r, &c);
+    find_ends(w->list, &c);
+    give_out(w->list, &c);
     loongi_free(s->ctx, c.last);
     *used_p = c.used;
     return LOONG_OK;
 }
 
-loong_status_t loongi_schedule_colour(loong_schedule_t *s, int rank)
+loong_status_t loongi_schedule_colour(const loong_entry_writer_t *w,
+                                      loong_chunk_slots_t *chunks)
 {
-    for (int c = 0; c < s->params.chunks; c++) {
-        loong_chunk_slots_t *n = &s->ranks[rank].chunks[c];
-        LOONG_TRY(colour(s, rank, c, CLASS_SLOT, &n->slots));
-        if (s->params.offload) {
-            LOONG_TRY(colour(s, rank, c, CLASS_AWAY, &n->away));
-            LOONG_TRY(colour(s, rank, c, CLASS_HOST, &n->host));
+    for (int c = 0; c < w->schedule->params.chunks; c++) {
+        loong_chunk_slots_t *n = &chunks[c];
+        LOONG_TRY(colour(w, c, CLASS_SLOT, &n->slots));
+        if (w->schedule->params.offload) {
+            LOONG_TRY(colour(w, c, CLASS_AWAY, &n->away));
+            LOONG_TRY(colour(w, c, CLASS_HOST, &n->host));
         }
     }
     return LOONG_OK;

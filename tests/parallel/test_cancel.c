@@ -170,9 +170,10 @@ static loong_status_t begin_transfer(const loong_chunk_t *chunk,
     LOONG_TRY(loongi_transfer_create(&params, &transfer));
     loong_status_t status = in_turn(comm, true);
     for (int i = 0; i < MESSAGES && status == LOONG_OK; i++) {
-        loong_entry_t entry = {
-            sends ? LOONG_ENTRY_SEND_FORWARD : LOONG_ENTRY_RECV_FORWARD,
-            0, i, i, -1, -1, -1, 1 - loong_comm_rank(comm)};
+        loong_entry_t entry = loongi_entry(
+            sends ? LOONG_ENTRY_SEND_FORWARD : LOONG_ENTRY_RECV_FORWARD, 0, i);
+        entry.slot = i;
+        entry.peer = 1 - loong_comm_rank(comm);
         run.base[LOONG_BASE_SLOT] = memory + i * BYTES;
         status = loongi_transfer_begin(transfer, &run, &entry);
     }

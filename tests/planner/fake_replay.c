@@ -146,7 +146,9 @@ static int want_message(replay_t *r, int backward, int stage, int micro_batch)
 static bool check_kept(replay_t *r, int rank, int chunk, int slot,
                        int micro_batch)
 {
-    loong_entry_t e = {LOONG_ENTRY_F, chunk, micro_batch, slot, 0, -1, -1, -1};
+    loong_entry_t e = loongi_entry(LOONG_ENTRY_F, chunk, micro_batch);
+    e.slot = slot;
+    e.away = 0;
     loong_run_t run = loongi_rank_bind(r->ranks[rank], 0, &r->run[rank], &e);
     int stage = loongi_schedule_stage(r->schedule, rank, chunk);
     const loong_chunk_t *c = r->chunks[rank][chunk];

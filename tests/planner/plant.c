@@ -110,15 +110,18 @@ loong_status_t __wrap_loongi_pass_memory(loong_graph_t *g,
 
 /* ---- slots -------------------------------------------------------------- */
 
-loong_status_t __real_loongi_schedule_colour(loong_schedule_t *s, int rank);
-loong_status_t __wrap_loongi_schedule_colour(loong_schedule_t *s, int rank);
+loong_status_t __real_loongi_schedule_colour(const loong_entry_writer_t *w,
+                                             loong_chunk_slots_t *chunks);
+loong_status_t __wrap_loongi_schedule_colour(const loong_entry_writer_t *w,
+                                             loong_chunk_slots_t *chunks);
 
-loong_status_t __wrap_loongi_schedule_colour(loong_schedule_t *s, int rank)
+loong_status_t __wrap_loongi_schedule_colour(const loong_entry_writer_t *w,
+                                             loong_chunk_slots_t *chunks)
 {
-    loong_rank_schedule_t *r = &s->ranks[rank];
-    LOONG_TRY(__real_loongi_schedule_colour(s, rank));
-    for (int c = 0; c < s->params.chunks && is(PLANT_COLOUR); c++) {
-        int32_t slots = r->chunks[c].slots - 1;
+    loong_rank_schedule_t *r = w->list;
+    LOONG_TRY(__real_loongi_schedule_colour(w, chunks));
+    for (int c = 0; c < w->schedule->params.chunks && is(PLANT_COLOUR); c++) {
+        int32_t slots = chunks[c].slots - 1;
         for (int64_t k = 0; k < r->num_entries && slots > 0; k++) {
             loong_entry_t *e = &r->entries[k];
             if (e->chunk == c && e->slot >= 0) {
@@ -126,7 +129,7 @@ loong_status_t __wrap_loongi_schedule_colour(loong_schedule_t *s, int rank)
                 plant_state.planted++;
             }
         }
-        r->chunks[c].slots = LOONG_MAX(slots, 1);
+        chunks[c].slots = LOONG_MAX(slots, 1);
     }
     for (int64_t k = 0; k < r->num_entries && is(PLANT_HOST); k++) {
         loong_entry_t *e = &r->entries[k];

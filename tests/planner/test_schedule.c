@@ -89,6 +89,7 @@ static loong_schedule_params_t random_params(const loong_schedule_kind_t *kind,
     p.micro_batches = 1 + (int)draw(seed, 2, 24);
     p.pair = kind->pairs && draw(seed, 3, 2);
     p.offload = !kind->evaluate && draw(seed, 4, 2);
+    p.folded = kind->evaluate && draw(seed, 6, 2);
     if (kind->accepts != NULL && !kind->accepts(&p, reason)) {
         p.chunks = kind->folded ? 2 : 1;
     }

@@ -112,6 +112,8 @@ set_tests_properties(trainer_long PROPERTIES LABELS "parallel;full"
   "OMP_NUM_THREADS=1;GOMP_SPINCOUNT=10000;LOONG_LAYOUT_STEPS=100")
 include(tests/train/train.cmake)
 loong_test(NAME schedule SOURCES tests/planner/test_schedule.c LABELS planner)
+loong_test(NAME cell LABELS planner SOURCES tests/planner/test_cell.c
+  tests/planner/fake_cell.c)
 loong_test(NAME pair_order SOURCES tests/planner/test_pair_order.c LABELS planner)
 include(tests/planner/plot.cmake)
 loong_test(NAME cut SOURCES tests/planner/test_cut.c LABELS planner)

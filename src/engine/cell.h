@@ -1,0 +1,111 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * A cell: components whose pipelines share ranks or send one another messages,
+ * and for each rank the one list of entries that a training step runs. A join
+ * merges the orders of the components; what stands in the lists then follows
+ * from it the same way for all joins.
+ *
+ * All replicas of a component's pipeline (its ranks along all axes of the mesh
+ * but the pipeline's) run the same entries of it in the same order: their
+ * programs hold collectives.
+ *
+ * A cell of one component has its schedule's lists. Not collective.
+ */
+#ifndef LOONG_CELL_H
+#define LOONG_CELL_H
+
+#include "schedule.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+typedef struct loong_cell_component {
+    const char *schedule; /* kind of its pipeline; "evaluate": frozen */
+    loong_schedule_params_t params;
+    int replicas;
+    const int32_t *rank; /* of the cell: [replicas][params.ranks] */
+} loong_cell_component_t;
+
+/* Rows that a stage of one component reads and a stage of another makes. */
+typedef struct loong_cell_edge {
+    int32_t from, to; /* components, from < to */
+    int32_t from_stage, to_stage;
+    bool gradient; /* comes back; both are trained then */
+} loong_cell_edge_t;
+
+/* What one rank sends another, or copies, for one micro-batch of each of the
+ * two components. Backward ones go from the edge's `to` to its `from`. */
+typedef struct loong_message {
+    int32_t edge;
+    bool backward;
+    int32_t from_rank, from_micro_batch;
+    int32_t to_rank, to_micro_batch;
+} loong_message_t;
+
+typedef struct loong_cell_params {
+    const char *join; /* "coupled", "phases" */
+    int ranks;
+    int num_components; /* the last one has the loss */
+    const loong_cell_component_t *components;
+    int num_edges;
+    const loong_cell_edge_t *edges;
+    int64_t num_messages; /* the same messages on all ranks */
+    const loong_message_t *messages;
+} loong_cell_params_t;
+
+typedef struct loong_cell loong_cell_t;
+typedef struct loong_join loong_join_t;
+
+/* How the computations of components are merged. */
+typedef struct loong_join_kind {
+    const char *name;
+    const char *about;
+    void (*place)(loong_join_t *join);
+} loong_join_kind_t;
+
+/* Ends with NULL. */
+extern const loong_join_kind_t *const loongi_join_kinds[];
+
+typedef struct loong_cell_rank {
+    loong_rank_schedule_t list; /* chunks: those of component c begin at
+                                   first_chunk[c] */
+    int32_t *areas; /* in EDGE, per edge and direction: 2 * edge + backward */
+} loong_cell_rank_t;
+
+struct loong_cell {
+    loong_context_t *ctx;
+    loong_arena_t *arena;
+    const loong_join_kind_t *join;
+    loong_cell_params_t params;   /* a copy */
+    loong_schedule_t **schedules; /* per component: its own pipeline */
+    int32_t *first_chunk; /* per component, and behind the last one their sum */
+    loong_cell_rank_t *ranks;
+};
+
+/* Makes the lists of all ranks. LOONG_ERR_ARG, with what was found, for an
+ * unknown join, sizes that a schedule does not take, ranks out of range or
+ * twice in a component, edges that point back, messages that no stage sends or
+ * reads or that stand there twice, and pairs or offload beside another
+ * component. */
+LOONG_NODISCARD loong_status_t
+loongi_cell_create(loong_context_t *ctx, const loong_cell_params_t *params,
+                   loong_cell_t **cell_p);
+void loongi_cell_destroy(loong_cell_t **cell_p);
+
+/* The rank of the pipeline of a component that a rank of the cell is, or -1. */
+int loongi_cell_pipeline_rank(const loong_cell_t *cell, int component,
+                              int rank);
+
+/* Proves a cell over all ranks: of each component what loongi_schedule_check
+ * proves; every message sent and received once, behind what makes it, before
+ * what reads it; areas of an edge disjoint in time and no more than needed; no
+ * deadlock when all ranks run, where replicas run their programs together.
+ * LOONG_ERR_INTERNAL with the rank and entry otherwise. */
+LOONG_NODISCARD loong_status_t loongi_cell_check(const loong_cell_t *cell);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

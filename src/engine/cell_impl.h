@@ -1,0 +1,60 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * What the parts of a cell share. */
+#ifndef LOONG_CELL_IMPL_H
+#define LOONG_CELL_IMPL_H
+
+#include "cell.h"
+#include "schedule_impl.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* Where computations stand in the one order of the cell, in thirds of units of
+ * the simulated step of the last component: 3 t is right before what begins at
+ * t, 3 t + 2 right behind. */
+struct loong_join {
+    const loong_cell_t *cell;
+    /* Per component and micro-batch. Of the last component per stage as well:
+     * [stage][micro-batch]. */
+    int64_t **forward;
+    int64_t **backward; /* W stands behind its B */
+    int64_t *weights;   /* but here, of the last component */
+};
+
+enum { LOONG_JOIN_FIRST = -1, LOONG_JOIN_LAST = INT32_MAX };
+
+/* One end of a message, or both. */
+typedef struct loong_message_end {
+    int32_t rank, component, stage, chunk, micro_batch;
+} loong_message_end_t;
+
+loong_message_end_t loongi_message_from(const loong_cell_t *cell,
+                                        const loong_message_t *message);
+loong_message_end_t loongi_message_to(const loong_cell_t *cell,
+                                      const loong_message_t *message);
+
+static inline int loongi_cell_areas(const loong_message_t *message)
+{
+    return 2 * message->edge + (message->backward ? 1 : 0);
+}
+
+static inline bool loongi_is_computation(loong_entry_kind_t kind)
+{
+    return kind == LOONG_ENTRY_F || kind == LOONG_ENTRY_B ||
+           kind == LOONG_ENTRY_W || kind == LOONG_ENTRY_E;
+}
+
+/* Fills the lists of all ranks. */
+LOONG_NODISCARD loong_status_t loongi_cell_fill(loong_cell_t *cell);
+/* Gives every message of a rank its area. */
+LOONG_NODISCARD loong_status_t loongi_cell_colour(loong_cell_t *cell, int rank);
+/* Runs the lists of all ranks; LOONG_ERR_INTERNAL with where each waits. */
+LOONG_NODISCARD loong_status_t loongi_cell_run(const loong_cell_t *cell);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

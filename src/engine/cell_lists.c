@@ -1,0 +1,305 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The lists of a cell. All computations and messages of all ranks stand in one
+ * total order, which agrees with what they read; a rank's list is the part of
+ * it that the rank takes part in. A message stands with what makes it, at both
+ * ends: so no rank waits for one that waits for it. */
+#include <stdlib.h>
+
+#include "cell_impl.h"
+
+/* Compared member by member, in this order. */
+typedef struct place {
+    int64_t key;
+    int32_t component; /* negative: backward */
+    int32_t micro_batch;
+    int32_t stage; /* likewise */
+    int32_t kind;
+    int32_t message; /* behind what makes it; -1: the computation */
+} place_t;
+
+typedef struct item {
+    place_t place;
+    const loong_entry_t *work; /* of the component's schedule; or NULL */
+    int32_t component;
+} item_t;
+
+typedef struct list_maker {
+    loong_cell_t *cell;
+    loong_join_t join;
+    int64_t count;
+    item_t *items;
+} list_maker_t;
+
+static int compare(int64_t a, int64_t b)
+{
+    return a < b ? -1 : a > b;
+}
+
+static int by_place(const void *a, const void *b)
+{
+    const place_t *x = &((const item_t *)a)->place;
+    const place_t *y = &((const item_t *)b)->place;
+    const int order[] = {compare(x->key, y->key),
+                         compare(x->component, y->component),
+                         compare(x->micro_batch, y->micro_batch),
+                         compare(x->stage, y->stage),
+                         compare(x->kind, y->kind),
+                         compare(x->message, y->message)};
+    int i = 0;
+    while (i < LOONG_COUNT_OF(order) - 1 && order[i] == 0) {
+        i++;
+    }
+    return order[i];
+}
+
+/* ---- the one order ------------------------------------------------------- */
+
+static place_t place_of(const list_maker_t *l, int component, int stage,
+                        loong_entry_kind_t kind, int micro_batch)
+{
+    const loong_cell_t *cell = l->cell;
+    bool last = component == cell->params.num_components - 1;
+    bool back = kind == LOONG_ENTRY_B || kind == LOONG_ENTRY_W;
+    int total = cell->params.components[component].params.micro_batches;
+    int64_t id = (last ? (int64_t)stage * total : 0) + micro_batch;
+    const loong_join_t *j = &l->join;
+    int64_t key = last && kind == LOONG_ENTRY_W ? j->weights[id]
+                  : back                        ? j->backward[component][id]
+                                                : j->forward[component][id];
+    place_t place = {key,           back ? -component : component,
+                     micro_batch,   back ? -stage : stage,
+                     (int32_t)kind, -1};
+    return place;
+}
+
+/* When the last component computes, if each program takes one unit. */
+static loong_status_t simulate_last(list_maker_t *l)
+{
+    const loong_cell_t *cell = l->cell;
+    int c = cell->params.num_components - 1;
+    const loong_schedule_t *s = cell->schedules[c];
+    int stages = loongi_schedule_stages(s);
+    loong_stage_cost_t *costs = NULL;
+    loong_span_t *spans = NULL;
+    loong_simulation_t simulation;
+    LOONG_TRY(loongi_arena_alloc(cell->arena, (size_t)stages * sizeof(*costs),
+                                 &costs));
+    LOONG_TRY(loongi_arena_alloc(
+        cell->arena,
+        (size_t)loongi_schedule_spans(s, s->params.ranks) * sizeof(*spans),
+        &spans));
+    for (int i = 0; i < stages; i++) {
+        for (int kind = 0; kind < LOONG_ENTRY_COUNT; kind++) {
+            costs[i].seconds[kind] =
+                loongi_is_computation((loong_entry_kind_t)kind) ? 1.0 : 0.0;
+        }
+    }
+    LOONG_TRY(loongi_schedule_simulate(s, costs, spans, &simulation));
+    for (int r = 0; r < s->params.ranks; r++) {
+        for (int64_t k = 0; k < s->ranks[r].num_entries; k++, spans++) {
+            const loong_entry_t *e = &s->ranks[r].entries[k];
+            if (loongi_is_computation(e->kind)) {
+                int64_t *keys = e->kind == LOONG_ENTRY_W   ? l->join.weights
+                                : e->kind == LOONG_ENTRY_B ? l->join.backward[c]
+                                                           : l->join.forward[c];
+                int stage = loongi_schedule_stage(s, r, e->chunk);
+                keys[stage * s->params.micro_batches + e->micro_batch] =
+                    3 * (int64_t)spans->begin + 1;
+            }
+        }
+    }
+    return LOONG_OK;
+}
+
+static loong_status_t make_keys(list_maker_t *l)
+{
+    const loong_cell_params_t *p = &l->cell->params;
+    loong_join_t *j = &l->join;
+    j->cell = l->cell;
+    LOONG_TRY(loongi_arena_alloc(
+        l->cell->arena, (size_t)p->num_components * sizeof(*j->forward),
+        &j->forward));
+    LOONG_TRY(loongi_arena_alloc(
+        l->cell->arena, (size_t)p->num_components * sizeof(*j->backward),
+        &j->backward));
+    for (int c = 0; c < p->num_components; c++) {
+        const loong_schedule_params_t *sizes = &p->components[c].params;
+        size_t stages = c < p->num_components - 1
+                            ? 1
+                            : (size_t)sizes->ranks * (size_t)sizes->chunks;
+        size_t bytes = stages * (size_t)sizes->micro_batches * sizeof(int64_t);
+        LOONG_TRY(loongi_arena_alloc(l->cell->arena, bytes, &j->forward[c]));
+        LOONG_TRY(loongi_arena_alloc(l->cell->arena, bytes, &j->backward[c]));
+        LOONG_TRY(loongi_arena_alloc(l->cell->arena, bytes, &j->weights));
+    }
+    LOONG_TRY(simulate_last(l));
+    l->cell->join->place(j);
+    return LOONG_OK;
+}
+
+/* ---- the list of a rank -------------------------------------------------- */
+
+static void add_work(list_maker_t *l, int component, int pipeline_rank)
+{
+    const loong_schedule_t *s = l->cell->schedules[component];
+    const loong_rank_schedule_t *list = &s->ranks[pipeline_rank];
+    for (int64_t k = 0; k < list->num_entries; k++) {
+        const loong_entry_t *e = &list->entries[k];
+        if (!loongi_is_computation(e->kind)) {
+            continue;
+        }
+        item_t *item = &l->items[l->count++];
+        int stage = loongi_schedule_stage(s, pipeline_rank, e->chunk);
+        item->place = place_of(l, component, stage, e->kind, e->micro_batch);
+        item->work = e;
+        item->component = component;
+    }
+}
+
+static void add_messages(list_maker_t *l, int rank)
+{
+    const loong_cell_t *cell = l->cell;
+    for (int64_t i = 0; i < cell->params.num_messages; i++) {
+        const loong_message_t *m = &cell->params.messages[i];
+        if (m->from_rank != rank && m->to_rank != rank) {
+            continue;
+        }
+        loong_message_end_t from = loongi_message_from(cell, m);
+        bool frozen = cell->schedules[from.component]->kind->evaluate;
+        loong_entry_kind_t kind = m->backward ? LOONG_ENTRY_B
+                                  : frozen    ? LOONG_ENTRY_E
+                                              : LOONG_ENTRY_F;
+        item_t *item = &l->items[l->count++];
+        item->place =
+            place_of(l, from.component, from.stage, kind, from.micro_batch);
+        item->place.message = (int32_t)i;
+        item->work = NULL;
+        item->component = from.component;
+    }
+}
+
+static bool is_offloaded(const loong_rank_schedule_t *list,
+                         const loong_entry_t *work)
+{
+    int64_t k = 0;
+    while (k < list->num_entries &&
+           (list->entries[k].kind != LOONG_ENTRY_OFFLOAD ||
+            list->entries[k].chunk != work->chunk ||
+            list->entries[k].micro_batch != work->micro_batch)) {
+        k++;
+    }
+    return k < list->num_entries;
+}
+
+static loong_entry_writer_t writer_of(const loong_cell_t *cell, int component,
+                                      int rank)
+{
+    loong_entry_writer_t w = {cell->schedules[component],
+                              loongi_cell_pipeline_rank(cell, component, rank),
+                              component, &cell->ranks[rank].list};
+    return w;
+}
+
+static loong_status_t put_work(const loong_entry_writer_t *w,
+                               const item_t *item)
+{
+    const loong_schedule_t *s = w->schedule;
+    loong_entry_t work[2] = {*item[0].work, *item[0].work};
+    int count = item[0].work->pair >= 0 ? 2 : 1;
+    bool away[2] = {false, false};
+    work[1] = count == 2 ? *item[1].work : work[0];
+    for (int i = 0; i < count && s->params.offload; i++) {
+        away[i] = is_offloaded(&s->ranks[w->rank], &work[i]);
+    }
+    return loongi_entry_put_unit(w, count, work, away);
+}
+
+static loong_status_t put_message(const loong_cell_t *cell, int rank,
+                                  int32_t message)
+{
+    const loong_message_t *m = &cell->params.messages[message];
+    bool sends = m->from_rank == rank;
+    loong_message_end_t end =
+        sends ? loongi_message_from(cell, m) : loongi_message_to(cell, m);
+    loong_entry_kind_t kind = m->from_rank == m->to_rank ? LOONG_ENTRY_COPY_EDGE
+                              : sends                    ? LOONG_ENTRY_SEND_EDGE
+                                      : LOONG_ENTRY_RECV_EDGE;
+    loong_entry_t entry = loongi_entry(kind, end.chunk, end.micro_batch);
+    loong_entry_writer_t w = writer_of(cell, end.component, rank);
+    entry.message = message;
+    return loongi_entry_put(&w, entry);
+}
+
+/* P before, REDUCE behind: of each trained component. */
+static loong_status_t put_chunks(const loong_cell_t *cell, int rank,
+                                 loong_entry_kind_t kind, bool *trains_p)
+{
+    for (int c = 0; c < cell->params.num_components; c++) {
+        loong_entry_writer_t w = writer_of(cell, c, rank);
+        if (w.rank >= 0 && !w.schedule->kind->evaluate) {
+            LOONG_TRY(loongi_entry_put_chunks(&w, kind));
+            *trains_p = true;
+        }
+    }
+    return LOONG_OK;
+}
+
+static loong_status_t fill_rank(list_maker_t *l, int rank)
+{
+    loong_cell_t *cell = l->cell;
+    bool trains = false;
+    l->count = 0;
+    for (int c = 0; c < cell->params.num_components; c++) {
+        int pipeline_rank = loongi_cell_pipeline_rank(cell, c, rank);
+        if (pipeline_rank >= 0) {
+            add_work(l, c, pipeline_rank);
+        }
+    }
+    add_messages(l, rank);
+    qsort(l->items, (size_t)l->count, sizeof(*l->items), by_place);
+    LOONG_TRY(put_chunks(cell, rank, LOONG_ENTRY_P, &trains));
+    for (int64_t i = 0; i < l->count; i++) {
+        const item_t *item = &l->items[i];
+        if (item->work == NULL) {
+            LOONG_TRY(put_message(cell, rank, item->place.message));
+            continue;
+        }
+        loong_entry_writer_t w = writer_of(cell, item->component, rank);
+        LOONG_TRY(put_work(&w, item));
+        i += item->work->pair >= 0 ? 1 : 0;
+    }
+    LOONG_TRY(put_chunks(cell, rank, LOONG_ENTRY_REDUCE, &trains));
+    if (trains) {
+        loong_entry_writer_t w = {cell->schedules[0], 0, 0,
+                                  &cell->ranks[rank].list};
+        LOONG_TRY(loongi_entry_put(&w, loongi_entry(LOONG_ENTRY_U, -1, -1)));
+    }
+    for (int c = 0; c < cell->params.num_components; c++) {
+        loong_entry_writer_t w = writer_of(cell, c, rank);
+        if (w.rank >= 0) {
+            LOONG_TRY(loongi_schedule_colour(
+                &w, &w.list->chunks[cell->first_chunk[c]]));
+        }
+    }
+    return loongi_cell_colour(cell, rank);
+}
+
+loong_status_t loongi_cell_fill(loong_cell_t *cell)
+{
+    list_maker_t l = {.cell = cell};
+    int64_t room = cell->params.num_messages;
+    for (int c = 0; c < cell->params.num_components; c++) {
+        const loong_schedule_params_t *p = &cell->schedules[c]->params;
+        room += (int64_t)p->chunks * p->micro_batches * 3;
+    }
+    LOONG_TRY(make_keys(&l));
+    LOONG_TRY(loongi_calloc(cell->ctx, (size_t)room, sizeof(*l.items),
+                            "lists of a cell", &l.items));
+    loong_status_t status = LOONG_OK;
+    for (int r = 0; r < cell->params.ranks && status == LOONG_OK; r++) {
+        status = fill_rank(&l, r);
+    }
+    loongi_free(cell->ctx, l.items);
+    return status;
+}

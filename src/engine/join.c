@@ -1,0 +1,105 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Joins: where the computations of the components before the last one stand
+ * among those of the last one, whose own order stays. */
+#include "cell_impl.h"
+
+/* All forwards before the last component begins, all backwards behind its
+ * end. */
+static void place_phases(loong_join_t *j)
+{
+    const loong_cell_params_t *p = &j->cell->params;
+    for (int c = 0; c < p->num_components - 1; c++) {
+        for (int m = 0; m < p->components[c].params.micro_batches; m++) {
+            j->forward[c][m] = LOONG_JOIN_FIRST;
+            j->backward[c][m] = LOONG_JOIN_LAST;
+        }
+    }
+}
+
+/* When the one that stands at the other end of a message computes. */
+static int64_t key_of(const loong_join_t *j, int64_t *const *keys,
+                      const loong_message_end_t *end)
+{
+    const loong_cell_params_t *p = &j->cell->params;
+    if (end->component < p->num_components - 1) {
+        return keys[end->component][end->micro_batch];
+    }
+    int total = p->components[end->component].params.micro_batches;
+    return keys[end->component][end->stage * total + end->micro_batch];
+}
+
+/* Forwards right before the first that reads them, as early as those of later
+ * micro-batches. What nobody reads stands with the micro-batch before. */
+static void place_forward(loong_join_t *j, int component)
+{
+    const loong_cell_params_t *p = &j->cell->params;
+    int64_t *key = j->forward[component];
+    int total = p->components[component].params.micro_batches;
+    for (int m = 0; m < total; m++) {
+        key[m] = INT64_MAX;
+    }
+    for (int64_t i = 0; i < p->num_messages; i++) {
+        const loong_message_t *m = &p->messages[i];
+        if (!m->backward && p->edges[m->edge].from == component) {
+            loong_message_end_t to = loongi_message_to(j->cell, m);
+            int64_t *k = &key[m->from_micro_batch];
+            int64_t read = key_of(j, j->forward, &to);
+            *k = LOONG_MIN(*k, read - LOONG_MAX(read, 0) % 3);
+        }
+    }
+    for (int m = total - 2; m >= 0; m--) {
+        key[m] = LOONG_MIN(key[m], key[m + 1]);
+    }
+    for (int m = 0; m < total; m++) {
+        if (key[m] == INT64_MAX) {
+            key[m] = m > 0 ? key[m - 1] : LOONG_JOIN_FIRST;
+        }
+    }
+}
+
+/* Backwards right behind the last gradient that they read, as late as those of
+ * earlier micro-batches. */
+static void place_backward(loong_join_t *j, int component)
+{
+    const loong_cell_params_t *p = &j->cell->params;
+    int64_t *key = j->backward[component];
+    int total = p->components[component].params.micro_batches;
+    for (int m = 0; m < total; m++) {
+        key[m] = LOONG_MAX(j->forward[component][m], 0) + 2;
+    }
+    for (int64_t i = 0; i < p->num_messages; i++) {
+        const loong_message_t *m = &p->messages[i];
+        if (m->backward && p->edges[m->edge].from == component) {
+            loong_message_end_t from = loongi_message_from(j->cell, m);
+            int64_t *k = &key[m->to_micro_batch];
+            int64_t made = key_of(j, j->backward, &from);
+            *k = LOONG_MAX(*k, made - made % 3 + 2);
+        }
+    }
+    for (int m = 1; m < total; m++) {
+        key[m] = LOONG_MAX(key[m], key[m - 1]);
+    }
+}
+
+static void place_coupled(loong_join_t *j)
+{
+    for (int c = j->cell->params.num_components - 2; c >= 0; c--) {
+        place_forward(j, c);
+    }
+    for (int c = j->cell->params.num_components - 2; c >= 0; c--) {
+        place_backward(j, c);
+    }
+}
+
+static const loong_join_kind_t coupled = {
+    "coupled",
+    "a forward before the first that reads it, a backward behind "
+    "the last gradient that it reads",
+    place_coupled};
+
+static const loong_join_kind_t phases = {
+    "phases", "all forwards before the last component, all backwards behind",
+    place_phases};
+
+const loong_join_kind_t *const loongi_join_kinds[] = {&coupled, &phases, NULL};

@@ -62,6 +62,8 @@ extern "C" {
     LOONG_ISA_EACH(X, loongi_quantize) \
     LOONG_ISA_EACH(X, loongi_dequantize) \
     LOONG_ISA_EACH(X, loongi_adamw) \
+    LOONG_ISA_EACH(X, loongi_lion) \
+    LOONG_ISA_EACH(X, loongi_sgd) \
     LOONG_ISA_EACH(X, loongi_sumsq) \
     LOONG_ISA_EACH(X, loongi_sum) \
     LOONG_ISA_EACH(X, loongi_grouped_linear) \
@@ -121,6 +123,8 @@ extern "C" {
     X(sum_rows)              \
     X(dropout)               \
     X(adamw)                 \
+    X(lion)                  \
+    X(sgd)                   \
     X(sign_step)             \
     X(sumsq)                 \
     X(sum)                   \
@@ -206,6 +210,8 @@ extern "C" {
     X(embedding)              \
     X(embedding_grad)         \
     X(adamw)                  \
+    X(lion)                   \
+    X(sgd)                    \
     X(sumsq)                  \
     X(sum)                    \
     X(tensor_stats)           \

@@ -218,15 +218,15 @@ static loong_status_t describe_adamw(loong_context_t *ctx,
                                      bench_item_t *item)
 {
     int64_t n = o->shape[0];
-    static loong_adamw_piece_t whole;
+    static loong_update_piece_t whole;
     bool bf16 = strcmp(o->op, "adamw") != 0;
-    loong_adamw_attr_t attr = {.beta1 = 0.9,
-                               .beta2 = 0.95,
-                               .eps = 1e-8,
-                               .weight_decay = 0.1,
-                               .num_pieces =
-                                   strcmp(o->op, "adamw_stochastic") == 0,
-                               .pieces = &whole};
+    loong_update_attr_t attr = {.beta1 = 0.9,
+                                .beta2 = 0.95,
+                                .eps = 1e-8,
+                                .weight_decay = 0.1,
+                                .num_pieces =
+                                    strcmp(o->op, "adamw_stochastic") == 0,
+                                .pieces = &whole};
     loong_dtype_t wide = bench_wide(o->dtype);
     loong_dtype_t moment = bf16 ? LOONG_BF16 : wide;
     const loong_dtype_t dtypes[] = {wide, o->dtype, LOONG_U16, moment, moment};

@@ -12,6 +12,7 @@
 
 #include "loong/graph.h"
 #include "loong/rope.h"
+#include "loong/update.h"
 
 #ifdef __cplusplus
 extern "C" {
@@ -244,48 +245,6 @@ loong_cross_entropy(loong_graph_t *g, const char *name, loong_val_t x,
 /* accumulate: inserted by differentiation as accumulate(gradient, x); the
  * kernel sees x -> out: out += x when the call's accumulate bit 0 is set, else
  * out = x. Types may differ (x is widened). No attributes. */
-
-/* The optimizer's ops have no builder: the update program is made of flat
- * ranges (src/optim).
- *
- * adamw (Loshchilov and Hutter 2019, algorithm 2): grad wide [n] -> param [n],
- * low u16 [n] (only with a bf16 param: low half of the fp32 master, see
- * below; else absent), exp_avg [n], exp_avg_sq [n], each wide or bf16; the
- * outputs are updated in place. With g = grad * frame.grad_scale, t =
- * frame.updates + 1, lr = frame.lr[group]:
- *   m = beta1 m + (1 - beta1) g;  v = beta2 v + (1 - beta2) g g
- *   p = p - lr (m / (1 - beta1^t) / (sqrt(v / (1 - beta2^t)) + eps)
- *               + weight_decay p)
- * A bf16 parameter is its fp32 master rounded to nearest even, except that a
- * tie rounds away; the low half restores it exactly:
- * master bits = ((hi - (low >> 15)) << 16) | low.
- *
- * The step takes the moments as they were calculated; bf16 ones are stored
- * rounded to nearest even, or where pieces are named up or down by chance, so
- * that the mean is the fp32 value: 16 random bits are added to its bits, and
- * the low 16 of the sum are cut off. They depend on the frame's seed and step,
- * the parameter and the element's number e in the whole of it alone: part e mod
- * 4 of a Philox block (kernels/optimizer/stochastic.h), the low half for
- * exp_avg, the high half for exp_avg_sq. Elements of the operands from `at` on,
- * up to the next piece, are of one parameter: i is p = begin + i - at of what
- * the rank has of it, and e = first + p / run * stride + p mod run. */
-typedef struct loong_adamw_piece {
-    int64_t at;      /* 0 in the first one, then above that of the last */
-    uint64_t stream; /* of random bits: the parameter's */
-    int64_t begin, first, run, stride; /* run: above 0 */
-} loong_adamw_piece_t;
-typedef struct loong_adamw_attr {
-    int group; /* of frame.lr[] */
-    double beta1, beta2;
-    double eps;
-    double weight_decay;
-    int num_pieces; /* 0: rounded to nearest */
-    const loong_adamw_piece_t *pieces;
-} loong_adamw_attr_t;
-
-/* sumsq: x wide [n] -> record i64 [LOONG_EXACT_WORDS]: the sum of squares of
- * x as an exact accumulator (base/exact_sum.h); the call's accumulate bit 0
- * adds to the record. sum: the same for the sum of x (losses). */
 
 /* tensor_stats: x [..], offsets i32 [n+1] or none -> f64 [3]: the sum of
  * squares, the largest finite |x| and the number of elements that are not

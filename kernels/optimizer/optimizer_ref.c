@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * adamw, sumsq and sum, sign_step; the formulas stand at their contracts in
- * loong/ops.h and loong/moe.h. */
+ * adamw, lion, sgd, sumsq and sum, sign_step; the formulas stand at their
+ * contracts in loong/update.h and loong/moe.h. */
 #include "exact_sum.h"
 #include "list.h"
 #include "loong/moe.h"
@@ -33,11 +33,11 @@ static void master_set(const ref_mat_t *p, uint16_t *low, int64_t i, double v)
     ((uint16_t *)p->p)[i] = (uint16_t)((bits >> 16) + (low[i] >> 15));
 }
 
-/* The random bits of an element's two moments. */
+/* The random bits of an element's states. */
 static uint32_t chance_of(const loong_kernel_call_t *call, int64_t i)
 {
-    const loong_adamw_attr_t *a = call->query->attr;
-    const loong_adamw_piece_t *piece =
+    const loong_update_attr_t *a = call->query->attr;
+    const loong_update_piece_t *piece =
         a->pieces + loongi_moments_piece(a->pieces, a->num_pieces, 0, i);
     uint32_t words[4];
     int64_t e = loongi_moments_element(piece, i);
@@ -59,36 +59,89 @@ static void put_by_chance(const ref_mat_t *m, int64_t i, double v,
     }
 }
 
-static loong_status_t adamw(const loong_kernel_call_t *call)
+typedef struct factors {
+    const loong_update_attr_t *attr;
+    double lr;
+    double bias1, bias2; /* 1 - beta^t */
+} factors_t;
+
+/* The parameter p after its update by a gradient, which is scaled; x: states
+ * of it that change. */
+typedef double rule_t(const factors_t *f, double g, double p, double x[2]);
+
+static double adamw_rule(const factors_t *f, double g, double p, double x[2])
 {
-    const loong_adamw_attr_t *a = call->query->attr;
+    const loong_update_attr_t *a = f->attr;
+    x[0] = a->beta1 * x[0] + (1.0 - a->beta1) * g;
+    x[1] = a->beta2 * x[1] + (1.0 - a->beta2) * g * g;
+    double change = x[0] / f->bias1 / (sqrt(x[1] / f->bias2) + a->eps);
+    return p - f->lr * (change + a->weight_decay * p);
+}
+
+static double lion_rule(const factors_t *f, double g, double p, double x[2])
+{
+    const loong_update_attr_t *a = f->attr;
+    double c = a->beta1 * x[0] + (1.0 - a->beta1) * g;
+    double sign = c > 0.0 ? 1.0 : c < 0.0 ? -1.0 : c; /* c: 0 or NaN */
+    x[0] = a->beta2 * x[0] + (1.0 - a->beta2) * g;
+    return p - f->lr * (sign + a->weight_decay * p);
+}
+
+static double sgd_rule(const factors_t *f, double g, double p, double x[2])
+{
+    const loong_update_attr_t *a = f->attr;
+    double d = g + a->weight_decay * p;
+    x[0] = a->momentum * x[0] + d;
+    return p - f->lr * (a->nesterov ? d + a->momentum * x[0] : x[0]);
+}
+
+static loong_status_t update(const loong_kernel_call_t *call, rule_t *rule)
+{
+    const loong_update_attr_t *a = call->query->attr;
     ref_mat_t g = ref_arg(call, 0);
     ref_mat_t p = ref_out(call, 0);
     uint16_t *low = call->ptr[2];
-    ref_mat_t m = ref_out(call, 2);
-    ref_mat_t v = ref_out(call, 3);
+    int num_states = call->query->num_out - 2;
     double t = (double)call->frame->updates + 1.0;
-    double lr = call->frame->lr[a->group];
-    double c1 = 1.0 - pow(a->beta1, t);
-    double c2 = 1.0 - pow(a->beta2, t);
+    const factors_t f = {a, call->frame->lr[a->group], 1.0 - pow(a->beta1, t),
+                         1.0 - pow(a->beta2, t)};
+    ref_mat_t state[2];
+    for (int k = 0; k < num_states; k++) {
+        state[k] = ref_out(call, 2 + k);
+    }
 #pragma omp parallel for
     for (int64_t i = 0; i < g.cols; i++) {
-        double x = ref_at(&g, 0, i) * call->frame->grad_scale;
-        double mi = a->beta1 * ref_at(&m, 0, i) + (1.0 - a->beta1) * x;
-        double vi = a->beta2 * ref_at(&v, 0, i) + (1.0 - a->beta2) * x * x;
+        double x[2] = {0.0, 0.0};
         double w = master_get(&p, low, i);
-        if (a->num_pieces > 0) {
-            uint32_t chance = chance_of(call, i);
-            put_by_chance(&m, i, mi, chance);
-            put_by_chance(&v, i, vi, chance >> 16);
-        } else {
-            ref_put(&m, 0, i, mi);
-            ref_put(&v, 0, i, vi);
+        for (int k = 0; k < num_states; k++) {
+            x[k] = ref_at(&state[k], 0, i);
         }
-        double change = mi / c1 / (sqrt(vi / c2) + a->eps);
-        master_set(&p, low, i, w - lr * (change + a->weight_decay * w));
+        w = rule(&f, ref_at(&g, 0, i) * call->frame->grad_scale, w, x);
+        for (int k = 0; k < num_states; k++) {
+            if (a->num_pieces > 0) {
+                put_by_chance(&state[k], i, x[k], chance_of(call, i) >> 16 * k);
+            } else {
+                ref_put(&state[k], 0, i, x[k]);
+            }
+        }
+        master_set(&p, low, i, w);
     }
     return LOONG_OK;
+}
+
+static loong_status_t adamw(const loong_kernel_call_t *call)
+{
+    return update(call, adamw_rule);
+}
+
+static loong_status_t lion(const loong_kernel_call_t *call)
+{
+    return update(call, lion_rule);
+}
+
+static loong_status_t sgd(const loong_kernel_call_t *call)
+{
+    return update(call, sgd_rule);
 }
 
 static void sum_into(const loong_kernel_call_t *call, bool squares)
@@ -138,6 +191,10 @@ const loong_kernel_t loongi_sign_step_ref = {
     .run = sign_step};
 const loong_kernel_t loongi_adamw_ref = {
     .name = "adamw_ref", .op = "adamw", .device = "cpu", .run = adamw};
+const loong_kernel_t loongi_lion_ref = {
+    .name = "lion_ref", .op = "lion", .device = "cpu", .run = lion};
+const loong_kernel_t loongi_sgd_ref = {
+    .name = "sgd_ref", .op = "sgd", .device = "cpu", .run = sgd};
 const loong_kernel_t loongi_sumsq_ref = {
     .name = "sumsq_ref", .op = "sumsq", .device = "cpu", .run = sumsq};
 const loong_kernel_t loongi_sum_ref = {

@@ -1,17 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Stochastic rounding to bf16 as a function of where the element is; the
- * contract stands in loong/ops.h. */
+ * contract stands in loong/update.h. */
 #ifndef LOONG_STOCHASTIC_H
 #define LOONG_STOCHASTIC_H
 
-#include "loong/ops.h"
+#include "loong/update.h"
 #include "rng.h"
 
 /* The piece of element i of the operands, which is the one of number `from` or
  * behind it. */
 LOONG_EVERYWHERE static inline int
-loongi_moments_piece(const loong_adamw_piece_t *pieces, int count, int from,
+loongi_moments_piece(const loong_update_piece_t *pieces, int count, int from,
                      int64_t i)
 {
     while (from + 1 < count && pieces[from + 1].at <= i) {
@@ -21,7 +21,7 @@ loongi_moments_piece(const loong_adamw_piece_t *pieces, int count, int from,
 }
 
 LOONG_EVERYWHERE static inline uint64_t
-loongi_moments_key(const loong_adamw_piece_t *piece, uint64_t seed)
+loongi_moments_key(const loong_update_piece_t *piece, uint64_t seed)
 {
     return seed ^ (piece->stream * 0x9E3779B97F4A7C15u + 0x3C6EF372FE94F82Bu);
 }
@@ -29,14 +29,14 @@ loongi_moments_key(const loong_adamw_piece_t *piece, uint64_t seed)
 /* The number in the whole parameter of element i of the operands, and how many
  * follow it there as they do in the operands, as far as the piece goes. */
 LOONG_EVERYWHERE static inline int64_t
-loongi_moments_element(const loong_adamw_piece_t *piece, int64_t i)
+loongi_moments_element(const loong_update_piece_t *piece, int64_t i)
 {
     int64_t p = piece->begin + i - piece->at;
     return piece->first + p / piece->run * piece->stride + p % piece->run;
 }
 
 LOONG_EVERYWHERE static inline int64_t
-loongi_moments_together(const loong_adamw_piece_t *piece, int64_t i)
+loongi_moments_together(const loong_update_piece_t *piece, int64_t i)
 {
     return piece->run - (piece->begin + i - piece->at) % piece->run;
 }

@@ -86,6 +86,8 @@
     X(loss_scale)        \
     X(cross_entropy)     \
     X(adamw)             \
+    X(lion)              \
+    X(sgd)               \
     X(sign_step)         \
     X(sumsq)             \
     X(sum)               \

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * adamw, sign_step, sumsq, sum: steps of the update program, made by hand
- * (src/optim); registered so that programs can be explained and costed. */
+ * adamw, lion, sgd, sign_step, sumsq, sum: steps of the update program, made by
+ * hand (src/optim); registered so that programs can be explained and costed. */
 #include "loong/moe.h"
 #include "op_impl.h"
 
@@ -25,15 +25,21 @@ static void cost(const loong_kernel_query_t *q, loong_cost_t *cost)
     cost->flops = 12.0 * (double)loong_karg_cols(&q->arg[0]);
 }
 
-static const loong_op_t adamw = {
-    .name = "adamw",
-    .attr_size = sizeof(loong_adamw_attr_t),
-    .min_in = 1,
-    .max_in = 1,
-    .num_out = 4,
-    .infer = infer_none,
-    .cost = cost,
-};
+#define UPDATE_OP(name_, num_states_)             \
+    static const loong_op_t name_ = {             \
+        .name = #name_,                           \
+        .attr_size = sizeof(loong_update_attr_t), \
+        .min_in = 1,                              \
+        .max_in = 1,                              \
+        .num_out = 2 + (num_states_),             \
+        .infer = infer_none,                      \
+        .cost = cost,                             \
+    };                                            \
+    const loong_op_t *const loongi_op_##name_ = &(name_)
+
+UPDATE_OP(adamw, 2);
+UPDATE_OP(lion, 1);
+UPDATE_OP(sgd, 1);
 static const loong_op_t sign_step = {
     .name = "sign_step",
     .attr_size = sizeof(loong_sign_step_attr_t),
@@ -59,7 +65,6 @@ static const loong_op_t sum = {
     .infer = infer_none,
     .cost = cost,
 };
-const loong_op_t *const loongi_op_adamw = &adamw;
 const loong_op_t *const loongi_op_sign_step = &sign_step;
 const loong_op_t *const loongi_op_sumsq = &sumsq;
 const loong_op_t *const loongi_op_sum = &sum;

@@ -24,7 +24,8 @@ static int64_t take(loong_optimizer_t *o, int64_t bytes)
 static const loong_optimizer_class_t *class_of(const loong_optimizer_t *o,
                                                const loong_bucket_t *b)
 {
-    return loongi_optimizer_class(o->shards->flats[b->flat].optimizer);
+    int group = o->shards->flats[b->flat].optimizer;
+    return loongi_optimizer_class(o->params.group[group].kind);
 }
 
 static loong_dtype_t state_dtype(const loong_optimizer_t *o,
@@ -103,10 +104,10 @@ static loong_status_t add_step(loong_optimizer_t *o, const loong_bucket_t *b,
 
 /* Where elements of what the rank has of a parameter, from `begin` on, are in
  * the whole. */
-static loong_adamw_piece_t locate(const loong_param_place_t *p, int64_t begin)
+static loong_update_piece_t locate(const loong_param_place_t *p, int64_t begin)
 {
     loong_part_t part = loongi_part_of(p);
-    loong_adamw_piece_t piece = {
+    loong_update_piece_t piece = {
         .stream = loongi_rng_name(p->name),
         .begin = begin,
         .first = part.row * part.all_cols + part.col,
@@ -126,9 +127,9 @@ static loong_adamw_piece_t locate(const loong_param_place_t *p, int64_t begin)
 /* The pieces of what a bucket updates, one of each parameter, and one of the
  * padding that may stand before the first. */
 static loong_status_t add_pieces(loong_optimizer_t *o, const loong_bucket_t *b,
-                                 loong_adamw_attr_t *attr)
+                                 loong_update_attr_t *attr)
 {
-    loong_adamw_piece_t *pieces = NULL;
+    loong_update_piece_t *pieces = NULL;
     LOONG_TRY(loongi_arena_alloc(
         o->arena, sizeof(*pieces) * (size_t)(o->chunk->num_params + 1),
         &pieces));
@@ -142,9 +143,9 @@ static loong_status_t add_pieces(loong_optimizer_t *o, const loong_bucket_t *b,
             int64_t at = begin - b->update_begin;
             if (attr->num_pieces == 0 && at > 0) {
                 pieces[attr->num_pieces++] =
-                    (loong_adamw_piece_t){.run = at, .stride = at};
+                    (loong_update_piece_t){.run = at, .stride = at};
             }
-            loong_adamw_piece_t *piece = &pieces[attr->num_pieces++];
+            loong_update_piece_t *piece = &pieces[attr->num_pieces++];
             *piece = locate(p, begin - p->flat_offset);
             piece->at = at;
             assert(at == 0 || at > piece[-1].at);
@@ -165,21 +166,23 @@ static bool has_bf16_states(const loong_optimizer_t *o, const loong_bucket_t *b)
 static loong_status_t add_update(loong_optimizer_t *o,
                                  const loong_bucket_t *b)
 {
-    const loong_optimizer_params_t *p = &o->params;
-    loong_adamw_attr_t *attr = NULL;
+    const loong_flat_t *flat = &o->shards->flats[b->flat];
+    const loong_optimizer_group_t *g = &o->params.group[flat->optimizer];
+    loong_update_attr_t *attr = NULL;
     if (b->update_begin == b->update_end) {
         return LOONG_OK;
     }
     LOONG_TRY(loongi_arena_alloc(o->arena, sizeof(*attr), &attr));
-    *attr = (loong_adamw_attr_t){
-        .group = 0,
-        .beta1 = p->beta1,
-        .beta2 = p->beta2,
-        .eps = p->eps,
-        .weight_decay = o->shards->flats[b->flat].weight_decay *
-                        p->weight_decay,
+    *attr = (loong_update_attr_t){
+        .group = flat->optimizer,
+        .beta1 = g->beta1,
+        .beta2 = g->beta2,
+        .eps = g->eps,
+        .momentum = g->momentum,
+        .nesterov = g->nesterov,
+        .weight_decay = flat->weight_decay * g->weight_decay,
     };
-    if (p->stochastic_rounding && has_bf16_states(o, b)) {
+    if (o->params.stochastic_rounding && has_bf16_states(o, b)) {
         LOONG_TRY(add_pieces(o, b, attr));
     }
     return add_step(o, b, attr);

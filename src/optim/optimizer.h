@@ -12,11 +12,19 @@
 extern "C" {
 #endif
 
-typedef struct loong_optimizer_params {
-    double beta1;
-    double beta2;
+/* Parameters that are updated alike. */
+typedef struct loong_optimizer_group {
+    int kind;            /* number of the class */
+    double beta1, beta2; /* see loong_update_attr_t */
     double eps;
+    double momentum;
+    bool nesterov;
     double weight_decay; /* of parameters that are subject to it */
+} loong_optimizer_group_t;
+
+typedef struct loong_optimizer_params {
+    /* A parameter has the number of one (loong_param_params_t). */
+    loong_optimizer_group_t group[LOONG_MAX_OPT_GROUPS];
     bool bf16[LOONG_STATE_COUNT]; /* states stored so; else in the wide type */
     bool stochastic_rounding;     /* of states in bf16; else to nearest */
 } loong_optimizer_params_t;
@@ -30,11 +38,12 @@ loongi_state_dtype(const loong_optimizer_params_t *params,
 
 /* The class that keeps states of a parameter; NULL: none does. */
 static inline const loong_optimizer_class_t *
-loongi_optimizer_of(const loong_param_params_t *params)
+loongi_optimizer_of(const loong_optimizer_params_t *params,
+                    const loong_param_params_t *param)
 {
-    return params->frozen || params->sign_rate > 0.0
+    return param->frozen || param->sign_rate > 0.0
                ? NULL
-               : loongi_optimizer_class(params->optimizer);
+               : loongi_optimizer_class(params->group[param->optimizer].kind);
 }
 
 typedef struct loong_optimizer {

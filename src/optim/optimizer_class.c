@@ -4,8 +4,12 @@
  * update what it says, src/train saves and loads it. */
 #include "optimizer_class.h"
 
+#include <string.h>
+
 static const loong_optimizer_class_t classes[] = {
     {"adamw", 2, {LOONG_STATE_EXP_AVG, LOONG_STATE_EXP_AVG_SQ}},
+    {"lion", 1, {LOONG_STATE_EXP_AVG}},
+    {"sgd", 1, {LOONG_STATE_MOMENTUM_BUFFER}},
 };
 
 const char *loongi_state_name(loong_optimizer_state_t state)
@@ -21,4 +25,13 @@ const char *loongi_state_name(loong_optimizer_state_t state)
 const loong_optimizer_class_t *loongi_optimizer_class(int number)
 {
     return &classes[number];
+}
+
+int loongi_optimizer_class_number(const char *name)
+{
+    int number = 0;
+    while (strcmp(classes[number].name, name) != 0) {
+        number++;
+    }
+    return number;
 }

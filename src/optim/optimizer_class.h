@@ -3,8 +3,8 @@
  * Classes of optimizers: the states that one keeps of every element of a
  * parameter, and the op that updates them. Checkpoints call the states by
  * their names, optimizer.<state>_dtype of a recipe says how they are stored.
- * A class is a line of the table in optimizer_class.c; its number is the one
- * that parameters have (loong_param_params_t).
+ * A class is a line of the table in optimizer_class.c; groups of parameters
+ * (optimizer.h) have its number.
  */
 #ifndef LOONG_OPTIMIZER_CLASS_H
 #define LOONG_OPTIMIZER_CLASS_H
@@ -19,7 +19,8 @@ extern "C" {
 /* Names are torch.optim's. X(name, text) */
 #define LOONG_OPTIMIZER_STATES(X) \
     X(EXP_AVG, "exp_avg")         \
-    X(EXP_AVG_SQ, "exp_avg_sq")
+    X(EXP_AVG_SQ, "exp_avg_sq")   \
+    X(MOMENTUM_BUFFER, "momentum_buffer")
 
 typedef enum loong_optimizer_state {
 #define LOONG_STATE_ENUM(name_, text_) LOONG_STATE_##name_,
@@ -39,6 +40,10 @@ typedef struct loong_optimizer_class {
 const char *loongi_state_name(loong_optimizer_state_t state);
 
 const loong_optimizer_class_t *loongi_optimizer_class(int number);
+
+/* The number of the class of this name, which is there: the schema knows the
+ * same names. */
+int loongi_optimizer_class_number(const char *name);
 
 #ifdef __cplusplus
 }

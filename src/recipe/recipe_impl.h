@@ -65,6 +65,10 @@ void loongi_recipe_judge_schema(const loong_recipe_t *recipe,
 LOONG_NODISCARD loong_status_t
 loongi_recipe_check_schema(const loong_recipe_t *recipe);
 
+/* Which keys go with optimizer.name. */
+void loongi_optimizer_keys_check(const loong_recipe_t *recipe,
+                                 loong_problems_t *problems);
+
 /* What two recipes came to, by path: of models, of what is auto. Where there
  * is a value it is compared, and not what the recipe says. */
 typedef struct loong_recipe_meant {

@@ -149,9 +149,8 @@ static const loong_recipe_key_t keys[] = {
         "its own, for tokens of images (data.vision_token_ids)"),
     INT(M "moe_router_topk", NULL, 1, 65536, SAME,
         "experts of a token; 2 when not given"),
-    CHOICE(M "moe_router_score_function", NULL,
-           "softmax sigmoid sqrtsoftplus", SAME,
-           "from the router's logits to scores"),
+    CHOICE(M "moe_router_score_function", NULL, "softmax sigmoid sqrtsoftplus",
+           SAME, "from the router's logits to scores"),
     BOOL(M "moe_router_pre_softmax", NULL, SAME,
          "softmax before the choice: weights of a token sum up to less "
          "than 1"),
@@ -160,8 +159,7 @@ static const loong_recipe_key_t keys[] = {
            "auto: with more than one expert a token"),
     INT(M "moe_router_num_groups", NULL, 0, 65536, SAME,
         "groups of experts, for a choice limited to some of them; 0: none"),
-    INT(M "moe_router_group_topk", NULL, 0, 65536, SAME,
-        "groups of a token"),
+    INT(M "moe_router_group_topk", NULL, 0, 65536, SAME, "groups of a token"),
     INT(M "moe_router_group_scores", NULL, 0, 65536, SAME,
         "best experts of a group whose scores count for it; "
         "moe_router_topk / moe_router_group_topk when not given"),
@@ -203,25 +201,24 @@ static const loong_recipe_key_t keys[] = {
          "tensor parallel ranks cut the tokens between layers as well"),
     INT("parallel.pipeline_model_parallel_size", "1", 1, 1024, FREE,
         "pipeline stages"),
-    INT("parallel.num_layers_per_virtual_pipeline_stage", "0", 0, 1000000,
-        FREE, "layers of each of a rank's chunks; 0: one chunk a rank"),
+    INT("parallel.num_layers_per_virtual_pipeline_stage", "0", 0, 1000000, FREE,
+        "layers of each of a rank's chunks; 0: one chunk a rank"),
     TEXT("parallel.pipeline_model_parallel_layout", NULL, FREE,
          "stages of the pipeline, as Et*3|(tt|)*4tL: E embedding, t layer, L "
          "head and loss, | next stage; stage s on rank s modulo ranks"),
     CHOICE("schedule", "auto",
-           "auto one_stage 1f1b interleaved zero_bubble_h1 zero_bubble_v",
-           FREE,
+           "auto one_stage 1f1b interleaved zero_bubble_h1 zero_bubble_v", FREE,
            "order of work in a pipeline; auto: 1f1b, with several chunks a "
            "rank interleaved"),
     INT("parallel.context_parallel_size", "1", 1, 1024, FREE,
         "ranks that share each sequence; twice as many divide seq_length"),
-    CHOICE("parallel.cp_comm_type", "all_gather",
-           "all_gather a2a p2p a2a+p2p", FREE,
+    CHOICE("parallel.cp_comm_type", "all_gather", "all_gather a2a p2p a2a+p2p",
+           FREE,
            "how these bring queries and keys together: keys and values of "
            "all to each, all rows of a share of the heads, keys and values "
            "around a ring, or both of these"),
-    {"parallel.hierarchical_context_parallel_sizes", LOONG_RECIPE_INTS, NULL,
-     1, 1024, NULL, LOONG_RESUME_FREE,
+    {"parallel.hierarchical_context_parallel_sizes", LOONG_RECIPE_INTS, NULL, 1,
+     1024, NULL, LOONG_RESUME_FREE,
      "[a2a, p2p] for a2a+p2p: neighbours that exchange heads, and ranks of "
      "a ring"},
     INT("parallel.expert_model_parallel_size", "1", 1, 1024, FREE,
@@ -251,7 +248,7 @@ static const loong_recipe_key_t keys[] = {
          "data-parallel ranks send gradients rounded to bf16; sums are made "
          "in fp32 and rounded once"),
     BYTES("parallel.bucket_bytes", "32MiB", 4096, BIG, FREE,
-        "bytes of gradients reduced at once"),
+          "bytes of gradients reduced at once"),
 
     TEXT("router_replay.record_file", NULL, FREE,
          "file that takes the experts chosen for every token of the training"),
@@ -311,7 +308,7 @@ static const loong_recipe_key_t keys[] = {
     AMOUNT("train.train_tokens", NULL, 1, BIG, FREE,
            "length of the training in tokens"),
     AMOUNT("train.exit_interval", "0", 0, BIG, FREE,
-        "stop with a checkpoint when the step is a multiple; 0: never"),
+           "stop with a checkpoint when the step is a multiple; 0: never"),
     SECONDS("train.max_wall_time", "0", FREE,
             "stop with a checkpoint after this time; 0: never"),
     REAL("train.z_loss_coeff", "0", 0, 1, SAME, "of the squared log-sum-exp"),
@@ -325,7 +322,8 @@ static const loong_recipe_key_t keys[] = {
     CHOICE("train.on_nan", "stop", "stop skip", FREE,
            "a loss or gradient that is not finite"),
 
-    CHOICE("optimizer.name", "adamw", "adamw", SAME, "update rule"),
+    CHOICE("optimizer.name", "adamw", "adamw lion sgd", SAME,
+           "class of the update rule; keys of another class are refused"),
     REAL("optimizer.lr", NULL, 0, 1000, FREE, "highest learning rate"),
     REAL("optimizer.min_lr", "0", 0, 1000, FREE, "lowest learning rate"),
     CHOICE("optimizer.lr_decay_style", "cosine", "constant cosine linear WSD",
@@ -341,11 +339,22 @@ static const loong_recipe_key_t keys[] = {
     REAL("optimizer.adam_beta1", "0.9", 0, 0.99999, SAME, "first moment"),
     REAL("optimizer.adam_beta2", "0.95", 0, 0.999999, SAME, "second moment"),
     REAL("optimizer.adam_eps", "1e-8", 0, 1, SAME, "added to the root"),
+    REAL("optimizer.lion_beta1", "0.9", 0, 0.99999, SAME,
+         "share of the momentum in what the sign is taken of"),
+    REAL("optimizer.lion_beta2", "0.99", 0, 0.999999, SAME,
+         "share of the momentum that the next step keeps"),
+    REAL("optimizer.sgd_momentum", "0.9", 0, 0.999999, SAME,
+         "share of the momentum buffer that a step keeps; 0: the gradient "
+         "alone"),
+    BOOL("optimizer.sgd_nesterov", "false", SAME,
+         "the step looks ahead by its momentum"),
     CHOICE("optimizer.exp_avg_dtype", "fp32", "fp32 bf16", FREE,
            "how the first moment is stored; fp32 stands for fp64 where that "
            "is params_dtype"),
     CHOICE("optimizer.exp_avg_sq_dtype", "fp32", "fp32 bf16", FREE,
            "how the second moment is stored, likewise"),
+    CHOICE("optimizer.momentum_buffer_dtype", "fp32", "fp32 bf16", FREE,
+           "how sgd's momentum buffer is stored, likewise"),
     BOOL("optimizer.stochastic_rounding", "false", FREE,
          "of moments stored in bf16: up or down by chance, so that what is "
          "smaller than their last place adds up; else to nearest"),
@@ -388,8 +397,7 @@ static const loong_recipe_key_t keys[] = {
           "keys, maps or lists of them that may change although marked same"),
 
     AMOUNT("eval.interval", "0", 0, BIG, FREE, "steps; 0: only at the end"),
-    AMOUNT("eval.iters", "0", 0, BIG, FREE,
-           "global batches; 0: the whole set"),
+    AMOUNT("eval.iters", "0", 0, BIG, FREE, "global batches; 0: the whole set"),
     TEXTS("eval.sample.prompts", FREE, "texts to continue at an evaluation"),
     INT("eval.sample.max_new_tokens", "64", 1, 100000, FREE, "tokens"),
     REAL("eval.sample.temperature", "0.8", 0, 100, FREE, "0: the likeliest"),
@@ -436,7 +444,8 @@ static const loong_recipe_key_t keys[] = {
 
     CHOICE("fault[].kind", NULL,
            "kill crash stop hang exit slow wrong_collective io_error "
-           "nan_gradient corrupt_checkpoint", FREE,
+           "nan_gradient corrupt_checkpoint",
+           FREE,
            "what is made to go wrong, to try what happens: docs/faults.md"),
     INT("fault[].rank", "0", 0, 1e6, FREE, "rank that it happens on"),
     AMOUNT("fault[].step", NULL, 0, BIG, FREE,

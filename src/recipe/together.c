@@ -339,13 +339,6 @@ static void check_types(check_t *c)
                 "needs precision.params_dtype fp32: it is how products of "
                 "fp32 are made");
     }
-    if (loong_recipe_bool(c->recipe, "optimizer.stochastic_rounding") &&
-        !has_text(c, "optimizer.exp_avg_dtype", "bf16") &&
-        !has_text(c, "optimizer.exp_avg_sq_dtype", "bf16")) {
-        problem(c, "optimizer.stochastic_rounding",
-                "has no effect: neither optimizer.exp_avg_dtype nor "
-                "optimizer.exp_avg_sq_dtype is bf16");
-    }
 }
 
 static void check_settings(check_t *c)
@@ -512,6 +505,7 @@ loong_status_t loong_recipe_check(const loong_recipe_t *recipe, int world_size)
     check_schedule(&c);
     check_sources(&c);
     check_types(&c);
+    loongi_optimizer_keys_check(recipe, &c.problems);
     check_settings(&c);
     check_router_replay(&c);
     check_vision_ids(&c);

@@ -11,6 +11,7 @@
 #include "hf_config.h"
 #include "isa.h"
 #include "loong/ops.h"
+#include "optimizer_settings.h"
 #include "param_rules.h"
 #include "peers.h"
 #include "preflight.h"
@@ -213,11 +214,6 @@ static loong_sharding_t read_sharding(const loong_recipe_t *r)
     return (loong_sharding_t)level;
 }
 
-static bool is_bf16(const loong_recipe_t *r, const char *key)
-{
-    return strcmp(loong_recipe_text(r, key), "bf16") == 0;
-}
-
 static loong_status_t plan_component(loong_trainer_t *t,
                                      const loong_component_params_t *model,
                                      int64_t segments)
@@ -244,17 +240,7 @@ static loong_status_t plan_component(loong_trainer_t *t,
                                 &p.compile.num_wide, &p.compile.wide));
     LOONG_TRY(loongi_read_globs(r, "log.tensors", arena,
                                 &p.compile.num_watch, &p.compile.watch));
-    p.optimizer.beta1 = loong_recipe_real(r, "optimizer.adam_beta1");
-    p.optimizer.beta2 = loong_recipe_real(r, "optimizer.adam_beta2");
-    p.optimizer.eps = loong_recipe_real(r, "optimizer.adam_eps");
-    p.optimizer.weight_decay = loong_recipe_real(r, "optimizer.weight_decay");
-    for (int i = 0; i < LOONG_STATE_COUNT; i++) {
-        char key[64];
-        snprintf(key, sizeof(key), "optimizer.%s_dtype", loongi_state_name(i));
-        p.optimizer.bf16[i] = is_bf16(r, key);
-    }
-    p.optimizer.stochastic_rounding =
-        loong_recipe_bool(r, "optimizer.stochastic_rounding");
+    loongi_optimizer_settings(r, &p.optimizer);
     p.shards.device = p.compile.device;
     p.shards.threads = p.compile.threads;
     p.shards.bucket_bytes = loong_recipe_int(r, "parallel.bucket_bytes");

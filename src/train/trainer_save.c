@@ -146,7 +146,7 @@ static loong_status_t add_rows(loong_trainer_t *t, rows_t r,
 {
     loong_part_t part = loongi_part_of(r.param);
     const loong_optimizer_class_t *class =
-        loongi_optimizer_of(&r.param->params);
+        loongi_optimizer_of(&r.stage->params->optimizer, &r.param->params);
     for (int64_t end = r.row + r.rows; r.row < end; r.row += r.rows) {
         r.rows = end - r.row;
         loongi_part_row(&part, r.row, &r.rows);
@@ -358,7 +358,8 @@ static loong_status_t load_param(reader_t *r, const loong_param_place_t *p)
 /* States of the rows this rank updates. */
 static loong_status_t load_states(reader_t *r, const loong_param_place_t *p)
 {
-    const loong_optimizer_class_t *class = loongi_optimizer_of(&p->params);
+    const loong_optimizer_class_t *class =
+        loongi_optimizer_of(&r->stage->params->optimizer, &p->params);
     const loong_bucket_t *b =
         loongi_shards_bucket(r->stage->shards, p->flat, p->flat_offset);
     int64_t cols = loongi_part_of(p).cols;

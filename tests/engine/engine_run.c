@@ -37,9 +37,9 @@ loong_component_params_t engine_params(loong_dtype_t compute)
     p.compile.device = p.shards.device = "cpu";
     p.compile.threads = p.shards.threads = 2;
     p.compile.fuse = p.compile.in_place = true;
-    p.optimizer.beta1 = 0.9;
-    p.optimizer.beta2 = 0.95;
-    p.optimizer.eps = 1e-8;
+    p.optimizer.group[0].beta1 = 0.9;
+    p.optimizer.group[0].beta2 = 0.95;
+    p.optimizer.group[0].eps = 1e-8;
     p.shards.bucket_bytes = 1 << 14;
     p.schedule = "auto";
     p.micro_batches = 1;

@@ -65,17 +65,19 @@ static void find_ends(const loong_program_t *p, int64_t end[LOONG_BASE_COUNT])
     }
 }
 
-static void check(loong_dtype_t dtype, int recompute, int watch)
+static void check(loong_dtype_t dtype, int recompute, int watch,
+                  const char *optimizer)
 {
     static const char *const layers[] = {"layers.*"};
-    static const loong_base_t full[] = {LOONG_BASE_PARAM, LOONG_BASE_GRAD,
-                                        LOONG_BASE_SLOT, LOONG_BASE_SCRATCH,
-                                        LOONG_BASE_INPUT, LOONG_BASE_STATE};
+    static const loong_base_t full[] = {
+        LOONG_BASE_PARAM, LOONG_BASE_GRAD,  LOONG_BASE_SLOT, LOONG_BASE_SCRATCH,
+        LOONG_BASE_INPUT, LOONG_BASE_STATE, LOONG_BASE_OPTIM};
     engine_run_t run;
     int64_t end[LOONG_BASE_COUNT] = {0};
     int64_t planned = 0;
     int64_t bases = 0;
     loong_component_params_t p = engine_params(dtype);
+    p.optimizer.group[0].kind = loongi_optimizer_class_number(optimizer);
     p.compile.num_recompute = recompute;
     p.compile.num_watch = watch;
     p.compile.recompute = p.compile.watch = layers;
@@ -117,10 +119,10 @@ static void check(loong_dtype_t dtype, int recompute, int watch)
 static void test_bytes(void **state)
 {
     (void)state;
-    check(LOONG_F32, 0, 0);
-    check(LOONG_BF16, 0, 0);
-    check(LOONG_F64, 1, 0);
-    check(LOONG_BF16, 1, 1);
+    check(LOONG_F32, 0, 0, "adamw");
+    check(LOONG_BF16, 0, 0, "lion");
+    check(LOONG_F64, 1, 0, "sgd");
+    check(LOONG_BF16, 1, 1, "adamw");
 }
 
 int main(void)

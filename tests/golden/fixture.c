@@ -79,10 +79,10 @@ static void plan(fixture_t *f, const fixture_params_t *q,
     p->compile.recompute = &q->recompute;
     p->shards.device = FIXTURE_DEVICE;
     p->shards.threads = p->compile.threads;
-    p->optimizer.beta1 = 0.9;
-    p->optimizer.beta2 = 0.95;
-    p->optimizer.eps = 1e-8;
-    p->optimizer.weight_decay = 0.1;
+    p->optimizer.group[0].beta1 = 0.9;
+    p->optimizer.group[0].beta2 = 0.95;
+    p->optimizer.group[0].eps = 1e-8;
+    p->optimizer.group[0].weight_decay = 0.1;
     p->shards.bucket_bytes = 1 << 16;
     p->train = true;
 }

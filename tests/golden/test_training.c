@@ -61,10 +61,10 @@ static void open_run(run_t *r, const char *name, bool by_chance)
     p.compile.device = p.shards.device = "cpu";
     p.compile.threads = p.shards.threads = 2;
     p.compile.fuse = p.compile.in_place = true;
-    p.optimizer.beta1 = 0.9;
-    p.optimizer.beta2 = 0.95;
-    p.optimizer.eps = 1e-8;
-    p.optimizer.weight_decay = 0.1;
+    p.optimizer.group[0].beta1 = 0.9;
+    p.optimizer.group[0].beta2 = 0.95;
+    p.optimizer.group[0].eps = 1e-8;
+    p.optimizer.group[0].weight_decay = 0.1;
     p.optimizer.bf16[LOONG_STATE_EXP_AVG] = by_chance;
     p.optimizer.bf16[LOONG_STATE_EXP_AVG_SQ] = by_chance;
     p.optimizer.stochastic_rounding = by_chance;

@@ -42,7 +42,7 @@ if(LOONG_CUDA_FOUND)
         ${objects}/elementwise/move_cuda.cu.o
         ${objects}/activation/activation_cuda.cu.o
         ${objects}/rope/rope_cuda.cu.o ${objects}/norm/norm_cuda.cu.o
-        ${objects}/optimizer/adamw_cuda.cu.o)
+        ${objects}/optimizer/update_cuda.cu.o)
       set_tests_properties(cuda_loads_sass PROPERTIES LABELS cli TIMEOUT 60)
     else()
       message(STATUS "cuda_loads_sass: skipped, no cuobjdump")

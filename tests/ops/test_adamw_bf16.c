@@ -25,7 +25,7 @@ typedef struct data {
     uint16_t exp_avg_sq[SIZE];
 } data_t;
 
-/* Which elements: see loong_adamw_piece_t. */
+/* Which elements: see loong_update_piece_t. */
 typedef struct part {
     int64_t n;
     int64_t begin, first, run, stride;
@@ -121,17 +121,19 @@ static double exact_avg_sq(const data_t *before, int64_t i)
 }
 
 /* Takes the place of the part's. */
-static const loong_adamw_piece_t unnamed;
-static const loong_adamw_attr_t by_chance = {
-    .beta1 = 0.5, .beta2 = 0.5, .eps = 1e-8, .num_pieces = 1,
-    .pieces = &unnamed};
+static const loong_update_piece_t unnamed;
+static const loong_update_attr_t by_chance = {.beta1 = 0.5,
+                                              .beta2 = 0.5,
+                                              .eps = 1e-8,
+                                              .num_pieces = 1,
+                                              .pieces = &unnamed};
 
-static void run(const loong_kernel_t *kernel, const loong_adamw_attr_t *attr,
+static void run(const loong_kernel_t *kernel, const loong_update_attr_t *attr,
                 const part_t *part, when_t when, data_t *d)
 {
-    loong_adamw_attr_t a = *attr;
-    loong_adamw_piece_t piece = {0, stream, part->begin, part->first, part->run,
-                                 part->stride};
+    loong_update_attr_t a = *attr;
+    loong_update_piece_t piece = {0,           stream,    part->begin,
+                                  part->first, part->run, part->stride};
     a.pieces = a.pieces == &unnamed ? &piece : a.pieces;
     int threads = part->n > 4096 ? 2 : 1;
     loong_kernel_query_t q = {"adamw", &a, 1, 4, threads, 0, {{0}}};
@@ -269,7 +271,7 @@ static void pieces_are_bit_equal_to_calls(void **state)
 {
     enum { PIECES = 300 };
     data_t *d = *state;
-    loong_adamw_piece_t pieces[PIECES];
+    loong_update_piece_t pieces[PIECES];
     const loong_kernel_t *list[MAX_KERNELS];
     const when_t when = {7, 5};
     int64_t at = 0;
@@ -278,13 +280,13 @@ static void pieces_are_bit_equal_to_calls(void **state)
     for (int i = 0; i < PIECES; i++) {
         uint32_t c[4] = {(uint32_t)i, 9, 9, 9};
         loongi_philox(c, 3);
-        pieces[i] = (loong_adamw_piece_t){
-            at, stream + c[0], c[1] % 50, c[2] % 9, 60 + c[3] % 9, 90};
+        pieces[i] = (loong_update_piece_t){at,       stream + c[0], c[1] % 50,
+                                           c[2] % 9, 60 + c[3] % 9, 90};
         at += i % 3 == 0 ? 1 + c[0] % 3 : 1 + c[0] % 90;
     }
     assert_true(at < SIZE);
     for (int k = 0; k < count; k++) {
-        loong_adamw_attr_t attr = by_chance;
+        loong_update_attr_t attr = by_chance;
         const part_t all = {SIZE, 0, 0, 1, 1};
         d[1] = d[0];
         attr.num_pieces = PIECES;
@@ -294,7 +296,7 @@ static void pieces_are_bit_equal_to_calls(void **state)
         for (int i = 0; i < PIECES; i++) {
             int64_t begin = pieces[i].at;
             int64_t end = i + 1 < PIECES ? pieces[i + 1].at : SIZE;
-            loong_adamw_piece_t alone = pieces[i];
+            loong_update_piece_t alone = pieces[i];
             part_t part = {end - begin, 0, 0, 1, 1};
             alone.at = 0;
             attr.pieces = &alone;
@@ -371,7 +373,7 @@ static void slow_averages_need_chance(void **state)
     some.n = ELEMENTS;
     (void)kernels_of(list);
     for (int chance = 0; chance < 2; chance++) {
-        loong_adamw_attr_t attr = by_chance;
+        loong_update_attr_t attr = by_chance;
         attr.beta2 = 0.996;
         attr.num_pieces = chance;
         memset(&d[1], 0, sizeof(d[1]));

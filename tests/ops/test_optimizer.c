@@ -79,9 +79,11 @@ static void update(const loong_kernel_t *kernel, how_t how, int64_t n,
                    int threads, state_t *s)
 {
     bool half = how.param;
-    const loong_adamw_attr_t attr = {.group = 1, .beta1 = beta1,
-                                     .beta2 = beta2, .eps = 1e-8,
-                                     .weight_decay = 0.1};
+    const loong_update_attr_t attr = {.group = 1,
+                                      .beta1 = beta1,
+                                      .beta2 = beta2,
+                                      .eps = 1e-8,
+                                      .weight_decay = 0.1};
     loong_kernel_query_t q = {"adamw", &attr, 1, 4, threads, 0, {{0}}};
     loong_frame_t frame = {.step = 7, .updates = n % 4 == 3 ? 100000 : 4,
                            .grad_scale = 0.7, .lr = {9.0, 3e-3}};

@@ -160,7 +160,7 @@ static const loong_gelu_attr_t gelu = {false};
 
 static const loong_repeat_heads_attr_t heads = {4, 2};
 
-static const loong_adamw_attr_t group;
+static const loong_update_attr_t group;
 static const loong_head_linear_attr_t four = {4, 5, 0, 5, false};
 static const loong_head_linear_attr_t beyond = {2, 10, 8, 3, false};
 

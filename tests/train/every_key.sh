@@ -146,6 +146,7 @@ optimizer.lr_warmup_iters=1
 optimizer.lr_decay_iters=2
 optimizer.lr_wsd_decay_iters=1
 optimizer.lr_wsd_decay_style=linear
+optimizer.name=adamw
 optimizer.adam_beta1=0.9
 optimizer.adam_beta2=0.95
 optimizer.adam_eps=1e-8
@@ -282,6 +283,25 @@ model.foundation.num_experts=4
 model.foundation.moe_ffn_hidden_size=32
 model.foundation.moe_vision_ffn_hidden_size=16
 model.foundation.mrope_section="[3,3,2]"
+KEYS
+
+# The other classes of optimizers.
+run lion <<KEYS
+$small
+train.train_iters=1
+data.train=[{path: text}]
+optimizer.name=lion
+optimizer.lion_beta1=0.9
+optimizer.lion_beta2=0.99
+KEYS
+run sgd <<KEYS
+$small
+train.train_iters=1
+data.train=[{path: text}]
+optimizer.name=sgd
+optimizer.sgd_momentum=0.9
+optimizer.sgd_nesterov=true
+optimizer.momentum_buffer_dtype=bf16
 KEYS
 
 # Ranks that do not sample do not complain of it.

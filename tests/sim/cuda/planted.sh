@@ -49,7 +49,7 @@ every cuda_op_moe barrier count_chunk 1
 every cuda_op_moe block count_chunk
 every cuda_op_moe barrier place_chunks 1
 every cuda_op_moe block place_chunks
-every cuda_op_optimizer block adamw_kernel
+every cuda_op_optimizer block update_kernel
 every cuda_op_optimizer barrier sum_kernel 1
 every cuda_op_rms_scale block squares_kernel
 every cuda_op_router block route

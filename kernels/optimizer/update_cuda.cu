@@ -1,29 +1,32 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * adamw in one pass over memory; the formula stands in loong/ops.h. Number of
- * updates, learning rate and scale come from the frame on the device. Where
- * random bits depend on parameters, a launch takes as many as its arguments
- * hold.
+ * adamw, lion and sgd in one pass over memory; the formulas stand in
+ * loong/update.h. Number of updates, learning rate and scale come from the
+ * frame on the device. Where random bits depend on parameters, a launch takes
+ * as many as its arguments hold.
  *
- * Bytes a parameter: 28 with bf16 parameters and moments of fp32, 20 with
- * moments of bf16; some 60 instructions, and 40 more for random bits: bound by
- * memory. A thread has 96 to 128 bytes under way, of its eight parameters. */
+ * Bytes a parameter of adamw: 28 with bf16 parameters and moments of fp32, 20
+ * with moments of bf16; some 60 instructions, and 40 more for random bits:
+ * bound by memory. A thread has 96 to 128 bytes under way, of its eight
+ * parameters. */
 #include "map.cuh"
 #include "stochastic.h"
 
 using namespace loong_cuda;
 
-namespace {
+namespace
+{
 
 /* The factors of one step, rounded once. */
 struct factors_t {
     float grad_scale, beta1, beta2;
     float rest1, rest2;     /* 1 - beta */
     float unbias1, unbias2; /* 1 / (1 - beta^t) */
-    float eps, lr, weight_decay;
+    float eps, lr, weight_decay, momentum;
+    bool nesterov;
 };
 
-__device__ factors_t make_factors(const loong_adamw_attr_t &a,
+__device__ factors_t make_factors(const loong_update_attr_t &a,
                                   const loong_frame_t *frame)
 {
     double t = (double)frame->updates + 1.0;
@@ -38,24 +41,54 @@ __device__ factors_t make_factors(const loong_adamw_attr_t &a,
     f.eps = (float)a.eps;
     f.lr = (float)frame->lr[a.group];
     f.weight_decay = (float)a.weight_decay;
+    f.momentum = (float)a.momentum;
+    f.nesterov = a.nesterov;
     return f;
 }
 
-__device__ __forceinline__ float updated(const factors_t &f, float grad,
-                                         float p, float *m_p, float *v_p)
-{
-    float g = grad * f.grad_scale;
-    float m = f.beta1 * *m_p + f.rest1 * g;
-    float v = f.beta2 * *v_p + f.rest2 * g * g;
-    *m_p = m;
-    *v_p = v;
-    float change = m * f.unbias1 / (sqrtf(v * f.unbias2) + f.eps);
-    return p - f.lr * (change + f.weight_decay * p);
-}
-
+/* Rules: the parameter p after its update by a gradient, which is scaled; x and
+ * y: states of it that change. */
 struct adamw_t {
-    mat_t grad, param, low, exp_avg, exp_avg_sq;
-    loong_adamw_attr_t attr;
+    enum { STATES = 2 };
+    static __device__ __forceinline__ float apply(const factors_t &f, float g,
+                                                  float p, float *x, float *y)
+    {
+        float m = f.beta1 * *x + f.rest1 * g;
+        float v = f.beta2 * *y + f.rest2 * g * g;
+        *x = m;
+        *y = v;
+        float change = m * f.unbias1 / (sqrtf(v * f.unbias2) + f.eps);
+        return p - f.lr * (change + f.weight_decay * p);
+    }
+};
+
+struct lion_t {
+    enum { STATES = 1 };
+    static __device__ __forceinline__ float apply(const factors_t &f, float g,
+                                                  float p, float *x, float *)
+    {
+        float c = f.beta1 * *x + f.rest1 * g;
+        float sign = c > 0.0f ? 1.0f : c < 0.0f ? -1.0f : c; /* c: 0 or NaN */
+        *x = f.beta2 * *x + f.rest2 * g;
+        return p - f.lr * (sign + f.weight_decay * p);
+    }
+};
+
+struct sgd_t {
+    enum { STATES = 1 };
+    static __device__ __forceinline__ float apply(const factors_t &f, float g,
+                                                  float p, float *x, float *)
+    {
+        float d = g + f.weight_decay * p;
+        float b = f.momentum * *x + d;
+        *x = b;
+        return p - f.lr * (f.nesterov ? d + f.momentum * b : b);
+    }
+};
+
+struct update_t {
+    mat_t grad, param, low, state[2];
+    loong_update_attr_t attr;
     int packed;         /* all of them */
     int64_t begin, end; /* elements of this launch; begin: a whole pack's */
 };
@@ -64,12 +97,13 @@ struct adamw_t {
 struct pieces_t {
     enum { MOST = 64 }; /* arguments are 4 KiB at most */
     int count;
-    loong_adamw_piece_t of[MOST];
+    loong_update_piece_t of[MOST];
 };
 
-struct no_pieces_t {};
+struct no_pieces_t {
+};
 
-/* A parameter in both halves of its bits, and back; see loong/ops.h. */
+/* A parameter in both halves of its bits, and back; see loong/update.h. */
 __device__ __forceinline__ pack_t join(const raw_t<half_t> &high,
                                        const raw_t<half_t> &low)
 {
@@ -94,13 +128,14 @@ __device__ __forceinline__ void split(const pack_t &p, raw_t<half_t> *high,
     }
 }
 
-/* ---- moments ------------------------------------------------------------- */
+/* ---- states -------------------------------------------------------------- */
 
 struct words_t {
     unsigned v[PACK];
 };
 
-struct no_words_t {};
+struct no_words_t {
+};
 
 /* Random words of elements i .. i + PACK - 1, *piece_p: a piece that is not
  * behind them. Two blocks where they begin one and follow one another in the
@@ -109,7 +144,7 @@ __device__ __forceinline__ words_t draw(const pieces_t &pieces, int *piece_p,
                                         const loong_frame_t *frame, int64_t i)
 {
     int k = loongi_moments_piece(pieces.of, pieces.count, *piece_p, i);
-    const loong_adamw_piece_t &piece = pieces.of[k];
+    const loong_update_piece_t &piece = pieces.of[k];
     int64_t e = loongi_moments_element(&piece, i);
     bool ends = k + 1 < pieces.count && pieces.of[k + 1].at < i + PACK;
     words_t w;
@@ -146,11 +181,11 @@ __device__ __forceinline__ no_words_t draw(const no_pieces_t &, int *,
     return no_words_t();
 }
 
-/* A moment in its storage: by the random bits from `shift` on, or to nearest.
+/* A state in its storage: by the random bits from `shift` on, or to nearest.
  */
 template <class T>
-__device__ __forceinline__ raw_t<T> rounded(const pack_t &x,
-                                            const no_words_t &, int)
+__device__ __forceinline__ raw_t<T> rounded(const pack_t &x, const no_words_t &,
+                                            int)
 {
     return packed_as<T>(x);
 }
@@ -161,8 +196,8 @@ __device__ __forceinline__ raw_t<T> rounded(const pack_t &x, const words_t &w,
 {
     raw_t<T> y = packed_as<T>(x);
     for (int i = 0; sizeof(T) == sizeof(half_t) && i < PACK; i += 2) {
-        unsigned low = loongi_round_by_chance(__float_as_uint(x.v[i]),
-                                              w.v[i] >> shift);
+        unsigned low =
+            loongi_round_by_chance(__float_as_uint(x.v[i]), w.v[i] >> shift);
         unsigned high = loongi_round_by_chance(__float_as_uint(x.v[i + 1]),
                                                w.v[i + 1] >> shift);
         y.word[i / 2] = low | high << 16;
@@ -170,41 +205,45 @@ __device__ __forceinline__ raw_t<T> rounded(const pack_t &x, const words_t &w,
     return y;
 }
 
-/* ---- the kernel ---------------------------------------------------------- */
+/* ---- the kernels --------------------------------------------------------- */
 
-/* Eight elements of each operand. P: the parameter, M and V: its moments. */
-template <class P, class M, class V> struct read_t {
+/* Eight elements of each operand. P: the parameter, X and Y: its states. */
+template <class P, class X, class Y> struct read_t {
     raw_t<float> grad;
     raw_t<P> param;
     raw_t<half_t> low; /* of a parameter in bf16 */
-    raw_t<M> exp_avg;
-    raw_t<V> exp_avg_sq;
+    raw_t<X> x;
+    raw_t<Y> y;
 };
 
-template <class T>
-__device__ __forceinline__ T *at(const mat_t &m, int64_t c)
+template <class T> __device__ __forceinline__ T *at(const mat_t &m, int64_t c)
 {
     return static_cast<T *>(m.p) + c;
 }
 
-template <class P, class M, class V>
-__device__ __forceinline__ read_t<P, M, V> read(const adamw_t &a, int64_t c,
+template <class P, class X, class Y, class Rule>
+__device__ __forceinline__ read_t<P, X, Y> read(const update_t &a, int64_t c,
                                                 int n, bool whole)
 {
     const bool halves = sizeof(P) == sizeof(half_t);
-    read_t<P, M, V> r;
+    const bool two = Rule::STATES > 1;
+    read_t<P, X, Y> r;
     if (whole) {
         r.grad = fetch(at<float>(a.grad, c));
-        r.exp_avg = fetch(at<M>(a.exp_avg, c));
-        r.exp_avg_sq = fetch(at<V>(a.exp_avg_sq, c));
+        r.x = fetch(at<X>(a.state[0], c));
+        if (two) {
+            r.y = fetch(at<Y>(a.state[1], c));
+        }
         r.param = fetch(at<P>(a.param, c));
         if (halves) {
             r.low = fetch(at<half_t>(a.low, c));
         }
     } else {
         r.grad = gather(at<float>(a.grad, c), n);
-        r.exp_avg = gather(at<M>(a.exp_avg, c), n);
-        r.exp_avg_sq = gather(at<V>(a.exp_avg_sq, c), n);
+        r.x = gather(at<X>(a.state[0], c), n);
+        if (two) {
+            r.y = gather(at<Y>(a.state[1], c), n);
+        }
         r.param = gather(at<P>(a.param, c), n);
         if (halves) {
             r.low = gather(at<half_t>(a.low, c), n);
@@ -225,16 +264,16 @@ __device__ __forceinline__ pack_t master(const raw_t<half_t> &param,
     return join(param, low);
 }
 
-__device__ __forceinline__ void store_master(const adamw_t &a, int64_t c,
-                                             const pack_t &p, int n,
-                                             bool whole, float *)
+__device__ __forceinline__ void store_master(const update_t &a, int64_t c,
+                                             const pack_t &p, int n, bool whole,
+                                             float *)
 {
     store(at<float>(a.param, c), p, n, whole);
 }
 
-__device__ __forceinline__ void store_master(const adamw_t &a, int64_t c,
-                                             const pack_t &p, int n,
-                                             bool whole, half_t *)
+__device__ __forceinline__ void store_master(const update_t &a, int64_t c,
+                                             const pack_t &p, int n, bool whole,
+                                             half_t *)
 {
     raw_t<half_t> high;
     raw_t<half_t> low;
@@ -243,9 +282,9 @@ __device__ __forceinline__ void store_master(const adamw_t &a, int64_t c,
     store_raw(at<half_t>(a.low, c), low, n, whole);
 }
 
-template <class P, class M, class V, class Pieces>
+template <class P, class X, class Y, class Rule, class Pieces>
 __global__ void __launch_bounds__(BLOCK)
-    adamw_kernel(adamw_t a, Pieces pieces, const loong_frame_t *frame)
+    update_kernel(update_t a, Pieces pieces, const loong_frame_t *frame)
 {
     LOONG_SHARED(factors_t, shared, 1);
     if (threadIdx.x == 0) { /* powers in double: once a block */
@@ -253,6 +292,7 @@ __global__ void __launch_bounds__(BLOCK)
     }
     __syncthreads();
     const factors_t f = *shared;
+    const bool two = Rule::STATES > 1;
     int64_t cols = a.grad.cols;
     int64_t end = cols < a.end ? cols : a.end;
     int piece = 0;
@@ -262,87 +302,105 @@ __global__ void __launch_bounds__(BLOCK)
          c < end; c += step) {
         int n = least(PACK, end - c);
         bool whole = a.packed && n == PACK;
-        read_t<P, M, V> r = read<P, M, V>(a, c, n, whole);
+        read_t<P, X, Y> r = read<P, X, Y, Rule>(a, c, n, whole);
         auto w = draw(pieces, &piece, frame, c); /* while that is under way */
         pack_t g = unpack(r.grad);
-        pack_t m = unpack(r.exp_avg);
-        pack_t v = unpack(r.exp_avg_sq);
+        pack_t x = unpack(r.x);
+        pack_t y = two ? unpack(r.y) : x;
         pack_t p = master(r.param, r.low);
         for (int i = 0; i < PACK; i++) {
-            p.v[i] = updated(f, g.v[i], p.v[i], &m.v[i], &v.v[i]);
+            p.v[i] =
+                Rule::apply(f, g.v[i] * f.grad_scale, p.v[i], &x.v[i], &y.v[i]);
         }
-        store_raw(at<M>(a.exp_avg, c), rounded<M>(m, w, 0), n, whole);
-        store_raw(at<V>(a.exp_avg_sq, c), rounded<V>(v, w, 16), n, whole);
+        store_raw(at<X>(a.state[0], c), rounded<X>(x, w, 0), n, whole);
+        if (two) {
+            store_raw(at<Y>(a.state[1], c), rounded<Y>(y, w, 16), n, whole);
+        }
         store_master(a, c, p, n, whole, static_cast<P *>(NULL));
     }
 }
 
 /* From a.begin on, as far as the pieces go that fit, whole packs but at the
  * end; a.end: where. *first: the piece of a.begin. */
-pieces_t take_pieces(adamw_t *a, int *first, int64_t n)
+pieces_t take_pieces(update_t *a, int *first, int64_t n)
 {
-    const loong_adamw_attr_t &attr = a->attr;
+    const loong_update_attr_t &attr = a->attr;
     pieces_t p;
-    *first = loongi_moments_piece(attr.pieces, attr.num_pieces, *first,
-                                  a->begin);
+    *first =
+        loongi_moments_piece(attr.pieces, attr.num_pieces, *first, a->begin);
     int rest = attr.num_pieces - *first;
     p.count = LOONG_MIN(rest, (int)pieces_t::MOST);
     memcpy(p.of, attr.pieces + *first, sizeof(*p.of) * (size_t)p.count);
-    a->end = rest > p.count ? attr.pieces[*first + p.count].at / PACK * PACK
-                            : n;
+    a->end =
+        rest > p.count ? attr.pieces[*first + p.count].at / PACK * PACK : n;
     return p;
 }
 
-template <class P, class M, class V, class Pieces>
-loong_status_t launch_as(const loong_kernel_call_t *call, const adamw_t &a,
+template <class P, class X, class Y, class Rule, class Pieces>
+loong_status_t launch_as(const loong_kernel_call_t *call, const update_t &a,
                          const Pieces &pieces)
 {
     int64_t packs = (a.end - a.begin + PACK - 1) / PACK;
-    LOONG_LAUNCH((adamw_kernel<P, M, V, Pieces>),
+    LOONG_LAUNCH((update_kernel<P, X, Y, Rule, Pieces>),
                  grid_of(call, (packs + BLOCK - 1) / BLOCK), dim3(BLOCK), 0,
                  stream_of(call), a, pieces, call->device_frame);
     return launched(call);
 }
 
-template <class P, class Pieces>
-loong_status_t launch_with(const loong_kernel_call_t *call, const adamw_t &a,
-                           const Pieces &pieces)
+/* The type of the second state, which is the first's where there is none. */
+template <class P, class X, class Pieces>
+loong_status_t launch_second(const loong_kernel_call_t *call, const update_t &a,
+                             const Pieces &pieces, adamw_t)
 {
-    if (a.exp_avg.half) {
-        return a.exp_avg_sq.half
-                   ? launch_as<P, half_t, half_t>(call, a, pieces)
-                   : launch_as<P, half_t, float>(call, a, pieces);
-    }
-    return a.exp_avg_sq.half ? launch_as<P, float, half_t>(call, a, pieces)
-                             : launch_as<P, float, float>(call, a, pieces);
+    return a.state[1].half ? launch_as<P, X, half_t, adamw_t>(call, a, pieces)
+                           : launch_as<P, X, float, adamw_t>(call, a, pieces);
 }
 
-template <class Pieces>
-loong_status_t launch(const loong_kernel_call_t *call, const adamw_t &a,
+template <class P, class X, class Pieces, class Rule>
+loong_status_t launch_second(const loong_kernel_call_t *call, const update_t &a,
+                             const Pieces &pieces, Rule)
+{
+    return launch_as<P, X, X, Rule>(call, a, pieces);
+}
+
+template <class P, class Rule, class Pieces>
+loong_status_t launch_with(const loong_kernel_call_t *call, const update_t &a,
+                           const Pieces &pieces)
+{
+    return a.state[0].half ? launch_second<P, half_t>(call, a, pieces, Rule())
+                           : launch_second<P, float>(call, a, pieces, Rule());
+}
+
+template <class Rule, class Pieces>
+loong_status_t launch(const loong_kernel_call_t *call, const update_t &a,
                       const Pieces &pieces)
 {
-    return a.param.half ? launch_with<half_t>(call, a, pieces)
-                        : launch_with<float>(call, a, pieces);
+    return a.param.half ? launch_with<half_t, Rule>(call, a, pieces)
+                        : launch_with<float, Rule>(call, a, pieces);
 }
 
 } // namespace
 
-static loong_status_t run(const loong_kernel_call_t *call)
+template <class Rule> static loong_status_t run(const loong_kernel_call_t *call)
 {
-    adamw_t a = {mat_arg(call, 0), mat_out(call, 0), mat_out(call, 1),
-                 mat_out(call, 2), mat_out(call, 3),
-                 *static_cast<const loong_adamw_attr_t *>(call->query->attr),
-                 0, 0, 0};
+    update_t a = {mat_arg(call, 0),
+                  mat_out(call, 0),
+                  mat_out(call, 1),
+                  {mat_out(call, 2), mat_out(call, Rule::STATES + 1)},
+                  *static_cast<const loong_update_attr_t *>(call->query->attr),
+                  0,
+                  0,
+                  0};
     int64_t n = a.grad.cols;
     a.packed = a.grad.packed && a.param.packed && a.low.packed &&
-               a.exp_avg.packed && a.exp_avg_sq.packed;
+               a.state[0].packed && a.state[1].packed;
     if (a.attr.num_pieces == 0) {
         a.end = n;
-        return launch(call, a, no_pieces_t());
+        return launch<Rule>(call, a, no_pieces_t());
     }
     for (int first = 0; a.end < n; a.begin = a.end) {
         pieces_t pieces = take_pieces(&a, &first, n);
-        LOONG_TRY(launch(call, a, pieces));
+        LOONG_TRY(launch<Rule>(call, a, pieces));
     }
     return LOONG_OK;
 }
@@ -358,4 +416,6 @@ static bool support(const loong_kernel_query_t *query,
     return cuda_support(query, 1u << 0, 1u << 2, reason);
 }
 
-CUDA_KERNEL(adamw, support, NULL, run);
+CUDA_KERNEL(adamw, support, NULL, run<adamw_t>);
+CUDA_KERNEL(lion, support, NULL, run<lion_t>);
+CUDA_KERNEL(sgd, support, NULL, run<sgd_t>);

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * adamw in one pass over memory; the formula stands in loong/ops.h. */
+ * adamw, lion and sgd in one pass over memory; the formulas stand in
+ * loong/update.h. */
 #include "fast_philox.h"
 #include "stochastic.h"
 
@@ -11,15 +12,21 @@ typedef struct factors {
     float beta2;
     float rest1; /* 1 - beta1 */
     float rest2;
+    float momentum;
     float unbias1; /* 1 / (1 - beta1^t) */
     float unbias2;
     float eps;
     float lr;
     float weight_decay;
+    bool nesterov;
 } factors_t;
 
+/* The parameter p after its update by a gradient, which is scaled; x and y:
+ * states of it that change, y of adamw alone. */
+typedef float rule_t(const factors_t *f, float g, float p, float *x, float *y);
+
 typedef struct job {
-    const loong_adamw_attr_t *attr;
+    const loong_update_attr_t *attr;
     factors_t f;
     uint64_t seed;
     int64_t step;
@@ -27,13 +34,13 @@ typedef struct job {
     float *param;   /* fp32 */
     uint16_t *high; /* bf16 */
     uint16_t *low;
-    fast_mat_t exp_avg;
-    fast_mat_t exp_avg_sq;
+    int num_states;
+    fast_mat_t state[2];
 } job_t;
 
 static factors_t make_factors(const loong_kernel_call_t *call)
 {
-    const loong_adamw_attr_t *a = call->query->attr;
+    const loong_update_attr_t *a = call->query->attr;
     double t = (double)call->frame->updates + 1.0;
     factors_t f;
     f.grad_scale = (float)call->frame->grad_scale;
@@ -41,6 +48,8 @@ static factors_t make_factors(const loong_kernel_call_t *call)
     f.beta2 = (float)a->beta2;
     f.rest1 = (float)(1.0 - a->beta1);
     f.rest2 = (float)(1.0 - a->beta2);
+    f.momentum = (float)a->momentum;
+    f.nesterov = a->nesterov;
     f.unbias1 = (float)(1.0 / (1.0 - pow(a->beta1, t)));
     f.unbias2 = (float)(1.0 / (1.0 - pow(a->beta2, t)));
     f.eps = (float)a->eps;
@@ -49,31 +58,49 @@ static factors_t make_factors(const loong_kernel_call_t *call)
     return f;
 }
 
-VEC_INLINE float updated(const factors_t *f, float grad, float p, float *m_p,
-                         float *v_p)
+VEC_INLINE float adamw(const factors_t *f, float g, float p, float *x, float *y)
 {
-    float g = grad * f->grad_scale;
-    float m = f->beta1 * *m_p + f->rest1 * g;
-    float v = f->beta2 * *v_p + f->rest2 * g * g;
-    *m_p = m;
-    *v_p = v;
+    float m = f->beta1 * *x + f->rest1 * g;
+    float v = f->beta2 * *y + f->rest2 * g * g;
+    *x = m;
+    *y = v;
     float change = m * f->unbias1 / (sqrtf(v * f->unbias2) + f->eps);
     return p - f->lr * (change + f->weight_decay * p);
 }
 
-static void update(const job_t *j, int64_t at, int64_t n, float *m, float *v)
+VEC_INLINE float lion(const factors_t *f, float g, float p, float *x, float *y)
+{
+    (void)y;
+    float c = f->beta1 * *x + f->rest1 * g;
+    float sign = c > 0.0f ? 1.0f : c < 0.0f ? -1.0f : c; /* c: 0 or NaN */
+    *x = f->beta2 * *x + f->rest2 * g;
+    return p - f->lr * (sign + f->weight_decay * p);
+}
+
+VEC_INLINE float sgd(const factors_t *f, float g, float p, float *x, float *y)
+{
+    (void)y;
+    float d = g + f->weight_decay * p;
+    float b = f->momentum * *x + d;
+    *x = b;
+    return p - f->lr * (f->nesterov ? d + f->momentum * b : b);
+}
+
+VEC_INLINE void update(const job_t *j, rule_t *rule, int64_t at, int64_t n,
+                       float *const x[2])
 {
     const factors_t f = j->f;
     const float *grad = j->grad + at;
     float *param = j->param + at;
 #pragma omp simd
     for (int64_t i = 0; i < n; i++) {
-        param[i] = updated(&f, grad[i], param[i], m + i, v + i);
+        param[i] =
+            rule(&f, grad[i] * f.grad_scale, param[i], x[0] + i, x[1] + i);
     }
 }
 
-static void update_half(const job_t *j, int64_t at, int64_t n, float *m,
-                        float *v)
+VEC_INLINE void update_half(const job_t *j, rule_t *rule, int64_t at, int64_t n,
+                            float *const x[2])
 {
     const factors_t f = j->f;
     const float *grad = j->grad + at;
@@ -85,14 +112,15 @@ static void update_half(const job_t *j, int64_t at, int64_t n, float *m,
         uint32_t bits = ((uint32_t)high[i] - (l >> 15)) << 16 | l;
         float p;
         memcpy(&p, &bits, sizeof(p));
-        p = updated(&f, grad[i], p, m + i, v + i);
+        p = rule(&f, grad[i] * f.grad_scale, p, x[0] + i, x[1] + i);
         memcpy(&bits, &p, sizeof(bits));
         low[i] = (uint16_t)bits;
         high[i] = (uint16_t)((bits >> 16) + (bits >> 15 & 1u));
     }
 }
 
-/* ---- moments of bf16 ----------------------------------------------------- */
+/* ---- states of bf16 -------------------------------------------------------
+ */
 
 enum { WORDS = FAST_CHUNK + 4 * PHILOX_STEP }; /* whole steps of blocks */
 
@@ -100,7 +128,7 @@ enum { WORDS = FAST_CHUNK + 4 * PHILOX_STEP }; /* whole steps of blocks */
  * one another by the first word of their counters. */
 static int64_t together(const job_t *j, int piece, int64_t at)
 {
-    const loong_adamw_piece_t *p = &j->attr->pieces[piece];
+    const loong_update_piece_t *p = &j->attr->pieces[piece];
     const int64_t wraps = INT64_C(1) << 34;
     int64_t n = LOONG_MIN(loongi_moments_together(p, at),
                           wraps - loongi_moments_element(p, at) % wraps);
@@ -112,7 +140,7 @@ static int64_t together(const job_t *j, int piece, int64_t at)
 static const uint32_t *draw_together(const job_t *j, int piece, int64_t at,
                                      int64_t n, uint32_t words[WORDS])
 {
-    const loong_adamw_piece_t *p = &j->attr->pieces[piece];
+    const loong_update_piece_t *p = &j->attr->pieces[piece];
     int64_t e = loongi_moments_element(p, at);
     uint32_t counter[4];
     loongi_moments_counter(j->step, e / 4, counter);
@@ -122,14 +150,14 @@ static const uint32_t *draw_together(const job_t *j, int piece, int64_t at,
 }
 
 /* Random words of any; *piece_p: one that is not behind the first of them. */
-static const uint32_t *draw(const job_t *j, int *piece_p, int64_t at,
-                            int64_t n, uint32_t words[WORDS])
+static const uint32_t *draw(const job_t *j, int *piece_p, int64_t at, int64_t n,
+                            uint32_t words[WORDS])
 {
-    const loong_adamw_attr_t *a = j->attr;
+    const loong_update_attr_t *a = j->attr;
     uint32_t some[WORDS] __attribute__((aligned(64)));
     for (int64_t i = 0; i < n;) {
-        int piece = loongi_moments_piece(a->pieces, a->num_pieces, *piece_p,
-                                         at + i);
+        int piece =
+            loongi_moments_piece(a->pieces, a->num_pieces, *piece_p, at + i);
         int64_t count = LOONG_MIN(together(j, piece, at + i), n - i);
         *piece_p = piece;
         if (count == n) {
@@ -152,7 +180,7 @@ static void narrow_by_chance(const float *src, uint16_t *dst, int64_t n,
     }
 }
 
-/* n elements of a moment as floats: in place, or widened into buf. */
+/* n elements of a state as floats: in place, or widened into buf. */
 static float *take(const fast_mat_t *m, int64_t at, int64_t n, float *buf)
 {
     float *x = fast_place(m, 0, at, buf);
@@ -175,31 +203,35 @@ static void give(const fast_mat_t *m, int64_t at, int64_t n, const float *x,
 }
 
 /* *piece_p: see draw. */
-static void update_chunk(const job_t *j, int *piece_p, int64_t at, int64_t n)
+VEC_INLINE void update_chunk(const job_t *j, rule_t *rule, int *piece_p,
+                             int64_t at, int64_t n)
 {
     float buf[2][FAST_CHUNK] __attribute__((aligned(64)));
     uint32_t room[WORDS] __attribute__((aligned(64)));
     const uint32_t *words = NULL;
-    float *m = take(&j->exp_avg, at, n, buf[0]);
-    float *v = take(&j->exp_avg_sq, at, n, buf[1]);
+    float *x[2] = {take(&j->state[0], at, n, buf[0]), buf[1]};
+    if (j->num_states > 1) {
+        x[1] = take(&j->state[1], at, n, buf[1]);
+    }
     if (j->high != NULL) {
-        update_half(j, at, n, m, v);
+        update_half(j, rule, at, n, x);
     } else {
-        update(j, at, n, m, v);
+        update(j, rule, at, n, x);
     }
     if (j->attr->num_pieces > 0) {
         words = draw(j, piece_p, at, n, room);
     }
-    give(&j->exp_avg, at, n, m, words, 0);
-    give(&j->exp_avg_sq, at, n, v, words, 16);
+    for (int k = 0; k < j->num_states; k++) {
+        give(&j->state[k], at, n, x[k], words, 16 * k);
+    }
 }
 
-/* ---- the kernel ---------------------------------------------------------- */
+/* ---- the kernels --------------------------------------------------------- */
 
-static loong_status_t run(const loong_kernel_call_t *call)
+VEC_INLINE loong_status_t run(const loong_kernel_call_t *call, rule_t *rule)
 {
     const loong_karg_t *arg = call->query->arg;
-    const loong_adamw_attr_t *a = call->query->attr;
+    const loong_update_attr_t *a = call->query->attr;
     int64_t n = loong_karg_cols(&arg[0]);
     bool half = arg[1].dtype == LOONG_BF16;
     job_t j = {a,
@@ -210,18 +242,33 @@ static loong_status_t run(const loong_kernel_call_t *call)
                half ? NULL : call->ptr[1],
                half ? call->ptr[1] : NULL,
                call->ptr[2],
-               fast_out(call, 2),
-               fast_out(call, 3)};
+               call->query->num_out - 2,
+               {fast_out(call, 2), fast_out(call, 3)}};
     int64_t pieces = (n + FAST_PIECE - 1) / FAST_PIECE;
 #pragma omp parallel for schedule(static) num_threads(call->query->threads)
     for (int64_t i = 0; i < pieces; i++) {
         int64_t end = LOONG_MIN((i + 1) * FAST_PIECE, n);
         int piece = 0;
         for (int64_t at = i * FAST_PIECE; at < end; at += FAST_CHUNK) {
-            update_chunk(&j, &piece, at, LOONG_MIN(end - at, FAST_CHUNK));
+            update_chunk(&j, rule, &piece, at, LOONG_MIN(end - at, FAST_CHUNK));
         }
     }
     return LOONG_OK;
+}
+
+static loong_status_t run_adamw(const loong_kernel_call_t *call)
+{
+    return run(call, adamw);
+}
+
+static loong_status_t run_lion(const loong_kernel_call_t *call)
+{
+    return run(call, lion);
+}
+
+static loong_status_t run_sgd(const loong_kernel_call_t *call)
+{
+    return run(call, sgd);
 }
 
 static bool support(const loong_kernel_query_t *query,
@@ -235,4 +282,6 @@ static bool support(const loong_kernel_query_t *query,
     return fast_support(query, 1u << 0, reason);
 }
 
-FAST_KERNEL(adamw, support, NULL, run);
+FAST_KERNEL(adamw, support, NULL, run_adamw);
+FAST_KERNEL(lion, support, NULL, run_lion);
+FAST_KERNEL(sgd, support, NULL, run_sgd);

@@ -250,12 +250,9 @@ static loong_status_t make_ranks(loong_cell_t *cell)
     LOONG_TRY(loongi_calloc(cell->ctx, (size_t)p->ranks, sizeof(*cell->ranks),
                             "lists of a cell", &cell->ranks));
     for (int r = 0; r < p->ranks; r++) {
-        loong_cell_rank_t *rank = &cell->ranks[r];
-        LOONG_TRY(loongi_calloc(cell->ctx, chunks, sizeof(*rank->list.chunks),
-                                "slots of a cell", &rank->list.chunks));
-        LOONG_TRY(loongi_calloc(cell->ctx, 2 * (size_t)p->num_edges + 1,
-                                sizeof(*rank->areas), "areas of a cell",
-                                &rank->areas));
+        loong_rank_schedule_t *list = &cell->ranks[r];
+        LOONG_TRY(loongi_calloc(cell->ctx, chunks, sizeof(*list->chunks),
+                                "slots of a cell", &list->chunks));
     }
     return LOONG_OK;
 }
@@ -329,9 +326,8 @@ void loongi_cell_destroy(loong_cell_t **cell_p)
         return;
     }
     for (int r = 0; r < cell->params.ranks && cell->ranks != NULL; r++) {
-        loongi_free(cell->ctx, cell->ranks[r].list.entries);
-        loongi_free(cell->ctx, cell->ranks[r].list.chunks);
-        loongi_free(cell->ctx, cell->ranks[r].areas);
+        loongi_free(cell->ctx, cell->ranks[r].entries);
+        loongi_free(cell->ctx, cell->ranks[r].chunks);
     }
     for (int c = 0; cell->schedules != NULL && cell->schedules[c] != NULL;
          c++) {

@@ -34,7 +34,7 @@ typedef struct loong_cell_edge {
     bool gradient; /* comes back; both are trained then */
 } loong_cell_edge_t;
 
-/* What one rank sends another, or copies, for one micro-batch of each of the
+/* What one rank sends another, or itself, for one micro-batch of each of the
  * two components. Backward ones go from the edge's `to` to its `from`. */
 typedef struct loong_message {
     int32_t edge;
@@ -67,12 +67,6 @@ typedef struct loong_join_kind {
 /* Ends with NULL. */
 extern const loong_join_kind_t *const loongi_join_kinds[];
 
-typedef struct loong_cell_rank {
-    loong_rank_schedule_t list; /* chunks: those of component c begin at
-                                   first_chunk[c] */
-    int32_t *areas; /* in EDGE, per edge and direction: 2 * edge + backward */
-} loong_cell_rank_t;
-
 struct loong_cell {
     loong_context_t *ctx;
     loong_arena_t *arena;
@@ -80,7 +74,8 @@ struct loong_cell {
     loong_cell_params_t params;   /* a copy */
     loong_schedule_t **schedules; /* per component: its own pipeline */
     int32_t *first_chunk; /* per component, and behind the last one their sum */
-    loong_cell_rank_t *ranks;
+    loong_rank_schedule_t *ranks; /* chunks: those of component c begin at
+                                     first_chunk[c] */
 };
 
 /* Makes the lists of all ranks. LOONG_ERR_ARG, with what was found, for an
@@ -98,9 +93,9 @@ int loongi_cell_pipeline_rank(const loong_cell_t *cell, int component,
                               int rank);
 
 /* Proves a cell over all ranks: of each component what loongi_schedule_check
- * proves; every message sent and received once, behind what makes it, before
- * what reads it; areas of an edge disjoint in time and no more than needed; no
- * deadlock when all ranks run, where replicas run their programs together.
+ * proves, areas included; every message sent and received once, behind what
+ * makes it, before what reads it; no deadlock when all ranks run, where
+ * replicas run their programs together.
  * LOONG_ERR_INTERNAL with the rank and entry otherwise. */
 LOONG_NODISCARD loong_status_t loongi_cell_check(const loong_cell_t *cell);
 

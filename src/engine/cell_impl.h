@@ -35,21 +35,8 @@ loong_message_end_t loongi_message_from(const loong_cell_t *cell,
 loong_message_end_t loongi_message_to(const loong_cell_t *cell,
                                       const loong_message_t *message);
 
-static inline int loongi_cell_areas(const loong_message_t *message)
-{
-    return 2 * message->edge + (message->backward ? 1 : 0);
-}
-
-static inline bool loongi_is_computation(loong_entry_kind_t kind)
-{
-    return kind == LOONG_ENTRY_F || kind == LOONG_ENTRY_B ||
-           kind == LOONG_ENTRY_W || kind == LOONG_ENTRY_E;
-}
-
 /* Fills the lists of all ranks. */
 LOONG_NODISCARD loong_status_t loongi_cell_fill(loong_cell_t *cell);
-/* Gives every message of a rank its area. */
-LOONG_NODISCARD loong_status_t loongi_cell_colour(loong_cell_t *cell, int rank);
 /* Runs the lists of all ranks; LOONG_ERR_INTERNAL with where each waits. */
 LOONG_NODISCARD loong_status_t loongi_cell_run(const loong_cell_t *cell);
 

@@ -91,15 +91,15 @@ static loong_status_t simulate_last(list_maker_t *l)
         &spans));
     for (int i = 0; i < stages; i++) {
         for (int kind = 0; kind < LOONG_ENTRY_COUNT; kind++) {
-            costs[i].seconds[kind] =
-                loongi_is_computation((loong_entry_kind_t)kind) ? 1.0 : 0.0;
+            loong_entry_t any = loongi_entry((loong_entry_kind_t)kind, 0, 0);
+            costs[i].seconds[kind] = loongi_entry_computes(&any) ? 1.0 : 0.0;
         }
     }
     LOONG_TRY(loongi_schedule_simulate(s, costs, spans, &simulation));
     for (int r = 0; r < s->params.ranks; r++) {
         for (int64_t k = 0; k < s->ranks[r].num_entries; k++, spans++) {
             const loong_entry_t *e = &s->ranks[r].entries[k];
-            if (loongi_is_computation(e->kind)) {
+            if (loongi_entry_computes(e)) {
                 int64_t *keys = e->kind == LOONG_ENTRY_W   ? l->join.weights
                                 : e->kind == LOONG_ENTRY_B ? l->join.backward[c]
                                                            : l->join.forward[c];
@@ -146,7 +146,7 @@ static void add_work(list_maker_t *l, int component, int pipeline_rank)
     const loong_rank_schedule_t *list = &s->ranks[pipeline_rank];
     for (int64_t k = 0; k < list->num_entries; k++) {
         const loong_entry_t *e = &list->entries[k];
-        if (!loongi_is_computation(e->kind)) {
+        if (!loongi_entry_computes(e)) {
             continue;
         }
         item_t *item = &l->items[l->count++];
@@ -197,7 +197,7 @@ static loong_entry_writer_t writer_of(const loong_cell_t *cell, int component,
 {
     loong_entry_writer_t w = {cell->schedules[component],
                               loongi_cell_pipeline_rank(cell, component, rank),
-                              component, &cell->ranks[rank].list};
+                              component, &cell->ranks[rank]};
     return w;
 }
 
@@ -219,16 +219,21 @@ static loong_status_t put_message(const loong_cell_t *cell, int rank,
                                   int32_t message)
 {
     const loong_message_t *m = &cell->params.messages[message];
-    bool sends = m->from_rank == rank;
-    loong_message_end_t end =
-        sends ? loongi_message_from(cell, m) : loongi_message_to(cell, m);
-    loong_entry_kind_t kind = m->from_rank == m->to_rank ? LOONG_ENTRY_COPY_EDGE
-                              : sends                    ? LOONG_ENTRY_SEND_EDGE
-                                      : LOONG_ENTRY_RECV_EDGE;
-    loong_entry_t entry = loongi_entry(kind, end.chunk, end.micro_batch);
-    loong_entry_writer_t w = writer_of(cell, end.component, rank);
-    entry.message = message;
-    return loongi_entry_put(&w, entry);
+    const loong_message_end_t ends[] = {loongi_message_from(cell, m),
+                                        loongi_message_to(cell, m)};
+    static const loong_entry_kind_t kinds[2][2] = {
+        {LOONG_ENTRY_SEND_EDGE_FORWARD, LOONG_ENTRY_RECV_EDGE_FORWARD},
+        {LOONG_ENTRY_SEND_EDGE_BACKWARD, LOONG_ENTRY_RECV_EDGE_BACKWARD}};
+    for (int i = 0; i < 2; i++) {
+        if (ends[i].rank == rank) {
+            loong_entry_writer_t w = writer_of(cell, ends[i].component, rank);
+            loong_entry_t entry = loongi_entry(
+                kinds[m->backward][i], ends[i].chunk, ends[i].micro_batch);
+            entry.message = message;
+            LOONG_TRY(loongi_entry_put(&w, entry));
+        }
+    }
+    return LOONG_OK;
 }
 
 /* P before, REDUCE behind: of each trained component. */
@@ -271,8 +276,7 @@ static loong_status_t fill_rank(list_maker_t *l, int rank)
     }
     LOONG_TRY(put_chunks(cell, rank, LOONG_ENTRY_REDUCE, &trains));
     if (trains) {
-        loong_entry_writer_t w = {cell->schedules[0], 0, 0,
-                                  &cell->ranks[rank].list};
+        loong_entry_writer_t w = {cell->schedules[0], 0, 0, &cell->ranks[rank]};
         LOONG_TRY(loongi_entry_put(&w, loongi_entry(LOONG_ENTRY_U, -1, -1)));
     }
     for (int c = 0; c < cell->params.num_components; c++) {
@@ -282,7 +286,7 @@ static loong_status_t fill_rank(list_maker_t *l, int rank)
                 &w, &w.list->chunks[cell->first_chunk[c]]));
         }
     }
-    return loongi_cell_colour(cell, rank);
+    return LOONG_OK;
 }
 
 loong_status_t loongi_cell_fill(loong_cell_t *cell)

@@ -94,8 +94,7 @@ static bool edges_done(const runner_t *r, int rank, const loong_entry_t *e,
     const loong_cell_t *cell = r->cell;
     for (int64_t i = 0; i < cell->params.num_messages; i++) {
         const loong_message_t *m = &cell->params.messages[i];
-        if (m->from_rank == m->to_rank || r->edge[i] == 7 ||
-            (receives ? m->to_rank : m->from_rank) != rank ||
+        if (r->edge[i] == 7 || (receives ? m->to_rank : m->from_rank) != rank ||
             (receives && m->backward != backward)) {
             continue;
         }
@@ -141,7 +140,7 @@ static bool all_there(const runner_t *r, const loong_entry_t *e, int stage)
 {
     const loong_cell_params_t *p = &r->cell->params;
     for (int k = 0; k < p->ranks; k++) {
-        const loong_rank_schedule_t *list = &r->cell->ranks[k].list;
+        const loong_rank_schedule_t *list = &r->cell->ranks[k];
         bool belongs =
             e->component < 0
                 ? list->num_entries > 0 &&
@@ -184,9 +183,7 @@ static void begin(runner_t *r, int rank, const loong_entry_t *e)
     int backward = e->kind == LOONG_ENTRY_SEND_BACKWARD ||
                    e->kind == LOONG_ENTRY_RECV_BACKWARD;
     if (e->message >= 0) {
-        r->edge[e->message] |= e->kind == LOONG_ENTRY_SEND_EDGE   ? 1
-                               : e->kind == LOONG_ENTRY_RECV_EDGE ? 2
-                                                                  : 7;
+        r->edge[e->message] |= loongi_entry_sends_edge(e) ? 1 : 2;
         r->queue[rank][r->queued[rank]++] = e->message;
     } else if (sends || e->kind == LOONG_ENTRY_RECV_FORWARD ||
                e->kind == LOONG_ENTRY_RECV_BACKWARD) {
@@ -207,7 +204,7 @@ static bool run_together(runner_t *r, const loong_entry_t *e, int stage)
     }
     for (int pass = 0; pass < 2; pass++) {
         for (int k = 0; k < p->ranks; k++) {
-            const loong_rank_schedule_t *list = &r->cell->ranks[k].list;
+            const loong_rank_schedule_t *list = &r->cell->ranks[k];
             const loong_entry_t *other = &list->entries[r->at[k]];
             bool same =
                 r->at[k] < list->num_entries && other->kind == e->kind &&
@@ -225,14 +222,13 @@ static bool run_together(runner_t *r, const loong_entry_t *e, int stage)
 
 static bool run_rank(runner_t *r, int rank)
 {
-    const loong_rank_schedule_t *list = &r->cell->ranks[rank].list;
+    const loong_rank_schedule_t *list = &r->cell->ranks[rank];
     int64_t begun = r->at[rank];
     bool moves = true;
     while (moves && r->at[rank] < list->num_entries) {
         const loong_entry_t *e = &list->entries[r->at[rank]];
-        bool alone =
-            !loongi_is_computation(e->kind) && e->slot < 0 && e->message < 0;
-        bool together = loongi_is_computation(e->kind) || alone;
+        bool alone = !loongi_entry_computes(e) && e->slot < 0 && e->message < 0;
+        bool together = loongi_entry_computes(e) || alone;
         if (together) {
             int stage = e->component < 0 ? -1 : stage_of(r, rank, e);
             moves = run_together(r, e, stage);
@@ -251,7 +247,7 @@ static loong_status_t deadlock(const runner_t *r)
 {
     loong_text_t text = loongi_text_begin(r->cell->ctx);
     for (int k = 0; k < r->cell->params.ranks; k++) {
-        const loong_rank_schedule_t *list = &r->cell->ranks[k].list;
+        const loong_rank_schedule_t *list = &r->cell->ranks[k];
         if (r->at[k] < list->num_entries) {
             const loong_entry_t *e = &list->entries[r->at[k]];
             loongi_text_printf(
@@ -281,7 +277,7 @@ static loong_status_t run(runner_t *r)
             moved = complete(r, k) || moved;
         }
         for (int k = 0; k < ranks; k++) {
-            done = done && r->at[k] == r->cell->ranks[k].list.num_entries;
+            done = done && r->at[k] == r->cell->ranks[k].num_entries;
         }
     }
     return done ? LOONG_OK : deadlock(r);
@@ -299,7 +295,7 @@ static loong_status_t prepare(runner_t *r, loong_arena_t *arena)
     LOONG_TRY(loongi_arena_alloc(arena, count * ranks * sizeof(*r->holder),
                                  &r->holder));
     for (size_t k = 0; k < ranks; k++) {
-        size_t bytes = ((size_t)p->num_messages + 1) * sizeof(**r->queue);
+        size_t bytes = (2 * (size_t)p->num_messages + 1) * sizeof(**r->queue);
         LOONG_TRY(loongi_arena_alloc(arena, bytes, &r->queue[k]));
         r->at[k] = r->queued[k] = 0;
     }

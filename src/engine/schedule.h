@@ -36,9 +36,10 @@ extern "C" {
     X(OFFLOAD, "offload") /* the away area to the host */                 \
     X(RELOAD, "reload")   /* and back */                                  \
     X(REDUCE, "reduce")   /* gradients over their holders, once a step */ \
-    X(SEND_EDGE, "send edge")                                             \
-    X(RECV_EDGE, "receive edge")                                          \
-    X(COPY_EDGE, "copy edge") /* sent and received by one rank */
+    X(SEND_EDGE_FORWARD, "send edge forward")                             \
+    X(RECV_EDGE_FORWARD, "receive edge forward")                          \
+    X(SEND_EDGE_BACKWARD, "send edge backward")                           \
+    X(RECV_EDGE_BACKWARD, "receive edge backward")
 
 typedef enum loong_entry_kind {
 #define LOONG_ENTRY_ENUM(name_, text_) LOONG_ENTRY_##name_,
@@ -58,20 +59,43 @@ typedef struct loong_entry {
     int32_t pair;        /* entry run step by step with this one, or -1 */
     int32_t peer;        /* rank at the other end of a send or receive, or -1 */
     int32_t message;     /* of the cell's table; -1: none */
-    int32_t area;        /* of EDGE, where the message arrives; -1: none */
+    int32_t area[2]; /* where edges arrive, forward and backward; -1: none */
 } loong_entry_t;
 
 /* An entry of component 0 that has nothing else yet. */
 static inline loong_entry_t loongi_entry(loong_entry_kind_t kind, int chunk,
                                          int micro_batch)
 {
-    loong_entry_t entry = {kind,  kind == LOONG_ENTRY_U ? -1 : 0,
-                           chunk, micro_batch,
-                           -1,    -1,
-                           -1,    -1,
-                           -1,    -1,
-                           -1};
+    loong_entry_t entry = {.kind = kind,
+                           .component = kind == LOONG_ENTRY_U ? -1 : 0,
+                           .chunk = chunk,
+                           .micro_batch = micro_batch,
+                           .slot = -1,
+                           .away = -1,
+                           .host = -1,
+                           .pair = -1,
+                           .peer = -1,
+                           .message = -1,
+                           .area = {-1, -1}};
     return entry;
+}
+
+static inline bool loongi_entry_computes(const loong_entry_t *entry)
+{
+    return entry->kind == LOONG_ENTRY_F || entry->kind == LOONG_ENTRY_B ||
+           entry->kind == LOONG_ENTRY_W || entry->kind == LOONG_ENTRY_E;
+}
+
+static inline bool loongi_entry_sends_edge(const loong_entry_t *entry)
+{
+    return entry->kind == LOONG_ENTRY_SEND_EDGE_FORWARD ||
+           entry->kind == LOONG_ENTRY_SEND_EDGE_BACKWARD;
+}
+
+static inline bool loongi_entry_receives_edge(const loong_entry_t *entry)
+{
+    return entry->kind == LOONG_ENTRY_RECV_EDGE_FORWARD ||
+           entry->kind == LOONG_ENTRY_RECV_EDGE_BACKWARD;
 }
 
 /* How many of each a chunk needs: exactly as many as live at one time. */
@@ -79,6 +103,7 @@ typedef struct loong_chunk_slots {
     int32_t slots;
     int32_t away; /* 0 without offload */
     int32_t host;
+    int32_t areas[2]; /* 0 where no edge arrives; forward, backward */
 } loong_chunk_slots_t;
 
 typedef struct loong_rank_schedule {
@@ -180,9 +205,9 @@ static inline bool loongi_schedule_ahead(const loong_schedule_t *s)
 }
 
 /* Proves a schedule: each entry there exactly once, in the order of what it
- * reads, slots disjoint in time and no more than needed, micro-batches of a
- * chunk in ascending order, no deadlock when all ranks run, the
- * generator's promise kept.
+ * reads, slots and areas disjoint in time and no more than needed,
+ * micro-batches of a chunk in ascending order, no deadlock when all ranks run,
+ * the generator's promise kept.
  * LOONG_ERR_INTERNAL with the rank and entry otherwise. */
 LOONG_NODISCARD loong_status_t
 loongi_schedule_check(const loong_schedule_t *schedule);

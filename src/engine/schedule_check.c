@@ -17,7 +17,10 @@ typedef struct checker {
     int64_t ids;   /* chunks * micro-batches */
     int64_t *at;   /* per (kind, id): position, -1: not there */
     int64_t *time; /* per entry: the two of a pair have the same */
-    int64_t *sent; /* per id: where an edge reads its slot last, or -1 */
+    /* Per id, or -1: where an edge reads its slot last; where edges arrive
+     * first, forward and backward. */
+    int64_t *sent;
+    int64_t *arrived[2];
     loong_entry_span_t *span; /* room for two per id */
 } checker_t;
 
@@ -104,7 +107,7 @@ static loong_status_t check_numbers(const checker_t *k, int64_t i)
         return FAIL_AT(k, i, "names rank %d, rank %d is its peer",
                        (int)e->peer, peer_of(k, e));
     }
-    if (step) {
+    if (step || loongi_entry_receives_edge(e)) {
         return e->slot == -1 && e->away == -1 && e->host == -1
                    ? LOONG_OK
                    : FAIL_AT(k, i, "has a slot");
@@ -144,28 +147,39 @@ static loong_status_t check_pair(const checker_t *k, int64_t i)
     return LOONG_OK;
 }
 
-static bool is_edge(loong_entry_kind_t kind)
-{
-    return kind == LOONG_ENTRY_SEND_EDGE || kind == LOONG_ENTRY_RECV_EDGE ||
-           kind == LOONG_ENTRY_COPY_EDGE;
-}
-
 /* A rank updates once, whatever of it is trained. */
 static bool belongs(const checker_t *k, const loong_entry_t *e)
 {
     return e->kind == LOONG_ENTRY_U ? k->alone || !k->s->kind->evaluate
-                                    : e->component == k->component &&
-                                          e->kind != LOONG_ENTRY_RECV_EDGE;
+                                    : e->component == k->component;
 }
 
-/* Fills at[], time[] and sent[]. */
+static bool is_edge(const loong_entry_t *e)
+{
+    return loongi_entry_sends_edge(e) || loongi_entry_receives_edge(e);
+}
+
+/* Of an edge several messages may reach and leave one micro-batch. */
+static void read_edge(checker_t *k, int64_t i)
+{
+    const loong_entry_t *e = &k->list->entries[i];
+    if (loongi_entry_sends_edge(e)) {
+        k->sent[id_of(k, e)] = i;
+        return;
+    }
+    int64_t *first =
+        &k->arrived[e->kind == LOONG_ENTRY_RECV_EDGE_BACKWARD][id_of(k, e)];
+    *first = *first < 0 ? i : *first;
+}
+
+/* Fills at[], time[], sent[] and arrived[]. */
 static loong_status_t read_list(checker_t *k)
 {
     for (int64_t i = 0; i < k->ids * LOONG_ENTRY_COUNT; i++) {
         k->at[i] = -1;
     }
     for (int64_t i = 0; i < k->ids; i++) {
-        k->sent[i] = -1;
+        k->sent[i] = k->arrived[0][i] = k->arrived[1][i] = -1;
     }
     for (int64_t i = 0; i < k->list->num_entries; i++) {
         const loong_entry_t *e = &k->list->entries[i];
@@ -175,8 +189,8 @@ static loong_status_t read_list(checker_t *k)
         LOONG_TRY(check_numbers(k, i));
         LOONG_TRY(check_pair(k, i));
         k->time[i] = e->pair >= 0 && e->pair < i ? e->pair : i;
-        if (is_edge(e->kind)) {
-            k->sent[id_of(k, e)] = i;
+        if (is_edge(e)) {
+            read_edge(k, i);
             continue;
         }
         int64_t *at = place(k, e->kind, id_of(k, e));
@@ -211,9 +225,10 @@ static int wanted(const checker_t *k, loong_entry_kind_t kind, int stage)
     case LOONG_ENTRY_OFFLOAD:
     case LOONG_ENTRY_RELOAD:
         return k->s->params.offload ? -1 : 0;
-    case LOONG_ENTRY_SEND_EDGE:
-    case LOONG_ENTRY_RECV_EDGE:
-    case LOONG_ENTRY_COPY_EDGE:
+    case LOONG_ENTRY_SEND_EDGE_FORWARD:
+    case LOONG_ENTRY_RECV_EDGE_FORWARD:
+    case LOONG_ENTRY_SEND_EDGE_BACKWARD:
+    case LOONG_ENTRY_RECV_EDGE_BACKWARD:
         return -1; /* read_list puts them apart */
     default:
         return train;
@@ -405,6 +420,43 @@ static loong_status_t check_slots(const checker_t *k, int chunk)
     return check_spans(k, n, spans, k->chunks[chunk].slots, "slot");
 }
 
+/* Whoever computes behind a receive has its area. */
+static loong_status_t check_areas(const checker_t *k, int chunk, int backward)
+{
+    int total = k->s->params.micro_batches;
+    int32_t areas = k->chunks[chunk].areas[backward];
+    int64_t n = 0;
+    for (int64_t p = 0; p < k->list->num_entries; p++) {
+        const loong_entry_t *e = &k->list->entries[p];
+        if (e->component != k->component || e->chunk != chunk ||
+            e->micro_batch < 0) {
+            continue;
+        }
+        int64_t first =
+            k->arrived[backward][(int64_t)chunk * total + e->micro_batch];
+        bool back = e->kind != LOONG_ENTRY_F && e->kind != LOONG_ENTRY_E;
+        bool has =
+            first >= 0 && (loongi_entry_computes(e)
+                               ? back || !backward
+                               : e->kind == k->list->entries[first].kind);
+        int32_t want = has ? k->list->entries[first].area[backward] : -1;
+        if (e->area[backward] != want || (has && want < 0) || want >= areas) {
+            return FAIL_AT(k, p, "area %d of %d, %d is that of its messages",
+                           (int)e->area[backward], (int)areas, (int)want);
+        }
+    }
+    for (int i = 0; i < total; i++) {
+        int64_t id = (int64_t)chunk * total + i;
+        int64_t first = k->arrived[backward][id];
+        if (first >= 0) {
+            find_span(k, id, work_kinds | BIT(E), &k->span[n]);
+            k->span[n].begin = first;
+            k->span[n++].index = k->list->entries[first].area[backward];
+        }
+    }
+    return check_spans(k, n, k->span, areas, "area");
+}
+
 static loong_status_t check_away(const checker_t *k, int chunk)
 {
     int total = k->s->params.micro_batches;
@@ -480,6 +532,8 @@ static loong_status_t check_rank(checker_t *k)
     for (int c = 0; c < k->s->params.chunks; c++) {
         LOONG_TRY(check_chunk_order(k, c));
         LOONG_TRY(check_slots(k, c));
+        LOONG_TRY(check_areas(k, c, 0));
+        LOONG_TRY(check_areas(k, c, 1));
         if (k->s->params.offload) {
             LOONG_TRY(check_away(k, c));
             LOONG_TRY(check_host(k, c));
@@ -502,12 +556,14 @@ loong_status_t loongi_schedule_check_part(const loong_entry_writer_t *w,
     k.ids = (int64_t)s->params.chunks * s->params.micro_batches;
     int64_t at = k.ids * LOONG_ENTRY_COUNT;
     int64_t spans = 2 * k.ids * (int64_t)(sizeof(*k.span) / sizeof(int64_t));
-    LOONG_TRY(loongi_calloc(s->ctx,
-                            (size_t)(at + k.list->num_entries + k.ids + spans),
-                            sizeof(int64_t), "check of a schedule", &k.at));
+    LOONG_TRY(loongi_calloc(
+        s->ctx, (size_t)(at + k.list->num_entries + 3 * k.ids + spans),
+        sizeof(int64_t), "check of a schedule", &k.at));
     k.time = k.at + at;
     k.sent = k.time + k.list->num_entries;
-    k.span = (loong_entry_span_t *)(k.sent + k.ids);
+    k.arrived[0] = k.sent + k.ids;
+    k.arrived[1] = k.arrived[0] + k.ids;
+    k.span = (loong_entry_span_t *)(k.arrived[1] + k.ids);
     loong_status_t status = check_rank(&k);
     loongi_free(s->ctx, k.at);
     return status;

@@ -4,10 +4,18 @@
  * other. A micro-batch holds its slot from its first entry to its last; given
  * out in the order of the list, lowest first, the slots of a chunk are exactly
  * as many as micro-batches live at one time. The away area is held from F to
- * OFFLOAD and from RELOAD on, its copy on the host in between. */
+ * OFFLOAD and from RELOAD on, its copy on the host in between. The area where
+ * edges arrive for a micro-batch is held from the first receive to the last
+ * computation that may read it. */
 #include "schedule_impl.h"
 
-typedef enum colour_class { CLASS_SLOT, CLASS_AWAY, CLASS_HOST } colour_class_t;
+typedef enum colour_class {
+    CLASS_SLOT,
+    CLASS_AWAY,
+    CLASS_HOST,
+    CLASS_FORWARD, /* areas of edges */
+    CLASS_BACKWARD
+} colour_class_t;
 
 /* Intervals are numbered by micro-batch; away areas have two each. */
 typedef struct colouring {
@@ -17,22 +25,40 @@ typedef struct colouring {
     int64_t num_ids;
     int64_t *last;      /* per interval: position of its last entry */
     int32_t *index;     /* per interval: what it was given, or -1 */
-    bool *offloaded;    /* per micro-batch */
+    bool *marked;       /* per micro-batch: offloaded, has an area */
     bool *busy;         /* per index */
     int32_t used;       /* indices given out at most */
 } colouring_t;
+
+/* Does the entry mark its micro-batch? */
+static bool marks(const colouring_t *c, const loong_entry_t *e)
+{
+    return e->component == c->component && e->chunk == c->chunk &&
+           e->kind == (c->class == CLASS_FORWARD ? LOONG_ENTRY_RECV_EDGE_FORWARD
+                       : c->class == CLASS_BACKWARD
+                           ? LOONG_ENTRY_RECV_EDGE_BACKWARD
+                           : LOONG_ENTRY_OFFLOAD);
+}
 
 /* The interval that an entry belongs to, or -1. */
 static int64_t interval_of(const colouring_t *c, const loong_entry_t *e)
 {
     if (e->component != c->component || e->chunk != c->chunk ||
-        e->micro_batch < 0 || e->kind == LOONG_ENTRY_RECV_EDGE) {
+        e->micro_batch < 0) {
         return -1;
+    }
+    if (c->class == CLASS_FORWARD || c->class == CLASS_BACKWARD) {
+        bool reads = loongi_entry_computes(e) &&
+                     (c->class == CLASS_FORWARD ||
+                      (e->kind != LOONG_ENTRY_F && e->kind != LOONG_ENTRY_E));
+        return (reads && c->marked[e->micro_batch]) || marks(c, e)
+                   ? e->micro_batch
+                   : -1;
     }
     bool out = e->kind == LOONG_ENTRY_OFFLOAD;
     bool in = e->kind == LOONG_ENTRY_RELOAD;
     if (c->class == CLASS_SLOT) {
-        return e->micro_batch;
+        return loongi_entry_receives_edge(e) ? -1 : e->micro_batch;
     }
     if (c->class == CLASS_HOST) {
         return out || in ? e->micro_batch : -1;
@@ -42,7 +68,7 @@ static int64_t interval_of(const colouring_t *c, const loong_entry_t *e)
         return id;
     }
     if (e->kind == LOONG_ENTRY_B || e->kind == LOONG_ENTRY_W || in) {
-        return id + (c->offloaded[e->micro_batch] ? 1 : 0);
+        return id + (c->marked[e->micro_batch] ? 1 : 0);
     }
     return -1;
 }
@@ -58,9 +84,8 @@ static void find_ends(const loong_rank_schedule_t *r, colouring_t *c)
 {
     for (int64_t k = 0; k < r->num_entries; k++) {
         const loong_entry_t *e = &r->entries[k];
-        if (e->kind == LOONG_ENTRY_OFFLOAD && e->component == c->component &&
-            e->chunk == c->chunk) {
-            c->offloaded[e->micro_batch] = true;
+        if (marks(c, e)) {
+            c->marked[e->micro_batch] = true;
         }
     }
     for (int64_t k = 0; k < r->num_entries; k++) {
@@ -91,6 +116,20 @@ static void release(const loong_rank_schedule_t *r, colouring_t *c, int64_t k,
     }
 }
 
+static int32_t *field_of(const colouring_t *c, loong_entry_t *e)
+{
+    switch (c->class) {
+    case CLASS_SLOT:
+        return &e->slot;
+    case CLASS_AWAY:
+        return &e->away;
+    case CLASS_HOST:
+        return &e->host;
+    default:
+        return &e->area[c->class - CLASS_FORWARD];
+    }
+}
+
 static void give_out(loong_rank_schedule_t *r, colouring_t *c)
 {
     for (int64_t k = 0; k < r->num_entries; k++) {
@@ -100,10 +139,7 @@ static void give_out(loong_rank_schedule_t *r, colouring_t *c)
             if (c->index[id] < 0) {
                 c->index[id] = take(c);
             }
-            int32_t *field = c->class == CLASS_SLOT   ? &e->slot
-                             : c->class == CLASS_AWAY ? &e->away
-                                                      : &e->host;
-            *field = c->index[id];
+            *field_of(c, e) = c->index[id];
         }
         release(r, c, k, k);
         if (e->pair >= 0 && e->pair < k) {
@@ -123,11 +159,11 @@ static loong_status_t colour(const loong_entry_writer_t *w, int chunk,
     size_t ids = (size_t)c.num_ids;
     LOONG_TRY(loongi_calloc(s->ctx, ids,
                             sizeof(*c.last) + sizeof(*c.index) +
-                                sizeof(*c.offloaded) + sizeof(*c.busy),
+                                sizeof(*c.marked) + sizeof(*c.busy),
                             "slots of a schedule", &c.last));
     c.index = (int32_t *)(c.last + ids);
-    c.offloaded = (bool *)(c.index + ids);
-    c.busy = c.offloaded + ids;
+    c.marked = (bool *)(c.index + ids);
+    c.busy = c.marked + ids;
     for (int64_t i = 0; i < c.num_ids; i++) {
         c.index[i] = -1;
     }
@@ -144,6 +180,8 @@ loong_status_t loongi_schedule_colour(const loong_entry_writer_t *w,
     for (int c = 0; c < w->schedule->params.chunks; c++) {
         loong_chunk_slots_t *n = &chunks[c];
         LOONG_TRY(colour(w, c, CLASS_SLOT, &n->slots));
+        LOONG_TRY(colour(w, c, CLASS_FORWARD, &n->areas[0]));
+        LOONG_TRY(colour(w, c, CLASS_BACKWARD, &n->areas[1]));
         if (w->schedule->params.offload) {
             LOONG_TRY(colour(w, c, CLASS_AWAY, &n->away));
             LOONG_TRY(colour(w, c, CLASS_HOST, &n->host));

@@ -24,7 +24,7 @@ static const loong_cell_params_t by_hand = {"coupled", 2,        2, two,
 
 static void assert_list(const loong_cell_t *cell, int rank, const char *want)
 {
-    const loong_rank_schedule_t *list = &cell->ranks[rank].list;
+    const loong_rank_schedule_t *list = &cell->ranks[rank];
     loong_text_t text = loongi_text_begin(cell->ctx);
     for (int64_t k = 0; k < list->num_entries; k++) {
         const loong_entry_t *e = &list->entries[k];
@@ -36,8 +36,11 @@ static void assert_list(const loong_cell_t *cell, int rank, const char *want)
         if (e->micro_batch >= 0) {
             loongi_text_printf(&text, ".%d", (int)e->micro_batch);
         }
-        if (e->area >= 0) {
-            loongi_text_printf(&text, " to %d", (int)e->area);
+        for (int d = 0; d < 2; d++) {
+            if (e->area[d] >= 0) {
+                loongi_text_printf(&text, " %s %d", d == 0 ? "in" : "back",
+                                   (int)e->area[d]);
+            }
         }
     }
     assert_string_equal(loongi_text_get(&text), want);
@@ -52,22 +55,26 @@ static void test_by_hand(void **state)
     assert_ok(ctx, loongi_cell_create(ctx, &by_hand, &cell));
     assert_ok(ctx, loongi_cell_check(cell));
     assert_list(cell, 0,
-                "prepare 0, prepare 1, forward 0.0, copy edge 0.0 to 0, "
-                "receive edge 1.1 to 1, forward 1.0, send forward 1.0, "
-                "receive backward 1.0, forward 1.1, send forward 1.1, "
-                "receive backward 1.1, backward 1.0, copy edge 1.0 to 0, "
-                "backward 1.1, send edge 1.1, backward 0.0, reduce 0, "
-                "reduce 1, update");
+                "prepare 0, prepare 1, forward 0.0, send edge forward 0.0, "
+                "receive edge forward 1.0 in 0, "
+                "receive edge forward 1.1 in 1, "
+                "forward 1.0 in 0, send forward 1.0, receive backward 1.0, "
+                "forward 1.1 in 1, send forward 1.1, receive backward 1.1, "
+                "backward 1.0 in 0, send edge backward 1.0, "
+                "receive edge backward 0.0 back 0, "
+                "backward 1.1 in 1, send edge backward 1.1, "
+                "backward 0.0 back 0, reduce 0, reduce 1, update");
     assert_list(cell, 1,
-                "prepare 0, prepare 1, forward 0.0, send edge 0.0, "
+                "prepare 0, prepare 1, forward 0.0, send edge forward 0.0, "
                 "receive forward 1.0, forward 1.0, backward 1.0, "
                 "send backward 1.0, receive forward 1.1, forward 1.1, "
-                "backward 1.1, send backward 1.1, receive edge 0.0 to 0, "
-                "backward 0.0, reduce 0, reduce 1, update");
-    assert_int_equal(cell->ranks[0].areas[0], 2);
-    assert_int_equal(cell->ranks[0].areas[1], 1);
-    assert_int_equal(cell->ranks[1].areas[0], 0);
-    assert_int_equal(cell->ranks[1].areas[1], 1);
+                "backward 1.1, send backward 1.1, "
+                "receive edge backward 0.0 back 0, backward 0.0 back 0, "
+                "reduce 0, reduce 1, update");
+    assert_int_equal(cell->ranks[0].chunks[0].areas[1], 1); /* encoder */
+    assert_int_equal(cell->ranks[0].chunks[1].areas[0], 2);
+    assert_int_equal(cell->ranks[1].chunks[0].areas[1], 1);
+    assert_int_equal(cell->ranks[1].chunks[1].areas[0], 0);
     loongi_cell_destroy(&cell);
     test_context_end(&ctx);
 }
@@ -126,7 +133,7 @@ static void test_one_component(void **state)
         for (int i = 0; i < c->replicas * c->params.ranks; i++) {
             const loong_rank_schedule_t *a =
                 &cell->schedules[0]->ranks[i % c->params.ranks];
-            const loong_rank_schedule_t *b = &cell->ranks[c->rank[i]].list;
+            const loong_rank_schedule_t *b = &cell->ranks[c->rank[i]];
             assert_int_equal(a->num_entries, b->num_entries);
             assert_memory_equal(a->entries, b->entries,
                                 (size_t)a->num_entries * sizeof(*a->entries));
@@ -147,7 +154,7 @@ static int64_t count_slots(const loong_cell_t *cell, int component)
     for (int r = 0; r < cell->params.ranks; r++) {
         for (int c = cell->first_chunk[component];
              c < cell->first_chunk[component + 1]; c++) {
-            slots += cell->ranks[r].list.chunks[c].slots;
+            slots += cell->ranks[r].chunks[c].slots;
         }
     }
     return slots;
@@ -175,8 +182,8 @@ static void test_slots_of_an_encoder(void **state)
         assert_ok(ctx, loongi_cell_create(ctx, &params, &cell));
         assert_ok(ctx, loongi_cell_check(cell));
         assert_int_equal(count_slots(cell, 0), slots[join]);
-        assert_int_equal(cell->ranks[0].areas[0], slots[join]);
-        assert_int_equal(cell->ranks[0].areas[1], join == 0 ? 1 : 16);
+        assert_int_equal(cell->ranks[0].chunks[1].areas[0], slots[join]);
+        assert_int_equal(cell->ranks[0].chunks[0].areas[1], join == 0 ? 1 : 16);
         loongi_cell_destroy(&cell);
     }
     test_context_end(&ctx);
@@ -214,8 +221,9 @@ enum {
     WRONG_MESSAGE,
     WRONG_MICRO_BATCH,
     AREA_TAKEN, /* of another that is alive */
+    AREA_OF_READER,
     AREA_TOO_MUCH,
-    SLOT_EARLY, /* given to another before its message is sent */
+    SLOT_TAKEN,
     NO_SUCH_COMPONENT,
     DAMAGES
 };
@@ -244,16 +252,16 @@ static int64_t find(const loong_rank_schedule_t *list, int64_t from,
     return k < list->num_entries ? k : -1;
 }
 
-/* On rank 0: F 1.0 and F 1.1 stand around what they read. */
+/* On rank 0 the two receives stand before F 1.0 and F 1.1. */
 static void damage(loong_cell_t *cell, int what)
 {
-    loong_rank_schedule_t *list = &cell->ranks[0].list;
+    loong_rank_schedule_t *list = &cell->ranks[0];
     loong_entry_t *e = list->entries;
     int64_t first = find(list, 0, LOONG_ENTRY_F);
-    int64_t copy = find(list, 0, LOONG_ENTRY_COPY_EDGE);
-    int64_t recv = find(list, 0, LOONG_ENTRY_RECV_EDGE);
-    int64_t send = find(list, 0, LOONG_ENTRY_SEND_EDGE);
+    int64_t send = find(list, 0, LOONG_ENTRY_SEND_EDGE_FORWARD);
+    int64_t recv = find(list, 0, LOONG_ENTRY_RECV_EDGE_FORWARD);
     int64_t read = find(list, first + 1, LOONG_ENTRY_F);
+    int64_t last = find(list, read + 1, LOONG_ENTRY_F);
     switch (what) {
     case DROP_SEND:
         remove_entry(list, send);
@@ -265,25 +273,31 @@ static void damage(loong_cell_t *cell, int what)
         e[find(list, 0, LOONG_ENTRY_REDUCE)] = e[recv];
         break;
     case RECEIVE_LATE:
-        swap(&e[copy], &e[read]);
+        swap(&e[recv], &e[read]);
         break;
     case SEND_EARLY:
-        swap(&e[first], &e[copy]);
+        swap(&e[first], &e[send]);
         break;
     case WRONG_MESSAGE:
-        e[recv].message = e[send].message;
+        e[recv].message = 1;
+        e[find(list, recv + 1, LOONG_ENTRY_RECV_EDGE_FORWARD)].message = 0;
         break;
     case WRONG_MICRO_BATCH:
-        e[recv].micro_batch = 0;
+        e[recv].micro_batch = 1;
         break;
-    case AREA_TAKEN:
-        e[recv].area = e[copy].area;
+    case AREA_TAKEN: /* with all that read it */
+        for (int64_t k = 0; k < list->num_entries; k++) {
+            e[k].area[0] = LOONG_MIN(e[k].area[0], 0);
+        }
+        break;
+    case AREA_OF_READER:
+        e[last].area[0] = 0;
         break;
     case AREA_TOO_MUCH:
-        cell->ranks[0].areas[0]++;
+        list->chunks[1].areas[0]++;
         break;
-    case SLOT_EARLY: /* the sender's F of rank 1 */
-        cell->ranks[1].list.entries[3].slot = 1;
+    case SLOT_TAKEN:
+        e[send].slot = 1;
         break;
     default:
         e[recv].component = 2;
@@ -294,17 +308,19 @@ static void damage(loong_cell_t *cell, int what)
 static void test_damage(void **state)
 {
     (void)state;
-    static const char *const says[DAMAGES] = {"is sent by rank 0",
-                                              "is received by rank 0",
-                                              "stands there twice",
-                                              "",
-                                              "",
-                                              "",
-                                              "is of component 1",
-                                              "is taken already",
-                                              "at most 2 live",
-                                              "slot",
-                                              "no such component"};
+    static const char *const says[DAMAGES] = {
+        "is sent by rank 0",
+        "area 0 of 2, -1 is that of its messages",
+        "stands there twice",
+        "stands behind entry 4, which reads message 0",
+        "stands before entry 3, which makes message 0",
+        "message 0 is of component 1, chunk 0, micro-batch 0, forward",
+        "is that of its messages",
+        "area 0 is taken already",
+        "area 0 of 2, 1 is that of its messages",
+        "3 times area, at most 2 live at one time",
+        "slot 1 of 1",
+        "no such component"};
     loong_context_t *ctx = test_context();
     for (int what = 0; what < DAMAGES; what++) {
         loong_cell_t *cell = NULL;
@@ -337,11 +353,9 @@ static void test_deadlock(void **state)
     assert_ok(ctx, loongi_cell_create(ctx, &params, &cell));
     assert_ok(ctx, loongi_cell_check(cell));
     for (int r = 0; r < 2; r++) { /* rank 1 begins the messages in turn */
-        loong_rank_schedule_t *list = &cell->ranks[r].list;
-        int64_t a = find(
-            list, 0, r == 0 ? LOONG_ENTRY_SEND_EDGE : LOONG_ENTRY_RECV_EDGE);
-        int64_t b = find(
-            list, 0, r == 0 ? LOONG_ENTRY_RECV_EDGE : LOONG_ENTRY_SEND_EDGE);
+        loong_rank_schedule_t *list = &cell->ranks[r];
+        int64_t a = find(list, 0, LOONG_ENTRY_SEND_EDGE_FORWARD);
+        int64_t b = find(list, 0, LOONG_ENTRY_RECV_EDGE_FORWARD);
         assert_int_equal(b > a ? b - a : a - b, 1);
         if (r == 1) {
             swap(&list->entries[a], &list->entries[b]);
@@ -352,7 +366,7 @@ static void test_deadlock(void **state)
     loongi_cell_destroy(&cell);
     /* Programs of replicas run together: not in two orders. */
     assert_ok(ctx, loongi_cell_create(ctx, &params, &cell));
-    loong_entry_t *e = cell->ranks[1].list.entries;
+    loong_entry_t *e = cell->ranks[1].entries;
     assert_true(e[0].kind == LOONG_ENTRY_P && e[1].kind == LOONG_ENTRY_P);
     swap(&e[0], &e[1]);
     assert_fails(ctx, loongi_cell_check(cell), LOONG_ERR_INTERNAL,

@@ -432,18 +432,24 @@ static void test_slots(void **state)
         int rank;
         loong_chunk_slots_t want;
     } cases[] = {
-        {"one_stage", {1, 1, 8, false, false, false}, 0, {1, 0, 0}},
-        {"one_stage", {1, 1, 8, true, false, false}, 0, {2, 0, 0}},
-        {"1f1b", {4, 1, 8, false, false, false}, 0, {4, 0, 0}},
-        {"1f1b", {4, 1, 8, false, false, false}, 3, {1, 0, 0}},
-        {"1f1b", {4, 1, 8, false, true, false}, 0, {4, 1, 4}},
-        {"1f1b", {4, 1, 8, true, false, false}, 0, {5, 0, 0}},
-        {"1f1b", {4, 1, 8, true, true, false}, 0, {5, 2, 4}},
-        {"zero_bubble_h1", {4, 1, 8, false, false, false}, 0, {4, 0, 0}},
-        {"zero_bubble_h1", {4, 1, 8, false, false, false}, 3, {4, 0, 0}},
-        {"interleaved", {4, 2, 8, false, false, false}, 0, {8, 0, 0}},
-        {"interleaved", {4, 2, 8, false, false, false}, 3, {5, 0, 0}},
-        {"evaluate", {4, 2, 8, false, false, false}, 0, {1, 0, 0}},
+        {"one_stage", {1, 1, 8, false, false, false}, 0, {1, 0, 0, {0, 0}}},
+        {"one_stage", {1, 1, 8, true, false, false}, 0, {2, 0, 0, {0, 0}}},
+        {"1f1b", {4, 1, 8, false, false, false}, 0, {4, 0, 0, {0, 0}}},
+        {"1f1b", {4, 1, 8, false, false, false}, 3, {1, 0, 0, {0, 0}}},
+        {"1f1b", {4, 1, 8, false, true, false}, 0, {4, 1, 4, {0, 0}}},
+        {"1f1b", {4, 1, 8, true, false, false}, 0, {5, 0, 0, {0, 0}}},
+        {"1f1b", {4, 1, 8, true, true, false}, 0, {5, 2, 4, {0, 0}}},
+        {"zero_bubble_h1",
+         {4, 1, 8, false, false, false},
+         0,
+         {4, 0, 0, {0, 0}}},
+        {"zero_bubble_h1",
+         {4, 1, 8, false, false, false},
+         3,
+         {4, 0, 0, {0, 0}}},
+        {"interleaved", {4, 2, 8, false, false, false}, 0, {8, 0, 0, {0, 0}}},
+        {"interleaved", {4, 2, 8, false, false, false}, 3, {5, 0, 0, {0, 0}}},
+        {"evaluate", {4, 2, 8, false, false, false}, 0, {1, 0, 0, {0, 0}}},
     };
     loong_context_t *ctx = test_context();
     for (int i = 0; i < LOONG_COUNT_OF(cases); i++) {

@@ -51,10 +51,16 @@ typedef enum loong_routing {
 
 /* What a recipe says of some parameters; of several rules that match the last
  * one holds. */
+typedef enum loong_rule_kind {
+    LOONG_RULE_DECAY,
+    LOONG_RULE_GROUP,
+    LOONG_RULE_INIT
+} loong_rule_kind_t;
 typedef struct loong_param_rule {
     const char *scope; /* glob over parameter names and scopes above them */
-    bool sets_init;    /* else the rule sets the factor of weight decay */
-    double weight_decay;
+    loong_rule_kind_t sets;
+    double weight_decay; /* factor of the optimizer's */
+    int group;           /* of the optimizer */
     loong_init_kind_t init;
     double std; /* 0: as the model has it */
 } loong_param_rule_t;

@@ -46,7 +46,7 @@ typedef struct loong_update_piece {
     int64_t begin, first, run, stride; /* run: above 0 */
 } loong_update_piece_t;
 typedef struct loong_update_attr {
-    int group; /* of frame.lr[] */
+    int group;           /* of frame.lr[] */
     double beta1, beta2; /* adamw, lion */
     double eps;          /* adamw */
     double momentum;     /* sgd */

@@ -22,6 +22,7 @@ typedef struct loong_whole_param {
     int ndim;
     int64_t shape[2];
     bool frozen;
+    int group; /* of the optimizer */
     /* That keeps states of it; NULL: none. */
     const loong_optimizer_class_t *optimizer;
 } loong_whole_param_t;

@@ -229,7 +229,8 @@ static int64_t find_param(const loong_graph_t *g, const char *name)
 static bool same_rules(const loong_param_params_t *a,
                        const loong_param_params_t *b)
 {
-    return a->frozen == b->frozen && a->weight_decay == b->weight_decay;
+    return a->frozen == b->frozen && a->optimizer == b->optimizer &&
+           a->weight_decay == b->weight_decay;
 }
 
 static bool can_pack(const loong_param_params_t *a,
@@ -294,8 +295,9 @@ loong_val_t loong_graph_pack(loong_graph_t *graph, int num_params,
             return loong_graph_fail(g, LOONG_ERR_CONFIG,
                                     "%s and %s are rows of one matrix: globs "
                                     "of model.freeze and scopes of "
-                                    "optimizer.weight_decay_rules must match "
-                                    "both of them or neither",
+                                    "optimizer.groups and optimizer."
+                                    "weight_decay_rules must match both of "
+                                    "them or neither",
                                     params[0].name, params[i].name);
         }
         if (!can_pack(&params[0], &params[i]) ||

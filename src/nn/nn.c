@@ -34,8 +34,12 @@ static void apply_rules(const loong_nn_t *nn, loong_param_params_t *p)
         if (!loongi_scope_match(rule->scope, p->name)) {
             continue;
         }
-        if (!rule->sets_init) {
+        if (rule->sets == LOONG_RULE_DECAY) {
             p->weight_decay = rule->weight_decay;
+            continue;
+        }
+        if (rule->sets == LOONG_RULE_GROUP) {
+            p->optimizer = rule->group;
             continue;
         }
         p->init = rule->init;

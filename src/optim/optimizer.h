@@ -15,6 +15,7 @@ extern "C" {
 /* Parameters that are updated alike. */
 typedef struct loong_optimizer_group {
     int kind;            /* number of the class */
+    double lr;           /* times the schedule's */
     double beta1, beta2; /* see loong_update_attr_t */
     double eps;
     double momentum;
@@ -23,6 +24,7 @@ typedef struct loong_optimizer_group {
 } loong_optimizer_group_t;
 
 typedef struct loong_optimizer_params {
+    int num_groups;
     /* A parameter has the number of one (loong_param_params_t). */
     loong_optimizer_group_t group[LOONG_MAX_OPT_GROUPS];
     bool bf16[LOONG_STATE_COUNT]; /* states stored so; else in the wide type */

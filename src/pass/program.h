@@ -122,7 +122,7 @@ typedef struct loong_port {
 /* A flat buffer: parameters that share type, trainability and weight decay,
  * one after the other. Element e of it is element e of its main gradient and
  * of each state of the optimizer. */
-enum { LOONG_MAX_FLATS = 16 };
+enum { LOONG_MAX_FLATS = 64 };
 typedef struct loong_flat {
     loong_dtype_t dtype;
     bool frozen;

@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "loong/kernel.h"
 #include "problems.h"
 #include "recipe_impl.h"
 
@@ -25,10 +26,49 @@ static const struct {
     {"optimizer.momentum_buffer_dtype", "sgd"},
 };
 
-/* No name of a class is part of another's. */
-static bool is_among(const char *classes, const char *name)
+static const char *item_key(int64_t item, const char *key, char path[64])
 {
-    return strstr(classes, name) != NULL;
+    snprintf(path, 64, "optimizer.groups[%lld].%s", (long long)item, key);
+    return path;
+}
+
+/* Whether one of these classes has parameters; no name of a class is part of
+ * another's. */
+static bool is_used(const loong_recipe_t *recipe, const char *classes)
+{
+    int64_t items = loong_recipe_count(recipe, "optimizer.groups");
+    const char *base = loong_recipe_text(recipe, "optimizer.name");
+    bool found = items == 0 && strstr(classes, base) != NULL;
+    for (int64_t i = 0; i < items; i++) {
+        char path[64];
+        const char *name = loong_recipe_text(recipe, item_key(i, "name", path));
+        found = found || strstr(classes, name != NULL ? name : base) != NULL;
+    }
+    return found;
+}
+
+static void check_items(const loong_recipe_t *recipe,
+                        loong_problems_t *problems)
+{
+    const int most = LOONG_MAX_OPT_GROUPS - 1;
+    int64_t items = loong_recipe_count(recipe, "optimizer.groups");
+    char path[64];
+    if (items > most) {
+        loongi_problems_add(problems,
+                            "%s: optimizer.groups: %lld items, up to %d "
+                            "allowed",
+                            loong_recipe_where(recipe, "optimizer.groups"),
+                            (long long)items, most);
+    }
+    for (int64_t i = 0; i < items; i++) {
+        if (loong_recipe_is_set(recipe, item_key(i, "lr", path)) &&
+            loong_recipe_real(recipe, "optimizer.lr") == 0.0) {
+            loongi_problems_add(problems,
+                                "%s: %s: follows the schedule in proportion "
+                                "to optimizer.lr, which is 0",
+                                loong_recipe_where(recipe, path), path);
+        }
+    }
 }
 
 static bool stores_bf16(const loong_recipe_t *recipe)
@@ -44,18 +84,20 @@ static bool stores_bf16(const loong_recipe_t *recipe)
 void loongi_optimizer_keys_check(const loong_recipe_t *recipe,
                                  loong_problems_t *problems)
 {
-    const char *name = loong_recipe_text(recipe, "optimizer.name");
     const char *chance = "optimizer.stochastic_rounding";
     const char *ahead = "optimizer.sgd_nesterov";
     for (int64_t i = 0; i < LOONG_COUNT_OF(owned); i++) {
         if (loong_recipe_is_set(recipe, owned[i].key) &&
-            !is_among(owned[i].classes, name)) {
+            !is_used(recipe, owned[i].classes)) {
             loongi_problems_add(problems,
-                                "%s: %s: a key of %s, optimizer.name is %s",
+                                "%s: %s: a key of %s, no parameter has that "
+                                "class; optimizer.name is %s",
                                 loong_recipe_where(recipe, owned[i].key),
-                                owned[i].key, owned[i].classes, name);
+                                owned[i].key, owned[i].classes,
+                                loong_recipe_text(recipe, "optimizer.name"));
         }
     }
+    check_items(recipe, problems);
     if (loong_recipe_bool(recipe, ahead) &&
         loong_recipe_real(recipe, "optimizer.sgd_momentum") == 0.0) {
         loongi_problems_add(problems,

@@ -365,6 +365,16 @@ static const loong_recipe_key_t keys[] = {
     REAL("optimizer.weight_decay_rules[].factor", "0", 0, 1000, FREE,
          "times optimizer.weight_decay; 1 for matrices and 0 for vectors when "
          "no rule matches"),
+    TEXT("optimizer.groups[].scope", NULL, SAME,
+         "glob over parameter names; what is trained is in one scope, where "
+         "there are groups"),
+    CHOICE("optimizer.groups[].name", NULL, "adamw lion sgd", SAME,
+           "class of these; optimizer.name when not given"),
+    REAL("optimizer.groups[].lr", NULL, 0, 1000, FREE,
+         "highest learning rate of these, in the proportion of which they "
+         "follow the schedule; optimizer.lr when not given"),
+    REAL("optimizer.groups[].weight_decay", NULL, 0, 100, FREE,
+         "of these; optimizer.weight_decay when not given"),
     REAL("optimizer.clip_grad", "1.0", 0, 1e9, FREE,
          "largest global norm; 0: no clipping"),
 

@@ -99,6 +99,7 @@ static void check_needed(check_t *c)
                   "every rule needs it");
     want_in_items(c, "optimizer.weight_decay_rules", "factor",
                   "every rule needs it");
+    want_in_items(c, "optimizer.groups", "scope", "every group needs it");
     want_in_items(c, "init.by_scope", "scope", "every rule needs it");
     want_in_items(c, "fault", "kind", "every fault needs it");
     want_in_items(c, "fault", "step", "every fault needs it");

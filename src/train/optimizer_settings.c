@@ -7,7 +7,8 @@
 #include <stdio.h>
 #include <string.h>
 
-static void read_betas(const loong_recipe_t *r, const char *name,
+/* What the class alone reads. */
+static void read_class(const loong_recipe_t *r, const char *name,
                        loong_optimizer_group_t *group)
 {
     if (strcmp(name, "lion") == 0) {
@@ -23,14 +24,87 @@ static void read_betas(const loong_recipe_t *r, const char *name,
     }
 }
 
+static loong_optimizer_group_t read_base(const loong_recipe_t *r)
+{
+    loong_optimizer_group_t group = {.lr = 1.0};
+    const char *name = loong_recipe_text(r, "optimizer.name");
+    group.kind = loongi_optimizer_class_number(name);
+    group.weight_decay = loong_recipe_real(r, "optimizer.weight_decay");
+    read_class(r, name, &group);
+    return group;
+}
+
+static const char *item_key(int64_t item, const char *key, char path[64])
+{
+    snprintf(path, 64, "optimizer.groups[%lld].%s", (long long)item, key);
+    return path;
+}
+
+/* What an item does not say is as in the base. */
+static loong_optimizer_group_t read_item(const loong_recipe_t *r, int64_t item,
+                                         const loong_optimizer_group_t *base)
+{
+    loong_optimizer_group_t group = *base;
+    char path[64];
+    const char *name = loong_recipe_text(r, item_key(item, "name", path));
+    if (name != NULL) {
+        group.kind = loongi_optimizer_class_number(name);
+        read_class(r, name, &group);
+    }
+    if (loong_recipe_is_set(r, item_key(item, "lr", path))) {
+        group.lr =
+            loong_recipe_real(r, path) / loong_recipe_real(r, "optimizer.lr");
+    }
+    if (loong_recipe_is_set(r, item_key(item, "weight_decay", path))) {
+        group.weight_decay = loong_recipe_real(r, path);
+    }
+    return group;
+}
+
+/* The number of a group that is like this one; it is added if there is none.
+ * Classes of one kind read the same keys. */
+static int find_group(loong_optimizer_params_t *params,
+                      const loong_optimizer_group_t *group)
+{
+    int i = 0;
+    while (i < params->num_groups &&
+           (params->group[i].kind != group->kind ||
+            params->group[i].lr != group->lr ||
+            params->group[i].weight_decay != group->weight_decay)) {
+        i++;
+    }
+    if (i == params->num_groups) {
+        params->group[params->num_groups++] = *group;
+    }
+    return i;
+}
+
+/* The groups up to an item, and the item's number among them. */
+static int read_groups(const loong_recipe_t *r, int64_t last,
+                       loong_optimizer_params_t *params)
+{
+    loong_optimizer_group_t base = read_base(r);
+    int number = 0;
+    params->num_groups = 0;
+    (void)find_group(params, &base);
+    for (int64_t i = 0; i <= last; i++) {
+        loong_optimizer_group_t group = read_item(r, i, &base);
+        number = find_group(params, &group);
+    }
+    return number;
+}
+
+int loongi_optimizer_item_group(const loong_recipe_t *recipe, int64_t item)
+{
+    loong_optimizer_params_t params;
+    return read_groups(recipe, item, &params);
+}
+
 void loongi_optimizer_settings(const loong_recipe_t *r,
                                loong_optimizer_params_t *params)
 {
-    const char *name = loong_recipe_text(r, "optimizer.name");
-    loong_optimizer_group_t *group = &params->group[0];
-    group->kind = loongi_optimizer_class_number(name);
-    group->weight_decay = loong_recipe_real(r, "optimizer.weight_decay");
-    read_betas(r, name, group);
+    int64_t items = loong_recipe_count(r, "optimizer.groups");
+    (void)read_groups(r, items - 1, params);
     for (int i = 0; i < LOONG_STATE_COUNT; i++) {
         char key[64];
         snprintf(key, sizeof(key), "optimizer.%s_dtype", loongi_state_name(i));

@@ -11,7 +11,13 @@
 extern "C" {
 #endif
 
-/* Reads the keys of optimizer: of a checked recipe but rates and rules. */
+/* The group of the parameters in the scope of an item of optimizer.groups, of
+ * a checked recipe. Items that say the same are one group, and those that say
+ * nothing are group 0, which has what stands beside them. */
+int loongi_optimizer_item_group(const loong_recipe_t *recipe, int64_t item);
+
+/* Reads the keys of optimizer: of a checked recipe but the schedule of rates
+ * and scopes. */
 void loongi_optimizer_settings(const loong_recipe_t *recipe,
                                loong_optimizer_params_t *params);
 

@@ -438,13 +438,22 @@ loong_status_t loongi_train_begin(loong_trainer_t *t)
     return agree_on_step(t);
 }
 
+static void set_rates(loong_trainer_t *t)
+{
+    const loong_optimizer_params_t *p = &t->component->params.optimizer;
+    double lr = loongi_lr(&t->set.lr, t->state.step);
+    for (int i = 0; i < p->num_groups; i++) {
+        t->frame.lr[i] = p->group[i].lr * lr;
+    }
+}
+
 static loong_status_t train_step(loong_trainer_t *t)
 {
     t->frame.step = t->state.step;
     t->frame.updates = t->state.updates;
     t->frame.seed = t->set.seed;
     t->frame.log_tensors = loongi_tensors_due(t);
-    t->frame.lr[0] = loongi_lr(&t->set.lr, t->state.step);
+    set_rates(t);
     t->loss_scale = 1.0 / (double)LOONG_MAX(t->loss_tokens, 1);
     if (loongi_fault_due(t->faults, LOONG_FAULT_NAN_GRADIENT,
                          t->state.step)) {

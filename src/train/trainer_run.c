@@ -197,6 +197,42 @@ static int states_in_bf16(const loong_trainer_t *t)
     return count;
 }
 
+static const char *first_of_group(const loong_component_t *c, int group)
+{
+    int64_t i = 0;
+    while (c->whole[i].group != group || c->whole[i].optimizer == NULL) {
+        i++;
+    }
+    return c->whole[i].name;
+}
+
+/* Where a recipe has groups: what each has and does. */
+static void describe_groups(loong_trainer_t *t)
+{
+    const loong_component_t *c = t->component;
+    int items = (int)loong_recipe_count(t->recipe, "optimizer.groups");
+    for (int g = 0; g < c->params.optimizer.num_groups && items > 0; g++) {
+        const loong_optimizer_group_t *group = &c->params.optimizer.group[g];
+        long long elements = 0;
+        long long count = 0;
+        for (int64_t i = 0; i < c->num_whole; i++) {
+            const loong_whole_param_t *w = &c->whole[i];
+            bool member = w->group == g && w->optimizer != NULL;
+            count += member;
+            elements += member ? w->shape[0] * LOONG_MAX(w->shape[1], 1) : 0;
+        }
+        if (count > 0) {
+            loongi_text_printf(&t->text,
+                               "optimizer group: %s, learning rate %g, weight "
+                               "decay %g, %lld parameters in %lld tensors, "
+                               "first %s\n",
+                               loongi_optimizer_class(group->kind)->name,
+                               group->lr * t->set.lr.lr, group->weight_decay,
+                               elements, count, first_of_group(c, g));
+        }
+    }
+}
+
 static void describe_optimizer(loong_trainer_t *t)
 {
     const loong_recipe_t *r = t->recipe;
@@ -217,6 +253,7 @@ static void describe_optimizer(loong_trainer_t *t)
                                                   : "to nearest");
     }
     loongi_text_printf(&t->text, "\n");
+    describe_groups(t);
 }
 
 /* The compute type and why; what works in a wider or slower one than it. */

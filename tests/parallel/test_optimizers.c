@@ -79,6 +79,42 @@ static void layouts_agree(void **state)
     }
 }
 
+/* Each kind of parameter under a class of its own. */
+static void groups_agree(void **state)
+{
+#define PARTED                                                            \
+    "groups: [{scope: embed_tokens}, {scope: lm_head}, {scope: '*norm', " \
+    "name: sgd}, "                                                        \
+    "{scope: 'layers.*_proj', name: lion, lr: 1e-3, weight_decay: 0.3}"
+    static const layout_t layouts[] = {
+        {false, 3, "{" SHARD "optim_grads_params, bucket_bytes: 8192}"},
+        {false, 2, "{" PP "2}"},
+        {true, 4,
+         "{" TP "2, sequence_parallel: true, "
+         "expert_model_parallel_size: 2}"},
+    };
+    (void)state;
+    layout_place_t place = layout_begin();
+    layout_run_t dense = make_run("dense", PARTED "]", 1, "{}");
+    layout_run_t experts = make_run(
+        "experts", PARTED ", {scope: 'layers.*.gate', lr: 1e-4}]", 1, "{}");
+    experts.model = EXPERTS;
+    layout_run(&place, &dense);
+    layout_run(&place, &experts);
+    for (int i = 0; i < LOONG_COUNT_OF(layouts); i++) {
+        const layout_run_t *one = layouts[i].experts ? &experts : &dense;
+        char save[16];
+        snprintf(save, sizeof(save), "layout%d", i);
+        layout_run_t run = make_run(save, one->optimizer, layouts[i].ranks,
+                                    layouts[i].parallel);
+        run.model = one->model;
+        layout_run(&place, &run);
+        layout_compare(&place, &run, one, 1e-9);
+    }
+    layout_end(&place);
+#undef PARTED
+}
+
 /* With states in bf16, rounded by chance. */
 static void sharding_is_bit_equal(void **state)
 {
@@ -138,6 +174,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(layouts_agree),
+        cmocka_unit_test(groups_agree),
         cmocka_unit_test(sharding_is_bit_equal),
         cmocka_unit_test(resume_goes_on),
         cmocka_unit_test(another_class_is_refused),

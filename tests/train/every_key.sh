@@ -290,10 +290,15 @@ run lion <<KEYS
 $small
 train.train_iters=1
 data.train=[{path: text}]
-optimizer.name=lion
+optimizer.groups=[{scope: layers, name: lion, lr: 1e-4, weight_decay: 0}, {scope: embed_tokens}, {scope: lm_head}, {scope: norm}]
 optimizer.lion_beta1=0.9
 optimizer.lion_beta2=0.99
 KEYS
+grep -q '^optimizer group: lion, learning rate 0.0001, weight decay 0, ' \
+    out err || {
+    echo "FAILED: the report does not tell the groups of the optimizer"
+    failures=$((failures + 1))
+}
 run sgd <<KEYS
 $small
 train.train_iters=1

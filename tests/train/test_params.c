@@ -80,6 +80,71 @@ static void parameters_start_as_the_recipe_says(void **state)
     job_end(&p);
 }
 
+/* Relative difference of a parameter of two runs. */
+static double difference(const job_place_t *p, const char *save,
+                         const char *other, const char *name)
+{
+    double *v[2] = {NULL, NULL};
+    double most = 0.0;
+    int64_t n = job_tensor(p, save, "param", name, &v[0]);
+    assert_int_equal(job_tensor(p, other, "param", name, &v[1]), n);
+    for (int64_t i = 0; i < n; i++) {
+        most = fmax(most, fabs(v[0][i] - v[1][i]) / (1e-3 + fabs(v[1][i])));
+    }
+    free(v[0]);
+    free(v[1]);
+    return most;
+}
+
+/* One step from the same start: a group moves as under its class, rate and
+ * decay alone. */
+static void groups_move_as_if_alone(void **state)
+{
+#define ONE_STEP "train.train_iters=1\noptimizer.lr_decay_style=constant\n"
+    static const struct {
+        const char *save;
+        const char *name; /* of a parameter of that group */
+        const char *keys;
+    } alone[] = {
+        {"lion", "foundation.embed_tokens.weight",
+         "optimizer.name=lion\noptimizer.lr=0.001\noptimizer.weight_decay=2\n"},
+        {"sgd", "foundation.layers.1.mlp.down_proj.weight",
+         "optimizer.name=sgd\noptimizer.lr=0.05\n"},
+        {"adamw", "foundation.layers.1.self_attn.k_proj.weight",
+         "optimizer.lr=0.01\n"}};
+    (void)state;
+    job_place_t p = job_begin();
+    job_result_t r;
+    char keys[512];
+    job_run(&p, 2,
+            ONE_STEP "optimizer.lr=0.01\ncheckpoint.save=$DIR/groups\n"
+                     "optimizer.groups=[{scope: embed_tokens, name: lion, "
+                     "lr: 0.001, weight_decay: 2}, {scope: '*norm'}, "
+                     "{scope: layers.*.self_attn.*_proj}, "
+                     "{scope: layers.*.mlp, name: sgd, lr: 0.05}]\n",
+            &r);
+    if (r.status != LOONG_OK) {
+        fail_msg("%s", r.error);
+    }
+    for (int i = 0; i < LOONG_COUNT_OF(alone); i++) {
+        snprintf(keys, sizeof(keys), ONE_STEP "%scheckpoint.save=$DIR/%s\n",
+                 alone[i].keys, alone[i].save);
+        job_run(&p, 2, keys, &r);
+        assert_int_equal(r.status, LOONG_OK);
+    }
+    for (int i = 0; i < LOONG_COUNT_OF(alone); i++) {
+        for (int k = 0; k < LOONG_COUNT_OF(alone); k++) {
+            double d = difference(&p, "groups", alone[k].save, alone[i].name);
+            if ((i == k) != (d < 1e-13)) {
+                fail_msg("%s differs by %g from a run of %s", alone[i].name, d,
+                         alone[k].save);
+            }
+        }
+    }
+    job_end(&p);
+#undef ONE_STEP
+}
+
 /* After one step from the same start the difference that decay makes is
  * lr x weight_decay x factor x the start, whatever Adam does besides. */
 static double decay_of(const job_place_t *p, const char *name)
@@ -175,6 +240,19 @@ static void rules_that_cannot_hold_are_refused(void **state)
                    "optimizer.weight_decay_rules=[{scope: '*.q_proj', "
                    "factor: 0}]\n",
                    "must match both of them or neither");
+    assert_refused(&p,
+                   "optimizer.groups=[{scope: layers, name: lion}, "
+                   "{scope: '*.mlp'}, {scope: norm}]\n",
+                   "layers.0.mlp.gate_proj.weight is in the scopes of items 0 "
+                   "and 1");
+    assert_refused(&p,
+                   "optimizer.groups=[{scope: layers, name: lion}, "
+                   "{scope: norm}]\n",
+                   "embed_tokens.weight is in no scope");
+    assert_refused(&p, "optimizer.groups=[{scope: '*'}, {scope: laers}]\n",
+                   "optimizer.groups[1].scope: no parameter matches laers");
+    assert_refused(&p, "optimizer.groups=[{scope: '*.q_proj', name: sgd}]\n",
+                   "must match both of them or neither");
     assert_refused(&p, "model.freeze=['*gate*']\n",
                    "layers.0.mlp.gate_proj.weight and "
                    "layers.0.mlp.up_proj.weight are rows of one matrix: globs "
@@ -233,6 +311,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(parameters_start_as_the_recipe_says),
         cmocka_unit_test(weight_decay_follows_the_rules),
+        cmocka_unit_test(groups_move_as_if_alone),
         cmocka_unit_test(rules_that_cannot_hold_are_refused),
         cmocka_unit_test(frozen_parameters_stay),
     };

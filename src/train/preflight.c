@@ -66,33 +66,6 @@ loong_status_t loongi_find_weights(const loong_trainer_t *t,
     return LOONG_OK;
 }
 
-/* All but the tensors, which may be terabytes. */
-static loong_status_t check_native(loong_trainer_t *t, const char *path)
-{
-    loong_checkpoint_t *checkpoint = NULL;
-    loong_status_t status =
-        loongi_checkpoint_open(t->ctx, path, &checkpoint);
-    if (status == LOONG_OK) {
-        status = loongi_checkpoint_verify_hf(checkpoint, false);
-    }
-    if (status == LOONG_OK) {
-        loongi_log(t->ctx, LOONG_LOG_INFO,
-                   "%s: no tensor was read; the run compares their checksums, "
-                   "loong-ckpt verify does it now",
-                   loongi_checkpoint_path(checkpoint));
-    } else {
-        loongi_error_note(t->ctx, "wanted by checkpoint.load (%s)",
-                          loong_recipe_where(t->recipe, "checkpoint.load"));
-        loongi_checkpoint_close(&checkpoint);
-        return status;
-    }
-    status = t->component != NULL && t->blend != NULL
-                 ? loongi_trainer_check_resume(t, checkpoint)
-                 : LOONG_OK;
-    loongi_checkpoint_close(&checkpoint);
-    return status;
-}
-
 static loong_status_t check_hf(loong_trainer_t *t, const char *dir)
 {
     loong_hf_t *model = NULL;
@@ -108,10 +81,12 @@ static loong_status_t check_weights(loong_trainer_t *t)
     const char *load = NULL;
     LOONG_TRY(loongi_find_weights(t, &load));
     if (load != NULL) {
-        return check_native(t, strcmp(load, "auto") != 0
-                                   ? load
-                                   : loong_recipe_text(t->recipe,
-                                                       "checkpoint.save"));
+        loong_status_t status = loongi_trainer_resume(t, load, true);
+        if (status != LOONG_OK) {
+            loongi_error_note(t->ctx, "wanted by checkpoint.load (%s)",
+                              loong_recipe_where(t->recipe, "checkpoint.load"));
+        }
+        return status;
     }
     return hf != NULL && t->component != NULL ? check_hf(t, hf) : LOONG_OK;
 }

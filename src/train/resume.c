@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Which checkpoint a run goes on from. A rank reads and verifies its part of a
+ * Which checkpoint a run goes on from, for trainer_create.c, and for
+ * preflight.c that foretells it. A rank reads and verifies its part of a
  * checkpoint only, so whether one is whole is known to all ranks together. */
 #include <stdio.h>
 #include <string.h>
@@ -10,32 +11,61 @@
 
 enum { NAME_SIZE = 64, PATH_SIZE = 4096 };
 
-static loong_status_t open_mine(loong_trainer_t *t, const char *path,
+/* Those who look: the ranks of a run, or before it rank 0 alone, which reads
+ * no tensor. */
+typedef struct resume {
+    loong_trainer_t *t;
+    bool judged;
+    int rank;
+    int size;
+} resume_t;
+
+static loong_status_t open_mine(const resume_t *r, const char *path,
                                 loong_checkpoint_t **ck_p)
 {
-    return loongi_checkpoint_open_part(t->ctx, path, loong_comm_rank(t->comm),
-                                       loong_comm_size(t->comm), ck_p);
+    return loongi_checkpoint_open_part(r->t->ctx, path, r->rank, r->size, ck_p);
 }
 
-static loong_status_t verify(loong_trainer_t *t, loong_checkpoint_t *ck)
+/* What a failed plan lacks is not compared. */
+static loong_status_t check(const resume_t *r, loong_checkpoint_t *ck)
 {
-    if (loong_comm_rank(t->comm) == 0) { /* whose files the next save keeps */
+    bool planned = r->t->component != NULL && r->t->blend != NULL;
+    return r->judged && !planned ? LOONG_OK
+                                 : loongi_trainer_check_resume(r->t, ck);
+}
+
+/* Tensors may be terabytes: only a run reads them. */
+static loong_status_t verify(const resume_t *r, loong_checkpoint_t *ck)
+{
+    if (r->rank == 0) { /* whose files the next save keeps */
         LOONG_TRY(loongi_checkpoint_verify_hf(ck, false));
     }
-    return loongi_checkpoint_verify(ck, loong_comm_rank(t->comm),
-                                    loong_comm_size(t->comm));
+    return r->judged ? LOONG_OK
+                     : loongi_checkpoint_verify(ck, r->rank, r->size);
 }
 
-loong_status_t loongi_trainer_resume(loong_trainer_t *t, const char *path)
+static loong_status_t take(const resume_t *r, loong_checkpoint_t *ck)
+{
+    if (!r->judged) {
+        return loongi_trainer_load(r->t, ck);
+    }
+    loongi_log(r->t->ctx, LOONG_LOG_INFO,
+               "%s: no tensor was read; the run compares their checksums, "
+               "loong-ckpt verify does it now",
+               loongi_checkpoint_path(ck));
+    return LOONG_OK;
+}
+
+static loong_status_t resume_from(const resume_t *r, const char *path)
 {
     loong_checkpoint_t *ck = NULL;
-    LOONG_TRY(open_mine(t, path, &ck));
-    loong_status_t status = loongi_trainer_check_resume(t, ck);
+    LOONG_TRY(open_mine(r, path, &ck));
+    loong_status_t status = check(r, ck);
     if (status == LOONG_OK) {
-        status = verify(t, ck);
+        status = verify(r, ck);
     }
     if (status == LOONG_OK) {
-        status = loongi_trainer_load(t, ck);
+        status = take(r, ck);
     }
     loongi_checkpoint_close(&ck);
     return status;
@@ -51,46 +81,47 @@ static bool is_damage(loong_status_t status)
 
 /* *whole_p: it is so on every rank. The first rank that finds damage tells;
  * other errors than damage are the caller's. */
-static loong_status_t agree(loong_trainer_t *t, loong_status_t mine,
+static loong_status_t agree(const resume_t *r, loong_status_t mine,
                             const char *path, bool *whole_p)
 {
-    int64_t rank = loong_comm_rank(t->comm);
-    int64_t size = loong_comm_size(t->comm);
-    int64_t first = mine != LOONG_OK ? rank : size;
+    loong_context_t *ctx = r->t->ctx;
+    int64_t first = mine != LOONG_OK ? r->rank : r->size;
     if (mine != LOONG_OK && !is_damage(mine)) {
         return mine;
     }
-    LOONG_TRY(loong_comm_all_reduce(t->comm, &first, 1, LOONG_I64,
-                                    LOONG_REDUCE_MIN, "checkpoint is whole"));
-    if (mine != LOONG_OK && first == rank) {
-        loongi_log(t->ctx, LOONG_LOG_WARN,
+    if (!r->judged) {
+        LOONG_TRY(loong_comm_all_reduce(r->t->comm, &first, 1, LOONG_I64,
+                                        LOONG_REDUCE_MIN,
+                                        "checkpoint is whole"));
+    }
+    if (mine != LOONG_OK && first == r->rank) {
+        loongi_log(ctx, LOONG_LOG_WARN,
                    "checkpoint %s is damaged, the one before it is tried: %s",
-                   path, loong_context_error(t->ctx));
+                   path, loong_context_error(ctx));
     }
     if (mine != LOONG_OK) {
-        loong_context_clear_error(t->ctx);
+        loong_context_clear_error(ctx);
     }
-    *whole_p = first == size;
+    *whole_p = first == r->size;
     return LOONG_OK;
 }
 
-/* *loaded_p: the run goes on from this one. */
-static loong_status_t try_one(loong_trainer_t *t, const char *path,
-                              bool *loaded_p)
+/* *taken_p: the run goes on from this one. */
+static loong_status_t try_one(const resume_t *r, const char *path,
+                              bool *taken_p)
 {
     loong_checkpoint_t *ck = NULL;
     bool whole = false;
-    loong_status_t status =
-        agree(t, open_mine(t, path, &ck), path, &whole);
+    loong_status_t status = agree(r, open_mine(r, path, &ck), path, &whole);
     if (status == LOONG_OK && whole) {
-        status = loongi_trainer_check_resume(t, ck);
+        status = check(r, ck);
     }
     if (status == LOONG_OK && whole) {
-        status = agree(t, verify(t, ck), path, &whole);
+        status = agree(r, verify(r, ck), path, &whole);
     }
     if (status == LOONG_OK && whole) {
-        status = loongi_trainer_load(t, ck);
-        *loaded_p = true;
+        status = take(r, ck);
+        *taken_p = true;
     }
     loongi_checkpoint_close(&ck);
     return status;
@@ -110,11 +141,12 @@ static void warn_of_latest(loong_trainer_t *t, loong_arena_t *arena,
 }
 
 /* Rank 0 looks into the directory, so that all ranks try the same. */
-static loong_status_t name_of(loong_trainer_t *t, const char *dir,
-                              int64_t index, char name[NAME_SIZE])
+static loong_status_t name_of(const resume_t *r, const char *dir, int64_t index,
+                              char name[NAME_SIZE])
 {
+    loong_trainer_t *t = r->t;
     memset(name, 0, NAME_SIZE);
-    if (loong_comm_rank(t->comm) == 0) {
+    if (r->rank == 0) {
         loong_arena_t *arena = NULL;
         const char **names = NULL;
         int64_t count = 0;
@@ -130,31 +162,43 @@ static loong_status_t name_of(loong_trainer_t *t, const char *dir,
         loongi_arena_destroy(&arena);
         LOONG_TRY(status);
     }
-    return loong_comm_broadcast(t->comm, name, NAME_SIZE, 0,
-                                "name of a checkpoint");
+    return r->judged ? LOONG_OK
+                     : loong_comm_broadcast(t->comm, name, NAME_SIZE, 0,
+                                            "name of a checkpoint");
 }
 
-loong_status_t loongi_trainer_resume_newest(loong_trainer_t *t,
-                                            const char *dir)
+static loong_status_t resume_newest(const resume_t *r, const char *dir)
 {
-    bool loaded = false;
+    loong_trainer_t *t = r->t;
+    bool taken = false;
     int64_t i = 0;
-    for (; !loaded; i++) {
+    for (; !taken; i++) {
         char name[NAME_SIZE];
         char path[PATH_SIZE];
-        LOONG_TRY(name_of(t, dir, i, name));
+        LOONG_TRY(name_of(r, dir, i, name));
         LOONG_CHECK(t->ctx, name[0] != '\0', LOONG_ERR_FORMAT,
                     "none of the %lld checkpoints in '%s' is whole",
                     (long long)i, dir);
         snprintf(path, sizeof(path), "%s/%s", dir, name);
-        LOONG_TRY(try_one(t, path, &loaded));
+        LOONG_TRY(try_one(r, path, &taken));
     }
-    if (i > 1 && !t->evaluate_only && loong_comm_rank(t->comm) == 0) {
+    if (i > 1 && !t->evaluate_only && r->rank == 0) {
         loongi_log(t->ctx, LOONG_LOG_INFO,
                    "checkpoint.keep_last does not count the damaged: they are "
                    "the first to be removed");
     }
     return LOONG_OK;
+}
+
+loong_status_t loongi_trainer_resume(loong_trainer_t *t, const char *load,
+                                     bool judged)
+{
+    resume_t r = {t, judged, judged ? 0 : loong_comm_rank(t->comm),
+                  judged ? 1 : loong_comm_size(t->comm)};
+    return strcmp(load, "auto") != 0
+               ? resume_from(&r, load)
+               : resume_newest(&r,
+                               loong_recipe_text(t->recipe, "checkpoint.save"));
 }
 
 /* Before a save: keep_last counts from the step that the run went on from. */

@@ -267,10 +267,7 @@ static loong_status_t load_model(loong_trainer_t *t)
     const char *load = NULL;
     LOONG_TRY(loongi_find_weights(t, &load));
     if (load != NULL) {
-        return strcmp(load, "auto") == 0
-                   ? loongi_trainer_resume_newest(
-                         t, loong_recipe_text(t->recipe, "checkpoint.save"))
-                   : loongi_trainer_resume(t, load);
+        return loongi_trainer_resume(t, load, false);
     }
     if (hf == NULL) {
         return loongi_component_initialize(t->component, t->set.seed);

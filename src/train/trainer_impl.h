@@ -210,13 +210,13 @@ LOONG_NODISCARD loong_status_t loongi_trainer_load(loong_trainer_t *t,
                                                    loong_checkpoint_t *ck);
 
 /* ---- resume.c ---- */
-/* From one checkpoint, or the newest of a directory, which must be whole. */
+/* From the checkpoint in the directory `load`, which must be whole; auto: from
+ * the newest of checkpoint.save that is whole on all ranks, the damaged ones
+ * are told as warnings. Collective, unless judged: then rank 0 finds out what
+ * a run would do; it reads no tensor and keeps nothing. */
 LOONG_NODISCARD loong_status_t loongi_trainer_resume(loong_trainer_t *t,
-                                                     const char *path);
-/* From the newest checkpoint of a directory that is whole on all ranks; the
- * damaged ones before it are told as warnings. Collective. */
-LOONG_NODISCARD loong_status_t
-loongi_trainer_resume_newest(loong_trainer_t *t, const char *dir);
+                                                     const char *load,
+                                                     bool judged);
 void loongi_trainer_renew(const loong_trainer_t *t);
 
 /* ---- supervise.c ---- */

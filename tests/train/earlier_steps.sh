@@ -55,7 +55,7 @@ run 0 recipe.yaml checkpoint.save=own checkpoint.load=save export.hf=hf4
 same save/step_00000004 hf4 || fail "the export is not what was loaded"
 
 # Steps are there without `latest`, or with one that is wrong: auto goes on from
-# the newest and says so, a new run is refused.
+# the newest and says so, and --check foretells it; a new run is refused.
 cp -a save lost
 for latest in missing empty stale; do
     case $latest in
@@ -65,15 +65,25 @@ for latest in missing empty stale; do
     esac
     run 2 recipe.yaml checkpoint.save=lost
     has err "lost has checkpoints of an earlier run"
-    run 0 recipe.yaml checkpoint.save=lost checkpoint.load=auto
-    has err "auto takes the step completed last: "
-    has err "$said"
-    has out "resumed from lost/step_00000004 at step 4"
+    for check in --check ""; do
+        # shellcheck disable=SC2086
+        run 0 recipe.yaml $check checkpoint.save=lost checkpoint.load=auto
+        has err "auto takes the step completed last: "
+        has err "$said"
+        [ -n "$check" ] || has out "resumed from lost/step_00000004 at step 4"
+        [ -z "$check" ] || has out "check: it can run here"
+    done
 done
 
 # A step that is passed over as damaged is not one of those that are kept.
 cp -a save bad
 printf x >>bad/step_00000004/rank_00000.h5
+run 0 recipe.yaml --check checkpoint.save=bad checkpoint.load=auto
+has err "bad/step_00000004 is damaged, the one before it is tried"
+has out "bad/step_00000002: no tensor was read"
+run 2 recipe.yaml --check checkpoint.save=bad checkpoint.load=auto \
+    model.foundation.rotary_base=77
+has err "wanted by checkpoint.load"
 run 0 recipe.yaml checkpoint.save=bad checkpoint.load=auto train.train_iters=5 \
     checkpoint.keep_last=2
 has err "bad/step_00000004 is damaged, the one before it is tried"

@@ -192,7 +192,6 @@ static loong_status_t with_trainer(const options_t *o, loong_recipe_t *recipe,
                                    loong_trainer_t *trainer)
 {
     const char *text = NULL;
-    const char *dir = loong_recipe_text(recipe, "export.hf");
     loong_status_t status = loong_trainer_describe(trainer, &text);
     if (status == LOONG_OK && loong_comm_rank(comm) == 0) {
         banner(stdout);
@@ -224,18 +223,7 @@ static loong_status_t with_trainer(const options_t *o, loong_recipe_t *recipe,
                                            first ? o->profile : NULL, &text);
         print_text(comm, status == LOONG_OK ? text : "");
     }
-    if (status == LOONG_OK) {
-        status = plot(o, comm, trainer);
-    }
-    if (status == LOONG_OK && dir != NULL) {
-        status = loong_trainer_export(trainer, dir);
-        if (status == LOONG_OK) {
-            print_text(comm, "exported as a Hugging Face directory: ");
-            print_text(comm, dir);
-            print_text(comm, "\n");
-        }
-    }
-    return status;
+    return status == LOONG_OK ? plot(o, comm, trainer) : status;
 }
 
 static loong_status_t print_config(loong_context_t *ctx, loong_comm_t *comm,

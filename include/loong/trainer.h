@@ -59,7 +59,8 @@ LOONG_API void loong_trainer_destroy(loong_trainer_t **trainer_p);
 
 /* Trains until train.train_iters, a request to stop, or an error. A request
  * saves a checkpoint (when checkpoint.save is set) and returns
- * LOONG_ERR_INTERRUPTED. Progress goes to the log. */
+ * LOONG_ERR_INTERRUPTED. What is trained to its end goes to export.hf, if that
+ * is set, before the last evaluation. Progress goes to the log. */
 LOONG_API LOONG_NODISCARD loong_status_t
 loong_trainer_run(loong_trainer_t *trainer);
 

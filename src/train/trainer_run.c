@@ -77,6 +77,31 @@ static loong_status_t heed_requests(loong_trainer_t *t, bool *stop_p)
     return wanted && done && t->set.saves ? save(t) : LOONG_OK;
 }
 
+static loong_status_t export_model(loong_trainer_t *t)
+{
+    const char *dir = loong_recipe_text(t->recipe, "export.hf");
+    if (dir == NULL) {
+        return LOONG_OK;
+    }
+    LOONG_TRY(loong_trainer_export(t, dir));
+    if (loong_comm_rank(t->comm) == 0) {
+        loongi_log(t->ctx, LOONG_LOG_INFO,
+                   "exported as a Hugging Face directory: %s", dir);
+    }
+    return LOONG_OK;
+}
+
+/* What the training leaves is written before the last evaluation, so that one
+ * that fails loses nothing. */
+static loong_status_t keep_last(loong_trainer_t *t)
+{
+    if (t->set.saves) {
+        LOONG_TRY(save(t));
+        LOONG_TRY(loongi_trainer_finish_save(t));
+    }
+    return export_model(t);
+}
+
 /* *stop_p: the run ends here, as the recipe says. */
 static loong_status_t after_step(loong_trainer_t *t, bool *stop_p)
 {
@@ -86,9 +111,8 @@ static loong_status_t after_step(loong_trainer_t *t, bool *stop_p)
     if (every(step, t->set.log_interval) || last || *stop_p) {
         LOONG_TRY(loongi_report_interval(t));
     }
-    if (last && t->set.saves) { /* no evaluation that fails loses the run */
-        LOONG_TRY(save(t));
-        LOONG_TRY(loongi_trainer_finish_save(t));
+    if (last) {
+        LOONG_TRY(keep_last(t));
     }
     if (every(step, t->set.eval_interval) || last) {
         LOONG_TRY(loongi_trainer_evaluate(t));
@@ -120,7 +144,7 @@ loong_status_t loong_trainer_run(loong_trainer_t *trainer)
                    "nothing to train: the checkpoint is at step %lld, "
                    "train.train_iters asks for %lld",
                    (long long)t->state.step, (long long)t->set.train_iters);
-        return LOONG_OK;
+        return export_model(t);
     }
     loongi_report_reset(t);
     loongi_supervise_begin(t);

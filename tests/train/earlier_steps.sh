@@ -219,10 +219,11 @@ done
 cp text.bin high.bin
 cp text.idx high.idx
 printf '\377\177' | dd of=high.bin bs=2 seek=5 conv=notrunc status=none
-run 1 recipe.yaml checkpoint.save=high \
+run 1 recipe.yaml checkpoint.save=high export.hf=high_hf \
     data.validation='[{name: high, path: high}]'
 has err "value 32767, allowed is 0 to 256"
 [ "$(cat high/latest)" = step_00000004 ] || fail "step 4 was not saved"
+same high/step_00000004 high_hf || fail "step 4 was not exported"
 # Nor is a training of less than a sample one that is over.
 run 2 recipe.yaml '~train.train_iters' +train.train_tokens=63
 has err "train.train_tokens: 63, less than a sample of data.seq_length 64"

@@ -95,7 +95,6 @@ static loong_status_t make_schedules(loong_component_t *c, int micro_batches)
 
 static loong_status_t create_stages(loong_component_t *c)
 {
-    int rank = c->params.mesh.coord[LOONG_AXIS_PP];
     size_t count = (size_t)c->num_stages;
     LOONG_TRY(loongi_calloc(c->ctx, count, sizeof(*c->stages), "stages",
                             &c->stages));
@@ -104,7 +103,7 @@ static loong_status_t create_stages(loong_component_t *c)
             c->arena, count * sizeof(*c->chunks[k]), &c->chunks[k]));
     }
     for (int i = 0; i < c->num_stages; i++) {
-        int stage = loongi_schedule_stage(c->evaluation, rank, i);
+        int stage = loongi_component_stage(c, i);
         LOONG_TRY(loongi_stage_create(c->ctx, &c->params, &c->cuts[stage],
                                       &c->stages[i]));
         for (int k = 0; k < LOONG_STAGE_CHUNKS; k++) {
@@ -196,15 +195,17 @@ static loong_status_t plan_rank(loong_component_t *c)
     for (int k = 0; k < LOONG_STAGE_CHUNKS; k++) {
         c->use[k] = -1;
         if (c->chunks[k][0] != NULL) {
-            uses[count].schedule =
+            const loong_schedule_t *s =
                 k == LOONG_STAGE_TRAIN ? c->schedule : c->evaluation;
+            uses[count].list = &s->ranks[c->params.mesh.coord[LOONG_AXIS_PP]];
             uses[count].chunks = c->chunks[k];
             c->use[k] = count++;
         }
     }
+    const int32_t first_chunk[] = {0, c->num_stages};
+    const loong_rank_params_t params = {1, first_chunk, count, uses};
     loongi_rank_destroy(&c->rank);
-    return loongi_rank_create(c->ctx, c->params.mesh.coord[LOONG_AXIS_PP],
-                              count, uses, &c->rank);
+    return loongi_rank_create(c->ctx, &params, &c->rank);
 }
 
 static void add_up(loong_component_t *c)
@@ -240,18 +241,15 @@ static void bind_stages(loong_component_t *c)
 /* The messages of a stage to the stages before and behind it. */
 static loong_status_t create_transfers(loong_component_t *c, int index)
 {
-    int rank = c->params.mesh.coord[LOONG_AXIS_PP];
     loong_stage_t *s = c->stages[index];
     for (int k = 0; k < LOONG_STAGE_CHUNKS; k++) {
         if (s->chunk[k] == NULL) {
             continue;
         }
-        const loong_schedule_t *schedule =
-            c->rank->use[c->use[k]].schedule;
+        const loong_rank_schedule_t *list = c->rank->use[c->use[k]].list;
         loong_transfer_params_t p = {
             s->chunk[k], c->run.group[LOONG_GROUP_PP], c->comms.links,
-            loongi_schedule_stage(schedule, rank, index),
-            schedule->ranks[rank].chunks[index].slots};
+            loongi_component_stage(c, index), list->chunks[index].slots};
         LOONG_TRY(loongi_transfer_create(&p, &s->transfer[k]));
     }
     return LOONG_OK;
@@ -425,7 +423,7 @@ loongi_component_entries(const loong_component_t *component,
                          loong_stage_chunk_t chunk)
 {
     const loong_component_t *c = component;
-    return &c->rank->use[c->use[chunk]].schedule->ranks[c->rank->rank];
+    return c->rank->use[c->use[chunk]].list;
 }
 
 loong_stage_t *loongi_component_head(const loong_component_t *component)

@@ -80,6 +80,15 @@ LOONG_NODISCARD loong_status_t
 loongi_component_accepts(const loong_component_t *component,
                          int micro_batches);
 
+/* The stage of the pipeline that a stage of this rank is. */
+static inline int loongi_component_stage(const loong_component_t *component,
+                                         int index)
+{
+    return loongi_schedule_stage(component->evaluation,
+                                 component->params.mesh.coord[LOONG_AXIS_PP],
+                                 index);
+}
+
 /* The entries of this rank. */
 const loong_rank_schedule_t *
 loongi_component_entries(const loong_component_t *component,

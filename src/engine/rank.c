@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "rank.h"
 
+#include <string.h>
+
 #include "passes.h"
 
 /* ---- memory ------------------------------------------------------------- */
@@ -28,10 +30,11 @@ static void place_chunk(loong_rank_t *r, int chunk)
     int64_t host = 0;
     for (int u = 0; u < r->num_uses; u++) {
         const loong_chunk_t *c = r->use[u].chunks[chunk];
-        const loong_chunk_slots_t *n =
-            &r->use[u].schedule->ranks[r->rank].chunks[chunk];
-        chunk_bytes(c, n, bytes);
-        host = LOONG_MAX(host, n->host * c->away_bytes);
+        const loong_chunk_slots_t *n = &r->use[u].list->chunks[chunk];
+        if (c != NULL) {
+            chunk_bytes(c, n, bytes);
+            host = LOONG_MAX(host, n->host * c->away_bytes);
+        }
     }
     for (int b = 0; b < LOONG_BASE_COUNT; b++) {
         r->places[chunk].begin[b] = r->bytes[b];
@@ -41,10 +44,10 @@ static void place_chunk(loong_rank_t *r, int chunk)
     r->host_bytes += host;
 }
 
-static const loong_program_t *program_of(const loong_rank_use_t *use,
+static const loong_program_t *program_of(const loong_rank_t *r, int use,
                                          const loong_entry_t *e)
 {
-    return &use->chunks[e->chunk]->programs[e->kind];
+    return &r->use[use].chunks[loongi_rank_index(r, e)]->programs[e->kind];
 }
 
 static bool is_program(const loong_entry_t *e)
@@ -53,9 +56,9 @@ static bool is_program(const loong_entry_t *e)
 }
 
 /* Scratch and COMM: the largest program or pair. */
-static void size_common(loong_rank_t *r, const loong_rank_use_t *use)
+static void size_common(loong_rank_t *r, int use)
 {
-    const loong_rank_schedule_t *list = &use->schedule->ranks[r->rank];
+    const loong_rank_schedule_t *list = r->use[use].list;
     int64_t *scratch = &r->bytes[LOONG_BASE_SCRATCH];
     int64_t *comm = &r->bytes[LOONG_BASE_COMM];
     for (int64_t k = 0; k < list->num_entries; k++) {
@@ -63,8 +66,8 @@ static void size_common(loong_rank_t *r, const loong_rank_use_t *use)
         int64_t bytes[2] = {0, 0};
         for (; e != NULL && is_program(e);
              e = e->pair > k ? &list->entries[e->pair] : NULL) {
-            bytes[0] += program_of(use, e)->scratch_bytes;
-            bytes[1] += program_of(use, e)->comm_bytes;
+            bytes[0] += program_of(r, use, e)->scratch_bytes;
+            bytes[1] += program_of(r, use, e)->comm_bytes;
         }
         *scratch = LOONG_MAX(*scratch, bytes[0]);
         *comm = LOONG_MAX(*comm, bytes[1]);
@@ -72,6 +75,15 @@ static void size_common(loong_rank_t *r, const loong_rank_use_t *use)
 }
 
 /* ---- pairs -------------------------------------------------------------- */
+
+static bool has_pairs(const loong_rank_schedule_t *list)
+{
+    int64_t k = 0;
+    while (k < list->num_entries && list->entries[k].pair < 0) {
+        k++;
+    }
+    return k < list->num_entries;
+}
 
 static loong_status_t order_pairs(loong_rank_t *r)
 {
@@ -110,14 +122,13 @@ static loong_status_t run_pair(const loong_rank_t *r, const loong_run_t *run,
                                const loong_entry_t *f, const loong_entry_t *b,
                                const loong_frame_t *const frame[2])
 {
-    const loong_rank_use_t *use = &r->use[0];
     loong_run_t bound[2] = {loongi_rank_bind(r, 0, run, f),
                             loongi_rank_bind(r, 0, run, b)};
-    loong_program_pair_t pair = {{program_of(use, f), program_of(use, b)},
-                                 0, NULL};
+    loong_program_pair_t pair = {
+        {program_of(r, 0, f), program_of(r, 0, b)}, 0, NULL};
     pair.num_order = pair.program[0]->num_steps + pair.program[1]->num_steps;
-    pair.order =
-        r->orders + r->order_at[f->chunk * r->chunks + b->chunk];
+    pair.order = r->orders + r->order_at[loongi_rank_index(r, f) * r->chunks +
+                                         loongi_rank_index(r, b)];
     put_behind(&bound[1], pair.program[0]);
     return loongi_pair_run(bound, &pair, frame);
 }
@@ -132,23 +143,27 @@ static loong_status_t plan(loong_rank_t *r)
         place_chunk(r, c);
     }
     for (int u = 0; u < r->num_uses; u++) {
-        size_common(r, &r->use[u]);
+        size_common(r, u);
     }
-    return r->use[0].schedule->params.pair ? order_pairs(r) : LOONG_OK;
+    return has_pairs(r->use[0].list) ? order_pairs(r) : LOONG_OK;
 }
 
-loong_status_t loongi_rank_create(loong_context_t *ctx, int rank, int num_uses,
-                                  const loong_rank_use_t *uses,
+loong_status_t loongi_rank_create(loong_context_t *ctx,
+                                  const loong_rank_params_t *params,
                                   loong_rank_t **rank_p)
 {
     loong_rank_t *r = NULL;
-    LOONG_TRY(loongi_alloc(ctx, sizeof(*r), "rank", &r));
+    size_t firsts = (size_t)params->num_components + 1;
+    LOONG_TRY(loongi_alloc(ctx, sizeof(*r) + firsts * sizeof(*r->first_chunk),
+                           "rank", &r));
     r->ctx = ctx;
-    r->rank = rank;
-    r->chunks = uses[0].schedule->params.chunks;
-    r->num_uses = num_uses;
-    for (int u = 0; u < num_uses; u++) {
-        r->use[u] = uses[u];
+    r->first_chunk = (int32_t *)(r + 1);
+    memcpy(r->first_chunk, params->first_chunk,
+           firsts * sizeof(*r->first_chunk));
+    r->chunks = params->first_chunk[params->num_components];
+    r->num_uses = params->num_uses;
+    for (int u = 0; u < params->num_uses; u++) {
+        r->use[u] = params->uses[u];
     }
     loong_status_t status = plan(r);
     if (status != LOONG_OK) {
@@ -188,8 +203,9 @@ loong_run_t loongi_rank_bind(const loong_rank_t *rank, int use,
                              const loong_run_t *run,
                              const loong_entry_t *entry)
 {
-    loong_run_t bound = loongi_rank_chunk(rank, run, entry->chunk);
-    const loong_chunk_t *c = rank->use[use].chunks[entry->chunk];
+    int index = loongi_rank_index(rank, entry);
+    loong_run_t bound = loongi_rank_chunk(rank, run, index);
+    const loong_chunk_t *c = rank->use[use].chunks[index];
     const int64_t within[LOONG_BASE_COUNT] = {
         [LOONG_BASE_SLOT] = LOONG_MAX(entry->slot, 0) * c->slot_bytes,
         [LOONG_BASE_INPUT] = LOONG_MAX(entry->slot, 0) * c->input_bytes,
@@ -207,6 +223,7 @@ static bool came_before(const loong_entry_t *list, int64_t index)
 {
     int64_t i = 0;
     while (i < index && (list[i].kind != list[index].kind ||
+                         list[i].component != list[index].component ||
                          list[i].chunk != list[index].chunk)) {
         i++;
     }
@@ -217,8 +234,7 @@ loong_status_t loongi_rank_load(const loong_rank_t *rank,
                                 const loong_run_t *run, bool again)
 {
     for (int u = 0; u < rank->num_uses; u++) {
-        const loong_rank_use_t *use = &rank->use[u];
-        const loong_rank_schedule_t *s = &use->schedule->ranks[rank->rank];
+        const loong_rank_schedule_t *s = rank->use[u].list;
         for (int64_t k = 0; k < s->num_entries; k++) {
             const loong_entry_t *e = &s->entries[k];
             if (!is_program(e)) {
@@ -226,11 +242,10 @@ loong_status_t loongi_rank_load(const loong_rank_t *rank,
             }
             loong_run_t bound = loongi_rank_bind(rank, u, run, e);
             if (e->pair >= 0 && e->kind == LOONG_ENTRY_B) {
-                put_behind(&bound, program_of(use, &s->entries[e->pair]));
+                put_behind(&bound, program_of(rank, u, &s->entries[e->pair]));
             }
-            LOONG_TRY(loongi_program_load(&bound, program_of(use, e),
-                                          again ||
-                                              came_before(s->entries, k)));
+            LOONG_TRY(loongi_program_load(&bound, program_of(rank, u, e),
+                                          again || came_before(s->entries, k)));
         }
     }
     return LOONG_OK;
@@ -240,12 +255,11 @@ loong_status_t loongi_rank_run(const loong_rank_t *rank, int use,
                                const loong_run_t *run, int64_t index,
                                const loong_frame_t *const frame[2])
 {
-    const loong_rank_use_t *u = &rank->use[use];
-    const loong_entry_t *list = u->schedule->ranks[rank->rank].entries;
+    const loong_entry_t *list = rank->use[use].list->entries;
     const loong_entry_t *e = &list[index];
     if (e->pair < 0) {
         loong_run_t bound = loongi_rank_bind(rank, use, run, e);
-        return loongi_program_run(&bound, program_of(u, e), frame[0]);
+        return loongi_program_run(&bound, program_of(rank, use, e), frame[0]);
     }
     if (e->pair < index) {
         return LOONG_OK;

@@ -1,8 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What one rank of a schedule needs and how its entries are bound to it: the
- * exact bytes of every base before anything is allocated, and for an entry the
- * place in them of its chunk, slot and scratch.
+ * What one rank needs for its list of entries and how these are bound to it:
+ * the exact bytes of every base before anything is allocated, and for an entry
+ * the place in them of its chunk, slot and scratch. Parameters, gradients,
+ * states and slots of the components of the list lie one behind the other;
+ * scratch and COMM are those of the largest program.
  *
  * The two programs of a pair get scratch and COMM one behind the other; all
  * else uses the same. Not collective.
@@ -19,12 +21,21 @@ extern "C" {
 
 enum { LOONG_MAX_USES = 4 };
 
-/* A schedule and the compiled chunks of the rank that it runs; both are
- * borrowed. */
+/* A list of the rank and the compiled chunks that it runs, of all components,
+ * in the order of list->chunks; NULL: it does not run the chunk. Borrowed. */
 typedef struct loong_rank_use {
-    const loong_schedule_t *schedule;
+    const loong_rank_schedule_t *list;
     loong_chunk_t *const *chunks;
 } loong_rank_use_t;
+
+typedef struct loong_rank_params {
+    int num_components;
+    /* Per component the number of its first chunk; behind the last one the
+     * number of all. */
+    const int32_t *first_chunk;
+    int num_uses;
+    const loong_rank_use_t *uses; /* only the list of use 0 may have pairs */
+} loong_rank_params_t;
 
 /* Where the bases of a chunk begin; slots and areas lie one behind the other.*/
 typedef struct loong_chunk_place {
@@ -36,8 +47,8 @@ typedef struct loong_chunk_place {
  * evaluation. Their chunks have the same parameters. */
 typedef struct loong_rank {
     loong_context_t *ctx;
-    int rank;
-    int chunks;
+    int chunks; /* of all components */
+    int32_t *first_chunk;
     int num_uses;
     loong_rank_use_t use[LOONG_MAX_USES];
     loong_chunk_place_t *places;     /* of each chunk */
@@ -47,11 +58,17 @@ typedef struct loong_rank {
     int64_t *order_at;
 } loong_rank_t;
 
-/* Only the schedule of use 0 may have pairs. */
 LOONG_NODISCARD loong_status_t
-loongi_rank_create(loong_context_t *ctx, int rank, int num_uses,
-                   const loong_rank_use_t *uses, loong_rank_t **rank_p);
+loongi_rank_create(loong_context_t *ctx, const loong_rank_params_t *params,
+                   loong_rank_t **rank_p);
 void loongi_rank_destroy(loong_rank_t **rank_p);
+
+/* The number of an entry's chunk among those of all components. */
+static inline int loongi_rank_index(const loong_rank_t *rank,
+                                    const loong_entry_t *entry)
+{
+    return rank->first_chunk[entry->component] + entry->chunk;
+}
 
 /* The bases of a chunk, from those of the rank; slot 0. */
 loong_run_t loongi_rank_chunk(const loong_rank_t *rank, const loong_run_t *run,
@@ -65,8 +82,9 @@ loong_run_t loongi_rank_bind(const loong_rank_t *rank, int use,
 static inline int64_t loongi_rank_host(const loong_rank_t *rank, int use,
                                        const loong_entry_t *entry)
 {
-    return rank->places[entry->chunk].host +
-           entry->host * rank->use[use].chunks[entry->chunk]->away_bytes;
+    int index = loongi_rank_index(rank, entry);
+    return rank->places[index].host +
+           entry->host * rank->use[use].chunks[index]->away_bytes;
 }
 
 /* Loads every program of every use at the bases of its entries; `again`: when

@@ -40,10 +40,9 @@ static loong_status_t add_link(const loong_component_t *c, int index,
         if (chunk == NULL) {
             continue;
         }
-        const loong_schedule_t *s = c->rank->use[c->use[k]].schedule;
-        LOONG_TRY(loongi_transfer_room(
-            chunk, s->ranks[c->rank->rank].chunks[index].slots, send,
-            direction, &room));
+        const loong_rank_schedule_t *list = c->rank->use[c->use[k]].list;
+        LOONG_TRY(loongi_transfer_room(chunk, list->chunks[index].slots, send,
+                                       direction, &room));
         messages = LOONG_MAX(messages, room.messages);
         most = LOONG_MAX(most, room.bytes);
     }
@@ -64,8 +63,7 @@ loong_status_t loongi_staging_bytes(const loong_trainer_t *t,
     }
     bytes = (int64_t)loongi_staged_bytes();
     for (int i = 0; i < c->num_stages; i++) {
-        int stage =
-            loongi_schedule_stage(c->evaluation, c->rank->rank, i);
+        int stage = loongi_component_stage(c, i);
         for (int d = 0; d < DIRECTIONS; d++) {
             if (stage + 1 < stages && is_staged(t, c, rank_of(c, stage + 1))) {
                 LOONG_TRY(add_link(c, i, d == 0, d, &bytes));

@@ -26,7 +26,7 @@ static loong_status_t own_names(loong_trainer_t *t, loong_text_t *text)
     const loong_component_t *c = t->component;
     for (int i = 0; i < c->num_stages; i++) {
         const loong_chunk_t *chunk = chunk_of(t, i);
-        int stage = loongi_schedule_stage(c->evaluation, c->rank->rank, i);
+        int stage = loongi_component_stage(c, i);
         for (int64_t w = 0; chunk != NULL && w < chunk->num_watches; w++) {
             const loong_watch_t *watch = &chunk->watches[w];
             loongi_text_printf(text, "%0*d %c%s\n", STAGE_DIGITS, stage,
@@ -147,8 +147,7 @@ static loong_status_t place_own(loong_trainer_t *t)
     k = 0;
     for (int i = 0; i < t->component->num_stages; i++) {
         const loong_chunk_t *chunk = chunk_of(t, i);
-        int stage = loongi_schedule_stage(t->component->evaluation,
-                                          t->component->rank->rank, i);
+        int stage = loongi_component_stage(t->component, i);
         for (int64_t w = 0; chunk != NULL && w < chunk->num_watches; w++) {
             at = find(t, &chunk->watches[w], at);
             LOONG_CHECK(t->ctx, at >= 0, LOONG_ERR_INTERNAL,

@@ -113,8 +113,10 @@ loong_status_t fake_plan_create(replay_t *r)
             LOONG_TRY(compile_stage(r, rank, c));
             count_chunk(r->counters, r->chunks[rank][c]);
         }
-        loong_rank_use_t use = {r->schedule, r->chunks[rank]};
-        LOONG_TRY(loongi_rank_create(r->ctx, rank, 1, &use, &r->ranks[rank]));
+        const int32_t first_chunk[] = {0, o->params.chunks};
+        loong_rank_use_t use = {&r->schedule->ranks[rank], r->chunks[rank]};
+        const loong_rank_params_t params = {1, first_chunk, 1, &use};
+        LOONG_TRY(loongi_rank_create(r->ctx, &params, &r->ranks[rank]));
         r->run[rank].ctx = r->ctx;
         r->run[rank].stream = &r->world;
         for (int b = 1; b < LOONG_BASE_COUNT; b++) {

@@ -2,7 +2,9 @@
  *
  * What differs between two recipes, by value and not by the way it is
  * written, and whether a saved run may go on with the changed one. */
+#include <float.h>
 #include <inttypes.h>
+#include <math.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -44,6 +46,21 @@ static void put_value(loong_recipe_type_t type, const char *text,
     } else {
         loongi_text_printf(out, "%s", text);
     }
+}
+
+bool loongi_recipe_same(const loong_recipe_key_t *key, const char *a,
+                        const char *b)
+{
+    double x = 0.0;
+    double y = 0.0;
+    if (strcmp(a, b) == 0) {
+        return true;
+    }
+    return key != NULL && loongi_recipe_is_number(key->type) &&
+           !loongi_recipe_is_whole(key->type) &&
+           loongi_recipe_number(key->type, a, &x) &&
+           loongi_recipe_number(key->type, b, &y) &&
+           fabs(x - y) <= 4.0 * DBL_EPSILON * fabs(x);
 }
 
 /* The value at a path, false when there is none: neither meant nor set nor a
@@ -88,7 +105,7 @@ static loong_status_t compare_value(const comparison_t *c,
     loong_status_t status = a.status != LOONG_OK ? a.status : b.status;
     if (status == LOONG_OK &&
         (has_a != has_b ||
-         strcmp(loongi_text_get(&a), loongi_text_get(&b)) != 0)) {
+         !loongi_recipe_same(key, loongi_text_get(&a), loongi_text_get(&b)))) {
         loong_recipe_change_t change = {
             path, has_a ? loongi_text_get(&a) : NULL,
             has_b ? loongi_text_get(&b) : NULL, key->resume};

@@ -76,6 +76,12 @@ typedef struct loong_recipe_meant {
     const loong_pairs_t *after;
 } loong_recipe_meant_t;
 
+/* Whether canonical texts of a key's value mean one value. Reals do that are
+ * apart by roundings alone: 128 ** -0.5 and 1 / sqrt(128) differ in the last
+ * digit. key: NULL for one that recipes do not have. */
+bool loongi_recipe_same(const loong_recipe_key_t *key, const char *a,
+                        const char *b);
+
 /* As loong_recipe_compare and loong_recipe_check_resume, of what they came
  * to. */
 LOONG_NODISCARD loong_status_t loongi_recipe_compare(

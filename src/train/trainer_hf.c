@@ -8,6 +8,7 @@
 #include "earlier.h"
 #include "hf_config.h"
 #include "problems.h"
+#include "recipe_impl.h"
 #include "trainer_hf.h"
 #include "view.h"
 
@@ -72,7 +73,9 @@ static void tell_overrides(const adoption_t *a, const loong_pairs_t *theirs,
         snprintf(path, sizeof(path), FOUNDATION ".%s", key);
         if (loong_recipe_is_set(a->recipe, path) &&
             (written != NULL || !is_of_training(key)) &&
-            (means == NULL || strcmp(ours->items[i].value, means) != 0)) {
+            (means == NULL ||
+             !loongi_recipe_same(loongi_recipe_find(a->recipe, path),
+                                 ours->items[i].value, means))) {
             loongi_log(a->ctx, LOONG_LOG_WARN,
                        "%s: %s (%s) holds, %s/config.json means %s", path,
                        loong_recipe_text(a->recipe, path),
@@ -189,7 +192,8 @@ static void judge_key(const loong_trainer_t *t, const char *key,
     char path[256];
     now = now != NULL ? now : "not set";
     snprintf(path, sizeof(path), FOUNDATION ".%s", key);
-    if (is_of_training(key) || strcmp(before, now) == 0) {
+    if (is_of_training(key) ||
+        loongi_recipe_same(loongi_recipe_find(t->recipe, path), before, now)) {
         return;
     }
     if (loong_recipe_may_change(t->recipe, path)) {

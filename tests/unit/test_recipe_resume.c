@@ -36,8 +36,7 @@ static loong_recipe_t *parse(loong_context_t *ctx, const char *text,
     return recipe;
 }
 
-/* ---- units ----------------------------------------------------------------
- */
+/* ---- units ---- */
 
 static void test_units(void **state)
 {
@@ -114,8 +113,7 @@ static void test_many_problems(void **state)
     test_context_end(&ctx);
 }
 
-/* ---- reading ----------------------------------------------------------------
- */
+/* ---- reading ---- */
 
 static void ask_int(const loong_recipe_t *r, const char *path)
 {
@@ -478,6 +476,9 @@ static const struct {
     {LLAMA, "", LLAMA ", make_vocab_size_divisible_by: 128", NULL},
     {LLAMA ", num_query_groups: 4", "", LLAMA, NULL},
     {EXPERTS, "", EXPERTS ", moe_router_norm_topk_prob: true", NULL},
+    /* 8 ** -0.5 is not 1 / sqrt(8), by a rounding. */
+    {LLAMA, "", LLAMA ", softmax_scale: 0.3535533905932738", NULL},
+    {LLAMA, "", LLAMA ", softmax_scale: 0.3535533906", "now 0.3535533906"},
     {LLAMA, "", LLAMA ", num_query_groups: 2",
      "r.yaml:1: " F "num_query_groups: 4 in the checkpoint, now 2"},
     {LLAMA ", num_query_groups: 2", "", LLAMA,
@@ -485,19 +486,18 @@ static const struct {
      "to 2 to go on as before"},
     {LLAMA, "untie_embeddings_and_output_weights=false", LLAMA,
      F "untie_embeddings_and_output_weights: false in the checkpoint, now "
-     "true; set it to false to go on as before"},
+       "true; set it to false to go on as before"},
     {LLAMA, "untie_embeddings_and_output_weights=false",
      LLAMA ", untie_embeddings_and_output_weights: false", NULL},
-    {EXPERTS, "moe_router_score_function moe_router_norm_topk_prob ",
-     EXPERTS,
+    {EXPERTS, "moe_router_score_function moe_router_norm_topk_prob ", EXPERTS,
      F "moe_router_score_function: softmax in the checkpoint, now "
-     "sigmoid; set it to softmax to go on as before"},
+       "sigmoid; set it to softmax to go on as before"},
     {EXPERTS, "moe_router_topk_scaling_factor ", EXPERTS,
      F "moe_router_topk_scaling_factor: 1.0 in the checkpoint, now 2.5; "
-     "set it to 1.0 to go on as before"},
+       "set it to 1.0 to go on as before"},
     {EXPERTS, "moe_router_enable_expert_bias ", EXPERTS,
      F "moe_router_enable_expert_bias: false in the checkpoint, now true; "
-     "set it to false to go on as before"},
+       "set it to false to go on as before"},
     {EXPERTS, "moe_router_topk_scaling_factor ",
      EXPERTS ", moe_router_topk_scaling_factor: 1", NULL},
     {EXPERTS, "window_size qk_layernorm_whole ", EXPERTS, NULL},

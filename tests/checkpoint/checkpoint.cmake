@@ -1,3 +1,9 @@
+# What ranks save, and the directory that they save to.
+loong_test(NAME native SOURCES tests/checkpoint/test_native.c
+  tests/checkpoint/native_case.c LABELS unit)
+loong_test(NAME native_dir SOURCES tests/checkpoint/test_native_dir.c
+  tests/checkpoint/native_case.c LABELS unit)
+
 # Saving behind a training.
 loong_test(NAME native_async SOURCES tests/checkpoint/test_native_async.c
   LABELS unit)

@@ -8,7 +8,7 @@
 #include <stdint.h>
 
 enum {
-    LAYOUT_AXES = 35,
+    LAYOUT_AXES = 36,
     LAYOUT_VALUE = 48,
     LAYOUT_VALUES = 8, /* of an axis, at most */
     LAYOUT_LINE = 4096

@@ -171,7 +171,7 @@ static double least_norm(const char *kind)
     if (strcmp(kind, "param") == 0) {
         return 1e-3;
     }
-    return strcmp(kind, "exp_avg") == 0 ? 1e-8 : 1e-16;
+    return strcmp(kind, "exp_avg_sq") == 0 ? 1e-16 : 1e-8;
 }
 
 typedef struct pair {
@@ -191,6 +191,10 @@ static loong_status_t is_noise(const pair_t *pair, const char *name,
     for (int k = 0; k < 2; k++) {
         const loong_checkpoint_tensor_t *v =
             loongi_checkpoint_find(pair->of[k], "exp_avg_sq", name);
+        bool squared = v != NULL;
+        if (v == NULL) { /* of sgd */
+            v = loongi_checkpoint_find(pair->of[k], "momentum_buffer", name);
+        }
         const loong_checkpoint_tensor_t *param =
             loongi_checkpoint_find(pair->of[k], "param", name);
         if (v == NULL || param == NULL || param->dtype != LOONG_F64) {
@@ -200,7 +204,7 @@ static loong_status_t is_noise(const pair_t *pair, const char *name,
         LOONG_TRY(loongi_checkpoint_read_rows(pair->of[k], v, 0, v->shape[0],
                                               LOONG_F64, values));
         for (int64_t i = 0; i < elements; i++) {
-            most = fmax(most, values[i]);
+            most = fmax(most, squared ? values[i] : values[i] * values[i]);
         }
     }
     *noise_p = most > 0.0 && most <= 0x1p-46 * 0x1p-46;

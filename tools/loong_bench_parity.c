@@ -409,7 +409,7 @@ static loong_status_t make_data(bench_t *b)
     b->draws = layout_draws(b->o->seed, b->o->max_ranks, layers, batch);
     pin_for(&b->draws, r);
     if (!b->o->type->all) { /* moments of bf16 tip over by less */
-        layout_pin(&b->draws, "optimizer.exp_avg_dtype=fp32");
+        layout_pin(&b->draws, "optimizer.exp_avg_dtype=null");
     }
     b->draws.bits = b->o->bits;
     if (b->o->bits) { /* tied ends add up in another order when cut */

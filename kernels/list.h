@@ -125,6 +125,10 @@ extern "C" {
     X(adamw)                 \
     X(lion)                  \
     X(sgd)                   \
+    X(muon_momentum)         \
+    X(muon_normalize)        \
+    X(muon_polynomial)       \
+    X(muon_step)             \
     X(sign_step)             \
     X(sumsq)                 \
     X(sum)                   \
@@ -212,6 +216,10 @@ extern "C" {
     X(adamw)                  \
     X(lion)                   \
     X(sgd)                    \
+    X(muon_momentum)          \
+    X(muon_normalize)         \
+    X(muon_polynomial)        \
+    X(muon_step)              \
     X(sumsq)                  \
     X(sum)                    \
     X(tensor_stats)           \

@@ -91,7 +91,7 @@ include(tests/cudnn/cudnn.cmake)
 include(tests/gpu/gpu.cmake)
 include(tests/gpu/architectures.cmake)
 loong_op_test(attention)
-foreach(name pointwise gradients in_place optimizer adamw_bf16 update moe moe_rows
+foreach(name pointwise gradients in_place optimizer adamw_bf16 update muon_ops moe moe_rows
     router router_sets head_linear rms_scale quantize)
   loong_op_test(${name})
 endforeach()

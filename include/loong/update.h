@@ -56,6 +56,28 @@ typedef struct loong_update_attr {
     const loong_update_piece_t *pieces;
 } loong_update_attr_t;
 
+/* muon (Jordan et al. 2024, momentum as torch.optim.Muon's) takes several ops a
+ * matrix [R,C], of which the operands of the rank are rows and columns [r,c]:
+ * row k of these is row + k, or with span row + k / span * apart + k mod span,
+ * and column l is col + l.
+ * muon_momentum: grad wide [r,c] -> buffer wide [r,c], u wide [R,C]:
+ *   b = momentum b + (1 - momentum) g
+ *   u = nesterov ? momentum b + (1 - momentum) g : b, 0 outside of the rank's
+ * muon_normalize: u [n], stats of it f64 [3] -> x [n]: u / max(norm, 1e-7)
+ * muon_polynomial: a = x x' and p = a a', both [m,m] -> 3.4445 I - 4.7750 a
+ *   + 2.0315 p, which may be in the place of p; times x it is a step of
+ *   Newton-Schulz.
+ * muon_step: o wide [R,C] -> param [r,c], low as above:
+ *   p = p - lr (scale o + weight_decay p) */
+typedef struct loong_muon_attr {
+    int group; /* of frame.lr[] */
+    double momentum;
+    bool nesterov;
+    double weight_decay;
+    double scale;
+    int64_t row, span, apart, col;
+} loong_muon_attr_t;
+
 /* sumsq: x wide [n] -> record i64 [LOONG_EXACT_WORDS]: the sum of squares of
  * x as an exact accumulator (base/exact_sum.h); the call's accumulate bit 0
  * adds to the record. sum: the same for the sum of x (losses). */

@@ -5,33 +5,8 @@
 #include "exact_sum.h"
 #include "list.h"
 #include "loong/moe.h"
-#include "ref.h"
+#include "master.h"
 #include "stochastic.h"
-
-static double master_get(const ref_mat_t *p, const uint16_t *low, int64_t i)
-{
-    if (p->dtype != LOONG_BF16) {
-        return ref_get(p->p, p->dtype, i);
-    }
-    uint32_t hi = ((const uint16_t *)p->p)[i];
-    uint32_t bits = (hi - (low[i] >> 15)) << 16 | low[i];
-    float value;
-    memcpy(&value, &bits, sizeof(value));
-    return (double)value;
-}
-
-static void master_set(const ref_mat_t *p, uint16_t *low, int64_t i, double v)
-{
-    if (p->dtype != LOONG_BF16) {
-        ref_set(p->p, p->dtype, i, v);
-        return;
-    }
-    float value = (float)v;
-    uint32_t bits;
-    memcpy(&bits, &value, sizeof(bits));
-    low[i] = (uint16_t)bits;
-    ((uint16_t *)p->p)[i] = (uint16_t)((bits >> 16) + (low[i] >> 15));
-}
 
 /* The random bits of an element's states. */
 static uint32_t chance_of(const loong_kernel_call_t *call, int64_t i)
@@ -112,7 +87,7 @@ static loong_status_t update(const loong_kernel_call_t *call, rule_t *rule)
 #pragma omp parallel for
     for (int64_t i = 0; i < g.cols; i++) {
         double x[2] = {0.0, 0.0};
-        double w = master_get(&p, low, i);
+        double w = ref_master_get(&p, low, i);
         for (int k = 0; k < num_states; k++) {
             x[k] = ref_at(&state[k], 0, i);
         }
@@ -124,7 +99,7 @@ static loong_status_t update(const loong_kernel_call_t *call, rule_t *rule)
                 ref_put(&state[k], 0, i, x[k]);
             }
         }
-        master_set(&p, low, i, w);
+        ref_master_set(&p, low, i, w);
     }
     return LOONG_OK;
 }

@@ -88,6 +88,10 @@
     X(adamw)             \
     X(lion)              \
     X(sgd)               \
+    X(muon_momentum)     \
+    X(muon_normalize)    \
+    X(muon_polynomial)   \
+    X(muon_step)         \
     X(sign_step)         \
     X(sumsq)             \
     X(sum)               \

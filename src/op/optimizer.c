@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * adamw, lion, sgd, sign_step, sumsq, sum: steps of the update program, made by
- * hand (src/optim); registered so that programs can be explained and costed. */
+ * adamw, lion, sgd, those of muon, sign_step, sumsq, sum: steps of the update
+ * program, made by hand (src/optim); registered so that programs can be
+ * explained and costed. */
 #include "loong/moe.h"
 #include "op_impl.h"
 
@@ -25,21 +26,27 @@ static void cost(const loong_kernel_query_t *q, loong_cost_t *cost)
     cost->flops = 12.0 * (double)loong_karg_cols(&q->arg[0]);
 }
 
-#define UPDATE_OP(name_, num_states_)             \
-    static const loong_op_t name_ = {             \
-        .name = #name_,                           \
-        .attr_size = sizeof(loong_update_attr_t), \
-        .min_in = 1,                              \
-        .max_in = 1,                              \
-        .num_out = 2 + (num_states_),             \
-        .infer = infer_none,                      \
-        .cost = cost,                             \
-    };                                            \
+/* One of any number of inputs and outputs. */
+#define UPDATE_OP(name_, attr_, num_in_, num_out_) \
+    static const loong_op_t name_ = {              \
+        .name = #name_,                            \
+        .attr_size = sizeof(attr_),                \
+        .min_in = num_in_,                         \
+        .max_in = num_in_,                         \
+        .num_out = num_out_,                       \
+        .infer = infer_none,                       \
+        .cost = cost,                              \
+    };                                             \
     const loong_op_t *const loongi_op_##name_ = &(name_)
 
-UPDATE_OP(adamw, 2);
-UPDATE_OP(lion, 1);
-UPDATE_OP(sgd, 1);
+UPDATE_OP(adamw, loong_update_attr_t, 1, 4);
+UPDATE_OP(lion, loong_update_attr_t, 1, 3);
+UPDATE_OP(sgd, loong_update_attr_t, 1, 3);
+UPDATE_OP(muon_momentum, loong_muon_attr_t, 1, 2);
+UPDATE_OP(muon_normalize, loong_muon_attr_t, 2, 1);
+UPDATE_OP(muon_polynomial, loong_muon_attr_t, 2, 1);
+UPDATE_OP(muon_step, loong_muon_attr_t, 1, 2);
+
 static const loong_op_t sign_step = {
     .name = "sign_step",
     .attr_size = sizeof(loong_sign_step_attr_t),

@@ -6,6 +6,7 @@
 #include "exact_sum.h"
 #include "loong/moe.h"
 #include "loong/ops.h"
+#include "muon_steps.h"
 #include "part.h"
 #include "rng.h"
 #include "steps.h"
@@ -172,6 +173,9 @@ static loong_status_t add_update(loong_optimizer_t *o,
     if (b->update_begin == b->update_end) {
         return LOONG_OK;
     }
+    if (class_of(o, b)->matrix) {
+        return loongi_muon_add(o, b);
+    }
     LOONG_TRY(loongi_arena_alloc(o->arena, sizeof(*attr), &attr));
     *attr = (loong_update_attr_t){
         .group = flat->optimizer,
@@ -273,6 +277,7 @@ static loong_status_t plan(loong_optimizer_t *o, loong_shards_t *shards)
     o->norm.kind = o->update.kind = o->late.kind = LOONG_PROGRAM_U;
     o->record_offset =
         take(o, LOONG_EXACT_WORDS * (int64_t)sizeof(int64_t));
+    o->room_offset = take(o, loongi_muon_room(o));
     for (int64_t i = 0; i < shards->num_buckets; i++) {
         loong_bucket_t *b = &shards->buckets[i];
         place_states(o, b);

@@ -20,6 +20,8 @@ typedef struct loong_optimizer_group {
     double eps;
     double momentum;
     bool nesterov;
+    int ns_steps;        /* muon: of Newton-Schulz */
+    bool match_rms;      /* muon: steps as large as adamw's */
     double weight_decay; /* of parameters that are subject to it */
 } loong_optimizer_group_t;
 
@@ -55,6 +57,7 @@ typedef struct loong_optimizer {
     const loong_shards_t *shards;
     loong_optimizer_params_t params;
     int64_t optim_bytes;
+    int64_t room_offset;   /* of what a step of muon works in, in OPTIM */
     int64_t record_offset; /* of the norm's exact accumulator in OPTIM */
     loong_program_t norm;  /* sums of squares of this rank's parts */
     /* And gathers parameters where only states are shared out. */

@@ -7,9 +7,10 @@
 #include <string.h>
 
 static const loong_optimizer_class_t classes[] = {
-    {"adamw", 2, {LOONG_STATE_EXP_AVG, LOONG_STATE_EXP_AVG_SQ}},
-    {"lion", 1, {LOONG_STATE_EXP_AVG}},
-    {"sgd", 1, {LOONG_STATE_MOMENTUM_BUFFER}},
+    {"adamw", false, 2, {LOONG_STATE_EXP_AVG, LOONG_STATE_EXP_AVG_SQ}},
+    {"lion", false, 1, {LOONG_STATE_EXP_AVG}},
+    {"sgd", false, 1, {LOONG_STATE_MOMENTUM_BUFFER}},
+    {"muon", true, 1, {LOONG_STATE_MOMENTUM_BUFFER}},
 };
 
 const char *loongi_state_name(loong_optimizer_state_t state)

@@ -33,6 +33,7 @@ enum { LOONG_MAX_STATES = 2 }; /* of one class */
 
 typedef struct loong_optimizer_class {
     const char *name; /* of the op, and in recipes */
+    bool matrix;      /* a step takes whole matrices (muon.h), else elements */
     int num_states;
     loong_optimizer_state_t states[LOONG_MAX_STATES];
 } loong_optimizer_class_t;

@@ -19,20 +19,28 @@ const char *loongi_sharding_name(loong_sharding_t sharding)
 
 /* ---- parts --------------------------------------------------------------- */
 
-/* The first element of a row at or after `target` within parameter p. Rows are
- * those of its part, which checkpoints have as well: of experts, the rows of
- * each expert's matrix. */
-static int64_t next_row(const loong_param_place_t *p, int64_t target)
+/* The first element at or after `target` within parameter p that ranks may part
+ * at: of a row, or of a matrix. Rows are those of its part, which checkpoints
+ * have as well: of experts, the rows of each expert's matrix. */
+static int64_t next_cut(const loong_param_place_t *p, bool matrix,
+                        int64_t target)
 {
     int64_t inside = target - p->flat_offset;
-    return p->flat_offset + loongi_round_up(inside, loongi_part_of(p).cols);
+    int64_t unit = loongi_part_of(p).cols;
+    if (matrix) {
+        unit = p->shape.rank > 2 ? p->elements / p->shape.dim[0] : p->elements;
+    }
+    return p->flat_offset + loongi_round_up(inside, unit);
 }
 
-/* The first cut between rows at or after `target`; padding belongs to what
+/* The first cut at or after `target`; padding belongs to what
  * stands before it. */
-static int64_t cut_after(const loong_chunk_t *chunk, int flat, int64_t target,
-                         int64_t end)
+static int64_t cut_after(const loong_shards_t *s, const loong_chunk_t *chunk,
+                         const loong_bucket_t *b, int64_t target)
 {
+    int flat = b->flat;
+    int64_t end = b->end;
+    bool matrix = s->params.matrix[s->flats[flat].optimizer];
     for (int64_t i = 0; i < chunk->num_params; i++) {
         const loong_param_place_t *p = &chunk->params[i];
         if (p->flat != flat || target > p->flat_offset + p->elements) {
@@ -41,7 +49,7 @@ static int64_t cut_after(const loong_chunk_t *chunk, int flat, int64_t target,
         if (target <= p->flat_offset) {
             return LOONG_MIN(p->flat_offset, end);
         }
-        return LOONG_MIN(next_row(p, target), end);
+        return LOONG_MIN(next_cut(p, matrix, target), end);
     }
     return end;
 }
@@ -60,8 +68,7 @@ static loong_status_t cut_bucket(loong_shards_t *s, const loong_chunk_t *chunk,
         int64_t target = b->begin + (b->end - b->begin) * (r + 1) / b->size;
         int64_t next = r + 1 == b->size
                            ? b->end
-                           : LOONG_MAX(at, cut_after(chunk, b->flat, target,
-                                                     b->end));
+                           : LOONG_MAX(at, cut_after(s, chunk, b, target));
         b->counts[r] = next - at;
         if (r == b->rank) {
             b->own_begin = at;

@@ -57,6 +57,7 @@ typedef struct loong_shards_params {
      * fp32 and rounded once more. */
     bool reduce_bf16;
     bool lanes; /* sums are to run beside computation */
+    bool matrix[LOONG_MAX_OPT_GROUPS]; /* groups whose matrices stay whole */
 } loong_shards_params_t;
 
 typedef struct loong_bucket {

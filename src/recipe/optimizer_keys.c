@@ -21,9 +21,13 @@ static const struct {
     {"optimizer.lion_beta2", "lion"},
     {"optimizer.sgd_momentum", "sgd"},
     {"optimizer.sgd_nesterov", "sgd"},
+    {"optimizer.muon_momentum", "muon"},
+    {"optimizer.muon_use_nesterov", "muon"},
+    {"optimizer.muon_num_ns_steps", "muon"},
+    {"optimizer.muon_scale_mode", "muon"},
     {"optimizer.exp_avg_dtype", "adamw lion"},
     {"optimizer.exp_avg_sq_dtype", "adamw"},
-    {"optimizer.momentum_buffer_dtype", "sgd"},
+    {"optimizer.momentum_buffer_dtype", "sgd muon"},
 };
 
 static const char *item_key(int64_t item, const char *key, char path[64])
@@ -86,6 +90,7 @@ void loongi_optimizer_keys_check(const loong_recipe_t *recipe,
 {
     const char *chance = "optimizer.stochastic_rounding";
     const char *ahead = "optimizer.sgd_nesterov";
+    const char *bytes = "optimizer.momentum_buffer_dtype";
     for (int64_t i = 0; i < LOONG_COUNT_OF(owned); i++) {
         if (loong_recipe_is_set(recipe, owned[i].key) &&
             !is_used(recipe, owned[i].classes)) {
@@ -96,6 +101,12 @@ void loongi_optimizer_keys_check(const loong_recipe_t *recipe,
                                 owned[i].key, owned[i].classes,
                                 loong_recipe_text(recipe, "optimizer.name"));
         }
+    }
+    if (is_used(recipe, "muon") &&
+        strcmp(loong_recipe_text(recipe, bytes), "bf16") == 0) {
+        loongi_problems_add(problems,
+                            "%s: %s: bf16, muon's buffer is in fp32 alone",
+                            loong_recipe_where(recipe, bytes), bytes);
     }
     check_items(recipe, problems);
     if (loong_recipe_bool(recipe, ahead) &&

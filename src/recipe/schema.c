@@ -322,7 +322,7 @@ static const loong_recipe_key_t keys[] = {
     CHOICE("train.on_nan", "stop", "stop skip", FREE,
            "a loss or gradient that is not finite"),
 
-    CHOICE("optimizer.name", "adamw", "adamw lion sgd", SAME,
+    CHOICE("optimizer.name", "adamw", "adamw lion sgd muon", SAME,
            "class of the update rule; keys of another class are refused"),
     REAL("optimizer.lr", NULL, 0, 1000, FREE, "highest learning rate"),
     REAL("optimizer.min_lr", "0", 0, 1000, FREE, "lowest learning rate"),
@@ -348,6 +348,16 @@ static const loong_recipe_key_t keys[] = {
          "alone"),
     BOOL("optimizer.sgd_nesterov", "false", SAME,
          "the step looks ahead by its momentum"),
+    REAL("optimizer.muon_momentum", "0.95", 0, 0.999999, SAME,
+         "share of the momentum buffer that a step keeps"),
+    BOOL("optimizer.muon_use_nesterov", "true", SAME,
+         "the step looks ahead by its momentum"),
+    INT("optimizer.muon_num_ns_steps", "5", 1, 100, SAME,
+        "steps of Newton-Schulz"),
+    CHOICE("optimizer.muon_scale_mode", "original", "original match_rms_adamw",
+           SAME,
+           "size of a step: times sqrt(max(1, rows / columns)), or "
+           "0.2 sqrt(max(rows, columns)), about that of adamw"),
     CHOICE("optimizer.exp_avg_dtype", "fp32", "fp32 bf16", FREE,
            "how the first moment is stored; fp32 stands for fp64 where that "
            "is params_dtype"),
@@ -368,7 +378,7 @@ static const loong_recipe_key_t keys[] = {
     TEXT("optimizer.groups[].scope", NULL, SAME,
          "glob over parameter names; what is trained is in one scope, where "
          "there are groups"),
-    CHOICE("optimizer.groups[].name", NULL, "adamw lion sgd", SAME,
+    CHOICE("optimizer.groups[].name", NULL, "adamw lion sgd muon", SAME,
            "class of these; optimizer.name when not given"),
     REAL("optimizer.groups[].lr", NULL, 0, 1000, FREE,
          "highest learning rate of these, in the proportion of which they "

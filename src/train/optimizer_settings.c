@@ -17,6 +17,13 @@ static void read_class(const loong_recipe_t *r, const char *name,
     } else if (strcmp(name, "sgd") == 0) {
         group->momentum = loong_recipe_real(r, "optimizer.sgd_momentum");
         group->nesterov = loong_recipe_bool(r, "optimizer.sgd_nesterov");
+    } else if (strcmp(name, "muon") == 0) {
+        const char *mode = loong_recipe_text(r, "optimizer.muon_scale_mode");
+        group->momentum = loong_recipe_real(r, "optimizer.muon_momentum");
+        group->nesterov = loong_recipe_bool(r, "optimizer.muon_use_nesterov");
+        group->ns_steps =
+            (int)loong_recipe_int(r, "optimizer.muon_num_ns_steps");
+        group->match_rms = strcmp(mode, "match_rms_adamw") == 0;
     } else {
         group->beta1 = loong_recipe_real(r, "optimizer.adam_beta1");
         group->beta2 = loong_recipe_real(r, "optimizer.adam_beta2");

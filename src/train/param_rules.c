@@ -153,6 +153,27 @@ static void check_groups(const loong_recipe_t *recipe,
     }
 }
 
+/* A class of matrices takes no vectors. */
+static void check_matrices(const loong_recipe_t *recipe,
+                           const loong_component_t *component,
+                           loong_problems_t *problems)
+{
+    const loong_whole_param_t *w = component->whole;
+    int64_t i = 0;
+    while (
+        i < component->num_whole &&
+        (w[i].optimizer == NULL || !w[i].optimizer->matrix || w[i].ndim > 1)) {
+        i++;
+    }
+    if (i < component->num_whole) {
+        loongi_problems_add(problems,
+                            "%s: optimizer: %s is no matrix, %s takes "
+                            "matrices: give it another class by " GROUPS,
+                            loong_recipe_where(recipe, "optimizer"), w[i].name,
+                            w[i].optimizer->name);
+    }
+}
+
 loong_status_t loongi_param_rules_check(loong_context_t *ctx,
                                         const loong_recipe_t *recipe,
                                         const loong_component_t *component)
@@ -181,6 +202,7 @@ loong_status_t loongi_param_rules_check(loong_context_t *ctx,
             }
         }
     }
+    check_matrices(recipe, component, &problems);
     if (loong_recipe_count(recipe, GROUPS) > 0) {
         check_groups(recipe, component, &problems);
     }

@@ -241,6 +241,10 @@ static loong_status_t plan_component(loong_trainer_t *t,
     LOONG_TRY(loongi_read_globs(r, "log.tensors", arena,
                                 &p.compile.num_watch, &p.compile.watch));
     loongi_optimizer_settings(r, &p.optimizer);
+    for (int i = 0; i < p.optimizer.num_groups; i++) {
+        p.shards.matrix[i] =
+            loongi_optimizer_class(p.optimizer.group[i].kind)->matrix;
+    }
     p.shards.device = p.compile.device;
     p.shards.threads = p.compile.threads;
     p.shards.bucket_bytes = loong_recipe_int(r, "parallel.bucket_bytes");

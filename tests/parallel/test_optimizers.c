@@ -115,6 +115,58 @@ static void groups_agree(void **state)
 #undef PARTED
 }
 
+/* Whole matrices, wherever their parts are; what cannot be is refused. */
+static void muon_agrees(void **state)
+{
+#define MUON                                                               \
+    "groups: [{scope: embed_tokens}, {scope: lm_head}, {scope: '*norm'}, " \
+    "{scope: 'layers.*_proj', name: muon}"
+    static const layout_t layouts[] = {
+        {false, 3, "{" SHARD "none}"},
+        {false, 3, "{" SHARD "optim, bucket_bytes: 8192}"},
+        {false, 3, "{" SHARD "optim_grads}"},
+        {false, 3, "{" SHARD "optim_grads_params, bucket_bytes: 8192}"},
+        {false, 2, "{" TP "2, sequence_parallel: true}"},
+        {false, 4, "{" TP "2, bucket_bytes: 8192, " SHARD "optim}"},
+        {false, 4, "{" TP "2, " SHARD "optim_grads_params}"},
+        {false, 2, "{" PP "2}"},
+        {true, 4,
+         "{" TP "2, sequence_parallel: true, "
+         "expert_model_parallel_size: 4, "
+         "expert_tensor_parallel_size: 1}"},
+        {true, 2, "{" SHARD "optim_grads_params}"},
+    };
+    (void)state;
+    layout_place_t place = layout_begin();
+    layout_run_t dense = make_run("dense", MUON "]", 1, "{}");
+    layout_run_t experts =
+        make_run("experts", MUON ", {scope: 'layers.*.gate'}]", 1, "{}");
+    experts.model = EXPERTS;
+    layout_run(&place, &dense);
+    layout_run(&place, &experts);
+    for (int i = 0; i < LOONG_COUNT_OF(layouts); i++) {
+        const layout_run_t *one = layouts[i].experts ? &experts : &dense;
+        char save[16];
+        snprintf(save, sizeof(save), "layout%d", i);
+        layout_run_t run = make_run(save, one->optimizer, layouts[i].ranks,
+                                    layouts[i].parallel);
+        run.model = one->model;
+        layout_run(&place, &run);
+        layout_compare(&place, &run, one, 1e-9);
+    }
+    layout_run_t cut = make_run("cut", experts.optimizer, 2,
+                                "{" TP "2, sequence_parallel: true, "
+                                "expert_tensor_parallel_size: 2}");
+    cut.model = EXPERTS;
+    cut.failure = "class muon takes whole matrices";
+    layout_run(&place, &cut);
+    layout_run_t vectors = make_run("vectors", "name: muon", 1, "{}");
+    vectors.failure = "layers.0.input_layernorm.weight is no matrix";
+    layout_run(&place, &vectors);
+    layout_end(&place);
+#undef MUON
+}
+
 /* With states in bf16, rounded by chance. */
 static void sharding_is_bit_equal(void **state)
 {
@@ -175,6 +227,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(layouts_agree),
         cmocka_unit_test(groups_agree),
+        cmocka_unit_test(muon_agrees),
         cmocka_unit_test(sharding_is_bit_equal),
         cmocka_unit_test(resume_goes_on),
         cmocka_unit_test(another_class_is_refused),

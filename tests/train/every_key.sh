@@ -309,6 +309,17 @@ optimizer.sgd_nesterov=true
 optimizer.momentum_buffer_dtype=bf16
 KEYS
 
+run muon <<KEYS
+$small
+train.train_iters=1
+data.train=[{path: text}]
+optimizer.groups=[{scope: layers.*_proj, name: muon}, {scope: embed_tokens}, {scope: lm_head}, {scope: "*norm"}]
+optimizer.muon_momentum=0.9
+optimizer.muon_use_nesterov=false
+optimizer.muon_num_ns_steps=4
+optimizer.muon_scale_mode=match_rms_adamw
+KEYS
+
 # Ranks that do not sample do not complain of it.
 if [ -n "$mpirun" ]; then
     run ranks "$mpirun" --oversubscribe -n 2 <<KEYS

@@ -46,6 +46,8 @@ declare -A words=(
     [MOE]="$m.family=qwen3_moe;$m.num_experts=4;$experts"
     [IMAGES]="$images;$m.num_experts=4;$experts"
     [GROUPS]="$latent;$m.num_experts=8;$experts"
+    [MUON]="o.groups=[{scope: layers.*_proj, name: muon}, {scope: embed_tokens}\
+, {scope: lm_head}, {scope: '*norm'}]"
     [MLA]="$latent;$m.q_lora_rank=20"
     [YARN]="$m.rope_scaling.type=yarn;$scaled"
     [LLAMA3]="$m.rope_scaling.type=llama3;$scaled;$bands"
@@ -54,7 +56,7 @@ declare -A words=(
     [SHORT]="data.train=[{path: $place/short}]"
     [TEXT]=$place/text [MORE]=$place/more
     [SAVED]=$place/saved/save [HF]=$place/saved/hf)
-order=(MOE IMAGES GROUPS MLA YARN LLAMA3 SAMPLE VALIDATION SHORT TEXT MORE
+order=(MUON MOE IMAGES GROUPS MLA YARN LLAMA3 SAMPLE VALIDATION SHORT TEXT MORE
     SAVED HF)
 
 # The keys of a text as overrides, one a line.

@@ -83,6 +83,8 @@ static const struct {
      "optimizer.exp_avg_dtype: a key of adamw lion, no parameter has that"},
     {"optimizer={lr: 1e-3, groups: [{scope: a, name: lion}], adam_eps: 0}",
      "optimizer.adam_eps: a key of adamw, no parameter has that class"},
+    {"optimizer={lr: 1e-3, name: muon, momentum_buffer_dtype: bf16}",
+     "optimizer.momentum_buffer_dtype: bf16, muon's buffer is in fp32"},
     {"optimizer={lr: 1e-3, groups: [{name: lion}]}",
      "optimizer.groups[0].scope: not set"},
     {"optimizer={lr: 0, groups: [{scope: a, lr: 1}]}",

@@ -121,6 +121,8 @@ extern "C" {
     X(repeat_heads)          \
     X(sum_heads)             \
     X(sum_rows)              \
+    X(segment_sum)           \
+    X(segment_repeat)        \
     X(dropout)               \
     X(adamw)                 \
     X(lion)                  \
@@ -194,6 +196,8 @@ extern "C" {
     X(repeat_heads)           \
     X(sum_heads)              \
     X(sum_rows)               \
+    X(segment_sum)            \
+    X(segment_repeat)         \
     X(swiglu)                 \
     X(swiglu_grad)            \
     X(gelu)                   \

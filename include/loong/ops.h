@@ -209,6 +209,21 @@ typedef struct loong_slice_grad_attr {
 /* sum_rows: x [T,N] -> [N] wide, the sum over rows in row order. */
 LOONG_API loong_val_t loong_sum_rows(loong_graph_t *g, loong_val_t x);
 
+/* segment_sum: x wide [T], cu_seqlens i32 [S+1] -> wide [S], the sums over the
+ * rows cu[s] .. cu[s+1]-1 in row order; 0 for a segment without rows. Rows
+ * outside of cu[0] .. cu[S]-1 are in none. segment_repeat: x wide [S],
+ * cu_seqlens -> wide [T], what a row's segment has; 0 in none. Each is the
+ * gradient of the other. Offsets that fall, or lie outside of 0 .. T, are
+ * LOONG_ERR_ARG. */
+typedef struct loong_segment_attr {
+    int64_t rows; /* T */
+} loong_segment_attr_t;
+LOONG_API loong_val_t loong_segment_sum(loong_graph_t *g, loong_val_t x,
+                                        loong_val_t cu_seqlens);
+LOONG_API loong_val_t loong_segment_repeat(loong_graph_t *g, loong_val_t x,
+                                           loong_val_t cu_seqlens,
+                                           int64_t rows);
+
 /* cross_entropy (fused linear + loss): x [T,H], w [V,H], labels i32 [T],
  * loss_weight wide [T] -> token_loss wide [T] (weighted:
  * w_t * (l_t + z * lse^2)), and, when the gradient is wanted, dx [T,H] and

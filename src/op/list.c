@@ -33,6 +33,8 @@
     X(dequantize)        \
     X(accumulate)        \
     X(sum_rows)          \
+    X(segment_sum)       \
+    X(segment_repeat)    \
     X(all_reduce)        \
     X(replicate)         \
     X(all_gather)        \

@@ -55,6 +55,10 @@ static const loong_rope_attr_t halves_back = {6, false, true, 0};
 static const loong_rope_attr_t pairs = {3, true, false, 0};
 static const loong_rope_attr_t pairs_back = {3, true, true, 0};
 
+static const loong_segment_attr_t segments = {7};
+static const int32_t offsets[] = {1, 3, 3, 6};
+#define OFFSETS {LOONG_I32, 1, {4, 0, 0, 0}, 0, 0, offsets, 0, 0, 0, 0}
+
 static const gradient_t gradients[] = {
     {"embedding", "embedding_grad", &table, &table, 2, 1, 1,
      {IN, DY}, 1, {1}, {IDS, MAT(3, COLS), FULL}},
@@ -106,6 +110,10 @@ static const gradient_t gradients[] = {
      {DY}, 1, {0}, {FULL, MAT(ROWS, 3 * COLS)}},
     {"sum_heads", "repeat_heads", &thrice, &thrice, 1, 1, 1,
      {DY}, 1, {0}, {MAT(ROWS, 3 * COLS), FULL}},
+    {"segment_sum", "segment_repeat", &segments, &segments, 2, 1, 1,
+     {DY, IN + 1}, 1, {0}, {VEC(7), OFFSETS, VEC(3)}},
+    {"segment_repeat", "segment_sum", &segments, &segments, 2, 1, 1,
+     {DY, IN + 1}, 1, {0}, {VEC(3), OFFSETS, VEC(7)}},
     {"scale", "scale", &factor, &factor, 1, 1, 1,
      {DY}, 1, {0}, {FULL, FULL}},
     {"dropout", "dropout", &drop, &drop, 2, 1, 1,

@@ -17,8 +17,8 @@ foreach(model qwen gpt moe latent absorbed minimax vision)
     LABELS "parallel;full" TIMEOUT 7200)
 endforeach()
 # Drawn around what a random sample may miss: zero bubbles that recompute, pairs
-# with shared experts, experts with little room; and fp32 with the experts that one
-# rank chose.
+# with shared experts, experts with little room, whole matrices of muon; and fp32 with
+# the experts that one rank chose.
 function(parity_around name model)
   add_test(NAME parity_${name} COMMAND loong-bench parity
     ${PROJECT_SOURCE_DIR}/tests/parallel/parity_${model}.yaml ${ARGN})
@@ -37,6 +37,10 @@ parity_around(pairs moe --layouts 1 --steps 4 --ranks 8
 parity_around(capacity moe --layouts 2 --steps 4 --ranks 8
   model.foundation.moe_expert_capacity_factor=0.6
   parallel.expert_model_parallel_size=2)
+parity_around(muon qwen --layouts 2 --steps 4 --ranks 8
+  parallel.tensor_model_parallel_size=2 model.foundation.num_query_groups=2
+  "optimizer.groups=[{scope: layers.*_proj.weight, name: muon}, \
+{scope: '*.bias'}, {scope: '*norm'}, {scope: embed_tokens}]")
 parity_around(fp32 moe --dtype fp32 --layouts 1 --steps 8 --ranks 6)
 foreach(model qwen gpt moe latent)
   parity_around(${model}_fp32_long ${model} --dtype fp32 --layouts 20

@@ -96,13 +96,15 @@ static void note_moments(const loong_trainer_t *t, const loong_checkpoint_t *ck)
                        ck, loongi_state_name(class->states[0]), name) == NULL;
     }
     if (lacking > 0) {
-        loongi_error_note(t->ctx,
-                          "the checkpoint has no moments of %lld parameter%s "
-                          "that %s trained now (frozen then?): "
-                          "checkpoint.no_load_optim=true begins with moments "
-                          "of 0 for all",
-                          (long long)lacking, lacking > 1 ? "s" : "",
-                          lacking > 1 ? "are" : "is");
+        loongi_error_note(
+            t->ctx,
+            "the checkpoint has no moments of %lld parameter%s "
+            "that %s trained now (frozen then, or of another class of "
+            "optimizers): "
+            "checkpoint.no_load_optim=true begins with moments "
+            "of 0 for all",
+            (long long)lacking, lacking > 1 ? "s" : "",
+            lacking > 1 ? "are" : "is");
     }
 }
 
@@ -124,6 +126,39 @@ static loong_status_t want_param(const loong_whole_param_t *p, bool states,
         w->ndim = p->ndim;
         w->shape[0] = p->shape[0];
         w->shape[1] = p->shape[1];
+    }
+    return LOONG_OK;
+}
+
+static bool has_state(const loong_optimizer_class_t *class,
+                      loong_optimizer_state_t state)
+{
+    bool found = false;
+    for (int i = 0; i < class->num_states; i++) {
+        found = found || class->states[i] == state;
+    }
+    return found;
+}
+
+/* States that a parameter's class does not have are those of another one:
+ * what both have by one name is not the same figure. */
+static loong_status_t refuse_other(const loong_trainer_t *t,
+                                   const loong_whole_param_t *p,
+                                   const loong_checkpoint_t *ck)
+{
+    char name[512];
+    snprintf(name, sizeof(name), LOONG_SAVED_PREFIX "%s", p->name);
+    for (int i = 0; p->optimizer != NULL && i < LOONG_STATE_COUNT; i++) {
+        const char *kind = loongi_state_name((loong_optimizer_state_t)i);
+        LOONG_CHECK(t->ctx,
+                    has_state(p->optimizer, (loong_optimizer_state_t)i) ||
+                        loongi_checkpoint_find(ck, kind, name) == NULL,
+                    LOONG_ERR_MISMATCH,
+                    "%s has %s of %s, which %s, its class of optimizers now, "
+                    "has not; checkpoint.no_load_optim=true begins with "
+                    "moments of 0 for all",
+                    loongi_checkpoint_path(ck), kind, p->name,
+                    p->optimizer->name);
     }
     return LOONG_OK;
 }
@@ -154,6 +189,10 @@ loong_status_t loongi_moments_check(loong_trainer_t *t,
         if (status != LOONG_OK) {
             note_moments(t, ck);
         }
+    }
+    for (int64_t i = 0;
+         i < s->num_whole && t->set.load_optim && status == LOONG_OK; i++) {
+        status = refuse_other(t, &s->whole[i], ck);
     }
     loongi_arena_destroy(&arena);
     return status;

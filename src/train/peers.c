@@ -29,6 +29,24 @@ static loong_status_t plan_peer(loong_trainer_t *t, int rank)
     return status;
 }
 
+/* Of ranks that are only pretended the largest decides what is enough. */
+static void count_memory(loong_trainer_t *t)
+{
+    if (loong_comm_size(t->comm) == t->mesh.world ||
+        loongi_devices_are_mixed(t)) {
+        return;
+    }
+    for (int r = 0; r < t->mesh.size[LOONG_AXIS_PP]; r++) {
+        int64_t bytes = 0;
+        for (int b = 0; b < LOONG_BASE_COUNT; b++) {
+            bytes += t->peers[r]->bytes[b];
+        }
+        int64_t more = LOONG_MAX(bytes - t->memory.rank, 0);
+        t->memory.rank += more;
+        t->memory.machine += more;
+    }
+}
+
 loong_status_t loongi_peers_plan(loong_trainer_t *t)
 {
     int ranks = t->mesh.size[LOONG_AXIS_PP];
@@ -40,6 +58,7 @@ loong_status_t loongi_peers_plan(loong_trainer_t *t)
     for (int r = 0; r < ranks; r++) {
         LOONG_TRY(plan_peer(t, r));
     }
+    count_memory(t);
     return LOONG_OK;
 }
 

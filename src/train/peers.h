@@ -13,7 +13,8 @@ extern "C" {
 #endif
 
 /* Plans them, once: t->peers, by the rank of the pipeline; t->component where
- * that is the rank. Not collective. */
+ * that is the rank. In a plan of ranks that are not there t->memory becomes
+ * that of the largest. Not collective. */
 LOONG_NODISCARD loong_status_t loongi_peers_plan(loong_trainer_t *t);
 void loongi_peers_destroy(loong_trainer_t *t);
 

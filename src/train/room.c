@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "peers.h"
 #include "predict.h"
 
 /* Where the bases are. */
@@ -128,9 +129,14 @@ loong_status_t loong_trainer_check_room(loong_trainer_t *trainer)
     loong_trainer_t *t = trainer;
     loong_text_t text = loongi_text_begin(t->ctx);
     loong_status_t status = LOONG_OK;
-    if (t->plan_only &&
-        (!t->judge || loong_device_is_planned(t->device))) {
+    bool planned = loong_device_is_planned(t->device);
+    bool named =
+        strcmp(loong_recipe_text(t->recipe, "predict.device"), "auto") != 0;
+    if (t->plan_only && (planned ? !named : !t->judge)) {
         return LOONG_OK; /* of other machines */
+    }
+    if (t->plan_only && t->mesh.world > 1) {
+        LOONG_TRY(loongi_peers_plan(t));
     }
     LOONG_CHECK(t->ctx,
                 loong_device_identity(t->device) == 0 || t->memory.ranks == 1,

@@ -111,16 +111,19 @@ static loong_status_t after_step(loong_trainer_t *t, bool *stop_p)
     if (every(step, t->set.log_interval) || last || *stop_p) {
         LOONG_TRY(loongi_report_interval(t));
     }
+    bool due = every(step, t->set.save_interval) || *stop_p;
     if (last) {
         LOONG_TRY(keep_last(t));
+    } else if (due && t->set.saves) {
+        LOONG_TRY(save(t));
+        LOONG_TRY(*stop_p ? loongi_trainer_finish_save(t) : LOONG_OK);
     }
     if (every(step, t->set.eval_interval) || last) {
         LOONG_TRY(loongi_trainer_evaluate(t));
         LOONG_TRY(loongi_report_memory(t));
         loongi_report_reset(t);
     }
-    bool due = every(step, t->set.save_interval) || *stop_p;
-    return due && !last && t->set.saves ? save(t) : LOONG_OK;
+    return LOONG_OK;
 }
 
 static void tell_progress(loong_trainer_t *t)

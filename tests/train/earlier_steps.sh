@@ -225,6 +225,20 @@ run 1 recipe.yaml checkpoint.save=high export.hf=high_hf \
 has err "value 32767, allowed is 0 to 256"
 [ "$(cat high/latest)" = step_00000004 ] || fail "step 4 was not saved"
 same high/step_00000004 high_hf || fail "step 4 was not exported"
+run 1 recipe.yaml checkpoint.save=leave train.exit_interval=2 eval.interval=2 \
+    data.validation='[{name: high, path: high}]'
+[ "$(cat leave/latest)" = step_00000002 ] || fail "step 2 was not saved"
+# States of one class of optimizers are not those of another.
+for class in lion sgd; do
+    run 2 recipe.yaml checkpoint.load=save train.train_iters=5 \
+        optimizer.name=$class 'resume.override=[optimizer.name]' \
+        checkpoint.save=class
+    [ $class = sgd ] || has err "which lion, its class of optimizers now, has not"
+    [ $class = lion ] || has err "or of another class of optimizers"
+    run 0 recipe.yaml checkpoint.load=save train.train_iters=5 \
+        optimizer.name=$class 'resume.override=[optimizer.name]' \
+        checkpoint.save=class_$class checkpoint.no_load_optim=true
+done
 # Nor is a training of less than a sample one that is over.
 run 2 recipe.yaml '~train.train_iters' +train.train_tokens=63
 has err "train.train_tokens: 63, less than a sample of data.seq_length 64"

@@ -168,7 +168,7 @@ typedef struct loong_expert_routes_attr {
     int64_t rows;
 } loong_expert_routes_attr_t;
 typedef struct loong_exchange_rows_attr {
-    loong_collective_attr_t at; /* first: as in all collectives */
+    loong_collective_attr_t at;
     int64_t rows; /* of the result */
     int64_t back_rows; /* of the result of the way back */
     bool back;

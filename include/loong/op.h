@@ -100,6 +100,9 @@ struct loong_op {
     /* The ranks among which output o is equal, as bits of loong_same_t, given
      * those among which all inputs are. NULL: the same. */
     uint32_t (*same)(const void *attr, int o, uint32_t in);
+    /* The group whose ranks a kernel that communicates calls. NULL: kernels of
+     * this op may not communicate. */
+    loong_group_t (*group)(const void *attr);
     /* Fills operand i, of integers, with what an ordinary launch would find
      * there, for kernels that are timed. NULL: any numbers will do. */
     void (*example)(const loong_kernel_query_t *query, int i, void *data);

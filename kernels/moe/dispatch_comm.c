@@ -15,10 +15,9 @@ typedef struct state {
     int64_t *come;
 } state_t;
 
-/* In every attribute the collective stands first. */
 static const loong_collective_attr_t *at_of(const loong_kernel_query_t *q)
 {
-    return q->attr;
+    return &((const loong_exchange_rows_attr_t *)q->attr)->at;
 }
 
 static loong_status_t prepare(loong_context_t *ctx,

@@ -194,10 +194,9 @@ struct state_t {
     int64_t *go, *come;
 };
 
-/* In every attribute the collective stands first. */
 const loong_collective_attr_t *at_of(const loong_kernel_query_t *query)
 {
-    return static_cast<const loong_collective_attr_t *>(query->attr);
+    return &static_cast<const loong_exchange_rows_attr_t *>(query->attr)->at;
 }
 
 loong_status_t prepare(loong_context_t *ctx, const loong_kernel_query_t *query,

@@ -38,18 +38,21 @@ static loong_val_t build(loong_graph_t *g, const loong_op_t *op, loong_val_t x,
                : loongi_graph_moved(g, y);
 }
 
+static loong_group_t group_of(const void *attr)
+{
+    return ((const loong_collective_attr_t *)attr)->group;
+}
+
 static uint32_t same_after(const void *attr, int o, uint32_t in)
 {
     (void)o;
-    return in |
-           loongi_same_group(((const loong_collective_attr_t *)attr)->group);
+    return in | loongi_same_group(group_of(attr));
 }
 
 static uint32_t apart_after(const void *attr, int o, uint32_t in)
 {
     (void)o;
-    return in &
-           ~loongi_same_group(((const loong_collective_attr_t *)attr)->group);
+    return in & ~loongi_same_group(group_of(attr));
 }
 
 static loong_status_t infer_rows(const loong_op_call_t *call, bool more)
@@ -138,6 +141,7 @@ static const loong_op_t all_reduce = {
     .num_out = 1,
     .in_place = 1,
     .infer = loongi_infer_same,
+    .group = group_of,
     .same = same_after,
     .grad = grad_all_reduce,
     .sum = sum_all_reduces,
@@ -200,6 +204,7 @@ static const loong_op_t all_gather = {
     .max_in = 1,
     .num_out = 1,
     .infer = infer_more,
+    .group = group_of,
     .same = same_after,
     .grad = grad_all_gather,
 };
@@ -212,6 +217,7 @@ static const loong_op_t reduce_scatter = {
     .max_in = 1,
     .num_out = 1,
     .infer = infer_fewer,
+    .group = group_of,
     .same = apart_after,
     .grad = grad_reduce_scatter,
     .sum = sum_reduce_scatters,
@@ -239,6 +245,7 @@ static const loong_op_t own_rows = {
     .max_in = 1,
     .num_out = 1,
     .infer = infer_fewer,
+    .group = group_of,
     .same = apart_after,
     .grad = grad_reduce_scatter, /* an all_gather */
 };
@@ -294,6 +301,7 @@ static const loong_op_t all_to_all_rows = {
     .num_out = 1,
     .strided_in = true,
     .infer = infer_to_rows,
+    .group = group_of,
     .same = apart_after,
     .grad = grad_to_rows,
 };
@@ -314,6 +322,7 @@ static const loong_op_t all_to_all_columns = {
     .num_out = 1,
     .strided_out = true,
     .infer = infer_to_columns,
+    .group = group_of,
     .same = apart_after,
     .grad = grad_to_columns,
 };
@@ -349,6 +358,7 @@ static const loong_op_t ring_shift = {
     .max_in = 1,
     .num_out = 1,
     .infer = infer_shift,
+    .group = group_of,
 };
 const loong_op_t *const loongi_op_ring_shift = &ring_shift;
 
@@ -366,15 +376,16 @@ static loong_status_t infer_flat(const loong_op_call_t *call)
     return loongi_infer_same(call);
 }
 
-#define FLAT(name_)                                                           \
-    static const loong_op_t name_ = {                                         \
-        .name = #name_,                                                       \
-        .attr_size = sizeof(loong_collective_attr_t),                         \
-        .min_in = 1,                                                          \
-        .max_in = 1,                                                          \
-        .num_out = 1,                                                         \
-        .infer = infer_flat,                                                  \
-    };                                                                        \
+#define FLAT(name_)                                   \
+    static const loong_op_t name_ = {                 \
+        .name = #name_,                               \
+        .attr_size = sizeof(loong_collective_attr_t), \
+        .min_in = 1,                                  \
+        .max_in = 1,                                  \
+        .num_out = 1,                                 \
+        .infer = infer_flat,                          \
+        .group = group_of,                            \
+    };                                                \
     const loong_op_t *const loongi_op_##name_ = &name_
 
 FLAT(flat_all_reduce);

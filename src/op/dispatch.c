@@ -232,6 +232,11 @@ static uint32_t same_rows(const void *attr, int o, uint32_t in)
                    : in | LOONG_SAME_ETP;
 }
 
+static loong_group_t group_of(const void *attr)
+{
+    return ((const loong_exchange_rows_attr_t *)attr)->at.group;
+}
+
 static const loong_op_t exchange_rows;
 
 static loong_status_t grad_exchange(const loong_grad_call_t *call)
@@ -255,6 +260,7 @@ static const loong_op_t exchange_rows = {
     .max_in = 2,
     .num_out = 1,
     .infer = infer_exchange,
+    .group = group_of,
     .same = same_rows,
     .grad = grad_exchange,
 };

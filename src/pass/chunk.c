@@ -86,8 +86,8 @@ loong_status_t loongi_program_append(loong_context_t *ctx,
     *at = *step;
     at->kernel = NULL;
     at->state = NULL;
-    LOONG_TRY(loongi_step_choose(ctx, arena, device, at));
     at->op = loong_find_op(ctx, at->query.op);
+    LOONG_TRY(loongi_step_choose(ctx, arena, device, at));
     if (at->workspace_bytes > 0) {
         at->workspace.base = LOONG_BASE_SCRATCH;
         at->workspace.offset = 0;

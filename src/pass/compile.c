@@ -263,6 +263,16 @@ static loong_status_t query_node(compiler_t *k, const loong_node_t *node,
 
 /* ---- kernels ------------------------------------------------------------ */
 
+static loong_status_t find_group(loong_context_t *ctx, loong_step_t *step)
+{
+    LOONG_CHECK(ctx, step->op != NULL && step->op->group != NULL,
+                LOONG_ERR_UNSUPPORTED,
+                "kernel %s communicates, but op %s does not tell the group",
+                step->kernel->name, step->query.op);
+    step->group = step->op->group(step->query.attr);
+    return LOONG_OK;
+}
+
 loong_status_t loongi_step_choose(loong_context_t *ctx, loong_arena_t *arena,
                                   const char *device, loong_step_t *step)
 {
@@ -290,6 +300,9 @@ loong_status_t loongi_step_choose(loong_context_t *ctx, loong_arena_t *arena,
                             "no kernel of device %s for %s%s%s", device,
                             step->query.op, why.length > 0 ? ": " : "",
                             loongi_text_get(&why));
+    }
+    if (status == LOONG_OK && step->kernel->communicates) {
+        status = find_group(ctx, step);
     }
     step->workspace_bytes =
         status == LOONG_OK && step->kernel->workspace != NULL

@@ -5,7 +5,6 @@
  * their groups. */
 #include <string.h>
 
-#include "loong/collective.h"
 #include "passes.h"
 
 /* ---- order --------------------------------------------------------------- */
@@ -181,14 +180,6 @@ static double work_of(const loong_step_t *step, const region_t *regions,
     return work;
 }
 
-/* Calls of one group come one behind the other. */
-static bool of_one_group(const loong_step_t *a, const loong_step_t *b)
-{
-    const loong_collective_attr_t *x = a->query.attr;
-    const loong_collective_attr_t *y = b->query.attr;
-    return x->group == y->group;
-}
-
 /* Finds who awaits the collective at step `at`, number `number`. */
 static void place(loong_program_t *p, int64_t at, int32_t number,
                   int64_t least)
@@ -201,8 +192,8 @@ static void place(loong_program_t *p, int64_t at, int32_t number,
         loong_step_t *step = &p->steps[i];
         int num_others = find_regions(step, others);
         bool comm = step->lane == LOONG_LANE_COMM;
-        if (comm && of_one_group(step, &p->steps[at])) {
-            continue;
+        if (comm && step->group == p->steps[at].group) {
+            continue; /* calls of one group come one behind the other */
         }
         if (conflict(regions, count, others, num_others)) {
             step->await = LOONG_MAX(step->await, number);

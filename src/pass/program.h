@@ -90,6 +90,7 @@ typedef struct loong_step {
     uint32_t repeat;     /* bits of loong_repeat_t */
     loong_operand_t rounds; /* i32 [1], of a step that begins a part */
     loong_lane_kind_t lane;
+    loong_group_t group; /* whose ranks a kernel that communicates calls */
     bool beside;   /* of lane COMM: there is work before it is awaited */
     /* So many of the program's collectives are complete; of lane COMM: where
      * calls of other groups than its own need not come in order. */
@@ -255,8 +256,9 @@ void loongi_program_explain(const loong_program_t *program,
                             loong_text_t *text);
 void loongi_chunk_explain(const loong_chunk_t *chunk, loong_text_t *text);
 
-/* Chooses the first kernel that supports step->query; fills kernel,
- * workspace_bytes and refusals. */
+/* Chooses the first kernel of step->op that supports step->query; fills kernel,
+ * group, workspace_bytes and refusals. Errors: LOONG_ERR_UNSUPPORTED without a
+ * kernel, and where one communicates and the op tells no group. */
 LOONG_NODISCARD loong_status_t
 loongi_step_choose(loong_context_t *ctx, loong_arena_t *arena,
                    const char *device, loong_step_t *step);

@@ -4,7 +4,6 @@
 #include <string.h>
 
 #include "executor.h"
-#include "loong/collective.h"
 #include "loong/moe.h"
 #include "timing.h"
 
@@ -122,11 +121,11 @@ double loongi_rates_launches(const loong_program_t *program,
 
 /* Members of a group on the machine of its first one. */
 static int neighbours(const loong_rates_t *r, const loong_mesh_t *mesh,
-                      loong_group_t group, int size)
+                      loong_group_t group)
 {
     int machine = loong_mesh_member(mesh, group, 0) / r->machine;
     int count = 0;
-    for (int i = 0; i < size; i++) {
+    for (int i = 0; i < loong_mesh_group_size(mesh, group); i++) {
         count += loong_mesh_member(mesh, group, i) / r->machine == machine;
     }
     return count;
@@ -165,16 +164,16 @@ static double volume(const loong_step_t *step)
 static double collective(const loong_rates_params_t *p,
                          const loong_step_t *step)
 {
-    const loong_collective_attr_t *a = step->query.attr;
     const loong_rates_t *r = p->rates;
     const char *op = step->query.op;
-    int near = neighbours(r, p->mesh, a->group, a->size);
-    double far = (double)(a->size - near);
-    double n = (double)a->size;
+    int size = loong_mesh_group_size(p->mesh, step->group);
+    int near = neighbours(r, p->mesh, step->group);
+    double far = (double)(size - near);
+    double n = (double)size;
     double bytes = volume(step);
     double ring = far > 0.0 ? LOONG_MIN(r->link, near * r->network) : r->link;
     bool sums = strstr(op, "all_reduce") != NULL;
-    if (a->size < 2) {
+    if (size < 2) {
         return 0.0;
     }
     if (strcmp(op, "ring_shift") == 0) {

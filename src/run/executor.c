@@ -4,7 +4,6 @@
 #include <string.h>
 
 #include "comm_impl.h"
-#include "loong/collective.h"
 
 static void *address(const loong_run_t *run, loong_operand_t operand)
 {
@@ -217,12 +216,11 @@ static void begin_track(const loong_run_t *run, const loong_program_t *program,
     }
 }
 
-/* The host makes the calls of its communicator: the first word of attributes
- * of collectives is the group. */
+/* The host makes the calls of its communicator. */
 static bool is_called_by_host(const loong_run_t *run, const loong_step_t *step)
 {
-    const loong_collective_attr_t *a = step->query.attr;
-    return run->group != NULL && loongi_comm_is_on_host(run->group[a->group]);
+    return run->group != NULL &&
+           loongi_comm_is_on_host(run->group[step->group]);
 }
 
 /* A collective is awaited on the host first: nothing on a stream waits for

@@ -5,7 +5,6 @@
 #include <string.h>
 
 #include "file.h"
-#include "loong/collective.h"
 
 enum { MAX_ROWS = 128 };
 
@@ -119,9 +118,8 @@ static part_t part_of(const loong_step_t *step)
             return ops[i].part;
         }
     }
-    if (step->kernel->communicates) { /* the collective stands first */
-        const loong_collective_attr_t *at = step->query.attr;
-        return at->group == LOONG_GROUP_ETP_EP ? DISPATCH : PART_NONE;
+    if (step->kernel->communicates) {
+        return step->group == LOONG_GROUP_ETP_EP ? DISPATCH : PART_NONE;
     }
     /* The router's own product and its gradients. */
     size_t length = strlen(step->scope);

@@ -3,7 +3,6 @@
 
 #include <string.h>
 
-#include "loong/collective.h"
 #include "rates.h"
 
 /* ---- graphs -------------------------------------------------------------- */
@@ -22,18 +21,19 @@ typedef struct records {
     int64_t count, cap;
     double launches;
     uint32_t groups; /* bit g: collectives of that loong_group_t */
-    int world;       /* ranks */
+    const loong_mesh_t *mesh;
 } records_t;
 
 /* Groups of all ranks have one communicator. */
-static uint32_t groups_of(const loong_program_t *program, int world)
+static uint32_t groups_of(const loong_program_t *program,
+                          const loong_mesh_t *mesh)
 {
     uint32_t groups = 0;
     for (int64_t i = 0; i < program->num_steps; i++) {
         const loong_step_t *s = &program->steps[i];
-        const loong_collective_attr_t *a = s->query.attr;
-        if (s->kernel->communicates && a->size > 1) {
-            groups |= 1u << (a->size < world ? a->group : LOONG_GROUP_WORLD);
+        int size = loong_mesh_group_size(mesh, s->group);
+        if (s->kernel->communicates && size > 1) {
+            groups |= 1u << (size < mesh->world ? s->group : LOONG_GROUP_WORLD);
         }
     }
     return groups;
@@ -49,7 +49,7 @@ static loong_status_t add(records_t *r, const loong_program_t *program,
     frame.last = last;
     double launches = loongi_rates_launches(program, &frame);
     recorded_t one = {program, slot, loongi_replay_flags(program, &frame)};
-    r->groups |= groups_of(program, r->world);
+    r->groups |= groups_of(program, r->mesh);
     if (launches == 0.0) {
         return LOONG_OK;
     }
@@ -143,7 +143,7 @@ loong_status_t loongi_beside_plan(const loong_trainer_t *t,
     static const loong_device_beside_t nothing = {0, 0, 0};
     const loong_device_beside_t *known = loong_device_beside(t->device);
     loong_device_beside_t each = known != NULL ? *known : nothing;
-    records_t r = {t->ctx, NULL, 0, 0, 0.0, 0, t->mesh.world};
+    records_t r = {t->ctx, NULL, 0, 0, 0.0, 0, &t->mesh};
     loong_status_t status = LOONG_OK;
     loong_beside_t b;
     memset(&b, 0, sizeof(b));

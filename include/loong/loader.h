@@ -25,6 +25,7 @@
 
 #include "loong/blend.h"
 #include "loong/context.h"
+#include "loong/dtype.h"
 #include "loong/status.h"
 
 #ifdef __cplusplus
@@ -96,40 +97,42 @@ LOONG_API int64_t loong_loader_micro_batches(const loong_loader_t *loader,
 LOONG_API LOONG_NODISCARD loong_status_t loong_loader_check_step(
     loong_loader_t *loader, int64_t consumed, int64_t *loss_tokens_p);
 
-/* Arrays of one micro-batch, caller's memory; A = micro_batch_size * T tokens,
- * row after row, of which this rank has R = A / context_parallel_size. A NULL
- * array is not wanted. */
-typedef struct loong_batch {
-    int32_t *tokens;         /* [R] in 0 .. vocab_size-1 */
-    int32_t *labels;         /* [R] the next token, LOONG_IGNORE_LABEL where
-                                loss_weight is 0 */
-    float *loss_weight;      /* [R] 1 or 0: by mask column, eod_mask_loss and
-                                padding. The mask belongs to the label: position
-                                t is learned if token t + 1 is */
-    int32_t *token_types;    /* [R] 1: one of vision_ids, 0: text */
-    int32_t *position_ids;   /* [R] from 0 in each row, or in each document */
-    int64_t *token_key;      /* [R] g * T + t: names the token in all layouts */
-    uint32_t *row_crc;       /* [micro_batch_size] CRC-32 of the T ids of each
-                                whole row, i32 */
-    int64_t *all_token_keys; /* [R x context_parallel_a2a] of the tokens that
-                                this rank and such neighbours have */
-    int32_t *places;         /* [A] neighbours after neighbours: where their
-                                tokens stand among the A, ascending */
-    int32_t *cu_seqlens;     /* [cu_seqlens_size] starts of the segments (rows,
-                                or documents in rows) among the A tokens, then
-                                A in the rest */
-    int64_t cu_seqlens_size; /* A + 1 always suffices */
-    int64_t num_segments;    /* out, when cu_seqlens is wanted */
-    int64_t max_seqlen;      /* out: longest segment, likewise */
-    int64_t loss_tokens;     /* out: number of weights that are 1 */
-} loong_batch_t;
+/* An array that a program takes, by the name of the graph's input. Of one
+ * micro-batch of A = micro_batch_size * T tokens, row after row, of which this
+ * rank has R = A / context_parallel_size, there are
+ *
+ *     tokens          i32 [R] in 0 .. vocab_size-1
+ *     labels          i32 [R] the next token, LOONG_IGNORE_LABEL where
+ *                     loss_weight is 0
+ *     loss_weight     f32 or f64 [R] 1 or 0: by mask column, eod_mask_loss and
+ *                     padding. The mask belongs to the label: position t is
+ *                     learned if token t + 1 is
+ *     token_types     i32 [R] 1: one of vision_ids, 0: text
+ *     positions       i32 [R] from 0 in each row, or in each document
+ *     token_key       i64 [R] g * T + t: names the token in all layouts
+ *     all_token_keys  i64 [R x context_parallel_a2a] of the tokens that this
+ *                     rank and such neighbours have
+ *     places          i32 [A] neighbours after neighbours: where their tokens
+ *                     stand among the A, ascending
+ *     cu_seqlens      i32 [count] starts of the segments (rows, or documents in
+ *                     rows) among the A tokens, then A in the rest; A + 1
+ *                     elements always suffice
+ *     row_crc         i32 [micro_batch_size] the bits of the CRC-32 of the T
+ *                     ids of each whole row */
+typedef struct loong_field {
+    const char *name;
+    loong_dtype_t dtype;
+    int64_t count; /* elements */
+    void *to;      /* the caller's memory */
+} loong_field_t;
 
-/* Fills micro-batch k, 0 <= k < micro_batches, of the step.
- * Errors: LOONG_ERR_ARG, LOONG_ERR_FORMAT (id or mask value out of range, with
+/* Fills fields of micro-batch k, 0 <= k < micro_batches, of the step.
+ * Errors: LOONG_ERR_ARG; LOONG_ERR_CONFIG (a field that there is not, of
+ * another type or size); LOONG_ERR_FORMAT (id or mask value out of range, with
  * file, document and position). */
 LOONG_API LOONG_NODISCARD loong_status_t
 loong_loader_fill(loong_loader_t *loader, int64_t consumed, int64_t micro_batch,
-                  loong_batch_t *batch);
+                  int num_fields, const loong_field_t *fields);
 
 /* Asks the system to read this rank's share of the step ahead; returns at
  * once. */

@@ -3,35 +3,9 @@
 
 #include <string.h>
 
-#include "loong/moe.h"
 #include "passes.h"
 
 /* ---- planning ----------------------------------------------------------- */
-
-static const loong_port_t *find_loss(const loong_chunk_t *c, const char *name)
-{
-    for (int i = 0; i < c->num_losses; i++) {
-        if (strcmp(c->losses[i].name, name) == 0) {
-            return &c->losses[i];
-        }
-    }
-    return NULL;
-}
-
-static void find_ports(const loong_chunk_t *c, loong_batch_ports_t *p)
-{
-    p->tokens = loongi_chunk_input(c, "tokens");
-    p->labels = loongi_chunk_input(c, "labels");
-    p->positions = loongi_chunk_input(c, "positions");
-    p->token_types = loongi_chunk_input(c, "token_types");
-    p->token_key = loongi_chunk_input(c, "token_key");
-    p->all_token_keys = loongi_chunk_input(c, "all_token_keys");
-    p->places = loongi_chunk_input(c, "places");
-    p->cu_seqlens = loongi_chunk_input(c, "cu_seqlens");
-    p->loss_weight = loongi_chunk_input(c, "loss_weight");
-    p->lm = find_loss(c, "lm");
-    p->router = find_loss(c, LOONG_ROUTER_LOSS);
-}
 
 static loong_status_t build_chunk(loong_stage_t *s, loong_stage_chunk_t which)
 {
@@ -67,9 +41,7 @@ static loong_status_t build_chunk(loong_stage_t *s, loong_stage_chunk_t which)
                                       &s->chunk[which]);
     }
     loong_graph_destroy(&graph);
-    LOONG_TRY(status);
-    find_ports(s->chunk[which], &s->ports[which]);
-    return LOONG_OK;
+    return status;
 }
 
 /* Who keeps what of the parameters, and what that puts into programs. */

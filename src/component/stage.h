@@ -50,28 +50,11 @@ typedef enum loong_stage_chunk {
     LOONG_STAGE_CHUNKS
 } loong_stage_chunk_t;
 
-/* The inputs of a chunk that a loader fills, and its losses; NULL: it has none
- * of that name. */
-typedef struct loong_batch_ports {
-    const loong_port_t *tokens;
-    const loong_port_t *labels;
-    const loong_port_t *positions;
-    const loong_port_t *token_types; /* with experts for each type */
-    const loong_port_t *token_key; /* of dropout */
-    const loong_port_t *all_token_keys; /* when context parallel */
-    const loong_port_t *places;         /* likewise */
-    const loong_port_t *cu_seqlens;
-    const loong_port_t *loss_weight;
-    const loong_port_t *lm;
-    const loong_port_t *router; /* each row is one rank's */
-} loong_batch_ports_t;
-
 typedef struct loong_stage {
     loong_context_t *ctx;
     const loong_component_params_t *params; /* borrowed */
     loong_stage_cut_t cut;
     loong_chunk_t *chunk[LOONG_STAGE_CHUNKS]; /* NULL: not there */
-    loong_batch_ports_t ports[LOONG_STAGE_CHUNKS];
     loong_transfer_t *transfer[LOONG_STAGE_CHUNKS];
     const loong_chunk_t *layout; /* any of them: places of parameters */
     loong_shards_t *shards;

@@ -6,32 +6,15 @@
 #include <inttypes.h>
 #include <string.h>
 
-#include "base.h"
-#include "crc.h"
-#include "loong/loader.h"
-#include "loong/ops.h"
-#include "zigzag.h"
-
-typedef struct row {
-    int64_t draw;    /* whose it is; -1: none */
-    int64_t count;   /* weights of this rank's tokens */
-    int32_t *ids;    /* [T + 1] */
-    uint8_t *weight; /* [T + 1]; [t] belongs to the label of position t */
-    uint8_t *starts; /* [T + 1] 1: the token is the first of a document */
-} row_t;
+#include "token_fields.h"
 
 struct loong_loader {
     loong_context_t *ctx;
     loong_loader_params_t params;
+    loong_token_layout_t layout;
     int64_t T;
-    int64_t own; /* tokens of a row that are this rank's */
-    /* Neighbours that exchange heads have tokens as one rank of `ring`. */
-    int ring;
-    int in_ring;
-    int64_t together;  /* their tokens of a row */
-    int64_t num_rows;  /* of this rank in the largest step */
-    row_t *rows;       /* [num_rows] */
-    int32_t *position; /* [T + 1] of the row that is written */
+    int64_t num_rows;        /* of this rank in the largest step */
+    loong_token_row_t *rows; /* [num_rows] */
 };
 
 static loong_status_t check_batch(loong_context_t *ctx, const char *name,
@@ -134,8 +117,6 @@ static loong_status_t alloc_rows(loong_loader_t *loader)
     char *memory = NULL;
     loader->num_rows = p->global_batch_size / p->data_parallel_size;
     size_t rows = (size_t)loader->num_rows;
-    LOONG_TRY(loongi_calloc(loader->ctx, n, sizeof(*loader->position),
-                            "loader row", &loader->position));
     LOONG_TRY(loongi_calloc(loader->ctx, rows, sizeof(*loader->rows),
                             "loader rows", &loader->rows));
     LOONG_TRY(
@@ -147,6 +128,21 @@ static loong_status_t alloc_rows(loong_loader_t *loader)
         loader->rows[r].starts = loader->rows[r].weight + n;
     }
     return LOONG_OK;
+}
+
+loong_token_layout_t loongi_loader_layout(const loong_loader_params_t *params,
+                                          int64_t seq_length)
+{
+    loong_token_layout_t layout = {seq_length,
+                                   params->micro_batch_size,
+                                   params->context_parallel_rank,
+                                   params->context_parallel_size,
+                                   params->context_parallel_a2a,
+                                   params->reset_position_ids,
+                                   params->reset_attention_mask,
+                                   params->num_vision_ids,
+                                   params->vision_ids};
+    return layout;
 }
 
 loong_status_t loong_loader_create(loong_context_t *ctx,
@@ -168,11 +164,8 @@ loong_status_t loong_loader_create(loong_context_t *ctx,
     loader->ctx = ctx;
     loader->params = *params;
     loader->T = blend.seq_length;
-    loader->own = blend.seq_length / params->context_parallel_size;
-    int a2a = LOONG_MAX(params->context_parallel_a2a, 1);
-    loader->ring = params->context_parallel_size / a2a;
-    loader->in_ring = params->context_parallel_rank / a2a;
-    loader->together = blend.seq_length / loader->ring;
+    loader->layout = loongi_loader_layout(params, loader->T);
+    loader->layout.vision_ids = loader->params.vision_ids;
     loong_status_t status = alloc_rows(loader);
     if (status != LOONG_OK) {
         loong_loader_destroy(&loader);
@@ -192,7 +185,6 @@ void loong_loader_destroy(loong_loader_t **loader_p)
         loongi_free(loader->ctx, loader->rows[0].ids);
     }
     loongi_free(loader->ctx, loader->rows);
-    loongi_free(loader->ctx, loader->position);
     loongi_free(loader->ctx, loader);
     *loader_p = NULL;
 }
@@ -232,20 +224,6 @@ static bool past_end(const loong_loader_t *loader, int64_t g)
     return loader->params.num_samples > 0 && g >= loader->params.num_samples;
 }
 
-/* Place in a row of token i of it that this rank has, and of those that a rank
- * of the ring has. */
-static int64_t place_of(const loong_loader_t *loader, int64_t i)
-{
-    return loongi_zigzag_place(loader->params.context_parallel_rank,
-                               loader->params.context_parallel_size, loader->T,
-                               i);
-}
-
-static int64_t place_in(const loong_loader_t *loader, int rank, int64_t i)
-{
-    return loongi_zigzag_place(rank, loader->ring, loader->T, i);
-}
-
 /* Marks the document starts among the T + 1 tokens from `token` on. */
 static loong_status_t mark_starts(const loong_loader_t *loader,
                                   const loong_dataset_t *dataset, int64_t token,
@@ -270,7 +248,7 @@ static loong_status_t mark_starts(const loong_loader_t *loader,
 }
 
 static loong_status_t read_sample(const loong_loader_t *loader, int64_t g,
-                                  row_t *row)
+                                  loong_token_row_t *row)
 {
     const loong_loader_params_t *p = &loader->params;
     int64_t T = loader->T;
@@ -296,10 +274,11 @@ static loong_status_t read_sample(const loong_loader_t *loader, int64_t g,
 
 /* A row of this rank in a step, read unless it is here. */
 static loong_status_t get_row(loong_loader_t *loader, int64_t consumed,
-                              int64_t micro_batch, int64_t j, row_t **row_p)
+                              int64_t micro_batch, int64_t j,
+                              loong_token_row_t **row_p)
 {
     int64_t g = row_draw(loader, consumed, micro_batch, j);
-    row_t *row =
+    loong_token_row_t *row =
         &loader->rows[micro_batch * loader->params.micro_batch_size + j];
     *row_p = row;
     if (row->draw == g) {
@@ -314,8 +293,9 @@ static loong_status_t get_row(loong_loader_t *loader, int64_t consumed,
     } else {
         LOONG_TRY(read_sample(loader, g, row));
     }
-    for (int64_t i = 0; i < loader->own; i++) {
-        row->count += row->weight[place_of(loader, i)];
+    int64_t own = loader->T / loader->params.context_parallel_size;
+    for (int64_t i = 0; i < own; i++) {
+        row->count += row->weight[loongi_token_place(&loader->layout, i)];
     }
     row->draw = g;
     return LOONG_OK;
@@ -328,7 +308,7 @@ loong_status_t loong_loader_check_step(loong_loader_t *loader, int64_t consumed,
     int64_t total = 0;
     for (int64_t k = 0; k < micro_batches; k++) {
         for (int64_t j = 0; j < loader->params.micro_batch_size; j++) {
-            row_t *row = NULL;
+            loong_token_row_t *row = NULL;
             LOONG_TRY(get_row(loader, consumed, k, j, &row));
             total += row->count;
         }
@@ -337,112 +317,9 @@ loong_status_t loong_loader_check_step(loong_loader_t *loader, int64_t consumed,
     return LOONG_OK;
 }
 
-static void make_positions(loong_loader_t *loader, const row_t *row)
-{
-    int32_t position = 0;
-    for (int64_t t = 0; t < loader->T; t++) {
-        if (loader->params.reset_position_ids && row->starts[t]) {
-            position = 0;
-        }
-        loader->position[t] = position++;
-    }
-}
-
-/* 1: one of vision_ids, 0: text. */
-static int32_t token_type(const loong_loader_t *loader, int32_t id)
-{
-    const loong_loader_params_t *p = &loader->params;
-    bool vision = false;
-    for (int i = 0; i < p->num_vision_ids; i++) {
-        vision = vision || p->vision_ids[i] == id;
-    }
-    return vision;
-}
-
-/* This rank's tokens of a row into row `row` of a batch. */
-static void write_row(loong_loader_t *loader, const row_t *from, int64_t row,
-                      loong_batch_t *batch)
-{
-    int64_t g = from->draw;
-    int64_t T = loader->T;
-    make_positions(loader, from);
-    if (batch->row_crc != NULL) {
-        batch->row_crc[row] =
-            loongi_crc(LOONG_CRC32, from->ids, (size_t)T * sizeof(*from->ids));
-    }
-    for (int64_t i = 0; i < loader->own; i++) {
-        int64_t t = place_of(loader, i);
-        int64_t at = row * loader->own + i;
-        if (batch->tokens != NULL) {
-            batch->tokens[at] = from->ids[t];
-        }
-        if (batch->labels != NULL) {
-            batch->labels[at] =
-                from->weight[t] ? from->ids[t + 1] : LOONG_IGNORE_LABEL;
-        }
-        if (batch->loss_weight != NULL) {
-            batch->loss_weight[at] = (float)from->weight[t];
-        }
-        if (batch->token_types != NULL) {
-            batch->token_types[at] = token_type(loader, from->ids[t]);
-        }
-        if (batch->position_ids != NULL) {
-            batch->position_ids[at] = loader->position[t];
-        }
-        if (batch->token_key != NULL) {
-            batch->token_key[at] = g * T + t;
-        }
-    }
-    int64_t n = loader->together;
-    for (int64_t i = 0; batch->all_token_keys != NULL && i < n; i++) {
-        batch->all_token_keys[row * n + i] =
-            g * T + place_in(loader, loader->in_ring, i);
-    }
-}
-
-static void write_places(const loong_loader_t *loader, loong_batch_t *batch)
-{
-    int64_t n = loader->together;
-    int64_t at = 0;
-    if (batch->places == NULL) {
-        return;
-    }
-    for (int r = 0; r < loader->ring; r++) {
-        for (int64_t i = 0; i < loader->params.micro_batch_size * n; i++) {
-            batch->places[at++] =
-                (int32_t)(i / n * loader->T + place_in(loader, r, i % n));
-        }
-    }
-}
-
-static loong_status_t write_segments(const loong_loader_t *loader,
-                                     const row_t *from, int64_t row,
-                                     loong_batch_t *batch)
-{
-    if (batch->cu_seqlens == NULL) {
-        return LOONG_OK;
-    }
-    int64_t T = loader->T;
-    int64_t begin = 0; /* of the open segment, in the row */
-    for (int64_t t = 1; t <= T; t++) {
-        bool cut =
-            t == T || (loader->params.reset_attention_mask && from->starts[t]);
-        if (!cut) {
-            continue;
-        }
-        LOONG_CHECK(
-            loader->ctx, batch->num_segments + 1 < batch->cu_seqlens_size,
-            LOONG_ERR_ARG, "more than %" PRId64 " segments in a micro-batch",
-            batch->cu_seqlens_size - 1);
-        batch->cu_seqlens[batch->num_segments++] = (int32_t)(row * T + begin);
-        batch->max_seqlen = LOONG_MAX(batch->max_seqlen, t - begin);
-        begin = t;
-    }
-    return LOONG_OK;
-}
-
 loong_status_t loong_loader_fill(loong_loader_t *loader, int64_t consumed,
-                                 int64_t micro_batch, loong_batch_t *batch)
+                                 int64_t micro_batch, int num_fields,
+                                 const loong_field_t *fields)
 {
     int64_t rows = loader->params.micro_batch_size;
     LOONG_CHECK(loader->ctx,
@@ -450,20 +327,14 @@ loong_status_t loong_loader_fill(loong_loader_t *loader, int64_t consumed,
                     micro_batch < loong_loader_micro_batches(loader, consumed),
                 LOONG_ERR_ARG, "micro-batch %" PRId64 " of %" PRId64,
                 micro_batch, loong_loader_micro_batches(loader, consumed));
-    batch->num_segments = 0;
-    batch->max_seqlen = 0;
-    batch->loss_tokens = 0;
-    write_places(loader, batch);
     for (int64_t j = 0; j < rows; j++) {
-        row_t *row = NULL;
+        loong_token_row_t *row = NULL;
         LOONG_TRY(get_row(loader, consumed, micro_batch, j, &row));
-        batch->loss_tokens += row->count;
-        write_row(loader, row, j, batch);
-        LOONG_TRY(write_segments(loader, row, j, batch));
     }
-    for (int64_t i = batch->num_segments;
-         batch->cu_seqlens != NULL && i < batch->cu_seqlens_size; i++) {
-        batch->cu_seqlens[i] = (int32_t)(rows * loader->T);
+    for (int i = 0; i < num_fields; i++) {
+        LOONG_TRY(loongi_token_field_fill(loader->ctx, &loader->layout,
+                                          &loader->rows[micro_batch * rows],
+                                          &fields[i]));
     }
     return LOONG_OK;
 }

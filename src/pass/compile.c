@@ -109,6 +109,7 @@ static loong_status_t place_inputs(const loong_graph_t *g, loong_chunk_t *c)
         LOONG_TRY(
             make_port(c, g, g->inputs[i].name, v, at, &c->inputs[i]));
         c->inputs[i].boundary = g->inputs[i].boundary;
+        c->inputs[i].gradient = g->inputs[i].gradient;
         c->num_inputs++;
         c->input_bytes += loongi_round_up((int64_t)loongi_value_bytes(g, v),
                                           BUFFER_ALIGN);
@@ -461,6 +462,7 @@ static loong_status_t make_results(compiler_t *k)
         LOONG_TRY(make_port(c, g, g->outputs[i].name, v, operand_of(k, v),
                             &c->outputs[i]));
         c->outputs[i].boundary = g->outputs[i].boundary;
+        c->outputs[i].gradient = g->outputs[i].gradient;
         c->num_outputs++;
     }
     for (int i = 0; i < g->num_losses; i++) {

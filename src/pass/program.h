@@ -118,7 +118,14 @@ typedef struct loong_port {
     loong_operand_t operand;
     double weight; /* of a loss */
     bool boundary; /* from or to another stage, see loong_graph_boundary_... */
+    bool gradient; /* of a boundary, which crosses it the other way */
 } loong_port_t;
+
+/* An input that is filled with data, not by another stage. */
+static inline bool loongi_port_is_data(const loong_port_t *input)
+{
+    return !input->boundary && !input->gradient;
+}
 
 /* A flat buffer: parameters that share type, trainability and weight decay,
  * one after the other. Element e of it is element e of its main gradient and
@@ -239,6 +246,8 @@ const loong_port_t *loongi_chunk_input(const loong_chunk_t *chunk,
                                        const char *name);
 const loong_port_t *loongi_chunk_output(const loong_chunk_t *chunk,
                                         const char *name);
+const loong_port_t *loongi_chunk_loss(const loong_chunk_t *chunk,
+                                      const char *name);
 const loong_param_place_t *loongi_chunk_param(const loong_chunk_t *chunk,
                                               const char *name);
 

@@ -10,7 +10,7 @@
 #include "peers.h"
 #include "predict.h"
 #include "timeline.h"
-#include "zigzag.h"
+#include "trainer_data.h"
 
 /* What a prediction may take, whatever the model would: seconds of measuring,
  * bytes and flops of a launch. Of a model that cannot run here a rough figure
@@ -24,60 +24,49 @@ static const limits_t FULL = {15.0, 1 << 30, 2.5e11};
 static const limits_t ROUGH = {0.8, 128 << 20, 2.5e10};
 static const int64_t INPUT_BYTES = 64 << 20; /* of a micro-batch */
 
-/* Where token k of a micro-batch, counted rank after rank of the ring, stands
- * among those of all context parallel ranks. */
-static int64_t place_of(const loong_trainer_t *t, int64_t k)
+/* Whole samples of any tokens, all with loss. */
+static loong_status_t make_rows(const loong_trainer_t *t, int64_t count,
+                                int64_t length, loong_token_row_t **rows_p)
 {
-    int ranks = loong_mesh_group_size(&t->mesh, LOONG_GROUP_CP_P2P);
-    int64_t length = t->set.seq_length;
-    int64_t own = length / ranks; /* of a sample */
-    int64_t each = t->set.micro_batch_size * own;
-    return k % each / own * length +
-           loongi_zigzag_place((int)(k / each), ranks, length, k % own);
-}
-
-static void fill_input(const loong_trainer_t *t, const loong_port_t *p,
-                       void *at)
-{
-    const loong_component_t *c = t->component;
-    int64_t length = t->set.seq_length;
-    bool segments = strcmp(p->name, "cu_seqlens") == 0;
-    bool positions = strcmp(p->name, "positions") == 0;
-    bool places = strcmp(p->name, "places") == 0;
-    bool types = strcmp(p->name, "token_types") == 0;
-    for (int64_t k = 0; k < p->shape.dim[0]; k++) {
-        int64_t token = k * 7919 % c->facts.vocab_size;
-        int64_t bound =
-            LOONG_MIN(k * length, t->set.micro_batch_size * length);
-        switch (p->dtype) {
-        case LOONG_I32:
-            ((int32_t *)at)[k] =
-                (int32_t)(segments    ? bound
-                          : positions ? k % length
-                          : places    ? place_of(t, k)
-                          : types     ? 0
-                                      : token);
-            break;
-        case LOONG_I64:
-            ((int64_t *)at)[k] = k;
-            break;
-        case LOONG_F64:
-            ((double *)at)[k] = 1.0;
-            break;
-        default:
-            ((float *)at)[k] = 1.0f;
-            break;
+    loong_token_row_t *rows = NULL;
+    size_t ids = (size_t)length + 1;
+    LOONG_TRY(loongi_calloc(t->ctx, (size_t)count,
+                            sizeof(*rows) +
+                                ids * (sizeof(int32_t) + 2 * sizeof(uint8_t)),
+                            "tokens of a prediction", &rows));
+    int32_t *id = (int32_t *)(void *)(rows + count);
+    uint8_t *flags = (uint8_t *)(id + (size_t)count * ids);
+    for (int64_t j = 0; j < count; j++) {
+        loong_token_row_t row = {j, 0, id, flags, flags + ids};
+        for (int64_t i = 0; i <= length; i++) {
+            id[i] = (int32_t)((j * length + i) * 7919 %
+                              t->component->facts.vocab_size);
+            flags[i] = 1;
         }
+        rows[j] = row;
+        id += ids;
+        flags += 2 * ids;
     }
+    *rows_p = rows;
+    return LOONG_OK;
 }
 
-/* What a loader would give: any tokens of a text, whole samples. */
-static void fill_inputs(const loong_trainer_t *t, const loong_chunk_t *c,
-                        char *inputs)
+static loong_status_t fill_inputs(const loong_trainer_t *t,
+                                  const loong_chunk_t *c, char *inputs)
 {
-    for (int i = 0; i < c->num_inputs; i++) {
-        fill_input(t, &c->inputs[i], inputs + c->inputs[i].operand.offset);
+    loong_field_t fields[LOONG_MAX_INPUTS];
+    loong_token_row_t *rows = NULL;
+    loong_loader_params_t loader = loongi_trainer_loader(t);
+    loong_token_layout_t layout =
+        loongi_loader_layout(&loader, t->set.seq_length);
+    int count = loongi_inputs_list(c, inputs, fields);
+    LOONG_TRY(make_rows(t, layout.rows, layout.seq_length, &rows));
+    loong_status_t status = LOONG_OK;
+    for (int i = 0; i < count && status == LOONG_OK; i++) {
+        status = loongi_token_field_fill(t->ctx, &layout, rows, &fields[i]);
     }
+    loongi_free(t->ctx, rows);
+    return status;
 }
 
 /* ---- costs --------------------------------------------------------------- */
@@ -148,7 +137,7 @@ loong_status_t loongi_predict_rank(loong_trainer_t *t,
         const loong_stage_t *s = t->peers[rank]->stages[i];
         int stage = loongi_schedule_stage(schedule, rank, i);
         if (inputs != NULL) {
-            fill_inputs(t, s->chunk[LOONG_STAGE_TRAIN], inputs);
+            LOONG_TRY(fill_inputs(t, s->chunk[LOONG_STAGE_TRAIN], inputs));
         }
         LOONG_TRY(add_stage(source, s, schedule->params.micro_batches,
                             &costs[stage], &update));

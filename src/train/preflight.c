@@ -10,6 +10,7 @@
 
 #include "preflight.h"
 #include "stage_load.h"
+#include "trainer_data.h"
 #include "trainer_hf.h"
 
 /* An evaluation scores weights that somebody has trained. */

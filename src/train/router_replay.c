@@ -237,6 +237,12 @@ loong_status_t loongi_router_replay_mode(const loong_trainer_t *t,
     return LOONG_OK;
 }
 
+bool loongi_router_replay_fills(const char *input)
+{
+    size_t length = strcspn(LOONG_ROUTING_PORT, "%");
+    return strncmp(input, LOONG_ROUTING_PORT, length) == 0;
+}
+
 /* The routers of this rank's stages. */
 static void list_routed(loong_router_replay_t *r, const loong_component_t *c)
 {
@@ -332,11 +338,11 @@ void loongi_router_replay_close(loong_trainer_t *t)
 static loong_status_t load_keys(const loong_trainer_t *t, int64_t k)
 {
     const loong_router_replay_t *r = t->router_replay;
-    loong_batch_t batch;
-    memset(&batch, 0, sizeof(batch));
-    batch.token_key = r->keys;
-    batch.row_crc = r->crc;
-    return loong_loader_fill(t->loader, t->state.consumed_samples, k, &batch);
+    const loong_field_t fields[] = {
+        {"token_key", LOONG_I64, r->num_keys, r->keys},
+        {"row_crc", LOONG_I32, r->micro_batch_size, r->crc}};
+    return loong_loader_fill(t->loader, t->state.consumed_samples, k,
+                             LOONG_COUNT_OF(fields), fields);
 }
 
 /* Rows of the stream that follow one another in a sample. */

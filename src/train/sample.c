@@ -13,6 +13,7 @@
 #include "rng.h"
 #include "sample.h"
 #include "top_k.h"
+#include "trainer_data.h"
 
 typedef struct sampler {
     loong_trainer_t *t;
@@ -26,7 +27,9 @@ typedef struct sampler {
     int64_t *counts; /* logits of each rank of TP */
     double *logits;  /* of the next token, those of all of them */
     int32_t *order;
-    void *row; /* logits as they come, and inputs */
+    void *row; /* logits as they come */
+    char *inputs;
+    int32_t *prompt; /* [window] */
 } sampler_t;
 
 /* ---- one token ----------------------------------------------------------- */
@@ -41,37 +44,31 @@ static double element(const void *p, loong_dtype_t dtype, int64_t i)
                : (double)loongi_bf16_to_f32(((const uint16_t *)p)[i]);
 }
 
-/* s->row goes into an input of `count` numbers; port may be NULL. */
-static loong_status_t send(const sampler_t *s, const loong_stage_t *stage,
-                           const loong_port_t *port, int64_t count)
-{
-    return port == NULL ? LOONG_OK
-                        : loongi_run_write(&stage->run, port->operand, s->row,
-                                           (size_t)count * sizeof(int32_t));
-}
-
+/* The prompt ends at the last of `used` ids; zeros follow it. */
 static loong_status_t fill_stage(const sampler_t *s,
                                  const loong_stage_t *stage, int64_t used)
 {
-    const loong_batch_ports_t *p = &stage->ports[LOONG_STAGE_LOGITS];
-    int64_t bounds = p->cu_seqlens != NULL ? p->cu_seqlens->shape.dim[0] : 0;
-    int32_t *row = s->row;
-    for (int64_t i = 0; i < s->window; i++) {
-        row[i] = i < used ? s->ids[s->count - used + i] : 0;
+    loong_field_t fields[LOONG_MAX_INPUTS];
+    const loong_chunk_t *chunk = stage->chunk[LOONG_STAGE_LOGITS];
+    loong_loader_params_t loader = loongi_trainer_loader(s->t);
+    loong_token_layout_t layout = loongi_loader_layout(&loader, s->window);
+    loong_token_row_t row = {0, 0, s->prompt, NULL, NULL};
+    layout.rows = layout.context_parallel_size = 1;
+    layout.context_parallel_rank = layout.context_parallel_a2a = 0;
+    layout.reset_position_ids = layout.reset_attention_mask = false;
+    memset(s->prompt, 0, (size_t)s->window * sizeof(*s->prompt));
+    memcpy(s->prompt, s->ids + s->count - used,
+           (size_t)used * sizeof(*s->prompt));
+    int count = loongi_inputs_list(chunk, s->inputs, fields);
+    for (int i = 0; i < count; i++) {
+        LOONG_TRY(
+            loongi_token_field_fill(s->t->ctx, &layout, &row, &fields[i]));
+        LOONG_TRY(loongi_run_write(
+            &stage->run, loongi_chunk_input(chunk, fields[i].name)->operand,
+            fields[i].to,
+            (size_t)fields[i].count * loong_dtype_size(fields[i].dtype)));
     }
-    LOONG_TRY(send(s, stage, p->tokens, s->window));
-    for (int64_t i = 0; i < s->window; i++) {
-        row[i] = loongi_trainer_token_type(s->t, row[i]);
-    }
-    LOONG_TRY(send(s, stage, p->token_types, s->window));
-    for (int64_t i = 0; i < s->window; i++) {
-        row[i] = (int32_t)i;
-    }
-    LOONG_TRY(send(s, stage, p->positions, s->window));
-    for (int64_t i = 0; i < bounds; i++) {
-        row[i] = i == 0 ? 0 : (int32_t)s->window;
-    }
-    return send(s, stage, p->cu_seqlens, bounds);
+    return LOONG_OK;
 }
 
 /* The output "logits" of the last stage; NULL on other ranks. */
@@ -297,17 +294,16 @@ static loong_status_t run_sampler(sampler_t *s, int64_t prompts)
                             sizeof(*s->logits) + sizeof(*s->order), "logits",
                             &s->logits));
     s->order = (int32_t *)(void *)(s->logits + s->all);
-    int64_t room = LOONG_MAX(s->all * (int64_t)sizeof(double),
-                             s->window * (int64_t)sizeof(int32_t));
+    int64_t bytes = 0;
     for (int i = 0; i < t->component->num_stages; i++) {
-        const loong_port_t *cu = t->component->stages[i]
-                                     ->ports[LOONG_STAGE_LOGITS]
-                                     .cu_seqlens;
-        int64_t bounds = cu != NULL ? cu->shape.dim[0] : 0;
-        room = LOONG_MAX(room, bounds * (int64_t)sizeof(int32_t));
+        const loong_stage_t *stage = t->component->stages[i];
+        bytes = LOONG_MAX(bytes, stage->chunk[LOONG_STAGE_LOGITS]->input_bytes);
     }
-    LOONG_TRY(loongi_calloc(t->ctx, (size_t)room, 1, "inputs and logits",
+    LOONG_TRY(loongi_calloc(t->ctx, (size_t)s->all, sizeof(double), "logits",
                             &s->row));
+    LOONG_TRY(loongi_calloc(t->ctx, (size_t)bytes, 1, "inputs", &s->inputs));
+    LOONG_TRY(loongi_calloc(t->ctx, (size_t)s->window, sizeof(*s->prompt),
+                            "prompt", &s->prompt));
     for (int64_t i = 0; i < prompts; i++) {
         char path[64];
         snprintf(path, sizeof(path), "eval.sample.prompts[%lld]",
@@ -334,6 +330,8 @@ loong_status_t loongi_trainer_sample(loong_trainer_t *t)
     s.top_k = t->set.sample_top_k;
     loong_status_t status = run_sampler(&s, prompts);
     loongi_free(t->ctx, s.row);
+    loongi_free(t->ctx, s.inputs);
+    loongi_free(t->ctx, s.prompt);
     loongi_free(t->ctx, s.logits);
     loongi_free(t->ctx, s.counts);
     return status;

@@ -17,8 +17,6 @@ int64_t loongi_sample_window(const loong_trainer_t *t);
 /* Every prompt has a token to go on from. Errors: LOONG_ERR_CONFIG. */
 LOONG_NODISCARD loong_status_t
 loongi_sample_check_prompts(const loong_trainer_t *t);
-/* 1: the id stands for a part of an image, 0: it is of a text. */
-int32_t loongi_trainer_token_type(const loong_trainer_t *t, int32_t id);
 
 #ifdef __cplusplus
 }

@@ -88,7 +88,7 @@ static void scale_losses(const loong_trainer_t *t, const loong_stage_t *s,
 {
     const loong_chunk_t *c = s->chunk[LOONG_STAGE_TRAIN];
     for (int i = 0; i < c->num_losses; i++) {
-        bool router = &c->losses[i] == s->ports[LOONG_STAGE_TRAIN].router;
+        bool router = strcmp(c->losses[i].name, LOONG_ROUTER_LOSS) == 0;
         frame->loss_scale[i] =
             c->losses[i].weight *
             (router ? 1.0 / (double)all_tokens(t) : t->loss_scale);
@@ -113,7 +113,7 @@ static loong_status_t before_program(loong_trainer_t *t,
     }
     double begin = loongi_now();
     loong_run_t run = bind(t, LOONG_STAGE_TRAIN, entry);
-    LOONG_TRY(loongi_fill_inputs(t, &run, &s->ports[LOONG_STAGE_TRAIN],
+    LOONG_TRY(loongi_inputs_fill(&t->inputs, &run, s->chunk[LOONG_STAGE_TRAIN],
                                  t->loader, t->state.consumed_samples,
                                  entry->micro_batch));
     LOONG_TRY(loongi_router_replay_give(t, s, &run, entry->micro_batch));
@@ -129,11 +129,14 @@ static loong_status_t after_program(loong_trainer_t *t,
     }
     const loong_stage_t *s = stage_of(t, entry);
     loong_run_t run = bind(t, LOONG_STAGE_TRAIN, entry);
-    const loong_batch_ports_t *p = &s->ports[LOONG_STAGE_TRAIN];
+    const loong_chunk_t *c = s->chunk[LOONG_STAGE_TRAIN];
     if (loongi_trainer_speaks(t)) {
-        LOONG_TRY(loongi_keep_losses(t, &run, p->lm, t->record[1]));
+        LOONG_TRY(loongi_step_metrics_add_losses(
+            &t->metrics, &run, loongi_chunk_loss(c, "lm"), t->record[1]));
     }
-    LOONG_TRY(loongi_keep_losses(t, &run, p->router, t->record[2]));
+    LOONG_TRY(loongi_step_metrics_add_losses(
+        &t->metrics, &run, loongi_chunk_loss(c, LOONG_ROUTER_LOSS),
+        t->record[2]));
     return loongi_router_replay_take(t, s, &run, entry->micro_batch);
 }
 
@@ -268,7 +271,8 @@ static loong_status_t add_norm(loong_trainer_t *t, const loong_stage_t *s)
         t->device, s->run.base[record.base] + record.offset, 0,
         LOONG_EXACT_WORDS * sizeof(int64_t)));
     LOONG_TRY(loongi_program_run(&s->run, &s->optimizer->norm, &t->frame));
-    return loongi_keep_record(t, &s->run, record, t->record[0]);
+    return loongi_step_metrics_add_record(&t->metrics, &s->run, record,
+                                          t->record[0]);
 }
 
 /* Exact sums, so that every layout gets the same bits. */
@@ -277,7 +281,7 @@ static loong_status_t reduce_records(loong_trainer_t *t)
     for (int i = 0; i < t->component->num_stages; i++) {
         LOONG_TRY(add_norm(t, t->component->stages[i]));
     }
-    LOONG_TRY(loongi_add_figures(t, "norm and loss"));
+    LOONG_TRY(loongi_step_metrics_finish(&t->metrics, "norm and loss"));
     t->own_loss_finite = isfinite(loongi_exact_value(t->record[1]));
     LOONG_TRY(loong_comm_all_reduce(t->comm, t->record, 3 * LOONG_EXACT_WORDS,
                                     LOONG_I64, LOONG_REDUCE_SUM,

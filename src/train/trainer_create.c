@@ -20,6 +20,7 @@
 #include "sample.h"
 #include "stage_load.h"
 #include "timeline.h"
+#include "trainer_data.h"
 #include "trainer_hf.h"
 
 #define FOUNDATION "model.foundation"
@@ -258,6 +259,10 @@ static loong_status_t plan_component(loong_trainer_t *t,
     p.mesh = t->mesh;
     LOONG_TRY(read_pipeline(t, &p));
     LOONG_TRY(loongi_component_create(t->ctx, &p, &t->component));
+    loong_loader_params_t loader = loongi_trainer_loader(t);
+    loong_token_layout_t layout =
+        loongi_loader_layout(&loader, t->set.seq_length);
+    LOONG_TRY(loongi_inputs_check(t->component, &layout));
     loongi_choices_tell_attention(t);
     LOONG_TRY(check_rampup(t));
     return loongi_param_rules_check(t->ctx, r, t->component);
@@ -297,14 +302,14 @@ static loong_status_t start(loong_trainer_t *t)
 {
     LOONG_TRY(loongi_run_dirs_open(t));
     LOONG_TRY(loongi_supervise_open(t));
-    LOONG_TRY(loongi_calloc(t->ctx, (size_t)t->component->params.request.tokens,
-                            sizeof(*t->weights), "loss weights", &t->weights));
     LOONG_TRY(loongi_step_exchange_create(t->ctx, t->comm, &t->exchange));
     LOONG_TRY(loongi_resources_create(t->ctx, t->device, t->comm,
                                       &t->component->params.resources,
                                       &t->resources));
     LOONG_TRY(loongi_component_allocate(t->component, t->resources));
-    LOONG_TRY(loongi_figures_open(t));
+    LOONG_TRY(loongi_inputs_open(&t->inputs, t->component, t->device));
+    LOONG_TRY(loongi_step_metrics_open(&t->metrics, t->component, t->device));
+    LOONG_TRY(loong_device_stream_create(t->device, &t->save_stream));
     LOONG_TRY(load_model(t));
     LOONG_TRY(require_samples(t));
     LOONG_TRY(loongi_router_replay_open(t));
@@ -549,7 +554,11 @@ void loong_trainer_destroy(loong_trainer_t **trainer_p)
     loongi_profiler_destroy(&t->profiler);
     loongi_router_replay_close(t);
     loongi_trainer_close_data(t);
-    loongi_figures_close(t);
+    loongi_inputs_close(&t->inputs);
+    loongi_step_metrics_close(&t->metrics);
+    if (t->save_stream != NULL) {
+        loong_device_stream_destroy(t->device, t->save_stream);
+    }
     loongi_timeline_destroy(t);
     loongi_peers_destroy(t);
     loongi_component_destroy(&t->component);
@@ -560,7 +569,6 @@ void loong_trainer_destroy(loong_trainer_t **trainer_p)
     loongi_pairs_destroy(&t->model_keys);
     loongi_pairs_destroy(&t->tokens);
     loongi_hf_files_destroy(&t->files);
-    loongi_free(t->ctx, t->weights);
     loongi_tensors_close(t);
     loongi_expert_metrics_close(t);
     loongi_text_free(&t->text);

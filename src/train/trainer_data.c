@@ -6,6 +6,7 @@
 
 #include "preflight.h"
 #include "sample.h"
+#include "trainer_data.h"
 
 enum { MAX_SOURCES = 256 };
 
@@ -97,12 +98,10 @@ static int64_t vision_id(const loong_trainer_t *t, int64_t i)
     return loong_recipe_int(t->recipe, key);
 }
 
-static loong_loader_params_t loader_params(const loong_trainer_t *t,
-                                           const loong_blend_t *blend)
+loong_loader_params_t loongi_trainer_loader(const loong_trainer_t *t)
 {
     loong_loader_params_t p;
     memset(&p, 0, sizeof(p));
-    p.blend = blend;
     p.vocab_size = t->component->facts.vocab_size;
     p.micro_batch_size = t->set.micro_batch_size;
     p.global_batch_size = t->set.global_batch_size;
@@ -140,7 +139,8 @@ static loong_status_t add_validation(loong_trainer_t *t, const char *name,
         return LOONG_OK;
     }
     loong_blend_get_info(v->blend, &info);
-    loong_loader_params_t p = loader_params(t, v->blend);
+    loong_loader_params_t p = loongi_trainer_loader(t);
+    p.blend = v->blend;
     p.global_batch_size =
         p.micro_batch_size * (int64_t)t->mesh.size[LOONG_AXIS_DP];
     p.num_samples = info.max_samples;
@@ -238,7 +238,8 @@ static loong_status_t open_data(loong_trainer_t *t, indices_t *known)
         status = open_train(t, known, sources);
     }
     if (t->blend != NULL && t->component != NULL) {
-        loong_loader_params_t p = loader_params(t, t->blend);
+        loong_loader_params_t p = loongi_trainer_loader(t);
+        p.blend = t->blend;
         p.rampup_batch_size = loongi_trainer_rampup(t->recipe);
         status = loong_loader_create(t->ctx, &p, &t->loader);
     }
@@ -300,16 +301,6 @@ loong_status_t loongi_trainer_count_segments(loong_trainer_t *t,
                                    "segments of a sample"));
     *segments_p = most;
     return LOONG_OK;
-}
-
-int32_t loongi_trainer_token_type(const loong_trainer_t *t, int32_t id)
-{
-    int64_t count = loong_recipe_count(t->recipe, "data.vision_token_ids");
-    bool vision = false;
-    for (int64_t i = 0; i < count; i++) {
-        vision = vision || vision_id(t, i) == id;
-    }
-    return vision;
 }
 
 /* "data: 2 sources, 1.20B tokens", and for each its part of the run. A batch
@@ -381,8 +372,9 @@ static loong_status_t fill_stages(loong_trainer_t *t, loong_loader_t *loader,
 {
     for (int i = 0; i < t->component->num_stages; i++) {
         const loong_stage_t *s = t->component->stages[i];
-        LOONG_TRY(loongi_fill_inputs(t, &s->run, &s->ports[LOONG_STAGE_EVAL],
-                                     loader, consumed, 0));
+        LOONG_TRY(loongi_inputs_fill(&t->inputs, &s->run,
+                                     s->chunk[LOONG_STAGE_EVAL], loader,
+                                     consumed, 0));
     }
     return LOONG_OK;
 }
@@ -408,10 +400,12 @@ static loong_status_t evaluate_set(loong_trainer_t *t, loong_validation_t *v)
         LOONG_TRY(fill_stages(t, v->loader, consumed));
         LOONG_TRY(loongi_trainer_forward(t, LOONG_STAGE_EVAL, &frame));
         if (loongi_trainer_speaks(t)) {
-            LOONG_TRY(loongi_keep_losses(
-                t, &head->run, head->ports[LOONG_STAGE_EVAL].lm, sums));
+            LOONG_TRY(loongi_step_metrics_add_losses(
+                &t->metrics, &head->run,
+                loongi_chunk_loss(head->chunk[LOONG_STAGE_EVAL], "lm"), sums));
         }
-        LOONG_TRY(loongi_add_figures(t, "losses of an evaluation"));
+        LOONG_TRY(
+            loongi_step_metrics_finish(&t->metrics, "losses of an evaluation"));
         sums[LOONG_EXACT_WORDS] += loongi_trainer_speaks(t) ? tokens : 0;
         consumed += loong_loader_batch(v->loader, consumed);
     }

@@ -5,21 +5,22 @@
 #ifndef LOONG_TRAINER_IMPL_H
 #define LOONG_TRAINER_IMPL_H
 
+#include "component.h"
 #include "exact_sum.h"
 #include "fault.h"
-#include "figures.h"
+#include "inputs.h"
 #include "loong/job.h"
 #include "loong/loader.h"
 #include "loong/tokenizer.h"
 #include "loong/trainer.h"
+#include "lr_schedule.h"
 #include "metrics.h"
 #include "native.h"
-#include "parallel.h"
 #include "pairs.h"
+#include "parallel.h"
 #include "profiler.h"
-#include "component.h"
-#include "lr_schedule.h"
 #include "step_header.h"
+#include "step_metrics.h"
 #include "tensorboard.h"
 
 #ifdef __cplusplus
@@ -102,9 +103,8 @@ struct loong_trainer {
         int64_t *place;    /* of this rank's among all, stage after stage */
         double *stats;     /* squares, numbers not finite, maxima of all */
     } tensors;
-    float *weights; /* of a micro-batch, when the wide type is f64 */
     loong_inputs_t inputs;
-    loong_figures_t figures;
+    loong_step_metrics_t metrics;
     loong_text_t text;
     loong_tokenizer_t *tokenizer; /* of ranks that sample; else NULL */
     loong_pairs_t *tokens; /* ids for exports (hf_tokens.h); rank 0 */
@@ -227,11 +227,6 @@ LOONG_NODISCARD loong_status_t loongi_supervise_open(loong_trainer_t *t);
 void loongi_supervise_begin(loong_trainer_t *t);
 void loongi_supervise_step(loong_trainer_t *t);
 LOONG_NODISCARD loong_status_t loongi_supervise_saved(loong_trainer_t *t);
-
-/* ---- trainer_data.c ---- */
-loong_rampup_t loongi_trainer_rampup(const loong_recipe_t *recipe);
-LOONG_NODISCARD loong_status_t loongi_trainer_open_data(loong_trainer_t *t);
-void loongi_trainer_close_data(loong_trainer_t *t);
 
 /* ---- room.c ---- */
 /* Compares what all ranks need with what their machines have. Collective. */

@@ -310,8 +310,8 @@ double *fixture_losses(fixture_t *f, int64_t *count_p)
 
 double fixture_router_loss(fixture_t *f)
 {
-    const loong_port_t *router = f->stage->ports[LOONG_STAGE_TRAIN].router;
     const loong_chunk_t *c = f->stage->chunk[LOONG_STAGE_TRAIN];
+    const loong_port_t *router = loongi_chunk_loss(c, LOONG_ROUTER_LOSS);
     loong_frame_t frame;
     int64_t count = 0;
     double sum = 0.0;

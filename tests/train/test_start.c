@@ -57,6 +57,35 @@ static void an_unknown_family_cannot_be_exported(void **state)
     test_context_end(&ctx);
 }
 
+/* ---- inputs that no data fills ------------------------------------------- */
+
+static loong_status_t build_with_pixels(loong_graph_t *graph,
+                                        const void *config,
+                                        const loong_model_request_t *request)
+{
+    loong_context_t *ctx = loong_graph_context(graph);
+    loong_graph_input(graph, "pixels", LOONG_F32,
+                      loong_shape_2d(request->tokens, 3));
+    return loong_find_family(ctx, "llama")->build(graph, config, request);
+}
+
+static void an_input_that_no_data_fills_is_refused(void **state)
+{
+    (void)state;
+    loong_context_t *ctx = test_context();
+    assert_ok(ctx, loong_register_builtin(ctx));
+    loong_family_t house = *loong_find_family(ctx, "llama");
+    house.name = "house";
+    house.build = build_with_pixels;
+    assert_ok(ctx, loong_register_family(ctx, &house));
+    assert_int_equal(plan(ctx, 0, NULL), LOONG_ERR_CONFIG);
+    assert_non_null(strstr(loong_context_error(ctx),
+                           "reads an input 'pixels', which token data does "
+                           "not have: it has tokens, labels"));
+    loong_context_clear_error(ctx);
+    test_context_end(&ctx);
+}
+
 /* ---- ranks of which one cannot start ------------------------------------- */
 
 typedef struct start {
@@ -178,6 +207,7 @@ static void own_keys_live_through_a_resume(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(an_input_that_no_data_fills_is_refused),
         cmocka_unit_test(an_unknown_family_cannot_be_exported),
         cmocka_unit_test(all_ranks_learn_why_one_cannot_start),
         cmocka_unit_test(own_keys_live_through_a_resume),

@@ -65,26 +65,47 @@ typedef struct arrays {
     int32_t tokens[MAX_ROWS * T];
     int32_t labels[MAX_ROWS * T];
     float loss_weight[MAX_ROWS * T];
-    int32_t position_ids[MAX_ROWS * T];
+    int32_t positions[MAX_ROWS * T];
     int64_t token_key[MAX_ROWS * T];
     int32_t places[MAX_ROWS * T];
     int64_t all_token_keys[MAX_ROWS * T];
     int32_t cu_seqlens[MAX_ROWS * T + 1];
 } arrays_t;
 
-static loong_batch_t batch_of(arrays_t *a, int64_t rows)
+enum { FIELDS = 8 };
+
+/* The fields of a rank's part of `rows` rows; cu_seqlens is the last. */
+static void list_fields(arrays_t *a, const loong_loader_params_t *p,
+                        loong_field_t fields[FIELDS])
 {
-    loong_batch_t batch = {0};
-    batch.tokens = a->tokens;
-    batch.labels = a->labels;
-    batch.loss_weight = a->loss_weight;
-    batch.position_ids = a->position_ids;
-    batch.token_key = a->token_key;
-    batch.places = a->places;
-    batch.all_token_keys = a->all_token_keys;
-    batch.cu_seqlens = a->cu_seqlens;
-    batch.cu_seqlens_size = rows * T + 1;
-    return batch;
+    int64_t all = p->micro_batch_size * T;
+    int64_t own = all / p->context_parallel_size;
+    int64_t near = own * LOONG_MAX(p->context_parallel_a2a, 1);
+    const loong_field_t list[FIELDS] = {
+        {"tokens", LOONG_I32, own, a->tokens},
+        {"labels", LOONG_I32, own, a->labels},
+        {"loss_weight", LOONG_F32, own, a->loss_weight},
+        {"positions", LOONG_I32, own, a->positions},
+        {"token_key", LOONG_I64, own, a->token_key},
+        {"places", LOONG_I32, all, a->places},
+        {"all_token_keys", LOONG_I64, near, a->all_token_keys},
+        {"cu_seqlens", LOONG_I32, all + 1, a->cu_seqlens}};
+    memcpy(fields, list, sizeof(list));
+}
+
+/* Fills a micro-batch; returns the number of its labels with loss. */
+static int64_t fill(const fixture_t *f, loong_loader_t *loader,
+                    const loong_loader_params_t *p, int64_t consumed, int64_t k,
+                    arrays_t *a)
+{
+    loong_field_t fields[FIELDS];
+    int64_t loss_tokens = 0;
+    list_fields(a, p, fields);
+    assert_ok(f->ctx, loong_loader_fill(loader, consumed, k, FIELDS, fields));
+    for (int64_t i = 0; i < fields[0].count; i++) {
+        loss_tokens += a->loss_weight[i] == 1.0f;
+    }
+    return loss_tokens;
 }
 
 /* The tokens and weights of steps `from` .. `to`-1, put in the order of their
@@ -106,9 +127,7 @@ static int64_t collect(const fixture_t *f, loong_loader_params_t p,
             for (int64_t k = 0; k < loong_loader_micro_batches(loader, at);
                  k++) {
                 arrays_t a;
-                loong_batch_t b = batch_of(&a, p.micro_batch_size);
-                assert_ok(f->ctx, loong_loader_fill(loader, at, k, &b));
-                sum += b.loss_tokens;
+                sum += fill(f, loader, &p, at, k, &a);
                 for (int64_t i = 0; i < p.micro_batch_size * T; i++) {
                     int64_t to = a.token_key[i] - consumed * T;
                     assert_in_range(to, 0, samples * T - 1);
@@ -173,8 +192,7 @@ static void test_read_once(void **state)
     }
     fclose(file);
     for (int64_t k = 0; k < loong_loader_micro_batches(loader, 0); k++) {
-        loong_batch_t b = batch_of(&a, p.micro_batch_size);
-        assert_ok(f->ctx, loong_loader_fill(loader, 0, k, &b));
+        fill(f, loader, &p, 0, k, &a);
         for (int64_t i = 0; i < p.micro_batch_size * T; i++) {
             int64_t token = k * p.micro_batch_size * T + i;
             assert_int_equal(a.tokens[i], known_id(token) % 1000);
@@ -193,21 +211,21 @@ static void test_resume(void **state)
     loong_loader_t *fresh = NULL;
     arrays_t a = {0};
     arrays_t b = {0};
-    loong_batch_t batch_a = batch_of(&a, 2);
-    loong_batch_t batch_b = batch_of(&b, 2);
+    loong_field_t fields[FIELDS];
+    list_fields(&a, &p, fields);
     assert_ok(f->ctx, loong_loader_create(f->ctx, &p, &ran));
     assert_ok(f->ctx, loong_loader_create(f->ctx, &p, &fresh));
     uint64_t allocations = loong_context_alloc_count(f->ctx);
     for (int64_t at = 0; at < 800; at += 8) {
         for (int64_t k = 0; k < 4; k++) {
-            assert_ok(f->ctx, loong_loader_fill(ran, at, k, &batch_a));
+            fill(f, ran, &p, at, k, &a);
         }
     }
-    assert_ok(f->ctx, loong_loader_fill(fresh, 792, 3, &batch_b));
+    fill(f, fresh, &p, 792, 3, &b);
     assert_memory_equal(&a, &b, sizeof(a));
     assert_int_equal(loong_context_alloc_count(f->ctx), allocations);
-    assert_fails(f->ctx, loong_loader_fill(ran, 0, 4, &batch_a), LOONG_ERR_ARG,
-                 "micro-batch 4 of 4");
+    assert_fails(f->ctx, loong_loader_fill(ran, 0, 4, FIELDS, fields),
+                 LOONG_ERR_ARG, "micro-batch 4 of 4");
     loong_loader_destroy(&ran);
     loong_loader_destroy(&fresh);
 }
@@ -240,16 +258,15 @@ static void check_row(const arrays_t *a, int64_t row, int64_t g,
         assert_int_equal(a->labels[at],
                          learned ? known_id(token + 1) : LOONG_IGNORE_LABEL);
         assert_true(a->loss_weight[at] == (learned ? 1.0f : 0.0f));
-        assert_int_equal(a->position_ids[at], position++);
+        assert_int_equal(a->positions[at], position++);
         assert_int_equal(a->token_key[at], g * T + t);
     }
 }
 
-static void check_segments(const arrays_t *a, const loong_batch_t *b, int64_t g,
+static void check_segments(const arrays_t *a, int64_t g,
                            const loong_loader_params_t *p)
 {
     int64_t segment = 0;
-    int64_t longest = 0;
     for (int64_t i = 0; i < p->micro_batch_size * T; i++) {
         int64_t token = g * T + i; /* rows of file order are adjacent */
         bool cut =
@@ -257,16 +274,9 @@ static void check_segments(const arrays_t *a, const loong_batch_t *b, int64_t g,
                            known_document(token) != known_document(token - 1));
         if (cut) {
             assert_int_equal(a->cu_seqlens[segment], i);
-            longest = segment == 0
-                          ? longest
-                          : LOONG_MAX(longest, i - a->cu_seqlens[segment - 1]);
             segment++;
         }
     }
-    longest = LOONG_MAX(longest,
-                        p->micro_batch_size * T - a->cu_seqlens[segment - 1]);
-    assert_int_equal(b->num_segments, segment);
-    assert_int_equal(b->max_seqlen, longest);
     for (; segment <= p->micro_batch_size * T; segment++) {
         assert_int_equal(a->cu_seqlens[segment], p->micro_batch_size * T);
     }
@@ -288,28 +298,25 @@ static void test_contents(void **state)
         assert_ok(f->ctx, loong_loader_create(f->ctx, &p, &loader));
         for (int64_t g = 0; g + 2 <= info.max_samples; g += 2) {
             arrays_t a;
-            loong_batch_t b = batch_of(&a, 2);
-            assert_ok(f->ctx, loong_loader_fill(loader, g, 0, &b));
+            fill(f, loader, &p, g, 0, &a);
             check_row(&a, 0, g, &p);
             check_row(&a, 1, g + 1, &p);
-            check_segments(&a, &b, g, &p);
+            check_segments(&a, g, &p);
         }
         loong_loader_destroy(&loader);
     }
 }
 
-static loong_batch_t fill_part(const fixture_t *f, loong_loader_params_t *p,
-                               int64_t g, arrays_t *a)
+static int64_t fill_part(const fixture_t *f, loong_loader_params_t *p,
+                         int64_t g, arrays_t *a)
 {
     loong_loader_t *loader = NULL;
-    loong_batch_t b = batch_of(a, p->micro_batch_size);
     int64_t counted = 0;
     assert_ok(f->ctx, loong_loader_create(f->ctx, p, &loader));
     assert_ok(f->ctx, loong_loader_check_step(loader, g, &counted));
-    assert_ok(f->ctx, loong_loader_fill(loader, g, 0, &b));
-    assert_int_equal(counted, b.loss_tokens);
+    assert_int_equal(counted, fill(f, loader, p, g, 0, a));
     loong_loader_destroy(&loader);
-    return b;
+    return counted;
 }
 
 /* Rank r of n has chunks r and 2 n - 1 - r of each row, as the whole batch has
@@ -348,7 +355,7 @@ static void check_part(const arrays_t *part, const arrays_t *all,
         assert_int_equal(part->tokens[i], all->tokens[at]);
         assert_int_equal(part->labels[i], all->labels[at]);
         assert_true(part->loss_weight[i] == all->loss_weight[at]);
-        assert_int_equal(part->position_ids[i], all->position_ids[at]);
+        assert_int_equal(part->positions[i], all->positions[at]);
         assert_int_equal(part->token_key[i], all->token_key[at]);
     }
     assert_memory_equal(part->cu_seqlens, all->cu_seqlens,
@@ -369,7 +376,7 @@ static void test_context_parallel(void **state)
         arrays_t all;
         p.context_parallel_size = p.context_parallel_a2a = 1;
         p.context_parallel_rank = 0;
-        loong_batch_t whole = fill_part(f, &p, g, &all);
+        int64_t whole = fill_part(f, &p, g, &all);
         for (int i = 0; i < LOONG_COUNT_OF(sizes); i++) {
             int64_t loss_tokens = 0;
             p.context_parallel_size = sizes[i][0];
@@ -377,10 +384,10 @@ static void test_context_parallel(void **state)
             for (int r = 0; r < sizes[i][0]; r++) {
                 arrays_t part;
                 p.context_parallel_rank = r;
-                loss_tokens += fill_part(f, &p, g, &part).loss_tokens;
+                loss_tokens += fill_part(f, &p, g, &part);
                 check_part(&part, &all, &p);
             }
-            assert_int_equal(loss_tokens, whole.loss_tokens);
+            assert_int_equal(loss_tokens, whole);
         }
     }
 }
@@ -408,10 +415,8 @@ static void test_padding(void **state)
         for (int64_t at = 0; at < info.max_samples; at += 6) {
             int64_t count = 0;
             arrays_t a;
-            loong_batch_t b = batch_of(&a, 3);
             assert_ok(f->ctx, loong_loader_check_step(loader, at, &count));
-            assert_ok(f->ctx, loong_loader_fill(loader, at, 0, &b));
-            assert_int_equal(b.loss_tokens, count);
+            assert_int_equal(fill(f, loader, &p, at, 0, &a), count);
             total += count;
             for (int64_t i = 0; i < 3 * T; i++) {
                 if (a.token_key[i] / T >= info.max_samples) {
@@ -507,15 +512,40 @@ static void test_refusals(void **state)
     assert_fails(f->ctx, loong_loader_check_step(loader, 0, &count),
                  LOONG_ERR_FORMAT, "allowed is 0 to 499");
     arrays_t a;
-    loong_batch_t b = batch_of(&a, 2);
-    assert_fails(f->ctx, loong_loader_fill(loader, 0, 0, &b), LOONG_ERR_FORMAT,
-                 "allowed is 0 to 499");
+    loong_field_t fields[FIELDS];
+    list_fields(&a, &p, fields);
+    assert_fails(f->ctx, loong_loader_fill(loader, 0, 0, FIELDS, fields),
+                 LOONG_ERR_FORMAT, "allowed is 0 to 499");
     loong_loader_destroy(&loader);
     p = base_params(f);
     assert_ok(f->ctx, loong_loader_create(f->ctx, &p, &loader));
-    b.cu_seqlens_size = 2;
-    assert_fails(f->ctx, loong_loader_fill(loader, 0, 0, &b), LOONG_ERR_ARG,
-                 "more than 1 segments");
+    fields[FIELDS - 1].count = 2;
+    assert_fails(f->ctx, loong_loader_fill(loader, 0, 0, FIELDS, fields),
+                 LOONG_ERR_ARG, "more than 1 segments");
+    loong_loader_destroy(&loader);
+}
+
+/* What a program wants and token data does not give is named. */
+static void test_unknown_fields(void **state)
+{
+    fixture_t *f = *state;
+    loong_loader_params_t p = base_params(f);
+    loong_loader_t *loader = NULL;
+    arrays_t a;
+    loong_field_t fields[FIELDS];
+    list_fields(&a, &p, fields);
+    assert_ok(f->ctx, loong_loader_create(f->ctx, &p, &loader));
+    fields[0].count--;
+    assert_fails(f->ctx, loong_loader_fill(loader, 0, 0, 1, fields),
+                 LOONG_ERR_CONFIG,
+                 "31 elements of the input 'tokens', a micro-batch has 32");
+    fields[1].dtype = LOONG_F32;
+    assert_fails(f->ctx, loong_loader_fill(loader, 0, 0, 1, &fields[1]),
+                 LOONG_ERR_CONFIG, "'labels' as fp32, token data has int32");
+    fields[2].name = "pixels";
+    assert_fails(f->ctx, loong_loader_fill(loader, 0, 0, 1, &fields[2]),
+                 LOONG_ERR_CONFIG,
+                 "'pixels', which token data does not have: it has tokens");
     loong_loader_destroy(&loader);
 }
 
@@ -530,6 +560,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_context_parallel, setup, teardown),
         cmocka_unit_test_setup_teardown(test_padding, setup, teardown),
         cmocka_unit_test_setup_teardown(test_rampup, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_unknown_fields, setup, teardown),
         cmocka_unit_test_setup_teardown(test_refusals, setup, teardown),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

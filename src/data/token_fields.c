@@ -1,0 +1,299 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Fills the DATA ports of language models from rows of token ids. Called by
+ * the loader, by the sampler and by the prediction of a step. Read the table
+ * of fields in include/loong/loader.h before. */
+#include "token_fields.h"
+
+#include <inttypes.h>
+#include <string.h>
+
+#include "crc.h"
+#include "loong/ops.h"
+#include "zigzag.h"
+
+typedef struct fill {
+    loong_context_t *ctx;
+    const loong_token_layout_t *layout;
+    const loong_token_row_t *rows;
+    const loong_field_t *field;
+} fill_t;
+
+/* ---- places -------------------------------------------------------------- */
+
+/* Tokens of a row that a rank has. */
+static int64_t own_tokens(const loong_token_layout_t *l)
+{
+    return l->seq_length / l->context_parallel_size;
+}
+
+/* Neighbours that exchange heads have tokens as one rank of a ring. */
+static int ring_size(const loong_token_layout_t *l)
+{
+    return l->context_parallel_size / LOONG_MAX(l->context_parallel_a2a, 1);
+}
+
+static int64_t ring_place(const loong_token_layout_t *l, int rank, int64_t i)
+{
+    return loongi_zigzag_place(rank, ring_size(l), l->seq_length, i);
+}
+
+int64_t loongi_token_place(const loong_token_layout_t *layout, int64_t i)
+{
+    return loongi_zigzag_place(layout->context_parallel_rank,
+                               layout->context_parallel_size,
+                               layout->seq_length, i);
+}
+
+int32_t loongi_token_type(const loong_token_layout_t *layout, int32_t id)
+{
+    bool vision = false;
+    for (int i = 0; i < layout->num_vision_ids; i++) {
+        vision = vision || layout->vision_ids[i] == id;
+    }
+    return vision;
+}
+
+/* ---- one value a token --------------------------------------------------- */
+
+static void fill_tokens(const fill_t *f, const loong_token_row_t *row,
+                        int64_t at)
+{
+    int32_t *to = (int32_t *)f->field->to + at;
+    for (int64_t i = 0; i < own_tokens(f->layout); i++) {
+        to[i] = row->ids[loongi_token_place(f->layout, i)];
+    }
+}
+
+static void fill_labels(const fill_t *f, const loong_token_row_t *row,
+                        int64_t at)
+{
+    int32_t *to = (int32_t *)f->field->to + at;
+    for (int64_t i = 0; i < own_tokens(f->layout); i++) {
+        int64_t t = loongi_token_place(f->layout, i);
+        to[i] = row->weight[t] ? row->ids[t + 1] : LOONG_IGNORE_LABEL;
+    }
+}
+
+static void fill_loss_weight(const fill_t *f, const loong_token_row_t *row,
+                             int64_t at)
+{
+    for (int64_t i = 0; i < own_tokens(f->layout); i++) {
+        uint8_t weight = row->weight[loongi_token_place(f->layout, i)];
+        if (f->field->dtype == LOONG_F64) {
+            ((double *)f->field->to)[at + i] = weight;
+        } else {
+            ((float *)f->field->to)[at + i] = weight;
+        }
+    }
+}
+
+static void fill_token_types(const fill_t *f, const loong_token_row_t *row,
+                             int64_t at)
+{
+    int32_t *to = (int32_t *)f->field->to + at;
+    for (int64_t i = 0; i < own_tokens(f->layout); i++) {
+        to[i] = loongi_token_type(f->layout,
+                                  row->ids[loongi_token_place(f->layout, i)]);
+    }
+}
+
+/* The places of a rank's tokens ascend within each of its two chunks, and the
+ * second lies behind the first: one walk over the row suffices. */
+static void fill_positions(const fill_t *f, const loong_token_row_t *row,
+                           int64_t at)
+{
+    int32_t *to = (int32_t *)f->field->to + at;
+    int64_t t = 0;
+    int32_t position = 0;
+    for (int64_t i = 0; i < own_tokens(f->layout); i++) {
+        for (int64_t end = loongi_token_place(f->layout, i); t <= end; t++) {
+            bool fresh = f->layout->reset_position_ids && row->starts[t];
+            position = fresh ? 0 : position;
+            to[i] = position++;
+        }
+    }
+}
+
+static void fill_token_key(const fill_t *f, const loong_token_row_t *row,
+                           int64_t at)
+{
+    int64_t *to = (int64_t *)f->field->to + at;
+    for (int64_t i = 0; i < own_tokens(f->layout); i++) {
+        to[i] = row->draw * f->layout->seq_length +
+                loongi_token_place(f->layout, i);
+    }
+}
+
+/* ---- other fields -------------------------------------------------------- */
+
+static void fill_all_token_keys(const fill_t *f, const loong_token_row_t *row,
+                                int64_t at)
+{
+    const loong_token_layout_t *l = f->layout;
+    int64_t *to = (int64_t *)f->field->to + at;
+    int a2a = LOONG_MAX(l->context_parallel_a2a, 1);
+    for (int64_t i = 0; i < l->seq_length / ring_size(l); i++) {
+        to[i] = row->draw * l->seq_length +
+                ring_place(l, l->context_parallel_rank / a2a, i);
+    }
+}
+
+static void fill_row_crc(const fill_t *f, const loong_token_row_t *row,
+                         int64_t at)
+{
+    uint32_t crc =
+        loongi_crc(LOONG_CRC32, row->ids,
+                   (size_t)f->layout->seq_length * sizeof(*row->ids));
+    memcpy((int32_t *)f->field->to + at, &crc, sizeof(crc));
+}
+
+/* The same in every micro-batch: row `at` of the ranks' shares, one rank's
+ * rows after another's. */
+static void fill_places(const fill_t *f, const loong_token_row_t *row,
+                        int64_t at)
+{
+    const loong_token_layout_t *l = f->layout;
+    int64_t own = l->seq_length / ring_size(l);
+    int64_t number = row - f->rows;
+    for (int r = 0; r < ring_size(l); r++) {
+        int32_t *to = (int32_t *)f->field->to + (r * l->rows + number) * own;
+        for (int64_t i = 0; i < own; i++) {
+            to[i] = (int32_t)(number * l->seq_length + ring_place(l, r, i));
+        }
+    }
+    (void)at;
+}
+
+static loong_status_t fill_cu_seqlens(const fill_t *f)
+{
+    const loong_token_layout_t *l = f->layout;
+    int32_t *to = f->field->to;
+    int64_t segments = 0;
+    for (int64_t j = 0; j < l->rows; j++) {
+        for (int64_t t = 0; t < l->seq_length; t++) {
+            if (t > 0 && !(l->reset_attention_mask && f->rows[j].starts[t])) {
+                continue;
+            }
+            LOONG_CHECK(f->ctx, segments + 1 < f->field->count, LOONG_ERR_ARG,
+                        "more than %" PRId64 " segments in a micro-batch",
+                        f->field->count - 1);
+            to[segments++] = (int32_t)(j * l->seq_length + t);
+        }
+    }
+    for (; segments < f->field->count; segments++) {
+        to[segments] = (int32_t)(l->rows * l->seq_length);
+    }
+    return LOONG_OK;
+}
+
+/* ---- the table ----------------------------------------------------------- */
+
+/* How many elements a row of a micro-batch has in a field. */
+typedef enum extent {
+    OWN_TOKENS,  /* T / ranks of CP */
+    ALL_TOKENS,  /* T */
+    RING_TOKENS, /* T / ranks of a ring */
+    ONE,
+    BOUNDS /* of the micro-batch, not of a row: at least 2 */
+} extent_t;
+
+typedef struct field {
+    const char *name;
+    loong_dtype_t dtype, other; /* allowed */
+    extent_t extent;
+    void (*fill)(const fill_t *f, const loong_token_row_t *row, int64_t at);
+} field_t;
+
+static const field_t fields[] = {
+    {"tokens", LOONG_I32, LOONG_I32, OWN_TOKENS, fill_tokens},
+    {"labels", LOONG_I32, LOONG_I32, OWN_TOKENS, fill_labels},
+    {"loss_weight", LOONG_F32, LOONG_F64, OWN_TOKENS, fill_loss_weight},
+    {"token_types", LOONG_I32, LOONG_I32, OWN_TOKENS, fill_token_types},
+    {"positions", LOONG_I32, LOONG_I32, OWN_TOKENS, fill_positions},
+    {"token_key", LOONG_I64, LOONG_I64, OWN_TOKENS, fill_token_key},
+    {"all_token_keys", LOONG_I64, LOONG_I64, RING_TOKENS, fill_all_token_keys},
+    {"places", LOONG_I32, LOONG_I32, ALL_TOKENS, fill_places},
+    {"cu_seqlens", LOONG_I32, LOONG_I32, BOUNDS, NULL},
+    {"row_crc", LOONG_I32, LOONG_I32, ONE, fill_row_crc},
+};
+
+static int64_t row_elements(const loong_token_layout_t *l, extent_t extent)
+{
+    switch (extent) {
+    case OWN_TOKENS:
+        return own_tokens(l);
+    case ALL_TOKENS:
+        return l->seq_length;
+    case RING_TOKENS:
+        return l->seq_length / ring_size(l);
+    default:
+        return 1;
+    }
+}
+
+static const field_t *find_field(const char *name)
+{
+    for (int64_t i = 0; i < LOONG_COUNT_OF(fields); i++) {
+        if (strcmp(fields[i].name, name) == 0) {
+            return &fields[i];
+        }
+    }
+    return NULL;
+}
+
+static loong_status_t unknown_field(loong_context_t *ctx, const char *name)
+{
+    loong_text_t list = loongi_text_begin(ctx);
+    for (int64_t i = 0; i < LOONG_COUNT_OF(fields); i++) {
+        loongi_text_printf(&list, "%s%s", i > 0 ? ", " : "", fields[i].name);
+    }
+    loong_status_t status = LOONG_FAIL(
+        ctx, LOONG_ERR_CONFIG,
+        "the model reads an input '%s', which token data does not have: it "
+        "has %s",
+        name, loongi_text_get(&list));
+    loongi_text_free(&list);
+    return status;
+}
+
+loong_status_t loongi_token_field_check(loong_context_t *ctx,
+                                        const loong_token_layout_t *layout,
+                                        const loong_field_t *field)
+{
+    const field_t *known = find_field(field->name);
+    if (known == NULL) {
+        return unknown_field(ctx, field->name);
+    }
+    LOONG_CHECK(
+        ctx, field->dtype == known->dtype || field->dtype == known->other,
+        LOONG_ERR_CONFIG,
+        "the model reads the input '%s' as %s, token data has %s", field->name,
+        loong_dtype_name(field->dtype), loong_dtype_name(known->dtype));
+    int64_t count = layout->rows * row_elements(layout, known->extent);
+    bool fits =
+        known->extent == BOUNDS ? field->count > 1 : field->count == count;
+    LOONG_CHECK(ctx, fits, LOONG_ERR_CONFIG,
+                "the model reads %" PRId64 " elements of the input '%s', a "
+                "micro-batch has %" PRId64,
+                field->count, field->name, count);
+    return LOONG_OK;
+}
+
+loong_status_t loongi_token_field_fill(loong_context_t *ctx,
+                                       const loong_token_layout_t *layout,
+                                       const loong_token_row_t *rows,
+                                       const loong_field_t *field)
+{
+    const fill_t f = {ctx, layout, rows, field};
+    LOONG_TRY(loongi_token_field_check(ctx, layout, field));
+    const field_t *known = find_field(field->name);
+    if (known->extent == BOUNDS) {
+        return fill_cu_seqlens(&f);
+    }
+    int64_t elements = row_elements(layout, known->extent);
+    for (int64_t j = 0; j < layout->rows; j++) {
+        known->fill(&f, &rows[j], j * elements);
+    }
+    return LOONG_OK;
+}

@@ -1,0 +1,23 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The data sets of a run. */
+#ifndef LOONG_TRAINER_DATA_H
+#define LOONG_TRAINER_DATA_H
+
+#include "trainer_impl.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+loong_rampup_t loongi_trainer_rampup(const loong_recipe_t *recipe);
+/* What all loaders have in common: no blend and no ramp-up. */
+loong_loader_params_t loongi_trainer_loader(const loong_trainer_t *t);
+LOONG_NODISCARD loong_status_t loongi_trainer_open_data(loong_trainer_t *t);
+void loongi_trainer_close_data(loong_trainer_t *t);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

@@ -68,8 +68,6 @@ static loong_status_t describe_attention(loong_context_t *ctx,
     bool grad = strstr(o->op, "_grad") != NULL;
     loong_attention_attr_t attr;
     memset(&attr, 0, sizeof(attr));
-    attr.backend = strstr(o->op, "fused") != NULL ? LOONG_ATTENTION_FUSED
-                                                  : LOONG_ATTENTION_LOCAL;
     attr.heads = (int)s[2];
     attr.kv_heads = (int)s[3];
     attr.head_dim = (int)s[4];
@@ -88,6 +86,9 @@ static loong_status_t describe_attention(loong_context_t *ctx,
     bench_spec_t spec = {grad ? "attention_grad" : "attention", &attr,
                          grad ? 7 : 4, grad ? backward : forward, o->threads};
     loong_status_t status = bench_item_describe(ctx, &spec, item);
+    item->query.policy.attention = strstr(o->op, "fused") != NULL
+                                       ? LOONG_ATTENTION_FUSED
+                                       : LOONG_ATTENTION_LOCAL;
     item->cu_operand = grad ? 6 : 3;
     item->segment = s[1];
     return status;

@@ -82,6 +82,22 @@ typedef struct loong_karg {
     int64_t ld;  /* elements from one row to the next, >= dim[rank - 1] */
 } loong_karg_t;
 
+typedef enum loong_attention_backend {
+    LOONG_ATTENTION_LOCAL, /* the library's own kernels */
+    LOONG_ATTENTION_FUSED, /* cuDNN's alone */
+    LOONG_ATTENTION_AUTO   /* cuDNN's; own ones for what it refuses */
+} loong_attention_backend_t;
+
+/* How kernels are made where a device leaves a choice. */
+typedef struct loong_kernel_policy {
+    bool tf32;  /* products of fp32 round their operands to it */
+    bool fixed; /* the file may not be written: nothing is measured */
+    /* File of algorithms that were measured; NULL: none is measured, the
+     * library's first choice is taken. Borrowed, until kernels are prepared. */
+    const char *algorithms;
+    loong_attention_backend_t attention;
+} loong_kernel_policy_t;
+
 /* What a kernel is asked for at compile time. arg[] holds the inputs, then
  * the outputs. */
 typedef struct loong_kernel_query {
@@ -92,6 +108,7 @@ typedef struct loong_kernel_query {
     int threads;         /* of the rank's team */
     uint32_t accumulate; /* bit o: output o may be added to at run time */
     loong_karg_t arg[LOONG_MAX_OPERANDS];
+    loong_kernel_policy_t policy;
 } loong_kernel_query_t;
 
 typedef struct loong_device loong_device_t;

@@ -100,11 +100,6 @@ LOONG_API loong_val_t loong_layernorm(loong_graph_t *g, loong_val_t x,
  * are their parts of the gradients.
  * attention_merge: o_a, lse_a, o_b, lse_b -> o, lse, attention over two sets of
  * keys from the results over each; no attributes. */
-typedef enum loong_attention_backend {
-    LOONG_ATTENTION_LOCAL, /* the library's own kernels */
-    LOONG_ATTENTION_FUSED, /* cuDNN's alone */
-    LOONG_ATTENTION_AUTO   /* cuDNN's; own ones for what it refuses */
-} loong_attention_backend_t;
 typedef struct loong_attention_attr {
     int heads;
     int kv_heads;
@@ -116,8 +111,7 @@ typedef struct loong_attention_attr {
     double scale;
     double dropout; /* probability of dropping; 0: no token_key */
     uint64_t stream; /* distinguishes dropout sites */
-    int first_head; /* number of query head 0 among those of all ranks */
-    loong_attention_backend_t backend; /* the graph sets it, as is asked for */
+    int first_head;  /* number of query head 0 among those of all ranks */
 } loong_attention_attr_t;
 typedef struct loong_attention_operands {
     loong_val_t q;

@@ -63,9 +63,7 @@ loongi_attention_first_run(const loong_attention_sequence_t *sequence,
 static inline bool loongi_attention_local(const loong_kernel_query_t *query,
                                           char reason[LOONG_REASON_SIZE])
 {
-    const loong_attention_attr_t *attr =
-        (const loong_attention_attr_t *)query->attr;
-    if (attr->backend == LOONG_ATTENTION_FUSED) {
+    if (query->policy.attention == LOONG_ATTENTION_FUSED) {
         snprintf(reason, LOONG_REASON_SIZE, "train.attention_backend is fused");
         return false;
     }

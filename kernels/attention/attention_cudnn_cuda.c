@@ -11,7 +11,7 @@
 
 #include "attention_cudnn.h"
 #include "list.h"
-#include "products.h"
+#include "slots.h"
 
 /* What the gradient keeps of scores, one launch of segments and heads, is at
  * most this, which fills a device many times over; where even one group of
@@ -235,7 +235,7 @@ static bool support(const loong_kernel_query_t *query,
                     char reason[LOONG_REASON_SIZE])
 {
     const loong_attention_attr_t *attr = query->attr;
-    if (attr->backend == LOONG_ATTENTION_LOCAL) {
+    if (query->policy.attention == LOONG_ATTENTION_LOCAL) {
         return refuse(reason, "train.attention_backend chooses own kernels");
     }
     for (int o = 0; o < LOONG_CUDNN_OPERANDS; o++) {
@@ -312,13 +312,15 @@ typedef struct state {
     const plan_t *plan;
 } state_t;
 
+#define PLANS "plans of cuDNN"
+
 static loong_status_t join_plans(loong_context_t *ctx, plans_t **plans_p)
 {
-    void **slot = loongi_context_attention_plans(ctx);
-    if (*slot == NULL) {
-        LOONG_TRY(loongi_alloc(ctx, sizeof(plans_t), "plans of cuDNN", slot));
+    loong_slot_t *slot = loongi_context_slot(ctx, PLANS);
+    if (slot->data == NULL) {
+        LOONG_TRY(loongi_alloc(ctx, sizeof(plans_t), PLANS, &slot->data));
     }
-    *plans_p = *slot;
+    *plans_p = slot->data;
     (*plans_p)->users++;
     return LOONG_OK;
 }
@@ -336,7 +338,7 @@ static void leave_plans(loong_context_t *ctx, plans_t *plans)
     }
     loongi_cudnn_close(ctx, plans->cudnn);
     loongi_free(ctx, plans);
-    *loongi_context_attention_plans(ctx) = NULL;
+    loongi_context_slot(ctx, PLANS)->data = NULL;
 }
 
 static loong_status_t build(loong_context_t *ctx, plans_t *plans, plan_t *plan)
@@ -353,10 +355,9 @@ static loong_status_t judge(loong_context_t *ctx,
                             const loong_kernel_query_t *query, plans_t *plans,
                             const plan_t *plan, loong_status_t status)
 {
-    const loong_attention_attr_t *attr = query->attr;
     const loong_cudnn_attention_params_t *p = &plan->params;
     if (status != LOONG_ERR_UNSUPPORTED ||
-        attr->backend == LOONG_ATTENTION_FUSED) {
+        query->policy.attention == LOONG_ATTENTION_FUSED) {
         loongi_error_note(ctx,
                           "%s, train.attention_backend: fused; with auto own "
                           "kernels take what cuDNN refuses", query->op);

@@ -406,7 +406,7 @@ static void destroy(loong_context_t *ctx, void *state)
 static loong_cublaslt_params_t product(const loong_kernel_query_t *q,
                                        int64_t m, int64_t n, int64_t k)
 {
-    loong_cublaslt_params_t p = loongi_cublaslt_begin();
+    loong_cublaslt_params_t p = loongi_cublaslt_begin(&q->policy);
     p.m = m;
     p.n = n;
     p.k = k;

@@ -311,13 +311,13 @@ static loong_status_t make_key(const choice_t *c, char key[KEY_SIZE])
              "strides %lld %lld %lld %lld, batch %lld %lld %lld %lld, "
              "epilogue %d, aligned to %zu, workspace %zu",
              prop.name, prop.major, prop.minor, c->s->lib->GetVersion(),
-             c->s->wanted.tf32 && p->in == LOONG_F32 ? "tf32 of " : "",
-             loong_dtype_name(p->in), loong_dtype_name(p->out),
-             (long long)p->m, (long long)p->n, (long long)p->k,
-             p->trans_a ? "T" : "N", p->trans_b ? "T" : "N", (long long)p->lda,
-             (long long)p->ldb, (long long)p->ldc, (long long)p->ld_aux,
-             (long long)p->batch, (long long)p->step[0],
-             (long long)p->step[1], (long long)p->step[2], (int)p->epilogue,
+             c->s->params.policy.tf32 && p->in == LOONG_F32 ? "tf32 of " : "",
+             loong_dtype_name(p->in), loong_dtype_name(p->out), (long long)p->m,
+             (long long)p->n, (long long)p->k, p->trans_a ? "T" : "N",
+             p->trans_b ? "T" : "N", (long long)p->lda, (long long)p->ldb,
+             (long long)p->ldc, (long long)p->ld_aux, (long long)p->batch,
+             (long long)p->step[0], (long long)p->step[1],
+             (long long)p->step[2], (int)p->epilogue,
              alignment_of(c->class, p->in), (size_t)LOONG_CUBLASLT_WORKSPACE);
     return LOONG_OK;
 }
@@ -341,15 +341,16 @@ static loong_status_t recall(choice_t *c, const char *key, bool *found_p)
     loong_algorithm_t kept;
     cublasLtMatmulAlgo_t algo;
     bool found = false;
-    LOONG_TRY(loongi_algorithms_find(c->ctx, s->wanted.algorithms, key, &kept,
-                                     &found));
+    LOONG_TRY(loongi_algorithms_find(c->ctx, s->params.policy.algorithms, key,
+                                     &kept, &found));
     memcpy(&algo, &kept, sizeof(algo));
     if (found) {
         found = runs(s, &algo);
         if (!found) {
             loongi_log(c->ctx, LOONG_LOG_WARN,
                        "%s: cuBLASLt refuses the algorithm for '%s': it is "
-                       "measured again", s->wanted.algorithms, key);
+                       "measured again",
+                       s->params.policy.algorithms, key);
         }
     }
     if (found) {
@@ -362,7 +363,7 @@ static loong_status_t recall(choice_t *c, const char *key, bool *found_p)
 /* One process at a time measures; the others find what it wrote. */
 static loong_status_t measure_and_keep(choice_t *c, const char *key)
 {
-    const char *path = c->s->wanted.algorithms;
+    const char *path = c->s->params.policy.algorithms;
     loong_algorithm_t kept;
     bool found = false;
     int lock = -1;
@@ -397,13 +398,14 @@ static loong_status_t choose(loong_context_t *ctx, loong_cublaslt_t *s,
         return LOONG_OK;
     }
     s->size[0].algo[class] = c.result[0].algo;
-    if (s->wanted.algorithms == NULL ||
+    if (s->params.policy.algorithms == NULL ||
         class != loongi_cublaslt_class(&s->params, 0)) {
         return LOONG_OK; /* few operands lie otherwise than their strides */
     }
     LOONG_TRY(make_key(&c, key));
     LOONG_TRY(recall(&c, key, &found));
-    return found || s->wanted.fixed ? LOONG_OK : measure_and_keep(&c, key);
+    return found || s->params.policy.fixed ? LOONG_OK
+                                           : measure_and_keep(&c, key);
 }
 
 loong_status_t loongi_cublaslt_none(loong_context_t *ctx,

@@ -48,6 +48,7 @@ typedef struct loong_cublaslt_params {
     int64_t batch;   /* 0: one product */
     int64_t step[3]; /* elements from one a, b, c of the batch to the next */
     loong_epilogue_t epilogue;
+    loong_kernel_policy_t policy;
 } loong_cublaslt_params_t;
 
 typedef struct loong_cublaslt_operands {
@@ -63,16 +64,17 @@ typedef struct loong_cublaslt_operands {
     void *aux;
 } loong_cublaslt_operands_t;
 
-static inline loong_cublaslt_params_t loongi_cublaslt_begin(void)
+static inline loong_cublaslt_params_t
+loongi_cublaslt_begin(const loong_kernel_policy_t *policy)
 {
-    loong_cublaslt_params_t p = {0, 0, 0, false, false, LOONG_F32, LOONG_F32,
-                                 0, 0, 0, 0, 0, {0, 0, 0},
-                                 LOONG_EPILOGUE_NONE};
+    loong_cublaslt_params_t p = {
+        0, 0, 0, false, false,     LOONG_F32,           LOONG_F32, 0,
+        0, 0, 0, 0,     {0, 0, 0}, LOONG_EPILOGUE_NONE, *policy};
     return p;
 }
 
-/* Loads the library, chooses algorithms on the current device, as the context
- * says (products.h); where they are to be measured and are not in the file,
+/* Loads the library, chooses algorithms on the current device, as the policy
+ * says; where they are to be measured and are not in the file,
  * takes memory for the operands meanwhile, and waits for the device. Errors:
  * LOONG_ERR_UNSUPPORTED when the library is not found or has no algorithm; with
  * an epilogue it may have none, as loongi_cublaslt_can says then. */

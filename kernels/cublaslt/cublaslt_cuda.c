@@ -59,7 +59,7 @@ static loong_status_t describe_epilogue(loong_context_t *ctx,
 static loong_status_t describe(loong_context_t *ctx, loong_cublaslt_t *s)
 {
     const loong_cublaslt_params_t *p = &s->params;
-    bool tf32 = s->wanted.tf32 && p->in == LOONG_F32;
+    bool tf32 = s->params.policy.tf32 && p->in == LOONG_F32;
     int32_t trans[2] = {p->trans_a ? CUBLAS_OP_T : CUBLAS_OP_N,
                         p->trans_b ? CUBLAS_OP_T : CUBLAS_OP_N};
     LOONG_LT_TRY(ctx, s->lib,
@@ -130,7 +130,6 @@ loong_status_t loongi_cublaslt_create(loong_context_t *ctx,
                 loong_dtype_name(params->out));
     LOONG_TRY(loongi_alloc(ctx, sizeof(*s), "product of cuBLASLt", &s));
     s->params = *params;
-    s->wanted = loongi_context_products(ctx);
     LOONG_TRY_GOTO(loongi_cublaslt_open(ctx, &s->lib, &s->handle), status,
                    err_product);
     LOONG_TRY_GOTO(describe(ctx, s), status, err_product);

@@ -8,7 +8,6 @@
 #include <cublasLt.h>
 
 #include "cublaslt.h"
-#include "products.h"
 
 /* X(name after cublasLt): every function that is called. */
 #define LOONG_CUBLASLT_FUNCTIONS(X) \
@@ -58,7 +57,6 @@ struct loong_cublaslt {
     const loong_cublaslt_library_t *lib;
     cublasLtHandle_t handle; /* the library's */
     loong_cublaslt_params_t params;
-    loong_products_t wanted;
     cublasLtMatmulDesc_t desc;
     cublasLtMatrixLayout_t layout[3]; /* a, b, c */
     int64_t n; /* as the layouts have them */

@@ -8,6 +8,7 @@
 #include <stdlib.h>
 
 #include "cublaslt_impl.h"
+#include "slots.h"
 
 static loong_status_t load(loong_context_t *ctx, loong_cublaslt_library_t *lib)
 {
@@ -46,7 +47,7 @@ static void destroy(loong_context_t *ctx, void *data)
 static loong_status_t library_of(loong_context_t *ctx,
                                  loong_cublaslt_library_t **library_p)
 {
-    loong_product_library_t *slot = loongi_context_product_library(ctx);
+    loong_slot_t *slot = loongi_context_slot(ctx, "cuBLASLt");
     loong_cublaslt_library_t *lib = slot->data;
     if (lib == NULL) {
         lib = calloc(1, sizeof(*lib));

@@ -57,7 +57,7 @@ loong_cublaslt_params_t product_of(const loong_kernel_query_t *q)
     const loong_head_linear_attr_t *attr = attr_of(q);
     roles_t roles = roles_of(q);
     int64_t tokens = loong_karg_rows(&q->arg[0]) / attr->heads;
-    loong_cublaslt_params_t p = loongi_cublaslt_begin();
+    loong_cublaslt_params_t p = loongi_cublaslt_begin(&q->policy);
     p.in = q->arg[0].dtype;
     p.out = q->arg[2].dtype;
     p.m = loong_karg_cols(&q->arg[2]);

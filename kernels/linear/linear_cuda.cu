@@ -157,7 +157,7 @@ loong_cublaslt_params_t product_of(const loong_kernel_query_t *q)
 {
     const loong_karg_t *c = &q->arg[q->num_in];
     int64_t rows = loong_karg_rows(&q->arg[0]);
-    loong_cublaslt_params_t p = loongi_cublaslt_begin();
+    loong_cublaslt_params_t p = loongi_cublaslt_begin(&q->policy);
     p.in = split_operand(q) >= 0 ? LOONG_BF16 : q->arg[0].dtype;
     p.out = c->dtype;
     p.m = loong_karg_cols(c);

@@ -1,16 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * The context: error trail, log, named allocations. */
+#include <assert.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base.h"
-#include "products.h"
 #include "registry.h"
+#include "slots.h"
 
-enum { BLOCK_ALIGN = 64, TRAIL_SIZE = 8192, LINE_SIZE = 1024 };
+enum { BLOCK_ALIGN = 64, TRAIL_SIZE = 8192, LINE_SIZE = 1024, SLOTS = 8 };
 
 /* Stands right before each allocation. */
 typedef struct block {
@@ -30,9 +31,7 @@ struct loong_context {
     size_t alloc_bytes;
     size_t alloc_peak;
     loong_registry_t registry;
-    loong_products_t products;
-    loong_product_library_t product_library;
-    void *attention_plans;
+    loong_slot_t slot[SLOTS];
     size_t trail_length;
     char trail[TRAIL_SIZE];
 };
@@ -66,6 +65,17 @@ loong_status_t loong_context_create(const loong_context_params_t *params,
     return LOONG_OK;
 }
 
+static void clear_slots(loong_context_t *ctx)
+{
+    for (int i = 0; i < SLOTS; i++) {
+        loong_slot_t *slot = &ctx->slot[i];
+        if (slot->data != NULL && slot->destroy != NULL) {
+            slot->destroy(ctx, slot->data);
+        }
+        memset(slot, 0, sizeof(*slot));
+    }
+}
+
 void loong_context_destroy(loong_context_t **ctx_p)
 {
     loong_context_t *ctx = *ctx_p;
@@ -73,9 +83,7 @@ void loong_context_destroy(loong_context_t **ctx_p)
         return;
     }
     loongi_registry_clear(ctx);
-    if (ctx->product_library.data != NULL) {
-        ctx->product_library.destroy(ctx, ctx->product_library.data);
-    }
+    clear_slots(ctx);
     while (ctx->head.next != &ctx->head) {
         block_t *block = ctx->head.next;
         loongi_log(ctx, LOONG_LOG_WARN, "leak: %zu bytes of %s", block->size,
@@ -98,25 +106,15 @@ loongi_context_registry_const(const loong_context_t *ctx)
     return &ctx->registry;
 }
 
-void loongi_context_set_products(loong_context_t *ctx,
-                                 const loong_products_t *products)
+loong_slot_t *loongi_context_slot(loong_context_t *ctx, const char *name)
 {
-    ctx->products = *products;
-}
-
-loong_products_t loongi_context_products(const loong_context_t *ctx)
-{
-    return ctx->products;
-}
-
-loong_product_library_t *loongi_context_product_library(loong_context_t *ctx)
-{
-    return &ctx->product_library;
-}
-
-void **loongi_context_attention_plans(loong_context_t *ctx)
-{
-    return &ctx->attention_plans;
+    int i = 0;
+    while (ctx->slot[i].name != NULL && strcmp(ctx->slot[i].name, name) != 0) {
+        i++;
+        assert(i < SLOTS);
+    }
+    ctx->slot[i].name = name;
+    return &ctx->slot[i];
 }
 
 const char *loong_context_error(const loong_context_t *ctx)

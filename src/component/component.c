@@ -146,7 +146,7 @@ static loong_status_t tie_bucket(loong_component_t *c, loong_operand_t first,
     for (int k = 0; k < 2; k++) {
         loong_step_t step;
         loongi_step_begin(&step, k == 0 ? "add" : "copy", "tied ends",
-                          c->params.compile.threads);
+                          &c->params.shards);
         step.query.num_in = 2 - k;
         step.query.num_out = 1;
         for (int i = 0; i < 3 - k; i++) {

@@ -6,7 +6,6 @@
 
 #include "graph_impl.h"
 #include "op_impl.h"
-#include "products.h"
 
 /* Values of the attributes that need no operand to be judged. */
 static loong_status_t check_attr(const loong_op_call_t *call)
@@ -231,12 +230,8 @@ loong_val_t loongi_attention(loong_graph_t *g,
     loong_val_t in[7] = {x->q,         x->k,    x->v,       x->cu_seqlens,
                          x->token_key, x->rows, x->key_rows};
     int count = 7;
-    loong_attention_attr_t own;
     while (in[count - 1] == LOONG_NONE && count > 4) {
         count--;
     }
-    memcpy(&own, attr, sizeof(own));
-    own.backend =
-        (loong_attention_backend_t)loongi_context_products(g->ctx).attention;
-    return loong_graph_apply(g, &attention, &own, count, in, 2, out);
+    return loong_graph_apply(g, &attention, attr, count, in, 2, out);
 }

@@ -114,7 +114,7 @@ static void add_out(const matrix_t *m, loong_step_t *step, int64_t rows,
 static void begin(const matrix_t *m, const char *op, const void *attr,
                   loong_step_t *step)
 {
-    loongi_step_begin(step, op, "optimizer", m->o->shards->params.threads);
+    loongi_step_begin(step, op, "optimizer", &m->o->shards->params);
     step->query.attr = attr;
 }
 

@@ -83,8 +83,7 @@ static loong_status_t add_step(loong_optimizer_t *o, const loong_bucket_t *b,
     const loong_flat_t *flat = &o->shards->flats[b->flat];
     const loong_optimizer_class_t *class = class_of(o, b);
     int64_t n = b->update_end - b->update_begin;
-    loongi_step_begin(&step, class->name, "optimizer",
-                      o->shards->params.threads);
+    loongi_step_begin(&step, class->name, "optimizer", &o->shards->params);
     step.query.attr = attr;
     step.query.num_in = 1;
     step.query.num_out = 2 + class->num_states;
@@ -205,8 +204,7 @@ static loong_status_t add_sign_update(loong_optimizer_t *o,
     }
     LOONG_TRY(loongi_arena_alloc(o->arena, sizeof(*attr), &attr));
     attr->rate = flat->sign_rate;
-    loongi_step_begin(&step, "sign_step", "optimizer",
-                      o->shards->params.threads);
+    loongi_step_begin(&step, "sign_step", "optimizer", &o->shards->params);
     step.query.attr = attr;
     step.query.num_in = step.query.num_out = 1;
     step.query.arg[0] = loongi_flat_arg(o->shards->wide, n);
@@ -224,8 +222,7 @@ static loong_status_t add_norm(loong_optimizer_t *o, const loong_bucket_t *b)
     if (n == 0 || flat->copy || flat->sign_rate > 0.0) {
         return LOONG_OK;
     }
-    loongi_step_begin(&step, "sumsq", "gradient norm",
-                      o->shards->params.threads);
+    loongi_step_begin(&step, "sumsq", "gradient norm", &o->shards->params);
     step.query.num_in = 1;
     step.query.num_out = 1;
     step.query.accumulate = 1;

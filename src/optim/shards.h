@@ -51,6 +51,7 @@ const char *loongi_sharding_name(loong_sharding_t sharding);
 typedef struct loong_shards_params {
     const char *device;
     int threads;
+    loong_kernel_policy_t policy;
     loong_sharding_t sharding;
     int64_t bucket_bytes; /* of main gradients; about */
     /* Data-parallel ranks send gradients rounded to bf16; they are summed in

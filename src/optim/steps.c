@@ -12,13 +12,14 @@ loong_karg_t loongi_flat_arg(loong_dtype_t dtype, int64_t n)
 }
 
 void loongi_step_begin(loong_step_t *step, const char *op, const char *scope,
-                       int threads)
+                       const loong_shards_params_t *params)
 {
     memset(step, 0, sizeof(*step));
     step->scope = scope;
     step->refusals = "";
     step->query.op = op;
-    step->query.threads = threads;
+    step->query.threads = params->threads;
+    step->query.policy = params->policy;
 }
 
 loong_status_t loongi_step_collective(const loong_shards_t *shards,
@@ -33,10 +34,9 @@ loong_status_t loongi_step_collective(const loong_shards_t *shards,
     attr->rank = loong_mesh_group_rank(&shards->mesh, group);
     attr->counts = bucket->counts;
     attr->label = op;
-    loongi_step_begin(step, op,
-                      group == bucket->group ? "data parallel"
-                                             : "parts of sums",
-                      shards->params.threads);
+    loongi_step_begin(
+        step, op, group == bucket->group ? "data parallel" : "parts of sums",
+        &shards->params);
     step->query.attr = attr;
     step->query.num_in = 1;
     step->lane = LOONG_LANE_COMM;
@@ -59,7 +59,7 @@ static loong_karg_t rows_arg(loong_dtype_t dtype, int64_t n)
 void loongi_step_move(const loong_shards_t *shards, const char *op,
                       loong_dtype_t dtype, int64_t n, loong_step_t *step)
 {
-    loongi_step_begin(step, op, "data parallel", shards->params.threads);
+    loongi_step_begin(step, op, "data parallel", &shards->params);
     step->query.num_in = step->query.num_out = 1;
     step->query.arg[0] = step->query.arg[1] = rows_arg(dtype, n);
 }

@@ -22,7 +22,7 @@ static inline loong_operand_t loongi_at(loong_base_t base, int64_t offset)
 
 /* A step without operands yet. */
 void loongi_step_begin(loong_step_t *step, const char *op, const char *scope,
-                       int threads);
+                       const loong_shards_params_t *params);
 
 /* A collective over the pieces of a bucket, in place; its one operand is still
  * to be set. */

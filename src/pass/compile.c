@@ -227,6 +227,7 @@ static loong_status_t query_node(compiler_t *k, const loong_node_t *node,
     q->num_in = node->num_in;
     q->num_out = node->num_out;
     q->threads = k->params->threads;
+    q->policy = k->params->policy;
     if (node->op->attr_size > 0) {
         void *attr = NULL;
         LOONG_TRY(

@@ -200,6 +200,7 @@ typedef struct loong_chunk {
 typedef struct loong_compile_params {
     const char *device; /* "cpu" */
     int threads;
+    loong_kernel_policy_t policy;
     bool fuse;     /* form fused ops before differentiation */
     bool in_place; /* let outputs take the storage of dying inputs */
     bool split;    /* gradients of parameters in W, apart from B */

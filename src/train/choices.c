@@ -6,9 +6,7 @@
 
 #include "devices.h"
 #include "file.h"
-#include "loong/ops.h"
 #include "predict.h"
-#include "products.h"
 
 /* ---- products and attention ---------------------------------------------- */
 
@@ -25,7 +23,8 @@ static bool prefers_fused(const loong_trainer_t *t)
            (generation == 9 || generation == 10);
 }
 
-static loong_status_t read_attention(const loong_trainer_t *t, int *backend_p)
+static loong_status_t read_attention(const loong_trainer_t *t,
+                                     loong_attention_backend_t *backend_p)
 {
     const char *text = loong_recipe_text(t->recipe, ATTENTION_KEY);
     bool has = loong_device_has_fused_attention(t->device);
@@ -46,10 +45,10 @@ static loong_status_t read_attention(const loong_trainer_t *t, int *backend_p)
 static bool falls_back(const loong_step_t *step)
 {
     const char *op = step->query.op;
-    const loong_attention_attr_t *attr = step->query.attr;
     return (strcmp(op, "attention") == 0 ||
             strcmp(op, "attention_grad") == 0) &&
-           attr->backend == LOONG_ATTENTION_AUTO && step->refusals[0] != '\0';
+           step->query.policy.attention == LOONG_ATTENTION_AUTO &&
+           step->refusals[0] != '\0';
 }
 
 /* `seen` has a line for each op and reason. */
@@ -92,9 +91,10 @@ void loongi_choices_tell_attention(const loong_trainer_t *t)
 }
 
 #define FILE_KEY "gemm.algorithms_file"
+#define TF32_KEY "precision.tf32"
 
 /* By one rank, once. */
-static void tell_file(const loong_trainer_t *t, const loong_products_t *p)
+static void tell_file(const loong_trainer_t *t, const loong_kernel_policy_t *p)
 {
     bool chooses = loong_device_has_algorithms(t->device);
     if (p->algorithms == NULL || loong_comm_rank(t->comm) != 0) {
@@ -113,22 +113,22 @@ static void tell_file(const loong_trainer_t *t, const loong_products_t *p)
     }
 }
 
-loong_status_t loongi_choices_products(loong_trainer_t *t)
+loong_status_t loongi_choices_policy(const loong_trainer_t *t,
+                                     loong_kernel_policy_t *policy)
 {
-    const char *name = loong_device_name(t->device);
-    loong_products_t p = {
-        loong_recipe_bool(t->recipe, "precision.tf32"),
-        loong_recipe_text(t->recipe, FILE_KEY), LOONG_ATTENTION_LOCAL, false};
-    bool mixed = loongi_devices_are_mixed(t);
-    p.tf32 = p.tf32 && (!mixed || loong_device_has_tf32(t->device));
+    loong_kernel_policy_t p = {.tf32 = loong_recipe_bool(t->recipe, TF32_KEY),
+                               .algorithms =
+                                   loong_recipe_text(t->recipe, FILE_KEY)};
+    bool has = loong_device_has_tf32(t->device);
+    p.tf32 = p.tf32 && (has || !loongi_devices_are_mixed(t));
     LOONG_TRY(read_attention(t, &p.attention));
-    LOONG_CHECK(t->ctx, !p.tf32 || loong_device_has_tf32(t->device),
-                LOONG_ERR_CONFIG,
-                "precision.tf32: device %s does not multiply tf32; leave the "
-                "key out, or choose a device that does", name);
+    LOONG_CHECK(t->ctx, !p.tf32 || has, LOONG_ERR_CONFIG,
+                TF32_KEY ": device %s does not multiply tf32; leave the key "
+                         "out, or choose a device that does",
+                loong_device_name(t->device));
     p.fixed = p.algorithms != NULL && loongi_file_is_fixed(p.algorithms);
     tell_file(t, &p);
-    loongi_context_set_products(t->ctx, &p);
+    *policy = p;
     return LOONG_OK;
 }
 

@@ -11,8 +11,8 @@
 extern "C" {
 #endif
 
-/* Into the context. */
-LOONG_NODISCARD loong_status_t loongi_choices_products(loong_trainer_t *t);
+LOONG_NODISCARD loong_status_t
+loongi_choices_policy(const loong_trainer_t *t, loong_kernel_policy_t *policy);
 
 /* One line for each reason why attention that cuDNN was asked for is made by
  * own kernels. */

@@ -39,6 +39,7 @@ static loong_status_t make_program(loong_trainer_t *t, int64_t n,
     step.query.num_in = 2;
     step.query.num_out = 1;
     step.query.threads = t->component->params.compile.threads;
+    step.query.policy = t->component->params.compile.policy;
     for (int i = 0; i < 3; i++) {
         set_arg(&step, i, t->component->params.precision.compute, n);
     }

@@ -6,7 +6,6 @@
 
 #include "peers.h"
 #include "predict.h"
-#include "products.h"
 #include "timeline.h"
 
 loong_rates_t loongi_predict_rates(const loong_trainer_t *t)
@@ -152,7 +151,7 @@ loong_status_t loongi_predict_by_rates(loong_trainer_t *t)
     source.rates.sum = &sum;
     source.rates.rates = &rates;
     source.rates.graphs = t->component->params.resources.graphs;
-    source.rates.tf32 = loongi_context_products(t->ctx).tf32;
+    source.rates.tf32 = t->component->params.compile.policy.tf32;
     LOONG_TRY(loongi_timeline_costs(t));
     for (int r = 0; r < t->mesh.size[LOONG_AXIS_PP]; r++) {
         source.rates.mesh = &t->peers[r]->params.mesh;

@@ -15,7 +15,6 @@
 #include "param_rules.h"
 #include "peers.h"
 #include "preflight.h"
-#include "products.h"
 #include "router_replay.h"
 #include "sample.h"
 #include "stage_load.h"
@@ -234,7 +233,7 @@ static loong_status_t plan_component(loong_trainer_t *t,
                       t->mesh.world > 1;
     p.compile.overlap = loong_recipe_bool(r, "parallel.tp_comm_overlap");
     p.compile.lane_work = loong_recipe_int(r, "comm.overlap_work");
-    LOONG_TRY(loongi_choices_products(t));
+    LOONG_TRY(loongi_choices_policy(t, &p.compile.policy));
     LOONG_TRY(loongi_choices_graphs(t, &p));
     LOONG_TRY(read_recompute(t, &p.compile));
     LOONG_TRY(loongi_read_globs(r, "precision.fp32_scopes", arena,
@@ -248,6 +247,7 @@ static loong_status_t plan_component(loong_trainer_t *t,
     }
     p.shards.device = p.compile.device;
     p.shards.threads = p.compile.threads;
+    p.shards.policy = p.compile.policy;
     p.shards.bucket_bytes = loong_recipe_int(r, "parallel.bucket_bytes");
     p.shards.sharding = read_sharding(r);
     p.shards.reduce_bf16 = loong_recipe_bool(r, BF16_KEY);
@@ -539,7 +539,6 @@ loong_status_t loong_trainer_create(loong_context_t *ctx,
 
 void loong_trainer_destroy(loong_trainer_t **trainer_p)
 {
-    const loong_products_t defaults = {.attention = LOONG_ATTENTION_LOCAL};
     loong_trainer_t *t = *trainer_p;
     if (t == NULL) {
         return;
@@ -572,7 +571,6 @@ void loong_trainer_destroy(loong_trainer_t **trainer_p)
     loongi_tensors_close(t);
     loongi_expert_metrics_close(t);
     loongi_text_free(&t->text);
-    loongi_context_set_products(t->ctx, &defaults); /* not of the recipe */
     loongi_free(t->ctx, t);
     *trainer_p = NULL;
 }

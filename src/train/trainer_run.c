@@ -5,13 +5,12 @@
 #include <string.h>
 
 #include "beside.h"
+#include "isa.h"
 #include "loong/launch.h"
 #include "loong/moe.h"
-#include "isa.h"
 #include "parallel.h"
 #include "peers.h"
 #include "preflight.h"
-#include "products.h"
 #include "staging.h"
 #include "timeline.h"
 #include "trainer_impl.h"
@@ -318,14 +317,13 @@ static void describe_precision(loong_trainer_t *t)
         loongi_text_printf(&t->text, "%s %s", i == 0 ? "; fp32 scopes" : ",",
                            loong_recipe_text(t->recipe, path));
     }
-    loong_products_t products = loongi_context_products(t->ctx);
-    if (products.tf32) {
+    const loong_kernel_policy_t *policy = &t->component->params.compile.policy;
+    if (policy->tf32) {
         loongi_text_printf(&t->text, "; operands of products in tf32");
     }
-    if (products.algorithms != NULL &&
-        loong_device_has_algorithms(t->device)) {
+    if (policy->algorithms != NULL && loong_device_has_algorithms(t->device)) {
         loongi_text_printf(&t->text, "; algorithms of products as %s has them",
-                           products.algorithms);
+                           policy->algorithms);
     }
     loongi_text_printf(&t->text, "\n");
     const char *limit = NULL;

@@ -10,7 +10,6 @@
 
 #include "cublaslt/algorithms.h"
 #include "cudasim.h"
-#include "products.h"
 #include "test_dir.h"
 
 TEST_DIR(dir)
@@ -28,12 +27,15 @@ static void keep(void *user, loong_log_level_t level, const char *line)
     snprintf(said + length, sizeof(said) - length, "%s\n", line);
 }
 
+static loong_kernel_policy_t policy; /* of the products */
+
 static int begin_test(void **state)
 {
     static int number = 0;
     (void)state;
     snprintf(path, sizeof(path), "%s/file%d", dir, number++);
     said[0] = '\0';
+    memset(&policy, 0, sizeof(policy));
     cudasim_reset();
     cudasim_devices(1, (size_t)16 << 20);
     return 0;
@@ -41,17 +43,17 @@ static int begin_test(void **state)
 
 static loong_context_t *begin(bool tf32, const char *algorithms)
 {
-    loong_products_t products = {tf32, algorithms, 0, false};
     loong_context_params_t params = {keep, NULL, LOONG_LOG_WARN};
     loong_context_t *ctx = NULL;
     assert_int_equal(loong_context_create(&params, &ctx), LOONG_OK);
-    loongi_context_set_products(ctx, &products);
+    policy.tf32 = tf32;
+    policy.algorithms = algorithms;
     return ctx;
 }
 
 static loong_cublaslt_params_t params_of(loong_dtype_t in)
 {
-    loong_cublaslt_params_t p = loongi_cublaslt_begin();
+    loong_cublaslt_params_t p = loongi_cublaslt_begin(&policy);
     p.m = p.ldc = M;
     p.n = N;
     p.k = p.lda = p.ldb = K;
@@ -214,6 +216,7 @@ static void test_keys(void **state)
         for (int i = 0; i < FIELDS; i++) {
             loong_cublaslt_t *product = NULL;
             loong_context_t *ctx = begin(false, path);
+            p[i].policy = policy;
             assert_ok(ctx, loongi_cublaslt_create(ctx, &p[i], &product));
             loongi_cublaslt_destroy(ctx, product);
             char *text = read_file(ctx);
@@ -281,10 +284,10 @@ static void test_no_room(void **state)
  * start measures. */
 static void test_failures(void **state)
 {
-    loong_cublaslt_params_t params = params_of(LOONG_BF16);
     loong_cublaslt_t *product = NULL;
     loong_status_t status = LOONG_ERR_DEVICE;
     loong_context_t *ctx = begin(false, path);
+    loong_cublaslt_params_t params = params_of(LOONG_BF16);
     int failures = 0;
     (void)state;
     cudasim_quiet(1);

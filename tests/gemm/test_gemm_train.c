@@ -164,6 +164,23 @@ static void test_tf32(void **state)
     cudasim_reset();
 }
 
+/* Two trainers of one context each have what their own recipe says. */
+static void test_two_trainers(void **state)
+{
+    (void)state;
+    job_t alone[2] = {make_job("cuda", "fp32"),
+                      make_job("cuda", "fp32, tf32: true")};
+    for (int i = 0; i < 2; i++) {
+        job_t both = alone[i];
+        both.other = &alone[1 - i];
+        train(&both);
+        assert_int_equal(both.tf32, i);
+        train(&alone[i]);
+        assert_int_equal(alone[i].tf32, i);
+        assert_true(same_bits(&both, &alone[i]));
+    }
+}
+
 /* GELU and biases in the products, on one rank and on two; its other form, and
  * layers that are run again. */
 static void test_gelu(void **state)
@@ -207,11 +224,9 @@ static void test_odd_rows(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_algorithms),
-        cmocka_unit_test(test_no_place),
-        cmocka_unit_test(test_read_only),
-        cmocka_unit_test(test_tf32),
-        cmocka_unit_test(test_gelu),
+        cmocka_unit_test(test_algorithms),   cmocka_unit_test(test_no_place),
+        cmocka_unit_test(test_read_only),    cmocka_unit_test(test_tf32),
+        cmocka_unit_test(test_two_trainers), cmocka_unit_test(test_gelu),
         cmocka_unit_test(test_odd_rows),
     };
     return cmocka_run_group_tests(tests, make_data, remove_data);

@@ -48,6 +48,7 @@ typedef struct op_case {
     op_bound_t bound;
     uint64_t seed; /* of normal values; 0: 17 */
     int64_t round; /* of a part that runs in rounds */
+    loong_attention_backend_t attention;
 } op_case_t;
 
 static inline op_arg_t op_mat(loong_dtype_t dtype, int64_t rows, int64_t cols)

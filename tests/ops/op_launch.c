@@ -56,6 +56,7 @@ loong_kernel_query_t op_query(const op_case_t *c, bool wide)
     q.num_out = c->num_out;
     q.threads = c->threads > 0 ? c->threads : 2;
     q.accumulate = c->accumulate;
+    q.policy.attention = c->attention;
     for (int i = 0; i < c->num_in + c->num_out; i++) {
         const op_arg_t *a = &c->arg[i];
         loong_karg_t *k = &q.arg[i];

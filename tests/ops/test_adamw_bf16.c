@@ -48,7 +48,7 @@ static loong_karg_t vector(loong_dtype_t dtype, int64_t n)
 /* Kernels that this device has and, last, the reference. */
 static int kernels_of(const loong_kernel_t *list[MAX_KERNELS])
 {
-    loong_kernel_query_t q = {"adamw", NULL, 1, 1, 1, 0, {{0}}};
+    loong_kernel_query_t q = {"adamw", NULL, 1, 1, 1, 0, {{0}}, {0}};
     char reason[LOONG_REASON_SIZE];
     const loong_kernel_t *k = NULL;
     const loong_kernel_t *last = NULL;
@@ -136,7 +136,7 @@ static void run(const loong_kernel_t *kernel, const loong_update_attr_t *attr,
                                   part->first, part->run, part->stride};
     a.pieces = a.pieces == &unnamed ? &piece : a.pieces;
     int threads = part->n > 4096 ? 2 : 1;
-    loong_kernel_query_t q = {"adamw", &a, 1, 4, threads, 0, {{0}}};
+    loong_kernel_query_t q = {"adamw", &a, 1, 4, threads, 0, {{0}}, {0}};
     loong_frame_t frame = {.step = when.step, .seed = when.seed,
                            .grad_scale = 1.0, .lr = {1e-3}};
     void *ptr[5] = {d->grad, d->param, NULL, d->exp_avg, d->exp_avg_sq};

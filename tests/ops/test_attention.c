@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * attention and attention_grad: every kernel against the reference, over head
- * groupings, windows, packed segments, odd sizes, strided operands, queries and
- * keys that are some of the rows. */
+ * groupings, windows, packed segments, odd sizes, strides, some of the rows. */
 #include "op_case.h"
 #include "op_device.h"
 #include "op_draw.h"
@@ -111,7 +110,6 @@ static loong_attention_attr_t attr_of(const setting_t *s)
     a.scale = 1.0 / sqrt((double)s->head_dim);
     a.dropout = s->dropout;
     a.stream = 3;
-    a.backend = backend;
     return a;
 }
 
@@ -228,6 +226,7 @@ static op_case_t forward_case(const setting_t *s,
                               loong_dtype_t dtype, bool gap)
 {
     op_case_t c = {.op = "attention", .attr = attr, .num_in = 7, .num_out = 2};
+    c.attention = backend;
     c.arg[0] = queries_arg(s, dtype, gap);
     c.arg[1] = keys_arg(s, dtype, gap);
     c.arg[2] = latent ? channels_of(&c, 1, v_dim(s))
@@ -289,6 +288,7 @@ static void backward(const setting_t *s, loong_dtype_t dtype, bool gap,
     double *out[LOONG_MAX_OPERANDS] = {NULL};
     op_case_t c = {
         .op = "attention_grad", .attr = &attr, .num_in = 10, .num_out = 3};
+    c.attention = backend;
     c.arg[0] = outputs_arg(s, dtype, gap);
     c.arg[1] = queries_arg(s, dtype, gap);
     c.arg[2] = keys_arg(s, dtype, gap);

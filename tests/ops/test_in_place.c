@@ -74,7 +74,7 @@ static loong_karg_t arg_of(char kind, loong_dtype_t dtype)
 
 static loong_kernel_query_t query_of(const entry_t *e, loong_dtype_t dtype)
 {
-    loong_kernel_query_t q = {e->op, e->attr, 0, 0, 2, 0, {{0}}};
+    loong_kernel_query_t q = {e->op, e->attr, 0, 0, 2, 0, {{0}}, {0}};
     int count = 0;
     q.num_in = (int)(strchr(e->operands, '|') - e->operands);
     for (const char *p = e->operands; *p != '\0'; p++) {

@@ -63,7 +63,7 @@ static void run(const loong_kernel_t *kernel, const part_t *p, bool half,
                                     .apart = p->apart,
                                     .col = p->col};
     loong_frame_t frame = {.grad_scale = 0.5, .lr = {9.0, 0.125}};
-    loong_kernel_query_t q = {kernel->op, &attr, 1, 2, 2, 0, {{0}}};
+    loong_kernel_query_t q = {kernel->op, &attr, 1, 2, 2, 0, {{0}}, {0}};
     void *ptr[3] = {d->in[0], d->out[0], d->out[1]};
     loong_kernel_call_t call = {
         .ctx = ctx, .query = &q, .frame = &frame, .ptr = ptr};

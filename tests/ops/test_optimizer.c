@@ -84,7 +84,7 @@ static void update(const loong_kernel_t *kernel, how_t how, int64_t n,
                                       .beta2 = beta2,
                                       .eps = 1e-8,
                                       .weight_decay = 0.1};
-    loong_kernel_query_t q = {"adamw", &attr, 1, 4, threads, 0, {{0}}};
+    loong_kernel_query_t q = {"adamw", &attr, 1, 4, threads, 0, {{0}}, {0}};
     loong_frame_t frame = {.step = 7, .updates = n % 4 == 3 ? 100000 : 4,
                            .grad_scale = 0.7, .lr = {9.0, 3e-3}};
     char reason[LOONG_REASON_SIZE];
@@ -185,7 +185,7 @@ static const loong_kernel_t *reference_of(loong_context_t *ctx,
 static int kernels_of(loong_context_t *ctx, const char *op,
                       const loong_kernel_t *list[MAX_KERNELS])
 {
-    loong_kernel_query_t q = {op, NULL, 1, 1, 1, 0, {{0}}};
+    loong_kernel_query_t q = {op, NULL, 1, 1, 1, 0, {{0}}, {0}};
     char reason[LOONG_REASON_SIZE];
     const loong_kernel_t *k = NULL;
     int count = 0;
@@ -246,7 +246,7 @@ static void test_sign_step(void **state)
     static const float grad[5] = {3e9f, -1e-30f, 0.0f, -2.0f, -0.0f};
     static const float want[5] = {0.875f, 1.125f, 1.0f, 1.125f, 1.0f};
     float param[5] = {1.0f, 1.0f, 1.0f, 1.0f, 1.0f};
-    loong_kernel_query_t q = {"sign_step", &attr, 1, 1, 2, 0, {{0}}};
+    loong_kernel_query_t q = {"sign_step", &attr, 1, 1, 2, 0, {{0}}, {0}};
     loong_frame_t frame = {.grad_scale = 0.0};
     float copy[5];
     void *ptr[2] = {copy, param};
@@ -262,7 +262,7 @@ static void test_sign_step(void **state)
 static void sum_into(loong_context_t *ctx, const loong_kernel_t *kernel,
                      const float *x, int64_t n, int threads, int64_t *record)
 {
-    loong_kernel_query_t q = {kernel->op, NULL, 1, 1, threads, 1, {{0}}};
+    loong_kernel_query_t q = {kernel->op, NULL, 1, 1, threads, 1, {{0}}, {0}};
     loong_frame_t frame = {.step = 0};
     void *ptr[2] = {(void *)(uintptr_t)x, record};
     loong_kernel_call_t call = {ctx, &q, NULL, &frame, ptr, NULL,

@@ -485,8 +485,8 @@ static const char *const run_ops[] = {
 /* A query of matrices in fp64, which only references and copies take. */
 static loong_kernel_query_t query_of(const loong_op_t *op, const void *attr)
 {
-    loong_kernel_query_t q = {op->name, attr, op->max_in, op->num_out, 1, 0,
-                              {{0}}};
+    loong_kernel_query_t q = {op->name, attr, op->max_in, op->num_out,
+                              1,        0,    {{0}},      {0}};
     for (int i = 0; i < q.num_in + q.num_out; i++) {
         loong_karg_t full = {LOONG_F64, 2, {T, H, 0, 0}, H};
         q.arg[i] = full;

@@ -66,7 +66,7 @@ static void run(const loong_kernel_t *kernel, const loong_update_attr_t *attr,
                 bool half, bool half_state, int threads, int64_t n)
 {
     data_t *d = &data;
-    loong_kernel_query_t q = {kernel->op, attr, 1, 3, threads, 0, {{0}}};
+    loong_kernel_query_t q = {kernel->op, attr, 1, 3, threads, 0, {{0}}, {0}};
     loong_frame_t frame = {.seed = 77,
                            .step = 5,
                            .updates = 5,
@@ -158,7 +158,7 @@ static void check(const loong_kernel_t *kernel, int which, bool half,
 
 static bool can_run(const loong_kernel_t *kernel)
 {
-    loong_kernel_query_t q = {kernel->op, NULL, 1, 1, 1, 0, {{0}}};
+    loong_kernel_query_t q = {kernel->op, NULL, 1, 1, 1, 0, {{0}}, {0}};
     char reason[LOONG_REASON_SIZE];
     return kernel->support == NULL || kernel->support(&q, reason);
 }
@@ -259,7 +259,7 @@ static void sgd_is_torch(void **unused)
         double param[TORCH_SIZE];
         double buffer[TORCH_SIZE] = {0.0};
         void *ptr[4] = {grad, param, NULL, buffer};
-        loong_kernel_query_t q = {"sgd", &attr, 1, 3, 1, 0, {{0}}};
+        loong_kernel_query_t q = {"sgd", &attr, 1, 3, 1, 0, {{0}}, {0}};
         loong_frame_t frame = {.grad_scale = 1.0, .lr = {torch_lr}};
         loong_kernel_call_t call = {
             .ctx = ctx, .query = &q, .frame = &frame, .ptr = ptr};

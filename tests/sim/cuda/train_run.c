@@ -155,23 +155,39 @@ static void write_recipe(const job_t *job, char text[RECIPE])
              job->batch, job->steps, job->train, job->extra);
 }
 
+static loong_status_t make_trainer(loong_context_t *ctx, const job_t *job,
+                                   loong_trainer_params_t *params,
+                                   loong_recipe_t **recipe_p,
+                                   loong_trainer_t **trainer_p)
+{
+    char text[RECIPE];
+    write_recipe(job, text);
+    LOONG_TRY(loong_recipe_parse(ctx, "test", text, NULL, recipe_p));
+    params->recipe = *recipe_p;
+    return loong_trainer_create(ctx, params, trainer_p);
+}
+
 static loong_status_t run_rank(loong_context_t *ctx, loong_comm_t *comm,
                                void *user)
 {
-    char text[RECIPE];
     job_t *job = user;
-    loong_recipe_t *recipe = NULL;
-    loong_trainer_t *trainer = NULL;
-    write_recipe(job, text);
+    loong_recipe_t *recipe = NULL, *other_recipe = NULL;
+    loong_trainer_t *trainer = NULL, *other = NULL;
+    const char *told = "";
+    loong_trainer_params_t params = {
+        .comm = comm, .progress = note, .progress_user = job};
     LOONG_TRY(loong_register_builtin(ctx));
-    LOONG_TRY(loong_recipe_parse(ctx, "test", text, NULL, &recipe));
-    loong_trainer_params_t params = {.comm = comm, .recipe = recipe,
-                                     .progress = note,
-                                     .progress_user = job};
-    loong_status_t status = loong_trainer_create(ctx, &params, &trainer);
+    loong_status_t status = make_trainer(ctx, job, &params, &recipe, &trainer);
+    if (status == LOONG_OK && job->other != NULL) {
+        status = make_trainer(ctx, job->other, &params, &other_recipe, &other);
+    }
     if (status == LOONG_OK) {
         look_at(job, trainer, loong_comm_rank(comm));
         status = loong_trainer_run(trainer);
+    }
+    if (status == LOONG_OK) {
+        status = loong_trainer_describe(trainer, &told);
+        job->tf32 = strstr(told, "in tf32") != NULL;
     }
     if (status == LOONG_OK && job->export_dir != NULL) {
         status = loong_trainer_export(trainer, job->export_dir);
@@ -187,6 +203,8 @@ static loong_status_t run_rank(loong_context_t *ctx, loong_comm_t *comm,
     if (trainer != NULL && status != LOONG_OK) { /* as loongrun does */
         loong_comm_abort(comm, loong_context_error(ctx));
     }
+    loong_trainer_destroy(&other);
+    loong_recipe_destroy(&other_recipe);
     loong_trainer_destroy(&trainer);
     assert_null(comm->mood); /* which asks who is gone */
     loong_recipe_destroy(&recipe);

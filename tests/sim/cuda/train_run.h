@@ -35,6 +35,8 @@ typedef struct job {
     double roof;   /* of a measurement before */
     const char *export_dir; /* NULL; of Hugging Face files at the end */
     loong_context_params_t context; /* who hears its warnings */
+    const struct job *other; /* NULL; has a trainer in the same context */
+    bool tf32;               /* its trainer says so at the end */
     double loss[STEPS + 1];
     double norm[STEPS + 1];
     uint64_t waits[STEPS + 1];

@@ -17,7 +17,7 @@
 #include <cmocka.h>
 
 #include "base.h"
-#include "registry.h"
+#include "slots.h"
 
 static inline void test_log(void *user, loong_log_level_t level,
                             const char *line)
@@ -37,7 +37,7 @@ static inline loong_context_t *test_context(void)
 
 static inline void test_context_end(loong_context_t **ctx)
 {
-    loongi_registry_clear(*ctx); /* the context's own */
+    loongi_context_clear(*ctx);
     size_t alive = loong_context_alloc_bytes(*ctx);
     loong_context_destroy(ctx);
     assert_int_equal(alive, 0);

@@ -8,7 +8,6 @@
 #include <string.h>
 
 #include "base.h"
-#include "registry.h"
 #include "slots.h"
 
 enum { BLOCK_ALIGN = 64, TRAIL_SIZE = 8192, LINE_SIZE = 1024, SLOTS = 8 };
@@ -30,7 +29,6 @@ struct loong_context {
     uint64_t fail_countdown;
     size_t alloc_bytes;
     size_t alloc_peak;
-    loong_registry_t registry;
     loong_slot_t slot[SLOTS];
     size_t trail_length;
     char trail[TRAIL_SIZE];
@@ -65,25 +63,13 @@ loong_status_t loong_context_create(const loong_context_params_t *params,
     return LOONG_OK;
 }
 
-static void clear_slots(loong_context_t *ctx)
-{
-    for (int i = 0; i < SLOTS; i++) {
-        loong_slot_t *slot = &ctx->slot[i];
-        if (slot->data != NULL && slot->destroy != NULL) {
-            slot->destroy(ctx, slot->data);
-        }
-        memset(slot, 0, sizeof(*slot));
-    }
-}
-
 void loong_context_destroy(loong_context_t **ctx_p)
 {
     loong_context_t *ctx = *ctx_p;
     if (ctx == NULL) {
         return;
     }
-    loongi_registry_clear(ctx);
-    clear_slots(ctx);
+    loongi_context_clear(ctx);
     while (ctx->head.next != &ctx->head) {
         block_t *block = ctx->head.next;
         loongi_log(ctx, LOONG_LOG_WARN, "leak: %zu bytes of %s", block->size,
@@ -95,17 +81,6 @@ void loong_context_destroy(loong_context_t **ctx_p)
     *ctx_p = NULL;
 }
 
-loong_registry_t *loongi_context_registry(loong_context_t *ctx)
-{
-    return &ctx->registry;
-}
-
-const loong_registry_t *
-loongi_context_registry_const(const loong_context_t *ctx)
-{
-    return &ctx->registry;
-}
-
 loong_slot_t *loongi_context_slot(loong_context_t *ctx, const char *name)
 {
     int i = 0;
@@ -115,6 +90,27 @@ loong_slot_t *loongi_context_slot(loong_context_t *ctx, const char *name)
     }
     ctx->slot[i].name = name;
     return &ctx->slot[i];
+}
+
+const void *loongi_context_look(const loong_context_t *ctx, const char *name)
+{
+    for (int i = 0; i < SLOTS && ctx->slot[i].name != NULL; i++) {
+        if (strcmp(ctx->slot[i].name, name) == 0) {
+            return ctx->slot[i].data;
+        }
+    }
+    return NULL;
+}
+
+void loongi_context_clear(loong_context_t *ctx)
+{
+    for (int i = 0; i < SLOTS; i++) {
+        loong_slot_t *slot = &ctx->slot[i];
+        if (slot->data != NULL && slot->destroy != NULL) {
+            slot->destroy(ctx, slot->data);
+        }
+        memset(slot, 0, sizeof(*slot));
+    }
 }
 
 const char *loong_context_error(const loong_context_t *ctx)

@@ -1,26 +1,27 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The lists behind include/loong/register.h; part of the context. */
+ * What is registered in a context, a list for each kind of thing. Who declares
+ * the things registers and finds them. */
 #ifndef LOONG_REGISTRY_H
 #define LOONG_REGISTRY_H
 
 #include "base.h"
 
+#define LOONG_REGISTRY_OPS "registered ops"
+#define LOONG_REGISTRY_KERNELS "registered kernels"
+#define LOONG_REGISTRY_DEVICES "registered devices"
+#define LOONG_REGISTRY_FAMILIES "registered families"
+
 typedef struct loong_registry {
-    const void **ops;
-    int64_t num_ops, cap_ops;
-    const void **kernels;
-    int64_t num_kernels, cap_kernels;
-    const void **devices;
-    int64_t num_devices, cap_devices;
-    const void **families;
-    int64_t num_families, cap_families;
-    bool builtin; /* the library's own are entered */
+    const void **items; /* in the order in which they came */
+    int64_t count, cap;
 } loong_registry_t;
 
-loong_registry_t *loongi_context_registry(loong_context_t *ctx);
-const loong_registry_t *
-loongi_context_registry_const(const loong_context_t *ctx);
-void loongi_registry_clear(loong_context_t *ctx);
+/* The list as it is now. */
+loong_registry_t loongi_registry(const loong_context_t *ctx, const char *kind);
+/* The item is borrowed, and must outlive the context. */
+LOONG_NODISCARD loong_status_t loongi_registry_add(loong_context_t *ctx,
+                                                   const char *kind,
+                                                   const void *item);
 
 #endif

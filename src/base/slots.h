@@ -20,6 +20,10 @@ typedef struct loong_slot {
 
 /* Finds the slot of this name, or takes a free one. */
 loong_slot_t *loongi_context_slot(loong_context_t *ctx, const char *name);
+/* What the slot of this name holds; NULL where there is none. */
+const void *loongi_context_look(const loong_context_t *ctx, const char *name);
+/* Ends what slots hold, as the end of the context does. */
+void loongi_context_clear(loong_context_t *ctx);
 
 #ifdef __cplusplus
 }

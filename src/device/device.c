@@ -20,11 +20,7 @@ enum { SPIN_TURNS = 2000, NAP_NANOSECONDS = 20000, CHECK_TURNS = 256 };
 loong_status_t loong_register_device(loong_context_t *ctx,
                                      const loong_device_ops_t *ops)
 {
-    loong_registry_t *r = loongi_context_registry(ctx);
-    LOONG_TRY(loongi_grow(ctx, &r->devices, &r->cap_devices,
-                          r->num_devices + 1, sizeof(void *), "registry"));
-    r->devices[r->num_devices++] = ops;
-    return LOONG_OK;
+    return loongi_registry_add(ctx, LOONG_REGISTRY_DEVICES, ops);
 }
 
 /* `local`: the index is that of a process, and its device is found. */
@@ -33,12 +29,12 @@ static loong_status_t find_backend(loong_context_t *ctx, const char *name,
                                    const loong_device_ops_t **ops_p)
 {
     int index = *index_p;
-    const loong_registry_t *r = loongi_context_registry_const(ctx);
+    loong_registry_t r = loongi_registry(ctx, LOONG_REGISTRY_DEVICES);
     loong_text_t why = loongi_text_begin(ctx);
     loong_text_t names = loongi_text_begin(ctx);
     loong_status_t status = LOONG_ERR_NOT_FOUND;
-    for (int64_t i = r->num_devices - 1; i >= 0; i--) {
-        const loong_device_ops_t *ops = r->devices[i];
+    for (int64_t i = r.count - 1; i >= 0; i--) {
+        const loong_device_ops_t *ops = r.items[i];
         char reason[256] = "";
         loongi_text_printf(&names, " %s", ops->name);
         if (strcmp(name, "auto") != 0 && strcmp(name, ops->name) != 0) {
@@ -66,9 +62,9 @@ static loong_status_t find_backend(loong_context_t *ctx, const char *name,
 
 const char *loongi_device_first(const loong_context_t *ctx)
 {
-    const loong_registry_t *r = loongi_context_registry_const(ctx);
-    for (int64_t i = r->num_devices - 1; i >= 0; i--) {
-        const loong_device_ops_t *ops = r->devices[i];
+    loong_registry_t r = loongi_registry(ctx, LOONG_REGISTRY_DEVICES);
+    for (int64_t i = r.count - 1; i >= 0; i--) {
+        const loong_device_ops_t *ops = r.items[i];
         char reason[256] = "";
         if (ops->count(reason, sizeof(reason)) > 0) {
             return ops->name;

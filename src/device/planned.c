@@ -35,10 +35,11 @@ static loong_status_t make_table(loong_context_t *ctx,
     return LOONG_OK;
 }
 
-static bool has_kernels(const loong_registry_t *r, const char *name)
+static bool has_kernels(const loong_context_t *ctx, const char *name)
 {
-    for (int64_t i = 0; i < r->num_kernels; i++) {
-        const loong_kernel_t *kernel = r->kernels[i];
+    loong_registry_t r = loongi_registry(ctx, LOONG_REGISTRY_KERNELS);
+    for (int64_t i = 0; i < r.count; i++) {
+        const loong_kernel_t *kernel = r.items[i];
         if (kernel->device != NULL && strcmp(kernel->device, name) == 0) {
             return true;
         }
@@ -50,16 +51,17 @@ loong_status_t loong_device_create_planned(loong_context_t *ctx,
                                            const char *name,
                                            loong_device_t **device_p)
 {
-    const loong_registry_t *r = loongi_context_registry_const(ctx);
+    loong_registry_t r = loongi_registry(ctx, LOONG_REGISTRY_DEVICES);
     const loong_device_ops_t *of = NULL;
     loong_device_ops_t *ops = NULL;
-    for (int64_t i = 0; i < r->num_devices && of == NULL; i++) {
-        const loong_device_ops_t *known = r->devices[i];
+    for (int64_t i = 0; i < r.count && of == NULL; i++) {
+        const loong_device_ops_t *known = r.items[i];
         of = strcmp(known->name, name) == 0 ? known : NULL;
     }
-    LOONG_CHECK(ctx, of != NULL && has_kernels(r, name), LOONG_ERR_NOT_FOUND,
+    LOONG_CHECK(ctx, of != NULL && has_kernels(ctx, name), LOONG_ERR_NOT_FOUND,
                 "nothing can be planned for device %s: this build has no "
-                "kernels of it", name);
+                "kernels of it",
+                name);
     LOONG_TRY(make_table(ctx, of, &ops));
     loong_status_t status = loongi_device_open(ctx, ops, 0, ops, device_p);
     if (status != LOONG_OK) {

@@ -7,7 +7,7 @@
 #include "list.h"
 #include "loong/register.h"
 #include "op_impl.h"
-#include "registry.h"
+#include "slots.h"
 
 static loong_status_t register_kernels(loong_context_t *ctx,
                                        const loong_kernel_t *const *list)
@@ -24,11 +24,11 @@ static loong_status_t register_kernels(loong_context_t *ctx,
 
 loong_status_t loong_register_builtin(loong_context_t *ctx)
 {
-    loong_registry_t *r = loongi_context_registry(ctx);
-    if (r->builtin) {
+    loong_slot_t *slot = loongi_context_slot(ctx, "built-in");
+    if (slot->data != NULL) {
         return LOONG_OK;
     }
-    r->builtin = true;
+    slot->data = slot; /* they are entered */
     LOONG_TRY(loongi_register_ops(ctx));
     LOONG_TRY(register_kernels(ctx, loongi_cpu_kernels));
     LOONG_TRY(register_kernels(ctx, loongi_cuda_kernels));

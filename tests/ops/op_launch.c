@@ -4,7 +4,6 @@
 #include "convert.h"
 #include "loong/register.h"
 #include "op_device.h"
-#include "registry.h"
 #include "rng.h"
 
 enum { GUARD = 256 };
@@ -150,10 +149,8 @@ loong_context_t *op_context(void)
     return ctx;
 }
 
-/* Reports leaks; the registry's own memory belongs to the context. */
 void op_context_end(loong_context_t **ctx)
 {
-    loongi_registry_clear(*ctx);
     test_context_end(ctx);
 }
 

@@ -181,11 +181,34 @@ LOONG_API loong_val_t loong_graph_apply(loong_graph_t *graph,
                                         int num_in, const loong_val_t *in,
                                         int num_out, loong_val_t *out);
 
-/* Declares `token_loss` [T] as a loss: the sum over its elements, weighted
- * inside the op by per-token weights, times `weight` over the normaliser that
- * the step header makes known (frame.loss_scale[index]). Returns the index. */
-LOONG_API int loong_graph_loss(loong_graph_t *graph, const char *name,
-                               loong_val_t token_loss, double weight);
+/* What one row of a loss depends on. Losses of items are equal in all layouts,
+ * micro-batchings and packings; others are what the rows of a micro-batch make
+ * of each other. A step without a row of a loss of items is not applied. */
+typedef enum loong_coupling {
+    LOONG_LOSS_OF_ITEM,
+    LOONG_LOSS_OF_MICRO_BATCH
+} loong_coupling_t;
+
+/* A loss is a port: its value in a step is the sum of its rows over all
+ * micro-batches and ranks, over its normaliser, and what is trained is the sum
+ * of the values times their weights. Losses of one name and normaliser in
+ * several chunks are one loss; the first that a model declares is the one that
+ * is logged as "loss". */
+typedef struct loong_loss_params {
+    const char *name;
+    /* A sum over the samples of the step that the data gives: of token data
+     * "loss_weight", the sum of that field, and "tokens", their number. */
+    const char *normaliser;
+    double weight;
+    loong_coupling_t coupling;
+    uint32_t same; /* ranks that hold the same rows: loong_same_t of op.h */
+} loong_loss_params_t;
+
+/* Declares `rows` wide [T] as a loss. The op that makes them scales their
+ * gradient by frame.loss_scale[index]: weight over the normaliser. Returns the
+ * index. */
+LOONG_API int loong_graph_loss(loong_graph_t *graph, loong_val_t rows,
+                               const loong_loss_params_t *params);
 
 /* Declares a value the caller wants to read after a run (logits). */
 LOONG_API void loong_graph_output(loong_graph_t *graph, const char *name,

@@ -275,16 +275,6 @@ LOONG_API loong_val_t loong_router_loss(loong_graph_t *g, loong_val_t logits,
 LOONG_API loong_val_t loong_sigmoid_gate(loong_graph_t *g, loong_val_t x,
                                          loong_val_t gate);
 
-/* An op that ends in a loss: x wide [T] -> x, declared with loong_graph_loss
- * under `name`. loss_scale: x -> frame.loss_scale[loss] in the shape of x, its
- * gradient. */
-typedef struct loong_loss_attr {
-    int loss; /* index of frame.loss_scale; set by the builder */
-} loong_loss_attr_t;
-#define LOONG_ROUTER_LOSS "router" /* normalised by all tokens of a step */
-LOONG_API loong_val_t loong_loss(loong_graph_t *g, const char *name,
-                                 loong_val_t x, double weight);
-
 #ifdef __cplusplus
 }
 #endif

@@ -224,8 +224,8 @@ LOONG_API loong_val_t loong_segment_repeat(loong_graph_t *g, loong_val_t x,
  * dw [V,H] wide, both already times frame.loss_scale[loss]. Never holds T x V
  * logits. A token whose label is LOONG_IGNORE_LABEL has loss 0; another label
  * outside 0..vocab-1 is LOONG_ERR_ARG. Rows of w at and after `vocab` (padding)
- * take no part. It must be a terminal loss: declare output 0 with
- * loong_graph_loss.
+ * take no part. Output 0 is declared as the loss of the params, whose `same`
+ * the builder sets: the ranks of the group have the same rows.
  * With size > 1 the ranks of a group share the vocabulary, each with rows of
  * its own in w: maxima, sums and the label's logit are exchanged, token_loss
  * is complete and equal on all, dx is the rank's own part of a sum. */
@@ -241,15 +241,22 @@ typedef struct loong_cross_entropy_attr {
 typedef struct loong_cross_entropy_params {
     int64_t vocab;
     double z_loss;
-    double weight;       /* of the loss, see loong_graph_loss */
+    loong_loss_params_t loss;
     int64_t begin;       /* label of row 0 of w */
     bool shared;         /* over the ranks of group */
     loong_group_t group;
 } loong_cross_entropy_params_t;
-LOONG_API loong_val_t
-loong_cross_entropy(loong_graph_t *g, const char *name, loong_val_t x,
-                    loong_val_t w, loong_val_t labels, loong_val_t loss_weight,
-                    const loong_cross_entropy_params_t *params);
+LOONG_API loong_val_t loong_cross_entropy(
+    loong_graph_t *g, loong_val_t x, loong_val_t w, loong_val_t labels,
+    loong_val_t loss_weight, const loong_cross_entropy_params_t *params);
+
+/* loss: x wide [T] -> x, where ordinary nodes end in a declared loss.
+ * loss_scale: x -> frame.loss_scale[loss] in the shape of x, its gradient. */
+typedef struct loong_loss_attr {
+    int loss; /* index of frame.loss_scale; set by the builder */
+} loong_loss_attr_t;
+LOONG_API loong_val_t loong_loss(loong_graph_t *g, loong_val_t x,
+                                 const loong_loss_params_t *params);
 
 /* accumulate: inserted by differentiation as accumulate(gradient, x); the
  * kernel sees x -> out: out += x when the call's accumulate bit 0 is set, else

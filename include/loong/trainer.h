@@ -113,17 +113,23 @@ LOONG_API LOONG_NODISCARD loong_status_t
 loong_trainer_profile_end(loong_trainer_t *trainer, const char *trace,
                           const char **table_p);
 
-/* The loss of the last step, its gradient norm, steps and updates done. */
+/* The first loss of the model in the last step, the gradient norm, steps and
+ * updates done. */
 typedef struct loong_trainer_state {
     int64_t step;
     int64_t consumed_samples;
     int64_t updates; /* applied to the optimizer's moments */
     double loss;
     double grad_norm;
-    double router_loss; /* of all layers' routers; 0: none */
 } loong_trainer_state_t;
 LOONG_API loong_trainer_state_t
 loong_trainer_get_state(const loong_trainer_t *trainer);
+
+/* Loss number i, 0 <= i < num_losses, of the last step: its mean over its
+ * normaliser, before its weight. The name lives as long as the trainer. */
+LOONG_API int loong_trainer_num_losses(const loong_trainer_t *trainer);
+LOONG_API double loong_trainer_get_loss(const loong_trainer_t *trainer, int i,
+                                        const char **name_p);
 
 #ifdef __cplusplus
 }

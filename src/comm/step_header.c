@@ -14,8 +14,8 @@ enum { FLAGS = 5 };
 _Static_assert(LOONG_STEP_WRITING == 1 << (FLAGS - 1), "a word for each flag");
 
 typedef struct sums {
-    int64_t counts[LOONG_STEP_COUNTS];
     int64_t errors; /* ranks */
+    int64_t of[LOONG_STEP_SUMS][LOONG_EXACT_WORDS];
 } sums_t;
 
 typedef struct maxima {
@@ -27,15 +27,17 @@ typedef struct maxima {
 
 struct loong_step_exchange {
     loong_comm_t *comm;
+    int num_sums;
 };
 
 loong_status_t loongi_step_exchange_create(loong_context_t *ctx,
-                                           loong_comm_t *comm,
+                                           loong_comm_t *comm, int num_sums,
                                            loong_step_exchange_t **exchange_p)
 {
     loong_step_exchange_t *exchange = NULL;
     LOONG_TRY(loongi_alloc(ctx, sizeof(*exchange), "step header", &exchange));
     exchange->comm = comm;
+    exchange->num_sums = num_sums;
     *exchange_p = exchange;
     return LOONG_OK;
 }
@@ -114,7 +116,7 @@ loong_status_t loongi_step_exchange_run(loong_step_exchange_t *exchange,
     sums_t sums = {.errors = failed};
     maxima_t most = {.failing = failed ? -1 - comm->rank : INT64_MIN};
     loong_step_header_t agreed = {.error_rank = -1};
-    memcpy(sums.counts, mine->counts, sizeof(sums.counts));
+    memcpy(sums.of, mine->sums, sizeof(sums.of));
     for (int i = 0; i < SAME_WORDS; i++) {
         most.same[i] = same[i];
         most.complement[i] = ~same[i];
@@ -125,14 +127,15 @@ loong_status_t loongi_step_exchange_run(loong_step_exchange_t *exchange,
     loong_comm_set_step(comm, mine->step);
     LOONG_TRY(loong_comm_all_reduce(comm, &most, sizeof(most) / 8, LOONG_I64,
                                     LOONG_REDUCE_MAX, "step header"));
-    LOONG_TRY(loong_comm_all_reduce(comm, &sums, sizeof(sums) / 8, LOONG_I64,
-                                    LOONG_REDUCE_SUM, "step header"));
+    LOONG_TRY(loong_comm_all_reduce(
+        comm, &sums, 1 + exchange->num_sums * LOONG_EXACT_WORDS, LOONG_I64,
+        LOONG_REDUCE_SUM, "step header"));
     for (int i = 0; i < SAME_WORDS; i++) {
         if (most.same[i] != ~most.complement[i]) {
             return name_other(comm, same);
         }
     }
-    memcpy(agreed.counts, sums.counts, sizeof(agreed.counts));
+    memcpy(agreed.sums, sums.of, sizeof(agreed.sums));
     for (int i = 0; i < FLAGS; i++) {
         agreed.flags |= (unsigned)most.flags[i] << i;
     }

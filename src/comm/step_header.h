@@ -9,13 +9,14 @@
 #define LOONG_COMM_STEP_HEADER_H
 
 #include "base.h"
+#include "exact_sum.h"
 #include "loong/comm.h"
 
 #ifdef __cplusplus
 extern "C" {
 #endif
 
-enum { LOONG_STEP_COUNTS = 16, LOONG_STEP_MESSAGE = 160 };
+enum { LOONG_STEP_SUMS = 8, LOONG_STEP_MESSAGE = 160 };
 
 enum {
     LOONG_STEP_STOP = 1, /* save what is done and exit */
@@ -29,7 +30,7 @@ enum {
 typedef struct loong_step_report {
     int64_t step;
     uint64_t recipe_hash; /* also of data and layout: whatever must be equal */
-    int64_t counts[LOONG_STEP_COUNTS]; /* exact: loss tokens of each loss ... */
+    int64_t sums[LOONG_STEP_SUMS][LOONG_EXACT_WORDS]; /* of losses' weights */
     unsigned flags;
     loong_status_t status; /* what went wrong on this rank, or LOONG_OK */
     char message[LOONG_STEP_MESSAGE];
@@ -37,7 +38,7 @@ typedef struct loong_step_report {
 
 /* What all ranks agree on. */
 typedef struct loong_step_header {
-    int64_t counts[LOONG_STEP_COUNTS]; /* sums over the ranks */
+    int64_t sums[LOONG_STEP_SUMS][LOONG_EXACT_WORDS]; /* over the ranks */
     unsigned flags;                    /* any rank's */
     int error_rank; /* the lowest rank with a status, -1: none */
     int error_count;
@@ -47,17 +48,18 @@ typedef struct loong_step_header {
 
 typedef struct loong_step_exchange loong_step_exchange_t;
 
-/* comm is borrowed. Not collective. */
+/* comm is borrowed; so many of the sums are used. Not collective. */
 LOONG_NODISCARD loong_status_t
 loongi_step_exchange_create(loong_context_t *ctx, loong_comm_t *comm,
-                            loong_step_exchange_t **exchange_p);
+                            int num_sums, loong_step_exchange_t **exchange_p);
 void loongi_step_exchange_destroy(loong_step_exchange_t **exchange_p);
 
-/* Two all-reduces, of 12 and 17 words, no allocation; only where a rank differs
- * or failed it is asked for more. LOONG_ERR_MISMATCH, on every rank and naming
- * the first rank that differs from rank 0, when step or recipe hash differ or
- * the ranks did not make the same collectives before. An error that a rank
- * reports is not a failure of this call. Collective on: comm. */
+/* Two all-reduces, of 12 words and of 1 + 11 for each sum, no allocation; only
+ * where a rank differs or failed it is asked for more. LOONG_ERR_MISMATCH, on
+ * every rank and naming the first rank that differs from rank 0, when step or
+ * recipe hash differ or the ranks did not make the same collectives before. An
+ * error that a rank reports is not a failure of this call. Collective on: comm.
+ */
 LOONG_NODISCARD loong_status_t loongi_step_exchange_run(
     loong_step_exchange_t *exchange, const loong_step_report_t *mine,
     loong_step_header_t *agreed_p);

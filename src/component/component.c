@@ -46,12 +46,34 @@ static loong_status_t keep_whole(loong_component_t *c, const loong_graph_t *g)
     return LOONG_OK;
 }
 
-/* The list of all parameters: that of the model on one rank. */
+static loong_status_t keep_losses(loong_component_t *c, const loong_graph_t *g)
+{
+    for (int i = 0; i < g->num_losses; i++) {
+        const loong_loss_params_t *p = &g->losses[i].params;
+        char *name = NULL;
+        char *normaliser = NULL;
+        for (int k = 0; k < i; k++) {
+            LOONG_CHECK(c->ctx, strcmp(c->losses[k].name, p->name) != 0,
+                        LOONG_ERR_CONFIG, "the model declares two losses '%s'",
+                        p->name);
+        }
+        LOONG_TRY(loongi_arena_strdup(c->arena, p->name, &name));
+        LOONG_TRY(loongi_arena_strdup(c->arena, p->normaliser, &normaliser));
+        c->losses[i] = *p;
+        c->losses[i].name = name;
+        c->losses[i].normaliser = normaliser;
+    }
+    c->num_losses = g->num_losses;
+    return LOONG_OK;
+}
+
+/* All parameters and losses: those of the model on one rank. */
 static loong_status_t list_whole(loong_component_t *c)
 {
     loong_graph_t *graph = NULL;
     loong_model_request_t request = c->params.request;
-    request.train = request.sequence_parallel = false;
+    request.train = true;
+    request.sequence_parallel = false;
     request.tokens *= c->params.mesh.size[LOONG_AXIS_CP];
     request.head = LOONG_MODEL_LOSS;
     request.begins = request.ends = true;
@@ -65,6 +87,9 @@ static loong_status_t list_whole(loong_component_t *c)
     }
     if (status == LOONG_OK) {
         status = keep_whole(c, graph);
+    }
+    if (status == LOONG_OK) {
+        status = keep_losses(c, graph);
     }
     loong_graph_destroy(&graph);
     return status;

@@ -34,6 +34,8 @@ typedef struct loong_component {
     loong_model_facts_t facts;
     int64_t num_whole;
     loong_whole_param_t *whole;
+    int num_losses; /* of the whole model */
+    loong_loss_params_t losses[LOONG_MAX_LOSSES];
     loong_stage_cut_t *cuts; /* of all stages of the pipeline */
     int num_stages;          /* of this rank */
     loong_stage_t **stages;

@@ -494,8 +494,8 @@ loong_val_t loong_graph_apply(loong_graph_t *graph, const loong_op_t *op,
     return op->num_out > 0 ? g->nodes[at].out[0] : LOONG_NONE;
 }
 
-int loong_graph_loss(loong_graph_t *graph, const char *name,
-                     loong_val_t token_loss, double weight)
+int loong_graph_loss(loong_graph_t *graph, loong_val_t rows,
+                     const loong_loss_params_t *params)
 {
     loong_graph_t *g = graph;
     if (g->status != LOONG_OK) {
@@ -507,9 +507,10 @@ int loong_graph_loss(loong_graph_t *graph, const char *name,
         return 0;
     }
     loong_loss_t *loss = &g->losses[g->num_losses];
-    loss->name = name_copy(g, name);
-    loss->value = token_loss;
-    loss->weight = weight;
+    loss->params = *params;
+    loss->params.name = name_copy(g, params->name);
+    loss->params.normaliser = name_copy(g, params->normaliser);
+    loss->value = rows;
     return g->num_losses++;
 }
 

@@ -113,9 +113,8 @@ typedef struct loong_input {
 } loong_input_t;
 
 typedef struct loong_loss {
-    const char *name;
+    loong_loss_params_t params; /* texts live in the graph's arena */
     loong_val_t value;
-    double weight;
 } loong_loss_t;
 
 /* Recorded routing takes one for each layer with experts. */

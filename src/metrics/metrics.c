@@ -35,7 +35,6 @@ void loongi_metrics_clear(loong_metrics_t *metrics)
     metrics->loss = NAN;
     metrics->loss_z = NAN;
     metrics->grad_norm = NAN;
-    metrics->router_loss = NAN;
     metrics->expert_load = NAN;
     metrics->dropped_tokens = NAN;
     metrics->overflow_rounds = NAN;
@@ -139,8 +138,8 @@ void loongi_metrics_line(const loong_metrics_t *m,
         add(&line, " (%+.1fz)", m->loss_z);
     }
     add(&line, " | gnorm %.3g", m->grad_norm);
-    if (!isnan(m->router_loss)) {
-        add(&line, " | router %.3g", m->router_loss);
+    for (int i = 0; i < m->num_losses; i++) {
+        add(&line, " | %s %.3g", m->losses[i].name, m->losses[i].value);
     }
     if (!isnan(m->expert_load)) {
         add_experts(&line, m);
@@ -238,7 +237,11 @@ void loongi_metrics_json(const loong_metrics_t *m,
     add_real(&line, "loss", m->loss);
     add_known(&line, "loss_z", m->loss_z);
     add_real(&line, "grad_norm", m->grad_norm);
-    add_known(&line, "router_loss", m->router_loss);
+    for (int i = 0; i < m->num_losses; i++) {
+        char name[64];
+        snprintf(name, sizeof(name), "%s_loss", m->losses[i].name);
+        add_real(&line, name, m->losses[i].value);
+    }
     add_known(&line, "router_z_loss", m->router_z_loss);
     add_known(&line, "expert_load", m->expert_load);
     add_known(&line, "dropped_tokens", m->dropped_tokens);

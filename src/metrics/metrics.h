@@ -8,10 +8,17 @@
 #define LOONG_METRICS_H
 
 #include "base.h"
+#include "loong/kernel.h"
 
 #ifdef __cplusplus
 extern "C" {
 #endif
+
+/* A loss beside the first one. */
+typedef struct loong_metrics_loss {
+    const char *name;
+    double value;
+} loong_metrics_loss_t;
 
 /* The figures of one interval. A real that is NAN is unknown and left out. */
 typedef struct loong_metrics {
@@ -22,7 +29,8 @@ typedef struct loong_metrics {
     double loss;            /* mean over the interval's loss tokens */
     double loss_z;          /* of the last step, by loongi_window_add */
     double grad_norm;       /* before clipping */
-    double router_loss;     /* NAN: the model has none */
+    int num_losses;
+    loong_metrics_loss_t losses[LOONG_MAX_LOSSES];
     double expert_load;     /* the largest of a layer */
     double dropped_tokens;  /* of all layers together, as the next two */
     double overflow_rounds;

@@ -230,7 +230,6 @@ loong_status_t loongi_tensorboard_metrics(loong_tensorboard_t *board,
         double value;
     } known[] = {
         {"train/lr", m->lr},
-        {"train/router_loss", m->router_loss},
         {"train/router_z_loss", m->router_z_loss},
         {"train/expert_load", m->expert_load},
         {"train/dropped_tokens", m->dropped_tokens},
@@ -244,6 +243,12 @@ loong_status_t loongi_tensorboard_metrics(loong_tensorboard_t *board,
         {"perf/gemm_share", m->gemm_share},
         {"memory/used_bytes", m->memory_bytes},
     };
+    for (int i = 0; i < m->num_losses; i++) {
+        char tag[64];
+        snprintf(tag, sizeof(tag), "train/%s_loss", m->losses[i].name);
+        LOONG_TRY(loongi_tensorboard_scalar(board, m->step, m->unix_time, tag,
+                                            m->losses[i].value));
+    }
     for (int64_t i = 0; i < LOONG_COUNT_OF(known); i++) {
         if (!isnan(known[i].value)) {
             LOONG_TRY(loongi_tensorboard_scalar(board, m->step, m->unix_time,

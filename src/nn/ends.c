@@ -26,10 +26,13 @@ void loong_nn_language_head(loong_nn_t *nn, loong_val_t x, loong_val_t table,
         loong_val_t labels = loong_graph_input(g, "labels", LOONG_I32, tokens);
         loong_val_t weight = loong_graph_input(g, "loss_weight", wide, tokens);
         loong_cross_entropy_params_t loss = {
-            .vocab = rows.total - rows.padding, .z_loss = request->z_loss,
-            .weight = 1.0, .begin = rows.begin, .shared = true,
-            .group = LOONG_GROUP_TP};
-        loong_cross_entropy(g, "lm", x, table, labels, weight, &loss);
+            .vocab = rows.total - rows.padding,
+            .z_loss = request->z_loss,
+            .begin = rows.begin,
+            .shared = true,
+            .group = LOONG_GROUP_TP,
+            .loss = {.name = "lm", .normaliser = "loss_weight", .weight = 1.0}};
+        loong_cross_entropy(g, x, table, labels, weight, &loss);
     }
     loong_graph_pop(g);
 }

@@ -83,10 +83,9 @@ static const loong_op_t cross_entropy = {
 };
 const loong_op_t *const loongi_op_cross_entropy = &cross_entropy;
 
-loong_val_t
-loong_cross_entropy(loong_graph_t *g, const char *name, loong_val_t x,
-                    loong_val_t w, loong_val_t labels, loong_val_t loss_weight,
-                    const loong_cross_entropy_params_t *params)
+loong_val_t loong_cross_entropy(loong_graph_t *g, loong_val_t x, loong_val_t w,
+                                loong_val_t labels, loong_val_t loss_weight,
+                                const loong_cross_entropy_params_t *params)
 {
     const loong_cross_entropy_params_t *p = params;
     const loong_mesh_t *mesh = loong_graph_mesh(g);
@@ -94,12 +93,14 @@ loong_cross_entropy(loong_graph_t *g, const char *name, loong_val_t x,
         .loss = g->num_losses, .vocab = p->vocab, .z_loss = p->z_loss,
         .begin = p->begin, .group = p->group, .size = 1};
     loong_val_t in[4] = {x, w, labels, loss_weight};
-    loong_val_t loss = LOONG_NONE;
+    loong_val_t rows = LOONG_NONE;
+    loong_loss_params_t loss = p->loss;
     if (p->shared) {
+        loss.same |= loongi_same_group(p->group);
         attr.size = loong_mesh_group_size(mesh, p->group);
         attr.rank = loong_mesh_group_rank(mesh, p->group);
     }
-    loong_graph_apply(g, &cross_entropy, &attr, 4, in, 1, &loss);
-    loong_graph_loss(g, name, loss, p->weight);
-    return loss;
+    loong_graph_apply(g, &cross_entropy, &attr, 4, in, 1, &rows);
+    loong_graph_loss(g, rows, &loss);
+    return rows;
 }

@@ -2,7 +2,7 @@
  *
  * loss: where ordinary nodes end in a declared loss. */
 #include "graph_impl.h"
-#include "loong/moe.h"
+#include "loong/ops.h"
 #include "op_impl.h"
 
 static loong_status_t infer(const loong_op_call_t *call)
@@ -49,12 +49,12 @@ static const loong_op_t loss = {
 };
 const loong_op_t *const loongi_op_loss = &loss;
 
-loong_val_t loong_loss(loong_graph_t *g, const char *name, loong_val_t x,
-                       double weight)
+loong_val_t loong_loss(loong_graph_t *g, loong_val_t x,
+                       const loong_loss_params_t *params)
 {
     loong_loss_attr_t attr = {g->num_losses};
     loong_val_t y = LOONG_NONE;
     loong_graph_apply(g, &loss, &attr, 1, &x, 1, &y);
-    loong_graph_loss(g, name, y, weight);
+    loong_graph_loss(g, y, params);
     return y;
 }

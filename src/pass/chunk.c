@@ -124,12 +124,6 @@ const loong_port_t *loongi_chunk_output(const loong_chunk_t *chunk,
     return find_port(chunk->num_outputs, chunk->outputs, name);
 }
 
-const loong_port_t *loongi_chunk_loss(const loong_chunk_t *chunk,
-                                      const char *name)
-{
-    return find_port(chunk->num_losses, chunk->losses, name);
-}
-
 const loong_param_place_t *loongi_chunk_param(const loong_chunk_t *chunk,
                                               const char *name)
 {

@@ -467,10 +467,16 @@ static loong_status_t make_results(compiler_t *k)
         c->num_outputs++;
     }
     for (int i = 0; i < g->num_losses; i++) {
-        loong_val_t v = g->losses[i].value;
-        LOONG_TRY(make_port(c, g, g->losses[i].name, v, operand_of(k, v),
-                            &c->losses[c->num_losses]));
-        c->losses[c->num_losses++].weight = g->losses[i].weight;
+        const loong_loss_t *from = &g->losses[i];
+        loong_loss_port_t *to = &c->losses[c->num_losses++];
+        char *normaliser = NULL;
+        LOONG_TRY(make_port(c, g, from->params.name, from->value,
+                            operand_of(k, from->value), &to->port));
+        LOONG_TRY(loongi_arena_strdup(c->arena, from->params.normaliser,
+                                      &normaliser));
+        to->params = from->params;
+        to->params.name = to->port.name;
+        to->params.normaliser = normaliser;
     }
     return LOONG_OK;
 }

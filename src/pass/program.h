@@ -116,7 +116,6 @@ typedef struct loong_port {
     loong_dtype_t dtype;
     loong_shape_t shape;
     loong_operand_t operand;
-    double weight; /* of a loss */
     bool boundary; /* from or to another stage, see loong_graph_boundary_... */
     bool gradient; /* of a boundary, which crosses it the other way */
 } loong_port_t;
@@ -126,6 +125,12 @@ static inline bool loongi_port_is_data(const loong_port_t *input)
 {
     return !input->boundary && !input->gradient;
 }
+
+/* A loss: the port of its rows, and what was declared of it. */
+typedef struct loong_loss_port {
+    loong_port_t port;
+    loong_loss_params_t params; /* texts live in the chunk's arena */
+} loong_loss_port_t;
 
 /* A flat buffer: parameters that share type, trainability and weight decay,
  * one after the other. Element e of it is element e of its main gradient and
@@ -191,7 +196,7 @@ typedef struct loong_chunk {
     int num_outputs;
     loong_port_t outputs[LOONG_MAX_OUTPUTS];
     int num_losses;
-    loong_port_t losses[LOONG_MAX_LOSSES];
+    loong_loss_port_t losses[LOONG_MAX_LOSSES];
     int64_t num_watches;
     loong_watch_t *watches;
 } loong_chunk_t;
@@ -247,8 +252,6 @@ const loong_port_t *loongi_chunk_input(const loong_chunk_t *chunk,
                                        const char *name);
 const loong_port_t *loongi_chunk_output(const loong_chunk_t *chunk,
                                         const char *name);
-const loong_port_t *loongi_chunk_loss(const loong_chunk_t *chunk,
-                                      const char *name);
 const loong_param_place_t *loongi_chunk_param(const loong_chunk_t *chunk,
                                               const char *name);
 

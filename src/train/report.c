@@ -96,7 +96,7 @@ void loongi_report_reset(loong_trainer_t *t)
     t->window.tokens = 0;
     t->window.steps = 0;
     t->window.loss_sum = 0.0;
-    t->window.loss_tokens = 0;
+    t->window.loss_weight = 0.0;
 }
 
 /* What is taken of the device's memory, or of the machine's. */
@@ -199,15 +199,17 @@ static void measure(loong_trainer_t *t, loong_metrics_t *m)
     m->total_steps = t->set.train_iters;
     m->tokens = t->state.consumed_samples * t->set.seq_length;
     m->unix_time = loongi_unix_time();
-    m->loss = t->window.loss_tokens > 0
-                  ? t->window.loss_sum / (double)t->window.loss_tokens
+    m->loss = t->window.loss_weight > 0.0
+                  ? t->window.loss_sum / t->window.loss_weight
                   : NAN;
     m->loss_z = t->report.losses.z;
     m->updates = t->state.updates;
     m->skipped = t->report.skipped;
     m->grad_norm = t->state.grad_norm;
-    if (t->state.router_loss > 0.0) {
-        m->router_loss = t->state.router_loss;
+    for (int i = 1; i < t->component->num_losses; i++) {
+        loong_metrics_loss_t loss = {t->component->losses[i].name,
+                                     t->losses.value[i]};
+        m->losses[m->num_losses++] = loss;
     }
     m->lr = t->frame.lr[0];
     m->tokens_per_second = (double)t->window.tokens / seconds;

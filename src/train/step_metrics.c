@@ -23,7 +23,7 @@ static int64_t stage_bytes(const loong_stage_t *s)
         const loong_chunk_t *c = s->chunk[k];
         int64_t bytes = 0;
         for (int i = 0; c != NULL && i < c->num_losses; i++) {
-            bytes += port_bytes(&c->losses[i]);
+            bytes += port_bytes(&c->losses[i].port);
         }
         most = LOONG_MAX(most, bytes);
     }

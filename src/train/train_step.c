@@ -5,15 +5,21 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "loong/moe.h"
 #include "router_replay.h"
 #include "timeline.h"
 #include "trainer_impl.h"
 
 /* ---- step header --------------------------------------------------------- */
 
-/* What this rank knows goes out, what all agree on comes back: the number of
- * tokens that carry loss, requests, and any error of any rank. */
+/* Of the step, with and without loss. */
+static int64_t all_tokens(const loong_trainer_t *t)
+{
+    return loong_loader_batch(t->loader, t->state.consumed_samples) *
+           t->set.seq_length;
+}
+
+/* What this rank knows goes out, what all agree on comes back: what losses are
+ * divided by, requests, and any error of any rank. */
 static loong_status_t agree_on_step(loong_trainer_t *t)
 {
     loong_step_report_t mine;
@@ -28,7 +34,7 @@ static loong_status_t agree_on_step(loong_trainer_t *t)
     if (mine.status == LOONG_OK) {
         mine.status = loongi_router_replay_check(t);
     }
-    mine.counts[0] = loongi_trainer_speaks(t) ? tokens : 0;
+    loongi_losses_count(&t->losses, all_tokens(t), tokens, mine.sums);
     mine.flags = loongi_trainer_requests(t);
     if (loongi_fault_due(t->faults, LOONG_FAULT_IO_ERROR, t->state.step)) {
         mine.status = LOONG_FAIL(t->ctx, LOONG_ERR_IO,
@@ -44,7 +50,7 @@ static loong_status_t agree_on_step(loong_trainer_t *t)
     t->window.data_seconds += loongi_now() - begin;
     LOONG_TRY(loongi_step_exchange_run(t->exchange, &mine, &agreed));
     t->flags = agreed.flags;
-    t->loss_tokens = agreed.counts[0];
+    loongi_losses_normalise(&t->losses, agreed.sums);
     LOONG_CHECK(t->ctx, agreed.error_rank < 0, agreed.status,
                 "step %lld, rank %d: %s", (long long)t->state.step,
                 agreed.error_rank, agreed.message);
@@ -52,13 +58,6 @@ static loong_status_t agree_on_step(loong_trainer_t *t)
 }
 
 /* ---- the schedule -------------------------------------------------------- */
-
-/* Of the ranks that hold the same losses the first one counts them. */
-bool loongi_trainer_speaks(const loong_trainer_t *t)
-{
-    return t->mesh.coord[LOONG_AXIS_TP] == 0 &&
-           loongi_component_head(t->component) != NULL;
-}
 
 /* The stage that an entry is of. */
 static loong_stage_t *stage_of(const loong_trainer_t *t,
@@ -74,27 +73,6 @@ static loong_run_t bind(const loong_trainer_t *t, loong_stage_chunk_t chunk,
     return loongi_rank_bind(c->rank, c->use[chunk], &c->run, entry);
 }
 
-/* Of the step, with and without loss. */
-static int64_t all_tokens(const loong_trainer_t *t)
-{
-    return loong_loader_batch(t->loader, t->state.consumed_samples) *
-           t->set.seq_length;
-}
-
-/* Language losses are means of the tokens that carry loss, the router's of
- * all. */
-static void scale_losses(const loong_trainer_t *t, const loong_stage_t *s,
-                         loong_frame_t *frame)
-{
-    const loong_chunk_t *c = s->chunk[LOONG_STAGE_TRAIN];
-    for (int i = 0; i < c->num_losses; i++) {
-        bool router = strcmp(c->losses[i].name, LOONG_ROUTER_LOSS) == 0;
-        frame->loss_scale[i] =
-            c->losses[i].weight *
-            (router ? 1.0 / (double)all_tokens(t) : t->loss_scale);
-    }
-}
-
 /* What a program reads: messages, scales, the loader's inputs. */
 static loong_status_t before_program(loong_trainer_t *t,
                                      const loong_entry_t *entry,
@@ -106,7 +84,7 @@ static loong_status_t before_program(loong_trainer_t *t,
     frame->first = entry->micro_batch == 0;
     frame->last = entry->micro_batch + 1 ==
                   t->component->schedule->params.micro_batches;
-    scale_losses(t, s, frame);
+    loongi_losses_scale(&t->losses, s->chunk[LOONG_STAGE_TRAIN], frame);
     LOONG_TRY(loongi_transfer_need(s->transfer[LOONG_STAGE_TRAIN], entry));
     if (entry->kind != LOONG_ENTRY_F) {
         return LOONG_OK;
@@ -129,14 +107,8 @@ static loong_status_t after_program(loong_trainer_t *t,
     }
     const loong_stage_t *s = stage_of(t, entry);
     loong_run_t run = bind(t, LOONG_STAGE_TRAIN, entry);
-    const loong_chunk_t *c = s->chunk[LOONG_STAGE_TRAIN];
-    if (loongi_trainer_speaks(t)) {
-        LOONG_TRY(loongi_step_metrics_add_losses(
-            &t->metrics, &run, loongi_chunk_loss(c, "lm"), t->record[1]));
-    }
-    LOONG_TRY(loongi_step_metrics_add_losses(
-        &t->metrics, &run, loongi_chunk_loss(c, LOONG_ROUTER_LOSS),
-        t->record[2]));
+    LOONG_TRY(loongi_losses_keep(&t->losses, &t->metrics, &run,
+                                 s->chunk[LOONG_STAGE_TRAIN]));
     return loongi_router_replay_take(t, s, &run, entry->micro_batch);
 }
 
@@ -272,7 +244,7 @@ static loong_status_t add_norm(loong_trainer_t *t, const loong_stage_t *s)
         LOONG_EXACT_WORDS * sizeof(int64_t)));
     LOONG_TRY(loongi_program_run(&s->run, &s->optimizer->norm, &t->frame));
     return loongi_step_metrics_add_record(&t->metrics, &s->run, record,
-                                          t->record[0]);
+                                          loongi_losses_norm(&t->losses));
 }
 
 /* Exact sums, so that every layout gets the same bits. */
@@ -282,19 +254,15 @@ static loong_status_t reduce_records(loong_trainer_t *t)
         LOONG_TRY(add_norm(t, t->component->stages[i]));
     }
     LOONG_TRY(loongi_step_metrics_finish(&t->metrics, "norm and loss"));
-    t->own_loss_finite = isfinite(loongi_exact_value(t->record[1]));
-    LOONG_TRY(loong_comm_all_reduce(t->comm, t->record, 3 * LOONG_EXACT_WORDS,
-                                    LOONG_I64, LOONG_REDUCE_SUM,
-                                    "norm and loss"));
-    double tokens = (double)LOONG_MAX(t->loss_tokens, 1);
-    t->state.grad_norm = sqrt(loongi_exact_value(t->record[0]));
-    t->state.loss = loongi_exact_value(t->record[1]) / tokens;
-    t->state.router_loss = loongi_exact_value(t->record[2]) /
-                           (double)all_tokens(t);
+    LOONG_TRY(loongi_losses_end(&t->losses, t->comm, "norm and loss"));
+    double weight = t->losses.sum[t->losses.normaliser_of[0]];
+    t->state.grad_norm =
+        sqrt(loongi_exact_value(loongi_losses_norm(&t->losses)));
+    t->state.loss = t->losses.value[0];
     loongi_window_add(&t->report.losses, t->state.loss);
     if (isfinite(t->state.loss)) {
-        t->window.loss_sum += t->state.loss * tokens;
-        t->window.loss_tokens += t->loss_tokens;
+        t->window.loss_sum += t->state.loss * weight;
+        t->window.loss_weight += weight;
     }
     return loongi_run_record(&t->component->run); /* all devices are idle */
 }
@@ -374,7 +342,7 @@ static loong_status_t handle_nan(loong_trainer_t *t)
         LOONG_TRY(find_offender(t->component->stages[i], &offender));
     }
     snprintf(name, sizeof(name), "%s", offender);
-    LOONG_TRY(lowest_rank(t, !t->own_loss_finite, &rank));
+    LOONG_TRY(lowest_rank(t, !t->losses.own_finite, &rank));
     if (rank == size) {
         LOONG_TRY(lowest_rank(t, name[0] != '\0', &rank));
     }
@@ -396,7 +364,7 @@ static loong_status_t handle_nan(loong_trainer_t *t)
     return LOONG_OK;
 }
 
-/* A step without a token that counts in the loss has nothing to apply. */
+/* A step without a row of a loss of items has nothing to apply. */
 static void leave_out(loong_trainer_t *t)
 {
     if (loong_comm_rank(t->comm) == 0) {
@@ -436,7 +404,7 @@ static loong_status_t update(loong_trainer_t *t)
 loong_status_t loongi_train_begin(loong_trainer_t *t)
 {
     LOONG_TRY(plan_schedule(t));
-    memset(t->record, 0, sizeof(t->record));
+    loongi_losses_begin(&t->losses);
     loong_comm_set_step(t->comm, t->state.step);
     LOONG_TRY(loongi_fault_begin_step(t->faults, t->state.step));
     return agree_on_step(t);
@@ -458,17 +426,15 @@ static loong_status_t train_step(loong_trainer_t *t)
     t->frame.seed = t->set.seed;
     t->frame.log_tensors = loongi_tensors_due(t);
     set_rates(t);
-    t->loss_scale = 1.0 / (double)LOONG_MAX(t->loss_tokens, 1);
-    if (loongi_fault_due(t->faults, LOONG_FAULT_NAN_GRADIENT,
-                         t->state.step)) {
-        t->loss_scale = NAN;
-    }
+    bool fault =
+        loongi_fault_due(t->faults, LOONG_FAULT_NAN_GRADIENT, t->state.step);
+    t->losses.scale = fault ? NAN : 1.0;
     LOONG_TRY(run_schedule(t));
     LOONG_TRY(reduce_records(t));
     if (t->frame.log_tensors) {
         LOONG_TRY(loongi_tensors_report(t));
     }
-    if (t->loss_tokens == 0) {
+    if (!loongi_losses_any(&t->losses)) {
         leave_out(t);
     } else if (isfinite(t->state.loss) && isfinite(t->state.grad_norm)) {
         LOONG_TRY(update(t));

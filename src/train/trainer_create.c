@@ -263,6 +263,7 @@ static loong_status_t plan_component(loong_trainer_t *t,
     loong_token_layout_t layout =
         loongi_loader_layout(&loader, t->set.seq_length);
     LOONG_TRY(loongi_inputs_check(t->component, &layout));
+    LOONG_TRY(loongi_losses_open(&t->losses, t->component));
     loongi_choices_tell_attention(t);
     LOONG_TRY(check_rampup(t));
     return loongi_param_rules_check(t->ctx, r, t->component);
@@ -302,7 +303,8 @@ static loong_status_t start(loong_trainer_t *t)
 {
     LOONG_TRY(loongi_run_dirs_open(t));
     LOONG_TRY(loongi_supervise_open(t));
-    LOONG_TRY(loongi_step_exchange_create(t->ctx, t->comm, &t->exchange));
+    LOONG_TRY(loongi_step_exchange_create(
+        t->ctx, t->comm, t->losses.num_normalisers, &t->exchange));
     LOONG_TRY(loongi_resources_create(t->ctx, t->device, t->comm,
                                       &t->component->params.resources,
                                       &t->resources));
@@ -573,6 +575,18 @@ void loong_trainer_destroy(loong_trainer_t **trainer_p)
     loongi_text_free(&t->text);
     loongi_free(t->ctx, t);
     *trainer_p = NULL;
+}
+
+int loong_trainer_num_losses(const loong_trainer_t *trainer)
+{
+    return trainer->component->num_losses;
+}
+
+double loong_trainer_get_loss(const loong_trainer_t *trainer, int i,
+                              const char **name_p)
+{
+    *name_p = trainer->component->losses[i].name;
+    return trainer->losses.value[i];
 }
 
 loong_trainer_state_t loong_trainer_get_state(const loong_trainer_t *trainer)

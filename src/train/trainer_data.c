@@ -379,15 +379,26 @@ static loong_status_t fill_stages(loong_trainer_t *t, loong_loader_t *loader,
     return LOONG_OK;
 }
 
+static loong_status_t keep_losses(loong_trainer_t *t, loong_losses_t *losses)
+{
+    for (int i = 0; i < t->component->num_stages; i++) {
+        const loong_stage_t *s = t->component->stages[i];
+        LOONG_TRY(loongi_losses_keep(losses, &t->metrics, &s->run,
+                                     s->chunk[LOONG_STAGE_EVAL]));
+    }
+    return LOONG_OK;
+}
+
 static loong_status_t evaluate_set(loong_trainer_t *t, loong_validation_t *v)
 {
     loong_frame_t frame;
     loong_blend_info_t info;
-    int64_t sums[LOONG_EXACT_WORDS + 1] = {0}; /* losses, tokens */
+    int64_t sums[LOONG_STEP_SUMS][LOONG_EXACT_WORDS] = {{0}};
+    loong_losses_t losses = t->losses;
     double begin = loongi_now();
     memset(&frame, 0, sizeof(frame));
     loong_blend_get_info(v->blend, &info);
-    const loong_stage_t *head = loongi_component_head(t->component);
+    loongi_losses_begin(&losses);
     int64_t consumed = 0;
     int64_t wanted = info.max_samples;
     if (t->set.eval_iters > 0 &&
@@ -399,25 +410,24 @@ static loong_status_t evaluate_set(loong_trainer_t *t, loong_validation_t *v)
         LOONG_TRY(loong_loader_check_step(v->loader, consumed, &tokens));
         LOONG_TRY(fill_stages(t, v->loader, consumed));
         LOONG_TRY(loongi_trainer_forward(t, LOONG_STAGE_EVAL, &frame));
-        if (loongi_trainer_speaks(t)) {
-            LOONG_TRY(loongi_step_metrics_add_losses(
-                &t->metrics, &head->run,
-                loongi_chunk_loss(head->chunk[LOONG_STAGE_EVAL], "lm"), sums));
-        }
+        LOONG_TRY(keep_losses(t, &losses));
         LOONG_TRY(
             loongi_step_metrics_finish(&t->metrics, "losses of an evaluation"));
-        sums[LOONG_EXACT_WORDS] += loongi_trainer_speaks(t) ? tokens : 0;
-        consumed += loong_loader_batch(v->loader, consumed);
+        int64_t batch = loong_loader_batch(v->loader, consumed);
+        loongi_losses_count(&losses, batch * t->set.seq_length, tokens, sums);
+        consumed += batch;
     }
-    LOONG_TRY(loong_comm_all_reduce(t->comm, sums, LOONG_EXACT_WORDS + 1,
-                                    LOONG_I64, LOONG_REDUCE_SUM,
-                                    "validation loss"));
-    LOONG_CHECK(t->ctx, sums[LOONG_EXACT_WORDS] > 0, LOONG_ERR_CONFIG,
+    LOONG_TRY(loong_comm_all_reduce(
+        t->comm, sums, losses.num_normalisers * LOONG_EXACT_WORDS, LOONG_I64,
+        LOONG_REDUCE_SUM, "validation loss"));
+    loongi_losses_normalise(&losses, sums);
+    double weight = losses.sum[losses.normaliser_of[0]];
+    LOONG_CHECK(t->ctx, weight > 0.0, LOONG_ERR_CONFIG,
                 "data '%s': no token of it carries loss, nothing to evaluate",
                 v->name);
-    v->loss = loongi_exact_value(sums) / (double)sums[LOONG_EXACT_WORDS];
-    return loongi_report_eval(t, v, sums[LOONG_EXACT_WORDS],
-                              loongi_now() - begin);
+    LOONG_TRY(loongi_losses_end(&losses, t->comm, "validation loss"));
+    v->loss = losses.value[0];
+    return loongi_report_eval(t, v, (int64_t)weight, loongi_now() - begin);
 }
 
 loong_status_t loongi_trainer_evaluate(loong_trainer_t *t)

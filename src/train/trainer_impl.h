@@ -13,14 +13,13 @@
 #include "loong/loader.h"
 #include "loong/tokenizer.h"
 #include "loong/trainer.h"
+#include "losses.h"
 #include "lr_schedule.h"
 #include "metrics.h"
 #include "native.h"
 #include "pairs.h"
 #include "parallel.h"
 #include "profiler.h"
-#include "step_header.h"
-#include "step_metrics.h"
 #include "tensorboard.h"
 
 #ifdef __cplusplus
@@ -128,12 +127,8 @@ struct loong_trainer {
     /* The run. */
     loong_trainer_state_t state;
     loong_frame_t frame;
-    int64_t loss_tokens; /* of the step, all ranks */
-    double loss_scale;   /* one over them */
-    bool own_loss_finite; /* of this rank's samples of the step */
-    unsigned flags;      /* agreed on in the step header */
-    /* Norm squared, loss, loss of routers. */
-    int64_t record[3][LOONG_EXACT_WORDS];
+    loong_losses_t losses;
+    unsigned flags; /* agreed on in the step header */
     double start_time;
     double last_save_time;
     loong_checkpoint_save_t *save;
@@ -150,7 +145,7 @@ struct loong_trainer {
         int64_t tokens;
         int64_t steps;
         double loss_sum;
-        int64_t loss_tokens;
+        double loss_weight;
     } window; /* since the last log line */
     struct {
         loong_jsonl_t *jsonl;       /* rank 0 with log.dir; else NULL */
@@ -182,9 +177,6 @@ LOONG_NODISCARD loong_status_t
 loongi_trainer_model(loong_trainer_t *t, loong_component_params_t *params);
 
 /* ---- train_step.c ---- */
-/* This rank's losses and tokens are counted: of the ranks that hold the same
- * ones, the first. */
-bool loongi_trainer_speaks(const loong_trainer_t *t);
 /* A step: what all agree on, t->flags in it, and work that need not follow. */
 LOONG_NODISCARD loong_status_t loongi_train_begin(loong_trainer_t *t);
 LOONG_NODISCARD loong_status_t loongi_train_step(loong_trainer_t *t);

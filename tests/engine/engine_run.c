@@ -106,7 +106,7 @@ static void fill(const engine_run_t *run)
 double engine_step(engine_run_t *run, loong_frame_t *frame)
 {
     const loong_port_t *loss =
-        &run->stage->chunk[LOONG_STAGE_TRAIN]->losses[0];
+        &run->stage->chunk[LOONG_STAGE_TRAIN]->losses[0].port;
     double sum = 0.0;
     fill(run);
     frame->first = frame->last = 1;

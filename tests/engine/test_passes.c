@@ -377,7 +377,8 @@ static void test_watch_figures(void **state)
     for (int64_t i = 0; i < run.stage->layout->num_params; i++) {
         assert_true(gradient_error(&run, &plain, i) == 0.0);
     }
-    const loong_port_t *port = &run.stage->chunk[LOONG_STAGE_TRAIN]->losses[0];
+    const loong_port_t *port =
+        &run.stage->chunk[LOONG_STAGE_TRAIN]->losses[0].port;
     const double *losses = loongi_stage_port(run.stage, port);
     double sum = 0.0;
     double most = 0.0;

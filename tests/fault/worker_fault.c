@@ -152,7 +152,8 @@ static loong_status_t run(job_t *job)
         LOONG_TRY(loong_comm_split(job->comm, 0, loong_comm_rank(job->comm),
                                    "group", &job->group));
     }
-    LOONG_TRY(loongi_step_exchange_create(job->ctx, job->comm, &job->exchange));
+    LOONG_TRY(
+        loongi_step_exchange_create(job->ctx, job->comm, 1, &job->exchange));
     int rank = loong_comm_rank(job->comm);
     printf("rank %d pid %d runs\n", rank, (int)getpid());
     fflush(stdout);

@@ -304,23 +304,22 @@ double *fixture_losses(fixture_t *f, int64_t *count_p)
     memset(&frame, 0, sizeof(frame));
     frame.loss_scale[0] = 1.0 / fill_inputs(f, LOONG_STAGE_TRAIN);
     return run_training(f, &frame,
-                        &f->stage->chunk[LOONG_STAGE_TRAIN]->losses[0],
+                        &f->stage->chunk[LOONG_STAGE_TRAIN]->losses[0].port,
                         count_p);
 }
 
 double fixture_router_loss(fixture_t *f)
 {
     const loong_chunk_t *c = f->stage->chunk[LOONG_STAGE_TRAIN];
-    const loong_port_t *router = loongi_chunk_loss(c, LOONG_ROUTER_LOSS);
     loong_frame_t frame;
     int64_t count = 0;
     double sum = 0.0;
     memset(&frame, 0, sizeof(frame));
-    assert_non_null(router);
+    assert_int_equal(c->num_losses, 2);
+    assert_string_equal(c->losses[1].params.name, "router");
     fill_inputs(f, LOONG_STAGE_TRAIN);
-    frame.loss_scale[router - c->losses] =
-        1.0 / (double)(f->batch * f->tokens);
-    double *losses = run_training(f, &frame, router, &count);
+    frame.loss_scale[1] = 1.0 / (double)(f->batch * f->tokens);
+    double *losses = run_training(f, &frame, &c->losses[1].port, &count);
     assert_int_equal(count, f->batch * f->tokens);
     for (int64_t i = 0; i < count; i++) {
         sum += losses[i];

@@ -121,7 +121,8 @@ static double step_loss(run_t *r, loong_frame_t *frame, int step)
 {
     int64_t tokens = 0;
     double sum = 0.0;
-    const loong_port_t *loss = &r->stage->chunk[LOONG_STAGE_TRAIN]->losses[0];
+    const loong_port_t *loss =
+        &r->stage->chunk[LOONG_STAGE_TRAIN]->losses[0].port;
     for (int m = 0; m < MICRO; m++) {
         tokens += fill(r, step, m);
     }

@@ -435,15 +435,16 @@ static loong_status_t open_step(loong_context_t *ctx, loong_comm_t *comm,
     loong_step_exchange_t *exchange = NULL;
     loong_step_report_t report = {.step = 5, .recipe_hash = 77};
     loong_step_header_t agreed;
-    report.counts[0] = INT64_C(1) << (40 + rank);
-    report.counts[LOONG_STEP_COUNTS - 1] = -rank;
+    report.sums[0][0] = INT64_C(1) << (40 + rank);
+    report.sums[LOONG_STEP_SUMS - 1][LOONG_EXACT_WORDS - 1] = -rank;
     report.flags = rank == 1 ? LOONG_STEP_SAVE : 0;
     if (what == 1 && rank >= 2) {
         report.status = LOONG_ERR_IO;
         snprintf(report.message, sizeof(report.message), "shard %d", rank);
     }
     report.recipe_hash += what == 2 && rank == 3;
-    LOONG_TRY(loongi_step_exchange_create(ctx, comm, &exchange));
+    LOONG_TRY(
+        loongi_step_exchange_create(ctx, comm, LOONG_STEP_SUMS, &exchange));
     uint64_t allocated = loong_context_alloc_count(ctx);
     loong_status_t status =
         loongi_step_exchange_run(exchange, &report, &agreed);
@@ -451,8 +452,9 @@ static loong_status_t open_step(loong_context_t *ctx, loong_comm_t *comm,
     loongi_step_exchange_destroy(&exchange);
     LOONG_TRY(status);
     LOONG_CHECK(ctx,
-                allocated == 0 && agreed.counts[0] == INT64_C(15) << 40 &&
-                    agreed.counts[LOONG_STEP_COUNTS - 1] == -6 &&
+                allocated == 0 && agreed.sums[0][0] == INT64_C(15) << 40 &&
+                    agreed.sums[LOONG_STEP_SUMS - 1][LOONG_EXACT_WORDS - 1] ==
+                        -6 &&
                     agreed.flags == LOONG_STEP_SAVE,
                 LOONG_ERR_INTERNAL, "wrong sums or flags");
     LOONG_CHECK(ctx,
@@ -490,8 +492,8 @@ static loong_status_t count_messages(loong_context_t *ctx, loong_comm_t *comm,
     loong_step_exchange_t *exchange = NULL;
     loong_step_report_t report = {.step = 1, .recipe_hash = 7};
     loong_step_header_t agreed;
-    report.counts[0] = 1;
-    LOONG_TRY(loongi_step_exchange_create(ctx, comm, &exchange));
+    report.sums[0][0] = 1;
+    LOONG_TRY(loongi_step_exchange_create(ctx, comm, 1, &exchange));
     loong_comm_stats_t before = loong_comm_stats(comm);
     loong_status_t status =
         loongi_step_exchange_run(exchange, &report, &agreed);
@@ -501,7 +503,7 @@ static loong_status_t count_messages(loong_context_t *ctx, loong_comm_t *comm,
     loong_comm_stats_t after = loong_comm_stats(comm);
     loongi_step_exchange_destroy(&exchange);
     LOONG_TRY(status);
-    LOONG_CHECK(ctx, agreed.counts[0] == loong_comm_size(comm),
+    LOONG_CHECK(ctx, agreed.sums[0][0] == loong_comm_size(comm),
                 LOONG_ERR_INTERNAL, "wrong sum");
     uint64_t messages = after.messages - before.messages;
     uint64_t bytes = after.message_bytes - before.message_bytes;
@@ -515,7 +517,7 @@ static loong_status_t count_messages(loong_context_t *ctx, loong_comm_t *comm,
 }
 
 /* log2 of the machines for each of the two all-reduces and the barrier, and
- * 232 bytes for the step header: within 4 log2(ranks) messages and 4 KiB. */
+ * 192 bytes for the step header: within 4 log2(ranks) messages and 4 KiB. */
 static void test_messages_of_a_step(void **state)
 {
     (void)state;
@@ -523,11 +525,11 @@ static void test_messages_of_a_step(void **state)
     static const uint64_t logs[] = {2, 6, 8};
     loong_context_t *ctx = test_context();
     for (int i = 0; i < 3; i++) {
-        uint64_t limit[2] = {3 * logs[i], 232 * logs[i]};
+        uint64_t limit[2] = {3 * logs[i], 192 * logs[i]};
         loong_threads_params_t params = threads_of(sizes[i], 1, 60.0);
         assert_ok(ctx, loong_threads_run(ctx, &params, count_messages, limit));
         limit[0] = sizes[i] > 8 ? 3 * (logs[i] - 3) : 0;
-        limit[1] = sizes[i] > 8 ? 232 * (logs[i] - 3) : 0;
+        limit[1] = sizes[i] > 8 ? 192 * (logs[i] - 3) : 0;
         params = threads_of(sizes[i], 8, 60.0);
         assert_ok(ctx, loong_threads_run(ctx, &params, count_messages, limit));
     }

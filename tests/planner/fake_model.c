@@ -358,7 +358,9 @@ static void build_loss(builder_t *b)
         a.out[2].shape = loong_value_shape(b->g, in[1]);
         loong_graph_apply(b->g, fake_loss_op(), &a, 2, in, FAKE_MAX_OUT, out);
     }
-    loong_graph_loss(b->g, "loss", out[0], 1.0);
+    const loong_loss_params_t loss = {
+        .name = "loss", .normaliser = "rows", .weight = 1.0};
+    loong_graph_loss(b->g, out[0], &loss);
 }
 
 /* A boundary tensor: made here, a slice of something wider, or what came in. */

@@ -234,7 +234,7 @@ static void run_stage(interpreter_t *k, int stage, int step, int micro_batch,
         note(k, g->outputs[i].name, g->outputs[i].value);
     }
     for (int i = 0; i < g->num_losses && backward; i++) {
-        note(k, g->losses[i].name, g->losses[i].value);
+        note(k, g->losses[i].params.name, g->losses[i].value);
     }
 }
 

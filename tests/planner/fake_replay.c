@@ -158,7 +158,7 @@ static bool check_kept(replay_t *r, int rank, int chunk, int slot,
         }
     }
     for (int i = 0; i < c->num_losses; i++) {
-        if (!check_port(r, &run, stage, micro_batch, &c->losses[i])) {
+        if (!check_port(r, &run, stage, micro_batch, &c->losses[i].port)) {
             return false;
         }
     }

@@ -5,6 +5,7 @@
  * cannot take; and what is not: keys of the user's own at a resume. */
 #include "loong/comm.h"
 #include "loong/family.h"
+#include "loong/ops.h"
 #include "loong/recipe.h"
 #include "loong/register.h"
 #include "train_job.h"
@@ -57,7 +58,7 @@ static void an_unknown_family_cannot_be_exported(void **state)
     test_context_end(&ctx);
 }
 
-/* ---- inputs that no data fills ------------------------------------------- */
+/* ---- ports that nothing binds -------------------------------------------- */
 
 static loong_status_t build_with_pixels(loong_graph_t *graph,
                                         const void *config,
@@ -69,21 +70,72 @@ static loong_status_t build_with_pixels(loong_graph_t *graph,
     return loong_find_family(ctx, "llama")->build(graph, config, request);
 }
 
-static void an_input_that_no_data_fills_is_refused(void **state)
+/* The family's own loss beside that of the Llama. */
+static loong_status_t build_with_loss(loong_graph_t *graph, const void *config,
+                                      const loong_model_request_t *request,
+                                      const char *name, const char *normaliser)
+{
+    loong_context_t *ctx = loong_graph_context(graph);
+    const loong_loss_params_t loss = {.name = name, .normaliser = normaliser};
+    LOONG_TRY(loong_find_family(ctx, "llama")->build(graph, config, request));
+    loong_loss(graph,
+               loong_graph_input(graph, "loss_weight",
+                                 loong_graph_precision(graph).wide,
+                                 loong_shape_1d(request->tokens)),
+               &loss);
+    return loong_graph_status(graph);
+}
+
+static loong_status_t build_by_pixels(loong_graph_t *graph, const void *config,
+                                      const loong_model_request_t *request)
+{
+    return build_with_loss(graph, config, request, "own", "pixels");
+}
+
+static loong_status_t build_two_alike(loong_graph_t *graph, const void *config,
+                                      const loong_model_request_t *request)
+{
+    return build_with_loss(graph, config, request, "lm", "tokens");
+}
+
+static loong_status_t build_nothing(loong_graph_t *graph, const void *config,
+                                    const loong_model_request_t *request)
+{
+    loong_model_request_t logits = *request;
+    logits.head = LOONG_MODEL_LOGITS;
+    return loong_find_family(loong_graph_context(graph), "llama")
+        ->build(graph, config, &logits);
+}
+
+static void ports_that_nothing_binds_are_refused(void **state)
 {
     (void)state;
-    loong_context_t *ctx = test_context();
-    assert_ok(ctx, loong_register_builtin(ctx));
-    loong_family_t house = *loong_find_family(ctx, "llama");
-    house.name = "house";
-    house.build = build_with_pixels;
-    assert_ok(ctx, loong_register_family(ctx, &house));
-    assert_int_equal(plan(ctx, 0, NULL), LOONG_ERR_CONFIG);
-    assert_non_null(strstr(loong_context_error(ctx),
-                           "reads an input 'pixels', which token data does "
-                           "not have: it has tokens, labels"));
-    loong_context_clear_error(ctx);
-    test_context_end(&ctx);
+    static const struct {
+        loong_status_t (*build)(loong_graph_t *graph, const void *config,
+                                const loong_model_request_t *request);
+        const char *error;
+    } cases[] = {
+        {build_with_pixels, "reads an input 'pixels', which token data does "
+                            "not have: it has tokens, labels"},
+        {build_by_pixels, "loss 'own' is divided by 'pixels', which token "
+                          "data does not sum"},
+        {build_two_alike, "declares two losses 'lm'"},
+        {build_nothing, "the graph declares no loss"}};
+    for (int64_t i = 0; i < LOONG_COUNT_OF(cases); i++) {
+        loong_context_t *ctx = test_context();
+        assert_ok(ctx, loong_register_builtin(ctx));
+        loong_family_t house = *loong_find_family(ctx, "llama");
+        house.name = "house";
+        house.build = cases[i].build;
+        assert_ok(ctx, loong_register_family(ctx, &house));
+        assert_int_not_equal(plan(ctx, 0, NULL), LOONG_OK);
+        const char *error = loong_context_error(ctx);
+        if (strstr(error, cases[i].error) == NULL) {
+            fail_msg("'%s' is not in: %s", cases[i].error, error);
+        }
+        loong_context_clear_error(ctx);
+        test_context_end(&ctx);
+    }
 }
 
 /* ---- ranks of which one cannot start ------------------------------------- */
@@ -207,7 +259,7 @@ static void own_keys_live_through_a_resume(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(an_input_that_no_data_fills_is_refused),
+        cmocka_unit_test(ports_that_nothing_binds_are_refused),
         cmocka_unit_test(an_unknown_family_cannot_be_exported),
         cmocka_unit_test(all_ranks_learn_why_one_cannot_start),
         cmocka_unit_test(own_keys_live_through_a_resume),

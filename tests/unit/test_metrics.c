@@ -66,7 +66,8 @@ static void test_line(void **state)
     m.tokens_per_second = 12.0e6;
     loongi_metrics_line(&m, line);
     assert_non_null(strstr(line, "| 12.0M tok/s |"));
-    m.router_loss = 0.01234;
+    m.num_losses = 1;
+    m.losses[0] = (loong_metrics_loss_t){"router", 0.01234};
     loongi_metrics_line(&m, line);
     assert_non_null(strstr(line, "| gnorm nan | router 0.0123 |"));
     m.expert_load = 1.314;
@@ -189,10 +190,11 @@ static void test_json(void **state)
     m.loss_z = NAN;
     m.grad_norm = INFINITY;
     m.gflops = NAN;
-    m.router_loss = 0.5;
+    m.num_losses = 1;
+    m.losses[0] = (loong_metrics_loss_t){"router", 0.5};
     loongi_metrics_json(&m, line);
     assert_non_null(strstr(line, "\"router_loss\":0.5"));
-    m.router_loss = NAN;
+    m.num_losses = 0;
     loongi_metrics_json(&m, line);
     json = parse(ctx, line);
     assert_int_equal(loongi_json_kind(loongi_json_get(json, "loss")),

@@ -320,7 +320,12 @@ loong_status_t loongi_decoder_build(loong_graph_t *graph, const void *config,
                              &d.router_loss);
     }
     if (d.router_loss != LOONG_NONE) {
-        loong_loss(graph, LOONG_ROUTER_LOSS, d.router_loss, 1.0);
+        const loong_loss_params_t loss = {.name = "router",
+                                          .normaliser = "tokens",
+                                          .weight = 1.0,
+                                          .coupling =
+                                              LOONG_LOSS_OF_MICRO_BATCH};
+        loong_loss(graph, d.router_loss, &loss);
     }
     return loong_graph_status(graph);
 }

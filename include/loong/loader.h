@@ -124,7 +124,14 @@ typedef struct loong_field {
     loong_dtype_t dtype;
     int64_t count; /* elements */
     void *to;      /* the caller's memory */
+    /* How it is filled, by loong_loader_bind; NULL: looked up by each fill. */
+    const struct loong_field_kind *kind;
 } loong_field_t;
+
+/* Looks a field up by its name and checks its type. Errors:
+ * LOONG_ERR_CONFIG. */
+LOONG_API LOONG_NODISCARD loong_status_t
+loong_loader_bind(loong_context_t *ctx, loong_field_t *field);
 
 /* Fills fields of micro-batch k, 0 <= k < micro_batches, of the step.
  * Errors: LOONG_ERR_ARG; LOONG_ERR_CONFIG (a field that there is not, of

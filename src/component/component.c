@@ -118,6 +118,25 @@ static loong_status_t make_schedules(loong_component_t *c, int micro_batches)
                : LOONG_OK;
 }
 
+/* What the losses of a chunk are among those of the model. */
+static loong_status_t number_losses(const loong_component_t *c,
+                                    loong_chunk_t *chunk)
+{
+    for (int i = 0; chunk != NULL && i < chunk->num_losses; i++) {
+        loong_loss_port_t *loss = &chunk->losses[i];
+        loss->number = c->num_losses - 1;
+        while (loss->number >= 0 &&
+               strcmp(c->losses[loss->number].name, loss->params.name) != 0) {
+            loss->number--;
+        }
+        LOONG_CHECK(c->ctx, loss->number >= 0, LOONG_ERR_CONFIG,
+                    "a part of the model declares a loss '%s', the whole "
+                    "model does not",
+                    loss->params.name);
+    }
+    return LOONG_OK;
+}
+
 static loong_status_t create_stages(loong_component_t *c)
 {
     size_t count = (size_t)c->num_stages;
@@ -133,6 +152,7 @@ static loong_status_t create_stages(loong_component_t *c)
                                       &c->stages[i]));
         for (int k = 0; k < LOONG_STAGE_CHUNKS; k++) {
             c->chunks[k][i] = c->stages[i]->chunk[k];
+            LOONG_TRY(number_losses(c, c->chunks[k][i]));
         }
     }
     return LOONG_OK;

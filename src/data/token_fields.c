@@ -198,14 +198,14 @@ typedef enum extent {
     BOUNDS /* of the micro-batch, not of a row: at least 2 */
 } extent_t;
 
-typedef struct field {
+typedef struct loong_field_kind {
     const char *name;
     loong_dtype_t dtype, other; /* allowed */
     extent_t extent;
     void (*fill)(const fill_t *f, const loong_token_row_t *row, int64_t at);
-} field_t;
+} field_kind_t;
 
-static const field_t fields[] = {
+static const field_kind_t fields[] = {
     {"tokens", LOONG_I32, LOONG_I32, OWN_TOKENS, fill_tokens},
     {"labels", LOONG_I32, LOONG_I32, OWN_TOKENS, fill_labels},
     {"loss_weight", LOONG_F32, LOONG_F64, OWN_TOKENS, fill_loss_weight},
@@ -232,16 +232,6 @@ static int64_t row_elements(const loong_token_layout_t *l, extent_t extent)
     }
 }
 
-static const field_t *find_field(const char *name)
-{
-    for (int64_t i = 0; i < LOONG_COUNT_OF(fields); i++) {
-        if (strcmp(fields[i].name, name) == 0) {
-            return &fields[i];
-        }
-    }
-    return NULL;
-}
-
 static loong_status_t unknown_field(loong_context_t *ctx, const char *name)
 {
     loong_text_t list = loongi_text_begin(ctx);
@@ -257,26 +247,39 @@ static loong_status_t unknown_field(loong_context_t *ctx, const char *name)
     return status;
 }
 
+loong_status_t loong_loader_bind(loong_context_t *ctx, loong_field_t *field)
+{
+    const field_kind_t *kind = NULL;
+    for (int64_t i = 0; i < LOONG_COUNT_OF(fields) && kind == NULL; i++) {
+        kind = strcmp(fields[i].name, field->name) == 0 ? &fields[i] : NULL;
+    }
+    if (kind == NULL) {
+        return unknown_field(ctx, field->name);
+    }
+    LOONG_CHECK(ctx, field->dtype == kind->dtype || field->dtype == kind->other,
+                LOONG_ERR_CONFIG,
+                "the model reads the input '%s' as %s, token data has %s",
+                field->name, loong_dtype_name(field->dtype),
+                loong_dtype_name(kind->dtype));
+    field->kind = kind;
+    return LOONG_OK;
+}
+
 loong_status_t loongi_token_field_check(loong_context_t *ctx,
                                         const loong_token_layout_t *layout,
                                         const loong_field_t *field)
 {
-    const field_t *known = find_field(field->name);
-    if (known == NULL) {
-        return unknown_field(ctx, field->name);
+    loong_field_t bound = *field;
+    if (bound.kind == NULL) {
+        LOONG_TRY(loong_loader_bind(ctx, &bound));
     }
-    LOONG_CHECK(
-        ctx, field->dtype == known->dtype || field->dtype == known->other,
-        LOONG_ERR_CONFIG,
-        "the model reads the input '%s' as %s, token data has %s", field->name,
-        loong_dtype_name(field->dtype), loong_dtype_name(known->dtype));
-    int64_t count = layout->rows * row_elements(layout, known->extent);
+    int64_t count = layout->rows * row_elements(layout, bound.kind->extent);
     bool fits =
-        known->extent == BOUNDS ? field->count > 1 : field->count == count;
+        bound.kind->extent == BOUNDS ? bound.count > 1 : bound.count == count;
     LOONG_CHECK(ctx, fits, LOONG_ERR_CONFIG,
                 "the model reads %" PRId64 " elements of the input '%s', a "
                 "micro-batch has %" PRId64,
-                field->count, field->name, count);
+                bound.count, bound.name, count);
     return LOONG_OK;
 }
 
@@ -285,15 +288,18 @@ loong_status_t loongi_token_field_fill(loong_context_t *ctx,
                                        const loong_token_row_t *rows,
                                        const loong_field_t *field)
 {
-    const fill_t f = {ctx, layout, rows, field};
-    LOONG_TRY(loongi_token_field_check(ctx, layout, field));
-    const field_t *known = find_field(field->name);
-    if (known->extent == BOUNDS) {
+    loong_field_t bound = *field;
+    const fill_t f = {ctx, layout, rows, &bound};
+    if (bound.kind == NULL) {
+        LOONG_TRY(loong_loader_bind(ctx, &bound));
+    }
+    LOONG_TRY(loongi_token_field_check(ctx, layout, &bound));
+    if (bound.kind->extent == BOUNDS) {
         return fill_cu_seqlens(&f);
     }
-    int64_t elements = row_elements(layout, known->extent);
+    int64_t elements = row_elements(layout, bound.kind->extent);
     for (int64_t j = 0; j < layout->rows; j++) {
-        known->fill(&f, &rows[j], j * elements);
+        bound.kind->fill(&f, &rows[j], j * elements);
     }
     return LOONG_OK;
 }

@@ -130,6 +130,7 @@ static inline bool loongi_port_is_data(const loong_port_t *input)
 typedef struct loong_loss_port {
     loong_port_t port;
     loong_loss_params_t params; /* texts live in the chunk's arena */
+    int number; /* among the losses of the model: set by the component */
 } loong_loss_port_t;
 
 /* A flat buffer: parameters that share type, trainability and weight decay,

@@ -45,69 +45,88 @@ void loongi_inputs_close(loong_inputs_t *inputs)
     }
 }
 
-int loongi_inputs_list(const loong_chunk_t *chunk, char *area,
-                       loong_field_t fields[LOONG_MAX_INPUTS])
+/* ---- lists ----------------------------------------------------------------
+ */
+
+static loong_status_t list_chunk(const loong_component_t *c,
+                                 const loong_chunk_t *chunk,
+                                 const loong_token_layout_t *layout,
+                                 loong_input_list_t *list)
 {
-    int count = 0;
+    size_t most = (size_t)chunk->num_inputs;
+    LOONG_TRY(loongi_arena_alloc(c->arena, most * sizeof(*list->fields),
+                                 &list->fields));
+    LOONG_TRY(loongi_arena_alloc(c->arena, most * sizeof(*list->ports),
+                                 &list->ports));
     for (int i = 0; i < chunk->num_inputs; i++) {
         const loong_port_t *port = &chunk->inputs[i];
-        if (loongi_port_is_data(port) &&
-            !loongi_router_replay_fills(port->name)) {
-            loong_field_t field = {
-                port->name, port->dtype, loongi_shape_elements(&port->shape),
-                area != NULL ? area + port->operand.offset : NULL};
-            fields[count++] = field;
+        if (!loongi_port_is_data(port) ||
+            loongi_router_replay_fills(port->name)) {
+            continue;
         }
+        loong_field_t field = {port->name, port->dtype,
+                               loongi_shape_elements(&port->shape), NULL, NULL};
+        LOONG_TRY(loong_loader_bind(c->ctx, &field));
+        LOONG_TRY(loongi_token_field_check(c->ctx, layout, &field));
+        list->fields[list->count] = field;
+        list->ports[list->count++] = port;
     }
-    return count;
+    return LOONG_OK;
 }
 
-static loong_status_t check_chunk(const loong_component_t *component,
-                                  const loong_chunk_t *chunk,
+loong_status_t loongi_inputs_list(loong_inputs_t *inputs,
+                                  const loong_component_t *component,
                                   const loong_token_layout_t *layout)
 {
-    loong_field_t fields[LOONG_MAX_INPUTS];
-    int count = chunk != NULL ? loongi_inputs_list(chunk, NULL, fields) : 0;
-    for (int i = 0; i < count; i++) {
-        LOONG_TRY(loongi_token_field_check(component->ctx, layout, &fields[i]));
-    }
-    return LOONG_OK;
-}
-
-loong_status_t loongi_inputs_check(const loong_component_t *component,
-                                   const loong_token_layout_t *layout)
-{
-    loong_token_layout_t prompt = {.seq_length =
-                                       component->params.logits_tokens,
-                                   .rows = 1,
-                                   .context_parallel_size = 1};
-    for (int i = 0; i < component->num_stages; i++) {
-        for (int k = 0; k < LOONG_STAGE_CHUNKS; k++) {
-            LOONG_TRY(check_chunk(component, component->stages[i]->chunk[k],
-                                  k == LOONG_STAGE_LOGITS ? &prompt : layout));
+    const loong_component_t *c = component;
+    const loong_token_layout_t prompt = {.seq_length = c->params.logits_tokens,
+                                         .rows = 1,
+                                         .context_parallel_size = 1};
+    size_t count = (size_t)c->num_stages * LOONG_STAGE_CHUNKS;
+    LOONG_TRY(loongi_arena_alloc(c->arena, count * sizeof(*inputs->lists),
+                                 &inputs->lists));
+    for (size_t n = 0; n < count; n++) {
+        size_t k = n % LOONG_STAGE_CHUNKS;
+        const loong_chunk_t *chunk =
+            c->stages[n / LOONG_STAGE_CHUNKS]->chunk[k];
+        if (chunk != NULL) {
+            LOONG_TRY(list_chunk(c, chunk,
+                                 k == LOONG_STAGE_LOGITS ? &prompt : layout,
+                                 &inputs->lists[n]));
         }
     }
     return LOONG_OK;
 }
 
+const loong_input_list_t *loongi_inputs_of(const loong_inputs_t *inputs, int i,
+                                           loong_stage_chunk_t chunk)
+{
+    return &inputs->lists[i * (int)LOONG_STAGE_CHUNKS + (int)chunk];
+}
+
+/* ---- a micro-batch ------------------------------------------------------- */
+
 loong_status_t loongi_inputs_fill(loong_inputs_t *inputs,
+                                  const loong_input_list_t *list,
                                   const loong_run_t *run,
-                                  const loong_chunk_t *chunk,
                                   loong_loader_t *loader, int64_t consumed,
                                   int64_t k)
 {
-    loong_field_t fields[LOONG_MAX_INPUTS];
     int64_t index = inputs->filled++ % LOONG_INPUT_AREAS;
     char *area = inputs->memory + index * inputs->bytes;
-    int count = loongi_inputs_list(chunk, area, fields);
+    for (int n = 0; n < list->count; n++) {
+        list->fields[n].to = area + list->ports[n]->operand.offset;
+    }
     LOONG_TRY(loong_device_event_await(inputs->device, inputs->copied[index],
                                        "inputs to be copied"));
-    LOONG_TRY(loong_loader_fill(loader, consumed, k, count, fields));
-    for (int i = 0; i < count; i++) {
-        loong_operand_t to = loongi_chunk_input(chunk, fields[i].name)->operand;
+    LOONG_TRY(
+        loong_loader_fill(loader, consumed, k, list->count, list->fields));
+    for (int n = 0; n < list->count; n++) {
+        const loong_field_t *field = &list->fields[n];
+        loong_operand_t to = list->ports[n]->operand;
         LOONG_TRY(loong_device_copy(
-            inputs->device, run->base[to.base] + to.offset, fields[i].to,
-            (size_t)fields[i].count * loong_dtype_size(fields[i].dtype)));
+            inputs->device, run->base[to.base] + to.offset, field->to,
+            (size_t)field->count * loong_dtype_size(field->dtype)));
     }
     return loong_device_event_record(inputs->device, inputs->copied[index],
                                      loong_device_stream(inputs->device));

@@ -14,36 +14,46 @@ extern "C" {
 #endif
 
 enum { LOONG_INPUT_AREAS = 4 };
+
+/* The inputs of a chunk that token data fills: all but those of the router
+ * replay. */
+typedef struct loong_input_list {
+    int count;
+    loong_field_t *fields; /* in the component's arena; to: NULL */
+    const loong_port_t **ports;
+} loong_input_list_t;
+
 typedef struct loong_inputs {
-    loong_device_t *device; /* borrowed */
+    loong_device_t *device;    /* borrowed; NULL: nothing is allocated */
+    loong_input_list_t *lists; /* stage after stage, in the same arena */
     char *memory;
     int64_t bytes; /* of an area */
     int64_t filled;
     void *copied[LOONG_INPUT_AREAS]; /* events: the area is free again */
 } loong_inputs_t;
 
+/* Lists the inputs of all chunks of this rank. Errors: LOONG_ERR_CONFIG for
+ * one that token data does not have. */
+LOONG_NODISCARD loong_status_t
+loongi_inputs_list(loong_inputs_t *inputs, const loong_component_t *component,
+                   const loong_token_layout_t *layout);
+
+/* Those of a chunk of stage i of the rank. */
+const loong_input_list_t *loongi_inputs_of(const loong_inputs_t *inputs, int i,
+                                           loong_stage_chunk_t chunk);
+
+/* Takes the memory of the areas, once they are listed. */
 LOONG_NODISCARD loong_status_t
 loongi_inputs_open(loong_inputs_t *inputs, const loong_component_t *component,
                    loong_device_t *device);
 void loongi_inputs_close(loong_inputs_t *inputs);
 
-/* The inputs of a chunk that token data fills, at their places in an area
- * (NULL: none); all but those of the router replay. Returns how many. */
-int loongi_inputs_list(const loong_chunk_t *chunk, char *area,
-                       loong_field_t fields[LOONG_MAX_INPUTS]);
-
-/* Every input of every chunk of this rank is known. Errors:
- * LOONG_ERR_CONFIG. */
-LOONG_NODISCARD loong_status_t loongi_inputs_check(
-    const loong_component_t *component, const loong_token_layout_t *layout);
-
-/* Fills the inputs of a chunk, bound in run, from micro-batch k of a step of
- * the loader. */
-LOONG_NODISCARD loong_status_t loongi_inputs_fill(loong_inputs_t *inputs,
-                                                  const loong_run_t *run,
-                                                  const loong_chunk_t *chunk,
-                                                  loong_loader_t *loader,
-                                                  int64_t consumed, int64_t k);
+/* Fills those of a list, bound in run, from micro-batch k of a step of the
+ * loader. */
+LOONG_NODISCARD loong_status_t
+loongi_inputs_fill(loong_inputs_t *inputs, const loong_input_list_t *list,
+                   const loong_run_t *run, loong_loader_t *loader,
+                   int64_t consumed, int64_t k);
 
 #ifdef __cplusplus
 }

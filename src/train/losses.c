@@ -28,30 +28,6 @@ static int find_normaliser(loong_losses_t *l, const char *name)
     return i;
 }
 
-/* The number of a chunk's loss in the list of the model; -1: it is not there.
- */
-static int number_of(const loong_component_t *c, const loong_loss_port_t *loss)
-{
-    int i = c->num_losses - 1;
-    while (i >= 0 && strcmp(c->losses[i].name, loss->params.name) != 0) {
-        i--;
-    }
-    return i;
-}
-
-static loong_status_t check_chunk(const loong_component_t *c,
-                                  const loong_chunk_t *chunk)
-{
-    for (int i = 0; chunk != NULL && i < chunk->num_losses; i++) {
-        LOONG_CHECK(c->ctx, number_of(c, &chunk->losses[i]) >= 0,
-                    LOONG_ERR_CONFIG,
-                    "a part of the model declares a loss '%s', the whole "
-                    "model does not",
-                    chunk->losses[i].params.name);
-    }
-    return LOONG_OK;
-}
-
 loong_status_t loongi_losses_open(loong_losses_t *losses,
                                   const loong_component_t *component)
 {
@@ -69,12 +45,9 @@ loong_status_t loongi_losses_open(loong_losses_t *losses,
                     "loss '%s' is divided by '%s', which token data does not "
                     "sum: it sums %s, %s",
                     c->losses[i].name, name, loss_weight, tokens_name);
-        losses->normaliser_of[i] = find_normaliser(losses, name);
-    }
-    for (int i = 0; i < c->num_stages; i++) {
-        for (int k = 0; k < LOONG_STAGE_CHUNKS; k++) {
-            LOONG_TRY(check_chunk(c, c->stages[i]->chunk[k]));
-        }
+        int n = find_normaliser(losses, name);
+        losses->normaliser_of[i] = n;
+        losses->of_weights[n] = strcmp(name, loss_weight) == 0;
     }
     return LOONG_OK;
 }
@@ -96,7 +69,7 @@ void loongi_losses_count(const loong_losses_t *losses, int64_t tokens,
     bool all = first && mesh->coord[LOONG_AXIS_DP] == 0 &&
                mesh->coord[LOONG_AXIS_CP] == 0;
     for (int i = 0; i < losses->num_normalisers; i++) {
-        bool weights = strcmp(losses->normaliser[i], loss_weight) == 0;
+        bool weights = losses->of_weights[i];
         if (weights ? first : all) {
             loongi_exact_add(sums[i], (double)(weights ? loss_tokens : tokens));
             loongi_exact_carry(sums[i]);
@@ -140,10 +113,8 @@ void loongi_losses_scale(const loong_losses_t *losses,
 {
     for (int i = 0; i < chunk->num_losses; i++) {
         const loong_loss_port_t *loss = &chunk->losses[i];
-        frame->loss_scale[i] =
-            loss->params.weight *
-            (losses->scale /
-             divisor(losses, number_of(losses->component, loss)));
+        frame->loss_scale[i] = loss->params.weight *
+                               (losses->scale / divisor(losses, loss->number));
     }
 }
 
@@ -156,8 +127,7 @@ loong_status_t loongi_losses_keep(loong_losses_t *losses,
         const loong_loss_port_t *loss = &chunk->losses[i];
         if (counts(&losses->component->params.mesh, loss->params.same)) {
             LOONG_TRY(loongi_step_metrics_add_losses(
-                metrics, run, &loss->port,
-                losses->record[number_of(losses->component, loss)]));
+                metrics, run, &loss->port, losses->record[loss->number]));
         }
     }
     return LOONG_OK;

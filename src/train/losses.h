@@ -16,6 +16,7 @@ typedef struct loong_losses {
     const loong_component_t *component; /* borrowed: its list of losses */
     int num_normalisers;
     const char *normaliser[LOONG_MAX_LOSSES];
+    bool of_weights[LOONG_MAX_LOSSES]; /* "loss_weight", else "tokens" */
     int normaliser_of[LOONG_MAX_LOSSES];
     double scale; /* of all losses; NAN: a fault on request */
     /* Of the step. */

@@ -52,21 +52,31 @@ static loong_status_t make_rows(const loong_trainer_t *t, int64_t count,
 }
 
 static loong_status_t fill_inputs(const loong_trainer_t *t,
-                                  const loong_chunk_t *c, char *inputs)
+                                  const loong_input_list_t *list, char *inputs)
 {
-    loong_field_t fields[LOONG_MAX_INPUTS];
     loong_token_row_t *rows = NULL;
     loong_loader_params_t loader = loongi_trainer_loader(t);
     loong_token_layout_t layout =
         loongi_loader_layout(&loader, t->set.seq_length);
-    int count = loongi_inputs_list(c, inputs, fields);
     LOONG_TRY(make_rows(t, layout.rows, layout.seq_length, &rows));
     loong_status_t status = LOONG_OK;
-    for (int i = 0; i < count && status == LOONG_OK; i++) {
-        status = loongi_token_field_fill(t->ctx, &layout, rows, &fields[i]);
+    for (int i = 0; i < list->count && status == LOONG_OK; i++) {
+        loong_field_t field = list->fields[i];
+        field.to = inputs + list->ports[i]->operand.offset;
+        status = loongi_token_field_fill(t->ctx, &layout, rows, &field);
     }
     loongi_free(t->ctx, rows);
     return status;
+}
+
+/* Lists the inputs of a rank of the pipeline. */
+static loong_status_t list_inputs(const loong_trainer_t *t, int rank,
+                                  loong_inputs_t *list)
+{
+    loong_loader_params_t loader = loongi_trainer_loader(t);
+    loong_token_layout_t layout =
+        loongi_loader_layout(&loader, t->set.seq_length);
+    return loongi_inputs_list(list, t->peers[rank], &layout);
 }
 
 /* ---- costs --------------------------------------------------------------- */
@@ -133,11 +143,14 @@ loong_status_t loongi_predict_rank(loong_trainer_t *t,
     const loong_schedule_t *schedule = t->component->schedule;
     loong_stage_cost_t *costs = t->timeline.costs;
     double update = 0.0;
+    loong_inputs_t list = {0};
+    LOONG_TRY(list_inputs(t, rank, &list));
     for (int i = 0; i < t->peers[rank]->num_stages; i++) {
         const loong_stage_t *s = t->peers[rank]->stages[i];
         int stage = loongi_schedule_stage(schedule, rank, i);
         if (inputs != NULL) {
-            LOONG_TRY(fill_inputs(t, s->chunk[LOONG_STAGE_TRAIN], inputs));
+            LOONG_TRY(fill_inputs(
+                t, loongi_inputs_of(&list, i, LOONG_STAGE_TRAIN), inputs));
         }
         LOONG_TRY(add_stage(source, s, schedule->params.micro_batches,
                             &costs[stage], &update));

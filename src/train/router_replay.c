@@ -339,8 +339,8 @@ static loong_status_t load_keys(const loong_trainer_t *t, int64_t k)
 {
     const loong_router_replay_t *r = t->router_replay;
     const loong_field_t fields[] = {
-        {"token_key", LOONG_I64, r->num_keys, r->keys},
-        {"row_crc", LOONG_I32, r->micro_batch_size, r->crc}};
+        {"token_key", LOONG_I64, r->num_keys, r->keys, NULL},
+        {"row_crc", LOONG_I32, r->micro_batch_size, r->crc, NULL}};
     return loong_loader_fill(t->loader, t->state.consumed_samples, k,
                              LOONG_COUNT_OF(fields), fields);
 }

@@ -45,11 +45,11 @@ static double element(const void *p, loong_dtype_t dtype, int64_t i)
 }
 
 /* The prompt ends at the last of `used` ids; zeros follow it. */
-static loong_status_t fill_stage(const sampler_t *s,
-                                 const loong_stage_t *stage, int64_t used)
+static loong_status_t fill_stage(const sampler_t *s, int number, int64_t used)
 {
-    loong_field_t fields[LOONG_MAX_INPUTS];
-    const loong_chunk_t *chunk = stage->chunk[LOONG_STAGE_LOGITS];
+    const loong_stage_t *stage = s->t->component->stages[number];
+    const loong_input_list_t *list =
+        loongi_inputs_of(&s->t->inputs, number, LOONG_STAGE_LOGITS);
     loong_loader_params_t loader = loongi_trainer_loader(s->t);
     loong_token_layout_t layout = loongi_loader_layout(&loader, s->window);
     loong_token_row_t row = {0, 0, s->prompt, NULL, NULL};
@@ -59,14 +59,13 @@ static loong_status_t fill_stage(const sampler_t *s,
     memset(s->prompt, 0, (size_t)s->window * sizeof(*s->prompt));
     memcpy(s->prompt, s->ids + s->count - used,
            (size_t)used * sizeof(*s->prompt));
-    int count = loongi_inputs_list(chunk, s->inputs, fields);
-    for (int i = 0; i < count; i++) {
-        LOONG_TRY(
-            loongi_token_field_fill(s->t->ctx, &layout, &row, &fields[i]));
+    for (int i = 0; i < list->count; i++) {
+        loong_field_t field = list->fields[i];
+        field.to = s->inputs + list->ports[i]->operand.offset;
+        LOONG_TRY(loongi_token_field_fill(s->t->ctx, &layout, &row, &field));
         LOONG_TRY(loongi_run_write(
-            &stage->run, loongi_chunk_input(chunk, fields[i].name)->operand,
-            fields[i].to,
-            (size_t)fields[i].count * loong_dtype_size(fields[i].dtype)));
+            &stage->run, list->ports[i]->operand, field.to,
+            (size_t)field.count * loong_dtype_size(field.dtype)));
     }
     return LOONG_OK;
 }
@@ -90,7 +89,7 @@ static loong_status_t forward(sampler_t *s)
     loong_frame_t frame;
     memset(&frame, 0, sizeof(frame));
     for (int i = 0; i < t->component->num_stages; i++) {
-        LOONG_TRY(fill_stage(s, t->component->stages[i], used));
+        LOONG_TRY(fill_stage(s, i, used));
     }
     LOONG_TRY(loongi_trainer_forward(t, LOONG_STAGE_LOGITS, &frame));
     if (out != NULL) {

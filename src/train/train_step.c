@@ -91,9 +91,10 @@ static loong_status_t before_program(loong_trainer_t *t,
     }
     double begin = loongi_now();
     loong_run_t run = bind(t, LOONG_STAGE_TRAIN, entry);
-    LOONG_TRY(loongi_inputs_fill(&t->inputs, &run, s->chunk[LOONG_STAGE_TRAIN],
-                                 t->loader, t->state.consumed_samples,
-                                 entry->micro_batch));
+    LOONG_TRY(loongi_inputs_fill(
+        &t->inputs,
+        loongi_inputs_of(&t->inputs, entry->chunk, LOONG_STAGE_TRAIN), &run,
+        t->loader, t->state.consumed_samples, entry->micro_batch));
     LOONG_TRY(loongi_router_replay_give(t, s, &run, entry->micro_batch));
     t->window.data_seconds += loongi_now() - begin;
     return LOONG_OK;

@@ -262,7 +262,7 @@ static loong_status_t plan_component(loong_trainer_t *t,
     loong_loader_params_t loader = loongi_trainer_loader(t);
     loong_token_layout_t layout =
         loongi_loader_layout(&loader, t->set.seq_length);
-    LOONG_TRY(loongi_inputs_check(t->component, &layout));
+    LOONG_TRY(loongi_inputs_list(&t->inputs, t->component, &layout));
     LOONG_TRY(loongi_losses_open(&t->losses, t->component));
     loongi_choices_tell_attention(t);
     LOONG_TRY(check_rampup(t));

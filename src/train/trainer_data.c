@@ -372,9 +372,9 @@ static loong_status_t fill_stages(loong_trainer_t *t, loong_loader_t *loader,
 {
     for (int i = 0; i < t->component->num_stages; i++) {
         const loong_stage_t *s = t->component->stages[i];
-        LOONG_TRY(loongi_inputs_fill(&t->inputs, &s->run,
-                                     s->chunk[LOONG_STAGE_EVAL], loader,
-                                     consumed, 0));
+        LOONG_TRY(loongi_inputs_fill(
+            &t->inputs, loongi_inputs_of(&t->inputs, i, LOONG_STAGE_EVAL),
+            &s->run, loader, consumed, 0));
     }
     return LOONG_OK;
 }

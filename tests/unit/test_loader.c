@@ -82,14 +82,14 @@ static void list_fields(arrays_t *a, const loong_loader_params_t *p,
     int64_t own = all / p->context_parallel_size;
     int64_t near = own * LOONG_MAX(p->context_parallel_a2a, 1);
     const loong_field_t list[FIELDS] = {
-        {"tokens", LOONG_I32, own, a->tokens},
-        {"labels", LOONG_I32, own, a->labels},
-        {"loss_weight", LOONG_F32, own, a->loss_weight},
-        {"positions", LOONG_I32, own, a->positions},
-        {"token_key", LOONG_I64, own, a->token_key},
-        {"places", LOONG_I32, all, a->places},
-        {"all_token_keys", LOONG_I64, near, a->all_token_keys},
-        {"cu_seqlens", LOONG_I32, all + 1, a->cu_seqlens}};
+        {"tokens", LOONG_I32, own, a->tokens, NULL},
+        {"labels", LOONG_I32, own, a->labels, NULL},
+        {"loss_weight", LOONG_F32, own, a->loss_weight, NULL},
+        {"positions", LOONG_I32, own, a->positions, NULL},
+        {"token_key", LOONG_I64, own, a->token_key, NULL},
+        {"places", LOONG_I32, all, a->places, NULL},
+        {"all_token_keys", LOONG_I64, near, a->all_token_keys, NULL},
+        {"cu_seqlens", LOONG_I32, all + 1, a->cu_seqlens, NULL}};
     memcpy(fields, list, sizeof(list));
 }
 

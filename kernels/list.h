@@ -24,6 +24,10 @@ extern "C" {
     LOONG_ISA_EACH(X, loongi_attention_merge) \
     X(loongi_cross_entropy_onednn)         \
     X(loongi_cross_entropy_onednn_widened) \
+    X(loongi_token_logprob_onednn)         \
+    X(loongi_token_logprob_onednn_widened) \
+    X(loongi_token_logprob_grad_onednn)    \
+    X(loongi_token_logprob_grad_onednn_widened) \
     X(loongi_embedding_rows) \
     X(loongi_copy_rows) \
     X(loongi_concat_rows) \
@@ -90,6 +94,8 @@ extern "C" {
     X(head_linear)           \
     X(head_linear_dw)        \
     X(cross_entropy)         \
+    X(token_logprob)         \
+    X(token_logprob_grad)    \
     X(embedding)             \
     X(embedding_grad)        \
     X(rmsnorm)               \
@@ -183,6 +189,8 @@ extern "C" {
     X(attention_grad)         \
     X(attention_merge)        \
     X(cross_entropy)          \
+    X(token_logprob)          \
+    X(token_logprob_grad)     \
     X(add)                    \
     X(scale)                  \
     X(cast)                   \

@@ -92,7 +92,7 @@ include(tests/gpu/gpu.cmake)
 include(tests/gpu/architectures.cmake)
 loong_op_test(attention)
 foreach(name pointwise gradients in_place optimizer adamw_bf16 update muon_ops moe moe_rows
-    router router_sets head_linear rms_scale segment quantize)
+    router router_sets head_linear rms_scale segment token_logprob quantize)
   loong_op_test(${name})
 endforeach()
 loong_test(NAME op_rules SOURCES tests/ops/test_rules.c LABELS ops)

@@ -230,7 +230,7 @@ LOONG_API loong_val_t loong_segment_repeat(loong_graph_t *g, loong_val_t x,
  * its own in w: maxima, sums and the label's logit are exchanged, token_loss
  * is complete and equal on all, dx is the rank's own part of a sum. */
 typedef struct loong_cross_entropy_attr {
-    int loss;      /* index of frame.loss_scale; set by the builder */
+    int loss;      /* index of frame.loss_scale; set by the builder; -1: none */
     int64_t vocab; /* of all ranks together */
     double z_loss; /* coefficient of lse^2 */
     int64_t begin; /* label of row 0 of w */
@@ -257,6 +257,23 @@ typedef struct loong_loss_attr {
 } loong_loss_attr_t;
 LOONG_API loong_val_t loong_loss(loong_graph_t *g, loong_val_t x,
                                  const loong_loss_params_t *params);
+
+/* token_logprob: x [T,H], w [V,H], labels i32 [T] -> logp wide [T], the log of
+ * the probability that softmax(w x_t) gives label t; saved beside it lse wide
+ * [T], the logits' log-sum-exp. A token whose label is LOONG_IGNORE_LABEL has
+ * logp 0 and no gradient. Labels, padding and a shared vocabulary as
+ * cross_entropy's; never holds T x V logits.
+ * token_logprob_grad: x, w, labels, logp, lse, dlogp wide [T] -> dx [T,H] and
+ * dw [V,H] wide, each where it is wanted; the logits are made again. */
+typedef struct loong_token_logprob_params {
+    int64_t vocab; /* of all ranks together */
+    int64_t begin; /* label of row 0 of w */
+    bool shared;   /* over the ranks of group */
+    loong_group_t group;
+} loong_token_logprob_params_t;
+LOONG_API loong_val_t loong_token_logprob(
+    loong_graph_t *g, loong_val_t x, loong_val_t w, loong_val_t labels,
+    const loong_token_logprob_params_t *params);
 
 /* accumulate: inserted by differentiation as accumulate(gradient, x); the
  * kernel sees x -> out: out += x when the call's accumulate bit 0 is set, else

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What the cross_entropy kernels share: the check of labels, and the exchange
- * between ranks that share a vocabulary. */
+ * What the kernels of cross_entropy, token_logprob and token_logprob_grad
+ * share: the check of labels, and the exchange between ranks that share a
+ * vocabulary. */
 #ifndef LOONG_CROSS_ENTROPY_H
 #define LOONG_CROSS_ENTROPY_H
 
@@ -13,6 +14,36 @@
 #ifdef __cplusplus
 extern "C" {
 #endif
+
+/* What the operands of one of these ops are; 0: it has none. Operands 0 to 2
+ * are x, w and labels. The value of token t is W_t times its loss, and
+ * gradients are those of the sum of them. */
+typedef struct loong_head_roles {
+    const char *op;
+    int weight; /* W_t = sign weight[t]; without an operand W_t = sign */
+    int value;
+    int lse;
+    int dx, dw;
+    double sign;
+    bool known; /* value and lse are inputs, from which gradients are made */
+} loong_head_roles_t;
+const loong_head_roles_t *
+loongi_cross_entropy_roles(const loong_kernel_query_t *query);
+
+/* Operand `role` is an output that is wanted. */
+static inline bool loongi_cross_entropy_makes(const loong_kernel_query_t *query,
+                                              int role)
+{
+    return role >= query->num_in && query->arg[role].rank > 0;
+}
+
+/* What gradients are multiplied by. */
+LOONG_EVERYWHERE static inline double
+loongi_cross_entropy_scale(const loong_cross_entropy_attr_t *attr,
+                           const loong_frame_t *frame)
+{
+    return attr->loss < 0 ? 1.0 : frame->loss_scale[attr->loss];
+}
 
 /* Errors: LOONG_ERR_ARG, naming the row and the label. */
 LOONG_NODISCARD loong_status_t
@@ -43,6 +74,14 @@ typedef struct loong_softmax_stats {
     double sum;   /* of exp(logit - top) */
     double logit; /* of the label; 0: not here */
 } loong_softmax_stats_t;
+
+/* What a token's log-probability and log-sum-exp tell of its row. */
+LOONG_EVERYWHERE static inline loong_softmax_stats_t
+loongi_softmax_known(double logp, double lse)
+{
+    loong_softmax_stats_t stats = {lse, 1.0, lse + logp};
+    return stats;
+}
 
 /* Room for the statistics of `rows` rows: those of all ranks, and the sums. */
 size_t loongi_cross_entropy_room(const loong_kernel_query_t *query,

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * cross_entropy: products by cuBLASLt, between them one kernel that makes of a
- * row of logits its loss and its gradient; the formulas stand in
- * cross_entropy_ref.c. Rows come in chunks, so that not all logits exist at
- * once; a gradient in bf16 takes the place of its logits. Ranks that share a
- * vocabulary exchange what they know of the rows of a chunk first. */
+ * cross_entropy and token_logprob: products by cuBLASLt, between them one
+ * kernel that makes of a row of logits its value and its gradient; the formulas
+ * stand in cross_entropy_ref.c. Rows come in chunks, so that not all logits
+ * exist at once; a gradient in bf16 takes the place of its logits. Ranks that
+ * share a vocabulary exchange what they know of the rows of a chunk first. */
 #include "cross_entropy.h"
 #include "cublaslt.h"
 #include "map.cuh"
@@ -26,7 +26,11 @@ struct softmax_t {
     float *logits; /* [rows of the chunk, ld] */
     int64_t ld, columns;
     int64_t first, end; /* rows of the chunk among all, at most */
-    mat_t x, weight, loss; /* x: for the number of rows */
+    mat_t x;            /* for the number of rows */
+    const float *weight; /* NULL: ones */
+    float *value, *lse;  /* read when they are known; lse may be NULL */
+    float sign;
+    int known;
     const int32_t *labels;
     loong_cross_entropy_attr_t attr;
     int gradient, half;
@@ -179,6 +183,19 @@ __global__ void __launch_bounds__(BLOCK)
     }
 }
 
+/* What is not known already. */
+__device__ void tell(const softmax_t &a, int64_t token, double value,
+                     double lse)
+{
+    if (a.known) {
+        return;
+    }
+    a.value[token] = (float)value;
+    if (a.lse != NULL) {
+        a.lse[token] = (float)lse;
+    }
+}
+
 __global__ void __launch_bounds__(BLOCK)
     softmax_kernel(softmax_t a, const loong_frame_t *frame)
 {
@@ -189,10 +206,9 @@ __global__ void __launch_bounds__(BLOCK)
     }
     float *row = a.logits + (int64_t)blockIdx.x * a.ld;
     int32_t label = label_of(a, token);
-    float *loss = static_cast<float *>(a.loss.p) + token;
     if (label == LOONG_IGNORE_LABEL) {
         if (threadIdx.x == 0) {
-            *loss = 0.0f;
+            tell(a, token, 0.0, 0.0);
         }
         if (a.gradient) {
             turn(a, row, 0.0f, 0.0f);
@@ -200,18 +216,21 @@ __global__ void __launch_bounds__(BLOCK)
         return;
     }
     int64_t column = loongi_cross_entropy_column(&a.attr, a.columns, label);
-    float logit = column >= 0 ? row[column] : 0.0f;
-    loong_softmax_stats_t s = a.shared != NULL
-                                  ? all_stats(a, blockIdx.x)
-                                  : own_stats(a, row, column, room);
+    loong_softmax_stats_t s =
+        a.known
+            ? loongi_softmax_known((double)a.value[token], (double)a.lse[token])
+        : a.shared != NULL ? all_stats(a, blockIdx.x)
+                           : own_stats(a, row, column, room);
     double log_sum = log(s.sum);
     double lse = s.top + log_sum;
     double z = a.attr.z_loss;
-    double weight = (double)static_cast<const float *>(a.weight.p)[token];
-    double scale = frame->loss_scale[a.attr.loss] * weight;
+    double weight = (double)a.sign;
+    weight *= a.weight != NULL ? (double)a.weight[token] : 1.0;
+    double scale = loongi_cross_entropy_scale(&a.attr, frame) * weight;
     double slope = 1.0 + 2.0 * z * lse;
     if (threadIdx.x == 0) {
-        *loss = (float)(weight * (s.top - s.logit + log_sum + z * lse * lse));
+        tell(a, token, weight * (s.top - s.logit + log_sum + z * lse * lse),
+             lse);
     }
     if (!a.gradient) {
         return;
@@ -221,7 +240,7 @@ __global__ void __launch_bounds__(BLOCK)
     __syncthreads();
     if (threadIdx.x == 0 && column >= 0) {
         /* p - 1 from the logit itself: rounded values do not cancel. */
-        float g = (float)(scale * (slope * exp((double)logit - lse) - 1.0));
+        float g = (float)(scale * (slope * exp(s.logit - lse) - 1.0));
         if (a.half) {
             narrow(g, reinterpret_cast<half_t *>(row) + column);
         } else {
@@ -261,6 +280,7 @@ int64_t chunk_of(const loong_kernel_query_t *q)
 
 struct chunk_t {
     const loong_kernel_call_t *call;
+    const loong_head_roles_t *roles;
     const state_t *state;
     int64_t first, rows;
     float *logits;
@@ -284,21 +304,36 @@ loong_status_t make_logits(const chunk_t &c)
     return loongi_cublaslt_run(call->ctx, c.state->logits, &o);
 }
 
+/* dw is added to. */
+bool adds(const loong_kernel_call_t *call, const loong_head_roles_t *roles)
+{
+    return (call->accumulate >> (roles->dw - call->query->num_in) & 1u) != 0;
+}
+
 loong_status_t make_gradients(const chunk_t &c)
 {
     const loong_kernel_call_t *call = c.call;
     int64_t columns = loongi_cross_entropy_columns(call->query);
     if (c.state->dx != NULL) {
         loong_cublaslt_operands_t o = {
-            call->ptr[1], c.logits, const_cast<char *>(row_at(c, 5)), c.rows,
-            columns, false, call->workspace, call->stream, NULL, NULL};
+            call->ptr[1],
+            c.logits,
+            const_cast<char *>(row_at(c, c.roles->dx)),
+            c.rows,
+            columns,
+            false,
+            call->workspace,
+            call->stream,
+            NULL,
+            NULL};
         LOONG_TRY(loongi_cublaslt_run(call->ctx, c.state->dx, &o));
     }
     if (c.state->dw != NULL) {
-        bool add = c.first > 0 || (call->accumulate >> 2 & 1u) != 0;
+        bool add = c.first > 0 || adds(call, c.roles);
         loong_cublaslt_operands_t o = {
-            row_at(c, 0), c.logits, call->ptr[6], columns, c.rows, add,
-            call->workspace, call->stream, NULL, NULL};
+            row_at(c, 0), c.logits, call->ptr[c.roles->dw], columns,
+            c.rows,       add,      call->workspace,        call->stream,
+            NULL,         NULL};
         LOONG_TRY(loongi_cublaslt_run(call->ctx, c.state->dw, &o));
     }
     return LOONG_OK;
@@ -327,6 +362,11 @@ loong_status_t exchange(const chunk_t &c, const softmax_t &a)
                                  "cross entropy");
 }
 
+float *vector_of(const loong_kernel_call_t *call, int role)
+{
+    return role > 0 ? static_cast<float *>(call->ptr[role]) : NULL;
+}
+
 loong_status_t run_chunk(const chunk_t &c)
 {
     const loong_kernel_call_t *call = c.call;
@@ -338,11 +378,14 @@ loong_status_t run_chunk(const chunk_t &c)
     a.first = c.first;
     a.end = c.first + c.rows;
     a.x = mat_arg(call, 0);
-    a.weight = mat_arg(call, 3);
-    a.loss = mat_out(call, 0);
+    a.weight = vector_of(call, c.roles->weight);
+    a.value = vector_of(call, c.roles->value);
+    a.lse = vector_of(call, c.roles->lse);
+    a.sign = (float)c.roles->sign;
+    a.known = c.roles->known;
     a.labels = static_cast<const int32_t *>(call->ptr[2]);
     a.attr = *attr_of(q);
-    a.shared = a.attr.size > 1 ? c.shared : NULL;
+    a.shared = a.attr.size > 1 && !a.known ? c.shared : NULL;
     a.rows = c.rows;
     a.gradient = c.state->dx != NULL || c.state->dw != NULL;
     a.half = q->arg[0].dtype == LOONG_BF16;
@@ -358,10 +401,11 @@ loong_status_t run_chunk(const chunk_t &c)
 }
 
 /* Rows of dw without logits, or all of them when there is no token. */
-void clear_rest(const loong_kernel_call_t *call, int64_t first)
+void clear_rest(const loong_kernel_call_t *call,
+                const loong_head_roles_t *roles, int64_t first)
 {
-    mat_t dw = mat_out(call, 2);
-    if (dw.p != NULL && !(call->accumulate >> 2 & 1u) && first < dw.rows) {
+    mat_t dw = roles->dw > 0 ? mat_arg(call, roles->dw) : mat_none();
+    if (dw.p != NULL && !adds(call, roles) && first < dw.rows) {
         cudaMemset2DAsync(row_of<float>(dw, first),
                           (size_t)dw.ld * sizeof(float), 0,
                           (size_t)dw.cols * sizeof(float),
@@ -376,11 +420,13 @@ static loong_status_t run(const loong_kernel_call_t *call)
     const loong_kernel_query_t *q = call->query;
     int64_t rows = loong_karg_rows(&q->arg[0]);
     int64_t chunk = chunk_of(q);
-    clear_rest(call, rows > 0 ? loongi_cross_entropy_columns(q) : 0);
+    const loong_head_roles_t *roles = loongi_cross_entropy_roles(q);
+    clear_rest(call, roles, rows > 0 ? loongi_cross_entropy_columns(q) : 0);
     float *logits = reinterpret_cast<float *>(
         static_cast<char *>(call->workspace) + LOONG_CUBLASLT_WORKSPACE);
     for (int64_t first = 0; first < rows; first += chunk) {
         chunk_t c = {call,
+                     roles,
                      static_cast<const state_t *>(call->state),
                      first,
                      LOONG_MIN(chunk, rows - first),
@@ -419,6 +465,7 @@ static loong_status_t make_products(loong_context_t *ctx,
                                     const loong_kernel_query_t *q, state_t *s)
 {
     const loong_karg_t *arg = q->arg;
+    const loong_head_roles_t *roles = loongi_cross_entropy_roles(q);
     int64_t columns = loongi_cross_entropy_columns(q);
     int64_t hidden = loong_karg_cols(&arg[0]);
     int64_t rows = chunk_of(q);
@@ -431,16 +478,17 @@ static loong_status_t make_products(loong_context_t *ctx,
     logits.ldb = dw.lda = arg[0].ld;
     logits.ldc = ld_of(q);
     dx.ldb = dw.ldb = ld_of(q) * (arg[0].dtype == LOONG_BF16 ? 2 : 1);
-    dx.out = arg[5].dtype;
-    dx.ldc = arg[5].ld;
-    dw.out = arg[6].dtype;
-    dw.ldc = arg[6].ld;
+    dx.out = arg[roles->dx].dtype;
+    dx.ldc = arg[roles->dx].ld;
+    dw.out = arg[roles->dw].dtype;
+    dw.ldc = arg[roles->dw].ld;
     LOONG_TRY(loongi_cublaslt_create(ctx, &logits, &s->logits));
-    if (arg[5].rank > 0) {
+    if (loongi_cross_entropy_makes(q, roles->dx)) {
         LOONG_TRY(loongi_cublaslt_create(ctx, &dx, &s->dx));
     }
-    return arg[6].rank > 0 ? loongi_cublaslt_create(ctx, &dw, &s->dw)
-                           : LOONG_OK;
+    return loongi_cross_entropy_makes(q, roles->dw)
+               ? loongi_cublaslt_create(ctx, &dw, &s->dw)
+               : LOONG_OK;
 }
 
 static loong_status_t prepare(loong_context_t *ctx,
@@ -486,7 +534,11 @@ static bool support(const loong_kernel_query_t *query,
                  loong_dtype_name(query->arg[1].dtype));
         return false;
     }
-    return cuda_support(query, 1u << 3 | 1u << 4 | 1u << 6, 1u << 2, reason);
+    const loong_head_roles_t *r = loongi_cross_entropy_roles(query);
+    uint32_t wide =
+        (1u << r->weight | 1u << r->value | 1u << r->lse | 1u << r->dw) &
+        ~1u; /* 0: no operand */
+    return cuda_support(query, wide, 1u << 2, reason);
 }
 
 /* Logits are written in fp32, read for the loss and again for their gradient,
@@ -495,21 +547,27 @@ static bool support(const loong_kernel_query_t *query,
 static double more_bytes(const loong_kernel_query_t *query)
 {
     const loong_karg_t *arg = query->arg;
-    bool gradient = arg[5].rank > 0 || arg[6].rank > 0;
+    const loong_head_roles_t *r = loongi_cross_entropy_roles(query);
+    bool has_dw = loongi_cross_entropy_makes(query, r->dw);
+    bool gradient = has_dw || loongi_cross_entropy_makes(query, r->dx);
     double tokens = (double)loong_karg_rows(&arg[0]);
     double columns = (double)loongi_cross_entropy_columns(query);
     double size = (double)loong_dtype_size(arg[0].dtype);
     double chunks = ceil(tokens / (double)chunk_of(query));
-    double dw = arg[6].rank > 0
-                    ? columns * (double)loong_karg_cols(&arg[6]) *
-                          (double)sizeof(float)
-                    : 0.0;
-    return tokens * columns * (gradient ? 12.0 + 3.0 * size : 8.0) +
+    double dw = has_dw ? columns * (double)loong_karg_cols(&arg[r->dw]) *
+                             (double)sizeof(float)
+                       : 0.0;
+    double measured = gradient && !r->known ? 12.0 : 8.0;
+    return tokens * columns * (measured + (gradient ? 3.0 * size : 0.0)) +
            2.0 * dw * (chunks - 1.0);
 }
 
-/* It joins: computes, and needs the other ranks in between. */
-extern "C" const loong_kernel_t loongi_cross_entropy_cuda = {
-    "cross_entropy_cuda", "cross_entropy", "cuda", support, workspace, prepare,
-    destroy,              run,             false,  true,    false,
-    more_bytes};
+/* What joins computes, and needs the other ranks in between. */
+#define HEAD_CUDA(op_, joins_)                                   \
+    extern "C" const loong_kernel_t loongi_##op_##_cuda = {      \
+        #op_ "_cuda", #op_, "cuda", support, workspace, prepare, \
+        destroy,      run,  false,  joins_,  false,     more_bytes}
+
+HEAD_CUDA(cross_entropy, true);
+HEAD_CUDA(token_logprob, true);
+HEAD_CUDA(token_logprob_grad, false);

@@ -1,12 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * cross_entropy by oneDNN products, over chunks of tokens (formula:
- * cross_entropy_ref.c). Per chunk: logits in fp32 -> loss, gradient in their
- * place (bf16 for bf16 operands) -> rows of dx, and dw added up over chunks.
+ * cross_entropy and token_logprob by oneDNN products, over chunks of tokens
+ * (formulas: cross_entropy_ref.c). Per chunk: logits in fp32 -> loss, gradient
+ * in their place (bf16 for bf16 operands) -> rows of dx, and dw added up over
+ * chunks.
  *
  * "widened" is for processors without bf16 products: w, and x chunk by chunk,
  * are copied to fp32 first.
  */
+#include <math.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -32,6 +34,7 @@ typedef struct state {
 /* The sizes of a query. */
 typedef struct plan {
     const loong_kernel_query_t *q;
+    const loong_head_roles_t *roles;
     bool widened;
     int64_t tokens, hidden, vocab;
     int64_t rows; /* of a chunk */
@@ -45,12 +48,13 @@ static plan_t plan_of(const loong_kernel_query_t *q, bool widened)
     plan_t p;
     memset(&p, 0, sizeof(p));
     p.q = q;
+    p.roles = loongi_cross_entropy_roles(q);
     p.widened = widened;
     p.tokens = loong_karg_rows(&q->arg[0]);
     p.hidden = loong_karg_cols(&q->arg[0]);
     p.vocab = loongi_cross_entropy_columns(q);
-    p.has_dx = q->arg[5].rank > 0;
-    p.has_dw = q->arg[6].rank > 0;
+    p.has_dx = loongi_cross_entropy_makes(q, p.roles->dx);
+    p.has_dw = loongi_cross_entropy_makes(q, p.roles->dw);
     p.operand = widened ? LOONG_F32 : q->arg[0].dtype;
     p.rows = loongi_cross_entropy_chunk(q);
     p.tail = p.rows > 0 ? p.tokens % p.rows : 0;
@@ -103,7 +107,8 @@ static loong_product_params_t dx_params(const plan_t *p, int64_t rows)
     r.k = p->vocab;
     r.a = matrix(p->operand, gradient_ld(p), false);
     r.b = matrix(p->operand, w_ld(p), false);
-    r.c = matrix(p->operand, p->widened ? p->hidden : p->q->arg[5].ld, false);
+    r.c = matrix(p->operand,
+                 p->widened ? p->hidden : p->q->arg[p->roles->dx].ld, false);
     r.threads = p->q->threads;
     return r;
 }
@@ -117,7 +122,7 @@ static loong_product_params_t dw_params(const plan_t *p, int64_t rows, bool add)
     r.k = rows;
     r.a = matrix(p->operand, gradient_ld(p), true);
     r.b = matrix(p->operand, x_ld(p), false);
-    r.c = matrix(LOONG_F32, p->q->arg[6].ld, false);
+    r.c = matrix(LOONG_F32, p->q->arg[p->roles->dw].ld, false);
     r.add = add;
     r.threads = p->q->threads;
     return r;
@@ -133,7 +138,7 @@ static bool plan_support(const plan_t *p, char reason[LOONG_REASON_SIZE])
         return false;
     }
     if (p->q->arg[3].dtype != LOONG_F32) {
-        snprintf(reason, LOONG_REASON_SIZE, "loss weights of type %s",
+        snprintf(reason, LOONG_REASON_SIZE, "weights or values of type %s",
                  loong_dtype_name(p->q->arg[3].dtype));
         return false;
     }
@@ -305,6 +310,9 @@ typedef struct launch {
     const void *w;  /* as the products read it */
     float *wide_x;  /* NULL: x itself */
     float *wide_dx; /* NULL: dx itself */
+    float *value;   /* of all tokens, as lse; NULL: not asked for */
+    float *lse;
+    float scale;
     void *scratch;
     const loong_softmax_t *softmax;
 } launch_t;
@@ -316,23 +324,51 @@ static char *row_at(const launch_t *l, int i, int64_t row)
            (size_t)(row * arg->ld) * loong_dtype_size(arg->dtype);
 }
 
+static float *output(const launch_t *l, int role)
+{
+    return role >= l->plan.q->num_in ? l->call->ptr[role] : NULL;
+}
+
 static loong_softmax_row_t softmax_row(const launch_t *l, int64_t first,
                                        int64_t r)
 {
     const loong_kernel_call_t *call = l->call;
     const loong_cross_entropy_attr_t *attr = call->query->attr;
+    const loong_head_roles_t *roles = l->plan.roles;
     int32_t label = ((const int32_t *)call->ptr[2])[first + r];
     loong_softmax_row_t row;
     row.columns = l->plan.vocab;
     row.logits = l->logits + r * row.columns;
     row.label = loongi_cross_entropy_column(attr, row.columns, label);
     row.skip = label == LOONG_IGNORE_LABEL;
-    row.weight = ((const float *)call->ptr[3])[first + r];
+    row.weight = (float)roles->sign;
+    if (roles->weight > 0) {
+        row.weight *= ((const float *)call->ptr[roles->weight])[first + r];
+    }
     row.z_loss = (float)attr->z_loss;
-    row.scale = (float)call->frame->loss_scale[attr->loss];
+    row.scale = l->scale;
     row.gradient = l->plan.has_dx || l->plan.has_dw;
     row.half = l->plan.operand == LOONG_BF16;
+    row.known = roles->known;
+    if (row.known) {
+        row.logp = ((const float *)call->ptr[roles->value])[first + r];
+        row.lse = ((const float *)call->ptr[roles->lse])[first + r];
+    }
     return row;
+}
+
+static void finish_row(const launch_t *l, int64_t token,
+                       const loong_softmax_row_t *row,
+                       const loong_softmax_stats_t *own,
+                       const loong_softmax_stats_t *all)
+{
+    float value = l->softmax->finish(row, own, all);
+    if (l->value != NULL) {
+        l->value[token] = value;
+    }
+    if (l->lse != NULL) {
+        l->lse[token] = row->skip ? 0.0f : (float)(all->top + log(all->sum));
+    }
 }
 
 /* Losses, and gradients in place of logits, of rows first ...: one pass while
@@ -342,18 +378,16 @@ static loong_status_t softmax_rows(const launch_t *l, int64_t first,
                                    int64_t rows)
 {
     const loong_kernel_query_t *q = l->call->query;
-    const loong_softmax_t *softmax = l->softmax;
     loong_softmax_stats_t *own = loongi_cross_entropy_own(q, l->room, rows);
     const loong_softmax_stats_t *all =
         loongi_cross_entropy_all(q, l->room, rows);
-    float *loss = (float *)l->call->ptr[4] + first;
-    bool alone = own == all;
+    bool alone = own == all || l->plan.roles->known;
 #pragma omp parallel for schedule(static) num_threads(q->threads)
     for (int64_t r = 0; r < rows; r++) {
         loong_softmax_row_t row = softmax_row(l, first, r);
-        own[r] = softmax->measure(&row);
+        own[r] = l->softmax->measure(&row);
         if (alone) {
-            loss[r] = softmax->finish(&row, &own[r], &own[r]);
+            finish_row(l, first + r, &row, &own[r], &own[r]);
         }
     }
     if (alone) {
@@ -363,7 +397,7 @@ static loong_status_t softmax_rows(const launch_t *l, int64_t first,
 #pragma omp parallel for schedule(static) num_threads(q->threads)
     for (int64_t r = 0; r < rows; r++) {
         loong_softmax_row_t row = softmax_row(l, first, r);
-        loss[r] = softmax->finish(&row, &own[r], &all[r]);
+        finish_row(l, first + r, &row, &own[r], &all[r]);
     }
     return LOONG_OK;
 }
@@ -374,6 +408,14 @@ static loong_status_t multiply(const launch_t *l,
 {
     loong_product_operands_t o = {a, b, NULL, c, l->scratch, 0};
     return loongi_product_run(l->call->ctx, product, &o);
+}
+
+/* dw is added to. */
+static bool adds(const launch_t *l)
+{
+    const plan_t *p = &l->plan;
+    return p->has_dw &&
+           l->call->accumulate >> (p->roles->dw - p->q->num_in) & 1;
 }
 
 static loong_status_t run_chunk(const launch_t *l, int64_t first,
@@ -390,18 +432,18 @@ static loong_status_t run_chunk(const launch_t *l, int64_t first,
     LOONG_TRY(multiply(l, c->logits, x, l->w, l->logits));
     LOONG_TRY(softmax_rows(l, first, c->rows));
     if (p->has_dx) {
-        void *dx = row_at(l, 5, first);
+        void *dx = row_at(l, p->roles->dx, first);
         void *to = l->wide_dx != NULL ? (void *)l->wide_dx : dx;
         LOONG_TRY(multiply(l, c->dx, l->logits, l->w, to));
         if (l->wide_dx != NULL) {
-            loongi_narrow(l->wide_dx, dx, call->query->arg[5].ld, c->rows,
-                          p->hidden, call->query->threads);
+            loongi_narrow(l->wide_dx, dx, p->q->arg[p->roles->dx].ld, c->rows,
+                          p->hidden, p->q->threads);
         }
     }
     if (p->has_dw) {
-        bool add = first > 0 || (call->accumulate & 1u << 2) != 0;
-        LOONG_TRY(
-            multiply(l, c->dw.product[add], l->logits, x, call->ptr[6]));
+        bool add = first > 0 || adds(l);
+        LOONG_TRY(multiply(l, c->dw.product[add], l->logits, x,
+                           call->ptr[p->roles->dw]));
     }
     return LOONG_OK;
 }
@@ -409,12 +451,12 @@ static loong_status_t run_chunk(const launch_t *l, int64_t first,
 /* Rows of padding in w have no logits: gradient 0. */
 static void clear_padding(const launch_t *l)
 {
-    const loong_karg_t *dw = &l->call->query->arg[6];
-    if (!l->plan.has_dw || (l->call->accumulate & 1u << 2) != 0) {
+    int dw = l->plan.roles->dw;
+    if (!l->plan.has_dw || adds(l)) {
         return;
     }
-    for (int64_t v = l->plan.vocab; v < dw->dim[0]; v++) {
-        memset(row_at(l, 6, v), 0, sizeof(float) * (size_t)l->plan.hidden);
+    for (int64_t v = l->plan.vocab; v < l->plan.q->arg[dw].dim[0]; v++) {
+        memset(row_at(l, dw, v), 0, sizeof(float) * (size_t)l->plan.hidden);
     }
 }
 
@@ -426,6 +468,9 @@ static loong_status_t launch(const loong_kernel_call_t *call, bool widened)
     l.call = call;
     l.plan = plan_of(call->query, widened);
     l.softmax = loongi_softmax();
+    l.scale = (float)loongi_cross_entropy_scale(call->query->attr, call->frame);
+    l.value = output(&l, l.plan.roles->value);
+    l.lse = output(&l, l.plan.roles->lse);
     LOONG_TRY(loongi_cross_entropy_labels(call));
     layout_t layout = layout_of(&l.plan, false);
     char *cursor = call->workspace;
@@ -467,26 +512,22 @@ static loong_status_t widened_run(const loong_kernel_call_t *call)
     return launch(call, true);
 }
 
-const loong_kernel_t loongi_cross_entropy_onednn = {
-    .name = "cross_entropy_onednn",
-    .op = "cross_entropy",
-    .device = "cpu",
-    .support = support,
-    .workspace = workspace,
-    .prepare = prepare,
-    .destroy = destroy,
-    .run = run,
-    .joins = true,
-};
+#define HEAD_ONEDNN(op_, suffix_, prefix_, joins_)          \
+    const loong_kernel_t loongi_##op_##_onednn##suffix_ = { \
+        .name = #op_ "_onednn" #suffix_,                    \
+        .op = #op_,                                         \
+        .device = "cpu",                                    \
+        .support = prefix_##support,                        \
+        .workspace = prefix_##workspace,                    \
+        .prepare = prefix_##prepare,                        \
+        .destroy = destroy,                                 \
+        .run = prefix_##run,                                \
+        .joins = joins_,                                    \
+    }
 
-const loong_kernel_t loongi_cross_entropy_onednn_widened = {
-    .name = "cross_entropy_onednn_widened",
-    .op = "cross_entropy",
-    .device = "cpu",
-    .support = widened_support,
-    .workspace = widened_workspace,
-    .prepare = widened_prepare,
-    .destroy = destroy,
-    .run = widened_run,
-    .joins = true,
-};
+HEAD_ONEDNN(cross_entropy, , , true);
+HEAD_ONEDNN(cross_entropy, _widened, widened_, true);
+HEAD_ONEDNN(token_logprob, , , true);
+HEAD_ONEDNN(token_logprob, _widened, widened_, true);
+HEAD_ONEDNN(token_logprob_grad, , , false);
+HEAD_ONEDNN(token_logprob_grad, _widened, widened_, false);

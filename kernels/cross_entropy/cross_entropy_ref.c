@@ -16,6 +16,9 @@
  * A token without label has loss 0 and g = 0; rows of w at and after vocab
  * have no logit and get gradient 0. When ranks share the vocabulary, v runs
  * over all of them in the sums above, and over the rank's own rows in dx_t.
+ *
+ * token_logprob: logp_t = a_y - lse, and lse; both 0 without label. Its
+ * gradient, given d_t = d sum / d logp_t, has g_v = d_t ([v = y] - p_v).
  */
 #include "cross_entropy.h"
 
@@ -41,10 +44,12 @@ static size_t workspace(const loong_kernel_query_t *query)
 typedef struct launch {
     const loong_kernel_call_t *call;
     const loong_cross_entropy_attr_t *attr;
+    const loong_head_roles_t *roles;
     int64_t rows;
     int64_t columns;
     double *logits; /* then g */
     const double *weight;
+    double *value, *lse;
     double scale;
 } launch_t;
 
@@ -63,30 +68,44 @@ static loong_softmax_stats_t measure(const launch_t *l, int64_t t)
     return s;
 }
 
-/* Turns the logits of one token into g; returns its loss. */
-static double finish(const launch_t *l, int64_t t,
-                     const loong_softmax_stats_t *s)
+/* Turns the logits of one token into g, and tells what is not known. */
+static void finish(const launch_t *l, int64_t t, const loong_softmax_stats_t *s)
 {
     double *a = l->logits + t * l->columns;
-    double weight = l->weight[t];
+    double weight = l->roles->sign * (l->weight != NULL ? l->weight[t] : 1.0);
     double z = l->attr->z_loss;
     int32_t label = ((const int32_t *)l->call->ptr[2])[t];
     int64_t column = loongi_cross_entropy_column(l->attr, l->columns, label);
     if (label == LOONG_IGNORE_LABEL) {
         memset(a, 0, sizeof(*a) * (size_t)l->columns);
-        return 0.0;
+        return;
     }
     double lse = s->top + log(s->sum);
+    double slope = 1.0 + 2.0 * z * lse;
     for (int64_t v = 0; v < l->columns; v++) {
-        a[v] = l->scale * weight * (1.0 + 2.0 * z * lse) * exp(a[v] - lse);
+        a[v] = l->scale * weight * slope * exp(a[v] - lse);
     }
-    if (column >= 0) {
-        a[column] -= l->scale * weight;
+    if (column >= 0) { /* by what is known of it, if it is */
+        a[column] = l->scale * weight * (slope * exp(s->logit - lse) - 1.0);
     }
-    return weight * (lse - s->logit + z * lse * lse);
+    if (!l->roles->known) {
+        l->value[t] = weight * (lse - s->logit + z * lse * lse);
+    }
+    if (!l->roles->known && l->lse != NULL) {
+        l->lse[t] = lse;
+    }
 }
 
-static loong_status_t turn(const launch_t *l, void *room, double *loss)
+static void turn_known(const launch_t *l)
+{
+#pragma omp parallel for schedule(static) num_threads(l->call->query->threads)
+    for (int64_t t = 0; t < l->rows; t++) {
+        loong_softmax_stats_t s = loongi_softmax_known(l->value[t], l->lse[t]);
+        finish(l, t, &s);
+    }
+}
+
+static loong_status_t turn(const launch_t *l, void *room)
 {
     const loong_kernel_query_t *q = l->call->query;
     loong_softmax_stats_t *own = loongi_cross_entropy_own(q, room, l->rows);
@@ -99,33 +118,35 @@ static loong_status_t turn(const launch_t *l, void *room, double *loss)
     LOONG_TRY(loongi_cross_entropy_exchange(l->call, room, l->rows));
 #pragma omp parallel for schedule(static) num_threads(q->threads)
     for (int64_t t = 0; t < l->rows; t++) {
-        loss[t] = finish(l, t, &all[t]);
+        finish(l, t, &all[t]);
     }
     return LOONG_OK;
 }
 
-static loong_status_t run(const loong_kernel_call_t *call)
+/* An operand as the op has it: read, or (zeros) to be written. */
+static double *operand(const loong_kernel_call_t *call, int role, char **cursor)
 {
-    const loong_kernel_query_t *q = call->query;
-    const loong_cross_entropy_attr_t *attr = q->attr;
-    char *cursor = call->workspace;
-    LOONG_TRY(loongi_cross_entropy_labels(call));
-    double *x = loongi_ref_load(call, 0, &cursor);
-    double *w = loongi_ref_load(call, 1, &cursor);
-    double *weight = loongi_ref_load(call, 3, &cursor);
-    double *loss = loongi_ref_output(call, 0, &cursor);
-    double *dx = loongi_ref_output(call, 1, &cursor);
-    double *dw = loongi_ref_output(call, 2, &cursor);
-    double *a = loongi_ref_take(&cursor, logits_bytes(q));
-    int64_t rows = loong_karg_rows(&q->arg[0]);
+    int num_in = call->query->num_in;
+    return role == 0       ? NULL
+           : role < num_in ? loongi_ref_load(call, role, cursor)
+                           : loongi_ref_output(call, role - num_in, cursor);
+}
+
+static void store(const loong_kernel_call_t *call, int role, const double *from)
+{
+    if (role >= call->query->num_in) {
+        loongi_ref_store(call, role - call->query->num_in, from);
+    }
+}
+
+static void multiply_back(const launch_t *l, const double *x, const double *w,
+                          double *dx, double *dw)
+{
+    const loong_kernel_query_t *q = l->call->query;
+    const double *a = l->logits;
+    int64_t rows = l->rows;
+    int64_t v = l->columns;
     int64_t h = loong_karg_cols(&q->arg[0]);
-    int64_t v = loongi_cross_entropy_columns(q);
-    void *room = loongi_ref_take(&cursor, loongi_cross_entropy_room(q, rows));
-    loong_ref_matmul_t forward = {rows, v, h, x, h, 1, w, 1, h, a, q->threads};
-    loongi_ref_matmul(&forward);
-    launch_t l = {call, attr, rows, v, a, weight,
-                  call->frame->loss_scale[attr->loss]};
-    LOONG_TRY(turn(&l, room, loss));
     if (dx != NULL) {
         loong_ref_matmul_t product = {rows, h, v, a,  v,         1,
                                       w,    h, 1, dx, q->threads};
@@ -136,17 +157,58 @@ static loong_status_t run(const loong_kernel_call_t *call)
                                       x, h, 1,    dw, q->threads};
         loongi_ref_matmul(&product);
     }
-    loongi_ref_store(call, 0, loss);
-    loongi_ref_store(call, 1, dx);
-    loongi_ref_store(call, 2, dw);
+}
+
+static loong_status_t run(const loong_kernel_call_t *call)
+{
+    const loong_kernel_query_t *q = call->query;
+    const loong_cross_entropy_attr_t *attr = q->attr;
+    const loong_head_roles_t *roles = loongi_cross_entropy_roles(q);
+    char *cursor = call->workspace;
+    LOONG_TRY(loongi_cross_entropy_labels(call));
+    int64_t rows = loong_karg_rows(&q->arg[0]);
+    int64_t h = loong_karg_cols(&q->arg[0]);
+    int64_t v = loongi_cross_entropy_columns(q);
+    double *x = loongi_ref_load(call, 0, &cursor);
+    double *w = loongi_ref_load(call, 1, &cursor);
+    double *weight = operand(call, roles->weight, &cursor);
+    double *value = operand(call, roles->value, &cursor);
+    double *lse = operand(call, roles->lse, &cursor);
+    double *dx = operand(call, roles->dx, &cursor);
+    double *dw = operand(call, roles->dw, &cursor);
+    double *a = loongi_ref_take(&cursor, logits_bytes(q));
+    void *room = loongi_ref_take(&cursor, loongi_cross_entropy_room(q, rows));
+    loong_ref_matmul_t forward = {rows, v, h, x, h, 1, w, 1, h, a, q->threads};
+    loongi_ref_matmul(&forward);
+    launch_t l = {call,   attr,
+                  roles,  rows,
+                  v,      a,
+                  weight, value,
+                  lse,    loongi_cross_entropy_scale(attr, call->frame)};
+    if (roles->known) {
+        turn_known(&l);
+    } else {
+        LOONG_TRY(turn(&l, room));
+    }
+    multiply_back(&l, x, w, dx, dw);
+    store(call, roles->value, value);
+    store(call, roles->lse, lse);
+    store(call, roles->dx, dx);
+    store(call, roles->dw, dw);
     return LOONG_OK;
 }
 
-const loong_kernel_t loongi_cross_entropy_ref = {
-    .name = "cross_entropy_ref",
-    .op = "cross_entropy",
-    .device = "cpu",
-    .workspace = workspace,
-    .run = run,
-    .joins = true,
-};
+/* The gradient of token_logprob knows all that ranks exchange. */
+#define HEAD_REF(op_, joins_)                   \
+    const loong_kernel_t loongi_##op_##_ref = { \
+        .name = #op_ "_ref",                    \
+        .op = #op_,                             \
+        .device = "cpu",                        \
+        .workspace = workspace,                 \
+        .run = run,                             \
+        .joins = joins_,                        \
+    }
+
+HEAD_REF(cross_entropy, true);
+HEAD_REF(token_logprob, true);
+HEAD_REF(token_logprob_grad, false);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The pointwise part of cross_entropy: one row of logits. Compiled per
- * instruction set level. */
+ * The pointwise part of cross_entropy and token_logprob: one row of logits.
+ * Compiled per instruction set level. */
 #ifndef LOONG_SOFTMAX_H
 #define LOONG_SOFTMAX_H
 
@@ -22,6 +22,9 @@ typedef struct loong_softmax_row {
     float scale;   /* of the loss */
     bool gradient; /* wanted */
     bool half;     /* the gradient is bf16, from the same address on */
+    bool known;    /* logp and lse are, nothing is measured */
+    float logp;
+    float lse;
 } loong_softmax_row_t;
 
 /* First: the statistics of the row; with a gradient wanted, powers take the

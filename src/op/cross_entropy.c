@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * cross_entropy; formulas in kernels/cross_entropy/cross_entropy_ref.c. */
-#include "graph_impl.h"
+ * cross_entropy, token_logprob and its gradient; formulas in
+ * kernels/cross_entropy/cross_entropy_ref.c. */
 #include "graph_impl.h"
 #include "op_impl.h"
 
-static loong_status_t infer(const loong_op_call_t *call)
+/* x, w, labels, and the part of the vocabulary that w is. */
+static loong_status_t want_head(const loong_op_call_t *call)
 {
     const loong_cross_entropy_attr_t *a = call->attr;
     LOONG_TRY(loongi_want_rank(call, 0, "x", 2));
@@ -15,9 +16,6 @@ static loong_status_t infer(const loong_op_call_t *call)
     LOONG_TRY(loongi_want_rank(call, 2, "labels", 1));
     LOONG_TRY(loongi_want_rows(call, 2, "labels", 0));
     LOONG_TRY(loongi_want_dtype(call, 2, "labels", LOONG_I32));
-    LOONG_TRY(loongi_want_rank(call, 3, "loss_weight", 1));
-    LOONG_TRY(loongi_want_rows(call, 3, "loss_weight", 0));
-    LOONG_TRY(loongi_want_dtype(call, 3, "loss_weight", call->precision.wide));
     int64_t rows = call->in[1].shape.dim[0];
     bool whole = a->size <= 1;
     LOONG_CHECK(call->ctx,
@@ -26,6 +24,16 @@ static loong_status_t infer(const loong_op_call_t *call)
                 LOONG_ERR_ARG, "%s: vocab %lld, w has %lld rows from %lld on",
                 call->op, (long long)a->vocab, (long long)rows,
                 (long long)a->begin);
+    return LOONG_OK;
+}
+
+static loong_status_t infer(const loong_op_call_t *call)
+{
+    const loong_cross_entropy_attr_t *a = call->attr;
+    LOONG_TRY(want_head(call));
+    LOONG_TRY(loongi_want_rank(call, 3, "loss_weight", 1));
+    LOONG_TRY(loongi_want_rows(call, 3, "loss_weight", 0));
+    LOONG_TRY(loongi_want_dtype(call, 3, "loss_weight", call->precision.wide));
     LOONG_CHECK(call->ctx, a->loss >= 0 && a->loss < LOONG_MAX_LOSSES,
                 LOONG_ERR_ARG, "%s: loss %d, at most %d are allowed", call->op,
                 a->loss, LOONG_MAX_LOSSES);
@@ -59,7 +67,7 @@ static void cost(const loong_kernel_query_t *q, loong_cost_t *cost)
     cost->bytes = loongi_cost_bytes(q);
 }
 
-/* The ranks that share the vocabulary have the losses of the whole of it. */
+/* The ranks that share the vocabulary have what is a token's of the whole. */
 static uint32_t same(const void *attr, int o, uint32_t in)
 {
     const loong_cross_entropy_attr_t *a = attr;
@@ -83,24 +91,134 @@ static const loong_op_t cross_entropy = {
 };
 const loong_op_t *const loongi_op_cross_entropy = &cross_entropy;
 
+/* Between whom the vocabulary is shared. */
+static void share(const loong_graph_t *g, bool shared, loong_group_t group,
+                  loong_cross_entropy_attr_t *attr)
+{
+    const loong_mesh_t *mesh = loong_graph_mesh(g);
+    attr->group = group;
+    attr->size = shared ? loong_mesh_group_size(mesh, group) : 1;
+    attr->rank = shared ? loong_mesh_group_rank(mesh, group) : 0;
+}
+
 loong_val_t loong_cross_entropy(loong_graph_t *g, loong_val_t x, loong_val_t w,
                                 loong_val_t labels, loong_val_t loss_weight,
                                 const loong_cross_entropy_params_t *params)
 {
     const loong_cross_entropy_params_t *p = params;
-    const loong_mesh_t *mesh = loong_graph_mesh(g);
-    loong_cross_entropy_attr_t attr = {
-        .loss = g->num_losses, .vocab = p->vocab, .z_loss = p->z_loss,
-        .begin = p->begin, .group = p->group, .size = 1};
+    loong_cross_entropy_attr_t attr = {.loss = g->num_losses,
+                                       .vocab = p->vocab,
+                                       .z_loss = p->z_loss,
+                                       .begin = p->begin};
     loong_val_t in[4] = {x, w, labels, loss_weight};
     loong_val_t rows = LOONG_NONE;
     loong_loss_params_t loss = p->loss;
     if (p->shared) {
         loss.same |= loongi_same_group(p->group);
-        attr.size = loong_mesh_group_size(mesh, p->group);
-        attr.rank = loong_mesh_group_rank(mesh, p->group);
     }
+    share(g, p->shared, p->group, &attr);
     loong_graph_apply(g, &cross_entropy, &attr, 4, in, 1, &rows);
     loong_graph_loss(g, rows, &loss);
     return rows;
+}
+
+/* ---- token_logprob ------------------------------------------------------- */
+
+static loong_status_t infer_logprob(const loong_op_call_t *call)
+{
+    LOONG_TRY(want_head(call));
+    call->out[0].dtype = call->precision.wide;
+    call->out[0].shape = call->in[2].shape;
+    call->out[1] = call->out[0];
+    return LOONG_OK;
+}
+
+static loong_status_t infer_logprob_grad(const loong_op_call_t *call)
+{
+    static const char *const names[] = {"logp", "lse", "dlogp"};
+    LOONG_TRY(want_head(call));
+    for (int i = 0; i < 3; i++) {
+        LOONG_TRY(loongi_want_vector(call, 3 + i, names[i],
+                                     call->in[0].shape.dim[0]));
+    }
+    call->out[0] = call->in[0];
+    call->out[1].dtype = call->precision.wide;
+    call->out[1].shape = call->in[1].shape;
+    return LOONG_OK;
+}
+
+static void cost_logprob(const loong_kernel_query_t *q, loong_cost_t *cost)
+{
+    cost->flops = 2.0 * (double)loong_karg_rows(&q->arg[0]) *
+                  (double)loong_karg_cols(&q->arg[0]) *
+                  (double)loong_karg_rows(&q->arg[1]);
+    cost->bytes = loongi_cost_bytes(q);
+}
+
+static void cost_logprob_grad(const loong_kernel_query_t *q, loong_cost_t *cost)
+{
+    cost_logprob(q, cost);
+    cost->flops *= 1 + (q->arg[6].rank > 0) + (q->arg[7].rank > 0);
+}
+
+static uint32_t same_logprob(const void *attr, int o, uint32_t in)
+{
+    (void)o;
+    return same(attr, 0, in);
+}
+
+static const loong_op_t token_logprob_grad = {
+    .name = "token_logprob_grad",
+    .attr_size = sizeof(loong_cross_entropy_attr_t),
+    .min_in = 6,
+    .max_in = 6,
+    .num_out = 2,
+    .accumulates = 1u << 1,
+    .strided_in = true,
+    .strided_out = true,
+    .optional_out = 1u << 0 | 1u << 1,
+    .infer = infer_logprob_grad,
+    .cost = cost_logprob_grad,
+};
+const loong_op_t *const loongi_op_token_logprob_grad = &token_logprob_grad;
+
+static loong_status_t grad_logprob(const loong_grad_call_t *call)
+{
+    loong_val_t in[6] = {call->in[0],  call->in[1],  call->in[2],
+                         call->out[0], call->out[1], call->out_grad[0]};
+    LOONG_CHECK(loong_graph_context(call->graph),
+                call->out_grad[0] != LOONG_NONE &&
+                    call->out_grad[1] == LOONG_NONE,
+                LOONG_ERR_UNSUPPORTED,
+                "token_logprob: a gradient of lse, only that of logp is taken");
+    loong_graph_apply(call->graph, &token_logprob_grad, call->attr, 6, in, 2,
+                      call->in_grad);
+    return LOONG_OK;
+}
+
+static const loong_op_t token_logprob = {
+    .name = "token_logprob",
+    .attr_size = sizeof(loong_cross_entropy_attr_t),
+    .min_in = 3,
+    .max_in = 3,
+    .num_out = 2,
+    .strided_in = true,
+    .infer = infer_logprob,
+    .same = same_logprob,
+    .grad = grad_logprob,
+    .cost = cost_logprob,
+};
+const loong_op_t *const loongi_op_token_logprob = &token_logprob;
+
+loong_val_t loong_token_logprob(loong_graph_t *g, loong_val_t x, loong_val_t w,
+                                loong_val_t labels,
+                                const loong_token_logprob_params_t *params)
+{
+    const loong_token_logprob_params_t *p = params;
+    loong_cross_entropy_attr_t attr = {
+        .loss = -1, .vocab = p->vocab, .begin = p->begin};
+    loong_val_t in[3] = {x, w, labels};
+    loong_val_t logp = LOONG_NONE;
+    share(g, p->shared, p->group, &attr);
+    return loong_graph_apply(g, &token_logprob, &attr, 3, in, 1, &logp);
 }

@@ -87,6 +87,8 @@
     X(loss)              \
     X(loss_scale)        \
     X(cross_entropy)     \
+    X(token_logprob)     \
+    X(token_logprob_grad) \
     X(adamw)             \
     X(lion)              \
     X(sgd)               \

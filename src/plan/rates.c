@@ -79,7 +79,8 @@ static const double LAUNCHES = 1.6;
 /* What other ops compute hides behind their passes over memory. */
 static bool multiplies(const char *op)
 {
-    return strstr(op, "linear") != NULL || strcmp(op, "cross_entropy") == 0;
+    return strstr(op, "linear") != NULL || strcmp(op, "cross_entropy") == 0 ||
+           strncmp(op, "token_logprob", 13) == 0;
 }
 
 static double compute(const loong_rates_params_t *p, const loong_step_t *step,

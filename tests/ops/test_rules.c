@@ -162,6 +162,7 @@ static const loong_repeat_heads_attr_t heads = {4, 2};
 
 static const loong_update_attr_t group;
 static const loong_head_linear_attr_t four = {4, 5, 0, 5, false};
+static const loong_token_logprob_params_t too_many = {.vocab = 21};
 static const loong_head_linear_attr_t beyond = {2, 10, 8, 3, false};
 
 /* X(expression, message): in the expression g is the graph, v the values. */
@@ -303,6 +304,12 @@ static const loong_head_linear_attr_t beyond = {2, 10, 8, 3, false};
       "segment_repeat: 0 rows, 1 to 2147483647 wanted")                       \
     X(segment_repeat_size, loong_segment_repeat(g, v->w, v->ids, 9),          \
       "segment_repeat: dimension 0 of x is ")                                 \
+    X(token_logprob_labels,                                                   \
+      loong_token_logprob(g, v->x, v->table, v->keys, &too_many),             \
+      "token_logprob: labels is int64, int32 wanted")                         \
+    X(token_logprob_vocab,                                                    \
+      loong_token_logprob(g, v->x, v->table, v->ids, &too_many),              \
+      "token_logprob: vocab 21, w has 20 rows from 0 on")                     \
     X(sum_rows_rank, loong_sum_rows(g, v->w),                                 \
       "sum_rows: x has 1 dimensions, 2 wanted")                               \
     X(adamw_graph, apply(g, "adamw", &group, IN(v->w)),                       \
@@ -475,7 +482,8 @@ static const char *const run_ops[] = {
     "zigzag", "repeat_heads", "sum_heads", "linear", "linear_dw", "attention",
     "attention_grad", "mean_squares", "mean_squares_grad", "rms_scale",
     "rms_scale_grad", "head_linear", "head_linear_dw",
-    "cross_entropy", "adamw", "sumsq", "sum", "topk_router",
+    "cross_entropy", "token_logprob", "token_logprob_grad",
+    "adamw", "sumsq", "sum", "topk_router",
     "sign_step", "topk_router_grad", "expert_counts", "expert_excess",
     "expert_capacity", "router_loss", "router_loss_grad",
     "attention_merge", "expert_order", "permute", "unpermute", "unpermute_dw",
@@ -525,8 +533,9 @@ static void check_kernels(loong_context_t *ctx, const loong_op_t *op)
     static const loong_cross_entropy_attr_t loss = {.vocab = 5};
     static const loong_head_linear_attr_t heads_of_two = {2, 6, 0, 6, false};
     const void *attr = strncmp(op->name, "attention", 9) == 0 ? &attention
-                       : strcmp(op->name, "cross_entropy") == 0
-                           ? &loss
+                       : strcmp(op->name, "cross_entropy") == 0 ||
+                               strncmp(op->name, "token_logprob", 13) == 0
+                           ? (const void *)&loss
                        : strncmp(op->name, "head_linear", 11) == 0
                            ? (const void *)&heads_of_two
                            : (const void *)zeros;

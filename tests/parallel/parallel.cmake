@@ -1,6 +1,7 @@
 # Layouts: meshes, regions, equality of layouts.
 loong_test(NAME mesh LABELS parallel SOURCES tests/parallel/test_mesh.c)
 loong_test(NAME regions LABELS parallel SOURCES tests/parallel/test_regions.c)
+loong_test(NAME shared_logprob LABELS parallel SOURCES tests/parallel/test_token_logprob.c)
 loong_test(NAME shards LABELS parallel
   SOURCES tests/parallel/test_shards.c tests/engine/engine_run.c)
 target_include_directories(test_shards PRIVATE ${PROJECT_SOURCE_DIR}/tests/engine)

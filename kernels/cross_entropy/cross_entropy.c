@@ -134,7 +134,7 @@ loongi_cross_entropy_exchange(const loong_kernel_call_t *call, void *room,
         return LOONG_OK;
     }
     LOONG_CHECK(call->ctx, call->group != NULL, LOONG_ERR_INTERNAL,
-                "cross_entropy: no communicator of group %s",
+                "%s: no communicator of group %s", call->query->op,
                 loong_group_name(attr->group));
     loong_softmax_stats_t *all = stats + ranks * rows;
     int64_t *counts = (int64_t *)(void *)(all + rows);

@@ -2,8 +2,8 @@
  *
  * token_logprob and its gradient: every kernel against the reference, with
  * padded vocabulary, ignored labels, absent gradients, several chunks; the
- * reference against finite differences and against cross_entropy. A vocabulary
- * that ranks share: tests/parallel/test_token_logprob.c. */
+ * reference against the formula, finite differences and cross_entropy. A
+ * vocabulary that ranks share: tests/parallel/test_token_logprob.c. */
 #include "op_case.h"
 #include "op_device.h"
 #include "op_draw.h"
@@ -158,6 +158,28 @@ static void test_absent(void **state)
     }
 }
 
+/* logp and lse by the formula, from all logits. */
+static void check_values(const setting_t *s, const double *x, const double *w,
+                         double *const *out)
+{
+    for (int64_t t = 0; t < s->tokens; t++) {
+        double logit = 0.0;
+        double sum = 0.0;
+        for (int64_t v = 0; v < s->vocab; v++) {
+            double a = 0.0;
+            for (int64_t i = 0; i < s->hidden; i++) {
+                a += x[t * s->hidden + i] * w[v * s->hidden + i];
+            }
+            logit = v == labels[t] ? a : logit;
+            sum += exp(a);
+        }
+        bool none = labels[t] == LOONG_IGNORE_LABEL;
+        double lse = none ? 0.0 : log(sum);
+        assert_true(fabs(out[1][t] - lse) <= 1e-13);
+        assert_true(fabs(out[0][t] - (none ? 0.0 : logit - lse)) <= 1e-13);
+    }
+}
+
 /* dx and dw are the gradients of sum dlogp . logp; tokens without label have
  * none, and neither has padding. */
 static void test_differences(void **state)
@@ -173,6 +195,7 @@ static void test_differences(void **state)
     c.arg[0].wide_values = x;
     c.arg[1].wide_values = w;
     op_case_t back = backward_case(&s, &c, &b);
+    check_values(&s, x, w, b.out);
     op_case_outputs(&back, "token_logprob_grad_ref", grad);
     op_difference_t d = {&c, 0, 1, 1, {b.dlogp}, grad[0], 1e-8};
     op_case_differences(&d);
@@ -183,7 +206,6 @@ static void test_differences(void **state)
         assert_true(grad[1][8 * s.hidden + i] == 0.0); /* padding */
         assert_true(grad[0][3 * s.hidden + i] == 0.0); /* no label */
     }
-    assert_true(b.out[0][3] == 0.0 && b.out[1][3] == 0.0);
     free(grad[0]);
     free(grad[1]);
     free(x);

@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * token_logprob over a vocabulary that ranks share: log-probabilities and both
- * gradients are those of one rank. */
+ * gradients are those of one rank, by the reference (fp64) and by products of
+ * oneDNN (fp32). */
+#include "convert.h"
 #include "executor.h"
 #include "groups.h"
 #include "loong/collective.h"
@@ -22,6 +24,8 @@ typedef struct result {
 
 typedef struct job {
     loong_mesh_params_t mesh;
+    loong_dtype_t dtype;
+    double bound;
     result_t *one;
 } job_t;
 
@@ -31,12 +35,14 @@ typedef struct runner {
     loong_groups_t groups;
     loong_chunk_t *chunk;
     loong_run_t run;
+    const job_t *job;
     int64_t rows; /* of this rank */
 } runner_t;
 
 static loong_status_t compile(runner_t *r)
 {
-    loong_precision_t f64 = {LOONG_F64, LOONG_F64};
+    loong_dtype_t dtype = r->job->dtype;
+    loong_precision_t precision = {dtype, dtype};
     loong_compile_params_t params = {
         .device = "cpu", .threads = 1, .fuse = true, .in_place = true};
     loong_token_logprob_params_t vocab = {.vocab = VOCAB,
@@ -45,11 +51,11 @@ static loong_status_t compile(runner_t *r)
                                           .group = LOONG_GROUP_TP};
     loong_graph_t *g = NULL;
     LOONG_TRY(loong_register_builtin(r->ctx));
-    LOONG_TRY(loong_graph_create(r->ctx, f64, &g));
+    LOONG_TRY(loong_graph_create(r->ctx, precision, &g));
     loong_graph_set_mesh(g, &r->mesh);
-    loong_val_t x = loong_graph_boundary_input(g, "x", LOONG_F64,
+    loong_val_t x = loong_graph_boundary_input(g, "x", dtype,
                                                loong_shape_2d(TOKENS, HIDDEN));
-    loong_val_t w = loong_graph_boundary_input(g, "w", LOONG_F64,
+    loong_val_t w = loong_graph_boundary_input(g, "w", dtype,
                                                loong_shape_2d(r->rows, HIDDEN));
     loong_val_t labels =
         loong_graph_input(g, "labels", LOONG_I32, loong_shape_1d(TOKENS));
@@ -85,32 +91,40 @@ static void *data_of(const runner_t *r, const loong_port_t *port)
 }
 
 /* Numbers of a stream from its number `first` on. */
-static void fill(const runner_t *r, const char *name, uint64_t first)
+static loong_status_t fill(const runner_t *r, const char *name, uint64_t first)
 {
     const loong_port_t *port = loongi_chunk_input(r->chunk, name);
-    double *data = data_of(r, port);
+    char *data = data_of(r, port);
     for (int64_t i = 0; i < loongi_shape_elements(&port->shape); i++) {
-        data[i] = loongi_rng_normal((uint64_t)name[0], 1, first + (uint64_t)i);
+        double v = loongi_rng_normal((uint64_t)name[0], 1, first + (uint64_t)i);
+        LOONG_TRY(
+            loongi_convert(r->ctx, LOONG_F64, &v, r->job->dtype, data, 1));
+        data += loong_dtype_size(r->job->dtype);
     }
+    return LOONG_OK;
 }
 
 static loong_status_t compare(const runner_t *r, const char *name,
                               double *wanted, int64_t n, bool keep)
 {
-    const double *data = data_of(r, loongi_chunk_output(r->chunk, name));
+    double data[ROWS * HIDDEN];
+    LOONG_TRY(loongi_convert(r->ctx, r->job->dtype,
+                             data_of(r, loongi_chunk_output(r->chunk, name)),
+                             LOONG_F64, data, n));
     if (keep) {
         memcpy(wanted, data, sizeof(*data) * (size_t)n);
     }
     for (int64_t i = 0; i < n; i++) {
-        LOONG_CHECK(r->ctx, fabs(data[i] - wanted[i]) <= 1e-13,
+        LOONG_CHECK(r->ctx, fabs(data[i] - wanted[i]) <= r->job->bound,
                     LOONG_ERR_INTERNAL, "%s: element %lld is %.17g, not %.17g",
                     name, (long long)i, data[i], wanted[i]);
     }
     return LOONG_OK;
 }
 
-static loong_status_t check(runner_t *r, const job_t *job)
+static loong_status_t check(runner_t *r)
 {
+    const job_t *job = r->job;
     loong_frame_t frame = {.first = 1, .last = 1};
     bool keep = job->mesh.world == 1;
     int64_t first = r->rows * r->mesh.rank * HIDDEN;
@@ -118,9 +132,9 @@ static loong_status_t check(runner_t *r, const job_t *job)
     for (int t = 0; t < TOKENS; t++) {
         labels[t] = t == 2 ? LOONG_IGNORE_LABEL : t * 5 % VOCAB;
     }
-    fill(r, "x", 0);
-    fill(r, "w", (uint64_t)first);
-    fill(r, "y.grad", 0);
+    LOONG_TRY(fill(r, "x", 0));
+    LOONG_TRY(fill(r, "w", (uint64_t)first));
+    LOONG_TRY(fill(r, "y.grad", 0));
     LOONG_TRY(loongi_program_run(&r->run, &r->chunk->programs[LOONG_PROGRAM_F],
                                  &frame));
     LOONG_TRY(compare(r, "y", job->one->logp, TOKENS, keep));
@@ -137,13 +151,14 @@ static loong_status_t run_job(loong_context_t *ctx, loong_comm_t *comm,
     runner_t r;
     memset(&r, 0, sizeof(r));
     r.ctx = ctx;
+    r.job = job;
     r.rows = ROWS / job->mesh.world;
     LOONG_TRY(
         loong_mesh_create(ctx, &job->mesh, loong_comm_rank(comm), &r.mesh));
     LOONG_TRY(loongi_groups_create(ctx, comm, &r.mesh, &r.groups));
     LOONG_TRY(compile(&r));
     LOONG_TRY(bind(&r));
-    LOONG_TRY(check(&r, job));
+    LOONG_TRY(check(&r));
     loongi_chunk_destroy(&r.chunk);
     for (int b = 0; b < LOONG_BASE_COUNT; b++) {
         loongi_free(ctx, r.run.base[b]);
@@ -152,19 +167,25 @@ static loong_status_t run_job(loong_context_t *ctx, loong_comm_t *comm,
     return LOONG_OK;
 }
 
-static void test_shared(void **state)
+static void check_shared(loong_dtype_t dtype, double bound)
 {
-    (void)state;
     static result_t one;
     loong_context_t *ctx = test_context();
     for (int ranks = 1; ranks <= 3; ranks++) {
-        job_t job = {{ranks, ranks, 1, 1, 1, 1, 0, 0}, &one};
+        job_t job = {{ranks, ranks, 1, 1, 1, 1, 0, 0}, dtype, bound, &one};
         loong_threads_params_t params = {
             .size = ranks, .context = {test_log, NULL, LOONG_LOG_WARN}};
         assert_ok(ctx, loong_threads_run(ctx, &params, run_job, &job));
     }
     assert_true(one.logp[2] == 0.0 && one.logp[3] < 0.0);
     test_context_end(&ctx);
+}
+
+static void test_shared(void **state)
+{
+    (void)state;
+    check_shared(LOONG_F64, 1e-13);
+    check_shared(LOONG_F32, 1e-5);
 }
 
 int main(void)

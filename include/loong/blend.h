@@ -3,9 +3,9 @@
  * A blend: weighted sources cut into samples, in an order that is a pure
  * function. Training data is one blend, every validation set is another.
  *
- * Let T be seq_length. A source holds N tokens (of the documents of its
- * split) and n = floor((N - 1) / T) samples; sample i is the T + 1 tokens from
- * i * T on, so neighbours share one token.
+ * A source has n samples (loong/source.h). One of tokens holds N of them, in
+ * the documents of its split: with T = seq_length, n = floor((N - 1) / T), and
+ * sample i is the T + 1 tokens from i * T on, so neighbours share one token.
  *
  * Which source. Weights become integers p_s with the smallest common sum
  * P <= 65536 that gives them exactly; where there is none, P = 65536 and p_s
@@ -35,9 +35,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "loong/context.h"
-#include "loong/dataset.h"
-#include "loong/status.h"
+#include "loong/source.h"
 
 #ifdef __cplusplus
 extern "C" {
@@ -46,13 +44,14 @@ extern "C" {
 typedef struct loong_blend loong_blend_t;
 
 typedef struct loong_blend_source {
-    const char *prefix; /* of the indexed data set; copied */
+    const char *path;   /* of the source: a data set's prefix */
     double weight;      /* > 0; 0 for all sources: in proportion to samples */
     double split_begin; /* share of the documents, floor(share * documents): */
     double split_end;   /* [begin, end); both 0: all documents */
     int64_t max_epochs; /* 0: no bound */
     /* (optional) What another rank found when it checked the index. */
     const loong_index_digest_t *known;
+    const char *class_name; /* of the source; NULL: "tokens" */
 } loong_blend_source_t;
 
 typedef struct loong_blend_params {
@@ -65,8 +64,7 @@ typedef struct loong_blend_params {
 } loong_blend_params_t;
 
 /* Opens and checks every source. Not collective.
- * Errors: those of loong_dataset_create, LOONG_ERR_CONFIG (weights, splits,
- * bounds), LOONG_ERR_FORMAT (a source that gives no sample). */
+ * Errors: those of the sources, LOONG_ERR_CONFIG (weights, splits, bounds). */
 LOONG_API LOONG_NODISCARD loong_status_t
 loong_blend_create(loong_context_t *ctx, const loong_blend_params_t *params,
                    loong_blend_t **blend_p);
@@ -87,12 +85,9 @@ LOONG_API void loong_blend_get_info(const loong_blend_t *blend,
                                     loong_blend_info_t *info);
 
 typedef struct loong_blend_source_info {
-    const loong_dataset_t *dataset; /* borrowed */
-    int64_t first_document;         /* of the split */
-    int64_t documents;
-    int64_t first_token;
-    int64_t tokens;
-    int64_t samples;    /* n, of one epoch */
+    const loong_source_class_t *source_class;
+    const void *source; /* borrowed */
+    loong_source_info_t info;
     int64_t share;      /* p_s of P */
     int64_t max_epochs; /* 0: no bound */
 } loong_blend_source_info_t;
@@ -107,7 +102,6 @@ typedef struct loong_sample {
     int64_t draw;   /* k: the how manieth sample of this source */
     int64_t epoch;  /* of the source */
     int64_t number; /* of the sample within the source */
-    int64_t token;  /* first of its T + 1 tokens in the data set */
 } loong_sample_t;
 
 /* Sample of draw g >= 0. Errors: LOONG_ERR_ARG (at or past max_samples). */

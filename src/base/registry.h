@@ -11,6 +11,7 @@
 #define LOONG_REGISTRY_KERNELS "registered kernels"
 #define LOONG_REGISTRY_DEVICES "registered devices"
 #define LOONG_REGISTRY_FAMILIES "registered families"
+#define LOONG_REGISTRY_SOURCES "registered sources"
 
 typedef struct loong_registry {
     const void **items; /* in the order in which they came */

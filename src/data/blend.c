@@ -15,13 +15,13 @@ static loong_status_t check_source(const loong_blend_t *blend,
 {
     loong_context_t *ctx = blend->ctx;
     bool whole = source->split_begin == 0 && source->split_end == 0;
-    LOONG_CHECK(ctx, source->prefix != NULL && source->prefix[0] != '\0',
+    LOONG_CHECK(ctx, source->path != NULL && source->path[0] != '\0',
                 LOONG_ERR_CONFIG, "data '%s': a source without a path",
                 blend->name);
     LOONG_CHECK(ctx, isfinite(source->weight) && source->weight >= 0,
                 LOONG_ERR_CONFIG,
                 "data '%s', source '%s': weight %g, must be above 0",
-                blend->name, source->prefix, source->weight);
+                blend->name, source->path, source->weight);
     LOONG_CHECK(ctx,
                 whole || (source->split_begin >= 0 &&
                           source->split_begin < source->split_end &&
@@ -29,25 +29,13 @@ static loong_status_t check_source(const loong_blend_t *blend,
                 LOONG_ERR_CONFIG,
                 "data '%s', source '%s': split %g to %g, allowed is "
                 "0 <= begin < end <= 1",
-                blend->name, source->prefix, source->split_begin,
+                blend->name, source->path, source->split_begin,
                 source->split_end);
     LOONG_CHECK(ctx, source->max_epochs >= 0, LOONG_ERR_CONFIG,
                 "data '%s', source '%s': max_epochs %" PRId64
                 ", must be 0 (no bound) or more",
-                blend->name, source->prefix, source->max_epochs);
+                blend->name, source->path, source->max_epochs);
     return LOONG_OK;
-}
-
-static void choose_documents(const loong_blend_source_t *source,
-                             int64_t documents, loong_blend_source_info_t *info)
-{
-    int64_t end = documents;
-    if (source->split_end > 0) {
-        info->first_document =
-            (int64_t)floor(source->split_begin * (double)documents);
-        end = (int64_t)floor(source->split_end * (double)documents);
-    }
-    info->documents = end - info->first_document;
 }
 
 static loong_status_t open_source(loong_blend_t *blend, int64_t s,
@@ -55,32 +43,17 @@ static loong_status_t open_source(loong_blend_t *blend, int64_t s,
 {
     blend_source_t *own = &blend->sources[s];
     loong_blend_source_info_t *info = &own->info;
-    loong_dataset_info_t data;
+    const char *name = source->class_name;
+    const loong_source_params_t params = {
+        blend->name,         source->path,      blend->seq_length,
+        source->split_begin, source->split_end, source->known};
     LOONG_TRY(check_source(blend, source));
-    LOONG_TRY(loong_dataset_create_known(blend->ctx, source->prefix,
-                                         source->known, &own->dataset));
-    loong_dataset_get_info(own->dataset, &data);
-    info->dataset = own->dataset;
+    LOONG_TRY(loong_find_source(blend->ctx, name != NULL ? name : "tokens",
+                                &info->source_class));
+    LOONG_TRY(info->source_class->open(blend->ctx, &params, &own->source));
+    info->source = own->source;
+    info->source_class->get_info(own->source, &info->info);
     info->max_epochs = source->max_epochs;
-    choose_documents(source, data.documents, info);
-    info->first_token =
-        loong_dataset_get_start(own->dataset, info->first_document);
-    int64_t end = loong_dataset_get_start(
-        own->dataset, info->first_document + info->documents);
-    if (info->first_token < 0 || end < 0) {
-        return LOONG_ERR_FORMAT;
-    }
-    info->tokens = end - info->first_token;
-    info->samples = (info->tokens - 1) / blend->seq_length;
-    LOONG_CHECK(blend->ctx, data.tokens > 0, LOONG_ERR_FORMAT,
-                "data '%s': '%s' is empty: %" PRId64 " documents, 0 tokens",
-                blend->name, source->prefix, data.documents);
-    LOONG_CHECK(blend->ctx, info->tokens > blend->seq_length, LOONG_ERR_FORMAT,
-                "data '%s': '%s' has %" PRId64 " tokens in %" PRId64
-                " of %" PRId64 " documents, one sample of seq_length %" PRId64
-                " takes %" PRId64,
-                blend->name, source->prefix, info->tokens, info->documents,
-                data.documents, blend->seq_length, blend->seq_length + 1);
     return LOONG_OK;
 }
 
@@ -98,7 +71,7 @@ static loong_status_t choose_weights(loong_blend_t *blend,
                     "data '%s': %" PRId64 " of %" PRId64
                     " sources have no weight, give it to all or to none",
                     blend->name, zeros, blend->num_sources);
-        weights[s] = zeros > 0 ? (double)blend->sources[s].info.samples
+        weights[s] = zeros > 0 ? (double)blend->sources[s].info.info.samples
                                : sources[s].weight;
     }
     return loongi_apportion_create(blend->ctx, weights, blend->num_sources,
@@ -118,12 +91,12 @@ static loong_status_t share_out(loong_blend_t *blend,
     for (int64_t s = 0; s < blend->num_sources; s++) {
         loong_blend_source_info_t *info = &blend->sources[s].info;
         info->share = blend->table.share[s];
-        blend->epoch_samples += info->samples;
+        int64_t samples = info->info.samples;
+        blend->epoch_samples += samples;
         if (info->max_epochs > 0 &&
-            info->max_epochs <
-                INT64_MAX / APPORTION_MAX_PERIOD / info->samples) {
-            int64_t end = loongi_apportion_find(
-                &blend->table, s, info->max_epochs * info->samples);
+            info->max_epochs < INT64_MAX / APPORTION_MAX_PERIOD / samples) {
+            int64_t end = loongi_apportion_find(&blend->table, s,
+                                                info->max_epochs * samples);
             blend->max_samples = LOONG_MIN(blend->max_samples, end);
         }
     }
@@ -135,10 +108,6 @@ static loong_status_t blend_open(loong_blend_t *blend,
 {
     loong_context_t *ctx = blend->ctx;
     LOONG_TRY(loongi_strdup(ctx, params->name, &blend->name));
-    LOONG_CHECK(ctx, params->seq_length >= 1 && params->seq_length < INT32_MAX,
-                LOONG_ERR_CONFIG,
-                "data '%s': seq_length %" PRId64 ", must be 1 or more",
-                blend->name, params->seq_length);
     LOONG_CHECK(ctx,
                 params->num_sources >= 1 &&
                     params->num_sources <= APPORTION_MAX_SOURCES,
@@ -185,7 +154,10 @@ void loong_blend_destroy(loong_blend_t **blend_p)
         return;
     }
     for (int64_t s = 0; s < blend->num_sources; s++) {
-        loong_dataset_destroy(&blend->sources[s].dataset);
+        if (blend->sources[s].source != NULL) {
+            blend->sources[s].info.source_class->close(
+                blend->sources[s].source);
+        }
     }
     loongi_apportion_destroy(blend->ctx, &blend->table);
     loongi_text_free(&blend->description);
@@ -221,18 +193,16 @@ loong_status_t loong_blend_locate(const loong_blend_t *blend, int64_t g,
     const loong_apportion_t *table = &blend->table;
     int64_t slot = g % table->period;
     int64_t s = table->source[slot];
-    const loong_blend_source_info_t *info = &blend->sources[s].info;
+    int64_t samples = blend->sources[s].info.info.samples;
     sample->source = s;
     sample->draw = g / table->period * table->share[s] + table->rank[slot];
-    sample->epoch = sample->draw / info->samples;
-    sample->number = sample->draw % info->samples;
+    sample->epoch = sample->draw / samples;
+    sample->number = sample->draw % samples;
     if (blend->shuffle) {
         uint64_t key = loongi_permutation_key(blend->seed, (uint64_t)s);
         key = loongi_permutation_key(key, (uint64_t)sample->epoch);
-        sample->number =
-            loongi_permutation_get(key, info->samples, sample->number);
+        sample->number = loongi_permutation_get(key, samples, sample->number);
     }
-    sample->token = info->first_token + sample->number * blend->seq_length;
     return LOONG_OK;
 }
 
@@ -248,14 +218,12 @@ loong_status_t loong_blend_require(const loong_blend_t *blend, int64_t samples)
     }
     int64_t s = blend->table.source[blend->max_samples % blend->table.period];
     const loong_blend_source_info_t *info = &blend->sources[s].info;
-    loong_dataset_info_t data;
-    loong_dataset_get_info(info->dataset, &data);
     return LOONG_FAIL(
         blend->ctx, LOONG_ERR_CONFIG,
         "data '%s': %" PRId64 " samples are needed, there are %" PRId64
         " until '%s' is used up (%" PRId64 " samples x max_epochs %" PRId64
         ", share %" PRId64 "/%" PRId64 "): raise max_epochs, lower its weight "
         "or train less",
-        blend->name, samples, blend->max_samples, data.prefix, info->samples,
-        info->max_epochs, info->share, blend->table.period);
+        blend->name, samples, blend->max_samples, info->info.path,
+        info->info.samples, info->max_epochs, info->share, blend->table.period);
 }

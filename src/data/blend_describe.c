@@ -19,17 +19,24 @@ loong_status_t loongi_blend_describe(loong_blend_t *blend)
                        blend->seq_length, blend->seed,
                        blend->shuffle ? "yes" : "no", blend->num_sources);
     for (int64_t s = 0; s < blend->num_sources; s++) {
-        const loong_blend_source_info_t *info = &blend->sources[s].info;
-        loong_dataset_info_t data;
-        loong_dataset_get_info(info->dataset, &data);
+        const loong_blend_source_info_t *source = &blend->sources[s].info;
+        const loong_source_info_t *info = &source->info;
+        loongi_text_printf(text, "source %" PRId64 " content: %016" PRIx64 "\n",
+                           s, info->hash);
+        if (info->tokens > 0) {
+            loongi_text_printf(
+                text,
+                "source %" PRId64 " documents: %" PRId64 " from %" PRId64 "\n"
+                "source %" PRId64 " tokens: %" PRId64 "\n",
+                s, info->documents, info->first_document, s, info->tokens);
+        } else {
+            loongi_text_printf(text,
+                               "source %" PRId64 " samples: %" PRId64 "\n", s,
+                               info->samples);
+        }
         loongi_text_printf(
-            text,
-            "source %" PRId64 " content: %016" PRIx64 "\n"
-            "source %" PRId64 " documents: %" PRId64 " from %" PRId64 "\n"
-            "source %" PRId64 " tokens: %" PRId64 "\n"
-            "source %" PRId64 " share: %" PRId64 "/%" PRId64 "\n",
-            s, data.hash, s, info->documents, info->first_document, s,
-            info->tokens, s, info->share, blend->table.period);
+            text, "source %" PRId64 " share: %" PRId64 "/%" PRId64 "\n", s,
+            source->share, blend->table.period);
     }
     blend->fingerprint = XXH3_64bits(loongi_text_get(text), text->length);
     return text->status;

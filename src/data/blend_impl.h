@@ -9,7 +9,7 @@
 #include "loong/blend.h"
 
 typedef struct blend_source {
-    loong_dataset_t *dataset;
+    void *source; /* of info.source_class; owned */
     loong_blend_source_info_t info;
 } blend_source_t;
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Fills the DATA ports of language models from rows of token ids. Called by
- * the loader, by the sampler and by the prediction of a step. Read the table
- * of fields in include/loong/loader.h before. */
+ * Fills the DATA ports of language models from rows of token ids. Called
+ * through the processor of tokens, and by the sampler. Read the table of fields
+ * in include/loong/processor.h before. */
 #include "token_fields.h"
 
 #include <inttypes.h>
@@ -14,42 +14,41 @@
 
 typedef struct fill {
     loong_context_t *ctx;
-    const loong_token_layout_t *layout;
-    const loong_token_row_t *rows;
+    const loong_token_params_t *layout;
     const loong_field_t *field;
 } fill_t;
 
 /* ---- places -------------------------------------------------------------- */
 
 /* Tokens of a row that a rank has. */
-static int64_t own_tokens(const loong_token_layout_t *l)
+static int64_t own_tokens(const loong_token_params_t *l)
 {
     return l->seq_length / l->context_parallel_size;
 }
 
 /* Neighbours that exchange heads have tokens as one rank of a ring. */
-static int ring_size(const loong_token_layout_t *l)
+static int ring_size(const loong_token_params_t *l)
 {
     return l->context_parallel_size / LOONG_MAX(l->context_parallel_a2a, 1);
 }
 
-static int64_t ring_place(const loong_token_layout_t *l, int rank, int64_t i)
+static int64_t ring_place(const loong_token_params_t *l, int rank, int64_t i)
 {
     return loongi_zigzag_place(rank, ring_size(l), l->seq_length, i);
 }
 
-int64_t loongi_token_place(const loong_token_layout_t *layout, int64_t i)
+int64_t loongi_token_place(const loong_token_params_t *params, int64_t i)
 {
-    return loongi_zigzag_place(layout->context_parallel_rank,
-                               layout->context_parallel_size,
-                               layout->seq_length, i);
+    return loongi_zigzag_place(params->context_parallel_rank,
+                               params->context_parallel_size,
+                               params->seq_length, i);
 }
 
-int32_t loongi_token_type(const loong_token_layout_t *layout, int32_t id)
+int32_t loongi_token_type(const loong_token_params_t *params, int32_t id)
 {
     bool vision = false;
-    for (int i = 0; i < layout->num_vision_ids; i++) {
-        vision = vision || layout->vision_ids[i] == id;
+    for (int i = 0; i < params->num_vision_ids; i++) {
+        vision = vision || params->vision_ids[i] == id;
     }
     return vision;
 }
@@ -130,7 +129,7 @@ static void fill_token_key(const fill_t *f, const loong_token_row_t *row,
 static void fill_all_token_keys(const fill_t *f, const loong_token_row_t *row,
                                 int64_t at)
 {
-    const loong_token_layout_t *l = f->layout;
+    const loong_token_params_t *l = f->layout;
     int64_t *to = (int64_t *)f->field->to + at;
     int a2a = LOONG_MAX(l->context_parallel_a2a, 1);
     for (int64_t i = 0; i < l->seq_length / ring_size(l); i++) {
@@ -148,31 +147,32 @@ static void fill_row_crc(const fill_t *f, const loong_token_row_t *row,
     memcpy((int32_t *)f->field->to + at, &crc, sizeof(crc));
 }
 
-/* The same in every micro-batch: row `at` of the ranks' shares, one rank's
- * rows after another's. */
+/* The same in every micro-batch: one rank's rows after another's, of which
+ * row `at` / T of the micro-batch is made. */
 static void fill_places(const fill_t *f, const loong_token_row_t *row,
                         int64_t at)
 {
-    const loong_token_layout_t *l = f->layout;
+    const loong_token_params_t *l = f->layout;
     int64_t own = l->seq_length / ring_size(l);
-    int64_t number = row - f->rows;
+    int64_t number = at / l->seq_length;
     for (int r = 0; r < ring_size(l); r++) {
         int32_t *to = (int32_t *)f->field->to + (r * l->rows + number) * own;
         for (int64_t i = 0; i < own; i++) {
             to[i] = (int32_t)(number * l->seq_length + ring_place(l, r, i));
         }
     }
-    (void)at;
+    (void)row;
 }
 
-static loong_status_t fill_cu_seqlens(const fill_t *f)
+static loong_status_t fill_cu_seqlens(const fill_t *f, void *const *rows)
 {
-    const loong_token_layout_t *l = f->layout;
+    const loong_token_params_t *l = f->layout;
     int32_t *to = f->field->to;
     int64_t segments = 0;
     for (int64_t j = 0; j < l->rows; j++) {
+        const loong_token_row_t *row = rows[j];
         for (int64_t t = 0; t < l->seq_length; t++) {
-            if (t > 0 && !(l->reset_attention_mask && f->rows[j].starts[t])) {
+            if (t > 0 && !(l->reset_attention_mask && row->starts[t])) {
                 continue;
             }
             LOONG_CHECK(f->ctx, segments + 1 < f->field->count, LOONG_ERR_ARG,
@@ -198,7 +198,7 @@ typedef enum extent {
     BOUNDS /* of the micro-batch, not of a row: at least 2 */
 } extent_t;
 
-typedef struct loong_field_kind {
+typedef struct field_kind {
     const char *name;
     loong_dtype_t dtype, other; /* allowed */
     extent_t extent;
@@ -218,7 +218,7 @@ static const field_kind_t fields[] = {
     {"row_crc", LOONG_I32, LOONG_I32, ONE, fill_row_crc},
 };
 
-static int64_t row_elements(const loong_token_layout_t *l, extent_t extent)
+static int64_t row_elements(const loong_token_params_t *l, extent_t extent)
 {
     switch (extent) {
     case OWN_TOKENS:
@@ -247,12 +247,15 @@ static loong_status_t unknown_field(loong_context_t *ctx, const char *name)
     return status;
 }
 
-loong_status_t loong_loader_bind(loong_context_t *ctx, loong_field_t *field)
+static loong_status_t find_kind(loong_context_t *ctx,
+                                const loong_field_t *field,
+                                const field_kind_t **kind_p)
 {
     const field_kind_t *kind = NULL;
     for (int64_t i = 0; i < LOONG_COUNT_OF(fields) && kind == NULL; i++) {
         kind = strcmp(fields[i].name, field->name) == 0 ? &fields[i] : NULL;
     }
+    *kind_p = kind;
     if (kind == NULL) {
         return unknown_field(ctx, field->name);
     }
@@ -261,45 +264,42 @@ loong_status_t loong_loader_bind(loong_context_t *ctx, loong_field_t *field)
                 "the model reads the input '%s' as %s, token data has %s",
                 field->name, loong_dtype_name(field->dtype),
                 loong_dtype_name(kind->dtype));
-    field->kind = kind;
     return LOONG_OK;
 }
 
-loong_status_t loongi_token_field_check(loong_context_t *ctx,
-                                        const loong_token_layout_t *layout,
-                                        const loong_field_t *field)
+loong_status_t loongi_token_bind(loong_context_t *ctx, const void *config,
+                                 loong_field_t *field)
 {
-    loong_field_t bound = *field;
-    if (bound.kind == NULL) {
-        LOONG_TRY(loong_loader_bind(ctx, &bound));
+    const loong_token_params_t *l = config;
+    const field_kind_t *kind = field->kind;
+    if (kind == NULL) {
+        LOONG_TRY(find_kind(ctx, field, &kind));
     }
-    int64_t count = layout->rows * row_elements(layout, bound.kind->extent);
+    field->kind = kind;
+    int64_t count = l->rows * row_elements(l, kind->extent);
     bool fits =
-        bound.kind->extent == BOUNDS ? bound.count > 1 : bound.count == count;
+        kind->extent == BOUNDS ? field->count > 1 : field->count == count;
     LOONG_CHECK(ctx, fits, LOONG_ERR_CONFIG,
                 "the model reads %" PRId64 " elements of the input '%s', a "
                 "micro-batch has %" PRId64,
-                bound.count, bound.name, count);
+                field->count, field->name, count);
     return LOONG_OK;
 }
 
-loong_status_t loongi_token_field_fill(loong_context_t *ctx,
-                                       const loong_token_layout_t *layout,
-                                       const loong_token_row_t *rows,
-                                       const loong_field_t *field)
+loong_status_t loongi_token_fill(loong_context_t *ctx, const void *config,
+                                 void *const *rows, const loong_field_t *field)
 {
+    const loong_token_params_t *l = config;
     loong_field_t bound = *field;
-    const fill_t f = {ctx, layout, rows, &bound};
-    if (bound.kind == NULL) {
-        LOONG_TRY(loong_loader_bind(ctx, &bound));
+    const fill_t f = {ctx, l, &bound};
+    LOONG_TRY(loongi_token_bind(ctx, config, &bound));
+    const field_kind_t *kind = bound.kind;
+    if (kind->extent == BOUNDS) {
+        return fill_cu_seqlens(&f, rows);
     }
-    LOONG_TRY(loongi_token_field_check(ctx, layout, &bound));
-    if (bound.kind->extent == BOUNDS) {
-        return fill_cu_seqlens(&f);
-    }
-    int64_t elements = row_elements(layout, bound.kind->extent);
-    for (int64_t j = 0; j < layout->rows; j++) {
-        bound.kind->fill(&f, &rows[j], j * elements);
+    int64_t elements = row_elements(l, kind->extent);
+    for (int64_t j = 0; j < l->rows; j++) {
+        kind->fill(&f, rows[j], j * elements);
     }
     return LOONG_OK;
 }

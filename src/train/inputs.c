@@ -50,8 +50,8 @@ void loongi_inputs_close(loong_inputs_t *inputs)
 
 static loong_status_t list_chunk(const loong_component_t *c,
                                  const loong_chunk_t *chunk,
-                                 const loong_token_layout_t *layout,
-                                 loong_input_list_t *list)
+                                 const loong_processor_t *processor,
+                                 const void *config, loong_input_list_t *list)
 {
     size_t most = (size_t)chunk->num_inputs;
     LOONG_TRY(loongi_arena_alloc(c->arena, most * sizeof(*list->fields),
@@ -66,8 +66,7 @@ static loong_status_t list_chunk(const loong_component_t *c,
         }
         loong_field_t field = {port->name, port->dtype,
                                loongi_shape_elements(&port->shape), NULL, NULL};
-        LOONG_TRY(loong_loader_bind(c->ctx, &field));
-        LOONG_TRY(loongi_token_field_check(c->ctx, layout, &field));
+        LOONG_TRY(processor->bind(c->ctx, config, &field));
         list->fields[list->count] = field;
         list->ports[list->count++] = port;
     }
@@ -76,10 +75,11 @@ static loong_status_t list_chunk(const loong_component_t *c,
 
 loong_status_t loongi_inputs_list(loong_inputs_t *inputs,
                                   const loong_component_t *component,
-                                  const loong_token_layout_t *layout)
+                                  const loong_processor_t *processor,
+                                  const void *config)
 {
     const loong_component_t *c = component;
-    const loong_token_layout_t prompt = {.seq_length = c->params.logits_tokens,
+    const loong_token_params_t prompt = {.seq_length = c->params.logits_tokens,
                                          .rows = 1,
                                          .context_parallel_size = 1};
     size_t count = (size_t)c->num_stages * LOONG_STAGE_CHUNKS;
@@ -90,9 +90,10 @@ loong_status_t loongi_inputs_list(loong_inputs_t *inputs,
         const loong_chunk_t *chunk =
             c->stages[n / LOONG_STAGE_CHUNKS]->chunk[k];
         if (chunk != NULL) {
-            LOONG_TRY(list_chunk(c, chunk,
-                                 k == LOONG_STAGE_LOGITS ? &prompt : layout,
-                                 &inputs->lists[n]));
+            bool sampled = k == LOONG_STAGE_LOGITS;
+            LOONG_TRY(list_chunk(
+                c, chunk, sampled ? &loong_token_processor : processor,
+                sampled ? &prompt : config, &inputs->lists[n]));
         }
     }
     return LOONG_OK;

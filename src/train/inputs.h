@@ -7,7 +7,7 @@
 #define LOONG_INPUTS_H
 
 #include "component.h"
-#include "token_fields.h"
+#include "loong/loader.h"
 
 #ifdef __cplusplus
 extern "C" {
@@ -15,7 +15,7 @@ extern "C" {
 
 enum { LOONG_INPUT_AREAS = 4 };
 
-/* The inputs of a chunk that token data fills: all but those of the router
+/* The inputs of a chunk that data fills: all but those of the router
  * replay. */
 typedef struct loong_input_list {
     int count;
@@ -33,10 +33,10 @@ typedef struct loong_inputs {
 } loong_inputs_t;
 
 /* Lists the inputs of all chunks of this rank. Errors: LOONG_ERR_CONFIG for
- * one that token data does not have. */
+ * one that the processor does not make. */
 LOONG_NODISCARD loong_status_t
 loongi_inputs_list(loong_inputs_t *inputs, const loong_component_t *component,
-                   const loong_token_layout_t *layout);
+                   const loong_processor_t *processor, const void *config);
 
 /* Those of a chunk of stage i of the rank. */
 const loong_input_list_t *loongi_inputs_of(const loong_inputs_t *inputs, int i,

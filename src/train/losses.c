@@ -13,9 +13,6 @@
 _Static_assert((int)LOONG_STEP_SUMS == (int)LOONG_MAX_LOSSES,
                "a normaliser for each loss");
 
-static const char loss_weight[] = "loss_weight";
-static const char tokens_name[] = "tokens";
-
 static int find_normaliser(loong_losses_t *l, const char *name)
 {
     int i = 0;
@@ -28,8 +25,37 @@ static int find_normaliser(loong_losses_t *l, const char *name)
     return i;
 }
 
+/* Of the processor's sums; -1: it has none of that name. */
+static int find_sum(const loong_processor_t *processor, const char *name)
+{
+    int i = 0;
+    while (processor->normalisers[i] != NULL &&
+           strcmp(processor->normalisers[i], name) != 0) {
+        i++;
+    }
+    return processor->normalisers[i] != NULL ? i : -1;
+}
+
+static loong_status_t refuse_normaliser(const loong_component_t *c, int loss,
+                                        const loong_processor_t *processor)
+{
+    loong_text_t names = loongi_text_begin(c->ctx);
+    for (int i = 0; processor->normalisers[i] != NULL; i++) {
+        loongi_text_printf(&names, "%s%s", i > 0 ? ", " : "",
+                           processor->normalisers[i]);
+    }
+    loong_status_t status = LOONG_FAIL(
+        c->ctx, LOONG_ERR_CONFIG,
+        "loss '%s' is divided by '%s', which %s data does not sum: it sums %s",
+        c->losses[loss].name, c->losses[loss].normaliser, processor->name,
+        loongi_text_get(&names));
+    loongi_text_free(&names);
+    return status;
+}
+
 loong_status_t loongi_losses_open(loong_losses_t *losses,
-                                  const loong_component_t *component)
+                                  const loong_component_t *component,
+                                  const loong_processor_t *processor)
 {
     const loong_component_t *c = component;
     losses->component = c;
@@ -37,17 +63,13 @@ loong_status_t loongi_losses_open(loong_losses_t *losses,
     LOONG_CHECK(c->ctx, c->num_losses > 0, LOONG_ERR_CONFIG,
                 "the model declares no loss: nothing is trained");
     for (int i = 0; i < c->num_losses; i++) {
-        const char *name = c->losses[i].normaliser;
-        LOONG_CHECK(c->ctx,
-                    strcmp(name, loss_weight) == 0 ||
-                        strcmp(name, tokens_name) == 0,
-                    LOONG_ERR_CONFIG,
-                    "loss '%s' is divided by '%s', which token data does not "
-                    "sum: it sums %s, %s",
-                    c->losses[i].name, name, loss_weight, tokens_name);
-        int n = find_normaliser(losses, name);
+        int kind = find_sum(processor, c->losses[i].normaliser);
+        if (kind < 0) {
+            return refuse_normaliser(c, i, processor);
+        }
+        int n = find_normaliser(losses, c->losses[i].normaliser);
         losses->normaliser_of[i] = n;
-        losses->of_weights[n] = strcmp(name, loss_weight) == 0;
+        losses->kind[n] = kind;
     }
     return LOONG_OK;
 }
@@ -59,21 +81,16 @@ static bool counts(const loong_mesh_t *mesh, uint32_t same)
            ((same & LOONG_SAME_CP) == 0 || mesh->coord[LOONG_AXIS_CP] == 0);
 }
 
-void loongi_losses_count(const loong_losses_t *losses, int64_t tokens,
-                         int64_t loss_tokens,
+void loongi_losses_count(const loong_losses_t *losses,
+                         const double own[LOONG_MAX_NORMALISERS],
                          int64_t sums[LOONG_STEP_SUMS][LOONG_EXACT_WORDS])
 {
     const loong_mesh_t *mesh = &losses->component->params.mesh;
     bool first =
         mesh->coord[LOONG_AXIS_TP] == 0 && mesh->coord[LOONG_AXIS_PP] == 0;
-    bool all = first && mesh->coord[LOONG_AXIS_DP] == 0 &&
-               mesh->coord[LOONG_AXIS_CP] == 0;
-    for (int i = 0; i < losses->num_normalisers; i++) {
-        bool weights = losses->of_weights[i];
-        if (weights ? first : all) {
-            loongi_exact_add(sums[i], (double)(weights ? loss_tokens : tokens));
-            loongi_exact_carry(sums[i]);
-        }
+    for (int i = 0; first && i < losses->num_normalisers; i++) {
+        loongi_exact_add(sums[i], own[losses->kind[i]]);
+        loongi_exact_carry(sums[i]);
     }
 }
 

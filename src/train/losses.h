@@ -5,6 +5,7 @@
 #ifndef LOONG_LOSSES_H
 #define LOONG_LOSSES_H
 
+#include "loong/processor.h"
 #include "step_header.h"
 #include "step_metrics.h"
 
@@ -16,7 +17,7 @@ typedef struct loong_losses {
     const loong_component_t *component; /* borrowed: its list of losses */
     int num_normalisers;
     const char *normaliser[LOONG_MAX_LOSSES];
-    bool of_weights[LOONG_MAX_LOSSES]; /* "loss_weight", else "tokens" */
+    int kind[LOONG_MAX_LOSSES]; /* of each, among the processor's */
     int normaliser_of[LOONG_MAX_LOSSES];
     double scale; /* of all losses; NAN: a fault on request */
     /* Of the step. */
@@ -28,15 +29,15 @@ typedef struct loong_losses {
 } loong_losses_t;
 
 /* Errors: LOONG_ERR_CONFIG for a model without a loss, or one with a
- * normaliser that token data does not give. */
+ * normaliser that the processor does not sum. */
 LOONG_NODISCARD loong_status_t
-loongi_losses_open(loong_losses_t *losses, const loong_component_t *component);
+loongi_losses_open(loong_losses_t *losses, const loong_component_t *component,
+                   const loong_processor_t *processor);
 
-/* What this rank adds to the normalisers of a step, of which all ranks have so
- * many tokens and this rank's share so many labels with loss. Of ranks that
- * hold the same rows of data the first adds. */
-void loongi_losses_count(const loong_losses_t *losses, int64_t tokens,
-                         int64_t loss_tokens,
+/* What this rank adds to the normalisers of a step, given the processor's sums
+ * over its share. Of ranks that hold the same rows of data the first adds. */
+void loongi_losses_count(const loong_losses_t *losses,
+                         const double own[LOONG_MAX_NORMALISERS],
                          int64_t sums[LOONG_STEP_SUMS][LOONG_EXACT_WORDS]);
 /* Takes what all ranks have added. */
 void loongi_losses_normalise(loong_losses_t *losses,

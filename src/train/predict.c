@@ -24,28 +24,31 @@ static const limits_t FULL = {15.0, 1 << 30, 2.5e11};
 static const limits_t ROUGH = {0.8, 128 << 20, 2.5e10};
 static const int64_t INPUT_BYTES = 64 << 20; /* of a micro-batch */
 
-/* Whole samples of any tokens, all with loss. */
+/* What the processor keeps of made-up samples. *rows_p: `count` addresses and
+ * what they show, owned by the caller. */
 static loong_status_t make_rows(const loong_trainer_t *t, int64_t count,
-                                int64_t length, loong_token_row_t **rows_p)
+                                void ***rows_p)
 {
-    loong_token_row_t *rows = NULL;
-    size_t ids = (size_t)length + 1;
-    LOONG_TRY(loongi_calloc(t->ctx, (size_t)count,
-                            sizeof(*rows) +
-                                ids * (sizeof(int32_t) + 2 * sizeof(uint8_t)),
-                            "tokens of a prediction", &rows));
-    int32_t *id = (int32_t *)(void *)(rows + count);
-    uint8_t *flags = (uint8_t *)(id + (size_t)count * ids);
-    for (int64_t j = 0; j < count; j++) {
-        loong_token_row_t row = {j, 0, id, flags, flags + ids};
-        for (int64_t i = 0; i <= length; i++) {
-            id[i] = (int32_t)((j * length + i) * 7919 %
-                              t->component->facts.vocab_size);
-            flags[i] = 1;
+    const loong_processor_t *p = t->processor;
+    double sums[LOONG_MAX_NORMALISERS] = {0};
+    loong_items_t items = {.ctx = t->ctx};
+    int64_t size =
+        loongi_round_up((int64_t)p->row_size(t->processor_config), 64);
+    void **rows = NULL;
+    LOONG_TRY(loongi_calloc(t->ctx, (size_t)count, sizeof(*rows) + (size_t)size,
+                            "samples of a prediction", &rows));
+    loong_status_t status = LOONG_OK;
+    for (int64_t i = 0; i < count && status == LOONG_OK; i++) {
+        rows[i] = (char *)(rows + count) + i * size;
+        status = p->example(t->processor_config, i, &items);
+        if (status == LOONG_OK) {
+            status = p->keep(t->processor_config, i, &items, rows[i], sums);
         }
-        rows[j] = row;
-        id += ids;
-        flags += 2 * ids;
+    }
+    loong_items_free(&items);
+    if (status != LOONG_OK) {
+        loongi_free(t->ctx, rows);
+        return status;
     }
     *rows_p = rows;
     return LOONG_OK;
@@ -54,16 +57,13 @@ static loong_status_t make_rows(const loong_trainer_t *t, int64_t count,
 static loong_status_t fill_inputs(const loong_trainer_t *t,
                                   const loong_input_list_t *list, char *inputs)
 {
-    loong_token_row_t *rows = NULL;
-    loong_loader_params_t loader = loongi_trainer_loader(t);
-    loong_token_layout_t layout =
-        loongi_loader_layout(&loader, t->set.seq_length);
-    LOONG_TRY(make_rows(t, layout.rows, layout.seq_length, &rows));
+    void **rows = NULL;
+    LOONG_TRY(make_rows(t, t->set.micro_batch_size, &rows));
     loong_status_t status = LOONG_OK;
     for (int i = 0; i < list->count && status == LOONG_OK; i++) {
         loong_field_t field = list->fields[i];
         field.to = inputs + list->ports[i]->operand.offset;
-        status = loongi_token_field_fill(t->ctx, &layout, rows, &field);
+        status = t->processor->fill(t->ctx, t->processor_config, rows, &field);
     }
     loongi_free(t->ctx, rows);
     return status;
@@ -73,10 +73,8 @@ static loong_status_t fill_inputs(const loong_trainer_t *t,
 static loong_status_t list_inputs(const loong_trainer_t *t, int rank,
                                   loong_inputs_t *list)
 {
-    loong_loader_params_t loader = loongi_trainer_loader(t);
-    loong_token_layout_t layout =
-        loongi_loader_layout(&loader, t->set.seq_length);
-    return loongi_inputs_list(list, t->peers[rank], &layout);
+    return loongi_inputs_list(list, t->peers[rank], t->processor,
+                              t->processor_config);
 }
 
 /* ---- costs --------------------------------------------------------------- */

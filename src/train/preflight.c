@@ -133,7 +133,7 @@ enum { WINDOW_IDS = 1 << 15, MOST_IDS = 1 << 24 };
 /* The index does not have the largest id. It is looked for in windows that lie
  * evenly in the source, `most` ids in all. */
 static loong_status_t find_largest(loong_trainer_t *t,
-                                   const loong_blend_source_info_t *source,
+                                   const loong_source_info_t *source,
                                    int64_t most, int32_t *ids)
 {
     int64_t windows = LOONG_MAX(LOONG_MIN(most, source->tokens), 1);
@@ -161,14 +161,15 @@ static loong_status_t check_source(loong_trainer_t *t,
 {
     int64_t vocab = t->component->facts.vocab_size;
     loong_blend_source_info_t source;
-    loong_dataset_info_t set;
     loong_blend_get_source(blend, index, &source);
-    loong_dataset_get_info(source.dataset, &set);
-    LOONG_TRY(find_largest(t, &source, most, ids));
+    if (source.info.dataset == NULL) {
+        return LOONG_OK;
+    }
+    LOONG_TRY(find_largest(t, &source.info, most, ids));
     LOONG_CHECK(t->ctx, t->largest_id < vocab, LOONG_ERR_CONFIG,
                 "data '%s' has token id %lld: model.foundation.vocab_size "
                 "must be %lld or more, found %lld",
-                set.prefix, (long long)t->largest_id,
+                source.info.path, (long long)t->largest_id,
                 (long long)t->largest_id + 1, (long long)vocab);
     return LOONG_OK;
 }
@@ -213,9 +214,11 @@ static loong_status_t find_loss(const loong_blend_t *blend, uint8_t *mask,
                                 bool *found_p)
 {
     for (int64_t k = 0; k < sources_of(blend); k++) {
-        loong_blend_source_info_t source;
-        loong_blend_get_source(blend, k, &source);
+        loong_blend_source_info_t whole;
+        loong_blend_get_source(blend, k, &whole);
+        const loong_source_info_t source = whole.info;
         int64_t count = 0;
+        *found_p = *found_p || source.dataset == NULL;
         for (int64_t i = 0; i < source.tokens && !*found_p; i += count) {
             count = LOONG_MIN(WINDOW_IDS, source.tokens - i);
             LOONG_TRY(loong_dataset_read_mask(

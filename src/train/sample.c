@@ -12,6 +12,7 @@
 #include "loong/tokenizer.h"
 #include "rng.h"
 #include "sample.h"
+#include "token_fields.h"
 #include "top_k.h"
 #include "trainer_data.h"
 
@@ -50,9 +51,11 @@ static loong_status_t fill_stage(const sampler_t *s, int number, int64_t used)
     const loong_stage_t *stage = s->t->component->stages[number];
     const loong_input_list_t *list =
         loongi_inputs_of(&s->t->inputs, number, LOONG_STAGE_LOGITS);
-    loong_loader_params_t loader = loongi_trainer_loader(s->t);
-    loong_token_layout_t layout = loongi_loader_layout(&loader, s->window);
-    loong_token_row_t row = {0, 0, s->prompt, NULL, NULL};
+    loong_token_row_t row = {0, s->prompt, NULL, NULL};
+    void *const rows[] = {&row};
+    loong_token_params_t layout =
+        *(const loong_token_params_t *)s->t->processor_config;
+    layout.seq_length = s->window;
     layout.rows = layout.context_parallel_size = 1;
     layout.context_parallel_rank = layout.context_parallel_a2a = 0;
     layout.reset_position_ids = layout.reset_attention_mask = false;
@@ -62,7 +65,7 @@ static loong_status_t fill_stage(const sampler_t *s, int number, int64_t used)
     for (int i = 0; i < list->count; i++) {
         loong_field_t field = list->fields[i];
         field.to = s->inputs + list->ports[i]->operand.offset;
-        LOONG_TRY(loongi_token_field_fill(s->t->ctx, &layout, &row, &field));
+        LOONG_TRY(loongi_token_fill(s->t->ctx, &layout, rows, &field));
         LOONG_TRY(loongi_run_write(
             &stage->run, list->ports[i]->operand, field.to,
             (size_t)field.count * loong_dtype_size(field.dtype)));

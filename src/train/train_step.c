@@ -12,11 +12,6 @@
 /* ---- step header --------------------------------------------------------- */
 
 /* Of the step, with and without loss. */
-static int64_t all_tokens(const loong_trainer_t *t)
-{
-    return loong_loader_batch(t->loader, t->state.consumed_samples) *
-           t->set.seq_length;
-}
 
 /* What this rank knows goes out, what all agree on comes back: what losses are
  * divided by, requests, and any error of any rank. */
@@ -24,17 +19,17 @@ static loong_status_t agree_on_step(loong_trainer_t *t)
 {
     loong_step_report_t mine;
     loong_step_header_t agreed;
-    int64_t tokens = 0;
+    double sums[LOONG_MAX_NORMALISERS] = {0};
     double begin = loongi_now();
     memset(&mine, 0, sizeof(mine));
     mine.step = t->state.step;
     mine.recipe_hash = t->recipe_hash;
-    mine.status = loong_loader_check_step(
-        t->loader, t->state.consumed_samples, &tokens);
+    mine.status =
+        loong_loader_check_step(t->loader, t->state.consumed_samples, sums);
     if (mine.status == LOONG_OK) {
         mine.status = loongi_router_replay_check(t);
     }
-    loongi_losses_count(&t->losses, all_tokens(t), tokens, mine.sums);
+    loongi_losses_count(&t->losses, sums, mine.sums);
     mine.flags = loongi_trainer_requests(t);
     if (loongi_fault_due(t->faults, LOONG_FAULT_IO_ERROR, t->state.step)) {
         mine.status = LOONG_FAIL(t->ctx, LOONG_ERR_IO,

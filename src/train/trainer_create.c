@@ -259,11 +259,10 @@ static loong_status_t plan_component(loong_trainer_t *t,
     p.mesh = t->mesh;
     LOONG_TRY(read_pipeline(t, &p));
     LOONG_TRY(loongi_component_create(t->ctx, &p, &t->component));
-    loong_loader_params_t loader = loongi_trainer_loader(t);
-    loong_token_layout_t layout =
-        loongi_loader_layout(&loader, t->set.seq_length);
-    LOONG_TRY(loongi_inputs_list(&t->inputs, t->component, &layout));
-    LOONG_TRY(loongi_losses_open(&t->losses, t->component));
+    LOONG_TRY(loongi_trainer_processor(t));
+    LOONG_TRY(loongi_inputs_list(&t->inputs, t->component, t->processor,
+                                 t->processor_config));
+    LOONG_TRY(loongi_losses_open(&t->losses, t->component, t->processor));
     loongi_choices_tell_attention(t);
     LOONG_TRY(check_rampup(t));
     return loongi_param_rules_check(t->ctx, r, t->component);

@@ -51,8 +51,10 @@ static void note_indices(const loong_blend_t *blend, int64_t count,
         loong_blend_source_info_t source;
         loong_dataset_info_t info;
         loong_blend_get_source(blend, i, &source);
-        loong_dataset_get_info(source.dataset, &info);
-        known[i] = info.index;
+        if (source.info.dataset != NULL) {
+            loong_dataset_get_info(source.info.dataset, &info);
+            known[i] = info.index;
+        }
     }
 }
 
@@ -69,8 +71,8 @@ static loong_status_t open_train(loong_trainer_t *t, indices_t *known,
     for (int64_t i = 0; i < count; i++) {
         char key[64];
         snprintf(key, sizeof(key), "data.train[%lld].path", (long long)i);
-        sources[i].prefix = loong_recipe_text(t->recipe, key);
-        LOONG_TRY(check_path(t, key, sources[i].prefix));
+        sources[i].path = loong_recipe_text(t->recipe, key);
+        LOONG_TRY(check_path(t, key, sources[i].path));
         snprintf(key, sizeof(key), "data.train[%lld].weight", (long long)i);
         sources[i].weight = loong_recipe_real(t->recipe, key);
         snprintf(key, sizeof(key), "data.train[%lld].max_epochs",
@@ -98,15 +100,13 @@ static int64_t vision_id(const loong_trainer_t *t, int64_t i)
     return loong_recipe_int(t->recipe, key);
 }
 
-loong_loader_params_t loongi_trainer_loader(const loong_trainer_t *t)
+static loong_token_params_t token_params(const loong_trainer_t *t)
 {
-    loong_loader_params_t p;
+    loong_token_params_t p;
     memset(&p, 0, sizeof(p));
     p.vocab_size = t->component->facts.vocab_size;
-    p.micro_batch_size = t->set.micro_batch_size;
-    p.global_batch_size = t->set.global_batch_size;
-    p.data_parallel_rank = t->mesh.coord[LOONG_AXIS_DP];
-    p.data_parallel_size = t->mesh.size[LOONG_AXIS_DP];
+    p.seq_length = seq_length(t);
+    p.rows = t->set.micro_batch_size;
     p.context_parallel_rank = t->mesh.coord[LOONG_AXIS_CP];
     p.context_parallel_size = t->mesh.size[LOONG_AXIS_CP];
     p.context_parallel_a2a = t->mesh.cp_a2a;
@@ -120,6 +120,31 @@ loong_loader_params_t loongi_trainer_loader(const loong_trainer_t *t)
     for (int i = 0; i < p.num_vision_ids; i++) {
         p.vision_ids[i] = (int32_t)vision_id(t, i);
     }
+    return p;
+}
+
+loong_status_t loongi_trainer_processor(loong_trainer_t *t)
+{
+    loong_token_params_t *config = NULL;
+    LOONG_TRY(
+        loongi_arena_alloc(t->model_keys->arena, sizeof(*config), &config));
+    *config = token_params(t);
+    t->processor = &loong_token_processor;
+    t->processor_config = config;
+    return LOONG_OK;
+}
+
+/* What all loaders have in common: no blend and no ramp-up. */
+static loong_loader_params_t loader_params(const loong_trainer_t *t)
+{
+    loong_loader_params_t p;
+    memset(&p, 0, sizeof(p));
+    p.processor = t->processor;
+    p.config = t->processor_config;
+    p.micro_batch_size = t->set.micro_batch_size;
+    p.global_batch_size = t->set.global_batch_size;
+    p.data_parallel_rank = t->mesh.coord[LOONG_AXIS_DP];
+    p.data_parallel_size = t->mesh.size[LOONG_AXIS_DP];
     return p;
 }
 
@@ -139,7 +164,7 @@ static loong_status_t add_validation(loong_trainer_t *t, const char *name,
         return LOONG_OK;
     }
     loong_blend_get_info(v->blend, &info);
-    loong_loader_params_t p = loongi_trainer_loader(t);
+    loong_loader_params_t p = loader_params(t);
     p.blend = v->blend;
     p.global_batch_size =
         p.micro_batch_size * (int64_t)t->mesh.size[LOONG_AXIS_DP];
@@ -173,10 +198,10 @@ static loong_status_t open_validation(loong_trainer_t *t,
     for (int64_t i = 0; i < count; i++) {
         char key[64];
         loong_blend_source_t whole = {
-            NULL, 1.0, 0.0, 0.0, 1, &known->validation[i]};
+            NULL, 1.0, 0.0, 0.0, 1, &known->validation[i], NULL};
         snprintf(key, sizeof(key), "data.validation[%lld].path", (long long)i);
-        whole.prefix = loong_recipe_text(t->recipe, key);
-        LOONG_TRY(check_path(t, key, whole.prefix));
+        whole.path = loong_recipe_text(t->recipe, key);
+        LOONG_TRY(check_path(t, key, whole.path));
         snprintf(key, sizeof(key), "data.validation[%lld].name", (long long)i);
         const char *name = loong_recipe_text(t->recipe, key);
         int before = t->num_validation;
@@ -238,7 +263,7 @@ static loong_status_t open_data(loong_trainer_t *t, indices_t *known)
         status = open_train(t, known, sources);
     }
     if (t->blend != NULL && t->component != NULL) {
-        loong_loader_params_t p = loongi_trainer_loader(t);
+        loong_loader_params_t p = loader_params(t);
         p.blend = t->blend;
         p.rampup_batch_size = loongi_trainer_rampup(t->recipe);
         status = loong_loader_create(t->ctx, &p, &t->loader);
@@ -318,7 +343,7 @@ void loongi_trainer_describe_data(const loong_trainer_t *t, loong_text_t *text)
     for (int64_t i = 0; i < blend.num_sources; i++) {
         loong_blend_source_info_t source;
         loong_blend_get_source(t->blend, i, &source);
-        all += (double)source.tokens;
+        all += (double)source.info.tokens;
     }
     loongi_text_printf(text, "data: %lld source%s, %s tokens; ",
                        (long long)blend.num_sources,
@@ -331,15 +356,14 @@ void loongi_trainer_describe_data(const loong_trainer_t *t, loong_text_t *text)
         t->num_validation, t->num_validation == 1 ? "" : "s");
     for (int64_t i = 0; i < blend.num_sources; i++) {
         loong_blend_source_info_t source;
-        loong_dataset_info_t set;
         loong_blend_get_source(t->blend, i, &source);
-        loong_dataset_get_info(source.dataset, &set);
         double taken = (double)loong_blend_count(t->blend, i, samples);
-        loongi_text_printf(text, "  %5.1f %% %s: %s tokens, %.3g epochs\n",
-                           100.0 * (double)source.share / (double)blend.period,
-                           set.prefix,
-                           loongi_human_count((double)source.tokens, human),
-                           taken / (double)source.samples);
+        loongi_text_printf(
+            text, "  %5.1f %% %s: %s tokens, %.3g epochs\n",
+            100.0 * (double)source.share / (double)blend.period,
+            source.info.path,
+            loongi_human_count((double)source.info.tokens, human),
+            taken / (double)source.info.samples);
     }
     if (t->ids_read > 0) {
         char read[LOONG_HUMAN_SIZE];
@@ -406,16 +430,15 @@ static loong_status_t evaluate_set(loong_trainer_t *t, loong_validation_t *v)
         wanted = t->set.eval_iters * t->set.global_batch_size;
     }
     while (consumed < wanted) {
-        int64_t tokens = 0;
-        LOONG_TRY(loong_loader_check_step(v->loader, consumed, &tokens));
+        double own[LOONG_MAX_NORMALISERS];
+        LOONG_TRY(loong_loader_check_step(v->loader, consumed, own));
         LOONG_TRY(fill_stages(t, v->loader, consumed));
         LOONG_TRY(loongi_trainer_forward(t, LOONG_STAGE_EVAL, &frame));
         LOONG_TRY(keep_losses(t, &losses));
         LOONG_TRY(
             loongi_step_metrics_finish(&t->metrics, "losses of an evaluation"));
-        int64_t batch = loong_loader_batch(v->loader, consumed);
-        loongi_losses_count(&losses, batch * t->set.seq_length, tokens, sums);
-        consumed += batch;
+        loongi_losses_count(&losses, own, sums);
+        consumed += loong_loader_batch(v->loader, consumed);
     }
     LOONG_TRY(loong_comm_all_reduce(
         t->comm, sums, losses.num_normalisers * LOONG_EXACT_WORDS, LOONG_I64,

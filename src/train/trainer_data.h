@@ -11,8 +11,8 @@ extern "C" {
 #endif
 
 loong_rampup_t loongi_trainer_rampup(const loong_recipe_t *recipe);
-/* What all loaders have in common: no blend and no ramp-up. */
-loong_loader_params_t loongi_trainer_loader(const loong_trainer_t *t);
+/* How samples become the inputs of the model, whose component there is. */
+LOONG_NODISCARD loong_status_t loongi_trainer_processor(loong_trainer_t *t);
 LOONG_NODISCARD loong_status_t loongi_trainer_open_data(loong_trainer_t *t);
 void loongi_trainer_close_data(loong_trainer_t *t);
 

@@ -88,6 +88,8 @@ struct loong_trainer {
     loong_component_t *component;
     loong_component_t **peers; /* see peers.h; NULL: not planned */
     loong_step_exchange_t *exchange;
+    const loong_processor_t *processor;
+    const void *processor_config; /* with the model's keys */
     loong_blend_t *blend;
     loong_loader_t *loader;
     loong_router_replay_t *router_replay; /* NULL: routers choose, unheard */

@@ -5,6 +5,7 @@
 #include "apportion.h"
 #include "data_test.h"
 #include "loong/blend.h"
+#include "loong/register.h"
 #include "permutation.h"
 
 static void check_bijection(uint64_t key, int64_t n)
@@ -150,8 +151,8 @@ static loong_blend_t *make_blend(loong_context_t *ctx, const char *dir,
     char b[SCRATCH_SIZE];
     loong_blend_t *blend = NULL;
     loong_blend_source_t sources[] = {
-        {scratch_path(dir, "a", a), weights[0], 0, 0, 0, NULL},
-        {scratch_path(dir, "b", b), weights[1], 0, 0, 0, NULL}};
+        {scratch_path(dir, "a", a), weights[0], 0, 0, 0, NULL, NULL},
+        {scratch_path(dir, "b", b), weights[1], 0, 0, 0, NULL, NULL}};
     loong_blend_params_t params = {"train", sources, 2, 16, seed, true};
     assert_ok(ctx, loong_blend_create(ctx, &params, &blend));
     return blend;
@@ -161,6 +162,7 @@ static void make_sets(loong_context_t *ctx, char dir[SCRATCH_SIZE])
 {
     char path[SCRATCH_SIZE];
     scratch_make(dir);
+    assert_ok(ctx, loong_register_builtin(ctx));
     known_write(ctx, scratch_path(dir, "a", path), 200, LOONG_U16, false);
     known_write(ctx, scratch_path(dir, "b", path), 90, LOONG_I32, false);
 }
@@ -182,19 +184,18 @@ static void test_epochs(void **state)
     int64_t moved = 0;
     int8_t *epoch_of[2];
     for (int s = 0; s < 2; s++) {
-        assert_int_equal(info[s].samples, (info[s].tokens - 1) / 16);
-        epoch_of[s] = calloc((size_t)info[s].samples, 1);
+        assert_int_equal(info[s].info.samples, (info[s].info.tokens - 1) / 16);
+        epoch_of[s] = calloc((size_t)info[s].info.samples, 1);
     }
-    for (int64_t g = 0; draws[0] < 4 * info[0].samples; g++) {
+    for (int64_t g = 0; draws[0] < 4 * info[0].info.samples; g++) {
         loong_sample_t x;
         assert_ok(ctx, loong_blend_locate(blend, g, &x));
         assert_int_equal(loong_blend_count(blend, x.source, g), x.draw);
         assert_int_equal(x.draw, draws[x.source]++);
-        assert_int_equal(x.epoch, x.draw / info[x.source].samples);
-        assert_int_equal(x.token, x.number * 16);
-        assert_true(x.token + 16 < info[x.source].tokens);
+        assert_int_equal(x.epoch, x.draw / info[x.source].info.samples);
+        assert_true(x.number * 16 + 16 < info[x.source].info.tokens);
         assert_int_equal(epoch_of[x.source][x.number]++, x.epoch);
-        moved += x.number != x.draw % info[x.source].samples;
+        moved += x.number != x.draw % info[x.source].info.samples;
     }
     assert_true(moved > draws[0]);
     free(epoch_of[0]);
@@ -219,8 +220,8 @@ static void test_split_and_bound(void **state)
     loong_blend_info_t info;
     loong_dataset_info_t data;
     make_sets(ctx, dir);
-    loong_blend_source_t source = {scratch_path(dir, "a", path), 1, 0, 0.9, 2,
-                                   NULL};
+    loong_blend_source_t source = {
+        scratch_path(dir, "a", path), 1, 0, 0.9, 2, NULL, NULL};
     loong_blend_params_t params = {"train", &source, 1, 16, 1, true};
     assert_ok(ctx, loong_blend_create(ctx, &params, &train));
     source.split_begin = 0.9;
@@ -230,15 +231,15 @@ static void test_split_and_bound(void **state)
     assert_ok(ctx, loong_blend_create(ctx, &params, &valid));
     loong_blend_get_source(train, 0, &a);
     loong_blend_get_source(valid, 0, &b);
-    loong_dataset_get_info(a.dataset, &data);
-    assert_int_equal(a.first_token, 0);
-    assert_int_equal(a.documents, 180);
-    assert_int_equal(b.first_document, 180);
-    assert_int_equal(b.first_token, a.tokens);
-    assert_int_equal(a.tokens + b.tokens, data.tokens);
+    loong_dataset_get_info(a.info.dataset, &data);
+    assert_int_equal(a.info.first_token, 0);
+    assert_int_equal(a.info.documents, 180);
+    assert_int_equal(b.info.first_document, 180);
+    assert_int_equal(b.info.first_token, a.info.tokens);
+    assert_int_equal(a.info.tokens + b.info.tokens, data.tokens);
     loong_blend_get_info(train, &info);
-    assert_int_equal(info.epoch_samples, a.samples);
-    assert_int_equal(info.max_samples, 2 * a.samples);
+    assert_int_equal(info.epoch_samples, a.info.samples);
+    assert_int_equal(info.max_samples, 2 * a.info.samples);
     loong_sample_t x;
     assert_ok(ctx, loong_blend_locate(train, info.max_samples - 1, &x));
     assert_int_equal(x.epoch, 1);
@@ -247,7 +248,7 @@ static void test_split_and_bound(void **state)
     assert_ok(ctx, loong_blend_require(train, info.max_samples));
     assert_fails(ctx, loong_blend_require(train, info.max_samples + 1),
                  LOONG_ERR_CONFIG, "raise max_epochs");
-    for (int64_t g = 0; g < b.samples; g++) { /* file order */
+    for (int64_t g = 0; g < b.info.samples; g++) { /* file order */
         assert_ok(ctx, loong_blend_locate(valid, g, &x));
         assert_int_equal(x.number, g);
     }
@@ -280,7 +281,8 @@ static void test_refusals(void **state)
     make_sets(ctx, dir);
     known_write(ctx, scratch_path(dir, "empty", e), 0, LOONG_U16, false);
     scratch_path(dir, "a", a);
-    loong_blend_source_t s[] = {{a, 1, 0, 0, 0, NULL}, {a, 1, 0, 0, 0, NULL}};
+    loong_blend_source_t s[] = {{a, 1, 0, 0, 0, NULL, NULL},
+                                {a, 1, 0, 0, 0, NULL, NULL}};
     refuse(ctx, s, 0, 16, "0 sources");
     refuse(ctx, s, 2, 0, "seq_length 0");
     refuse(ctx, s, 2, 100000, "one sample of seq_length 100000 takes 100001");
@@ -303,9 +305,9 @@ static void test_refusals(void **state)
     s[1].max_epochs = -1;
     refuse(ctx, s, 2, 16, "max_epochs -1");
     s[1].max_epochs = 0;
-    s[1].prefix = e;
+    s[1].path = e;
     refuse(ctx, s, 2, 16, "is empty: 0 documents, 0 tokens");
-    s[1].prefix = "";
+    s[1].path = "";
     refuse(ctx, s, 2, 16, "without a path");
     scratch_remove(ctx, dir);
     loong_context_clear_error(ctx);

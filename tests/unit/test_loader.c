@@ -6,6 +6,7 @@
 #include "data_test.h"
 #include "loong/loader.h"
 #include "loong/ops.h"
+#include "loong/register.h"
 
 enum { T = 16, DOCUMENTS = 300, MAX_ROWS = 8 };
 
@@ -22,14 +23,15 @@ static int setup(void **state)
     char a[SCRATCH_SIZE];
     char b[SCRATCH_SIZE];
     f->ctx = test_context();
+    assert_ok(f->ctx, loong_register_builtin(f->ctx));
     scratch_make(f->dir);
     known_write(f->ctx, scratch_path(f->dir, "a", a), DOCUMENTS, LOONG_U16,
                 true);
     known_write(f->ctx, scratch_path(f->dir, "b", b), 100, LOONG_I32, false);
-    loong_blend_source_t sources[] = {{a, 0.75, 0, 0, 0, NULL},
-                                      {b, 0.25, 0, 0, 0, NULL}};
+    loong_blend_source_t sources[] = {{a, 0.75, 0, 0, 0, NULL, NULL},
+                                      {b, 0.25, 0, 0, 0, NULL, NULL}};
     loong_blend_params_t train = {"train", sources, 2, T, 11, true};
-    loong_blend_source_t part = {a, 0, 0, 0, 1, NULL};
+    loong_blend_source_t part = {a, 0, 0, 0, 1, NULL, NULL};
     loong_blend_params_t valid = {"valid", &part, 1, T, 0, false};
     assert_ok(f->ctx, loong_blend_create(f->ctx, &train, &f->blend));
     assert_ok(f->ctx, loong_blend_create(f->ctx, &valid, &f->valid));
@@ -48,16 +50,45 @@ static int teardown(void **state)
     return 0;
 }
 
-static loong_loader_params_t base_params(const fixture_t *f)
+typedef struct params {
+    loong_loader_params_t loader;
+    loong_token_params_t tokens;
+} params_t;
+
+static params_t base_params(const fixture_t *f)
 {
-    loong_loader_params_t p = {0};
-    p.blend = f->blend;
-    p.vocab_size = 1000;
-    p.micro_batch_size = 2;
-    p.global_batch_size = 8;
-    p.data_parallel_size = 1;
-    p.context_parallel_size = 1;
+    params_t p = {0};
+    p.loader.blend = f->blend;
+    p.tokens.vocab_size = 1000;
+    p.loader.micro_batch_size = 2;
+    p.loader.global_batch_size = 8;
+    p.loader.data_parallel_size = 1;
+    p.tokens.context_parallel_size = 1;
     return p;
+}
+
+/* Of params that outlive the loader. */
+static loong_status_t create(const fixture_t *f, params_t *p,
+                             loong_loader_t **loader_p)
+{
+    p->tokens.seq_length = T;
+    p->tokens.rows = p->loader.micro_batch_size;
+    p->loader.processor = &loong_token_processor;
+    p->loader.config = &p->tokens;
+    return loong_loader_create(f->ctx, &p->loader, loader_p);
+}
+
+/* What the loader counts: labels with loss, and so many tokens in all. */
+static int64_t check_step(const fixture_t *f, loong_loader_t *loader,
+                          const params_t *p, int64_t consumed)
+{
+    double sums[LOONG_MAX_NORMALISERS] = {0};
+    int64_t rows = loong_loader_micro_batches(loader, consumed) *
+                   p->loader.micro_batch_size;
+    assert_ok(f->ctx, loong_loader_check_step(loader, consumed, sums));
+    assert_true(sums[1] ==
+                (double)(rows * T / p->tokens.context_parallel_size));
+    return (int64_t)sums[0];
 }
 
 /* Buffers for MAX_ROWS rows. */
@@ -75,12 +106,12 @@ typedef struct arrays {
 enum { FIELDS = 8 };
 
 /* The fields of a rank's part of `rows` rows; cu_seqlens is the last. */
-static void list_fields(arrays_t *a, const loong_loader_params_t *p,
+static void list_fields(arrays_t *a, const params_t *p,
                         loong_field_t fields[FIELDS])
 {
-    int64_t all = p->micro_batch_size * T;
-    int64_t own = all / p->context_parallel_size;
-    int64_t near = own * LOONG_MAX(p->context_parallel_a2a, 1);
+    int64_t all = p->loader.micro_batch_size * T;
+    int64_t own = all / p->tokens.context_parallel_size;
+    int64_t near = own * LOONG_MAX(p->tokens.context_parallel_a2a, 1);
     const loong_field_t list[FIELDS] = {
         {"tokens", LOONG_I32, own, a->tokens, NULL},
         {"labels", LOONG_I32, own, a->labels, NULL},
@@ -95,8 +126,7 @@ static void list_fields(arrays_t *a, const loong_loader_params_t *p,
 
 /* Fills a micro-batch; returns the number of its labels with loss. */
 static int64_t fill(const fixture_t *f, loong_loader_t *loader,
-                    const loong_loader_params_t *p, int64_t consumed, int64_t k,
-                    arrays_t *a)
+                    const params_t *p, int64_t consumed, int64_t k, arrays_t *a)
 {
     loong_field_t fields[FIELDS];
     int64_t loss_tokens = 0;
@@ -110,25 +140,24 @@ static int64_t fill(const fixture_t *f, loong_loader_t *loader,
 
 /* The tokens and weights of steps `from` .. `to`-1, put in the order of their
  * token keys, so that any split over ranks gives the same arrays. */
-static int64_t collect(const fixture_t *f, loong_loader_params_t p,
-                       int64_t consumed, int64_t samples, arrays_t *out)
+static int64_t collect(const fixture_t *f, params_t p, int64_t consumed,
+                       int64_t samples, arrays_t *out)
 {
     int64_t loss_tokens = 0;
-    for (int r = 0; r < p.data_parallel_size; r++) {
+    for (int r = 0; r < p.loader.data_parallel_size; r++) {
         loong_loader_t *loader = NULL;
-        p.data_parallel_rank = r;
-        assert_ok(f->ctx, loong_loader_create(f->ctx, &p, &loader));
+        p.loader.data_parallel_rank = r;
+        assert_ok(f->ctx, create(f, &p, &loader));
         for (int64_t at = consumed; at < consumed + samples;
              at += loong_loader_batch(loader, at)) {
-            int64_t total = 0;
+            int64_t total = check_step(f, loader, &p, at);
             int64_t sum = 0;
-            assert_ok(f->ctx, loong_loader_check_step(loader, at, &total));
             loong_loader_prefetch(loader, at);
             for (int64_t k = 0; k < loong_loader_micro_batches(loader, at);
                  k++) {
                 arrays_t a;
                 sum += fill(f, loader, &p, at, k, &a);
-                for (int64_t i = 0; i < p.micro_batch_size * T; i++) {
+                for (int64_t i = 0; i < p.loader.micro_batch_size * T; i++) {
                     int64_t to = a.token_key[i] - consumed * T;
                     assert_in_range(to, 0, samples * T - 1);
                     assert_int_equal(out->token_key[to], 0);
@@ -154,15 +183,15 @@ static void test_independent_of_ranks(void **state)
                                      {2, 1, 4}, {1, 2, 2}};
     fixture_t *f = *state;
     arrays_t first = {0};
-    loong_loader_params_t p = base_params(f);
-    p.eod_mask_loss = true;
+    params_t p = base_params(f);
+    p.tokens.eod_mask_loss = true;
     int64_t count = collect(f, p, 40, 8, &first);
     assert_in_range(count, 1, 8 * T - 1);
     for (int i = 0; i < LOONG_COUNT_OF(layouts); i++) {
         arrays_t other = {0};
-        p.data_parallel_size = layouts[i][0];
-        p.micro_batch_size = layouts[i][1];
-        p.global_batch_size = layouts[i][2];
+        p.loader.data_parallel_size = layouts[i][0];
+        p.loader.micro_batch_size = layouts[i][1];
+        p.loader.global_batch_size = layouts[i][2];
         assert_int_equal(collect(f, p, 40, 8, &other), count);
         assert_memory_equal(&other, &first, sizeof(first));
     }
@@ -176,13 +205,12 @@ static void test_read_once(void **state)
 {
     fixture_t *f = *state;
     char path[SCRATCH_SIZE];
-    int64_t total = 0;
     arrays_t a;
     loong_loader_t *loader = NULL;
-    loong_loader_params_t p = base_params(f);
-    p.blend = f->valid;
-    assert_ok(f->ctx, loong_loader_create(f->ctx, &p, &loader));
-    assert_ok(f->ctx, loong_loader_check_step(loader, 0, &total));
+    params_t p = base_params(f);
+    p.loader.blend = f->valid;
+    assert_ok(f->ctx, create(f, &p, &loader));
+    check_step(f, loader, &p, 0);
     uint64_t allocated = loong_context_alloc_count(f->ctx);
     FILE *file = fopen(scratch_path(f->dir, "a.bin", path), "r+");
     assert_non_null(file);
@@ -193,8 +221,8 @@ static void test_read_once(void **state)
     fclose(file);
     for (int64_t k = 0; k < loong_loader_micro_batches(loader, 0); k++) {
         fill(f, loader, &p, 0, k, &a);
-        for (int64_t i = 0; i < p.micro_batch_size * T; i++) {
-            int64_t token = k * p.micro_batch_size * T + i;
+        for (int64_t i = 0; i < p.loader.micro_batch_size * T; i++) {
+            int64_t token = k * p.loader.micro_batch_size * T + i;
             assert_int_equal(a.tokens[i], known_id(token) % 1000);
         }
     }
@@ -206,15 +234,15 @@ static void test_read_once(void **state)
 static void test_resume(void **state)
 {
     fixture_t *f = *state;
-    loong_loader_params_t p = base_params(f);
+    params_t p = base_params(f);
     loong_loader_t *ran = NULL;
     loong_loader_t *fresh = NULL;
     arrays_t a = {0};
     arrays_t b = {0};
     loong_field_t fields[FIELDS];
     list_fields(&a, &p, fields);
-    assert_ok(f->ctx, loong_loader_create(f->ctx, &p, &ran));
-    assert_ok(f->ctx, loong_loader_create(f->ctx, &p, &fresh));
+    assert_ok(f->ctx, create(f, &p, &ran));
+    assert_ok(f->ctx, create(f, &p, &fresh));
     uint64_t allocations = loong_context_alloc_count(f->ctx);
     for (int64_t at = 0; at < 800; at += 8) {
         for (int64_t k = 0; k < 4; k++) {
@@ -243,7 +271,7 @@ static int64_t known_document(int64_t token)
 
 /* Row g of the unshuffled set "a": its tokens start at g * T. */
 static void check_row(const arrays_t *a, int64_t row, int64_t g,
-                      const loong_loader_params_t *p)
+                      const params_t *p)
 {
     int32_t position = 0;
     for (int64_t t = 0; t < T; t++) {
@@ -252,8 +280,9 @@ static void check_row(const arrays_t *a, int64_t row, int64_t g,
         bool fresh =
             t > 0 && known_document(token) != known_document(token - 1);
         bool last = known_document(token) != known_document(token + 1);
-        bool learned = known_mask(token + 1) && !(p->eod_mask_loss && last);
-        position = p->reset_position_ids && fresh ? 0 : position;
+        bool learned =
+            known_mask(token + 1) && !(p->tokens.eod_mask_loss && last);
+        position = p->tokens.reset_position_ids && fresh ? 0 : position;
         assert_int_equal(a->tokens[at], known_id(token));
         assert_int_equal(a->labels[at],
                          learned ? known_id(token + 1) : LOONG_IGNORE_LABEL);
@@ -263,22 +292,22 @@ static void check_row(const arrays_t *a, int64_t row, int64_t g,
     }
 }
 
-static void check_segments(const arrays_t *a, int64_t g,
-                           const loong_loader_params_t *p)
+static void check_segments(const arrays_t *a, int64_t g, const params_t *p)
 {
     int64_t segment = 0;
-    for (int64_t i = 0; i < p->micro_batch_size * T; i++) {
+    for (int64_t i = 0; i < p->loader.micro_batch_size * T; i++) {
         int64_t token = g * T + i; /* rows of file order are adjacent */
         bool cut =
-            i % T == 0 || (p->reset_attention_mask &&
+            i % T == 0 || (p->tokens.reset_attention_mask &&
                            known_document(token) != known_document(token - 1));
         if (cut) {
             assert_int_equal(a->cu_seqlens[segment], i);
             segment++;
         }
     }
-    for (; segment <= p->micro_batch_size * T; segment++) {
-        assert_int_equal(a->cu_seqlens[segment], p->micro_batch_size * T);
+    for (; segment <= p->loader.micro_batch_size * T; segment++) {
+        assert_int_equal(a->cu_seqlens[segment],
+                         p->loader.micro_batch_size * T);
     }
 }
 
@@ -288,14 +317,14 @@ static void test_contents(void **state)
     loong_blend_info_t info;
     loong_blend_get_info(f->valid, &info);
     for (int rules = 0; rules < 8; rules++) {
-        loong_loader_params_t p = base_params(f);
+        params_t p = base_params(f);
         loong_loader_t *loader = NULL;
-        p.blend = f->valid;
-        p.global_batch_size = 2;
-        p.reset_position_ids = rules & 1;
-        p.reset_attention_mask = rules & 2;
-        p.eod_mask_loss = rules & 4;
-        assert_ok(f->ctx, loong_loader_create(f->ctx, &p, &loader));
+        p.loader.blend = f->valid;
+        p.loader.global_batch_size = 2;
+        p.tokens.reset_position_ids = rules & 1;
+        p.tokens.reset_attention_mask = rules & 2;
+        p.tokens.eod_mask_loss = rules & 4;
+        assert_ok(f->ctx, create(f, &p, &loader));
         for (int64_t g = 0; g + 2 <= info.max_samples; g += 2) {
             arrays_t a;
             fill(f, loader, &p, g, 0, &a);
@@ -307,13 +336,12 @@ static void test_contents(void **state)
     }
 }
 
-static int64_t fill_part(const fixture_t *f, loong_loader_params_t *p,
-                         int64_t g, arrays_t *a)
+static int64_t fill_part(const fixture_t *f, params_t *p, int64_t g,
+                         arrays_t *a)
 {
     loong_loader_t *loader = NULL;
-    int64_t counted = 0;
-    assert_ok(f->ctx, loong_loader_create(f->ctx, p, &loader));
-    assert_ok(f->ctx, loong_loader_check_step(loader, g, &counted));
+    assert_ok(f->ctx, create(f, p, &loader));
+    int64_t counted = check_step(f, loader, p, g);
     assert_int_equal(counted, fill(f, loader, p, g, 0, a));
     loong_loader_destroy(&loader);
     return counted;
@@ -331,10 +359,10 @@ static int64_t place_of(int64_t i, int n, int r)
 }
 
 static void check_together(const arrays_t *part, const arrays_t *all,
-                           const loong_loader_params_t *p)
+                           const params_t *p)
 {
-    int ring = p->context_parallel_size / p->context_parallel_a2a;
-    int own = p->context_parallel_rank / p->context_parallel_a2a;
+    int ring = p->tokens.context_parallel_size / p->tokens.context_parallel_a2a;
+    int own = p->tokens.context_parallel_rank / p->tokens.context_parallel_a2a;
     for (int64_t k = 0; k < 2 * T && ring > 1; k++) {
         int r = (int)(k / (2 * T / ring));
         assert_int_equal(part->places[k],
@@ -347,11 +375,11 @@ static void check_together(const arrays_t *part, const arrays_t *all,
 }
 
 static void check_part(const arrays_t *part, const arrays_t *all,
-                       const loong_loader_params_t *p)
+                       const params_t *p)
 {
-    int n = p->context_parallel_size;
+    int n = p->tokens.context_parallel_size;
     for (int64_t i = 0; i < 2 * T / n; i++) {
-        int64_t at = place_of(i, n, p->context_parallel_rank);
+        int64_t at = place_of(i, n, p->tokens.context_parallel_rank);
         assert_int_equal(part->tokens[i], all->tokens[at]);
         assert_int_equal(part->labels[i], all->labels[at]);
         assert_true(part->loss_weight[i] == all->loss_weight[at]);
@@ -368,22 +396,23 @@ static void test_context_parallel(void **state)
     static const int sizes[][2] = {{2, 1}, {2, 2}, {4, 1}, {4, 2},
                                    {8, 1}, {8, 2}, {8, 4}, {8, 8}};
     fixture_t *f = *state;
-    loong_loader_params_t p = base_params(f);
-    p.blend = f->valid;
-    p.global_batch_size = 2;
-    p.reset_position_ids = p.reset_attention_mask = p.eod_mask_loss = true;
+    params_t p = base_params(f);
+    p.loader.blend = f->valid;
+    p.loader.global_batch_size = 2;
+    p.tokens.reset_position_ids = p.tokens.reset_attention_mask =
+        p.tokens.eod_mask_loss = true;
     for (int64_t g = 0; g < 40; g += 2) {
         arrays_t all;
-        p.context_parallel_size = p.context_parallel_a2a = 1;
-        p.context_parallel_rank = 0;
+        p.tokens.context_parallel_size = p.tokens.context_parallel_a2a = 1;
+        p.tokens.context_parallel_rank = 0;
         int64_t whole = fill_part(f, &p, g, &all);
         for (int i = 0; i < LOONG_COUNT_OF(sizes); i++) {
             int64_t loss_tokens = 0;
-            p.context_parallel_size = sizes[i][0];
-            p.context_parallel_a2a = sizes[i][1];
+            p.tokens.context_parallel_size = sizes[i][0];
+            p.tokens.context_parallel_a2a = sizes[i][1];
             for (int r = 0; r < sizes[i][0]; r++) {
                 arrays_t part;
-                p.context_parallel_rank = r;
+                p.tokens.context_parallel_rank = r;
                 loss_tokens += fill_part(f, &p, g, &part);
                 check_part(&part, &all, &p);
             }
@@ -397,25 +426,24 @@ static void test_context_parallel(void **state)
 static void test_padding(void **state)
 {
     fixture_t *f = *state;
-    loong_loader_params_t p = base_params(f);
+    params_t p = base_params(f);
     loong_blend_info_t info;
     loong_blend_get_info(f->valid, &info);
-    p.blend = f->valid;
-    p.num_samples = info.max_samples;
-    p.micro_batch_size = 3;
-    p.global_batch_size = 6;
-    p.data_parallel_size = 2;
+    p.loader.blend = f->valid;
+    p.loader.num_samples = info.max_samples;
+    p.loader.micro_batch_size = 3;
+    p.loader.global_batch_size = 6;
+    p.loader.data_parallel_size = 2;
     assert_int_not_equal(info.max_samples % 6, 0);
     int64_t total = 0;
     int64_t expected = 0;
     for (int r = 0; r < 2; r++) {
         loong_loader_t *loader = NULL;
-        p.data_parallel_rank = r;
-        assert_ok(f->ctx, loong_loader_create(f->ctx, &p, &loader));
+        p.loader.data_parallel_rank = r;
+        assert_ok(f->ctx, create(f, &p, &loader));
         for (int64_t at = 0; at < info.max_samples; at += 6) {
-            int64_t count = 0;
+            int64_t count = check_step(f, loader, &p, at);
             arrays_t a;
-            assert_ok(f->ctx, loong_loader_check_step(loader, at, &count));
             assert_int_equal(fill(f, loader, &p, at, 0, &a), count);
             total += count;
             for (int64_t i = 0; i < 3 * T; i++) {
@@ -437,13 +465,13 @@ static void test_padding(void **state)
 static void test_rampup(void **state)
 {
     fixture_t *f = *state;
-    loong_loader_params_t p = base_params(f);
+    params_t p = base_params(f);
     loong_loader_t *loader = NULL;
-    p.micro_batch_size = 1;
-    p.data_parallel_size = 2;
-    p.global_batch_size = 8;
-    p.rampup_batch_size = (loong_rampup_t){2, 2, 30};
-    assert_ok(f->ctx, loong_loader_create(f->ctx, &p, &loader));
+    p.loader.micro_batch_size = 1;
+    p.loader.data_parallel_size = 2;
+    p.loader.global_batch_size = 8;
+    p.loader.rampup_batch_size = (loong_rampup_t){2, 2, 30};
+    assert_ok(f->ctx, create(f, &p, &loader));
     static const int64_t expected[] = {2, 2, 2, 2, 2, 4, 4, 4, 6, 6, 8, 8};
     int64_t consumed = 0; /* 10 samples at each of 2, 4, 6 */
     for (int i = 0; i < LOONG_COUNT_OF(expected); i++) {
@@ -453,63 +481,61 @@ static void test_rampup(void **state)
         consumed += expected[i];
     }
     loong_loader_destroy(&loader);
-    p.rampup_batch_size.increment = 4;
-    assert_fails(f->ctx, loong_loader_create(f->ctx, &p, &loader),
-                 LOONG_ERR_CONFIG, "from 2 to global_batch_size 8 in steps of");
-    p.rampup_batch_size = (loong_rampup_t){1, 1, 30};
-    assert_fails(f->ctx, loong_loader_create(f->ctx, &p, &loader),
-                 LOONG_ERR_CONFIG, "must be multiples of");
-    p.rampup_batch_size = (loong_rampup_t){2, 2, 0};
-    assert_fails(f->ctx, loong_loader_create(f->ctx, &p, &loader),
-                 LOONG_ERR_CONFIG, "must be above 0");
+    p.loader.rampup_batch_size.increment = 4;
+    assert_fails(f->ctx, create(f, &p, &loader), LOONG_ERR_CONFIG,
+                 "from 2 to global_batch_size 8 in steps of");
+    p.loader.rampup_batch_size = (loong_rampup_t){1, 1, 30};
+    assert_fails(f->ctx, create(f, &p, &loader), LOONG_ERR_CONFIG,
+                 "must be multiples of");
+    p.loader.rampup_batch_size = (loong_rampup_t){2, 2, 0};
+    assert_fails(f->ctx, create(f, &p, &loader), LOONG_ERR_CONFIG,
+                 "must be above 0");
 }
 
 static void test_refusals(void **state)
 {
     fixture_t *f = *state;
     loong_loader_t *loader = NULL;
-    loong_loader_params_t p = base_params(f);
-    p.global_batch_size = 7;
-    assert_fails(f->ctx, loong_loader_create(f->ctx, &p, &loader),
-                 LOONG_ERR_CONFIG,
+    params_t p = base_params(f);
+    p.loader.global_batch_size = 7;
+    assert_fails(f->ctx, create(f, &p, &loader), LOONG_ERR_CONFIG,
                  "global_batch_size 7 is not a multiple of "
                  "micro_batch_size 2 x data-parallel size 1");
     p = base_params(f);
-    p.data_parallel_rank = 1;
-    assert_fails(f->ctx, loong_loader_create(f->ctx, &p, &loader),
-                 LOONG_ERR_CONFIG, "data-parallel rank 1 of 1");
+    p.loader.data_parallel_rank = 1;
+    assert_fails(f->ctx, create(f, &p, &loader), LOONG_ERR_CONFIG,
+                 "data-parallel rank 1 of 1");
     p = base_params(f);
-    p.context_parallel_size = 3;
-    assert_fails(f->ctx, loong_loader_create(f->ctx, &p, &loader),
-                 LOONG_ERR_CONFIG,
+    p.tokens.context_parallel_size = 3;
+    assert_fails(f->ctx, create(f, &p, &loader), LOONG_ERR_CONFIG,
                  "seq_length 16 is no multiple of 2 x 3 context-parallel");
-    p.context_parallel_size = 4;
-    p.context_parallel_a2a = 3;
-    assert_fails(f->ctx, loong_loader_create(f->ctx, &p, &loader),
-                 LOONG_ERR_CONFIG, "3 of 4 context-parallel ranks exchange");
-    p.context_parallel_size = p.context_parallel_a2a = 3;
-    p.context_parallel_rank = 3;
-    assert_fails(f->ctx, loong_loader_create(f->ctx, &p, &loader),
-                 LOONG_ERR_CONFIG, "context-parallel rank 3 of 3");
+    p.tokens.context_parallel_size = 4;
+    p.tokens.context_parallel_a2a = 3;
+    assert_fails(f->ctx, create(f, &p, &loader), LOONG_ERR_CONFIG,
+                 "3 of 4 context-parallel ranks exchange");
+    p.tokens.context_parallel_size = p.tokens.context_parallel_a2a = 3;
+    p.tokens.context_parallel_rank = 3;
+    assert_fails(f->ctx, create(f, &p, &loader), LOONG_ERR_CONFIG,
+                 "context-parallel rank 3 of 3");
     p = base_params(f);
-    p.data_parallel_size = 4096;
-    p.global_batch_size = 8192;
-    assert_fails(f->ctx, loong_loader_create(f->ctx, &p, &loader),
-                 LOONG_ERR_CONFIG, "4096 data-parallel ranks share");
+    p.loader.data_parallel_size = 4096;
+    p.loader.global_batch_size = 8192;
+    assert_fails(f->ctx, create(f, &p, &loader), LOONG_ERR_CONFIG,
+                 "4096 data-parallel ranks share");
     p = base_params(f);
-    p.micro_batch_size = INT32_MAX;
-    assert_fails(f->ctx, loong_loader_create(f->ctx, &p, &loader),
-                 LOONG_ERR_CONFIG, "micro_batch_size 2147483647");
+    p.loader.micro_batch_size = INT32_MAX;
+    assert_fails(f->ctx, create(f, &p, &loader), LOONG_ERR_CONFIG,
+                 "micro_batch_size 2147483647");
     p = base_params(f);
-    p.blend = f->valid;
-    p.num_samples = 100000;
-    assert_fails(f->ctx, loong_loader_create(f->ctx, &p, &loader),
-                 LOONG_ERR_CONFIG, "100000 samples wanted");
+    p.loader.blend = f->valid;
+    p.loader.num_samples = 100000;
+    assert_fails(f->ctx, create(f, &p, &loader), LOONG_ERR_CONFIG,
+                 "100000 samples wanted");
     p = base_params(f);
-    p.vocab_size = 500;
-    assert_ok(f->ctx, loong_loader_create(f->ctx, &p, &loader));
-    int64_t count = 0;
-    assert_fails(f->ctx, loong_loader_check_step(loader, 0, &count),
+    p.tokens.vocab_size = 500;
+    assert_ok(f->ctx, create(f, &p, &loader));
+    double sums[LOONG_MAX_NORMALISERS];
+    assert_fails(f->ctx, loong_loader_check_step(loader, 0, sums),
                  LOONG_ERR_FORMAT, "allowed is 0 to 499");
     arrays_t a;
     loong_field_t fields[FIELDS];
@@ -518,7 +544,7 @@ static void test_refusals(void **state)
                  LOONG_ERR_FORMAT, "allowed is 0 to 499");
     loong_loader_destroy(&loader);
     p = base_params(f);
-    assert_ok(f->ctx, loong_loader_create(f->ctx, &p, &loader));
+    assert_ok(f->ctx, create(f, &p, &loader));
     fields[FIELDS - 1].count = 2;
     assert_fails(f->ctx, loong_loader_fill(loader, 0, 0, FIELDS, fields),
                  LOONG_ERR_ARG, "more than 1 segments");
@@ -529,12 +555,12 @@ static void test_refusals(void **state)
 static void test_unknown_fields(void **state)
 {
     fixture_t *f = *state;
-    loong_loader_params_t p = base_params(f);
+    params_t p = base_params(f);
     loong_loader_t *loader = NULL;
     arrays_t a;
     loong_field_t fields[FIELDS];
     list_fields(&a, &p, fields);
-    assert_ok(f->ctx, loong_loader_create(f->ctx, &p, &loader));
+    assert_ok(f->ctx, create(f, &p, &loader));
     fields[0].count--;
     assert_fails(f->ctx, loong_loader_fill(loader, 0, 0, 1, fields),
                  LOONG_ERR_CONFIG,

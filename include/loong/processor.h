@@ -1,0 +1,111 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Processors (Hugging Face's word): from the items of samples to the arrays
+ * that a program takes (its DATA ports). A processor is pure; it is called on
+ * several threads.
+ */
+#ifndef LOONG_PROCESSOR_H
+#define LOONG_PROCESSOR_H
+
+#include "loong/dtype.h"
+#include "loong/source.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* An array that a program takes, by the name of the graph's input. */
+typedef struct loong_field {
+    const char *name;
+    loong_dtype_t dtype;
+    int64_t count;    /* elements */
+    void *to;         /* the caller's memory */
+    const void *kind; /* the processor's, by bind; NULL: fill looks it up */
+} loong_field_t;
+
+enum { LOONG_MAX_NORMALISERS = 4 };
+
+typedef struct loong_processor {
+    size_t struct_size;
+    const char *name; /* of what it reads, for messages: "token" */
+    /* The sums over samples that losses may be divided by; NULL at the end. */
+    const char *const *normalisers;
+    /* Of `data`, a name for messages. Errors: LOONG_ERR_CONFIG. */
+    loong_status_t (*check)(loong_context_t *ctx, const void *config,
+                            const char *data);
+    /* Begins items: vocab_size, unmarked, and memory for samples whose size is
+     * known. */
+    loong_status_t (*begin)(const void *config, loong_items_t *items);
+    /* Bytes that are kept of a sample from when it is read to when the arrays
+     * are filled. */
+    size_t (*row_size)(const void *config);
+    /* Fills a row, and what it adds to the normalisers. `draw` numbers the
+     * sample of the run; items: NULL for padding behind the last one. */
+    loong_status_t (*keep)(const void *config, int64_t draw,
+                           const loong_items_t *items, void *row,
+                           double sums[LOONG_MAX_NORMALISERS]);
+    /* Fills the items of made-up sample i, for predictions of a step's time. */
+    loong_status_t (*example)(const void *config, int64_t i,
+                              loong_items_t *items);
+    /* Looks an array up, and checks its type and elements for the rows of a
+     * micro-batch. Errors: LOONG_ERR_CONFIG, with the names there are. */
+    loong_status_t (*bind)(loong_context_t *ctx, const void *config,
+                           loong_field_t *field);
+    /* Fills it from the rows of a micro-batch. Allocates nothing. */
+    loong_status_t (*fill)(loong_context_t *ctx, const void *config,
+                           void *const *rows, const loong_field_t *field);
+} loong_processor_t;
+
+enum { LOONG_MAX_VISION_IDS = 16 };
+
+/* The configuration of loong_token_processor. Context parallel ranks read the
+ * same rows and give each its own two parts of every row (chunks r and 2 n - 1
+ * - r of 2 n); labels, positions and bounds are made from the whole row
+ * before. */
+typedef struct loong_token_params {
+    int64_t vocab_size; /* ids must be below */
+    int64_t seq_length; /* T */
+    int64_t rows;       /* of a micro-batch */
+    int context_parallel_rank;
+    int context_parallel_size; /* T is a multiple of twice this, when above 1 */
+    int context_parallel_a2a;  /* neighbours that exchange heads; 0: 1 */
+    /* Positions restart at each document. */
+    bool reset_position_ids;
+    /* Documents do not see each other. */
+    bool reset_attention_mask;
+    /* No loss where the label is the first token of another document. */
+    bool eod_mask_loss;
+    /* Ids that stand for parts of images; all others are text. */
+    int num_vision_ids;
+    int32_t vision_ids[LOONG_MAX_VISION_IDS];
+} loong_token_params_t;
+
+/* Rows of T + 1 ids. Normalisers: loss_weight, the labels that carry loss;
+ * tokens, all of them. Of a micro-batch of A = rows * T tokens, row after row,
+ * of which this rank has R = A / context_parallel_size, there are
+ *
+ *     tokens          i32 [R] in 0 .. vocab_size-1
+ *     labels          i32 [R] the next token, LOONG_IGNORE_LABEL where
+ *                     loss_weight is 0
+ *     loss_weight     f32 or f64 [R] 1 or 0: by mask column, eod_mask_loss and
+ *                     padding. The mask belongs to the label: position t is
+ *                     learned if token t + 1 is
+ *     token_types     i32 [R] 1: one of vision_ids, 0: text
+ *     positions       i32 [R] from 0 in each row, or in each document
+ *     token_key       i64 [R] draw * T + t: names the token in all layouts
+ *     all_token_keys  i64 [R x context_parallel_a2a] of the tokens that this
+ *                     rank and such neighbours have
+ *     places          i32 [A] neighbours after neighbours: where their tokens
+ *                     stand among the A, ascending
+ *     cu_seqlens      i32 [count] starts of the segments (rows, or documents in
+ *                     rows) among the A tokens, then A in the rest; A + 1
+ *                     elements always suffice
+ *     row_crc         i32 [rows] the bits of the CRC-32 of the T ids of each
+ *                     whole row */
+LOONG_API extern const loong_processor_t loong_token_processor;
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

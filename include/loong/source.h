@@ -1,0 +1,109 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Sources: samples that can be read in any order. A source has no state:
+ * sample i is a pure function of i. A sample is a list of items (a text, a
+ * picture, a label) with sizes and contents; what they become is the
+ * processor's (loong/processor.h). The built-in class is "tokens": indexed data
+ * sets, cut into samples of T + 1 ids.
+ *
+ * Not collective.
+ */
+#ifndef LOONG_SOURCE_H
+#define LOONG_SOURCE_H
+
+#include <stdbool.h>
+
+#include "loong/context.h"
+#include "loong/dataset.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+typedef enum loong_item_type {
+    LOONG_ITEM_TOKENS,
+    LOONG_ITEM_IMAGE,
+    LOONG_ITEM_LABEL
+} loong_item_type_t;
+
+/* A part of a sample. Contents lie in the memory of the list of items. */
+typedef struct loong_item {
+    loong_item_type_t type;
+    const char *name; /* for messages, borrowed from the source; or NULL */
+    int64_t size[2];  /* TOKENS: ids; IMAGE: width and height in pixels */
+    int64_t label;    /* LABEL: its class */
+    int32_t *ids;     /* TOKENS [size] */
+    uint8_t *weight;  /* TOKENS [size]: 1: the token is learned */
+    uint8_t *starts;  /* TOKENS [size]: 1: the first of a document */
+    uint8_t *pixels;  /* IMAGE [height,width,3] */
+} loong_item_t;
+
+enum { LOONG_MAX_ITEMS = 8 };
+
+/* The items of one sample, read again and again: its memory grows to that of
+ * the largest and stays. Begin with all zero but ctx and vocab_size. */
+typedef struct loong_items {
+    loong_context_t *ctx; /* of the thread that reads */
+    int64_t vocab_size;   /* ids must lie below */
+    bool unmarked;        /* starts of documents are not wanted: zeros */
+    int count;
+    loong_item_t item[LOONG_MAX_ITEMS];
+    void *memory;
+    size_t bytes, used;
+} loong_items_t;
+
+/* For sources: forgets the items, and takes memory for the contents of one, 64
+ * bytes aligned. Addresses hold until the next begin. `most`: bytes of all
+ * contents of the sample together, each rounded up to 64. */
+LOONG_API LOONG_NODISCARD loong_status_t loong_items_begin(loong_items_t *items,
+                                                           size_t most);
+LOONG_API void *loong_items_take(loong_items_t *items, size_t bytes);
+LOONG_API void loong_items_free(loong_items_t *items);
+
+typedef struct loong_source_params {
+    const char *data; /* the set that the source belongs to, for messages */
+    const char *path;
+    int64_t seq_length; /* T; for sources that cut samples from texts */
+    double split_begin; /* share of the documents: [begin, end); */
+    double split_end;   /* both 0: all */
+    /* (optional) What another rank found when it checked the index. */
+    const loong_index_digest_t *known;
+} loong_source_params_t;
+
+typedef struct loong_source_info {
+    const char *path; /* borrowed */
+    int64_t samples;
+    uint64_t hash; /* of the contents */
+    /* Of sources that cut samples from texts, else 0 and NULL: of the split. */
+    int64_t first_document, documents, first_token, tokens;
+    const loong_dataset_t *dataset; /* borrowed */
+} loong_source_info_t;
+
+typedef struct loong_source_class {
+    size_t struct_size; /* of who filled it: members behind are NULL */
+    const char *name;   /* in recipes */
+    loong_status_t (*open)(loong_context_t *ctx,
+                           const loong_source_params_t *params,
+                           void **source_p);
+    void (*close)(void *source); /* takes NULL */
+    void (*get_info)(const void *source, loong_source_info_t *info);
+    /* Sample i, 0 <= i < samples. */
+    loong_status_t (*read)(const void *source, int64_t i, loong_items_t *items);
+    /* (optional) Asks the system to read it ahead; returns at once. */
+    void (*prefetch)(const void *source, int64_t i);
+} loong_source_class_t;
+
+/* Enters a class (borrowed; it must outlive the context). A second one of the
+ * same name is LOONG_ERR_ARG. */
+LOONG_API LOONG_NODISCARD loong_status_t loong_register_source(
+    loong_context_t *ctx, const loong_source_class_t *source_class);
+/* Errors: LOONG_ERR_CONFIG, which lists the names there are. */
+LOONG_API LOONG_NODISCARD loong_status_t
+loong_find_source(loong_context_t *ctx, const char *name,
+                  const loong_source_class_t **class_p);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

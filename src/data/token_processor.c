@@ -1,0 +1,137 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The processor of tokens: from a text of T + 1 ids to a row of a micro-batch.
+ * Called by the loader. Read loong/processor.h before; the arrays are
+ * token_fields.c's. */
+#include <inttypes.h>
+#include <string.h>
+
+#include "source_tokens.h"
+#include "token_fields.h"
+
+enum { LOSS_WEIGHT, TOKENS };
+static const char *const normalisers[] = {
+    [LOSS_WEIGHT] = "loss_weight", [TOKENS] = "tokens", NULL};
+
+static loong_status_t check(loong_context_t *ctx, const void *config,
+                            const char *data)
+{
+    const loong_token_params_t *p = config;
+    LOONG_CHECK(ctx,
+                p->context_parallel_size >= 1 &&
+                    p->context_parallel_rank >= 0 &&
+                    p->context_parallel_rank < p->context_parallel_size,
+                LOONG_ERR_CONFIG, "data '%s': context-parallel rank %d of %d",
+                data, p->context_parallel_rank, p->context_parallel_size);
+    LOONG_CHECK(ctx,
+                p->context_parallel_size == 1 ||
+                    p->seq_length % (2 * p->context_parallel_size) == 0,
+                LOONG_ERR_CONFIG,
+                "data '%s': seq_length %" PRId64 " is no multiple of 2 x %d "
+                "context-parallel ranks",
+                data, p->seq_length, p->context_parallel_size);
+    LOONG_CHECK(ctx,
+                p->context_parallel_a2a == 0 ||
+                    (p->context_parallel_a2a > 0 &&
+                     p->context_parallel_size % p->context_parallel_a2a == 0),
+                LOONG_ERR_CONFIG,
+                "data '%s': %d of %d context-parallel ranks exchange heads",
+                data, p->context_parallel_a2a, p->context_parallel_size);
+    LOONG_CHECK(ctx, p->rows >= 1 && p->rows <= INT32_MAX / p->seq_length,
+                LOONG_ERR_CONFIG,
+                "data '%s': micro_batch_size %" PRId64
+                ", allowed is 1 to %" PRId64 " with seq_length %" PRId64,
+                data, p->rows, INT32_MAX / p->seq_length, p->seq_length);
+    LOONG_CHECK(ctx, p->vocab_size >= 1 && p->vocab_size <= INT32_MAX,
+                LOONG_ERR_CONFIG, "data '%s': vocab_size %" PRId64, data,
+                p->vocab_size);
+    return LOONG_OK;
+}
+
+static loong_status_t begin(const void *config, loong_items_t *items)
+{
+    const loong_token_params_t *p = config;
+    items->vocab_size = p->vocab_size;
+    items->unmarked =
+        !p->eod_mask_loss && !p->reset_position_ids && !p->reset_attention_mask;
+    return loongi_items_tokens(items, p->seq_length + 1);
+}
+
+static size_t row_size(const void *config)
+{
+    const loong_token_params_t *p = config;
+    return sizeof(loong_token_row_t) +
+           ((size_t)p->seq_length + 1) * (sizeof(int32_t) + 2);
+}
+
+/* A row in the memory that is kept for it: zeros. */
+static loong_token_row_t *begin_row(const loong_token_params_t *p, void *memory,
+                                    int64_t draw)
+{
+    loong_token_row_t *row = memory;
+    size_t n = (size_t)p->seq_length + 1;
+    memset(memory, 0, row_size(p));
+    row->draw = draw;
+    row->ids = (int32_t *)(void *)(row + 1);
+    row->weight = (uint8_t *)(row->ids + n);
+    row->starts = row->weight + n;
+    return row;
+}
+
+static loong_status_t keep(const void *config, int64_t draw,
+                           const loong_items_t *items, void *memory,
+                           double sums[LOONG_MAX_NORMALISERS])
+{
+    const loong_token_params_t *p = config;
+    loong_token_row_t *row = begin_row(p, memory, draw);
+    size_t T = (size_t)p->seq_length;
+    int64_t own = p->seq_length / p->context_parallel_size;
+    sums[TOKENS] += (double)own;
+    if (items == NULL) {
+        return LOONG_OK;
+    }
+    const loong_item_t *text = &items->item[0];
+    LOONG_CHECK(items->ctx,
+                items->count == 1 && text->type == LOONG_ITEM_TOKENS &&
+                    text->size[0] == p->seq_length + 1,
+                LOONG_ERR_CONFIG,
+                "the model reads texts of %" PRId64 " token ids, its data has "
+                "something else",
+                p->seq_length + 1);
+    memcpy(row->ids, text->ids, (T + 1) * sizeof(*row->ids));
+    memcpy(row->weight, text->weight + 1, T);
+    memcpy(row->starts, text->starts, T + 1);
+    for (size_t t = 0; p->eod_mask_loss && t < T; t++) {
+        row->weight[t] = row->starts[t + 1] ? 0 : row->weight[t];
+    }
+    for (int64_t i = 0; i < own; i++) {
+        sums[LOSS_WEIGHT] += row->weight[loongi_token_place(p, i)];
+    }
+    return LOONG_OK;
+}
+
+/* Any tokens, all with loss. */
+static loong_status_t example(const void *config, int64_t i,
+                              loong_items_t *items)
+{
+    const loong_token_params_t *p = config;
+    int64_t count = p->seq_length + 1;
+    LOONG_TRY(loongi_items_tokens(items, count));
+    for (int64_t k = 0; k < count; k++) {
+        items->item[0].ids[k] =
+            (int32_t)((i * p->seq_length + k) * 7919 % p->vocab_size);
+        items->item[0].weight[k] = 1;
+    }
+    return LOONG_OK;
+}
+
+const loong_processor_t loong_token_processor = {sizeof(loong_token_processor),
+                                                 "token",
+                                                 normalisers,
+                                                 check,
+                                                 begin,
+                                                 row_size,
+                                                 keep,
+                                                 example,
+                                                 loongi_token_bind,
+                                                 loongi_token_fill};

@@ -38,7 +38,7 @@ static const char usage_text[] =
     "  --max-shard-gb N    export, convert: largest file (5)\n"
     "  --tokenizer DIR     export: take the tokenizer's files from here\n"
     "                      (default: those kept in the checkpoint)\n"
-    "  --component NAME    export: which part of the model (foundation)\n"
+    "  --component NAME    export: which part of the model\n"
     "  --as TYPE           export: another model type that can say the same\n"
     "                      model, as llama for an internlm2 (its own)\n"
     "  --bos, --eos, --pad ID  export: token ids (default: those of the run\n"

@@ -56,7 +56,7 @@ LOONG_API LOONG_NODISCARD loong_status_t loong_checkpoint_import(
 typedef struct loong_checkpoint_export_params {
     const char *checkpoint; /* a save directory (its latest) or a step */
     const char *out_dir;
-    const char *component; /* NULL: "foundation" */
+    const char *component; /* NULL: the one there is */
     bool convert;          /* to dtype; false: the type that is stored */
     loong_dtype_t dtype;
     int64_t max_shard_bytes;   /* 0: 5 GB */

@@ -120,6 +120,9 @@ typedef loong_status_t (*loong_model_state_fn)(void *user, const char *key,
 
 typedef struct loong_family {
     const char *name;
+    /* Of its components in recipes and checkpoints, "foundation" when NULL;
+     * image_encoder is another one. */
+    const char *role;
     size_t config_size;
     /* Fills config (config_size bytes, zero) from the keys below `component`
      * ("model.foundation"); all problems in one message. Keys of the family's

@@ -153,6 +153,11 @@ LOONG_API LOONG_NODISCARD loong_status_t loong_recipe_each(
     loong_status_t (*visit)(void *user, const char *key, const char *value),
     void *user);
 
+/* The components of the recipe's model by their role ("foundation"), those that
+ * something is said of; NULL behind the last one. Static. */
+LOONG_API const char *loong_recipe_component(const loong_recipe_t *recipe,
+                                             int64_t i);
+
 /* The whole recipe with defaults filled in, as YAML; with origins each value
  * is followed by where it came from. Borrowed, until the next call. */
 LOONG_API LOONG_NODISCARD loong_status_t

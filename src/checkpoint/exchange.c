@@ -22,6 +22,7 @@ typedef struct importer {
     loong_context_t *ctx;
     const loong_checkpoint_import_params_t *params;
     loong_hf_t *hf;
+    const char *component;
     loong_arena_t *arena;
     loong_pairs_t *metadata;
     loong_hf_files_t *files;
@@ -36,7 +37,7 @@ static loong_status_t import_rows(void *user, int64_t index, int64_t row,
 {
     const importer_t *im = user;
     const loong_checkpoint_tensor_t *t = &im->tensors[index];
-    const char *name = t->name + strlen(LOONG_FOUNDATION ".");
+    const char *name = t->name + strlen(im->component) + 1;
     loong_lent_t lent;
     if (loongi_hf_lend(im->hf, name, row, rows, &lent) &&
         (lent.hole || lent.dtype == t->dtype)) {
@@ -56,8 +57,8 @@ static loong_status_t list_params(importer_t *im)
         const loong_hf_param_t *p = loongi_hf_map_get(map, i);
         loong_checkpoint_tensor_t *t = &im->tensors[i];
         char *name = NULL;
-        LOONG_TRY(loongi_arena_printf(im->arena, &name,
-                                      LOONG_FOUNDATION ".%s", p->name));
+        LOONG_TRY(loongi_arena_printf(im->arena, &name, "%s.%s", im->component,
+                                      p->name));
         t->kind = "param";
         t->name = name;
         t->dtype = loongi_hf_dtype(im->hf, p->name);
@@ -76,7 +77,7 @@ static loong_status_t import_metadata(loong_context_t *ctx,
     LOONG_TRY(loongi_pairs_set(metadata, "created_by", "loong-ckpt import"));
     for (int64_t i = 0; i < model->count; i++) {
         loong_text_t key = loongi_text_begin(ctx);
-        loongi_text_printf(&key, "model." LOONG_FOUNDATION ".%s",
+        loongi_text_printf(&key, "model.%s.%s", loongi_view_role(ctx, model),
                            model->items[i].key);
         loong_status_t status = key.status;
         if (status == LOONG_OK) {
@@ -95,6 +96,7 @@ static loong_status_t run_import(importer_t *im)
     loong_native_write_params_t write = {0};
     loong_meter_t meter = {p->progress, p->user, 0, 0};
     LOONG_TRY(loongi_arena_create(im->ctx, "import", &im->arena));
+    im->component = loongi_view_role(im->ctx, loongi_hf_model(im->hf));
     LOONG_TRY(list_params(im));
     LOONG_TRY(loongi_pairs_create(im->ctx, &im->metadata));
     LOONG_TRY(
@@ -168,8 +170,9 @@ static loong_status_t check_replaced(const importer_t *im)
     LOONG_TRY(loongi_pairs_create(im->ctx, &model));
     loong_status_t status = loongi_checkpoint_open(im->ctx, dir, &there);
     if (status == LOONG_OK) {
-        status = loongi_view_model_keys(loongi_checkpoint_metadata(there),
-                                        LOONG_FOUNDATION, model);
+        const loong_pairs_t *meta = loongi_checkpoint_metadata(there);
+        status =
+            loongi_view_model_keys(meta, loongi_view_component(meta), model);
     }
     loongi_checkpoint_close(&there);
     if (status == LOONG_OK) {
@@ -521,7 +524,7 @@ loong_status_t
 loong_checkpoint_export(loong_context_t *ctx,
                         const loong_checkpoint_export_params_t *params)
 {
-    native_source_t source = {ctx, NULL, LOONG_FOUNDATION};
+    native_source_t source = {ctx, NULL, NULL};
     LOONG_CHECK(ctx, params->as == NULL || params->map == NULL, LOONG_ERR_ARG,
                 "an export with the names of %s is of no model type, not of "
                 "%s", params->map, params->as);
@@ -531,12 +534,13 @@ loong_checkpoint_export(loong_context_t *ctx,
                 "an export",
                 params->out_dir);
     LOONG_TRY(loongi_checkpoint_check_outside(ctx, params->out_dir));
-    if (params->component != NULL) {
-        source.component = params->component;
-    }
     LOONG_TRY(check_tokenizer(ctx, params->tokenizer_dir));
     LOONG_TRY(
         loongi_checkpoint_open(ctx, params->checkpoint, &source.checkpoint));
+    source.component = params->component != NULL
+                           ? params->component
+                           : loongi_view_component(
+                                 loongi_checkpoint_metadata(source.checkpoint));
     loong_status_t status = export_open(&source, params);
     loongi_checkpoint_close(&source.checkpoint);
     return status;

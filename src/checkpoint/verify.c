@@ -171,14 +171,16 @@ static loong_status_t check_params(const loong_view_t *view,
                                    loong_arena_t *arena)
 {
     int64_t count = loongi_hf_map_count(map);
+    const char *component =
+        loongi_view_component(loongi_checkpoint_metadata(view->native));
     loong_checkpoint_tensor_t *wanted = NULL;
     LOONG_TRY(
         loongi_arena_alloc(arena, (size_t)count * sizeof(*wanted), &wanted));
     for (int64_t i = 0; i < count; i++) {
         const loong_hf_param_t *p = loongi_hf_map_get(map, i);
         char *name = NULL;
-        LOONG_TRY(loongi_arena_printf(arena, &name, LOONG_FOUNDATION ".%s",
-                                      p->name));
+        LOONG_TRY(
+            loongi_arena_printf(arena, &name, "%s.%s", component, p->name));
         wanted[i].kind = "param";
         wanted[i].name = name;
         wanted[i].ndim = p->ndim;
@@ -288,8 +290,9 @@ static loong_status_t model_of(loong_context_t *ctx, const char *path,
     loong_pairs_t *model = NULL;
     loong_status_t status = loongi_pairs_create(ctx, &model);
     if (status == LOONG_OK) {
-        status = loongi_view_model_keys(loongi_checkpoint_metadata(native),
-                                        LOONG_FOUNDATION, model);
+        const loong_pairs_t *meta = loongi_checkpoint_metadata(native);
+        status =
+            loongi_view_model_keys(meta, loongi_view_component(meta), model);
     }
     loongi_checkpoint_close(&native);
     if (status != LOONG_OK) {

@@ -8,6 +8,7 @@
 #include "convert.h"
 #include "file.h"
 #include "hf_config.h"
+#include "loong/family.h"
 #include "mapped.h"
 #include "safetensors.h"
 #include "view.h"
@@ -58,6 +59,28 @@ static loong_status_t add_unstated(loong_pairs_t *model)
     return LOONG_OK;
 }
 
+const char *loongi_view_component(const loong_pairs_t *metadata)
+{
+    static const char *const roles[] = {"image_encoder"};
+    for (int64_t i = 0; i < LOONG_COUNT_OF(roles); i++) {
+        char key[64];
+        snprintf(key, sizeof(key), "model.%s.family", roles[i]);
+        if (loongi_pairs_get(metadata, key) != NULL) {
+            return roles[i];
+        }
+    }
+    return LOONG_FOUNDATION;
+}
+
+const char *loongi_view_role(loong_context_t *ctx, const loong_pairs_t *model)
+{
+    const char *name = loongi_pairs_get(model, "family");
+    const loong_family_t *family =
+        name != NULL ? loong_find_family(ctx, name) : NULL;
+    return family != NULL && family->role != NULL ? family->role
+                                                  : LOONG_FOUNDATION;
+}
+
 loong_status_t loongi_view_model_keys(const loong_pairs_t *metadata,
                                       const char *component,
                                       loong_pairs_t *model)
@@ -96,9 +119,10 @@ static void add(loong_view_t *view, const char *name, loong_dtype_t dtype,
 static loong_status_t list_native(loong_view_t *view, loong_view_names_t names)
 {
     int64_t count = loongi_checkpoint_count(view->native);
-    size_t prefix = strlen(LOONG_FOUNDATION ".");
-    LOONG_TRY(loongi_view_model_keys(loongi_checkpoint_metadata(view->native),
-                                     LOONG_FOUNDATION, view->model));
+    const loong_pairs_t *meta = loongi_checkpoint_metadata(view->native);
+    const char *component = loongi_view_component(meta);
+    size_t prefix = strlen(component);
+    LOONG_TRY(loongi_view_model_keys(meta, component, view->model));
     LOONG_TRY(allocate(view, count));
     for (int64_t i = 0; i < count; i++) {
         const loong_checkpoint_tensor_t *t =
@@ -108,11 +132,12 @@ static loong_status_t list_native(loong_view_t *view, loong_view_names_t names)
             LOONG_TRY(loongi_arena_printf(view->arena, &name, "%s %s", t->kind,
                                           t->name));
         } else if (strcmp(t->kind, "param") != 0 ||
-                   strncmp(t->name, LOONG_FOUNDATION ".", prefix) != 0) {
+                   strncmp(t->name, component, prefix) != 0 ||
+                   t->name[prefix] != '.') {
             continue;
         } else {
             LOONG_TRY(
-                loongi_arena_strdup(view->arena, t->name + prefix, &name));
+                loongi_arena_strdup(view->arena, t->name + prefix + 1, &name));
         }
         add(view, name, t->dtype, t->ndim, t->shape);
         view->tensors[view->count - 1].handle = t;

@@ -37,8 +37,11 @@ typedef struct loong_view {
     loong_view_tensor_t *tensors; /* by name */
 } loong_view_t;
 
-/* The component whose parameters a checkpoint holds under "foundation.". */
+/* The component that a checkpoint's parameters are of, which their names begin
+ * with; by its metadata, or by the family of a model. Static. */
 #define LOONG_FOUNDATION "foundation"
+const char *loongi_view_component(const loong_pairs_t *metadata);
+const char *loongi_view_role(loong_context_t *ctx, const loong_pairs_t *model);
 
 /* as: how a Hugging Face directory is understood for LOONG_VIEW_ENGINE; or
  * NULL. */

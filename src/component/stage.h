@@ -22,6 +22,7 @@ extern "C" {
 #endif
 
 typedef struct loong_component_params {
+    const char *name; /* its role; names in checkpoints begin with it */
     loong_mesh_t mesh;
     const loong_family_t *family;
     const void *config; /* of the family; borrowed */

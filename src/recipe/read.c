@@ -197,6 +197,20 @@ loong_status_t loong_recipe_each(
     return node != NULL ? each(node, "", visit, user) : LOONG_OK;
 }
 
+const char *loong_recipe_component(const loong_recipe_t *recipe, int64_t i)
+{
+    static const char *const roles[] = {"image_encoder", "foundation"};
+    for (int64_t k = 0; k < LOONG_COUNT_OF(roles); k++) {
+        char path[LOONG_RECIPE_PATH];
+        snprintf(path, sizeof(path), "model.%s", roles[k]);
+        const loong_tree_t *node = loongi_tree_find(recipe->root, path);
+        if (node != NULL && node->count > 0 && i-- == 0) {
+            return roles[k];
+        }
+    }
+    return NULL;
+}
+
 /* A list of numbers or texts is read as a whole. */
 static void warn_unread(const loong_recipe_t *recipe, const loong_tree_t *node,
                         const char *path)

@@ -12,7 +12,39 @@
 #include "recipe_impl.h"
 #include "view.h"
 
-#define FOUNDATION "model." LOONG_FOUNDATION
+const char *loongi_model_role(const loong_recipe_t *recipe)
+{
+    const char *role = loong_recipe_component(recipe, 0);
+    return role != NULL ? role : LOONG_FOUNDATION;
+}
+
+loong_status_t loongi_each_model_key(const loong_recipe_t *recipe,
+                                     loong_status_t (*visit)(void *user,
+                                                             const char *key,
+                                                             const char *value),
+                                     void *user)
+{
+    char path[64];
+    snprintf(path, sizeof(path), "model.%s", loongi_model_role(recipe));
+    return loong_recipe_each(recipe, path, visit, user);
+}
+
+const char *loongi_model_family(const loong_recipe_t *recipe)
+{
+    char path[64];
+    snprintf(path, sizeof(path), "model.%s.family", loongi_model_role(recipe));
+    return loong_recipe_text(recipe, path);
+}
+
+loong_status_t loongi_model_fill(loong_context_t *ctx, loong_pairs_t *model)
+{
+    const char *name = loongi_pairs_get(model, "family");
+    const loong_family_t *family =
+        name != NULL ? loong_find_family(ctx, name) : NULL;
+    return family != NULL && family->state == loongi_decoder_state
+               ? loongi_decoder_fill(ctx, model)
+               : LOONG_OK;
+}
 
 enum { BEFORE, AFTER };
 
@@ -25,16 +57,9 @@ typedef struct earlier {
     loong_pairs_t *meant[2];  /* what is compared, by path */
 } earlier_t;
 
-/* Of a family of the caller's own no default is known but what it states. */
 static loong_status_t fill(const earlier_t *e, int side)
 {
-    const char *name = loongi_pairs_get(e->stated[side], "family");
-    const loong_family_t *family =
-        name != NULL ? loong_find_family(e->ctx, name) : NULL;
-    if (family == NULL || family->state != loongi_decoder_state) {
-        return LOONG_OK;
-    }
-    loong_status_t status = loongi_decoder_fill(e->ctx, e->whole[side]);
+    loong_status_t status = loongi_model_fill(e->ctx, e->whole[side]);
     if (status == LOONG_ERR_CONFIG) { /* it was allowed then */
         loong_context_clear_error(e->ctx);
         status = LOONG_OK;
@@ -63,7 +88,8 @@ static loong_status_t add_models(const earlier_t *e)
         const loong_pair_t *before = &e->whole[BEFORE]->items[i];
         const char *after = loongi_pairs_get(e->whole[AFTER], before->key);
         char path[LOONG_RECIPE_PATH];
-        snprintf(path, sizeof(path), FOUNDATION ".%s", before->key);
+        snprintf(path, sizeof(path), "model.%s.%s", loongi_model_role(e->now),
+                 before->key);
         if (after != NULL && does_count(e, before->key, path)) {
             LOONG_TRY(loongi_pairs_set(e->meant[BEFORE], path, before->value));
             LOONG_TRY(loongi_pairs_set(e->meant[AFTER], path, after));
@@ -76,7 +102,7 @@ static loong_status_t read_models(earlier_t *e, const loong_pairs_t *meta,
                                   const loong_pairs_t *model)
 {
     LOONG_TRY(loongi_pairs_create(e->ctx, &e->stated[BEFORE]));
-    LOONG_TRY(loongi_view_model_keys(meta, LOONG_FOUNDATION,
+    LOONG_TRY(loongi_view_model_keys(meta, loongi_model_role(e->now),
                                      e->stated[BEFORE]));
     LOONG_TRY(loongi_pairs_copy(e->ctx, model, &e->stated[AFTER]));
     for (int side = BEFORE; side <= AFTER; side++) {
@@ -129,11 +155,13 @@ typedef struct evaluation {
 static loong_status_t judge_model(void *user,
                                   const loong_recipe_change_t *change)
 {
-    static const char model[] = FOUNDATION ".";
     evaluation_t *v = user;
-    if (strncmp(change->path, model, strlen(model)) == 0 &&
+    char model[64];
+    int length =
+        snprintf(model, sizeof(model), "model.%s.", loongi_model_role(v->now));
+    if (strncmp(change->path, model, (size_t)length) == 0 &&
         change->resume != LOONG_RESUME_FREE &&
-        !loongi_is_of_learning(change->path + strlen(model))) {
+        !loongi_is_of_learning(change->path + length)) {
         loongi_recipe_refuse(v->now, change, &v->problems);
     }
     return LOONG_OK;

@@ -31,6 +31,19 @@ loongi_check_earlier(const loong_pairs_t *meta, const loong_recipe_t *now,
 /* A key of a model that says how it begins and learns, not what it is. */
 bool loongi_is_of_learning(const char *key);
 
+/* The role of the component that the recipe trains. */
+const char *loongi_model_role(const loong_recipe_t *recipe);
+/* loong_recipe_each of the keys of its model. */
+LOONG_NODISCARD loong_status_t loongi_each_model_key(
+    const loong_recipe_t *recipe,
+    loong_status_t (*visit)(void *user, const char *key, const char *value),
+    void *user);
+/* loongi_decoder_fill of a decoder's keys; other families state every key. */
+LOONG_NODISCARD loong_status_t loongi_model_fill(loong_context_t *ctx,
+                                                 loong_pairs_t *model);
+/* Its family; NULL: not set. */
+const char *loongi_model_family(const loong_recipe_t *recipe);
+
 #ifdef __cplusplus
 }
 #endif

@@ -9,6 +9,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "earlier.h"
 #include "file.h"
 #include "hf_beside.h"
 #include "hf_code.h"
@@ -77,8 +78,10 @@ static const char *kept_dir(const loong_checkpoint_t *ck, char dir[PATH_MAX])
 
 static bool same_family(const loong_trainer_t *t, const loong_pairs_t *meta)
 {
-    const char *ours = loong_recipe_text(t->recipe, "model.foundation.family");
-    const char *its = loongi_pairs_get(meta, "model.foundation.family");
+    char key[64];
+    snprintf(key, sizeof(key), "model.%s.family", loongi_model_role(t->recipe));
+    const char *ours = loongi_model_family(t->recipe);
+    const char *its = loongi_pairs_get(meta, key);
     return ours != NULL && its != NULL && strcmp(ours, its) == 0;
 }
 
@@ -100,9 +103,8 @@ static loong_status_t code_of_dir(loong_trainer_t *t, loong_pairs_t *pairs,
     if (dir == NULL) {
         return LOONG_OK;
     }
-    LOONG_TRY(loongi_hf_code_read(
-        t->ctx, dir, loong_recipe_text(t->recipe, "model.foundation.family"),
-        pairs));
+    LOONG_TRY(loongi_hf_code_read(t->ctx, dir, loongi_model_family(t->recipe),
+                                  pairs));
     return files != NULL && loongi_pairs_get(pairs, LOONG_HF_AUTO_MAP) != NULL
                ? loongi_hf_files_read_code(files, dir)
                : LOONG_OK;

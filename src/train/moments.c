@@ -89,7 +89,7 @@ static void note_moments(const loong_trainer_t *t, const loong_checkpoint_t *ck)
     for (int64_t i = 0; t->set.load_optim && i < s->num_whole; i++) {
         char name[512];
         const loong_optimizer_class_t *class = s->whole[i].optimizer;
-        snprintf(name, sizeof(name), LOONG_SAVED_PREFIX "%s", s->whole[i].name);
+        snprintf(name, sizeof(name), "%s.%s", s->params.name, s->whole[i].name);
         lacking += class != NULL &&
                    loongi_checkpoint_find(ck, "param", name) != NULL &&
                    loongi_checkpoint_find(
@@ -109,7 +109,8 @@ static void note_moments(const loong_trainer_t *t, const loong_checkpoint_t *ck)
 }
 
 /* Adds what is to be there of a parameter: itself, and its states. */
-static loong_status_t want_param(const loong_whole_param_t *p, bool states,
+static loong_status_t want_param(const loong_component_t *c,
+                                 const loong_whole_param_t *p, bool states,
                                  loong_arena_t *arena, int64_t *count,
                                  loong_checkpoint_tensor_t *wanted)
 {
@@ -117,7 +118,7 @@ static loong_status_t want_param(const loong_whole_param_t *p, bool states,
         1 + (states && p->optimizer != NULL ? p->optimizer->num_states : 0);
     char *name = NULL;
     LOONG_TRY(
-        loongi_arena_printf(arena, &name, LOONG_SAVED_PREFIX "%s", p->name));
+        loongi_arena_printf(arena, &name, "%s.%s", c->params.name, p->name));
     for (int i = 0; i < kinds; i++) {
         loong_checkpoint_tensor_t *w = &wanted[(*count)++];
         w->kind =
@@ -147,7 +148,7 @@ static loong_status_t refuse_other(const loong_trainer_t *t,
                                    const loong_checkpoint_t *ck)
 {
     char name[512];
-    snprintf(name, sizeof(name), LOONG_SAVED_PREFIX "%s", p->name);
+    snprintf(name, sizeof(name), "%s.%s", t->component->params.name, p->name);
     for (int i = 0; p->optimizer != NULL && i < LOONG_STATE_COUNT; i++) {
         const char *kind = loongi_state_name((loong_optimizer_state_t)i);
         LOONG_CHECK(t->ctx,
@@ -181,8 +182,8 @@ loong_status_t loongi_moments_check(loong_trainer_t *t,
     loong_status_t status = loongi_arena_alloc(
         arena, (size_t)s->num_whole * KINDS * sizeof(*wanted), &wanted);
     for (int64_t i = 0; i < s->num_whole && status == LOONG_OK; i++) {
-        status =
-            want_param(&s->whole[i], t->set.load_optim, arena, &count, wanted);
+        status = want_param(s, &s->whole[i], t->set.load_optim, arena, &count,
+                            wanted);
     }
     if (status == LOONG_OK) {
         status = loongi_checkpoint_check(ck, wanted, count);

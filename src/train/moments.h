@@ -10,9 +10,6 @@
 extern "C" {
 #endif
 
-/* In front of the names of parameters in checkpoints. */
-#define LOONG_SAVED_PREFIX "foundation."
-
 /* Whether all parameters are there in their shapes, and with them the states
  * of their optimizers, unless these begin anew. Errors: LOONG_ERR_MISMATCH. */
 LOONG_NODISCARD loong_status_t

@@ -4,7 +4,6 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "decoder_config.h"
 #include "earlier.h"
 #include "hf_config.h"
 #include "problems.h"
@@ -39,6 +38,7 @@ typedef struct adoption {
     loong_context_t *ctx;
     loong_recipe_t *recipe;
     const char *dir;
+    const char *role;          /* of the component */
     const loong_pairs_t *read; /* from its config.json */
 } adoption_t;
 
@@ -70,7 +70,7 @@ static void tell_overrides(const adoption_t *a, const loong_pairs_t *theirs,
         const char *key = ours->items[i].key;
         const char *means = loongi_pairs_get(theirs, key);
         const char *written = loongi_pairs_get(a->read, key);
-        snprintf(path, sizeof(path), FOUNDATION ".%s", key);
+        snprintf(path, sizeof(path), "model.%s.%s", a->role, key);
         if (loong_recipe_is_set(a->recipe, path) &&
             (written != NULL || !is_of_training(key)) &&
             (means == NULL ||
@@ -97,9 +97,9 @@ static loong_status_t compare(const adoption_t *a, loong_pairs_t *theirs,
             LOONG_TRY(loongi_pairs_set(ours, pair->key, pair->value));
         }
     }
-    LOONG_TRY(loong_recipe_each(a->recipe, FOUNDATION, add_set, ours));
-    if (loongi_decoder_fill(a->ctx, theirs) != LOONG_OK ||
-        loongi_decoder_fill(a->ctx, ours) != LOONG_OK) {
+    LOONG_TRY(loongi_each_model_key(a->recipe, add_set, ours));
+    if (loongi_model_fill(a->ctx, theirs) != LOONG_OK ||
+        loongi_model_fill(a->ctx, ours) != LOONG_OK) {
         loong_context_clear_error(a->ctx); /* configuring will say it again */
         return LOONG_OK;
     }
@@ -130,7 +130,7 @@ static loong_status_t set_keys(const adoption_t *a,
     for (int64_t i = 0; i < a->read->count; i++) {
         const loong_pair_t *pair = &a->read->items[i];
         char path[256];
-        snprintf(path, sizeof(path), FOUNDATION ".%s", pair->key);
+        snprintf(path, sizeof(path), "model.%s.%s", a->role, pair->key);
         if (!loong_recipe_is_set(a->recipe, path) &&
             !is_replaced(a, pair->key)) {
             LOONG_TRY(loong_recipe_set(a->recipe, path, pair->value,
@@ -145,7 +145,8 @@ static loong_status_t set_keys(const adoption_t *a,
 static loong_status_t adopt(loong_context_t *ctx, loong_recipe_t *recipe,
                             const char *key, bool tells, bool sets)
 {
-    adoption_t a = {ctx, recipe, loong_recipe_text(recipe, key), NULL};
+    adoption_t a = {ctx, recipe, loong_recipe_text(recipe, key),
+                    loongi_model_role(recipe), NULL};
     loong_pairs_t *origins = NULL;
     loong_pairs_t *pairs = NULL;
     if (a.dir == NULL) {
@@ -191,7 +192,8 @@ static void judge_key(const loong_trainer_t *t, const char *key,
 {
     char path[256];
     now = now != NULL ? now : "not set";
-    snprintf(path, sizeof(path), FOUNDATION ".%s", key);
+    snprintf(path, sizeof(path), "model.%s.%s", loongi_model_role(t->recipe),
+             key);
     if (is_of_training(key) ||
         loongi_recipe_same(loongi_recipe_find(t->recipe, path), before, now)) {
         return;
@@ -214,8 +216,8 @@ static loong_status_t judge_import(const loong_trainer_t *t,
     const char *now = loongi_pairs_get(ours, "family");
     bool same = family != NULL && now != NULL && strcmp(family, now) == 0;
     if (same) {
-        LOONG_TRY(loongi_decoder_fill(t->ctx, theirs));
-        LOONG_TRY(loongi_decoder_fill(t->ctx, ours));
+        LOONG_TRY(loongi_model_fill(t->ctx, theirs));
+        LOONG_TRY(loongi_model_fill(t->ctx, ours));
     }
     loong_problems_t problems = loongi_problems_begin(t->ctx);
     for (int64_t i = 0; i < theirs->count; i++) {
@@ -236,11 +238,12 @@ static loong_status_t compare_import(const loong_trainer_t *t,
                                      loong_pairs_t *theirs,
                                      loong_pairs_t *ours)
 {
-    LOONG_TRY(loongi_view_model_keys(meta, LOONG_FOUNDATION, theirs));
+    LOONG_TRY(
+        loongi_view_model_keys(meta, loongi_model_role(t->recipe), theirs));
     if (theirs->count == 0) { /* weights alone: names and shapes have to do */
         return LOONG_OK;
     }
-    LOONG_TRY(loong_recipe_each(t->recipe, FOUNDATION, add_set, ours));
+    LOONG_TRY(loongi_each_model_key(t->recipe, add_set, ours));
     return judge_import(t, theirs, ours);
 }
 

@@ -1,8 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * From the model keys of a recipe to a configured family. */
+#include <stdio.h>
 #include <string.h>
 
+#include "earlier.h"
 #include "file.h"
 #include "hf_code.h"
 #include "hf_config.h"
@@ -11,12 +13,12 @@
 #include "param_rules.h"
 #include "trainer_hf.h"
 
-#define FOUNDATION "model.foundation"
-
 /* The names there are, as "a, b, c", and the nearest to a name. */
 static loong_status_t unknown_family(loong_trainer_t *t, const char *name)
 {
-    static const char path[] = FOUNDATION ".family";
+    char path[64];
+    snprintf(path, sizeof(path), "model.%s.family",
+             loongi_model_role(t->recipe));
     loong_text_t names = loongi_text_begin(t->ctx);
     const char *near = "";
     int best = 4;
@@ -129,19 +131,26 @@ static loong_status_t check_export(loong_trainer_t *t)
 loong_status_t loongi_trainer_model(loong_trainer_t *t,
                                     loong_component_params_t *params)
 {
-    const char *name = loong_recipe_text(t->recipe, FOUNDATION ".family");
+    const char *name = loongi_model_family(t->recipe);
     const loong_family_t *family =
         name != NULL ? loong_find_family(t->ctx, name) : NULL;
     void *config = NULL;
+    char path[64];
+    const char *second = loong_recipe_component(t->recipe, 1);
+    LOONG_CHECK(t->ctx, second == NULL, LOONG_ERR_CONFIG,
+                "model: %s and %s: one component is trained, edges between "
+                "several are not there yet",
+                loong_recipe_component(t->recipe, 0), second);
     if (family == NULL) {
         return unknown_family(t, name);
     }
+    params->name = loongi_model_role(t->recipe);
+    snprintf(path, sizeof(path), "model.%s", params->name);
     LOONG_TRY(loongi_pairs_create(t->ctx, &t->model_keys));
-    LOONG_TRY(loong_recipe_each(t->recipe, FOUNDATION, add_pair,
-                                t->model_keys));
+    LOONG_TRY(loongi_each_model_key(t->recipe, add_pair, t->model_keys));
     loong_arena_t *arena = t->model_keys->arena;
     LOONG_TRY(loongi_arena_alloc(arena, family->config_size, &config));
-    LOONG_TRY(family->configure(t->ctx, t->recipe, FOUNDATION, config));
+    LOONG_TRY(family->configure(t->ctx, t->recipe, path, config));
     if (family->state != NULL) {
         LOONG_TRY(family->state(config, add_stated, t->model_keys));
     }

@@ -91,7 +91,7 @@ static loong_status_t add_param(loong_trainer_t *t, const rows_t *r,
     const loong_bucket_t *b = r->bucket;
     const loong_flat_t *flat = &s->layout->flats[p->flat];
     char name[512];
-    snprintf(name, sizeof(name), LOONG_SAVED_PREFIX "%s", p->name);
+    snprintf(name, sizeof(name), "%s.%s", t->component->params.name, p->name);
     loong_checkpoint_piece_t piece = describe(t, p, "param", r->row, r->rows);
     piece.name = name;
     int64_t cols = loongi_part_of(p).cols;
@@ -124,7 +124,7 @@ static loong_status_t add_states(loong_trainer_t *t, const rows_t *r,
     int64_t cols = loongi_part_of(p).cols;
     int64_t element = p->flat_offset + r->row * cols - b->update_begin;
     char name[512];
-    snprintf(name, sizeof(name), LOONG_SAVED_PREFIX "%s", p->name);
+    snprintf(name, sizeof(name), "%s.%s", t->component->params.name, p->name);
     for (int i = 0; i < class->num_states; i++) {
         loong_checkpoint_piece_t piece = describe(
             t, p, loongi_state_name(class->states[i]), r->row, r->rows);
@@ -220,7 +220,7 @@ static loong_status_t fill_metadata(loong_trainer_t *t, loong_pairs_t *meta)
     LOONG_TRY(loongi_pairs_set(meta, "data", loong_blend_describe(t->blend)));
     for (int64_t i = 0; i < t->model_keys->count; i++) {
         char key[256];
-        snprintf(key, sizeof(key), "model.foundation.%s",
+        snprintf(key, sizeof(key), "model.%s.%s", t->component->params.name,
                  t->model_keys->items[i].key);
         LOONG_TRY(
             loongi_pairs_set(meta, key, t->model_keys->items[i].value));
@@ -323,7 +323,7 @@ static loong_status_t read_block(const reader_t *r,
     loong_part_t part = loongi_part_of(p);
     size_t length = (size_t)part.cols * loong_dtype_size(r->dtype);
     char name[512];
-    snprintf(name, sizeof(name), LOONG_SAVED_PREFIX "%s", p->name);
+    snprintf(name, sizeof(name), "%s.%s", r->stage->params->name, p->name);
     int64_t n = 0;
     for (int64_t at = 0; at < rows; at += n) {
         n = rows - at;

@@ -34,6 +34,7 @@ extern "C" {
     X(loongi_slice_grad_rows) \
     X(loongi_zigzag_rows) \
     X(loongi_repeat_heads_rows) \
+    X(loongi_select_rows_rows) \
     LOONG_ISA_EACH(X, loongi_embedding_grad) \
     LOONG_ISA_EACH(X, loongi_latent_keys) \
     LOONG_ISA_EACH(X, loongi_latent_keys_grad) \
@@ -126,6 +127,7 @@ extern "C" {
     X(zigzag)                \
     X(repeat_heads)          \
     X(sum_heads)             \
+    X(select_rows)           \
     X(sum_rows)              \
     X(segment_sum)           \
     X(segment_repeat)        \
@@ -203,6 +205,7 @@ extern "C" {
     X(zigzag)                 \
     X(repeat_heads)           \
     X(sum_heads)              \
+    X(select_rows)            \
     X(sum_rows)               \
     X(segment_sum)            \
     X(segment_repeat)         \

@@ -39,6 +39,10 @@ LOONG_API loong_val_t loong_embedding(loong_graph_t *g, loong_val_t ids,
 LOONG_API loong_val_t loong_embedding_part(loong_graph_t *g, loong_val_t ids,
                                            loong_val_t table, int64_t begin,
                                            int64_t vocab);
+/* The embedding of rows that are computed: x [R,H], index i32 [T] -> [T,H], row
+ * t is row index[t] of x. The gradient has x's type, its sums are wide. */
+LOONG_API loong_val_t loong_gather_rows(loong_graph_t *g, loong_val_t x,
+                                        loong_val_t index);
 
 /* linear: x [T,K], w [N,K] (or [K,N] with `transposed`), bias [N] or none ->
  * y [T,N] = act(x w' + bias), of w's type: that of x, or wide where there is
@@ -197,6 +201,17 @@ typedef struct loong_slice_grad_attr {
     int64_t begin;
     int64_t width; /* C */
 } loong_slice_grad_attr_t;
+
+/* select_rows: x [T,H], is_feature i32 [T], features [T,H] -> [T,H]: row t is
+ * that of features where is_feature[t] is not 0, else that of x. Features
+ * LOONG_NONE are rows of zeros. `inverse`: where it is 0. The gradient of each
+ * is zero in the rows that came from the other. */
+typedef struct loong_select_rows_attr {
+    bool inverse; /* set by differentiation */
+} loong_select_rows_attr_t;
+LOONG_API loong_val_t loong_select_rows(loong_graph_t *g, loong_val_t x,
+                                        loong_val_t features,
+                                        loong_val_t is_feature);
 
 /* sum_rows: x [T,N] -> [N] wide, the sum over rows in row order. */
 LOONG_API loong_val_t loong_sum_rows(loong_graph_t *g, loong_val_t x);

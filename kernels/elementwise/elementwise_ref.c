@@ -6,7 +6,8 @@
  * slice_grad: x in columns begin .., zero elsewhere.
  * zigzag: rows of context parallel ranks in the order of samples, or back.
  * repeat_heads: y[g times + k][i] = x[g][i], k < times.  sum_heads: y[g][i] =
- * sum over k of x[g times + k][i]. */
+ * sum over k of x[g times + k][i].
+ * select_rows: y[t] = features[t] where is_feature[t], else x[t]. */
 #include "list.h"
 #include "loong/collective.h"
 #include "ref.h"
@@ -136,6 +137,23 @@ static loong_status_t sum_heads(const loong_kernel_call_t *call)
     return LOONG_OK;
 }
 
+static loong_status_t select_rows(const loong_kernel_call_t *call)
+{
+    const loong_select_rows_attr_t *a = call->query->attr;
+    const int32_t *is_feature = ref_i32(call, 1);
+    ref_mat_t x = ref_arg(call, 0);
+    ref_mat_t y = ref_out(call, 0);
+    for (int64_t t = 0; t < y.rows; t++) {
+        bool other = (is_feature[t] != 0) != a->inverse;
+        bool zero = other && call->query->num_in < 3;
+        ref_mat_t from = other && !zero ? ref_arg(call, 2) : x;
+        for (int64_t c = 0; c < y.cols; c++) {
+            ref_put(&y, t, c, zero ? 0.0 : ref_at(&from, t, c));
+        }
+    }
+    return LOONG_OK;
+}
+
 static loong_status_t sum_rows(const loong_kernel_call_t *call)
 {
     ref_mat_t x = ref_arg(call, 0);
@@ -181,3 +199,4 @@ const loong_kernel_t loongi_sum_heads_ref = {.name = "sum_heads_ref",
                                              .run = sum_heads};
 const loong_kernel_t loongi_sum_rows_ref = {
     .name = "sum_rows_ref", .op = "sum_rows", .device = "cpu", .run = sum_rows};
+REF_KERNEL(select_rows, NULL, select_rows);

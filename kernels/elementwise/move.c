@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * copy, concat, slice_grad, zigzag and repeat_heads as copies of whole rows or
- * heads: any type. */
+ * copy, concat, slice_grad, zigzag, repeat_heads and select_rows as copies of
+ * whole rows or heads: any type. */
 #include <string.h>
 
 #include "base.h"
@@ -104,6 +104,36 @@ static loong_status_t repeat_heads(const loong_kernel_call_t *call)
     return LOONG_OK;
 }
 
+/* Rows of x that stay where they are, as in place, are not copied. */
+static loong_status_t select_rows(const loong_kernel_call_t *call)
+{
+    const loong_kernel_query_t *q = call->query;
+    const loong_select_rows_attr_t *a = q->attr;
+    const int32_t *is_feature = call->ptr[1];
+    const loong_karg_t *y = &q->arg[q->num_in];
+    size_t size = loong_dtype_size(y->dtype);
+    size_t row = (size_t)loong_karg_cols(y) * size;
+#pragma omp parallel for schedule(static) num_threads(q->threads)
+    for (int64_t t = 0; t < loong_karg_rows(y); t++) {
+        char *to = (char *)call->ptr[q->num_in] + (size_t)(t * y->ld) * size;
+        int i = (is_feature[t] != 0) != a->inverse ? 2 : 0;
+        if (i >= q->num_in) {
+            memset(to, 0, row);
+            continue;
+        }
+        const char *from =
+            (const char *)call->ptr[i] + (size_t)(t * q->arg[i].ld) * size;
+        if (from != to) {
+            memcpy(to, from, row);
+        }
+    }
+    return LOONG_OK;
+}
+
+const loong_kernel_t loongi_select_rows_rows = {.name = "select_rows_rows",
+                                                .op = "select_rows",
+                                                .device = "cpu",
+                                                .run = select_rows};
 const loong_kernel_t loongi_repeat_heads_rows = {.name = "repeat_heads_rows",
                                                  .op = "repeat_heads",
                                                  .device = "cpu",

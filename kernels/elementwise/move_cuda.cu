@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * concat, slice_grad, zigzag, repeat_heads, sum_heads and sum_rows; the
- * formulas stand in elementwise_ref.c. */
+ * concat, slice_grad, zigzag, repeat_heads, sum_heads, select_rows and
+ * sum_rows; the formulas stand in elementwise_ref.c. */
 #include "copy.cuh"
 #include "fold.cuh"
 #include "loong/collective.h"
@@ -132,6 +132,24 @@ template <class T> struct sum_heads_fn {
     }
 };
 
+template <class T> struct select_rows_fn {
+    mat_t x, features; /* without features: zeros */
+    const int32_t *is_feature;
+    bool inverse;
+    bool aligned() const
+    {
+        return x.packed && features.packed;
+    }
+    template <bool WHOLE>
+    __device__ pack_t at(int64_t row, int64_t col, int n,
+                         const loong_frame_t *) const
+    {
+        const mat_t &from = (is_feature[row] != 0) != inverse ? features : x;
+        pack_t zero = {{0}};
+        return from.p == NULL ? zero : load_as<T, WHOLE>(from, row, col, n);
+    }
+};
+
 } // namespace
 
 static loong_status_t run_concat(const loong_kernel_call_t *call)
@@ -179,6 +197,16 @@ static loong_status_t run_sum_heads(const loong_kernel_call_t *call)
                                   (int64_t)a->head_dim, (int64_t)a->times);
 }
 
+static loong_status_t run_select_rows(const loong_kernel_call_t *call)
+{
+    const loong_select_rows_attr_t *a =
+        static_cast<const loong_select_rows_attr_t *>(call->query->attr);
+    mat_t features = call->query->num_in > 2 ? mat_arg(call, 2) : mat_none();
+    return generate<select_rows_fn>(
+        call, mat_out(call, 0), mat_arg(call, 0), features,
+        static_cast<const int32_t *>(call->ptr[1]), a->inverse);
+}
+
 static loong_status_t run_sum_rows(const loong_kernel_call_t *call)
 {
     return sum_rows(call, 0, 0, static_cast<float *>(call->workspace));
@@ -201,9 +229,17 @@ static bool support_same(const loong_kernel_query_t *query,
     return support(query, reason) && cuda_support_same(query, 0, reason);
 }
 
+static bool support_select(const loong_kernel_query_t *query,
+                           char reason[LOONG_REASON_SIZE])
+{
+    return cuda_support(query, 0, 1u << 1, reason) &&
+           cuda_support_same(query, 1u << 1, reason);
+}
+
 CUDA_KERNEL(concat, support, NULL, run_concat);
 CUDA_KERNEL(slice_grad, support_same, NULL, run_slice_grad);
 CUDA_KERNEL(zigzag, support_same, NULL, run_zigzag);
 CUDA_KERNEL(repeat_heads, support_same, NULL, run_repeat_heads);
 CUDA_KERNEL(sum_heads, support_same, NULL, run_sum_heads);
+CUDA_KERNEL(select_rows, support_select, NULL, run_select_rows);
 CUDA_KERNEL(sum_rows, support, sum_rows_workspace, run_sum_rows);

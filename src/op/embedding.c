@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+#include "graph_impl.h"
 #include "op_impl.h"
 
 /* The part of the vocabulary that the rows are. */
@@ -82,8 +83,13 @@ const loong_op_t *const loongi_op_embedding_grad = &embedding_grad;
 static loong_status_t grad(const loong_grad_call_t *call)
 {
     loong_val_t in[2] = {call->in[0], call->out_grad[0]};
-    loong_graph_apply(call->graph, &embedding_grad, call->attr, 2, in, 1,
-                      &call->in_grad[1]);
+    const loong_value_t table = call->graph->values[call->in[1]];
+    loong_val_t dx = LOONG_NONE;
+    loong_graph_apply(call->graph, &embedding_grad, call->attr, 2, in, 1, &dx);
+    call->in_grad[1] = dx;
+    if (dx != LOONG_NONE && table.kind != LOONG_VALUE_PARAM) {
+        call->in_grad[1] = loong_cast(call->graph, dx, table.dtype);
+    }
     return LOONG_OK;
 }
 
@@ -118,4 +124,10 @@ loong_val_t loong_embedding(loong_graph_t *g, loong_val_t ids,
                             loong_val_t table)
 {
     return loong_embedding_part(g, ids, table, 0, 0);
+}
+
+loong_val_t loong_gather_rows(loong_graph_t *g, loong_val_t x,
+                              loong_val_t index)
+{
+    return loong_embedding(g, index, x);
 }

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * slice, concat, reshape, zigzag, repeat_heads and the adjoint of slice. */
+ * slice, concat, reshape, zigzag, repeat_heads, select_rows and the adjoint of
+ * slice. */
 #include "graph_impl.h"
 #include "loong/collective.h"
 #include "op_impl.h"
@@ -345,4 +346,70 @@ loong_val_t loong_repeat_heads(loong_graph_t *g, loong_val_t x, int head_dim,
     }
     return loongi_graph_moved(
         g, loong_graph_apply(g, &repeat_heads, &attr, 1, &x, 1, &y));
+}
+
+/* ---- select_rows --------------------------------------------------------- */
+
+static loong_status_t infer_select_rows(const loong_op_call_t *call)
+{
+    LOONG_TRY(loongi_want_rank(call, 0, "x", 2));
+    LOONG_TRY(loongi_want_rank(call, 1, "is_feature", 1));
+    LOONG_TRY(loongi_want_dtype(call, 1, "is_feature", LOONG_I32));
+    LOONG_TRY(loongi_want_rows(call, 1, "is_feature", 0));
+    if (loongi_has(call, 2)) {
+        LOONG_TRY(loongi_want_dtype(call, 2, "features", call->in[0].dtype));
+        LOONG_TRY(loongi_want_like(call, 2, "features", 0));
+    }
+    return loongi_infer_same(call);
+}
+
+static const loong_op_t select_rows;
+
+static loong_status_t grad_select_rows(const loong_grad_call_t *call)
+{
+    const loong_select_rows_attr_t *a = call->attr;
+    loong_val_t in[2] = {call->out_grad[0], call->in[1]};
+    for (int i = 0; i < call->num_in; i += 2) {
+        loong_select_rows_attr_t attr = {i == 0 ? a->inverse : !a->inverse};
+        if (call->wanted[i]) {
+            loong_graph_apply(call->graph, &select_rows, &attr, 2, in, 1,
+                              &call->in_grad[i]);
+        }
+    }
+    return LOONG_OK;
+}
+
+/* Each row is read once, from one of the two. */
+static void cost_select_rows(const loong_kernel_query_t *q, loong_cost_t *cost)
+{
+    const loong_karg_t *x = &q->arg[0];
+    cost->bytes =
+        (double)loong_karg_rows(x) *
+        (2.0 * (double)loong_karg_cols(x) * (double)loong_dtype_size(x->dtype) +
+         (double)sizeof(int32_t));
+}
+
+static const loong_op_t select_rows = {
+    .name = "select_rows",
+    .attr_size = sizeof(loong_select_rows_attr_t),
+    .min_in = 2,
+    .max_in = 3,
+    .num_out = 1,
+    .in_place = 1,
+    .strided_in = true,
+    .strided_out = true,
+    .infer = infer_select_rows,
+    .grad = grad_select_rows,
+    .cost = cost_select_rows,
+};
+const loong_op_t *const loongi_op_select_rows = &select_rows;
+
+loong_val_t loong_select_rows(loong_graph_t *g, loong_val_t x,
+                              loong_val_t features, loong_val_t is_feature)
+{
+    loong_select_rows_attr_t attr = {false};
+    loong_val_t in[3] = {x, is_feature, features};
+    loong_val_t y;
+    return loong_graph_apply(g, &select_rows, &attr,
+                             features == LOONG_NONE ? 2 : 3, in, 1, &y);
 }

@@ -53,6 +53,7 @@
     X(zigzag)            \
     X(repeat_heads)      \
     X(sum_heads)         \
+    X(select_rows)       \
     X(linear)            \
     X(linear_dw)         \
     X(linear_dw_db)      \

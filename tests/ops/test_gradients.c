@@ -57,6 +57,10 @@ static const loong_rope_attr_t pairs_back = {3, true, true, 0};
 
 static const loong_segment_attr_t segments = {7};
 static const int32_t offsets[] = {1, 3, 3, 6};
+static const loong_select_rows_attr_t plain = {false};
+static const loong_select_rows_attr_t inverse = {true};
+static const int32_t flags[ROWS] = {0, 1, 1, 0};
+#define FLAGS {LOONG_I32, 1, {ROWS, 0, 0, 0}, 0, 0, flags, 0, 0, 0, 0}
 #define OFFSETS {LOONG_I32, 1, {4, 0, 0, 0}, 0, 0, offsets, 0, 0, 0, 0}
 
 static const gradient_t gradients[] = {
@@ -114,6 +118,10 @@ static const gradient_t gradients[] = {
      {DY, IN + 1}, 1, {0}, {VEC(7), OFFSETS, VEC(3)}},
     {"segment_repeat", "segment_sum", &segments, &segments, 2, 1, 1,
      {DY, IN + 1}, 1, {0}, {VEC(3), OFFSETS, VEC(7)}},
+    {"select_rows", "select_rows", &plain, &plain, 3, 1, 1,
+     {DY, IN + 1}, 1, {0}, {FULL, FLAGS, FULL, FULL}},
+    {"select_rows", "select_rows", &plain, &inverse, 3, 1, 1,
+     {DY, IN + 1}, 1, {2}, {FULL, FLAGS, FULL, FULL}},
     {"scale", "scale", &factor, &factor, 1, 1, 1,
      {DY}, 1, {0}, {FULL, FULL}},
     {"dropout", "dropout", &drop, &drop, 2, 1, 1,

@@ -13,7 +13,7 @@
 enum { ROWS = 37, COLS = 1056, MAX_ARGS = 9 };
 
 /* One operand: f full, w weights (wide), s statistic (wide), t rope table
- * (wide), k token keys, - absent. Inputs, then a bar, then outputs. */
+ * (wide), k token keys, i flags, - absent. Inputs, then a bar, then outputs. */
 typedef struct entry {
     const char *op;
     const void *attr;
@@ -27,6 +27,8 @@ static const loong_dropout_attr_t drop = {0.3, 2};
 static const loong_rope_attr_t halves = {96, false, false, 0};
 static const loong_rope_attr_t pairs = {96, true, true, 0};
 
+static const loong_select_rows_attr_t plain = {false};
+static const loong_select_rows_attr_t inverse = {true};
 static const loong_norm_attr_t large_eps = {30.0};
 
 static const entry_t entries[] = {
@@ -42,6 +44,8 @@ static const entry_t entries[] = {
     {"dropout", &drop, "fk|f"},
     {"rope", &halves, "ft|f"},
     {"rope", &pairs, "ft|f"},
+    {"select_rows", &plain, "fif|f"},
+    {"select_rows", &inverse, "fi|f"},
 };
 
 typedef struct memory {
@@ -55,6 +59,7 @@ static loong_karg_t arg_of(char kind, loong_dtype_t dtype)
     loong_karg_t statistic = {LOONG_F32, 2, {ROWS, 1, 0, 0}, 1};
     loong_karg_t angles = {LOONG_F32, 2, {ROWS, 64, 0, 0}, 64};
     loong_karg_t keys = {LOONG_I64, 1, {ROWS, 0, 0, 0}, ROWS};
+    loong_karg_t flags = {LOONG_I32, 1, {ROWS, 0, 0, 0}, ROWS};
     loong_karg_t absent = {0, 0, {0, 0, 0, 0}, 0};
     switch (kind) {
     case 'f':
@@ -67,6 +72,8 @@ static loong_karg_t arg_of(char kind, loong_dtype_t dtype)
         return angles;
     case 'k':
         return keys;
+    case 'i':
+        return flags;
     default:
         return absent;
     }
@@ -93,7 +100,12 @@ static void fill(const loong_kernel_query_t *q, memory_t *m)
         int64_t n = loong_karg_rows(&q->arg[i]) *
                     loong_karg_cols(&q->arg[i]);
         bool keys = q->arg[i].dtype == LOONG_I64;
-        for (int64_t k = 0; k < n && q->arg[i].rank > 0 && !keys; k++) {
+        bool flags = q->arg[i].dtype == LOONG_I32;
+        for (int64_t k = 0; k < n && flags; k += 3) {
+            m->bytes[i][k * (int64_t)sizeof(int32_t)] = 1;
+        }
+        for (int64_t k = 0; k < n && q->arg[i].rank > 0 && !keys && !flags;
+             k++) {
             double v = loongi_rng_normal(4, (uint64_t)i, (uint64_t)k);
             size_t size = loong_dtype_size(q->arg[i].dtype);
             assert_int_equal(loongi_convert(NULL, LOONG_F64, &v,

@@ -298,6 +298,12 @@ static const loong_head_linear_attr_t beyond = {2, 10, 8, 3, false};
       "head_linear: x has 6 rows, a multiple of its 4 heads wanted")          \
     X(head_linear_attr, loong_head_linear(g, v->x, v->table, &beyond),        \
       "head_linear: 2 heads, rows 8 to 10 of 10 of each")                     \
+    X(select_rows_type, loong_select_rows(g, v->x, v->wide, v->ids),        \
+      "select_rows: features is fp32, bf16 wanted")                         \
+    X(select_rows_shape, loong_select_rows(g, v->x, v->narrow, v->ids),     \
+      "select_rows: dimension 1 of features is 8, 12 wanted")               \
+    X(select_rows_flags, loong_select_rows(g, v->x, v->x, v->keys),         \
+      "select_rows: is_feature is int64, int32 wanted")                     \
     X(segment_sum_type, loong_segment_sum(g, v->w, v->keys),                  \
       "segment_sum: cu_seqlens is int64, int32 wanted")                       \
     X(segment_repeat_rows, loong_segment_repeat(g, v->w, v->ids, 0),          \
@@ -478,7 +484,7 @@ static const char *const run_ops[] = {
     "layernorm", "add_layernorm", "layernorm_grad", "rope_table", "rope",
     "swiglu", "swiglu_grad", "gelu", "gelu_grad", "add", "scale", "dropout",
     "cast", "copy", "accumulate", "sum_rows", "concat", "slice_grad",
-    "segment_sum", "segment_repeat",
+    "segment_sum", "segment_repeat", "select_rows",
     "zigzag", "repeat_heads", "sum_heads", "linear", "linear_dw", "attention",
     "attention_grad", "mean_squares", "mean_squares_grad", "rms_scale",
     "rms_scale_grad", "head_linear", "head_linear_dw",

@@ -17,6 +17,7 @@ JOBS ?= $(shell nproc)
 PACKAGES := build-essential cmake ninja-build pkg-config git \
   libopenmpi-dev openmpi-bin libdnnl-dev libyaml-dev libjansson-dev \
   libpcre2-dev libutf8proc-dev libhdf5-dev libzstd-dev zlib1g-dev \
+  libjpeg-dev libpng-dev libwebp-dev libarchive-dev \
   libxxhash-dev libcmocka-dev universal-ctags procps
 
 export OMPI_ALLOW_RUN_AS_ROOT := 1

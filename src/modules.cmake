@@ -35,6 +35,11 @@ loong_module(NAME foundation DIR src/model/foundation USES base graph nn)
 loong_module(NAME data DIR src/data USES base LIBS xxhash z zstd)
 loong_module(NAME tokenizer DIR src/data/tokenizer USES base
   LIBS pcre2-8 utf8proc xxhash)
+pkg_check_modules(IMAGES REQUIRED libjpeg libpng libwebp libarchive)
+loong_module(NAME images DIR src/data/images USES base
+  LIBS ${IMAGES_LINK_LIBRARIES} INCLUDES ${IMAGES_INCLUDE_DIRS})
+set_source_files_properties(src/data/images/resize.c
+  PROPERTIES COMPILE_OPTIONS -O3)
 pkg_check_modules(HDF5 REQUIRED hdf5)
 loong_module(NAME safetensors DIR src/checkpoint/safetensors USES base
   LIBS xxhash)

@@ -1,0 +1,176 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Labelled pictures: where they are, their sizes, their pixels, and the rows of
+ * patches that a vision transformer reads. Sample i is a pure function of i;
+ * nothing here is random and nothing is kept between calls. A source and a
+ * processor do not change once they are created, so several threads may read
+ * them at once, each with a context of its own. Not collective.
+ */
+#ifndef LOONG_IMAGE_H
+#define LOONG_IMAGE_H
+
+#include <stdbool.h>
+
+#include "loong/context.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+typedef enum loong_image_format {
+    LOONG_IMAGE_JPEG,
+    LOONG_IMAGE_PNG,
+    LOONG_IMAGE_WEBP
+} loong_image_format_t;
+
+/* What the file's first bytes tell, as stored: an Exif orientation that turns
+ * the picture is not applied to width and height. */
+typedef struct loong_image_info {
+    loong_image_format_t format;
+    int64_t width; /* pixels */
+    int64_t height;
+} loong_image_info_t;
+
+/* Owned pixels, RGB, row after row from the top: u8 [height,width,3]. */
+typedef struct loong_image {
+    int64_t width;
+    int64_t height;
+    uint8_t *pixels;
+} loong_image_t;
+
+typedef struct loong_image_decode_params {
+    /* A picture of more is refused before memory is taken; 0: 89478485, where
+     * PIL begins to warn of decompression bombs. */
+    int64_t max_pixels;
+    /* Turn and mirror as the Exif orientation says (PIL.ImageOps
+     * .exif_transpose). The processors of transformers do not. */
+    bool apply_orientation;
+} loong_image_decode_params_t;
+
+/* Format and size from the head of a file. `name` is for messages. Errors:
+ * LOONG_ERR_FORMAT with the reason, also where more than `length` bytes were
+ * needed; LOONG_ERR_UNSUPPORTED: no JPEG, PNG or WebP. */
+LOONG_API LOONG_NODISCARD loong_status_t
+loong_image_get_info(loong_context_t *ctx, const char *name,
+                     const uint8_t *bytes, size_t length,
+                     loong_image_info_t *info);
+
+/* The pixels of a whole file in memory, as PIL's Image.convert("RGB") gives
+ * them: alpha is dropped, grey is repeated, of 16 bits the upper 8 are taken
+ * (grey without alpha: clipped to 255), CMYK is taken as Adobe's inverted one.
+ * params may be NULL: the defaults. *image is the caller's, free it with
+ * loong_image_free. Errors: LOONG_ERR_FORMAT (broken or cut off, with the
+ * library's own words), LOONG_ERR_UNSUPPORTED (animated WebP, other formats,
+ * too many pixels). */
+LOONG_API LOONG_NODISCARD loong_status_t
+loong_image_decode(loong_context_t *ctx, const char *name, const uint8_t *bytes,
+                   size_t length, const loong_image_decode_params_t *params,
+                   loong_image_t *image);
+LOONG_API void loong_image_free(loong_context_t *ctx, loong_image_t *image);
+
+/* Resampling filters, with PIL's numbers. */
+typedef enum loong_image_filter {
+    LOONG_IMAGE_BILINEAR = 2,
+    LOONG_IMAGE_BICUBIC = 3
+} loong_image_filter_t;
+
+/* `image` at width x height pixels, with antialias: PIL's Image.resize, bit by
+ * bit, up to Pillow 12. *resized is the caller's. */
+LOONG_API LOONG_NODISCARD loong_status_t loong_image_resize(
+    loong_context_t *ctx, const loong_image_t *image, int64_t width,
+    int64_t height, loong_image_filter_t filter, loong_image_t *resized);
+
+/* ---- processor: from pixels to rows of patches ----------------------------*/
+
+typedef struct loong_image_processor loong_image_processor_t;
+
+/* Reads a Hugging Face preprocessor_config.json of a ViT, CLIP or SigLIP image
+ * processor ("...Fast" and the older "...FeatureExtractor" are the same one
+ * here, and computed as the slow one is). What the file leaves out has that
+ * class's default. Errors: LOONG_ERR_UNSUPPORTED names another processor or
+ * filter, LOONG_ERR_FORMAT a field that is no such thing. */
+LOONG_API LOONG_NODISCARD loong_status_t
+loong_image_processor_create(loong_context_t *ctx, const char *path,
+                             loong_image_processor_t **processor_p);
+LOONG_API void
+loong_image_processor_destroy(loong_image_processor_t **processor);
+
+/* The size, in pixels, to which it brings a picture of width x height. */
+LOONG_API void
+loong_image_processor_size(const loong_image_processor_t *processor,
+                           int64_t width, int64_t height, int64_t *width_p,
+                           int64_t *height_p);
+
+/* Resizes, crops, rescales and normalises `image` and cuts it into squares of
+ * `patch` pixels: patches f32 [(H/patch)*(W/patch), 3*patch*patch], H and W as
+ * loong_image_processor_size says. Patches go row by row from the top left, and
+ * pixels right and below of the last whole patch are left out, as a convolution
+ * of stride `patch` does. Within a patch the order is channel, row, column:
+ * that of a convolution's weight [D,3,patch,patch], which as [D,3*patch*patch]
+ * is the weight of a linear layer over these rows. With patch = 0: the picture
+ * as one, f32 [3,H,W]. */
+LOONG_API LOONG_NODISCARD loong_status_t
+loong_image_process(loong_context_t *ctx,
+                    const loong_image_processor_t *processor,
+                    const loong_image_t *image, int64_t patch, float *patches);
+
+/* ---- source: samples with labels ------------------------------------------*/
+
+typedef struct loong_image_source loong_image_source_t;
+
+/* One sample. Bytes and text are the caller's (loong_image_sample_free). */
+typedef struct loong_image_sample {
+    const char *name;  /* the picture's path, borrowed from the source */
+    int64_t label;     /* its class; -1: text instead */
+    char *text;        /* of a .txt or .json member, NUL behind; else NULL */
+    uint8_t *bytes;    /* the picture's file; NULL after peek */
+    size_t length;
+    loong_image_info_t info;
+} loong_image_sample_t;
+
+/* Opens the samples at `path`:
+ * a directory of directories: each is a class, numbered by name; samples are
+ *     the pictures below, by class, then directory, then file name
+ *     (torchvision's ImageFolder). A picture of a format that cannot be read,
+ *     or a class without one, is an error;
+ * a .tar file, or a directory of them (by name): members whose paths are equal
+ *     up to the first dot of the file name are a sample (WebDataset): one
+ *     picture (.jpg .jpeg .png .webp) and its label, .cls (a number), or .txt
+ *     or .json; other members are passed over. Only headers are read here.
+ * classes: a file with a class name a line, which numbers them in its order, or
+ * NULL. Errors: LOONG_ERR_NOT_FOUND, LOONG_ERR_FORMAT, LOONG_ERR_UNSUPPORTED
+ * (a compressed tar file: unpack it, members are read at random), LOONG_ERR_IO.
+ */
+LOONG_API LOONG_NODISCARD loong_status_t
+loong_image_source_create(loong_context_t *ctx, const char *path,
+                          const char *classes, loong_image_source_t **source_p);
+LOONG_API void loong_image_source_destroy(loong_image_source_t **source);
+
+LOONG_API int64_t
+loong_image_source_samples(const loong_image_source_t *source);
+/* 0 where labels are numbers without names. */
+LOONG_API int64_t
+loong_image_source_classes(const loong_image_source_t *source);
+/* Borrowed; NULL out of range. */
+LOONG_API const char *
+loong_image_source_class_name(const loong_image_source_t *source,
+                              int64_t label);
+
+/* Sample i: peek has its label and sizes and reads no more than the head of the
+ * picture, read also has the file. ctx is the calling thread's own. Errors:
+ * LOONG_ERR_ARG (no such sample), LOONG_ERR_FORMAT (names file and reason),
+ * LOONG_ERR_MISMATCH (a file changed since it was opened), LOONG_ERR_IO. */
+LOONG_API LOONG_NODISCARD loong_status_t loong_image_source_peek(
+    loong_context_t *ctx, const loong_image_source_t *source, int64_t i,
+    loong_image_sample_t *sample);
+LOONG_API LOONG_NODISCARD loong_status_t loong_image_source_read(
+    loong_context_t *ctx, const loong_image_source_t *source, int64_t i,
+    loong_image_sample_t *sample);
+LOONG_API void loong_image_sample_free(loong_context_t *ctx,
+                                       loong_image_sample_t *sample);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

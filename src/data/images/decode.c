@@ -1,0 +1,99 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Pictures of any format that is read: which one, how large, its pixels. */
+#include <inttypes.h>
+#include <string.h>
+
+#include "codec.h"
+
+enum { MAX_PIXELS = 89478485, CHANNELS = 3 };
+
+typedef struct codec {
+    loong_status_t (*info)(const image_file_t *file, loong_image_info_t *info);
+    loong_status_t (*decode)(const image_file_t *file,
+                             const loong_image_info_t *info, uint8_t *pixels);
+} codec_t;
+
+static const codec_t codecs[] = {
+    [LOONG_IMAGE_JPEG] = {loongi_jpeg_info, loongi_jpeg_decode},
+    [LOONG_IMAGE_PNG] = {loongi_png_info, loongi_png_decode},
+    [LOONG_IMAGE_WEBP] = {loongi_webp_info, loongi_webp_decode},
+};
+
+static bool begins(const image_file_t *file, size_t at, const char *mark,
+                   size_t length)
+{
+    return file->length >= at + length &&
+           memcmp(file->bytes + at, mark, length) == 0;
+}
+
+static loong_status_t format_of(const image_file_t *file,
+                                loong_image_format_t *format_p)
+{
+    LOONG_CHECK(file->ctx, file->length > 0, LOONG_ERR_FORMAT, "%s: is empty",
+                file->name);
+    if (begins(file, 0, "\xff\xd8\xff", 3)) {
+        *format_p = LOONG_IMAGE_JPEG;
+    } else if (begins(file, 0, "\x89PNG\r\n\x1a\n", 8)) {
+        *format_p = LOONG_IMAGE_PNG;
+    } else if (begins(file, 0, "RIFF", 4) && begins(file, 8, "WEBP", 4)) {
+        *format_p = LOONG_IMAGE_WEBP;
+    } else {
+        return LOONG_FAIL(file->ctx, LOONG_ERR_UNSUPPORTED,
+                          "%s: is no JPEG, PNG or WebP picture", file->name);
+    }
+    return LOONG_OK;
+}
+
+loong_status_t loong_image_get_info(loong_context_t *ctx, const char *name,
+                                    const uint8_t *bytes, size_t length,
+                                    loong_image_info_t *info)
+{
+    image_file_t file = {ctx, name, bytes, length};
+    loong_image_info_t found = {0};
+    LOONG_TRY(format_of(&file, &found.format));
+    LOONG_TRY(codecs[found.format].info(&file, &found));
+    LOONG_CHECK(ctx, found.width > 0 && found.height > 0, LOONG_ERR_FORMAT,
+                "%s: has %" PRId64 " x %" PRId64 " pixels", name, found.width,
+                found.height);
+    *info = found;
+    return LOONG_OK;
+}
+
+loong_status_t loong_image_decode(loong_context_t *ctx, const char *name,
+                                  const uint8_t *bytes, size_t length,
+                                  const loong_image_decode_params_t *params,
+                                  loong_image_t *image)
+{
+    static const loong_image_decode_params_t defaults = {0};
+    image_file_t file = {ctx, name, bytes, length};
+    loong_image_info_t info;
+    params = params != NULL ? params : &defaults;
+    int64_t most = params->max_pixels > 0 ? params->max_pixels : MAX_PIXELS;
+    LOONG_TRY(loong_image_get_info(ctx, name, bytes, length, &info));
+    LOONG_CHECK(ctx, info.width <= most / info.height, LOONG_ERR_UNSUPPORTED,
+                "%s: has %" PRId64 " x %" PRId64 " pixels, more than the %"
+                PRId64 " that are allowed", name, info.width, info.height,
+                most);
+    loong_image_t decoded = {info.width, info.height, NULL};
+    LOONG_TRY(loongi_calloc(ctx, (size_t)(info.width * info.height), CHANNELS,
+                            "pixels of a picture", &decoded.pixels));
+    loong_status_t status =
+        codecs[info.format].decode(&file, &info, decoded.pixels);
+    if (status == LOONG_OK && params->apply_orientation) {
+        status = loongi_image_orient(
+            ctx, loongi_exif_orientation(&file, info.format), &decoded);
+    }
+    if (status != LOONG_OK) {
+        loong_image_free(ctx, &decoded);
+        return status;
+    }
+    *image = decoded;
+    return LOONG_OK;
+}
+
+void loong_image_free(loong_context_t *ctx, loong_image_t *image)
+{
+    loongi_free(ctx, image->pixels);
+    memset(image, 0, sizeof(*image));
+}

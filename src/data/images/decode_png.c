@@ -1,0 +1,142 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * PNG, by libpng: every type and depth as 8-bit RGB, without alpha, gamma and
+ * transparent colours. */
+#include <stdio.h>
+#include <string.h>
+
+#include <png.h>
+
+#include "codec.h"
+
+enum { HEAD = 24 }; /* signature, length and name of IHDR, width, height */
+
+typedef struct png_source {
+    const image_file_t *file;
+    size_t at;
+    image_trap_t trap;
+} png_source_t;
+
+loong_status_t loongi_png_info(const image_file_t *file,
+                               loong_image_info_t *info)
+{
+    LOONG_CHECK(file->ctx,
+                file->length >= HEAD &&
+                    memcmp(file->bytes + 12, "IHDR", 4) == 0,
+                LOONG_ERR_FORMAT, "%s: no PNG header (IHDR)", file->name);
+    info->width = loongi_big_endian(file->bytes + 16, 4);
+    info->height = loongi_big_endian(file->bytes + 20, 4);
+    return LOONG_OK;
+}
+
+static void fail(png_structp png, png_const_charp message)
+{
+    png_source_t *source = png_get_error_ptr(png);
+    snprintf(source->trap.message, sizeof(source->trap.message), "%s",
+             message);
+    longjmp(source->trap.at, 1);
+}
+
+static void be_silent(png_structp png, png_const_charp message)
+{
+    (void)png;
+    (void)message;
+}
+
+static void take(png_structp png, png_bytep to, size_t length)
+{
+    png_source_t *source = png_get_io_ptr(png);
+    if (length > source->file->length - source->at) {
+        png_error(png, "the file ends within a chunk");
+    }
+    memcpy(to, source->file->bytes + source->at, length);
+    source->at += length;
+}
+
+/* PIL clips grey of 16 bits without alpha and takes the upper half of all
+ * others. */
+static void clip_grey(uint8_t *row, size_t width)
+{
+    for (size_t x = 0; x < width; x++) {
+        uint8_t high = row[2 * x], low = row[2 * x + 1];
+        row[x] = high > 0 ? 255 : low;
+    }
+}
+
+static void spread_grey(uint8_t *row, size_t width)
+{
+    for (size_t x = width; x-- > 0;) {
+        row[3 * x] = row[3 * x + 1] = row[3 * x + 2] = row[x];
+    }
+}
+
+/* rows: pointers into pixels; they are as long as 3 bytes a
+ * pixel, what grey of 16 bits fits in as well. */
+static void read_all(png_structp png, png_infop png_info,
+                     const loong_image_info_t *info, png_bytepp rows)
+{
+    png_read_info(png, png_info);
+    int type = png_get_color_type(png, png_info);
+    bool wide = type == PNG_COLOR_TYPE_GRAY &&
+                png_get_bit_depth(png, png_info) == 16;
+    if (png_get_image_width(png, png_info) != info->width ||
+        png_get_image_height(png, png_info) != info->height) {
+        png_error(png, "two sizes in one file");
+    }
+    if (type == PNG_COLOR_TYPE_PALETTE) {
+        png_set_palette_to_rgb(png);
+    } else if (type == PNG_COLOR_TYPE_GRAY) {
+        png_set_expand_gray_1_2_4_to_8(png);
+    }
+    if (!wide) {
+        png_set_strip_16(png);
+        png_set_gray_to_rgb(png);
+    }
+    png_set_strip_alpha(png);
+    png_set_interlace_handling(png);
+    png_read_update_info(png, png_info);
+    size_t width = (size_t)info->width;
+    if (png_get_rowbytes(png, png_info) != width * (wide ? 2 : 3)) {
+        png_error(png, "rows of an unexpected length");
+    }
+    png_read_image(png, rows);
+    for (int64_t y = 0; wide && y < info->height; y++) {
+        clip_grey(rows[y], width);
+        spread_grey(rows[y], width);
+    }
+    png_read_end(png, NULL);
+}
+
+static bool try_read(png_structp png, png_infop png_info, png_source_t *source,
+                     const loong_image_info_t *info, png_bytepp rows)
+{
+    if (setjmp(source->trap.at) != 0) {
+        return false;
+    }
+    png_set_read_fn(png, source, take);
+    read_all(png, png_info, info, rows);
+    return true;
+}
+
+loong_status_t loongi_png_decode(const image_file_t *file,
+                                 const loong_image_info_t *info,
+                                 uint8_t *pixels)
+{
+    png_source_t source = {file, 0, {.message = "out of memory"}};
+    png_bytepp rows = NULL;
+    LOONG_TRY(loongi_calloc(file->ctx, (size_t)info->height, sizeof(*rows),
+                            "rows of a PNG", &rows));
+    for (int64_t y = 0; y < info->height; y++) {
+        rows[y] = pixels + y * info->width * 3;
+    }
+    png_structp png = png_create_read_struct(PNG_LIBPNG_VER_STRING, &source,
+                                             fail, be_silent);
+    png_infop png_info = png != NULL ? png_create_info_struct(png) : NULL;
+    bool done =
+        png_info != NULL && try_read(png, png_info, &source, info, rows);
+    png_destroy_read_struct(&png, &png_info, NULL);
+    loongi_free(file->ctx, rows);
+    LOONG_CHECK(file->ctx, done, LOONG_ERR_FORMAT, "%s: %s", file->name,
+                source.trap.message);
+    return LOONG_OK;
+}

@@ -1,0 +1,314 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Pictures against PIL and transformers (tests/oracle/images.py): pixels, turns
+ * and sizes by checksum, processors value by value; damage and limits. */
+#include <inttypes.h>
+
+#include "crc.h"
+#include "file.h"
+#include "loong/image.h"
+#include "test.h"
+#include "test_dir.h"
+
+#define FIXTURES LOONG_SOURCE_DIR "/tests/fixtures/images/"
+
+TEST_DIR(dir)
+
+static void load(loong_context_t *ctx, const char *name, char **bytes,
+                 size_t *length)
+{
+    char path[512];
+    snprintf(path, sizeof(path), FIXTURES "%s", name);
+    assert_ok(ctx, loongi_file_read(ctx, path, bytes, length));
+}
+
+static loong_status_t decode(loong_context_t *ctx, const char *name, bool turn,
+                             loong_image_info_t *info, loong_image_t *image)
+{
+    loong_image_decode_params_t params = {0, turn};
+    char *bytes = NULL;
+    size_t length = 0;
+    load(ctx, name, &bytes, &length);
+    loong_status_t status = loong_image_get_info(
+        ctx, name, (const uint8_t *)bytes, length, info);
+    if (status == LOONG_OK) {
+        status = loong_image_decode(ctx, name, (const uint8_t *)bytes, length,
+                                    &params, image);
+    }
+    loongi_free(ctx, bytes);
+    return status;
+}
+
+static uint32_t crc_of(const loong_image_t *image)
+{
+    return loongi_crc(LOONG_CRC32, image->pixels,
+                      (size_t)(image->width * image->height) * 3);
+}
+
+static void expect(const char *line, const loong_image_t *image, int64_t width,
+                   int64_t height, uint32_t crc)
+{
+    if (image->width != width || image->height != height ||
+        crc_of(image) != crc) {
+        fail_msg("%s: got %d x %d, %u", line, (int)image->width,
+                 (int)image->height, crc_of(image));
+    }
+}
+
+static void check_process(loong_context_t *ctx, const char *config,
+                          const char *name, int64_t width, int64_t height)
+{
+    char path[512], file[160];
+    loong_image_processor_t *processor = NULL;
+    loong_image_info_t info;
+    loong_image_t image;
+    char *bytes = NULL;
+    float *values = NULL;
+    size_t length = 0, count = (size_t)(3 * width * height);
+    int64_t w, h;
+    snprintf(path, sizeof(path), FIXTURES "%s.json", config);
+    assert_ok(ctx, loong_image_processor_create(ctx, path, &processor));
+    assert_ok(ctx, decode(ctx, name, false, &info, &image));
+    loong_image_processor_size(processor, image.width, image.height, &w, &h);
+    assert_int_equal(w, width);
+    assert_int_equal(h, height);
+    assert_ok(ctx, loongi_calloc(ctx, count, sizeof(float), "test", &values));
+    assert_ok(ctx, loong_image_process(ctx, processor, &image, 0, values));
+    snprintf(file, sizeof(file), "%s.%s.f32", name, config);
+    load(ctx, file, &bytes, &length);
+    assert_int_equal(length, count * sizeof(float));
+    for (size_t i = 0; i < count; i++) {
+        float wanted;
+        memcpy(&wanted, bytes + i * sizeof(float), sizeof(float));
+        if (!(fabsf(values[i] - wanted) <= 1e-6f * fmaxf(1, fabsf(wanted)))) {
+            fail_msg("%s[%zu]: %g, not %g", file, i, values[i], wanted);
+        }
+    }
+    loongi_free(ctx, bytes);
+    loongi_free(ctx, values);
+    loong_image_free(ctx, &image);
+    loong_image_processor_destroy(&processor);
+}
+
+/* One line of the index; true where it is of a kind that is checked here. */
+static bool check_line(loong_context_t *ctx, const char *line)
+{
+    static const char *const formats[] = {"JPEG", "PNG", "WEBP"};
+    char name[64], other[64];
+    loong_image_info_t info;
+    loong_image_t image = {0}, resized = {0};
+    int64_t w, h;
+    uint32_t crc;
+    int filter;
+    if (sscanf(line, "decode %63s %" SCNd64 " %" SCNd64 " %63s %" SCNu32, name,
+               &w, &h, other, &crc) == 5) {
+        assert_ok(ctx, decode(ctx, name, false, &info, &image));
+        assert_string_equal(formats[info.format], other);
+        assert_true(info.width == w && info.height == h);
+        expect(line, &image, w, h, crc);
+    } else if (sscanf(line, "orient %63s %" SCNd64 " %" SCNd64 " %" SCNu32,
+                      name, &w, &h, &crc) == 4) {
+        assert_ok(ctx, decode(ctx, name, true, &info, &image));
+        expect(line, &image, w, h, crc);
+    } else if (sscanf(line, "resize %63s %d %" SCNd64 " %" SCNd64 " %" SCNu32,
+                      name, &filter, &w, &h, &crc) == 5) {
+        assert_ok(ctx, decode(ctx, name, false, &info, &image));
+        assert_ok(ctx, loong_image_resize(ctx, &image, w, h,
+                                          (loong_image_filter_t)filter,
+                                          &resized));
+        expect(line, &resized, w, h, crc);
+    } else if (sscanf(line, "process %63s %63s %" SCNd64 " %" SCNd64, other,
+                      name, &w, &h) == 4) {
+        check_process(ctx, other, name, w, h);
+    } else {
+        return false;
+    }
+    loong_image_free(ctx, &image);
+    loong_image_free(ctx, &resized);
+    return true;
+}
+
+static void test_against_pil(void **state)
+{
+    (void)state;
+    loong_context_t *ctx = test_context();
+    char *text = NULL, *rest = NULL;
+    size_t length = 0;
+    int checked = 0;
+    load(ctx, "index.txt", &text, &length);
+    for (char *line = strtok_r(text, "\n", &rest); line != NULL;
+         line = strtok_r(NULL, "\n", &rest)) {
+        checked += check_line(ctx, line);
+    }
+    assert_true(checked > 120);
+    loongi_free(ctx, text);
+    test_context_end(&ctx);
+}
+
+/* Rows of patches are a convolution's windows: entry (c, y, x) of patch (i, j)
+ * is pixel (c, i*p + y, j*p + x); what is left over at the ends is dropped. */
+static void test_patches(void **state)
+{
+    (void)state;
+    enum { W = 36, H = 32, P = 5, ROWS = H / P, COLUMNS = W / P };
+    static float whole[3][H][W], patches[ROWS][COLUMNS][3][P][P];
+    loong_context_t *ctx = test_context();
+    loong_image_processor_t *processor = NULL;
+    loong_image_info_t info;
+    loong_image_t image;
+    assert_ok(ctx, decode(ctx, "tall.jpg", false, &info, &image));
+    assert_ok(ctx, loong_image_processor_create(ctx, FIXTURES "clip.json",
+                                                &processor));
+    assert_ok(ctx, loong_image_process(ctx, processor, &image, 0,
+                                       &whole[0][0][0]));
+    assert_ok(ctx, loong_image_process(ctx, processor, &image, P,
+                                       &patches[0][0][0][0][0]));
+    for (int n = 0; n < ROWS * COLUMNS * 3 * P * P; n++) {
+        int x = n % P, y = n / P % P, c = n / P / P % 3;
+        int j = n / P / P / 3 % COLUMNS, i = n / P / P / 3 / COLUMNS;
+        assert_true(patches[i][j][c][y][x] == whole[c][i * P + y][j * P + x]);
+    }
+    loong_image_free(ctx, &image);
+    loong_image_processor_destroy(&processor);
+    test_context_end(&ctx);
+}
+
+static void test_processor_errors(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *json, *says;
+        loong_status_t status;
+    } cases[] = {
+        {"{\"image_processor_type\": \"Qwen2VLImageProcessor\"}",
+         "Qwen2VLImageProcessor", LOONG_ERR_UNSUPPORTED},
+        {"{}", "image_processor_type is \"\"", LOONG_ERR_UNSUPPORTED},
+        {"[]", "is not an object", LOONG_ERR_FORMAT},
+        {"{\"image_processor_type\": \"ViTImageProcessor\", \"resample\": 0}",
+         "resample is 0", LOONG_ERR_UNSUPPORTED},
+        {"{\"image_processor_type\": \"ViTImageProcessor\", \"size\": "
+         "{\"shortest_edge\": 3}}", "size is not", LOONG_ERR_FORMAT},
+        {"{\"image_processor_type\": \"CLIPImageProcessor\", \"crop_size\": "
+         "-1}", "crop_size is not", LOONG_ERR_FORMAT},
+        {"{\"image_processor_type\": \"SiglipImageProcessor\", \"image_std\": "
+         "[1, 1, 0]}", "image_std is not", LOONG_ERR_FORMAT},
+        {"{\"image_processor_type\": \"SiglipImageProcessor\", \"do_rescale\": "
+         "1}", "do_rescale is not", LOONG_ERR_FORMAT},
+    };
+    loong_context_t *ctx = test_context();
+    loong_image_processor_t *processor = NULL;
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+        assert_ok(ctx, loongi_file_write(ctx, in_dir("p.json"), cases[i].json,
+                                         strlen(cases[i].json)));
+        assert_fails(ctx, loong_image_processor_create(ctx, in_dir("p.json"),
+                                                       &processor),
+                     cases[i].status, cases[i].says);
+        assert_null(processor);
+    }
+    const char *old = "{\"feature_extractor_type\": \"CLIPFeatureExtractor\", "
+                      "\"size\": 20, \"do_center_crop\": false}";
+    int64_t w, h;
+    assert_ok(ctx,
+              loongi_file_write(ctx, in_dir("p.json"), old, strlen(old)));
+    assert_ok(ctx, loong_image_processor_create(ctx, in_dir("p.json"),
+                                                &processor));
+    loong_image_processor_size(processor, 50, 31, &w, &h);
+    assert_true(w == 32 && h == 20);
+    loong_image_processor_destroy(&processor);
+    test_context_end(&ctx);
+}
+
+/* Every cut of a file is an error, or (without its last bytes) the picture. */
+static void test_cut_off(void **state)
+{
+    (void)state;
+    static const char *const names[] = {"j420.jpg", "progressive.jpg",
+                                        "palette4.png", "lossy_alpha.webp"};
+    loong_context_t *ctx = test_context();
+    for (size_t n = 0; n < sizeof(names) / sizeof(names[0]); n++) {
+        char *bytes = NULL;
+        size_t length = 0;
+        loong_image_t image;
+        load(ctx, names[n], &bytes, &length);
+        for (size_t cut = 0; cut + 20 < length; cut += 1 + cut / 50) {
+            assert_int_not_equal(
+                loong_image_decode(ctx, names[n], (const uint8_t *)bytes, cut,
+                                   NULL, &image), LOONG_OK);
+            assert_non_null(strstr(loong_context_error(ctx), names[n]));
+            loong_context_clear_error(ctx);
+        }
+        loongi_free(ctx, bytes);
+    }
+    test_context_end(&ctx);
+}
+
+static void test_limits(void **state)
+{
+    (void)state;
+    loong_context_t *ctx = test_context();
+    loong_image_decode_params_t params = {75 * 50 - 1, false};
+    loong_image_info_t info;
+    loong_image_t image;
+    char *bytes = NULL;
+    size_t length = 0;
+    assert_fails(ctx, decode(ctx, "animated.webp", false, &info, &image),
+                 LOONG_ERR_UNSUPPORTED, "animated");
+    assert_fails(ctx, decode(ctx, "index.txt", false, &info, &image),
+                 LOONG_ERR_UNSUPPORTED, "no JPEG, PNG or WebP");
+    load(ctx, "rgb.png", &bytes, &length);
+    assert_fails(ctx, loong_image_decode(ctx, "p", (uint8_t *)bytes, length,
+                                         &params, &image),
+                 LOONG_ERR_UNSUPPORTED, "75 x 50 pixels, more than the 3749");
+    params.max_pixels++;
+    assert_ok(ctx, loong_image_decode(ctx, "p", (uint8_t *)bytes, length,
+                                      &params, &image));
+    loong_image_free(ctx, &image);
+    memset(bytes + 16, 0x7f, 8); /* width and height */
+    assert_fails(ctx, loong_image_decode(ctx, "p", (uint8_t *)bytes, length,
+                                         NULL, &image),
+                 LOONG_ERR_UNSUPPORTED, "that are allowed");
+    loongi_free(ctx, bytes);
+    test_context_end(&ctx);
+}
+
+/* Whichever allocation fails: an error, and nothing is left behind. */
+static void test_memory(void **state)
+{
+    (void)state;
+    static const char *const names[] = {"cmyk.jpg", "rgb8i.png", "lossy.webp",
+                                        "turn6.jpg"};
+    loong_context_t *ctx = test_context();
+    loong_image_info_t info;
+    for (size_t n = 0; n < sizeof(names) / sizeof(names[0]); n++) {
+        loong_status_t status = LOONG_ERR_MEMORY;
+        for (uint64_t nth = 2; status != LOONG_OK; nth++) {
+            loong_image_t image = {0}, small = {0};
+            loong_context_fail_alloc(ctx, nth);
+            status = decode(ctx, names[n], true, &info, &image);
+            if (status == LOONG_OK) {
+                status = loong_image_resize(ctx, &image, 9, 8,
+                                            LOONG_IMAGE_BICUBIC, &small);
+            }
+            loong_context_fail_alloc(ctx, 0);
+            assert_true(status == LOONG_OK || status == LOONG_ERR_MEMORY);
+            loong_image_free(ctx, &image);
+            loong_image_free(ctx, &small);
+            loong_context_clear_error(ctx);
+            assert_int_equal(loong_context_alloc_bytes(ctx), 0);
+        }
+    }
+    test_context_end(&ctx);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_against_pil),
+        cmocka_unit_test(test_patches),
+        cmocka_unit_test(test_processor_errors),
+        cmocka_unit_test(test_cut_off),
+        cmocka_unit_test(test_limits),
+        cmocka_unit_test(test_memory),
+    };
+    return cmocka_run_group_tests(tests, make_dir, remove_dir);
+}

@@ -159,6 +159,25 @@ static __device__ __forceinline__ float block_sum(float x, float *room)
     return warp_sum(x);
 }
 
+/* The largest of a block, in all threads. */
+static __device__ __forceinline__ float block_max(float x, float *room)
+{
+    int lane = (int)threadIdx.x % WARP;
+    for (int other = WARP / 2; other > 0; other /= 2) {
+        x = fmaxf(x, __shfl_xor_sync(EACH, x, other));
+    }
+    __syncthreads(); /* the room was read */
+    if (lane == 0) {
+        room[threadIdx.x / WARP] = x;
+    }
+    __syncthreads();
+    x = room[lane % WARPS];
+    for (int other = WARP / 2; other > 0; other /= 2) {
+        x = fmaxf(x, __shfl_xor_sync(EACH, x, other));
+    }
+    return x;
+}
+
 /* ---- the host's side ----------------------------------------------------- */
 
 static inline cudaStream_t stream_of(const loong_kernel_call_t *call)

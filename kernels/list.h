@@ -129,6 +129,8 @@ extern "C" {
     X(sum_heads)             \
     X(select_rows)           \
     X(sum_rows)              \
+    X(softmax_cross_entropy) \
+    X(softmax_cross_entropy_grad) \
     X(segment_sum)           \
     X(segment_repeat)        \
     X(dropout)               \
@@ -207,6 +209,8 @@ extern "C" {
     X(sum_heads)              \
     X(select_rows)            \
     X(sum_rows)               \
+    X(softmax_cross_entropy) \
+    X(softmax_cross_entropy_grad) \
     X(segment_sum)            \
     X(segment_repeat)         \
     X(swiglu)                 \

@@ -46,6 +46,16 @@ LOONG_API loong_val_t loong_cross_entropy(
     loong_graph_t *g, loong_val_t x, loong_val_t w, loong_val_t labels,
     loong_val_t loss_weight, const loong_cross_entropy_params_t *params);
 
+/* softmax_cross_entropy: logits x [N,C], labels i32 [N], loss_weight wide [N]
+ * -> loss wide [N] = loss_weight (lse - x[label]), lse wide [N]. A row whose
+ * label is LOONG_IGNORE_LABEL has loss 0; another label outside 0..C-1 is
+ * LOONG_ERR_ARG. softmax_cross_entropy_grad: x, labels, loss_weight, lse, dloss
+ * wide [N] -> dx [N,C]. No attributes. */
+LOONG_API loong_val_t loong_softmax_cross_entropy(loong_graph_t *g,
+                                                  loong_val_t x,
+                                                  loong_val_t labels,
+                                                  loong_val_t loss_weight);
+
 /* loss: x wide [T] -> x, where ordinary nodes end in a declared loss.
  * loss_scale: x -> frame.loss_scale[loss] in the shape of x, its gradient. */
 typedef struct loong_loss_attr {

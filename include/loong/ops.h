@@ -43,6 +43,10 @@ LOONG_API loong_val_t loong_embedding_part(loong_graph_t *g, loong_val_t ids,
  * t is row index[t] of x. The gradient has x's type, its sums are wide. */
 LOONG_API loong_val_t loong_gather_rows(loong_graph_t *g, loong_val_t x,
                                         loong_val_t index);
+/* Op embedding_grad of rows that are no gradient: x [T,H] -> [rows,H] wide,
+ * row i the sum of those whose id is i. Id `rows` is in none. */
+LOONG_API loong_val_t loong_sum_by_id(loong_graph_t *g, loong_val_t ids,
+                                      loong_val_t x, int64_t rows);
 
 /* linear: x [T,K], w [N,K] (or [K,N] with `transposed`), bias [N] or none ->
  * y [T,N] = act(x w' + bias), of w's type: that of x, or wide where there is

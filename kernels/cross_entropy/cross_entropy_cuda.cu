@@ -40,25 +40,6 @@ struct softmax_t {
     int64_t rows; /* of the chunk */
 };
 
-/* The largest of a block, in all threads. */
-__device__ __forceinline__ float block_max(float x, float *room)
-{
-    int lane = (int)threadIdx.x % WARP;
-    for (int other = WARP / 2; other > 0; other /= 2) {
-        x = fmaxf(x, __shfl_xor_sync(EACH, x, other));
-    }
-    __syncthreads(); /* the room was read */
-    if (lane == 0) {
-        room[threadIdx.x / WARP] = x;
-    }
-    __syncthreads();
-    x = room[lane % WARPS];
-    for (int other = WARP / 2; other > 0; other /= 2) {
-        x = fmaxf(x, __shfl_xor_sync(EACH, x, other));
-    }
-    return x;
-}
-
 /* The label of a token; one that is none is told and carries no loss. */
 __device__ int32_t label_of(const softmax_t &a, int64_t token)
 {

@@ -67,6 +67,19 @@ static void example_ids(const loong_kernel_query_t *q, int i, void *data)
     }
 }
 
+static const loong_op_t embedding;
+
+/* Each row gets what the sum that it is in gets. */
+static loong_status_t grad_of_grad(const loong_grad_call_t *call)
+{
+    loong_dtype_t dtype = loong_value_dtype(call->graph, call->in[1]);
+    loong_val_t in[2] = {call->in[0], call->out_grad[0]};
+    loong_val_t dx;
+    loong_graph_apply(call->graph, &embedding, call->attr, 2, in, 1, &dx);
+    call->in_grad[1] = loong_cast(call->graph, dx, dtype);
+    return LOONG_OK;
+}
+
 static const loong_op_t embedding_grad = {
     .name = "embedding_grad",
     .attr_size = sizeof(loong_embedding_attr_t),
@@ -76,6 +89,7 @@ static const loong_op_t embedding_grad = {
     .accumulates = 1,
     .strided_in = true,
     .infer = infer_grad,
+    .grad = grad_of_grad,
     .example = example_ids,
 };
 const loong_op_t *const loongi_op_embedding_grad = &embedding_grad;
@@ -130,4 +144,13 @@ loong_val_t loong_gather_rows(loong_graph_t *g, loong_val_t x,
                               loong_val_t index)
 {
     return loong_embedding(g, index, x);
+}
+
+loong_val_t loong_sum_by_id(loong_graph_t *g, loong_val_t ids, loong_val_t x,
+                            int64_t rows)
+{
+    loong_embedding_attr_t attr = {rows, 0, rows + 1};
+    loong_val_t in[2] = {ids, x};
+    loong_val_t y;
+    return loong_graph_apply(g, &embedding_grad, &attr, 2, in, 1, &y);
 }

@@ -33,6 +33,8 @@
     X(dequantize)        \
     X(accumulate)        \
     X(sum_rows)          \
+    X(softmax_cross_entropy) \
+    X(softmax_cross_entropy_grad) \
     X(segment_sum)       \
     X(segment_repeat)    \
     X(all_reduce)        \

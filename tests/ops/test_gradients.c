@@ -66,6 +66,11 @@ static const int32_t flags[ROWS] = {0, 1, 1, 0};
 static const gradient_t gradients[] = {
     {"embedding", "embedding_grad", &table, &table, 2, 1, 1,
      {IN, DY}, 1, {1}, {IDS, MAT(3, COLS), FULL}},
+    {"embedding_grad", "embedding", &table, &table, 2, 1, 1, /* sums by id */
+     {IN, DY}, 1, {1}, {IDS, FULL, MAT(3, COLS)}},
+    {"softmax_cross_entropy", "softmax_cross_entropy_grad", NULL, NULL, 3, 2, 1,
+     {IN, IN + 1, IN + 2, OUT + 1, DY}, 1, {0},
+     {FULL, IDS, VEC(ROWS), VEC(ROWS), VEC(ROWS)}},
     {"rmsnorm", "rmsnorm_grad", &norm, NULL, 2, 2, 1,
      {DY, IN, IN + 1, OUT + 1}, 2, {0, 1},
      {FULL, VEC(COLS), FULL, STAT}},

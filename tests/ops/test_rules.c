@@ -316,6 +316,9 @@ static const loong_head_linear_attr_t beyond = {2, 10, 8, 3, false};
     X(token_logprob_vocab,                                                    \
       loong_token_logprob(g, v->x, v->table, v->ids, &too_many),              \
       "token_logprob: vocab 21, w has 20 rows from 0 on")                     \
+    X(softmax_cross_entropy_labels,                                           \
+      loong_softmax_cross_entropy(g, v->x, v->keys, v->w),                    \
+      "softmax_cross_entropy: labels is int64, int32 wanted")                 \
     X(sum_rows_rank, loong_sum_rows(g, v->w),                                 \
       "sum_rows: x has 1 dimensions, 2 wanted")                               \
     X(adamw_graph, apply(g, "adamw", &group, IN(v->w)),                       \
@@ -489,6 +492,7 @@ static const char *const run_ops[] = {
     "attention_grad", "mean_squares", "mean_squares_grad", "rms_scale",
     "rms_scale_grad", "head_linear", "head_linear_dw",
     "cross_entropy", "token_logprob", "token_logprob_grad",
+    "softmax_cross_entropy", "softmax_cross_entropy_grad",
     "adamw", "sumsq", "sum", "topk_router",
     "sign_step", "topk_router_grad", "expert_counts", "expert_excess",
     "expert_capacity", "router_loss", "router_loss_grad",

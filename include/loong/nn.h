@@ -139,12 +139,10 @@ LOONG_API loong_val_t loong_nn_norm(loong_nn_t *nn, const char *name,
 
 /* Attention with its projections; scope "self_attn". */
 typedef struct loong_nn_attention {
-    int heads;
-    int kv_heads;
+    int heads, kv_heads;
     int head_dim;
     int64_t hidden;
-    bool qkv_bias;
-    bool output_bias;
+    bool qkv_bias, output_bias;
     bool qk_norm;
     bool qk_norm_whole; /* one norm over all heads, not one of each */
     double norm_eps;
@@ -154,6 +152,7 @@ typedef struct loong_nn_attention {
     double dropout;
     uint64_t stream;
     bool interleaved;
+    bool bidirectional; /* a query sees its whole segment */
 } loong_nn_attention_t;
 
 /* The heads of a rank of TP: whole groups of query heads with their key head,

@@ -551,7 +551,7 @@ loong_val_t loong_nn_attention(loong_nn_t *nn, loong_val_t x,
     attr.kv_heads = (int)h.kv.count;
     attr.first_head = (int)h.q.begin;
     attr.head_dim = p->head_dim;
-    attr.causal = true;
+    attr.causal = !p->bidirectional;
     attr.window = p->window;
     attr.max_seqlen = p->max_seqlen;
     attr.scale = p->scale;

@@ -9,6 +9,7 @@
 #include "op_impl.h"
 #include "slots.h"
 #include "source_tokens.h"
+#include "vision.h"
 
 static loong_status_t register_kernels(loong_context_t *ctx,
                                        const loong_kernel_t *const *list)
@@ -34,6 +35,7 @@ loong_status_t loong_register_builtin(loong_context_t *ctx)
     LOONG_TRY(register_kernels(ctx, loongi_cpu_kernels));
     LOONG_TRY(register_kernels(ctx, loongi_cuda_kernels));
     LOONG_TRY(loongi_register_decoders(ctx));
+    LOONG_TRY(loongi_register_vision(ctx));
     LOONG_TRY(loong_register_source(ctx, &loongi_token_source));
     /* The last one is "auto" where it is found. */
     LOONG_TRY(loong_register_device(ctx, &loongi_cpu_device));

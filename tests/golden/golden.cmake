@@ -3,6 +3,7 @@ loong_test(NAME golden LABELS golden TIMEOUT 300
   SOURCES tests/golden/test_golden.c tests/golden/fixture.c)
 loong_test(NAME golden_bf16 LABELS golden
   SOURCES tests/golden/test_bf16.c tests/golden/fixture.c)
+loong_test(NAME golden_vision LABELS golden SOURCES tests/golden/test_vision.c)
 loong_test(NAME router_losses LABELS golden
   SOURCES tests/golden/test_router_losses.c tests/golden/fixture.c)
 # Also where products of bf16 are made of others.
@@ -27,6 +28,7 @@ function(loong_oracle_test name)
 endfunction()
 if(LOONG_ORACLE)
   loong_oracle_test(golden tests/golden/generate.py --check)
+  loong_oracle_test(vision tests/golden/vision.py --check)
   loong_oracle_test(fields tests/golden/fields.py --check)
   loong_oracle_test(export tests/golden/check_families.py
     ${PROJECT_BINARY_DIR})

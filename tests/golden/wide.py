@@ -22,7 +22,8 @@ MODULES = ["modeling_rope_utils"] + [
                                         "ernie4_5", "ernie4_5_moe",
                                         "minimax_m2", "deepseek_v2",
                                         "ernie4_5_vl_moe",
-                                        "deepseek_v3")]
+                                        "deepseek_v3", "vit", "clip",
+                                        "siglip")]
 
 
 class _WideTorch(types.ModuleType):

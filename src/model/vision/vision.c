@@ -1,0 +1,291 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The graph of a vision transformer. R: rows of a micro-batch on the stream, N:
+ * pictures, H: hidden_size. */
+#include "vision.h"
+
+#include <math.h>
+#include <string.h>
+
+#include "loong/collective.h"
+#include "problems.h"
+
+typedef struct vision {
+    loong_nn_t nn;
+    loong_graph_t *g;
+    const loong_vision_config_t *c;
+    const loong_model_request_t *request;
+    loong_nn_sequence_t sequence;
+} vision_t;
+
+/* An input of a value for each row, as the stream has them. */
+static loong_val_t row_input(vision_t *v, const char *name)
+{
+    return loong_nn_stream_rows(
+        &v->nn, loong_graph_input(v->g, name, LOONG_I32,
+                                  loong_shape_1d(v->request->tokens)));
+}
+
+static loong_val_t norm(vision_t *v, const char *name, loong_val_t x)
+{
+    return loong_nn_norm(&v->nn, name, LOONG_NORM_LAYER, x, v->c->hidden_size,
+                         v->c->norm_eps);
+}
+
+/* x w' + bias. */
+static loong_val_t linear(loong_nn_t *nn, const char *name, loong_val_t x,
+                          int64_t out, bool bias)
+{
+    int64_t in = loong_value_shape(nn->graph, x).dim[1];
+    loong_graph_push(nn->graph, "%s", name);
+    loong_val_t w = loong_nn_matrix(nn, "weight", out, in, nn->init_std);
+    loong_val_t b =
+        bias ? loong_nn_vector(nn, "bias", out, LOONG_INIT_ZEROS) : LOONG_NONE;
+    loong_graph_pop(nn->graph);
+    return loong_linear(nn->graph, x, w, b);
+}
+
+static loong_val_t compute_type(loong_graph_t *g, loong_val_t x)
+{
+    return loong_cast(g, x, loong_graph_precision(g).compute);
+}
+
+/* [R,H] from the patches. */
+static loong_val_t embed(vision_t *v)
+{
+    const loong_vision_config_t *c = v->c;
+    loong_graph_t *g = v->g;
+    int64_t pixels = c->num_channels * c->patch_size * c->patch_size;
+    loong_val_t patches =
+        loong_graph_input(g, "patches", loong_graph_precision(g).wide,
+                          loong_shape_2d(v->request->tokens, pixels));
+    patches = compute_type(g, loong_nn_stream_rows(&v->nn, patches));
+    loong_val_t x = linear(&v->nn, "patch_embedding", patches, c->hidden_size,
+                           c->patch_bias);
+    if (c->class_token) {
+        loong_val_t is_class = row_input(v, "is_class");
+        loong_graph_push(g, "class_token");
+        loong_val_t token =
+            loong_nn_matrix(&v->nn, "weight", 1, c->hidden_size, c->init_std);
+        x = loong_select_rows(
+            g, x, loong_embedding_part(g, is_class, token, 1, 2), is_class);
+        loong_graph_pop(g);
+    }
+    loong_graph_push(g, "position_embeddings");
+    loong_val_t table = loong_nn_matrix(&v->nn, "weight", loongi_vision_rows(c),
+                                        c->hidden_size, c->init_std);
+    x = loong_add(g, x, loong_embedding(g, row_input(v, "positions"), table));
+    loong_graph_pop(g);
+    return c->pre_norm ? norm(v, "pre_layernorm", x) : x;
+}
+
+static loong_val_t layer(vision_t *v, loong_val_t x, int index)
+{
+    const loong_vision_config_t *c = v->c;
+    int head_dim = (int)(c->hidden_size / c->num_attention_heads);
+    const loong_nn_attention_t attention = {
+        .heads = (int)c->num_attention_heads,
+        .kv_heads = (int)c->num_attention_heads,
+        .head_dim = head_dim,
+        .hidden = c->hidden_size,
+        .qkv_bias = true,
+        .output_bias = true,
+        .max_seqlen = loongi_vision_rows(c),
+        .scale = 1.0 / sqrt(head_dim),
+        .bidirectional = true,
+    };
+    loong_graph_push(v->g, "layers");
+    loong_graph_push(v->g, "%d", index);
+    loong_val_t h = norm(v, "input_layernorm", x);
+    h = loong_nn_attention(&v->nn, h, &attention, &v->sequence);
+    x = loong_add(v->g, h, x);
+    h = norm(v, "post_attention_layernorm", x);
+    h = loong_nn_mlp(&v->nn, h, c->mlp, c->hidden_size, c->ffn_hidden_size,
+                     true);
+    x = loong_add(v->g, h, x);
+    loong_graph_pop(v->g);
+    loong_graph_pop(v->g);
+    return x;
+}
+
+/* [N,H]: each rank sums its rows of the stream, and all have the whole. */
+static loong_val_t pool(vision_t *v, loong_val_t x, int64_t pictures)
+{
+    const loong_vision_config_t *c = v->c;
+    loong_val_t y =
+        loong_sum_by_id(v->g, row_input(v, "pooled_picture"), x, pictures);
+    if (v->nn.sequence_parallel) {
+        y = loong_all_reduce(v->g, y, LOONG_GROUP_TP);
+    }
+    if (c->pooling == LOONG_POOL_MEAN) {
+        int64_t patches = loongi_vision_rows(c) - (c->class_token ? 1 : 0);
+        y = loong_scale(v->g, y, 1.0 / (double)patches);
+    }
+    return compute_type(v->g, y);
+}
+
+/* All ranks of TP compute the same from here on. */
+static void classify(vision_t *v, loong_val_t x)
+{
+    const loong_vision_config_t *c = v->c;
+    loong_graph_t *g = v->g;
+    loong_nn_t whole = v->nn;
+    int64_t pictures = v->request->tokens / loongi_vision_rows(c);
+    whole.sequence_parallel = false;
+    x = linear(&whole, "classifier", pool(v, x, pictures), c->num_classes,
+               c->classifier_bias);
+    if (v->request->head == LOONG_MODEL_LOGITS) {
+        loong_graph_output(g, "logits", x);
+        return;
+    }
+    const loong_loss_params_t loss = {.name = "classification",
+                                      .normaliser = "pictures",
+                                      .weight = 1.0,
+                                      .coupling = LOONG_LOSS_OF_ITEM};
+    loong_shape_t shape = loong_shape_1d(pictures);
+    loong_val_t labels = loong_graph_input(g, "labels", LOONG_I32, shape);
+    loong_val_t weight = loong_graph_input(
+        g, "loss_weight", loong_graph_precision(g).wide, shape);
+    loong_loss(g, loong_softmax_cross_entropy(g, x, labels, weight), &loss);
+}
+
+static void end(vision_t *v, loong_val_t x)
+{
+    if (v->c->post_norm) {
+        x = norm(v, "norm", x);
+    }
+    if (v->c->num_classes > 0) {
+        classify(v, x);
+    } else {
+        loong_graph_output(v->g, "features", x);
+    }
+}
+
+loong_status_t loongi_vision_build(loong_graph_t *graph, const void *config,
+                                   const loong_model_request_t *request)
+{
+    const loong_vision_config_t *c = config;
+    vision_t v = {.g = graph, .c = c, .request = request};
+    v.nn = loong_nn_begin(graph, request, c->init_std);
+    v.sequence.rope_table = v.sequence.token_key = LOONG_NONE;
+    v.sequence.cu_seqlens =
+        loong_graph_input(graph, "cu_seqlens", LOONG_I32,
+                          loong_shape_1d(request->max_segments + 1));
+    loong_val_t x =
+        request->begins
+            ? embed(&v)
+            : loong_nn_stage_input(&v.nn, request->tokens, c->hidden_size);
+    for (int i = 0; i < request->num_layers; i++) {
+        x = layer(&v, x, request->first_layer + i);
+    }
+    if (request->ends) {
+        end(&v, x);
+    } else {
+        loong_nn_stage_output(&v.nn, x);
+    }
+    return loong_graph_status(graph);
+}
+
+/* ---- the family --------------------------------------------------------- */
+
+static void facts(const void *config, loong_model_facts_t *facts)
+{
+    const loong_vision_config_t *c = config;
+    double h = (double)c->hidden_size;
+    double pixels = (double)(c->num_channels * c->patch_size * c->patch_size);
+    memset(facts, 0, sizeof(*facts));
+    facts->vocab_size = c->num_classes;
+    facts->kv_heads = (int)c->num_attention_heads;
+    facts->num_layers = (int)c->num_layers;
+    double width = 4.0 * h + 2.0 * (double)c->ffn_hidden_size;
+    facts->flops_per_token = 6.0 * h * (pixels + (double)c->num_layers * width);
+}
+
+/* Every row of a picture sees all of them. */
+static double attention_flops(const void *config, int64_t length)
+{
+    const loong_vision_config_t *c = config;
+    return 12.0 * (double)(c->hidden_size * c->num_layers * length);
+}
+
+static loong_status_t check_mesh(loong_context_t *ctx, const void *config,
+                                 const loong_model_request_t *request,
+                                 const loong_mesh_t *mesh)
+{
+    const loong_vision_config_t *c = config;
+    int tp = mesh->size[LOONG_AXIS_TP];
+    int64_t rows = loongi_vision_rows(c);
+    loong_problems_t problems = loongi_problems_begin(ctx);
+    if (c->num_attention_heads < tp || c->ffn_hidden_size < tp) {
+        loongi_problems_add(&problems,
+                            "tensor_model_parallel_size %d: %lld heads, "
+                            "ffn_hidden_size %lld, each rank needs one",
+                            tp, (long long)c->num_attention_heads,
+                            (long long)c->ffn_hidden_size);
+    }
+    if (mesh->size[LOONG_AXIS_CP] > 1) {
+        loongi_problems_add(&problems,
+                            "context_parallel_size %d: a vision transformer "
+                            "has whole pictures on each rank",
+                            mesh->size[LOONG_AXIS_CP]);
+    }
+    if (mesh->size[LOONG_AXIS_EP] * mesh->size[LOONG_AXIS_ETP] > 1) {
+        loongi_problems_add(&problems, "expert parallel ranks: the model has "
+                                       "no experts");
+    }
+    if (request->tokens < rows) {
+        loongi_problems_add(&problems,
+                            "%lld rows of a micro-batch, a picture has %lld",
+                            (long long)request->tokens, (long long)rows);
+    }
+    if (request->sequence_parallel && request->tokens % tp != 0) {
+        loongi_problems_add(&problems,
+                            "sequence_parallel: %lld rows of a micro-batch "
+                            "are no multiple of tensor_model_parallel_size %d",
+                            (long long)request->tokens, tp);
+    }
+    return loongi_problems_end(&problems, LOONG_ERR_CONFIG, "parallel");
+}
+
+static loong_status_t add_pair(void *user, const char *key, const char *value)
+{
+    return loongi_pairs_set(user, key, value);
+}
+
+static loong_status_t configure(loong_context_t *ctx,
+                                const loong_recipe_t *recipe,
+                                const char *component, void *config)
+{
+    loong_pairs_t *keys = NULL;
+    LOONG_TRY(loongi_pairs_create(ctx, &keys));
+    loong_status_t status =
+        loong_recipe_each(recipe, component, add_pair, keys);
+    if (status == LOONG_OK) {
+        status = loongi_vision_configure(ctx, keys, config);
+    }
+    if (status == LOONG_ERR_CONFIG) {
+        loongi_error_note(ctx, "  %s is from %s", component,
+                          loong_recipe_where(recipe, component));
+    }
+    loongi_pairs_destroy(&keys);
+    return status;
+}
+
+#define FAMILY(name_)                                                 \
+    {                                                                 \
+        .name = name_, .config_size = sizeof(loong_vision_config_t),  \
+        .configure = configure, .facts = facts,                       \
+        .attention_flops = attention_flops, .check_mesh = check_mesh, \
+        .build = loongi_vision_build, .state = loongi_vision_state    \
+    }
+
+static const loong_family_t families[] = {FAMILY("vit"),
+                                          FAMILY("siglip_vision_model")};
+
+loong_status_t loongi_register_vision(loong_context_t *ctx)
+{
+    for (int64_t i = 0; i < LOONG_COUNT_OF(families); i++) {
+        LOONG_TRY(loong_register_family(ctx, &families[i]));
+    }
+    return LOONG_OK;
+}

@@ -1,0 +1,87 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The configurable vision transformer: ViT (Dosovitskiy et al. 2021) and the
+ * image encoder of SigLIP (Zhai et al. 2023) are settings of it. Names of
+ * layers' parameters are the decoder's (layers.N.self_attn.q_proj.weight);
+ * beside them patch_embedding (columns: channel, row, column of a patch),
+ * class_token, position_embeddings, pre_layernorm, norm and classifier. */
+#ifndef LOONG_VISION_H
+#define LOONG_VISION_H
+
+#include "base.h"
+#include "loong/nn.h"
+#include "pairs.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* What makes one vector of the rows of a picture. */
+typedef enum loong_pooling {
+    LOONG_POOL_CLASS_TOKEN,
+    LOONG_POOL_MEAN /* of the patches */
+} loong_pooling_t;
+
+typedef struct loong_vision_config {
+    int64_t num_layers;
+    int64_t hidden_size;
+    int64_t ffn_hidden_size;
+    int64_t num_attention_heads;
+    int64_t image_size; /* pixels of a side, which patch_size divides */
+    int64_t patch_size;
+    int64_t num_channels;
+    bool class_token; /* in front of the patches of a picture */
+    bool patch_bias;
+    bool pre_norm;  /* in front of the layers */
+    bool post_norm; /* behind them, of all rows */
+    loong_mlp_kind_t mlp;
+    double norm_eps;
+    double init_std;
+    int64_t num_classes; /* 0: no classifier, and the rest says nothing */
+    loong_pooling_t pooling;
+    bool classifier_bias;
+} loong_vision_config_t;
+
+/* Rows of a picture. */
+static inline int64_t loongi_vision_rows(const loong_vision_config_t *c)
+{
+    int64_t side = c->image_size / c->patch_size;
+    return side * side + (c->class_token ? 1 : 0);
+}
+
+/* Slots of loong_family_t; config is a loong_vision_config_t.
+ *
+ * A micro-batch has R = request->tokens rows and room for N = R / (rows of a
+ * picture) pictures. Each is a segment, its class token first; what is left are
+ * segments of padding, none longer than a picture. Inputs: patches wide [R,
+ * channels p^2], positions i32 [R] in the picture, cu_seqlens i32 [max_segments
+ * + 1]; with class tokens is_class i32 [R], 1 where one is. With a classifier
+ * pooled_picture i32 [R], the number of the picture whose vector the row goes
+ * into (that of the class token, or those of the patches) and N elsewhere;
+ * labels i32 [N], loss_weight wide [N].
+ *
+ * Loss "classification", over normaliser "loss_weight"; or output "logits" [N,
+ * classes]; or, without a classifier, output "features" [rows of the stream,
+ * hidden]. */
+LOONG_NODISCARD loong_status_t
+loongi_vision_build(loong_graph_t *graph, const void *config,
+                    const loong_model_request_t *request);
+
+/* Fills every field: the family's defaults, then the pairs, keys of a component
+ * ("num_layers"). All problems are in one message. Errors: LOONG_ERR_CONFIG. */
+LOONG_NODISCARD loong_status_t
+loongi_vision_configure(loong_context_t *ctx, const loong_pairs_t *pairs,
+                        loong_vision_config_t *config);
+/* Slot of loong_family_t: states every key. */
+LOONG_NODISCARD loong_status_t loongi_vision_state(const void *config,
+                                                   loong_model_state_fn add,
+                                                   void *user);
+
+/* Enters the families "vit" and "siglip_vision_model". */
+LOONG_NODISCARD loong_status_t loongi_register_vision(loong_context_t *ctx);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

@@ -271,12 +271,13 @@ static loong_status_t configure(loong_context_t *ctx,
     return status;
 }
 
-#define FAMILY(name_)                                                 \
-    {                                                                 \
-        .name = name_, .config_size = sizeof(loong_vision_config_t),  \
-        .configure = configure, .facts = facts,                       \
-        .attention_flops = attention_flops, .check_mesh = check_mesh, \
-        .build = loongi_vision_build, .state = loongi_vision_state    \
+#define FAMILY(name_)                                                  \
+    {                                                                  \
+        .name = name_, .role = "image_encoder",                        \
+        .config_size = sizeof(loong_vision_config_t),                  \
+        .configure = configure, .facts = facts,                        \
+        .attention_flops = attention_flops, .check_mesh = check_mesh,  \
+        .build = loongi_vision_build, .state = loongi_vision_state     \
     }
 
 static const loong_family_t families[] = {FAMILY("vit"),

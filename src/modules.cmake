@@ -45,7 +45,7 @@ pkg_check_modules(HDF5 REQUIRED hdf5)
 loong_module(NAME safetensors DIR src/checkpoint/safetensors USES base
   LIBS xxhash)
 loong_module(NAME huggingface DIR src/checkpoint/huggingface
-  USES base recipe foundation safetensors)
+  USES base recipe foundation vision safetensors)
 loong_module(NAME native DIR src/checkpoint/native
   USES base safetensors huggingface
   LIBS ${HDF5_LINK_LIBRARIES} INCLUDES ${HDF5_INCLUDE_DIRS})

@@ -1,6 +1,8 @@
 # Maps of names as they are printed.
 loong_test(NAME map SOURCES tests/checkpoint/test_map.c LABELS unit)
 loong_test(NAME vision SOURCES tests/checkpoint/test_vision.c LABELS unit)
+loong_test(NAME vision_files LABELS unit
+  SOURCES tests/checkpoint/test_vision_files.c)
 
 # Proposed maps where all modules, and a sixth of the other words, mean
 # nothing.

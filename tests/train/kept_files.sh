@@ -119,7 +119,7 @@ run recipe.yaml init.from_hf="$vl" checkpoint.save=e train.train_iters=2 \
     export.hf=e.hf
 has err "data.vision_token_ids is not set"
 has err "image_token_id of config.json is 100295"
-has err "30 tensors of what sees images are no part of the model yet"
+has err "30 tensors of other parts are left out"
 run recipe.yaml init.from_hf="$vl" checkpoint.save=f train.train_iters=2 \
     'data.vision_token_ids=[3, 5]'
 ! grep -q 'vision_token_ids is not set' err || fail "told, but it is set"

@@ -213,7 +213,7 @@ static void check_piece(check_t *c, const loong_hf_param_t *param,
     const loong_hf_t *hf = c->hf;
     const loong_safetensor_t *tensor = hf->tensors[param->first_piece + piece];
     char found[LOONG_SHAPE_TEXT], wanted[LOONG_SHAPE_TEXT], text[NAME_BYTES];
-    int64_t shape[3];
+    int64_t shape[4];
     int ndim = loongi_hf_file_shape(param, shape);
     loongi_shape_text(ndim, shape, wanted);
     if (tensor == NULL) {
@@ -265,7 +265,8 @@ static void check_extra(check_t *c)
     char shape[LOONG_SHAPE_TEXT], text[NAME_BYTES];
     for (int64_t i = 0; i < c->extra_count; i++) {
         const loong_safetensor_t *t = c->extra[i];
-        if (strcmp(t->name, loongi_hf_map_head(hf->map)) == 0) {
+        const char *head = loongi_hf_map_head(hf->map);
+        if (head != NULL && strcmp(t->name, head) == 0) {
             check_tied(c, t);
         } else {
             loongi_problems_add(
@@ -286,10 +287,9 @@ static void tell_left_out(const check_t *c)
     }
     if (c->beside > 0) {
         loongi_log(c->hf->ctx, LOONG_LOG_WARN,
-                   "%s: %" PRId64 " tensors of what sees images are no part "
-                   "of the model yet and left out (%s and others): the "
-                   "language model alone is read", c->hf->dir, c->beside,
-                   c->beside_name);
+                   "%s: %" PRId64 " tensors of other parts are left out (%s "
+                   "and others)",
+                   c->hf->dir, c->beside, c->beside_name);
     }
     if (c->scales_left_out > 0) {
         loongi_log(c->hf->ctx, LOONG_LOG_WARN,

@@ -9,6 +9,7 @@
 #include "hf_config_read.h"
 #include "hf_foreign.h"
 #include "hf_quant.h"
+#include "hf_vision.h"
 
 /* Absent and null are the same in these files, but for flags. */
 const loong_json_t *loongi_hf_field(const loong_json_t *object,
@@ -158,7 +159,7 @@ static loong_status_t map_field(loong_hf_reader_t *r, const loong_hf_field_t *f)
     return LOONG_OK;
 }
 
-static loong_status_t map_fields(loong_hf_reader_t *r)
+loong_status_t loongi_hf_map_table(loong_hf_reader_t *r)
 {
     for (const loong_hf_field_t *f = r->type->fields; f->name != NULL; f++) {
         LOONG_TRY(map_field(r, f));
@@ -235,8 +236,7 @@ void loongi_hf_check_other_field(loong_hf_reader_t *r,
     }
 }
 
-static void check_other_fields(loong_hf_reader_t *r,
-                               const loong_hf_field_t *known)
+void loongi_hf_check_others(loong_hf_reader_t *r, const loong_hf_field_t *known)
 {
     for (const loong_json_member_t *m = loongi_json_first(r->json); m != NULL;
          m = loongi_json_next(r->json, m)) {
@@ -269,7 +269,7 @@ static void check_architecture(loong_hf_reader_t *r)
     }
 }
 
-static loong_status_t set_fixed(loong_hf_reader_t *r)
+loong_status_t loongi_hf_set_fixed(loong_hf_reader_t *r)
 {
     for (const loong_hf_fixed_t *f = r->type->fixed; f->key != NULL; f++) {
         LOONG_TRY(loongi_pairs_set(r->pairs, f->key, f->value));
@@ -420,8 +420,8 @@ static loong_status_t map_all(loong_hf_reader_t *r)
 {
     bool gpt2 = strcmp(r->type->family, "gpt2") == 0;
     LOONG_TRY(loongi_pairs_set(r->pairs, "family", r->type->family));
-    LOONG_TRY(map_fields(r));
-    LOONG_TRY(set_fixed(r));
+    LOONG_TRY(loongi_hf_map_table(r));
+    LOONG_TRY(loongi_hf_set_fixed(r));
     bool latent = loongi_hf_has_field(r->type->fields, "kv_lora_rank");
     if (latent) {
         LOONG_TRY(map_biases(r));
@@ -435,7 +435,7 @@ static loong_status_t map_all(loong_hf_reader_t *r)
         r->pairs, "untie_embeddings_and_output_weights",
         !loongi_hf_flag(r, "tie_word_embeddings", r->tied)));
     check_architecture(r);
-    check_other_fields(r, r->type->fields);
+    loongi_hf_check_others(r, r->type->fields);
     return LOONG_OK;
 }
 
@@ -450,7 +450,7 @@ static void enter_text(loong_hf_reader_t *r)
     }
     r->tied = loongi_hf_flag(r, "tie_word_embeddings", r->type->tied);
     check_architecture(r);
-    check_other_fields(r, loongi_hf_whole_fields);
+    loongi_hf_check_others(r, loongi_hf_whole_fields);
     r->json = text;
     if (loongi_hf_flag(r, "tie_word_embeddings", r->tied) != r->tied) {
         loongi_hf_refuse(r, "text_config.tie_word_embeddings",
@@ -491,7 +491,9 @@ static loong_status_t read_config(loong_hf_reader_t *r,
     if (loongi_hf_has_field(r->type->fields, "text_config")) {
         enter_text(r);
     }
-    loong_status_t status = map_all(r);
+    loong_status_t status = loongi_hf_is_vision(r->type->family)
+                                ? loongi_hf_map_vision(r)
+                                : map_all(r);
     loong_status_t listed =
         loongi_problems_end(&r->problems, LOONG_ERR_UNSUPPORTED, r->path);
     status = status != LOONG_OK ? status : listed;

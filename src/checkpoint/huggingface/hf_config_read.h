@@ -51,6 +51,13 @@ loongi_hf_set_kinds(loong_hf_reader_t *r, const loong_layer_kinds_t *kinds,
                     int64_t layers);
 /* As Qwen says it: decoder_sparse_step, mlp_only_layers. */
 LOONG_NODISCARD loong_status_t loongi_hf_map_kinds(loong_hf_reader_t *r);
+/* The fields of the type's table, but for those of CODE. */
+LOONG_NODISCARD loong_status_t loongi_hf_map_table(loong_hf_reader_t *r);
+/* What follows from the type alone. */
+LOONG_NODISCARD loong_status_t loongi_hf_set_fixed(loong_hf_reader_t *r);
+/* Fields that are not in the table. */
+void loongi_hf_check_others(loong_hf_reader_t *r,
+                            const loong_hf_field_t *known);
 bool loongi_hf_is_type(const loong_hf_reader_t *r, const char *model_type);
 /* The class has a width of heads of its own that others derive. */
 bool loongi_hf_has_width(const loong_hf_reader_t *r);

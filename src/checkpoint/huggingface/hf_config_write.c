@@ -12,6 +12,7 @@
 #include "hf_config.h"
 #include "hf_config_write.h"
 #include "hf_tokens.h"
+#include "hf_vision.h"
 #include "json.h"
 
 void loongi_hf_emit(loong_hf_writer_t *w, const char *name, const char *json)
@@ -380,6 +381,9 @@ static loong_status_t find_type(loong_hf_writer_t *w)
                 "family '%s' has no Hugging Face model type (%s have)", family,
                 loongi_hf_type_list());
     LOONG_TRY(loongi_pairs_copy(w->ctx, w->given, &w->model));
+    if (loongi_hf_is_vision(family)) {
+        return loongi_hf_fill_vision(w);
+    }
     LOONG_TRY(loongi_decoder_fill(w->ctx, w->model));
     if (strcmp(family, "llama") == 0 && has_window(w)) {
         w->type = loongi_hf_type_find("mistral");
@@ -459,6 +463,10 @@ static void compose(loong_hf_writer_t *w, const loong_json_t *generation,
                     const loong_hf_config_params_t *params)
 {
     char quoted[96];
+    if (loongi_hf_is_vision(w->type->family)) {
+        loongi_hf_compose_vision(w, torch_dtype(params->dtype));
+        return;
+    }
     loongi_text_printf(&w->text, "{");
     snprintf(quoted, sizeof(quoted), "[\"%s\"]", w->type->architecture);
     loongi_hf_emit(w, "architectures", quoted);
@@ -543,7 +551,9 @@ static loong_status_t write_files(loong_hf_writer_t *w,
     LOONG_TRY(end_problems(w));
     LOONG_TRY(w->text.status);
     LOONG_TRY(loongi_file_write(w->ctx, config, w->text.data, w->text.length));
-    return present ? LOONG_OK : write_generation(w, params, generation);
+    return present || loongi_hf_is_vision(w->type->family)
+               ? LOONG_OK
+               : write_generation(w, params, generation);
 }
 
 loong_status_t loongi_hf_config_check(loong_context_t *ctx,

@@ -256,6 +256,21 @@ static bool lend(const exporter_t *e, const made_t *t, int64_t row,
     return true;
 }
 
+/* Elements of a tensor in other dimensions than ours, which it has in order. */
+static loong_status_t copy_elements(const exporter_t *e, const made_t *t,
+                                    int64_t at, int64_t count, char *dst)
+{
+    const loong_hf_param_t *p = loongi_hf_map_get(e->map, t->first);
+    int64_t width = p->shape[1];
+    for (int64_t n = 0; count > 0; count -= n, at += n) {
+        n = LOONG_MIN(count, width - at % width);
+        loong_hf_block_t block = {p->name, at / width, 1, at % width, n};
+        LOONG_TRY(e->params->source(e->params->user, &block, t->dtype, dst));
+        dst += (size_t)n * loong_dtype_size(t->dtype);
+    }
+    return LOONG_OK;
+}
+
 static loong_status_t give_rows(void *user, int64_t index, int64_t row,
                                 int64_t rows, void *buffer,
                                 const void **data_p)
@@ -266,6 +281,10 @@ static loong_status_t give_rows(void *user, int64_t index, int64_t row,
     if (p->flat > 0) { /* the rows of the matrix are parts of the vector */
         int64_t each = t->height / p->flat;
         return copy_rows(e, t, row * each, rows * each, buffer);
+    }
+    if (p->file_ndim > 0) {
+        int64_t each = loongi_safetensors_row(p->file_ndim, p->file_shape);
+        return copy_elements(e, t, row * each, rows * each, buffer);
     }
     if (p->transposed) {
         return copy_turned(e, t, row, rows, buffer);

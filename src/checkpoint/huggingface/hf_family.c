@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "hf_family.h"
+#include "hf_vision.h"
 
 #define INT_FIELD(name_, key_, fallback_)    \
     {                                        \
@@ -471,6 +472,12 @@ const loong_hf_type_t *loongi_hf_type_find(const char *model_type)
             return &types[i];
         }
     }
+    for (const loong_hf_type_t *t = loongi_hf_vision_types;
+         t->model_type != NULL; t++) {
+        if (strcmp(t->model_type, model_type) == 0) {
+            return t;
+        }
+    }
     return NULL;
 }
 
@@ -494,7 +501,7 @@ const char *loongi_hf_type_list(void)
     return "gpt2, llama, mistral, phi3, qwen, qwen2, qwen3, internlm2, mimo, "
            "ernie4_5, mixtral, qwen2_moe, qwen3_moe, ernie4_5_moe, "
            "ernie4_5_vl_moe, ernie4_5_moe_vl, minimax_m2, deepseek_v2, "
-           "deepseek_v3, kimi_k2";
+           "deepseek_v3, kimi_k2, vit, siglip_vision_model, siglip";
 }
 
 const loong_hf_field_t loongi_hf_common_fields[] = {

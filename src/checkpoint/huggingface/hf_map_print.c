@@ -33,7 +33,7 @@ typedef struct line {
 static void print_shape(const loong_hf_param_t *param, loong_text_t *text)
 {
     char shape_text[LOONG_SHAPE_TEXT];
-    int64_t shape[3];
+    int64_t shape[4];
     int ndim = loongi_hf_file_shape(param, shape);
     loongi_text_printf(text, " # %s\n",
                        loongi_shape_text(ndim, shape, shape_text));

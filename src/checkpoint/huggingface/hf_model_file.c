@@ -7,9 +7,11 @@
 #include "decoder_config.h"
 #include "file.h"
 #include "hf_config.h"
+#include "hf_vision.h"
 #include "hf_weights.h"
 #include "loong/recipe.h"
 #include "tree.h"
+#include "vision.h"
 
 /* Maps in maps become "rope_scaling.type". */
 static loong_status_t add_keys(loong_pairs_t *pairs, const loong_tree_t *map,
@@ -43,6 +45,11 @@ static loong_status_t state_sizes(loong_pairs_t *pairs)
         "add_attn_proj_bias", "qk_layernorm",
         "untie_embeddings_and_output_weights"};
     loong_pairs_t *filled = NULL;
+    const char *family = loongi_pairs_get(pairs, "family");
+    if (family != NULL && loongi_hf_is_vision(family)) {
+        loong_vision_config_t vision;
+        return loongi_vision_configure(pairs->ctx, pairs, &vision);
+    }
     loong_status_t status = loongi_pairs_copy(pairs->ctx, pairs, &filled);
     if (status == LOONG_OK) {
         status = loongi_decoder_fill(pairs->ctx, filled);
@@ -118,12 +125,16 @@ static loong_status_t check_config(loong_context_t *ctx, const char *dir,
                                    loong_pairs_t *origins)
 {
     loong_decoder_config_t config;
+    loong_vision_config_t vision;
     loong_pairs_t *model = NULL;
     LOONG_TRY(loongi_hf_config_trace(ctx, dir, origins, &model));
-    loong_status_t status = loongi_decoder_configure(ctx, model, &config);
+    bool sees = loongi_hf_is_vision(loongi_pairs_get(model, "family"));
+    loong_status_t status = sees
+                                ? loongi_vision_configure(ctx, model, &vision)
+                                : loongi_decoder_configure(ctx, model, &config);
     if (status != LOONG_OK) {
         loongi_decoder_note_origins(ctx, origins);
-    } else {
+    } else if (!sees) { /* whose schema is the foundation's */
         status = check_ranges(ctx, model, origins);
     }
     loongi_pairs_destroy(&model);

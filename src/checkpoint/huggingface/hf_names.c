@@ -7,8 +7,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "hf_family.h"
 #include "hf_map_file.h"
+#include "hf_vision.h"
+#include "vision.h"
 
 static loong_status_t read_size(loong_hf_map_t *map, const loong_pairs_t *model,
                                 const char *key, int64_t *size_p)
@@ -129,6 +130,27 @@ static loong_status_t read_sizes(loong_hf_map_t *map,
                : LOONG_OK;
 }
 
+static loong_status_t read_vision(loong_hf_map_t *map,
+                                  const loong_pairs_t *model)
+{
+    loong_vision_config_t c;
+    int64_t *s = map->sizes;
+    LOONG_TRY(loongi_vision_configure(map->ctx, model, &c));
+    map->layers = c.num_layers;
+    map->groups = 1;
+    map->patch[0] = c.num_channels;
+    map->patch[1] = c.patch_size;
+    s[HF_NONE] = 1;
+    s[HF_HIDDEN] = c.hidden_size;
+    s[HF_FFN] = c.ffn_hidden_size;
+    s[HF_PATCH] = c.num_channels * c.patch_size * c.patch_size;
+    s[HF_POSITION] = loongi_vision_rows(&c);
+    s[HF_CLASSES] = c.num_classes;
+    map->conditions[HF_ALWAYS] = true;
+    map->conditions[HF_IF_CLASSES] = c.num_classes > 0;
+    return LOONG_OK;
+}
+
 /* Copies a pattern with '#' replaced by the layer. */
 static loong_status_t expand(loong_hf_map_t *map, const char *pattern,
                              int64_t layer, const char **name_p)
@@ -229,6 +251,25 @@ static loong_status_t add_hollow(loong_hf_map_t *map,
     return LOONG_OK;
 }
 
+/* Tensors whose elements are ours in order, in other dimensions. */
+static void set_file_shape(const loong_hf_map_t *map, const loong_hf_row_t *row,
+                           loong_hf_param_t *param)
+{
+    int64_t *shape = param->file_shape;
+    if ((row->how & HF_IMAGE) != 0) {
+        shape[param->file_ndim++] = param->shape[0];
+        shape[param->file_ndim++] = map->patch[0];
+        shape[param->file_ndim++] = map->patch[1];
+        shape[param->file_ndim++] = map->patch[1];
+    } else if ((row->how & HF_ROW) != 0) {
+        shape[param->file_ndim++] = param->shape[1];
+    } else if ((row->how & HF_FIRST) != 0) {
+        shape[param->file_ndim++] = 1;
+        shape[param->file_ndim++] = param->shape[0];
+        shape[param->file_ndim++] = param->shape[1];
+    }
+}
+
 static loong_status_t add(loong_hf_map_t *map, const loong_hf_row_t *row,
                           int64_t layer)
 {
@@ -239,7 +280,8 @@ static loong_status_t add(loong_hf_map_t *map, const loong_hf_row_t *row,
     param.ndim = row->columns == HF_NONE ? 1 : 2;
     param.shape[0] = map->sizes[row->rows];
     param.shape[1] = map->sizes[row->columns];
-    param.prefixed = strcmp(row->name, LOONG_HF_HEAD) != 0;
+    param.prefixed =
+        strcmp(row->name, LOONG_HF_HEAD) != 0 && (row->how & HF_BARE) == 0;
     param.transposed = (row->how & HF_TURNED) != 0;
     param.exact = (row->how & HF_EXACT) != 0;
     if ((row->how & HF_FLAT) != 0) {
@@ -247,6 +289,7 @@ static loong_status_t add(loong_hf_map_t *map, const loong_hf_row_t *row,
                          ? param.shape[0] / map->sizes[HF_EXPERTS]
                          : 1;
     }
+    set_file_shape(map, row, &param);
     param.parts = row->parts;
     param.pieces = param.units = 1;
     param.first_piece = map->pieces;
@@ -304,7 +347,8 @@ static loong_status_t build(loong_hf_map_t *map, const loong_pairs_t *model,
                 "family '%s' has no Hugging Face names (%s have)",
                 family != NULL ? family : "(missing)", loongi_hf_type_list());
     LOONG_TRY(loongi_arena_create(map->ctx, "parameter map", &map->arena));
-    LOONG_TRY(read_sizes(map, model));
+    LOONG_TRY(loongi_hf_is_vision(family) ? read_vision(map, model)
+                                          : read_sizes(map, model));
     if (path != NULL) {
         loong_hf_map_file_t file = {0};
         LOONG_TRY(loongi_hf_map_file_read(map->ctx, map->arena, path,
@@ -397,10 +441,14 @@ const loong_hf_param_t *loongi_hf_map_find(const loong_hf_map_t *map,
     return found != NULL ? *found : NULL;
 }
 
-int loongi_hf_file_shape(const loong_hf_param_t *param, int64_t shape[3])
+int loongi_hf_file_shape(const loong_hf_param_t *param, int64_t shape[4])
 {
     int64_t rows = loongi_hf_file_rows(param);
     int ndim = 0;
+    if (param->file_ndim > 0) {
+        memcpy(shape, param->file_shape, sizeof(param->file_shape));
+        return param->file_ndim;
+    }
     if (param->stacked) {
         shape[ndim++] = loongi_hf_slabs(param);
     }
@@ -426,7 +474,7 @@ const char *loongi_hf_map_prefix(const loong_hf_map_t *map)
 const char *loongi_hf_map_head(const loong_hf_map_t *map)
 {
     const loong_hf_row_t *row = map->family->rows;
-    while (strcmp(row->name, LOONG_HF_HEAD) != 0) {
+    while (row->name != NULL && strcmp(row->name, LOONG_HF_HEAD) != 0) {
         row++;
     }
     return row->hf_name != NULL ? row->hf_name : row->name;

@@ -35,6 +35,8 @@ typedef enum loong_hf_size {
     HF_KV_A,  /* the short vector and the shared channels of keys */
     HF_KV_B,  /* keys without them and values of all heads */
     HF_VALUE, /* values of all heads */
+    HF_PATCH, /* numbers of a patch, of a vision transformer */
+    HF_CLASSES,
     HF_SIZE_COUNT
 } loong_hf_size_t;
 
@@ -48,7 +50,8 @@ typedef enum loong_hf_condition {
     HF_IF_WHOLE_Q, /* of latent attention */
     HF_IF_SHORT_Q,
     HF_IF_SHORT_Q_BIAS,
-    HF_IF_DENSE, /* the layer has a feed-forward; else these: */
+    HF_IF_CLASSES, /* of a vision transformer */
+    HF_IF_DENSE,   /* the layer has a feed-forward; else these: */
     HF_IF_EXPERTS,
     HF_IF_BIAS, /* of the choice of experts */
     HF_IF_SHARED,
@@ -58,12 +61,16 @@ typedef enum loong_hf_condition {
 
 /* How the file keeps a parameter. */
 enum {
-    HF_TURNED = 1,  /* [in, out] */
-    HF_GROUPED = 2, /* parts alternate, one key head after the other */
-    HF_EXACT = 4,   /* fp32, in files of narrower types too */
-    HF_FLAT = 8,    /* a vector as a matrix of a row for each set of experts */
+    HF_TURNED = 1,   /* [in, out] */
+    HF_GROUPED = 2,  /* parts alternate, one key head after the other */
+    HF_EXACT = 4,    /* fp32, in files of narrower types too */
+    HF_FLAT = 8,     /* a vector as a matrix of a row for each set of experts */
     HF_STACKED = 16, /* all experts in one tensor, one after the other */
-    HF_HOLLOW = 32 /* the class has it without elements when we do not */
+    HF_HOLLOW = 32,  /* the class has it without elements when we do not */
+    HF_BARE = 64,    /* without the prefix of the base model */
+    HF_IMAGE = 128,  /* [rows, channels, size, size] */
+    HF_ROW = 256,    /* one row, as a vector */
+    HF_FIRST = 512   /* with a first dimension of 1 */
 };
 
 typedef struct loong_hf_row {
@@ -103,6 +110,7 @@ struct loong_hf_map {
     int64_t ignored_count;
     const char *const *ignored; /* patterns; of a map from a file */
     int64_t sizes[HF_SIZE_COUNT];
+    int64_t patch[2]; /* channels and side of a patch */
     bool conditions[HF_CONDITION_COUNT];
     loong_layer_kinds_t kinds; /* with experts */
     int64_t layers;

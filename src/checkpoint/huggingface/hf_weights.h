@@ -27,6 +27,8 @@ typedef struct loong_hf_param {
     bool transposed;     /* the file has [in, out] */
     bool exact;          /* fp32 in files of narrower types */
     int64_t flat; /* a vector that the file has as so many rows; 0: no */
+    int file_ndim; /* of the same elements in the file; 0: follows */
+    int64_t file_shape[4];
     int part;            /* of `parts` parameters in one tensor of the file */
     int parts;
     int64_t run;    /* our rows that follow one another in the file, */
@@ -85,7 +87,8 @@ const loong_hf_param_t *loongi_hf_map_find(const loong_hf_map_t *map,
                                            const char *name);
 /* "transformer." or "model." */
 const char *loongi_hf_map_prefix(const loong_hf_map_t *map);
-/* The output matrix: "lm_head.weight", or what the family calls it. */
+/* The output matrix: "lm_head.weight", or what the family calls it; NULL: it
+ * has none. */
 const char *loongi_hf_map_head(const loong_hf_map_t *map);
 /* A tensor of the layers that predict further tokens, behind the last one. */
 bool loongi_hf_map_predicts(const loong_hf_map_t *map, const char *name);
@@ -114,7 +117,7 @@ static inline int64_t loongi_hf_slabs(const loong_hf_param_t *param)
     return param->stacked ? param->pieces / param->units : 1;
 }
 /* The shape that the file has. Returns its dimensions. */
-int loongi_hf_file_shape(const loong_hf_param_t *param, int64_t shape[3]);
+int loongi_hf_file_shape(const loong_hf_param_t *param, int64_t shape[4]);
 
 /* ---- reading ---- */
 typedef struct loong_hf loong_hf_t;

@@ -1,0 +1,287 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * config.json of vision transformers, read and written by one table for each
+ * model type. Fallbacks are the defaults of the classes in transformers. */
+#include "hf_vision.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "vision.h"
+
+#define INT_FIELD(name_, key_, fallback_)    \
+    {                                        \
+        name_, LOONG_HF_INT, key_, fallback_ \
+    }
+#define REAL_FIELD(name_, key_, fallback_)    \
+    {                                         \
+        name_, LOONG_HF_REAL, key_, fallback_ \
+    }
+#define NEUTRAL_FIELD(name_, allowed_)          \
+    {                                           \
+        name_, LOONG_HF_NEUTRAL, NULL, allowed_ \
+    }
+#define CODE_FIELD(name_)                \
+    {                                    \
+        name_, LOONG_HF_CODE, NULL, NULL \
+    }
+
+#define FIELDS(patch_, eps_)                                           \
+    INT_FIELD("num_hidden_layers", "num_layers", "12"),                \
+        INT_FIELD("hidden_size", "hidden_size", "768"),                \
+        INT_FIELD("intermediate_size", "ffn_hidden_size", "3072"),     \
+        INT_FIELD("num_attention_heads", "num_attention_heads", "12"), \
+        INT_FIELD("image_size", "image_size", "224"),                  \
+        INT_FIELD("patch_size", "patch_size", patch_),                 \
+        INT_FIELD("num_channels", "num_channels", "3"),                \
+        REAL_FIELD("layer_norm_eps", "layernorm_epsilon", eps_),       \
+        CODE_FIELD("hidden_act")
+
+static const loong_hf_field_t vit_fields[] = {
+    FIELDS("16", "1e-12"),
+    REAL_FIELD("initializer_range", "init_method_std", "0.02"),
+    NEUTRAL_FIELD("qkv_bias", "true"),
+    NEUTRAL_FIELD("hidden_dropout_prob", "0|0.0"),
+    NEUTRAL_FIELD("attention_probs_dropout_prob", "0|0.0"),
+    CODE_FIELD("encoder_stride"),
+    CODE_FIELD("pooler_act"),
+    CODE_FIELD("pooler_output_size"),
+    CODE_FIELD(NULL)};
+static const loong_hf_field_t siglip_fields[] = {
+    FIELDS("16", "1e-06"), NEUTRAL_FIELD("attention_dropout", "0|0.0"),
+    CODE_FIELD("vision_use_head"), CODE_FIELD(NULL)};
+/* Beside vision_config; text and its logits are no part of the encoder. */
+static const loong_hf_field_t whole_fields[] = {
+    CODE_FIELD("vision_config"),      CODE_FIELD("text_config"),
+    CODE_FIELD("vision_config_dict"), CODE_FIELD("text_config_dict"),
+    CODE_FIELD("projection_dim"),     CODE_FIELD("logit_scale_init_value"),
+    CODE_FIELD("initializer_factor"), CODE_FIELD(NULL)};
+
+/* What the classes compute, beside their sizes. */
+static const loong_hf_fixed_t vit_fixed[] = {{"add_class_token", "true"},
+                                             {"add_patch_bias", "true"},
+                                             {"pre_layernorm", "false"},
+                                             {"post_layernorm", "true"},
+                                             {"pooling", "class_token"},
+                                             {"add_classifier_bias", "true"},
+                                             {NULL, NULL}};
+static const loong_hf_fixed_t siglip_fixed[] = {{"add_class_token", "false"},
+                                                {"add_patch_bias", "true"},
+                                                {"pre_layernorm", "false"},
+                                                {"post_layernorm", "true"},
+                                                {"pooling", "mean"},
+                                                {"add_classifier_bias", "true"},
+                                                {NULL, NULL}};
+
+/* `architecture` is what the names of the type's classes begin with. */
+#define TYPE(type_, class_, family_, of_)                               \
+    {                                                                   \
+        .model_type = type_, .architecture = class_, .family = family_, \
+        .fields = of_##_fields, .fixed = of_##_fixed                    \
+    }
+const loong_hf_type_t loongi_hf_vision_types[] = {
+    TYPE("vit", "ViT", "vit", vit),
+    TYPE("siglip_vision_model", "Siglip", "siglip_vision_model", siglip),
+    TYPE("siglip", "Siglip", "siglip_vision_model", siglip),
+    {.model_type = NULL}};
+
+bool loongi_hf_is_vision(const char *name)
+{
+    const loong_hf_type_t *t = loongi_hf_vision_types;
+    while (t->model_type != NULL && strcmp(t->model_type, name) != 0) {
+        t++;
+    }
+    return t->model_type != NULL;
+}
+
+/* The type that has the family's fields in vision_config, and the activation
+ * where these have none. */
+typedef struct kind {
+    const char *family;
+    const char *whole; /* NULL: none */
+    const char *activation;
+} kind_t;
+static const kind_t kinds[] = {
+    {"vit", NULL, "gelu"},
+    {"siglip_vision_model", "siglip", "gelu_tanh"},
+};
+
+static const kind_t *kind_of(const loong_hf_type_t *type)
+{
+    const kind_t *k = kinds;
+    while (strcmp(k->family, type->family) != 0) {
+        k++;
+    }
+    return k;
+}
+
+static const loong_hf_fixed_t words[] = {{"gelu", "gelu"},
+                                         {"gelu_pytorch_tanh", "gelu_tanh"},
+                                         {"gelu_new", "gelu_tanh"}};
+
+/* ---- reading ------------------------------------------------------------- */
+
+static loong_status_t map_activation(loong_hf_reader_t *r)
+{
+    const loong_json_t *value = loongi_hf_field(r->json, "hidden_act");
+    if (value == NULL) {
+        return loongi_pairs_set(r->pairs, "activation",
+                                kind_of(r->type)->activation);
+    }
+    for (int64_t i = 0; i < LOONG_COUNT_OF(words); i++) {
+        if (strcmp(words[i].key, loongi_json_string(value)) == 0) {
+            return loongi_pairs_set(r->pairs, "activation", words[i].value);
+        }
+    }
+    loongi_hf_refuse(r, "hidden_act", value,
+                     "gelu, gelu_pytorch_tanh and gelu_new are");
+    return LOONG_OK;
+}
+
+/* A class for images has as many as it has names; two when they are left out.
+ * Others have none. */
+static loong_status_t map_classes(loong_hf_reader_t *r)
+{
+    static const char images[] = "ForImageClassification";
+    const loong_json_t *list = loongi_hf_field(r->json, "architectures");
+    const loong_json_t *names = loongi_hf_field(r->json, "id2label");
+    const loong_json_t *first = list != NULL ? loongi_json_at(list, 0) : NULL;
+    const char *name = first != NULL ? loongi_json_string(first) : "";
+    size_t begin = strlen(r->type->architecture);
+    bool ours = strncmp(name, r->type->architecture, begin) == 0;
+    bool classes = ours && strcmp(name + begin, images) == 0;
+    if (list != NULL && !classes &&
+        !(ours && (strcmp(name + begin, "Model") == 0 ||
+                   strcmp(name + begin, "VisionModel") == 0))) {
+        char allowed[120];
+        snprintf(allowed, sizeof(allowed),
+                 "%s%s, %sModel and %sVisionModel are", r->type->architecture,
+                 images, r->type->architecture, r->type->architecture);
+        loongi_hf_refuse(r, "architectures", list, allowed);
+    }
+    return loongi_pairs_set_int(r->pairs, "num_classes",
+                                !classes        ? 0
+                                : names != NULL ? loongi_json_count(names)
+                                                : 2);
+}
+
+loong_status_t loongi_hf_map_vision(loong_hf_reader_t *r)
+{
+    const char *whole = kind_of(r->type)->whole;
+    LOONG_TRY(loongi_pairs_set(r->pairs, "family", r->type->family));
+    LOONG_TRY(map_classes(r));
+    if (whole != NULL && strcmp(r->type->model_type, whole) == 0) {
+        const loong_json_t *own = loongi_hf_field(r->json, "vision_config");
+        if (own == NULL || loongi_json_kind(own) != LOONG_JSON_OBJECT) {
+            loongi_problems_add(&r->problems, "vision_config, an object with "
+                                              "the image encoder, is missing");
+            return LOONG_OK;
+        }
+        loongi_hf_check_others(r, whole_fields);
+        r->json = own;
+    }
+    LOONG_TRY(loongi_hf_map_table(r));
+    LOONG_TRY(loongi_hf_set_fixed(r));
+    LOONG_TRY(map_activation(r));
+    loongi_hf_check_others(r, r->type->fields);
+    return LOONG_OK;
+}
+
+/* ---- writing ------------------------------------------------------------- */
+
+static loong_status_t set_key(void *user, const char *key, const char *value)
+{
+    return loongi_pairs_set(user, key, value);
+}
+
+loong_status_t loongi_hf_fill_vision(loong_hf_writer_t *w)
+{
+    loong_vision_config_t config;
+    LOONG_TRY(loongi_vision_configure(w->ctx, w->model, &config));
+    return loongi_vision_state(&config, set_key, w->model);
+}
+
+static void emit_fields(loong_hf_writer_t *w)
+{
+    const char *activation = loongi_pairs_get(w->model, "activation");
+    char word[40] = "";
+    for (const loong_hf_field_t *f = w->type->fields; f->name != NULL; f++) {
+        if (f->kind == LOONG_HF_INT) {
+            loongi_hf_emit_int(w, f->name, f->key);
+        } else if (f->kind == LOONG_HF_REAL) {
+            loongi_hf_emit_real(w, f->name, f->key);
+        }
+    }
+    for (int64_t i = 0; i < LOONG_COUNT_OF(words) && word[0] == '\0'; i++) {
+        if (strcmp(words[i].value, activation) == 0) {
+            snprintf(word, sizeof(word), "\"%s\"", words[i].key);
+        }
+    }
+    loongi_hf_emit(w, "hidden_act", word);
+    if (loongi_hf_writes(w, "vision_use_head")) {
+        loongi_hf_emit(w, "vision_use_head", "false");
+    }
+}
+
+static void emit_type(loong_hf_writer_t *w, const char *type)
+{
+    char quoted[64];
+    snprintf(quoted, sizeof(quoted), "\"%s\"", type);
+    loongi_hf_emit(w, "model_type", quoted);
+}
+
+/* Classes have numbers for names. */
+static void emit_classes(loong_hf_writer_t *w, int64_t classes)
+{
+    static const char *const fields[] = {"id2label", "label2id"};
+    for (int i = 0; i < 2; i++) {
+        loong_text_t whole = loongi_hf_begin_object(w);
+        for (int64_t c = 0; c < classes; c++) {
+            char name[32];
+            char value[40];
+            snprintf(name, sizeof(name), i == 0 ? "%" PRId64 : "LABEL_%" PRId64,
+                     c);
+            snprintf(value, sizeof(value),
+                     i == 0 ? "\"LABEL_%" PRId64 "\"" : "%" PRId64, c);
+            loongi_hf_emit(w, name, value);
+        }
+        loongi_hf_end_object(w, fields[i], whole);
+    }
+}
+
+void loongi_hf_compose_vision(loong_hf_writer_t *w, const char *torch_dtype)
+{
+    char name[80];
+    int64_t classes = 0;
+    const char *whole = kind_of(w->type)->whole;
+    loongi_pairs_int(w->model, "num_classes", &classes);
+    for (const loong_hf_fixed_t *f = w->type->fixed; f->key != NULL; f++) {
+        bool head = strcmp(f->key, "pooling") == 0 ||
+                    strcmp(f->key, "add_classifier_bias") == 0;
+        if (classes > 0 || !head) {
+            loongi_hf_want_value(w, f->key, f->value);
+        }
+    }
+    loongi_text_printf(&w->text, "{");
+    snprintf(name, sizeof(name), "[\"%s%s\"]", w->type->architecture,
+             classes > 0     ? "ForImageClassification"
+             : whole != NULL ? "VisionModel"
+                             : "Model");
+    loongi_hf_emit(w, "architectures", name);
+    if (classes > 0 && whole != NULL) {
+        emit_type(w, whole);
+        loong_text_t outer = loongi_hf_begin_object(w);
+        emit_type(w, w->type->model_type);
+        emit_fields(w);
+        loongi_hf_end_object(w, "vision_config", outer);
+    } else {
+        emit_type(w, w->type->model_type);
+        emit_fields(w);
+    }
+    if (classes > 0) {
+        emit_classes(w, classes);
+    }
+    loongi_hf_emit(w, "torch_dtype", torch_dtype);
+    loongi_text_printf(&w->text, "\n}\n");
+}

@@ -4,6 +4,9 @@
 
   vision.py            writes vision/ beside this file
   vision.py --check    computes again and compares
+  vision.py --export BUILD
+                       each through an import and an export of loong-ckpt,
+                       and into its class again
 
 vision/NAME/ is a directory as save_pretrained writes it, weights in float32,
 and golden.safetensors in float64: pixel_values [B,C,S,S], labels i64 [B],
@@ -14,6 +17,7 @@ under the engine's name and in its shape. Images are random numbers.
 import argparse
 import os
 import re
+import subprocess
 import sys
 import tempfile
 
@@ -142,21 +146,50 @@ def differences(old, new):
     return found
 
 
+# What the classifier does not see, so that an export lacks it.
+UNSEEN = ("post_layernorm", "text_model", "text_projection",
+          "visual_projection", "logit_scale")
+
+
+def export(name, build, folder):
+    """What differs when transformers loads an export."""
+    ckpt = os.path.join(build, "loong-ckpt")
+    native, out = (os.path.join(folder, d) for d in ("native", "hf"))
+    source = os.path.join(HERE, "vision", name)
+    for command in (["import", source, native], ["export", native, out]):
+        subprocess.run([ckpt, *command, "--quiet"], check=True)
+    golden = load_file(os.path.join(source, "golden.safetensors"))
+    model, info = CASES[name]()[0].from_pretrained(
+        out, attn_implementation="eager", output_loading_info=True)
+    with wide.widened(), torch.no_grad():
+        logits = model.double().eval()(
+            pixel_values=golden["pixel_values"]).logits
+    error = (logits - golden["logits"]).norm() / golden["logits"].norm()
+    found = [f"logits differ by {error:.3g}"] if error > 1e-11 else []
+    found += [f"unexpected: {k}" for k in info["unexpected_keys"]]
+    return found + [f"missing: {k}" for k in info["missing_keys"]
+                    if not any(part in k for part in UNSEEN)]
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--check", action="store_true")
-    check = parser.parse_args().check
+    parser.add_argument("--export", metavar="BUILD")
+    args = parser.parse_args()
     transformers.logging.set_verbosity_error()
     transformers.logging.disable_progress_bar()
     failed = 0
     for name in CASES:
         folder = os.path.join(HERE, "vision", name)
-        if not check:
+        if not args.check and not args.export:
             write(name, folder)
             continue
         with tempfile.TemporaryDirectory() as again:
-            write(name, again)
-            found = differences(folder, again)
+            if args.export:
+                found = export(name, args.export, again)
+            else:
+                write(name, again)
+                found = differences(folder, again)
         failed += bool(found)
         print(f"{name}: {'; '.join(found) or 'passed'}")
     sys.exit(failed > 0)

@@ -139,10 +139,12 @@ endif()
 loong_cuda_sim_test(NAME cuda_golden LABELS "sim;golden" TIMEOUT 300
   SOURCES ${PROJECT_SOURCE_DIR}/tests/golden/test_golden.c
   ${PROJECT_SOURCE_DIR}/tests/golden/fixture.c)
+loong_cuda_sim_test(NAME cuda_golden_vision LABELS "sim;golden"
+  SOURCES ${PROJECT_SOURCE_DIR}/tests/golden/test_vision.c)
 loong_cuda_sim_test(NAME cuda_golden_bf16 LABELS "sim;golden;full" TIMEOUT 900
   SOURCES ${PROJECT_SOURCE_DIR}/tests/golden/test_bf16.c
   ${PROJECT_SOURCE_DIR}/tests/golden/fixture.c)
-foreach(name cuda_golden cuda_golden_bf16)
+foreach(name cuda_golden cuda_golden_vision cuda_golden_bf16)
   target_compile_definitions(test_${name} PRIVATE FIXTURE_DEVICE="cuda")
   target_include_directories(test_${name} PRIVATE
     ${PROJECT_SOURCE_DIR}/tests/golden)

@@ -53,6 +53,7 @@ extern "C" {
     LOONG_ISA_EACH(X, loongi_add_layernorm) \
     LOONG_ISA_EACH(X, loongi_layernorm_grad) \
     LOONG_ISA_EACH(X, loongi_add) \
+    LOONG_ISA_EACH(X, loongi_multiply) \
     LOONG_ISA_EACH(X, loongi_scale) \
     LOONG_ISA_EACH(X, loongi_cast) \
     LOONG_ISA_EACH(X, loongi_accumulate) \
@@ -102,10 +103,8 @@ extern "C" {
     X(rmsnorm)               \
     X(add_rmsnorm)           \
     X(rmsnorm_grad)          \
-    X(mean_squares)          \
-    X(mean_squares_grad)     \
-    X(rms_scale)             \
-    X(rms_scale_grad)        \
+    X(mean_squares) X(mean_squares_grad) \
+    X(rms_scale) X(rms_scale_grad) \
     X(layernorm)             \
     X(add_layernorm)         \
     X(layernorm_grad)        \
@@ -115,7 +114,7 @@ extern "C" {
     X(swiglu_grad)           \
     X(gelu)                  \
     X(gelu_grad)             \
-    X(add)                   \
+    X(add) X(multiply)       \
     X(scale)                 \
     X(cast)                  \
     X(copy)                  \
@@ -133,14 +132,13 @@ extern "C" {
     X(softmax_cross_entropy_grad) \
     X(segment_sum)           \
     X(segment_repeat)        \
+    X(kl_estimate) X(kl_estimate_grad) \
     X(dropout)               \
     X(adamw)                 \
     X(lion)                  \
     X(sgd)                   \
-    X(muon_momentum)         \
-    X(muon_normalize)        \
-    X(muon_polynomial)       \
-    X(muon_step)             \
+    X(muon_momentum) X(muon_normalize) \
+    X(muon_polynomial) X(muon_step) \
     X(sign_step)             \
     X(sumsq)                 \
     X(sum)                   \
@@ -195,7 +193,7 @@ extern "C" {
     X(cross_entropy)          \
     X(token_logprob)          \
     X(token_logprob_grad)     \
-    X(add)                    \
+    X(add) X(multiply)        \
     X(scale)                  \
     X(cast)                   \
     X(copy)                   \
@@ -213,6 +211,7 @@ extern "C" {
     X(softmax_cross_entropy_grad) \
     X(segment_sum)            \
     X(segment_repeat)         \
+    X(kl_estimate) X(kl_estimate_grad) \
     X(swiglu)                 \
     X(swiglu_grad)            \
     X(gelu)                   \
@@ -223,10 +222,8 @@ extern "C" {
     X(layernorm)              \
     X(add_layernorm)          \
     X(layernorm_grad)         \
-    X(mean_squares)           \
-    X(mean_squares_grad)      \
-    X(rms_scale)              \
-    X(rms_scale_grad)         \
+    X(mean_squares) X(mean_squares_grad) \
+    X(rms_scale) X(rms_scale_grad) \
     X(rope_table)             \
     X(rope)                   \
     X(dropout)                \
@@ -235,10 +232,8 @@ extern "C" {
     X(adamw)                  \
     X(lion)                   \
     X(sgd)                    \
-    X(muon_momentum)          \
-    X(muon_normalize)         \
-    X(muon_polynomial)        \
-    X(muon_step)              \
+    X(muon_momentum) X(muon_normalize) \
+    X(muon_polynomial) X(muon_step) \
     X(sumsq)                  \
     X(sum)                    \
     X(tensor_stats)           \

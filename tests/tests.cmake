@@ -92,7 +92,8 @@ include(tests/gpu/gpu.cmake)
 include(tests/gpu/architectures.cmake)
 loong_op_test(attention)
 foreach(name pointwise gradients in_place optimizer adamw_bf16 update muon_ops moe moe_rows
-    router router_sets head_linear rms_scale segment select_rows token_logprob softmax_cross_entropy quantize)
+    router router_sets head_linear rms_scale segment select_rows token_logprob
+    softmax_cross_entropy kl_estimate quantize)
   loong_op_test(${name})
 endforeach()
 loong_test(NAME op_graph_gradients SOURCES tests/ops/test_graph_gradients.c

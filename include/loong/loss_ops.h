@@ -81,6 +81,19 @@ LOONG_API loong_val_t loong_token_logprob(
     loong_graph_t *g, loong_val_t x, loong_val_t w, loong_val_t labels,
     const loong_token_logprob_params_t *params);
 
+/* kl_estimate: policy, reference wide [T], log-probabilities of tokens that the
+ * policy drew -> wide [T], exp(d) - 1 - d with d = reference - policy: what a
+ * token adds to an estimate of KL(policy || reference), 0 where both are equal.
+ * kl_estimate_grad: dy, policy, reference -> dpolicy. No attributes. */
+LOONG_API loong_val_t loong_kl_estimate(loong_graph_t *g, loong_val_t policy,
+                                        loong_val_t reference);
+
+/* x [T,H], target [T,H] -> wide [T], the mean over the channels of
+ * (x - target)^2, by other ops in the wide type. Rows are weighted or left out
+ * by loong_multiply or loong_select_rows. */
+LOONG_API loong_val_t loong_squared_error(loong_graph_t *g, loong_val_t x,
+                                          loong_val_t target);
+
 #ifdef __cplusplus
 }
 #endif

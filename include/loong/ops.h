@@ -144,8 +144,11 @@ typedef struct loong_gelu_attr {
 } loong_gelu_attr_t;
 LOONG_API loong_val_t loong_gelu(loong_graph_t *g, loong_val_t x, bool tanh);
 
-/* add: a, b of one shape -> a + b. scale: x -> factor * x. */
+/* add: a, b of one shape and type -> a + b. multiply: a, b likewise -> a b,
+ * element by element. scale: x -> factor * x. */
 LOONG_API loong_val_t loong_add(loong_graph_t *g, loong_val_t a, loong_val_t b);
+LOONG_API loong_val_t loong_multiply(loong_graph_t *g, loong_val_t a,
+                                     loong_val_t b);
 typedef struct loong_scale_attr {
     double factor;
 } loong_scale_attr_t;

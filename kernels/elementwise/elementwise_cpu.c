@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * add, scale, cast, accumulate, sum_rows and sum_heads; the formulas stand in
- * elementwise_ref.c. */
+ * add, multiply, scale, cast, accumulate, sum_rows and sum_heads; the formulas
+ * stand in elementwise_ref.c. */
 #include "fast.h"
 #include "loong/collective.h"
 
@@ -15,6 +15,19 @@ static void add_chunk(const void *how, const float *const *in,
 #pragma omp simd
     for (int64_t i = 0; i < n; i++) {
         y[i] = a[i] + b[i];
+    }
+}
+
+static void multiply_chunk(const void *how, const float *const *in,
+                           float *const *out, int64_t n)
+{
+    const float *a = in[0];
+    const float *b = in[1];
+    float *y = out[0];
+    (void)how;
+#pragma omp simd
+    for (int64_t i = 0; i < n; i++) {
+        y[i] = a[i] * b[i];
     }
 }
 
@@ -37,13 +50,24 @@ static void copy_chunk(const void *how, const float *const *in,
     memmove(out[0], in[0], sizeof(float) * (size_t)n);
 }
 
-static loong_status_t run_add(const loong_kernel_call_t *call)
+/* Two operands of one shape. */
+static loong_status_t run_two(const loong_kernel_call_t *call, fast_chunk_fn fn)
 {
-    fast_map_t m = {add_chunk, NULL, call->query->threads, 2, 1,
-                    {fast_arg(call, 0), fast_arg(call, 1),
-                     fast_out(call, 0)}};
+    fast_map_t m = {
+        fn, NULL, call->query->threads,
+        2,  1,    {fast_arg(call, 0), fast_arg(call, 1), fast_out(call, 0)}};
     fast_map(&m);
     return LOONG_OK;
+}
+
+static loong_status_t run_add(const loong_kernel_call_t *call)
+{
+    return run_two(call, add_chunk);
+}
+
+static loong_status_t run_multiply(const loong_kernel_call_t *call)
+{
+    return run_two(call, multiply_chunk);
 }
 
 static loong_status_t run_scale(const loong_kernel_call_t *call)
@@ -147,6 +171,7 @@ static bool support(const loong_kernel_query_t *query,
 }
 
 FAST_KERNEL(add, support, NULL, run_add);
+FAST_KERNEL(multiply, support, NULL, run_multiply);
 FAST_KERNEL(scale, support, NULL, run_scale);
 FAST_KERNEL(cast, support, NULL, run_copy);
 FAST_KERNEL(accumulate, support, NULL, run_copy);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * add, scale, cast, copy and accumulate; the formulas stand in
+ * add, multiply, scale, cast, copy and accumulate; the formulas stand in
  * elementwise_ref.c. Bytes an element: those of its operands (map.cuh). */
 #include "copy.cuh"
 
@@ -17,6 +17,15 @@ struct add_fn {
     }
 };
 
+struct multiply_fn {
+    __device__ void operator()(const pack_t *in, pack_t *out) const
+    {
+        for (int i = 0; i < PACK; i++) {
+            out->v[i] = in[0].v[i] * in[1].v[i];
+        }
+    }
+};
+
 struct scale_fn {
     float factor;
     __device__ void operator()(const pack_t *in, pack_t *out) const
@@ -29,11 +38,22 @@ struct scale_fn {
 
 } // namespace
 
+/* Two operands of one shape. */
+template <class Fn>
+static loong_status_t run_two(const loong_kernel_call_t *call, Fn fn)
+{
+    const mat_t arg[3] = {mat_arg(call, 0), mat_arg(call, 1), mat_out(call, 0)};
+    return map<2, 1>(call, fn, arg);
+}
+
 static loong_status_t run_add(const loong_kernel_call_t *call)
 {
-    const mat_t arg[3] = {mat_arg(call, 0), mat_arg(call, 1),
-                          mat_out(call, 0)};
-    return map<2, 1>(call, add_fn(), arg);
+    return run_two(call, add_fn());
+}
+
+static loong_status_t run_multiply(const loong_kernel_call_t *call)
+{
+    return run_two(call, multiply_fn());
 }
 
 static loong_status_t run_scale(const loong_kernel_call_t *call)
@@ -65,6 +85,7 @@ static bool support(const loong_kernel_query_t *query,
 }
 
 CUDA_KERNEL(add, support_same, NULL, run_add);
+CUDA_KERNEL(multiply, support_same, NULL, run_multiply);
 CUDA_KERNEL(scale, support_same, NULL, run_scale);
 CUDA_KERNEL(cast, support, NULL, run_copy);
 CUDA_KERNEL(copy, support, NULL, run_copy);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * add: y = a + b.  scale: y = factor x.  cast, copy: y = x.
+ * add: y = a + b.  multiply: y = a b.  scale: y = factor x.  cast, copy: y = x.
  * accumulate: out = x, or out += x.
  * concat: inputs side by side.  sum_rows: y[c] = sum over rows of x.
  * slice_grad: x in columns begin .., zero elsewhere.
@@ -22,6 +22,19 @@ static loong_status_t add(const loong_kernel_call_t *call)
     for (int64_t t = 0; t < y.rows; t++) {
         for (int64_t c = 0; c < y.cols; c++) {
             ref_put(&y, t, c, ref_at(&a, t, c) + ref_at(&b, t, c));
+        }
+    }
+    return LOONG_OK;
+}
+
+static loong_status_t multiply(const loong_kernel_call_t *call)
+{
+    ref_mat_t a = ref_arg(call, 0);
+    ref_mat_t b = ref_arg(call, 1);
+    ref_mat_t y = ref_out(call, 0);
+    for (int64_t t = 0; t < y.rows; t++) {
+        for (int64_t c = 0; c < y.cols; c++) {
+            ref_put(&y, t, c, ref_at(&a, t, c) * ref_at(&b, t, c));
         }
     }
     return LOONG_OK;
@@ -200,3 +213,4 @@ const loong_kernel_t loongi_sum_heads_ref = {.name = "sum_heads_ref",
 const loong_kernel_t loongi_sum_rows_ref = {
     .name = "sum_rows_ref", .op = "sum_rows", .device = "cpu", .run = sum_rows};
 REF_KERNEL(select_rows, NULL, select_rows);
+REF_KERNEL(multiply, NULL, multiply);

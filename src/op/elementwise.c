@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * add, scale, dropout, cast, copy, accumulate, sum_rows. */
+ * add, multiply, scale, dropout, cast, copy, accumulate, sum_rows. */
 #include "op_impl.h"
 
-/* ---- add ----------------------------------------------------------------- */
+/* ---- add, multiply ------------------------------------------------------- */
 
-static loong_status_t infer_add(const loong_op_call_t *call)
+static loong_status_t infer_two(const loong_op_call_t *call)
 {
     LOONG_TRY(loongi_want_float(call, 0, "a"));
     LOONG_TRY(loongi_want_dtype(call, 1, "b", call->in[0].dtype));
@@ -30,16 +30,47 @@ static const loong_op_t add = {
     .in_place = 1,
     .strided_in = true,
     .strided_out = true,
-    .infer = infer_add,
+    .infer = infer_two,
     .grad = grad_add,
 };
 const loong_op_t *const loongi_op_add = &add;
+
+static loong_status_t grad_multiply(const loong_grad_call_t *call)
+{
+    for (int i = 0; i < 2; i++) {
+        if (call->wanted[i]) {
+            call->in_grad[i] =
+                loong_multiply(call->graph, call->out_grad[0], call->in[1 - i]);
+        }
+    }
+    return LOONG_OK;
+}
+
+static const loong_op_t multiply = {
+    .name = "multiply",
+    .min_in = 2,
+    .max_in = 2,
+    .num_out = 1,
+    .in_place = 1,
+    .strided_in = true,
+    .strided_out = true,
+    .infer = infer_two,
+    .grad = grad_multiply,
+};
+const loong_op_t *const loongi_op_multiply = &multiply;
 
 loong_val_t loong_add(loong_graph_t *g, loong_val_t a, loong_val_t b)
 {
     loong_val_t in[2] = {a, b};
     loong_val_t y;
     return loong_graph_apply(g, &add, NULL, 2, in, 1, &y);
+}
+
+loong_val_t loong_multiply(loong_graph_t *g, loong_val_t a, loong_val_t b)
+{
+    loong_val_t in[2] = {a, b};
+    loong_val_t y;
+    return loong_graph_apply(g, &multiply, NULL, 2, in, 1, &y);
 }
 
 /* ---- scale, dropout: their own adjoints ---------------------------------- */

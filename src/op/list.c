@@ -25,6 +25,7 @@
     X(gelu)              \
     X(gelu_grad)         \
     X(add)               \
+    X(multiply)          \
     X(scale)             \
     X(dropout)           \
     X(cast)              \
@@ -89,6 +90,8 @@
     X(sigmoid_gate_grad) \
     X(loss)              \
     X(loss_scale)        \
+    X(kl_estimate)       \
+    X(kl_estimate_grad)  \
     X(cross_entropy)     \
     X(token_logprob)     \
     X(token_logprob_grad) \

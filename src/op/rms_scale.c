@@ -43,8 +43,8 @@ static loong_status_t want_factor(const loong_op_call_t *call)
 
 static loong_status_t infer_squares(const loong_op_call_t *call)
 {
-    LOONG_TRY(want_factor(call));
     LOONG_TRY(want_matrix(call, 0, "x"));
+    LOONG_TRY(want_factor(call));
     call->out[0] = statistic(call);
     return LOONG_OK;
 }

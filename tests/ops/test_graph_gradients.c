@@ -20,6 +20,8 @@ typedef struct rule {
     int32_t numbers[8];
     loong_val_t (*build)(loong_graph_t *g, const loong_val_t *in,
                          loong_val_t numbers);
+    /* Element k of the output; NULL: tests of its op say it. */
+    double (*formula)(double *const *in, const int32_t *numbers, int64_t k);
 } rule_t;
 
 /* ---- rules --------------------------------------------------------------- */
@@ -30,6 +32,11 @@ static loong_val_t gather_rows(loong_graph_t *g, const loong_val_t *in,
 {
     loong_val_t x = loong_scale(g, in[0], 2.0);
     return loong_add(g, loong_gather_rows(g, x, index), x);
+}
+
+static double gathered(double *const *in, const int32_t *index, int64_t k)
+{
+    return 2.0 * (in[0][index[k / H] * H + k % H] + in[0][k]);
 }
 
 static loong_val_t select_rows(loong_graph_t *g, const loong_val_t *in,
@@ -56,15 +63,52 @@ static loong_val_t segment_repeat(loong_graph_t *g, const loong_val_t *in,
     return loong_segment_repeat(g, in[0], offsets, T);
 }
 
+static loong_val_t multiply(loong_graph_t *g, const loong_val_t *in,
+                            loong_val_t none)
+{
+    (void)none;
+    return loong_multiply(g, in[0], in[1]);
+}
+
+static loong_val_t kl_estimate(loong_graph_t *g, const loong_val_t *in,
+                               loong_val_t none)
+{
+    (void)none;
+    return loong_kl_estimate(g, in[0], in[1]);
+}
+
+static loong_val_t squared_error(loong_graph_t *g, const loong_val_t *in,
+                                 loong_val_t none)
+{
+    (void)none;
+    return loong_squared_error(g, in[0], in[1]);
+}
+
+static double squares(double *const *in, const int32_t *none, int64_t k)
+{
+    double sum = 0.0;
+    (void)none;
+    for (int64_t i = k * H; i < (k + 1) * H; i++) {
+        sum += (in[0][i] - in[1][i]) * (in[0][i] - in[1][i]);
+    }
+    return sum / H;
+}
+
 #define MAT {2, {T, H}}
 #define VEC(size_) {1, {size_}}
 
 static const rule_t rules[] = {
-    {"gather_rows", 1, false, {MAT}, T, {5, 0, 0, 2, 5, 1}, gather_rows},
-    {"select_rows", 2, false, {MAT, MAT}, T, {0, 1, 1, 0, 2, 0}, select_rows},
-    {"mask_rows", 1, false, {MAT}, T, {0, 1, 1, 0, 2, 0}, mask_rows},
-    {"segment_sum", 1, true, {VEC(T)}, S + 1, {1, 3, 3, 5}, segment_sum},
-    {"segment_repeat", 1, true, {VEC(S)}, S + 1, {1, 3, 3, 5}, segment_repeat},
+    {"gather_rows", 1, false, {MAT}, T, {5, 0, 0, 2, 5, 1}, gather_rows,
+     gathered},
+    {"select_rows", 2, false, {MAT, MAT}, T, {0, 1, 1, 0, 2, 0}, select_rows,
+     NULL},
+    {"mask_rows", 1, false, {MAT}, T, {0, 1, 1, 0, 2, 0}, mask_rows, NULL},
+    {"segment_sum", 1, true, {VEC(T)}, S + 1, {1, 3, 3, 5}, segment_sum, NULL},
+    {"segment_repeat", 1, true, {VEC(S)}, S + 1, {1, 3, 3, 5}, segment_repeat,
+     NULL},
+    {"multiply", 2, false, {MAT, MAT}, 0, {0}, multiply, NULL},
+    {"kl_estimate", 2, true, {VEC(T), VEC(T)}, 0, {0}, kl_estimate, NULL},
+    {"squared_error", 2, false, {MAT, MAT}, 0, {0}, squared_error, squares},
 };
 
 /* ---- a graph of one ------------------------------------------------------ */
@@ -147,6 +191,24 @@ static double forward(const loong_run_t *run, const loong_chunk_t *c)
     return sum;
 }
 
+static void check_formula(const loong_run_t *run, const loong_chunk_t *c,
+                          const rule_t *r)
+{
+    const loong_port_t *port = loongi_chunk_output(c, "y");
+    const double *y = data_of(run, port);
+    double *in[MAX_IN] = {NULL};
+    for (int i = 0; i < r->num_in; i++) {
+        in[i] = data_of(run, loongi_chunk_input(c, names[i]));
+    }
+    for (int64_t k = 0; k < loongi_shape_elements(&port->shape); k++) {
+        double wanted = r->formula(in, r->numbers, k);
+        if (!(fabs(y[k] - wanted) <= 1e-14 * (1.0 + fabs(wanted)))) {
+            fail_msg("%s: element %lld is %.17g, not %.17g", r->name,
+                     (long long)k, y[k], wanted);
+        }
+    }
+}
+
 static void check_values(loong_context_t *ctx, const rule_t *r)
 {
     const double step = 1e-5;
@@ -157,6 +219,9 @@ static void check_values(loong_context_t *ctx, const rule_t *r)
     assert_ok(ctx, loongi_chunk_prepare(c));
     bind(&run, c, r);
     forward(&run, c);
+    if (r->formula != NULL) {
+        check_formula(&run, c, r);
+    }
     assert_ok(ctx,
               loongi_program_run(&run, &c->programs[LOONG_PROGRAM_B], &frame));
     for (int i = 0; i < r->num_in; i++) {
@@ -206,6 +271,36 @@ static void test_types(void **state)
     }
 }
 
+/* Operands that do not fit are refused by name. */
+static void test_refused(void **state)
+{
+    loong_context_t *ctx = *state;
+    static const char *const told[] = {
+        "kl_estimate: reference is bf16, fp32 wanted",
+        "mean_squares: x has 1 dimensions, 2 wanted",
+        "multiply: dimension 1 of b is 5, 4 wanted"};
+    for (int i = 0; i < LOONG_COUNT_OF(told); i++) {
+        loong_precision_t precision = {LOONG_BF16, LOONG_F32};
+        loong_graph_t *g = NULL;
+        loong_context_clear_error(ctx);
+        assert_ok(ctx, loong_graph_create(ctx, precision, &g));
+        loong_shape_t shape = i < 2 ? loong_shape_1d(T) : loong_shape_2d(T, H);
+        loong_shape_t other = i < 2 ? shape : loong_shape_2d(T, H + 1);
+        loong_val_t a = loong_graph_input(g, "a", LOONG_F32, shape);
+        loong_val_t b =
+            loong_graph_input(g, "b", i > 0 ? LOONG_F32 : LOONG_BF16, other);
+        loong_val_t y = i == 0   ? loong_kl_estimate(g, a, b)
+                        : i == 1 ? loong_squared_error(g, a, b)
+                                 : loong_multiply(g, a, b);
+        assert_int_equal(y, LOONG_NONE);
+        assert_int_equal(loong_graph_status(g), LOONG_ERR_ARG);
+        if (strstr(loong_context_error(ctx), told[i]) == NULL) {
+            fail_msg("%s, not %s", loong_context_error(ctx), told[i]);
+        }
+        loong_graph_destroy(&g);
+    }
+}
+
 static int setup(void **state)
 {
     loong_context_t *ctx = test_context();
@@ -226,6 +321,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_values),
         cmocka_unit_test(test_types),
+        cmocka_unit_test(test_refused),
     };
     return cmocka_run_group_tests(tests, setup, teardown);
 }

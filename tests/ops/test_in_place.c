@@ -40,6 +40,7 @@ static const entry_t entries[] = {
     {"layernorm_grad", NULL, "ffwssf|f--"},
     {"rms_scale_grad", &large_eps, "ffsw|fsw"},
     {"add", NULL, "ff|f"},
+    {"multiply", NULL, "ff|f"},
     {"scale", &factor, "f|f"},
     {"dropout", &drop, "fk|f"},
     {"rope", &halves, "ft|f"},

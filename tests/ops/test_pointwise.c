@@ -449,6 +449,7 @@ static const entry_t entries[] = {
     {"add_layernorm", 4, 4, add_layernorm},
     {"layernorm_grad", 6, 3, layernorm_grad},
     {"add", 2, 1, add},
+    {"multiply", 2, 1, add},
     {"scale", 1, 1, scale},
     {"cast", 1, 1, cast},
     {"copy", 1, 1, copy},

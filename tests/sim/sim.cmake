@@ -3,8 +3,8 @@
 
 # Of tests/ops, what runs on a CUDA device: here, and on a real one (tests/gpu).
 set(LOONG_CUDA_OP_TESTS linear head_linear attention cross_entropy pointwise tables in_place
-  optimizer adamw_bf16 update muon_ops moe moe_rows router router_sets rms_scale segment select_rows token_logprob softmax_cross_entropy quantize
-  rules)
+  optimizer adamw_bf16 update muon_ops moe moe_rows router router_sets rms_scale segment select_rows
+  token_logprob softmax_cross_entropy kl_estimate quantize rules)
 
 if(LOONG_SANITIZE)
   message(STATUS "Simulated CUDA device: skipped, it sanitizes by itself")

@@ -6,6 +6,8 @@
 
 #include <cuda_runtime.h>
 
+#include "loong/ops.h"
+
 namespace loong_cuda {
 
 constexpr float ROOT_HALF = 0.70710678118654752440f;
@@ -19,14 +21,28 @@ static __device__ __forceinline__ float tanh_part(float x)
     return 1.0f / (1.0f + expf(-2.0f * u));
 }
 
-static __device__ __forceinline__ float gelu_of(float x, bool tanh_form)
+/* 1 / (1 + exp(-1.702 x)). */
+static __device__ __forceinline__ float quick_part(float x)
 {
-    return tanh_form ? x * tanh_part(x) : 0.5f * x * erfcf(-x * ROOT_HALF);
+    return 1.0f / (1.0f + expf(-1.702f * x));
 }
 
-static __device__ __forceinline__ float gelu_slope(float x, bool tanh_form)
+static __device__ __forceinline__ float gelu_of(float x,
+                                                loong_activation_t form)
 {
-    if (tanh_form) {
+    return form == LOONG_ACT_GELU_TANH    ? x * tanh_part(x)
+           : form == LOONG_ACT_QUICK_GELU ? x * quick_part(x)
+                                          : 0.5f * x * erfcf(-x * ROOT_HALF);
+}
+
+static __device__ __forceinline__ float gelu_slope(float x,
+                                                   loong_activation_t form)
+{
+    if (form == LOONG_ACT_QUICK_GELU) {
+        float s = quick_part(x);
+        return s * (1.0f + 1.702f * x * (1.0f - s));
+    }
+    if (form == LOONG_ACT_GELU_TANH) {
         float s = tanh_part(x);
         return s + 2.0f * x * s * (1.0f - s) * ROOT_2_PI *
                        (1.0f + 3.0f * 0.044715f * x * x);

@@ -152,7 +152,7 @@ static loong_status_t describe_pointwise(loong_context_t *ctx,
                                          const bench_request_t *o,
                                          bench_item_t *item)
 {
-    loong_gelu_attr_t attr = {true};
+    loong_gelu_attr_t attr = {LOONG_ACT_GELU_TANH};
     loong_tensor_type_t x = mat(o->dtype, o->shape[0], o->shape[1]);
     loong_tensor_type_t in[2] = {x, x};
     const loong_op_t *op = loong_find_op(ctx, o->op);

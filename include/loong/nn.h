@@ -214,7 +214,8 @@ LOONG_API loong_val_t loong_nn_latent_attention(
 typedef enum loong_mlp_kind {
     LOONG_MLP_SWIGLU,
     LOONG_MLP_GELU,
-    LOONG_MLP_GELU_TANH
+    LOONG_MLP_GELU_TANH,
+    LOONG_MLP_QUICK_GELU
 } loong_mlp_kind_t;
 
 /* Feed-forward; scope "mlp". */

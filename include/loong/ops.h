@@ -21,8 +21,9 @@ extern "C" {
 
 typedef enum loong_activation {
     LOONG_ACT_NONE,
-    LOONG_ACT_GELU,     /* exact, by erf */
-    LOONG_ACT_GELU_TANH /* tanh approximation */
+    LOONG_ACT_GELU,      /* exact, by erf */
+    LOONG_ACT_GELU_TANH, /* tanh approximation */
+    LOONG_ACT_QUICK_GELU /* x / (1 + exp(-1.702 x)); of op gelu alone */
 } loong_activation_t;
 
 /* embedding: ids i32 [T], table [V,H] -> [T,H]; a table of a part of the
@@ -138,11 +139,12 @@ loong_attention(loong_graph_t *g, const loong_attention_operands_t *operands,
 LOONG_API loong_val_t loong_swiglu(loong_graph_t *g, loong_val_t x,
                                    loong_val_t offsets);
 
-/* gelu: x -> like x. gelu_grad: dy, x -> dx. */
+/* gelu: x -> like x, in any form but LOONG_ACT_NONE. gelu_grad: dy, x -> dx. */
 typedef struct loong_gelu_attr {
-    bool tanh;
+    loong_activation_t form;
 } loong_gelu_attr_t;
-LOONG_API loong_val_t loong_gelu(loong_graph_t *g, loong_val_t x, bool tanh);
+LOONG_API loong_val_t loong_gelu(loong_graph_t *g, loong_val_t x,
+                                 loong_activation_t form);
 
 /* add: a, b of one shape and type -> a + b. multiply: a, b likewise -> a b,
  * element by element. scale: x -> factor * x. */

@@ -109,6 +109,41 @@ static void gelu_grad_chunk(const void *how, const float *const *in,
     }
 }
 
+static const float quick = 1.702f;
+
+static void gelu_quick_chunk(const void *how, const float *const *in,
+                             float *const *out, int64_t n)
+{
+    const float *x = in[0];
+    float *y = out[0];
+    (void)how;
+#pragma omp simd
+    for (int64_t i = 0; i < n; i++) {
+        y[i] = x[i] * fast_sigmoid(quick * x[i]);
+    }
+}
+
+static void gelu_quick_grad_chunk(const void *how, const float *const *in,
+                                  float *const *out, int64_t n)
+{
+    const float *dy = in[0];
+    const float *x = in[1];
+    float *dx = out[0];
+    (void)how;
+#pragma omp simd
+    for (int64_t i = 0; i < n; i++) {
+        float v = quick * x[i];
+        float s = fast_sigmoid(v);
+        dx[i] = dy[i] * s * (1.0f + v * (1.0f - s));
+    }
+}
+
+/* By loong_activation_t. */
+static const fast_chunk_fn gelu_chunks[] = {NULL, gelu_chunk, gelu_tanh_chunk,
+                                            gelu_quick_chunk};
+static const fast_chunk_fn gelu_grad_chunks[] = {
+    NULL, gelu_grad_chunk, gelu_tanh_grad_chunk, gelu_quick_grad_chunk};
+
 /* x = [a | b] as two operands. */
 static loong_status_t run_swiglu(const loong_kernel_call_t *call)
 {
@@ -140,8 +175,11 @@ static loong_status_t run_swiglu_grad(const loong_kernel_call_t *call)
 static loong_status_t run_gelu(const loong_kernel_call_t *call)
 {
     const loong_gelu_attr_t *a = call->query->attr;
-    fast_map_t m = {a->tanh ? gelu_tanh_chunk : gelu_chunk, NULL,
-                    call->query->threads, 1, 1,
+    fast_map_t m = {gelu_chunks[a->form],
+                    NULL,
+                    call->query->threads,
+                    1,
+                    1,
                     {fast_arg(call, 0), fast_out(call, 0)}};
     fast_map(&m);
     return LOONG_OK;
@@ -150,10 +188,12 @@ static loong_status_t run_gelu(const loong_kernel_call_t *call)
 static loong_status_t run_gelu_grad(const loong_kernel_call_t *call)
 {
     const loong_gelu_attr_t *a = call->query->attr;
-    fast_map_t m = {a->tanh ? gelu_tanh_grad_chunk : gelu_grad_chunk, NULL,
-                    call->query->threads, 2, 1,
-                    {fast_arg(call, 0), fast_arg(call, 1),
-                     fast_out(call, 0)}};
+    fast_map_t m = {gelu_grad_chunks[a->form],
+                    NULL,
+                    call->query->threads,
+                    2,
+                    1,
+                    {fast_arg(call, 0), fast_arg(call, 1), fast_out(call, 0)}};
     fast_map(&m);
     return LOONG_OK;
 }

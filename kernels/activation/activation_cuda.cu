@@ -52,21 +52,21 @@ template <class T> struct swiglu_grad_fn {
 };
 
 struct gelu_fn {
-    int tanh_form;
+    loong_activation_t form;
     __device__ void operator()(const pack_t *in, pack_t *out) const
     {
         for (int i = 0; i < PACK; i++) {
-            out->v[i] = gelu_of(in[0].v[i], tanh_form);
+            out->v[i] = gelu_of(in[0].v[i], form);
         }
     }
 };
 
 struct gelu_grad_fn {
-    int tanh_form;
+    loong_activation_t form;
     __device__ void operator()(const pack_t *in, pack_t *out) const
     {
         for (int i = 0; i < PACK; i++) {
-            out->v[i] = in[0].v[i] * gelu_slope(in[1].v[i], tanh_form);
+            out->v[i] = in[0].v[i] * gelu_slope(in[1].v[i], form);
         }
     }
 };
@@ -105,7 +105,7 @@ static loong_status_t run_gelu(const loong_kernel_call_t *call)
     const loong_gelu_attr_t *a =
         static_cast<const loong_gelu_attr_t *>(call->query->attr);
     const mat_t arg[2] = {mat_arg(call, 0), mat_out(call, 0)};
-    gelu_fn fn = {a->tanh};
+    gelu_fn fn = {a->form};
     return map<1, 1>(call, fn, arg);
 }
 
@@ -115,7 +115,7 @@ static loong_status_t run_gelu_grad(const loong_kernel_call_t *call)
         static_cast<const loong_gelu_attr_t *>(call->query->attr);
     const mat_t arg[3] = {mat_arg(call, 0), mat_arg(call, 1),
                           mat_out(call, 0)};
-    gelu_grad_fn fn = {a->tanh};
+    gelu_grad_fn fn = {a->form};
     return map<2, 1>(call, fn, arg);
 }
 

@@ -4,7 +4,9 @@
  *   da = dy b s(a) (1 + a (1 - s(a))),  db = dy silu(a);
  * of all rows, or of those of experts.
  * GELU (Hendrycks and Gimpel 2016): y = x Phi(x), dy/dx = Phi(x) + x phi(x);
- * tanh form: y = x (1 + tanh u) / 2, u = sqrt(2/pi) (x + 0.044715 x^3). */
+ * tanh form: y = x (1 + tanh u) / 2, u = sqrt(2/pi) (x + 0.044715 x^3);
+ * quick form: y = x s(k x), dy/dx = s(k x) (1 + k x (1 - s(k x))), k = 1.702.
+ */
 #include "list.h"
 #include "moe/moe.h"
 #include "ref.h"
@@ -51,18 +53,25 @@ static loong_status_t swiglu_grad(const loong_kernel_call_t *call)
 
 static const double root_2_pi = 0.79788456080286535588; /* sqrt(2 / pi) */
 
-static double gelu_value(double x, bool tanh_form)
+static double gelu_value(double x, loong_activation_t form)
 {
-    if (tanh_form) {
+    if (form == LOONG_ACT_QUICK_GELU) {
+        return x * sigmoid(1.702 * x);
+    }
+    if (form == LOONG_ACT_GELU_TANH) {
         double u = root_2_pi * (x + 0.044715 * x * x * x);
         return 0.5 * x * (1.0 + tanh(u));
     }
     return 0.5 * x * erfc(-x * 0.70710678118654752440);
 }
 
-static double gelu_slope(double x, bool tanh_form)
+static double gelu_slope(double x, loong_activation_t form)
 {
-    if (tanh_form) {
+    if (form == LOONG_ACT_QUICK_GELU) {
+        double s = sigmoid(1.702 * x);
+        return s * (1.0 + 1.702 * x * (1.0 - s));
+    }
+    if (form == LOONG_ACT_GELU_TANH) {
         double u = root_2_pi * (x + 0.044715 * x * x * x);
         double t = tanh(u);
         return 0.5 * (1.0 + t) + 0.5 * x * (1.0 - t * t) * root_2_pi *
@@ -80,7 +89,7 @@ static loong_status_t gelu(const loong_kernel_call_t *call)
 #pragma omp parallel for
     for (int64_t t = 0; t < y.rows; t++) {
         for (int64_t c = 0; c < y.cols; c++) {
-            ref_put(&y, t, c, gelu_value(ref_at(&x, t, c), a->tanh));
+            ref_put(&y, t, c, gelu_value(ref_at(&x, t, c), a->form));
         }
     }
     return LOONG_OK;
@@ -95,8 +104,8 @@ static loong_status_t gelu_grad(const loong_kernel_call_t *call)
 #pragma omp parallel for
     for (int64_t t = 0; t < x.rows; t++) {
         for (int64_t c = 0; c < x.cols; c++) {
-            ref_put(&dx, t, c, ref_at(&dy, t, c) *
-                                   gelu_slope(ref_at(&x, t, c), a->tanh));
+            ref_put(&dx, t, c,
+                    ref_at(&dy, t, c) * gelu_slope(ref_at(&x, t, c), a->form));
         }
     }
     return LOONG_OK;

@@ -52,7 +52,7 @@ __global__ void __launch_bounds__(BLOCK)
             store(row_of<T>(a.before, w.row) + col, y, n, whole);
         }
         for (int i = 0; i < PACK && a.activation != LOONG_ACT_NONE; i++) {
-            y.v[i] = gelu_of(y.v[i], a.activation == LOONG_ACT_GELU_TANH);
+            y.v[i] = gelu_of(y.v[i], a.activation);
         }
         store(at, y, n, whole);
     }
@@ -60,11 +60,11 @@ __global__ void __launch_bounds__(BLOCK)
 
 /* y times the slope of GELU. */
 struct slope_fn {
-    int tanh_form;
+    loong_activation_t form;
     __device__ void operator()(const pack_t *in, pack_t *out) const
     {
         for (int i = 0; i < PACK; i++) {
-            out->v[i] = in[0].v[i] * gelu_slope(in[1].v[i], tanh_form);
+            out->v[i] = in[0].v[i] * gelu_slope(in[1].v[i], form);
         }
     }
 };
@@ -331,7 +331,7 @@ static loong_status_t finish(const loong_kernel_call_t *call,
                   attr_of(q)->activation, true};
     if (is_slope(q) && done == LOONG_EPILOGUE_NONE) {
         const mat_t arg[3] = {f.y, mat_arg(call, 2), f.y};
-        slope_fn fn = {f.activation == LOONG_ACT_GELU_TANH};
+        slope_fn fn = {f.activation};
         return map<2, 1>(call, fn, arg);
     }
     if (done >= LOONG_EPILOGUE_GELU ||

@@ -13,6 +13,10 @@ loong_val_t loongi_nn_feed_forward(loong_nn_t *nn, loong_val_t x,
         {"gate_proj", share, false, LOONG_GROUP_TP},
         {"up_proj", share, false, LOONG_GROUP_TP},
     };
+    static const loong_activation_t forms[] = {
+        [LOONG_MLP_GELU] = LOONG_ACT_GELU,
+        [LOONG_MLP_GELU_TANH] = LOONG_ACT_GELU_TANH,
+        [LOONG_MLP_QUICK_GELU] = LOONG_ACT_QUICK_GELU};
     loong_graph_t *g = nn->graph;
     loong_val_t h;
     loong_graph_push(g, "%s", p->scope);
@@ -22,7 +26,7 @@ loong_val_t loongi_nn_feed_forward(loong_nn_t *nn, loong_val_t x,
         h = loong_swiglu(g, h, LOONG_NONE);
     } else {
         h = loong_nn_column_linear(nn, 1, columns + 1, x, p->bias);
-        h = loong_gelu(g, h, p->kind == LOONG_MLP_GELU_TANH);
+        h = loong_gelu(g, h, forms[p->kind]);
     }
     h = loong_nn_row_linear(nn, "down_proj", h, share, p->hidden, p->bias);
     h = loong_nn_leave(nn, h);

@@ -62,8 +62,26 @@ static loong_status_t infer_swiglu_grad(const loong_op_call_t *call)
     return LOONG_OK;
 }
 
+static loong_status_t want_form(const loong_op_call_t *call)
+{
+    const loong_gelu_attr_t *a = call->attr;
+    LOONG_CHECK(call->ctx,
+                a->form == LOONG_ACT_GELU || a->form == LOONG_ACT_GELU_TANH ||
+                    a->form == LOONG_ACT_QUICK_GELU,
+                LOONG_ERR_ARG, "%s: activation %d is no form of GELU", call->op,
+                (int)a->form);
+    return LOONG_OK;
+}
+
+static loong_status_t infer_gelu(const loong_op_call_t *call)
+{
+    LOONG_TRY(want_form(call));
+    return loongi_infer_same(call);
+}
+
 static loong_status_t infer_gelu_grad(const loong_op_call_t *call)
 {
+    LOONG_TRY(want_form(call));
     LOONG_TRY(loongi_want_float(call, 0, "dy"));
     LOONG_TRY(loongi_want_like(call, 1, "x", 0));
     LOONG_TRY(loongi_want_rows(call, 1, "x", 0));
@@ -149,15 +167,15 @@ static const loong_op_t gelu = {
     .num_out = 1,
     .strided_in = true,
     .strided_out = true,
-    .infer = loongi_infer_same,
+    .infer = infer_gelu,
     .grad = grad_gelu,
     .cost = cost,
 };
 const loong_op_t *const loongi_op_gelu = &gelu;
 
-loong_val_t loong_gelu(loong_graph_t *g, loong_val_t x, bool tanh)
+loong_val_t loong_gelu(loong_graph_t *g, loong_val_t x, loong_activation_t form)
 {
-    loong_gelu_attr_t attr = {tanh};
+    loong_gelu_attr_t attr = {form};
     loong_val_t y;
     return loong_graph_apply(g, &gelu, &attr, 1, &x, 1, &y);
 }

@@ -36,6 +36,9 @@ static loong_status_t check_bias(const loong_op_call_t *call, int64_t n)
 static loong_status_t infer_product(const loong_op_call_t *call)
 {
     const loong_linear_attr_t *attr = call->attr;
+    LOONG_CHECK(call->ctx, attr->activation != LOONG_ACT_QUICK_GELU,
+                LOONG_ERR_ARG, "%s: the quick form of GELU is of op gelu alone",
+                call->op);
     LOONG_TRY(loongi_want_rank(call, 0, "x", 2));
     LOONG_TRY(loongi_want_rank(call, 1, "w", 2));
     if (!is_mixed(call, 1)) {
@@ -184,7 +187,7 @@ static loong_status_t linear_grad(const loong_grad_call_t *call)
         return LOONG_OK;
     }
     if (attr.activation != LOONG_ACT_NONE) {
-        loong_gelu_attr_t gelu = {attr.activation == LOONG_ACT_GELU_TANH};
+        loong_gelu_attr_t gelu = {attr.activation};
         loong_val_t in[2] = {dy, call->out[1]};
         dy = loong_graph_apply(g, find(g, "gelu_grad"), &gelu, 2, in, 1, &dy);
     }

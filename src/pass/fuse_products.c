@@ -31,7 +31,7 @@ bool loongi_fuses_products(const loong_context_t *ctx, const char *device)
 static bool is_tanh_form(const loong_node_t *node)
 {
     const loong_gelu_attr_t *attr = node->attr;
-    return attr->tanh;
+    return attr->form == LOONG_ACT_GELU_TANH;
 }
 
 /* A value that one product makes, without an activation, for node n alone;

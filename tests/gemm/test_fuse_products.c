@@ -45,7 +45,8 @@ static void build_graph(loong_graph_t *g, const build_t *b)
                                  param(g, "b", FFN, 0));
     loong_graph_pop(g);
     loong_graph_push(g, "act");
-    loong_val_t y = loong_gelu(g, h, b->tanh);
+    loong_val_t y =
+        loong_gelu(g, h, b->tanh ? LOONG_ACT_GELU_TANH : LOONG_ACT_GELU);
     loong_graph_pop(g);
     loong_graph_push(g, "down");
     y = loong_linear(g, b->twice ? loong_add(g, y, h) : y,

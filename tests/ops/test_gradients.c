@@ -41,8 +41,9 @@ static const int64_t keys[ROWS] = {7, 8, 1, 90000000000};
 static const loong_norm_attr_t norm = {1e-2};
 static const loong_norm_attr_t large = {30.0}; /* keeps the root real */
 static const loong_mean_squares_attr_t third = {1.0 / 3.0};
-static const loong_gelu_attr_t gelu_erf = {false};
-static const loong_gelu_attr_t gelu_tanh = {true};
+static const loong_gelu_attr_t gelu_erf = {LOONG_ACT_GELU};
+static const loong_gelu_attr_t gelu_tanh = {LOONG_ACT_GELU_TANH};
+static const loong_gelu_attr_t gelu_quick = {LOONG_ACT_QUICK_GELU};
 static const loong_scale_attr_t factor = {-1.7};
 static const loong_dropout_attr_t drop = {0.4, 5};
 static const loong_embedding_attr_t table = {3, 0, 0};
@@ -114,6 +115,8 @@ static const gradient_t gradients[] = {
     {"gelu", "gelu_grad", &gelu_erf, &gelu_erf, 1, 1, 1,
      {DY, IN}, 1, {0}, {FULL, FULL}},
     {"gelu", "gelu_grad", &gelu_tanh, &gelu_tanh, 1, 1, 1,
+     {DY, IN}, 1, {0}, {FULL, FULL}},
+    {"gelu", "gelu_grad", &gelu_quick, &gelu_quick, 1, 1, 1,
      {DY, IN}, 1, {0}, {FULL, FULL}},
     {"repeat_heads", "sum_heads", &thrice, &thrice, 1, 1, 1,
      {DY}, 1, {0}, {FULL, MAT(ROWS, 3 * COLS)}},

@@ -20,8 +20,9 @@ typedef struct entry {
     const char *operands;
 } entry_t;
 
-static const loong_gelu_attr_t gelu_erf = {false};
-static const loong_gelu_attr_t gelu_tanh = {true};
+static const loong_gelu_attr_t gelu_erf = {LOONG_ACT_GELU};
+static const loong_gelu_attr_t gelu_tanh = {LOONG_ACT_GELU_TANH};
+static const loong_gelu_attr_t gelu_quick = {LOONG_ACT_QUICK_GELU};
 static const loong_scale_attr_t factor = {0.7};
 static const loong_dropout_attr_t drop = {0.3, 2};
 static const loong_rope_attr_t halves = {96, false, false, 0};
@@ -34,6 +35,7 @@ static const loong_norm_attr_t large_eps = {30.0};
 static const entry_t entries[] = {
     {"gelu_grad", &gelu_erf, "ff|f"},
     {"gelu_grad", &gelu_tanh, "ff|f"},
+    {"gelu_grad", &gelu_quick, "ff|f"},
     {"rmsnorm_grad", NULL, "ffws-|fw"},
     {"rmsnorm_grad", NULL, "ffwsf|fw"},
     {"layernorm_grad", NULL, "ffwss-|fww"},

@@ -195,7 +195,8 @@ static void swiglu_grad(const variant_t *v, op_case_t *c)
     c->bound.roundings = 4;
 }
 
-static const loong_gelu_attr_t gelu_forms[] = {{false}, {true}};
+static const loong_gelu_attr_t gelu_forms[] = {
+    {LOONG_ACT_GELU}, {LOONG_ACT_GELU_TANH}, {LOONG_ACT_QUICK_GELU}};
 
 static void gelu(const variant_t *v, op_case_t *c)
 {
@@ -214,6 +215,18 @@ static void gelu_grad(const variant_t *v, op_case_t *c)
     c->arg[1].scale = spread(v, 10.0);
     c->arg[2] = like(v);
     c->bound.roundings = 4;
+}
+
+static void quick_gelu(const variant_t *v, op_case_t *c)
+{
+    gelu(v, c);
+    c->attr = &gelu_forms[2];
+}
+
+static void quick_gelu_grad(const variant_t *v, op_case_t *c)
+{
+    gelu_grad(v, c);
+    c->attr = &gelu_forms[2];
 }
 
 static void layernorm(const variant_t *v, op_case_t *c)
@@ -445,6 +458,8 @@ static const entry_t entries[] = {
     {"swiglu_grad", 2, 1, swiglu_grad},
     {"gelu", 1, 1, gelu},
     {"gelu_grad", 2, 1, gelu_grad},
+    {"gelu", 1, 1, quick_gelu},
+    {"gelu_grad", 2, 1, quick_gelu_grad},
     {"layernorm", 3, 3, layernorm},
     {"add_layernorm", 4, 4, add_layernorm},
     {"layernorm_grad", 6, 3, layernorm_grad},

@@ -156,7 +156,7 @@ static loong_val_t slice_grad(loong_graph_t *g, loong_val_t x, int64_t begin,
 
 static const loong_embedding_attr_t no_rows = {0, 0, 0};
 static const loong_embedding_attr_t rows = {20, 0, 0};
-static const loong_gelu_attr_t gelu = {false};
+static const loong_gelu_attr_t gelu = {LOONG_ACT_GELU};
 
 static const loong_repeat_heads_attr_t heads = {4, 2};
 
@@ -230,7 +230,7 @@ static const loong_head_linear_attr_t beyond = {2, 10, 8, 3, false};
     X(swiglu_grad_width,                                                      \
       apply(g, "swiglu_grad", NULL, IN(v->x, v->x)),                          \
       "swiglu_grad: dimension 1 of x is 12, 24 wanted")                       \
-    X(gelu_type, loong_gelu(g, v->whole, false),                              \
+    X(gelu_type, loong_gelu(g, v->whole, LOONG_ACT_GELU),                     \
       "gelu: x is int32; fp64, fp32 or bf16 wanted")                          \
     X(gelu_grad_shape,                                                        \
       apply(g, "gelu_grad", &gelu, IN(v->narrow, v->x)),                      \
@@ -415,7 +415,7 @@ static loong_graph_t *sliced(loong_context_t *ctx, int n, int64_t count,
     loong_val_t sum = LOONG_NONE;
     for (int i = 0; i < n; i++) {
         loong_val_t y = loong_gelu(g, loong_slice(g, x, begin[i], count),
-                                   false);
+                                   LOONG_ACT_GELU);
         sum = i > 0 ? loong_add(g, sum, y) : y;
     }
     loong_graph_boundary_output(g, "y", sum);

@@ -113,7 +113,7 @@ static loong_val_t block(loong_graph_t *g, const plan_t *p, int index,
         inner = inner / 2;
         h = loong_slice(g, h, inner > 1 ? 1 : 0, inner);
     }
-    h = p->linear ? h : loong_gelu(g, h, true);
+    h = p->linear ? h : loong_gelu(g, h, LOONG_ACT_GELU_TANH);
     bias = !p->linear && rank == 0 && pick(seed, 4, 0, 1)
                ? weight(g, "c", p->width, 0)
                : LOONG_NONE;

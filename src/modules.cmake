@@ -37,8 +37,8 @@ loong_module(NAME data DIR src/data USES base LIBS xxhash z zstd)
 loong_module(NAME tokenizer DIR src/data/tokenizer USES base
   LIBS pcre2-8 utf8proc xxhash)
 pkg_check_modules(IMAGES REQUIRED libjpeg libpng libwebp libarchive)
-loong_module(NAME images DIR src/data/images USES base
-  LIBS ${IMAGES_LINK_LIBRARIES} INCLUDES ${IMAGES_INCLUDE_DIRS})
+loong_module(NAME images DIR src/data/images USES base data
+  LIBS xxhash ${IMAGES_LINK_LIBRARIES} INCLUDES ${IMAGES_INCLUDE_DIRS})
 set_source_files_properties(src/data/images/resize.c
   PROPERTIES COMPILE_OPTIONS -O3)
 pkg_check_modules(HDF5 REQUIRED hdf5)
@@ -60,7 +60,8 @@ loong_module(NAME component DIR src/component
   USES base comm mesh device graph pass run nn engine optim comm_staged)
 loong_module(NAME train DIR src/train
   USES base recipe comm mesh launch device graph pass run nn foundation optim
-  exchange data engine component kernels metrics tokenizer plan comm_staged)
+  exchange data images engine component kernels metrics tokenizer plan
+  comm_staged)
 
 # Kernels: contracts and implementations, raw pointers and sizes only.
 file(GLOB kernel_sources CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/kernels/*.c
@@ -74,6 +75,6 @@ loong_isa_module(NAME kernels PATTERN kernels/*/*_cpu.c USES base)
 include(cmake/LoongCuda.cmake)
 loong_module(NAME registry DIR src/registry
   USES base comm device graph pass run op kernels optim device_cpu foundation
-  vision data cuda_absent)
+  vision data images cuda_absent)
 loong_module(NAME version DIR src/version USES base kernels native comm_mpi
   DEFINES LOONG_PROJECT_VERSION="${PROJECT_VERSION}")

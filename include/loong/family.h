@@ -112,6 +112,10 @@ typedef struct loong_model_facts {
     double flops_per_token;
     /* Parameters that a token does not meet: experts it is not sent to. */
     int64_t idle_parameters;
+    /* Of a model that reads patches of pictures (loong/image.h), whose rows are
+     * its tokens; patch_size 0: it reads token ids. */
+    int64_t image_size, patch_size, num_classes;
+    bool class_token, pool_class_token;
 } loong_model_facts_t;
 
 /* Receives one key that a checkpoint states, relative to the component. */
@@ -123,6 +127,8 @@ typedef struct loong_family {
     /* Of its components in recipes and checkpoints, "foundation" when NULL;
      * image_encoder is another one. */
     const char *role;
+    /* Of one that reads pictures: transformers' class of image processors. */
+    const char *image_processor;
     size_t config_size;
     /* Fills config (config_size bytes, zero) from the keys below `component`
      * ("model.foundation"); all problems in one message. Keys of the family's

@@ -12,6 +12,7 @@
 #include <stdbool.h>
 
 #include "loong/context.h"
+#include "loong/processor.h"
 
 #ifdef __cplusplus
 extern "C" {
@@ -92,6 +93,11 @@ typedef struct loong_image_processor loong_image_processor_t;
 LOONG_API LOONG_NODISCARD loong_status_t
 loong_image_processor_create(loong_context_t *ctx, const char *path,
                              loong_image_processor_t **processor_p);
+/* That of a class, "ViT", "CLIP" or "Siglip", as transformers has it by default
+ * for pictures of image_size pixels a side. Errors: LOONG_ERR_ARG. */
+LOONG_API LOONG_NODISCARD loong_status_t loong_image_processor_create_default(
+    loong_context_t *ctx, const char *class_name, int64_t image_size,
+    loong_image_processor_t **processor_p);
 LOONG_API void
 loong_image_processor_destroy(loong_image_processor_t **processor);
 
@@ -168,6 +174,35 @@ LOONG_API LOONG_NODISCARD loong_status_t loong_image_source_read(
     loong_image_sample_t *sample);
 LOONG_API void loong_image_sample_free(loong_context_t *ctx,
                                        loong_image_sample_t *sample);
+
+/* ---- rows of patches for a program ----------------------------------------*/
+
+/* The configuration of loong_patch_processor. */
+typedef struct loong_patch_params {
+    const loong_image_processor_t *processor; /* borrowed */
+    int64_t image_size; /* pixels of a side, of every picture once processed */
+    int64_t patch_size;
+    bool class_token;      /* a row in front of the patches of a picture */
+    bool pool_class_token; /* pooled_picture: that row; else the patches */
+    int64_t num_classes;   /* labels lie below; 0: there are none */
+    int64_t rows;          /* R of a micro-batch; padding fills it up */
+    int64_t pictures;      /* of a micro-batch */
+} loong_patch_params_t;
+
+/* Samples of one picture (LOONG_ITEM_IMAGE) and its class (LOONG_ITEM_LABEL).
+ * Normaliser: pictures, those with a label. With S rows of a picture and
+ * N = R / S of a micro-batch there are
+ *
+ *     patches         f32 or f64 [R, 3 p^2] channel, row, column; zeros in rows
+ *                     of class tokens and padding
+ *     positions       i32 [R] in the picture, or in the padding
+ *     is_class        i32 [R] 1 in rows of class tokens
+ *     cu_seqlens      i32 [count] starts of the pictures and of the padding,
+ *                     then R in the rest; N + 2 elements suffice
+ *     pooled_picture  i32 [R] the picture that the row is pooled for; N: none
+ *     labels          i32 [N] LOONG_IGNORE_LABEL where there is no picture
+ *     loss_weight     f32 or f64 [N] 1 or 0 */
+LOONG_API extern const loong_processor_t loong_patch_processor;
 
 #ifdef __cplusplus
 }

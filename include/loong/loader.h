@@ -11,8 +11,8 @@
  *
  *     g = consumed + (k * data_parallel_size + r) * micro_batch_size + j.
  *
- * What a sample becomes is its processor's (loong/processor.h). Once it has
- * read the largest sample, a loader allocates nothing.
+ * What a sample becomes is its processor's (loong/processor.h). A loader of
+ * samples of a known size allocates nothing once it is created.
  */
 #ifndef LOONG_LOADER_H
 #define LOONG_LOADER_H
@@ -54,6 +54,9 @@ typedef struct loong_loader_params {
     /* 0: no end. Rows at or past it are padding, of weight 0. For evaluating a
      * whole set. */
     int64_t num_samples;
+    /* Threads that read the samples of a step while the one before runs, of
+     * sources that several may read; 0: none. */
+    int num_workers;
 } loong_loader_params_t;
 
 /* Checks sizes against each other and against the blend. Not collective.
@@ -87,10 +90,9 @@ LOONG_API LOONG_NODISCARD loong_status_t
 loong_loader_fill(loong_loader_t *loader, int64_t consumed, int64_t micro_batch,
                   int num_fields, const loong_field_t *fields);
 
-/* Asks the system to read this rank's share of the step ahead; returns at
- * once. */
-LOONG_API void loong_loader_prefetch(const loong_loader_t *loader,
-                                     int64_t consumed);
+/* Begins to read this rank's share of the step ahead, by the workers, or asks
+ * the system to; returns at once. */
+LOONG_API void loong_loader_prefetch(loong_loader_t *loader, int64_t consumed);
 
 #ifdef __cplusplus
 }

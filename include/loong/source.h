@@ -82,6 +82,7 @@ typedef struct loong_source_info {
 typedef struct loong_source_class {
     size_t struct_size; /* of who filled it: members behind are NULL */
     const char *name;   /* in recipes */
+    bool concurrent;    /* several threads may read at once */
     loong_status_t (*open)(loong_context_t *ctx,
                            const loong_source_params_t *params,
                            void **source_p);

@@ -2,20 +2,19 @@
 #include "cross_entropy.h"
 
 #include <math.h>
-#include <string.h>
 
 const loong_head_roles_t *
 loongi_cross_entropy_roles(const loong_kernel_query_t *query)
 {
-    static const loong_head_roles_t roles[] = {
-        {"token_logprob", 0, 3, 4, 0, 0, -1.0, false},
-        {"token_logprob_grad", 5, 3, 4, 6, 7, -1.0, true},
-        {"cross_entropy", 3, 4, 0, 5, 6, 1.0, false}};
-    const loong_head_roles_t *r = roles;
-    while (r < &roles[2] && strcmp(r->op, query->op) != 0) {
-        r++;
-    }
-    return r;
+    static const loong_head_roles_t token_logprob = {0, 3, 4, 0, 0, -1.0,
+                                                     false};
+    static const loong_head_roles_t cross_entropy = {3, 4, 0, 5, 6, 1.0,
+                                                     false};
+    static const loong_head_roles_t token_logprob_grad = {5, 3, 4, 6, 7, -1.0,
+                                                          true};
+    return query->num_in == 3   ? &token_logprob
+           : query->num_in == 4 ? &cross_entropy
+                                : &token_logprob_grad;
 }
 
 loong_status_t loongi_cross_entropy_labels(const loong_kernel_call_t *call)

@@ -19,7 +19,6 @@ extern "C" {
  * are x, w and labels. The value of token t is W_t times its loss, and
  * gradients are those of the sum of them. */
 typedef struct loong_head_roles {
-    const char *op;
     int weight; /* W_t = sign weight[t]; without an operand W_t = sign */
     int value;
     int lse;
@@ -27,6 +26,7 @@ typedef struct loong_head_roles {
     double sign;
     bool known; /* value and lse are inputs, from which gradients are made */
 } loong_head_roles_t;
+/* By the number of inputs, which they do not share. */
 const loong_head_roles_t *
 loongi_cross_entropy_roles(const loong_kernel_query_t *query);
 

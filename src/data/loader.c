@@ -9,19 +9,29 @@
 #include <string.h>
 
 #include "base.h"
+#include "readers.h"
 
 typedef struct row {
     int64_t draw; /* number of the sample; -1: none */
     double sums[LOONG_MAX_NORMALISERS];
 } row_t;
 
+/* This rank's samples of a step. */
+typedef struct batch {
+    int64_t consumed; /* the step; -1: none */
+    row_t *rows;      /* [rows of the largest step] */
+    void **kept;      /* likewise: the processor's */
+} batch_t;
+
 struct loong_loader {
     loong_context_t *ctx;
     loong_loader_params_t params;
     loong_items_t items; /* of the sample that is read */
-    int64_t num_rows;    /* of this rank in the largest step */
-    row_t *rows;         /* [num_rows] */
-    void **kept;         /* [num_rows]: the processor's */
+    /* Two with readers: the one behind is that of the step to come. */
+    int num_batches, now;
+    batch_t batch[2];
+    loong_readers_t *readers; /* NULL: none */
+    loong_items_t *reading;   /* [readers], each with a context of its own */
 };
 
 static loong_status_t check_batch(loong_context_t *ctx, const char *name,
@@ -88,24 +98,79 @@ static loong_status_t check_params(loong_context_t *ctx,
     return LOONG_OK;
 }
 
-static loong_status_t alloc_rows(loong_loader_t *loader)
+static loong_status_t alloc_batch(loong_loader_t *loader, batch_t *batch)
 {
     enum { ALIGN = 64 };
     const loong_loader_params_t *p = &loader->params;
     int64_t size =
         loongi_round_up((int64_t)p->processor->row_size(p->config), ALIGN);
     char *memory = NULL;
-    loader->num_rows = p->global_batch_size / p->data_parallel_size;
-    size_t rows = (size_t)loader->num_rows;
-    LOONG_TRY(loongi_calloc(loader->ctx, rows, sizeof(*loader->rows),
-                            "loader rows", &loader->rows));
-    LOONG_TRY(loongi_calloc(loader->ctx, rows, sizeof(*loader->kept),
-                            "loader rows", &loader->kept));
+    size_t rows = (size_t)(p->global_batch_size / p->data_parallel_size);
+    batch->consumed = -1;
+    LOONG_TRY(loongi_calloc(loader->ctx, rows, sizeof(*batch->rows),
+                            "loader rows", &batch->rows));
+    LOONG_TRY(loongi_calloc(loader->ctx, rows, sizeof(*batch->kept),
+                            "loader rows", &batch->kept));
     LOONG_TRY(loongi_calloc(loader->ctx, rows, (size_t)size,
                             "samples of a step", &memory));
     for (size_t r = 0; r < rows; r++) {
-        loader->rows[r].draw = -1;
-        loader->kept[r] = memory + r * (size_t)size;
+        batch->rows[r].draw = -1;
+        batch->kept[r] = memory + r * (size_t)size;
+    }
+    return LOONG_OK;
+}
+
+static void free_batch(loong_context_t *ctx, batch_t *batch)
+{
+    if (batch->kept != NULL) {
+        loongi_free(ctx, batch->kept[0]);
+    }
+    loongi_free(ctx, batch->kept);
+    loongi_free(ctx, batch->rows);
+}
+
+/* Sources that one thread alone may read are read by the caller's. */
+static bool reads_ahead(const loong_loader_params_t *p)
+{
+    loong_blend_info_t blend;
+    loong_blend_get_info(p->blend, &blend);
+    bool concurrent = p->num_workers > 0;
+    for (int64_t i = 0; i < blend.num_sources; i++) {
+        loong_blend_source_info_t source;
+        loong_blend_get_source(p->blend, i, &source);
+        concurrent = concurrent && source.source_class->concurrent;
+    }
+    return concurrent;
+}
+
+static void read_ahead(void *user, int reader, int64_t i);
+
+static loong_status_t start_readers(loong_loader_t *loader)
+{
+    const loong_loader_params_t *p = &loader->params;
+    loader->num_batches = 2;
+    LOONG_TRY(loongi_calloc(loader->ctx, (size_t)p->num_workers,
+                            sizeof(*loader->reading), "reading threads",
+                            &loader->reading));
+    for (int i = 0; i < p->num_workers; i++) {
+        LOONG_TRY(loong_context_create(NULL, &loader->reading[i].ctx));
+        LOONG_TRY(p->processor->begin(p->config, &loader->reading[i]));
+    }
+    return loongi_readers_create(loader->ctx, p->num_workers, read_ahead,
+                                 loader, &loader->readers);
+}
+
+static loong_status_t open_loader(loong_loader_t *loader)
+{
+    const loong_loader_params_t *p = &loader->params;
+    loader->items.ctx = loader->ctx;
+    loader->num_batches = 1;
+    LOONG_TRY(p->processor->begin(p->config, &loader->items));
+    if (reads_ahead(p)) {
+        LOONG_TRY(start_readers(loader));
+    }
+    for (int i = 0; i < loader->num_batches; i++) {
+        LOONG_TRY(alloc_batch(loader, &loader->batch[i]));
     }
     return LOONG_OK;
 }
@@ -128,12 +193,7 @@ loong_status_t loong_loader_create(loong_context_t *ctx,
     }
     loader->ctx = ctx;
     loader->params = *params;
-    loader->items.ctx = ctx;
-    loong_status_t status =
-        params->processor->begin(params->config, &loader->items);
-    if (status == LOONG_OK) {
-        status = alloc_rows(loader);
-    }
+    loong_status_t status = open_loader(loader);
     if (status != LOONG_OK) {
         loong_loader_destroy(&loader);
         return status;
@@ -148,12 +208,17 @@ void loong_loader_destroy(loong_loader_t **loader_p)
     if (loader == NULL) {
         return;
     }
-    loong_items_free(&loader->items);
-    if (loader->kept != NULL) {
-        loongi_free(loader->ctx, loader->kept[0]);
+    loongi_readers_destroy(&loader->readers);
+    for (int i = 0; i < loader->params.num_workers && loader->reading != NULL;
+         i++) {
+        loong_items_free(&loader->reading[i]);
+        loong_context_destroy(&loader->reading[i].ctx);
     }
-    loongi_free(loader->ctx, loader->kept);
-    loongi_free(loader->ctx, loader->rows);
+    loongi_free(loader->ctx, loader->reading);
+    loong_items_free(&loader->items);
+    for (int i = 0; i < 2; i++) {
+        free_batch(loader->ctx, &loader->batch[i]);
+    }
     loongi_free(loader->ctx, loader);
     *loader_p = NULL;
 }
@@ -193,24 +258,24 @@ static bool past_end(const loong_loader_t *loader, int64_t g)
     return loader->params.num_samples > 0 && g >= loader->params.num_samples;
 }
 
-static loong_status_t read_sample(loong_loader_t *loader, int64_t g)
+static loong_status_t read_sample(const loong_loader_t *loader, int64_t g,
+                                  loong_items_t *items)
 {
     loong_sample_t sample;
     loong_blend_source_info_t source;
     LOONG_TRY(loong_blend_locate(loader->params.blend, g, &sample));
     loong_blend_get_source(loader->params.blend, sample.source, &source);
-    return source.source_class->read(source.source, sample.number,
-                                     &loader->items);
+    return source.source_class->read(source.source, sample.number, items);
 }
 
-/* A row of this rank in a step, read unless it is here. */
-static loong_status_t get_row(loong_loader_t *loader, int64_t consumed,
-                              int64_t micro_batch, int64_t j)
+/* Row i of a step, read unless it is here. */
+static loong_status_t get_row(const loong_loader_t *loader, batch_t *batch,
+                              int64_t i, loong_items_t *items)
 {
     const loong_loader_params_t *p = &loader->params;
-    int64_t g = row_draw(loader, consumed, micro_batch, j);
-    int64_t i = micro_batch * p->micro_batch_size + j;
-    row_t *row = &loader->rows[i];
+    int64_t g = row_draw(loader, batch->consumed, i / p->micro_batch_size,
+                         i % p->micro_batch_size);
+    row_t *row = &batch->rows[i];
     bool padding = past_end(loader, g);
     if (row->draw == g) {
         return LOONG_OK;
@@ -218,24 +283,71 @@ static loong_status_t get_row(loong_loader_t *loader, int64_t consumed,
     row->draw = -1;
     memset(row->sums, 0, sizeof(row->sums));
     if (!padding) {
-        LOONG_TRY(read_sample(loader, g));
+        LOONG_TRY(read_sample(loader, g, items));
     }
-    LOONG_TRY(p->processor->keep(p->config, g, padding ? NULL : &loader->items,
-                                 loader->kept[i], row->sums));
+    LOONG_TRY(p->processor->keep(p->config, g, padding ? NULL : items,
+                                 batch->kept[i], row->sums));
     row->draw = g;
     return LOONG_OK;
+}
+
+/* A task of the readers. What cannot be read stays unread: the step that wants
+ * it tries again, and tells. */
+static void read_ahead(void *user, int reader, int64_t i)
+{
+    loong_loader_t *loader = user;
+    batch_t *batch = &loader->batch[loader->now ^ 1];
+    if (get_row(loader, batch, i, &loader->reading[reader]) != LOONG_OK) {
+        loong_context_clear_error(loader->reading[reader].ctx);
+    }
+}
+
+static int64_t rows_of(const loong_loader_t *loader, int64_t consumed)
+{
+    return loong_loader_micro_batches(loader, consumed) *
+           loader->params.micro_batch_size;
+}
+
+/* Lets the readers begin with the step behind this one. */
+static void start_ahead(loong_loader_t *loader, int64_t consumed)
+{
+    loong_blend_info_t blend;
+    loong_blend_get_info(loader->params.blend, &blend);
+    int64_t end = consumed + loong_loader_batch(loader, consumed);
+    if (end <= blend.max_samples || loader->params.num_samples > 0) {
+        loongi_readers_wait(loader->readers);
+        loader->batch[loader->now ^ 1].consumed = consumed;
+        loongi_readers_start(loader->readers, rows_of(loader, consumed));
+    }
+}
+
+/* The samples of a step, as far as they were read. */
+static batch_t *find_batch(loong_loader_t *loader, int64_t consumed)
+{
+    batch_t *now = &loader->batch[loader->now];
+    if (loader->readers != NULL && now->consumed != consumed) {
+        loongi_readers_wait(loader->readers);
+        if (loader->batch[loader->now ^ 1].consumed != consumed) {
+            start_ahead(loader, consumed);
+            loongi_readers_wait(loader->readers);
+        }
+        loader->now ^= 1;
+        now = &loader->batch[loader->now];
+    }
+    now->consumed = consumed;
+    return now;
 }
 
 loong_status_t loong_loader_check_step(loong_loader_t *loader, int64_t consumed,
                                        double sums[LOONG_MAX_NORMALISERS])
 {
-    int64_t size = loader->params.micro_batch_size;
-    int64_t rows = loong_loader_micro_batches(loader, consumed) * size;
+    batch_t *batch = find_batch(loader, consumed);
+    int64_t rows = rows_of(loader, consumed);
     memset(sums, 0, LOONG_MAX_NORMALISERS * sizeof(*sums));
     for (int64_t i = 0; i < rows; i++) {
-        LOONG_TRY(get_row(loader, consumed, i / size, i % size));
+        LOONG_TRY(get_row(loader, batch, i, &loader->items));
         for (int k = 0; k < LOONG_MAX_NORMALISERS; k++) {
-            sums[k] += loader->rows[i].sums[k];
+            sums[k] += batch->rows[i].sums[k];
         }
     }
     return LOONG_OK;
@@ -251,19 +363,25 @@ loong_status_t loong_loader_fill(loong_loader_t *loader, int64_t consumed,
                     micro_batch < loong_loader_micro_batches(loader, consumed),
                 LOONG_ERR_ARG, "micro-batch %" PRId64 " of %" PRId64,
                 micro_batch, loong_loader_micro_batches(loader, consumed));
+    batch_t *batch = find_batch(loader, consumed);
     for (int64_t j = 0; j < rows; j++) {
-        LOONG_TRY(get_row(loader, consumed, micro_batch, j));
+        LOONG_TRY(
+            get_row(loader, batch, micro_batch * rows + j, &loader->items));
     }
     for (int i = 0; i < num_fields; i++) {
         LOONG_TRY(loader->params.processor->fill(
             loader->ctx, loader->params.config,
-            &loader->kept[micro_batch * rows], &fields[i]));
+            &batch->kept[micro_batch * rows], &fields[i]));
     }
     return LOONG_OK;
 }
 
-void loong_loader_prefetch(const loong_loader_t *loader, int64_t consumed)
+void loong_loader_prefetch(loong_loader_t *loader, int64_t consumed)
 {
+    if (loader->readers != NULL) {
+        start_ahead(loader, consumed);
+        return;
+    }
     const loong_loader_params_t *p = &loader->params;
     int64_t micro_batches = loong_loader_micro_batches(loader, consumed);
     loong_blend_info_t blend;

@@ -157,6 +157,7 @@ static void prefetch(const void *source, int64_t i)
 
 const loong_source_class_t loongi_token_source = {sizeof(loongi_token_source),
                                                   "tokens",
+                                                  false,
                                                   open_source,
                                                   close_source,
                                                   get_info,

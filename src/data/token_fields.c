@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "crc.h"
+#include "field_table.h"
 #include "loong/ops.h"
 #include "zigzag.h"
 
@@ -199,23 +200,24 @@ typedef enum extent {
 } extent_t;
 
 typedef struct field_kind {
-    const char *name;
-    loong_dtype_t dtype, other; /* allowed */
+    loong_field_type_t type;
     extent_t extent;
     void (*fill)(const fill_t *f, const loong_token_row_t *row, int64_t at);
 } field_kind_t;
 
 static const field_kind_t fields[] = {
-    {"tokens", LOONG_I32, LOONG_I32, OWN_TOKENS, fill_tokens},
-    {"labels", LOONG_I32, LOONG_I32, OWN_TOKENS, fill_labels},
-    {"loss_weight", LOONG_F32, LOONG_F64, OWN_TOKENS, fill_loss_weight},
-    {"token_types", LOONG_I32, LOONG_I32, OWN_TOKENS, fill_token_types},
-    {"positions", LOONG_I32, LOONG_I32, OWN_TOKENS, fill_positions},
-    {"token_key", LOONG_I64, LOONG_I64, OWN_TOKENS, fill_token_key},
-    {"all_token_keys", LOONG_I64, LOONG_I64, RING_TOKENS, fill_all_token_keys},
-    {"places", LOONG_I32, LOONG_I32, ALL_TOKENS, fill_places},
-    {"cu_seqlens", LOONG_I32, LOONG_I32, BOUNDS, NULL},
-    {"row_crc", LOONG_I32, LOONG_I32, ONE, fill_row_crc},
+    {{"tokens", LOONG_I32, LOONG_I32}, OWN_TOKENS, fill_tokens},
+    {{"labels", LOONG_I32, LOONG_I32}, OWN_TOKENS, fill_labels},
+    {{"loss_weight", LOONG_F32, LOONG_F64}, OWN_TOKENS, fill_loss_weight},
+    {{"token_types", LOONG_I32, LOONG_I32}, OWN_TOKENS, fill_token_types},
+    {{"positions", LOONG_I32, LOONG_I32}, OWN_TOKENS, fill_positions},
+    {{"token_key", LOONG_I64, LOONG_I64}, OWN_TOKENS, fill_token_key},
+    {{"all_token_keys", LOONG_I64, LOONG_I64},
+     RING_TOKENS,
+     fill_all_token_keys},
+    {{"places", LOONG_I32, LOONG_I32}, ALL_TOKENS, fill_places},
+    {{"cu_seqlens", LOONG_I32, LOONG_I32}, BOUNDS, NULL},
+    {{"row_crc", LOONG_I32, LOONG_I32}, ONE, fill_row_crc},
 };
 
 static int64_t row_elements(const loong_token_params_t *l, extent_t extent)
@@ -232,58 +234,19 @@ static int64_t row_elements(const loong_token_params_t *l, extent_t extent)
     }
 }
 
-static loong_status_t unknown_field(loong_context_t *ctx, const char *name)
-{
-    loong_text_t list = loongi_text_begin(ctx);
-    for (int64_t i = 0; i < LOONG_COUNT_OF(fields); i++) {
-        loongi_text_printf(&list, "%s%s", i > 0 ? ", " : "", fields[i].name);
-    }
-    loong_status_t status = LOONG_FAIL(
-        ctx, LOONG_ERR_CONFIG,
-        "the model reads an input '%s', which token data does not have: it "
-        "has %s",
-        name, loongi_text_get(&list));
-    loongi_text_free(&list);
-    return status;
-}
-
-static loong_status_t find_kind(loong_context_t *ctx,
-                                const loong_field_t *field,
-                                const field_kind_t **kind_p)
-{
-    const field_kind_t *kind = NULL;
-    for (int64_t i = 0; i < LOONG_COUNT_OF(fields) && kind == NULL; i++) {
-        kind = strcmp(fields[i].name, field->name) == 0 ? &fields[i] : NULL;
-    }
-    *kind_p = kind;
-    if (kind == NULL) {
-        return unknown_field(ctx, field->name);
-    }
-    LOONG_CHECK(ctx, field->dtype == kind->dtype || field->dtype == kind->other,
-                LOONG_ERR_CONFIG,
-                "the model reads the input '%s' as %s, token data has %s",
-                field->name, loong_dtype_name(field->dtype),
-                loong_dtype_name(kind->dtype));
-    return LOONG_OK;
-}
+static const loong_field_table_t table = {"token", fields, sizeof(fields[0]),
+                                          LOONG_COUNT_OF(fields)};
 
 loong_status_t loongi_token_bind(loong_context_t *ctx, const void *config,
                                  loong_field_t *field)
 {
     const loong_token_params_t *l = config;
+    LOONG_TRY(loongi_field_find(ctx, &table, field));
     const field_kind_t *kind = field->kind;
-    if (kind == NULL) {
-        LOONG_TRY(find_kind(ctx, field, &kind));
-    }
-    field->kind = kind;
     int64_t count = l->rows * row_elements(l, kind->extent);
-    bool fits =
-        kind->extent == BOUNDS ? field->count > 1 : field->count == count;
-    LOONG_CHECK(ctx, fits, LOONG_ERR_CONFIG,
-                "the model reads %" PRId64 " elements of the input '%s', a "
-                "micro-batch has %" PRId64,
-                field->count, field->name, count);
-    return LOONG_OK;
+    return loongi_field_check_count(
+        ctx, field, count,
+        kind->extent == BOUNDS ? field->count > 1 : field->count == count);
 }
 
 loong_status_t loongi_token_fill(loong_context_t *ctx, const void *config,

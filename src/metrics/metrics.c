@@ -179,10 +179,14 @@ void loongi_metrics_eval_line(const loong_metrics_eval_t *e,
 {
     line_t line = {text, 0};
     char took[LOONG_TIME_SIZE];
-    add(&line, "step %lld | eval %.200s | loss %.4f | ppl %.5g | ",
-        (long long)e->step, e->name, e->loss, exp(e->loss));
-    add_count(&line, (double)e->tokens);
-    add(&line, " tokens | %s", loongi_metrics_time(e->seconds, took));
+    add(&line, "step %lld | eval %.200s | loss %.4f | ", (long long)e->step,
+        e->name, e->loss);
+    if (e->unit == NULL) {
+        add(&line, "ppl %.5g | ", exp(e->loss));
+    }
+    add_count(&line, (double)e->count);
+    add(&line, " %s | %s", e->unit != NULL ? e->unit : "tokens",
+        loongi_metrics_time(e->seconds, took));
 }
 
 void loongi_metrics_save_line(const loong_metrics_save_t *s,
@@ -287,8 +291,11 @@ void loongi_metrics_eval_json(const loong_metrics_eval_t *e,
     add_name(&line, e->name);
     add_time(&line, e->unix_time);
     add_real(&line, "loss", e->loss);
-    add_real(&line, "perplexity", exp(e->loss));
-    add(&line, ",\"tokens\":%lld", (long long)e->tokens);
+    if (e->unit == NULL) {
+        add_real(&line, "perplexity", exp(e->loss));
+    }
+    add(&line, ",\"%s\":%lld", e->unit != NULL ? e->unit : "tokens",
+        (long long)e->count);
     add_known(&line, "seconds", e->seconds);
     add(&line, "}");
 }

@@ -57,9 +57,12 @@ typedef struct loong_metrics_eval {
     int64_t step;
     double unix_time;
     const char *name; /* of the set */
-    double loss;      /* mean of a token; perplexity is exp(loss) */
-    int64_t tokens;
+    double loss;      /* mean of what is counted */
+    int64_t count;
     double seconds;
+    /* What is counted; NULL: tokens, of which perplexity, exp(loss), is told as
+     * well. */
+    const char *unit;
 } loong_metrics_eval_t;
 
 /* A layer with experts, over one interval. NAN: it has no such thing. */

@@ -266,6 +266,9 @@ loong_status_t loongi_tensorboard_eval(loong_tensorboard_t *board,
     snprintf(tag, sizeof(tag), "eval/loss/%s", e->name);
     LOONG_TRY(loongi_tensorboard_scalar(board, e->step, e->unix_time, tag,
                                         e->loss));
+    if (e->unit != NULL) {
+        return LOONG_OK;
+    }
     snprintf(tag, sizeof(tag), "eval/perplexity/%s", e->name);
     return loongi_tensorboard_scalar(board, e->step, e->unix_time, tag,
                                      exp(e->loss));

@@ -37,7 +37,7 @@ loongi_tensorboard_metrics(loong_tensorboard_t *board,
 LOONG_NODISCARD loong_status_t
 loongi_tensorboard_layer(loong_tensorboard_t *board,
                          const loong_metrics_layer_t *layer);
-/* eval/loss/<name> and eval/perplexity/<name>. */
+/* eval/loss/<name> and, of tokens, eval/perplexity/<name>. */
 LOONG_NODISCARD loong_status_t
 loongi_tensorboard_eval(loong_tensorboard_t *board,
                         const loong_metrics_eval_t *eval);

@@ -36,6 +36,7 @@
     {path_, LOONG_RECIPE_TEXTS, NULL, 0, 0, NULL, LOONG_RESUME_##resume_,     \
      help_}
 #define M "model.foundation."
+#define V "model.image_encoder."
 
 static const loong_recipe_key_t keys[] = {
     INT("version", "1", 1, 1, SAME, "version of the schema"),
@@ -50,6 +51,30 @@ static const loong_recipe_key_t keys[] = {
     TEXTS("devices", FREE,
           "kinds with their ranks, as [cuda:0-3, cpu:4-], in place of device: "
           "ranks of one job on devices of several kinds"),
+
+    TEXT(V "family", NULL, SAME, "vit, siglip_vision_model"),
+    INT(V "num_layers", NULL, 1, 10000, SAME, "transformer layers"),
+    INT(V "hidden_size", NULL, 1, 1e6, SAME, "width of the residual stream"),
+    INT(V "ffn_hidden_size", NULL, 1, 1e7, SAME,
+        "width of the feed-forward; 4 x hidden_size when not given"),
+    INT(V "num_attention_heads", NULL, 1, 1e5, SAME, "heads"),
+    INT(V "image_size", NULL, 1, 1e5, SAME, "pixels of a side of a picture"),
+    INT(V "patch_size", NULL, 1, 1e5, SAME, "pixels of a side of a patch"),
+    INT(V "num_channels", NULL, 3, 3, SAME, "of a pixel"),
+    BOOL(V "add_class_token", NULL, SAME, "a row in front of the patches"),
+    BOOL(V "add_patch_bias", NULL, SAME, "bias of the patch projection"),
+    BOOL(V "pre_layernorm", NULL, SAME, "a norm in front of the layers"),
+    BOOL(V "post_layernorm", NULL, SAME, "a norm behind the layers"),
+    CHOICE(V "activation", NULL, "gelu gelu_tanh quick_gelu", SAME,
+           "of the feed-forward"),
+    REAL(V "layernorm_epsilon", NULL, 0, 1, SAME, "added to the variance"),
+    REAL(V "init_method_std", NULL, 0, 10, FREE,
+         "standard deviation of matrices at the start; 0.02 when not given"),
+    INT(V "num_classes", NULL, 0, 1e8, SAME,
+        "classes of pictures; 0: no classifier"),
+    CHOICE(V "pooling", NULL, "class_token mean", SAME,
+           "the vector of a picture"),
+    BOOL(V "add_classifier_bias", NULL, SAME, "bias of the classifier"),
 
     TEXT(M "family", NULL, SAME,
          "gpt2, llama, phi3, qwen, qwen2, qwen3, internlm2, mimo, ernie4_5, "
@@ -276,16 +301,30 @@ static const loong_recipe_key_t keys[] = {
          "bring; data sets are tokens already"),
     /* A checkpoint has the content of each source and its share. */
     TEXT("data.train[].path", NULL, FREE,
-         "prefix of an indexed data set; a resumed run wants the same content"),
+         "prefix of an indexed data set, or where the pictures are; a resumed "
+         "run wants the same content"),
+    TEXT("data.train[].source", NULL, SAME,
+         "class of the source: tokens, an indexed data set; images, labelled "
+         "pictures in a directory for each class, or tar files; or one that "
+         "was registered; what the model reads when not given"),
     REAL("data.train[].weight", NULL, 0, 1e9, FREE,
          "share of the blend, above 0; sources are drawn by their size when "
          "none has a weight; a resumed run wants the same shares"),
     INT("data.train[].max_epochs", "0", 0, 1e9, SAME, "0: no bound"),
     TEXT("data.validation[].name", NULL, FREE, "name in the log"),
     TEXT("data.validation[].path", NULL, FREE, "prefix of a data set"),
+    TEXT("data.validation[].source", NULL, FREE, "as in data.train"),
+    TEXT("data.image_processor", NULL, SAME,
+         "preprocessor_config.json of pictures; when not given that of the "
+         "family, for the model's image_size"),
+    INT("data.num_workers", "2", 0, 1024, FREE,
+        "threads of a rank that read and decode the pictures of the next "
+        "step; 0: between the steps"),
     REAL("data.validation_split", "0", 0, 0.5, SAME,
          "share of each source's documents, at its end, kept for validation"),
-    AMOUNT("data.seq_length", NULL, 1, 1e9, SAME, "tokens of a sample"),
+    AMOUNT("data.seq_length", NULL, 1, 1e9, SAME,
+           "tokens of a sample; of a model that reads pictures the rows of "
+           "one, which need not be given"),
     BOOL("data.reset_position_ids", "false", SAME,
          "positions restart at each document"),
     BOOL("data.reset_attention_mask", "false", SAME,

@@ -8,6 +8,7 @@
 #include "loong/register.h"
 #include "op_impl.h"
 #include "slots.h"
+#include "source_class.h"
 #include "source_tokens.h"
 #include "vision.h"
 
@@ -37,6 +38,7 @@ loong_status_t loong_register_builtin(loong_context_t *ctx)
     LOONG_TRY(loongi_register_decoders(ctx));
     LOONG_TRY(loongi_register_vision(ctx));
     LOONG_TRY(loong_register_source(ctx, &loongi_token_source));
+    LOONG_TRY(loong_register_source(ctx, &loongi_image_source));
     /* The last one is "auto" where it is found. */
     LOONG_TRY(loong_register_device(ctx, &loongi_cpu_device));
     return loong_register_device(ctx, &loongi_cuda_device);

@@ -96,6 +96,13 @@ static loong_dispatcher_t dispatcher_of(const loong_parallel_t *layout,
                                                   : LOONG_DISPATCH_ALL_GATHER;
 }
 
+static bool layout_reads_pictures(const loong_parallel_t *layout)
+{
+    loong_model_facts_t facts;
+    layout->family->facts(layout->config, &facts);
+    return facts.patch_size > 0;
+}
+
 void loongi_parallel_request(const loong_parallel_t *layout,
                              const loong_mesh_t *mesh,
                              loong_model_request_t *request)
@@ -107,6 +114,10 @@ void loongi_parallel_request(const loong_parallel_t *layout,
     int64_t samples = loong_recipe_int(r, "train.micro_batch_size");
     p->max_segments = samples;
     p->tokens = samples * p->seq_length / mesh->size[LOONG_AXIS_CP];
+    if (layout_reads_pictures(layout)) { /* padding has a segment of its own */
+        p->tokens = loongi_round_up(p->tokens, mesh->size[LOONG_AXIS_TP]);
+        p->max_segments++;
+    }
     p->cp_comm = comm_of(r);
     p->dispatcher = dispatcher_of(layout, mesh);
     p->capacity_plan = loong_recipe_real(r, "parallel.moe_capacity_plan");

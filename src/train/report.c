@@ -278,12 +278,18 @@ loong_status_t loongi_report_interval(loong_trainer_t *t)
 }
 
 loong_status_t loongi_report_eval(loong_trainer_t *t,
-                                  const loong_validation_t *v, int64_t tokens,
+                                  const loong_validation_t *v, int64_t count,
                                   double seconds)
 {
     char line[LOONG_METRICS_LINE];
-    loong_metrics_eval_t e = {t->state.step, loongi_unix_time(), v->name,
-                              v->loss,       tokens,      seconds};
+    bool tokens = t->processor == &loong_token_processor;
+    loong_metrics_eval_t e = {t->state.step,
+                              loongi_unix_time(),
+                              v->name,
+                              v->loss,
+                              count,
+                              seconds,
+                              tokens ? NULL : t->processor->normalisers[0]};
     loongi_metrics_eval_line(&e, line);
     loongi_log(t->ctx, LOONG_LOG_INFO, "%s", line);
     if (t->report.jsonl != NULL) {

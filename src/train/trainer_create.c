@@ -17,6 +17,7 @@
 #include "preflight.h"
 #include "router_replay.h"
 #include "sample.h"
+#include "settings.h"
 #include "stage_load.h"
 #include "timeline.h"
 #include "trainer_data.h"
@@ -25,95 +26,6 @@
 #define FOUNDATION "model.foundation"
 
 enum { PLAN_TOKENS = 4096 }; /* of a sample, where nothing says it */
-
-/* ---- settings ------------------------------------------------------------ */
-
-static int choice(const char *text, const char *const *names, int count)
-{
-    for (int i = 0; i < count; i++) {
-        if (text != NULL && strcmp(text, names[i]) == 0) {
-            return i;
-        }
-    }
-    return 0;
-}
-
-static void read_lr(const loong_recipe_t *r, loong_train_settings_t *s)
-{
-    static const char *const styles[] = {"constant", "linear", "cosine",
-                                         "WSD"};
-    static const char *const decays[] = {"linear", "cosine", "exponential",
-                                         "minus_sqrt"};
-    loong_lr_schedule_t *lr = &s->lr;
-    lr->style = (loong_lr_style_t)choice(
-        loong_recipe_text(r, "optimizer.lr_decay_style"), styles, 4);
-    lr->wsd_style = (loong_wsd_style_t)choice(
-        loong_recipe_text(r, "optimizer.lr_wsd_decay_style"), decays, 4);
-    lr->lr = loong_recipe_real(r, "optimizer.lr");
-    lr->min_lr = loong_recipe_real(r, "optimizer.min_lr");
-    lr->warmup_iters = loong_recipe_int(r, "optimizer.lr_warmup_iters");
-    lr->decay_iters = loong_recipe_int(r, "optimizer.lr_decay_iters");
-    if (lr->decay_iters == 0) {
-        lr->decay_iters = s->train_iters;
-    }
-    lr->wsd_decay_iters = loong_recipe_int(r, "optimizer.lr_wsd_decay_iters");
-}
-
-/* Steps of a training whose length is given in steps, samples or tokens; a
- * last part of a batch is a whole step. */
-static int64_t read_length(const loong_recipe_t *r)
-{
-    int64_t full = loong_recipe_int(r, "train.global_batch_size");
-    int64_t samples = loong_recipe_int(r, "train.train_samples");
-    loong_rampup_t ramp = loongi_trainer_rampup(r);
-    int64_t iters = 0;
-    int64_t consumed = 0;
-    if (loong_recipe_is_set(r, "train.train_iters")) {
-        return loong_recipe_int(r, "train.train_iters");
-    }
-    if (loong_recipe_is_set(r, "train.train_tokens")) {
-        samples = loong_recipe_int(r, "train.train_tokens") /
-                  loong_recipe_int(r, "data.seq_length");
-    }
-    for (; ramp.start > 0 && consumed < LOONG_MIN(samples, ramp.samples);
-         iters++) {
-        int64_t steps = (full - ramp.start) / ramp.increment;
-        consumed +=
-            ramp.start + ramp.increment * (consumed * steps / ramp.samples);
-    }
-    return iters + LOONG_MAX(samples - consumed + full - 1, 0) / full;
-}
-
-static void read_settings(loong_trainer_t *t)
-{
-    const loong_recipe_t *r = t->recipe;
-    loong_train_settings_t *s = &t->set;
-    s->seq_length = loong_recipe_int(r, "data.seq_length");
-    s->micro_batch_size = loong_recipe_int(r, "train.micro_batch_size");
-    s->global_batch_size = loong_recipe_int(r, "train.global_batch_size");
-    s->train_iters = read_length(r);
-    s->exit_interval = loong_recipe_int(r, "train.exit_interval");
-    s->max_wall_time = loong_recipe_real(r, "train.max_wall_time");
-    s->skip_nan = strcmp(loong_recipe_text(r, "train.on_nan"), "skip") == 0;
-    s->clip_grad = loong_recipe_real(r, "optimizer.clip_grad");
-    s->save_interval = loong_recipe_int(r, "checkpoint.save_interval");
-    s->save_interval_seconds =
-        loong_recipe_real(r, "checkpoint.save_interval_seconds");
-    s->keep_last = (int)loong_recipe_int(r, "checkpoint.keep_last");
-    s->load_optim = !t->evaluate_only &&
-                    !loong_recipe_bool(r, "checkpoint.no_load_optim");
-    s->async_save = loong_recipe_bool(r, "checkpoint.async");
-    s->saves = loong_recipe_text(r, "checkpoint.save") != NULL;
-    s->eval_interval = loong_recipe_int(r, "eval.interval");
-    s->eval_iters = loong_recipe_int(r, "eval.iters");
-    s->sample_tokens = loong_recipe_int(r, "eval.sample.max_new_tokens");
-    s->sample_top_k = loong_recipe_int(r, "eval.sample.top_k");
-    s->sample_temperature = loong_recipe_real(r, "eval.sample.temperature");
-    s->log_interval = loong_recipe_int(r, "log.interval");
-    s->tensors_interval = loong_recipe_int(r, "log.tensors_interval");
-    s->seed = (uint64_t)loong_recipe_int(r, "seed");
-    read_lr(r, s);
-}
 
 /* ---- model --------------------------------------------------------------- */
 
@@ -182,7 +94,7 @@ static loong_status_t read_pipeline(const loong_trainer_t *t,
 /* Every step of a ramp-up must be one that the schedule takes. */
 static loong_status_t check_rampup(const loong_trainer_t *t)
 {
-    loong_rampup_t ramp = loongi_trainer_rampup(t->recipe);
+    loong_rampup_t ramp = loongi_recipe_rampup(t->recipe);
     int64_t unit = t->set.micro_batch_size * t->mesh.size[LOONG_AXIS_DP];
     for (int64_t batch = ramp.start;
          batch > 0 && batch < t->set.global_batch_size && !t->evaluate_only;
@@ -321,6 +233,33 @@ static loong_status_t start(loong_trainer_t *t)
     return loong_comm_barrier(t->comm, "start");
 }
 
+/* A sample of a model that reads pictures is as long as one has rows. */
+static loong_status_t set_picture_rows(loong_trainer_t *t)
+{
+    static const char key[] = "data.seq_length";
+    loong_model_facts_t facts;
+    char text[24];
+    t->parallel.family->facts(t->parallel.config, &facts);
+    if (facts.patch_size == 0) {
+        return LOONG_OK;
+    }
+    int64_t side = facts.image_size / facts.patch_size;
+    int64_t rows = side * side + (facts.class_token ? 1 : 0);
+    snprintf(text, sizeof(text), "%lld", (long long)rows);
+    LOONG_CHECK(t->ctx,
+                !loong_recipe_is_set(t->recipe, key) ||
+                    loong_recipe_int(t->recipe, key) == rows,
+                LOONG_ERR_CONFIG,
+                "%s: %s: found %lld, a picture of %lld pixels a side has %s "
+                "rows; it need not be set",
+                loong_recipe_where(t->recipe, key), key,
+                (long long)loong_recipe_int(t->recipe, key),
+                (long long)facts.image_size, text);
+    return loong_recipe_is_set(t->recipe, key)
+               ? LOONG_OK
+               : loong_recipe_set(t->recipe, key, text, "the model's pictures");
+}
+
 /* The model and the layout that are asked for. */
 static loong_status_t check_recipe(loong_trainer_t *t,
                                    loong_component_params_t *model)
@@ -332,6 +271,7 @@ static loong_status_t check_recipe(loong_trainer_t *t,
     }
     t->parallel.family = model->family;
     t->parallel.config = model->config;
+    LOONG_TRY(set_picture_rows(t));
     LOONG_TRY(loongi_parallel_check(&t->parallel));
     return loongi_parallel_mesh(&t->parallel, loong_comm_rank(t->comm),
                                 &t->mesh);
@@ -410,7 +350,7 @@ static loong_status_t check(loong_trainer_t *t,
     }
     status = check_recipe(t, model);
     LOONG_TRY(loongi_first_of(status, loongi_devices_check(t)));
-    read_settings(t);
+    loongi_settings_read(t->recipe, t->evaluate_only, &t->set);
     return LOONG_OK;
 }
 
@@ -554,6 +494,7 @@ void loong_trainer_destroy(loong_trainer_t **trainer_p)
     loongi_profiler_destroy(&t->profiler);
     loongi_router_replay_close(t);
     loongi_trainer_close_data(t);
+    loong_image_processor_destroy(&t->image_processor);
     loongi_inputs_close(&t->inputs);
     loongi_step_metrics_close(&t->metrics);
     if (t->save_stream != NULL) {

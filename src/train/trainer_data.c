@@ -58,6 +58,22 @@ static void note_indices(const loong_blend_t *blend, int64_t count,
     }
 }
 
+/* As the recipe says, else what the model reads. */
+static const char *source_class(const loong_trainer_t *t, const char *list,
+                                int64_t i)
+{
+    char key[64];
+    loong_model_facts_t facts = {0};
+    snprintf(key, sizeof(key), "%s[%lld].source", list, (long long)i);
+    const char *name = loong_recipe_text(t->recipe, key);
+    if (t->parallel.family != NULL) {
+        t->parallel.family->facts(t->parallel.config, &facts);
+    }
+    return name != NULL           ? name
+           : facts.patch_size > 0 ? "images"
+                                  : "tokens";
+}
+
 static loong_status_t open_train(loong_trainer_t *t, indices_t *known,
                                  loong_blend_source_t *sources)
 {
@@ -80,6 +96,7 @@ static loong_status_t open_train(loong_trainer_t *t, indices_t *known,
         sources[i].max_epochs = loong_recipe_int(t->recipe, key);
         sources[i].split_end = split > 0.0 ? 1.0 - split : 0.0;
         sources[i].known = &known->train[i];
+        sources[i].class_name = source_class(t, "data.train", i);
     }
     loong_blend_params_t params = {"train",           sources, count,
                                    seq_length(t), t->set.seed, true};
@@ -123,7 +140,7 @@ static loong_token_params_t token_params(const loong_trainer_t *t)
     return p;
 }
 
-loong_status_t loongi_trainer_processor(loong_trainer_t *t)
+static loong_status_t token_processor(loong_trainer_t *t)
 {
     loong_token_params_t *config = NULL;
     LOONG_TRY(
@@ -132,6 +149,53 @@ loong_status_t loongi_trainer_processor(loong_trainer_t *t)
     t->processor = &loong_token_processor;
     t->processor_config = config;
     return LOONG_OK;
+}
+
+/* From the file that the recipe names; else as the family's models have it by
+ * default. */
+static loong_status_t open_image_processor(loong_trainer_t *t)
+{
+    const loong_component_params_t *p = &t->component->params;
+    const char *path = loong_recipe_text(t->recipe, "data.image_processor");
+    if (path == NULL) {
+        return loong_image_processor_create_default(
+            t->ctx, p->family->image_processor, t->component->facts.image_size,
+            &t->image_processor);
+    }
+    loong_status_t status =
+        loong_image_processor_create(t->ctx, path, &t->image_processor);
+    if (status != LOONG_OK) {
+        loongi_error_note(t->ctx, "wanted by data.image_processor (%s)",
+                          loong_recipe_where(t->recipe,
+                                             "data.image_processor"));
+    }
+    return status;
+}
+
+static loong_status_t patch_processor(loong_trainer_t *t)
+{
+    const loong_model_facts_t *facts = &t->component->facts;
+    loong_patch_params_t *config = NULL;
+    LOONG_TRY(open_image_processor(t));
+    LOONG_TRY(
+        loongi_arena_alloc(t->model_keys->arena, sizeof(*config), &config));
+    config->processor = t->image_processor;
+    config->image_size = facts->image_size;
+    config->patch_size = facts->patch_size;
+    config->class_token = facts->class_token;
+    config->pool_class_token = facts->pool_class_token;
+    config->num_classes = facts->num_classes;
+    config->rows = t->component->params.request.tokens;
+    config->pictures = t->set.micro_batch_size;
+    t->processor = &loong_patch_processor;
+    t->processor_config = config;
+    return LOONG_OK;
+}
+
+loong_status_t loongi_trainer_processor(loong_trainer_t *t)
+{
+    return t->component->facts.patch_size > 0 ? patch_processor(t)
+                                              : token_processor(t);
 }
 
 /* What all loaders have in common: no blend and no ramp-up. */
@@ -145,6 +209,7 @@ static loong_loader_params_t loader_params(const loong_trainer_t *t)
     p.global_batch_size = t->set.global_batch_size;
     p.data_parallel_rank = t->mesh.coord[LOONG_AXIS_DP];
     p.data_parallel_size = t->mesh.size[LOONG_AXIS_DP];
+    p.num_workers = (int)loong_recipe_int(t->recipe, "data.num_workers");
     return p;
 }
 
@@ -198,7 +263,8 @@ static loong_status_t open_validation(loong_trainer_t *t,
     for (int64_t i = 0; i < count; i++) {
         char key[64];
         loong_blend_source_t whole = {
-            NULL, 1.0, 0.0, 0.0, 1, &known->validation[i], NULL};
+            NULL, 1.0, 0.0, 0.0, 1, &known->validation[i],
+            source_class(t, "data.validation", i)};
         snprintf(key, sizeof(key), "data.validation[%lld].path", (long long)i);
         whole.path = loong_recipe_text(t->recipe, key);
         LOONG_TRY(check_path(t, key, whole.path));
@@ -217,17 +283,6 @@ static loong_status_t open_validation(loong_trainer_t *t,
     return split && status == LOONG_OK && t->blend != NULL
                ? add_held_out(t, sources)
                : status;
-}
-
-loong_rampup_t loongi_trainer_rampup(const loong_recipe_t *recipe)
-{
-    loong_rampup_t ramp = {0, 0, 0};
-    if (loong_recipe_count(recipe, "train.rampup_batch_size") == 3) {
-        ramp.start = loong_recipe_int(recipe, "train.rampup_batch_size[0]");
-        ramp.increment = loong_recipe_int(recipe, "train.rampup_batch_size[1]");
-        ramp.samples = loong_recipe_int(recipe, "train.rampup_batch_size[2]");
-    }
-    return ramp;
 }
 
 /* A second set of experts that no token reaches is told. */
@@ -265,7 +320,7 @@ static loong_status_t open_data(loong_trainer_t *t, indices_t *known)
     if (t->blend != NULL && t->component != NULL) {
         loong_loader_params_t p = loader_params(t);
         p.blend = t->blend;
-        p.rampup_batch_size = loongi_trainer_rampup(t->recipe);
+        p.rampup_batch_size = loongi_recipe_rampup(t->recipe);
         status = loong_loader_create(t->ctx, &p, &t->loader);
     }
     if (t->component != NULL) {
@@ -345,25 +400,28 @@ void loongi_trainer_describe_data(const loong_trainer_t *t, loong_text_t *text)
         loong_blend_get_source(t->blend, i, &source);
         all += (double)source.info.tokens;
     }
-    loongi_text_printf(text, "data: %lld source%s, %s tokens; ",
-                       (long long)blend.num_sources,
-                       blend.num_sources > 1 ? "s" : "",
-                       loongi_human_count(all, human));
+    bool tokens = all > 0.0;
+    loongi_text_printf(
+        text, "data: %lld source%s, %s %s; ", (long long)blend.num_sources,
+        blend.num_sources > 1 ? "s" : "",
+        loongi_human_count(tokens ? all : (double)blend.epoch_samples, human),
+        tokens ? "tokens" : "samples");
     loongi_text_printf(
         text, "the run takes %s%s, %d validation set%s\n",
-        loongi_trainer_rampup(t->recipe).start > 0 ? "up to " : "",
-        loongi_human_count((double)samples * (double)blend.seq_length, human),
+        loongi_recipe_rampup(t->recipe).start > 0 ? "up to " : "",
+        loongi_human_count(
+            (double)samples * (tokens ? (double)blend.seq_length : 1.0), human),
         t->num_validation, t->num_validation == 1 ? "" : "s");
     for (int64_t i = 0; i < blend.num_sources; i++) {
         loong_blend_source_info_t source;
         loong_blend_get_source(t->blend, i, &source);
         double taken = (double)loong_blend_count(t->blend, i, samples);
+        int64_t there = tokens ? source.info.tokens : source.info.samples;
         loongi_text_printf(
-            text, "  %5.1f %% %s: %s tokens, %.3g epochs\n",
+            text, "  %5.1f %% %s: %s %s, %.3g epochs\n",
             100.0 * (double)source.share / (double)blend.period,
-            source.info.path,
-            loongi_human_count((double)source.info.tokens, human),
-            taken / (double)source.info.samples);
+            source.info.path, loongi_human_count((double)there, human),
+            tokens ? "tokens" : "samples", taken / (double)source.info.samples);
     }
     if (t->ids_read > 0) {
         char read[LOONG_HUMAN_SIZE];

@@ -10,7 +10,6 @@
 extern "C" {
 #endif
 
-loong_rampup_t loongi_trainer_rampup(const loong_recipe_t *recipe);
 /* How samples become the inputs of the model, whose component there is. */
 LOONG_NODISCARD loong_status_t loongi_trainer_processor(loong_trainer_t *t);
 LOONG_NODISCARD loong_status_t loongi_trainer_open_data(loong_trainer_t *t);

@@ -9,17 +9,18 @@
 #include "exact_sum.h"
 #include "fault.h"
 #include "inputs.h"
+#include "loong/image.h"
 #include "loong/job.h"
 #include "loong/loader.h"
 #include "loong/tokenizer.h"
 #include "loong/trainer.h"
 #include "losses.h"
-#include "lr_schedule.h"
 #include "metrics.h"
 #include "native.h"
 #include "pairs.h"
 #include "parallel.h"
 #include "profiler.h"
+#include "settings.h"
 #include "tensorboard.h"
 
 #ifdef __cplusplus
@@ -34,32 +35,6 @@ typedef struct loong_validation {
     loong_loader_t *loader;
     double loss; /* of the last evaluation */
 } loong_validation_t;
-
-/* Everything the recipe says, as numbers. */
-typedef struct loong_train_settings {
-    int64_t seq_length;
-    int64_t micro_batch_size;
-    int64_t global_batch_size;
-    int64_t train_iters;
-    int64_t exit_interval;
-    double max_wall_time;
-    bool skip_nan;
-    double clip_grad;
-    loong_lr_schedule_t lr;
-    int64_t save_interval;
-    double save_interval_seconds;
-    int keep_last;
-    bool async_save;
-    bool saves; /* a directory of checkpoints is set */
-    int64_t eval_interval;
-    bool load_optim;
-    int64_t eval_iters; /* global batches; 0: all */
-    int64_t sample_tokens; /* new ones of a sampled text */
-    int64_t sample_top_k;
-    double sample_temperature;
-    int64_t log_interval, tensors_interval;
-    uint64_t seed;
-} loong_train_settings_t;
 
 /* See timeline.h. */
 typedef struct loong_timeline {
@@ -90,6 +65,7 @@ struct loong_trainer {
     loong_step_exchange_t *exchange;
     const loong_processor_t *processor;
     const void *processor_config; /* with the model's keys */
+    loong_image_processor_t *image_processor; /* of one of pictures; NULL */
     loong_blend_t *blend;
     loong_loader_t *loader;
     loong_router_replay_t *router_replay; /* NULL: routers choose, unheard */
@@ -275,9 +251,10 @@ LOONG_NODISCARD loong_status_t loongi_report_memory(loong_trainer_t *t);
 LOONG_NODISCARD loong_status_t loongi_report_save(loong_trainer_t *t);
 /* The last line of a run. */
 void loongi_report_end(loong_trainer_t *t, bool stopped);
-LOONG_NODISCARD loong_status_t
-loongi_report_eval(loong_trainer_t *t, const loong_validation_t *v,
-                   int64_t tokens, double seconds);
+LOONG_NODISCARD loong_status_t loongi_report_eval(loong_trainer_t *t,
+                                                  const loong_validation_t *v,
+                                                  int64_t count,
+                                                  double seconds);
 
 /* "validation loss" of all sets, logged by rank 0. Collective. */
 LOONG_NODISCARD loong_status_t loongi_trainer_evaluate(loong_trainer_t *t);

@@ -37,7 +37,8 @@ static const char *type_text(loong_recipe_type_t type)
 /* "model" of "model.foundation.num_layers", with its dots. */
 static size_t section_length(const char *path)
 {
-    return strncmp(path, "model.foundation.", 17) == 0 ? 16
+    return strncmp(path, "model.image_encoder.", 20) == 0 ? 19
+           : strncmp(path, "model.foundation.", 17) == 0  ? 16
            : strchr(path, '.') != NULL                 ? strcspn(path, ".")
                                                        : 0;
 }

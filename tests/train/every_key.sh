@@ -320,6 +320,38 @@ optimizer.muon_num_ns_steps=4
 optimizer.muon_scale_mode=match_rms_adamw
 KEYS
 
+mkdir -p pictures/a
+cp "$source"/tests/fixtures/images/{rgb.png,j420.jpg} pictures/a
+run vision <<KEYS
+version=1
+device=cpu
+model.image_encoder.family=vit
+model.image_encoder.num_layers=1
+model.image_encoder.hidden_size=32
+model.image_encoder.ffn_hidden_size=64
+model.image_encoder.num_attention_heads=2
+model.image_encoder.image_size=32
+model.image_encoder.patch_size=16
+model.image_encoder.num_channels=3
+model.image_encoder.add_class_token=true
+model.image_encoder.add_patch_bias=true
+model.image_encoder.pre_layernorm=true
+model.image_encoder.post_layernorm=true
+model.image_encoder.activation=gelu
+model.image_encoder.layernorm_epsilon=1e-6
+model.image_encoder.init_method_std=0.02
+model.image_encoder.num_classes=1
+model.image_encoder.pooling=mean
+model.image_encoder.add_classifier_bias=false
+data.train=[{path: pictures, source: images}]
+data.validation=[{name: same, path: pictures, source: images}]
+data.image_processor=$source/tests/fixtures/images/vit.json
+data.num_workers=1
+train.global_batch_size=2
+train.train_iters=1
+optimizer.lr=1e-3
+KEYS
+
 # Ranks that do not sample do not complain of it.
 if [ -n "$mpirun" ]; then
     run ranks "$mpirun" --oversubscribe -n 2 <<KEYS

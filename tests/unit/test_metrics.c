@@ -85,7 +85,7 @@ static void test_eval_line(void **state)
 {
     (void)state;
     char line[LOONG_METRICS_LINE];
-    loong_metrics_eval_t e = {100, 0.0, "wiki", 3.0, 65536, 62.0};
+    loong_metrics_eval_t e = {100, 0.0, "wiki", 3.0, 65536, 62.0, NULL};
     loongi_metrics_eval_line(&e, line);
     assert_string_equal(line, "step 100 | eval wiki | loss 3.0000 | "
                               "ppl 20.086 | 65.5k tokens | 1m02s");
@@ -211,7 +211,7 @@ static void test_json(void **state)
     assert_string_equal(line, "{\"step\":7,\"layer\":3,\"time\":1.500,"
                               "\"expert_load\":1.25,\"overflow_rounds\":2}");
 
-    loong_metrics_eval_t e = {7, 1.5, "a\"b\\\n\xe4\xb8\xad", 2.0, 10, 0.25};
+    loong_metrics_eval_t e = {7, 1.5, "a\"b\\\n\xe4\xb8\xad", 2, 10, .25, NULL};
     loongi_metrics_eval_json(&e, line);
     json = parse(ctx, line);
     assert_string_equal(loongi_json_string(loongi_json_get(json, "eval")),
@@ -423,7 +423,7 @@ static void test_tensorboard_files(void **state)
     loongi_tensorboard_destroy(&a);
     loong_metrics_t m = sample();
     m.gflops = NAN;
-    loong_metrics_eval_t e = {100, 0.0, "wiki", 3.0, 65536, 62.0};
+    loong_metrics_eval_t e = {100, 0.0, "wiki", 3.0, 65536, 62.0, NULL};
     assert_ok(ctx, loongi_tensorboard_metrics(b, &m));
     assert_ok(ctx, loongi_tensorboard_eval(b, &e));
     loongi_tensorboard_destroy(&b);
@@ -543,7 +543,7 @@ static void write_run(loong_context_t *ctx, const char *dir, int64_t from,
     assert_ok(ctx, loongi_jsonl_open(ctx, path, from, &jsonl));
     assert_ok(ctx, loongi_tensorboard_create(ctx, dir, from, &board));
     for (int64_t step = (from + 9) / 10 * 10; step <= to; step += 10) {
-        loong_metrics_eval_t e = {step, m.unix_time, "wiki", loss, 10, 1.0};
+        loong_metrics_eval_t e = {step, m.unix_time, "wiki", loss, 9, 1, NULL};
         m.step = step;
         m.loss = loss / (double)(step + 1);
         loongi_metrics_json(&m, line);

@@ -258,6 +258,31 @@ out:
     return status;
 }
 
+loong_status_t
+loong_image_processor_create_default(loong_context_t *ctx,
+                                     const char *class_name, int64_t image_size,
+                                     loong_image_processor_t **processor_p)
+{
+    int64_t kind = 0;
+    while (kind < LOONG_COUNT_OF(kinds) &&
+           strcmp(kinds[kind].name, class_name) != 0) {
+        kind++;
+    }
+    LOONG_CHECK(ctx, kind < LOONG_COUNT_OF(kinds) && image_size > 0,
+                LOONG_ERR_ARG, "no image processor %s of %" PRId64 " pixels",
+                class_name, image_size);
+    loong_image_processor_t *p = NULL;
+    LOONG_TRY(loongi_alloc(ctx, sizeof(*p), "image processor", &p));
+    *p = kinds[kind].defaults;
+    p->ctx = ctx;
+    p->size = kinds[kind].by_edge ? (target_t){image_size, 0, 0}
+                                  : (target_t){0, image_size, image_size};
+    p->crop_size = (target_t){0, image_size, image_size};
+    tabulate(p);
+    *processor_p = p;
+    return LOONG_OK;
+}
+
 void loong_image_processor_destroy(loong_image_processor_t **processor)
 {
     if (*processor != NULL) {

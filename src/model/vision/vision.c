@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "loong/collective.h"
+#include "loong/op.h"
 #include "problems.h"
 
 typedef struct vision {
@@ -141,7 +142,8 @@ static void classify(vision_t *v, loong_val_t x)
     const loong_loss_params_t loss = {.name = "classification",
                                       .normaliser = "pictures",
                                       .weight = 1.0,
-                                      .coupling = LOONG_LOSS_OF_ITEM};
+                                      .coupling = LOONG_LOSS_OF_ITEM,
+                                      .same = LOONG_SAME_TP};
     loong_shape_t shape = loong_shape_1d(pictures);
     loong_val_t labels = loong_graph_input(g, "labels", LOONG_I32, shape);
     loong_val_t weight = loong_graph_input(
@@ -194,7 +196,11 @@ static void facts(const void *config, loong_model_facts_t *facts)
     double h = (double)c->hidden_size;
     double pixels = (double)(c->num_channels * c->patch_size * c->patch_size);
     memset(facts, 0, sizeof(*facts));
-    facts->vocab_size = c->num_classes;
+    facts->image_size = c->image_size;
+    facts->patch_size = c->patch_size;
+    facts->num_classes = c->num_classes;
+    facts->class_token = c->class_token;
+    facts->pool_class_token = c->pooling == LOONG_POOL_CLASS_TOKEN;
     facts->kv_heads = (int)c->num_attention_heads;
     facts->num_layers = (int)c->num_layers;
     double width = 4.0 * h + 2.0 * (double)c->ffn_hidden_size;
@@ -271,17 +277,19 @@ static loong_status_t configure(loong_context_t *ctx,
     return status;
 }
 
-#define FAMILY(name_)                                                  \
-    {                                                                  \
-        .name = name_, .role = "image_encoder",                        \
-        .config_size = sizeof(loong_vision_config_t),                  \
-        .configure = configure, .facts = facts,                        \
-        .attention_flops = attention_flops, .check_mesh = check_mesh,  \
-        .build = loongi_vision_build, .state = loongi_vision_state     \
+#define FAMILY(name_, processor_)                                   \
+    {                                                               \
+        .name = name_, .role = "image_encoder",                     \
+        .image_processor = processor_,                              \
+        .config_size = sizeof(loong_vision_config_t),               \
+        .configure = configure, .facts = facts,                     \
+        .attention_flops = attention_flops,                         \
+        .check_mesh = check_mesh, .build = loongi_vision_build,     \
+        .state = loongi_vision_state                                \
     }
 
-static const loong_family_t families[] = {FAMILY("vit"),
-                                          FAMILY("siglip_vision_model")};
+static const loong_family_t families[] = {
+    FAMILY("vit", "ViT"), FAMILY("siglip_vision_model", "Siglip")};
 
 loong_status_t loongi_register_vision(loong_context_t *ctx)
 {

@@ -1,0 +1,50 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * What a recipe says of a training, as numbers. */
+#ifndef LOONG_SETTINGS_H
+#define LOONG_SETTINGS_H
+
+#include "loong/loader.h"
+#include "loong/recipe.h"
+#include "lr_schedule.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* Everything the recipe says, as numbers. */
+typedef struct loong_train_settings {
+    int64_t seq_length;
+    int64_t micro_batch_size;
+    int64_t global_batch_size;
+    int64_t train_iters;
+    int64_t exit_interval;
+    double max_wall_time;
+    bool skip_nan;
+    double clip_grad;
+    loong_lr_schedule_t lr;
+    int64_t save_interval;
+    double save_interval_seconds;
+    int keep_last;
+    bool async_save;
+    bool saves; /* a directory of checkpoints is set */
+    int64_t eval_interval;
+    bool load_optim;
+    int64_t eval_iters;    /* global batches; 0: all */
+    int64_t sample_tokens; /* new ones of a sampled text */
+    int64_t sample_top_k;
+    double sample_temperature;
+    int64_t log_interval, tensors_interval;
+    uint64_t seed;
+} loong_train_settings_t;
+
+/* Of a recipe that was filled. */
+void loongi_settings_read(const loong_recipe_t *recipe, bool evaluate_only,
+                          loong_train_settings_t *settings);
+loong_rampup_t loongi_recipe_rampup(const loong_recipe_t *recipe);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

@@ -1,0 +1,178 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * A vision transformer trains from a recipe: pictures of several formats in a
+ * directory for each class, on several layouts, with and without threads that
+ * read ahead; saved, resumed on another layout, evaluated; what is wrong with
+ * recipe or pictures is named. */
+#include "train_job.h"
+
+#include <sys/stat.h>
+
+#include "file.h"
+
+#define FIXTURES LOONG_SOURCE_DIR "/tests/fixtures/images/"
+
+enum { STEPS = 4 };
+
+#define VIT                                                                \
+    "~model.foundation\n~data.seq_length\n"                                \
+    "model.image_encoder={family: vit, num_layers: 2, hidden_size: 24, "   \
+    "num_attention_heads: 4, ffn_hidden_size: 40, image_size: 24, "        \
+    "patch_size: 8, num_classes: 3}\ndata.train=[{path: $DIR/pictures}]\n" \
+    "log.tensorboard=false\n"
+
+static void copy(const job_place_t *p, const char *name, const char *class)
+{
+    char path[256];
+    char *bytes = NULL;
+    size_t length = 0;
+    snprintf(path, sizeof(path), FIXTURES "%s", name);
+    assert_ok(p->ctx, loongi_file_read(p->ctx, path, &bytes, &length));
+    snprintf(path, sizeof(path), "%s/pictures/%s/%s", p->dir, class, name);
+    assert_ok(p->ctx, loongi_file_write(p->ctx, path, bytes, length));
+    loongi_free(p->ctx, bytes);
+}
+
+static job_place_t begin(void)
+{
+    static const char *const classes[] = {"a", "b", "c"};
+    static const char *const names[][4] = {
+        {"rgb.png", "photo.jpg", "lossy.webp", "tall.jpg"},
+        {"grey.png", "palette.png", "cmyk.jpg", "rgba.png"},
+        {"j420.jpg", "lossless.webp", "rgb16.png", "progressive.jpg"}};
+    job_place_t p = job_begin();
+    char path[256];
+    snprintf(path, sizeof(path), "%s/pictures", p.dir);
+    assert_int_equal(mkdir(path, 0777), 0);
+    for (int c = 0; c < 3; c++) {
+        snprintf(path, sizeof(path), "%s/pictures/%s", p.dir, classes[c]);
+        assert_int_equal(mkdir(path, 0777), 0);
+        for (int i = 0; i < 4; i++) {
+            copy(&p, names[c][i], classes[c]);
+        }
+    }
+    return p;
+}
+
+static void run(const job_place_t *p, int ranks, const char *keys,
+                job_result_t *r)
+{
+    char all[2048];
+    snprintf(all, sizeof(all), VIT "%s", keys);
+    job_run(p, ranks, all, r);
+    if (r->status != LOONG_OK) {
+        fail_msg("%s: %s", keys, r->error);
+    }
+}
+
+static void losses_are_those_of_one_rank(void **state)
+{
+    static const struct {
+        int ranks;
+        const char *keys;
+    } layouts[] = {
+        {1, "data.num_workers=0\ntrain.micro_batch_size=4\n"},
+        {2, "train.micro_batch_size=3\n"},
+        {2, "parallel.tensor_model_parallel_size=2\n"},
+        {2, "parallel.tensor_model_parallel_size=2\n"
+            "parallel.sequence_parallel=true\ntrain.micro_batch_size=3\n"},
+        {4, "parallel.tensor_model_parallel_size=2\n"
+            "parallel.sequence_parallel=true\n"
+            "parallel.data_parallel_sharding=optim_grads_params\n"},
+        {2, "parallel.data_parallel_sharding=optim\n"
+            "recompute.granularity=full\n"},
+        {2, "parallel.pipeline_model_parallel_size=2\n"}};
+    double one[STEPS + 1];
+    double other[STEPS + 1];
+    (void)state;
+    for (int i = -1; i < LOONG_COUNT_OF(layouts); i++) {
+        job_place_t p = begin();
+        job_result_t r;
+        double *to = i < 0 ? one : other;
+        run(&p, i < 0 ? 1 : layouts[i].ranks, i < 0 ? "" : layouts[i].keys, &r);
+        assert_int_equal(job_metrics(&p, NULL, "loss", to, STEPS + 1), STEPS);
+        for (int k = 0; k < STEPS && i >= 0; k++) {
+            assert_true(fabs(one[k] - other[k]) <= 1e-12 * fabs(one[k]));
+        }
+        job_end(&p);
+    }
+    assert_true(one[STEPS - 1] < one[0]);
+}
+
+static void resumes_on_another_layout(void **state)
+{
+    (void)state;
+    job_place_t p = begin();
+    job_result_t r;
+    double whole[STEPS + 1];
+    double parts[STEPS + 1];
+    double eval[2];
+    run(&p, 1, "", &r);
+    assert_int_equal(job_metrics(&p, NULL, "loss", whole, STEPS + 1), STEPS);
+    job_end(&p);
+    p = begin();
+    job_run(&p, 2,
+            VIT "train.exit_interval=2\n"
+                "parallel.tensor_model_parallel_size=2\n",
+            &r);
+    assert_int_equal(r.state.step, 2);
+    run(&p, 1,
+        "checkpoint.load=auto\n"
+        "data.validation=[{name: all, path: $DIR/pictures}]\n",
+        &r);
+    assert_int_equal(job_metrics(&p, NULL, "loss", parts, STEPS + 1), STEPS);
+    assert_int_equal(job_metrics(&p, "all", "loss", eval, 2), 1);
+    for (int i = 0; i < STEPS; i++) {
+        assert_true(fabs(parts[i] - whole[i]) <= 1e-12 * fabs(whole[i]));
+    }
+    assert_non_null(strstr(r.log, "12 pictures"));
+    assert_null(strstr(r.log, "ppl"));
+    double *weight = NULL;
+    int64_t n = job_tensor(&p, "save", "param",
+                           "image_encoder.classifier.weight", &weight);
+    assert_int_equal(n, 3 * 24);
+    free(weight);
+    job_end(&p);
+}
+
+static void refused(const char *keys, const char *says)
+{
+    job_place_t p = begin();
+    job_result_t r;
+    char all[2048];
+    snprintf(all, sizeof(all), VIT "%s", keys);
+    job_run(&p, 1, all, &r);
+    assert_int_not_equal(r.status, LOONG_OK);
+    if (strstr(r.error, says) == NULL) {
+        fail_msg("'%s' is not in: %s", says, r.error);
+    }
+    job_end(&p);
+}
+
+static void what_is_wrong_is_named(void **state)
+{
+    (void)state;
+    refused("data.seq_length=16\n", "found 16, a picture of 24 pixels a side "
+                                    "has 10 rows");
+    refused("model.image_encoder.num_classes=2\n", "is of class 2");
+    refused("model.image_encoder.patch_size=7\n", "no multiple of patch_size");
+    refused("data.validation_split=0.1\n", "are not split");
+    refused("data.train=[{path: $DIR/data, source: tokens}]\n",
+            "reads pictures with their classes");
+    refused("data.train=[{path: $DIR/pictures, source: films}]\n",
+            "no source of class 'films', there are tokens, images");
+    refused("data.image_processor=" FIXTURES "siglip.json\n",
+            "becomes 40 x 33 pixels, the model takes 24 x 24");
+    refused("model.foundation={family: qwen3}\n",
+            "image_encoder and foundation: one component is trained");
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(losses_are_those_of_one_rank),
+        cmocka_unit_test(resumes_on_another_layout),
+        cmocka_unit_test(what_is_wrong_is_named),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -159,6 +159,8 @@ loong_cuda_sim_test(NAME cuda_beside LABELS sim
   SOURCES ${cudasim}/test_beside.c ${cudasim}/train_run.c)
 loong_cuda_sim_test(NAME cuda_dispatch LABELS sim
   SOURCES ${cudasim}/test_dispatch.c)
+loong_cuda_sim_test(NAME cuda_logprob LABELS sim
+  SOURCES ${cudasim}/test_logprob.c)
 loong_cuda_sim_test(NAME cuda_loaded LABELS sim
   SOURCES ${cudasim}/test_loaded.c)
 loong_cuda_sim_test(NAME cuda_layouts LABELS sim

@@ -36,7 +36,12 @@ loong_module(NAME vision DIR src/model/vision USES base graph nn)
 loong_module(NAME data DIR src/data USES base LIBS xxhash z zstd)
 loong_module(NAME tokenizer DIR src/data/tokenizer USES base
   LIBS pcre2-8 utf8proc xxhash)
-pkg_check_modules(IMAGES REQUIRED libjpeg libpng libwebp libarchive)
+pkg_check_modules(IMAGES libjpeg libpng libwebp libarchive)
+if(NOT IMAGES_FOUND)
+  message(FATAL_ERROR "pictures need libjpeg, libpng, libwebp and libarchive; "
+    "on Debian: make deps, or "
+    "apt-get install libjpeg-dev libpng-dev libwebp-dev libarchive-dev")
+endif()
 loong_module(NAME images DIR src/data/images USES base data
   LIBS xxhash ${IMAGES_LINK_LIBRARIES} INCLUDES ${IMAGES_INCLUDE_DIRS})
 set_source_files_properties(src/data/images/resize.c

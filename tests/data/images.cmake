@@ -1,3 +1,4 @@
 # Pictures: against PIL and transformers, sources, and arbitrary files.
 loong_test(NAME images SOURCES tests/data/test_images.c LABELS unit)
 loong_test(NAME image_source SOURCES tests/data/test_image_source.c LABELS unit)
+loong_fuzz(NAME images)

@@ -72,15 +72,15 @@ static void spread_grey(uint8_t *row, size_t width)
 
 /* rows: pointers into pixels; they are as long as 3 bytes a
  * pixel, what grey of 16 bits fits in as well. */
-static void read_all(png_structp png, png_infop png_info,
+static void read_all(png_structp png, png_infop details,
                      const loong_image_info_t *info, png_bytepp rows)
 {
-    png_read_info(png, png_info);
-    int type = png_get_color_type(png, png_info);
-    bool wide = type == PNG_COLOR_TYPE_GRAY &&
-                png_get_bit_depth(png, png_info) == 16;
-    if (png_get_image_width(png, png_info) != info->width ||
-        png_get_image_height(png, png_info) != info->height) {
+    png_read_info(png, details);
+    int type = png_get_color_type(png, details);
+    bool wide =
+        type == PNG_COLOR_TYPE_GRAY && png_get_bit_depth(png, details) == 16;
+    if (png_get_image_width(png, details) != info->width ||
+        png_get_image_height(png, details) != info->height) {
         png_error(png, "two sizes in one file");
     }
     if (type == PNG_COLOR_TYPE_PALETTE) {
@@ -94,9 +94,9 @@ static void read_all(png_structp png, png_infop png_info,
     }
     png_set_strip_alpha(png);
     png_set_interlace_handling(png);
-    png_read_update_info(png, png_info);
+    png_read_update_info(png, details);
     size_t width = (size_t)info->width;
-    if (png_get_rowbytes(png, png_info) != width * (wide ? 2 : 3)) {
+    if (png_get_rowbytes(png, details) != width * (wide ? 2 : 3)) {
         png_error(png, "rows of an unexpected length");
     }
     png_read_image(png, rows);
@@ -107,14 +107,14 @@ static void read_all(png_structp png, png_infop png_info,
     png_read_end(png, NULL);
 }
 
-static bool try_read(png_structp png, png_infop png_info, png_source_t *source,
+static bool try_read(png_structp png, png_infop details, png_source_t *source,
                      const loong_image_info_t *info, png_bytepp rows)
 {
     if (setjmp(source->trap.at) != 0) {
         return false;
     }
     png_set_read_fn(png, source, take);
-    read_all(png, png_info, info, rows);
+    read_all(png, details, info, rows);
     return true;
 }
 
@@ -131,10 +131,9 @@ loong_status_t loongi_png_decode(const image_file_t *file,
     }
     png_structp png = png_create_read_struct(PNG_LIBPNG_VER_STRING, &source,
                                              fail, be_silent);
-    png_infop png_info = png != NULL ? png_create_info_struct(png) : NULL;
-    bool done =
-        png_info != NULL && try_read(png, png_info, &source, info, rows);
-    png_destroy_read_struct(&png, &png_info, NULL);
+    png_infop details = png != NULL ? png_create_info_struct(png) : NULL;
+    bool done = details != NULL && try_read(png, details, &source, info, rows);
+    png_destroy_read_struct(&png, &details, NULL);
     loongi_free(file->ctx, rows);
     LOONG_CHECK(file->ctx, done, LOONG_ERR_FORMAT, "%s: %s", file->name,
                 source.trap.message);

@@ -60,7 +60,7 @@ loong_module(NAME exchange DIR src/checkpoint
   USES base safetensors huggingface native)
 loong_module(NAME metrics DIR src/metrics USES base)
 loong_module(NAME optim DIR src/optim USES base comm graph pass run)
-loong_module(NAME plan DIR src/plan USES base device graph pass run)
+loong_module(NAME plan DIR src/plan USES base device graph pass run engine)
 loong_module(NAME component DIR src/component
   USES base comm mesh device graph pass run nn engine optim comm_staged)
 loong_module(NAME train DIR src/train

@@ -10,6 +10,7 @@
 #include "expert_metrics.h"
 #include "hf_config.h"
 #include "isa.h"
+#include "layout_suggest.h"
 #include "loong/ops.h"
 #include "optimizer_settings.h"
 #include "param_rules.h"

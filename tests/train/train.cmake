@@ -37,7 +37,7 @@ if(MPI_C_FOUND)
     LABELS "cli;full" TIMEOUT 600
     ENVIRONMENT "OMPI_ALLOW_RUN_AS_ROOT=1;OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1")
 endif()
-loong_test(NAME parallel_near SOURCES tests/train/test_parallel_near.c
+loong_test(NAME layout_suggest SOURCES tests/train/test_layout_suggest.c
   LABELS "train;parallel")
 loong_test(NAME timeline SOURCES tests/train/test_timeline.c
   LABELS "train;parallel" LIBS loong_layouts)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The layout that a recipe asks for: its mesh, the rules that it must keep,
- * and the layouts nearest to one that breaks them. Pure, not collective. */
+ * The layout that a recipe asks for: its mesh and the rules that it must keep.
+ * Pure, not collective. */
 #ifndef LOONG_PARALLEL_H
 #define LOONG_PARALLEL_H
 
@@ -22,9 +22,8 @@ typedef struct loong_parallel {
 } loong_parallel_t;
 
 /* The mesh as seen by a rank. Errors: LOONG_ERR_CONFIG. */
-LOONG_NODISCARD loong_status_t
-loongi_parallel_mesh(const loong_parallel_t *layout, int rank,
-                     loong_mesh_t *mesh_p);
+LOONG_NODISCARD loong_status_t loongi_parallel_mesh(
+    const loong_parallel_t *layout, int rank, loong_mesh_t *mesh_p);
 
 /* What the layout says of a training micro-batch. */
 void loongi_parallel_request(const loong_parallel_t *layout,
@@ -44,16 +43,13 @@ typedef struct loong_dispatch_rows {
     double gathered;
     double exchanged;
 } loong_dispatch_rows_t;
-loong_dispatch_rows_t
-loongi_dispatch_rows(const loong_mesh_t *mesh,
-                     const loong_model_facts_t *facts);
+loong_dispatch_rows_t loongi_dispatch_rows(const loong_mesh_t *mesh,
+                                           const loong_model_facts_t *facts);
 
 /* What keys of the recipe must be together, and every rule of mesh, model and
- * schedule; all that is broken is told. When it is the layout that breaks
- * them, overrides that give the nearest possible layouts are told as well.
- * Errors: LOONG_ERR_CONFIG. */
+ * schedule; all that is broken is told. Errors: LOONG_ERR_CONFIG. */
 LOONG_NODISCARD loong_status_t
-loongi_parallel_check(const loong_parallel_t *layout);
+loongi_parallel_rules(const loong_parallel_t *layout);
 
 #ifdef __cplusplus
 }

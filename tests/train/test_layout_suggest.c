@@ -63,9 +63,10 @@ static loong_status_t plan(const planner_t *p, const layout_t *layout)
     }
     loong_recipe_params_t params = {NULL, n, overrides, 0, NULL};
     loong_context_clear_error(p->ctx);
-    assert_ok(p->ctx, loong_recipe_parse(p->ctx, "r.yaml", recipe_text,
-                                         &params, &recipe));
-    loong_trainer_params_t trained = {.comm = p->comm, .recipe = recipe,
+    assert_ok(p->ctx, loong_recipe_parse(p->ctx, "r.yaml", recipe_text, &params,
+                                         &recipe));
+    loong_trainer_params_t trained = {.comm = p->comm,
+                                      .recipe = recipe,
                                       .plan_only = true,
                                       .plan_ranks = layout->ranks};
     loong_status_t status = loong_trainer_create(p->ctx, &trained, &trainer);
@@ -90,8 +91,8 @@ static int possible_ones(const char *trail, const layout_t *asked,
         if (strncmp(at, "    ", 4) != 0 || last == NULL || count == room) {
             break;
         }
-        const char *words = strstr(at, "the recipe as it is") == at + 4
-                                ? last : at + 4;
+        const char *words =
+            strstr(at, "the recipe as it is") == at + 4 ? last : at + 4;
         layout_t *f = &found[count++];
         f->ranks = ranks;
         snprintf(f->words, sizeof(f->words), "%.240s %.*s", asked->words,
@@ -132,11 +133,11 @@ static void rules_of_schedules_are_told(void **state)
         2, "parallel.pipeline_model_parallel_size=2 schedule=zero_bubble_h1 "
            "parallel.pipeline_model_parallel_layout=Et|L "
            "parallel.overlap_moe_expert_parallel_comm=true"};
-    static const char *const told[] = {
-        "1 chunk a rank, 2 are wanted", "no pairs of forward and backward",
-        "5 ranks are no multiple"};
-    static const char *const told_cut[] = {
-        "1 layers, the model has 5", "no pairs of forward and backward"};
+    static const char *const told[] = {"1 chunk a rank, 2 are wanted",
+                                       "no pairs of forward and backward",
+                                       "5 ranks are no multiple"};
+    static const char *const told_cut[] = {"1 layers, the model has 5",
+                                           "no pairs of forward and backward"};
     check_told(&chunks, 2, told);
     check_told(&ranks, 3, told);
     check_told(&cut, 2, told_cut);
@@ -241,7 +242,8 @@ static layout_t random_layout(int seed)
              "parallel.tensor_model_parallel_size=%d "
              "parallel.pipeline_model_parallel_size=%d "
              "parallel.sequence_parallel=%s train.micro_batch_size=%d "
-             "schedule=%s", 1 + draw(seed, 1, 6), 1 + draw(seed, 2, 6),
+             "schedule=%s",
+             1 + draw(seed, 1, 6), 1 + draw(seed, 2, 6),
              draw(seed, 3, 2) ? "true" : "false", 1 + draw(seed, 4, 4),
              schedules[draw(seed, 5, 4)]);
     return l;
@@ -258,7 +260,8 @@ static bool any_possible(const planner_t *p, const layout_t *asked)
                 snprintf(l.words, sizeof(l.words),
                          "parallel.tensor_model_parallel_size=%d "
                          "parallel.pipeline_model_parallel_size=%d "
-                         "train.micro_batch_size=%d", tp, pp, micro);
+                         "train.micro_batch_size=%d",
+                         tp, pp, micro);
                 if (plan(p, &l) == LOONG_OK) {
                     return true;
                 }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "parallel_near.h"
+#include "layout_suggest.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -38,8 +38,23 @@ typedef struct axis {
     bool in_use; /* 1 stays 1: not proposed to who does not use it */
 } axis_t;
 
-enum { TENSOR, PIPELINE, CONTEXT, EXPERT, EXPERT_TENSOR, MICRO, SEQUENCE,
-       PRODUCTS, SCHEDULE, CHUNKS, LAYOUT, RING, RING_SIZES, SHARDING, AXES };
+enum {
+    TENSOR,
+    PIPELINE,
+    CONTEXT,
+    EXPERT,
+    EXPERT_TENSOR,
+    MICRO,
+    SEQUENCE,
+    PRODUCTS,
+    SCHEDULE,
+    CHUNKS,
+    LAYOUT,
+    RING,
+    RING_SIZES,
+    SHARDING,
+    AXES
+};
 
 static const axis_t axes[AXES] = {
     [TENSOR] = {"parallel.tensor_model_parallel_size", PARTS, false},
@@ -114,7 +129,8 @@ static bool cure_of(const search_t *s, const candidate_t *c, int axis,
                 snprintf(value, VALUE, "[%lld,%lld]", (long long)a,
                          (long long)(ring / a));
                 return strcmp(loong_recipe_text(r, axes[RING].key),
-                              "a2a+p2p") == 0 && c->value[RING] == ASKED;
+                              "a2a+p2p") == 0 &&
+                       c->value[RING] == ASKED;
             }
         }
         return false;
@@ -159,8 +175,7 @@ static loong_status_t make(search_t *s, int axis, int64_t rest)
     const loong_recipe_t *r = s->asked->recipe;
     if (axis == AXES) {
         LOONG_TRY(loongi_grow(s->ctx, &s->candidates, &s->capacity,
-                              s->count + 1, sizeof(*s->candidates),
-                              "layouts"));
+                              s->count + 1, sizeof(*s->candidates), "layouts"));
         s->next.index = s->count;
         s->candidates[s->count++] = s->next;
         return LOONG_OK;
@@ -215,8 +230,7 @@ static bool override_of(const search_t *s, const candidate_t *c, int axis,
                  value != NULL ? value : "null");
         return c->value[axis] != ASKED;
     }
-    snprintf(word, WORD, "%s=%lld", axes[axis].key,
-             (long long)c->value[axis]);
+    snprintf(word, WORD, "%s=%lld", axes[axis].key, (long long)c->value[axis]);
     return c->value[axis] != s->asked_value[axis];
 }
 
@@ -234,8 +248,8 @@ static loong_status_t try_one(search_t *s, const candidate_t *c,
         }
     }
     loong_parallel_t layout = *s->asked;
-    loong_status_t status = loong_recipe_derive(s->ctx, s->asked->recipe, n,
-                                                overrides, &recipe);
+    loong_status_t status =
+        loong_recipe_derive(s->ctx, s->asked->recipe, n, overrides, &recipe);
     layout.ctx = s->ctx;
     layout.recipe = recipe;
     layout.ranks = s->ranks;
@@ -295,10 +309,9 @@ static loong_status_t search_ranks(search_t *s, int ranks, int *shown_p)
     s->count = 0;
     *shown_p = 0;
     LOONG_TRY(make(s, 0, ranks));
-    qsort(s->candidates, (size_t)s->count, sizeof(*s->candidates),
-          by_distance);
-    for (int64_t i = 0; i < s->count && s->checks < MAX_CHECKS &&
-                        *shown_p < SHOWN; i++) {
+    qsort(s->candidates, (size_t)s->count, sizeof(*s->candidates), by_distance);
+    for (int64_t i = 0;
+         i < s->count && s->checks < MAX_CHECKS && *shown_p < SHOWN; i++) {
         const candidate_t *c = &s->candidates[i];
         bool possible = false;
         if (is_variant(c, *shown_p, shown)) {
@@ -350,7 +363,7 @@ static loong_status_t search_all(search_t *s)
     return LOONG_OK;
 }
 
-loong_status_t loongi_parallel_near(const loong_parallel_t *layout)
+static loong_status_t suggest(const loong_parallel_t *layout)
 {
     search_t s;
     loong_model_facts_t facts;
@@ -370,8 +383,7 @@ loong_status_t loongi_parallel_near(const loong_parallel_t *layout)
                 ? loong_recipe_is_set(layout->recipe, key)
                 : strcmp(loong_recipe_text(layout->recipe, key), fallback) != 0;
     }
-    LOONG_CHECK(layout->ctx,
-                loong_context_create(NULL, &s.ctx) == LOONG_OK,
+    LOONG_CHECK(layout->ctx, loong_context_create(NULL, &s.ctx) == LOONG_OK,
                 LOONG_ERR_MEMORY, "no memory to search for layouts");
     loong_status_t status = search_all(&s);
     if (status != LOONG_OK) {
@@ -380,5 +392,14 @@ loong_status_t loongi_parallel_near(const loong_parallel_t *layout)
     }
     loongi_free(s.ctx, s.candidates);
     loong_context_destroy(&s.ctx);
+    return status;
+}
+
+loong_status_t loongi_parallel_check(const loong_parallel_t *layout)
+{
+    loong_status_t status = loongi_parallel_rules(layout);
+    if (status == LOONG_ERR_CONFIG) {
+        LOONG_TRY(suggest(layout));
+    }
     return status;
 }

@@ -7,7 +7,6 @@
 
 #include "base.h"
 #include "cut.h"
-#include "parallel_near.h"
 #include "schedule.h"
 
 #define PAIR_KEY "parallel.overlap_moe_expert_parallel_comm"
@@ -61,15 +60,14 @@ static loong_mesh_params_t mesh_params(const loong_parallel_t *l)
 }
 
 loong_status_t loongi_parallel_mesh(const loong_parallel_t *layout, int rank,
-                                  loong_mesh_t *mesh_p)
+                                    loong_mesh_t *mesh_p)
 {
     loong_mesh_params_t p = mesh_params(layout);
     return loong_mesh_create(layout->ctx, &p, rank, mesh_p);
 }
 
-loong_dispatch_rows_t
-loongi_dispatch_rows(const loong_mesh_t *mesh,
-                     const loong_model_facts_t *facts)
+loong_dispatch_rows_t loongi_dispatch_rows(const loong_mesh_t *mesh,
+                                           const loong_model_facts_t *facts)
 {
     double n = loong_mesh_group_size(mesh, LOONG_GROUP_ETP_EP);
     int experts = facts->num_experts;
@@ -86,8 +84,8 @@ loongi_dispatch_rows(const loong_mesh_t *mesh,
 static loong_dispatcher_t dispatcher_of(const loong_parallel_t *layout,
                                         const loong_mesh_t *mesh)
 {
-    const char *text = loong_recipe_text(
-        layout->recipe, "parallel.moe_token_dispatcher_type");
+    const char *text =
+        loong_recipe_text(layout->recipe, "parallel.moe_token_dispatcher_type");
     loong_model_facts_t facts;
     layout->family->facts(layout->config, &facts);
     loong_dispatch_rows_t rows = loongi_dispatch_rows(mesh, &facts);
@@ -177,9 +175,9 @@ static loong_status_t check_pipeline(const loong_parallel_t *l,
                                      loong_stage_cut_t **cuts_p)
 {
     loong_model_facts_t facts;
-    loong_schedule_params_t p = {
-        .ranks = mesh->size[LOONG_AXIS_PP],
-        .pair = loong_recipe_bool(l->recipe, PAIR_KEY)};
+    loong_schedule_params_t p = {.ranks = mesh->size[LOONG_AXIS_PP],
+                                 .pair =
+                                     loong_recipe_bool(l->recipe, PAIR_KEY)};
     l->family->facts(l->config, &facts);
     loong_cut_params_t cut = {
         facts.num_layers, p.ranks,
@@ -219,14 +217,5 @@ loong_status_t loongi_parallel_rules(const loong_parallel_t *layout)
     status = first_of(status, check_pipeline(l, &mesh, arena, whole, &cuts));
     status = first_of(status, check_family(l, &mesh, cuts));
     loongi_arena_destroy(&arena);
-    return status;
-}
-
-loong_status_t loongi_parallel_check(const loong_parallel_t *layout)
-{
-    loong_status_t status = loongi_parallel_rules(layout);
-    if (status == LOONG_ERR_CONFIG) {
-        LOONG_TRY(loongi_parallel_near(layout));
-    }
     return status;
 }

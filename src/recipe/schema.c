@@ -52,7 +52,8 @@ static const loong_recipe_key_t keys[] = {
           "kinds with their ranks, as [cuda:0-3, cpu:4-], in place of device: "
           "ranks of one job on devices of several kinds"),
 
-    TEXT(V "family", NULL, SAME, "vit, siglip_vision_model"),
+    TEXT(V "family", NULL, SAME,
+         "vit, clip_vision_model, siglip_vision_model"),
     INT(V "num_layers", NULL, 1, 10000, SAME, "transformer layers"),
     INT(V "hidden_size", NULL, 1, 1e6, SAME, "width of the residual stream"),
     INT(V "ffn_hidden_size", NULL, 1, 1e7, SAME,

@@ -17,7 +17,7 @@
 
 TEST_DIR(dir)
 
-static const char *const names[] = {"vit", "siglip"};
+static const char *const names[] = {"vit", "clip", "siglip"};
 
 /* Weights of an open directory against those that the golden file has. */
 static void compare(loong_context_t *ctx, const loong_hf_t *hf,
@@ -129,6 +129,7 @@ static void defaults(void **state)
         {"{\"model_type\": \"vit\", \"architectures\": [\"ViTModel\"], "
          "\"id2label\": {\"0\": \"a\"}}",
          "num_classes", "0"},
+        {"{\"model_type\": \"clip_vision_model\"}", "activation", "quick_gelu"},
         {"{\"model_type\": \"siglip_vision_model\"}", "activation",
          "gelu_tanh"},
         {"{\"model_type\": \"siglip\", \"architectures\": [\"SiglipModel\"], "

@@ -35,6 +35,7 @@ typedef struct model {
     }
 static const model_t models[] = {
     {"vit", {{"family", "vit"}, {"patch_size", "4"}, SIZES}},
+    {"clip", {{"family", "clip_vision_model"}, {"patch_size", "4"}, SIZES}},
     {"siglip", {{"family", "siglip_vision_model"}, {"patch_size", "6"}, SIZES}},
 };
 
@@ -564,7 +565,7 @@ static void test_keys(void **state)
                                         {"depth", "3"}};
     static const char *const told[] = {
         "num_layers: found 2.5, a whole number from 1",
-        "activation: found relu, allowed: gelu gelu_tanh",
+        "activation: found relu, allowed: gelu gelu_tanh quick_gelu",
         "add_patch_bias: found yes, true or false wanted",
         "num_classes: found -1",
         "depth: no such key",

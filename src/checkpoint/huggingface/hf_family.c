@@ -501,7 +501,8 @@ const char *loongi_hf_type_list(void)
     return "gpt2, llama, mistral, phi3, qwen, qwen2, qwen3, internlm2, mimo, "
            "ernie4_5, mixtral, qwen2_moe, qwen3_moe, ernie4_5_moe, "
            "ernie4_5_vl_moe, ernie4_5_moe_vl, minimax_m2, deepseek_v2, "
-           "deepseek_v3, kimi_k2, vit, siglip_vision_model, siglip";
+           "deepseek_v3, kimi_k2, vit, clip_vision_model, siglip_vision_model, "
+           "clip, siglip";
 }
 
 const loong_hf_field_t loongi_hf_common_fields[] = {

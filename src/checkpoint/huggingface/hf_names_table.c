@@ -368,6 +368,14 @@ static const loong_hf_row_t vit_rows[] = {
     NAMED("position_embeddings.weight",                              \
           "embeddings.position_embedding.weight", HF_POSITION, HF_HIDDEN)
 
+static const loong_hf_row_t clip_rows[] = {
+    ROW("class_token.weight", "embeddings.class_embedding", HF_NONE, HF_HIDDEN,
+        HF_ALWAYS, HF_ROW),
+    TOWER_POSITIONS,
+    IMAGE("embeddings.patch_embedding.weight"),
+    BOTH("pre_layernorm", "pre_layrnorm", HF_HIDDEN, HF_NONE),
+    TOWER_LAYERS,
+    CLASSIFIER};
 static const loong_hf_row_t siglip_rows[] = {
     TOWER_POSITIONS,
     IMAGE("embeddings.patch_embedding.weight"),
@@ -405,6 +413,7 @@ static const loong_hf_names_t families[] = {
     {"deepseek_v3", "model.", deepseek_rows, true, NULL},
     {"kimi_k2", "model.", deepseek_rows, true, NULL},
     {"vit", "vit.", vit_rows, false, vit_beside},
+    {"clip_vision_model", "vision_model.", clip_rows, false, tower_beside},
     {"siglip_vision_model", "vision_model.", siglip_rows, false, tower_beside},
 };
 

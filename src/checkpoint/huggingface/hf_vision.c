@@ -48,6 +48,14 @@ static const loong_hf_field_t vit_fields[] = {
     CODE_FIELD("pooler_act"),
     CODE_FIELD("pooler_output_size"),
     CODE_FIELD(NULL)};
+static const loong_hf_field_t clip_fields[] = {
+    FIELDS("32", "1e-05"),
+    REAL_FIELD("initializer_range", "init_method_std", "0.02"),
+    NEUTRAL_FIELD("attention_dropout", "0|0.0"),
+    NEUTRAL_FIELD("dropout", "0|0.0"),
+    CODE_FIELD("projection_dim"),
+    CODE_FIELD("initializer_factor"),
+    CODE_FIELD(NULL)};
 static const loong_hf_field_t siglip_fields[] = {
     FIELDS("16", "1e-06"), NEUTRAL_FIELD("attention_dropout", "0|0.0"),
     CODE_FIELD("vision_use_head"), CODE_FIELD(NULL)};
@@ -66,6 +74,13 @@ static const loong_hf_fixed_t vit_fixed[] = {{"add_class_token", "true"},
                                              {"pooling", "class_token"},
                                              {"add_classifier_bias", "true"},
                                              {NULL, NULL}};
+static const loong_hf_fixed_t clip_fixed[] = {{"add_class_token", "true"},
+                                              {"add_patch_bias", "false"},
+                                              {"pre_layernorm", "true"},
+                                              {"post_layernorm", "false"},
+                                              {"pooling", "mean"},
+                                              {"add_classifier_bias", "true"},
+                                              {NULL, NULL}};
 static const loong_hf_fixed_t siglip_fixed[] = {{"add_class_token", "false"},
                                                 {"add_patch_bias", "true"},
                                                 {"pre_layernorm", "false"},
@@ -82,7 +97,9 @@ static const loong_hf_fixed_t siglip_fixed[] = {{"add_class_token", "false"},
     }
 const loong_hf_type_t loongi_hf_vision_types[] = {
     TYPE("vit", "ViT", "vit", vit),
+    TYPE("clip_vision_model", "CLIP", "clip_vision_model", clip),
     TYPE("siglip_vision_model", "Siglip", "siglip_vision_model", siglip),
+    TYPE("clip", "CLIP", "clip_vision_model", clip),
     TYPE("siglip", "Siglip", "siglip_vision_model", siglip),
     {.model_type = NULL}};
 
@@ -104,6 +121,7 @@ typedef struct kind {
 } kind_t;
 static const kind_t kinds[] = {
     {"vit", NULL, "gelu"},
+    {"clip_vision_model", "clip", "quick_gelu"},
     {"siglip_vision_model", "siglip", "gelu_tanh"},
 };
 
@@ -118,7 +136,8 @@ static const kind_t *kind_of(const loong_hf_type_t *type)
 
 static const loong_hf_fixed_t words[] = {{"gelu", "gelu"},
                                          {"gelu_pytorch_tanh", "gelu_tanh"},
-                                         {"gelu_new", "gelu_tanh"}};
+                                         {"gelu_new", "gelu_tanh"},
+                                         {"quick_gelu", "quick_gelu"}};
 
 /* ---- reading ------------------------------------------------------------- */
 
@@ -135,7 +154,7 @@ static loong_status_t map_activation(loong_hf_reader_t *r)
         }
     }
     loongi_hf_refuse(r, "hidden_act", value,
-                     "gelu, gelu_pytorch_tanh and gelu_new are");
+                     "gelu, gelu_pytorch_tanh, gelu_new and quick_gelu are");
     return LOONG_OK;
 }
 

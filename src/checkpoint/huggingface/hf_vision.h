@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Vision transformers in config.json: model types vit and siglip_vision_model,
- * and the image encoder of siglip, which stands in vision_config. */
+ * Vision transformers in config.json: model types vit, clip_vision_model and
+ * siglip_vision_model, and the image encoders of clip and siglip, which stand
+ * in vision_config. */
 #ifndef LOONG_HF_VISION_H
 #define LOONG_HF_VISION_H
 

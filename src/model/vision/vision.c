@@ -289,7 +289,8 @@ static loong_status_t configure(loong_context_t *ctx,
     }
 
 static const loong_family_t families[] = {
-    FAMILY("vit", "ViT"), FAMILY("siglip_vision_model", "Siglip")};
+    FAMILY("vit", "ViT"), FAMILY("clip_vision_model", "CLIP"),
+    FAMILY("siglip_vision_model", "Siglip")};
 
 loong_status_t loongi_register_vision(loong_context_t *ctx)
 {

@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * The configurable vision transformer: ViT (Dosovitskiy et al. 2021) and the
- * image encoder of SigLIP (Zhai et al. 2023) are settings of it. Names of
- * layers' parameters are the decoder's (layers.N.self_attn.q_proj.weight);
- * beside them patch_embedding (columns: channel, row, column of a patch),
- * class_token, position_embeddings, pre_layernorm, norm and classifier. */
+ * image encoders of CLIP (Radford et al. 2021) and SigLIP (Zhai et al. 2023)
+ * are settings of it. Layers' parameters have the decoder's names
+ * (layers.N.self_attn.q_proj.weight); beside them are patch_embedding (columns:
+ * channel, row, column of a patch), class_token, position_embeddings,
+ * pre_layernorm, norm and classifier. */
 #ifndef LOONG_VISION_H
 #define LOONG_VISION_H
 
@@ -77,7 +78,7 @@ LOONG_NODISCARD loong_status_t loongi_vision_state(const void *config,
                                                    loong_model_state_fn add,
                                                    void *user);
 
-/* Enters the families "vit" and "siglip_vision_model". */
+/* Enters families vit, clip_vision_model and siglip_vision_model. */
 LOONG_NODISCARD loong_status_t loongi_register_vision(loong_context_t *ctx);
 
 #ifdef __cplusplus

@@ -25,8 +25,10 @@ typedef struct choice {
     int value;
 } choice_t;
 
-static const choice_t activations[] = {
-    {"gelu", LOONG_MLP_GELU}, {"gelu_tanh", LOONG_MLP_GELU_TANH}, {NULL, 0}};
+static const choice_t activations[] = {{"gelu", LOONG_MLP_GELU},
+                                       {"gelu_tanh", LOONG_MLP_GELU_TANH},
+                                       {"quick_gelu", LOONG_MLP_QUICK_GELU},
+                                       {NULL, 0}};
 static const choice_t poolings[] = {{"class_token", LOONG_POOL_CLASS_TOKEN},
                                     {"mean", LOONG_POOL_MEAN},
                                     {NULL, 0}};
@@ -135,11 +137,18 @@ static const loong_vision_config_t common = {.num_channels = 3,
                                              .init_std = 0.02,
                                              .classifier_bias = true};
 
-/* Those of ViT are the common ones. */
+/* Those of ViT are the common ones. CLIP's last norm is of the class token
+ * alone, which its classifier does not look at. */
 static const struct {
     const char *family;
     loong_pair_t pair;
 } family_defaults[] = {
+    {"clip_vision_model", {"add_patch_bias", "false"}},
+    {"clip_vision_model", {"pre_layernorm", "true"}},
+    {"clip_vision_model", {"post_layernorm", "false"}},
+    {"clip_vision_model", {"activation", "quick_gelu"}},
+    {"clip_vision_model", {"layernorm_epsilon", "1e-5"}},
+    {"clip_vision_model", {"pooling", "mean"}},
     {"siglip_vision_model", {"add_class_token", "false"}},
     {"siglip_vision_model", {"activation", "gelu_tanh"}},
     {"siglip_vision_model", {"layernorm_epsilon", "1e-6"}},

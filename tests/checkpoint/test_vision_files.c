@@ -163,6 +163,9 @@ static void refused(void **state)
          "[\"ViTForMaskedImageModeling\"]}",
          "ViTForImageClassification, "
          "ViTModel and"},
+        {"{\"model_type\": \"vit\", \"architectures\": "
+         "[\"ViTForImageClassification\"], \"id2label\": {}}",
+         "id2label = {} is not supported (an object"},
         {"{\"model_type\": \"siglip\"}", "vision_config, an object"},
         {"{\"model_type\": \"siglip_vision_model\", \"depth\": 3}",
          "depth = 3 is not supported (the field is not known"},

@@ -179,6 +179,12 @@ static loong_status_t map_classes(loong_hf_reader_t *r)
                  images, r->type->architecture, r->type->architecture);
         loongi_hf_refuse(r, "architectures", list, allowed);
     }
+    if (classes && names != NULL &&
+        (loongi_json_kind(names) != LOONG_JSON_OBJECT ||
+         loongi_json_count(names) == 0)) {
+        loongi_hf_refuse(r, "id2label", names,
+                         "an object with a name of each class is needed");
+    }
     return loongi_pairs_set_int(r->pairs, "num_classes",
                                 !classes        ? 0
                                 : names != NULL ? loongi_json_count(names)

@@ -160,6 +160,9 @@ static loong_status_t adopt(loong_context_t *ctx, loong_recipe_t *recipe,
                           loong_recipe_where(recipe, key));
     }
     a.read = pairs;
+    if (status == LOONG_OK && loong_recipe_component(recipe, 0) == NULL) {
+        a.role = loongi_view_role(ctx, pairs);
+    }
     if (status == LOONG_OK && tells) {
         status = compare_with_recipe(&a);
     }

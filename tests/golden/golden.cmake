@@ -29,6 +29,7 @@ endfunction()
 if(LOONG_ORACLE)
   loong_oracle_test(golden tests/golden/generate.py --check)
   loong_oracle_test(vision tests/golden/vision.py --check)
+  loong_oracle_test(vision_train tests/golden/vision_train.py --check)
   loong_oracle_test(vision_export tests/golden/vision.py --export
     ${PROJECT_BINARY_DIR})
   loong_oracle_test(fields tests/golden/fields.py --check)

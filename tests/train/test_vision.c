@@ -33,6 +33,13 @@ static void copy(const job_place_t *p, const char *name, const char *class)
     loongi_free(p->ctx, bytes);
 }
 
+static void make_dir(const job_place_t *p, const char *class)
+{
+    char path[256];
+    snprintf(path, sizeof(path), "%s/pictures/%s", p->dir, class);
+    assert_int_equal(mkdir(path, 0777), 0);
+}
+
 static job_place_t begin(void)
 {
     static const char *const classes[] = {"a", "b", "c"};
@@ -41,12 +48,9 @@ static job_place_t begin(void)
         {"grey.png", "palette.png", "cmyk.jpg", "rgba.png"},
         {"j420.jpg", "lossless.webp", "rgb16.png", "progressive.jpg"}};
     job_place_t p = job_begin();
-    char path[256];
-    snprintf(path, sizeof(path), "%s/pictures", p.dir);
-    assert_int_equal(mkdir(path, 0777), 0);
+    make_dir(&p, "");
     for (int c = 0; c < 3; c++) {
-        snprintf(path, sizeof(path), "%s/pictures/%s", p.dir, classes[c]);
-        assert_int_equal(mkdir(path, 0777), 0);
+        make_dir(&p, classes[c]);
         for (int i = 0; i < 4; i++) {
             copy(&p, names[c][i], classes[c]);
         }
@@ -135,6 +139,67 @@ static void resumes_on_another_layout(void **state)
     job_end(&p);
 }
 
+/* Twenty steps of AdamW on all pictures at once: vision_train.py. The metrics
+ * have nine digits. */
+static void twenty_steps_are_those_of_transformers(void **state)
+{
+    enum { TWENTY = 20 };
+    static const char *const names[] = {
+        "rgb.png",  "j420.jpg", "grey.png",   "progressive.jpg", "palette.png",
+        "cmyk.jpg", "rgba.png", "lossy.webp", "j444.jpg",        "rgb16.png"};
+    static const char *const models[] = {"vit", "siglip"};
+    (void)state;
+    for (int m = 0; m < LOONG_COUNT_OF(models); m++) {
+        job_place_t p = job_begin();
+        job_result_t r;
+        double got[2][TWENTY + 1];
+        char path[1024];
+        make_dir(&p, "");
+        for (int i = 0; i < 10; i++) {
+            const char class[] = {(char)('a' + i / 2), '\0'};
+            if (i % 2 == 0) {
+                make_dir(&p, class);
+            }
+            copy(&p, names[i], class);
+        }
+        snprintf(path, sizeof(path),
+                 "~model\n~data.seq_length\n"
+                 "init.from_hf=%s/tests/golden/vision/%s\n"
+                 "data.train=[{path: $DIR/pictures}]\n"
+                 "train.global_batch_size=10\ntrain.micro_batch_size=5\n"
+                 "train.train_iters=20\noptimizer.lr=0.01\n"
+                 "optimizer.lr_decay_style=constant\noptimizer.clip_grad=0\n"
+                 "optimizer.weight_decay=0\n",
+                 LOONG_SOURCE_DIR, models[m]);
+        job_run(&p, 1, path, &r);
+        if (r.status != LOONG_OK) {
+            fail_msg("%s", r.error);
+        }
+        assert_int_equal(job_metrics(&p, NULL, "loss", got[0], TWENTY + 1),
+                         TWENTY);
+        assert_int_equal(job_metrics(&p, NULL, "grad_norm", got[1], TWENTY + 1),
+                         TWENTY);
+        snprintf(path, sizeof(path), "%s/tests/golden/vision/%s/train.txt",
+                 LOONG_SOURCE_DIR, models[m]);
+        FILE *file = fopen(path, "r");
+        assert_non_null(file);
+        for (int i = 0; i < TWENTY; i++) {
+            double wanted[2];
+            assert_int_equal(fscanf(file, "%lf %lf", &wanted[0], &wanted[1]),
+                             2);
+            for (int k = 0; k < 2; k++) {
+                double error = fabs(got[k][i] / wanted[k] - 1.0);
+                if (error > 1e-8) {
+                    fail_msg("%s, step %d: %.12g, wanted %.12g", models[m], i,
+                             got[k][i], wanted[k]);
+                }
+            }
+        }
+        fclose(file);
+        job_end(&p);
+    }
+}
+
 static void refused(const char *keys, const char *says)
 {
     job_place_t p = begin();
@@ -172,6 +237,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(losses_are_those_of_one_rank),
         cmocka_unit_test(resumes_on_another_layout),
+        cmocka_unit_test(twenty_steps_are_those_of_transformers),
         cmocka_unit_test(what_is_wrong_is_named),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,0 +1,95 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Twenty AdamW steps of the golden vision transformers on pictures.
+
+  vision_train.py          writes vision/NAME/train.txt: loss and gradient norm
+                           of each step
+  vision_train.py --check  computes again and compares
+
+Every step takes all ten pictures of PICTURES, in float64 from pixels on. They
+are resized along rows and then along columns, as Pillow up to 12 does and the
+engine too, rescaled and normalised as their image processors do.
+"""
+import os
+import sys
+
+import numpy as np
+import torch
+from PIL import Image
+from safetensors.torch import load_file
+
+import vision
+import wide
+
+STEPS, LR, BETA1, BETA2, EPS = 20, 1e-2, 0.9, 0.95, 1e-8
+# Two of a class, in the directory of the fixtures of the image source.
+PICTURES = ["rgb.png", "j420.jpg", "grey.png", "progressive.jpg",
+            "palette.png", "cmyk.jpg", "rgba.png", "lossy.webp", "j444.jpg",
+            "rgb16.png"]
+PROCESSORS = {
+    "vit": (Image.BILINEAR, [0.5] * 3, [0.5] * 3),
+    "siglip": (Image.BICUBIC, [0.5] * 3, [0.5] * 3),
+}
+
+
+def pixels(name, path, size):
+    kind, mean, deviation = PROCESSORS[name]
+    image = Image.open(path).convert("RGB")
+    if image.width != size:
+        image = image.resize((size, image.height), kind)
+    if image.height != size:
+        image = image.resize((size, size), kind)
+    x = (np.asarray(image) * (1.0 / 255)).astype(np.float32)
+    x = (x - np.float32(mean)) / np.float32(deviation)
+    return torch.from_numpy(x).double().permute(2, 0, 1)
+
+
+def train(name):
+    folder = os.path.join(vision.HERE, "vision", name)
+    model = vision.CASES[name]()[0].from_pretrained(
+        folder, attn_implementation="eager").double().eval()
+    size = getattr(model.config, "vision_config", model.config).image_size
+    pictures = os.path.join(vision.HERE, "..", "fixtures", "images")
+    x = torch.stack([pixels(name, os.path.join(pictures, p), size)
+                     for p in PICTURES])
+    labels = torch.arange(len(PICTURES)) // 2
+    lines, states = [], {}
+    for step in range(1, STEPS + 1):
+        model.zero_grad()
+        with wide.widened(), wide.OnlyFloat64():
+            logits = model(pixel_values=x).logits
+            loss = torch.nn.functional.cross_entropy(logits, labels)
+            loss.backward()
+        norm = 0.0
+        with torch.no_grad():
+            for p in model.parameters():
+                if p.grad is None:
+                    continue
+                norm += (p.grad ** 2).sum()
+                m, v = states.setdefault(p, (torch.zeros_like(p),
+                                             torch.zeros_like(p)))
+                m.mul_(BETA1).add_(p.grad, alpha=1 - BETA1)
+                v.mul_(BETA2).add_(p.grad ** 2, alpha=1 - BETA2)
+                p.sub_(LR * (m / (1 - BETA1 ** step)) /
+                       ((v / (1 - BETA2 ** step)).sqrt() + EPS))
+        lines.append((loss.item(), norm.sqrt().item()))
+    return lines
+
+
+def main():
+    failed = 0
+    for name in PROCESSORS:
+        path = os.path.join(vision.HERE, "vision", name, "train.txt")
+        lines = train(name)
+        if "--check" not in sys.argv[1:]:
+            with open(path, "w") as f:
+                f.writelines(f"{a!r} {b!r}\n" for a, b in lines)
+            continue
+        worst = max(np.max(np.abs(np.array(lines) / np.loadtxt(path) - 1)), 0)
+        failed += worst > 1e-10
+        print(f"{name}: {worst:.1e}")
+    sys.exit(failed > 0)
+
+
+if __name__ == "__main__":
+    main()

@@ -28,6 +28,8 @@ PICTURES = ["rgb.png", "j420.jpg", "grey.png", "progressive.jpg",
             "rgb16.png"]
 PROCESSORS = {
     "vit": (Image.BILINEAR, [0.5] * 3, [0.5] * 3),
+    "clip": (Image.BICUBIC, [0.48145466, 0.4578275, 0.40821073],
+             [0.26862954, 0.26130258, 0.27577711]),
     "siglip": (Image.BICUBIC, [0.5] * 3, [0.5] * 3),
 }
 
@@ -35,10 +37,16 @@ PROCESSORS = {
 def pixels(name, path, size):
     kind, mean, deviation = PROCESSORS[name]
     image = Image.open(path).convert("RGB")
-    if image.width != size:
-        image = image.resize((size, image.height), kind)
-    if image.height != size:
-        image = image.resize((size, size), kind)
+    width = height = size
+    if name == "clip":  # the shortest edge, and the middle of the other one
+        short = min(image.size)
+        width, height = (size * edge // short for edge in image.size)
+    if image.width != width:
+        image = image.resize((width, image.height), kind)
+    if image.height != height:
+        image = image.resize((width, height), kind)
+    left, top = (width - size) // 2, (height - size) // 2
+    image = image.crop((left, top, left + size, top + size))
     x = (np.asarray(image) * (1.0 / 255)).astype(np.float32)
     x = (x - np.float32(mean)) / np.float32(deviation)
     return torch.from_numpy(x).double().permute(2, 0, 1)

@@ -147,7 +147,7 @@ static void twenty_steps_are_those_of_transformers(void **state)
     static const char *const names[] = {
         "rgb.png",  "j420.jpg", "grey.png",   "progressive.jpg", "palette.png",
         "cmyk.jpg", "rgba.png", "lossy.webp", "j444.jpg",        "rgb16.png"};
-    static const char *const models[] = {"vit", "siglip"};
+    static const char *const models[] = {"vit", "clip", "siglip"};
     (void)state;
     for (int m = 0; m < LOONG_COUNT_OF(models); m++) {
         job_place_t p = job_begin();

@@ -62,11 +62,10 @@ loong_module(NAME metrics DIR src/metrics USES base)
 loong_module(NAME optim DIR src/optim USES base comm graph pass run)
 loong_module(NAME plan DIR src/plan USES base device graph pass run engine)
 loong_module(NAME component DIR src/component
-  USES base comm mesh device graph pass run nn engine optim comm_staged)
+  USES base comm mesh device graph pass run nn engine optim)
 loong_module(NAME train DIR src/train
   USES base recipe comm mesh launch device graph pass run nn foundation optim
-  exchange data images engine component kernels metrics tokenizer plan
-  comm_staged)
+  exchange data images engine component kernels metrics tokenizer plan)
 
 # Kernels: contracts and implementations, raw pointers and sizes only.
 file(GLOB kernel_sources CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/kernels/*.c
@@ -79,7 +78,7 @@ include(cmake/LoongIsa.cmake)
 loong_isa_module(NAME kernels PATTERN kernels/*/*_cpu.c USES base)
 include(cmake/LoongCuda.cmake)
 loong_module(NAME registry DIR src/registry
-  USES base comm device graph pass run op kernels optim device_cpu foundation
-  vision data images cuda_absent)
+  USES base comm device graph pass run op kernels optim device_cpu comm_staged
+  foundation vision data images cuda_absent)
 loong_module(NAME version DIR src/version USES base kernels native comm_mpi
   DEFINES LOONG_PROJECT_VERSION="${PROJECT_VERSION}")

@@ -366,10 +366,20 @@ loong_status_t loongi_staged_create(loong_context_t *ctx,
     return LOONG_OK;
 }
 
-size_t loongi_staged_bytes(void)
+static loong_status_t create(loong_context_t *ctx, loong_device_t *device,
+                             loong_comm_t *host, bool always,
+                             loong_comm_t **comm_p)
+{
+    const loong_staged_params_t params = {always, 0};
+    return loongi_staged_create(ctx, device, host, &params, comm_p);
+}
+
+static size_t bytes_of_ring(void)
 {
     return STAGED_PLACES * PIECE_BYTES;
 }
+
+const loong_stager_t loongi_staged_stager = {create, bytes_of_ring};
 
 size_t loongi_staged_held(const loong_comm_t *comm)
 {

@@ -19,8 +19,7 @@
 #ifndef LOONG_STAGED_COMM_H
 #define LOONG_STAGED_COMM_H
 
-#include "loong/comm.h"
-#include "loong/device.h"
+#include "stager.h"
 
 #ifdef __cplusplus
 extern "C" {
@@ -41,8 +40,8 @@ loongi_staged_create(loong_context_t *ctx, loong_device_t *device,
                      loong_comm_t *host, const loong_staged_params_t *params,
                      loong_comm_t **comm_p);
 
-/* Of two pieces, with no params. */
-size_t loongi_staged_bytes(void);
+/* The same with pieces of 4 MiB. */
+extern const loong_stager_t loongi_staged_stager;
 /* Pinned memory that the rank holds now, by any of them. */
 size_t loongi_staged_held(const loong_comm_t *comm);
 

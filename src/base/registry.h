@@ -10,6 +10,7 @@
 #define LOONG_REGISTRY_OPS "registered ops"
 #define LOONG_REGISTRY_KERNELS "registered kernels"
 #define LOONG_REGISTRY_DEVICES "registered devices"
+#define LOONG_REGISTRY_STAGERS "registered stagers"
 #define LOONG_REGISTRY_FAMILIES "registered families"
 #define LOONG_REGISTRY_SOURCES "registered sources"
 

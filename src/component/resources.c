@@ -3,7 +3,7 @@
 
 #include "comm_impl.h"
 #include "component_comms.h"
-#include "staged_comm.h"
+#include "stager.h"
 
 /* ---- the communicators of components ------------------------------------- */
 
@@ -84,16 +84,23 @@ static loong_status_t open_lane(loong_resources_t *r)
 
 /* ---- the whole ----------------------------------------------------------- */
 
+static loong_status_t open_comm(loong_resources_t *r, loong_staging_t staging)
+{
+    const loong_stager_t *stager = NULL;
+    if (!staging.on) {
+        return loong_device_communicator(r->device, r->world, &r->device_world);
+    }
+    LOONG_TRY(loongi_stager_find(r->ctx, &stager));
+    return stager->create(r->ctx, r->device, r->world,
+                          staging.always && !loong_device_is_host(r->device),
+                          &r->device_world);
+}
+
 static loong_status_t open(loong_resources_t *r,
                            const loong_resources_params_t *params)
 {
     bool host = loong_device_is_host(r->device);
-    const loong_staged_params_t staged = {params->staging.always && !host, 0};
-    LOONG_TRY(
-        params->staging.on
-            ? loongi_staged_create(r->ctx, r->device, r->world, &staged,
-                                   &r->device_world)
-            : loong_device_communicator(r->device, r->world, &r->device_world));
+    LOONG_TRY(open_comm(r, params->staging));
     if (!host) {
         LOONG_TRY(
             loongi_ahead_create(r->ctx, r->device, params->lanes, &r->ahead));

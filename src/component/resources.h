@@ -16,7 +16,7 @@ extern "C" {
 #endif
 
 /* Collectives and messages of a device's memory go through the host's, see
- * staged_comm.h. */
+ * stager.h. */
 typedef struct loong_staging {
     bool on;         /* where ranks have devices of several kinds */
     bool always;     /* where they have one kind, too */

@@ -10,6 +10,7 @@
 #include "slots.h"
 #include "source_class.h"
 #include "source_tokens.h"
+#include "staged_comm.h"
 #include "vision.h"
 
 static loong_status_t register_kernels(loong_context_t *ctx,
@@ -39,6 +40,7 @@ loong_status_t loong_register_builtin(loong_context_t *ctx)
     LOONG_TRY(loongi_register_vision(ctx));
     LOONG_TRY(loong_register_source(ctx, &loongi_token_source));
     LOONG_TRY(loong_register_source(ctx, &loongi_image_source));
+    LOONG_TRY(loongi_stager_register(ctx, &loongi_staged_stager));
     /* The last one is "auto" where it is found. */
     LOONG_TRY(loong_register_device(ctx, &loongi_cpu_device));
     return loong_register_device(ctx, &loongi_cuda_device);

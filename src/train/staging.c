@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "devices.h"
-#include "staged_comm.h"
+#include "stager.h"
 
 enum { DIRECTIONS = 2 };
 
@@ -55,13 +55,15 @@ loong_status_t loongi_staging_bytes(const loong_trainer_t *t,
                                     int64_t *bytes_p)
 {
     int stages = loongi_schedule_stages(c->evaluation);
+    const loong_stager_t *stager = NULL;
     int64_t bytes = 0;
     if (!c->params.resources.staging.on ||
         strcmp(kind_of(t, c->params.mesh.rank), "cpu") == 0) {
         *bytes_p = 0;
         return LOONG_OK;
     }
-    bytes = (int64_t)loongi_staged_bytes();
+    LOONG_TRY(loongi_stager_find(t->ctx, &stager));
+    bytes = (int64_t)stager->bytes();
     for (int i = 0; i < c->num_stages; i++) {
         int stage = loongi_component_stage(c, i);
         for (int d = 0; d < DIRECTIONS; d++) {

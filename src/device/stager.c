@@ -1,0 +1,21 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "stager.h"
+
+#include "base.h"
+#include "registry.h"
+
+loong_status_t loongi_stager_register(loong_context_t *ctx,
+                                      const loong_stager_t *stager)
+{
+    return loongi_registry_add(ctx, LOONG_REGISTRY_STAGERS, stager);
+}
+
+loong_status_t loongi_stager_find(loong_context_t *ctx,
+                                  const loong_stager_t **stager_p)
+{
+    loong_registry_t r = loongi_registry(ctx, LOONG_REGISTRY_STAGERS);
+    LOONG_CHECK(ctx, r.count > 0, LOONG_ERR_UNSUPPORTED,
+                "nothing is registered that joins devices of several kinds");
+    *stager_p = r.items[r.count - 1];
+    return LOONG_OK;
+}

@@ -124,12 +124,11 @@ loong_image_process(loong_context_t *ctx,
 
 typedef struct loong_image_source loong_image_source_t;
 
-/* One sample. Bytes and text are the caller's (loong_image_sample_free). */
+/* One sample. Bytes are the caller's (loong_image_sample_free). */
 typedef struct loong_image_sample {
-    const char *name;  /* the picture's path, borrowed from the source */
-    int64_t label;     /* its class; -1: text instead */
-    char *text;        /* of a .txt or .json member, NUL behind; else NULL */
-    uint8_t *bytes;    /* the picture's file; NULL after peek */
+    const char *name; /* the picture's path, borrowed from the source */
+    int64_t label;    /* its class, from 0 */
+    uint8_t *bytes;   /* the picture's file; NULL after peek */
     size_t length;
     loong_image_info_t info;
 } loong_image_sample_t;
@@ -141,26 +140,17 @@ typedef struct loong_image_sample {
  *     or a class without one, is an error;
  * a .tar file, or a directory of them (by name): members whose paths are equal
  *     up to the first dot of the file name are a sample (WebDataset): one
- *     picture (.jpg .jpeg .png .webp) and its label, .cls (a number), or .txt
- *     or .json; other members are passed over. Only headers are read here.
- * classes: a file with a class name a line, which numbers them in its order, or
- * NULL. Errors: LOONG_ERR_NOT_FOUND, LOONG_ERR_FORMAT, LOONG_ERR_UNSUPPORTED
- * (a compressed tar file: unpack it, members are read at random), LOONG_ERR_IO.
- */
-LOONG_API LOONG_NODISCARD loong_status_t
-loong_image_source_create(loong_context_t *ctx, const char *path,
-                          const char *classes, loong_image_source_t **source_p);
+ *     picture (.jpg .jpeg .png .webp) and its label, the number in .cls, else
+ *     "label" in .json; other members are passed over.
+ * Pictures are not read here. Errors: LOONG_ERR_NOT_FOUND, LOONG_ERR_FORMAT
+ * (also of a compressed tar file: members are read at random),
+ * LOONG_ERR_UNSUPPORTED, LOONG_ERR_IO. */
+LOONG_API LOONG_NODISCARD loong_status_t loong_image_source_create(
+    loong_context_t *ctx, const char *path, loong_image_source_t **source_p);
 LOONG_API void loong_image_source_destroy(loong_image_source_t **source);
 
 LOONG_API int64_t
 loong_image_source_samples(const loong_image_source_t *source);
-/* 0 where labels are numbers without names. */
-LOONG_API int64_t
-loong_image_source_classes(const loong_image_source_t *source);
-/* Borrowed; NULL out of range. */
-LOONG_API const char *
-loong_image_source_class_name(const loong_image_source_t *source,
-                              int64_t label);
 
 /* Sample i: peek has its label and sizes and reads no more than the head of the
  * picture, read also has the file. ctx is the calling thread's own. Errors:

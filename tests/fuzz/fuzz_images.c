@@ -30,7 +30,7 @@ static void try_picture(loong_context_t *ctx, const uint8_t *bytes, size_t size)
 static void try_source(loong_context_t *ctx, const char *path)
 {
     loong_image_source_t *source = NULL;
-    loong_status_t status = loong_image_source_create(ctx, path, NULL, &source);
+    loong_status_t status = loong_image_source_create(ctx, path, &source);
     require((status == LOONG_OK) == (source != NULL));
     expect_reason(ctx, status);
     int64_t count = source != NULL ? loong_image_source_samples(source) : 0;

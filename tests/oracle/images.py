@@ -12,7 +12,7 @@ are in index.txt:
     orient NAME WIDTH HEIGHT CRC            after exif_transpose
     resize NAME FILTER WIDTH HEIGHT CRC
     process CONFIG NAME WIDTH HEIGHT        NAME.CONFIG.f32, f32 [3,H,W]
-    member TEXT-OR-LABEL CRC                of the picture's file, in the order
+    member LABEL CRC                        of the picture's file, in the order
                                             of the samples of shards/
 """
 import io
@@ -56,6 +56,11 @@ def make(folder):
     save("grey.jpg", rgb.convert("L"), quality=80)
     save("cmyk.jpg", rgb.convert("CMYK"), quality=90)
     save("best.jpg", rgb, quality=100)
+    with open(os.path.join(folder, "cmyk.jpg"), "rb") as f:
+        data = f.read()
+    mark = data.index(b"Adobe") + 11  # its transform: 2 says YCCK
+    with open(os.path.join(folder, "ycck.jpg"), "wb") as f:
+        f.write(data[:mark] + b"\2" + data[mark + 1:])
     for turn in range(1, 9):
         exif = Image.Exif()
         exif[0x0112] = turn
@@ -71,6 +76,8 @@ def make(folder):
     save("la.png", rgba.convert("LA"))
     save("grey.png", rgb.convert("L"))
     save("one.png", rgb.convert("1"))
+    save("grey_clear.png", rgb.convert("L"), transparency=100)
+    save("rgb_clear.png", rgb, transparency=(250, 40, 10))
     save("palette.png", rgb.convert("P", palette=Image.ADAPTIVE, colors=200))
     save("palette4.png", rgb.convert("P", palette=Image.ADAPTIVE, colors=9))
     save("palette_clear.png", rgb.convert("P", palette=Image.ADAPTIVE,
@@ -200,7 +207,7 @@ def shards(folder, out):
                 label = f"{10 * i + j}"
                 with open(os.path.join(folder, name), "rb") as f:
                     data = f.read()
-                text = '{"no":%s}' % label
+                text = '{"no": 5, "label": %s}' % label
                 add(key + ".mask.png", b"something else")
                 if j < 2:
                     add(key + ".CLS", (label + "\n").encode())
@@ -208,8 +215,7 @@ def shards(folder, out):
                 else:
                     add(key + os.path.splitext(name)[1], data)
                     add(key + ".json", text.encode())
-                print("member", label if j < 2 else text,
-                      zlib.crc32(data), file=out)
+                print("member", label, zlib.crc32(data), file=out)
 
 
 if __name__ == "__main__":

@@ -8,16 +8,12 @@
 
 enum { MAX_PIXELS = 89478485, CHANNELS = 3 };
 
-typedef struct codec {
-    loong_status_t (*info)(const image_file_t *file, loong_image_info_t *info);
-    loong_status_t (*decode)(const image_file_t *file,
-                             const loong_image_info_t *info, uint8_t *pixels);
-} codec_t;
-
-static const codec_t codecs[] = {
-    [LOONG_IMAGE_JPEG] = {loongi_jpeg_info, loongi_jpeg_decode},
-    [LOONG_IMAGE_PNG] = {loongi_png_info, loongi_png_decode},
-    [LOONG_IMAGE_WEBP] = {loongi_webp_info, loongi_webp_decode},
+static loong_status_t (*const read_as[])(const image_file_t *file,
+                                         loong_image_info_t *info,
+                                         uint8_t *pixels) = {
+    [LOONG_IMAGE_JPEG] = loongi_jpeg_read,
+    [LOONG_IMAGE_PNG] = loongi_png_read,
+    [LOONG_IMAGE_WEBP] = loongi_webp_read,
 };
 
 static bool begins(const image_file_t *file, size_t at, const char *mark,
@@ -52,7 +48,7 @@ loong_status_t loong_image_get_info(loong_context_t *ctx, const char *name,
     image_file_t file = {ctx, name, bytes, length};
     loong_image_info_t found = {0};
     LOONG_TRY(format_of(&file, &found.format));
-    LOONG_TRY(codecs[found.format].info(&file, &found));
+    LOONG_TRY(read_as[found.format](&file, &found, NULL));
     LOONG_CHECK(ctx, found.width > 0 && found.height > 0, LOONG_ERR_FORMAT,
                 "%s: has %" PRId64 " x %" PRId64 " pixels", name, found.width,
                 found.height);
@@ -78,11 +74,9 @@ loong_status_t loong_image_decode(loong_context_t *ctx, const char *name,
     loong_image_t decoded = {info.width, info.height, NULL};
     LOONG_TRY(loongi_calloc(ctx, (size_t)(info.width * info.height), CHANNELS,
                             "pixels of a picture", &decoded.pixels));
-    loong_status_t status =
-        codecs[info.format].decode(&file, &info, decoded.pixels);
+    loong_status_t status = read_as[info.format](&file, &info, decoded.pixels);
     if (status == LOONG_OK && params->apply_orientation) {
-        status = loongi_image_orient(
-            ctx, loongi_exif_orientation(&file, info.format), &decoded);
+        status = loongi_image_orient(&file, info.format, &decoded);
     }
     if (status != LOONG_OK) {
         loong_image_free(ctx, &decoded);

@@ -17,18 +17,6 @@ typedef struct png_source {
     image_trap_t trap;
 } png_source_t;
 
-loong_status_t loongi_png_info(const image_file_t *file,
-                               loong_image_info_t *info)
-{
-    LOONG_CHECK(file->ctx,
-                file->length >= HEAD &&
-                    memcmp(file->bytes + 12, "IHDR", 4) == 0,
-                LOONG_ERR_FORMAT, "%s: no PNG header (IHDR)", file->name);
-    info->width = loongi_big_endian(file->bytes + 16, 4);
-    info->height = loongi_big_endian(file->bytes + 20, 4);
-    return LOONG_OK;
-}
-
 static void fail(png_structp png, png_const_charp message)
 {
     png_source_t *source = png_get_error_ptr(png);
@@ -54,35 +42,24 @@ static void take(png_structp png, png_bytep to, size_t length)
 }
 
 /* PIL clips grey of 16 bits without alpha and takes the upper half of all
- * others. */
+ * others. A row of it is shorter than one of RGB, which it becomes here. */
 static void clip_grey(uint8_t *row, size_t width)
 {
     for (size_t x = 0; x < width; x++) {
-        uint8_t high = row[2 * x], low = row[2 * x + 1];
-        row[x] = high > 0 ? 255 : low;
+        row[x] = row[2 * x] > 0 ? 255 : row[2 * x + 1];
     }
-}
-
-static void spread_grey(uint8_t *row, size_t width)
-{
     for (size_t x = width; x-- > 0;) {
         row[3 * x] = row[3 * x + 1] = row[3 * x + 2] = row[x];
     }
 }
 
-/* rows: pointers into pixels; they are as long as 3 bytes a
- * pixel, what grey of 16 bits fits in as well. */
-static void read_all(png_structp png, png_infop details,
-                     const loong_image_info_t *info, png_bytepp rows)
+static void read_all(png_structp png, png_infop head, size_t width,
+                     size_t height, png_bytepp rows)
 {
-    png_read_info(png, details);
-    int type = png_get_color_type(png, details);
+    png_read_info(png, head);
+    int type = png_get_color_type(png, head);
     bool wide =
-        type == PNG_COLOR_TYPE_GRAY && png_get_bit_depth(png, details) == 16;
-    if (png_get_image_width(png, details) != info->width ||
-        png_get_image_height(png, details) != info->height) {
-        png_error(png, "two sizes in one file");
-    }
+        type == PNG_COLOR_TYPE_GRAY && png_get_bit_depth(png, head) == 16;
     if (type == PNG_COLOR_TYPE_PALETTE) {
         png_set_palette_to_rgb(png);
     } else if (type == PNG_COLOR_TYPE_GRAY) {
@@ -94,36 +71,42 @@ static void read_all(png_structp png, png_infop details,
     }
     png_set_strip_alpha(png);
     png_set_interlace_handling(png);
-    png_read_update_info(png, details);
-    size_t width = (size_t)info->width;
-    if (png_get_rowbytes(png, details) != width * (wide ? 2 : 3)) {
+    png_read_update_info(png, head);
+    if (png_get_rowbytes(png, head) != width * (wide ? 2 : 3)) {
         png_error(png, "rows of an unexpected length");
     }
     png_read_image(png, rows);
-    for (int64_t y = 0; wide && y < info->height; y++) {
+    for (size_t y = 0; wide && y < height; y++) {
         clip_grey(rows[y], width);
-        spread_grey(rows[y], width);
     }
     png_read_end(png, NULL);
 }
 
-static bool try_read(png_structp png, png_infop details, png_source_t *source,
+static bool try_read(png_source_t *source, png_structp png, png_infop head,
                      const loong_image_info_t *info, png_bytepp rows)
 {
     if (setjmp(source->trap.at) != 0) {
         return false;
     }
     png_set_read_fn(png, source, take);
-    read_all(png, details, info, rows);
+    read_all(png, head, (size_t)info->width, (size_t)info->height, rows);
     return true;
 }
 
-loong_status_t loongi_png_decode(const image_file_t *file,
-                                 const loong_image_info_t *info,
-                                 uint8_t *pixels)
+loong_status_t loongi_png_read(const image_file_t *file,
+                               loong_image_info_t *info, uint8_t *pixels)
 {
     png_source_t source = {file, 0, {.message = "out of memory"}};
     png_bytepp rows = NULL;
+    LOONG_CHECK(file->ctx,
+                file->length >= HEAD &&
+                    memcmp(file->bytes + 12, "IHDR", 4) == 0,
+                LOONG_ERR_FORMAT, "%s: no PNG header (IHDR)", file->name);
+    info->width = loongi_big_endian(file->bytes + 16, 4);
+    info->height = loongi_big_endian(file->bytes + 20, 4);
+    if (pixels == NULL) {
+        return LOONG_OK;
+    }
     LOONG_TRY(loongi_calloc(file->ctx, (size_t)info->height, sizeof(*rows),
                             "rows of a PNG", &rows));
     for (int64_t y = 0; y < info->height; y++) {
@@ -131,11 +114,11 @@ loong_status_t loongi_png_decode(const image_file_t *file,
     }
     png_structp png = png_create_read_struct(PNG_LIBPNG_VER_STRING, &source,
                                              fail, be_silent);
-    png_infop details = png != NULL ? png_create_info_struct(png) : NULL;
-    bool done = details != NULL && try_read(png, details, &source, info, rows);
-    png_destroy_read_struct(&png, &details, NULL);
+    png_infop head = png != NULL ? png_create_info_struct(png) : NULL;
+    bool done = head != NULL && try_read(&source, png, head, info, rows);
+    png_destroy_read_struct(&png, &head, NULL);
     loongi_free(file->ctx, rows);
-    LOONG_CHECK(file->ctx, done, LOONG_ERR_FORMAT, "%s: %s", file->name,
+    LOONG_CHECK(file->ctx, done, LOONG_ERR_FORMAT, "%s: PNG: %s", file->name,
                 source.trap.message);
     return LOONG_OK;
 }

@@ -26,27 +26,22 @@ static loong_status_t check(const image_file_t *file, VP8StatusCode code)
     return LOONG_OK;
 }
 
-loong_status_t loongi_webp_info(const image_file_t *file,
-                                loong_image_info_t *info)
-{
-    WebPBitstreamFeatures features;
-    LOONG_TRY(check(file, WebPGetFeatures(file->bytes, file->length,
-                                          &features)));
-    LOONG_CHECK(file->ctx, !features.has_animation, LOONG_ERR_UNSUPPORTED,
-                "%s: is an animated WebP, only still pictures are read",
-                file->name);
-    info->width = features.width;
-    info->height = features.height;
-    return LOONG_OK;
-}
-
-loong_status_t loongi_webp_decode(const image_file_t *file,
-                                  const loong_image_info_t *info,
-                                  uint8_t *pixels)
+loong_status_t loongi_webp_read(const image_file_t *file,
+                                loong_image_info_t *info, uint8_t *pixels)
 {
     WebPDecoderConfig config;
     LOONG_CHECK(file->ctx, WebPInitDecoderConfig(&config), LOONG_ERR_INTERNAL,
                 "libwebp is of another version than its header");
+    LOONG_TRY(
+        check(file, WebPGetFeatures(file->bytes, file->length, &config.input)));
+    LOONG_CHECK(file->ctx, !config.input.has_animation, LOONG_ERR_UNSUPPORTED,
+                "%s: is an animated WebP, only still pictures are read",
+                file->name);
+    info->width = config.input.width;
+    info->height = config.input.height;
+    if (pixels == NULL) {
+        return LOONG_OK;
+    }
     config.output.colorspace = MODE_RGB;
     config.output.is_external_memory = 1;
     config.output.u.RGBA.rgba = pixels;

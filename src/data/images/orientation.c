@@ -14,25 +14,29 @@ typedef struct span {
     size_t length;
 } span_t;
 
+static uint32_t little_endian(const uint8_t *b, int bytes)
+{
+    uint32_t value = 0;
+    for (int i = bytes - 1; i >= 0; i--) {
+        value = value << 8 | b[i];
+    }
+    return value;
+}
+
 /* The APP1 segment that begins with "Exif", before the picture's data. */
 static span_t in_jpeg(span_t file)
 {
-    size_t at = 2;
-    for (;;) {
-        int marker = loongi_jpeg_marker(file.bytes, file.length, &at);
-        if (marker < 0 || marker == 0xd9 || marker == 0xda ||
-            at + 2 > file.length) {
+    size_t at = 2, size;
+    for (; at + 12 <= file.length && file.bytes[at] == 0xff; at += size) {
+        const uint8_t *marker = file.bytes + at;
+        size = marker[1] == 0xff ? 1 : 2 + loongi_big_endian(marker + 2, 2);
+        if (marker[1] == 0xda || size > file.length - at) {
             break;
         }
-        size_t length = loongi_big_endian(file.bytes + at, 2);
-        if (length > file.length - at) {
-            break;
+        if (marker[1] == 0xe1 && size >= 10 &&
+            memcmp(marker + 4, "Exif\0\0", 6) == 0) {
+            return (span_t){marker + 10, size - 10};
         }
-        if (marker == 0xe1 && length >= 8 &&
-            memcmp(file.bytes + at + 2, "Exif\0\0", 6) == 0) {
-            return (span_t){file.bytes + at + 8, length - 8};
-        }
-        at += length;
     }
     return (span_t){NULL, 0};
 }
@@ -44,8 +48,8 @@ static span_t in_chunks(span_t file, bool png)
     size_t at = png ? 8 : 12;
     while (at + 8 <= file.length) {
         const uint8_t *chunk = file.bytes + at;
-        size_t size = png ? loongi_big_endian(chunk, 4)
-                          : loongi_little_endian(chunk + 4, 4);
+        size_t size =
+            png ? loongi_big_endian(chunk, 4) : little_endian(chunk + 4, 4);
         if (size > file.length - at - 8) {
             break;
         }
@@ -62,7 +66,7 @@ static span_t in_chunks(span_t file, bool png)
     return (span_t){NULL, 0};
 }
 
-int loongi_exif_orientation(const image_file_t *file,
+static int exif_orientation(const image_file_t *file,
                             loong_image_format_t format)
 {
     span_t whole = {file->bytes, file->length};
@@ -74,7 +78,7 @@ int loongi_exif_orientation(const image_file_t *file,
     }
     bool big = memcmp(exif.bytes, "MM", 2) == 0;
     uint32_t (*number)(const uint8_t *b, int bytes) =
-        big ? loongi_big_endian : loongi_little_endian;
+        big ? loongi_big_endian : little_endian;
     size_t at = number(exif.bytes + 4, 4);
     if (at > exif.length - 2) {
         return 1;
@@ -90,7 +94,8 @@ int loongi_exif_orientation(const image_file_t *file,
     return 1;
 }
 
-loong_status_t loongi_image_orient(loong_context_t *ctx, int orientation,
+loong_status_t loongi_image_orient(const image_file_t *file,
+                                   loong_image_format_t format,
                                    loong_image_t *image)
 {
     /* The upright picture's row y, column x is the stored one's, mirrored
@@ -101,14 +106,15 @@ loong_status_t loongi_image_orient(loong_context_t *ctx, int orientation,
                 [4] = {false, true, false}, [5] = {true, false, false},
                 [6] = {true, true, false},  [7] = {true, true, true},
                 [8] = {true, false, true}};
+    int orientation = exif_orientation(file, format);
     if (orientation == 1) {
         return LOONG_OK;
     }
     bool exchange = how[orientation].exchange;
     int64_t w = image->width, h = image->height;
     loong_image_t turned = {exchange ? h : w, exchange ? w : h, NULL};
-    LOONG_TRY(loongi_calloc(ctx, (size_t)(w * h), 3, "pixels of a picture",
-                            &turned.pixels));
+    LOONG_TRY(loongi_calloc(file->ctx, (size_t)(w * h), 3,
+                            "pixels of a picture", &turned.pixels));
     uint8_t *to = turned.pixels;
     for (int64_t y = 0; y < turned.height; y++) {
         for (int64_t x = 0; x < turned.width; x++, to += 3) {
@@ -118,7 +124,7 @@ loong_status_t loongi_image_orient(loong_context_t *ctx, int orientation,
             memcpy(to, image->pixels + (row * w + column) * 3, 3);
         }
     }
-    loong_image_free(ctx, image);
+    loong_image_free(file->ctx, image);
     *image = turned;
     return LOONG_OK;
 }

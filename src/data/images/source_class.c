@@ -50,8 +50,7 @@ static loong_status_t open_path(pictures_t *p,
         "lie together: data.validation takes a directory of its own",
         params->data, params->path);
     LOONG_TRY(loongi_strdup(p->ctx, params->path, &p->path));
-    LOONG_TRY(
-        loong_image_source_create(p->ctx, params->path, NULL, &p->source));
+    LOONG_TRY(loong_image_source_create(p->ctx, params->path, &p->source));
     p->info.path = p->path;
     p->info.samples = loong_image_source_samples(p->source);
     p->info.hash = hash_of(p->source);
@@ -83,9 +82,6 @@ static loong_status_t add_items(const loong_image_sample_t *sample,
                                 const loong_image_t *image,
                                 loong_items_t *items)
 {
-    LOONG_CHECK(items->ctx, sample->label >= 0, LOONG_ERR_FORMAT,
-                "%s: its label is a text, the number of a class is wanted",
-                sample->name);
     LOONG_TRY(loongi_items_picture(items, image->width, image->height));
     loong_item_t *item = items->item;
     item[0].name = sample->name;

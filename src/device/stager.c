@@ -15,7 +15,7 @@ loong_status_t loongi_stager_find(loong_context_t *ctx,
 {
     loong_registry_t r = loongi_registry(ctx, LOONG_REGISTRY_STAGERS);
     LOONG_CHECK(ctx, r.count > 0, LOONG_ERR_UNSUPPORTED,
-                "nothing is registered that joins devices of several kinds");
+                "no stager is registered");
     *stager_p = r.items[r.count - 1];
     return LOONG_OK;
 }

@@ -149,15 +149,21 @@ static void fill_patches(const loong_patch_params_t *p, void *const *rows,
 {
     int64_t of_picture = patches_of(p) * patch_elements(p);
     int64_t stride = picture_rows(p) * patch_elements(p);
-    int64_t front = stride - of_picture;
-    memset(field->to, 0, (size_t)field->count * loong_dtype_size(field->dtype));
-    for (int64_t j = 0; j < p->pictures; j++) {
+    size_t size = loong_dtype_size(field->dtype);
+    size_t front = (size_t)(stride - of_picture) * size;
+    char *to = field->to;
+    for (int64_t j = 0; j < p->pictures; j++, to += (size_t)stride * size) {
         const row_t *row = rows[j];
-        int64_t at = j * stride + front;
+        memset(to, 0, front);
+        if (field->dtype == LOONG_F32) {
+            memcpy(to + front, row->patches, (size_t)of_picture * size);
+            continue;
+        }
         for (int64_t k = 0; k < of_picture; k++) {
-            put_real(field, at + k, (double)row->patches[k]);
+            ((double *)(void *)(to + front))[k] = (double)row->patches[k];
         }
     }
+    memset(to, 0, (size_t)(field->count - p->pictures * stride) * size);
 }
 
 static void fill_positions(const loong_patch_params_t *p, void *const *rows,

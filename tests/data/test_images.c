@@ -187,13 +187,23 @@ static void test_processor_errors(void **state)
         {"{\"image_processor_type\": \"ViTImageProcessor\", \"resample\": 0}",
          "resample is 0", LOONG_ERR_UNSUPPORTED},
         {"{\"image_processor_type\": \"ViTImageProcessor\", \"size\": "
-         "{\"shortest_edge\": 3}}", "size is not", LOONG_ERR_FORMAT},
+         "{\"shortest_edge\": 3}}",
+         "size is not", LOONG_ERR_FORMAT},
         {"{\"image_processor_type\": \"CLIPImageProcessor\", \"crop_size\": "
-         "-1}", "crop_size is not", LOONG_ERR_FORMAT},
+         "-1}",
+         "crop_size is not", LOONG_ERR_FORMAT},
         {"{\"image_processor_type\": \"SiglipImageProcessor\", \"image_std\": "
-         "[1, 1, 0]}", "image_std is not", LOONG_ERR_FORMAT},
+         "[1, 1, 0]}",
+         "image_std is not", LOONG_ERR_FORMAT},
         {"{\"image_processor_type\": \"SiglipImageProcessor\", \"do_rescale\": "
-         "1}", "do_rescale is not", LOONG_ERR_FORMAT},
+         "1}",
+         "do_rescale is not", LOONG_ERR_FORMAT},
+        {"{\"image_processor_type\": \"ViTImageProcessorFast\", \"do_pad\": "
+         "true}",
+         "do_pad is not done", LOONG_ERR_UNSUPPORTED},
+        {"{\"image_processor_type\": \"ViTImageProcessor\", "
+         "\"do_center_crop\": true}",
+         "do_center_crop is not done", LOONG_ERR_UNSUPPORTED},
     };
     loong_context_t *ctx = test_context();
     loong_image_processor_t *processor = NULL;
@@ -206,7 +216,8 @@ static void test_processor_errors(void **state)
         assert_null(processor);
     }
     const char *old = "{\"feature_extractor_type\": \"CLIPFeatureExtractor\", "
-                      "\"size\": 20, \"do_center_crop\": false}";
+                      "\"size\": 20, \"do_center_crop\": false, "
+                      "\"do_pad\": null, \"do_reduce_labels\": false}";
     int64_t w, h;
     assert_ok(ctx,
               loongi_file_write(ctx, in_dir("p.json"), old, strlen(old)));

@@ -192,6 +192,48 @@ static loong_status_t read_filter(const reading_t *r, loong_image_filter_t *to)
     return LOONG_OK;
 }
 
+/* Fields that are read here, or that change nothing here. */
+static const char *const known[] = {"image_processor_type",
+                                    "feature_extractor_type",
+                                    "processor_class",
+                                    "auto_map",
+                                    "_valid_processor_keys",
+                                    "do_convert_rgb",
+                                    "data_format",
+                                    "input_data_format",
+                                    "return_tensors",
+                                    "device",
+                                    "default_to_square",
+                                    "do_resize",
+                                    "size",
+                                    "resample",
+                                    "crop_size",
+                                    "do_rescale",
+                                    "rescale_factor",
+                                    "do_normalize",
+                                    "image_mean",
+                                    "image_std"};
+
+/* What else is asked for would not be done: an error, unless it is off. */
+static loong_status_t check_fields(const reading_t *r, bool can_crop)
+{
+    for (const loong_json_member_t *it = loongi_json_first(r->json); it != NULL;
+         it = loongi_json_next(r->json, it)) {
+        const char *key = loongi_json_member_key(it);
+        const loong_json_t *value = loongi_json_member_value(it);
+        loong_json_kind_t kind = loongi_json_kind(value);
+        bool fine = kind == LOONG_JSON_NULL ||
+                    (kind == LOONG_JSON_BOOL && !loongi_json_bool(value)) ||
+                    (can_crop && strcmp(key, "do_center_crop") == 0);
+        for (int64_t k = 0; !fine && k < LOONG_COUNT_OF(known); k++) {
+            fine = strcmp(key, known[k]) == 0;
+        }
+        LOONG_CHECK(r->ctx, fine, LOONG_ERR_UNSUPPORTED,
+                    "%s: %s is not done by this image processor", r->path, key);
+    }
+    return LOONG_OK;
+}
+
 /* numpy's order of types: bytes are multiplied in 64 bits, then rounded to 32;
  * the rest is of 32 bits. */
 static void tabulate(loong_image_processor_t *p)
@@ -215,13 +257,14 @@ static loong_status_t read_fields(const reading_t *r,
                 LOONG_ERR_FORMAT, "%s: is not an object", r->path);
     LOONG_TRY(find_kind(r, &kind));
     bool can_crop = kinds[kind].defaults.crop, by_edge = kinds[kind].by_edge;
+    LOONG_TRY(check_fields(r, can_crop));
     *p = kinds[kind].defaults;
     p->ctx = r->ctx;
     LOONG_TRY(read_bool(r, "do_resize", &p->resize));
     LOONG_TRY(read_bool(r, "do_rescale", &p->rescale));
     LOONG_TRY(read_bool(r, "do_normalize", &p->normalize));
     LOONG_TRY(read_size(r, "size", by_edge, by_edge, &p->size));
-    if (can_crop) { /* the others pass these over */
+    if (can_crop) {
         LOONG_TRY(read_bool(r, "do_center_crop", &p->crop));
         LOONG_TRY(read_size(r, "crop_size", false, false, &p->crop_size));
     }
@@ -243,19 +286,20 @@ loong_image_processor_create(loong_context_t *ctx, const char *path,
 {
     loong_json_t *json = NULL;
     loong_image_processor_t *processor = NULL;
-    loong_status_t status = LOONG_OK;
     LOONG_TRY(loongi_json_load(ctx, path, &json));
     reading_t reading = {ctx, path, json};
-    LOONG_TRY_GOTO(loongi_alloc(ctx, sizeof(*processor), "image processor",
-                                &processor),
-                   status, out);
-    LOONG_TRY_GOTO(read_fields(&reading, processor), status, out);
-    *processor_p = processor;
-    processor = NULL;
-out:
-    loongi_free(ctx, processor);
+    loong_status_t status =
+        loongi_alloc(ctx, sizeof(*processor), "image processor", &processor);
+    if (status == LOONG_OK) {
+        status = read_fields(&reading, processor);
+    }
     loongi_json_destroy(&json);
-    return status;
+    if (status != LOONG_OK) {
+        loongi_free(ctx, processor);
+        return status;
+    }
+    *processor_p = processor;
+    return LOONG_OK;
 }
 
 loong_status_t

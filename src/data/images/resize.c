@@ -7,7 +7,6 @@
  * more than 1) and divided by their sum. */
 #include <inttypes.h>
 #include <math.h>
-#include <string.h>
 
 #include "base.h"
 #include "loong/image.h"
@@ -155,50 +154,35 @@ LOONG_CLONES static void filter_rows(const uint8_t *rows, int64_t width,
     }
 }
 
-static loong_status_t along_rows(loong_context_t *ctx,
-                                 const loong_image_t *image, int64_t width,
-                                 loong_image_filter_t filter,
-                                 loong_image_t *resized)
+/* One pass: `outputs` pixels along each row, or along each column. */
+static loong_status_t pass(loong_context_t *ctx, const loong_image_t *image,
+                           loong_image_filter_t filter, bool along_rows,
+                           int64_t outputs, loong_image_t *resized)
 {
     taps_t taps = {0};
-    loong_status_t status = LOONG_OK;
-    *resized = (loong_image_t){width, image->height, NULL};
-    LOONG_TRY_GOTO(make_taps(ctx, filter, image->width, width, &taps), status,
-                   out);
-    LOONG_TRY_GOTO(loongi_calloc(ctx, (size_t)(width * image->height), CHANNELS,
-                                 "pixels of a picture", &resized->pixels),
-                   status, out);
-    for (int64_t y = 0; y < image->height; y++) {
-        filter_row(&taps, image->pixels + y * image->width * CHANNELS, width,
-                   resized->pixels + y * width * CHANNELS);
-    }
-out:
-    taps_free(ctx, &taps);
-    return status;
-}
-
-static loong_status_t along_columns(loong_context_t *ctx,
-                                    const loong_image_t *image, int64_t height,
-                                    loong_image_filter_t filter,
-                                    loong_image_t *resized)
-{
-    taps_t taps = {0};
-    loong_status_t status = LOONG_OK;
+    int64_t inputs = along_rows ? image->width : image->height;
     int64_t bytes = image->width * CHANNELS;
-    *resized = (loong_image_t){image->width, height, NULL};
-    LOONG_TRY_GOTO(make_taps(ctx, filter, image->height, height, &taps), status,
-                   out);
-    LOONG_TRY_GOTO(loongi_calloc(ctx, (size_t)height, (size_t)bytes,
-                                 "pixels of a picture", &resized->pixels),
-                   status, out);
-    for (int64_t y = 0; y < height; y++) {
-        filter_rows(image->pixels + taps.from[y] * bytes, bytes,
-                    taps.weights + y * taps.size, taps.count[y],
-                    resized->pixels + y * bytes);
+    loong_image_t result = *image;
+    *(along_rows ? &result.width : &result.height) = outputs;
+    result.pixels = NULL;
+    loong_status_t status = make_taps(ctx, filter, inputs, outputs, &taps);
+    if (status == LOONG_OK) {
+        status = loongi_calloc(ctx, (size_t)(result.width * result.height),
+                               CHANNELS, "pixels of a picture", &result.pixels);
     }
-out:
+    for (int64_t y = 0; status == LOONG_OK && y < result.height; y++) {
+        uint8_t *to = result.pixels + y * result.width * CHANNELS;
+        if (along_rows) {
+            filter_row(&taps, image->pixels + y * bytes, outputs, to);
+        } else {
+            filter_rows(image->pixels + taps.from[y] * bytes, bytes,
+                        taps.weights + y * taps.size, taps.count[y], to);
+        }
+    }
     taps_free(ctx, &taps);
-    return status;
+    LOONG_TRY(status);
+    *resized = result;
+    return LOONG_OK;
 }
 
 loong_status_t loong_image_resize(loong_context_t *ctx,
@@ -206,9 +190,7 @@ loong_status_t loong_image_resize(loong_context_t *ctx,
                                   int64_t height, loong_image_filter_t filter,
                                   loong_image_t *resized)
 {
-    loong_image_t wide = {0}, result = {0};
-    const loong_image_t *from = image;
-    loong_status_t status = LOONG_OK;
+    loong_image_t wide;
     LOONG_CHECK(ctx, width > 0 && height > 0 && width <= MAX_PIXELS / height,
                 LOONG_ERR_ARG,
                 "a picture cannot be resized to %" PRId64 " x %" PRId64
@@ -216,30 +198,14 @@ loong_status_t loong_image_resize(loong_context_t *ctx,
     LOONG_CHECK(ctx,
                 filter >= LOONG_IMAGE_BILINEAR && filter <= LOONG_IMAGE_BICUBIC,
                 LOONG_ERR_ARG, "there is no filter %d", (int)filter);
-    if (width != image->width) {
-        LOONG_TRY_GOTO(along_rows(ctx, image, width, filter, &wide), status,
-                       out);
-        from = &wide;
+    if (height == image->height) {
+        return pass(ctx, image, filter, true, width, resized);
     }
-    if (height != image->height) {
-        status = along_columns(ctx, from, height, filter, &result);
-    } else if (from == &wide) {
-        result = wide;
-        wide.pixels = NULL;
-    } else {
-        size_t bytes = (size_t)(width * height) * CHANNELS;
-        result = (loong_image_t){width, height, NULL};
-        LOONG_TRY_GOTO(loongi_alloc(ctx, bytes, "pixels of a picture",
-                                    &result.pixels),
-                       status, out);
-        memcpy(result.pixels, image->pixels, bytes);
+    if (width == image->width) {
+        return pass(ctx, image, filter, false, height, resized);
     }
-out:
+    LOONG_TRY(pass(ctx, image, filter, true, width, &wide));
+    loong_status_t status = pass(ctx, &wide, filter, false, height, resized);
     loong_image_free(ctx, &wide);
-    if (status != LOONG_OK) {
-        loong_image_free(ctx, &result);
-        return status;
-    }
-    *resized = result;
-    return LOONG_OK;
+    return status;
 }

@@ -185,7 +185,7 @@ static void test_processor_errors(void **state)
         {"{}", "image_processor_type is \"\"", LOONG_ERR_UNSUPPORTED},
         {"[]", "is not an object", LOONG_ERR_FORMAT},
         {"{\"image_processor_type\": \"ViTImageProcessor\", \"resample\": 0}",
-         "resample is 0", LOONG_ERR_UNSUPPORTED},
+         "resample is not 2 (bilinear) or 3", LOONG_ERR_FORMAT},
         {"{\"image_processor_type\": \"ViTImageProcessor\", \"size\": "
          "{\"shortest_edge\": 3}}",
          "size is not", LOONG_ERR_FORMAT},
@@ -203,7 +203,7 @@ static void test_processor_errors(void **state)
          "do_pad is not done", LOONG_ERR_UNSUPPORTED},
         {"{\"image_processor_type\": \"ViTImageProcessor\", "
          "\"do_center_crop\": true}",
-         "do_center_crop is not done", LOONG_ERR_UNSUPPORTED},
+         "do_center_crop is not false", LOONG_ERR_FORMAT},
     };
     loong_context_t *ctx = test_context();
     loong_image_processor_t *processor = NULL;

@@ -114,8 +114,12 @@ static loong_status_t keep(const void *config, int64_t draw,
                                  picture->pixels};
     row->label = items->item[1].label;
     sums[PICTURES_SUM] += 1.0;
-    return loong_image_process(items->ctx, p->processor, &image, p->patch_size,
-                               row->patches);
+    loong_status_t status = loong_image_process(
+        items->ctx, p->processor, &image, p->patch_size, row->patches);
+    if (status != LOONG_OK) {
+        loongi_error_note(items->ctx, "picture %s", picture->name);
+    }
+    return status;
 }
 
 /* Any picture of any class. */

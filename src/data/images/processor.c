@@ -3,7 +3,7 @@
  * What the image processors of transformers do to a picture, from their
  * preprocessor_config.json: resize, crop, rescale, normalise; then patches. */
 #include <inttypes.h>
-#include <math.h>
+#include <stddef.h>
 #include <string.h>
 
 #include "base.h"
@@ -19,6 +19,7 @@ typedef struct target {
 
 struct loong_image_processor {
     loong_context_t *ctx;
+    bool is_clip; /* crops, and "size": 224 is a shortest edge */
     bool resize, crop, rescale, normalize;
     target_t size, crop_size;
     loong_image_filter_t filter;
@@ -32,206 +33,207 @@ struct loong_image_processor {
 /* Classes and what they take for fields that the file leaves out. */
 static const struct {
     const char *name;
-    bool by_edge; /* "size": 224 is a shortest edge */
     loong_image_processor_t defaults;
 } kinds[] = {
     {"ViT",
-     false,
-     {.resize = true, .rescale = true, .normalize = true,
-      .size = {0, 224, 224}, .filter = LOONG_IMAGE_BILINEAR,
-      .factor = 1.0 / 255, .mean = HALF, .deviation = HALF}},
+     {.resize = true,
+      .rescale = true,
+      .normalize = true,
+      .size = {0, 224, 224},
+      .filter = LOONG_IMAGE_BILINEAR,
+      .factor = 1.0 / 255,
+      .mean = HALF,
+      .deviation = HALF}},
     {"CLIP",
-     true,
-     {.resize = true, .crop = true, .rescale = true, .normalize = true,
-      .size = {224, 0, 0}, .crop_size = {0, 224, 224},
-      .filter = LOONG_IMAGE_BICUBIC, .factor = 1.0 / 255,
+     {.is_clip = true,
+      .resize = true,
+      .crop = true,
+      .rescale = true,
+      .normalize = true,
+      .size = {224, 0, 0},
+      .crop_size = {0, 224, 224},
+      .filter = LOONG_IMAGE_BICUBIC,
+      .factor = 1.0 / 255,
       .mean = {0.48145466, 0.4578275, 0.40821073},
       .deviation = {0.26862954, 0.26130258, 0.27577711}}},
     {"Siglip",
-     false,
-     {.resize = true, .rescale = true, .normalize = true,
-      .size = {0, 224, 224}, .filter = LOONG_IMAGE_BICUBIC,
-      .factor = 1.0 / 255, .mean = HALF, .deviation = HALF}},
+     {.resize = true,
+      .rescale = true,
+      .normalize = true,
+      .size = {0, 224, 224},
+      .filter = LOONG_IMAGE_BICUBIC,
+      .factor = 1.0 / 255,
+      .mean = HALF,
+      .deviation = HALF}},
 };
 
-typedef struct reading {
-    loong_context_t *ctx;
-    const char *path;
-    const loong_json_t *json;
-} reading_t;
-
-/* The field, NULL where it is absent or null. */
-static const loong_json_t *field(const reading_t *r, const char *key)
-{
-    const loong_json_t *value = loongi_json_get(r->json, key);
-    return loongi_json_kind(value) == LOONG_JSON_NULL ? NULL : value;
-}
-
-static loong_status_t wrong(const reading_t *r, const char *key,
-                            const char *allowed)
-{
-    return LOONG_FAIL(r->ctx, LOONG_ERR_FORMAT, "%s: %s is not %s", r->path,
-                      key, allowed);
-}
-
-static loong_status_t read_bool(const reading_t *r, const char *key, bool *to)
-{
-    const loong_json_t *value = field(r, key);
-    if (value == NULL) {
-        return LOONG_OK;
-    }
-    if (loongi_json_kind(value) != LOONG_JSON_BOOL) {
-        return wrong(r, key, "true or false");
-    }
-    *to = loongi_json_bool(value);
-    return LOONG_OK;
-}
-
-static bool is_number(const loong_json_t *value)
-{
-    loong_json_kind_t kind = loongi_json_kind(value);
-    return kind == LOONG_JSON_INT || kind == LOONG_JSON_REAL;
-}
-
-static loong_status_t read_channels(const reading_t *r, const char *key,
-                                    bool divisor, double to[CHANNELS])
-{
-    const loong_json_t *value = field(r, key);
-    for (int64_t c = 0; value != NULL && c < CHANNELS; c++) {
-        const loong_json_t *one =
-            is_number(value) ? value : loongi_json_at(value, c);
-        if (!is_number(one) || (divisor && loongi_json_real(one) == 0) ||
-            (one != value && loongi_json_count(value) != CHANNELS)) {
-            return wrong(r, key, divisor ? "a number or 3, none of them 0"
-                                         : "a number or 3");
-        }
-        to[c] = loongi_json_real(one);
-    }
-    return LOONG_OK;
-}
+/* ---- fields: readers take a value to its member; false: it is none --------*/
 
 enum { LARGEST = 65536 };
 
-static bool is_size(const loong_json_t *value)
+static bool read_bool(const loong_image_processor_t *p,
+                      const loong_json_t *value, void *to)
 {
-    return loongi_json_kind(value) == LOONG_JSON_INT &&
-           loongi_json_int(value) > 0 && loongi_json_int(value) <= LARGEST;
+    (void)p;
+    *(bool *)to = loongi_json_bool(value);
+    return loongi_json_kind(value) == LOONG_JSON_BOOL;
 }
 
-/* 224, {"shortest_edge": 224} where `edges`, {"height": 224, "width": 224}. */
-static loong_status_t read_size(const reading_t *r, const char *key, bool edges,
-                                bool by_edge, target_t *to)
+static bool read_crop(const loong_image_processor_t *p,
+                      const loong_json_t *value, void *to)
 {
-    const loong_json_t *value = field(r, key);
-    const loong_json_t *edge = loongi_json_get(value, "shortest_edge");
-    const loong_json_t *height = loongi_json_get(value, "height");
-    const loong_json_t *width = loongi_json_get(value, "width");
-    if (value == NULL) {
-        return LOONG_OK;
+    return read_bool(p, value, to) && (p->is_clip || !*(bool *)to);
+}
+
+static bool read_filter(const loong_image_processor_t *p,
+                        const loong_json_t *value, void *to)
+{
+    int64_t number = loongi_json_int(value);
+    (void)p;
+    *(loong_image_filter_t *)to = (loong_image_filter_t)number;
+    return number == LOONG_IMAGE_BILINEAR || number == LOONG_IMAGE_BICUBIC;
+}
+
+static bool read_number(const loong_image_processor_t *p,
+                        const loong_json_t *value, void *to)
+{
+    loong_json_kind_t kind = loongi_json_kind(value);
+    (void)p;
+    *(double *)to = loongi_json_real(value);
+    return kind == LOONG_JSON_INT || kind == LOONG_JSON_REAL;
+}
+
+static bool read_channels(const loong_image_processor_t *p,
+                          const loong_json_t *value, void *to)
+{
+    double *channels = to;
+    bool is_list = loongi_json_kind(value) == LOONG_JSON_ARRAY;
+    bool good = !is_list || loongi_json_count(value) == CHANNELS;
+    for (int64_t c = 0; good && c < CHANNELS; c++) {
+        good = read_number(p, is_list ? loongi_json_at(value, c) : value,
+                           &channels[c]);
     }
-    if (is_size(value)) {
-        int64_t n = loongi_json_int(value);
-        *to = by_edge ? (target_t){n, 0, 0} : (target_t){0, n, n};
-    } else if (edges && is_size(edge) && loongi_json_count(value) == 1) {
-        *to = (target_t){loongi_json_int(edge), 0, 0};
-    } else if (is_size(height) && is_size(width)) {
-        *to = (target_t){0, loongi_json_int(width), loongi_json_int(height)};
-    } else {
-        return wrong(r, key,
-                     edges ? "a size, {\"shortest_edge\": .} or {\"height\": "
-                             "., \"width\": .}, of 1 to 65536"
-                           : "a size or {\"height\": ., \"width\": .}, of 1 "
-                             "to 65536");
+    return good;
+}
+
+static bool read_divisors(const loong_image_processor_t *p,
+                          const loong_json_t *value, void *to)
+{
+    const double *channels = to;
+    return read_channels(p, value, to) && channels[0] != 0 &&
+           channels[1] != 0 && channels[2] != 0;
+}
+
+static bool is_size(const loong_json_t *value)
+{
+    int64_t size = loongi_json_int(value);
+    return size > 0 && size <= LARGEST;
+}
+
+static bool read_exact_size(const loong_image_processor_t *p,
+                            const loong_json_t *value, void *to)
+{
+    bool square = is_size(value);
+    const loong_json_t *w = square ? value : loongi_json_get(value, "width");
+    const loong_json_t *h = square ? value : loongi_json_get(value, "height");
+    (void)p;
+    *(target_t *)to = (target_t){0, loongi_json_int(w), loongi_json_int(h)};
+    return is_size(w) && is_size(h);
+}
+
+static bool read_size(const loong_image_processor_t *p,
+                      const loong_json_t *value, void *to)
+{
+    const loong_json_t *edge =
+        is_size(value) ? value : loongi_json_get(value, "shortest_edge");
+    if (!p->is_clip || edge == NULL) {
+        return read_exact_size(p, value, to);
+    }
+    *(target_t *)to = (target_t){loongi_json_int(edge), 0, 0};
+    return is_size(edge) && loongi_json_count(value) <= 1;
+}
+
+#define AT(member) offsetof(loong_image_processor_t, member)
+#define SIZE "a size of 1 to 65536, or {\"height\": ., \"width\": .}"
+
+/* Fields without a reader change nothing here. */
+static const struct {
+    const char *key;
+    bool (*read)(const loong_image_processor_t *p, const loong_json_t *value,
+                 void *to);
+    size_t offset;
+    const char *allowed;
+} fields[] = {
+    {"do_resize", read_bool, AT(resize), "true or false"},
+    {"size", read_size, AT(size), SIZE " or, CLIP's, {\"shortest_edge\": .}"},
+    {"resample", read_filter, AT(filter), "2 (bilinear) or 3 (bicubic)"},
+    {"do_center_crop", read_crop, AT(crop), "false or, CLIP's, true"},
+    {"crop_size", read_exact_size, AT(crop_size), SIZE},
+    {"do_rescale", read_bool, AT(rescale), "true or false"},
+    {"rescale_factor", read_number, AT(factor), "a number"},
+    {"do_normalize", read_bool, AT(normalize), "true or false"},
+    {"image_mean", read_channels, AT(mean), "a number or 3"},
+    {"image_std", read_divisors, AT(deviation), "a number or 3, none 0"},
+    {"image_processor_type", NULL, 0, NULL},
+    {"feature_extractor_type", NULL, 0, NULL},
+    {"processor_class", NULL, 0, NULL},
+    {"auto_map", NULL, 0, NULL},
+    {"_valid_processor_keys", NULL, 0, NULL},
+    {"do_convert_rgb", NULL, 0, NULL},
+    {"data_format", NULL, 0, NULL},
+    {"input_data_format", NULL, 0, NULL},
+    {"return_tensors", NULL, 0, NULL},
+    {"device", NULL, 0, NULL},
+    {"default_to_square", NULL, 0, NULL},
+};
+
+/* A field that is not known is an error, unless it is off. */
+static loong_status_t read_field(const char *path, const char *key,
+                                 const loong_json_t *value,
+                                 loong_image_processor_t *p)
+{
+    int64_t f = 0;
+    bool off = loongi_json_kind(value) == LOONG_JSON_NULL;
+    while (f < LOONG_COUNT_OF(fields) && strcmp(fields[f].key, key) != 0) {
+        f++;
+    }
+    if (f == LOONG_COUNT_OF(fields)) {
+        off = off || (loongi_json_kind(value) == LOONG_JSON_BOOL &&
+                      !loongi_json_bool(value));
+        LOONG_CHECK(p->ctx, off, LOONG_ERR_UNSUPPORTED,
+                    "%s: %s is not done by this image processor", path, key);
+    } else if (!off && fields[f].read != NULL) {
+        LOONG_CHECK(
+            p->ctx, fields[f].read(p, value, (char *)p + fields[f].offset),
+            LOONG_ERR_FORMAT, "%s: %s is not %s", path, key, fields[f].allowed);
     }
     return LOONG_OK;
 }
 
 /* "CLIPImageProcessor", "CLIPImageProcessorFast", "CLIPFeatureExtractor". */
-static loong_status_t find_kind(const reading_t *r, int64_t *kind_p)
+static loong_status_t find_kind(loong_context_t *ctx, const char *path,
+                                const loong_json_t *json, int64_t *kind_p)
 {
     static const char *const endings[] = {"ImageProcessor",
                                           "ImageProcessorFast",
                                           "FeatureExtractor"};
-    const loong_json_t *type = field(r, "image_processor_type");
+    const loong_json_t *type = loongi_json_get(json, "image_processor_type");
     const char *name = loongi_json_string(
-        type != NULL ? type : field(r, "feature_extractor_type"));
+        type != NULL ? type : loongi_json_get(json, "feature_extractor_type"));
     for (int64_t k = 0; k < LOONG_COUNT_OF(kinds); k++) {
         size_t length = strlen(kinds[k].name);
-        if (strncmp(name, kinds[k].name, length) != 0) {
-            continue;
-        }
-        for (int64_t e = 0; e < LOONG_COUNT_OF(endings); e++) {
+        bool begins = strncmp(name, kinds[k].name, length) == 0;
+        for (int64_t e = 0; begins && e < LOONG_COUNT_OF(endings); e++) {
             if (strcmp(name + length, endings[e]) == 0) {
                 *kind_p = k;
                 return LOONG_OK;
             }
         }
     }
-    return LOONG_FAIL(r->ctx, LOONG_ERR_UNSUPPORTED,
+    return LOONG_FAIL(ctx, LOONG_ERR_UNSUPPORTED,
                       "%s: image_processor_type is \"%s\", of which ViT, CLIP "
                       "and SiglipImageProcessor are read",
-                      r->path, name);
-}
-
-static loong_status_t read_filter(const reading_t *r, loong_image_filter_t *to)
-{
-    const loong_json_t *value = field(r, "resample");
-    if (value == NULL) {
-        return LOONG_OK;
-    }
-    int64_t number = loongi_json_kind(value) == LOONG_JSON_INT
-                         ? loongi_json_int(value)
-                         : -1;
-    LOONG_CHECK(r->ctx,
-                number >= LOONG_IMAGE_BILINEAR &&
-                    number <= LOONG_IMAGE_BICUBIC,
-                LOONG_ERR_UNSUPPORTED,
-                "%s: resample is %" PRId64 "; 2 (bilinear) and 3 (bicubic) "
-                "are known", r->path, number);
-    *to = (loong_image_filter_t)number;
-    return LOONG_OK;
-}
-
-/* Fields that are read here, or that change nothing here. */
-static const char *const known[] = {"image_processor_type",
-                                    "feature_extractor_type",
-                                    "processor_class",
-                                    "auto_map",
-                                    "_valid_processor_keys",
-                                    "do_convert_rgb",
-                                    "data_format",
-                                    "input_data_format",
-                                    "return_tensors",
-                                    "device",
-                                    "default_to_square",
-                                    "do_resize",
-                                    "size",
-                                    "resample",
-                                    "crop_size",
-                                    "do_rescale",
-                                    "rescale_factor",
-                                    "do_normalize",
-                                    "image_mean",
-                                    "image_std"};
-
-/* What else is asked for would not be done: an error, unless it is off. */
-static loong_status_t check_fields(const reading_t *r, bool can_crop)
-{
-    for (const loong_json_member_t *it = loongi_json_first(r->json); it != NULL;
-         it = loongi_json_next(r->json, it)) {
-        const char *key = loongi_json_member_key(it);
-        const loong_json_t *value = loongi_json_member_value(it);
-        loong_json_kind_t kind = loongi_json_kind(value);
-        bool fine = kind == LOONG_JSON_NULL ||
-                    (kind == LOONG_JSON_BOOL && !loongi_json_bool(value)) ||
-                    (can_crop && strcmp(key, "do_center_crop") == 0);
-        for (int64_t k = 0; !fine && k < LOONG_COUNT_OF(known); k++) {
-            fine = strcmp(key, known[k]) == 0;
-        }
-        LOONG_CHECK(r->ctx, fine, LOONG_ERR_UNSUPPORTED,
-                    "%s: %s is not done by this image processor", r->path, key);
-    }
-    return LOONG_OK;
+                      path, name);
 }
 
 /* numpy's order of types: bytes are multiplied in 64 bits, then rounded to 32;
@@ -249,33 +251,21 @@ static void tabulate(loong_image_processor_t *p)
     }
 }
 
-static loong_status_t read_fields(const reading_t *r,
+static loong_status_t read_fields(loong_context_t *ctx, const char *path,
+                                  const loong_json_t *json,
                                   loong_image_processor_t *p)
 {
     int64_t kind = 0;
-    LOONG_CHECK(r->ctx, loongi_json_kind(r->json) == LOONG_JSON_OBJECT,
-                LOONG_ERR_FORMAT, "%s: is not an object", r->path);
-    LOONG_TRY(find_kind(r, &kind));
-    bool can_crop = kinds[kind].defaults.crop, by_edge = kinds[kind].by_edge;
-    LOONG_TRY(check_fields(r, can_crop));
+    LOONG_CHECK(ctx, loongi_json_kind(json) == LOONG_JSON_OBJECT,
+                LOONG_ERR_FORMAT, "%s: is not an object", path);
+    LOONG_TRY(find_kind(ctx, path, json, &kind));
     *p = kinds[kind].defaults;
-    p->ctx = r->ctx;
-    LOONG_TRY(read_bool(r, "do_resize", &p->resize));
-    LOONG_TRY(read_bool(r, "do_rescale", &p->rescale));
-    LOONG_TRY(read_bool(r, "do_normalize", &p->normalize));
-    LOONG_TRY(read_size(r, "size", by_edge, by_edge, &p->size));
-    if (can_crop) {
-        LOONG_TRY(read_bool(r, "do_center_crop", &p->crop));
-        LOONG_TRY(read_size(r, "crop_size", false, false, &p->crop_size));
+    p->ctx = ctx;
+    for (const loong_json_member_t *it = loongi_json_first(json); it != NULL;
+         it = loongi_json_next(json, it)) {
+        LOONG_TRY(read_field(path, loongi_json_member_key(it),
+                             loongi_json_member_value(it), p));
     }
-    LOONG_TRY(read_filter(r, &p->filter));
-    const loong_json_t *factor = field(r, "rescale_factor");
-    if (factor != NULL && !is_number(factor)) {
-        return wrong(r, "rescale_factor", "a number");
-    }
-    p->factor = factor != NULL ? loongi_json_real(factor) : p->factor;
-    LOONG_TRY(read_channels(r, "image_mean", false, p->mean));
-    LOONG_TRY(read_channels(r, "image_std", true, p->deviation));
     tabulate(p);
     return LOONG_OK;
 }
@@ -287,11 +277,10 @@ loong_image_processor_create(loong_context_t *ctx, const char *path,
     loong_json_t *json = NULL;
     loong_image_processor_t *processor = NULL;
     LOONG_TRY(loongi_json_load(ctx, path, &json));
-    reading_t reading = {ctx, path, json};
     loong_status_t status =
         loongi_alloc(ctx, sizeof(*processor), "image processor", &processor);
     if (status == LOONG_OK) {
-        status = read_fields(&reading, processor);
+        status = read_fields(ctx, path, json, processor);
     }
     loongi_json_destroy(&json);
     if (status != LOONG_OK) {
@@ -319,8 +308,8 @@ loong_image_processor_create_default(loong_context_t *ctx,
     LOONG_TRY(loongi_alloc(ctx, sizeof(*p), "image processor", &p));
     *p = kinds[kind].defaults;
     p->ctx = ctx;
-    p->size = kinds[kind].by_edge ? (target_t){image_size, 0, 0}
-                                  : (target_t){0, image_size, image_size};
+    p->size = p->is_clip ? (target_t){image_size, 0, 0}
+                         : (target_t){0, image_size, image_size};
     p->crop_size = (target_t){0, image_size, image_size};
     tabulate(p);
     *processor_p = p;

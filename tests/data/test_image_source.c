@@ -105,6 +105,7 @@ static void check_members(loong_context_t *ctx,
     char *line = strstr(text, "\nmember ");
     for (; line != NULL; line = strstr(line + 1, "\nmember "), i++) {
         loong_image_sample_t sample;
+        loong_image_t image;
         int64_t label;
         uint32_t crc;
         assert_int_equal(
@@ -113,6 +114,11 @@ static void check_members(loong_context_t *ctx,
         assert_int_equal(
             loongi_crc(LOONG_CRC32, sample.bytes, sample.length), crc);
         assert_int_equal(sample.label, label);
+        assert_ok(ctx, loong_image_decode(ctx, sample.name, sample.bytes,
+                                          sample.length, NULL, &image));
+        assert_true(image.width == sample.info.width &&
+                    image.height == sample.info.height);
+        loong_image_free(ctx, &image);
         loong_image_sample_free(ctx, &sample);
     }
     assert_int_equal(i, loong_image_source_samples(source));

@@ -10,7 +10,7 @@
 #include "base.h"
 #include "slots.h"
 
-enum { BLOCK_ALIGN = 64, TRAIL_SIZE = 8192, LINE_SIZE = 1024, SLOTS = 8 };
+enum { BLOCK_ALIGN = 64, TRAIL_SIZE = 8192, LINE_SIZE = 1024, SLOTS = 32 };
 
 /* Stands right before each allocation. */
 typedef struct block {

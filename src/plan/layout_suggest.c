@@ -366,7 +366,7 @@ static loong_status_t search_all(search_t *s)
 static loong_status_t suggest(const loong_parallel_t *layout)
 {
     search_t s;
-    loong_model_facts_t facts;
+    loong_model_facts_t facts = {0};
     memset(&s, 0, sizeof(s));
     s.asked = layout;
     layout->family->facts(layout->config, &facts);

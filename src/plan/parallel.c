@@ -44,7 +44,7 @@ static int exchanging(const loong_recipe_t *r)
 
 static loong_mesh_params_t mesh_params(const loong_parallel_t *l)
 {
-    loong_model_facts_t facts;
+    loong_model_facts_t facts = {0};
     l->family->facts(l->config, &facts);
     loong_mesh_params_t p = {
         .world = l->ranks,
@@ -86,7 +86,7 @@ static loong_dispatcher_t dispatcher_of(const loong_parallel_t *layout,
 {
     const char *text =
         loong_recipe_text(layout->recipe, "parallel.moe_token_dispatcher_type");
-    loong_model_facts_t facts;
+    loong_model_facts_t facts = {0};
     layout->family->facts(layout->config, &facts);
     loong_dispatch_rows_t rows = loongi_dispatch_rows(mesh, &facts);
     bool fewer = strcmp(text, "auto") == 0 && rows.exchanged < rows.gathered;
@@ -96,7 +96,7 @@ static loong_dispatcher_t dispatcher_of(const loong_parallel_t *layout,
 
 static bool layout_reads_pictures(const loong_parallel_t *layout)
 {
-    loong_model_facts_t facts;
+    loong_model_facts_t facts = {0};
     layout->family->facts(layout->config, &facts);
     return facts.patch_size > 0;
 }
@@ -174,7 +174,7 @@ static loong_status_t check_pipeline(const loong_parallel_t *l,
                                      loong_arena_t *arena, bool whole_mesh,
                                      loong_stage_cut_t **cuts_p)
 {
-    loong_model_facts_t facts;
+    loong_model_facts_t facts = {0};
     loong_schedule_params_t p = {.ranks = mesh->size[LOONG_AXIS_PP],
                                  .pair =
                                      loong_recipe_bool(l->recipe, PAIR_KEY)};

@@ -222,7 +222,7 @@ loong_status_t loongi_router_replay_mode(const loong_trainer_t *t,
     const char *record = loong_recipe_text(t->recipe, RECORD_KEY);
     const char *replay = loong_recipe_text(t->recipe, REPLAY_KEY);
     const char *key = record != NULL ? RECORD_KEY : REPLAY_KEY;
-    loong_model_facts_t facts;
+    loong_model_facts_t facts = {0};
     model->family->facts(model->config, &facts);
     LOONG_CHECK(t->ctx, (record == NULL && replay == NULL) ||
                             (facts.num_experts > 0 &&

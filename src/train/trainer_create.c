@@ -238,7 +238,7 @@ static loong_status_t start(loong_trainer_t *t)
 static loong_status_t set_picture_rows(loong_trainer_t *t)
 {
     static const char key[] = "data.seq_length";
-    loong_model_facts_t facts;
+    loong_model_facts_t facts = {0};
     char text[24];
     t->parallel.family->facts(t->parallel.config, &facts);
     if (facts.patch_size == 0) {

@@ -5,19 +5,16 @@
 #include <dirent.h>
 
 #include "decoder_config.h"
+#include "earlier.h"
 #include "file.h"
 #include "hf_config.h"
+#include "loong/family.h"
 #include "loong/recipe.h"
 #include "loong/register.h"
 #include "test.h"
 #include "test_dir.h"
 
 TEST_DIR(root)
-
-static loong_status_t collect(void *user, const char *key, const char *value)
-{
-    return loongi_pairs_set(user, key, value);
-}
 
 static loong_status_t add_stated(void *user, const char *key,
                                  const char *value)
@@ -130,10 +127,33 @@ static void test_defaults(void **state)
     test_context_end(&ctx);
 }
 
+/* As its family says; a sample of pictures is as long as one has rows. */
+static void configure_component(loong_context_t *ctx, loong_recipe_t *recipe)
+{
+    char path[96];
+    loong_model_facts_t facts = {0};
+    const loong_family_t *family =
+        loong_find_family(ctx, loongi_model_family(recipe));
+    assert_non_null(family);
+    void *config = test_calloc(1, family->config_size);
+    snprintf(path, sizeof(path), "model.%s", loongi_model_role(recipe));
+    assert_ok(ctx, family->configure(ctx, recipe, path, config));
+    family->facts(config, &facts);
+    if (facts.patch_size > 0) {
+        int64_t side = facts.image_size / facts.patch_size;
+        snprintf(path, sizeof(path), "%lld",
+                 (long long)(side * side + facts.class_token));
+        assert_ok(ctx, loong_recipe_set(recipe, "data.seq_length", path,
+                                        "the model's pictures"));
+    }
+    test_free(config);
+}
+
 static void test_recipes(void **state)
 {
     (void)state;
     loong_context_t *ctx = test_context();
+    assert_ok(ctx, loong_register_builtin(ctx));
     static const char folder[] = LOONG_SOURCE_DIR "/configs/recipes";
     loong_recipe_params_t params = {LOONG_SOURCE_DIR "/configs", 0, NULL, 0,
                                     NULL};
@@ -143,22 +163,16 @@ static void test_recipes(void **state)
     for (struct dirent *e = readdir(dir); e != NULL; e = readdir(dir)) {
         char path[4096];
         loong_recipe_t *recipe = NULL;
-        loong_pairs_t *pairs = NULL;
-        loong_decoder_config_t config;
         if (e->d_name[0] == '.') {
             continue;
         }
         snprintf(path, sizeof(path), "%s/%s", folder, e->d_name);
         assert_ok(ctx, loong_recipe_load(ctx, path, &params, &recipe));
-        assert_ok(ctx, loongi_pairs_create(ctx, &pairs));
-        assert_ok(ctx, loong_recipe_each(recipe, "model.foundation", collect,
-                                         pairs));
-        assert_ok(ctx, loongi_decoder_configure(ctx, pairs, &config));
+        configure_component(ctx, recipe);
         /* Benchmarks make their own data. */
         if (strncmp(e->d_name, "bench_", 6) != 0) {
             assert_ok(ctx, loong_recipe_check(recipe, 1));
         }
-        loongi_pairs_destroy(&pairs);
         loong_recipe_destroy(&recipe);
         count++;
     }

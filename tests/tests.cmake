@@ -97,7 +97,16 @@ foreach(name pointwise gradients in_place optimizer adamw_bf16 update muon_ops m
   loong_op_test(${name})
 endforeach()
 loong_test(NAME op_graph_gradients SOURCES tests/ops/test_graph_gradients.c
-  LABELS ops)
+  examples/extension/rings.c LABELS ops)
+# The example as a user builds it, against what the shared library exports.
+add_library(rings_extension MODULE examples/extension/rings.c)
+target_include_directories(rings_extension PRIVATE include)
+target_link_libraries(rings_extension PRIVATE loong m)
+add_test(NAME cli_extension COMMAND
+  ${PROJECT_SOURCE_DIR}/tests/cli/extension.sh ${PROJECT_BINARY_DIR}
+  ${PROJECT_SOURCE_DIR} $<TARGET_FILE:rings_extension> ${MPIEXEC_EXECUTABLE})
+set_tests_properties(cli_extension PROPERTIES LABELS cli TIMEOUT 120
+  ENVIRONMENT "OMPI_ALLOW_RUN_AS_ROOT=1;OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1")
 loong_test(NAME op_rules SOURCES tests/ops/test_rules.c LABELS ops)
 loong_test(NAME op_tables LABELS ops
   SOURCES tests/ops/test_tables.c LIBS loong_op_cases_cpu)

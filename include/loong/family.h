@@ -11,6 +11,7 @@
 #define LOONG_FAMILY_H
 
 #include "loong/graph.h"
+#include "loong/processor.h"
 #include "loong/recipe.h"
 
 #ifdef __cplusplus
@@ -127,6 +128,9 @@ typedef struct loong_family {
     /* Of its components in recipes and checkpoints, "foundation" when NULL;
      * image_encoder is another one. */
     const char *role;
+    /* Of its samples; its configuration is the family's. NULL: the built-in one
+     * of tokens, or of pictures. */
+    const loong_processor_t *processor;
     /* Of one that reads pictures: transformers' class of image processors. */
     const char *image_processor;
     size_t config_size;
@@ -136,6 +140,7 @@ typedef struct loong_family {
     loong_status_t (*configure)(loong_context_t *ctx,
                                 const loong_recipe_t *recipe,
                                 const char *component, void *config);
+    /* Fills facts, which are zero. */
     void (*facts)(const void *config, loong_model_facts_t *facts);
     /* Operations of attention scores and what is summed by them, forward and
      * backward, of a token on the mean over a text of so many; NULL: 0. */

@@ -71,9 +71,10 @@ typedef struct loong_recipe_params {
     const loong_recipe_key_t *keys; /* borrowed while the recipe lives */
 } loong_recipe_params_t;
 
-/* Loads a file, its defaults and the overrides, and checks everything against
- * the schema; all problems are reported together with file:line, what was
- * found, what is allowed and the nearest key.
+/* Loads a file, its defaults and the overrides, opens the shared objects that
+ * the file or an override names (loong/extension.h), and checks everything
+ * against the schema; all problems are reported together with file:line, what
+ * was found, what is allowed and the nearest key.
  * Errors: LOONG_ERR_NOT_FOUND, LOONG_ERR_CONFIG; LOONG_ERR_ARG for a key of
  * the caller that there is already. params may be NULL. */
 LOONG_API LOONG_NODISCARD loong_status_t
@@ -88,7 +89,8 @@ LOONG_API LOONG_NODISCARD loong_status_t
 loong_recipe_load_unjudged(loong_context_t *ctx, const char *path,
                            const loong_recipe_params_t *params,
                            loong_recipe_t **recipe_p);
-/* The same from text; `name` stands for the file in messages. */
+/* The same from text, which names no shared objects; `name` stands for the
+ * file in messages. */
 LOONG_API LOONG_NODISCARD loong_status_t
 loong_recipe_parse(loong_context_t *ctx, const char *name, const char *text,
                    const loong_recipe_params_t *params,

@@ -23,19 +23,22 @@ extern "C" {
 typedef enum loong_item_type {
     LOONG_ITEM_TOKENS,
     LOONG_ITEM_IMAGE,
-    LOONG_ITEM_LABEL
+    LOONG_ITEM_LABEL,
+    LOONG_ITEM_VALUES
 } loong_item_type_t;
 
 /* A part of a sample. Contents lie in the memory of the list of items. */
 typedef struct loong_item {
     loong_item_type_t type;
     const char *name; /* for messages, borrowed from the source; or NULL */
-    int64_t size[2];  /* TOKENS: ids; IMAGE: width and height in pixels */
+    /* TOKENS: ids; IMAGE: width and height in pixels; VALUES: their number */
+    int64_t size[2];
     int64_t label;    /* LABEL: its class */
     int32_t *ids;     /* TOKENS [size] */
     uint8_t *weight;  /* TOKENS [size]: 1: the token is learned */
     uint8_t *starts;  /* TOKENS [size]: 1: the first of a document */
-    uint8_t *pixels;  /* IMAGE [height,width,3] */
+    uint8_t *pixels;    /* IMAGE [height,width,3] */
+    double *values;     /* VALUES [size] */
 } loong_item_t;
 
 enum { LOONG_MAX_ITEMS = 8 };

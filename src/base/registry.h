@@ -13,6 +13,7 @@
 #define LOONG_REGISTRY_STAGERS "registered stagers"
 #define LOONG_REGISTRY_FAMILIES "registered families"
 #define LOONG_REGISTRY_SOURCES "registered sources"
+#define LOONG_REGISTRY_EXTENSIONS "extensions"
 
 typedef struct loong_registry {
     const void **items; /* in the order in which they came */

@@ -380,11 +380,15 @@ static loong_status_t judge(const loong_recipe_t *r)
     return LOONG_OK;
 }
 
-static loong_status_t finish(loong_recipe_t *r, loong_status_t status,
-                             loong_recipe_t **recipe_p)
+/* own: the recipe's file; NULL: it may name no code. */
+static loong_status_t finish(loong_recipe_t *r, const char *own,
+                             loong_status_t status, loong_recipe_t **recipe_p)
 {
     for (int i = 0; i < r->params.num_overrides && status == LOONG_OK; i++) {
         status = apply_override(r, r->params.overrides[i]);
+    }
+    if (status == LOONG_OK && own != NULL) {
+        status = loongi_recipe_load_extensions(r, own);
     }
     if (status == LOONG_OK) {
         status = judge(r);
@@ -411,7 +415,7 @@ static loong_status_t load(loong_context_t *ctx, const char *path,
         status = load_file(r, path, chain, &r->root);
         loongi_free(ctx, chain);
     }
-    return finish(r, status, recipe_p);
+    return finish(r, path, status, recipe_p);
 }
 
 loong_status_t loong_recipe_load(loong_context_t *ctx, const char *path,
@@ -448,7 +452,7 @@ loong_status_t loong_recipe_parse(loong_context_t *ctx, const char *name,
         status = compose(r, name, tree, chain, &r->root);
     }
     loongi_free(ctx, chain);
-    return finish(r, status, recipe_p);
+    return finish(r, NULL, status, recipe_p);
 }
 
 loong_status_t loong_recipe_derive(loong_context_t *ctx,
@@ -463,7 +467,8 @@ loong_status_t loong_recipe_derive(loong_context_t *ctx,
     params.overrides = overrides;
     LOONG_TRY(create(ctx, &params, &r));
     r->root = recipe->root;
-    return finish(r, LOONG_OK, recipe_p);
+    r->extensions_hash = recipe->extensions_hash;
+    return finish(r, NULL, LOONG_OK, recipe_p);
 }
 
 void loong_recipe_destroy(loong_recipe_t **recipe_p)
@@ -542,6 +547,6 @@ loong_status_t loong_recipe_hash(loong_recipe_t *recipe, uint64_t *hash_p)
 {
     const char *text = NULL;
     LOONG_TRY(loong_recipe_print(recipe, false, &text));
-    *hash_p = loongi_rng_name(text);
+    *hash_p = loongi_rng_name(text) + recipe->extensions_hash;
     return LOONG_OK;
 }

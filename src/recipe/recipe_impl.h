@@ -21,6 +21,7 @@ struct loong_recipe {
     const loong_recipe_key_t **sorted; /* all keys, by path */
     loong_tree_t *root;
     bool judged_later; /* loong_recipe_check tells what is wrong */
+    uint64_t extensions_hash; /* of their files; 0: none */
     loong_text_t printed;
     loong_status_t *status; /* of reading; apart, as readers see a const */
 };
@@ -31,6 +32,11 @@ const loong_recipe_key_t *loongi_recipe_key_at(const loong_recipe_t *recipe,
                                                int64_t index);
 
 LOONG_NODISCARD loong_status_t loongi_recipe_sort_keys(loong_recipe_t *recipe);
+
+/* Opens what the file `own` and overrides name under extensions, and adds their
+ * keys. */
+LOONG_NODISCARD loong_status_t
+loongi_recipe_load_extensions(loong_recipe_t *recipe, const char *own);
 
 /* "a[3].b" -> "a[].b" */
 void loongi_recipe_generic_path(const char *path,

@@ -41,6 +41,10 @@
 static const loong_recipe_key_t keys[] = {
     INT("version", "1", 1, 1, SAME, "version of the schema"),
     TEXT("name", "run", FREE, "name of the run, for logs"),
+    TEXTS("extensions", FREE,
+          "shared objects with ops, families, sources and keys of the user's, "
+          "as [./mine.so]; opened before the rest is read, and named by the "
+          "recipe itself or the command line alone"),
     INT("seed", "1234", 0, BIG, SAME, "of initialisation, data, dropout"),
     CHOICE("training_phase", "pretrain", "pretrain midtrain", FREE,
            "midtrain: pretraining that goes on from trained weights, with the "

@@ -194,6 +194,12 @@ static loong_status_t patch_processor(loong_trainer_t *t)
 
 loong_status_t loongi_trainer_processor(loong_trainer_t *t)
 {
+    const loong_component_params_t *p = &t->component->params;
+    if (p->family->processor != NULL) {
+        t->processor = p->family->processor;
+        t->processor_config = p->config;
+        return LOONG_OK;
+    }
     return t->component->facts.patch_size > 0 ? patch_processor(t)
                                               : token_processor(t);
 }

@@ -4,6 +4,7 @@
  * run, and the gradients of its inputs are finite differences in fp64 of what
  * its own forward makes. In bf16 a gradient has the type of its input. */
 #include "executor.h"
+#include "loong/extension.h"
 #include "loong/ops.h"
 #include "loong/register.h"
 #include "rng.h"
@@ -94,6 +95,28 @@ static double squares(double *const *in, const int32_t *none, int64_t k)
     return sum / H;
 }
 
+/* The example's op: examples/extension. */
+extern const loong_op_t rings_hinge;
+const loong_extension_t *loong_extension(void);
+
+static loong_val_t hinge(loong_graph_t *g, const loong_val_t *in,
+                         loong_val_t labels)
+{
+    const double margin = 0.7;
+    loong_val_t with[] = {loong_reshape(g, in[0], loong_shape_2d(T, 1)),
+                          labels};
+    loong_val_t y;
+    loong_graph_apply(g, &rings_hinge, &margin, 2, with, 1, &y);
+    return y;
+}
+
+static double hinge_formula(double *const *in, const int32_t *labels,
+                            int64_t k)
+{
+    double gap = fmax(0.0, 0.7 - (labels[k] > 0 ? 1.0 : -1.0) * in[0][k]);
+    return labels[k] < 0 ? 0.0 : gap * gap;
+}
+
 #define MAT {2, {T, H}}
 #define VEC(size_) {1, {size_}}
 
@@ -109,6 +132,7 @@ static const rule_t rules[] = {
     {"multiply", 2, false, {MAT, MAT}, 0, {0}, multiply, NULL},
     {"kl_estimate", 2, true, {VEC(T), VEC(T)}, 0, {0}, kl_estimate, NULL},
     {"squared_error", 2, false, {MAT, MAT}, 0, {0}, squared_error, squares},
+    {"hinge", 1, true, {VEC(T)}, T, {0, 1, 1, -1, 0, 1}, hinge, hinge_formula},
 };
 
 /* ---- a graph of one ------------------------------------------------------ */
@@ -305,6 +329,7 @@ static int setup(void **state)
 {
     loong_context_t *ctx = test_context();
     assert_ok(ctx, loong_register_builtin(ctx));
+    assert_ok(ctx, loong_extension()->enter(ctx));
     *state = ctx;
     return 0;
 }

@@ -324,6 +324,7 @@ mkdir -p pictures/a
 cp "$source"/tests/fixtures/images/{rgb.png,j420.jpg} pictures/a
 run vision <<KEYS
 version=1
+extensions=[]
 device=cpu
 model.image_encoder.family=vit
 model.image_encoder.num_layers=1

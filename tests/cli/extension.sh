@@ -1,0 +1,60 @@
+#!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
+# usage: extension.sh BUILD SOURCE OBJECT [MPIRUN]: a recipe names a shared
+# object, the example's, and trains what is in it alone; what is wrong with
+# objects and recipes is told.
+set -eu
+build=$1
+source=$2
+mpirun=${4:-}
+place=$(mktemp -d)
+trap 'rm -rf "$place"' EXIT
+cd "$place"
+export OMP_NUM_THREADS=1
+cp "$3" rings.so
+cp "$source/examples/extension/rings.yaml" .
+failures=0
+fail() {
+    echo "FAILED: $*"
+    failures=$((failures + 1))
+}
+
+losses() { grep -o '^step.*| loss [0-9.]*' | sed 's/.*loss //' | xargs; }
+"$build/loongrun" rings.yaml precision.params_dtype=fp64 >out 2>err ||
+    fail "$(cat out err)"
+one=$(losses <out)
+# Half of the margin squared and more is what a model has that knows nothing.
+[ -n "$one" ] && awk "BEGIN { exit !(${one##* } < 0.01) }" ||
+    fail "learned to losses of $one"
+grep -q 'nothing in this run reads it' out err && fail "a key is not read"
+if [ -n "$mpirun" ]; then
+    "$mpirun" --oversubscribe -n 2 "$build/loongrun" rings.yaml \
+        precision.params_dtype=fp64 train.micro_batch_size=10 >out 2>err ||
+        fail "$(cat out err)"
+    [ "$(losses <out)" = "$one" ] || fail "two ranks: $(losses <out), not $one"
+fi
+
+# refused TEXT OVERRIDE...
+refused() {
+    local text=$1
+    shift
+    if "$build/loongrun" "$@" >out 2>err; then
+        fail "accepted: $*"
+    elif ! grep -q "$text" err; then
+        fail "$*: no '$text' in: $(cat err)"
+    fi
+}
+cat >inner.yaml <<EOF2
+extensions: [./rings.so]
+EOF2
+printf 'defaults: [inner.yaml]\n' >outer.yaml
+sed 1,3d rings.yaml | grep -v '^extensions' >>outer.yaml
+refused 'not by a file among its defaults' outer.yaml
+refused 'none.so' rings.yaml 'extensions=[./none.so]'
+printf 'not an object' >text.so
+refused 'text.so' rings.yaml 'extensions=[text.so]'
+refused 'no function loong_extension' rings.yaml \
+    "extensions=[$(readlink -f "$build/libloong.so")]"
+refused 'found rings' rings.yaml '~extensions' '~model.foundation.margin'
+refused 'model.foundation.margin' rings.yaml model.foundation.margin=-1
+[ $failures = 0 ] && echo "losses $one"

@@ -154,6 +154,16 @@ LOONG_API void loong_graph_boundary_output(loong_graph_t *graph,
                                            const char *name,
                                            loong_val_t value);
 
+/* The ports of edges between components: rows that another component makes,
+ * and rows that another one reads. They are boundaries as those above, unless
+ * the model finds that no gradient crosses the edge. A port that is sent and
+ * that nobody reads is left out. */
+LOONG_API loong_val_t loong_graph_receive(loong_graph_t *graph,
+                                          const char *name, loong_dtype_t dtype,
+                                          loong_shape_t shape);
+LOONG_API void loong_graph_send(loong_graph_t *graph, const char *name,
+                                loong_val_t value);
+
 /* A parameter. Asking twice for a name gives the same value (tied weights):
  * its gradients are summed. */
 LOONG_API loong_val_t loong_graph_param(loong_graph_t *graph,

@@ -18,6 +18,8 @@ static void chunk_bytes(const loong_chunk_t *c, const loong_chunk_slots_t *n,
         [LOONG_BASE_SLOT] = n->slots * c->slot_bytes,
         [LOONG_BASE_INPUT] = n->slots * c->input_bytes,
         [LOONG_BASE_AWAY] = n->away * c->away_bytes,
+        [LOONG_BASE_EDGE] = n->areas[0] * c->edge_bytes[0],
+        [LOONG_BASE_EDGE_GRAD] = n->areas[1] * c->edge_bytes[1],
     };
     for (int b = 0; b < LOONG_BASE_COUNT; b++) {
         bytes[b] = LOONG_MAX(bytes[b], own[b]);
@@ -210,6 +212,9 @@ loong_run_t loongi_rank_bind(const loong_rank_t *rank, int use,
         [LOONG_BASE_SLOT] = LOONG_MAX(entry->slot, 0) * c->slot_bytes,
         [LOONG_BASE_INPUT] = LOONG_MAX(entry->slot, 0) * c->input_bytes,
         [LOONG_BASE_AWAY] = LOONG_MAX(entry->away, 0) * c->away_bytes,
+        [LOONG_BASE_EDGE] = LOONG_MAX(entry->area[0], 0) * c->edge_bytes[0],
+        [LOONG_BASE_EDGE_GRAD] =
+            LOONG_MAX(entry->area[1], 0) * c->edge_bytes[1],
     };
     for (int b = 0; b < LOONG_BASE_COUNT; b++) {
         if (bound.base[b] != NULL) {

@@ -70,7 +70,7 @@ static loong_status_t collect(loong_transfer_t *t, side_t side, side_t other,
 {
     for (int i = 0; i < side.count; i++) {
         const loong_port_t *port = &side.ports[i];
-        if (!port->boundary) {
+        if (!port->boundary || port->edge) {
             continue;
         }
         LOONG_CHECK(t->ctx, forward->count < MAX_TENSORS,

@@ -233,6 +233,7 @@ static loong_status_t seed(differentiation_t *d)
             loong_graph_input(g, name, value.dtype, value.shape);
         LOONG_TRY(g->status);
         g->inputs[g->values[grad].index].gradient = true;
+        g->inputs[g->values[grad].index].edge = output.edge;
         LOONG_TRY(add_part(d, output.value, grad));
     }
     return LOONG_OK;
@@ -258,6 +259,7 @@ static loong_status_t deliver(differentiation_t *d)
         loong_graph_output(g, name, grad);
         LOONG_TRY(g->status);
         g->outputs[g->num_outputs - 1].gradient = true;
+        g->outputs[g->num_outputs - 1].edge = input.edge;
     }
     return g->status;
 }

@@ -198,23 +198,6 @@ loong_val_t loong_graph_input(loong_graph_t *graph, const char *name,
     return v;
 }
 
-/* Of integers there is no gradient. */
-static bool is_float(loong_dtype_t dtype)
-{
-    return dtype == LOONG_F64 || dtype == LOONG_F32 || dtype == LOONG_BF16;
-}
-
-loong_val_t loong_graph_boundary_input(loong_graph_t *graph, const char *name,
-                                       loong_dtype_t dtype,
-                                       loong_shape_t shape)
-{
-    loong_val_t v = loong_graph_input(graph, name, dtype, shape);
-    if (v != LOONG_NONE) {
-        graph->inputs[graph->values[v].index].boundary = is_float(dtype);
-    }
-    return v;
-}
-
 static int64_t find_param(const loong_graph_t *g, const char *name)
 {
     for (int64_t i = 0; i < g->num_params; i++) {
@@ -528,16 +511,6 @@ void loong_graph_output(loong_graph_t *graph, const char *name,
     }
     g->outputs[g->num_outputs].name = name_copy(g, name);
     g->outputs[g->num_outputs++].value = value;
-}
-
-void loong_graph_boundary_output(loong_graph_t *graph, const char *name,
-                                 loong_val_t value)
-{
-    loong_graph_output(graph, name, value);
-    if (graph->status == LOONG_OK) {
-        graph->outputs[graph->num_outputs - 1].boundary =
-            is_float(loong_value_dtype(graph, value));
-    }
 }
 
 loong_dtype_t loong_value_dtype(const loong_graph_t *graph, loong_val_t value)

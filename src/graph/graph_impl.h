@@ -110,6 +110,7 @@ typedef struct loong_input {
     loong_val_t value;
     bool boundary; /* of the chunk, with a gradient */
     bool gradient; /* of a boundary, which crosses it the other way */
+    bool edge;     /* from or to another component; its gradient as well */
 } loong_input_t;
 
 typedef struct loong_loss {
@@ -252,6 +253,9 @@ void loongi_graph_make_view(loong_graph_t *g, const loong_node_t *node);
 
 /* True when rows of v do not follow one another without gaps. */
 bool loongi_value_has_gaps(const loong_graph_t *g, loong_val_t v);
+
+/* No gradient crosses an edge. */
+void loongi_graph_stop_gradient(loong_graph_t *graph, const char *edge);
 
 /* Differentiates the declared losses and boundary outputs with respect to
  * every parameter that is not frozen and to the boundary inputs: appends nodes

@@ -105,14 +105,19 @@ static loong_status_t place_inputs(const loong_graph_t *g, loong_chunk_t *c)
 {
     for (int i = 0; i < g->num_inputs; i++) {
         loong_val_t v = g->inputs[i].value;
-        loong_operand_t at = {LOONG_BASE_INPUT, c->input_bytes};
+        bool back = g->inputs[i].gradient;
+        bool edge = g->inputs[i].edge;
+        int64_t *room = edge ? &c->edge_bytes[back] : &c->input_bytes;
+        loong_operand_t at = {edge ? LOONG_BASE_EDGE + back : LOONG_BASE_INPUT,
+                              *room};
         LOONG_TRY(
             make_port(c, g, g->inputs[i].name, v, at, &c->inputs[i]));
         c->inputs[i].boundary = g->inputs[i].boundary;
-        c->inputs[i].gradient = g->inputs[i].gradient;
+        c->inputs[i].gradient = back;
+        c->inputs[i].edge = edge;
         c->num_inputs++;
-        c->input_bytes += loongi_round_up((int64_t)loongi_value_bytes(g, v),
-                                          BUFFER_ALIGN);
+        *room +=
+            loongi_round_up((int64_t)loongi_value_bytes(g, v), BUFFER_ALIGN);
     }
     return LOONG_OK;
 }
@@ -464,6 +469,7 @@ static loong_status_t make_results(compiler_t *k)
                             &c->outputs[i]));
         c->outputs[i].boundary = g->outputs[i].boundary;
         c->outputs[i].gradient = g->outputs[i].gradient;
+        c->outputs[i].edge = g->outputs[i].edge;
         c->num_outputs++;
     }
     for (int i = 0; i < g->num_losses; i++) {

@@ -38,7 +38,7 @@ bool loongi_scope_any(int num_globs, const char *const *globs,
 
 static bool crosses(const loong_input_t *port)
 {
-    return port->boundary || port->gradient;
+    return port->boundary || port->gradient || port->edge;
 }
 
 /* v in another type, for the program of a reader; made on first use, in

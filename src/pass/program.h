@@ -18,8 +18,9 @@ extern "C" {
 /* Where an operand lives. PARAM, GRAD, STATE, OPTIM are one buffer a rank
  * each; SLOT holds what a later program of the same micro-batch reads, AWAY
  * the part of it that is offloaded between F and B; SCRATCH what one program
- * reads; INPUT what the loader or the stage before wrote; COMM what
- * data-parallel ranks gather or sum for a while. */
+ * reads; INPUT what the loader or the stage before wrote; EDGE and EDGE_GRAD
+ * what other components did, rows and gradients; COMM what data-parallel ranks
+ * gather or sum for a while. */
 #define LOONG_BASE_LIST(X)                                                    \
     X(NONE, "none")                                                           \
     X(PARAM, "parameters")                                                    \
@@ -31,6 +32,8 @@ extern "C" {
     X(SLOT, "slots")                                                          \
     X(AWAY, "offloaded")                                                      \
     X(INPUT, "inputs")                                                        \
+    X(EDGE, "edges")                                                          \
+    X(EDGE_GRAD, "gradients of edges")                                        \
     X(COMM, "communication")
 
 typedef enum loong_base {
@@ -118,12 +121,13 @@ typedef struct loong_port {
     loong_operand_t operand;
     bool boundary; /* from or to another stage, see loong_graph_boundary_... */
     bool gradient; /* of a boundary, which crosses it the other way */
+    bool edge;     /* from or to another component, see loong_graph_receive */
 } loong_port_t;
 
-/* An input that is filled with data, not by another stage. */
+/* An input that is filled with data, not by another stage or component. */
 static inline bool loongi_port_is_data(const loong_port_t *input)
 {
-    return !input->boundary && !input->gradient;
+    return !input->boundary && !input->gradient && !input->edge;
 }
 
 /* A loss: the port of its rows, and what was declared of it. */
@@ -188,6 +192,7 @@ typedef struct loong_chunk {
     int64_t away_bytes;    /* of one area that is offloaded */
     int64_t scratch_bytes; /* largest program */
     int64_t input_bytes;   /* of one micro-batch */
+    int64_t edge_bytes[2]; /* of one area: rows, and gradients */
     int64_t num_params;
     loong_param_place_t *params;
     int num_flats;

@@ -60,9 +60,11 @@ loong_module(NAME exchange DIR src/checkpoint
   USES base safetensors huggingface native)
 loong_module(NAME metrics DIR src/metrics USES base)
 loong_module(NAME optim DIR src/optim USES base comm graph pass run)
-loong_module(NAME plan DIR src/plan USES base device graph pass run engine)
 loong_module(NAME component DIR src/component
   USES base comm mesh device graph pass run nn engine optim)
+loong_module(NAME plan DIR src/plan
+  USES base comm mesh device graph pass run nn engine optim component metrics
+  kernels)
 loong_module(NAME train DIR src/train
   USES base recipe comm mesh launch device graph pass run nn foundation optim
   exchange data images engine component kernels metrics tokenizer plan)

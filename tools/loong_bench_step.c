@@ -10,6 +10,7 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
+#include "choices.h"
 #include "loong/comm.h"
 #include "loong/dataset.h"
 #include "loong/trainer.h"

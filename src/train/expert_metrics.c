@@ -92,7 +92,7 @@ loong_status_t loongi_expert_metrics_open(loong_trainer_t *t)
     const loong_component_t *c = t->component;
     loong_expert_metrics_t *e = NULL;
     int64_t most = 0;
-    if (c->facts.num_experts == 0 || t->evaluate_only) {
+    if (c->facts.num_experts == 0 || t->plan.evaluate_only) {
         return LOONG_OK;
     }
     LOONG_TRY(loongi_calloc(t->ctx, 1, sizeof(*e), "metrics of experts", &e));
@@ -155,7 +155,7 @@ static void unpack(loong_expert_metrics_t *e, const layer_t *layer, int64_t at)
 static void take_rounds(const loong_trainer_t *t, const layer_t *layer)
 {
     if (layer->port[LOONG_MOE_METRIC_ROUNDS] != NULL &&
-        loong_mesh_group_rank(&t->mesh, LOONG_GROUP_ETP_EP) > 0) {
+        loong_mesh_group_rank(&t->plan.mesh, LOONG_GROUP_ETP_EP) > 0) {
         t->expert_metrics->sums[layer->first[LOONG_MOE_METRIC_ROUNDS]] = 0.0;
     }
 }

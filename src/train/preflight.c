@@ -47,7 +47,7 @@ loong_status_t loongi_find_weights(const loong_trainer_t *t,
     const char *save = loong_recipe_text(t->recipe, "checkpoint.save");
     bool begun = save != NULL && loongi_checkpoint_is_native(save);
     bool newest = load != NULL && strcmp(load, "auto") == 0;
-    if (t->evaluate_only) {
+    if (t->plan.evaluate_only) {
         LOONG_TRY(check_evaluation(t, begun));
     }
     LOONG_CHECK(t->ctx, load != NULL || !begun, LOONG_ERR_CONFIG,
@@ -257,7 +257,7 @@ loong_status_t loongi_preflight(loong_trainer_t *t)
         status = loongi_first_of(status, check_masks(t));
     }
     if (loong_comm_rank(t->comm) != 0 ||
-        (t->component != NULL && !t->judge)) {
+        (t->component != NULL && !t->plan.judge)) {
         return status;
     }
     if (t->blend != NULL && t->component != NULL) {

@@ -28,7 +28,7 @@ loong_status_t loong_trainer_profile_begin(loong_trainer_t *trainer)
     loongi_profiler_destroy(&t->profiler);
     LOONG_TRY(
         loongi_profiler_create(t->ctx, MAX_TRACE_EVENTS, &t->profiler));
-    LOONG_TRY(loongi_timeline_measure(t));
+    LOONG_TRY(loongi_timeline_measure(&t->plan));
     t->profile_blocked = loongi_report_blocked(t);
     hook_all(t);
     return LOONG_OK;
@@ -66,7 +66,7 @@ static void tell_traffic(loong_trainer_t *t)
                   loongi_profiler_blocked(t->profiler) - others[0].blocked -
                   others[1].blocked;
     others[2].seconds = others[2].blocked = LOONG_MAX(rest, 0.0);
-    loongi_profiler_traffic(t->profiler, 3, others, &t->text);
+    loongi_profiler_traffic(t->profiler, 3, others, &t->plan.text);
 }
 
 loong_status_t loong_trainer_profile_end(loong_trainer_t *trainer,
@@ -77,13 +77,13 @@ loong_status_t loong_trainer_profile_end(loong_trainer_t *trainer,
     LOONG_CHECK(t->ctx, t->profiler != NULL, LOONG_ERR_ARG,
                 "no profile was begun");
     unhook_all(t);
-    loongi_text_free(&t->text);
-    t->text = loongi_text_begin(t->ctx);
-    loongi_profiler_table(t->profiler, &t->text);
-    if (t->mesh.world > 1) {
+    loongi_text_free(&t->plan.text);
+    t->plan.text = loongi_text_begin(t->ctx);
+    loongi_profiler_table(t->profiler, &t->plan.text);
+    if (t->plan.mesh.world > 1) {
         tell_traffic(t);
     }
-    *table_p = loongi_text_get(&t->text);
+    *table_p = loongi_text_get(&t->plan.text);
     return trace != NULL ? loongi_profiler_write(t->profiler, trace)
-                         : t->text.status;
+                         : t->plan.text.status;
 }

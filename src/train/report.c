@@ -27,7 +27,7 @@ loong_status_t loongi_report_open(loong_trainer_t *t)
 {
     const char *dir = loong_recipe_text(t->recipe, "log.dir");
     char path[1024];
-    if (dir == NULL || loong_comm_rank(t->comm) != 0 || t->evaluate_only) {
+    if (dir == NULL || loong_comm_rank(t->comm) != 0 || t->plan.evaluate_only) {
         return LOONG_OK;
     }
     LOONG_TRY(loongi_dir_make(t->ctx, dir));
@@ -282,14 +282,15 @@ loong_status_t loongi_report_eval(loong_trainer_t *t,
                                   double seconds)
 {
     char line[LOONG_METRICS_LINE];
-    bool tokens = t->processor == &loong_token_processor;
+    bool tokens = t->plan.processor == &loong_token_processor;
     loong_metrics_eval_t e = {t->state.step,
                               loongi_unix_time(),
                               v->name,
                               v->loss,
                               count,
                               seconds,
-                              tokens ? NULL : t->processor->normalisers[0]};
+                              tokens ? NULL
+                                     : t->plan.processor->normalisers[0]};
     loongi_metrics_eval_line(&e, line);
     loongi_log(t->ctx, LOONG_LOG_INFO, "%s", line);
     if (t->report.jsonl != NULL) {

@@ -182,7 +182,7 @@ static loong_status_t resume_newest(const resume_t *r, const char *dir)
         snprintf(path, sizeof(path), "%s/%s", dir, name);
         LOONG_TRY(try_one(r, path, &taken));
     }
-    if (i > 1 && !t->evaluate_only && r->rank == 0) {
+    if (i > 1 && !t->plan.evaluate_only && r->rank == 0) {
         loongi_log(t->ctx, LOONG_LOG_INFO,
                    "checkpoint.keep_last does not count the damaged: they are "
                    "the first to be removed");

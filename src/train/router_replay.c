@@ -237,12 +237,6 @@ loong_status_t loongi_router_replay_mode(const loong_trainer_t *t,
     return LOONG_OK;
 }
 
-bool loongi_router_replay_fills(const char *input)
-{
-    size_t length = strcspn(LOONG_ROUTING_PORT, "%");
-    return strncmp(input, LOONG_ROUTING_PORT, length) == 0;
-}
-
 /* The routers of this rank's stages. */
 static void list_routed(loong_router_replay_t *r, const loong_component_t *c)
 {
@@ -270,7 +264,7 @@ static loong_status_t create(loong_trainer_t *t, loong_router_replay_t *r)
     LOONG_TRY(loongi_calloc(t->ctx, (size_t)c->facts.num_layers,
                             sizeof(*r->routed), "routers", &r->routed));
     list_routed(r, c);
-    r->first = r->rows * t->mesh.coord[LOONG_AXIS_TP];
+    r->first = r->rows * t->plan.mesh.coord[LOONG_AXIS_TP];
     r->experts = c->facts.num_experts;
     r->micro_batch_size = t->set.micro_batch_size;
     r->num_keys = tokens;
@@ -290,7 +284,7 @@ loong_status_t loongi_router_replay_open(loong_trainer_t *t)
     const loong_component_t *c = t->component;
     loong_routing_t routing = c->params.request.routing;
     loong_router_replay_t *r = NULL;
-    if (routing == LOONG_ROUTING_LIVE || t->evaluate_only) {
+    if (routing == LOONG_ROUTING_LIVE || t->plan.evaluate_only) {
         return LOONG_OK;
     }
     LOONG_TRY(loongi_alloc(t->ctx, sizeof(*r), "router replay", &r));
@@ -533,7 +527,8 @@ loong_status_t loongi_router_replay_take(const loong_trainer_t *t,
         return LOONG_OK;
     }
     LOONG_TRY(load_keys(t, k));
-    if (t->mesh.coord[LOONG_AXIS_TP] + t->mesh.coord[LOONG_AXIS_CP] == 0) {
+    if (t->plan.mesh.coord[LOONG_AXIS_TP] + t->plan.mesh.coord[LOONG_AXIS_CP] ==
+        0) {
         LOONG_TRY(write_samples(r));
     }
     for (int i = 0; i < r->num_routed; i++) {

@@ -45,9 +45,6 @@ LOONG_NODISCARD loong_status_t
 loongi_router_replay_take(const loong_trainer_t *t, const loong_stage_t *stage,
                           const loong_run_t *run, int64_t k);
 
-/* Whether it fills the input of a chunk of that name. */
-bool loongi_router_replay_fills(const char *input);
-
 #ifdef __cplusplus
 }
 #endif

@@ -86,7 +86,7 @@ static loong_status_t hold(loong_trainer_t *t, const char *key, int *fd_p)
 
 loong_status_t loongi_run_dirs_open(loong_trainer_t *t)
 {
-    if (loong_comm_rank(t->comm) != 0 || t->evaluate_only) {
+    if (loong_comm_rank(t->comm) != 0 || t->plan.evaluate_only) {
         return LOONG_OK;
     }
     LOONG_TRY(hold(t, "checkpoint.save", &t->locks[0]));

@@ -54,7 +54,7 @@ static loong_status_t fill_stage(const sampler_t *s, int number, int64_t used)
     loong_token_row_t row = {0, s->prompt, NULL, NULL};
     void *const rows[] = {&row};
     loong_token_params_t layout =
-        *(const loong_token_params_t *)s->t->processor_config;
+        *(const loong_token_params_t *)s->t->plan.processor_config;
     layout.seq_length = s->window;
     layout.rows = layout.context_parallel_size = 1;
     layout.context_parallel_rank = layout.context_parallel_a2a = 0;
@@ -102,7 +102,7 @@ static loong_status_t forward(sampler_t *s)
         from.offset += (used - 1) * (int64_t)bytes;
         LOONG_TRY(loongi_run_read(&head->run, from, s->row, bytes, "logits"));
         double *own = s->logits;
-        for (int r = 0; r < t->mesh.coord[LOONG_AXIS_TP]; r++) {
+        for (int r = 0; r < t->plan.mesh.coord[LOONG_AXIS_TP]; r++) {
             own += s->counts[r];
         }
         for (int64_t v = 0; v < columns; v++) {
@@ -227,9 +227,9 @@ static loong_status_t continue_prompt(sampler_t *s, int64_t number,
 static bool draws(const loong_trainer_t *t)
 {
     return t->component->params.shards.sharding == LOONG_SHARDING_PARAMS ||
-           loong_mesh_group_size(&t->mesh, LOONG_GROUP_ETP_EP) > 1 ||
-           (t->mesh.coord[LOONG_AXIS_DP] == 0 &&
-            t->mesh.coord[LOONG_AXIS_CP] == 0);
+           loong_mesh_group_size(&t->plan.mesh, LOONG_GROUP_ETP_EP) > 1 ||
+           (t->plan.mesh.coord[LOONG_AXIS_DP] == 0 &&
+            t->plan.mesh.coord[LOONG_AXIS_CP] == 0);
 }
 
 int64_t loongi_sample_window(const loong_trainer_t *t)

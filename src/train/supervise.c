@@ -28,7 +28,7 @@ static loong_status_t check_restartable(const loong_trainer_t *t)
 
 loong_status_t loongi_supervise_open(loong_trainer_t *t)
 {
-    if (t->evaluate_only) {
+    if (t->plan.evaluate_only) {
         return LOONG_OK;
     }
     if (loong_comm_rank(t->comm) == 0) {
@@ -46,7 +46,7 @@ loong_status_t loongi_supervise_open(loong_trainer_t *t)
         LOONG_ERR_CONFIG,
         "fault nan_gradient on rank %d, which has no loss: it stands on the "
         "last of %d pipeline stages",
-        loong_comm_rank(t->comm), t->mesh.size[LOONG_AXIS_PP]);
+        loong_comm_rank(t->comm), t->plan.mesh.size[LOONG_AXIS_PP]);
     return LOONG_OK;
 }
 

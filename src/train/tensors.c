@@ -218,7 +218,7 @@ static loong_status_t add_own(loong_trainer_t *t)
         for (int64_t w = 0; c != NULL && w < c->num_watches; w++, k++) {
             double stats[3];
             int64_t at = t->tensors.place[k];
-            if (at >= 0 && speaks(&t->mesh, c->watches[w].same)) {
+            if (at >= 0 && speaks(&t->plan.mesh, c->watches[w].same)) {
                 loong_operand_t from = {LOONG_BASE_STATE,
                                         c->watches[w].offset};
                 LOONG_TRY(loongi_run_read(run, from, stats, sizeof(stats),

@@ -129,7 +129,7 @@ static loong_status_t run_program(loong_trainer_t *t, int64_t index)
     double begin = loongi_now();
     LOONG_TRY(loongi_rank_run(c->rank, c->use[LOONG_STAGE_TRAIN], &c->run,
                               index, frames));
-    loongi_timeline_mark(t, index, begin);
+    loongi_timeline_mark(&t->plan, index, begin);
     LOONG_TRY(after_program(t, entry));
     return pair != NULL ? after_program(t, pair) : LOONG_OK;
 }
@@ -143,7 +143,7 @@ static loong_status_t reduce(loong_trainer_t *t, int64_t index, int chunk)
     if (chunk + 1 == c->num_stages) {
         LOONG_TRY(loongi_program_run(&c->run, &c->tie, &t->frame));
     }
-    loongi_timeline_mark(t, index, begin);
+    loongi_timeline_mark(&t->plan, index, begin);
     return LOONG_OK;
 }
 
@@ -200,7 +200,7 @@ static loong_status_t run_schedule(loong_trainer_t *t)
 {
     int64_t count =
         loongi_component_entries(t->component, LOONG_STAGE_TRAIN)->num_entries;
-    loongi_timeline_begin(t);
+    loongi_timeline_begin(&t->plan);
     for (int64_t i = 0; i < count; i++) {
         LOONG_TRY(run_entry(t, i));
     }
@@ -390,9 +390,13 @@ static loong_status_t update(loong_trainer_t *t)
         const loong_optimizer_t *o = s->optimizer;
         LOONG_TRY(loongi_program_run(&s->run, &o->update, &t->frame));
     }
-    loongi_timeline_mark( /* U is the last entry of all */
-        t, loongi_component_entries(t->component, LOONG_STAGE_TRAIN)
-                   ->num_entries - 1, begin);
+    loongi_timeline_mark(/* U is the last entry of all */
+                         &t->plan,
+                         loongi_component_entries(t->component,
+                                                  LOONG_STAGE_TRAIN)
+                                 ->num_entries -
+                             1,
+                         begin);
     t->state.updates++;
     return LOONG_OK;
 }

@@ -1,24 +1,22 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * From a recipe to a trainer that can run. */
-#include <omp.h>
 #include <stdio.h>
 #include <string.h>
 
 #include "choices.h"
+#include "component_params.h"
 #include "devices.h"
 #include "expert_metrics.h"
 #include "hf_config.h"
-#include "isa.h"
 #include "layout_suggest.h"
 #include "loong/ops.h"
-#include "optimizer_settings.h"
 #include "param_rules.h"
 #include "peers.h"
 #include "preflight.h"
+#include "room.h"
 #include "router_replay.h"
 #include "sample.h"
-#include "settings.h"
 #include "stage_load.h"
 #include "timeline.h"
 #include "trainer_data.h"
@@ -28,157 +26,29 @@
 
 enum { PLAN_TOKENS = 4096 }; /* of a sample, where nothing says it */
 
-/* ---- model --------------------------------------------------------------- */
-
-bool loongi_fast_bf16(const loong_device_t *device)
-{
-    return device == NULL || loong_device_is_host(device)
-               ? loongi_isa() >= LOONG_ISA_LEVEL_avx512_bf16
-               : loong_device_has_bf16(device);
-}
-
-loong_precision_t loongi_recipe_precision(const loong_recipe_t *recipe,
-                                          const loong_device_t *device)
-{
-    const char *text = loong_recipe_text(recipe, "precision.params_dtype");
-    loong_precision_t p = {LOONG_F32, LOONG_F32};
-    if (strcmp(text, "fp64") == 0) {
-        p.compute = p.wide = LOONG_F64;
-    } else if (strcmp(text, "bf16") == 0 ||
-               (strcmp(text, "auto") == 0 && loongi_fast_bf16(device))) {
-        p.compute = LOONG_BF16;
-    }
-    return p;
-}
-
-static loong_status_t read_recompute(loong_trainer_t *t,
-                                     loong_compile_params_t *compile)
-{
-    static const char *const layers[] = {"layers.*"};
-    const char *text = loong_recipe_text(t->recipe, "recompute.granularity");
-    if (strcmp(text, "full") == 0) {
-        compile->num_recompute = 1;
-        compile->recompute = layers;
-    } else if (strcmp(text, "selective") == 0) {
-        return loongi_read_globs(t->recipe, "recompute.scopes",
-                                 t->model_keys->arena, &compile->num_recompute,
-                                 &compile->recompute);
-    }
-    return LOONG_OK;
-}
-
-static int parallel_size(const loong_trainer_t *t, const char *key)
-{
-    char path[128];
-    snprintf(path, sizeof(path), "parallel.%s", key);
-    return (int)loong_recipe_int(t->recipe, path);
-}
-
-static loong_status_t read_pipeline(const loong_trainer_t *t,
-                                    loong_component_params_t *p)
-{
-    const loong_train_settings_t *s = &t->set;
-    p->schedule = loong_recipe_text(t->recipe, "schedule");
-    p->pair = loong_recipe_bool(t->recipe,
-                                "parallel.overlap_moe_expert_parallel_comm");
-    p->layers_per_chunk =
-        parallel_size(t, "num_layers_per_virtual_pipeline_stage");
-    p->layout = loong_recipe_text(t->recipe,
-                                  "parallel.pipeline_model_parallel_layout");
-    return loongi_to_int(t->ctx,
-                         s->global_batch_size /
-                             (s->micro_batch_size *
-                              t->mesh.size[LOONG_AXIS_DP]),
-                         "micro-batches of a step", &p->micro_batches);
-}
-
-/* Every step of a ramp-up must be one that the schedule takes. */
-static loong_status_t check_rampup(const loong_trainer_t *t)
-{
-    loong_rampup_t ramp = loongi_recipe_rampup(t->recipe);
-    int64_t unit = t->set.micro_batch_size * t->mesh.size[LOONG_AXIS_DP];
-    for (int64_t batch = ramp.start;
-         batch > 0 && batch < t->set.global_batch_size && !t->evaluate_only;
-         batch += ramp.increment) {
-        int count = 0;
-        LOONG_TRY(loongi_to_int(t->ctx, batch / unit,
-                                "micro-batches of a step", &count));
-        loong_status_t status = loongi_component_accepts(t->component, count);
-        if (status != LOONG_OK) {
-            loongi_error_note(t->ctx,
-                              "wanted for train.rampup_batch_size, steps of "
-                              "%lld samples", (long long)batch);
-            return status;
-        }
-    }
-    return LOONG_OK;
-}
-
-#define BF16_KEY "parallel.grad_reduce_in_bf16"
-
-static loong_sharding_t read_sharding(const loong_recipe_t *r)
-{
-    const char *text = loong_recipe_text(r, "parallel.data_parallel_sharding");
-    int level = 0;
-    while (level + 1 < LOONG_SHARDING_COUNT &&
-           strcmp(text, loongi_sharding_name((loong_sharding_t)level)) != 0) {
-        level++;
-    }
-    return (loong_sharding_t)level;
-}
+/* ---- plan ---------------------------------------------------------------- */
 
 static loong_status_t plan_component(loong_trainer_t *t,
                                      const loong_component_params_t *model,
                                      int64_t segments)
 {
     loong_component_params_t p = *model;
-    const loong_recipe_t *r = t->recipe;
-    loong_arena_t *arena = t->model_keys->arena;
-    loongi_parallel_request(&t->parallel, &t->mesh, &p.request);
-    p.request.max_segments *= segments;
+    loong_plan_t *plan = &t->plan;
     LOONG_TRY(loongi_router_replay_mode(t, &p, &p.request.routing));
-    p.precision = loongi_recipe_precision(t->recipe, t->device);
-    p.compile.device = loong_device_name(t->device);
-    p.resources.staging = loongi_devices_staging(t);
-    p.compile.threads = omp_get_max_threads();
-    p.compile.fuse = p.compile.in_place = true;
-    p.compile.lanes = loong_recipe_bool(r, "comm.overlap") &&
-                      t->mesh.world > 1;
-    p.compile.overlap = loong_recipe_bool(r, "parallel.tp_comm_overlap");
-    p.compile.lane_work = loong_recipe_int(r, "comm.overlap_work");
-    LOONG_TRY(loongi_choices_policy(t, &p.compile.policy));
-    LOONG_TRY(loongi_choices_graphs(t, &p));
-    LOONG_TRY(read_recompute(t, &p.compile));
-    LOONG_TRY(loongi_read_globs(r, "precision.fp32_scopes", arena,
-                                &p.compile.num_wide, &p.compile.wide));
-    LOONG_TRY(loongi_read_globs(r, "log.tensors", arena,
-                                &p.compile.num_watch, &p.compile.watch));
-    loongi_optimizer_settings(r, &p.optimizer);
-    for (int i = 0; i < p.optimizer.num_groups; i++) {
-        p.shards.matrix[i] =
-            loongi_optimizer_class(p.optimizer.group[i].kind)->matrix;
-    }
-    p.shards.device = p.compile.device;
-    p.shards.threads = p.compile.threads;
-    p.shards.policy = p.compile.policy;
-    p.shards.bucket_bytes = loong_recipe_int(r, "parallel.bucket_bytes");
-    p.shards.sharding = read_sharding(r);
-    p.shards.reduce_bf16 = loong_recipe_bool(r, BF16_KEY);
-    p.shards.lanes = p.resources.lanes = p.compile.lanes;
-    if (loong_recipe_count(r, "eval.sample.prompts") > 0) {
+    if (loong_recipe_count(t->recipe, "eval.sample.prompts") > 0) {
         p.logits_tokens = loongi_sample_window(t);
     }
-    p.train = !t->evaluate_only;
-    p.mesh = t->mesh;
-    LOONG_TRY(read_pipeline(t, &p));
+    LOONG_TRY(
+        loongi_component_params(plan, segments, t->model_keys->arena, &p));
     LOONG_TRY(loongi_component_create(t->ctx, &p, &t->component));
+    plan->component = t->component;
     LOONG_TRY(loongi_trainer_processor(t));
-    LOONG_TRY(loongi_inputs_list(&t->inputs, t->component, t->processor,
-                                 t->processor_config));
-    LOONG_TRY(loongi_losses_open(&t->losses, t->component, t->processor));
-    loongi_choices_tell_attention(t);
-    LOONG_TRY(check_rampup(t));
-    return loongi_param_rules_check(t->ctx, r, t->component);
+    LOONG_TRY(loongi_inputs_list(&t->inputs, t->component, plan->processor,
+                                 plan->processor_config));
+    LOONG_TRY(loongi_losses_open(&t->losses, t->component, plan->processor));
+    loongi_choices_tell_attention(plan);
+    LOONG_TRY(loongi_plan_check_rampup(plan));
+    return loongi_param_rules_check(t->ctx, t->recipe, t->component);
 }
 
 /* ---- start --------------------------------------------------------------- */
@@ -240,7 +110,7 @@ static loong_status_t set_picture_rows(loong_trainer_t *t)
     static const char key[] = "data.seq_length";
     loong_model_facts_t facts = {0};
     char text[24];
-    t->parallel.family->facts(t->parallel.config, &facts);
+    t->plan.parallel.family->facts(t->plan.parallel.config, &facts);
     if (facts.patch_size == 0) {
         return LOONG_OK;
     }
@@ -268,14 +138,14 @@ static loong_status_t check_recipe(loong_trainer_t *t,
     loong_status_t status = loongi_trainer_model(t, model);
     if (status != LOONG_OK) {
         return loongi_first_of(
-            loong_recipe_check(t->recipe, t->parallel.ranks), status);
+            loong_recipe_check(t->recipe, t->plan.parallel.ranks), status);
     }
-    t->parallel.family = model->family;
-    t->parallel.config = model->config;
+    t->plan.parallel.family = model->family;
+    t->plan.parallel.config = model->config;
     LOONG_TRY(set_picture_rows(t));
-    LOONG_TRY(loongi_parallel_check(&t->parallel));
-    return loongi_parallel_mesh(&t->parallel, loong_comm_rank(t->comm),
-                                &t->mesh);
+    LOONG_TRY(loongi_parallel_check(&t->plan.parallel));
+    return loongi_parallel_mesh(&t->plan.parallel, loong_comm_rank(t->comm),
+                                &t->plan.mesh);
 }
 
 /* What an evaluation never looks at need not be set for it. */
@@ -284,7 +154,7 @@ static loong_status_t complete_for_evaluation(loong_trainer_t *t)
     char batch[32];
     snprintf(batch, sizeof(batch), "%lld",
              (long long)loong_recipe_int(t->recipe, "train.micro_batch_size") *
-                 t->parallel.ranks);
+                 t->plan.parallel.ranks);
     const char *const keys[][2] = {{"train.global_batch_size", batch},
                                    {"optimizer.lr", "0"}};
     for (int64_t i = 0; i < LOONG_COUNT_OF(keys); i++) {
@@ -321,7 +191,7 @@ static loong_status_t complete_for_plan(loong_trainer_t *t)
     snprintf(values[0], sizeof(values[0]), "%lld", (long long)length);
     snprintf(values[1], sizeof(values[1]), "%lld",
              (long long)loong_recipe_int(t->recipe, "train.micro_batch_size") *
-                 t->parallel.ranks);
+                 t->plan.parallel.ranks);
     int64_t first = loong_recipe_is_set(t->recipe, keys[0]) ? 1 : 0;
     for (int64_t i = first; i < LOONG_COUNT_OF(keys); i++) {
         LOONG_TRY(loong_recipe_set(t->recipe, keys[i], values[i], origin));
@@ -342,16 +212,16 @@ static loong_status_t check(loong_trainer_t *t,
         t->ctx, t->recipe, loong_comm_rank(t->comm) == 0);
     if (status != LOONG_OK) { /* what else is wrong is told as well */
         return loongi_first_of(
-            status, loong_recipe_check(t->recipe, t->parallel.ranks));
+            status, loong_recipe_check(t->recipe, t->plan.parallel.ranks));
     }
-    if (t->evaluate_only) {
+    if (t->plan.evaluate_only) {
         LOONG_TRY(complete_for_evaluation(t));
-    } else if (t->plan_only && !t->judge) {
+    } else if (t->plan.plan_only && !t->plan.judge) {
         LOONG_TRY(complete_for_plan(t));
     }
     status = check_recipe(t, model);
-    LOONG_TRY(loongi_first_of(status, loongi_devices_check(t)));
-    loongi_settings_read(t->recipe, t->evaluate_only, &t->set);
+    LOONG_TRY(loongi_first_of(status, loongi_devices_check(&t->plan)));
+    loongi_settings_read(t->recipe, t->plan.evaluate_only, &t->set);
     return LOONG_OK;
 }
 
@@ -361,9 +231,10 @@ static loong_status_t plan(loong_trainer_t *t,
 {
     int64_t segments = 0;
     LOONG_TRY(loongi_trainer_count_segments(t, &segments));
-    loong_status_t status = loongi_devices_settle(t);
+    loong_status_t status = loongi_devices_settle(&t->plan);
     if (status == LOONG_OK) {
-        status = loongi_devices_open(t);
+        status = loongi_devices_open(&t->plan);
+        t->device = t->plan.device;
     }
     if (status == LOONG_OK) {
         status = plan_component(t, model, segments);
@@ -414,15 +285,15 @@ static loong_status_t judge(loong_trainer_t *t)
         LOONG_TRY(on_all(t, status, &planned));
     }
     if (planned) {
-        status = loongi_room_measure(t);
+        status = loongi_room_measure(&t->plan);
     }
-    if (t->plan_only && !t->judge) {
+    if (t->plan.plan_only && !t->plan.judge) {
         return status;
     }
     loong_status_t room =
         planned ? loong_trainer_check_room(t) : LOONG_OK;
     loong_status_t needs = loongi_preflight(t);
-    if (t->plan_only && status == LOONG_OK && needs == LOONG_OK) {
+    if (t->plan.plan_only && status == LOONG_OK && needs == LOONG_OK) {
         loong_context_clear_error(t->ctx); /* too large, but a plan */
         return LOONG_OK;
     }
@@ -434,7 +305,7 @@ static loong_status_t judge(loong_trainer_t *t)
 static loong_status_t create(loong_trainer_t *t)
 {
     LOONG_TRY(agree(t, judge(t)));
-    loong_status_t status = t->plan_only ? LOONG_OK : start(t);
+    loong_status_t status = t->plan.plan_only ? LOONG_OK : start(t);
     if (status == LOONG_OK) {
         status = loong_recipe_status(t->recipe);
     }
@@ -459,15 +330,19 @@ loong_status_t loong_trainer_create(loong_context_t *ctx,
     t->ctx = ctx;
     t->comm = params->comm;
     t->recipe = params->recipe;
-    t->evaluate_only = params->evaluate_only;
-    t->plan_only = params->plan_only;
-    t->judge = params->judge;
-    t->parallel.ctx = ctx;
-    t->parallel.recipe = params->recipe;
-    t->parallel.ranks = LOONG_MAX(params->plan_ranks, ranks);
+    t->plan.ctx = ctx;
+    t->plan.comm = params->comm;
+    t->plan.recipe = params->recipe;
+    t->plan.set = &t->set;
+    t->plan.evaluate_only = params->evaluate_only;
+    t->plan.plan_only = params->plan_only;
+    t->plan.judge = params->judge;
+    t->plan.parallel.ctx = ctx;
+    t->plan.parallel.recipe = params->recipe;
+    t->plan.parallel.ranks = LOONG_MAX(params->plan_ranks, ranks);
     t->progress = params->progress;
     t->progress_user = params->progress_user;
-    t->text = loongi_text_begin(ctx);
+    t->plan.text = loongi_text_begin(ctx);
     t->start_time = t->last_save_time = loongi_now();
     t->saved_step = t->locks[0] = t->locks[1] = -1;
     loong_status_t status = create(t);
@@ -501,8 +376,8 @@ void loong_trainer_destroy(loong_trainer_t **trainer_p)
     if (t->save_stream != NULL) {
         loong_device_stream_destroy(t->device, t->save_stream);
     }
-    loongi_timeline_destroy(t);
-    loongi_peers_destroy(t);
+    loongi_timeline_destroy(&t->plan);
+    loongi_peers_destroy(&t->plan);
     loongi_component_destroy(&t->component);
     loongi_resources_destroy(&t->resources);
     loongi_step_exchange_destroy(&t->exchange);
@@ -513,7 +388,7 @@ void loong_trainer_destroy(loong_trainer_t **trainer_p)
     loongi_hf_files_destroy(&t->files);
     loongi_tensors_close(t);
     loongi_expert_metrics_close(t);
-    loongi_text_free(&t->text);
+    loongi_text_free(&t->plan.text);
     loongi_free(t->ctx, t);
     *trainer_p = NULL;
 }

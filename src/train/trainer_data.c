@@ -66,8 +66,8 @@ static const char *source_class(const loong_trainer_t *t, const char *list,
     loong_model_facts_t facts = {0};
     snprintf(key, sizeof(key), "%s[%lld].source", list, (long long)i);
     const char *name = loong_recipe_text(t->recipe, key);
-    if (t->parallel.family != NULL) {
-        t->parallel.family->facts(t->parallel.config, &facts);
+    if (t->plan.parallel.family != NULL) {
+        t->plan.parallel.family->facts(t->plan.parallel.config, &facts);
     }
     return name != NULL           ? name
            : facts.patch_size > 0 ? "images"
@@ -124,9 +124,9 @@ static loong_token_params_t token_params(const loong_trainer_t *t)
     p.vocab_size = t->component->facts.vocab_size;
     p.seq_length = seq_length(t);
     p.rows = t->set.micro_batch_size;
-    p.context_parallel_rank = t->mesh.coord[LOONG_AXIS_CP];
-    p.context_parallel_size = t->mesh.size[LOONG_AXIS_CP];
-    p.context_parallel_a2a = t->mesh.cp_a2a;
+    p.context_parallel_rank = t->plan.mesh.coord[LOONG_AXIS_CP];
+    p.context_parallel_size = t->plan.mesh.size[LOONG_AXIS_CP];
+    p.context_parallel_a2a = t->plan.mesh.cp_a2a;
     p.reset_position_ids =
         loong_recipe_bool(t->recipe, "data.reset_position_ids");
     p.reset_attention_mask =
@@ -146,8 +146,8 @@ static loong_status_t token_processor(loong_trainer_t *t)
     LOONG_TRY(
         loongi_arena_alloc(t->model_keys->arena, sizeof(*config), &config));
     *config = token_params(t);
-    t->processor = &loong_token_processor;
-    t->processor_config = config;
+    t->plan.processor = &loong_token_processor;
+    t->plan.processor_config = config;
     return LOONG_OK;
 }
 
@@ -187,8 +187,8 @@ static loong_status_t patch_processor(loong_trainer_t *t)
     config->num_classes = facts->num_classes;
     config->rows = t->component->params.request.tokens;
     config->pictures = t->set.micro_batch_size;
-    t->processor = &loong_patch_processor;
-    t->processor_config = config;
+    t->plan.processor = &loong_patch_processor;
+    t->plan.processor_config = config;
     return LOONG_OK;
 }
 
@@ -196,8 +196,8 @@ loong_status_t loongi_trainer_processor(loong_trainer_t *t)
 {
     const loong_component_params_t *p = &t->component->params;
     if (p->family->processor != NULL) {
-        t->processor = p->family->processor;
-        t->processor_config = p->config;
+        t->plan.processor = p->family->processor;
+        t->plan.processor_config = p->config;
         return LOONG_OK;
     }
     return t->component->facts.patch_size > 0 ? patch_processor(t)
@@ -209,12 +209,12 @@ static loong_loader_params_t loader_params(const loong_trainer_t *t)
 {
     loong_loader_params_t p;
     memset(&p, 0, sizeof(p));
-    p.processor = t->processor;
-    p.config = t->processor_config;
+    p.processor = t->plan.processor;
+    p.config = t->plan.processor_config;
     p.micro_batch_size = t->set.micro_batch_size;
     p.global_batch_size = t->set.global_batch_size;
-    p.data_parallel_rank = t->mesh.coord[LOONG_AXIS_DP];
-    p.data_parallel_size = t->mesh.size[LOONG_AXIS_DP];
+    p.data_parallel_rank = t->plan.mesh.coord[LOONG_AXIS_DP];
+    p.data_parallel_size = t->plan.mesh.size[LOONG_AXIS_DP];
     p.num_workers = (int)loong_recipe_int(t->recipe, "data.num_workers");
     return p;
 }
@@ -238,7 +238,7 @@ static loong_status_t add_validation(loong_trainer_t *t, const char *name,
     loong_loader_params_t p = loader_params(t);
     p.blend = v->blend;
     p.global_batch_size =
-        p.micro_batch_size * (int64_t)t->mesh.size[LOONG_AXIS_DP];
+        p.micro_batch_size * (int64_t)t->plan.mesh.size[LOONG_AXIS_DP];
     p.num_samples = info.max_samples;
     return loong_loader_create(t->ctx, &p, &v->loader);
 }
@@ -311,7 +311,7 @@ static void note_vision(const loong_trainer_t *t)
 /* An evaluation wants sources of the training only for what it leaves. */
 static bool wants_sources(const loong_trainer_t *t)
 {
-    return !t->evaluate_only ||
+    return !t->plan.evaluate_only ||
            loong_recipe_count(t->recipe, "data.train") > 0 ||
            loong_recipe_real(t->recipe, "data.validation_split") > 0.0;
 }
@@ -374,7 +374,7 @@ loong_status_t loongi_trainer_count_segments(loong_trainer_t *t,
     static const char *const lists[] = {"data.train", "data.validation"};
     bool packed = loong_recipe_bool(t->recipe, "data.reset_attention_mask");
     int64_t most = 1;
-    if (packed && t->plan_only && !t->judge) {
+    if (packed && t->plan.plan_only && !t->plan.judge) {
         most = seq_length(t);
     }
     for (int l = 0; packed && loong_comm_rank(t->comm) == 0 && l < 2; l++) {

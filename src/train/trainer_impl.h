@@ -5,7 +5,6 @@
 #ifndef LOONG_TRAINER_IMPL_H
 #define LOONG_TRAINER_IMPL_H
 
-#include "component.h"
 #include "exact_sum.h"
 #include "fault.h"
 #include "inputs.h"
@@ -18,9 +17,8 @@
 #include "metrics.h"
 #include "native.h"
 #include "pairs.h"
-#include "parallel.h"
+#include "plan.h"
 #include "profiler.h"
-#include "settings.h"
 #include "tensorboard.h"
 
 #ifdef __cplusplus
@@ -36,35 +34,21 @@ typedef struct loong_validation {
     double loss; /* of the last evaluation */
 } loong_validation_t;
 
-/* See timeline.h. */
-typedef struct loong_timeline {
-    loong_stage_cost_t *costs; /* of all stages; NULL: not known */
-    loong_span_t *own; /* of this rank's entries, last step; NULL: not kept */
-    int64_t room;      /* entries of any rank of the pipeline, at most */
-    double start;
-} loong_timeline_t;
-
 typedef struct loong_router_replay loong_router_replay_t;
 typedef struct loong_expert_metrics loong_expert_metrics_t;
 
 struct loong_trainer {
     loong_context_t *ctx;
     loong_comm_t *comm; /* world */
-    loong_mesh_t mesh;
     loong_recipe_t *recipe;
-    bool evaluate_only, plan_only;
-    bool judge; /* a plan for this machine and what is on it */
-    loong_parallel_t parallel; /* that the recipe asks for */
     uint64_t recipe_hash;
     loong_train_settings_t set;
+    loong_plan_t plan; /* with the model's keys */
     loong_pairs_t *model_keys;
     loong_device_t *device;
     loong_resources_t *resources; /* NULL: nothing is allocated */
     loong_component_t *component;
-    loong_component_t **peers; /* see peers.h; NULL: not planned */
     loong_step_exchange_t *exchange;
-    const loong_processor_t *processor;
-    const void *processor_config; /* with the model's keys */
     loong_image_processor_t *image_processor; /* of one of pictures; NULL */
     loong_blend_t *blend;
     loong_loader_t *loader;
@@ -82,7 +66,6 @@ struct loong_trainer {
     } tensors;
     loong_inputs_t inputs;
     loong_step_metrics_t metrics;
-    loong_text_t text;
     loong_tokenizer_t *tokenizer; /* of ranks that sample; else NULL */
     loong_pairs_t *tokens; /* ids for exports (hf_tokens.h); rank 0 */
     loong_hf_files_t *files; /* kept in checkpoints; rank 0 */
@@ -91,16 +74,8 @@ struct loong_trainer {
     loong_faults_t *faults;     /* NULL: none on request */
     loong_job_t *job;           /* rank 0 under a supervisor; else NULL */
     loong_job_progress_t told;  /* to it */
-    loong_timeline_t timeline;
     void (*progress)(void *user, const loong_trainer_progress_t *now);
     void *progress_user;
-
-    struct {
-        int64_t rank;    /* bytes that this rank needs */
-        int64_t machine; /* and all that share its memory */
-        int ranks;       /* so many */
-        loong_memory_room_t room;
-    } memory;
 
     /* The run. */
     loong_trainer_state_t state;
@@ -141,13 +116,6 @@ struct loong_trainer {
         int64_t graphs_told, gemm_measured; /* so many times */
     } report;
 };
-
-/* ---- trainer_create.c ---- */
-/* device may be NULL: the processor. */
-bool loongi_fast_bf16(const loong_device_t *device);
-/* The types that precision.params_dtype means on this device. */
-loong_precision_t loongi_recipe_precision(const loong_recipe_t *recipe,
-                                          const loong_device_t *device);
 
 /* ---- trainer_model.c ---- */
 /* Fills family, config and the rules of a request. */
@@ -197,13 +165,6 @@ LOONG_NODISCARD loong_status_t loongi_supervise_open(loong_trainer_t *t);
 void loongi_supervise_begin(loong_trainer_t *t);
 void loongi_supervise_step(loong_trainer_t *t);
 LOONG_NODISCARD loong_status_t loongi_supervise_saved(loong_trainer_t *t);
-
-/* ---- room.c ---- */
-/* Compares what all ranks need with what their machines have. Collective. */
-LOONG_NODISCARD loong_status_t loongi_room_measure(loong_trainer_t *t);
-bool loongi_room_suffices(const loong_trainer_t *t);
-/* "needs 1.1 TiB ..., this machine has ...". */
-void loongi_room_tell(const loong_trainer_t *t, loong_text_t *text);
 
 /* ---- run_dirs.c ---- */
 /* Rank 0: makes checkpoint.save and log.dir and keeps other runs out of them.

@@ -108,7 +108,7 @@ static loong_status_t check_export(loong_trainer_t *t)
 {
     const char *dir = loong_recipe_text(t->recipe, "export.hf");
     loong_pairs_t *code = NULL;
-    if (dir == NULL && (!t->judge || loong_comm_rank(t->comm) != 0)) {
+    if (dir == NULL && (!t->plan.judge || loong_comm_rank(t->comm) != 0)) {
         return LOONG_OK;
     }
     LOONG_TRY(loongi_pairs_create(t->ctx, &code));

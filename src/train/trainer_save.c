@@ -428,11 +428,11 @@ loong_status_t loongi_trainer_check_resume(loong_trainer_t *t,
     const char *data = loongi_pairs_get(meta, "data");
     if (loongi_pairs_get(meta, "recipe") != NULL) {
         LOONG_TRY(loongi_check_earlier(meta, t->recipe, t->model_keys,
-                                       params_dtype(t), t->evaluate_only));
+                                       params_dtype(t), t->plan.evaluate_only));
     } else {
         LOONG_TRY(loongi_trainer_check_import(t, meta));
     }
-    if (data != NULL && !t->evaluate_only &&
+    if (data != NULL && !t->plan.evaluate_only &&
         !loong_recipe_may_change(t->recipe, "data")) {
         loong_status_t status = loong_blend_compare(t->blend, data);
         if (status != LOONG_OK) {

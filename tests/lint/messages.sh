@@ -7,7 +7,7 @@
 set -u
 cd "$1" || exit 2
 own="backends/cuda/*.c backends/nccl/*.c backends/staged/*.c
-  src/device/flaw.c src/train/devices.c kernels/cublaslt/algorithms.c
+  src/device/flaw.c src/plan/devices.c kernels/cublaslt/algorithms.c
   kernels/*.cuh kernels/*/*.cuh kernels/*/*_cuda.c kernels/*/*_cuda.cu"
 devices="[Dd]evice|GPU|CUDA|cuda|NCCL|cuDNN|tf32|captured|no graphs"
 doc=docs/devices/cuda.md

@@ -10,6 +10,7 @@
 #include "peers.h"
 #include "test.h"
 #include "timeline.h"
+#include "trainer_impl.h"
 
 static const char recipe_text[] =
     "name: a<b\n"
@@ -97,18 +98,18 @@ static loong_status_t compare_plan(loong_context_t *ctx, loong_comm_t *comm,
     loong_trainer_params_t params = {.comm = comm, .recipe = recipe,
                                      .plan_only = true};
     LOONG_TRY(loong_trainer_create(ctx, &params, &t));
-    int stage = t->mesh.coord[LOONG_AXIS_PP];
-    const loong_component_t *most = all->alone->peers[stage];
-    bool planned = most->params.mesh.rank == t->mesh.rank;
+    int stage = t->plan.mesh.coord[LOONG_AXIS_PP];
+    const loong_component_t *most = all->alone->plan.peers[stage];
+    bool planned = most->params.mesh.rank == t->plan.mesh.rank;
     for (int b = 0; b < LOONG_BASE_COUNT; b++) {
         int64_t mine = t->component->bytes[b];
-        LOONG_CHECK(ctx, planned ? mine == most->bytes[b]
-                                 : mine <= most->bytes[b],
+        LOONG_CHECK(ctx,
+                    planned ? mine == most->bytes[b] : mine <= most->bytes[b],
                     LOONG_ERR_MISMATCH,
                     "rank %d has %lld bytes of %s, planned for rank %d: %lld",
-                    t->mesh.rank, (long long)mine,
-                    loongi_base_name((loong_base_t)b),
-                    most->params.mesh.rank, (long long)most->bytes[b]);
+                    t->plan.mesh.rank, (long long)mine,
+                    loongi_base_name((loong_base_t)b), most->params.mesh.rank,
+                    (long long)most->bytes[b]);
     }
     loong_trainer_destroy(&t);
     loong_recipe_destroy(&recipe);
@@ -121,10 +122,10 @@ static void one_process_plans_all_ranks(void **state)
     for (int64_t i = 0; i < LOONG_COUNT_OF(layouts); i++) {
         const char *text = NULL;
         alone_t a = plan_alone(&layouts[i]);
-        assert_int_equal(a.trainer->mesh.world, layouts[i].ranks);
+        assert_int_equal(a.trainer->plan.mesh.world, layouts[i].ranks);
         assert_ok(a.ctx, loong_trainer_describe(a.trainer, &text));
         assert_non_null(strstr(text, "memory by stage"));
-        assert_ok(a.ctx, loongi_peers_plan(a.trainer));
+        assert_ok(a.ctx, loongi_peers_plan(&a.trainer->plan));
         together_t all = {&layouts[i], a.trainer};
         loong_threads_params_t params;
         memset(&params, 0, sizeof(params));
@@ -188,7 +189,7 @@ static void predicted_step(void **state)
     assert_non_null(strstr(text, "rank 1: forward "));
     assert_non_null(strstr(text, "rank 5: forward "));
     const loong_schedule_t *s = a.trainer->component->schedule;
-    const loong_stage_cost_t *costs = a.trainer->timeline.costs;
+    const loong_stage_cost_t *costs = a.trainer->plan.timeline.costs;
     loong_simulation_t total;
     assert_ok(a.ctx, loongi_schedule_simulate(s, costs, NULL, &total));
     assert_true(fabs(1e3 * total.seconds - told) <= 0.051);
@@ -252,7 +253,7 @@ static loong_status_t train_and_plot(loong_trainer_t *trainer)
     double end = 0.0;
     for (int64_t i = 0; i < list->num_entries; i++) {
         loong_entry_kind_t kind = list->entries[i].kind;
-        loong_span_t span = t->timeline.own[i];
+        loong_span_t span = t->plan.timeline.own[i];
         bool follows = span.begin >= end && span.end > span.begin;
         bool ran = kind == LOONG_ENTRY_F || kind == LOONG_ENTRY_B ||
                    kind == LOONG_ENTRY_U;

@@ -78,7 +78,7 @@ static void note(void *user, const loong_trainer_progress_t *now)
             ? loong_comm_stats(c->run.group[LOONG_GROUP_DP]).calls
             : 0;
     if (c->params.resources.staging.on) {
-        assert_ok(c->ctx, loongi_staging_bytes(job->trainer, c,
+        assert_ok(c->ctx, loongi_staging_bytes(&job->trainer->plan, c,
                                                &job->pinned_planned));
         job->pinned =
             (int64_t)loongi_staged_held(job->trainer->resources->device_world);
@@ -109,9 +109,9 @@ static loong_status_t note_memory(const loong_trainer_t *t, job_t *job)
     if (loong_device_beside(t->device) != NULL) {
         LOONG_TRY(loong_device_usage(t->device, &job->usage));
     }
-    job->planned = t->memory.rank;
+    job->planned = t->plan.memory.rank;
     job->rate = t->report.gemm_gflops;
-    return loongi_beside_plan(t, &job->beside);
+    return loongi_beside_plan(&t->plan, &job->beside);
 }
 
 static void look_at(job_t *job, loong_trainer_t *trainer, int rank)

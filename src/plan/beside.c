@@ -91,13 +91,14 @@ static loong_status_t add_entry(const loong_component_t *c,
 }
 
 /* Programs that run between two steps are captured behind the second one. */
-static loong_status_t add_evaluations(const loong_trainer_t *t, records_t *r)
+static loong_status_t add_evaluations(const loong_plan_t *plan, records_t *r)
 {
-    const loong_component_t *c = t->component;
-    int64_t interval = t->set.eval_interval;
-    bool validates = loong_recipe_count(t->recipe, "data.validation") > 0 ||
-                     loong_recipe_real(t->recipe, "data.validation_split") > 0;
-    if (interval == 0 || interval >= t->set.train_iters) {
+    const loong_component_t *c = plan->component;
+    int64_t interval = plan->set->eval_interval;
+    bool validates =
+        loong_recipe_count(plan->recipe, "data.validation") > 0 ||
+        loong_recipe_real(plan->recipe, "data.validation_split") > 0;
+    if (interval == 0 || interval >= plan->set->train_iters) {
         return LOONG_OK;
     }
     for (int k = LOONG_STAGE_EVAL; k < LOONG_STAGE_CHUNKS; k++) {
@@ -136,14 +137,14 @@ static int links_of(const loong_component_t *c)
     return links;
 }
 
-loong_status_t loongi_beside_plan(const loong_trainer_t *t,
+loong_status_t loongi_beside_plan(const loong_plan_t *plan,
                                   loong_beside_t *beside_p)
 {
-    const loong_component_t *c = t->component;
+    const loong_component_t *c = plan->component;
     static const loong_device_beside_t nothing = {0, 0, 0};
-    const loong_device_beside_t *known = loong_device_beside(t->device);
+    const loong_device_beside_t *known = loong_device_beside(plan->device);
     loong_device_beside_t each = known != NULL ? *known : nothing;
-    records_t r = {t->ctx, NULL, 0, 0, 0.0, 0, &t->mesh};
+    records_t r = {plan->ctx, NULL, 0, 0, 0.0, 0, &plan->mesh};
     loong_status_t status = LOONG_OK;
     loong_beside_t b;
     memset(&b, 0, sizeof(b));
@@ -154,7 +155,7 @@ loong_status_t loongi_beside_plan(const loong_trainer_t *t,
             status = add_entry(c, &list->entries[i], &r);
         }
         if (status == LOONG_OK) {
-            status = add_evaluations(t, &r);
+            status = add_evaluations(plan, &r);
         }
         b.communicators = links_of(c);
     }
@@ -168,7 +169,7 @@ loong_status_t loongi_beside_plan(const loong_trainer_t *t,
     b.bytes[0] = (double)each.context;
     b.bytes[1] = (double)b.pieces * (double)each.graph_piece;
     b.bytes[2] = (double)b.communicators * (double)each.communicator;
-    loongi_free(t->ctx, r.list);
+    loongi_free(plan->ctx, r.list);
     LOONG_TRY(status);
     *beside_p = b;
     return LOONG_OK;
@@ -176,26 +177,28 @@ loong_status_t loongi_beside_plan(const loong_trainer_t *t,
 
 /* ---- what is told -------------------------------------------------------- */
 
-loong_status_t loongi_beside_describe(const loong_trainer_t *t,
+loong_status_t loongi_beside_describe(const loong_plan_t *plan,
                                       loong_text_t *text)
 {
     char a[LOONG_HUMAN_SIZE];
     loong_beside_t b;
-    double sum = (double)t->memory.rank;
-    if (loong_device_is_host(t->device)) {
+    double sum = (double)plan->memory.rank;
+    if (loong_device_is_host(plan->device)) {
         return LOONG_OK;
     }
-    LOONG_TRY(loongi_beside_plan(t, &b));
+    LOONG_TRY(loongi_beside_plan(plan, &b));
     for (int i = 0; i < 3; i++) {
         sum += b.bytes[i];
     }
-    loongi_text_printf(text, "beside these a process holds, estimated:\n"
-                             "  %-14s %s\n", "context, code",
-                       loongi_human_bytes(b.bytes[0], a));
+    loongi_text_printf(text,
+                       "beside these a process holds, estimated:\n"
+                       "  %-14s %s\n",
+                       "context, code", loongi_human_bytes(b.bytes[0], a));
     if (b.graphs > 0) {
-        loongi_text_printf(text, "  %-14s %s (%lld, of about %lld kernels and "
-                                 "copies)\n", "graphs",
-                           loongi_human_bytes(b.bytes[1], a),
+        loongi_text_printf(text,
+                           "  %-14s %s (%lld, of about %lld kernels and "
+                           "copies)\n",
+                           "graphs", loongi_human_bytes(b.bytes[1], a),
                            (long long)b.graphs, (long long)b.pieces);
     }
     if (b.communicators > 0) {
@@ -208,24 +211,24 @@ loong_status_t loongi_beside_describe(const loong_trainer_t *t,
     return LOONG_OK;
 }
 
-loong_status_t loongi_beside_tell(const loong_trainer_t *t)
+loong_status_t loongi_beside_tell(const loong_plan_t *plan, size_t pool_most)
 {
     char a[4][LOONG_HUMAN_SIZE];
     loong_device_usage_t u;
     loong_beside_t b;
-    if (loong_device_beside(t->device) == NULL) {
+    if (loong_device_beside(plan->device) == NULL) {
         return LOONG_OK;
     }
-    LOONG_TRY(loong_device_usage(t->device, &u));
-    LOONG_TRY(loongi_beside_plan(t, &b));
+    LOONG_TRY(loong_device_usage(plan->device, &u));
+    LOONG_TRY(loongi_beside_plan(plan, &b));
     double beside = (double)u.total - (double)u.available - (double)u.pool;
-    loongi_log(t->ctx, LOONG_LOG_INFO,
-               "device memory: %s allocated, of them %s planned; beside that "
-               "%s is taken, all programs together, planned %s",
-               loongi_human_bytes(
-                   (double)LOONG_MAX(t->report.pool_most, u.pool_most), a[0]),
-               loongi_human_bytes((double)t->memory.rank, a[1]),
-               loongi_human_bytes(beside, a[2]),
-               loongi_human_bytes(b.bytes[0] + b.bytes[1] + b.bytes[2], a[3]));
+    loongi_log(
+        plan->ctx, LOONG_LOG_INFO,
+        "device memory: %s allocated, of them %s planned; beside that "
+        "%s is taken, all programs together, planned %s",
+        loongi_human_bytes((double)LOONG_MAX(pool_most, u.pool_most), a[0]),
+        loongi_human_bytes((double)plan->memory.rank, a[1]),
+        loongi_human_bytes(beside, a[2]),
+        loongi_human_bytes(b.bytes[0] + b.bytes[1] + b.bytes[2], a[3]));
     return LOONG_OK;
 }

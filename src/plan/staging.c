@@ -15,22 +15,23 @@ static int rank_of(const loong_component_t *c, int stage)
                              loongi_schedule_rank(c->evaluation, stage));
 }
 
-static const char *kind_of(const loong_trainer_t *t, int rank)
+static const char *kind_of(const loong_plan_t *plan, int rank)
 {
-    return loongi_devices_kind(t->recipe, rank);
+    return loongi_devices_kind(plan->recipe, rank);
 }
 
-static bool is_staged(const loong_trainer_t *t, const loong_component_t *c,
+static bool is_staged(const loong_plan_t *plan, const loong_component_t *c,
                       int other)
 {
     int rank = c->params.mesh.rank;
-    return other != rank && (c->params.resources.staging.always ||
-                             strcmp(kind_of(t, rank), kind_of(t, other)) != 0);
+    return other != rank &&
+           (c->params.resources.staging.always ||
+            strcmp(kind_of(plan, rank), kind_of(plan, other)) != 0);
 }
 
 /* Messages of one link, those of training and of evaluation in turn. */
-static loong_status_t add_link(const loong_component_t *c, int index,
-                               bool send, int direction, int64_t *bytes)
+static loong_status_t add_link(const loong_component_t *c, int index, bool send,
+                               int direction, int64_t *bytes)
 {
     int64_t messages = LOONG_LINK_MESSAGES;
     size_t most = LOONG_LINK_BYTES;
@@ -50,7 +51,7 @@ static loong_status_t add_link(const loong_component_t *c, int index,
     return LOONG_OK;
 }
 
-loong_status_t loongi_staging_bytes(const loong_trainer_t *t,
+loong_status_t loongi_staging_bytes(const loong_plan_t *plan,
                                     const loong_component_t *c,
                                     int64_t *bytes_p)
 {
@@ -58,19 +59,20 @@ loong_status_t loongi_staging_bytes(const loong_trainer_t *t,
     const loong_stager_t *stager = NULL;
     int64_t bytes = 0;
     if (!c->params.resources.staging.on ||
-        strcmp(kind_of(t, c->params.mesh.rank), "cpu") == 0) {
+        strcmp(kind_of(plan, c->params.mesh.rank), "cpu") == 0) {
         *bytes_p = 0;
         return LOONG_OK;
     }
-    LOONG_TRY(loongi_stager_find(t->ctx, &stager));
+    LOONG_TRY(loongi_stager_find(plan->ctx, &stager));
     bytes = (int64_t)stager->bytes();
     for (int i = 0; i < c->num_stages; i++) {
         int stage = loongi_component_stage(c, i);
         for (int d = 0; d < DIRECTIONS; d++) {
-            if (stage + 1 < stages && is_staged(t, c, rank_of(c, stage + 1))) {
+            if (stage + 1 < stages &&
+                is_staged(plan, c, rank_of(c, stage + 1))) {
                 LOONG_TRY(add_link(c, i, d == 0, d, &bytes));
             }
-            if (stage > 0 && is_staged(t, c, rank_of(c, stage - 1))) {
+            if (stage > 0 && is_staged(plan, c, rank_of(c, stage - 1))) {
                 LOONG_TRY(add_link(c, i, d == 1, d, &bytes));
             }
         }
@@ -79,13 +81,13 @@ loong_status_t loongi_staging_bytes(const loong_trainer_t *t,
     return LOONG_OK;
 }
 
-static loong_status_t describe_rank(const loong_trainer_t *t,
+static loong_status_t describe_rank(const loong_plan_t *plan,
                                     const loong_component_t *c,
                                     loong_text_t *text)
 {
     char human[LOONG_HUMAN_SIZE];
     int64_t bytes = 0;
-    LOONG_TRY(loongi_staging_bytes(t, c, &bytes));
+    LOONG_TRY(loongi_staging_bytes(plan, c, &bytes));
     if (bytes > 0) {
         loongi_text_printf(text,
                            "pinned for what goes through host memory: %s on "
@@ -96,24 +98,26 @@ static loong_status_t describe_rank(const loong_trainer_t *t,
     return LOONG_OK;
 }
 
-loong_status_t loongi_staging_describe(const loong_trainer_t *t,
+loong_status_t loongi_staging_describe(const loong_plan_t *plan,
                                        loong_text_t *text)
 {
-    const loong_component_t *c = t->component;
-    const char *graphs = loong_recipe_text(t->recipe, "train.cuda_graph_impl");
+    const loong_component_t *c = plan->component;
+    const char *graphs =
+        loong_recipe_text(plan->recipe, "train.cuda_graph_impl");
     if (!c->params.resources.staging.on) {
         return LOONG_OK;
     }
     loongi_text_printf(text, "devices: ");
-    loongi_devices_describe(t, text);
+    loongi_devices_describe(plan, text);
     loongi_text_printf(text, "; between %s through host memory%s\n",
                        c->params.resources.staging.always ? "all of them"
                                                           : "kinds",
                        strcmp(graphs, "none") != 0
                            ? ", and what ranks exchange stands between graphs"
                            : "");
-    for (int r = 0; t->peers != NULL && r < t->mesh.size[LOONG_AXIS_PP]; r++) {
-        LOONG_TRY(describe_rank(t, t->peers[r], text));
+    for (int r = 0; plan->peers != NULL && r < plan->mesh.size[LOONG_AXIS_PP];
+         r++) {
+        LOONG_TRY(describe_rank(plan, plan->peers[r], text));
     }
-    return t->peers != NULL ? LOONG_OK : describe_rank(t, c, text);
+    return plan->peers != NULL ? LOONG_OK : describe_rank(plan, c, text);
 }

@@ -6,7 +6,7 @@
 
 #include <string.h>
 
-#include "router_replay.h"
+#include "loong/family.h"
 
 enum { ALIGN = 64 };
 
@@ -48,6 +48,13 @@ void loongi_inputs_close(loong_inputs_t *inputs)
 /* ---- lists ----------------------------------------------------------------
  */
 
+/* The router replay fills it. */
+static bool is_routing(const char *input)
+{
+    size_t length = strcspn(LOONG_ROUTING_PORT, "%");
+    return strncmp(input, LOONG_ROUTING_PORT, length) == 0;
+}
+
 static loong_status_t list_chunk(const loong_component_t *c,
                                  const loong_chunk_t *chunk,
                                  const loong_processor_t *processor,
@@ -60,8 +67,7 @@ static loong_status_t list_chunk(const loong_component_t *c,
                                  &list->ports));
     for (int i = 0; i < chunk->num_inputs; i++) {
         const loong_port_t *port = &chunk->inputs[i];
-        if (!loongi_port_is_data(port) ||
-            loongi_router_replay_fills(port->name)) {
+        if (!loongi_port_is_data(port) || is_routing(port->name)) {
             continue;
         }
         loong_field_t field = {port->name, port->dtype,

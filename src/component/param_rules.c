@@ -17,9 +17,9 @@ enum { PATH_SIZE = 128 };
 
 /* ---- reading ------------------------------------------------------------- */
 
-loong_status_t loongi_read_globs(const loong_recipe_t *recipe,
-                                 const char *path, loong_arena_t *arena,
-                                 int *count_p, const char *const **globs_p)
+loong_status_t loongi_read_globs(const loong_recipe_t *recipe, const char *path,
+                                 loong_arena_t *arena, int *count_p,
+                                 const char *const **globs_p)
 {
     int64_t count = loong_recipe_count(recipe, path);
     const char **globs = NULL;
@@ -211,8 +211,10 @@ loong_status_t loongi_param_rules_check(loong_context_t *ctx,
         trained += !component->whole[i].frozen;
     }
     if (component->params.train && trained == 0) {
-        loongi_problems_add(&problems, "%s: " FREEZE ": nothing is left to "
-                            "train", loong_recipe_where(recipe, FREEZE));
+        loongi_problems_add(&problems,
+                            "%s: " FREEZE ": nothing is left to "
+                            "train",
+                            loong_recipe_where(recipe, FREEZE));
     }
     return loongi_problems_end(&problems, LOONG_ERR_CONFIG, "the recipe");
 }

@@ -6,7 +6,7 @@
 #define LOONG_DEVICES_H
 
 #include "loong/recipe.h"
-#include "trainer_impl.h"
+#include "plan.h"
 
 #ifdef __cplusplus
 extern "C" {
@@ -14,24 +14,24 @@ extern "C" {
 
 /* "auto" is the accelerator that every rank finds, else the processor: one kind
  * for all, which the recipe says from here on. Collective. */
-LOONG_NODISCARD loong_status_t loongi_devices_settle(loong_trainer_t *t);
+LOONG_NODISCARD loong_status_t loongi_devices_settle(loong_plan_t *plan);
 
 /* Refuses a list that leaves out a rank of the plan or names one twice, and
  * what ranks on several kinds of devices would decide differently. */
-LOONG_NODISCARD loong_status_t loongi_devices_check(const loong_trainer_t *t);
+LOONG_NODISCARD loong_status_t loongi_devices_check(const loong_plan_t *plan);
 
 /* Of a recipe that was checked; "auto": the first that is found. */
 const char *loongi_devices_kind(const loong_recipe_t *recipe, int rank);
 /* The job has devices of several kinds. */
-bool loongi_devices_are_mixed(const loong_trainer_t *t);
+bool loongi_devices_are_mixed(const loong_plan_t *plan);
 /* "cuda 0-3, cpu 4-7" */
-void loongi_devices_describe(const loong_trainer_t *t, loong_text_t *text);
+void loongi_devices_describe(const loong_plan_t *plan, loong_text_t *text);
 
 /* How the ranks' communicators on memory of devices are made. */
-loong_staging_t loongi_devices_staging(const loong_trainer_t *t);
+loong_staging_t loongi_devices_staging(const loong_plan_t *plan);
 
 /* Sets t->device. Collective on: the job, with a list of devices. */
-LOONG_NODISCARD loong_status_t loongi_devices_open(loong_trainer_t *t);
+LOONG_NODISCARD loong_status_t loongi_devices_open(loong_plan_t *plan);
 
 #ifdef __cplusplus
 }

@@ -7,10 +7,11 @@
 #include <unistd.h>
 
 #include "devices.h"
+#include "inputs.h"
 #include "peers.h"
 #include "predict.h"
+#include "room.h"
 #include "timeline.h"
-#include "trainer_data.h"
 
 /* What a prediction may take, whatever the model would: seconds of measuring,
  * bytes and flops of a launch. Of a model that cannot run here a rough figure
@@ -26,55 +27,57 @@ static const int64_t INPUT_BYTES = 64 << 20; /* of a micro-batch */
 
 /* What the processor keeps of made-up samples. *rows_p: `count` addresses and
  * what they show, owned by the caller. */
-static loong_status_t make_rows(const loong_trainer_t *t, int64_t count,
+static loong_status_t make_rows(const loong_plan_t *plan, int64_t count,
                                 void ***rows_p)
 {
-    const loong_processor_t *p = t->processor;
+    const loong_processor_t *p = plan->processor;
     double sums[LOONG_MAX_NORMALISERS] = {0};
-    loong_items_t items = {.ctx = t->ctx};
+    loong_items_t items = {.ctx = plan->ctx};
     int64_t size =
-        loongi_round_up((int64_t)p->row_size(t->processor_config), 64);
+        loongi_round_up((int64_t)p->row_size(plan->processor_config), 64);
     void **rows = NULL;
-    LOONG_TRY(loongi_calloc(t->ctx, (size_t)count, sizeof(*rows) + (size_t)size,
+    LOONG_TRY(loongi_calloc(plan->ctx, (size_t)count,
+                            sizeof(*rows) + (size_t)size,
                             "samples of a prediction", &rows));
     loong_status_t status = LOONG_OK;
     for (int64_t i = 0; i < count && status == LOONG_OK; i++) {
         rows[i] = (char *)(rows + count) + i * size;
-        status = p->example(t->processor_config, i, &items);
+        status = p->example(plan->processor_config, i, &items);
         if (status == LOONG_OK) {
-            status = p->keep(t->processor_config, i, &items, rows[i], sums);
+            status = p->keep(plan->processor_config, i, &items, rows[i], sums);
         }
     }
     loong_items_free(&items);
     if (status != LOONG_OK) {
-        loongi_free(t->ctx, rows);
+        loongi_free(plan->ctx, rows);
         return status;
     }
     *rows_p = rows;
     return LOONG_OK;
 }
 
-static loong_status_t fill_inputs(const loong_trainer_t *t,
+static loong_status_t fill_inputs(const loong_plan_t *plan,
                                   const loong_input_list_t *list, char *inputs)
 {
     void **rows = NULL;
-    LOONG_TRY(make_rows(t, t->set.micro_batch_size, &rows));
+    LOONG_TRY(make_rows(plan, plan->set->micro_batch_size, &rows));
     loong_status_t status = LOONG_OK;
     for (int i = 0; i < list->count && status == LOONG_OK; i++) {
         loong_field_t field = list->fields[i];
         field.to = inputs + list->ports[i]->operand.offset;
-        status = t->processor->fill(t->ctx, t->processor_config, rows, &field);
+        status = plan->processor->fill(plan->ctx, plan->processor_config, rows,
+                                       &field);
     }
-    loongi_free(t->ctx, rows);
+    loongi_free(plan->ctx, rows);
     return status;
 }
 
 /* Lists the inputs of a rank of the pipeline. */
-static loong_status_t list_inputs(const loong_trainer_t *t, int rank,
+static loong_status_t list_inputs(const loong_plan_t *plan, int rank,
                                   loong_inputs_t *list)
 {
-    return loongi_inputs_list(list, t->peers[rank], t->processor,
-                              t->processor_config);
+    return loongi_inputs_list(list, plan->peers[rank], plan->processor,
+                              plan->processor_config);
 }
 
 /* ---- costs --------------------------------------------------------------- */
@@ -85,8 +88,8 @@ static loong_status_t add_frame(loong_predict_source_t *source,
                                 double *sum_p)
 {
     return source->calibration != NULL
-               ? loongi_calibration_program(source->calibration, program,
-                                            frame, times, sum_p)
+               ? loongi_calibration_program(source->calibration, program, frame,
+                                            times, sum_p)
                : loongi_rates_program(&source->rates, program, frame, times,
                                       sum_p);
 }
@@ -123,32 +126,31 @@ static loong_status_t add_stage(loong_predict_source_t *c,
     static const loong_program_kind_t kinds[] = {
         LOONG_PROGRAM_F, LOONG_PROGRAM_B, LOONG_PROGRAM_W};
     for (int64_t i = 0; i < LOONG_COUNT_OF(kinds); i++) {
-        LOONG_TRY(add_program(c, &chunk->programs[kinds[i]],
-                              micro_batches, &cost->seconds[kinds[i]]));
+        LOONG_TRY(add_program(c, &chunk->programs[kinds[i]], micro_batches,
+                              &cost->seconds[kinds[i]]));
     }
     LOONG_TRY(add_program(c, &chunk->programs[LOONG_PROGRAM_P], 1,
                           &cost->seconds[LOONG_ENTRY_P]));
-    LOONG_TRY(add_program(c, &o->late, 1,
-                          &cost->seconds[LOONG_ENTRY_REDUCE]));
+    LOONG_TRY(add_program(c, &o->late, 1, &cost->seconds[LOONG_ENTRY_REDUCE]));
     LOONG_TRY(add_program(c, &o->norm, 1, update_p));
     return add_program(c, &o->update, 1, update_p);
 }
 
-loong_status_t loongi_predict_rank(loong_trainer_t *t,
+loong_status_t loongi_predict_rank(loong_plan_t *plan,
                                    loong_predict_source_t *source, int rank,
                                    char *inputs)
 {
-    const loong_schedule_t *schedule = t->component->schedule;
-    loong_stage_cost_t *costs = t->timeline.costs;
+    const loong_schedule_t *schedule = plan->component->schedule;
+    loong_stage_cost_t *costs = plan->timeline.costs;
     double update = 0.0;
     loong_inputs_t list = {0};
-    LOONG_TRY(list_inputs(t, rank, &list));
-    for (int i = 0; i < t->peers[rank]->num_stages; i++) {
-        const loong_stage_t *s = t->peers[rank]->stages[i];
+    LOONG_TRY(list_inputs(plan, rank, &list));
+    for (int i = 0; i < plan->peers[rank]->num_stages; i++) {
+        const loong_stage_t *s = plan->peers[rank]->stages[i];
         int stage = loongi_schedule_stage(schedule, rank, i);
         if (inputs != NULL) {
             LOONG_TRY(fill_inputs(
-                t, loongi_inputs_of(&list, i, LOONG_STAGE_TRAIN), inputs));
+                plan, loongi_inputs_of(&list, i, LOONG_STAGE_TRAIN), inputs));
         }
         LOONG_TRY(add_stage(source, s, schedule->params.micro_batches,
                             &costs[stage], &update));
@@ -161,80 +163,78 @@ loong_status_t loongi_predict_rank(loong_trainer_t *t,
 /* ---- what is told -------------------------------------------------------- */
 
 /* Seconds of a kind on a rank in a step. */
-static double seconds_of(const loong_trainer_t *t, int rank,
+static double seconds_of(const loong_plan_t *plan, int rank,
                          loong_entry_kind_t kind)
 {
-    const loong_schedule_t *s = t->component->schedule;
+    const loong_schedule_t *s = plan->component->schedule;
     double seconds = 0.0;
-    for (int i = 0; i < t->peers[rank]->num_stages; i++) {
+    for (int i = 0; i < plan->peers[rank]->num_stages; i++) {
         int stage = loongi_schedule_stage(s, rank, i);
-        seconds += t->timeline.costs[stage].seconds[kind];
+        seconds += plan->timeline.costs[stage].seconds[kind];
     }
-    return kind == LOONG_ENTRY_U ? seconds
-                                 : seconds * s->params.micro_batches;
+    return kind == LOONG_ENTRY_U ? seconds : seconds * s->params.micro_batches;
 }
 
-static void tell_rank(loong_trainer_t *t, int rank)
+static void tell_rank(loong_plan_t *plan, int rank)
 {
-    double weights = seconds_of(t, rank, LOONG_ENTRY_W);
-    loongi_text_printf(&t->text, "forward %.1f, backward %.1f",
-                       1e3 * seconds_of(t, rank, LOONG_ENTRY_F),
-                       1e3 * seconds_of(t, rank, LOONG_ENTRY_B));
+    double weights = seconds_of(plan, rank, LOONG_ENTRY_W);
+    loongi_text_printf(&plan->text, "forward %.1f, backward %.1f",
+                       1e3 * seconds_of(plan, rank, LOONG_ENTRY_F),
+                       1e3 * seconds_of(plan, rank, LOONG_ENTRY_B));
     if (weights > 0.0) {
-        loongi_text_printf(&t->text, ", gradients of weights %.1f",
+        loongi_text_printf(&plan->text, ", gradients of weights %.1f",
                            1e3 * weights);
     }
-    loongi_text_printf(&t->text, ", optimizer %.1f\n",
-                       1e3 * seconds_of(t, rank, LOONG_ENTRY_U));
+    loongi_text_printf(&plan->text, ", optimizer %.1f\n",
+                       1e3 * seconds_of(plan, rank, LOONG_ENTRY_U));
 }
 
-void loongi_predict_tell(loong_trainer_t *t, loong_simulation_t total)
+void loongi_predict_tell(loong_plan_t *plan, loong_simulation_t total)
 {
-    int ranks = t->component->schedule->params.ranks;
-    double tokens = (double)(t->set.global_batch_size * t->set.seq_length);
-    loongi_text_printf(&t->text, "predicted step: %.1f ms (%.*f tokens/s)",
+    int ranks = plan->component->schedule->params.ranks;
+    double tokens =
+        (double)(plan->set->global_batch_size * plan->set->seq_length);
+    loongi_text_printf(&plan->text, "predicted step: %.1f ms (%.*f tokens/s)",
                        1e3 * total.seconds,
                        tokens < 100.0 * total.seconds ? 3 : 0,
                        tokens / total.seconds);
     if (ranks > 1) {
-        loongi_text_printf(&t->text, ", idle %.1f %%", 100.0 * total.bubble);
+        loongi_text_printf(&plan->text, ", idle %.1f %%", 100.0 * total.bubble);
     }
     for (int r = 0; r < ranks; r++) {
         if (ranks > 1) {
-            loongi_text_printf(&t->text, "%s  rank %d", r > 0 ? "" : "\n",
-                               t->peers[r]->params.mesh.rank);
+            loongi_text_printf(&plan->text, "%s  rank %d", r > 0 ? "" : "\n",
+                               plan->peers[r]->params.mesh.rank);
         }
-        loongi_text_printf(&t->text, ": ");
-        tell_rank(t, r);
+        loongi_text_printf(&plan->text, ": ");
+        tell_rank(plan, r);
     }
 }
 
-static void tell(loong_trainer_t *t, loong_simulation_t total, int neighbours,
+static void tell(loong_plan_t *plan, loong_simulation_t total, int neighbours,
                  loong_calibration_figures_t figures)
 {
-    int ranks = t->component->schedule->params.ranks;
-    loongi_predict_tell(t, total);
-    loongi_text_printf(&t->text,
-                       "  from %lld launches timed in %.1f s",
+    int ranks = plan->component->schedule->params.ranks;
+    loongi_predict_tell(plan, total);
+    loongi_text_printf(&plan->text, "  from %lld launches timed in %.1f s",
                        (long long)figures.measured, figures.seconds);
     if (neighbours > 0) {
-        loongi_text_printf(&t->text, ", beside %d of the same", neighbours);
+        loongi_text_printf(&plan->text, ", beside %d of the same", neighbours);
     }
     if (figures.shrunk > 0) {
-        loongi_text_printf(&t->text, ", %lld of them on fewer rows",
+        loongi_text_printf(&plan->text, ", %lld of them on fewer rows",
                            (long long)figures.shrunk);
     }
     if (figures.scaled > 0) {
-        loongi_text_printf(&t->text, ", %lld scaled from others",
+        loongi_text_printf(&plan->text, ", %lld scaled from others",
                            (long long)figures.scaled);
     }
-    if (t->mesh.world > 1) {
-        loongi_text_printf(&t->text,
-                           "; %lld collectives%s are not in it",
+    if (plan->mesh.world > 1) {
+        loongi_text_printf(&plan->text, "; %lld collectives%s are not in it",
                            (long long)figures.collectives,
                            ranks > 1 ? ", and the messages of stages," : "");
     }
-    loongi_text_printf(&t->text, "\n");
+    loongi_text_printf(&plan->text, "\n");
 }
 
 /* ---- neighbours ---------------------------------------------------------- */
@@ -246,35 +246,35 @@ typedef struct company {
     loong_comm_t **comms; /* of one rank; the groups of each neighbour */
 } company_t;
 
-static int neighbours_of(const loong_trainer_t *t)
+static int neighbours_of(const loong_plan_t *plan)
 {
     int cores = (int)sysconf(_SC_NPROCESSORS_ONLN);
-    int ranks = cores / t->component->params.compile.threads;
-    return LOONG_MAX(LOONG_MIN(ranks, t->mesh.world), 1) - 1;
+    int ranks = cores / plan->component->params.compile.threads;
+    return LOONG_MAX(LOONG_MIN(ranks, plan->mesh.world), 1) - 1;
 }
 
-static void end_company(loong_trainer_t *t, company_t *company)
+static void end_company(loong_plan_t *plan, company_t *company)
 {
     for (int i = 0; i < company->count; i++) {
         loong_context_t *ctx = company->neighbours[i].ctx;
         loong_comm_destroy(&company->comms[i * LOONG_GROUP_COUNT]);
         loong_context_destroy(&ctx);
     }
-    loongi_free(t->ctx, company->neighbours);
-    loongi_free(t->ctx, company->comms);
+    loongi_free(plan->ctx, company->neighbours);
+    loongi_free(plan->ctx, company->comms);
 }
 
-static loong_status_t add_neighbour(loong_trainer_t *t, company_t *company)
+static loong_status_t add_neighbour(loong_plan_t *plan, company_t *company)
 {
     loong_context_t *ctx = NULL;
-    loong_comm_t **comms =
-        company->comms + company->count * LOONG_GROUP_COUNT;
-    LOONG_CHECK(t->ctx, loong_context_create(NULL, &ctx) == LOONG_OK,
+    loong_comm_t **comms = company->comms + company->count * LOONG_GROUP_COUNT;
+    LOONG_CHECK(plan->ctx, loong_context_create(NULL, &ctx) == LOONG_OK,
                 LOONG_ERR_MEMORY, "no memory to time kernels side by side");
     loong_status_t status = loong_comm_create_self(ctx, NULL, &comms[0]);
     if (status != LOONG_OK) {
-        status = LOONG_FAIL(t->ctx, status, "timing kernels side by side: %s",
-                            loong_context_error(ctx));
+        status =
+            LOONG_FAIL(plan->ctx, status, "timing kernels side by side: %s",
+                       loong_context_error(ctx));
         loong_context_destroy(&ctx);
         return status;
     }
@@ -286,16 +286,16 @@ static loong_status_t add_neighbour(loong_trainer_t *t, company_t *company)
     return LOONG_OK;
 }
 
-static loong_status_t begin_company(loong_trainer_t *t, company_t *company)
+static loong_status_t begin_company(loong_plan_t *plan, company_t *company)
 {
-    size_t count = (size_t)neighbours_of(t);
-    LOONG_TRY(loongi_calloc(t->ctx, count + 1, sizeof(*company->neighbours),
+    size_t count = (size_t)neighbours_of(plan);
+    LOONG_TRY(loongi_calloc(plan->ctx, count + 1, sizeof(*company->neighbours),
                             "neighbours", &company->neighbours));
-    LOONG_TRY(loongi_calloc(t->ctx, (count + 1) * LOONG_GROUP_COUNT,
+    LOONG_TRY(loongi_calloc(plan->ctx, (count + 1) * LOONG_GROUP_COUNT,
                             sizeof(loong_comm_t *), "neighbours",
                             &company->comms));
     while ((size_t)company->count < count) {
-        LOONG_TRY(add_neighbour(t, company));
+        LOONG_TRY(add_neighbour(plan, company));
     }
     return LOONG_OK;
 }
@@ -303,23 +303,29 @@ static loong_status_t begin_company(loong_trainer_t *t, company_t *company)
 /* ---- the whole ----------------------------------------------------------- */
 
 /* Would all ranks that are planned, were they as large as this one? */
-static bool fits_here(const loong_trainer_t *t)
+static bool fits_here(const loong_plan_t *plan)
 {
-    double planned = (double)t->memory.rank * t->mesh.world;
-    return loongi_room_suffices(t) && planned <= (double)t->memory.room.bytes;
+    double planned = (double)plan->memory.rank * plan->mesh.world;
+    return loongi_room_suffices(plan) &&
+           planned <= (double)plan->memory.room.bytes;
 }
 
-static loong_status_t predict(loong_trainer_t *t, loong_device_t *device,
+static loong_status_t predict(loong_plan_t *plan, loong_device_t *device,
                               loong_comm_t *self, const company_t *company,
                               char *inputs)
 {
     loong_comm_t *group[LOONG_GROUP_COUNT];
-    limits_t most = fits_here(t) ? FULL : ROUGH;
-    loong_calibration_params_t params = {
-        .device = device, .inputs = inputs, .budget = most.seconds,
-        .memory = most.bytes, .work = most.flops,
-        .precision = t->component->params.precision, .group = group,
-        .num_neighbours = company->count, .neighbours = company->neighbours};
+    limits_t most = fits_here(plan) ? FULL : ROUGH;
+    loong_calibration_params_t params = {.device = device,
+                                         .inputs = inputs,
+                                         .budget = most.seconds,
+                                         .memory = most.bytes,
+                                         .work = most.flops,
+                                         .precision =
+                                             plan->component->params.precision,
+                                         .group = group,
+                                         .num_neighbours = company->count,
+                                         .neighbours = company->neighbours};
     loong_predict_source_t source;
     loong_calibration_t *c = NULL;
     loong_simulation_t total;
@@ -327,49 +333,49 @@ static loong_status_t predict(loong_trainer_t *t, loong_device_t *device,
     for (int g = 0; g < LOONG_GROUP_COUNT; g++) {
         group[g] = self;
     }
-    LOONG_TRY(loongi_timeline_costs(t));
-    LOONG_TRY(loongi_calibration_create(t->ctx, &params, &c));
+    LOONG_TRY(loongi_timeline_costs(plan));
+    LOONG_TRY(loongi_calibration_create(plan->ctx, &params, &c));
     memset(&source, 0, sizeof(source));
     source.calibration = c;
-    for (int r = 0; r < t->mesh.size[LOONG_AXIS_PP] && status == LOONG_OK;
+    for (int r = 0; r < plan->mesh.size[LOONG_AXIS_PP] && status == LOONG_OK;
          r++) {
-        status = loongi_predict_rank(t, &source, r, inputs);
+        status = loongi_predict_rank(plan, &source, r, inputs);
     }
     if (status == LOONG_OK) {
-        status = loongi_schedule_simulate(t->component->schedule,
-                                          t->timeline.costs, NULL, &total);
+        status = loongi_schedule_simulate(plan->component->schedule,
+                                          plan->timeline.costs, NULL, &total);
     }
     if (status == LOONG_OK) {
-        tell(t, total, company->count, loongi_calibration_get(c));
+        tell(plan, total, company->count, loongi_calibration_get(c));
     }
     loongi_calibration_destroy(&c);
     return status;
 }
 
 /* Launches are timed. */
-static loong_status_t predict_here(loong_trainer_t *t)
+static loong_status_t predict_here(loong_plan_t *plan)
 {
     loong_device_t *device = NULL;
     loong_comm_t *self = NULL;
     company_t company = {0, NULL, NULL};
     void *inputs = NULL;
     size_t bytes = 0;
-    for (int r = 0; r < t->mesh.size[LOONG_AXIS_PP]; r++) {
-        size_t needs = (size_t)t->peers[r]->bytes[LOONG_BASE_INPUT];
+    for (int r = 0; r < plan->mesh.size[LOONG_AXIS_PP]; r++) {
+        size_t needs = (size_t)plan->peers[r]->bytes[LOONG_BASE_INPUT];
         bytes = LOONG_MAX(bytes, needs);
     }
-    LOONG_TRY(loong_device_create(t->ctx, "cpu", 0, &device));
-    loong_status_t status = loong_comm_create_self(t->ctx, NULL, &self);
+    LOONG_TRY(loong_device_create(plan->ctx, "cpu", 0, &device));
+    loong_status_t status = loong_comm_create_self(plan->ctx, NULL, &self);
     if (status == LOONG_OK && bytes <= (size_t)INPUT_BYTES) {
         status = loong_device_alloc(device, bytes, "inputs", &inputs);
     }
     if (status == LOONG_OK) {
-        status = begin_company(t, &company);
+        status = begin_company(plan, &company);
     }
     if (status == LOONG_OK) {
-        status = predict(t, device, self, &company, inputs);
+        status = predict(plan, device, self, &company, inputs);
     }
-    end_company(t, &company);
+    end_company(plan, &company);
     if (inputs != NULL) {
         loong_device_free(device, inputs, bytes);
     }
@@ -378,26 +384,24 @@ static loong_status_t predict_here(loong_trainer_t *t)
     return status;
 }
 
-loong_status_t loong_trainer_predict(loong_trainer_t *trainer,
-                                     const char **text_p)
+loong_status_t loongi_predict(loong_plan_t *plan, const char **text_p)
 {
-    loong_trainer_t *t = trainer;
-    LOONG_CHECK(t->ctx, t->component->schedule != NULL, LOONG_ERR_ARG,
+    LOONG_CHECK(plan->ctx, plan->component->schedule != NULL, LOONG_ERR_ARG,
                 "no step is predicted of a trainer that only evaluates");
-    LOONG_TRY(loongi_peers_plan(t));
-    loongi_text_free(&t->text);
-    t->text = loongi_text_begin(t->ctx);
-    if (loongi_devices_are_mixed(t)) {
-        loongi_text_printf(&t->text, "no time of a step is predicted: ranks "
-                                     "have devices of several kinds\n");
-        *text_p = loongi_text_get(&t->text);
-        return t->text.status;
+    LOONG_TRY(loongi_peers_plan(plan));
+    loongi_text_free(&plan->text);
+    plan->text = loongi_text_begin(plan->ctx);
+    if (loongi_devices_are_mixed(plan)) {
+        loongi_text_printf(&plan->text, "no time of a step is predicted: ranks "
+                                        "have devices of several kinds\n");
+        *text_p = loongi_text_get(&plan->text);
+        return plan->text.status;
     }
-    bool named = strcmp(loong_recipe_text(t->recipe, "predict.device"),
-                        "auto") != 0;
-    LOONG_TRY(named || !loong_device_is_host(t->device)
-                  ? loongi_predict_by_rates(t)
-                  : predict_here(t));
-    *text_p = loongi_text_get(&t->text);
-    return t->text.status;
+    bool named =
+        strcmp(loong_recipe_text(plan->recipe, "predict.device"), "auto") != 0;
+    LOONG_TRY(named || !loong_device_is_host(plan->device)
+                  ? loongi_predict_by_rates(plan)
+                  : predict_here(plan));
+    *text_p = loongi_text_get(&plan->text);
+    return plan->text.status;
 }

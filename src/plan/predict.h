@@ -7,8 +7,8 @@
 #define LOONG_PREDICT_H
 
 #include "calibrate.h"
+#include "plan.h"
 #include "rates.h"
-#include "trainer_impl.h"
 
 #ifdef __cplusplus
 extern "C" {
@@ -19,21 +19,23 @@ typedef struct loong_predict_source {
     loong_rates_params_t rates;
 } loong_predict_source_t;
 
+/* See loong_trainer_predict. */
+LOONG_NODISCARD loong_status_t loongi_predict(loong_plan_t *plan,
+                                              const char **text_p);
+
 /* Adds what the programs of a rank of the pipeline take to t->timeline.costs.
  * inputs: base INPUT, to be filled; NULL: none. */
-LOONG_NODISCARD loong_status_t
-loongi_predict_rank(loong_trainer_t *t, loong_predict_source_t *source,
-                    int rank, char *inputs);
+LOONG_NODISCARD loong_status_t loongi_predict_rank(
+    loong_plan_t *plan, loong_predict_source_t *source, int rank, char *inputs);
 
 /* "predicted step: ...", with a line for each rank of a pipeline. */
-void loongi_predict_tell(loong_trainer_t *t, loong_simulation_t total);
+void loongi_predict_tell(loong_plan_t *plan, loong_simulation_t total);
 
 /* Those that the recipe asks for. */
-loong_rates_t loongi_predict_rates(const loong_trainer_t *t);
+loong_rates_t loongi_predict_rates(const loong_plan_t *plan);
 
 /* Predicts by them and tells. Errors: LOONG_ERR_CONFIG on a processor. */
-LOONG_NODISCARD loong_status_t
-loongi_predict_by_rates(loong_trainer_t *t);
+LOONG_NODISCARD loong_status_t loongi_predict_by_rates(loong_plan_t *plan);
 
 #ifdef __cplusplus
 }

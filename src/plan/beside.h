@@ -4,7 +4,7 @@
 #ifndef LOONG_BESIDE_H
 #define LOONG_BESIDE_H
 
-#include "trainer_impl.h"
+#include "plan.h"
 
 #ifdef __cplusplus
 extern "C" {
@@ -14,22 +14,23 @@ extern "C" {
  * rank; what each takes is the backend's to say (loong_device_beside_t). */
 typedef struct loong_beside {
     int64_t graphs;
-    int64_t pieces; /* kernels and copies in all of them, about */
+    int64_t pieces;    /* kernels and copies in all of them, about */
     int communicators; /* of several ranks, and links of stages */
-    double bytes[3]; /* context; graphs; buffers of communicators */
+    double bytes[3];   /* context; graphs; buffers of communicators */
 } loong_beside_t;
 
-LOONG_NODISCARD loong_status_t loongi_beside_plan(const loong_trainer_t *t,
+LOONG_NODISCARD loong_status_t loongi_beside_plan(const loong_plan_t *plan,
                                                   loong_beside_t *beside_p);
 
 /* The lines of a description, and the sum with the arenas; nothing on the
  * host. */
-LOONG_NODISCARD loong_status_t loongi_beside_describe(const loong_trainer_t *t,
+LOONG_NODISCARD loong_status_t loongi_beside_describe(const loong_plan_t *plan,
                                                       loong_text_t *text);
 
 /* Logs what rank 0's device holds at the end of a run beside what was
- * planned. */
-LOONG_NODISCARD loong_status_t loongi_beside_tell(const loong_trainer_t *t);
+ * planned. pool_most: the most that its pool held before. */
+LOONG_NODISCARD loong_status_t loongi_beside_tell(const loong_plan_t *plan,
+                                                  size_t pool_most);
 
 #ifdef __cplusplus
 }

@@ -43,8 +43,7 @@ static bool read_ranks(const char *text, part_t *part)
     if (strspn(rest, "0123456789") != strlen(rest)) {
         return false;
     }
-    return sscanf(rest, "%ld", &part->last) == 1 &&
-           part->first <= part->last;
+    return sscanf(rest, "%ld", &part->last) == 1 && part->first <= part->last;
 }
 
 static bool read_part(const loong_recipe_t *recipe, int64_t i, part_t *part)
@@ -83,64 +82,65 @@ static int find_rank(const loong_recipe_t *recipe, int rank,
 
 /* ---- checking ------------------------------------------------------------ */
 
-static loong_status_t check_parts(const loong_trainer_t *t, int64_t count)
+static loong_status_t check_parts(const loong_plan_t *plan, int64_t count)
 {
     for (int64_t i = 0; i < count; i++) {
         char path[PATH];
         part_t part;
         snprintf(path, sizeof(path), LIST "[%lld]", (long long)i);
-        LOONG_CHECK(t->ctx, read_part(t->recipe, i, &part), LOONG_ERR_CONFIG,
+        LOONG_CHECK(plan->ctx, read_part(plan->recipe, i, &part),
+                    LOONG_ERR_CONFIG,
                     "%s: found '%s' (%s), wanted a kind and its ranks: cpu, "
                     "cuda or xpu, then as in cuda:0-3, cpu:4 or cpu:4-",
-                    path, loong_recipe_text(t->recipe, path),
-                    loong_recipe_where(t->recipe, path));
-        LOONG_CHECK(t->ctx,
-                    part.first < t->parallel.ranks &&
-                        (part.last == LONG_MAX ||
-                         part.last < t->parallel.ranks),
-                    LOONG_ERR_CONFIG,
-                    "%s: %s (%s), but the ranks of this job are 0 to %d", path,
-                    loong_recipe_text(t->recipe, path),
-                    loong_recipe_where(t->recipe, path),
-                    t->parallel.ranks - 1);
+                    path, loong_recipe_text(plan->recipe, path),
+                    loong_recipe_where(plan->recipe, path));
+        LOONG_CHECK(
+            plan->ctx,
+            part.first < plan->parallel.ranks &&
+                (part.last == LONG_MAX || part.last < plan->parallel.ranks),
+            LOONG_ERR_CONFIG,
+            "%s: %s (%s), but the ranks of this job are 0 to %d", path,
+            loong_recipe_text(plan->recipe, path),
+            loong_recipe_where(plan->recipe, path), plan->parallel.ranks - 1);
     }
     return LOONG_OK;
 }
 
 /* What "auto" is depends on the device. */
-static loong_status_t check_precision(const loong_trainer_t *t)
+static loong_status_t check_precision(const loong_plan_t *plan)
 {
-    LOONG_CHECK(t->ctx,
-                strcmp(loong_recipe_text(t->recipe, "precision.params_dtype"),
-                       "auto") != 0,
-                LOONG_ERR_CONFIG,
-                LIST ": of several kinds, and precision.params_dtype is auto, "
-                "which each rank would take for its own device: name bf16 or "
-                "fp32");
+    LOONG_CHECK(
+        plan->ctx,
+        strcmp(loong_recipe_text(plan->recipe, "precision.params_dtype"),
+               "auto") != 0,
+        LOONG_ERR_CONFIG,
+        LIST ": of several kinds, and precision.params_dtype is auto, "
+             "which each rank would take for its own device: name bf16 or "
+             "fp32");
     return LOONG_OK;
 }
 
-loong_status_t loongi_devices_check(const loong_trainer_t *t)
+loong_status_t loongi_devices_check(const loong_plan_t *plan)
 {
-    const loong_recipe_t *r = t->recipe;
+    const loong_recipe_t *r = plan->recipe;
     int64_t count = loong_recipe_count(r, LIST);
     if (count == 0) {
         return LOONG_OK;
     }
-    LOONG_CHECK(t->ctx, !loong_recipe_is_set(r, "device"), LOONG_ERR_CONFIG,
+    LOONG_CHECK(plan->ctx, !loong_recipe_is_set(r, "device"), LOONG_ERR_CONFIG,
                 "device and " LIST " are both set (%s, %s): one kind for all "
                 "ranks, or a list",
                 loong_recipe_where(r, "device"), loong_recipe_where(r, LIST));
-    LOONG_TRY(check_parts(t, count));
-    for (int rank = 0; rank < t->parallel.ranks; rank++) {
+    LOONG_TRY(check_parts(plan, count));
+    for (int rank = 0; rank < plan->parallel.ranks; rank++) {
         const char *kind = NULL;
         int found = find_rank(r, rank, &kind);
-        LOONG_CHECK(t->ctx, found == 1, LOONG_ERR_CONFIG,
+        LOONG_CHECK(plan->ctx, found == 1, LOONG_ERR_CONFIG,
                     LIST " (%s): rank %d of %d %s", loong_recipe_where(r, LIST),
-                    rank, t->parallel.ranks,
+                    rank, plan->parallel.ranks,
                     found == 0 ? "has no device" : "stands there twice");
     }
-    return loongi_devices_are_mixed(t) ? check_precision(t) : LOONG_OK;
+    return loongi_devices_are_mixed(plan) ? check_precision(plan) : LOONG_OK;
 }
 
 /* ---- asking -------------------------------------------------------------- */
@@ -154,28 +154,27 @@ const char *loongi_devices_kind(const loong_recipe_t *recipe, int rank)
     return loong_recipe_text(recipe, "device");
 }
 
-bool loongi_devices_are_mixed(const loong_trainer_t *t)
+bool loongi_devices_are_mixed(const loong_plan_t *plan)
 {
-    const char *first = loongi_devices_kind(t->recipe, 0);
-    for (int r = 1; r < t->parallel.ranks; r++) {
-        if (strcmp(loongi_devices_kind(t->recipe, r), first) != 0) {
+    const char *first = loongi_devices_kind(plan->recipe, 0);
+    for (int r = 1; r < plan->parallel.ranks; r++) {
+        if (strcmp(loongi_devices_kind(plan->recipe, r), first) != 0) {
             return true;
         }
     }
     return false;
 }
 
-void loongi_devices_describe(const loong_trainer_t *t, loong_text_t *text)
+void loongi_devices_describe(const loong_plan_t *plan, loong_text_t *text)
 {
     int first = 0;
-    for (int r = 1; r <= t->parallel.ranks; r++) {
-        const char *kind = loongi_devices_kind(t->recipe, first);
-        if (r < t->parallel.ranks &&
-            strcmp(loongi_devices_kind(t->recipe, r), kind) == 0) {
+    for (int r = 1; r <= plan->parallel.ranks; r++) {
+        const char *kind = loongi_devices_kind(plan->recipe, first);
+        if (r < plan->parallel.ranks &&
+            strcmp(loongi_devices_kind(plan->recipe, r), kind) == 0) {
             continue;
         }
-        loongi_text_printf(text, "%s%s %d", first > 0 ? ", " : "", kind,
-                           first);
+        loongi_text_printf(text, "%s%s %d", first > 0 ? ", " : "", kind, first);
         if (r - 1 > first) {
             loongi_text_printf(text, "-%d", r - 1);
         }
@@ -183,113 +182,118 @@ void loongi_devices_describe(const loong_trainer_t *t, loong_text_t *text)
     }
 }
 
-loong_staging_t loongi_devices_staging(const loong_trainer_t *t)
+loong_staging_t loongi_devices_staging(const loong_plan_t *plan)
 {
     loong_staging_t staging = {false, false, false};
-    bool mixed = loongi_devices_are_mixed(t);
-    for (int r = 0; r < t->parallel.ranks; r++) {
-        const char *kind = loongi_devices_kind(t->recipe, r);
+    bool mixed = loongi_devices_are_mixed(plan);
+    for (int r = 0; r < plan->parallel.ranks; r++) {
+        const char *kind = loongi_devices_kind(plan->recipe, r);
         staging.processors = staging.processors || strcmp(kind, "cpu") == 0;
     }
     staging.always =
-        strcmp(loong_recipe_text(t->recipe, "comm.device_backend"),
-               "staged") == 0 && (mixed || !loong_device_is_host(t->device));
+        strcmp(loong_recipe_text(plan->recipe, "comm.device_backend"),
+               "staged") == 0 &&
+        (mixed || !loong_device_is_host(plan->device));
     staging.on = staging.always || mixed;
     return staging;
 }
 
 /* ---- opening ------------------------------------------------------------- */
 
-loong_status_t loongi_devices_settle(loong_trainer_t *t)
+loong_status_t loongi_devices_settle(loong_plan_t *plan)
 {
-    if (loong_recipe_count(t->recipe, LIST) > 0 ||
-        strcmp(loong_recipe_text(t->recipe, "device"), "auto") != 0) {
+    if (loong_recipe_count(plan->recipe, LIST) > 0 ||
+        strcmp(loong_recipe_text(plan->recipe, "device"), "auto") != 0) {
         return LOONG_OK;
     }
-    const char *found = loongi_device_first(t->ctx);
+    const char *found = loongi_device_first(plan->ctx);
     int64_t has[2] = {strcmp(found, "cpu") != 0 && found[0] != '\0', 0};
     has[1] = -has[0];
-    LOONG_TRY(loong_comm_all_reduce(t->comm, has, 2, LOONG_I64,
+    LOONG_TRY(loong_comm_all_reduce(plan->comm, has, 2, LOONG_I64,
                                     LOONG_REDUCE_MIN, "devices"));
     bool all = has[0] == 1;
     if (has[1] == 0) {
         return LOONG_OK; /* nobody has one */
     }
-    if (loong_comm_rank(t->comm) == 0 && all) {
-        loongi_log(t->ctx, LOONG_LOG_INFO,
+    if (loong_comm_rank(plan->comm) == 0 && all) {
+        loongi_log(plan->ctx, LOONG_LOG_INFO,
                    "device: auto is %s here; device=cpu stays with the "
-                   "processor", found);
-    } else if (loong_comm_rank(t->comm) == 0) {
-        loongi_log(t->ctx, LOONG_LOG_WARN,
+                   "processor",
+                   found);
+    } else if (loong_comm_rank(plan->comm) == 0) {
+        loongi_log(plan->ctx, LOONG_LOG_WARN,
                    "device: auto is cpu: some ranks have an accelerator and "
                    "others have none; devices=[cuda:0-3, cpu:4-] would use "
                    "both");
     }
-    return loong_recipe_set(t->recipe, "device", all ? found : "cpu",
+    return loong_recipe_set(plan->recipe, "device", all ? found : "cpu",
                             "device: auto");
 }
 
 /* How many lower ranks of this machine have a device of the same kind.
  * Collective: a rank that cannot say its machine takes part all the same. */
-static loong_status_t find_index(loong_trainer_t *t, const char *kind,
+static loong_status_t find_index(loong_plan_t *plan, const char *kind,
                                  int *index_p)
 {
-    int rank = loong_comm_rank(t->comm);
-    size_t size = (size_t)loong_comm_size(t->comm);
+    int rank = loong_comm_rank(plan->comm);
+    size_t size = (size_t)loong_comm_size(plan->comm);
     loong_memory_room_t room = {.bytes = 0};
     int64_t *ids = NULL;
     *index_p = 0;
-    loong_status_t found = loongi_memory_room(t->ctx, "", &room);
-    LOONG_TRY(loongi_calloc(t->ctx, 2 * size, sizeof(*ids), "machines", &ids));
+    loong_status_t found = loongi_memory_room(plan->ctx, "", &room);
+    LOONG_TRY(
+        loongi_calloc(plan->ctx, 2 * size, sizeof(*ids), "machines", &ids));
     for (size_t r = 0; r < size; r++) {
         ids[size + r] = 1;
     }
     ids[rank] = (int64_t)room.id;
-    loong_status_t status = loong_comm_all_gather(t->comm, ids, ids + size,
+    loong_status_t status = loong_comm_all_gather(plan->comm, ids, ids + size,
                                                   LOONG_I64, "machines");
     for (int r = 0; r < rank && status == LOONG_OK; r++) {
         *index_p += ids[r] == ids[rank] &&
-                    strcmp(loongi_devices_kind(t->recipe, r), kind) == 0;
+                    strcmp(loongi_devices_kind(plan->recipe, r), kind) == 0;
     }
-    loongi_free(t->ctx, ids);
+    loongi_free(plan->ctx, ids);
     return found != LOONG_OK ? found : status;
 }
 
 /* A plan needs no device, where there are kernels to plan with. */
-static loong_status_t open_device(loong_trainer_t *t, const char *name,
+static loong_status_t open_device(loong_plan_t *plan, const char *name,
                                   int index)
 {
     loong_status_t status =
-        loong_device_create_local(t->ctx, name, index, &t->device);
+        loong_device_create_local(plan->ctx, name, index, &plan->device);
     if (status == LOONG_OK) {
         return loongi_device_set_limit(
-            t->device,
-            loong_recipe_real(t->recipe, "comm.heartbeat_timeout"));
+            plan->device,
+            loong_recipe_real(plan->recipe, "comm.heartbeat_timeout"));
     }
-    if (status != LOONG_ERR_NOT_FOUND || !t->plan_only) {
+    if (status != LOONG_ERR_NOT_FOUND || !plan->plan_only) {
         return status;
     }
     char why[512];
-    snprintf(why, sizeof(why), "%s", loong_context_error(t->ctx));
-    if (loong_device_create_planned(t->ctx, name, &t->device) != LOONG_OK) {
+    snprintf(why, sizeof(why), "%s", loong_context_error(plan->ctx));
+    if (loong_device_create_planned(plan->ctx, name, &plan->device) !=
+        LOONG_OK) {
         return status; /* both reasons are told */
     }
-    loong_context_clear_error(t->ctx);
-    if (loong_comm_rank(t->comm) == 0) {
-        loongi_log(t->ctx, LOONG_LOG_INFO, "planned without a device: %s", why);
+    loong_context_clear_error(plan->ctx);
+    if (loong_comm_rank(plan->comm) == 0) {
+        loongi_log(plan->ctx, LOONG_LOG_INFO, "planned without a device: %s",
+                   why);
     }
     return LOONG_OK;
 }
 
-loong_status_t loongi_devices_open(loong_trainer_t *t)
+loong_status_t loongi_devices_open(loong_plan_t *plan)
 {
     loong_launch_t launch;
-    int rank = loong_comm_rank(t->comm);
-    const char *kind = loongi_devices_kind(t->recipe, rank);
+    int rank = loong_comm_rank(plan->comm);
+    const char *kind = loongi_devices_kind(plan->recipe, rank);
     loong_launch_detect(&launch);
     int index = launch.launcher != NULL ? launch.local_rank : rank;
-    if (loong_recipe_count(t->recipe, LIST) > 0) {
-        LOONG_TRY(find_index(t, kind, &index));
+    if (loong_recipe_count(plan->recipe, LIST) > 0) {
+        LOONG_TRY(find_index(plan, kind, &index));
     }
-    return open_device(t, kind, index);
+    return open_device(plan, kind, index);
 }

@@ -6,7 +6,7 @@
 #ifndef LOONG_PEERS_H
 #define LOONG_PEERS_H
 
-#include "trainer_impl.h"
+#include "plan.h"
 
 #ifdef __cplusplus
 extern "C" {
@@ -15,11 +15,11 @@ extern "C" {
 /* Plans them, once: t->peers, by the rank of the pipeline; t->component where
  * that is the rank. In a plan of ranks that are not there t->memory becomes
  * that of the largest. Not collective. */
-LOONG_NODISCARD loong_status_t loongi_peers_plan(loong_trainer_t *t);
-void loongi_peers_destroy(loong_trainer_t *t);
+LOONG_NODISCARD loong_status_t loongi_peers_plan(loong_plan_t *plan);
+void loongi_peers_destroy(loong_plan_t *plan);
 
 /* A table of their memory by class. */
-void loongi_peers_describe(const loong_trainer_t *t, loong_text_t *text);
+void loongi_peers_describe(const loong_plan_t *plan, loong_text_t *text);
 
 #ifdef __cplusplus
 }

@@ -4,7 +4,7 @@
 #ifndef LOONG_STAGING_H
 #define LOONG_STAGING_H
 
-#include "trainer_impl.h"
+#include "plan.h"
 
 #ifdef __cplusplus
 extern "C" {
@@ -12,13 +12,13 @@ extern "C" {
 
 /* Pinned host memory that the rank of a component will hold: pieces of
  * collectives, messages between stages. 0: nothing of it is staged. */
-LOONG_NODISCARD loong_status_t
-loongi_staging_bytes(const loong_trainer_t *t, const loong_component_t *c,
-                     int64_t *bytes_p);
+LOONG_NODISCARD loong_status_t loongi_staging_bytes(const loong_plan_t *plan,
+                                                    const loong_component_t *c,
+                                                    int64_t *bytes_p);
 
 /* Which rank has what, what goes through host memory, and how much that takes;
  * nothing where all ranks have one kind. */
-LOONG_NODISCARD loong_status_t loongi_staging_describe(const loong_trainer_t *t,
+LOONG_NODISCARD loong_status_t loongi_staging_describe(const loong_plan_t *plan,
                                                        loong_text_t *text);
 
 #ifdef __cplusplus

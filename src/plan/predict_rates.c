@@ -8,9 +8,9 @@
 #include "predict.h"
 #include "timeline.h"
 
-loong_rates_t loongi_predict_rates(const loong_trainer_t *t)
+loong_rates_t loongi_predict_rates(const loong_plan_t *plan)
 {
-    const loong_recipe_t *r = t->recipe;
+    const loong_recipe_t *r = plan->recipe;
     const char *name = loong_recipe_text(r, "predict.device");
     bool any = strcmp(name, "auto") == 0;
     loong_rates_t rates = *loongi_rates_find(any ? "h200" : name);
@@ -52,15 +52,15 @@ static double boundary_bytes(const loong_port_t *ports, int count)
 
 /* From a rank of the pipeline to that of the stages before and behind; what
  * goes back are gradients of what came, of the same size. */
-static void add_messages(loong_trainer_t *t, const loong_rates_t *rates,
+static void add_messages(loong_plan_t *plan, const loong_rates_t *rates,
                          int rank)
 {
-    const loong_schedule_t *s = t->component->schedule;
-    const loong_component_t *c = t->peers[rank];
+    const loong_schedule_t *s = plan->component->schedule;
+    const loong_component_t *c = plan->peers[rank];
     for (int i = 0; i < c->num_stages; i++) {
         const loong_chunk_t *chunk = c->stages[i]->chunk[LOONG_STAGE_TRAIN];
         int stage = loongi_schedule_stage(s, rank, i);
-        double *seconds = t->timeline.costs[stage].seconds;
+        double *seconds = plan->timeline.costs[stage].seconds;
         for (int back = 0; back < 2; back++) {
             int to = stage + (back ? -1 : 1);
             if (to < 0 || to >= loongi_schedule_stages(s)) {
@@ -72,24 +72,25 @@ static void add_messages(loong_trainer_t *t, const loong_rates_t *rates,
                      : boundary_bytes(chunk->outputs, chunk->num_outputs);
             seconds[back ? LOONG_ENTRY_SEND_BACKWARD
                          : LOONG_ENTRY_SEND_FORWARD] =
-                peer == rank ? 0.0
-                             : loongi_rates_message(
-                                   rates, c->params.mesh.rank,
-                                   t->peers[peer]->params.mesh.rank, bytes);
+                peer == rank
+                    ? 0.0
+                    : loongi_rates_message(rates, c->params.mesh.rank,
+                                           plan->peers[peer]->params.mesh.rank,
+                                           bytes);
         }
     }
 }
 
 /* ---- what is told -------------------------------------------------------- */
 
-static void tell_rates(loong_trainer_t *t, const loong_rates_t *r)
+static void tell_rates(loong_plan_t *plan, const loong_rates_t *r)
 {
     char name[16] = "";
     for (size_t i = 0; r->name[i] != '\0' && i + 1 < sizeof(name); i++) {
         name[i] = (char)toupper((unsigned char)r->name[i]);
     }
     loongi_text_printf(
-        &t->text,
+        &plan->text,
         "  predicted, not measured, by rates of an %s: products %.4g of %.4g "
         "TFLOP/s, attention %.3g and back %.3g, cuDNN's %.3g and %.3g, passes "
         "%.3g of %.3g TB/s, "
@@ -98,22 +99,22 @@ static void tell_rates(loong_trainer_t *t, const loong_rates_t *r)
         1e-12 * r->bf16 * r->attention, 1e-12 * r->bf16 * r->attention_grad,
         1e-12 * r->bf16 * r->fused, 1e-12 * r->bf16 * r->fused_grad,
         1e-12 * r->copy * r->passes, 1e-12 * r->copy,
-        1e6 * (t->component->params.resources.graphs ? r->gap : r->launch));
-    if (t->mesh.world > 1) {
-        loongi_text_printf(&t->text,
+        1e6 * (plan->component->params.resources.graphs ? r->gap : r->launch));
+    if (plan->mesh.world > 1) {
+        loongi_text_printf(&plan->text,
                            ", links %.4g GB/s, networks %.4g, %d GPUs a "
                            "machine",
                            1e-9 * r->link, 1e-9 * r->network, r->machine);
     }
-    loongi_text_printf(&t->text, "\n");
+    loongi_text_printf(&plan->text, "\n");
 }
 
-static void tell_sum(loong_trainer_t *t, const loong_rates_sum_t *sum,
+static void tell_sum(loong_plan_t *plan, const loong_rates_sum_t *sum,
                      double seconds, const loong_rates_t *r)
 {
-    int ranks = t->component->schedule->params.ranks;
+    int ranks = plan->component->schedule->params.ranks;
     double rate = sum->flops / ranks / seconds;
-    loongi_text_printf(&t->text,
+    loongi_text_printf(&plan->text,
                        "  of a rank: products %.1f ms, attention %.1f, passes "
                        "over memory %.1f, between kernels %.2f (%.2f %% of "
                        "the step)",
@@ -121,47 +122,48 @@ static void tell_sum(loong_trainer_t *t, const loong_rates_sum_t *sum,
                        1e3 * sum->attention / ranks, 1e3 * sum->passes / ranks,
                        1e3 * sum->gaps / ranks,
                        100.0 * sum->gaps / ranks / seconds);
-    if (t->mesh.world > 1) {
-        loongi_text_printf(&t->text,
+    if (plan->mesh.world > 1) {
+        loongi_text_printf(&plan->text,
                            ", collectives %.1f, of these %.1f not beside "
                            "others",
                            1e3 * sum->collectives / ranks,
                            1e3 * sum->exposed / ranks);
     }
-    loongi_text_printf(&t->text,
+    loongi_text_printf(&plan->text,
                        "\n  %.4g TFLOP/s of a GPU, %.1f %% of its datasheet\n",
                        1e-12 * rate, 100.0 * rate / r->bf16);
 }
 
 /* ---- the whole ----------------------------------------------------------- */
 
-loong_status_t loongi_predict_by_rates(loong_trainer_t *t)
+loong_status_t loongi_predict_by_rates(loong_plan_t *plan)
 {
-    loong_rates_t rates = loongi_predict_rates(t);
+    loong_rates_t rates = loongi_predict_rates(plan);
     loong_rates_sum_t sum;
     loong_predict_source_t source;
     loong_simulation_t total;
-    LOONG_CHECK(t->ctx, !loong_device_is_host(t->device), LOONG_ERR_CONFIG,
+    LOONG_CHECK(plan->ctx, !loong_device_is_host(plan->device),
+                LOONG_ERR_CONFIG,
                 "predict.device: %s, but this run is on the processor: device: "
                 "cuda, or leave the key out and launches are timed here",
-                loong_recipe_text(t->recipe, "predict.device"));
+                loong_recipe_text(plan->recipe, "predict.device"));
     memset(&sum, 0, sizeof(sum));
     memset(&source, 0, sizeof(source));
-    source.rates.ctx = t->ctx;
+    source.rates.ctx = plan->ctx;
     source.rates.sum = &sum;
     source.rates.rates = &rates;
-    source.rates.graphs = t->component->params.resources.graphs;
-    source.rates.tf32 = t->component->params.compile.policy.tf32;
-    LOONG_TRY(loongi_timeline_costs(t));
-    for (int r = 0; r < t->mesh.size[LOONG_AXIS_PP]; r++) {
-        source.rates.mesh = &t->peers[r]->params.mesh;
-        LOONG_TRY(loongi_predict_rank(t, &source, r, NULL));
-        add_messages(t, &rates, r);
+    source.rates.graphs = plan->component->params.resources.graphs;
+    source.rates.tf32 = plan->component->params.compile.policy.tf32;
+    LOONG_TRY(loongi_timeline_costs(plan));
+    for (int r = 0; r < plan->mesh.size[LOONG_AXIS_PP]; r++) {
+        source.rates.mesh = &plan->peers[r]->params.mesh;
+        LOONG_TRY(loongi_predict_rank(plan, &source, r, NULL));
+        add_messages(plan, &rates, r);
     }
-    LOONG_TRY(loongi_schedule_simulate(t->component->schedule,
-                                       t->timeline.costs, NULL, &total));
-    loongi_predict_tell(t, total);
-    tell_sum(t, &sum, total.seconds, &rates);
-    tell_rates(t, &rates);
+    LOONG_TRY(loongi_schedule_simulate(plan->component->schedule,
+                                       plan->timeline.costs, NULL, &total));
+    loongi_predict_tell(plan, total);
+    tell_sum(plan, &sum, total.seconds, &rates);
+    tell_rates(plan, &rates);
     return LOONG_OK;
 }

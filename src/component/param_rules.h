@@ -5,19 +5,20 @@
 #ifndef LOONG_PARAM_RULES_H
 #define LOONG_PARAM_RULES_H
 
+#include "component.h"
 #include "loong/family.h"
 #include "loong/recipe.h"
-#include "component.h"
 
 #ifdef __cplusplus
 extern "C" {
 #endif
 
 /* The texts of a list, in the arena. */
-LOONG_NODISCARD loong_status_t
-loongi_read_globs(const loong_recipe_t *recipe, const char *path,
-                  loong_arena_t *arena, int *count_p,
-                  const char *const **globs_p);
+LOONG_NODISCARD loong_status_t loongi_read_globs(const loong_recipe_t *recipe,
+                                                 const char *path,
+                                                 loong_arena_t *arena,
+                                                 int *count_p,
+                                                 const char *const **globs_p);
 
 /* Fills freeze and rules of a model. */
 LOONG_NODISCARD loong_status_t

@@ -1,0 +1,181 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "choices.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "devices.h"
+#include "file.h"
+#include "isa.h"
+#include "predict.h"
+
+/* ---- precision ----------------------------------------------------------- */
+
+bool loongi_fast_bf16(const loong_device_t *device)
+{
+    return device == NULL || loong_device_is_host(device)
+               ? loongi_isa() >= LOONG_ISA_LEVEL_avx512_bf16
+               : loong_device_has_bf16(device);
+}
+
+loong_precision_t loongi_recipe_precision(const loong_recipe_t *recipe,
+                                          const loong_device_t *device)
+{
+    const char *text = loong_recipe_text(recipe, "precision.params_dtype");
+    loong_precision_t p = {LOONG_F32, LOONG_F32};
+    if (strcmp(text, "fp64") == 0) {
+        p.compute = p.wide = LOONG_F64;
+    } else if (strcmp(text, "bf16") == 0 ||
+               (strcmp(text, "auto") == 0 && loongi_fast_bf16(device))) {
+        p.compute = LOONG_BF16;
+    }
+    return p;
+}
+
+/* ---- products and attention ---------------------------------------------- */
+
+#define ATTENTION_KEY "train.attention_backend"
+
+/* Where its kernels use instructions that ours do not: Hopper, Blackwell. Of a
+ * device that is planned predict.device tells. */
+static bool prefers_fused(const loong_plan_t *plan)
+{
+    int generation = loong_device_is_planned(plan->device)
+                         ? loongi_predict_rates(plan).generation
+                         : loong_device_generation(plan->device);
+    return loong_device_has_fused_attention(plan->device) &&
+           (generation == 9 || generation == 10);
+}
+
+static loong_status_t read_attention(const loong_plan_t *plan,
+                                     loong_attention_backend_t *backend_p)
+{
+    const char *text = loong_recipe_text(plan->recipe, ATTENTION_KEY);
+    bool has = loong_device_has_fused_attention(plan->device);
+    bool fused = strcmp(text, "fused") == 0;
+    LOONG_CHECK(plan->ctx, has || !fused || loongi_devices_are_mixed(plan),
+                LOONG_ERR_CONFIG,
+                ATTENTION_KEY ": fused, but device %s has no cuDNN; auto takes "
+                              "it where there is one, local never",
+                loong_device_name(plan->device));
+    bool prefers = strcmp(text, "auto") == 0 && prefers_fused(plan);
+    *backend_p = fused     ? LOONG_ATTENTION_FUSED
+                 : prefers ? LOONG_ATTENTION_AUTO
+                           : LOONG_ATTENTION_LOCAL;
+    return LOONG_OK;
+}
+
+/* A step that cuDNN was asked for first and refuses. */
+static bool falls_back(const loong_step_t *step)
+{
+    const char *op = step->query.op;
+    return (strcmp(op, "attention") == 0 ||
+            strcmp(op, "attention_grad") == 0) &&
+           step->query.policy.attention == LOONG_ATTENTION_AUTO &&
+           step->refusals[0] != '\0';
+}
+
+/* `seen` has a line for each op and reason. */
+static void tell_step(const loong_plan_t *plan, const loong_step_t *step,
+                      loong_text_t *seen)
+{
+    char line[1024];
+    snprintf(line, sizeof(line), "%s by %s: %s\n", step->query.op,
+             step->kernel->name, step->refusals);
+    if (strstr(loongi_text_get(seen), line) == NULL) {
+        loongi_text_printf(seen, "%s", line);
+        loongi_log(plan->ctx, LOONG_LOG_INFO, ATTENTION_KEY ": auto, %.*s",
+                   (int)strcspn(line, "\n"), line);
+    }
+}
+
+static void tell_chunk(const loong_plan_t *plan, const loong_chunk_t *chunk,
+                       loong_text_t *seen)
+{
+    for (int p = 0; chunk != NULL && p < LOONG_PROGRAM_COUNT; p++) {
+        const loong_program_t *program = &chunk->programs[p];
+        for (int64_t s = 0; s < program->num_steps; s++) {
+            if (falls_back(&program->steps[s])) {
+                tell_step(plan, &program->steps[s], seen);
+            }
+        }
+    }
+}
+
+void loongi_choices_tell_attention(const loong_plan_t *plan)
+{
+    const loong_component_t *c = plan->component;
+    loong_text_t seen = loongi_text_begin(plan->ctx);
+    for (int i = 0; i < c->num_stages && loong_comm_rank(plan->comm) == 0;
+         i++) {
+        for (int k = 0; k < LOONG_STAGE_CHUNKS; k++) {
+            tell_chunk(plan, c->stages[i]->chunk[k], &seen);
+        }
+    }
+    loongi_text_free(&seen);
+}
+
+#define FILE_KEY "gemm.algorithms_file"
+#define TF32_KEY "precision.tf32"
+
+/* By one rank, once. */
+static void tell_file(const loong_plan_t *plan, const loong_kernel_policy_t *p)
+{
+    bool chooses = loong_device_has_algorithms(plan->device);
+    if (p->algorithms == NULL || loong_comm_rank(plan->comm) != 0) {
+        return;
+    }
+    if (!chooses && !loongi_devices_are_mixed(plan)) {
+        loongi_log(plan->ctx, LOONG_LOG_WARN,
+                   FILE_KEY " has no effect: device %s has no algorithms to "
+                            "choose from",
+                   loong_device_name(plan->device));
+    }
+    if (chooses && p->fixed && !plan->plan_only) {
+        loongi_log(plan->ctx, LOONG_LOG_WARN,
+                   FILE_KEY
+                   ": '%s' may not be written: no product is "
+                   "measured, one that it lacks is made by the library's "
+                   "first algorithm",
+                   p->algorithms);
+    }
+}
+
+loong_status_t loongi_choices_policy(const loong_plan_t *plan,
+                                     loong_kernel_policy_t *policy)
+{
+    loong_kernel_policy_t p = {
+        .tf32 = loong_recipe_bool(plan->recipe, TF32_KEY),
+        .algorithms = loong_recipe_text(plan->recipe, FILE_KEY)};
+    bool has = loong_device_has_tf32(plan->device);
+    p.tf32 = p.tf32 && (has || !loongi_devices_are_mixed(plan));
+    LOONG_TRY(read_attention(plan, &p.attention));
+    LOONG_CHECK(plan->ctx, !p.tf32 || has, LOONG_ERR_CONFIG,
+                TF32_KEY ": device %s does not multiply tf32; leave the key "
+                         "out, or choose a device that does",
+                loong_device_name(plan->device));
+    p.fixed = p.algorithms != NULL && loongi_file_is_fixed(p.algorithms);
+    tell_file(plan, &p);
+    *policy = p;
+    return LOONG_OK;
+}
+
+/* ---- graphs -------------------------------------------------------------- */
+
+#define GRAPHS_KEY "train.cuda_graph_impl"
+
+loong_status_t loongi_choices_graphs(const loong_plan_t *plan,
+                                     loong_component_params_t *p)
+{
+    const char *impl = loong_recipe_text(plan->recipe, GRAPHS_KEY);
+    bool has = loong_device_has_graphs(plan->device);
+    LOONG_CHECK(plan->ctx,
+                has || strcmp(impl, "local") != 0 || p->resources.staging.on,
+                LOONG_ERR_CONFIG,
+                GRAPHS_KEY ": local, but device %s has no graphs; auto takes "
+                           "them where there are, none never",
+                loong_device_name(plan->device));
+    p->resources.graphs_go_on = strcmp(impl, "auto") == 0;
+    p->resources.graphs = has && strcmp(impl, "none") != 0;
+    return LOONG_OK;
+}

@@ -1,0 +1,34 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * What a recipe says where a device leaves a choice: how products and attention
+ * are made, and whether programs are replayed as graphs. */
+#ifndef LOONG_CHOICES_H
+#define LOONG_CHOICES_H
+
+#include "plan.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* device may be NULL: the processor. */
+bool loongi_fast_bf16(const loong_device_t *device);
+/* The types that precision.params_dtype means on this device. */
+loong_precision_t loongi_recipe_precision(const loong_recipe_t *recipe,
+                                          const loong_device_t *device);
+
+LOONG_NODISCARD loong_status_t
+loongi_choices_policy(const loong_plan_t *plan, loong_kernel_policy_t *policy);
+
+/* One line for each reason why attention that cuDNN was asked for is made by
+ * own kernels. */
+void loongi_choices_tell_attention(const loong_plan_t *plan);
+
+LOONG_NODISCARD loong_status_t
+loongi_choices_graphs(const loong_plan_t *plan, loong_component_params_t *p);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

@@ -1,0 +1,141 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * What a recipe asks of a component, read before it is created. Read
+ * parallel.h and choices.h before. */
+#include "component_params.h"
+
+#include <omp.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "choices.h"
+#include "devices.h"
+#include "optimizer_settings.h"
+#include "param_rules.h"
+
+static loong_status_t read_recompute(const loong_recipe_t *recipe,
+                                     loong_arena_t *arena,
+                                     loong_compile_params_t *compile)
+{
+    static const char *const layers[] = {"layers.*"};
+    const char *text = loong_recipe_text(recipe, "recompute.granularity");
+    if (strcmp(text, "full") == 0) {
+        compile->num_recompute = 1;
+        compile->recompute = layers;
+    } else if (strcmp(text, "selective") == 0) {
+        return loongi_read_globs(recipe, "recompute.scopes", arena,
+                                 &compile->num_recompute, &compile->recompute);
+    }
+    return LOONG_OK;
+}
+
+static int parallel_size(const loong_plan_t *plan, const char *key)
+{
+    char path[128];
+    snprintf(path, sizeof(path), "parallel.%s", key);
+    return (int)loong_recipe_int(plan->recipe, path);
+}
+
+static loong_status_t read_pipeline(const loong_plan_t *plan,
+                                    loong_component_params_t *p)
+{
+    const loong_train_settings_t *s = plan->set;
+    p->schedule = loong_recipe_text(plan->recipe, "schedule");
+    p->pair = loong_recipe_bool(plan->recipe,
+                                "parallel.overlap_moe_expert_parallel_comm");
+    p->layers_per_chunk =
+        parallel_size(plan, "num_layers_per_virtual_pipeline_stage");
+    p->layout = loong_recipe_text(plan->recipe,
+                                  "parallel.pipeline_model_parallel_layout");
+    return loongi_to_int(
+        plan->ctx,
+        s->global_batch_size /
+            (s->micro_batch_size * plan->mesh.size[LOONG_AXIS_DP]),
+        "micro-batches of a step", &p->micro_batches);
+}
+
+#define BF16_KEY "parallel.grad_reduce_in_bf16"
+
+static loong_sharding_t read_sharding(const loong_recipe_t *r)
+{
+    const char *text = loong_recipe_text(r, "parallel.data_parallel_sharding");
+    int level = 0;
+    while (level + 1 < LOONG_SHARDING_COUNT &&
+           strcmp(text, loongi_sharding_name((loong_sharding_t)level)) != 0) {
+        level++;
+    }
+    return (loong_sharding_t)level;
+}
+
+/* What the recipe says of compiling, on the device of this rank. */
+static loong_status_t read_compile(const loong_plan_t *plan,
+                                   loong_arena_t *arena,
+                                   loong_component_params_t *p)
+{
+    const loong_recipe_t *r = plan->recipe;
+    p->compile.device = loong_device_name(plan->device);
+    p->resources.staging = loongi_devices_staging(plan);
+    p->compile.threads = omp_get_max_threads();
+    p->compile.fuse = p->compile.in_place = true;
+    p->compile.lanes =
+        loong_recipe_bool(r, "comm.overlap") && plan->mesh.world > 1;
+    p->compile.overlap = loong_recipe_bool(r, "parallel.tp_comm_overlap");
+    p->compile.lane_work = loong_recipe_int(r, "comm.overlap_work");
+    LOONG_TRY(loongi_choices_policy(plan, &p->compile.policy));
+    LOONG_TRY(loongi_choices_graphs(plan, p));
+    LOONG_TRY(read_recompute(r, arena, &p->compile));
+    LOONG_TRY(loongi_read_globs(r, "precision.fp32_scopes", arena,
+                                &p->compile.num_wide, &p->compile.wide));
+    return loongi_read_globs(r, "log.tensors", arena, &p->compile.num_watch,
+                             &p->compile.watch);
+}
+
+loong_status_t loongi_component_params(const loong_plan_t *plan,
+                                       int64_t segments, loong_arena_t *arena,
+                                       loong_component_params_t *p)
+{
+    const loong_recipe_t *r = plan->recipe;
+    loongi_parallel_request(&plan->parallel, &plan->mesh, &p->request);
+    p->request.max_segments *= segments;
+    p->precision = loongi_recipe_precision(r, plan->device);
+    LOONG_TRY(read_compile(plan, arena, p));
+    loongi_optimizer_settings(r, &p->optimizer);
+    for (int i = 0; i < p->optimizer.num_groups; i++) {
+        p->shards.matrix[i] =
+            loongi_optimizer_class(p->optimizer.group[i].kind)->matrix;
+    }
+    p->shards.device = p->compile.device;
+    p->shards.threads = p->compile.threads;
+    p->shards.policy = p->compile.policy;
+    p->shards.bucket_bytes = loong_recipe_int(r, "parallel.bucket_bytes");
+    p->shards.sharding = read_sharding(r);
+    p->shards.reduce_bf16 = loong_recipe_bool(r, BF16_KEY);
+    p->shards.lanes = p->resources.lanes = p->compile.lanes;
+    p->train = !plan->evaluate_only;
+    p->mesh = plan->mesh;
+    return read_pipeline(plan, p);
+}
+
+loong_status_t loongi_plan_check_rampup(const loong_plan_t *plan)
+{
+    loong_rampup_t ramp = loongi_recipe_rampup(plan->recipe);
+    int64_t unit = plan->set->micro_batch_size * plan->mesh.size[LOONG_AXIS_DP];
+    for (int64_t batch = ramp.start;
+         batch > 0 && batch < plan->set->global_batch_size &&
+         !plan->evaluate_only;
+         batch += ramp.increment) {
+        int count = 0;
+        LOONG_TRY(loongi_to_int(plan->ctx, batch / unit,
+                                "micro-batches of a step", &count));
+        loong_status_t status =
+            loongi_component_accepts(plan->component, count);
+        if (status != LOONG_OK) {
+            loongi_error_note(plan->ctx,
+                              "wanted for train.rampup_batch_size, steps of "
+                              "%lld samples",
+                              (long long)batch);
+            return status;
+        }
+    }
+    return LOONG_OK;
+}

@@ -1,0 +1,27 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * What a component is asked to be. */
+#ifndef LOONG_COMPONENT_PARAMS_H
+#define LOONG_COMPONENT_PARAMS_H
+
+#include "plan.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* Fills all that the recipe says, beside the model, in params; segments: the
+ * most that a sample has. Lists are in the arena. Errors: LOONG_ERR_CONFIG. */
+LOONG_NODISCARD loong_status_t
+loongi_component_params(const loong_plan_t *plan, int64_t segments,
+                        loong_arena_t *arena, loong_component_params_t *params);
+
+/* Every step of a ramp-up must be one that the schedule takes. */
+LOONG_NODISCARD loong_status_t
+loongi_plan_check_rampup(const loong_plan_t *plan);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

@@ -1,0 +1,58 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The plan of a run: layout, device and component of this rank, what the other
+ * ranks of its pipeline hold, what all of it takes. Nothing of it is allocated
+ * yet. */
+#ifndef LOONG_PLAN_H
+#define LOONG_PLAN_H
+
+#include "component.h"
+#include "loong/processor.h"
+#include "metrics.h"
+#include "parallel.h"
+#include "schedule.h"
+#include "settings.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* See timeline.h. */
+typedef struct loong_timeline {
+    loong_stage_cost_t *costs; /* of all stages; NULL: not known */
+    loong_span_t *own; /* of this rank's entries, last step; NULL: not kept */
+    int64_t room;      /* entries of any rank of the pipeline, at most */
+    double start;
+} loong_timeline_t;
+
+/* What is borrowed outlives the plan. */
+typedef struct loong_plan {
+    loong_context_t *ctx;              /* borrowed */
+    loong_comm_t *comm;                /* world; borrowed */
+    loong_recipe_t *recipe;            /* borrowed */
+    const loong_train_settings_t *set; /* borrowed */
+    bool evaluate_only;
+    bool plan_only;            /* nothing will run */
+    bool judge;                /* a plan for this machine and what is on it */
+    loong_parallel_t parallel; /* that the recipe asks for */
+    loong_mesh_t mesh;         /* of this rank */
+    loong_device_t *device;    /* borrowed */
+    loong_component_t *component;       /* of this rank; borrowed */
+    loong_component_t **peers;          /* see peers.h; NULL: not planned */
+    const loong_processor_t *processor; /* that makes the inputs */
+    const void *processor_config;       /* borrowed */
+    struct {
+        int64_t rank;    /* bytes that this rank needs */
+        int64_t machine; /* and all that share its memory */
+        int ranks;       /* so many */
+        loong_memory_room_t room;
+    } memory;
+    loong_timeline_t timeline;
+    loong_text_t text; /* that was told of it last */
+} loong_plan_t;
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

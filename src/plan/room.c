@@ -1,0 +1,161 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Does the plan fit into the memory of the machine, or of the device? Asked
+ * before anything is allocated: pages are taken when they are touched, so that
+ * a run that cannot fit would be killed in its first step. */
+#include "room.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "peers.h"
+#include "predict.h"
+
+/* Where the bases are. */
+static loong_status_t find_room(loong_plan_t *plan)
+{
+    loong_memory_room_t *room = &plan->memory.room;
+    size_t bytes = 0;
+    loong_rates_t rates = loongi_predict_rates(plan); /* its keys are read */
+    LOONG_TRY(loongi_memory_room(plan->ctx, "", room));
+    if (loong_device_is_planned(plan->device)) {
+        room->bytes = (int64_t)rates.memory;
+        room->id ^=
+            (uint64_t)loong_comm_rank(plan->comm) + 1; /* one for each */
+        snprintf(room->what, sizeof(room->what), "all memory of %s:%s",
+                 loong_device_name(plan->device), rates.name);
+        return LOONG_OK;
+    }
+    bool own = false;
+    LOONG_TRY(loong_device_room(plan->device, &own, &bytes));
+    if (!own) {
+        return LOONG_OK;
+    }
+    room->bytes = (int64_t)bytes;
+    room->id ^= loong_device_identity(plan->device);
+    snprintf(room->what, sizeof(room->what), "free on %s:%d",
+             loong_device_name(plan->device), loong_device_index(plan->device));
+    return LOONG_OK;
+}
+
+/* What ranks tell each other. */
+typedef struct told {
+    int64_t room;
+    int64_t bytes;
+    char kind[16]; /* of its device */
+} told_t;
+
+enum { WORDS = sizeof(told_t) / sizeof(int64_t) };
+
+/* That is asked for by name, never by chance. */
+static loong_status_t check_kinds(const loong_plan_t *plan, const told_t *all)
+{
+    bool listed = loong_recipe_count(plan->recipe, "devices") > 0;
+    for (int r = 1; r < loong_comm_size(plan->comm) && !listed; r++) {
+        LOONG_CHECK(plan->ctx, strcmp(all[r].kind, all[0].kind) == 0,
+                    LOONG_ERR_CONFIG,
+                    "rank 0 runs on %s, rank %d on %s: all ranks of a job run "
+                    "on one kind of device (device), unless devices lists "
+                    "them",
+                    all[0].kind, r, all[r].kind);
+    }
+    return LOONG_OK;
+}
+
+loong_status_t loongi_room_measure(loong_plan_t *plan)
+{
+    int size = loong_comm_size(plan->comm);
+    int rank = loong_comm_rank(plan->comm);
+    told_t *all = NULL;
+    int64_t *counts = NULL;
+    loong_status_t measured = find_room(plan);
+    plan->memory.rank = 0;
+    for (int b = 0; b < LOONG_BASE_COUNT; b++) {
+        plan->memory.rank += plan->component->bytes[b];
+    }
+    LOONG_TRY(loongi_alloc(plan->ctx, (size_t)size * sizeof(*all),
+                           "memory of ranks", &all));
+    loong_status_t status = loongi_alloc(
+        plan->ctx, (size_t)size * sizeof(*counts), "memory of ranks", &counts);
+    if (status == LOONG_OK) {
+        for (int r = 0; r < size; r++) {
+            counts[r] = WORDS;
+        }
+        all[rank].room = (int64_t)plan->memory.room.id;
+        all[rank].bytes = plan->memory.rank;
+        snprintf(all[rank].kind, sizeof(all[rank].kind), "%s",
+                 loong_device_name(plan->device));
+        status = loong_comm_all_gather(plan->comm, all, counts, LOONG_I64,
+                                       "memory of ranks");
+    }
+    if (status == LOONG_OK) {
+        status = check_kinds(plan, all);
+    }
+    plan->memory.machine = 0;
+    plan->memory.ranks = 0;
+    for (int r = 0; r < size && status == LOONG_OK; r++) {
+        if (all[r].room == (int64_t)plan->memory.room.id) {
+            plan->memory.machine += all[r].bytes;
+            plan->memory.ranks++;
+        }
+    }
+    loongi_free(plan->ctx, counts);
+    loongi_free(plan->ctx, all);
+    LOONG_TRY(measured);
+    return status;
+}
+
+bool loongi_room_suffices(const loong_plan_t *plan)
+{
+    return plan->memory.machine <= plan->memory.room.bytes;
+}
+
+void loongi_room_tell(const loong_plan_t *plan, loong_text_t *text)
+{
+    char need[LOONG_HUMAN_SIZE];
+    char all[LOONG_HUMAN_SIZE];
+    char has[LOONG_HUMAN_SIZE];
+    loongi_text_printf(text, "needs %s per rank",
+                       loongi_human_bytes((double)plan->memory.rank, need));
+    if (plan->memory.ranks > 1) {
+        loongi_text_printf(
+            text, " (%s for the %d ranks here)",
+            loongi_human_bytes((double)plan->memory.machine, all),
+            plan->memory.ranks);
+    }
+    loongi_text_printf(text, ", this machine has %s (%s)",
+                       loongi_human_bytes((double)plan->memory.room.bytes, has),
+                       plan->memory.room.what);
+}
+
+loong_status_t loongi_room_check(loong_plan_t *plan)
+{
+    loong_text_t text = loongi_text_begin(plan->ctx);
+    loong_status_t status = LOONG_OK;
+    bool planned = loong_device_is_planned(plan->device);
+    bool named =
+        strcmp(loong_recipe_text(plan->recipe, "predict.device"), "auto") != 0;
+    if (plan->plan_only && (planned ? !named : !plan->judge)) {
+        return LOONG_OK; /* of other machines */
+    }
+    if (plan->plan_only && plan->mesh.world > 1) {
+        LOONG_TRY(loongi_peers_plan(plan));
+    }
+    LOONG_CHECK(plan->ctx,
+                loong_device_identity(plan->device) == 0 ||
+                    plan->memory.ranks == 1,
+                LOONG_ERR_CONFIG,
+                "%d ranks of this machine came to %s:%d: each wants a device "
+                "of its own; start no more ranks here than they see devices",
+                plan->memory.ranks, loong_device_name(plan->device),
+                loong_device_index(plan->device));
+    if (!loongi_room_suffices(plan)) {
+        loongi_room_tell(plan, &text);
+        status = LOONG_FAIL(plan->ctx, LOONG_ERR_MEMORY,
+                            "too little memory: %s; --dry-run tells what "
+                            "takes it",
+                            loongi_text_get(&text));
+    }
+    loongi_text_free(&text);
+    return status;
+}

@@ -1,0 +1,179 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "timeline.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "file.h"
+#include "schedule_plot.h"
+
+/* ---- measuring ----------------------------------------------------------- */
+
+loong_status_t loongi_timeline_measure(loong_plan_t *plan)
+{
+    loong_timeline_t *l = &plan->timeline;
+    const loong_schedule_t *s = plan->component->schedule;
+    if (s == NULL || l->own != NULL) {
+        return LOONG_OK;
+    }
+    for (int r = 0; r < s->params.ranks; r++) {
+        l->room = LOONG_MAX(l->room, s->ranks[r].num_entries);
+    }
+    return loongi_calloc(plan->ctx, (size_t)l->room, sizeof(*l->own),
+                         "times of entries", &l->own);
+}
+
+void loongi_timeline_destroy(loong_plan_t *plan)
+{
+    loongi_free(plan->ctx, plan->timeline.own);
+    loongi_free(plan->ctx, plan->timeline.costs);
+    memset(&plan->timeline, 0, sizeof(plan->timeline));
+}
+
+void loongi_timeline_begin(loong_plan_t *plan)
+{
+    loong_timeline_t *l = &plan->timeline;
+    if (l->own != NULL) {
+        memset(l->own, 0, (size_t)l->room * sizeof(*l->own));
+        l->start = loongi_now();
+    }
+}
+
+void loongi_timeline_mark(loong_plan_t *plan, int64_t index, double begin)
+{
+    loong_timeline_t *l = &plan->timeline;
+    if (l->own != NULL && index < l->room) {
+        l->own[index].begin = begin - l->start;
+        l->own[index].end = loongi_now() - l->start;
+    }
+}
+
+/* ---- costs from what was measured ---------------------------------------- */
+
+/* Means over the micro-batches. */
+static void add_cost(loong_stage_cost_t *costs, const loong_schedule_t *s,
+                     int rank, const loong_entry_t *e, double seconds)
+{
+    int stage = loongi_schedule_stage(s, rank, LOONG_MAX(e->chunk, 0));
+    int times = e->micro_batch >= 0 ? s->params.micro_batches : 1;
+    costs[stage].seconds[e->kind] += seconds / times;
+}
+
+loong_status_t loongi_timeline_costs(loong_plan_t *plan)
+{
+    loong_timeline_t *l = &plan->timeline;
+    loongi_free(plan->ctx, l->costs);
+    l->costs = NULL;
+    return loongi_calloc(
+        plan->ctx, (size_t)loongi_schedule_stages(plan->component->schedule),
+        sizeof(*l->costs), "costs of stages", &l->costs);
+}
+
+/* Times of all ranks of this pipeline, on its first rank; and their costs. */
+static loong_status_t gather(loong_plan_t *plan, loong_span_t *all,
+                             loong_span_t *spans)
+{
+    const loong_schedule_t *s = plan->component->schedule;
+    loong_timeline_t *l = &plan->timeline;
+    size_t bytes = (size_t)l->room * sizeof(*l->own);
+    LOONG_TRY(
+        loong_comm_gather(plan->component->comms.host.comm[LOONG_GROUP_PP],
+                          l->own, bytes, all, 0, "timeline"));
+    LOONG_TRY(loongi_timeline_costs(plan));
+    for (int r = 0; r < s->params.ranks; r++) {
+        const loong_rank_schedule_t *list = &s->ranks[r];
+        for (int64_t i = 0; i < list->num_entries; i++) {
+            *spans = all[r * l->room + i];
+            add_cost(l->costs, s, r, &list->entries[i],
+                     spans->end - spans->begin);
+            spans++;
+        }
+    }
+    return LOONG_OK;
+}
+
+/* ---- the picture --------------------------------------------------------- */
+
+static loong_status_t write_plot(loong_plan_t *plan, const char *path,
+                                 int num_panels,
+                                 const loong_plot_panel_t *panels)
+{
+    char title[256];
+    const loong_schedule_t *s = plan->component->schedule;
+    snprintf(title, sizeof(title),
+             "%.120s: %s, %d ranks of a pipeline, %d "
+             "micro-batches",
+             loong_recipe_text(plan->recipe, "name"), s->kind->name,
+             s->params.ranks, s->params.micro_batches);
+    loong_schedule_plot_t plot = {s, title, num_panels, panels};
+    loong_text_t svg = loongi_text_begin(plan->ctx);
+    loongi_schedule_plot(&plot, &svg);
+    loong_status_t status = svg.status;
+    if (status == LOONG_OK) {
+        status = loongi_file_write(plan->ctx, path, loongi_text_get(&svg),
+                                   svg.length);
+    }
+    loongi_text_free(&svg);
+    return status;
+}
+
+static void tell(loong_plan_t *plan, const loong_plot_panel_t *panel)
+{
+    loong_simulation_t total =
+        loongi_spans_total(plan->component->schedule, panel->spans);
+    loongi_text_printf(&plan->text, "  %s: %.2f ms, idle %.1f %%\n",
+                       panel->title, 1e3 * total.seconds, 100.0 * total.bubble);
+}
+
+static loong_status_t plot(loong_plan_t *plan, const char *path,
+                           loong_span_t *simulated, loong_span_t *measured)
+{
+    loong_simulation_t total;
+    bool told = loong_comm_rank(plan->comm) == 0;
+    LOONG_TRY(loongi_schedule_simulate(
+        plan->component->schedule, plan->timeline.costs, simulated, &total));
+    loong_plot_panel_t panels[2] = {
+        {measured != NULL ? "simulated with the measured programs"
+                          : "simulated",
+         simulated},
+        {"measured, last step", measured}};
+    int count = measured != NULL ? 2 : 1;
+    if (!told) {
+        return LOONG_OK;
+    }
+    LOONG_TRY(write_plot(plan, path, count, panels));
+    loongi_text_printf(&plan->text, "timeline of a step: %s\n", path);
+    for (int i = 0; i < count; i++) {
+        tell(plan, &panels[i]);
+    }
+    return plan->text.status;
+}
+
+loong_status_t loongi_timeline_plot(loong_plan_t *plan, const char *path,
+                                    const char **text_p)
+{
+    const loong_schedule_t *s = plan->component->schedule;
+    loong_timeline_t *l = &plan->timeline;
+    loong_span_t *spans = NULL;
+    LOONG_CHECK(plan->ctx, s != NULL && (l->own != NULL || l->costs != NULL),
+                LOONG_ERR_ARG,
+                "a timeline needs loong_trainer_predict or a training that "
+                "was measured");
+    size_t count = (size_t)loongi_schedule_spans(s, s->params.ranks);
+    size_t padded = (size_t)(l->room * s->params.ranks);
+    bool first = plan->mesh.coord[LOONG_AXIS_PP] == 0;
+    LOONG_TRY(loongi_calloc(plan->ctx, 2 * count + padded, sizeof(*spans),
+                            "timeline", &spans));
+    loongi_text_free(&plan->text);
+    plan->text = loongi_text_begin(plan->ctx);
+    loong_status_t status = l->own != NULL
+                                ? gather(plan, spans + 2 * count, spans + count)
+                                : LOONG_OK;
+    if (status == LOONG_OK && (first || l->own == NULL)) {
+        status = plot(plan, path, spans, l->own != NULL ? spans + count : NULL);
+    }
+    loongi_free(plan->ctx, spans);
+    LOONG_TRY(status);
+    *text_p = loongi_text_get(&plan->text);
+    return LOONG_OK;
+}

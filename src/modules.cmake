@@ -65,9 +65,13 @@ loong_module(NAME component DIR src/component
 loong_module(NAME plan DIR src/plan
   USES base comm mesh device graph pass run nn engine optim component metrics
   kernels)
+loong_module(NAME training_files DIR src/checkpoint/training
+  USES base recipe comm device graph engine optim component foundation
+  huggingface native exchange)
 loong_module(NAME train DIR src/train
-  USES base recipe comm mesh launch device graph pass run nn foundation optim
-  exchange data images engine component kernels metrics tokenizer plan)
+  USES base recipe comm mesh launch device graph pass run nn optim data images
+  engine component kernels metrics tokenizer plan huggingface native
+  training_files)
 
 # Kernels: contracts and implementations, raw pointers and sizes only.
 file(GLOB kernel_sources CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/kernels/*.c

@@ -14,12 +14,6 @@ extern "C" {
  * weights and outputs as well. Tells of everything that is wrong and returns
  * the first of it. t->component is NULL where the plan failed. */
 LOONG_NODISCARD loong_status_t loongi_preflight(loong_trainer_t *t);
-/* What init.from_hf, checkpoint.load and checkpoint.save say of the weights;
- * *load_p: a native checkpoint to go on from, "auto" for the newest of
- * checkpoint.save; NULL: none. */
-LOONG_NODISCARD loong_status_t loongi_find_weights(const loong_trainer_t *t,
-                                                   const char **load_p);
-
 /* trainer_data.c: the most segments that a sample can have: one, or with
  * data.reset_attention_mask as many as documents of the run's data sets have a
  * part in it; of a plan without data, or data that cannot be opened, one a

@@ -8,7 +8,6 @@
 #include "hf_tokens.h"
 #include "preflight.h"
 #include "sample.h"
-#include "trainer_hf.h"
 
 loong_status_t loongi_trainer_tokenizer(loong_trainer_t *t,
                                         loong_tokenizer_t **tokenizer_p)
@@ -60,8 +59,8 @@ static loong_status_t keep_tokens(loong_trainer_t *t)
             id = loong_tokenizer_get_role(t->tokenizer, LOONG_TOKEN_EOD);
         }
         if (id >= 0) {
-            LOONG_TRY(
-                loongi_pairs_set_int(t->tokens, loongi_hf_token_names[i], id));
+            LOONG_TRY(loongi_pairs_set_int(t->kept.tokens,
+                                           loongi_hf_token_names[i], id));
         }
     }
     return LOONG_OK;
@@ -75,7 +74,7 @@ loong_status_t loongi_trainer_open_tokenizer(loong_trainer_t *t)
     if (loong_comm_rank(t->comm) != 0) {
         return LOONG_OK;
     }
-    loong_status_t status = loongi_trainer_keep(t);
+    loong_status_t status = loongi_kept_read(t->ctx, t->recipe, &t->kept);
     if (status != LOONG_OK || (!named && !samples)) {
         return status;
     }

@@ -16,11 +16,11 @@
 #include "preflight.h"
 #include "room.h"
 #include "router_replay.h"
+#include "run_dirs.h"
 #include "sample.h"
 #include "stage_load.h"
 #include "timeline.h"
 #include "trainer_data.h"
-#include "trainer_hf.h"
 
 #define FOUNDATION "model.foundation"
 
@@ -57,7 +57,8 @@ static loong_status_t load_model(loong_trainer_t *t)
 {
     const char *hf = loong_recipe_text(t->recipe, "init.from_hf");
     const char *load = NULL;
-    LOONG_TRY(loongi_find_weights(t, &load));
+    LOONG_TRY(
+        loongi_find_weights(t->ctx, t->recipe, t->plan.evaluate_only, &load));
     if (load != NULL) {
         return loongi_trainer_resume(t, load, false);
     }
@@ -83,7 +84,9 @@ static loong_status_t require_samples(const loong_trainer_t *t)
 
 static loong_status_t start(loong_trainer_t *t)
 {
-    LOONG_TRY(loongi_run_dirs_open(t));
+    if (loong_comm_rank(t->comm) == 0 && !t->plan.evaluate_only) {
+        LOONG_TRY(loongi_run_dirs_open(t->ctx, t->recipe, t->locks));
+    }
     LOONG_TRY(loongi_supervise_open(t));
     LOONG_TRY(loongi_step_exchange_create(
         t->ctx, t->comm, t->losses.num_normalisers, &t->exchange));
@@ -382,10 +385,9 @@ void loong_trainer_destroy(loong_trainer_t **trainer_p)
     loongi_resources_destroy(&t->resources);
     loongi_step_exchange_destroy(&t->exchange);
     loong_device_destroy(&t->device);
-    loongi_run_dirs_close(t);
+    loongi_run_dirs_close(t->locks);
     loongi_pairs_destroy(&t->model_keys);
-    loongi_pairs_destroy(&t->tokens);
-    loongi_hf_files_destroy(&t->files);
+    loongi_kept_clear(&t->kept);
     loongi_tensors_close(t);
     loongi_expert_metrics_close(t);
     loongi_text_free(&t->plan.text);

@@ -294,8 +294,8 @@ static loong_status_t open_validation(loong_trainer_t *t,
 /* A second set of experts that no token reaches is told. */
 static void note_vision(const loong_trainer_t *t)
 {
-    const char *id = t->tokens != NULL
-                         ? loongi_pairs_get(t->tokens, "image_token_id")
+    const char *id = t->kept.tokens != NULL
+                         ? loongi_pairs_get(t->kept.tokens, "image_token_id")
                          : NULL;
     if (loong_comm_rank(t->comm) == 0 &&
         loongi_pairs_get(t->model_keys, "moe_vision_ffn_hidden_size") != NULL &&
@@ -429,14 +429,15 @@ void loongi_trainer_describe_data(const loong_trainer_t *t, loong_text_t *text)
             source.info.path, loongi_human_count((double)there, human),
             tokens ? "tokens" : "samples", taken / (double)source.info.samples);
     }
-    if (t->ids_read > 0) {
+    if (t->ids.read > 0) {
         char read[LOONG_HUMAN_SIZE];
         loongi_text_printf(
-            text, "  token ids up to %lld in %s of %s tokens%s, the model "
-                  "knows 0 to %lld\n",
-            (long long)t->largest_id,
-            loongi_human_count((double)t->ids_read, read),
-            loongi_human_count((double)t->ids_there, human),
+            text,
+            "  token ids up to %lld in %s of %s tokens%s, the model "
+            "knows 0 to %lld\n",
+            (long long)t->ids.largest,
+            loongi_human_count((double)t->ids.read, read),
+            loongi_human_count((double)t->ids.there, human),
             t->num_validation > 0 ? ", with validation sets" : "",
             (long long)t->component->facts.vocab_size - 1);
     }

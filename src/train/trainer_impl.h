@@ -5,9 +5,11 @@
 #ifndef LOONG_TRAINER_IMPL_H
 #define LOONG_TRAINER_IMPL_H
 
+#include "data_check.h"
 #include "exact_sum.h"
 #include "fault.h"
 #include "inputs.h"
+#include "kept.h"
 #include "loong/image.h"
 #include "loong/job.h"
 #include "loong/loader.h"
@@ -53,7 +55,7 @@ struct loong_trainer {
     loong_blend_t *blend;
     loong_loader_t *loader;
     loong_router_replay_t *router_replay; /* NULL: routers choose, unheard */
-    int64_t largest_id, ids_read, ids_there; /* of a judged plan's data */
+    loong_ids_t ids;                      /* of a judged plan's data */
     int num_validation;
     loong_validation_t validation[LOONG_MAX_VALIDATION];
     loong_expert_metrics_t *expert_metrics; /* NULL: the model has none */
@@ -67,8 +69,7 @@ struct loong_trainer {
     loong_inputs_t inputs;
     loong_step_metrics_t metrics;
     loong_tokenizer_t *tokenizer; /* of ranks that sample; else NULL */
-    loong_pairs_t *tokens; /* ids for exports (hf_tokens.h); rank 0 */
-    loong_hf_files_t *files; /* kept in checkpoints; rank 0 */
+    loong_kept_t kept;            /* rank 0 */
     loong_profiler_t *profiler; /* NULL: not measured */
     double profile_blocked;     /* when it began */
     loong_faults_t *faults;     /* NULL: none on request */
@@ -165,12 +166,6 @@ LOONG_NODISCARD loong_status_t loongi_supervise_open(loong_trainer_t *t);
 void loongi_supervise_begin(loong_trainer_t *t);
 void loongi_supervise_step(loong_trainer_t *t);
 LOONG_NODISCARD loong_status_t loongi_supervise_saved(loong_trainer_t *t);
-
-/* ---- run_dirs.c ---- */
-/* Rank 0: makes checkpoint.save and log.dir and keeps other runs out of them.
- * Errors: LOONG_ERR_IO, LOONG_ERR_CONFIG. */
-LOONG_NODISCARD loong_status_t loongi_run_dirs_open(loong_trainer_t *t);
-void loongi_run_dirs_close(loong_trainer_t *t);
 
 /* ---- tokenizer.c ---- */
 /* The tokenizer that the recipe names; *tokenizer_p stays when it names none.*/

@@ -1,22 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Native checkpoints of a run: what each rank owns, by global name. Parameters
- * are stored as their masters (fp32 with bf16 training), moments as they are;
- * they are read into what the recipe says.
- */
+ * Native checkpoints of a run: its state, and when they are written and read.
+ * Read component_native.h before. */
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
+#include "component_native.h"
 #include "earlier.h"
 #include "file.h"
-#include "hf_code.h"
+#include "from_hf.h"
 #include "loong/checkpoint.h"
 #include "moments.h"
 #include "native_dir.h"
-#include "problems.h"
-#include "save_source.h"
-#include "trainer_hf.h"
+#include "trainer_impl.h"
 
 enum { PATH_SIZE = 4096 };
 
@@ -31,166 +27,6 @@ static loong_status_t gather(void *user, const void *mine, size_t bytes,
 static loong_status_t broadcast(void *user, void *data, size_t bytes)
 {
     return loong_comm_broadcast(user, data, bytes, 0, "checkpoint");
-}
-
-/* ---- pieces -------------------------------------------------------------- */
-
-/* Rows of a parameter inside elements [begin, end) of its flat buffer. */
-static bool rows_in(const loong_param_place_t *p, int64_t begin, int64_t end,
-                    int64_t *row_p, int64_t *n_p)
-{
-    loong_part_t part = loongi_part_of(p);
-    int64_t length = part.cols;
-    int64_t first = LOONG_MAX(begin, p->flat_offset);
-    int64_t last = LOONG_MIN(end, p->flat_offset + part.rows * length);
-    if (first >= last) {
-        return false;
-    }
-    *row_p = (first - p->flat_offset) / length;
-    *n_p = (last - first) / length;
-    return true;
-}
-
-static loong_checkpoint_piece_t describe(const loong_trainer_t *t,
-                                         const loong_param_place_t *p,
-                                         const char *kind, int64_t row,
-                                         int64_t rows)
-{
-    loong_checkpoint_piece_t piece;
-    memset(&piece, 0, sizeof(piece));
-    piece.kind = kind;
-    piece.dtype = t->component->params.precision.wide;
-    loong_part_t part = loongi_part_of(p);
-    piece.ndim = p->params.shape.rank > 1 ? 2 : 1;
-    piece.shape[0] = part.all_rows;
-    piece.begin[0] = loongi_part_row(&part, row, &rows);
-    piece.count[0] = rows;
-    if (piece.ndim > 1) {
-        piece.shape[1] = part.all_cols;
-        piece.begin[1] = part.col;
-        piece.count[1] = part.cols;
-    }
-    return piece;
-}
-
-/* What is saved of a parameter: rows of a stage's that follow one another in
- * the whole. */
-typedef struct rows {
-    const loong_stage_t *stage;
-    const loong_param_place_t *param;
-    const loong_bucket_t *bucket; /* NULL: in none */
-    int64_t row;
-    int64_t rows;
-} rows_t;
-
-static loong_status_t add_param(loong_trainer_t *t, const rows_t *r,
-                                loong_arena_t *arena)
-{
-    const loong_stage_t *s = r->stage;
-    const loong_param_place_t *p = r->param;
-    const loong_bucket_t *b = r->bucket;
-    const loong_flat_t *flat = &s->layout->flats[p->flat];
-    char name[512];
-    snprintf(name, sizeof(name), "%s.%s", t->component->params.name, p->name);
-    loong_checkpoint_piece_t piece = describe(t, p, "param", r->row, r->rows);
-    piece.name = name;
-    int64_t cols = loongi_part_of(p).cols;
-    int64_t element = p->flat_offset + r->row * cols;
-    const char *at = s->run.base[LOONG_BASE_PARAM] +
-                     loongi_shards_param(s->shards, p->flat, element);
-    const uint16_t *low = NULL;
-    if (flat->dtype == LOONG_BF16) {
-        low = (const uint16_t *)(s->run.base[LOONG_BASE_OPTIM] + b->low) +
-              (element - b->update_begin);
-    }
-    LOONG_TRY(loongi_save_source(t, at, low, arena, &piece));
-    return loongi_checkpoint_save_add(t->save, &piece);
-}
-
-/* A state of the optimizer as it is in memory and in checkpoints. */
-static loong_dtype_t state_dtype(const loong_stage_t *stage,
-                                 loong_optimizer_state_t state)
-{
-    return loongi_state_dtype(&stage->params->optimizer, state,
-                              stage->params->precision.wide);
-}
-
-static loong_status_t add_states(loong_trainer_t *t, const rows_t *r,
-                                 const loong_optimizer_class_t *class,
-                                 loong_arena_t *arena)
-{
-    const loong_param_place_t *p = r->param;
-    const loong_bucket_t *b = r->bucket;
-    int64_t cols = loongi_part_of(p).cols;
-    int64_t element = p->flat_offset + r->row * cols - b->update_begin;
-    char name[512];
-    snprintf(name, sizeof(name), "%s.%s", t->component->params.name, p->name);
-    for (int i = 0; i < class->num_states; i++) {
-        loong_checkpoint_piece_t piece = describe(
-            t, p, loongi_state_name(class->states[i]), r->row, r->rows);
-        piece.name = name;
-        piece.dtype = state_dtype(r->stage, class->states[i]);
-        LOONG_TRY(loongi_save_source(
-            t,
-            r->stage->run.base[LOONG_BASE_OPTIM] + b->state[i] +
-                element * (int64_t)loong_dtype_size(piece.dtype),
-            NULL, arena, &piece));
-        LOONG_TRY(loongi_checkpoint_save_add(t->save, &piece));
-    }
-    return LOONG_OK;
-}
-
-/* Parameter and states, piece by piece. */
-static loong_status_t add_rows(loong_trainer_t *t, rows_t r,
-                               loong_arena_t *arena)
-{
-    loong_part_t part = loongi_part_of(r.param);
-    const loong_optimizer_class_t *class =
-        loongi_optimizer_of(&r.stage->params->optimizer, &r.param->params);
-    for (int64_t end = r.row + r.rows; r.row < end; r.row += r.rows) {
-        r.rows = end - r.row;
-        loongi_part_row(&part, r.row, &r.rows);
-        LOONG_TRY(add_param(t, &r, arena));
-        if (class != NULL) {
-            LOONG_TRY(add_states(t, &r, class, arena));
-        }
-    }
-    return LOONG_OK;
-}
-
-/* Every rank adds the rows it owns; of what is in no bucket, because it is
- * frozen and all have it, the first rank. */
-static loong_status_t add_stage(loong_trainer_t *t, const loong_stage_t *stage,
-                                loong_arena_t *arena)
-{
-    const loong_chunk_t *c = stage->layout;
-    const loong_shards_t *s = stage->shards;
-    for (int64_t i = 0; i < c->num_params; i++) {
-        const loong_param_place_t *p = &c->params[i];
-        if (p->params.place.copy) {
-            continue;
-        }
-        const loong_bucket_t *b =
-            loongi_shards_bucket(s, p->flat, p->flat_offset);
-        rows_t r = {stage, p, b, 0, loongi_part_of(p).rows};
-        bool mine = b != NULL ? rows_in(p, b->own_begin, b->own_end, &r.row,
-                                        &r.rows)
-                              : loong_mesh_group_rank(
-                                    &s->mesh,
-                                    loongi_shards_group(s, p->flat)) == 0;
-        if (mine) {
-            LOONG_TRY(add_rows(t, r, arena));
-        }
-    }
-    return LOONG_OK;
-}
-
-static loong_status_t add_pieces(loong_trainer_t *t, loong_arena_t *arena)
-{
-    for (int i = 0; i < t->component->num_stages; i++) {
-        LOONG_TRY(add_stage(t, t->component->stages[i], arena));
-    }
-    return LOONG_OK;
 }
 
 /* ---- metadata ------------------------------------------------------------ */
@@ -213,8 +49,9 @@ static loong_status_t fill_metadata(loong_trainer_t *t, loong_pairs_t *meta)
     LOONG_TRY(loongi_pairs_set_int(meta, "consumed_samples",
                                    t->state.consumed_samples));
     LOONG_TRY(loongi_pairs_set_int(meta, "updates", t->state.updates));
-    for (int64_t i = 0; t->tokens != NULL && i < t->tokens->count; i++) {
-        const loong_pair_t *token = &t->tokens->items[i];
+    for (int64_t i = 0; t->kept.tokens != NULL && i < t->kept.tokens->count;
+         i++) {
+        const loong_pair_t *token = &t->kept.tokens->items[i];
         LOONG_TRY(loongi_pairs_set(meta, token->key, token->value));
     }
     LOONG_TRY(loongi_pairs_set(meta, "data", loong_blend_describe(t->blend)));
@@ -241,12 +78,13 @@ static loong_status_t begin_save(loong_trainer_t *t, loong_pairs_t *meta)
     params.step = t->state.step;
     params.comm = &comm;
     params.metadata = meta;
-    params.files = t->files;
+    params.files = t->kept.files;
     params.async = t->set.async_save;
     params.keep_last = t->set.keep_last;
     LOONG_TRY(fill_metadata(t, meta));
     LOONG_TRY(loongi_checkpoint_save_begin(t->ctx, &params, &t->save));
-    LOONG_TRY(add_pieces(t, meta->arena));
+    loong_piece_writer_t to = {t->save, t->device, t->save_stream, meta->arena};
+    LOONG_TRY(loongi_component_write(t->component, &to));
     return loongi_checkpoint_save_start(t->save);
 }
 
@@ -305,122 +143,6 @@ loong_status_t loongi_trainer_save(loong_trainer_t *t)
 
 /* ---- loading ------------------------------------------------------------- */
 
-/* What is read into a stage, and as what. */
-typedef struct reader {
-    loong_checkpoint_t *ck;
-    loong_stage_t *stage;
-    const char *kind;
-    loong_dtype_t dtype;
-    double *block; /* `room` elements */
-    int64_t room;
-} reader_t;
-
-/* Rows of what this rank holds of a parameter, dense; no more than these. */
-static loong_status_t read_block(const reader_t *r,
-                                 const loong_param_place_t *p, int64_t row,
-                                 int64_t rows, void *to)
-{
-    loong_part_t part = loongi_part_of(p);
-    size_t length = (size_t)part.cols * loong_dtype_size(r->dtype);
-    char name[512];
-    snprintf(name, sizeof(name), "%s.%s", r->stage->params->name, p->name);
-    int64_t n = 0;
-    for (int64_t at = 0; at < rows; at += n) {
-        n = rows - at;
-        int64_t outside = loongi_part_row(&part, row + at, &n);
-        int64_t begin[LOONG_TENSOR_MAX_DIMS] = {outside, part.col};
-        int64_t count[LOONG_TENSOR_MAX_DIMS] = {n, part.cols};
-        LOONG_TRY(loongi_checkpoint_read(
-            r->ck, loongi_checkpoint_find(r->ck, r->kind, name), begin, count,
-            r->dtype, (char *)to + (size_t)at * length));
-    }
-    return LOONG_OK;
-}
-
-static loong_status_t load_param(reader_t *r, const loong_param_place_t *p)
-{
-    int64_t cols = loongi_part_of(p).cols;
-    int64_t step = LOONG_MAX(r->room / cols, 1);
-    int64_t first = 0;
-    int64_t rows = 0;
-    loongi_stage_kept_rows(r->stage, p, &first, &rows);
-    r->kind = "param";
-    r->dtype = LOONG_F64;
-    for (int64_t row = first; row < first + rows; row += step) {
-        int64_t n = LOONG_MIN(step, first + rows - row);
-        LOONG_TRY(read_block(r, p, row, n, r->block));
-        LOONG_TRY(loongi_stage_set_param(r->stage, p, row * cols, n * cols,
-                                         r->block));
-    }
-    return LOONG_OK;
-}
-
-/* States of the rows this rank updates. */
-static loong_status_t load_states(reader_t *r, const loong_param_place_t *p)
-{
-    const loong_optimizer_class_t *class =
-        loongi_optimizer_of(&r->stage->params->optimizer, &p->params);
-    const loong_bucket_t *b =
-        loongi_shards_bucket(r->stage->shards, p->flat, p->flat_offset);
-    int64_t cols = loongi_part_of(p).cols;
-    int64_t step = LOONG_MAX(r->room / cols, 1);
-    int64_t row = 0;
-    int64_t rows = 0;
-    if (class == NULL ||
-        !rows_in(p, b->update_begin, b->update_end, &row, &rows)) {
-        return LOONG_OK;
-    }
-    int64_t element = p->flat_offset + row * cols - b->update_begin;
-    for (int i = 0; i < class->num_states; i++) {
-        r->kind = loongi_state_name(class->states[i]);
-        r->dtype = state_dtype(r->stage, class->states[i]);
-        int64_t size = (int64_t)loong_dtype_size(r->dtype);
-        for (int64_t at = 0; at < rows; at += step) {
-            int64_t n = LOONG_MIN(step, rows - at);
-            loong_operand_t to = {LOONG_BASE_OPTIM,
-                                  b->state[i] + (element + at * cols) * size};
-            LOONG_TRY(read_block(r, p, row + at, n, r->block));
-            LOONG_TRY(loongi_run_write(&r->stage->run, to, r->block,
-                                       (size_t)(n * cols * size)));
-        }
-    }
-    return LOONG_OK;
-}
-
-static loong_status_t load_stage(loong_stage_t *stage, loong_checkpoint_t *ck,
-                                 bool states)
-{
-    const loong_chunk_t *c = stage->layout;
-    reader_t reader = {.ck = ck, .stage = stage, .room = 2 * 1024 * 1024};
-    for (int64_t i = 0; i < c->num_params; i++) {
-        loong_part_t part = loongi_part_of(&c->params[i]);
-        reader.room = LOONG_MAX(reader.room, part.cols);
-    }
-    LOONG_TRY(loongi_calloc(stage->ctx, (size_t)reader.room, sizeof(double),
-                            "rows of a checkpoint", &reader.block));
-    loong_status_t status = loongi_stage_upload(stage);
-    for (int64_t i = 0; i < c->num_params && status == LOONG_OK; i++) {
-        status = load_param(&reader, &c->params[i]);
-        if (status == LOONG_OK && states) {
-            status = load_states(&reader, &c->params[i]);
-        }
-    }
-    status = loongi_stage_uploaded(stage, status);
-    loongi_free(stage->ctx, reader.block);
-    return status;
-}
-
-static loong_status_t load_tensors(loong_trainer_t *t, loong_checkpoint_t *ck)
-{
-    if (t->set.load_optim) {
-        loongi_moments_tell(t, ck);
-    }
-    for (int i = 0; i < t->component->num_stages; i++) {
-        LOONG_TRY(load_stage(t->component->stages[i], ck, t->set.load_optim));
-    }
-    return LOONG_OK;
-}
-
 loong_status_t loongi_trainer_check_resume(loong_trainer_t *t,
                                            loong_checkpoint_t *ck)
 {
@@ -430,7 +152,7 @@ loong_status_t loongi_trainer_check_resume(loong_trainer_t *t,
         LOONG_TRY(loongi_check_earlier(meta, t->recipe, t->model_keys,
                                        params_dtype(t), t->plan.evaluate_only));
     } else {
-        LOONG_TRY(loongi_trainer_check_import(t, meta));
+        LOONG_TRY(loongi_check_import(t->ctx, t->recipe, meta));
     }
     if (data != NULL && !t->plan.evaluate_only &&
         !loong_recipe_may_change(t->recipe, "data")) {
@@ -441,7 +163,7 @@ loong_status_t loongi_trainer_check_resume(loong_trainer_t *t,
             return status;
         }
     }
-    return loongi_moments_check(t, ck);
+    return loongi_moments_check(t->component, ck, t->set.load_optim);
 }
 
 /* What was loaded is this run's own step: there is no need to save it. */
@@ -473,7 +195,10 @@ loong_status_t loongi_trainer_load(loong_trainer_t *t, loong_checkpoint_t *ck)
     const loong_pairs_t *meta = loongi_checkpoint_metadata(ck);
     char took[LOONG_HUMAN_SIZE];
     char all[LOONG_HUMAN_SIZE];
-    LOONG_TRY(load_tensors(t, ck));
+    if (t->set.load_optim) {
+        loongi_moments_tell(t->component, ck);
+    }
+    LOONG_TRY(loongi_component_read(t->component, ck, t->set.load_optim));
     LOONG_TRY(loong_comm_barrier(t->comm, "resume")); /* all have loaded */
     loongi_pairs_int(meta, "step", &t->state.step);
     loongi_pairs_int(meta, "consumed_samples", &t->state.consumed_samples);

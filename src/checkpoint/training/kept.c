@@ -5,18 +5,19 @@
  * parts that the engine does not have. All is read at the
  * start, from the directories that the recipe names, else from the checkpoint
  * that the run goes on from; they may be gone when it saves. */
+#include "kept.h"
+
 #include <limits.h>
 #include <stdio.h>
 #include <string.h>
 
 #include "earlier.h"
 #include "file.h"
+#include "from_hf.h"
 #include "hf_beside.h"
 #include "hf_code.h"
-#include "hf_files.h"
 #include "hf_tokens.h"
 #include "native.h"
-#include "trainer_hf.h"
 
 /* ---- the checkpoint that the run goes on from ---------------------------- */
 
@@ -56,17 +57,18 @@ static loong_checkpoint_t *open_newest(loong_context_t *ctx, const char *dir,
 }
 
 /* NULL when there is none. */
-static loong_checkpoint_t *open_earlier(const loong_trainer_t *t, bool files)
+static loong_checkpoint_t *
+open_earlier(loong_context_t *ctx, const loong_recipe_t *recipe, bool files)
 {
-    const char *load = loong_recipe_text(t->recipe, "checkpoint.load");
-    const char *save = loong_recipe_text(t->recipe, "checkpoint.save");
+    const char *load = loong_recipe_text(recipe, "checkpoint.load");
+    const char *save = loong_recipe_text(recipe, "checkpoint.save");
     if (load == NULL || strcmp(load, "auto") != 0) {
         return load != NULL && loongi_checkpoint_is_native(load)
-                   ? open_right(t->ctx, load, files)
+                   ? open_right(ctx, load, files)
                    : NULL;
     }
     return save != NULL && loongi_checkpoint_is_native(save)
-               ? open_newest(t->ctx, save, files)
+               ? open_newest(ctx, save, files)
                : NULL;
 }
 
@@ -76,11 +78,11 @@ static const char *kept_dir(const loong_checkpoint_t *ck, char dir[PATH_MAX])
     return dir;
 }
 
-static bool same_family(const loong_trainer_t *t, const loong_pairs_t *meta)
+static bool same_family(const loong_recipe_t *recipe, const loong_pairs_t *meta)
 {
     char key[64];
-    snprintf(key, sizeof(key), "model.%s.family", loongi_model_role(t->recipe));
-    const char *ours = loongi_model_family(t->recipe);
+    snprintf(key, sizeof(key), "model.%s.family", loongi_model_role(recipe));
+    const char *ours = loongi_model_family(recipe);
     const char *its = loongi_pairs_get(meta, key);
     return ours != NULL && its != NULL && strcmp(ours, its) == 0;
 }
@@ -96,28 +98,29 @@ static loong_status_t take_known(loong_pairs_t *pairs,
 
 /* ---- code of the model --------------------------------------------------- */
 
-static loong_status_t code_of_dir(loong_trainer_t *t, loong_pairs_t *pairs,
-                                  loong_hf_files_t *files)
+static loong_status_t code_of_dir(loong_context_t *ctx,
+                                  const loong_recipe_t *recipe,
+                                  loong_pairs_t *pairs, loong_hf_files_t *files)
 {
-    const char *dir = loongi_trainer_hf_dir(t);
+    const char *dir = loongi_recipe_hf_dir(recipe);
     if (dir == NULL) {
         return LOONG_OK;
     }
-    LOONG_TRY(loongi_hf_code_read(t->ctx, dir, loongi_model_family(t->recipe),
-                                  pairs));
+    LOONG_TRY(
+        loongi_hf_code_read(ctx, dir, loongi_model_family(recipe), pairs));
     return files != NULL && loongi_pairs_get(pairs, LOONG_HF_AUTO_MAP) != NULL
                ? loongi_hf_files_read_code(files, dir)
                : LOONG_OK;
 }
 
-static loong_status_t code_of_earlier(loong_trainer_t *t,
+static loong_status_t code_of_earlier(const loong_recipe_t *recipe,
                                       const loong_checkpoint_t *ck,
                                       loong_pairs_t *pairs,
                                       loong_hf_files_t *files)
 {
     const loong_pairs_t *meta = loongi_checkpoint_metadata(ck);
     char dir[PATH_MAX];
-    if (!same_family(t, meta)) {
+    if (!same_family(recipe, meta)) {
         return LOONG_OK;
     }
     LOONG_TRY(loongi_hf_beside_take(meta, pairs));
@@ -131,68 +134,82 @@ static loong_status_t code_of_earlier(loong_trainer_t *t,
     return loongi_hf_files_read_code(files, kept_dir(ck, dir));
 }
 
-loong_status_t loongi_trainer_code(loong_trainer_t *t, loong_pairs_t *pairs)
+loong_status_t loongi_kept_code(loong_context_t *ctx,
+                                const loong_recipe_t *recipe,
+                                loong_pairs_t *pairs)
 {
-    LOONG_TRY(code_of_dir(t, pairs, NULL));
-    loong_checkpoint_t *ck = open_earlier(t, false);
+    LOONG_TRY(code_of_dir(ctx, recipe, pairs, NULL));
+    loong_checkpoint_t *ck = open_earlier(ctx, recipe, false);
     loong_status_t status =
-        ck != NULL ? code_of_earlier(t, ck, pairs, NULL) : LOONG_OK;
+        ck != NULL ? code_of_earlier(recipe, ck, pairs, NULL) : LOONG_OK;
     loongi_checkpoint_close(&ck);
     return status;
 }
 
 /* ---- all of it ----------------------------------------------------------- */
 
-static loong_status_t keep_tokenizer_of(loong_trainer_t *t, const char *key)
+static loong_status_t keep_tokenizer_of(loong_context_t *ctx,
+                                        const loong_recipe_t *recipe,
+                                        const char *key, loong_kept_t *kept)
 {
     loong_status_t status = loongi_hf_files_read_tokenizer(
-        t->files, loong_recipe_text(t->recipe, key));
+        kept->files, loong_recipe_text(recipe, key));
     if (status != LOONG_OK) {
-        loongi_error_note(t->ctx, "wanted by %s (%s)", key,
-                          loong_recipe_where(t->recipe, key));
+        loongi_error_note(ctx, "wanted by %s (%s)", key,
+                          loong_recipe_where(recipe, key));
     }
     return status;
 }
 
-static loong_status_t keep_tokenizer(loong_trainer_t *t,
-                                     const loong_checkpoint_t *earlier)
+static loong_status_t keep_tokenizer(loong_context_t *ctx,
+                                     const loong_recipe_t *recipe,
+                                     const loong_checkpoint_t *earlier,
+                                     loong_kept_t *kept)
 {
-    const char *named = loong_recipe_text(t->recipe, "data.tokenizer");
-    const char *hf = loong_recipe_text(t->recipe, "init.from_hf");
+    const char *named = loong_recipe_text(recipe, "data.tokenizer");
+    const char *hf = loong_recipe_text(recipe, "init.from_hf");
     char dir[PATH_MAX];
     if (named != NULL) {
         return strcmp(named, "bytes") != 0
-                   ? keep_tokenizer_of(t, "data.tokenizer")
+                   ? keep_tokenizer_of(ctx, recipe, "data.tokenizer", kept)
                    : LOONG_OK;
     }
     if (hf != NULL) {
-        LOONG_TRY(loongi_hf_tokens_read(t->ctx, hf, t->tokens));
-        return keep_tokenizer_of(t, "init.from_hf");
+        LOONG_TRY(loongi_hf_tokens_read(ctx, hf, kept->tokens));
+        return keep_tokenizer_of(ctx, recipe, "init.from_hf", kept);
     }
     if (earlier == NULL) {
         return LOONG_OK;
     }
     for (int i = 0; i < LOONG_HF_TOKENS; i++) {
-        LOONG_TRY(take_known(t->tokens, loongi_checkpoint_metadata(earlier),
+        LOONG_TRY(take_known(kept->tokens, loongi_checkpoint_metadata(earlier),
                              loongi_hf_token_names[i]));
     }
     return loongi_dir_exists(kept_dir(earlier, dir))
-               ? loongi_hf_files_read_tokenizer(t->files, dir)
+               ? loongi_hf_files_read_tokenizer(kept->files, dir)
                : LOONG_OK;
 }
 
-loong_status_t loongi_trainer_keep(loong_trainer_t *t)
+loong_status_t loongi_kept_read(loong_context_t *ctx,
+                                const loong_recipe_t *recipe,
+                                loong_kept_t *kept)
 {
-    LOONG_TRY(loongi_pairs_create(t->ctx, &t->tokens));
-    LOONG_TRY(loongi_hf_files_create(t->ctx, &t->files));
-    loong_checkpoint_t *ck = open_earlier(t, true);
-    loong_status_t status = keep_tokenizer(t, ck);
+    LOONG_TRY(loongi_pairs_create(ctx, &kept->tokens));
+    LOONG_TRY(loongi_hf_files_create(ctx, &kept->files));
+    loong_checkpoint_t *ck = open_earlier(ctx, recipe, true);
+    loong_status_t status = keep_tokenizer(ctx, recipe, ck, kept);
     if (status == LOONG_OK) {
-        status = code_of_dir(t, t->tokens, t->files);
+        status = code_of_dir(ctx, recipe, kept->tokens, kept->files);
     }
     if (status == LOONG_OK && ck != NULL) {
-        status = code_of_earlier(t, ck, t->tokens, t->files);
+        status = code_of_earlier(recipe, ck, kept->tokens, kept->files);
     }
     loongi_checkpoint_close(&ck);
     return status;
+}
+
+void loongi_kept_clear(loong_kept_t *kept)
+{
+    loongi_pairs_destroy(&kept->tokens);
+    loongi_hf_files_destroy(&kept->files);
 }

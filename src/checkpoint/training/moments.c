@@ -22,9 +22,10 @@ first_of(const loong_checkpoint_t *ck, const char *kind)
 
 /* Parameters are saved in the wide type, as masters; a conversion may have
  * made them less. */
-static void tell_params(const loong_trainer_t *t, const loong_checkpoint_t *ck)
+static void tell_params(const loong_component_t *c,
+                        const loong_checkpoint_t *ck)
 {
-    loong_dtype_t wide = t->component->params.precision.wide;
+    loong_dtype_t wide = c->params.precision.wide;
     const loong_checkpoint_tensor_t *first = NULL;
     long long count = 0;
     for (int64_t i = 0; i < loongi_checkpoint_count(ck); i++) {
@@ -40,7 +41,7 @@ static void tell_params(const loong_trainer_t *t, const loong_checkpoint_t *ck)
             snprintf(more, sizeof(more), " and %lld more", count - 1);
         }
         bool less = loong_dtype_size(first->dtype) < loong_dtype_size(wide);
-        loongi_log(t->ctx, LOONG_LOG_INFO,
+        loongi_log(c->ctx, LOONG_LOG_INFO,
                    "param: %s in the checkpoint, converted to %s%s: %s%s",
                    loong_dtype_name(first->dtype), loong_dtype_name(wide),
                    less ? ", what masters had beyond it is not there" : "",
@@ -48,18 +49,18 @@ static void tell_params(const loong_trainer_t *t, const loong_checkpoint_t *ck)
     }
 }
 
-void loongi_moments_tell(const loong_trainer_t *t,
+void loongi_moments_tell(const loong_component_t *c,
                          const loong_checkpoint_t *ck)
 {
-    const loong_component_params_t *p = &t->component->params;
-    tell_params(t, ck);
+    const loong_component_params_t *p = &c->params;
+    tell_params(c, ck);
     for (int i = 0; i < LOONG_STATE_COUNT; i++) {
         const char *kind = loongi_state_name(i);
         const loong_checkpoint_tensor_t *there = first_of(ck, kind);
         loong_dtype_t dtype =
             loongi_state_dtype(&p->optimizer, i, p->precision.wide);
         if (there != NULL && there->dtype != dtype) {
-            loongi_log(t->ctx, LOONG_LOG_INFO,
+            loongi_log(c->ctx, LOONG_LOG_INFO,
                        "%s: %s in the checkpoint, converted to %s%s", kind,
                        loong_dtype_name(there->dtype), loong_dtype_name(dtype),
                        dtype == LOONG_BF16 ? ", rounded to nearest" : "");
@@ -82,14 +83,14 @@ static bool has_moments(const loong_checkpoint_t *ck)
 }
 
 /* Parameters that were frozen, or of another class, have none. */
-static void note_moments(const loong_trainer_t *t, const loong_checkpoint_t *ck)
+static void note_moments(const loong_component_t *c,
+                         const loong_checkpoint_t *ck, bool states)
 {
-    const loong_component_t *s = t->component;
     int64_t lacking = 0;
-    for (int64_t i = 0; t->set.load_optim && i < s->num_whole; i++) {
+    for (int64_t i = 0; states && i < c->num_whole; i++) {
         char name[512];
-        const loong_optimizer_class_t *class = s->whole[i].optimizer;
-        snprintf(name, sizeof(name), "%s.%s", s->params.name, s->whole[i].name);
+        const loong_optimizer_class_t *class = c->whole[i].optimizer;
+        snprintf(name, sizeof(name), "%s.%s", c->params.name, c->whole[i].name);
         lacking += class != NULL &&
                    loongi_checkpoint_find(ck, "param", name) != NULL &&
                    loongi_checkpoint_find(
@@ -97,7 +98,7 @@ static void note_moments(const loong_trainer_t *t, const loong_checkpoint_t *ck)
     }
     if (lacking > 0) {
         loongi_error_note(
-            t->ctx,
+            c->ctx,
             "the checkpoint has no moments of %lld parameter%s "
             "that %s trained now (frozen then, or of another class of "
             "optimizers): "
@@ -143,15 +144,15 @@ static bool has_state(const loong_optimizer_class_t *class,
 
 /* States that a parameter's class does not have are those of another one:
  * what both have by one name is not the same figure. */
-static loong_status_t refuse_other(const loong_trainer_t *t,
+static loong_status_t refuse_other(const loong_component_t *c,
                                    const loong_whole_param_t *p,
                                    const loong_checkpoint_t *ck)
 {
     char name[512];
-    snprintf(name, sizeof(name), "%s.%s", t->component->params.name, p->name);
+    snprintf(name, sizeof(name), "%s.%s", c->params.name, p->name);
     for (int i = 0; p->optimizer != NULL && i < LOONG_STATE_COUNT; i++) {
         const char *kind = loongi_state_name((loong_optimizer_state_t)i);
-        LOONG_CHECK(t->ctx,
+        LOONG_CHECK(c->ctx,
                     has_state(p->optimizer, (loong_optimizer_state_t)i) ||
                         loongi_checkpoint_find(ck, kind, name) == NULL,
                     LOONG_ERR_MISMATCH,
@@ -164,36 +165,32 @@ static loong_status_t refuse_other(const loong_trainer_t *t,
     return LOONG_OK;
 }
 
-loong_status_t loongi_moments_check(loong_trainer_t *t,
-                                    const loong_checkpoint_t *ck)
+loong_status_t loongi_moments_check(const loong_component_t *c,
+                                    const loong_checkpoint_t *ck, bool states)
 {
     enum { KINDS = 1 + LOONG_MAX_STATES };
-    const loong_component_t *s = t->component;
     loong_checkpoint_tensor_t *wanted = NULL;
     loong_arena_t *arena = NULL;
     int64_t count = 0;
-    LOONG_CHECK(t->ctx, !t->set.load_optim || has_moments(ck),
-                LOONG_ERR_MISMATCH,
+    LOONG_CHECK(c->ctx, !states || has_moments(ck), LOONG_ERR_MISMATCH,
                 "%s has parameters but no moments of the optimizer, like every "
                 "import; checkpoint.no_load_optim=true begins with moments of "
                 "0",
                 loongi_checkpoint_path(ck));
-    LOONG_TRY(loongi_arena_create(t->ctx, "wanted tensors", &arena));
+    LOONG_TRY(loongi_arena_create(c->ctx, "wanted tensors", &arena));
     loong_status_t status = loongi_arena_alloc(
-        arena, (size_t)s->num_whole * KINDS * sizeof(*wanted), &wanted);
-    for (int64_t i = 0; i < s->num_whole && status == LOONG_OK; i++) {
-        status = want_param(s, &s->whole[i], t->set.load_optim, arena, &count,
-                            wanted);
+        arena, (size_t)c->num_whole * KINDS * sizeof(*wanted), &wanted);
+    for (int64_t i = 0; i < c->num_whole && status == LOONG_OK; i++) {
+        status = want_param(c, &c->whole[i], states, arena, &count, wanted);
     }
     if (status == LOONG_OK) {
         status = loongi_checkpoint_check(ck, wanted, count);
         if (status != LOONG_OK) {
-            note_moments(t, ck);
+            note_moments(c, ck, states);
         }
     }
-    for (int64_t i = 0;
-         i < s->num_whole && t->set.load_optim && status == LOONG_OK; i++) {
-        status = refuse_other(t, &s->whole[i], ck);
+    for (int64_t i = 0; i < c->num_whole && states && status == LOONG_OK; i++) {
+        status = refuse_other(c, &c->whole[i], ck);
     }
     loongi_arena_destroy(&arena);
     return status;

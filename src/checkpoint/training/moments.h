@@ -4,20 +4,23 @@
 #ifndef LOONG_MOMENTS_H
 #define LOONG_MOMENTS_H
 
-#include "trainer_impl.h"
+#include "component.h"
+#include "native.h"
 
 #ifdef __cplusplus
 extern "C" {
 #endif
 
 /* Whether all parameters are there in their shapes, and with them the states
- * of their optimizers, unless these begin anew. Errors: LOONG_ERR_MISMATCH. */
+ * of their optimizers, where
+ * `states` are wanted. Errors: LOONG_ERR_MISMATCH. */
 LOONG_NODISCARD loong_status_t
-loongi_moments_check(loong_trainer_t *t, const loong_checkpoint_t *ck);
+loongi_moments_check(const loong_component_t *component,
+                     const loong_checkpoint_t *ck, bool states);
 
 /* Says which states, and which masters, are of another type in a checkpoint
  * that is about to be loaded: they are converted. */
-void loongi_moments_tell(const loong_trainer_t *t,
+void loongi_moments_tell(const loong_component_t *component,
                          const loong_checkpoint_t *ck);
 
 #ifdef __cplusplus

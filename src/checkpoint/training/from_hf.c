@@ -1,14 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * The sizes of a model as config.json of a directory says them. */
+#include "from_hf.h"
+
 #include <stdio.h>
 #include <string.h>
 
 #include "earlier.h"
 #include "hf_config.h"
+#include "loong/trainer.h"
 #include "problems.h"
 #include "recipe_impl.h"
-#include "trainer_hf.h"
 #include "view.h"
 
 #define FOUNDATION "model.foundation"
@@ -189,22 +191,22 @@ loong_status_t loong_trainer_fill_recipe(loong_context_t *ctx,
 
 /* ---- imported checkpoints ------------------------------------------------ */
 
-static void judge_key(const loong_trainer_t *t, const char *key,
-                      const char *before, const char *now,
+static void judge_key(loong_context_t *ctx, const loong_recipe_t *recipe,
+                      const char *key, const char *before, const char *now,
                       loong_problems_t *problems)
 {
     char path[256];
     now = now != NULL ? now : "not set";
-    snprintf(path, sizeof(path), "model.%s.%s", loongi_model_role(t->recipe),
-             key);
+    snprintf(path, sizeof(path), "model.%s.%s", loongi_model_role(recipe), key);
     if (is_of_training(key) ||
-        loongi_recipe_same(loongi_recipe_find(t->recipe, path), before, now)) {
+        loongi_recipe_same(loongi_recipe_find(recipe, path), before, now)) {
         return;
     }
-    if (loong_recipe_may_change(t->recipe, path)) {
-        loongi_log(t->ctx, LOONG_LOG_INFO,
+    if (loong_recipe_may_change(recipe, path)) {
+        loongi_log(ctx, LOONG_LOG_INFO,
                    "other than in the checkpoint: %s: %s -> %s "
-                   "(resume.override)", path, before, now);
+                   "(resume.override)",
+                   path, before, now);
     } else {
         loongi_problems_add(problems, "%s: %s in the checkpoint, now %s", path,
                             before, now);
@@ -212,21 +214,22 @@ static void judge_key(const loong_trainer_t *t, const char *key,
 }
 
 /* Keys of another family mean other things. */
-static loong_status_t judge_import(const loong_trainer_t *t,
+static loong_status_t judge_import(loong_context_t *ctx,
+                                   const loong_recipe_t *recipe,
                                    loong_pairs_t *theirs, loong_pairs_t *ours)
 {
     const char *family = loongi_pairs_get(theirs, "family");
     const char *now = loongi_pairs_get(ours, "family");
     bool same = family != NULL && now != NULL && strcmp(family, now) == 0;
     if (same) {
-        LOONG_TRY(loongi_model_fill(t->ctx, theirs));
-        LOONG_TRY(loongi_model_fill(t->ctx, ours));
+        LOONG_TRY(loongi_model_fill(ctx, theirs));
+        LOONG_TRY(loongi_model_fill(ctx, ours));
     }
-    loong_problems_t problems = loongi_problems_begin(t->ctx);
+    loong_problems_t problems = loongi_problems_begin(ctx);
     for (int64_t i = 0; i < theirs->count; i++) {
         const loong_pair_t *pair = &theirs->items[i];
         if (same || strcmp(pair->key, "family") == 0) {
-            judge_key(t, pair->key, pair->value,
+            judge_key(ctx, recipe, pair->key, pair->value,
                       loongi_pairs_get(ours, pair->key), &problems);
         }
     }
@@ -236,39 +239,39 @@ static loong_status_t judge_import(const loong_trainer_t *t,
         "resume.override");
 }
 
-static loong_status_t compare_import(const loong_trainer_t *t,
+static loong_status_t compare_import(loong_context_t *ctx,
+                                     const loong_recipe_t *recipe,
                                      const loong_pairs_t *meta,
-                                     loong_pairs_t *theirs,
-                                     loong_pairs_t *ours)
+                                     loong_pairs_t *theirs, loong_pairs_t *ours)
 {
-    LOONG_TRY(
-        loongi_view_model_keys(meta, loongi_model_role(t->recipe), theirs));
+    LOONG_TRY(loongi_view_model_keys(meta, loongi_model_role(recipe), theirs));
     if (theirs->count == 0) { /* weights alone: names and shapes have to do */
         return LOONG_OK;
     }
-    LOONG_TRY(loongi_each_model_key(t->recipe, add_set, ours));
-    return judge_import(t, theirs, ours);
+    LOONG_TRY(loongi_each_model_key(recipe, add_set, ours));
+    return judge_import(ctx, recipe, theirs, ours);
 }
 
-loong_status_t loongi_trainer_check_import(const loong_trainer_t *t,
-                                           const loong_pairs_t *meta)
+loong_status_t loongi_check_import(loong_context_t *ctx,
+                                   const loong_recipe_t *recipe,
+                                   const loong_pairs_t *meta)
 {
     loong_pairs_t *theirs = NULL;
     loong_pairs_t *ours = NULL;
-    loong_status_t status = loongi_pairs_create(t->ctx, &theirs);
+    loong_status_t status = loongi_pairs_create(ctx, &theirs);
     if (status == LOONG_OK) {
-        status = loongi_pairs_create(t->ctx, &ours);
+        status = loongi_pairs_create(ctx, &ours);
     }
     if (status == LOONG_OK) {
-        status = compare_import(t, meta, theirs, ours);
+        status = compare_import(ctx, recipe, meta, theirs, ours);
     }
     loongi_pairs_destroy(&ours);
     loongi_pairs_destroy(&theirs);
     return status;
 }
 
-const char *loongi_trainer_hf_dir(const loong_trainer_t *t)
+const char *loongi_recipe_hf_dir(const loong_recipe_t *recipe)
 {
-    const char *dir = loong_recipe_text(t->recipe, "init.from_hf");
-    return dir != NULL ? dir : loong_recipe_text(t->recipe, "model.from_hf");
+    const char *dir = loong_recipe_text(recipe, "init.from_hf");
+    return dir != NULL ? dir : loong_recipe_text(recipe, "model.from_hf");
 }

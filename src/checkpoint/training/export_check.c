@@ -1,0 +1,83 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Whether what a run trains can be exported, known before it begins. */
+#include "file.h"
+#include "from_hf.h"
+#include "hf_code.h"
+#include "hf_config.h"
+#include "hf_weights.h"
+#include "kept.h"
+#include "native.h"
+
+/* A published model is no place for what is made of it. */
+static loong_status_t check_no_source(loong_context_t *ctx,
+                                      const loong_recipe_t *recipe,
+                                      const char *dir)
+{
+    static const char *const keys[] = {"init.from_hf", "model.from_hf"};
+    for (int64_t i = 0; i < LOONG_COUNT_OF(keys); i++) {
+        const char *from = loong_recipe_text(recipe, keys[i]);
+        LOONG_CHECK(ctx, from == NULL || !loongi_file_same(dir, from),
+                    LOONG_ERR_CONFIG,
+                    "export.hf: '%s' is the directory of %s: the model in it "
+                    "would be replaced, another directory is wanted",
+                    dir, keys[i]);
+    }
+    return LOONG_OK;
+}
+
+/* dir: to be written, or NULL. */
+static loong_status_t check_as(loong_context_t *ctx,
+                               const loong_recipe_t *recipe,
+                               const loong_pairs_t *model_keys, const char *dir,
+                               loong_pairs_t *code)
+{
+    loong_hf_map_t *map = NULL;
+    loong_pairs_t *model = NULL;
+    if (dir != NULL) {
+        LOONG_TRY(loongi_checkpoint_check_outside(ctx, dir));
+        LOONG_TRY(check_no_source(ctx, recipe, dir));
+    }
+    LOONG_TRY(loongi_kept_code(ctx, recipe, code));
+    LOONG_TRY(loongi_hf_model_as(
+        ctx, model_keys, loong_recipe_text(recipe, "export.as"),
+        loongi_pairs_get(code, LOONG_HF_AUTO_MAP) != NULL, &model));
+    loong_status_t status = loongi_hf_map_create(ctx, model, &map);
+    loongi_hf_map_destroy(&map);
+    if (status == LOONG_OK) {
+        status = loongi_hf_config_check(ctx, model);
+    }
+    if (status == LOONG_OK && dir != NULL) {
+        status = loongi_hf_check_replaced(ctx, dir, model);
+    }
+    loongi_pairs_destroy(&model);
+    return status;
+}
+
+/* What cannot be exported at the end is refused at the start; that it could not
+ * be later, a judged plan tells. */
+loong_status_t loongi_check_export(loong_context_t *ctx,
+                                   const loong_recipe_t *recipe,
+                                   const loong_pairs_t *model_keys, bool judged)
+{
+    const char *dir = loong_recipe_text(recipe, "export.hf");
+    loong_pairs_t *code = NULL;
+    if (dir == NULL && !judged) {
+        return LOONG_OK;
+    }
+    LOONG_TRY(loongi_pairs_create(ctx, &code));
+    loong_status_t status = check_as(ctx, recipe, model_keys, dir, code);
+    loongi_pairs_destroy(&code);
+    if (status != LOONG_OK && dir != NULL) {
+        loongi_error_note(ctx, "wanted for export.hf");
+        status = status == LOONG_ERR_UNSUPPORTED ? LOONG_ERR_CONFIG : status;
+    } else if (status != LOONG_OK) {
+        loongi_log(ctx, LOONG_LOG_WARN,
+                   "the model as it is cannot be exported to Hugging Face "
+                   "form: %s",
+                   loong_context_error(ctx));
+        loong_context_clear_error(ctx);
+        status = LOONG_OK;
+    }
+    return status;
+}

@@ -1,0 +1,33 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * What a recipe takes from a Hugging Face directory beside its weights;
+ * loong_trainer_fill_recipe takes the sizes of the model. */
+#ifndef LOONG_FROM_HF_H
+#define LOONG_FROM_HF_H
+
+#include "loong/recipe.h"
+#include "pairs.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* The directory that the model is from; NULL: none. */
+const char *loongi_recipe_hf_dir(const loong_recipe_t *recipe);
+/* A checkpoint without a recipe, of an import: what its metadata says of the
+ * model, against the recipe. Errors: LOONG_ERR_MISMATCH, with every key. */
+LOONG_NODISCARD loong_status_t loongi_check_import(loong_context_t *ctx,
+                                                   const loong_recipe_t *recipe,
+                                                   const loong_pairs_t *meta);
+
+/* What cannot be exported at the end is refused at the start; with `judged`
+ * that it could not be later is told. */
+LOONG_NODISCARD loong_status_t
+loongi_check_export(loong_context_t *ctx, const loong_recipe_t *recipe,
+                    const loong_pairs_t *model_keys, bool judged);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

@@ -1,0 +1,33 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Data of tokens, judged before a run. */
+#ifndef LOONG_DATA_CHECK_H
+#define LOONG_DATA_CHECK_H
+
+#include "loong/blend.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* Token ids that were looked at. */
+typedef struct loong_ids {
+    int64_t largest;
+    int64_t read, there;
+} loong_ids_t;
+
+/* Whether a model of so many ids knows those of the data, as far as they are
+ * read; a blend may be NULL. Errors: LOONG_ERR_CONFIG. */
+LOONG_NODISCARD loong_status_t loongi_data_check_ids(
+    loong_context_t *ctx, int count, const loong_blend_t *const *blends,
+    int64_t vocab, loong_ids_t *found);
+/* Reads up to the first token of a set that carries loss. Errors:
+ * LOONG_ERR_CONFIG where there is none. */
+LOONG_NODISCARD loong_status_t loongi_data_check_loss(
+    loong_context_t *ctx, const loong_blend_t *blend, const char *name);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

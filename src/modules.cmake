@@ -68,10 +68,12 @@ loong_module(NAME plan DIR src/plan
 loong_module(NAME training_files DIR src/checkpoint/training
   USES base recipe comm device graph engine optim component foundation
   huggingface native exchange)
+loong_module(NAME report DIR src/report
+  USES base comm mesh device graph run nn engine component plan metrics native)
 loong_module(NAME train DIR src/train
   USES base recipe comm mesh launch device graph pass run nn optim data images
   engine component kernels metrics tokenizer plan huggingface native
-  training_files)
+  training_files report)
 
 # Kernels: contracts and implementations, raw pointers and sizes only.
 file(GLOB kernel_sources CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/kernels/*.c

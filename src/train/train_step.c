@@ -42,7 +42,7 @@ static loong_status_t agree_on_step(loong_trainer_t *t)
     int64_t next = t->state.consumed_samples;
     next += loong_loader_batch(t->loader, next);
     loong_loader_prefetch(t->loader, next);
-    t->window.data_seconds += loongi_now() - begin;
+    t->report.window.data_seconds += loongi_now() - begin;
     LOONG_TRY(loongi_step_exchange_run(t->exchange, &mine, &agreed));
     t->flags = agreed.flags;
     loongi_losses_normalise(&t->losses, agreed.sums);
@@ -91,7 +91,7 @@ static loong_status_t before_program(loong_trainer_t *t,
         loongi_inputs_of(&t->inputs, entry->chunk, LOONG_STAGE_TRAIN), &run,
         t->loader, t->state.consumed_samples, entry->micro_batch));
     LOONG_TRY(loongi_router_replay_give(t, s, &run, entry->micro_batch));
-    t->window.data_seconds += loongi_now() - begin;
+    t->report.window.data_seconds += loongi_now() - begin;
     return LOONG_OK;
 }
 
@@ -257,8 +257,8 @@ static loong_status_t reduce_records(loong_trainer_t *t)
     t->state.loss = t->losses.value[0];
     loongi_window_add(&t->report.losses, t->state.loss);
     if (isfinite(t->state.loss)) {
-        t->window.loss_sum += t->state.loss * weight;
-        t->window.loss_weight += weight;
+        t->report.window.loss_sum += t->state.loss * weight;
+        t->report.window.loss_weight += weight;
     }
     return loongi_run_record(&t->component->run); /* all devices are idle */
 }
@@ -424,7 +424,7 @@ static loong_status_t train_step(loong_trainer_t *t)
     t->frame.step = t->state.step;
     t->frame.updates = t->state.updates;
     t->frame.seed = t->set.seed;
-    t->frame.log_tensors = loongi_tensors_due(t);
+    t->frame.log_tensors = loongi_tensors_due(&t->report);
     set_rates(t);
     bool fault =
         loongi_fault_due(t->faults, LOONG_FAULT_NAN_GRADIENT, t->state.step);
@@ -432,7 +432,7 @@ static loong_status_t train_step(loong_trainer_t *t)
     LOONG_TRY(run_schedule(t));
     LOONG_TRY(reduce_records(t));
     if (t->frame.log_tensors) {
-        LOONG_TRY(loongi_tensors_report(t));
+        LOONG_TRY(loongi_tensors_report(&t->report));
     }
     if (!loongi_losses_any(&t->losses)) {
         leave_out(t);
@@ -444,8 +444,8 @@ static loong_status_t train_step(loong_trainer_t *t)
     int64_t batch = loong_loader_batch(t->loader, t->state.consumed_samples);
     t->state.consumed_samples += batch;
     t->state.step++;
-    t->window.tokens += batch * t->set.seq_length;
-    t->window.steps++;
+    t->report.window.tokens += batch * t->set.seq_length;
+    t->report.window.steps++;
     return LOONG_OK;
 }
 

@@ -7,7 +7,6 @@
 #include "choices.h"
 #include "component_params.h"
 #include "devices.h"
-#include "expert_metrics.h"
 #include "hf_config.h"
 #include "layout_suggest.h"
 #include "loong/ops.h"
@@ -100,9 +99,7 @@ static loong_status_t start(loong_trainer_t *t)
     LOONG_TRY(load_model(t));
     LOONG_TRY(require_samples(t));
     LOONG_TRY(loongi_router_replay_open(t));
-    LOONG_TRY(loongi_report_open(t));
-    LOONG_TRY(loongi_tensors_open(t));
-    LOONG_TRY(loongi_expert_metrics_open(t));
+    LOONG_TRY(loongi_report_open(&t->report, t->resources));
     LOONG_TRY(loongi_sample_open(t));
     return loong_comm_barrier(t->comm, "start");
 }
@@ -346,7 +343,12 @@ loong_status_t loong_trainer_create(loong_context_t *ctx,
     t->progress = params->progress;
     t->progress_user = params->progress_user;
     t->plan.text = loongi_text_begin(ctx);
-    t->start_time = t->last_save_time = loongi_now();
+    t->report.ctx = ctx;
+    t->report.plan = &t->plan;
+    t->report.state = &t->state;
+    t->report.frame = &t->frame;
+    t->report.loss = t->losses.value;
+    t->report.start_time = t->last_save_time = loongi_now();
     t->saved_step = t->locks[0] = t->locks[1] = -1;
     loong_status_t status = create(t);
     if (status != LOONG_OK) {
@@ -366,11 +368,10 @@ void loong_trainer_destroy(loong_trainer_t **trainer_p)
     loongi_component_disconnect(t->component);
     loongi_checkpoint_save_destroy(&t->save);
     loongi_pairs_destroy(&t->save_metadata);
-    loongi_report_close(t);
+    loongi_report_close(&t->report);
     loong_job_close(&t->job);
     loongi_faults_destroy(&t->faults);
     loong_tokenizer_destroy(&t->tokenizer);
-    loongi_profiler_destroy(&t->profiler);
     loongi_router_replay_close(t);
     loongi_trainer_close_data(t);
     loong_image_processor_destroy(&t->image_processor);
@@ -388,8 +389,6 @@ void loong_trainer_destroy(loong_trainer_t **trainer_p)
     loongi_run_dirs_close(t->locks);
     loongi_pairs_destroy(&t->model_keys);
     loongi_kept_clear(&t->kept);
-    loongi_tensors_close(t);
-    loongi_expert_metrics_close(t);
     loongi_text_free(&t->plan.text);
     loongi_free(t->ctx, t);
     *trainer_p = NULL;

@@ -514,8 +514,8 @@ static loong_status_t evaluate_set(loong_trainer_t *t, loong_validation_t *v)
                 "data '%s': no token of it carries loss, nothing to evaluate",
                 v->name);
     LOONG_TRY(loongi_losses_end(&losses, t->comm, "validation loss"));
-    v->loss = losses.value[0];
-    return loongi_report_eval(t, v, (int64_t)weight, loongi_now() - begin);
+    return loongi_report_eval(&t->report, v->name, losses.value[0],
+                              (int64_t)weight, loongi_now() - begin);
 }
 
 loong_status_t loongi_trainer_evaluate(loong_trainer_t *t)

@@ -16,12 +16,8 @@
 #include "loong/tokenizer.h"
 #include "loong/trainer.h"
 #include "losses.h"
-#include "metrics.h"
-#include "native.h"
 #include "pairs.h"
-#include "plan.h"
-#include "profiler.h"
-#include "tensorboard.h"
+#include "report.h"
 
 #ifdef __cplusplus
 extern "C" {
@@ -33,11 +29,9 @@ typedef struct loong_validation {
     const char *name; /* in the recipe */
     loong_blend_t *blend;
     loong_loader_t *loader;
-    double loss; /* of the last evaluation */
 } loong_validation_t;
 
 typedef struct loong_router_replay loong_router_replay_t;
-typedef struct loong_expert_metrics loong_expert_metrics_t;
 
 struct loong_trainer {
     loong_context_t *ctx;
@@ -58,20 +52,10 @@ struct loong_trainer {
     loong_ids_t ids;                      /* of a judged plan's data */
     int num_validation;
     loong_validation_t validation[LOONG_MAX_VALIDATION];
-    loong_expert_metrics_t *expert_metrics; /* NULL: the model has none */
-    struct {
-        int64_t count;     /* logged tensors of all stages */
-        const char **name; /* "o" of an output or "g" of a gradient, and name */
-        char *names;       /* their text */
-        int64_t *place;    /* of this rank's among all, stage after stage */
-        double *stats;     /* squares, numbers not finite, maxima of all */
-    } tensors;
     loong_inputs_t inputs;
     loong_step_metrics_t metrics;
     loong_tokenizer_t *tokenizer; /* of ranks that sample; else NULL */
     loong_kept_t kept;            /* rank 0 */
-    loong_profiler_t *profiler; /* NULL: not measured */
-    double profile_blocked;     /* when it began */
     loong_faults_t *faults;     /* NULL: none on request */
     loong_job_t *job;           /* rank 0 under a supervisor; else NULL */
     loong_job_progress_t told;  /* to it */
@@ -83,7 +67,6 @@ struct loong_trainer {
     loong_frame_t frame;
     loong_losses_t losses;
     unsigned flags; /* agreed on in the step header */
-    double start_time;
     double last_save_time;
     loong_checkpoint_save_t *save;
     void *save_stream; /* of the device, for the writing thread */
@@ -92,30 +75,7 @@ struct loong_trainer {
     int64_t loaded_bytes; /* of tensors that were taken of a checkpoint */
     double save_stall; /* seconds that training has waited for the save */
     int locks[2]; /* of checkpoint.save and log.dir, rank 0; -1: none */
-    struct {
-        double time;
-        double data_seconds;
-        double comm_seconds;
-        int64_t tokens;
-        int64_t steps;
-        double loss_sum;
-        double loss_weight;
-    } window; /* since the last log line */
-    struct {
-        loong_jsonl_t *jsonl;       /* rank 0 with log.dir; else NULL */
-        loong_tensorboard_t *board; /* likewise */
-        loong_window_t losses;
-        double gemm_gflops; /* of all ranks; 0: not measured yet */
-        double memory_peak, memory_total; /* of this rank, in bytes */
-        size_t pool_most;   /* until its device's was counted anew */
-        double ms_per_step; /* of the last interval; 0: none yet */
-        double last_loss;   /* of the last interval */
-        double lowest_loss; /* of all of this run */
-        int64_t lowest_step;
-        int64_t skipped; /* steps that were not applied, in this run */
-        loong_replay_stats_t replayed; /* until the last interval */
-        int64_t graphs_told, gemm_measured; /* so many times */
-    } report;
+    loong_report_t report;
 };
 
 /* ---- trainer_model.c ---- */
@@ -179,38 +139,6 @@ loongi_trainer_open_tokenizer(loong_trainer_t *t);
 LOONG_NODISCARD loong_status_t loongi_sample_open(loong_trainer_t *t);
 /* Continues the prompts and logs the text. Not collective: rank 0's work. */
 LOONG_NODISCARD loong_status_t loongi_trainer_sample(loong_trainer_t *t);
-
-/* ---- tensors.c ---- */
-LOONG_NODISCARD loong_status_t loongi_tensors_open(loong_trainer_t *t);
-void loongi_tensors_close(loong_trainer_t *t);
-/* Are tensors logged in the step that begins? */
-bool loongi_tensors_due(const loong_trainer_t *t);
-/* Tells what the programs of the step measured. Collective. */
-LOONG_NODISCARD loong_status_t loongi_tensors_report(loong_trainer_t *t);
-
-/* ---- report.c ---- */
-double loongi_unix_time(void); /* seconds since 1970 */
-LOONG_NODISCARD loong_status_t loongi_report_open(loong_trainer_t *t);
-void loongi_report_close(loong_trainer_t *t);
-void loongi_report_reset(loong_trainer_t *t);
-LOONG_NODISCARD loong_status_t loongi_report_interval(loong_trainer_t *t);
-/* So long has this rank waited for communication: what the lane did beside
- * computation is not counted. */
-double loongi_report_blocked(const loong_trainer_t *t);
-/* Of the last interval; NAN before the first step. */
-double loongi_report_step_seconds(const loong_trainer_t *t);
-/* What is left to run, in seconds; NAN before the first step. */
-double loongi_report_seconds_left(const loong_trainer_t *t);
-/* Takes the memory of this moment into the highest that was seen. */
-LOONG_NODISCARD loong_status_t loongi_report_memory(loong_trainer_t *t);
-/* A checkpoint that is whole now. */
-LOONG_NODISCARD loong_status_t loongi_report_save(loong_trainer_t *t);
-/* The last line of a run. */
-void loongi_report_end(loong_trainer_t *t, bool stopped);
-LOONG_NODISCARD loong_status_t loongi_report_eval(loong_trainer_t *t,
-                                                  const loong_validation_t *v,
-                                                  int64_t count,
-                                                  double seconds);
 
 /* "validation loss" of all sets, logged by rank 0. Collective. */
 LOONG_NODISCARD loong_status_t loongi_trainer_evaluate(loong_trainer_t *t);

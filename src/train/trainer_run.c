@@ -29,7 +29,7 @@ unsigned loongi_trainer_requests(const loong_trainer_t *t)
     /* A run does one step at least: one that is queued again gets on. */
     bool late = t->set.max_wall_time > 0.0 &&
                 t->state.step > t->told.from_step &&
-                now - t->start_time > t->set.max_wall_time;
+                now - t->report.start_time > t->set.max_wall_time;
     bool due = t->set.save_interval_seconds > 0.0 &&
                now - t->last_save_time > t->set.save_interval_seconds;
     if ((signals & LOONG_SIGNAL_STOP) != 0 || late) {
@@ -47,7 +47,7 @@ unsigned loongi_trainer_requests(const loong_trainer_t *t)
 static loong_status_t save(loong_trainer_t *t)
 {
     LOONG_TRY(loongi_trainer_save(t));
-    LOONG_TRY(loongi_report_memory(t));
+    LOONG_TRY(loongi_report_memory(&t->report));
     t->last_save_time = loongi_now();
     return LOONG_OK;
 }
@@ -62,8 +62,8 @@ static loong_status_t heed_requests(loong_trainer_t *t, bool *stop_p)
     if (t->save != NULL && (t->flags & LOONG_STEP_WRITING) == 0) {
         LOONG_TRY(loongi_trainer_advance_save(t)); /* ready on every rank */
     }
-    if (*stop_p && t->window.steps > 0) {
-        LOONG_TRY(loongi_report_interval(t));
+    if (*stop_p && t->report.window.steps > 0) {
+        LOONG_TRY(loongi_report_interval(&t->report));
     }
     if (!t->set.saves && (t->flags & LOONG_STEP_SAVE) != 0) {
         loongi_log(t->ctx, LOONG_LOG_WARN,
@@ -106,7 +106,7 @@ static loong_status_t after_step(loong_trainer_t *t, bool *stop_p)
     bool last = step == t->set.train_iters;
     *stop_p = !last && every(step, t->set.exit_interval);
     if (every(step, t->set.log_interval) || last || *stop_p) {
-        LOONG_TRY(loongi_report_interval(t));
+        LOONG_TRY(loongi_report_interval(&t->report));
     }
     bool due = every(step, t->set.save_interval) || *stop_p;
     if (last) {
@@ -117,8 +117,8 @@ static loong_status_t after_step(loong_trainer_t *t, bool *stop_p)
     }
     if (every(step, t->set.eval_interval) || last) {
         LOONG_TRY(loongi_trainer_evaluate(t));
-        LOONG_TRY(loongi_report_memory(t));
-        loongi_report_reset(t);
+        LOONG_TRY(loongi_report_memory(&t->report));
+        loongi_report_reset(&t->report);
     }
     return LOONG_OK;
 }
@@ -127,7 +127,7 @@ static void tell_progress(loong_trainer_t *t)
 {
     loong_trainer_progress_t now = {t->state.step, t->set.train_iters,
                                     t->state.loss,
-                                    loongi_report_seconds_left(t)};
+                                    loongi_report_seconds_left(&t->report)};
     if (t->progress != NULL && loong_comm_rank(t->comm) == 0) {
         t->progress(t->progress_user, &now);
     }
@@ -146,7 +146,7 @@ loong_status_t loong_trainer_run(loong_trainer_t *trainer)
                    (long long)t->state.step, (long long)t->set.train_iters);
         return export_model(t);
     }
-    loongi_report_reset(t);
+    loongi_report_reset(&t->report);
     loongi_supervise_begin(t);
     while (t->state.step < t->set.train_iters && !stop) {
         LOONG_TRY(loongi_train_begin(t));
@@ -163,7 +163,7 @@ loong_status_t loong_trainer_run(loong_trainer_t *trainer)
     if (loong_comm_rank(t->comm) == 0) {
         LOONG_TRY(loongi_beside_tell(&t->plan, t->report.pool_most));
     }
-    loongi_report_end(t, stop);
+    loongi_report_end(&t->report, stop);
     return stop ? LOONG_ERR_INTERRUPTED : LOONG_OK;
 }
 
@@ -211,4 +211,16 @@ loong_status_t loong_trainer_plot(loong_trainer_t *trainer, const char *path,
                                   const char **text_p)
 {
     return loongi_timeline_plot(&trainer->plan, path, text_p);
+}
+
+loong_status_t loong_trainer_profile_begin(loong_trainer_t *trainer)
+{
+    return loongi_profile_begin(&trainer->report);
+}
+
+loong_status_t loong_trainer_profile_end(loong_trainer_t *trainer,
+                                         const char *trace,
+                                         const char **table_p)
+{
+    return loongi_profile_end(&trainer->report, trace, table_p);
 }

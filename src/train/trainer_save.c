@@ -92,7 +92,8 @@ static loong_status_t begin_save(loong_trainer_t *t, loong_pairs_t *meta)
 static loong_status_t end_save(loong_trainer_t *t, loong_status_t status)
 {
     if (status == LOONG_OK) {
-        status = loongi_report_save(t);
+        status = loongi_report_save(&t->report, t->save, t->saved_step,
+                                    t->save_stall);
     }
     loongi_checkpoint_save_destroy(&t->save);
     loongi_pairs_destroy(&t->save_metadata);

@@ -71,7 +71,7 @@ static void note(void *user, const loong_trainer_progress_t *now)
     job->norm[now->step] = s.grad_norm;
     job->questions[now->step] = cudasim_questions();
     job->waits[now->step] = loong_device_waits(job->trainer->device);
-    job->blocked[now->step] = loongi_report_blocked(job->trainer);
+    job->blocked[now->step] = loongi_report_blocked(&job->trainer->report);
     loong_component_t *c = job->trainer->component;
     job->collectives =
         c->run.group != NULL

@@ -2,13 +2,12 @@
  *
  * Reads the states that nn/moe.c adds to, brings them together over the ranks
  * of a stage, then over the stages, and says what they mean. report.c calls. */
-#include "expert_metrics.h"
-
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
 
 #include "moe_metrics.h"
+#include "report.h"
 
 enum {
     KINDS = LOONG_MOE_METRIC_COUNT,
@@ -79,30 +78,29 @@ static void find_range(const loong_expert_metrics_t *e,
     }
 }
 
-static loong_status_t clear(loong_trainer_t *t, const loong_stage_t *stage,
+static loong_status_t clear(loong_report_t *r, const loong_stage_t *stage,
                             int64_t begin, int64_t end)
 {
-    return loong_device_fill(t->device,
+    return loong_device_fill(r->device,
                              stage->run.base[LOONG_BASE_STATE] + begin, 0,
                              (size_t)(end - begin));
 }
 
-loong_status_t loongi_expert_metrics_open(loong_trainer_t *t)
+loong_status_t loongi_expert_metrics_open(loong_report_t *r)
 {
-    const loong_component_t *c = t->component;
+    const loong_component_t *c = r->component;
     loong_expert_metrics_t *e = NULL;
     int64_t most = 0;
-    if (c->facts.num_experts == 0 || t->plan.evaluate_only) {
+    if (c->facts.num_experts == 0 || r->plan->evaluate_only) {
         return LOONG_OK;
     }
-    LOONG_TRY(loongi_calloc(t->ctx, 1, sizeof(*e), "metrics of experts", &e));
-    t->expert_metrics = e;
+    LOONG_TRY(loongi_calloc(r->ctx, 1, sizeof(*e), "metrics of experts", &e));
+    r->experts = e;
     e->num_layers = c->facts.num_layers;
-    LOONG_TRY(loongi_calloc(t->ctx, (size_t)e->num_layers, sizeof(*e->layers),
+    LOONG_TRY(loongi_calloc(r->ctx, (size_t)e->num_layers, sizeof(*e->layers),
                             "metrics of experts", &e->layers));
-    LOONG_TRY(loongi_calloc(t->ctx, (size_t)e->num_layers,
-                            sizeof(*e->columns), "metrics of experts",
-                            &e->columns));
+    LOONG_TRY(loongi_calloc(r->ctx, (size_t)e->num_layers, sizeof(*e->columns),
+                            "metrics of experts", &e->columns));
     for (int s = 0; s < c->num_stages; s++) {
         int64_t begin, end;
         for (int i = 0; i < (int)e->num_layers; i++) {
@@ -111,25 +109,25 @@ loong_status_t loongi_expert_metrics_open(loong_trainer_t *t)
         find_range(e, c->stages[s], &begin, &end);
         if (begin < end) {
             most = LOONG_MAX(most, end - begin);
-            LOONG_TRY(clear(t, c->stages[s], begin, end));
+            LOONG_TRY(clear(r, c->stages[s], begin, end));
         }
     }
-    LOONG_TRY(loongi_calloc(t->ctx, (size_t)e->num_sums + 1,
-                            sizeof(*e->sums), "metrics of experts", &e->sums));
-    return loongi_calloc(t->ctx, (size_t)most + 1, 1, "metrics of experts",
+    LOONG_TRY(loongi_calloc(r->ctx, (size_t)e->num_sums + 1, sizeof(*e->sums),
+                            "metrics of experts", &e->sums));
+    return loongi_calloc(r->ctx, (size_t)most + 1, 1, "metrics of experts",
                          &e->states);
 }
 
-void loongi_expert_metrics_close(loong_trainer_t *t)
+void loongi_expert_metrics_close(loong_report_t *r)
 {
-    loong_expert_metrics_t *e = t->expert_metrics;
+    loong_expert_metrics_t *e = r->experts;
     if (e != NULL) {
-        loongi_free(t->ctx, e->layers);
-        loongi_free(t->ctx, e->columns);
-        loongi_free(t->ctx, e->sums);
-        loongi_free(t->ctx, e->states);
-        loongi_free(t->ctx, e);
-        t->expert_metrics = NULL;
+        loongi_free(r->ctx, e->layers);
+        loongi_free(r->ctx, e->columns);
+        loongi_free(r->ctx, e->sums);
+        loongi_free(r->ctx, e->states);
+        loongi_free(r->ctx, e);
+        r->experts = NULL;
     }
 }
 
@@ -152,19 +150,19 @@ static void unpack(loong_expert_metrics_t *e, const layer_t *layer, int64_t at)
 
 /* All ranks that hold the experts of a layer together run as many rounds: the
  * first of them counts. */
-static void take_rounds(const loong_trainer_t *t, const layer_t *layer)
+static void take_rounds(const loong_report_t *r, const layer_t *layer)
 {
     if (layer->port[LOONG_MOE_METRIC_ROUNDS] != NULL &&
-        loong_mesh_group_rank(&t->plan.mesh, LOONG_GROUP_ETP_EP) > 0) {
-        t->expert_metrics->sums[layer->first[LOONG_MOE_METRIC_ROUNDS]] = 0.0;
+        loong_mesh_group_rank(&r->plan->mesh, LOONG_GROUP_ETP_EP) > 0) {
+        r->experts->sums[layer->first[LOONG_MOE_METRIC_ROUNDS]] = 0.0;
     }
 }
 
-static loong_status_t take_own(loong_trainer_t *t)
+static loong_status_t take_own(loong_report_t *r)
 {
-    loong_expert_metrics_t *e = t->expert_metrics;
-    for (int s = 0; s < t->component->num_stages; s++) {
-        const loong_stage_t *stage = t->component->stages[s];
+    loong_expert_metrics_t *e = r->experts;
+    for (int s = 0; s < r->component->num_stages; s++) {
+        const loong_stage_t *stage = r->component->stages[s];
         int64_t begin, end;
         find_range(e, stage, &begin, &end);
         if (begin >= end) {
@@ -174,11 +172,11 @@ static loong_status_t take_own(loong_trainer_t *t)
         LOONG_TRY(loongi_run_read(&stage->run, from, e->states,
                                   (size_t)(end - begin),
                                   "metrics of experts"));
-        LOONG_TRY(clear(t, stage, begin, end));
+        LOONG_TRY(clear(r, stage, begin, end));
         for (int64_t i = 0; i < e->num_layers; i++) {
             if (e->layers[i].stage == stage) {
                 unpack(e, &e->layers[i], begin);
-                take_rounds(t, &e->layers[i]);
+                take_rounds(r, &e->layers[i]);
             }
         }
     }
@@ -216,13 +214,13 @@ static double load_of(const loong_expert_metrics_t *e, const layer_t *layer)
     return worst;
 }
 
-static void judge(const loong_trainer_t *t, int64_t index)
+static void judge(const loong_report_t *r, int64_t index)
 {
-    const loong_expert_metrics_t *e = t->expert_metrics;
+    const loong_expert_metrics_t *e = r->experts;
     const layer_t *layer = &e->layers[index];
     double *column = e->columns[index];
     double choices = sum_of(e, layer, LOONG_MOE_METRIC_LOAD);
-    double tokens = choices / t->component->facts.router_topk;
+    double tokens = choices / r->component->facts.router_topk;
     int known = 0;
     for (int k = 0; k < KINDS; k++) {
         known |= (layer->port[k] != NULL) << k;
@@ -234,25 +232,25 @@ static void judge(const loong_trainer_t *t, int64_t index)
     column[KNOWN] = known;
 }
 
-static loong_status_t gather(loong_trainer_t *t)
+static loong_status_t gather(loong_report_t *r)
 {
-    loong_expert_metrics_t *e = t->expert_metrics;
-    LOONG_TRY(take_own(t));
+    loong_expert_metrics_t *e = r->experts;
+    LOONG_TRY(take_own(r));
     if (e->num_sums > 0) { /* on all ranks of the stage */
         LOONG_TRY(loong_comm_all_reduce(
-            t->component->comms.host.comm[LOONG_GROUP_ETP_EP], e->sums,
+            r->component->comms.host.comm[LOONG_GROUP_ETP_EP], e->sums,
             e->num_sums, LOONG_F64, LOONG_REDUCE_SUM, "metrics of experts"));
         LOONG_TRY(loong_comm_all_reduce(
-            t->component->comms.host.comm[LOONG_GROUP_EDP], e->sums,
+            r->component->comms.host.comm[LOONG_GROUP_EDP], e->sums,
             e->num_sums, LOONG_F64, LOONG_REDUCE_SUM, "metrics of experts"));
     }
     for (int64_t i = 0; i < e->num_layers; i++) {
         memset(e->columns[i], 0, sizeof(e->columns[i]));
         if (e->layers[i].stage != NULL) {
-            judge(t, i);
+            judge(r, i);
         }
     }
-    return loong_comm_all_reduce(t->component->comms.host.comm[LOONG_GROUP_PP],
+    return loong_comm_all_reduce(r->component->comms.host.comm[LOONG_GROUP_PP],
                                  (double *)e->columns, COLUMNS * e->num_layers,
                                  LOONG_F64, LOONG_REDUCE_SUM,
                                  "metrics of experts");
@@ -282,14 +280,14 @@ static void add(double *sum, double x)
     *sum = isnan(*sum) ? x : isnan(x) ? *sum : *sum + x;
 }
 
-loong_status_t loongi_expert_metrics_measure(loong_trainer_t *t,
+loong_status_t loongi_expert_metrics_measure(loong_report_t *r,
                                              loong_metrics_t *m)
 {
-    loong_expert_metrics_t *e = t->expert_metrics;
+    loong_expert_metrics_t *e = r->experts;
     if (e == NULL) {
         return LOONG_OK;
     }
-    LOONG_TRY(gather(t));
+    LOONG_TRY(gather(r));
     for (int64_t i = 0; i < e->num_layers; i++) {
         loong_metrics_layer_t l;
         if (layer_of(e, i, &l)) {
@@ -302,12 +300,11 @@ loong_status_t loongi_expert_metrics_measure(loong_trainer_t *t,
     return LOONG_OK;
 }
 
-loong_status_t loongi_expert_metrics_tell(loong_trainer_t *t,
+loong_status_t loongi_expert_metrics_tell(loong_report_t *r,
                                           const loong_metrics_t *m)
 {
-    const loong_expert_metrics_t *e = t->expert_metrics;
-    int64_t layers =
-        e != NULL && t->report.jsonl != NULL ? e->num_layers : 0;
+    const loong_expert_metrics_t *e = r->experts;
+    int64_t layers = e != NULL && r->jsonl != NULL ? e->num_layers : 0;
     for (int64_t i = 0; i < layers; i++) {
         char line[LOONG_METRICS_LINE];
         loong_metrics_layer_t l = {.step = m->step, .unix_time = m->unix_time};
@@ -315,10 +312,9 @@ loong_status_t loongi_expert_metrics_tell(loong_trainer_t *t,
             continue;
         }
         loongi_metrics_layer_json(&l, line);
-        LOONG_TRY(loongi_jsonl_add(t->report.jsonl, line));
-        LOONG_TRY(t->report.board != NULL
-                      ? loongi_tensorboard_layer(t->report.board, &l)
-                      : LOONG_OK);
+        LOONG_TRY(loongi_jsonl_add(r->jsonl, line));
+        LOONG_TRY(r->board != NULL ? loongi_tensorboard_layer(r->board, &l)
+                                   : LOONG_OK);
     }
     return LOONG_OK;
 }

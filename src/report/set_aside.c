@@ -2,7 +2,7 @@
  *
  * What an earlier run told in log.dir is kept where a new one begins. Called by
  * report.c before it opens its files. */
-#include "set_aside.h"
+#include "report.h"
 
 #include <dirent.h>
 #include <errno.h>

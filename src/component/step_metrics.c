@@ -31,22 +31,23 @@ static int64_t stage_bytes(const loong_stage_t *s)
 }
 
 loong_status_t loongi_step_metrics_open(loong_step_metrics_t *metrics,
-                                        const loong_component_t *component,
+                                        const loong_model_t *model,
                                         loong_device_t *device)
 {
-    int64_t micro_batches = component->params.micro_batches;
+    int64_t micro_batches =
+        model->components[model->num_components - 1]->params.micro_batches;
     void *memory = NULL;
     int64_t bytes = 0;
-    for (int i = 0; i < component->num_stages; i++) {
-        bytes += micro_batches * stage_bytes(component->stages[i]) +
+    for (int i = 0; i < model->num_stages; i++) {
+        bytes += micro_batches * stage_bytes(model->stages[i]) +
                  loongi_round_up(RECORD_BYTES, ALIGN);
     }
-    metrics->ctx = component->ctx;
+    metrics->ctx = model->ctx;
     metrics->device = device;
     metrics->max_copies =
-        component->num_stages * (LOONG_MAX_LOSSES * micro_batches + 1);
+        model->num_stages * (LOONG_MAX_LOSSES * micro_batches + 1);
     metrics->bytes = bytes;
-    LOONG_TRY(loongi_calloc(component->ctx, (size_t)metrics->max_copies,
+    LOONG_TRY(loongi_calloc(model->ctx, (size_t)metrics->max_copies,
                             sizeof(*metrics->copies), "metrics of a step",
                             &metrics->copies));
     LOONG_TRY(loong_device_host_alloc(device, (size_t)bytes,

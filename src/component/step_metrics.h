@@ -6,7 +6,7 @@
 #ifndef LOONG_STEP_METRICS_H
 #define LOONG_STEP_METRICS_H
 
-#include "component.h"
+#include "model.h"
 
 #ifdef __cplusplus
 extern "C" {
@@ -29,9 +29,9 @@ typedef struct loong_step_metrics {
     int64_t num_copies, max_copies;
 } loong_step_metrics_t;
 
-LOONG_NODISCARD loong_status_t loongi_step_metrics_open(
-    loong_step_metrics_t *metrics, const loong_component_t *component,
-    loong_device_t *device);
+LOONG_NODISCARD loong_status_t
+loongi_step_metrics_open(loong_step_metrics_t *metrics,
+                         const loong_model_t *model, loong_device_t *device);
 void loongi_step_metrics_close(loong_step_metrics_t *metrics);
 
 /* The losses of the rows of a chunk, or an exact record, as they are behind

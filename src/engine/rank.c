@@ -236,7 +236,7 @@ static bool came_before(const loong_entry_t *list, int64_t index)
 }
 
 loong_status_t loongi_rank_load(const loong_rank_t *rank,
-                                const loong_run_t *run, bool again)
+                                const loong_run_t *const *runs, bool again)
 {
     for (int u = 0; u < rank->num_uses; u++) {
         const loong_rank_schedule_t *s = rank->use[u].list;
@@ -245,7 +245,8 @@ loong_status_t loongi_rank_load(const loong_rank_t *rank,
             if (!is_program(e)) {
                 continue;
             }
-            loong_run_t bound = loongi_rank_bind(rank, u, run, e);
+            loong_run_t bound =
+                loongi_rank_bind(rank, u, runs[e->component], e);
             if (e->pair >= 0 && e->kind == LOONG_ENTRY_B) {
                 put_behind(&bound, program_of(rank, u, &s->entries[e->pair]));
             }

@@ -87,11 +87,11 @@ static inline int64_t loongi_rank_host(const loong_rank_t *rank, int use,
            entry->host * rank->use[use].chunks[index]->away_bytes;
 }
 
-/* Loads every program of every use at the bases of its entries; `again`: when
- * these have changed (loongi_program_load). */
-LOONG_NODISCARD loong_status_t loongi_rank_load(const loong_rank_t *rank,
-                                                const loong_run_t *run,
-                                                bool again);
+/* Loads every program of every use at the bases of its entries, with the run
+ * of its component; `again`: when these have changed (loongi_program_load). */
+LOONG_NODISCARD loong_status_t
+loongi_rank_load(const loong_rank_t *rank, const loong_run_t *const *runs,
+                 bool again);
 
 /* Runs entry `index` of the rank's list, whose kind is a program. The first of
  * a pair runs both, each with the frame of its micro-batch; the second does

@@ -102,11 +102,11 @@ static loong_status_t add_evaluations(const loong_plan_t *plan, records_t *r)
         return LOONG_OK;
     }
     for (int k = LOONG_STAGE_EVAL; k < LOONG_STAGE_CHUNKS; k++) {
-        if (c->use[k] < 0 || (k == LOONG_STAGE_EVAL && !validates)) {
+        if (c->model->use[k] < 0 || (k == LOONG_STAGE_EVAL && !validates)) {
             continue;
         }
         const loong_rank_schedule_t *list =
-            loongi_component_entries(c, (loong_stage_chunk_t)k);
+            loongi_model_entries(c->model, (loong_stage_chunk_t)k);
         for (int64_t i = 0; i < list->num_entries; i++) {
             const loong_entry_t *e = &list->entries[i];
             if (e->kind == LOONG_ENTRY_E) {
@@ -150,7 +150,7 @@ loong_status_t loongi_beside_plan(const loong_plan_t *plan,
     memset(&b, 0, sizeof(b));
     if (c->schedule != NULL) {
         const loong_rank_schedule_t *list =
-            loongi_component_entries(c, LOONG_STAGE_TRAIN);
+            loongi_model_entries(c->model, LOONG_STAGE_TRAIN);
         for (int64_t i = 0; i < list->num_entries && status == LOONG_OK; i++) {
             status = add_entry(c, &list->entries[i], &r);
         }

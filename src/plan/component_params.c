@@ -128,7 +128,7 @@ loong_status_t loongi_plan_check_rampup(const loong_plan_t *plan)
         LOONG_TRY(loongi_to_int(plan->ctx, batch / unit,
                                 "micro-batches of a step", &count));
         loong_status_t status =
-            loongi_component_accepts(plan->component, count);
+            loongi_model_accepts(plan->component->model, count);
         if (status != LOONG_OK) {
             loongi_error_note(plan->ctx,
                               "wanted for train.rampup_batch_size, steps of "

@@ -244,7 +244,7 @@ static void describe_experts(loong_plan_t *plan)
 static void describe_memory(loong_plan_t *plan)
 {
     char a[LOONG_HUMAN_SIZE];
-    const int64_t *bytes = plan->component->bytes;
+    const int64_t *bytes = plan->component->model->bytes;
     loongi_text_printf(&plan->text, "memory of this rank:\n");
     for (int b = 0; b < LOONG_BASE_COUNT; b++) {
         if (bytes[b] > 0) {

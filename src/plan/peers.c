@@ -8,6 +8,7 @@
 static loong_status_t plan_peer(loong_plan_t *plan, int rank)
 {
     loong_component_params_t p = plan->component->params;
+    loong_model_t *model = NULL;
     int stage = loong_mesh_member(&plan->mesh, LOONG_GROUP_PP, rank);
     LOONG_TRY(loongi_parallel_mesh(&plan->parallel, stage, &p.mesh));
     int largest = loong_mesh_member(&p.mesh, LOONG_GROUP_TP,
@@ -21,9 +22,10 @@ static loong_status_t plan_peer(loong_plan_t *plan, int rank)
         p.compile.device = loongi_devices_kind(plan->recipe, largest);
         p.shards.device = p.compile.device;
     }
-    loong_status_t status =
-        loongi_component_create(plan->ctx, &p, &plan->peers[rank]);
-    if (status != LOONG_OK) {
+    loong_status_t status = loongi_model_create(plan->ctx, 1, &p, &model);
+    if (status == LOONG_OK) {
+        plan->peers[rank] = model->components[0];
+    } else {
         loongi_error_note(plan->ctx, "while planning rank %d", largest);
     }
     return status;
@@ -39,7 +41,7 @@ static void count_memory(loong_plan_t *plan)
     for (int r = 0; r < plan->mesh.size[LOONG_AXIS_PP]; r++) {
         int64_t bytes = 0;
         for (int b = 0; b < LOONG_BASE_COUNT; b++) {
-            bytes += plan->peers[r]->bytes[b];
+            bytes += plan->peers[r]->model->bytes[b];
         }
         int64_t more = LOONG_MAX(bytes - plan->memory.rank, 0);
         plan->memory.rank += more;
@@ -66,8 +68,9 @@ void loongi_peers_destroy(loong_plan_t *plan)
 {
     for (int r = 0; plan->peers != NULL && r < plan->mesh.size[LOONG_AXIS_PP];
          r++) {
-        if (plan->peers[r] != plan->component) {
-            loongi_component_destroy(&plan->peers[r]);
+        if (plan->peers[r] != NULL && plan->peers[r] != plan->component) {
+            loong_model_t *model = plan->peers[r]->model;
+            loongi_model_destroy(&model);
         }
     }
     loongi_free(plan->ctx, plan->peers);
@@ -102,7 +105,7 @@ void loongi_peers_describe(const loong_plan_t *plan, loong_text_t *text)
                        "rank", "layers");
     for (int b = 0; b < LOONG_BASE_COUNT; b++) {
         for (int r = 0; r < ranks; r++) {
-            used[b] += plan->peers[r]->bytes[b];
+            used[b] += plan->peers[r]->model->bytes[b];
         }
         if (used[b] > 0) {
             loongi_text_printf(text, "  %11s",
@@ -116,11 +119,11 @@ void loongi_peers_describe(const loong_plan_t *plan, loong_text_t *text)
         print_layers(c, layers, sizeof(layers));
         loongi_text_printf(text, "  %5d  %-12s", c->params.mesh.rank, layers);
         for (int b = 0; b < LOONG_BASE_COUNT; b++) {
-            sum += c->bytes[b];
+            sum += c->model->bytes[b];
             if (used[b] > 0) {
                 loongi_text_printf(
                     text, "  %11s",
-                    loongi_human_bytes((double)c->bytes[b], human));
+                    loongi_human_bytes((double)c->model->bytes[b], human));
             }
         }
         loongi_text_printf(text, "  %11s\n",

@@ -6,9 +6,9 @@
 #ifndef LOONG_PLAN_H
 #define LOONG_PLAN_H
 
-#include "component.h"
 #include "loong/processor.h"
 #include "metrics.h"
+#include "model.h"
 #include "parallel.h"
 #include "schedule.h"
 #include "settings.h"

@@ -361,7 +361,7 @@ static loong_status_t predict_here(loong_plan_t *plan)
     void *inputs = NULL;
     size_t bytes = 0;
     for (int r = 0; r < plan->mesh.size[LOONG_AXIS_PP]; r++) {
-        size_t needs = (size_t)plan->peers[r]->bytes[LOONG_BASE_INPUT];
+        size_t needs = (size_t)plan->peers[r]->model->bytes[LOONG_BASE_INPUT];
         bytes = LOONG_MAX(bytes, needs);
     }
     LOONG_TRY(loong_device_create(plan->ctx, "cpu", 0, &device));

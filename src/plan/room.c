@@ -71,7 +71,7 @@ loong_status_t loongi_room_measure(loong_plan_t *plan)
     loong_status_t measured = find_room(plan);
     plan->memory.rank = 0;
     for (int b = 0; b < LOONG_BASE_COUNT; b++) {
-        plan->memory.rank += plan->component->bytes[b];
+        plan->memory.rank += plan->component->model->bytes[b];
     }
     LOONG_TRY(loongi_alloc(plan->ctx, (size_t)size * sizeof(*all),
                            "memory of ranks", &all));

@@ -41,7 +41,8 @@ static loong_status_t add_link(const loong_component_t *c, int index, bool send,
         if (chunk == NULL) {
             continue;
         }
-        const loong_rank_schedule_t *list = c->rank->use[c->use[k]].list;
+        const loong_rank_schedule_t *list =
+            loongi_model_entries(c->model, (loong_stage_chunk_t)k);
         LOONG_TRY(loongi_transfer_room(chunk, list->chunks[index].slots, send,
                                        direction, &room));
         messages = LOONG_MAX(messages, room.messages);

@@ -8,17 +8,23 @@ enum { MAX_TRACE_EVENTS = 100000 };
 
 static void hook_all(loong_report_t *r)
 {
-    loongi_profiler_attach(r->profiler, &r->component->run);
-    for (int i = 0; i < r->component->num_stages; i++) {
-        loongi_profiler_attach(r->profiler, &r->component->stages[i]->run);
+    const loong_model_t *m = r->component->model;
+    for (int i = 0; i < m->num_components; i++) {
+        loongi_profiler_attach(r->profiler, &m->components[i]->run);
+    }
+    for (int i = 0; i < m->num_stages; i++) {
+        loongi_profiler_attach(r->profiler, &m->stages[i]->run);
     }
 }
 
 static void unhook_all(loong_report_t *r)
 {
-    r->component->run.hook = NULL;
-    for (int i = 0; i < r->component->num_stages; i++) {
-        r->component->stages[i]->run.hook = NULL;
+    const loong_model_t *m = r->component->model;
+    for (int i = 0; i < m->num_components; i++) {
+        m->components[i]->run.hook = NULL;
+    }
+    for (int i = 0; i < m->num_stages; i++) {
+        m->stages[i]->run.hook = NULL;
     }
 }
 
@@ -36,9 +42,10 @@ loong_status_t loongi_profile_begin(loong_report_t *r)
 static loong_traffic_t messages(const loong_report_t *r, bool received)
 {
     loong_traffic_t sum = {received ? "receive" : "send", 0, 0.0, 0.0, 0.0};
-    for (int i = 0; i < r->component->num_stages; i++) {
+    const loong_model_t *m = r->component->model;
+    for (int i = 0; i < m->num_stages; i++) {
         for (int k = 0; k < LOONG_STAGE_CHUNKS; k++) {
-            const loong_transfer_t *one = r->component->stages[i]->transfer[k];
+            const loong_transfer_t *one = m->stages[i]->transfer[k];
             if (one == NULL) {
                 continue;
             }

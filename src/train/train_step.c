@@ -54,38 +54,25 @@ static loong_status_t agree_on_step(loong_trainer_t *t)
 
 /* ---- the schedule -------------------------------------------------------- */
 
-/* The stage that an entry is of. */
-static loong_stage_t *stage_of(const loong_trainer_t *t,
-                               const loong_entry_t *entry)
-{
-    return t->component->stages[entry->chunk];
-}
-
-static loong_run_t bind(const loong_trainer_t *t, loong_stage_chunk_t chunk,
-                        const loong_entry_t *entry)
-{
-    const loong_component_t *c = t->component;
-    return loongi_rank_bind(c->rank, c->use[chunk], &c->run, entry);
-}
-
 /* What a program reads: messages, scales, the loader's inputs. */
 static loong_status_t before_program(loong_trainer_t *t,
                                      const loong_entry_t *entry,
                                      loong_frame_t *frame)
 {
-    const loong_stage_t *s = stage_of(t, entry);
+    const loong_stage_t *s = loongi_model_stage(t->model, entry);
     *frame = t->frame;
     frame->micro_batch = entry->micro_batch;
     frame->first = entry->micro_batch == 0;
-    frame->last = entry->micro_batch + 1 ==
-                  t->component->schedule->params.micro_batches;
+    frame->last =
+        entry->micro_batch + 1 ==
+        loongi_model_component(t->model, entry)->schedule->params.micro_batches;
     loongi_losses_scale(&t->losses, s->chunk[LOONG_STAGE_TRAIN], frame);
     LOONG_TRY(loongi_transfer_need(s->transfer[LOONG_STAGE_TRAIN], entry));
     if (entry->kind != LOONG_ENTRY_F) {
         return LOONG_OK;
     }
     double begin = loongi_now();
-    loong_run_t run = bind(t, LOONG_STAGE_TRAIN, entry);
+    loong_run_t run = loongi_model_bind(t->model, LOONG_STAGE_TRAIN, entry);
     LOONG_TRY(loongi_inputs_fill(
         &t->inputs,
         loongi_inputs_of(&t->inputs, entry->chunk, LOONG_STAGE_TRAIN), &run,
@@ -101,8 +88,8 @@ static loong_status_t after_program(loong_trainer_t *t,
     if (entry->kind != LOONG_ENTRY_F) {
         return LOONG_OK;
     }
-    const loong_stage_t *s = stage_of(t, entry);
-    loong_run_t run = bind(t, LOONG_STAGE_TRAIN, entry);
+    const loong_stage_t *s = loongi_model_stage(t->model, entry);
+    loong_run_t run = loongi_model_bind(t->model, LOONG_STAGE_TRAIN, entry);
     LOONG_TRY(loongi_losses_keep(&t->losses, &t->metrics, &run,
                                  s->chunk[LOONG_STAGE_TRAIN]));
     return loongi_router_replay_take(t, s, &run, entry->micro_batch);
@@ -111,9 +98,8 @@ static loong_status_t after_program(loong_trainer_t *t,
 /* A program; the first of a pair runs both. */
 static loong_status_t run_program(loong_trainer_t *t, int64_t index)
 {
-    const loong_component_t *c = t->component;
     const loong_entry_t *list =
-        loongi_component_entries(c, LOONG_STAGE_TRAIN)->entries;
+        loongi_model_entries(t->model, LOONG_STAGE_TRAIN)->entries;
     const loong_entry_t *entry = &list[index];
     const loong_entry_t *pair =
         entry->pair > index ? &list[entry->pair] : NULL;
@@ -127,20 +113,20 @@ static loong_status_t run_program(loong_trainer_t *t, int64_t index)
         LOONG_TRY(before_program(t, pair, &frame[1]));
     }
     double begin = loongi_now();
-    LOONG_TRY(loongi_rank_run(c->rank, c->use[LOONG_STAGE_TRAIN], &c->run,
-                              index, frames));
+    LOONG_TRY(loongi_model_run(t->model, LOONG_STAGE_TRAIN, index, frames));
     loongi_timeline_mark(&t->plan, index, begin);
     LOONG_TRY(after_program(t, entry));
     return pair != NULL ? after_program(t, pair) : LOONG_OK;
 }
 
-static loong_status_t reduce(loong_trainer_t *t, int64_t index, int chunk)
+static loong_status_t reduce(loong_trainer_t *t, int64_t index,
+                             const loong_entry_t *entry)
 {
-    const loong_component_t *c = t->component;
-    const loong_stage_t *s = c->stages[chunk];
+    const loong_component_t *c = loongi_model_component(t->model, entry);
+    const loong_stage_t *s = c->stages[entry->chunk];
     double begin = loongi_now();
     LOONG_TRY(loongi_program_run(&s->run, &s->optimizer->late, &t->frame));
-    if (chunk + 1 == c->num_stages) {
+    if (entry->chunk + 1 == c->num_stages) {
         LOONG_TRY(loongi_program_run(&c->run, &c->tie, &t->frame));
     }
     loongi_timeline_mark(&t->plan, index, begin);
@@ -150,19 +136,18 @@ static loong_status_t reduce(loong_trainer_t *t, int64_t index, int chunk)
 static loong_status_t run_entry(loong_trainer_t *t, int64_t index)
 {
     const loong_entry_t *entry =
-        &loongi_component_entries(t->component, LOONG_STAGE_TRAIN)
-             ->entries[index];
+        &loongi_model_entries(t->model, LOONG_STAGE_TRAIN)->entries[index];
     if (entry->kind == LOONG_ENTRY_U) { /* behind clipping: update() */
         return LOONG_OK;
     }
-    loong_stage_t *s = stage_of(t, entry);
-    loong_run_t run = bind(t, LOONG_STAGE_TRAIN, entry);
+    loong_stage_t *s = loongi_model_stage(t->model, entry);
+    loong_run_t run = loongi_model_bind(t->model, LOONG_STAGE_TRAIN, entry);
     if (entry->kind < (loong_entry_kind_t)LOONG_PROGRAM_COUNT) {
         return run_program(t, index);
     }
     switch (entry->kind) {
     case LOONG_ENTRY_REDUCE:
-        return reduce(t, index, entry->chunk);
+        return reduce(t, index, entry);
     case LOONG_ENTRY_SEND_FORWARD:
     case LOONG_ENTRY_SEND_BACKWARD:
     case LOONG_ENTRY_RECV_FORWARD:
@@ -179,9 +164,8 @@ static loong_status_t run_entry(loong_trainer_t *t, int64_t index)
 static loong_status_t finish_transfers(loong_trainer_t *t,
                                        loong_stage_chunk_t chunk)
 {
-    for (int i = 0; i < t->component->num_stages; i++) {
-        LOONG_TRY(loongi_transfer_finish(
-            t->component->stages[i]->transfer[chunk]));
+    for (int i = 0; i < t->model->num_stages; i++) {
+        LOONG_TRY(loongi_transfer_finish(t->model->stages[i]->transfer[chunk]));
     }
     return LOONG_OK;
 }
@@ -193,13 +177,13 @@ static loong_status_t plan_schedule(loong_trainer_t *t)
         t->ctx,
         loong_loader_micro_batches(t->loader, t->state.consumed_samples),
         "micro-batches of a step", &micro_batches));
-    return loongi_component_plan_step(t->component, micro_batches);
+    return loongi_model_plan_step(t->model, micro_batches);
 }
 
 static loong_status_t run_schedule(loong_trainer_t *t)
 {
     int64_t count =
-        loongi_component_entries(t->component, LOONG_STAGE_TRAIN)->num_entries;
+        loongi_model_entries(t->model, LOONG_STAGE_TRAIN)->num_entries;
     loongi_timeline_begin(&t->plan);
     for (int64_t i = 0; i < count; i++) {
         LOONG_TRY(run_entry(t, i));
@@ -211,20 +195,19 @@ loong_status_t loongi_trainer_forward(loong_trainer_t *t,
                                       loong_stage_chunk_t chunk,
                                       const loong_frame_t *frame)
 {
-    const loong_component_t *c = t->component;
-    const loong_rank_schedule_t *list = loongi_component_entries(c, chunk);
+    const loong_rank_schedule_t *list = loongi_model_entries(t->model, chunk);
     const loong_frame_t *frames[2] = {frame, NULL};
     for (int64_t i = 0; i < list->num_entries; i++) {
         const loong_entry_t *e = &list->entries[i];
-        loong_transfer_t *transfer = stage_of(t, e)->transfer[chunk];
+        loong_transfer_t *transfer =
+            loongi_model_stage(t->model, e)->transfer[chunk];
         if (e->kind != LOONG_ENTRY_E) {
-            loong_run_t run = bind(t, chunk, e);
+            loong_run_t run = loongi_model_bind(t->model, chunk, e);
             LOONG_TRY(loongi_transfer_begin(transfer, &run, e));
             continue;
         }
         LOONG_TRY(loongi_transfer_need(transfer, e));
-        LOONG_TRY(loongi_rank_run(c->rank, c->use[chunk], &c->run, i,
-                                  frames));
+        LOONG_TRY(loongi_model_run(t->model, chunk, i, frames));
     }
     return finish_transfers(t, chunk);
 }
@@ -246,8 +229,10 @@ static loong_status_t add_norm(loong_trainer_t *t, const loong_stage_t *s)
 /* Exact sums, so that every layout gets the same bits. */
 static loong_status_t reduce_records(loong_trainer_t *t)
 {
-    for (int i = 0; i < t->component->num_stages; i++) {
-        LOONG_TRY(add_norm(t, t->component->stages[i]));
+    for (int i = 0; i < t->model->num_stages; i++) {
+        if (t->model->stages[i]->optimizer != NULL) {
+            LOONG_TRY(add_norm(t, t->model->stages[i]));
+        }
     }
     LOONG_TRY(loongi_step_metrics_finish(&t->metrics, "norm and loss"));
     LOONG_TRY(loongi_losses_end(&t->losses, t->comm, "norm and loss"));
@@ -260,7 +245,7 @@ static loong_status_t reduce_records(loong_trainer_t *t)
         t->report.window.loss_sum += t->state.loss * weight;
         t->report.window.loss_weight += weight;
     }
-    return loongi_run_record(&t->component->run); /* all devices are idle */
+    return loongi_run_record(&t->model->run); /* all devices are idle */
 }
 
 /* The gradients [begin, end) of a bucket are finite. */
@@ -333,9 +318,10 @@ static loong_status_t handle_nan(loong_trainer_t *t)
     int rank = 0;
     int size = loong_comm_size(t->comm);
     const char *offender = "";
-    for (int i = 0; i < t->component->num_stages && offender[0] == '\0';
-         i++) {
-        LOONG_TRY(find_offender(t->component->stages[i], &offender));
+    for (int i = 0; i < t->model->num_stages && offender[0] == '\0'; i++) {
+        if (t->model->stages[i]->optimizer != NULL) {
+            LOONG_TRY(find_offender(t->model->stages[i], &offender));
+        }
     }
     snprintf(name, sizeof(name), "%s", offender);
     LOONG_TRY(lowest_rank(t, !t->losses.own_finite, &rank));
@@ -385,15 +371,16 @@ static loong_status_t update(loong_trainer_t *t)
         t->save_stall += loongi_checkpoint_save_wait(t->save);
     }
     double begin = loongi_now();
-    for (int i = 0; i < t->component->num_stages; i++) {
-        const loong_stage_t *s = t->component->stages[i];
-        const loong_optimizer_t *o = s->optimizer;
-        LOONG_TRY(loongi_program_run(&s->run, &o->update, &t->frame));
+    for (int i = 0; i < t->model->num_stages; i++) {
+        const loong_stage_t *s = t->model->stages[i];
+        if (s->optimizer != NULL) {
+            LOONG_TRY(
+                loongi_program_run(&s->run, &s->optimizer->update, &t->frame));
+        }
     }
     loongi_timeline_mark(/* U is the last entry of all */
                          &t->plan,
-                         loongi_component_entries(t->component,
-                                                  LOONG_STAGE_TRAIN)
+                         loongi_model_entries(t->model, LOONG_STAGE_TRAIN)
                                  ->num_entries -
                              1,
                          begin);

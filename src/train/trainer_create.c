@@ -39,7 +39,8 @@ static loong_status_t plan_component(loong_trainer_t *t,
     }
     LOONG_TRY(
         loongi_component_params(plan, segments, t->model_keys->arena, &p));
-    LOONG_TRY(loongi_component_create(t->ctx, &p, &t->component));
+    LOONG_TRY(loongi_model_create(t->ctx, 1, &p, &t->model));
+    t->component = t->model->components[0];
     plan->component = t->component;
     LOONG_TRY(loongi_trainer_processor(t));
     LOONG_TRY(loongi_inputs_list(&t->inputs, t->component, plan->processor,
@@ -62,7 +63,7 @@ static loong_status_t load_model(loong_trainer_t *t)
         return loongi_trainer_resume(t, load, false);
     }
     if (hf == NULL) {
-        return loongi_component_initialize(t->component, t->set.seed);
+        return loongi_model_initialize(t->model, t->set.seed);
     }
     loong_hf_t *model = NULL;
     LOONG_TRY(loongi_hf_open(t->ctx, hf, &model));
@@ -92,9 +93,9 @@ static loong_status_t start(loong_trainer_t *t)
     LOONG_TRY(loongi_resources_create(t->ctx, t->device, t->comm,
                                       &t->component->params.resources,
                                       &t->resources));
-    LOONG_TRY(loongi_component_allocate(t->component, t->resources));
+    LOONG_TRY(loongi_model_allocate(t->model, t->resources));
     LOONG_TRY(loongi_inputs_open(&t->inputs, t->component, t->device));
-    LOONG_TRY(loongi_step_metrics_open(&t->metrics, t->component, t->device));
+    LOONG_TRY(loongi_step_metrics_open(&t->metrics, t->model, t->device));
     LOONG_TRY(loong_device_stream_create(t->device, &t->save_stream));
     LOONG_TRY(load_model(t));
     LOONG_TRY(require_samples(t));
@@ -365,7 +366,7 @@ void loong_trainer_destroy(loong_trainer_t **trainer_p)
     if (t == NULL) {
         return;
     }
-    loongi_component_disconnect(t->component);
+    loongi_model_disconnect(t->model);
     loongi_checkpoint_save_destroy(&t->save);
     loongi_pairs_destroy(&t->save_metadata);
     loongi_report_close(&t->report);
@@ -382,7 +383,7 @@ void loong_trainer_destroy(loong_trainer_t **trainer_p)
     }
     loongi_timeline_destroy(&t->plan);
     loongi_peers_destroy(&t->plan);
-    loongi_component_destroy(&t->component);
+    loongi_model_destroy(&t->model);
     loongi_resources_destroy(&t->resources);
     loongi_step_exchange_destroy(&t->exchange);
     loong_device_destroy(&t->device);

@@ -43,7 +43,8 @@ struct loong_trainer {
     loong_pairs_t *model_keys;
     loong_device_t *device;
     loong_resources_t *resources; /* NULL: nothing is allocated */
-    loong_component_t *component;
+    loong_model_t *model;
+    loong_component_t *component; /* of it, with the loss */
     loong_step_exchange_t *exchange;
     loong_image_processor_t *image_processor; /* of one of pictures; NULL */
     loong_blend_t *blend;

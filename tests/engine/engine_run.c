@@ -56,19 +56,19 @@ void engine_begin(engine_run_t *run, const loong_component_params_t *params)
     assert_ok(run->ctx, loong_device_create(run->ctx, "cpu", 0, &run->device));
     loong_component_params_t p = *params;
     p.family = loong_find_family(run->ctx, "qwen3");
-    assert_ok(run->ctx, loongi_component_create(run->ctx, &p, &run->component));
+    assert_ok(run->ctx, loongi_model_create(run->ctx, 1, &p, &run->model));
+    run->component = run->model->components[0];
     run->stage = run->component->stages[0];
     assert_ok(run->ctx,
               loongi_resources_create(run->ctx, run->device, run->comm,
                                       &p.resources, &run->resources));
-    assert_ok(run->ctx,
-              loongi_component_allocate(run->component, run->resources));
-    assert_ok(run->ctx, loongi_component_initialize(run->component, 5));
+    assert_ok(run->ctx, loongi_model_allocate(run->model, run->resources));
+    assert_ok(run->ctx, loongi_model_initialize(run->model, 5));
 }
 
 void engine_end(engine_run_t *run)
 {
-    loongi_component_destroy(&run->component);
+    loongi_model_destroy(&run->model);
     loongi_resources_destroy(&run->resources);
     loong_device_destroy(&run->device);
     loong_comm_destroy(&run->comm);

@@ -7,13 +7,13 @@
 
 #include "test.h"
 
+#include "decoder.h"
 #include "loong/comm.h"
 #include "loong/dataset.h"
 #include "loong/recipe.h"
 #include "loong/register.h"
 #include "loong/trainer.h"
-#include "decoder.h"
-#include "component.h"
+#include "model.h"
 
 enum { ENGINE_TOKENS = 32, ENGINE_VOCAB = 97 };
 
@@ -23,7 +23,8 @@ typedef struct engine_run {
     loong_comm_t *comm;
     loong_resources_t *resources;
     loong_device_t *device;
-    loong_component_t *component;
+    loong_model_t *model;
+    loong_component_t *component; /* of it */
     loong_stage_t *stage; /* of it */
 } engine_run_t;
 

@@ -85,8 +85,8 @@ static void check(loong_dtype_t dtype, int recompute, int watch,
     engine_begin(&run, &p);
     const loong_stage_t *s = run.stage;
     for (int b = 0; b < LOONG_BASE_COUNT; b++) {
-        planned += run.component->bytes[b];
-        bases += run.component->bytes[b] > 0;
+        planned += run.component->model->bytes[b];
+        bases += run.component->model->bytes[b] > 0;
     }
     assert_int_equal(asked.bytes, planned);
     assert_int_equal(asked.requests, bases);
@@ -98,7 +98,7 @@ static void check(loong_dtype_t dtype, int recompute, int watch,
     find_ends(&s->optimizer->norm, end);
     find_ends(&s->optimizer->update, end);
     for (int b = 0; b < LOONG_BASE_COUNT; b++) {
-        assert_true(end[b] <= run.component->bytes[b]);
+        assert_true(end[b] <= run.component->model->bytes[b]);
     }
     for (int i = 0; i < LOONG_COUNT_OF(full); i++) {
         loong_dtype_t element = full[i] == LOONG_BASE_PARAM
@@ -111,7 +111,8 @@ static void check(loong_dtype_t dtype, int recompute, int watch,
                                 full[i] == LOONG_BASE_SCRATCH
                             ? LOONG_PLACE_ALIGN
                             : 64;
-        assert_true(run.component->bytes[full[i]] < end[full[i]] + slack);
+        assert_true(run.component->model->bytes[full[i]] <
+                    end[full[i]] + slack);
     }
     engine_end(&run);
 }

@@ -261,21 +261,20 @@ static void test_globs_that_match_nothing(void **state)
     (void)state;
     static const char *const wrong[] = {"layers.*.self_attn", "layrs.*"};
     loong_context_t *ctx = test_context();
-    loong_component_t *component = NULL;
+    loong_model_t *model = NULL;
     assert_ok(ctx, loong_register_builtin(ctx));
     loong_component_params_t p = engine_params(LOONG_BF16);
     p.family = loong_find_family(ctx, "qwen3");
     p.compile.num_wide = 2;
     p.compile.wide = wrong;
-    assert_fails(ctx, loongi_component_create(ctx, &p, &component),
-                 LOONG_ERR_CONFIG,
+    assert_fails(ctx, loongi_model_create(ctx, 1, &p, &model), LOONG_ERR_CONFIG,
                  "scopes in fp32: 'layrs.*' matches no scope");
     p = engine_params(LOONG_BF16);
     p.family = loong_find_family(ctx, "qwen3");
     p.compile.num_watch = 2;
     p.compile.watch = wrong;
-    assert_fails(ctx, loongi_component_create(ctx, &p, &component),
-                 LOONG_ERR_CONFIG, "scopes to log: 'layrs.*'");
+    assert_fails(ctx, loongi_model_create(ctx, 1, &p, &model), LOONG_ERR_CONFIG,
+                 "scopes to log: 'layrs.*'");
     static const char *const meant[][3] = {
         {"layers.*.mpl", "did you mean 'layers.*.mlp'?", "lm_head"},
         {"layers.1.mlp.down_prj", "did you mean 'layers.*.mlp.down_proj'?",
@@ -287,9 +286,9 @@ static void test_globs_that_match_nothing(void **state)
     for (int i = 0; i < LOONG_COUNT_OF(meant); i++) {
         p.compile.num_watch = 1;
         p.compile.watch = meant[i];
-        assert_fails(ctx, loongi_component_create(ctx, &p, &component),
+        assert_fails(ctx, loongi_model_create(ctx, 1, &p, &model),
                      LOONG_ERR_CONFIG, meant[i][1]);
-        assert_fails(ctx, loongi_component_create(ctx, &p, &component),
+        assert_fails(ctx, loongi_model_create(ctx, 1, &p, &model),
                      LOONG_ERR_CONFIG, meant[i][2]);
     }
     test_context_end(&ctx);
@@ -496,8 +495,8 @@ static void test_watch_cost(void **state)
     engine_step(&run[1], &frame);
     assert_int_equal(steps[0], steps[1]);
     assert_int_equal(steps[2], steps[1] + c->num_watches);
-    assert_int_equal(run[0].component->bytes[LOONG_BASE_STATE], 0);
-    assert_int_equal(run[1].component->bytes[LOONG_BASE_STATE],
+    assert_int_equal(run[0].component->model->bytes[LOONG_BASE_STATE], 0);
+    assert_int_equal(run[1].component->model->bytes[LOONG_BASE_STATE],
                      64 * c->num_watches);
     engine_end(&run[0]);
     engine_end(&run[1]);

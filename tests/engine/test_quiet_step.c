@@ -168,7 +168,7 @@ static loong_status_t offload(loong_context_t *ctx, loong_comm_t *comm,
     loong_status_t status = loong_trainer_create(ctx, &params, &t);
     for (int i = 0; i < 2 && status == LOONG_OK; i++) {
         const loong_rank_schedule_t *list =
-            loongi_component_entries(t->component, LOONG_STAGE_TRAIN);
+            loongi_model_entries(t->component->model, LOONG_STAGE_TRAIN);
         if (i == 1) {
             list->entries[list->num_entries / 2].kind = LOONG_ENTRY_OFFLOAD;
         }

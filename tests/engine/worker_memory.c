@@ -70,7 +70,7 @@ static double planned(const loong_trainer_t *t)
 {
     double sum = 0.0;
     for (int b = 0; b < LOONG_BASE_COUNT; b++) {
-        sum += (double)t->component->bytes[b];
+        sum += (double)t->component->model->bytes[b];
     }
     return sum;
 }

@@ -112,20 +112,20 @@ bool fixture_open(fixture_t *f, const char *name,
     p.mesh = loong_mesh_single();
     p.schedule = "auto";
     p.micro_batches = 1;
-    loong_status_t status =
-        loongi_component_create(f->ctx, &p, &f->component);
+    loong_status_t status = loongi_model_create(f->ctx, 1, &p, &f->model);
     if (status == LOONG_ERR_UNSUPPORTED &&
         strcmp(FIXTURE_DEVICE, "cpu") != 0) {
         fixture_close(f);
         return false;
     }
     assert_ok(f->ctx, status);
+    f->component = f->model->components[0];
     f->stage = f->component->stages[0];
     assert_ok(f->ctx, loongi_resources_create(f->ctx, f->device, f->comm,
                                               &p.resources, &f->resources));
-    assert_ok(f->ctx, loongi_component_allocate(f->component, f->resources));
+    assert_ok(f->ctx, loongi_model_allocate(f->model, f->resources));
     assert_ok(f->ctx, loongi_component_load_hf(f->component, f->hf));
-    f->inputs = calloc(1, (size_t)f->component->bytes[LOONG_BASE_INPUT]);
+    f->inputs = calloc(1, (size_t)f->component->model->bytes[LOONG_BASE_INPUT]);
     assert_non_null(f->inputs);
     return true;
 }
@@ -133,7 +133,7 @@ bool fixture_open(fixture_t *f, const char *name,
 void fixture_close(fixture_t *f)
 {
     free(f->inputs);
-    loongi_component_destroy(&f->component);
+    loongi_model_destroy(&f->model);
     loongi_resources_destroy(&f->resources);
     loongi_hf_close(&f->hf);
     loongi_safetensors_close(&f->golden);

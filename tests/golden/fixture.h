@@ -7,6 +7,7 @@
 
 #include "decoder.h"
 #include "json.h"
+#include "model.h"
 #include "safetensors.h"
 #include "stage_load.h"
 
@@ -36,7 +37,8 @@ typedef struct fixture {
     loong_safetensors_t *golden;
     loong_hf_t *hf;
     loong_decoder_config_t config;
-    loong_component_t *component;
+    loong_model_t *model;
+    loong_component_t *component; /* of it */
     loong_stage_t *stage; /* of it */
     const loong_json_t *routing;
     int64_t batch, tokens;

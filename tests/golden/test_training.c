@@ -7,6 +7,7 @@
 #include "decoder_config.h"
 #include "exact_sum.h"
 #include "loong/register.h"
+#include "model.h"
 #include "safetensors.h"
 #include "stage_load.h"
 
@@ -22,7 +23,8 @@ typedef struct run {
     loong_device_t *device;
     loong_hf_t *hf;
     loong_safetensors_t *golden;
-    loong_component_t *component;
+    loong_model_t *model;
+    loong_component_t *component; /* of it */
     loong_stage_t *stage; /* of it */
 } run_t;
 
@@ -71,17 +73,18 @@ static void open_run(run_t *r, const char *name, bool by_chance)
     p.shards.bucket_bytes = 1 << 14;
     p.shards.sharding = LOONG_SHARDING_OPTIM;
     p.train = true;
-    assert_ok(r->ctx, loongi_component_create(r->ctx, &p, &r->component));
+    assert_ok(r->ctx, loongi_model_create(r->ctx, 1, &p, &r->model));
+    r->component = r->model->components[0];
     r->stage = r->component->stages[0];
     assert_ok(r->ctx, loongi_resources_create(r->ctx, r->device, r->comm,
                                               &p.resources, &r->resources));
-    assert_ok(r->ctx, loongi_component_allocate(r->component, r->resources));
+    assert_ok(r->ctx, loongi_model_allocate(r->model, r->resources));
     assert_ok(r->ctx, loongi_component_load_hf(r->component, r->hf));
 }
 
 static void close_run(run_t *r)
 {
-    loongi_component_destroy(&r->component);
+    loongi_model_destroy(&r->model);
     loongi_resources_destroy(&r->resources);
     loongi_hf_close(&r->hf);
     loongi_safetensors_close(&r->golden);

@@ -5,9 +5,9 @@
  * workspace of a kernel is as large as one head's scores (fp32), and what is
  * planned for all of them grows with T. There is no other memory: nothing is
  * allocated in a step. */
-#include "component.h"
 #include "decoder_config.h"
 #include "loong/register.h"
+#include "model.h"
 #include "test.h"
 
 enum { SHORT = 4096 };
@@ -73,7 +73,7 @@ static planned_t plan(loong_dtype_t compute, const char *absorb, int64_t tokens)
     loong_context_t *ctx = test_context();
     loong_decoder_config_t config;
     loong_component_params_t p;
-    loong_component_t *component = NULL;
+    loong_model_t *model = NULL;
     planned_t out = {0};
     assert_ok(ctx, loong_register_builtin(ctx));
     configure(ctx, absorb, &config);
@@ -94,15 +94,15 @@ static planned_t plan(loong_dtype_t compute, const char *absorb, int64_t tokens)
     p.schedule = "auto";
     p.micro_batches = 1;
     p.train = true;
-    assert_ok(ctx, loongi_component_create(ctx, &p, &component));
-    const loong_chunk_t *chunk = component->stages[0]->chunk[LOONG_STAGE_TRAIN];
+    assert_ok(ctx, loongi_model_create(ctx, 1, &p, &model));
+    const loong_chunk_t *chunk = model->stages[0]->chunk[LOONG_STAGE_TRAIN];
     for (int k = 0; k < LOONG_PROGRAM_COUNT; k++) {
         look(&chunk->programs[k], &out);
     }
     out.scratch = chunk->scratch_bytes;
     out.slot = chunk->slot_bytes;
     out.state = chunk->state_bytes;
-    loongi_component_destroy(&component);
+    loongi_model_destroy(&model);
     test_context_end(&ctx);
     return out;
 }

@@ -22,18 +22,18 @@ static loong_component_params_t make_params(loong_dtype_t dtype)
     return p;
 }
 
-static loong_component_t *
-make_component(loong_context_t *ctx, const loong_component_params_t *params,
-               int ranks, int rank)
+static loong_model_t *make_model(loong_context_t *ctx,
+                                 const loong_component_params_t *params,
+                                 int ranks, int rank)
 {
     loong_mesh_params_t mesh = {.world = ranks, .tp = 1, .cp = 1, .pp = 1,
                                 .ep = 1, .etp = 1, .kv_heads = 1};
     loong_component_params_t p = *params;
-    loong_component_t *component = NULL;
+    loong_model_t *model = NULL;
     p.family = loong_find_family(ctx, "qwen3");
     assert_ok(ctx, loong_mesh_create(ctx, &mesh, rank, &p.mesh));
-    assert_ok(ctx, loongi_component_create(ctx, &p, &component));
-    return component;
+    assert_ok(ctx, loongi_model_create(ctx, 1, &p, &model));
+    return model;
 }
 
 /* ---- sizes --------------------------------------------------------------- */
@@ -43,12 +43,12 @@ static void add_ranks(loong_context_t *ctx, const loong_component_params_t *p,
                       int64_t most[LOONG_BASE_COUNT])
 {
     for (int r = 0; r < ranks; r++) {
-        loong_component_t *s = make_component(ctx, p, ranks, r);
+        loong_model_t *s = make_model(ctx, p, ranks, r);
         for (int b = 0; b < LOONG_BASE_COUNT; b++) {
             sum[b] += s->bytes[b];
             most[b] = LOONG_MAX(most[b], s->bytes[b]);
         }
-        loongi_component_destroy(&s);
+        loongi_model_destroy(&s);
     }
 }
 
@@ -72,7 +72,7 @@ static void classes_have_their_sizes(void **state)
     assert_ok(ctx, loong_register_builtin(ctx));
     for (int d = 0; d < LOONG_COUNT_OF(dtypes); d++) {
         loong_component_params_t p = make_params(dtypes[d]);
-        loong_component_t *one = make_component(ctx, &p, 1, 0);
+        loong_model_t *one = make_model(ctx, &p, 1, 0);
         int64_t slack = 64 * 4 * one->stages[0]->shards->num_buckets;
         for (int ranks = 2; ranks <= MAX_RANKS; ranks++) {
             for (int level = 0; level < LOONG_SHARDING_COUNT; level++) {
@@ -96,7 +96,7 @@ static void classes_have_their_sizes(void **state)
                             whole[LOONG_BASE_GRAD] / 2);
             }
         }
-        loongi_component_destroy(&one);
+        loongi_model_destroy(&one);
     }
     test_context_end(&ctx);
 }
@@ -104,8 +104,8 @@ static void classes_have_their_sizes(void **state)
 /* ---- replay -------------------------------------------------------------- */
 
 typedef struct replay {
-    const loong_component_t *whole;  /* of a rank that shares nothing out */
-    const loong_component_t *shared;
+    const loong_model_t *whole; /* of a rank that shares nothing out */
+    const loong_model_t *shared;
     int64_t *notes; /* per byte of COMM: its offset in the whole PARAM, or
                        -2 - its offset in the whole GRAD; -1: nothing */
     uint8_t *arrived; /* per byte of the whole GRAD */
@@ -241,9 +241,9 @@ static void check_arrived(const replay_t *r)
 }
 
 static void replay_rank(loong_context_t *ctx, const loong_component_params_t *p,
-                        const loong_component_t *whole, int ranks, int rank)
+                        const loong_model_t *whole, int ranks, int rank)
 {
-    loong_component_t *s = make_component(ctx, p, ranks, rank);
+    loong_model_t *s = make_model(ctx, p, ranks, rank);
     size_t bytes = (size_t)s->bytes[LOONG_BASE_COMM];
     replay_t r = {whole, s, calloc(bytes, sizeof(*r.notes)),
                   calloc((size_t)whole->bytes[LOONG_BASE_GRAD], 1)};
@@ -258,7 +258,7 @@ static void replay_rank(loong_context_t *ctx, const loong_component_params_t *p,
     check_arrived(&r);
     free(r.notes);
     free(r.arrived);
-    loongi_component_destroy(&s);
+    loongi_model_destroy(&s);
 }
 
 static void programs_find_what_they_read(void **state)
@@ -273,12 +273,12 @@ static void programs_find_what_they_read(void **state)
         p.compile.num_recompute = i % 4 / 2;
         p.compile.ahead = i % 4 == 1;
         p.shards.bucket_bytes = buckets[i / 4];
-        loong_component_t *whole = make_component(ctx, &p, 1, 0);
+        loong_model_t *whole = make_model(ctx, &p, 1, 0);
         p.shards.sharding = LOONG_SHARDING_PARAMS;
         for (int rank = 0; rank < 3; rank++) {
             replay_rank(ctx, &p, whole, 3, rank);
         }
-        loongi_component_destroy(&whole);
+        loongi_model_destroy(&whole);
     }
     test_context_end(&ctx);
 }

@@ -102,14 +102,15 @@ static loong_status_t compare_plan(loong_context_t *ctx, loong_comm_t *comm,
     const loong_component_t *most = all->alone->plan.peers[stage];
     bool planned = most->params.mesh.rank == t->plan.mesh.rank;
     for (int b = 0; b < LOONG_BASE_COUNT; b++) {
-        int64_t mine = t->component->bytes[b];
+        int64_t mine = t->component->model->bytes[b];
         LOONG_CHECK(ctx,
-                    planned ? mine == most->bytes[b] : mine <= most->bytes[b],
+                    planned ? mine == most->model->bytes[b]
+                            : mine <= most->model->bytes[b],
                     LOONG_ERR_MISMATCH,
                     "rank %d has %lld bytes of %s, planned for rank %d: %lld",
                     t->plan.mesh.rank, (long long)mine,
                     loongi_base_name((loong_base_t)b), most->params.mesh.rank,
-                    (long long)most->bytes[b]);
+                    (long long)most->model->bytes[b]);
     }
     loong_trainer_destroy(&t);
     loong_recipe_destroy(&recipe);
@@ -249,7 +250,7 @@ static loong_status_t train_and_plot(loong_trainer_t *trainer)
     LOONG_CHECK(t->ctx, first == (text[0] != '\0'), LOONG_ERR_MISMATCH,
                 "rank %d tells: %s", loong_comm_rank(t->comm), text);
     const loong_rank_schedule_t *list =
-        loongi_component_entries(t->component, LOONG_STAGE_TRAIN);
+        loongi_model_entries(t->component->model, LOONG_STAGE_TRAIN);
     double end = 0.0;
     for (int64_t i = 0; i < list->num_entries; i++) {
         loong_entry_kind_t kind = list->entries[i].kind;

@@ -94,7 +94,7 @@ static loong_status_t sum_params(loong_context_t *ctx, loong_trainer_t *t,
 {
     const loong_component_t *c = t->component;
     loong_operand_t from = {LOONG_BASE_PARAM, 0};
-    size_t bytes = (size_t)c->bytes[LOONG_BASE_PARAM];
+    size_t bytes = (size_t)c->model->bytes[LOONG_BASE_PARAM];
     void *memory = NULL;
     LOONG_TRY(loongi_alloc(ctx, bytes, "parameters", &memory));
     loong_status_t status =

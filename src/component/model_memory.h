@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#ifndef LOONG_COMPONENT_MEMORY_H
-#define LOONG_COMPONENT_MEMORY_H
+#ifndef LOONG_MODEL_MEMORY_H
+#define LOONG_MODEL_MEMORY_H
 
-#include "component.h"
+#include "model.h"
 
 #ifdef __cplusplus
 extern "C" {
@@ -11,9 +11,9 @@ extern "C" {
 /* What was planned: on the device, or, for parameters, gradients and what is
  * exchanged, where peers of the machine read it. Collective on: world. */
 LOONG_NODISCARD loong_status_t
-loongi_component_take_memory(loong_component_t *component);
+loongi_model_take_memory(loong_model_t *model);
 /* What there is of it. Collective on: world. */
-void loongi_component_give_memory_back(loong_component_t *component);
+void loongi_model_give_memory_back(loong_model_t *model);
 
 #ifdef __cplusplus
 }

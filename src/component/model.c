@@ -1,0 +1,453 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Components become the lists of a rank, its memory and what is bound to it. */
+#include "model.h"
+
+#include <string.h>
+
+#include "model_memory.h"
+#include "steps.h"
+
+/* ---- lists --------------------------------------------------------------- */
+
+/* Ranks of a stage that one replica of every component stands on whole; one
+ * component alone needs those of its pipeline only. */
+static int block_of(const loong_model_t *m)
+{
+    int block = 1;
+    for (int i = 0; m->num_components > 1 && i < m->num_components; i++) {
+        const loong_mesh_t *mesh = &m->components[i]->params.mesh;
+        block = LOONG_MAX(block, mesh->size[LOONG_AXIS_TP] *
+                                     mesh->size[LOONG_AXIS_CP]);
+    }
+    return block;
+}
+
+/* Stages of the model: those of its longest pipeline. */
+static int depth_of(const loong_model_t *m)
+{
+    return m->components[m->num_components - 1]
+        ->params.mesh.size[LOONG_AXIS_PP];
+}
+
+/* The pipelines of a component in the cell, whose rank r is rank r % block of
+ * stage r / block: a component of one stage has a replica on each rank. */
+static loong_status_t list_ranks(const loong_model_t *m, loong_component_t *c)
+{
+    int block = block_of(m);
+    int depth = depth_of(m);
+    int pp = c->params.mesh.size[LOONG_AXIS_PP];
+    int32_t *rank = NULL;
+    LOONG_CHECK(m->ctx, pp == depth || pp == 1, LOONG_ERR_UNSUPPORTED,
+                "%s: %d stages beside a component of %d; 1 or as many are "
+                "there",
+                c->params.name, pp, depth);
+    LOONG_TRY(loongi_arena_alloc(
+        c->arena, (size_t)(block * depth) * sizeof(*rank), &rank));
+    c->replicas = block * depth / pp;
+    for (int r = 0; r < c->replicas; r++) {
+        for (int s = 0; s < pp; s++) {
+            rank[r * pp + s] = r + block * s;
+        }
+    }
+    c->cell_ranks = rank;
+    return LOONG_OK;
+}
+
+static loong_status_t make_cell(loong_model_t *m, int micro_batches, bool train,
+                                loong_cell_t **cell_p)
+{
+    loong_cell_component_t of[LOONG_MAX_COMPONENTS];
+    memset(of, 0, sizeof(of));
+    for (int i = 0; i < m->num_components; i++) {
+        const loong_component_t *c = m->components[i];
+        loong_schedule_params_t *p = &of[i].params;
+        p->ranks = c->params.mesh.size[LOONG_AXIS_PP];
+        p->chunks = c->num_stages;
+        p->micro_batches = micro_batches;
+        p->pair = train && c->params.pair;
+        p->folded = !train && c->schedule != NULL && c->schedule->params.folded;
+        of[i].schedule = train && c->params.train
+                             ? loongi_schedule_resolve(c->params.schedule,
+                                                       p->ranks, p->chunks)
+                             : "evaluate";
+        of[i].replicas = c->replicas;
+        of[i].rank = c->cell_ranks;
+    }
+    const loong_cell_params_t params = {.join = "coupled",
+                                        .ranks = block_of(m) * depth_of(m),
+                                        .num_components = m->num_components,
+                                        .components = of};
+    loongi_cell_destroy(cell_p);
+    return loongi_cell_create(m->ctx, &params, cell_p);
+}
+
+/* The evaluation's is made once. */
+static loong_status_t make_cells(loong_model_t *m, int micro_batches)
+{
+    const loong_component_t *last = m->components[m->num_components - 1];
+    if (last->params.train) {
+        LOONG_TRY(make_cell(m, micro_batches, true, &m->training));
+        for (int i = 0; i < m->num_components; i++) {
+            m->components[i]->schedule = m->training->schedules[i];
+        }
+    }
+    if (m->evaluation == NULL) {
+        LOONG_TRY(make_cell(m, 1, false, &m->evaluation));
+        for (int i = 0; i < m->num_components; i++) {
+            m->components[i]->evaluation = m->evaluation->schedules[i];
+        }
+    }
+    const loong_mesh_t *mesh = &last->params.mesh;
+    int of_stage = mesh->world / mesh->size[LOONG_AXIS_PP];
+    int block = block_of(m);
+    m->cell_rank =
+        mesh->rank % of_stage % block + block * mesh->coord[LOONG_AXIS_PP];
+    return LOONG_OK;
+}
+
+/* ---- memory -------------------------------------------------------------- */
+
+/* What a component that is not trained runs in a step, it runs in an
+ * evaluation. */
+static loong_status_t gather_stages(loong_model_t *m)
+{
+    for (int i = 0; i < m->num_components; i++) {
+        m->num_stages += m->components[i]->num_stages;
+    }
+    size_t count = (size_t)m->num_stages;
+    loong_arena_t *arena = m->components[0]->arena;
+    LOONG_TRY(loongi_arena_alloc(arena, count * sizeof(void *), &m->stages));
+    for (int k = 0; k < LOONG_STAGE_CHUNKS; k++) {
+        LOONG_TRY(
+            loongi_arena_alloc(arena, count * sizeof(void *), &m->chunks[k]));
+    }
+    for (int i = 0, at = 0; i < m->num_components; i++) {
+        const loong_component_t *c = m->components[i];
+        for (int s = 0; s < c->num_stages; s++, at++) {
+            m->stages[at] = c->stages[s];
+            for (int k = 0; k < LOONG_STAGE_CHUNKS; k++) {
+                m->chunks[k][at] = c->stages[s]->chunk[k];
+            }
+            if (m->training != NULL && !c->params.train) {
+                m->chunks[LOONG_STAGE_TRAIN][at] =
+                    m->chunks[LOONG_STAGE_EVAL][at];
+            }
+        }
+    }
+    return LOONG_OK;
+}
+
+static loong_status_t plan_rank(loong_model_t *m)
+{
+    loong_rank_use_t uses[LOONG_STAGE_CHUNKS];
+    int count = 0;
+    for (int k = 0; k < LOONG_STAGE_CHUNKS; k++) {
+        m->use[k] = -1;
+        if (m->chunks[k][m->num_stages - 1] != NULL) {
+            const loong_cell_t *cell =
+                k == LOONG_STAGE_TRAIN ? m->training : m->evaluation;
+            uses[count].list = &cell->ranks[m->cell_rank];
+            uses[count].chunks = m->chunks[k];
+            m->use[k] = count++;
+        }
+    }
+    const loong_rank_params_t params = {
+        m->num_components, m->evaluation->first_chunk, count, uses};
+    loongi_rank_destroy(&m->rank);
+    return loongi_rank_create(m->ctx, &params, &m->rank);
+}
+
+static void add_up(loong_model_t *m)
+{
+    memcpy(m->bytes, m->rank->bytes, sizeof(m->bytes));
+    for (int i = 0; i < m->num_stages; i++) {
+        const loong_optimizer_t *o = m->stages[i]->optimizer;
+        if (o == NULL) {
+            continue;
+        }
+        int64_t scratch =
+            LOONG_MAX(o->norm.scratch_bytes, o->update.scratch_bytes);
+        m->bytes[LOONG_BASE_OPTIM] += o->optim_bytes;
+        m->bytes[LOONG_BASE_SCRATCH] =
+            LOONG_MAX(m->bytes[LOONG_BASE_SCRATCH], scratch);
+    }
+}
+
+static loong_status_t plan_ties(loong_model_t *m)
+{
+    for (int i = 0; i < m->num_components; i++) {
+        LOONG_TRY(loongi_component_plan_tie(
+            m->components[i], &m->rank->places[m->evaluation->first_chunk[i]]));
+    }
+    return LOONG_OK;
+}
+
+/* Every stage its part of the bases. */
+static void bind_stages(loong_model_t *m)
+{
+    int64_t optim = 0;
+    for (int i = 0, at = 0; i < m->num_components; i++) {
+        loong_component_t *c = m->components[i];
+        for (int s = 0; s < c->num_stages; s++, at++) {
+            loong_stage_t *stage = c->stages[s];
+            stage->run = loongi_rank_chunk(m->rank, &c->run, at);
+            if (stage->optimizer != NULL) {
+                stage->run.base[LOONG_BASE_OPTIM] += optim;
+                optim += stage->optimizer->optim_bytes;
+            }
+        }
+    }
+}
+
+/* ---- messages ------------------------------------------------------------ */
+
+/* The messages of a stage to the stages before and behind it. */
+static loong_status_t create_transfers(loong_model_t *m, loong_component_t *c,
+                                       int index)
+{
+    loong_stage_t *s = c->stages[index];
+    int at = m->evaluation->first_chunk[c->index] + index;
+    for (int k = 0; k < LOONG_STAGE_CHUNKS; k++) {
+        if (s->chunk[k] == NULL || m->use[k] < 0) {
+            continue;
+        }
+        const loong_rank_schedule_t *list =
+            loongi_model_entries(m, (loong_stage_chunk_t)k);
+        loong_transfer_params_t p = {
+            s->chunk[k], c->run.group[LOONG_GROUP_PP], c->comms.links,
+            loongi_component_stage(c, index), list->chunks[at].slots};
+        LOONG_TRY(loongi_transfer_create(&p, &s->transfer[k]));
+    }
+    return LOONG_OK;
+}
+
+/* Of a run that failed: none was left otherwise. */
+static void cancel_messages(loong_model_t *m)
+{
+    for (int i = 0; i < m->num_stages; i++) {
+        for (int k = 0; k < LOONG_STAGE_CHUNKS; k++) {
+            bool done = loongi_transfer_cancel(m->stages[i]->transfer[k]);
+            m->busy = m->busy || !done;
+        }
+    }
+}
+
+void loongi_model_disconnect(loong_model_t *model)
+{
+    loong_model_t *m = model;
+    if (m == NULL) {
+        return;
+    }
+    cancel_messages(m);
+    loongi_resources_disconnect(m->resources);
+    for (int i = 0; i < m->num_components; i++) {
+        loong_component_t *c = m->components[i];
+        loongi_component_comms_disconnect(&c->comms);
+        m->run.group = c->run.group = c->comms.host.comm;
+    }
+}
+
+/* ---- allocation ---------------------------------------------------------- */
+
+/* So that no step of training loads a kernel, or takes memory of the host. */
+static loong_status_t load(loong_model_t *m, bool again)
+{
+    for (int i = 0; i < m->num_components; i++) {
+        const loong_component_t *c = m->components[i];
+        for (int s = 0; s < c->num_stages && !again; s++) {
+            LOONG_TRY(loongi_stage_load(c->stages[s]));
+        }
+        if (!again) {
+            LOONG_TRY(loongi_program_load(&c->run, &c->tie, false));
+        }
+    }
+    const loong_run_t *runs[LOONG_MAX_COMPONENTS];
+    for (int i = 0; i < m->num_components; i++) {
+        runs[i] = &m->components[i]->run;
+    }
+    return loongi_rank_load(m->rank, runs, again);
+}
+
+static loong_status_t open_components(loong_model_t *m)
+{
+    for (int i = 0; i < m->num_components; i++) {
+        loong_component_t *c = m->components[i];
+        LOONG_TRY(loongi_component_comms_open(&c->comms, m->resources,
+                                              &c->params.mesh, c->evaluation));
+        c->run = loongi_resources_run(m->resources);
+        c->run.group = loongi_component_comms_groups(&c->comms);
+        m->run = c->run;
+    }
+    /* Kernels that are measured take memory meanwhile: before all else does. */
+    for (int i = 0; i < m->num_stages; i++) {
+        LOONG_TRY(loongi_stage_prepare(m->stages[i]));
+    }
+    for (int i = 0; i < m->num_components; i++) {
+        LOONG_TRY(loongi_program_prepare(m->ctx, &m->components[i]->tie));
+    }
+    return LOONG_OK;
+}
+
+loong_status_t loongi_model_allocate(loong_model_t *model,
+                                     loong_resources_t *resources)
+{
+    loong_model_t *m = model;
+    m->resources = resources;
+    LOONG_TRY(open_components(m));
+    LOONG_TRY(loongi_model_take_memory(m));
+    for (int i = 0; i < m->num_components; i++) {
+        memcpy(m->components[i]->run.base, m->run.base, sizeof(m->run.base));
+    }
+    bind_stages(m);
+    if (!loong_device_is_host(m->run.device)) {
+        LOONG_TRY(load(m, false));
+    }
+    for (int i = 0; i < m->num_components; i++) {
+        for (int s = 0; s < m->components[i]->num_stages; s++) {
+            LOONG_TRY(create_transfers(m, m->components[i], s));
+        }
+    }
+    return LOONG_OK;
+}
+
+/* ---- the whole ----------------------------------------------------------- */
+
+static loong_status_t plan(loong_model_t *m, int num_components,
+                           const loong_component_params_t *params)
+{
+    LOONG_CHECK(m->ctx, num_components <= LOONG_MAX_COMPONENTS,
+                LOONG_ERR_UNSUPPORTED, "%d components, %d at most",
+                num_components, LOONG_MAX_COMPONENTS);
+    LOONG_TRY(loongi_calloc(m->ctx, (size_t)num_components,
+                            sizeof(*m->components), "components",
+                            &m->components));
+    for (int i = 0; i < num_components; i++) {
+        LOONG_TRY(
+            loongi_component_create(m->ctx, &params[i], &m->components[i]));
+        m->components[i]->model = m;
+        m->components[i]->index = i;
+        m->num_components++;
+    }
+    for (int i = 0; i < num_components; i++) {
+        LOONG_TRY(list_ranks(m, m->components[i]));
+    }
+    loong_status_t status =
+        make_cells(m, params[num_components - 1].micro_batches);
+    LOONG_TRY(status == LOONG_ERR_ARG ? LOONG_ERR_CONFIG : status);
+    for (int i = 0; i < num_components; i++) {
+        LOONG_TRY(loongi_component_compile(m->components[i]));
+    }
+    LOONG_TRY(gather_stages(m));
+    LOONG_TRY(plan_rank(m));
+    add_up(m);
+    return plan_ties(m);
+}
+
+loong_status_t loongi_model_create(loong_context_t *ctx, int num_components,
+                                   const loong_component_params_t *params,
+                                   loong_model_t **model_p)
+{
+    loong_model_t *m = NULL;
+    LOONG_TRY(loongi_alloc(ctx, sizeof(*m), "model", &m));
+    m->ctx = m->run.ctx = ctx;
+    loong_status_t status = plan(m, num_components, params);
+    if (status != LOONG_OK) {
+        loongi_model_destroy(&m);
+        return status;
+    }
+    *model_p = m;
+    return LOONG_OK;
+}
+
+void loongi_model_destroy(loong_model_t **model_p)
+{
+    loong_model_t *m = *model_p;
+    if (m == NULL) {
+        return;
+    }
+    loongi_model_disconnect(m);
+    loongi_resources_stop(m->resources);
+    if (!m->busy) {
+        loongi_model_give_memory_back(m);
+    }
+    loongi_rank_destroy(&m->rank);
+    for (int i = 0; i < m->num_components; i++) {
+        loongi_component_destroy(&m->components[i]);
+    }
+    loongi_free(m->ctx, m->components);
+    loongi_cell_destroy(&m->training);
+    loongi_cell_destroy(&m->evaluation);
+    loongi_free(m->ctx, m);
+    *model_p = NULL;
+}
+
+/* Memory was planned for the largest step: fewer micro-batches need less. */
+loong_status_t loongi_model_plan_step(loong_model_t *model, int micro_batches)
+{
+    loong_model_t *m = model;
+    const loong_component_t *last = m->components[m->num_components - 1];
+    if (last->schedule->params.micro_batches == micro_batches) {
+        return LOONG_OK;
+    }
+    LOONG_TRY(make_cells(m, micro_batches));
+    LOONG_TRY(plan_rank(m));
+    for (int b = 0; b < LOONG_BASE_COUNT; b++) {
+        LOONG_CHECK(m->ctx, m->rank->bytes[b] <= m->bytes[b],
+                    LOONG_ERR_INTERNAL,
+                    "a step of %d micro-batches needs %lld bytes of %s, %lld "
+                    "are planned",
+                    micro_batches, (long long)m->rank->bytes[b],
+                    loongi_base_name((loong_base_t)b), (long long)m->bytes[b]);
+    }
+    bind_stages(m);
+    return loong_device_is_host(m->run.device) ? LOONG_OK : load(m, true);
+}
+
+loong_status_t loongi_model_accepts(const loong_model_t *model,
+                                    int micro_batches)
+{
+    const loong_model_t *m = model;
+    for (int i = 0; i < m->num_components; i++) {
+        const loong_schedule_t *s = m->components[i]->schedule;
+        loong_schedule_params_t p = s->params;
+        p.micro_batches = micro_batches;
+        if (loongi_schedule_accept(m->ctx, s->kind->name, &p) != LOONG_OK) {
+            return LOONG_ERR_CONFIG;
+        }
+    }
+    return LOONG_OK;
+}
+
+const loong_rank_schedule_t *loongi_model_entries(const loong_model_t *model,
+                                                  loong_stage_chunk_t chunk)
+{
+    return model->rank->use[model->use[chunk]].list;
+}
+
+loong_run_t loongi_model_bind(const loong_model_t *model,
+                              loong_stage_chunk_t chunk,
+                              const loong_entry_t *entry)
+{
+    return loongi_rank_bind(model->rank, model->use[chunk],
+                            &loongi_model_component(model, entry)->run, entry);
+}
+
+loong_status_t loongi_model_run(const loong_model_t *model,
+                                loong_stage_chunk_t chunk, int64_t index,
+                                const loong_frame_t *const frame[2])
+{
+    const loong_entry_t *e =
+        &loongi_model_entries(model, chunk)->entries[index];
+    return loongi_rank_run(model->rank, model->use[chunk],
+                           &loongi_model_component(model, e)->run, index,
+                           frame);
+}
+
+loong_status_t loongi_model_initialize(loong_model_t *model, uint64_t seed)
+{
+    for (int i = 0; i < model->num_stages; i++) {
+        LOONG_TRY(loongi_stage_initialize(model->stages[i], seed));
+    }
+    return LOONG_OK;
+}

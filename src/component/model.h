@@ -1,0 +1,99 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * What one rank holds of a model: its components, the lists of entries that
+ * run them, and one memory for all. Planning (create) touches no device;
+ * allocate does.
+ */
+#ifndef LOONG_MODEL_H
+#define LOONG_MODEL_H
+
+#include "cell.h"
+#include "component.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+typedef struct loong_model {
+    loong_context_t *ctx;
+    int num_components;
+    loong_component_t **components; /* the last one has the loss */
+    /* Of this rank and all components, component after component. */
+    int num_stages;
+    loong_stage_t **stages;
+    loong_chunk_t **chunks[LOONG_STAGE_CHUNKS];
+    loong_cell_t *training;   /* of the coming step; NULL: no training */
+    loong_cell_t *evaluation; /* of one micro-batch, forward alone */
+    int cell_rank;            /* of them, this rank */
+    loong_rank_t *rank;
+    int use[LOONG_STAGE_CHUNKS];    /* of rank */
+    loong_resources_t *resources;   /* borrowed; NULL until allocate */
+    void *shared[LOONG_BASE_COUNT]; /* memory that peers read; NULL: none */
+    bool busy; /* messages are under way that cannot be given up */
+    int64_t bytes[LOONG_BASE_COUNT]; /* planned, equal to allocated */
+    loong_run_t run; /* device: NULL until allocate; groups: the last one's */
+} loong_model_t;
+
+/* Cuts, builds and compiles components, the last one with the loss. Not
+ * collective. */
+LOONG_NODISCARD loong_status_t loongi_model_create(
+    loong_context_t *ctx, int num_components,
+    const loong_component_params_t *params, loong_model_t **model_p);
+/* Gives messages up that are under way after a failure, ends what runs on the
+ * device (loongi_resources_disconnect), and closes the communicators of
+ * devices; nothing the second time, or for NULL. Whatever waits for the device
+ * comes behind. Collective on: world. */
+void loongi_model_disconnect(loong_model_t *model);
+/* Disconnects. Collective on: world, once allocated. */
+void loongi_model_destroy(loong_model_t **model_p);
+
+/* Opens the components' communicators, takes the memory of all bases
+ * (parameters and gradients where peers of the machine can read them) and
+ * prepares kernels. resources: borrowed. Collective on: world. */
+LOONG_NODISCARD loong_status_t
+loongi_model_allocate(loong_model_t *model, loong_resources_t *resources);
+
+/* Makes the lists of a step of so many micro-batches, no more than planned;
+ * nothing when it is the same number. */
+LOONG_NODISCARD loong_status_t loongi_model_plan_step(loong_model_t *model,
+                                                      int micro_batches);
+
+/* Whether the schedules take a step of so many micro-batches; with the reason
+ * else. */
+LOONG_NODISCARD loong_status_t loongi_model_accepts(const loong_model_t *model,
+                                                    int micro_batches);
+
+/* The entries of this rank. */
+const loong_rank_schedule_t *loongi_model_entries(const loong_model_t *model,
+                                                  loong_stage_chunk_t chunk);
+
+/* That an entry is of. */
+static inline loong_component_t *
+loongi_model_component(const loong_model_t *model, const loong_entry_t *entry)
+{
+    return model->components[entry->component];
+}
+static inline loong_stage_t *loongi_model_stage(const loong_model_t *model,
+                                                const loong_entry_t *entry)
+{
+    return model->stages[loongi_rank_index(model->rank, entry)];
+}
+
+/* The bases and groups of an entry. */
+loong_run_t loongi_model_bind(const loong_model_t *model,
+                              loong_stage_chunk_t chunk,
+                              const loong_entry_t *entry);
+/* loongi_rank_run of entry `index` of a list. */
+LOONG_NODISCARD loong_status_t
+loongi_model_run(const loong_model_t *model, loong_stage_chunk_t chunk,
+                 int64_t index, const loong_frame_t *const frame[2]);
+
+/* loongi_stage_initialize of all stages. */
+LOONG_NODISCARD loong_status_t loongi_model_initialize(loong_model_t *model,
+                                                       uint64_t seed);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

@@ -1,0 +1,71 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The memory of all bases. */
+#include "model_memory.h"
+
+#include <string.h>
+
+/* Peers of the machine read it where it is. */
+static bool is_shared(const loong_model_t *m, int base)
+{
+    return (loong_device_is_host(m->run.device) ||
+            m->components[0]->params.resources.staging.processors) &&
+           (base == LOONG_BASE_PARAM || base == LOONG_BASE_GRAD ||
+            base == LOONG_BASE_COMM);
+}
+
+/* Of all ranks; one with memory of a device has no part in it. */
+static loong_status_t take_shared(loong_model_t *m, int b)
+{
+    bool host = loong_device_is_host(m->run.device);
+    size_t bytes = host ? (size_t)m->bytes[b] : 0;
+    void *memory = NULL;
+    LOONG_TRY(
+        loong_comm_alloc_shared(m->resources->world, LOONG_MAX(bytes, 1),
+                                loongi_base_name((loong_base_t)b), &memory));
+    m->shared[b] = memory;
+    m->run.base[b] = host ? memory : NULL;
+    return LOONG_OK;
+}
+
+/* Ranks without any of what is shared (a stage may be frozen) take part where
+ * others have some. */
+loong_status_t loongi_model_take_memory(loong_model_t *model)
+{
+    loong_model_t *m = model;
+    loong_comm_t *world = m->resources->world;
+    int64_t most[LOONG_BASE_COUNT];
+    bool host = loong_device_is_host(m->run.device);
+    memcpy(most, m->bytes, sizeof(most));
+    if (host || m->components[0]->params.resources.staging.processors) {
+        LOONG_TRY(loong_comm_all_reduce(world, most, LOONG_BASE_COUNT,
+                                        LOONG_I64, LOONG_REDUCE_MAX,
+                                        "memory of bases"));
+    }
+    for (int b = 0; b < LOONG_BASE_COUNT; b++) {
+        void *memory = NULL;
+        if (is_shared(m, b) && most[b] > 0) {
+            LOONG_TRY(take_shared(m, b));
+        }
+        if (m->bytes[b] > 0 && (!host || !is_shared(m, b))) {
+            LOONG_TRY(loong_device_alloc(m->run.device, (size_t)m->bytes[b],
+                                         loongi_base_name((loong_base_t)b),
+                                         &memory));
+            m->run.base[b] = memory;
+        }
+    }
+    return LOONG_OK;
+}
+
+void loongi_model_give_memory_back(loong_model_t *model)
+{
+    loong_model_t *m = model;
+    for (int b = 0; b < LOONG_BASE_COUNT && m->run.device != NULL; b++) {
+        if (m->run.base[b] != m->shared[b]) {
+            loong_device_free(m->run.device, m->run.base[b],
+                              (size_t)m->bytes[b]);
+        }
+        m->run.base[b] = NULL;
+        loong_comm_free_shared(m->resources->world, &m->shared[b]);
+    }
+}

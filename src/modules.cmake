@@ -44,6 +44,8 @@ if(NOT IMAGES_FOUND)
 endif()
 loong_module(NAME images DIR src/data/images USES base data
   LIBS xxhash ${IMAGES_LINK_LIBRARIES} INCLUDES ${IMAGES_INCLUDE_DIRS})
+loong_module(NAME image_text DIR src/data/image_text
+  USES base data images tokenizer LIBS xxhash)
 set_source_files_properties(src/data/images/resize.c
   PROPERTIES COMPILE_OPTIONS -O3)
 pkg_check_modules(HDF5 REQUIRED hdf5)
@@ -87,6 +89,6 @@ loong_isa_module(NAME kernels PATTERN kernels/*/*_cpu.c USES base)
 include(cmake/LoongCuda.cmake)
 loong_module(NAME registry DIR src/registry
   USES base comm device graph pass run op kernels optim device_cpu comm_staged
-  foundation vision data images cuda_absent)
+  foundation vision data images image_text cuda_absent)
 loong_module(NAME version DIR src/version USES base kernels native comm_mpi
   DEFINES LOONG_PROJECT_VERSION="${PROJECT_VERSION}")

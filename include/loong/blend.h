@@ -61,6 +61,8 @@ typedef struct loong_blend_params {
     int64_t seq_length;  /* T */
     uint64_t seed;
     bool shuffle; /* false: file order, for validation */
+    const char *tokenizer; /* of sources of text (loong_source_params_t) */
+    const char *image_token;
 } loong_blend_params_t;
 
 /* Opens and checks every source. Not collective.

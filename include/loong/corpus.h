@@ -59,6 +59,7 @@ typedef struct loong_record {
     size_t length;
     const char *path; /* borrowed, as long as the corpus */
     int64_t line;     /* where it begins, from 1 */
+    int64_t offset;   /* likewise, in bytes of the file when decompressed */
     bool json;        /* a JSON object: loong_record_text gets the text */
 } loong_record_t;
 

@@ -3,8 +3,9 @@
  * Sources: samples that can be read in any order. A source has no state:
  * sample i is a pure function of i. A sample is a list of items (a text, a
  * picture, a label) with sizes and contents; what they become is the
- * processor's (loong/processor.h). The built-in class is "tokens": indexed data
- * sets, cut into samples of T + 1 ids.
+ * processor's (loong/processor.h). Built-in classes: "tokens", indexed data
+ * sets cut into samples of T + 1 ids; "images", labelled pictures
+ * (loong/image.h); "image_text", texts with pictures in them.
  *
  * Not collective.
  */
@@ -27,12 +28,15 @@ typedef enum loong_item_type {
     LOONG_ITEM_VALUES
 } loong_item_type_t;
 
-/* A part of a sample. Contents lie in the memory of the list of items. */
+/* A part of a sample. Contents lie in the memory of the list of items; NULL:
+ * they were not wanted. */
 typedef struct loong_item {
     loong_item_type_t type;
-    const char *name; /* for messages, borrowed from the source; or NULL */
-    /* TOKENS: ids; IMAGE: width and height in pixels; VALUES: their number */
+    const char *name; /* for messages, borrowed from source or list; or NULL */
+    /* TOKENS: ids; IMAGE: width and height in pixels, 0: it was not decoded;
+     * VALUES: their number */
     int64_t size[2];
+    int64_t at;       /* IMAGE: which of the TOKENS stands for it */
     int64_t label;    /* LABEL: its class */
     int32_t *ids;     /* TOKENS [size] */
     uint8_t *weight;  /* TOKENS [size]: 1: the token is learned */
@@ -41,7 +45,7 @@ typedef struct loong_item {
     double *values;     /* VALUES [size] */
 } loong_item_t;
 
-enum { LOONG_MAX_ITEMS = 8 };
+enum { LOONG_MAX_ITEMS = 64 };
 
 /* The items of one sample, read again and again: its memory grows to that of
  * the largest and stays. Begin with all zero but ctx and vocab_size. */
@@ -49,6 +53,9 @@ typedef struct loong_items {
     loong_context_t *ctx; /* of the thread that reads */
     int64_t vocab_size;   /* ids must lie below */
     bool unmarked;        /* starts of documents are not wanted: zeros */
+    /* 0: all contents are wanted; -1: all but pixels; k > 0: the pixels of the
+     * k-th picture, and nothing else. */
+    int picture;
     int count;
     loong_item_t item[LOONG_MAX_ITEMS];
     void *memory;
@@ -71,6 +78,10 @@ typedef struct loong_source_params {
     double split_end;   /* both 0: all */
     /* (optional) What another rank found when it checked the index. */
     const loong_index_digest_t *known;
+    /* Of sources of text: a tokenizer.json, its directory, or "bytes"; and the
+     * token that stands for a picture, as the file spells it. */
+    const char *tokenizer;
+    const char *image_token;
 } loong_source_params_t;
 
 typedef struct loong_source_info {
@@ -95,6 +106,9 @@ typedef struct loong_source_class {
     loong_status_t (*read)(const void *source, int64_t i, loong_items_t *items);
     /* (optional) Asks the system to read it ahead; returns at once. */
     void (*prefetch)(const void *source, int64_t i);
+    /* (optional) The items of sample i without contents: sizes, and where
+     * pictures stand. Reads no file. */
+    loong_status_t (*peek)(const void *source, int64_t i, loong_items_t *items);
 } loong_source_class_t;
 
 /* Enters a class (borrowed; it must outlive the context). A second one of the

@@ -38,15 +38,17 @@ static loong_status_t check_source(const loong_blend_t *blend,
     return LOONG_OK;
 }
 
-static loong_status_t open_source(loong_blend_t *blend, int64_t s,
-                                  const loong_blend_source_t *source)
+static loong_status_t open_source(loong_blend_t *blend,
+                                  const loong_blend_params_t *of, int64_t s)
 {
+    const loong_blend_source_t *source = &of->sources[s];
     blend_source_t *own = &blend->sources[s];
     loong_blend_source_info_t *info = &own->info;
     const char *name = source->class_name;
     const loong_source_params_t params = {
         blend->name,         source->path,      blend->seq_length,
-        source->split_begin, source->split_end, source->known};
+        source->split_begin, source->split_end, source->known,
+        of->tokenizer,       of->image_token};
     LOONG_TRY(check_source(blend, source));
     LOONG_TRY(loong_find_source(blend->ctx, name != NULL ? name : "tokens",
                                 &info->source_class));
@@ -123,7 +125,7 @@ static loong_status_t blend_open(loong_blend_t *blend,
     blend->num_sources = params->num_sources;
     loong_status_t status = LOONG_OK;
     for (int64_t s = 0; s < params->num_sources; s++) { /* tells of all */
-        loong_status_t opened = open_source(blend, s, &params->sources[s]);
+        loong_status_t opened = open_source(blend, params, s);
         status = status != LOONG_OK ? status : opened;
     }
     LOONG_TRY(status);

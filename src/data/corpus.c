@@ -42,7 +42,8 @@ struct loong_corpus {
     int64_t line; /* of begin */
     char *buffer;
     int64_t buffer_size;
-    int64_t begin; /* unread bytes of the buffer */
+    int64_t buffer_at; /* of the file, where the buffer begins */
+    int64_t begin;     /* unread bytes of the buffer */
     int64_t end;
 };
 
@@ -251,6 +252,7 @@ void loong_corpus_get_info(const loong_corpus_t *c, loong_corpus_info_t *info)
 static loong_status_t fill(loong_corpus_t *c)
 {
     memmove(c->buffer, c->buffer + c->begin, (size_t)(c->end - c->begin));
+    c->buffer_at += c->begin;
     c->end -= c->begin;
     c->begin = 0;
     LOONG_TRY(loongi_grow(c->ctx, &c->buffer, &c->buffer_size,
@@ -331,7 +333,7 @@ static loong_status_t open_next(loong_corpus_t *c)
     c->json = is_json(c->path);
     c->file_end = false;
     c->line = 1;
-    c->begin = c->end = 0;
+    c->buffer_at = c->begin = c->end = 0;
     while (c->end < (int64_t)sizeof(mark) && !c->file_end) {
         LOONG_TRY(fill(c));
     }
@@ -381,6 +383,7 @@ static void take(loong_corpus_t *c, int64_t length, int64_t lines,
     record->length = (size_t)length;
     record->path = c->path;
     record->line = c->line;
+    record->offset = c->buffer_at + c->begin;
     record->json = c->json;
     c->begin += length;
     c->line += lines;

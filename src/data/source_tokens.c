@@ -162,4 +162,5 @@ const loong_source_class_t loongi_token_source = {sizeof(loongi_token_source),
                                                   close_source,
                                                   get_info,
                                                   read_sample,
-                                                  prefetch};
+                                                  prefetch,
+                                                  NULL};

@@ -56,8 +56,7 @@ static const loong_recipe_key_t keys[] = {
           "kinds with their ranks, as [cuda:0-3, cpu:4-], in place of device: "
           "ranks of one job on devices of several kinds"),
 
-    TEXT(V "family", NULL, SAME,
-         "vit, clip_vision_model, siglip_vision_model"),
+    TEXT(V "family", NULL, SAME, "vit, clip_vision_model, siglip_vision_model"),
     INT(V "num_layers", NULL, 1, 10000, SAME, "transformer layers"),
     INT(V "hidden_size", NULL, 1, 1e6, SAME, "width of the residual stream"),
     INT(V "ffn_hidden_size", NULL, 1, 1e7, SAME,
@@ -302,16 +301,19 @@ static const loong_recipe_key_t keys[] = {
     TEXTS("recompute.scopes", FREE, "globs of scopes, for selective"),
 
     TEXT("data.tokenizer", NULL, FREE,
-         "tokenizer.json or its directory: for samples, and for what exports "
-         "bring; data sets are tokens already"),
+         "tokenizer.json or its directory: for texts with pictures, samples, "
+         "and what exports bring; data sets are tokens already"),
+    TEXT("data.image_token", "<image>", SAME,
+         "token of texts that stands for a picture"),
     /* A checkpoint has the content of each source and its share. */
     TEXT("data.train[].path", NULL, FREE,
          "prefix of an indexed data set, or where the pictures are; a resumed "
          "run wants the same content"),
     TEXT("data.train[].source", NULL, SAME,
          "class of the source: tokens, an indexed data set; images, labelled "
-         "pictures in a directory for each class, or tar files; or one that "
-         "was registered; what the model reads when not given"),
+         "pictures in a directory for each class, or tar files; image_text, "
+         "a .jsonl of texts with pictures; or one that was registered; what "
+         "the model reads when not given"),
     REAL("data.train[].weight", NULL, 0, 1e9, FREE,
          "share of the blend, above 0; sources are drawn by their size when "
          "none has a weight; a resumed run wants the same shares"),

@@ -4,6 +4,7 @@
 #include "cpu_device.h"
 #include "cuda_device.h"
 #include "decoder.h"
+#include "image_text.h"
 #include "list.h"
 #include "loong/register.h"
 #include "op_impl.h"
@@ -40,6 +41,7 @@ loong_status_t loong_register_builtin(loong_context_t *ctx)
     LOONG_TRY(loongi_register_vision(ctx));
     LOONG_TRY(loong_register_source(ctx, &loongi_token_source));
     LOONG_TRY(loong_register_source(ctx, &loongi_image_source));
+    LOONG_TRY(loong_register_source(ctx, &loongi_image_text_source));
     LOONG_TRY(loongi_stager_register(ctx, &loongi_staged_stager));
     /* The last one is "auto" where it is found. */
     LOONG_TRY(loong_register_device(ctx, &loongi_cpu_device));

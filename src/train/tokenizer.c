@@ -9,13 +9,16 @@
 #include "preflight.h"
 #include "sample.h"
 
+const char *loongi_trainer_tokenizer_path(const loong_trainer_t *t)
+{
+    const char *path = loong_recipe_text(t->recipe, "data.tokenizer");
+    return path != NULL ? path : loong_recipe_text(t->recipe, "init.from_hf");
+}
+
 loong_status_t loongi_trainer_tokenizer(loong_trainer_t *t,
                                         loong_tokenizer_t **tokenizer_p)
 {
-    const char *path = loong_recipe_text(t->recipe, "data.tokenizer");
-    if (path == NULL) {
-        path = loong_recipe_text(t->recipe, "init.from_hf");
-    }
+    const char *path = loongi_trainer_tokenizer_path(t);
     if (path == NULL) {
         return LOONG_OK;
     }

@@ -74,6 +74,21 @@ static const char *source_class(const loong_trainer_t *t, const char *list,
                                   : "tokens";
 }
 
+static loong_blend_params_t blend_params(const loong_trainer_t *t,
+                                         const char *name,
+                                         const loong_blend_source_t *sources,
+                                         int64_t count)
+{
+    return (loong_blend_params_t){
+        .name = name,
+        .sources = sources,
+        .num_sources = count,
+        .seq_length = seq_length(t),
+        .seed = t->set.seed,
+        .tokenizer = loongi_trainer_tokenizer_path(t),
+        .image_token = loong_recipe_text(t->recipe, "data.image_token")};
+}
+
 static loong_status_t open_train(loong_trainer_t *t, indices_t *known,
                                  loong_blend_source_t *sources)
 {
@@ -98,8 +113,8 @@ static loong_status_t open_train(loong_trainer_t *t, indices_t *known,
         sources[i].known = &known->train[i];
         sources[i].class_name = source_class(t, "data.train", i);
     }
-    loong_blend_params_t params = {"train",           sources, count,
-                                   seq_length(t), t->set.seed, true};
+    loong_blend_params_t params = blend_params(t, "train", sources, count);
+    params.shuffle = true;
     loong_status_t status = loong_blend_create(t->ctx, &params, &t->blend);
     if (status == LOONG_OK) {
         note_indices(t->blend, count, known->train);
@@ -226,8 +241,7 @@ static loong_status_t add_validation(loong_trainer_t *t, const char *name,
 {
     loong_blend_info_t info;
     loong_validation_t *v = &t->validation[t->num_validation];
-    loong_blend_params_t params = {
-        name, sources, count, seq_length(t), t->set.seed, false};
+    const loong_blend_params_t params = blend_params(t, name, sources, count);
     LOONG_TRY(loong_blend_create(t->ctx, &params, &v->blend));
     t->num_validation++;
     v->name = name;

@@ -129,6 +129,8 @@ void loongi_supervise_step(loong_trainer_t *t);
 LOONG_NODISCARD loong_status_t loongi_supervise_saved(loong_trainer_t *t);
 
 /* ---- tokenizer.c ---- */
+/* What the recipe names as tokenizer; NULL: nothing. */
+const char *loongi_trainer_tokenizer_path(const loong_trainer_t *t);
 /* The tokenizer that the recipe names; *tokenizer_p stays when it names none.*/
 LOONG_NODISCARD loong_status_t
 loongi_trainer_tokenizer(loong_trainer_t *t, loong_tokenizer_t **tokenizer_p);

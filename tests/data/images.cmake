@@ -2,3 +2,5 @@
 loong_test(NAME images SOURCES tests/data/test_images.c LABELS unit)
 loong_test(NAME image_source SOURCES tests/data/test_image_source.c LABELS unit)
 loong_fuzz(NAME images)
+# Texts with pictures.
+loong_test(NAME image_text SOURCES tests/data/test_image_text.c LABELS unit)

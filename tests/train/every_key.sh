@@ -117,6 +117,7 @@ gemm.algorithms_file=algorithms
 recompute.granularity=selective
 recompute.scopes=[layers.*.mlp]
 data.tokenizer=bytes
+data.image_token=<image>
 data.train=[{path: text, weight: 1, max_epochs: 9}]
 data.validation=[{name: docs, path: text}]
 data.validation_split=0.1

@@ -132,4 +132,5 @@ const loong_source_class_t loongi_image_source = {sizeof(loongi_image_source),
                                                   close_pictures,
                                                   get_info,
                                                   read_picture,
+                                                  NULL,
                                                   NULL};
